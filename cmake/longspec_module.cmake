@@ -1,0 +1,43 @@
+# One function: a module of src/ is its sources, the modules it may include, and the tests beside them.
+#
+#   longspec_module(kv SOURCES full_cache.cc DEPS attention kernels LIBS PkgConfig::X)
+#
+# makes the object library longspec_kv and, from every *_test.cc in the folder, the program kv_test.
+# tools/check_layers.py compares DEPS with the includes and with the floors.
+
+function(longspec_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS;TEST_DEPS;TEST_LIBS" ${ARGN})
+  set(target longspec_${name})
+  add_library(${target} STATIC ${ARG_SOURCES})
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+  target_link_libraries(${target} PRIVATE longspec_warnings)
+  foreach(dep IN LISTS ARG_DEPS)
+    target_link_libraries(${target} PUBLIC longspec_${dep})
+  endforeach()
+  target_link_libraries(${target} PUBLIC ${ARG_LIBS})
+  set_property(GLOBAL APPEND PROPERTY LONGSPEC_MODULES ${target})
+
+  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
+  if(LONGSPEC_BUILD_TESTS AND tests)
+    add_executable(${name}_test ${tests})
+    target_link_libraries(${name}_test PRIVATE ${target} longspec_warnings ${ARG_TEST_LIBS} GTest::gmock GTest::gtest_main)
+    foreach(dep IN LISTS ARG_TEST_DEPS)
+      target_link_libraries(${name}_test PRIVATE longspec_${dep})
+    endforeach()
+    target_compile_definitions(${name}_test PRIVATE LONGSPEC_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+    add_test(NAME ${name}_test COMMAND ${name}_test)
+  endif()
+
+  file(GLOB fuzzers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_fuzz.cc)
+  if(LONGSPEC_BUILD_FUZZERS AND fuzzers)
+    foreach(source IN LISTS fuzzers)
+      get_filename_component(program ${source} NAME_WE)
+      add_executable(${program} ${source})
+      target_link_libraries(${program} PRIVATE ${target} longspec_warnings)
+      target_link_options(${program} PRIVATE -fsanitize=fuzzer)
+      set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
+    endforeach()
+  endif()
+endfunction()

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The public facade: text in, text out.
+//
+//   auto engine = longspec::Engine::Load({.path = "model.gguf"});
+//   auto session = (*engine)->NewSession();
+//   auto result = (*engine)->Generate(**session, {.prompt = "Once upon a time"});
+//
+// Output does not depend on SpeculationOptions, threads or batch_size: bit for bit, at every temperature, for equal seeds.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "longspec/options.h"
+#include "longspec/stats.h"
+#include "longspec/status.h"
+
+namespace longspec {
+
+struct Message {
+  std::string role;
+  std::string content;
+};
+
+enum class FinishReason : uint8_t { kStop, kLength, kContext, kCancelled };  // end token or stop string; n_predict; full
+std::string_view ToString(FinishReason reason);  // "stop", "length", "context", "cancelled"
+
+struct GenerationRequest {
+  // Exactly one of these three is given.
+  std::string prompt;               // raw text
+  std::vector<Message> messages;    // rendered with the model's chat template
+  std::vector<int32_t> tokens;      // already tokenised
+
+  int n_predict = -1;               // -1: until an end token or a full context
+  std::vector<std::string> stop;    // stop strings; not part of the returned text
+  bool ignore_eos = false;
+  SamplingOptions sampling;
+  SpeculationOptions speculation;
+
+  // Called with each piece of text as it becomes final (complete UTF-8, not the beginning of a stop string). Return
+  // false to stop after it.
+  std::function<bool(std::string_view piece)> on_text;
+  // Called while the prompt is evaluated. Return false to cancel.
+  std::function<bool(int done, int total)> on_prefill;
+};
+
+struct GenerationResult {
+  std::string text;
+  std::vector<int32_t> tokens;      // generated, the end token included
+  FinishReason finish_reason = FinishReason::kLength;
+  uint64_t seed = 0;                // the one used
+  Timings timings;
+  SpeculativeStats speculative;
+  double distinct_4gram = 1.0;
+};
+
+// What the memory of a loaded model is used for, in bytes; known before any of it is taken.
+struct MemoryPlan {
+  uint64_t weights = 0;      // repacked copies
+  uint64_t kv_at_context = 0;  // the cache when the whole context is used; it grows to this in chunks
+  uint64_t scratch = 0;
+  uint64_t available = 0;    // what the system could give when asked
+  int ctx_size = 0;
+};
+
+struct ModelInfo {
+  std::string path, architecture, name, file_type;
+  uint64_t file_bytes = 0, n_parameters = 0;
+  int n_layer = 0, n_embd = 0, n_head = 0, n_head_kv = 0, head_dim = 0, n_ff = 0, n_vocab = 0;
+  int n_ctx_train = 0, n_ctx = 0;
+  double rope_freq_base = 0;
+  std::string rope_scaling;         // "none", "linear x4", "yarn x4 (original 2048)"
+  std::string tokenizer_model, tokenizer_pre;
+  bool has_chat_template = false;
+  std::string cpu;                  // model name and the features kernels care about
+  std::string kernels;              // the table in use
+  std::vector<std::string> kernels_available;
+  std::vector<std::pair<std::string, std::string>> arithmetic;  // operation -> arithmetic in use
+  std::vector<std::pair<std::string, uint64_t>> weight_bytes_by_type;
+  int threads = 0;
+  MemoryPlan memory;
+};
+
+// One conversation: its tokens and their cache. Generate finds the longest prefix of the new prompt that the session
+// already holds and evaluates only the rest. Not thread-safe; a session belongs to the engine that made it and must not
+// outlive it.
+class Session {
+ public:
+  virtual ~Session() = default;
+  virtual const std::vector<int32_t>& tokens() const = 0;
+  virtual void Clear() = 0;
+};
+
+class Engine {
+ public:
+  // Loads a model. Refuses, with the numbers, what cannot fit in memory.
+  static Result<std::unique_ptr<Engine>> Load(const ModelOptions& options);
+  // The same plan and facts without loading weights.
+  static Result<ModelInfo> Inspect(const ModelOptions& options);
+
+  virtual ~Engine() = default;
+  virtual const ModelInfo& info() const = 0;
+
+  virtual Result<std::unique_ptr<Session>> NewSession() = 0;
+  // One generation at a time per engine.
+  virtual Result<GenerationResult> Generate(Session& session, const GenerationRequest& request) = 0;
+
+  virtual std::vector<int32_t> Tokenize(std::string_view text, bool add_special = false, bool parse_special = true) const = 0;
+  virtual std::string Detokenize(const std::vector<int32_t>& tokens, bool keep_special = true) const = 0;
+  virtual Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages, bool add_generation_prompt) const = 0;
+};
+
+// Drafters that SpeculationOptions::type may name.
+std::vector<std::string> SpeculationTypes();
+
+}  // namespace longspec

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a user may choose. Plain values with the defaults of the command line; names follow llama.cpp's options.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace longspec {
+
+enum class CacheType : uint8_t { kF32, kF16, kBF16 };
+
+struct RopeOptions {
+  enum class Scaling : uint8_t { kFromModel, kNone, kLinear, kYarn };
+  Scaling scaling = Scaling::kFromModel;
+  float scale = 0.0F;             // context extension factor; 0: from the model
+  float freq_base = 0.0F;         // 0: from the model
+  int yarn_orig_ctx = 0;          // 0: the model's training context
+  float yarn_ext_factor = -1.0F;  // extrapolation mix; negative: 1
+  float yarn_attn_factor = 1.0F;  // extra factor on the attention magnitude
+  float yarn_beta_fast = 32.0F;
+  float yarn_beta_slow = 1.0F;
+};
+
+struct ModelOptions {
+  std::string path;    // a GGUF file; of a split model, its first shard
+  int ctx_size = 0;    // positions the cache may hold; 0: the model's training context
+  int threads = 0;     // 0: one per physical core
+  int batch_size = 512;  // prompt tokens per prefill step; never changes output
+  CacheType cache_type_k = CacheType::kF16;
+  CacheType cache_type_v = CacheType::kF16;
+  RopeOptions rope;
+  std::string kernels;  // a kernel table by name; empty: $LONGSPEC_KERNELS, else the best this CPU has
+  // Called from the loading thread with the share done, 0 to 1. Return false to cancel.
+  std::function<bool(double)> on_progress;
+};
+
+struct SamplingOptions {
+  float temperature = 0.8F;  // <= 0: greedy
+  int top_k = 40;            // <= 0: off
+  float top_p = 0.95F;       // 1: off
+  float min_p = 0.05F;       // 0: off
+  int repeat_last_n = 64;    // tokens the penalties look back; 0: none, -1: all
+  float repeat_penalty = 1.0F;
+  float presence_penalty = 0.0F;
+  float frequency_penalty = 0.0F;
+  std::vector<std::pair<int32_t, float>> logit_bias;
+  std::optional<uint64_t> seed;  // unset: a fresh one per generation, reported in the result
+};
+
+struct SpeculationOptions {
+  std::string type = "ngram";  // a registered drafter; "none" decodes plainly
+  int draft_n_max = 8;         // proposed tokens per step, the root not counted
+  int draft_n_min = 0;         // fewer proposed tokens than this: none are verified
+  int ngram_max = 4;           // longest suffix looked up first
+  int ngram_min = 2;
+  // Tree shape: "" or "chain", or the number of distinct continuations to merge, or drafter-specific.
+  std::string tree;
+  std::vector<int32_t> replay_tokens;  // type "replay": the tokens to propose, by absolute output index
+};
+
+}  // namespace longspec

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Statistics of one generation. Field names follow llama.cpp's `timings` and vLLM's speculative metrics.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace longspec {
+
+struct Timings {
+  int64_t cache_n = 0;      // prompt tokens found in the session's cache
+  int64_t prompt_n = 0;     // prompt tokens evaluated
+  double prompt_ms = 0;
+  int64_t predicted_n = 0;  // tokens generated
+  double predicted_ms = 0;
+  int64_t draft_n = 0;           // proposed tokens verified
+  int64_t draft_n_accepted = 0;  // of them, accepted
+};
+
+struct SpeculativeStats {
+  std::string type;
+  int64_t steps = 0;                    // verification rounds
+  double mean_acceptance_length = 0;    // 1 + accepted / steps
+  std::vector<double> acceptance_per_position;  // [i]: rounds that accepted depth i + 1 / rounds that drafted it
+  double draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
+  bool lossless = true;                 // "exactness" in JSON: "lossless" or "approximate"
+};
+
+// Distinct 4-grams / 4-grams of a token sequence; 1 for fewer than four tokens. Below about 0.5 the text loops, which
+// flatters every drafter.
+double DistinctNgramShare(const std::vector<int32_t>& tokens, int n = 4);
+
+}  // namespace longspec

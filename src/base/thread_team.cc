@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/thread_team.h"
+
+#include <sched.h>
+
+#include <fstream>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace longspec {
+namespace {
+
+void Pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+constexpr int kIdleSpins = 40000;     // about a millisecond of pauses before an idle worker sleeps
+constexpr int kBarrierSpins = 20000;  // before a waiting worker offers its core: the one waited for may need it
+
+int ReadInt(const std::string& path, int fallback) {
+  std::ifstream in(path);
+  int value = 0;
+  return in >> value ? value : fallback;
+}
+
+}  // namespace
+
+ThreadTeam::ThreadTeam(int n_threads) : size_(n_threads) {
+  LS_CHECK(n_threads >= 1);
+  for (int i = 1; i < n_threads; ++i) {
+    threads_.emplace_back([this, i] { ThreadMain(i); });
+  }
+}
+
+ThreadTeam::~ThreadTeam() {
+  stop_.store(true, std::memory_order_relaxed);
+  epoch_.fetch_add(1, std::memory_order_seq_cst);
+  epoch_.notify_all();
+  for (std::thread& t : threads_) t.join();
+}
+
+void ThreadTeam::RunErased(Entry entry, void* context) {
+  entry_ = entry;
+  context_ = context;
+  if (size_ > 1) {
+    epoch_.fetch_add(1, std::memory_order_seq_cst);
+    if (sleepers_.load(std::memory_order_seq_cst) > 0) epoch_.notify_all();
+  }
+  Worker worker(this, 0);
+  entry(context, worker);
+  worker.Barrier();  // all have finished
+}
+
+void ThreadTeam::ThreadMain(int index) {
+  uint32_t seen = 0;
+  for (;;) {
+    int spins = 0;
+    while (epoch_.load(std::memory_order_acquire) == seen) {
+      if (++spins < kIdleSpins) {
+        Pause();
+        continue;
+      }
+      sleepers_.fetch_add(1, std::memory_order_seq_cst);
+      epoch_.wait(seen, std::memory_order_seq_cst);
+      sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+    }
+    ++seen;  // epochs rise by one per run, and a run ends only when every worker has arrived
+    if (stop_.load(std::memory_order_relaxed)) return;
+    Worker worker(this, index);
+    entry_(context_, worker);
+    worker.Barrier();
+  }
+}
+
+void ThreadTeam::Arrive() {
+  const uint32_t phase = phase_.load(std::memory_order_relaxed);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
+    arrived_.store(0, std::memory_order_relaxed);
+    claimed_[(phase + 1) & 1].store(0, std::memory_order_relaxed);
+    phase_.store(phase + 1, std::memory_order_release);
+    return;
+  }
+  int spins = 0;
+  while (phase_.load(std::memory_order_acquire) == phase) {
+    if (++spins < kBarrierSpins) {
+      Pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+int ThreadTeam::PhysicalCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  std::set<std::pair<int, int>> cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &set)) continue;
+    const std::string topology = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
+    cores.emplace(ReadInt(topology + "physical_package_id", 0), ReadInt(topology + "core_id", cpu));
+  }
+  return cores.empty() ? 1 : static_cast<int>(cores.size());
+}
+
+}  // namespace longspec

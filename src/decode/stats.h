@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a generation did, as raw counts and milliseconds; every ratio a user sees derives from these.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace longspec {
+
+struct DecodeStats {
+  int64_t prompt_tokens = 0;     // prefilled by this decoder (what the cache already held is not counted)
+  int64_t steps = 0;             // verification rounds
+  int64_t committed = 0;         // tokens committed by rounds
+  int64_t drafted = 0;           // proposed nodes that were verified
+  int64_t accepted = 0;          // of them, accepted
+  std::vector<int64_t> drafted_at;   // [depth - 1]: rounds that verified a node at this depth
+  std::vector<int64_t> accepted_at;  // [depth - 1]: rounds that accepted one
+  double prefill_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
+
+  // 1 + accepted / steps: the bonus token counts (vLLM, llama.cpp). 0 before the first step.
+  double mean_acceptance_length() const {
+    return steps == 0 ? 0.0 : 1.0 + static_cast<double>(accepted) / static_cast<double>(steps);
+  }
+};
+
+}  // namespace longspec

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A drafter guesses what comes next. It grows trees and keeps books; it never judges, and never touches the target's
+// cache. One drafter serves one sequence. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "longspec/options.h"
+#include "longspec/status.h"
+#include "model/target.h"
+#include "tree/token_tree.h"
+
+namespace longspec {
+
+struct DraftBudget {
+  int max_nodes = 0;  // proposed nodes, the root not counted; 0: propose nothing
+  int max_depth = 0;
+};
+
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+  virtual std::string_view name() const = 0;
+
+  // What it needs of the target's forward passes.
+  virtual Taps taps() const { return {}; }
+
+  // The sequence so far became `committed` by other means than Accept (a prompt, a restored session).
+  virtual Status Prefill(std::span<const int32_t> committed) = 0;
+
+  // Grows `tree`, whose root is committed.back(), within the budget. Proposing nothing is always right.
+  virtual Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) = 0;
+
+  // The target's verdict: `committed` now ends with the newly accepted tokens, `n_new` of them.
+  virtual Status Accept(std::span<const int32_t> committed, int n_new, const TargetOutput& output) = 0;
+
+  virtual size_t bytes() const { return 0; }  // memory held now
+};
+
+// What makes a drafter, by name. Unknown types are an error that lists the known ones.
+Result<std::unique_ptr<Drafter>> MakeDrafter(const SpeculationOptions& options);
+// Names MakeDrafter knows, in the order the help shows them.
+std::vector<std::string> DrafterNames();
+
+}  // namespace longspec

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Keys and values of one sequence. A cache answers one question, which spans may layer l see, and changes only
+// through a transaction: rows are speculated after the committed ones, then a path of them is committed, or none.
+// Destroying a transaction without Commit is rollback, so an error in the middle of a step loses nothing.
+// Not thread-safe; the forward pass writes disjoint rows from several threads inside one transaction.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "attention/kv_span.h"
+#include "longspec/status.h"
+
+namespace longspec {
+
+enum class Exactness : uint8_t { kLossless, kApproximate };
+
+class KvCache;
+
+class KvTransaction {
+ public:
+  KvTransaction(KvTransaction&& other) noexcept;
+  KvTransaction& operator=(KvTransaction&&) = delete;
+  ~KvTransaction();  // rolls back unless committed
+
+  KvCache& cache() const { return *cache_; }
+  int base() const { return base_; }      // position of row 0
+  int n_rows() const { return n_rows_; }
+
+  // Keeps these rows, in this order, as positions base, base + 1, ... `rows` ascends. Ends the transaction.
+  void Commit(std::span<const int32_t> rows);
+  void CommitAll();
+
+ private:
+  friend class KvCache;
+  KvTransaction(KvCache* cache, int base, int n_rows) : cache_(cache), base_(base), n_rows_(n_rows) {}
+  KvCache* cache_;
+  int base_;
+  int n_rows_;
+};
+
+class KvCache {
+ public:
+  virtual ~KvCache() = default;
+
+  virtual int length() const = 0;    // committed positions
+  virtual int capacity() const = 0;  // most positions it may hold, speculated rows included
+  virtual Exactness exactness() const = 0;
+  virtual size_t bytes() const = 0;  // memory held now
+  virtual KvSpan Span(int layer) const = 0;
+
+  // Makes room for n_rows rows after the committed ones. REQUIRES: no transaction is open.
+  Result<KvTransaction> Begin(int n_rows);
+
+  // Forgets positions from `length` on. REQUIRES: length <= this->length(), no transaction is open.
+  virtual void Truncate(int length) = 0;
+
+ protected:
+  friend class KvTransaction;
+  virtual Status Reserve(int n_rows) = 0;
+  virtual void CommitRows(std::span<const int32_t> rows) = 0;
+  virtual void Rollback() = 0;
+};
+
+}  // namespace longspec

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The target model as decoding sees it: rows of tokens in, rows of logits out. It never hears of drafting; what a
+// drafter needs of it is asked for as taps. Row results do not depend on which other rows are in the call.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kv/kv_cache.h"
+#include "longspec/status.h"
+
+namespace longspec {
+
+// Hidden states a caller wants besides logits.
+struct Taps {
+  std::vector<int> hidden_layers;  // outputs of these layers (residual stream), 0-based
+  bool final_hidden = false;       // after the final norm, what the LM head sees
+  bool empty() const { return hidden_layers.empty() && !final_hidden; }
+};
+
+enum class LogitsFor : uint8_t { kNone, kLastRow, kAllRows };
+
+// The rows of one sequence. Row i has position kv->base() + depth(i).
+struct ForwardSegment {
+  std::span<const int32_t> tokens;   // (n_rows)
+  // (n_rows) index of each row's parent row, -1 for row 0; empty: a chain, row i's parent is i - 1.
+  // A row sees the committed positions, then its ancestors in depth order, then itself.
+  std::span<const int32_t> parents;
+  KvTransaction* kv = nullptr;       // n_rows() == tokens.size()
+  LogitsFor logits = LogitsFor::kAllRows;
+};
+
+// Views into the target's own buffers: valid until its next Forward.
+struct TargetOutput {
+  struct Segment {
+    const float* logits = nullptr;  // (n_logits, vocab) f32
+    int n_logits = 0;
+    std::vector<const float*> hidden;      // per Taps::hidden_layers: (n_rows, width) f32
+    const float* final_hidden = nullptr;   // (n_rows, width) f32
+  };
+  std::vector<Segment> segments;
+  int vocab = 0;
+  int width = 0;
+};
+
+class Target {
+ public:
+  virtual ~Target() = default;
+  virtual int vocab_size() const = 0;
+  virtual int context_length() const = 0;  // positions it was trained for, RoPE scaling applied
+  // Writes the rows' keys and values into each segment's transaction; committing is the caller's.
+  virtual Result<TargetOutput> Forward(std::span<const ForwardSegment> segments, const Taps& taps) = 0;
+};
+
+}  // namespace longspec

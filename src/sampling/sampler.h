@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From a row of logits to a token: penalties and logit bias, then top-k, top-p, min-p, temperature, then one
+// inverse-CDF draw with the random number of that absolute position. A pure function of (logits, history, seed,
+// sequence, position), so the token at a position is the same however many rows were computed beside it.
+// A Sampler is immutable; scratch space is the caller's, one per thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/counter_rng.h"
+#include "longspec/options.h"
+#include "longspec/status.h"
+
+namespace longspec {
+
+// What precedes the token being chosen: committed tokens, then the drafted path down to the node. Penalties see
+// both, so p at a drafted node is the p plain decoding would have there.
+struct TokenHistory {
+  std::span<const int32_t> committed;
+  std::span<const int32_t> drafted;
+
+  size_t size() const { return committed.size() + drafted.size(); }
+  int32_t operator[](size_t i) const {
+    return i < committed.size() ? committed[i] : drafted[i - committed.size()];
+  }
+};
+
+struct TokenProbability {
+  int32_t token;
+  double probability;
+};
+
+class Sampler {
+ public:
+  struct Scratch {
+    std::vector<float> logits;
+    std::vector<std::pair<float, int32_t>> candidates;
+    std::vector<TokenProbability> distribution;
+  };
+
+  // Checks ranges; the message names the option. `options.seed` must already be resolved to a number.
+  static Result<Sampler> Create(const SamplingOptions& options, int vocab_size, uint64_t sequence = 0);
+
+  // The token for absolute position `position`. logits: (vocab_size) f32. Temperature <= 0: the largest logit
+  // after penalties and bias, the lowest token id on ties.
+  int32_t Sample(std::span<const float> logits, const TokenHistory& history, uint64_t position,
+                 Scratch& scratch) const;
+
+  // The processed distribution Sample draws from: descending probability, ties by ascending token id, sums to 1.
+  // Valid until scratch is used again.
+  std::span<const TokenProbability> Distribution(std::span<const float> logits, const TokenHistory& history,
+                                                 Scratch& scratch) const;
+
+  const SamplingOptions& options() const { return options_; }
+  bool is_greedy() const { return options_.temperature <= 0.0F; }
+
+ private:
+  Sampler(SamplingOptions options, int vocab_size, RngStream stream);
+
+  SamplingOptions options_;
+  int vocab_size_;
+  RngStream stream_;
+};
+
+}  // namespace longspec

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Byte-level BPE as GGUF files describe it. A Tokenizer is immutable and may be shared between threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "longspec/status.h"
+
+namespace longspec {
+
+// What a model file says of its tokenizer (keys tokenizer.ggml.*), free of any file format.
+struct TokenizerSpec {
+  std::string model;                  // "gpt2"; others are refused by name
+  std::string pre;                    // the pre-tokeniser: smollm, gpt-2, llama-bpe, qwen2, ...
+  std::vector<std::string> tokens;    // in GPT-2's printable byte alphabet
+  std::vector<int32_t> token_types;   // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
+  std::vector<std::string> merges;    // "left right", best first
+  int32_t bos = -1, eos = -1, eot = -1, unk = -1, pad = -1;
+  bool add_bos = false, add_eos = false;
+};
+
+struct EncodeOptions {
+  bool add_special = false;   // BOS/EOS where the model asks for them
+  bool parse_special = true;  // "<|im_start|>" becomes its token rather than text
+};
+
+class Tokenizer {
+ public:
+  // An unknown model or pre-tokeniser is an error that names it and lists the known ones.
+  static Result<std::shared_ptr<const Tokenizer>> Create(TokenizerSpec spec);
+  static std::vector<std::string> KnownPretokenizers();
+
+  virtual ~Tokenizer() = default;
+  // Any bytes are accepted; invalid UTF-8 is encoded byte by byte and decodes to the same bytes.
+  virtual std::vector<int32_t> Encode(std::string_view text, EncodeOptions options = {}) const = 0;
+  // The bytes of these tokens. Control tokens appear only with `keep_special`; ids out of range are skipped.
+  virtual std::string Decode(const std::vector<int32_t>& ids, bool keep_special = false) const = 0;
+  virtual const std::string& TokenBytes(int32_t id) const = 0;  // raw bytes; REQUIRES: 0 <= id < vocab_size()
+  virtual int vocab_size() const = 0;
+  virtual bool IsControl(int32_t id) const = 0;
+  // Ends a generation: EOS, EOT and the usual end-of-turn tokens found in the vocabulary by name
+  // (<|im_end|>, <|eot_id|>, <|end_of_text|>, <|endoftext|>, <end_of_turn>, </s>, <|end|>).
+  virtual bool IsEndOfGeneration(int32_t id) const = 0;
+  virtual const TokenizerSpec& spec() const = 0;
+};
+
+// Turns tokens into text as they come, holding back bytes until they complete a UTF-8 character.
+class StreamDecoder {
+ public:
+  explicit StreamDecoder(const Tokenizer& tokenizer, bool keep_special = false);
+  // Text that became complete with this token; may be empty. Bytes that can never become a character are
+  // replaced by U+FFFD, one per maximal ill-formed subsequence.
+  std::string Push(int32_t id);
+  // What is still held back, with U+FFFD for an incomplete character.
+  std::string Finish();
+
+ private:
+  const Tokenizer& tokenizer_;
+  bool keep_special_;
+  std::string pending_;
+};
+
+}  // namespace longspec
