@@ -64,8 +64,10 @@ struct MemoryPlan {
   uint64_t weights = 0;      // repacked copies
   uint64_t kv_at_context = 0;  // the cache when the whole context is used; it grows to this in chunks
   uint64_t scratch = 0;
-  uint64_t available = 0;    // what the system could give when asked
+  uint64_t available = 0;    // what the system could give when asked; 0: it did not say
   int ctx_size = 0;
+
+  uint64_t total() const { return weights + kv_at_context + scratch; }
 };
 
 struct ModelInfo {
@@ -110,6 +112,7 @@ class Engine {
   // One generation at a time per engine.
   virtual Result<GenerationResult> Generate(Session& session, const GenerationRequest& request) = 0;
 
+  // parse_special: "<|im_start|>" becomes its token rather than text.
   virtual std::vector<int32_t> Tokenize(std::string_view text, bool add_special = false, bool parse_special = true) const = 0;
   virtual std::string Detokenize(const std::vector<int32_t>& tokens, bool keep_special = true) const = 0;
   virtual Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages, bool add_generation_prompt) const = 0;

@@ -34,6 +34,7 @@ struct ModelOptions {
   CacheType cache_type_k = CacheType::kF16;
   CacheType cache_type_v = CacheType::kF16;
   RopeOptions rope;
+  bool vocab_only = false;  // the tokenizer and chat template only: no weights are read, nothing can be generated
   std::string kernels;  // a kernel table by name; empty: $LONGSPEC_KERNELS, else the best this CPU has
   // Called from the loading thread with the share done, 0 to 1. Return false to cancel.
   std::function<bool(double)> on_progress;
