@@ -56,7 +56,7 @@ class Parser {
     LS_TRY(ReadPreamble(&n_tensors, &n_entries));
     LS_TRY(ReadMetadata(n_entries));
     LS_TRY(ReadTensorInfos(n_tensors));
-    if (n_tensors > 0) LS_TRY(PlaceTensors());
+    LS_TRY(PlaceTensors());
     return std::move(contents_);
   }
 
@@ -391,7 +391,7 @@ Status Parser::PlaceTensors() {
   uint64_t alignment;
   LS_TRY(ReadAlignment(&alignment));
   const uint64_t data_start = (position_ + alignment - 1) / alignment * alignment;
-  uint64_t data_end = data_start;
+  uint64_t data_end = 0;
   const TensorView* last = nullptr;
   for (size_t i = 0; i < offsets_.size(); ++i) {
     const TensorView& tensor = contents_.tensors[i];
@@ -409,7 +409,7 @@ Status Parser::PlaceTensors() {
       last = &tensor;
     }
   }
-  if (data_end > bytes_.size()) {
+  if (last != nullptr && data_end > bytes_.size()) {
     return Bad("truncated: " + std::to_string(data_end) + " bytes expected (the end of tensor " +
                Quote(last->name) + "), " + std::to_string(bytes_.size()) + " present");
   }
