@@ -39,8 +39,9 @@ class Tokenizer {
   static bool AddsBosByDefault(std::string_view pre);
 
   virtual ~Tokenizer() = default;
-  // Any bytes are accepted; invalid UTF-8 is encoded byte by byte and decodes to the same bytes. (Some
-  // vocabularies lack bytes that valid UTF-8 never holds, FF for one; these become the unknown token, or nothing.)
+  // Any bytes are accepted; invalid UTF-8 is encoded byte by byte and decodes to the same bytes.
+  // Some vocabularies lack bytes that valid UTF-8 never holds, FF for one: these become the unknown token, if
+  // there is a token of that type, or nothing.
   virtual std::vector<int32_t> Encode(std::string_view text, EncodeOptions options = {}) const = 0;
   // The bytes of these tokens. Control tokens appear only with `keep_special`; ids out of range are skipped.
   virtual std::string Decode(const std::vector<int32_t>& ids, bool keep_special = false) const = 0;
@@ -48,8 +49,8 @@ class Tokenizer {
   virtual int vocab_size() const = 0;
   // Stands for no text: a control or an unknown token.
   virtual bool IsControl(int32_t id) const = 0;
-  // Ends a generation: EOS, EOT and the usual end-of-turn tokens found in the vocabulary by name
-  // (<|im_end|>, <|eot_id|>, <|end_of_text|>, <|endoftext|>, <end_of_turn>, </s>, <|end|>).
+  // Ends a generation: EOS, EOT and the usual end-of-turn tokens found in the vocabulary by name (<|im_end|>,
+  // <|eot_id|>, <|end_of_text|>, <|endoftext|>, <end_of_turn>, </s>, <|end|>), unless typed as normal text.
   virtual bool IsEndOfGeneration(int32_t id) const = 0;
   virtual const TokenizerSpec& spec() const = 0;
 };
