@@ -63,8 +63,8 @@ struct SpeculationOptions {
   // "vllm", "tgi", "llama".
   std::string ngram_rule = "recent";
   // Tree shape: "" or "chain", or the number of distinct continuations to merge, or drafter-specific.
-  std::string tree;
-  std::vector<int32_t> replay_tokens;  // type "replay": the tokens to propose, by absolute output index
+  std::string tree = {};
+  std::vector<int32_t> replay_tokens = {};  // type "replay": the tokens to propose, by absolute output index
 };
 
 }  // namespace longspec
