@@ -80,7 +80,19 @@ class CheckLayersTest(unittest.TestCase):
         self.assert_error({"src/tensor/a.cc": '#include "view.h"\n'}, "src/tensor/a.cc:1", "must be named from src/")
 
     def test_the_facade_is_for_the_engine_and_above(self):
-        self.assert_error({"src/base/a.cc": '#include "longspec/engine.h"\n'}, "src/base/a.cc:1", "for floor 8 (engine)")
+        self.assert_error({"src/base/a.cc": '#include "longspec/engine.h"\n'}, "src/base/a.cc:1",
+                          "base (floor 0) must not include engine (floor 8)")
+
+    def test_the_facade_counts_as_the_engine(self):
+        above = {"src/engine/CMakeLists.txt": "longspec_module(engine SOURCES a.cc)\n",
+                 "src/cli/CMakeLists.txt": "longspec_module(cli SOURCES a.cc DEPS engine)\n",
+                 "src/cli/a.cc": '#include "longspec/engine.h"\n'}
+        self.assertEqual(self.errors(above), [])
+        self.assert_error({**above, "src/cli/CMakeLists.txt": "longspec_module(cli SOURCES a.cc)\n"}, "src/cli/a.cc:1",
+                          "cli includes engine, which its DEPS do not reach")
+
+    def test_a_public_header_without_a_module_is_caught(self):
+        self.assert_error({"src/base/a.cc": '#include "longspec/new.h"\n'}, "src/base/a.cc:1", "belongs to no module")
 
     def test_public_headers_include_only_public_ones(self):
         self.assert_error({"include/longspec/engine.h": '#include "base/check.h"\n'}, "include/longspec/engine.h:1",

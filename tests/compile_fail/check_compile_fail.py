@@ -5,6 +5,7 @@
 The first half shows that the second fails for the misuse and nothing else.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 import os
 from pathlib import Path
 import re
@@ -41,10 +42,11 @@ def check(path):
 def main():
     files = sorted(HERE.glob("*.cc"))
     failed = 0
-    for path in files:
-        if reason := check(path):
-            failed += 1
-            print(f"{path.relative_to(ROOT)}: {reason}")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for path, reason in zip(files, pool.map(check, files)):
+            if reason:
+                failed += 1
+                print(f"{path.relative_to(ROOT)}: {reason}")
     print(f"{len(files) - failed} of {len(files)} misuses are refused")
     return 1 if failed or not files else 0
 
