@@ -26,4 +26,5 @@ if [ ! -e "$dir/build.ninja" ] || [ -n "$(find CMakePresets.json -newer "$dir/bu
   touch "$dir/build.ninja"
 fi
 
-exec ninja -C "$dir" -j "$(nproc)" "$@"
+cd "$dir"
+exec ninja -j "$(nproc)" "$@"

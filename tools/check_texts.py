@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks what no compiler does: licence lines, links in Markdown, syntax of scripts, leftovers.
+
+  check_texts.py [ROOT]
+"""
+
+import ast
+from pathlib import Path
+import re
+import subprocess
+import sys
+
+SPDX = "SPDX-License-Identifier: Apache-2.0"
+CODE = {".h", ".cc", ".cu", ".cuh", ".py", ".sh"}
+# A marker of unfinished work, spelled so that this file does not hold it.
+LEFTOVER = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+MAX_LINES = 1000
+
+
+def tracked(root):
+    """Files that git knows or would add; never what was built."""
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root,
+                            capture_output=True, check=True).stdout.decode("utf-8")
+    return [root / name for name in sorted(set(listed.split("\0"))) if name and (root / name).is_file()]
+
+
+def interpreter(path, text):
+    if path.suffix in (".sh", ".py"):
+        return path.suffix[1:]
+    first = text.split("\n", 1)[0]
+    return next((kind for kind in ("python3", "bash", "sh") if first.startswith("#!") and first.endswith(kind)), None)
+
+
+def check_script(path, text):
+    kind = interpreter(path, text)
+    if kind in ("py", "python3"):
+        try:
+            ast.parse(text, filename=str(path))
+        except SyntaxError as error:
+            yield error.lineno, error.msg
+    elif kind in ("sh", "bash"):
+        done = subprocess.run(["bash", "-n", str(path)], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            yield 1, done.stderr.strip().split("\n")[0]
+
+
+def check_code(path, text):
+    if SPDX not in "\n".join(text.split("\n")[:3]):
+        yield 1, f"one of the first lines must say: {SPDX}"
+    if (lines := text.count("\n")) > MAX_LINES:
+        yield lines, f"{lines} lines; more than {MAX_LINES} ask for a split"
+    for number, line in enumerate(text.split("\n"), 1):
+        if match := LEFTOVER.search(line):
+            yield number, f"{match[1]}: finish it or open an issue"
+
+
+def check_markdown(path, text):
+    prose = re.sub(r"^```.*?^```", lambda block: "\n" * block[0].count("\n"), text, flags=re.MULTILINE | re.DOTALL)
+    for number, line in enumerate(prose.split("\n"), 1):
+        for target in LINK.findall(line):
+            name = target.split("#")[0]
+            if name and "://" not in name and not name.startswith("mailto:") and not (path.parent / name).exists():
+                yield number, f"link to {name}, which does not exist"
+
+
+def check_file(path):
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return
+    script = interpreter(path, text)
+    if path.suffix in CODE or script:
+        yield from check_code(path, text)
+    if script:
+        yield from check_script(path, text)
+    if path.suffix == ".md":
+        yield from check_markdown(path, text)
+    if (path.suffix in CODE | {".md", ".txt", ".cmake"} or script) and text and not text.endswith("\n"):
+        yield text.count("\n") + 1, "the last line does not end"
+
+
+def main(arguments):
+    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
+    errors, files = 0, 0
+    for path in tracked(root):
+        if "testdata" in path.parts or "golden" in path.parts:
+            continue
+        files += 1
+        for line, message in check_file(path):
+            errors += 1
+            print(f"{path.relative_to(root)}:{line}: {message}")
+    if not errors:
+        print(f"{files} files are in order")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

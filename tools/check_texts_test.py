@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each rule of check_texts.py is broken once."""
+
+from pathlib import Path
+import tempfile
+import unittest
+
+import check_texts
+
+LICENCE = "// SPDX-License-Identifier: Apache-2.0\n"
+UNFINISHED = "TO" + "DO"
+
+
+class CheckTextsTest(unittest.TestCase):
+    def messages(self, name, text):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, name)
+            path.write_text(text, encoding="utf-8")
+            Path(folder, "there.md").touch()
+            return [message for _, message in check_texts.check_file(path)]
+
+    def assert_message(self, name, text, message):
+        messages = self.messages(name, text)
+        self.assertEqual(len(messages), 1, messages)
+        self.assertIn(message, messages[0])
+
+    def test_good_files(self):
+        self.assertEqual(self.messages("a.cc", LICENCE + "int a;\n"), [])
+        self.assertEqual(self.messages("a.md", "[x](there.md#part) [y](https://example.com)\n```\n[z](no.md)\n```\n"), [])
+        self.assertEqual(self.messages("a", "#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\necho\n"), [])
+
+    def test_bad_files(self):
+        self.assert_message("a.cc", "int a;\n", "SPDX")
+        self.assert_message("a.cc", LICENCE + f"// {UNFINISHED}: x\n", UNFINISHED)
+        self.assert_message("a.h", LICENCE + "\n" * 1000, "ask for a split")
+        self.assert_message("a.cc", LICENCE + "int a;", "the last line does not end")
+        self.assert_message("a.md", "see [x](missing.md)\n", "link to missing.md")
+        self.assert_message("a.sh", "#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\nif\n", "syntax error")
+        self.assert_message("a.py", "# SPDX-License-Identifier: Apache-2.0\ndef\n", "invalid syntax")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Builds and runs the tests; the last line is `N passed, N failed` (and `, N skipped` if some were).
+
+  run_tests.py [STAGE...]       all stages if none is named: checks ci dev tsan fuzz installed
+
+  checks     programs that read the tree: floors, texts, the tools' own tests, what must not compile
+  ci         every test of the optimised build, warnings as errors
+  dev        the same under AddressSanitizer and UBSan, without the slow tests
+  tsan       the modules that share memory between threads under ThreadSanitizer, without the slow tests
+  fuzz       every fuzz target for its share of LONGSPEC_FUZZ_SECONDS (60; 0 leaves them out)
+  installed  a consumer of the installed library, and the code of README.md
+
+Each GoogleTest case, fuzz target and check counts as one test; so does a build that fails and a program that crashes.
+Exit status 0 only if at least one test ran and none failed.
+"""
+
+import glob
+import json
+import os
+from pathlib import Path
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+PROGRAM_TIMEOUT_S = 1200
+SKIPPED = 77  # exit status of a check that has nothing to check
+CONFIGURED = ["build.ninja"]  # what to build so that a preset is configured and nothing is compiled
+TSAN_PROGRAMS = ("base_test", "kernels_test", "model_test", "decode_test")
+CHECKS = (
+    ("floors", [sys.executable, "tools/check_layers.py"]),
+    ("texts", [sys.executable, "tools/check_texts.py"]),
+    ("misuse does not compile", [sys.executable, "tests/compile_fail/check_compile_fail.py"]),
+)
+INSTALLED_CHECKS = (
+    ("installed library", [sys.executable, "tests/install/check_install.py", "build/ci"]),
+    ("README", [sys.executable, "tests/readme/check_readme.py", "build/ci"]),
+)
+
+
+class Tally:
+    """Counts results, shows each program's, and shows at once what failed."""
+
+    def __init__(self):
+        self.passed, self.skipped = 0, 0
+        self.failed = []
+
+    def add(self, name, passed, failures, skipped, seconds):
+        """`failures` is a list of (test name, output)."""
+        self.passed += passed
+        self.skipped += skipped
+        self.failed += [f"{name}: {test}" if test else name for test, _ in failures]
+        counts = [f"{passed} passed"] if passed or not (failures or skipped) else []
+        counts += [f"{len(failures)} failed"] if failures else []
+        counts += [f"{skipped} skipped"] if skipped else []
+        print(f"  {name:<40} {', '.join(counts)} ({seconds:.1f} s)", flush=True)
+        for test, output in failures:
+            print(f"--- FAILED {name} {test}\n{output.rstrip()}\n---", flush=True)
+
+    def finish(self):
+        if self.failed:
+            print("\nfailed:")
+            for name in self.failed:
+                print(f"  {name}")
+        line = f"{self.passed} passed, {len(self.failed)} failed"
+        print(line + (f", {self.skipped} skipped" if self.skipped else ""), flush=True)
+        return 0 if self.passed > 0 and not self.failed else 1
+
+
+def tail(text, lines=100):
+    kept = text.splitlines()
+    return "\n".join(["[...]"] * (len(kept) > lines) + kept[-lines:])
+
+
+def run(command, environment=None, timeout=PROGRAM_TIMEOUT_S):
+    """(exit status, output). A time-out is status 124; a program that cannot start, 127."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, env={**os.environ, **(environment or {})}, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout, check=False)
+        return done.returncode, done.stdout.decode("utf-8", "replace")
+    except subprocess.TimeoutExpired as late:
+        return 124, (late.stdout or b"").decode("utf-8", "replace") + f"\nstopped after {timeout} s"
+    except OSError as error:
+        return 127, str(error)
+
+
+def ending(status):
+    return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+
+
+# --- GoogleTest ---
+
+def parse_report(report):
+    """GoogleTest's JSON as (passed, [(test, output)], skipped)."""
+    passed, skipped, failures = 0, 0, []
+    for suite in report.get("testsuites", []):
+        for case in suite.get("testsuite", []):
+            name = f"{suite['name']}.{case['name']}"
+            if case.get("failures"):
+                failures.append((name, "\n".join(failure["failure"] for failure in case["failures"])))
+            elif case.get("result") == "SKIPPED":
+                skipped += 1
+            elif case.get("status") == "RUN":
+                passed += 1
+    return passed, failures, skipped
+
+
+def parse_output(output, status):
+    """What a program that died did before: its last test that began and did not end is the one that failed."""
+    ended = {"OK": [], "FAILED": [], "SKIPPED": []}
+    running = "(no test was running)"
+    for match in re.finditer(r"^\[ +(RUN|OK|FAILED|SKIPPED) +\] ([\w/]+\.[\w/]+)", output, re.MULTILINE):
+        if match[1] == "RUN":
+            running = match[2]
+        elif match[2] == running:
+            ended[match[1]].append(match[2])
+            running = "(no test was running)"
+    failures = [(test, "see above") for test in ended["FAILED"]]
+    failures.append((running, f"{tail(output)}\n{ending(status)}"))
+    return len(ended["OK"]), failures, len(ended["SKIPPED"])
+
+
+def run_googletest(program, environment):
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        status, output = run([str(program), f"--gtest_output=json:{report}"], environment)
+        try:
+            passed, failures, skipped = parse_report(json.loads(report.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            return parse_output(output, status)
+    if status != 0 and not failures:  # a sanitizer's report at exit, for one
+        failures.append(("(at exit)", f"{tail(output)}\n{ending(status)}"))
+    return passed, failures, skipped
+
+
+# --- Stages ---
+
+def build(preset, targets, tally):
+    """Shows ninja's progress. True if all was built."""
+    if targets != CONFIGURED:
+        print(f"building {preset}", flush=True)
+    began = time.monotonic()
+    status = subprocess.run(["tools/build.sh", preset, *targets], cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode
+    if status != 0:
+        tally.add(f"build of {preset}", 0, [("", "see the compiler's messages above")], 0, time.monotonic() - began)
+    return status == 0
+
+
+def targets_of(preset, pattern):
+    """Ninja's outputs of a configured preset that match."""
+    _, output = run(["ninja", "-C", str(BUILD / preset), "-t", "targets", "all"])
+    return sorted(set(re.findall(rf"^({pattern}): ", output, re.MULTILINE)))
+
+
+def run_programs(preset, programs, environment, tally):
+    for program in programs:
+        path = BUILD / preset / program
+        began = time.monotonic()
+        passed, failures, skipped = run_googletest(path, environment)
+        tally.add(f"{preset}/{path.name}", passed, failures, skipped, time.monotonic() - began)
+
+
+def run_check(name, command, tally):
+    began = time.monotonic()
+    status, output = run(command)
+    seconds = time.monotonic() - began
+    failures = [] if status in (0, SKIPPED) else [("", f"{tail(output)}\n{ending(status)}")]
+    tally.add(name, int(status == 0), failures, int(status == SKIPPED), seconds)
+
+
+def checks(tally):
+    print("checks", flush=True)
+    for name, command in CHECKS:
+        run_check(name, command, tally)
+    for path in sorted(glob.glob("tools/*_test.py", root_dir=ROOT)):
+        run_check(path, [sys.executable, path], tally)
+
+
+def ci(tally):
+    if build("ci", [], tally):
+        run_programs("ci", targets_of("ci", r"tests/\w+_test"), {}, tally)
+
+
+def sanitized(preset, wanted, tally):
+    if not build(preset, CONFIGURED, tally):
+        return
+    programs = [target for target in targets_of(preset, r"tests/\w+_test") if wanted(Path(target).name)]
+    if programs and build(preset, programs, tally):
+        run_programs(preset, programs, {"LONGSPEC_SKIP_SLOW": "1"}, tally)
+
+
+def dev(tally):
+    sanitized("dev", lambda name: True, tally)
+
+
+def tsan(tally):
+    sanitized("tsan", lambda name: name in TSAN_PROGRAMS, tally)
+
+
+def fuzz_inputs(program):
+    """Folders with a corpus for src/M/x_fuzz.cc: src/M/testdata/fuzz_x (or fuzz_* whose name shares a word with x)."""
+    source = next(iter(ROOT.glob(f"src/*/{program}.cc")), None)
+    if source is None:
+        return []
+    words = set(program.removesuffix("_fuzz").split("_"))
+    folders = sorted(path for path in (source.parent / "testdata").glob("fuzz_*") if path.is_dir())
+    return [path for path in folders if words & set(path.name.removeprefix("fuzz_").split("_"))]
+
+
+def fuzz_one(path, seconds, tally):
+    artifacts = BUILD / "fuzz" / "artifacts"
+    artifacts.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as corpus:  # finds go to the first folder; the others are only read
+        status, output = run([str(path), f"-max_total_time={seconds}", "-timeout=20", "-rss_limit_mb=4096",
+                              "-print_final_stats=1", f"-artifact_prefix={artifacts}/{path.name}-", corpus,
+                              *map(str, fuzz_inputs(path.name))], timeout=seconds + 300)
+    runs = re.search(r"number_of_executed_units: (\d+)", output)
+    if status == 0 and runs and int(runs[1]) > 0:
+        tally.add(f"fuzz/{path.name} ({runs[1]} inputs)", 1, [], 0, time.monotonic() - began)
+    else:
+        tally.add(f"fuzz/{path.name}", 0, [("", f"{tail(output)}\n{ending(status)}")], 0, time.monotonic() - began)
+
+
+def fuzz(tally):
+    total = int(os.environ.get("LONGSPEC_FUZZ_SECONDS", "60"))
+    if total <= 0 or not build("fuzz", CONFIGURED, tally):
+        return
+    programs = targets_of("fuzz", r"fuzz/\w+_fuzz")
+    if programs and build("fuzz", programs, tally):
+        for program in programs:
+            fuzz_one(BUILD / "fuzz" / program, max(1, total // len(programs)), tally)
+
+
+def installed(tally):
+    if build("ci", [], tally):
+        for name, command in INSTALLED_CHECKS:
+            run_check(name, command, tally)
+
+
+STAGES = {stage.__name__: stage for stage in (checks, ci, dev, tsan, fuzz, installed)}
+
+
+def main(arguments):
+    unknown = [name for name in arguments if name not in STAGES]
+    if unknown:
+        print(f"run_tests: unknown stage '{unknown[0]}'; known: {' '.join(STAGES)}", file=sys.stderr)
+        return 2
+    tally = Tally()
+    for name, stage in STAGES.items():
+        if not arguments or name in arguments:
+            stage(tally)
+    return tally.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runner must count what programs say, and above all notice what they do not live to say."""
+
+import contextlib
+import io
+import json
+from pathlib import Path
+import tempfile
+import unittest
+
+import run_tests
+
+REPORT = {"testsuites": [{"name": "A", "testsuite": [
+    {"name": "Good", "status": "RUN", "result": "COMPLETED"},
+    {"name": "Bad", "status": "RUN", "result": "COMPLETED", "failures": [{"failure": "1 != 2"}]},
+    {"name": "Absent", "status": "RUN", "result": "SKIPPED"},
+    {"name": "DISABLED_Off", "status": "NOTRUN", "result": "SUPPRESSED"}]}]}
+
+# Stands for a GoogleTest program: takes its report's path as they do.
+WRITES_REPORT = """#!/bin/sh
+path=${1#--gtest_output=json:}
+cat > "$path" <<'END'
+%s
+END
+exit %d
+"""
+CRASHES = """#!/bin/sh
+echo '[ RUN      ] A.Good'
+echo '[       OK ] A.Good (0 ms)'
+echo '[ RUN      ] A.Fatal'
+echo 'runtime error: shift by 99'
+kill -ABRT $$
+"""
+
+
+class RunTestsTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def program(self, text):
+        path = Path(self.folder.name, "fake_test")
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+        return path
+
+    def run_program(self, text):
+        return run_tests.run_googletest(self.program(text), {})
+
+    def finish(self, *results):
+        tally = run_tests.Tally()
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            for result in results:
+                tally.add("x", *result, 0.0)
+            status = tally.finish()
+        return status, shown.getvalue().rstrip("\n").split("\n")[-1]
+
+    def test_a_report_is_counted(self):
+        passed, failures, skipped = self.run_program(WRITES_REPORT % (json.dumps(REPORT), 1))
+        self.assertEqual((passed, failures, skipped), (1, [("A.Bad", "1 != 2")], 1))
+
+    def test_a_crash_is_one_failure_with_its_name_and_output(self):
+        passed, failures, skipped = self.run_program(CRASHES)
+        self.assertEqual((passed, skipped, len(failures)), (1, 0, 1))
+        self.assertEqual(failures[0][0], "A.Fatal")
+        self.assertIn("runtime error: shift by 99", failures[0][1])
+        self.assertIn("killed by signal 6", failures[0][1])
+
+    def test_a_failure_at_exit_counts(self):
+        clean = {"testsuites": [{"name": "A", "testsuite": [{"name": "Good", "status": "RUN", "result": "COMPLETED"}]}]}
+        passed, failures, _ = self.run_program(WRITES_REPORT % (json.dumps(clean), 23))
+        self.assertEqual((passed, [name for name, _ in failures]), (1, ["(at exit)"]))
+
+    def test_a_program_that_cannot_start_counts(self):
+        passed, failures, _ = run_tests.run_googletest(Path(self.folder.name, "absent_test"), {})
+        self.assertEqual((passed, len(failures)), (0, 1))
+
+    def test_the_last_line(self):
+        self.assertEqual(self.finish((2, [], 0)), (0, "2 passed, 0 failed"))
+        self.assertEqual(self.finish((2, [], 3)), (0, "2 passed, 0 failed, 3 skipped"))
+        self.assertEqual(self.finish((2, [], 0), (0, [("T", "why")], 0)), (1, "2 passed, 1 failed"))
+
+    def test_nothing_run_is_a_failure(self):
+        self.assertEqual(self.finish(), (1, "0 passed, 0 failed"))
+        self.assertEqual(self.finish((0, [], 4)), (1, "0 passed, 0 failed, 4 skipped"))
+
+
+if __name__ == "__main__":
+    unittest.main()
