@@ -59,6 +59,9 @@ struct SpeculationOptions {
   int draft_n_min = 0;         // fewer proposed tokens than this: none are verified
   int ngram_max = 4;           // longest suffix looked up first
   int ngram_min = 2;
+  // Which occurrence of the suffix is copied: "recent" (the most recent), or what other programs do: "pld", "hf",
+  // "vllm", "tgi", "llama".
+  std::string ngram_rule = "recent";
   // Tree shape: "" or "chain", or the number of distinct continuations to merge, or drafter-specific.
   std::string tree;
   std::vector<int32_t> replay_tokens;  // type "replay": the tokens to propose, by absolute output index

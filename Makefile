@@ -1,0 +1,57 @@
+# Thin, over the presets of CMakePresets.json: every target can be run by hand with cmake, ninja and python3.
+# `make help` lists the targets.
+
+MODEL   := models/SmolLM2-135M-Instruct.Q4_1.gguf
+PREFIX  ?= /usr/local
+PROGRAM := build/release/longspec
+SOURCES  = $(shell git ls-files '*.cc' '*.h')
+
+.DEFAULT_GOAL := release
+.PHONY: release model demo test coverage fuzz bench format tidy install clean help
+
+release:        ## Build build/release/longspec (the default)
+	@tools/setup.sh build
+	@tools/build.sh release
+
+model:          ## Fetch the default model into models/
+	@tools/setup.sh model
+	@python3 tools/get_model
+
+demo: release model  ## Summarise a long report, with speculation and without
+	@LONGSPEC=$(PROGRAM) MODEL=$(MODEL) tools/demo.sh
+
+test:           ## Build and run all tests; ends with "N passed, N failed"
+	@tools/setup.sh test || { echo "0 passed, 1 failed"; exit 1; }
+	@tools/setup.sh model && python3 tools/get_model \
+	  || echo "warning: no default model; the tests that need it are skipped" >&2
+	@python3 tools/run_tests.py
+
+coverage:       ## Line coverage of each module; fails below 80 %
+	@tools/setup.sh coverage
+	@python3 tools/coverage.py
+
+fuzz:           ## Fuzz each parser for LONGSPEC_FUZZ_SECONDS (60) in total
+	@tools/setup.sh fuzz
+	@python3 tools/run_tests.py fuzz
+
+bench: release model  ## Prefill, decode and the cost of rows on this machine
+	@$(PROGRAM) bench -m $(MODEL)
+
+format:         ## Format all C++ files in place
+	@tools/setup.sh lint
+	@clang-format-14 -i $(SOURCES)
+
+tidy:           ## Run clang-tidy over all modules
+	@tools/setup.sh test lint
+	@tools/build.sh dev build.ninja
+	@printf '%s\n' $(filter %.cc,$(SOURCES)) | grep '^src/' | grep -v '_fuzz.cc$$' \
+	  | xargs -P "$$(nproc)" -n 4 clang-tidy --quiet -p build/dev
+
+install: release  ## Install under PREFIX (/usr/local)
+	@cmake --install build/release --prefix $(PREFIX)
+
+clean:          ## Remove everything that was built (models stay)
+	@rm -rf build
+
+help:           ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18

@@ -1,0 +1,29 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Configures a preset when that is due and builds targets of it (all of them if none are named).
+#
+#   tools/build.sh PRESET [TARGET...]
+set -eu
+cd "$(dirname "$0")/.."
+
+preset=$1
+shift
+dir=build/$preset
+
+# Ninja itself runs CMake again when a CMakeLists.txt changed; only presets are not watched by it.
+if [ ! -e "$dir/build.ninja" ] || [ -n "$(find CMakePresets.json -newer "$dir/build.ninja")" ]; then
+  mkdir -p "$dir"
+  launcher=''
+  if command -v ccache >/dev/null 2>&1; then launcher=-DCMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+  echo "configuring $preset" >&2
+  # shellcheck disable=SC2086
+  if ! cmake --preset "$preset" $launcher >"$dir/configure.log" 2>&1; then
+    rm -f "$dir/build.ninja"
+    cat "$dir/configure.log" >&2
+    exit 1
+  fi
+  touch "$dir/build.ninja"
+fi
+
+exec ninja -C "$dir" -j "$(nproc)" "$@"
