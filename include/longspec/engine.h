@@ -120,5 +120,7 @@ class Engine {
 
 // Drafters that SpeculationOptions::type may name.
 std::vector<std::string> SpeculationTypes();
+// Says before a model is loaded what Generate would say of these options.
+Status CheckSpeculation(const SpeculationOptions& options);
 
 }  // namespace longspec

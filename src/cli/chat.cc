@@ -148,6 +148,8 @@ class Chat {
 };
 
 int RunChat(const ChatOptions& options) {
+  const Status speculation = CheckSpeculation(options.request.speculation);
+  if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
   if (const Status writable = Output::Standard().Check(); !writable.ok()) return FailOutput(writable);
   auto engine = LoadEngine(options.model, options.output);
   if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);

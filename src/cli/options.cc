@@ -154,17 +154,13 @@ void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
   const std::string group = "Speculation (never changes output)";
   AddValue(app, "--spec-type", &options->type, "What drafts", group)
       ->check(CLI::IsMember(SpeculationTypes()));
-  AddValue(app, "--spec-draft-n-max", &options->draft_n_max, "Most drafted tokens per step", group)
-      ->check(CLI::Range(0, 255));
+  AddValue(app, "--spec-draft-n-max", &options->draft_n_max, "Most drafted tokens per step", group);
   AddValue(app, "--spec-draft-n-min", &options->draft_n_min,
-           "Fewer drafted tokens than this are not verified", group)
-      ->check(CLI::Range(0, 255));
-  AddValue(app, "--spec-ngram-max", &options->ngram_max, "ngram: longest suffix looked up", group)
-      ->check(CLI::Range(1, 1024));
-  AddValue(app, "--spec-ngram-min", &options->ngram_min, "ngram: shortest suffix looked up", group)
-      ->check(CLI::Range(1, 1024));
+           "Fewer drafted tokens than this are not verified", group);
+  AddValue(app, "--spec-ngram-max", &options->ngram_max, "ngram: longest suffix looked up", group);
+  AddValue(app, "--spec-ngram-min", &options->ngram_min, "ngram: shortest suffix looked up", group);
   app.add_option("--spec-tree", options->tree,
-                 "Shape of drafts: chain (default), or continuations to merge into a tree")
+                 "Shape of drafts: chain (default), or the number of continuations to merge")
       ->group(group);
 }
 

@@ -61,6 +61,8 @@ class Run {
   explicit Run(const RunOptions& options) : options_(options), stdout_(Output::Standard()) {}
 
   int operator()() {
+    const Status speculation = CheckSpeculation(options_.request.speculation);
+    if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
     auto prompt = ComposePrompt(options_.prompt);
     if (!prompt.ok()) return Fail(prompt.status(), Stage::kLoad);
     if (const Status writable = OpenOutputs(); !writable.ok()) return FailOutput(writable);
