@@ -157,8 +157,12 @@ void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
   AddValue(app, "--spec-draft-n-max", &options->draft_n_max, "Most drafted tokens per step", group);
   AddValue(app, "--spec-draft-n-min", &options->draft_n_min,
            "Fewer drafted tokens than this are not verified", group);
-  AddValue(app, "--spec-ngram-max", &options->ngram_max, "ngram: longest suffix looked up", group);
-  AddValue(app, "--spec-ngram-min", &options->ngram_min, "ngram: shortest suffix looked up", group);
+  AddValue(app, "--spec-ngram-max,--ngram-max", &options->ngram_max, "ngram: longest suffix looked up",
+           group);
+  AddValue(app, "--spec-ngram-min,--ngram-min", &options->ngram_min, "ngram: shortest suffix looked up",
+           group);
+  AddValue(app, "--spec-ngram-rule,--ngram-rule", &options->ngram_rule,
+           "ngram: which occurrence is copied: recent, pld, hf, vllm, tgi, llama", group);
   app.add_option("--spec-tree", options->tree,
                  "Shape of drafts: chain (default), or the number of continuations to merge")
       ->group(group);

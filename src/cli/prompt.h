@@ -12,10 +12,10 @@
 namespace longspec::cli {
 
 struct PromptFlags {
-  std::string prompt;         // -p
-  std::string file;           // -f; "-": standard input
-  std::string system_prompt;  // -sys
-  std::optional<bool> chat;   // --chat, --no-chat; unset: chat if the model has a template
+  std::string prompt = {};         // -p
+  std::string file = {};           // -f; "-": standard input
+  std::string system_prompt = {};  // -sys
+  std::optional<bool> chat = {};   // --chat, --no-chat; unset: chat if the model has a template
 };
 
 // A whole file, or standard input for "-", as bytes.
