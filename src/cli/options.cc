@@ -152,8 +152,9 @@ void AddSamplingOptions(CLI::App& app, SamplingOptions* options) {
 
 void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
   const std::string group = "Speculation (never changes output)";
-  AddValue(app, "--spec-type", &options->type, "What drafts", group)
-      ->check(CLI::IsMember(SpeculationTypes()));
+  std::string types;
+  for (const std::string& type : SpeculationTypes()) types += (types.empty() ? "" : ", ") + type;
+  AddValue(app, "--spec-type", &options->type, "What drafts: " + types, group);
   AddValue(app, "--spec-draft-n-max", &options->draft_n_max, "Most drafted tokens per step", group);
   AddValue(app, "--spec-draft-n-min", &options->draft_n_min,
            "Fewer drafted tokens than this are not verified", group);

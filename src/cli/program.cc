@@ -47,6 +47,10 @@ int RunCommand(const Command& command, std::vector<std::string> args) {
     Parse(app, normalized->args);
   } catch (const CLI::CallForHelp&) {
     return ShowHelp(app);
+  } catch (const CLI::ExtrasError&) {
+    const std::string extra = app.remaining().front();
+    return Fail(kExitUsage,
+                (extra.starts_with('-') ? "unknown option " : "unexpected argument ") + extra + hint);
   } catch (const CLI::ParseError& error) {
     return Fail(kExitUsage, error.what() + hint);
   }
