@@ -32,21 +32,21 @@ std::string_view ToString(FinishReason reason);  // "stop", "length", "context",
 
 struct GenerationRequest {
   // Exactly one of these three is given.
-  std::string prompt;               // raw text
-  std::vector<Message> messages;    // rendered with the model's chat template
-  std::vector<int32_t> tokens;      // already tokenised
+  std::string prompt = {};             // raw text
+  std::vector<Message> messages = {};  // rendered with the model's chat template
+  std::vector<int32_t> tokens = {};    // already tokenised
 
-  int n_predict = -1;               // -1: until an end token or a full context
-  std::vector<std::string> stop;    // stop strings; not part of the returned text
+  int n_predict = -1;                  // -1: until an end token or a full context
+  std::vector<std::string> stop = {};  // stop strings; not part of the returned text
   bool ignore_eos = false;
-  SamplingOptions sampling;
-  SpeculationOptions speculation;
+  SamplingOptions sampling = {};
+  SpeculationOptions speculation = {};
 
   // Called with each piece of text as it becomes final (complete UTF-8, not the beginning of a stop string). Return
   // false to stop after it.
-  std::function<bool(std::string_view piece)> on_text;
+  std::function<bool(std::string_view piece)> on_text = {};
   // Called while the prompt is evaluated. Return false to cancel.
-  std::function<bool(int done, int total)> on_prefill;
+  std::function<bool(int done, int total)> on_prefill = {};
 };
 
 struct GenerationResult {
@@ -120,5 +120,7 @@ class Engine {
 
 // Drafters that SpeculationOptions::type may name.
 std::vector<std::string> SpeculationTypes();
+// Says before a model is loaded what Generate would say of these options.
+Status CheckSpeculation(const SpeculationOptions& options);
 
 }  // namespace longspec

@@ -42,15 +42,6 @@ Status CheckOptions(const ModelOptions& options) {
   return {};
 }
 
-KvLayout CacheLayout(const LlamaConfig& config, const ModelOptions& options) {
-  KvLayout layout;
-  layout.k_type = options.cache_type_k;
-  layout.v_type = options.cache_type_v;
-  layout.n_kv_head = config.n_head_kv;
-  layout.head_dim = config.head_dim;
-  return layout;
-}
-
 int MaxRows(const ModelOptions& options) { return std::max(options.batch_size, kMaxDraftNodes + 1); }
 
 // A model whose header has been read: all that can be known, and refused, before weights are.
@@ -73,14 +64,15 @@ Result<Opened> OpenModel(const ModelOptions& options) {
   ModelInfo& info = model.info;
   DescribeFile(*model.file, &info);
   DescribeNetwork(config, &info);
-  DescribeKernels(*model.kernels, *model.file, options, &info);
+  DescribeKernels(*model.kernels, config, *model.file, options, &info);
   info.n_ctx = options.ctx_size > 0 ? options.ctx_size : config.n_ctx_train;
   info.threads = options.threads > 0 ? options.threads : ThreadTeam::PhysicalCores();
 
   const LlamaMemory memory = PlanLlamaMemory(config, *model.file, MaxRows(options));
   model.needs.weights = memory.weights;
   model.needs.scratch = memory.scratch;
-  model.needs.kv_chunk = FullCacheChunkBytes(CacheLayout(config, options), config.n_layer);
+  model.needs.kv_chunk =
+      FullCacheChunkBytes(config.kv_layout(options.cache_type_k, options.cache_type_v), config.n_layer);
   model.needs.kv_chunk_positions = kKvChunk;
   model.needs.ctx_size = info.n_ctx;
   info.memory = PlanMemory(model.needs, AvailableMemory());
@@ -168,7 +160,7 @@ class EngineImpl final : public Engine {
 };
 
 Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options) {
-  layout_ = CacheLayout(model.config, options);
+  layout_ = model.config.kv_layout(options.cache_type_k, options.cache_type_v);
   batch_size_ = options.batch_size;
   team_ = std::make_unique<ThreadTeam>(info_.threads);
   LlamaLoadOptions load;
@@ -290,6 +282,14 @@ std::string_view ToString(FinishReason reason) {
       return "cancelled";
   }
   return "";
+}
+
+Status CheckSpeculation(const SpeculationOptions& options) {
+  if (options.draft_n_max > kMaxDraftNodes) {
+    return InvalidArgument("--spec-draft-n-max " + std::to_string(options.draft_n_max) +
+                           ": must be at most " + std::to_string(kMaxDraftNodes));
+  }
+  return MakeDrafter(options).status();
 }
 
 std::vector<std::string> SpeculationTypes() { return DrafterNames(); }

@@ -81,12 +81,7 @@ Status CheckRequest(const GenerationParts& parts, const std::vector<int32_t>& pr
   if (std::any_of(request.stop.begin(), request.stop.end(), [](const auto& stop) { return stop.empty(); })) {
     return InvalidArgument("a stop string is empty: it would end every text before it begins");
   }
-  const SpeculationOptions& speculation = request.speculation;
-  if (speculation.draft_n_max < 0 || speculation.draft_n_max > kMaxDraftNodes) {
-    return InvalidArgument("draft_n_max " + std::to_string(speculation.draft_n_max) + ": must be from 0 to " +
-                           std::to_string(kMaxDraftNodes));
-  }
-  return {};
+  return CheckSpeculation(request.speculation);
 }
 
 uint64_t FreshSeed() {

@@ -406,7 +406,8 @@ TEST_F(GenerationTest, BadRequestsAreNamedAndLeaveTheSessionAlone) {
        },
        StatusCode::kInvalidArgument, "stop string"},
       {[](auto& r) { r.speculation.draft_n_max = 256; }, StatusCode::kInvalidArgument, "256"},
-      {[](auto& r) { r.speculation.draft_n_max = -1; }, StatusCode::kInvalidArgument, "draft_n_max"},
+      {[](auto& r) { r.speculation.draft_n_max = -1; }, StatusCode::kInvalidArgument,
+       "--spec-draft-n-max -1"},
       {[](auto& r) { r.speculation.type = "magic"; }, StatusCode::kInvalidArgument, "magic"},
       {[](auto& r) { r.sampling.top_p = 7.0F; }, StatusCode::kInvalidArgument, "top-p"},
   };

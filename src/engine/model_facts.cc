@@ -55,8 +55,6 @@ std::string FileTypeName(const GgufFile& file, const TypeBytes& types) {
   return types.empty() ? "" : types.front().first;
 }
 
-bool IsFloat(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16; }
-
 std::string_view CacheTypeName(CacheType type) {
   switch (type) {
     case CacheType::kF32:
@@ -100,24 +98,17 @@ void DescribeNetwork(const LlamaConfig& config, ModelInfo* info) {
   info->rope_scaling = config.rope.Describe();
 }
 
-void DescribeKernels(const kernels::KernelTable& table, const GgufFile& file, const ModelOptions& options,
-                     ModelInfo* info) {
+void DescribeKernels(const kernels::KernelTable& table, const LlamaConfig& config, const GgufFile& file,
+                     const ModelOptions& options, ModelInfo* info) {
   info->cpu = kernels::CpuDescription();
   info->kernels = table.name;
   for (const kernels::KernelTable* available : kernels::Available()) {
     info->kernels_available.emplace_back(available->name);
   }
-  for (const TensorView& tensor : file.tensors()) {
-    if (tensor.n_dims != 2) continue;
-    const std::string operation = "matmul " + std::string(Info(tensor.dtype).name);
-    const bool known = std::any_of(info->arithmetic.begin(), info->arithmetic.end(),
-                                   [&](const auto& entry) { return entry.first == operation; });
-    if (!known) info->arithmetic.emplace_back(operation, IsFloat(tensor.dtype) ? "f32" : "q8");
-  }
-  info->arithmetic.emplace_back("attention", "f32 (keys " + std::string(CacheTypeName(options.cache_type_k)) +
-                                                 ", values " +
-                                                 std::string(CacheTypeName(options.cache_type_v)) + ")");
-  info->arithmetic.emplace_back("norm, rope, swiglu, exp", "f32");
+  info->arithmetic = DescribeArithmetic(config, file);
+  info->arithmetic.emplace_back("KV cache", "keys " + std::string(CacheTypeName(options.cache_type_k)) +
+                                                ", values " +
+                                                std::string(CacheTypeName(options.cache_type_v)));
 }
 
 }  // namespace longspec

@@ -22,7 +22,7 @@ void DescribeFile(const GgufFile& file, ModelInfo* info);
 void DescribeNetwork(const LlamaConfig& config, ModelInfo* info);
 
 // CPU, kernel tables, and which arithmetic (docs/arithmetic.md) each operation of this model uses.
-void DescribeKernels(const kernels::KernelTable& table, const GgufFile& file, const ModelOptions& options,
-                     ModelInfo* info);
+void DescribeKernels(const kernels::KernelTable& table, const LlamaConfig& config, const GgufFile& file,
+                     const ModelOptions& options, ModelInfo* info);
 
 }  // namespace longspec
