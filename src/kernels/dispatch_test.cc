@@ -79,6 +79,8 @@ TEST(DispatchTest, ReferenceIsAlwaysThereAndLast) { EXPECT_EQ(Available().back()
 TEST(DispatchTest, AgreesWithTheKernelAboutTheCpu) {
   if (!CpuinfoHas({"fpu"})) GTEST_SKIP() << "no /proc/cpuinfo";
   EXPECT_EQ(IsAvailable("avx2"), CpuinfoHas({"avx2", "fma", "f16c"}));
+  EXPECT_EQ(IsAvailable("avx512"), CpuinfoHas({"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq",
+                                               "avx512vl", "avx512_vnni"}));
 }
 #endif
 
@@ -112,7 +114,7 @@ TEST(DispatchTest, UnknownNamesListWhatThereIs) {
 
 TEST(DispatchTest, ForcingWhatTheCpuLacksIsAnError) {
   int lacking = 0;
-  for (const char* name : {"avx2"}) {
+  for (const char* name : {"avx512", "avx2"}) {
     if (IsAvailable(name)) continue;
     const auto chosen = Choose(name);
     ASSERT_FALSE(chosen.ok()) << name;
@@ -145,6 +147,11 @@ TEST(TablesUnderTestTest, ShareNoFunctionWithTheReference) {
                 t->finish_state != r.finish_state && t->store_kv != r.store_kv)
         << t->name;
   }
+}
+
+TEST(TablesUnderTestTest, HaveTheEmulatedAvx512) {
+  if (testing::EmulatedAvx512() == nullptr) GTEST_SKIP() << "built without SIMDe, or the CPU lacks AVX2";
+  EXPECT_STREQ(testing::TablesUnderTest().back()->name, "avx512 (emulated)");
 }
 
 TEST(TablesUnderTestTest, CoverEveryAvailableTable) {

@@ -19,14 +19,8 @@ namespace {
 using MatmulTest = TableTest;
 LONGSPEC_FOR_EVERY_TABLE(MatmulTest);
 
-std::vector<WeightFormat> AllFormats() {
-  std::vector<WeightFormat> formats(std::begin(kQuantizedFormats), std::end(kQuantizedFormats));
-  formats.insert(formats.end(), std::begin(kFloatFormats), std::end(kFloatFormats));
-  return formats;
-}
-
 TEST_P(MatmulTest, EveryFormatAndRowCountIsTheReferences) {
-  for (const WeightFormat format : AllFormats()) {
+  for (const WeightFormat format : kAllFormats) {
     for (const int n_rows : kRowCounts) {
       for (const int64_t n_out : {1, 16, 40, 87}) {
         const int n_groups = static_cast<int>((n_out + 15) / 16);
@@ -38,7 +32,7 @@ TEST_P(MatmulTest, EveryFormatAndRowCountIsTheReferences) {
 }
 
 TEST_P(MatmulTest, EveryDepth) {
-  for (const WeightFormat format : AllFormats()) {
+  for (const WeightFormat format : kAllFormats) {
     for (const int64_t n_in : {32, 64, 160, 576, 608, 1536}) {
       for (const int n_rows : {1, 2, 5, 8}) {
         ASSERT_TRUE(MatmulSameAsReference(
@@ -60,7 +54,7 @@ TEST_P(MatmulTest, FloatDepthNeedsNoMultiple) {
 }
 
 TEST_P(MatmulTest, AddsWhereAsked) {
-  for (const WeightFormat format : AllFormats()) {
+  for (const WeightFormat format : kAllFormats) {
     for (const int n_rows : kRowCounts) {
       ASSERT_TRUE(MatmulSameAsReference(
           table(), {.format = format, .n_in = 64, .n_out = 43, .n_rows = n_rows, .add = true}, 0, 3));
@@ -70,7 +64,7 @@ TEST_P(MatmulTest, AddsWhereAsked) {
 
 TEST_P(MatmulTest, WritesOnlyTheGroupsAsked) {
   const int n_groups = 9;
-  for (const WeightFormat format : AllFormats()) {
+  for (const WeightFormat format : kAllFormats) {
     for (const int n_rows : {1, 2, 3, 4, 7, 8}) {
       for (const auto& [begin, end] : {std::pair{0, 1}, {0, 4}, {1, 8}, {3, 9}, {8, 9}, {5, 5}}) {
         ASSERT_TRUE(MatmulSameAsReference(
@@ -92,7 +86,7 @@ TEST_P(MatmulTest, LargestIntegersDoNotSaturate) {
 }
 
 TEST_P(MatmulTest, RowsAndGroupsAreIndependent) {
-  for (const WeightFormat format : AllFormats()) {
+  for (const WeightFormat format : kAllFormats) {
     for (const int n_rows : kRowCounts) {
       for (const bool add : {false, true}) {
         ASSERT_TRUE(MatmulRowsIndependent(

@@ -66,6 +66,9 @@ size_t StoredBytes(KvType type);
 const char* Name(WeightFormat format);
 const char* Name(KvType type);
 
+inline constexpr WeightFormat kAllFormats[] = {WeightFormat::kU4,    WeightFormat::kU4Min, WeightFormat::kS8,
+                                               WeightFormat::kS8Min, WeightFormat::kF32,   WeightFormat::kF16,
+                                               WeightFormat::kBF16};
 inline constexpr WeightFormat kQuantizedFormats[] = {WeightFormat::kU4, WeightFormat::kU4Min,
                                                      WeightFormat::kS8, WeightFormat::kS8Min};
 inline constexpr WeightFormat kFloatFormats[] = {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBF16};
