@@ -21,6 +21,10 @@ std::vector<Entry> Entries() {
   __builtin_cpu_init();
   const bool avx2 =
       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512vnni");
+  entries.push_back({&kAvx512Table, avx512});
   entries.push_back({&kAvx2Table, avx2});
 #endif
   entries.push_back({&kReferenceTable, true});

@@ -133,7 +133,8 @@ enum class RopePairing : uint8_t { kAdjacent, kHalfSplit };  // (2i, 2i + 1) or 
 struct KernelTable {
   const char* name;  // "reference", "avx2", "avx512"
 
-  // x (n) -> out (n / 32). d = max|x| / 127; q = rint(x * (127 / max|x|)), 0 where all are 0. n is a multiple of 32.
+  // x (n) -> out (n / 32). d = max|x| / 127; q = rint(x * (127 / max|x|)), 0 where all are
+  // below 2^-120. n is a multiple of 32.
   void (*quantize_q8)(const float* x, int n, Q8Block* out);
   void (*matmul_q8)(const MatmulQ8Args& args);
   void (*matmul_float)(const MatmulFloatArgs& args);

@@ -248,7 +248,7 @@ void SoftmaxChunk(float* scores, int n, float* state) {
 }
 
 void MergeState(float* state, const float* chunk, int head_dim) {
-  const float m = state[0] > chunk[0] ? state[0] : chunk[0];
+  const float m = state[0] < chunk[0] ? chunk[0] : state[0];
   const __m256 factors = ExpVector(_mm256_setr_ps(state[0] - m, chunk[0] - m, 0, 0, 0, 0, 0, 0));
   const float scalar_a = _mm256_cvtss_f32(factors);
   const float scalar_b = _mm_cvtss_f32(_mm_movehdup_ps(_mm256_castps256_ps128(factors)));

@@ -249,7 +249,7 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
     const __m128 four = _mm_max_ps(_mm256_castps256_ps128(amax), _mm256_extractf128_ps(amax, 1));
     const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
     const float largest = _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
-    const __m256 inverse = _mm256_set1_ps(largest == 0.0F ? 0.0F : 127.0F / largest);
+    const __m256 inverse = _mm256_set1_ps(largest < 0x1.0p-120F ? 0.0F : 127.0F / largest);
     __m256i q[4];
     __m256i sum = _mm256_setzero_si256();
     for (int i = 0; i < 4; ++i) {

@@ -64,7 +64,7 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
   for (int b = 0; b < n / kQuantBlock; ++b, x += kQuantBlock) {
     float amax = 0.0F;
     for (int i = 0; i < kQuantBlock; ++i) amax = std::max(amax, std::fabs(x[i]));
-    const float inverse = amax == 0.0F ? 0.0F : 127.0F / amax;
+    const float inverse = amax < 0x1.0p-120F ? 0.0F : 127.0F / amax;  // the quotient must be a float
     Q8Block& block = out[b];
     block = {};
     block.d = amax / 127.0F;

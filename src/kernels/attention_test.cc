@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Attention inside a chunk, for every table against the reference, and the reference against the mathematics.
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels/tables.h"
+#include "kernels/testing/data.h"
+#include "kernels/testing/same_bits.h"
+#include "kernels/testing/tables_under_test.h"
+#include "tensor/half.h"
+
+namespace longspec::kernels::testing {
+namespace {
+
+using AttentionTest = TableTest;
+LONGSPEC_FOR_EVERY_TABLE(AttentionTest);
+
+constexpr int kHeadDims[] = {16, 32, 48, 64, 80, 96, 112, 128, 256};
+constexpr int kRows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
+
+size_t Size(int64_t n) { return static_cast<size_t>(n); }
+
+// One head of one chunk, and rows that look at it.
+struct Chunk {
+  Chunk(KvType t, int dim, int rows)
+      : type(t),
+        head_dim(dim),
+        n_rows(rows),
+        keys(StoredFloats(t, Size(kChunk * dim), 30)),
+        values(StoredFloats(t, Size(kChunk * dim), 31)),
+        q(Random(32).Floats(Size(rows * dim))),
+        p(Random(33).Floats(Size((rows - 1) * kPStride + kChunk))),
+        o(Random(34).Floats(Size(rows * OStride()))) {}
+
+  static constexpr int64_t kPStride = kChunk + 8;
+  int64_t OStride() const { return head_dim + kStateHeader; }
+
+  std::vector<float> Scores(const KernelTable& table, int block_begin, int block_end) const {
+    std::vector<float> out(Size((n_rows - 1) * kPStride + kChunk), -7.0F);
+    table.scores({.keys = keys.data(),
+                  .q = q.data(),
+                  .out = out.data(),
+                  .out_stride = kPStride,
+                  .scale = 0.125F,
+                  .n_rows = n_rows,
+                  .head_dim = head_dim,
+                  .block_begin = block_begin,
+                  .block_end = block_end,
+                  .type = type});
+    return out;
+  }
+
+  std::vector<float> Values(const KernelTable& table, const std::vector<int>& n_keys) const {
+    std::vector<float> out = o;
+    table.values({.values = values.data(),
+                  .p = p.data(),
+                  .p_stride = kPStride,
+                  .o = out.data(),
+                  .o_stride = OStride(),
+                  .n_keys = n_keys.data(),
+                  .n_rows = n_rows,
+                  .head_dim = head_dim,
+                  .type = type});
+    return out;
+  }
+
+  // The keys at `offsets`, in that order.
+  std::vector<float> Gathered(const KernelTable& table, const std::vector<int>& offsets) const {
+    std::vector<const std::byte*> at;
+    for (const int offset : offsets)
+      at.push_back(values.data() + Size(offset * head_dim) * StoredBytes(type));
+    std::vector<float> out = o;
+    table.gathered_values({.values = at.data(),
+                           .p = p.data(),
+                           .p_stride = kPStride,
+                           .o = out.data(),
+                           .o_stride = OStride(),
+                           .n_keys = static_cast<int>(at.size()),
+                           .n_rows = n_rows,
+                           .head_dim = head_dim,
+                           .type = type});
+    return out;
+  }
+
+  KvType type;
+  int head_dim, n_rows;
+  std::vector<std::byte> keys, values;
+  std::vector<float> q, p, o;
+};
+
+TEST_P(AttentionTest, ScoresOfEveryHeadAndRowCount) {
+  for (const KvType type : kKvTypes) {
+    for (const int head_dim : kHeadDims) {
+      for (const int n_rows : kRows) {
+        if (head_dim > 64 && n_rows % 3 != 1) continue;
+        const Chunk chunk(type, head_dim, n_rows);
+        ASSERT_TRUE(SameBits(chunk.Scores(kReferenceTable, 2, 7), chunk.Scores(table(), 2, 7)))
+            << Name(type) << " " << head_dim << " " << n_rows;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, ScoresOfEveryBlockRange) {
+  for (const KvType type : kKvTypes) {
+    for (const int n_rows : {1, 2, 3, 5, 6, 8}) {
+      const Chunk chunk(type, 32, n_rows);
+      for (const auto& [begin, end] : {std::pair{0, 16}, {0, 0}, {0, 1}, {15, 16}, {3, 5}, {1, 4}, {4, 11}}) {
+        ASSERT_TRUE(SameBits(chunk.Scores(kReferenceTable, begin, end), chunk.Scores(table(), begin, end)))
+            << Name(type) << " " << n_rows << " blocks " << begin << ".." << end;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, ScoreRowsAreIndependent) {
+  const Chunk chunk(KvType::kF16, 64, 13);
+  const std::vector<float> together = chunk.Scores(table(), 0, 16);
+  for (int row = 0; row < 13; ++row) {
+    Chunk one = chunk;
+    one.n_rows = 1;
+    one.q.assign(chunk.q.begin() + row * 64, chunk.q.begin() + (row + 1) * 64);
+    const auto begin = together.begin() + row * Chunk::kPStride;
+    ASSERT_TRUE(SameBits(one.Scores(table(), 0, 16), std::vector<float>(begin, begin + kChunk))) << row;
+  }
+}
+
+TEST(ScoresReferenceTest, IsAScaledDot) {
+  const Chunk chunk(KvType::kF32, 48, 2);
+  const std::vector<float> scores = chunk.Scores(kReferenceTable, 0, 16);
+  for (int row = 0; row < 2; ++row) {
+    for (int key = 0; key < kChunk; ++key) {
+      double dot = 0;
+      for (int d = 0; d < 48; ++d) {
+        float k;
+        std::memcpy(&k, &chunk.keys[Size((key / 16 * 48 + d) * 16 + key % 16) * 4], 4);
+        dot += double{k} * double{chunk.q[Size(row * 48 + d)]};
+      }
+      ASSERT_NEAR(scores[Size(row * Chunk::kPStride + key)], dot * 0.125, 1e-5);
+    }
+  }
+}
+
+// Rows of a tree end at different keys.
+std::vector<int> RaggedKeys(int n_rows, uint32_t seed) {
+  Random random(seed);
+  std::vector<int> n_keys(Size(n_rows));
+  for (int& n : n_keys)
+    n = random.Below(4) == 0 ? (random.Below(2) == 0 ? 0 : kChunk) : random.Below(kChunk + 1);
+  return n_keys;
+}
+
+TEST_P(AttentionTest, ValuesOfEveryHeadAndRowCount) {
+  for (const KvType type : kKvTypes) {
+    for (const int head_dim : kHeadDims) {
+      for (const int n_rows : kRows) {
+        if (head_dim > 64 && n_rows % 3 != 1) continue;
+        const Chunk chunk(type, head_dim, n_rows);
+        const std::vector<int> n_keys = RaggedKeys(n_rows, static_cast<uint32_t>(head_dim + n_rows));
+        ASSERT_TRUE(SameBits(chunk.Values(kReferenceTable, n_keys), chunk.Values(table(), n_keys)))
+            << Name(type) << " " << head_dim << " " << n_rows;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, ValuesOfEveryNumberOfKeys) {
+  for (const int n_rows : {1, 4}) {
+    const Chunk chunk(KvType::kF16, 16, n_rows);
+    for (int n = 0; n <= kChunk; ++n) {
+      const std::vector<int> n_keys(Size(n_rows), n);
+      ASSERT_TRUE(SameBits(chunk.Values(kReferenceTable, n_keys), chunk.Values(table(), n_keys))) << n;
+    }
+  }
+}
+
+// All scores of a row beyond its own keys may hold anything, and a key no row sees is never read.
+TEST_P(AttentionTest, ValuesIgnoreWhatNoRowSees) {
+  Chunk chunk(KvType::kF32, 32, 3), trimmed = chunk;
+  const std::vector<int> n_keys = {5, 40, 17};
+  trimmed.values.resize(Size(40 * 32) * 4);
+  trimmed.values.shrink_to_fit();
+  EXPECT_TRUE(SameBits(chunk.Values(kReferenceTable, n_keys), trimmed.Values(table(), n_keys)));
+}
+
+TEST_P(AttentionTest, GatheredValues) {
+  for (const KvType type : kKvTypes) {
+    for (const int head_dim : kHeadDims) {
+      for (const int n_rows : {1, 2, 3, 4, 6, 7, 9}) {
+        const Chunk chunk(type, head_dim, n_rows);
+        for (const auto& offsets : {std::vector<int>{}, {9}, {200, 3, 3, 77, 255, 0, 128}}) {
+          ASSERT_TRUE(SameBits(chunk.Gathered(kReferenceTable, offsets), chunk.Gathered(table(), offsets)))
+              << Name(type) << " " << head_dim << " " << n_rows;
+        }
+      }
+    }
+  }
+}
+
+TEST(GatheredReferenceTest, InOrderIsTheSameAsTheChunk) {
+  const Chunk chunk(KvType::kBF16, 64, 2);
+  std::vector<int> offsets;
+  for (int i = 0; i < 37; ++i) offsets.push_back(i);
+  EXPECT_TRUE(SameBits(chunk.Values(kReferenceTable, {37, 37}), chunk.Gathered(kReferenceTable, offsets)));
+}
+
+TEST(ValuesReferenceTest, IsAWeightedSum) {
+  const Chunk chunk(KvType::kF32, 16, 1);
+  const std::vector<float> o = chunk.Values(kReferenceTable, {256});
+  for (int d = 0; d < 16; ++d) {
+    double sum = chunk.o[Size(d)];
+    for (int key = 0; key < kChunk; ++key) {
+      float v;
+      std::memcpy(&v, &chunk.values[Size(key * 16 + d) * 4], 4);
+      sum += double{chunk.p[Size(key)]} * double{v};
+    }
+    EXPECT_NEAR(o[Size(d)], sum, 1e-4);
+  }
+}
+
+// ---- Softmax states
+// ---------------------------------------------------------------------------------------------
+
+struct Softmax {
+  std::vector<float> numerators;
+  std::vector<float> state = std::vector<float>(kStateHeader, -5.0F);
+};
+
+Softmax SoftmaxOf(const KernelTable& table, std::vector<float> scores) {
+  Softmax result;
+  result.numerators = std::move(scores);
+  table.softmax_chunk(result.numerators.data(), static_cast<int>(result.numerators.size()),
+                      result.state.data());
+  return result;
+}
+
+void ExpectSameSoftmax(const KernelTable& table, const std::vector<float>& scores) {
+  const Softmax expected = SoftmaxOf(kReferenceTable, scores), actual = SoftmaxOf(table, scores);
+  ASSERT_TRUE(SameBits(expected.numerators, actual.numerators)) << "n " << scores.size();
+  ASSERT_TRUE(SameBits(expected.state, actual.state)) << "n " << scores.size();
+}
+
+TEST_P(AttentionTest, SoftmaxOfEveryLength) {
+  for (int n = 1; n <= kChunk; ++n) {
+    ExpectSameSoftmax(table(), Random(static_cast<uint32_t>(n)).Floats(Size(n), 10.0F));
+    ExpectSameSoftmax(table(), Random(static_cast<uint32_t>(n)).Floats(Size(n), 2000.0F));
+  }
+}
+
+TEST_P(AttentionTest, SoftmaxOfEqualScoresAndZeros) {
+  for (const int n : {1, 5, 16, 33, 256}) {
+    ExpectSameSoftmax(table(), std::vector<float>(Size(n), -3.25F));
+    ExpectSameSoftmax(table(), std::vector<float>(Size(n), -0.0F));
+    std::vector<float> zeros(Size(n), 0.0F);
+    for (size_t i = 0; i < zeros.size(); i += 2) zeros[i] = -0.0F;
+    ExpectSameSoftmax(table(), zeros);
+  }
+}
+
+TEST(SoftmaxReferenceTest, MeansWhatItSays) {
+  const std::vector<float> scores = Random(40).Floats(200, 8.0F);
+  const Softmax softmax = SoftmaxOf(kReferenceTable, scores);
+  double sum = 0;
+  for (size_t i = 0; i < scores.size(); ++i) {
+    const double exact = std::exp(double{scores[i] - softmax.state[0]});
+    EXPECT_NEAR(softmax.numerators[i], exact, 3e-7 * exact);
+    sum += exact;
+  }
+  EXPECT_NEAR(softmax.state[1], sum, 1e-6 * sum);
+  EXPECT_EQ(softmax.state[2], -5.0F);  // the rest of the header is not its business
+}
+
+std::vector<float> State(float max, float sum, int head_dim, uint32_t seed) {
+  std::vector<float> state = Random(seed).Floats(Size(kStateHeader + head_dim), 4.0F);
+  state[0] = max;
+  state[1] = sum;
+  return state;
+}
+
+TEST_P(AttentionTest, MergesStates) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const int head_dim : kHeadDims) {
+    for (const float m : {-infinity, -100.0F, -0.0F, 0.0F, 3.0F, 90.0F}) {
+      for (const float mc : {-90.0F, -0.0F, 0.0F, 2.5F, 3.0F, 200.0F}) {
+        std::vector<float> expected = State(m, 17.5F, head_dim, 41), actual = expected;
+        const std::vector<float> chunk = State(mc, 3.75F, head_dim, 42);
+        kReferenceTable.merge_state(expected.data(), chunk.data(), head_dim);
+        table().merge_state(actual.data(), chunk.data(), head_dim);
+        ASSERT_TRUE(SameBits(expected, actual)) << head_dim << " " << m << " " << mc;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, FinishesStates) {
+  for (const int head_dim : kHeadDims) {
+    for (const float sum : {1.0F, 3.0F, 1e-30F, 7e5F}) {
+      const std::vector<float> state = State(2.0F, sum, head_dim, 43);
+      std::vector<float> expected(Size(head_dim)), actual(Size(head_dim));
+      kReferenceTable.finish_state(state.data(), head_dim, expected.data());
+      table().finish_state(state.data(), head_dim, actual.data());
+      ASSERT_TRUE(SameBits(expected, actual)) << head_dim << " " << sum;
+    }
+  }
+}
+
+// Two chunks merged are the softmax of both.
+TEST(MergeReferenceTest, IsTheSoftmaxOfBoth) {
+  const Chunk chunk(KvType::kF32, 16, 1);
+  const std::vector<float> all = Random(44).Floats(50, 6.0F);
+  std::vector<float> merged;
+  for (const auto& [begin, end] : {std::pair{0, 30}, {30, 50}}) {
+    std::vector<float> state(kStateHeader + 16), p(all.begin() + begin, all.begin() + end);
+    kReferenceTable.softmax_chunk(p.data(), end - begin, state.data());
+    const int n_keys = end - begin;
+    kReferenceTable.values({.values = chunk.values.data() + Size(begin * 16) * 4,
+                            .p = p.data(),
+                            .p_stride = kChunk,
+                            .o = state.data() + kStateHeader,
+                            .o_stride = 16,
+                            .n_keys = &n_keys,
+                            .n_rows = 1,
+                            .head_dim = 16,
+                            .type = KvType::kF32});
+    if (merged.empty()) {
+      merged = state;
+    } else {
+      kReferenceTable.merge_state(merged.data(), state.data(), 16);
+    }
+  }
+  std::vector<float> out(16);
+  kReferenceTable.finish_state(merged.data(), 16, out.data());
+  for (int d = 0; d < 16; ++d) {
+    double sum = 0, weighted = 0;
+    for (int key = 0; key < 50; ++key) {
+      float v;
+      std::memcpy(&v, &chunk.values[Size(key * 16 + d) * 4], 4);
+      sum += std::exp(double{all[Size(key)]});
+      weighted += std::exp(double{all[Size(key)]}) * v;
+    }
+    EXPECT_NEAR(out[Size(d)], weighted / sum, 1e-6);
+  }
+}
+
+// ---- store_kv
+// ---------------------------------------------------------------------------------------------------
+
+struct Stored {
+  std::vector<std::byte> keys, values;
+};
+
+Stored Store(const KernelTable& table, const std::vector<float>& k, const std::vector<float>& v, int offset,
+             KvType k_type, KvType v_type) {
+  const auto head_dim = static_cast<int>(k.size());
+  Stored stored{std::vector<std::byte>(k.size() * kChunk * StoredBytes(k_type), std::byte{0xAB}),
+                std::vector<std::byte>(k.size() * kChunk * StoredBytes(v_type), std::byte{0xCD})};
+  table.store_kv({.k = k.data(),
+                  .v = v.data(),
+                  .keys = stored.keys.data(),
+                  .values = stored.values.data(),
+                  .offset = offset,
+                  .head_dim = head_dim,
+                  .k_type = k_type,
+                  .v_type = v_type});
+  return stored;
+}
+
+void ExpectSameStored(const KernelTable& table, const std::vector<float>& k, const std::vector<float>& v,
+                      int offset) {
+  for (const KvType k_type : kKvTypes) {
+    for (const KvType v_type : kKvTypes) {
+      const Stored expected = Store(kReferenceTable, k, v, offset, k_type, v_type);
+      const Stored actual = Store(table, k, v, offset, k_type, v_type);
+      ASSERT_EQ(expected.keys, actual.keys) << Name(k_type) << " " << offset;
+      ASSERT_EQ(expected.values, actual.values) << Name(v_type) << " " << offset;
+    }
+  }
+}
+
+TEST_P(AttentionTest, StoresEveryOffset) {
+  for (const int head_dim : {16, 48, 64, 128}) {
+    for (const int offset : {0, 1, 15, 16, 17, 100, 254, 255}) {
+      ExpectSameStored(table(), Random(50).Floats(Size(head_dim), 3.0F),
+                       Random(51).Floats(Size(head_dim), 3.0F), offset);
+    }
+  }
+}
+
+// All exponents, the halfway points of both 16-bit formats, overflow, denormals, infinities, NaNs with any
+// payload.
+TEST_P(AttentionTest, StoresEveryKindOfNumber) {
+  std::vector<uint32_t> bits;
+  for (uint32_t exponent = 0; exponent < 256; ++exponent) {
+    for (const uint32_t mantissa : {0U, 1U, 0xFFFU, 0x1000U, 0x1001U, 0x3000U, 0x7FFFU, 0x8000U, 0x8001U,
+                                    0x18000U, 0x1FFFFFU, 0x400000U, 0x7FEFFFU, 0x7FF000U, 0x7FFFFFU}) {
+      bits.push_back(exponent << 23 | mantissa);
+      bits.push_back(1U << 31 | exponent << 23 | mantissa);
+    }
+  }
+  Random random(52);
+  while (bits.size() % 256 != 0) bits.push_back(random.Bits());
+  for (size_t i = 0; i < bits.size(); i += 256) {
+    std::vector<float> x(256);
+    std::memcpy(x.data(), &bits[i], 256 * sizeof(float));
+    ExpectSameStored(table(), x, x, 37);
+  }
+}
+
+TEST(StoreReferenceTest, PutsKeysTransposedAndValuesInRows) {
+  std::vector<float> k(16), v(16);
+  for (int d = 0; d < 16; ++d) {
+    k[Size(d)] = static_cast<float>(d);
+    v[Size(d)] = static_cast<float>(100 + d);
+  }
+  const Stored stored = Store(kReferenceTable, k, v, 21, KvType::kF16, KvType::kF32);
+  for (int d = 0; d < 16; ++d) {
+    uint16_t h;
+    std::memcpy(&h, &stored.keys[Size((1 * 16 + d) * 16 + 5) * 2], 2);
+    EXPECT_EQ(HalfToFloat(h), static_cast<float>(d));
+    float f;
+    std::memcpy(&f, &stored.values[Size(21 * 16 + d) * 4], 4);
+    EXPECT_EQ(f, static_cast<float>(100 + d));
+  }
+}
+
+}  // namespace
+}  // namespace longspec::kernels::testing

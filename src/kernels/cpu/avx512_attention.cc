@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Attention inside one chunk of 256 keys, AVX-512. A block of 16 keys is one vector of scores; 16 head
+// dimensions are one vector of values. Rows are all the query rows that look at one KV head (tree nodes times
+// the heads of a group), so a tile of rows shares every key and value it loads.
+#include <cstring>
+
+#include "kernels/cpu/avx512.h"
+#include "kernels/cpu/avx512_math.h"
+
+namespace longspec::kernels::LONGSPEC_AVX512_NAMESPACE {
+namespace {
+
+template <KvType T>
+inline constexpr size_t kBytes = T == KvType::kF32 ? 4 : 2;
+
+template <KvType T>
+inline __m512 Load16(const std::byte* p) {
+  if constexpr (T == KvType::kF32) {
+    return _mm512_loadu_ps(reinterpret_cast<const float*>(p));
+  } else if constexpr (T == KvType::kF16) {
+    return LoadHalf16(p);
+  } else {
+    return LoadBFloat16(p);
+  }
+}
+
+// R query rows against B neighbouring blocks of 16 keys.
+template <KvType T, int R, int B>
+inline void ScoreTile(const ScoresArgs& a, int row, int block) {
+  const size_t block_bytes = static_cast<size_t>(a.head_dim) * kKeyGroup * kBytes<T>;
+  const std::byte* keys = a.keys + static_cast<size_t>(block) * block_bytes;
+  const float* q = a.q + int64_t{row} * a.head_dim;
+  __m512 acc[R][B];
+  for (int r = 0; r < R; ++r) {
+    for (int b = 0; b < B; ++b) acc[r][b] = _mm512_setzero_ps();
+  }
+  for (int d = 0; d < a.head_dim; ++d, keys += kKeyGroup * kBytes<T>) {
+    __m512 k[B];
+#pragma GCC unroll 4
+    for (int b = 0; b < B; ++b) k[b] = Load16<T>(keys + static_cast<size_t>(b) * block_bytes);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const __m512 value = _mm512_set1_ps(q[r * a.head_dim + d]);
+#pragma GCC unroll 4
+      for (int b = 0; b < B; ++b) acc[r][b] = _mm512_fmadd_ps(value, k[b], acc[r][b]);
+    }
+  }
+  const __m512 scale = _mm512_set1_ps(a.scale);
+  for (int r = 0; r < R; ++r) {
+    float* out = a.out + (row + r) * a.out_stride + int64_t{block} * kKeyGroup;
+    for (int b = 0; b < B; ++b) _mm512_storeu_ps(out + 16 * b, _mm512_mul_ps(acc[r][b], scale));
+  }
+}
+
+template <KvType T>
+void ScoresOf(const ScoresArgs& a) {
+  ForEachTile(a.n_rows, [&](auto rows, int row) {
+    constexpr int kRows = decltype(rows)::kValue;
+    constexpr int kBlocks = kRows <= 6 ? 4 : 2;  // 24 accumulators of 32 registers at most
+    int block = a.block_begin;
+    for (; block + kBlocks <= a.block_end; block += kBlocks) ScoreTile<T, kRows, kBlocks>(a, row, block);
+    for (; block < a.block_end; ++block) ScoreTile<T, kRows, 1>(a, row, block);
+  });
+}
+
+// The weights and outputs of a tile's first row.
+struct ValueRows {
+  const float* p;
+  int64_t p_stride;
+  float* o;
+  int64_t o_stride;
+  int head_dim;
+};
+
+// R rows times V vectors of head dimensions from d on, over keys [begin, end); value_row(key) is where a
+// key's values lie.
+template <KvType T, int R, int V, typename ValueRow>
+inline void ValueTile(const ValueRow& value_row, const ValueRows& rows, int begin, int end, int d) {
+  __m512 acc[R][V];
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < V; ++v) acc[r][v] = _mm512_loadu_ps(rows.o + r * rows.o_stride + d + 16 * v);
+  }
+  for (int key = begin; key < end; ++key) {
+    const std::byte* values = value_row(key) + static_cast<size_t>(d) * kBytes<T>;
+    __m512 value[V];
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) value[v] = Load16<T>(values + static_cast<size_t>(16 * v) * kBytes<T>);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const __m512 weight = _mm512_set1_ps(rows.p[r * rows.p_stride + key]);
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) acc[r][v] = _mm512_fmadd_ps(weight, value[v], acc[r][v]);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < V; ++v) _mm512_storeu_ps(rows.o + r * rows.o_stride + d + 16 * v, acc[r][v]);
+  }
+}
+
+// All head dimensions, V vectors at a time while they last. head_dim is a multiple of 16.
+template <KvType T, int R, typename ValueRow>
+inline void ValueDims(const ValueRow& value_row, const ValueRows& rows, int begin, int end) {
+  constexpr int kVectors = R == 1 ? 8 : R <= 6 ? 4 : 2;
+  int d = 0;
+  for (; d + 16 * kVectors <= rows.head_dim; d += 16 * kVectors) {
+    ValueTile<T, R, kVectors>(value_row, rows, begin, end, d);
+  }
+  if constexpr (kVectors == 8) {
+    for (; d + 64 <= rows.head_dim; d += 64) ValueTile<T, R, 4>(value_row, rows, begin, end, d);
+  }
+  for (; d < rows.head_dim; d += 16) ValueTile<T, R, 1>(value_row, rows, begin, end, d);
+}
+
+template <KvType T, int R>
+void ChunkValueTile(const ValuesArgs& a, int row) {
+  const auto value_row = [&](int key) {
+    return a.values + static_cast<size_t>(key) * static_cast<size_t>(a.head_dim) * kBytes<T>;
+  };
+  int shared = a.n_keys[row];
+  for (int r = 1; r < R; ++r) shared = a.n_keys[row + r] < shared ? a.n_keys[row + r] : shared;
+  ValueRows rows = {a.p + row * a.p_stride, a.p_stride, a.o + row * a.o_stride, a.o_stride, a.head_dim};
+  if (shared > 0) ValueDims<T, R>(value_row, rows, 0, shared);
+  for (int r = 0; r < R; ++r, rows.p += a.p_stride, rows.o += a.o_stride) {
+    if (a.n_keys[row + r] > shared) ValueDims<T, 1>(value_row, rows, shared, a.n_keys[row + r]);
+  }
+}
+
+template <KvType T>
+void ValuesOf(const ValuesArgs& a) {
+  ForEachTile(a.n_rows, [&](auto rows, int row) { ChunkValueTile<T, decltype(rows)::kValue>(a, row); });
+}
+
+template <KvType T>
+void GatheredOf(const GatheredValuesArgs& a) {
+  ForEachTile(a.n_rows, [&](auto count, int row) {
+    const auto value_row = [&](int key) { return a.values[key]; };
+    const ValueRows rows = {a.p + row * a.p_stride, a.p_stride, a.o + row * a.o_stride, a.o_stride,
+                            a.head_dim};
+    ValueDims<T, decltype(count)::kValue>(value_row, rows, 0, a.n_keys);
+  });
+}
+
+inline void Store16(KvType type, std::byte* out, __m512 v) {
+  if (type == KvType::kF32) {
+    _mm512_storeu_ps(reinterpret_cast<float*>(out), v);
+    return;
+  }
+  __m256i h;
+  if (type == KvType::kF16) {
+    h = _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  } else {
+    // Not vcvtneps2bf16, which flushes denormals.
+    const __m512i bits = _mm512_castps_si512(v);
+    const __m512i upper = _mm512_srli_epi32(bits, 16);
+    const __m512i odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
+    const __m512i bias = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF));
+    const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, bias), 16);
+    const __m512i quiet = _mm512_or_si512(upper, _mm512_set1_epi32(0x40));
+    const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    h = _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nan, quiet));
+  }
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), h);
+}
+
+}  // namespace
+
+void Scores(const ScoresArgs& a) {
+  switch (a.type) {
+    case KvType::kF32:
+      return ScoresOf<KvType::kF32>(a);
+    case KvType::kF16:
+      return ScoresOf<KvType::kF16>(a);
+    default:
+      return ScoresOf<KvType::kBF16>(a);
+  }
+}
+
+void Values(const ValuesArgs& a) {
+  switch (a.type) {
+    case KvType::kF32:
+      return ValuesOf<KvType::kF32>(a);
+    case KvType::kF16:
+      return ValuesOf<KvType::kF16>(a);
+    default:
+      return ValuesOf<KvType::kBF16>(a);
+  }
+}
+
+void GatheredValues(const GatheredValuesArgs& a) {
+  switch (a.type) {
+    case KvType::kF32:
+      return GatheredOf<KvType::kF32>(a);
+    case KvType::kF16:
+      return GatheredOf<KvType::kF16>(a);
+    default:
+      return GatheredOf<KvType::kBF16>(a);
+  }
+}
+
+void SoftmaxChunk(float* scores, int n, float* state) {
+  // Lanes past the end hold -inf: exp gives them 0, which no stripe feels.
+  const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
+  __m512 m = lowest;
+  for (int i = 0; i < n; i += 16)
+    m = _mm512_max_ps(m, _mm512_mask_loadu_ps(lowest, FirstLanes(n - i), scores + i));
+  const float largest = MaxOf(m) + 0.0F;  // never -0
+  const __m512 top = _mm512_set1_ps(largest);
+  __m512 stripes = _mm512_setzero_ps();
+  for (int i = 0; i < n; i += 16) {
+    const __mmask16 lanes = FirstLanes(n - i);
+    const __m512 e = ExpVector(_mm512_sub_ps(_mm512_mask_loadu_ps(lowest, lanes, scores + i), top));
+    _mm512_mask_storeu_ps(scores + i, lanes, e);
+    stripes = _mm512_add_ps(stripes, e);
+  }
+  state[0] = largest;
+  state[1] = StripeSum(stripes);
+}
+
+void MergeState(float* state, const float* chunk, int head_dim) {
+  const float m = state[0] < chunk[0] ? chunk[0] : state[0];
+  const __m512 a = ExpVector(_mm512_set1_ps(state[0] - m)), b = ExpVector(_mm512_set1_ps(chunk[0] - m));
+  state[0] = m;
+  state[1] = __builtin_fmaf(state[1], FirstOf(a), chunk[1] * FirstOf(b));
+  for (int d = kStateHeader; d < kStateHeader + head_dim; d += 16) {
+    const __m512 added = _mm512_mul_ps(_mm512_loadu_ps(chunk + d), b);
+    _mm512_storeu_ps(state + d, _mm512_fmadd_ps(_mm512_loadu_ps(state + d), a, added));
+  }
+}
+
+void FinishState(const float* state, int head_dim, float* out) {
+  const __m512 inverse = _mm512_set1_ps(1.0F / state[1]);
+  for (int d = 0; d < head_dim; d += 16) {
+    _mm512_storeu_ps(out + d, _mm512_mul_ps(_mm512_loadu_ps(state + kStateHeader + d), inverse));
+  }
+}
+
+void StoreKv(const StoreKvArgs& a) {
+  const size_t key_bytes = a.k_type == KvType::kF32 ? 4 : 2, value_bytes = a.v_type == KvType::kF32 ? 4 : 2;
+  const auto head_dim = static_cast<size_t>(a.head_dim);
+  const size_t block = static_cast<size_t>(a.offset / kKeyGroup) * head_dim * kKeyGroup;
+  std::byte* column = a.keys + (block + static_cast<size_t>(a.offset % kKeyGroup)) * key_bytes;
+  std::byte* row = a.values + static_cast<size_t>(a.offset) * head_dim * value_bytes;
+  for (size_t d = 0; d < head_dim; d += 16) {
+    std::byte converted[64];
+    Store16(a.k_type, converted, _mm512_loadu_ps(a.k + d));
+    for (size_t i = 0; i < 16; ++i) {
+      std::memcpy(column + (d + i) * kKeyGroup * key_bytes, converted + i * key_bytes, key_bytes);
+    }
+    Store16(a.v_type, row + d * value_bytes, _mm512_loadu_ps(a.v + d));
+  }
+}
+
+}  // namespace longspec::kernels::LONGSPEC_AVX512_NAMESPACE

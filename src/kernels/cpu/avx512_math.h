@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Vector helpers shared by avx512_*.cc. Everything lives in an unnamed namespace on purpose: each file gets
+// its own copy, so no code built with these instructions can be linked into a file built without them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/avx512_intrinsics.h"
+
+namespace longspec::kernels {
+namespace {  // NOLINT(google-build-namespaces)
+
+// ---- Tiles of rows
+// --------------------------------------------------------------------------------------------------
+
+inline constexpr int kMostRows = 8;  // of one tile
+
+// How many of the `left` rows the next tile takes: tiles as equal as can be, so that 9 rows are 5 and 4, not
+// 8 and 1.
+inline int NextTile(int left) {
+  const int tiles = (left + kMostRows - 1) / kMostRows;
+  return (left + tiles - 1) / tiles;
+}
+
+template <int N>
+struct Count {
+  static constexpr int kValue = N;
+};
+
+// Calls f(Count<rows>, row) for every tile of n_rows rows.
+template <typename F>
+inline void ForEachTile(int n_rows, const F& f) {
+  for (int row = 0; row < n_rows;) {
+    const int rows = NextTile(n_rows - row);
+    switch (rows) {
+      case 1:
+        f(Count<1>{}, row);
+        break;
+      case 2:
+        f(Count<2>{}, row);
+        break;
+      case 3:
+        f(Count<3>{}, row);
+        break;
+      case 4:
+        f(Count<4>{}, row);
+        break;
+      case 5:
+        f(Count<5>{}, row);
+        break;
+      case 6:
+        f(Count<6>{}, row);
+        break;
+      case 7:
+        f(Count<7>{}, row);
+        break;
+      default:
+        f(Count<8>{}, row);
+        break;
+    }
+    row += rows;
+  }
+}
+
+// ---- Loads
+// ----------------------------------------------------------------------------------------------------------
+
+// The first `left` of 16 lanes.
+inline __mmask16 FirstLanes(int64_t left) {
+  return static_cast<__mmask16>(left >= 16 ? 0xFFFFU : (1U << static_cast<unsigned>(left)) - 1U);
+}
+
+inline __m256i Load16Bits(const std::byte* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+
+inline __m512 LoadHalf16(const std::byte* p) { return _mm512_cvtph_ps(Load16Bits(p)); }
+
+inline __m512 LoadBFloat16(const std::byte* p) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(Load16Bits(p)), 16));
+}
+
+// ---- Reductions
+// -----------------------------------------------------------------------------------------------------
+
+inline __m256 UpperHalf(__m512 v) { return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1)); }
+
+// The fixed tree over 16 stripes.
+inline float StripeSum(__m512 stripes) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(stripes), UpperHalf(stripes));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+inline float MaxOf(__m512 v) {
+  const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(v), UpperHalf(v));
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+inline float FirstOf(__m512 v) { return _mm_cvtss_f32(_mm512_castps512_ps128(v)); }
+
+// ---- exp
+// ------------------------------------------------------------------------------------------------------------
+
+// reference/elementwise.cc: ExpOf, sixteen at a time.
+inline __m512 ExpVector(__m512 x) {
+  const __mmask16 tiny = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.33654F), _CMP_LT_OQ);
+  const auto normal = static_cast<__mmask16>(~static_cast<unsigned>(tiny));
+  // Lanes that will be 0 are computed at 0, so that no exponent leaves its field.
+  x = _mm512_maskz_mov_ps(normal, x);
+  x = _mm512_min_ps(x, _mm512_set1_ps(88.37626F));
+  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504F)),
+                                        _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  __m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(-0.693359375F), x);
+  r = _mm512_fmadd_ps(n, _mm512_set1_ps(2.12194440e-4F), r);
+  __m512 p = _mm512_set1_ps(1.9875691500e-4F);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.3981999507e-3F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(8.3334519073e-3F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(4.1665795894e-2F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.6666665459e-1F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.0000001201e-1F));
+  const __m512 y = _mm512_add_ps(_mm512_fmadd_ps(p, _mm512_mul_ps(r, r), r), _mm512_set1_ps(1.0F));
+  const __m512i exponent =
+      _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23);
+  return _mm512_maskz_mul_ps(normal, y, _mm512_castsi512_ps(exponent));
+}
+
+}  // namespace
+}  // namespace longspec::kernels

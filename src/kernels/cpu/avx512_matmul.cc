@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Matrix products, AVX-512 with VNNI. One vector is a group's 16 output rows; a tile is R rows of x against G
+// neighbouring groups. Many rows share each unpacked weight; few rows take several groups, whose accumulators
+// do not wait for each other.
+#include <cstring>
+
+#include "kernels/cpu/avx512.h"
+#include "kernels/cpu/avx512_math.h"
+
+namespace longspec::kernels::LONGSPEC_AVX512_NAMESPACE {
+namespace {
+
+inline __m512i Broadcast4(const int8_t* q) {
+  int32_t four;
+  std::memcpy(&four, q, sizeof(four));
+  return _mm512_set1_epi32(four);
+}
+
+// Writes one group's lanes of one row, as far as the matrix has output rows.
+inline void StoreGroup(float* y, int64_t n_out, int group, __m512 acc, bool add) {
+  const int64_t first = int64_t{group} * kRowGroup;
+  const __mmask16 lanes = FirstLanes(n_out - first);
+  if (add) acc = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, y + first), acc);
+  _mm512_mask_storeu_ps(y + first, lanes, acc);
+}
+
+template <WeightFormat F>
+inline constexpr bool kIsU4 = F == WeightFormat::kU4 || F == WeightFormat::kU4Min;
+template <WeightFormat F>
+inline constexpr bool kHasMin = F == WeightFormat::kU4Min || F == WeightFormat::kS8Min;
+template <WeightFormat F>
+inline constexpr size_t kBlockBytes = kIsU4<F> ? 256 : 512;
+// Stored bytes are w + kOffset, unsigned as vpdpbusd wants them: the sum of w * q is theirs less kOffset *
+// sum of q.
+template <WeightFormat F>
+inline constexpr int kOffset = F == WeightFormat::kU4Min ? 0
+                               : F == WeightFormat::kU4  ? 8
+                                                         : 128;
+
+// The integer dots of one group's block with R blocks of x. Sums of four products add up in 32 bits, exactly.
+template <WeightFormat F, int R>
+inline void BlockDots(const std::byte* w, const Q8Block* x, int64_t x_stride, __m512i (&dot)[R]) {
+  for (int r = 0; r < R; ++r) dot[r] = _mm512_set1_epi32(-kOffset<F> * x[r * x_stride].sum);
+  if constexpr (kIsU4<F>) {
+    const __m512i low = _mm512_set1_epi8(15);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      const __m512i raw = _mm512_loadu_si512(w + 64 * j);
+      const __m512i lo = _mm512_and_si512(raw, low);
+      const __m512i hi = _mm512_and_si512(_mm512_srli_epi16(raw, 4), low);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        const int8_t* q = x[r * x_stride].q;
+        dot[r] = _mm512_dpbusd_epi32(dot[r], lo, Broadcast4(q + 4 * j));
+        dot[r] = _mm512_dpbusd_epi32(dot[r], hi, Broadcast4(q + 16 + 4 * j));
+      }
+    }
+  } else {
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {
+      const __m512i weights = _mm512_loadu_si512(w + 64 * j);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        dot[r] = _mm512_dpbusd_epi32(dot[r], weights, Broadcast4(x[r * x_stride].q + 4 * j));
+      }
+    }
+  }
+}
+
+template <WeightFormat F, int R, int G>
+void Q8Tile(const MatmulQ8Args& a, int group, int row) {
+  const int64_t n_block = a.w->n_in / kQuantBlock;
+  const std::byte* quants = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
+  const size_t scales_at = static_cast<size_t>(n_block) * kBlockBytes<F>;
+  const size_t minima_at = scales_at + static_cast<size_t>(n_block) * kRowGroup * 2;
+  const Q8Block* x = a.x + row * n_block;
+  __m512 acc[R][G];
+  for (int r = 0; r < R; ++r) {
+    for (int g = 0; g < G; ++g) acc[r][g] = _mm512_setzero_ps();
+  }
+  for (int64_t b = 0; b < n_block; ++b, ++x) {
+#pragma GCC unroll 2
+    for (int g = 0; g < G; ++g) {
+      const std::byte* w = quants + static_cast<size_t>(g) * a.w->group_bytes;
+      const size_t at = static_cast<size_t>(b) * kRowGroup * 2;
+      __m512i dot[R];
+      BlockDots<F, R>(w + static_cast<size_t>(b) * kBlockBytes<F>, x, n_block, dot);
+      const __m512 d = LoadHalf16(w + scales_at + at);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        const Q8Block& block = x[r * n_block];
+        const __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(block.d));
+        acc[r][g] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r]), scale, acc[r][g]);
+      }
+      if constexpr (kHasMin<F>) {
+        const __m512 m = LoadHalf16(w + minima_at + at);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r)
+          acc[r][g] = _mm512_fmadd_ps(m, _mm512_set1_ps(x[r * n_block].s), acc[r][g]);
+      }
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int g = 0; g < G; ++g) {
+      StoreGroup(a.y + (row + r) * a.y_stride, a.w->n_out, group + g, acc[r][g], a.add);
+    }
+  }
+}
+
+template <WeightFormat F>
+void Q8Groups(const MatmulQ8Args& a) {
+  int group = a.group_begin;
+  if (a.n_rows == 1) {
+    for (; group + 2 <= a.group_end; group += 2) Q8Tile<F, 1, 2>(a, group, 0);
+  }
+  // A group's weights stay in the first-level cache while the tiles of rows pass over them.
+  for (; group < a.group_end; ++group) {
+    ForEachTile(a.n_rows, [&](auto rows, int row) { Q8Tile<F, decltype(rows)::kValue, 1>(a, group, row); });
+  }
+}
+
+template <WeightFormat F>
+inline __m512 LoadWeights(const std::byte* group, int64_t k) {
+  const auto index = static_cast<size_t>(k) * kRowGroup;
+  if constexpr (F == WeightFormat::kF32) {
+    return _mm512_loadu_ps(reinterpret_cast<const float*>(group + index * 4));
+  } else if constexpr (F == WeightFormat::kF16) {
+    return LoadHalf16(group + index * 2);
+  } else {
+    return LoadBFloat16(group + index * 2);
+  }
+}
+
+// One fma chain per (row, output row) is the arithmetic, so independent chains hide its latency.
+template <WeightFormat F, int R, int G>
+void FloatTile(const MatmulFloatArgs& a, int group, int row) {
+  __m512 acc[R][G];
+  for (int r = 0; r < R; ++r) {
+    for (int g = 0; g < G; ++g) acc[r][g] = _mm512_setzero_ps();
+  }
+  const std::byte* weights = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
+  const float* x = a.x + row * a.x_stride;
+  for (int64_t k = 0; k < a.w->n_in; ++k) {
+    __m512 w[G];
+#pragma GCC unroll 4
+    for (int g = 0; g < G; ++g) w[g] = LoadWeights<F>(weights + static_cast<size_t>(g) * a.w->group_bytes, k);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const __m512 value = _mm512_set1_ps(x[r * a.x_stride + k]);
+#pragma GCC unroll 4
+      for (int g = 0; g < G; ++g) acc[r][g] = _mm512_fmadd_ps(w[g], value, acc[r][g]);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int g = 0; g < G; ++g) {
+      StoreGroup(a.y + (row + r) * a.y_stride, a.w->n_out, group + g, acc[r][g], a.add);
+    }
+  }
+}
+
+template <WeightFormat F, int R>
+void FloatRows(const MatmulFloatArgs& a, int row) {
+  constexpr int kGroups = R <= 4 ? 4 : 2;
+  int group = a.group_begin;
+  for (; group + kGroups <= a.group_end; group += kGroups) FloatTile<F, R, kGroups>(a, group, row);
+  for (; group < a.group_end; ++group) FloatTile<F, R, 1>(a, group, row);
+}
+
+template <WeightFormat F>
+void FloatGroups(const MatmulFloatArgs& a) {
+  ForEachTile(a.n_rows, [&](auto rows, int row) { FloatRows<F, decltype(rows)::kValue>(a, row); });
+}
+
+inline int32_t SumOf(__m512i v) {
+  const __m256i eight = _mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
+  __m128i s = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
+  s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));
+  return _mm_cvtsi128_si32(s);
+}
+
+}  // namespace
+
+void MatmulQ8(const MatmulQ8Args& a) {
+  switch (a.w->format) {
+    case WeightFormat::kU4:
+      return Q8Groups<WeightFormat::kU4>(a);
+    case WeightFormat::kU4Min:
+      return Q8Groups<WeightFormat::kU4Min>(a);
+    case WeightFormat::kS8:
+      return Q8Groups<WeightFormat::kS8>(a);
+    default:
+      return Q8Groups<WeightFormat::kS8Min>(a);
+  }
+}
+
+void MatmulFloat(const MatmulFloatArgs& a) {
+  switch (a.w->format) {
+    case WeightFormat::kF32:
+      return FloatGroups<WeightFormat::kF32>(a);
+    case WeightFormat::kF16:
+      return FloatGroups<WeightFormat::kF16>(a);
+    default:
+      return FloatGroups<WeightFormat::kBF16>(a);
+  }
+}
+
+void QuantizeQ8(const float* x, int n, Q8Block* out) {
+  for (int b = 0; b < n / kQuantBlock; ++b, x += kQuantBlock) {
+    const __m512 v0 = _mm512_loadu_ps(x), v1 = _mm512_loadu_ps(x + 16);
+    const float largest = MaxOf(_mm512_max_ps(_mm512_abs_ps(v0), _mm512_abs_ps(v1)));
+    const __m512 inverse = _mm512_set1_ps(largest < 0x1.0p-120F ? 0.0F : 127.0F / largest);
+    const __m512i q0 = _mm512_cvtps_epi32(_mm512_mul_ps(v0, inverse));  // rounds to nearest even
+    const __m512i q1 = _mm512_cvtps_epi32(_mm512_mul_ps(v1, inverse));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out[b].q), _mm512_cvtsepi32_epi8(q0));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out[b].q + 16), _mm512_cvtsepi32_epi8(q1));
+    out[b].d = largest / 127.0F;
+    out[b].sum = SumOf(_mm512_add_epi32(q0, q1));
+    out[b].s = out[b].d * static_cast<float>(out[b].sum);
+    out[b].unused = 0;
+  }
+}
+
+}  // namespace longspec::kernels::LONGSPEC_AVX512_NAMESPACE

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/dispatch.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/tables.h"
+#include "kernels/testing/tables_under_test.h"
+
+namespace longspec::kernels {
+namespace {
+
+using ::testing::HasSubstr;
+
+// LONGSPEC_KERNELS for one scope; what the caller of the tests had set comes back.
+class ScopedKernels {
+ public:
+  explicit ScopedKernels(const char* value) {
+    if (const char* old = std::getenv(kName)) old_ = old;
+    if (value != nullptr) {
+      setenv(kName, value, 1);
+    } else {
+      unsetenv(kName);
+    }
+  }
+  ~ScopedKernels() {
+    if (old_.has_value()) {
+      setenv(kName, old_->c_str(), 1);
+    } else {
+      unsetenv(kName);
+    }
+  }
+  ScopedKernels(const ScopedKernels&) = delete;
+  ScopedKernels& operator=(const ScopedKernels&) = delete;
+
+ private:
+  static constexpr const char* kName = "LONGSPEC_KERNELS";
+  std::optional<std::string> old_;
+};
+
+bool IsAvailable(std::string_view name) {
+  for (const KernelTable* table : Available()) {
+    if (name == table->name) return true;
+  }
+  return false;
+}
+
+// What the kernel says about the CPU, by another road than dispatch.cc's.
+bool CpuinfoHas(const std::vector<std::string>& wanted) {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with("flags")) continue;
+    const std::string flags = line + " ";
+    for (const std::string& flag : wanted) {
+      if (flags.find(" " + flag + " ") == std::string::npos) return false;
+    }
+    return true;
+  }
+  return false;
+}
+
+TEST(DispatchTest, BestTableIsTheDefault) {
+  const ScopedKernels unset(nullptr);
+  const auto chosen = Choose("");
+  ASSERT_TRUE(chosen.ok());
+  EXPECT_EQ(*chosen, Available().front());
+  const ScopedKernels empty("");
+  EXPECT_EQ(*Choose(""), Available().front());
+}
+
+TEST(DispatchTest, ReferenceIsAlwaysThereAndLast) { EXPECT_EQ(Available().back(), &kReferenceTable); }
+
+#if defined(__x86_64__)
+TEST(DispatchTest, AgreesWithTheKernelAboutTheCpu) {
+  if (!CpuinfoHas({"fpu"})) GTEST_SKIP() << "no /proc/cpuinfo";
+  EXPECT_EQ(IsAvailable("avx2"), CpuinfoHas({"avx2", "fma", "f16c"}));
+  EXPECT_EQ(IsAvailable("avx512"), CpuinfoHas({"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq",
+                                               "avx512vl", "avx512_vnni"}));
+}
+#endif
+
+TEST(DispatchTest, ForcedTableIsTheActiveOne) {
+  for (const KernelTable* table : Available()) {
+    const ScopedKernels unset(nullptr);
+    EXPECT_EQ(*Choose(table->name), table);
+    const ScopedKernels forced(table->name);
+    EXPECT_EQ(*Choose(""), table);
+  }
+}
+
+TEST(DispatchTest, TheOptionBeatsTheEnvironment) {
+  const ScopedKernels forced("no-such-table");
+  EXPECT_EQ(*Choose("reference"), &kReferenceTable);
+}
+
+TEST(DispatchTest, UnknownNamesListWhatThereIs) {
+  const auto by_option = Choose("avx1024");
+  ASSERT_FALSE(by_option.ok());
+  EXPECT_EQ(by_option.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(by_option.status().message(), HasSubstr("--kernels=avx1024"));
+  for (const KernelTable* table : Available())
+    EXPECT_THAT(by_option.status().message(), HasSubstr(table->name));
+
+  const ScopedKernels forced("AVX2");  // names are lower case
+  const auto by_environment = Choose("");
+  ASSERT_FALSE(by_environment.ok());
+  EXPECT_THAT(by_environment.status().message(), HasSubstr("LONGSPEC_KERNELS=AVX2"));
+}
+
+TEST(DispatchTest, ForcingWhatTheCpuLacksIsAnError) {
+  int lacking = 0;
+  for (const char* name : {"avx512", "avx2"}) {
+    if (IsAvailable(name)) continue;
+    const auto chosen = Choose(name);
+    ASSERT_FALSE(chosen.ok()) << name;
+    EXPECT_EQ(chosen.status().code(), StatusCode::kUnsupported);
+    EXPECT_THAT(chosen.status().message(), HasSubstr("this CPU cannot run it; it has "));
+    EXPECT_THAT(chosen.status().message(), HasSubstr("reference"));
+    ++lacking;
+  }
+  if (lacking == 0) GTEST_SKIP() << "this CPU runs every table of the build";
+}
+
+TEST(DispatchTest, DescribesTheCpuInOneLine) {
+  const std::string description = CpuDescription();
+  EXPECT_EQ(description.find('\n'), std::string::npos);
+  if (IsAvailable("avx2")) {
+    EXPECT_THAT(description, HasSubstr("AVX2 FMA F16C"));
+  }
+}
+
+// The kernel tests would pass if they compared the reference with itself.
+TEST(TablesUnderTestTest, ShareNoFunctionWithTheReference) {
+  for (const KernelTable* t : testing::TablesUnderTest()) {
+    const KernelTable& r = kReferenceTable;
+    EXPECT_STRNE(t->name, r.name);
+    EXPECT_TRUE(t->quantize_q8 != r.quantize_q8 && t->matmul_q8 != r.matmul_q8 &&
+                t->matmul_float != r.matmul_float && t->rms_norm != r.rms_norm && t->rope != r.rope &&
+                t->swiglu != r.swiglu && t->exp != r.exp && t->argmax != r.argmax && t->top_k != r.top_k &&
+                t->scores != r.scores && t->softmax_chunk != r.softmax_chunk && t->values != r.values &&
+                t->gathered_values != r.gathered_values && t->merge_state != r.merge_state &&
+                t->finish_state != r.finish_state && t->store_kv != r.store_kv)
+        << t->name;
+  }
+}
+
+TEST(TablesUnderTestTest, HaveTheEmulatedAvx512) {
+  if (testing::EmulatedAvx512() == nullptr) GTEST_SKIP() << "built without SIMDe, or the CPU lacks AVX2";
+  EXPECT_STREQ(testing::TablesUnderTest().back()->name, "avx512 (emulated)");
+}
+
+TEST(TablesUnderTestTest, CoverEveryAvailableTable) {
+  EXPECT_GE(testing::TablesUnderTest().size(), Available().size() - 1);
+}
+
+}  // namespace
+}  // namespace longspec::kernels

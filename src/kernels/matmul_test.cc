@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Matrix products of every table against the reference.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels/tables.h"
+#include "kernels/testing/data.h"
+#include "kernels/testing/matmul_checks.h"
+#include "kernels/testing/row_dependent_table.h"
+#include "kernels/testing/same_bits.h"
+#include "kernels/testing/tables_under_test.h"
+
+namespace longspec::kernels::testing {
+namespace {
+
+using MatmulTest = TableTest;
+LONGSPEC_FOR_EVERY_TABLE(MatmulTest);
+
+TEST_P(MatmulTest, EveryFormatAndRowCountIsTheReferences) {
+  for (const WeightFormat format : kAllFormats) {
+    for (const int n_rows : kRowCounts) {
+      for (const int64_t n_out : {1, 16, 40, 87}) {
+        const int n_groups = static_cast<int>((n_out + 15) / 16);
+        ASSERT_TRUE(MatmulSameAsReference(
+            table(), {.format = format, .n_in = 96, .n_out = n_out, .n_rows = n_rows}, 0, n_groups));
+      }
+    }
+  }
+}
+
+TEST_P(MatmulTest, EveryDepth) {
+  for (const WeightFormat format : kAllFormats) {
+    for (const int64_t n_in : {32, 64, 160, 576, 608, 1536}) {
+      for (const int n_rows : {1, 2, 5, 8}) {
+        ASSERT_TRUE(MatmulSameAsReference(
+            table(), {.format = format, .n_in = n_in, .n_out = 33, .n_rows = n_rows}, 0, 3));
+      }
+    }
+  }
+}
+
+TEST_P(MatmulTest, FloatDepthNeedsNoMultiple) {
+  for (const WeightFormat format : kFloatFormats) {
+    for (const int64_t n_in : {1, 2, 7, 31, 49}) {
+      for (const int n_rows : {1, 3, 9}) {
+        ASSERT_TRUE(MatmulSameAsReference(
+            table(), {.format = format, .n_in = n_in, .n_out = 70, .n_rows = n_rows}, 0, 5));
+      }
+    }
+  }
+}
+
+TEST_P(MatmulTest, AddsWhereAsked) {
+  for (const WeightFormat format : kAllFormats) {
+    for (const int n_rows : kRowCounts) {
+      ASSERT_TRUE(MatmulSameAsReference(
+          table(), {.format = format, .n_in = 64, .n_out = 43, .n_rows = n_rows, .add = true}, 0, 3));
+    }
+  }
+}
+
+TEST_P(MatmulTest, WritesOnlyTheGroupsAsked) {
+  const int n_groups = 9;
+  for (const WeightFormat format : kAllFormats) {
+    for (const int n_rows : {1, 2, 3, 4, 7, 8}) {
+      for (const auto& [begin, end] : {std::pair{0, 1}, {0, 4}, {1, 8}, {3, 9}, {8, 9}, {5, 5}}) {
+        ASSERT_TRUE(MatmulSameAsReference(
+            table(), {.format = format, .n_in = 64, .n_out = 16 * (n_groups - 1) + 2, .n_rows = n_rows},
+            begin, end));
+      }
+    }
+  }
+}
+
+TEST_P(MatmulTest, LargestIntegersDoNotSaturate) {
+  for (const WeightFormat format : kQuantizedFormats) {
+    for (const int n_rows : {1, 2, 3, 4, 8}) {
+      ASSERT_TRUE(MatmulSameAsReference(
+          table(), {.format = format, .n_in = 128, .n_out = 32, .n_rows = n_rows, .fill = Fill::kLargest}, 0,
+          2));
+    }
+  }
+}
+
+TEST_P(MatmulTest, RowsAndGroupsAreIndependent) {
+  for (const WeightFormat format : kAllFormats) {
+    for (const int n_rows : kRowCounts) {
+      for (const bool add : {false, true}) {
+        ASSERT_TRUE(MatmulRowsIndependent(
+            table(), {.format = format, .n_in = 192, .n_out = 103, .n_rows = n_rows, .add = add}));
+      }
+    }
+  }
+}
+
+// The test of the tests: a table whose batches differ in one last bit is caught by both checks.
+TEST(RowDependentTableTest, IsCaught) {
+  const KernelTable wrong = RowDependentTable();
+  for (const WeightFormat format : {WeightFormat::kU4Min, WeightFormat::kBF16}) {
+    const MatmulShape one{.format = format, .n_in = 64, .n_out = 40, .n_rows = 1};
+    MatmulShape two = one;
+    two.n_rows = 2;
+    EXPECT_TRUE(MatmulSameAsReference(wrong, one, 0, 3));
+    EXPECT_FALSE(MatmulSameAsReference(wrong, two, 0, 3));
+    EXPECT_TRUE(MatmulRowsIndependent(wrong, one));
+    EXPECT_FALSE(MatmulRowsIndependent(wrong, two));
+    EXPECT_TRUE(MatmulRowsIndependent(kReferenceTable, two));
+  }
+}
+
+// ---- quantize_q8
+// ------------------------------------------------------------------------------------------------
+
+std::vector<Q8Block> Quantize(const KernelTable& table, const std::vector<float>& x) {
+  std::vector<Q8Block> blocks(x.size() / kQuantBlock);
+  std::memset(blocks.data(), 0xEE, blocks.size() * sizeof(Q8Block));
+  table.quantize_q8(x.data(), static_cast<int>(x.size()), blocks.data());
+  return blocks;
+}
+
+std::vector<float> Scaled(std::vector<float> x, float scale) {
+  for (float& v : x) v *= scale;
+  return x;
+}
+
+// Ties: with a largest value of 127 the quants are the values themselves, rounded to even.
+std::vector<float> Ties() {
+  std::vector<float> x(kQuantBlock);
+  for (int i = 0; i < kQuantBlock; ++i) x[static_cast<size_t>(i)] = static_cast<float>(i - 16) + 0.5F;
+  x[7] = 127.0F;
+  return x;
+}
+
+TEST_P(MatmulTest, QuantizesAsTheReference) {
+  Random random(5);
+  const std::vector<float> x = random.Floats(kQuantBlock * 18);
+  for (const float scale : {1.0F, 1e-3F, 1e4F, 1e-30F, 1e38F, 1e-37F, 1e-38F, 1e-42F, 0.0F, -0.0F}) {
+    const std::vector<float> scaled = Scaled(x, scale);
+    EXPECT_TRUE(SameBits(Quantize(kReferenceTable, scaled), Quantize(table(), scaled))) << scale;
+  }
+  EXPECT_TRUE(SameBits(Quantize(kReferenceTable, Ties()), Quantize(table(), Ties())));
+}
+
+TEST_P(MatmulTest, QuantizesBlocksWithOneLargeValue) {
+  for (size_t at = 0; at < kQuantBlock; ++at) {
+    for (const float large :
+         {std::numeric_limits<float>::max(), -std::numeric_limits<float>::max(), 127.0F, -1e-45F}) {
+      std::vector<float> x(kQuantBlock, 1e-45F);
+      x[at] = large;
+      EXPECT_TRUE(SameBits(Quantize(kReferenceTable, x), Quantize(table(), x))) << at << " " << large;
+    }
+  }
+}
+
+TEST(QuantizeReferenceTest, IsWithinHalfAStep) {
+  Random random(6);
+  const std::vector<float> x = random.Floats(kQuantBlock * 40, 3.0F);
+  const std::vector<Q8Block> blocks = Quantize(kReferenceTable, x);
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    int sum = 0, largest = 0;
+    for (size_t i = 0; i < kQuantBlock; ++i) {
+      const int q = blocks[b].q[i];
+      EXPECT_LE(std::fabs(x[b * kQuantBlock + i] - blocks[b].d * static_cast<float>(q)),
+                blocks[b].d * 0.50001F);
+      sum += q;
+      largest = std::max(largest, std::abs(q));
+    }
+    EXPECT_EQ(blocks[b].sum, sum);
+    EXPECT_EQ(blocks[b].s, blocks[b].d * static_cast<float>(sum));
+    EXPECT_EQ(blocks[b].unused, 0);
+    EXPECT_EQ(largest, 127);
+  }
+}
+
+TEST(QuantizeReferenceTest, RoundsTiesToEven) {
+  const Q8Block block = Quantize(kReferenceTable, Ties())[0];
+  EXPECT_EQ(block.q[7], 127);
+  EXPECT_EQ(block.q[16], 0);   // 0.5
+  EXPECT_EQ(block.q[17], 2);   // 1.5
+  EXPECT_EQ(block.q[15], 0);   // -0.5
+  EXPECT_EQ(block.q[14], -2);  // -1.5
+}
+
+// 127 / max|x| has no float where max|x| is below 2^-120 or so: such a block is all zeros, like one of zeros.
+TEST(QuantizeReferenceTest, VanishingBlocksAreZero) {
+  for (const float tiny : {1e-37F, 1e-40F, 1e-45F, -1e-45F, 0.0F}) {
+    const Q8Block block = Quantize(kReferenceTable, std::vector<float>(kQuantBlock, tiny))[0];
+    EXPECT_EQ(block.sum, 0) << tiny;
+    EXPECT_EQ(block.s, 0.0F) << tiny;
+    for (const int8_t q : block.q) EXPECT_EQ(q, 0) << tiny;
+  }
+}
+
+}  // namespace
+}  // namespace longspec::kernels::testing

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Packed weights against the stored blocks they came from, decoded here a second time straight from the
+// format.
+#include "kernels/packing.h"
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/tables.h"
+#include "kernels/testing/data.h"
+#include "kernels/testing/same_bits.h"
+#include "tensor/dequantize.h"
+#include "tensor/half.h"
+
+namespace longspec::kernels {
+namespace {
+
+using testing::Random;
+using testing::SameBits;
+
+uint16_t LoadU16(const std::byte* p) {
+  uint16_t v;
+  std::memcpy(&v, p, sizeof(v));
+  return v;
+}
+
+int ByteAt(const std::byte* p, int i) { return std::to_integer<int>(p[i]); }
+
+// value = d * w + m
+struct Decoded {
+  float d = 0, m = 0;
+  int w[32] = {};
+};
+
+Decoded DecodeBlock(DType dtype, const std::byte* p) {
+  Decoded out;
+  out.d = HalfToFloat(LoadU16(p));
+  const bool has_min = dtype == DType::kQ4_1 || dtype == DType::kQ5_1;
+  if (has_min) out.m = HalfToFloat(LoadU16(p + 2));
+  const std::byte* rest = p + (has_min ? 4 : 2);
+  for (int i = 0; i < 32; ++i) {
+    switch (dtype) {
+      case DType::kQ8_0:
+        out.w[i] = static_cast<int8_t>(ByteAt(rest, i));
+        break;
+      case DType::kQ4_0:
+        out.w[i] = (ByteAt(rest, i % 16) >> (i < 16 ? 0 : 4) & 15) - 8;
+        break;
+      case DType::kQ4_1:
+        out.w[i] = ByteAt(rest, i % 16) >> (i < 16 ? 0 : 4) & 15;
+        break;
+      default: {
+        const int high = ByteAt(rest, i / 8) >> (i % 8) & 1;
+        out.w[i] = (ByteAt(rest + 4, i % 16) >> (i < 16 ? 0 : 4) & 15) + 16 * high;
+        if (dtype == DType::kQ5_0) out.w[i] -= 16;
+      }
+    }
+  }
+  return out;
+}
+
+// A stored matrix of random blocks with harmless scales.
+struct Stored {
+  Stored(DType dtype, int64_t n_in, int64_t n_out) {
+    Random random(60);
+    bytes.resize(static_cast<size_t>(n_out) * RowBytes(dtype, n_in));
+    for (std::byte& b : bytes) b = static_cast<std::byte>(random.Bits() & 0xFF);
+    const auto step = static_cast<size_t>(Info(dtype).block_bytes);
+    for (size_t at = 0; at < bytes.size(); at += step) FixFloats(dtype, at, random);
+    view = {.name = "w",
+            .dtype = dtype,
+            .n_dims = 2,
+            .shape = {n_in, n_out, 1, 1},
+            .data = bytes.data(),
+            .n_bytes = bytes.size()};
+  }
+
+  void PutHalf(size_t at, Random& random) {
+    const uint16_t h = FloatToHalf(random.Float(0.1F));
+    std::memcpy(bytes.data() + at, &h, sizeof(h));
+  }
+
+  // The floats of the block at `at` become ordinary numbers.
+  void FixFloats(DType dtype, size_t at, Random& random) {
+    const float f = random.Float();
+    const uint16_t bf16 = FloatToBFloat16(f);
+    switch (dtype) {
+      case DType::kF32:
+        std::memcpy(bytes.data() + at, &f, sizeof(f));
+        break;
+      case DType::kBF16:
+        std::memcpy(bytes.data() + at, &bf16, sizeof(bf16));
+        break;
+      case DType::kQ6_K:
+        PutHalf(at + 208, random);
+        break;
+      case DType::kQ4_1:
+      case DType::kQ5_1:
+      case DType::kQ4_K:
+      case DType::kQ5_K:
+        PutHalf(at + 2, random);
+        [[fallthrough]];
+      default:
+        PutHalf(at, random);
+        break;
+    }
+  }
+
+  std::vector<std::byte> bytes;
+  TensorView view;
+};
+
+PackedWeights PackAll(const TensorView& view) {
+  PackedWeights packed(view);
+  packed.Pack(view, 0, packed.n_groups());
+  return packed;
+}
+
+constexpr int64_t kRows = 3;
+
+std::vector<float> PackedProductQ8(const PackedWeights& packed, const std::vector<Q8Block>& x) {
+  std::vector<float> y(static_cast<size_t>(kRows * packed.matrix().n_out));
+  kReferenceTable.matmul_q8({.w = &packed.matrix(),
+                             .x = x.data(),
+                             .y = y.data(),
+                             .y_stride = packed.matrix().n_out,
+                             .n_rows = kRows,
+                             .group_begin = 0,
+                             .group_end = packed.n_groups()});
+  return y;
+}
+
+std::vector<float> PackedProductFloat(const PackedWeights& packed, const std::vector<float>& x) {
+  std::vector<float> y(static_cast<size_t>(kRows * packed.matrix().n_out));
+  kReferenceTable.matmul_float({.w = &packed.matrix(),
+                                .x = x.data(),
+                                .x_stride = packed.matrix().n_in,
+                                .y = y.data(),
+                                .y_stride = packed.matrix().n_out,
+                                .n_rows = kRows,
+                                .group_begin = 0,
+                                .group_end = packed.n_groups()});
+  return y;
+}
+
+// The q8 arithmetic from the stored blocks themselves.
+std::vector<float> NaiveQ8(const TensorView& view, const std::vector<Q8Block>& x) {
+  const int64_t n_block = view.shape[0] / 32;
+  std::vector<float> y;
+  for (int64_t row = 0; row < kRows; ++row) {
+    for (int64_t o = 0; o < view.n_rows(); ++o) {
+      float acc = 0.0F;
+      for (int64_t b = 0; b < n_block; ++b) {
+        const Decoded w = DecodeBlock(view.dtype, view.row(o) + b * Info(view.dtype).block_bytes);
+        const Q8Block& block = x[static_cast<size_t>(row * n_block + b)];
+        int dot = 0;
+        for (int i = 0; i < 32; ++i) dot += w.w[i] * block.q[i];
+        acc = std::fma(static_cast<float>(dot), w.d * block.d, acc);
+        if (view.dtype == DType::kQ4_1 || view.dtype == DType::kQ5_1) acc = std::fma(w.m, block.s, acc);
+      }
+      y.push_back(acc);
+    }
+  }
+  return y;
+}
+
+// The f32 arithmetic from rows of floats.
+std::vector<float> NaiveFloat(const std::vector<float>& w, int64_t n_in, const std::vector<float>& x) {
+  std::vector<float> y;
+  const auto n = static_cast<size_t>(n_in);
+  for (size_t row = 0; row < kRows; ++row) {
+    for (size_t o = 0; o < w.size() / n; ++o) {
+      float acc = 0.0F;
+      for (size_t k = 0; k < n; ++k) acc = std::fma(w[o * n + k], x[row * n + k], acc);
+      y.push_back(acc);
+    }
+  }
+  return y;
+}
+
+class PackingTest : public ::testing::TestWithParam<DType> {};
+
+std::string DTypeTestName(const ::testing::TestParamInfo<DType>& info) {
+  return std::string(Info(info.param).name);
+}
+
+using QuantizedPackingTest = PackingTest;
+INSTANTIATE_TEST_SUITE_P(Types, QuantizedPackingTest,
+                         ::testing::Values(DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
+                                           DType::kQ8_0),
+                         DTypeTestName);
+
+TEST_P(QuantizedPackingTest, ProductIsTheStoredMatrixs) {
+  for (const int64_t n_out : {16, 41}) {
+    for (const int64_t n_in : {32, 160}) {
+      const Stored stored(GetParam(), n_in, n_out);
+      const PackedWeights packed = PackAll(stored.view);
+      EXPECT_TRUE(IsQuantized(packed.matrix().format));
+      EXPECT_STREQ(ArithmeticName(packed.matrix().format), "q8");
+      const std::vector<Q8Block> x = testing::TestActivations(kRows, n_in, testing::Fill::kRandom, 61);
+      EXPECT_TRUE(SameBits(NaiveQ8(stored.view, x), PackedProductQ8(packed, x))) << n_out << " x " << n_in;
+    }
+  }
+}
+
+// The naive product above and the decoder of tensor/ agree on what a block means.
+TEST_P(QuantizedPackingTest, DecodesAsTheTensorModule) {
+  if (!CanDequantize(GetParam())) GTEST_SKIP() << "no decoder for this type";
+  const Stored stored(GetParam(), 32, 50);
+  for (int64_t o = 0; o < 50; ++o) {
+    const Decoded block = DecodeBlock(GetParam(), stored.view.row(o));
+    float values[32];
+    DequantizeRow(GetParam(), stored.view.row(o), 32, values);
+    for (int i = 0; i < 32; ++i) {
+      const float product = block.d * static_cast<float>(block.w[i]);
+      EXPECT_NEAR(values[i], product + block.m, 1e-6);
+    }
+  }
+}
+
+TEST_P(QuantizedPackingTest, GroupsMayBePackedInAnyOrder) {
+  const Stored stored(GetParam(), 64, 40);
+  const PackedWeights whole = PackAll(stored.view);
+  PackedWeights parts(stored.view);
+  parts.Pack(stored.view, 2, 3);
+  parts.Pack(stored.view, 0, 2);
+  const size_t bytes = PackedBytes(GetParam(), 64, 40);
+  EXPECT_EQ(std::memcmp(whole.matrix().data, parts.matrix().data, bytes), 0);
+}
+
+using FloatPackingTest = PackingTest;
+INSTANTIATE_TEST_SUITE_P(Types, FloatPackingTest,
+                         ::testing::Values(DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_K, DType::kQ5_K,
+                                           DType::kQ6_K),
+                         DTypeTestName);
+
+bool Is16Bit(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
+
+// The values of a stored matrix, row after row.
+std::vector<float> Rows(const TensorView& view) {
+  std::vector<float> w(static_cast<size_t>(view.n_elements()));
+  if (!Is16Bit(view.dtype)) {
+    for (int64_t o = 0; o < view.n_rows(); ++o) {
+      DequantizeRow(view.dtype, view.row(o), view.shape[0], w.data() + o * view.shape[0]);
+    }
+    return w;
+  }
+  for (size_t i = 0; i < w.size(); ++i) {
+    const uint16_t h = LoadU16(view.data + i * 2);
+    w[i] = view.dtype == DType::kF16 ? HalfToFloat(h) : BFloat16ToFloat(h);
+  }
+  return w;
+}
+
+TEST_P(FloatPackingTest, ProductIsTheStoredMatrixs) {
+  if (!Is16Bit(GetParam()) && !CanDequantize(GetParam())) GTEST_SKIP() << "no decoder for this type";
+  const int64_t n_in = Info(GetParam()).block_elements == 1 ? 45 : 512;
+  for (const int64_t n_out : {1, 16, 37}) {
+    const Stored stored(GetParam(), n_in, n_out);
+    const std::vector<float> w = Rows(stored.view);
+    const PackedWeights packed = PackAll(stored.view);
+    EXPECT_STREQ(ArithmeticName(packed.matrix().format), "f32");
+    const std::vector<float> x = Random(62).Floats(static_cast<size_t>(kRows * n_in));
+    EXPECT_TRUE(SameBits(NaiveFloat(w, n_in, x), PackedProductFloat(packed, x))) << n_out;
+  }
+}
+
+TEST(PackedFormatTest, KeepsIntegersWhereItCan) {
+  EXPECT_EQ(PackedFormat(DType::kQ4_0), WeightFormat::kU4);
+  EXPECT_EQ(PackedFormat(DType::kQ4_1), WeightFormat::kU4Min);
+  EXPECT_EQ(PackedFormat(DType::kQ5_0), WeightFormat::kS8);
+  EXPECT_EQ(PackedFormat(DType::kQ5_1), WeightFormat::kS8Min);
+  EXPECT_EQ(PackedFormat(DType::kQ8_0), WeightFormat::kS8);
+  EXPECT_EQ(PackedFormat(DType::kF16), WeightFormat::kF16);
+  EXPECT_EQ(PackedFormat(DType::kBF16), WeightFormat::kBF16);
+}
+
+TEST(PackedFormatTest, BytesAreWhatIsAllocated) {
+  for (const DType dtype :
+       {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kF16, DType::kBF16}) {
+    const Stored stored(dtype, 96, 37);
+    const PackedWeights packed(stored.view);
+    EXPECT_EQ(packed.n_groups(), 3);
+    EXPECT_EQ(packed.matrix().group_bytes % 64, 0U);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(packed.matrix().data) % 64, 0U);
+    EXPECT_EQ(PackedBytes(dtype, 96, 37), 3 * packed.matrix().group_bytes);
+  }
+  // Q4_1 stays at its stored 5 bits a weight.
+  EXPECT_EQ(PackedBytes(DType::kQ4_1, 576, 576), RowBytes(DType::kQ4_1, 576) * 576);
+}
+
+// Lanes beyond the last row are zero, so that a kernel may compute them without meeting a NaN.
+TEST(PackedFormatTest, PaddingIsZero) {
+  const Stored stored(DType::kF16, 3, 17);
+  const PackedWeights packed = PackAll(stored.view);
+  const std::byte* last = packed.matrix().data + packed.matrix().group_bytes;
+  for (size_t k = 0; k < 3; ++k) {
+    for (size_t lane = 1; lane < 16; ++lane) EXPECT_EQ(LoadU16(last + (k * 16 + lane) * 2), 0);
+  }
+}
+
+}  // namespace
+}  // namespace longspec::kernels

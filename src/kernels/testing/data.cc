@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/testing/data.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "kernels/packing.h"
+#include "tensor/half.h"
+
+namespace longspec::kernels::testing {
+namespace {
+
+size_t GroupBytes(WeightFormat format, int64_t n_in) {
+  size_t bytes = 0;
+  switch (format) {
+    case WeightFormat::kU4:
+      bytes = static_cast<size_t>(n_in) * 8 + static_cast<size_t>(n_in);
+      break;
+    case WeightFormat::kU4Min:
+      bytes = static_cast<size_t>(n_in) * 8 + static_cast<size_t>(n_in) * 2;
+      break;
+    case WeightFormat::kS8:
+      bytes = static_cast<size_t>(n_in) * 16 + static_cast<size_t>(n_in);
+      break;
+    case WeightFormat::kS8Min:
+      bytes = static_cast<size_t>(n_in) * 16 + static_cast<size_t>(n_in) * 2;
+      break;
+    case WeightFormat::kF32:
+      bytes = static_cast<size_t>(n_in) * 64;
+      break;
+    default:
+      bytes = static_cast<size_t>(n_in) * 32;
+      break;
+  }
+  return (bytes + 63) / 64 * 64;
+}
+
+uint16_t RandomHalf(Random& random) {
+  // One in eight is a denormal or zero.
+  if (random.Below(8) == 0) return static_cast<uint16_t>(random.Bits() & 0x83FF);
+  return FloatToHalf(random.Float(0.05F));
+}
+
+void FillQuantized(std::byte* group, WeightFormat format, int64_t n_in, Fill fill, Random& random) {
+  const bool u4 = format == WeightFormat::kU4 || format == WeightFormat::kU4Min;
+  const bool has_min = format == WeightFormat::kU4Min || format == WeightFormat::kS8Min;
+  const size_t quants = static_cast<size_t>(n_in) * (u4 ? 8 : 16);
+  for (size_t i = 0; i < quants; ++i) {
+    const uint32_t largest = random.Below(2) == 0 ? 0x00 : 0xFF;
+    group[i] = static_cast<std::byte>(fill == Fill::kLargest ? largest : random.Bits() & 0xFF);
+  }
+  const size_t n_scale = static_cast<size_t>(n_in) / 2 * (has_min ? 2 : 1);
+  for (size_t i = 0; i < n_scale; ++i) {
+    const uint16_t h = RandomHalf(random);
+    std::memcpy(group + quants + i * 2, &h, sizeof(h));
+  }
+}
+
+void FillFloats(std::byte* group, WeightFormat format, int64_t n_in, Random& random) {
+  const size_t n = static_cast<size_t>(n_in) * kRowGroup;
+  for (size_t i = 0; i < n; ++i) {
+    const float f = random.Float();
+    if (format == WeightFormat::kF32) {
+      std::memcpy(group + i * 4, &f, sizeof(f));
+    } else {
+      const uint16_t h = format == WeightFormat::kBF16 ? FloatToBFloat16(f) : RandomHalf(random);
+      std::memcpy(group + i * 2, &h, sizeof(h));
+    }
+  }
+}
+
+}  // namespace
+
+float Random::Float(float scale) {
+  const float unit = static_cast<float>(static_cast<int32_t>(Bits())) * 0x1.0p-31F;
+  return std::ldexp(unit * scale, -Below(6));
+}
+
+std::vector<float> Random::Floats(size_t n, float scale) {
+  std::vector<float> values(n);
+  for (float& v : values) v = Float(scale);
+  return values;
+}
+
+AlignedBytes::AlignedBytes(size_t size) : data_(static_cast<std::byte*>(std::aligned_alloc(64, size))) {
+  std::memset(data_.get(), 0, size);
+}
+
+TestMatrix::TestMatrix(WeightFormat format, int64_t n_in, int64_t n_out, Fill fill, uint32_t seed)
+    : bytes_(static_cast<size_t>((n_out + kRowGroup - 1) / kRowGroup) * GroupBytes(format, n_in)) {
+  matrix_ = {.data = bytes_.data(),
+             .group_bytes = GroupBytes(format, n_in),
+             .n_out = n_out,
+             .n_in = n_in,
+             .format = format};
+  Random random(seed);
+  for (int group = 0; group < n_groups(); ++group) {
+    std::byte* out = bytes_.data() + static_cast<size_t>(group) * matrix_.group_bytes;
+    if (IsQuantized(format)) {
+      FillQuantized(out, format, n_in, fill, random);
+    } else {
+      FillFloats(out, format, n_in, random);
+    }
+  }
+}
+
+std::vector<Q8Block> TestActivations(int n_rows, int64_t n_in, Fill fill, uint32_t seed) {
+  Random random(seed);
+  std::vector<Q8Block> blocks(static_cast<size_t>(n_rows) * static_cast<size_t>(n_in / kQuantBlock));
+  for (Q8Block& block : blocks) {
+    block = {};
+    const int8_t largest = random.Below(2) == 0 ? 127 : -127;
+    for (int8_t& q : block.q) {
+      q = fill == Fill::kLargest ? largest : static_cast<int8_t>(random.Below(255) - 127);
+      block.sum += q;
+    }
+    block.d = std::fabs(random.Float(0.1F));
+    block.s = block.d * static_cast<float>(block.sum);
+  }
+  return blocks;
+}
+
+size_t StoredBytes(KvType type) { return type == KvType::kF32 ? 4 : 2; }
+
+std::vector<std::byte> StoredFloats(KvType type, size_t n, uint32_t seed) {
+  Random random(seed);
+  std::vector<std::byte> bytes(n * StoredBytes(type));
+  for (size_t i = 0; i < n; ++i) {
+    const float f = random.Float(2.0F);
+    if (type == KvType::kF32) {
+      std::memcpy(&bytes[i * 4], &f, 4);
+    } else {
+      const uint16_t h = type == KvType::kF16 ? FloatToHalf(f) : FloatToBFloat16(f);
+      std::memcpy(&bytes[i * 2], &h, 2);
+    }
+  }
+  return bytes;
+}
+
+const char* Name(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kU4:
+      return "U4";
+    case WeightFormat::kU4Min:
+      return "U4Min";
+    case WeightFormat::kS8:
+      return "S8";
+    case WeightFormat::kS8Min:
+      return "S8Min";
+    case WeightFormat::kF32:
+      return "F32";
+    case WeightFormat::kF16:
+      return "F16";
+    default:
+      return "BF16";
+  }
+}
+
+const char* Name(KvType type) {
+  switch (type) {
+    case KvType::kF32:
+      return "f32";
+    case KvType::kF16:
+      return "f16";
+    default:
+      return "bf16";
+  }
+}
+
+}  // namespace longspec::kernels::testing

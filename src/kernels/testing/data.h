@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Made-up operands for kernel tests. Buffers are exactly as large as the contract says, so that an address
+// sanitizer sees every byte read or written beyond it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "kernels/ops.h"
+
+namespace longspec::kernels::testing {
+
+// The same numbers on every machine: only the generator's raw bits are used.
+class Random {
+ public:
+  explicit Random(uint32_t seed) : bits_(seed) {}
+  uint32_t Bits() { return static_cast<uint32_t>(bits_()); }
+  int Below(int n) { return static_cast<int>(Bits() % static_cast<uint32_t>(n)); }
+  // In (-scale, scale), of many magnitudes.
+  float Float(float scale = 1.0F);
+  std::vector<float> Floats(size_t n, float scale = 1.0F);
+
+ private:
+  std::mt19937 bits_;
+};
+
+// 64-byte aligned bytes, as packed weights are promised to be.
+class AlignedBytes {
+ public:
+  explicit AlignedBytes(size_t size);
+  std::byte* data() { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const { std::free(p); }
+  };
+  std::unique_ptr<std::byte, Free> data_;
+};
+
+enum class Fill : uint8_t { kRandom, kLargest };  // kLargest: every integer at the end of its range
+
+// A packed matrix of any format, filled without passing through a stored tensor. Padding lanes hold garbage
+// on purpose.
+class TestMatrix {
+ public:
+  TestMatrix(WeightFormat format, int64_t n_in, int64_t n_out, Fill fill, uint32_t seed);
+  const PackedMatrix& matrix() const { return matrix_; }
+  int n_groups() const { return static_cast<int>((matrix_.n_out + kRowGroup - 1) / kRowGroup); }
+
+ private:
+  AlignedBytes bytes_;
+  PackedMatrix matrix_;
+};
+
+std::vector<Q8Block> TestActivations(int n_rows, int64_t n_in, Fill fill, uint32_t seed);
+
+// n values stored as `type`.
+std::vector<std::byte> StoredFloats(KvType type, size_t n, uint32_t seed);
+size_t StoredBytes(KvType type);
+
+const char* Name(WeightFormat format);
+const char* Name(KvType type);
+
+inline constexpr WeightFormat kAllFormats[] = {WeightFormat::kU4,    WeightFormat::kU4Min, WeightFormat::kS8,
+                                               WeightFormat::kS8Min, WeightFormat::kF32,   WeightFormat::kF16,
+                                               WeightFormat::kBF16};
+inline constexpr WeightFormat kQuantizedFormats[] = {WeightFormat::kU4, WeightFormat::kU4Min,
+                                                     WeightFormat::kS8, WeightFormat::kS8Min};
+inline constexpr WeightFormat kFloatFormats[] = {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBF16};
+inline constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16};
+inline constexpr int kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 33};
+
+}  // namespace longspec::kernels::testing

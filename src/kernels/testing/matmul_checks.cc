@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/testing/matmul_checks.h"
+
+#include <vector>
+
+#include "kernels/packing.h"
+#include "kernels/tables.h"
+#include "kernels/testing/same_bits.h"
+
+namespace longspec::kernels::testing {
+namespace {
+
+// One product's operands; both arithmetics behind one Run.
+class Product {
+ public:
+  explicit Product(const MatmulShape& shape)
+      : shape_(shape),
+        weights_(shape.format, shape.n_in, shape.n_out, shape.fill, 1),
+        x_stride_(shape.n_in + 5),
+        y_stride_(shape.n_out + 3),
+        before_(Random(3).Floats(static_cast<size_t>(shape.n_rows) * static_cast<size_t>(y_stride_))) {
+    if (IsQuantized(shape.format)) {
+      blocks_ = TestActivations(shape.n_rows, shape.n_in, shape.fill, 2);
+    } else {
+      floats_ = Random(2).Floats(static_cast<size_t>(x_stride_ * (shape.n_rows - 1) + shape.n_in));
+    }
+  }
+
+  // What y holds before any product: never zero, so that both `add` and stray writes show.
+  std::vector<float> Before() const { return before_; }
+  int n_groups() const { return weights_.n_groups(); }
+
+  void Run(const KernelTable& table, int row, int n_rows, int group_begin, int group_end,
+           std::vector<float>& y) const {
+    float* out = y.data() + row * y_stride_;
+    if (IsQuantized(shape_.format)) {
+      table.matmul_q8({.w = &weights_.matrix(),
+                       .x = blocks_.data() + row * (shape_.n_in / kQuantBlock),
+                       .y = out,
+                       .y_stride = y_stride_,
+                       .n_rows = n_rows,
+                       .group_begin = group_begin,
+                       .group_end = group_end,
+                       .add = shape_.add});
+    } else {
+      table.matmul_float({.w = &weights_.matrix(),
+                          .x = floats_.data() + row * x_stride_,
+                          .x_stride = x_stride_,
+                          .y = out,
+                          .y_stride = y_stride_,
+                          .n_rows = n_rows,
+                          .group_begin = group_begin,
+                          .group_end = group_end,
+                          .add = shape_.add});
+    }
+  }
+
+ private:
+  MatmulShape shape_;
+  TestMatrix weights_;
+  int64_t x_stride_, y_stride_;
+  std::vector<float> before_;
+  std::vector<Q8Block> blocks_;
+  std::vector<float> floats_;
+};
+
+::testing::AssertionResult Named(::testing::AssertionResult result, const MatmulShape& s) {
+  return result << " (" << Name(s.format) << ", n_in " << s.n_in << ", n_out " << s.n_out << ", rows "
+                << s.n_rows << (s.add ? ", add)" : ")");
+}
+
+}  // namespace
+
+::testing::AssertionResult MatmulSameAsReference(const KernelTable& table, const MatmulShape& shape,
+                                                 int group_begin, int group_end) {
+  const Product product(shape);
+  std::vector<float> expected = product.Before(), actual = product.Before();
+  product.Run(kReferenceTable, 0, shape.n_rows, group_begin, group_end, expected);
+  product.Run(table, 0, shape.n_rows, group_begin, group_end, actual);
+  return Named(SameBits(expected, actual), shape);
+}
+
+::testing::AssertionResult MatmulRowsIndependent(const KernelTable& table, const MatmulShape& shape) {
+  const Product product(shape);
+  std::vector<float> together = product.Before(), apart = product.Before();
+  product.Run(table, 0, shape.n_rows, 0, product.n_groups(), together);
+  for (int row = 0; row < shape.n_rows; ++row) {
+    for (int group = 0; group < product.n_groups(); ++group)
+      product.Run(table, row, 1, group, group + 1, apart);
+  }
+  return Named(SameBits(together, apart), shape);
+}
+
+}  // namespace longspec::kernels::testing
