@@ -20,10 +20,15 @@ MAX_LINES = 1000
 
 
 def tracked(root):
-    """Files that git knows or would add; never what was built."""
+    """Files that git knows or would add; never what was built. Without git (an archive), all but build/ and models/."""
     listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root,
-                            capture_output=True, check=True).stdout.decode("utf-8")
-    return [root / name for name in sorted(set(listed.split("\0"))) if name and (root / name).is_file()]
+                            capture_output=True, check=False)
+    if listed.returncode == 0:
+        names = set(listed.stdout.decode("utf-8").split("\0")) - {""}
+    else:
+        names = {str(path.relative_to(root)) for path in root.rglob("*")}
+        names = {name for name in names if name.split("/")[0] not in ("build", "models", ".git")}
+    return [root / name for name in sorted(names) if (root / name).is_file()]
 
 
 def interpreter(path, text):
