@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kVocab = 5;
 constexpr int kCells = kVocab * kVocab * kVocab;
-constexpr int kRuns = 15000;
+constexpr int kRuns = 6000;
 const std::vector<int32_t> kPrompt = {0, 1, 2, 3, 0, 1, 4, 0, 1};
 
 const ToyLanguage& Language() {

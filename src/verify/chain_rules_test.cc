@@ -99,7 +99,7 @@ Enumerated Enumerate(const Language& p, const Language& q, int gamma, Rule rule)
 }
 
 TEST(Chain, JointLawByEnumeration) {
-  for (uint64_t seed = 0; seed < 20; ++seed) {
+  for (uint64_t seed = 0; seed < 8; ++seed) {
     const Language p(seed, 3.0), q(seed + 100, 2.0);
     for (int gamma = 0; gamma <= 3; ++gamma) {
       EXPECT_LT(Enumerate(p, q, gamma, VerifyChain).distance, 1e-12) << seed << " " << gamma;
@@ -109,7 +109,7 @@ TEST(Chain, JointLawByEnumeration) {
 
 TEST(Block, JointLawByEnumerationAndNeverFewerTokens) {
   double gained = 0;
-  for (uint64_t seed = 0; seed < 20; ++seed) {
+  for (uint64_t seed = 0; seed < 8; ++seed) {
     const Language p(seed, 3.0), q(seed + 100, 2.0);
     for (int gamma = 0; gamma <= 3; ++gamma) {
       const Enumerated block = Enumerate(p, q, gamma, VerifyBlock);
@@ -167,7 +167,7 @@ double SampledPValue(Rule rule) {
   const Language p(11, 3.0), q(12, 2.0);
   const RngStream stream{.seed = 77, .purpose = RngPurpose::kTest};
   std::vector<int64_t> counts(27, 0);
-  for (uint64_t i = 0; i < 30000; ++i) {
+  for (uint64_t i = 0; i < 10000; ++i) {
     RngCoin coin(stream, i);
     ++counts[Cell(Round(p, q, 2, rule, coin).tokens)];
   }

@@ -64,8 +64,6 @@ TEST(Enumeration, WrongRulesAreWrongByTheKnownAmount) {
   }
 }
 
-// Enough for the smallest effect among the controls (dropped duplicates, .00037 a sample) at this level.
-constexpr int kSamples = 240000;
 constexpr double kAlpha = 1e-6;
 
 struct Sampled {
@@ -74,10 +72,10 @@ struct Sampled {
   double p_value() const { return ChiSquarePValue(counts, kP); }
 };
 
-Sampled Sample(const NodeRule& rule, uint64_t seed) {
+Sampled Sample(const NodeRule& rule, uint64_t n, uint64_t seed) {
   Sampled sampled;
   const RngStream stream{.seed = seed, .purpose = RngPurpose::kTest};
-  for (uint64_t i = 0; i < kSamples; ++i) {
+  for (uint64_t i = 0; i < n; ++i) {
     RngCoin coin(stream, i);
     const NodeVerdict verdict = rule(coin);
     ++sampled.counts[static_cast<size_t>(verdict.token)];
@@ -90,18 +88,18 @@ TEST(MonteCarlo, ExactRulesPass) {
   uint64_t seed = 100;
   for (const ExactCase& c : ExactCases()) {
     SCOPED_TRACE(c.name);
-    const Sampled sampled = Sample(c.rule, ++seed);
+    const Sampled sampled = Sample(c.rule, c.samples, ++seed);
     EXPECT_GT(sampled.p_value(), kAlpha) << "seed " << seed;
-    const double sigma = std::sqrt(kSamples * c.acceptance * (1 - c.acceptance));
-    EXPECT_NEAR(static_cast<double>(sampled.accepted), kSamples * c.acceptance,
-                5 * sigma + kSamples * c.tolerance);
+    const auto n = static_cast<double>(c.samples);
+    const double sigma = std::sqrt(n * c.acceptance * (1 - c.acceptance));
+    EXPECT_NEAR(static_cast<double>(sampled.accepted), n * c.acceptance, 5 * sigma + n * c.tolerance);
   }
 }
 
 TEST(MonteCarlo, WrongRulesAreRejected) {
   uint64_t seed = 200;
   for (const WrongCase& c : WrongCases()) {
-    EXPECT_LT(Sample(c.rule, ++seed).p_value(), kAlpha) << c.name << ", seed " << seed;
+    EXPECT_LT(Sample(c.rule, c.samples, ++seed).p_value(), kAlpha) << c.name << ", seed " << seed;
   }
 }
 

@@ -115,7 +115,7 @@ TEST(SampleAndMatch, LawAndAcceptanceOnTheFixture) {
     for (const int32_t token : TopOfQ(static_cast<int>(k))) tree.AddChild(0, token);
     std::vector<int64_t> counts(kP.size(), 0);
     double accepted = 0;
-    constexpr int kSamples = 40000;
+    constexpr int kSamples = 10000;
     Sampler::Scratch scratch;
     for (uint64_t seed = 0; seed < kSamples; ++seed) {
       options.seed = seed;

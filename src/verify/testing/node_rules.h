@@ -21,11 +21,19 @@ inline const std::vector<int32_t> kTop3OfQ = {1, 0, 3};
 
 using NodeRule = std::function<NodeVerdict(Coin&)>;
 
+// Samples at which a Monte Carlo test (alpha 1e-6, 5 degrees of freedom) rejects the wrong rules with
+// certainty: 80 over the effect per sample. Two are wrong by so little that they, and the exact rules they
+// resemble, need more.
+inline constexpr uint64_t kSamples = 8000;
+inline constexpr uint64_t kSamplesForUnconditionalQ = 80000;
+inline constexpr uint64_t kSamplesForDuplicates = 240000;
+
 struct ExactCase {
   std::string name;
   NodeRule rule;
   double acceptance;
   double tolerance;  // half a unit of the last printed digit
+  uint64_t samples = kSamples;
 };
 
 struct WrongCase {
@@ -33,6 +41,7 @@ struct WrongCase {
   NodeRule rule;
   double tv, chi2;  // as printed
   double chi2_tolerance;
+  uint64_t samples = kSamples;
 };
 
 inline std::vector<int32_t> DrawIndependent(int k, Coin& coin) {
@@ -70,11 +79,13 @@ inline std::vector<ExactCase> ExactCases() {
   const auto independent = [](int k, Coin& c) { return VerifyIndependent(DrawIndependent(k, c), kP, kQ, c); };
   add("independent", 2, .81280, 5e-6, independent);
   add("independent", 3, .86522, 5e-6, independent);
+  cases.back().samples = kSamplesForDuplicates;
   const auto without = [](int k, Coin& c) {
     return VerifyWithoutReplacement(DrawWithoutReplacement(k, c), kP, kQ, c);
   };
   add("without replacement", 2, .84534, 5e-6, without);
   add("without replacement", 3, .93250, 5e-6, without);
+  cases.back().samples = kSamplesForUnconditionalQ;
   const double gamma[] = {KSeqGamma(kP, kQ, 2), KSeqGamma(kP, kQ, 3)};
   const auto k_seq = [=](int k, Coin& c) {
     return VerifyKSeq(DrawIndependent(k, c), kP, kQ, gamma[k - 2], c);
@@ -175,10 +186,11 @@ inline std::vector<WrongCase> WrongCases() {
       {"argmax draft, softmax q", [](Coin& c) { return VerifyIndependent(TopOfQ(1), kP, kQ, c); }, .38667,
        .7955, 5e-5},
       {"argmax draft, p on rejection", [](Coin& c) { return TargetOnRejection(1, c); }, .48000, 1.1429, 5e-5},
-      {"independent after dropping duplicates", DuplicatesDropped, .00666, .00037, 5e-6},
+      {"independent after dropping duplicates", DuplicatesDropped, .00666, .00037, 5e-6,
+       kSamplesForDuplicates},
       {"without replacement, unconditional q",
        [](Coin& c) { return VerifyIndependent(DrawWithoutReplacement(3, c), kP, kQ, c); }, .01284, .00137,
-       5e-6},
+       5e-6, kSamplesForUnconditionalQ},
       {"top 3 as q-samples", top3, .38667, .8959, 5e-5},
       {"top 3 as q-samples, random order", TopAsSamplesInRandomOrder, .31778, .5275, 5e-5},
       {"per path, fresh", [](Coin& c) { return PerPath(false, c); }, .16462, .1453, 5e-5},
