@@ -126,11 +126,11 @@ std::vector<float> Scaled(std::vector<float> x, float scale) {
   return x;
 }
 
-// Ties: with a largest value of 127 the quants are the values themselves, rounded to even.
+// Ties: with a largest value of 127 in each half the quants are the values themselves, rounded to even.
 std::vector<float> Ties() {
   std::vector<float> x(kQuantBlock);
   for (int i = 0; i < kQuantBlock; ++i) x[static_cast<size_t>(i)] = static_cast<float>(i - 16) + 0.5F;
-  x[7] = 127.0F;
+  x[7] = x[23] = 127.0F;
   return x;
 }
 
@@ -160,18 +160,21 @@ TEST(QuantizeReferenceTest, IsWithinHalfAStep) {
   const std::vector<float> x = random.Floats(kQuantBlock * 40, 3.0F);
   const std::vector<Q8Block> blocks = Quantize(kReferenceTable, x);
   for (size_t b = 0; b < blocks.size(); ++b) {
-    int sum = 0, largest = 0;
+    const Q8Block& block = blocks[b];
+    int sum[2] = {}, largest[2] = {};
     for (size_t i = 0; i < kQuantBlock; ++i) {
-      const int q = blocks[b].q[i];
-      EXPECT_LE(std::fabs(x[b * kQuantBlock + i] - blocks[b].d * static_cast<float>(q)),
-                blocks[b].d * 0.50001F);
-      sum += q;
-      largest = std::max(largest, std::abs(q));
+      const int q = block.q[i];
+      const float d = block.d[i / 16];
+      EXPECT_LE(std::fabs(x[b * kQuantBlock + i] - d * static_cast<float>(q)), d * 0.50001F);
+      sum[i / 16] += q;
+      largest[i / 16] = std::max(largest[i / 16], std::abs(q));
     }
-    EXPECT_EQ(blocks[b].sum, sum);
-    EXPECT_EQ(blocks[b].s, blocks[b].d * static_cast<float>(sum));
-    EXPECT_EQ(blocks[b].unused, 0);
-    EXPECT_EQ(largest, 127);
+    EXPECT_EQ(block.s, std::fma(block.d[1], static_cast<float>(sum[1]), block.d[0] * static_cast<float>(sum[0])));
+    for (const int32_t unused : block.unused) EXPECT_EQ(unused, 0);
+    for (int h = 0; h < 2; ++h) {
+      EXPECT_EQ(block.sum[h], sum[h]);
+      EXPECT_EQ(largest[h], 127);
+    }
   }
 }
 
@@ -188,7 +191,8 @@ TEST(QuantizeReferenceTest, RoundsTiesToEven) {
 TEST(QuantizeReferenceTest, VanishingBlocksAreZero) {
   for (const float tiny : {1e-37F, 1e-40F, 1e-45F, -1e-45F, 0.0F}) {
     const Q8Block block = Quantize(kReferenceTable, std::vector<float>(kQuantBlock, tiny))[0];
-    EXPECT_EQ(block.sum, 0) << tiny;
+    EXPECT_EQ(block.sum[0], 0) << tiny;
+    EXPECT_EQ(block.sum[1], 0) << tiny;
     EXPECT_EQ(block.s, 0.0F) << tiny;
     for (const int8_t q : block.q) EXPECT_EQ(q, 0) << tiny;
   }

@@ -157,9 +157,10 @@ std::vector<float> NaiveQ8(const TensorView& view, const std::vector<Q8Block>& x
       for (int64_t b = 0; b < n_block; ++b) {
         const Decoded w = DecodeBlock(view.dtype, view.row(o) + b * Info(view.dtype).block_bytes);
         const Q8Block& block = x[static_cast<size_t>(row * n_block + b)];
-        int dot = 0;
-        for (int i = 0; i < 32; ++i) dot += w.w[i] * block.q[i];
-        acc = std::fma(static_cast<float>(dot), w.d * block.d, acc);
+        int dot[2] = {};
+        for (int i = 0; i < 32; ++i) dot[i / 16] += w.w[i] * block.q[i];
+        const float sum = std::fma(static_cast<float>(dot[1]), block.d[1], static_cast<float>(dot[0]) * block.d[0]);
+        acc = std::fma(w.d, sum, acc);
         if (view.dtype == DType::kQ4_1 || view.dtype == DType::kQ5_1) acc = std::fma(w.m, block.s, acc);
       }
       y.push_back(acc);

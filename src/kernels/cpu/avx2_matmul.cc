@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernels/cpu/avx2.h"
+#include "kernels/cpu/avx2_math.h"
 
 namespace longspec::kernels::avx2 {
 namespace {
@@ -36,14 +37,14 @@ inline void StoreLanes(float* y, int64_t n_out, int64_t first, __m256 acc, bool 
   for (int64_t i = 0; i < left; ++i) y[first + i] = add ? y[first + i] + lanes[i] : lanes[i];
 }
 
-// The integer dot of 8 output rows with one block of x, for U4 weights. Products of a nibble and an int8 add up to at
-// most 8 * 2 * 15 * 127 = 30480 per 16-bit lane, so one widening at the end of the block is enough.
+// The integer dots of 8 output rows with the two halves of one block of x, for U4 weights: the low nibbles are the first
+// half's, the high nibbles the second's. Products of a nibble and an int8 add up to at most 4 * 2 * 15 * 127 = 15240 per
+// 16-bit lane, so one widening at the end of the block is enough.
 template <int R, int H>
-inline void U4Block(const std::byte* w, const Q8Block* const* x, int b, __m256i (&dot)[R][H]) {
+inline void U4Block(const std::byte* w, const Q8Block* const* x, int b, __m256i (&dot)[R][H][2]) {
   const __m256i low = _mm256_set1_epi8(15);
-  __m256i sum[R][H];
   for (int r = 0; r < R; ++r) {
-    for (int h = 0; h < H; ++h) sum[r][h] = _mm256_setzero_si256();
+    for (int h = 0; h < H; ++h) dot[r][h][0] = dot[r][h][1] = _mm256_setzero_si256();
   }
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
@@ -55,22 +56,24 @@ inline void U4Block(const std::byte* w, const Q8Block* const* x, int b, __m256i 
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) {
         const int8_t* q = x[r][b].q;
-        sum[r][h] = _mm256_add_epi16(sum[r][h], _mm256_maddubs_epi16(lo, Broadcast4(q + 4 * j)));
-        sum[r][h] = _mm256_add_epi16(sum[r][h], _mm256_maddubs_epi16(hi, Broadcast4(q + 16 + 4 * j)));
+        dot[r][h][0] = _mm256_add_epi16(dot[r][h][0], _mm256_maddubs_epi16(lo, Broadcast4(q + 4 * j)));
+        dot[r][h][1] = _mm256_add_epi16(dot[r][h][1], _mm256_maddubs_epi16(hi, Broadcast4(q + 16 + 4 * j)));
       }
     }
   }
   for (int r = 0; r < R; ++r) {
-    for (int h = 0; h < H; ++h) dot[r][h] = _mm256_madd_epi16(sum[r][h], _mm256_set1_epi16(1));
+    for (int h = 0; h < H; ++h) {
+      for (__m256i& d : dot[r][h]) d = _mm256_madd_epi16(d, _mm256_set1_epi16(1));
+    }
   }
 }
 
 // The same for S8 weights: |w| * (x with w's sign) keeps the unsigned-by-signed product within 2 * 128 * 127 = 32512.
 template <int R, int H>
-inline void S8Block(const std::byte* w, const Q8Block* const* x, int b, __m256i (&dot)[R][H]) {
+inline void S8Block(const std::byte* w, const Q8Block* const* x, int b, __m256i (&dot)[R][H][2]) {
   const __m256i bias = _mm256_set1_epi8(-128);
   for (int r = 0; r < R; ++r) {
-    for (int h = 0; h < H; ++h) dot[r][h] = _mm256_setzero_si256();
+    for (int h = 0; h < H; ++h) dot[r][h][0] = dot[r][h][1] = _mm256_setzero_si256();
   }
 #pragma GCC unroll 8
   for (int j = 0; j < 8; ++j) {
@@ -82,7 +85,8 @@ inline void S8Block(const std::byte* w, const Q8Block* const* x, int b, __m256i 
       for (int r = 0; r < R; ++r) {
         const __m256i signed_x = _mm256_sign_epi8(Broadcast4(x[r][b].q + 4 * j), weights);
         const __m256i pairs = _mm256_maddubs_epi16(magnitude, signed_x);
-        dot[r][h] = _mm256_add_epi32(dot[r][h], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+        __m256i& sum = dot[r][h][j / 4];
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
       }
     }
   }
@@ -106,7 +110,7 @@ void Q8Tile(const MatmulQ8Args& a, int group, int row) {
       for (int h = 0; h < H; ++h) acc[r][h] = _mm256_setzero_ps();
     }
     for (int b = 0; b < n_block; ++b) {
-      __m256i dot[R][H];
+      __m256i dot[R][H][2];
       const std::byte* w = quants + static_cast<size_t>(b) * kBlockBytes + 32 * half;
       if constexpr (kIsU4) {
         U4Block<R, H>(w, x, b, dot);
@@ -121,10 +125,11 @@ void Q8Tile(const MatmulQ8Args& a, int group, int row) {
         for (int r = 0; r < R; ++r) {
           const Q8Block& block = x[r][b];
           if constexpr (F == WeightFormat::kU4) {
-            dot[r][h] = _mm256_sub_epi32(dot[r][h], _mm256_set1_epi32(8 * block.sum));
+            for (int i = 0; i < 2; ++i) dot[r][h][i] = _mm256_sub_epi32(dot[r][h][i], _mm256_set1_epi32(8 * block.sum[i]));
           }
-          acc[r][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[r][h]), _mm256_mul_ps(d, _mm256_set1_ps(block.d)),
-                                      acc[r][h]);
+          const __m256 first = _mm256_mul_ps(_mm256_cvtepi32_ps(dot[r][h][0]), _mm256_set1_ps(block.d[0]));
+          const __m256 sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[r][h][1]), _mm256_set1_ps(block.d[1]), first);
+          acc[r][h] = _mm256_fmadd_ps(d, sum, acc[r][h]);
           if constexpr (kHasMin) {
             acc[r][h] = _mm256_fmadd_ps(LoadHalf8(minima + at), _mm256_set1_ps(block.s), acc[r][h]);
           }
@@ -239,34 +244,27 @@ void MatmulFloat(const MatmulFloatArgs& a) {
 
 void QuantizeQ8(const float* x, int n, Q8Block* out) {
   const __m256 sign = _mm256_set1_ps(-0.0F);
-  for (int b = 0; b < n / kQuantBlock; ++b, x += kQuantBlock) {
-    __m256 v[4];
-    __m256 amax = _mm256_setzero_ps();
-    for (int i = 0; i < 4; ++i) {
-      v[i] = _mm256_loadu_ps(x + 8 * i);
-      amax = _mm256_max_ps(amax, _mm256_andnot_ps(sign, v[i]));
+  for (int b = 0; b < n / kQuantBlock; ++b) {
+    Q8Block& block = out[b];
+    block = {};
+    for (int h = 0; h < 2; ++h, x += kQuantBlock / 2) {
+      const __m256 v0 = _mm256_loadu_ps(x), v1 = _mm256_loadu_ps(x + 8);
+      const float largest = MaxOf(_mm256_max_ps(_mm256_andnot_ps(sign, v0), _mm256_andnot_ps(sign, v1)));
+      const __m256 inverse = _mm256_set1_ps(largest < 0x1.0p-120F ? 0.0F : 127.0F / largest);
+      const __m256i q0 = _mm256_cvtps_epi32(_mm256_mul_ps(v0, inverse));  // rounds to nearest even
+      const __m256i q1 = _mm256_cvtps_epi32(_mm256_mul_ps(v1, inverse));
+      // packs works within 128-bit lanes: the permutation undoes its interleaving.
+      const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(q0, q1), 0xD8);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(block.q + 16 * h),
+                       _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+      const __m256i eight = _mm256_add_epi32(q0, q1);
+      __m128i s = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+      s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
+      s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));
+      block.d[h] = largest / 127.0F;
+      block.sum[h] = _mm_cvtsi128_si32(s);
     }
-    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(amax), _mm256_extractf128_ps(amax, 1));
-    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
-    const float largest = _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
-    const __m256 inverse = _mm256_set1_ps(largest < 0x1.0p-120F ? 0.0F : 127.0F / largest);
-    __m256i q[4];
-    __m256i sum = _mm256_setzero_si256();
-    for (int i = 0; i < 4; ++i) {
-      q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));  // rounds to nearest even
-      sum = _mm256_add_epi32(sum, q[i]);
-    }
-    // packs works within 128-bit lanes: undo its interleaving of groups of four.
-    const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
-    const __m256i bytes = _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out[b].q), bytes);
-    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));
-    out[b].d = largest / 127.0F;
-    out[b].sum = _mm_cvtsi128_si32(s);
-    out[b].s = out[b].d * static_cast<float>(out[b].sum);
-    out[b].unused = 0;
+    block.s = __builtin_fmaf(block.d[1], static_cast<float>(block.sum[1]), block.d[0] * static_cast<float>(block.sum[0]));
   }
 }
 

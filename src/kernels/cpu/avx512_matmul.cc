@@ -38,10 +38,13 @@ inline constexpr int kOffset = F == WeightFormat::kU4Min ? 0
                                : F == WeightFormat::kU4  ? 8
                                                          : 128;
 
-// The integer dots of one group's block with R blocks of x. Sums of four products add up in 32 bits, exactly.
+// The integer dots of one group's block with both halves of R blocks of x. Sums of four products add up in 32 bits,
+// exactly.
 template <WeightFormat F, int R>
-inline void BlockDots(const std::byte* w, const Q8Block* x, int64_t x_stride, __m512i (&dot)[R]) {
-  for (int r = 0; r < R; ++r) dot[r] = _mm512_set1_epi32(-kOffset<F> * x[r * x_stride].sum);
+inline void BlockDots(const std::byte* w, const Q8Block* x, int64_t x_stride, __m512i (&dot)[R][2]) {
+  for (int r = 0; r < R; ++r) {
+    for (int h = 0; h < 2; ++h) dot[r][h] = _mm512_set1_epi32(-kOffset<F> * x[r * x_stride].sum[h]);
+  }
   if constexpr (kIsU4<F>) {
     const __m512i low = _mm512_set1_epi8(15);
 #pragma GCC unroll 4
@@ -52,8 +55,8 @@ inline void BlockDots(const std::byte* w, const Q8Block* x, int64_t x_stride, __
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         const int8_t* q = x[r * x_stride].q;
-        dot[r] = _mm512_dpbusd_epi32(dot[r], lo, Broadcast4(q + 4 * j));
-        dot[r] = _mm512_dpbusd_epi32(dot[r], hi, Broadcast4(q + 16 + 4 * j));
+        dot[r][0] = _mm512_dpbusd_epi32(dot[r][0], lo, Broadcast4(q + 4 * j));
+        dot[r][1] = _mm512_dpbusd_epi32(dot[r][1], hi, Broadcast4(q + 16 + 4 * j));
       }
     }
   } else {
@@ -62,7 +65,7 @@ inline void BlockDots(const std::byte* w, const Q8Block* x, int64_t x_stride, __
       const __m512i weights = _mm512_loadu_si512(w + 64 * j);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        dot[r] = _mm512_dpbusd_epi32(dot[r], weights, Broadcast4(x[r * x_stride].q + 4 * j));
+        dot[r][j / 4] = _mm512_dpbusd_epi32(dot[r][j / 4], weights, Broadcast4(x[r * x_stride].q + 4 * j));
       }
     }
   }
@@ -84,14 +87,15 @@ void Q8Tile(const MatmulQ8Args& a, int group, int row) {
     for (int g = 0; g < G; ++g) {
       const std::byte* w = quants + static_cast<size_t>(g) * a.w->group_bytes;
       const size_t at = static_cast<size_t>(b) * kRowGroup * 2;
-      __m512i dot[R];
+      __m512i dot[R][2];
       BlockDots<F, R>(w + static_cast<size_t>(b) * kBlockBytes<F>, x, n_block, dot);
       const __m512 d = LoadHalf16(w + scales_at + at);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         const Q8Block& block = x[r * n_block];
-        const __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(block.d));
-        acc[r][g] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r]), scale, acc[r][g]);
+        const __m512 first = _mm512_mul_ps(_mm512_cvtepi32_ps(dot[r][0]), _mm512_set1_ps(block.d[0]));
+        const __m512 sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][1]), _mm512_set1_ps(block.d[1]), first);
+        acc[r][g] = _mm512_fmadd_ps(d, sum, acc[r][g]);
       }
       if constexpr (kHasMin<F>) {
         const __m512 m = LoadHalf16(w + minima_at + at);
@@ -207,18 +211,19 @@ void MatmulFloat(const MatmulFloatArgs& a) {
 }
 
 void QuantizeQ8(const float* x, int n, Q8Block* out) {
-  for (int b = 0; b < n / kQuantBlock; ++b, x += kQuantBlock) {
-    const __m512 v0 = _mm512_loadu_ps(x), v1 = _mm512_loadu_ps(x + 16);
-    const float largest = MaxOf(_mm512_max_ps(_mm512_abs_ps(v0), _mm512_abs_ps(v1)));
-    const __m512 inverse = _mm512_set1_ps(largest < 0x1.0p-120F ? 0.0F : 127.0F / largest);
-    const __m512i q0 = _mm512_cvtps_epi32(_mm512_mul_ps(v0, inverse));  // rounds to nearest even
-    const __m512i q1 = _mm512_cvtps_epi32(_mm512_mul_ps(v1, inverse));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out[b].q), _mm512_cvtsepi32_epi8(q0));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out[b].q + 16), _mm512_cvtsepi32_epi8(q1));
-    out[b].d = largest / 127.0F;
-    out[b].sum = SumOf(_mm512_add_epi32(q0, q1));
-    out[b].s = out[b].d * static_cast<float>(out[b].sum);
-    out[b].unused = 0;
+  for (int b = 0; b < n / kQuantBlock; ++b) {
+    Q8Block& block = out[b];
+    block = {};
+    for (int h = 0; h < 2; ++h, x += kQuantBlock / 2) {
+      const __m512 v = _mm512_loadu_ps(x);
+      const float largest = MaxOf(_mm512_abs_ps(v));
+      const __m512 inverse = _mm512_set1_ps(largest < 0x1.0p-120F ? 0.0F : 127.0F / largest);
+      const __m512i q = _mm512_cvtps_epi32(_mm512_mul_ps(v, inverse));  // rounds to nearest even
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(block.q + 16 * h), _mm512_cvtsepi32_epi8(q));
+      block.d[h] = largest / 127.0F;
+      block.sum[h] = SumOf(q);
+    }
+    block.s = __builtin_fmaf(block.d[1], static_cast<float>(block.sum[1]), block.d[0] * static_cast<float>(block.sum[0]));
   }
 }
 

@@ -61,19 +61,22 @@ void ForEachOutput(const Args& a, F f) {
 }  // namespace
 
 void QuantizeQ8(const float* x, int n, Q8Block* out) {
-  for (int b = 0; b < n / kQuantBlock; ++b, x += kQuantBlock) {
-    float amax = 0.0F;
-    for (int i = 0; i < kQuantBlock; ++i) amax = std::max(amax, std::fabs(x[i]));
-    const float inverse = amax < 0x1.0p-120F ? 0.0F : 127.0F / amax;  // the quotient must be a float
+  constexpr int kHalf = kQuantBlock / 2;
+  for (int b = 0; b < n / kQuantBlock; ++b) {
     Q8Block& block = out[b];
     block = {};
-    block.d = amax / 127.0F;
-    for (int i = 0; i < kQuantBlock; ++i) {
-      const int q = static_cast<int>(std::nearbyint(x[i] * inverse));
-      block.q[i] = static_cast<int8_t>(q);
-      block.sum += q;
+    for (int h = 0; h < 2; ++h, x += kHalf) {
+      float amax = 0.0F;
+      for (int i = 0; i < kHalf; ++i) amax = std::max(amax, std::fabs(x[i]));
+      const float inverse = amax < 0x1.0p-120F ? 0.0F : 127.0F / amax;  // the quotient must be a float
+      block.d[h] = amax / 127.0F;
+      for (int i = 0; i < kHalf; ++i) {
+        const int q = static_cast<int>(std::nearbyint(x[i] * inverse));
+        block.q[h * kHalf + i] = static_cast<int8_t>(q);
+        block.sum[h] += q;
+      }
     }
-    block.s = block.d * static_cast<float>(block.sum);
+    block.s = std::fma(block.d[1], static_cast<float>(block.sum[1]), block.d[0] * static_cast<float>(block.sum[0]));
   }
 }
 
@@ -87,12 +90,13 @@ void MatmulQ8(const MatmulQ8Args& a) {
     float acc = 0.0F;
     for (int b = 0; b < n_block; ++b) {
       const Q8Block& x = a.x[int64_t{row} * n_block + b];
-      int dot = 0;
+      int dot[2] = {};
       for (int k = 0; k < kQuantBlock; ++k) {
-        dot += QuantAt(format, group + static_cast<size_t>(b) * block_bytes, lane, k) * x.q[k];
+        dot[k / 16] += QuantAt(format, group + static_cast<size_t>(b) * block_bytes, lane, k) * x.q[k];
       }
       const size_t at = (static_cast<size_t>(b) * kRowGroup + static_cast<size_t>(lane)) * 2;
-      acc = std::fma(static_cast<float>(dot), HalfToFloat(LoadU16(scales + at)) * x.d, acc);
+      const float sum = std::fma(static_cast<float>(dot[1]), x.d[1], static_cast<float>(dot[0]) * x.d[0]);
+      acc = std::fma(HalfToFloat(LoadU16(scales + at)), sum, acc);
       if (HasMin(format)) acc = std::fma(HalfToFloat(LoadU16(minima + at)), x.s, acc);
     }
     return acc;

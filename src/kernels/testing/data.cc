@@ -110,12 +110,12 @@ std::vector<Q8Block> TestActivations(int n_rows, int64_t n_in, Fill fill, uint32
   for (Q8Block& block : blocks) {
     block = {};
     const int8_t largest = random.Below(2) == 0 ? 127 : -127;
-    for (int8_t& q : block.q) {
-      q = fill == Fill::kLargest ? largest : static_cast<int8_t>(random.Below(255) - 127);
-      block.sum += q;
+    for (size_t i = 0; i < kQuantBlock; ++i) {
+      block.q[i] = fill == Fill::kLargest ? largest : static_cast<int8_t>(random.Below(255) - 127);
+      block.sum[i / 16] += block.q[i];
     }
-    block.d = std::fabs(random.Float(0.1F));
-    block.s = block.d * static_cast<float>(block.sum);
+    for (float& d : block.d) d = std::fabs(random.Float(0.1F));
+    block.s = std::fma(block.d[1], static_cast<float>(block.sum[1]), block.d[0] * static_cast<float>(block.sum[0]));
   }
   return blocks;
 }
