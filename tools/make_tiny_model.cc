@@ -3,6 +3,7 @@
 // make_tiny_model --out PATH [options]: writes a random-weight Llama model for tests and experiments.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <functional>
 #include <string>
 
 #include "formats/tiny_model.h"

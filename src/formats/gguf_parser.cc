@@ -112,7 +112,7 @@ class Parser {
 
   template <typename Stored, typename Wide>
   Status ReadScalar(GgufValue* value) {
-    Stored stored;
+    Stored stored{};
     LS_TRY(Read(&stored));
     *value = static_cast<Wide>(stored);
     return {};
@@ -122,7 +122,7 @@ class Parser {
   Status ReadScalars(uint64_t n, GgufArray* array) {
     std::vector<Wide> values(n);
     for (Wide& value : values) {
-      Stored stored;
+      Stored stored{};
       LS_TRY(Read(&stored));
       value = static_cast<Wide>(stored);
     }
@@ -131,7 +131,7 @@ class Parser {
   }
 
   Status ReadBool(bool* value) {
-    uint8_t stored;
+    uint8_t stored = 0;
     LS_TRY(Read(&stored));
     if (stored > 1) return Bad(where_ + ": a bool of value " + std::to_string(stored) + ", expected 0 or 1");
     *value = stored != 0;

@@ -128,7 +128,7 @@ TEST_F(GgufShardsTest, KeysMustAgreeWithNames) {
 
 TEST_F(GgufShardsTest, ATensorInTwoShardsIsRefused) {
   auto specs = Specs();
-  specs[2].tensor = "a";
+  specs[2] = {2, 3, 3, "a"};
   ExpectError(Open(specs), StatusCode::kCorrupt, {"tensor 'a' appears twice"});
 }
 

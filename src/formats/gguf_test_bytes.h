@@ -24,8 +24,9 @@ class GgufBytes {
  public:
   template <typename T>
   GgufBytes& Put(T value) {
-    const auto* p = reinterpret_cast<const std::byte*>(&value);
-    bytes_.insert(bytes_.end(), p, p + sizeof value);
+    const size_t end = bytes_.size();
+    bytes_.resize(end + sizeof value);
+    std::memcpy(bytes_.data() + end, &value, sizeof value);
     return *this;
   }
 

@@ -19,8 +19,9 @@ using Bytes = std::vector<std::byte>;
 template <typename T>
 void Put(Bytes* out, T value) {
   static_assert(std::endian::native == std::endian::little, "GGUF is written as the machine stores it");
-  const auto* p = reinterpret_cast<const std::byte*>(&value);
-  out->insert(out->end(), p, p + sizeof value);
+  const size_t end = out->size();
+  out->resize(end + sizeof value);
+  std::memcpy(out->data() + end, &value, sizeof value);
 }
 
 void PutString(Bytes* out, std::string_view text) {
