@@ -4,6 +4,7 @@
 add_library(longspec_warnings INTERFACE)
 target_compile_options(longspec_warnings INTERFACE
   -ffp-contract=off -fno-fast-math -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-psabi -Wno-missing-field-initializers
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
   $<$<BOOL:${LONGSPEC_WERROR}>:-Werror>)
 if(LONGSPEC_SANITIZE)
   add_compile_options(-fsanitize=${LONGSPEC_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

@@ -32,21 +32,21 @@ std::string_view ToString(FinishReason reason);  // "stop", "length", "context",
 
 struct GenerationRequest {
   // Exactly one of these three is given.
-  std::string prompt;               // raw text
-  std::vector<Message> messages;    // rendered with the model's chat template
-  std::vector<int32_t> tokens;      // already tokenised
+  std::string prompt = {};             // raw text
+  std::vector<Message> messages = {};  // rendered with the model's chat template
+  std::vector<int32_t> tokens = {};    // already tokenised
 
-  int n_predict = -1;               // -1: until an end token or a full context
-  std::vector<std::string> stop;    // stop strings; not part of the returned text
+  int n_predict = -1;                  // -1: until an end token or a full context
+  std::vector<std::string> stop = {};  // stop strings; not part of the returned text
   bool ignore_eos = false;
-  SamplingOptions sampling;
-  SpeculationOptions speculation;
+  SamplingOptions sampling = {};
+  SpeculationOptions speculation = {};
 
   // Called with each piece of text as it becomes final (complete UTF-8, not the beginning of a stop string). Return
   // false to stop after it.
-  std::function<bool(std::string_view piece)> on_text;
+  std::function<bool(std::string_view piece)> on_text = {};
   // Called while the prompt is evaluated. Return false to cancel.
-  std::function<bool(int done, int total)> on_prefill;
+  std::function<bool(int done, int total)> on_prefill = {};
 };
 
 struct GenerationResult {
@@ -64,8 +64,10 @@ struct MemoryPlan {
   uint64_t weights = 0;      // repacked copies
   uint64_t kv_at_context = 0;  // the cache when the whole context is used; it grows to this in chunks
   uint64_t scratch = 0;
-  uint64_t available = 0;    // what the system could give when asked
+  uint64_t available = 0;    // what the system could give when asked; 0: it did not say
   int ctx_size = 0;
+
+  uint64_t total() const { return weights + kv_at_context + scratch; }
 };
 
 struct ModelInfo {
@@ -110,6 +112,7 @@ class Engine {
   // One generation at a time per engine.
   virtual Result<GenerationResult> Generate(Session& session, const GenerationRequest& request) = 0;
 
+  // parse_special: "<|im_start|>" becomes its token rather than text.
   virtual std::vector<int32_t> Tokenize(std::string_view text, bool add_special = false, bool parse_special = true) const = 0;
   virtual std::string Detokenize(const std::vector<int32_t>& tokens, bool keep_special = true) const = 0;
   virtual Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages, bool add_generation_prompt) const = 0;
@@ -117,5 +120,7 @@ class Engine {
 
 // Drafters that SpeculationOptions::type may name.
 std::vector<std::string> SpeculationTypes();
+// Says before a model is loaded what Generate would say of these options.
+Status CheckSpeculation(const SpeculationOptions& options);
 
 }  // namespace longspec

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a user may choose. Plain values with the defaults of the command line; names follow llama.cpp's options.
+// What a user may choose. Plain values with the defaults of the command line; names follow llama.cpp's options. Every
+// member has an initialiser, so that {.path = "model.gguf"} compiles without warnings.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +28,17 @@ struct RopeOptions {
 };
 
 struct ModelOptions {
-  std::string path;    // a GGUF file; of a split model, its first shard
-  int ctx_size = 0;    // positions the cache may hold; 0: the model's training context
-  int threads = 0;     // 0: one per physical core
-  int batch_size = 512;  // prompt tokens per prefill step; never changes output
+  std::string path = {};  // a GGUF file; of a split model, its first shard
+  int ctx_size = 0;       // positions the cache may hold; 0: the model's training context
+  int threads = 0;        // 0: one per physical core
+  int batch_size = 512;   // prompt tokens per prefill step; never changes output
   CacheType cache_type_k = CacheType::kF16;
   CacheType cache_type_v = CacheType::kF16;
-  RopeOptions rope;
-  std::string kernels;  // a kernel table by name; empty: $LONGSPEC_KERNELS, else the best this CPU has
+  RopeOptions rope = {};
+  bool vocab_only = false;  // the tokenizer and chat template only: no weights are read, nothing can be generated
+  std::string kernels = {};  // a kernel table by name; empty: $LONGSPEC_KERNELS, else the best this CPU has
   // Called from the loading thread with the share done, 0 to 1. Return false to cancel.
-  std::function<bool(double)> on_progress;
+  std::function<bool(double)> on_progress = {};
 };
 
 struct SamplingOptions {
@@ -48,8 +50,8 @@ struct SamplingOptions {
   float repeat_penalty = 1.0F;
   float presence_penalty = 0.0F;
   float frequency_penalty = 0.0F;
-  std::vector<std::pair<int32_t, float>> logit_bias;
-  std::optional<uint64_t> seed;  // unset: a fresh one per generation, reported in the result
+  std::vector<std::pair<int32_t, float>> logit_bias = {};
+  std::optional<uint64_t> seed = {};  // unset: a fresh one per generation, reported in the result
 };
 
 struct SpeculationOptions {
@@ -58,9 +60,12 @@ struct SpeculationOptions {
   int draft_n_min = 0;         // fewer proposed tokens than this: none are verified
   int ngram_max = 4;           // longest suffix looked up first
   int ngram_min = 2;
+  // Which occurrence of the suffix is copied: "recent" (the most recent), or what other programs do: "pld", "hf",
+  // "vllm", "tgi", "llama".
+  std::string ngram_rule = "recent";
   // Tree shape: "" or "chain", or the number of distinct continuations to merge, or drafter-specific.
-  std::string tree;
-  std::vector<int32_t> replay_tokens;  // type "replay": the tokens to propose, by absolute output index
+  std::string tree = {};
+  std::vector<int32_t> replay_tokens = {};  // type "replay": the tokens to propose, by absolute output index
 };
 
 }  // namespace longspec

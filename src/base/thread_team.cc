@@ -26,7 +26,7 @@ void Pause() {
 }
 
 constexpr int kIdleSpins = 40000;     // about a millisecond of pauses before an idle worker sleeps
-constexpr int kBarrierSpins = 20000;  // before a waiting worker offers its core: the one waited for may need it
+constexpr int kBarrierSpins = 4000;  // before a waiting worker offers its core: the one waited for may need it
 
 int ReadInt(const std::string& path, int fallback) {
   std::ifstream in(path);

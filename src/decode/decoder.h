@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The round: propose, forward, verify, commit. Plain decoding is the same round with a drafter that proposes nothing.
-// Tokens only, no text. One Decoder drives one sequence; not thread-safe.
+// The round: propose, forward, verify, commit. Plain decoding is the same round with a drafter that proposes
+// nothing. Tokens only, no text. One Decoder drives one sequence; not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@
 namespace longspec {
 
 struct DecoderParts {
-  Target* target = nullptr;     // borrowed, must outlive the decoder
-  KvCache* cache = nullptr;     // borrowed
-  Drafter* drafter = nullptr;   // borrowed
-  Policy* policy = nullptr;     // borrowed
+  Target* target = nullptr;          // borrowed, must outlive the decoder
+  KvCache* cache = nullptr;          // borrowed
+  Drafter* drafter = nullptr;        // borrowed
+  Policy* policy = nullptr;          // borrowed
   const Sampler* sampler = nullptr;  // borrowed
   int prefill_chunk = 512;
 };
@@ -39,21 +39,28 @@ struct StepResult {
 
 class Decoder {
  public:
-  // `committed` (borrowed) is the sequence: the caller fills it with the prompt before Prefill, and each round appends
-  // to it. The cache may already hold a prefix of it.
+  // `committed` (borrowed) is the sequence: the caller fills it with the prompt before Prefill, and each
+  // round appends to it. The cache may already hold a prefix of it.
   Decoder(const DecoderParts& parts, std::vector<int32_t>* committed);
 
   // Computes keys and values for all committed tokens but the last (the root of the first round), in chunks.
   // `on_progress(done, total)` returning false cancels.
   Status Prefill(const std::function<bool(int, int)>& on_progress = {});
 
-  // One round. `max_tokens` bounds how many tokens may be committed (at least 1); `is_end(token)` marks a token after
-  // which nothing more is committed.
+  // One round. `max_tokens` bounds how many tokens may be committed (at least 1); `is_end(token)` marks a
+  // token after which nothing more is committed. Afterwards the cache holds all committed tokens but the
+  // last. kResourceExhausted: the context is full. On an error before the commit nothing has changed; if the
+  // drafter's own bookkeeping fails after it, the round's tokens stand in the sequence all the same.
+  // REQUIRES: Prefill succeeded, or a round did.
   Result<StepResult> Step(int max_tokens, const std::function<bool(int32_t)>& is_end);
 
   const DecodeStats& stats() const { return stats_; }
 
  private:
+  Status PrefillChunk(int n);
+  Result<TokenTree> Draft(int max_tokens);
+  Result<TargetOutput> Forward(const TokenTree& tree, KvTransaction& speculated);
+
   DecoderParts parts_;
   std::vector<int32_t>* committed_;
   Sampler::Scratch scratch_;

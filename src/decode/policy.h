@@ -25,7 +25,8 @@ class Policy {
   virtual void Observe(const TokenTree& tree, const Accepted& accepted) = 0;
 };
 
-// Always the budget of the options (draft_n_max nodes), cut to what the cache and the token limit leave room for.
+// Always the budget of the options (draft_n_max nodes), cut to what the cache and the token limit leave room
+// for.
 std::unique_ptr<Policy> MakeFixedPolicy(const SpeculationOptions& options);
 
 }  // namespace longspec

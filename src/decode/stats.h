@@ -9,11 +9,11 @@
 namespace longspec {
 
 struct DecodeStats {
-  int64_t prompt_tokens = 0;     // prefilled by this decoder (what the cache already held is not counted)
-  int64_t steps = 0;             // verification rounds
-  int64_t committed = 0;         // tokens committed by rounds
-  int64_t drafted = 0;           // proposed nodes that were verified
-  int64_t accepted = 0;          // of them, accepted
+  int64_t prompt_tokens = 0;         // prefilled by this decoder (what the cache already held is not counted)
+  int64_t steps = 0;                 // verification rounds
+  int64_t committed = 0;             // tokens committed by rounds
+  int64_t drafted = 0;               // proposed nodes that were verified
+  int64_t accepted = 0;              // of them, accepted
   std::vector<int64_t> drafted_at;   // [depth - 1]: rounds that verified a node at this depth
   std::vector<int64_t> accepted_at;  // [depth - 1]: rounds that accepted one
   double prefill_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;

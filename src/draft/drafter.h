@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A drafter guesses what comes next. It grows trees and keeps books; it never judges, and never touches the target's
-// cache. One drafter serves one sequence. Not thread-safe.
+// A drafter guesses what comes next. It grows trees and keeps books; it never judges, and never touches the
+// target's cache. One drafter serves one sequence. Not thread-safe.
 #pragma once
 
 #include <cstdint>

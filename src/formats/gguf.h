@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading GGUF v2 and v3 model files: memory-mapped, any number of shards, every count, offset and shape checked
-// against the bytes that are there before anything is returned. An open file is immutable and may be shared
-// between threads; tensor views stay valid as long as it lives.
+// Reading GGUF v2 and v3 model files: memory-mapped, any number of shards, every count, offset and shape
+// checked against the bytes that are there before anything is returned. An open file is immutable and may be
+// shared between threads; tensor views stay valid as long as it lives.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -34,6 +37,10 @@ class GgufFile {
  public:
   // For `name-00001-of-0000N.gguf`, opens all N shards. Errors name the file, and the tensor or key at fault.
   static Result<std::shared_ptr<const GgufFile>> Open(const std::string& path);
+
+  // A single file that is already in memory, for tests and fuzzing. `bytes` must outlive the result.
+  static Result<std::shared_ptr<const GgufFile>> Parse(std::span<const std::byte> bytes,
+                                                       const std::string& name);
 
   virtual ~GgufFile() = default;
   virtual const std::string& path() const = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writing GGUF v3 files: metadata and tensors are collected, then written at once through a temporary file that
-// is renamed into place, so that a full disk leaves nothing half-written under the final name.
+// Writing GGUF v3 files: metadata and tensors are collected, then written at once through a temporary file
+// that is renamed into place, so that a full disk leaves nothing half-written under the final name.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,8 @@ namespace longspec {
 
 class GgufWriter {
  public:
+  // Setting a key again replaces its value. "general.alignment" (uint32; 32 when not set) is obeyed.
+  // REQUIRES: it is a power of two from 8 to 1 MiB.
   void SetUint32(std::string key, uint32_t value);
   void SetInt32(std::string key, int32_t value);
   void SetUint64(std::string key, uint64_t value);
@@ -27,7 +29,8 @@ class GgufWriter {
   void SetInt32s(std::string key, std::vector<int32_t> value);
   void SetFloat32s(std::string key, std::vector<float> value);
 
-  // shape[0] varies fastest. REQUIRES: bytes.size() is what dtype and shape ask for. The bytes are copied.
+  // shape[0] varies fastest. The bytes are copied. REQUIRES: bytes.size() is what dtype and shape ask for;
+  // the name is new and has 1 to 64 bytes; the shape has 1 to 4 positive dimensions.
   void AddTensor(std::string name, DType dtype, std::vector<int64_t> shape, std::span<const std::byte> bytes);
 
   Status Write(const std::string& path) const;
@@ -46,6 +49,11 @@ class GgufWriter {
     std::vector<int64_t> shape;
     std::vector<std::byte> bytes;
   };
+  void Set(std::string key, uint32_t type, std::vector<std::byte> payload);
+  uint64_t Alignment() const;
+  // Everything before the tensors' bytes, padded.
+  std::vector<std::byte> Header() const;
+
   std::vector<Entry> metadata_;
   std::vector<Tensor> tensors_;
 };

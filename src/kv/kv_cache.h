@@ -63,6 +63,10 @@ class KvCache {
   virtual Status Reserve(int n_rows) = 0;
   virtual void CommitRows(std::span<const int32_t> rows) = 0;
   virtual void Rollback() = 0;
+  bool transaction_open() const { return transaction_open_; }
+
+ private:
+  bool transaction_open_ = false;
 };
 
 }  // namespace longspec

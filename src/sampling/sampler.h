@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a row of logits to a token: penalties and logit bias, then top-k, top-p, min-p, temperature, then one
-// inverse-CDF draw with the random number of that absolute position. A pure function of (logits, history, seed,
-// sequence, position), so the token at a position is the same however many rows were computed beside it.
-// A Sampler is immutable; scratch space is the caller's, one per thread.
+// From a row of logits to a token, in llama.cpp's default order: logit bias, penalties, top-k, top-p, min-p,
+// temperature, then one inverse-CDF draw with the random number of that absolute position. Top-p and min-p
+// therefore look at probabilities at temperature 1, top-p at those among the top-k. A pure function of
+// (logits, history, seed, sequence, position), so the token at a position is the same however many rows were
+// computed beside it. A NaN logit counts as minus infinity. A Sampler is immutable; scratch space is the
+// caller's, one per thread.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +19,8 @@
 
 namespace longspec {
 
-// What precedes the token being chosen: committed tokens, then the drafted path down to the node. Penalties see
-// both, so p at a drafted node is the p plain decoding would have there.
+// What precedes the token being chosen: committed tokens, then the drafted path down to the node. Penalties
+// see both, so p at a drafted node is the p plain decoding would have there.
 struct TokenHistory {
   std::span<const int32_t> committed;
   std::span<const int32_t> drafted;
@@ -38,11 +40,12 @@ class Sampler {
  public:
   struct Scratch {
     std::vector<float> logits;
+    std::vector<int32_t> counts;
     std::vector<std::pair<float, int32_t>> candidates;
     std::vector<TokenProbability> distribution;
   };
 
-  // Checks ranges; the message names the option. `options.seed` must already be resolved to a number.
+  // Checks ranges; the message names the option. `options.seed` must already be a number.
   static Result<Sampler> Create(const SamplingOptions& options, int vocab_size, uint64_t sequence = 0);
 
   // The token for absolute position `position`. logits: (vocab_size) f32. Temperature <= 0: the largest logit
@@ -50,8 +53,8 @@ class Sampler {
   int32_t Sample(std::span<const float> logits, const TokenHistory& history, uint64_t position,
                  Scratch& scratch) const;
 
-  // The processed distribution Sample draws from: descending probability, ties by ascending token id, sums to 1.
-  // Valid until scratch is used again.
+  // The processed distribution Sample draws from: descending probability, ties by ascending token id, sums to
+  // 1; tokens that cannot occur are left out. Valid until scratch is used again.
   std::span<const TokenProbability> Distribution(std::span<const float> logits, const TokenHistory& history,
                                                  Scratch& scratch) const;
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace longspec {
@@ -24,6 +25,9 @@ struct DTypeInfo {
 };
 
 const DTypeInfo& Info(DType dtype);
+
+// The type of that name, in any case ("q4_1").
+std::optional<DType> FindDType(std::string_view name);
 
 // Bytes of one row of n elements. REQUIRES: n is a multiple of the type's block_elements.
 size_t RowBytes(DType dtype, int64_t n);

@@ -18,7 +18,8 @@ struct TokenizerSpec {
   std::string model;                  // "gpt2"; others are refused by name
   std::string pre;                    // the pre-tokeniser: smollm, gpt-2, llama-bpe, qwen2, ...
   std::vector<std::string> tokens;    // in GPT-2's printable byte alphabet
-  std::vector<int32_t> token_types;   // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
+  std::vector<int32_t> token_types;   // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte;
+                                      // empty: all are normal
   std::vector<std::string> merges;    // "left right", best first
   int32_t bos = -1, eos = -1, eot = -1, unk = -1, pad = -1;
   bool add_bos = false, add_eos = false;
@@ -34,17 +35,22 @@ class Tokenizer {
   // An unknown model or pre-tokeniser is an error that names it and lists the known ones.
   static Result<std::shared_ptr<const Tokenizer>> Create(TokenizerSpec spec);
   static std::vector<std::string> KnownPretokenizers();
+  // Whether a file that does not say so wants a BOS token; false for a pre-tokeniser that is not known.
+  static bool AddsBosByDefault(std::string_view pre);
 
   virtual ~Tokenizer() = default;
   // Any bytes are accepted; invalid UTF-8 is encoded byte by byte and decodes to the same bytes.
+  // Some vocabularies lack bytes that valid UTF-8 never holds, FF for one: these become the unknown token, if
+  // there is a token of that type, or nothing.
   virtual std::vector<int32_t> Encode(std::string_view text, EncodeOptions options = {}) const = 0;
   // The bytes of these tokens. Control tokens appear only with `keep_special`; ids out of range are skipped.
   virtual std::string Decode(const std::vector<int32_t>& ids, bool keep_special = false) const = 0;
   virtual const std::string& TokenBytes(int32_t id) const = 0;  // raw bytes; REQUIRES: 0 <= id < vocab_size()
   virtual int vocab_size() const = 0;
+  // Stands for no text: a control or an unknown token.
   virtual bool IsControl(int32_t id) const = 0;
-  // Ends a generation: EOS, EOT and the usual end-of-turn tokens found in the vocabulary by name
-  // (<|im_end|>, <|eot_id|>, <|end_of_text|>, <|endoftext|>, <end_of_turn>, </s>, <|end|>).
+  // Ends a generation: EOS, EOT and the usual end-of-turn tokens found in the vocabulary by name (<|im_end|>,
+  // <|eot_id|>, <|end_of_text|>, <|endoftext|>, <end_of_turn>, </s>, <|end|>), unless typed as normal text.
   virtual bool IsEndOfGeneration(int32_t id) const = 0;
   virtual const TokenizerSpec& spec() const = 0;
 };

@@ -17,8 +17,8 @@ struct TreeNode {
   int32_t depth = 0;         // the root's is 0; the node's absolute position is root position + depth
   int32_t first_child = -1;  // node indices, in order of addition
   int32_t next_sibling = -1;
-  float score = 1.0F;        // the drafter's estimate that this node is reached, in [0, 1]
-  int32_t source = 0;        // which drafter proposed it first
+  float score = 1.0F;  // the drafter's estimate that this node is reached, in [0, 1]
+  int32_t source = 0;  // which drafter proposed it first
 };
 
 class TokenTree {

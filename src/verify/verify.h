@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lossless verification of one-hot proposals: sample-and-match (research: deterministic children, one target draw
-// per node). At each node the target's own token is drawn once, with the random number of that position, and
-// matched against the node's children. Hence the committed tokens are, token for token, those of plain decoding.
-// Pure functions: no model, no cache, no text.
+// Lossless verification of one-hot proposals: sample-and-match (research: deterministic children, one target
+// draw per node). At each node the target's own token is drawn once, with the random number of that position,
+// and matched against the node's children. Hence the committed tokens are, token for token, those of plain
+// decoding. Pure functions: no model, no cache, no text.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct LogitsView {
 
 struct Accepted {
   std::vector<int32_t> nodes;   // the accepted path: node 0, then each matched child. Never empty.
-  std::vector<int32_t> tokens;  // one per node of the path: the target's token there. The last is the bonus or
-                                // correction token, which no node of the tree stands for.
+  std::vector<int32_t> tokens;  // one per node of the path: the target's token there. The last is the bonus
+                                // or correction token, which no node of the tree stands for.
 };
 
 // `committed` ends with the root's token; the root's own draw has absolute position committed.size().

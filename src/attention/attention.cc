@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/attention.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace longspec {
+namespace {
+
+// Up to this many rows the work is cut by chunk, so that one row still keeps every thread busy; their partial states are
+// merged after a barrier. With more rows it is cut by tiles of rows, which merge as they go and need no memory per chunk.
+constexpr int kRowsByChunk = 24;
+constexpr int kTileRows = 16;
+
+static_assert(kKvChunk == kernels::kChunk && kKeyBlock == kernels::kKeyGroup);
+
+kernels::KvType KernelType(CacheType type) {
+  switch (type) {
+    case CacheType::kF32: return kernels::KvType::kF32;
+    case CacheType::kF16: return kernels::KvType::kF16;
+    default: return kernels::KvType::kBF16;
+  }
+}
+
+size_t Z(int64_t n) { return static_cast<size_t>(n); }
+
+int Blocks(int keys) { return (keys + kKeyBlock - 1) / kKeyBlock; }
+
+}  // namespace
+
+// Rows [row_begin, row_end) of one KV head, with one worker's scratch.
+struct AttentionPlan::Tile {
+  const KvSpan* span;
+  const float* q;  // (n_rows, group, head_dim) of this KV head
+  int kv_head;
+  int row_begin, row_end;
+  float* scores;       // (rows * group, 256)
+  float* tree_scores;  // (stored chunks with speculated rows, rows * group, 256)
+  int* counts;         // (rows * group)
+
+  int n_rows() const { return row_end - row_begin; }
+};
+
+int AttentionPlan::RowsPerTile() const { return by_chunk_ ? n_rows_ : std::min(n_rows_, kTileRows); }
+
+// How many keys of this chunk the row sees.
+int AttentionPlan::CountAt(int row, int chunk) const {
+  if (chunk < n_stored_chunks_) {
+    return is_chain_ ? std::clamp(base_ + row + 1 - chunk * kKvChunk, 0, kKvChunk) : kKvChunk;
+  }
+  const int visible = base_ + path_begin_[Z(row) + 1] - path_begin_[Z(row)];
+  return std::clamp(visible - chunk * kKvChunk, 0, kKvChunk);
+}
+
+void AttentionPlan::Plan(int base, int n_rows, std::span<const int32_t> parents) {
+  base_ = base;
+  n_rows_ = n_rows;
+  is_chain_ = parents.empty();
+  path_.clear();
+  path_begin_.clear();
+  if (is_chain_) {
+    n_stored_chunks_ = n_chunks_ = (base + n_rows + kKvChunk - 1) / kKvChunk;
+  } else {
+    int longest = 0;
+    std::vector<int32_t> path;
+    for (int row = 0; row < n_rows; ++row) {
+      path.clear();
+      for (int32_t at = row; at >= 0; at = parents[Z(at)]) path.push_back(at);
+      path_begin_.push_back(static_cast<int32_t>(path_.size()));
+      path_.insert(path_.end(), path.rbegin(), path.rend());
+      longest = std::max(longest, static_cast<int>(path.size()));
+    }
+    path_begin_.push_back(static_cast<int32_t>(path_.size()));
+    n_stored_chunks_ = base / kKvChunk;
+    n_chunks_ = (base + longest + kKvChunk - 1) / kKvChunk;
+  }
+  by_chunk_ = n_rows <= kRowsByChunk;
+
+  const size_t tile_heads = Z(RowsPerTile()) * Z(shape_.group());
+  const int speculated_chunks = (base % kKvChunk + n_rows + kKvChunk - 1) / kKvChunk;
+  scores_floats_ = tile_heads * kKvChunk;
+  tree_scores_floats_ = is_chain_ ? 0 : Z(speculated_chunks) * tile_heads * kKvChunk;
+  tile_states_floats_ = by_chunk_ ? 0 : 2 * tile_heads * state_floats();
+  const size_t floats = scores_floats_ + tree_scores_floats_ + tile_states_floats_ + tile_heads;
+  scratch_.resize(Z(n_threads_));
+  for (std::vector<float>& s : scratch_) {
+    if (s.size() < floats) s.resize(floats);
+  }
+  const size_t states = by_chunk_ ? Z(shape_.n_kv_head) * Z(n_chunks_) * tile_heads * state_floats() : 0;
+  if (states_.size() < states) states_.resize(states);
+}
+
+// Chunk `chunk` read where it lies; row i sees its first CountAt(i, chunk) keys.
+void AttentionPlan::AttendStored(const Tile& tile, int chunk, float* states) const {
+  const int group = shape_.group(), n = tile.n_rows() * group;
+  int most = 0;
+  for (int i = 0; i < n; ++i) {
+    tile.counts[i] = CountAt(tile.row_begin + i / group, chunk);
+    most = std::max(most, tile.counts[i]);
+  }
+  if (most == 0) return;
+  const KvLayout& layout = tile.span->layout;
+  kernels::ScoresArgs scores{.keys = tile.span->keys(chunk, tile.kv_head),
+                             .q = tile.q + Z(tile.row_begin) * Z(group) * Z(shape_.head_dim),
+                             .out = tile.scores,
+                             .out_stride = kKvChunk,
+                             .scale = shape_.scale,
+                             .n_rows = n,
+                             .head_dim = shape_.head_dim,
+                             .block_begin = 0,
+                             .block_end = Blocks(most),
+                             .type = KernelType(layout.k_type)};
+  kernels_->scores(scores);
+  for (int i = 0; i < n; ++i) {
+    float* state = states + Z(i) * state_floats();
+    std::fill_n(state, state_floats(), 0.0F);
+    if (tile.counts[i] > 0) kernels_->softmax_chunk(tile.scores + Z(i) * kKvChunk, tile.counts[i], state);
+  }
+  kernels_->values({.values = tile.span->values(chunk, tile.kv_head),
+                    .p = tile.scores,
+                    .p_stride = kKvChunk,
+                    .o = states + kernels::kStateHeader,
+                    .o_stride = static_cast<int64_t>(state_floats()),
+                    .n_keys = tile.counts,
+                    .n_rows = n,
+                    .head_dim = shape_.head_dim,
+                    .type = KernelType(layout.v_type)});
+}
+
+// A tree's chunk `chunk` >= n_stored_chunks: what is left of the committed keys (only in the first such chunk), then
+// each row's own ancestors, wherever their slots are.
+void AttentionPlan::AttendTail(const Tile& tile, int chunk, float* states) const {
+  const int group = shape_.group(), n = tile.n_rows() * group, head_dim = shape_.head_dim;
+  const int first = chunk * kKvChunk;             // absolute position of this chunk's first key
+  const int tail = std::max(0, base_ - first);    // committed keys in it
+  const int spec_chunk = base_ / kKvChunk;        // chunk of the first speculated slot
+  const KvLayout& layout = tile.span->layout;
+  kernels::ScoresArgs scores{.keys = nullptr,
+                             .q = tile.q + Z(tile.row_begin) * Z(group) * Z(head_dim),
+                             .out = nullptr,
+                             .out_stride = kKvChunk,
+                             .scale = shape_.scale,
+                             .n_rows = n,
+                             .head_dim = head_dim,
+                             .block_begin = 0,
+                             .block_end = Blocks(tail),
+                             .type = KernelType(layout.k_type)};
+  if (tail > 0) {
+    scores.keys = tile.span->keys(chunk, tile.kv_head);
+    scores.out = tile.scores;
+    kernels_->scores(scores);
+  }
+  for (int c = spec_chunk; c * kKvChunk < base_ + n_rows_; ++c) {
+    scores.keys = tile.span->keys(c, tile.kv_head);
+    scores.out = tile.tree_scores + Z(c - spec_chunk) * Z(n) * kKvChunk;
+    scores.block_begin = std::max(0, base_ - c * kKvChunk) / kKeyBlock;
+    scores.block_end = Blocks(std::min(kKvChunk, base_ + n_rows_ - c * kKvChunk));
+    kernels_->scores(scores);
+  }
+
+  const size_t v_row = Z(head_dim) * ElementBytes(layout.v_type);
+  for (int i = 0; i < n; ++i) {
+    const int row = tile.row_begin + i / group;
+    const int32_t* path = path_.data() + path_begin_[Z(row)];
+    const int visible = CountAt(row, chunk);
+    tile.counts[i] = std::min(tail, visible);
+    float* state = states + Z(i) * state_floats();
+    std::fill_n(state, state_floats(), 0.0F);
+    if (visible == 0) continue;
+    float* s = tile.scores + Z(i) * kKvChunk;
+    for (int k = tail; k < visible; ++k) {
+      const int slot = base_ + path[first + k - base_];
+      s[k] = tile.tree_scores[(Z(slot / kKvChunk - spec_chunk) * Z(n) + Z(i)) * kKvChunk + Z(slot % kKvChunk)];
+    }
+    kernels_->softmax_chunk(s, visible, state);
+  }
+  if (tail > 0) {
+    kernels_->values({.values = tile.span->values(chunk, tile.kv_head),
+                      .p = tile.scores,
+                      .p_stride = kKvChunk,
+                      .o = states + kernels::kStateHeader,
+                      .o_stride = static_cast<int64_t>(state_floats()),
+                      .n_keys = tile.counts,
+                      .n_rows = n,
+                      .head_dim = head_dim,
+                      .type = KernelType(layout.v_type)});
+  }
+  const std::byte* values[kKvChunk];
+  for (int r = 0; r < tile.n_rows(); ++r) {
+    const int row = tile.row_begin + r;
+    const int32_t* path = path_.data() + path_begin_[Z(row)];
+    const int visible = CountAt(row, chunk);
+    for (int k = tail; k < visible; ++k) {
+      const int slot = base_ + path[first + k - base_];
+      values[k - tail] = tile.span->values(slot / kKvChunk, tile.kv_head) + Z(slot % kKvChunk) * v_row;
+    }
+    kernels_->gathered_values({.values = values,
+                               .p = tile.scores + Z(r) * Z(group) * kKvChunk + tail,
+                               .p_stride = kKvChunk,
+                               .o = states + Z(r) * Z(group) * state_floats() + kernels::kStateHeader,
+                               .o_stride = static_cast<int64_t>(state_floats()),
+                               .n_keys = std::max(0, visible - tail),
+                               .n_rows = group,
+                               .head_dim = head_dim,
+                               .type = KernelType(layout.v_type)});
+  }
+}
+
+void AttentionPlan::AttendChunk(const Tile& tile, int chunk, float* states) const {
+  if (chunk < n_stored_chunks_) {
+    AttendStored(tile, chunk, states);
+  } else {
+    AttendTail(tile, chunk, states);
+  }
+}
+
+void AttentionPlan::RunByChunk(ThreadTeam::Worker& worker, const KvSpan& span, const float* q, float* out) {
+  const int group = shape_.group();
+  const size_t row_floats = Z(group) * Z(shape_.head_dim);
+  const size_t chunk_states = Z(n_rows_) * Z(group) * state_floats();
+  float* scratch = scratch_[Z(worker.index())].data();
+  const int n_items = shape_.n_kv_head * n_chunks_;
+  for (int item = worker.Claim(); item < n_items; item = worker.Claim()) {
+    const int kv_head = item / n_chunks_, chunk = item % n_chunks_;
+    const Tile tile{.span = &span,
+                    .q = q + Z(kv_head) * Z(n_rows_) * row_floats,
+                    .kv_head = kv_head,
+                    .row_begin = 0,
+                    .row_end = n_rows_,
+                    .scores = scratch,
+                    .tree_scores = scratch + scores_floats_,
+                    .counts = reinterpret_cast<int*>(scratch + scores_floats_ + tree_scores_floats_)};
+    AttendChunk(tile, chunk, states_.data() + Z(item) * chunk_states);
+  }
+  worker.Barrier();
+  const auto share = worker.ShareOf(shape_.n_kv_head * n_rows_);
+  for (int item = share.begin; item < share.end; ++item) {
+    const int kv_head = item / n_rows_, row = item % n_rows_;
+    for (int g = 0; g < group; ++g) {
+      const auto state_of = [&](int chunk) {
+        return states_.data() + Z(kv_head * n_chunks_ + chunk) * chunk_states + Z(row * group + g) * state_floats();
+      };
+      float* state = state_of(0);  // chunk 0 always has the first position
+      for (int chunk = 1; chunk < n_chunks_; ++chunk) {
+        if (CountAt(row, chunk) > 0) kernels_->merge_state(state, state_of(chunk), shape_.head_dim);
+      }
+      kernels_->finish_state(state, shape_.head_dim,
+                             out + (Z(row) * Z(shape_.n_head) + Z(kv_head * group + g)) * Z(shape_.head_dim));
+    }
+  }
+}
+
+void AttentionPlan::RunByTile(ThreadTeam::Worker& worker, const KvSpan& span, const float* q, float* out) {
+  const int group = shape_.group();
+  const size_t row_floats = Z(group) * Z(shape_.head_dim);
+  const int n_tiles = (n_rows_ + kTileRows - 1) / kTileRows;
+  float* scratch = scratch_[Z(worker.index())].data();
+  float* states = scratch + scores_floats_ + tree_scores_floats_;
+  float* chunk_states = states + tile_states_floats_ / 2;
+  for (int item = worker.Claim(); item < shape_.n_kv_head * n_tiles; item = worker.Claim()) {
+    // The last rows of a long chain see the most keys: they go first, so that no thread is left with them at the end.
+    const int kv_head = item % shape_.n_kv_head, row_begin = (n_tiles - 1 - item / shape_.n_kv_head) * kTileRows;
+    const Tile tile{.span = &span,
+                    .q = q + Z(kv_head) * Z(n_rows_) * row_floats,
+                    .kv_head = kv_head,
+                    .row_begin = row_begin,
+                    .row_end = std::min(n_rows_, row_begin + kTileRows),
+                    .scores = scratch,
+                    .tree_scores = scratch + scores_floats_,
+                    .counts = reinterpret_cast<int*>(states + tile_states_floats_)};
+    const int n = tile.n_rows() * group;
+    for (int chunk = 0; chunk < n_chunks_; ++chunk) {
+      AttendChunk(tile, chunk, chunk == 0 ? states : chunk_states);
+      if (chunk == 0) continue;
+      for (int i = 0; i < n; ++i) {
+        if (CountAt(row_begin + i / group, chunk) == 0) continue;
+        kernels_->merge_state(states + Z(i) * state_floats(), chunk_states + Z(i) * state_floats(), shape_.head_dim);
+      }
+    }
+    for (int i = 0; i < n; ++i) {
+      const int row = row_begin + i / group, head = kv_head * group + i % group;
+      kernels_->finish_state(states + Z(i) * state_floats(), shape_.head_dim,
+                             out + (Z(row) * Z(shape_.n_head) + Z(head)) * Z(shape_.head_dim));
+    }
+  }
+}
+
+void AttentionPlan::Run(ThreadTeam::Worker& worker, const KvSpan& span, const float* q, float* out) {
+  LS_CHECK(span.n_committed == base_);
+  if (by_chunk_) {
+    RunByChunk(worker, span, q, out);
+  } else {
+    RunByTile(worker, span, q, out);
+  }
+}
+
+}  // namespace longspec

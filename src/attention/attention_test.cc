@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The plan against a naive loop over each row's visible keys in position order, with memcmp: for every row count, tree
+// shape, chunk boundary, thread count and KV type, on every kernel table this CPU has.
+#include "attention/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/dispatch.h"
+#include "kernels/tables.h"
+
+namespace longspec {
+namespace {
+
+using kernels::kChunk;
+using kernels::KernelTable;
+using kernels::kStateHeader;
+
+size_t Z(int64_t n) { return static_cast<size_t>(n); }
+
+// A cache of one layer with room for `slots`, keys and values given as floats.
+class ToyCache {
+ public:
+  ToyCache(const KvLayout& layout, int slots) : layout_(layout) {
+    for (int c = 0; c * kKvChunk < slots; ++c) {
+      storage_.emplace_back(layout.layer_bytes());
+      bases_.push_back(storage_.back().data());
+    }
+  }
+
+  void Store(int slot, int head, const float* k, const float* v) {
+    const KvSpan span = Span(0, 0);
+    kernels::kReferenceTable.store_kv({.k = k,
+                                       .v = v,
+                                       .keys = const_cast<std::byte*>(span.keys(slot / kKvChunk, head)),
+                                       .values = const_cast<std::byte*>(span.values(slot / kKvChunk, head)),
+                                       .offset = slot % kKvChunk,
+                                       .head_dim = layout_.head_dim,
+                                       .k_type = static_cast<kernels::KvType>(layout_.k_type),
+                                       .v_type = static_cast<kernels::KvType>(layout_.v_type)});
+  }
+
+  KvSpan Span(int committed, int speculated) const {
+    return {.layout = layout_, .chunks = bases_.data(), .layer_offset = 0, .n_committed = committed,
+            .n_speculated = speculated};
+  }
+
+ private:
+  KvLayout layout_;
+  std::vector<std::vector<std::byte>> storage_;
+  std::vector<std::byte*> bases_;
+};
+
+struct Problem {
+  AttentionShape shape;
+  KvLayout layout;
+  int base = 0;
+  std::vector<int32_t> parents;  // empty: a chain
+  int n_rows = 0;
+  std::vector<float> q;          // (n_kv_head, n_rows, group, head_dim)
+  std::vector<float> k, v;       // (base + n_rows slots, n_kv_head, head_dim)
+};
+
+Problem MakeProblem(int base, int n_rows, std::vector<int32_t> parents, CacheType type, int head_dim = 32, int group = 3) {
+  Problem p;
+  p.shape = {.n_head = 2 * group, .n_kv_head = 2, .head_dim = head_dim, .scale = 0.25F};
+  p.layout = {.k_type = type, .v_type = type, .n_kv_head = 2, .head_dim = head_dim};
+  p.base = base;
+  p.n_rows = n_rows;
+  p.parents = std::move(parents);
+  std::mt19937 rng(static_cast<unsigned>(base * 131 + n_rows));
+  std::normal_distribution<float> normal;
+  p.q.resize(Z(n_rows) * Z(p.shape.n_head) * Z(head_dim));
+  p.k.resize(Z(base + n_rows) * 2 * Z(head_dim));
+  p.v.resize(p.k.size());
+  for (auto* values : {&p.q, &p.k, &p.v}) {
+    for (float& f : *values) f = normal(rng);
+  }
+  return p;
+}
+
+// Slots the row sees, in position order.
+std::vector<int> Visible(const Problem& p, int row) {
+  std::vector<int> slots(Z(p.base));
+  for (int i = 0; i < p.base; ++i) slots[Z(i)] = i;
+  std::vector<int> path;
+  for (int r = row; r >= 0; r = p.parents.empty() ? r - 1 : p.parents[Z(r)]) path.push_back(p.base + r);
+  slots.insert(slots.end(), path.rbegin(), path.rend());
+  return slots;
+}
+
+// One row as plain decoding defines it: the visible keys copied, in order, to a fresh contiguous cache, then chunk by
+// chunk with the reference kernels and one row per call.
+std::vector<float> NaiveRow(const Problem& p, int row) {
+  const KernelTable& ref = kernels::kReferenceTable;
+  const int head_dim = p.shape.head_dim, group = p.shape.group();
+  const std::vector<int> slots = Visible(p, row);
+  const auto n = static_cast<int>(slots.size());
+  ToyCache cache(p.layout, n);
+  for (int i = 0; i < n; ++i) {
+    for (int h = 0; h < 2; ++h) {
+      const size_t at = (Z(slots[Z(i)]) * 2 + Z(h)) * Z(head_dim);
+      cache.Store(i, h, p.k.data() + at, p.v.data() + at);
+    }
+  }
+  const KvSpan span = cache.Span(n, 0);
+  std::vector<float> out(Z(p.shape.n_head) * Z(head_dim));
+  for (int head = 0; head < p.shape.n_head; ++head) {
+    const int kv = head / group;
+    const float* q = p.q.data() + ((Z(kv) * Z(p.n_rows) + Z(row)) * Z(group) + Z(head % group)) * Z(head_dim);
+    std::vector<float> state(Z(kStateHeader + head_dim)), chunk_state(state.size());
+    for (int c = 0; c * kChunk < n; ++c) {
+      const int count = std::min(kChunk, n - c * kChunk);
+      float scores[kChunk];
+      ref.scores({.keys = span.keys(c, kv), .q = q, .out = scores, .out_stride = kChunk, .scale = p.shape.scale,
+                  .n_rows = 1, .head_dim = head_dim, .block_begin = 0, .block_end = (count + 15) / 16,
+                  .type = static_cast<kernels::KvType>(p.layout.k_type)});
+      std::vector<float>& s = c == 0 ? state : chunk_state;
+      std::fill(s.begin(), s.end(), 0.0F);
+      ref.softmax_chunk(scores, count, s.data());
+      ref.values({.values = span.values(c, kv), .p = scores, .p_stride = kChunk, .o = s.data() + kStateHeader,
+                  .o_stride = 0, .n_keys = &count, .n_rows = 1, .head_dim = head_dim,
+                  .type = static_cast<kernels::KvType>(p.layout.v_type)});
+      if (c > 0) ref.merge_state(state.data(), chunk_state.data(), head_dim);
+    }
+    ref.finish_state(state.data(), head_dim, out.data() + Z(head) * Z(head_dim));
+  }
+  return out;
+}
+
+std::vector<float> RunPlan(const Problem& p, const KernelTable* table, int threads) {
+  ToyCache cache(p.layout, p.base + p.n_rows);
+  for (int slot = 0; slot < p.base + p.n_rows; ++slot) {
+    for (int h = 0; h < 2; ++h) {
+      const size_t at = (Z(slot) * 2 + Z(h)) * Z(p.shape.head_dim);
+      cache.Store(slot, h, p.k.data() + at, p.v.data() + at);
+    }
+  }
+  ThreadTeam team(threads);
+  AttentionPlan plan(table, p.shape, threads);
+  plan.Plan(p.base, p.n_rows, p.parents);
+  const KvSpan span = cache.Span(p.base, p.n_rows);
+  std::vector<float> out(Z(p.n_rows) * Z(p.shape.n_head) * Z(p.shape.head_dim), -1.0F);
+  team.Run([&](ThreadTeam::Worker& w) { plan.Run(w, span, p.q.data(), out.data()); });
+  return out;
+}
+
+void ExpectCanonical(const Problem& p) {
+  std::vector<std::vector<float>> naive;
+  for (int row = 0; row < p.n_rows; ++row) naive.push_back(NaiveRow(p, row));
+  for (const KernelTable* table : kernels::Available()) {
+    for (const int threads : {1, 2}) {
+      const std::vector<float> out = RunPlan(p, table, threads);
+      for (int row = 0; row < p.n_rows; ++row) {
+        const std::vector<float>& want = naive[Z(row)];
+        EXPECT_EQ(std::memcmp(out.data() + Z(row) * want.size(), want.data(), want.size() * sizeof(float)), 0)
+            << table->name << ", " << threads << " threads, base " << p.base << ", row " << row << " of " << p.n_rows;
+      }
+    }
+  }
+}
+
+std::vector<int32_t> RandomTree(int n, unsigned seed) {
+  std::mt19937 rng(seed);
+  std::vector<int32_t> parents = {-1};
+  for (int i = 1; i < n; ++i) parents.push_back(std::uniform_int_distribution<int32_t>(0, i - 1)(rng));
+  return parents;
+}
+
+TEST(Attention, ChainsOfEveryRowCountAroundChunkBorders) {
+  for (const int base : {0, 1, 15, 200, 255, 256, 300, 511}) {
+    for (const int rows : {1, 2, 5, 8, 24, 25, 40, 70}) ExpectCanonical(MakeProblem(base, rows, {}, CacheType::kF16));
+  }
+}
+
+TEST(Attention, TreesOfRandomShapeAroundChunkBorders) {
+  for (const int base : {0, 1, 15, 200, 250, 255, 256, 300, 511}) {
+    for (const int rows : {1, 2, 9, 24, 33}) {
+      ExpectCanonical(MakeProblem(base, rows, RandomTree(rows, static_cast<unsigned>(base + rows)), CacheType::kF16));
+    }
+  }
+}
+
+TEST(Attention, ATreeDeeperThanAChunk) {
+  std::vector<int32_t> parents(300);
+  for (int i = 0; i < 300; ++i) parents[Z(i)] = i - 1;
+  parents[299] = 5;
+  const Problem p = MakeProblem(250, 300, parents, CacheType::kF16, 16, 1);
+  const std::vector<float> out = RunPlan(p, kernels::Available().front(), 2);
+  for (const int row : {0, 5, 6, 255, 262, 298, 299}) {
+    const std::vector<float> want = NaiveRow(p, row);
+    EXPECT_EQ(std::memcmp(out.data() + Z(row) * want.size(), want.data(), want.size() * sizeof(float)), 0) << row;
+  }
+}
+
+TEST(Attention, EveryCacheTypeAndHeadShape) {
+  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kBF16}) {
+    for (const int head_dim : {16, 48, 128}) {
+      for (const int group : {1, 4, 7}) {
+        ExpectCanonical(MakeProblem(270, 6, {}, type, head_dim, group));
+        ExpectCanonical(MakeProblem(270, 6, {-1, 0, 0, 1, 1, 3}, type, head_dim, group));
+      }
+    }
+  }
+}
+
+TEST(Attention, AChainGivenAsATreeHasTheSameBits) {
+  std::vector<int32_t> parents(12);
+  for (int i = 0; i < 12; ++i) parents[Z(i)] = i - 1;
+  const Problem chain = MakeProblem(250, 12, {}, CacheType::kBF16);
+  Problem tree = chain;
+  tree.parents = parents;
+  EXPECT_EQ(RunPlan(chain, kernels::Available().front(), 2), RunPlan(tree, kernels::Available().front(), 2));
+}
+
+TEST(Attention, APlanCanBeReplanned) {
+  const KernelTable* table = kernels::Available().front();
+  const Problem big = MakeProblem(600, 40, {}, CacheType::kF16), small = MakeProblem(3, 2, {-1, 0}, CacheType::kF16);
+  ThreadTeam team(2);
+  AttentionPlan plan(table, big.shape, 2);
+  for (const Problem* p : {&big, &small, &big}) {
+    ToyCache cache(p->layout, p->base + p->n_rows);
+    for (int slot = 0; slot < p->base + p->n_rows; ++slot) {
+      for (int h = 0; h < 2; ++h) cache.Store(slot, h, p->k.data() + (Z(slot) * 2 + Z(h)) * 32, p->v.data() + (Z(slot) * 2 + Z(h)) * 32);
+    }
+    plan.Plan(p->base, p->n_rows, p->parents);
+    const KvSpan span = cache.Span(p->base, p->n_rows);
+    std::vector<float> out(Z(p->n_rows) * 6 * 32);
+    team.Run([&](ThreadTeam::Worker& w) { plan.Run(w, span, p->q.data(), out.data()); });
+    EXPECT_EQ(out, RunPlan(*p, table, 1));
+  }
+}
+
+}  // namespace
+}  // namespace longspec

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// longspec chat: turns of a conversation, from a terminal or a pipe. The session's cache is reused between
+// turns.
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/line_reader.h"
+#include "cli/loading.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+
+namespace longspec::cli {
+namespace {
+
+struct ChatOptions {
+  ModelOptions model;
+  std::string system_prompt;
+  GenerationRequest request;
+  OutputFlags output;
+};
+
+constexpr const char* kChatHelp =
+    "/clear  forget the conversation\n/exit   leave (also Ctrl-D, or Ctrl-C at the prompt)\n/help   this "
+    "text\n"
+    "Ctrl-C stops an answer and keeps the conversation.\n";
+
+class Chat {
+ public:
+  Chat(const ChatOptions& options, Engine& engine, std::unique_ptr<Session> session)
+      : options_(options),
+        engine_(engine),
+        session_(std::move(session)),
+        stdout_(Output::Standard()),
+        reader_(STDIN_FILENO, InterruptFd()),
+        interactive_(IsTerminal(STDIN_FILENO)) {
+    Clear();
+  }
+
+  int Run() {
+    if (interactive_) std::fputs("/help lists the commands\n", stderr);
+    while (!done_) {
+      if (interactive_) std::fputs("> ", stderr);
+      std::string line;
+      switch (reader_.Read(&line)) {
+        case LineReader::Outcome::kLine:
+          TakeLine(line);
+          break;
+        case LineReader::Outcome::kEnd:
+          done_ = true;
+          break;
+        case LineReader::Outcome::kInterrupted:
+          done_ = true, exit_code_ = kExitInterrupted;
+          break;
+      }
+    }
+    if (interactive_) std::fputs("\n", stderr);
+    return exit_code_;
+  }
+
+ private:
+  void Clear() {
+    messages_.clear();
+    if (!options_.system_prompt.empty()) messages_.push_back({"system", options_.system_prompt});
+    session_->Clear();
+  }
+
+  void TakeLine(const std::string& line) {
+    if (line.find_first_not_of(" \t") == std::string::npos) return;
+    if (line == "/exit" || line == "/quit") {
+      done_ = true;
+    } else if (line == "/clear") {
+      Clear();
+    } else if (line == "/help") {
+      std::fputs(kChatHelp, stderr);
+    } else if (line.find_first_not_of("abcdefghijklmnopqrstuvwxyz", 1) == std::string::npos &&
+               line[0] == '/') {
+      Warn("unknown command " + line + "; /help lists the commands");
+    } else {
+      Answer(line);
+    }
+  }
+
+  // A turn that fails leaves the conversation as it was before it.
+  void Answer(const std::string& line) {
+    messages_.push_back({"user", line});
+    const auto result = Generate();
+    const bool interrupted = Interrupted();
+    ClearInterrupt();
+    if (!written_.ok()) {
+      done_ = true;
+      exit_code_ = FailOutput(written_);
+      return;
+    }
+    if (!result.ok()) {
+      messages_.pop_back();
+      const int code = Fail(result.status(), Stage::kGenerate);
+      if (!interactive_) exit_code_ = code;  // who pipes a conversation in reads the exit status
+      return;
+    }
+    if (interrupted) std::fputs("[stopped]\n", stderr);
+    std::fputs(
+        options_.output.verbose ? FormatStatistics(*result).c_str() : FormatBriefStatistics(*result).c_str(),
+        stderr);
+    if (result->tokens.empty()) {
+      messages_.pop_back();
+    } else {
+      messages_.push_back({"assistant", result->text});
+    }
+  }
+
+  Result<GenerationResult> Generate() {
+    GenerationRequest request = options_.request;
+    request.messages = messages_;
+    Progress progress("prefill", Progress::StandardError(!options_.output.no_progress));
+    request.on_prefill = ReportPrefill(&progress);
+    request.on_text = [&](std::string_view piece) {
+      progress.Finish();
+      written_ = stdout_.Write(piece);
+      return written_.ok() && !Interrupted();
+    };
+    auto result = engine_.Generate(*session_, request);
+    progress.Finish();
+    if (written_.ok() && result.ok()) written_ = stdout_.Write("\n");
+    return result;
+  }
+
+  const ChatOptions& options_;
+  Engine& engine_;
+  std::unique_ptr<Session> session_;
+  Output stdout_;
+  LineReader reader_;
+  bool interactive_;
+  std::vector<Message> messages_;
+  Status written_;
+  bool done_ = false;
+  int exit_code_ = kExitOk;
+};
+
+int RunChat(const ChatOptions& options) {
+  const Status speculation = CheckSpeculation(options.request.speculation);
+  if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
+  if (const Status writable = Output::Standard().Check(); !writable.ok()) return FailOutput(writable);
+  auto engine = LoadEngine(options.model, options.output);
+  if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
+  // A model without a template, or with one that is not understood, is refused before the first question.
+  const auto probe = (*engine)->ApplyChatTemplate({{"user", "?"}}, true);
+  if (!probe.ok()) return Fail(probe.status(), Stage::kLoad);
+  auto session = (*engine)->NewSession();
+  if (!session.ok()) return Fail(session.status(), Stage::kLoad);
+  ClearInterrupt();
+  return Chat(options, **engine, std::move(*session)).Run();
+}
+
+}  // namespace
+
+Runner SetUpChat(CLI::App& app) {
+  auto options = std::make_shared<ChatOptions>();
+  AddModelOptions(app, &options->model);
+  app.add_option("--system-prompt", options->system_prompt, "System message (-sys)")->group("Prompt");
+  AddLimitOptions(app, &options->request);
+  AddSamplingOptions(app, &options->request.sampling);
+  AddSpeculationOptions(app, &options->request.speculation);
+  AddOutputOptions(app, &options->output);
+  return [options] { return RunChat(*options); };
+}
+
+}  // namespace longspec::cli

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/command.h"
+
+namespace longspec::cli {
+
+const std::vector<Command>& Commands() {
+  static const std::vector<Command> commands = {
+      {"run", "Generate text from a prompt or a document", SetUpRun},
+      {"chat", "Talk with the model", SetUpChat},
+      {"info", "Show model, tokenizer, CPU, kernels and memory plan", SetUpInfo},
+      {"tokenize", "Show the tokens of a text", SetUpTokenize},
+  };
+  return commands;
+}
+
+}  // namespace longspec::cli

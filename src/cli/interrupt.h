@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ctrl-C. The first one only raises a flag that long operations ask for; a second one before the flag was
+// lowered ends the process with status 130. Process-wide; the functions may be called from any thread.
+#pragma once
+
+namespace longspec::cli {
+
+// SIGINT as above; SIGPIPE ignored, so that a closed pipe is a write error like any other.
+void InstallSignalHandlers();
+
+bool Interrupted();
+void ClearInterrupt();
+
+// Readable while the flag is up: what a wait for input polls beside the input.
+int InterruptFd();
+
+}  // namespace longspec::cli

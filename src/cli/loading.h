@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every subcommand that generates does the same way: loading a model with progress on stderr, the memory
+// plan first under --verbose; reporting prefill; both cancelled by Ctrl-C.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "longspec/engine.h"
+
+namespace longspec::cli {
+
+Result<std::unique_ptr<Engine>> LoadEngine(const ModelOptions& options, const OutputFlags& flags);
+
+// A GenerationRequest::on_prefill that shows `progress`, which must outlive it, and stops on Ctrl-C.
+std::function<bool(int, int)> ReportPrefill(Progress* progress);
+
+}  // namespace longspec::cli

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options.h"
+
+#include <CLI/Option.hpp>
+#include <CLI/Validators.hpp>
+#include <charconv>
+#include <cstdlib>
+#include <utility>
+
+namespace longspec::cli {
+namespace {
+
+constexpr int kMaxInt = 1 << 30;
+
+template <typename T>
+using Names = std::vector<std::pair<std::string, T>>;
+
+// An option whose value is one of a few names.
+template <typename T>
+void AddChoice(CLI::App& app, const std::string& flags, T* target, const Names<T>& names,
+               const std::string& description, const std::string& group) {
+  std::vector<std::string> known;
+  for (const auto& entry : names) known.push_back(entry.first);
+  const auto set = [target, names](const std::string& value) {
+    for (const auto& [name, meaning] : names) {
+      if (name == value) *target = meaning;
+    }
+  };
+  app.add_option_function<std::string>(flags, set, description)->check(CLI::IsMember(known))->group(group);
+}
+
+template <typename T>
+CLI::Option* AddValue(CLI::App& app, const std::string& flags, T* target, const std::string& description,
+                      const std::string& group) {
+  return app.add_option(flags, *target, description)->capture_default_str()->group(group);
+}
+
+// -1 (or any negative number) asks for a fresh seed.
+std::string ParseSeed(const std::string& text, std::optional<uint64_t>* seed) {
+  const char* end = text.data() + text.size();
+  int64_t negative = 0;
+  if (const auto [p, error] = std::from_chars(text.data(), end, negative);
+      error == std::errc() && p == end && negative < 0) {
+    seed->reset();
+    return "";
+  }
+  uint64_t value = 0;
+  if (const auto [p, error] = std::from_chars(text.data(), end, value); error != std::errc() || p != end) {
+    return "must be a whole number below 2^64, or -1 for a fresh one";
+  }
+  *seed = value;
+  return "";
+}
+
+void AddRopeOptions(CLI::App& app, RopeOptions* rope) {
+  const std::string group = "Position encoding";
+  using Scaling = RopeOptions::Scaling;
+  AddChoice<Scaling>(app, "--rope-scaling", &rope->scaling,
+                     {{"none", Scaling::kNone}, {"linear", Scaling::kLinear}, {"yarn", Scaling::kYarn}},
+                     "RoPE scaling (default: from the model)", group);
+  AddValue(app, "--rope-scale", &rope->scale, "Context extension factor; 0: from the model", group)
+      ->check(CLI::NonNegativeNumber);
+  AddValue(app, "--rope-freq-base", &rope->freq_base, "RoPE base frequency; 0: from the model", group)
+      ->check(CLI::NonNegativeNumber);
+  AddValue(app, "--yarn-orig-ctx", &rope->yarn_orig_ctx, "YaRN: original context; 0: the training context",
+           group)
+      ->check(CLI::Range(0, kMaxInt));
+  AddValue(app, "--yarn-ext-factor", &rope->yarn_ext_factor, "YaRN: extrapolation mix; negative: 1", group);
+  AddValue(app, "--yarn-attn-factor", &rope->yarn_attn_factor, "YaRN: factor on attention magnitude", group);
+  AddValue(app, "--yarn-beta-fast", &rope->yarn_beta_fast, "YaRN: high correction dim", group);
+  AddValue(app, "--yarn-beta-slow", &rope->yarn_beta_slow, "YaRN: low correction dim", group);
+}
+
+}  // namespace
+
+Result<std::pair<int32_t, float>> ParseLogitBias(const std::string& text) {
+  const Status error = InvalidArgument("--logit-bias " + text +
+                                       ": must be TOKEN+BIAS or TOKEN-BIAS, such as 15043+1.5 or 2-inf");
+  const size_t sign = text.find_first_of("+-");
+  if (sign == 0 || sign == std::string::npos || sign + 1 == text.size()) return error;
+  int32_t token = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + sign, token);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + sign) return error;
+  char* end = nullptr;
+  const float bias = std::strtof(text.c_str() + sign + 1, &end);
+  if (*end != '\0') return error;
+  return std::pair(token, text[sign] == '-' ? -bias : bias);
+}
+
+void AddModelOptions(CLI::App& app, ModelOptions* options) {
+  const std::string group = "Model";
+  const Names<CacheType> cache_types = {
+      {"f32", CacheType::kF32}, {"f16", CacheType::kF16}, {"bf16", CacheType::kBF16}};
+  app.add_option("-m,--model", options->path, "GGUF file; of a split model, its first shard")
+      ->required()
+      ->group(group);
+  AddValue(app, "-c,--ctx-size", &options->ctx_size, "Context size in tokens; 0: from the model", group)
+      ->check(CLI::Range(0, kMaxInt));
+  AddValue(app, "-b,--batch-size", &options->batch_size, "Prompt tokens per step; never changes output",
+           group)
+      ->check(CLI::Range(1, 65536));
+  AddValue(app, "-t,--threads", &options->threads, "Threads; 0: one per core; never changes output", group)
+      ->check(CLI::Range(0, 1024));
+  AddChoice(app, "--cache-type-k", &options->cache_type_k, cache_types,
+            "KV cache: type of keys (-ctk; default f16)", group);
+  AddChoice(app, "--cache-type-v", &options->cache_type_v, cache_types,
+            "KV cache: type of values (-ctv; default f16)", group);
+  app.add_option("--kernels", options->kernels,
+                 "Kernel table (default: $LONGSPEC_KERNELS, else the best this CPU has)")
+      ->group(group);
+  AddRopeOptions(app, &options->rope);
+}
+
+void AddSamplingOptions(CLI::App& app, SamplingOptions* options) {
+  const std::string group = "Sampling";
+  app.add_option_function<std::string>(
+         "-s,--seed",
+         [options](const std::string& text) {
+           const std::string error = ParseSeed(text, &options->seed);
+           if (!error.empty()) throw CLI::ValidationError("--seed", text + " " + error);
+         },
+         "Seed; -1: a fresh one (default)")
+      ->group(group);
+  AddValue(app, "--temp,--temperature", &options->temperature, "Temperature; 0: greedy", group)
+      ->check(CLI::NonNegativeNumber);
+  AddValue(app, "--top-k", &options->top_k, "Keep the k most likely tokens; 0: off", group);
+  AddValue(app, "--top-p", &options->top_p, "Keep the likeliest tokens of this total; 1: off", group)
+      ->check(CLI::Range(0.0, 1.0));
+  AddValue(app, "--min-p", &options->min_p, "Drop tokens below this share of the likeliest; 0: off", group)
+      ->check(CLI::Range(0.0, 1.0));
+  AddValue(app, "--repeat-last-n", &options->repeat_last_n, "Tokens the penalties look back; 0: off, -1: all",
+           group)
+      ->check(CLI::Range(-1, kMaxInt));
+  AddValue(app, "--repeat-penalty", &options->repeat_penalty, "Repetition penalty; 1: off", group)
+      ->check(CLI::PositiveNumber);
+  AddValue(app, "--presence-penalty", &options->presence_penalty, "Presence penalty; 0: off", group);
+  AddValue(app, "--frequency-penalty", &options->frequency_penalty, "Frequency penalty; 0: off", group);
+  app.add_option_function<std::vector<std::string>>(
+         "--logit-bias",
+         [options](const std::vector<std::string>& texts) {
+           for (const std::string& text : texts) {
+             const auto bias = ParseLogitBias(text);
+             if (!bias.ok()) throw CLI::ValidationError(bias.status().message());
+             options->logit_bias.push_back(*bias);
+           }
+         },
+         "TOKEN+BIAS or TOKEN-BIAS; may be repeated")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group(group);
+}
+
+void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
+  const std::string group = "Speculation (never changes output)";
+  std::string types;
+  for (const std::string& type : SpeculationTypes()) types += (types.empty() ? "" : ", ") + type;
+  AddValue(app, "--spec-type", &options->type, "What drafts: " + types, group);
+  AddValue(app, "--spec-draft-n-max", &options->draft_n_max, "Most drafted tokens per step", group);
+  AddValue(app, "--spec-draft-n-min", &options->draft_n_min,
+           "Fewer drafted tokens than this are not verified", group);
+  AddValue(app, "--spec-ngram-max,--ngram-max", &options->ngram_max, "ngram: longest suffix looked up",
+           group);
+  AddValue(app, "--spec-ngram-min,--ngram-min", &options->ngram_min, "ngram: shortest suffix looked up",
+           group);
+  AddValue(app, "--spec-ngram-rule,--ngram-rule", &options->ngram_rule,
+           "ngram: which occurrence is copied: recent, pld, hf, vllm, tgi, llama", group);
+  app.add_option("--spec-tree", options->tree,
+                 "Shape of drafts: chain (default), or the number of continuations to merge")
+      ->group(group);
+}
+
+void AddLimitOptions(CLI::App& app, GenerationRequest* request) {
+  const std::string group = "Generation";
+  AddValue(app, "-n,--predict", &request->n_predict, "Most tokens to generate; -1: until the end", group)
+      ->check(CLI::Range(-1, kMaxInt));
+  app.add_option("-r,--reverse-prompt,--stop", request->stop, "Stop string; may be repeated")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group(group);
+  app.add_flag("--ignore-eos", request->ignore_eos, "Never choose an end token")->group(group);
+}
+
+void AddOutputOptions(CLI::App& app, OutputFlags* flags) {
+  app.add_flag("-v,--verbose", flags->verbose, "Show the memory plan and details on standard error")
+      ->group("Output");
+  app.add_flag("--no-progress", flags->no_progress, "No progress on standard error")->group("Output");
+}
+
+}  // namespace longspec::cli

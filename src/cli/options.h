@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Options that several subcommands share, under llama.cpp's names. Each function declares a group on a
+// command and binds it to the struct given, which must outlive the parse.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "longspec/engine.h"
+#include "longspec/options.h"
+#include "longspec/status.h"
+
+namespace longspec::cli {
+
+struct OutputFlags {
+  bool verbose = false;
+  bool no_progress = false;
+};
+
+void AddModelOptions(CLI::App& app, ModelOptions* options);
+void AddSamplingOptions(CLI::App& app, SamplingOptions* options);
+void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options);
+// -n, stop strings, --ignore-eos.
+void AddLimitOptions(CLI::App& app, GenerationRequest* request);
+void AddOutputOptions(CLI::App& app, OutputFlags* flags);
+
+// "1234+0.5", "1234-inf" -> token and bias.
+Result<std::pair<int32_t, float>> ParseLogitBias(const std::string& text);
+
+}  // namespace longspec::cli

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+
+#include "cli/command.h"
+
+namespace longspec::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Parsed {
+  ModelOptions model;
+  SamplingOptions sampling;
+  SpeculationOptions speculation;
+  GenerationRequest request;
+  OutputFlags output;
+  std::string error;  // empty: parsed
+};
+
+Parsed Parse(std::vector<std::string> args) {
+  Parsed parsed;
+  CLI::App app;
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  AddModelOptions(app, &parsed.model);
+  AddSamplingOptions(app, &parsed.sampling);
+  AddSpeculationOptions(app, &parsed.speculation);
+  AddLimitOptions(app, &parsed.request);
+  AddOutputOptions(app, &parsed.output);
+  try {
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+  } catch (const CLI::ParseError& error) {
+    parsed.error = error.what();
+  }
+  return parsed;
+}
+
+TEST(Options, DefaultsAreThoseOfTheLibrary) {
+  const Parsed parsed = Parse({"-m", "x.gguf"});
+  EXPECT_EQ(parsed.error, "");
+  EXPECT_EQ(parsed.model.path, "x.gguf");
+  EXPECT_EQ(parsed.model.batch_size, ModelOptions().batch_size);
+  EXPECT_EQ(parsed.sampling.temperature, SamplingOptions().temperature);
+  EXPECT_EQ(parsed.speculation.type, SpeculationOptions().type);
+  EXPECT_EQ(parsed.request.n_predict, -1);
+  EXPECT_FALSE(parsed.sampling.seed.has_value());
+}
+
+TEST(Options, EveryGroupIsBound) {
+  const Parsed parsed = Parse({"-m",
+                               "x.gguf",
+                               "-c",
+                               "4096",
+                               "-b",
+                               "64",
+                               "-t",
+                               "3",
+                               "--cache-type-k",
+                               "f32",
+                               "--cache-type-v",
+                               "bf16",
+                               "--kernels",
+                               "avx2",
+                               "--rope-scaling",
+                               "yarn",
+                               "--rope-scale",
+                               "4",
+                               "--rope-freq-base",
+                               "50000",
+                               "--yarn-orig-ctx",
+                               "2048",
+                               "--yarn-ext-factor",
+                               "0.5",
+                               "--yarn-attn-factor",
+                               "1.5",
+                               "--yarn-beta-fast",
+                               "30",
+                               "--yarn-beta-slow",
+                               "2",
+                               "-s",
+                               "42",
+                               "--temperature",
+                               "0.5",
+                               "--top-k",
+                               "10",
+                               "--top-p",
+                               "0.8",
+                               "--min-p",
+                               "0.1",
+                               "--repeat-last-n",
+                               "-1",
+                               "--repeat-penalty",
+                               "1.1",
+                               "--presence-penalty",
+                               "0.2",
+                               "--frequency-penalty",
+                               "0.3",
+                               "--logit-bias",
+                               "12+1.5",
+                               "--logit-bias",
+                               "7-inf",
+                               "--spec-type",
+                               "none",
+                               "--spec-draft-n-max",
+                               "5",
+                               "--spec-draft-n-min",
+                               "2",
+                               "--spec-ngram-max",
+                               "6",
+                               "--spec-ngram-min",
+                               "3",
+                               "--spec-ngram-rule",
+                               "hf",
+                               "--spec-tree",
+                               "4",
+                               "-n",
+                               "9",
+                               "-r",
+                               "User:",
+                               "--stop",
+                               "[end]",
+                               "--ignore-eos",
+                               "-v",
+                               "--no-progress"});
+  ASSERT_EQ(parsed.error, "");
+  EXPECT_EQ(parsed.model.ctx_size, 4096);
+  EXPECT_EQ(parsed.model.batch_size, 64);
+  EXPECT_EQ(parsed.model.threads, 3);
+  EXPECT_EQ(parsed.model.cache_type_k, CacheType::kF32);
+  EXPECT_EQ(parsed.model.cache_type_v, CacheType::kBF16);
+  EXPECT_EQ(parsed.model.kernels, "avx2");
+  EXPECT_EQ(parsed.model.rope.scaling, RopeOptions::Scaling::kYarn);
+  EXPECT_EQ(parsed.model.rope.scale, 4.0F);
+  EXPECT_EQ(parsed.model.rope.freq_base, 50000.0F);
+  EXPECT_EQ(parsed.model.rope.yarn_orig_ctx, 2048);
+  EXPECT_EQ(parsed.model.rope.yarn_ext_factor, 0.5F);
+  EXPECT_EQ(parsed.model.rope.yarn_attn_factor, 1.5F);
+  EXPECT_EQ(parsed.model.rope.yarn_beta_fast, 30.0F);
+  EXPECT_EQ(parsed.model.rope.yarn_beta_slow, 2.0F);
+  EXPECT_EQ(parsed.sampling.seed, 42U);
+  EXPECT_EQ(parsed.sampling.temperature, 0.5F);
+  EXPECT_EQ(parsed.sampling.top_k, 10);
+  EXPECT_EQ(parsed.sampling.top_p, 0.8F);
+  EXPECT_EQ(parsed.sampling.min_p, 0.1F);
+  EXPECT_EQ(parsed.sampling.repeat_last_n, -1);
+  EXPECT_EQ(parsed.sampling.repeat_penalty, 1.1F);
+  EXPECT_EQ(parsed.sampling.presence_penalty, 0.2F);
+  EXPECT_EQ(parsed.sampling.frequency_penalty, 0.3F);
+  EXPECT_THAT(parsed.sampling.logit_bias, ElementsAre(std::pair(12, 1.5F), std::pair(7, -INFINITY)));
+  EXPECT_EQ(parsed.speculation.type, "none");
+  EXPECT_EQ(parsed.speculation.draft_n_max, 5);
+  EXPECT_EQ(parsed.speculation.draft_n_min, 2);
+  EXPECT_EQ(parsed.speculation.ngram_max, 6);
+  EXPECT_EQ(parsed.speculation.ngram_min, 3);
+  EXPECT_EQ(parsed.speculation.ngram_rule, "hf");
+  EXPECT_EQ(parsed.speculation.tree, "4");
+  EXPECT_EQ(parsed.request.n_predict, 9);
+  EXPECT_THAT(parsed.request.stop, ElementsAre("User:", "[end]"));
+  EXPECT_TRUE(parsed.request.ignore_eos);
+  EXPECT_TRUE(parsed.output.verbose);
+  EXPECT_TRUE(parsed.output.no_progress);
+}
+
+TEST(Options, TheLastOfARepeatedOptionCounts) {
+  EXPECT_EQ(Parse({"-m", "a", "-n", "1", "-n", "2"}).request.n_predict, 2);
+}
+
+TEST(Options, SeedsAreUnsignedOrFresh) {
+  EXPECT_EQ(Parse({"-m", "a", "-s", "18446744073709551615"}).sampling.seed, 18446744073709551615ULL);
+  EXPECT_FALSE(Parse({"-m", "a", "-s", "5", "-s", "-1"}).sampling.seed.has_value());
+  for (const char* bad : {"x", "1.5", "18446744073709551616", "", "7 "}) {
+    EXPECT_THAT(Parse({"-m", "a", "-s", bad}).error, HasSubstr("--seed")) << bad;
+  }
+}
+
+TEST(Options, BadValuesNameTheOption) {
+  const std::vector<std::vector<std::string>> cases = {
+      {"--ctx-size", "-1"},       {"--ctx-size", "many"},       {"--batch-size", "0"}, {"--threads", "-2"},
+      {"--cache-type-k", "q4_0"}, {"--rope-scaling", "spiral"}, {"--temp", "hot"},     {"--temp", "-1"},
+      {"--top-p", "1.5"},         {"--min-p", "-0.1"},          {"--predict", "-2"},   {"--logit-bias", "x"},
+      {"--repeat-penalty", "0"},  {"--repeat-last-n", "-2"},    {"--unknown", "1"},
+  };
+  for (const auto& args : cases) {
+    const Parsed parsed = Parse({"-m", "a", args[0], args[1]});
+    EXPECT_THAT(parsed.error, HasSubstr(args[0])) << args[1];
+  }
+  EXPECT_THAT(Parse({}).error, HasSubstr("--model"));
+}
+
+TEST(ParseLogitBias, TokenAndSignedBias) {
+  EXPECT_EQ(*ParseLogitBias("15043+1.5"), std::pair(15043, 1.5F));
+  EXPECT_EQ(*ParseLogitBias("0-2"), std::pair(0, -2.0F));
+  EXPECT_EQ(ParseLogitBias("3-inf")->second, -INFINITY);
+  for (const char* bad : {"", "5", "+1", "5+", "a+1", "5+b", "5 +1", "99999999999+1", "5+1x"}) {
+    EXPECT_FALSE(ParseLogitBias(bad).ok()) << bad;
+  }
+}
+
+TEST(Commands, EveryCommandCanBeSetUpAndShowsItsOptions) {
+  for (const Command& command : Commands()) {
+    CLI::App app(command.description, command.name);
+    EXPECT_TRUE(command.setup(app)) << command.name;
+    EXPECT_THAT(app.help(), HasSubstr("--model")) << command.name;
+  }
+}
+
+}  // namespace
+}  // namespace longspec::cli

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/program.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <utility>
+
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/output.h"
+#include "longspec/version.h"
+
+namespace longspec::cli {
+namespace {
+
+std::string CommandNames() {
+  std::string names;
+  for (const Command& command : Commands()) names += (names.empty() ? "" : ", ") + std::string(command.name);
+  return names;
+}
+
+bool TakesValue(const CLI::App& app, const std::string& name) {
+  const CLI::Option* option = app.get_option_no_throw(name);
+  return option != nullptr && option->get_items_expected_max() > 0;
+}
+
+// CLI11 wants the last argument first.
+void Parse(CLI::App& app, std::vector<std::string> args) {
+  std::reverse(args.begin(), args.end());
+  app.parse(std::move(args));
+}
+
+int ShowHelp(const CLI::App& app) { return WriteOutput(app.help()); }
+
+int RunCommand(const Command& command, std::vector<std::string> args) {
+  CLI::App app(command.description, std::string("longspec ") + command.name);
+  app.footer(kExitCodeHelp);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  const Runner run = command.setup(app);
+  const std::string hint = std::string(" (longspec ") + command.name + " --help lists the options)";
+  auto normalized =
+      NormalizeArguments(std::move(args), [&app](const std::string& name) { return TakesValue(app, name); });
+  if (!normalized.ok()) return Fail(kExitUsage, normalized.status().message() + hint);
+  try {
+    Parse(app, normalized->args);
+  } catch (const CLI::CallForHelp&) {
+    return ShowHelp(app);
+  } catch (const CLI::ExtrasError&) {
+    const std::string extra = app.remaining().front();
+    return Fail(kExitUsage,
+                (extra.starts_with('-') ? "unknown option " : "unexpected argument ") + extra + hint);
+  } catch (const CLI::ParseError& error) {
+    return Fail(kExitUsage, error.what() + hint);
+  }
+  for (const std::string& warning : normalized->warnings) Warn(warning);
+  return run();
+}
+
+int RunTopLevel(std::vector<std::string> args) {
+  CLI::App app("Text from long documents, faster: speculative decoding with bit-identical output.",
+               "longspec");
+  app.footer(kExitCodeHelp);
+  for (const Command& command : Commands()) app.add_subcommand(command.name, command.description);
+  bool version = false;
+  app.add_flag("--version", version, "Show the version");
+  try {
+    Parse(app, std::move(args));
+  } catch (const CLI::CallForHelp&) {
+    return ShowHelp(app);
+  } catch (const CLI::ParseError& error) {
+    return Fail(kExitUsage, std::string(error.what()) + " (longspec --help shows how to use it)");
+  }
+  if (version) return WriteOutput("longspec " LONGSPEC_VERSION "\n");
+  return Fail(kExitUsage,
+              "no command given; one of " + CommandNames() + " (longspec --help shows how to use it)");
+}
+
+}  // namespace
+
+int RunProgram(std::vector<std::string> args) {
+  ReserveStandardStreams();
+  InstallSignalHandlers();
+  if (args.empty() || args.front().starts_with('-')) return RunTopLevel(std::move(args));
+  const std::string name = args.front();
+  for (const Command& command : Commands()) {
+    if (name == command.name) return RunCommand(command, {args.begin() + 1, args.end()});
+  }
+  return Fail(kExitUsage, "unknown command '" + name + "'; one of " + CommandNames());
+}
+
+}  // namespace longspec::cli

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/progress.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "base/clock.h"
+#include "cli/output.h"
+
+namespace longspec::cli {
+namespace {
+
+constexpr double kTerminalIntervalMs = 50;
+constexpr double kLogIntervalMs = 2000;   // at the least, between two lines of a log
+constexpr double kLogPatienceMs = 15000;  // a line even if no quarter was reached
+
+std::string Line(const std::string& label, double share, std::string_view detail) {
+  std::string line = label + " " + std::to_string(static_cast<int>(share * 100)) + " %";
+  if (!detail.empty()) line.append(" (").append(detail).append(")");
+  return line;
+}
+
+}  // namespace
+
+Progress::Sink Progress::StandardError(bool enabled) {
+  return {.enabled = enabled,
+          .terminal = IsTerminal(STDERR_FILENO),
+          .write = [](std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); },
+          .now_ms = NowMs};
+}
+
+Progress::Progress(std::string label, Sink sink)
+    : label_(std::move(label)), sink_(std::move(sink)), last_ms_(sink_.now_ms()) {}
+
+void Progress::Update(double share, std::string_view detail) {
+  if (!sink_.enabled) return;
+  const double now = sink_.now_ms();
+  if (sink_.terminal) {
+    UpdateTerminal(share, detail, now);
+  } else {
+    UpdateLog(share, detail, now);
+  }
+}
+
+void Progress::UpdateTerminal(double share, std::string_view detail, double now) {
+  if (now - last_ms_ < kTerminalIntervalMs) return;
+  sink_.write("\r\033[K" + Line(label_, share, detail));
+  last_ms_ = now;
+  shown_ = true;
+}
+
+void Progress::UpdateLog(double share, std::string_view detail, double now) {
+  const int quarter = static_cast<int>(share * 4);
+  const double waited = now - last_ms_;
+  if (waited < kLogIntervalMs || (quarter <= last_quarter_ && waited < kLogPatienceMs)) return;
+  sink_.write(Line(label_, share, detail) + "\n");
+  last_ms_ = now;
+  last_quarter_ = quarter;
+}
+
+void Progress::Finish() {
+  if (shown_) sink_.write("\r\033[K");
+  shown_ = false;
+}
+
+}  // namespace longspec::cli

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How far loading or prefill is, on stderr: one line that updates itself on a terminal, otherwise a few
+// lines, and none for what is quick. Not thread-safe.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace longspec::cli {
+
+class Progress {
+ public:
+  struct Sink {
+    bool enabled = true;
+    bool terminal = false;
+    std::function<void(std::string_view)> write;  // to stderr
+    std::function<double()> now_ms;
+  };
+  static Sink StandardError(bool enabled);
+
+  Progress(std::string label, Sink sink);
+  ~Progress() { Finish(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // `detail` goes after the percentage: "1024/4096 tokens".
+  void Update(double share, std::string_view detail = {});
+  // Clears the terminal's line. Safe to call twice.
+  void Finish();
+
+ private:
+  void UpdateTerminal(double share, std::string_view detail, double now);
+  void UpdateLog(double share, std::string_view detail, double now);
+
+  std::string label_;
+  Sink sink_;
+  double last_ms_;
+  int last_quarter_ = 0;
+  bool shown_ = false;
+};
+
+}  // namespace longspec::cli

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/prompt.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/status_macros.h"
+
+namespace longspec::cli {
+namespace {
+
+Result<std::string> ReadAll(int fd, const std::string& name) {
+  std::string text;
+  std::vector<char> block(size_t{1} << 16);
+  while (true) {
+    const ssize_t n = read(fd, block.data(), block.size());
+    if (n > 0) text.append(block.data(), static_cast<size_t>(n));
+    if (n == 0) return text;
+    if (n < 0 && errno != EINTR) return IoError("cannot read " + name + ": " + std::strerror(errno));
+  }
+}
+
+}  // namespace
+
+Result<std::string> ReadInput(const std::string& path) {
+  if (path == "-") return ReadAll(STDIN_FILENO, "standard input");
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    const StatusCode code = errno == ENOENT ? StatusCode::kNotFound : StatusCode::kIo;
+    return Status(code, "cannot read " + path + ": " + std::strerror(errno));
+  }
+  auto text = ReadAll(fd, path);
+  close(fd);
+  return text;
+}
+
+Result<std::string> ComposePrompt(const PromptFlags& flags) {
+  std::string text = flags.prompt;
+  if (!flags.file.empty()) {
+    LS_ASSIGN(std::string document, ReadInput(flags.file));
+    if (document.ends_with('\n')) document.pop_back();
+    if (!text.empty() && !document.empty()) text += "\n\n";
+    text += document;
+  }
+  if (text.empty()) return InvalidArgument("the prompt is empty: give text with -p, a file with -f, or both");
+  return text;
+}
+
+Status FillPrompt(const PromptFlags& flags, std::string prompt, bool has_chat_template,
+                  GenerationRequest* request) {
+  if (!flags.chat.value_or(has_chat_template)) {
+    if (!flags.system_prompt.empty()) {
+      return InvalidArgument(
+          "-sys needs a chat template: the prompt is raw text here, put the instruction into -p");
+    }
+    request->prompt = std::move(prompt);
+    return {};
+  }
+  if (!flags.system_prompt.empty()) request->messages.push_back({"system", flags.system_prompt});
+  request->messages.push_back({"user", std::move(prompt)});
+  return {};
+}
+
+}  // namespace longspec::cli

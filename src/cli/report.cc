@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/report.h"
+
+#include <array>
+#include <cstdarg>
+#include <cstdio>
+
+#include "engine/memory_plan.h"
+
+namespace longspec::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+__attribute__((format(printf, 1, 2))) std::string Print(const char* format, ...) {
+  std::array<char, 512> buffer{};
+  va_list args;
+  va_start(args, format);
+  std::vsnprintf(buffer.data(), buffer.size(), format, args);
+  va_end(args);
+  return buffer.data();
+}
+
+double PerSecond(int64_t n, double ms) { return ms > 0 ? static_cast<double>(n) * 1000.0 / ms : 0.0; }
+
+std::string TimeLine(const char* label, double ms, int64_t n) {
+  const double each = n > 0 ? ms / static_cast<double>(n) : 0.0;
+  return Print("%16s = %10.2f ms / %5lld tokens (%8.2f ms per token, %8.2f tokens per second)\n", label, ms,
+               static_cast<long long>(n), each, PerSecond(n, ms));
+}
+
+std::string AcceptanceLine(const GenerationResult& result) {
+  const Timings& t = result.timings;
+  const double share =
+      t.draft_n > 0 ? static_cast<double>(t.draft_n_accepted) / static_cast<double>(t.draft_n) : 0.0;
+  std::string line = Print(
+      "draft acceptance = %.5f (%5lld accepted / %5lld generated), mean acceptance length = %.2f, acceptance "
+      "rate per "
+      "position = (",
+      share, static_cast<long long>(t.draft_n_accepted), static_cast<long long>(t.draft_n),
+      result.speculative.mean_acceptance_length);
+  const std::vector<double>& rates = result.speculative.acceptance_per_position;
+  for (size_t i = 0; i < rates.size(); ++i) line += Print(i == 0 ? "%.3f" : ", %.3f", rates[i]);
+  return line + ")\n";
+}
+
+const char* ExactnessName(bool lossless) { return lossless ? "lossless" : "approximate"; }
+
+std::string Row(const char* label, const std::string& value) { return Print("%-12s ", label) + value + "\n"; }
+
+// The length of the well-formed UTF-8 character at the beginning of `s`, 0 if there is none.
+size_t CharacterLength(std::string_view s) {
+  const auto byte = [&](size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0U; };
+  const auto continues = [&](size_t i) { return (byte(i) & 0xC0U) == 0x80U; };
+  const unsigned b = byte(0);
+  if (b < 0x80) return 1;
+  if (b >= 0xC2 && b <= 0xDF && continues(1)) return 2;
+  if (b == 0xE0 && byte(1) < 0xA0) return 0;  // overlong
+  if (b == 0xED && byte(1) > 0x9F) return 0;  // surrogates
+  if (b >= 0xE0 && b <= 0xEF && continues(1) && continues(2)) return 3;
+  if (b == 0xF0 && byte(1) < 0x90) return 0;  // overlong
+  if (b == 0xF4 && byte(1) > 0x8F) return 0;  // beyond U+10FFFF
+  if (b >= 0xF0 && b <= 0xF4 && continues(1) && continues(2) && continues(3)) return 4;
+  return 0;
+}
+
+Json TimingsJson(const Timings& t) {
+  return {{"cache_n", t.cache_n},
+          {"prompt_n", t.prompt_n},
+          {"prompt_ms", t.prompt_ms},
+          {"prompt_per_second", PerSecond(t.prompt_n, t.prompt_ms)},
+          {"predicted_n", t.predicted_n},
+          {"predicted_ms", t.predicted_ms},
+          {"predicted_per_second", PerSecond(t.predicted_n, t.predicted_ms)},
+          {"draft_n", t.draft_n},
+          {"draft_n_accepted", t.draft_n_accepted}};
+}
+
+Json MemoryJson(const MemoryPlan& plan) {
+  return {{"ctx_size", plan.ctx_size}, {"weights", plan.weights}, {"kv_at_context", plan.kv_at_context},
+          {"scratch", plan.scratch},   {"total", plan.total()},   {"available", plan.available}};
+}
+
+}  // namespace
+
+std::string FormatStatistics(const GenerationResult& result) {
+  const Timings& t = result.timings;
+  std::string text = TimeLine("prompt eval time", t.prompt_ms, t.prompt_n);
+  text += TimeLine("eval time", t.predicted_ms, t.predicted_n);
+  text += Print("%16s = %10.2f ms / %5lld tokens", "total time", t.prompt_ms + t.predicted_ms,
+                static_cast<long long>(t.prompt_n + t.predicted_n));
+  text += t.cache_n > 0 ? Print(" (%lld more from the cache)\n", static_cast<long long>(t.cache_n)) : "\n";
+  if (result.speculative.type != "none") text += AcceptanceLine(result);
+  text += Print("distinct 4-gram share = %.2f\n", result.distinct_4gram);
+  text += "speculation: " + result.speculative.type +
+          " (exactness: " + ExactnessName(result.speculative.lossless) + ")\n";
+  return text;
+}
+
+std::string FormatBriefStatistics(const GenerationResult& result) {
+  const Timings& t = result.timings;
+  return Print("[%lld tokens, %.1f tokens per second, %.2f per step]\n",
+               static_cast<long long>(t.predicted_n), PerSecond(t.predicted_n, t.predicted_ms),
+               result.speculative.mean_acceptance_length);
+}
+
+Json GenerationJson(const GenerationResult& result, const std::string& model) {
+  const SpeculativeStats& s = result.speculative;
+  Json json;
+  json["text"] = result.text;
+  json["tokens"] = result.tokens;
+  json["finish_reason"] = ToString(result.finish_reason);
+  json["seed"] = result.seed;
+  json["timings"] = TimingsJson(result.timings);
+  json["speculative"] = {{"type", s.type},
+                         {"steps", s.steps},
+                         {"mean_acceptance_length", s.mean_acceptance_length},
+                         {"acceptance_per_position", s.acceptance_per_position},
+                         {"exactness", ExactnessName(s.lossless)},
+                         {"distinct_4gram", result.distinct_4gram},
+                         {"draft_ms", s.draft_ms},
+                         {"target_ms", s.target_ms},
+                         {"verify_ms", s.verify_ms},
+                         {"commit_ms", s.commit_ms}};
+  json["model"] = model;
+  return json;
+}
+
+std::string FormatMemoryPlan(const MemoryPlan& plan) {
+  std::string text = FormatBytes(plan.total()) + ": weights " + FormatBytes(plan.weights) + ", KV cache " +
+                     FormatBytes(plan.kv_at_context) + " at a context of " + std::to_string(plan.ctx_size) +
+                     ", scratch " + FormatBytes(plan.scratch);
+  return text + (plan.available > 0 ? "; " + FormatBytes(plan.available) + " available" : std::string());
+}
+
+std::string FormatInfo(const ModelInfo& info) {
+  std::string text = Row("file", info.path + " (" + FormatBytes(info.file_bytes) + ")");
+  text += Row("model", info.name + " (" + info.architecture + ", " +
+                           Print("%.1f M parameters, ", static_cast<double>(info.n_parameters) / 1e6) +
+                           info.file_type + ")");
+  text += Row("shape", Print("%d layers, width %d, %d heads over %d KV heads of %d, MLP %d, vocabulary %d",
+                             info.n_layer, info.n_embd, info.n_head, info.n_head_kv, info.head_dim, info.n_ff,
+                             info.n_vocab));
+  text += Row("context", Print("%d (trained for %d), RoPE base %.0f, scaling %s", info.n_ctx,
+                               info.n_ctx_train, info.rope_freq_base, info.rope_scaling.c_str()));
+  text += Row("tokenizer", info.tokenizer_model + ", " + info.tokenizer_pre +
+                               ", chat template: " + (info.has_chat_template ? "yes" : "no"));
+  std::string weights;
+  for (const auto& [type, bytes] : info.weight_bytes_by_type) {
+    weights += (weights.empty() ? "" : ", ") + type + " " + FormatBytes(bytes);
+  }
+  text += Row("weights", weights);
+  text += Row("cpu", info.cpu);
+  std::string tables;
+  for (const std::string& name : info.kernels_available) tables += (tables.empty() ? "" : ", ") + name;
+  text += Row("kernels", info.kernels + " (this CPU has: " + tables + "), " + std::to_string(info.threads) +
+                             (info.threads == 1 ? " thread" : " threads"));
+  for (size_t i = 0; i < info.arithmetic.size(); ++i) {
+    text += Row(i == 0 ? "arithmetic" : "", info.arithmetic[i].first + ": " + info.arithmetic[i].second);
+  }
+  return text + Row("memory", FormatMemoryPlan(info.memory));
+}
+
+Json InfoJson(const ModelInfo& info) {
+  Json json = {{"path", info.path},
+               {"architecture", info.architecture},
+               {"name", info.name},
+               {"file_type", info.file_type},
+               {"file_bytes", info.file_bytes},
+               {"n_parameters", info.n_parameters},
+               {"n_layer", info.n_layer},
+               {"n_embd", info.n_embd},
+               {"n_head", info.n_head},
+               {"n_head_kv", info.n_head_kv},
+               {"head_dim", info.head_dim},
+               {"n_ff", info.n_ff},
+               {"n_vocab", info.n_vocab},
+               {"n_ctx_train", info.n_ctx_train},
+               {"n_ctx", info.n_ctx},
+               {"rope_freq_base", info.rope_freq_base},
+               {"rope_scaling", info.rope_scaling},
+               {"tokenizer_model", info.tokenizer_model},
+               {"tokenizer_pre", info.tokenizer_pre},
+               {"has_chat_template", info.has_chat_template},
+               {"cpu", info.cpu},
+               {"kernels", info.kernels},
+               {"kernels_available", info.kernels_available},
+               {"threads", info.threads}};
+  Json& arithmetic = json["arithmetic"] = Json::object();
+  for (const auto& [operation, name] : info.arithmetic) arithmetic[operation] = name;
+  Json& weights = json["weight_bytes_by_type"] = Json::object();
+  for (const auto& [type, bytes] : info.weight_bytes_by_type) weights[type] = bytes;
+  json["memory"] = MemoryJson(info.memory);
+  return json;
+}
+
+std::string DumpJson(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string EscapeText(std::string_view bytes) {
+  std::string text;
+  while (!bytes.empty()) {
+    const auto byte = static_cast<unsigned char>(bytes[0]);
+    const size_t length = CharacterLength(bytes);
+    if (length > 1) {
+      text += bytes.substr(0, length);
+    } else if (bytes[0] == '\n') {
+      text += "\\n";
+    } else if (bytes[0] == '\t') {
+      text += "\\t";
+    } else if (bytes[0] == '\r') {
+      text += "\\r";
+    } else if (bytes[0] == '\\') {
+      text += "\\\\";
+    } else if (length == 0 || byte < 0x20 || byte == 0x7F) {
+      text += Print("\\x%02x", byte);
+    } else {
+      text += bytes[0];
+    }
+    bytes.remove_prefix(length == 0 ? 1 : length);
+  }
+  return text;
+}
+
+}  // namespace longspec::cli

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace longspec::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+GenerationResult Sample() {
+  GenerationResult result;
+  result.text = "hello";
+  result.tokens = {1, 2, 3};
+  result.finish_reason = FinishReason::kStop;
+  result.seed = 42;
+  result.timings = {.cache_n = 10,
+                    .prompt_n = 4096,
+                    .prompt_ms = 2048,
+                    .predicted_n = 3,
+                    .predicted_ms = 6,
+                    .draft_n = 289,
+                    .draft_n_accepted = 158};
+  result.speculative.type = "ngram";
+  result.speculative.steps = 97;
+  result.speculative.mean_acceptance_length = 1 + 158.0 / 97;
+  result.speculative.acceptance_per_position = {0.91, 0.5};
+  result.distinct_4gram = 0.83;
+  return result;
+}
+
+std::vector<std::string> Keys(const nlohmann::ordered_json& json) {
+  std::vector<std::string> keys;
+  for (const auto& item : json.items()) keys.push_back(item.key());
+  return keys;
+}
+
+TEST(Report, StatisticsHaveTheLinesPeopleGrepFor) {
+  const std::string text = FormatStatistics(Sample());
+  EXPECT_THAT(text, HasSubstr("prompt eval time =    2048.00 ms /  4096 tokens (    0.50 ms per token,  "
+                              "2000.00 tokens per second)\n"));
+  EXPECT_THAT(text, HasSubstr("       eval time =       6.00 ms /     3 tokens (    2.00 ms per token,   "
+                              "500.00 tokens per second)\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "draft acceptance = 0.54671 (  158 accepted /   289 generated), mean acceptance length = 2.63, "
+          "acceptance rate per position = (0.910, 0.500)\n"));
+  EXPECT_THAT(text, HasSubstr("distinct 4-gram share = 0.83\n"));
+  EXPECT_THAT(text, HasSubstr("speculation: ngram (exactness: lossless)\n"));
+  EXPECT_THAT(text, HasSubstr("(10 more from the cache)"));
+}
+
+TEST(Report, PlainDecodingHasNoAcceptance) {
+  GenerationResult result = Sample();
+  result.speculative.type = "none";
+  result.speculative.lossless = false;
+  EXPECT_THAT(FormatStatistics(result), Not(HasSubstr("draft acceptance")));
+  EXPECT_THAT(FormatStatistics(result), HasSubstr("speculation: none (exactness: approximate)"));
+}
+
+TEST(Report, NothingIsDividedByZero) {
+  GenerationResult result;
+  result.speculative.type = "ngram";
+  for (const std::string& text :
+       {FormatStatistics(result), FormatBriefStatistics(result), DumpJson(GenerationJson(result, "m"))}) {
+    EXPECT_THAT(text, Not(HasSubstr("nan")));
+    EXPECT_THAT(text, Not(HasSubstr("inf ")));
+    EXPECT_THAT(text, Not(HasSubstr("null")));
+  }
+}
+
+TEST(Report, BriefStatistics) {
+  EXPECT_EQ(FormatBriefStatistics(Sample()), "[3 tokens, 500.0 tokens per second, 2.63 per step]\n");
+}
+
+TEST(Report, JsonHasExactlyTheseFields) {
+  const auto json = GenerationJson(Sample(), "m.gguf");
+  EXPECT_THAT(Keys(json),
+              ElementsAre("text", "tokens", "finish_reason", "seed", "timings", "speculative", "model"));
+  EXPECT_THAT(Keys(json["timings"]),
+              ElementsAre("cache_n", "prompt_n", "prompt_ms", "prompt_per_second", "predicted_n",
+                          "predicted_ms", "predicted_per_second", "draft_n", "draft_n_accepted"));
+  EXPECT_THAT(Keys(json["speculative"]),
+              ElementsAre("type", "steps", "mean_acceptance_length", "acceptance_per_position", "exactness",
+                          "distinct_4gram", "draft_ms", "target_ms", "verify_ms", "commit_ms"));
+  EXPECT_EQ(json["finish_reason"], "stop");
+  EXPECT_EQ(json["tokens"], (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(json["timings"]["predicted_per_second"], 500.0);
+  EXPECT_EQ(json["speculative"]["exactness"], "lossless");
+  EXPECT_EQ(json["model"], "m.gguf");
+}
+
+TEST(Report, JsonOfBytesThatAreNotUtf8) {
+  GenerationResult result = Sample();
+  result.text =
+      "a\xFF"
+      "b\xC3";
+  const std::string line = DumpJson(GenerationJson(result, "\xFEpath"));
+  EXPECT_EQ(nlohmann::json::parse(line)["text"],
+            "a\xEF\xBF\xBD"
+            "b\xEF\xBF\xBD");
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+}
+
+TEST(Report, EmptyAcceptanceIsAnArray) {
+  EXPECT_EQ(GenerationJson(GenerationResult(), "m")["speculative"]["acceptance_per_position"].dump(), "[]");
+  EXPECT_EQ(GenerationJson(GenerationResult(), "m")["tokens"].dump(), "[]");
+}
+
+ModelInfo SampleInfo() {
+  ModelInfo info;
+  info.path = "m.gguf";
+  info.architecture = "llama";
+  info.name = "Smol";
+  info.file_type = "Q4_1";
+  info.file_bytes = 1 << 20;
+  info.n_parameters = 134500000;
+  info.n_layer = 30;
+  info.rope_scaling = "none";
+  info.tokenizer_model = "gpt2";
+  info.tokenizer_pre = "smollm";
+  info.has_chat_template = true;
+  info.cpu = "Some CPU";
+  info.kernels = "avx2";
+  info.kernels_available = {"avx2", "reference"};
+  info.arithmetic = {{"matmul Q4_1", "q8"}, {"attention", "f32"}};
+  info.weight_bytes_by_type = {{"Q4_1", 2048}, {"F32", 1024}};
+  info.threads = 2;
+  info.memory = {.weights = 1024, .kv_at_context = 2048, .scratch = 512, .available = 4096, .ctx_size = 8192};
+  return info;
+}
+
+TEST(Report, InfoForPeople) {
+  const std::string text = FormatInfo(SampleInfo());
+  for (const char* part :
+       {"m.gguf (1.0 MiB)", "Smol (llama, 134.5 M parameters, Q4_1)", "30 layers", "scaling none",
+        "gpt2, smollm, chat template: yes", "Q4_1 2.0 KiB, F32 1.0 KiB", "Some CPU",
+        "avx2 (this CPU has: avx2, reference), 2 threads", "matmul Q4_1: q8", "attention: f32",
+        "3.5 KiB: weights 1.0 KiB, KV cache 2.0 KiB at a context of 8192, scratch 512 B; 4.0 KiB "
+        "available"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
+TEST(Report, InfoForPrograms) {
+  const auto json = InfoJson(SampleInfo());
+  EXPECT_EQ(json["arithmetic"]["matmul Q4_1"], "q8");
+  EXPECT_EQ(json["weight_bytes_by_type"]["F32"], 1024);
+  EXPECT_EQ(json["memory"]["total"], 3584);
+  EXPECT_EQ(json["kernels_available"], (std::vector<std::string>{"avx2", "reference"}));
+  EXPECT_EQ(InfoJson(ModelInfo())["arithmetic"].dump(), "{}");
+}
+
+TEST(Report, MemoryPlanOfUnknownAvailability) {
+  EXPECT_THAT(FormatMemoryPlan({}), Not(HasSubstr("available")));
+}
+
+TEST(EscapeText, KeepsUtf8AndShowsTheRest) {
+  EXPECT_EQ(EscapeText("plain é “x” 😀"), "plain é “x” 😀");
+  EXPECT_EQ(EscapeText("a\nb\tc\rd\\e"), "a\\nb\\tc\\rd\\\\e");
+  EXPECT_EQ(EscapeText(std::string("\x1b[0m\0\x7f", 6)), "\\x1b[0m\\x00\\x7f");
+  EXPECT_EQ(EscapeText("\xC3"), "\\xc3");           // cut short
+  EXPECT_EQ(EscapeText("\xC0\xAF"), "\\xc0\\xaf");  // overlong
+  EXPECT_EQ(EscapeText("\xE0\x80\xAF"), "\\xe0\\x80\\xaf");
+  EXPECT_EQ(EscapeText("\xED\xA0\x80"), "\\xed\\xa0\\x80");  // a surrogate
+  EXPECT_EQ(EscapeText("\xF0\x80\x80\x80"), "\\xf0\\x80\\x80\\x80");
+  EXPECT_EQ(EscapeText("\xF4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // beyond U+10FFFF
+  EXPECT_EQ(EscapeText("\xF5"), "\\xf5");
+}
+
+}  // namespace
+}  // namespace longspec::cli

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// longspec run: one prompt, one answer.
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/loading.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/prompt.h"
+#include "cli/report.h"
+
+namespace longspec::cli {
+namespace {
+
+struct RunOptions {
+  ModelOptions model;
+  PromptFlags prompt;
+  GenerationRequest request;
+  OutputFlags output;
+  bool json = false;
+  std::string stats_file;
+};
+
+void AddRunOptions(CLI::App& app, RunOptions* options) {
+  AddModelOptions(app, &options->model);
+  const std::string group = "Prompt";
+  app.add_option("-p,--prompt", options->prompt.prompt,
+                 "Prompt; with -f the instruction that precedes the document")
+      ->group(group);
+  app.add_option("-f,--file", options->prompt.file, "File with the prompt or document; -: standard input")
+      ->group(group);
+  app.add_option("--system-prompt", options->prompt.system_prompt, "System message (-sys)")->group(group);
+  app.add_flag_callback(
+         "--chat", [options] { options->prompt.chat = true; },
+         "Use the model's chat template (default if it has one)")
+      ->group(group);
+  app.add_flag_callback(
+         "--no-chat", [options] { options->prompt.chat = false; }, "Continue the prompt as raw text")
+      ->group(group);
+  AddLimitOptions(app, &options->request);
+  AddSamplingOptions(app, &options->request.sampling);
+  AddSpeculationOptions(app, &options->request.speculation);
+  app.add_flag("--json", options->json, "Print one JSON object with text and statistics instead of the text")
+      ->group("Output");
+  app.add_option("--stats-file", options->stats_file, "Also write that JSON object to this file")
+      ->group("Output");
+  AddOutputOptions(app, &options->output);
+}
+
+// Everything that goes wrong before the model is needed is said before the model is loaded.
+class Run {
+ public:
+  explicit Run(const RunOptions& options) : options_(options), stdout_(Output::Standard()) {}
+
+  int operator()() {
+    const Status speculation = CheckSpeculation(options_.request.speculation);
+    if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
+    auto prompt = ComposePrompt(options_.prompt);
+    if (!prompt.ok()) return Fail(prompt.status(), Stage::kLoad);
+    if (const Status writable = OpenOutputs(); !writable.ok()) return FailOutput(writable);
+    auto engine = LoadEngine(options_.model, options_.output);
+    if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
+    GenerationRequest request = options_.request;
+    const Status filled =
+        FillPrompt(options_.prompt, std::move(*prompt), (*engine)->info().has_chat_template, &request);
+    if (!filled.ok()) return Fail(filled, Stage::kGenerate);
+    return Generate(**engine, std::move(request));
+  }
+
+ private:
+  Status OpenOutputs() {
+    Status writable = stdout_.Check();
+    if (writable.ok() && !options_.stats_file.empty()) {
+      auto file = Output::Open(options_.stats_file);
+      if (!file.ok()) return file.status();
+      stats_file_.emplace(std::move(*file));
+    }
+    return writable;
+  }
+
+  int Generate(Engine& engine, GenerationRequest request) {
+    auto session = engine.NewSession();
+    if (!session.ok()) return Fail(session.status(), Stage::kGenerate);
+    Progress progress("prefill", Progress::StandardError(!options_.output.no_progress));
+    request.on_prefill = ReportPrefill(&progress);
+    request.on_text = [&](std::string_view piece) {
+      progress.Finish();
+      if (!options_.json) written_ = stdout_.Write(piece);
+      return written_.ok() && !Interrupted();
+    };
+    const auto result = engine.Generate(**session, request);
+    progress.Finish();
+    if (!written_.ok()) return FailOutput(written_);
+    if (!result.ok()) return Fail(result.status(), Stage::kGenerate);
+    return Report(*result, engine.info());
+  }
+
+  int Report(const GenerationResult& result, const ModelInfo& info) {
+    const std::string json = DumpJson(GenerationJson(result, info.path));
+    if (options_.json) {
+      written_ = stdout_.Write(json);
+    } else if (!result.text.ends_with('\n')) {
+      written_ = stdout_.Write("\n");
+    }
+    if (!written_.ok()) return FailOutput(written_);
+    std::fputs(FormatStatistics(result).c_str(), stderr);
+    if (stats_file_) {
+      const Status stats = stats_file_->Replace(json);
+      if (!stats.ok()) return FailOutput(stats);
+    }
+    return Interrupted() ? kExitInterrupted : kExitOk;
+  }
+
+  const RunOptions& options_;
+  Output stdout_;
+  std::optional<Output> stats_file_;
+  Status written_;
+};
+
+}  // namespace
+
+Runner SetUpRun(CLI::App& app) {
+  auto options = std::make_shared<RunOptions>();
+  AddRunOptions(app, options.get());
+  return [options] { return Run(*options)(); };
+}
+
+}  // namespace longspec::cli

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Input, output and progress: line_reader, output, progress, prompt, exit_code, interrupt.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/line_reader.h"
+#include "cli/loading.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/prompt.h"
+
+namespace longspec::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::string TempPath(const std::string& name) { return ::testing::TempDir() + "/longspec_cli_" + name; }
+
+std::string WriteTemp(const std::string& name, const std::string& text) {
+  std::ofstream(TempPath(name), std::ios::binary) << text;
+  return TempPath(name);
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+class Pipe {
+ public:
+  Pipe() { EXPECT_EQ(pipe(fds_), 0); }
+  ~Pipe() {
+    CloseWriter();
+    close(fds_[0]);
+  }
+  void Write(const std::string& text) {
+    EXPECT_EQ(write(fds_[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  void CloseWriter() {
+    if (fds_[1] >= 0) close(fds_[1]);
+    fds_[1] = -1;
+  }
+  int reader() const { return fds_[0]; }
+
+ private:
+  int fds_[2] = {-1, -1};
+};
+
+TEST(LineReader, LinesEndsAndALastLineWithoutEnd) {
+  Pipe pipe;
+  pipe.Write("one\n\ntwo\r\nthree");
+  pipe.CloseWriter();
+  LineReader reader(pipe.reader(), -1);
+  std::string line;
+  std::vector<std::string> lines;
+  while (reader.Read(&line) == LineReader::Outcome::kLine) lines.push_back(line);
+  EXPECT_THAT(lines, ElementsAre("one", "", "two", "three"));
+  EXPECT_EQ(reader.Read(&line), LineReader::Outcome::kEnd);
+}
+
+TEST(LineReader, ALineLongerThanOneRead) {
+  Pipe pipe;
+  const std::string text(10000, 'x');
+  pipe.Write(text + "\n");
+  LineReader reader(pipe.reader(), -1);
+  std::string line;
+  EXPECT_EQ(reader.Read(&line), LineReader::Outcome::kLine);
+  EXPECT_EQ(line, text);
+}
+
+TEST(LineReader, InterruptEndsTheWait) {
+  InstallSignalHandlers();
+  ClearInterrupt();
+  Pipe pipe;
+  LineReader reader(pipe.reader(), InterruptFd());
+  std::thread later([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    raise(SIGINT);
+  });
+  std::string line;
+  EXPECT_EQ(reader.Read(&line), LineReader::Outcome::kInterrupted);
+  later.join();
+  EXPECT_TRUE(Interrupted());
+  ClearInterrupt();
+  EXPECT_FALSE(Interrupted());
+  pipe.Write("next\n");
+  EXPECT_EQ(reader.Read(&line), LineReader::Outcome::kLine);
+}
+
+TEST(InterruptDeathTest, TheSecondOneEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        InstallSignalHandlers();
+        raise(SIGINT);
+        raise(SIGINT);
+      },
+      ::testing::ExitedWithCode(kExitInterrupted), "");
+}
+
+TEST(Output, FilesAreReplacedNotTruncatedBefore) {
+  const std::string path = WriteTemp("stats", "a longer old text");
+  {
+    auto output = Output::Open(path);
+    ASSERT_TRUE(output.ok());
+    EXPECT_TRUE(output->Check().ok());
+    EXPECT_EQ(ReadFile(path), "a longer old text");
+    EXPECT_TRUE(output->Replace("short").ok());
+    EXPECT_TRUE(output->Replace("new").ok());
+  }
+  EXPECT_EQ(ReadFile(path), "new");
+  std::filesystem::remove(path);
+}
+
+TEST(Output, WhatCannotBeWrittenSaysWhy) {
+  const auto missing = Output::Open("/nonexistent/file");
+  ASSERT_FALSE(missing.ok());
+  EXPECT_THAT(missing.status().message(), HasSubstr("/nonexistent/file"));
+  auto full = Output::Open("/dev/full");
+  ASSERT_TRUE(full.ok());
+  const Status written = full->Write("x");
+  EXPECT_EQ(written.code(), StatusCode::kIo);
+  EXPECT_THAT(written.message(), HasSubstr("No space"));
+  EXPECT_EQ(FailOutput(written), kExitOutput);
+}
+
+TEST(Progress, TerminalUpdatesOneLineAndClearsIt) {
+  std::string out;
+  double now = 0;
+  Progress progress("loading",
+                    {true, true, [&](std::string_view text) { out += text; }, [&] { return now; }});
+  progress.Update(0.1);  // too early
+  EXPECT_EQ(out, "");
+  now = 100;
+  progress.Update(0.5, "2/4 tokens");
+  EXPECT_EQ(out, "\r\033[Kloading 50 % (2/4 tokens)");
+  progress.Finish();
+  progress.Finish();
+  EXPECT_EQ(out, "\r\033[Kloading 50 % (2/4 tokens)\r\033[K");
+}
+
+TEST(Progress, LogsAreSparse) {
+  std::vector<std::string> lines;
+  double now = 0;
+  Progress progress("prefill", {true, false, [&](std::string_view text) { lines.emplace_back(text); },
+                                [&] { return now; }});
+  progress.Update(0.9);  // quick work says nothing
+  EXPECT_THAT(lines, IsEmpty());
+  now = 2500;
+  progress.Update(0.1);  // no quarter yet
+  progress.Update(0.3);
+  progress.Update(0.6);  // too soon after the last
+  EXPECT_THAT(lines, ElementsAre("prefill 30 %\n"));
+  now = 18000;
+  progress.Update(0.31);  // a long time without a word
+  progress.Finish();
+  EXPECT_THAT(lines, ElementsAre("prefill 30 %\n", "prefill 31 %\n"));
+}
+
+TEST(Progress, DisabledSaysNothing) {
+  double now = 0;
+  Progress progress("x", {false, true, [](std::string_view) { FAIL(); }, [&] { return now += 10000; }});
+  progress.Update(0.5);
+  progress.Finish();
+}
+
+TEST(Progress, PrefillReportsTokensAndStopsOnInterrupt) {
+  InstallSignalHandlers();
+  ClearInterrupt();
+  std::string out;
+  double now = 0;
+  Progress progress("prefill",
+                    {true, true, [&](std::string_view text) { out += text; }, [&] { return now += 100; }});
+  const auto report = ReportPrefill(&progress);
+  EXPECT_TRUE(report(512, 2048));
+  EXPECT_THAT(out, HasSubstr("prefill 25 % (512/2048 tokens)"));
+  EXPECT_TRUE(report(0, 0));
+  raise(SIGINT);
+  EXPECT_FALSE(report(1024, 2048));
+  ClearInterrupt();
+}
+
+TEST(ComposePrompt, InstructionThenDocument) {
+  const std::string path = WriteTemp("document", "Line one.\nLine two.\n");
+  EXPECT_EQ(*ComposePrompt({.prompt = "Summarise:", .file = path}), "Summarise:\n\nLine one.\nLine two.");
+  EXPECT_EQ(*ComposePrompt({.prompt = "", .file = path}), "Line one.\nLine two.");
+  EXPECT_EQ(*ComposePrompt({.prompt = "Hi"}), "Hi");
+  std::filesystem::remove(path);
+}
+
+TEST(ComposePrompt, AnyBytesAreAccepted) {
+  const std::string bytes("\xFF\xFE\0\x80 x", 6);
+  const std::string path = WriteTemp("bytes", bytes);
+  EXPECT_EQ(*ComposePrompt({.file = path}), bytes);
+  std::filesystem::remove(path);
+}
+
+TEST(ComposePrompt, WhatIsWrongIsNamed) {
+  EXPECT_EQ(ComposePrompt({}).status().code(), StatusCode::kInvalidArgument);
+  const std::string path = WriteTemp("empty", "\n");
+  EXPECT_EQ(ComposePrompt({.file = path}).status().code(), StatusCode::kInvalidArgument);
+  std::filesystem::remove(path);
+  const auto missing = ComposePrompt({.prompt = "x", .file = "/nonexistent"});
+  EXPECT_EQ(missing.status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(missing.status().message(), HasSubstr("/nonexistent"));
+  EXPECT_EQ(ReadInput("/tmp").status().code(), StatusCode::kIo);
+}
+
+TEST(FillPrompt, ChatByDefaultIfThereIsATemplate) {
+  GenerationRequest request;
+  ASSERT_TRUE(FillPrompt({.system_prompt = "Be brief."}, "Hi", true, &request).ok());
+  ASSERT_EQ(request.messages.size(), 2U);
+  EXPECT_EQ(request.messages[0].role, "system");
+  EXPECT_EQ(request.messages[1].role, "user");
+  EXPECT_EQ(request.messages[1].content, "Hi");
+  EXPECT_EQ(request.prompt, "");
+}
+
+TEST(FillPrompt, RawTextWithoutOneOrOnDemand) {
+  for (const bool has_template : {false, true}) {
+    GenerationRequest request;
+    PromptFlags flags;
+    if (has_template) flags.chat = false;
+    ASSERT_TRUE(FillPrompt(flags, "Hi", has_template, &request).ok());
+    EXPECT_EQ(request.prompt, "Hi");
+    EXPECT_THAT(request.messages, IsEmpty());
+    flags.system_prompt = "x";
+    EXPECT_EQ(FillPrompt(flags, "Hi", has_template, &request).code(), StatusCode::kInvalidArgument);
+  }
+  GenerationRequest request;
+  ASSERT_TRUE(FillPrompt({.chat = true}, "Hi", false, &request).ok());
+  EXPECT_EQ(request.messages.size(), 1U);  // the engine then says that there is no template
+}
+
+TEST(ExitCode, ByCodeAndStage) {
+  EXPECT_EQ(ExitCodeOf(Status(), Stage::kLoad), kExitOk);
+  EXPECT_EQ(ExitCodeOf(InvalidArgument(""), Stage::kLoad), kExitUsage);
+  EXPECT_EQ(ExitCodeOf(NotFound(""), Stage::kLoad), kExitModel);
+  EXPECT_EQ(ExitCodeOf(Corrupt(""), Stage::kLoad), kExitModel);
+  EXPECT_EQ(ExitCodeOf(Unsupported(""), Stage::kGenerate), kExitModel);
+  EXPECT_EQ(ExitCodeOf(IoError(""), Stage::kLoad), kExitModel);
+  EXPECT_EQ(ExitCodeOf(IoError(""), Stage::kGenerate), kExitFailure);
+  EXPECT_EQ(ExitCodeOf(ResourceExhausted(""), Stage::kGenerate), kExitResources);
+  EXPECT_EQ(ExitCodeOf(Cancelled(""), Stage::kLoad), kExitInterrupted);
+}
+
+TEST(OneLine, MessagesStayOneLineAndHarmless) {
+  EXPECT_EQ(OneLine("a\nb\tc\x1b[31m\n"), "a b c?[31m");
+  EXPECT_EQ(OneLine("é"), "é");
+}
+
+}  // namespace
+}  // namespace longspec::cli

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The registry, the options it refuses, and the drafters without state.
+#include "draft/drafter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace longspec {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Registry, KnowsNamesAndAliases) {
+  EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay"));
+  for (const std::string& name : DrafterNames()) {
+    const auto drafter = MakeDrafter({.type = name});
+    ASSERT_TRUE(drafter.ok()) << drafter.status().message();
+    EXPECT_EQ((*drafter)->name(), name);
+    EXPECT_TRUE((*drafter)->taps().empty());
+  }
+  for (const char* alias : {"pld", "prompt_lookup", "ngram-simple"}) {
+    EXPECT_EQ((*MakeDrafter({.type = alias}))->name(), "ngram");
+  }
+  for (const char* alias : {"ar", "vanilla"}) EXPECT_EQ((*MakeDrafter({.type = alias}))->name(), "none");
+}
+
+TEST(Registry, UnknownTypesListTheKnown) {
+  for (const char* type : {"eagle", "", "NGRAM"}) {
+    const auto drafter = MakeDrafter({.type = type});
+    ASSERT_FALSE(drafter.ok()) << type;
+    EXPECT_EQ(drafter.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(drafter.status().message(), HasSubstr("known are none, ngram, replay"));
+  }
+}
+
+TEST(Registry, RefusesOptionsOutOfRange) {
+  struct Case {
+    SpeculationOptions options;
+    const char* message;
+  };
+  const Case cases[] = {
+      {{.draft_n_max = -1}, "--spec-draft-n-max -1: must be 0 or more"},
+      {{.draft_n_max = 4, .draft_n_min = 5},
+       "--spec-draft-n-min 5: must be from 0 to --spec-draft-n-max (4)"},
+      {{.draft_n_min = -1}, "--spec-draft-n-min -1"},
+      {{.ngram_max = 0}, "--ngram-max 0: must be from 1 to 64"},
+      {{.ngram_max = 65}, "--ngram-max 65"},
+      {{.ngram_max = 3, .ngram_min = 4}, "--ngram-min 4: must be from 1 to --ngram-max (3)"},
+      {{.ngram_min = 0}, "--ngram-min 0"},
+      {{.ngram_rule = "best"}, "--ngram-rule best: unknown; known are recent, pld, hf, vllm, tgi, llama"},
+      {{.tree = "wide"}, "--spec-tree wide: must be chain or a number"},
+      {{.tree = "0"}, "--spec-tree 0"},
+      {{.tree = "65"}, "--spec-tree 65"},
+      {{.tree = "3x"}, "--spec-tree 3x"},
+      {{.ngram_rule = "hf", .tree = "2"}, "--spec-tree 2: --ngram-rule hf proposes chains"},
+      {{.type = "replay", .tree = "-1"}, "--spec-tree -1"},
+      {{.type = "replay", .replay_tokens = {1, -4}}, "replay_tokens"},
+  };
+  for (const Case& c : cases) {
+    const auto drafter = MakeDrafter(c.options);
+    ASSERT_FALSE(drafter.ok()) << c.message;
+    EXPECT_EQ(drafter.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(drafter.status().message(), HasSubstr(c.message));
+  }
+  EXPECT_TRUE(MakeDrafter({.ngram_rule = "hf", .tree = "chain"}).ok());
+}
+
+TEST(None, ProposesNothing) {
+  const auto drafter = MakeDrafter({.type = "none"});
+  const std::vector<int32_t> text = {1, 1, 1, 1, 1, 1};
+  TokenTree tree(1);
+  ASSERT_TRUE((*drafter)->Prefill(text).ok());
+  ASSERT_TRUE((*drafter)->Propose({8, 8}, text, tree).ok());
+  ASSERT_TRUE((*drafter)->Accept(text, 1, {}).ok());
+  EXPECT_EQ(tree.size(), 1);
+  EXPECT_EQ((*drafter)->bytes(), 0U);
+}
+
+std::vector<int32_t> Replayed(const char* tree_shape, int n_output, DraftBudget budget, TokenTree& tree) {
+  const auto drafter =
+      MakeDrafter({.type = "replay", .tree = tree_shape, .replay_tokens = {10, 11, 0, 13, 14}});
+  std::vector<int32_t> text = {1, 2, 3};
+  EXPECT_TRUE((*drafter)->Prefill(text).ok());
+  text.insert(text.end(), static_cast<size_t>(n_output), 9);
+  EXPECT_TRUE((*drafter)->Accept(text, n_output, {}).ok());
+  EXPECT_TRUE((*drafter)->Propose(budget, text, tree).ok());
+  EXPECT_LE(tree.size() - 1, budget.max_nodes);
+  EXPECT_LE(tree.max_depth(), budget.max_depth);
+  EXPECT_GT((*drafter)->bytes(), 0U);
+  std::vector<int32_t> tokens;
+  for (int i = 1; i < tree.size(); ++i) tokens.push_back(tree.node(i).token);
+  return tokens;
+}
+
+TEST(Replay, ChainByOutputIndex) {
+  TokenTree start(3), later(9), cut(9), shallow(9), past(9);
+  EXPECT_THAT(Replayed("", 0, {8, 8}, start), ElementsAre(10, 11, 0, 13, 14));
+  EXPECT_THAT(Replayed("chain", 3, {8, 8}, later), ElementsAre(13, 14));
+  EXPECT_THAT(Replayed("", 1, {2, 8}, cut), ElementsAre(11, 0));
+  EXPECT_THAT(Replayed("", 1, {8, 1}, shallow), ElementsAre(11));
+  EXPECT_THAT(Replayed("", 7, {8, 8}, past), ElementsAre());
+}
+
+TEST(Replay, DecoysComeBeforeTheRightChild) {
+  TokenTree tree(3);
+  EXPECT_THAT(Replayed("3", 0, {8, 8}, tree), ElementsAre(9, 8, 10, 10, 9, 11, 1, 0));
+  EXPECT_THAT(tree.PathTo(8), ElementsAre(0, 3, 6, 8));
+  EXPECT_EQ(tree.node(7).parent, 6);
+  TokenTree last(3);
+  EXPECT_THAT(Replayed("4", 1, {1, 1}, last), ElementsAre(11));
+}
+
+}  // namespace
+}  // namespace longspec

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Prompt lookup (apoorvumang/prompt-lookup-decoding; research: 2.1): the last tokens of the sequence are
+// looked up in the sequence itself, and what followed them there is proposed. Needs no model, and costs a few
+// hash look-ups.
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "base/status_macros.h"
+#include "draft/ngram_index.h"
+#include "draft/registry.h"
+#include "draft/tree_width.h"
+
+namespace longspec {
+namespace {
+
+// Occurrences looked at per length when a tree needs more than one: bounds the time in text that repeats
+// itself.
+constexpr int kMaxVisits = 256;
+constexpr int kMaxNgram = 64;
+
+// Which occurrence of which suffix a rule copies, longest suffix first.
+struct Rule {
+  int min_n = 0, max_n = 0;
+  bool leftmost = false;  // the first occurrence, else the most recent
+  bool whole = false;     // only if it is followed by as many tokens as the budget asks for
+  bool cyclic = false;    // a copy that reaches the end of the sequence goes on reading what it has copied
+};
+
+std::optional<Rule> FindRule(const SpeculationOptions& o) {
+  struct Named {
+    std::string_view name;
+    Rule rule;
+  };
+  const std::array<Named, 6> rules = {{
+      {"recent", {.min_n = o.ngram_min, .max_n = o.ngram_max, .cyclic = true}},
+      // The original and Hugging Face's know no shortest length but 1.
+      {"pld", {.min_n = 1, .max_n = o.ngram_max, .leftmost = true, .whole = true}},
+      {"hf", {.min_n = 1, .max_n = o.ngram_max, .leftmost = true}},
+      {"vllm", {.min_n = o.ngram_min, .max_n = o.ngram_max, .leftmost = true}},
+      {"tgi", {.min_n = 1, .max_n = 1, .leftmost = true}},
+      {"llama", {.min_n = o.ngram_max, .max_n = o.ngram_max}},  // one key length
+  }};
+  const auto found =
+      std::find_if(rules.begin(), rules.end(), [&](const Named& r) { return r.name == o.ngram_rule; });
+  return found == rules.end() ? std::nullopt : std::optional(found->rule);
+}
+
+class NgramDrafter final : public Drafter {
+ public:
+  NgramDrafter(const Rule& rule, int width) : rule_(rule), width_(width), index_(rule.min_n, rule.max_n) {}
+
+  std::string_view name() const override { return "ngram"; }
+
+  Status Prefill(std::span<const int32_t> committed) override {
+    index_.Assign(committed);
+    return {};
+  }
+
+  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
+    if (index_.tokens().size() != committed.size()) index_.Assign(committed);
+    const int depth = std::min(budget.max_depth, budget.max_nodes);
+    if (depth <= 0) return {};
+    if (width_ > 1) {
+      FindSeveral(depth);
+    } else {
+      FindOne(depth);
+    }
+    Grow(budget.max_nodes, depth, tree);
+    return {};
+  }
+
+  Status Accept(std::span<const int32_t> committed, int n_new, const TargetOutput&) override {
+    const auto added = static_cast<size_t>(n_new);
+    if (index_.tokens().size() + added == committed.size()) {
+      index_.Append(committed.last(added));
+    } else {
+      index_.Assign(committed);
+    }
+    return {};
+  }
+
+  size_t bytes() const override { return index_.bytes(); }
+
+ private:
+  int n_tokens() const { return static_cast<int>(index_.tokens().size()); }
+
+  // How many tokens a copy from this continuation yields, and which.
+  int Length(int continuation, int depth) const {
+    return rule_.cyclic ? depth : std::min(depth, n_tokens() - continuation);
+  }
+  int32_t Copied(int continuation, int i) const {
+    return index_.tokens()[static_cast<size_t>(continuation + i % (n_tokens() - continuation))];
+  }
+
+  void FindOne(int depth) {
+    found_.clear();
+    for (int n = rule_.max_n; n >= rule_.min_n && found_.empty(); --n) {
+      const int continuation = rule_.leftmost ? index_.First(n) : index_.Last(n);
+      if (continuation < 0) continue;
+      // The leftmost occurrence is followed by the most tokens: if its copy is too short, so is every other.
+      if (rule_.whole && n_tokens() - continuation < depth) continue;
+      found_.push_back(continuation);
+    }
+  }
+
+  // Up to width_ occurrences with distinct copies, longest suffix first, then most recent first.
+  void FindSeveral(int depth) {
+    found_.clear();
+    for (int n = rule_.max_n; n >= rule_.min_n; --n) {
+      int visits = 0;
+      for (int c = index_.Last(n); c >= 0 && visits < kMaxVisits; c = index_.Previous(n, c), ++visits) {
+        if (static_cast<int>(found_.size()) == width_) return;
+        const bool known =
+            std::any_of(found_.begin(), found_.end(), [&](int other) { return SameCopy(c, other, depth); });
+        if (!known) found_.push_back(c);
+      }
+    }
+  }
+
+  bool SameCopy(int a, int b, int depth) const {
+    for (int i = 0; i < depth; ++i) {
+      if (Copied(a, i) != Copied(b, i)) return false;
+    }
+    return true;
+  }
+
+  // Merges the copies into the tree: equal shares of the nodes, better copies first, then what is left over
+  // to the better copies.
+  void Grow(int max_nodes, int depth, TokenTree& tree) {
+    int room = max_nodes;
+    tips_.assign(found_.size(), {0, 0});
+    for (size_t i = 0; i < found_.size(); ++i) {
+      const int sharers = static_cast<int>(found_.size() - i);
+      room -= Extend(i, (room + sharers - 1) / sharers, depth, tree);
+    }
+    for (size_t i = 0; i < found_.size(); ++i) room -= Extend(i, room, depth, tree);
+  }
+
+  // Follows copy i from where it stopped and adds at most `nodes` nodes; returns how many.
+  int Extend(size_t i, int nodes, int depth, TokenTree& tree) {
+    Tip& tip = tips_[i];
+    const int length = Length(found_[i], depth);
+    const int before = tree.size();
+    for (; tip.length < length; ++tip.length) {
+      const int32_t token = Copied(found_[i], tip.length);
+      const int known = tree.FindChild(tip.node, token);
+      if (known < 0 && tree.size() - before == nodes) break;
+      tip.node = known >= 0 ? known : tree.AddChild(tip.node, token);
+    }
+    return tree.size() - before;
+  }
+
+  struct Tip {
+    int node;    // of the tree, where a copy stopped
+    int length;  // tokens of the copy that are in the tree
+  };
+
+  Rule rule_;
+  int width_;
+  NgramIndex index_;
+  std::vector<int> found_;  // continuations to copy, best first
+  std::vector<Tip> tips_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Drafter>> MakeNgramDrafter(const SpeculationOptions& options) {
+  if (options.ngram_max < 1 || options.ngram_max > kMaxNgram) {
+    return InvalidArgument("--ngram-max " + std::to_string(options.ngram_max) + ": must be from 1 to " +
+                           std::to_string(kMaxNgram));
+  }
+  if (options.ngram_min < 1 || options.ngram_min > options.ngram_max) {
+    return InvalidArgument("--ngram-min " + std::to_string(options.ngram_min) +
+                           ": must be from 1 to --ngram-max (" + std::to_string(options.ngram_max) + ")");
+  }
+  LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
+  const std::optional<Rule> rule = FindRule(options);
+  if (!rule) {
+    return InvalidArgument("--ngram-rule " + options.ngram_rule +
+                           ": unknown; known are recent, pld, hf, vllm, tgi, llama");
+  }
+  if (width > 1 && options.ngram_rule != "recent") {
+    return InvalidArgument("--spec-tree " + options.tree + ": --ngram-rule " + options.ngram_rule +
+                           " proposes chains; trees need --ngram-rule recent");
+  }
+  return std::unique_ptr<Drafter>(std::make_unique<NgramDrafter>(*rule, width));
+}
+
+}  // namespace longspec

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "longspec/engine.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "base/thread_team.h"
+#include "draft/drafter.h"
+#include "engine/generation.h"
+#include "engine/gguf_tokenizer.h"
+#include "engine/memory_plan.h"
+#include "engine/model_facts.h"
+#include "formats/gguf.h"
+#include "kernels/dispatch.h"
+#include "kv/full_cache.h"
+#include "model/llama.h"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/tokenizer.h"
+
+namespace longspec {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+constexpr int kMaxBatch = 65536;
+
+Status CheckOptions(const ModelOptions& options) {
+  if (options.path.empty()) return InvalidArgument("no model file given");
+  if (options.ctx_size < 0) {
+    return InvalidArgument("context size " + std::to_string(options.ctx_size) +
+                           ": must be 0 (from the model) or more");
+  }
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    return InvalidArgument("threads " + std::to_string(options.threads) +
+                           ": must be from 0 (one per core) to " + std::to_string(kMaxThreads));
+  }
+  if (options.batch_size < 1 || options.batch_size > kMaxBatch) {
+    return InvalidArgument("batch size " + std::to_string(options.batch_size) + ": must be from 1 to " +
+                           std::to_string(kMaxBatch));
+  }
+  return {};
+}
+
+int MaxRows(const ModelOptions& options) { return std::max(options.batch_size, kMaxDraftNodes + 1); }
+
+// A model whose header has been read: all that can be known, and refused, before weights are.
+struct Opened {
+  std::shared_ptr<const GgufFile> file;
+  LlamaConfig config;
+  const kernels::KernelTable* kernels = nullptr;
+  MemoryNeeds needs;
+  ModelInfo info;
+};
+
+Result<Opened> OpenModel(const ModelOptions& options) {
+  LS_TRY(CheckOptions(options));
+  Opened model;
+  LS_ASSIGN(model.kernels, kernels::Choose(options.kernels));
+  LS_ASSIGN(model.file, GgufFile::Open(options.path));
+  LS_ASSIGN(model.config, ReadLlamaConfig(*model.file, options.rope));
+  const LlamaConfig& config = model.config;
+
+  ModelInfo& info = model.info;
+  DescribeFile(*model.file, &info);
+  DescribeNetwork(config, &info);
+  DescribeKernels(*model.kernels, config, *model.file, options, &info);
+  info.n_ctx = options.ctx_size > 0 ? options.ctx_size : config.n_ctx_train;
+  info.threads = options.threads > 0 ? options.threads : ThreadTeam::PhysicalCores();
+
+  const LlamaMemory memory = PlanLlamaMemory(config, *model.file, MaxRows(options));
+  model.needs.weights = memory.weights;
+  model.needs.scratch = memory.scratch;
+  model.needs.kv_chunk =
+      FullCacheChunkBytes(config.kv_layout(options.cache_type_k, options.cache_type_v), config.n_layer);
+  model.needs.kv_chunk_positions = kKvChunk;
+  model.needs.ctx_size = info.n_ctx;
+  info.memory = PlanMemory(model.needs, AvailableMemory());
+  return model;
+}
+
+struct Text {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const ChatTemplate> chat_template;  // null: the status says why
+  Status chat_template_status;
+};
+
+// A template that cannot be used is an error only for those who use it.
+Result<Text> LoadText(const GgufFile& file) {
+  Text text;
+  LS_ASSIGN(TokenizerSpec spec, TokenizerSpecFromGguf(file));
+  auto tokenizer = Tokenizer::Create(std::move(spec));
+  if (!tokenizer.ok()) {
+    return Status(tokenizer.status().code(), file.path() + ": " + tokenizer.status().message());
+  }
+  text.tokenizer = *tokenizer;
+  if (!file.Has("tokenizer.chat_template")) {
+    text.chat_template_status =
+        Unsupported(file.path() + ": the model has no chat template; give a raw prompt");
+    return text;
+  }
+  LS_ASSIGN(const std::string source, file.GetString("tokenizer.chat_template"));
+  auto parsed = ChatTemplate::Parse(source);
+  if (parsed.ok()) {
+    text.chat_template = *parsed;
+  } else {
+    text.chat_template_status =
+        Status(parsed.status().code(), file.path() + ": chat template: " + parsed.status().message());
+  }
+  return text;
+}
+
+class EngineImpl;
+
+class SessionImpl final : public Session {
+ public:
+  SessionImpl(const EngineImpl* engine, std::unique_ptr<KvCache> cache) : engine_(engine) {
+    state_.cache = std::move(cache);
+  }
+  const std::vector<int32_t>& tokens() const override { return state_.tokens; }
+  void Clear() override { state_.Clear(); }
+
+  const EngineImpl* engine() const { return engine_; }
+  SessionState& state() { return state_; }
+
+ private:
+  const EngineImpl* engine_;
+  SessionState state_;
+};
+
+class EngineImpl final : public Engine {
+ public:
+  EngineImpl(ModelInfo info, Text text) : info_(std::move(info)), text_(std::move(text)) {}
+
+  Status LoadWeights(const Opened& model, const ModelOptions& options);
+
+  const ModelInfo& info() const override { return info_; }
+  Result<std::unique_ptr<Session>> NewSession() override;
+  Result<GenerationResult> Generate(Session& session, const GenerationRequest& request) override;
+  std::vector<int32_t> Tokenize(std::string_view text, bool add_special, bool parse_special) const override {
+    return text_.tokenizer->Encode(text, {.add_special = add_special, .parse_special = parse_special});
+  }
+  std::string Detokenize(const std::vector<int32_t>& tokens, bool keep_special) const override {
+    return text_.tokenizer->Decode(tokens, keep_special);
+  }
+  Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages,
+                                        bool add_generation_prompt) const override;
+
+ private:
+  Result<std::vector<int32_t>> PromptTokens(const GenerationRequest& request) const;
+  std::vector<int32_t> EncodePrompt(std::string_view text) const;
+  std::string TokenText(int32_t id) const;
+
+  ModelInfo info_;
+  Text text_;
+  KvLayout layout_;
+  int batch_size_ = 0;
+  std::unique_ptr<ThreadTeam> team_;  // used by target_, so declared before it
+  std::unique_ptr<Target> target_;    // null: vocabulary only
+};
+
+Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options) {
+  layout_ = model.config.kv_layout(options.cache_type_k, options.cache_type_v);
+  batch_size_ = options.batch_size;
+  team_ = std::make_unique<ThreadTeam>(info_.threads);
+  LlamaLoadOptions load;
+  load.kernels = model.kernels;
+  load.team = team_.get();
+  load.max_rows = MaxRows(options);
+  load.on_progress = options.on_progress;
+  LS_ASSIGN(target_, LoadLlama(model.file, model.config, load));
+  return {};
+}
+
+Result<std::unique_ptr<Session>> EngineImpl::NewSession() {
+  if (target_ == nullptr) return InvalidArgument(info_.path + ": only the vocabulary is loaded (vocab_only)");
+  return std::unique_ptr<Session>(
+      std::make_unique<SessionImpl>(this, MakeFullCache(layout_, info_.n_layer, info_.n_ctx)));
+}
+
+Result<GenerationResult> EngineImpl::Generate(Session& session, const GenerationRequest& request) {
+  auto* own = dynamic_cast<SessionImpl*>(&session);
+  if (own == nullptr || own->engine() != this)
+    return InvalidArgument("the session belongs to another engine");
+  LS_ASSIGN(const std::vector<int32_t> prompt, PromptTokens(request));
+  GenerationParts parts;
+  parts.target = target_.get();
+  parts.tokenizer = text_.tokenizer.get();
+  parts.prefill_chunk = batch_size_;
+  parts.n_ctx_train = info_.n_ctx_train;
+  return RunGeneration(parts, own->state(), prompt, request);
+}
+
+Result<std::vector<int32_t>> EngineImpl::PromptTokens(const GenerationRequest& request) const {
+  const int given = static_cast<int>(!request.prompt.empty()) + static_cast<int>(!request.messages.empty()) +
+                    static_cast<int>(!request.tokens.empty());
+  if (given == 0) return InvalidArgument("the prompt is empty: there is nothing to continue");
+  if (given > 1) return InvalidArgument("give one of prompt, messages and tokens, not several");
+  if (!request.tokens.empty()) return request.tokens;
+  if (!request.prompt.empty()) return EncodePrompt(request.prompt);
+  LS_ASSIGN(const std::string text, ApplyChatTemplate(request.messages, true));
+  return EncodePrompt(text);
+}
+
+// What follows is the answer, so no end token is added; a template that writes the begin token itself gets no
+// second.
+std::vector<int32_t> EngineImpl::EncodePrompt(std::string_view text) const {
+  std::vector<int32_t> tokens = text_.tokenizer->Encode(text, {.add_special = false, .parse_special = true});
+  const TokenizerSpec& spec = text_.tokenizer->spec();
+  if (spec.add_bos && spec.bos >= 0 && (tokens.empty() || tokens.front() != spec.bos)) {
+    tokens.insert(tokens.begin(), spec.bos);
+  }
+  return tokens;
+}
+
+std::string EngineImpl::TokenText(int32_t id) const {
+  return id >= 0 && id < text_.tokenizer->vocab_size() ? text_.tokenizer->TokenBytes(id) : std::string();
+}
+
+Result<std::string> EngineImpl::ApplyChatTemplate(const std::vector<Message>& messages,
+                                                  bool add_generation_prompt) const {
+  if (text_.chat_template == nullptr) return text_.chat_template_status;
+  ChatTemplateInput input;
+  for (const Message& message : messages) input.messages.push_back({message.role, message.content});
+  input.add_generation_prompt = add_generation_prompt;
+  input.bos_token = TokenText(text_.tokenizer->spec().bos);
+  input.eos_token = TokenText(text_.tokenizer->spec().eos);
+  auto rendered = text_.chat_template->Render(input);
+  if (!rendered.ok()) {
+    return Status(rendered.status().code(), info_.path + ": chat template: " + rendered.status().message());
+  }
+  return rendered;
+}
+
+Result<std::unique_ptr<Engine>> LoadVocabulary(const ModelOptions& options) {
+  if (options.path.empty()) return InvalidArgument("no model file given");
+  LS_ASSIGN(const std::shared_ptr<const GgufFile> file, GgufFile::Open(options.path));
+  LS_ASSIGN(Text text, LoadText(*file));
+  ModelInfo info;
+  DescribeFile(*file, &info);
+  info.n_vocab = text.tokenizer->vocab_size();
+  return std::unique_ptr<Engine>(std::make_unique<EngineImpl>(std::move(info), std::move(text)));
+}
+
+Result<std::unique_ptr<Engine>> LoadAll(const ModelOptions& options) {
+  LS_ASSIGN(Opened model, OpenModel(options));
+  LS_TRY(CheckMemory(options.path, model.needs, model.info.memory.available));
+  LS_ASSIGN(Text text, LoadText(*model.file));
+  if (text.tokenizer->vocab_size() > model.config.n_vocab) {
+    return Corrupt(options.path + ": the tokenizer has " + std::to_string(text.tokenizer->vocab_size()) +
+                   " tokens but token_embd.weight only " + std::to_string(model.config.n_vocab) + " rows");
+  }
+  auto engine = std::make_unique<EngineImpl>(model.info, std::move(text));
+  LS_TRY(engine->LoadWeights(model, options));
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::Load(const ModelOptions& options) {
+  try {
+    return options.vocab_only ? LoadVocabulary(options) : LoadAll(options);
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted(options.path + ": out of memory while loading the model");
+  }
+}
+
+Result<ModelInfo> Engine::Inspect(const ModelOptions& options) {
+  LS_ASSIGN(const Opened model, OpenModel(options));
+  return model.info;
+}
+
+std::string_view ToString(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kContext:
+      return "context";
+    case FinishReason::kCancelled:
+      return "cancelled";
+  }
+  return "";
+}
+
+Status CheckSpeculation(const SpeculationOptions& options) {
+  if (options.draft_n_max > kMaxDraftNodes) {
+    return InvalidArgument("--spec-draft-n-max " + std::to_string(options.draft_n_max) +
+                           ": must be at most " + std::to_string(kMaxDraftNodes));
+  }
+  return MakeDrafter(options).status();
+}
+
+std::vector<std::string> SpeculationTypes() { return DrafterNames(); }
+
+}  // namespace longspec

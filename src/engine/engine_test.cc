@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The public facade, over a tiny random model; what needs a chat template uses the default model if it is
+// there.
+#include "longspec/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "formats/gguf_writer.h"
+#include "formats/tiny_model.h"
+#include "formats/tiny_vocabulary.h"
+
+namespace longspec {
+namespace {
+
+using ::testing::HasSubstr;
+
+class EngineTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { ASSERT_TRUE(WriteTinyModel({}, Path()).ok()); }
+  static void TearDownTestSuite() { std::filesystem::remove(Path()); }
+  static std::string Path() { return ::testing::TempDir() + "/longspec_engine_test.gguf"; }
+
+  static std::unique_ptr<Engine> Load(ModelOptions options = {}) {
+    options.path = Path();
+    if (options.threads == 0) options.threads = 1;
+    auto engine = Engine::Load(options);
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    return engine.ok() ? std::move(*engine) : nullptr;
+  }
+
+  static GenerationRequest Request(const std::string& prompt, const std::string& spec = "none") {
+    GenerationRequest request;
+    request.prompt = prompt;
+    request.n_predict = 24;
+    request.ignore_eos = true;
+    request.sampling.temperature = 0.7F;
+    request.sampling.seed = 5;
+    request.speculation.type = spec;
+    request.speculation.ngram_min = 1;
+    return request;
+  }
+
+  static GenerationResult Generate(Engine& engine, Session& session, const GenerationRequest& request) {
+    auto result = engine.Generate(session, request);
+    EXPECT_TRUE(result.ok()) << result.status().message();
+    return result.ok() ? *result : GenerationResult();
+  }
+
+  static Status Refusal(const GenerationRequest& request) {
+    const auto engine = Load();
+    auto session = engine->NewSession();
+    return engine->Generate(**session, request).status();
+  }
+};
+
+TEST_F(EngineTest, InfoIsTheSameWithAndWithoutLoading) {
+  ModelOptions options;
+  options.path = Path();
+  options.ctx_size = 300;
+  options.threads = 1;
+  const auto inspected = Engine::Inspect(options);
+  ASSERT_TRUE(inspected.ok()) << inspected.status().message();
+  const auto engine = Load(options);
+  const ModelInfo& info = engine->info();
+  EXPECT_EQ(info.architecture, "llama");
+  EXPECT_EQ(info.name, "tiny");
+  EXPECT_EQ(info.n_layer, 2);
+  EXPECT_EQ(info.n_head_kv, 2);
+  EXPECT_EQ(info.n_ctx, 300);
+  EXPECT_EQ(info.n_ctx_train, 512);
+  EXPECT_EQ(info.tokenizer_model, "gpt2");
+  EXPECT_TRUE(info.has_chat_template);
+  EXPECT_EQ(info.weight_bytes_by_type.size(), 1U);
+  EXPECT_EQ(info.weight_bytes_by_type[0].first, "F32");
+  EXPECT_GT(info.n_parameters, 0U);
+  EXPECT_FALSE(info.arithmetic.empty());
+  EXPECT_EQ(info.memory.ctx_size, 300);
+  // Two chunks of 256 positions: 2 layers, 2 heads of 16, keys and values of 2 bytes.
+  EXPECT_EQ(info.memory.kv_at_context, 2U * 256 * 2 * 2 * 16 * 2 * 2);
+  EXPECT_GT(info.memory.weights, 0U);
+  EXPECT_EQ(inspected->name, info.name);
+  EXPECT_EQ(inspected->kernels, info.kernels);
+  EXPECT_EQ(inspected->memory.total(), info.memory.total());
+}
+
+TEST_F(EngineTest, OutputDoesNotDependOnHowItIsComputed) {
+  const std::string prompt = "abcabcabc the cat sat on the mat, the cat sat on the";
+  const auto engine = Load();
+  auto session = engine->NewSession();
+  const GenerationResult plain = Generate(*engine, **session, Request(prompt));
+  EXPECT_EQ(plain.tokens.size(), 24U);
+  EXPECT_EQ(plain.seed, 5U);
+  EXPECT_EQ((*session)->tokens().size(), static_cast<size_t>(plain.timings.prompt_n) + 24);
+  for (const int batch : {1, 7, 512}) {
+    ModelOptions options;
+    options.batch_size = batch;
+    options.threads = 1 + batch % 2;
+    const auto other = Load(options);
+    auto other_session = other->NewSession();
+    const GenerationResult result = Generate(*other, **other_session, Request(prompt, "ngram"));
+    EXPECT_EQ(result.tokens, plain.tokens) << batch;
+    EXPECT_EQ(result.text, plain.text);
+    EXPECT_EQ(result.timings.prompt_n, plain.timings.prompt_n);
+  }
+}
+
+TEST_F(EngineTest, ASessionThatContinuesSaysWhatAFreshOneSays) {
+  const auto engine = Load();
+  auto session = engine->NewSession();
+  const GenerationResult first = Generate(*engine, **session, Request("one two three", "ngram"));
+  GenerationRequest longer = Request("", "ngram");
+  longer.prompt.clear();
+  longer.tokens = (*session)->tokens();
+  longer.tokens.push_back(65);
+  const GenerationResult reused = Generate(*engine, **session, longer);
+  EXPECT_EQ(reused.timings.cache_n, first.timings.prompt_n + 23);
+  auto fresh_session = engine->NewSession();
+  const GenerationResult fresh = Generate(*engine, **fresh_session, longer);
+  EXPECT_EQ(fresh.timings.cache_n, 0);
+  EXPECT_EQ(reused.tokens, fresh.tokens);
+  (*session)->Clear();
+  EXPECT_TRUE((*session)->tokens().empty());
+  EXPECT_EQ(Generate(*engine, **session, longer).tokens, fresh.tokens);
+}
+
+TEST_F(EngineTest, TokensAndBack) {
+  const auto engine = Load({.vocab_only = true});
+  const std::string text = "some text\n\xFF and bytes";
+  EXPECT_EQ(engine->Detokenize(engine->Tokenize(text)), text);
+  EXPECT_EQ(engine->Tokenize("<|im_end|>").size(), 1U);
+  EXPECT_GT(engine->Tokenize("<|im_end|>", false, false).size(), 1U);
+}
+
+TEST_F(EngineTest, AVocabularyAloneGeneratesNothing) {
+  const auto engine = Load({.vocab_only = true});
+  const auto session = engine->NewSession();
+  EXPECT_EQ(session.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(session.status().message(), HasSubstr("vocab_only"));
+  EXPECT_EQ(Engine::Load({.path = "", .vocab_only = true}).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(EngineTest, BadRequestsAreNamed) {
+  EXPECT_THAT(Refusal({}).message(), HasSubstr("prompt is empty"));
+  GenerationRequest both = Request("x");
+  both.tokens = {1};
+  EXPECT_THAT(Refusal(both).message(), HasSubstr("one of prompt, messages and tokens"));
+  EXPECT_EQ(Refusal(Request(std::string(5000, 'x'))).code(), StatusCode::kResourceExhausted);
+}
+
+// A file with a tokenizer and the given chat template, and no weights.
+std::unique_ptr<Engine> LoadVocabulary(const std::string& chat_template) {
+  TinyVocabulary vocabulary = MakeTinyVocabulary(300);
+  GgufWriter writer;
+  writer.SetString("general.architecture", "unheard-of");
+  writer.SetString("tokenizer.ggml.model", "gpt2");
+  writer.SetString("tokenizer.ggml.pre", "smollm");
+  writer.SetStrings("tokenizer.ggml.tokens", vocabulary.tokens);
+  writer.SetInt32s("tokenizer.ggml.token_type", vocabulary.types);
+  writer.SetStrings("tokenizer.ggml.merges", vocabulary.merges);
+  if (!chat_template.empty()) writer.SetString("tokenizer.chat_template", chat_template);
+  const std::string path = ::testing::TempDir() + "/longspec_engine_test_vocabulary.gguf";
+  EXPECT_TRUE(writer.Write(path).ok());
+  auto engine = Engine::Load({.path = path, .vocab_only = true});
+  std::filesystem::remove(path);
+  EXPECT_TRUE(engine.ok()) << engine.status().message();
+  return engine.ok() ? std::move(*engine) : nullptr;
+}
+
+TEST(ChatTemplates, AnUnusableOneIsAnErrorForThoseWhoUseIt) {
+  const std::vector<Message> messages = {{"user", "hi"}};
+  const auto none = LoadVocabulary("")->ApplyChatTemplate(messages, true);
+  EXPECT_EQ(none.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(none.status().message(), HasSubstr("no chat template"));
+  const auto broken = LoadVocabulary("{% for m in messages %}")->ApplyChatTemplate(messages, true);
+  EXPECT_FALSE(broken.ok());
+  EXPECT_THAT(broken.status().message(), HasSubstr("chat template"));
+  const auto raised = LoadVocabulary("{{ raise_exception('only cats') }}")->ApplyChatTemplate(messages, true);
+  EXPECT_EQ(raised.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(raised.status().message(), HasSubstr("only cats"));
+  const auto fine = LoadVocabulary("{{ messages[0].content }}!")->ApplyChatTemplate(messages, true);
+  ASSERT_TRUE(fine.ok()) << fine.status().message();
+  EXPECT_EQ(*fine, "hi!");
+}
+
+TEST_F(EngineTest, MessagesAreRenderedWithTheTemplate) {
+  const auto engine = Load();
+  auto session = engine->NewSession();
+  GenerationRequest request = Request("");
+  request.messages = {{"user", "hi"}};
+  const GenerationResult chat = Generate(*engine, **session, request);
+  const auto text = engine->ApplyChatTemplate(request.messages, true);
+  ASSERT_TRUE(text.ok());
+  auto raw_session = engine->NewSession();
+  EXPECT_EQ(Generate(*engine, **raw_session, Request(*text)).tokens, chat.tokens);
+}
+
+TEST_F(EngineTest, ASessionBelongsToItsEngine) {
+  const auto a = Load();
+  const auto b = Load();
+  auto session = a->NewSession();
+  const auto result = b->Generate(**session, Request("x"));
+  EXPECT_THAT(result.status().message(), HasSubstr("another engine"));
+}
+
+TEST_F(EngineTest, BadOptionsAreNamed) {
+  const auto refusal = [](const std::function<void(ModelOptions&)>& change) {
+    ModelOptions options;
+    options.path = Path();
+    change(options);
+    return Engine::Load(options).status();
+  };
+  EXPECT_EQ(refusal([](auto& o) { o.path = ""; }).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(refusal([](auto& o) { o.path = "/nonexistent.gguf"; }).code(), StatusCode::kNotFound);
+  EXPECT_THAT(refusal([](auto& o) { o.ctx_size = -5; }).message(), HasSubstr("-5"));
+  EXPECT_THAT(refusal([](auto& o) { o.threads = -1; }).message(), HasSubstr("threads"));
+  EXPECT_THAT(refusal([](auto& o) { o.threads = 5000; }).message(), HasSubstr("5000"));
+  EXPECT_THAT(refusal([](auto& o) { o.batch_size = 0; }).message(), HasSubstr("batch size"));
+  EXPECT_THAT(refusal([](auto& o) { o.kernels = "abacus"; }).message(), HasSubstr("abacus"));
+  EXPECT_EQ(refusal([](auto& o) { o.on_progress = [](double) { return false; }; }).code(),
+            StatusCode::kCancelled);
+  const Status too_much = refusal([](auto& o) { o.ctx_size = 2000000000; });
+  EXPECT_EQ(too_much.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(too_much.message(), HasSubstr("would fit"));
+}
+
+TEST_F(EngineTest, ProgressRisesToOne) {
+  ModelOptions options;
+  std::vector<double> shares;
+  options.on_progress = [&](double share) {
+    shares.push_back(share);
+    return true;
+  };
+  ASSERT_NE(Load(options), nullptr);
+  ASSERT_FALSE(shares.empty());
+  EXPECT_TRUE(std::is_sorted(shares.begin(), shares.end()));
+  EXPECT_LE(shares.back(), 1.0);
+}
+
+TEST(Speculation, OptionsAreCheckedWithoutAModel) {
+  EXPECT_THAT(SpeculationTypes(), ::testing::Contains("ngram"));
+  for (const std::string& type : SpeculationTypes())
+    EXPECT_TRUE(CheckSpeculation({.type = type}).ok()) << type;
+  EXPECT_THAT(CheckSpeculation({.type = "magic"}).message(), HasSubstr("ngram"));
+  EXPECT_FALSE(CheckSpeculation({.draft_n_max = 256}).ok());
+  EXPECT_FALSE(CheckSpeculation({.draft_n_max = -1}).ok());
+  EXPECT_FALSE(CheckSpeculation({.tree = "bush"}).ok());
+}
+
+TEST(FinishReasons, HaveNames) {
+  EXPECT_EQ(ToString(FinishReason::kStop), "stop");
+  EXPECT_EQ(ToString(FinishReason::kLength), "length");
+  EXPECT_EQ(ToString(FinishReason::kContext), "context");
+  EXPECT_EQ(ToString(FinishReason::kCancelled), "cancelled");
+}
+
+TEST(DefaultModel, ChatTemplate) {
+  const std::string path = LONGSPEC_SOURCE_DIR "/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no model at " << path;
+  const auto engine = Engine::Load({.path = path, .vocab_only = true});
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  EXPECT_TRUE((*engine)->info().has_chat_template);
+  const auto text = (*engine)->ApplyChatTemplate({{"system", "Be brief."}, {"user", "Hi"}}, true);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(
+      *text,
+      "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+}
+
+}  // namespace
+}  // namespace longspec

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One generation: from prompt tokens to text, over parts that outlive it. The session keeps its tokens and
+// their cache; everything else (drafter, policy, sampler) lives as long as the call. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kv/kv_cache.h"
+#include "longspec/engine.h"
+#include "model/target.h"
+#include "tokenizer/tokenizer.h"
+
+namespace longspec {
+
+// Most nodes a drafter may propose per step; the target is made for one more row.
+inline constexpr int kMaxDraftNodes = 255;
+
+struct GenerationParts {
+  Target* target = nullptr;              // borrowed
+  const Tokenizer* tokenizer = nullptr;  // borrowed
+  int prefill_chunk = 512;
+  int n_ctx_train = 0;  // for messages only
+};
+
+// What a session is: the cache holds keys and values of a prefix of the tokens.
+struct SessionState {
+  std::vector<int32_t> tokens;
+  std::unique_ptr<KvCache> cache;
+
+  void Clear();
+  // Keeps the first `n` tokens. The last one kept is never in the cache: it is the root of the next round.
+  void KeepTokens(size_t n);
+};
+
+// Continues `prompt`. Evaluates only what the session does not already hold. Whatever the outcome, the
+// session is consistent afterwards: after success it holds prompt and answer, after failure or a cancelled
+// prefill what the cache holds.
+Result<GenerationResult> RunGeneration(const GenerationParts& parts, SessionState& session,
+                                       const std::vector<int32_t>& prompt, const GenerationRequest& request);
+
+}  // namespace longspec

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/memory_plan.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <sstream>
+
+namespace longspec {
+namespace {
+
+constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+
+std::optional<uint64_t> ReadNumber(const std::string& path) {
+  std::ifstream file(path);
+  uint64_t value = 0;
+  if (file >> value) return value;
+  return std::nullopt;  // absent, or "max"
+}
+
+// The number after `key` in a file of "key value" lines; `key` may end in ':'.
+std::optional<uint64_t> ReadField(const std::string& path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string name;
+    uint64_t value = 0;
+    if (words >> name && name == key && words >> value) return value;
+  }
+  return std::nullopt;
+}
+
+struct CgroupFiles {
+  std::string mount, limit, usage, inactive, active;
+};
+
+// What one control group still allows: page cache it holds can be dropped, so it counts as free.
+uint64_t GroupRoom(const std::string& folder, const CgroupFiles& files) {
+  const auto limit = ReadNumber(folder + "/" + files.limit);
+  const auto usage = ReadNumber(folder + "/" + files.usage);
+  if (!limit || !usage || *limit > kNoLimit / 2) return kNoLimit;
+  const std::string stat = folder + "/memory.stat";
+  const uint64_t cache =
+      ReadField(stat, files.inactive).value_or(0) + ReadField(stat, files.active).value_or(0);
+  const uint64_t used = *usage - std::min(*usage, cache);
+  return *limit - std::min(*limit, used);
+}
+
+// The least room of a group and its ancestors. Inside a container the group's own path may not be mounted:
+// the mount's root then is the group.
+uint64_t HierarchyRoom(const std::string& mount, std::string group, const CgroupFiles& files) {
+  uint64_t room = GroupRoom(mount, files);
+  while (group.size() > 1) {
+    room = std::min(room, GroupRoom(mount + group, files));
+    const size_t slash = group.rfind('/');
+    group.resize(slash == std::string::npos ? 0 : slash);
+  }
+  return room;
+}
+
+uint64_t CgroupRoom(const std::string& root) {
+  const CgroupFiles v2 = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file", "active_file"};
+  const CgroupFiles v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                          "total_inactive_file", "total_active_file"};
+  uint64_t room = kNoLimit;
+  std::ifstream file(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {  // "hierarchy:controllers:path"
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string group = line.substr(second + 1);
+    if (controllers == ",,") room = std::min(room, HierarchyRoom(root + v2.mount, group, v2));
+    if (controllers.find(",memory,") != std::string::npos) {
+      room = std::min(room, HierarchyRoom(root + v1.mount, group, v1));
+    }
+  }
+  return room;
+}
+
+uint64_t AddressSpaceRoom(const std::string& root) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kNoLimit;
+  const auto pages = ReadNumber(root + "/proc/self/statm");  // the first number: pages mapped
+  const uint64_t used = pages.value_or(0) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return limit.rlim_cur - std::min<uint64_t>(limit.rlim_cur, used);
+}
+
+uint64_t KvBytes(const MemoryNeeds& needs, int ctx_size) {
+  const auto positions = static_cast<uint64_t>(needs.kv_chunk_positions);
+  return (static_cast<uint64_t>(std::max(ctx_size, 0)) + positions - 1) / positions * needs.kv_chunk;
+}
+
+}  // namespace
+
+MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available) {
+  MemoryPlan plan;
+  plan.weights = needs.weights;
+  plan.kv_at_context = KvBytes(needs, needs.ctx_size);
+  plan.scratch = needs.scratch;
+  plan.available = available;
+  plan.ctx_size = needs.ctx_size;
+  return plan;
+}
+
+int LargestContextThatFits(const MemoryNeeds& needs, uint64_t available) {
+  const uint64_t fixed = needs.weights + needs.scratch;
+  if (available < fixed) return 0;
+  const uint64_t chunks = needs.kv_chunk == 0 ? kNoLimit : (available - fixed) / needs.kv_chunk;
+  const auto positions = static_cast<uint64_t>(needs.kv_chunk_positions);
+  const auto wanted = static_cast<uint64_t>(std::max(needs.ctx_size, 0));
+  if (chunks > wanted / positions) return needs.ctx_size;
+  return static_cast<int>(std::min(chunks * positions, wanted));
+}
+
+Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t available) {
+  const MemoryPlan plan = PlanMemory(needs, available);
+  if (available == 0 || plan.total() <= available) return {};
+  std::string message = path + ": " + FormatBytes(plan.total()) + " of memory needed (weights " +
+                        FormatBytes(plan.weights) + ", KV cache " + FormatBytes(plan.kv_at_context) +
+                        " for a context of " + std::to_string(plan.ctx_size) + ", scratch " +
+                        FormatBytes(plan.scratch) + ") but " + FormatBytes(available) + " available; ";
+  const int fits = LargestContextThatFits(needs, available);
+  if (fits > 0) {
+    message += "a context size of " + std::to_string(fits) + " (-c " + std::to_string(fits) + ") would fit";
+  } else {
+    message +=
+        "no context size fits, weights and scratch alone take " + FormatBytes(plan.weights + plan.scratch);
+  }
+  return ResourceExhausted(std::move(message));
+}
+
+uint64_t AvailableMemory(const std::string& root) {
+  uint64_t room = std::min(CgroupRoom(root), AddressSpaceRoom(root));
+  if (const auto kib = ReadField(root + "/proc/meminfo", "MemAvailable:")) room = std::min(room, *kib * 1024);
+  return room == kNoLimit ? 0 : std::max<uint64_t>(room, 1);
+}
+
+std::string FormatBytes(uint64_t bytes) {
+  constexpr std::array<const char*, 4> kUnits = {"KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 1024) return std::to_string(bytes) + " B";
+  double value = static_cast<double>(bytes) / 1024.0;
+  size_t unit = 0;
+  while (value >= 1023.95 && unit + 1 < kUnits.size()) {
+    value /= 1024.0;
+    ++unit;
+  }
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f %s", value, kUnits[unit]);
+  return text.data();
+}
+
+}  // namespace longspec

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The memory a model will take, known before any of it is taken, and the refusal when the system cannot give
+// it. Free functions; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "longspec/engine.h"
+#include "longspec/status.h"
+
+namespace longspec {
+
+struct MemoryNeeds {
+  uint64_t weights = 0;
+  uint64_t scratch = 0;
+  uint64_t kv_chunk = 0;  // bytes of one chunk of kv_chunk_positions positions
+  int kv_chunk_positions = 256;
+  int ctx_size = 0;
+};
+
+// `available`: bytes the system could give, 0 if unknown.
+MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available);
+
+// The largest context, at most the asked one, whose plan fits; 0 if none does.
+int LargestContextThatFits(const MemoryNeeds& needs, uint64_t available);
+
+// kResourceExhausted, with the numbers and the context that would fit, if the plan exceeds what is available.
+Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t available);
+
+// What this process may still take: the least of MemAvailable, the limits of its control groups (v1 and v2;
+// page cache counts as free) and its address-space limit. 0 if none of them can be read. `root` replaces "/"
+// in tests.
+uint64_t AvailableMemory(const std::string& root = "");
+
+// "117.2 MiB", for people.
+std::string FormatBytes(uint64_t bytes);
+
+}  // namespace longspec

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace longspec {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kMiB = 1024 * 1024;
+
+MemoryNeeds Needs(int ctx_size) {
+  MemoryNeeds needs;
+  needs.weights = 100 * kMiB;
+  needs.scratch = 20 * kMiB;
+  needs.kv_chunk = 6 * kMiB;
+  needs.ctx_size = ctx_size;
+  return needs;
+}
+
+// A made-up root folder with /proc and /sys/fs/cgroup files.
+class FakeRoot : public ::testing::Test {
+ protected:
+  FakeRoot()
+      : root_(std::filesystem::path(::testing::TempDir()) /
+              ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    std::filesystem::remove_all(root_);
+    Write("/proc/self/statm", "1 1 1 0 0 0 0\n");
+  }
+  ~FakeRoot() override { std::filesystem::remove_all(root_); }
+
+  void Write(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(
+        (root_.string() + path).substr(0, (root_.string() + path).rfind('/')));
+    std::ofstream(root_.string() + path) << text;
+  }
+  uint64_t Available() const { return AvailableMemory(root_.string()); }
+
+ private:
+  std::filesystem::path root_;
+};
+
+TEST(MemoryPlan, KvIsWholeChunks) {
+  EXPECT_EQ(PlanMemory(Needs(0), 0).kv_at_context, 0U);
+  EXPECT_EQ(PlanMemory(Needs(1), 0).kv_at_context, 6 * kMiB);
+  EXPECT_EQ(PlanMemory(Needs(256), 0).kv_at_context, 6 * kMiB);
+  EXPECT_EQ(PlanMemory(Needs(257), 0).kv_at_context, 12 * kMiB);
+  const MemoryPlan plan = PlanMemory(Needs(8192), 7);
+  EXPECT_EQ(plan.total(), (100 + 20 + 32 * 6) * kMiB);
+  EXPECT_EQ(plan.available, 7U);
+  EXPECT_EQ(plan.ctx_size, 8192);
+}
+
+TEST(MemoryPlan, LargestContextFitsAndTheNextDoesNot) {
+  EXPECT_EQ(LargestContextThatFits(Needs(8192), 119 * kMiB), 0);
+  EXPECT_EQ(LargestContextThatFits(Needs(8192), 125 * kMiB), 0);
+  EXPECT_EQ(LargestContextThatFits(Needs(8192), 126 * kMiB), 256);
+  EXPECT_EQ(LargestContextThatFits(Needs(8192), 200 * kMiB), 13 * 256);
+  EXPECT_EQ(LargestContextThatFits(Needs(8192), 4096 * kMiB), 8192);
+  EXPECT_EQ(LargestContextThatFits(Needs(100), 126 * kMiB), 100);
+  for (uint64_t mib = 126; mib < 312; ++mib) {
+    const int fits = LargestContextThatFits(Needs(8192), mib * kMiB);
+    EXPECT_TRUE(CheckMemory("m", Needs(fits), mib * kMiB).ok()) << mib;
+    EXPECT_FALSE(CheckMemory("m", Needs(fits + 1), mib * kMiB).ok()) << mib;
+  }
+}
+
+TEST(MemoryPlan, RefusalNamesTheNumbersAndWhatFits) {
+  EXPECT_TRUE(CheckMemory("m.gguf", Needs(8192), 312 * kMiB).ok());
+  EXPECT_TRUE(CheckMemory("m.gguf", Needs(8192), 0).ok());  // unknown: nothing to refuse on
+  const Status refused = CheckMemory("m.gguf", Needs(8192), 200 * kMiB);
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  for (const char* part : {"m.gguf", "312.0 MiB", "weights 100.0 MiB", "192.0 MiB for a context of 8192",
+                           "scratch 20.0 MiB", "200.0 MiB available", "-c 3328"}) {
+    EXPECT_THAT(refused.message(), HasSubstr(part));
+  }
+  EXPECT_THAT(CheckMemory("m.gguf", Needs(8192), 10 * kMiB).message(), HasSubstr("alone take 120.0 MiB"));
+}
+
+TEST_F(FakeRoot, NothingReadableIsUnknown) { EXPECT_EQ(Available(), 0U); }
+
+TEST_F(FakeRoot, MeminfoAlone) {
+  Write("/proc/meminfo", "MemTotal: 2000 kB\nMemFree: 10 kB\nMemAvailable:    1000 kB\n");
+  EXPECT_EQ(Available(), 1000U * 1024);
+}
+
+TEST_F(FakeRoot, UnifiedGroupAndItsAncestorsLimit) {
+  Write("/proc/meminfo", "MemAvailable: 100000 kB\n");
+  Write("/proc/self/cgroup", "0::/a/b\n");
+  Write("/sys/fs/cgroup/a/b/memory.max", "max\n");
+  Write("/sys/fs/cgroup/a/b/memory.current", "500\n");
+  EXPECT_EQ(Available(), 100000U * 1024);
+  Write("/sys/fs/cgroup/a/memory.max", "5000\n");
+  Write("/sys/fs/cgroup/a/memory.current", "3000\n");
+  EXPECT_EQ(Available(), 2000U);
+  Write("/sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 700\nactive_file 300\n");
+  EXPECT_EQ(Available(), 3000U);
+}
+
+TEST_F(FakeRoot, OldGroupOfAContainerWhosePathIsNotMounted) {
+  Write("/proc/meminfo", "MemAvailable: 100000 kB\n");
+  Write("/proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/docker/123\nnonsense\n0::/\n");
+  Write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9000\n");
+  Write("/sys/fs/cgroup/memory/memory.usage_in_bytes", "4000\n");
+  EXPECT_EQ(Available(), 5000U);
+  Write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");  // how v1 writes "none"
+  EXPECT_EQ(Available(), 100000U * 1024);
+}
+
+TEST_F(FakeRoot, AnExhaustedGroupIsNotUnknown) {
+  Write("/proc/self/cgroup", "0::/\n");
+  Write("/sys/fs/cgroup/memory.max", "100\n");
+  Write("/sys/fs/cgroup/memory.current", "400\n");
+  EXPECT_EQ(Available(), 1U);
+}
+
+TEST(MemoryPlan, BytesForPeople) {
+  EXPECT_EQ(FormatBytes(0), "0 B");
+  EXPECT_EQ(FormatBytes(1023), "1023 B");
+  EXPECT_EQ(FormatBytes(1536), "1.5 KiB");
+  EXPECT_EQ(FormatBytes(kMiB - 1), "1.0 MiB");
+  EXPECT_EQ(FormatBytes(uint64_t{3} << 30), "3.0 GiB");
+  EXPECT_EQ(FormatBytes(uint64_t{5000} << 40), "5000.0 TiB");
+}
+
+}  // namespace
+}  // namespace longspec

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/model_facts.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+
+#include "kernels/dispatch.h"
+#include "tensor/dtype.h"
+
+namespace longspec {
+namespace {
+
+struct FileType {
+  uint64_t id;
+  std::string_view name;
+};
+
+// general.file_type, as llama.cpp numbers them.
+constexpr FileType kFileTypes[] = {
+    {0, "F32"},     {1, "F16"},     {2, "Q4_0"},    {3, "Q4_1"},    {7, "Q8_0"},    {8, "Q5_0"},
+    {9, "Q5_1"},    {10, "Q2_K"},   {11, "Q3_K_S"}, {12, "Q3_K_M"}, {13, "Q3_K_L"}, {14, "Q4_K_S"},
+    {15, "Q4_K_M"}, {16, "Q5_K_S"}, {17, "Q5_K_M"}, {18, "Q6_K"},   {32, "BF16"},
+};
+
+// A display value: a key that is absent or of another type is simply not shown.
+template <typename T>
+T ValueOr(const Result<T>& result, T fallback) {
+  return result.ok() ? *result : fallback;
+}
+
+using TypeBytes = std::vector<std::pair<std::string, uint64_t>>;
+
+// Bytes of each element type, most first.
+TypeBytes BytesByType(const GgufFile& file) {
+  TypeBytes types;
+  for (const TensorView& tensor : file.tensors()) {
+    const std::string_view name = Info(tensor.dtype).name;
+    auto it =
+        std::find_if(types.begin(), types.end(), [name](const auto& type) { return type.first == name; });
+    if (it == types.end()) it = types.insert(it, {std::string(name), 0});
+    it->second += tensor.n_bytes;
+  }
+  std::stable_sort(types.begin(), types.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  return types;
+}
+
+std::string FileTypeName(const GgufFile& file, const TypeBytes& types) {
+  if (const auto id = file.GetUint("general.file_type"); id.ok()) {
+    for (const FileType& type : kFileTypes) {
+      if (type.id == *id) return std::string(type.name);
+    }
+  }
+  return types.empty() ? "" : types.front().first;
+}
+
+std::string_view CacheTypeName(CacheType type) {
+  switch (type) {
+    case CacheType::kF32:
+      return "f32";
+    case CacheType::kF16:
+      return "f16";
+    case CacheType::kBF16:
+      return "bf16";
+  }
+  return "";
+}
+
+}  // namespace
+
+void DescribeFile(const GgufFile& file, ModelInfo* info) {
+  info->path = file.path();
+  info->file_bytes = file.file_bytes();
+  for (const TensorView& tensor : file.tensors())
+    info->n_parameters += static_cast<uint64_t>(tensor.n_elements());
+  info->weight_bytes_by_type = BytesByType(file);
+  info->file_type = FileTypeName(file, info->weight_bytes_by_type);
+  info->architecture = ValueOr(file.GetStringOr("general.architecture", ""), std::string());
+  info->name = ValueOr(file.GetStringOr("general.name", ""), std::string());
+  info->tokenizer_model = ValueOr(file.GetStringOr("tokenizer.ggml.model", ""), std::string());
+  info->tokenizer_pre = ValueOr(file.GetStringOr("tokenizer.ggml.pre", ""), std::string());
+  info->has_chat_template = file.Has("tokenizer.chat_template");
+}
+
+void DescribeNetwork(const LlamaConfig& config, ModelInfo* info) {
+  info->architecture = config.architecture;
+  info->name = config.name;
+  info->n_layer = config.n_layer;
+  info->n_embd = config.n_embd;
+  info->n_head = config.n_head;
+  info->n_head_kv = config.n_head_kv;
+  info->head_dim = config.head_dim;
+  info->n_ff = config.n_ff;
+  info->n_vocab = config.n_vocab;
+  info->n_ctx_train = config.n_ctx_train;
+  info->rope_freq_base = config.rope.freq_base;
+  info->rope_scaling = config.rope.Describe();
+}
+
+void DescribeKernels(const kernels::KernelTable& table, const LlamaConfig& config, const GgufFile& file,
+                     const ModelOptions& options, ModelInfo* info) {
+  info->cpu = kernels::CpuDescription();
+  info->kernels = table.name;
+  for (const kernels::KernelTable* available : kernels::Available()) {
+    info->kernels_available.emplace_back(available->name);
+  }
+  info->arithmetic = DescribeArithmetic(config, file);
+  info->arithmetic.emplace_back("KV cache", "keys " + std::string(CacheTypeName(options.cache_type_k)) +
+                                                ", values " +
+                                                std::string(CacheTypeName(options.cache_type_v)));
+}
+
+}  // namespace longspec

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `info` tells about a model file, from its header alone. Free functions; thread-safe.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "formats/gguf.h"
+#include "kernels/ops.h"
+#include "longspec/engine.h"
+#include "longspec/options.h"
+#include "model/llama.h"
+
+namespace longspec {
+
+// Path, size, parameters, element types, tokenizer and chat template: true of any GGUF.
+void DescribeFile(const GgufFile& file, ModelInfo* info);
+
+// The shape of the network and its position encoding.
+void DescribeNetwork(const LlamaConfig& config, ModelInfo* info);
+
+// CPU, kernel tables, and which arithmetic (docs/arithmetic.md) each operation of this model uses.
+void DescribeKernels(const kernels::KernelTable& table, const LlamaConfig& config, const GgufFile& file,
+                     const ModelOptions& options, ModelInfo* info);
+
+}  // namespace longspec

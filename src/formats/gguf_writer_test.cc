@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/gguf_writer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "formats/atomic_file.h"
+#include "formats/gguf_test_bytes.h"
+
+namespace longspec {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::byte> Pattern(size_t n, unsigned seed) {
+  std::vector<std::byte> bytes(n);
+  for (size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>((i * 7 + seed) & 0xFF);
+  return bytes;
+}
+
+GgufWriter Example() {
+  GgufWriter writer;
+  writer.SetUint32("u32", 4000000000U);
+  writer.SetInt32("i32", -5);
+  writer.SetUint64("u64", ~uint64_t{0});
+  writer.SetFloat32("f32", 0.1F);
+  writer.SetBool("bool", true);
+  writer.SetString("string", "text");
+  writer.SetStrings("strings", {"a", "", "c"});
+  writer.SetInt32s("ints", {-1, 2});
+  writer.SetFloat32s("floats", {0.5F});
+  writer.AddTensor("vector", DType::kF32, {3}, Pattern(12, 1));
+  writer.AddTensor("matrix", DType::kQ4_1, {64, 3}, Pattern(120, 2));
+  writer.AddTensor("cube", DType::kI8, {1, 2, 3, 4}, Pattern(24, 3));
+  return writer;
+}
+
+void ExpectExample(const GgufFile& file) {
+  EXPECT_EQ(*file.GetUint("u32"), 4000000000U);
+  EXPECT_EQ(std::get<int64_t>(*file.Find("i32")), -5);
+  EXPECT_EQ(*file.GetUint("u64"), ~uint64_t{0});
+  EXPECT_EQ(*file.GetFloat("f32"), static_cast<double>(0.1F));
+  EXPECT_TRUE(*file.GetBool("bool"));
+  EXPECT_EQ(*file.GetString("string"), "text");
+  EXPECT_THAT(*file.GetStrings("strings"), ElementsAre("a", "", "c"));
+  EXPECT_THAT(*file.GetInts("ints"), ElementsAre(-1, 2));
+  EXPECT_THAT(*file.GetFloats("floats"), ElementsAre(0.5F));
+  EXPECT_EQ(file.metadata().size(), 9U);
+  ASSERT_EQ(file.tensors().size(), 3U);
+  unsigned seed = 1;
+  for (const char* name : {"vector", "matrix", "cube"}) {
+    const TensorView* tensor = file.FindTensor(name);
+    ASSERT_NE(tensor, nullptr) << name;
+    const std::vector<std::byte> expected = Pattern(tensor->n_bytes, seed++);
+    EXPECT_EQ(std::memcmp(tensor->data, expected.data(), expected.size()), 0) << name;
+  }
+  EXPECT_EQ(file.FindTensor("matrix")->dtype, DType::kQ4_1);
+  EXPECT_EQ(file.FindTensor("cube")->n_dims, 4);
+  EXPECT_EQ(file.FindTensor("cube")->shape[2], 3);
+}
+
+TEST(GgufWriterTest, WhatIsSerializedCanBeParsed) {
+  const std::vector<std::byte> bytes = Example().Serialize();
+  const auto file = GgufFile::Parse(bytes, "memory");
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  ExpectExample(**file);
+}
+
+TEST(GgufWriterTest, EveryTypeRoundTrips) {
+  GgufWriter writer;
+  for (int i = 0; i <= static_cast<int>(DType::kF64); ++i) {
+    const DTypeInfo& info = Info(static_cast<DType>(i));
+    writer.AddTensor(std::string(info.name), static_cast<DType>(i), {info.block_elements},
+                     Pattern(static_cast<size_t>(info.block_bytes), 0));
+  }
+  const std::vector<std::byte> bytes = writer.Serialize();
+  const auto file = GgufFile::Parse(bytes, "memory");
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  for (const TensorView& tensor : (*file)->tensors()) EXPECT_EQ(tensor.name, Info(tensor.dtype).name);
+}
+
+TEST(GgufWriterTest, WritesTheSameBytesAndNoTemporaryFile) {
+  const TestFolder folder;
+  const std::string path = folder.File("model.gguf");
+  const Status status = Example().Write(path);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(ReadFileBytes(path), Example().Serialize());
+  EXPECT_EQ(folder.n_files(), 1U);
+  const auto file = GgufFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  ExpectExample(**file);
+}
+
+TEST(GgufWriterTest, SettingAgainReplaces) {
+  GgufWriter writer;
+  writer.SetUint32("key", 1);
+  writer.SetString("other", "x");
+  writer.SetString("key", "now text");
+  const std::vector<std::byte> bytes = writer.Serialize();
+  const auto file = GgufFile::Parse(bytes, "memory");
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  ASSERT_EQ((*file)->metadata().size(), 2U);
+  EXPECT_EQ((*file)->metadata()[0].first, "key");
+  EXPECT_EQ(*(*file)->GetString("key"), "now text");
+}
+
+TEST(GgufWriterTest, ObeysTheAlignment) {
+  GgufWriter writer = Example();
+  writer.SetUint32("general.alignment", 256);
+  const std::vector<std::byte> bytes = writer.Serialize();
+  const auto file = GgufFile::Parse(bytes, "memory");
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  for (const TensorView& tensor : (*file)->tensors()) EXPECT_EQ((tensor.data - bytes.data()) % 256, 0);
+  EXPECT_EQ(bytes.size() % 256, 0U);
+}
+
+TEST(GgufWriterDeathTest, WrongUseIsABug) {
+  GgufWriter writer = Example();
+  EXPECT_DEATH(writer.AddTensor("vector", DType::kF32, {1}, Pattern(4, 0)), "");
+  EXPECT_DEATH(writer.AddTensor("", DType::kF32, {1}, Pattern(4, 0)), "");
+  EXPECT_DEATH(writer.AddTensor("short", DType::kF32, {2}, Pattern(4, 0)), "");
+  EXPECT_DEATH(writer.AddTensor("flat", DType::kF32, {}, Pattern(4, 0)), "");
+  EXPECT_DEATH(writer.SetBool("", true), "");
+  writer.SetUint32("general.alignment", 48);
+  EXPECT_DEATH((void)writer.Serialize(), "");
+}
+
+// While alive, no file may grow beyond `limit` bytes, as on a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t limit) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &old_);
+    const rlimit reduced{limit, old_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &reduced);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &old_);
+    std::signal(SIGXFSZ, old_handler_);
+  }
+
+ private:
+  rlimit old_{};
+  void (*old_handler_)(int);
+};
+
+TEST(GgufWriterTest, AFullDiskLeavesTheOldFileAndNothingElse) {
+  const TestFolder folder;
+  const std::string path = folder.Write("model.gguf", Pattern(10, 9));
+  Status status;
+  {
+    const FileSizeLimit limit(100);
+    status = Example().Write(path);
+  }
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
+  EXPECT_THAT(status.message(), HasSubstr(path));
+  EXPECT_EQ(ReadFileBytes(path), Pattern(10, 9));
+  EXPECT_EQ(folder.n_files(), 1U);
+}
+
+TEST(GgufWriterTest, AMissingFolderIsNamed) {
+  const TestFolder folder;
+  const Status status = Example().Write(folder.File("absent/model.gguf"));
+  EXPECT_EQ(status.code(), StatusCode::kIo);
+  EXPECT_THAT(status.message(), HasSubstr("absent/model.gguf.tmp: cannot be created: No such file"));
+  EXPECT_EQ(folder.n_files(), 0U);
+}
+
+TEST(GgufWriterTest, AFolderInTheWayStays) {
+  const TestFolder folder;
+  std::filesystem::create_directory(folder.File("model.gguf"));
+  const Status status = Example().Write(folder.File("model.gguf"));
+  EXPECT_EQ(status.code(), StatusCode::kIo);
+  EXPECT_THAT(status.message(), HasSubstr("model.gguf: cannot be replaced"));
+  EXPECT_EQ(folder.n_files(), 1U);
+}
+
+TEST(AtomicFileTest, WithoutCommitNothingRemains) {
+  const TestFolder folder;
+  {
+    auto file = AtomicFile::Create(folder.File("x"));
+    ASSERT_TRUE(file.ok());
+    AtomicFile moved = std::move(*file);
+    EXPECT_TRUE(moved.Write(Pattern(5, 0)).ok());
+    EXPECT_EQ(folder.n_files(), 1U);
+  }
+  EXPECT_EQ(folder.n_files(), 0U);
+}
+
+}  // namespace
+}  // namespace longspec

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/tiny_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+
+#include "base/counter_rng.h"
+#include "base/status_macros.h"
+#include "formats/gguf_writer.h"
+#include "formats/tiny_vocabulary.h"
+#include "tensor/dequantize.h"
+#include "tensor/quantize.h"
+
+namespace longspec {
+namespace {
+
+constexpr const char* kChatTemplate =
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
+    "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif "
+    "%}";
+
+// llama.cpp's number for "mostly this type".
+uint32_t FileType(DType dtype) {
+  switch (dtype) {
+    case DType::kF16:
+      return 1;
+    case DType::kQ4_0:
+      return 2;
+    case DType::kQ4_1:
+      return 3;
+    case DType::kQ8_0:
+      return 7;
+    case DType::kQ5_0:
+      return 8;
+    case DType::kQ5_1:
+      return 9;
+    case DType::kQ4_K:
+      return 14;
+    case DType::kQ5_K:
+      return 16;
+    case DType::kQ6_K:
+      return 18;
+    case DType::kBF16:
+      return 32;
+    default:
+      return 0;  // F32
+  }
+}
+
+Status CheckRows(const char* option, int n, DType dtype) {
+  const DTypeInfo& info = Info(dtype);
+  if (!CanDequantize(dtype)) return InvalidArgument("type: weights cannot be " + std::string(info.name));
+  if (n % info.block_elements == 0) return {};
+  return InvalidArgument(std::string(option) + ": " + std::to_string(n) + " is no multiple of " +
+                         std::to_string(info.block_elements) + ", the block size of " +
+                         std::string(info.name));
+}
+
+Status CheckOptions(const TinyModelOptions& o) {
+  struct Dimension {
+    const char* option;
+    int value, min, max;
+  };
+  const Dimension dimensions[] = {
+      {"layers", o.n_layers, 1, 1 << 10},
+      {"embd", o.n_embd, 2, 1 << 16},
+      {"heads", o.n_heads, 1, 1 << 10},
+      {"kv-heads", o.n_kv_heads, 1, 1 << 10},
+      {"ff", o.n_ff, 1, 1 << 18},
+      {"vocab", o.n_vocab, kTinyModelMinVocab, 1 << 20},
+      {"ctx", o.context_length, 1, (1 << 30) - 1},
+  };
+  for (const Dimension& d : dimensions) {
+    if (d.value >= d.min && d.value <= d.max) continue;
+    return InvalidArgument(std::string(d.option) + ": " + std::to_string(d.value) + ", expected " +
+                           std::to_string(d.min) + " to " + std::to_string(d.max));
+  }
+  if (o.n_embd % (2 * o.n_heads) != 0) return InvalidArgument("heads: embd must be an even multiple of it");
+  if (o.n_heads % o.n_kv_heads != 0) return InvalidArgument("kv-heads: heads must be a multiple of it");
+  if (!std::isfinite(o.rope_freq_base) || o.rope_freq_base <= 0) {
+    return InvalidArgument("rope-freq-base: must be positive and finite");
+  }
+  LS_TRY(CheckRows("embd", o.n_embd, o.dtype));
+  LS_TRY(CheckRows("ff", o.n_ff, o.dtype));
+  return CheckRows("embd", o.n_embd, o.embedding_dtype.value_or(o.dtype));
+}
+
+// Random numbers of one tensor: triangular, mean 0, variance 1, of integers only, so the same everywhere.
+class Noise {
+ public:
+  Noise(uint64_t seed, uint32_t tensor)
+      : key_{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)}, tensor_(tensor) {}
+
+  void Fill(float mean, float deviation, std::vector<float>* out) {
+    // Two uniform 16-bit numbers sum to a variance of 2 * 65536^2 / 12.
+    const float scale = deviation * 2.4494897F / 65536.0F;
+    for (size_t i = 0; i < out->size(); ++i) {
+      if (i % 4 == 0) draw_ = Philox4x32(key_, {counter_++, tensor_, 0, 0});
+      const uint32_t bits = draw_[i % 4];
+      const int sum = static_cast<int>(bits & 0xFFFF) + static_cast<int>(bits >> 16) - 65535;
+      (*out)[i] = mean + scale * static_cast<float>(sum);
+    }
+  }
+
+ private:
+  std::array<uint32_t, 2> key_;
+  uint32_t tensor_;
+  uint32_t counter_ = 0;
+  std::array<uint32_t, 4> draw_{};
+};
+
+class Builder {
+ public:
+  explicit Builder(const TinyModelOptions& options) : o_(options) {}
+
+  GgufWriter Build() {
+    SetHyperparameters();
+    SetTokenizer();
+    const DType embedding = o_.embedding_dtype.value_or(o_.dtype);
+    AddMatrix("token_embd.weight", embedding, o_.n_embd, o_.n_vocab);
+    for (int i = 0; i < o_.n_layers; ++i) AddLayer("blk." + std::to_string(i) + ".");
+    AddNorm("output_norm.weight");
+    if (!o_.tied) AddMatrix("output.weight", embedding, o_.n_embd, o_.n_vocab);
+    return std::move(writer_);
+  }
+
+ private:
+  void SetHyperparameters() {
+    const auto set = [&](const char* key, int value) {
+      writer_.SetUint32(key, static_cast<uint32_t>(value));
+    };
+    writer_.SetString("general.architecture", "llama");
+    writer_.SetString("general.name", o_.name);
+    set("llama.block_count", o_.n_layers);
+    set("llama.context_length", o_.context_length);
+    set("llama.embedding_length", o_.n_embd);
+    set("llama.feed_forward_length", o_.n_ff);
+    set("llama.attention.head_count", o_.n_heads);
+    set("llama.attention.head_count_kv", o_.n_kv_heads);
+    writer_.SetFloat32("llama.rope.freq_base", o_.rope_freq_base);
+    writer_.SetFloat32("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+    writer_.SetUint32("general.file_type", FileType(o_.dtype));
+    set("llama.vocab_size", o_.n_vocab);
+    set("llama.rope.dimension_count", o_.n_embd / o_.n_heads);
+    writer_.SetUint32("general.quantization_version", 2);
+  }
+
+  void SetTokenizer() {
+    TinyVocabulary vocabulary = MakeTinyVocabulary(o_.n_vocab);
+    writer_.SetString("tokenizer.ggml.model", "gpt2");
+    writer_.SetString("tokenizer.ggml.pre", "smollm");
+    writer_.SetStrings("tokenizer.ggml.tokens", std::move(vocabulary.tokens));
+    writer_.SetInt32s("tokenizer.ggml.token_type", std::move(vocabulary.types));
+    writer_.SetStrings("tokenizer.ggml.merges", std::move(vocabulary.merges));
+    writer_.SetUint32("tokenizer.ggml.bos_token_id", kTinyModelBos);
+    writer_.SetUint32("tokenizer.ggml.eos_token_id", kTinyModelEos);
+    writer_.SetUint32("tokenizer.ggml.unknown_token_id", kTinyModelEndOfText);
+    writer_.SetUint32("tokenizer.ggml.padding_token_id", kTinyModelEos);
+    writer_.SetBool("tokenizer.ggml.add_bos_token", false);
+    writer_.SetBool("tokenizer.ggml.add_space_prefix", false);
+    writer_.SetString("tokenizer.chat_template", kChatTemplate);
+  }
+
+  void AddLayer(const std::string& prefix) {
+    const int n_kv = o_.n_embd / o_.n_heads * o_.n_kv_heads;
+    AddNorm(prefix + "attn_norm.weight");
+    AddMatrix(prefix + "attn_q.weight", o_.dtype, o_.n_embd, o_.n_embd);
+    AddMatrix(prefix + "attn_k.weight", o_.dtype, o_.n_embd, n_kv);
+    AddMatrix(prefix + "attn_v.weight", o_.dtype, o_.n_embd, n_kv);
+    AddMatrix(prefix + "attn_output.weight", o_.dtype, o_.n_embd, o_.n_embd);
+    AddNorm(prefix + "ffn_norm.weight");
+    AddMatrix(prefix + "ffn_gate.weight", o_.dtype, o_.n_embd, o_.n_ff);
+    AddMatrix(prefix + "ffn_up.weight", o_.dtype, o_.n_embd, o_.n_ff);
+    AddMatrix(prefix + "ffn_down.weight", o_.dtype, o_.n_ff, o_.n_embd);
+  }
+
+  void AddNorm(const std::string& name) {
+    std::vector<float> weights(static_cast<size_t>(o_.n_embd));
+    Noise(o_.seed, n_tensors_++).Fill(1.0F, 0.1F, &weights);
+    writer_.AddTensor(name, DType::kF32, {o_.n_embd}, std::as_bytes(std::span(weights)));
+  }
+
+  // Deviation 1 / sqrt(n_in): a row's product with a vector of variance 1 has variance 1.
+  void AddMatrix(const std::string& name, DType dtype, int n_in, int n_out) {
+    std::vector<float> row(static_cast<size_t>(n_in));
+    const size_t row_bytes = RowBytes(dtype, n_in);
+    std::vector<std::byte> bytes(row_bytes * static_cast<size_t>(n_out));
+    Noise noise(o_.seed, n_tensors_++);
+    for (int r = 0; r < n_out; ++r) {
+      noise.Fill(0.0F, 1.0F / std::sqrt(static_cast<float>(n_in)), &row);
+      QuantizeRow(dtype, row.data(), n_in, bytes.data() + static_cast<size_t>(r) * row_bytes);
+    }
+    writer_.AddTensor(name, dtype, {n_in, n_out}, bytes);
+  }
+
+  const TinyModelOptions& o_;
+  GgufWriter writer_;
+  uint32_t n_tensors_ = 0;
+};
+
+}  // namespace
+
+Status WriteTinyModel(const TinyModelOptions& options, const std::string& path) {
+  LS_TRY(CheckOptions(options));
+  return Builder(options).Build().Write(path);
+}
+
+Result<std::vector<std::byte>> TinyModelBytes(const TinyModelOptions& options) {
+  LS_TRY(CheckOptions(options));
+  return Builder(options).Build().Serialize();
+}
+
+}  // namespace longspec

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Small models of the Llama architecture with random weights and a byte-level tokenizer, for tests that need
+// a model of some shape and type but no knowledge in it. The bytes are a pure function of the options.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "longspec/status.h"
+#include "tensor/dtype.h"
+
+namespace longspec {
+
+struct TinyModelOptions {
+  uint64_t seed = 1;
+  int n_layers = 2;
+  int n_embd = 64;
+  int n_heads = 4;
+  int n_kv_heads = 2;
+  int n_ff = 128;
+  int n_vocab = 384;  // at least kTinyModelMinVocab
+  int context_length = 512;
+  DType dtype = DType::kF32;             // of all matrices; norms are F32
+  std::optional<DType> embedding_dtype;  // of token_embd.weight and output.weight, `dtype` if absent
+  float rope_freq_base = 10000.0F;
+  bool tied = true;  // the output matrix is token_embd.weight
+  std::string name = "tiny";
+};
+
+// Three control tokens and 256 bytes; further tokens are merges of letters.
+inline constexpr int kTinyModelMinVocab = 259;
+// Token ids, in the order of SmolLM2's.
+inline constexpr int kTinyModelEndOfText = 0;  // <|endoftext|>
+inline constexpr int kTinyModelBos = 1;        // <|im_start|>
+inline constexpr int kTinyModelEos = 2;        // <|im_end|>
+
+// kInvalidArgument, naming the option, if the dimensions contradict each other or the block size of the type.
+Status WriteTinyModel(const TinyModelOptions& options, const std::string& path);
+Result<std::vector<std::byte>> TinyModelBytes(const TinyModelOptions& options);
+
+}  // namespace longspec

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/tiny_vocabulary.h"
+
+#include <deque>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "base/check.h"
+
+namespace longspec {
+namespace {
+
+constexpr int32_t kNormal = 1, kControl = 3;
+constexpr std::string_view kSpace = "\xC4\xA0";  // U+0120, how GPT-2's alphabet writes byte 0x20
+
+// Frequent pairs, so that short English words become few tokens.
+constexpr std::pair<std::string_view, std::string_view> kPairs[] = {
+    {kSpace, "t"}, {kSpace, "a"}, {"i", "n"}, {"h", "e"}, {"r", "e"},          {"o", "n"},
+    {"e", "r"},    {"e", "n"},    {"a", "t"}, {"e", "s"}, {"\xC4\xA0t", "he"}, {"in", "g"},
+};
+
+std::string Utf8(int code_point) {  // below U+0800
+  if (code_point < 0x80) return {static_cast<char>(code_point)};
+  return {static_cast<char>(0xC0 | (code_point >> 6)), static_cast<char>(0x80 | (code_point & 0x3F))};
+}
+
+// Printable Latin-1 bytes stand for themselves, the others for U+0100 and on, in order.
+std::vector<std::string> ByteAlphabet() {
+  std::vector<std::string> alphabet;
+  int n_moved = 0;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool printable = (byte > 0x20 && byte < 0x7F) || (byte > 0xA0 && byte != 0xAD);
+    alphabet.push_back(Utf8(printable ? byte : 0x100 + n_moved++));
+  }
+  return alphabet;
+}
+
+class Builder {
+ public:
+  explicit Builder(size_t n_tokens) : n_tokens_(n_tokens) {}
+
+  TinyVocabulary Build() {
+    for (const char* control : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}) Add(control, kControl);
+    for (const std::string& byte : ByteAlphabet()) Add(byte, kNormal);
+    for (const auto& [left, right] : kPairs) Merge(std::string(left), std::string(right));
+    // Then every string of letters, shortest first, each as its prefix and its last letter.
+    std::deque<std::string> prefixes = {std::string(kSpace)};
+    for (char c = 'a'; c <= 'z'; ++c) prefixes.emplace_back(1, c);
+    for (; vocabulary_.tokens.size() < n_tokens_; prefixes.pop_front()) {
+      for (char c = 'a'; c <= 'z'; ++c) {
+        Merge(prefixes.front(), std::string(1, c));
+        prefixes.push_back(prefixes.front() + c);
+      }
+    }
+    return std::move(vocabulary_);
+  }
+
+ private:
+  void Add(std::string token, int32_t type) {
+    seen_.insert(token);
+    vocabulary_.tokens.push_back(std::move(token));
+    vocabulary_.types.push_back(type);
+  }
+
+  void Merge(const std::string& left, const std::string& right) {
+    if (vocabulary_.tokens.size() == n_tokens_ || seen_.contains(left + right)) return;
+    vocabulary_.merges.push_back(left + " " + right);
+    Add(left + right, kNormal);
+  }
+
+  size_t n_tokens_;
+  TinyVocabulary vocabulary_;
+  std::unordered_set<std::string> seen_;
+};
+
+}  // namespace
+
+TinyVocabulary MakeTinyVocabulary(int n_tokens) {
+  LS_CHECK(n_tokens >= 259);
+  return Builder(static_cast<size_t>(n_tokens)).Build();
+}
+
+}  // namespace longspec

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tokenizer of a tiny model: three control tokens, the 256 bytes in GPT-2's printable alphabet, then
+// merges.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace longspec {
+
+struct TinyVocabulary {
+  std::vector<std::string> tokens;
+  std::vector<int32_t> types;  // 1 normal, 3 control
+  std::vector<std::string> merges;
+};
+
+// REQUIRES: n_tokens >= 259.
+TinyVocabulary MakeTinyVocabulary(int n_tokens);
+
+}  // namespace longspec

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Attention inside one chunk of 256 keys, AVX2. Rows are all the query rows that look at one KV head (tree nodes times
+// the heads of a group), so a tile of rows shares every key and value it loads.
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "kernels/cpu/avx2.h"
+#include "kernels/cpu/avx2_math.h"
+
+namespace longspec::kernels::avx2 {
+namespace {
+
+template <KvType T>
+inline constexpr size_t kBytes = T == KvType::kF32 ? 4 : 2;
+
+template <KvType T>
+inline __m256 Load8(const std::byte* p) {
+  if constexpr (T == KvType::kF32) {
+    return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
+  } else {
+    const __m128i h = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    if constexpr (T == KvType::kF16) return _mm256_cvtph_ps(h);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+  }
+}
+
+// R query rows against B neighbouring blocks of 16 keys.
+template <KvType T, int R, int B>
+inline void ScoreTile(const ScoresArgs& a, int row, int block) {
+  const size_t block_bytes = static_cast<size_t>(a.head_dim) * kKeyGroup * kBytes<T>;
+  const std::byte* keys = a.keys + static_cast<size_t>(block) * block_bytes;
+  const float* q = a.q + int64_t{row} * a.head_dim;
+  __m256 acc[R][B][2];
+  for (int r = 0; r < R; ++r) {
+    for (int b = 0; b < B; ++b) acc[r][b][0] = acc[r][b][1] = _mm256_setzero_ps();
+  }
+  for (int d = 0; d < a.head_dim; ++d) {
+#pragma GCC unroll 2
+    for (int b = 0; b < B; ++b) {
+      const std::byte* k = keys + static_cast<size_t>(b) * block_bytes + static_cast<size_t>(d) * kKeyGroup * kBytes<T>;
+      const __m256 k0 = Load8<T>(k), k1 = Load8<T>(k + 8 * kBytes<T>);
+#pragma GCC unroll 6
+      for (int r = 0; r < R; ++r) {
+        const __m256 value = _mm256_set1_ps(q[r * a.head_dim + d]);
+        acc[r][b][0] = _mm256_fmadd_ps(value, k0, acc[r][b][0]);
+        acc[r][b][1] = _mm256_fmadd_ps(value, k1, acc[r][b][1]);
+      }
+    }
+  }
+  const __m256 scale = _mm256_set1_ps(a.scale);
+  for (int r = 0; r < R; ++r) {
+    float* out = a.out + (row + r) * a.out_stride + int64_t{block} * kKeyGroup;
+    for (int b = 0; b < B; ++b) {
+      _mm256_storeu_ps(out + 16 * b, _mm256_mul_ps(acc[r][b][0], scale));
+      _mm256_storeu_ps(out + 16 * b + 8, _mm256_mul_ps(acc[r][b][1], scale));
+    }
+  }
+}
+
+template <KvType T, int R, int B>
+void ScoreRows(const ScoresArgs& a, int row) {
+  int block = a.block_begin;
+  for (; block + B <= a.block_end; block += B) ScoreTile<T, R, B>(a, row, block);
+  for (; block < a.block_end; ++block) ScoreTile<T, R, 1>(a, row, block);
+}
+
+template <KvType T>
+void ScoresOf(const ScoresArgs& a) {
+  int row = 0;
+  for (; row + 6 <= a.n_rows; row += 6) ScoreRows<T, 6, 1>(a, row);
+  switch (a.n_rows - row) {
+    case 5: ScoreRows<T, 5, 1>(a, row); break;
+    case 4: ScoreRows<T, 4, 1>(a, row); break;
+    case 3: ScoreRows<T, 3, 2>(a, row); break;
+    case 2: ScoreRows<T, 2, 2>(a, row); break;
+    case 1: ScoreRows<T, 1, 2>(a, row); break;
+    default: break;
+  }
+}
+
+// R rows times 8 V head dimensions over keys [begin, end); value_row(key) is where a key's values lie.
+template <KvType T, int R, int V, typename ValueRow>
+inline void ValueTile(const ValueRow& value_row, const float* p, int64_t p_stride, float* o, int64_t o_stride, int begin,
+                      int end, int d) {
+  __m256 acc[R][V];
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < V; ++v) acc[r][v] = _mm256_loadu_ps(o + r * o_stride + d + 8 * v);
+  }
+  for (int key = begin; key < end; ++key) {
+    const std::byte* row = value_row(key) + static_cast<size_t>(d) * kBytes<T>;
+    __m256 value[V];
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) value[v] = Load8<T>(row + static_cast<size_t>(8 * v) * kBytes<T>);
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      const __m256 weight = _mm256_set1_ps(p[r * p_stride + key]);
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) acc[r][v] = _mm256_fmadd_ps(weight, value[v], acc[r][v]);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < V; ++v) _mm256_storeu_ps(o + r * o_stride + d + 8 * v, acc[r][v]);
+  }
+}
+
+// All head dimensions, V vectors at a time while they last. head_dim is a multiple of 16.
+template <KvType T, int R, int V, typename ValueRow>
+inline void ValueDims(const ValueRow& value_row, const float* p, int64_t p_stride, float* o, int64_t o_stride, int begin,
+                      int end, int head_dim) {
+  int d = 0;
+  for (; d + 8 * V <= head_dim; d += 8 * V) ValueTile<T, R, V>(value_row, p, p_stride, o, o_stride, begin, end, d);
+  for (; d < head_dim; d += 16) ValueTile<T, R, 2>(value_row, p, p_stride, o, o_stride, begin, end, d);
+}
+
+template <KvType T, int R, typename ValueRow>
+inline void ValueRowsOf(const ValueRow& value_row, const float* p, int64_t p_stride, float* o, int64_t o_stride, int begin,
+                        int end, int head_dim) {
+  constexpr int kVectors = R == 1 ? 8 : R <= 3 ? 4 : 2;
+  ValueDims<T, R, kVectors>(value_row, p, p_stride, o, o_stride, begin, end, head_dim);
+}
+
+template <KvType T, int R>
+void ChunkValueTile(const ValuesArgs& a, int row) {
+  const auto value_row = [&](int key) {
+    return a.values + static_cast<size_t>(key) * static_cast<size_t>(a.head_dim) * kBytes<T>;
+  };
+  int shared = a.n_keys[row];
+  for (int r = 1; r < R; ++r) shared = a.n_keys[row + r] < shared ? a.n_keys[row + r] : shared;
+  const float* p = a.p + row * a.p_stride;
+  float* o = a.o + row * a.o_stride;
+  if (shared > 0) ValueRowsOf<T, R>(value_row, p, a.p_stride, o, a.o_stride, 0, shared, a.head_dim);
+  for (int r = 0; r < R; ++r) {
+    if (a.n_keys[row + r] > shared) {
+      ValueRowsOf<T, 1>(value_row, p + r * a.p_stride, a.p_stride, o + r * a.o_stride, a.o_stride, shared,
+                        a.n_keys[row + r], a.head_dim);
+    }
+  }
+}
+
+template <KvType T>
+void ValuesOf(const ValuesArgs& a) {
+  int row = 0;
+  for (; row + 6 <= a.n_rows; row += 6) ChunkValueTile<T, 6>(a, row);
+  switch (a.n_rows - row) {
+    case 5: ChunkValueTile<T, 5>(a, row); break;
+    case 4: ChunkValueTile<T, 4>(a, row); break;
+    case 3: ChunkValueTile<T, 3>(a, row); break;
+    case 2: ChunkValueTile<T, 2>(a, row); break;
+    case 1: ChunkValueTile<T, 1>(a, row); break;
+    default: break;
+  }
+}
+
+template <KvType T, int R>
+void GatheredTile(const GatheredValuesArgs& a, int row) {
+  const auto value_row = [&](int key) { return a.values[key]; };
+  ValueRowsOf<T, R>(value_row, a.p + row * a.p_stride, a.p_stride, a.o + row * a.o_stride, a.o_stride, 0, a.n_keys,
+                    a.head_dim);
+}
+
+template <KvType T>
+void GatheredOf(const GatheredValuesArgs& a) {
+  int row = 0;
+  for (; row + 3 <= a.n_rows; row += 3) GatheredTile<T, 3>(a, row);
+  for (; row < a.n_rows; ++row) GatheredTile<T, 1>(a, row);
+}
+
+inline void Store8(KvType type, std::byte* base, size_t index, __m256 v) {
+  if (type == KvType::kF32) {
+    _mm256_storeu_ps(reinterpret_cast<float*>(base + index * 4), v);
+    return;
+  }
+  __m128i h;
+  if (type == KvType::kF16) {
+    h = _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  } else {
+    const __m256i bits = _mm256_castps_si256(v);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i rounded =
+        _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF))), 16);
+    const __m256i quiet = _mm256_or_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x40));
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    const __m256i wide = _mm256_blendv_epi8(rounded, quiet, nan);
+    h = _mm_packus_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
+  }
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(base + index * 2), h);
+}
+
+}  // namespace
+
+void Scores(const ScoresArgs& a) {
+  switch (a.type) {
+    case KvType::kF32: return ScoresOf<KvType::kF32>(a);
+    case KvType::kF16: return ScoresOf<KvType::kF16>(a);
+    default: return ScoresOf<KvType::kBF16>(a);
+  }
+}
+
+void Values(const ValuesArgs& a) {
+  switch (a.type) {
+    case KvType::kF32: return ValuesOf<KvType::kF32>(a);
+    case KvType::kF16: return ValuesOf<KvType::kF16>(a);
+    default: return ValuesOf<KvType::kBF16>(a);
+  }
+}
+
+void GatheredValues(const GatheredValuesArgs& a) {
+  switch (a.type) {
+    case KvType::kF32: return GatheredOf<KvType::kF32>(a);
+    case KvType::kF16: return GatheredOf<KvType::kF16>(a);
+    default: return GatheredOf<KvType::kBF16>(a);
+  }
+}
+
+void SoftmaxChunk(float* scores, int n, float* state) {
+  // The rest of the last block of 16 is padded on a copy: exp gives the padding 0, which no stripe feels.
+  const float lowest = -__builtin_inff();
+  const int whole = n / 16 * 16;
+  float rest[16];
+  for (float& r : rest) r = lowest;
+  std::memcpy(rest, scores + whole, static_cast<size_t>(n - whole) * sizeof(float));
+  __m256 m = _mm256_max_ps(_mm256_loadu_ps(rest), _mm256_loadu_ps(rest + 8));
+  for (int i = 0; i < whole; i += 8) m = _mm256_max_ps(m, _mm256_loadu_ps(scores + i));
+  const float largest = MaxOf(m) + 0.0F;  // never -0
+  const __m256 top = _mm256_set1_ps(largest);
+  __m256 lo = _mm256_setzero_ps(), hi = _mm256_setzero_ps();
+  for (int i = 0; i < whole; i += 16) {
+    const __m256 a = ExpVector(_mm256_sub_ps(_mm256_loadu_ps(scores + i), top));
+    const __m256 b = ExpVector(_mm256_sub_ps(_mm256_loadu_ps(scores + i + 8), top));
+    _mm256_storeu_ps(scores + i, a);
+    _mm256_storeu_ps(scores + i + 8, b);
+    lo = _mm256_add_ps(lo, a);
+    hi = _mm256_add_ps(hi, b);
+  }
+  if (whole < n) {
+    const __m256 a = ExpVector(_mm256_sub_ps(_mm256_loadu_ps(rest), top));
+    const __m256 b = ExpVector(_mm256_sub_ps(_mm256_loadu_ps(rest + 8), top));
+    _mm256_storeu_ps(rest, a);
+    _mm256_storeu_ps(rest + 8, b);
+    std::memcpy(scores + whole, rest, static_cast<size_t>(n - whole) * sizeof(float));
+    lo = _mm256_add_ps(lo, a);
+    hi = _mm256_add_ps(hi, b);
+  }
+  state[0] = largest;
+  state[1] = StripeSum(lo, hi);
+}
+
+void MergeState(float* state, const float* chunk, int head_dim) {
+  const float m = state[0] > chunk[0] ? state[0] : chunk[0];
+  const __m256 factors = ExpVector(_mm256_setr_ps(state[0] - m, chunk[0] - m, 0, 0, 0, 0, 0, 0));
+  const float scalar_a = _mm256_cvtss_f32(factors);
+  const float scalar_b = _mm_cvtss_f32(_mm_movehdup_ps(_mm256_castps256_ps128(factors)));
+  state[0] = m;
+  state[1] = __builtin_fmaf(state[1], scalar_a, chunk[1] * scalar_b);
+  const __m256 a = _mm256_set1_ps(scalar_a), b = _mm256_set1_ps(scalar_b);
+  for (int d = kStateHeader; d < kStateHeader + head_dim; d += 8) {
+    _mm256_storeu_ps(state + d, _mm256_fmadd_ps(_mm256_loadu_ps(state + d), a, _mm256_mul_ps(_mm256_loadu_ps(chunk + d), b)));
+  }
+}
+
+void FinishState(const float* state, int head_dim, float* out) {
+  const __m256 inverse = _mm256_set1_ps(1.0F / state[1]);
+  for (int d = 0; d < head_dim; d += 8) {
+    _mm256_storeu_ps(out + d, _mm256_mul_ps(_mm256_loadu_ps(state + kStateHeader + d), inverse));
+  }
+}
+
+void StoreKv(const StoreKvArgs& a) {
+  const size_t key_bytes = a.k_type == KvType::kF32 ? 4 : 2;
+  const size_t block = static_cast<size_t>(a.offset / kKeyGroup) * static_cast<size_t>(a.head_dim) * kKeyGroup;
+  std::byte* column = a.keys + (block + static_cast<size_t>(a.offset % kKeyGroup)) * key_bytes;
+  const size_t row = static_cast<size_t>(a.offset) * static_cast<size_t>(a.head_dim);
+  for (int d = 0; d < a.head_dim; d += 8) {
+    std::byte converted[32];
+    Store8(a.k_type, converted, 0, _mm256_loadu_ps(a.k + d));
+    for (size_t i = 0; i < 8; ++i) {
+      std::memcpy(column + (static_cast<size_t>(d) + i) * kKeyGroup * key_bytes, converted + i * key_bytes, key_bytes);
+    }
+    Store8(a.v_type, a.values, row + static_cast<size_t>(d), _mm256_loadu_ps(a.v + d));
+  }
+}
+
+}  // namespace longspec::kernels::avx2

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Matrix products, AVX2. A tile is R rows of x against one group of 16 output rows, taken as H halves of 8 lanes at
+// once: few rows take both halves so that weights stream through once in order, many rows take one half at a time so
+// that the accumulators stay in registers and the group's weights in the first-level cache.
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "kernels/cpu/avx2.h"
+
+namespace longspec::kernels::avx2 {
+namespace {
+
+inline __m256i Broadcast4(const int8_t* q) {
+  int32_t four;
+  std::memcpy(&four, q, sizeof(four));
+  return _mm256_set1_epi32(four);
+}
+
+inline __m256i LoadBytes(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+
+inline __m256 LoadHalf8(const std::byte* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+
+// Writes one group's lanes [8 * half, 8 * half + 8) of one row, as far as the matrix has output rows.
+inline void StoreLanes(float* y, int64_t n_out, int64_t first, __m256 acc, bool add) {
+  const int64_t left = n_out - first;
+  if (left >= 8) {
+    _mm256_storeu_ps(y + first, add ? _mm256_add_ps(_mm256_loadu_ps(y + first), acc) : acc);
+    return;
+  }
+  float lanes[8];
+  _mm256_storeu_ps(lanes, acc);
+  for (int64_t i = 0; i < left; ++i) y[first + i] = add ? y[first + i] + lanes[i] : lanes[i];
+}
+
+// The integer dot of 8 output rows with one block of x, for U4 weights. Products of a nibble and an int8 add up to at
+// most 8 * 2 * 15 * 127 = 30480 per 16-bit lane, so one widening at the end of the block is enough.
+template <int R, int H>
+inline void U4Block(const std::byte* w, const Q8Block* const* x, int b, __m256i (&dot)[R][H]) {
+  const __m256i low = _mm256_set1_epi8(15);
+  __m256i sum[R][H];
+  for (int r = 0; r < R; ++r) {
+    for (int h = 0; h < H; ++h) sum[r][h] = _mm256_setzero_si256();
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+#pragma GCC unroll 2
+    for (int h = 0; h < H; ++h) {
+      const __m256i raw = LoadBytes(w + 64 * j + 32 * h);
+      const __m256i lo = _mm256_and_si256(raw, low);
+      const __m256i hi = _mm256_and_si256(_mm256_srli_epi16(raw, 4), low);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        const int8_t* q = x[r][b].q;
+        sum[r][h] = _mm256_add_epi16(sum[r][h], _mm256_maddubs_epi16(lo, Broadcast4(q + 4 * j)));
+        sum[r][h] = _mm256_add_epi16(sum[r][h], _mm256_maddubs_epi16(hi, Broadcast4(q + 16 + 4 * j)));
+      }
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int h = 0; h < H; ++h) dot[r][h] = _mm256_madd_epi16(sum[r][h], _mm256_set1_epi16(1));
+  }
+}
+
+// The same for S8 weights: |w| * (x with w's sign) keeps the unsigned-by-signed product within 2 * 128 * 127 = 32512.
+template <int R, int H>
+inline void S8Block(const std::byte* w, const Q8Block* const* x, int b, __m256i (&dot)[R][H]) {
+  const __m256i bias = _mm256_set1_epi8(-128);
+  for (int r = 0; r < R; ++r) {
+    for (int h = 0; h < H; ++h) dot[r][h] = _mm256_setzero_si256();
+  }
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; ++j) {
+#pragma GCC unroll 2
+    for (int h = 0; h < H; ++h) {
+      const __m256i weights = _mm256_xor_si256(LoadBytes(w + 64 * j + 32 * h), bias);
+      const __m256i magnitude = _mm256_abs_epi8(weights);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        const __m256i signed_x = _mm256_sign_epi8(Broadcast4(x[r][b].q + 4 * j), weights);
+        const __m256i pairs = _mm256_maddubs_epi16(magnitude, signed_x);
+        dot[r][h] = _mm256_add_epi32(dot[r][h], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+      }
+    }
+  }
+}
+
+template <WeightFormat F, int R, int H>
+void Q8Tile(const MatmulQ8Args& a, int group, int row) {
+  constexpr bool kIsU4 = F == WeightFormat::kU4 || F == WeightFormat::kU4Min;
+  constexpr bool kHasMin = F == WeightFormat::kU4Min || F == WeightFormat::kS8Min;
+  constexpr size_t kBlockBytes = kIsU4 ? 256 : 512;
+  const auto n_block = static_cast<int>(a.w->n_in / kQuantBlock);
+  const std::byte* quants = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
+  const std::byte* scales = quants + static_cast<size_t>(n_block) * kBlockBytes;
+  const std::byte* minima = scales + static_cast<size_t>(n_block) * kRowGroup * 2;
+  const Q8Block* x[R];
+  for (int r = 0; r < R; ++r) x[r] = a.x + int64_t{row + r} * n_block;
+
+  for (int half = 0; half < 2; half += H) {
+    __m256 acc[R][H];
+    for (int r = 0; r < R; ++r) {
+      for (int h = 0; h < H; ++h) acc[r][h] = _mm256_setzero_ps();
+    }
+    for (int b = 0; b < n_block; ++b) {
+      __m256i dot[R][H];
+      const std::byte* w = quants + static_cast<size_t>(b) * kBlockBytes + 32 * half;
+      if constexpr (kIsU4) {
+        U4Block<R, H>(w, x, b, dot);
+      } else {
+        S8Block<R, H>(w, x, b, dot);
+      }
+#pragma GCC unroll 2
+      for (int h = 0; h < H; ++h) {
+        const size_t at = (static_cast<size_t>(b) * kRowGroup + static_cast<size_t>(half + h) * 8) * 2;
+        const __m256 d = LoadHalf8(scales + at);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+          const Q8Block& block = x[r][b];
+          if constexpr (F == WeightFormat::kU4) {
+            dot[r][h] = _mm256_sub_epi32(dot[r][h], _mm256_set1_epi32(8 * block.sum));
+          }
+          acc[r][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[r][h]), _mm256_mul_ps(d, _mm256_set1_ps(block.d)),
+                                      acc[r][h]);
+          if constexpr (kHasMin) {
+            acc[r][h] = _mm256_fmadd_ps(LoadHalf8(minima + at), _mm256_set1_ps(block.s), acc[r][h]);
+          }
+        }
+      }
+    }
+    for (int r = 0; r < R; ++r) {
+      for (int h = 0; h < H; ++h) {
+        const int64_t first = int64_t{group} * kRowGroup + int64_t{half + h} * 8;
+        if (first < a.w->n_out) StoreLanes(a.y + (row + r) * a.y_stride, a.w->n_out, first, acc[r][h], a.add);
+      }
+    }
+  }
+}
+
+template <WeightFormat F>
+void Q8Groups(const MatmulQ8Args& a) {
+  for (int group = a.group_begin; group < a.group_end; ++group) {
+    int row = 0;
+    for (; row + 4 <= a.n_rows; row += 4) Q8Tile<F, 4, 1>(a, group, row);
+    switch (a.n_rows - row) {
+      case 3: Q8Tile<F, 3, 1>(a, group, row); break;
+      case 2: Q8Tile<F, 2, 2>(a, group, row); break;
+      case 1: Q8Tile<F, 1, 2>(a, group, row); break;
+      default: break;
+    }
+  }
+}
+
+template <WeightFormat F>
+inline __m256 LoadWeights8(const std::byte* group, int64_t k, int half) {
+  const auto index = static_cast<size_t>(k) * kRowGroup + static_cast<size_t>(half) * 8;
+  if constexpr (F == WeightFormat::kF32) {
+    return _mm256_loadu_ps(reinterpret_cast<const float*>(group + index * 4));
+  } else if constexpr (F == WeightFormat::kF16) {
+    return LoadHalf8(group + index * 2);
+  } else {
+    const __m128i h = _mm_loadu_si128(reinterpret_cast<const __m128i*>(group + index * 2));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+  }
+}
+
+// R rows against G groups: one fma chain per (row, output row) is the arithmetic, so independent chains hide its latency.
+template <WeightFormat F, int R, int G>
+void FloatTile(const MatmulFloatArgs& a, int group, int row) {
+  __m256 acc[R][G][2];
+  for (int r = 0; r < R; ++r) {
+    for (int g = 0; g < G; ++g) acc[r][g][0] = acc[r][g][1] = _mm256_setzero_ps();
+  }
+  const std::byte* weights = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
+  const float* x = a.x + row * a.x_stride;
+  for (int64_t k = 0; k < a.w->n_in; ++k) {
+#pragma GCC unroll 4
+    for (int g = 0; g < G; ++g) {
+      const std::byte* w = weights + static_cast<size_t>(g) * a.w->group_bytes;
+      const __m256 w0 = LoadWeights8<F>(w, k, 0), w1 = LoadWeights8<F>(w, k, 1);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        const __m256 value = _mm256_set1_ps(x[r * a.x_stride + k]);
+        acc[r][g][0] = _mm256_fmadd_ps(w0, value, acc[r][g][0]);
+        acc[r][g][1] = _mm256_fmadd_ps(w1, value, acc[r][g][1]);
+      }
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int g = 0; g < G; ++g) {
+      for (int h = 0; h < 2; ++h) {
+        const int64_t first = int64_t{group + g} * kRowGroup + int64_t{h} * 8;
+        if (first < a.w->n_out) StoreLanes(a.y + (row + r) * a.y_stride, a.w->n_out, first, acc[r][g][h], a.add);
+      }
+    }
+  }
+}
+
+template <WeightFormat F, int R, int G>
+void FloatRows(const MatmulFloatArgs& a, int row) {
+  int group = a.group_begin;
+  for (; group + G <= a.group_end; group += G) FloatTile<F, R, G>(a, group, row);
+  for (; group < a.group_end; ++group) FloatTile<F, R, 1>(a, group, row);
+}
+
+template <WeightFormat F>
+void FloatGroups(const MatmulFloatArgs& a) {
+  int row = 0;
+  for (; row + 4 <= a.n_rows; row += 4) FloatRows<F, 4, 1>(a, row);
+  switch (a.n_rows - row) {
+    case 3: FloatRows<F, 3, 1>(a, row); break;
+    case 2: FloatRows<F, 2, 2>(a, row); break;
+    case 1: FloatRows<F, 1, 4>(a, row); break;
+    default: break;
+  }
+}
+
+}  // namespace
+
+void MatmulQ8(const MatmulQ8Args& a) {
+  switch (a.w->format) {
+    case WeightFormat::kU4: return Q8Groups<WeightFormat::kU4>(a);
+    case WeightFormat::kU4Min: return Q8Groups<WeightFormat::kU4Min>(a);
+    case WeightFormat::kS8: return Q8Groups<WeightFormat::kS8>(a);
+    default: return Q8Groups<WeightFormat::kS8Min>(a);
+  }
+}
+
+void MatmulFloat(const MatmulFloatArgs& a) {
+  switch (a.w->format) {
+    case WeightFormat::kF32: return FloatGroups<WeightFormat::kF32>(a);
+    case WeightFormat::kF16: return FloatGroups<WeightFormat::kF16>(a);
+    default: return FloatGroups<WeightFormat::kBF16>(a);
+  }
+}
+
+void QuantizeQ8(const float* x, int n, Q8Block* out) {
+  const __m256 sign = _mm256_set1_ps(-0.0F);
+  for (int b = 0; b < n / kQuantBlock; ++b, x += kQuantBlock) {
+    __m256 v[4];
+    __m256 amax = _mm256_setzero_ps();
+    for (int i = 0; i < 4; ++i) {
+      v[i] = _mm256_loadu_ps(x + 8 * i);
+      amax = _mm256_max_ps(amax, _mm256_andnot_ps(sign, v[i]));
+    }
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(amax), _mm256_extractf128_ps(amax, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    const float largest = _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+    const __m256 inverse = _mm256_set1_ps(largest == 0.0F ? 0.0F : 127.0F / largest);
+    __m256i q[4];
+    __m256i sum = _mm256_setzero_si256();
+    for (int i = 0; i < 4; ++i) {
+      q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));  // rounds to nearest even
+      sum = _mm256_add_epi32(sum, q[i]);
+    }
+    // packs works within 128-bit lanes: undo its interleaving of groups of four.
+    const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+    const __m256i bytes = _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out[b].q), bytes);
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));
+    out[b].d = largest / 127.0F;
+    out[b].sum = _mm_cvtsi128_si32(s);
+    out[b].s = out[b].d * static_cast<float>(out[b].sum);
+    out[b].unused = 0;
+  }
+}
+
+}  // namespace longspec::kernels::avx2

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/avx2.h"
+#include "kernels/tables.h"
+
+namespace longspec::kernels {
+
+const KernelTable kAvx2Table = {
+    .name = "avx2",
+    .quantize_q8 = avx2::QuantizeQ8,
+    .matmul_q8 = avx2::MatmulQ8,
+    .matmul_float = avx2::MatmulFloat,
+    .rms_norm = avx2::RmsNorm,
+    .rope = avx2::Rope,
+    .swiglu = avx2::SwiGlu,
+    .exp = avx2::Exp,
+    .argmax = avx2::Argmax,
+    .top_k = avx2::TopK,
+    .scores = avx2::Scores,
+    .softmax_chunk = avx2::SoftmaxChunk,
+    .values = avx2::Values,
+    .gathered_values = avx2::GatheredValues,
+    .merge_state = avx2::MergeState,
+    .finish_state = avx2::FinishState,
+    .store_kv = avx2::StoreKv,
+};
+
+}  // namespace longspec::kernels

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The operations of a forward pass, as plain structs and one table of functions per instruction set.
+//
+// The law (docs/arithmetic.md): for every operation, each table returns the same bits per row as kernels/reference/,
+// whatever the number of rows in the call, the tiling, and which thread computes what. Kernels allocate nothing, log
+// nothing and never fail; shapes are the caller's promise. This header is all that kernel files see, so it has no inline
+// functions: a file built for one instruction set must not emit code another file might link.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace longspec::kernels {
+
+inline constexpr int kRowGroup = 16;    // output rows interleaved in packed weights
+inline constexpr int kQuantBlock = 32;  // values that share a scale in the q8 arithmetic
+inline constexpr int kChunk = 256;      // keys per canonical softmax chunk
+inline constexpr int kKeyGroup = 16;    // keys per transposed block
+inline constexpr int kStateHeader = 16; // floats before the head_dim values of a softmax state: [0] max, [1] sum
+
+// ---- Weights ------------------------------------------------------------------------------------------------------
+
+// Packed matrices hold groups of 16 output rows (the last group is padded with zeros).
+//
+// Quantised formats, per group: quants of all k-blocks, then scales (n_block, 16) f16, then, for *Min, minima (n_block,
+// 16) f16. A weight is d * w (+ m).
+//   kU4, kU4Min: 256 bytes a block; byte [64 j + 4 row + i] holds k = 4 j + i in its low and 16 + 4 j + i in its high nibble.
+//                w = nibble - 8 (kU4) or nibble (kU4Min).
+//   kS8, kS8Min: 512 bytes a block; byte [64 j + 4 row + i] holds w + 128 for k = 4 j + i.
+// Float formats, per group: (n_in, 16) values.
+enum class WeightFormat : uint8_t { kU4, kU4Min, kS8, kS8Min, kF32, kF16, kBF16 };
+
+struct PackedMatrix {
+  const std::byte* data = nullptr;  // 64-byte aligned
+  size_t group_bytes = 0;           // a multiple of 64
+  int64_t n_out = 0, n_in = 0;
+  WeightFormat format = WeightFormat::kF32;
+};
+
+// 32 activations of one row in the q8 arithmetic: value = d * q.
+struct Q8Block {
+  float d;        // max |x| / 127
+  float s;        // d * sum
+  int32_t sum;    // of q
+  int32_t unused;
+  int8_t q[kQuantBlock];
+};
+
+// y[row][o] (+)= sum over k of w[o][k] * x[row][k], for the output rows of groups [group_begin, group_end).
+struct MatmulQ8Args {
+  const PackedMatrix* w = nullptr;  // a quantised format
+  const Q8Block* x = nullptr;       // (n_rows, n_in / 32)
+  float* y = nullptr;               // (n_rows, n_out), row stride y_stride
+  int64_t y_stride = 0;
+  int n_rows = 0;
+  int group_begin = 0, group_end = 0;
+  bool add = false;                 // add to y instead of storing
+};
+// Arithmetic "q8", blocks in ascending order: acc = fma(float(dot), dw * da, acc), then for *Min acc = fma(mw, s, acc),
+// dot being the exact integer sum of w * q. Finally y = acc, or y + acc.
+
+struct MatmulFloatArgs {
+  const PackedMatrix* w = nullptr;  // a float format
+  const float* x = nullptr;         // (n_rows, n_in), row stride x_stride
+  int64_t x_stride = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  int n_rows = 0;
+  int group_begin = 0, group_end = 0;
+  bool add = false;
+};
+// Arithmetic "f32": acc = fma(w, x, acc), k ascending.
+
+// ---- Attention ----------------------------------------------------------------------------------------------------
+
+enum class KvType : uint8_t { kF32, kF16, kBF16 };
+
+// out[row][key] = scale * dot(q[row], key), for keys of blocks [block_begin, block_end) of one chunk: fma, d ascending.
+struct ScoresArgs {
+  const std::byte* keys = nullptr;  // (16 blocks, head_dim, 16) of one KV head
+  const float* q = nullptr;         // (n_rows, head_dim)
+  float* out = nullptr;             // (n_rows, 256), indexed by the key's offset in the chunk
+  int64_t out_stride = 0;
+  float scale = 1.0F;
+  int n_rows = 0;
+  int head_dim = 0;                 // a multiple of 16
+  int block_begin = 0, block_end = 0;
+  KvType type = KvType::kF16;
+};
+
+// o[row][d] = fma(p[row][key], v[key][d], o[row][d]) for key = 0 .. n_keys[row] - 1, ascending.
+struct ValuesArgs {
+  const std::byte* values = nullptr;  // (256, head_dim) of one KV head
+  const float* p = nullptr;           // (n_rows, 256)
+  int64_t p_stride = 0;
+  float* o = nullptr;                 // (n_rows, head_dim), row stride o_stride
+  int64_t o_stride = 0;
+  const int* n_keys = nullptr;        // (n_rows)
+  int n_rows = 0;
+  int head_dim = 0;
+  KvType type = KvType::kF16;
+};
+
+// The same for values that lie scattered: values[i] is one key's (head_dim) row. All rows see all n_keys.
+struct GatheredValuesArgs {
+  const std::byte* const* values = nullptr;  // (n_keys)
+  const float* p = nullptr;                  // (n_rows, n_keys), row stride p_stride
+  int64_t p_stride = 0;
+  float* o = nullptr;
+  int64_t o_stride = 0;
+  int n_keys = 0;
+  int n_rows = 0;
+  int head_dim = 0;
+  KvType type = KvType::kF16;
+};
+
+// One new key and value of one KV head, converted and stored (round to nearest even).
+struct StoreKvArgs {
+  const float* k = nullptr;  // (head_dim)
+  const float* v = nullptr;  // (head_dim)
+  std::byte* keys = nullptr;    // the chunk's keys of this head
+  std::byte* values = nullptr;  // the chunk's values of this head
+  int offset = 0;               // the key's offset in the chunk
+  int head_dim = 0;
+  KvType k_type = KvType::kF16, v_type = KvType::kF16;
+};
+
+enum class RopePairing : uint8_t { kAdjacent, kHalfSplit };  // (2i, 2i + 1) or (i, i + n/2)
+
+// ---- The table ----------------------------------------------------------------------------------------------------
+
+struct KernelTable {
+  const char* name;  // "reference", "avx2", "avx512"
+
+  // x (n) -> out (n / 32). d = max|x| / 127; q = rint(x * (127 / max|x|)), 0 where all are 0. n is a multiple of 32.
+  void (*quantize_q8)(const float* x, int n, Q8Block* out);
+  void (*matmul_q8)(const MatmulQ8Args& args);
+  void (*matmul_float)(const MatmulFloatArgs& args);
+
+  // y = (x * r) * w with r = 1 / sqrt(ss / n + eps); ss in 16 stripes by fma (index mod 16), then the fixed tree.
+  void (*rms_norm)(const float* x, const float* w, int n, float eps, float* y);
+  // In place, one head's first n_rot values; cos_sin (n_rot / 2, 2). y0 = fma(x0, c, -(x1 * s)); y1 = fma(x0, s, x1 * c).
+  void (*rope)(float* x, int n_rot, const float* cos_sin, RopePairing pairing);
+  // out = (g * (1 / (1 + exp(-g)))) * u
+  void (*swiglu)(const float* g, const float* u, int n, float* out);
+  // out = exp(x) by the polynomial of reference/elementwise.cc; exactly 0 below -87.33654.
+  void (*exp)(const float* x, int n, float* out);
+  // The lowest index of the largest value. n >= 1, no NaN.
+  int (*argmax)(const float* x, int n);
+  // The k largest values in descending order, equal values by ascending index. 1 <= k <= n, no NaN.
+  void (*top_k)(const float* x, int n, int k, float* values, int32_t* indices);
+
+  void (*scores)(const ScoresArgs& args);
+  // Softmax numerators of one chunk, in place: m = max; s[i] = exp(s[i] - m); sum in 16 stripes (index mod 16), then the
+  // fixed tree. Writes state[0] = m and state[1] = sum. 1 <= n <= 256.
+  void (*softmax_chunk)(float* scores, int n, float* state);
+  void (*values)(const ValuesArgs& args);
+  void (*gathered_values)(const GatheredValuesArgs& args);
+  // Merges the next chunk's state into `state`: m' = max(m, mc); a = exp(m - m'), b = exp(mc - m'); x = fma(x, a, xc * b)
+  // for the sum and each of the head_dim values.
+  void (*merge_state)(float* state, const float* chunk, int head_dim);
+  // out = o * (1 / sum)
+  void (*finish_state)(const float* state, int head_dim, float* out);
+  void (*store_kv)(const StoreKvArgs& args);
+};
+
+// The fixed tree: stripes j and j + w are added for w = 8, 4, 2, 1.
+
+}  // namespace longspec::kernels

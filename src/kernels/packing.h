@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Repacking stored weight matrices into the layouts of ops.h, once, at load. Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 keep their
+// integers and scales and run in the q8 arithmetic; F16 and BF16 keep their values; the K-quants are decoded to F32. So
+// repacking never rounds.
+#pragma once
+
+#include <cstdint>
+
+#include "base/aligned_buffer.h"
+#include "kernels/ops.h"
+#include "tensor/tensor_view.h"
+
+namespace longspec::kernels {
+
+bool IsQuantized(WeightFormat format);
+const char* ArithmeticName(WeightFormat format);  // "q8" or "f32"
+
+// REQUIRES for the rest: the tensor is a matrix (n_in, n_out) of a type CanDequantize knows; n_in a multiple of 32 for
+// the quantised types.
+WeightFormat PackedFormat(DType dtype);
+uint64_t PackedBytes(DType dtype, int64_t n_in, int64_t n_out);
+
+// Owns one packed matrix. Groups may be packed from several threads.
+class PackedWeights {
+ public:
+  PackedWeights() = default;
+  explicit PackedWeights(const TensorView& tensor);  // allocates; Pack fills
+  void Pack(const TensorView& tensor, int group_begin, int group_end);
+  const PackedMatrix& matrix() const { return matrix_; }
+  int n_groups() const { return static_cast<int>((matrix_.n_out + kRowGroup - 1) / kRowGroup); }
+
+ private:
+  AlignedBuffer buffer_;
+  PackedMatrix matrix_;
+};
+
+}  // namespace longspec::kernels

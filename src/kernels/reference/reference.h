@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The naive loops that define every operation (docs/arithmetic.md). They stay for ever: every other table is tested
+// against them with memcmp.
+#pragma once
+
+#include "kernels/ops.h"
+
+namespace longspec::kernels::reference {
+
+void QuantizeQ8(const float* x, int n, Q8Block* out);
+void MatmulQ8(const MatmulQ8Args& a);
+void MatmulFloat(const MatmulFloatArgs& a);
+
+float ExpOf(float x);
+void RmsNorm(const float* x, const float* w, int n, float eps, float* y);
+void Rope(float* x, int n_rot, const float* cos_sin, RopePairing pairing);
+void SwiGlu(const float* g, const float* u, int n, float* out);
+void Exp(const float* x, int n, float* out);
+int Argmax(const float* x, int n);
+void TopK(const float* x, int n, int k, float* values, int32_t* indices);
+
+void Scores(const ScoresArgs& a);
+void SoftmaxChunk(float* scores, int n, float* state);
+void Values(const ValuesArgs& a);
+void GatheredValues(const GatheredValuesArgs& a);
+void MergeState(float* state, const float* chunk, int head_dim);
+void FinishState(const float* state, int head_dim, float* out);
+void StoreKv(const StoreKvArgs& a);
+
+}  // namespace longspec::kernels::reference

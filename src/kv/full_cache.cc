@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kv/full_cache.h"
+
+#include <cstring>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/check.h"
+
+namespace longspec {
+namespace {
+
+class FullCache final : public KvCache {
+ public:
+  FullCache(const KvLayout& layout, int n_layer, int capacity)
+      : layout_(layout), n_layer_(n_layer), capacity_(capacity) {}
+
+  int length() const override { return length_; }
+  int capacity() const override { return capacity_; }
+  Exactness exactness() const override { return Exactness::kLossless; }
+  size_t bytes() const override { return chunks_.size() * FullCacheChunkBytes(layout_, n_layer_); }
+
+  KvSpan Span(int layer) const override {
+    KvSpan span;
+    span.layout = layout_;
+    span.chunks = bases_.data();
+    span.layer_offset = static_cast<size_t>(layer) * layout_.layer_bytes();
+    span.n_committed = length_;
+    span.n_speculated = n_speculated_;
+    return span;
+  }
+
+  void Truncate(int length) override {
+    LS_CHECK(length >= 0 && length <= length_ && n_speculated_ == 0);
+    length_ = length;
+    // Memory follows use: chunks that hold nothing any more go back.
+    const auto needed = static_cast<size_t>((length + kKvChunk - 1) / kKvChunk);
+    chunks_.resize(needed);
+    bases_.resize(needed);
+  }
+
+ protected:
+  Status Reserve(int n_rows) override {
+    const auto needed = static_cast<size_t>((length_ + n_rows + kKvChunk - 1) / kKvChunk);
+    try {
+      while (chunks_.size() < needed) {
+        chunks_.emplace_back(FullCacheChunkBytes(layout_, n_layer_));
+        bases_.push_back(chunks_.back().data());
+      }
+    } catch (const std::bad_alloc&) {
+      return ResourceExhausted("no memory for the key-value cache beyond " + std::to_string(bytes() >> 20) +
+                               " MiB (" + std::to_string(length_) + " positions); a smaller --ctx-size or f16 " +
+                               "--cache-type-k/-v needs less");
+    }
+    n_speculated_ = n_rows;
+    return {};
+  }
+
+  void CommitRows(std::span<const int32_t> rows) override {
+    int to = length_;
+    for (const int32_t row : rows) {
+      if (length_ + row != to) Move(length_ + row, to);
+      ++to;
+    }
+    length_ = to;
+    n_speculated_ = 0;
+  }
+
+  void Rollback() override { n_speculated_ = 0; }
+
+ private:
+  // Copies slot `from` to slot `to` in every layer: a column of the transposed keys, a row of the values.
+  void Move(int from, int to) {
+    const size_t k_bytes = ElementBytes(layout_.k_type);
+    const size_t v_row = static_cast<size_t>(layout_.head_dim) * ElementBytes(layout_.v_type);
+    const auto column = [&](int slot) {
+      const auto offset = static_cast<size_t>(slot % kKvChunk);
+      return (offset / kKeyBlock * static_cast<size_t>(layout_.head_dim) * kKeyBlock + offset % kKeyBlock) * k_bytes;
+    };
+    const size_t key_from = column(from), key_to = column(to);
+    for (int layer = 0; layer < n_layer_; ++layer) {
+      const KvSpan span = Span(layer);
+      for (int head = 0; head < layout_.n_kv_head; ++head) {
+        const std::byte* k_src = span.keys(from / kKvChunk, head) + key_from;
+        auto* k_dst = const_cast<std::byte*>(span.keys(to / kKvChunk, head)) + key_to;
+        for (int d = 0; d < layout_.head_dim; ++d) {
+          const size_t at = static_cast<size_t>(d) * kKeyBlock * k_bytes;
+          std::memcpy(k_dst + at, k_src + at, k_bytes);
+        }
+        std::memcpy(const_cast<std::byte*>(span.values(to / kKvChunk, head)) + static_cast<size_t>(to % kKvChunk) * v_row,
+                    span.values(from / kKvChunk, head) + static_cast<size_t>(from % kKvChunk) * v_row, v_row);
+      }
+    }
+  }
+
+  const KvLayout layout_;
+  const int n_layer_;
+  const int capacity_;
+  int length_ = 0;
+  int n_speculated_ = 0;
+  std::vector<AlignedBuffer> chunks_;
+  std::vector<std::byte*> bases_;
+};
+
+}  // namespace
+
+size_t FullCacheChunkBytes(const KvLayout& layout, int n_layer) {
+  return static_cast<size_t>(n_layer) * layout.layer_bytes();
+}
+
+std::unique_ptr<KvCache> MakeFullCache(const KvLayout& layout, int n_layer, int capacity) {
+  return std::make_unique<FullCache>(layout, n_layer, capacity);
+}
+
+}  // namespace longspec

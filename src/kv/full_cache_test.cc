@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kv/full_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/tables.h"
+
+namespace longspec {
+namespace {
+
+constexpr int kLayers = 3, kHeads = 2, kDim = 16;
+
+KvLayout Layout(CacheType k, CacheType v) {
+  return {.k_type = k, .v_type = v, .n_kv_head = kHeads, .head_dim = kDim};
+}
+
+// A value that names its layer, head, token and dimension, exact in every cache type.
+float ValueOf(int layer, int head, int token, int d) { return static_cast<float>((layer * 31 + head * 17 + token * 7 + d) % 128); }
+
+void StoreToken(KvCache& cache, int slot, int token) {
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const KvSpan span = cache.Span(layer);
+    for (int head = 0; head < kHeads; ++head) {
+      float k[kDim], v[kDim];
+      for (int d = 0; d < kDim; ++d) {
+        k[d] = ValueOf(layer, head, token, d);
+        v[d] = -k[d];
+      }
+      kernels::kReferenceTable.store_kv({.k = k,
+                                         .v = v,
+                                         .keys = const_cast<std::byte*>(span.keys(slot / kKvChunk, head)),
+                                         .values = const_cast<std::byte*>(span.values(slot / kKvChunk, head)),
+                                         .offset = slot % kKvChunk,
+                                         .head_dim = kDim,
+                                         .k_type = static_cast<kernels::KvType>(span.layout.k_type),
+                                         .v_type = static_cast<kernels::KvType>(span.layout.v_type)});
+    }
+  }
+}
+
+void Append(KvCache& cache, int token) {
+  auto transaction = cache.Begin(1);
+  ASSERT_TRUE(transaction.ok());
+  StoreToken(cache, transaction->base(), token);
+  transaction->CommitAll();
+}
+
+// The bytes of every layer must be those of a fresh cache into which only `tokens` were written.
+void ExpectHolds(const KvCache& cache, const std::vector<int>& tokens) {
+  ASSERT_EQ(cache.length(), static_cast<int>(tokens.size()));
+  const KvLayout layout = cache.Span(0).layout;
+  const auto fresh = MakeFullCache(layout, kLayers, 4096);
+  for (const int token : tokens) Append(*fresh, token);
+  const size_t row = kDim * ElementBytes(layout.v_type), element = ElementBytes(layout.k_type);
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const KvSpan a = cache.Span(layer), b = fresh->Span(layer);
+    for (int head = 0; head < kHeads; ++head) {
+      for (int slot = 0; slot < cache.length(); ++slot) {
+        const int chunk = slot / kKvChunk;
+        const auto offset = static_cast<size_t>(slot % kKvChunk);
+        ASSERT_EQ(std::memcmp(a.values(chunk, head) + offset * row, b.values(chunk, head) + offset * row, row), 0) << slot;
+        for (size_t d = 0; d < kDim; ++d) {
+          const size_t at = ((offset / 16 * kDim + d) * 16 + offset % 16) * element;
+          ASSERT_EQ(std::memcmp(a.keys(chunk, head) + at, b.keys(chunk, head) + at, element), 0) << slot << " " << d;
+        }
+      }
+    }
+  }
+}
+
+class FullCacheTest : public ::testing::TestWithParam<std::pair<CacheType, CacheType>> {
+ protected:
+  std::unique_ptr<KvCache> Make(int capacity) {
+    return MakeFullCache(Layout(GetParam().first, GetParam().second), kLayers, capacity);
+  }
+};
+
+TEST_P(FullCacheTest, CommitKeepsThePathAndForgetsTheRest) {
+  const auto cache = Make(2000);
+  std::vector<int> tokens;
+  std::mt19937 rng(5);
+  int next = 0;
+  while (tokens.size() < 900) {
+    const int n = std::uniform_int_distribution<int>(1, 40)(rng);
+    auto transaction = cache->Begin(n);
+    ASSERT_TRUE(transaction.ok());
+    EXPECT_EQ(transaction->base(), static_cast<int>(tokens.size()));
+    std::vector<int> drafted;
+    std::vector<int32_t> kept;
+    for (int i = 0; i < n; ++i) {
+      drafted.push_back(next++);
+      StoreToken(*cache, transaction->base() + i, drafted.back());
+      if (rng() % 3 == 0) kept.push_back(i);
+    }
+    transaction->Commit(kept);
+    for (const int32_t row : kept) tokens.push_back(drafted[static_cast<size_t>(row)]);
+  }
+  ExpectHolds(*cache, tokens);
+}
+
+TEST_P(FullCacheTest, DestructionIsRollback) {
+  const auto cache = Make(600);
+  for (int i = 0; i < 250; ++i) Append(*cache, i);
+  {
+    auto transaction = cache->Begin(20);
+    ASSERT_TRUE(transaction.ok());
+    for (int i = 0; i < 20; ++i) StoreToken(*cache, 250 + i, 1000 + i);
+    EXPECT_EQ(cache->Span(0).n_speculated, 20);
+  }
+  std::vector<int> tokens(250);
+  for (int i = 0; i < 250; ++i) tokens[static_cast<size_t>(i)] = i;
+  ExpectHolds(*cache, tokens);
+  Append(*cache, 7);
+  tokens.push_back(7);
+  ExpectHolds(*cache, tokens);
+}
+
+TEST_P(FullCacheTest, MemoryFollowsUse) {
+  const auto cache = Make(5000);
+  const size_t chunk = FullCacheChunkBytes(Layout(GetParam().first, GetParam().second), kLayers);
+  EXPECT_EQ(cache->bytes(), 0U);
+  Append(*cache, 0);
+  EXPECT_EQ(cache->bytes(), chunk);
+  for (int i = 1; i <= 256; ++i) Append(*cache, i);
+  EXPECT_EQ(cache->bytes(), 2 * chunk);
+  cache->Truncate(256);
+  EXPECT_EQ(cache->bytes(), chunk);
+  cache->Truncate(0);
+  EXPECT_EQ(cache->bytes(), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, FullCacheTest,
+                         ::testing::Values(std::pair{CacheType::kF32, CacheType::kF32},
+                                           std::pair{CacheType::kF16, CacheType::kF16},
+                                           std::pair{CacheType::kBF16, CacheType::kF32}));
+
+TEST(FullCache, AFullContextIsAnErrorWithTheNumbers) {
+  const auto cache = MakeFullCache(Layout(CacheType::kF16, CacheType::kF16), kLayers, 10);
+  for (int i = 0; i < 8; ++i) Append(*cache, i);
+  const auto transaction = cache->Begin(3);
+  ASSERT_FALSE(transaction.ok());
+  EXPECT_EQ(transaction.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(transaction.status().message().find("8 of 10"), std::string::npos) << transaction.status().message();
+  EXPECT_TRUE(cache->Begin(2).ok());
+}
+
+TEST(FullCacheDeathTest, OnlyOneTransactionAtATime) {
+  const auto cache = MakeFullCache(Layout(CacheType::kF16, CacheType::kF16), kLayers, 10);
+  auto first = cache->Begin(1);
+  EXPECT_DEATH((void)cache->Begin(1).ok(), "transaction_open_");
+}
+
+static_assert(!std::is_copy_constructible_v<KvTransaction>);
+
+}  // namespace
+}  // namespace longspec

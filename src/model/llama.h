@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The Llama architecture: configuration from GGUF metadata, memory before loading, and the loaded model as a Target.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention/attention.h"
+#include "base/thread_team.h"
+#include "formats/gguf.h"
+#include "kernels/ops.h"
+#include "longspec/options.h"
+#include "longspec/status.h"
+#include "model/rope.h"
+#include "model/target.h"
+
+namespace longspec {
+
+struct LlamaConfig {
+  std::string architecture, name;
+  int n_layer = 0, n_embd = 0, n_head = 0, n_head_kv = 0, head_dim = 0, n_ff = 0, n_vocab = 0;
+  int n_ctx_train = 0;
+  float rms_eps = 1e-5F;
+  RopeConfig rope;
+  bool tied_embeddings = false;  // the LM head is the embedding matrix
+
+  AttentionShape attention() const;
+  KvLayout kv_layout(CacheType k, CacheType v) const;
+};
+
+// Reads and checks the metadata, and every tensor's presence, shape and type. An unsupported architecture is named.
+Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rope);
+
+struct LlamaMemory {
+  uint64_t weights = 0;  // repacked, bytes
+  uint64_t scratch = 0;  // activations for `max_rows` rows, logits of 64 rows
+};
+LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int max_rows);
+
+struct LlamaLoadOptions {
+  const kernels::KernelTable* kernels = nullptr;
+  ThreadTeam* team = nullptr;  // borrowed for the model's life
+  int max_rows = 512;          // most rows of one Forward
+  std::function<bool(double)> on_progress;  // share done; false cancels
+};
+
+// Repacks the weights. REQUIRES: config came from this file.
+Result<std::unique_ptr<Target>> LoadLlama(std::shared_ptr<const GgufFile> file, const LlamaConfig& config,
+                                          const LlamaLoadOptions& options);
+
+// Operation -> arithmetic, as `longspec info` shows it ("weights Q4_1" -> "q8", "attention" -> "f32").
+std::vector<std::pair<std::string, std::string>> DescribeArithmetic(const LlamaConfig& config, const GgufFile& file);
+
+}  // namespace longspec

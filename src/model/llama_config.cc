@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/status_macros.h"
+#include "kernels/packing.h"
+#include "model/llama.h"
+#include "model/llama_tensors.h"
+#include "tensor/dequantize.h"
+
+namespace longspec {
+namespace {
+
+// Bounds that no real model meets and that keep every later product far from overflow.
+constexpr uint64_t kMaxLayers = 4096, kMaxWidth = 1 << 20, kMaxVocab = 1 << 24, kMaxContext = 1 << 30;
+
+Result<int> ReadSize(const GgufFile& file, const std::string& key, uint64_t max) {
+  LS_ASSIGN(const uint64_t value, file.GetUint(key));
+  if (value == 0 || value > max) {
+    return Corrupt(file.path() + ": " + key + " is " + std::to_string(value) + ", expected 1 to " + std::to_string(max));
+  }
+  return static_cast<int>(value);
+}
+
+Result<int> ReadSizeOr(const GgufFile& file, const std::string& key, uint64_t max, int fallback) {
+  if (!file.Has(key)) return fallback;
+  return ReadSize(file, key, max);
+}
+
+Result<RopeConfig> ReadRope(const GgufFile& file, const LlamaConfig& c, const RopeOptions& options) {
+  using Scaling = RopeOptions::Scaling;
+  const std::string prefix = c.architecture + ".rope.";
+  RopeConfig rope;
+  LS_ASSIGN(rope.n_rot, ReadSizeOr(file, prefix + "dimension_count", kMaxWidth, c.head_dim));
+  if (rope.n_rot % 2 != 0 || rope.n_rot > c.head_dim) {
+    return Corrupt(file.path() + ": " + prefix + "dimension_count is " + std::to_string(rope.n_rot) +
+                   ", expected an even number up to the head dimension " + std::to_string(c.head_dim));
+  }
+  LS_ASSIGN(rope.freq_base, file.GetFloatOr(prefix + "freq_base", 10000.0));
+  LS_ASSIGN(const std::string type, file.GetStringOr(prefix + "scaling.type", "none"));
+  LS_ASSIGN(rope.scale, file.GetFloatOr(prefix + "scaling.factor", 1.0));
+  LS_ASSIGN(rope.attn_factor, file.GetFloatOr(prefix + "scaling.attn_factor", 1.0));
+  LS_ASSIGN(rope.orig_ctx, ReadSizeOr(file, prefix + "scaling.original_context_length", kMaxContext, c.n_ctx_train));
+  if (type == "linear") {
+    rope.scaling = Scaling::kLinear;
+  } else if (type == "yarn") {
+    rope.scaling = Scaling::kYarn;
+  } else if (type != "none") {
+    return Unsupported(file.path() + ": " + prefix + "scaling.type \"" + type + "\" is not supported; known are none, linear, yarn");
+  }
+
+  if (options.scaling != Scaling::kFromModel) rope.scaling = options.scaling;
+  if (options.scale != 0.0F) rope.scale = options.scale;
+  if (options.freq_base != 0.0F) rope.freq_base = options.freq_base;
+  if (options.yarn_orig_ctx != 0) rope.orig_ctx = options.yarn_orig_ctx;
+  if (options.yarn_ext_factor >= 0.0F) rope.ext_factor = options.yarn_ext_factor;
+  rope.attn_factor *= options.yarn_attn_factor;
+  rope.beta_fast = options.yarn_beta_fast;
+  rope.beta_slow = options.yarn_beta_slow;
+  const auto positive = [](double v) { return std::isfinite(v) && v > 0.0; };
+  if (!positive(rope.scale)) return InvalidArgument("--rope-scale must be a positive number");
+  if (!positive(rope.freq_base) || rope.freq_base <= 1.0) return InvalidArgument("--rope-freq-base must be greater than 1");
+  if (rope.orig_ctx <= 0) return InvalidArgument("--yarn-orig-ctx must be positive");
+  if (!positive(rope.beta_fast) || !positive(rope.beta_slow)) {
+    return InvalidArgument("--yarn-beta-fast and --yarn-beta-slow must be positive numbers");
+  }
+  if (rope.scaling == Scaling::kNone) rope.scale = 1.0;
+
+  if (const TensorView* factors = file.FindTensor("rope_freqs.weight"); factors != nullptr) {
+    if (factors->dtype != DType::kF32 || factors->n_elements() != rope.n_rot / 2) {
+      return Corrupt(file.path() + ": tensor rope_freqs.weight must hold " + std::to_string(rope.n_rot / 2) + " F32 values");
+    }
+    rope.freq_factors.resize(static_cast<size_t>(rope.n_rot / 2));
+    DequantizeRow(DType::kF32, factors->data, factors->n_elements(), rope.freq_factors.data());
+  }
+  return rope;
+}
+
+Status CheckTensor(const GgufFile& file, const TensorRequirement& need) {
+  const TensorView* t = file.FindTensor(need.name);
+  if (t == nullptr) return Corrupt(file.path() + ": tensor " + need.name + " is missing");
+  const auto shape = [](int64_t a, int64_t b) { return "(" + std::to_string(a) + ", " + std::to_string(b) + ")"; };
+  if (t->shape[0] != need.n_in || t->n_rows() != need.n_out) {
+    return Corrupt(file.path() + ": tensor " + need.name + " has shape " + shape(t->shape[0], t->n_rows()) + ", expected " +
+                   shape(need.n_in, need.n_out));
+  }
+  if (!CanDequantize(t->dtype)) {
+    return Unsupported(file.path() + ": tensor " + need.name + " has type " + std::string(Info(t->dtype).name) +
+                       ", which weights cannot have");
+  }
+  return {};
+}
+
+}  // namespace
+
+AttentionShape LlamaConfig::attention() const {
+  return {.n_head = n_head, .n_kv_head = n_head_kv, .head_dim = head_dim,
+          .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))};
+}
+
+KvLayout LlamaConfig::kv_layout(CacheType k, CacheType v) const {
+  return {.k_type = k, .v_type = v, .n_kv_head = n_head_kv, .head_dim = head_dim};
+}
+
+std::vector<TensorRequirement> LayerRequirements(const LlamaConfig& c, int layer) {
+  const std::string prefix = "blk." + std::to_string(layer) + ".";
+  const int64_t q = int64_t{c.n_head} * c.head_dim, kv = int64_t{c.n_head_kv} * c.head_dim;
+  return {{prefix + "attn_norm.weight", c.n_embd, 1},   {prefix + "attn_q.weight", c.n_embd, q},
+          {prefix + "attn_k.weight", c.n_embd, kv},     {prefix + "attn_v.weight", c.n_embd, kv},
+          {prefix + "attn_output.weight", q, c.n_embd}, {prefix + "ffn_norm.weight", c.n_embd, 1},
+          {prefix + "ffn_gate.weight", c.n_embd, c.n_ff}, {prefix + "ffn_up.weight", c.n_embd, c.n_ff},
+          {prefix + "ffn_down.weight", c.n_ff, c.n_embd}};
+}
+
+Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rope) {
+  LlamaConfig c;
+  LS_ASSIGN(c.architecture, file.GetString("general.architecture"));
+  if (c.architecture != "llama") {
+    return Unsupported(file.path() + ": architecture \"" + c.architecture + "\" is not supported; known is llama");
+  }
+  LS_ASSIGN(c.name, file.GetStringOr("general.name", ""));
+  const std::string prefix = c.architecture + ".";
+  LS_ASSIGN(c.n_layer, ReadSize(file, prefix + "block_count", kMaxLayers));
+  LS_ASSIGN(c.n_embd, ReadSize(file, prefix + "embedding_length", kMaxWidth));
+  LS_ASSIGN(c.n_head, ReadSize(file, prefix + "attention.head_count", kMaxWidth));
+  LS_ASSIGN(c.n_head_kv, ReadSizeOr(file, prefix + "attention.head_count_kv", kMaxWidth, c.n_head));
+  LS_ASSIGN(c.head_dim, ReadSizeOr(file, prefix + "attention.key_length", kMaxWidth, c.n_embd / c.n_head));
+  LS_ASSIGN(c.n_ff, ReadSize(file, prefix + "feed_forward_length", kMaxWidth));
+  LS_ASSIGN(c.n_ctx_train, ReadSize(file, prefix + "context_length", kMaxContext));
+  LS_ASSIGN(const double eps, file.GetFloatOr(prefix + "attention.layer_norm_rms_epsilon", 1e-5));
+  c.rms_eps = static_cast<float>(eps);
+  if (c.n_head % c.n_head_kv != 0) {
+    return Corrupt(file.path() + ": " + std::to_string(c.n_head) + " attention heads cannot share " +
+                   std::to_string(c.n_head_kv) + " key-value heads evenly");
+  }
+  if (c.head_dim % 16 != 0) {
+    return Unsupported(file.path() + ": head dimension " + std::to_string(c.head_dim) + " is not a multiple of 16");
+  }
+  if (c.n_embd % 32 != 0 || c.n_ff % 32 != 0 || int64_t{c.n_head} * c.head_dim % 32 != 0) {
+    return Unsupported(file.path() + ": widths " + std::to_string(c.n_embd) + ", " + std::to_string(c.n_ff) + " and " +
+                       std::to_string(int64_t{c.n_head} * c.head_dim) + " must be multiples of 32");
+  }
+  LS_ASSIGN(const uint64_t experts, file.GetUintOr(prefix + "expert_count", 0));
+  if (experts > 0) return Unsupported(file.path() + ": mixture-of-experts models are not supported");
+
+  const TensorView* embedding = file.FindTensor("token_embd.weight");
+  if (embedding == nullptr) return Corrupt(file.path() + ": tensor token_embd.weight is missing");
+  if (embedding->n_rows() > static_cast<int64_t>(kMaxVocab)) {
+    return Corrupt(file.path() + ": tensor token_embd.weight has " + std::to_string(embedding->n_rows()) + " rows, too many");
+  }
+  c.n_vocab = static_cast<int>(embedding->n_rows());
+  LS_TRY(CheckTensor(file, {"token_embd.weight", c.n_embd, c.n_vocab}));
+  LS_TRY(CheckTensor(file, {"output_norm.weight", c.n_embd, 1}));
+  c.tied_embeddings = file.FindTensor("output.weight") == nullptr;
+  if (!c.tied_embeddings) LS_TRY(CheckTensor(file, {"output.weight", c.n_embd, c.n_vocab}));
+  for (int layer = 0; layer < c.n_layer; ++layer) {
+    for (const TensorRequirement& need : LayerRequirements(c, layer)) LS_TRY(CheckTensor(file, need));
+  }
+  LS_ASSIGN(c.rope, ReadRope(file, c, rope));
+  return c;
+}
+
+std::vector<std::pair<std::string, std::string>> DescribeArithmetic(const LlamaConfig& config, const GgufFile& file) {
+  std::set<DType> types;
+  const auto note = [&](const std::string& name) { types.insert(file.FindTensor(name)->dtype); };
+  note(config.tied_embeddings ? "token_embd.weight" : "output.weight");
+  for (int layer = 0; layer < config.n_layer; ++layer) {
+    for (const TensorRequirement& need : LayerRequirements(config, layer)) {
+      if (need.n_out > 1) note(need.name);
+    }
+  }
+  std::vector<std::pair<std::string, std::string>> lines;
+  for (const DType type : types) {
+    lines.emplace_back("matmul " + std::string(Info(type).name), kernels::ArithmeticName(kernels::PackedFormat(type)));
+  }
+  lines.emplace_back("attention", "f32");
+  return lines;
+}
+
+}  // namespace longspec

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which tensors a Llama model file must have, by GGUF name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/llama.h"
+
+namespace longspec {
+
+struct TensorRequirement {
+  std::string name;
+  int64_t n_in = 0;   // shape[0]
+  int64_t n_out = 1;  // rows; 1 for a vector
+};
+
+// In this order: attn_norm, attn_q, attn_k, attn_v, attn_output, ffn_norm, ffn_gate, ffn_up, ffn_down.
+std::vector<TensorRequirement> LayerRequirements(const LlamaConfig& config, int layer);
+
+}  // namespace longspec

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/llama_weights.h"
+
+#include <new>
+#include <string>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "model/llama_tensors.h"
+#include "tensor/dequantize.h"
+
+namespace longspec {
+namespace {
+
+std::vector<float> Vector(const TensorView& t) {
+  std::vector<float> values(static_cast<size_t>(t.n_elements()));
+  DequantizeRow(t.dtype, t.data, t.n_elements(), values.data());
+  return values;
+}
+
+const TensorView& Tensor(const GgufFile& file, const std::string& name) {
+  const TensorView* t = file.FindTensor(name);
+  LS_CHECK(t != nullptr);  // ReadLlamaConfig has checked
+  return *t;
+}
+
+// Packs matrices one after the other, each with the whole team, and reports progress between them.
+class Packer {
+ public:
+  Packer(ThreadTeam& team, uint64_t total_bytes, const std::function<bool(double)>& on_progress)
+      : team_(team), total_(total_bytes), on_progress_(on_progress) {}
+
+  Status Pack(const TensorView& tensor, kernels::PackedWeights& out) {
+    out = kernels::PackedWeights(tensor);
+    team_.Run([&](ThreadTeam::Worker& worker) {
+      const auto share = worker.ShareOf(out.n_groups());
+      out.Pack(tensor, share.begin, share.end);
+    });
+    done_ += tensor.n_bytes;
+    if (on_progress_ && !on_progress_(static_cast<double>(done_) / static_cast<double>(total_))) {
+      return Cancelled("loading was cancelled");
+    }
+    return {};
+  }
+
+ private:
+  ThreadTeam& team_;
+  uint64_t done_ = 0, total_;
+  const std::function<bool(double)>& on_progress_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<const LlamaWeights>> LoadLlamaWeights(const GgufFile& file, const LlamaConfig& config,
+                                                             ThreadTeam& team,
+                                                             const std::function<bool(double)>& on_progress) {
+  auto weights = std::make_unique<LlamaWeights>();
+  const std::string output_name = config.tied_embeddings ? "token_embd.weight" : "output.weight";
+  uint64_t total = Tensor(file, output_name).n_bytes;
+  for (int i = 0; i < config.n_layer; ++i) {
+    for (const TensorRequirement& need : LayerRequirements(config, i)) total += Tensor(file, need.name).n_bytes;
+  }
+  try {
+    Packer packer(team, total, on_progress);
+    weights->layers.resize(static_cast<size_t>(config.n_layer));
+    for (int i = 0; i < config.n_layer; ++i) {
+      LlamaLayer& layer = weights->layers[static_cast<size_t>(i)];
+      const std::vector<TensorRequirement> names = LayerRequirements(config, i);
+      const auto tensor = [&](size_t n) -> const TensorView& { return Tensor(file, names[n].name); };
+      layer.attn_norm = Vector(tensor(0));
+      LS_TRY(packer.Pack(tensor(1), layer.q));
+      LS_TRY(packer.Pack(tensor(2), layer.k));
+      LS_TRY(packer.Pack(tensor(3), layer.v));
+      LS_TRY(packer.Pack(tensor(4), layer.attn_output));
+      layer.ffn_norm = Vector(tensor(5));
+      LS_TRY(packer.Pack(tensor(6), layer.gate));
+      LS_TRY(packer.Pack(tensor(7), layer.up));
+      LS_TRY(packer.Pack(tensor(8), layer.down));
+    }
+    weights->output_norm = Vector(Tensor(file, "output_norm.weight"));
+    LS_TRY(packer.Pack(Tensor(file, output_name), weights->output));
+    weights->embedding = Tensor(file, "token_embd.weight");
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted(file.path() + ": no memory for the weights");
+  }
+  return std::unique_ptr<const LlamaWeights>(std::move(weights));
+}
+
+}  // namespace longspec

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A Llama model's weights, repacked. Immutable once loaded.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "kernels/packing.h"
+#include "model/llama.h"
+
+namespace longspec {
+
+struct LlamaLayer {
+  std::vector<float> attn_norm, ffn_norm;  // (n_embd)
+  kernels::PackedWeights q, k, v, attn_output, gate, up, down;
+};
+
+struct LlamaWeights {
+  std::vector<LlamaLayer> layers;
+  std::vector<float> output_norm;  // (n_embd)
+  kernels::PackedWeights output;   // (n_vocab, n_embd)
+  TensorView embedding;            // rows are decoded from the mapped file as they are needed
+};
+
+Result<std::unique_ptr<const LlamaWeights>> LoadLlamaWeights(const GgufFile& file, const LlamaConfig& config,
+                                                             ThreadTeam& team,
+                                                             const std::function<bool(double)>& on_progress);
+
+}  // namespace longspec

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What changes logits before candidates are chosen: bias, then penalties, with llama.cpp's semantics. Pure
+// functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "longspec/options.h"
+#include "sampling/sampler.h"
+
+namespace longspec {
+
+// True if ApplyBiasAndPenalties would change anything.
+bool ChangesLogits(const SamplingOptions& options);
+
+// Adds the biases; then, once per distinct token of the last repeat_last_n tokens of `history`: divides a
+// positive logit by repeat_penalty (multiplies one that is not), subtracts frequency_penalty times its count
+// there and presence_penalty once. `counts` is scratch: all zero before and after, grown to the vocabulary
+// when needed.
+void ApplyBiasAndPenalties(const SamplingOptions& options, const TokenHistory& history,
+                           std::span<float> logits, std::vector<int32_t>& counts);
+
+}  // namespace longspec

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sampling/sampler.h"
+
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "sampling/candidates.h"
+#include "sampling/logits_processors.h"
+#include "sampling/options_check.h"
+
+namespace longspec {
+namespace {
+
+// exp((logit - largest) / temperature), and 1 for the largest itself even where the difference is no number.
+double Weight(float logit, float largest, double temperature) {
+  if (logit == largest) return 1.0;
+  return std::exp((static_cast<double>(logit) - static_cast<double>(largest)) / temperature);
+}
+
+// What survives the filters: the first n_kept candidates of `order`.
+struct Survivors {
+  CandidateOrder order;
+  float largest;
+  size_t n_kept;
+};
+
+// Sum of the weights of the first n candidates, in the order in which they lie. That is one and the same
+// order in every run: sorted as far as a filter looked, or by id if none did.
+double SumWeights(std::span<const Candidate> candidates, float largest, double temperature) {
+  double sum = 0.0;
+  for (const auto& [logit, token] : candidates) sum += Weight(logit, largest, temperature);
+  return sum;
+}
+
+// The smallest prefix whose share of the probability is at least top_p.
+size_t TopPPrefix(CandidateOrder& order, float largest, double total, double top_p) {
+  double cumulative = 0.0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    cumulative += Weight(order[i].first, largest, 1.0);
+    if (cumulative >= top_p * total) return i + 1;
+  }
+  return order.size();
+}
+
+// The prefix of candidates at least min_p times as probable as the first; never empty.
+size_t MinPPrefix(CandidateOrder& order, size_t n, float largest, double min_p) {
+  size_t kept = 1;
+  while (kept < n && Weight(order[kept].first, largest, 1.0) >= min_p) ++kept;
+  return kept;
+}
+
+Survivors Select(const SamplingOptions& options, std::span<const float> logits,
+                 std::vector<Candidate>& candidates) {
+  TopCandidates(logits, options.top_k, candidates);
+  const bool sorted = candidates.size() < logits.size();
+  const float largest =
+      sorted ? candidates.front().first : candidates[static_cast<size_t>(ArgMax(logits))].first;
+  Survivors kept{CandidateOrder(candidates, sorted ? candidates.size() : 0), largest, candidates.size()};
+  if (options.top_p < 1.0F) {
+    const double total = SumWeights(candidates, largest, 1.0);
+    kept.n_kept = TopPPrefix(kept.order, largest, total, static_cast<double>(options.top_p));
+  }
+  if (options.min_p > 0.0F) {
+    kept.n_kept = MinPPrefix(kept.order, kept.n_kept, largest, static_cast<double>(options.min_p));
+  }
+  return kept;
+}
+
+// The row after bias and penalties: the caller's own where they change nothing.
+std::span<const float> Processed(const SamplingOptions& options, std::span<const float> logits,
+                                 const TokenHistory& history, Sampler::Scratch& scratch) {
+  if (!ChangesLogits(options)) return logits;
+  scratch.logits.assign(logits.begin(), logits.end());
+  ApplyBiasAndPenalties(options, history, scratch.logits, scratch.counts);
+  return scratch.logits;
+}
+
+}  // namespace
+
+Sampler::Sampler(SamplingOptions options, int vocab_size, RngStream stream)
+    : options_(std::move(options)), vocab_size_(vocab_size), stream_(stream) {}
+
+Result<Sampler> Sampler::Create(const SamplingOptions& options, int vocab_size, uint64_t sequence) {
+  LS_TRY(CheckSamplingOptions(options, vocab_size));
+  return Sampler(options, vocab_size, {.seed = *options.seed, .sequence = sequence});
+}
+
+int32_t Sampler::Sample(std::span<const float> logits, const TokenHistory& history, uint64_t position,
+                        Scratch& scratch) const {
+  LS_CHECK(logits.size() == static_cast<size_t>(vocab_size_));
+  const std::span<const float> row = Processed(options_, logits, history, scratch);
+  if (is_greedy()) return ArgMax(row);
+
+  const double temperature = options_.temperature;
+  auto [order, largest, n] = Select(options_, row, scratch.candidates);
+  const double total = SumWeights(std::span(scratch.candidates).first(n), largest, temperature);
+  const double wanted = stream_.Uniform(position) * total;
+  double cumulative = 0.0;
+  int32_t token = order[0].second;
+  for (size_t i = 0; i < n; ++i) {
+    const double weight = Weight(order[i].first, largest, temperature);
+    // Rounding can leave the last sum just below the total: then the last candidate that can occur is the
+    // token.
+    if (weight == 0.0) break;
+    token = order[i].second;
+    cumulative += weight;
+    if (wanted < cumulative) break;
+  }
+  return token;
+}
+
+std::span<const TokenProbability> Sampler::Distribution(std::span<const float> logits,
+                                                        const TokenHistory& history, Scratch& scratch) const {
+  LS_CHECK(logits.size() == static_cast<size_t>(vocab_size_));
+  const std::span<const float> row = Processed(options_, logits, history, scratch);
+  scratch.distribution.clear();
+  if (is_greedy()) {
+    scratch.distribution.push_back({ArgMax(row), 1.0});
+    return scratch.distribution;
+  }
+  const double temperature = options_.temperature;
+  auto [order, largest, n] = Select(options_, row, scratch.candidates);
+  const double total = SumWeights(std::span(scratch.candidates).first(n), largest, temperature);
+  for (size_t i = 0; i < n; ++i) {
+    const double weight = Weight(order[i].first, largest, temperature);
+    if (weight == 0.0) break;
+    scratch.distribution.push_back({order[i].second, weight / total});
+  }
+  return scratch.distribution;
+}
+
+}  // namespace longspec

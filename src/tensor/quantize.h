@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Encoding of f32 rows to the stored types by plain rounding to nearest, block by block: for models made by
+// tests and tools. It does not search for the scales of least error as model publishers' quantisers do. Every
+// type that DequantizeRow reads can be written.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace longspec {
+
+// Encodes n finite f32 of src into dst (RowBytes(dtype, n) bytes, any alignment).
+// REQUIRES: CanDequantize(dtype); n a multiple of the type's block_elements.
+void QuantizeRow(DType dtype, const float* src, int64_t n, std::byte* dst);
+
+}  // namespace longspec

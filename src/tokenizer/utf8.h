@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Walking through bytes that may or may not be UTF-8. Well-formed means Unicode's table 3-7: no surrogates,
+// no overlong forms, nothing above U+10FFFF. Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace longspec {
+
+enum class Utf8Kind : uint8_t {
+  kCharacter,  // a whole, well-formed character
+  kIllFormed,  // a maximal ill-formed subsequence: one U+FFFD by Unicode's recommended practice
+  kTruncated,  // the bytes end inside what may still become a character
+};
+
+struct Utf8Step {
+  Utf8Kind kind;
+  size_t length;  // bytes; at least 1
+};
+
+// What stands at the start of `bytes`. REQUIRES: !bytes.empty()
+Utf8Step ScanUtf8(std::string_view bytes);
+
+// Length of the longest well-formed prefix.
+size_t ValidUtf8Prefix(std::string_view bytes);
+
+}  // namespace longspec

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tree/token_tree.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace longspec {
+
+TokenTree::TokenTree(int32_t root_token) { nodes_.push_back({.token = root_token}); }
+
+int TokenTree::AddChild(int parent, int32_t token, float score, int source) {
+  LS_CHECK(parent >= 0 && parent < size());
+  int32_t last = -1;
+  for (int32_t child = node(parent).first_child; child >= 0; child = node(child).next_sibling) {
+    if (node(child).token == token) {
+      float& known = nodes_[static_cast<size_t>(child)].score;
+      known = std::max(known, score);
+      return child;
+    }
+    last = child;
+  }
+  const int32_t added = size();
+  const int32_t depth = node(parent).depth + 1;
+  nodes_.push_back({.token = token, .parent = parent, .depth = depth, .score = score, .source = source});
+  if (last >= 0) {
+    nodes_[static_cast<size_t>(last)].next_sibling = added;
+  } else {
+    nodes_[static_cast<size_t>(parent)].first_child = added;
+  }
+  max_depth_ = std::max(max_depth_, static_cast<int>(depth));
+  return added;
+}
+
+int TokenTree::FindChild(int parent, int32_t token) const {
+  LS_CHECK(parent >= 0 && parent < size());
+  int32_t child = node(parent).first_child;
+  while (child >= 0 && node(child).token != token) child = node(child).next_sibling;
+  return child;
+}
+
+std::vector<int32_t> TokenTree::PathTo(int node_index) const {
+  LS_CHECK(node_index >= 0 && node_index < size());
+  std::vector<int32_t> path(static_cast<size_t>(node(node_index).depth) + 1);
+  int32_t current = node_index;
+  for (auto place = path.rbegin(); place != path.rend(); ++place) {
+    *place = current;
+    current = node(current).parent;
+  }
+  return path;
+}
+
+// With one child per node a child is always added to the deepest node, so the tree is a chain exactly when it
+// is as deep as it is large.
+bool TokenTree::is_chain() const { return max_depth_ == size() - 1; }
+
+}  // namespace longspec

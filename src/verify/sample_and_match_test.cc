@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "verify/testing/chi_square.h"
+#include "verify/testing/node_rules.h"
+#include "verify/verify.h"
+
+namespace longspec::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+Sampler Make(SamplingOptions options, int vocab) {
+  options.seed = options.seed.value_or(5);
+  auto sampler = Sampler::Create(options, vocab);
+  EXPECT_TRUE(sampler.ok()) << sampler.status().message();
+  return *sampler;
+}
+
+SamplingOptions Greedy() {
+  SamplingOptions options;
+  options.temperature = 0.0F;
+  return options;
+}
+
+// One row per node; each row's largest logit is at the given token.
+std::vector<float> RowsFor(const std::vector<int32_t>& best, int vocab) {
+  std::vector<float> rows(best.size() * static_cast<size_t>(vocab), 0.0F);
+  for (size_t i = 0; i < best.size(); ++i)
+    rows[i * static_cast<size_t>(vocab) + static_cast<size_t>(best[i])] = 1;
+  return rows;
+}
+
+Accepted Verify(const TokenTree& tree, const std::vector<float>& rows, const Sampler& sampler, int vocab,
+                std::vector<int32_t> committed) {
+  Sampler::Scratch scratch;
+  return SampleAndMatch(tree, {rows.data(), tree.size(), vocab}, sampler, committed, scratch);
+}
+
+TEST(SampleAndMatch, RootAloneIsPlainDecoding) {
+  const Accepted accepted = Verify(TokenTree(2), RowsFor({3}, 5), Make(Greedy(), 5), 5, {1, 2});
+  EXPECT_THAT(accepted.nodes, ElementsAre(0));
+  EXPECT_THAT(accepted.tokens, ElementsAre(3));
+}
+
+TEST(SampleAndMatch, FollowsMatchesAndEndsWithTheCorrection) {
+  TokenTree tree(0);
+  const int decoy = tree.AddChild(0, 4);
+  const int a = tree.AddChild(0, 1);
+  const int b = tree.AddChild(a, 2);
+  tree.AddChild(decoy, 1);
+  tree.AddChild(b, 4);
+  // Root wants 1, a wants 2, b wants 3: the child 4 of b is wrong.
+  const Accepted accepted = Verify(tree, RowsFor({1, 0, 2, 3, 0, 0}, 5), Make(Greedy(), 5), 5, {0});
+  EXPECT_THAT(accepted.nodes, ElementsAre(0, a, b));
+  EXPECT_THAT(accepted.tokens, ElementsAre(1, 2, 3));
+}
+
+TEST(SampleAndMatch, ALeafGivesTheBonusToken) {
+  TokenTree tree(0);
+  const int a = tree.AddChild(0, 1);
+  const Accepted accepted = Verify(tree, RowsFor({1, 4}, 5), Make(Greedy(), 5), 5, {0});
+  EXPECT_THAT(accepted.nodes, ElementsAre(0, a));
+  EXPECT_THAT(accepted.tokens, ElementsAre(1, 4));
+}
+
+TEST(SampleAndMatch, PenaltiesSeeTheDraftedPrefix) {
+  SamplingOptions options = Greedy();
+  options.presence_penalty = 10.0F;
+  TokenTree tree(0);
+  const int a = tree.AddChild(0, 1);
+  tree.AddChild(a, 1);
+  // Every row prefers 1, then 2, then 3. After 1 was taken, 2 follows: the penalty is not frozen for the
+  // tree.
+  std::vector<float> rows;
+  for (int i = 0; i < 3; ++i) rows.insert(rows.end(), {0, 3, 2, 1});
+  const Accepted accepted = Verify(tree, rows, Make(options, 4), 4, {0});
+  EXPECT_THAT(accepted.nodes, ElementsAre(0, a));
+  EXPECT_THAT(accepted.tokens, ElementsAre(1, 2));
+}
+
+TEST(SampleAndMatch, EachDepthUsesTheNumberOfItsPosition) {
+  SamplingOptions options;
+  options.temperature = 1.0F;
+  const int vocab = 50;
+  const std::vector<float> row(vocab, 0.0F);
+  const Sampler sampler = Make(options, vocab);
+  Sampler::Scratch scratch;
+  const std::vector<int32_t> committed = {9, 8, 7};
+  const int32_t first = sampler.Sample(row, {committed, {}}, 3, scratch);
+  TokenTree tree(7);
+  tree.AddChild(0, first);
+  std::vector<float> rows(2 * vocab, 0.0F);
+  const Accepted accepted = Verify(tree, rows, sampler, vocab, committed);
+  EXPECT_THAT(accepted.tokens, ElementsAre(first, sampler.Sample(row, {committed, {&first, 1}}, 4, scratch)));
+}
+
+// The law and the acceptance of research 8.7 for deterministic children, with the sampler's own numbers.
+TEST(SampleAndMatch, LawAndAcceptanceOnTheFixture) {
+  SamplingOptions options;
+  options.temperature = 1.0F;
+  options.top_k = 0;
+  options.top_p = 1.0F;
+  options.min_p = 0.0F;
+  std::vector<float> rows;
+  for (int node = 0; node < 4; ++node) {
+    for (const double p : kP) rows.push_back(static_cast<float>(std::log(p)));
+  }
+  const double acceptance[] = {0.0, .28, .64, .74};
+  for (size_t k = 0; k <= 3; ++k) {
+    TokenTree tree(0);
+    for (const int32_t token : TopOfQ(static_cast<int>(k))) tree.AddChild(0, token);
+    std::vector<int64_t> counts(kP.size(), 0);
+    double accepted = 0;
+    constexpr int kSamples = 40000;
+    Sampler::Scratch scratch;
+    for (uint64_t seed = 0; seed < kSamples; ++seed) {
+      options.seed = seed;
+      const Accepted verdict = SampleAndMatch(tree, {rows.data(), tree.size(), 6}, Make(options, 6),
+                                              std::vector<int32_t>{0}, scratch);
+      ++counts[static_cast<size_t>(verdict.tokens[0])];
+      accepted += verdict.nodes.size() > 1 ? 1 : 0;
+    }
+    EXPECT_GT(ChiSquarePValue(counts, kP), 1e-6);
+    EXPECT_NEAR(accepted, kSamples * acceptance[k],
+                5 * std::sqrt(kSamples * acceptance[k] * (1 - acceptance[k])));
+  }
+}
+
+TEST(SampleAndMatchDeathTest, RowsAndRootMustBelongToTheTree) {
+  Sampler::Scratch scratch;
+  const Sampler sampler = Make(Greedy(), 2);
+  const std::vector<float> rows(4, 0.0F);
+  const std::vector<int32_t> committed = {1}, other = {0};
+  const TokenTree tree(1);
+  EXPECT_DEATH(SampleAndMatch(tree, {rows.data(), 2, 2}, sampler, committed, scratch), "n_rows");
+  EXPECT_DEATH(SampleAndMatch(tree, {rows.data(), 1, 2}, sampler, other, scratch), "committed");
+}
+
+}  // namespace
+}  // namespace longspec::testing

@@ -1,0 +1,440 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The program as users meet it: options, errors, exit status, output.
+
+Needs the program ($LONGSPEC_BIN, default build/release/longspec) and, for most tests, a model ($LONGSPEC_MODEL, default
+models/SmolLM2-135M-Instruct.Q4_1.gguf); tests whose needs are not met are skipped.
+"""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BIN = os.environ.get("LONGSPEC_BIN", os.path.join(ROOT, "build/release/longspec"))
+MODEL = os.environ.get("LONGSPEC_MODEL", os.path.join(ROOT, "models/SmolLM2-135M-Instruct.Q4_1.gguf"))
+TIMEOUT = 120
+
+OK, FAILURE, USAGE, BAD_MODEL, RESOURCES, OUTPUT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+
+def longspec(*args, stdin=b"", stdout=subprocess.PIPE, env=None):
+    return subprocess.run([BIN, *args], input=stdin, stdout=stdout, stderr=subprocess.PIPE, timeout=TIMEOUT,
+                          env={**os.environ, **(env or {})}, check=False)
+
+
+@unittest.skipUnless(os.access(BIN, os.X_OK), f"no program at {BIN}")
+class CliTestCase(unittest.TestCase):
+    def expect_error(self, result, code, *parts):
+        """One line on stderr that begins with the program's name, and nothing on stdout."""
+        stderr = result.stderr.decode("utf-8", "replace")
+        self.assertEqual(result.returncode, code, stderr)
+        lines = [line for line in stderr.splitlines() if line.startswith("longspec: error: ")]
+        self.assertEqual(len(lines), 1, stderr)
+        self.assertEqual(stderr.splitlines()[-1], lines[0], stderr)
+        for part in parts:
+            self.assertIn(part, lines[0])
+        self.assertFalse(result.stdout, result.stdout)
+
+
+class Usage(CliTestCase):
+    def test_help_lists_options_and_exit_codes(self):
+        for command in ([], ["run"], ["chat"], ["info"], ["tokenize"]):
+            result = longspec(*command, "--help")
+            self.assertEqual(result.returncode, OK)
+            self.assertIn(b"Exit status: 0 success; 1 generation failed; 2 usage", result.stdout)
+            self.assertEqual(result.stderr, b"")
+        for option in (b"--ctx-size", b"--spec-type", b"--temp", b"--stats-file", b"--rope-scaling", b"--logit-bias"):
+            self.assertIn(option, longspec("run", "--help").stdout)
+
+    def test_version(self):
+        self.assertRegex(longspec("--version").stdout, rb"^longspec \d+\.\d+\.\d+\n$")
+
+    def test_no_or_unknown_command(self):
+        self.expect_error(longspec(), USAGE, "no command", "run, chat, info, tokenize")
+        self.expect_error(longspec("fly"), USAGE, "'fly'", "run, chat")
+        self.expect_error(longspec("--fly"), USAGE, "--fly")
+
+    def test_bad_options(self):
+        run = ("run", "-m", "unused.gguf", "-p", "hi")
+        cases = [
+            (("--colour",), "--colour"),
+            (("-ngl", "5"), "-ngl"),
+            (("-md", "draft.gguf"), "-md"),
+            (("-n", "many"), "--predict"),
+            (("-n", "-2"), "--predict"),
+            (("-c", "-1"), "--ctx-size"),
+            (("-t", "-1"), "--threads"),
+            (("-b", "0"), "--batch-size"),
+            (("-s", "1.5"), "--seed"),
+            (("--temp", "warm"), "--temp"),
+            (("--top-p", "2"), "--top-p"),
+            (("--logit-bias", "x"), "--logit-bias"),
+            (("-ctk", "q4_0"), "--cache-type-k"),
+            (("--rope-scaling", "spiral"), "--rope-scaling"),
+            (("--spec-type", "magic"), "ngram"),
+            (("--spec-draft-n-max", "1000"), "--spec-draft-n-max"),
+            (("--spec-draft-n-min", "9", "--spec-draft-n-max", "3"), "--spec-draft-n-min"),
+            (("--spec-tree", "bush"), "--spec-tree"),
+            (("-n",), "--predict"),
+        ]
+        for options, part in cases:
+            with self.subTest(options=options):
+                self.expect_error(longspec(*run, *options), USAGE, part)
+        self.expect_error(longspec("run", "-p", "hi"), USAGE, "--model")
+
+    def test_old_spellings_warn(self):
+        result = longspec("run", "-m", "/nonexistent.gguf", "-p", "hi", "--draft-max", "4")
+        self.assertEqual(result.returncode, BAD_MODEL)
+        self.assertIn(b"longspec: warning: --draft-max is called --spec-draft-n-max here", result.stderr)
+
+    def test_empty_prompt(self):
+        self.expect_error(longspec("run", "-m", "unused.gguf"), USAGE, "prompt is empty")
+        self.expect_error(longspec("run", "-m", "unused.gguf", "-p", ""), USAGE, "prompt is empty")
+        self.expect_error(longspec("run", "-m", "unused.gguf", "-f", "-", stdin=b"\n"), USAGE, "prompt is empty")
+
+
+class BadFiles(CliTestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name, data=None):
+        path = os.path.join(self.folder.name, name)
+        if data is not None:
+            with open(path, "wb") as file:
+                file.write(data)
+        return path
+
+    def test_missing_model(self):
+        for command in (("run", "-p", "hi"), ("chat",), ("info",), ("tokenize", "-f", "-")):
+            with self.subTest(command=command):
+                self.expect_error(longspec(*command, "-m", self.path("no.gguf")), BAD_MODEL, "no.gguf")
+
+    def test_missing_prompt_file(self):
+        self.expect_error(longspec("run", "-m", "unused.gguf", "-f", self.path("no.txt")), BAD_MODEL, "no.txt")
+        self.expect_error(longspec("run", "-m", "unused.gguf", "-f", self.folder.name), BAD_MODEL, self.folder.name)
+
+    def test_not_a_model(self):
+        for name, data in (("empty", b""), ("text", b"hello world, this is no model"), ("magic", b"GGUF")):
+            with self.subTest(name=name):
+                self.expect_error(longspec("run", "-p", "hi", "-m", self.path(name, data)), BAD_MODEL, name)
+        self.expect_error(longspec("info", "-m", self.folder.name), BAD_MODEL, self.folder.name)
+
+    def test_a_file_name_cannot_write_to_the_terminal(self):
+        result = longspec("info", "-m", self.path("\x1b[31mred\nline.gguf"))
+        self.expect_error(result, BAD_MODEL)
+        self.assertNotIn(b"\x1b", result.stderr)
+
+    @unittest.skipUnless(os.path.exists(MODEL), f"no model at {MODEL}")
+    def test_truncated_model(self):
+        with open(MODEL, "rb") as file:
+            head = file.read(4 << 20)
+        for size in (1, 4, 23, 1024, 100 * 1024, 1 << 20, 3 << 20, len(head)):
+            with self.subTest(size=size):
+                result = longspec("run", "-p", "hi", "-m", self.path("cut.gguf", head[:size]))
+                self.expect_error(result, BAD_MODEL, "cut.gguf")
+
+    def test_unwritable_output_is_said_before_the_model_is_read(self):
+        for path in ("/nonexistent/stats.json", self.folder.name):
+            result = longspec("run", "-m", "unused.gguf", "-p", "hi", "--stats-file", path)
+            self.expect_error(result, OUTPUT, path)
+        closed = subprocess.run(["/bin/sh", "-c", 'exec "$0" "$@" >&-', BIN, "run", "-m", "unused.gguf", "-p", "hi"],
+                                stderr=subprocess.PIPE, timeout=TIMEOUT, check=False)
+        self.assertEqual(closed.returncode, OUTPUT, closed.stderr)
+        self.assertIn(b"standard output", closed.stderr)
+
+
+@unittest.skipUnless(os.path.exists(MODEL), f"no model at {MODEL}")
+class WithModel(CliTestCase):
+    def run_json(self, *args, **kwargs):
+        result = longspec("run", "-m", MODEL, "--json", *args, **kwargs)
+        self.assertEqual(result.returncode, OK, result.stderr)
+        self.assertEqual(result.stdout.count(b"\n"), 1)
+        return json.loads(result.stdout)
+
+
+class Run(WithModel):
+    def test_json_has_exactly_these_fields(self):
+        out = self.run_json("-p", "Say hello.", "-n", "8", "--temp", "0")
+        self.assertEqual(list(out), ["text", "tokens", "finish_reason", "seed", "timings", "speculative", "model"])
+        self.assertEqual(list(out["timings"]),
+                         ["cache_n", "prompt_n", "prompt_ms", "prompt_per_second", "predicted_n", "predicted_ms",
+                          "predicted_per_second", "draft_n", "draft_n_accepted"])
+        self.assertEqual(list(out["speculative"]),
+                         ["type", "steps", "mean_acceptance_length", "acceptance_per_position", "exactness",
+                          "distinct_4gram", "draft_ms", "target_ms", "verify_ms", "commit_ms"])
+        self.assertEqual(out["speculative"]["exactness"], "lossless")
+        self.assertEqual(out["timings"]["predicted_n"], len(out["tokens"]))
+        self.assertLessEqual(len(out["tokens"]), 8)
+        self.assertIn(out["finish_reason"], ("stop", "length"))
+        self.assertGreater(out["timings"]["prompt_n"], 3)
+        self.assertEqual(out["model"], MODEL)
+
+    def test_text_and_statistics(self):
+        result = longspec("run", "-m", MODEL, "-p", "Say hello.", "-n", "8", "--temp", "0")
+        self.assertEqual(result.returncode, OK, result.stderr)
+        out = self.run_json("-p", "Say hello.", "-n", "8", "--temp", "0")
+        self.assertEqual(result.stdout.decode(), out["text"].rstrip("\n") + "\n")
+        stderr = result.stderr.decode()
+        self.assertRegex(stderr, r"prompt eval time = +[\d.]+ ms / +\d+ tokens \( *[\d.]+ ms per token, +[\d.]+ tokens per second\)")
+        self.assertRegex(stderr, r"(?m)^ +eval time = +[\d.]+ ms / +\d+ tokens")
+        self.assertRegex(stderr, r"draft acceptance = [\d.]+ \( *\d+ accepted / +\d+ generated\), mean acceptance length = [\d.]+, "
+                                 r"acceptance rate per position = \(")
+        self.assertRegex(stderr, r"distinct 4-gram share = [\d.]+")
+        self.assertIn("speculation: ngram (exactness: lossless)", stderr)
+
+    def test_speculation_never_changes_the_text(self):
+        prompt = "Repeat three times: the quick brown fox jumps over the lazy dog."
+        for sampling in (("--temp", "0"), ("--temp", "0.7", "-s", "7"), ("--temp", "1.0", "-s", "8", "--repeat-penalty", "1.1")):
+            outs = [self.run_json("-p", prompt, "-n", "48", *sampling, *options)
+                    for options in (("--spec-type", "none"), ("--spec-type", "ngram"),
+                                    ("--spec-type", "ngram", "--spec-tree", "4", "--spec-draft-n-max", "16"),
+                                    ("--spec-type", "ngram", "-t", "1", "-b", "7", "--spec-ngram-min", "1"))]
+            for out in outs[1:]:
+                self.assertEqual(out["tokens"], outs[0]["tokens"], sampling)
+                self.assertEqual(out["text"], outs[0]["text"])
+                self.assertEqual(out["finish_reason"], outs[0]["finish_reason"])
+            self.assertEqual(outs[0]["speculative"]["type"], "none")
+            self.assertEqual(outs[0]["timings"]["draft_n"], 0)
+
+    def test_equal_seeds_give_equal_text(self):
+        args = ("-p", "Write a poem.", "-n", "24", "--temp", "1.2", "--top-k", "0", "--top-p", "1", "--min-p", "0")
+        a, b, c = self.run_json(*args, "-s", "1"), self.run_json(*args, "-s", "1"), self.run_json(*args, "-s", "2")
+        self.assertEqual(a["seed"], 1)
+        self.assertEqual(a["tokens"], b["tokens"])
+        self.assertNotEqual(a["tokens"], c["tokens"])
+        fresh = self.run_json(*args)
+        again = self.run_json(*args, "-s", str(fresh["seed"]))
+        self.assertEqual(fresh["tokens"], again["tokens"])
+
+    def test_stop_string(self):
+        args = ("--no-chat", "-p", "1, 2, 3, 4, 5,", "-n", "24", "--temp", "0")
+        whole = self.run_json(*args)
+        stop = whole["text"][6:9]
+        for spec in ("none", "ngram"):
+            out = self.run_json(*args, "--stop", stop, "--spec-type", spec)
+            self.assertEqual(out["text"], whole["text"][:whole["text"].index(stop)])
+            self.assertEqual(out["finish_reason"], "stop")
+            self.assertEqual(out["tokens"], whole["tokens"][:len(out["tokens"])])
+
+    def test_limits(self):
+        out = self.run_json("--no-chat", "-p", "The", "-n", "0", "--temp", "0")
+        self.assertEqual((out["text"], out["tokens"], out["finish_reason"]), ("", [], "length"))
+        out = self.run_json("--no-chat", "-p", "The", "-c", "16", "--ignore-eos", "--temp", "0")
+        self.assertEqual(out["finish_reason"], "context")
+        self.assertEqual(out["timings"]["cache_n"] + out["timings"]["prompt_n"] + len(out["tokens"]), 16)
+
+    def test_prompt_longer_than_the_context(self):
+        result = longspec("run", "-m", MODEL, "--no-chat", "-p", "word " * 200, "-c", "64")
+        self.expect_error(result, RESOURCES, "the prompt has 20", "the context holds 64", "-c")
+
+    def test_a_context_that_cannot_fit_is_refused_with_numbers(self):
+        result = longspec("run", "-m", MODEL, "-p", "hi", "-c", "1000000000")
+        self.expect_error(result, RESOURCES, "KV cache", "a context of 1000000000", "available", "would fit")
+
+    def test_prompt_and_file(self):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(b"The sky is blue.\n")
+            file.flush()
+            out = self.run_json("--no-chat", "-p", "Text:", "-f", file.name, "-n", "4", "--temp", "0")
+            same = self.run_json("--no-chat", "-p", "Text:\n\nThe sky is blue.", "-n", "4", "--temp", "0")
+            piped = self.run_json("--no-chat", "-p", "Text:", "-f", "-", "-n", "4", "--temp", "0", stdin=b"The sky is blue.\n")
+        self.assertEqual(out["tokens"], same["tokens"])
+        self.assertEqual(out["tokens"], piped["tokens"])
+
+    def test_system_prompt(self):
+        a = self.run_json("-sys", "Answer with one word.", "-p", "Hi", "-n", "4", "--temp", "0")
+        b = self.run_json("-p", "Hi", "-n", "4", "--temp", "0")
+        self.assertNotEqual(a["timings"]["prompt_n"], b["timings"]["prompt_n"])
+        self.expect_error(longspec("run", "-m", MODEL, "--no-chat", "-sys", "x", "-p", "Hi"), USAGE, "-sys")
+
+    def test_invalid_utf8_is_accepted_as_bytes(self):
+        for chat in ("--chat", "--no-chat"):
+            out = self.run_json(chat, "-f", "-", "-n", "4", "--temp", "0", stdin=b"caf\xe9 \xff\xfe\x00 \xc3")
+            self.assertEqual(len(out["tokens"]), out["timings"]["predicted_n"])
+        result = subprocess.run([os.fsencode(BIN), b"run", b"-m", os.fsencode(MODEL), b"--json", b"-n", b"2", b"-p", b"\xff\xfe"],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TIMEOUT, check=False)
+        self.assertEqual(result.returncode, OK, result.stderr)
+        json.loads(result.stdout.decode("utf-8"))
+
+    def test_output_that_cannot_be_written(self):
+        for extra in ((), ("--json",)):
+            with open("/dev/full", "wb") as full:
+                result = longspec("run", "-m", MODEL, "-p", "Say hello.", "-n", "8", *extra, stdout=full)
+            self.assertEqual(result.returncode, OUTPUT, result.stderr)
+            self.assertIn(b"longspec: error: cannot write standard output: No space left", result.stderr)
+        result = longspec("run", "-m", MODEL, "-p", "Say hello.", "-n", "4", "--stats-file", "/dev/full")
+        self.assertEqual(result.returncode, OUTPUT, result.stderr)
+
+    def test_a_reader_that_goes_away_ends_it_quietly(self):
+        process = subprocess.Popen([BIN, "run", "-m", MODEL, "--no-chat", "-p", "Once upon a time", "--ignore-eos", "-n", "2000"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.read(1)
+        process.stdout.close()
+        stderr = process.stderr.read()
+        process.stderr.close()
+        self.assertEqual(process.wait(TIMEOUT), OUTPUT, stderr)
+        self.assertNotIn(b"error", stderr)
+
+    def test_stats_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "stats.json")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("x" * 10000)
+            result = longspec("run", "-m", MODEL, "-p", "Say hello.", "-n", "8", "--temp", "0", "--stats-file", path)
+            self.assertEqual(result.returncode, OK, result.stderr)
+            with open(path, encoding="utf-8") as file:
+                stats = json.load(file)
+        self.assertEqual(stats["text"].rstrip("\n") + "\n", result.stdout.decode())
+
+    def test_kernels_by_option_and_environment(self):
+        args = ("-p", "Say hello.", "-n", "4", "--temp", "0")
+        a = self.run_json(*args, "--kernels", "reference")
+        b = self.run_json(*args)
+        self.assertEqual(a["tokens"], b["tokens"])
+        self.expect_error(longspec("run", "-m", MODEL, "-p", "x", "--kernels", "abacus"), USAGE, "abacus", "reference")
+        self.expect_error(longspec("run", "-m", MODEL, "-p", "x", env={"LONGSPEC_KERNELS": "abacus"}), USAGE, "abacus")
+
+    def test_interrupted(self):
+        process = subprocess.Popen([BIN, "run", "-m", MODEL, "--no-chat", "-p", "Once upon a time", "--ignore-eos"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=TIMEOUT)
+        self.assertEqual(process.returncode, INTERRUPTED, stderr)
+        self.assertTrue(stdout.endswith(b"\n"))
+        self.assertIn(b"eval time", stderr)
+
+
+class Chat(WithModel):
+    ARGS = ("chat", "-m", MODEL, "--temp", "0", "-n", "16", "--no-progress")
+
+    def test_piped_turns_reuse_the_cache(self):
+        result = longspec(*self.ARGS, "-v", stdin=b"My name is Ann.\nWhat is my name?\n")
+        self.assertEqual(result.returncode, OK, result.stderr)
+        self.assertEqual(result.stderr.count(b"prompt eval time"), 2)
+        self.assertRegex(result.stderr, rb"\(\d+ more from the cache\)")
+        self.assertGreaterEqual(result.stdout.count(b"\n"), 2)
+
+    def test_commands(self):
+        result = longspec(*self.ARGS, stdin=b"/help\n/nonsense\n\n/clear\n/exit\nnever read\n")
+        self.assertEqual(result.returncode, OK, result.stderr)
+        self.assertEqual(result.stdout, b"")
+        self.assertIn(b"/clear  forget", result.stderr)
+        self.assertIn(b"unknown command /nonsense", result.stderr)
+
+    def test_clear_forgets(self):
+        once = longspec(*self.ARGS, stdin=b"Count to three.\n")
+        twice = longspec(*self.ARGS, stdin=b"Hello\n/clear\nCount to three.\n")
+        self.assertEqual(once.returncode, OK, once.stderr)
+        self.assertTrue(twice.stdout.endswith(once.stdout))
+
+    def test_a_turn_that_does_not_fit_is_refused_and_the_rest_goes_on(self):
+        result = longspec(*self.ARGS, "-c", "96", stdin=b"word " * 200 + b"\nHi\n")
+        self.assertEqual(result.returncode, RESOURCES, result.stderr)
+        self.assertIn(b"longspec: error: the prompt has", result.stderr)
+        self.assertTrue(result.stdout.strip())
+
+    def spawn(self, *extra):
+        parent, child = pty.openpty()
+        process = subprocess.Popen([BIN, "chat", "-m", MODEL, "--temp", "0", *extra], stdin=child, stdout=child, stderr=child,
+                                   start_new_session=True)
+        os.close(child)
+        self.addCleanup(os.close, parent)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process, parent
+
+    def read_until(self, fd, text, seconds=TIMEOUT):
+        data, deadline = b"", time.monotonic() + seconds
+        while text not in data:
+            if not select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                self.fail(f"{text!r} not seen in {data!r}")
+            try:
+                data += os.read(fd, 4096)
+            except OSError:
+                self.fail(f"{text!r} not seen in {data!r}")
+        return data
+
+    def test_ctrl_c_stops_the_answer_and_keeps_the_session(self):
+        process, terminal = self.spawn("--ignore-eos")
+        self.read_until(terminal, b"> ")
+        os.write(terminal, b"Tell me a very long story.\n")
+        self.read_until(terminal, b"story.\r\n")
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        self.read_until(terminal, b"[stopped]")
+        self.read_until(terminal, b"> ")
+        os.write(terminal, b"/exit\n")
+        self.assertEqual(process.wait(TIMEOUT), OK)
+
+    def test_ctrl_c_at_the_prompt_leaves(self):
+        process, terminal = self.spawn()
+        self.read_until(terminal, b"> ")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(TIMEOUT), INTERRUPTED)
+
+    def test_end_of_input_leaves(self):
+        process, terminal = self.spawn()
+        self.read_until(terminal, b"> ")
+        os.write(terminal, b"\x04")
+        self.assertEqual(process.wait(TIMEOUT), OK)
+
+
+class Info(WithModel):
+    def test_for_people(self):
+        result = longspec("info", "-m", MODEL, "-c", "4096")
+        self.assertEqual(result.returncode, OK, result.stderr)
+        text = result.stdout.decode()
+        for word in ("llama", "layers", "tokenizer", "smollm", "kernels", "arithmetic", "memory", "a context of 4096"):
+            self.assertIn(word, text)
+
+    def test_for_programs(self):
+        result = longspec("info", "-m", MODEL, "--json", "-ctk", "f32")
+        info = json.loads(result.stdout)
+        self.assertEqual(info["architecture"], "llama")
+        self.assertEqual(info["memory"]["total"],
+                         info["memory"]["weights"] + info["memory"]["kv_at_context"] + info["memory"]["scratch"])
+        self.assertIn(info["kernels"], info["kernels_available"])
+        self.assertIn("reference", info["kernels_available"])
+        f16 = json.loads(longspec("info", "-m", MODEL, "--json").stdout)
+        self.assertEqual(info["memory"]["kv_at_context"] * 2, f16["memory"]["kv_at_context"] * 3)
+
+    def test_forced_kernels_are_shown(self):
+        info = json.loads(longspec("info", "-m", MODEL, "--json", env={"LONGSPEC_KERNELS": "reference"}).stdout)
+        self.assertEqual(info["kernels"], "reference")
+
+
+class Tokenize(WithModel):
+    CASES = [("", []), (" ", [216]), ("\n", [198]), ("don't I'LL we've", [12420, 982, 339, 23, 16421, 392, 3543])]
+
+    def test_golden(self):
+        for text, ids in self.CASES:
+            result = longspec("tokenize", "-m", MODEL, "-f", "-", "--json", stdin=text.encode())
+            self.assertEqual(result.returncode, OK, result.stderr)
+            self.assertEqual(json.loads(result.stdout), {"tokens": ids})
+
+    def test_lines(self):
+        result = longspec("tokenize", "-m", MODEL, "-f", "-", stdin=b"don't\n\xff")
+        lines = result.stdout.decode().splitlines()
+        self.assertEqual(lines[0], "12420\tdon")
+        self.assertEqual(lines[2].split("\t")[1], "\\n")
+        self.assertEqual(lines[-1].split("\t")[1], "\\xff")
+
+    def test_special_tokens(self):
+        text = b"<|im_start|>"
+        parsed = json.loads(longspec("tokenize", "-m", MODEL, "-f", "-", "--json", stdin=text).stdout)["tokens"]
+        plain = json.loads(longspec("tokenize", "-m", MODEL, "-f", "-", "--json", "--no-parse-special", stdin=text).stdout)["tokens"]
+        self.assertEqual(len(parsed), 1)
+        self.assertGreater(len(plain), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// make_tiny_model --out PATH [options]: writes a random-weight Llama model for tests and experiments.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+
+#include "formats/tiny_model.h"
+#include "tensor/dtype.h"
+
+namespace {
+
+CLI::Option* AddTypeOption(CLI::App* app, const std::string& name, const std::string& description,
+                           std::function<void(longspec::DType)> set) {
+  return app
+      ->add_option_function<std::string>(
+          name,
+          [name, set](const std::string& text) {
+            const auto dtype = longspec::FindDType(text);
+            if (!dtype) throw CLI::ValidationError(name, "unknown type " + text);
+            set(*dtype);
+          },
+          description)
+      ->type_name("TYPE");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  longspec::TinyModelOptions options;
+  std::string out;
+  CLI::App app{"Writes a small Llama model with random weights and a byte-level tokenizer."};
+  app.option_defaults()->always_capture_default();
+  app.add_option("--out", out, "file to write")->required();
+  app.add_option("--seed", options.seed, "the weights are a function of it");
+  app.add_option("--layers", options.n_layers, "transformer blocks");
+  app.add_option("--embd", options.n_embd, "width of the residual stream");
+  app.add_option("--heads", options.n_heads, "attention heads");
+  app.add_option("--kv-heads", options.n_kv_heads, "key and value heads");
+  app.add_option("--ff", options.n_ff, "width of the feed-forward layer");
+  app.add_option("--vocab", options.n_vocab, "tokens, at least 259");
+  app.add_option("--ctx", options.context_length, "context length");
+  app.add_option("--rope-freq-base", options.rope_freq_base, "RoPE base");
+  app.add_option("--name", options.name, "general.name");
+  AddTypeOption(&app, "--type",
+                "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K (default F32)",
+                [&](longspec::DType dtype) { options.dtype = dtype; });
+  AddTypeOption(&app, "--embd-type", "type of the embedding and output matrices (default: as --type)",
+                [&](longspec::DType dtype) { options.embedding_dtype = dtype; });
+  app.add_flag("--tied,!--untied", options.tied,
+               "whether the output matrix is the embedding (default: tied)");
+  CLI11_PARSE(app, argc, argv);
+
+  const longspec::Status status = longspec::WriteTinyModel(options, out);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "make_tiny_model: %s\n", status.message().c_str());
+  return 1;
+}
