@@ -11,7 +11,7 @@
   fuzz       every fuzz target for its share of LONGSPEC_FUZZ_SECONDS (60; 0 leaves them out)
   installed  a consumer of the installed library, and the code of README.md
 
-Each GoogleTest case, fuzz target and check counts as one test; so does a build that fails and a program that crashes.
+Each GoogleTest case, Python test, fuzz target and check counts as one test; so does a build that fails and a program that crashes.
 Exit status 0 only if at least one test ran and none failed.
 """
 
@@ -137,6 +137,30 @@ def run_googletest(program, environment):
     return passed, failures, skipped
 
 
+# --- Python's unittest ---
+
+def parse_unittest(output, status):
+    """What `python3 -m unittest` printed as (passed, [(test, output)], skipped)."""
+    ran = re.search(r"^Ran (\d+) tests? in", output, re.MULTILINE)
+    if not ran:
+        return 0, [("", f"{tail(output)}\n{ending(status)}")], 0
+    skips = re.search(r"^(?:OK|FAILED) \(.*?skipped=(\d+)", output, re.MULTILINE)
+    skipped = int(skips[1]) if skips else 0
+    sections = re.split(r"^={70}\n", output, flags=re.MULTILINE)[1:]
+    failures = [(section.split("\n", 1)[0], tail(section)) for section in sections]
+    tests = {re.sub(r" [\[(].*", "", name) for name, _ in failures}  # subtests belong to one test
+    if status != 0 and not failures:
+        failures.append(("", f"{tail(output)}\n{ending(status)}"))
+    return max(0, int(ran[1]) - skipped - len(tests)), failures, skipped
+
+
+def run_unittest(name, path, environment, tally):
+    began = time.monotonic()
+    status, output = run([sys.executable, path], environment)
+    passed, failures, skipped = parse_unittest(output, status)
+    tally.add(name, passed, failures, skipped, time.monotonic() - began)
+
+
 # --- Stages ---
 
 def build(preset, targets, tally):
@@ -177,24 +201,37 @@ def checks(tally):
     for name, command in CHECKS:
         run_check(name, command, tally)
     for path in sorted(glob.glob("tools/*_test.py", root_dir=ROOT)):
-        run_check(path, [sys.executable, path], tally)
+        run_unittest(path, path, {}, tally)
+
+
+def run_end_to_end(preset, environment, tally):
+    """Tests of the program as its users run it."""
+    program = {"LONGSPEC_BIN": str(BUILD / preset / "longspec")}
+    for path in sorted(glob.glob("tests/e2e/test_*.py", root_dir=ROOT)):
+        run_unittest(f"{preset}/{Path(path).name}", path, {**program, **environment}, tally)
 
 
 def ci(tally):
     if build("ci", [], tally):
         run_programs("ci", targets_of("ci", r"tests/\w+_test"), {}, tally)
+        run_end_to_end("ci", {}, tally)
 
 
 def sanitized(preset, wanted, tally):
+    """True if all that is wanted was built."""
     if not build(preset, CONFIGURED, tally):
-        return
-    programs = [target for target in targets_of(preset, r"tests/\w+_test") if wanted(Path(target).name)]
-    if programs and build(preset, programs, tally):
-        run_programs(preset, programs, {"LONGSPEC_SKIP_SLOW": "1"}, tally)
+        return False
+    targets = [target for target in targets_of(preset, r"tests/\w+_test|longspec") if wanted(Path(target).name)]
+    if not targets or not build(preset, targets, tally):
+        return False
+    run_programs(preset, [target for target in targets if target.endswith("_test")], {"LONGSPEC_SKIP_SLOW": "1"}, tally)
+    return True
 
 
 def dev(tally):
-    sanitized("dev", lambda name: True, tally)
+    if sanitized("dev", lambda name: True, tally):
+        # The default model takes minutes here; what the program does with bad input takes none.
+        run_end_to_end("dev", {"LONGSPEC_MODEL": "/nonexistent", "LONGSPEC_SKIP_SLOW": "1"}, tally)
 
 
 def tsan(tally):

@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 from pathlib import Path
+import sys
 import tempfile
 import unittest
 
@@ -16,6 +17,14 @@ REPORT = {"testsuites": [{"name": "A", "testsuite": [
     {"name": "Absent", "status": "RUN", "result": "SKIPPED"},
     {"name": "DISABLED_Off", "status": "NOTRUN", "result": "SUPPRESSED"}]}]}
 
+PYTHON = """import unittest
+class T(unittest.TestCase):
+    def test_a(self): pass
+    def test_b(self): self.assertEqual(1, 2)
+    def test_c(self): self.skipTest("x")
+    def test_d(self): raise OSError("no")
+unittest.main()
+"""
 # Stands for a GoogleTest program: takes its report's path as they do.
 WRITES_REPORT = """#!/bin/sh
 path=${1#--gtest_output=json:}
@@ -74,6 +83,17 @@ class RunTestsTest(unittest.TestCase):
 
     def test_a_program_that_cannot_start_counts(self):
         passed, failures, _ = run_tests.run_googletest(Path(self.folder.name, "absent_test"), {})
+        self.assertEqual((passed, len(failures)), (0, 1))
+
+    def test_python_tests_are_counted(self):
+        path = self.program(PYTHON)
+        status, output = run_tests.run([sys.executable, str(path)])
+        passed, failures, skipped = run_tests.parse_unittest(output, status)
+        self.assertEqual((passed, len(failures), skipped), (1, 2, 1))
+        self.assertIn("1 != 2", "".join(text for _, text in failures))
+
+    def test_python_tests_that_do_not_start_fail(self):
+        passed, failures, _ = run_tests.parse_unittest("SyntaxError: invalid syntax", 1)
         self.assertEqual((passed, len(failures)), (0, 1))
 
     def test_the_last_line(self):
