@@ -26,5 +26,7 @@ Runner SetUpRun(CLI::App& app);
 Runner SetUpChat(CLI::App& app);
 Runner SetUpInfo(CLI::App& app);
 Runner SetUpTokenize(CLI::App& app);
+Runner SetUpSelfcheck(CLI::App& app);
+Runner SetUpBench(CLI::App& app);
 
 }  // namespace longspec::cli

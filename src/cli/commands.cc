@@ -9,6 +9,8 @@ const std::vector<Command>& Commands() {
       {"chat", "Talk with the model", SetUpChat},
       {"info", "Show model, tokenizer, CPU, kernels and memory plan", SetUpInfo},
       {"tokenize", "Show the tokens of a text", SetUpTokenize},
+      {"selfcheck", "Compare plain and speculative output, bit by bit", SetUpSelfcheck},
+      {"bench", "Measure prefill, decoding and steps with many rows", SetUpBench},
   };
   return commands;
 }

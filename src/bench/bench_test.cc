@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "bench/forced_trees.h"
+#include "bench/measure.h"
+#include "bench/selfcheck.h"
+#include "formats/tiny_model.h"
+#include "kernels/dispatch.h"
+#include "kernels/tables.h"
+#include "kernels/testing/row_dependent_table.h"
+
+namespace longspec {
+namespace {
+
+class BenchTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = std::filesystem::temp_directory_path() / ("longspec_bench_" + std::to_string(getpid()) + ".gguf");
+    TinyModelOptions tiny;
+    tiny.dtype = DType::kQ4_1;
+    tiny.context_length = 4096;
+    ASSERT_TRUE(WriteTinyModel(tiny, path_).ok());
+    options_.model.path = path_;
+    options_.model.threads = 2;
+    for (int i = 0; i < 300; ++i) options_.prompt.push_back(3 + i * i % 97);
+    options_.n_predict = 40;
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  Result<bool> Run(std::vector<const kernels::KernelTable*> tables) {
+    options_.tables = std::move(tables);
+    lines_.clear();
+    return RunSelfcheck(options_, [&](const CheckLine& line) { lines_.push_back(line); });
+  }
+
+  std::string path_;
+  SelfcheckOptions options_;
+  std::vector<CheckLine> lines_;
+};
+
+TEST_F(BenchTest, SelfcheckPassesOnEveryTable) {
+  const auto result = Run(kernels::Available());
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_TRUE(*result);
+  for (const CheckLine& line : lines_) EXPECT_TRUE(line.identical) << line.name << ": " << line.detail;
+  EXPECT_GE(lines_.size(), 30U);
+  const auto named = [&](const std::string& part) {
+    return std::count_if(lines_.begin(), lines_.end(), [&](const CheckLine& l) { return l.name.find(part) != std::string::npos; });
+  };
+  EXPECT_GE(named("ngram"), 6);
+  EXPECT_EQ(named("prefill in chunks"), 4);
+  EXPECT_GE(named("threads 1"), 1);
+  EXPECT_GE(named("temp 1.0"), 5);
+  if (kernels::Available().size() > 1) {
+    EXPECT_GE(named("kernels reference"), 1);
+  }
+}
+
+TEST_F(BenchTest, SelfcheckCatchesKernelsThatDependOnTheNumberOfRows) {
+  const kernels::KernelTable broken = kernels::testing::RowDependentTable();
+  const auto result = Run({&broken});
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_FALSE(*result);
+  const auto failed = std::find_if(lines_.begin(), lines_.end(), [](const CheckLine& l) { return !l.identical; });
+  ASSERT_NE(failed, lines_.end());
+  EXPECT_NE(failed->detail.find("differ"), std::string::npos) << failed->detail;
+}
+
+TEST_F(BenchTest, ForcedTreesReachEveryAcceptedLength) {
+  std::vector<int32_t> answer(200);
+  for (size_t i = 0; i < answer.size(); ++i) answer[i] = static_cast<int32_t>(i % 50);
+  const auto drafter = MakeForcedTreeDrafter(answer, 60, 3);
+  std::vector<int32_t> committed = {1, 2, 3};
+  ASSERT_TRUE(drafter->Prefill(committed).ok());
+  for (int round = 0; round < 27; ++round) {
+    TokenTree tree(committed.back());
+    ASSERT_TRUE(drafter->Propose({.max_nodes = 8, .max_depth = 8}, committed, tree).ok());
+    EXPECT_LE(tree.size(), 9);
+    int node = 0, accepted = 0;
+    for (;; ++accepted) {
+      node = tree.FindChild(node, answer[committed.size() - 3 + static_cast<size_t>(accepted)]);
+      if (node < 0) break;
+    }
+    EXPECT_EQ(accepted, round % 9);
+    committed.push_back(answer[committed.size() - 3]);
+  }
+}
+
+TEST_F(BenchTest, MeasuresEveryDepthAndRowCount) {
+  BenchOptions bench;
+  bench.model = options_.model;
+  bench.depths = {300, 20};
+  bench.rows = {1, 5};
+  bench.repetitions = 2;
+  std::vector<Measurement> seen;
+  const Status status = RunBench(bench, [&](const Measurement& m) { seen.push_back(m); });
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(seen.size(), 6U);
+  EXPECT_EQ(seen[0].test, "prefill");
+  EXPECT_EQ(seen[0].depth, 20);
+  EXPECT_EQ(seen[1].test, "decode");
+  EXPECT_EQ(seen[2].test, "rows");
+  EXPECT_EQ(seen[2].rows, 5);
+  for (const Measurement& m : seen) EXPECT_GT(m.ms, 0);
+}
+
+TEST_F(BenchTest, RefusesNonsense) {
+  BenchOptions bench;
+  bench.model = options_.model;
+  const auto fails = [&](const std::string& part) {
+    const Status status = RunBench(bench, [](const Measurement&) {});
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+  };
+  bench.depths = {0};
+  fails("--depth 0");
+  bench.depths = {10};
+  bench.rows = {513};
+  fails("--rows 513");
+  bench.rows = {};
+  fails("at least one");
+  bench.rows = {1};
+  bench.repetitions = 0;
+  fails("--repetitions");
+  EXPECT_FALSE(Run({}).ok());
+  options_.prompt.clear();
+  EXPECT_FALSE(Run({&kernels::kReferenceTable}).ok());
+}
+
+}  // namespace
+}  // namespace longspec

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/loaded_model.h"
+
+#include "base/status_macros.h"
+#include "kernels/dispatch.h"
+#include "kv/full_cache.h"
+
+namespace longspec {
+
+std::unique_ptr<KvCache> LoadedModel::NewCache(int capacity) const {
+  return MakeFullCache(layout, config.n_layer, capacity);
+}
+
+Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::KernelTable* kernels, int max_rows) {
+  LoadedModel model;
+  model.kernels = kernels;
+  if (kernels == nullptr) {
+    LS_ASSIGN(model.kernels, kernels::Choose(options.kernels));
+  }
+  LS_ASSIGN(model.file, GgufFile::Open(options.path));
+  LS_ASSIGN(model.config, ReadLlamaConfig(*model.file, options.rope));
+  model.layout = model.config.kv_layout(options.cache_type_k, options.cache_type_v);
+  model.team = std::make_unique<ThreadTeam>(options.threads > 0 ? options.threads : ThreadTeam::PhysicalCores());
+  LlamaLoadOptions load;
+  load.kernels = model.kernels;
+  load.team = model.team.get();
+  load.max_rows = max_rows;
+  load.on_progress = options.on_progress;
+  LS_ASSIGN(model.target, LoadLlama(model.file, model.config, load));
+  return model;
+}
+
+}  // namespace longspec

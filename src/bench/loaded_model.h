@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A model loaded below the facade, where kernels, threads and rows can be chosen one by one: what measuring and
+// self-checking need.
+#pragma once
+
+#include <memory>
+
+#include "base/thread_team.h"
+#include "formats/gguf.h"
+#include "kernels/ops.h"
+#include "kv/kv_cache.h"
+#include "longspec/options.h"
+#include "longspec/status.h"
+#include "model/llama.h"
+#include "model/target.h"
+
+namespace longspec {
+
+struct LoadedModel {
+  std::shared_ptr<const GgufFile> file;
+  LlamaConfig config;
+  KvLayout layout;
+  const kernels::KernelTable* kernels = nullptr;
+  std::unique_ptr<ThreadTeam> team;  // declared before target, which uses it
+  std::unique_ptr<Target> target;
+
+  std::unique_ptr<KvCache> NewCache(int capacity) const;
+};
+
+// `kernels` null: what options.kernels, the environment or the CPU say. `max_rows`: most rows of one forward pass.
+Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::KernelTable* kernels, int max_rows);
+
+}  // namespace longspec

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/measure.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/counter_rng.h"
+#include "base/status_macros.h"
+#include "bench/loaded_model.h"
+
+namespace longspec {
+namespace {
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+class Bench {
+ public:
+  Bench(const BenchOptions& options, LoadedModel model, const std::function<void(const Measurement&)>& on_measurement)
+      : options_(options), model_(std::move(model)), on_measurement_(on_measurement) {}
+
+  Status Run() {
+    std::vector<int> depths = options_.depths;
+    std::sort(depths.begin(), depths.end());
+    const int widest = *std::max_element(options_.rows.begin(), options_.rows.end());
+    for (const int depth : depths) {
+      // A cache of its own for each depth: the prefill timed is the whole prompt's.
+      const auto cache = model_.NewCache(depth + widest);
+      LS_TRY(MeasurePrefill(*cache, depth));
+      for (const int rows : options_.rows) LS_TRY(MeasureRows(*cache, depth, rows));
+    }
+    return {};
+  }
+
+ private:
+  // Any tokens do: time does not depend on which.
+  std::vector<int32_t> Tokens(int n) {
+    std::vector<int32_t> tokens;
+    for (int i = 0; i < n; ++i) tokens.push_back(static_cast<int32_t>(rng_.Uniform(draws_++) * model_.config.n_vocab));
+    return tokens;
+  }
+
+  // Runs n rows after the committed ones and keeps them or not.
+  Status Forward(KvCache& cache, int n, LogitsFor logits, bool keep) {
+    const std::vector<int32_t> tokens = Tokens(n);
+    LS_ASSIGN(KvTransaction rows, cache.Begin(n));
+    const ForwardSegment segment{.tokens = tokens, .parents = {}, .kv = &rows, .logits = logits};
+    LS_ASSIGN(const TargetOutput output, model_.target->Forward({&segment, 1}, {}));
+    if (logits != LogitsFor::kNone) {
+      for (int i = 0; i < output.segments[0].n_logits; ++i) {
+        sink_ += model_.kernels->argmax(output.segments[0].logits + static_cast<size_t>(i) * static_cast<size_t>(output.vocab),
+                                        output.vocab);
+      }
+    }
+    if (keep) rows.CommitAll();
+    return {};
+  }
+
+  Status MeasurePrefill(KvCache& cache, int depth) {
+    const double start = NowMs();
+    for (int done = 0; done < depth; done += options_.model.batch_size) {
+      LS_TRY(Forward(cache, std::min(options_.model.batch_size, depth - done), LogitsFor::kNone, true));
+    }
+    const double ms = NowMs() - start;
+    on_measurement_({.test = "prefill", .depth = depth, .rows = depth, .ms = ms, .tokens_per_second = 1e3 * depth / ms});
+    return {};
+  }
+
+  Status MeasureRows(KvCache& cache, int depth, int rows) {
+    LS_TRY(Forward(cache, rows, LogitsFor::kAllRows, false));  // warms caches and sizes buffers
+    std::vector<double> times;
+    for (int i = 0; i < options_.repetitions; ++i) {
+      const double start = NowMs();
+      LS_TRY(Forward(cache, rows, LogitsFor::kAllRows, false));
+      times.push_back(NowMs() - start);
+    }
+    const double ms = Median(std::move(times));
+    on_measurement_({.test = rows == 1 ? "decode" : "rows",
+                     .depth = depth,
+                     .rows = rows,
+                     .ms = ms,
+                     .tokens_per_second = 1e3 * rows / ms,
+                     .gb_per_second = static_cast<double>(BytesRead(depth)) / ms * 1e-6});
+    return {};
+  }
+
+  uint64_t BytesRead(int depth) const {
+    const uint64_t kv = static_cast<uint64_t>(model_.layout.layer_bytes()) * static_cast<uint64_t>(model_.config.n_layer) *
+                        static_cast<uint64_t>(depth) / kKvChunk;
+    return PlanLlamaMemory(model_.config, *model_.file, 1).weights + kv;
+  }
+
+  const BenchOptions& options_;
+  LoadedModel model_;
+  const std::function<void(const Measurement&)>& on_measurement_;
+  RngStream rng_{1, 0, RngPurpose::kTest};
+  uint64_t draws_ = 0;
+  int64_t sink_ = 0;  // what was computed, so that it had to be
+};
+
+}  // namespace
+
+Status RunBench(const BenchOptions& options, const std::function<void(const Measurement&)>& on_measurement) {
+  for (const int depth : options.depths) {
+    if (depth < 1) return InvalidArgument("--depth " + std::to_string(depth) + ": must be at least 1");
+  }
+  for (const int rows : options.rows) {
+    if (rows < 1 || rows > 512) return InvalidArgument("--rows " + std::to_string(rows) + ": must be from 1 to 512");
+  }
+  if (options.depths.empty() || options.rows.empty()) return InvalidArgument("--depth and --rows need at least one number");
+  if (options.repetitions < 1) return InvalidArgument("--repetitions must be at least 1");
+  const int widest = std::max(options.model.batch_size, *std::max_element(options.rows.begin(), options.rows.end()));
+  LS_ASSIGN(LoadedModel model, LoadForBench(options.model, nullptr, widest));
+  return Bench(options, std::move(model), on_measurement).Run();
+}
+
+}  // namespace longspec

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Timing of prefill, of one decoding step, and of verification steps with many rows, at given context lengths. Times are
+// medians of runs in this process, on this machine; ratios between them mean more than they do.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "longspec/options.h"
+#include "longspec/status.h"
+
+namespace longspec {
+
+struct Measurement {
+  std::string test;  // "prefill": `depth` tokens from nothing; "decode": one row after `depth` keys, and its argmax;
+                     // "rows": a chain of `rows` rows after `depth` keys, logits for all
+  int depth = 0;
+  int rows = 1;
+  double ms = 0;
+  double tokens_per_second = 0;  // rows per second
+  double gb_per_second = 0;      // weights and keys and values read once, over the time; 0 for prefill
+};
+
+struct BenchOptions {
+  ModelOptions model;
+  std::vector<int> depths = {512};
+  std::vector<int> rows = {1, 2, 4, 8, 16, 32, 64};
+  int repetitions = 5;
+};
+
+Status RunBench(const BenchOptions& options, const std::function<void(const Measurement&)>& on_measurement);
+
+}  // namespace longspec

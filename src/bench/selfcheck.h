@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The promise, checked on this machine and this model: tokens and logits bits of plain decoding against every drafter,
+// tree shape, prefill chunk, thread count and kernel table.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/ops.h"
+#include "longspec/options.h"
+#include "longspec/status.h"
+
+namespace longspec {
+
+struct CheckLine {
+  std::string name;
+  bool identical = false;
+  std::string detail;  // the first difference, or what was compared
+};
+
+struct SelfcheckOptions {
+  ModelOptions model;
+  std::vector<int32_t> prompt;
+  int n_predict = 48;
+  // The first is the one the others are compared with; they run a shorter generation if they are called "reference".
+  std::vector<const kernels::KernelTable*> tables;
+};
+
+// Calls on_line for every comparison. Returns whether all were identical; an error is a check that could not be made.
+Result<bool> RunSelfcheck(const SelfcheckOptions& options, const std::function<void(const CheckLine&)>& on_line);
+
+}  // namespace longspec

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/trace.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/status_macros.h"
+#include "decode/decoder.h"
+#include "decode/policy.h"
+#include "sampling/sampler.h"
+
+namespace longspec {
+namespace {
+
+// FNV-1a over the 32-bit words of a row.
+uint64_t HashRow(const float* row, int n) {
+  uint64_t hash = 14695981039346656037ULL;
+  for (int i = 0; i < n; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, row + i, sizeof(bits));
+    hash = (hash ^ bits) * 1099511628211ULL;
+  }
+  return hash;
+}
+
+}  // namespace
+
+Result<Trace> RecordTrace(LoadedModel& model, Drafter& drafter, const TraceOptions& options) {
+  LS_ASSIGN(const Sampler sampler, Sampler::Create(options.sampling, model.target->vocab_size()));
+  SpeculationOptions speculation;
+  speculation.draft_n_max = options.draft_n_max;
+  const auto policy = MakeFixedPolicy(speculation);
+  const auto cache = model.NewCache(static_cast<int>(options.prompt.size()) + options.n_predict + options.draft_n_max + 1);
+  std::vector<int32_t> committed = options.prompt;
+  Decoder decoder({.target = model.target.get(),
+                   .cache = cache.get(),
+                   .drafter = &drafter,
+                   .policy = policy.get(),
+                   .sampler = &sampler,
+                   .prefill_chunk = options.prefill_chunk},
+                  &committed);
+  LS_TRY(decoder.Prefill());
+  Trace trace;
+  while (static_cast<int>(trace.tokens.size()) < options.n_predict) {
+    LS_ASSIGN(const StepResult step, decoder.Step(options.n_predict - static_cast<int>(trace.tokens.size()), {}));
+    for (size_t i = 0; i < step.tokens.size(); ++i) {
+      const auto row = static_cast<size_t>(step.path[i]);
+      trace.tokens.push_back(step.tokens[i]);
+      trace.logits_hash.push_back(HashRow(step.logits + row * static_cast<size_t>(step.vocab), step.vocab));
+    }
+  }
+  trace.mean_acceptance_length = decoder.stats().mean_acceptance_length();
+  return trace;
+}
+
+std::string FirstDifference(const Trace& expected, const Trace& actual) {
+  const size_t n = std::min(expected.tokens.size(), actual.tokens.size());
+  for (size_t i = 0; i < n; ++i) {
+    if (expected.logits_hash[i] != actual.logits_hash[i]) {
+      const bool same_token = expected.tokens[i] == actual.tokens[i];
+      return "the logits of token " + std::to_string(i) + " differ" +
+             (same_token ? ", the token does not"
+                         : ", it is " + std::to_string(actual.tokens[i]) + " and not " + std::to_string(expected.tokens[i]));
+    }
+    if (expected.tokens[i] != actual.tokens[i]) {
+      return "token " + std::to_string(i) + " is " + std::to_string(actual.tokens[i]) + " and not " +
+             std::to_string(expected.tokens[i]);
+    }
+  }
+  if (expected.tokens.size() != actual.tokens.size()) return "the lengths differ";
+  return "";
+}
+
+}  // namespace longspec

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The forward pass on tiny random models: every way of cutting the same rows into calls gives the same bits.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "formats/tiny_model.h"
+#include "kernels/dispatch.h"
+#include "kv/full_cache.h"
+#include "model/llama.h"
+
+namespace longspec {
+namespace {
+
+using Row = std::vector<float>;
+
+struct Model {
+  std::shared_ptr<const GgufFile> file;
+  LlamaConfig config;
+  std::unique_ptr<ThreadTeam> team;
+  std::unique_ptr<Target> target;
+
+  std::unique_ptr<KvCache> NewCache(CacheType type = CacheType::kF16) const {
+    return MakeFullCache(config.kv_layout(type, type), config.n_layer, 1024);
+  }
+};
+
+Model Load(const TinyModelOptions& tiny, int threads = 2, const kernels::KernelTable* table = kernels::Available().front(),
+           int max_rows = 64) {
+  const std::string path =
+      std::filesystem::temp_directory_path() / ("longspec_llama_" + std::to_string(getpid()) + ".gguf");
+  EXPECT_TRUE(WriteTinyModel(tiny, path).ok());
+  Model m;
+  m.file = *GgufFile::Open(path);
+  std::filesystem::remove(path);
+  m.config = *ReadLlamaConfig(*m.file, {});
+  m.team = std::make_unique<ThreadTeam>(threads);
+  LlamaLoadOptions options;
+  options.kernels = table;
+  options.team = m.team.get();
+  options.max_rows = max_rows;
+  m.target = *LoadLlama(m.file, m.config, options);
+  return m;
+}
+
+std::vector<int32_t> Tokens(int n, unsigned seed = 1) {
+  std::mt19937 rng(seed);
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < n; ++i) tokens.push_back(static_cast<int32_t>(rng() % 380));
+  return tokens;
+}
+
+std::vector<Row> Rows(const TargetOutput& output, size_t segment) {
+  std::vector<Row> rows;
+  const auto vocab = static_cast<size_t>(output.vocab);
+  for (int i = 0; i < output.segments[segment].n_logits; ++i) {
+    const float* row = output.segments[segment].logits + static_cast<size_t>(i) * vocab;
+    rows.emplace_back(row, row + vocab);
+  }
+  return rows;
+}
+
+// Feeds the tokens in chunks and returns the logits of every one.
+std::vector<Row> Feed(Model& m, KvCache& cache, const std::vector<int32_t>& tokens, size_t chunk) {
+  std::vector<Row> rows;
+  for (size_t at = 0; at < tokens.size(); at += chunk) {
+    const size_t n = std::min(chunk, tokens.size() - at);
+    auto transaction = cache.Begin(static_cast<int>(n));
+    const ForwardSegment segment{.tokens = std::span(tokens).subspan(at, n), .parents = {}, .kv = &*transaction,
+                                 .logits = LogitsFor::kAllRows};
+    const auto output = m.target->Forward({&segment, 1}, {});
+    EXPECT_TRUE(output.ok()) << output.status().message();
+    for (Row& row : Rows(*output, 0)) rows.push_back(std::move(row));
+    transaction->CommitAll();
+  }
+  return rows;
+}
+
+bool SameBits(const Row& a, const Row& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+class LlamaTypes : public ::testing::TestWithParam<DType> {};
+
+TEST_P(LlamaTypes, ChunksThreadsAndTablesDoNotChangeABit) {
+  TinyModelOptions tiny;
+  tiny.dtype = GetParam();
+  if (tiny.dtype == DType::kQ4_K || tiny.dtype == DType::kQ6_K) {
+    tiny.n_embd = 256;
+    tiny.n_ff = 256;
+  }
+  Model m = Load(tiny);
+  const std::vector<int32_t> tokens = Tokens(270);
+  const auto cache = m.NewCache();
+  const std::vector<Row> one_by_one = Feed(m, *cache, tokens, 1);
+  for (const size_t chunk : {2, 7, 33, 64}) {
+    const auto other = m.NewCache();
+    const std::vector<Row> rows = Feed(m, *other, tokens, chunk);
+    for (size_t i = 0; i < rows.size(); ++i) ASSERT_TRUE(SameBits(rows[i], one_by_one[i])) << chunk << " row " << i;
+  }
+  for (const kernels::KernelTable* table : kernels::Available()) {
+    for (const int threads : {1, 3}) {
+      Model other = Load(tiny, threads, table);
+      const auto other_cache = other.NewCache();
+      const std::vector<int32_t> few(tokens.begin(), tokens.begin() + 20);
+      const std::vector<Row> rows = Feed(other, *other_cache, few, 9);
+      for (size_t i = 0; i < rows.size(); ++i) ASSERT_TRUE(SameBits(rows[i], one_by_one[i])) << table->name << " row " << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, LlamaTypes,
+                         ::testing::Values(DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kF16,
+                                           DType::kBF16, DType::kF32, DType::kQ4_K, DType::kQ6_K),
+                         [](const auto& info) { return std::string(Info(info.param).name); });
+
+TEST(Llama, ATreeRowIsThePathsLastRow) {
+  TinyModelOptions tiny;
+  tiny.dtype = DType::kQ4_1;
+  Model m = Load(tiny);
+  const std::vector<int32_t> prefix = Tokens(250, 3), drafted = Tokens(30, 4);
+  std::vector<int32_t> parents = {-1};
+  std::mt19937 rng(9);
+  for (int i = 1; i < 30; ++i) parents.push_back(static_cast<int32_t>(rng() % static_cast<unsigned>(i)));
+  const auto cache = m.NewCache();
+  Feed(m, *cache, prefix, 50);
+  auto transaction = cache->Begin(30);
+  const ForwardSegment tree{.tokens = drafted, .parents = parents, .kv = &*transaction, .logits = LogitsFor::kAllRows};
+  const std::vector<Row> rows = Rows(*m.target->Forward({&tree, 1}, {}), 0);
+  for (const int node : {0, 7, 18, 29}) {
+    std::vector<int32_t> path = prefix, tail;
+    for (int32_t at = node; at >= 0; at = parents[static_cast<size_t>(at)]) tail.push_back(drafted[static_cast<size_t>(at)]);
+    path.insert(path.end(), tail.rbegin(), tail.rend());
+    const auto plain = m.NewCache();
+    EXPECT_TRUE(SameBits(Feed(m, *plain, path, 64).back(), rows[static_cast<size_t>(node)])) << node;
+  }
+}
+
+TEST(Llama, SegmentsDoNotFeelEachOther) {
+  Model m = Load({});
+  const std::vector<int32_t> a = Tokens(40, 5), b = Tokens(20, 6);
+  const auto alone_a = m.NewCache(), alone_b = m.NewCache(), cache_a = m.NewCache(), cache_b = m.NewCache();
+  const std::vector<Row> rows_a = Feed(m, *alone_a, a, 40), rows_b = Feed(m, *alone_b, b, 20);
+  auto ta = cache_a->Begin(40);
+  auto tb = cache_b->Begin(20);
+  const ForwardSegment segments[] = {
+      {.tokens = a, .parents = {}, .kv = &*ta, .logits = LogitsFor::kLastRow},
+      {.tokens = b, .parents = {}, .kv = &*tb, .logits = LogitsFor::kAllRows},
+  };
+  const auto output = m.target->Forward(segments, {});
+  ASSERT_TRUE(output.ok());
+  ASSERT_EQ(output->segments[0].n_logits, 1);
+  EXPECT_TRUE(SameBits(Rows(*output, 0)[0], rows_a.back()));
+  for (size_t i = 0; i < 20; ++i) EXPECT_TRUE(SameBits(Rows(*output, 1)[i], rows_b[i])) << i;
+}
+
+TEST(Llama, TapsShowTheResidualStreamAndWhatTheHeadSees) {
+  Model m = Load({});
+  const std::vector<int32_t> tokens = Tokens(12);
+  const auto cache = m.NewCache();
+  auto transaction = cache->Begin(12);
+  const ForwardSegment segment{.tokens = tokens, .parents = {}, .kv = &*transaction, .logits = LogitsFor::kNone};
+  const auto output = m.target->Forward({&segment, 1}, {.hidden_layers = {0, 1}, .final_hidden = true});
+  ASSERT_TRUE(output.ok());
+  const auto& out = output->segments[0];
+  EXPECT_EQ(out.n_logits, 0);
+  ASSERT_EQ(out.hidden.size(), 2U);
+  // The final norm of the last layer's output is the final hidden state.
+  const TensorView* norm = m.file->FindTensor("output_norm.weight");
+  for (int row = 0; row < 12; ++row) {
+    float expected[64];
+    const auto at = static_cast<size_t>(row) * 64;
+    kernels::Available().front()->rms_norm(out.hidden[1] + at, reinterpret_cast<const float*>(norm->data), 64, m.config.rms_eps,
+                                           expected);
+    EXPECT_EQ(std::memcmp(expected, out.final_hidden + at, sizeof(expected)), 0) << row;
+  }
+}
+
+TEST(Llama, RefusesWhatItCannotRun) {
+  Model m = Load({});
+  const auto cache = m.NewCache();
+  const std::vector<int32_t> bad = {5, 1000000};
+  {
+    auto transaction = cache->Begin(2);
+    const ForwardSegment segment{.tokens = bad, .parents = {}, .kv = &*transaction, .logits = LogitsFor::kNone};
+    const auto output = m.target->Forward({&segment, 1}, {});
+    ASSERT_FALSE(output.ok());
+    EXPECT_NE(output.status().message().find("1000000"), std::string::npos);
+  }
+  const std::vector<int32_t> many = Tokens(65);
+  auto transaction = cache->Begin(65);
+  const ForwardSegment segment{.tokens = many, .parents = {}, .kv = &*transaction, .logits = LogitsFor::kNone};
+  const auto output = m.target->Forward({&segment, 1}, {});
+  ASSERT_FALSE(output.ok());
+  EXPECT_NE(output.status().message().find("65 rows"), std::string::npos);
+}
+
+TEST(Llama, LoadingReportsProgressAndCanBeCancelled) {
+  Model m = Load({});
+  std::vector<double> shares;
+  LlamaLoadOptions options;
+  options.kernels = kernels::Available().front();
+  options.team = m.team.get();
+  options.on_progress = [&](double share) {
+    shares.push_back(share);
+    return true;
+  };
+  ASSERT_TRUE(LoadLlama(m.file, m.config, options).ok());
+  EXPECT_GE(shares.size(), 15U);
+  EXPECT_DOUBLE_EQ(shares.back(), 1.0);
+  options.on_progress = [](double) { return false; };
+  const auto cancelled = LoadLlama(m.file, m.config, options);
+  ASSERT_FALSE(cancelled.ok());
+  EXPECT_EQ(cancelled.status().code(), StatusCode::kCancelled);
+}
+
+TEST(Llama, ThePlanKnowsTheWeights) {
+  Model m = Load({});
+  const LlamaMemory one = PlanLlamaMemory(m.config, *m.file, 1), many = PlanLlamaMemory(m.config, *m.file, 512);
+  EXPECT_EQ(one.weights, many.weights);
+  EXPECT_GT(many.scratch, one.scratch);
+  uint64_t stored = 0;
+  for (const TensorView& t : m.file->tensors()) stored += t.n_rows() > 1 ? t.n_bytes : 0;
+  EXPECT_GE(one.weights, stored);  // F32 weights stay F32; rows are padded to groups of 16
+  EXPECT_LE(one.weights, stored * 11 / 10);
+}
+
+}  // namespace
+}  // namespace longspec
