@@ -37,57 +37,70 @@ inline void StoreLanes(float* y, int64_t n_out, int64_t first, __m256 acc, bool 
   for (int64_t i = 0; i < left; ++i) y[first + i] = add ? y[first + i] + lanes[i] : lanes[i];
 }
 
-// The integer dots of 8 output rows with the two halves of one block of x, for U4 weights: the low nibbles are the first
-// half's, the high nibbles the second's. Products of a nibble and an int8 add up to at most 4 * 2 * 15 * 127 = 15240 per
-// 16-bit lane, so one widening at the end of the block is enough.
-template <int R, int H>
-inline void U4Block(const std::byte* w, const Q8Block* const* x, int b, __m256i (&dot)[R][H][2]) {
+// The integer dots of 8 output rows with half I of one block of x, for U4 weights: low nibbles are the first half's, high
+// nibbles the second's. Products of a nibble and an int8 add up to at most 4 * 2 * 15 * 127 = 15240 per 16-bit lane, so one
+// widening at the end is enough. Half after half, so that the sums of both need not be in registers at once.
+template <int I, int R, int H>
+inline void U4Half(const std::byte* w, const Q8Block* const* x, int b, __m256i (&dot)[R][H]) {
   const __m256i low = _mm256_set1_epi8(15);
-  for (int r = 0; r < R; ++r) {
-    for (int h = 0; h < H; ++h) dot[r][h][0] = dot[r][h][1] = _mm256_setzero_si256();
-  }
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
 #pragma GCC unroll 2
     for (int h = 0; h < H; ++h) {
       const __m256i raw = LoadBytes(w + 64 * j + 32 * h);
-      const __m256i lo = _mm256_and_si256(raw, low);
-      const __m256i hi = _mm256_and_si256(_mm256_srli_epi16(raw, 4), low);
+      const __m256i weights = _mm256_and_si256(I == 0 ? raw : _mm256_srli_epi16(raw, 4), low);
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) {
-        const int8_t* q = x[r][b].q;
-        dot[r][h][0] = _mm256_add_epi16(dot[r][h][0], _mm256_maddubs_epi16(lo, Broadcast4(q + 4 * j)));
-        dot[r][h][1] = _mm256_add_epi16(dot[r][h][1], _mm256_maddubs_epi16(hi, Broadcast4(q + 16 + 4 * j)));
+        const __m256i pairs = _mm256_maddubs_epi16(weights, Broadcast4(x[r][b].q + 16 * I + 4 * j));
+        dot[r][h] = j == 0 ? pairs : _mm256_add_epi16(dot[r][h], pairs);
       }
     }
   }
+#pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
-    for (int h = 0; h < H; ++h) {
-      for (__m256i& d : dot[r][h]) d = _mm256_madd_epi16(d, _mm256_set1_epi16(1));
-    }
+#pragma GCC unroll 2
+    for (int h = 0; h < H; ++h) dot[r][h] = _mm256_madd_epi16(dot[r][h], _mm256_set1_epi16(1));
   }
 }
 
 // The same for S8 weights: |w| * (x with w's sign) keeps the unsigned-by-signed product within 2 * 128 * 127 = 32512.
-template <int R, int H>
-inline void S8Block(const std::byte* w, const Q8Block* const* x, int b, __m256i (&dot)[R][H][2]) {
+template <int I, int R, int H>
+inline void S8Half(const std::byte* w, const Q8Block* const* x, int b, __m256i (&dot)[R][H]) {
   const __m256i bias = _mm256_set1_epi8(-128);
-  for (int r = 0; r < R; ++r) {
-    for (int h = 0; h < H; ++h) dot[r][h][0] = dot[r][h][1] = _mm256_setzero_si256();
-  }
-#pragma GCC unroll 8
-  for (int j = 0; j < 8; ++j) {
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
 #pragma GCC unroll 2
     for (int h = 0; h < H; ++h) {
-      const __m256i weights = _mm256_xor_si256(LoadBytes(w + 64 * j + 32 * h), bias);
+      const __m256i weights = _mm256_xor_si256(LoadBytes(w + 64 * (4 * I + j) + 32 * h), bias);
       const __m256i magnitude = _mm256_abs_epi8(weights);
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) {
-        const __m256i signed_x = _mm256_sign_epi8(Broadcast4(x[r][b].q + 4 * j), weights);
-        const __m256i pairs = _mm256_maddubs_epi16(magnitude, signed_x);
-        __m256i& sum = dot[r][h][j / 4];
-        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+        const __m256i signed_x = _mm256_sign_epi8(Broadcast4(x[r][b].q + 16 * I + 4 * j), weights);
+        const __m256i fours = _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, signed_x), _mm256_set1_epi16(1));
+        dot[r][h] = j == 0 ? fours : _mm256_add_epi32(dot[r][h], fours);
       }
+    }
+  }
+}
+
+// sum (+)= d[I] * the dots of half I.
+template <WeightFormat F, int I, int R, int H>
+inline void AddHalf(const std::byte* w, const Q8Block* const* x, int b, __m256 (&sum)[R][H]) {
+  __m256i dot[R][H];
+  if constexpr (F == WeightFormat::kU4 || F == WeightFormat::kU4Min) {
+    U4Half<I, R, H>(w, x, b, dot);
+  } else {
+    S8Half<I, R, H>(w, x, b, dot);
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) {
+    const Q8Block& block = x[r][b];
+    const __m256 d = _mm256_set1_ps(block.d[I]);
+#pragma GCC unroll 2
+    for (int h = 0; h < H; ++h) {
+      if constexpr (F == WeightFormat::kU4) dot[r][h] = _mm256_sub_epi32(dot[r][h], _mm256_set1_epi32(8 * block.sum[I]));
+      const __m256 value = _mm256_cvtepi32_ps(dot[r][h]);
+      sum[r][h] = I == 0 ? _mm256_mul_ps(value, d) : _mm256_fmadd_ps(value, d, sum[r][h]);
     }
   }
 }
@@ -110,29 +123,20 @@ void Q8Tile(const MatmulQ8Args& a, int group, int row) {
       for (int h = 0; h < H; ++h) acc[r][h] = _mm256_setzero_ps();
     }
     for (int b = 0; b < n_block; ++b) {
-      __m256i dot[R][H][2];
       const std::byte* w = quants + static_cast<size_t>(b) * kBlockBytes + 32 * half;
-      if constexpr (kIsU4) {
-        U4Block<R, H>(w, x, b, dot);
-      } else {
-        S8Block<R, H>(w, x, b, dot);
-      }
+      __m256 sum[R][H];
+      AddHalf<F, 0, R, H>(w, x, b, sum);
+      AddHalf<F, 1, R, H>(w, x, b, sum);
 #pragma GCC unroll 2
       for (int h = 0; h < H; ++h) {
         const size_t at = (static_cast<size_t>(b) * kRowGroup + static_cast<size_t>(half + h) * 8) * 2;
         const __m256 d = LoadHalf8(scales + at);
 #pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) {
-          const Q8Block& block = x[r][b];
-          if constexpr (F == WeightFormat::kU4) {
-            for (int i = 0; i < 2; ++i) dot[r][h][i] = _mm256_sub_epi32(dot[r][h][i], _mm256_set1_epi32(8 * block.sum[i]));
-          }
-          const __m256 first = _mm256_mul_ps(_mm256_cvtepi32_ps(dot[r][h][0]), _mm256_set1_ps(block.d[0]));
-          const __m256 sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[r][h][1]), _mm256_set1_ps(block.d[1]), first);
-          acc[r][h] = _mm256_fmadd_ps(d, sum, acc[r][h]);
-          if constexpr (kHasMin) {
-            acc[r][h] = _mm256_fmadd_ps(LoadHalf8(minima + at), _mm256_set1_ps(block.s), acc[r][h]);
-          }
+        for (int r = 0; r < R; ++r) acc[r][h] = _mm256_fmadd_ps(d, sum[r][h], acc[r][h]);
+        if constexpr (kHasMin) {
+          const __m256 m = LoadHalf8(minima + at);
+#pragma GCC unroll 4
+          for (int r = 0; r < R; ++r) acc[r][h] = _mm256_fmadd_ps(m, _mm256_set1_ps(x[r][b].s), acc[r][h]);
         }
       }
     }
