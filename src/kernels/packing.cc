@@ -139,18 +139,23 @@ uint64_t PackedBytes(DType dtype, int64_t n_in, int64_t n_out) {
   return groups * GroupBytes(PackedFormat(dtype), n_in);
 }
 
-PackedWeights::PackedWeights(const TensorView& tensor) {
+PackedWeights::PackedWeights(const TensorView& tensor)
+    : PackedWeights(tensor, nullptr) {
+  buffer_ = AlignedBuffer(static_cast<size_t>(n_groups()) * matrix_.group_bytes);
+  matrix_.data = data_ = buffer_.data();
+}
+
+PackedWeights::PackedWeights(const TensorView& tensor, std::byte* memory) : data_(memory) {
   matrix_.format = PackedFormat(tensor.dtype);
   matrix_.n_in = tensor.shape[0];
   matrix_.n_out = tensor.n_rows();
   matrix_.group_bytes = GroupBytes(matrix_.format, matrix_.n_in);
-  buffer_ = AlignedBuffer(static_cast<size_t>(n_groups()) * matrix_.group_bytes);
-  matrix_.data = buffer_.data();
+  matrix_.data = memory;
 }
 
 void PackedWeights::Pack(const TensorView& tensor, int group_begin, int group_end) {
   for (int group = group_begin; group < group_end; ++group) {
-    std::byte* out = buffer_.data() + static_cast<size_t>(group) * matrix_.group_bytes;
+    std::byte* out = data_ + static_cast<size_t>(group) * matrix_.group_bytes;
     const int64_t first = int64_t{group} * kRowGroup;
     for (int64_t row = first; row < first + kRowGroup && row < matrix_.n_out; ++row) {
       if (IsQuantized(matrix_.format)) {

@@ -27,11 +27,12 @@ const TensorView& Tensor(const GgufFile& file, const std::string& name) {
 // Packs matrices one after the other, each with the whole team, and reports progress between them.
 class Packer {
  public:
-  Packer(ThreadTeam& team, uint64_t total_bytes, const std::function<bool(double)>& on_progress)
-      : team_(team), total_(total_bytes), on_progress_(on_progress) {}
+  Packer(ThreadTeam& team, std::byte* memory, uint64_t total_bytes, const std::function<bool(double)>& on_progress)
+      : team_(team), memory_(memory), total_(total_bytes), on_progress_(on_progress) {}
 
   Status Pack(const TensorView& tensor, kernels::PackedWeights& out) {
-    out = kernels::PackedWeights(tensor);
+    out = kernels::PackedWeights(tensor, memory_);
+    memory_ += kernels::PackedBytes(tensor.dtype, tensor.shape[0], tensor.n_rows());
     team_.Run([&](ThreadTeam::Worker& worker) {
       const auto share = worker.ShareOf(out.n_groups());
       out.Pack(tensor, share.begin, share.end);
@@ -45,6 +46,7 @@ class Packer {
 
  private:
   ThreadTeam& team_;
+  std::byte* memory_;  // where the next matrix goes
   uint64_t done_ = 0, total_;
   const std::function<bool(double)>& on_progress_;
 };
@@ -56,12 +58,20 @@ Result<std::unique_ptr<const LlamaWeights>> LoadLlamaWeights(const GgufFile& fil
                                                              const std::function<bool(double)>& on_progress) {
   auto weights = std::make_unique<LlamaWeights>();
   const std::string output_name = config.tied_embeddings ? "token_embd.weight" : "output.weight";
-  uint64_t total = Tensor(file, output_name).n_bytes;
+  uint64_t total = 0, packed = 0;
+  const auto count = [&](const TensorView& t) {
+    total += t.n_bytes;
+    packed += kernels::PackedBytes(t.dtype, t.shape[0], t.n_rows());
+  };
+  count(Tensor(file, output_name));
   for (int i = 0; i < config.n_layer; ++i) {
-    for (const TensorRequirement& need : LayerRequirements(config, i)) total += Tensor(file, need.name).n_bytes;
+    for (const TensorRequirement& need : LayerRequirements(config, i)) {
+      if (need.n_out > 1) count(Tensor(file, need.name));
+    }
   }
   try {
-    Packer packer(team, total, on_progress);
+    weights->memory = AlignedBuffer(packed);
+    Packer packer(team, weights->memory.data(), total, on_progress);
     weights->layers.resize(static_cast<size_t>(config.n_layer));
     for (int i = 0; i < config.n_layer; ++i) {
       LlamaLayer& layer = weights->layers[static_cast<size_t>(i)];

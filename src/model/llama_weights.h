@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "kernels/packing.h"
 #include "model/llama.h"
 
@@ -18,6 +19,7 @@ struct LlamaLayer {
 };
 
 struct LlamaWeights {
+  AlignedBuffer memory;  // of all matrices
   std::vector<LlamaLayer> layers;
   std::vector<float> output_norm;  // (n_embd)
   kernels::PackedWeights output;   // (n_vocab, n_embd)

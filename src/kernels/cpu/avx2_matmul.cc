@@ -37,6 +37,9 @@ inline void StoreLanes(float* y, int64_t n_out, int64_t first, __m256 acc, bool 
   for (int64_t i = 0; i < left; ++i) y[first + i] = add ? y[first + i] + lanes[i] : lanes[i];
 }
 
+// Stops the compiler from moving the loads of later steps up until they no longer fit into registers.
+inline void KeepInRegister(__m256i& v) { asm("" : "+x"(v)); }
+
 // The integer dots of 8 output rows with half I of one block of x, for U4 weights: low nibbles are the first half's, high
 // nibbles the second's. Products of a nibble and an int8 add up to at most 4 * 2 * 15 * 127 = 15240 per 16-bit lane, so one
 // widening at the end is enough. Half after half, so that the sums of both need not be in registers at once.
@@ -53,6 +56,7 @@ inline void U4Half(const std::byte* w, const Q8Block* const* x, int b, __m256i (
       for (int r = 0; r < R; ++r) {
         const __m256i pairs = _mm256_maddubs_epi16(weights, Broadcast4(x[r][b].q + 16 * I + 4 * j));
         dot[r][h] = j == 0 ? pairs : _mm256_add_epi16(dot[r][h], pairs);
+        KeepInRegister(dot[r][h]);
       }
     }
   }
@@ -78,6 +82,7 @@ inline void S8Half(const std::byte* w, const Q8Block* const* x, int b, __m256i (
         const __m256i signed_x = _mm256_sign_epi8(Broadcast4(x[r][b].q + 16 * I + 4 * j), weights);
         const __m256i fours = _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, signed_x), _mm256_set1_epi16(1));
         dot[r][h] = j == 0 ? fours : _mm256_add_epi32(dot[r][h], fours);
+        KeepInRegister(dot[r][h]);
       }
     }
   }
@@ -105,6 +110,8 @@ inline void AddHalf(const std::byte* w, const Q8Block* const* x, int b, __m256 (
   }
 }
 
+constexpr size_t kPrefetchBytes = 2048;
+
 template <WeightFormat F, int R, int H>
 void Q8Tile(const MatmulQ8Args& a, int group, int row) {
   constexpr bool kIsU4 = F == WeightFormat::kU4 || F == WeightFormat::kU4Min;
@@ -124,6 +131,12 @@ void Q8Tile(const MatmulQ8Args& a, int group, int row) {
     }
     for (int b = 0; b < n_block; ++b) {
       const std::byte* w = quants + static_cast<size_t>(b) * kBlockBytes + 32 * half;
+      if constexpr (R <= 2) {
+        // One pass over the weights is all there is: reading them is the cost, and the hardware stops at page borders.
+        for (size_t line = 0; line < kBlockBytes; line += 64) {
+          _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes + line), _MM_HINT_T0);
+        }
+      }
       __m256 sum[R][H];
       AddHalf<F, 0, R, H>(w, x, b, sum);
       AddHalf<F, 1, R, H>(w, x, b, sum);
