@@ -152,7 +152,7 @@ def parse_bench(output):
 
 def measure_longspec(options):
     command = [options.longspec, "bench", "-m", options.model, "-t", str(options.threads), "--json",
-               "--depth", ",".join(map(str, options.depths)), "--rows", ",".join(map(str, options.rows))]
+               "--depth", ",".join(map(str, options.depths)), "--rows", ",".join(map(str, [1, *options.rows]))]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               check=False)
