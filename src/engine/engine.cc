@@ -44,6 +44,13 @@ Status CheckOptions(const ModelOptions& options) {
 
 int MaxRows(const ModelOptions& options) { return std::max(options.batch_size, kMaxDraftNodes + 1); }
 
+// A path that names no regular file is a file that cannot be read, not a bad option.
+Result<std::shared_ptr<const GgufFile>> OpenFile(const std::string& path) {
+  auto file = GgufFile::Open(path);
+  if (file.status().code() == StatusCode::kInvalidArgument) return IoError(file.status().message());
+  return file;
+}
+
 // A model whose header has been read: all that can be known, and refused, before weights are.
 struct Opened {
   std::shared_ptr<const GgufFile> file;
@@ -57,7 +64,7 @@ Result<Opened> OpenModel(const ModelOptions& options) {
   LS_TRY(CheckOptions(options));
   Opened model;
   LS_ASSIGN(model.kernels, kernels::Choose(options.kernels));
-  LS_ASSIGN(model.file, GgufFile::Open(options.path));
+  LS_ASSIGN(model.file, OpenFile(options.path));
   LS_ASSIGN(model.config, ReadLlamaConfig(*model.file, options.rope));
   const LlamaConfig& config = model.config;
 
@@ -234,7 +241,7 @@ Result<std::string> EngineImpl::ApplyChatTemplate(const std::vector<Message>& me
 
 Result<std::unique_ptr<Engine>> LoadVocabulary(const ModelOptions& options) {
   if (options.path.empty()) return InvalidArgument("no model file given");
-  LS_ASSIGN(const std::shared_ptr<const GgufFile> file, GgufFile::Open(options.path));
+  LS_ASSIGN(const std::shared_ptr<const GgufFile> file, OpenFile(options.path));
   LS_ASSIGN(Text text, LoadText(*file));
   ModelInfo info;
   DescribeFile(*file, &info);

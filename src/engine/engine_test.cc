@@ -215,6 +215,7 @@ TEST_F(EngineTest, BadOptionsAreNamed) {
   };
   EXPECT_EQ(refusal([](auto& o) { o.path = ""; }).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(refusal([](auto& o) { o.path = "/nonexistent.gguf"; }).code(), StatusCode::kNotFound);
+  EXPECT_EQ(refusal([](auto& o) { o.path = ::testing::TempDir(); }).code(), StatusCode::kIo);
   EXPECT_THAT(refusal([](auto& o) { o.ctx_size = -5; }).message(), HasSubstr("-5"));
   EXPECT_THAT(refusal([](auto& o) { o.threads = -1; }).message(), HasSubstr("threads"));
   EXPECT_THAT(refusal([](auto& o) { o.threads = 5000; }).message(), HasSubstr("5000"));
