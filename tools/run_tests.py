@@ -239,13 +239,14 @@ def tsan(tally):
 
 
 def fuzz_inputs(program):
-    """Folders with a corpus for src/M/x_fuzz.cc: src/M/testdata/fuzz_x (or fuzz_* whose name shares a word with x)."""
+    """Corpora for src/M/x_fuzz.cc: folders fuzz_* or *_corpus of src/M/testdata whose name shares a word with x."""
     source = next(iter(ROOT.glob(f"src/*/{program}.cc")), None)
     if source is None:
         return []
     words = set(program.removesuffix("_fuzz").split("_"))
-    folders = sorted(path for path in (source.parent / "testdata").glob("fuzz_*") if path.is_dir())
-    return [path for path in folders if words & set(path.name.removeprefix("fuzz_").split("_"))]
+    folders = sorted(path for path in (source.parent / "testdata").glob("*") if path.is_dir())
+    named = [(path, path.name.removeprefix("fuzz_").removesuffix("_corpus")) for path in folders]
+    return [path for path, name in named if name != path.name and words & set(name.split("_"))]
 
 
 def fuzz_one(path, seconds, tally):
