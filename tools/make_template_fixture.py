@@ -185,7 +185,7 @@ STATEMENTS = [
     "{% if not tools is defined %}none{% endif %}{% if tools is none %}!{% endif %}",
     "{% if n > 5 and (s or nope) %}x{% endif %}",
     "{% if nested.x is defined and nested.x.y %}x{% else %}y{% endif %}",
-    "{% if messages is not defined %}no messages{% endif %}",
+    "{% if chats is not defined %}no chats{% endif %}",
     # set and scopes
     "{% set x = 1 %}{{ x }}{% if yes %}{% set x = 2 %}{% endif %}{{ x }}",
     "{% set x = 1 %}{% for i in l %}{% set x = x + i %}{{ x }} {% endfor %}{{ x }}",
@@ -299,7 +299,7 @@ ERRORS = [
     "{{ '%f' % 'x' }}", "{{ '%c' % 'xy' }}", "{{ '{}'.format() }}", "{{ '{a}'.format(b=1) }}", "{{ '{'.format() }}", "{{ '}'.format() }}", "{{ d | dictsort(by='x') }}",
     "{{ l | dictsort }}", "{{ l | items | list }}", "{{ ('inf' ~ empty) | float | int }}", "{{ nope | int }}", "{{ nope | float }}", "{{ nope | abs }}", "{{ nope | round }}",
     "{{ nope | dictsort }}", "{{ l | map(attribute='a.b') | list }}", "{{ none_list | first | upper | length + nope }}", "{{ namespace(1) }}", "{{ dict(1) }}", "{{ dict([1]) }}",
-    "{{ l.append(4) }}", "{{ l | last('x') }}", "{{ (l | reverse) | last }}", "{{ (l | reverse) | length }}", "{{ (l | map('string')) + [1] }}", "{{ (l | reverse) | tojson }}",
+    "{{ l | last('x') }}", "{{ (l | reverse) | last }}", "{{ (l | reverse) | length }}", "{{ (l | map('string')) + [1] }}", "{{ (l | reverse) | tojson }}",
     "{{ nope is odd }}", "{{ s is odd }}", "{{ n is divisibleby 0 }}", "{{ n is divisibleby }}", "{{ n is eq }}", "{{ n is odd(1) }}", "{{ n is in 5 }}", "{{ s is lt 1 }}",
     "{{ l | batch(2)[0] }}", "{{ {}[[1]] + 1 }}", "{% for x in l if nope.x %}{% endfor %}", "{% set x = nope.y %}", "{% filter nope %}{% endfilter %}",
     "{{ (-8) ** 0.5 < 1 }}", "{{ 10.0 ** 400 }}", "{{ s | sum }}", "{{ l | sum(start='') }}", "{{ l | join(nope.x) }}", "{{ nope.x is defined }}",

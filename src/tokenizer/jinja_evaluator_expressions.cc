@@ -24,7 +24,7 @@ Result<Value> Evaluator::EvaluateNode(const NameExpression& node) {
   }
   if (const Builtin* function = FindFunction(node.name); function != nullptr)
     return Value::Function(function);
-  return Value::Undefined("'" + node.name + "' is undefined");
+  return Value::Undefined(InQuotes(node.name) + " is undefined");
 }
 
 Result<Value> Evaluator::EvaluateNode(const AttributeExpression& node) {
@@ -64,7 +64,7 @@ Result<Value> Evaluator::EvaluateNode(const CallExpression& node) {
     case Value::Type::kUndefined:
       break;
     default:
-      return InvalidArgument("'" + std::string(callee.TypeName()) + "' object is not callable");
+      return InvalidArgument(InQuotes(callee.TypeName()) + " object is not callable");
   }
   const Status missing = callee.UndefinedError();
   if (!std::holds_alternative<AttributeExpression>(node.callee->node)) return missing;

@@ -46,7 +46,7 @@ std::string Describe(const Token& token) {
     case TokenKind::kOperator:
       break;
   }
-  return "'" + token.text + "'";
+  return InQuotes(token.text);
 }
 
 struct MathOperator {
@@ -84,11 +84,11 @@ bool TokenStream::SkipOperator(std::string_view op) {
 }
 
 Status TokenStream::ExpectOperator(std::string_view op) {
-  return SkipOperator(op) ? Status() : Unexpected("'" + std::string(op) + "'");
+  return SkipOperator(op) ? Status() : Unexpected(InQuotes(op));
 }
 
 Status TokenStream::ExpectName(std::string_view name) {
-  return SkipName(name) ? Status() : Unexpected("'" + std::string(name) + "'");
+  return SkipName(name) ? Status() : Unexpected(InQuotes(name));
 }
 
 Status TokenStream::Expect(TokenKind kind) {
@@ -275,14 +275,14 @@ Result<ExpressionPtr> ExpressionParser::ParseNumber() {
   Value value;
   if (token.kind == TokenKind::kFloat) {
     const std::optional<double> number = ParseFloat(token.text);
-    if (!number.has_value()) return tokens_.Error("'" + token.text + "' is not a number");
+    if (!number.has_value()) return tokens_.Error(InQuotes(token.text) + " is not a number");
     value = Value::Float(*number);
   } else {
     const bool leading_zero = token.text.find_first_not_of("0_") != std::string::npos &&
                               token.text.size() > 1 && token.text[0] == '0' && token.text[1] >= '0' &&
                               token.text[1] <= '9';
     const std::optional<int64_t> number = leading_zero ? std::nullopt : ParseInteger(token.text, 0);
-    if (!number.has_value()) return tokens_.Error("'" + token.text + "' is not an integer of 64 bits");
+    if (!number.has_value()) return tokens_.Error(InQuotes(token.text) + " is not an integer of 64 bits");
     value = Value::Int(*number);
   }
   const int line = token.line;

@@ -127,7 +127,7 @@ Status AppendInteger(Runtime& runtime, const Field& field, const Value& value, T
   const bool decimal = field.conversion == 'd' || field.conversion == 'i' || field.conversion == 'u';
   const bool truncatable = decimal && value.Is(Type::kFloat) && std::fabs(value.number()) < 9.2e18;
   if (!value.IsInteger() && !truncatable) {
-    return InvalidArgument("%" + std::string(1, field.conversion) + " format: a number is required, not " +
+    return InvalidArgument("the format " + std::string(1, field.conversion) + " needs a number, not " +
                            std::string(value.TypeName()));
   }
   const int64_t number = value.IsInteger() ? value.integer() : static_cast<int64_t>(value.number());

@@ -177,7 +177,7 @@ Status Writer::WriteDict(const Dict& dict) {
 Status ReadIndent(Runtime& runtime, const Value& indent, Style* style) {
   if (indent.IsNone()) return {};
   style->lines = true;
-  style->item_separator = ",";
+  style->item_separator.assign(1, ',');
   if (indent.IsString()) {
     style->indent = indent.text();
     return {};

@@ -57,7 +57,7 @@ Result<std::partial_ordering> OrderLists(Runtime& runtime, const List& a, const 
 Value MissingAttribute(Runtime& runtime, const Value& object, std::string_view name) {
   std::string type = object.IsNone() ? "None" : std::string(object.TypeName()) + " object";
   runtime.ChargeBytes(name.size());
-  return Value::Undefined("'" + type + "' has no attribute " + QuoteText(name));
+  return Value::Undefined(InQuotes(type) + " has no attribute " + QuoteText(name));
 }
 
 Value MissingElement(const Value& object, const Value& key) {
@@ -348,7 +348,7 @@ Result<std::vector<Value>> Iterate(Runtime& runtime, const Value& value) {
       return keys;
     }
     default:
-      return InvalidArgument("'" + std::string(value.TypeName()) + "' object is not iterable");
+      return InvalidArgument(InQuotes(value.TypeName()) + " object is not iterable");
   }
 }
 

@@ -170,7 +170,7 @@ Result<Statement::Node> Parser::ParseSet() {
 Result<Statement::Node> Parser::ParseMacro() {
   MacroStatement macro;
   LS_ASSIGN(macro.name, tokens_.TakeName());
-  if (IsReserved(macro.name)) return tokens_.Error("'" + macro.name + "' cannot name a macro");
+  if (IsReserved(macro.name)) return tokens_.Error(InQuotes(macro.name) + " cannot name a macro");
   LS_ASSIGN(macro.parameters, ParseParameters());
   const int loops = std::exchange(loops_, 0);
   LS_ASSIGN(macro.body, ParseBlock("endmacro"));
@@ -188,7 +188,8 @@ Result<std::vector<MacroStatement::Parameter>> Parser::ParseParameters() {
     }
     MacroStatement::Parameter parameter;
     LS_ASSIGN(parameter.name, tokens_.TakeName());
-    if (IsReserved(parameter.name)) return tokens_.Error("'" + parameter.name + "' cannot name a parameter");
+    if (IsReserved(parameter.name))
+      return tokens_.Error(InQuotes(parameter.name) + " cannot name a parameter");
     const bool after_default = !parameters.empty() && parameters.back().otherwise != nullptr;
     if (tokens_.SkipOperator("=")) {
       LS_ASSIGN(parameter.otherwise, expressions_.ParseExpression());
@@ -229,7 +230,7 @@ Result<Statement::Node> Parser::ParseFilterBlock() {
 }
 
 Result<Statement::Node> Parser::ParseLoopControl(const std::string& tag) {
-  if (loops_ == 0) return tokens_.Error("'" + tag + "' outside of a loop");
+  if (loops_ == 0) return tokens_.Error(InQuotes(tag) + " outside of a loop");
   if (tag == "break") return Statement::Node(BreakStatement{});
   return Statement::Node(ContinueStatement{});
 }
@@ -245,7 +246,7 @@ Result<Target> Parser::ParseTarget(bool with_namespace) {
   }
   Target target{Target::Kind::kName, {}, {}, {}};
   LS_ASSIGN(target.name, tokens_.TakeName());
-  if (IsReserved(target.name)) return tokens_.Error("'" + target.name + "' cannot be assigned to");
+  if (IsReserved(target.name)) return tokens_.Error(InQuotes(target.name) + " cannot be assigned to");
   if (with_namespace && tokens_.SkipOperator(".")) {
     target.kind = Target::Kind::kNamespaceAttribute;
     LS_ASSIGN(target.attribute, tokens_.TakeName());

@@ -102,6 +102,13 @@ Result<std::string> HashOf(Runtime& runtime, const Value& key) {
 
 }  // namespace
 
+std::string InQuotes(std::string_view text) {
+  std::string quoted(1, '\'');
+  quoted.append(text);
+  quoted.push_back('\'');
+  return quoted;
+}
+
 Value Value::Method(const Value& receiver, const Builtin* method) {
   return Value(std::make_shared<const BoundMethod>(BoundMethod{receiver, method}));
 }

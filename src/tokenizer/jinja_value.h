@@ -30,6 +30,9 @@ struct MacroStatement;
 struct Namespace;
 struct Scope;
 
+// 'text', the way messages name things.
+std::string InQuotes(std::string_view text);
+
 // A filter, test, function or method that comes with the language. `self` is what a filter, test or method is
 // applied to; functions get none.
 struct Builtin {
