@@ -64,6 +64,17 @@ void ScoresOf(const ScoresArgs& a) {
   });
 }
 
+// Where a key's values lie: in the chunk, or scattered.
+struct ChunkRows {
+  const std::byte* values;
+  size_t row_bytes;
+  const std::byte* operator()(int key) const { return values + static_cast<size_t>(key) * row_bytes; }
+};
+struct ScatteredRows {
+  const std::byte* const* values;
+  const std::byte* operator()(int key) const { return values[key]; }
+};
+
 // The weights and outputs of a tile's first row.
 struct ValueRows {
   const float* p;
@@ -114,9 +125,7 @@ inline void ValueDims(const ValueRow& value_row, const ValueRows& rows, int begi
 
 template <KvType T, int R>
 void ChunkValueTile(const ValuesArgs& a, int row) {
-  const auto value_row = [&](int key) {
-    return a.values + static_cast<size_t>(key) * static_cast<size_t>(a.head_dim) * kBytes<T>;
-  };
+  const ChunkRows value_row = {a.values, static_cast<size_t>(a.head_dim) * kBytes<T>};
   int shared = a.n_keys[row];
   for (int r = 1; r < R; ++r) shared = a.n_keys[row + r] < shared ? a.n_keys[row + r] : shared;
   ValueRows rows = {a.p + row * a.p_stride, a.p_stride, a.o + row * a.o_stride, a.o_stride, a.head_dim};
@@ -134,7 +143,7 @@ void ValuesOf(const ValuesArgs& a) {
 template <KvType T>
 void GatheredOf(const GatheredValuesArgs& a) {
   ForEachTile(a.n_rows, [&](auto count, int row) {
-    const auto value_row = [&](int key) { return a.values[key]; };
+    const ScatteredRows value_row = {a.values};
     const ValueRows rows = {a.p + row * a.p_stride, a.p_stride, a.o + row * a.o_stride, a.o_stride,
                             a.head_dim};
     ValueDims<T, decltype(count)::kValue>(value_row, rows, 0, a.n_keys);
