@@ -9,8 +9,9 @@
 namespace longspec {
 namespace {
 
-// Up to this many rows the work is cut by chunk, so that one row still keeps every thread busy; their partial states are
-// merged after a barrier. With more rows it is cut by tiles of rows, which merge as they go and need no memory per chunk.
+// Up to this many rows the work is cut by chunk, so that one row still keeps every thread busy; their partial
+// states are merged after a barrier. With more rows it is cut by tiles of rows, which merge as they go and
+// need no memory per chunk.
 constexpr int kRowsByChunk = 24;
 constexpr int kTileRows = 16;
 
@@ -18,9 +19,12 @@ static_assert(kKvChunk == kernels::kChunk && kKeyBlock == kernels::kKeyGroup);
 
 kernels::KvType KernelType(CacheType type) {
   switch (type) {
-    case CacheType::kF32: return kernels::KvType::kF32;
-    case CacheType::kF16: return kernels::KvType::kF16;
-    default: return kernels::KvType::kBF16;
+    case CacheType::kF32:
+      return kernels::KvType::kF32;
+    case CacheType::kF16:
+      return kernels::KvType::kF16;
+    default:
+      return kernels::KvType::kBF16;
   }
 }
 
@@ -129,13 +133,13 @@ void AttentionPlan::AttendStored(const Tile& tile, int chunk, float* states) con
                     .type = KernelType(layout.v_type)});
 }
 
-// A tree's chunk `chunk` >= n_stored_chunks: what is left of the committed keys (only in the first such chunk), then
-// each row's own ancestors, wherever their slots are.
+// A tree's chunk `chunk` >= n_stored_chunks: what is left of the committed keys (only in the first such
+// chunk), then each row's own ancestors, wherever their slots are.
 void AttentionPlan::AttendTail(const Tile& tile, int chunk, float* states) const {
   const int group = shape_.group(), n = tile.n_rows() * group, head_dim = shape_.head_dim;
-  const int first = chunk * kKvChunk;             // absolute position of this chunk's first key
-  const int tail = std::max(0, base_ - first);    // committed keys in it
-  const int spec_chunk = base_ / kKvChunk;        // chunk of the first speculated slot
+  const int first = chunk * kKvChunk;           // absolute position of this chunk's first key
+  const int tail = std::max(0, base_ - first);  // committed keys in it
+  const int spec_chunk = base_ / kKvChunk;      // chunk of the first speculated slot
   const KvLayout& layout = tile.span->layout;
   kernels::ScoresArgs scores{.keys = nullptr,
                              .q = tile.q + Z(tile.row_begin) * Z(group) * Z(head_dim),
@@ -172,7 +176,8 @@ void AttentionPlan::AttendTail(const Tile& tile, int chunk, float* states) const
     float* s = tile.scores + Z(i) * kKvChunk;
     for (int k = tail; k < visible; ++k) {
       const int slot = base_ + path[first + k - base_];
-      s[k] = tile.tree_scores[(Z(slot / kKvChunk - spec_chunk) * Z(n) + Z(i)) * kKvChunk + Z(slot % kKvChunk)];
+      s[k] =
+          tile.tree_scores[(Z(slot / kKvChunk - spec_chunk) * Z(n) + Z(i)) * kKvChunk + Z(slot % kKvChunk)];
     }
     kernels_->softmax_chunk(s, visible, state);
   }
@@ -240,7 +245,8 @@ void AttentionPlan::RunByChunk(ThreadTeam::Worker& worker, const KvSpan& span, c
     const int kv_head = item / n_rows_, row = item % n_rows_;
     for (int g = 0; g < group; ++g) {
       const auto state_of = [&](int chunk) {
-        return states_.data() + Z(kv_head * n_chunks_ + chunk) * chunk_states + Z(row * group + g) * state_floats();
+        return states_.data() + Z(kv_head * n_chunks_ + chunk) * chunk_states +
+               Z(row * group + g) * state_floats();
       };
       float* state = state_of(0);  // chunk 0 always has the first position
       for (int chunk = 1; chunk < n_chunks_; ++chunk) {
@@ -260,8 +266,10 @@ void AttentionPlan::RunByTile(ThreadTeam::Worker& worker, const KvSpan& span, co
   float* states = scratch + scores_floats_ + tree_scores_floats_;
   float* chunk_states = states + tile_states_floats_ / 2;
   for (int item = worker.Claim(); item < shape_.n_kv_head * n_tiles; item = worker.Claim()) {
-    // The last rows of a long chain see the most keys: they go first, so that no thread is left with them at the end.
-    const int kv_head = item % shape_.n_kv_head, row_begin = (n_tiles - 1 - item / shape_.n_kv_head) * kTileRows;
+    // The last rows of a long chain see the most keys: they go first, so that no thread is left with them at
+    // the end.
+    const int kv_head = item % shape_.n_kv_head,
+              row_begin = (n_tiles - 1 - item / shape_.n_kv_head) * kTileRows;
     const Tile tile{.span = &span,
                     .q = q + Z(kv_head) * Z(n_rows_) * row_floats,
                     .kv_head = kv_head,
@@ -276,7 +284,8 @@ void AttentionPlan::RunByTile(ThreadTeam::Worker& worker, const KvSpan& span, co
       if (chunk == 0) continue;
       for (int i = 0; i < n; ++i) {
         if (CountAt(row_begin + i / group, chunk) == 0) continue;
-        kernels_->merge_state(states + Z(i) * state_floats(), chunk_states + Z(i) * state_floats(), shape_.head_dim);
+        kernels_->merge_state(states + Z(i) * state_floats(), chunk_states + Z(i) * state_floats(),
+                              shape_.head_dim);
       }
     }
     for (int i = 0; i < n; ++i) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Hybrid tree attention in the canonical order (docs/arithmetic.md). A row sees the committed positions, then its
-// ancestors in depth order, at consecutive absolute positions: the sequence plain decoding would see. Softmax goes chunk
-// by chunk of 256 absolute positions, merged in ascending order. Whole chunks of committed keys are shared by all rows;
-// the ragged rest, committed tail first and ancestors after, is finished per row. There is no (rows x context) mask.
+// Hybrid tree attention in the canonical order (docs/arithmetic.md). A row sees the committed positions, then
+// its ancestors in depth order, at consecutive absolute positions: the sequence plain decoding would see.
+// Softmax goes chunk by chunk of 256 absolute positions, merged in ascending order. Whole chunks of committed
+// keys are shared by all rows; the ragged rest, committed tail first and ancestors after, is finished per
+// row. There is no (rows x context) mask.
 //
-// Plan once per forward pass, Run once per layer. Plan allocates; Run does not. A plan is used by one team at a time.
+// Plan once per forward pass, Run once per layer. Plan allocates; Run does not. A plan is used by one team at
+// a time.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +23,8 @@ namespace longspec {
 struct AttentionShape {
   int n_head = 0;
   int n_kv_head = 0;
-  int head_dim = 0;   // a multiple of 16
-  float scale = 1.0F; // on the scores, 1 / sqrt(head_dim) as a rule
+  int head_dim = 0;    // a multiple of 16
+  float scale = 1.0F;  // on the scores, 1 / sqrt(head_dim) as a rule
 
   int group() const { return n_head / n_kv_head; }  // query heads per KV head
 };
@@ -32,12 +34,13 @@ class AttentionPlan {
   AttentionPlan(const kernels::KernelTable* kernels, const AttentionShape& shape, int n_threads)
       : kernels_(kernels), shape_(shape), n_threads_(n_threads) {}
 
-  // Rows of one sequence: `base` committed positions, then n_rows rows in the slots after them. `parents` (n_rows): each
-  // row's parent row, -1 for a row right after the committed ones; empty: a chain.
+  // Rows of one sequence: `base` committed positions, then n_rows rows in the slots after them. `parents`
+  // (n_rows): each row's parent row, -1 for a row right after the committed ones; empty: a chain.
   void Plan(int base, int n_rows, std::span<const int32_t> parents);
 
-  // Called by every worker. q: (n_kv_head, n_rows, group, head_dim) f32; out: (n_rows, n_head * head_dim) f32. The rows'
-  // keys and values are in the span already. Contains barriers; on return `out` is whole after the caller's next one.
+  // Called by every worker. q: (n_kv_head, n_rows, group, head_dim) f32; out: (n_rows, n_head * head_dim)
+  // f32. The rows' keys and values are in the span already. Contains barriers; on return `out` is whole after
+  // the caller's next one.
   void Run(ThreadTeam::Worker& worker, const KvSpan& span, const float* q, float* out);
 
  private:
@@ -63,8 +66,8 @@ class AttentionPlan {
   bool by_chunk_ = true;
   std::vector<int32_t> path_begin_, path_;  // tree: row i's ancestors and itself, as rows
 
-  std::vector<float> states_;                 // by chunk: (n_kv_head, n_chunks, n_rows * group, state)
-  std::vector<std::vector<float>> scratch_;   // one per worker
+  std::vector<float> states_;                // by chunk: (n_kv_head, n_chunks, n_rows * group, state)
+  std::vector<std::vector<float>> scratch_;  // one per worker
   size_t scores_floats_ = 0, tree_scores_floats_ = 0, tile_states_floats_ = 0;
 };
 

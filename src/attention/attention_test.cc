@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plan against a naive loop over each row's visible keys in position order, with memcmp: for every row count, tree
-// shape, chunk boundary, thread count and KV type, on every kernel table this CPU has.
+// The plan against a naive loop over each row's visible keys in position order, with memcmp: for every row
+// count, tree shape, chunk boundary, thread count and KV type, on every kernel table this CPU has.
 #include "attention/attention.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,10 @@ class ToyCache {
   }
 
   KvSpan Span(int committed, int speculated) const {
-    return {.layout = layout_, .chunks = bases_.data(), .layer_offset = 0, .n_committed = committed,
+    return {.layout = layout_,
+            .chunks = bases_.data(),
+            .layer_offset = 0,
+            .n_committed = committed,
             .n_speculated = speculated};
   }
 
@@ -64,11 +67,12 @@ struct Problem {
   int base = 0;
   std::vector<int32_t> parents;  // empty: a chain
   int n_rows = 0;
-  std::vector<float> q;          // (n_kv_head, n_rows, group, head_dim)
-  std::vector<float> k, v;       // (base + n_rows slots, n_kv_head, head_dim)
+  std::vector<float> q;     // (n_kv_head, n_rows, group, head_dim)
+  std::vector<float> k, v;  // (base + n_rows slots, n_kv_head, head_dim)
 };
 
-Problem MakeProblem(int base, int n_rows, std::vector<int32_t> parents, CacheType type, int head_dim = 32, int group = 3) {
+Problem MakeProblem(int base, int n_rows, std::vector<int32_t> parents, CacheType type, int head_dim = 32,
+                    int group = 3) {
   Problem p;
   p.shape = {.n_head = 2 * group, .n_kv_head = 2, .head_dim = head_dim, .scale = 0.25F};
   p.layout = {.k_type = type, .v_type = type, .n_kv_head = 2, .head_dim = head_dim};
@@ -96,8 +100,8 @@ std::vector<int> Visible(const Problem& p, int row) {
   return slots;
 }
 
-// One row as plain decoding defines it: the visible keys copied, in order, to a fresh contiguous cache, then chunk by
-// chunk with the reference kernels and one row per call.
+// One row as plain decoding defines it: the visible keys copied, in order, to a fresh contiguous cache, then
+// chunk by chunk with the reference kernels and one row per call.
 std::vector<float> NaiveRow(const Problem& p, int row) {
   const KernelTable& ref = kernels::kReferenceTable;
   const int head_dim = p.shape.head_dim, group = p.shape.group();
@@ -119,14 +123,27 @@ std::vector<float> NaiveRow(const Problem& p, int row) {
     for (int c = 0; c * kChunk < n; ++c) {
       const int count = std::min(kChunk, n - c * kChunk);
       float scores[kChunk];
-      ref.scores({.keys = span.keys(c, kv), .q = q, .out = scores, .out_stride = kChunk, .scale = p.shape.scale,
-                  .n_rows = 1, .head_dim = head_dim, .block_begin = 0, .block_end = (count + 15) / 16,
+      ref.scores({.keys = span.keys(c, kv),
+                  .q = q,
+                  .out = scores,
+                  .out_stride = kChunk,
+                  .scale = p.shape.scale,
+                  .n_rows = 1,
+                  .head_dim = head_dim,
+                  .block_begin = 0,
+                  .block_end = (count + 15) / 16,
                   .type = static_cast<kernels::KvType>(p.layout.k_type)});
       std::vector<float>& s = c == 0 ? state : chunk_state;
       std::fill(s.begin(), s.end(), 0.0F);
       ref.softmax_chunk(scores, count, s.data());
-      ref.values({.values = span.values(c, kv), .p = scores, .p_stride = kChunk, .o = s.data() + kStateHeader,
-                  .o_stride = 0, .n_keys = &count, .n_rows = 1, .head_dim = head_dim,
+      ref.values({.values = span.values(c, kv),
+                  .p = scores,
+                  .p_stride = kChunk,
+                  .o = s.data() + kStateHeader,
+                  .o_stride = 0,
+                  .n_keys = &count,
+                  .n_rows = 1,
+                  .head_dim = head_dim,
                   .type = static_cast<kernels::KvType>(p.layout.v_type)});
       if (c > 0) ref.merge_state(state.data(), chunk_state.data(), head_dim);
     }
@@ -161,7 +178,8 @@ void ExpectCanonical(const Problem& p) {
       for (int row = 0; row < p.n_rows; ++row) {
         const std::vector<float>& want = naive[Z(row)];
         EXPECT_EQ(std::memcmp(out.data() + Z(row) * want.size(), want.data(), want.size() * sizeof(float)), 0)
-            << table->name << ", " << threads << " threads, base " << p.base << ", row " << row << " of " << p.n_rows;
+            << table->name << ", " << threads << " threads, base " << p.base << ", row " << row << " of "
+            << p.n_rows;
       }
     }
   }
@@ -176,14 +194,16 @@ std::vector<int32_t> RandomTree(int n, unsigned seed) {
 
 TEST(Attention, ChainsOfEveryRowCountAroundChunkBorders) {
   for (const int base : {0, 1, 15, 200, 255, 256, 300, 511}) {
-    for (const int rows : {1, 2, 5, 8, 24, 25, 40, 70}) ExpectCanonical(MakeProblem(base, rows, {}, CacheType::kF16));
+    for (const int rows : {1, 2, 5, 8, 24, 25, 40, 70})
+      ExpectCanonical(MakeProblem(base, rows, {}, CacheType::kF16));
   }
 }
 
 TEST(Attention, TreesOfRandomShapeAroundChunkBorders) {
   for (const int base : {0, 1, 15, 200, 250, 255, 256, 300, 511}) {
     for (const int rows : {1, 2, 9, 24, 33}) {
-      ExpectCanonical(MakeProblem(base, rows, RandomTree(rows, static_cast<unsigned>(base + rows)), CacheType::kF16));
+      ExpectCanonical(
+          MakeProblem(base, rows, RandomTree(rows, static_cast<unsigned>(base + rows)), CacheType::kF16));
     }
   }
 }
@@ -196,7 +216,8 @@ TEST(Attention, ATreeDeeperThanAChunk) {
   const std::vector<float> out = RunPlan(p, kernels::Available().front(), 2);
   for (const int row : {0, 5, 6, 255, 262, 298, 299}) {
     const std::vector<float> want = NaiveRow(p, row);
-    EXPECT_EQ(std::memcmp(out.data() + Z(row) * want.size(), want.data(), want.size() * sizeof(float)), 0) << row;
+    EXPECT_EQ(std::memcmp(out.data() + Z(row) * want.size(), want.data(), want.size() * sizeof(float)), 0)
+        << row;
   }
 }
 
@@ -222,13 +243,16 @@ TEST(Attention, AChainGivenAsATreeHasTheSameBits) {
 
 TEST(Attention, APlanCanBeReplanned) {
   const KernelTable* table = kernels::Available().front();
-  const Problem big = MakeProblem(600, 40, {}, CacheType::kF16), small = MakeProblem(3, 2, {-1, 0}, CacheType::kF16);
+  const Problem big = MakeProblem(600, 40, {}, CacheType::kF16),
+                small = MakeProblem(3, 2, {-1, 0}, CacheType::kF16);
   ThreadTeam team(2);
   AttentionPlan plan(table, big.shape, 2);
   for (const Problem* p : {&big, &small, &big}) {
     ToyCache cache(p->layout, p->base + p->n_rows);
     for (int slot = 0; slot < p->base + p->n_rows; ++slot) {
-      for (int h = 0; h < 2; ++h) cache.Store(slot, h, p->k.data() + (Z(slot) * 2 + Z(h)) * 32, p->v.data() + (Z(slot) * 2 + Z(h)) * 32);
+      for (int h = 0; h < 2; ++h)
+        cache.Store(slot, h, p->k.data() + (Z(slot) * 2 + Z(h)) * 32,
+                    p->v.data() + (Z(slot) * 2 + Z(h)) * 32);
     }
     plan.Plan(p->base, p->n_rows, p->parents);
     const KvSpan span = cache.Span(p->base, p->n_rows);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What attention may read of one layer: keys and values in chunks of 256 positions (docs/arithmetic.md explains why
-// 256). A view; the cache that made it owns the bytes.
+// What attention may read of one layer: keys and values in chunks of 256 positions (docs/arithmetic.md
+// explains why 256). A view; the cache that made it owns the bytes.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,18 @@
 
 namespace longspec {
 
-inline constexpr int kKvChunk = 256;    // positions per chunk: the unit of the canonical softmax order
-inline constexpr int kKeyBlock = 16;    // keys per transposed block inside a chunk
+inline constexpr int kKvChunk = 256;  // positions per chunk: the unit of the canonical softmax order
+inline constexpr int kKeyBlock = 16;  // keys per transposed block inside a chunk
 
-// Shape and element types of one layer's part of a chunk. Per KV head: K as (16 blocks, head_dim, 16 keys), then
-// V as (256 keys, head_dim).
+// Shape and element types of one layer's part of a chunk. Per KV head: K as (16 blocks, head_dim, 16 keys),
+// then V as (256 keys, head_dim).
 struct KvLayout {
   CacheType k_type = CacheType::kF16;
   CacheType v_type = CacheType::kF16;
   int n_kv_head = 0;
   int head_dim = 0;
 
-  size_t k_head_bytes() const;   // one KV head's keys of one chunk
+  size_t k_head_bytes() const;  // one KV head's keys of one chunk
   size_t v_head_bytes() const;
   size_t layer_bytes() const { return static_cast<size_t>(n_kv_head) * (k_head_bytes() + v_head_bytes()); }
 };

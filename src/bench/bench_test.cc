@@ -51,7 +51,8 @@ TEST_F(BenchTest, SelfcheckPassesOnEveryTable) {
   for (const CheckLine& line : lines_) EXPECT_TRUE(line.identical) << line.name << ": " << line.detail;
   EXPECT_GE(lines_.size(), 30U);
   const auto named = [&](const std::string& part) {
-    return std::count_if(lines_.begin(), lines_.end(), [&](const CheckLine& l) { return l.name.find(part) != std::string::npos; });
+    return std::count_if(lines_.begin(), lines_.end(),
+                         [&](const CheckLine& l) { return l.name.find(part) != std::string::npos; });
   };
   EXPECT_GE(named("ngram"), 6);
   EXPECT_EQ(named("prefill in chunks"), 4);
@@ -67,7 +68,8 @@ TEST_F(BenchTest, SelfcheckCatchesKernelsThatDependOnTheNumberOfRows) {
   const auto result = Run({&broken});
   ASSERT_TRUE(result.ok()) << result.status().message();
   EXPECT_FALSE(*result);
-  const auto failed = std::find_if(lines_.begin(), lines_.end(), [](const CheckLine& l) { return !l.identical; });
+  const auto failed =
+      std::find_if(lines_.begin(), lines_.end(), [](const CheckLine& l) { return !l.identical; });
   ASSERT_NE(failed, lines_.end());
   EXPECT_NE(failed->detail.find("differ"), std::string::npos) << failed->detail;
 }

@@ -23,8 +23,9 @@ class ForcedTreeDrafter final : public Drafter {
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
     const size_t done = committed.size() - prompt_length_;
     const size_t left = answer_.size() > done ? answer_.size() - done : 0;
-    const int right = static_cast<int>(std::min<size_t>(
-        {left, static_cast<size_t>(round_++ % (budget.max_nodes + 1)), static_cast<size_t>(budget.max_depth)}));
+    const int right =
+        static_cast<int>(std::min<size_t>({left, static_cast<size_t>(round_++ % (budget.max_nodes + 1)),
+                                           static_cast<size_t>(budget.max_depth)}));
     int placed = 0, path_end = 0;
     // Right tokens and decoys in random order, so that node order and path order part.
     for (int tries = 0; tree.size() - 1 < budget.max_nodes && tries < 8 * budget.max_nodes; ++tries) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A drafter that knows the answer: each round it proposes a tree of random shape that holds a chosen number of the right
-// tokens on one path, among decoys. Round after round it forces every accepted length from 0 to the longest.
+// A drafter that knows the answer: each round it proposes a tree of random shape that holds a chosen number
+// of the right tokens on one path, among decoys. Round after round it forces every accepted length from 0 to
+// the longest.
 #pragma once
 
 #include <cstdint>

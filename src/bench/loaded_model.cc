@@ -11,7 +11,8 @@ std::unique_ptr<KvCache> LoadedModel::NewCache(int capacity) const {
   return MakeFullCache(layout, config.n_layer, capacity);
 }
 
-Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::KernelTable* kernels, int max_rows) {
+Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::KernelTable* kernels,
+                                 int max_rows) {
   LoadedModel model;
   model.kernels = kernels;
   if (kernels == nullptr) {
@@ -20,7 +21,8 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
   LS_ASSIGN(model.file, GgufFile::Open(options.path));
   LS_ASSIGN(model.config, ReadLlamaConfig(*model.file, options.rope));
   model.layout = model.config.kv_layout(options.cache_type_k, options.cache_type_v);
-  model.team = std::make_unique<ThreadTeam>(options.threads > 0 ? options.threads : ThreadTeam::PhysicalCores());
+  model.team =
+      std::make_unique<ThreadTeam>(options.threads > 0 ? options.threads : ThreadTeam::PhysicalCores());
   LlamaLoadOptions load;
   load.kernels = model.kernels;
   load.team = model.team.get();

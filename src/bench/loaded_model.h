@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A model loaded below the facade, where kernels, threads and rows can be chosen one by one: what measuring and
-// self-checking need.
+// A model loaded below the facade, where kernels, threads and rows can be chosen one by one: what measuring
+// and self-checking need.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,9 @@ struct LoadedModel {
   std::unique_ptr<KvCache> NewCache(int capacity) const;
 };
 
-// `kernels` null: what options.kernels, the environment or the CPU say. `max_rows`: most rows of one forward pass.
-Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::KernelTable* kernels, int max_rows);
+// `kernels` null: what options.kernels, the environment or the CPU say. `max_rows`: most rows of one forward
+// pass.
+Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::KernelTable* kernels,
+                                 int max_rows);
 
 }  // namespace longspec

@@ -19,7 +19,8 @@ double Median(std::vector<double> values) {
 
 class Bench {
  public:
-  Bench(const BenchOptions& options, LoadedModel model, const std::function<void(const Measurement&)>& on_measurement)
+  Bench(const BenchOptions& options, LoadedModel model,
+        const std::function<void(const Measurement&)>& on_measurement)
       : options_(options), model_(std::move(model)), on_measurement_(on_measurement) {}
 
   Status Run() {
@@ -39,7 +40,8 @@ class Bench {
   // Any tokens do: time does not depend on which.
   std::vector<int32_t> Tokens(int n) {
     std::vector<int32_t> tokens;
-    for (int i = 0; i < n; ++i) tokens.push_back(static_cast<int32_t>(rng_.Uniform(draws_++) * model_.config.n_vocab));
+    for (int i = 0; i < n; ++i)
+      tokens.push_back(static_cast<int32_t>(rng_.Uniform(draws_++) * model_.config.n_vocab));
     return tokens;
   }
 
@@ -51,8 +53,9 @@ class Bench {
     LS_ASSIGN(const TargetOutput output, model_.target->Forward({&segment, 1}, {}));
     if (logits != LogitsFor::kNone) {
       for (int i = 0; i < output.segments[0].n_logits; ++i) {
-        sink_ += model_.kernels->argmax(output.segments[0].logits + static_cast<size_t>(i) * static_cast<size_t>(output.vocab),
-                                        output.vocab);
+        sink_ += model_.kernels->argmax(
+            output.segments[0].logits + static_cast<size_t>(i) * static_cast<size_t>(output.vocab),
+            output.vocab);
       }
     }
     if (keep) rows.CommitAll();
@@ -65,7 +68,8 @@ class Bench {
       LS_TRY(Forward(cache, std::min(options_.model.batch_size, depth - done), LogitsFor::kNone, true));
     }
     const double ms = NowMs() - start;
-    on_measurement_({.test = "prefill", .depth = depth, .rows = depth, .ms = ms, .tokens_per_second = 1e3 * depth / ms});
+    on_measurement_(
+        {.test = "prefill", .depth = depth, .rows = depth, .ms = ms, .tokens_per_second = 1e3 * depth / ms});
     return {};
   }
 
@@ -88,8 +92,9 @@ class Bench {
   }
 
   uint64_t BytesRead(int depth) const {
-    const uint64_t kv = static_cast<uint64_t>(model_.layout.layer_bytes()) * static_cast<uint64_t>(model_.config.n_layer) *
-                        static_cast<uint64_t>(depth) / kKvChunk;
+    const uint64_t kv = static_cast<uint64_t>(model_.layout.layer_bytes()) *
+                        static_cast<uint64_t>(model_.config.n_layer) * static_cast<uint64_t>(depth) /
+                        kKvChunk;
     return PlanLlamaMemory(model_.config, *model_.file, 1).weights + kv;
   }
 
@@ -108,11 +113,14 @@ Status RunBench(const BenchOptions& options, const std::function<void(const Meas
     if (depth < 1) return InvalidArgument("--depth " + std::to_string(depth) + ": must be at least 1");
   }
   for (const int rows : options.rows) {
-    if (rows < 1 || rows > 512) return InvalidArgument("--rows " + std::to_string(rows) + ": must be from 1 to 512");
+    if (rows < 1 || rows > 512)
+      return InvalidArgument("--rows " + std::to_string(rows) + ": must be from 1 to 512");
   }
-  if (options.depths.empty() || options.rows.empty()) return InvalidArgument("--depth and --rows need at least one number");
+  if (options.depths.empty() || options.rows.empty())
+    return InvalidArgument("--depth and --rows need at least one number");
   if (options.repetitions < 1) return InvalidArgument("--repetitions must be at least 1");
-  const int widest = std::max(options.model.batch_size, *std::max_element(options.rows.begin(), options.rows.end()));
+  const int widest =
+      std::max(options.model.batch_size, *std::max_element(options.rows.begin(), options.rows.end()));
   LS_ASSIGN(LoadedModel model, LoadForBench(options.model, nullptr, widest));
   return Bench(options, std::move(model), on_measurement).Run();
 }

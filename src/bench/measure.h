@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Timing of prefill, of one decoding step, and of verification steps with many rows, at given context lengths. Times are
-// medians of runs in this process, on this machine; ratios between them mean more than they do.
+// Timing of prefill, of one decoding step, and of verification steps with many rows, at given context
+// lengths. Times are medians of runs in this process, on this machine; ratios between them mean more than
+// they do.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@
 namespace longspec {
 
 struct Measurement {
-  std::string test;  // "prefill": `depth` tokens from nothing; "decode": one row after `depth` keys, and its argmax;
-                     // "rows": a chain of `rows` rows after `depth` keys, logits for all
+  std::string test;  // "prefill": `depth` tokens from nothing; "decode": one row after `depth` keys, and its
+                     // argmax; "rows": a chain of `rows` rows after `depth` keys, logits for all
   int depth = 0;
   int rows = 1;
   double ms = 0;

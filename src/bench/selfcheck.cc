@@ -73,18 +73,21 @@ class Selfcheck {
   }
 
   void Report(std::string name, const Trace& expected, const Trace& actual) {
-    CheckLine line{.name = std::move(name), .identical = expected == actual, .detail = FirstDifference(expected, actual)};
+    CheckLine line{.name = std::move(name),
+                   .identical = expected == actual,
+                   .detail = FirstDifference(expected, actual)};
     if (line.identical) {
       char text[96];
-      std::snprintf(text, sizeof(text), "%zu tokens and their logits, %.2f tokens a step", actual.tokens.size(),
-                    actual.mean_acceptance_length);
+      std::snprintf(text, sizeof(text), "%zu tokens and their logits, %.2f tokens a step",
+                    actual.tokens.size(), actual.mean_acceptance_length);
       line.detail = text;
     }
     all_identical_ = all_identical_ && line.identical;
     on_line_(line);
   }
 
-  Status Check(const std::string& name, LoadedModel& model, Drafter& drafter, const TraceOptions& options, const Trace& expected) {
+  Status Check(const std::string& name, LoadedModel& model, Drafter& drafter, const TraceOptions& options,
+               const Trace& expected) {
     LS_ASSIGN(const Trace actual, RecordTrace(model, drafter, options));
     Report(name, expected, actual);
     return {};
@@ -101,16 +104,18 @@ class Selfcheck {
         if (type == "none" && *tree != '\0') continue;
         LS_ASSIGN(const auto drafter, MakeDrafter(speculation));
         const std::string shape = *tree == '\0' ? " chain" : " tree of width 4";
-        LS_TRY(Check(type == "none" ? "none again" + suffix : type + shape + suffix, model, *drafter, options, plain));
+        LS_TRY(Check(type == "none" ? "none again" + suffix : type + shape + suffix, model, *drafter, options,
+                     plain));
       }
     }
     // Random trees: rounds cycle through every accepted length from 0 to the budget.
     for (const int budget : {3, 8, 16, 40}) {
       TraceOptions forced = options;
       forced.draft_n_max = budget;
-      const auto drafter = MakeForcedTreeDrafter(plain.tokens, model.target->vocab_size(), static_cast<uint64_t>(budget));
-      LS_TRY(Check("random trees of " + std::to_string(budget) + " nodes, every accepted length" + suffix, model, *drafter,
-                   forced, plain));
+      const auto drafter =
+          MakeForcedTreeDrafter(plain.tokens, model.target->vocab_size(), static_cast<uint64_t>(budget));
+      LS_TRY(Check("random trees of " + std::to_string(budget) + " nodes, every accepted length" + suffix,
+                   model, *drafter, forced, plain));
     }
     return {};
   }
@@ -126,7 +131,8 @@ class Selfcheck {
   }
 
   // The same plain and speculative generation on another model object.
-  Status CompareModels(const std::string& name, LoadedModel& reference, LoadedModel& other, const TraceOptions& options) {
+  Status CompareModels(const std::string& name, LoadedModel& reference, LoadedModel& other,
+                       const TraceOptions& options) {
     LS_ASSIGN(const Trace expected, Plain(reference, options));
     LS_ASSIGN(const Trace plain, Plain(other, options));
     Report(name + ", plain", expected, plain);
@@ -138,8 +144,9 @@ class Selfcheck {
     for (const int threads : {1, 2, 3}) {
       if (threads == model.team->size()) continue;
       LS_ASSIGN(LoadedModel other, Load(options_.tables.front(), threads));
-      LS_TRY(CompareModels("threads " + std::to_string(threads) + " against " + std::to_string(model.team->size()), model,
-                           other, Options(0.7F)));
+      LS_TRY(CompareModels(
+          "threads " + std::to_string(threads) + " against " + std::to_string(model.team->size()), model,
+          other, Options(0.7F)));
     }
     return {};
   }
@@ -153,8 +160,9 @@ class Selfcheck {
         options.prompt.resize(std::min(options.prompt.size(), kReferencePrompt));
         options.n_predict = std::min(options.n_predict, kReferencePredict);
       }
-      LS_TRY(CompareModels("kernels " + std::string(table->name) + " against " + options_.tables.front()->name, model, other,
-                           options));
+      LS_TRY(
+          CompareModels("kernels " + std::string(table->name) + " against " + options_.tables.front()->name,
+                        model, other, options));
     }
     return {};
   }
@@ -166,7 +174,8 @@ class Selfcheck {
 
 }  // namespace
 
-Result<bool> RunSelfcheck(const SelfcheckOptions& options, const std::function<void(const CheckLine&)>& on_line) {
+Result<bool> RunSelfcheck(const SelfcheckOptions& options,
+                          const std::function<void(const CheckLine&)>& on_line) {
   if (options.tables.empty()) return InvalidArgument("selfcheck needs at least one kernel table");
   if (options.prompt.empty()) return InvalidArgument("selfcheck needs a prompt");
   return Selfcheck(options, on_line).Run();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The promise, checked on this machine and this model: tokens and logits bits of plain decoding against every drafter,
-// tree shape, prefill chunk, thread count and kernel table.
+// The promise, checked on this machine and this model: tokens and logits bits of plain decoding against every
+// drafter, tree shape, prefill chunk, thread count and kernel table.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,14 @@ struct SelfcheckOptions {
   ModelOptions model;
   std::vector<int32_t> prompt;
   int n_predict = 48;
-  // The first is the one the others are compared with; they run a shorter generation if they are called "reference".
+  // The first is the one the others are compared with; they run a shorter generation if they are called
+  // "reference".
   std::vector<const kernels::KernelTable*> tables;
 };
 
-// Calls on_line for every comparison. Returns whether all were identical; an error is a check that could not be made.
-Result<bool> RunSelfcheck(const SelfcheckOptions& options, const std::function<void(const CheckLine&)>& on_line);
+// Calls on_line for every comparison. Returns whether all were identical; an error is a check that could not
+// be made.
+Result<bool> RunSelfcheck(const SelfcheckOptions& options,
+                          const std::function<void(const CheckLine&)>& on_line);
 
 }  // namespace longspec

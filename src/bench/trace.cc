@@ -30,7 +30,8 @@ Result<Trace> RecordTrace(LoadedModel& model, Drafter& drafter, const TraceOptio
   SpeculationOptions speculation;
   speculation.draft_n_max = options.draft_n_max;
   const auto policy = MakeFixedPolicy(speculation);
-  const auto cache = model.NewCache(static_cast<int>(options.prompt.size()) + options.n_predict + options.draft_n_max + 1);
+  const auto cache =
+      model.NewCache(static_cast<int>(options.prompt.size()) + options.n_predict + options.draft_n_max + 1);
   std::vector<int32_t> committed = options.prompt;
   Decoder decoder({.target = model.target.get(),
                    .cache = cache.get(),
@@ -42,7 +43,8 @@ Result<Trace> RecordTrace(LoadedModel& model, Drafter& drafter, const TraceOptio
   LS_TRY(decoder.Prefill());
   Trace trace;
   while (static_cast<int>(trace.tokens.size()) < options.n_predict) {
-    LS_ASSIGN(const StepResult step, decoder.Step(options.n_predict - static_cast<int>(trace.tokens.size()), {}));
+    LS_ASSIGN(const StepResult step,
+              decoder.Step(options.n_predict - static_cast<int>(trace.tokens.size()), {}));
     for (size_t i = 0; i < step.tokens.size(); ++i) {
       const auto row = static_cast<size_t>(step.path[i]);
       trace.tokens.push_back(step.tokens[i]);
@@ -60,7 +62,8 @@ std::string FirstDifference(const Trace& expected, const Trace& actual) {
       const bool same_token = expected.tokens[i] == actual.tokens[i];
       return "the logits of token " + std::to_string(i) + " differ" +
              (same_token ? ", the token does not"
-                         : ", it is " + std::to_string(actual.tokens[i]) + " and not " + std::to_string(expected.tokens[i]));
+                         : ", it is " + std::to_string(actual.tokens[i]) + " and not " +
+                               std::to_string(expected.tokens[i]));
     }
     if (expected.tokens[i] != actual.tokens[i]) {
       return "token " + std::to_string(i) + " is " + std::to_string(actual.tokens[i]) + " and not " +

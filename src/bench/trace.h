@@ -33,7 +33,8 @@ struct TraceOptions {
 
 Result<Trace> RecordTrace(LoadedModel& model, Drafter& drafter, const TraceOptions& options);
 
-// Where two traces part: "token 7 is 12, expected 13", "the logits of token 7 differ", or "" if they are identical.
+// Where two traces part: "token 7 is 12, expected 13", "the logits of token 7 differ", or "" if they are
+// identical.
 std::string FirstDifference(const Trace& expected, const Trace& actual);
 
 }  // namespace longspec

@@ -38,8 +38,8 @@ std::string TableLine(const Measurement& m, double one_row_ms) {
   char text[160], ratio[32] = "", bandwidth[32] = "";
   if (m.test != "prefill" && one_row_ms > 0) std::snprintf(ratio, sizeof(ratio), "%.2fx", m.ms / one_row_ms);
   if (m.gb_per_second > 0) std::snprintf(bandwidth, sizeof(bandwidth), "%.1f", m.gb_per_second);
-  std::snprintf(text, sizeof(text), "| %-7s | %6d | %5d | %10.2f | %10.1f | %8s | %6s |\n", m.test.c_str(), m.depth, m.rows,
-                m.ms, m.tokens_per_second, ratio, bandwidth);
+  std::snprintf(text, sizeof(text), "| %-7s | %6d | %5d | %10.2f | %10.1f | %8s | %6s |\n", m.test.c_str(),
+                m.depth, m.rows, m.ms, m.tokens_per_second, ratio, bandwidth);
   return text;
 }
 
@@ -75,7 +75,8 @@ Runner SetUpBench(CLI::App& app) {
   app.add_option("--rows", flags->bench.rows, "Row counts to measure, separated by commas")
       ->delimiter(',')
       ->capture_default_str();
-  app.add_option("--repetitions", flags->bench.repetitions, "Runs of each step; the median is shown")->capture_default_str();
+  app.add_option("--repetitions", flags->bench.repetitions, "Runs of each step; the median is shown")
+      ->capture_default_str();
   app.add_flag("--json", flags->json, "Print one JSON object a line");
   return [flags] { return RunBenchCommand(*flags); };
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // longspec selfcheck: the promise, checked on this machine and this model.
+#include "bench/selfcheck.h"
+
 #include <cstdio>
 #include <memory>
 #include <string>
 
 #include "base/status_macros.h"
-#include "bench/selfcheck.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/options.h"
@@ -20,15 +21,24 @@ namespace {
 
 // Repeats itself, so that prompt lookup finds something; long enough to cross a chunk of 256 positions.
 constexpr char kDefaultText[] =
-    "The committee met in March and again in June. In March the committee heard the agency's report on the bridge and "
-    "asked for a second survey. The survey of the bridge found cracks in four of the nine piers, and the agency told the "
-    "committee that repair of the four piers would take two summers. In June the committee heard the agency's report on "
-    "the survey and asked what repair would cost. The agency told the committee that repair of the four piers would cost "
-    "eleven million dollars, and that repair of all nine piers would cost nineteen million dollars. The committee asked "
-    "whether the bridge could stay open during repair. The agency told the committee that the bridge could stay open to "
-    "cars during repair of the four piers, and that it would have to close during repair of all nine piers.\n\n"
-    "The committee met again in September. In September the committee heard the agency's report on the bids and asked for "
-    "a third survey. The third survey of the bridge found cracks in five of the nine piers, and the agency told the "
+    "The committee met in March and again in June. In March the committee heard the agency's report on the "
+    "bridge and "
+    "asked for a second survey. The survey of the bridge found cracks in four of the nine piers, and the "
+    "agency told the "
+    "committee that repair of the four piers would take two summers. In June the committee heard the "
+    "agency's report on "
+    "the survey and asked what repair would cost. The agency told the committee that repair of the four "
+    "piers would cost "
+    "eleven million dollars, and that repair of all nine piers would cost nineteen million dollars. The "
+    "committee asked "
+    "whether the bridge could stay open during repair. The agency told the committee that the bridge could "
+    "stay open to "
+    "cars during repair of the four piers, and that it would have to close during repair of all nine "
+    "piers.\n\n"
+    "The committee met again in September. In September the committee heard the agency's report on the bids "
+    "and asked for "
+    "a third survey. The third survey of the bridge found cracks in five of the nine piers, and the agency "
+    "told the "
     "committee that repair of the five piers would take three summers.\n\nIn short, the committee";
 
 struct SelfcheckFlags {
@@ -41,7 +51,8 @@ Result<SelfcheckOptions> Prepare(const SelfcheckFlags& flags) {
   SelfcheckOptions options;
   options.model = flags.model;
   options.n_predict = flags.n_predict;
-  if (flags.n_predict < 1) return InvalidArgument("--predict " + std::to_string(flags.n_predict) + ": must be at least 1");
+  if (flags.n_predict < 1)
+    return InvalidArgument("--predict " + std::to_string(flags.n_predict) + ": must be at least 1");
   std::string text = kDefaultText;
   if (!flags.file.empty()) {
     LS_ASSIGN(text, ReadInput(flags.file));
@@ -68,13 +79,14 @@ int RunSelfcheckCommand(const SelfcheckFlags& flags) {
   const auto result = RunSelfcheck(*options, [&](const CheckLine& line) {
     ++n;
     different += line.identical ? 0 : 1;
-    const Status status =
-        Output::Standard().Write((line.identical ? "identical  " : "DIFFERENT  ") + line.name + ": " + line.detail + "\n");
+    const Status status = Output::Standard().Write((line.identical ? "identical  " : "DIFFERENT  ") +
+                                                   line.name + ": " + line.detail + "\n");
     if (written.ok()) written = status;
   });
   if (!result.ok()) return Fail(result.status(), Stage::kLoad);
   if (!written.ok()) return FailOutput(written);
-  const int code = WriteOutput(std::to_string(n) + " comparisons, " + std::to_string(different) + " different\n");
+  const int code =
+      WriteOutput(std::to_string(n) + " comparisons, " + std::to_string(different) + " different\n");
   if (code != kExitOk) return code;
   return *result ? kExitOk : kExitFailure;
 }
@@ -85,7 +97,8 @@ Runner SetUpSelfcheck(CLI::App& app) {
   auto flags = std::make_shared<SelfcheckFlags>();
   AddModelOptions(app, &flags->model);
   app.add_option("-f,--file", flags->file, "Text to continue instead of the built-in one; -: standard input");
-  app.add_option("-n,--predict", flags->n_predict, "Tokens to generate in each comparison")->capture_default_str();
+  app.add_option("-n,--predict", flags->n_predict, "Tokens to generate in each comparison")
+      ->capture_default_str();
   return [flags] { return RunSelfcheckCommand(*flags); };
 }
 

@@ -345,7 +345,8 @@ TEST_F(GenerationTest, AfterAFailureTheSessionIsConsistent) {
   for (const int calls : {0, 1, 2, 5, 6}) {
     Script("abcabcabcabcabcabcabc", 10);
     target_->FailAfter(calls);
-    const auto failed = Run(Request("ngram"));
+    // Plain decoding needs the most calls: every one of them comes.
+    const auto failed = Run(Request(calls < 3 ? "ngram" : "none"));
     ASSERT_FALSE(failed.ok()) << calls;
     EXPECT_EQ(failed.status().code(), StatusCode::kIo);
     EXPECT_EQ(session_.tokens.size(), static_cast<size_t>(session_.cache->length()));

@@ -51,8 +51,8 @@ class FullCache final : public KvCache {
       }
     } catch (const std::bad_alloc&) {
       return ResourceExhausted("no memory for the key-value cache beyond " + std::to_string(bytes() >> 20) +
-                               " MiB (" + std::to_string(length_) + " positions); a smaller --ctx-size or f16 " +
-                               "--cache-type-k/-v needs less");
+                               " MiB (" + std::to_string(length_) +
+                               " positions); a smaller --ctx-size or f16 " + "--cache-type-k/-v needs less");
     }
     n_speculated_ = n_rows;
     return {};
@@ -77,7 +77,8 @@ class FullCache final : public KvCache {
     const size_t v_row = static_cast<size_t>(layout_.head_dim) * ElementBytes(layout_.v_type);
     const auto column = [&](int slot) {
       const auto offset = static_cast<size_t>(slot % kKvChunk);
-      return (offset / kKeyBlock * static_cast<size_t>(layout_.head_dim) * kKeyBlock + offset % kKeyBlock) * k_bytes;
+      return (offset / kKeyBlock * static_cast<size_t>(layout_.head_dim) * kKeyBlock + offset % kKeyBlock) *
+             k_bytes;
     };
     const size_t key_from = column(from), key_to = column(to);
     for (int layer = 0; layer < n_layer_; ++layer) {
@@ -89,7 +90,8 @@ class FullCache final : public KvCache {
           const size_t at = static_cast<size_t>(d) * kKeyBlock * k_bytes;
           std::memcpy(k_dst + at, k_src + at, k_bytes);
         }
-        std::memcpy(const_cast<std::byte*>(span.values(to / kKvChunk, head)) + static_cast<size_t>(to % kKvChunk) * v_row,
+        std::memcpy(const_cast<std::byte*>(span.values(to / kKvChunk, head)) +
+                        static_cast<size_t>(to % kKvChunk) * v_row,
                     span.values(from / kKvChunk, head) + static_cast<size_t>(from % kKvChunk) * v_row, v_row);
       }
     }

@@ -20,7 +20,9 @@ KvLayout Layout(CacheType k, CacheType v) {
 }
 
 // A value that names its layer, head, token and dimension, exact in every cache type.
-float ValueOf(int layer, int head, int token, int d) { return static_cast<float>((layer * 31 + head * 17 + token * 7 + d) % 128); }
+float ValueOf(int layer, int head, int token, int d) {
+  return static_cast<float>((layer * 31 + head * 17 + token * 7 + d) % 128);
+}
 
 void StoreToken(KvCache& cache, int slot, int token) {
   for (int layer = 0; layer < kLayers; ++layer) {
@@ -63,10 +65,13 @@ void ExpectHolds(const KvCache& cache, const std::vector<int>& tokens) {
       for (int slot = 0; slot < cache.length(); ++slot) {
         const int chunk = slot / kKvChunk;
         const auto offset = static_cast<size_t>(slot % kKvChunk);
-        ASSERT_EQ(std::memcmp(a.values(chunk, head) + offset * row, b.values(chunk, head) + offset * row, row), 0) << slot;
+        ASSERT_EQ(
+            std::memcmp(a.values(chunk, head) + offset * row, b.values(chunk, head) + offset * row, row), 0)
+            << slot;
         for (size_t d = 0; d < kDim; ++d) {
           const size_t at = ((offset / 16 * kDim + d) * 16 + offset % 16) * element;
-          ASSERT_EQ(std::memcmp(a.keys(chunk, head) + at, b.keys(chunk, head) + at, element), 0) << slot << " " << d;
+          ASSERT_EQ(std::memcmp(a.keys(chunk, head) + at, b.keys(chunk, head) + at, element), 0)
+              << slot << " " << d;
         }
       }
     }
@@ -145,7 +150,8 @@ TEST(FullCache, AFullContextIsAnErrorWithTheNumbers) {
   const auto transaction = cache->Begin(3);
   ASSERT_FALSE(transaction.ok());
   EXPECT_EQ(transaction.status().code(), StatusCode::kResourceExhausted);
-  EXPECT_NE(transaction.status().message().find("8 of 10"), std::string::npos) << transaction.status().message();
+  EXPECT_NE(transaction.status().message().find("8 of 10"), std::string::npos)
+      << transaction.status().message();
   EXPECT_TRUE(cache->Begin(2).ok());
 }
 

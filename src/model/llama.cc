@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The forward pass. Every worker of the team runs all of it; between two operations that need each other's whole result
-// stands a barrier. Row results do not depend on the rows beside them, because no kernel's do.
+// The forward pass. Every worker of the team runs all of it; between two operations that need each other's
+// whole result stands a barrier. Row results do not depend on the rows beside them, because no kernel's do.
 #include "model/llama.h"
 
 #include <algorithm>
@@ -27,7 +27,11 @@ size_t Z(int64_t n) { return static_cast<size_t>(n); }
 // Activations of up to max_rows rows; sizes in floats per row.
 struct Widths {
   explicit Widths(const LlamaConfig& c)
-      : embd(c.n_embd), q(c.n_head * c.head_dim), kv(c.n_head_kv * c.head_dim), ff(c.n_ff), rot(c.rope.n_rot) {}
+      : embd(c.n_embd),
+        q(c.n_head * c.head_dim),
+        kv(c.n_head_kv * c.head_dim),
+        ff(c.n_ff),
+        rot(c.rope.n_rot) {}
   int embd, q, kv, ff, rot;
   int widest_input() const { return std::max({embd, q, ff}); }
   size_t row_bytes() const {
@@ -115,12 +119,12 @@ class Llama final : public Target {
 
   Buffers buffers_;
   std::vector<Row> rows_;
-  std::vector<int> first_row_;           // of each segment
-  std::vector<int> logit_rows_;          // rows whose logits are asked for
-  std::vector<AttentionPlan> attention_; // one per segment
-  std::vector<float> logits_;            // (logit_rows_, n_vocab)
-  std::vector<std::vector<float>> taps_; // per tapped layer: (n_rows, n_embd)
-  std::vector<float> final_hidden_;      // (n_rows, n_embd), if tapped
+  std::vector<int> first_row_;            // of each segment
+  std::vector<int> logit_rows_;           // rows whose logits are asked for
+  std::vector<AttentionPlan> attention_;  // one per segment
+  std::vector<float> logits_;             // (logit_rows_, n_vocab)
+  std::vector<std::vector<float>> taps_;  // per tapped layer: (n_rows, n_embd)
+  std::vector<float> final_hidden_;       // (n_rows, n_embd), if tapped
 };
 
 Status Llama::Prepare(std::span<const ForwardSegment> segments, const Taps& taps) {
@@ -153,12 +157,13 @@ Status Llama::Prepare(std::span<const ForwardSegment> segments, const Taps& taps
     }
   }
   if (n_rows() > max_rows_) {
-    return InvalidArgument("a forward pass of " + std::to_string(n_rows()) + " rows; this model was loaded for " +
-                           std::to_string(max_rows_) + " (batch_size)");
+    return InvalidArgument("a forward pass of " + std::to_string(n_rows()) +
+                           " rows; this model was loaded for " + std::to_string(max_rows_) + " (batch_size)");
   }
   for (const int layer : taps.hidden_layers) LS_CHECK(layer >= 0 && layer < config_.n_layer);
   try {
-    while (attention_.size() < segments.size()) attention_.emplace_back(&kernels_, config_.attention(), team_.size());
+    while (attention_.size() < segments.size())
+      attention_.emplace_back(&kernels_, config_.attention(), team_.size());
     for (size_t s = 0; s < segments.size(); ++s) {
       attention_[s].Plan(segments[s].kv->base(), segments[s].kv->n_rows(), segments[s].parents);
     }
@@ -183,7 +188,8 @@ TargetOutput Llama::Output(std::span<const ForwardSegment> segments, const Taps&
   for (size_t s = 0; s < segments.size(); ++s) {
     TargetOutput::Segment out;
     out.logits = logits_.data() + next_logits * Z(config_.n_vocab);
-    while (next_logits < logit_rows_.size() && rows_[Z(logit_rows_[next_logits])].segment == static_cast<int>(s)) {
+    while (next_logits < logit_rows_.size() &&
+           rows_[Z(logit_rows_[next_logits])].segment == static_cast<int>(s)) {
       ++next_logits;
       ++out.n_logits;
     }
@@ -195,7 +201,8 @@ TargetOutput Llama::Output(std::span<const ForwardSegment> segments, const Taps&
   return output;
 }
 
-void Llama::ForwardOn(ThreadTeam::Worker& worker, std::span<const ForwardSegment> segments, const Taps& taps) {
+void Llama::ForwardOn(ThreadTeam::Worker& worker, std::span<const ForwardSegment> segments,
+                      const Taps& taps) {
   float* x = buffers_.x.as<float>();
   const size_t row_bytes = Z(config_.n_embd) * sizeof(float);
   const auto share = worker.ShareOf(n_rows());
@@ -220,7 +227,8 @@ void Llama::ForwardOn(ThreadTeam::Worker& worker, std::span<const ForwardSegment
   if (taps.final_hidden) {
     for (int r = share.begin; r < share.end; ++r) {
       const size_t at = Z(r) * Z(config_.n_embd);
-      kernels_.rms_norm(x + at, weights_->output_norm.data(), config_.n_embd, config_.rms_eps, final_hidden_.data() + at);
+      kernels_.rms_norm(x + at, weights_->output_norm.data(), config_.n_embd, config_.rms_eps,
+                        final_hidden_.data() + at);
     }
   }
   // Only the rows whose logits are asked for pass the head.
@@ -252,7 +260,8 @@ void Llama::Attend(ThreadTeam::Worker& worker, int i, std::span<const ForwardSeg
   float* attended = buffers_.attended.as<float>();
   for (size_t s = 0; s < segments.size(); ++s) {
     const size_t at = Z(first_row_[s]) * Z(widths_.q);
-    attention_[s].Run(worker, segments[s].kv->cache().Span(i), buffers_.q_by_head.as<float>() + at, attended + at);
+    attention_[s].Run(worker, segments[s].kv->cache().Span(i), buffers_.q_by_head.as<float>() + at,
+                      attended + at);
     worker.Barrier();
   }
   Quantise(worker, attended, widths_.q, n_rows());
@@ -278,12 +287,14 @@ void Llama::FeedForward(ThreadTeam::Worker& worker, const LlamaLayer& layer) {
 }
 
 // normed = rms_norm(x) and its q8 form, by rows.
-void Llama::Normalise(const ThreadTeam::Worker& worker, const float* x, const std::vector<float>& w, int n_rows) {
+void Llama::Normalise(const ThreadTeam::Worker& worker, const float* x, const std::vector<float>& w,
+                      int n_rows) {
   const auto share = worker.ShareOf(n_rows);
   for (int r = share.begin; r < share.end; ++r) {
     float* y = buffers_.normed.as<float>() + Z(r) * Z(config_.n_embd);
     kernels_.rms_norm(x + Z(r) * Z(config_.n_embd), w.data(), config_.n_embd, config_.rms_eps, y);
-    kernels_.quantize_q8(y, config_.n_embd, buffers_.q8.as<Q8Block>() + Z(r) * Z(config_.n_embd / kQuantBlock));
+    kernels_.quantize_q8(y, config_.n_embd,
+                         buffers_.q8.as<Q8Block>() + Z(r) * Z(config_.n_embd / kQuantBlock));
   }
 }
 
@@ -295,7 +306,8 @@ void Llama::Quantise(const ThreadTeam::Worker& worker, const float* x, int width
 }
 
 // Rotates q and k to their positions, stores k and v in the cache, and lays q out by KV head for attention.
-void Llama::RotateAndStore(const ThreadTeam::Worker& worker, int layer, std::span<const ForwardSegment> segments) {
+void Llama::RotateAndStore(const ThreadTeam::Worker& worker, int layer,
+                           std::span<const ForwardSegment> segments) {
   const int group = config_.n_head / config_.n_head_kv, head_dim = config_.head_dim;
   const size_t group_floats = Z(group) * Z(head_dim);
   const auto share = worker.ShareOf(n_rows() * config_.n_head_kv);
@@ -319,8 +331,10 @@ void Llama::RotateAndStore(const ThreadTeam::Worker& worker, int layer, std::spa
                        .v_type = static_cast<kernels::KvType>(span.layout.v_type)});
     float* q = buffers_.q_by_head.as<float>() + Z(first_row_[Z(row.segment)]) * Z(widths_.q) +
                (Z(head) * Z(kv.n_rows()) + Z(row.index)) * group_floats;
-    std::memcpy(q, buffers_.q.as<float>() + Z(r) * Z(widths_.q) + Z(head) * group_floats, group_floats * sizeof(float));
-    for (int g = 0; g < group; ++g) kernels_.rope(q + g * head_dim, widths_.rot, cos_sin, config_.rope.pairing);
+    std::memcpy(q, buffers_.q.as<float>() + Z(r) * Z(widths_.q) + Z(head) * group_floats,
+                group_floats * sizeof(float));
+    for (int g = 0; g < group; ++g)
+      kernels_.rope(q + g * head_dim, widths_.rot, cos_sin, config_.rope.pairing);
   }
 }
 
@@ -344,7 +358,8 @@ LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int
     if (t.name == "token_embd.weight" && !config.tied_embeddings) continue;  // read in place
     if (CanDequantize(t.dtype)) memory.weights += kernels::PackedBytes(t.dtype, t.shape[0], t.n_rows());
   }
-  memory.scratch = Z(max_rows) * Widths(config).row_bytes() + kPlannedLogitRows * Z(config.n_vocab) * sizeof(float);
+  memory.scratch =
+      Z(max_rows) * Widths(config).row_bytes() + kPlannedLogitRows * Z(config.n_vocab) * sizeof(float);
   return memory;
 }
 
@@ -353,9 +368,11 @@ Result<std::unique_ptr<Target>> LoadLlama(std::shared_ptr<const GgufFile> file, 
   LS_CHECK(options.kernels != nullptr && options.team != nullptr && options.max_rows > 0);
   LS_ASSIGN(auto weights, LoadLlamaWeights(*file, config, *options.team, options.on_progress));
   try {
-    return std::unique_ptr<Target>(std::make_unique<Llama>(std::move(file), config, options, std::move(weights)));
+    return std::unique_ptr<Target>(
+        std::make_unique<Llama>(std::move(file), config, options, std::move(weights)));
   } catch (const std::bad_alloc&) {
-    return ResourceExhausted("no memory for the activations of " + std::to_string(options.max_rows) + " rows");
+    return ResourceExhausted("no memory for the activations of " + std::to_string(options.max_rows) +
+                             " rows");
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The Llama architecture: configuration from GGUF metadata, memory before loading, and the loaded model as a Target.
+// The Llama architecture: configuration from GGUF metadata, memory before loading, and the loaded model as a
+// Target.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,8 @@ struct LlamaConfig {
   KvLayout kv_layout(CacheType k, CacheType v) const;
 };
 
-// Reads and checks the metadata, and every tensor's presence, shape and type. An unsupported architecture is named.
+// Reads and checks the metadata, and every tensor's presence, shape and type. An unsupported architecture is
+// named.
 Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rope);
 
 struct LlamaMemory {
@@ -44,8 +46,8 @@ LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int
 
 struct LlamaLoadOptions {
   const kernels::KernelTable* kernels = nullptr;
-  ThreadTeam* team = nullptr;  // borrowed for the model's life
-  int max_rows = 512;          // most rows of one Forward
+  ThreadTeam* team = nullptr;               // borrowed for the model's life
+  int max_rows = 512;                       // most rows of one Forward
   std::function<bool(double)> on_progress;  // share done; false cancels
 };
 
@@ -54,6 +56,7 @@ Result<std::unique_ptr<Target>> LoadLlama(std::shared_ptr<const GgufFile> file, 
                                           const LlamaLoadOptions& options);
 
 // Operation -> arithmetic, as `longspec info` shows it ("weights Q4_1" -> "q8", "attention" -> "f32").
-std::vector<std::pair<std::string, std::string>> DescribeArithmetic(const LlamaConfig& config, const GgufFile& file);
+std::vector<std::pair<std::string, std::string>> DescribeArithmetic(const LlamaConfig& config,
+                                                                    const GgufFile& file);
 
 }  // namespace longspec

@@ -18,7 +18,8 @@ constexpr uint64_t kMaxLayers = 4096, kMaxWidth = 1 << 20, kMaxVocab = 1 << 24, 
 Result<int> ReadSize(const GgufFile& file, const std::string& key, uint64_t max) {
   LS_ASSIGN(const uint64_t value, file.GetUint(key));
   if (value == 0 || value > max) {
-    return Corrupt(file.path() + ": " + key + " is " + std::to_string(value) + ", expected 1 to " + std::to_string(max));
+    return Corrupt(file.path() + ": " + key + " is " + std::to_string(value) + ", expected 1 to " +
+                   std::to_string(max));
   }
   return static_cast<int>(value);
 }
@@ -41,13 +42,15 @@ Result<RopeConfig> ReadRope(const GgufFile& file, const LlamaConfig& c, const Ro
   LS_ASSIGN(const std::string type, file.GetStringOr(prefix + "scaling.type", "none"));
   LS_ASSIGN(rope.scale, file.GetFloatOr(prefix + "scaling.factor", 1.0));
   LS_ASSIGN(rope.attn_factor, file.GetFloatOr(prefix + "scaling.attn_factor", 1.0));
-  LS_ASSIGN(rope.orig_ctx, ReadSizeOr(file, prefix + "scaling.original_context_length", kMaxContext, c.n_ctx_train));
+  LS_ASSIGN(rope.orig_ctx,
+            ReadSizeOr(file, prefix + "scaling.original_context_length", kMaxContext, c.n_ctx_train));
   if (type == "linear") {
     rope.scaling = Scaling::kLinear;
   } else if (type == "yarn") {
     rope.scaling = Scaling::kYarn;
   } else if (type != "none") {
-    return Unsupported(file.path() + ": " + prefix + "scaling.type \"" + type + "\" is not supported; known are none, linear, yarn");
+    return Unsupported(file.path() + ": " + prefix + "scaling.type \"" + type +
+                       "\" is not supported; known are none, linear, yarn");
   }
 
   if (options.scaling != Scaling::kFromModel) rope.scaling = options.scaling;
@@ -60,7 +63,8 @@ Result<RopeConfig> ReadRope(const GgufFile& file, const LlamaConfig& c, const Ro
   rope.beta_slow = options.yarn_beta_slow;
   const auto positive = [](double v) { return std::isfinite(v) && v > 0.0; };
   if (!positive(rope.scale)) return InvalidArgument("--rope-scale must be a positive number");
-  if (!positive(rope.freq_base) || rope.freq_base <= 1.0) return InvalidArgument("--rope-freq-base must be greater than 1");
+  if (!positive(rope.freq_base) || rope.freq_base <= 1.0)
+    return InvalidArgument("--rope-freq-base must be greater than 1");
   if (rope.orig_ctx <= 0) return InvalidArgument("--yarn-orig-ctx must be positive");
   if (!positive(rope.beta_fast) || !positive(rope.beta_slow)) {
     return InvalidArgument("--yarn-beta-fast and --yarn-beta-slow must be positive numbers");
@@ -69,7 +73,8 @@ Result<RopeConfig> ReadRope(const GgufFile& file, const LlamaConfig& c, const Ro
 
   if (const TensorView* factors = file.FindTensor("rope_freqs.weight"); factors != nullptr) {
     if (factors->dtype != DType::kF32 || factors->n_elements() != rope.n_rot / 2) {
-      return Corrupt(file.path() + ": tensor rope_freqs.weight must hold " + std::to_string(rope.n_rot / 2) + " F32 values");
+      return Corrupt(file.path() + ": tensor rope_freqs.weight must hold " + std::to_string(rope.n_rot / 2) +
+                     " F32 values");
     }
     rope.freq_factors.resize(static_cast<size_t>(rope.n_rot / 2));
     DequantizeRow(DType::kF32, factors->data, factors->n_elements(), rope.freq_factors.data());
@@ -80,14 +85,16 @@ Result<RopeConfig> ReadRope(const GgufFile& file, const LlamaConfig& c, const Ro
 Status CheckTensor(const GgufFile& file, const TensorRequirement& need) {
   const TensorView* t = file.FindTensor(need.name);
   if (t == nullptr) return Corrupt(file.path() + ": tensor " + need.name + " is missing");
-  const auto shape = [](int64_t a, int64_t b) { return "(" + std::to_string(a) + ", " + std::to_string(b) + ")"; };
+  const auto shape = [](int64_t a, int64_t b) {
+    return "(" + std::to_string(a) + ", " + std::to_string(b) + ")";
+  };
   if (t->shape[0] != need.n_in || t->n_rows() != need.n_out) {
-    return Corrupt(file.path() + ": tensor " + need.name + " has shape " + shape(t->shape[0], t->n_rows()) + ", expected " +
-                   shape(need.n_in, need.n_out));
+    return Corrupt(file.path() + ": tensor " + need.name + " has shape " + shape(t->shape[0], t->n_rows()) +
+                   ", expected " + shape(need.n_in, need.n_out));
   }
   if (!CanDequantize(t->dtype)) {
-    return Unsupported(file.path() + ": tensor " + need.name + " has type " + std::string(Info(t->dtype).name) +
-                       ", which weights cannot have");
+    return Unsupported(file.path() + ": tensor " + need.name + " has type " +
+                       std::string(Info(t->dtype).name) + ", which weights cannot have");
   }
   return {};
 }
@@ -95,7 +102,9 @@ Status CheckTensor(const GgufFile& file, const TensorRequirement& need) {
 }  // namespace
 
 AttentionShape LlamaConfig::attention() const {
-  return {.n_head = n_head, .n_kv_head = n_head_kv, .head_dim = head_dim,
+  return {.n_head = n_head,
+          .n_kv_head = n_head_kv,
+          .head_dim = head_dim,
           .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))};
 }
 
@@ -106,9 +115,9 @@ KvLayout LlamaConfig::kv_layout(CacheType k, CacheType v) const {
 std::vector<TensorRequirement> LayerRequirements(const LlamaConfig& c, int layer) {
   const std::string prefix = "blk." + std::to_string(layer) + ".";
   const int64_t q = int64_t{c.n_head} * c.head_dim, kv = int64_t{c.n_head_kv} * c.head_dim;
-  return {{prefix + "attn_norm.weight", c.n_embd, 1},   {prefix + "attn_q.weight", c.n_embd, q},
-          {prefix + "attn_k.weight", c.n_embd, kv},     {prefix + "attn_v.weight", c.n_embd, kv},
-          {prefix + "attn_output.weight", q, c.n_embd}, {prefix + "ffn_norm.weight", c.n_embd, 1},
+  return {{prefix + "attn_norm.weight", c.n_embd, 1},     {prefix + "attn_q.weight", c.n_embd, q},
+          {prefix + "attn_k.weight", c.n_embd, kv},       {prefix + "attn_v.weight", c.n_embd, kv},
+          {prefix + "attn_output.weight", q, c.n_embd},   {prefix + "ffn_norm.weight", c.n_embd, 1},
           {prefix + "ffn_gate.weight", c.n_embd, c.n_ff}, {prefix + "ffn_up.weight", c.n_embd, c.n_ff},
           {prefix + "ffn_down.weight", c.n_ff, c.n_embd}};
 }
@@ -117,7 +126,8 @@ Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rop
   LlamaConfig c;
   LS_ASSIGN(c.architecture, file.GetString("general.architecture"));
   if (c.architecture != "llama") {
-    return Unsupported(file.path() + ": architecture \"" + c.architecture + "\" is not supported; known is llama");
+    return Unsupported(file.path() + ": architecture \"" + c.architecture +
+                       "\" is not supported; known is llama");
   }
   LS_ASSIGN(c.name, file.GetStringOr("general.name", ""));
   const std::string prefix = c.architecture + ".";
@@ -135,11 +145,12 @@ Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rop
                    std::to_string(c.n_head_kv) + " key-value heads evenly");
   }
   if (c.head_dim % 16 != 0) {
-    return Unsupported(file.path() + ": head dimension " + std::to_string(c.head_dim) + " is not a multiple of 16");
+    return Unsupported(file.path() + ": head dimension " + std::to_string(c.head_dim) +
+                       " is not a multiple of 16");
   }
   if (c.n_embd % 32 != 0 || c.n_ff % 32 != 0 || int64_t{c.n_head} * c.head_dim % 32 != 0) {
-    return Unsupported(file.path() + ": widths " + std::to_string(c.n_embd) + ", " + std::to_string(c.n_ff) + " and " +
-                       std::to_string(int64_t{c.n_head} * c.head_dim) + " must be multiples of 32");
+    return Unsupported(file.path() + ": widths " + std::to_string(c.n_embd) + ", " + std::to_string(c.n_ff) +
+                       " and " + std::to_string(int64_t{c.n_head} * c.head_dim) + " must be multiples of 32");
   }
   LS_ASSIGN(const uint64_t experts, file.GetUintOr(prefix + "expert_count", 0));
   if (experts > 0) return Unsupported(file.path() + ": mixture-of-experts models are not supported");
@@ -147,7 +158,8 @@ Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rop
   const TensorView* embedding = file.FindTensor("token_embd.weight");
   if (embedding == nullptr) return Corrupt(file.path() + ": tensor token_embd.weight is missing");
   if (embedding->n_rows() > static_cast<int64_t>(kMaxVocab)) {
-    return Corrupt(file.path() + ": tensor token_embd.weight has " + std::to_string(embedding->n_rows()) + " rows, too many");
+    return Corrupt(file.path() + ": tensor token_embd.weight has " + std::to_string(embedding->n_rows()) +
+                   " rows, too many");
   }
   c.n_vocab = static_cast<int>(embedding->n_rows());
   LS_TRY(CheckTensor(file, {"token_embd.weight", c.n_embd, c.n_vocab}));
@@ -161,7 +173,8 @@ Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rop
   return c;
 }
 
-std::vector<std::pair<std::string, std::string>> DescribeArithmetic(const LlamaConfig& config, const GgufFile& file) {
+std::vector<std::pair<std::string, std::string>> DescribeArithmetic(const LlamaConfig& config,
+                                                                    const GgufFile& file) {
   std::set<DType> types;
   const auto note = [&](const std::string& name) { types.insert(file.FindTensor(name)->dtype); };
   note(config.tied_embeddings ? "token_embd.weight" : "output.weight");
@@ -172,7 +185,8 @@ std::vector<std::pair<std::string, std::string>> DescribeArithmetic(const LlamaC
   }
   std::vector<std::pair<std::string, std::string>> lines;
   for (const DType type : types) {
-    lines.emplace_back("matmul " + std::string(Info(type).name), kernels::ArithmeticName(kernels::PackedFormat(type)));
+    lines.emplace_back("matmul " + std::string(Info(type).name),
+                       kernels::ArithmeticName(kernels::PackedFormat(type)));
   }
   lines.emplace_back("attention", "f32");
   return lines;

@@ -19,8 +19,8 @@ class Edited {
  public:
   Edited() : bytes_(*TinyModelBytes({})), file_(*GgufFile::Parse(bytes_, "tiny.gguf")) {}
 
-  Result<LlamaConfig> Read(const std::function<void(GgufWriter&)>& edit, const std::string& without_tensor = "",
-                           const RopeOptions& rope = {}) {
+  Result<LlamaConfig> Read(const std::function<void(GgufWriter&)>& edit,
+                           const std::string& without_tensor = "", const RopeOptions& rope = {}) {
     GgufWriter writer;
     for (const auto& [key, value] : file_->metadata()) {
       if (const auto* u = std::get_if<uint64_t>(&value)) writer.SetUint32(key, static_cast<uint32_t>(*u));
@@ -29,7 +29,8 @@ class Edited {
     }
     for (const TensorView& t : file_->tensors()) {
       if (t.name == without_tensor) continue;
-      writer.AddTensor(t.name, t.dtype, std::vector<int64_t>(t.shape, t.shape + t.n_dims), {t.data, t.n_bytes});
+      writer.AddTensor(t.name, t.dtype, std::vector<int64_t>(t.shape, t.shape + t.n_dims),
+                       {t.data, t.n_bytes});
     }
     edit(writer);
     edited_bytes_ = writer.Serialize();
@@ -38,8 +39,8 @@ class Edited {
     return ReadLlamaConfig(**file, rope);
   }
 
-  void ExpectError(const std::function<void(GgufWriter&)>& edit, const std::string& part, const std::string& without = "",
-                   const RopeOptions& rope = {}) {
+  void ExpectError(const std::function<void(GgufWriter&)>& edit, const std::string& part,
+                   const std::string& without = "", const RopeOptions& rope = {}) {
     const auto config = Read(edit, without, rope);
     ASSERT_FALSE(config.ok()) << part;
     EXPECT_NE(config.status().message().find(part), std::string::npos) << config.status().message();
@@ -68,17 +69,24 @@ TEST(LlamaConfig, ReadsATinyModel) {
 
 TEST(LlamaConfig, EveryErrorNamesWhatIsWrong) {
   Edited model;
-  model.ExpectError([](GgufWriter& w) { w.SetString("general.architecture", "mamba"); }, "\"mamba\" is not supported");
+  model.ExpectError([](GgufWriter& w) { w.SetString("general.architecture", "mamba"); },
+                    "\"mamba\" is not supported");
   model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.block_count", 0); }, "llama.block_count is 0");
-  model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.block_count", 3); }, "tensor blk.2.attn_norm.weight is missing");
-  model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.block_count", 4000000000U); }, "llama.block_count");
+  model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.block_count", 3); },
+                    "tensor blk.2.attn_norm.weight is missing");
+  model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.block_count", 4000000000U); },
+                    "llama.block_count");
   model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.attention.head_count", 3); }, "cannot share");
-  model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.feed_forward_length", 256); }, "expected (64, 256)");
+  model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.feed_forward_length", 256); },
+                    "expected (64, 256)");
   model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.embedding_length", 80); }, "multiple");
-  model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.attention.key_length", 24); }, "head dimension 24");
+  model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.attention.key_length", 24); },
+                    "head dimension 24");
   model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.expert_count", 8); }, "mixture-of-experts");
-  model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.rope.dimension_count", 64); }, "rope.dimension_count is 64");
-  model.ExpectError([](GgufWriter& w) { w.SetString("llama.rope.scaling.type", "longrope"); }, "\"longrope\" is not supported");
+  model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.rope.dimension_count", 64); },
+                    "rope.dimension_count is 64");
+  model.ExpectError([](GgufWriter& w) { w.SetString("llama.rope.scaling.type", "longrope"); },
+                    "\"longrope\" is not supported");
   model.ExpectError(Unchanged, "token_embd.weight is missing", "token_embd.weight");
   model.ExpectError(Unchanged, "output_norm.weight is missing", "output_norm.weight");
   model.ExpectError(
@@ -160,7 +168,8 @@ TEST(Rope, Yarn) {
   for (int i = 0; i < 32; ++i) {
     RopeConfig one = config;
     const std::vector<float> unit = Row(one, 1);
-    const double frequency = std::atan2(unit[static_cast<size_t>(2 * i + 1)], unit[static_cast<size_t>(2 * i)]);
+    const double frequency =
+        std::atan2(unit[static_cast<size_t>(2 * i + 1)], unit[static_cast<size_t>(2 * i)]);
     const double share = frequency / std::pow(10000.0, -2.0 * i / 64);
     EXPECT_LE(share, previous + 1e-3);
     previous = share;

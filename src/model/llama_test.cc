@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The forward pass on tiny random models: every way of cutting the same rows into calls gives the same bits.
+#include "model/llama.h"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -13,7 +15,6 @@
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
-#include "model/llama.h"
 
 namespace longspec {
 namespace {
@@ -31,8 +32,8 @@ struct Model {
   }
 };
 
-Model Load(const TinyModelOptions& tiny, int threads = 2, const kernels::KernelTable* table = kernels::Available().front(),
-           int max_rows = 64) {
+Model Load(const TinyModelOptions& tiny, int threads = 2,
+           const kernels::KernelTable* table = kernels::Available().front(), int max_rows = 64) {
   const std::string path =
       std::filesystem::temp_directory_path() / ("longspec_llama_" + std::to_string(getpid()) + ".gguf");
   EXPECT_TRUE(WriteTinyModel(tiny, path).ok());
@@ -72,7 +73,9 @@ std::vector<Row> Feed(Model& m, KvCache& cache, const std::vector<int32_t>& toke
   for (size_t at = 0; at < tokens.size(); at += chunk) {
     const size_t n = std::min(chunk, tokens.size() - at);
     auto transaction = cache.Begin(static_cast<int>(n));
-    const ForwardSegment segment{.tokens = std::span(tokens).subspan(at, n), .parents = {}, .kv = &*transaction,
+    const ForwardSegment segment{.tokens = std::span(tokens).subspan(at, n),
+                                 .parents = {},
+                                 .kv = &*transaction,
                                  .logits = LogitsFor::kAllRows};
     const auto output = m.target->Forward({&segment, 1}, {});
     EXPECT_TRUE(output.ok()) << output.status().message();
@@ -102,7 +105,8 @@ TEST_P(LlamaTypes, ChunksThreadsAndTablesDoNotChangeABit) {
   for (const size_t chunk : {2, 7, 33, 64}) {
     const auto other = m.NewCache();
     const std::vector<Row> rows = Feed(m, *other, tokens, chunk);
-    for (size_t i = 0; i < rows.size(); ++i) ASSERT_TRUE(SameBits(rows[i], one_by_one[i])) << chunk << " row " << i;
+    for (size_t i = 0; i < rows.size(); ++i)
+      ASSERT_TRUE(SameBits(rows[i], one_by_one[i])) << chunk << " row " << i;
   }
   for (const kernels::KernelTable* table : kernels::Available()) {
     for (const int threads : {1, 3}) {
@@ -110,14 +114,16 @@ TEST_P(LlamaTypes, ChunksThreadsAndTablesDoNotChangeABit) {
       const auto other_cache = other.NewCache();
       const std::vector<int32_t> few(tokens.begin(), tokens.begin() + 20);
       const std::vector<Row> rows = Feed(other, *other_cache, few, 9);
-      for (size_t i = 0; i < rows.size(); ++i) ASSERT_TRUE(SameBits(rows[i], one_by_one[i])) << table->name << " row " << i;
+      for (size_t i = 0; i < rows.size(); ++i)
+        ASSERT_TRUE(SameBits(rows[i], one_by_one[i])) << table->name << " row " << i;
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, LlamaTypes,
-                         ::testing::Values(DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kF16,
-                                           DType::kBF16, DType::kF32, DType::kQ4_K, DType::kQ6_K),
+                         ::testing::Values(DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
+                                           DType::kQ8_0, DType::kF16, DType::kBF16, DType::kF32, DType::kQ4_K,
+                                           DType::kQ6_K),
                          [](const auto& type) { return std::string(Info(type.param).name); });
 
 TEST(Llama, ATreeRowIsThePathsLastRow) {
@@ -131,11 +137,13 @@ TEST(Llama, ATreeRowIsThePathsLastRow) {
   const auto cache = m.NewCache();
   Feed(m, *cache, prefix, 50);
   auto transaction = cache->Begin(30);
-  const ForwardSegment tree{.tokens = drafted, .parents = parents, .kv = &*transaction, .logits = LogitsFor::kAllRows};
+  const ForwardSegment tree{
+      .tokens = drafted, .parents = parents, .kv = &*transaction, .logits = LogitsFor::kAllRows};
   const std::vector<Row> rows = Rows(*m.target->Forward({&tree, 1}, {}), 0);
   for (const int node : {0, 7, 18, 29}) {
     std::vector<int32_t> path = prefix, tail;
-    for (int32_t at = node; at >= 0; at = parents[static_cast<size_t>(at)]) tail.push_back(drafted[static_cast<size_t>(at)]);
+    for (int32_t at = node; at >= 0; at = parents[static_cast<size_t>(at)])
+      tail.push_back(drafted[static_cast<size_t>(at)]);
     path.insert(path.end(), tail.rbegin(), tail.rend());
     const auto plain = m.NewCache();
     EXPECT_TRUE(SameBits(Feed(m, *plain, path, 64).back(), rows[static_cast<size_t>(node)])) << node;
@@ -165,7 +173,8 @@ TEST(Llama, TapsShowTheResidualStreamAndWhatTheHeadSees) {
   const std::vector<int32_t> tokens = Tokens(12);
   const auto cache = m.NewCache();
   auto transaction = cache->Begin(12);
-  const ForwardSegment segment{.tokens = tokens, .parents = {}, .kv = &*transaction, .logits = LogitsFor::kNone};
+  const ForwardSegment segment{
+      .tokens = tokens, .parents = {}, .kv = &*transaction, .logits = LogitsFor::kNone};
   const auto output = m.target->Forward({&segment, 1}, {.hidden_layers = {0, 1}, .final_hidden = true});
   ASSERT_TRUE(output.ok());
   const auto& out = output->segments[0];
@@ -176,8 +185,8 @@ TEST(Llama, TapsShowTheResidualStreamAndWhatTheHeadSees) {
   for (int row = 0; row < 12; ++row) {
     float expected[64];
     const auto at = static_cast<size_t>(row) * 64;
-    kernels::Available().front()->rms_norm(out.hidden[1] + at, reinterpret_cast<const float*>(norm->data), 64, m.config.rms_eps,
-                                           expected);
+    kernels::Available().front()->rms_norm(out.hidden[1] + at, reinterpret_cast<const float*>(norm->data), 64,
+                                           m.config.rms_eps, expected);
     EXPECT_EQ(std::memcmp(expected, out.final_hidden + at, sizeof(expected)), 0) << row;
   }
 }
@@ -188,14 +197,16 @@ TEST(Llama, RefusesWhatItCannotRun) {
   const std::vector<int32_t> bad = {5, 1000000};
   {
     auto transaction = cache->Begin(2);
-    const ForwardSegment segment{.tokens = bad, .parents = {}, .kv = &*transaction, .logits = LogitsFor::kNone};
+    const ForwardSegment segment{
+        .tokens = bad, .parents = {}, .kv = &*transaction, .logits = LogitsFor::kNone};
     const auto output = m.target->Forward({&segment, 1}, {});
     ASSERT_FALSE(output.ok());
     EXPECT_NE(output.status().message().find("1000000"), std::string::npos);
   }
   const std::vector<int32_t> many = Tokens(65);
   auto transaction = cache->Begin(65);
-  const ForwardSegment segment{.tokens = many, .parents = {}, .kv = &*transaction, .logits = LogitsFor::kNone};
+  const ForwardSegment segment{
+      .tokens = many, .parents = {}, .kv = &*transaction, .logits = LogitsFor::kNone};
   const auto output = m.target->Forward({&segment, 1}, {});
   ASSERT_FALSE(output.ok());
   EXPECT_NE(output.status().message().find("65 rows"), std::string::npos);
@@ -222,7 +233,8 @@ TEST(Llama, LoadingReportsProgressAndCanBeCancelled) {
 
 TEST(Llama, ThePlanKnowsTheWeights) {
   Model m = Load({});
-  const LlamaMemory one = PlanLlamaMemory(m.config, *m.file, 1), many = PlanLlamaMemory(m.config, *m.file, 512);
+  const LlamaMemory one = PlanLlamaMemory(m.config, *m.file, 1),
+                    many = PlanLlamaMemory(m.config, *m.file, 512);
   EXPECT_EQ(one.weights, many.weights);
   EXPECT_GT(many.scratch, one.scratch);
   uint64_t stored = 0;

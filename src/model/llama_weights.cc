@@ -27,7 +27,8 @@ const TensorView& Tensor(const GgufFile& file, const std::string& name) {
 // Packs matrices one after the other, each with the whole team, and reports progress between them.
 class Packer {
  public:
-  Packer(ThreadTeam& team, std::byte* memory, uint64_t total_bytes, const std::function<bool(double)>& on_progress)
+  Packer(ThreadTeam& team, std::byte* memory, uint64_t total_bytes,
+         const std::function<bool(double)>& on_progress)
       : team_(team), memory_(memory), total_(total_bytes), on_progress_(on_progress) {}
 
   Status Pack(const TensorView& tensor, kernels::PackedWeights& out) {

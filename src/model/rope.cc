@@ -9,9 +9,11 @@
 namespace longspec {
 namespace {
 
-// YaRN (Peng et al. 2023, section 3.2): the index of the rotation that turns `rotations` times over the original context.
+// YaRN (Peng et al. 2023, section 3.2): the index of the rotation that turns `rotations` times over the
+// original context.
 double CorrectionIndex(const RopeConfig& c, double rotations) {
-  return c.n_rot * std::log(c.orig_ctx / (rotations * 2.0 * std::numbers::pi)) / (2.0 * std::log(c.freq_base));
+  return c.n_rot * std::log(c.orig_ctx / (rotations * 2.0 * std::numbers::pi)) /
+         (2.0 * std::log(c.freq_base));
 }
 
 }  // namespace
@@ -19,11 +21,14 @@ double CorrectionIndex(const RopeConfig& c, double rotations) {
 std::string RopeConfig::Describe() const {
   char text[80];
   switch (scaling) {
-    case RopeOptions::Scaling::kLinear: std::snprintf(text, sizeof(text), "linear x%g", scale); return text;
+    case RopeOptions::Scaling::kLinear:
+      std::snprintf(text, sizeof(text), "linear x%g", scale);
+      return text;
     case RopeOptions::Scaling::kYarn:
       std::snprintf(text, sizeof(text), "yarn x%g (original %d)", scale, orig_ctx);
       return text;
-    default: return freq_factors.empty() ? "none" : "frequency factors of the model";
+    default:
+      return freq_factors.empty() ? "none" : "frequency factors of the model";
   }
 }
 

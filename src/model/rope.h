@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rotary position angles: what a model file and the user's options make of them, and the cosines and sines of one
-// position. Angles are computed in double precision, so a row's values do not depend on which rows are beside it.
+// Rotary position angles: what a model file and the user's options make of them, and the cosines and sines of
+// one position. Angles are computed in double precision, so a row's values do not depend on which rows are
+// beside it.
 #pragma once
 
 #include <string>
@@ -16,10 +17,10 @@ namespace longspec {
 struct RopeConfig {
   RopeOptions::Scaling scaling = RopeOptions::Scaling::kNone;  // never kFromModel
   kernels::RopePairing pairing = kernels::RopePairing::kAdjacent;
-  int n_rot = 0;               // rotated values of a head, even
+  int n_rot = 0;  // rotated values of a head, even
   double freq_base = 10000.0;
-  double scale = 1.0;          // context extension factor, >= 1 as a rule
-  int orig_ctx = 0;            // YaRN: positions the model was trained for before scaling
+  double scale = 1.0;  // context extension factor, >= 1 as a rule
+  int orig_ctx = 0;    // YaRN: positions the model was trained for before scaling
   double ext_factor = 1.0, attn_factor = 1.0, beta_fast = 32.0, beta_slow = 1.0;
   std::vector<float> freq_factors;  // (n_rot / 2) divisors of the frequencies (Llama 3), or empty
 

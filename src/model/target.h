@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The target model as decoding sees it: rows of tokens in, rows of logits out. It never hears of drafting; what a
-// drafter needs of it is asked for as taps. Row results do not depend on which other rows are in the call.
+// The target model as decoding sees it: rows of tokens in, rows of logits out. It never hears of drafting;
+// what a drafter needs of it is asked for as taps. Row results do not depend on which other rows are in the
+// call.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +26,11 @@ enum class LogitsFor : uint8_t { kNone, kLastRow, kAllRows };
 
 // The rows of one sequence. Row i has position kv->base() + depth(i).
 struct ForwardSegment {
-  std::span<const int32_t> tokens;   // (n_rows)
+  std::span<const int32_t> tokens;  // (n_rows)
   // (n_rows) index of each row's parent row, -1 for row 0; empty: a chain, row i's parent is i - 1.
   // A row sees the committed positions, then its ancestors in depth order, then itself.
   std::span<const int32_t> parents;
-  KvTransaction* kv = nullptr;       // n_rows() == tokens.size()
+  KvTransaction* kv = nullptr;  // n_rows() == tokens.size()
   LogitsFor logits = LogitsFor::kAllRows;
 };
 
@@ -38,8 +39,8 @@ struct TargetOutput {
   struct Segment {
     const float* logits = nullptr;  // (n_logits, vocab) f32
     int n_logits = 0;
-    std::vector<const float*> hidden;      // per Taps::hidden_layers: (n_rows, width) f32
-    const float* final_hidden = nullptr;   // (n_rows, width) f32
+    std::vector<const float*> hidden;     // per Taps::hidden_layers: (n_rows, width) f32
+    const float* final_hidden = nullptr;  // (n_rows, width) f32
   };
   std::vector<Segment> segments;
   int vocab = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Matrix products, AVX2. A tile is R rows of x against one group of 16 output rows, taken as H halves of 8 lanes at
-// once: few rows take both halves so that weights stream through once in order, many rows take one half at a time so
-// that the accumulators stay in registers and the group's weights in the first-level cache.
+// Matrix products, AVX2. A tile is R rows of x against one group of 16 output rows, taken as H halves of 8
+// lanes at once: few rows take both halves so that weights stream through once in order, many rows take one
+// half at a time so that the accumulators stay in registers and the group's weights in the first-level cache.
 #include <immintrin.h>
 
 #include <cstring>
@@ -19,7 +19,9 @@ inline __m256i Broadcast4(const int8_t* q) {
   return _mm256_set1_epi32(four);
 }
 
-inline __m256i LoadBytes(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+inline __m256i LoadBytes(const std::byte* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
 
 inline __m256 LoadHalf8(const std::byte* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
@@ -40,9 +42,10 @@ inline void StoreLanes(float* y, int64_t n_out, int64_t first, __m256 acc, bool 
 // Stops the compiler from moving the loads of later steps up until they no longer fit into registers.
 inline void KeepInRegister(__m256i& v) { asm("" : "+x"(v)); }
 
-// The integer dots of 8 output rows with half I of one block of x, for U4 weights: low nibbles are the first half's, high
-// nibbles the second's. Products of a nibble and an int8 add up to at most 4 * 2 * 15 * 127 = 15240 per 16-bit lane, so one
-// widening at the end is enough. Half after half, so that the sums of both need not be in registers at once.
+// The integer dots of 8 output rows with half I of one block of x, for U4 weights: low nibbles are the first
+// half's, high nibbles the second's. Products of a nibble and an int8 add up to at most 4 * 2 * 15 * 127 =
+// 15240 per 16-bit lane, so one widening at the end is enough. Half after half, so that the sums of both need
+// not be in registers at once.
 template <int I, int R, int H>
 inline void U4Half(const std::byte* w, const Q8Block* const* x, int b, __m256i (&dot)[R][H]) {
   const __m256i low = _mm256_set1_epi8(15);
@@ -67,7 +70,8 @@ inline void U4Half(const std::byte* w, const Q8Block* const* x, int b, __m256i (
   }
 }
 
-// The same for S8 weights: |w| * (x with w's sign) keeps the unsigned-by-signed product within 2 * 128 * 127 = 32512.
+// The same for S8 weights: |w| * (x with w's sign) keeps the unsigned-by-signed product within 2 * 128 * 127
+// = 32512.
 template <int I, int R, int H>
 inline void S8Half(const std::byte* w, const Q8Block* const* x, int b, __m256i (&dot)[R][H]) {
   const __m256i bias = _mm256_set1_epi8(-128);
@@ -80,7 +84,8 @@ inline void S8Half(const std::byte* w, const Q8Block* const* x, int b, __m256i (
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) {
         const __m256i signed_x = _mm256_sign_epi8(Broadcast4(x[r][b].q + 16 * I + 4 * j), weights);
-        const __m256i fours = _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, signed_x), _mm256_set1_epi16(1));
+        const __m256i fours =
+            _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, signed_x), _mm256_set1_epi16(1));
         dot[r][h] = j == 0 ? fours : _mm256_add_epi32(dot[r][h], fours);
         KeepInRegister(dot[r][h]);
       }
@@ -103,17 +108,28 @@ inline void AddHalf(const std::byte* w, const Q8Block* const* x, int b, __m256 (
     const __m256 d = _mm256_set1_ps(block.d[I]);
 #pragma GCC unroll 2
     for (int h = 0; h < H; ++h) {
-      if constexpr (F == WeightFormat::kU4) dot[r][h] = _mm256_sub_epi32(dot[r][h], _mm256_set1_epi32(8 * block.sum[I]));
+      if constexpr (F == WeightFormat::kU4)
+        dot[r][h] = _mm256_sub_epi32(dot[r][h], _mm256_set1_epi32(8 * block.sum[I]));
       const __m256 value = _mm256_cvtepi32_ps(dot[r][h]);
       sum[r][h] = I == 0 ? _mm256_mul_ps(value, d) : _mm256_fmadd_ps(value, d, sum[r][h]);
     }
   }
 }
 
-constexpr size_t kPrefetchBytes = 2048;
+// What a pass over a group's blocks asks memory for: `step` bytes a block, from `at` on.
+struct Prefetch {
+  const std::byte* at;
+  size_t step;
+
+  void Block(int b) const {
+    for (size_t line = 0; line < step; line += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(at + static_cast<size_t>(b) * step + line), _MM_HINT_T0);
+    }
+  }
+};
 
 template <WeightFormat F, int R, int H>
-void Q8Tile(const MatmulQ8Args& a, int group, int row) {
+void Q8Tile(const MatmulQ8Args& a, int group, int row, Prefetch prefetch) {
   constexpr bool kIsU4 = F == WeightFormat::kU4 || F == WeightFormat::kU4Min;
   constexpr bool kHasMin = F == WeightFormat::kU4Min || F == WeightFormat::kS8Min;
   constexpr size_t kBlockBytes = kIsU4 ? 256 : 512;
@@ -124,19 +140,14 @@ void Q8Tile(const MatmulQ8Args& a, int group, int row) {
   const Q8Block* x[R];
   for (int r = 0; r < R; ++r) x[r] = a.x + int64_t{row + r} * n_block;
 
-  for (int half = 0; half < 2; half += H) {
+  for (int half = 0; half < 2; half += H, prefetch.at += static_cast<size_t>(n_block) * prefetch.step) {
     __m256 acc[R][H];
     for (int r = 0; r < R; ++r) {
       for (int h = 0; h < H; ++h) acc[r][h] = _mm256_setzero_ps();
     }
     for (int b = 0; b < n_block; ++b) {
       const std::byte* w = quants + static_cast<size_t>(b) * kBlockBytes + 32 * half;
-      if constexpr (R <= 2) {
-        // One pass over the weights is all there is: reading them is the cost, and the hardware stops at page borders.
-        for (size_t line = 0; line < kBlockBytes; line += 64) {
-          _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes + line), _MM_HINT_T0);
-        }
-      }
+      prefetch.Block(b);
       __m256 sum[R][H];
       AddHalf<F, 0, R, H>(w, x, b, sum);
       AddHalf<F, 1, R, H>(w, x, b, sum);
@@ -164,14 +175,43 @@ void Q8Tile(const MatmulQ8Args& a, int group, int row) {
 
 template <WeightFormat F>
 void Q8Groups(const MatmulQ8Args& a) {
+  constexpr size_t kAhead = 2048;
+  const size_t group_bytes = a.w->group_bytes, n_block = static_cast<size_t>(a.w->n_in / kQuantBlock);
+  // Few rows pass once over a group: reading weights is the cost, and a little ahead is far enough. More rows
+  // pass several times, and the memory would idle meanwhile: each pass fetches its part of the next group.
+  const size_t block_bytes = F == WeightFormat::kU4 || F == WeightFormat::kU4Min ? 256 : 512;
+  const size_t passes = a.n_rows <= 2 ? 1 : 2 * static_cast<size_t>((a.n_rows + 3) / 4);
+  const size_t step = (group_bytes / n_block / passes + 63) / 64 * 64;
   for (int group = a.group_begin; group < a.group_end; ++group) {
+    const std::byte* weights = a.w->data + static_cast<size_t>(group) * group_bytes;
+    if (a.n_rows == 1) {
+      Q8Tile<F, 1, 2>(a, group, 0, {weights + kAhead, block_bytes});
+      continue;
+    }
+    if (a.n_rows == 2) {
+      Q8Tile<F, 2, 2>(a, group, 0, {weights + kAhead, block_bytes});
+      continue;
+    }
+    Prefetch next{weights + group_bytes, step};
     int row = 0;
-    for (; row + 4 <= a.n_rows; row += 4) Q8Tile<F, 4, 1>(a, group, row);
+    for (; row + 4 <= a.n_rows; row += 4) {
+      Q8Tile<F, 4, 1>(a, group, row, next);
+      next.at += 2 * n_block * step;
+      // Once all of the next group was asked for, a pass has nothing more to fetch.
+      if (next.at >= weights + 2 * group_bytes) next.step = 0;
+    }
     switch (a.n_rows - row) {
-      case 3: Q8Tile<F, 3, 1>(a, group, row); break;
-      case 2: Q8Tile<F, 2, 2>(a, group, row); break;
-      case 1: Q8Tile<F, 1, 2>(a, group, row); break;
-      default: break;
+      case 3:
+        Q8Tile<F, 3, 1>(a, group, row, next);
+        break;
+      case 2:
+        Q8Tile<F, 2, 2>(a, group, row, next);
+        break;
+      case 1:
+        Q8Tile<F, 1, 2>(a, group, row, next);
+        break;
+      default:
+        break;
     }
   }
 }
@@ -189,7 +229,8 @@ inline __m256 LoadWeights8(const std::byte* group, int64_t k, int half) {
   }
 }
 
-// R rows against G groups: one fma chain per (row, output row) is the arithmetic, so independent chains hide its latency.
+// R rows against G groups: one fma chain per (row, output row) is the arithmetic, so independent chains hide
+// its latency.
 template <WeightFormat F, int R, int G>
 void FloatTile(const MatmulFloatArgs& a, int group, int row) {
   __m256 acc[R][G][2];
@@ -215,7 +256,8 @@ void FloatTile(const MatmulFloatArgs& a, int group, int row) {
     for (int g = 0; g < G; ++g) {
       for (int h = 0; h < 2; ++h) {
         const int64_t first = int64_t{group + g} * kRowGroup + int64_t{h} * 8;
-        if (first < a.w->n_out) StoreLanes(a.y + (row + r) * a.y_stride, a.w->n_out, first, acc[r][g][h], a.add);
+        if (first < a.w->n_out)
+          StoreLanes(a.y + (row + r) * a.y_stride, a.w->n_out, first, acc[r][g][h], a.add);
       }
     }
   }
@@ -233,10 +275,17 @@ void FloatGroups(const MatmulFloatArgs& a) {
   int row = 0;
   for (; row + 4 <= a.n_rows; row += 4) FloatRows<F, 4, 1>(a, row);
   switch (a.n_rows - row) {
-    case 3: FloatRows<F, 3, 1>(a, row); break;
-    case 2: FloatRows<F, 2, 2>(a, row); break;
-    case 1: FloatRows<F, 1, 4>(a, row); break;
-    default: break;
+    case 3:
+      FloatRows<F, 3, 1>(a, row);
+      break;
+    case 2:
+      FloatRows<F, 2, 2>(a, row);
+      break;
+    case 1:
+      FloatRows<F, 1, 4>(a, row);
+      break;
+    default:
+      break;
   }
 }
 
@@ -244,18 +293,25 @@ void FloatGroups(const MatmulFloatArgs& a) {
 
 void MatmulQ8(const MatmulQ8Args& a) {
   switch (a.w->format) {
-    case WeightFormat::kU4: return Q8Groups<WeightFormat::kU4>(a);
-    case WeightFormat::kU4Min: return Q8Groups<WeightFormat::kU4Min>(a);
-    case WeightFormat::kS8: return Q8Groups<WeightFormat::kS8>(a);
-    default: return Q8Groups<WeightFormat::kS8Min>(a);
+    case WeightFormat::kU4:
+      return Q8Groups<WeightFormat::kU4>(a);
+    case WeightFormat::kU4Min:
+      return Q8Groups<WeightFormat::kU4Min>(a);
+    case WeightFormat::kS8:
+      return Q8Groups<WeightFormat::kS8>(a);
+    default:
+      return Q8Groups<WeightFormat::kS8Min>(a);
   }
 }
 
 void MatmulFloat(const MatmulFloatArgs& a) {
   switch (a.w->format) {
-    case WeightFormat::kF32: return FloatGroups<WeightFormat::kF32>(a);
-    case WeightFormat::kF16: return FloatGroups<WeightFormat::kF16>(a);
-    default: return FloatGroups<WeightFormat::kBF16>(a);
+    case WeightFormat::kF32:
+      return FloatGroups<WeightFormat::kF32>(a);
+    case WeightFormat::kF16:
+      return FloatGroups<WeightFormat::kF16>(a);
+    default:
+      return FloatGroups<WeightFormat::kBF16>(a);
   }
 }
 
@@ -281,7 +337,8 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
       block.d[h] = largest / 127.0F;
       block.sum[h] = _mm_cvtsi128_si32(s);
     }
-    block.s = __builtin_fmaf(block.d[1], static_cast<float>(block.sum[1]), block.d[0] * static_cast<float>(block.sum[0]));
+    block.s = __builtin_fmaf(block.d[1], static_cast<float>(block.sum[1]),
+                             block.d[0] * static_cast<float>(block.sum[0]));
   }
 }
 

@@ -31,7 +31,8 @@ void Store(KvType type, std::byte* base, size_t index, float f) {
 
 // Where value d of the key at `offset` lies in its chunk.
 size_t KeyIndex(int offset, int d, int head_dim) {
-  return (static_cast<size_t>(offset / kKeyGroup) * static_cast<size_t>(head_dim) + static_cast<size_t>(d)) * kKeyGroup +
+  return (static_cast<size_t>(offset / kKeyGroup) * static_cast<size_t>(head_dim) + static_cast<size_t>(d)) *
+             kKeyGroup +
          static_cast<size_t>(offset % kKeyGroup);
 }
 
@@ -42,7 +43,8 @@ void Scores(const ScoresArgs& a) {
     for (int key = a.block_begin * kKeyGroup; key < a.block_end * kKeyGroup; ++key) {
       float dot = 0.0F;
       for (int d = 0; d < a.head_dim; ++d) {
-        dot = std::fma(a.q[int64_t{row} * a.head_dim + d], Load(a.type, a.keys, KeyIndex(key, d, a.head_dim)), dot);
+        dot = std::fma(a.q[int64_t{row} * a.head_dim + d], Load(a.type, a.keys, KeyIndex(key, d, a.head_dim)),
+                       dot);
       }
       a.out[row * a.out_stride + key] = dot * a.scale;
     }
@@ -68,7 +70,8 @@ void Values(const ValuesArgs& a) {
     for (int key = 0; key < a.n_keys[row]; ++key) {
       for (int d = 0; d < a.head_dim; ++d) {
         float& o = a.o[row * a.o_stride + d];
-        const size_t index = static_cast<size_t>(key) * static_cast<size_t>(a.head_dim) + static_cast<size_t>(d);
+        const size_t index =
+            static_cast<size_t>(key) * static_cast<size_t>(a.head_dim) + static_cast<size_t>(d);
         o = std::fma(a.p[row * a.p_stride + key], Load(a.type, a.values, index), o);
       }
     }
@@ -102,7 +105,8 @@ void FinishState(const float* state, int head_dim, float* out) {
 void StoreKv(const StoreKvArgs& a) {
   for (int d = 0; d < a.head_dim; ++d) {
     Store(a.k_type, a.keys, KeyIndex(a.offset, d, a.head_dim), a.k[d]);
-    Store(a.v_type, a.values, static_cast<size_t>(a.offset) * static_cast<size_t>(a.head_dim) + static_cast<size_t>(d), a.v[d]);
+    Store(a.v_type, a.values,
+          static_cast<size_t>(a.offset) * static_cast<size_t>(a.head_dim) + static_cast<size_t>(d), a.v[d]);
   }
 }
 

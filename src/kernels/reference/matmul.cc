@@ -76,7 +76,8 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
         block.sum[h] += q;
       }
     }
-    block.s = std::fma(block.d[1], static_cast<float>(block.sum[1]), block.d[0] * static_cast<float>(block.sum[0]));
+    block.s =
+        std::fma(block.d[1], static_cast<float>(block.sum[1]), block.d[0] * static_cast<float>(block.sum[0]));
   }
 }
 
