@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "bench/measure.h"
 #include "cli/command.h"
@@ -33,6 +34,12 @@ std::string JsonLine(const Measurement& m) {
   return json.dump() + "\n";
 }
 
+std::string TableHeader(const char* kernel_table) {
+  return kernels::CpuDescription() + ", kernels " + kernel_table +
+         "\n\n| test    |  depth |  rows |         ms |   tokens/s | vs 1 row |   GB/s |\n"
+         "|---------|-------:|------:|-----------:|-----------:|---------:|-------:|\n";
+}
+
 // One line of the table; `one_row_ms` is the step with one row at this depth, if it was measured.
 std::string TableLine(const Measurement& m, double one_row_ms) {
   char text[160], ratio[32] = "", bandwidth[32] = "";
@@ -49,13 +56,10 @@ int RunBenchCommand(const BenchFlags& flags) {
   Output out = Output::Standard();
   Status written = out.Check();
   if (!written.ok()) return FailOutput(written);
-  if (!flags.json) {
-    written = out.Write(kernels::CpuDescription() + ", kernels " + (*table)->name +
-                        "\n\n| test    |  depth |  rows |         ms |   tokens/s | vs 1 row |   GB/s |\n"
-                        "|---------|-------:|------:|-----------:|-----------:|---------:|-------:|\n");
-  }
   std::map<int, double> one_row;
+  bool has_header = flags.json;
   const Status status = RunBench(flags.bench, [&](const Measurement& m) {
+    if (!std::exchange(has_header, true)) written = out.Write(TableHeader((*table)->name));
     if (m.rows == 1 && m.test == "decode") one_row[m.depth] = m.ms;
     const Status line = out.Write(flags.json ? JsonLine(m) : TableLine(m, one_row[m.depth]));
     if (written.ok()) written = line;

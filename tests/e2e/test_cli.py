@@ -416,6 +416,34 @@ class Info(WithModel):
         self.assertEqual(info["kernels"], "reference")
 
 
+class Selfcheck(WithModel):
+    def test_the_promise_holds_on_the_default_model(self):
+        result = longspec("selfcheck", "-m", MODEL, "-n", "24")
+        lines = result.stdout.decode().splitlines()
+        self.assertEqual(result.returncode, OK, result.stdout.decode() + result.stderr.decode())
+        self.assertRegex(lines[-1], r"^\d+ comparisons, 0 different$")
+        self.assertTrue(all(line.startswith("identical  ") for line in lines[:-1]), lines)
+        for part in ("ngram tree of width 4, temp 0.7", "random trees of 40 nodes", "prefill in chunks of 7", "threads 1",
+                     "kernels reference"):
+            self.assertTrue(any(part in line for line in lines), f"{part} is missing in {lines}")
+
+
+class Bench(WithModel):
+    def test_json_lines(self):
+        result = longspec("bench", "-m", MODEL, "--depth", "64", "--rows", "1,4", "--repetitions", "1", "--json")
+        self.assertEqual(result.returncode, OK, result.stderr)
+        rows = [json.loads(line) for line in result.stdout.splitlines()]
+        self.assertEqual([(row["test"], row["depth"], row["rows"]) for row in rows],
+                         [("prefill", 64, 64), ("decode", 64, 1), ("rows", 64, 4)])
+        for row in rows:
+            self.assertGreater(row["ms"], 0)
+            self.assertGreater(row["tokens_per_second"], 0)
+
+    def test_bad_lists(self):
+        self.expect_error(longspec("bench", "-m", MODEL, "--depth", "0"), USAGE, "--depth 0")
+        self.expect_error(longspec("bench", "-m", MODEL, "--depth", "x"), USAGE, "--depth")
+
+
 class Tokenize(WithModel):
     CASES = [("", []), (" ", [216]), ("\n", [198]), ("don't I'LL we've", [12420, 982, 339, 23, 16421, 392, 3543])]
 
