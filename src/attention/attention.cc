@@ -87,10 +87,11 @@ void AttentionPlan::Plan(int base, int n_rows, std::span<const int32_t> parents)
   scores_floats_ = tile_heads * kKvChunk;
   tree_scores_floats_ = is_chain_ ? 0 : Z(speculated_chunks) * tile_heads * kKvChunk;
   tile_states_floats_ = by_chunk_ ? 0 : 2 * tile_heads * state_floats();
-  const size_t floats = scores_floats_ + tree_scores_floats_ + tile_states_floats_ + tile_heads;
+  const size_t floats = scores_floats_ + tree_scores_floats_ + tile_states_floats_;
   scratch_.resize(Z(n_threads_));
-  for (std::vector<float>& s : scratch_) {
-    if (s.size() < floats) s.resize(floats);
+  for (Scratch& s : scratch_) {
+    if (s.floats.size() < floats) s.floats.resize(floats);
+    if (s.counts.size() < tile_heads) s.counts.resize(tile_heads);
   }
   const size_t states = by_chunk_ ? Z(shape_.n_kv_head) * Z(n_chunks_) * tile_heads * state_floats() : 0;
   if (states_.size() < states) states_.resize(states);
@@ -225,7 +226,8 @@ void AttentionPlan::RunByChunk(ThreadTeam::Worker& worker, const KvSpan& span, c
   const int group = shape_.group();
   const size_t row_floats = Z(group) * Z(shape_.head_dim);
   const size_t chunk_states = Z(n_rows_) * Z(group) * state_floats();
-  float* scratch = scratch_[Z(worker.index())].data();
+  Scratch& own = scratch_[Z(worker.index())];
+  float* scratch = own.floats.data();
   const int n_items = shape_.n_kv_head * n_chunks_;
   for (int item = worker.Claim(); item < n_items; item = worker.Claim()) {
     const int kv_head = item / n_chunks_, chunk = item % n_chunks_;
@@ -236,7 +238,7 @@ void AttentionPlan::RunByChunk(ThreadTeam::Worker& worker, const KvSpan& span, c
                     .row_end = n_rows_,
                     .scores = scratch,
                     .tree_scores = scratch + scores_floats_,
-                    .counts = reinterpret_cast<int*>(scratch + scores_floats_ + tree_scores_floats_)};
+                    .counts = own.counts.data()};
     AttendChunk(tile, chunk, states_.data() + Z(item) * chunk_states);
   }
   worker.Barrier();
@@ -262,7 +264,8 @@ void AttentionPlan::RunByTile(ThreadTeam::Worker& worker, const KvSpan& span, co
   const int group = shape_.group();
   const size_t row_floats = Z(group) * Z(shape_.head_dim);
   const int n_tiles = (n_rows_ + kTileRows - 1) / kTileRows;
-  float* scratch = scratch_[Z(worker.index())].data();
+  Scratch& own = scratch_[Z(worker.index())];
+  float* scratch = own.floats.data();
   float* states = scratch + scores_floats_ + tree_scores_floats_;
   float* chunk_states = states + tile_states_floats_ / 2;
   for (int item = worker.Claim(); item < shape_.n_kv_head * n_tiles; item = worker.Claim()) {
@@ -277,7 +280,7 @@ void AttentionPlan::RunByTile(ThreadTeam::Worker& worker, const KvSpan& span, co
                     .row_end = std::min(n_rows_, row_begin + kTileRows),
                     .scores = scratch,
                     .tree_scores = scratch + scores_floats_,
-                    .counts = reinterpret_cast<int*>(states + tile_states_floats_)};
+                    .counts = own.counts.data()};
     const int n = tile.n_rows() * group;
     for (int chunk = 0; chunk < n_chunks_; ++chunk) {
       AttendChunk(tile, chunk, chunk == 0 ? states : chunk_states);

@@ -67,7 +67,11 @@ class AttentionPlan {
   std::vector<int32_t> path_begin_, path_;  // tree: row i's ancestors and itself, as rows
 
   std::vector<float> states_;                // by chunk: (n_kv_head, n_chunks, n_rows * group, state)
-  std::vector<std::vector<float>> scratch_;  // one per worker
+  struct Scratch {
+    std::vector<float> floats;  // scores, scores of speculated slots, states of a tile
+    std::vector<int> counts;    // (rows of a tile * group)
+  };
+  std::vector<Scratch> scratch_;  // one per worker
   size_t scores_floats_ = 0, tree_scores_floats_ = 0, tile_states_floats_ = 0;
 };
 
