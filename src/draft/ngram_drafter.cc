@@ -168,22 +168,22 @@ class NgramDrafter final : public Drafter {
 
 Result<std::unique_ptr<Drafter>> MakeNgramDrafter(const SpeculationOptions& options) {
   if (options.ngram_max < 1 || options.ngram_max > kMaxNgram) {
-    return InvalidArgument("--ngram-max " + std::to_string(options.ngram_max) + ": must be from 1 to " +
+    return InvalidArgument("--spec-ngram-max " + std::to_string(options.ngram_max) + ": must be from 1 to " +
                            std::to_string(kMaxNgram));
   }
   if (options.ngram_min < 1 || options.ngram_min > options.ngram_max) {
-    return InvalidArgument("--ngram-min " + std::to_string(options.ngram_min) +
-                           ": must be from 1 to --ngram-max (" + std::to_string(options.ngram_max) + ")");
+    return InvalidArgument("--spec-ngram-min " + std::to_string(options.ngram_min) +
+                           ": must be from 1 to --spec-ngram-max (" + std::to_string(options.ngram_max) + ")");
   }
   LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
   const std::optional<Rule> rule = FindRule(options);
   if (!rule) {
-    return InvalidArgument("--ngram-rule " + options.ngram_rule +
+    return InvalidArgument("--spec-ngram-rule " + options.ngram_rule +
                            ": unknown; known are recent, pld, hf, vllm, tgi, llama");
   }
   if (width > 1 && options.ngram_rule != "recent") {
-    return InvalidArgument("--spec-tree " + options.tree + ": --ngram-rule " + options.ngram_rule +
-                           " proposes chains; trees need --ngram-rule recent");
+    return InvalidArgument("--spec-tree " + options.tree + ": --spec-ngram-rule " + options.ngram_rule +
+                           " proposes chains; trees need --spec-ngram-rule recent");
   }
   return std::unique_ptr<Drafter>(std::make_unique<NgramDrafter>(*rule, width));
 }
