@@ -351,7 +351,7 @@ void Llama::Activate(const ThreadTeam::Worker& worker) {
 }  // namespace
 
 LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int max_rows) {
-  constexpr uint64_t kPlannedLogitRows = 64;
+  constexpr int kMostLogitRows = 256;  // the largest tree decoding proposes, its root included
   LlamaMemory memory;
   for (const TensorView& t : file.tensors()) {
     if (t.n_rows() == 1) continue;
@@ -359,7 +359,7 @@ LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int
     if (CanDequantize(t.dtype)) memory.weights += kernels::PackedBytes(t.dtype, t.shape[0], t.n_rows());
   }
   memory.scratch =
-      Z(max_rows) * Widths(config).row_bytes() + kPlannedLogitRows * Z(config.n_vocab) * sizeof(float);
+      Z(max_rows) * Widths(config).row_bytes() + Z(std::min(max_rows, kMostLogitRows)) * Z(config.n_vocab) * sizeof(float);
   return memory;
 }
 

@@ -40,7 +40,7 @@ Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rop
 
 struct LlamaMemory {
   uint64_t weights = 0;  // repacked, bytes
-  uint64_t scratch = 0;  // activations for `max_rows` rows, logits of 64 rows
+  uint64_t scratch = 0;  // activations for `max_rows` rows, logits of the largest tree
 };
 LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int max_rows);
 
