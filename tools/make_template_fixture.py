@@ -204,6 +204,8 @@ STATEMENTS = [
     "{% with a = 1, b = n %}{{ a }}{{ b }}{% set c = 3 %}{% endwith %}{{ a is defined }}{{ c is defined }}",
     "{% set a = 1 %}{% with a = 2, b = a %}{{ a }}{{ b }}{% endwith %}{{ a }}",
     "{% with %}x{% endwith %}",
+    "{% for i in l %}{% set x %}a{% if i == 1 %}{% break %}{% endif %}{% endset %}{{ x }}{{ i }}{% endfor %}{{ x }}",
+    "{% for i in l %}{% filter upper %}a{% if i == 1 %}{% continue %}{% endif %}b{% endfilter %}{{ i }}{% endfor %}",
     "{% filter upper %}a{{ s }}{% endfilter %}",
     "{% filter replace('l', 'L') | trim %}  {{ s }} {% endfilter %}|",
     "{% generation %}a{{ n }}{% set q = 1 %}{% endgeneration %}{{ q is defined }}",

@@ -48,7 +48,7 @@ class Parameters {
   Result<std::string> Text(Runtime& runtime, size_t i, std::string_view otherwise) const;
 
  private:
-  Status Error(const std::string& message) const { return InvalidArgument("'" + callee_ + "' " + message); }
+  Status Error(const std::string& message) const { return InvalidArgument(callee_ + " " + message); }
 
   std::string callee_;
   std::vector<const Value*> values_;

@@ -103,10 +103,9 @@ Result<Evaluator::Flow> Evaluator::ExecuteNode(const SetStatement& node) {
 }
 
 Result<Evaluator::Flow> Evaluator::ExecuteNode(const SetBlockStatement& node) {
-  LS_ASSIGN(Value text, Capture(node.body));
-  LS_ASSIGN(text, ApplyFilters(node.filters, std::move(text)));
-  LS_TRY(Assign(node.target, text));
-  return Flow::kNext;
+  LS_ASSIGN(const Captured captured, Capture(node.body, node.filters));
+  if (captured.flow == Flow::kNext) LS_TRY(Assign(node.target, captured.text));
+  return captured.flow;
 }
 
 Result<Evaluator::Flow> Evaluator::ExecuteNode(const MacroStatement& node) {
@@ -126,10 +125,9 @@ Result<Evaluator::Flow> Evaluator::ExecuteNode(const ScopeStatement& node) {
 }
 
 Result<Evaluator::Flow> Evaluator::ExecuteNode(const FilterBlockStatement& node) {
-  LS_ASSIGN(Value text, Capture(node.body));
-  LS_ASSIGN(text, ApplyFilters(node.filters, std::move(text)));
-  LS_TRY(AppendText(runtime_, text, output_.get()));
-  return Flow::kNext;
+  LS_ASSIGN(const Captured captured, Capture(node.body, node.filters));
+  LS_TRY(AppendText(runtime_, captured.text, output_.get()));
+  return captured.flow;
 }
 
 Result<Evaluator::Flow> Evaluator::ExecuteNode(const BreakStatement&) { return Flow::kBreak; }
@@ -161,11 +159,17 @@ Status Evaluator::AssignAttribute(const Target& target, const Value& value) {
   return {};
 }
 
-Result<Value> Evaluator::Capture(const Body& body) {
-  const ScopeGuard scope(this, scope_);
-  const OutputGuard output(this);
-  LS_TRY(Execute(body).status());
-  return runtime_.String(output_->Take());
+Result<Evaluator::Captured> Evaluator::Capture(const Body& body, const std::vector<BuiltinCall>& filters) {
+  Captured captured{Flow::kNext, Value()};
+  {
+    const ScopeGuard scope(this, scope_);
+    const OutputGuard output(this);
+    LS_ASSIGN(captured.flow, Execute(body));
+    if (captured.flow != Flow::kNext) return captured;
+    captured.text = runtime_.String(output_->Take());
+  }
+  LS_ASSIGN(captured.text, ApplyFilters(filters, std::move(captured.text)));
+  return captured;
 }
 
 }  // namespace longspec::jinja

@@ -50,8 +50,13 @@ class Evaluator {
   Result<Flow> RunLoop(const ForStatement& node, Loop* loop);
   Status Assign(const Target& target, const Value& value);
   Status AssignAttribute(const Target& target, const Value& value);
-  // The output of a body in a scope of its own.
-  Result<Value> Capture(const Body& body);
+  // The output of a body in a scope of its own, with filters applied; nothing if the body leaves the loop
+  // around it.
+  struct Captured {
+    Flow flow;
+    Value text;
+  };
+  Result<Captured> Capture(const Body& body, const std::vector<BuiltinCall>& filters);
 
   Result<Value> Evaluate(const Expression& expression);
   Result<Value> EvaluateNode(const LiteralExpression& node) { return node.value; }

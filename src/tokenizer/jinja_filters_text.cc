@@ -13,7 +13,7 @@ namespace {
 // A filter without arguments that maps the text of any value to another text.
 template <std::string (*map)(std::string_view)>
 Result<Value> MapText(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  LS_TRY(Parameters::Bind(arguments, "filter()").status());
+  LS_TRY(Parameters::Bind(arguments, "this filter()").status());
   LS_ASSIGN(const std::string text, ToText(runtime, self));
   return runtime.String(map(text));
 }

@@ -21,7 +21,7 @@ Result<std::string> NeedText(const Parameters& p, size_t i, std::string_view met
 
 template <std::string (*map)(std::string_view)>
 Result<Value> MapSelf(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  LS_TRY(Parameters::Bind(arguments, "method()").status());
+  LS_TRY(Parameters::Bind(arguments, "this method()").status());
   return runtime.String(map(self.text()));
 }
 
@@ -218,7 +218,7 @@ Result<Value> TextCount(Runtime& runtime, const Value& self, const Arguments& ar
 
 template <bool (*holds)(char32_t)>
 Result<Value> CheckCharacters(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  LS_TRY(Parameters::Bind(arguments, "method()").status());
+  LS_TRY(Parameters::Bind(arguments, "this method()").status());
   const std::string& text = self.text();
   if (!runtime.ChargeBytes(text.size())) return runtime.status();
   for (size_t at = 0; at < text.size();) {
@@ -244,7 +244,7 @@ Result<Value> Get(Runtime& runtime, const Value& self, const Arguments& argument
 
 template <ListKind kind>
 Result<Value> View(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  LS_TRY(Parameters::Bind(arguments, "method()").status());
+  LS_TRY(Parameters::Bind(arguments, "this method()").status());
   std::vector<Value> items;
   for (const Dict::Entry& entry : self.dict().entries()) {
     items.push_back(kind == ListKind::kItems  ? runtime.NewPair(entry.key, entry.value)

@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "tokenizer/jinja_expression_parser.h"
 #include "tokenizer/jinja_lexer.h"
+#include "tokenizer/jinja_token_stream.h"
 
 namespace longspec::jinja {
 namespace {

@@ -16,7 +16,7 @@ using Type = Value::Type;
 
 template <bool (*holds)(const Value&)>
 Result<Value> Check(Runtime&, const Value& self, const Arguments& arguments) {
-  LS_TRY(Parameters::Bind(arguments, "test()").status());
+  LS_TRY(Parameters::Bind(arguments, "this test()").status());
   return Value::Bool(holds(self));
 }
 
@@ -45,7 +45,7 @@ bool IsSequence(const Value& value) {
 // Whether a text has letters and all of them are as `map` makes them.
 template <std::string (*map)(std::string_view), std::string (*other)(std::string_view)>
 Result<Value> CheckCase(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  LS_TRY(Parameters::Bind(arguments, "test()").status());
+  LS_TRY(Parameters::Bind(arguments, "this test()").status());
   LS_ASSIGN(const std::string text, ToText(runtime, self));
   return Value::Bool(map(text) == text && other(text) != text);
 }
@@ -57,7 +57,7 @@ Result<bool> DividesBy(Runtime& runtime, const Value& value, const Value& diviso
 
 template <int64_t rest>
 Result<Value> CheckParity(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  LS_TRY(Parameters::Bind(arguments, "test()").status());
+  LS_TRY(Parameters::Bind(arguments, "this test()").status());
   LS_ASSIGN(const bool holds, DividesBy(runtime, self, Value::Int(2), rest));
   return Value::Bool(holds);
 }
@@ -97,14 +97,14 @@ bool IsGreaterOrEqual(std::partial_ordering order) { return order >= 0; }
 
 template <bool (*holds)(std::partial_ordering)>
 Result<Value> CheckOrder(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  LS_ASSIGN(const Parameters p, Parameters::Bind(arguments, "comparison(other)", 1));
+  LS_ASSIGN(const Parameters p, Parameters::Bind(arguments, "this comparison(other)", 1));
   LS_ASSIGN(const std::partial_ordering order, Order(runtime, self, *p[0]));
   return Value::Bool(holds(order));
 }
 
 template <const Builtin* (*find)(std::string_view)>
 Result<Value> IsOffered(Runtime&, const Value& self, const Arguments& arguments) {
-  LS_TRY(Parameters::Bind(arguments, "test()").status());
+  LS_TRY(Parameters::Bind(arguments, "this test()").status());
   return Value::Bool(self.IsString() && find(self.text()) != nullptr);
 }
 
