@@ -24,8 +24,8 @@ TIMEOUT = 120
 OK, FAILURE, USAGE, BAD_MODEL, RESOURCES, OUTPUT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
-def longspec(*args, stdin=b"", stdout=subprocess.PIPE, env=None):
-    return subprocess.run([BIN, *args], input=stdin, stdout=stdout, stderr=subprocess.PIPE, timeout=TIMEOUT,
+def longspec(*args, stdin=b"", stdout=subprocess.PIPE, env=None, timeout=TIMEOUT):
+    return subprocess.run([BIN, *args], input=stdin, stdout=stdout, stderr=subprocess.PIPE, timeout=timeout,
                           env={**os.environ, **(env or {})}, check=False)
 
 
@@ -146,7 +146,7 @@ class BadFiles(CliTestCase):
             result = longspec("run", "-m", "unused.gguf", "-p", "hi", "--stats-file", path)
             self.expect_error(result, OUTPUT, path)
         closed = subprocess.run(["/bin/sh", "-c", 'exec "$0" "$@" >&-', BIN, "run", "-m", "unused.gguf", "-p", "hi"],
-                                stderr=subprocess.PIPE, timeout=TIMEOUT, check=False)
+                                stderr=subprocess.PIPE, timeout=timeout, check=False)
         self.assertEqual(closed.returncode, OUTPUT, closed.stderr)
         self.assertIn(b"standard output", closed.stderr)
 
@@ -260,7 +260,7 @@ class Run(WithModel):
             out = self.run_json(chat, "-f", "-", "-n", "4", "--temp", "0", stdin=b"caf\xe9 \xff\xfe\x00 \xc3")
             self.assertEqual(len(out["tokens"]), out["timings"]["predicted_n"])
         result = subprocess.run([os.fsencode(BIN), b"run", b"-m", os.fsencode(MODEL), b"--json", b"-n", b"2", b"-p", b"\xff\xfe"],
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TIMEOUT, check=False)
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout, check=False)
         self.assertEqual(result.returncode, OK, result.stderr)
         json.loads(result.stdout.decode("utf-8"))
 
@@ -418,7 +418,7 @@ class Info(WithModel):
 
 class Selfcheck(WithModel):
     def test_the_promise_holds_on_the_default_model(self):
-        result = longspec("selfcheck", "-m", MODEL, "-n", "24")
+        result = longspec("selfcheck", "-m", MODEL, "-n", "12", timeout=900)
         lines = result.stdout.decode().splitlines()
         self.assertEqual(result.returncode, OK, result.stdout.decode() + result.stderr.decode())
         self.assertRegex(lines[-1], r"^\d+ comparisons, 0 different$")
