@@ -62,7 +62,7 @@ class ThreadTeam {
               const_cast<void*>(static_cast<const void*>(&f)));
   }
 
-  // Performance cores: the number of distinct physical cores this process may run on, at least 1.
+  // The number of distinct physical cores this process may run on, at least 1.
   static int PhysicalCores();
 
  private:
