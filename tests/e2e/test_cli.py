@@ -146,7 +146,7 @@ class BadFiles(CliTestCase):
             result = longspec("run", "-m", "unused.gguf", "-p", "hi", "--stats-file", path)
             self.expect_error(result, OUTPUT, path)
         closed = subprocess.run(["/bin/sh", "-c", 'exec "$0" "$@" >&-', BIN, "run", "-m", "unused.gguf", "-p", "hi"],
-                                stderr=subprocess.PIPE, timeout=timeout, check=False)
+                                stderr=subprocess.PIPE, timeout=TIMEOUT, check=False)
         self.assertEqual(closed.returncode, OUTPUT, closed.stderr)
         self.assertIn(b"standard output", closed.stderr)
 
@@ -260,7 +260,7 @@ class Run(WithModel):
             out = self.run_json(chat, "-f", "-", "-n", "4", "--temp", "0", stdin=b"caf\xe9 \xff\xfe\x00 \xc3")
             self.assertEqual(len(out["tokens"]), out["timings"]["predicted_n"])
         result = subprocess.run([os.fsencode(BIN), b"run", b"-m", os.fsencode(MODEL), b"--json", b"-n", b"2", b"-p", b"\xff\xfe"],
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout, check=False)
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TIMEOUT, check=False)
         self.assertEqual(result.returncode, OK, result.stderr)
         json.loads(result.stdout.decode("utf-8"))
 
