@@ -65,11 +65,21 @@ class Selfcheck {
     return trace;
   }
 
+  static DrafterFactory Registered(const SpeculationOptions& options) {
+    return [options](const DraftContext& context) { return MakeDrafter(options, context); };
+  }
+
+  // Trees that know the answer.
+  static DrafterFactory Forced(const Trace& answer, const LoadedModel& model, uint64_t seed) {
+    return [answer = answer.tokens, n_vocab = model.target->vocab_size(), seed](const DraftContext&) {
+      return Result<std::unique_ptr<Drafter>>(MakeForcedTreeDrafter(answer, n_vocab, seed));
+    };
+  }
+
   static Result<Trace> Plain(LoadedModel& model, const TraceOptions& options) {
     SpeculationOptions none;
     none.type = "none";
-    LS_ASSIGN(const auto drafter, MakeDrafter(none));
-    return RecordTrace(model, *drafter, options);
+    return RecordTrace(model, Registered(none), options);
   }
 
   void Report(std::string name, const Trace& expected, const Trace& actual) {
@@ -86,9 +96,9 @@ class Selfcheck {
     on_line_(line);
   }
 
-  Status Check(const std::string& name, LoadedModel& model, Drafter& drafter, const TraceOptions& options,
-               const Trace& expected) {
-    LS_ASSIGN(const Trace actual, RecordTrace(model, drafter, options));
+  Status Check(const std::string& name, LoadedModel& model, const DrafterFactory& make_drafter,
+               const TraceOptions& options, const Trace& expected) {
+    LS_ASSIGN(const Trace actual, RecordTrace(model, make_drafter, options));
     Report(name, expected, actual);
     return {};
   }
@@ -102,20 +112,17 @@ class Selfcheck {
         speculation.tree = tree;
         speculation.replay_tokens = plain.tokens;
         if (type == "none" && *tree != '\0') continue;
-        LS_ASSIGN(const auto drafter, MakeDrafter(speculation));
         const std::string shape = *tree == '\0' ? " chain" : " tree of width 4";
-        LS_TRY(Check(type == "none" ? "none again" + suffix : type + shape + suffix, model, *drafter, options,
-                     plain));
+        LS_TRY(Check(type == "none" ? "none again" + suffix : type + shape + suffix, model,
+                     Registered(speculation), options, plain));
       }
     }
     // Random trees: rounds cycle through every accepted length from 0 to the budget.
     for (const int budget : {3, 8, 16, 40}) {
       TraceOptions forced = options;
       forced.draft_n_max = budget;
-      const auto drafter =
-          MakeForcedTreeDrafter(plain.tokens, model.target->vocab_size(), static_cast<uint64_t>(budget));
       LS_TRY(Check("random trees of " + std::to_string(budget) + " nodes, every accepted length" + suffix,
-                   model, *drafter, forced, plain));
+                   model, Forced(plain, model, static_cast<uint64_t>(budget)), forced, plain));
     }
     return {};
   }
@@ -136,8 +143,7 @@ class Selfcheck {
     LS_ASSIGN(const Trace expected, Plain(reference, options));
     LS_ASSIGN(const Trace plain, Plain(other, options));
     Report(name + ", plain", expected, plain);
-    const auto drafter = MakeForcedTreeDrafter(expected.tokens, other.target->vocab_size(), 7);
-    return Check(name + ", random trees", other, *drafter, options, expected);
+    return Check(name + ", random trees", other, Forced(expected, other, 7), options, expected);
   }
 
   Status CheckThreads(LoadedModel& model) {

@@ -25,17 +25,19 @@ uint64_t HashRow(const float* row, int n) {
 
 }  // namespace
 
-Result<Trace> RecordTrace(LoadedModel& model, Drafter& drafter, const TraceOptions& options) {
+Result<Trace> RecordTrace(LoadedModel& model, const DrafterFactory& make_drafter,
+                          const TraceOptions& options) {
   LS_ASSIGN(const Sampler sampler, Sampler::Create(options.sampling, model.target->vocab_size()));
   SpeculationOptions speculation;
   speculation.draft_n_max = options.draft_n_max;
   const auto policy = MakeFixedPolicy(speculation);
   const auto cache =
       model.NewCache(static_cast<int>(options.prompt.size()) + options.n_predict + options.draft_n_max + 1);
+  LS_ASSIGN(const auto drafter, make_drafter({.target = model.target.get(), .cache = cache.get()}));
   std::vector<int32_t> committed = options.prompt;
   Decoder decoder({.target = model.target.get(),
                    .cache = cache.get(),
-                   .drafter = &drafter,
+                   .drafter = drafter.get(),
                    .policy = policy.get(),
                    .sampler = &sampler,
                    .prefill_chunk = options.prefill_chunk},

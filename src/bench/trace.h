@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,7 +33,11 @@ struct TraceOptions {
   int draft_n_max = 8;
 };
 
-Result<Trace> RecordTrace(LoadedModel& model, Drafter& drafter, const TraceOptions& options);
+// Makes the drafter of one run, for the cache it will read.
+using DrafterFactory = std::function<Result<std::unique_ptr<Drafter>>(const DraftContext&)>;
+
+Result<Trace> RecordTrace(LoadedModel& model, const DrafterFactory& make_drafter,
+                          const TraceOptions& options);
 
 // Where two traces part: "token 7 is 12, expected 13", "the logits of token 7 differ", or "" if they are
 // identical.

@@ -13,7 +13,8 @@ namespace {
 struct Entry {
   std::string_view name;
   std::array<std::string_view, 3> aliases;
-  Result<std::unique_ptr<Drafter>> (*make)(const SpeculationOptions&);
+  Status (*check)(const SpeculationOptions&);
+  DrafterResult (*make)(const SpeculationOptions&, const DraftContext&);
 
   bool Answers(std::string_view wanted) const {
     return wanted == name ||
@@ -21,11 +22,22 @@ struct Entry {
   }
 };
 
+Status NothingToCheck(const SpeculationOptions&) { return {}; }
+
 constexpr std::array<Entry, 3> kEntries = {{
-    {"none", {"ar", "vanilla"}, MakeNoneDrafter},
-    {"ngram", {"pld", "prompt_lookup", "ngram-simple"}, MakeNgramDrafter},
-    {"replay", {}, MakeReplayDrafter},
+    {"none", {"ar", "vanilla"}, NothingToCheck, MakeNoneDrafter},
+    {"ngram", {"pld", "prompt_lookup", "ngram-simple"}, CheckNgramOptions, MakeNgramDrafter},
+    {"replay", {}, CheckReplayOptions, MakeReplayDrafter},
 }};
+
+Result<const Entry*> Find(std::string_view type) {
+  for (const Entry& entry : kEntries) {
+    if (entry.Answers(type)) return &entry;
+  }
+  std::string known;
+  for (const std::string& name : DrafterNames()) known += (known.empty() ? "" : ", ") + name;
+  return InvalidArgument("--spec-type " + std::string(type) + ": unknown; known are " + known);
+}
 
 Status CheckLengths(const SpeculationOptions& options) {
   if (options.draft_n_max < 0) {
@@ -42,14 +54,16 @@ Status CheckLengths(const SpeculationOptions& options) {
 
 }  // namespace
 
-Result<std::unique_ptr<Drafter>> MakeDrafter(const SpeculationOptions& options) {
+Status CheckDrafter(const SpeculationOptions& options) {
   LS_TRY(CheckLengths(options));
-  for (const Entry& entry : kEntries) {
-    if (entry.Answers(options.type)) return entry.make(options);
-  }
-  std::string known;
-  for (const std::string& name : DrafterNames()) known += (known.empty() ? "" : ", ") + name;
-  return InvalidArgument("--spec-type " + options.type + ": unknown; known are " + known);
+  LS_ASSIGN(const Entry* entry, Find(options.type));
+  return entry->check(options);
+}
+
+Result<std::unique_ptr<Drafter>> MakeDrafter(const SpeculationOptions& options, const DraftContext& context) {
+  LS_TRY(CheckDrafter(options));
+  LS_ASSIGN(const Entry* entry, Find(options.type));
+  return entry->make(options, context);
 }
 
 std::vector<std::string> DrafterNames() {

@@ -43,8 +43,18 @@ class Drafter {
   virtual size_t bytes() const { return 0; }  // memory held now
 };
 
-// What makes a drafter, by name. Unknown types are an error that lists the known ones.
-Result<std::unique_ptr<Drafter>> MakeDrafter(const SpeculationOptions& options);
+// What a drafter may use of the sequence it serves. All borrowed, and outlive the drafter. Between rounds a
+// drafter may run the target on a cache of its own, and read the sequence's cache; it writes neither.
+struct DraftContext {
+  Target* target = nullptr;
+  const KvCache* cache = nullptr;  // holds the committed tokens but the last
+};
+
+// Whether MakeDrafter would take these options, as far as they tell without a model. Unknown types are an
+// error that lists the known ones.
+Status CheckDrafter(const SpeculationOptions& options);
+Result<std::unique_ptr<Drafter>> MakeDrafter(const SpeculationOptions& options,
+                                             const DraftContext& context = {});
 // Names MakeDrafter knows, in the order the help shows them.
 std::vector<std::string> DrafterNames();
 

@@ -166,18 +166,18 @@ class NgramDrafter final : public Drafter {
 
 }  // namespace
 
-Result<std::unique_ptr<Drafter>> MakeNgramDrafter(const SpeculationOptions& options) {
+Status CheckNgramOptions(const SpeculationOptions& options) {
   if (options.ngram_max < 1 || options.ngram_max > kMaxNgram) {
     return InvalidArgument("--spec-ngram-max " + std::to_string(options.ngram_max) + ": must be from 1 to " +
                            std::to_string(kMaxNgram));
   }
   if (options.ngram_min < 1 || options.ngram_min > options.ngram_max) {
     return InvalidArgument("--spec-ngram-min " + std::to_string(options.ngram_min) +
-                           ": must be from 1 to --spec-ngram-max (" + std::to_string(options.ngram_max) + ")");
+                           ": must be from 1 to --spec-ngram-max (" + std::to_string(options.ngram_max) +
+                           ")");
   }
   LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
-  const std::optional<Rule> rule = FindRule(options);
-  if (!rule) {
+  if (!FindRule(options)) {
     return InvalidArgument("--spec-ngram-rule " + options.ngram_rule +
                            ": unknown; known are recent, pld, hf, vllm, tgi, llama");
   }
@@ -185,7 +185,12 @@ Result<std::unique_ptr<Drafter>> MakeNgramDrafter(const SpeculationOptions& opti
     return InvalidArgument("--spec-tree " + options.tree + ": --spec-ngram-rule " + options.ngram_rule +
                            " proposes chains; trees need --spec-ngram-rule recent");
   }
-  return std::unique_ptr<Drafter>(std::make_unique<NgramDrafter>(*rule, width));
+  return {};
+}
+
+DrafterResult MakeNgramDrafter(const SpeculationOptions& options, const DraftContext&) {
+  LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
+  return std::unique_ptr<Drafter>(std::make_unique<NgramDrafter>(*FindRule(options), width));
 }
 
 }  // namespace longspec

@@ -16,7 +16,7 @@ class NoneDrafter final : public Drafter {
 
 }  // namespace
 
-Result<std::unique_ptr<Drafter>> MakeNoneDrafter(const SpeculationOptions&) {
+Result<std::unique_ptr<Drafter>> MakeNoneDrafter(const SpeculationOptions&, const DraftContext&) {
   return std::unique_ptr<Drafter>(std::make_unique<NoneDrafter>());
 }
 

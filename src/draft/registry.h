@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The drafters MakeDrafter knows: a new one adds its factory here and its name in drafter.cc. A factory
-// checks the options only it reads.
+// The drafters MakeDrafter knows: a new one adds its check and its factory here and its name in drafter.cc. A
+// check is of the options only it reads; a factory is called after it.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,14 @@
 
 namespace longspec {
 
-Result<std::unique_ptr<Drafter>> MakeNoneDrafter(const SpeculationOptions& options);
-Result<std::unique_ptr<Drafter>> MakeNgramDrafter(const SpeculationOptions& options);
-Result<std::unique_ptr<Drafter>> MakeReplayDrafter(const SpeculationOptions& options);
+using DrafterResult = Result<std::unique_ptr<Drafter>>;
+
+DrafterResult MakeNoneDrafter(const SpeculationOptions& options, const DraftContext& context);
+
+Status CheckNgramOptions(const SpeculationOptions& options);
+DrafterResult MakeNgramDrafter(const SpeculationOptions& options, const DraftContext& context);
+
+Status CheckReplayOptions(const SpeculationOptions& options);
+DrafterResult MakeReplayDrafter(const SpeculationOptions& options, const DraftContext& context);
 
 }  // namespace longspec

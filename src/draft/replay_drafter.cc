@@ -51,12 +51,17 @@ class ReplayDrafter final : public Drafter {
 
 }  // namespace
 
-Result<std::unique_ptr<Drafter>> MakeReplayDrafter(const SpeculationOptions& options) {
-  LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
+Status CheckReplayOptions(const SpeculationOptions& options) {
+  LS_TRY(ParseTreeWidth(options.tree).status());
   if (std::any_of(options.replay_tokens.begin(), options.replay_tokens.end(),
                   [](int32_t t) { return t < 0; })) {
     return InvalidArgument("replay_tokens: tokens must be 0 or more");
   }
+  return {};
+}
+
+DrafterResult MakeReplayDrafter(const SpeculationOptions& options, const DraftContext&) {
+  LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
   return std::unique_ptr<Drafter>(std::make_unique<ReplayDrafter>(options.replay_tokens, width));
 }
 

@@ -296,7 +296,7 @@ Status CheckSpeculation(const SpeculationOptions& options) {
     return InvalidArgument("--spec-draft-n-max " + std::to_string(options.draft_n_max) +
                            ": must be at most " + std::to_string(kMaxDraftNodes));
   }
-  return MakeDrafter(options).status();
+  return CheckDrafter(options);
 }
 
 std::vector<std::string> SpeculationTypes() { return DrafterNames(); }

@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "model/linear.h"
 #include "model/llama_weights.h"
+#include "model/shared_parts.h"
 #include "tensor/dequantize.h"
 
 namespace longspec {
@@ -79,12 +80,15 @@ class Llama final : public Target {
         max_rows_(options.max_rows),
         weights_(std::move(weights)),
         rope_(config.rope),
+        shared_{&config_, &kernels_, &team_, weights_->embedding, &weights_->output.matrix()},
         buffers_(widths_, max_rows_) {}
 
   int vocab_size() const override { return config_.n_vocab; }
   int context_length() const override {
     return static_cast<int>(std::min(config_.n_ctx_train * std::max(1.0, config_.rope.scale), 2147483647.0));
   }
+
+  const SharedParts* shared_parts() const override { return &shared_; }
 
   Result<TargetOutput> Forward(std::span<const ForwardSegment> segments, const Taps& taps) override {
     LS_TRY(Prepare(segments, taps));
@@ -116,6 +120,7 @@ class Llama final : public Target {
   const int max_rows_;
   const std::unique_ptr<const LlamaWeights> weights_;
   const RopeTable rope_;
+  const SharedParts shared_;
 
   Buffers buffers_;
   std::vector<Row> rows_;

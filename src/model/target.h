@@ -47,11 +47,15 @@ struct TargetOutput {
   int width = 0;
 };
 
+struct SharedParts;
+
 class Target {
  public:
   virtual ~Target() = default;
   virtual int vocab_size() const = 0;
   virtual int context_length() const = 0;  // positions it was trained for, RoPE scaling applied
+  // For drafts that use the target's own matrices; null if it has none to share.
+  virtual const SharedParts* shared_parts() const { return nullptr; }
   // Writes the rows' keys and values into each segment's transaction; committing is the caller's.
   virtual Result<TargetOutput> Forward(std::span<const ForwardSegment> segments, const Taps& taps) = 0;
 };
