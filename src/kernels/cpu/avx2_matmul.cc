@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Matrix products, AVX2. A tile is R rows of x against one group of 16 output rows, taken as H halves of 8
-// lanes at once: few rows take both halves so that weights stream through once in order, many rows take one
-// half at a time so that the accumulators stay in registers and the group's weights in the first-level cache.
+// Matrix products, AVX2. A q8 tile is R rows of x against one group of 16 output rows, taken as two vectors
+// of 8 lanes, so that every broadcast of x serves both. With four rows the sums of 16-bit products fill half
+// the registers and the float sums go through the stack, which costs less than a second broadcast would.
 #include <immintrin.h>
 
 #include <cstring>
@@ -12,6 +12,8 @@
 
 namespace longspec::kernels::avx2 {
 namespace {
+
+constexpr int kVectors = 2;  // of 8 lanes: a group's 16 output rows
 
 inline __m256i Broadcast4(const int8_t* q) {
   int32_t four;
@@ -42,76 +44,76 @@ inline void StoreLanes(float* y, int64_t n_out, int64_t first, __m256 acc, bool 
 // Stops the compiler from moving the loads of later steps up until they no longer fit into registers.
 inline void KeepInRegister(__m256i& v) { asm("" : "+x"(v)); }
 
-// The integer dots of 8 output rows with half I of one block of x, for U4 weights: low nibbles are the first
+// The integer dots of 16 output rows with half I of one block of x, for U4 weights: low nibbles are the first
 // half's, high nibbles the second's. Products of a nibble and an int8 add up to at most 4 * 2 * 15 * 127 =
 // 15240 per 16-bit lane, so one widening at the end is enough. Half after half, so that the sums of both need
 // not be in registers at once.
-template <int I, int R, int H>
-inline void U4Half(const std::byte* w, const Q8Block* const* x, int b, __m256i (&dot)[R][H]) {
+template <int I, int R>
+inline void U4Half(const std::byte* w, const Q8Block* const* x, int b, __m256i (&dot)[R][kVectors]) {
   const __m256i low = _mm256_set1_epi8(15);
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
 #pragma GCC unroll 2
-    for (int h = 0; h < H; ++h) {
-      const __m256i raw = LoadBytes(w + 64 * j + 32 * h);
+    for (int v = 0; v < kVectors; ++v) {
+      const __m256i raw = LoadBytes(w + 64 * j + 32 * v);
       const __m256i weights = _mm256_and_si256(I == 0 ? raw : _mm256_srli_epi16(raw, 4), low);
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) {
         const __m256i pairs = _mm256_maddubs_epi16(weights, Broadcast4(x[r][b].q + 16 * I + 4 * j));
-        dot[r][h] = j == 0 ? pairs : _mm256_add_epi16(dot[r][h], pairs);
-        KeepInRegister(dot[r][h]);
+        dot[r][v] = j == 0 ? pairs : _mm256_add_epi16(dot[r][v], pairs);
+        KeepInRegister(dot[r][v]);
       }
     }
   }
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
-    for (int h = 0; h < H; ++h) dot[r][h] = _mm256_madd_epi16(dot[r][h], _mm256_set1_epi16(1));
+    for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm256_madd_epi16(dot[r][v], _mm256_set1_epi16(1));
   }
 }
 
 // The same for S8 weights: |w| * (x with w's sign) keeps the unsigned-by-signed product within 2 * 128 * 127
 // = 32512.
-template <int I, int R, int H>
-inline void S8Half(const std::byte* w, const Q8Block* const* x, int b, __m256i (&dot)[R][H]) {
+template <int I, int R>
+inline void S8Half(const std::byte* w, const Q8Block* const* x, int b, __m256i (&dot)[R][kVectors]) {
   const __m256i bias = _mm256_set1_epi8(-128);
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
 #pragma GCC unroll 2
-    for (int h = 0; h < H; ++h) {
-      const __m256i weights = _mm256_xor_si256(LoadBytes(w + 64 * (4 * I + j) + 32 * h), bias);
+    for (int v = 0; v < kVectors; ++v) {
+      const __m256i weights = _mm256_xor_si256(LoadBytes(w + 64 * (4 * I + j) + 32 * v), bias);
       const __m256i magnitude = _mm256_abs_epi8(weights);
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) {
         const __m256i signed_x = _mm256_sign_epi8(Broadcast4(x[r][b].q + 16 * I + 4 * j), weights);
         const __m256i fours =
             _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, signed_x), _mm256_set1_epi16(1));
-        dot[r][h] = j == 0 ? fours : _mm256_add_epi32(dot[r][h], fours);
-        KeepInRegister(dot[r][h]);
+        dot[r][v] = j == 0 ? fours : _mm256_add_epi32(dot[r][v], fours);
+        KeepInRegister(dot[r][v]);
       }
     }
   }
 }
 
 // sum (+)= d[I] * the dots of half I.
-template <WeightFormat F, int I, int R, int H>
-inline void AddHalf(const std::byte* w, const Q8Block* const* x, int b, __m256 (&sum)[R][H]) {
-  __m256i dot[R][H];
+template <WeightFormat F, int I, int R>
+inline void AddHalf(const std::byte* w, const Q8Block* const* x, int b, __m256 (&sum)[R][kVectors]) {
+  __m256i dot[R][kVectors];
   if constexpr (F == WeightFormat::kU4 || F == WeightFormat::kU4Min) {
-    U4Half<I, R, H>(w, x, b, dot);
+    U4Half<I, R>(w, x, b, dot);
   } else {
-    S8Half<I, R, H>(w, x, b, dot);
+    S8Half<I, R>(w, x, b, dot);
   }
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
     const Q8Block& block = x[r][b];
     const __m256 d = _mm256_set1_ps(block.d[I]);
 #pragma GCC unroll 2
-    for (int h = 0; h < H; ++h) {
+    for (int v = 0; v < kVectors; ++v) {
       if constexpr (F == WeightFormat::kU4)
-        dot[r][h] = _mm256_sub_epi32(dot[r][h], _mm256_set1_epi32(8 * block.sum[I]));
-      const __m256 value = _mm256_cvtepi32_ps(dot[r][h]);
-      sum[r][h] = I == 0 ? _mm256_mul_ps(value, d) : _mm256_fmadd_ps(value, d, sum[r][h]);
+        dot[r][v] = _mm256_sub_epi32(dot[r][v], _mm256_set1_epi32(8 * block.sum[I]));
+      const __m256 value = _mm256_cvtepi32_ps(dot[r][v]);
+      sum[r][v] = I == 0 ? _mm256_mul_ps(value, d) : _mm256_fmadd_ps(value, d, sum[r][v]);
     }
   }
 }
@@ -128,8 +130,8 @@ struct Prefetch {
   }
 };
 
-template <WeightFormat F, int R, int H>
-void Q8Tile(const MatmulQ8Args& a, int group, int row, Prefetch prefetch) {
+template <WeightFormat F, int R>
+void Q8Tile(const MatmulQ8Args& a, int group, int row, const Prefetch& prefetch) {
   constexpr bool kIsU4 = F == WeightFormat::kU4 || F == WeightFormat::kU4Min;
   constexpr bool kHasMin = F == WeightFormat::kU4Min || F == WeightFormat::kS8Min;
   constexpr size_t kBlockBytes = kIsU4 ? 256 : 512;
@@ -140,35 +142,33 @@ void Q8Tile(const MatmulQ8Args& a, int group, int row, Prefetch prefetch) {
   const Q8Block* x[R];
   for (int r = 0; r < R; ++r) x[r] = a.x + int64_t{row + r} * n_block;
 
-  for (int half = 0; half < 2; half += H, prefetch.at += static_cast<size_t>(n_block) * prefetch.step) {
-    __m256 acc[R][H];
-    for (int r = 0; r < R; ++r) {
-      for (int h = 0; h < H; ++h) acc[r][h] = _mm256_setzero_ps();
-    }
-    for (int b = 0; b < n_block; ++b) {
-      const std::byte* w = quants + static_cast<size_t>(b) * kBlockBytes + 32 * half;
-      prefetch.Block(b);
-      __m256 sum[R][H];
-      AddHalf<F, 0, R, H>(w, x, b, sum);
-      AddHalf<F, 1, R, H>(w, x, b, sum);
+  __m256 acc[R][kVectors];
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm256_setzero_ps();
+  }
+  for (int b = 0; b < n_block; ++b) {
+    const std::byte* w = quants + static_cast<size_t>(b) * kBlockBytes;
+    prefetch.Block(b);
+    __m256 sum[R][kVectors];
+    AddHalf<F, 0, R>(w, x, b, sum);
+    AddHalf<F, 1, R>(w, x, b, sum);
 #pragma GCC unroll 2
-      for (int h = 0; h < H; ++h) {
-        const size_t at = (static_cast<size_t>(b) * kRowGroup + static_cast<size_t>(half + h) * 8) * 2;
-        const __m256 d = LoadHalf8(scales + at);
+    for (int v = 0; v < kVectors; ++v) {
+      const size_t at = (static_cast<size_t>(b) * kRowGroup + static_cast<size_t>(v) * 8) * 2;
+      const __m256 d = LoadHalf8(scales + at);
 #pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) acc[r][h] = _mm256_fmadd_ps(d, sum[r][h], acc[r][h]);
-        if constexpr (kHasMin) {
-          const __m256 m = LoadHalf8(minima + at);
+      for (int r = 0; r < R; ++r) acc[r][v] = _mm256_fmadd_ps(d, sum[r][v], acc[r][v]);
+      if constexpr (kHasMin) {
+        const __m256 m = LoadHalf8(minima + at);
 #pragma GCC unroll 4
-          for (int r = 0; r < R; ++r) acc[r][h] = _mm256_fmadd_ps(m, _mm256_set1_ps(x[r][b].s), acc[r][h]);
-        }
+        for (int r = 0; r < R; ++r) acc[r][v] = _mm256_fmadd_ps(m, _mm256_set1_ps(x[r][b].s), acc[r][v]);
       }
     }
-    for (int r = 0; r < R; ++r) {
-      for (int h = 0; h < H; ++h) {
-        const int64_t first = int64_t{group} * kRowGroup + int64_t{half + h} * 8;
-        if (first < a.w->n_out) StoreLanes(a.y + (row + r) * a.y_stride, a.w->n_out, first, acc[r][h], a.add);
-      }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t first = int64_t{group} * kRowGroup + v * 8;
+      if (first < a.w->n_out) StoreLanes(a.y + (row + r) * a.y_stride, a.w->n_out, first, acc[r][v], a.add);
     }
   }
 }
@@ -180,35 +180,35 @@ void Q8Groups(const MatmulQ8Args& a) {
   // Few rows pass once over a group: reading weights is the cost, and a little ahead is far enough. More rows
   // pass several times, and the memory would idle meanwhile: each pass fetches its part of the next group.
   const size_t block_bytes = F == WeightFormat::kU4 || F == WeightFormat::kU4Min ? 256 : 512;
-  const size_t passes = a.n_rows <= 2 ? 1 : 2 * static_cast<size_t>((a.n_rows + 3) / 4);
+  const size_t passes = a.n_rows <= 2 ? 1 : static_cast<size_t>((a.n_rows + 3) / 4);
   const size_t step = (group_bytes / n_block / passes + 63) / 64 * 64;
   for (int group = a.group_begin; group < a.group_end; ++group) {
     const std::byte* weights = a.w->data + static_cast<size_t>(group) * group_bytes;
     if (a.n_rows == 1) {
-      Q8Tile<F, 1, 2>(a, group, 0, {weights + kAhead, block_bytes});
+      Q8Tile<F, 1>(a, group, 0, {weights + kAhead, block_bytes});
       continue;
     }
     if (a.n_rows == 2) {
-      Q8Tile<F, 2, 2>(a, group, 0, {weights + kAhead, block_bytes});
+      Q8Tile<F, 2>(a, group, 0, {weights + kAhead, block_bytes});
       continue;
     }
     Prefetch next{weights + group_bytes, step};
     int row = 0;
     for (; row + 4 <= a.n_rows; row += 4) {
-      Q8Tile<F, 4, 1>(a, group, row, next);
-      next.at += 2 * n_block * step;
+      Q8Tile<F, 4>(a, group, row, next);
+      next.at += n_block * step;
       // Once all of the next group was asked for, a pass has nothing more to fetch.
       if (next.at >= weights + 2 * group_bytes) next.step = 0;
     }
     switch (a.n_rows - row) {
       case 3:
-        Q8Tile<F, 3, 1>(a, group, row, next);
+        Q8Tile<F, 3>(a, group, row, next);
         break;
       case 2:
-        Q8Tile<F, 2, 2>(a, group, row, next);
+        Q8Tile<F, 2>(a, group, row, next);
         break;
       case 1:
-        Q8Tile<F, 1, 2>(a, group, row, next);
+        Q8Tile<F, 1>(a, group, row, next);
         break;
       default:
         break;
