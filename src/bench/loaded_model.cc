@@ -2,6 +2,7 @@
 #include "bench/loaded_model.h"
 
 #include "base/status_macros.h"
+#include "engine/memory_plan.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
 
@@ -12,7 +13,7 @@ std::unique_ptr<KvCache> LoadedModel::NewCache(int capacity) const {
 }
 
 Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::KernelTable* kernels,
-                                 int max_rows) {
+                                 int max_rows, int ctx_size) {
   LoadedModel model;
   model.kernels = kernels;
   if (kernels == nullptr) {
@@ -21,6 +22,8 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
   LS_ASSIGN(model.file, GgufFile::Open(options.path));
   LS_ASSIGN(model.config, ReadLlamaConfig(*model.file, options.rope));
   model.layout = model.config.kv_layout(options.cache_type_k, options.cache_type_v);
+  LS_TRY(CheckMemory(options.path, NeedsOf(model.config, *model.file, model.layout, max_rows, ctx_size),
+                     AvailableMemory()));
   model.team =
       std::make_unique<ThreadTeam>(options.threads > 0 ? options.threads : ThreadTeam::PhysicalCores());
   LlamaLoadOptions load;

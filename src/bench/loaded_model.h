@@ -29,8 +29,8 @@ struct LoadedModel {
 };
 
 // `kernels` null: what options.kernels, the environment or the CPU say. `max_rows`: most rows of one forward
-// pass.
+// pass. Refused, with the numbers, if the model and a cache of `ctx_size` positions cannot fit into memory.
 Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::KernelTable* kernels,
-                                 int max_rows);
+                                 int max_rows, int ctx_size);
 
 }  // namespace longspec

@@ -12,6 +12,8 @@
 namespace longspec {
 namespace {
 
+constexpr int kDeepest = 1 << 30;
+
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
@@ -110,7 +112,10 @@ class Bench {
 
 Status RunBench(const BenchOptions& options, const std::function<void(const Measurement&)>& on_measurement) {
   for (const int depth : options.depths) {
-    if (depth < 1) return InvalidArgument("--depth " + std::to_string(depth) + ": must be at least 1");
+    if (depth < 1 || depth > kDeepest) {
+      return InvalidArgument("--depth " + std::to_string(depth) + ": must be from 1 to " +
+                             std::to_string(kDeepest));
+    }
   }
   for (const int rows : options.rows) {
     if (rows < 1 || rows > 512)
@@ -121,7 +126,8 @@ Status RunBench(const BenchOptions& options, const std::function<void(const Meas
   if (options.repetitions < 1) return InvalidArgument("--repetitions must be at least 1");
   const int widest =
       std::max(options.model.batch_size, *std::max_element(options.rows.begin(), options.rows.end()));
-  LS_ASSIGN(LoadedModel model, LoadForBench(options.model, nullptr, widest));
+  const int deepest = *std::max_element(options.depths.begin(), options.depths.end());
+  LS_ASSIGN(LoadedModel model, LoadForBench(options.model, nullptr, widest, deepest + widest));
   return Bench(options, std::move(model), on_measurement).Run();
 }
 

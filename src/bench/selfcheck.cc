@@ -15,6 +15,7 @@ namespace longspec {
 namespace {
 
 constexpr int kMaxRows = 512;
+constexpr int kLargestTree = 41;  // nodes, the root included
 // The reference loops take about a second a token on a small model.
 constexpr size_t kReferencePrompt = 16;
 constexpr int kReferencePredict = 4;
@@ -54,7 +55,8 @@ class Selfcheck {
   Result<LoadedModel> Load(const kernels::KernelTable* table, int threads) const {
     ModelOptions model = options_.model;
     model.threads = threads;
-    return LoadForBench(model, table, kMaxRows);
+    return LoadForBench(model, table, kMaxRows,
+                        static_cast<int>(options_.prompt.size()) + options_.n_predict + kLargestTree);
   }
 
   TraceOptions Options(float temperature) const {

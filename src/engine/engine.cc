@@ -75,13 +75,8 @@ Result<Opened> OpenModel(const ModelOptions& options) {
   info.n_ctx = options.ctx_size > 0 ? options.ctx_size : config.n_ctx_train;
   info.threads = options.threads > 0 ? options.threads : ThreadTeam::PhysicalCores();
 
-  const LlamaMemory memory = PlanLlamaMemory(config, *model.file, MaxRows(options));
-  model.needs.weights = memory.weights;
-  model.needs.scratch = memory.scratch;
-  model.needs.kv_chunk =
-      FullCacheChunkBytes(config.kv_layout(options.cache_type_k, options.cache_type_v), config.n_layer);
-  model.needs.kv_chunk_positions = kKvChunk;
-  model.needs.ctx_size = info.n_ctx;
+  model.needs = NeedsOf(config, *model.file, config.kv_layout(options.cache_type_k, options.cache_type_v),
+                        MaxRows(options), info.n_ctx);
   info.memory = PlanMemory(model.needs, AvailableMemory());
   return model;
 }

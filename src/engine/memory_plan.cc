@@ -12,6 +12,8 @@
 #include <optional>
 #include <sstream>
 
+#include "kv/full_cache.h"
+
 namespace longspec {
 namespace {
 
@@ -98,6 +100,16 @@ uint64_t KvBytes(const MemoryNeeds& needs, int ctx_size) {
 }
 
 }  // namespace
+
+MemoryNeeds NeedsOf(const LlamaConfig& config, const GgufFile& file, const KvLayout& layout, int max_rows,
+                    int ctx_size) {
+  const LlamaMemory memory = PlanLlamaMemory(config, file, max_rows);
+  return {.weights = memory.weights,
+          .scratch = memory.scratch,
+          .kv_chunk = FullCacheChunkBytes(layout, config.n_layer),
+          .kv_chunk_positions = kKvChunk,
+          .ctx_size = ctx_size};
+}
 
 MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available) {
   MemoryPlan plan;

@@ -9,6 +9,7 @@
 
 #include "longspec/engine.h"
 #include "longspec/status.h"
+#include "model/llama.h"
 
 namespace longspec {
 
@@ -19,6 +20,10 @@ struct MemoryNeeds {
   int kv_chunk_positions = 256;
   int ctx_size = 0;
 };
+
+// Of one loaded model and one sequence of ctx_size positions.
+MemoryNeeds NeedsOf(const LlamaConfig& config, const GgufFile& file, const KvLayout& layout, int max_rows,
+                    int ctx_size);
 
 // `available`: bytes the system could give, 0 if unknown.
 MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available);

@@ -442,6 +442,10 @@ class Bench(WithModel):
     def test_bad_lists(self):
         self.expect_error(longspec("bench", "-m", MODEL, "--depth", "0"), USAGE, "--depth 0")
         self.expect_error(longspec("bench", "-m", MODEL, "--depth", "x"), USAGE, "--depth")
+        self.expect_error(longspec("bench", "-m", MODEL, "--depth", "2000000000"), USAGE, "--depth 2000000000")
+
+    def test_a_depth_that_cannot_fit_is_refused_with_numbers(self):
+        self.expect_error(longspec("bench", "-m", MODEL, "--depth", "512,1000000000"), RESOURCES, "GiB")
 
 
 class Tokenize(WithModel):
