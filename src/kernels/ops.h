@@ -28,8 +28,13 @@ inline constexpr int kStateHeader = 16; // floats before the head_dim values of 
 //   kU4, kU4Min: 256 bytes a block; byte [64 j + 4 row + i] holds k = 4 j + i in its low and 16 + 4 j + i in its high nibble.
 //                w = nibble - 8 (kU4) or nibble (kU4Min).
 //   kS8, kS8Min: 512 bytes a block; byte [64 j + 4 row + i] holds w + 128 for k = 4 j + i.
+// Super-block formats, GGUF's K types: 8 blocks share f16 numbers D (and M), and each block has 8-bit factors of them. Per
+// group: quants as above; D (n_super, 16) f16; for *Min, M likewise; then the factors of D and, for *Min, of M, (n_block,
+// 16) u8 each. n_super is n_block / 8, rounded up. A weight is (D * factor) * w (- M * factor).
+//   kSuperU4Min, kSuperS8Min: Q4_K, Q5_K.
+//   kSuperS8Halves: Q6_K; its factors are i8, and each half of a block has its own: (n_block, 2, 16).
 // Float formats, per group: (n_in, 16) values.
-enum class WeightFormat : uint8_t { kU4, kU4Min, kS8, kS8Min, kF32, kF16, kBF16 };
+enum class WeightFormat : uint8_t { kU4, kU4Min, kS8, kS8Min, kSuperU4Min, kSuperS8Min, kSuperS8Halves, kF32, kF16, kBF16 };
 
 struct PackedMatrix {
   const std::byte* data = nullptr;  // 64-byte aligned
@@ -60,6 +65,8 @@ struct MatmulQ8Args {
 };
 // Arithmetic "q8", blocks in ascending order: acc = fma(dw, fma(float(dot1), d[1], float(dot0) * d[0]), acc), then for
 // *Min acc = fma(mw, s, acc), the dots being the exact integer sums of w * q over each half. Finally y = acc, or y + acc.
+// With super-blocks dw = D * factor and mw = -(M * factor), both exact; *Halves has a dw per half: acc = fma(dw[0],
+// float(dot0) * d[0], acc), then the same for the other half.
 
 struct MatmulFloatArgs {
   const PackedMatrix* w = nullptr;  // a float format

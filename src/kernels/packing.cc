@@ -6,19 +6,38 @@
 
 #include "base/check.h"
 #include "tensor/dequantize.h"
+#include "tensor/quant_blocks.h"
 
 namespace longspec::kernels {
 namespace {
 
-bool IsU4(WeightFormat f) { return f == WeightFormat::kU4 || f == WeightFormat::kU4Min; }
-bool HasMin(WeightFormat f) { return f == WeightFormat::kU4Min || f == WeightFormat::kS8Min; }
+bool IsU4(WeightFormat f) {
+  return f == WeightFormat::kU4 || f == WeightFormat::kU4Min || f == WeightFormat::kSuperU4Min;
+}
+bool HasMin(WeightFormat f) {
+  return f == WeightFormat::kU4Min || f == WeightFormat::kS8Min || f == WeightFormat::kSuperU4Min ||
+         f == WeightFormat::kSuperS8Min;
+}
+bool HasSuperBlocks(WeightFormat f) {
+  return f == WeightFormat::kSuperU4Min || f == WeightFormat::kSuperS8Min ||
+         f == WeightFormat::kSuperS8Halves;
+}
+
+size_t BlockBytes(WeightFormat format) { return IsU4(format) ? 256 : 512; }
+
+// What follows a group's quants.
+size_t ScaleBytes(WeightFormat format, size_t n_block) {
+  const size_t numbers = kRowGroup * 2 * (HasMin(format) ? 2 : 1);  // of one block or super-block
+  if (!HasSuperBlocks(format)) return n_block * numbers;
+  return (n_block + 7) / 8 * numbers + n_block * kRowGroup * 2;  // two 8-bit factors a block in every format
+}
 
 size_t GroupBytes(WeightFormat format, int64_t n_in) {
   const auto n = static_cast<size_t>(n_in);
   size_t bytes = 0;
   if (IsQuantized(format)) {
     const size_t n_block = n / kQuantBlock;
-    bytes = n_block * ((IsU4(format) ? 256 : 512) + (HasMin(format) ? 64 : 32));
+    bytes = n_block * BlockBytes(format) + ScaleBytes(format, n_block);
   } else {
     bytes = n * kRowGroup * (format == WeightFormat::kF32 ? 4 : 2);
   }
@@ -78,9 +97,104 @@ Block TakeApart(DType dtype, const std::byte* p) {
   return block;
 }
 
+// One lane's part of a block: `out` is the block's first byte of that lane.
+void PutQuants(WeightFormat format, const uint8_t (&quants)[kQuantBlock], std::byte* out) {
+  for (size_t k = 0; k < (IsU4(format) ? 16 : 32); ++k) {
+    const int value = IsU4(format) ? quants[k] | quants[k + 16] << 4 : quants[k];
+    out[64 * (k / 4) + k % 4] = static_cast<std::byte>(value);
+  }
+}
+
+// One stored super-block of 256 values, taken apart.
+struct SuperBlock {
+  uint8_t quants[8][kQuantBlock];
+  uint16_t scale, minimum;     // f16 bits
+  uint8_t factors[8][2];       // of the scale: per block, or per half
+  uint8_t minimum_factors[8];
+};
+
+template <typename Stored>
+Stored Load(const std::byte* p) {
+  Stored block;
+  std::memcpy(&block, p, sizeof(block));
+  return block;
+}
+
+SuperBlock TakeApartK(const std::byte* p, DType dtype) {
+  SuperBlock out{};
+  const auto take_scales = [&](const auto& stored) {
+    out.scale = stored.d;
+    out.minimum = stored.dmin;
+    for (int s = 0; s < 8; ++s) {
+      const ScaleMin pair = UnpackScaleMin(stored.scales, s);
+      out.factors[s][0] = static_cast<uint8_t>(pair.scale);
+      out.minimum_factors[s] = static_cast<uint8_t>(pair.min);
+    }
+  };
+  const auto nibble = [](const uint8_t* qs, int s, int i) { return qs[32 * (s / 2) + i] >> (4 * (s % 2)) & 15; };
+  if (dtype == DType::kQ4_K) {
+    const auto stored = Load<BlockQ4_K>(p);
+    take_scales(stored);
+    for (int s = 0; s < 8; ++s) {
+      for (int i = 0; i < kQuantBlock; ++i) out.quants[s][i] = static_cast<uint8_t>(nibble(stored.qs, s, i));
+    }
+  } else if (dtype == DType::kQ5_K) {
+    const auto stored = Load<BlockQ5_K>(p);
+    take_scales(stored);
+    for (int s = 0; s < 8; ++s) {
+      for (int i = 0; i < kQuantBlock; ++i) {
+        const int w = nibble(stored.qs, s, i) | (stored.qh[i] >> s & 1) << 4;
+        out.quants[s][i] = static_cast<uint8_t>(w + 128);
+      }
+    }
+  } else {  // kQ6_K
+    const auto stored = Load<BlockQ6_K>(p);
+    out.scale = stored.d;
+    for (int s = 0; s < 8; ++s) {
+      const int half = s / 4, group = s % 4;
+      for (int h = 0; h < 2; ++h) out.factors[s][h] = static_cast<uint8_t>(stored.scales[2 * s + h]);
+      for (int i = 0; i < kQuantBlock; ++i) {
+        const int low = stored.ql[64 * half + 32 * (group % 2) + i] >> (4 * (group / 2)) & 15;
+        const int high = stored.qh[32 * half + i] >> (2 * group) & 3;
+        out.quants[s][i] = static_cast<uint8_t>((low | high << 4) - 32 + 128);
+      }
+    }
+  }
+  return out;
+}
+
+void PackSuperRow(const TensorView& t, WeightFormat format, int64_t row, std::byte* group) {
+  const auto n_block = static_cast<size_t>(t.shape[0] / kQuantBlock);
+  const size_t n_super = n_block / 8;
+  const auto lane = static_cast<size_t>(row % kRowGroup);
+  const bool halves = format == WeightFormat::kSuperS8Halves;
+  std::byte* scales = group + n_block * BlockBytes(format);
+  std::byte* minima = scales + n_super * kRowGroup * 2;
+  std::byte* factors = minima + (HasMin(format) ? n_super * kRowGroup * 2 : 0);
+  std::byte* minimum_factors = factors + n_block * kRowGroup;
+  const std::byte* src = t.row(row);
+  for (size_t super = 0; super < n_super; ++super, src += Info(t.dtype).block_bytes) {
+    const SuperBlock stored = TakeApartK(src, t.dtype);
+    std::memcpy(scales + (super * kRowGroup + lane) * 2, &stored.scale, 2);
+    if (HasMin(format)) std::memcpy(minima + (super * kRowGroup + lane) * 2, &stored.minimum, 2);
+    for (size_t s = 0; s < 8; ++s) {
+      const size_t b = 8 * super + s;
+      PutQuants(format, stored.quants[s], group + b * BlockBytes(format) + 4 * lane);
+      if (halves) {
+        for (size_t h = 0; h < 2; ++h) {
+          factors[(2 * b + h) * kRowGroup + lane] = static_cast<std::byte>(stored.factors[s][h]);
+        }
+      } else {
+        factors[b * kRowGroup + lane] = static_cast<std::byte>(stored.factors[s][0]);
+        minimum_factors[b * kRowGroup + lane] = static_cast<std::byte>(stored.minimum_factors[s]);
+      }
+    }
+  }
+}
+
 void PackQuantizedRow(const TensorView& t, WeightFormat format, int64_t row, std::byte* group) {
   const int64_t n_block = t.shape[0] / kQuantBlock;
-  const size_t block_bytes = IsU4(format) ? 256 : 512;
+  const size_t block_bytes = BlockBytes(format);
   const auto lane = static_cast<size_t>(row % kRowGroup);
   std::byte* scales = group + static_cast<size_t>(n_block) * block_bytes;
   std::byte* minima = scales + static_cast<size_t>(n_block) * kRowGroup * 2;
@@ -88,11 +202,7 @@ void PackQuantizedRow(const TensorView& t, WeightFormat format, int64_t row, std
   const auto stored_bytes = static_cast<size_t>(Info(t.dtype).block_bytes);
   for (int64_t b = 0; b < n_block; ++b, src += stored_bytes) {
     const Block block = TakeApart(t.dtype, src);
-    std::byte* out = group + static_cast<size_t>(b) * block_bytes + 4 * lane;
-    for (size_t k = 0; k < (IsU4(format) ? 16 : 32); ++k) {
-      const int value = IsU4(format) ? block.quants[k] | block.quants[k + 16] << 4 : block.quants[k];
-      out[64 * (k / 4) + k % 4] = static_cast<std::byte>(value);
-    }
+    PutQuants(format, block.quants, group + static_cast<size_t>(b) * block_bytes + 4 * lane);
     const size_t at = (static_cast<size_t>(b) * kRowGroup + lane) * 2;
     std::memcpy(scales + at, &block.scale, 2);
     if (HasMin(format)) std::memcpy(minima + at, &block.minimum, 2);
@@ -115,8 +225,7 @@ void PackFloatRow(const TensorView& t, WeightFormat format, int64_t row, std::by
 }  // namespace
 
 bool IsQuantized(WeightFormat format) {
-  return format == WeightFormat::kU4 || format == WeightFormat::kU4Min || format == WeightFormat::kS8 ||
-         format == WeightFormat::kS8Min;
+  return format != WeightFormat::kF32 && format != WeightFormat::kF16 && format != WeightFormat::kBF16;
 }
 
 const char* ArithmeticName(WeightFormat format) { return IsQuantized(format) ? "q8" : "f32"; }
@@ -128,6 +237,9 @@ WeightFormat PackedFormat(DType dtype) {
     case DType::kQ5_0:
     case DType::kQ8_0: return WeightFormat::kS8;
     case DType::kQ5_1: return WeightFormat::kS8Min;
+    case DType::kQ4_K: return WeightFormat::kSuperU4Min;
+    case DType::kQ5_K: return WeightFormat::kSuperS8Min;
+    case DType::kQ6_K: return WeightFormat::kSuperS8Halves;
     case DType::kF16: return WeightFormat::kF16;
     case DType::kBF16: return WeightFormat::kBF16;
     default: LS_CHECK(CanDequantize(dtype)); return WeightFormat::kF32;
@@ -158,7 +270,9 @@ void PackedWeights::Pack(const TensorView& tensor, int group_begin, int group_en
     std::byte* out = data_ + static_cast<size_t>(group) * matrix_.group_bytes;
     const int64_t first = int64_t{group} * kRowGroup;
     for (int64_t row = first; row < first + kRowGroup && row < matrix_.n_out; ++row) {
-      if (IsQuantized(matrix_.format)) {
+      if (HasSuperBlocks(matrix_.format)) {
+        PackSuperRow(tensor, matrix_.format, row, out);
+      } else if (IsQuantized(matrix_.format)) {
         PackQuantizedRow(tensor, matrix_.format, row, out);
       } else {
         PackFloatRow(tensor, matrix_.format, row, out);

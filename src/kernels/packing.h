@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Repacking stored weight matrices into the layouts of ops.h, once, at load. Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 keep their
-// integers and scales and run in the q8 arithmetic; F16 and BF16 keep their values; the K-quants are decoded to F32. So
-// repacking never rounds.
+// Repacking stored weight matrices into the layouts of ops.h, once, at load. Quantised types keep their integers and
+// scales and run in the q8 arithmetic; float types keep their values. So repacking never rounds.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +15,8 @@ namespace longspec::kernels {
 bool IsQuantized(WeightFormat format);
 const char* ArithmeticName(WeightFormat format);  // "q8" or "f32"
 
-// REQUIRES for the rest: the tensor is a matrix (n_in, n_out) of a type CanDequantize knows; n_in a multiple of 32 for
-// the quantised types.
+// REQUIRES for the rest: the tensor is a matrix (n_in, n_out) of a type CanDequantize knows; n_in a multiple of
+// the type's block.
 WeightFormat PackedFormat(DType dtype);
 uint64_t PackedBytes(DType dtype, int64_t n_in, int64_t n_out);
 

@@ -44,6 +44,59 @@ inline void StoreLanes(float* y, int64_t n_out, int64_t first, __m256 acc, bool 
 // Stops the compiler from moving the loads of later steps up until they no longer fit into registers.
 inline void KeepInRegister(__m256i& v) { asm("" : "+x"(v)); }
 
+template <WeightFormat F>
+inline constexpr bool kIsU4 =
+    F == WeightFormat::kU4 || F == WeightFormat::kU4Min || F == WeightFormat::kSuperU4Min;
+template <WeightFormat F>
+inline constexpr bool kHasMin = F == WeightFormat::kU4Min || F == WeightFormat::kS8Min ||
+                                F == WeightFormat::kSuperU4Min || F == WeightFormat::kSuperS8Min;
+template <WeightFormat F>
+inline constexpr bool kHasHalves = F == WeightFormat::kSuperS8Halves;
+template <WeightFormat F>
+inline constexpr bool kHasSuper =
+    F == WeightFormat::kSuperU4Min || F == WeightFormat::kSuperS8Min || kHasHalves<F>;
+template <WeightFormat F>
+inline constexpr size_t kBlockBytes = kIsU4<F> ? 256 : 512;
+
+// Scales and minima of one group, 8 lanes at a time.
+template <WeightFormat F>
+class GroupScales {
+ public:
+  GroupScales(const std::byte* group, int n_block) {
+    scales_ = group + static_cast<size_t>(n_block) * kBlockBytes<F>;
+    const auto n_number = static_cast<size_t>(kHasSuper<F> ? (n_block + 7) / 8 : n_block);
+    minima_ = scales_ + n_number * kRowGroup * 2;
+    factors_ = minima_ + (kHasMin<F> ? n_number * kRowGroup * 2 : 0);
+    min_factors_ = factors_ + static_cast<size_t>(n_block) * kRowGroup;
+  }
+
+  // Of half I of block b.
+  template <int I>
+  __m256 Scale(int b, int v) const {
+    if constexpr (!kHasSuper<F>) return LoadHalf8(scales_ + NumberAt(b, v));
+    const __m256 d = LoadHalf8(scales_ + NumberAt(b / 8, v));
+    if constexpr (kHasHalves<F>) {
+      return _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(LoadFactors(factors_, 2 * b + I, v))));
+    }
+    return _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(LoadFactors(factors_, b, v))));
+  }
+
+  __m256 Minimum(int b, int v) const {
+    if constexpr (!kHasSuper<F>) return LoadHalf8(minima_ + NumberAt(b, v));
+    const __m256 m = LoadHalf8(minima_ + NumberAt(b / 8, v));
+    const __m256 factor = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(LoadFactors(min_factors_, b, v)));
+    return _mm256_xor_ps(_mm256_mul_ps(m, factor), _mm256_set1_ps(-0.0F));
+  }
+
+ private:
+  static size_t NumberAt(int row, int v) { return static_cast<size_t>(row * kRowGroup + v * 8) * 2; }
+  static __m128i LoadFactors(const std::byte* factors, int row, int v) {
+    return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(factors + row * kRowGroup + v * 8));
+  }
+
+  const std::byte *scales_, *minima_, *factors_, *min_factors_;
+};
+
 // The integer dots of 16 output rows with half I of one block of x, for U4 weights: low nibbles are the first
 // half's, high nibbles the second's. Products of a nibble and an int8 add up to at most 4 * 2 * 15 * 127 =
 // 15240 per 16-bit lane, so one widening at the end is enough. Half after half, so that the sums of both need
@@ -95,11 +148,11 @@ inline void S8Half(const std::byte* w, const Q8Block* const* x, int b, __m256i (
   }
 }
 
-// sum (+)= d[I] * the dots of half I.
+// sum = d[I] * the dots of half I, or where both halves share a weight scale, half 1's added to half 0's.
 template <WeightFormat F, int I, int R>
 inline void AddHalf(const std::byte* w, const Q8Block* const* x, int b, __m256 (&sum)[R][kVectors]) {
   __m256i dot[R][kVectors];
-  if constexpr (F == WeightFormat::kU4 || F == WeightFormat::kU4Min) {
+  if constexpr (kIsU4<F>) {
     U4Half<I, R>(w, x, b, dot);
   } else {
     S8Half<I, R>(w, x, b, dot);
@@ -113,8 +166,20 @@ inline void AddHalf(const std::byte* w, const Q8Block* const* x, int b, __m256 (
       if constexpr (F == WeightFormat::kU4)
         dot[r][v] = _mm256_sub_epi32(dot[r][v], _mm256_set1_epi32(8 * block.sum[I]));
       const __m256 value = _mm256_cvtepi32_ps(dot[r][v]);
-      sum[r][v] = I == 0 ? _mm256_mul_ps(value, d) : _mm256_fmadd_ps(value, d, sum[r][v]);
+      sum[r][v] = I == 0 || kHasHalves<F> ? _mm256_mul_ps(value, d) : _mm256_fmadd_ps(value, d, sum[r][v]);
     }
+  }
+}
+
+// acc += scale of half I * sum.
+template <WeightFormat F, int I, int R>
+inline void AddScaled(const GroupScales<F>& scales, int b, const __m256 (&sum)[R][kVectors],
+                      __m256 (&acc)[R][kVectors]) {
+#pragma GCC unroll 2
+  for (int v = 0; v < kVectors; ++v) {
+    const __m256 d = scales.template Scale<I>(b, v);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) acc[r][v] = _mm256_fmadd_ps(d, sum[r][v], acc[r][v]);
   }
 }
 
@@ -132,13 +197,9 @@ struct Prefetch {
 
 template <WeightFormat F, int R>
 void Q8Tile(const MatmulQ8Args& a, int group, int row, const Prefetch& prefetch) {
-  constexpr bool kIsU4 = F == WeightFormat::kU4 || F == WeightFormat::kU4Min;
-  constexpr bool kHasMin = F == WeightFormat::kU4Min || F == WeightFormat::kS8Min;
-  constexpr size_t kBlockBytes = kIsU4 ? 256 : 512;
   const auto n_block = static_cast<int>(a.w->n_in / kQuantBlock);
   const std::byte* quants = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
-  const std::byte* scales = quants + static_cast<size_t>(n_block) * kBlockBytes;
-  const std::byte* minima = scales + static_cast<size_t>(n_block) * kRowGroup * 2;
+  const GroupScales<F> scales(quants, n_block);
   const Q8Block* x[R];
   for (int r = 0; r < R; ++r) x[r] = a.x + int64_t{row + r} * n_block;
 
@@ -147,19 +208,17 @@ void Q8Tile(const MatmulQ8Args& a, int group, int row, const Prefetch& prefetch)
     for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm256_setzero_ps();
   }
   for (int b = 0; b < n_block; ++b) {
-    const std::byte* w = quants + static_cast<size_t>(b) * kBlockBytes;
+    const std::byte* w = quants + static_cast<size_t>(b) * kBlockBytes<F>;
     prefetch.Block(b);
     __m256 sum[R][kVectors];
     AddHalf<F, 0, R>(w, x, b, sum);
+    if constexpr (kHasHalves<F>) AddScaled<F, 0, R>(scales, b, sum, acc);
     AddHalf<F, 1, R>(w, x, b, sum);
+    AddScaled<F, 1, R>(scales, b, sum, acc);
+    if constexpr (kHasMin<F>) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      const size_t at = (static_cast<size_t>(b) * kRowGroup + static_cast<size_t>(v) * 8) * 2;
-      const __m256 d = LoadHalf8(scales + at);
-#pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) acc[r][v] = _mm256_fmadd_ps(d, sum[r][v], acc[r][v]);
-      if constexpr (kHasMin) {
-        const __m256 m = LoadHalf8(minima + at);
+      for (int v = 0; v < kVectors; ++v) {
+        const __m256 m = scales.Minimum(b, v);
 #pragma GCC unroll 4
         for (int r = 0; r < R; ++r) acc[r][v] = _mm256_fmadd_ps(m, _mm256_set1_ps(x[r][b].s), acc[r][v]);
       }
@@ -179,17 +238,16 @@ void Q8Groups(const MatmulQ8Args& a) {
   const size_t group_bytes = a.w->group_bytes, n_block = static_cast<size_t>(a.w->n_in / kQuantBlock);
   // Few rows pass once over a group: reading weights is the cost, and a little ahead is far enough. More rows
   // pass several times, and the memory would idle meanwhile: each pass fetches its part of the next group.
-  const size_t block_bytes = F == WeightFormat::kU4 || F == WeightFormat::kU4Min ? 256 : 512;
   const size_t passes = a.n_rows <= 2 ? 1 : static_cast<size_t>((a.n_rows + 3) / 4);
   const size_t step = (group_bytes / n_block / passes + 63) / 64 * 64;
   for (int group = a.group_begin; group < a.group_end; ++group) {
     const std::byte* weights = a.w->data + static_cast<size_t>(group) * group_bytes;
     if (a.n_rows == 1) {
-      Q8Tile<F, 1>(a, group, 0, {weights + kAhead, block_bytes});
+      Q8Tile<F, 1>(a, group, 0, {weights + kAhead, kBlockBytes<F>});
       continue;
     }
     if (a.n_rows == 2) {
-      Q8Tile<F, 2>(a, group, 0, {weights + kAhead, block_bytes});
+      Q8Tile<F, 2>(a, group, 0, {weights + kAhead, kBlockBytes<F>});
       continue;
     }
     Prefetch next{weights + group_bytes, step};
@@ -299,8 +357,14 @@ void MatmulQ8(const MatmulQ8Args& a) {
       return Q8Groups<WeightFormat::kU4Min>(a);
     case WeightFormat::kS8:
       return Q8Groups<WeightFormat::kS8>(a);
-    default:
+    case WeightFormat::kS8Min:
       return Q8Groups<WeightFormat::kS8Min>(a);
+    case WeightFormat::kSuperU4Min:
+      return Q8Groups<WeightFormat::kSuperU4Min>(a);
+    case WeightFormat::kSuperS8Min:
+      return Q8Groups<WeightFormat::kSuperS8Min>(a);
+    default:
+      return Q8Groups<WeightFormat::kSuperS8Halves>(a);
   }
 }
 

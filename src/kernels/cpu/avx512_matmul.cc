@@ -26,20 +26,66 @@ inline void StoreGroup(float* y, int64_t n_out, int group, __m512 acc, bool add)
 }
 
 template <WeightFormat F>
-inline constexpr bool kIsU4 = F == WeightFormat::kU4 || F == WeightFormat::kU4Min;
+inline constexpr bool kIsU4 =
+    F == WeightFormat::kU4 || F == WeightFormat::kU4Min || F == WeightFormat::kSuperU4Min;
 template <WeightFormat F>
-inline constexpr bool kHasMin = F == WeightFormat::kU4Min || F == WeightFormat::kS8Min;
+inline constexpr bool kHasMin = F == WeightFormat::kU4Min || F == WeightFormat::kS8Min ||
+                                F == WeightFormat::kSuperU4Min || F == WeightFormat::kSuperS8Min;
+template <WeightFormat F>
+inline constexpr bool kHasHalves = F == WeightFormat::kSuperS8Halves;
+template <WeightFormat F>
+inline constexpr bool kHasSuper =
+    F == WeightFormat::kSuperU4Min || F == WeightFormat::kSuperS8Min || kHasHalves<F>;
 template <WeightFormat F>
 inline constexpr size_t kBlockBytes = kIsU4<F> ? 256 : 512;
 // Stored bytes are w + kOffset, unsigned as vpdpbusd wants them: the sum of w * q is theirs less kOffset *
 // sum of q.
 template <WeightFormat F>
-inline constexpr int kOffset = F == WeightFormat::kU4Min ? 0
-                               : F == WeightFormat::kU4  ? 8
-                                                         : 128;
+inline constexpr int kOffset = F == WeightFormat::kU4 ? 8
+                               : kIsU4<F>             ? 0
+                                                      : 128;
 
-// The integer dots of one group's block with both halves of R blocks of x. Sums of four products add up in 32 bits,
-// exactly.
+// Scales and minima of one group.
+template <WeightFormat F>
+class GroupScales {
+ public:
+  GroupScales(const std::byte* group, int64_t n_block) {
+    scales_ = group + static_cast<size_t>(n_block) * kBlockBytes<F>;
+    const auto n_number = static_cast<size_t>(kHasSuper<F> ? (n_block + 7) / 8 : n_block);
+    minima_ = scales_ + n_number * kRowGroup * 2;
+    factors_ = minima_ + (kHasMin<F> ? n_number * kRowGroup * 2 : 0);
+    min_factors_ = factors_ + static_cast<size_t>(n_block) * kRowGroup;
+  }
+
+  // Of half I of block b.
+  template <int I>
+  __m512 Scale(int64_t b) const {
+    if constexpr (!kHasSuper<F>) return LoadHalf16(scales_ + b * kRowGroup * 2);
+    const __m512 d = LoadHalf16(scales_ + b / 8 * kRowGroup * 2);
+    if constexpr (kHasHalves<F>) {
+      const __m128i factors = LoadFactors(factors_, 2 * b + I);
+      return _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(factors)));
+    }
+    return _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(LoadFactors(factors_, b))));
+  }
+
+  __m512 Minimum(int64_t b) const {
+    if constexpr (!kHasSuper<F>) return LoadHalf16(minima_ + b * kRowGroup * 2);
+    const __m512 m = LoadHalf16(minima_ + b / 8 * kRowGroup * 2);
+    const __m512 factor = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(LoadFactors(min_factors_, b)));
+    return _mm512_xor_ps(_mm512_mul_ps(m, factor), _mm512_set1_ps(-0.0F));
+  }
+
+ private:
+  static __m128i LoadFactors(const std::byte* factors, int64_t row) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(factors + row * kRowGroup));
+  }
+
+  const std::byte *scales_, *minima_, *factors_, *min_factors_;
+};
+
+// The integer dots of one group's block with both halves of R blocks of x. Sums of four products add up in 32
+// bits, exactly.
 template <WeightFormat F, int R>
 inline void BlockDots(const std::byte* w, const Q8Block* x, int64_t x_stride, __m512i (&dot)[R][2]) {
   for (int r = 0; r < R; ++r) {
@@ -75,8 +121,6 @@ template <WeightFormat F, int R, int G>
 void Q8Tile(const MatmulQ8Args& a, int group, int row) {
   const int64_t n_block = a.w->n_in / kQuantBlock;
   const std::byte* quants = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
-  const size_t scales_at = static_cast<size_t>(n_block) * kBlockBytes<F>;
-  const size_t minima_at = scales_at + static_cast<size_t>(n_block) * kRowGroup * 2;
   const Q8Block* x = a.x + row * n_block;
   __m512 acc[R][G];
   for (int r = 0; r < R; ++r) {
@@ -86,19 +130,25 @@ void Q8Tile(const MatmulQ8Args& a, int group, int row) {
 #pragma GCC unroll 2
     for (int g = 0; g < G; ++g) {
       const std::byte* w = quants + static_cast<size_t>(g) * a.w->group_bytes;
-      const size_t at = static_cast<size_t>(b) * kRowGroup * 2;
+      const GroupScales<F> scales(w, n_block);
       __m512i dot[R][2];
       BlockDots<F, R>(w + static_cast<size_t>(b) * kBlockBytes<F>, x, n_block, dot);
-      const __m512 d = LoadHalf16(w + scales_at + at);
+      const __m512 d = scales.template Scale<1>(b);
+      [[maybe_unused]] const __m512 d_first = kHasHalves<F> ? scales.template Scale<0>(b) : d;
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         const Q8Block& block = x[r * n_block];
         const __m512 first = _mm512_mul_ps(_mm512_cvtepi32_ps(dot[r][0]), _mm512_set1_ps(block.d[0]));
-        const __m512 sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][1]), _mm512_set1_ps(block.d[1]), first);
-        acc[r][g] = _mm512_fmadd_ps(d, sum, acc[r][g]);
+        const __m512 second = _mm512_cvtepi32_ps(dot[r][1]), d_second = _mm512_set1_ps(block.d[1]);
+        if constexpr (kHasHalves<F>) {
+          acc[r][g] = _mm512_fmadd_ps(d_first, first, acc[r][g]);
+          acc[r][g] = _mm512_fmadd_ps(d, _mm512_mul_ps(second, d_second), acc[r][g]);
+        } else {
+          acc[r][g] = _mm512_fmadd_ps(d, _mm512_fmadd_ps(second, d_second, first), acc[r][g]);
+        }
       }
       if constexpr (kHasMin<F>) {
-        const __m512 m = LoadHalf16(w + minima_at + at);
+        const __m512 m = scales.Minimum(b);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r)
           acc[r][g] = _mm512_fmadd_ps(m, _mm512_set1_ps(x[r * n_block].s), acc[r][g]);
@@ -194,8 +244,14 @@ void MatmulQ8(const MatmulQ8Args& a) {
       return Q8Groups<WeightFormat::kU4Min>(a);
     case WeightFormat::kS8:
       return Q8Groups<WeightFormat::kS8>(a);
-    default:
+    case WeightFormat::kS8Min:
       return Q8Groups<WeightFormat::kS8Min>(a);
+    case WeightFormat::kSuperU4Min:
+      return Q8Groups<WeightFormat::kSuperU4Min>(a);
+    case WeightFormat::kSuperS8Min:
+      return Q8Groups<WeightFormat::kSuperS8Min>(a);
+    default:
+      return Q8Groups<WeightFormat::kSuperS8Halves>(a);
   }
 }
 
@@ -223,7 +279,8 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
       block.d[h] = largest / 127.0F;
       block.sum[h] = SumOf(q);
     }
-    block.s = __builtin_fmaf(block.d[1], static_cast<float>(block.sum[1]), block.d[0] * static_cast<float>(block.sum[0]));
+    block.s = __builtin_fmaf(block.d[1], static_cast<float>(block.sum[1]),
+                             block.d[0] * static_cast<float>(block.sum[0]));
   }
 }
 

@@ -11,8 +11,17 @@
 namespace longspec::kernels::reference {
 namespace {
 
-bool HasMin(WeightFormat f) { return f == WeightFormat::kU4Min || f == WeightFormat::kS8Min; }
-bool IsU4(WeightFormat f) { return f == WeightFormat::kU4 || f == WeightFormat::kU4Min; }
+bool HasMin(WeightFormat f) {
+  return f == WeightFormat::kU4Min || f == WeightFormat::kS8Min || f == WeightFormat::kSuperU4Min ||
+         f == WeightFormat::kSuperS8Min;
+}
+bool IsU4(WeightFormat f) {
+  return f == WeightFormat::kU4 || f == WeightFormat::kU4Min || f == WeightFormat::kSuperU4Min;
+}
+bool HasSuperBlocks(WeightFormat f) {
+  return f == WeightFormat::kSuperU4Min || f == WeightFormat::kSuperS8Min ||
+         f == WeightFormat::kSuperS8Halves;
+}
 
 uint16_t LoadU16(const std::byte* p) {
   uint16_t v;
@@ -29,6 +38,38 @@ int QuantAt(WeightFormat format, const std::byte* block, int lane, int k) {
     return format == WeightFormat::kU4 ? nibble - 8 : nibble;
   }
   return std::to_integer<int>(block[64 * (k / 4) + 4 * lane + k % 4]) - 128;
+}
+
+// What a block's integers are multiplied with: a scale for each half (equal but in *Halves) and the minimum.
+struct Scales {
+  float d[2] = {};
+  float m = 0.0F;
+};
+
+// `scales`: what follows the group's quants.
+Scales ScalesAt(WeightFormat format, const std::byte* scales, int n_block, int b, int lane) {
+  const auto half_at = [&](int row, int block) {
+    const size_t index =
+        (static_cast<size_t>(row) + static_cast<size_t>(block)) * kRowGroup + static_cast<size_t>(lane);
+    return HalfToFloat(LoadU16(scales + index * 2));
+  };
+  Scales out;
+  if (!HasSuperBlocks(format)) {
+    out.d[0] = out.d[1] = half_at(0, b);
+    if (HasMin(format)) out.m = half_at(n_block, b);
+    return out;
+  }
+  const int n_super = (n_block + 7) / 8;
+  const std::byte* factors = scales + static_cast<size_t>(n_super) * kRowGroup * (HasMin(format) ? 4 : 2);
+  const auto factor_at = [&](int index) { return std::to_integer<int>(factors[index * kRowGroup + lane]); };
+  const float d = half_at(0, b / 8);
+  if (format == WeightFormat::kSuperS8Halves) {
+    for (int h = 0; h < 2; ++h) out.d[h] = d * static_cast<float>(static_cast<int8_t>(factor_at(2 * b + h)));
+    return out;
+  }
+  out.d[0] = out.d[1] = d * static_cast<float>(factor_at(b));
+  out.m = -(half_at(n_super, b / 8) * static_cast<float>(factor_at(n_block + b)));
+  return out;
 }
 
 float FloatAt(WeightFormat format, const std::byte* group, int64_t k, int lane) {
@@ -87,7 +128,6 @@ void MatmulQ8(const MatmulQ8Args& a) {
   const size_t block_bytes = IsU4(format) ? 256 : 512;
   ForEachOutput(a, [&](int row, const std::byte* group, int lane) {
     const std::byte* scales = group + static_cast<size_t>(n_block) * block_bytes;
-    const std::byte* minima = scales + static_cast<size_t>(n_block) * kRowGroup * 2;
     float acc = 0.0F;
     for (int b = 0; b < n_block; ++b) {
       const Q8Block& x = a.x[int64_t{row} * n_block + b];
@@ -95,10 +135,14 @@ void MatmulQ8(const MatmulQ8Args& a) {
       for (int k = 0; k < kQuantBlock; ++k) {
         dot[k / 16] += QuantAt(format, group + static_cast<size_t>(b) * block_bytes, lane, k) * x.q[k];
       }
-      const size_t at = (static_cast<size_t>(b) * kRowGroup + static_cast<size_t>(lane)) * 2;
+      const Scales w = ScalesAt(format, scales, n_block, b, lane);
+      if (format == WeightFormat::kSuperS8Halves) {
+        for (int h = 0; h < 2; ++h) acc = std::fma(w.d[h], static_cast<float>(dot[h]) * x.d[h], acc);
+        continue;
+      }
       const float sum = std::fma(static_cast<float>(dot[1]), x.d[1], static_cast<float>(dot[0]) * x.d[0]);
-      acc = std::fma(HalfToFloat(LoadU16(scales + at)), sum, acc);
-      if (HasMin(format)) acc = std::fma(HalfToFloat(LoadU16(minima + at)), x.s, acc);
+      acc = std::fma(w.d[0], sum, acc);
+      if (HasMin(format)) acc = std::fma(w.m, x.s, acc);
     }
     return acc;
   });

@@ -72,6 +72,14 @@ inline __m512i EmulatedWiden(__m256i v) {
                 _mm256_cvtepu16_epi32(_mm256_extracti128_si256(v, 1)));
 }
 
+inline __m512i EmulatedWidenBytes(__m128i v) {
+  return Joined(_mm256_cvtepu8_epi32(v), _mm256_cvtepu8_epi32(_mm_unpackhi_epi64(v, v)));
+}
+
+inline __m512i EmulatedWidenSigned(__m128i v) {
+  return Joined(_mm256_cvtepi8_epi32(v), _mm256_cvtepi8_epi32(_mm_unpackhi_epi64(v, v)));
+}
+
 inline __m256i EmulatedTruncate(__m512i v) {
   uint32_t wide[16];
   uint16_t narrow[16];
@@ -128,6 +136,8 @@ inline void EmulatedMaskStore(float* p, unsigned mask, __m512 v) {
 #define _mm512_cvtph_ps(v) EmulatedFromHalf(v)
 #define _mm512_cvtps_ph(v, rounding) EmulatedToHalf(v)  // all callers round to nearest
 #define _mm512_cvtepu16_epi32(v) EmulatedWiden(v)
+#define _mm512_cvtepu8_epi32(v) EmulatedWidenBytes(v)
+#define _mm512_cvtepi8_epi32(v) EmulatedWidenSigned(v)
 #define _mm512_cvtepi32_epi16(v) EmulatedTruncate(v)
 #define _mm512_fmaddsub_ps(a, b, c) EmulatedFmaddsub(a, b, c)
 #define _mm512_mask_loadu_ps(otherwise, mask, p) EmulatedMaskLoad(otherwise, mask, p)

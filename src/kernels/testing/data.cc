@@ -10,6 +10,17 @@
 namespace longspec::kernels::testing {
 namespace {
 
+bool HasSuperBlocks(WeightFormat format) {
+  return format == WeightFormat::kSuperU4Min || format == WeightFormat::kSuperS8Min ||
+         format == WeightFormat::kSuperS8Halves;
+}
+
+// `n_number` f16 numbers a super-block of 256 and lane, two 8-bit factors a block of 32 and lane.
+size_t SuperBytes(int64_t n_in, size_t n_number) {
+  const auto n_super = static_cast<size_t>((n_in + 255) / 256);
+  return n_super * kRowGroup * 2 * n_number + static_cast<size_t>(n_in / kQuantBlock) * kRowGroup * 2;
+}
+
 size_t GroupBytes(WeightFormat format, int64_t n_in) {
   size_t bytes = 0;
   switch (format) {
@@ -24,6 +35,15 @@ size_t GroupBytes(WeightFormat format, int64_t n_in) {
       break;
     case WeightFormat::kS8Min:
       bytes = static_cast<size_t>(n_in) * 16 + static_cast<size_t>(n_in) * 2;
+      break;
+    case WeightFormat::kSuperU4Min:
+      bytes = static_cast<size_t>(n_in) * 8 + SuperBytes(n_in, 2);
+      break;
+    case WeightFormat::kSuperS8Min:
+      bytes = static_cast<size_t>(n_in) * 16 + SuperBytes(n_in, 2);
+      break;
+    case WeightFormat::kSuperS8Halves:
+      bytes = static_cast<size_t>(n_in) * 16 + SuperBytes(n_in, 1);
       break;
     case WeightFormat::kF32:
       bytes = static_cast<size_t>(n_in) * 64;
@@ -42,14 +62,23 @@ uint16_t RandomHalf(Random& random) {
 }
 
 void FillQuantized(std::byte* group, WeightFormat format, int64_t n_in, Fill fill, Random& random) {
-  const bool u4 = format == WeightFormat::kU4 || format == WeightFormat::kU4Min;
+  const bool u4 =
+      format == WeightFormat::kU4 || format == WeightFormat::kU4Min || format == WeightFormat::kSuperU4Min;
   const bool has_min = format == WeightFormat::kU4Min || format == WeightFormat::kS8Min;
   const size_t quants = static_cast<size_t>(n_in) * (u4 ? 8 : 16);
   for (size_t i = 0; i < quants; ++i) {
     const uint32_t largest = random.Below(2) == 0 ? 0x00 : 0xFF;
     group[i] = static_cast<std::byte>(fill == Fill::kLargest ? largest : random.Bits() & 0xFF);
   }
-  const size_t n_scale = static_cast<size_t>(n_in) / 2 * (has_min ? 2 : 1);
+  size_t n_scale = static_cast<size_t>(n_in) / 2 * (has_min ? 2 : 1);
+  if (HasSuperBlocks(format)) {
+    const size_t n_number = format == WeightFormat::kSuperS8Halves ? 1 : 2;
+    n_scale = static_cast<size_t>((n_in + 255) / 256) * kRowGroup * n_number;
+    const size_t n_factor = SuperBytes(n_in, n_number) - n_scale * 2;
+    for (size_t i = 0; i < n_factor; ++i) {
+      group[quants + n_scale * 2 + i] = static_cast<std::byte>(random.Bits() & 0xFF);
+    }
+  }
   for (size_t i = 0; i < n_scale; ++i) {
     const uint16_t h = RandomHalf(random);
     std::memcpy(group + quants + i * 2, &h, sizeof(h));
@@ -115,7 +144,8 @@ std::vector<Q8Block> TestActivations(int n_rows, int64_t n_in, Fill fill, uint32
       block.sum[i / 16] += block.q[i];
     }
     for (float& d : block.d) d = std::fabs(random.Float(0.1F));
-    block.s = std::fma(block.d[1], static_cast<float>(block.sum[1]), block.d[0] * static_cast<float>(block.sum[0]));
+    block.s =
+        std::fma(block.d[1], static_cast<float>(block.sum[1]), block.d[0] * static_cast<float>(block.sum[0]));
   }
   return blocks;
 }
@@ -147,6 +177,12 @@ const char* Name(WeightFormat format) {
       return "S8";
     case WeightFormat::kS8Min:
       return "S8Min";
+    case WeightFormat::kSuperU4Min:
+      return "SuperU4Min";
+    case WeightFormat::kSuperS8Min:
+      return "SuperS8Min";
+    case WeightFormat::kSuperS8Halves:
+      return "SuperS8Halves";
     case WeightFormat::kF32:
       return "F32";
     case WeightFormat::kF16:

@@ -66,11 +66,19 @@ size_t StoredBytes(KvType type);
 const char* Name(WeightFormat format);
 const char* Name(KvType type);
 
-inline constexpr WeightFormat kAllFormats[] = {WeightFormat::kU4,    WeightFormat::kU4Min, WeightFormat::kS8,
-                                               WeightFormat::kS8Min, WeightFormat::kF32,   WeightFormat::kF16,
+inline constexpr WeightFormat kAllFormats[] = {WeightFormat::kU4,
+                                               WeightFormat::kU4Min,
+                                               WeightFormat::kS8,
+                                               WeightFormat::kS8Min,
+                                               WeightFormat::kSuperU4Min,
+                                               WeightFormat::kSuperS8Min,
+                                               WeightFormat::kSuperS8Halves,
+                                               WeightFormat::kF32,
+                                               WeightFormat::kF16,
                                                WeightFormat::kBF16};
-inline constexpr WeightFormat kQuantizedFormats[] = {WeightFormat::kU4, WeightFormat::kU4Min,
-                                                     WeightFormat::kS8, WeightFormat::kS8Min};
+inline constexpr WeightFormat kQuantizedFormats[] = {
+    WeightFormat::kU4,         WeightFormat::kU4Min,      WeightFormat::kS8,           WeightFormat::kS8Min,
+    WeightFormat::kSuperU4Min, WeightFormat::kSuperS8Min, WeightFormat::kSuperS8Halves};
 inline constexpr WeightFormat kFloatFormats[] = {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBF16};
 inline constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16};
 inline constexpr int kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 33};
