@@ -66,6 +66,13 @@ struct SpeculationOptions {
   // Tree shape: "" or "chain", or the number of distinct continuations to merge, or drafter-specific.
   std::string tree = {};
   std::vector<int32_t> replay_tokens = {};  // type "replay": the tokens to propose, by absolute output index
+  int suffix_max_depth = 24;      // type "suffix": longest suffix told apart
+  float suffix_factor = 1.0F;     // drafted depth per matched token
+  float suffix_min_prob = 0.1F;   // nodes less likely than this are left out
+  std::string corpus = {};        // a file of `longspec corpus` to look suffixes up in as well
+  std::string recycling_file = {};  // type "recycling": the table is read from and written to this file
+  int magicdec_sink = 4;            // type "magicdec": first positions the draft sees
+  int magicdec_window = 512;        // and last ones
 };
 
 }  // namespace longspec

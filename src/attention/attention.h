@@ -34,7 +34,7 @@ class AttentionPlan {
   AttentionPlan(const kernels::KernelTable* kernels, const AttentionShape& shape, int n_threads)
       : kernels_(kernels), shape_(shape), n_threads_(n_threads) {}
 
-  // Rows of one sequence: `base` committed positions, then n_rows rows in the slots after them. `parents`
+  // Rows of one sequence: `base` committed slots, then n_rows rows in the slots after them. `parents`
   // (n_rows): each row's parent row, -1 for a row right after the committed ones; empty: a chain.
   void Plan(int base, int n_rows, std::span<const int32_t> parents);
 

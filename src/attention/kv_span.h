@@ -35,8 +35,9 @@ struct KvSpan {
   KvLayout layout;
   std::byte* const* chunks = nullptr;  // (n_chunks) base addresses
   size_t layer_offset = 0;             // of this layer inside a chunk
-  int n_committed = 0;                 // slots [0, n_committed) hold positions [0, n_committed)
-  int n_speculated = 0;                // slots n_committed + i hold row i of the running transaction
+  // Slots [0, n_committed) hold positions [0, n_committed); in a cache that forgets, those it still holds.
+  int n_committed = 0;
+  int n_speculated = 0;  // slots n_committed + i hold row i of the running transaction
 
   const std::byte* keys(int chunk, int kv_head) const {
     return chunks[chunk] + layer_offset + static_cast<size_t>(kv_head) * layout.k_head_bytes();

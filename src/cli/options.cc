@@ -167,6 +167,20 @@ void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
   app.add_option("--spec-tree", options->tree,
                  "Shape of drafts: chain (default), or the number of continuations to merge")
       ->group(group);
+  AddValue(app, "--spec-suffix-max-depth", &options->suffix_max_depth, "suffix: longest suffix told apart",
+           group);
+  AddValue(app, "--spec-suffix-factor", &options->suffix_factor, "suffix: drafted depth per matched token",
+           group);
+  AddValue(app, "--spec-suffix-min-prob", &options->suffix_min_prob,
+           "suffix: nodes less likely than this are not drafted", group);
+  app.add_option("--spec-corpus", options->corpus, "suffix: a file of 'longspec corpus' to look up as well")
+      ->group(group);
+  app.add_option("--spec-recycling-file", options->recycling_file,
+                 "recycling: what was learned is read from and written to this file")
+      ->group(group);
+  AddValue(app, "--spec-magicdec-sink", &options->magicdec_sink, "magicdec: first positions the draft sees",
+           group);
+  AddValue(app, "--spec-magicdec-window", &options->magicdec_window, "magicdec: and last ones", group);
 }
 
 void AddLimitOptions(CLI::App& app, GenerationRequest* request) {

@@ -119,6 +119,20 @@ TEST(Options, EveryGroupIsBound) {
                                "hf",
                                "--spec-tree",
                                "4",
+                               "--spec-suffix-max-depth",
+                               "30",
+                               "--spec-suffix-factor",
+                               "1.5",
+                               "--spec-suffix-min-prob",
+                               "0.25",
+                               "--spec-corpus",
+                               "a.corpus",
+                               "--spec-recycling-file",
+                               "a.table",
+                               "--spec-magicdec-sink",
+                               "2",
+                               "--spec-magicdec-window",
+                               "100",
                                "-n",
                                "9",
                                "-r",
@@ -160,6 +174,13 @@ TEST(Options, EveryGroupIsBound) {
   EXPECT_EQ(parsed.speculation.ngram_min, 3);
   EXPECT_EQ(parsed.speculation.ngram_rule, "hf");
   EXPECT_EQ(parsed.speculation.tree, "4");
+  EXPECT_EQ(parsed.speculation.suffix_max_depth, 30);
+  EXPECT_EQ(parsed.speculation.suffix_factor, 1.5F);
+  EXPECT_EQ(parsed.speculation.suffix_min_prob, 0.25F);
+  EXPECT_EQ(parsed.speculation.corpus, "a.corpus");
+  EXPECT_EQ(parsed.speculation.recycling_file, "a.table");
+  EXPECT_EQ(parsed.speculation.magicdec_sink, 2);
+  EXPECT_EQ(parsed.speculation.magicdec_window, 100);
   EXPECT_EQ(parsed.request.n_predict, 9);
   EXPECT_THAT(parsed.request.stop, ElementsAre("User:", "[end]"));
   EXPECT_TRUE(parsed.request.ignore_eos);

@@ -24,11 +24,14 @@ struct Entry {
 
 Status NothingToCheck(const SpeculationOptions&) { return {}; }
 
-constexpr std::array<Entry, 3> kEntries = {{
+constexpr Entry kEntries[] = {
     {"none", {"ar", "vanilla"}, NothingToCheck, MakeNoneDrafter},
     {"ngram", {"pld", "prompt_lookup", "ngram-simple"}, CheckNgramOptions, MakeNgramDrafter},
     {"replay", {}, CheckReplayOptions, MakeReplayDrafter},
-}};
+    {"suffix", {"suffix_decoding", "sa"}, CheckSuffixOptions, MakeSuffixDrafter},
+    {"recycling", {"token_recycling", "tr"}, CheckRecyclingOptions, MakeRecyclingDrafter},
+    {"magicdec", {"streaming", "self_streaming"}, CheckMagicDecOptions, MakeMagicDecDrafter},
+};
 
 Result<const Entry*> Find(std::string_view type) {
   for (const Entry& entry : kEntries) {

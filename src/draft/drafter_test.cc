@@ -13,8 +13,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Registry, KnowsNamesAndAliases) {
-  EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay"));
+  EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay", "suffix", "recycling", "magicdec"));
   for (const std::string& name : DrafterNames()) {
+    EXPECT_TRUE(CheckDrafter({.type = name}).ok());
+    EXPECT_TRUE(CheckDrafter({.type = name, .tree = "4"}).ok());
+    if (name == "recycling" || name == "magicdec") continue;  // they need a target
     const auto drafter = MakeDrafter({.type = name});
     ASSERT_TRUE(drafter.ok()) << drafter.status().message();
     EXPECT_EQ((*drafter)->name(), name);
@@ -24,6 +27,9 @@ TEST(Registry, KnowsNamesAndAliases) {
     EXPECT_EQ((*MakeDrafter({.type = alias}))->name(), "ngram");
   }
   for (const char* alias : {"ar", "vanilla"}) EXPECT_EQ((*MakeDrafter({.type = alias}))->name(), "none");
+  for (const char* alias : {"suffix_decoding", "sa"}) {
+    EXPECT_EQ((*MakeDrafter({.type = alias}))->name(), "suffix");
+  }
 }
 
 TEST(Registry, UnknownTypesListTheKnown) {

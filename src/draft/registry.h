@@ -20,4 +20,13 @@ DrafterResult MakeNgramDrafter(const SpeculationOptions& options, const DraftCon
 Status CheckReplayOptions(const SpeculationOptions& options);
 DrafterResult MakeReplayDrafter(const SpeculationOptions& options, const DraftContext& context);
 
+Status CheckSuffixOptions(const SpeculationOptions& options);
+DrafterResult MakeSuffixDrafter(const SpeculationOptions& options, const DraftContext& context);
+
+Status CheckRecyclingOptions(const SpeculationOptions& options);
+DrafterResult MakeRecyclingDrafter(const SpeculationOptions& options, const DraftContext& context);
+
+Status CheckMagicDecOptions(const SpeculationOptions& options);
+DrafterResult MakeMagicDecDrafter(const SpeculationOptions& options, const DraftContext& context);
+
 }  // namespace longspec

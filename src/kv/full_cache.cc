@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kv/full_cache.h"
 
-#include <cstring>
 #include <new>
 #include <string>
 #include <vector>
 
 #include "base/aligned_buffer.h"
 #include "base/check.h"
+#include "kv/copy_slot.h"
 
 namespace longspec {
 namespace {
@@ -71,29 +71,11 @@ class FullCache final : public KvCache {
   void Rollback() override { n_speculated_ = 0; }
 
  private:
-  // Copies slot `from` to slot `to` in every layer: a column of the transposed keys, a row of the values.
+  // Copies slot `from` to slot `to` in every layer.
   void Move(int from, int to) {
-    const size_t k_bytes = ElementBytes(layout_.k_type);
-    const size_t v_row = static_cast<size_t>(layout_.head_dim) * ElementBytes(layout_.v_type);
-    const auto column = [&](int slot) {
-      const auto offset = static_cast<size_t>(slot % kKvChunk);
-      return (offset / kKeyBlock * static_cast<size_t>(layout_.head_dim) * kKeyBlock + offset % kKeyBlock) *
-             k_bytes;
-    };
-    const size_t key_from = column(from), key_to = column(to);
     for (int layer = 0; layer < n_layer_; ++layer) {
       const KvSpan span = Span(layer);
-      for (int head = 0; head < layout_.n_kv_head; ++head) {
-        const std::byte* k_src = span.keys(from / kKvChunk, head) + key_from;
-        auto* k_dst = const_cast<std::byte*>(span.keys(to / kKvChunk, head)) + key_to;
-        for (int d = 0; d < layout_.head_dim; ++d) {
-          const size_t at = static_cast<size_t>(d) * kKeyBlock * k_bytes;
-          std::memcpy(k_dst + at, k_src + at, k_bytes);
-        }
-        std::memcpy(const_cast<std::byte*>(span.values(to / kKvChunk, head)) +
-                        static_cast<size_t>(to % kKvChunk) * v_row,
-                    span.values(from / kKvChunk, head) + static_cast<size_t>(from % kKvChunk) * v_row, v_row);
-      }
+      CopySlot(span, from, span, to);
     }
   }
 

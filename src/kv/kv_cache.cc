@@ -11,8 +11,14 @@
 
 namespace longspec {
 
+KvTransaction::KvTransaction(KvCache* cache, int base, int n_rows)
+    : cache_(cache), base_(base), slot_(cache->n_slots()), n_rows_(n_rows) {}
+
 KvTransaction::KvTransaction(KvTransaction&& other) noexcept
-    : cache_(std::exchange(other.cache_, nullptr)), base_(other.base_), n_rows_(other.n_rows_) {}
+    : cache_(std::exchange(other.cache_, nullptr)),
+      base_(other.base_),
+      slot_(other.slot_),
+      n_rows_(other.n_rows_) {}
 
 KvTransaction::~KvTransaction() {
   if (cache_ == nullptr) return;

@@ -27,7 +27,8 @@ class KvTransaction {
   ~KvTransaction();  // rolls back unless committed
 
   KvCache& cache() const { return *cache_; }
-  int base() const { return base_; }      // position of row 0
+  int base() const { return base_; }  // position of row 0
+  int slot() const { return slot_; }  // of row 0: the committed slots it sees before it
   int n_rows() const { return n_rows_; }
 
   // Keeps these rows, in this order, as positions base, base + 1, ... `rows` ascends. Ends the transaction.
@@ -36,9 +37,10 @@ class KvTransaction {
 
  private:
   friend class KvCache;
-  KvTransaction(KvCache* cache, int base, int n_rows) : cache_(cache), base_(base), n_rows_(n_rows) {}
+  KvTransaction(KvCache* cache, int base, int n_rows);
   KvCache* cache_;
   int base_;
+  int slot_;
   int n_rows_;
 };
 
@@ -47,6 +49,8 @@ class KvCache {
   virtual ~KvCache() = default;
 
   virtual int length() const = 0;    // committed positions
+  // Slots that hold them: fewer, if the cache forgets some.
+  virtual int n_slots() const { return length(); }
   virtual int capacity() const = 0;  // most positions it may hold, speculated rows included
   virtual Exactness exactness() const = 0;
   virtual size_t bytes() const = 0;  // memory held now

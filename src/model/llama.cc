@@ -170,7 +170,7 @@ Status Llama::Prepare(std::span<const ForwardSegment> segments, const Taps& taps
     while (attention_.size() < segments.size())
       attention_.emplace_back(&kernels_, config_.attention(), team_.size());
     for (size_t s = 0; s < segments.size(); ++s) {
-      attention_[s].Plan(segments[s].kv->base(), segments[s].kv->n_rows(), segments[s].parents);
+      attention_[s].Plan(segments[s].kv->slot(), segments[s].kv->n_rows(), segments[s].parents);
     }
     logits_.resize(std::max(logits_.size(), logit_rows_.size() * Z(config_.n_vocab)));
     taps_.resize(taps.hidden_layers.size());
@@ -325,7 +325,7 @@ void Llama::RotateAndStore(const ThreadTeam::Worker& worker, int layer,
     const float* v = buffers_.v.as<float>() + Z(r) * Z(widths_.kv) + Z(head) * Z(head_dim);
     kernels_.rope(k, widths_.rot, cos_sin, config_.rope.pairing);
     const KvSpan span = kv.cache().Span(layer);
-    const int slot = kv.base() + row.index;
+    const int slot = kv.slot() + row.index;
     kernels_.store_kv({.k = k,
                        .v = v,
                        .keys = const_cast<std::byte*>(span.keys(slot / kKvChunk, head)),

@@ -472,5 +472,43 @@ class Tokenize(WithModel):
         self.assertGreater(len(plain), 1)
 
 
+class Corpus(WithModel):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.corpus = os.path.join(self.folder.name, "corpus")
+
+    def test_a_former_answer_is_drafted_and_changes_nothing(self):
+        run = ("run", "-m", MODEL, "-p", "Name three rivers.", "-n", "24", "--temp", "0", "--json")
+        plain = json.loads(longspec(*run, "--spec-type", "none").stdout)
+        made = longspec("corpus", "-m", MODEL, "-f", "-", "-o", self.corpus, stdin=plain["text"].encode())
+        self.assertEqual(made.returncode, OK, made.stderr)
+        self.assertRegex(made.stdout.decode(), r"corpus: \d+ tokens\n$")
+        drafted = json.loads(longspec(*run, "--spec-type", "suffix", "--spec-corpus", self.corpus).stdout)
+        self.assertEqual(drafted["text"], plain["text"])
+        self.assertEqual(drafted["tokens"], plain["tokens"])
+        self.assertGreater(drafted["timings"]["draft_n_accepted"], 5)
+
+    def test_recycling_keeps_its_file(self):
+        table = os.path.join(self.folder.name, "table")
+        run = ("run", "-m", MODEL, "-p", "Count to ten.", "-n", "16", "--temp", "0", "--json", "--spec-type", "recycling",
+               "--spec-recycling-file", table)
+        cold, warm = (json.loads(longspec(*run).stdout) for _ in range(2))
+        self.assertTrue(os.path.exists(table))
+        self.assertEqual(cold["tokens"], warm["tokens"])
+        self.assertGreaterEqual(warm["timings"]["draft_n_accepted"], cold["timings"]["draft_n_accepted"])
+
+    def test_bad_files(self):
+        with open(self.corpus, "wb") as file:
+            file.write(b"LSCORPUS")
+        run = ("run", "-m", MODEL, "-p", "hi", "-n", "1", "--spec-type", "suffix", "--spec-corpus")
+        for path in (self.corpus, os.path.join(self.folder.name, "none")):
+            result = longspec(*run, path)
+            self.assertNotEqual(result.returncode, OK)
+            self.assertIn(path.encode(), result.stderr)
+        self.expect_error(longspec("corpus", "-m", MODEL, "-f", "-", "-o", self.corpus, stdin=b""), USAGE, "empty")
+        self.expect_error(longspec("corpus", "-m", MODEL, "-f", "-", "-o", "/nonexistent/x", stdin=b"a"), OUTPUT, "/nonexistent/x")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// longspec corpus: texts as tokens, indexed, for drafts from what was written before. Reads no weights.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/output.h"
+#include "cli/prompt.h"
+#include "draft/suffix_corpus.h"
+#include "longspec/engine.h"
+
+namespace longspec::cli {
+namespace {
+
+struct CorpusOptions {
+  ModelOptions model;
+  std::vector<std::string> texts;
+  std::string output;
+};
+
+int RunCorpus(const CorpusOptions& options) {
+  // The vocabulary that counts is the one of the model's logits, which may be larger than the tokenizer's.
+  const auto info = Engine::Inspect(options.model);
+  if (!info.ok()) return Fail(info.status(), Stage::kLoad);
+  ModelOptions vocabulary = options.model;
+  vocabulary.vocab_only = true;
+  const auto engine = Engine::Load(vocabulary);
+  if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
+  std::vector<int32_t> tokens;
+  for (const std::string& path : options.texts) {
+    const auto text = ReadInput(path);
+    if (!text.ok()) return Fail(text.status(), Stage::kLoad);
+    if (!tokens.empty()) tokens.push_back(SuffixCorpus::kSeparator);
+    const std::vector<int32_t> added = (*engine)->Tokenize(*text);
+    tokens.insert(tokens.end(), added.begin(), added.end());
+  }
+  if (tokens.empty()) return Fail(kExitUsage, "the texts are empty: there is nothing to index");
+  const Status written = SuffixCorpus::Write(options.output, info->n_vocab, tokens);
+  if (!written.ok()) return Fail(kExitOutput, written.message());
+  return WriteOutput(options.output + ": " + std::to_string(tokens.size()) + " tokens\n");
+}
+
+}  // namespace
+
+Runner SetUpCorpus(CLI::App& app) {
+  auto options = std::make_shared<CorpusOptions>();
+  app.add_option("-m,--model", options->model.path, "GGUF file whose tokens are counted")->required();
+  app.add_option("-f,--file", options->texts, "Text files; -: standard input")
+      ->required()
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("-o,--output", options->output, "File to write")->required();
+  return [options] { return RunCorpus(*options); };
+}
+
+}  // namespace longspec::cli

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The same bits with drafters that need no training as without: on a toy target, and on a tiny model.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <string>
+
+#include "base/thread_team.h"
+#include "decode/testing/generate.h"
+#include "draft/suffix_corpus.h"
+#include "formats/gguf.h"
+#include "formats/tiny_model.h"
+#include "kernels/dispatch.h"
+#include "kv/full_cache.h"
+#include "model/llama.h"
+
+namespace longspec::testing {
+namespace {
+
+constexpr int kVocab = 12;
+const ToyLanguage& Language() {
+  static const ToyLanguage language(kVocab, 11);
+  return language;
+}
+
+std::vector<SamplingOptions> Samplings() {
+  return {Temperature(0.0F), Temperature(0.7F), Temperature(1.0F), AllPenalties(0.7F)};
+}
+
+// A drafter that knows a target's vocabulary; the Rig's own target is made later.
+std::unique_ptr<Drafter> Make(const SpeculationOptions& options, ToyTarget* target) {
+  auto drafter = MakeDrafter(options, {.target = target});
+  EXPECT_TRUE(drafter.ok()) << drafter.status().message();
+  return std::move(*drafter);
+}
+
+DecodeStats ExpectPlainText(const Job& job, const SpeculationOptions& speculation) {
+  ToyTarget vocabulary(&Language());
+  const auto drafter = Make(speculation, &vocabulary);
+  Rig rig(Language(), job, drafter.get(), speculation);
+  rig.Run();
+  EXPECT_EQ(rig.generated(), DecodePlainly(Language(), job));
+  return rig.decoder.stats();
+}
+
+class TrainingFree : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = std::filesystem::temp_directory_path() / ("longspec_training_free_" + std::to_string(getpid()));
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+  std::string path_;
+};
+
+TEST_F(TrainingFree, Suffix) {
+  for (const char* tree : {"", "4"}) {
+    for (const int nodes : {3, 12}) {
+      int64_t accepted = 0;
+      for (const SamplingOptions& sampling : Samplings()) {
+        const Job job = {.n_predict = 150, .sampling = sampling};
+        accepted += ExpectPlainText(job, {.type = "suffix", .draft_n_max = nodes, .tree = tree}).accepted;
+      }
+      EXPECT_GT(accepted, 30);  // else nothing was tested
+    }
+  }
+}
+
+TEST_F(TrainingFree, SuffixWithACorpusRepeatsAFormerAnswer) {
+  for (const SamplingOptions& sampling : Samplings()) {
+    const Job job = {.n_predict = 150, .sampling = sampling};
+    std::vector<int32_t> former = job.prompt;
+    const std::vector<int32_t> answer = DecodePlainly(Language(), job);
+    former.insert(former.end(), answer.begin(), answer.end());
+    ASSERT_TRUE(SuffixCorpus::Write(path_, kVocab, former).ok());
+    SpeculationOptions speculation = {.type = "suffix", .draft_n_max = 12};
+    const DecodeStats without = ExpectPlainText(job, speculation);
+    speculation.corpus = path_;
+    const DecodeStats with = ExpectPlainText(job, speculation);
+    EXPECT_GT(with.mean_acceptance_length(), 6);
+    EXPECT_GT(with.accepted, without.accepted);
+  }
+}
+
+TEST_F(TrainingFree, Recycling) {
+  for (const char* tree : {"", "chain", "4"}) {
+    for (const int nodes : {3, 80}) {
+      int64_t accepted = 0;
+      for (const SamplingOptions& sampling : Samplings()) {
+        const Job job = {.n_predict = 150, .sampling = sampling};
+        accepted += ExpectPlainText(job, {.type = "recycling", .draft_n_max = nodes, .tree = tree}).accepted;
+      }
+      EXPECT_GT(accepted, 50);
+    }
+  }
+}
+
+TEST_F(TrainingFree, RecyclingWarmAcceptsMoreThanCold) {
+  const Job job = {.n_predict = 100, .sampling = Temperature(0.0F)};
+  const SpeculationOptions speculation = {.type = "recycling", .draft_n_max = 20, .recycling_file = path_};
+  const DecodeStats cold = ExpectPlainText(job, speculation), warm = ExpectPlainText(job, speculation);
+  EXPECT_GE(warm.mean_acceptance_length(), cold.mean_acceptance_length());
+  EXPECT_GT(warm.accepted, 0);
+}
+
+TEST_F(TrainingFree, EndTokensAndLimitsAnywhere) {
+  for (const char* type : {"suffix", "recycling"}) {
+    for (int32_t end = 0; end < kVocab; ++end) {
+      const Job job = {.n_predict = 20 + 3 * end, .end_token = end, .sampling = Temperature(1.0F)};
+      ExpectPlainText(job, {.type = type, .draft_n_max = 20, .tree = "3"});
+    }
+  }
+}
+
+// --- A tiny model. ---
+
+class TinyModel : public TrainingFree {
+ protected:
+  void SetUp() override {
+    TrainingFree::SetUp();
+    TinyModelOptions tiny;
+    tiny.dtype = DType::kQ4_1;
+    tiny.context_length = 2048;
+    ASSERT_TRUE(WriteTinyModel(tiny, path_).ok());
+    file_ = *GgufFile::Open(path_);
+    config_ = *ReadLlamaConfig(*file_, {});
+    LlamaLoadOptions load;
+    load.kernels = kernels::Available().front();
+    load.team = &team_;
+    target_ = *LoadLlama(file_, config_, load);
+    for (int i = 0; i < 280; ++i) prompt_.push_back(3 + i * i % 97);
+  }
+
+  struct Generated {
+    std::vector<int32_t> tokens;
+    std::vector<float> logits;  // of the rows the tokens were drawn from
+    DecodeStats stats;
+  };
+
+  Generated Generate(const SpeculationOptions& speculation, const SamplingOptions& sampling) {
+    const auto cache =
+        MakeFullCache(config_.kv_layout(CacheType::kF16, CacheType::kF16), config_.n_layer, 1024);
+    auto drafter = MakeDrafter(speculation, {.target = target_.get(), .cache = cache.get()});
+    EXPECT_TRUE(drafter.ok()) << drafter.status().message();
+    const auto policy = MakeFixedPolicy(speculation);
+    const Sampler sampler = MakeSampler(sampling, target_->vocab_size());
+    std::vector<int32_t> committed = prompt_;
+    Decoder decoder({.target = target_.get(),
+                     .cache = cache.get(),
+                     .drafter = drafter->get(),
+                     .policy = policy.get(),
+                     .sampler = &sampler,
+                     .prefill_chunk = 100},
+                    &committed);
+    EXPECT_TRUE(decoder.Prefill().ok());
+    Generated generated;
+    while (generated.tokens.size() < 60) {
+      const auto step = decoder.Step(60 - static_cast<int>(generated.tokens.size()), {});
+      if (!step.ok()) {
+        ADD_FAILURE() << step.status().message();
+        break;
+      }
+      for (size_t i = 0; i < step->tokens.size(); ++i) {
+        generated.tokens.push_back(step->tokens[i]);
+        const float* row = step->logits + static_cast<std::ptrdiff_t>(step->path[i]) * step->vocab;
+        generated.logits.insert(generated.logits.end(), row, row + step->vocab);
+      }
+    }
+    generated.stats = decoder.stats();
+    return generated;
+  }
+
+  DecodeStats ExpectPlainBits(const SpeculationOptions& speculation, const SamplingOptions& sampling) {
+    const Generated plain = Generate({.type = "none"}, sampling);
+    Generated drafted = Generate(speculation, sampling);
+    EXPECT_EQ(drafted.tokens, plain.tokens);
+    EXPECT_EQ(drafted.logits.size(), plain.logits.size());
+    EXPECT_EQ(std::memcmp(drafted.logits.data(), plain.logits.data(), plain.logits.size() * sizeof(float)),
+              0);
+    return std::move(drafted.stats);
+  }
+
+  std::shared_ptr<const GgufFile> file_;
+  LlamaConfig config_;
+  ThreadTeam team_{2};
+  std::unique_ptr<Target> target_;
+  std::vector<int32_t> prompt_;
+};
+
+TEST_F(TinyModel, EveryDrafterAtEveryTemperature) {
+  for (const char* type : {"suffix", "recycling", "magicdec"}) {
+    for (const char* tree : {"", "4"}) {
+      for (const float temperature : {0.0F, 0.7F, 1.0F}) {
+        SCOPED_TRACE(std::string(type) + " " + tree + " " + std::to_string(temperature));
+        ExpectPlainBits({.type = type, .tree = tree, .magicdec_window = 24}, Temperature(temperature));
+      }
+    }
+  }
+}
+
+// Prompt and answer fit into the window: the draft is the target itself.
+TEST_F(TinyModel, MagicDecWithAWindowOverEverythingIsAlwaysRight) {
+  const DecodeStats stats = ExpectPlainBits({.type = "magicdec", .draft_n_max = 5}, Temperature(0.0F));
+  EXPECT_GT(stats.drafted, 40);
+  EXPECT_EQ(stats.accepted, stats.drafted);
+  EXPECT_EQ(stats.steps, 10);
+}
+
+TEST_F(TinyModel, MagicDecAcceptsMoreWithMoreContext) {
+  const auto accepted = [&](int window) {
+    return ExpectPlainBits({.type = "magicdec", .draft_n_max = 4, .magicdec_window = window},
+                           Temperature(0.0F))
+        .mean_acceptance_length();
+  };
+  const double small = accepted(1), all = accepted(512);
+  EXPECT_LT(small, all);
+}
+
+}  // namespace
+}  // namespace longspec::testing

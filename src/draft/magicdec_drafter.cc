@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MagicDec (arXiv 2408.11049; research: 3.2): the target drafts for itself, greedily, with a cache of its
+// first and last positions only. Keys and values of committed positions are copied from the sequence's own
+// cache, so no prefill is needed, and none of the catching up that a draft's own would. Each drafted level
+// costs a forward pass over that small cache: worth it where reading the whole cache is most of a step.
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "draft/registry.h"
+#include "draft/top_logits.h"
+#include "draft/tree_width.h"
+#include "kv/streaming_cache.h"
+#include "model/shared_parts.h"
+
+namespace longspec {
+namespace {
+
+class MagicDecDrafter final : public Drafter {
+ public:
+  MagicDecDrafter(const DraftContext& context, int width, std::unique_ptr<StreamingCache> recent)
+      : target_(*context.target), cache_(*context.cache), width_(width), recent_(std::move(recent)) {}
+
+  std::string_view name() const override { return "magicdec"; }
+
+  Status Prefill(std::span<const int32_t>) override {
+    recent_->Truncate(0);
+    return {};
+  }
+
+  // A level is the likeliest tokens after its first node, which alone is drafted on.
+  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
+    LS_CHECK(cache_.length() + 1 == static_cast<int>(committed.size()));
+    LS_TRY(recent_->Follow(cache_));
+    int tip = 0;
+    while (tree.node(tip).depth < budget.max_depth && tree.size() - 1 < budget.max_nodes) {
+      const int room = budget.max_nodes - (tree.size() - 1);
+      LS_ASSIGN(const int next, DraftLevel(tip, std::min(width_, room), tree));
+      if (next < 0) break;
+      tip = next;
+    }
+    return {};
+  }
+
+  // What the round committed is copied from the sequence's cache when it is next needed.
+  Status Accept(std::span<const int32_t>, int, const TargetOutput&) override { return {}; }
+
+  size_t bytes() const override { return recent_->bytes(); }
+
+ private:
+  // Adds up to `width` children of `tip`; returns the likeliest one, -1 if the target knows none.
+  Result<int> DraftLevel(int tip, int width, TokenTree& tree) {
+    LS_ASSIGN(KvTransaction row, recent_->Begin(1));
+    const int32_t token = tree.node(tip).token;
+    const ForwardSegment segment = {
+        .tokens = {&token, 1}, .parents = {}, .kv = &row, .logits = LogitsFor::kLastRow};
+    LS_ASSIGN(const TargetOutput output, target_.Forward({&segment, 1}, {}));
+    row.CommitAll();
+    const std::span logits(output.segments[0].logits, static_cast<size_t>(output.vocab));
+    best_.resize(static_cast<size_t>(width));
+    const int n = TopLogits(logits, best_);
+    if (n == 0) return -1;
+    const float largest = ShareOfLargest(logits, best_[0]);
+    int first = -1;
+    for (int i = 0; i < n; ++i) {
+      const int32_t child = best_[static_cast<size_t>(i)];
+      const float share =
+          largest * std::exp(logits[static_cast<size_t>(child)] - logits[static_cast<size_t>(best_[0])]);
+      const int node = tree.AddChild(tip, child, tree.node(tip).score * share);
+      if (i == 0) first = node;
+    }
+    return first;
+  }
+
+  Target& target_;
+  const KvCache& cache_;  // the sequence's
+  const int width_;
+  const std::unique_ptr<StreamingCache> recent_;
+  std::vector<int32_t> best_;
+};
+
+}  // namespace
+
+Status CheckMagicDecOptions(const SpeculationOptions& options) {
+  constexpr int kMaxWindow = 1 << 24;
+  if (options.magicdec_sink < 0 || options.magicdec_sink > kMaxWindow) {
+    return InvalidArgument("--spec-magicdec-sink " + std::to_string(options.magicdec_sink) +
+                           ": must be from 0 to " + std::to_string(kMaxWindow));
+  }
+  if (options.magicdec_window < 1 || options.magicdec_window > kMaxWindow) {
+    return InvalidArgument("--spec-magicdec-window " + std::to_string(options.magicdec_window) +
+                           ": must be from 1 to " + std::to_string(kMaxWindow));
+  }
+  return ParseTreeWidth(options.tree).status();
+}
+
+DrafterResult MakeMagicDecDrafter(const SpeculationOptions& options, const DraftContext& context) {
+  if (context.target == nullptr || context.cache == nullptr) {
+    return InvalidArgument("--spec-type magicdec: needs a target and the sequence's cache");
+  }
+  const SharedParts* parts = context.target->shared_parts();
+  if (parts == nullptr || context.cache->exactness() != Exactness::kLossless) {
+    return Unsupported(
+        "--spec-type magicdec: needs a target of known shape and a cache of all its positions");
+  }
+  LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
+  const int n_layer = parts->config->n_layer;
+  return std::unique_ptr<Drafter>(
+      std::make_unique<MagicDecDrafter>(context, width,
+                                        MakeStreamingCache(context.cache->Span(0).layout, n_layer,
+                                                           options.magicdec_sink, options.magicdec_window)));
+}
+
+}  // namespace longspec

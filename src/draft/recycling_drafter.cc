@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Token Recycling (arXiv 2408.08696; research: 2.3): what the target once thought might follow a token is
+// proposed when that token comes again. Every verified row teaches, the rejected ones too. Needs no model,
+// and the same memory for every context.
+#include <algorithm>
+#include <iterator>
+
+#include "base/status_macros.h"
+#include "draft/recycling_table.h"
+#include "draft/registry.h"
+#include "draft/tree_width.h"
+#include "formats/atomic_file.h"
+
+namespace longspec {
+namespace {
+
+class RecyclingDrafter final : public Drafter {
+ public:
+  RecyclingDrafter(RecyclingTable table, int width, std::string file)
+      : table_(std::move(table)), width_(width), file_(std::move(file)) {}
+
+  // The table only saves time, and that it could be written was seen when the drafter was made: a disk that
+  // has filled up since costs the next run its warm start and nothing else.
+  ~RecyclingDrafter() override {
+    if (!file_.empty() && learned_) static_cast<void>(table_.Save(file_));
+  }
+
+  std::string_view name() const override { return "recycling"; }
+
+  Status Prefill(std::span<const int32_t>) override {
+    drafted_.clear();
+    return {};
+  }
+
+  Status Propose(const DraftBudget& budget, std::span<const int32_t>, TokenTree& tree) override {
+    Grow(budget, tree);
+    drafted_.clear();
+    for (const TreeNode& node : tree.nodes()) drafted_.push_back(node.token);
+    return {};
+  }
+
+  Status Accept(std::span<const int32_t> committed, int n_new, const TargetOutput& output) override {
+    if (!output.segments.empty()) {
+      Learn(committed[committed.size() - static_cast<size_t>(n_new) - 1], output.segments[0], output.vocab);
+    }
+    drafted_.clear();
+    return {};
+  }
+
+  size_t bytes() const override { return table_.bytes(); }
+
+ private:
+  void Grow(const DraftBudget& budget, TokenTree& tree) {
+    const std::vector<RecyclingNode>& shape = RecyclingTree();
+    nodes_.assign(shape.size(), kAbsent);
+    for (size_t i = 0; i < shape.size() && tree.size() - 1 < budget.max_nodes; ++i) {
+      const RecyclingNode& node = shape[i];
+      const int parent = node.parent < 0 ? 0 : nodes_[static_cast<size_t>(node.parent)];
+      if (parent == kAbsent || node.rank >= width_ || node.depth > budget.max_depth) continue;
+      const int32_t token = table_.Candidate(tree.node(parent).token, node.rank);
+      if (token >= 0) nodes_[i] = tree.AddChild(parent, token, node.score);
+    }
+  }
+
+  // Row i of the output is what the target saw after node i. If it did not verify the tree that was proposed,
+  // row 0 is still the root's. Of equal tokens the last one stays.
+  void Learn(int32_t root, const TargetOutput::Segment& rows, int vocab) {
+    const bool whole = !drafted_.empty() && std::ssize(drafted_) == rows.n_logits && drafted_.front() == root;
+    const int n = whole ? rows.n_logits : std::min(rows.n_logits, 1);
+    for (int i = 0; i < n; ++i) {
+      const float* logits = rows.logits + static_cast<size_t>(i) * static_cast<size_t>(vocab);
+      table_.Update(whole ? drafted_[static_cast<size_t>(i)] : root, {logits, static_cast<size_t>(vocab)});
+    }
+    learned_ = learned_ || n > 0;
+  }
+
+  static constexpr int kAbsent = -1;
+
+  RecyclingTable table_;
+  const int width_;
+  const std::string file_;
+  bool learned_ = false;
+  std::vector<int32_t> drafted_;  // tokens of the last proposed tree, the root's first
+  std::vector<int> nodes_;        // of the proposed tree, by node of the shape
+};
+
+// "" is the whole tree; a number keeps so many candidates of each node.
+Result<int> Width(const std::string& tree) {
+  return tree.empty() ? Result<int>(kRecycledCandidates) : ParseTreeWidth(tree);
+}
+
+Result<RecyclingTable> OpenTable(const std::string& path, int vocab_size) {
+  if (path.empty()) return RecyclingTable(vocab_size);
+  auto table = RecyclingTable::Load(path, vocab_size);
+  if (!table.ok() && table.status().code() != StatusCode::kNotFound) return table;
+  LS_TRY(AtomicFile::Create(path).status());  // rather now than when it has been filled
+  return table.ok() ? std::move(table) : Result<RecyclingTable>(RecyclingTable(vocab_size));
+}
+
+}  // namespace
+
+Status CheckRecyclingOptions(const SpeculationOptions& options) { return Width(options.tree).status(); }
+
+DrafterResult MakeRecyclingDrafter(const SpeculationOptions& options, const DraftContext& context) {
+  if (context.target == nullptr) {
+    return InvalidArgument("--spec-type recycling: needs a target, whose vocabulary it is for");
+  }
+  LS_ASSIGN(const int width, Width(options.tree));
+  LS_ASSIGN(RecyclingTable table, OpenTable(options.recycling_file, context.target->vocab_size()));
+  return std::unique_ptr<Drafter>(
+      std::make_unique<RecyclingDrafter>(std::move(table), width, options.recycling_file));
+}
+
+}  // namespace longspec

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SuffixDecoding (arXiv 2411.04975; research: 2.4): the longest suffixes of the sequence that occurred
+// before, in it or in a corpus, are continued by what followed them, in proportion to how often it did.
+// Longer matches draft deeper; of several the one with the highest expected acceptance is proposed.
+#include <algorithm>
+#include <cmath>
+
+#include "base/status_macros.h"
+#include "draft/registry.h"
+#include "draft/suffix_automaton.h"
+#include "draft/suffix_corpus.h"
+#include "draft/suffix_growth.h"
+#include "draft/tree_width.h"
+
+namespace longspec {
+namespace {
+
+// Matches tried: shorter ones are more frequent but draft less deep.
+constexpr int kMaxMatches = 8;
+constexpr int kMaxCorpusMatches = 4;
+
+class SuffixDrafter final : public Drafter {
+ public:
+  SuffixDrafter(const SpeculationOptions& options, int width, std::unique_ptr<SuffixCorpus> corpus)
+      : max_context_(options.suffix_max_depth),
+        factor_(options.suffix_factor),
+        min_prob_(options.suffix_min_prob),
+        width_(width),
+        corpus_(std::move(corpus)),
+        automaton_(max_context_) {}
+
+  std::string_view name() const override { return "suffix"; }
+
+  Status Prefill(std::span<const int32_t> committed) override {
+    Assign(committed);
+    return {};
+  }
+
+  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
+    if (tokens_.size() != committed.size()) Assign(committed);
+    best_ = {};
+    TryOwnText(budget);
+    if (corpus_ != nullptr) TryCorpus(budget);
+    AddToTree(best_, tree);
+    return {};
+  }
+
+  Status Accept(std::span<const int32_t> committed, int n_new, const TargetOutput&) override {
+    const auto added = static_cast<size_t>(n_new);
+    if (tokens_.size() + added == committed.size()) {
+      Append(committed.last(added));
+    } else {
+      Assign(committed);
+    }
+    return {};
+  }
+
+  size_t bytes() const override {
+    return automaton_.bytes() + tokens_.capacity() * sizeof(int32_t) +
+           (corpus_ == nullptr ? 0 : corpus_->bytes());
+  }
+
+ private:
+  void Assign(std::span<const int32_t> tokens) {
+    const bool extends =
+        tokens.size() >= tokens_.size() && std::equal(tokens_.begin(), tokens_.end(), tokens.begin());
+    if (!extends) {
+      tokens_.clear();
+      automaton_.Clear();
+    }
+    Append(tokens.subspan(tokens_.size()));
+  }
+
+  void Append(std::span<const int32_t> tokens) {
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+    for (const int32_t token : tokens) automaton_.Append(token);
+  }
+
+  void TryOwnText(const DraftBudget& budget) {
+    SuffixContext match = automaton_.LongestMatch();
+    for (int i = 0; i < kMaxMatches && match.length > 0; ++i) {
+      Try(automaton_, match, budget);
+      match = automaton_.Shorter(match);
+    }
+  }
+
+  void TryCorpus(const DraftBudget& budget) {
+    corpus_->Matches(tokens_, max_context_, kMaxCorpusMatches, matches_);
+    for (const SuffixContext& match : matches_) Try(*corpus_, match, budget);
+  }
+
+  // Keeps the better draft; the earlier of equals, so the sequence's own before the corpus's and longer
+  // matches before shorter ones.
+  void Try(const SuffixIndex& index, const SuffixContext& match, const DraftBudget& budget) {
+    const double allowed = std::floor(static_cast<double>(match.length) * factor_);
+    const int depth = static_cast<int>(std::min<double>(budget.max_depth, allowed));
+    // The chances of a level's nodes add up to one at most, so a draft scores no more than its depth.
+    if (depth <= 0 || budget.max_nodes <= 0 || best_.score >= depth) return;
+    SuffixDraft draft = grower_.Grow(
+        index, match,
+        {.max_nodes = budget.max_nodes, .max_depth = depth, .width = width_, .min_prob = min_prob_});
+    if (draft.score > best_.score) best_ = std::move(draft);
+  }
+
+  const int max_context_;
+  const double factor_;
+  const double min_prob_;
+  const int width_;
+  const std::unique_ptr<SuffixCorpus> corpus_;
+  std::vector<int32_t> tokens_;
+  SuffixAutomaton automaton_;
+  SuffixGrower grower_;
+  SuffixDraft best_;
+  std::vector<SuffixContext> matches_;
+};
+
+}  // namespace
+
+Status CheckSuffixOptions(const SpeculationOptions& options) {
+  constexpr int kMaxDepth = 64;
+  if (options.suffix_max_depth < 1 || options.suffix_max_depth > kMaxDepth) {
+    return InvalidArgument("--spec-suffix-max-depth " + std::to_string(options.suffix_max_depth) +
+                           ": must be from 1 to " + std::to_string(kMaxDepth));
+  }
+  if (!(options.suffix_factor > 0) || !std::isfinite(options.suffix_factor)) {
+    return InvalidArgument("--spec-suffix-factor " + std::to_string(options.suffix_factor) +
+                           ": must be more than 0");
+  }
+  if (!(options.suffix_min_prob >= 0 && options.suffix_min_prob <= 1)) {
+    return InvalidArgument("--spec-suffix-min-prob " + std::to_string(options.suffix_min_prob) +
+                           ": must be from 0 to 1");
+  }
+  return ParseTreeWidth(options.tree).status();
+}
+
+DrafterResult MakeSuffixDrafter(const SpeculationOptions& options, const DraftContext& context) {
+  LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
+  std::unique_ptr<SuffixCorpus> corpus;
+  if (!options.corpus.empty()) {
+    if (context.target == nullptr) return InvalidArgument("--spec-corpus: needs the model it was made for");
+    LS_ASSIGN(corpus, SuffixCorpus::Open(options.corpus, context.target->vocab_size()));
+  }
+  return std::unique_ptr<Drafter>(std::make_unique<SuffixDrafter>(options, width, std::move(corpus)));
+}
+
+}  // namespace longspec

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft/top_logits.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+
+namespace longspec {
+namespace {
+
+constexpr size_t kLanes = 16;
+constexpr size_t kBlock = 4 * kLanes;
+
+// In lanes, so that a compiler can keep them in vector registers.
+bool AnyAbove(const float* x, float bound) {
+  std::array<float, kLanes> most;
+  std::copy_n(x, kLanes, most.begin());
+  for (size_t i = kLanes; i < kBlock; i += kLanes) {
+    for (size_t j = 0; j < kLanes; ++j) most[j] = x[i + j] > most[j] ? x[i + j] : most[j];
+  }
+  // A lane that began with no number has not seen its others.
+  return std::any_of(most.begin(), most.end(), [&](float m) { return !(m <= bound); });
+}
+
+}  // namespace
+
+int TopLogits(std::span<const float> logits, std::span<int32_t> tokens) {
+  LS_CHECK(tokens.size() <= kMaxTopLogits);
+  if (tokens.empty()) return 0;
+  std::array<float, kMaxTopLogits> values;
+  size_t n = 0;
+  float bound = -std::numeric_limits<float>::infinity();  // only larger ones matter
+  for (size_t begin = 0; begin < logits.size(); begin += kBlock) {
+    const size_t end = std::min(begin + kBlock, logits.size());
+    if (end - begin == kBlock && !AnyAbove(logits.data() + begin, bound)) continue;
+    for (size_t i = begin; i < end; ++i) {
+      if (!(logits[i] > bound)) continue;
+      if (n < tokens.size()) ++n;
+      size_t at = n - 1;
+      for (; at > 0 && values[at - 1] < logits[i]; --at) {
+        values[at] = values[at - 1];
+        tokens[at] = tokens[at - 1];
+      }
+      values[at] = logits[i];
+      tokens[at] = static_cast<int32_t>(i);
+      if (n == tokens.size()) bound = values[n - 1];
+    }
+  }
+  return static_cast<int>(n);
+}
+
+float ShareOfLargest(std::span<const float> logits, int32_t token) {
+  const float largest = logits[static_cast<size_t>(token)];
+  double sum = 0;
+  for (const float x : logits) {
+    if (x - largest > -20.0F) sum += static_cast<double>(std::exp(x - largest));
+  }
+  return static_cast<float>(1.0 / sum);
+}
+
+}  // namespace longspec

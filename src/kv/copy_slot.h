@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One position's keys and values from one place to another, exact to the bit.
+#pragma once
+
+#include "attention/kv_span.h"
+
+namespace longspec {
+
+// Copies one layer's slot: of every KV head a column of the transposed keys and a row of the values.
+// REQUIRES: equal layouts; `to` is a span of a cache that the caller owns.
+void CopySlot(const KvSpan& from, int from_slot, const KvSpan& to, int to_slot);
+
+}  // namespace longspec

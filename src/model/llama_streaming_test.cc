@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The forward pass over a cache in which slots are not positions.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "formats/tiny_model.h"
+#include "kernels/dispatch.h"
+#include "kv/full_cache.h"
+#include "kv/streaming_cache.h"
+#include "model/llama.h"
+
+namespace longspec {
+namespace {
+
+using Row = std::vector<float>;
+
+struct Model {
+  explicit Model(int n_layers) {
+    const std::string path = std::filesystem::temp_directory_path() /
+                             ("longspec_llama_streaming_" + std::to_string(getpid()) + ".gguf");
+    TinyModelOptions tiny;
+    tiny.n_layers = n_layers;
+    EXPECT_TRUE(WriteTinyModel(tiny, path).ok());
+    file = *GgufFile::Open(path);
+    std::filesystem::remove(path);
+    config = *ReadLlamaConfig(*file, {});
+    LlamaLoadOptions options;
+    options.kernels = kernels::Available().front();
+    options.team = &team;
+    options.max_rows = 64;
+    target = *LoadLlama(file, config, options);
+  }
+
+  KvLayout layout() const { return config.kv_layout(CacheType::kF32, CacheType::kF32); }
+  std::unique_ptr<KvCache> Full() const { return MakeFullCache(layout(), config.n_layer, 1024); }
+  std::unique_ptr<StreamingCache> Streaming(int sink, int window) const {
+    return MakeStreamingCache(layout(), config.n_layer, sink, window);
+  }
+
+  // Runs the rows and commits those in `kept`; the logits of all of them.
+  std::vector<Row> Run(KvCache& cache, std::span<const int32_t> tokens, std::span<const int32_t> parents,
+                       std::span<const int32_t> kept) {
+    auto rows = cache.Begin(static_cast<int>(tokens.size()));
+    EXPECT_TRUE(rows.ok());
+    const ForwardSegment segment = {
+        .tokens = tokens, .parents = parents, .kv = &*rows, .logits = LogitsFor::kAllRows};
+    const auto output = target->Forward({&segment, 1}, {});
+    EXPECT_TRUE(output.ok());
+    std::vector<Row> logits;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const float* row = output->segments[0].logits + i * static_cast<size_t>(output->vocab);
+      logits.emplace_back(row, row + output->vocab);
+    }
+    rows->Commit(kept);
+    return logits;
+  }
+
+  Row Feed(KvCache& cache, std::span<const int32_t> tokens) {
+    Row last;
+    for (const int32_t& token : tokens) last = Run(cache, {&token, 1}, {}, std::vector<int32_t>{0})[0];
+    return last;
+  }
+
+  std::shared_ptr<const GgufFile> file;
+  LlamaConfig config;
+  ThreadTeam team{2};
+  std::unique_ptr<Target> target;
+};
+
+std::vector<int32_t> Tokens(int n) {
+  std::mt19937 rng(4);
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < n; ++i) tokens.push_back(static_cast<int32_t>(rng() % 380));
+  return tokens;
+}
+
+bool SameBits(const Row& a, const Row& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+double Distance(const Row& a, const Row& b) {
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(static_cast<double>(a[i] - b[i])));
+  return most;
+}
+
+TEST(LlamaStreaming, NothingForgottenMeansTheBitsOfAFullCache) {
+  Model model(2);
+  const std::vector<int32_t> tokens = Tokens(290);
+  const auto full = model.Full();
+  const auto streaming = model.Streaming(4, 300);
+  // Chains and trees alike, across a chunk's border.
+  const std::vector<int32_t> parents = {-1, 0, 0, 1, 2, 3};
+  const std::vector<int32_t> kept = {0, 1, 3, 5};
+  for (size_t at = 0; at + 6 <= tokens.size(); at += 6) {
+    const bool tree = at % 12 == 0;
+    const auto rows = std::span(tokens).subspan(at, 6);
+    const auto expected = model.Run(*full, rows, tree ? parents : std::vector<int32_t>{}, kept);
+    const auto actual = model.Run(*streaming, rows, tree ? parents : std::vector<int32_t>{}, kept);
+    for (size_t i = 0; i < 6; ++i) ASSERT_TRUE(SameBits(actual[i], expected[i])) << at << " " << i;
+  }
+}
+
+TEST(LlamaStreaming, FollowingAFullCacheGivesItsBits) {
+  Model model(2);
+  const std::vector<int32_t> tokens = Tokens(100);
+  const auto full = model.Full();
+  model.Feed(*full, std::span(tokens).first(90));
+  const auto streaming = model.Streaming(4, 200);
+  ASSERT_TRUE(streaming->Follow(*full).ok());
+  const auto rest = std::span(tokens).subspan(90);
+  EXPECT_TRUE(SameBits(model.Feed(*streaming, rest), model.Feed(*full, rest)));
+}
+
+// In a model of one layer keys and values know their token and position only, and attention the distance: a
+// window over the end of a long text sees what a full cache of that end alone does.
+TEST(LlamaStreaming, RowsStandWhereTheTransactionSaysNotWhereTheirSlotsAre) {
+  Model model(1);
+  const std::vector<int32_t> tokens = Tokens(200);
+  constexpr size_t kWindow = 40;
+  const auto full = model.Full();
+  model.Feed(*full, std::span(tokens).first(199));
+  const auto streaming = model.Streaming(0, kWindow);
+  ASSERT_TRUE(streaming->Follow(*full).ok());
+  const auto last = std::span(tokens).subspan(199);
+  const Row windowed = model.Feed(*streaming, last);
+  const auto end_only = model.Full();
+  const Row expected = model.Feed(*end_only, std::span(tokens).subspan(199 - kWindow));
+  EXPECT_LT(Distance(windowed, expected), 1e-3);
+  EXPECT_GT(Distance(windowed, model.Feed(*full, last)), 1e-2);
+}
+
+TEST(LlamaStreaming, WhatIsForgottenIsForgotten) {
+  Model model(2);
+  std::vector<int32_t> tokens = Tokens(120), other = tokens;
+  for (size_t i = 4; i < 60; ++i) other[i] = (tokens[i] + 100) % 380;
+  const auto logits = [&](const std::vector<int32_t>& text) {
+    // Two layers of a window of 20 reach 40 positions back.
+    const auto cache = model.Streaming(4, 20);
+    return model.Feed(*cache, text);
+  };
+  EXPECT_LT(Distance(logits(tokens), logits(other)), 1e-3);
+  other[2] += 1;  // a sink
+  EXPECT_GT(Distance(logits(tokens), logits(other)), 1e-3);
+}
+
+}  // namespace
+}  // namespace longspec
