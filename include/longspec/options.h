@@ -66,6 +66,8 @@ struct SpeculationOptions {
   // Tree shape: "" or "chain", or the number of distinct continuations to merge, or drafter-specific.
   std::string tree = {};
   std::vector<int32_t> replay_tokens = {};  // type "replay": the tokens to propose, by absolute output index
+  std::string draft_model = {};    // types with a model of their own: its file or folder
+  std::string draft_weights = {};  // type its matrices run in ("q8_0", "bf16", "f32"); "": the fast one
 };
 
 }  // namespace longspec

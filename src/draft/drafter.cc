@@ -24,10 +24,11 @@ struct Entry {
 
 Status NothingToCheck(const SpeculationOptions&) { return {}; }
 
-constexpr std::array<Entry, 3> kEntries = {{
+constexpr std::array<Entry, 4> kEntries = {{
     {"none", {"ar", "vanilla"}, NothingToCheck, MakeNoneDrafter},
     {"ngram", {"pld", "prompt_lookup", "ngram-simple"}, CheckNgramOptions, MakeNgramDrafter},
     {"replay", {}, CheckReplayOptions, MakeReplayDrafter},
+    {"longspec", {"glide"}, CheckLongspecOptions, MakeLongspecDrafter},
 }};
 
 Result<const Entry*> Find(std::string_view type) {
