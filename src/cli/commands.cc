@@ -11,6 +11,7 @@ const std::vector<Command>& Commands() {
       {"tokenize", "Show the tokens of a text", SetUpTokenize},
       {"selfcheck", "Compare plain and speculative output, bit by bit", SetUpSelfcheck},
       {"bench", "Measure prefill, decoding and steps with many rows", SetUpBench},
+      {"convert", "Turn a LongSpec draft model into a GGUF file, and back", SetUpConvert},
   };
   return commands;
 }

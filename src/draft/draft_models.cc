@@ -15,4 +15,12 @@ Result<std::shared_ptr<const LongspecModel>> DraftModels::Longspec(const std::st
   return model;
 }
 
+Result<std::shared_ptr<const LmModel>> DraftModels::Lm(const std::string& path, const SharedParts& target) {
+  if (const auto it = lm_.find(path); it != lm_.end()) return it->second;
+  if (tokens_ == nullptr) return Unsupported(path + ": the target's vocabulary is not known");
+  LS_ASSIGN(auto model, LoadLmModel(path, target, *tokens_));
+  lm_[path] = model;
+  return model;
+}
+
 }  // namespace longspec

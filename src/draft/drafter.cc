@@ -24,11 +24,12 @@ struct Entry {
 
 Status NothingToCheck(const SpeculationOptions&) { return {}; }
 
-constexpr std::array<Entry, 4> kEntries = {{
+constexpr std::array<Entry, 5> kEntries = {{
     {"none", {"ar", "vanilla"}, NothingToCheck, MakeNoneDrafter},
     {"ngram", {"pld", "prompt_lookup", "ngram-simple"}, CheckNgramOptions, MakeNgramDrafter},
     {"replay", {}, CheckReplayOptions, MakeReplayDrafter},
     {"longspec", {"glide"}, CheckLongspecOptions, MakeLongspecDrafter},
+    {"lm", {"draft", "draft_model", "draft-simple"}, CheckLmOptions, MakeLmDrafter},
 }};
 
 Result<const Entry*> Find(std::string_view type) {

@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Registry, KnowsNamesAndAliases) {
-  EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay", "longspec"));
+  EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay", "longspec", "lm"));
   for (const std::string name : {"none", "ngram", "replay"}) {  // what needs no model
     const auto drafter = MakeDrafter({.type = name});
     ASSERT_TRUE(drafter.ok()) << drafter.status().message();

@@ -17,7 +17,7 @@ namespace longspec::testing {
 namespace {
 
 constexpr int kFf = 96;
-// Largest difference of a logit (their deviation is about 3) that float32 arithmetic may make.
+// Largest difference of a logit (their deviation is about 1) that float32 arithmetic may make.
 constexpr double kBound = 1e-4;
 
 std::vector<int32_t> Tokens(int n, uint64_t seed, int vocab = 384) {
@@ -32,12 +32,14 @@ std::vector<int32_t> Tokens(int n, uint64_t seed, int vocab = 384) {
 // The target's cache after these tokens.
 std::unique_ptr<KvCache> Evaluate(TinyTarget& tiny, const std::vector<int32_t>& tokens, CacheType type) {
   auto cache = tiny.NewCache(2048, type);
-  if (tokens.empty()) return cache;
-  auto rows = cache->Begin(static_cast<int>(tokens.size()));
-  EXPECT_TRUE(rows.ok());
-  const ForwardSegment segment = {.tokens = tokens, .parents = {}, .kv = &*rows, .logits = LogitsFor::kNone};
-  EXPECT_TRUE(tiny.target().Forward({&segment, 1}, {}).ok());
-  rows->CommitAll();
+  for (size_t begin = 0; begin < tokens.size(); begin += 512) {
+    const auto part = std::span(tokens).subspan(begin, std::min<size_t>(512, tokens.size() - begin));
+    auto rows = cache->Begin(static_cast<int>(part.size()));
+    EXPECT_TRUE(rows.ok());
+    const ForwardSegment segment = {.tokens = part, .parents = {}, .kv = &*rows, .logits = LogitsFor::kNone};
+    EXPECT_TRUE(tiny.target().Forward({&segment, 1}, {}).ok());
+    rows->CommitAll();
+  }
   return cache;
 }
 
@@ -137,7 +139,7 @@ TEST(LongspecForward, RootAgreesWithTheSpecification) {
     for (const int window : {512, 7}) {
       Rig rig({.n_committed = n, .window = window});
       const Vec expected = rig.Expected({});
-      EXPECT_GT(Deviation(expected), 1.0);
+      EXPECT_GT(Deviation(expected), 0.5);
       EXPECT_LT(Distance(rig.RootLogits(), expected), kBound) << n << " " << window;
     }
   }

@@ -23,4 +23,7 @@ DrafterResult MakeReplayDrafter(const SpeculationOptions& options, const DraftCo
 Status CheckLongspecOptions(const SpeculationOptions& options);
 DrafterResult MakeLongspecDrafter(const SpeculationOptions& options, const DraftContext& context);
 
+Status CheckLmOptions(const SpeculationOptions& options);
+DrafterResult MakeLmDrafter(const SpeculationOptions& options, const DraftContext& context);
+
 }  // namespace longspec

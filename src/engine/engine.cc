@@ -178,6 +178,7 @@ Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options)
   load.max_rows = MaxRows(options);
   load.on_progress = options.on_progress;
   LS_ASSIGN(target_, LoadLlama(model.file, model.config, load));
+  draft_models_.SetVocabulary(&text_.tokenizer->spec().tokens);
   return {};
 }
 
