@@ -73,6 +73,8 @@ struct SpeculationOptions {
   std::string recycling_file = {};  // type "recycling": the table is read from and written to this file
   int magicdec_sink = 4;            // type "magicdec": first positions the draft sees
   int magicdec_window = 512;        // and last ones
+  std::string draft_model = {};    // types with a model of their own: its file or folder
+  std::string draft_weights = {};  // type its matrices run in ("q8_0", "bf16", "f32"); "": the fast one
 };
 
 }  // namespace longspec

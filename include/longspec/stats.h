@@ -26,6 +26,7 @@ struct SpeculativeStats {
   std::vector<double> acceptance_per_position;  // [i]: rounds that accepted depth i + 1 / rounds that drafted it
   double draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
   bool lossless = true;                 // "exactness" in JSON: "lossless" or "approximate"
+  std::string notice;                   // what the drafter has to say, such as why it stopped proposing; or empty
 };
 
 // Distinct 4-grams / 4-grams of a token sequence; 1 for fewer than four tokens. Below about 0.5 the text loops, which

@@ -114,6 +114,7 @@ class Selfcheck {
         speculation.tree = tree;
         speculation.replay_tokens = plain.tokens;
         if (type == "none" && *tree != '\0') continue;
+        if (!CheckDrafter(speculation).ok()) continue;  // needs a model of its own
         const std::string shape = *tree == '\0' ? " chain" : " tree of width 4";
         LS_TRY(Check(type == "none" ? "none again" + suffix : type + shape + suffix, model,
                      Registered(speculation), options, plain));

@@ -21,6 +21,8 @@ constexpr Alias kAliases[] = {
     {"-sys", "--system-prompt", false},
     {"-ctk", "--cache-type-k", false},
     {"-ctv", "--cache-type-v", false},
+    {"-md", "--spec-draft-model", false},
+    {"--model-draft", "--spec-draft-model", false},
     {"--n-predict", "--predict", false},
     // llama.cpp before 2026
     {"--draft", "--spec-draft-n-max", true},

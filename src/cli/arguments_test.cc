@@ -67,7 +67,7 @@ TEST(NormalizeArguments, ValuesAreNeverRewritten) {
 }
 
 TEST(NormalizeArguments, UnknownMultiLetterOptionsAreRefused) {
-  for (const std::string unknown : {"-md", "-ngl", "-fa", "-no-xyz"}) {
+  for (const std::string unknown : {"-mdx", "-ngl", "-fa", "-no-xyz"}) {
     const auto out = Normalize({unknown, "x"});
     ASSERT_FALSE(out.ok());
     EXPECT_EQ(out.status().code(), StatusCode::kInvalidArgument);

@@ -29,5 +29,6 @@ Runner SetUpTokenize(CLI::App& app);
 Runner SetUpSelfcheck(CLI::App& app);
 Runner SetUpBench(CLI::App& app);
 Runner SetUpCorpus(CLI::App& app);
+Runner SetUpConvert(CLI::App& app);
 
 }  // namespace longspec::cli

@@ -12,6 +12,7 @@ const std::vector<Command>& Commands() {
       {"selfcheck", "Compare plain and speculative output, bit by bit", SetUpSelfcheck},
       {"bench", "Measure prefill, decoding and steps with many rows", SetUpBench},
       {"corpus", "Index texts for --spec-type suffix --spec-corpus", SetUpCorpus},
+      {"convert", "Turn a LongSpec draft model into a GGUF file, and back", SetUpConvert},
   };
   return commands;
 }

@@ -94,6 +94,7 @@ std::string FormatStatistics(const GenerationResult& result) {
   text += Print("distinct 4-gram share = %.2f\n", result.distinct_4gram);
   text += "speculation: " + result.speculative.type +
           " (exactness: " + ExactnessName(result.speculative.lossless) + ")\n";
+  if (!result.speculative.notice.empty()) text += "note: " + result.speculative.notice + "\n";
   return text;
 }
 
@@ -122,6 +123,7 @@ Json GenerationJson(const GenerationResult& result, const std::string& model) {
                          {"target_ms", s.target_ms},
                          {"verify_ms", s.verify_ms},
                          {"commit_ms", s.commit_ms}};
+  if (!s.notice.empty()) json["speculative"]["notice"] = s.notice;
   json["model"] = model;
   return json;
 }

@@ -2,7 +2,6 @@
 #include "draft/drafter.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/status_macros.h"
 #include "draft/registry.h"
@@ -31,6 +30,8 @@ constexpr Entry kEntries[] = {
     {"suffix", {"suffix_decoding", "sa"}, CheckSuffixOptions, MakeSuffixDrafter},
     {"recycling", {"token_recycling", "tr"}, CheckRecyclingOptions, MakeRecyclingDrafter},
     {"magicdec", {"streaming", "self_streaming"}, CheckMagicDecOptions, MakeMagicDecDrafter},
+    {"longspec", {"glide"}, CheckLongspecOptions, MakeLongspecDrafter},
+    {"lm", {"draft", "draft_model", "draft-simple"}, CheckLmOptions, MakeLmDrafter},
 };
 
 Result<const Entry*> Find(std::string_view type) {

@@ -41,13 +41,19 @@ class Drafter {
   virtual Status Accept(std::span<const int32_t> committed, int n_new, const TargetOutput& output) = 0;
 
   virtual size_t bytes() const { return 0; }  // memory held now
+
+  // Something the user should know, such as why nothing is proposed any more; empty: nothing. One line.
+  virtual std::string notice() const { return {}; }
 };
+
+class DraftModels;
 
 // What a drafter may use of the sequence it serves. All borrowed, and outlive the drafter. Between rounds a
 // drafter may run the target on a cache of its own, and read the sequence's cache; it writes neither.
 struct DraftContext {
   Target* target = nullptr;
   const KvCache* cache = nullptr;  // holds the committed tokens but the last
+  DraftModels* models = nullptr;   // where loaded draft models are kept; null: each drafter loads its own
 };
 
 // Whether MakeDrafter would take these options, as far as they tell without a model. Unknown types are an

@@ -28,5 +28,10 @@ DrafterResult MakeRecyclingDrafter(const SpeculationOptions& options, const Draf
 
 Status CheckMagicDecOptions(const SpeculationOptions& options);
 DrafterResult MakeMagicDecDrafter(const SpeculationOptions& options, const DraftContext& context);
+Status CheckLongspecOptions(const SpeculationOptions& options);
+DrafterResult MakeLongspecDrafter(const SpeculationOptions& options, const DraftContext& context);
+
+Status CheckLmOptions(const SpeculationOptions& options);
+DrafterResult MakeLmDrafter(const SpeculationOptions& options, const DraftContext& context);
 
 }  // namespace longspec

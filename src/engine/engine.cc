@@ -7,6 +7,7 @@
 
 #include "base/status_macros.h"
 #include "base/thread_team.h"
+#include "draft/draft_models.h"
 #include "draft/drafter.h"
 #include "engine/generation.h"
 #include "engine/gguf_tokenizer.h"
@@ -159,6 +160,7 @@ class EngineImpl final : public Engine {
   int batch_size_ = 0;
   std::unique_ptr<ThreadTeam> team_;  // used by target_, so declared before it
   std::unique_ptr<Target> target_;    // null: vocabulary only
+  DraftModels draft_models_;          // made for target_
 };
 
 Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options) {
@@ -171,6 +173,7 @@ Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options)
   load.max_rows = MaxRows(options);
   load.on_progress = options.on_progress;
   LS_ASSIGN(target_, LoadLlama(model.file, model.config, load));
+  draft_models_.SetVocabulary(&text_.tokenizer->spec().tokens);
   return {};
 }
 
@@ -190,6 +193,7 @@ Result<GenerationResult> EngineImpl::Generate(Session& session, const Generation
   parts.tokenizer = text_.tokenizer.get();
   parts.prefill_chunk = batch_size_;
   parts.n_ctx_train = info_.n_ctx_train;
+  parts.draft_models = &draft_models_;
   return RunGeneration(parts, own->state(), prompt, request);
 }
 

@@ -223,7 +223,9 @@ Result<GenerationResult> Generate(const GenerationParts& parts, SessionState& se
   const SamplingOptions sampling = ResolveSampling(parts, request);
   LS_ASSIGN(const Sampler sampler, Sampler::Create(sampling, parts.target->vocab_size()));
   LS_ASSIGN(const std::unique_ptr<Drafter> drafter,
-            MakeDrafter(request.speculation, {.target = parts.target, .cache = session.cache.get()}));
+            MakeDrafter(request.speculation, {.target = parts.target,
+                                              .cache = session.cache.get(),
+                                              .models = parts.draft_models}));
   const std::unique_ptr<Policy> policy = MakeFixedPolicy(request.speculation);
 
   SessionGuard guard(session);
@@ -262,6 +264,7 @@ Result<GenerationResult> Generate(const GenerationParts& parts, SessionState& se
   result.distinct_4gram = DistinctNgramShare(result.tokens);
   result.speculative =
       MakeSpeculativeStats(stats, drafter->name(), session.cache->exactness() == Exactness::kLossless);
+  result.speculative.notice = drafter->notice();
   return result;
 }
 

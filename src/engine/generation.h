@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "draft/drafter.h"
 #include "kv/kv_cache.h"
 #include "longspec/engine.h"
 #include "model/target.h"
@@ -23,6 +24,7 @@ struct GenerationParts {
   const Tokenizer* tokenizer = nullptr;  // borrowed
   int prefill_chunk = 512;
   int n_ctx_train = 0;  // for messages only
+  DraftModels* draft_models = nullptr;  // borrowed; null: draft models are loaded for one generation only
 };
 
 // What a session is: the cache holds keys and values of a prefix of the tokens.

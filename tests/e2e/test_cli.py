@@ -66,7 +66,8 @@ class Usage(CliTestCase):
         cases = [
             (("--colour",), "--colour"),
             (("-ngl", "5"), "-ngl"),
-            (("-md", "draft.gguf"), "-md"),
+            (("--spec-type", "longspec"), "--spec-draft-model"),
+            (("--spec-type", "longspec", "-md", "draft.gguf", "--spec-draft-weights", "q9"), "--spec-draft-weights q9"),
             (("-n", "many"), "--predict"),
             (("-n", "-2"), "--predict"),
             (("-c", "-1"), "--ctx-size"),

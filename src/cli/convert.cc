@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// longspec convert: a LongSpec draft model from one container to another.
+#include <CLI/Validators.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/output.h"
+#include "draft/longspec_checkpoint.h"
+#include "tensor/dequantize.h"
+
+namespace longspec::cli {
+namespace {
+
+struct ConvertOptions {
+  std::string input, output, type;
+};
+
+Result<std::optional<DType>> ParseType(const std::string& name) {
+  if (name.empty()) return std::optional<DType>();
+  const std::optional<DType> type = FindDType(name);
+  if (type && CanDequantize(*type)) return type;
+  return InvalidArgument("--type " + name +
+                         ": must be a type weights may have, such as f32, f16, bf16 or q8_0");
+}
+
+Result<std::string> Convert(const ConvertOptions& options) {
+  LS_ASSIGN(const std::optional<DType> type, ParseType(options.type));
+  LS_ASSIGN(const LongspecCheckpoint checkpoint, OpenLongspecCheckpoint(options.input));
+  const bool gguf = options.output.ends_with(".gguf");
+  LS_TRY(gguf ? WriteLongspecGguf(checkpoint, type, options.output)
+              : WriteLongspecFolder(checkpoint, type, options.output));
+  int64_t n_parameters = 0;
+  for (const TensorView& tensor : checkpoint.tensors) n_parameters += tensor.n_elements();
+  return options.output + ": " + (gguf ? "GGUF file" : "folder") + " of " +
+         std::to_string(checkpoint.tensors.size()) + " tensors, " + std::to_string(n_parameters) +
+         " values\n";
+}
+
+int RunConvert(const ConvertOptions& options) {
+  const auto done = Convert(options);
+  return done.ok() ? WriteOutput(*done) : Fail(done.status(), Stage::kLoad);
+}
+
+}  // namespace
+
+Runner SetUpConvert(CLI::App& app) {
+  auto options = std::make_shared<ConvertOptions>();
+  app.add_option(
+         "draft", options->input,
+         "LongSpec draft model: a folder with config.json and *.safetensors, a .safetensors or a .gguf file")
+      ->required();
+  app.add_option("output", options->output,
+                 "A .gguf file, or a folder to hold config.json and model.safetensors")
+      ->required();
+  app.add_option("--type", options->type,
+                 "Type of the matrices, such as q8_0 or bf16 (default: as they are)");
+  return [options] { return RunConvert(*options); };
+}
+
+}  // namespace longspec::cli

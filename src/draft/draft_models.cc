@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft/draft_models.h"
+
+#include "base/status_macros.h"
+
+namespace longspec {
+
+Result<std::shared_ptr<const LongspecModel>> DraftModels::Longspec(const std::string& path,
+                                                                   const std::string& weights,
+                                                                   const SharedParts& target) {
+  const Key key(path, weights);
+  if (const auto it = longspec_.find(key); it != longspec_.end()) return it->second;
+  LS_ASSIGN(auto model, LoadLongspecModel(path, weights, target));
+  longspec_[key] = model;
+  return model;
+}
+
+Result<std::shared_ptr<const LmModel>> DraftModels::Lm(const std::string& path, const SharedParts& target) {
+  if (const auto it = lm_.find(path); it != lm_.end()) return it->second;
+  if (tokens_ == nullptr) return Unsupported(path + ": the target's vocabulary is not known");
+  LS_ASSIGN(auto model, LoadLmModel(path, target, *tokens_));
+  lm_[path] = model;
+  return model;
+}
+
+}  // namespace longspec

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Drafts with a smaller language model and a cache of its own. Chains are grown row by row; where a tree has
+// branches, each level runs the nodes it needs below the last token all nodes share.
+#include <algorithm>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "draft/draft_models.h"
+#include "draft/registry.h"
+#include "draft/top_tokens.h"
+#include "draft/tree_growth.h"
+#include "draft/tree_shape.h"
+#include "kv/full_cache.h"
+
+namespace longspec {
+namespace {
+
+constexpr size_t kMostTreeRows = 256;
+// Positions beyond the target's, for drafted tokens and rows that are not kept.
+constexpr int kMostSpeculated = 2 * kLmMaxRows;
+
+static_assert(kMostTreeRows <= kLmMaxRows);
+
+size_t Z(int n) { return static_cast<size_t>(n); }
+
+class LmDrafter final : public Drafter, private GrowthModel {
+ public:
+  LmDrafter(std::shared_ptr<const LmModel> model, TreeShape shape, const SharedParts& target,
+            const KvCache& cache)
+      : model_(std::move(model)),
+        shape_(std::move(shape)),
+        kernels_(*target.kernels),
+        cache_(
+            MakeFullCache(model_->config.kv_layout(cache.Span(0).layout.k_type, cache.Span(0).layout.v_type),
+                          model_->config.n_layer, cache.capacity() + kMostSpeculated)) {}
+
+  std::string_view name() const override { return "lm"; }
+
+  Status Prefill(std::span<const int32_t> committed) override {
+    if (PositionsLeft(committed.size()) <= 0) return {};
+    return Hold(committed.first(committed.size() - 1));
+  }
+
+  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
+    const int left = PositionsLeft(committed.size());
+    if (left <= 0) {
+      past_training_ = true;
+      return {};
+    }
+    LS_TRY(Hold(committed.first(committed.size() - 1)));
+    chain_ = {};
+    return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
+                    *this, tree);
+  }
+
+  // What was accepted is found in the sequence when the next tree is grown.
+  Status Accept(std::span<const int32_t>, int, const TargetOutput&) override { return {}; }
+
+  size_t bytes() const override { return cache_->bytes() + held_.capacity() * sizeof(int32_t); }
+
+  std::string notice() const override {
+    if (!past_training_) return {};
+    return "the draft model " + model_->path + " was trained for " +
+           std::to_string(model_->target->context_length()) + " positions: beyond them nothing was proposed";
+  }
+
+ private:
+  int PositionsLeft(size_t n_committed) const {
+    return model_->target->context_length() + 1 - static_cast<int>(n_committed);
+  }
+
+  // Makes the cache hold exactly these tokens, keeping what it has of them.
+  Status Hold(std::span<const int32_t> tokens) {
+    const auto common = static_cast<size_t>(std::ranges::mismatch(held_, tokens).in1 - held_.begin());
+    held_.resize(common);
+    cache_->Truncate(static_cast<int>(common));
+    while (held_.size() < tokens.size()) {
+      const size_t n = std::min(tokens.size() - held_.size(), Z(kLmMaxRows));
+      LS_TRY(Append(tokens.subspan(held_.size(), n), LogitsFor::kNone).status());
+    }
+    return {};
+  }
+
+  // Runs tokens after those held, and holds them.
+  Result<const float*> Append(std::span<const int32_t> tokens, LogitsFor logits) {
+    LS_ASSIGN(KvTransaction rows, cache_->Begin(static_cast<int>(tokens.size())));
+    LS_ASSIGN(const float* out, Forward(tokens, {}, logits, rows));
+    rows.CommitAll();
+    held_.insert(held_.end(), tokens.begin(), tokens.end());
+    return out;
+  }
+
+  Result<const float*> Forward(std::span<const int32_t> tokens, std::span<const int32_t> parents,
+                               LogitsFor logits, KvTransaction& rows) {
+    const ForwardSegment segment = {.tokens = tokens, .parents = parents, .kv = &rows, .logits = logits};
+    LS_ASSIGN(const TargetOutput output, model_->target->Forward({&segment, 1}, {}));
+    return output.segments[0].logits;
+  }
+
+  void Top(const float* logits, int k, std::vector<TokenScore>& out) const {
+    TopTokens(kernels_, logits, model_->config.n_vocab, k, {}, out);
+  }
+
+  Status Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                std::vector<std::vector<TokenScore>>& next) override {
+    next.resize(which.size());
+    // As long as every level has had one node, that node's token continues what the cache holds.
+    const int32_t end = chain_.empty() ? -1 : chain_.back();
+    if (which.size() == 1 && nodes[Z(which[0])].parent == end) {
+      LS_ASSIGN(const float* logits, Append({&nodes[Z(which[0])].token, 1}, LogitsFor::kAllRows));
+      chain_.push_back(which[0]);
+      Top(logits, k, next[0]);
+      return {};
+    }
+    return ExpandBranches(nodes, which, k, next);
+  }
+
+  // The nodes and their ancestors below the chain, as one tree that is not kept; in parts if they are many.
+  Status ExpandBranches(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                        std::vector<std::vector<TokenScore>>& next) {
+    for (size_t begin = 0; begin < which.size();) {
+      size_t n = which.size() - begin;
+      // One path alone is never longer than a budget is deep.
+      while (Collect(nodes, which.subspan(begin, n)) > kMostTreeRows && n > 1) n = (n + 1) / 2;
+      LS_ASSIGN(KvTransaction rows, cache_->Begin(static_cast<int>(tokens_.size())));
+      LS_ASSIGN(const float* logits, Forward(tokens_, parents_, LogitsFor::kAllRows, rows));
+      for (const size_t end = begin + n; begin < end; ++begin) {
+        Top(logits + Z(row_of_[Z(which[begin])]) * Z(model_->config.n_vocab), k, next[begin]);
+      }
+    }
+    return {};
+  }
+
+  // tokens_ and parents_ of these nodes and their ancestors below the chain, parents first; row_of_ says
+  // where each is. Returns how many rows they are.
+  size_t Collect(std::span<const GrownNode> nodes, std::span<const int32_t> which) {
+    row_of_.assign(nodes.size(), -1);
+    for (int32_t i : which) {
+      for (; row_of_[Z(i)] < 0 && std::ranges::find(chain_, i) == chain_.end(); i = nodes[Z(i)].parent) {
+        row_of_[Z(i)] = 0;
+      }
+    }
+    tokens_.clear();
+    parents_.clear();
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      if (row_of_[i] < 0) continue;
+      row_of_[i] = static_cast<int32_t>(tokens_.size());
+      tokens_.push_back(nodes[i].token);
+      parents_.push_back(row_of_[Z(nodes[i].parent)]);  // -1: right after what the cache holds
+    }
+    return tokens_.size();
+  }
+
+  const std::shared_ptr<const LmModel> model_;
+  const TreeShape shape_;
+  const kernels::KernelTable& kernels_;
+  const std::unique_ptr<KvCache> cache_;
+  std::vector<int32_t> held_;  // tokens the cache holds
+  bool past_training_ = false;
+
+  // The tree that is being grown.
+  std::vector<int32_t> chain_;  // nodes whose tokens are held: the root and its only descendants
+  std::vector<int32_t> row_of_, tokens_, parents_;
+};
+
+Result<TreeShape> Shape(const std::string& tree) { return ParseTreeShape(tree.empty() ? "chain" : tree); }
+
+}  // namespace
+
+Status CheckLmOptions(const SpeculationOptions& options) {
+  if (options.draft_model.empty()) {
+    return InvalidArgument("--spec-type " + options.type +
+                           ": needs a draft model; name its GGUF file with --spec-draft-model (-md)");
+  }
+  if (!options.draft_weights.empty()) {
+    return InvalidArgument("--spec-draft-weights " + options.draft_weights + ": --spec-type " + options.type +
+                           " runs its model as it is stored");
+  }
+  return Shape(options.tree).status();
+}
+
+DrafterResult MakeLmDrafter(const SpeculationOptions& options, const DraftContext& context) {
+  LS_CHECK(context.target != nullptr && context.cache != nullptr);
+  const SharedParts* target = context.target->shared_parts();
+  if (target == nullptr || context.models == nullptr) {
+    return Unsupported(options.draft_model + ": the target's vocabulary is not known");
+  }
+  LS_ASSIGN(TreeShape shape, Shape(options.tree));
+  LS_ASSIGN(auto model, context.models->Lm(options.draft_model, *target));
+  try {
+    return std::unique_ptr<Drafter>(
+        std::make_unique<LmDrafter>(std::move(model), std::move(shape), *target, *context.cache));
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted(options.draft_model + ": no memory for the draft model's cache");
+  }
+}
+
+}  // namespace longspec

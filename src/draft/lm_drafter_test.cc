@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "decode/decoder.h"
+#include "decode/policy.h"
+#include "draft/draft_models.h"
+#include "draft/testing/longspec_files.h"
+#include "sampling/sampler.h"
+
+namespace longspec::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class LmDrafterTest : public ::testing::Test {
+ protected:
+  LmDrafterTest() { models_.SetVocabulary(&tokens_); }
+
+  static std::vector<std::string> TokensOf(const TinyModelOptions& options) {
+    const auto bytes = TinyModelBytes(options);
+    return *(*GgufFile::Parse(*bytes, "tiny"))->GetStrings("tokenizer.ggml.tokens");
+  }
+
+  // The target's own weights: a draft that is always right at temperature 0.
+  std::string Perfect() { return Write({}); }
+  std::string Write(const TinyModelOptions& options) {
+    EXPECT_TRUE(WriteTinyModel(options, folder_.File("draft.gguf")).ok());
+    return folder_.File("draft.gguf");
+  }
+
+  SpeculationOptions Options(const std::string& path, const std::string& tree, int n_max) const {
+    SpeculationOptions options;
+    options.type = "lm";
+    options.draft_model = path;
+    options.tree = tree;
+    options.draft_n_max = n_max;
+    return options;
+  }
+
+  Result<std::unique_ptr<Drafter>> Make(const SpeculationOptions& options, const KvCache& cache) {
+    return MakeDrafter(options, {.target = &tiny_.target(), .cache = &cache, .models = &models_});
+  }
+
+  std::vector<int32_t> Generate(const SpeculationOptions& options, float temperature, int n_predict,
+                                DecodeStats* stats = nullptr, std::string* notice = nullptr) {
+    SamplingOptions sampling;
+    sampling.temperature = temperature;
+    sampling.seed = 5;
+    sampling.top_k = 4;
+    const auto sampler = Sampler::Create(sampling, tiny_.config.n_vocab);
+    const auto cache = tiny_.NewCache(300, CacheType::kF16);
+    auto drafter = Make(options, *cache);
+    EXPECT_TRUE(drafter.ok()) << drafter.status().message();
+    const auto policy = MakeFixedPolicy(options);
+    std::vector<int32_t> committed;
+    for (int32_t i = 0; i < 70; ++i) committed.push_back(i * 3 + 10);
+    const size_t n_prompt = committed.size();
+    Decoder decoder({.target = &tiny_.target(),
+                     .cache = cache.get(),
+                     .drafter = drafter->get(),
+                     .policy = policy.get(),
+                     .sampler = &*sampler,
+                     .prefill_chunk = 64},
+                    &committed);
+    EXPECT_TRUE(decoder.Prefill().ok());
+    while (committed.size() < n_prompt + static_cast<size_t>(n_predict)) {
+      const auto step =
+          decoder.Step(static_cast<int>(n_prompt) + n_predict - static_cast<int>(committed.size()), {});
+      EXPECT_TRUE(step.ok()) << step.status().message();
+      if (!step.ok()) break;
+    }
+    if (stats != nullptr) *stats = decoder.stats();
+    if (notice != nullptr) *notice = (*drafter)->notice();
+    return committed;
+  }
+
+  Folder folder_;
+  TinyTarget tiny_;
+  std::vector<std::string> tokens_ = TokensOf({});
+  DraftModels models_;
+};
+
+TEST_F(LmDrafterTest, ThePerfectDraftIsAcceptedWhole) {
+  const std::vector<int32_t> plain = Generate({.type = "none"}, 0.0F, 60);
+  DecodeStats stats;
+  EXPECT_EQ(Generate(Options(Perfect(), "", 5), 0.0F, 60, &stats), plain);
+  EXPECT_EQ(stats.steps, 10);
+  EXPECT_EQ(stats.accepted, 50);
+  EXPECT_EQ(Generate(Options(Perfect(), "3,6,6", 15), 0.0F, 60, &stats), plain);
+  EXPECT_EQ(stats.steps, 15);
+  EXPECT_EQ(stats.accepted, 45);
+}
+
+TEST_F(LmDrafterTest, SameTokensForEveryShapeAndTemperature) {
+  const std::string perfect = Perfect();
+  TinyModelOptions other;
+  other.seed = 9;
+  other.n_layers = 1;
+  ASSERT_TRUE(WriteTinyModel(other, folder_.File("other.gguf")).ok());
+  int64_t accepted = 0;
+  for (const float temperature : {0.0F, 0.7F, 1.0F}) {
+    const std::vector<int32_t> plain = Generate({.type = "none"}, temperature, 40);
+    for (const std::string& path : {perfect, folder_.File("other.gguf")}) {
+      for (const char* tree : {"chain", "beam", "2,1,1,3", "best:4", "opt:0.2:4"}) {
+        for (const int n_max : {3, 20, 70}) {
+          SCOPED_TRACE(path + " " + tree + " " + std::to_string(n_max));
+          DecodeStats stats;
+          EXPECT_EQ(Generate(Options(path, tree, n_max), temperature, 40, &stats), plain);
+          accepted += stats.accepted;
+        }
+      }
+    }
+  }
+  EXPECT_GT(accepted, 500);
+}
+
+// Scores are the draft's probabilities of the paths, however the tree was cut into passes.
+TEST_F(LmDrafterTest, ScoresArePathProbabilities) {
+  const auto cache = tiny_.NewCache(300, CacheType::kF32);
+  const auto drafter = Make(Options(Perfect(), "8,40,80", 128), *cache);
+  ASSERT_TRUE(drafter.ok()) << drafter.status().message();
+  const std::vector<int32_t> committed = {9, 8, 7};
+  ASSERT_TRUE((*drafter)->Prefill(committed).ok());
+  TokenTree tree(7);
+  ASSERT_TRUE((*drafter)->Propose({.max_nodes = 128, .max_depth = 3}, committed, tree).ok());
+  ASSERT_EQ(tree.size(), 129);
+  for (const int i : {1, 8, 9, 48, 49, 128}) {
+    double expected = 0;
+    std::vector<int32_t> text = committed;
+    for (const int32_t node : tree.PathTo(i)) {
+      if (node == 0) continue;
+      auto fresh = tiny_.NewCache(20);
+      auto rows = fresh->Begin(static_cast<int>(text.size()));
+      ASSERT_TRUE(rows.ok());
+      const ForwardSegment segment = {
+          .tokens = text, .parents = {}, .kv = &*rows, .logits = LogitsFor::kLastRow};
+      const auto output = tiny_.target().Forward({&segment, 1}, {});
+      ASSERT_TRUE(output.ok());
+      const float* logits = output->segments[0].logits;
+      double sum = 0;
+      for (int t = 0; t < output->vocab; ++t) sum += std::exp(static_cast<double>(logits[t]));
+      expected += static_cast<double>(logits[tree.node(node).token]) - std::log(sum);
+      text.push_back(tree.node(node).token);
+    }
+    EXPECT_NEAR(std::log(static_cast<double>(tree.node(i).score)), expected, 1e-4) << i;
+  }
+  EXPECT_GT((*drafter)->bytes(), 0U);
+}
+
+TEST_F(LmDrafterTest, BeyondItsTrainingItProposesNothingAndSaysSo) {
+  TinyModelOptions shorter;
+  shorter.context_length = 80;
+  DecodeStats stats;
+  std::string notice;
+  EXPECT_EQ(Generate(Options(Write(shorter), "", 4), 0.0F, 40, &stats, &notice),
+            Generate({.type = "none"}, 0.0F, 40));
+  EXPECT_GT(stats.drafted, 4);
+  EXPECT_LE(stats.drafted, 12);
+  EXPECT_THAT(notice, HasSubstr("was trained for 80 positions"));
+  EXPECT_EQ(Generate(Options(Perfect(), "", 4), 0.0F, 5, &stats, &notice).size(), 75U);
+}
+
+TEST_F(LmDrafterTest, OtherVocabulariesAreRefusedWithTheReason) {
+  const auto cache = tiny_.NewCache(10);
+  const auto message = [&](const std::string& path) {
+    const auto drafter = Make(Options(path, "", 4), *cache);
+    EXPECT_EQ(drafter.status().code(), StatusCode::kUnsupported);
+    return drafter.status().message();
+  };
+  TinyModelOptions larger;
+  larger.n_vocab = 400;
+  EXPECT_THAT(message(Write(larger)), HasSubstr("a vocabulary of 400 tokens, the target has 384"));
+  tokens_[300] = "elsewhere";
+  EXPECT_THAT(message(Write({})), HasSubstr("token 300 is '"));
+  tokens_.pop_back();
+  EXPECT_THAT(message(Write({})), HasSubstr("its tokenizer has 384 tokens, the target's has 383"));
+  EXPECT_EQ(Make(Options("/nonexistent.gguf", "", 4), *cache).status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(MakeDrafter(Options(folder_.File("draft.gguf"), "", 4),
+                          {.target = &tiny_.target(), .cache = cache.get()})
+                  .status()
+                  .message(),
+              HasSubstr("vocabulary is not known"));
+}
+
+TEST_F(LmDrafterTest, AModelIsLoadedOnce) {
+  const std::string path = Perfect();
+  const auto first = models_.Lm(path, tiny_.parts());
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(models_.Lm(path, tiny_.parts())->get(), first->get());
+}
+
+TEST(LmOptions, AreCheckedBeforeAnyModelIsRead) {
+  const auto message = [](SpeculationOptions options) {
+    options.type = "draft";
+    return CheckDrafter(options).message();
+  };
+  EXPECT_THAT(message({}), HasSubstr("--spec-type draft: needs a draft model"));
+  EXPECT_THAT(message({.draft_model = "x", .draft_weights = "f32"}), HasSubstr("as it is stored"));
+  EXPECT_THAT(message({.tree = "wide", .draft_model = "x"}), HasSubstr("--spec-tree wide"));
+  EXPECT_EQ(message({.draft_model = "x"}), "");
+}
+
+}  // namespace
+}  // namespace longspec::testing

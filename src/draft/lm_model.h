@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A second, smaller language model that drafts for a target with the same vocabulary. Its weights are
+// immutable, but like every Target it runs one forward pass at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "longspec/status.h"
+#include "model/shared_parts.h"
+#include "model/target.h"
+
+namespace longspec {
+
+struct LmModel {
+  std::string path;
+  LlamaConfig config;
+  std::unique_ptr<Target> target;
+};
+
+// Rows of one forward pass of a draft model: prefill in steps of so many, and the largest tree.
+inline constexpr int kLmMaxRows = 512;
+
+// `tokens`: the target's vocabulary. A draft with another number of tokens, or with another token of the same
+// number, is refused with the reason.
+Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::string& path, const SharedParts& target,
+                                                   const std::vector<std::string>& tokens);
+
+}  // namespace longspec

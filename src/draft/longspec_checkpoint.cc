@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft/longspec_checkpoint.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <new>
+#include <set>
+#include <span>
+
+#include "base/mapped_file.h"
+#include "base/status_macros.h"
+#include "formats/atomic_file.h"
+#include "formats/gguf.h"
+#include "formats/gguf_writer.h"
+#include "formats/safetensors.h"
+#include "tensor/dequantize.h"
+#include "tensor/quantize.h"
+
+namespace longspec {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kArchitecture[] = "longspec";
+constexpr char kConfigKey[] = "longspec.config_json";
+constexpr size_t kMaxConfigBytes = 1 << 20;
+
+bool IsGguf(std::span<const std::byte> bytes) {
+  return bytes.size() >= 4 && std::memcmp(bytes.data(), "GGUF", 4) == 0;
+}
+
+Status ReadConfig(const std::string& path, LongspecCheckpoint* checkpoint) {
+  LS_ASSIGN(const MappedFile file, MappedFile::Open(path));
+  if (file.bytes().size() > kMaxConfigBytes) return Corrupt(path + ": too large for a configuration");
+  checkpoint->config_json.assign(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  LS_ASSIGN(checkpoint->config, ParseLongspecConfig(checkpoint->config_json, path));
+  return {};
+}
+
+void AddTensors(const std::vector<TensorView>& tensors, LongspecCheckpoint* checkpoint) {
+  constexpr std::string_view kPrefix = "model.";
+  for (TensorView tensor : tensors) {
+    if (tensor.name.starts_with(kPrefix)) tensor.name.erase(0, kPrefix.size());
+    checkpoint->tensors.push_back(std::move(tensor));
+  }
+}
+
+Status AddSafetensors(const std::string& path, LongspecCheckpoint* checkpoint) {
+  LS_ASSIGN(const auto file, SafetensorsFile::Open(path));
+  AddTensors(file->tensors(), checkpoint);
+  checkpoint->owners.push_back(file);
+  return {};
+}
+
+Status ReadFolder(const std::string& folder, LongspecCheckpoint* checkpoint) {
+  std::set<std::string> files;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() == ".safetensors") files.insert(it->path().string());
+  }
+  if (error) return IoError(folder + ": " + error.message());
+  if (files.empty()) return NotFound(folder + ": no *.safetensors file in this folder");
+  LS_TRY(ReadConfig((fs::path(folder) / "config.json").string(), checkpoint));
+  for (const std::string& file : files) LS_TRY(AddSafetensors(file, checkpoint));
+  return {};
+}
+
+// The folder's config.json counts for the file beside it; alone, a file has its shapes to go by.
+Status ReadSafetensors(const std::string& path, LongspecCheckpoint* checkpoint) {
+  LS_TRY(AddSafetensors(path, checkpoint));
+  const fs::path config = fs::path(path).parent_path() / "config.json";
+  std::error_code error;
+  return fs::exists(config, error) ? ReadConfig(config.string(), checkpoint) : Status();
+}
+
+Status ReadGguf(const std::string& path, LongspecCheckpoint* checkpoint) {
+  LS_ASSIGN(const auto file, GgufFile::Open(path));
+  LS_ASSIGN(const std::string architecture, file->GetString("general.architecture"));
+  if (architecture != kArchitecture) {
+    return Unsupported(path + ": architecture \"" + architecture +
+                       "\" is no LongSpec draft model, expected \"" + kArchitecture + "\"");
+  }
+  LS_ASSIGN(checkpoint->config_json, file->GetStringOr(kConfigKey, ""));
+  if (!checkpoint->config_json.empty()) {
+    LS_ASSIGN(checkpoint->config, ParseLongspecConfig(checkpoint->config_json, path + ": " + kConfigKey));
+  }
+  AddTensors(file->tensors(), checkpoint);
+  checkpoint->owners.push_back(file);
+  return {};
+}
+
+Status CheckNames(const LongspecCheckpoint& checkpoint) {
+  const std::vector<LongspecTensor> known = LongspecTensors();
+  std::set<std::string_view> seen;
+  for (const TensorView& tensor : checkpoint.tensors) {
+    if (!seen.insert(tensor.name).second) {
+      return Corrupt(checkpoint.path + ": tensor " + tensor.name + " appears twice");
+    }
+    if (tensor.n_dims < 1 || tensor.n_dims > 2) {
+      return Corrupt(checkpoint.path + ": tensor " + tensor.name + " is neither a vector nor a matrix");
+    }
+    if (tensor.name == kLongspecVocabTensor) {
+      if (tensor.dtype == DType::kI32 || tensor.dtype == DType::kI64) continue;
+      return Corrupt(checkpoint.path + ": tensor " + tensor.name + " must hold I32 or I64 tokens");
+    }
+    if (std::ranges::find(known, tensor.name, &LongspecTensor::name) == known.end()) {
+      return Corrupt(checkpoint.path + ": tensor " + tensor.name + " is none of a LongSpec draft model's");
+    }
+    if (!CanDequantize(tensor.dtype)) {
+      return Unsupported(checkpoint.path + ": tensor " + tensor.name + " has type " +
+                         std::string(Info(tensor.dtype).name) + ", which weights cannot have");
+    }
+  }
+  for (const LongspecTensor& tensor : known) {
+    if (tensor.required && !seen.contains(tensor.name)) {
+      return Corrupt(checkpoint.path + ": tensor " + tensor.name +
+                     " is missing, which every LongSpec draft model has");
+    }
+  }
+  return {};
+}
+
+Status Read(const std::string& path, LongspecCheckpoint* checkpoint) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return ReadFolder(path, checkpoint);
+  LS_ASSIGN(const MappedFile file, MappedFile::Open(path));
+  return IsGguf(file.bytes()) ? ReadGguf(path, checkpoint) : ReadSafetensors(path, checkpoint);
+}
+
+// A tensor's bytes as another type.
+std::vector<std::byte> Convert(const TensorView& tensor, DType to) {
+  const int64_t n = tensor.shape[0];
+  const size_t row_bytes = RowBytes(to, n);
+  std::vector<std::byte> bytes(row_bytes * static_cast<size_t>(tensor.n_rows()));
+  std::vector<float> row(static_cast<size_t>(n));
+  for (int64_t r = 0; r < tensor.n_rows(); ++r) {
+    DequantizeRow(tensor.dtype, tensor.row(r), n, row.data());
+    QuantizeRow(to, row.data(), n, bytes.data() + static_cast<size_t>(r) * row_bytes);
+  }
+  return bytes;
+}
+
+// Calls add(name, type, shape, bytes) for each tensor. Vectors and the vocabulary keep their types.
+template <typename Add>
+Status Export(const LongspecCheckpoint& checkpoint, std::optional<DType> type, Add&& add) {
+  for (const TensorView& tensor : checkpoint.tensors) {
+    const std::vector<int64_t> shape(tensor.shape, tensor.shape + tensor.n_dims);
+    const DType to =
+        tensor.n_rows() > 1 && CanDequantize(tensor.dtype) ? type.value_or(tensor.dtype) : tensor.dtype;
+    if (to == tensor.dtype) {
+      add(tensor.name, to, shape, std::span(tensor.data, tensor.n_bytes));
+      continue;
+    }
+    if (tensor.shape[0] % Info(to).block_elements != 0) {
+      return InvalidArgument(checkpoint.path + ": tensor " + tensor.name + " has rows of " +
+                             std::to_string(tensor.shape[0]) + ", no multiple of " +
+                             std::to_string(Info(to).block_elements) + ", the block size of " +
+                             std::string(Info(to).name));
+    }
+    add(tensor.name, to, shape, std::span<const std::byte>(Convert(tensor, to)));
+  }
+  return {};
+}
+
+Status WriteText(const std::string& text, const std::string& path) {
+  LS_ASSIGN(AtomicFile file, AtomicFile::Create(path));
+  LS_TRY(file.Write(std::as_bytes(std::span(text))));
+  return file.Commit();
+}
+
+}  // namespace
+
+const TensorView* LongspecCheckpoint::Find(std::string_view name) const {
+  const auto it = std::ranges::find(tensors, name, &TensorView::name);
+  return it == tensors.end() ? nullptr : &*it;
+}
+
+std::vector<LongspecTensor> LongspecTensors() {
+  std::vector<LongspecTensor> tensors;
+  for (const std::string attention : {"self_attn", "cross_attn"}) {
+    for (const std::string projection : {"q_proj", "k_proj", "v_proj"}) {
+      const bool used = attention == "self_attn" || projection == "q_proj";
+      tensors.push_back({attention + "." + projection + ".weight", used});
+      tensors.push_back({attention + "." + projection + ".bias", used});
+    }
+    tensors.push_back({attention + ".o_proj.weight"});
+  }
+  for (const char* name : {"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "input_layernorm",
+                           "post_self_attention_layernorm", "post_cross_attention_layernorm"}) {
+    tensors.push_back({std::string(name) + ".weight"});
+  }
+  return tensors;
+}
+
+Result<LongspecCheckpoint> OpenLongspecCheckpoint(const std::string& path) try {
+  LongspecCheckpoint checkpoint;
+  checkpoint.path = path;
+  LS_TRY(Read(path, &checkpoint));
+  LS_TRY(CheckNames(checkpoint));
+  return checkpoint;
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted(path + ": not enough memory for its header");
+}
+
+Status WriteLongspecGguf(const LongspecCheckpoint& checkpoint, std::optional<DType> type,
+                         const std::string& path) {
+  GgufWriter writer;
+  writer.SetString("general.architecture", kArchitecture);
+  if (!checkpoint.config_json.empty()) writer.SetString(kConfigKey, checkpoint.config_json);
+  LS_TRY(Export(checkpoint, type,
+                [&](const std::string& name, DType to, std::vector<int64_t> shape, auto bytes) {
+                  writer.AddTensor(name, to, std::move(shape), bytes);
+                }));
+  return writer.Write(path);
+}
+
+Status WriteLongspecFolder(const LongspecCheckpoint& checkpoint, std::optional<DType> type,
+                           const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return IoError(folder + ": cannot be made: " + error.message());
+  const bool blocks = std::ranges::any_of(checkpoint.tensors,
+                                          [](const TensorView& t) { return !IsSafetensorsType(t.dtype); });
+  if (!type && blocks) type = DType::kF32;
+  if (type && !IsSafetensorsType(*type)) {
+    return InvalidArgument(folder + ": a safetensors file cannot hold " + std::string(Info(*type).name) +
+                           "; choose f32, f16 or bf16, or write a .gguf file");
+  }
+  SafetensorsWriter writer;
+  writer.SetMetadata("format", "pt");
+  LS_TRY(Export(checkpoint, type,
+                [&](const std::string& name, DType to, std::vector<int64_t> shape, auto bytes) {
+                  writer.AddTensor(name, to, std::move(shape), bytes);
+                }));
+  LS_TRY(writer.Write((fs::path(folder) / "model.safetensors").string()));
+  if (checkpoint.config_json.empty()) return {};
+  return WriteText(checkpoint.config_json, (fs::path(folder) / "config.json").string());
+}
+
+}  // namespace longspec

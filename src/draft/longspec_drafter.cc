@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// LongSpec (arXiv 2502.17421): trees grown by a one-block draft model that reads the target's last-layer keys
+// and values, so that the draft's own memory is as small at 64,000 positions as at 512. All drafting is
+// deterministic: no temperature reaches the draft.
+#include <algorithm>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "draft/draft_models.h"
+#include "draft/longspec_forward.h"
+#include "draft/registry.h"
+#include "draft/tree_growth.h"
+#include "draft/tree_shape.h"
+
+namespace longspec {
+namespace {
+
+constexpr int kNoLimit = 1 << 30;
+
+class LongspecDrafter final : public Drafter, private GrowthModel {
+ public:
+  LongspecDrafter(std::shared_ptr<const LongspecModel> model, TreeShape shape, const SharedParts& target,
+                  const KvCache* cache)
+      : model_(std::move(model)),
+        shape_(std::move(shape)),
+        cache_(cache),
+        last_layer_(target.config->n_layer - 1),
+        forward_(model_, target, cache->Span(0).layout) {}
+
+  std::string_view name() const override { return "longspec"; }
+
+  Status Prefill(std::span<const int32_t> committed) override {
+    forward_.Reset();
+    if (PositionsLeft(committed.size()) <= 0) return {};
+    return forward_.Extend(committed).status();
+  }
+
+  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
+    LS_CHECK(cache_->length() + 1 == static_cast<int>(committed.size()));
+    const int left = PositionsLeft(committed.size());
+    if (left <= 0) {
+      past_training_ = true;
+      return {};
+    }
+    LS_TRY(forward_.Extend(committed).status());
+    root_position_ = cache_->length();
+    paths_.clear();
+    n_slots_ = 0;
+    return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
+                    *this, tree);
+  }
+
+  // What was accepted is read from the sequence when the next tree is grown.
+  Status Accept(std::span<const int32_t>, int, const TargetOutput&) override { return {}; }
+
+  size_t bytes() const override { return forward_.bytes(); }
+
+  std::string notice() const override {
+    if (!past_training_) return {};
+    return "the draft model " + model_->path + " was trained for " +
+           std::to_string(model_->trained_positions) + " positions: beyond them nothing was proposed";
+  }
+
+ private:
+  // Levels a tree may have so that the draft runs at positions it knows only.
+  int PositionsLeft(size_t n_committed) const {
+    if (model_->trained_positions == 0) return kNoLimit;
+    return model_->trained_positions + 1 - static_cast<int>(n_committed);
+  }
+
+  Status Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                std::vector<std::vector<TokenScore>>& next) override {
+    paths_.resize(nodes.size());
+    rows_.clear();
+    for (const int32_t i : which) {
+      const GrownNode& node = nodes[static_cast<size_t>(i)];
+      LongspecRow row{.token = node.token, .position = root_position_ + node.depth};
+      if (node.parent >= 0) {
+        std::vector<int32_t>& path = paths_[static_cast<size_t>(i)];
+        path = paths_[static_cast<size_t>(node.parent)];
+        path.push_back(row.slot = n_slots_++);
+        row.path = path;
+      }
+      rows_.push_back(row);
+    }
+    return forward_.Run(rows_, cache_->Span(last_layer_), k, next);
+  }
+
+  const std::shared_ptr<const LongspecModel> model_;
+  const TreeShape shape_;
+  const KvCache* const cache_;
+  const int last_layer_;
+  LongspecForward forward_;
+  bool past_training_ = false;
+
+  // The tree that is being grown.
+  int root_position_ = 0, n_slots_ = 0;
+  std::vector<std::vector<int32_t>> paths_;  // per node that was run: slots of its ancestors and itself
+  std::vector<LongspecRow> rows_;
+};
+
+}  // namespace
+
+Status CheckLongspecOptions(const SpeculationOptions& options) {
+  if (options.draft_model.empty()) {
+    return InvalidArgument("--spec-type " + options.type +
+                           ": needs a draft model; name its file or folder with --spec-draft-model (-md)");
+  }
+  LS_TRY(CheckLongspecWeights(options.draft_weights));
+  return ParseTreeShape(options.tree).status();
+}
+
+DrafterResult MakeLongspecDrafter(const SpeculationOptions& options, const DraftContext& context) {
+  LS_CHECK(context.target != nullptr && context.cache != nullptr);
+  const SharedParts* target = context.target->shared_parts();
+  if (target == nullptr) {
+    return Unsupported(options.draft_model + ": this target has no layers to share with a draft model");
+  }
+  LS_ASSIGN(TreeShape shape, ParseTreeShape(options.tree));
+  DraftModels own;
+  DraftModels& models = context.models != nullptr ? *context.models : own;
+  LS_ASSIGN(auto model, models.Longspec(options.draft_model, options.draft_weights, *target));
+  try {
+    return std::unique_ptr<Drafter>(
+        std::make_unique<LongspecDrafter>(std::move(model), std::move(shape), *target, context.cache));
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted(options.draft_model + ": no memory for the draft model's activations");
+  }
+}
+
+}  // namespace longspec

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The LongSpec drafter in the real loop, on a real (tiny) target: the same tokens and the same bits as
+// without.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "decode/decoder.h"
+#include "decode/policy.h"
+#include "draft/draft_models.h"
+#include "draft/registry.h"
+#include "draft/testing/longspec_files.h"
+#include "sampling/sampler.h"
+
+namespace longspec::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Few tokens are likely, so that even a draft that knows nothing is right now and then.
+constexpr int kLikely = 8;
+
+struct Text {
+  std::vector<int32_t> tokens;
+  std::vector<float> logits;  // of every generated token, bit by bit
+  DecodeStats stats;
+  bool operator==(const Text& o) const {
+    return tokens == o.tokens && logits.size() == o.logits.size() &&
+           std::memcmp(logits.data(), o.logits.data(), logits.size() * sizeof(float)) == 0;
+  }
+};
+
+class LongspecDrafterTest : public ::testing::Test {
+ protected:
+  LongspecDrafterTest() : draft_(WriteDraftFolder(folder_, tiny_.config, RandomDraft(tiny_.config, 64, 3))) {}
+
+  SpeculationOptions Options(const std::string& tree = "", int n_max = 24) const {
+    SpeculationOptions options;
+    options.type = "longspec";
+    options.draft_model = draft_;
+    options.tree = tree;
+    options.draft_n_max = n_max;
+    return options;
+  }
+
+  std::vector<int32_t> Prompt(int n) const {
+    std::vector<int32_t> prompt;
+    for (int i = 0; i < n; ++i) prompt.push_back((i * i + 5 * i) % 97 + 100);
+    return prompt;
+  }
+
+  Text Generate(const SpeculationOptions& options, float temperature, int n_prompt, int n_predict,
+                std::unique_ptr<Drafter>* drafter_out = nullptr) {
+    SamplingOptions sampling;
+    sampling.temperature = temperature;
+    sampling.seed = 11;
+    for (int32_t t = 0; t < kLikely; ++t) sampling.logit_bias.emplace_back(200 + t, 9.0F);
+    const auto sampler = Sampler::Create(sampling, tiny_.config.n_vocab);
+    EXPECT_TRUE(sampler.ok());
+    cache_ = tiny_.NewCache(n_prompt + n_predict + 64, CacheType::kF16);
+    auto drafter =
+        MakeDrafter(options, {.target = &tiny_.target(), .cache = cache_.get(), .models = &models_});
+    EXPECT_TRUE(drafter.ok()) << drafter.status().message();
+    const auto policy = MakeFixedPolicy(options);
+    committed_ = Prompt(n_prompt);
+    Decoder decoder({.target = &tiny_.target(),
+                     .cache = cache_.get(),
+                     .drafter = drafter->get(),
+                     .policy = policy.get(),
+                     .sampler = &*sampler,
+                     .prefill_chunk = 64},
+                    &committed_);
+    EXPECT_TRUE(decoder.Prefill().ok());
+    Text text;
+    while (static_cast<int>(text.tokens.size()) < n_predict) {
+      const auto step = decoder.Step(n_predict - static_cast<int>(text.tokens.size()), {});
+      EXPECT_TRUE(step.ok()) << step.status().message();
+      if (!step.ok()) break;
+      for (size_t i = 0; i < step->tokens.size(); ++i) {
+        text.tokens.push_back(step->tokens[i]);
+        const float* row = step->logits + static_cast<ptrdiff_t>(step->path[i]) * step->vocab;
+        text.logits.insert(text.logits.end(), row, row + step->vocab);
+      }
+    }
+    text.stats = decoder.stats();
+    if (drafter_out != nullptr) *drafter_out = std::move(*drafter);
+    return text;
+  }
+
+  Text Plain(float temperature, int n_prompt, int n_predict) {
+    return Generate({.type = "none"}, temperature, n_prompt, n_predict);
+  }
+
+  Folder folder_;
+  TinyTarget tiny_;
+  std::string draft_;
+  DraftModels models_;
+  std::unique_ptr<KvCache> cache_;
+  std::vector<int32_t> committed_;
+};
+
+TEST_F(LongspecDrafterTest, SameBitsForEveryShapeAndTemperature) {
+  // Tokens that are likely make up the draft's whole vocabulary.
+  std::vector<int64_t> vocab;
+  for (int64_t t = 0; t < kLikely; ++t) vocab.push_back(200 + t);
+  WriteDraft(RandomDraft(tiny_.config, 64, 3), draft_ + "/model.safetensors", "", DType::kF32, vocab);
+  int64_t accepted = 0;
+  for (const float temperature : {0.0F, 0.7F, 1.0F}) {
+    const Text plain = Plain(temperature, 20, 60);
+    for (const char* tree : {"chain", "", "4", "3,5,9", "best", "best:3", "opt:0.1", "opt-last:0.1:4"}) {
+      for (const int n_max : {1, 24, 100}) {
+        SCOPED_TRACE(std::string(tree) + " " + std::to_string(n_max) + " at " + std::to_string(temperature));
+        const Text text = Generate(Options(tree, n_max), temperature, 20, 60);
+        EXPECT_EQ(text, plain);
+        EXPECT_GT(text.stats.drafted, 0);
+        EXPECT_EQ(text.stats.accepted + text.stats.steps, 60);
+        accepted += text.stats.accepted;
+      }
+    }
+  }
+  EXPECT_GT(accepted, 300);  // else nothing was tested
+}
+
+TEST_F(LongspecDrafterTest, SameBitsAcrossChunksOfTheContext) {
+  const Text plain = Plain(0.7F, 500, 40);
+  EXPECT_EQ(Generate(Options("", 60), 0.7F, 500, 40), plain);
+  EXPECT_EQ(Generate(Options("chain", 5), 0.7F, 500, 40), plain);
+  EXPECT_EQ(Generate(Options(), 0.7F, 1, 20), Plain(0.7F, 1, 20));  // nothing to attend to at first
+}
+
+// What a round leaves in the cache is what prefill of the same text would.
+TEST_F(LongspecDrafterTest, TheCacheEqualsAFreshPrefill) {
+  (void)Generate(Options("", 60), 1.0F, 30, 50);
+  const std::unique_ptr<KvCache> after = std::move(cache_);
+  std::vector<int32_t> text = committed_;
+  text.pop_back();
+  auto fresh = tiny_.NewCache(200, CacheType::kF16);
+  auto rows = fresh->Begin(static_cast<int>(text.size()));
+  ASSERT_TRUE(rows.ok());
+  const ForwardSegment segment = {.tokens = text, .parents = {}, .kv = &*rows, .logits = LogitsFor::kNone};
+  ASSERT_TRUE(tiny_.target().Forward({&segment, 1}, {}).ok());
+  rows->CommitAll();
+  ASSERT_EQ(after->length(), fresh->length());
+  for (int layer = 0; layer < tiny_.config.n_layer; ++layer) {
+    const KvSpan a = after->Span(layer), b = fresh->Span(layer);
+    for (int head = 0; head < tiny_.config.n_head_kv; ++head) {
+      const size_t row = static_cast<size_t>(tiny_.config.head_dim) * 2;
+      EXPECT_EQ(std::memcmp(a.values(0, head), b.values(0, head), row * static_cast<size_t>(after->length())),
+                0);
+      for (int p = 0; p < after->length(); ++p) {
+        for (int d = 0; d < tiny_.config.head_dim; ++d) {
+          const size_t at =
+              static_cast<size_t>((p / kKeyBlock * tiny_.config.head_dim + d) * kKeyBlock + p % kKeyBlock);
+          ASSERT_EQ(std::memcmp(a.keys(0, head) + 2 * at, b.keys(0, head) + 2 * at, 2), 0);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(LongspecDrafterTest, ProposesLongSpecsOwnTree) {
+  auto cache = tiny_.NewCache(100);
+  const auto drafter =
+      MakeDrafter(Options(), {.target = &tiny_.target(), .cache = cache.get(), .models = &models_});
+  ASSERT_TRUE(drafter.ok()) << drafter.status().message();
+  EXPECT_EQ((*drafter)->name(), "longspec");
+  EXPECT_TRUE((*drafter)->taps().empty());
+  const std::vector<int32_t> committed = {5};
+  ASSERT_TRUE((*drafter)->Prefill(committed).ok());
+  TokenTree tree(5);
+  ASSERT_TRUE((*drafter)->Propose({.max_nodes = 68, .max_depth = 5}, committed, tree).ok());
+  EXPECT_EQ(tree.size(), 69);
+  std::vector<int> levels(6, 0);
+  for (const TreeNode& node : tree.nodes()) ++levels[static_cast<size_t>(node.depth)];
+  EXPECT_EQ(levels, (std::vector<int>{1, 4, 16, 16, 16, 16}));
+  TokenTree again(5);
+  ASSERT_TRUE((*drafter)->Propose({.max_nodes = 68, .max_depth = 5}, committed, again).ok());
+  for (int i = 0; i < 69; ++i) EXPECT_EQ(tree.node(i).token, again.node(i).token);
+}
+
+// The point of the method: 64,000 positions cost the draft no more memory than 512.
+TEST_F(LongspecDrafterTest, MemoryDoesNotDependOnTheContext) {
+  size_t bytes = 0;
+  TinyModelOptions small;
+  small.n_layers = 1;
+  small.n_embd = 32;
+  small.n_heads = 2;
+  small.n_kv_heads = 1;
+  small.n_ff = 32;
+  TinyTarget tiny(small);
+  const Folder folder;
+  SpeculationOptions options = Options("3,6", 9);
+  options.draft_model = WriteDraftFolder(folder, tiny.config, RandomDraft(tiny.config, 32, 1));
+  for (const int n : {512, 4096, 65536}) {
+    auto cache = tiny.NewCache(n + 10, CacheType::kF16);
+    auto rows = cache->Begin(n);
+    ASSERT_TRUE(rows.ok());
+    rows->CommitAll();
+    const auto drafter = MakeDrafter(options, {.target = &tiny.target(), .cache = cache.get()});
+    ASSERT_TRUE(drafter.ok()) << drafter.status().message();
+    const std::vector<int32_t> committed(static_cast<size_t>(n) + 1, 17);
+    ASSERT_TRUE((*drafter)->Prefill(committed).ok());
+    TokenTree tree(17);
+    ASSERT_TRUE((*drafter)->Propose({.max_nodes = 9, .max_depth = 2}, committed, tree).ok());
+    EXPECT_EQ(tree.size(), 10);
+    if (bytes == 0) bytes = (*drafter)->bytes();
+    EXPECT_EQ((*drafter)->bytes(), bytes) << n;
+  }
+  EXPECT_GT(bytes, 0U);
+  EXPECT_LT(bytes, 1U << 20);
+}
+
+TEST_F(LongspecDrafterTest, BeyondItsTrainingItProposesNothingAndSaysSo) {
+  (void)WriteDraftFolder(folder_, tiny_.config, RandomDraft(tiny_.config, 64, 3),
+                         ", \"max_position_embeddings\": 4096, \"longspec_trained_positions\": 50");
+  std::unique_ptr<Drafter> drafter;
+  const Text plain = Plain(0.0F, 40, 30);
+  const Text text = Generate(Options("4,4,4"), 0.0F, 40, 30, &drafter);
+  EXPECT_EQ(text, plain);
+  EXPECT_GT(text.stats.drafted, 0);
+  EXPECT_THAT(drafter->notice(),
+              AllOf(HasSubstr("trained for 50 positions"), HasSubstr("nothing was proposed")));
+  const Text late = Generate(Options(), 0.0F, 51, 5, &drafter);
+  EXPECT_EQ(late.stats.drafted, 0);
+  const Text early = Generate(Options(), 0.0F, 10, 5, &drafter);
+  EXPECT_GT(early.stats.drafted, 0);
+  EXPECT_EQ(drafter->notice(), "");
+  // The last levels before the limit: the root at position 48 may have two.
+  auto cache = tiny_.NewCache(100);
+  auto rows = cache->Begin(48);
+  ASSERT_TRUE(rows.ok());
+  rows->CommitAll();
+  auto last = MakeDrafter(Options(), {.target = &tiny_.target(), .cache = cache.get()});
+  ASSERT_TRUE(last.ok());
+  const std::vector<int32_t> committed(49, 3);
+  TokenTree tree(3);
+  ASSERT_TRUE((*last)->Propose({.max_nodes = 68, .max_depth = 5}, committed, tree).ok());
+  EXPECT_EQ(tree.max_depth(), 2);
+}
+
+TEST_F(LongspecDrafterTest, AModelIsLoadedOnce) {
+  const auto first = models_.Longspec(draft_, "", tiny_.parts());
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(models_.Longspec(draft_, "", tiny_.parts())->get(), first->get());
+  EXPECT_NE(models_.Longspec(draft_, "f32", tiny_.parts())->get(), first->get());
+  EXPECT_FALSE(models_.Longspec(draft_ + "x", "", tiny_.parts()).ok());
+}
+
+TEST(LongspecOptions, AreCheckedBeforeAnyModelIsRead) {
+  const auto message = [](SpeculationOptions options) {
+    options.type = "longspec";
+    return CheckDrafter(options).message();
+  };
+  EXPECT_THAT(message({}), HasSubstr("--spec-type longspec: needs a draft model"));
+  EXPECT_THAT(message({.tree = "wide", .draft_model = "x"}), HasSubstr("--spec-tree wide: must be"));
+  EXPECT_THAT(message({.draft_model = "x", .draft_weights = "q9"}),
+              HasSubstr("--spec-draft-weights q9: must be"));
+  EXPECT_THAT(message({.draft_model = "x", .draft_weights = "q4_K"}), HasSubstr("--spec-draft-weights q4_K"));
+  EXPECT_EQ(message({.draft_model = "x", .draft_weights = "bf16"}), "");
+}
+
+}  // namespace
+}  // namespace longspec::testing

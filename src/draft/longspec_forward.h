@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Running a LongSpec draft model for one sequence. A token's own keys and values depend on the token and its
+// position only, so those of committed tokens are kept in a ring as long as the window, computed from the
+// tokens alone whenever they are missing; those of a tree's nodes are kept beside it until the next tree.
+// Cross-attention reads the target's last layer where it lies. Memory does not depend on the context.
+// One thread; uses the target's team, which must be free.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "draft/longspec_model.h"
+#include "draft/tree_growth.h"
+#include "draft/window_attention.h"
+#include "model/rope.h"
+#include "model/shared_parts.h"
+
+namespace longspec {
+
+// A row to run: a committed token, which sees the window before it, or a node of a tree below the last
+// committed one, which also sees its path.
+struct LongspecRow {
+  int32_t token = 0;
+  int position = 0;               // absolute
+  int slot = -1;                  // of the tree, where its keys and values go; -1: a committed token
+  std::span<const int32_t> path;  // slots of its ancestors in depth order, then its own; empty: committed
+};
+
+class LongspecForward {
+ public:
+  // Rows of one pass; more are run in parts.
+  static constexpr int kMaxRows = 32;
+
+  // Keys and values are kept in the types of `layout`, the target cache's.
+  LongspecForward(std::shared_ptr<const LongspecModel> model, const SharedParts& target,
+                  const KvLayout& layout);
+
+  // Forgets the sequence.
+  void Reset() { ring_end_ = 0; }
+
+  // Makes the ring hold the window before and including the last of `committed`. What it holds already is not
+  // computed again. Returns how many tokens were.
+  Result<int> Extend(std::span<const int32_t> committed);
+
+  // The k most probable tokens after each row, which must see nothing that has not been run. `target` is the
+  // target's last layer: its committed positions, and nothing else of it, are read. REQUIRES: Extend has been
+  // called for all committed tokens; rows of one call do not see each other.
+  Status Run(std::span<const LongspecRow> rows, const KvSpan& target, int k,
+             std::vector<std::vector<TokenScore>>& next);
+
+  // For tests: the logits of the last pass, (rows of it, n_logits).
+  const float* logits() const { return logits_.as<float>(); }
+  int n_logits() const { return static_cast<int>(model_->head.n_out); }
+  // The keys and values of committed tokens; those of position p lie in chunk p / 256 round the ring.
+  const KvSpan& ring() const { return ring_span_; }
+  int n_ring_chunks() const { return static_cast<int>(ring_chunks_.size()); }
+
+  size_t bytes() const;
+
+ private:
+  int q_width() const { return target_.config->n_head * target_.config->head_dim; }
+  int kv_width() const { return target_.config->n_head_kv * target_.config->head_dim; }
+  int n_rows() const { return static_cast<int>(rows_.size()); }
+
+  Status Embed(std::span<const LongspecRow> rows);
+  void ReserveSlots(int n_slots);
+  Status RunPass(std::span<const LongspecRow> rows, const KvSpan& target, int k,
+                 std::span<std::vector<TokenScore>> next);
+  void ForwardOn(ThreadTeam::Worker& worker, int k, std::span<std::vector<TokenScore>> next);
+  void SelfAttention(ThreadTeam::Worker& worker);
+  void CrossAttention(ThreadTeam::Worker& worker);
+  void FeedForward(ThreadTeam::Worker& worker);
+  void Head(ThreadTeam::Worker& worker, int k, std::span<std::vector<TokenScore>> next);
+  void Output(ThreadTeam::Worker& worker, const kernels::PackedWeights& w);
+  void Normalise(const ThreadTeam::Worker& worker, const std::vector<float>& w);
+  void Quantise(const ThreadTeam::Worker& worker, const float* x, int width);
+  void StoreKeys(const ThreadTeam::Worker& worker);
+  void RotateQueries(const ThreadTeam::Worker& worker, const std::vector<float>& bias);
+
+  const std::shared_ptr<const LongspecModel> model_;
+  const SharedParts target_;
+  const RopeTable rope_;
+  KvLayout layout_;
+
+  std::vector<AlignedBuffer> ring_chunks_, tree_chunks_;
+  std::vector<std::byte*> ring_bases_, tree_bases_;
+  KvSpan ring_span_, tree_span_;
+  int ring_end_ = 0;  // positions before it are in the ring, as far back as the window reaches
+  int n_slots_ = 0;   // of the tree
+
+  // Activations of one pass.
+  AlignedBuffer x_, normed_, q_, q_by_head_, attended_, k_, v_, gate_, up_, activated_, cos_sin_, q8_,
+      logits_;
+  std::vector<LongspecRow> rows_;
+  std::vector<RowView> self_views_, cross_views_;
+  WindowAttention self_, cross_;
+};
+
+}  // namespace longspec

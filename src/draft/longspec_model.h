@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A LongSpec draft model made ready for one target: checked against it, its rotary layout turned to the
+// target's, its matrices repacked. Immutable; shared by all drafters of that target.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "kernels/packing.h"
+#include "longspec/status.h"
+#include "model/shared_parts.h"
+
+namespace longspec {
+
+// One position's input is a token and nothing else of the target but its last layer's keys and values:
+//   r1 = E[x] + self(norm(r0)); r2 = r1 + cross(norm(r1)); r3 = r2 + mlp(norm(r2)); logits = W r3
+// with the target's embedding E and head W, and no norm before W.
+struct LongspecModel {
+  std::string path;
+  int n_ff = 0;
+  int window = 512;           // self-attention at position p sees p - window .. p
+  int trained_positions = 0;  // 0: unknown
+
+  AlignedBuffer memory;                                // of all matrices
+  std::vector<float> self_norm, cross_norm, mlp_norm;  // (n_embd)
+  kernels::PackedWeights self_q, self_k, self_v, self_o, cross_q, cross_o, gate, up, down;
+  std::vector<float> self_q_bias, self_k_bias, self_v_bias, cross_q_bias;
+
+  std::vector<int32_t> vocab;  // ascending: what row i of the head stands for; empty: token i
+  AlignedBuffer head_memory;   // of a reduced head
+  kernels::PackedMatrix head;  // the target's, or some rows of it
+
+  size_t bytes() const;
+};
+
+// `weights`: the type matrices are repacked from, by name ("q8_0", "f32", ...); "": as stored if that is a
+// block type, else Q8_0. What does not fit the target is refused with the reason.
+Result<std::shared_ptr<const LongspecModel>> LoadLongspecModel(const std::string& path,
+                                                               const std::string& weights,
+                                                               const SharedParts& target);
+
+// "" or a type weights may have.
+Status CheckLongspecWeights(const std::string& weights);
+
+}  // namespace longspec

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For tests: a tiny target, and LongSpec checkpoints with random weights that fit it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/counter_rng.h"
+#include "base/thread_team.h"
+#include "formats/gguf.h"
+#include "formats/safetensors.h"
+#include "formats/tiny_model.h"
+#include "kernels/dispatch.h"
+#include "kv/full_cache.h"
+#include "model/llama.h"
+#include "model/shared_parts.h"
+#include "tensor/quantize.h"
+
+namespace longspec::testing {
+
+// Removed with everything in it when the test ends.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "longspec-draft-XXXXXX").string();
+    path_ = mkdtemp(name.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string File(const std::string& name) const { return (path_ / name).string(); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline std::string ReadText(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+class TinyTarget {
+ public:
+  explicit TinyTarget(const TinyModelOptions& options = {}, const RopeOptions& rope = {}, int n_threads = 2)
+      : team_(n_threads) {
+    auto bytes = TinyModelBytes(options);
+    EXPECT_TRUE(bytes.ok()) << bytes.status().message();
+    bytes_ = std::move(*bytes);
+    auto file = GgufFile::Parse(bytes_, "tiny.gguf");
+    EXPECT_TRUE(file.ok()) << file.status().message();
+    auto config_read = ReadLlamaConfig(**file, rope);
+    EXPECT_TRUE(config_read.ok()) << config_read.status().message();
+    config = *config_read;
+    LlamaLoadOptions load;
+    load.kernels = kernels::Available().front();
+    load.team = &team_;
+    auto loaded = LoadLlama(*file, config, load);
+    EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+    target_ = std::move(*loaded);
+  }
+
+  Target& target() { return *target_; }
+  const SharedParts& parts() const { return *target_->shared_parts(); }
+  std::unique_ptr<KvCache> NewCache(int capacity, CacheType type = CacheType::kF32) const {
+    return MakeFullCache(config.kv_layout(type, type), config.n_layer, capacity);
+  }
+
+  LlamaConfig config;
+
+ private:
+  std::vector<std::byte> bytes_;
+  ThreadTeam team_;
+  std::unique_ptr<Target> target_;
+};
+
+// A checkpoint's tensors as f32 by name; matrices are (out, in).
+struct DraftTensors {
+  struct Tensor {
+    std::vector<int64_t> shape;  // fastest first
+    std::vector<float> values;
+  };
+  std::map<std::string, Tensor> tensors;
+
+  std::vector<float>& operator[](const std::string& name) { return tensors.at(name).values; }
+  const std::vector<float>& operator[](const std::string& name) const { return tensors.at(name).values; }
+};
+
+inline DraftTensors RandomDraft(const LlamaConfig& c, int n_ff, uint64_t seed) {
+  DraftTensors draft;
+  uint64_t n_tensors = 0;
+  const auto add = [&](const std::string& name, int64_t n_in, int64_t n_out, float mean, float deviation) {
+    const RngStream rng{.seed = seed, .sequence = n_tensors++, .purpose = RngPurpose::kTest};
+    DraftTensors::Tensor& t = draft.tensors[name];
+    t.shape = n_out == 1 ? std::vector<int64_t>{n_in} : std::vector<int64_t>{n_in, n_out};
+    for (int64_t i = 0; i < n_in * n_out; ++i) {
+      const double u =
+          rng.Uniform(static_cast<uint64_t>(i), 0) + rng.Uniform(static_cast<uint64_t>(i), 1) - 1.0;
+      t.values.push_back(mean + deviation * 2.45F * static_cast<float>(u));
+    }
+  };
+  const int64_t h = c.n_embd, q = int64_t{c.n_head} * c.head_dim, kv = int64_t{c.n_head_kv} * c.head_dim;
+  const auto scale = [](int64_t n) { return 1.0F / std::sqrt(static_cast<float>(n)); };
+  for (const std::string attention : {"self_attn.", "cross_attn."}) {
+    add(attention + "q_proj.weight", h, q, 0, scale(h));
+    add(attention + "q_proj.bias", q, 1, 0, 0.3F);
+    for (const char* name : {"k_proj", "v_proj"}) {
+      add(attention + name + ".weight", h, kv, 0, scale(h));
+      add(attention + name + ".bias", kv, 1, 0, 0.3F);
+    }
+    add(attention + "o_proj.weight", q, h, 0, scale(q));
+  }
+  add("mlp.gate_proj.weight", h, n_ff, 0, scale(h));
+  add("mlp.up_proj.weight", h, n_ff, 0, scale(h));
+  add("mlp.down_proj.weight", n_ff, h, 0, scale(n_ff));
+  for (const char* name : {"input", "post_self_attention", "post_cross_attention"}) {
+    add(std::string(name) + "_layernorm.weight", h, 1, 1.0F, 0.1F);
+  }
+  return draft;
+}
+
+inline void WriteDraft(const DraftTensors& draft, const std::string& path, const std::string& prefix = "",
+                       DType dtype = DType::kF32, const std::vector<int64_t>& vocab = {}) {
+  SafetensorsWriter writer;
+  writer.SetMetadata("format", "pt");
+  for (const auto& [name, t] : draft.tensors) {
+    const auto n = static_cast<int64_t>(t.values.size());
+    std::vector<std::byte> bytes(RowBytes(dtype, n));
+    QuantizeRow(dtype, t.values.data(), n, bytes.data());
+    writer.AddTensor(prefix + name, dtype, t.shape, bytes);
+  }
+  if (!vocab.empty()) {
+    writer.AddTensor("draft.vocab", DType::kI64, {static_cast<int64_t>(vocab.size())},
+                     std::as_bytes(std::span(vocab)));
+  }
+  const Status status = writer.Write(path);
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+inline std::string ConfigJson(const LlamaConfig& c, const std::string& more = "") {
+  const auto n = [](const char* key, int value) {
+    return "\"" + std::string(key) + "\": " + std::to_string(value);
+  };
+  return "{" + n("hidden_size", c.n_embd) + ", " + n("num_attention_heads", c.n_head) + ", " +
+         n("num_key_value_heads", c.n_head_kv) + ", " + n("vocab_size", c.n_vocab) + ", " +
+         "\"rope_theta\": " + std::to_string(c.rope.freq_base) + more + "}\n";
+}
+
+// A folder as Hugging Face has it. Returns its path.
+inline std::string WriteDraftFolder(const Folder& folder, const LlamaConfig& c, const DraftTensors& draft,
+                                    const std::string& more_config = "") {
+  std::filesystem::create_directories(folder.File("draft"));
+  WriteDraft(draft, folder.File("draft/model.safetensors"));
+  std::ofstream(folder.File("draft/config.json")) << ConfigJson(c, more_config);
+  return folder.File("draft");
+}
+
+}  // namespace longspec::testing

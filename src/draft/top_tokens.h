@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A row of logits to its most probable tokens. Exact, and without sorting the vocabulary.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "draft/tree_growth.h"
+#include "kernels/ops.h"
+
+namespace longspec {
+
+// The k most probable of n tokens under the softmax of `logits` (n), by descending probability, equal ones by
+// ascending index; all n if k is larger. `tokens` (n, or empty: the identity) names them. Logits that are not
+// all finite give no token. Thread-safe.
+void TopTokens(const kernels::KernelTable& kernels, const float* logits, int n, int k,
+               std::span<const int32_t> tokens, std::vector<TokenScore>& out);
+
+}  // namespace longspec

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft/tree_growth.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+
+namespace longspec {
+namespace {
+
+size_t Z(int n) { return static_cast<size_t>(n); }
+
+class Growth {
+ public:
+  Growth(const DraftBudget& budget, GrowthModel& model, GrowthReport* report)
+      : max_nodes_(budget.max_nodes), max_depth_(budget.max_depth), model_(model), report_(report) {}
+
+  Status Beam(const std::vector<int>& widths);
+  Status BestFirst(int max_depth);
+  Status OptTree(const TreeShape& shape);
+  void Cut(TokenTree& tree) const;
+  void SetRoot(int32_t token) { nodes_.push_back({.token = token}); }
+
+ private:
+  struct Candidate {
+    double log_prob;
+    int32_t parent;
+    int32_t token;
+  };
+
+  // Nodes of the newest level, or the root.
+  std::vector<int32_t> Newest() const;
+  // Of the newest level, those whose children may yet be among the best: a child scores no more than its
+  // parent and loses ties, so it must beat the last of the best as they are now.
+  std::vector<int32_t> Promising() const;
+  Status AddLevel(const std::vector<int32_t>& parents, int width);
+  std::vector<double> BestScores() const;  // of the max_nodes_ best, descending
+
+  const int max_nodes_, max_depth_;
+  GrowthModel& model_;
+  GrowthReport* const report_;
+  std::vector<GrownNode> nodes_;  // level by level
+  size_t level_begin_ = 0;        // of the newest level
+  std::vector<std::vector<TokenScore>> next_;
+  std::vector<Candidate> candidates_;
+};
+
+std::vector<int32_t> Growth::Newest() const {
+  std::vector<int32_t> newest;
+  for (size_t i = level_begin_; i < nodes_.size(); ++i) newest.push_back(static_cast<int32_t>(i));
+  return newest;
+}
+
+std::vector<double> Growth::BestScores() const {
+  std::vector<double> scores;
+  for (size_t i = 1; i < nodes_.size(); ++i) scores.push_back(nodes_[i].log_prob);
+  const size_t n = std::min(scores.size(), Z(max_nodes_));
+  std::partial_sort(scores.begin(), scores.begin() + static_cast<std::ptrdiff_t>(n), scores.end(),
+                    std::greater<>());
+  scores.resize(n);
+  return scores;
+}
+
+std::vector<int32_t> Growth::Promising() const {
+  std::vector<int32_t> promising = Newest();
+  const std::vector<double> best = BestScores();
+  if (best.size() < Z(max_nodes_)) return promising;
+  std::erase_if(promising, [&](int32_t i) { return nodes_[Z(i)].log_prob <= best.back(); });
+  return promising;
+}
+
+// The `width` best children of `parents`, exactly: the best of all lie among the best `width` of each.
+Status Growth::AddLevel(const std::vector<int32_t>& parents, int width) {
+  LS_TRY(model_.Expand(nodes_, parents, width, next_));
+  LS_CHECK(next_.size() == parents.size());
+  if (report_ != nullptr) report_->rows.push_back(static_cast<int>(parents.size()));
+  candidates_.clear();
+  for (size_t p = 0; p < parents.size(); ++p) {
+    const double before = nodes_[Z(parents[p])].log_prob;
+    for (const TokenScore& next : next_[p]) {
+      candidates_.push_back({before + std::min(next.log_prob, 0.0), parents[p], next.token});
+    }
+  }
+  // Equal scores keep the order of (parent, rank).
+  std::stable_sort(candidates_.begin(), candidates_.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.log_prob > b.log_prob; });
+  if (candidates_.size() > Z(width)) candidates_.resize(Z(width));
+  level_begin_ = nodes_.size();
+  for (const Candidate& c : candidates_) {
+    nodes_.push_back({c.token, c.parent, nodes_[Z(c.parent)].depth + 1, c.log_prob});
+  }
+  return {};
+}
+
+Status Growth::Beam(const std::vector<int>& widths) {
+  const size_t n_levels = std::min(widths.size(), Z(max_depth_));
+  for (size_t level = 0; level < n_levels; ++level) {
+    const std::vector<int32_t> parents = level == 0 ? Newest() : Promising();
+    if (parents.empty()) break;
+    // No more than the budget can be among the best.
+    LS_TRY(AddLevel(parents, std::min(widths[level], max_nodes_)));
+  }
+  return {};
+}
+
+// Exactly the best nodes of the model's whole tree down to max_depth: a node is run if it is among the best
+// of those known when its level is, and it stays among them or none of its children would be.
+Status Growth::BestFirst(int max_depth) {
+  const int n_levels = std::min(max_depth, max_depth_);
+  for (int level = 0; level < n_levels; ++level) {
+    const std::vector<int32_t> parents = level == 0 ? Newest() : Promising();
+    if (parents.empty()) break;
+    LS_TRY(AddLevel(parents, max_nodes_));
+  }
+  return {};
+}
+
+// OPT-Tree (arXiv 2406.17276) as released, but that nothing is run in vain: neither the level that is created
+// only to be left out of the choice (with use_last_level it is, and takes part), nor nodes that cannot have a
+// child among the best. The tree is the same.
+Status Growth::OptTree(const TreeShape& shape) {
+  LS_TRY(AddLevel(Newest(), max_nodes_));
+  double before = 0.0;
+  for (int n_levels = 1;; ++n_levels) {
+    double expected = 0.0;
+    for (const double log_prob : BestScores()) expected += std::exp(log_prob);
+    if (report_ != nullptr) report_->expected.push_back(expected);
+    const bool go_on = expected - before > shape.threshold && n_levels + 1 < shape.max_depth;
+    const bool may_add = n_levels < max_depth_ && n_levels < shape.max_depth;
+    if (!may_add || (!go_on && !shape.use_last_level)) return {};
+    const std::vector<int32_t> parents = Promising();
+    if (!parents.empty()) LS_TRY(AddLevel(parents, max_nodes_));
+    if (!go_on) return {};
+    before = expected;
+  }
+}
+
+void Growth::Cut(TokenTree& tree) const {
+  std::vector<int32_t> order;
+  for (size_t i = 1; i < nodes_.size(); ++i) order.push_back(static_cast<int32_t>(i));
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return nodes_[Z(a)].log_prob > nodes_[Z(b)].log_prob; });
+  if (order.size() > Z(max_nodes_)) order.resize(Z(max_nodes_));
+  std::sort(order.begin(), order.end());
+  std::vector<int> placed(nodes_.size(), -1);
+  placed[0] = 0;
+  for (const int32_t i : order) {
+    const GrownNode& node = nodes_[Z(i)];
+    const int parent = placed[Z(node.parent)];
+    LS_CHECK(parent >= 0);
+    placed[Z(i)] = tree.AddChild(parent, node.token, static_cast<float>(std::exp(node.log_prob)));
+  }
+}
+
+}  // namespace
+
+Status GrowTree(const TreeShape& shape, const DraftBudget& budget, GrowthModel& model, TokenTree& tree,
+                GrowthReport* report) {
+  LS_CHECK(tree.size() == 1);
+  if (budget.max_nodes <= 0 || budget.max_depth <= 0) return {};
+  Growth growth(budget, model, report);
+  growth.SetRoot(tree.node(0).token);
+  switch (shape.kind) {
+    case TreeShape::Kind::kBeam:
+      LS_TRY(growth.Beam(shape.widths));
+      break;
+    case TreeShape::Kind::kBestFirst:
+      LS_TRY(growth.BestFirst(shape.max_depth));
+      break;
+    case TreeShape::Kind::kOptTree:
+      LS_TRY(growth.OptTree(shape));
+      break;
+  }
+  growth.Cut(tree);
+  return {};
+}
+
+}  // namespace longspec

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SpeculationOptions::tree of drafters that grow their trees from a model's probabilities.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "longspec/status.h"
+
+namespace longspec {
+
+struct TreeShape {
+  enum class Kind { kBeam, kBestFirst, kOptTree };
+  Kind kind = Kind::kBeam;
+  std::vector<int> widths = {4, 16, 16, 16, 16};  // kBeam: nodes of each level (LongSpec's own shape)
+  int max_depth = 10;                             // kBestFirst: most levels; kOptTree: its max_depth
+  double threshold = 0.7;       // kOptTree: least gain of a level that is followed by another
+  bool use_last_level = false;  // kOptTree: the newest level counts as well
+};
+
+// "", "beam": LongSpec's widths. "chain": one node a level. "8": five levels of up to 8. "4,16,16": these
+// widths. "best[:DEPTH]": the most probable nodes. "opt[:THRESHOLD[:DEPTH]]", "opt-last[...]": OPT-Tree.
+Result<TreeShape> ParseTreeShape(const std::string& text);
+
+}  // namespace longspec

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Draft models through the facade: the same text, refusals before anything is generated, notices.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "draft/testing/longspec_files.h"
+#include "longspec/engine.h"
+
+namespace longspec {
+namespace {
+
+using ::testing::HasSubstr;
+
+class DraftModelTest : public ::testing::Test {
+ protected:
+  DraftModelTest() {
+    const testing::TinyTarget tiny;
+    draft_ = testing::WriteDraftFolder(folder_, tiny.config, testing::RandomDraft(tiny.config, 64, 2),
+                                       ", \"longspec_trained_positions\": 40");
+    EXPECT_TRUE(WriteTinyModel({}, folder_.File("target.gguf")).ok());
+    ModelOptions options;
+    options.path = folder_.File("target.gguf");
+    options.threads = 1;
+    auto engine = Engine::Load(options);
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    engine_ = std::move(*engine);
+  }
+
+  Result<GenerationResult> Generate(const std::string& type, const std::string& draft) {
+    GenerationRequest request;
+    request.tokens = {65, 70, 80, 90};
+    request.n_predict = 50;
+    request.ignore_eos = true;
+    request.sampling.temperature = 0.7F;
+    request.sampling.seed = 5;
+    request.speculation.type = type;
+    request.speculation.draft_model = draft;
+    auto session = engine_->NewSession();
+    return engine_->Generate(**session, request);
+  }
+
+  testing::Folder folder_;
+  std::string draft_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(DraftModelTest, TheTextIsThatOfPlainDecoding) {
+  const auto plain = Generate("none", "");
+  ASSERT_TRUE(plain.ok());
+  for (int round = 0; round < 2; ++round) {
+    const auto longspec = Generate("longspec", draft_);
+    ASSERT_TRUE(longspec.ok()) << longspec.status().message();
+    EXPECT_EQ(longspec->tokens, plain->tokens);
+    EXPECT_EQ(longspec->speculative.type, "longspec");
+    EXPECT_GT(longspec->timings.draft_n, 0);
+    EXPECT_THAT(longspec->speculative.notice, HasSubstr("trained for 40 positions"));
+    const auto lm = Generate("lm", folder_.File("target.gguf"));
+    ASSERT_TRUE(lm.ok()) << lm.status().message();
+    EXPECT_EQ(lm->tokens, plain->tokens);
+    EXPECT_GT(lm->timings.draft_n_accepted, 0);
+    EXPECT_EQ(lm->speculative.notice, "");
+  }
+}
+
+TEST_F(DraftModelTest, WhatCannotWorkIsRefused) {
+  EXPECT_EQ(Generate("longspec", "").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Generate("longspec", "/nonexistent").status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(Generate("longspec", folder_.File("target.gguf")).status().message(),
+              HasSubstr("is no LongSpec"));
+  EXPECT_EQ(Generate("lm", draft_).status().code(), StatusCode::kInvalidArgument);
+  TinyModelOptions larger;
+  larger.n_vocab = 400;
+  ASSERT_TRUE(WriteTinyModel(larger, folder_.File("other.gguf")).ok());
+  EXPECT_THAT(Generate("lm", folder_.File("other.gguf")).status().message(),
+              HasSubstr("does not fit the target: a vocabulary of 400 tokens, the target has 384"));
+}
+
+}  // namespace
+}  // namespace longspec

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Draft models as users meet them: converting between containers, and generating with one.
+
+Needs the program ($LONGSPEC_BIN, default build/release/longspec); generating needs the default model ($LONGSPEC_MODEL).
+Tests whose needs are not met are skipped.
+"""
+
+import json
+import os
+import random
+import struct
+import subprocess
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BIN = os.environ.get("LONGSPEC_BIN", os.path.join(ROOT, "build/release/longspec"))
+MODEL = os.environ.get("LONGSPEC_MODEL", os.path.join(ROOT, "models/SmolLM2-135M-Instruct.Q4_1.gguf"))
+HIDDEN, KV, FF, VOCAB = 576, 192, 1536, 49152  # of the default model
+
+
+def longspec(*args):
+    return subprocess.run([BIN, *args], stdin=subprocess.DEVNULL, capture_output=True, timeout=300, check=False)
+
+
+def shapes(hidden, kv, ff):
+    for attention in ("self_attn", "cross_attn"):
+        for projection, n in (("q_proj", hidden), ("k_proj", kv), ("v_proj", kv)):
+            yield f"{attention}.{projection}.weight", [n, hidden]
+            yield f"{attention}.{projection}.bias", [n]
+        yield f"{attention}.o_proj.weight", [hidden, hidden]
+    yield from ((f"mlp.{name}_proj.weight", [ff, hidden]) for name in ("gate", "up"))
+    yield "mlp.down_proj.weight", [hidden, ff]
+    for name in ("input", "post_self_attention", "post_cross_attention"):
+        yield f"{name}_layernorm.weight", [hidden]
+
+
+def write_draft(folder, hidden=HIDDEN, kv=KV, ff=FF, seed=1, **config):
+    """A LongSpec draft with random weights in bf16, as Hugging Face would hold it."""
+    rng = random.Random(seed)
+    header, data = {"__metadata__": {"format": "pt"}}, bytearray()
+    signs = bytes(0x3D if i % 2 else 0xBD for i in range(256))  # magnitudes from 1/32 to 1/8
+    for name, shape in shapes(hidden, kv, ff):
+        n = shape[0] * (shape[1] if len(shape) > 1 else 1)
+        values = bytearray(2 * n)
+        values[0::2] = rng.randbytes(n)
+        values[1::2] = rng.randbytes(n).translate(signs)
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [len(data), len(data) + 2 * n]}
+        data += values
+    os.makedirs(folder, exist_ok=True)
+    text = json.dumps(header).encode()
+    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump({"hidden_size": hidden, "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": VOCAB,
+                   "rope_theta": 100000, "max_position_embeddings": 8192, **config}, file)
+    return folder
+
+
+def read_tensors(path):
+    """name -> (type, shape, bytes) of a safetensors file."""
+    with open(path, "rb") as file:
+        data = file.read()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + length])
+    header.pop("__metadata__", None)
+    return {name: (t["dtype"], t["shape"], data[8 + length + t["data_offsets"][0]:8 + length + t["data_offsets"][1]])
+            for name, t in header.items()}
+
+
+@unittest.skipUnless(os.access(BIN, os.X_OK), f"no program at {BIN}")
+class DraftModelTestCase(unittest.TestCase):
+    def setUp(self):
+        self.scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(self.scratch.cleanup)
+
+    def path(self, name):
+        return os.path.join(self.scratch.name, name)
+
+    def expect_error(self, result, code, *parts):
+        stderr = result.stderr.decode("utf-8", "replace")
+        self.assertEqual(result.returncode, code, stderr)
+        for part in parts:
+            self.assertIn(part, stderr.splitlines()[-1])
+
+
+class Convert(DraftModelTestCase):
+    def test_a_round_trip_changes_nothing(self):
+        folder = write_draft(self.path("draft"), 64, 32, 96)
+        done = longspec("convert", folder, self.path("draft.gguf"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(b"20 tensors", done.stdout)
+        self.assertEqual(longspec("convert", self.path("draft.gguf"), self.path("back")).returncode, 0)
+        self.assertEqual(read_tensors(self.path("back/model.safetensors")), read_tensors(folder + "/model.safetensors"))
+        with open(folder + "/config.json", "rb") as before, open(self.path("back/config.json"), "rb") as after:
+            self.assertEqual(after.read(), before.read())
+
+    def test_types(self):
+        folder = write_draft(self.path("draft"), 64, 32, 96)
+        self.assertEqual(longspec("convert", folder, self.path("q8.gguf"), "--type", "q8_0").returncode, 0)
+        self.assertEqual(longspec("convert", self.path("q8.gguf"), self.path("f16"), "--type", "f16").returncode, 0)
+        tensors = read_tensors(self.path("f16/model.safetensors"))
+        self.assertEqual(tensors["mlp.up_proj.weight"][0], "F16")
+        self.assertEqual(tensors["self_attn.q_proj.bias"][0], "BF16")
+
+    def test_errors(self):
+        folder = write_draft(self.path("draft"), 64, 32, 96)
+        self.expect_error(longspec("convert", folder), 2, "output")
+        self.expect_error(longspec("convert", folder, self.path("x.gguf"), "--type", "q9"), 2, "--type q9")
+        self.expect_error(longspec("convert", folder, self.path("x"), "--type", "q8_0"), 2, "cannot hold Q8_0")
+        self.expect_error(longspec("convert", self.path("none"), self.path("x.gguf")), 3, "none")
+        with open(self.path("bad.safetensors"), "wb") as file:
+            file.write(b"\xff" * 100)
+        self.expect_error(longspec("convert", self.path("bad.safetensors"), self.path("x.gguf")), 3,
+                          "not a safetensors file")
+        self.assertFalse(os.path.exists(self.path("x.gguf")))
+
+
+@unittest.skipUnless(os.path.exists(MODEL), "the default model is not here")
+class Generate(DraftModelTestCase):
+    def run_model(self, *args):
+        return longspec("run", "-m", MODEL, "-p", "The survey of the bridge found", "--no-chat", "-n", "24", "--json",
+                        "--temp", "0.7", "--seed", "3", *args)
+
+    def test_a_draft_that_knows_nothing_never_changes_the_text(self):
+        folder = write_draft(self.path("draft"))
+        plain = json.loads(self.run_model("--spec-type", "none").stdout)
+        for tree in ("beam", "chain", "best:3", "opt"):
+            result = self.run_model("--spec-type", "longspec", "-md", folder, "--spec-tree", tree)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            answer = json.loads(result.stdout)
+            self.assertEqual(answer["tokens"], plain["tokens"])
+            self.assertGreater(answer["timings"]["draft_n"], 0)
+
+    def test_the_model_drafts_for_itself(self):
+        plain = json.loads(self.run_model("--spec-type", "none", "--temp", "0").stdout)
+        answer = json.loads(self.run_model("--spec-type", "lm", "-md", MODEL, "--temp", "0").stdout)
+        self.assertEqual(answer["tokens"], plain["tokens"])
+        self.assertEqual(answer["timings"]["draft_n_accepted"], answer["timings"]["draft_n"])
+
+    def test_what_does_not_fit_is_refused(self):
+        folder = write_draft(self.path("draft"), rope_theta=10000)
+        self.expect_error(self.run_model("--spec-type", "longspec", "-md", folder), 3, "RoPE base 10000", "100000")
+        self.expect_error(self.run_model("--spec-type", "longspec", "-md", self.path("none")), 3, "none")
+        self.expect_error(self.run_model("--spec-type", "longspec", "-md", MODEL), 3, "is no LongSpec draft model")
+        self.expect_error(self.run_model("--spec-type", "lm", "-md", folder), 2, "not a regular file")
+
+    def test_beyond_its_training_the_statistics_say_so(self):
+        folder = write_draft(self.path("draft"), longspec_trained_positions=12)
+        answer = json.loads(self.run_model("--spec-type", "longspec", "-md", folder).stdout)
+        self.assertIn("trained for 12 positions", answer["speculative"]["notice"])
+
+
+if __name__ == "__main__":
+    unittest.main()
