@@ -28,5 +28,6 @@ Runner SetUpInfo(CLI::App& app);
 Runner SetUpTokenize(CLI::App& app);
 Runner SetUpSelfcheck(CLI::App& app);
 Runner SetUpBench(CLI::App& app);
+Runner SetUpEval(CLI::App& app);
 
 }  // namespace longspec::cli

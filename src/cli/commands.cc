@@ -11,6 +11,7 @@ const std::vector<Command>& Commands() {
       {"tokenize", "Show the tokens of a text", SetUpTokenize},
       {"selfcheck", "Compare plain and speculative output, bit by bit", SetUpSelfcheck},
       {"bench", "Measure prefill, decoding and steps with many rows", SetUpBench},
+      {"eval", "Measure speed and quality on task files, by context length", SetUpEval},
   };
   return commands;
 }

@@ -24,15 +24,17 @@ struct Entry {
 
 Status NothingToCheck(const SpeculationOptions&) { return {}; }
 
-constexpr std::array<Entry, 3> kEntries = {{
+constexpr std::array<Entry, 4> kEntries = {{
     {"none", {"ar", "vanilla"}, NothingToCheck, MakeNoneDrafter},
     {"ngram", {"pld", "prompt_lookup", "ngram-simple"}, CheckNgramOptions, MakeNgramDrafter},
     {"replay", {}, CheckReplayOptions, MakeReplayDrafter},
+    {"auto", {"portfolio"}, CheckPortfolioOptions, MakePortfolioDrafter},
 }};
 
 Result<const Entry*> Find(std::string_view type) {
+  const std::string_view wanted = IsPortfolio(type) ? "auto" : type;
   for (const Entry& entry : kEntries) {
-    if (entry.Answers(type)) return &entry;
+    if (entry.Answers(wanted)) return &entry;
   }
   std::string known;
   for (const std::string& name : DrafterNames()) known += (known.empty() ? "" : ", ") + name;
@@ -64,6 +66,10 @@ Result<std::unique_ptr<Drafter>> MakeDrafter(const SpeculationOptions& options, 
   LS_TRY(CheckDrafter(options));
   LS_ASSIGN(const Entry* entry, Find(options.type));
   return entry->make(options, context);
+}
+
+bool IsPortfolio(std::string_view type) {
+  return type == "auto" || type == "portfolio" || type.find(',') != std::string_view::npos;
 }
 
 std::vector<std::string> DrafterNames() {

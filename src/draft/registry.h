@@ -20,4 +20,7 @@ DrafterResult MakeNgramDrafter(const SpeculationOptions& options, const DraftCon
 Status CheckReplayOptions(const SpeculationOptions& options);
 DrafterResult MakeReplayDrafter(const SpeculationOptions& options, const DraftContext& context);
 
+Status CheckPortfolioOptions(const SpeculationOptions& options);
+DrafterResult MakePortfolioDrafter(const SpeculationOptions& options, const DraftContext& context);
+
 }  // namespace longspec

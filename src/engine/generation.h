@@ -5,9 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "decode/policy.h"
 #include "kv/kv_cache.h"
 #include "longspec/engine.h"
 #include "model/target.h"
@@ -18,11 +21,20 @@ namespace longspec {
 // Most nodes a drafter may propose per step; the target is made for one more row.
 inline constexpr int kMaxDraftNodes = 255;
 
+// Borrowed; outlives the generation.
+struct LearnedCosts {
+  AdaptiveMemory* memory = nullptr;
+  std::string origin;  // in words, for statistics
+};
+
 struct GenerationParts {
   Target* target = nullptr;              // borrowed
   const Tokenizer* tokenizer = nullptr;  // borrowed
   int prefill_chunk = 512;
   int n_ctx_train = 0;  // for messages only
+  // For the adaptive policy: what is known of this machine and of its drafters. Null: nothing before this generation,
+  // and nothing after.
+  std::function<LearnedCosts()> learned = {};
 };
 
 // What a session is: the cache holds keys and values of a prefix of the tokens.
