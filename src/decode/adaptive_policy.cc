@@ -73,9 +73,15 @@ class AdaptivePolicy final : public Policy {
     if (DraftIsCheap()) return Ask(cap, depth);
     const int planned = PlannedNodes(cap);
     // Half as much again, so that the plan can grow.
-    if (planned > 0) return Ask(std::min(cap, planned + planned / 2 + 2), depth);
-    if (++rounds_off_ < wait_) return Skip(Decision::kOff);
-    return Ask(std::min(cap, kProbeNodes), depth);
+    if (planned > 0) {
+      wait_ = kMinWait;
+      rounds_off_ = 0;
+      return Ask(std::min(cap, planned + planned / 2 + 2), depth);
+    }
+    if (!ProbeDue()) return Skip(Decision::kOff);
+    const DraftBudget budget = Ask(std::min(cap, kProbeNodes), depth);
+    probing_ = true;
+    return budget;
   }
 
   TokenTree Choose(TokenTree proposed) override {
@@ -89,17 +95,14 @@ class AdaptivePolicy final : public Policy {
     const int best = BestCount(n_proposed);
     const bool worth = best >= min_nodes_ && Rate(best, gain_[Index(best)]) > kMargin * Rate(0, 0);
     int n = best;
-    if (worth) {
+    last_.decision = worth ? Decision::kSpeculated : Decision::kOff;
+    if (!worth && n_proposed >= min_nodes_ && (probing_ || (DraftIsCheap() && ProbeDue()))) {
+      n = std::max(min_nodes_, ProbeCount(n_proposed));
+      last_.decision = Decision::kProbe;
+    }
+    if (worth && !probing_) {
       wait_ = kMinWait;
       rounds_off_ = 0;
-      last_.decision = Decision::kSpeculated;
-    } else if (n_proposed >= min_nodes_ && ProbeDue()) {
-      n = std::max(min_nodes_, ProbeCount(n_proposed));
-      wait_ = std::min(2 * wait_, kMaxWait);
-      rounds_off_ = 0;
-      last_.decision = Decision::kProbe;
-    } else {
-      last_.decision = Decision::kOff;
     }
     Describe(n, n_proposed);
     if (last_.decision == Decision::kOff) return TokenTree(proposed.node(0).token);
@@ -131,6 +134,7 @@ class AdaptivePolicy final : public Policy {
   static size_t Index(int i) { return static_cast<size_t>(i); }
 
   DraftBudget Skip(Decision decision) {
+    probing_ = false;
     last_ = {.decision = decision};
     if (decision == Decision::kOff) Describe(std::max(1, plan_), 0);
     skipped_ = true;
@@ -138,7 +142,7 @@ class AdaptivePolicy final : public Policy {
   }
 
   DraftBudget Ask(int nodes, int depth) {
-    skipped_ = false;
+    skipped_ = probing_ = false;
     asked_nodes_ = nodes;
     return {.max_nodes = nodes, .max_depth = std::min(depth, nodes)};
   }
@@ -205,10 +209,12 @@ class AdaptivePolicy final : public Policy {
     return best;
   }
 
+  // Counts a round in which nothing is worth verifying. True ever more rarely.
   bool ProbeDue() {
-    // A dear drafter was asked only because a probe was due.
-    if (!DraftIsCheap()) return rounds_off_ >= wait_ || !draft_ms_.known();
-    return ++rounds_off_ >= wait_;
+    if (++rounds_off_ < wait_) return false;
+    rounds_off_ = 0;
+    wait_ = std::min(2 * wait_, kMaxWait);
+    return true;
   }
 
   int ProbeCount(int n_proposed) const {
@@ -300,6 +306,7 @@ class AdaptivePolicy final : public Policy {
   int context_ = 0;
   int asked_nodes_ = 0;
   bool skipped_ = false;
+  bool probing_ = false;  // a dear drafter is asked although it does not promise to pay
   std::vector<double> row_ms_;  // [n]: target cost of 1 + n rows
   std::vector<double> reach_;   // by node
   std::vector<int> order_;      // nodes, best first

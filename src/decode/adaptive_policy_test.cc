@@ -219,7 +219,9 @@ TEST(Adaptive, ProbesEverMoreRarely) {
   EXPECT_LE(probes[0], 8);
   EXPECT_EQ(probes[probes.size() - 1] - probes[probes.size() - 2], 128);
   for (const auto& [name, rounds] : s.report().decisions) {
-    if (name == "probe") EXPECT_EQ(rounds, static_cast<int64_t>(probes.size()));
+    if (name == "probe") {
+      EXPECT_EQ(rounds, static_cast<int64_t>(probes.size()));
+    }
   }
 }
 
@@ -304,7 +306,7 @@ TEST(Adaptive, LearnsAcrossGenerationsByDrafter) {
     s.Rounds(100);
   }
   EXPECT_EQ(memory.acceptance.size(), 1U);
-  EXPECT_LT(memory.acceptance.at("simulated").Estimate({.score = 0.95}), 0.3);
+  EXPECT_LT(memory.acceptance.at("simulated").Estimate({.score = 0.89}), 0.3);
   const auto other = MakeAdaptivePolicy({}, "another", &memory);
   EXPECT_EQ(memory.acceptance.size(), 2U);
 }

@@ -11,7 +11,8 @@
 namespace longspec {
 namespace {
 
-// How far one observation moves the common scale and the ratio of its row count. A round that took many times longer
+// How far one observation moves the common scale and the ratio of its row count; those of other row counts move by half
+// as much for each step of the table, since tables are seldom wrong at one point only. A round that took many times longer
 // than it should (a page fault, another process) counts as twice as long.
 constexpr double kScaleRate = 0.06;
 constexpr double kRatioRate = 0.2;
@@ -85,7 +86,7 @@ double CostModel::Corrected(size_t row, int keys) const {
          std::exp(log_scale_ + log_ratio_[row]);
 }
 
-// The corrected costs at the table's row counts. Corrections could make a row cheaper than none: they may not.
+// The corrected costs at the table's row counts. Corrections could make more rows cheaper than fewer: they may not.
 void CostModel::RowCurve(int keys) const {
   curve_.resize(table_.rows.size());
   double most = 0;
@@ -94,17 +95,19 @@ void CostModel::RowCurve(int keys) const {
 
 void CostModel::TargetMs(int keys, std::span<double> ms) const {
   RowCurve(keys);
-  for (size_t i = 0; i < ms.size(); ++i) {
-    const Place place = Find(table_.rows, static_cast<int>(i) + 1);
-    const size_t high = std::min(place.low + 1, curve_.size() - 1);
-    ms[i] = Between(curve_[place.low], curve_[high], place.share);
-  }
+  for (size_t i = 0; i < ms.size(); ++i) ms[i] = OnCurve(static_cast<int>(i) + 1);
 }
 
 double CostModel::TargetMs(int rows, int keys) const {
   RowCurve(keys);
+  return OnCurve(rows);
+}
+
+// More rows than the table knows cost in proportion.
+double CostModel::OnCurve(int rows) const {
+  if (rows >= table_.rows.back()) return curve_.back() * rows / table_.rows.back();
   const Place place = Find(table_.rows, rows);
-  return Between(curve_[place.low], curve_[std::min(place.low + 1, curve_.size() - 1)], place.share);
+  return Between(curve_[place.low], curve_[place.low + 1], place.share);
 }
 
 void CostModel::Observe(int rows, int keys, double ms) {
@@ -117,9 +120,10 @@ void CostModel::Observe(int rows, int keys, double ms) {
   const double step = std::clamp(surprise, -kMaxSurprise, kMaxSurprise);
   log_scale_ += kScaleRate * step;
   const Place place = Find(table_.rows, rows);
-  const double high = std::clamp(place.share, 0.0, 1.0);
-  log_ratio_[place.low] += kRatioRate * (1 - high) * step;
-  if (high > 0) log_ratio_[place.low + 1] += kRatioRate * high * step;
+  const double at = static_cast<double>(place.low) + std::clamp(place.share, 0.0, 1.0);
+  for (size_t r = 0; r < log_ratio_.size(); ++r) {
+    log_ratio_[r] += kRatioRate * std::exp2(-std::abs(static_cast<double>(r) - at)) * step;
+  }
 }
 
 }  // namespace longspec

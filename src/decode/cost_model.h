@@ -43,6 +43,7 @@ class CostModel {
  private:
   double Corrected(size_t row, int keys) const;
   void RowCurve(int keys) const;
+  double OnCurve(int rows) const;
 
   CostTable table_;
   bool scale_known_;

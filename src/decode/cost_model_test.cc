@@ -36,7 +36,7 @@ TEST(CostModel, ExtrapolatesLinearlyAndNeverBelowZero) {
   EXPECT_DOUBLE_EQ(model.TargetMs(1, 0), 1.9);
   const CostModel steep({.rows = {1}, .keys = {1000, 1001}, .ms = {1, 50}});
   EXPECT_GT(steep.TargetMs(1, 1), 0.0);
-  EXPECT_DOUBLE_EQ(steep.TargetMs(7, 1000), 1);  // nothing is known of more rows
+  EXPECT_DOUBLE_EQ(steep.TargetMs(7, 1000), 7);  // in proportion
 }
 
 TEST(CostModel, ACurveIsThePointsOfEachRowCount) {
@@ -130,7 +130,8 @@ TEST(CostTable, RefusesWhatCannotBeACost) {
     t.ms[4] = bad;
     refused(t, "positive and finite");
   }
-  EXPECT_DEATH(CostModel({}), "CheckCostTable");
+  const CostTable empty;
+  EXPECT_DEATH(CostModel{empty}, "CheckCostTable");
 }
 
 }  // namespace

@@ -93,6 +93,8 @@ Result<CostTable> ReadCalibration(const std::string& folder, const std::string& 
   LS_TRY(ReadValues(in, "rows", kMaxPoints, table.rows));
   LS_TRY(ReadValues(in, "keys", kMaxPoints, table.keys));
   LS_TRY(ReadValues(in, "ms", kMaxPoints * kMaxPoints, table.ms));
+  std::string end;
+  if (!std::getline(in, end) || end != "end" || in.eof()) return Corrupt(path + ": the calibration is cut short");
   LS_TRY(CheckCostTable(table));
   return table;
 }
@@ -109,6 +111,7 @@ Status WriteCalibration(const std::string& folder, const std::string& key, const
   WriteValues(out, "rows", table.rows);
   WriteValues(out, "keys", table.keys);
   WriteValues(out, "ms", table.ms);
+  out << "end\n";
   const std::string text = out.str();
   LS_ASSIGN(AtomicFile file, AtomicFile::Create(FileOf(folder, key)));
   LS_TRY(file.Write(std::as_bytes(std::span(text))));
