@@ -26,6 +26,7 @@ constexpr double kProbeCost = 1.3;      // of a plain step, at most
 constexpr int kProbeNodes = 8;          // at most
 constexpr int kFirstAsk = 8;            // nodes, while the drafter's cost is unknown
 constexpr int kMinWait = 8, kMaxWait = 128;    // rounds between probes
+constexpr int kStretchEvery = 32;              // rounds
 constexpr int kMinPause = 16, kMaxPause = 256;  // rounds
 constexpr int kTrial = 12;              // speculated rounds before they are judged
 constexpr double kTooSlow = 0.97;       // of plain speed
@@ -103,6 +104,7 @@ class AdaptivePolicy final : public Policy {
     if (worth && !probing_) {
       wait_ = kMinWait;
       rounds_off_ = 0;
+      n = Stretched(best, n_proposed);
     }
     Describe(n, n_proposed);
     if (last_.decision == Decision::kOff) return TokenTree(proposed.node(0).token);
@@ -207,6 +209,14 @@ class AdaptivePolicy final : public Policy {
       if (Rate(n, gain_[Index(n)]) > Rate(best, gain_[Index(best)])) best = n;
     }
     return best;
+  }
+
+  // Now and then a few nodes more than seem best, in case more rows cost less than is believed.
+  int Stretched(int best, int n_proposed) {
+    const int more = std::min(best + best / 2 + 1, n_proposed);
+    if (more == best || ++rounds_on_ < kStretchEvery) return best;
+    rounds_on_ = 0;
+    return more;
   }
 
   // Counts a round in which nothing is worth verifying. True ever more rarely.
@@ -318,7 +328,7 @@ class AdaptivePolicy final : public Policy {
   std::vector<double> gains_;  // [i]: running mean of the chance of the i-th best node
   int plan_ = 0;               // the count that promised most when a dear drafter was considered
   double plan_gain_ = 0;
-  int rounds_off_ = 0, wait_ = kMinWait;
+  int rounds_off_ = 0, wait_ = kMinWait, rounds_on_ = 0;
   int pause_ = 0, next_pause_ = kMinPause, n_judged_ = 0;
   double spent_ms_ = 0, plain_ms_ = 0, speed_ = 1;
   std::array<int64_t, kDecisionNames.size()> counts_{};
