@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// longspec eval: speed, accepted lengths and quality on task files, by context length, method and temperature.
+// longspec eval: speed, accepted lengths and quality on task files, by context length, method and
+// temperature.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -55,8 +56,8 @@ int RunEvalCommand(EvalFlags flags) {
   Progress progress("evaluating", Progress::StandardError(!flags.output.no_progress));
   const Status ran = RunEvaluation(**engine, flags.eval, [&](const EvalProgress& at) {
     const double share = at.total > 0 ? static_cast<double>(at.done) / at.total : 1.0;
-    progress.Update(share, at.doing + ", " + std::to_string(at.done) + "/" + std::to_string(at.total) + " cells" +
-                               FormatEta(at.eta_ms));
+    progress.Update(share, at.doing + ", " + std::to_string(at.done) + "/" + std::to_string(at.total) +
+                               " cells" + FormatEta(at.eta_ms));
     return !Interrupted();
   });
   progress.Finish();
@@ -64,15 +65,18 @@ int RunEvalCommand(EvalFlags flags) {
   const auto cells = ReadCells(flags.eval.out);
   if (!cells.ok()) return Fail(cells.status(), Stage::kGenerate);
   const ModelInfo& info = (*engine)->info();
-  const std::string title = info.name + " " + info.file_type + ", " + info.cpu + ", kernels " + info.kernels + ", " +
-                            std::to_string(info.threads) + " threads";
-  if (const Status written = WriteReport(*cells, title, flags.eval.out); !written.ok()) return FailOutput(written);
+  const std::string title = info.name + " " + info.file_type + ", " + info.cpu + ", kernels " + info.kernels +
+                            ", " + std::to_string(info.threads) + " threads";
+  if (const Status written = WriteReport(*cells, title, flags.eval.out); !written.ok())
+    return FailOutput(written);
   const int shown = WriteOutput(ReportMarkdown(*cells, title));
   if (shown != kExitOk) return shown;
   const bool identical = std::all_of(cells->begin(), cells->end(), [](const Cell& cell) {
-    return std::all_of(cell.items.begin(), cell.items.end(), [](const EvalItem& item) { return item.identical; });
+    return std::all_of(cell.items.begin(), cell.items.end(),
+                       [](const EvalItem& item) { return item.identical; });
   });
-  return identical ? static_cast<int>(kExitOk) : Fail(kExitFailure, "a method changed the text; cells.jsonl says where");
+  return identical ? static_cast<int>(kExitOk)
+                   : Fail(kExitFailure, "a method changed the text; cells.jsonl says where");
 }
 
 }  // namespace
@@ -85,17 +89,24 @@ Runner SetUpEval(CLI::App& app) {
   const auto list = [&](const char* name, auto& values, const char* text) {
     return app.add_option(name, values, text)->delimiter(',')->capture_default_str()->group(group);
   };
-  app.add_option("--data", eval.data, "Folder of FAMILY.jsonl or FAMILY.jsonl.gz files")->required()->group(group);
+  app.add_option("--data", eval.data, "Folder of FAMILY.jsonl or FAMILY.jsonl.gz files")
+      ->required()
+      ->group(group);
   app.add_option("--out", eval.out, "Folder for results; finished cells in it are not run again")
       ->required()
       ->group(group);
   list("--families", eval.families, "Families, separated by commas (default: all)");
-  list("--methods", eval.methods, "--spec-type values, separated by commas; TYPE@POLICY for another --spec-policy; + joins "
-                                  "drafters");
+  list("--methods", eval.methods,
+       "--spec-type values, separated by commas; TYPE@POLICY for another --spec-policy; + joins "
+       "drafters");
   CLI::Option* lengths = list("--lengths", eval.lengths, "Context lengths, answer and drafts included");
   list("--temps", eval.temperatures, "Temperatures");
-  app.add_option("--prompts", eval.n_prompts, "Prompts per family and length")->capture_default_str()->group(group);
-  app.add_option("-n,--predict", eval.n_predict, "Most tokens to generate")->capture_default_str()->group(group);
+  app.add_option("--prompts", eval.n_prompts, "Prompts per family and length")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("-n,--predict", eval.n_predict, "Most tokens to generate")
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--runs", eval.runs, "Generations of each prompt, with each method and without")
       ->capture_default_str()
       ->group(group);

@@ -159,7 +159,8 @@ void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
   for (const std::string& type : SpeculationTypes()) types += (types.empty() ? "" : ", ") + type;
   AddValue(app, "--spec-type", &options->type, "What drafts, several separated by commas: " + types, group);
   AddValue(app, "--spec-policy", &options->policy,
-           "How much is drafted: fixed, or adaptive (what pays at this context length on this machine; default for "
+           "How much is drafted: fixed, or adaptive (what pays at this context length on this machine; "
+           "default for "
            "auto and lists)",
            group);
   const CLI::Option* fixed_most =
@@ -168,7 +169,8 @@ void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
       AddValue(app, "--spec-adaptive-n-max", &options->adaptive_n_max,
                "adaptive: most drafted tokens per step, if --spec-draft-n-max does not say", group);
   app.parse_complete_callback([options, fixed_most, adaptive_most] {
-    if (fixed_most->count() > 0 && adaptive_most->count() == 0) options->adaptive_n_max = options->draft_n_max;
+    if (fixed_most->count() > 0 && adaptive_most->count() == 0)
+      options->adaptive_n_max = options->draft_n_max;
   });
   AddValue(app, "--spec-draft-n-min", &options->draft_n_min,
            "Fewer drafted tokens than this are not verified", group);

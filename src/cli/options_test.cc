@@ -172,8 +172,8 @@ TEST(Options, PolicyAndItsLimits) {
   EXPECT_EQ(plain.speculation.policy, "");
   EXPECT_EQ(plain.speculation.adaptive_n_max, SpeculationOptions().adaptive_n_max);
   EXPECT_TRUE(plain.model.calibration_cache);
-  const Parsed both = Parse({"-m", "x", "--spec-policy", "fixed", "--spec-adaptive-n-max", "20", "--spec-draft-n-max",
-                             "5", "--no-calibration-cache"});
+  const Parsed both = Parse({"-m", "x", "--spec-policy", "fixed", "--spec-adaptive-n-max", "20",
+                             "--spec-draft-n-max", "5", "--no-calibration-cache"});
   EXPECT_EQ(both.error, "");
   EXPECT_EQ(both.speculation.policy, "fixed");
   EXPECT_EQ(both.speculation.adaptive_n_max, 20);

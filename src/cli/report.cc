@@ -91,7 +91,8 @@ Json CountsJson(const std::vector<AcceptanceCounts>& counts, bool with_steps) {
 Json PolicyJson(const SpeculativeStats& s) {
   Json decisions = Json::object();
   for (const auto& [name, rounds] : s.decisions) decisions[name] = rounds;
-  return {{"name", s.policy}, {"decisions", decisions}, {"last_decision", s.last_decision}, {"costs", s.costs}};
+  return {
+      {"name", s.policy}, {"decisions", decisions}, {"last_decision", s.last_decision}, {"costs", s.costs}};
 }
 
 Json MemoryJson(const MemoryPlan& plan) {
@@ -131,8 +132,8 @@ std::string FormatPolicy(const SpeculativeStats& s) {
                   static_cast<long long>(c.accepted), static_cast<long long>(c.drafted));
   }
   for (const AcceptanceCounts& c : s.by_context) {
-    text += Print("context %s: %lld rounds of %.2f ms, %lld of %lld verified tokens accepted\n", c.name.c_str(),
-                  static_cast<long long>(c.steps), c.target_ms / static_cast<double>(c.steps),
+    text += Print("context %s: %lld rounds of %.2f ms, %lld of %lld verified tokens accepted\n",
+                  c.name.c_str(), static_cast<long long>(c.steps), c.target_ms / static_cast<double>(c.steps),
                   static_cast<long long>(c.accepted), static_cast<long long>(c.drafted));
   }
   return text;

@@ -83,7 +83,8 @@ TEST(Report, ThePolicySpeaksInWords) {
   s.by_drafter = {{.name = "ngram", .drafted = 289, .accepted = 158}};
   s.by_context = {{.name = "4K-8K", .steps = 97, .drafted = 289, .accepted = 158, .target_ms = 194}};
   EXPECT_EQ(FormatPolicy(s),
-            "policy: adaptive (speculated 60, off 37 rounds), last off: 8 rows cost 3.1x at 7.4K keys, expected 1.9 "
+            "policy: adaptive (speculated 60, off 37 rounds), last off: 8 rows cost 3.1x at 7.4K keys, "
+            "expected 1.9 "
             "tokens\n"
             "costs of forward passes: measured in 900 ms\n"
             "drafter ngram: 158 of 289 verified tokens accepted\n"
@@ -114,7 +115,8 @@ TEST(Report, JsonHasExactlyTheseFields) {
               ElementsAre("type", "steps", "mean_acceptance_length", "acceptance_per_position", "exactness",
                           "distinct_4gram", "draft_ms", "target_ms", "verify_ms", "commit_ms", "proposed",
                           "policy", "by_drafter", "by_context"));
-  EXPECT_THAT(Keys(json["speculative"]["policy"]), ElementsAre("name", "decisions", "last_decision", "costs"));
+  EXPECT_THAT(Keys(json["speculative"]["policy"]),
+              ElementsAre("name", "decisions", "last_decision", "costs"));
   EXPECT_EQ(json["finish_reason"], "stop");
   EXPECT_EQ(json["tokens"], (std::vector<int>{1, 2, 3}));
   EXPECT_EQ(json["timings"]["predicted_per_second"], 500.0);

@@ -8,7 +8,8 @@ namespace longspec {
 namespace {
 
 constexpr int kScoreBuckets = 10;
-// Of each level: what an observation leaves of those before it, and for how many observations the coarser level counts.
+// Of each level: what an observation leaves of those before it, and for how many observations the coarser
+// level counts.
 struct Level {
   double keep, prior_weight;
 };
@@ -16,7 +17,9 @@ constexpr std::array<Level, 3> kLevel = {{{0.93, 3.0}, {0.95, 4.0}, {0.96, 6.0}}
 // A score nobody has tested yet is taken with a pinch of salt.
 constexpr double kUntestedLow = 0.05, kUntestedRange = 0.85;
 
-uint32_t DepthBucket(int depth) { return static_cast<uint32_t>(std::bit_width(static_cast<unsigned>(depth))); }
+uint32_t DepthBucket(int depth) {
+  return static_cast<uint32_t>(std::bit_width(static_cast<unsigned>(depth)));
+}
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How often a proposed token is accepted once the token before it was: running estimates that forget, by who proposed
-// it, its score, its depth and the length of the context. Few observations lean on what is known of coarser groups,
-// none on the score itself. Not thread-safe.
+// How often a proposed token is accepted once the token before it was: running estimates that forget, by who
+// proposed it, its score, its depth and the length of the context. Few observations lean on what is known of
+// coarser groups, none on the score itself. Not thread-safe.
 #pragma once
 
 #include <array>

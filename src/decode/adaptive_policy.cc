@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Speculates as far as it pays. Each proposed node has an estimated chance of being reached (the product of the
-// acceptance estimates on its path); the best n nodes are verified, for the n that maximises
+// Speculates as far as it pays. Each proposed node has an estimated chance of being reached (the product of
+// the acceptance estimates on its path); the best n nodes are verified, for the n that maximises
 //
 //   (1 + sum of their chances) / (cost of 1 + n rows at this context + drafting + sampling)
 //
-// which is plain decoding when n is 0. Drafters that cost next to nothing are asked every round and judged by what they
-// propose; dear ones are asked only when what they proposed lately would pay for them. When off, small probes keep the
-// estimates alive, ever more rarely. Because estimates can be wrong, measured speed has the last word: rounds that were
-// slower than plain ones for a while make a pause.
+// which is plain decoding when n is 0. Drafters that cost next to nothing are asked every round and judged by
+// what they propose; dear ones are asked only when what they proposed lately would pay for them. When off,
+// small probes keep the estimates alive, ever more rarely. Because estimates can be wrong, measured speed has
+// the last word: rounds that were slower than plain ones for a while make a pause.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -20,21 +20,21 @@
 namespace longspec {
 namespace {
 
-constexpr double kMargin = 1.03;        // speculation must promise at least this to be worth the doubt
-constexpr double kCheapDraft = 0.05;    // of a plain step: drafters below it are asked every round
-constexpr double kProbeCost = 1.3;      // of a plain step, at most
-constexpr int kProbeNodes = 8;          // at most
-constexpr int kFirstAsk = 8;            // nodes, while the drafter's cost is unknown
-constexpr int kMinWait = 8, kMaxWait = 128;    // rounds between probes
-constexpr int kStretchEvery = 32;              // rounds
+constexpr double kMargin = 1.03;             // speculation must promise at least this to be worth the doubt
+constexpr double kCheapDraft = 0.05;         // of a plain step: drafters below it are asked every round
+constexpr double kProbeCost = 1.3;           // of a plain step, at most
+constexpr int kProbeNodes = 8;               // at most
+constexpr int kFirstAsk = 8;                 // nodes, while the drafter's cost is unknown
+constexpr int kMinWait = 8, kMaxWait = 128;  // rounds between probes
+constexpr int kStretchEvery = 32;            // rounds
 constexpr int kMinPause = 16, kMaxPause = 256;  // rounds
-constexpr int kTrial = 12;              // speculated rounds before they are judged
-constexpr double kTooSlow = 0.97;       // of plain speed
-constexpr double kRate = 0.2;           // of running means
+constexpr int kTrial = 12;                      // speculated rounds before they are judged
+constexpr double kTooSlow = 0.97;               // of plain speed
+constexpr double kRate = 0.2;                   // of running means
 
 enum class Decision : uint8_t { kSpeculated, kOff, kPaused, kProbe, kNothing, kNoRoom };
-constexpr std::array<const char*, 6> kDecisionNames = {"speculated", "off",     "paused",
-                                                       "probe",      "nothing proposed", "no room"};
+constexpr std::array<const char*, 6> kDecisionNames = {"speculated",       "off",    "paused", "probe",
+                                                       "nothing proposed", "no room"};
 
 // The running mean of a cost; the first value counts as it is.
 class Mean {
@@ -178,7 +178,8 @@ class AdaptivePolicy final : public Policy {
     return planned;
   }
 
-  // Orders the nodes by their chance of being reached, parents before children; gain_[n] is the sum of the best n.
+  // Orders the nodes by their chance of being reached, parents before children; gain_[n] is the sum of the
+  // best n.
   void Rank(const TokenTree& tree) {
     reach_.assign(Index(tree.size()), 1.0);
     for (int i = 1; i < tree.size(); ++i) {
@@ -286,19 +287,20 @@ class AdaptivePolicy final : public Policy {
     switch (last_.decision) {
       case Decision::kSpeculated:
       case Decision::kProbe:
-        std::snprintf(text, sizeof(text), "%s: %d of %d proposed nodes, cost %.1fx at %.1fK keys, expected %.1f tokens",
+        std::snprintf(text, sizeof(text),
+                      "%s: %d of %d proposed nodes, cost %.1fx at %.1fK keys, expected %.1f tokens",
                       last_.decision == Decision::kProbe ? "probe" : "on", last_.nodes, last_.proposed,
                       last_.cost_ratio, thousands, last_.expected);
         return text;
       case Decision::kOff:
         std::snprintf(text, sizeof(text), "off: %d rows cost %.1fx at %.1fK keys%s, expected %.1f tokens",
-                      last_.nodes + 1, last_.cost_ratio, thousands, last_.proposed == 0 ? " and drafting" : "",
-                      last_.expected);
+                      last_.nodes + 1, last_.cost_ratio, thousands,
+                      last_.proposed == 0 ? " and drafting" : "", last_.expected);
         return text;
       case Decision::kPaused:
         std::snprintf(text, sizeof(text),
-                      "paused: speculated rounds ran at %.2fx of plain speed; on trial again in %d rounds", speed_,
-                      pause_);
+                      "paused: speculated rounds ran at %.2fx of plain speed; on trial again in %d rounds",
+                      speed_, pause_);
         return text;
       case Decision::kNothing:
         return "plain: nothing proposed";
@@ -316,7 +318,7 @@ class AdaptivePolicy final : public Policy {
   int context_ = 0;
   int asked_nodes_ = 0;
   bool skipped_ = false;
-  bool probing_ = false;  // a dear drafter is asked although it does not promise to pay
+  bool probing_ = false;        // a dear drafter is asked although it does not promise to pay
   std::vector<double> row_ms_;  // [n]: target cost of 1 + n rows
   std::vector<double> reach_;   // by node
   std::vector<int> order_;      // nodes, best first

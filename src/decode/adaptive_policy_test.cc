@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The adaptive policy against simulated machines and drafters, where the best decision is known; and through the real
-// loop, where whatever it decides must not change the text.
+// The adaptive policy against simulated machines and drafters, where the best decision is known; and through
+// the real loop, where whatever it decides must not change the text.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -115,8 +115,9 @@ TEST(Adaptive, ShrinksWithAcceptance) {
   double last = 1e9;
   for (const double acceptance : {0.95, 0.8, 0.6}) {
     AdaptiveMemory memory = Knows([](int rows, int) { return 5.0 + 0.5 * rows; });
-    Simulation s({.cost = [](int rows, int) { return 5.0 + 0.5 * rows; }, .acceptance = acceptance, .score = 0.9F},
-                 &memory);
+    Simulation s(
+        {.cost = [](int rows, int) { return 5.0 + 0.5 * rows; }, .acceptance = acceptance, .score = 0.9F},
+        &memory);
     s.Rounds(100);
     const double nodes = s.Rounds(300);
     EXPECT_LT(nodes, last);
@@ -236,7 +237,8 @@ TEST(Adaptive, DearDraftersAreNotAskedWhereTheyDoNotPay) {
   EXPECT_THAT(s.report().last_decision, HasSubstr("drafting"));
 
   AdaptiveMemory other = Knows(CheapRows);
-  Simulation good({.cost = CheapRows, .draft_ms = 2.0, .acceptance = 0.9, .score = 0.9F, .longest = 6}, &other);
+  Simulation good({.cost = CheapRows, .draft_ms = 2.0, .acceptance = 0.9, .score = 0.9F, .longest = 6},
+                  &other);
   good.Rounds(100);
   good.Rounds(300);
   EXPECT_GT(good.n_asked, 280);
@@ -245,8 +247,8 @@ TEST(Adaptive, DearDraftersAreNotAskedWhereTheyDoNotPay) {
 }
 
 TEST(Adaptive, SlowRoundsThatNoEstimateExplainsMakeAPause) {
-  // Every acceptance is as estimated, but speculated rounds take long for a reason of their own: drafting that is
-  // cheap when it is looked at.
+  // Every acceptance is as estimated, but speculated rounds take long for a reason of their own: drafting
+  // that is cheap when it is looked at.
   AdaptiveMemory memory = Knows(CheapRows);
   World world = {.cost = CheapRows, .acceptance = 0.4, .score = 0.4F};
   Simulation s(world, &memory);
@@ -375,7 +377,8 @@ TEST(PolicyOptions, PortfoliosAreAdaptiveUnlessTheOptionsSayOtherwise) {
   EXPECT_FALSE(WantsAdaptivePolicy({.policy = "fixed"}));
   EXPECT_TRUE(CheckPolicy({}).ok());
   EXPECT_TRUE(CheckPolicy({.policy = "fixed"}).ok());
-  EXPECT_THAT(CheckPolicy({.policy = "clever"}).message(), HasSubstr("--spec-policy clever: unknown; known are"));
+  EXPECT_THAT(CheckPolicy({.policy = "clever"}).message(),
+              HasSubstr("--spec-policy clever: unknown; known are"));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<int, 12> kRows = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 // In this order, so that whatever the budget leaves out lies between or beyond what is known.
 constexpr std::array<int, 12> kOrder = {1, 8, 4, 16, 2, 32, 64, 6, 12, 24, 3, 48};
-constexpr size_t kAlways = 2;        // of the order, whatever the budget
+constexpr size_t kAlways = 2;          // of the order, whatever the budget
 constexpr double kRepeatBelowMs = 40;  // shorter passes are measured twice
 constexpr int kShallow = 256;
 
@@ -60,7 +60,8 @@ class Calibration {
     }
     const double start = NowMs();
     LS_ASSIGN(KvTransaction transaction, cache.Begin(rows));
-    const ForwardSegment segment{.tokens = tokens, .parents = {}, .kv = &transaction, .logits = LogitsFor::kAllRows};
+    const ForwardSegment segment{
+        .tokens = tokens, .parents = {}, .kv = &transaction, .logits = LogitsFor::kAllRows};
     LS_TRY(target_.Forward({&segment, 1}, {}).status());
     return std::max(NowMs() - start, 1e-6);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measures what forward passes cost, in about a second: a few row counts at two depths of scratch caches. What lies
-// between is interpolated, what lies deeper extrapolated linearly in the number of keys.
+// Measures what forward passes cost, in about a second: a few row counts at two depths of scratch caches.
+// What lies between is interpolated, what lies deeper extrapolated linearly in the number of keys.
 #pragma once
 
 #include <functional>

@@ -87,8 +87,11 @@ TEST(Calibration, ErrorsComeBack) {
     EXPECT_EQ(Calibrate(f.target, Scratch, {.capacity = 4096}).status().message(), "the target failed");
   }
   Fixture f;
-  const auto no_memory = [](int, int) -> Result<std::unique_ptr<KvCache>> { return ResourceExhausted("none"); };
-  EXPECT_EQ(Calibrate(f.target, no_memory, {.capacity = 4096}).status().code(), StatusCode::kResourceExhausted);
+  const auto no_memory = [](int, int) -> Result<std::unique_ptr<KvCache>> {
+    return ResourceExhausted("none");
+  };
+  EXPECT_EQ(Calibrate(f.target, no_memory, {.capacity = 4096}).status().code(),
+            StatusCode::kResourceExhausted);
 }
 
 }  // namespace

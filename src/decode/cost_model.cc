@@ -11,15 +11,15 @@
 namespace longspec {
 namespace {
 
-// How far one observation moves the common scale and the ratio of its row count; those of other row counts move by half
-// as much for each step of the table, since tables are seldom wrong at one point only. A round that took many times longer
-// than it should (a page fault, another process) counts as twice as long.
+// How far one observation moves the common scale and the ratio of its row count; those of other row counts
+// move by half as much for each step of the table, since tables are seldom wrong at one point only. A round
+// that took many times longer than it should (a page fault, another process) counts as twice as long.
 constexpr double kScaleRate = 0.06;
 constexpr double kRatioRate = 0.2;
 constexpr double kMaxSurprise = 0.7;
 
-// Where `x` lies on an axis: between points `low` and `low + 1`, at `share` of the way; outside the axis the share
-// continues the nearest interval.
+// Where `x` lies on an axis: between points `low` and `low + 1`, at `share` of the way; outside the axis the
+// share continues the nearest interval.
 struct Place {
   size_t low;
   double share;
@@ -86,7 +86,8 @@ double CostModel::Corrected(size_t row, int keys) const {
          std::exp(log_scale_ + log_ratio_[row]);
 }
 
-// The corrected costs at the table's row counts. Corrections could make more rows cheaper than fewer: they may not.
+// The corrected costs at the table's row counts. Corrections could make more rows cheaper than fewer: they
+// may not.
 void CostModel::RowCurve(int keys) const {
   curve_.resize(table_.rows.size());
   double most = 0;

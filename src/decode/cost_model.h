@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a forward pass of M rows after N keys costs on this machine, in milliseconds: a table measured once
-// (decode/calibration.h), and corrections learned from every round since, so that a wrong table cures itself. Costs
-// never fall when rows or keys rise. Not thread-safe.
+// (decode/calibration.h), and corrections learned from every round since, so that a wrong table cures itself.
+// Costs never fall when rows or keys rise. Not thread-safe.
 #pragma once
 
 #include <span>

@@ -14,9 +14,11 @@ namespace {
 using ::testing::HasSubstr;
 
 CostTable Table() {
-  return {.rows = {1, 4, 8}, .keys = {100, 1100, 2100}, .ms = {2, 3, 5,  //
-                                                               4, 6, 12,  //
-                                                               8, 10, 30}};
+  return {.rows = {1, 4, 8},
+          .keys = {100, 1100, 2100},
+          .ms = {2, 3, 5,   //
+                 4, 6, 12,  //
+                 8, 10, 30}};
 }
 
 TEST(CostModel, GivesThePointsBackAndInterpolatesBetween) {
@@ -55,7 +57,8 @@ TEST(CostModel, NeverFallsWithRowsOrKeys) {
     for (uint32_t i = 0; i < noisy.ms.size(); ++i) noisy.ms[i] = 0.1 + 10 * rng.Uniform(round, i);
     CostModel model(noisy);
     for (uint32_t i = 0; i < 20; ++i) {
-      model.Observe(1 + static_cast<int>(10 * rng.Uniform(round, 100 + i)), 900, 20 * rng.Uniform(round, 200 + i));
+      model.Observe(1 + static_cast<int>(10 * rng.Uniform(round, 100 + i)), 900,
+                    20 * rng.Uniform(round, 200 + i));
     }
     for (int keys = 1; keys < 4000; keys += 333) {
       for (int rows = 1; rows < 12; ++rows) {

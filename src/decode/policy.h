@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much to speculate in the next round, from what is known before it: never from the target's randomness, so that a
-// policy, whatever it decides and however it measures time, cannot change what is committed. A policy sees one
-// sequence's rounds in order. Not thread-safe.
+// How much to speculate in the next round, from what is known before it: never from the target's randomness,
+// so that a policy, whatever it decides and however it measures time, cannot change what is committed. A
+// policy sees one sequence's rounds in order. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,9 @@ struct RoundResult {
 
 // What a policy did and why, in words.
 struct PolicyReport {
-  std::string policy;         // "fixed", "adaptive"
-  std::string last_decision;  // "off: 8 rows cost 3.1x at 7.4K keys, expected 1.9 tokens"; empty before the first
+  std::string policy;  // "fixed", "adaptive"
+  std::string
+      last_decision;  // "off: 8 rows cost 3.1x at 7.4K keys, expected 1.9 tokens"; empty before the first
   std::vector<std::pair<std::string, int64_t>> decisions;  // rounds by decision
 };
 
@@ -54,10 +55,12 @@ class Policy {
   virtual PolicyReport report() const = 0;
 };
 
-// Always the budget of the options (draft_n_max nodes), cut to what the cache and the token limit leave room for.
+// Always the budget of the options (draft_n_max nodes), cut to what the cache and the token limit leave room
+// for.
 std::unique_ptr<Policy> MakeFixedPolicy(const SpeculationOptions& options);
 
-// What adaptive policies have learned and the next one goes on with: it outlives generations, not the machine.
+// What adaptive policies have learned and the next one goes on with: it outlives generations, not the
+// machine.
 struct AdaptiveMemory {
   CostModel costs;
   std::map<std::string, AcceptanceTable, std::less<>> acceptance;  // by Drafter::name

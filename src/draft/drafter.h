@@ -39,9 +39,9 @@ class Drafter {
   // Grows `tree`, whose root is committed.back(), within the budget. Proposing nothing is always right.
   virtual Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) = 0;
 
-  // Before each Accept, also where nothing was proposed: the tree that is really verified. It may be a part of the
-  // proposal or, in a portfolio, hold what others proposed; row i of Accept's output is its node i. Only drafters that
-  // read those rows need it.
+  // Before each Accept, also where nothing was proposed: the tree that is really verified. It may be a part
+  // of the proposal or, in a portfolio, hold what others proposed; row i of Accept's output is its node i.
+  // Only drafters that read those rows need it.
   virtual void Verifying(const TokenTree&) {}
 
   // The target's verdict: `committed` now ends with the newly accepted tokens, `n_new` of them.

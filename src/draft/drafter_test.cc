@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Registry, KnowsNamesAndAliases) {
-  EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay"));
+  EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay", "auto"));
   for (const std::string& name : DrafterNames()) {
     const auto drafter = MakeDrafter({.type = name});
     ASSERT_TRUE(drafter.ok()) << drafter.status().message();
@@ -31,7 +31,7 @@ TEST(Registry, UnknownTypesListTheKnown) {
     const auto drafter = MakeDrafter({.type = type});
     ASSERT_FALSE(drafter.ok()) << type;
     EXPECT_EQ(drafter.status().code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(drafter.status().message(), HasSubstr("known are none, ngram, replay"));
+    EXPECT_THAT(drafter.status().message(), HasSubstr("known are none, ngram, replay, auto"));
   }
 }
 

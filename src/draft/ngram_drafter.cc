@@ -2,7 +2,8 @@
 //
 // Prompt lookup (apoorvumang/prompt-lookup-decoding; research: 2.1): the last tokens of the sequence are
 // looked up in the sequence itself, and what followed them there is proposed. Needs no model, and costs a few
-// hash look-ups. Scores grow with the length of the match and with the share of occurrences that went on alike.
+// hash look-ups. Scores grow with the length of the match and with the share of occurrences that went on
+// alike.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -24,7 +25,8 @@ constexpr int kMaxNgram = 64;
 constexpr int kMaxMatch = 32;
 constexpr int kMaxWitnesses = 8;
 
-// The chance that text which agreed for `length` tokens agrees for one more: 0.39 after 1, 0.66 after 4, 0.85 after 8.
+// The chance that text which agreed for `length` tokens agrees for one more: 0.39 after 1, 0.66 after 4, 0.85
+// after 8.
 float GoesOn(int length) {
   return std::min(0.97F, 1.0F - 0.75F * std::pow(0.82F, static_cast<float>(length)));
 }
@@ -131,8 +133,9 @@ class NgramDrafter final : public Drafter {
 
   struct Found {
     int continuation;
-    int match;    // tokens before it that equal the end of the sequence
-    float agree;  // share of the occurrences looked at that went on with the same token, this one counted twice
+    int match;  // tokens before it that equal the end of the sequence
+    float
+        agree;  // share of the occurrences looked at that went on with the same token, this one counted twice
   };
 
   // What is known of the occurrence of the last n tokens before `continuation`.

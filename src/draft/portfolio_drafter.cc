@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Several drafters, one tree: every member proposes as if it were alone, and the nodes with the best scores, whoever
-// they come from, make the tree within the budget. A token that several propose is one node, with the best score, and
-// TreeNode::source says whose it was first. Members are chosen by name, or by "auto", which takes whatever these
-// options and this model allow.
+// Several drafters, one tree: every member proposes as if it were alone, and the nodes with the best scores,
+// whoever they come from, make the tree within the budget. A token that several propose is one node, with the
+// best score, and TreeNode::source says whose it was first. Members are chosen by name, or by "auto", which
+// takes whatever these options and this model allow.
 #include <algorithm>
 #include <array>
 #include <utility>

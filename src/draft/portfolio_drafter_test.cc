@@ -39,13 +39,15 @@ TEST(Portfolio, RefusesListsThatMakeNoSense) {
   EXPECT_THAT(message("ngram,ngram"), HasSubstr("ngram is named twice"));
   EXPECT_THAT(message("ngram,magic"), HasSubstr("--spec-type magic: unknown; known are"));
   EXPECT_THAT(message("ngram,"), HasSubstr("unknown"));
-  EXPECT_THAT(CheckDrafter({.type = "ngram,replay", .ngram_max = 0}).message(), HasSubstr("--spec-ngram-max"));
+  EXPECT_THAT(CheckDrafter({.type = "ngram,replay", .ngram_max = 0}).message(),
+              HasSubstr("--spec-ngram-max"));
   EXPECT_THAT(CheckDrafter({.tree = "bush"}).message(), HasSubstr("--spec-tree bush"));
   EXPECT_TRUE(CheckDrafter({.ngram_rule = "hf"}).ok());
 }
 
 TEST(Portfolio, MergesProposalsAndSaysWhoseTheyAre) {
-  const auto drafter = Make({.type = "ngram,replay", .ngram_min = 1, .tree = "chain", .replay_tokens = Text("cXY")});
+  const auto drafter =
+      Make({.type = "ngram,replay", .ngram_min = 1, .tree = "chain", .replay_tokens = Text("cXY")});
   const auto text = Text("abcdefab");  // ngram: cdefab...; replay: cXY, always certain
   ASSERT_TRUE(drafter->Prefill(text).ok());
   TokenTree tree('b');
@@ -68,7 +70,8 @@ TEST(Portfolio, MergesProposalsAndSaysWhoseTheyAre) {
 }
 
 TEST(Portfolio, TheBudgetGoesToTheBestNodes) {
-  const auto drafter = Make({.type = "ngram,replay", .ngram_min = 1, .tree = "chain", .replay_tokens = Text("XYZ")});
+  const auto drafter =
+      Make({.type = "ngram,replay", .ngram_min = 1, .tree = "chain", .replay_tokens = Text("XYZ")});
   const auto text = Text("abcdefab");
   ASSERT_TRUE(drafter->Prefill(text).ok());
   TokenTree tree('b');

@@ -81,7 +81,8 @@ std::string CalibrationFolder() {
 Result<CostTable> ReadCalibration(const std::string& folder, const std::string& key) {
   const std::string path = FileOf(folder, key);
   std::error_code error;
-  if (folder.empty() || !std::filesystem::is_regular_file(path, error)) return NotFound(path + ": no calibration");
+  if (folder.empty() || !std::filesystem::is_regular_file(path, error))
+    return NotFound(path + ": no calibration");
   if (std::filesystem::file_size(path, error) > kMaxFileBytes || error) {
     return Corrupt(path + ": too large for a calibration");
   }
@@ -94,7 +95,8 @@ Result<CostTable> ReadCalibration(const std::string& folder, const std::string& 
   LS_TRY(ReadValues(in, "keys", kMaxPoints, table.keys));
   LS_TRY(ReadValues(in, "ms", kMaxPoints * kMaxPoints, table.ms));
   std::string end;
-  if (!std::getline(in, end) || end != "end" || in.eof()) return Corrupt(path + ": the calibration is cut short");
+  if (!std::getline(in, end) || end != "end" || in.eof())
+    return Corrupt(path + ": the calibration is cut short");
   LS_TRY(CheckCostTable(table));
   return table;
 }

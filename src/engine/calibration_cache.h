@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measured costs kept on disk, one small text file per model, machine and options, so that a program starts without
-// measuring again. Everything here may fail without harm: what cannot be read is measured, what cannot be written is
-// measured again next time. Free functions; several processes may use one folder at once.
+// Measured costs kept on disk, one small text file per model, machine and options, so that a program starts
+// without measuring again. Everything here may fail without harm: what cannot be read is measured, what
+// cannot be written is measured again next time. Free functions; several processes may use one folder at
+// once.
 #pragma once
 
 #include <string>

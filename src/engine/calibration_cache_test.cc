@@ -63,10 +63,13 @@ TEST_F(CalibrationCacheTest, HostileFilesAreRefused) {
   ASSERT_TRUE(ReadCalibration(folder_, "key").ok());
   const std::string head = "longspec costs 1\nkey\n";
   for (const std::string& bad :
-       {std::string(), std::string("\n\n\n"), std::string(1000, '\0'), std::string("longspec costs 2\nkey\n"), head,
-        head + "rows 1 8\nkeys 256 4096\nms 1 2 3\nend\n", head + "rows 1 8\nkeys 256 4096\nms 1 2 3 nan\nend\n",
-        head + "rows 1 8\nkeys 256 4096\nms 1 2 3 -4\nend\n", head + "rows 1 8\nkeys 256 4096\nms 1 2 3 1e999\nend\n",
-        head + "rows 8 1\nkeys 256 4096\nms 1 2 3 4\nend\n", head + "rows 1 99999999999\nkeys 256 4096\nms 1 2 3 4\n",
+       {std::string(), std::string("\n\n\n"), std::string(1000, '\0'), std::string("longspec costs 2\nkey\n"),
+        head, head + "rows 1 8\nkeys 256 4096\nms 1 2 3\nend\n",
+        head + "rows 1 8\nkeys 256 4096\nms 1 2 3 nan\nend\n",
+        head + "rows 1 8\nkeys 256 4096\nms 1 2 3 -4\nend\n",
+        head + "rows 1 8\nkeys 256 4096\nms 1 2 3 1e999\nend\n",
+        head + "rows 8 1\nkeys 256 4096\nms 1 2 3 4\nend\n",
+        head + "rows 1 99999999999\nkeys 256 4096\nms 1 2 3 4\n",
         head + "rows 1 x\nkeys 256 4096\nms 1 2 3 4\nend\n", head + "keys 1 8\nrows 256 4096\nms 1 2 3 4\n",
         head + "rows\nkeys\nms\nend\n", head + "rows 1 8\nkeys 0 4096\nms 1 2 3 4\nend\n"}) {
     Overwrite(bad);
@@ -136,7 +139,8 @@ TEST_F(CalibrationCacheTest, TheKeyNamesEverythingACostDependsOn) {
   EXPECT_TRUE(changed([](auto& i, auto&) { i.path += "2"; }));
   EXPECT_TRUE(changed([](auto& i, auto&) { i.n_ctx = 4096; }));
   EXPECT_TRUE(changed([](auto&, auto& o) { o.cache_type_k = CacheType::kF32; }));
-  std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
+  std::filesystem::last_write_time(path,
+                                   std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
   EXPECT_NE(CalibrationKey(info, {}), key);
 }
 

@@ -32,8 +32,8 @@ struct GenerationParts {
   const Tokenizer* tokenizer = nullptr;  // borrowed
   int prefill_chunk = 512;
   int n_ctx_train = 0;  // for messages only
-  // For the adaptive policy: what is known of this machine and of its drafters. Null: nothing before this generation,
-  // and nothing after.
+  // For the adaptive policy: what is known of this machine and of its drafters. Null: nothing before this
+  // generation, and nothing after.
   std::function<LearnedCosts()> learned = {};
 };
 

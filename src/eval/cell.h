@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One cell of an evaluation: a method on prompts of one family, context length and temperature, beside plain decoding
-// of the same prompts in the same process. Kept as one JSON line. Ratios are computed from sums of the items.
+// One cell of an evaluation: a method on prompts of one family, context length and temperature, beside plain
+// decoding of the same prompts in the same process. Kept as one JSON line. Ratios are computed from sums of
+// the items.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +63,9 @@ struct CellSums {
     return steps > 0 ? 1.0 + static_cast<double>(accepted) / static_cast<double>(steps) : 0;
   }
   double tokens_per_second() const { return ms > 0 ? 1e3 * static_cast<double>(tokens) / ms : 0; }
-  double plain_tokens_per_second() const { return plain_ms > 0 ? 1e3 * static_cast<double>(tokens) / plain_ms : 0; }
+  double plain_tokens_per_second() const {
+    return plain_ms > 0 ? 1e3 * static_cast<double>(tokens) / plain_ms : 0;
+  }
 };
 
 nlohmann::ordered_json CellJson(const Cell& cell);

@@ -54,13 +54,14 @@ const char* Colour(size_t i) { return kColours[i % kColours.size()]; }
 
 std::string Text(double x, double y, std::string_view text, const char* anchor = "middle", int size = 12,
                  const char* more = "") {
-  return Print("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"%d\"%s>", x, y, anchor, size, more) +
+  return Print("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"%d\"%s>", x, y, anchor, size,
+               more) +
          Escape(text) + "</text>\n";
 }
 
 std::string Line(double x1, double y1, double x2, double y2, const char* stroke, const char* more = "") {
-  return Print("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"%s/>\n", x1, y1, x2, y2, stroke,
-               more);
+  return Print("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"%s/>\n", x1, y1, x2, y2,
+               stroke, more);
 }
 
 // A step of 1, 2 or 5 times a power of ten that makes some five ticks up to `most`.
@@ -75,7 +76,8 @@ double Step(double most) {
 // From 0 to a little more than the largest value.
 class YAxis {
  public:
-  explicit YAxis(double most) : step_(Step(std::max(most, 1e-3))), top_(std::ceil(most / step_ + 1e-9) * step_) {
+  explicit YAxis(double most)
+      : step_(Step(std::max(most, 1e-3))), top_(std::ceil(most / step_ + 1e-9) * step_) {
     if (top_ <= 0) top_ = step_;
   }
   double At(double value) const { return kTop + kPlotHeight * (1 - value / top_); }
@@ -96,9 +98,11 @@ class YAxis {
 };
 
 std::string Open(const std::string& title) {
-  return Print("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
-               "font-family=\"sans-serif\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-               kWidth, kHeight, kWidth, kHeight) +
+  return Print(
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f "
+             "%.0f\" "
+             "font-family=\"sans-serif\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+             kWidth, kHeight, kWidth, kHeight) +
          Text(kLeft, 24, title, "start", 15, " font-weight=\"bold\"");
 }
 
@@ -117,7 +121,8 @@ std::string RenderLines(const LineChart& chart) {
       most = std::max(most, y);
     }
   }
-  const double low = ticks.empty() ? 1 : std::log(*ticks.begin()), high = ticks.empty() ? 2 : std::log(*ticks.rbegin());
+  const double low = ticks.empty() ? 1 : std::log(*ticks.begin()),
+               high = ticks.empty() ? 2 : std::log(*ticks.rbegin());
   const auto x_at = [&](double x) {
     const double share = high > low ? (std::log(x) - low) / (high - low) : 0.5;
     return kLeft + 20 + share * (kPlotWidth - 40);
@@ -137,7 +142,8 @@ std::string RenderLines(const LineChart& chart) {
     for (size_t k = 0; k < series.points.size(); ++k) {
       const double x = x_at(series.points[k].first), y = y_axis.At(series.points[k].second);
       if (k > 0) {
-        svg += Line(x_at(series.points[k - 1].first), y_axis.At(series.points[k - 1].second), x, y, Colour(i), dash);
+        svg += Line(x_at(series.points[k - 1].first), y_axis.At(series.points[k - 1].second), x, y, Colour(i),
+                    dash);
       }
       svg += Print("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"%s\"/>\n", x, y, Colour(i));
     }
@@ -166,16 +172,16 @@ std::string RenderBars(const BarChart& chart) {
     for (size_t part = 0; part < values.size(); ++part) {
       const double top = y_axis.At(sum + values[part]), bottom = y_axis.At(sum);
       sum += values[part];
-      svg += Print("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>\n", x - width / 2, top,
-                   width, bottom - top, Colour(part));
+      svg += Print("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>\n",
+                   x - width / 2, top, width, bottom - top, Colour(part));
     }
     const double y = kTop + kPlotHeight + 14;
     svg += Text(x, y, label, "end", 10, Print(" transform=\"rotate(-25 %.1f %.1f)\"", x, y).c_str());
   }
   svg += Line(kLeft, kTop + kPlotHeight, kLeft + kPlotWidth, kTop + kPlotHeight, "#333");
   for (size_t part = 0; part < chart.parts.size(); ++part) {
-    svg += Print("<rect x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"14\" fill=\"%s\"/>\n", kLeft + kPlotWidth + 22,
-                 kTop + 5 + 20 * static_cast<double>(part), Colour(part));
+    svg += Print("<rect x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"14\" fill=\"%s\"/>\n",
+                 kLeft + kPlotWidth + 22, kTop + 5 + 20 * static_cast<double>(part), Colour(part));
     svg += LegendText(part, chart.parts[part]);
   }
   return svg + "</svg>\n";

@@ -23,7 +23,7 @@ struct LineChart {
 
 struct BarChart {
   std::string title, y_label;
-  std::vector<std::string> parts;                                   // names, bottom first
+  std::vector<std::string> parts;                                 // names, bottom first
   std::vector<std::pair<std::string, std::vector<double>>> bars;  // label, values by part
 };
 

@@ -37,7 +37,8 @@ int Count(const std::string& text, const std::string& part) {
 class EvalTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    folder_ = new std::string(std::filesystem::temp_directory_path() / ("longspec_eval_" + std::to_string(getpid())));
+    folder_ = new std::string(std::filesystem::temp_directory_path() /
+                              ("longspec_eval_" + std::to_string(getpid())));
     std::filesystem::create_directories(*folder_);
     setenv("XDG_CACHE_HOME", folder_->c_str(), 1);
     TinyModelOptions tiny;
@@ -118,7 +119,8 @@ TEST_F(EvalTest, RunsEveryCellOnceAndAllTextsAreIdentical) {
   ASSERT_TRUE(WriteReport(*cells, "Tiny", options_.out).ok());
   const std::string report = ReadFile(options_.out + "/report.md");
   EXPECT_THAT(report, HasSubstr("# Tiny"));
-  EXPECT_THAT(report, HasSubstr("Identical to plain decoding: " + std::to_string(items) + " of " + std::to_string(items)));
+  EXPECT_THAT(report, HasSubstr("Identical to plain decoding: " + std::to_string(items) + " of " +
+                                std::to_string(items)));
   EXPECT_THAT(report, HasSubstr("| needle | answer |"));
   EXPECT_THAT(report, HasSubstr("| report | rougeL |"));
   EXPECT_THAT(report, Not(HasSubstr("nan")));
@@ -213,7 +215,8 @@ TEST_F(EvalTest, PromptsFitTheirLength) {
     for (const int n_tokens : {50, 51, 77}) {
       const auto prompts = ChoosePrompts(*engine_, samples, n_tokens, 1, true);
       ASSERT_EQ(prompts.size(), 1U);
-      const std::string text = prompts[0].messages.empty() ? prompts[0].prompt : prompts[0].messages[0].content;
+      const std::string text =
+          prompts[0].messages.empty() ? prompts[0].prompt : prompts[0].messages[0].content;
       EXPECT_EQ(text.size() % 2, 0U);
       EXPECT_EQ(text.substr(0, 2), "\xC3\xA4");
     }
@@ -221,7 +224,8 @@ TEST_F(EvalTest, PromptsFitTheirLength) {
 }
 
 Cell SampleCell() {
-  EvalItem straight{.id = "a", .prompt_tokens = 100, .tokens = 50, .steps = 20, .drafted = 60, .accepted = 30};
+  EvalItem straight{
+      .id = "a", .prompt_tokens = 100, .tokens = 50, .steps = 20, .drafted = 60, .accepted = 30};
   straight.ms = 100;
   straight.plain_ms = 200;
   straight.target_ms = 80;
@@ -236,7 +240,9 @@ Cell SampleCell() {
   looping.distinct_4gram = 0.2;
   looping.ms = 50;
   looping.identical = false;
-  return {.key = {.family = "f", .method = "m", .length = 512, .temperature = 0.7}, .runs = 1, .items = {straight, looping}};
+  return {.key = {.family = "f", .method = "m", .length = 512, .temperature = 0.7},
+          .runs = 1,
+          .items = {straight, looping}};
 }
 
 TEST(Cell, SurvivesTheDisk) {
@@ -258,7 +264,9 @@ TEST(Report, TellsLoopingTextsApart) {
   const std::string report = ReportMarkdown({SampleCell()}, "T");
   EXPECT_THAT(report, HasSubstr("Identical to plain decoding: 1 of 2"));
   // Speedup of all 400/150, of the straight one 2.
-  EXPECT_THAT(report, HasSubstr("| 0.7 | m | 512 | 2 | 2.67x | 2.50 | 666.7 | 250.0 | 1 | 2.00x | 2.50 | 0.55 | 50 % |"));
+  EXPECT_THAT(
+      report,
+      HasSubstr("| 0.7 | m | 512 | 2 | 2.67x | 2.50 | 666.7 | 250.0 | 1 | 2.00x | 2.50 | 0.55 | 50 % |"));
   EXPECT_THAT(report, HasSubstr("| f | rouge1 | 0.7 | 512 | 0.250 |"));
   EXPECT_THAT(report, HasSubstr("| 0.7 | m | 0.80 | 0.50 | - |"));
   const std::string empty = ReportMarkdown({}, "T");
@@ -266,14 +274,16 @@ TEST(Report, TellsLoopingTextsApart) {
 }
 
 TEST(Chart, LinesHaveAxesPointsAndALegend) {
-  const std::string svg = RenderLines({.title = "A < B & \"C\"",
-                                       .x_label = "length",
-                                       .y_label = "speedup",
-                                       .series = {{.name = "one", .points = {{512, 1.5}, {4096, 2.5}}},
-                                                  {.name = "two", .points = {{512, 1}, {8192, 0.5}}, .dashed = true}},
-                                       .baseline = 1});
+  const std::string svg =
+      RenderLines({.title = "A < B & \"C\"",
+                   .x_label = "length",
+                   .y_label = "speedup",
+                   .series = {{.name = "one", .points = {{512, 1.5}, {4096, 2.5}}},
+                              {.name = "two", .points = {{512, 1}, {8192, 0.5}}, .dashed = true}},
+                   .baseline = 1});
   EXPECT_THAT(svg, HasSubstr("A &lt; B &amp; &quot;C&quot;"));
-  for (const char* part : {">512<", ">4096<", ">8192<", ">length<", ">speedup<", ">one<", ">two<", ">0.5<", ">2.5<"}) {
+  for (const char* part :
+       {">512<", ">4096<", ">8192<", ">length<", ">speedup<", ">one<", ">two<", ">0.5<", ">2.5<"}) {
     EXPECT_THAT(svg, HasSubstr(part));
   }
   EXPECT_EQ(Count(svg, "<circle"), 4);
@@ -285,8 +295,10 @@ TEST(Chart, LinesHaveAxesPointsAndALegend) {
 }
 
 TEST(Chart, BarsStack) {
-  const std::string svg = RenderBars(
-      {.title = "t", .y_label = "ms", .parts = {"target", "draft"}, .bars = {{"m 512", {3, 1}}, {"m 1024", {4, 0}}}});
+  const std::string svg = RenderBars({.title = "t",
+                                      .y_label = "ms",
+                                      .parts = {"target", "draft"},
+                                      .bars = {{"m 512", {3, 1}}, {"m 1024", {4, 0}}}});
   EXPECT_EQ(Count(svg, "<rect"), 1 + 4 + 2);
   for (const char* part : {">target<", ">draft<", ">m 512<", ">ms<"}) EXPECT_THAT(svg, HasSubstr(part));
   EXPECT_THAT(RenderBars({}), Not(HasSubstr("nan")));

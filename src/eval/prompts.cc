@@ -16,7 +16,8 @@ constexpr std::array<std::string_view, 6> kWhole = {"needle",   "gsm8k",    "mat
 constexpr size_t kMaxBytesPerToken = 12;
 
 bool IsWhole(std::string_view family) {
-  return std::any_of(kWhole.begin(), kWhole.end(), [&](std::string_view name) { return family.starts_with(name); });
+  return std::any_of(kWhole.begin(), kWhole.end(),
+                     [&](std::string_view name) { return family.starts_with(name); });
 }
 
 bool IsContinuation(std::string_view family) {
@@ -77,7 +78,8 @@ std::optional<EvalPrompt> Fit(const Engine& engine, const Sample& sample, int n_
 
 std::vector<EvalPrompt> ChoosePrompts(const Engine& engine, const std::vector<Sample>& samples, int n_tokens,
                                       int n_prompts, bool any_length) {
-  // Nearest in size first: for whole texts the largest that may fit, else the smallest that fills the context.
+  // Nearest in size first: for whole texts the largest that may fit, else the smallest that fills the
+  // context.
   std::vector<const Sample*> order;
   for (const Sample& sample : samples) order.push_back(&sample);
   const bool whole = !samples.empty() && IsWhole(samples.front().family);

@@ -46,7 +46,8 @@ int64_t CommonNgrams(const Words& a, const Words& b, size_t n) {
   std::map<Words, int64_t> counts;
   const auto each = [n](const Words& words, const auto& f) {
     for (size_t i = 0; i + n <= words.size(); ++i) {
-      f(Words(words.begin() + static_cast<std::ptrdiff_t>(i), words.begin() + static_cast<std::ptrdiff_t>(i + n)));
+      f(Words(words.begin() + static_cast<std::ptrdiff_t>(i),
+              words.begin() + static_cast<std::ptrdiff_t>(i + n)));
     }
   };
   each(b, [&](Words ngram) { ++counts[std::move(ngram)]; });
@@ -137,20 +138,23 @@ double FinalNumberFound(std::string_view text, std::string_view reference) {
   const size_t last = reference.find_last_of("0123456789");
   if (last == std::string_view::npos) return 0.0;
   const size_t before = reference.find_last_not_of("0123456789.,", last);
-  const size_t first = reference.find_first_of("0123456789", before == std::string_view::npos ? 0 : before + 1);
+  const size_t first =
+      reference.find_first_of("0123456789", before == std::string_view::npos ? 0 : before + 1);
   const auto digits = [](std::string_view number) {  // "1,200" and "1200" are the same
     std::string plain(number);
     plain.erase(std::remove(plain.begin(), plain.end(), ','), plain.end());
     return plain;
   };
-  return HasWords(SplitWords(digits(text)), SplitWords(digits(reference.substr(first, last + 1 - first)))) ? 1.0
-                                                                                                           : 0.0;
+  return HasWords(SplitWords(digits(text)), SplitWords(digits(reference.substr(first, last + 1 - first))))
+             ? 1.0
+             : 0.0;
 }
 
 double EditSimilarity(std::string_view text, std::string_view reference) {
   const std::string_view part = reference.substr(0, text.size());
   const size_t length = std::max(text.size(), part.size());
-  return length == 0 ? 0.0 : 1.0 - static_cast<double>(EditDistance(text, part)) / static_cast<double>(length);
+  return length == 0 ? 0.0
+                     : 1.0 - static_cast<double>(EditDistance(text, part)) / static_cast<double>(length);
 }
 
 Quality MeasureQuality(std::string_view family, std::string_view text, std::string_view reference) {

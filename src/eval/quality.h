@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How near a text is to its reference, from 0 to 1. Words are runs of ASCII letters and digits, in lower case; bytes
-// outside ASCII count as letters. Pure functions.
+// How near a text is to its reference, from 0 to 1. Words are runs of ASCII letters and digits, in lower
+// case; bytes outside ASCII count as letters. Pure functions.
 #pragma once
 
 #include <string>

@@ -50,11 +50,14 @@ std::map<Row, Sums> SumByRow(const std::vector<Cell>& cells) {
   return SumBy<Row>(cells, [](const CellKey& key) { return Row(key.temperature, key.method, key.length); });
 }
 
-std::string Number(const char* format, double value, bool known) { return known ? Print(format, value) : "-"; }
+std::string Number(const char* format, double value, bool known) {
+  return known ? Print(format, value) : "-";
+}
 
 std::string LengthTable(const std::vector<Cell>& cells) {
   std::string text =
-      "| temp | method | length | prompts | speedup | accepted length | tokens/s | plain tokens/s | looping | speedup "
+      "| temp | method | length | prompts | speedup | accepted length | tokens/s | plain tokens/s | looping "
+      "| speedup "
       "without | accepted length without | distinct 4-grams | identical |\n"
       "|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
   for (const auto& [row, sums] : SumByRow(cells)) {
@@ -62,12 +65,13 @@ std::string LengthTable(const std::vector<Cell>& cells) {
     const CellSums& s = sums.all;
     const bool straight = sums.straight.prompts > 0;
     const auto n = static_cast<double>(s.prompts);
-    text += Print("| %g | %s | %d | %lld | %.2fx | %.2f | %.1f | %.1f | %lld | %s | %s | %.2f | %.0f %% |\n", temperature,
-                  method.c_str(), length, static_cast<long long>(s.prompts), s.speedup(),
-                  s.mean_acceptance_length(), s.tokens_per_second(), s.plain_tokens_per_second(),
-                  static_cast<long long>(s.looping), Number("%.2fx", sums.straight.speedup(), straight).c_str(),
-                  Number("%.2f", sums.straight.mean_acceptance_length(), straight).c_str(), s.distinct_4gram / n,
-                  100.0 * static_cast<double>(s.identical) / n);
+    text +=
+        Print("| %g | %s | %d | %lld | %.2fx | %.2f | %.1f | %.1f | %lld | %s | %s | %.2f | %.0f %% |\n",
+              temperature, method.c_str(), length, static_cast<long long>(s.prompts), s.speedup(),
+              s.mean_acceptance_length(), s.tokens_per_second(), s.plain_tokens_per_second(),
+              static_cast<long long>(s.looping), Number("%.2fx", sums.straight.speedup(), straight).c_str(),
+              Number("%.2f", sums.straight.mean_acceptance_length(), straight).c_str(), s.distinct_4gram / n,
+              100.0 * static_cast<double>(s.identical) / n);
   }
   return text;
 }
@@ -86,13 +90,13 @@ std::string FamilyTable(const std::vector<Cell>& cells) {
         Key(cell.key.family, cell.key.temperature, cell.key.method), sums.speedup(), cell.key.length);
     if (!added && sums.speedup() < entry->second.first) entry->second = {sums.speedup(), cell.key.length};
   }
-  const auto groups = SumBy<Key>(
-      cells, [](const CellKey& key) { return Key(key.family, key.temperature, key.method); });
+  const auto groups =
+      SumBy<Key>(cells, [](const CellKey& key) { return Key(key.family, key.temperature, key.method); });
   for (const auto& [key, sums] : groups) {
     const auto& [family, temperature, method] = key;
     const auto& [speedup, length] = slowest.at(key);
-    text += Print("| %s | %g | %s | %.2fx | %.2f | %lld | %lld of %lld | %.2fx at %d |\n", family.c_str(), temperature,
-                  method.c_str(), sums.all.speedup(), sums.all.mean_acceptance_length(),
+    text += Print("| %s | %g | %s | %.2fx | %.2f | %lld | %lld of %lld | %.2fx at %d |\n", family.c_str(),
+                  temperature, method.c_str(), sums.all.speedup(), sums.all.mean_acceptance_length(),
                   static_cast<long long>(sums.all.tokens), static_cast<long long>(sums.all.looping),
                   static_cast<long long>(sums.all.prompts), speedup, length);
   }
@@ -107,8 +111,8 @@ std::string TimeTable(const std::vector<Cell>& cells) {
     const auto& [temperature, method, length] = row;
     const CellSums& s = sums.all;
     const auto steps = static_cast<double>(std::max<int64_t>(1, s.steps));
-    text += Print("| %g | %s | %d | %.3f | %.2f | %.3f | %.3f | %.2f |\n", temperature, method.c_str(), length,
-                  s.draft_ms / steps, s.target_ms / steps, s.verify_ms / steps, s.commit_ms / steps,
+    text += Print("| %g | %s | %d | %.3f | %.2f | %.3f | %.3f | %.2f |\n", temperature, method.c_str(),
+                  length, s.draft_ms / steps, s.target_ms / steps, s.verify_ms / steps, s.commit_ms / steps,
                   s.plain_ms / static_cast<double>(std::max<int64_t>(1, s.tokens)));
   }
   return text;
@@ -131,7 +135,9 @@ std::string PositionTable(const std::vector<Cell>& cells) {
       }
     }
   }
-  std::string text = "| temp | method | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 |\n|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+  std::string text =
+      "| temp | method | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 "
+      "|\n|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|\n";
   for (const auto& [key, rates] : groups) {
     text += Print("| %g | %s |", key.first, key.second.c_str());
     for (size_t i = 0; i < kPositions; ++i) {
@@ -197,11 +203,14 @@ std::string ReportMarkdown(const std::vector<Cell>& cells, const std::string& ti
     }
   }
   std::string text = "# " + title + "\n\n";
-  text += Print("Identical to plain decoding: %lld of %lld generations.\n\n", static_cast<long long>(identical),
-                static_cast<long long>(prompts));
-  text += "Speedups are over plain decoding of the same prompts in the same process, in turn with it; prompt evaluation is "
-          "not counted. The accepted length is 1 + accepted / steps. A text loops if fewer than half of its 4-grams are "
-          "distinct, which flatters every drafter: the columns \"without\" leave such texts out.\n\n";
+  text += Print("Identical to plain decoding: %lld of %lld generations.\n\n",
+                static_cast<long long>(identical), static_cast<long long>(prompts));
+  text +=
+      "Speedups are over plain decoding of the same prompts in the same process, in turn with it; prompt "
+      "evaluation is "
+      "not counted. The accepted length is 1 + accepted / steps. A text loops if fewer than half of its "
+      "4-grams are "
+      "distinct, which flatters every drafter: the columns \"without\" leave such texts out.\n\n";
   text += "## By context length\n\n" + LengthTable(cells) + "\n![speedup](speedup.svg)\n\n";
   text += "![accepted length](accepted_length.svg)\n\n## By family\n\n" + FamilyTable(cells);
   text += "\n## Time of a step, ms\n\n" + TimeTable(cells) + "\n![time split](time_split.svg)\n\n";
@@ -240,8 +249,9 @@ std::string TimeSplitChart(const std::vector<Cell>& cells) {
     if (plain.try_emplace(key.first).second) {
       chart.bars.push_back({Print("plain %d", key.first), {s.plain_ms / tokens, 0, 0, 0}});
     }
-    chart.bars.push_back({key.second + Print(" %d", key.first),
-                          {s.target_ms / tokens, s.draft_ms / tokens, s.verify_ms / tokens, s.commit_ms / tokens}});
+    chart.bars.push_back(
+        {key.second + Print(" %d", key.first),
+         {s.target_ms / tokens, s.draft_ms / tokens, s.verify_ms / tokens, s.commit_ms / tokens}});
   }
   return RenderBars(chart);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an evaluation found, for people: a Markdown page with tables and three charts beside it. Pure functions, but
-// for WriteReport.
+// What an evaluation found, for people: a Markdown page with tables and three charts beside it. Pure
+// functions, but for WriteReport.
 #pragma once
 
 #include <string>

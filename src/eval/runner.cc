@@ -133,7 +133,8 @@ class Evaluation {
         Group group{.family = family, .length = length, .any_length = length == shortest};
         for (const double temperature : options_.temperatures) {
           for (const std::string& method : options_.methods) {
-            const CellKey key{.family = family, .method = method, .length = length, .temperature = temperature};
+            const CellKey key{
+                .family = family, .method = method, .length = length, .temperature = temperature};
             ++progress_.total;
             if (is_finished(key)) {
               ++progress_.done;
@@ -157,7 +158,8 @@ class Evaluation {
     const int drafts = std::max(options_.speculation.draft_n_max, options_.speculation.adaptive_n_max);
     const int n_tokens = group.length - options_.n_predict - drafts - kSlack;
     std::vector<Cell> cells;
-    for (const CellKey& key : group.missing) cells.push_back({.key = key, .runs = options_.runs, .items = {}});
+    for (const CellKey& key : group.missing)
+      cells.push_back({.key = key, .runs = options_.runs, .items = {}});
     for (const EvalPrompt& prompt :
          ChoosePrompts(engine_, samples_, n_tokens, options_.n_prompts, group.any_length)) {
       LS_TRY(RunPrompt(prompt, cells));

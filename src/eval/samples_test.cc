@@ -45,7 +45,8 @@ TEST_F(SamplesTest, ReadsPlainAndGzipFamilies) {
 }
 
 TEST_F(SamplesTest, ErrorsNameFileAndLine) {
-  EXPECT_THAT(Read("{\"id\":\"a\",\"prompt_text\":\"t\"}\n\nnot json\n").message(), HasSubstr("x.jsonl:3: not a JSON"));
+  EXPECT_THAT(Read("{\"id\":\"a\",\"prompt_text\":\"t\"}\n\nnot json\n").message(),
+              HasSubstr("x.jsonl:3: not a JSON"));
   EXPECT_THAT(Read("[1]\n").message(), HasSubstr("x.jsonl:1: not a JSON object"));
   EXPECT_THAT(Read("{\"prompt_text\":\"t\"}").message(), HasSubstr("`id` is missing"));
   EXPECT_THAT(Read("{\"id\":\"a\"}").message(), HasSubstr("`prompt_text` is missing"));
