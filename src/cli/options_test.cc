@@ -188,6 +188,22 @@ TEST(Options, EveryGroupIsBound) {
   EXPECT_TRUE(parsed.output.no_progress);
 }
 
+TEST(Options, PolicyAndItsLimits) {
+  const Parsed plain = Parse({"-m", "x"});
+  EXPECT_EQ(plain.speculation.policy, "");
+  EXPECT_EQ(plain.speculation.adaptive_n_max, SpeculationOptions().adaptive_n_max);
+  EXPECT_TRUE(plain.model.calibration_cache);
+  const Parsed both = Parse({"-m", "x", "--spec-policy", "fixed", "--spec-adaptive-n-max", "20",
+                             "--spec-draft-n-max", "5", "--no-calibration-cache"});
+  EXPECT_EQ(both.error, "");
+  EXPECT_EQ(both.speculation.policy, "fixed");
+  EXPECT_EQ(both.speculation.adaptive_n_max, 20);
+  EXPECT_EQ(both.speculation.draft_n_max, 5);
+  EXPECT_FALSE(both.model.calibration_cache);
+  // Whoever limits drafts limits those of the adaptive policy too.
+  EXPECT_EQ(Parse({"-m", "x", "--spec-draft-n-max", "5"}).speculation.adaptive_n_max, 5);
+}
+
 TEST(Options, TheLastOfARepeatedOptionCounts) {
   EXPECT_EQ(Parse({"-m", "a", "-n", "1", "-n", "2"}).request.n_predict, 2);
 }

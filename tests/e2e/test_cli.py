@@ -83,6 +83,8 @@ class Usage(CliTestCase):
             (("--spec-draft-n-max", "1000"), "--spec-draft-n-max"),
             (("--spec-draft-n-min", "9", "--spec-draft-n-max", "3"), "--spec-draft-n-min"),
             (("--spec-tree", "bush"), "--spec-tree"),
+            (("--spec-policy", "bold"), "adaptive, fixed"),
+            (("--spec-type", "ngram,magic"), "magic"),
             (("-n",), "--predict"),
         ]
         for options, part in cases:
@@ -189,13 +191,13 @@ class Run(WithModel):
         self.assertRegex(stderr, r"draft acceptance = [\d.]+ \( *\d+ accepted / +\d+ generated\), mean acceptance length = [\d.]+, "
                                  r"acceptance rate per position = \(")
         self.assertRegex(stderr, r"distinct 4-gram share = [\d.]+")
-        self.assertIn("speculation: ngram (exactness: lossless)", stderr)
+        self.assertIn("speculation: auto (exactness: lossless)", stderr)
 
     def test_speculation_never_changes_the_text(self):
         prompt = "Repeat three times: the quick brown fox jumps over the lazy dog."
         for sampling in (("--temp", "0"), ("--temp", "0.7", "-s", "7"), ("--temp", "1.0", "-s", "8", "--repeat-penalty", "1.1")):
             outs = [self.run_json("-p", prompt, "-n", "48", *sampling, *options)
-                    for options in (("--spec-type", "none"), ("--spec-type", "ngram"),
+                    for options in (("--spec-type", "none"), (), ("--spec-type", "ngram"),
                                     ("--spec-type", "ngram", "--spec-tree", "4", "--spec-draft-n-max", "16"),
                                     ("--spec-type", "ngram", "-t", "1", "-b", "7", "--spec-ngram-min", "1"))]
             for out in outs[1:]:
@@ -203,6 +205,9 @@ class Run(WithModel):
                 self.assertEqual(out["text"], outs[0]["text"])
                 self.assertEqual(out["finish_reason"], outs[0]["finish_reason"])
             self.assertEqual(outs[0]["speculative"]["type"], "none")
+            self.assertEqual(outs[1]["speculative"]["type"], "auto")
+            self.assertEqual(outs[1]["speculative"]["policy"]["name"], "adaptive")
+            self.assertEqual(sum(outs[1]["speculative"]["policy"]["decisions"].values()), outs[1]["speculative"]["steps"])
             self.assertEqual(outs[0]["timings"]["draft_n"], 0)
 
     def test_equal_seeds_give_equal_text(self):
