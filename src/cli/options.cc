@@ -180,11 +180,13 @@ void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
            group);
   AddValue(app, "--spec-ngram-rule,--ngram-rule", &options->ngram_rule,
            "ngram: which occurrence is copied: recent, pld, hf, vllm, tgi, llama", group);
-  app.add_option("--spec-tree", options->tree,
-                 "Shape of drafts: chain (default), or the number of continuations to merge; with a draft model: "
-                 "beam (default), widths such as 4,16,16, best[:DEPTH], opt[:THRESHOLD[:DEPTH]]")
+  app.add_option(
+         "--spec-tree", options->tree,
+         "Shape of drafts: chain (default), or the number of continuations to merge; with a draft model: "
+         "beam (default), widths such as 4,16,16, best[:DEPTH], opt[:THRESHOLD[:DEPTH]]")
       ->group(group);
-  app.add_option("--spec-draft-model", options->draft_model, "Draft model of types that have one: file or folder (-md)")
+  app.add_option("--spec-draft-model", options->draft_model,
+                 "Draft model of types that have one: file or folder (-md)")
       ->group(group);
   app.add_option("--spec-draft-weights", options->draft_weights,
                  "Type the draft model's matrices run in: q8_0 (default), q4_0, bf16, f16, f32")

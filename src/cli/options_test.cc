@@ -41,6 +41,15 @@ Parsed Parse(std::vector<std::string> args) {
   return parsed;
 }
 
+TEST(Options, DraftModels) {
+  const Parsed parsed = Parse({"-m", "x.gguf", "--spec-type", "longspec", "--spec-draft-model", "draft",
+                               "--spec-draft-weights", "bf16", "--spec-tree", "4,16"});
+  EXPECT_EQ(parsed.error, "");
+  EXPECT_EQ(parsed.speculation.draft_model, "draft");
+  EXPECT_EQ(parsed.speculation.draft_weights, "bf16");
+  EXPECT_EQ(parsed.speculation.tree, "4,16");
+}
+
 TEST(Options, DefaultsAreThoseOfTheLibrary) {
   const Parsed parsed = Parse({"-m", "x.gguf"});
   EXPECT_EQ(parsed.error, "");
@@ -243,7 +252,8 @@ TEST(Commands, EveryCommandCanBeSetUpAndShowsItsOptions) {
   for (const Command& command : Commands()) {
     CLI::App app(command.description, command.name);
     EXPECT_TRUE(command.setup(app)) << command.name;
-    EXPECT_THAT(app.help(), HasSubstr("--model")) << command.name;
+    EXPECT_THAT(app.help(), HasSubstr(command.name == std::string("convert") ? "--type" : "--model"))
+        << command.name;
   }
 }
 

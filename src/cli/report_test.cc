@@ -62,6 +62,15 @@ TEST(Report, PlainDecodingHasNoAcceptance) {
   EXPECT_THAT(FormatStatistics(result), HasSubstr("speculation: none (exactness: approximate)"));
 }
 
+TEST(Report, WhatTheDrafterHasToSayIsShown) {
+  GenerationResult result = Sample();
+  EXPECT_THAT(FormatStatistics(result), Not(HasSubstr("note:")));
+  EXPECT_FALSE(GenerationJson(result, "m")["speculative"].contains("notice"));
+  result.speculative.notice = "trained for 12 positions";
+  EXPECT_THAT(FormatStatistics(result), HasSubstr("note: trained for 12 positions\n"));
+  EXPECT_EQ(GenerationJson(result, "m")["speculative"]["notice"], "trained for 12 positions");
+}
+
 TEST(Report, NothingIsDividedByZero) {
   GenerationResult result;
   result.speculative.type = "ngram";

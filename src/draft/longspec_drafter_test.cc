@@ -249,6 +249,29 @@ TEST_F(LongspecDrafterTest, AModelIsLoadedOnce) {
   EXPECT_FALSE(models_.Longspec(draft_ + "x", "", tiny_.parts()).ok());
 }
 
+// A cache that keeps a part of the positions.
+class PartialCache final : public KvCache {
+ public:
+  int length() const override { return 0; }
+  int capacity() const override { return 0; }
+  Exactness exactness() const override { return Exactness::kApproximate; }
+  size_t bytes() const override { return 0; }
+  KvSpan Span(int) const override { return {}; }
+  void Truncate(int) override {}
+
+ protected:
+  Status Reserve(int) override { return {}; }
+  void CommitRows(std::span<const int32_t>) override {}
+  void Rollback() override {}
+};
+
+TEST_F(LongspecDrafterTest, NeedsTheWholeCache) {
+  const PartialCache cache;
+  const auto drafter = MakeDrafter(Options(), {.target = &tiny_.target(), .cache = &cache});
+  EXPECT_EQ(drafter.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(drafter.status().message(), HasSubstr("reads the target's whole cache"));
+}
+
 TEST(LongspecOptions, AreCheckedBeforeAnyModelIsRead) {
   const auto message = [](SpeculationOptions options) {
     options.type = "longspec";

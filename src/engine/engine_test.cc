@@ -324,7 +324,7 @@ TEST_F(EngineTest, ProgressRisesToOne) {
 TEST(Speculation, OptionsAreCheckedWithoutAModel) {
   EXPECT_THAT(SpeculationTypes(), ::testing::Contains("ngram"));
   for (const std::string& type : SpeculationTypes())
-    EXPECT_TRUE(CheckSpeculation({.type = type}).ok()) << type;
+    EXPECT_TRUE(CheckSpeculation({.type = type, .draft_model = "draft"}).ok()) << type;
   EXPECT_THAT(CheckSpeculation({.type = "magic"}).message(), HasSubstr("ngram"));
   EXPECT_FALSE(CheckSpeculation({.draft_n_max = 256}).ok());
   EXPECT_FALSE(CheckSpeculation({.draft_n_max = -1}).ok());
