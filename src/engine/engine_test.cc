@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -92,7 +93,7 @@ TEST_F(EngineTest, InfoIsTheSameWithAndWithoutLoading) {
 // Points the calibration cache at a folder of its own.
 class CacheFolder {
  public:
-  CacheFolder() : folder_(::testing::TempDir() + "/longspec_engine_cache") {
+  CacheFolder() : folder_(::testing::TempDir() + "/longspec_engine_cache_" + std::to_string(getpid())) {
     std::filesystem::remove_all(folder_);
     setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
   }
