@@ -19,15 +19,16 @@ constexpr std::array<int, 12> kOrder = {1, 8, 4, 16, 2, 32, 64, 6, 12, 24, 3, 48
 constexpr size_t kAlways = 2;          // of the order, whatever the budget
 constexpr double kRepeatBelowMs = 40;  // shorter passes are measured twice
 constexpr int kShallow = 256;
+constexpr double kSteady = 1.3;
 
 // Costs at one depth, by row count.
 using Curve = std::map<int, double>;
 
-class Calibration {
+class Calibrator {
  public:
-  Calibration(Target& target, const CalibrationOptions& options) : target_(target), options_(options) {}
+  Calibrator(Target& target, const CalibrationOptions& options) : target_(target), options_(options) {}
 
-  Result<CostTable> Run(const ScratchCache& make_cache) {
+  Result<Calibration> Run(const ScratchCache& make_cache) {
     const int widest = std::min(kRows.back(), options_.capacity - 1);
     const int shallow = std::clamp(options_.capacity - widest, 1, kShallow);
     const int deep = std::clamp(options_.capacity - widest, shallow, options_.deep);
@@ -42,7 +43,12 @@ class Calibration {
       if (kOrder[i] > widest || (i >= kAlways && NowMs() - start > options_.budget_ms)) continue;
       for (Scratch& s : scratch) LS_TRY(Measure(kOrder[i], s));
     }
-    return Fill(scratch);
+    const double first = scratch.front().curve.at(1);
+    LS_TRY(Measure(1, scratch.front()));
+    const double last = scratch.front().curve.at(1);
+    scratch.front().curve[1] = std::min(first, last);
+    return Calibration{.table = Fill(scratch),
+                       .steady = std::max(first, last) < kSteady * std::min(first, last)};
   }
 
  private:
@@ -116,10 +122,10 @@ class Calibration {
 
 }  // namespace
 
-Result<CostTable> Calibrate(Target& target, const ScratchCache& make_cache,
-                            const CalibrationOptions& options) {
+Result<Calibration> Calibrate(Target& target, const ScratchCache& make_cache,
+                              const CalibrationOptions& options) {
   if (options.capacity < 2) return InvalidArgument("calibration needs a context of at least 2 positions");
-  return Calibration(target, options).Run(make_cache);
+  return Calibrator(target, options).Run(make_cache);
 }
 
 }  // namespace longspec

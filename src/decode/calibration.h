@@ -22,7 +22,13 @@ struct CalibrationOptions {
 // A scratch cache that already holds `depth` positions of made-up keys and values, with room for `rows` more.
 using ScratchCache = std::function<Result<std::unique_ptr<KvCache>>(int depth, int rows)>;
 
-Result<CostTable> Calibrate(Target& target, const ScratchCache& make_cache,
-                            const CalibrationOptions& options);
+struct Calibration {
+  CostTable table;
+  bool steady =
+      true;  // one row took as long at the end as at the beginning: the machine had nothing else to do
+};
+
+Result<Calibration> Calibrate(Target& target, const ScratchCache& make_cache,
+                              const CalibrationOptions& options);
 
 }  // namespace longspec

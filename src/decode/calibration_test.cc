@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/clock.h"
 #include "decode/testing/toy_target.h"
 
 namespace longspec::testing {
@@ -46,8 +47,9 @@ struct Fixture {
 
 TEST(Calibration, MeasuresTwoDepthsAndFillsTheTable) {
   Fixture f;
-  const auto table = Calibrate(f.target, Scratch, {.capacity = 8192, .deep = 1024});
-  ASSERT_TRUE(table.ok()) << table.status().message();
+  const auto measured = Calibrate(f.target, Scratch, {.capacity = 8192, .deep = 1024});
+  ASSERT_TRUE(measured.ok()) << measured.status().message();
+  const CostTable* table = &measured->table;
   EXPECT_TRUE(CheckCostTable(*table).ok());
   EXPECT_EQ(table->rows, (std::vector<int>{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}));
   EXPECT_EQ(table->keys, (std::vector<int>{256, 1024, 4096, 8192}));
@@ -60,8 +62,9 @@ TEST(Calibration, MeasuresTwoDepthsAndFillsTheTable) {
 
 TEST(Calibration, WithoutTimeItMeasuresLittleAndStillKnowsAllRows) {
   Fixture f;
-  const auto table = Calibrate(f.target, Scratch, {.capacity = 4096, .deep = 512, .budget_ms = 0});
-  ASSERT_TRUE(table.ok());
+  const auto measured = Calibrate(f.target, Scratch, {.capacity = 4096, .deep = 512, .budget_ms = 0});
+  ASSERT_TRUE(measured.ok());
+  const CostTable* table = &measured->table;
   EXPECT_EQ(f.target.passes.size(), 2U);
   EXPECT_TRUE(CheckCostTable(*table).ok());
   EXPECT_EQ(table->rows.size(), 12U);
@@ -70,14 +73,41 @@ TEST(Calibration, WithoutTimeItMeasuresLittleAndStillKnowsAllRows) {
 TEST(Calibration, TinyContexts) {
   for (const int capacity : {2, 3, 40, 100, 300}) {
     Fixture f;
-    const auto table = Calibrate(f.target, Scratch, {.capacity = capacity});
-    ASSERT_TRUE(table.ok()) << capacity << ": " << table.status().message();
+    const auto measured = Calibrate(f.target, Scratch, {.capacity = capacity});
+    ASSERT_TRUE(measured.ok()) << capacity << ": " << measured.status().message();
+    const CostTable* table = &measured->table;
     EXPECT_TRUE(CheckCostTable(*table).ok()) << capacity;
     EXPECT_EQ(table->keys.back(), capacity);
     EXPECT_LE(f.target.passes.rbegin()->first, capacity);
   }
   Fixture f;
   EXPECT_EQ(Calibrate(f.target, Scratch, {.capacity = 1}).status().code(), StatusCode::kInvalidArgument);
+}
+
+// A target that gets slower and slower.
+class TiringTarget final : public Target {
+ public:
+  explicit TiringTarget(const ToyLanguage* language) : toy_(language) {}
+  int vocab_size() const override { return toy_.vocab_size(); }
+  int context_length() const override { return toy_.context_length(); }
+  Result<TargetOutput> Forward(std::span<const ForwardSegment> segments, const Taps& taps) override {
+    const double end = NowMs() + 0.5 * ++calls_;
+    while (NowMs() < end) {
+    }
+    return toy_.Forward(segments, taps);
+  }
+
+ private:
+  int calls_ = 0;
+  ToyTarget toy_;
+};
+
+TEST(Calibration, ABusyMachineIsToldApart) {
+  const ToyLanguage language{8, 1};
+  TiringTarget tiring(&language);
+  const auto measured = Calibrate(tiring, Scratch, {.capacity = 100, .budget_ms = 20});
+  ASSERT_TRUE(measured.ok());
+  EXPECT_FALSE(measured->steady);
 }
 
 TEST(Calibration, ErrorsComeBack) {

@@ -160,7 +160,7 @@ class EngineImpl final : public Engine {
   std::string TokenText(int32_t id) const;
   LearnedCosts Learned();
   CostModel KnownOrMeasuredCosts();
-  Result<CostTable> MeasureCosts();
+  Result<Calibration> MeasureCosts();
 
   ModelInfo info_;
   Text text_;
@@ -231,14 +231,16 @@ CostModel EngineImpl::KnownOrMeasuredCosts() {
     return CostModel();
   }
   costs_origin_ = "measured in " + std::to_string(static_cast<int>(NowMs() - start)) + " ms";
-  if (keep) {
-    const Status kept = WriteCalibration(folder, calibration_key_, *measured);
+  if (!measured->steady) {
+    costs_origin_ += " on a busy machine, not kept";
+  } else if (keep) {
+    const Status kept = WriteCalibration(folder, calibration_key_, measured->table);
     costs_origin_ += kept.ok() ? ", kept in " + folder : ", not kept: " + kept.message();
   }
-  return CostModel(std::move(*measured));
+  return CostModel(std::move(measured->table));
 }
 
-Result<CostTable> EngineImpl::MeasureCosts() {
+Result<Calibration> EngineImpl::MeasureCosts() {
   constexpr size_t kMostScratch = 256 << 20;  // bytes of made-up keys and values
   constexpr std::byte kMadeUp{0x2C};          // an ordinary small number in every cache type
   const size_t chunk_bytes = FullCacheChunkBytes(layout_, info_.n_layer);
