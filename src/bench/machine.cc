@@ -40,7 +40,7 @@ double BestMs(ThreadTeam& team, F work) {
 }
 
 double MeasureRead(ThreadTeam& team) {
-  const AlignedBuffer buffer(kBufferBytes);
+  AlignedBuffer buffer(kBufferBytes);
   const auto n_word = static_cast<int>(kBufferBytes / sizeof(uint64_t) / 8);
   team.Run([&](ThreadTeam::Worker& worker) {
     const auto share = worker.ShareOf(n_word);

@@ -37,7 +37,7 @@ TEST(Registry, UnknownTypesListTheKnown) {
     const auto drafter = MakeDrafter({.type = type});
     ASSERT_FALSE(drafter.ok()) << type;
     EXPECT_EQ(drafter.status().code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(drafter.status().message(), HasSubstr("known are none, ngram, replay, auto"));
+    EXPECT_THAT(drafter.status().message(), HasSubstr("known are none, ngram, replay, suffix"));
   }
 }
 

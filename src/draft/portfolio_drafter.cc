@@ -5,7 +5,6 @@
 // best score, and TreeNode::source says whose it was first. Members are chosen by name, or by "auto", which
 // takes whatever these options and this model allow.
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -14,24 +13,31 @@
 namespace longspec {
 namespace {
 
-bool Always(const SpeculationOptions&) { return true; }
+bool Always(const SpeculationOptions&, const DraftContext&) { return true; }
+bool HasTarget(const SpeculationOptions&, const DraftContext& context) { return context.target != nullptr; }
+bool HasDraftModel(const SpeculationOptions& options, const DraftContext&) {
+  return !options.draft_model.empty();
+}
 
 // What "auto" takes. A drafter joins with a line here.
 struct AutoMember {
   std::string_view name;
-  bool (*applies)(const SpeculationOptions&);
+  bool (*applies)(const SpeculationOptions&, const DraftContext&);
 };
-constexpr std::array<AutoMember, 1> kAutoMembers = {{
+constexpr AutoMember kAutoMembers[] = {
     {"ngram", Always},
-}};
+    {"suffix", Always},
+    {"recycling", HasTarget},
+    {"longspec", HasDraftModel},
+};
 // Continuations that ngram merges if --spec-tree does not say: the policy cuts what is not worth verifying.
 constexpr const char* kAutoTree = "4";
 
-std::vector<std::string> MemberNames(const SpeculationOptions& options) {
+std::vector<std::string> MemberNames(const SpeculationOptions& options, const DraftContext& context) {
   std::vector<std::string> names;
   if (options.type.find(',') == std::string::npos) {
     for (const AutoMember& member : kAutoMembers) {
-      if (member.applies(options)) names.emplace_back(member.name);
+      if (member.applies(options, context)) names.emplace_back(member.name);
     }
     return names;
   }
@@ -92,6 +98,14 @@ class PortfolioDrafter final : public Drafter {
                                          : members_[i]->Accept(committed, n_new, ViewOf(i, output)));
     }
     return {};
+  }
+
+  std::string notice() const override {
+    std::string all;
+    for (const auto& member : members_) {
+      if (const std::string own = member->notice(); !own.empty()) all += (all.empty() ? "" : "; ") + own;
+    }
+    return all;
   }
 
   size_t bytes() const override {
@@ -168,7 +182,7 @@ class PortfolioDrafter final : public Drafter {
 }  // namespace
 
 Status CheckPortfolioOptions(const SpeculationOptions& options) {
-  const std::vector<std::string> names = MemberNames(options);
+  const std::vector<std::string> names = MemberNames(options, {});
   for (const std::string& name : names) {
     if (IsPortfolio(name) || name == "none") {
       return InvalidArgument("--spec-type " + options.type + ": " + name + " cannot be one of several");
@@ -183,7 +197,7 @@ Status CheckPortfolioOptions(const SpeculationOptions& options) {
 
 DrafterResult MakePortfolioDrafter(const SpeculationOptions& options, const DraftContext& context) {
   std::vector<std::unique_ptr<Drafter>> members;
-  for (const std::string& name : MemberNames(options)) {
+  for (const std::string& name : MemberNames(options, context)) {
     LS_ASSIGN(std::unique_ptr<Drafter> member, MakeDrafter(OptionsOf(name, options), context));
     members.push_back(std::move(member));
   }

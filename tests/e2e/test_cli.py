@@ -438,12 +438,17 @@ class Bench(WithModel):
     def test_json_lines(self):
         result = longspec("bench", "-m", MODEL, "--depth", "64", "--rows", "1,4", "--repetitions", "1", "--json")
         self.assertEqual(result.returncode, OK, result.stderr)
-        rows = [json.loads(line) for line in result.stdout.splitlines()]
+        machine, *rows = [json.loads(line) for line in result.stdout.splitlines()]
+        self.assertEqual(machine["test"], "machine")
+        for limit in ("gb_per_second", "q8_gmac_per_second", "f32_gmac_per_second"):
+            self.assertGreater(machine[limit], 0)
         self.assertEqual([(row["test"], row["depth"], row["rows"]) for row in rows],
                          [("prefill", 64, 64), ("decode", 64, 1), ("rows", 64, 4)])
         for row in rows:
             self.assertGreater(row["ms"], 0)
             self.assertGreater(row["tokens_per_second"], 0)
+            self.assertGreater(row["gmac_per_second"], 0)
+            self.assertGreater(row["roofline_share"], 0)
 
     def test_bad_lists(self):
         self.expect_error(longspec("bench", "-m", MODEL, "--depth", "0"), USAGE, "--depth 0")
