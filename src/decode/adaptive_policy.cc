@@ -6,9 +6,10 @@
 //   (1 + sum of their chances) / (cost of 1 + n rows at this context + drafting + sampling)
 //
 // which is plain decoding when n is 0. Drafters that cost next to nothing are asked every round and judged by
-// what they propose; dear ones are asked only when what they proposed lately would pay for them. When off,
-// small probes keep the estimates alive, ever more rarely. Because estimates can be wrong, measured speed has
-// the last word: rounds that were slower than plain ones for a while make a pause.
+// what they propose; dear ones are asked only when what they proposed lately would pay for them. Of a
+// portfolio that is dear as a whole, the cheap members are asked all the same. When off, small probes keep
+// the estimates alive, ever more rarely. Because estimates can be wrong, measured speed has the last word:
+// rounds that were slower than plain ones for a while make a pause.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -16,6 +17,7 @@
 #include <numeric>
 
 #include "decode/policy.h"
+#include "draft/drafter.h"
 
 namespace longspec {
 namespace {
@@ -26,15 +28,34 @@ constexpr double kProbeCost = 1.3;           // of a plain step, at most
 constexpr int kProbeNodes = 8;               // at most
 constexpr int kFirstAsk = 8;                 // nodes, while the drafter's cost is unknown
 constexpr int kMinWait = 8, kMaxWait = 128;  // rounds between probes
-constexpr int kStretchEvery = 32;            // rounds
-constexpr int kMinPause = 16, kMaxPause = 256;  // rounds
-constexpr int kTrial = 12;                      // speculated rounds before they are judged
-constexpr double kTooSlow = 0.97;               // of plain speed
-constexpr double kRate = 0.2;                   // of running means
+constexpr int kStretchEvery = 32, kQuickEvery = 16;  // rounds
+constexpr int kMinPause = 16, kMaxPause = 256;       // rounds
+constexpr int kTrial = 12;                           // speculated rounds before they are judged
+constexpr double kTooSlow = 0.97;                    // of plain speed
+constexpr double kRate = 0.2;                        // of running means
 
 enum class Decision : uint8_t { kSpeculated, kOff, kPaused, kProbe, kNothing, kNoRoom };
 constexpr std::array<const char*, 6> kDecisionNames = {"speculated",       "off",    "paused", "probe",
                                                        "nothing proposed", "no room"};
+
+// Says when to try again: after ever more rounds, until a success.
+class Backoff {
+ public:
+  // Counts a round without success.
+  bool Due() {
+    if (++rounds_ < wait_) return false;
+    rounds_ = 0;
+    wait_ = std::min(2 * wait_, kMaxWait);
+    return true;
+  }
+  void Reset() {
+    rounds_ = 0;
+    wait_ = kMinWait;
+  }
+
+ private:
+  int rounds_ = 0, wait_ = kMinWait;
+};
 
 // The running mean of a cost; the first value counts as it is.
 class Mean {
@@ -53,10 +74,14 @@ class Mean {
 
 class AdaptivePolicy final : public Policy {
  public:
-  AdaptivePolicy(int max_nodes, int min_nodes, CostModel* costs, AcceptanceTable* acceptance)
-      : max_nodes_(max_nodes), min_nodes_(min_nodes), costs_(costs), acceptance_(acceptance) {
-    gains_.resize(static_cast<size_t>(max_nodes));
-  }
+  AdaptivePolicy(const SpeculationOptions& options, CostModel* costs, AcceptanceTable* acceptance)
+      : max_nodes_(std::max(0, options.adaptive_n_max)),
+        min_nodes_(options.draft_n_min),
+        has_members_(IsPortfolio(options.type)),
+        costs_(costs),
+        acceptance_(acceptance),
+        gains_(Index(max_nodes_)),
+        quick_gains_(Index(max_nodes_)) {}
 
   DraftBudget Budget(const PolicyInput& input) override {
     context_ = input.context;
@@ -72,17 +97,7 @@ class AdaptivePolicy final : public Policy {
     }
     if (!draft_ms_.known()) return Ask(std::min(cap, kFirstAsk), std::min(depth, kFirstAsk));
     if (DraftIsCheap()) return Ask(cap, depth);
-    const int planned = PlannedNodes(cap);
-    // Half as much again, so that the plan can grow.
-    if (planned > 0) {
-      wait_ = kMinWait;
-      rounds_off_ = 0;
-      return Ask(std::min(cap, planned + planned / 2 + 2), depth);
-    }
-    if (!ProbeDue()) return Skip(Decision::kOff);
-    const DraftBudget budget = Ask(std::min(cap, kProbeNodes), depth);
-    probing_ = true;
-    return budget;
+    return AskIfItPays(cap, depth);
   }
 
   TokenTree Choose(TokenTree proposed) override {
@@ -97,13 +112,12 @@ class AdaptivePolicy final : public Policy {
     const bool worth = best >= min_nodes_ && Rate(best, gain_[Index(best)]) > kMargin * Rate(0, 0);
     int n = best;
     last_.decision = worth ? Decision::kSpeculated : Decision::kOff;
-    if (!worth && n_proposed >= min_nodes_ && (probing_ || (DraftIsCheap() && ProbeDue()))) {
+    if (!worth && n_proposed >= min_nodes_ && (probing_ || (JudgedByProposal() && tree_probe_.Due()))) {
       n = std::max(min_nodes_, ProbeCount(n_proposed));
       last_.decision = Decision::kProbe;
     }
     if (worth && !probing_) {
-      wait_ = kMinWait;
-      rounds_off_ = 0;
+      tree_probe_.Reset();
       n = Stretched(best, n_proposed);
     }
     Describe(n, n_proposed);
@@ -116,12 +130,12 @@ class AdaptivePolicy final : public Policy {
     costs_->Observe(round.tree.size(), round.context, round.target_ms);
     const auto n_tokens = static_cast<double>(round.accepted.tokens.size());
     sample_ms_.Add(round.verify_ms / n_tokens);
-    if (round.asked) {
+    if (round.asked && !quick_) {
       draft_ms_.Add(round.draft_ms);
       draft_nodes_.Add(asked_nodes_);
     }
     Count(round.tree, round.accepted);
-    if (round.tree.size() > 1 || (round.asked && !DraftIsCheap())) Judge(round, n_tokens);
+    if (round.tree.size() > 1 || (round.asked && !JudgedByProposal())) Judge(round, n_tokens);
   }
 
   PolicyReport report() const override {
@@ -136,7 +150,7 @@ class AdaptivePolicy final : public Policy {
   static size_t Index(int i) { return static_cast<size_t>(i); }
 
   DraftBudget Skip(Decision decision) {
-    probing_ = false;
+    probing_ = quick_ = false;
     last_ = {.decision = decision};
     if (decision == Decision::kOff) Describe(std::max(1, plan_), 0);
     skipped_ = true;
@@ -144,38 +158,65 @@ class AdaptivePolicy final : public Policy {
   }
 
   DraftBudget Ask(int nodes, int depth) {
-    skipped_ = probing_ = false;
+    skipped_ = probing_ = quick_ = false;
     asked_nodes_ = nodes;
     return {.max_nodes = nodes, .max_depth = std::min(depth, nodes)};
   }
 
+  DraftBudget AskQuickMembers(int nodes, int depth) {
+    DraftBudget budget = Ask(nodes, depth);
+    quick_ = true;
+    budget.most_ms = kCheapDraft * PlainMs();
+    return budget;
+  }
+
+  // Of a dear drafter.
+  DraftBudget AskIfItPays(int cap, int depth) {
+    const Plan plan = BestPlan(gains_, draft_ms_.value(), cap);
+    const double quick_rate = has_members_ ? BestPlan(quick_gains_, 0, cap).rate : 0.0;
+    plan_ = plan.nodes;
+    plan_gain_ = plan.gain;
+    if (plan.rate > kMargin * std::max(quick_rate, Rate(0, 0))) {
+      draft_probe_.Reset();
+      // What the quick ones alone would do is looked at from time to time.
+      if (has_members_ && ++rounds_full_ % kQuickEvery == 0) return AskQuickMembers(cap, depth);
+      // Half as much again, so that the plan can grow.
+      return Ask(std::min(cap, plan.nodes + plan.nodes / 2 + 2), depth);
+    }
+    if (draft_probe_.Due()) {
+      const DraftBudget budget = Ask(std::min(cap, kProbeNodes), depth);
+      probing_ = true;
+      return budget;
+    }
+    return has_members_ ? AskQuickMembers(cap, depth) : Skip(Decision::kOff);
+  }
+
   double PlainMs() const { return row_ms_[0] + sample_ms_.value(); }
   bool DraftIsCheap() const { return draft_ms_.value() < kCheapDraft * PlainMs(); }
+  // This round's drafting cost next to nothing, so only verifying is in question.
+  bool JudgedByProposal() const { return quick_ || DraftIsCheap(); }
 
   // Expected tokens per millisecond of a round that verifies n nodes.
   double Rate(int n, double gain, double draft_ms = 0) const {
     return (1 + gain) / (row_ms_[Index(n)] + draft_ms + sample_ms_.value() * (1 + gain));
   }
 
-  // How many nodes a dear drafter should be asked for, going by what it proposed lately; 0: not at all.
-  int PlannedNodes(int cap) {
-    double gain = 0, best = kMargin * Rate(0, 0), best_any = 0;
-    int planned = 0;
+  struct Plan {
+    int nodes = 0;
+    double gain = 0, rate = 0;
+  };
+
+  // The number of nodes, at least one, that promises most going by what was proposed lately.
+  Plan BestPlan(const std::vector<double>& gains, double draft_ms, int cap) const {
+    Plan best;
+    double gain = 0;
     for (int n = 1; n <= cap; ++n) {
-      gain += gains_[Index(n - 1)];
+      gain += gains[Index(n - 1)];
       const double share = 0.3 + 0.7 * n / std::max(1.0, draft_nodes_.value());
-      const double rate = Rate(n, gain, draft_ms_.value() * std::min(1.0, share));
-      if (rate > best_any) {
-        best_any = rate;
-        plan_ = n;
-        plan_gain_ = gain;
-      }
-      if (rate > best) {
-        best = rate;
-        planned = n;
-      }
+      const double rate = Rate(n, gain, draft_ms * std::min(1.0, share));
+      if (rate > best.rate) best = {.nodes = n, .gain = gain, .rate = rate};
     }
-    return planned;
+    return best;
   }
 
   // Orders the nodes by their chance of being reached, parents before children; gain_[n] is the sum of the
@@ -197,9 +238,10 @@ class AdaptivePolicy final : public Policy {
   // What the drafter's best nodes promised, lately.
   void Learn(int n_proposed) {
     if (skipped_) return;
+    std::vector<double>& gains = quick_ ? quick_gains_ : gains_;
     for (int i = 0; i < std::min(asked_nodes_, max_nodes_); ++i) {
       const double reach = i < n_proposed ? reach_[Index(order_[Index(i)])] : 0.0;
-      gains_[Index(i)] += kRate * (reach - gains_[Index(i)]);
+      gains[Index(i)] += kRate * (reach - gains[Index(i)]);
     }
   }
 
@@ -218,14 +260,6 @@ class AdaptivePolicy final : public Policy {
     if (more == best || ++rounds_on_ < kStretchEvery) return best;
     rounds_on_ = 0;
     return more;
-  }
-
-  // Counts a round in which nothing is worth verifying. True ever more rarely.
-  bool ProbeDue() {
-    if (++rounds_off_ < wait_) return false;
-    rounds_off_ = 0;
-    wait_ = std::min(2 * wait_, kMaxWait);
-    return true;
   }
 
   int ProbeCount(int n_proposed) const {
@@ -311,6 +345,7 @@ class AdaptivePolicy final : public Policy {
   }
 
   const int max_nodes_, min_nodes_;
+  const bool has_members_;
   CostModel* costs_;
   AcceptanceTable* acceptance_;
 
@@ -319,6 +354,7 @@ class AdaptivePolicy final : public Policy {
   int asked_nodes_ = 0;
   bool skipped_ = false;
   bool probing_ = false;        // a dear drafter is asked although it does not promise to pay
+  bool quick_ = false;          // of a portfolio, only the cheap members are asked
   std::vector<double> row_ms_;  // [n]: target cost of 1 + n rows
   std::vector<double> reach_;   // by node
   std::vector<int> order_;      // nodes, best first
@@ -327,10 +363,12 @@ class AdaptivePolicy final : public Policy {
 
   // Learned in this generation.
   Mean draft_ms_, draft_nodes_, sample_ms_;
-  std::vector<double> gains_;  // [i]: running mean of the chance of the i-th best node
-  int plan_ = 0;               // the count that promised most when a dear drafter was considered
+  // [i]: running mean of the chance of the i-th best node; of quick members alone.
+  std::vector<double> gains_, quick_gains_;
+  int plan_ = 0;  // the count that promised most when a dear drafter was considered
   double plan_gain_ = 0;
-  int rounds_off_ = 0, wait_ = kMinWait, rounds_on_ = 0;
+  Backoff tree_probe_, draft_probe_;
+  int rounds_on_ = 0, rounds_full_ = 0;
   int pause_ = 0, next_pause_ = kMinPause, n_judged_ = 0;
   double spent_ms_ = 0, plain_ms_ = 0, speed_ = 1;
   std::array<int64_t, kDecisionNames.size()> counts_{};
@@ -344,8 +382,7 @@ std::unique_ptr<Policy> MakeAdaptivePolicy(const SpeculationOptions& options, st
   if (known == memory->acceptance.end()) {
     known = memory->acceptance.emplace(std::string(drafter), AcceptanceTable()).first;
   }
-  return std::make_unique<AdaptivePolicy>(std::max(0, options.adaptive_n_max), options.draft_n_min,
-                                          &memory->costs, &known->second);
+  return std::make_unique<AdaptivePolicy>(options, &memory->costs, &known->second);
 }
 
 }  // namespace longspec

@@ -26,12 +26,15 @@ struct World {
   double acceptance = 0.8;  // of every node, given its parent
   float score = 0.8F;       // that the drafter says
   int longest = 64;         // of its chains
+  // Of a portfolio: what its cheap members propose alone.
+  double quick_acceptance = 0;
+  int quick_longest = 0;
 };
 
 // Plays rounds of chains. Times are simulated, so decisions are reproducible.
 class Simulation {
  public:
-  explicit Simulation(World the_world, AdaptiveMemory* memory, SpeculationOptions options = {})
+  explicit Simulation(World the_world, AdaptiveMemory* memory, SpeculationOptions options = {.type = "ngram"})
       : world(std::move(the_world)), policy_(MakeAdaptivePolicy(options, "simulated", memory)) {}
 
   // One round; returns the number of nodes verified.
@@ -39,19 +42,22 @@ class Simulation {
     const DraftBudget budget = policy_->Budget({.context = context, .room = 1000, .max_tokens = max_tokens});
     TokenTree tree(0);
     const bool asked = budget.max_nodes > 0;
+    const bool quick = budget.most_ms > 0;
     last_budget = budget.max_nodes;
     if (asked) {
       float reach = 1;
-      const int length = std::min({world.longest, budget.max_nodes, budget.max_depth});
+      const int longest = quick ? world.quick_longest : world.longest;
+      const int length = std::min({longest, budget.max_nodes, budget.max_depth});
       for (int i = 0; i < length; ++i) tree.AddChild(i, 1, reach *= world.score);
       tree = policy_->Choose(std::move(tree));
     }
     Accepted accepted{.nodes = {0}, .tokens = {1}};
-    for (int i = 1; i < tree.size() && rng_.Uniform(draws_++) < world.acceptance; ++i) {
+    const double acceptance = quick ? world.quick_acceptance : world.acceptance;
+    for (int i = 1; i < tree.size() && rng_.Uniform(draws_++) < acceptance; ++i) {
       accepted.nodes.push_back(i);
       accepted.tokens.push_back(1);
     }
-    const double draft_ms = asked ? world.draft_ms : 0.0;
+    const double draft_ms = quick ? 0.01 : asked ? world.draft_ms : 0.0;
     const double target_ms = world.cost(tree.size(), context);
     policy_->Observe({.tree = tree,
                       .accepted = accepted,
@@ -62,7 +68,7 @@ class Simulation {
                       .verify_ms = 0.05});
     tokens += static_cast<double>(accepted.tokens.size());
     ms += draft_ms + target_ms + 0.05;
-    n_asked += asked ? 1 : 0;
+    n_asked += asked && !quick ? 1 : 0;
     return tree.size() - 1;
   }
 
@@ -246,6 +252,29 @@ TEST(Adaptive, DearDraftersAreNotAskedWhereTheyDoNotPay) {
   EXPECT_LT(good.last_budget, 20);
 }
 
+TEST(Adaptive, CheapMembersOfADearPortfolioGoOnAlone) {
+  const SpeculationOptions portfolio = {.type = "auto"};
+  // The dear member adds little to what the cheap one finds.
+  AdaptiveMemory memory = Knows(CheapRows);
+  World world = {.cost = CheapRows, .draft_ms = 8.0, .acceptance = 0.8, .score = 0.8F};
+  world.quick_acceptance = 0.75;
+  world.quick_longest = 8;
+  Simulation s(world, &memory, portfolio);
+  s.Rounds(200);
+  EXPECT_GT(s.Rounds(500), 3);
+  EXPECT_LT(s.n_asked, 40);
+  EXPECT_GT(s.Speedup(), 2.5);
+  // It is all there is.
+  AdaptiveMemory other = Knows(CheapRows);
+  world.draft_ms = 2.0;
+  world.quick_longest = 0;
+  Simulation t(world, &other, portfolio);
+  t.Rounds(200);
+  t.Rounds(500);
+  EXPECT_GT(t.n_asked, 400);
+  EXPECT_GT(t.Speedup(), 1.5);
+}
+
 TEST(Adaptive, SlowRoundsThatNoEstimateExplainsMakeAPause) {
   // Every acceptance is as estimated, but speculated rounds take long for a reason of their own: drafting
   // that is cheap when it is looked at.
@@ -263,7 +292,7 @@ TEST(Adaptive, SlowRoundsThatNoEstimateExplainsMakeAPause) {
 
 TEST(Adaptive, KeepsToRoomTokensAndOptions) {
   AdaptiveMemory memory = Knows(CheapRows);
-  const auto policy = MakeAdaptivePolicy({.adaptive_n_max = 12}, "x", &memory);
+  const auto policy = MakeAdaptivePolicy({.type = "ngram", .adaptive_n_max = 12}, "x", &memory);
   const auto budget = [&](int room, int max_tokens) {
     const DraftBudget b = policy->Budget({.context = 10, .room = room, .max_tokens = max_tokens});
     return std::pair(b.max_nodes, b.max_depth);
@@ -275,9 +304,9 @@ TEST(Adaptive, KeepsToRoomTokensAndOptions) {
   EXPECT_EQ(budget(100, 3).second, 2);
   EXPECT_EQ(budget(5, 100).first, 4);
   EXPECT_LE(budget(1 << 20, 1 << 30).first, 12);
-  Simulation none({.cost = CheapRows}, &memory, {.adaptive_n_max = 0});
+  Simulation none({.cost = CheapRows}, &memory, {.type = "ngram", .adaptive_n_max = 0});
   EXPECT_EQ(none.Rounds(10), 0);
-  Simulation few({.cost = CheapRows, .longest = 2}, &memory, {.draft_n_min = 3});
+  Simulation few({.cost = CheapRows, .longest = 2}, &memory, {.type = "ngram", .draft_n_min = 3});
   EXPECT_EQ(few.Rounds(50), 0);
 }
 

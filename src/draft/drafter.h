@@ -21,6 +21,7 @@ namespace longspec {
 struct DraftBudget {
   int max_nodes = 0;  // proposed nodes, the root not counted; 0: propose nothing
   int max_depth = 0;
+  double most_ms = 0;  // if not 0: a portfolio leaves out members that lately took longer than this
 };
 
 class Drafter {

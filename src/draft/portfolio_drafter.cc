@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "draft/registry.h"
 
@@ -32,6 +33,7 @@ constexpr AutoMember kAutoMembers[] = {
 };
 // Continuations that ngram merges if --spec-tree does not say: the policy cuts what is not worth verifying.
 constexpr const char* kAutoTree = "4";
+constexpr double kRate = 0.2;  // of running means
 
 std::vector<std::string> MemberNames(const SpeculationOptions& options, const DraftContext& context) {
   std::vector<std::string> names;
@@ -59,7 +61,7 @@ SpeculationOptions OptionsOf(const std::string& member, const SpeculationOptions
 class PortfolioDrafter final : public Drafter {
  public:
   PortfolioDrafter(std::string name, std::vector<std::unique_ptr<Drafter>> members)
-      : name_(std::move(name)), members_(std::move(members)) {
+      : name_(std::move(name)), members_(std::move(members)), ms_(members_.size(), 0.0) {
     for (const auto& member : members_) Join(member->taps());
   }
 
@@ -79,9 +81,13 @@ class PortfolioDrafter final : public Drafter {
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
     candidates_.clear();
     proposals_.clear();
-    for (const auto& member : members_) {
+    for (size_t i = 0; i < members_.size(); ++i) {
       TokenTree& own = proposals_.emplace_back(committed.back());
-      LS_TRY(member->Propose(budget, committed, own));
+      if (budget.most_ms > 0 && ms_[i] > budget.most_ms) continue;
+      const double start = NowMs();
+      LS_TRY(members_[i]->Propose(budget, committed, own));
+      const double took = NowMs() - start;
+      ms_[i] = ms_[i] == 0 ? took : ms_[i] + kRate * (took - ms_[i]);
     }
     for (size_t source = 0; source < proposals_.size(); ++source) AddCandidates(source, 0, 0);
     while (tree.size() <= budget.max_nodes && !candidates_.empty()) TakeBest(tree);
@@ -175,6 +181,7 @@ class PortfolioDrafter final : public Drafter {
   std::string name_;
   std::vector<std::unique_ptr<Drafter>> members_;
   Taps taps_;
+  std::vector<double> ms_;            // by member: what a proposal takes, a running mean; 0: unknown
   std::vector<TokenTree> proposals_;  // by member
   std::vector<Candidate> candidates_;
 };

@@ -103,6 +103,21 @@ TEST(Portfolio, MembersFollowWhatWasAccepted) {
   EXPECT_EQ(tree.node(3).token, 't');
 }
 
+TEST(Portfolio, WithLittleTimeSlowMembersAreLeftOut) {
+  const auto drafter = Make({.type = "ngram,replay", .ngram_min = 1, .replay_tokens = Text("XYZ")});
+  const auto text = Text("abcdefab");
+  ASSERT_TRUE(drafter->Prefill(text).ok());
+  const auto size = [&](double most_ms) {
+    TokenTree tree('b');
+    EXPECT_TRUE(drafter->Propose({.max_nodes = 8, .max_depth = 3, .most_ms = most_ms}, text, tree).ok());
+    return tree.size();
+  };
+  EXPECT_GT(size(1e-9), 1);  // nothing is known yet
+  EXPECT_EQ(size(1e-9), 1);  // everything takes longer than a picosecond
+  EXPECT_GT(size(1e9), 1);
+  EXPECT_GT(size(0), 1);
+}
+
 // --- Scores of ngram, which the portfolio and the policy go by. ---
 
 float FirstScore(std::string_view text, int min_n = 1) {

@@ -105,7 +105,8 @@ Json CellJson(const Cell& cell) {
           {"mean_acceptance_length", sums.mean_acceptance_length()},
           {"tokens_per_second", sums.tokens_per_second()},
           {"plain_tokens_per_second", sums.plain_tokens_per_second()},
-          {"identical_share", static_cast<double>(sums.identical) / n},
+          {"prompts", sums.prompts},
+          {"identical_share", cell.items.empty() ? Json() : Json(static_cast<double>(sums.identical) / n)},
           {"distinct_4gram", sums.distinct_4gram / n},
           {"looping", sums.looping},
           {"items", items}};

@@ -255,6 +255,10 @@ TEST(Cell, SurvivesTheDisk) {
   ASSERT_TRUE(back.ok()) << back.status().message();
   EXPECT_EQ(CellJson(*back), json);
   EXPECT_EQ(back->key, SampleCell().key);
+  const auto nothing = CellJson({.key = SampleCell().key, .runs = 1, .items = {}});
+  EXPECT_TRUE(nothing["identical_share"].is_null());
+  EXPECT_EQ(nothing["prompts"], 0);
+  EXPECT_TRUE(ParseCell(nothing.dump()).ok());
   for (const char* bad : {"", "{", "[]", "{}", "5", "{\"family\":1}"}) {
     EXPECT_EQ(ParseCell(bad).status().code(), StatusCode::kCorrupt) << bad;
   }

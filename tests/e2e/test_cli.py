@@ -459,6 +459,34 @@ class Bench(WithModel):
         self.expect_error(longspec("bench", "-m", MODEL, "--depth", "512,1000000000"), RESOURCES, "GiB")
 
 
+class Eval(WithModel):
+    DATA = os.path.join(ROOT, "src/eval/testdata")
+
+    def test_runs_reports_and_goes_on(self):
+        with tempfile.TemporaryDirectory() as out:
+            args = ("eval", "-m", MODEL, "--data", self.DATA, "--out", out, "--families", "report", "--lengths", "256",
+                    "--temps", "0,0.7", "-n", "8")
+            first = longspec(*args)
+            self.assertEqual(first.returncode, OK, first.stderr)
+            self.assertIn(b"Identical to plain decoding: 4 of 4 generations.", first.stdout)
+            with open(os.path.join(out, "cells.jsonl"), encoding="utf-8") as file:
+                cells = [json.loads(line) for line in file]
+            self.assertEqual([(cell["temperature"], cell["method"]) for cell in cells],
+                             [(0, "ngram"), (0, "auto"), (0.7, "ngram"), (0.7, "auto")])
+            self.assertTrue(all(cell["identical_share"] == 1 for cell in cells))
+            for name in ("report.md", "speedup.svg", "accepted_length.svg", "time_split.svg"):
+                self.assertTrue(os.path.exists(os.path.join(out, name)), name)
+            self.assertEqual(longspec(*args).stdout, first.stdout)  # nothing is run again
+            self.expect_error(longspec(*args, "-n", "9"), USAGE, "n_predict 8, not 9")
+
+    def test_bad_options(self):
+        base = ("eval", "-m", "unused.gguf", "--data", self.DATA, "--out", "/tmp/longspec_eval_unused")
+        self.expect_error(longspec("eval", "-m", "unused.gguf"), USAGE, "--data")
+        self.expect_error(longspec(*base, "--methods", "magic"), USAGE, "magic")
+        self.expect_error(longspec(*base, "--lengths", "50"), USAGE, "--lengths 50")
+        self.expect_error(longspec(*base, "--families", "poems"), USAGE, "poems", "needle")
+
+
 class Tokenize(WithModel):
     CASES = [("", []), (" ", [216]), ("\n", [198]), ("don't I'LL we've", [12420, 982, 339, 23, 16421, 392, 3543])]
 
