@@ -222,10 +222,10 @@ Result<GenerationResult> Generate(const GenerationParts& parts, SessionState& se
   LS_TRY(CheckRequest(parts, prompt, request, session.cache->capacity()));
   const SamplingOptions sampling = ResolveSampling(parts, request);
   LS_ASSIGN(const Sampler sampler, Sampler::Create(sampling, parts.target->vocab_size()));
-  LS_ASSIGN(const std::unique_ptr<Drafter> drafter,
-            MakeDrafter(request.speculation, {.target = parts.target,
-                                              .cache = session.cache.get(),
-                                              .models = parts.draft_models}));
+  LS_ASSIGN(
+      const std::unique_ptr<Drafter> drafter,
+      MakeDrafter(request.speculation,
+                  {.target = parts.target, .cache = session.cache.get(), .models = parts.draft_models}));
   const std::unique_ptr<Policy> policy = MakeFixedPolicy(request.speculation);
 
   SessionGuard guard(session);
