@@ -30,7 +30,7 @@ BUILD = ROOT / "build"
 PROGRAM_TIMEOUT_S = 1200
 SKIPPED = 77  # exit status of a check that has nothing to check
 CONFIGURED = ["build.ninja"]  # what to build so that a preset is configured and nothing is compiled
-TSAN_PROGRAMS = ("base_test", "kernels_test", "model_test", "decode_test")
+TSAN_PROGRAMS = ("base_test", "model_test", "decode_test")
 CHECKS = (
     ("floors", [sys.executable, "tools/check_layers.py"]),
     ("texts", [sys.executable, "tools/check_texts.py"]),
