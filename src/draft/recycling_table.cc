@@ -26,8 +26,8 @@ static_assert(sizeof(Header) == 24);
 
 Status CheckHeader(const std::string& path, std::span<const std::byte> bytes, int vocab_size) {
   Header header = {};
-  std::memcpy(&header, bytes.data(), std::min(bytes.size(), sizeof(header)));
-  if (bytes.size() < sizeof(header) || std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
+  if (bytes.size() >= sizeof(header)) std::memcpy(&header, bytes.data(), sizeof(header));
+  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
     return Corrupt(path + ": not a file that --spec-recycling-file wrote");
   }
   if (header.version != kVersion || header.n_candidates != kRecycledCandidates) {
