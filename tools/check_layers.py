@@ -27,7 +27,7 @@ FLOORS = (
     ("draft",),
     ("decode",),
     ("engine",),
-    ("server", "bench"),
+    ("server", "bench", "features"),
     ("cli", "eval"),
 )
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}

@@ -30,5 +30,6 @@ Runner SetUpSelfcheck(CLI::App& app);
 Runner SetUpBench(CLI::App& app);
 Runner SetUpCorpus(CLI::App& app);
 Runner SetUpConvert(CLI::App& app);
+Runner SetUpFeatures(CLI::App& app);
 
 }  // namespace longspec::cli

@@ -13,6 +13,7 @@ const std::vector<Command>& Commands() {
       {"bench", "Measure prefill, decoding and steps with many rows", SetUpBench},
       {"corpus", "Index texts for --spec-type suffix --spec-corpus", SetUpCorpus},
       {"convert", "Turn a LongSpec draft model into a GGUF file, and back", SetUpConvert},
+      {"features", "Run the model over text, for longspec-train", SetUpFeatures},
   };
   return commands;
 }

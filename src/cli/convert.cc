@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // longspec convert: a LongSpec draft model from one container to another.
-#include <CLI/Validators.hpp>
+#include <CLI/App.hpp>
 #include <memory>
 #include <optional>
 #include <string>
