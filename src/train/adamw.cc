@@ -19,7 +19,7 @@ double AdamW::Step(int64_t step, double learning_rate) {
   const at::NoGradGuard no_grad;
   double sum = 0.0;
   for (const at::Tensor& p : parameters_) {
-    if (p.grad().defined()) sum += p.grad().square().sum(at::kFloat64).item<double>();
+    if (p.grad().defined()) sum += p.grad().square().sum(at::kDouble).item<double>();
   }
   const double norm = std::sqrt(sum);
   const double clip = options_.max_norm > 0.0 && norm > options_.max_norm ? options_.max_norm / norm : 1.0;

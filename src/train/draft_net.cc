@@ -25,7 +25,7 @@ at::Tensor Attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 
 // Queries begin .. end - 1 over keys first .. end - 1: causal, `window` tokens back.
 at::Tensor WindowMask(int64_t first, int64_t begin, int64_t end, int64_t window, at::Device device) {
-  const auto options = at::TensorOptions(at::kInt64).device(device);
+  const auto options = at::TensorOptions(at::kLong).device(device);
   const at::Tensor behind =
       at::arange(begin, end, options).unsqueeze(1) - at::arange(first, end, options);
   return behind.ge(0).logical_and(behind.le(window));
@@ -34,10 +34,10 @@ at::Tensor WindowMask(int64_t first, int64_t begin, int64_t end, int64_t window,
 }  // namespace
 
 Rotation MakeRotation(const FeatureTarget& target, const at::Tensor& positions, double magnitude) {
-  const at::Tensor frequencies = at::tensor(target.rope_frequencies, at::kFloat64);
-  const at::Tensor angles = positions.to(at::kCPU, at::kFloat64).unsqueeze(1) * frequencies;
+  const at::Tensor frequencies = at::tensor(target.rope_frequencies, at::kDouble);
+  const at::Tensor angles = positions.to(at::kCPU, at::kDouble).unsqueeze(1) * frequencies;
   const auto float_on_device = [&](const at::Tensor& x) {
-    return x.to(positions.device(), at::kFloat32);
+    return x.to(positions.device(), at::kFloat);
   };
   return {float_on_device(angles.cos() * magnitude), float_on_device(angles.sin() * magnitude)};
 }
@@ -78,7 +78,7 @@ DraftNet::DraftNet(DraftShape shape, uint64_t seed, at::Device device) : shape_(
 
 void DraftNet::Add(const std::string& name, std::vector<int64_t> shape, double mean, double deviation,
                    bool trained, const at::Generator& generator) {
-  at::Tensor tensor = at::full(shape, mean, at::kFloat32);
+  at::Tensor tensor = at::full(shape, mean, at::kFloat);
   if (deviation > 0.0) tensor.normal_(mean, deviation, generator);
   tensors_.emplace_back(name, tensor.requires_grad_(trained));
 }

@@ -28,7 +28,7 @@ DraftNet::Input RandomInput(int64_t length, int lag) {
   at::manual_seed(3);
   DraftNet::Input input;
   input.embedded = at::randn({2, length, 64});
-  input.positions = at::arange(length, at::kInt64);
+  input.positions = at::arange(length, at::kLong);
   input.keys = at::randn({2, length, 2, 16});
   input.values = at::randn({2, length, 2, 16});
   input.lag = lag;
@@ -144,7 +144,7 @@ TEST(DraftNet, KeysCanBeMovedToOtherPositions) {
   const DraftNet net = TinyNet();
   DraftNet::Input input = RandomInput(20, 1);
   const at::Tensor plain = net.Forward(input);
-  const at::Tensor moves = at::full({20}, 1234, at::kInt64);
+  const at::Tensor moves = at::full({20}, 1234, at::kLong);
   input.positions = input.positions + 1234;
   EXPECT_GT((net.Forward(input) - plain).abs().max().item<double>(), 1e-4);
   input.keys = Rotate(input.keys, MakeRotation(target, moves, 1.0));
@@ -155,7 +155,7 @@ TEST(Rotate, IsTheAngleOfThePosition) {
   const FeatureTarget target = TinyTarget();
   at::Tensor x = at::zeros({1, 1, 1, 16});
   x[0][0][0][2] = 1.0;  // the first half of pair 2
-  const at::Tensor y = Rotate(x, MakeRotation(target, at::tensor({7}, at::kInt64), 2.0));
+  const at::Tensor y = Rotate(x, MakeRotation(target, at::tensor({7}, at::kLong), 2.0));
   const double angle = 7.0 * target.rope_frequencies[2];
   EXPECT_NEAR(y[0][0][0][2].item<double>(), 2.0 * std::cos(angle), 1e-6);
   EXPECT_NEAR(y[0][0][0][10].item<double>(), 2.0 * std::sin(angle), 1e-6);

@@ -83,7 +83,7 @@ class Labeller {
 at::Tensor Halves(std::span<const uint16_t> from, int64_t n, const FeatureTarget& t) {
   // The span is only read.
   void* data = const_cast<uint16_t*>(from.data());
-  return at::from_blob(data, {n, t.n_head_kv, t.head_dim}, at::kFloat16);
+  return at::from_blob(data, {n, t.n_head_kv, t.head_dim}, at::kHalf);
 }
 
 }  // namespace
@@ -127,8 +127,8 @@ Batch MakeBatch(const FeatureSet& set, std::span<const int> sequences, const Lab
   for (const int i : sequences)
     length = std::max(length, static_cast<int64_t>(set.sequence(i).tokens.size()));
   Batch batch;
-  batch.tokens = at::zeros({n, length}, at::kInt64);
-  batch.keys = at::zeros({n, length, t.n_head_kv, t.head_dim}, at::kFloat32);
+  batch.tokens = at::zeros({n, length}, at::kLong);
+  batch.keys = at::zeros({n, length, t.n_head_kv, t.head_dim}, at::kFloat);
   batch.values = at::zeros_like(batch.keys);
   const Labeller labeller(set, options);
   std::vector<int64_t> rows, ids;
@@ -145,9 +145,9 @@ Batch MakeBatch(const FeatureSet& set, std::span<const int> sequences, const Lab
     batch.values[b].slice(0, 0, m).copy_(Halves(s.values, m, t));
   }
   const auto n_rows = static_cast<int64_t>(rows.size());
-  batch.rows = at::tensor(rows, at::kInt64);
-  batch.targets.ids = at::tensor(ids, at::kInt64).view({n_rows, labeller.width()});
-  batch.targets.weights = at::tensor(weights, at::kFloat32).view({n_rows, labeller.width()});
+  batch.rows = at::tensor(rows, at::kLong);
+  batch.targets.ids = at::tensor(ids, at::kLong).view({n_rows, labeller.width()});
+  batch.targets.weights = at::tensor(weights, at::kFloat).view({n_rows, labeller.width()});
   return batch;
 }
 

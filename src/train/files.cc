@@ -34,7 +34,7 @@ Result<at::Tensor> LoadRows(const GgufFile& file, const std::string& name, const
     return Corrupt(file.path() + ": tensor " + name + " does not have the features' shape of " +
                    std::to_string(target.n_vocab) + " rows of " + std::to_string(target.n_embd));
   }
-  at::Tensor rows = at::empty({target.n_vocab, target.n_embd}, at::kFloat32);
+  at::Tensor rows = at::empty({target.n_vocab, target.n_embd}, at::kFloat);
   for (int64_t r = 0; r < view->n_rows(); ++r) {
     DequantizeRow(view->dtype, view->row(r), target.n_embd, rows.data_ptr<float>() + r * target.n_embd);
   }
@@ -42,7 +42,7 @@ Result<at::Tensor> LoadRows(const GgufFile& file, const std::string& name, const
 }
 
 void AddTensor(const std::string& name, const at::Tensor& tensor, SafetensorsWriter* writer) {
-  const at::Tensor values = tensor.detach().to(at::kCPU, at::kFloat32).contiguous();
+  const at::Tensor values = tensor.detach().to(at::kCPU, at::kFloat).contiguous();
   const std::vector<int64_t> shape(values.sizes().rbegin(), values.sizes().rend());
   writer->AddTensor(name, DType::kF32, shape,
                     std::as_bytes(std::span(values.const_data_ptr<float>(), Z(values.numel()))));
@@ -62,7 +62,7 @@ Status ReadTensor(const SafetensorsFile& file, const std::string& name, at::Tens
     return Corrupt(file.path() + ": tensor " + name + " must have the shape (" + shape +
                    ") of this target's draft");
   }
-  const at::Tensor values = at::empty(tensor.sizes(), at::kFloat32);
+  const at::Tensor values = at::empty(tensor.sizes(), at::kFloat);
   DequantizeRow(view->dtype, view->data, view->n_elements(), values.data_ptr<float>());
   const at::NoGradGuard no_grad;
   tensor.copy_(values);

@@ -19,13 +19,13 @@ class Fused : public torch::autograd::Function<Fused> {
                                const at::Tensor& weights, int64_t rows_at_once) {
     const int64_t n = hidden.size(0);
     at::Tensor gradient = at::empty_like(hidden);
-    at::Tensor total = at::zeros({}, hidden.options().dtype(at::kFloat64));
+    at::Tensor total = at::zeros({}, hidden.options().dtype(at::kDouble));
     for (int64_t begin = 0; begin < n; begin += rows_at_once) {
       const int64_t end = std::min(n, begin + rows_at_once);
       const at::Tensor id = ids.slice(0, begin, end), weight = weights.slice(0, begin, end);
       at::Tensor logits = at::matmul(hidden.slice(0, begin, end), head.t());
       const at::Tensor log_sum = logits.logsumexp(1);
-      total += (log_sum - (logits.gather(1, id) * weight).sum(1)).sum(at::kFloat64);
+      total += (log_sum - (logits.gather(1, id) * weight).sum(1)).sum(at::kDouble);
       at::Tensor& error = logits.sub_(log_sum.unsqueeze(1)).exp_();
       error.scatter_add_(1, id, -weight);
       gradient.slice(0, begin, end).copy_(at::matmul(error, head));

@@ -18,7 +18,7 @@ Problem MakeProblem(int64_t n, int64_t k) {
   Problem p;
   p.hidden = at::randn({n, 24}).requires_grad_(true);
   p.head = at::randn({300, 24});
-  p.targets.ids = at::randint(0, 300, {n, k}, at::kInt64);
+  p.targets.ids = at::randint(0, 300, {n, k}, at::kLong);
   const at::Tensor weights = at::rand({n, k}) + 0.1;
   p.targets.weights = weights / weights.sum(1, true);
   return p;
@@ -60,9 +60,9 @@ TEST(FusedCrossEntropy, IsTheUsualOneForOneLabel) {
 // The gradient against differences of the loss itself.
 TEST(FusedCrossEntropy, GradientIsTheSlope) {
   Problem p = MakeProblem(4, 2);
-  p.hidden = p.hidden.detach().to(at::kFloat64).requires_grad_(true);
-  p.head = p.head.to(at::kFloat64);
-  p.targets.weights = p.targets.weights.to(at::kFloat64);
+  p.hidden = p.hidden.detach().to(at::kDouble).requires_grad_(true);
+  p.head = p.head.to(at::kDouble);
+  p.targets.weights = p.targets.weights.to(at::kDouble);
   FusedCrossEntropy(p.hidden, p.head, p.targets, 3).backward();
   const at::Tensor gradient = p.hidden.grad();
   const at::NoGradGuard no_grad;

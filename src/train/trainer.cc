@@ -184,12 +184,12 @@ class Run {
       positions.push_back(PositionOf(draw, i));
       moves.push_back(positions.back() - i);
     }
-    input->positions = at::tensor(positions, at::kInt64).to(device_);
+    input->positions = at::tensor(positions, at::kLong).to(device_);
     input->values = batch.values.to(device_);
     input->keys = batch.keys.to(device_);
     if (draw.offset == 0) return;
     input->keys =
-        Rotate(input->keys, MakeRotation(target, at::tensor(moves, at::kInt64).to(device_), 1.0));
+        Rotate(input->keys, MakeRotation(target, at::tensor(moves, at::kLong).to(device_), 1.0));
   }
 
   // The micro-batch of that forward pass, counted from the beginning of the run.
