@@ -7,11 +7,14 @@ PROGRAM := build/release/longspec
 SOURCES  = $(shell git ls-files '*.cc' '*.h')
 
 .DEFAULT_GOAL := release
-.PHONY: release model demo test coverage fuzz bench format tidy install clean help
+.PHONY: trainer release model demo test coverage fuzz bench format tidy install clean help
 
 release:        ## Build build/release/longspec (the default)
 	@tools/setup.sh build
 	@tools/build.sh release
+
+trainer:        ## Fetch LibTorch and build build/trainer/longspec-train
+	@tools/setup_trainer.sh
 
 model:          ## Fetch the default model into models/
 	@tools/setup.sh model

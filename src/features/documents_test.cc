@@ -51,7 +51,8 @@ TEST(ParseTrainingDocument, KnowsThreeForms) {
   EXPECT_EQ(pair->messages[1].role, "assistant");
   EXPECT_EQ(pair->messages[1].content, "a");
   for (const std::string key : {"messages", "conversation"}) {
-    const auto chat = ParseTrainingDocument("{\"" + key + R"(": [{"role": "system", "content": "s"}]})", "f:1");
+    const auto chat =
+        ParseTrainingDocument("{\"" + key + R"(": [{"role": "system", "content": "s"}]})", "f:1");
     ASSERT_TRUE(chat.ok());
     ASSERT_EQ(chat->messages.size(), 1U);
     EXPECT_EQ(chat->messages[0].content, "s");

@@ -29,7 +29,8 @@ FeatureTokenizer Bytes() {
     for (const char c : text) tokens.push_back(static_cast<unsigned char>(c) + 3);
     return tokens;
   };
-  tokenizer.apply_template = [](const std::vector<TrainingMessage>& messages, bool prompt) -> Result<std::string> {
+  tokenizer.apply_template = [](const std::vector<TrainingMessage>& messages,
+                                bool prompt) -> Result<std::string> {
     std::string text;
     for (const TrainingMessage& m : messages) text += "<" + m.role + ">" + m.content + ".";
     return prompt ? text + "<assistant>" : text;
@@ -106,7 +107,8 @@ TEST(Features, AreTheLastLayersKeysAndValues) {
     const auto cache = rig.tiny.NewCache(512, type);
     {
       auto kv = cache->Begin(60);
-      const ForwardSegment segment = {.tokens = tokens, .parents = {}, .kv = &*kv, .logits = LogitsFor::kNone};
+      const ForwardSegment segment = {
+          .tokens = tokens, .parents = {}, .kv = &*kv, .logits = LogitsFor::kNone};
       ASSERT_TRUE(rig.tiny.target().Forward({&segment, 1}, {}).ok());
       kv->CommitAll();
     }
@@ -142,8 +144,10 @@ TEST(Features, TopProbabilitiesAreTheTargets) {
     for (int t = 0; t < output->vocab; ++t) sum += std::exp(static_cast<double>(logits[t]));
     const int best = static_cast<int>(std::max_element(logits, logits + output->vocab) - logits);
     EXPECT_EQ(features->top_ids[row * 4], best);
-    EXPECT_NEAR(HalfToFloat(features->top_log_probs[row * 4]), static_cast<double>(logits[best]) - std::log(sum), 0.01);
-    EXPECT_GE(HalfToFloat(features->top_log_probs[row * 4]), HalfToFloat(features->top_log_probs[row * 4 + 1]));
+    EXPECT_NEAR(HalfToFloat(features->top_log_probs[row * 4]),
+                static_cast<double>(logits[best]) - std::log(sum), 0.01);
+    EXPECT_GE(HalfToFloat(features->top_log_probs[row * 4]),
+              HalfToFloat(features->top_log_probs[row * 4 + 1]));
   }
 }
 
@@ -244,14 +248,16 @@ LabelledTokens Labelled(const TrainingDocument& document, LearnFrom learn) {
 std::string Learned(const LabelledTokens& labelled) {
   std::string text;
   for (size_t i = 0; i < labelled.tokens.size(); ++i) {
-    if (labelled.learn[i] == 1) text += labelled.tokens[i] < 3 ? '$' : static_cast<char>(labelled.tokens[i] - 3);
+    if (labelled.learn[i] == 1)
+      text += labelled.tokens[i] < 3 ? '$' : static_cast<char>(labelled.tokens[i] - 3);
   }
   return text;
 }
 
 TEST(TokenizeDocument, LearnsAnswersOrEverything) {
   const TrainingDocument chat = {
-      .text = "", .messages = {{"system", "s"}, {"user", "u"}, {"assistant", "a"}, {"user", "v"}, {"assistant", "b"}}};
+      .text = "",
+      .messages = {{"system", "s"}, {"user", "u"}, {"assistant", "a"}, {"user", "v"}, {"assistant", "b"}}};
   const LabelledTokens answers = Labelled(chat, LearnFrom::kAnswers);
   EXPECT_EQ(Learned(answers), "a.b.");
   const LabelledTokens everything = Labelled(chat, LearnFrom::kEverything);
@@ -260,7 +266,8 @@ TEST(TokenizeDocument, LearnsAnswersOrEverything) {
   EXPECT_EQ(answers.tokens.front(), 1);
   EXPECT_EQ(std::ranges::count(answers.tokens, 1), 1);
   EXPECT_EQ(Learned(Labelled({.text = "xy", .messages = {}}, LearnFrom::kAnswers)), "$xy$");
-  EXPECT_EQ(Learned(Labelled({.text = "", .messages = {{"assistant", "a"}}}, LearnFrom::kAnswers)), "$<assistant>a.");
+  EXPECT_EQ(Learned(Labelled({.text = "", .messages = {{"assistant", "a"}}}, LearnFrom::kAnswers)),
+            "$<assistant>a.");
 }
 
 TEST(TokenizeDocument, ATemplateThatTakesTextBackIsRefused) {
@@ -269,7 +276,8 @@ TEST(TokenizeDocument, ATemplateThatTakesTextBackIsRefused) {
     return std::to_string(messages.size());
   };
   const TrainingDocument chat = {.text = "", .messages = {{"user", "u"}, {"assistant", "a"}}};
-  EXPECT_THAT(TokenizeDocument(chat, LearnFrom::kAnswers, tokenizer).status().message(), HasSubstr("chat template"));
+  EXPECT_THAT(TokenizeDocument(chat, LearnFrom::kAnswers, tokenizer).status().message(),
+              HasSubstr("chat template"));
 }
 
 TEST(DescribeTarget, SaysWhatADraftNeeds) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/adamw.h"
 
+#include <ATen/core/grad_mode.h>
 
 #include <cmath>
 #include <utility>

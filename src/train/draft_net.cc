@@ -16,7 +16,7 @@ constexpr double kInitialDeviation = 0.02;
 
 // q (batch, n_head, n, head_dim); k and v with the key-value heads, which are repeated.
 at::Tensor Attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                     const std::optional<at::Tensor>& mask) {
+                  const std::optional<at::Tensor>& mask) {
   const int64_t group = q.size(1) / k.size(1);
   const auto repeat = [&](const at::Tensor& x) { return group == 1 ? x : x.repeat_interleave(group, 1); };
   return at::scaled_dot_product_attention(q, repeat(k), repeat(v), mask, /*dropout_p=*/0.0,
@@ -26,8 +26,7 @@ at::Tensor Attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 // Queries begin .. end - 1 over keys first .. end - 1: causal, `window` tokens back.
 at::Tensor WindowMask(int64_t first, int64_t begin, int64_t end, int64_t window, at::Device device) {
   const auto options = at::TensorOptions(at::kLong).device(device);
-  const at::Tensor behind =
-      at::arange(begin, end, options).unsqueeze(1) - at::arange(first, end, options);
+  const at::Tensor behind = at::arange(begin, end, options).unsqueeze(1) - at::arange(first, end, options);
   return behind.ge(0).logical_and(behind.le(window));
 }
 
@@ -36,9 +35,7 @@ at::Tensor WindowMask(int64_t first, int64_t begin, int64_t end, int64_t window,
 Rotation MakeRotation(const FeatureTarget& target, const at::Tensor& positions, double magnitude) {
   const at::Tensor frequencies = at::tensor(target.rope_frequencies, at::kDouble);
   const at::Tensor angles = positions.to(at::kCPU, at::kDouble).unsqueeze(1) * frequencies;
-  const auto float_on_device = [&](const at::Tensor& x) {
-    return x.to(positions.device(), at::kFloat);
-  };
+  const auto float_on_device = [&](const at::Tensor& x) { return x.to(positions.device(), at::kFloat); };
   return {float_on_device(angles.cos() * magnitude), float_on_device(angles.sin() * magnitude)};
 }
 
@@ -118,15 +115,14 @@ at::Tensor DraftNet::SelfAttention(const at::Tensor& x, const Rotation& rotation
   return at::cat(parts, 2);
 }
 
-at::Tensor DraftNet::CrossAttention(const at::Tensor& x, const Rotation& rotation,
-                                       const Input& input) const {
+at::Tensor DraftNet::CrossAttention(const at::Tensor& x, const Rotation& rotation, const Input& input) const {
   const FeatureTarget& t = shape_.target;
   const int64_t n = x.size(1), lag = std::min<int64_t>(input.lag, n);
   const at::Tensor q = Rotate(Heads(x, "cross_attn.q_proj", t.n_head), rotation).transpose(1, 2);
   const at::Tensor nothing = at::zeros_like(q.slice(2, 0, lag));
   if (lag == n) return nothing;
   const at::Tensor seen = Attend(q.slice(2, lag), input.keys.transpose(1, 2).slice(2, 0, n - lag),
-                                    input.values.transpose(1, 2).slice(2, 0, n - lag), std::nullopt);
+                                 input.values.transpose(1, 2).slice(2, 0, n - lag), std::nullopt);
   return at::cat({nothing, seen}, 2);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/feature_set.h"
 
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>

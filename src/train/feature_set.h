@@ -53,7 +53,7 @@ struct Batch {
   at::Tensor tokens;        // (batch, length) int64
   at::Tensor keys, values;  // (batch, length, n_head_kv, head_dim) f32; keys at positions 0, 1, ...
   at::Tensor rows;          // (n) int64, ascending: which of the batch * length rows have a target
-  SparseTargets targets;       // (n, ...)
+  SparseTargets targets;    // (n, ...)
 };
 Batch MakeBatch(const FeatureSet& set, std::span<const int> sequences, const LabelOptions& options);
 

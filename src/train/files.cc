@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/files.h"
 
+#include <ATen/core/grad_mode.h>
 
 #include <charconv>
 #include <filesystem>

@@ -3,7 +3,6 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
-
 #include <algorithm>
 
 namespace longspec::train {
@@ -14,9 +13,8 @@ using torch::autograd::variable_list;
 
 class Fused : public torch::autograd::Function<Fused> {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden,
-                               const at::Tensor& head, const at::Tensor& ids,
-                               const at::Tensor& weights, int64_t rows_at_once) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& head,
+                            const at::Tensor& ids, const at::Tensor& weights, int64_t rows_at_once) {
     const int64_t n = hidden.size(0);
     at::Tensor gradient = at::empty_like(hidden);
     at::Tensor total = at::zeros({}, hidden.options().dtype(at::kDouble));
@@ -41,8 +39,8 @@ class Fused : public torch::autograd::Function<Fused> {
 
 }  // namespace
 
-at::Tensor FusedCrossEntropy(const at::Tensor& hidden, const at::Tensor& head,
-                                const SparseTargets& targets, int64_t rows_at_once) {
+at::Tensor FusedCrossEntropy(const at::Tensor& hidden, const at::Tensor& head, const SparseTargets& targets,
+                             int64_t rows_at_once) {
   return Fused::apply(hidden, head, targets.ids, targets.weights, rows_at_once);
 }
 

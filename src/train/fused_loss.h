@@ -19,7 +19,7 @@ struct SparseTargets {
 
 // The mean over rows of -sum_k weights * log softmax(head * hidden)[ids], a scalar that is differentiable in
 // `hidden` (n, width). `head` (n_vocab, width) gets no gradient. n > 0.
-at::Tensor FusedCrossEntropy(const at::Tensor& hidden, const at::Tensor& head,
-                                const SparseTargets& targets, int64_t rows_at_once = 256);
+at::Tensor FusedCrossEntropy(const at::Tensor& hidden, const at::Tensor& head, const SparseTargets& targets,
+                             int64_t rows_at_once = 256);
 
 }  // namespace longspec::train

@@ -3,6 +3,7 @@
 // Behaviour 11: the loss in parts against the whole one, and its gradient against LibTorch's.
 #include "train/fused_loss.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 namespace longspec::train {
@@ -52,8 +53,7 @@ TEST(FusedCrossEntropy, LossAndGradientAreThoseOfTheWhole) {
 
 TEST(FusedCrossEntropy, IsTheUsualOneForOneLabel) {
   Problem p = MakeProblem(20, 1);
-  const at::Tensor usual = at::cross_entropy_loss(at::matmul(p.hidden, p.head.t()),
-                                                                   p.targets.ids.squeeze(1));
+  const at::Tensor usual = at::cross_entropy_loss(at::matmul(p.hidden, p.head.t()), p.targets.ids.squeeze(1));
   EXPECT_LT(RelativeDistance(FusedCrossEntropy(p.hidden, p.head, p.targets), usual), 1e-5);
 }
 

@@ -188,8 +188,7 @@ class Run {
     input->values = batch.values.to(device_);
     input->keys = batch.keys.to(device_);
     if (draw.offset == 0) return;
-    input->keys =
-        Rotate(input->keys, MakeRotation(target, at::tensor(moves, at::kLong).to(device_), 1.0));
+    input->keys = Rotate(input->keys, MakeRotation(target, at::tensor(moves, at::kLong).to(device_), 1.0));
   }
 
   // The micro-batch of that forward pass, counted from the beginning of the run.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whole runs on a tiny target: the loss falls, a stopped run ends in the same weights, and the engine computes
-// from the exported draft what the trainer does.
+// Whole runs on a tiny target: the loss falls, a stopped run ends in the same weights, and the engine
+// computes from the exported draft what the trainer does.
 #include "train/trainer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -339,7 +340,8 @@ TEST(Parity, EngineAndTrainerAgree) {
       }
       double most = 0;
       for (int i = 0; i < forward.n_logits(); ++i) {
-        most = std::max(most, std::abs(logits[row][i].item<double>() - static_cast<double>(forward.logits()[i])));
+        most = std::max(most,
+                        std::abs(logits[row][i].item<double>() - static_cast<double>(forward.logits()[i])));
       }
       EXPECT_LT(most, 1e-3 * deviation) << "lag " << lag << " row " << row;
     }
