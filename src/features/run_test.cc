@@ -180,7 +180,7 @@ TEST(Features, PiecesAndTokensCanBeLimited) {
   few.options.max_tokens = 100;
   EXPECT_EQ(few.Make()->tokens, 128);
   few.options.max_tokens = 1200;  // goes on where it stopped
-  EXPECT_EQ(few.Make()->tokens, 1216 - 64 + 42);
+  EXPECT_EQ(few.Make()->tokens, 1002 + 4 * 64);
   few.options.max_tokens = 0;
   EXPECT_EQ(few.Make()->tokens, 2004);
   EXPECT_EQ(few.Make()->tokens, 2004);  // nothing is left

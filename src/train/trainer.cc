@@ -248,8 +248,9 @@ Result<TrainSummary> TrainUnguarded(const TrainOptions& options,
 
 }  // namespace
 
+// A safetensors file by another name: the engine reads all *.safetensors of a draft's folder.
 std::string CheckpointPath(const std::string& output) {
-  return (fs::path(output) / "checkpoint.safetensors").string();
+  return (fs::path(output) / "checkpoint.bin").string();
 }
 
 // LibTorch reports by exceptions: out of memory above all.
