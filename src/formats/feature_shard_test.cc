@@ -154,8 +154,6 @@ TEST(FeatureShard, BadContentsAreRefused) {
   const auto same = [](Made&) {};
   EXPECT_THAT(ErrorOf(Header(), [](Made& m) { m.tokens[2] = 50; }), HasSubstr("token 50"));
   EXPECT_THAT(ErrorOf(Header(2), [](Made& m) { m.top_ids[1] = -1; }), HasSubstr("top_ids names token -1"));
-  EXPECT_THAT(ErrorOf(Header(), [](Made& m) { m = Made(0, 0, 0); }),
-              HasSubstr("sequence_ends does not ascend"));
   FeatureHeader header = Header();
   header.target.n_head = 3;
   EXPECT_THAT(ErrorOf(header, same), HasSubstr("malformed"));
@@ -165,6 +163,13 @@ TEST(FeatureShard, BadContentsAreRefused) {
   header = Header();
   header.target.rope_frequencies = {1, 1, 1};
   EXPECT_THAT(ErrorOf(header, same), HasSubstr("malformed"));
+}
+
+TEST(FeatureShard, ASequenceWithoutTokensIsRefused) {
+  const Folder folder;
+  const std::string path = FeatureShardPath(folder.path(), 0);
+  ASSERT_TRUE(WriteShard(Header(), path, {Made(4, 0, 0), Made(0, 0, 0)}).ok());
+  EXPECT_THAT(FeatureShard::Open(path).status().message(), HasSubstr("sequence_ends does not ascend"));
 }
 
 Status OpenWithMetadata(const std::string& text) {
