@@ -13,7 +13,8 @@ const std::vector<Command>& Commands() {
       {"bench", "Measure prefill, decoding and steps with many rows", SetUpBench},
       {"corpus", "Index texts for --spec-type suffix --spec-corpus", SetUpCorpus},
       {"convert", "Turn a LongSpec draft model into a GGUF file, and back", SetUpConvert},
-      {"features", "Run the model over text, for longspec-train", SetUpFeatures},
+      {"features", "Run the model over text, for training", SetUpFeatures},
+      {"train", "Train a LongSpec draft model (longspec-train, built on request)", SetUpTrain},
   };
   return commands;
 }
