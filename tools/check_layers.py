@@ -27,8 +27,8 @@ FLOORS = (
     ("draft",),
     ("decode",),
     ("engine",),
-    ("server", "bench", "features"),
-    ("cli", "eval"),
+    ("server", "bench", "eval", "features"),
+    ("cli",),
 )
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}
 # The trainer stands beside the tower: nothing includes it, and it sees only these.

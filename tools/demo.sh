@@ -20,7 +20,7 @@ summarise() {
     -n "$N_PREDICT" --temp 0 --spec-type "$1" --stats-file "$out/$1.json"
 }
 
-summarise ngram
+summarise auto
 summarise none
 echo
-python3 tools/demo_report.py "$out/ngram.json" "$out/none.json"
+python3 tools/demo_report.py "$out/auto.json" "$out/none.json"

@@ -36,6 +36,9 @@ struct ModelOptions {
   CacheType cache_type_v = CacheType::kF16;
   RopeOptions rope = {};
   bool vocab_only = false;  // the tokenizer and chat template only: no weights are read, nothing can be generated
+  // What forward passes cost is measured for the adaptive policy, once per model and machine, and kept in
+  // $XDG_CACHE_HOME/longspec or ~/.cache/longspec.
+  bool calibration_cache = true;
   std::string kernels = {};  // a kernel table by name; empty: $LONGSPEC_KERNELS, else the best this CPU has
   // Called from the loading thread with the share done, 0 to 1. Return false to cancel.
   std::function<bool(double)> on_progress = {};
@@ -55,7 +58,8 @@ struct SamplingOptions {
 };
 
 struct SpeculationOptions {
-  std::string type = "ngram";  // a registered drafter; "none" decodes plainly
+  // A registered drafter, several separated by commas, or "auto": what this model can use. "none" decodes plainly.
+  std::string type = "auto";
   int draft_n_max = 8;         // proposed tokens per step, the root not counted
   int draft_n_min = 0;         // fewer proposed tokens than this: none are verified
   int ngram_max = 4;           // longest suffix looked up first
@@ -65,6 +69,10 @@ struct SpeculationOptions {
   std::string ngram_rule = "recent";
   // Tree shape: "" or "chain", or the number of distinct continuations to merge, or drafter-specific.
   std::string tree = {};
+  // How much is drafted per step: "fixed" (draft_n_max), "adaptive" (what pays on this machine at this context length,
+  // adaptive_n_max at most), or empty: adaptive for "auto" and lists, fixed for one drafter.
+  std::string policy = {};
+  int adaptive_n_max = 32;
   std::vector<int32_t> replay_tokens = {};  // type "replay": the tokens to propose, by absolute output index
   int suffix_max_depth = 24;      // type "suffix": longest suffix told apart
   float suffix_factor = 1.0F;     // drafted depth per matched token

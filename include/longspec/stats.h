@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace longspec {
@@ -19,12 +20,26 @@ struct Timings {
   int64_t draft_n_accepted = 0;  // of them, accepted
 };
 
+// A share of the drafted tokens: of one drafter, or at one range of context lengths.
+struct AcceptanceCounts {
+  std::string name;   // "ngram"; "0-1K", "1K-2K", ...
+  int64_t steps = 0;  // rounds; 0 where they are not counted
+  int64_t drafted = 0, accepted = 0;
+  double target_ms = 0;
+};
+
 struct SpeculativeStats {
   std::string type;
   int64_t steps = 0;                    // verification rounds
   double mean_acceptance_length = 0;    // 1 + accepted / steps
   std::vector<double> acceptance_per_position;  // [i]: rounds that accepted depth i + 1 / rounds that drafted it
   double draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
+  int64_t proposed = 0;  // nodes proposed; draft_n of Timings counts those verified
+  std::string policy;    // "fixed" or "adaptive"
+  std::string last_decision;                               // of the policy, with its reason, in words
+  std::vector<std::pair<std::string, int64_t>> decisions;  // rounds by decision
+  std::string costs;     // adaptive: where the costs of forward passes come from; else empty
+  std::vector<AcceptanceCounts> by_drafter, by_context;
   bool lossless = true;                 // "exactness" in JSON: "lossless" or "approximate"
   std::string notice;                   // what the drafter has to say, such as why it stopped proposing; or empty
 };

@@ -100,8 +100,11 @@ TEST_F(BenchTest, MeasuresEveryDepthAndRowCount) {
   bench.depths = {300, 20};
   bench.rows = {1, 5};
   bench.repetitions = 2;
+  MachineLimits machine;
   std::vector<Measurement> seen;
-  const Status status = RunBench(bench, [&](const Measurement& m) { seen.push_back(m); });
+  const Status status = RunBench(
+      bench, [&](const MachineLimits& limits) { machine = limits; },
+      [&](const Measurement& m) { seen.push_back(m); });
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_EQ(seen.size(), 6U);
   EXPECT_EQ(seen[0].test, "prefill");
@@ -109,14 +112,28 @@ TEST_F(BenchTest, MeasuresEveryDepthAndRowCount) {
   EXPECT_EQ(seen[1].test, "decode");
   EXPECT_EQ(seen[2].test, "rows");
   EXPECT_EQ(seen[2].rows, 5);
-  for (const Measurement& m : seen) EXPECT_GT(m.ms, 0);
+  for (const Measurement& m : seen) {
+    EXPECT_GT(m.ms, 0);
+    EXPECT_GT(m.gmac_per_second, 0);
+    EXPECT_GT(m.roofline_share, 0);
+  }
+  EXPECT_GT(machine.read_gb_per_second, 0);
+  EXPECT_GT(machine.q8_gmac_per_second, 0);
+  EXPECT_GT(machine.f32_gmac_per_second, 0);
+}
+
+TEST(Roofline, IsTheSlowerOfReadingAndComputing) {
+  const MachineLimits limits{.read_gb_per_second = 10, .q8_gmac_per_second = 100, .f32_gmac_per_second = 20};
+  EXPECT_DOUBLE_EQ(LeastMs({.bytes = 1e9}, limits), 100);
+  EXPECT_DOUBLE_EQ(LeastMs({.bytes = 1e9, .q8_macs = 1e9}, limits), 100);
+  EXPECT_DOUBLE_EQ(LeastMs({.bytes = 1e9, .q8_macs = 1e10, .f32_macs = 1e9}, limits), 150);
 }
 
 TEST_F(BenchTest, RefusesNonsense) {
   BenchOptions bench;
   bench.model = options_.model;
   const auto fails = [&](const std::string& part) {
-    const Status status = RunBench(bench, [](const Measurement&) {});
+    const Status status = RunBench(bench, [](const MachineLimits&) {}, [](const Measurement&) {});
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
   };

@@ -2,12 +2,15 @@
 #include "bench/measure.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/counter_rng.h"
 #include "base/status_macros.h"
 #include "bench/loaded_model.h"
+#include "kernels/packing.h"
+#include "tensor/dequantize.h"
 
 namespace longspec {
 namespace {
@@ -21,9 +24,9 @@ double Median(std::vector<double> values) {
 
 class Bench {
  public:
-  Bench(const BenchOptions& options, LoadedModel model,
+  Bench(const BenchOptions& options, LoadedModel model, const MachineLimits& limits,
         const std::function<void(const Measurement&)>& on_measurement)
-      : options_(options), model_(std::move(model)), on_measurement_(on_measurement) {}
+      : options_(options), model_(std::move(model)), limits_(limits), on_measurement_(on_measurement) {}
 
   Status Run() {
     std::vector<int> depths = options_.depths;
@@ -70,8 +73,10 @@ class Bench {
       LS_TRY(Forward(cache, std::min(options_.model.batch_size, depth - done), LogitsFor::kNone, true));
     }
     const double ms = NowMs() - start;
-    on_measurement_(
-        {.test = "prefill", .depth = depth, .rows = depth, .ms = ms, .tokens_per_second = 1e3 * depth / ms});
+    // Each row sees those before it, half the depth on average; nobody asks for logits.
+    Work work = WorkOf(depth, depth / 2, 0);
+    work.bytes = 0;  // weights are read once a chunk, which is never the limit
+    Report({.test = "prefill", .depth = depth, .rows = depth, .ms = ms}, work);
     return {};
   }
 
@@ -84,24 +89,39 @@ class Bench {
       times.push_back(NowMs() - start);
     }
     const double ms = Median(std::move(times));
-    on_measurement_({.test = rows == 1 ? "decode" : "rows",
-                     .depth = depth,
-                     .rows = rows,
-                     .ms = ms,
-                     .tokens_per_second = 1e3 * rows / ms,
-                     .gb_per_second = static_cast<double>(BytesRead(depth)) / ms * 1e-6});
+    Report({.test = rows == 1 ? "decode" : "rows", .depth = depth, .rows = rows, .ms = ms},
+           WorkOf(rows, depth, rows));
     return {};
   }
 
-  uint64_t BytesRead(int depth) const {
-    const uint64_t kv = static_cast<uint64_t>(model_.layout.layer_bytes()) *
-                        static_cast<uint64_t>(model_.config.n_layer) * static_cast<uint64_t>(depth) /
-                        kKvChunk;
-    return PlanLlamaMemory(model_.config, *model_.file, 1).weights + kv;
+  void Report(Measurement m, const Work& work) {
+    m.tokens_per_second = 1e3 * m.rows / m.ms;
+    m.gb_per_second = work.bytes / m.ms * 1e-6;
+    m.gmac_per_second = (work.q8_macs + work.f32_macs) / m.ms * 1e-6;
+    m.roofline_share = LeastMs(work, limits_) / m.ms;
+    on_measurement_(m);
+  }
+
+  // Of `rows` rows that see `keys` keys each, `n_logits` of which pass the LM head.
+  Work WorkOf(int rows, int keys, int n_logits) const {
+    const LlamaConfig& config = model_.config;
+    Work work;
+    work.bytes = static_cast<double>(PlanLlamaMemory(config, *model_.file, 1).weights) +
+                 static_cast<double>(model_.layout.layer_bytes()) * config.n_layer * keys / kKvChunk;
+    const std::string_view head = config.tied_embeddings ? "token_embd.weight" : "output.weight";
+    for (const TensorView& t : model_.file->tensors()) {
+      const bool is_head = t.name == head;
+      if (t.n_rows() == 1 || (t.name == "token_embd.weight" && !is_head) || !CanDequantize(t.dtype)) continue;
+      const double macs = static_cast<double>(t.n_elements()) * (is_head ? n_logits : rows);
+      (kernels::IsQuantized(kernels::PackedFormat(t.dtype)) ? work.q8_macs : work.f32_macs) += macs;
+    }
+    work.f32_macs += 2.0 * rows * keys * config.n_layer * config.n_head * config.head_dim;
+    return work;
   }
 
   const BenchOptions& options_;
   LoadedModel model_;
+  const MachineLimits limits_;
   const std::function<void(const Measurement&)>& on_measurement_;
   RngStream rng_{1, 0, RngPurpose::kTest};
   uint64_t draws_ = 0;
@@ -110,7 +130,8 @@ class Bench {
 
 }  // namespace
 
-Status RunBench(const BenchOptions& options, const std::function<void(const Measurement&)>& on_measurement) {
+Status RunBench(const BenchOptions& options, const std::function<void(const MachineLimits&)>& on_machine,
+                const std::function<void(const Measurement&)>& on_measurement) {
   for (const int depth : options.depths) {
     if (depth < 1 || depth > kDeepest) {
       return InvalidArgument("--depth " + std::to_string(depth) + ": must be from 1 to " +
@@ -128,7 +149,9 @@ Status RunBench(const BenchOptions& options, const std::function<void(const Meas
       std::max(options.model.batch_size, *std::max_element(options.rows.begin(), options.rows.end()));
   const int deepest = *std::max_element(options.depths.begin(), options.depths.end());
   LS_ASSIGN(LoadedModel model, LoadForBench(options.model, nullptr, widest, deepest + widest));
-  return Bench(options, std::move(model), on_measurement).Run();
+  LS_ASSIGN(const MachineLimits limits, MeasureMachine(*model.kernels, *model.team));
+  on_machine(limits);
+  return Bench(options, std::move(model), limits, on_measurement).Run();
 }
 
 }  // namespace longspec

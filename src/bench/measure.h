@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/machine.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
 
@@ -23,6 +24,8 @@ struct Measurement {
   double ms = 0;
   double tokens_per_second = 0;  // rows per second
   double gb_per_second = 0;      // weights and keys and values read once, over the time; 0 for prefill
+  double gmac_per_second = 0;    // 10^9 multiply-adds, over the time
+  double roofline_share = 0;     // the least time this machine could take (machine.h), over the time
 };
 
 struct BenchOptions {
@@ -32,6 +35,8 @@ struct BenchOptions {
   int repetitions = 5;
 };
 
-Status RunBench(const BenchOptions& options, const std::function<void(const Measurement&)>& on_measurement);
+// The machine's limits are measured first.
+Status RunBench(const BenchOptions& options, const std::function<void(const MachineLimits&)>& on_machine,
+                const std::function<void(const Measurement&)>& on_measurement);
 
 }  // namespace longspec

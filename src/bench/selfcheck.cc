@@ -120,6 +120,11 @@ class Selfcheck {
                      Registered(speculation), options, plain));
       }
     }
+    TraceOptions adaptive = options;
+    adaptive.adaptive = true;
+    SpeculationOptions everything;
+    everything.type = "auto";
+    LS_TRY(Check("auto, adaptive policy" + suffix, model, Registered(everything), adaptive, plain));
     // Random trees: rounds cycle through every accepted length from 0 to the budget.
     for (const int budget : {3, 8, 16, 40}) {
       TraceOptions forced = options;

@@ -30,9 +30,11 @@ Result<Trace> RecordTrace(LoadedModel& model, const DrafterFactory& make_drafter
   LS_ASSIGN(const Sampler sampler, Sampler::Create(options.sampling, model.target->vocab_size()));
   SpeculationOptions speculation;
   speculation.draft_n_max = options.draft_n_max;
-  const auto policy = MakeFixedPolicy(speculation);
-  const auto cache =
-      model.NewCache(static_cast<int>(options.prompt.size()) + options.n_predict + options.draft_n_max + 1);
+  AdaptiveMemory memory;  // nothing learned yet
+  const auto policy =
+      options.adaptive ? MakeAdaptivePolicy(speculation, "", &memory) : MakeFixedPolicy(speculation);
+  const auto cache = model.NewCache(static_cast<int>(options.prompt.size()) + options.n_predict +
+                                    std::max(options.draft_n_max, speculation.adaptive_n_max) + 1);
   LS_ASSIGN(const auto drafter, make_drafter({.target = model.target.get(), .cache = cache.get()}));
   std::vector<int32_t> committed = options.prompt;
   Decoder decoder({.target = model.target.get(),

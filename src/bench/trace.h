@@ -31,6 +31,7 @@ struct TraceOptions {
   int n_predict = 48;
   int prefill_chunk = 512;
   int draft_n_max = 8;
+  bool adaptive = false;  // the policy; else fixed
 };
 
 // Makes the drafter of one run, for the cache it will read.

@@ -30,6 +30,7 @@ Runner SetUpSelfcheck(CLI::App& app);
 Runner SetUpBench(CLI::App& app);
 Runner SetUpCorpus(CLI::App& app);
 Runner SetUpConvert(CLI::App& app);
+Runner SetUpEval(CLI::App& app);
 Runner SetUpFeatures(CLI::App& app);
 Runner SetUpTrain(CLI::App& app);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // longspec convert: a LongSpec draft model from one container to another.
-#include <CLI/App.hpp>
+#include <CLI/Option.hpp>
 #include <memory>
 #include <optional>
 #include <string>

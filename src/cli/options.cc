@@ -108,6 +108,9 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
   app.add_option("--kernels", options->kernels,
                  "Kernel table (default: $LONGSPEC_KERNELS, else the best this CPU has)")
       ->group(group);
+  app.add_flag("!--no-calibration-cache", options->calibration_cache,
+               "Measure the cost of forward passes anew rather than once per model and machine")
+      ->group(group);
   AddRopeOptions(app, &options->rope);
 }
 
@@ -154,8 +157,21 @@ void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
   const std::string group = "Speculation (never changes output)";
   std::string types;
   for (const std::string& type : SpeculationTypes()) types += (types.empty() ? "" : ", ") + type;
-  AddValue(app, "--spec-type", &options->type, "What drafts: " + types, group);
-  AddValue(app, "--spec-draft-n-max", &options->draft_n_max, "Most drafted tokens per step", group);
+  AddValue(app, "--spec-type", &options->type, "What drafts, several separated by commas: " + types, group);
+  AddValue(app, "--spec-policy", &options->policy,
+           "How much is drafted: fixed, or adaptive (what pays at this context length on this machine; "
+           "default for "
+           "auto and lists)",
+           group);
+  const CLI::Option* fixed_most =
+      AddValue(app, "--spec-draft-n-max", &options->draft_n_max, "Most drafted tokens per step", group);
+  const CLI::Option* adaptive_most =
+      AddValue(app, "--spec-adaptive-n-max", &options->adaptive_n_max,
+               "adaptive: most drafted tokens per step, if --spec-draft-n-max does not say", group);
+  app.parse_complete_callback([options, fixed_most, adaptive_most] {
+    if (fixed_most->count() > 0 && adaptive_most->count() == 0)
+      options->adaptive_n_max = options->draft_n_max;
+  });
   AddValue(app, "--spec-draft-n-min", &options->draft_n_min,
            "Fewer drafted tokens than this are not verified", group);
   AddValue(app, "--spec-ngram-max,--ngram-max", &options->ngram_max, "ngram: longest suffix looked up",
@@ -164,11 +180,13 @@ void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
            group);
   AddValue(app, "--spec-ngram-rule,--ngram-rule", &options->ngram_rule,
            "ngram: which occurrence is copied: recent, pld, hf, vllm, tgi, llama", group);
-  app.add_option("--spec-tree", options->tree,
-                 "Shape of drafts: chain (default), or the number of continuations to merge; with a draft model: "
-                 "beam (default), widths such as 4,16,16, best[:DEPTH], opt[:THRESHOLD[:DEPTH]]")
+  app.add_option(
+         "--spec-tree", options->tree,
+         "Shape of drafts: chain (default), or the number of continuations to merge; with a draft model: "
+         "beam (default), widths such as 4,16,16, best[:DEPTH], opt[:THRESHOLD[:DEPTH]]")
       ->group(group);
-  app.add_option("--spec-draft-model", options->draft_model, "Draft model of types that have one: file or folder (-md)")
+  app.add_option("--spec-draft-model", options->draft_model,
+                 "Draft model of types that have one: file or folder (-md)")
       ->group(group);
   app.add_option("--spec-draft-weights", options->draft_weights,
                  "Type the draft model's matrices run in: q8_0 (default), q4_0, bf16, f16, f32")

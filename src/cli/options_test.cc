@@ -41,6 +41,15 @@ Parsed Parse(std::vector<std::string> args) {
   return parsed;
 }
 
+TEST(Options, DraftModels) {
+  const Parsed parsed = Parse({"-m", "x.gguf", "--spec-type", "longspec", "--spec-draft-model", "draft",
+                               "--spec-draft-weights", "bf16", "--spec-tree", "4,16"});
+  EXPECT_EQ(parsed.error, "");
+  EXPECT_EQ(parsed.speculation.draft_model, "draft");
+  EXPECT_EQ(parsed.speculation.draft_weights, "bf16");
+  EXPECT_EQ(parsed.speculation.tree, "4,16");
+}
+
 TEST(Options, DefaultsAreThoseOfTheLibrary) {
   const Parsed parsed = Parse({"-m", "x.gguf"});
   EXPECT_EQ(parsed.error, "");
@@ -188,6 +197,22 @@ TEST(Options, EveryGroupIsBound) {
   EXPECT_TRUE(parsed.output.no_progress);
 }
 
+TEST(Options, PolicyAndItsLimits) {
+  const Parsed plain = Parse({"-m", "x"});
+  EXPECT_EQ(plain.speculation.policy, "");
+  EXPECT_EQ(plain.speculation.adaptive_n_max, SpeculationOptions().adaptive_n_max);
+  EXPECT_TRUE(plain.model.calibration_cache);
+  const Parsed both = Parse({"-m", "x", "--spec-policy", "fixed", "--spec-adaptive-n-max", "20",
+                             "--spec-draft-n-max", "5", "--no-calibration-cache"});
+  EXPECT_EQ(both.error, "");
+  EXPECT_EQ(both.speculation.policy, "fixed");
+  EXPECT_EQ(both.speculation.adaptive_n_max, 20);
+  EXPECT_EQ(both.speculation.draft_n_max, 5);
+  EXPECT_FALSE(both.model.calibration_cache);
+  // Whoever limits drafts limits those of the adaptive policy too.
+  EXPECT_EQ(Parse({"-m", "x", "--spec-draft-n-max", "5"}).speculation.adaptive_n_max, 5);
+}
+
 TEST(Options, TheLastOfARepeatedOptionCounts) {
   EXPECT_EQ(Parse({"-m", "a", "-n", "1", "-n", "2"}).request.n_predict, 2);
 }
@@ -227,7 +252,8 @@ TEST(Commands, EveryCommandCanBeSetUpAndShowsItsOptions) {
   for (const Command& command : Commands()) {
     CLI::App app(command.description, command.name);
     EXPECT_TRUE(command.setup(app)) << command.name;
-    EXPECT_THAT(app.help(), HasSubstr("--model")) << command.name;
+    EXPECT_THAT(app.help(), HasSubstr(command.name == std::string("convert") ? "--type" : "--model"))
+        << command.name;
   }
 }
 

@@ -76,6 +76,25 @@ Json TimingsJson(const Timings& t) {
           {"draft_n_accepted", t.draft_n_accepted}};
 }
 
+Json CountsJson(const std::vector<AcceptanceCounts>& counts, bool with_steps) {
+  Json json = Json::object();
+  for (const AcceptanceCounts& c : counts) {
+    Json& entry = json[c.name];
+    if (with_steps) entry["steps"] = c.steps;
+    entry["drafted"] = c.drafted;
+    entry["accepted"] = c.accepted;
+    if (with_steps) entry["target_ms"] = c.target_ms;
+  }
+  return json;
+}
+
+Json PolicyJson(const SpeculativeStats& s) {
+  Json decisions = Json::object();
+  for (const auto& [name, rounds] : s.decisions) decisions[name] = rounds;
+  return {
+      {"name", s.policy}, {"decisions", decisions}, {"last_decision", s.last_decision}, {"costs", s.costs}};
+}
+
 Json MemoryJson(const MemoryPlan& plan) {
   return {{"ctx_size", plan.ctx_size}, {"weights", plan.weights}, {"kv_at_context", plan.kv_at_context},
           {"scratch", plan.scratch},   {"total", plan.total()},   {"available", plan.available}};
@@ -95,6 +114,29 @@ std::string FormatStatistics(const GenerationResult& result) {
   text += "speculation: " + result.speculative.type +
           " (exactness: " + ExactnessName(result.speculative.lossless) + ")\n";
   if (!result.speculative.notice.empty()) text += "note: " + result.speculative.notice + "\n";
+  return text;
+}
+
+std::string FormatPolicy(const SpeculativeStats& s) {
+  std::string text = "policy: " + s.policy;
+  const char* separator = " (";
+  for (const auto& [name, rounds] : s.decisions) {
+    text += separator + name + Print(" %lld", static_cast<long long>(rounds));
+    separator = ", ";
+  }
+  text += s.decisions.empty() ? "" : " rounds)";
+  if (!s.last_decision.empty()) text += ", last " + s.last_decision;
+  text += "\n";
+  if (!s.costs.empty()) text += "costs of forward passes: " + s.costs + "\n";
+  for (const AcceptanceCounts& c : s.by_drafter) {
+    text += Print("drafter %s: %lld of %lld verified tokens accepted\n", c.name.c_str(),
+                  static_cast<long long>(c.accepted), static_cast<long long>(c.drafted));
+  }
+  for (const AcceptanceCounts& c : s.by_context) {
+    text += Print("context %s: %lld rounds of %.2f ms, %lld of %lld verified tokens accepted\n",
+                  c.name.c_str(), static_cast<long long>(c.steps), c.target_ms / static_cast<double>(c.steps),
+                  static_cast<long long>(c.accepted), static_cast<long long>(c.drafted));
+  }
   return text;
 }
 
@@ -122,7 +164,11 @@ Json GenerationJson(const GenerationResult& result, const std::string& model) {
                          {"draft_ms", s.draft_ms},
                          {"target_ms", s.target_ms},
                          {"verify_ms", s.verify_ms},
-                         {"commit_ms", s.commit_ms}};
+                         {"commit_ms", s.commit_ms},
+                         {"proposed", s.proposed},
+                         {"policy", PolicyJson(s)},
+                         {"by_drafter", CountsJson(s.by_drafter, false)},
+                         {"by_context", CountsJson(s.by_context, true)}};
   if (!s.notice.empty()) json["speculative"]["notice"] = s.notice;
   json["model"] = model;
   return json;

@@ -13,7 +13,9 @@ namespace longspec::cli {
 
 // Lines in the form that users of llama.cpp grep for, each ending in a line break.
 std::string FormatStatistics(const GenerationResult& result);
-// The same in a few words, for between the turns of a chat.
+// What the speculation policy did and why, for --verbose.
+std::string FormatPolicy(const SpeculativeStats& stats);
+// The statistics in a few words, for between the turns of a chat.
 std::string FormatBriefStatistics(const GenerationResult& result);
 nlohmann::ordered_json GenerationJson(const GenerationResult& result, const std::string& model);
 

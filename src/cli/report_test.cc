@@ -62,6 +62,15 @@ TEST(Report, PlainDecodingHasNoAcceptance) {
   EXPECT_THAT(FormatStatistics(result), HasSubstr("speculation: none (exactness: approximate)"));
 }
 
+TEST(Report, WhatTheDrafterHasToSayIsShown) {
+  GenerationResult result = Sample();
+  EXPECT_THAT(FormatStatistics(result), Not(HasSubstr("note:")));
+  EXPECT_FALSE(GenerationJson(result, "m")["speculative"].contains("notice"));
+  result.speculative.notice = "trained for 12 positions";
+  EXPECT_THAT(FormatStatistics(result), HasSubstr("note: trained for 12 positions\n"));
+  EXPECT_EQ(GenerationJson(result, "m")["speculative"]["notice"], "trained for 12 positions");
+}
+
 TEST(Report, NothingIsDividedByZero) {
   GenerationResult result;
   result.speculative.type = "ngram";
@@ -71,6 +80,33 @@ TEST(Report, NothingIsDividedByZero) {
     EXPECT_THAT(text, Not(HasSubstr("inf ")));
     EXPECT_THAT(text, Not(HasSubstr("null")));
   }
+}
+
+TEST(Report, ThePolicySpeaksInWords) {
+  GenerationResult result = Sample();
+  SpeculativeStats& s = result.speculative;
+  s.policy = "adaptive";
+  s.last_decision = "off: 8 rows cost 3.1x at 7.4K keys, expected 1.9 tokens";
+  s.decisions = {{"speculated", 60}, {"off", 37}};
+  s.costs = "measured in 900 ms";
+  s.by_drafter = {{.name = "ngram", .drafted = 289, .accepted = 158}};
+  s.by_context = {{.name = "4K-8K", .steps = 97, .drafted = 289, .accepted = 158, .target_ms = 194}};
+  EXPECT_EQ(FormatPolicy(s),
+            "policy: adaptive (speculated 60, off 37 rounds), last off: 8 rows cost 3.1x at 7.4K keys, "
+            "expected 1.9 "
+            "tokens\n"
+            "costs of forward passes: measured in 900 ms\n"
+            "drafter ngram: 158 of 289 verified tokens accepted\n"
+            "context 4K-8K: 97 rounds of 2.00 ms, 158 of 289 verified tokens accepted\n");
+  const auto json = GenerationJson(result, "m")["speculative"];
+  EXPECT_EQ(json["policy"]["name"], "adaptive");
+  EXPECT_EQ(json["policy"]["decisions"]["off"], 37);
+  EXPECT_EQ(json["policy"]["last_decision"], s.last_decision);
+  EXPECT_EQ(json["by_drafter"]["ngram"]["accepted"], 158);
+  EXPECT_EQ(json["by_context"]["4K-8K"]["target_ms"], 194);
+  SpeculativeStats fixed;
+  fixed.policy = "fixed";
+  EXPECT_EQ(FormatPolicy(fixed), "policy: fixed\n");
 }
 
 TEST(Report, BriefStatistics) {
@@ -86,7 +122,10 @@ TEST(Report, JsonHasExactlyTheseFields) {
                           "predicted_ms", "predicted_per_second", "draft_n", "draft_n_accepted"));
   EXPECT_THAT(Keys(json["speculative"]),
               ElementsAre("type", "steps", "mean_acceptance_length", "acceptance_per_position", "exactness",
-                          "distinct_4gram", "draft_ms", "target_ms", "verify_ms", "commit_ms"));
+                          "distinct_4gram", "draft_ms", "target_ms", "verify_ms", "commit_ms", "proposed",
+                          "policy", "by_drafter", "by_context"));
+  EXPECT_THAT(Keys(json["speculative"]["policy"]),
+              ElementsAre("name", "decisions", "last_decision", "costs"));
   EXPECT_EQ(json["finish_reason"], "stop");
   EXPECT_EQ(json["tokens"], (std::vector<int>{1, 2, 3}));
   EXPECT_EQ(json["timings"]["predicted_per_second"], 500.0);

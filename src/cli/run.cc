@@ -112,6 +112,7 @@ class Run {
     }
     if (!written_.ok()) return FailOutput(written_);
     std::fputs(FormatStatistics(result).c_str(), stderr);
+    if (options_.output.verbose) std::fputs(FormatPolicy(result.speculative).c_str(), stderr);
     if (stats_file_) {
       const Status stats = stats_file_->Replace(json);
       if (!stats.ok()) return FailOutput(stats);

@@ -40,13 +40,31 @@ void CountDepths(int n, std::vector<int64_t>& counts) {
   for (size_t i = 0; i < depths; ++i) ++counts[i];
 }
 
-void CountRound(const TokenTree& tree, int n_accepted, int n_committed, DecodeStats& stats) {
+void CountSource(int source, std::vector<int64_t>& counts) {
+  const auto index = static_cast<size_t>(source);
+  if (counts.size() <= index) counts.resize(index + 1, 0);
+  ++counts[index];
+}
+
+// `accepted`: the nodes that stay, the root first.
+void CountRound(const TokenTree& tree, std::span<const int32_t> accepted, int n_committed, int context,
+                double target_ms, DecodeStats& stats) {
+  const auto n_accepted = static_cast<int>(accepted.size()) - 1;
   ++stats.steps;
   stats.committed += n_committed;
   stats.drafted += tree.size() - 1;
   stats.accepted += n_accepted;
   CountDepths(tree.max_depth(), stats.drafted_at);
   CountDepths(n_accepted, stats.accepted_at);
+  for (const TreeNode& node : tree.nodes().subspan(1)) CountSource(node.source, stats.drafted_by);
+  for (const int32_t node : accepted.subspan(1)) CountSource(tree.node(node).source, stats.accepted_by);
+  const auto bucket = static_cast<size_t>(ContextBucket(context));
+  if (stats.contexts.size() <= bucket) stats.contexts.resize(bucket + 1);
+  ContextCounts& counts = stats.contexts[bucket];
+  ++counts.steps;
+  counts.drafted += tree.size() - 1;
+  counts.accepted += n_accepted;
+  counts.target_ms += target_ms;
 }
 
 }  // namespace
@@ -103,17 +121,22 @@ Status Decoder::PrefillChunk(int n) {
 Result<StepResult> Decoder::Step(int max_tokens, const std::function<bool(int32_t)>& is_end) {
   LS_CHECK(max_tokens >= 1);
   LS_CHECK(parts_.cache->length() + 1 == static_cast<int>(committed_->size()));
+  const auto context = static_cast<int>(committed_->size());
   Stopwatch watch;
-  LS_ASSIGN(const TokenTree tree, Draft(max_tokens));
-  stats_.draft_ms += watch.Lap();
+  bool asked = false;
+  LS_ASSIGN(const TokenTree tree, Draft(max_tokens, asked));
+  const double draft_ms = watch.Lap();
+  stats_.draft_ms += draft_ms;
 
   LS_ASSIGN(KvTransaction speculated, parts_.cache->Begin(tree.size()));
   LS_ASSIGN(const TargetOutput output, Forward(tree, speculated));
-  stats_.target_ms += watch.Lap();
+  const double target_ms = watch.Lap();
+  stats_.target_ms += target_ms;
 
   const LogitsView logits = {output.segments[0].logits, tree.size(), output.vocab};
   accepted_ = SampleAndMatch(tree, logits, *parts_.sampler, *committed_, scratch_);
-  stats_.verify_ms += watch.Lap();
+  const double verify_ms = watch.Lap();
+  stats_.verify_ms += verify_ms;
 
   // Row accepted_.nodes[i] holds the keys and values of the token before tokens[i]: with as many rows as
   // tokens kept, the cache again holds all but the last.
@@ -123,8 +146,15 @@ Result<StepResult> Decoder::Step(int max_tokens, const std::function<bool(int32_
   const auto tokens = std::span(accepted_.tokens).first(kept);
   speculated.Commit(rows);
   committed_->insert(committed_->end(), tokens.begin(), tokens.end());
-  parts_.policy->Observe(tree, accepted_);
-  CountRound(tree, std::min(n_kept, static_cast<int>(accepted_.nodes.size()) - 1), n_kept, stats_);
+  parts_.policy->Observe({.tree = tree,
+                          .accepted = accepted_,
+                          .context = context,
+                          .asked = asked,
+                          .draft_ms = draft_ms,
+                          .target_ms = target_ms,
+                          .verify_ms = verify_ms});
+  const auto nodes = std::span(accepted_.nodes).first(std::min(kept + 1, accepted_.nodes.size()));
+  CountRound(tree, nodes, n_kept, context, target_ms, stats_);
   stats_.commit_ms += watch.Lap();
 
   LS_TRY(parts_.drafter->Accept(*committed_, n_kept, output));
@@ -132,16 +162,20 @@ Result<StepResult> Decoder::Step(int max_tokens, const std::function<bool(int32_
   return StepResult{.tokens = tokens, .logits = logits.data, .path = rows, .vocab = output.vocab};
 }
 
-Result<TokenTree> Decoder::Draft(int max_tokens) {
-  const TokenTree root(committed_->back());
+Result<TokenTree> Decoder::Draft(int max_tokens, bool& asked) {
+  TokenTree tree(committed_->back());
   const int room = parts_.cache->capacity() - parts_.cache->length();
   const DraftBudget budget = parts_.policy->Budget(
       {.context = static_cast<int>(committed_->size()), .room = room, .max_tokens = max_tokens});
-  if (budget.max_nodes <= 0 || budget.max_depth <= 0) return root;
-  TokenTree tree = root;
-  LS_TRY(parts_.drafter->Propose(budget, *committed_, tree));
-  LS_CHECK(tree.size() - 1 <= budget.max_nodes && tree.max_depth() <= budget.max_depth);
-  return parts_.policy->WorthVerifying(tree) ? tree : root;
+  asked = budget.max_nodes > 0 && budget.max_depth > 0;
+  if (asked) {
+    LS_TRY(parts_.drafter->Propose(budget, *committed_, tree));
+    LS_CHECK(tree.size() - 1 <= budget.max_nodes && tree.max_depth() <= budget.max_depth);
+    stats_.proposed += tree.size() - 1;
+    tree = parts_.policy->Choose(std::move(tree));
+  }
+  parts_.drafter->Verifying(tree);
+  return tree;
 }
 
 Result<TargetOutput> Decoder::Forward(const TokenTree& tree, KvTransaction& speculated) {

@@ -58,7 +58,7 @@ class Decoder {
 
  private:
   Status PrefillChunk(int n);
-  Result<TokenTree> Draft(int max_tokens);
+  Result<TokenTree> Draft(int max_tokens, bool& asked);
   Result<TargetOutput> Forward(const TokenTree& tree, KvTransaction& speculated);
 
   DecoderParts parts_;

@@ -223,6 +223,13 @@ TEST(Stats, CountsByDepth) {
   EXPECT_THAT(stats.drafted_at, ElementsAre(3, 2, 2, 2));
   EXPECT_THAT(stats.accepted_at, ElementsAre(3, 2, 1, 1));
   EXPECT_DOUBLE_EQ(stats.mean_acceptance_length(), 1.0 + 7.0 / 3.0);
+  EXPECT_EQ(stats.proposed, stats.drafted);
+  EXPECT_THAT(stats.drafted_by, ElementsAre(9));
+  EXPECT_THAT(stats.accepted_by, ElementsAre(7));
+  ASSERT_EQ(stats.contexts.size(), 1U);
+  EXPECT_EQ(stats.contexts[0].steps, 3);
+  EXPECT_EQ(stats.contexts[0].drafted, 9);
+  EXPECT_EQ(stats.contexts[0].accepted, 7);
   EXPECT_EQ(stats.prompt_tokens, 5);
   for (const double ms :
        {stats.prefill_ms, stats.draft_ms, stats.target_ms, stats.verify_ms, stats.commit_ms}) {
@@ -254,9 +261,15 @@ TEST(FixedPolicy, CutsTheBudgetToRoomAndTokens) {
   EXPECT_EQ(budget(0, 100), std::pair(0, 0));
   TokenTree tree(0);
   tree.AddChild(0, 1);
-  EXPECT_FALSE(policy->WorthVerifying(tree));
+  EXPECT_EQ(policy->Choose(tree).size(), 1);
   tree.AddChild(0, 2);
-  EXPECT_TRUE(policy->WorthVerifying(tree));
+  EXPECT_EQ(policy->Choose(tree).size(), 3);
+  const Accepted nothing{.nodes = {0}, .tokens = {1}};
+  policy->Observe({.tree = tree, .accepted = nothing});
+  policy->Observe({.tree = TokenTree(0), .accepted = nothing});
+  policy->Observe({.tree = TokenTree(0), .accepted = nothing});
+  EXPECT_EQ(policy->report().policy, "fixed");
+  EXPECT_THAT(policy->report().decisions, ElementsAre(std::pair("speculated", 1), std::pair("plain", 2)));
 }
 
 }  // namespace

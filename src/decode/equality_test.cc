@@ -163,11 +163,12 @@ TEST(Equality, TokenLimitAnywhereInThePath) {
 class GenerousPolicy final : public Policy {
  public:
   DraftBudget Budget(const PolicyInput&) override { return {.max_nodes = 10, .max_depth = 10}; }
-  bool WorthVerifying(const TokenTree&) const override { return true; }
-  void Observe(const TokenTree& tree, const Accepted& accepted) override {
-    last_tree_size = tree.size();
-    last_accepted = static_cast<int>(accepted.nodes.size()) - 1;
+  TokenTree Choose(TokenTree proposed) override { return proposed; }
+  void Observe(const RoundResult& round) override {
+    last_tree_size = round.tree.size();
+    last_accepted = static_cast<int>(round.accepted.nodes.size()) - 1;
   }
+  PolicyReport report() const override { return {}; }
   int last_tree_size = 0, last_accepted = 0;
 };
 

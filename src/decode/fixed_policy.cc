@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <utility>
 
 #include "decode/policy.h"
+#include "draft/drafter.h"
 
 namespace longspec {
 namespace {
@@ -18,19 +20,38 @@ class FixedPolicy final : public Policy {
     return {.max_nodes = nodes, .max_depth = std::min(depth, nodes)};
   }
 
-  bool WorthVerifying(const TokenTree& tree) const override { return tree.size() - 1 >= min_nodes_; }
+  TokenTree Choose(TokenTree proposed) override {
+    return proposed.size() - 1 >= min_nodes_ ? std::move(proposed) : TokenTree(proposed.node(0).token);
+  }
 
-  void Observe(const TokenTree&, const Accepted&) override {}
+  void Observe(const RoundResult& round) override { ++(round.tree.size() > 1 ? speculated_ : plain_); }
+
+  PolicyReport report() const override {
+    return {.policy = "fixed",
+            .last_decision = "",
+            .decisions = {{"speculated", speculated_}, {"plain", plain_}}};
+  }
 
  private:
   int max_nodes_;
   int min_nodes_;
+  int64_t speculated_ = 0, plain_ = 0;
 };
 
 }  // namespace
 
 std::unique_ptr<Policy> MakeFixedPolicy(const SpeculationOptions& options) {
   return std::make_unique<FixedPolicy>(std::max(0, options.draft_n_max), options.draft_n_min);
+}
+
+bool WantsAdaptivePolicy(const SpeculationOptions& options) {
+  if (!options.policy.empty()) return options.policy == "adaptive";
+  return IsPortfolio(options.type);
+}
+
+Status CheckPolicy(const SpeculationOptions& options) {
+  if (options.policy.empty() || options.policy == "adaptive" || options.policy == "fixed") return {};
+  return InvalidArgument("--spec-policy " + options.policy + ": unknown; known are adaptive, fixed");
 }
 
 }  // namespace longspec

@@ -1,10 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much to speculate in the next round, from what is known before it: never from the target's randomness.
+// How much to speculate in the next round, from what is known before it: never from the target's randomness,
+// so that a policy, whatever it decides and however it measures time, cannot change what is committed. A
+// policy sees one sequence's rounds in order. Not thread-safe.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "decode/acceptance_table.h"
+#include "decode/cost_model.h"
 #include "draft/drafter.h"
 #include "verify/verify.h"
 
@@ -16,17 +27,52 @@ struct PolicyInput {
   int max_tokens = 0;  // tokens the round may commit
 };
 
+// What a finished round did and took.
+struct RoundResult {
+  const TokenTree& tree;  // as verified
+  const Accepted& accepted;
+  int context = 0;     // committed tokens before it
+  bool asked = false;  // the drafter was asked for a proposal
+  double draft_ms = 0, target_ms = 0, verify_ms = 0;
+};
+
+// What a policy did and why, in words.
+struct PolicyReport {
+  std::string policy;  // "fixed", "adaptive"
+  std::string
+      last_decision;  // "off: 8 rows cost 3.1x at 7.4K keys, expected 1.9 tokens"; empty before the first
+  std::vector<std::pair<std::string, int64_t>> decisions;  // rounds by decision
+};
+
 class Policy {
  public:
   virtual ~Policy() = default;
+  // What the drafter may propose. max_nodes 0: it is not asked.
   virtual DraftBudget Budget(const PolicyInput& input) = 0;
-  // True if a tree of this many proposed nodes is worth verifying.
-  virtual bool WorthVerifying(const TokenTree& tree) const = 0;
-  virtual void Observe(const TokenTree& tree, const Accepted& accepted) = 0;
+  // The part of the proposal that is worth verifying; the root alone is plain decoding.
+  virtual TokenTree Choose(TokenTree proposed) = 0;
+  virtual void Observe(const RoundResult& round) = 0;
+  virtual PolicyReport report() const = 0;
 };
 
 // Always the budget of the options (draft_n_max nodes), cut to what the cache and the token limit leave room
 // for.
 std::unique_ptr<Policy> MakeFixedPolicy(const SpeculationOptions& options);
+
+// What adaptive policies have learned and the next one goes on with: it outlives generations, not the
+// machine.
+struct AdaptiveMemory {
+  CostModel costs;
+  std::map<std::string, AcceptanceTable, std::less<>> acceptance;  // by Drafter::name
+};
+
+// Chooses nodes so that expected tokens per millisecond are highest, none if plain decoding is faster
+// (decode/adaptive_policy.cc). `memory` is borrowed and outlives the policy.
+std::unique_ptr<Policy> MakeAdaptivePolicy(const SpeculationOptions& options, std::string_view drafter,
+                                           AdaptiveMemory* memory);
+
+// Whether the options ask for the adaptive policy: by spec_policy, or because the type is a portfolio.
+bool WantsAdaptivePolicy(const SpeculationOptions& options);
+Status CheckPolicy(const SpeculationOptions& options);
 
 }  // namespace longspec

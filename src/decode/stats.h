@@ -8,14 +8,23 @@
 
 namespace longspec {
 
+struct ContextCounts {
+  int64_t steps = 0, drafted = 0, accepted = 0;
+  double target_ms = 0;
+};
+
 struct DecodeStats {
   int64_t prompt_tokens = 0;         // prefilled by this decoder (what the cache already held is not counted)
   int64_t steps = 0;                 // verification rounds
   int64_t committed = 0;             // tokens committed by rounds
+  int64_t proposed = 0;              // nodes proposed
   int64_t drafted = 0;               // proposed nodes that were verified
   int64_t accepted = 0;              // of them, accepted
   std::vector<int64_t> drafted_at;   // [depth - 1]: rounds that verified a node at this depth
   std::vector<int64_t> accepted_at;  // [depth - 1]: rounds that accepted one
+  std::vector<int64_t> drafted_by;   // [source]: verified nodes, by the drafter that proposed them
+  std::vector<int64_t> accepted_by;  // [source]: of them, accepted
+  std::vector<ContextCounts> contexts;  // [ContextBucket(committed tokens before the round)]
   double prefill_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
 
   // 1 + accepted / steps: the bonus token counts (vLLM, llama.cpp). 0 before the first step.

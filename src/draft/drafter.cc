@@ -32,11 +32,13 @@ constexpr Entry kEntries[] = {
     {"magicdec", {"streaming", "self_streaming"}, CheckMagicDecOptions, MakeMagicDecDrafter},
     {"longspec", {"glide"}, CheckLongspecOptions, MakeLongspecDrafter},
     {"lm", {"draft", "draft_model", "draft-simple"}, CheckLmOptions, MakeLmDrafter},
+    {"auto", {"portfolio"}, CheckPortfolioOptions, MakePortfolioDrafter},
 };
 
 Result<const Entry*> Find(std::string_view type) {
+  const std::string_view wanted = IsPortfolio(type) ? "auto" : type;
   for (const Entry& entry : kEntries) {
-    if (entry.Answers(type)) return &entry;
+    if (entry.Answers(wanted)) return &entry;
   }
   std::string known;
   for (const std::string& name : DrafterNames()) known += (known.empty() ? "" : ", ") + name;
@@ -68,6 +70,10 @@ Result<std::unique_ptr<Drafter>> MakeDrafter(const SpeculationOptions& options, 
   LS_TRY(CheckDrafter(options));
   LS_ASSIGN(const Entry* entry, Find(options.type));
   return entry->make(options, context);
+}
+
+bool IsPortfolio(std::string_view type) {
+  return type == "auto" || type == "portfolio" || type.find(',') != std::string_view::npos;
 }
 
 std::vector<std::string> DrafterNames() {

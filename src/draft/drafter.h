@@ -21,12 +21,15 @@ namespace longspec {
 struct DraftBudget {
   int max_nodes = 0;  // proposed nodes, the root not counted; 0: propose nothing
   int max_depth = 0;
+  double most_ms = 0;  // if not 0: a portfolio leaves out members that lately took longer than this
 };
 
 class Drafter {
  public:
   virtual ~Drafter() = default;
   virtual std::string_view name() const = 0;
+  // Who TreeNode::source 0, 1, ... of its trees are.
+  virtual std::vector<std::string_view> sources() const { return {name()}; }
 
   // What it needs of the target's forward passes.
   virtual Taps taps() const { return {}; }
@@ -36,6 +39,11 @@ class Drafter {
 
   // Grows `tree`, whose root is committed.back(), within the budget. Proposing nothing is always right.
   virtual Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) = 0;
+
+  // Before each Accept, also where nothing was proposed: the tree that is really verified. It may be a part
+  // of the proposal or, in a portfolio, hold what others proposed; row i of Accept's output is its node i.
+  // Only drafters that read those rows need it.
+  virtual void Verifying(const TokenTree&) {}
 
   // The target's verdict: `committed` now ends with the newly accepted tokens, `n_new` of them.
   virtual Status Accept(std::span<const int32_t> committed, int n_new, const TargetOutput& output) = 0;
@@ -61,6 +69,8 @@ struct DraftContext {
 Status CheckDrafter(const SpeculationOptions& options);
 Result<std::unique_ptr<Drafter>> MakeDrafter(const SpeculationOptions& options,
                                              const DraftContext& context = {});
+// Whether a type names a portfolio: "auto", or several drafters separated by commas.
+bool IsPortfolio(std::string_view type);
 // Names MakeDrafter knows, in the order the help shows them.
 std::vector<std::string> DrafterNames();
 

@@ -13,8 +13,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Registry, KnowsNamesAndAliases) {
-  EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay", "suffix", "recycling", "magicdec", "longspec", "lm"));
-  for (const std::string name : {"none", "ngram", "replay", "suffix"}) {  // what needs no model
+  EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay", "suffix", "recycling", "magicdec", "longspec",
+                                          "lm", "auto"));
+  for (const std::string name : {"none", "ngram", "replay", "suffix", "auto"}) {  // what needs no model
     EXPECT_TRUE(CheckDrafter({.type = name}).ok());
     EXPECT_TRUE(CheckDrafter({.type = name, .tree = "4"}).ok());
     const auto drafter = MakeDrafter({.type = name});
@@ -36,7 +37,7 @@ TEST(Registry, UnknownTypesListTheKnown) {
     const auto drafter = MakeDrafter({.type = type});
     ASSERT_FALSE(drafter.ok()) << type;
     EXPECT_EQ(drafter.status().code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(drafter.status().message(), HasSubstr("known are none, ngram, replay"));
+    EXPECT_THAT(drafter.status().message(), HasSubstr("known are none, ngram, replay, suffix"));
   }
 }
 

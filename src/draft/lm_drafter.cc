@@ -42,7 +42,9 @@ class LmDrafter final : public Drafter, private GrowthModel {
 
   Status Prefill(std::span<const int32_t> committed) override {
     if (PositionsLeft(committed.size()) <= 0) return {};
-    return Hold(committed.first(committed.size() - 1));
+    Trim(committed);
+    const auto missing = committed.first(committed.size() - 1).subspan(held_.size());
+    return Append(missing, LogitsFor::kNone).status();
   }
 
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
@@ -51,8 +53,9 @@ class LmDrafter final : public Drafter, private GrowthModel {
       past_training_ = true;
       return {};
     }
-    LS_TRY(Hold(committed.first(committed.size() - 1)));
-    chain_ = {};
+    Trim(committed);
+    committed_ = committed;
+    chain_.clear();
     return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
                     *this, tree);
   }
@@ -73,25 +76,25 @@ class LmDrafter final : public Drafter, private GrowthModel {
     return model_->target->context_length() + 1 - static_cast<int>(n_committed);
   }
 
-  // Makes the cache hold exactly these tokens, keeping what it has of them.
-  Status Hold(std::span<const int32_t> tokens) {
-    const auto common = static_cast<size_t>(std::ranges::mismatch(held_, tokens).in1 - held_.begin());
-    held_.resize(common);
-    cache_->Truncate(static_cast<int>(common));
-    while (held_.size() < tokens.size()) {
-      const size_t n = std::min(tokens.size() - held_.size(), Z(kLmMaxRows));
-      LS_TRY(Append(tokens.subspan(held_.size(), n), LogitsFor::kNone).status());
-    }
-    return {};
+  // Forgets what does not begin this sequence, and its last token: what follows that one is asked for.
+  void Trim(std::span<const int32_t> committed) {
+    const auto same = std::ranges::mismatch(held_, committed).in1 - held_.begin();
+    held_.resize(std::min(static_cast<size_t>(same), committed.size() - 1));
+    cache_->Truncate(static_cast<int>(held_.size()));
   }
 
-  // Runs tokens after those held, and holds them.
+  // Runs tokens after those held, and holds them. Returns the last one's logits if they are asked for.
   Result<const float*> Append(std::span<const int32_t> tokens, LogitsFor logits) {
-    LS_ASSIGN(KvTransaction rows, cache_->Begin(static_cast<int>(tokens.size())));
-    LS_ASSIGN(const float* out, Forward(tokens, {}, logits, rows));
-    rows.CommitAll();
-    held_.insert(held_.end(), tokens.begin(), tokens.end());
-    return out;
+    const float* last = nullptr;
+    while (!tokens.empty()) {
+      const auto part = tokens.first(std::min(tokens.size(), Z(kLmMaxRows)));
+      tokens = tokens.subspan(part.size());
+      LS_ASSIGN(KvTransaction rows, cache_->Begin(static_cast<int>(part.size())));
+      LS_ASSIGN(last, Forward(part, {}, tokens.empty() ? logits : LogitsFor::kNone, rows));
+      rows.CommitAll();
+      held_.insert(held_.end(), part.begin(), part.end());
+    }
+    return last;
   }
 
   Result<const float*> Forward(std::span<const int32_t> tokens, std::span<const int32_t> parents,
@@ -108,15 +111,18 @@ class LmDrafter final : public Drafter, private GrowthModel {
   Status Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
                 std::vector<std::vector<TokenScore>>& next) override {
     next.resize(which.size());
-    // As long as every level has had one node, that node's token continues what the cache holds.
-    const int32_t end = chain_.empty() ? -1 : chain_.back();
-    if (which.size() == 1 && nodes[Z(which[0])].parent == end) {
-      LS_ASSIGN(const float* logits, Append({&nodes[Z(which[0])].token, 1}, LogitsFor::kAllRows));
-      chain_.push_back(which[0]);
+    if (chain_.empty()) {  // the root, and what was accepted before it
+      LS_ASSIGN(const float* logits, Append(committed_.subspan(held_.size()), LogitsFor::kLastRow));
       Top(logits, k, next[0]);
-      return {};
+    } else if (which.size() == 1 && nodes[Z(which[0])].parent == chain_.back()) {
+      // As long as every level has had one node, that node's token continues what the cache holds.
+      LS_ASSIGN(const float* logits, Append({&nodes[Z(which[0])].token, 1}, LogitsFor::kLastRow));
+      Top(logits, k, next[0]);
+    } else {
+      return ExpandBranches(nodes, which, k, next);
     }
-    return ExpandBranches(nodes, which, k, next);
+    chain_.push_back(which[0]);
+    return {};
   }
 
   // The nodes and their ancestors below the chain, as one tree that is not kept; in parts if they are many.
@@ -163,7 +169,8 @@ class LmDrafter final : public Drafter, private GrowthModel {
   bool past_training_ = false;
 
   // The tree that is being grown.
-  std::vector<int32_t> chain_;  // nodes whose tokens are held: the root and its only descendants
+  std::span<const int32_t> committed_;  // up to its root
+  std::vector<int32_t> chain_;          // nodes whose tokens are held: the root and its only descendants
   std::vector<int32_t> row_of_, tokens_, parents_;
 };
 

@@ -120,6 +120,10 @@ DrafterResult MakeLongspecDrafter(const SpeculationOptions& options, const Draft
   if (target == nullptr) {
     return Unsupported(options.draft_model + ": this target has no layers to share with a draft model");
   }
+  if (context.cache->exactness() != Exactness::kLossless) {
+    return Unsupported("--spec-type " + options.type +
+                       ": reads the target's whole cache, and this one keeps a part");
+  }
   LS_ASSIGN(TreeShape shape, ParseTreeShape(options.tree));
   DraftModels own;
   DraftModels& models = context.models != nullptr ? *context.models : own;

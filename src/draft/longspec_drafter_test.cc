@@ -131,6 +131,17 @@ TEST_F(LongspecDrafterTest, SameBitsAcrossChunksOfTheContext) {
   EXPECT_EQ(Generate(Options(), 0.7F, 1, 20), Plain(0.7F, 1, 20));  // nothing to attend to at first
 }
 
+// A draft that is never right: a token a round, and still the same text.
+TEST_F(LongspecDrafterTest, AnAdversaryCostsNothingButTime) {
+  WriteDraft(RandomDraft(tiny_.config, 64, 3), draft_ + "/model.safetensors", "", DType::kF32, {5, 6, 7});
+  const Text plain = Plain(0.0F, 20, 20);
+  const Text text = Generate(Options("3,9", 12), 0.0F, 20, 20);
+  EXPECT_EQ(text, plain);
+  EXPECT_EQ(text.stats.accepted, 0);
+  EXPECT_EQ(text.stats.steps, 20);
+  EXPECT_EQ(text.stats.drafted_at.at(0), 19);
+}
+
 // What a round leaves in the cache is what prefill of the same text would.
 TEST_F(LongspecDrafterTest, TheCacheEqualsAFreshPrefill) {
   (void)Generate(Options("", 60), 1.0F, 30, 50);
@@ -247,6 +258,29 @@ TEST_F(LongspecDrafterTest, AModelIsLoadedOnce) {
   EXPECT_EQ(models_.Longspec(draft_, "", tiny_.parts())->get(), first->get());
   EXPECT_NE(models_.Longspec(draft_, "f32", tiny_.parts())->get(), first->get());
   EXPECT_FALSE(models_.Longspec(draft_ + "x", "", tiny_.parts()).ok());
+}
+
+// A cache that keeps a part of the positions.
+class PartialCache final : public KvCache {
+ public:
+  int length() const override { return 0; }
+  int capacity() const override { return 0; }
+  Exactness exactness() const override { return Exactness::kApproximate; }
+  size_t bytes() const override { return 0; }
+  KvSpan Span(int) const override { return {}; }
+  void Truncate(int) override {}
+
+ protected:
+  Status Reserve(int) override { return {}; }
+  void CommitRows(std::span<const int32_t>) override {}
+  void Rollback() override {}
+};
+
+TEST_F(LongspecDrafterTest, NeedsTheWholeCache) {
+  const PartialCache cache;
+  const auto drafter = MakeDrafter(Options(), {.target = &tiny_.target(), .cache = &cache});
+  EXPECT_EQ(drafter.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(drafter.status().message(), HasSubstr("reads the target's whole cache"));
 }
 
 TEST(LongspecOptions, AreCheckedBeforeAnyModelIsRead) {

@@ -50,7 +50,7 @@ struct Rig {
     int window = 512;
     CacheType type = CacheType::kF32;
     std::string weights = "f32";
-    int n_threads = 2;
+    int n_threads = 1;
     std::vector<int64_t> vocab = {};
     kernels::RopePairing pairing = kernels::RopePairing::kAdjacent;
   };
@@ -331,7 +331,7 @@ TEST(LongspecForward, TheRingHoldsWhatAFullPrefillWould) {
     return all;
   };
   std::vector<int> one_by_one;
-  for (int n = 1; n <= 2010; ++n) one_by_one.push_back(n);
+  for (int n = 1490; n <= 2010; ++n) one_by_one.push_back(n);
   const std::vector<float> expected = filled(one_by_one, nullptr);
   EXPECT_EQ(filled({2010}, nullptr), expected);
   EXPECT_EQ(filled({1300, 2010}, nullptr), expected);

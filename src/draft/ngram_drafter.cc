@@ -2,9 +2,11 @@
 //
 // Prompt lookup (apoorvumang/prompt-lookup-decoding; research: 2.1): the last tokens of the sequence are
 // looked up in the sequence itself, and what followed them there is proposed. Needs no model, and costs a few
-// hash look-ups.
+// hash look-ups. Scores grow with the length of the match and with the share of occurrences that went on
+// alike.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 
 #include "base/status_macros.h"
@@ -19,6 +21,15 @@ namespace {
 // itself.
 constexpr int kMaxVisits = 256;
 constexpr int kMaxNgram = 64;
+// A match is followed back this far, and its continuation compared with that of so many other occurrences.
+constexpr int kMaxMatch = 32;
+constexpr int kMaxWitnesses = 8;
+
+// The chance that text which agreed for `length` tokens agrees for one more: 0.39 after 1, 0.66 after 4, 0.85
+// after 8.
+float GoesOn(int length) {
+  return std::min(0.97F, 1.0F - 0.75F * std::pow(0.82F, static_cast<float>(length)));
+}
 
 // Which occurrence of which suffix a rule copies, longest suffix first.
 struct Rule {
@@ -101,7 +112,7 @@ class NgramDrafter final : public Drafter {
       if (continuation < 0) continue;
       // The leftmost occurrence is followed by the most tokens: if its copy is too short, so is every other.
       if (rule_.whole && n_tokens() - continuation < depth) continue;
-      found_.push_back(continuation);
+      found_.push_back(Match(continuation, n));
     }
   }
 
@@ -112,11 +123,42 @@ class NgramDrafter final : public Drafter {
       int visits = 0;
       for (int c = index_.Last(n); c >= 0 && visits < kMaxVisits; c = index_.Previous(n, c), ++visits) {
         if (static_cast<int>(found_.size()) == width_) return;
-        const bool known =
-            std::any_of(found_.begin(), found_.end(), [&](int other) { return SameCopy(c, other, depth); });
-        if (!known) found_.push_back(c);
+        const bool known = std::any_of(found_.begin(), found_.end(), [&](const Found& other) {
+          return SameCopy(c, other.continuation, depth);
+        });
+        if (!known) found_.push_back(Match(c, n));
       }
     }
+  }
+
+  struct Found {
+    int continuation;
+    int match;  // tokens before it that equal the end of the sequence
+    float
+        agree;  // share of the occurrences looked at that went on with the same token, this one counted twice
+  };
+
+  // What is known of the occurrence of the last n tokens before `continuation`.
+  Found Match(int continuation, int n) const {
+    const auto tokens = index_.tokens();
+    const auto before = [&](int end, int back) { return tokens[static_cast<size_t>(end - 1 - back)]; };
+    int match = n;
+    while (match < std::min(kMaxMatch, continuation) &&
+           before(continuation, match) == before(n_tokens(), match)) {
+      ++match;
+    }
+    int witnesses = 0, agreeing = 0;
+    for (int c = index_.Last(n); c >= 0 && witnesses < kMaxWitnesses; c = index_.Previous(n, c)) {
+      ++witnesses;
+      agreeing += Copied(c, 0) == Copied(continuation, 0) ? 1 : 0;
+    }
+    const float agree = static_cast<float>(agreeing + 1) / static_cast<float>(witnesses + 1);
+    return {.continuation = continuation, .match = match, .agree = std::min(agree, 1.0F)};
+  }
+
+  // The chance that token i of the copy follows those before it.
+  static float Chance(const Found& found, int i) {
+    return i == 0 ? found.agree * GoesOn(found.match) : GoesOn(found.match + i);
   }
 
   bool SameCopy(int a, int b, int depth) const {
@@ -130,7 +172,7 @@ class NgramDrafter final : public Drafter {
   // to the better copies.
   void Grow(int max_nodes, int depth, TokenTree& tree) {
     int room = max_nodes;
-    tips_.assign(found_.size(), {0, 0});
+    tips_.assign(found_.size(), {.node = 0, .length = 0, .score = 1.0F});
     for (size_t i = 0; i < found_.size(); ++i) {
       const int sharers = static_cast<int>(found_.size() - i);
       room -= Extend(i, (room + sharers - 1) / sharers, depth, tree);
@@ -141,13 +183,14 @@ class NgramDrafter final : public Drafter {
   // Follows copy i from where it stopped and adds at most `nodes` nodes; returns how many.
   int Extend(size_t i, int nodes, int depth, TokenTree& tree) {
     Tip& tip = tips_[i];
-    const int length = Length(found_[i], depth);
+    const Found& found = found_[i];
+    const int length = Length(found.continuation, depth);
     const int before = tree.size();
     for (; tip.length < length; ++tip.length) {
-      const int32_t token = Copied(found_[i], tip.length);
-      const int known = tree.FindChild(tip.node, token);
-      if (known < 0 && tree.size() - before == nodes) break;
-      tip.node = known >= 0 ? known : tree.AddChild(tip.node, token);
+      const int32_t token = Copied(found.continuation, tip.length);
+      if (tree.size() - before == nodes && tree.FindChild(tip.node, token) < 0) break;
+      tip.score *= Chance(found, tip.length);
+      tip.node = tree.AddChild(tip.node, token, tip.score);
     }
     return tree.size() - before;
   }
@@ -155,12 +198,13 @@ class NgramDrafter final : public Drafter {
   struct Tip {
     int node;    // of the tree, where a copy stopped
     int length;  // tokens of the copy that are in the tree
+    float score;
   };
 
   Rule rule_;
   int width_;
   NgramIndex index_;
-  std::vector<int> found_;  // continuations to copy, best first
+  std::vector<Found> found_;  // copies, best first
   std::vector<Tip> tips_;
 };
 

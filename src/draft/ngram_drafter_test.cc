@@ -26,6 +26,7 @@ struct Lookup {
 
 std::unique_ptr<Drafter> Make(const Lookup& lookup) {
   SpeculationOptions options;
+  options.type = "ngram";
   options.ngram_max = lookup.max_n;
   options.ngram_min = lookup.min_n;
   options.ngram_rule = lookup.rule;

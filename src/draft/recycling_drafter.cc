@@ -35,9 +35,13 @@ class RecyclingDrafter final : public Drafter {
 
   Status Propose(const DraftBudget& budget, std::span<const int32_t>, TokenTree& tree) override {
     Grow(budget, tree);
+    Verifying(tree);
+    return {};
+  }
+
+  void Verifying(const TokenTree& tree) override {
     drafted_.clear();
     for (const TreeNode& node : tree.nodes()) drafted_.push_back(node.token);
-    return {};
   }
 
   Status Accept(std::span<const int32_t> committed, int n_new, const TargetOutput& output) override {
@@ -81,7 +85,7 @@ class RecyclingDrafter final : public Drafter {
   const int width_;
   const std::string file_;
   bool learned_ = false;
-  std::vector<int32_t> drafted_;  // tokens of the last proposed tree, the root's first
+  std::vector<int32_t> drafted_;  // tokens of the tree that is verified, the root's first
   std::vector<int> nodes_;        // of the proposed tree, by node of the shape
 };
 

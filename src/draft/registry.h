@@ -33,5 +33,7 @@ DrafterResult MakeLongspecDrafter(const SpeculationOptions& options, const Draft
 
 Status CheckLmOptions(const SpeculationOptions& options);
 DrafterResult MakeLmDrafter(const SpeculationOptions& options, const DraftContext& context);
+Status CheckPortfolioOptions(const SpeculationOptions& options);
+DrafterResult MakePortfolioDrafter(const SpeculationOptions& options, const DraftContext& context);
 
 }  // namespace longspec

@@ -2,8 +2,8 @@
 //
 // Attention of a draft model's rows, each over a range of stored positions and then over a path of rows that
 // are kept elsewhere: its own ancestors. The stored positions may be the target's cache, read where it lies,
-// or a ring that keeps the last of them. A row's result depends on its own range and path and on the chunks of
-// 256 positions that the call covers, not on the rows beside it or the number of threads. Memory does not
+// or a ring that keeps the last of them. A row's result depends on its own range and path and on the chunks
+// of 256 positions that the call covers, not on the rows beside it or the number of threads. Memory does not
 // depend on how many positions there are.
 #pragma once
 

@@ -3,12 +3,17 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "base/thread_team.h"
 #include "draft/draft_models.h"
+#include "decode/calibration.h"
+#include "decode/policy.h"
 #include "draft/drafter.h"
+#include "engine/calibration_cache.h"
 #include "engine/generation.h"
 #include "engine/gguf_tokenizer.h"
 #include "engine/memory_plan.h"
@@ -153,6 +158,9 @@ class EngineImpl final : public Engine {
   Result<std::vector<int32_t>> PromptTokens(const GenerationRequest& request) const;
   std::vector<int32_t> EncodePrompt(std::string_view text) const;
   std::string TokenText(int32_t id) const;
+  LearnedCosts Learned();
+  CostModel KnownOrMeasuredCosts();
+  Result<Calibration> MeasureCosts();
 
   ModelInfo info_;
   Text text_;
@@ -161,11 +169,16 @@ class EngineImpl final : public Engine {
   std::unique_ptr<ThreadTeam> team_;  // used by target_, so declared before it
   std::unique_ptr<Target> target_;    // null: vocabulary only
   DraftModels draft_models_;          // made for target_
+  std::string calibration_key_;       // empty: measured costs are not kept
+  // What adaptive speculation has learned; absent until a generation asks for it.
+  std::optional<AdaptiveMemory> memory_;
+  std::string costs_origin_;
 };
 
 Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options) {
   layout_ = model.config.kv_layout(options.cache_type_k, options.cache_type_v);
   batch_size_ = options.batch_size;
+  if (options.calibration_cache) calibration_key_ = CalibrationKey(info_, options);
   team_ = std::make_unique<ThreadTeam>(info_.threads);
   LlamaLoadOptions load;
   load.kernels = model.kernels;
@@ -194,7 +207,55 @@ Result<GenerationResult> EngineImpl::Generate(Session& session, const Generation
   parts.prefill_chunk = batch_size_;
   parts.n_ctx_train = info_.n_ctx_train;
   parts.draft_models = &draft_models_;
+  parts.learned = [this] { return Learned(); };
   return RunGeneration(parts, own->state(), prompt, request);
+}
+
+LearnedCosts EngineImpl::Learned() {
+  if (!memory_) memory_.emplace(AdaptiveMemory{.costs = KnownOrMeasuredCosts(), .acceptance = {}});
+  return {.memory = &*memory_, .origin = costs_origin_};
+}
+
+// Without any, the policy starts from a guess and learns as it goes.
+CostModel EngineImpl::KnownOrMeasuredCosts() {
+  const bool keep = !calibration_key_.empty();
+  const std::string folder = keep ? CalibrationFolder() : std::string();
+  if (auto known = ReadCalibration(folder, calibration_key_); keep && known.ok()) {
+    costs_origin_ = "measured earlier on this machine";
+    return CostModel(std::move(*known));
+  }
+  const double start = NowMs();
+  auto measured = MeasureCosts();
+  if (!measured.ok()) {
+    costs_origin_ = "not measured: " + measured.status().message();
+    return CostModel();
+  }
+  costs_origin_ = "measured in " + std::to_string(static_cast<int>(NowMs() - start)) + " ms";
+  if (!measured->steady) {
+    costs_origin_ += " on a busy machine, not kept";
+  } else if (keep) {
+    const Status kept = WriteCalibration(folder, calibration_key_, measured->table);
+    costs_origin_ += kept.ok() ? ", kept in " + folder : ", not kept: " + kept.message();
+  }
+  return CostModel(std::move(measured->table));
+}
+
+Result<Calibration> EngineImpl::MeasureCosts() {
+  constexpr size_t kMostScratch = 256 << 20;  // bytes of made-up keys and values
+  constexpr std::byte kMadeUp{0x2C};          // an ordinary small number in every cache type
+  const size_t chunk_bytes = FullCacheChunkBytes(layout_, info_.n_layer);
+  const auto most = static_cast<int>(std::min<size_t>(kMostScratch / chunk_bytes, 8)) * kKvChunk;
+  const auto make_cache = [&](int depth, int rows) -> Result<std::unique_ptr<KvCache>> {
+    std::unique_ptr<KvCache> cache = MakeFullCache(layout_, info_.n_layer, depth + rows);
+    LS_ASSIGN(KvTransaction made_up, cache->Begin(depth));
+    const KvSpan span = cache->Span(0);
+    for (int chunk = 0; chunk * kKvChunk < depth; ++chunk) {
+      std::fill_n(span.chunks[chunk], chunk_bytes, kMadeUp);
+    }
+    made_up.CommitAll();
+    return cache;
+  };
+  return Calibrate(*target_, make_cache, {.capacity = info_.n_ctx, .deep = std::max(most, kKvChunk)});
 }
 
 Result<std::vector<int32_t>> EngineImpl::PromptTokens(const GenerationRequest& request) const {
@@ -295,6 +356,11 @@ Status CheckSpeculation(const SpeculationOptions& options) {
     return InvalidArgument("--spec-draft-n-max " + std::to_string(options.draft_n_max) +
                            ": must be at most " + std::to_string(kMaxDraftNodes));
   }
+  if (options.adaptive_n_max < 0 || options.adaptive_n_max > kMaxDraftNodes) {
+    return InvalidArgument("--spec-adaptive-n-max " + std::to_string(options.adaptive_n_max) +
+                           ": must be from 0 to " + std::to_string(kMaxDraftNodes));
+  }
+  LS_TRY(CheckPolicy(options));
   return CheckDrafter(options);
 }
 

@@ -6,9 +6,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 
+#include "engine/calibration_cache.h"
 #include "formats/gguf_writer.h"
 #include "formats/tiny_model.h"
 #include "formats/tiny_vocabulary.h"
@@ -85,6 +88,86 @@ TEST_F(EngineTest, InfoIsTheSameWithAndWithoutLoading) {
   EXPECT_EQ(inspected->name, info.name);
   EXPECT_EQ(inspected->kernels, info.kernels);
   EXPECT_EQ(inspected->memory.total(), info.memory.total());
+}
+
+// Points the calibration cache at a folder of its own.
+class CacheFolder {
+ public:
+  CacheFolder() : folder_(::testing::TempDir() + "/longspec_engine_cache_" + std::to_string(getpid())) {
+    std::filesystem::remove_all(folder_);
+    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+  }
+  ~CacheFolder() {
+    unsetenv("XDG_CACHE_HOME");
+    std::filesystem::remove_all(folder_);
+  }
+  int n_files() const {
+    int n = 0;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_, error)) {
+      n += entry.is_regular_file() ? 1 : 0;
+    }
+    return n;
+  }
+
+ private:
+  std::string folder_;
+};
+
+TEST_F(EngineTest, AutoGivesThePlainTextAndSaysWhatItDid) {
+  const CacheFolder cache;
+  const std::string prompt = "abcabcabc the cat sat on the mat, the cat sat on the";
+  const auto engine = Load();
+  auto session = engine->NewSession();
+  GenerationRequest request = Request(prompt);
+  request.n_predict = 200;
+  const GenerationResult plain = Generate(*engine, **session, request);
+  EXPECT_EQ(plain.speculative.policy, "fixed");
+  EXPECT_EQ(plain.speculative.costs, "");
+  request.speculation.type = SpeculationOptions().type;
+  for (const float temperature : {0.7F, 0.0F}) {
+    request.sampling.temperature = temperature;
+    request.speculation.type = "none";
+    const GenerationResult expected = Generate(*engine, **session, request);
+    request.speculation.type = "auto";
+    const GenerationResult result = Generate(*engine, **session, request);
+    EXPECT_EQ(result.tokens, expected.tokens);
+    const SpeculativeStats& s = result.speculative;
+    EXPECT_EQ(s.type, "auto");
+    EXPECT_EQ(s.policy, "adaptive");
+    EXPECT_THAT(s.costs, ::testing::StartsWith("measured in "));
+    EXPECT_FALSE(s.last_decision.empty());
+    int64_t rounds = 0;
+    for (const auto& [name, n] : s.decisions) rounds += n;
+    EXPECT_EQ(rounds, s.steps);
+    EXPECT_FALSE(s.by_drafter.empty());
+    int64_t drafted = 0, in_context = 0;
+    for (const AcceptanceCounts& c : s.by_drafter) drafted += c.drafted;
+    for (const AcceptanceCounts& c : s.by_context) in_context += c.drafted;
+    EXPECT_EQ(drafted, result.timings.draft_n);
+    EXPECT_EQ(in_context, result.timings.draft_n);
+    EXPECT_EQ(s.by_context.front().name, "0-1K");
+  }
+}
+
+TEST_F(EngineTest, CalibrationsAreKeptUnlessToldOtherwise) {
+  const CacheFolder cache;
+  const auto costs = [](ModelOptions options) {
+    const auto engine = Load(options);
+    auto session = engine->NewSession();
+    return Generate(*engine, **session, Request("hello", "auto")).speculative.costs;
+  };
+  EXPECT_THAT(costs({.calibration_cache = false}), ::testing::StartsWith("measured in "));
+  EXPECT_EQ(cache.n_files(), 0);
+  // What is measured while the machine does other things is not kept.
+  const std::string measured = costs({});
+  EXPECT_EQ(cache.n_files(), measured.find(", kept in ") != std::string::npos ? 1 : 0) << measured;
+  const CostTable known = {.rows = {1, 8}, .keys = {256}, .ms = {1, 2}};
+  ASSERT_TRUE(WriteCalibration(CalibrationFolder(), CalibrationKey(Load()->info(), {}), known).ok());
+  EXPECT_EQ(costs({}), "measured earlier on this machine");
+  EXPECT_THAT(costs({.ctx_size = 300}), ::testing::StartsWith("measured in "));
+  setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
+  EXPECT_THAT(costs({}), HasSubstr("not kept"));
 }
 
 TEST_F(EngineTest, OutputDoesNotDependOnHowItIsComputed) {
@@ -244,7 +327,7 @@ TEST_F(EngineTest, ProgressRisesToOne) {
 TEST(Speculation, OptionsAreCheckedWithoutAModel) {
   EXPECT_THAT(SpeculationTypes(), ::testing::Contains("ngram"));
   for (const std::string& type : SpeculationTypes())
-    EXPECT_TRUE(CheckSpeculation({.type = type}).ok()) << type;
+    EXPECT_TRUE(CheckSpeculation({.type = type, .draft_model = "draft"}).ok()) << type;
   EXPECT_THAT(CheckSpeculation({.type = "magic"}).message(), HasSubstr("ngram"));
   EXPECT_FALSE(CheckSpeculation({.draft_n_max = 256}).ok());
   EXPECT_FALSE(CheckSpeculation({.draft_n_max = -1}).ok());

@@ -199,9 +199,39 @@ class Generation {
   bool done_ = false;
 };
 
-SpeculativeStats MakeSpeculativeStats(const DecodeStats& stats, std::string_view type, bool lossless) {
+// "4K"; lengths below 1024 as they are.
+std::string ContextName(int length) {
+  return length < 1024 ? std::to_string(length) : std::to_string(length / 1024) + "K";
+}
+
+void CountByDrafter(const DecodeStats& stats, const std::vector<std::string_view>& names,
+                    SpeculativeStats& out) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    AcceptanceCounts counts{.name = std::string(names[i])};
+    if (i < stats.drafted_by.size()) counts.drafted = stats.drafted_by[i];
+    if (i < stats.accepted_by.size()) counts.accepted = stats.accepted_by[i];
+    out.by_drafter.push_back(std::move(counts));
+  }
+}
+
+void CountByContext(const DecodeStats& stats, SpeculativeStats& out) {
+  for (size_t i = 0; i < stats.contexts.size(); ++i) {
+    const ContextCounts& counts = stats.contexts[i];
+    if (counts.steps == 0) continue;
+    const auto bucket = static_cast<int>(i);
+    out.by_context.push_back(
+        {.name = ContextName(ContextBucketFrom(bucket)) + "-" + ContextName(ContextBucketFrom(bucket + 1)),
+         .steps = counts.steps,
+         .drafted = counts.drafted,
+         .accepted = counts.accepted,
+         .target_ms = counts.target_ms});
+  }
+}
+
+SpeculativeStats MakeSpeculativeStats(const DecodeStats& stats, const Drafter& drafter, PolicyReport report,
+                                      bool lossless) {
   SpeculativeStats out;
-  out.type = type;
+  out.type = drafter.name();
   out.steps = stats.steps;
   out.mean_acceptance_length = stats.mean_acceptance_length();
   for (size_t i = 0; i < stats.drafted_at.size(); ++i) {
@@ -213,6 +243,12 @@ SpeculativeStats MakeSpeculativeStats(const DecodeStats& stats, std::string_view
   out.target_ms = stats.target_ms;
   out.verify_ms = stats.verify_ms;
   out.commit_ms = stats.commit_ms;
+  out.proposed = stats.proposed;
+  out.policy = std::move(report.policy);
+  out.last_decision = std::move(report.last_decision);
+  out.decisions = std::move(report.decisions);
+  CountByDrafter(stats, drafter.sources(), out);
+  CountByContext(stats, out);
   out.lossless = lossless;
   return out;
 }
@@ -226,7 +262,15 @@ Result<GenerationResult> Generate(const GenerationParts& parts, SessionState& se
             MakeDrafter(request.speculation, {.target = parts.target,
                                               .cache = session.cache.get(),
                                               .models = parts.draft_models}));
-  const std::unique_ptr<Policy> policy = MakeFixedPolicy(request.speculation);
+  AdaptiveMemory fresh;  // outlives the policy
+  LearnedCosts learned;
+  std::unique_ptr<Policy> policy;
+  if (WantsAdaptivePolicy(request.speculation)) {
+    learned = parts.learned ? parts.learned() : LearnedCosts{&fresh, "learned in this generation"};
+    policy = MakeAdaptivePolicy(request.speculation, drafter->name(), learned.memory);
+  } else {
+    policy = MakeFixedPolicy(request.speculation);
+  }
 
   SessionGuard guard(session);
   GenerationResult result;
@@ -244,7 +288,7 @@ Result<GenerationResult> Generate(const GenerationParts& parts, SessionState& se
   result.timings.prompt_ms = decoder.stats().prefill_ms;
   if (prefilled.code() == StatusCode::kCancelled) {
     result.finish_reason = FinishReason::kCancelled;
-    result.speculative = MakeSpeculativeStats(decoder.stats(), drafter->name(), true);
+    result.speculative = MakeSpeculativeStats(decoder.stats(), *drafter, policy->report(), true);
     return result;
   }
   LS_TRY(prefilled);
@@ -262,8 +306,9 @@ Result<GenerationResult> Generate(const GenerationParts& parts, SessionState& se
   result.tokens = std::move(generation.tokens());
   result.finish_reason = generation.reason();
   result.distinct_4gram = DistinctNgramShare(result.tokens);
-  result.speculative =
-      MakeSpeculativeStats(stats, drafter->name(), session.cache->exactness() == Exactness::kLossless);
+  result.speculative = MakeSpeculativeStats(stats, *drafter, policy->report(),
+                                             session.cache->exactness() == Exactness::kLossless);
+  result.speculative.costs = learned.origin;
   result.speculative.notice = drafter->notice();
   return result;
 }

@@ -5,10 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "draft/drafter.h"
+#include "decode/policy.h"
 #include "kv/kv_cache.h"
 #include "longspec/engine.h"
 #include "model/target.h"
@@ -19,12 +22,21 @@ namespace longspec {
 // Most nodes a drafter may propose per step; the target is made for one more row.
 inline constexpr int kMaxDraftNodes = 255;
 
+// Borrowed; outlives the generation.
+struct LearnedCosts {
+  AdaptiveMemory* memory = nullptr;
+  std::string origin;  // in words, for statistics
+};
+
 struct GenerationParts {
   Target* target = nullptr;              // borrowed
   const Tokenizer* tokenizer = nullptr;  // borrowed
   int prefill_chunk = 512;
-  int n_ctx_train = 0;  // for messages only
+  int n_ctx_train = 0;                  // for messages only
   DraftModels* draft_models = nullptr;  // borrowed; null: draft models are loaded for one generation only
+  // For the adaptive policy: what is known of this machine and of its drafters. Null: nothing before this
+  // generation, and nothing after.
+  std::function<LearnedCosts()> learned = {};
 };
 
 // What a session is: the cache holds keys and values of a prefix of the tokens.

@@ -54,4 +54,18 @@ std::vector<int32_t> TokenTree::PathTo(int node_index) const {
 // is as deep as it is large.
 bool TokenTree::is_chain() const { return max_depth_ == size() - 1; }
 
+TokenTree Pruned(const TokenTree& tree, const std::vector<bool>& keep) {
+  LS_CHECK(keep.size() == static_cast<size_t>(tree.size()));
+  TokenTree pruned(tree.node(0).token);
+  std::vector<int32_t> moved(keep.size(), -1);  // where a node went; -1: dropped
+  moved[0] = 0;
+  for (int i = 1; i < tree.size(); ++i) {
+    const TreeNode& node = tree.node(i);
+    const int32_t parent = moved[static_cast<size_t>(node.parent)];
+    if (parent < 0 || !keep[static_cast<size_t>(i)]) continue;
+    moved[static_cast<size_t>(i)] = pruned.AddChild(parent, node.token, node.score, node.source);
+  }
+  return pruned;
+}
+
 }  // namespace longspec

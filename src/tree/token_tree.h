@@ -45,4 +45,8 @@ class TokenTree {
   int max_depth_ = 0;
 };
 
+// The tree of the kept nodes, in their order, with their scores and sources. The root is always kept; a node
+// whose parent is not kept is dropped with it. REQUIRES: keep.size() == tree.size()
+TokenTree Pruned(const TokenTree& tree, const std::vector<bool>& keep);
+
 }  // namespace longspec

@@ -98,11 +98,65 @@ TEST(TokenTree, RandomTreesKeepTheirInvariants) {
   }
 }
 
+TEST(Pruned, KeepsOrderScoresAndSources) {
+  TokenTree tree(9);
+  const int a = tree.AddChild(0, 1, 0.5F, 2);
+  const int b = tree.AddChild(0, 2, 0.25F);
+  const int c = tree.AddChild(a, 3, 0.4F, 1);
+  const int d = tree.AddChild(b, 4, 0.2F);
+  const TokenTree all = Pruned(tree, {true, true, true, true, true});
+  EXPECT_EQ(all.size(), 5);
+  EXPECT_EQ(all.node(d).parent, b);
+
+  const TokenTree left = Pruned(tree, {false, true, false, true, true});  // d goes with its parent
+  ASSERT_EQ(left.size(), 3);
+  EXPECT_TRUE(left.is_chain());
+  EXPECT_EQ(left.node(0).token, 9);
+  EXPECT_EQ(left.node(1).token, 1);
+  EXPECT_EQ(left.node(1).source, 2);
+  EXPECT_EQ(left.node(2).token, tree.node(c).token);
+  EXPECT_FLOAT_EQ(left.node(2).score, 0.4F);
+  EXPECT_EQ(left.max_depth(), 2);
+
+  const TokenTree right = Pruned(tree, {true, false, true, true, true});  // c goes with its parent
+  ASSERT_EQ(right.size(), 3);
+  EXPECT_EQ(right.node(2).token, 4);
+  EXPECT_EQ(right.node(2).parent, 1);
+  EXPECT_EQ(Pruned(tree, {true, false, false, true, true}).size(), 1);
+}
+
+TEST(Pruned, RandomTreesKeepPathsOfKeptNodes) {
+  const RngStream rng{.seed = 4, .purpose = RngPurpose::kTest};
+  for (uint64_t round = 0; round < 100; ++round) {
+    TokenTree tree(0);
+    for (uint32_t i = 0; i < 30; ++i) {
+      tree.AddChild(static_cast<int>(rng.Uniform(round, 3 * i) * tree.size()),
+                    static_cast<int32_t>(rng.Uniform(round, 3 * i + 1) * 5));
+    }
+    std::vector<bool> keep(static_cast<size_t>(tree.size()));
+    for (uint32_t i = 0; i < keep.size(); ++i) keep[i] = rng.Uniform(round, 3 * i + 2) < 0.7;
+    keep[0] = true;
+    const TokenTree pruned = Pruned(tree, keep);
+    int expected = 0;
+    for (int i = 0; i < tree.size(); ++i) {
+      const std::vector<int32_t> path = tree.PathTo(i);
+      const bool kept = std::all_of(path.begin(), path.end(),
+                                    [&](int32_t node) { return keep[static_cast<size_t>(node)]; });
+      int at = 0;
+      for (size_t k = 1; k < path.size() && at >= 0; ++k) at = pruned.FindChild(at, tree.node(path[k]).token);
+      ASSERT_EQ(at >= 0, kept);
+      expected += kept ? 1 : 0;
+    }
+    ASSERT_EQ(pruned.size(), expected);
+  }
+}
+
 TEST(TokenTreeDeathTest, ParentMustExist) {
   TokenTree tree(0);
   EXPECT_DEATH(tree.AddChild(1, 0), "parent");
   EXPECT_DEATH(tree.FindChild(-1, 0), "parent");
   EXPECT_DEATH(static_cast<void>(tree.PathTo(4)), "node_index");
+  EXPECT_DEATH(static_cast<void>(Pruned(tree, {})), "keep");
 }
 
 }  // namespace

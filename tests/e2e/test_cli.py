@@ -83,6 +83,8 @@ class Usage(CliTestCase):
             (("--spec-draft-n-max", "1000"), "--spec-draft-n-max"),
             (("--spec-draft-n-min", "9", "--spec-draft-n-max", "3"), "--spec-draft-n-min"),
             (("--spec-tree", "bush"), "--spec-tree"),
+            (("--spec-policy", "bold"), "adaptive, fixed"),
+            (("--spec-type", "ngram,magic"), "magic"),
             (("-n",), "--predict"),
         ]
         for options, part in cases:
@@ -189,13 +191,13 @@ class Run(WithModel):
         self.assertRegex(stderr, r"draft acceptance = [\d.]+ \( *\d+ accepted / +\d+ generated\), mean acceptance length = [\d.]+, "
                                  r"acceptance rate per position = \(")
         self.assertRegex(stderr, r"distinct 4-gram share = [\d.]+")
-        self.assertIn("speculation: ngram (exactness: lossless)", stderr)
+        self.assertIn("speculation: auto (exactness: lossless)", stderr)
 
     def test_speculation_never_changes_the_text(self):
         prompt = "Repeat three times: the quick brown fox jumps over the lazy dog."
         for sampling in (("--temp", "0"), ("--temp", "0.7", "-s", "7"), ("--temp", "1.0", "-s", "8", "--repeat-penalty", "1.1")):
             outs = [self.run_json("-p", prompt, "-n", "48", *sampling, *options)
-                    for options in (("--spec-type", "none"), ("--spec-type", "ngram"),
+                    for options in (("--spec-type", "none"), (), ("--spec-type", "ngram"),
                                     ("--spec-type", "ngram", "--spec-tree", "4", "--spec-draft-n-max", "16"),
                                     ("--spec-type", "ngram", "-t", "1", "-b", "7", "--spec-ngram-min", "1"))]
             for out in outs[1:]:
@@ -203,6 +205,9 @@ class Run(WithModel):
                 self.assertEqual(out["text"], outs[0]["text"])
                 self.assertEqual(out["finish_reason"], outs[0]["finish_reason"])
             self.assertEqual(outs[0]["speculative"]["type"], "none")
+            self.assertEqual(outs[1]["speculative"]["type"], "auto")
+            self.assertEqual(outs[1]["speculative"]["policy"]["name"], "adaptive")
+            self.assertEqual(sum(outs[1]["speculative"]["policy"]["decisions"].values()), outs[1]["speculative"]["steps"])
             self.assertEqual(outs[0]["timings"]["draft_n"], 0)
 
     def test_equal_seeds_give_equal_text(self):
@@ -433,12 +438,17 @@ class Bench(WithModel):
     def test_json_lines(self):
         result = longspec("bench", "-m", MODEL, "--depth", "64", "--rows", "1,4", "--repetitions", "1", "--json")
         self.assertEqual(result.returncode, OK, result.stderr)
-        rows = [json.loads(line) for line in result.stdout.splitlines()]
+        machine, *rows = [json.loads(line) for line in result.stdout.splitlines()]
+        self.assertEqual(machine["test"], "machine")
+        for limit in ("gb_per_second", "q8_gmac_per_second", "f32_gmac_per_second"):
+            self.assertGreater(machine[limit], 0)
         self.assertEqual([(row["test"], row["depth"], row["rows"]) for row in rows],
                          [("prefill", 64, 64), ("decode", 64, 1), ("rows", 64, 4)])
         for row in rows:
             self.assertGreater(row["ms"], 0)
             self.assertGreater(row["tokens_per_second"], 0)
+            self.assertGreater(row["gmac_per_second"], 0)
+            self.assertGreater(row["roofline_share"], 0)
 
     def test_bad_lists(self):
         self.expect_error(longspec("bench", "-m", MODEL, "--depth", "0"), USAGE, "--depth 0")
@@ -447,6 +457,34 @@ class Bench(WithModel):
 
     def test_a_depth_that_cannot_fit_is_refused_with_numbers(self):
         self.expect_error(longspec("bench", "-m", MODEL, "--depth", "512,1000000000"), RESOURCES, "GiB")
+
+
+class Eval(WithModel):
+    DATA = os.path.join(ROOT, "src/eval/testdata")
+
+    def test_runs_reports_and_goes_on(self):
+        with tempfile.TemporaryDirectory() as out:
+            args = ("eval", "-m", MODEL, "--data", self.DATA, "--out", out, "--families", "report", "--lengths", "256",
+                    "--temps", "0,0.7", "-n", "8")
+            first = longspec(*args)
+            self.assertEqual(first.returncode, OK, first.stderr)
+            self.assertIn(b"Identical to plain decoding: 4 of 4 generations.", first.stdout)
+            with open(os.path.join(out, "cells.jsonl"), encoding="utf-8") as file:
+                cells = [json.loads(line) for line in file]
+            self.assertEqual([(cell["temperature"], cell["method"]) for cell in cells],
+                             [(0, "ngram"), (0, "auto"), (0.7, "ngram"), (0.7, "auto")])
+            self.assertTrue(all(cell["identical_share"] == 1 for cell in cells))
+            for name in ("report.md", "speedup.svg", "accepted_length.svg", "time_split.svg"):
+                self.assertTrue(os.path.exists(os.path.join(out, name)), name)
+            self.assertEqual(longspec(*args).stdout, first.stdout)  # nothing is run again
+            self.expect_error(longspec(*args, "-n", "9"), USAGE, "n_predict 8, not 9")
+
+    def test_bad_options(self):
+        base = ("eval", "-m", "unused.gguf", "--data", self.DATA, "--out", "/tmp/longspec_eval_unused")
+        self.expect_error(longspec("eval", "-m", "unused.gguf"), USAGE, "--data")
+        self.expect_error(longspec(*base, "--methods", "magic"), USAGE, "magic")
+        self.expect_error(longspec(*base, "--lengths", "50"), USAGE, "--lengths 50")
+        self.expect_error(longspec(*base, "--families", "poems"), USAGE, "poems", "needle")
 
 
 class Tokenize(WithModel):

@@ -65,10 +65,12 @@ inline std::vector<int32_t> DecodePlainly(const ToyLanguage& language, const Job
 class Rig {
  public:
   Rig(const ToyLanguage& language, const Job& job, Drafter* drafter, const SpeculationOptions& speculation)
+      : Rig(language, job, drafter, MakeFixedPolicy(speculation)) {}
+  Rig(const ToyLanguage& language, const Job& job, Drafter* drafter, std::unique_ptr<Policy> the_policy)
       : job_(job),
         target(&language),
         cache(job.capacity),
-        policy(MakeFixedPolicy(speculation)),
+        policy(std::move(the_policy)),
         sampler(MakeSampler(job.sampling, language.vocab())),
         committed(job.prompt),
         decoder({.target = &target,

@@ -50,7 +50,7 @@ inline std::string ReadText(const std::string& path) {
 
 class TinyTarget {
  public:
-  explicit TinyTarget(const TinyModelOptions& options = {}, const RopeOptions& rope = {}, int n_threads = 2)
+  explicit TinyTarget(const TinyModelOptions& options = {}, const RopeOptions& rope = {}, int n_threads = 1)
       : team_(n_threads) {
     auto bytes = TinyModelBytes(options);
     EXPECT_TRUE(bytes.ok()) << bytes.status().message();

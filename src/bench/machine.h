@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What this machine can do at most, measured now with a thread team: the roof that the other measurements are
+// compared with.
+#pragma once
+
+#include "base/thread_team.h"
+#include "kernels/ops.h"
+#include "longspec/status.h"
+
+namespace longspec {
+
+struct MachineLimits {
+  double read_gb_per_second = 0;  // of memory far larger than the caches, all threads
+  double q8_gmac_per_second = 0;  // 10^9 multiply-adds of 8-bit integers, all threads
+  double f32_gmac_per_second = 0;
+};
+
+// Takes about half a second and 256 MiB.
+Result<MachineLimits> MeasureMachine(const kernels::KernelTable& kernels, ThreadTeam& team);
+
+// What a step needs at least of each.
+struct Work {
+  double bytes = 0;
+  double q8_macs = 0;
+  double f32_macs = 0;
+};
+
+// The least time in ms: reading may overlap computing, the two kinds of computing share the units.
+double LeastMs(const Work& work, const MachineLimits& limits);
+
+}  // namespace longspec

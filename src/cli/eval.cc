@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// longspec eval: speed, accepted lengths and quality on task files, by context length, method and
+// temperature.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/loading.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "eval/report.h"
+#include "eval/runner.h"
+
+namespace longspec::cli {
+namespace {
+
+struct EvalFlags {
+  ModelOptions model;
+  EvalOptions eval;
+  OutputFlags output;
+  bool default_lengths = true;
+};
+
+std::string FormatEta(double ms) {
+  if (ms < 0) return "";
+  const auto seconds = static_cast<int>(ms / 1000);
+  char text[48];
+  std::snprintf(text, sizeof(text), ", %d:%02d left", seconds / 60, seconds % 60);
+  return text;
+}
+
+// Lengths nobody asked for are left out where the context is too short.
+void FitLengths(const ModelInfo& info, EvalFlags& flags) {
+  auto& lengths = flags.eval.lengths;
+  if (!flags.default_lengths) return;
+  lengths.erase(std::remove_if(lengths.begin(), lengths.end(), [&](int n) { return n > info.n_ctx; }),
+                lengths.end());
+}
+
+int FailEval(const Status& status) {
+  return status.code() == StatusCode::kCancelled ? static_cast<int>(kExitInterrupted)
+                                                 : Fail(status, Stage::kGenerate);
+}
+
+int RunEvalCommand(EvalFlags flags) {
+  if (const Status checked = CheckEvaluation(flags.eval); !checked.ok()) return Fail(checked, Stage::kLoad);
+  auto engine = LoadEngine(flags.model, flags.output);
+  if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
+  FitLengths((*engine)->info(), flags);
+  Progress progress("evaluating", Progress::StandardError(!flags.output.no_progress));
+  const Status ran = RunEvaluation(**engine, flags.eval, [&](const EvalProgress& at) {
+    const double share = at.total > 0 ? static_cast<double>(at.done) / at.total : 1.0;
+    progress.Update(share, at.doing + ", " + std::to_string(at.done) + "/" + std::to_string(at.total) +
+                               " cells" + FormatEta(at.eta_ms));
+    return !Interrupted();
+  });
+  progress.Finish();
+  if (!ran.ok()) return FailEval(ran);
+  const auto cells = ReadCells(flags.eval.out);
+  if (!cells.ok()) return Fail(cells.status(), Stage::kGenerate);
+  const ModelInfo& info = (*engine)->info();
+  const std::string title = info.name + " " + info.file_type + ", " + info.cpu + ", kernels " + info.kernels +
+                            ", " + std::to_string(info.threads) + " threads";
+  if (const Status written = WriteReport(*cells, title, flags.eval.out); !written.ok())
+    return FailOutput(written);
+  const int shown = WriteOutput(ReportMarkdown(*cells, title));
+  if (shown != kExitOk) return shown;
+  const bool identical = std::all_of(cells->begin(), cells->end(), [](const Cell& cell) {
+    return std::all_of(cell.items.begin(), cell.items.end(),
+                       [](const EvalItem& item) { return item.identical; });
+  });
+  return identical ? static_cast<int>(kExitOk)
+                   : Fail(kExitFailure, "a method changed the text; cells.jsonl says where");
+}
+
+}  // namespace
+
+Runner SetUpEval(CLI::App& app) {
+  auto flags = std::make_shared<EvalFlags>();
+  EvalOptions& eval = flags->eval;
+  AddModelOptions(app, &flags->model);
+  const std::string group = "Evaluation";
+  const auto list = [&](const char* name, auto& values, const char* text) {
+    return app.add_option(name, values, text)->delimiter(',')->capture_default_str()->group(group);
+  };
+  app.add_option("--data", eval.data, "Folder of FAMILY.jsonl or FAMILY.jsonl.gz files")
+      ->required()
+      ->group(group);
+  app.add_option("--out", eval.out, "Folder for results; finished cells in it are not run again")
+      ->required()
+      ->group(group);
+  list("--families", eval.families, "Families, separated by commas (default: all)");
+  list("--methods", eval.methods,
+       "--spec-type values, separated by commas; TYPE@POLICY for another --spec-policy; + joins "
+       "drafters");
+  CLI::Option* lengths = list("--lengths", eval.lengths, "Context lengths, answer and drafts included");
+  list("--temps", eval.temperatures, "Temperatures");
+  app.add_option("--prompts", eval.n_prompts, "Prompts per family and length")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("-n,--predict", eval.n_predict, "Most tokens to generate")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--runs", eval.runs, "Generations of each prompt, with each method and without")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("-s,--seed", eval.seed, "Seed")->capture_default_str()->group(group);
+  app.add_flag("--ignore-eos", eval.ignore_eos, "Never choose an end token")->group(group);
+  AddSpeculationOptions(app, &eval.speculation);
+  AddOutputOptions(app, &flags->output);
+  return [flags, lengths] {
+    flags->default_lengths = lengths->count() == 0;
+    return RunEvalCommand(*flags);
+  };
+}
+
+}  // namespace longspec::cli

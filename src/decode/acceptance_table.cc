@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decode/acceptance_table.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace longspec {
+namespace {
+
+constexpr int kScoreBuckets = 10;
+// Of each level: what an observation leaves of those before it, and for how many observations the coarser
+// level counts.
+struct Level {
+  double keep, prior_weight;
+};
+constexpr std::array<Level, 3> kLevel = {{{0.93, 3.0}, {0.95, 4.0}, {0.96, 6.0}}};
+// A score nobody has tested yet is taken with a pinch of salt.
+constexpr double kUntestedLow = 0.05, kUntestedRange = 0.85;
+
+uint32_t DepthBucket(int depth) {
+  return static_cast<uint32_t>(std::bit_width(static_cast<unsigned>(depth)));
+}
+
+}  // namespace
+
+int ContextBucket(int n_tokens) {
+  return n_tokens < 1024 ? 0 : std::bit_width(static_cast<unsigned>(n_tokens) / 1024);
+}
+
+int ContextBucketFrom(int bucket) { return bucket == 0 ? 0 : 1024 << (bucket - 1); }
+
+NodeKind KindOf(const TokenTree& tree, int node, int context) {
+  const TreeNode& n = tree.node(node);
+  const double parent = n.parent == 0 ? 1.0 : static_cast<double>(tree.node(n.parent).score);
+  const double score = parent > 0 ? static_cast<double>(n.score) / parent : 0.0;
+  return {.source = n.source, .depth = n.depth, .score = std::clamp(score, 0.0, 1.0), .context = context};
+}
+
+std::array<AcceptanceTable::Key, AcceptanceTable::kLevels> AcceptanceTable::Keys(const NodeKind& kind) {
+  const int score = std::min(static_cast<int>(kind.score * kScoreBuckets), kScoreBuckets - 1);
+  // Six bits a field, each plus one so that a coarser key is no finer one's.
+  const Key coarse = (static_cast<Key>(kind.source) & 0xFF) << 18 | (static_cast<Key>(score) + 1) << 12;
+  const Key middle = coarse | (DepthBucket(kind.depth) + 1) << 6;
+  return {coarse, middle, middle | (static_cast<Key>(ContextBucket(kind.context)) + 1)};
+}
+
+double AcceptanceTable::Estimate(const NodeKind& kind) const {
+  double estimate = kUntestedLow + kUntestedRange * kind.score;
+  const auto keys = Keys(kind);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const auto cell = cells_.find(keys[i]);
+    if (cell == cells_.end()) break;  // finer ones were not seen either
+    const double weight = kLevel[i].prior_weight;
+    estimate = (cell->second.accepted + weight * estimate) / (cell->second.tried + weight);
+  }
+  return estimate;
+}
+
+void AcceptanceTable::Add(const NodeKind& kind, bool accepted) {
+  const auto keys = Keys(kind);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    Cell& cell = cells_[keys[i]];
+    cell.tried = kLevel[i].keep * cell.tried + 1;
+    cell.accepted = kLevel[i].keep * cell.accepted + (accepted ? 1 : 0);
+  }
+}
+
+}  // namespace longspec

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How often a proposed token is accepted once the token before it was: running estimates that forget, by who
+// proposed it, its score, its depth and the length of the context. Few observations lean on what is known of
+// coarser groups, none on the score itself. Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+#include "tree/token_tree.h"
+
+namespace longspec {
+
+// Ranges of context lengths, [0, 1K), [1K, 2K), [2K, 4K), ...: what estimates and statistics are kept by.
+int ContextBucket(int n_tokens);
+int ContextBucketFrom(int bucket);  // the first length of a bucket
+
+struct NodeKind {
+  int source = 0;    // TreeNode::source
+  int depth = 1;     // TreeNode::depth
+  double score = 1;  // that it is accepted if its parent is, as the drafter's scores say: node's / parent's
+  int context = 0;   // tokens
+};
+
+// The kind of a proposed node (not the root).
+NodeKind KindOf(const TokenTree& tree, int node, int context);
+
+class AcceptanceTable {
+ public:
+  double Estimate(const NodeKind& kind) const;
+  void Add(const NodeKind& kind, bool accepted);
+
+ private:
+  // From coarse to fine: by source and score; and depth; and context.
+  static constexpr int kLevels = 3;
+  using Key = uint32_t;
+  struct Cell {
+    double tried = 0, accepted = 0;  // decayed counts
+  };
+  static std::array<Key, kLevels> Keys(const NodeKind& kind);
+
+  std::map<Key, Cell> cells_;
+};
+
+}  // namespace longspec

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decode/acceptance_table.h"
+
+#include <gtest/gtest.h>
+
+namespace longspec {
+namespace {
+
+TEST(ContextBucket, DoublesFrom1K) {
+  EXPECT_EQ(ContextBucket(0), 0);
+  EXPECT_EQ(ContextBucket(1023), 0);
+  EXPECT_EQ(ContextBucket(1024), 1);
+  EXPECT_EQ(ContextBucket(2047), 1);
+  EXPECT_EQ(ContextBucket(2048), 2);
+  EXPECT_EQ(ContextBucket(131072), 8);
+  for (int bucket = 0; bucket < 12; ++bucket) {
+    EXPECT_EQ(ContextBucket(ContextBucketFrom(bucket)), bucket);
+    EXPECT_EQ(ContextBucket(ContextBucketFrom(bucket + 1) - 1), bucket);
+  }
+}
+
+TEST(AcceptanceTable, UntestedScoresAreTakenWithCaution) {
+  const AcceptanceTable table;
+  EXPECT_LT(table.Estimate({.score = 1.0}), 0.95);
+  EXPECT_GT(table.Estimate({.score = 0.0}), 0.0);
+  EXPECT_LT(table.Estimate({.score = 0.3}), table.Estimate({.score = 0.6}));
+}
+
+TEST(AcceptanceTable, LearnsByScoreAndForgets) {
+  AcceptanceTable table;
+  for (int i = 0; i < 100; ++i) {
+    table.Add({.score = 0.95}, true);
+    table.Add({.score = 0.25}, false);
+  }
+  EXPECT_GT(table.Estimate({.score = 0.95}), 0.9);
+  EXPECT_LT(table.Estimate({.score = 0.25}), 0.1);
+  // Deeper nodes of the same score lean on it; other drafters do not.
+  EXPECT_LT(table.Estimate({.depth = 4, .score = 0.25}), 0.15);
+  EXPECT_GT(table.Estimate({.source = 1, .score = 0.25}), 0.2);
+  for (int i = 0; i < 60; ++i) table.Add({.score = 0.95}, false);
+  EXPECT_LT(table.Estimate({.score = 0.95}), 0.3);
+}
+
+TEST(AcceptanceTable, LearnsByDepthAndContext) {
+  AcceptanceTable table;
+  for (int i = 0; i < 200; ++i) {
+    table.Add({.depth = 1, .score = 0.5, .context = 500}, true);
+    table.Add({.depth = 9, .score = 0.5, .context = 500}, false);
+    table.Add({.depth = 1, .score = 0.5, .context = 9000}, i % 2 == 0);
+  }
+  EXPECT_GT(table.Estimate({.depth = 1, .score = 0.5, .context = 500}), 0.85);
+  EXPECT_LT(table.Estimate({.depth = 9, .score = 0.5, .context = 500}), 0.15);
+  EXPECT_NEAR(table.Estimate({.depth = 1, .score = 0.5, .context = 9000}), 0.5, 0.15);
+}
+
+TEST(KindOf, ScoresAreRelativeToTheParent) {
+  TokenTree tree(0);
+  const int a = tree.AddChild(0, 1, 0.5F, 1);
+  const int b = tree.AddChild(a, 2, 0.25F, 2);
+  const int c = tree.AddChild(b, 3, 0.75F);  // more likely than its parent: cannot be
+  const int d = tree.AddChild(0, 4, 0.0F);
+  const int e = tree.AddChild(d, 5, 0.5F);
+  EXPECT_FLOAT_EQ(static_cast<float>(KindOf(tree, a, 7).score), 0.5F);
+  EXPECT_EQ(KindOf(tree, a, 7).context, 7);
+  EXPECT_EQ(KindOf(tree, b, 7).source, 2);
+  EXPECT_EQ(KindOf(tree, b, 7).depth, 2);
+  EXPECT_FLOAT_EQ(static_cast<float>(KindOf(tree, b, 7).score), 0.5F);
+  EXPECT_EQ(KindOf(tree, c, 7).score, 1.0);
+  EXPECT_EQ(KindOf(tree, e, 7).score, 0.0);
+}
+
+}  // namespace
+}  // namespace longspec

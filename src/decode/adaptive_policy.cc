@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Speculates as far as it pays. Each proposed node has an estimated chance of being reached (the product of
+// the acceptance estimates on its path); the best n nodes are verified, for the n that maximises
+//
+//   (1 + sum of their chances) / (cost of 1 + n rows at this context + drafting + sampling)
+//
+// which is plain decoding when n is 0. Drafters that cost next to nothing are asked every round and judged by
+// what they propose; dear ones are asked only when what they proposed lately would pay for them. Of a
+// portfolio that is dear as a whole, the cheap members are asked all the same. When off, small probes keep
+// the estimates alive, ever more rarely. Because estimates can be wrong, measured speed has the last word:
+// rounds that were slower than plain ones for a while make a pause.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+
+#include "decode/policy.h"
+#include "draft/drafter.h"
+
+namespace longspec {
+namespace {
+
+constexpr double kMargin = 1.03;             // speculation must promise at least this to be worth the doubt
+constexpr double kCheapDraft = 0.05;         // of a plain step: drafters below it are asked every round
+constexpr double kProbeCost = 1.3;           // of a plain step, at most
+constexpr int kProbeNodes = 8;               // at most
+constexpr int kFirstAsk = 8;                 // nodes, while the drafter's cost is unknown
+constexpr int kMinWait = 8, kMaxWait = 128;  // rounds between probes
+constexpr int kStretchEvery = 32, kQuickEvery = 16;  // rounds
+constexpr int kMinPause = 16, kMaxPause = 256;       // rounds
+constexpr int kTrial = 12;                           // speculated rounds before they are judged
+constexpr double kTooSlow = 0.97;                    // of plain speed
+constexpr double kRate = 0.2;                        // of running means
+
+enum class Decision : uint8_t { kSpeculated, kOff, kPaused, kProbe, kNothing, kNoRoom };
+constexpr std::array<const char*, 6> kDecisionNames = {"speculated",       "off",    "paused", "probe",
+                                                       "nothing proposed", "no room"};
+
+// Says when to try again: after ever more rounds, until a success.
+class Backoff {
+ public:
+  // Counts a round without success.
+  bool Due() {
+    if (++rounds_ < wait_) return false;
+    rounds_ = 0;
+    wait_ = std::min(2 * wait_, kMaxWait);
+    return true;
+  }
+  void Reset() {
+    rounds_ = 0;
+    wait_ = kMinWait;
+  }
+
+ private:
+  int rounds_ = 0, wait_ = kMinWait;
+};
+
+// The running mean of a cost; the first value counts as it is.
+class Mean {
+ public:
+  void Add(double x) {
+    value_ = known_ ? value_ + kRate * (x - value_) : x;
+    known_ = true;
+  }
+  bool known() const { return known_; }
+  double value() const { return value_; }
+
+ private:
+  double value_ = 0;
+  bool known_ = false;
+};
+
+class AdaptivePolicy final : public Policy {
+ public:
+  AdaptivePolicy(const SpeculationOptions& options, CostModel* costs, AcceptanceTable* acceptance)
+      : max_nodes_(std::max(0, options.adaptive_n_max)),
+        min_nodes_(options.draft_n_min),
+        has_members_(IsPortfolio(options.type)),
+        costs_(costs),
+        acceptance_(acceptance),
+        gains_(Index(max_nodes_)),
+        quick_gains_(Index(max_nodes_)) {}
+
+  DraftBudget Budget(const PolicyInput& input) override {
+    context_ = input.context;
+    const int cap = std::clamp(input.room - 1, 0, max_nodes_);
+    const int depth = std::min(cap, input.max_tokens - 1);
+    row_ms_.resize(static_cast<size_t>(cap) + 1);
+    costs_->TargetMs(context_, row_ms_);
+    asked_nodes_ = 0;
+    if (depth <= 0) return Skip(Decision::kNoRoom);
+    if (pause_ > 0) {
+      --pause_;
+      return Skip(Decision::kPaused);
+    }
+    if (!draft_ms_.known()) return Ask(std::min(cap, kFirstAsk), std::min(depth, kFirstAsk));
+    if (DraftIsCheap()) return Ask(cap, depth);
+    return AskIfItPays(cap, depth);
+  }
+
+  TokenTree Choose(TokenTree proposed) override {
+    const int n_proposed = proposed.size() - 1;
+    Rank(proposed);
+    Learn(n_proposed);
+    if (n_proposed == 0) {
+      last_ = {.decision = Decision::kNothing};
+      return proposed;
+    }
+    const int best = BestCount(n_proposed);
+    const bool worth = best >= min_nodes_ && Rate(best, gain_[Index(best)]) > kMargin * Rate(0, 0);
+    int n = best;
+    last_.decision = worth ? Decision::kSpeculated : Decision::kOff;
+    if (!worth && n_proposed >= min_nodes_ && (probing_ || (JudgedByProposal() && tree_probe_.Due()))) {
+      n = std::max(min_nodes_, ProbeCount(n_proposed));
+      last_.decision = Decision::kProbe;
+    }
+    if (worth && !probing_) {
+      tree_probe_.Reset();
+      n = Stretched(best, n_proposed);
+    }
+    Describe(n, n_proposed);
+    if (last_.decision == Decision::kOff) return TokenTree(proposed.node(0).token);
+    return n == n_proposed ? std::move(proposed) : Cut(proposed, n);
+  }
+
+  void Observe(const RoundResult& round) override {
+    ++counts_[static_cast<size_t>(last_.decision)];
+    costs_->Observe(round.tree.size(), round.context, round.target_ms);
+    const auto n_tokens = static_cast<double>(round.accepted.tokens.size());
+    sample_ms_.Add(round.verify_ms / n_tokens);
+    if (round.asked && !quick_) {
+      draft_ms_.Add(round.draft_ms);
+      draft_nodes_.Add(asked_nodes_);
+    }
+    Count(round.tree, round.accepted);
+    if (round.tree.size() > 1 || (round.asked && !JudgedByProposal())) Judge(round, n_tokens);
+  }
+
+  PolicyReport report() const override {
+    PolicyReport report{.policy = "adaptive", .last_decision = InWords(), .decisions = {}};
+    for (size_t i = 0; i < counts_.size(); ++i) {
+      if (counts_[i] > 0) report.decisions.emplace_back(kDecisionNames[i], counts_[i]);
+    }
+    return report;
+  }
+
+ private:
+  static size_t Index(int i) { return static_cast<size_t>(i); }
+
+  DraftBudget Skip(Decision decision) {
+    probing_ = quick_ = false;
+    last_ = {.decision = decision};
+    if (decision == Decision::kOff) Describe(std::max(1, plan_), 0);
+    skipped_ = true;
+    return {};
+  }
+
+  DraftBudget Ask(int nodes, int depth) {
+    skipped_ = probing_ = quick_ = false;
+    asked_nodes_ = nodes;
+    return {.max_nodes = nodes, .max_depth = std::min(depth, nodes)};
+  }
+
+  DraftBudget AskQuickMembers(int nodes, int depth) {
+    DraftBudget budget = Ask(nodes, depth);
+    quick_ = true;
+    budget.most_ms = kCheapDraft * PlainMs();
+    return budget;
+  }
+
+  // Of a dear drafter.
+  DraftBudget AskIfItPays(int cap, int depth) {
+    const Plan plan = BestPlan(gains_, draft_ms_.value(), cap);
+    const double quick_rate = has_members_ ? BestPlan(quick_gains_, 0, cap).rate : 0.0;
+    plan_ = plan.nodes;
+    plan_gain_ = plan.gain;
+    if (plan.rate > kMargin * std::max(quick_rate, Rate(0, 0))) {
+      draft_probe_.Reset();
+      // What the quick ones alone would do is looked at from time to time.
+      if (has_members_ && ++rounds_full_ % kQuickEvery == 0) return AskQuickMembers(cap, depth);
+      // Half as much again, so that the plan can grow.
+      return Ask(std::min(cap, plan.nodes + plan.nodes / 2 + 2), depth);
+    }
+    if (draft_probe_.Due()) {
+      const DraftBudget budget = Ask(std::min(cap, kProbeNodes), depth);
+      probing_ = true;
+      return budget;
+    }
+    return has_members_ ? AskQuickMembers(cap, depth) : Skip(Decision::kOff);
+  }
+
+  double PlainMs() const { return row_ms_[0] + sample_ms_.value(); }
+  bool DraftIsCheap() const { return draft_ms_.value() < kCheapDraft * PlainMs(); }
+  // This round's drafting cost next to nothing, so only verifying is in question.
+  bool JudgedByProposal() const { return quick_ || DraftIsCheap(); }
+
+  // Expected tokens per millisecond of a round that verifies n nodes.
+  double Rate(int n, double gain, double draft_ms = 0) const {
+    return (1 + gain) / (row_ms_[Index(n)] + draft_ms + sample_ms_.value() * (1 + gain));
+  }
+
+  struct Plan {
+    int nodes = 0;
+    double gain = 0, rate = 0;
+  };
+
+  // The number of nodes, at least one, that promises most going by what was proposed lately.
+  Plan BestPlan(const std::vector<double>& gains, double draft_ms, int cap) const {
+    Plan best;
+    double gain = 0;
+    for (int n = 1; n <= cap; ++n) {
+      gain += gains[Index(n - 1)];
+      const double share = 0.3 + 0.7 * n / std::max(1.0, draft_nodes_.value());
+      const double rate = Rate(n, gain, draft_ms * std::min(1.0, share));
+      if (rate > best.rate) best = {.nodes = n, .gain = gain, .rate = rate};
+    }
+    return best;
+  }
+
+  // Orders the nodes by their chance of being reached, parents before children; gain_[n] is the sum of the
+  // best n.
+  void Rank(const TokenTree& tree) {
+    reach_.assign(Index(tree.size()), 1.0);
+    for (int i = 1; i < tree.size(); ++i) {
+      reach_[Index(i)] =
+          reach_[Index(tree.node(i).parent)] * acceptance_->Estimate(KindOf(tree, i, context_));
+    }
+    order_.resize(Index(tree.size() - 1));
+    std::iota(order_.begin(), order_.end(), 1);
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](int a, int b) { return reach_[Index(a)] > reach_[Index(b)]; });
+    gain_.assign(1, 0.0);
+    for (const int node : order_) gain_.push_back(gain_.back() + reach_[Index(node)]);
+  }
+
+  // What the drafter's best nodes promised, lately.
+  void Learn(int n_proposed) {
+    if (skipped_) return;
+    std::vector<double>& gains = quick_ ? quick_gains_ : gains_;
+    for (int i = 0; i < std::min(asked_nodes_, max_nodes_); ++i) {
+      const double reach = i < n_proposed ? reach_[Index(order_[Index(i)])] : 0.0;
+      gains[Index(i)] += kRate * (reach - gains[Index(i)]);
+    }
+  }
+
+  // The number of nodes, at least one, that promises most.
+  int BestCount(int n_proposed) const {
+    int best = 1;
+    for (int n = 2; n <= n_proposed; ++n) {
+      if (Rate(n, gain_[Index(n)]) > Rate(best, gain_[Index(best)])) best = n;
+    }
+    return best;
+  }
+
+  // Now and then a few nodes more than seem best, in case more rows cost less than is believed.
+  int Stretched(int best, int n_proposed) {
+    const int more = std::min(best + best / 2 + 1, n_proposed);
+    if (more == best || ++rounds_on_ < kStretchEvery) return best;
+    rounds_on_ = 0;
+    return more;
+  }
+
+  int ProbeCount(int n_proposed) const {
+    int n = 1;
+    while (n < std::min(n_proposed, kProbeNodes) && row_ms_[Index(n + 1)] <= kProbeCost * row_ms_[0]) ++n;
+    return n;
+  }
+
+  TokenTree Cut(const TokenTree& tree, int n) const {
+    std::vector<bool> keep(Index(tree.size()), false);
+    keep[0] = true;
+    for (int i = 0; i < n; ++i) keep[Index(order_[Index(i)])] = true;
+    return Pruned(tree, keep);
+  }
+
+  // A node was put to the test if its parent was accepted.
+  void Count(const TokenTree& tree, const Accepted& accepted) {
+    for (size_t i = 0; i < accepted.nodes.size(); ++i) {
+      const int32_t next = i + 1 < accepted.nodes.size() ? accepted.nodes[i + 1] : -1;
+      for (int32_t child = tree.node(accepted.nodes[i]).first_child; child >= 0;
+           child = tree.node(child).next_sibling) {
+        acceptance_->Add(KindOf(tree, child, context_), child == next);
+      }
+    }
+  }
+
+  // Compares the time speculated rounds took with that of as many tokens decoded plainly.
+  void Judge(const RoundResult& round, double n_tokens) {
+    constexpr double kKeep = 0.92;
+    spent_ms_ = kKeep * spent_ms_ + round.draft_ms + round.target_ms + round.verify_ms;
+    plain_ms_ = kKeep * plain_ms_ + n_tokens * PlainMs();
+    speed_ = plain_ms_ / spent_ms_;
+    if (++n_judged_ < kTrial) return;
+    if (speed_ > kMargin) next_pause_ = kMinPause;
+    if (speed_ >= kTooSlow) return;
+    pause_ = next_pause_;
+    next_pause_ = std::min(2 * next_pause_, kMaxPause);
+    spent_ms_ = plain_ms_ = 0;
+    n_judged_ = 0;
+  }
+
+  struct Last {
+    Decision decision = Decision::kNoRoom;
+    int context = 0, nodes = 0, proposed = 0;
+    double cost_ratio = 0, expected = 0;
+  };
+
+  void Describe(int n, int n_proposed) {
+    last_.context = context_;
+    last_.nodes = std::min(n, static_cast<int>(row_ms_.size()) - 1);
+    last_.proposed = n_proposed;
+    last_.cost_ratio = row_ms_[Index(last_.nodes)] / row_ms_[0];
+    last_.expected = 1 + (n_proposed == 0 ? plan_gain_ : gain_[Index(std::min(n, n_proposed))]);
+  }
+
+  std::string InWords() const {
+    char text[192];
+    const double thousands = last_.context / 1024.0;
+    switch (last_.decision) {
+      case Decision::kSpeculated:
+      case Decision::kProbe:
+        std::snprintf(text, sizeof(text),
+                      "%s: %d of %d proposed nodes, cost %.1fx at %.1fK keys, expected %.1f tokens",
+                      last_.decision == Decision::kProbe ? "probe" : "on", last_.nodes, last_.proposed,
+                      last_.cost_ratio, thousands, last_.expected);
+        return text;
+      case Decision::kOff:
+        std::snprintf(text, sizeof(text), "off: %d rows cost %.1fx at %.1fK keys%s, expected %.1f tokens",
+                      last_.nodes + 1, last_.cost_ratio, thousands,
+                      last_.proposed == 0 ? " and drafting" : "", last_.expected);
+        return text;
+      case Decision::kPaused:
+        std::snprintf(text, sizeof(text),
+                      "paused: speculated rounds ran at %.2fx of plain speed; on trial again in %d rounds",
+                      speed_, pause_);
+        return text;
+      case Decision::kNothing:
+        return "plain: nothing proposed";
+      case Decision::kNoRoom:
+        return "plain: no room for drafts";
+    }
+    return "";
+  }
+
+  const int max_nodes_, min_nodes_;
+  const bool has_members_;
+  CostModel* costs_;
+  AcceptanceTable* acceptance_;
+
+  // This round.
+  int context_ = 0;
+  int asked_nodes_ = 0;
+  bool skipped_ = false;
+  bool probing_ = false;        // a dear drafter is asked although it does not promise to pay
+  bool quick_ = false;          // of a portfolio, only the cheap members are asked
+  std::vector<double> row_ms_;  // [n]: target cost of 1 + n rows
+  std::vector<double> reach_;   // by node
+  std::vector<int> order_;      // nodes, best first
+  std::vector<double> gain_;    // [n]: expected accepted tokens of the best n
+  Last last_;
+
+  // Learned in this generation.
+  Mean draft_ms_, draft_nodes_, sample_ms_;
+  // [i]: running mean of the chance of the i-th best node; of quick members alone.
+  std::vector<double> gains_, quick_gains_;
+  int plan_ = 0;  // the count that promised most when a dear drafter was considered
+  double plan_gain_ = 0;
+  Backoff tree_probe_, draft_probe_;
+  int rounds_on_ = 0, rounds_full_ = 0;
+  int pause_ = 0, next_pause_ = kMinPause, n_judged_ = 0;
+  double spent_ms_ = 0, plain_ms_ = 0, speed_ = 1;
+  std::array<int64_t, kDecisionNames.size()> counts_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> MakeAdaptivePolicy(const SpeculationOptions& options, std::string_view drafter,
+                                           AdaptiveMemory* memory) {
+  auto known = memory->acceptance.find(drafter);
+  if (known == memory->acceptance.end()) {
+    known = memory->acceptance.emplace(std::string(drafter), AcceptanceTable()).first;
+  }
+  return std::make_unique<AdaptivePolicy>(options, &memory->costs, &known->second);
+}
+
+}  // namespace longspec

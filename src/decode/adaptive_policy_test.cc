@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The adaptive policy against simulated machines and drafters, where the best decision is known; and through
+// the real loop, where whatever it decides must not change the text.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "decode/policy.h"
+#include "decode/testing/generate.h"
+#include "decode/testing/tree_drafter.h"
+
+namespace longspec::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// What rounds cost in truth, and what a drafter proposes and the target makes of it.
+struct World {
+  std::function<double(int rows, int keys)> cost = [](int rows, int) { return 5.0 + 0.1 * rows; };
+  double draft_ms = 0.01;
+  double acceptance = 0.8;  // of every node, given its parent
+  float score = 0.8F;       // that the drafter says
+  int longest = 64;         // of its chains
+  // Of a portfolio: what its cheap members propose alone.
+  double quick_acceptance = 0;
+  int quick_longest = 0;
+};
+
+// Plays rounds of chains. Times are simulated, so decisions are reproducible.
+class Simulation {
+ public:
+  explicit Simulation(World the_world, AdaptiveMemory* memory, SpeculationOptions options = {.type = "ngram"})
+      : world(std::move(the_world)), policy_(MakeAdaptivePolicy(options, "simulated", memory)) {}
+
+  // One round; returns the number of nodes verified.
+  int Round() {
+    const DraftBudget budget = policy_->Budget({.context = context, .room = 1000, .max_tokens = max_tokens});
+    TokenTree tree(0);
+    const bool asked = budget.max_nodes > 0;
+    const bool quick = budget.most_ms > 0;
+    last_budget = budget.max_nodes;
+    if (asked) {
+      float reach = 1;
+      const int longest = quick ? world.quick_longest : world.longest;
+      const int length = std::min({longest, budget.max_nodes, budget.max_depth});
+      for (int i = 0; i < length; ++i) tree.AddChild(i, 1, reach *= world.score);
+      tree = policy_->Choose(std::move(tree));
+    }
+    Accepted accepted{.nodes = {0}, .tokens = {1}};
+    const double acceptance = quick ? world.quick_acceptance : world.acceptance;
+    for (int i = 1; i < tree.size() && rng_.Uniform(draws_++) < acceptance; ++i) {
+      accepted.nodes.push_back(i);
+      accepted.tokens.push_back(1);
+    }
+    const double draft_ms = quick ? 0.01 : asked ? world.draft_ms : 0.0;
+    const double target_ms = world.cost(tree.size(), context);
+    policy_->Observe({.tree = tree,
+                      .accepted = accepted,
+                      .context = context,
+                      .asked = asked,
+                      .draft_ms = draft_ms,
+                      .target_ms = target_ms,
+                      .verify_ms = 0.05});
+    tokens += static_cast<double>(accepted.tokens.size());
+    ms += draft_ms + target_ms + 0.05;
+    n_asked += asked && !quick ? 1 : 0;
+    return tree.size() - 1;
+  }
+
+  // Mean number of nodes over some rounds.
+  double Rounds(int n) {
+    tokens = ms = 0;
+    n_asked = 0;
+    double nodes = 0;
+    for (int i = 0; i < n; ++i) nodes += Round();
+    return nodes / n;
+  }
+  // Of the last Rounds, over plain decoding in the same world.
+  double Speedup() const { return tokens / ms * (world.cost(1, context) + 0.05); }
+  PolicyReport report() const { return policy_->report(); }
+
+  World world;
+  int context = 1000, max_tokens = 1 << 30;
+  int last_budget = 0, n_asked = 0;
+  double tokens = 0, ms = 0;
+
+ private:
+  std::unique_ptr<Policy> policy_;
+  RngStream rng_{.seed = 9, .purpose = RngPurpose::kTest};
+  uint64_t draws_ = 0;
+};
+
+double DearRows(int rows, int) { return 5.0 * rows; }
+double CheapRows(int rows, int) { return 5.0 + 0.05 * rows; }
+// Rows are free at short context and dear at long.
+double DearWhenLong(int rows, int keys) { return 5.0 + keys * 1e-3 * rows; }
+
+AdaptiveMemory Knows(const std::function<double(int, int)>& cost) {
+  CostTable table{.rows = {1, 2, 4, 8, 16, 32, 64}, .keys = {256, 4096, 65536}, .ms = {}};
+  for (const int rows : table.rows) {
+    for (const int keys : table.keys) table.ms.push_back(cost(rows, keys));
+  }
+  return {.costs = CostModel(table), .acceptance = {}};
+}
+
+TEST(Adaptive, GrowsWhereRowsAreCheapAndDraftsGood) {
+  AdaptiveMemory memory = Knows(CheapRows);
+  Simulation s({.cost = CheapRows, .acceptance = 0.95, .score = 0.95F}, &memory);
+  s.Rounds(50);
+  EXPECT_GT(s.Rounds(200), 20);
+  EXPECT_GT(s.Speedup(), 5);
+  EXPECT_THAT(s.report().last_decision, StartsWith("on: "));
+}
+
+TEST(Adaptive, ShrinksWithAcceptance) {
+  double last = 1e9;
+  for (const double acceptance : {0.95, 0.8, 0.6}) {
+    AdaptiveMemory memory = Knows([](int rows, int) { return 5.0 + 0.5 * rows; });
+    Simulation s(
+        {.cost = [](int rows, int) { return 5.0 + 0.5 * rows; }, .acceptance = acceptance, .score = 0.9F},
+        &memory);
+    s.Rounds(100);
+    const double nodes = s.Rounds(300);
+    EXPECT_LT(nodes, last);
+    EXPECT_GT(s.Speedup(), 1.1) << acceptance;
+    last = nodes;
+  }
+}
+
+TEST(Adaptive, OffWhereRowsAreDear) {
+  AdaptiveMemory memory = Knows(DearRows);
+  Simulation s({.cost = DearRows, .acceptance = 0.9, .score = 0.9F}, &memory);
+  s.Rounds(100);
+  EXPECT_LT(s.Rounds(500), 0.1);
+  EXPECT_GT(s.Speedup(), 0.99);
+  EXPECT_THAT(s.report().last_decision, StartsWith("off: "));
+  EXPECT_THAT(s.report().last_decision, HasSubstr("rows cost"));
+  EXPECT_THAT(s.report().last_decision, HasSubstr("at 1.0K keys"));
+}
+
+TEST(Adaptive, NearlyAsFastAsPlainFromTheFirstRoundWhateverTheDrafterSays) {
+  for (const float score : {0.2F, 0.6F, 1.0F}) {
+    for (const auto& cost : {DearRows, CheapRows}) {
+      AdaptiveMemory memory = Knows(cost);
+      Simulation s({.cost = cost, .acceptance = 0.0, .score = score}, &memory);
+      s.Rounds(300);
+      EXPECT_GT(s.Speedup(), 0.94) << score;
+    }
+  }
+}
+
+TEST(Adaptive, WrongCostsAreFoundOut) {
+  // The table says that rows are free; they are not.
+  AdaptiveMemory memory = Knows([](int, int) { return 5.0; });
+  Simulation s({.cost = DearRows, .acceptance = 0.5, .score = 0.9F}, &memory);
+  s.Rounds(200);
+  s.Rounds(500);
+  EXPECT_GT(s.Speedup(), 0.97);
+  // And the other way round: probes find out that rows are free.
+  AdaptiveMemory dear = Knows(DearRows);
+  Simulation t({.cost = CheapRows, .acceptance = 0.9, .score = 0.9F}, &dear);
+  t.Rounds(3000);
+  t.Rounds(500);
+  EXPECT_GT(t.Speedup(), 2);
+}
+
+TEST(Adaptive, KnowsNothingOfTheMachineAndLearns) {
+  AdaptiveMemory memory;
+  Simulation s({.cost = CheapRows, .acceptance = 0.9, .score = 0.9F}, &memory);
+  s.Rounds(100);
+  s.Rounds(200);
+  EXPECT_GT(s.Speedup(), 3);
+}
+
+TEST(Adaptive, TurnsOffWithTheContextAndSaysAtWhatLength) {
+  AdaptiveMemory memory = Knows(DearWhenLong);
+  Simulation s({.cost = DearWhenLong, .acceptance = 0.5, .score = 0.5F}, &memory);
+  s.context = 300;
+  s.Rounds(100);
+  EXPECT_GT(s.Rounds(100), 1);
+  EXPECT_GT(s.Speedup(), 1.4);
+  s.context = 60000;
+  s.Rounds(100);
+  EXPECT_LT(s.Rounds(300), 0.1);
+  EXPECT_GT(s.Speedup(), 0.98);
+  EXPECT_THAT(s.report().last_decision, HasSubstr("58.6K keys"));
+}
+
+TEST(Adaptive, ComesBackWhenTheTextChanges) {
+  const auto cost = [](int rows, int) { return 5.0 + 1.0 * rows; };
+  AdaptiveMemory memory = Knows(cost);
+  Simulation s({.cost = cost, .acceptance = 0.02, .score = 0.9F}, &memory);
+  s.Rounds(600);
+  EXPECT_LT(s.Rounds(300), 0.2);
+  s.world.acceptance = 0.9;  // with the same scores: only a probe can tell
+  s.Rounds(400);
+  EXPECT_GT(s.Rounds(100), 2);
+  EXPECT_GT(s.Speedup(), 1.8);
+}
+
+TEST(Adaptive, ComesBackAtOnceForAMuchBetterScore) {
+  const auto cost = [](int rows, int) { return 5.0 + 1.0 * rows; };
+  AdaptiveMemory memory = Knows(cost);
+  Simulation s({.cost = cost, .acceptance = 0.02, .score = 0.3F}, &memory);
+  s.Rounds(600);
+  EXPECT_LT(s.Rounds(100), 0.2);
+  s.world.acceptance = 0.95;
+  s.world.score = 0.95F;
+  EXPECT_GT(s.Round(), 2);
+}
+
+TEST(Adaptive, ProbesEverMoreRarely) {
+  AdaptiveMemory memory = Knows(DearRows);
+  Simulation s({.cost = DearRows, .acceptance = 0.0, .score = 0.3F}, &memory);
+  std::vector<int> probes;
+  for (int i = 0; i < 1000; ++i) {
+    if (s.Round() > 0) probes.push_back(i);
+  }
+  ASSERT_GT(probes.size(), 5U);
+  EXPECT_LT(probes.size(), 20U);
+  EXPECT_LE(probes[0], 8);
+  EXPECT_EQ(probes[probes.size() - 1] - probes[probes.size() - 2], 128);
+  for (const auto& [name, rounds] : s.report().decisions) {
+    if (name == "probe") {
+      EXPECT_EQ(rounds, static_cast<int64_t>(probes.size()));
+    }
+  }
+}
+
+TEST(Adaptive, DearDraftersAreNotAskedWhereTheyDoNotPay) {
+  const World world = {.cost = CheapRows, .draft_ms = 12.0, .acceptance = 0.3, .score = 0.3F};
+  AdaptiveMemory memory = Knows(CheapRows);
+  Simulation s(world, &memory);
+  s.Rounds(100);
+  s.Rounds(500);
+  EXPECT_LT(s.n_asked, 25);
+  EXPECT_GT(s.Speedup(), 0.93);
+  EXPECT_THAT(s.report().last_decision, HasSubstr("drafting"));
+
+  AdaptiveMemory other = Knows(CheapRows);
+  Simulation good({.cost = CheapRows, .draft_ms = 2.0, .acceptance = 0.9, .score = 0.9F, .longest = 6},
+                  &other);
+  good.Rounds(100);
+  good.Rounds(300);
+  EXPECT_GT(good.n_asked, 280);
+  EXPECT_GT(good.Speedup(), 1.8);
+  EXPECT_LT(good.last_budget, 20);
+}
+
+TEST(Adaptive, CheapMembersOfADearPortfolioGoOnAlone) {
+  const SpeculationOptions portfolio = {.type = "auto"};
+  // The dear member adds little to what the cheap one finds.
+  AdaptiveMemory memory = Knows(CheapRows);
+  World world = {.cost = CheapRows, .draft_ms = 8.0, .acceptance = 0.8, .score = 0.8F};
+  world.quick_acceptance = 0.75;
+  world.quick_longest = 8;
+  Simulation s(world, &memory, portfolio);
+  s.Rounds(200);
+  EXPECT_GT(s.Rounds(500), 3);
+  EXPECT_LT(s.n_asked, 40);
+  EXPECT_GT(s.Speedup(), 2.5);
+  // It is all there is.
+  AdaptiveMemory other = Knows(CheapRows);
+  world.draft_ms = 2.0;
+  world.quick_longest = 0;
+  Simulation t(world, &other, portfolio);
+  t.Rounds(200);
+  t.Rounds(500);
+  EXPECT_GT(t.n_asked, 400);
+  EXPECT_GT(t.Speedup(), 1.5);
+}
+
+TEST(Adaptive, SlowRoundsThatNoEstimateExplainsMakeAPause) {
+  // Every acceptance is as estimated, but speculated rounds take long for a reason of their own: drafting
+  // that is cheap when it is looked at.
+  AdaptiveMemory memory = Knows(CheapRows);
+  World world = {.cost = CheapRows, .acceptance = 0.4, .score = 0.4F};
+  Simulation s(world, &memory);
+  int calls = 0;
+  s.world.cost = [&calls](int rows, int) { return rows > 1 && ++calls % 3 == 0 ? 60.0 : 5.0; };
+  s.Rounds(2000);
+  std::map<std::string, int64_t> decisions;
+  for (const auto& [name, rounds] : s.report().decisions) decisions[name] = rounds;
+  EXPECT_GT(decisions["paused"] + decisions["off"], 1000);
+  EXPECT_GT(decisions["speculated"] + decisions["probe"], 10);
+}
+
+TEST(Adaptive, KeepsToRoomTokensAndOptions) {
+  AdaptiveMemory memory = Knows(CheapRows);
+  const auto policy = MakeAdaptivePolicy({.type = "ngram", .adaptive_n_max = 12}, "x", &memory);
+  const auto budget = [&](int room, int max_tokens) {
+    const DraftBudget b = policy->Budget({.context = 10, .room = room, .max_tokens = max_tokens});
+    return std::pair(b.max_nodes, b.max_depth);
+  };
+  EXPECT_EQ(budget(100, 1), std::pair(0, 0));
+  EXPECT_EQ(policy->report().last_decision, "plain: no room for drafts");
+  EXPECT_EQ(budget(1, 100), std::pair(0, 0));
+  EXPECT_EQ(budget(0, 100), std::pair(0, 0));
+  EXPECT_EQ(budget(100, 3).second, 2);
+  EXPECT_EQ(budget(5, 100).first, 4);
+  EXPECT_LE(budget(1 << 20, 1 << 30).first, 12);
+  Simulation none({.cost = CheapRows}, &memory, {.type = "ngram", .adaptive_n_max = 0});
+  EXPECT_EQ(none.Rounds(10), 0);
+  Simulation few({.cost = CheapRows, .longest = 2}, &memory, {.type = "ngram", .draft_n_min = 3});
+  EXPECT_EQ(few.Rounds(50), 0);
+}
+
+TEST(Adaptive, VerifiesTheBestNodesOfATree) {
+  const auto cost = [](int rows, int) { return 5.0 + 1.0 * rows; };
+  AdaptiveMemory memory = Knows(cost);
+  const auto policy = MakeAdaptivePolicy({}, "x", &memory);
+  policy->Budget({.context = 10, .room = 100, .max_tokens = 100});
+  TokenTree tree(0);
+  const int weak = tree.AddChild(0, 1, 0.05F);
+  tree.AddChild(weak, 2, 0.04F);
+  const int good = tree.AddChild(0, 3, 0.95F, 1);
+  tree.AddChild(good, 4, 0.9F, 1);
+  const TokenTree chosen = policy->Choose(tree);
+  ASSERT_EQ(chosen.size(), 3);
+  EXPECT_EQ(chosen.node(1).token, 3);
+  EXPECT_EQ(chosen.node(1).source, 1);
+  EXPECT_EQ(chosen.node(2).token, 4);
+  EXPECT_EQ(policy->Choose(TokenTree(0)).size(), 1);
+  EXPECT_EQ(policy->report().last_decision, "plain: nothing proposed");
+}
+
+TEST(Adaptive, LearnsAcrossGenerationsByDrafter) {
+  AdaptiveMemory memory = Knows(DearRows);
+  const auto cost = [](int rows, int) { return 5.0 + 1.0 * rows; };
+  {
+    Simulation s({.cost = cost, .acceptance = 0.0, .score = 0.9F}, &memory);
+    s.Rounds(100);
+  }
+  EXPECT_EQ(memory.acceptance.size(), 1U);
+  EXPECT_LT(memory.acceptance.at("simulated").Estimate({.score = 0.89}), 0.3);
+  const auto other = MakeAdaptivePolicy({}, "another", &memory);
+  EXPECT_EQ(memory.acceptance.size(), 2U);
+}
+
+// --- Through the real loop. ---
+
+constexpr int kVocab = 12;
+const ToyLanguage& Language() {
+  static const ToyLanguage language(kVocab, 11);
+  return language;
+}
+
+TEST(AdaptiveEquality, TheTextIsThatOfPlainDecoding) {
+  int64_t accepted = 0, drafted = 0;
+  for (const SamplingOptions& sampling :
+       {Temperature(0.0F), Temperature(0.7F), Temperature(1.0F), AllPenalties(0.0F), AllPenalties(0.7F)}) {
+    for (const auto& cost : {DearRows, CheapRows}) {
+      for (const char* type : {"auto", "ngram", "ngram,replay"}) {
+        const Job job = {.n_predict = 150, .sampling = sampling};
+        const std::vector<int32_t> truth = DecodePlainly(Language(), job);
+        SpeculationOptions speculation = {
+            .type = type, .ngram_max = 3, .ngram_min = 1, .policy = "adaptive", .replay_tokens = truth};
+        for (size_t i = 3; i < truth.size(); i += 7) speculation.replay_tokens[i] = (truth[i] + 1) % kVocab;
+        AdaptiveMemory memory = Knows(cost);
+        const auto drafter = std::move(*MakeDrafter(speculation));
+        Rig rig(Language(), job, drafter.get(), MakeAdaptivePolicy(speculation, drafter->name(), &memory));
+        rig.Run();
+        ASSERT_EQ(rig.generated(), truth) << type;
+        accepted += rig.decoder.stats().accepted;
+        drafted += rig.decoder.stats().drafted;
+      }
+    }
+  }
+  EXPECT_GT(accepted, 500);
+  EXPECT_GT(drafted, accepted);
+}
+
+TEST(AdaptiveEquality, RandomTreesAndTheEndOfTheContext) {
+  for (const int capacity : {40, 200}) {
+    const Job job = {.n_predict = 160, .capacity = capacity, .sampling = Temperature(0.7F)};
+    std::vector<int32_t> truth = job.prompt;
+    const std::vector<int32_t> text = DecodePlainly(Language(), job);
+    truth.insert(truth.end(), text.begin(), text.end());
+    TreeDrafter drafter(truth, kVocab, 8, 5);
+    AdaptiveMemory memory = Knows(CheapRows);
+    Rig rig(Language(), job, &drafter, MakeAdaptivePolicy({}, "tree", &memory));
+    ASSERT_TRUE(rig.decoder.Prefill().ok());
+    while (!rig.done()) {
+      const auto step = rig.Step();
+      if (!step.ok()) break;
+      ASSERT_NO_FATAL_FAILURE(rig.ExpectInvariant());
+    }
+    const auto generated = rig.generated();
+    EXPECT_EQ(static_cast<int>(generated.size()), std::min(160, capacity + 1 - 6));
+    EXPECT_TRUE(std::equal(generated.begin(), generated.end(), text.begin()));
+    EXPECT_GT(rig.decoder.stats().accepted, 5);
+    EXPECT_GE(rig.decoder.stats().proposed, rig.decoder.stats().drafted);
+  }
+}
+
+TEST(PolicyOptions, PortfoliosAreAdaptiveUnlessTheOptionsSayOtherwise) {
+  EXPECT_TRUE(WantsAdaptivePolicy({}));
+  EXPECT_TRUE(WantsAdaptivePolicy({.type = "ngram,replay"}));
+  EXPECT_FALSE(WantsAdaptivePolicy({.type = "ngram"}));
+  EXPECT_TRUE(WantsAdaptivePolicy({.type = "ngram", .policy = "adaptive"}));
+  EXPECT_FALSE(WantsAdaptivePolicy({.policy = "fixed"}));
+  EXPECT_TRUE(CheckPolicy({}).ok());
+  EXPECT_TRUE(CheckPolicy({.policy = "fixed"}).ok());
+  EXPECT_THAT(CheckPolicy({.policy = "clever"}).message(),
+              HasSubstr("--spec-policy clever: unknown; known are"));
+}
+
+}  // namespace
+}  // namespace longspec::testing

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decode/calibration.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/counter_rng.h"
+#include "base/status_macros.h"
+
+namespace longspec {
+namespace {
+
+constexpr std::array<int, 12> kRows = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+// In this order, so that whatever the budget leaves out lies between or beyond what is known.
+constexpr std::array<int, 12> kOrder = {1, 8, 4, 16, 2, 32, 64, 6, 12, 24, 3, 48};
+constexpr size_t kAlways = 2;          // of the order, whatever the budget
+constexpr double kRepeatBelowMs = 40;  // shorter passes are measured twice
+constexpr int kShallow = 256;
+constexpr double kSteady = 1.3;
+
+// Costs at one depth, by row count.
+using Curve = std::map<int, double>;
+
+class Calibrator {
+ public:
+  Calibrator(Target& target, const CalibrationOptions& options) : target_(target), options_(options) {}
+
+  Result<Calibration> Run(const ScratchCache& make_cache) {
+    const int widest = std::min(kRows.back(), options_.capacity - 1);
+    const int shallow = std::clamp(options_.capacity - widest, 1, kShallow);
+    const int deep = std::clamp(options_.capacity - widest, shallow, options_.deep);
+    std::vector<Scratch> scratch;
+    for (const int depth : deep > shallow ? std::vector{shallow, deep} : std::vector{shallow}) {
+      LS_ASSIGN(std::unique_ptr<KvCache> cache, make_cache(depth, widest));
+      scratch.push_back({.depth = depth, .cache = std::move(cache), .curve = {}});
+      LS_TRY(Pass(*scratch.back().cache, 1).status());  // warms the weights
+    }
+    const double start = NowMs();
+    for (size_t i = 0; i < kOrder.size(); ++i) {
+      if (kOrder[i] > widest || (i >= kAlways && NowMs() - start > options_.budget_ms)) continue;
+      for (Scratch& s : scratch) LS_TRY(Measure(kOrder[i], s));
+    }
+    const double first = scratch.front().curve.at(1);
+    LS_TRY(Measure(1, scratch.front()));
+    const double last = scratch.front().curve.at(1);
+    scratch.front().curve[1] = std::min(first, last);
+    return Calibration{.table = Fill(scratch),
+                       .steady = std::max(first, last) < kSteady * std::min(first, last)};
+  }
+
+ private:
+  struct Scratch {
+    int depth;
+    std::unique_ptr<KvCache> cache;
+    Curve curve;
+  };
+
+  Result<double> Pass(KvCache& cache, int rows) {
+    // Any tokens do: time does not depend on which.
+    std::vector<int32_t> tokens;
+    for (int i = 0; i < rows; ++i) {
+      tokens.push_back(static_cast<int32_t>(rng_.Uniform(draws_++) * target_.vocab_size()));
+    }
+    const double start = NowMs();
+    LS_ASSIGN(KvTransaction transaction, cache.Begin(rows));
+    const ForwardSegment segment{
+        .tokens = tokens, .parents = {}, .kv = &transaction, .logits = LogitsFor::kAllRows};
+    LS_TRY(target_.Forward({&segment, 1}, {}).status());
+    return std::max(NowMs() - start, 1e-6);
+  }
+
+  Status Measure(int rows, Scratch& scratch) {
+    LS_ASSIGN(double ms, Pass(*scratch.cache, rows));
+    if (ms < kRepeatBelowMs) {
+      LS_ASSIGN(const double again, Pass(*scratch.cache, rows));
+      ms = std::min(ms, again);
+    }
+    scratch.curve[rows] = ms;
+    return {};
+  }
+
+  // Linear between the measured row counts; beyond them, on with the last slope.
+  static double At(const Curve& curve, int rows) {
+    if (curve.size() == 1) return curve.begin()->second * rows / curve.begin()->first;
+    auto high = curve.lower_bound(rows);
+    if (high == curve.begin()) ++high;
+    if (high == curve.end()) --high;
+    const auto low = std::prev(high);
+    const double slope = std::max(0.0, (high->second - low->second) / (high->first - low->first));
+    return low->second + slope * (rows - low->first);
+  }
+
+  CostTable Fill(const std::vector<Scratch>& scratch) const {
+    CostTable table;
+    table.rows.assign(kRows.begin(), kRows.end());
+    for (int keys = kShallow; keys < options_.capacity; keys *= 4) table.keys.push_back(keys);
+    table.keys.push_back(options_.capacity);
+    table.ms.resize(table.rows.size() * table.keys.size());
+    for (size_t r = 0; r < table.rows.size(); ++r) {
+      const double shallow = At(scratch.front().curve, table.rows[r]);
+      double slope = 0;
+      if (scratch.size() > 1) {
+        const double rise = At(scratch.back().curve, table.rows[r]) - shallow;
+        slope = std::max(0.0, rise / (scratch.back().depth - scratch.front().depth));
+      }
+      for (size_t k = 0; k < table.keys.size(); ++k) {
+        const double ms = shallow + slope * (table.keys[k] - scratch.front().depth);
+        table.at(r, k) = std::max(ms, 0.1 * shallow);
+      }
+    }
+    return table;
+  }
+
+  Target& target_;
+  const CalibrationOptions& options_;
+  RngStream rng_{.seed = 1, .purpose = RngPurpose::kPolicy};
+  uint64_t draws_ = 0;
+};
+
+}  // namespace
+
+Result<Calibration> Calibrate(Target& target, const ScratchCache& make_cache,
+                              const CalibrationOptions& options) {
+  if (options.capacity < 2) return InvalidArgument("calibration needs a context of at least 2 positions");
+  return Calibrator(target, options).Run(make_cache);
+}
+
+}  // namespace longspec

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decode/cost_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/counter_rng.h"
+
+namespace longspec {
+namespace {
+
+using ::testing::HasSubstr;
+
+CostTable Table() {
+  return {.rows = {1, 4, 8},
+          .keys = {100, 1100, 2100},
+          .ms = {2, 3, 5,   //
+                 4, 6, 12,  //
+                 8, 10, 30}};
+}
+
+TEST(CostModel, GivesThePointsBackAndInterpolatesBetween) {
+  const CostModel model(Table());
+  EXPECT_DOUBLE_EQ(model.TargetMs(1, 100), 2);
+  EXPECT_DOUBLE_EQ(model.TargetMs(4, 1100), 6);
+  EXPECT_DOUBLE_EQ(model.TargetMs(8, 2100), 30);
+  EXPECT_DOUBLE_EQ(model.TargetMs(1, 600), 2.5);
+  EXPECT_DOUBLE_EQ(model.TargetMs(6, 100), 6);
+  EXPECT_DOUBLE_EQ(model.TargetMs(6, 600), 7);  // of 4, 6, 8 and 10
+}
+
+TEST(CostModel, ExtrapolatesLinearlyAndNeverBelowZero) {
+  const CostModel model(Table());
+  EXPECT_DOUBLE_EQ(model.TargetMs(1, 3100), 7);
+  EXPECT_DOUBLE_EQ(model.TargetMs(12, 100), 12);
+  EXPECT_DOUBLE_EQ(model.TargetMs(1, 0), 1.9);
+  const CostModel steep({.rows = {1}, .keys = {1000, 1001}, .ms = {1, 50}});
+  EXPECT_GT(steep.TargetMs(1, 1), 0.0);
+  EXPECT_DOUBLE_EQ(steep.TargetMs(7, 1000), 7);  // in proportion
+}
+
+TEST(CostModel, ACurveIsThePointsOfEachRowCount) {
+  const CostModel model(Table());
+  std::vector<double> ms(10);
+  model.TargetMs(700, ms);
+  for (size_t i = 0; i < ms.size(); ++i) {
+    EXPECT_DOUBLE_EQ(ms[i], model.TargetMs(static_cast<int>(i) + 1, 700));
+  }
+}
+
+TEST(CostModel, NeverFallsWithRowsOrKeys) {
+  const RngStream rng{.seed = 3, .purpose = RngPurpose::kTest};
+  for (uint64_t round = 0; round < 50; ++round) {
+    CostTable noisy = Table();
+    for (uint32_t i = 0; i < noisy.ms.size(); ++i) noisy.ms[i] = 0.1 + 10 * rng.Uniform(round, i);
+    CostModel model(noisy);
+    for (uint32_t i = 0; i < 20; ++i) {
+      model.Observe(1 + static_cast<int>(10 * rng.Uniform(round, 100 + i)), 900,
+                    20 * rng.Uniform(round, 200 + i));
+    }
+    for (int keys = 1; keys < 4000; keys += 333) {
+      for (int rows = 1; rows < 12; ++rows) {
+        ASSERT_GT(model.TargetMs(rows, keys), 0.0);
+        ASSERT_LE(model.TargetMs(rows, keys), model.TargetMs(rows + 1, keys) + 1e-9);
+        ASSERT_LE(model.TargetMs(rows, keys), model.TargetMs(rows, keys + 333) + 1e-9);
+      }
+    }
+  }
+}
+
+// The truth: 5 ms and 1 ms for every further row. The table says something else.
+TEST(CostModel, AWrongTableCuresItself) {
+  for (const double factor : {0.1, 10.0}) {
+    CostTable wrong = Table();
+    for (size_t i = 0; i < wrong.ms.size(); ++i) wrong.ms[i] *= factor;
+    CostModel model(wrong);
+    for (int i = 0; i < 300; ++i) {
+      const int rows = 1 + i % 8;
+      model.Observe(rows, 500, 4.0 + rows);
+    }
+    for (const int rows : {1, 4, 8}) EXPECT_NEAR(model.TargetMs(rows, 500), 4.0 + rows, 0.1 * (4.0 + rows));
+  }
+}
+
+TEST(CostModel, OneSlowRoundDoesNotChangeMuch) {
+  CostModel model(Table());
+  model.Observe(1, 100, 5000);
+  EXPECT_LT(model.TargetMs(1, 100), 2 * 1.25);
+  for (const double nonsense : {0.0, -1.0, std::nan("")}) model.Observe(1, 100, nonsense);
+  model.Observe(0, 100, 1.0);
+  EXPECT_LT(model.TargetMs(1, 100), 2 * 1.25);
+}
+
+TEST(CostModel, WithoutATableTheFirstRoundSetsTheScale) {
+  CostModel model;
+  EXPECT_GT(model.TargetMs(8, 10), model.TargetMs(1, 10));
+  model.Observe(1, 500, 40);
+  EXPECT_NEAR(model.TargetMs(1, 500), 40, 1e-6);
+  EXPECT_GT(model.TargetMs(8, 500), 50);
+  model.Observe(1, 500, 400);  // a surprise like any other
+  EXPECT_LT(model.TargetMs(1, 500), 60);
+}
+
+TEST(CostTable, RefusesWhatCannotBeACost) {
+  const auto refused = [](CostTable table, const char* part) {
+    const Status status = CheckCostTable(table);
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt) << part;
+    EXPECT_THAT(status.message(), HasSubstr(part));
+  };
+  EXPECT_TRUE(CheckCostTable(Table()).ok());
+  CostTable t = Table();
+  t.rows = {};
+  refused(t, "rows");
+  t = Table();
+  t.rows = {1, 4, 4};
+  refused(t, "rows");
+  t = Table();
+  t.rows = {2, 4, 8};
+  refused(t, "begin with 1");
+  t = Table();
+  t.keys = {100, 90, 2100};
+  refused(t, "keys");
+  t = Table();
+  t.keys = {0, 90, 2100};
+  refused(t, "keys");
+  t = Table();
+  t.ms.pop_back();
+  refused(t, "8 costs for 3 x 3");
+  for (const double bad : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
+    t = Table();
+    t.ms[4] = bad;
+    refused(t, "positive and finite");
+  }
+  const CostTable empty;
+  EXPECT_DEATH(CostModel{empty}, "CheckCostTable");
+}
+
+}  // namespace
+}  // namespace longspec

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Several drafters, one tree: every member proposes as if it were alone, and the nodes with the best scores,
+// whoever they come from, make the tree within the budget. A token that several propose is one node, with the
+// best score, and TreeNode::source says whose it was first. Members are chosen by name, or by "auto", which
+// takes whatever these options and this model allow.
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "draft/registry.h"
+
+namespace longspec {
+namespace {
+
+bool Always(const SpeculationOptions&, const DraftContext&) { return true; }
+bool HasTarget(const SpeculationOptions&, const DraftContext& context) { return context.target != nullptr; }
+bool HasDraftModel(const SpeculationOptions& options, const DraftContext&) {
+  return !options.draft_model.empty();
+}
+
+// What "auto" takes. A drafter joins with a line here.
+struct AutoMember {
+  std::string_view name;
+  bool (*applies)(const SpeculationOptions&, const DraftContext&);
+};
+constexpr AutoMember kAutoMembers[] = {
+    {"ngram", Always},
+    {"suffix", Always},
+    {"recycling", HasTarget},
+    {"longspec", HasDraftModel},
+};
+// Continuations that ngram merges if --spec-tree does not say: the policy cuts what is not worth verifying.
+constexpr const char* kAutoTree = "4";
+constexpr double kRate = 0.2;  // of running means
+
+std::vector<std::string> MemberNames(const SpeculationOptions& options, const DraftContext& context) {
+  std::vector<std::string> names;
+  if (options.type.find(',') == std::string::npos) {
+    for (const AutoMember& member : kAutoMembers) {
+      if (member.applies(options, context)) names.emplace_back(member.name);
+    }
+    return names;
+  }
+  for (size_t begin = 0; begin <= options.type.size();) {
+    const size_t end = std::min(options.type.find(',', begin), options.type.size());
+    names.push_back(options.type.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return names;
+}
+
+SpeculationOptions OptionsOf(const std::string& member, const SpeculationOptions& options) {
+  SpeculationOptions own = options;
+  own.type = member;
+  if (member == "ngram" && own.tree.empty() && own.ngram_rule == "recent") own.tree = kAutoTree;
+  return own;
+}
+
+class PortfolioDrafter final : public Drafter {
+ public:
+  PortfolioDrafter(std::string name, std::vector<std::unique_ptr<Drafter>> members)
+      : name_(std::move(name)), members_(std::move(members)), ms_(members_.size(), 0.0) {
+    for (const auto& member : members_) Join(member->taps());
+  }
+
+  std::string_view name() const override { return name_; }
+  std::vector<std::string_view> sources() const override {
+    std::vector<std::string_view> names;
+    for (const auto& member : members_) names.push_back(member->name());
+    return names;
+  }
+  Taps taps() const override { return taps_; }
+
+  Status Prefill(std::span<const int32_t> committed) override {
+    for (const auto& member : members_) LS_TRY(member->Prefill(committed));
+    return {};
+  }
+
+  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
+    candidates_.clear();
+    proposals_.clear();
+    for (size_t i = 0; i < members_.size(); ++i) {
+      TokenTree& own = proposals_.emplace_back(committed.back());
+      if (budget.most_ms > 0 && ms_[i] > budget.most_ms) continue;
+      const double start = NowMs();
+      LS_TRY(members_[i]->Propose(budget, committed, own));
+      const double took = NowMs() - start;
+      ms_[i] = ms_[i] == 0 ? took : ms_[i] + kRate * (took - ms_[i]);
+    }
+    for (size_t source = 0; source < proposals_.size(); ++source) AddCandidates(source, 0, 0);
+    while (tree.size() <= budget.max_nodes && !candidates_.empty()) TakeBest(tree);
+    return {};
+  }
+
+  void Verifying(const TokenTree& tree) override {
+    for (const auto& member : members_) member->Verifying(tree);
+  }
+
+  Status Accept(std::span<const int32_t> committed, int n_new, const TargetOutput& output) override {
+    for (size_t i = 0; i < members_.size(); ++i) {
+      LS_TRY(taps_.hidden_layers.empty() ? members_[i]->Accept(committed, n_new, output)
+                                         : members_[i]->Accept(committed, n_new, ViewOf(i, output)));
+    }
+    return {};
+  }
+
+  std::string notice() const override {
+    std::string all;
+    for (const auto& member : members_) {
+      if (const std::string own = member->notice(); !own.empty()) all += (all.empty() ? "" : "; ") + own;
+    }
+    return all;
+  }
+
+  size_t bytes() const override {
+    size_t total = 0;
+    for (const auto& member : members_) total += member->bytes();
+    return total;
+  }
+
+ private:
+  // A member's node whose parent is in the merged tree.
+  struct Candidate {
+    float score;
+    size_t source;
+    int node;    // of the member's tree
+    int parent;  // of the merged tree
+  };
+
+  // Adds what a member wants: the union, each layer once.
+  void Join(const Taps& wanted) {
+    taps_.final_hidden = taps_.final_hidden || wanted.final_hidden;
+    for (const int layer : wanted.hidden_layers) {
+      auto& layers = taps_.hidden_layers;
+      if (std::find(layers.begin(), layers.end(), layer) == layers.end()) layers.push_back(layer);
+    }
+  }
+
+  // The output with hidden states in the order that member asked for.
+  TargetOutput ViewOf(size_t member, const TargetOutput& output) const {
+    TargetOutput view = output;
+    const std::vector<int> wanted = members_[member]->taps().hidden_layers;
+    for (size_t s = 0; s < view.segments.size(); ++s) {
+      view.segments[s].hidden.clear();
+      for (const int layer : wanted) {
+        const auto& layers = taps_.hidden_layers;
+        const auto at = std::find(layers.begin(), layers.end(), layer) - layers.begin();
+        if (static_cast<size_t>(at) < output.segments[s].hidden.size()) {
+          view.segments[s].hidden.push_back(output.segments[s].hidden[static_cast<size_t>(at)]);
+        }
+      }
+    }
+    return view;
+  }
+
+  void AddCandidates(size_t source, int node, int merged) {
+    const TokenTree& own = proposals_[source];
+    for (int child = own.node(node).first_child; child >= 0; child = own.node(child).next_sibling) {
+      candidates_.push_back(
+          {.score = own.node(child).score, .source = source, .node = child, .parent = merged});
+    }
+  }
+
+  // Of equal scores the member named first wins, then the node it proposed first.
+  static bool Better(const Candidate& a, const Candidate& b) {
+    if (a.score != b.score) return a.score > b.score;
+    return a.source != b.source ? a.source < b.source : a.node < b.node;
+  }
+
+  void TakeBest(TokenTree& tree) {
+    const auto best = std::min_element(candidates_.begin(), candidates_.end(), Better);
+    const Candidate taken = *best;
+    candidates_.erase(best);
+    const int32_t token = proposals_[taken.source].node(taken.node).token;
+    const int merged = tree.AddChild(taken.parent, token, taken.score, static_cast<int>(taken.source));
+    AddCandidates(taken.source, taken.node, merged);
+  }
+
+  std::string name_;
+  std::vector<std::unique_ptr<Drafter>> members_;
+  Taps taps_;
+  std::vector<double> ms_;            // by member: what a proposal takes, a running mean; 0: unknown
+  std::vector<TokenTree> proposals_;  // by member
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace
+
+Status CheckPortfolioOptions(const SpeculationOptions& options) {
+  const std::vector<std::string> names = MemberNames(options, {});
+  for (const std::string& name : names) {
+    if (IsPortfolio(name) || name == "none") {
+      return InvalidArgument("--spec-type " + options.type + ": " + name + " cannot be one of several");
+    }
+    if (std::count(names.begin(), names.end(), name) > 1) {
+      return InvalidArgument("--spec-type " + options.type + ": " + name + " is named twice");
+    }
+    LS_TRY(CheckDrafter(OptionsOf(name, options)));
+  }
+  return {};
+}
+
+DrafterResult MakePortfolioDrafter(const SpeculationOptions& options, const DraftContext& context) {
+  std::vector<std::unique_ptr<Drafter>> members;
+  for (const std::string& name : MemberNames(options, context)) {
+    LS_ASSIGN(std::unique_ptr<Drafter> member, MakeDrafter(OptionsOf(name, options), context));
+    members.push_back(std::move(member));
+  }
+  return std::unique_ptr<Drafter>(std::make_unique<PortfolioDrafter>(options.type, std::move(members)));
+}
+
+}  // namespace longspec

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calibrations on disk: what was written comes back, anything else in the file is refused.
+#include "engine/calibration_cache.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace longspec {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CalibrationCacheTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / ("longspec_calibration_" + std::to_string(getpid()));
+    std::filesystem::remove_all(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string TheFile() const {
+    std::string path;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) path = entry.path();
+    return path;
+  }
+  std::string Contents() const {
+    std::ifstream in(TheFile());
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  void Overwrite(const std::string& text) const {
+    std::ofstream(TheFile(), std::ios::binary | std::ios::trunc) << text;
+  }
+
+  std::string folder_;
+  const CostTable table_ = {.rows = {1, 8}, .keys = {256, 4096}, .ms = {5.125, 19.1, 1.0 / 3, 48}};
+};
+
+TEST_F(CalibrationCacheTest, WhatIsWrittenComesBack) {
+  EXPECT_EQ(ReadCalibration(folder_, "key").status().code(), StatusCode::kNotFound);
+  ASSERT_TRUE(WriteCalibration(folder_ + "/deeper", "key", table_).ok());
+  const auto read = ReadCalibration(folder_ + "/deeper", "key");
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->rows, table_.rows);
+  EXPECT_EQ(read->keys, table_.keys);
+  EXPECT_EQ(read->ms, table_.ms);
+  EXPECT_EQ(ReadCalibration(folder_ + "/deeper", "other key").status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(CalibrationCacheTest, HostileFilesAreRefused) {
+  ASSERT_TRUE(WriteCalibration(folder_, "key", table_).ok());
+  const std::string good = Contents();
+  for (size_t n = 0; n < good.size(); ++n) {
+    Overwrite(good.substr(0, n));
+    ASSERT_FALSE(ReadCalibration(folder_, "key").ok()) << n;
+  }
+  Overwrite(good);
+  ASSERT_TRUE(ReadCalibration(folder_, "key").ok());
+  const std::string head = "longspec costs 1\nkey\n";
+  for (const std::string& bad :
+       {std::string(), std::string("\n\n\n"), std::string(1000, '\0'), std::string("longspec costs 2\nkey\n"),
+        head, head + "rows 1 8\nkeys 256 4096\nms 1 2 3\nend\n",
+        head + "rows 1 8\nkeys 256 4096\nms 1 2 3 nan\nend\n",
+        head + "rows 1 8\nkeys 256 4096\nms 1 2 3 -4\nend\n",
+        head + "rows 1 8\nkeys 256 4096\nms 1 2 3 1e999\nend\n",
+        head + "rows 8 1\nkeys 256 4096\nms 1 2 3 4\nend\n",
+        head + "rows 1 99999999999\nkeys 256 4096\nms 1 2 3 4\n",
+        head + "rows 1 x\nkeys 256 4096\nms 1 2 3 4\nend\n", head + "keys 1 8\nrows 256 4096\nms 1 2 3 4\n",
+        head + "rows\nkeys\nms\nend\n", head + "rows 1 8\nkeys 0 4096\nms 1 2 3 4\nend\n"}) {
+    Overwrite(bad);
+    EXPECT_FALSE(ReadCalibration(folder_, "key").ok()) << bad;
+  }
+  std::string many = head + "rows 1";
+  for (int i = 2; i < 200; ++i) many += " " + std::to_string(i);
+  Overwrite(many + "\nkeys 1\nms 1\n");
+  EXPECT_THAT(ReadCalibration(folder_, "key").status().message(), HasSubstr("too many"));
+  Overwrite(head + std::string(70000, ' '));
+  EXPECT_THAT(ReadCalibration(folder_, "key").status().message(), HasSubstr("too large"));
+  const std::string path = TheFile();
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);
+  EXPECT_EQ(ReadCalibration(folder_, "key").status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(CalibrationCacheTest, FoldersThatCannotBeWrittenAreAnErrorAndNoMore) {
+  EXPECT_FALSE(WriteCalibration("", "key", table_).ok());
+  EXPECT_FALSE(WriteCalibration("/proc/nowhere/longspec", "key", table_).ok());
+  EXPECT_FALSE(ReadCalibration("", "key").ok());
+}
+
+TEST_F(CalibrationCacheTest, TheFolderFollowsTheEnvironment) {
+  const auto set = [](const char* name, const char* value) {
+    value == nullptr ? unsetenv(name) : setenv(name, value, 1);
+  };
+  const char* home = std::getenv("HOME");
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const std::string old_home = home == nullptr ? "" : home, old_cache = cache == nullptr ? "" : cache;
+  set("XDG_CACHE_HOME", "/x/cache");
+  EXPECT_EQ(CalibrationFolder(), "/x/cache/longspec");
+  set("XDG_CACHE_HOME", "relative");
+  set("HOME", "/home/me");
+  EXPECT_EQ(CalibrationFolder(), "/home/me/.cache/longspec");
+  set("XDG_CACHE_HOME", nullptr);
+  set("HOME", nullptr);
+  EXPECT_EQ(CalibrationFolder(), "");
+  if (home != nullptr) set("HOME", old_home.c_str());
+  if (cache != nullptr) set("XDG_CACHE_HOME", old_cache.c_str());
+}
+
+TEST_F(CalibrationCacheTest, TheKeyNamesEverythingACostDependsOn) {
+  std::filesystem::create_directories(folder_);
+  const std::string path = folder_ + "/m.gguf";
+  std::ofstream(path) << "x";
+  ModelInfo info;
+  info.path = path;
+  info.file_bytes = 1;
+  info.cpu = "A CPU\nwith a line break";
+  info.kernels = "avx2";
+  info.threads = 2;
+  info.n_ctx = 8192;
+  const std::string key = CalibrationKey(info, {});
+  EXPECT_EQ(key.find('\n'), std::string::npos);
+  EXPECT_EQ(key, CalibrationKey(info, {}));
+  const auto changed = [&](auto&& change) {
+    ModelInfo other = info;
+    ModelOptions options;
+    change(other, options);
+    return CalibrationKey(other, options) != key;
+  };
+  EXPECT_TRUE(changed([](auto& i, auto&) { i.kernels = "avx512"; }));
+  EXPECT_TRUE(changed([](auto& i, auto&) { i.threads = 3; }));
+  EXPECT_TRUE(changed([](auto& i, auto&) { i.cpu = "B"; }));
+  EXPECT_TRUE(changed([](auto& i, auto&) { i.file_bytes = 2; }));
+  EXPECT_TRUE(changed([](auto& i, auto&) { i.path += "2"; }));
+  EXPECT_TRUE(changed([](auto& i, auto&) { i.n_ctx = 4096; }));
+  EXPECT_TRUE(changed([](auto&, auto& o) { o.cache_type_k = CacheType::kF32; }));
+  std::filesystem::last_write_time(path,
+                                   std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
+  EXPECT_NE(CalibrationKey(info, {}), key);
+}
+
+}  // namespace
+}  // namespace longspec

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "eval/cell.h"
+
+namespace longspec {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename T>
+Json Named(const std::vector<std::pair<std::string, T>>& values) {
+  Json json = Json::object();
+  for (const auto& [name, value] : values) json[name] = value;
+  return json;
+}
+
+template <typename T>
+std::vector<std::pair<std::string, T>> NamedFrom(const Json& json) {
+  std::vector<std::pair<std::string, T>> values;
+  for (const auto& item : json.items()) values.emplace_back(item.key(), item.value().template get<T>());
+  return values;
+}
+
+Json ItemJson(const EvalItem& item) {
+  return {{"id", item.id},
+          {"prompt_tokens", item.prompt_tokens},
+          {"prompt_ms", item.prompt_ms},
+          {"tokens", item.tokens},
+          {"steps", item.steps},
+          {"proposed", item.proposed},
+          {"drafted", item.drafted},
+          {"accepted", item.accepted},
+          {"ms", item.ms},
+          {"plain_ms", item.plain_ms},
+          {"draft_ms", item.draft_ms},
+          {"target_ms", item.target_ms},
+          {"verify_ms", item.verify_ms},
+          {"commit_ms", item.commit_ms},
+          {"acceptance_per_position", item.acceptance_per_position},
+          {"identical", item.identical},
+          {"distinct_4gram", item.distinct_4gram},
+          {"loops", item.loops()},
+          {"quality", Named(item.quality)},
+          {"decisions", Named(item.decisions)},
+          {"last_decision", item.last_decision}};
+}
+
+EvalItem ItemFrom(const Json& json) {
+  EvalItem item;
+  json.at("id").get_to(item.id);
+  json.at("prompt_tokens").get_to(item.prompt_tokens);
+  json.at("prompt_ms").get_to(item.prompt_ms);
+  json.at("tokens").get_to(item.tokens);
+  json.at("steps").get_to(item.steps);
+  json.at("proposed").get_to(item.proposed);
+  json.at("drafted").get_to(item.drafted);
+  json.at("accepted").get_to(item.accepted);
+  json.at("ms").get_to(item.ms);
+  json.at("plain_ms").get_to(item.plain_ms);
+  json.at("draft_ms").get_to(item.draft_ms);
+  json.at("target_ms").get_to(item.target_ms);
+  json.at("verify_ms").get_to(item.verify_ms);
+  json.at("commit_ms").get_to(item.commit_ms);
+  json.at("acceptance_per_position").get_to(item.acceptance_per_position);
+  json.at("identical").get_to(item.identical);
+  json.at("distinct_4gram").get_to(item.distinct_4gram);
+  json.at("last_decision").get_to(item.last_decision);
+  item.quality = NamedFrom<double>(json.at("quality"));
+  item.decisions = NamedFrom<int64_t>(json.at("decisions"));
+  return item;
+}
+
+}  // namespace
+
+void CellSums::Add(const EvalItem& item, int runs) {
+  ++prompts;
+  looping += item.loops() ? 1 : 0;
+  identical += item.identical ? 1 : 0;
+  tokens += item.tokens * runs;
+  steps += item.steps;
+  drafted += item.drafted;
+  accepted += item.accepted;
+  ms += item.ms;
+  plain_ms += item.plain_ms;
+  draft_ms += item.draft_ms;
+  target_ms += item.target_ms;
+  verify_ms += item.verify_ms;
+  commit_ms += item.commit_ms;
+  distinct_4gram += item.distinct_4gram;
+}
+
+Json CellJson(const Cell& cell) {
+  CellSums sums;
+  Json items = Json::array();
+  for (const EvalItem& item : cell.items) {
+    sums.Add(item, cell.runs);
+    items.push_back(ItemJson(item));
+  }
+  const auto n = static_cast<double>(cell.items.empty() ? 1 : cell.items.size());
+  return {{"family", cell.key.family},
+          {"length", cell.key.length},
+          {"temperature", cell.key.temperature},
+          {"method", cell.key.method},
+          {"runs", cell.runs},
+          {"speedup", sums.speedup()},
+          {"mean_acceptance_length", sums.mean_acceptance_length()},
+          {"tokens_per_second", sums.tokens_per_second()},
+          {"plain_tokens_per_second", sums.plain_tokens_per_second()},
+          {"prompts", sums.prompts},
+          {"identical_share", cell.items.empty() ? Json() : Json(static_cast<double>(sums.identical) / n)},
+          {"distinct_4gram", sums.distinct_4gram / n},
+          {"looping", sums.looping},
+          {"items", items}};
+}
+
+Result<Cell> ParseCell(std::string_view line) {
+  try {
+    const Json json = Json::parse(line);
+    Cell cell;
+    json.at("family").get_to(cell.key.family);
+    json.at("length").get_to(cell.key.length);
+    json.at("temperature").get_to(cell.key.temperature);
+    json.at("method").get_to(cell.key.method);
+    json.at("runs").get_to(cell.runs);
+    for (const Json& item : json.at("items")) cell.items.push_back(ItemFrom(item));
+    return cell;
+  } catch (const Json::exception& error) {
+    return Corrupt(std::string("not a cell of an evaluation: ") + error.what());
+  }
+}
+
+}  // namespace longspec

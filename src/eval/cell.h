@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One cell of an evaluation: a method on prompts of one family, context length and temperature, beside plain
+// decoding of the same prompts in the same process. Kept as one JSON line. Ratios are computed from sums of
+// the items.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "eval/quality.h"
+#include "longspec/status.h"
+
+namespace longspec {
+
+// Distinct 4-gram share below which a text counts as looping.
+inline constexpr double kLoops = 0.5;
+
+// One prompt. Times of the method sum over its repetitions, as do those of plain decoding.
+struct EvalItem {
+  std::string id;
+  int64_t prompt_tokens = 0, tokens = 0;  // per run
+  int64_t steps = 0, proposed = 0, drafted = 0, accepted = 0;
+  double ms = 0, plain_ms = 0;
+  double draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
+  double prompt_ms = 0;
+  std::vector<double> acceptance_per_position;
+  bool identical = false;  // all runs, plain and not, gave the same tokens
+  double distinct_4gram = 1;
+  Quality quality;
+  std::vector<std::pair<std::string, int64_t>> decisions;
+  std::string last_decision;
+
+  bool loops() const { return distinct_4gram < kLoops; }
+};
+
+struct CellKey {
+  std::string family, method;
+  int length = 0;
+  double temperature = 0;
+  bool operator==(const CellKey&) const = default;
+};
+
+struct Cell {
+  CellKey key;
+  int runs = 1;  // generations per prompt and side
+  std::vector<EvalItem> items;
+};
+
+// Sums over items.
+struct CellSums {
+  int64_t prompts = 0, looping = 0, identical = 0, tokens = 0, steps = 0, drafted = 0, accepted = 0;
+  double ms = 0, plain_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
+  double distinct_4gram = 0;  // sum, not mean
+
+  void Add(const EvalItem& item, int runs);
+  double speedup() const { return ms > 0 ? plain_ms / ms : 0; }
+  double mean_acceptance_length() const {
+    return steps > 0 ? 1.0 + static_cast<double>(accepted) / static_cast<double>(steps) : 0;
+  }
+  double tokens_per_second() const { return ms > 0 ? 1e3 * static_cast<double>(tokens) / ms : 0; }
+  double plain_tokens_per_second() const {
+    return plain_ms > 0 ? 1e3 * static_cast<double>(tokens) / plain_ms : 0;
+  }
+};
+
+nlohmann::ordered_json CellJson(const Cell& cell);
+// kCorrupt for anything CellJson did not write.
+Result<Cell> ParseCell(std::string_view line);
+
+}  // namespace longspec

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whole evaluations of a tiny model; cells on disk; reports and charts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "eval/cell.h"
+#include "eval/chart.h"
+#include "eval/prompts.h"
+#include "eval/report.h"
+#include "eval/runner.h"
+#include "formats/tiny_model.h"
+
+namespace longspec {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+int Count(const std::string& text, const std::string& part) {
+  int n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+class EvalTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new std::string(std::filesystem::temp_directory_path() /
+                              ("longspec_eval_" + std::to_string(getpid())));
+    std::filesystem::create_directories(*folder_);
+    setenv("XDG_CACHE_HOME", folder_->c_str(), 1);
+    TinyModelOptions tiny;
+    tiny.context_length = 1024;
+    ASSERT_TRUE(WriteTinyModel(tiny, *folder_ + "/tiny.gguf").ok());
+    auto engine = Engine::Load({.path = *folder_ + "/tiny.gguf", .threads = 1});
+    ASSERT_TRUE(engine.ok()) << engine.status().message();
+    engine_ = engine->release();
+  }
+  static void TearDownTestSuite() {
+    delete engine_;
+    std::filesystem::remove_all(*folder_);
+    unsetenv("XDG_CACHE_HOME");
+    delete folder_;
+  }
+
+  void SetUp() override {
+    options_.data = LONGSPEC_SOURCE_DIR "/src/eval/testdata";
+    options_.out = *folder_ + "/" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    options_.families = {"report", "needle"};
+    options_.methods = {"ngram", "auto", "ngram@adaptive"};
+    options_.lengths = {256, 512};
+    options_.temperatures = {0.0, 0.7};
+    options_.n_predict = 16;
+    options_.ignore_eos = true;
+    options_.speculation.ngram_min = 1;
+  }
+
+  Status Run() { return RunEvaluation(*engine_, options_, nullptr); }
+
+  static std::string* folder_;
+  static Engine* engine_;
+  EvalOptions options_;
+};
+std::string* EvalTest::folder_ = nullptr;
+Engine* EvalTest::engine_ = nullptr;
+
+TEST_F(EvalTest, RunsEveryCellOnceAndAllTextsAreIdentical) {
+  std::vector<EvalProgress> seen;
+  const Status status = RunEvaluation(*engine_, options_, [&](const EvalProgress& at) {
+    seen.push_back(at);
+    return true;
+  });
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(seen.back().done, 24);
+  EXPECT_EQ(seen.back().total, 24);
+  const auto cells = ReadCells(options_.out);
+  ASSERT_EQ(cells->size(), 24U);
+  int items = 0, with_quality = 0;
+  for (const Cell& cell : *cells) {
+    for (const EvalItem& item : cell.items) {
+      ++items;
+      EXPECT_TRUE(item.identical) << cell.key.family << " " << cell.key.method;
+      EXPECT_EQ(item.tokens, 16);
+      EXPECT_GT(item.ms, 0);
+      EXPECT_GT(item.plain_ms, 0);
+      EXPECT_GT(item.steps, 0);
+      EXPECT_LE(item.prompt_tokens + 16, cell.key.length);
+      EXPECT_EQ(item.steps + item.accepted, 16);
+      with_quality += item.quality.empty() ? 0 : 1;
+    }
+  }
+  EXPECT_GE(items, 18);
+  EXPECT_EQ(with_quality, items);
+
+  // A second run has nothing to do; a third does what is new.
+  seen.clear();
+  const std::string before = ReadFile(options_.out + "/cells.jsonl");
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(ReadFile(options_.out + "/cells.jsonl"), before);
+  options_.families.push_back("code_completion");
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(ReadCells(options_.out)->size(), 36U);
+  // A line cut short is a cell that was not finished.
+  std::ofstream(options_.out + "/cells.jsonl", std::ios::binary) << before.substr(0, before.size() - 9);
+  EXPECT_EQ(ReadCells(options_.out)->size(), 23U);
+
+  ASSERT_TRUE(WriteReport(*cells, "Tiny", options_.out).ok());
+  const std::string report = ReadFile(options_.out + "/report.md");
+  EXPECT_THAT(report, HasSubstr("# Tiny"));
+  EXPECT_THAT(report, HasSubstr("Identical to plain decoding: " + std::to_string(items) + " of " +
+                                std::to_string(items)));
+  EXPECT_THAT(report, HasSubstr("| needle | answer |"));
+  EXPECT_THAT(report, HasSubstr("| report | rougeL |"));
+  EXPECT_THAT(report, Not(HasSubstr("nan")));
+  for (const char* name : {"speedup", "accepted_length", "time_split"}) {
+    EXPECT_THAT(ReadFile(options_.out + "/" + name + ".svg"), ::testing::StartsWith("<svg")) << name;
+  }
+  EXPECT_FALSE(WriteReport(*cells, "Tiny", options_.out + "/nowhere").ok());
+}
+
+TEST_F(EvalTest, OtherSettingsNeedAnotherFolder) {
+  options_.families = {"needle"};
+  options_.lengths = {256};
+  ASSERT_TRUE(Run().ok());
+  options_.n_predict = 17;
+  const Status other = Run();
+  EXPECT_EQ(other.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(other.message(), HasSubstr("holds cells with n_predict 16, not 17"));
+  std::ofstream(options_.out + "/settings.json") << "[]";
+  EXPECT_EQ(Run().code(), StatusCode::kCorrupt);
+}
+
+TEST_F(EvalTest, CancellingKeepsWhatIsFinished) {
+  options_.families = {"report"};
+  const auto until = [&](int cells) {
+    return RunEvaluation(*engine_, options_, [cells](const EvalProgress& at) { return at.done < cells; });
+  };
+  EXPECT_EQ(until(1).code(), StatusCode::kCancelled);
+  EXPECT_EQ(ReadCells(options_.out)->size(), 6U);  // one length
+  EXPECT_EQ(until(0).code(), StatusCode::kCancelled);
+  EXPECT_TRUE(Run().ok());
+  EXPECT_EQ(ReadCells(options_.out)->size(), 12U);
+}
+
+TEST_F(EvalTest, RefusesNonsenseBeforeAnythingRuns) {
+  const auto fails = [&](const std::string& part, auto&& change) {
+    EvalOptions changed = options_;
+    change(changed);
+    const Status status = CheckEvaluation(changed);
+    EXPECT_FALSE(status.ok()) << part;
+    EXPECT_THAT(status.message(), HasSubstr(part));
+  };
+  fails("--lengths 40: must be at least", [](auto& o) { o.lengths = {40}; });
+  fails("at least one value", [](auto& o) { o.methods.clear(); });
+  fails("must be at least 1", [](auto& o) { o.n_prompts = 0; });
+  fails("--temps", [](auto& o) { o.temperatures = {-1}; });
+  fails("--spec-type magic", [](auto& o) { o.methods = {"magic"}; });
+  fails("--spec-policy wild", [](auto& o) { o.methods = {"ngram@wild"}; });
+  fails("ngram is named twice", [](auto& o) { o.methods = {"ngram", "ngram"}; });
+  fails("--families nope: not in", [](auto& o) { o.families = {"nope"}; });
+  fails("--data /nonexistent", [](auto& o) { o.data = "/nonexistent"; });
+  fails("--out /proc/x", [](auto& o) { o.out = "/proc/x"; });
+  EXPECT_TRUE(CheckEvaluation(options_).ok());
+  options_.methods = {"ngram+replay"};
+  EXPECT_TRUE(CheckEvaluation(options_).ok());
+  options_.lengths = {2048};
+  EXPECT_THAT(Run().message(), HasSubstr("the context holds 1024"));
+}
+
+TEST_F(EvalTest, PromptsFitTheirLength) {
+  const auto reports = *ReadFamily(options_.data, "report");
+  for (const int n_tokens : {60, 100, 300}) {
+    const auto prompts = ChoosePrompts(*engine_, reports, n_tokens, 2, false);
+    ASSERT_FALSE(prompts.empty());
+    for (const EvalPrompt& prompt : prompts) {
+      EXPECT_LE(prompt.n_tokens, n_tokens);
+      EXPECT_GE(prompt.n_tokens, n_tokens / 2);
+    }
+  }
+  // Continuations keep their end, whole tasks are not cut.
+  const auto code = *ReadFamily(options_.data, "code_completion");
+  const auto cut = ChoosePrompts(*engine_, code, 100, 1, false);
+  ASSERT_EQ(cut.size(), 1U);
+  EXPECT_TRUE(code[0].text.ends_with(cut[0].prompt));
+  EXPECT_LT(cut[0].prompt.size(), code[0].text.size());
+  const auto needles = *ReadFamily(options_.data, "needle");
+  for (const int n_tokens : {20, 60, 300, 1000}) {
+    for (const EvalPrompt& prompt : ChoosePrompts(*engine_, needles, n_tokens, 2, true)) {
+      const std::string text = prompt.messages.empty() ? prompt.prompt : prompt.messages[0].content;
+      EXPECT_THAT(text, HasSubstr("4711"));
+      EXPECT_LE(prompt.n_tokens, n_tokens);
+    }
+  }
+  EXPECT_TRUE(ChoosePrompts(*engine_, needles, 20, 2, true).empty());
+  EXPECT_FALSE(ChoosePrompts(*engine_, needles, 2000, 2, true).empty());
+  EXPECT_TRUE(ChoosePrompts(*engine_, needles, 4000, 2, false).empty());
+  EXPECT_TRUE(ChoosePrompts(*engine_, {}, 100, 2, true).empty());
+  // Characters of several bytes are never cut apart.
+  std::string umlauts;
+  for (int i = 0; i < 600; ++i) umlauts += "\xC3\xA4";
+  for (const char* family : {"a_summary", "a_continuation"}) {
+    const std::vector<Sample> samples = {{.family = family, .id = "u", .instruction = "", .text = umlauts}};
+    for (const int n_tokens : {50, 51, 77}) {
+      const auto prompts = ChoosePrompts(*engine_, samples, n_tokens, 1, true);
+      ASSERT_EQ(prompts.size(), 1U);
+      const std::string text =
+          prompts[0].messages.empty() ? prompts[0].prompt : prompts[0].messages[0].content;
+      EXPECT_EQ(text.size() % 2, 0U);
+      EXPECT_EQ(text.substr(0, 2), "\xC3\xA4");
+    }
+  }
+}
+
+Cell SampleCell() {
+  EvalItem straight{
+      .id = "a", .prompt_tokens = 100, .tokens = 50, .steps = 20, .drafted = 60, .accepted = 30};
+  straight.ms = 100;
+  straight.plain_ms = 200;
+  straight.target_ms = 80;
+  straight.identical = true;
+  straight.distinct_4gram = 0.9;
+  straight.acceptance_per_position = {0.8, 0.5};
+  straight.quality = {{"rouge1", 0.25}};
+  straight.decisions = {{"off", 3}};
+  straight.last_decision = "off: 8 rows cost 3.1x at 7.4K keys, expected 1.9 tokens";
+  EvalItem looping = straight;
+  looping.id = "b";
+  looping.distinct_4gram = 0.2;
+  looping.ms = 50;
+  looping.identical = false;
+  return {.key = {.family = "f", .method = "m", .length = 512, .temperature = 0.7},
+          .runs = 1,
+          .items = {straight, looping}};
+}
+
+TEST(Cell, SurvivesTheDisk) {
+  const auto json = CellJson(SampleCell());
+  EXPECT_DOUBLE_EQ(json["speedup"].get<double>(), 400.0 / 150);
+  EXPECT_DOUBLE_EQ(json["mean_acceptance_length"].get<double>(), 2.5);
+  EXPECT_DOUBLE_EQ(json["identical_share"].get<double>(), 0.5);
+  EXPECT_EQ(json["looping"], 1);
+  const auto back = ParseCell(json.dump());
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_EQ(CellJson(*back), json);
+  EXPECT_EQ(back->key, SampleCell().key);
+  const auto nothing = CellJson({.key = SampleCell().key, .runs = 1, .items = {}});
+  EXPECT_TRUE(nothing["identical_share"].is_null());
+  EXPECT_EQ(nothing["prompts"], 0);
+  EXPECT_TRUE(ParseCell(nothing.dump()).ok());
+  for (const char* bad : {"", "{", "[]", "{}", "5", "{\"family\":1}"}) {
+    EXPECT_EQ(ParseCell(bad).status().code(), StatusCode::kCorrupt) << bad;
+  }
+}
+
+TEST(Report, TellsLoopingTextsApart) {
+  const std::string report = ReportMarkdown({SampleCell()}, "T");
+  EXPECT_THAT(report, HasSubstr("Identical to plain decoding: 1 of 2"));
+  // Speedup of all 400/150, of the straight one 2.
+  EXPECT_THAT(
+      report,
+      HasSubstr("| 0.7 | m | 512 | 2 | 2.67x | 2.50 | 666.7 | 250.0 | 1 | 2.00x | 2.50 | 0.55 | 50 % |"));
+  EXPECT_THAT(report, HasSubstr("| f | rouge1 | 0.7 | 512 | 0.250 |"));
+  EXPECT_THAT(report, HasSubstr("| 0.7 | m | 0.80 | 0.50 | - |"));
+  const std::string empty = ReportMarkdown({}, "T");
+  EXPECT_THAT(empty, HasSubstr("0 of 0"));
+}
+
+TEST(Chart, LinesHaveAxesPointsAndALegend) {
+  const std::string svg =
+      RenderLines({.title = "A < B & \"C\"",
+                   .x_label = "length",
+                   .y_label = "speedup",
+                   .series = {{.name = "one", .points = {{512, 1.5}, {4096, 2.5}}},
+                              {.name = "two", .points = {{512, 1}, {8192, 0.5}}, .dashed = true}},
+                   .baseline = 1});
+  EXPECT_THAT(svg, HasSubstr("A &lt; B &amp; &quot;C&quot;"));
+  for (const char* part :
+       {">512<", ">4096<", ">8192<", ">length<", ">speedup<", ">one<", ">two<", ">0.5<", ">2.5<"}) {
+    EXPECT_THAT(svg, HasSubstr(part));
+  }
+  EXPECT_EQ(Count(svg, "<circle"), 4);
+  EXPECT_THAT(svg, ::testing::EndsWith("</svg>\n"));
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));
+  const std::string one = RenderLines({.title = "t", .series = {{.name = "s", .points = {{512, 0}}}}});
+  EXPECT_THAT(one, Not(HasSubstr("nan")));
+  EXPECT_THAT(RenderLines({}), Not(HasSubstr("nan")));
+}
+
+TEST(Chart, BarsStack) {
+  const std::string svg = RenderBars({.title = "t",
+                                      .y_label = "ms",
+                                      .parts = {"target", "draft"},
+                                      .bars = {{"m 512", {3, 1}}, {"m 1024", {4, 0}}}});
+  EXPECT_EQ(Count(svg, "<rect"), 1 + 4 + 2);
+  for (const char* part : {">target<", ">draft<", ">m 512<", ">ms<"}) EXPECT_THAT(svg, HasSubstr(part));
+  EXPECT_THAT(RenderBars({}), Not(HasSubstr("nan")));
+}
+
+}  // namespace
+}  // namespace longspec

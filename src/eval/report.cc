@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "eval/report.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdarg>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <tuple>
+
+#include "base/status_macros.h"
+#include "eval/chart.h"
+
+namespace longspec {
+namespace {
+
+__attribute__((format(printf, 1, 2))) std::string Print(const char* format, ...) {
+  std::array<char, 512> buffer{};
+  va_list args;
+  va_start(args, format);
+  std::vsnprintf(buffer.data(), buffer.size(), format, args);
+  va_end(args);
+  return buffer.data();
+}
+
+struct Sums {
+  CellSums all, straight;  // of all texts; of those that do not loop
+};
+
+// Cells in groups, by what `key_of` says of them; cells without items count for nothing.
+template <typename Key>
+std::map<Key, Sums> SumBy(const std::vector<Cell>& cells, const std::function<Key(const CellKey&)>& key_of) {
+  std::map<Key, Sums> sums;
+  for (const Cell& cell : cells) {
+    for (const EvalItem& item : cell.items) {
+      Sums& group = sums[key_of(cell.key)];
+      group.all.Add(item, cell.runs);
+      if (!item.loops()) group.straight.Add(item, cell.runs);
+    }
+  }
+  return sums;
+}
+
+// Temperature, method, length.
+using Row = std::tuple<double, std::string, int>;
+
+std::map<Row, Sums> SumByRow(const std::vector<Cell>& cells) {
+  return SumBy<Row>(cells, [](const CellKey& key) { return Row(key.temperature, key.method, key.length); });
+}
+
+std::string Number(const char* format, double value, bool known) {
+  return known ? Print(format, value) : "-";
+}
+
+std::string LengthTable(const std::vector<Cell>& cells) {
+  std::string text =
+      "| temp | method | length | prompts | speedup | accepted length | tokens/s | plain tokens/s | looping "
+      "| speedup "
+      "without | accepted length without | distinct 4-grams | identical |\n"
+      "|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+  for (const auto& [row, sums] : SumByRow(cells)) {
+    const auto& [temperature, method, length] = row;
+    const CellSums& s = sums.all;
+    const bool straight = sums.straight.prompts > 0;
+    const auto n = static_cast<double>(s.prompts);
+    text +=
+        Print("| %g | %s | %d | %lld | %.2fx | %.2f | %.1f | %.1f | %lld | %s | %s | %.2f | %.0f %% |\n",
+              temperature, method.c_str(), length, static_cast<long long>(s.prompts), s.speedup(),
+              s.mean_acceptance_length(), s.tokens_per_second(), s.plain_tokens_per_second(),
+              static_cast<long long>(s.looping), Number("%.2fx", sums.straight.speedup(), straight).c_str(),
+              Number("%.2f", sums.straight.mean_acceptance_length(), straight).c_str(), s.distinct_4gram / n,
+              100.0 * static_cast<double>(s.identical) / n);
+  }
+  return text;
+}
+
+std::string FamilyTable(const std::vector<Cell>& cells) {
+  using Key = std::tuple<std::string, double, std::string>;
+  std::string text =
+      "| family | temp | method | speedup | accepted length | tokens | looping | slowest length |\n"
+      "|---|---:|---|---:|---:|---:|---:|---|\n";
+  std::map<Key, std::pair<double, int>> slowest;
+  for (const Cell& cell : cells) {
+    CellSums sums;
+    for (const EvalItem& item : cell.items) sums.Add(item, cell.runs);
+    if (cell.items.empty()) continue;
+    const auto [entry, added] = slowest.try_emplace(
+        Key(cell.key.family, cell.key.temperature, cell.key.method), sums.speedup(), cell.key.length);
+    if (!added && sums.speedup() < entry->second.first) entry->second = {sums.speedup(), cell.key.length};
+  }
+  const auto groups =
+      SumBy<Key>(cells, [](const CellKey& key) { return Key(key.family, key.temperature, key.method); });
+  for (const auto& [key, sums] : groups) {
+    const auto& [family, temperature, method] = key;
+    const auto& [speedup, length] = slowest.at(key);
+    text += Print("| %s | %g | %s | %.2fx | %.2f | %lld | %lld of %lld | %.2fx at %d |\n", family.c_str(),
+                  temperature, method.c_str(), sums.all.speedup(), sums.all.mean_acceptance_length(),
+                  static_cast<long long>(sums.all.tokens), static_cast<long long>(sums.all.looping),
+                  static_cast<long long>(sums.all.prompts), speedup, length);
+  }
+  return text;
+}
+
+std::string TimeTable(const std::vector<Cell>& cells) {
+  std::string text =
+      "| temp | method | length | draft | target | sample and match | commit | plain step |\n"
+      "|---:|---|---:|---:|---:|---:|---:|---:|\n";
+  for (const auto& [row, sums] : SumByRow(cells)) {
+    const auto& [temperature, method, length] = row;
+    const CellSums& s = sums.all;
+    const auto steps = static_cast<double>(std::max<int64_t>(1, s.steps));
+    text += Print("| %g | %s | %d | %.3f | %.2f | %.3f | %.3f | %.2f |\n", temperature, method.c_str(),
+                  length, s.draft_ms / steps, s.target_ms / steps, s.verify_ms / steps, s.commit_ms / steps,
+                  s.plain_ms / static_cast<double>(std::max<int64_t>(1, s.tokens)));
+  }
+  return text;
+}
+
+// Means of the rates of items, over those that reached the position.
+std::string PositionTable(const std::vector<Cell>& cells) {
+  constexpr size_t kPositions = 8;
+  struct Rates {
+    std::array<double, kPositions> sum{};
+    std::array<int, kPositions> n{};
+  };
+  std::map<std::pair<double, std::string>, Rates> groups;
+  for (const Cell& cell : cells) {
+    for (const EvalItem& item : cell.items) {
+      Rates& rates = groups[{cell.key.temperature, cell.key.method}];
+      for (size_t i = 0; i < std::min(kPositions, item.acceptance_per_position.size()); ++i) {
+        rates.sum[i] += item.acceptance_per_position[i];
+        ++rates.n[i];
+      }
+    }
+  }
+  std::string text =
+      "| temp | method | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 "
+      "|\n|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+  for (const auto& [key, rates] : groups) {
+    text += Print("| %g | %s |", key.first, key.second.c_str());
+    for (size_t i = 0; i < kPositions; ++i) {
+      text += " " + Number("%.2f", rates.sum[i] / std::max(1, rates.n[i]), rates.n[i] > 0) + " |";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string QualityTable(const std::vector<Cell>& cells) {
+  using Key = std::tuple<std::string, std::string, double, int>;  // family, measure, temperature, length
+  std::map<Key, std::pair<double, int>> groups;
+  for (const Cell& cell : cells) {
+    for (const EvalItem& item : cell.items) {
+      for (const auto& [measure, value] : item.quality) {
+        auto& [sum, n] = groups[{cell.key.family, measure, cell.key.temperature, cell.key.length}];
+        sum += value;
+        ++n;
+      }
+    }
+  }
+  std::string text = "| family | measure | temp | length | mean |\n|---|---|---:|---:|---:|\n";
+  for (const auto& [key, value] : groups) {
+    const auto& [family, measure, temperature, length] = key;
+    text += Print("| %s | %s | %g | %d | %.3f |\n", family.c_str(), measure.c_str(), temperature, length,
+                  value.first / value.second);
+  }
+  return text;
+}
+
+// One line for each temperature and method; `value_of` is the ordinate of a length.
+std::vector<LineSeries> SeriesByLength(const std::vector<Cell>& cells,
+                                       const std::function<double(const CellSums&)>& value_of) {
+  std::map<std::pair<double, std::string>, LineSeries> series;
+  for (const auto& [row, sums] : SumByRow(cells)) {
+    const auto& [temperature, method, length] = row;
+    LineSeries& line = series[{temperature, method}];
+    line.name = method + Print(", temp %g", temperature);
+    line.dashed = temperature > 0;
+    line.points.emplace_back(length, value_of(sums.all));
+  }
+  std::vector<LineSeries> lines;
+  for (auto& [key, line] : series) lines.push_back(std::move(line));
+  return lines;
+}
+
+Status WriteText(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.flush();
+  return out.good() ? Status() : IoError(path + ": cannot be written");
+}
+
+}  // namespace
+
+std::string ReportMarkdown(const std::vector<Cell>& cells, const std::string& title) {
+  int64_t prompts = 0, identical = 0;
+  for (const Cell& cell : cells) {
+    for (const EvalItem& item : cell.items) {
+      ++prompts;
+      identical += item.identical ? 1 : 0;
+    }
+  }
+  std::string text = "# " + title + "\n\n";
+  text += Print("Identical to plain decoding: %lld of %lld generations.\n\n",
+                static_cast<long long>(identical), static_cast<long long>(prompts));
+  text +=
+      "Speedups are over plain decoding of the same prompts in the same process, in turn with it; prompt "
+      "evaluation is "
+      "not counted. The accepted length is 1 + accepted / steps. A text loops if fewer than half of its "
+      "4-grams are "
+      "distinct, which flatters every drafter: the columns \"without\" leave such texts out.\n\n";
+  text += "## By context length\n\n" + LengthTable(cells) + "\n![speedup](speedup.svg)\n\n";
+  text += "![accepted length](accepted_length.svg)\n\n## By family\n\n" + FamilyTable(cells);
+  text += "\n## Time of a step, ms\n\n" + TimeTable(cells) + "\n![time split](time_split.svg)\n\n";
+  text += "## Acceptance by position\n\n" + PositionTable(cells);
+  return text + "\n## Quality\n\nThe same for every method, as the texts are.\n\n" + QualityTable(cells);
+}
+
+std::string SpeedupChart(const std::vector<Cell>& cells) {
+  return RenderLines({.title = "Speedup over plain decoding",
+                      .x_label = "context length, tokens",
+                      .y_label = "speedup",
+                      .series = SeriesByLength(cells, [](const CellSums& s) { return s.speedup(); }),
+                      .baseline = 1});
+}
+
+std::string AcceptedLengthChart(const std::vector<Cell>& cells) {
+  return RenderLines(
+      {.title = "Mean accepted length",
+       .x_label = "context length, tokens",
+       .y_label = "tokens per step",
+       .series = SeriesByLength(cells, [](const CellSums& s) { return s.mean_acceptance_length(); }),
+       .baseline = 1});
+}
+
+std::string TimeSplitChart(const std::vector<Cell>& cells) {
+  BarChart chart{.title = "Time per token",
+                 .y_label = "ms per token",
+                 .parts = {"target", "draft", "sample and match", "commit"},
+                 .bars = {}};
+  std::map<int, CellSums> plain;  // by length
+  const auto groups = SumBy<std::pair<int, std::string>>(
+      cells, [](const CellKey& key) { return std::pair(key.length, key.method); });
+  for (const auto& [key, sums] : groups) {
+    const CellSums& s = sums.all;
+    const auto tokens = static_cast<double>(std::max<int64_t>(1, s.tokens));
+    if (plain.try_emplace(key.first).second) {
+      chart.bars.push_back({Print("plain %d", key.first), {s.plain_ms / tokens, 0, 0, 0}});
+    }
+    chart.bars.push_back(
+        {key.second + Print(" %d", key.first),
+         {s.target_ms / tokens, s.draft_ms / tokens, s.verify_ms / tokens, s.commit_ms / tokens}});
+  }
+  return RenderBars(chart);
+}
+
+Status WriteReport(const std::vector<Cell>& cells, const std::string& title, const std::string& out) {
+  LS_TRY(WriteText(out + "/report.md", ReportMarkdown(cells, title)));
+  LS_TRY(WriteText(out + "/speedup.svg", SpeedupChart(cells)));
+  LS_TRY(WriteText(out + "/accepted_length.svg", AcceptedLengthChart(cells)));
+  return WriteText(out + "/time_split.svg", TimeSplitChart(cells));
+}
+
+}  // namespace longspec

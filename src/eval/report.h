@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an evaluation found, for people: a Markdown page with tables and three charts beside it. Pure
+// functions, but for WriteReport.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "eval/cell.h"
+#include "longspec/status.h"
+
+namespace longspec {
+
+std::string ReportMarkdown(const std::vector<Cell>& cells, const std::string& title);
+std::string SpeedupChart(const std::vector<Cell>& cells);
+std::string AcceptedLengthChart(const std::vector<Cell>& cells);
+std::string TimeSplitChart(const std::vector<Cell>& cells);
+
+// report.md, speedup.svg, accepted_length.svg and time_split.svg in the folder.
+Status WriteReport(const std::vector<Cell>& cells, const std::string& title, const std::string& out);
+
+}  // namespace longspec

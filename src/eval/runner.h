@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs an evaluation: families x context lengths x temperatures x methods, each method beside plain decoding
+// of the same prompt in turn, so that a machine that slows down slows both. Finished cells are lines of
+// OUT/cells.jsonl and are not run again. One engine, one thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "eval/cell.h"
+#include "longspec/engine.h"
+
+namespace longspec {
+
+struct EvalOptions {
+  std::string data, out;                                 // folders
+  std::vector<std::string> families = {};                // empty: all of the data
+  std::vector<std::string> methods = {"ngram", "auto"};  // --spec-type values, "a+b" for lists, "a@policy"
+  std::vector<int> lengths = {512, 2048, 4096,
+                              8192};  // prompt, answer and room for drafts; at most the context
+  std::vector<double> temperatures = {0.0, 0.7};
+  int n_prompts = 1;
+  int n_predict = 96;
+  int runs = 1;  // generations per prompt, method and side
+  bool ignore_eos = false;
+  uint64_t seed = 1;
+  SamplingOptions sampling = {};        // less temperature and seed
+  SpeculationOptions speculation = {};  // less type and policy
+};
+
+struct EvalProgress {
+  int done = 0, total = 0;  // cells, those finished earlier included
+  double eta_ms = -1;       // negative: unknown
+  std::string doing;        // "gov_report at 4096"
+};
+// Called between steps and during prefill; false cancels.
+using OnEvalProgress = std::function<bool(const EvalProgress&)>;
+
+// Says before a model is loaded what RunEvaluation would say of these options and of the folders.
+Status CheckEvaluation(const EvalOptions& options);
+
+// kCancelled keeps the finished cells. kInvalidArgument if `out` holds cells of other settings.
+Status RunEvaluation(Engine& engine, const EvalOptions& options, const OnEvalProgress& on_progress);
+
+// The cells of a folder, in the order they were finished; lines cut short are skipped.
+Result<std::vector<Cell>> ReadCells(const std::string& out);
+
+}  // namespace longspec

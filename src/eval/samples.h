@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Task samples from JSON lines, plain or gzip: one object a line with `id`, `prompt_text`, and if they apply
+// `instruction` and `reference`. A file is a family, named after it. Free functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "longspec/status.h"
+
+namespace longspec {
+
+struct Sample {
+  std::string family, id, instruction, text;
+  std::optional<std::string> reference = {};
+};
+
+// The families of a folder, by name: files called FAMILY.jsonl or FAMILY.jsonl.gz.
+Result<std::vector<std::string>> ListFamilies(const std::string& folder);
+Result<std::vector<Sample>> ReadFamily(const std::string& folder, const std::string& family);
+
+// A whole file, decompressed if it is gzip.
+Result<std::string> ReadMaybeGzip(const std::string& path);
+
+}  // namespace longspec

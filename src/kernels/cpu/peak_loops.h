@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The loops of peak.h, one pair per instruction set. Nothing here may be inline.
+#pragma once
+
+#include <cstdint>
+
+namespace longspec::kernels::avx2 {
+int64_t PeakQ8(int64_t rounds);
+int64_t PeakF32(int64_t rounds);
+}  // namespace longspec::kernels::avx2
+
+namespace longspec::kernels::avx512 {
+int64_t PeakQ8(int64_t rounds);
+int64_t PeakF32(int64_t rounds);
+}  // namespace longspec::kernels::avx512
