@@ -20,9 +20,9 @@ namespace {
 
 constexpr int kExitUsage = 2, kExitInput = 3, kExitResources = 4, kExitOutput = 5, kExitInterrupted = 130;
 constexpr char kExitCodeHelp[] =
-    "Exit status: 0 done, 2 bad options, 3 features or model unreadable or loss not finite, 4 out of "
-    "memory,\n"
-    "5 output cannot be written, 130 interrupted (Ctrl-C saves; the same command goes on from there).";
+    "Exit status: 0 done, 2 bad options, 3 features or model unreadable or loss not finite,\n"
+    "4 out of memory or disk, 5 output cannot be written,\n"
+    "130 interrupted (Ctrl-C saves; the same command goes on from there).";
 constexpr double kTerminalIntervalMs = 200, kLogIntervalMs = 15000;
 
 std::atomic<bool> g_interrupted{false};
