@@ -7,11 +7,14 @@ PROGRAM := build/release/longspec
 SOURCES  = $(shell git ls-files '*.cc' '*.h')
 
 .DEFAULT_GOAL := release
-.PHONY: release model demo test coverage fuzz bench format tidy install clean help
+.PHONY: trainer release model demo test coverage fuzz bench format tidy install clean help
 
 release:        ## Build build/release/longspec (the default)
 	@tools/setup.sh build
 	@tools/build.sh release
+
+trainer:        ## Fetch LibTorch and build build/trainer/longspec-train
+	@tools/setup_trainer.sh
 
 model:          ## Fetch the default model into models/
 	@tools/setup.sh model
@@ -44,7 +47,7 @@ format:         ## Format all C++ files in place
 tidy:           ## Run clang-tidy over all modules
 	@tools/setup.sh test lint
 	@tools/build.sh dev build.ninja
-	@printf '%s\n' $(filter %.cc,$(SOURCES)) | grep '^src/' | grep -v '_fuzz.cc$$' \
+	@printf '%s\n' $(filter %.cc,$(SOURCES)) | grep '^src/' | grep -v -e '_fuzz.cc$$' -e '^src/train/' \
 	  | xargs -P "$$(nproc)" -n 4 clang-tidy --quiet -p build/dev
 
 install: release  ## Install under PREFIX (/usr/local)

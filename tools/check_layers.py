@@ -27,7 +27,7 @@ FLOORS = (
     ("draft",),
     ("decode",),
     ("engine",),
-    ("server", "bench", "eval"),
+    ("server", "bench", "eval", "features"),
     ("cli",),
 )
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}

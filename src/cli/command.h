@@ -31,5 +31,7 @@ Runner SetUpBench(CLI::App& app);
 Runner SetUpCorpus(CLI::App& app);
 Runner SetUpConvert(CLI::App& app);
 Runner SetUpEval(CLI::App& app);
+Runner SetUpFeatures(CLI::App& app);
+Runner SetUpTrain(CLI::App& app);
 
 }  // namespace longspec::cli

@@ -14,6 +14,8 @@ const std::vector<Command>& Commands() {
       {"corpus", "Index texts for --spec-type suffix --spec-corpus", SetUpCorpus},
       {"convert", "Turn a LongSpec draft model into a GGUF file, and back", SetUpConvert},
       {"eval", "Measure speed and quality on task files, by context length", SetUpEval},
+      {"features", "Run the model over text, for training", SetUpFeatures},
+      {"train", "Train a LongSpec draft model (longspec-train, built on request)", SetUpTrain},
   };
   return commands;
 }

@@ -33,6 +33,9 @@ class RopeTable {
   explicit RopeTable(const RopeConfig& config);
   void Row(int position, float* cos_sin) const;
   int n_rot() const { return static_cast<int>(frequency_.size()) * 2; }
+  // What makes the table: for programs that rotate by other means.
+  const std::vector<double>& frequencies() const { return frequency_; }
+  double magnitude() const { return magnitude_; }
 
  private:
   std::vector<double> frequency_;  // radians per position, scaling applied

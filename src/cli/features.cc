@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// longspec features: runs the model over text and keeps what training a LongSpec draft model needs of it.
+#include <CLI/App.hpp>
+#include <CLI/Option.hpp>
+#include <CLI/Validators.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "bench/loaded_model.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "features/run.h"
+#include "longspec/engine.h"
+#include "model/shared_parts.h"
+
+namespace longspec::cli {
+namespace {
+
+constexpr int kMaxInt = 1 << 30;
+
+struct FeatureFlags {
+  ModelOptions model;
+  OutputFlags output;
+  FeatureRunOptions run;
+};
+
+std::string TokenRate(const FeatureProgress& progress, double begun_ms) {
+  const double seconds = (NowMs() - begun_ms) / 1000.0;
+  const double rate = static_cast<double>(progress.tokens) / seconds;
+  char text[96];
+  std::snprintf(text, sizeof(text), "%lld tokens, %.0f tokens/s", static_cast<long long>(progress.tokens),
+                rate);
+  return text;
+}
+
+// The share done before this call is not this call's speed.
+std::string TimeLeft(double share, double first_share, double begun_ms) {
+  if (share <= first_share) return "";
+  const double seconds = (NowMs() - begun_ms) / 1000.0 * (1.0 - share) / (share - first_share);
+  char text[48];
+  std::snprintf(text, sizeof(text), ", %d:%02d:%02d left", static_cast<int>(seconds / 3600),
+                static_cast<int>(seconds / 60) % 60, static_cast<int>(seconds) % 60);
+  return text;
+}
+
+FeatureTokenizer TokenizerOf(const Engine& engine, const GgufFile& file) {
+  FeatureTokenizer tokenizer;
+  tokenizer.encode = [&engine](const std::string& text, bool beginning, bool parse_special) {
+    return engine.Tokenize(text, beginning, parse_special);
+  };
+  tokenizer.apply_template = [&engine](const std::vector<TrainingMessage>& from, bool prompt) {
+    std::vector<Message> messages;
+    for (const TrainingMessage& message : from) messages.push_back({message.role, message.content});
+    return engine.ApplyChatTemplate(messages, prompt);
+  };
+  const auto end = file.GetUintOr("tokenizer.ggml.eos_token_id", uint64_t{kMaxInt});
+  if (end.ok() && *end < uint64_t{kMaxInt}) tokenizer.end_of_text = static_cast<int32_t>(*end);
+  return tokenizer;
+}
+
+Result<LoadedModel> LoadTarget(const FeatureFlags& flags) {
+  Progress progress("loading", Progress::StandardError(!flags.output.no_progress));
+  ModelOptions options = flags.model;
+  options.on_progress = [&progress](double share) {
+    progress.Update(share);
+    return !Interrupted();
+  };
+  return LoadForBench(options, nullptr, options.batch_size, flags.run.length + kKvChunk);
+}
+
+Result<std::string> Make(const FeatureFlags& flags) {
+  ModelOptions vocabulary = flags.model;
+  vocabulary.vocab_only = true;
+  LS_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Load(vocabulary));
+  LS_ASSIGN(const LoadedModel model, LoadTarget(flags));
+  const FeatureTarget target = DescribeTarget(*model.target->shared_parts(), *model.file);
+  FeatureExtractor extractor(model.target.get(), model.NewCache(flags.run.length + kKvChunk),
+                             flags.model.batch_size, flags.run.top_k);
+  Progress progress("features", Progress::StandardError(!flags.output.no_progress));
+  const double begun_ms = NowMs();
+  double first_share = -1.0;
+  const auto show = [&](const FeatureProgress& p) {
+    if (first_share < 0.0) first_share = p.share;
+    progress.Update(p.share, TokenRate(p, begun_ms) + TimeLeft(p.share, first_share, begun_ms));
+    return !Interrupted();
+  };
+  const auto made = MakeFeatures(flags.run, target, TokenizerOf(*engine, *model.file), extractor, show);
+  progress.Finish();
+  if (!made.ok()) return made.status();
+  if (made->cut > 0) {
+    Warn(std::to_string(made->cut) + " conversations are longer than --length " +
+         std::to_string(flags.run.length) + "; their ends were left out");
+  }
+  return flags.run.output + ": " + std::to_string(made->tokens) + " tokens in " +
+         std::to_string(made->sequences) + " sequences, " + std::to_string(made->shards) + " shards\n";
+}
+
+int RunFeatures(const FeatureFlags& flags) {
+  const auto made = Make(flags);
+  if (made.ok()) return WriteOutput(*made);
+  if (made.status().code() != StatusCode::kCancelled) return Fail(made.status(), Stage::kLoad);
+  return Fail(
+      kExitInterrupted,
+      flags.run.output + ": interrupted; what is complete was kept, and the same command goes on from there");
+}
+
+}  // namespace
+
+Runner SetUpFeatures(CLI::App& app) {
+  auto flags = std::make_shared<FeatureFlags>();
+  FeatureRunOptions& run = flags->run;
+  AddModelOptions(app, &flags->model);
+  app.add_option("-i,--input", run.inputs,
+                 "Files of JSON lines, plain or gzip: objects with \"text\", \"prompt\" and \"answer\", or "
+                 "\"messages\"")
+      ->required()
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("-o,--output", run.output, "Folder for the shards; a run that was stopped goes on there")
+      ->required();
+  app.add_option("--length", run.length, "Tokens of a sequence; longer texts are cut into several")
+      ->capture_default_str();
+  app.add_option("--min-length", run.min_length, "Leave out pieces shorter than this")
+      ->capture_default_str()
+      ->check(CLI::Range(2, kMaxInt));
+  app.add_option("--max-pieces", run.max_pieces, "Sequences of one text; 0: all of it")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--max-tokens", run.max_tokens, "Stop after about as many tokens; 0: at the end of the text")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--shard-tokens", run.shard_tokens, "Tokens of a shard")->capture_default_str();
+  app.add_option("--top-k", run.top_k, "Also keep the target's most probable next tokens, for distillation")
+      ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--learn",
+         [&run](const std::string& name) {
+           run.learn_from = name == "everything" ? LearnFrom::kEverything : LearnFrom::kAnswers;
+         },
+         "What is learned of conversations: \"answers\" (default) or \"everything\" but system messages")
+      ->check(CLI::IsMember({"answers", "everything"}));
+  AddOutputOptions(app, &flags->output);
+  return [flags] { return RunFeatures(*flags); };
+}
+
+}  // namespace longspec::cli

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Training text: one JSON object a line, plain or gzip, in any of the forms
+//   {"text": "..."}                                    a document; all of it is learned
+//   {"prompt": "...", "answer": "..."}                 the answer is learned
+//   {"messages": [{"role": "...", "content": "..."}]}  (or "conversation") what the assistant says is learned
+// Other keys are ignored. Nothing here knows tokens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "longspec/status.h"
+
+namespace longspec {
+
+struct TrainingMessage {
+  std::string role, content;
+};
+
+// Either a text or messages.
+struct TrainingDocument {
+  std::string text;
+  std::vector<TrainingMessage> messages;
+};
+
+// `where` ("file:line") is what errors name.
+Result<TrainingDocument> ParseTrainingDocument(const std::string& json, const std::string& where);
+
+// Lines of a file, decompressed if it is gzip.
+class LineSource {
+ public:
+  virtual ~LineSource() = default;
+  // False at the end of the file. Lines that are empty are skipped.
+  virtual Result<bool> Next(std::string* line) = 0;
+  virtual int64_t line_number() const = 0;
+  virtual double share_read() const = 0;  // of the file's bytes, 0 to 1
+};
+Result<std::unique_ptr<LineSource>> OpenLines(const std::string& path);
+
+// The documents of several files, one after the other.
+class DocumentSource {
+ public:
+  explicit DocumentSource(std::vector<std::string> paths) : paths_(std::move(paths)) {}
+
+  // False at the end of the last file.
+  Result<bool> Next(TrainingDocument* document);
+  // Passes over a document without looking at it.
+  Result<bool> Skip();
+  double share_read() const;
+
+ private:
+  Result<bool> NextLine(std::string* line);
+
+  std::vector<std::string> paths_;
+  size_t n_opened_ = 0;
+  std::unique_ptr<LineSource> file_;
+};
+
+}  // namespace longspec

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "features/extract.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "draft/top_tokens.h"
+#include "model/rope.h"
+#include "model/shared_parts.h"
+#include "tensor/half.h"
+
+namespace longspec {
+namespace {
+
+// Logits of one row are as wide as the vocabulary: with them a pass has few rows.
+constexpr int kRowsWithLogits = 32;
+
+size_t Z(int64_t n) { return static_cast<size_t>(n); }
+
+uint16_t AsHalf(CacheType type, const std::byte* base, size_t index) {
+  if (type == CacheType::kF32) return FloatToHalf(reinterpret_cast<const float*>(base)[index]);
+  const uint16_t bits = reinterpret_cast<const uint16_t*>(base)[index];
+  return type == CacheType::kF16 ? bits : FloatToHalf(BFloat16ToFloat(bits));
+}
+
+std::string ScalingName(const RopeConfig& rope) {
+  switch (rope.scaling) {
+    case RopeOptions::Scaling::kLinear:
+      return "linear";
+    case RopeOptions::Scaling::kYarn:
+      return "yarn";
+    default:
+      return rope.freq_factors.empty() ? "none" : "llama3";
+  }
+}
+
+}  // namespace
+
+FeatureTarget DescribeTarget(const SharedParts& parts, const GgufFile& file) {
+  const LlamaConfig& c = *parts.config;
+  const RopeTable table(c.rope);
+  return {.name = c.name,
+          .fingerprint = TargetFingerprint(file),
+          .n_embd = c.n_embd,
+          .n_head = c.n_head,
+          .n_head_kv = c.n_head_kv,
+          .head_dim = c.head_dim,
+          .n_ff = c.n_ff,
+          .n_vocab = c.n_vocab,
+          .n_ctx = c.n_ctx_train,
+          .rms_eps = static_cast<double>(c.rms_eps),
+          .rope_base = c.rope.freq_base,
+          .rope_factor = c.rope.scale,
+          .rope_scaling = ScalingName(c.rope),
+          .rope_frequencies = table.frequencies(),
+          .rope_magnitude = table.magnitude()};
+}
+
+FeatureExtractor::FeatureExtractor(Target* target, std::unique_ptr<KvCache> cache, int rows, int top_k)
+    : target_(target),
+      cache_(std::move(cache)),
+      rows_(top_k > 0 ? std::min(rows, kRowsWithLogits) : rows),
+      top_k_(top_k) {
+  LS_CHECK(target_->shared_parts() != nullptr && rows_ > 0);
+}
+
+Result<ExtractedFeatures> FeatureExtractor::Extract(std::span<const int32_t> tokens,
+                                                    const std::function<bool(int)>& on_rows) {
+  ExtractedFeatures features;
+  const Status status = Run(tokens, &features, on_rows);
+  if (status.ok()) ReadLastLayer(static_cast<int>(tokens.size()), &features);
+  cache_->Truncate(0);
+  if (!status.ok()) return status;
+  return features;
+}
+
+Status FeatureExtractor::Run(std::span<const int32_t> tokens, ExtractedFeatures* features,
+                             const std::function<bool(int)>& on_rows) {
+  features->positions.resize(tokens.size());
+  std::iota(features->positions.begin(), features->positions.end(), 0);
+  for (size_t begin = 0; begin < tokens.size(); begin += Z(rows_)) {
+    const auto part = tokens.subspan(begin, std::min(Z(rows_), tokens.size() - begin));
+    LS_ASSIGN(KvTransaction kv, cache_->Begin(static_cast<int>(part.size())));
+    const ForwardSegment segment = {.tokens = part,
+                                    .parents = {},
+                                    .kv = &kv,
+                                    .logits = top_k_ > 0 ? LogitsFor::kAllRows : LogitsFor::kNone};
+    LS_ASSIGN(const TargetOutput output, target_->Forward({&segment, 1}, {}));
+    kv.CommitAll();
+    if (top_k_ > 0) LS_TRY(AppendTop(output.segments[0], features));
+    if (!on_rows(static_cast<int>(part.size()))) return Cancelled("interrupted");
+  }
+  return {};
+}
+
+Status FeatureExtractor::AppendTop(const TargetOutput::Segment& rows, ExtractedFeatures* features) const {
+  const int vocab = target_->vocab_size();
+  std::vector<TokenScore> top;
+  for (int r = 0; r < rows.n_logits; ++r) {
+    TopTokens(*target_->shared_parts()->kernels, rows.logits + Z(r) * Z(vocab), vocab, top_k_, {}, top);
+    if (top.size() != Z(top_k_)) return Corrupt("the target's logits are no finite numbers");
+    for (const TokenScore& score : top) {
+      features->top_ids.push_back(score.token);
+      features->top_log_probs.push_back(FloatToHalf(static_cast<float>(score.log_prob)));
+    }
+  }
+  return {};
+}
+
+void FeatureExtractor::ReadLastLayer(int n, ExtractedFeatures* features) const {
+  const LlamaConfig& c = *target_->shared_parts()->config;
+  const KvSpan span = cache_->Span(c.n_layer - 1);
+  const int head_dim = c.head_dim, half = c.rope.n_rot / 2;
+  const bool adjacent = c.rope.pairing == kernels::RopePairing::kAdjacent;
+  const size_t width = Z(int64_t{c.n_head_kv} * head_dim);
+  features->keys.resize(Z(n) * width);
+  features->values.resize(Z(n) * width);
+  for (int p = 0; p < n; ++p) {
+    const int offset = p % kKvChunk;
+    for (int h = 0; h < c.n_head_kv; ++h) {
+      const std::byte *k = span.keys(p / kKvChunk, h), *v = span.values(p / kKvChunk, h);
+      const size_t at = Z(p) * width + Z(int64_t{h} * head_dim);
+      for (int d = 0; d < head_dim; ++d) {
+        const int key = (offset / kKeyBlock * head_dim + d) * kKeyBlock + offset % kKeyBlock;
+        const int to = adjacent && d < c.rope.n_rot ? d / 2 + d % 2 * half : d;
+        features->keys[at + Z(to)] = AsHalf(span.layout.k_type, k, Z(key));
+        features->values[at + Z(d)] = AsHalf(span.layout.v_type, v, Z(int64_t{offset} * head_dim + d));
+      }
+    }
+  }
+}
+
+}  // namespace longspec

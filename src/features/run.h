@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Making a folder of feature shards from documents. Shards are written one by one, each complete or not
+// there; called again on the same folder, the run goes on after the last one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "features/documents.h"
+#include "features/extract.h"
+#include "longspec/status.h"
+
+namespace longspec {
+
+enum class LearnFrom : uint8_t { kAnswers, kEverything };  // of messages; texts are learned whole
+
+struct FeatureRunOptions {
+  std::vector<std::string> inputs;
+  std::string output;             // a folder, made if it is not there
+  int length = 1024;              // tokens of a sequence at most
+  int min_length = 32;            // shorter pieces are left out
+  int64_t max_pieces = 0;         // sequences of one text; 0: all of it
+  int64_t max_tokens = 0;         // in all; 0: no limit
+  int64_t shard_tokens = 262144;  // a shard is closed when it holds as many
+  int top_k = 0;
+  LearnFrom learn_from = LearnFrom::kAnswers;
+};
+
+// What the run asks of a tokenizer.
+struct FeatureTokenizer {
+  std::function<std::vector<int32_t>(const std::string& text, bool beginning, bool parse_special)> encode;
+  // The messages in the model's template, with what makes the assistant speak next if `prompt`.
+  std::function<Result<std::string>(const std::vector<TrainingMessage>& messages, bool prompt)>
+      apply_template;
+  int32_t end_of_text = -1;  // ends a text; -1: nothing does
+};
+
+struct FeatureProgress {
+  int64_t tokens = 0;  // run through the target by this call
+  double share = 0.0;  // of the whole run
+};
+
+struct FeatureSummary {
+  int64_t tokens = 0, sequences = 0, shards = 0;  // of the folder, earlier calls included
+  int64_t cut = 0;  // conversations of this call that were longer than a sequence and lost their end
+};
+
+// on_progress returns false to stop: what is complete is kept, and the result is kCancelled. The extractor
+// must hold sequences of options.length.
+Result<FeatureSummary> MakeFeatures(const FeatureRunOptions& options, const FeatureTarget& target,
+                                    const FeatureTokenizer& tokenizer, FeatureExtractor& extractor,
+                                    const std::function<bool(const FeatureProgress&)>& on_progress);
+
+// A tokenised document: `learn` (1 or 0) says what the draft learns to predict.
+struct LabelledTokens {
+  std::vector<int32_t> tokens;
+  std::vector<int8_t> learn;
+};
+Result<LabelledTokens> TokenizeDocument(const TrainingDocument& document, LearnFrom learn_from,
+                                        const FeatureTokenizer& tokenizer);
+
+}  // namespace longspec

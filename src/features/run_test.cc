@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Feature shards of a tiny model against its cache, and runs that are stopped and go on.
+#include "features/run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "draft/testing/longspec_files.h"
+#include "draft/testing/longspec_reference.h"
+#include "tensor/half.h"
+
+namespace longspec::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// One token a byte.
+FeatureTokenizer Bytes() {
+  FeatureTokenizer tokenizer;
+  tokenizer.encode = [](const std::string& text, bool beginning, bool) {
+    std::vector<int32_t> tokens;
+    if (beginning) tokens.push_back(1);
+    for (const char c : text) tokens.push_back(static_cast<unsigned char>(c) + 3);
+    return tokens;
+  };
+  tokenizer.apply_template = [](const std::vector<TrainingMessage>& messages,
+                                bool prompt) -> Result<std::string> {
+    std::string text;
+    for (const TrainingMessage& m : messages) text += "<" + m.role + ">" + m.content + ".";
+    return prompt ? text + "<assistant>" : text;
+  };
+  tokenizer.end_of_text = 2;
+  return tokenizer;
+}
+
+struct Rig {
+  explicit Rig(int top_k = 0, CacheType type = CacheType::kF16, int length = 64)
+      : tiny({.context_length = 512}),
+        extractor(&tiny.target(), tiny.NewCache(length + kKvChunk, type), 24, top_k) {
+    options.length = length;
+    options.min_length = 4;
+    options.top_k = top_k;
+    options.output = folder.File("out");
+    target.n_embd = tiny.config.n_embd;
+    target.n_head = tiny.config.n_head;
+    target.n_head_kv = tiny.config.n_head_kv;
+    target.head_dim = tiny.config.head_dim;
+    target.n_ff = tiny.config.n_ff;
+    target.n_vocab = tiny.config.n_vocab;
+    target.n_ctx = 512;
+    target.rms_eps = 1e-5;
+    target.name = "tiny";
+  }
+
+  void Input(const std::string& text, const std::string& name = "in.jsonl") {
+    std::ofstream(folder.File(name)) << text;
+    options.inputs.push_back(folder.File(name));
+  }
+
+  Result<FeatureSummary> Make(int stop_after = 1 << 30) {
+    int calls = 0;
+    return MakeFeatures(options, target, Bytes(), extractor, [&](const FeatureProgress& p) {
+      EXPECT_LE(p.share, 1.0);
+      last = p;
+      return ++calls < stop_after;
+    });
+  }
+
+  std::vector<std::vector<int32_t>> Sequences() {
+    std::vector<std::vector<int32_t>> all;
+    const auto shards = OpenFeatureShards(options.output);
+    EXPECT_TRUE(shards.ok()) << shards.status().message();
+    if (!shards.ok()) return all;
+    for (const auto& shard : *shards) {
+      for (int i = 0; i < shard->n_sequences(); ++i) {
+        const auto tokens = shard->sequence(i).tokens;
+        all.emplace_back(tokens.begin(), tokens.end());
+      }
+    }
+    return all;
+  }
+
+  Folder folder;
+  TinyTarget tiny;
+  FeatureExtractor extractor;
+  FeatureRunOptions options;
+  FeatureTarget target;
+  FeatureProgress last;
+};
+
+std::string Text(int n, char c) { return "{\"text\":\"" + std::string(static_cast<size_t>(n), c) + "\"}\n"; }
+
+TEST(Features, AreTheLastLayersKeysAndValues) {
+  for (const CacheType type : {CacheType::kF16, CacheType::kF32, CacheType::kBF16}) {
+    Rig rig(0, type);
+    std::vector<int32_t> tokens;
+    for (int i = 0; i < 60; ++i) tokens.push_back(3 + i * 37 % 250);
+    const auto features = rig.extractor.Extract(tokens, [](int) { return true; });
+    ASSERT_TRUE(features.ok());
+    // The same tokens in one pass, read by the reference of the draft's own tests.
+    const auto cache = rig.tiny.NewCache(512, type);
+    {
+      auto kv = cache->Begin(60);
+      const ForwardSegment segment = {
+          .tokens = tokens, .parents = {}, .kv = &*kv, .logits = LogitsFor::kNone};
+      ASSERT_TRUE(rig.tiny.target().Forward({&segment, 1}, {}).ok());
+      kv->CommitAll();
+    }
+    const DraftTensors no_draft;
+    const auto expected = LongspecReference(no_draft, rig.tiny.parts()).ReadTarget(cache->Span(1), 60);
+    const size_t width = 32;
+    for (size_t p = 0; p < 60; ++p) {
+      EXPECT_EQ(features->positions[p], static_cast<int32_t>(p));
+      for (size_t d = 0; d < width; ++d) {
+        const auto near = [](double x) { return std::abs(x) / 1024 + 1e-6; };
+        EXPECT_NEAR(HalfToFloat(features->keys[p * width + d]), expected.k[p][d], near(expected.k[p][d]));
+        EXPECT_NEAR(HalfToFloat(features->values[p * width + d]), expected.v[p][d], near(expected.v[p][d]));
+      }
+    }
+  }
+}
+
+TEST(Features, TopProbabilitiesAreTheTargets) {
+  Rig rig(4);
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < 50; ++i) tokens.push_back(3 + i * 37 % 250);
+  const auto features = rig.extractor.Extract(tokens, [](int) { return true; });
+  ASSERT_TRUE(features.ok());
+  ASSERT_EQ(features->top_ids.size(), 200U);
+  const auto cache = rig.tiny.NewCache(512, CacheType::kF16);
+  auto kv = cache->Begin(50);
+  const ForwardSegment segment = {.tokens = tokens, .parents = {}, .kv = &*kv, .logits = LogitsFor::kAllRows};
+  const auto output = rig.tiny.target().Forward({&segment, 1}, {});
+  ASSERT_TRUE(output.ok());
+  for (const size_t row : {0U, 31U, 32U, 49U}) {
+    const float* logits = output->segments[0].logits + row * static_cast<size_t>(output->vocab);
+    double sum = 0;
+    for (int t = 0; t < output->vocab; ++t) sum += std::exp(static_cast<double>(logits[t]));
+    const int best = static_cast<int>(std::max_element(logits, logits + output->vocab) - logits);
+    EXPECT_EQ(features->top_ids[row * 4], best);
+    EXPECT_NEAR(HalfToFloat(features->top_log_probs[row * 4]),
+                static_cast<double>(logits[best]) - std::log(sum), 0.01);
+    EXPECT_GE(HalfToFloat(features->top_log_probs[row * 4]),
+              HalfToFloat(features->top_log_probs[row * 4 + 1]));
+  }
+}
+
+TEST(Features, TextsAreCutIntoSequences) {
+  Rig rig;
+  rig.Input(Text(100, 'a') + Text(1, 'b') + Text(10, 'c'));
+  const auto made = rig.Make();
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  const auto sequences = rig.Sequences();
+  ASSERT_EQ(sequences.size(), 3U);  // "b" is shorter than 4 tokens
+  EXPECT_EQ(sequences[0].size(), 64U);
+  EXPECT_EQ(sequences[0][0], 1);
+  EXPECT_EQ(sequences[1].size(), 100U + 2 - 64);
+  EXPECT_EQ(sequences[1].back(), 2);
+  EXPECT_EQ(sequences[2].size(), 12U);
+  EXPECT_EQ(made->tokens, 114);
+  EXPECT_EQ(made->sequences, 3);
+  EXPECT_EQ(made->cut, 0);
+  EXPECT_EQ(rig.last.tokens, 114);
+}
+
+TEST(Features, PiecesAndTokensCanBeLimited) {
+  Rig rig;
+  rig.Input(Text(1000, 'a') + Text(1000, 'b'));
+  rig.options.max_pieces = 2;
+  ASSERT_TRUE(rig.Make().ok());
+  EXPECT_EQ(rig.Sequences().size(), 4U);
+  Rig few;
+  few.Input(Text(1000, 'a') + Text(1000, 'b'));
+  few.options.max_tokens = 100;
+  EXPECT_EQ(few.Make()->tokens, 128);
+  few.options.max_tokens = 1200;  // goes on where it stopped
+  EXPECT_EQ(few.Make()->tokens, 1002 + 4 * 64);
+  few.options.max_tokens = 0;
+  EXPECT_EQ(few.Make()->tokens, 2004);
+  EXPECT_EQ(few.Make()->tokens, 2004);  // nothing is left
+}
+
+// A run that is stopped anywhere ends with the shards' contents of one that is not.
+TEST(Features, AStoppedRunGoesOn) {
+  const std::string text = Text(300, 'a') + Text(90, 'b') + Text(64, 'c') + Text(200, 'd');
+  Rig whole;
+  whole.Input(text);
+  ASSERT_TRUE(whole.Make().ok());
+  const auto expected = whole.Sequences();
+  for (const int shard_tokens : {100, 100000}) {
+    Rig rig;
+    rig.Input(text);
+    rig.options.shard_tokens = shard_tokens;
+    int stops = 0;
+    while (true) {
+      const auto made = rig.Make(8);
+      if (made.ok()) break;
+      ASSERT_EQ(made.status().code(), StatusCode::kCancelled);
+      ASSERT_LT(++stops, 30);
+    }
+    EXPECT_GE(stops, 3);
+    EXPECT_EQ(rig.Sequences(), expected);
+  }
+}
+
+TEST(Features, AnotherRunsFolderIsRefused) {
+  Rig rig;
+  rig.Input(Text(100, 'a'));
+  ASSERT_TRUE(rig.Make().ok());
+  rig.options.min_length = 5;
+  EXPECT_THAT(rig.Make().status().message(), HasSubstr("another model, text or options"));
+}
+
+TEST(Features, BadOptionsAndEmptyTextsAreErrors) {
+  Rig rig;
+  const auto error = [&] { return rig.Make().status().message(); };
+  EXPECT_THAT(error(), HasSubstr("no file"));
+  rig.Input("");
+  EXPECT_THAT(error(), HasSubstr("no document has 4 tokens"));
+  rig.options.length = 513;
+  EXPECT_THAT(error(), HasSubstr("--length 513: must be from 2 to the model's context of 512"));
+  rig.options.length = 64;
+  rig.options.top_k = 1000;
+  EXPECT_THAT(error(), HasSubstr("--top-k 1000"));
+  rig.options.top_k = 0;
+  rig.options.shard_tokens = 0;
+  EXPECT_THAT(error(), HasSubstr("--shard-tokens"));
+  rig.options.shard_tokens = 10;
+  rig.options.inputs.push_back("/nonexistent/x");
+  EXPECT_THAT(error(), HasSubstr("/nonexistent/x"));
+  rig.options.inputs.pop_back();
+  rig.options.output = rig.folder.File("in.jsonl") + "/out";
+  EXPECT_THAT(error(), HasSubstr("out: "));
+}
+
+LabelledTokens Labelled(const TrainingDocument& document, LearnFrom learn) {
+  auto labelled = TokenizeDocument(document, learn, Bytes());
+  EXPECT_TRUE(labelled.ok()) << labelled.status().message();
+  return *labelled;
+}
+
+std::string Learned(const LabelledTokens& labelled) {
+  std::string text;
+  for (size_t i = 0; i < labelled.tokens.size(); ++i) {
+    if (labelled.learn[i] == 1)
+      text += labelled.tokens[i] < 3 ? '$' : static_cast<char>(labelled.tokens[i] - 3);
+  }
+  return text;
+}
+
+TEST(TokenizeDocument, LearnsAnswersOrEverything) {
+  const TrainingDocument chat = {
+      .text = "",
+      .messages = {{"system", "s"}, {"user", "u"}, {"assistant", "a"}, {"user", "v"}, {"assistant", "b"}}};
+  const LabelledTokens answers = Labelled(chat, LearnFrom::kAnswers);
+  EXPECT_EQ(Learned(answers), "a.b.");
+  const LabelledTokens everything = Labelled(chat, LearnFrom::kEverything);
+  EXPECT_EQ(Learned(everything), "<user>u.a.<user>v.b.");
+  EXPECT_EQ(everything.tokens, answers.tokens);
+  EXPECT_EQ(answers.tokens.front(), 1);
+  EXPECT_EQ(std::ranges::count(answers.tokens, 1), 1);
+  EXPECT_EQ(Learned(Labelled({.text = "xy", .messages = {}}, LearnFrom::kAnswers)), "$xy$");
+  EXPECT_EQ(Learned(Labelled({.text = "", .messages = {{"assistant", "a"}}}, LearnFrom::kAnswers)),
+            "$<assistant>a.");
+}
+
+TEST(TokenizeDocument, ATemplateThatTakesTextBackIsRefused) {
+  FeatureTokenizer tokenizer = Bytes();
+  tokenizer.apply_template = [](const std::vector<TrainingMessage>& messages, bool) -> Result<std::string> {
+    return std::to_string(messages.size());
+  };
+  const TrainingDocument chat = {.text = "", .messages = {{"user", "u"}, {"assistant", "a"}}};
+  EXPECT_THAT(TokenizeDocument(chat, LearnFrom::kAnswers, tokenizer).status().message(),
+              HasSubstr("chat template"));
+}
+
+TEST(DescribeTarget, SaysWhatADraftNeeds) {
+  const auto bytes = TinyModelBytes({});
+  const auto file = GgufFile::Parse(*bytes, "tiny.gguf");
+  const TinyTarget tiny({}, {.scaling = RopeOptions::Scaling::kLinear, .scale = 4.0F});
+  const FeatureTarget target = DescribeTarget(tiny.parts(), **file);
+  EXPECT_EQ(target.n_embd, 64);
+  EXPECT_EQ(target.rope_scaling, "linear");
+  EXPECT_EQ(target.rope_factor, 4.0);
+  ASSERT_EQ(target.rope_frequencies.size(), 8U);
+  EXPECT_DOUBLE_EQ(target.rope_frequencies[0], 0.25);
+  EXPECT_DOUBLE_EQ(target.rope_frequencies[1], std::pow(10000.0, -1.0 / 8) / 4);
+  EXPECT_EQ(target.fingerprint, TargetFingerprint(**file));
+}
+
+}  // namespace
+}  // namespace longspec::testing

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/feature_shard.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "base/status_macros.h"
+
+namespace longspec {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kHeaderKey[] = "longspec.features";
+constexpr int kFormatVersion = 1;
+constexpr int kMaxTopK = 1 << 16;
+
+size_t Z(int64_t n) { return static_cast<size_t>(n); }
+
+size_t KvWidth(const FeatureTarget& t) { return Z(int64_t{t.n_head_kv} * t.head_dim); }
+
+std::string HeaderToJson(const FeatureHeader& h) {
+  const FeatureTarget& t = h.target;
+  return Json{{"version", kFormatVersion},
+              {"source", h.source},
+              {"top_k", h.top_k},
+              {"next_document", h.next_document},
+              {"next_piece", h.next_piece},
+              {"last", h.last},
+              {"target",
+               {{"name", t.name},
+                {"fingerprint", t.fingerprint},
+                {"n_embd", t.n_embd},
+                {"n_head", t.n_head},
+                {"n_head_kv", t.n_head_kv},
+                {"head_dim", t.head_dim},
+                {"n_ff", t.n_ff},
+                {"n_vocab", t.n_vocab},
+                {"n_ctx", t.n_ctx},
+                {"rms_eps", t.rms_eps},
+                {"rope_base", t.rope_base},
+                {"rope_factor", t.rope_factor},
+                {"rope_scaling", t.rope_scaling},
+                {"rope_frequencies", t.rope_frequencies},
+                {"rope_magnitude", t.rope_magnitude}}}}
+      .dump();
+}
+
+// JSON written by someone else: a key that is absent or of the wrong type is an exception of the library.
+FeatureHeader ParseHeader(const Json& json) {
+  FeatureHeader h;
+  h.source = json.at("source").get<std::string>();
+  h.top_k = json.at("top_k").get<int>();
+  h.next_document = json.at("next_document").get<int64_t>();
+  h.next_piece = json.at("next_piece").get<int64_t>();
+  h.last = json.at("last").get<bool>();
+  const Json& from = json.at("target");
+  FeatureTarget& t = h.target;
+  t.name = from.at("name").get<std::string>();
+  t.fingerprint = from.at("fingerprint").get<std::string>();
+  const std::pair<const char*, int*> sizes[] = {
+      {"n_embd", &t.n_embd},     {"n_head", &t.n_head}, {"n_head_kv", &t.n_head_kv}, {"n_ctx", &t.n_ctx},
+      {"head_dim", &t.head_dim}, {"n_ff", &t.n_ff},     {"n_vocab", &t.n_vocab}};
+  for (const auto& [key, size] : sizes) *size = from.at(key).get<int>();
+  t.rms_eps = from.at("rms_eps").get<double>();
+  t.rope_base = from.at("rope_base").get<double>();
+  t.rope_factor = from.at("rope_factor").get<double>();
+  t.rope_scaling = from.at("rope_scaling").get<std::string>();
+  t.rope_frequencies = from.at("rope_frequencies").get<std::vector<double>>();
+  t.rope_magnitude = from.at("rope_magnitude").get<double>();
+  return h;
+}
+
+bool Plausible(const FeatureHeader& h) {
+  const FeatureTarget& t = h.target;
+  const auto size = [](int n) { return n >= 1 && n <= 1 << 24; };
+  return size(t.n_embd) && size(t.n_head) && size(t.n_head_kv) && size(t.head_dim) && size(t.n_ff) &&
+         size(t.n_vocab) && t.n_ctx >= 1 && t.n_head % t.n_head_kv == 0 && h.top_k >= 0 &&
+         h.top_k <= kMaxTopK && t.rms_eps > 0.0 && t.rope_frequencies.size() * 2 <= Z(t.head_dim) &&
+         h.next_document >= 0 && h.next_piece >= 0;
+}
+
+Result<FeatureHeader> ReadHeader(const SafetensorsFile& file) {
+  const auto text = file.metadata().find(kHeaderKey);
+  if (text == file.metadata().end()) {
+    return Corrupt(file.path() + ": not a feature shard: its metadata has no \"" + kHeaderKey + "\"");
+  }
+  const Json json = Json::parse(text->second, nullptr, /*allow_exceptions=*/false);
+  const auto broken = [&] { return Corrupt(file.path() + ": metadata \"" + kHeaderKey + "\" is malformed"); };
+  try {
+    const int version = json.is_object() ? json.value("version", 0) : 0;
+    if (version == 0) return broken();
+    if (version != kFormatVersion) {
+      return Unsupported(file.path() + ": feature shard version " + std::to_string(version) + ", known is " +
+                         std::to_string(kFormatVersion));
+    }
+    FeatureHeader header = ParseHeader(json);
+    if (!Plausible(header)) return broken();
+    return header;
+  } catch (const Json::exception&) {
+    return broken();
+  }
+}
+
+template <typename T>
+Status ReadTensor(const SafetensorsFile& file, const char* name, DType dtype, size_t n,
+                  std::span<const T>* to) {
+  const TensorView* tensor = file.FindTensor(name);
+  if (tensor == nullptr) return Corrupt(file.path() + ": tensor " + name + " is missing");
+  if (tensor->dtype != dtype || Z(tensor->n_elements()) != n) {
+    return Corrupt(file.path() + ": tensor " + name + " must hold " + std::to_string(n) + " values of type " +
+                   std::string(Info(dtype).name));
+  }
+  if (reinterpret_cast<uintptr_t>(tensor->data) % alignof(T) != 0) {
+    return Corrupt(file.path() + ": tensor " + name + " is not aligned");
+  }
+  *to = {reinterpret_cast<const T*>(tensor->data), n};
+  return {};
+}
+
+template <typename T>
+void Append(std::vector<T>* to, std::span<const T> from) {
+  to->insert(to->end(), from.begin(), from.end());
+}
+
+class Fnv {
+ public:
+  void Add(const void* data, size_t n) {
+    for (size_t i = 0; i < n; ++i) {
+      hash_ = (hash_ ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001B3U;
+    }
+  }
+  std::string Hex() const {
+    char text[17];
+    std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(hash_));
+    return text;
+  }
+
+ private:
+  uint64_t hash_ = 0xCBF29CE484222325U;
+};
+
+}  // namespace
+
+void FeatureShardWriter::Add(const FeatureHeader& header, const FeatureSequence& s) {
+  Append(&tokens_, s.tokens);
+  Append(&positions_, s.positions);
+  Append(&loss_, s.loss);
+  Append(&keys_, s.keys);
+  Append(&values_, s.values);
+  if (header.top_k > 0) {
+    Append(&top_ids_, s.top_ids);
+    Append(&top_log_probs_, s.top_log_probs);
+  }
+  ends_.push_back(n_tokens());
+}
+
+Status FeatureShardWriter::Write(const FeatureHeader& header, const std::string& path) {
+  SafetensorsWriter writer;
+  writer.SetMetadata(kHeaderKey, HeaderToJson(header));
+  const int64_t n = n_tokens(), width = static_cast<int64_t>(KvWidth(header.target));
+  // Widest first, so that every tensor is aligned.
+  writer.AddTensor("sequence_ends", DType::kI64, {static_cast<int64_t>(ends_.size())},
+                   std::as_bytes(std::span(ends_)));
+  writer.AddTensor("tokens", DType::kI32, {n}, std::as_bytes(std::span(tokens_)));
+  writer.AddTensor("positions", DType::kI32, {n}, std::as_bytes(std::span(positions_)));
+  if (header.top_k > 0) {
+    writer.AddTensor("top_ids", DType::kI32, {header.top_k, n}, std::as_bytes(std::span(top_ids_)));
+    writer.AddTensor("top_log_probs", DType::kF16, {header.top_k, n},
+                     std::as_bytes(std::span(top_log_probs_)));
+  }
+  writer.AddTensor("keys", DType::kF16, {width, n}, std::as_bytes(std::span(keys_)));
+  writer.AddTensor("values", DType::kF16, {width, n}, std::as_bytes(std::span(values_)));
+  writer.AddTensor("loss", DType::kI8, {n}, std::as_bytes(std::span(loss_)));
+  LS_TRY(writer.Write(path));
+  *this = {};
+  return {};
+}
+
+Result<std::shared_ptr<const FeatureShard>> FeatureShard::Open(const std::string& path) {
+  auto shard = std::make_shared<FeatureShard>();
+  LS_ASSIGN(shard->file_, SafetensorsFile::Open(path));
+  LS_TRY(shard->Read());
+  return std::shared_ptr<const FeatureShard>(std::move(shard));
+}
+
+Status FeatureShard::Read() {
+  LS_ASSIGN(header_, ReadHeader(*file_));
+  const TensorView* ends = file_->FindTensor("sequence_ends");
+  LS_TRY(
+      ReadTensor(*file_, "sequence_ends", DType::kI64, ends == nullptr ? 0 : Z(ends->n_elements()), &ends_));
+  int64_t n = 0;
+  for (const int64_t end : ends_) {
+    if (end <= n) return Corrupt(path() + ": tensor sequence_ends does not ascend");
+    n = end;
+  }
+  // No file holds more; beyond it the products below could overflow.
+  if (n > int64_t{1} << 31) return Corrupt(path() + ": tensor sequence_ends exceeds the file");
+  const size_t width = KvWidth(header_.target), k = Z(header_.top_k);
+  LS_TRY(ReadTensor(*file_, "tokens", DType::kI32, Z(n), &all_.tokens));
+  LS_TRY(ReadTensor(*file_, "positions", DType::kI32, Z(n), &all_.positions));
+  LS_TRY(ReadTensor(*file_, "loss", DType::kI8, Z(n), &all_.loss));
+  LS_TRY(ReadTensor(*file_, "keys", DType::kF16, Z(n) * width, &all_.keys));
+  LS_TRY(ReadTensor(*file_, "values", DType::kF16, Z(n) * width, &all_.values));
+  if (k > 0) {
+    LS_TRY(ReadTensor(*file_, "top_ids", DType::kI32, Z(n) * k, &all_.top_ids));
+    LS_TRY(ReadTensor(*file_, "top_log_probs", DType::kF16, Z(n) * k, &all_.top_log_probs));
+  }
+  for (const auto& [name, ids] : {std::pair("tokens", all_.tokens), std::pair("top_ids", all_.top_ids)}) {
+    for (const int32_t id : ids) {
+      if (id >= 0 && id < header_.target.n_vocab) continue;
+      return Corrupt(path() + ": tensor " + name + " names token " + std::to_string(id) +
+                     ", outside the vocabulary of " + std::to_string(header_.target.n_vocab));
+    }
+  }
+  return {};
+}
+
+FeatureSequence FeatureShard::sequence(int i) const {
+  const size_t begin = i == 0 ? 0 : Z(ends_[Z(i) - 1]), n = Z(ends_[Z(i)]) - begin;
+  const size_t width = KvWidth(header_.target), k = Z(header_.top_k);
+  return {.tokens = all_.tokens.subspan(begin, n),
+          .positions = all_.positions.subspan(begin, n),
+          .loss = all_.loss.subspan(begin, n),
+          .keys = all_.keys.subspan(begin * width, n * width),
+          .values = all_.values.subspan(begin * width, n * width),
+          .top_ids = all_.top_ids.subspan(begin * k, n * k),
+          .top_log_probs = all_.top_log_probs.subspan(begin * k, n * k)};
+}
+
+std::string FeatureShardPath(const std::string& folder, int index) {
+  char name[64];
+  std::snprintf(name, sizeof(name), "features-%05d.safetensors", index);
+  return (std::filesystem::path(folder) / name).string();
+}
+
+Result<std::vector<std::shared_ptr<const FeatureShard>>> OpenFeatureShards(const std::string& folder) {
+  std::vector<std::shared_ptr<const FeatureShard>> shards;
+  std::error_code error;
+  for (int i = 0; std::filesystem::exists(FeatureShardPath(folder, i), error); ++i) {
+    LS_ASSIGN(auto shard, FeatureShard::Open(FeatureShardPath(folder, i)));
+    if (!shards.empty()) {
+      const FeatureHeader &first = shards.front()->header(), &next = shard->header();
+      if (next.target != first.target || next.source != first.source || next.top_k != first.top_k) {
+        return Corrupt(shard->path() + ": made from another model, text or options than " +
+                       shards.front()->path());
+      }
+    }
+    shards.push_back(std::move(shard));
+  }
+  if (!shards.empty()) return shards;
+  return NotFound(folder + ": no feature shards (" + FeatureShardPath("", 0) + ", ...) in this folder");
+}
+
+std::string TargetFingerprint(const GgufFile& file) {
+  constexpr size_t kSample = 4096;
+  Fnv hash;
+  for (const TensorView& t : file.tensors()) {
+    hash.Add(t.name.data(), t.name.size());
+    hash.Add(&t.dtype, sizeof(t.dtype));
+    hash.Add(t.shape, sizeof(t.shape));
+    const size_t n = std::min(kSample, t.n_bytes);
+    hash.Add(t.data, n);
+    hash.Add(t.data + (t.n_bytes - n), n);
+  }
+  return hash.Hex();
+}
+
+}  // namespace longspec

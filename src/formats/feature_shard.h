@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Feature shards: what a LongSpec draft model is trained on. A shard is a safetensors file of some sequences
+// of tokens and what the target's last layer keeps of them; `longspec features` writes it and longspec-train
+// reads it, so the layout is checkpoint layout (rotary halves split) and free of either program.
+//
+//   tokens (n) I32, loss (n) I8, positions (n) I32   n: tokens of all sequences, one after the other
+//   sequence_ends (n_sequences) I64                  ascending, the last one is n
+//   keys, values (n, n_kv_head * head_dim) F16       of the last layer, keys after RoPE at `positions`
+//   top_ids (n, top_k) I32, top_log_probs (n, top_k) F16   only if top_k > 0: of the token that follows
+//
+// The metadata key "longspec.features" holds FeatureHeader as JSON. An open shard is immutable and may be
+// shared between threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "formats/gguf.h"
+#include "formats/safetensors.h"
+#include "longspec/status.h"
+
+namespace longspec {
+
+// What a draft model must know of its target.
+struct FeatureTarget {
+  std::string name;
+  std::string fingerprint;  // TargetFingerprint of its file
+  int n_embd = 0, n_head = 0, n_head_kv = 0, head_dim = 0, n_ff = 0, n_vocab = 0, n_ctx = 0;
+  double rms_eps = 0.0;
+  double rope_base = 0.0, rope_factor = 1.0;
+  std::string rope_scaling;  // as config.json of a draft names it: "none", "linear", "yarn", "llama3"
+  std::vector<double> rope_frequencies;  // radians a position, scaling applied; rotated values / 2 of them
+  double rope_magnitude = 1.0;           // factor on cosines and sines
+
+  bool operator==(const FeatureTarget&) const = default;
+};
+
+struct FeatureHeader {
+  FeatureTarget target;
+  std::string source;  // describes the texts and how they were cut; shards of one run agree
+  int top_k = 0;
+  int64_t next_document = 0, next_piece = 0;  // where the run goes on after this shard
+  bool last = false;                          // nothing is left after this shard
+};
+
+struct FeatureSequence {
+  std::span<const int32_t> tokens, positions;  // (n)
+  std::span<const int8_t> loss;                // (n) 1: the draft learns to predict this token
+  std::span<const uint16_t> keys, values;      // (n, n_kv_head * head_dim) f16
+  std::span<const int32_t> top_ids;            // (n, top_k), most probable first
+  std::span<const uint16_t> top_log_probs;     // (n, top_k) f16
+};
+
+class FeatureShardWriter {
+ public:
+  // REQUIRES: the parts of `sequence` have the sizes that header.target and header.top_k ask for.
+  void Add(const FeatureHeader& header, const FeatureSequence& sequence);
+  int64_t n_tokens() const { return static_cast<int64_t>(tokens_.size()); }
+  // Writes what was added, through a temporary file, and forgets it.
+  Status Write(const FeatureHeader& header, const std::string& path);
+
+ private:
+  std::vector<int32_t> tokens_, positions_, top_ids_;
+  std::vector<int8_t> loss_;
+  std::vector<uint16_t> keys_, values_, top_log_probs_;
+  std::vector<int64_t> ends_;
+};
+
+class FeatureShard {
+ public:
+  // Checks every shape, and that tokens are of the vocabulary.
+  static Result<std::shared_ptr<const FeatureShard>> Open(const std::string& path);
+
+  const std::string& path() const { return file_->path(); }
+  const FeatureHeader& header() const { return header_; }
+  int n_sequences() const { return static_cast<int>(ends_.size()); }
+  int64_t n_tokens() const { return static_cast<int64_t>(all_.tokens.size()); }
+  FeatureSequence sequence(int i) const;
+
+ private:
+  Status Read();
+
+  std::shared_ptr<const SafetensorsFile> file_;
+  FeatureHeader header_;
+  FeatureSequence all_;
+  std::span<const int64_t> ends_;
+};
+
+// "features-00012.safetensors" in that folder.
+std::string FeatureShardPath(const std::string& folder, int index);
+// All shards of a folder in order. kNotFound if there is none; shards of different runs are refused.
+Result<std::vector<std::shared_ptr<const FeatureShard>>> OpenFeatureShards(const std::string& folder);
+
+// 16 hexadecimal digits that tell models apart: of every tensor its name, type, shape and some of its bytes.
+std::string TargetFingerprint(const GgufFile& file);
+
+}  // namespace longspec

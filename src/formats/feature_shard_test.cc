@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/feature_shard.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+
+#include "formats/tiny_model.h"
+
+namespace longspec {
+namespace {
+
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "longspec-features-XXXXXX").string();
+    path_ = mkdtemp(name.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+FeatureHeader Header(int top_k = 0) {
+  FeatureHeader h;
+  h.target = {.name = "tiny \"model\"",
+              .fingerprint = "0123456789abcdef",
+              .n_embd = 64,
+              .n_head = 4,
+              .n_head_kv = 2,
+              .head_dim = 4,
+              .n_ff = 96,
+              .n_vocab = 50,
+              .n_ctx = 512,
+              .rms_eps = 1e-5,
+              .rope_base = 10000,
+              .rope_factor = 2,
+              .rope_scaling = "linear",
+              .rope_frequencies = {0.1, 1.0 / 3.0},
+              .rope_magnitude = 1.25};
+  h.source = "a.jsonl";
+  h.top_k = top_k;
+  h.next_document = 3;
+  h.next_piece = 1;
+  return h;
+}
+
+// n tokens of made-up features.
+struct Made {
+  explicit Made(int n, int top_k, int first_token) {
+    for (int i = 0; i < n; ++i) {
+      tokens.push_back((first_token + i) % 50);
+      positions.push_back(i);
+      loss.push_back(i % 2 == 0 ? 1 : 0);
+      for (int j = 0; j < 8; ++j) {
+        keys.push_back(static_cast<uint16_t>(i * 8 + j));
+        values.push_back(static_cast<uint16_t>(1000 + i * 8 + j));
+      }
+      for (int k = 0; k < top_k; ++k) {
+        top_ids.push_back(k);
+        top_log_probs.push_back(static_cast<uint16_t>(0xBC00 + k));
+      }
+    }
+  }
+  FeatureSequence view() const { return {tokens, positions, loss, keys, values, top_ids, top_log_probs}; }
+
+  std::vector<int32_t> tokens, positions, top_ids;
+  std::vector<int8_t> loss;
+  std::vector<uint16_t> keys, values, top_log_probs;
+};
+
+Status WriteShard(const FeatureHeader& header, const std::string& path, const std::vector<Made>& sequences) {
+  FeatureShardWriter writer;
+  for (const Made& made : sequences) writer.Add(header, made.view());
+  return writer.Write(header, path);
+}
+
+TEST(FeatureShard, HoldsWhatWasWritten) {
+  for (const int top_k : {0, 3}) {
+    const Folder folder;
+    const std::string path = FeatureShardPath(folder.path(), 0);
+    const FeatureHeader header = Header(top_k);
+    const std::vector<Made> made = {Made(5, top_k, 7), Made(1, top_k, 20), Made(3, top_k, 48)};
+    ASSERT_TRUE(WriteShard(header, path, made).ok());
+    const auto shard = FeatureShard::Open(path);
+    ASSERT_TRUE(shard.ok()) << shard.status().message();
+    EXPECT_EQ((*shard)->header().target, header.target);
+    EXPECT_EQ((*shard)->header().source, "a.jsonl");
+    EXPECT_EQ((*shard)->header().top_k, top_k);
+    EXPECT_EQ((*shard)->header().next_document, 3);
+    EXPECT_EQ((*shard)->header().next_piece, 1);
+    EXPECT_FALSE((*shard)->header().last);
+    EXPECT_EQ((*shard)->n_tokens(), 9);
+    ASSERT_EQ((*shard)->n_sequences(), 3);
+    for (int i = 0; i < 3; ++i) {
+      const FeatureSequence s = (*shard)->sequence(i);
+      const Made& m = made[static_cast<size_t>(i)];
+      EXPECT_THAT(s.tokens, ElementsAreArray(m.tokens));
+      EXPECT_THAT(s.positions, ElementsAreArray(m.positions));
+      EXPECT_THAT(s.loss, ElementsAreArray(m.loss));
+      EXPECT_THAT(s.keys, ElementsAreArray(m.keys));
+      EXPECT_THAT(s.values, ElementsAreArray(m.values));
+      EXPECT_THAT(s.top_ids, ElementsAreArray(m.top_ids));
+      EXPECT_THAT(s.top_log_probs, ElementsAreArray(m.top_log_probs));
+    }
+  }
+}
+
+TEST(FeatureShard, TheWriterForgetsWhatItWrote) {
+  const Folder folder;
+  FeatureShardWriter writer;
+  writer.Add(Header(), Made(4, 0, 0).view());
+  ASSERT_TRUE(writer.Write(Header(), FeatureShardPath(folder.path(), 0)).ok());
+  EXPECT_EQ(writer.n_tokens(), 0);
+}
+
+TEST(FeatureShards, OfOneRunAreReadInOrder) {
+  const Folder folder;
+  EXPECT_THAT(OpenFeatureShards(folder.path()).status().message(), HasSubstr("no feature shards"));
+  ASSERT_TRUE(WriteShard(Header(), FeatureShardPath(folder.path(), 0), {Made(4, 0, 0)}).ok());
+  ASSERT_TRUE(WriteShard(Header(), FeatureShardPath(folder.path(), 1), {Made(6, 0, 0)}).ok());
+  const auto shards = OpenFeatureShards(folder.path());
+  ASSERT_TRUE(shards.ok());
+  ASSERT_EQ(shards->size(), 2U);
+  EXPECT_EQ((*shards)[1]->n_tokens(), 6);
+  FeatureHeader other = Header();
+  other.target.fingerprint = "other";
+  ASSERT_TRUE(WriteShard(other, FeatureShardPath(folder.path(), 1), {Made(6, 0, 0)}).ok());
+  EXPECT_THAT(OpenFeatureShards(folder.path()).status().message(), HasSubstr("made from another model"));
+}
+
+// What is wrong with a shard is said with its name.
+std::string ErrorOf(const FeatureHeader& header, const std::function<void(Made&)>& change) {
+  const Folder folder;
+  Made made(4, header.top_k, 0);
+  change(made);
+  const std::string path = FeatureShardPath(folder.path(), 0);
+  EXPECT_TRUE(WriteShard(header, path, {made}).ok());
+  const auto shard = FeatureShard::Open(path);
+  EXPECT_THAT(shard.status().message(), HasSubstr("features-00000"));
+  return shard.status().message();
+}
+
+TEST(FeatureShard, BadContentsAreRefused) {
+  const auto same = [](Made&) {};
+  EXPECT_THAT(ErrorOf(Header(), [](Made& m) { m.tokens[2] = 50; }), HasSubstr("token 50"));
+  EXPECT_THAT(ErrorOf(Header(2), [](Made& m) { m.top_ids[1] = -1; }), HasSubstr("top_ids names token -1"));
+  FeatureHeader header = Header();
+  header.target.n_head = 3;
+  EXPECT_THAT(ErrorOf(header, same), HasSubstr("malformed"));
+  header = Header();
+  header.target.n_vocab = 0;
+  EXPECT_THAT(ErrorOf(header, same), HasSubstr("malformed"));
+  header = Header();
+  header.target.rope_frequencies = {1, 1, 1};
+  EXPECT_THAT(ErrorOf(header, same), HasSubstr("malformed"));
+}
+
+TEST(FeatureShard, ASequenceWithoutTokensIsRefused) {
+  const Folder folder;
+  const std::string path = FeatureShardPath(folder.path(), 0);
+  ASSERT_TRUE(WriteShard(Header(), path, {Made(4, 0, 0), Made(0, 0, 0)}).ok());
+  EXPECT_THAT(FeatureShard::Open(path).status().message(), HasSubstr("sequence_ends does not ascend"));
+}
+
+Status OpenWithMetadata(const std::string& text) {
+  const Folder folder;
+  const std::string path = FeatureShardPath(folder.path(), 0);
+  SafetensorsWriter writer;
+  if (!text.empty()) writer.SetMetadata("longspec.features", text);
+  EXPECT_TRUE(writer.Write(path).ok());
+  return FeatureShard::Open(path).status();
+}
+
+TEST(FeatureShard, OtherFilesAreNamedAsSuch) {
+  EXPECT_THAT(OpenWithMetadata("").message(), HasSubstr("not a feature shard"));
+  EXPECT_THAT(OpenWithMetadata("{").message(), HasSubstr("malformed"));
+  EXPECT_THAT(OpenWithMetadata("[]").message(), HasSubstr("malformed"));
+  EXPECT_THAT(OpenWithMetadata(R"({"version": "x"})").message(), HasSubstr("malformed"));
+  EXPECT_THAT(OpenWithMetadata(R"({"version": 2})").message(), HasSubstr("version 2, known is 1"));
+  EXPECT_THAT(OpenWithMetadata(R"({"version": 1})").message(), HasSubstr("malformed"));
+}
+
+TEST(TargetFingerprint, TellsModelsApart) {
+  const auto of = [](const TinyModelOptions& options) {
+    const auto bytes = TinyModelBytes(options);
+    const auto file = GgufFile::Parse(*bytes, "tiny.gguf");
+    return TargetFingerprint(**file);
+  };
+  const std::string first = of({});
+  EXPECT_EQ(first.size(), 16U);
+  EXPECT_EQ(first, of({}));
+  EXPECT_NE(first, of({.seed = 2}));
+  EXPECT_NE(first, of({.n_layers = 3}));
+}
+
+}  // namespace
+}  // namespace longspec

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Behaviour 11: the loss in parts against the whole one, and its gradient against LibTorch's.
+#include "train/fused_loss.h"
+
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+namespace longspec::train {
+namespace {
+
+struct Problem {
+  at::Tensor hidden, head;
+  SparseTargets targets;
+};
+
+Problem MakeProblem(int64_t n, int64_t k) {
+  at::manual_seed(7);
+  Problem p;
+  p.hidden = at::randn({n, 24}).requires_grad_(true);
+  p.head = at::randn({300, 24});
+  p.targets.ids = at::randint(0, 300, {n, k}, at::kLong);
+  const at::Tensor weights = at::rand({n, k}) + 0.1;
+  p.targets.weights = weights / weights.sum(1, true);
+  return p;
+}
+
+at::Tensor Unfused(const Problem& p) {
+  const at::Tensor logits = at::matmul(p.hidden, p.head.t());
+  const at::Tensor log_probs = at::log_softmax(logits, 1).gather(1, p.targets.ids);
+  return -(log_probs * p.targets.weights).sum(1).mean();
+}
+
+double RelativeDistance(const at::Tensor& a, const at::Tensor& b) {
+  return ((a - b).norm() / b.norm()).item<double>();
+}
+
+TEST(FusedCrossEntropy, LossAndGradientAreThoseOfTheWhole) {
+  for (const int64_t k : {1, 5}) {
+    for (const int64_t rows_at_once : {1, 16, 37, 1000}) {
+      Problem p = MakeProblem(37, k);
+      const at::Tensor whole = Unfused(p);
+      (whole * 3.0).backward();
+      const at::Tensor expected = p.hidden.grad().clone();
+      p.hidden.mutable_grad().reset();
+      const at::Tensor fused = FusedCrossEntropy(p.hidden, p.head, p.targets, rows_at_once);
+      (fused * 3.0).backward();
+      EXPECT_LT(RelativeDistance(fused, whole), 1e-5) << k << " " << rows_at_once;
+      EXPECT_LT(RelativeDistance(p.hidden.grad(), expected), 1e-4) << k << " " << rows_at_once;
+    }
+  }
+}
+
+TEST(FusedCrossEntropy, IsTheUsualOneForOneLabel) {
+  Problem p = MakeProblem(20, 1);
+  const at::Tensor usual = at::cross_entropy_loss(at::matmul(p.hidden, p.head.t()), p.targets.ids.squeeze(1));
+  EXPECT_LT(RelativeDistance(FusedCrossEntropy(p.hidden, p.head, p.targets), usual), 1e-5);
+}
+
+// The gradient against differences of the loss itself.
+TEST(FusedCrossEntropy, GradientIsTheSlope) {
+  Problem p = MakeProblem(4, 2);
+  p.hidden = p.hidden.detach().to(at::kDouble).requires_grad_(true);
+  p.head = p.head.to(at::kDouble);
+  p.targets.weights = p.targets.weights.to(at::kDouble);
+  FusedCrossEntropy(p.hidden, p.head, p.targets, 3).backward();
+  const at::Tensor gradient = p.hidden.grad();
+  const at::NoGradGuard no_grad;
+  for (const int64_t i : {0, 30, 95}) {
+    const auto loss_at = [&](double step) {
+      at::Tensor moved = p.hidden.detach().clone();
+      moved.view(-1)[i] += step;
+      return FusedCrossEntropy(moved, p.head, p.targets, 3).item<double>();
+    };
+    const double slope = (loss_at(1e-5) - loss_at(-1e-5)) / 2e-5;
+    EXPECT_NEAR(gradient.flatten()[i].item<double>(), slope, 1e-6) << i;
+  }
+}
+
+}  // namespace
+}  // namespace longspec::train

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// longspec-train: trains a LongSpec draft model on the feature shards of `longspec features`.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <map>
+#include <string>
+
+#include "base/clock.h"
+#include "longspec/version.h"
+#include "train/trainer.h"
+
+namespace longspec::train {
+namespace {
+
+constexpr int kExitUsage = 2, kExitInput = 3, kExitResources = 4, kExitOutput = 5, kExitInterrupted = 130;
+constexpr char kExitCodeHelp[] =
+    "Exit status: 0 done, 2 bad options, 3 features or model unreadable or loss not finite,\n"
+    "4 out of memory or disk, 5 output cannot be written,\n"
+    "130 interrupted (Ctrl-C saves; the same command goes on from there).";
+constexpr double kTerminalIntervalMs = 200, kLogIntervalMs = 15000;
+
+std::atomic<bool> g_interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "used in a signal handler");
+
+void HandleInterrupt(int /*signal*/) {
+  if (g_interrupted.exchange(true)) _exit(kExitInterrupted);
+}
+
+// LongSpec's three stages: what differs between them, with batches scaled to one machine.
+struct Stage {
+  double learning_rate;
+  int batch;
+};
+const std::map<int, Stage>& Stages() {
+  static const std::map<int, Stage> stages = {{1, {5e-4, 32}}, {2, {5e-6, 8}}, {3, {5e-6, 8}}};
+  return stages;
+}
+
+// One line on stderr that is renewed on a terminal, a line now and then in a log.
+class Display {
+ public:
+  explicit Display(bool enabled) : enabled_(enabled), terminal_(isatty(STDERR_FILENO) != 0) {}
+  ~Display() { Finish(); }
+
+  void Show(const TrainProgress& p) {
+    const double now = NowMs();
+    if (begun_ms_ == 0.0) {
+      begun_ms_ = now;
+      first_step_ = p.end_of_step ? p.step - 1 : p.step;
+      first_tokens_ = p.tokens;
+    }
+    const bool last = p.end_of_step && p.step == p.steps;
+    if (!enabled_ || (!last && now - shown_ms_ < (terminal_ ? kTerminalIntervalMs : kLogIntervalMs))) return;
+    shown_ms_ = now;
+    std::fprintf(stderr, "%s%s%s", terminal_ ? "\r\033[K" : "", Line(p, now).c_str(), terminal_ ? "" : "\n");
+    pending_ = terminal_;
+  }
+
+  void Finish() {
+    if (pending_) std::fputs("\n", stderr);
+    pending_ = false;
+  }
+
+ private:
+  std::string Line(const TrainProgress& p, double now) const {
+    const double seconds = std::max(1e-3, (now - begun_ms_) / 1000.0);
+    const auto done = static_cast<double>(p.step - first_step_);
+    const double left = done > 0 ? seconds / done * static_cast<double>(p.steps - p.step) : 0.0;
+    char text[200];
+    std::snprintf(
+        text, sizeof(text),
+        "step %lld/%lld, loss %.4f (mean %.4f), lr %.3g, |g| %.3g, %.0f tokens/s, %d:%02d:%02d left",
+        static_cast<long long>(p.step), static_cast<long long>(p.steps), p.loss, p.mean_loss, p.learning_rate,
+        p.gradient_norm, static_cast<double>(p.tokens - first_tokens_) / seconds,
+        static_cast<int>(left / 3600), static_cast<int>(left / 60) % 60, static_cast<int>(left) % 60);
+    return text;
+  }
+
+  const bool enabled_, terminal_;
+  double begun_ms_ = 0.0, shown_ms_ = 0.0;
+  int64_t first_step_ = 0, first_tokens_ = 0;
+  bool pending_ = false;
+};
+
+// One line for each step, for plots; goes on in a file that is there.
+class Log {
+ public:
+  Status Open(const std::string& path) {
+    if (path.empty()) return {};
+    path_ = path;
+    file_ = std::fopen(path.c_str(), "ae");
+    return file_ != nullptr ? Status() : IoError("--log " + path + ": cannot be written");
+  }
+  ~Log() {
+    if (file_ != nullptr) std::fclose(file_);
+  }
+
+  void Add(const TrainProgress& p) {
+    if (file_ == nullptr || !p.end_of_step) return;
+    std::fprintf(file_,
+                 "{\"step\":%lld,\"loss\":%.6g,\"mean_loss\":%.6g,\"lr\":%.6g,\"gradient_norm\":%.6g}\n",
+                 static_cast<long long>(p.step), p.loss, p.mean_loss, p.learning_rate, p.gradient_norm);
+    std::fflush(file_);
+  }
+
+ private:
+  std::string path_;
+  std::FILE* file_ = nullptr;
+};
+
+struct Flags {
+  TrainOptions train;
+  int stage = 1;
+  std::string log;
+  bool no_anchor_offset = false, no_progress = false;
+};
+
+void AddRunOptions(CLI::App& app, Flags* flags) {
+  TrainOptions& t = flags->train;
+  app.add_option("-f,--features", t.features, "Folder of feature shards, from `longspec features`")
+      ->required();
+  app.add_option("-m,--model", t.model, "GGUF file they were made with: its embedding and LM head are used")
+      ->required();
+  app.add_option("-o,--output", t.output,
+                 "Folder for the draft model and the checkpoint; a run that was stopped goes on there")
+      ->required();
+  app.add_option("--init", t.init, "Draft model to begin with: stage 2 begins with what stage 1 made");
+  app.add_option("--seed", t.seed, "Decides weights, order, positions and lags")->capture_default_str();
+  app.add_option("--device", t.device, "cpu, cuda or cuda:N")->capture_default_str();
+  app.add_option("-t,--threads", t.threads, "CPU threads; 0: LibTorch's choice")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1024));
+  app.add_option("--checkpoint-every", t.checkpoint_every, "Save the state after as many steps")
+      ->capture_default_str();
+  app.add_option("--log", flags->log, "Append a JSON line for each step to this file");
+  app.add_flag("--no-progress", flags->no_progress, "Show no progress on stderr");
+}
+
+void AddTrainingOptions(CLI::App& app, Flags* flags) {
+  TrainOptions& t = flags->train;
+  app.add_option("--stage", flags->stage, "1: short texts, 2: long texts, 3: answers; sets --lr and --batch")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 3));
+  app.add_option("--lr", t.learning_rate,
+                 "Peak learning rate (default: 5e-4 in stage 1, 5e-6 in stages 2 and 3)");
+  app.add_option("--warmup", t.warmup, "Share of the steps to reach it in; then a cosine")
+      ->capture_default_str();
+  app.add_option("--epochs", t.epochs, "Times that each sequence is seen")->capture_default_str();
+  app.add_option("--steps", t.steps, "Optimiser steps; 0: as many as the epochs have")->capture_default_str();
+  app.add_option("--batch", t.batch,
+                 "Sequences of an optimiser step (default: 32 in stage 1, 8 in stages 2 and 3)");
+  app.add_option("--micro-batch", t.micro_batch, "Sequences of a forward pass; memory grows with it")
+      ->capture_default_str();
+  app.add_option("--weight-decay", t.adamw.weight_decay, "AdamW's weight decay")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--clip", t.adamw.max_norm, "Largest norm of the gradients; 0: any")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--noise-max", t.most_lag,
+                 "Flash noisy training: cross-attention lags 1 to this many tokens")
+      ->capture_default_str();
+  app.add_flag("--no-anchor-offset", flags->no_anchor_offset, "Plain positions for short sequences too");
+  app.add_option("--distill", t.distill,
+                 "Share of the target's own probabilities in the labels; needs features with --top-k")
+      ->capture_default_str();
+  app.add_option("--window", t.window, "Tokens that self-attention sees back")->capture_default_str();
+  app.add_option("--ff", t.n_ff, "Width of the MLP; 0: the target's")->capture_default_str();
+  app.add_option("--draft-vocab", t.vocab,
+                 "Reduce the draft's head to the most frequent tokens; 0: all tokens")
+      ->capture_default_str();
+}
+
+int Fail(int code, const std::string& message) {
+  std::string line = message;
+  std::ranges::replace(line, '\n', ' ');
+  std::fprintf(stderr, "longspec-train: error: %s\n", line.c_str());
+  return code;
+}
+
+int ExitCodeOf(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kInvalidArgument:
+      return kExitUsage;
+    case StatusCode::kResourceExhausted:
+      return kExitResources;
+    case StatusCode::kIo:
+      return kExitOutput;
+    default:
+      return kExitInput;
+  }
+}
+
+int RunTraining(Flags flags, const CLI::App& app) {
+  const Stage& stage = Stages().at(flags.stage);
+  if (app.count("--lr") == 0) flags.train.learning_rate = stage.learning_rate;
+  if (app.count("--batch") == 0) flags.train.batch = stage.batch;
+  flags.train.anchor_offset = !flags.no_anchor_offset;
+  Log log;
+  if (const Status status = log.Open(flags.log); !status.ok()) return Fail(kExitOutput, status.message());
+  Display display(!flags.no_progress);
+  const auto trained = Train(flags.train, [&](const TrainProgress& progress) {
+    display.Show(progress);
+    log.Add(progress);
+    return !g_interrupted.load();
+  });
+  display.Finish();
+  if (!trained.ok() && trained.status().code() == StatusCode::kCancelled) {
+    return Fail(kExitInterrupted, "interrupted; the state is saved in " + flags.train.output +
+                                      ", and the same command goes on from there");
+  }
+  if (!trained.ok()) return Fail(ExitCodeOf(trained.status()), trained.status().message());
+  std::printf("%s: draft model after %lld steps, mean loss %.4f\n", flags.train.output.c_str(),
+              static_cast<long long>(trained->steps), trained->mean_loss);
+  return std::fflush(stdout) == 0 ? 0 : kExitOutput;
+}
+
+int Main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGINT, HandleInterrupt);
+  CLI::App app("Trains a LongSpec draft model on features of its target.", "longspec-train");
+  app.footer(kExitCodeHelp);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.set_version_flag("--version", "longspec-train " LONGSPEC_VERSION);
+  Flags flags;
+  AddRunOptions(app, &flags);
+  AddTrainingOptions(app, &flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return Fail(kExitUsage, std::string(error.what()) + " (longspec-train --help lists the options)");
+  }
+  return RunTraining(std::move(flags), app);
+}
+
+}  // namespace
+}  // namespace longspec::train
+
+int main(int argc, char** argv) { return longspec::train::Main(argc, argv); }

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <utility>
+
+#include "base/counter_rng.h"
+
+namespace longspec::train {
+namespace {
+
+enum Draw : uint64_t { kAnchors, kOffset, kLag, kOrder };
+
+// An integer of 0 .. n - 1.
+int64_t Draw(uint64_t seed, enum Draw what, int64_t counter, uint32_t index, int64_t n) {
+  const RngStream rng{.seed = seed, .sequence = what, .purpose = RngPurpose::kDraft};
+  const double u = rng.Uniform(static_cast<uint64_t>(counter), index);
+  return std::min(n - 1, static_cast<int64_t>(u * static_cast<double>(n)));
+}
+
+}  // namespace
+
+double LearningRate(int64_t step, int64_t total, double peak, double warmup_share) {
+  const auto share = static_cast<int64_t>(warmup_share * static_cast<double>(total));
+  const int64_t warmup = std::max<int64_t>(2, share);
+  if (step < warmup) return peak * static_cast<double>(step) / static_cast<double>(warmup);
+  const double done =
+      static_cast<double>(step - warmup + 1) / static_cast<double>(std::max<int64_t>(1, total - warmup));
+  const double cosine = (1.0 + std::cos(std::numbers::pi * std::min(1.0, done))) / 2.0;
+  return peak * (0.0001 + 0.9999 * cosine);
+}
+
+int64_t AnchorOffsetReach(int64_t n_ctx) { return std::min<int64_t>(30000, n_ctx - 1000); }
+
+PositionDraw DrawPositions(uint64_t seed, int64_t pass, int64_t length, int64_t n_ctx) {
+  if (length > kAnchorOffsetLength) return {};
+  const int64_t most = std::max<int64_t>(AnchorOffsetReach(n_ctx) - length, 0);
+  return {.anchors = static_cast<int>(Draw(seed, kAnchors, pass, 0, kMaxAnchors + 1)),
+          .offset = Draw(seed, kOffset, pass, 0, most + 1)};
+}
+
+int64_t PositionOf(const PositionDraw& draw, int64_t index) {
+  return index < draw.anchors ? index : index + draw.offset;
+}
+
+int DrawLag(uint64_t seed, int64_t pass, int most) {
+  return 1 + static_cast<int>(Draw(seed, kLag, pass, 0, most));
+}
+
+std::vector<int32_t> SequenceOrder(uint64_t seed, int64_t epoch, int n) {
+  std::vector<int32_t> order(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  for (int i = n - 1; i > 0; --i) {
+    const int64_t j = Draw(seed, kOrder, epoch, static_cast<uint32_t>(i), i + 1);
+    std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(j)]);
+  }
+  return order;
+}
+
+}  // namespace longspec::train

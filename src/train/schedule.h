@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What training draws and follows besides the data, as pure functions of a seed and a step: the learning
+// rate, the Anchor-Offset positions and the lag of flash noisy training of LongSpec (Yang et al. 2025, 3.2),
+// and the order of the sequences. A resumed run needs no state of a random generator.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace longspec::train {
+
+// Linear warm-up from 0 over `warmup_share` of `total` steps (2 at least), then a cosine down to 0.0001 of
+// the peak. `step` counts from 0.
+double LearningRate(int64_t step, int64_t total, double peak, double warmup_share);
+
+// Sequences longer than this keep plain positions.
+inline constexpr int kAnchorOffsetLength = 1200;
+inline constexpr int kMaxAnchors = 4;
+// Positions that offsets reach for a model of that context: min(30000, n_ctx - 1000).
+int64_t AnchorOffsetReach(int64_t n_ctx);
+
+struct PositionDraw {
+  int anchors = 0;     // the first tokens that keep their positions
+  int64_t offset = 0;  // of all others
+};
+// For forward pass `pass` of a run, shared by all its sequences, padded to `length`.
+PositionDraw DrawPositions(uint64_t seed, int64_t pass, int64_t length, int64_t n_ctx);
+int64_t PositionOf(const PositionDraw& draw, int64_t index);
+
+// The lag of cross-attention, one of 1 .. `most`: the query of token t sees target keys 0 .. t - lag.
+int DrawLag(uint64_t seed, int64_t pass, int most);
+
+// A permutation of 0 .. n - 1 for that epoch.
+std::vector<int32_t> SequenceOrder(uint64_t seed, int64_t epoch, int n);
+
+}  // namespace longspec::train

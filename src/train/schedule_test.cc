@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/schedule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace longspec::train {
+namespace {
+
+// Behaviour 12: 0 at the beginning, the peak after warm-up, 0.0001 of it at the end.
+TEST(LearningRate, WarmsUpAndFollowsACosine) {
+  EXPECT_EQ(LearningRate(0, 100, 5e-4, 0.1), 0.0);
+  EXPECT_DOUBLE_EQ(LearningRate(5, 100, 5e-4, 0.1), 2.5e-4);
+  EXPECT_DOUBLE_EQ(LearningRate(9, 100, 5e-4, 0.1), 4.5e-4);
+  EXPECT_NEAR(LearningRate(10, 100, 5e-4, 0.1), 5e-4, 5e-7);
+  EXPECT_NEAR(LearningRate(54, 100, 5e-4, 0.1), 5e-4 * 0.50005, 1e-9);
+  EXPECT_NEAR(LearningRate(99, 100, 5e-4, 0.1), 5e-8, 1e-12);
+  for (int step = 11; step < 100; ++step) {
+    EXPECT_LT(LearningRate(step, 100, 1.0, 0.1), LearningRate(step - 1, 100, 1.0, 0.1));
+  }
+}
+
+TEST(LearningRate, TwoStepsOfWarmUpAtLeast) {
+  EXPECT_EQ(LearningRate(0, 3, 1.0, 0.0), 0.0);
+  EXPECT_EQ(LearningRate(1, 3, 1.0, 0.0), 0.5);
+  EXPECT_NEAR(LearningRate(2, 3, 1.0, 0.0), 0.0001, 1e-12);
+}
+
+// Behaviour 10, over many draws.
+TEST(AnchorOffset, FollowsTheLaw) {
+  for (const int64_t n_ctx : {8192, 16384, 40000}) {
+    const int64_t reach = std::min<int64_t>(30000, n_ctx - 1000), length = 1024;
+    std::set<int> anchors;
+    int64_t most = 0, least = reach;
+    for (int64_t pass = 0; pass < 3000; ++pass) {
+      const PositionDraw draw = DrawPositions(42, pass, length, n_ctx);
+      anchors.insert(draw.anchors);
+      most = std::max(most, draw.offset);
+      least = std::min(least, draw.offset);
+      for (int64_t i = 0; i < draw.anchors; ++i) EXPECT_EQ(PositionOf(draw, i), i);
+      EXPECT_EQ(PositionOf(draw, draw.anchors), draw.offset + draw.anchors);
+      EXPECT_EQ(PositionOf(draw, 500), draw.offset + 500);
+      EXPECT_LE(PositionOf(draw, length - 1), reach - 1);
+    }
+    EXPECT_EQ(anchors, (std::set<int>{0, 1, 2, 3, 4}));
+    EXPECT_GT(most, (reach - length) * 99 / 100);
+    EXPECT_LT(least, (reach - length) / 100 + 1);
+  }
+}
+
+TEST(AnchorOffset, LongSequencesAndSmallModelsKeepPlainPositions) {
+  for (int64_t pass = 0; pass < 50; ++pass) {
+    EXPECT_EQ(PositionOf(DrawPositions(1, pass, 1201, 40000), 1200), 1200);
+    EXPECT_EQ(PositionOf(DrawPositions(1, pass, 1024, 1500), 1023), 1023);
+  }
+  EXPECT_GT(DrawPositions(1, 0, 1200, 40000).offset, 0);
+}
+
+// Behaviour 9.
+TEST(FlashNoise, LagsAreOneToFour) {
+  std::map<int, int> count;
+  for (int64_t pass = 0; pass < 4000; ++pass) ++count[DrawLag(42, pass, 4)];
+  EXPECT_EQ(count.size(), 4U);
+  for (int lag = 1; lag <= 4; ++lag) EXPECT_NEAR(count[lag], 1000, 150) << lag;
+  for (int64_t pass = 0; pass < 20; ++pass) EXPECT_EQ(DrawLag(42, pass, 1), 1);
+}
+
+TEST(SequenceOrder, IsAPermutationOfItsOwnForEachEpoch) {
+  std::vector<int32_t> first = SequenceOrder(42, 0, 100), second = SequenceOrder(42, 1, 100);
+  EXPECT_EQ(first, SequenceOrder(42, 0, 100));
+  EXPECT_NE(first, second);
+  EXPECT_NE(first, SequenceOrder(43, 0, 100));
+  EXPECT_FALSE(std::ranges::is_sorted(first));
+  std::ranges::sort(first);
+  for (int32_t i = 0; i < 100; ++i) EXPECT_EQ(first[static_cast<size_t>(i)], i);
+}
+
+}  // namespace
+}  // namespace longspec::train

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/trainer.h"
+
+#include <ATen/Parallel.h>
+#include <torch/cuda.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "train/adamw.h"
+#include "train/draft_net.h"
+#include "train/feature_set.h"
+#include "train/files.h"
+#include "train/schedule.h"
+
+namespace longspec::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kMeanDecay = 0.98;  // of the running mean of the loss
+
+Status CheckOptions(const TrainOptions& o) {
+  const auto fail = [](const std::string& option, const std::string& right) {
+    return InvalidArgument(option + ": must be " + right);
+  };
+  if (!(o.learning_rate > 0.0 && o.learning_rate <= 1.0)) return fail("--lr", "above 0 and at most 1");
+  if (!(o.warmup >= 0.0 && o.warmup < 1.0)) return fail("--warmup", "from 0 to below 1");
+  if (o.epochs < 1) return fail("--epochs", "at least 1");
+  if (o.steps < 0) return fail("--steps", "0 (as many as the epochs have) or more");
+  if (o.batch < 1) return fail("--batch", "at least 1");
+  if (o.micro_batch < 1 || o.batch % o.micro_batch != 0) return fail("--micro-batch", "a divisor of --batch");
+  if (o.most_lag < 1) return fail("--noise-max", "at least 1");
+  if (o.window < 1) return fail("--window", "at least 1");
+  if (o.n_ff < 0 || o.n_ff % 32 != 0) return fail("--ff", "a multiple of 32, or 0 (the target's)");
+  if (o.vocab < 0) return fail("--draft-vocab", "0 (every token) or more");
+  if (!(o.distill >= 0.0 && o.distill <= 1.0)) return fail("--distill", "from 0 to 1");
+  if (o.checkpoint_every < 1) return fail("--checkpoint-every", "at least 1");
+  return {};
+}
+
+Result<at::Device> ParseDevice(const std::string& name) {
+  if (name == "cpu") return at::Device(at::kCPU);
+  if (!name.starts_with("cuda")) return InvalidArgument("--device " + name + ": must be cpu, cuda or cuda:N");
+  if (!torch::cuda::is_available()) {
+    return Unsupported("--device " + name +
+                       ": LibTorch finds no CUDA device, or this trainer was built without CUDA");
+  }
+  return at::Device(name);
+}
+
+std::vector<at::Tensor> Trained(const DraftNet& net) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : net.tensors()) {
+    if (tensor.requires_grad()) tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
+class Run {
+ public:
+  Run(const TrainOptions& options, FeatureSet features, FrozenParts frozen, at::Device device)
+      : options_(options),
+        features_(std::move(features)),
+        device_(device),
+        net_({.target = features_.target(),
+              .n_ff = options.n_ff > 0 ? options.n_ff : features_.target().n_ff,
+              .window = options.window},
+             options.seed, device),
+        optimiser_(Trained(net_), options.adamw),
+        labels_{.distill = options.distill, .vocab = {}} {
+    if (options.vocab > 0) labels_.vocab = features_.FrequentTokens(options.vocab);
+    embedding_ = frozen.embedding.to(device);
+    head_ = labels_.vocab.empty() ? frozen.head : frozen.head.index_select(0, at::tensor(labels_.vocab));
+    head_ = head_.is_same(frozen.embedding) ? embedding_ : head_.to(device);
+    steps_per_epoch_ = features_.n_sequences() / options.batch;
+    progress_.steps = options.steps > 0 ? options.steps : steps_per_epoch_ * options.epochs;
+    state_.run = Describe();
+  }
+
+  Result<TrainSummary> Go(const std::function<bool(const TrainProgress&)>& on_progress) {
+    if (steps_per_epoch_ == 0) {
+      return InvalidArgument("--batch " + std::to_string(options_.batch) + ": there are only " +
+                             std::to_string(features_.n_sequences()) + " sequences in " + options_.features);
+    }
+    LS_TRY(Begin());
+    while (state_.steps < progress_.steps) {
+      LS_ASSIGN(const bool go_on, Step(on_progress));
+      if (!go_on) {
+        LS_TRY(Save());
+        return Cancelled("interrupted");
+      }
+      if (state_.steps % options_.checkpoint_every == 0 && state_.steps < progress_.steps) {
+        LS_TRY(SaveCheckpoint(state_, net_, optimiser_, CheckpointPath(options_.output)));
+      }
+    }
+    LS_TRY(Save());
+    return TrainSummary{state_.steps, progress_.tokens, state_.mean_loss};
+  }
+
+ private:
+  // What decides the weights. Threads and device may change between calls.
+  std::string Describe() const {
+    const TrainOptions& o = options_;
+    char numbers[256];
+    std::snprintf(
+        numbers, sizeof(numbers),
+        "--lr %g --warmup %g --batch %d --micro-batch %d --noise-max %d --window %d --ff %d --draft-vocab %d "
+        "--distill %g --weight-decay %g --clip %g --seed %llu",
+        o.learning_rate, o.warmup, o.batch, o.micro_batch, o.most_lag, o.window, net_.shape().n_ff, o.vocab,
+        o.distill, o.adamw.weight_decay, o.adamw.max_norm, static_cast<unsigned long long>(o.seed));
+    return std::string(numbers) + (o.anchor_offset ? "" : " --no-anchor-offset") + " --steps " +
+           std::to_string(progress_.steps) + (o.init.empty() ? "" : " --init " + o.init) + ", features of " +
+           std::to_string(features_.n_sequences()) + " sequences, " + std::to_string(features_.n_tokens()) +
+           " tokens, model " + features_.target().fingerprint;
+  }
+
+  Status Begin() {
+    std::error_code error;
+    fs::create_directories(options_.output, error);
+    if (error) return IoError(options_.output + ": " + error.message());
+    const std::string checkpoint = CheckpointPath(options_.output);
+    if (fs::exists(checkpoint, error)) return LoadCheckpoint(checkpoint, &state_, net_, optimiser_);
+    if (options_.init.empty()) return {};
+    LS_ASSIGN(state_.trained_positions, LoadDraft(options_.init, net_));
+    return {};
+  }
+
+  // False: stopped in the middle of the step, of which nothing is left.
+  Result<bool> Step(const std::function<bool(const TrainProgress&)>& on_progress) {
+    const int passes = options_.batch / options_.micro_batch;
+    double loss = 0.0;
+    progress_.end_of_step = false;
+    for (int i = 0; i < passes; ++i) {
+      LS_ASSIGN(const double part, Pass(state_.steps * passes + i, passes));
+      loss += part / passes;
+      if (i + 1 < passes && !on_progress(progress_)) return false;
+    }
+    progress_.learning_rate =
+        LearningRate(state_.steps, progress_.steps, options_.learning_rate, options_.warmup);
+    progress_.gradient_norm = optimiser_.Step(state_.steps, progress_.learning_rate);
+    if (!std::isfinite(progress_.gradient_norm)) return NotANumber("the gradients are");
+    state_.mean_loss = state_.steps == 0 ? loss : kMeanDecay * state_.mean_loss + (1.0 - kMeanDecay) * loss;
+    ++state_.steps;
+    progress_.step = state_.steps;
+    progress_.loss = loss;
+    progress_.mean_loss = state_.mean_loss;
+    progress_.end_of_step = true;
+    return on_progress(progress_);
+  }
+
+  // One forward and backward pass: adds to the gradients, returns the loss.
+  Result<double> Pass(int64_t pass, int passes) {
+    const Batch batch = MakeBatch(features_, SequencesOf(pass), labels_);
+    const int64_t length = batch.tokens.size(1);
+    progress_.tokens += batch.tokens.numel();
+    if (batch.rows.numel() == 0) return 0.0;  // none of the labels is of the reduced vocabulary
+    DraftNet::Input input;
+    input.embedded =
+        embedding_.index_select(0, batch.tokens.flatten().to(device_)).view({-1, length, embedding_.size(1)});
+    input.lag = DrawLag(options_.seed, pass, options_.most_lag);
+    PlaceKeys(batch, pass, &input);
+    const at::Tensor hidden = net_.Forward(input).flatten(0, 1).index_select(0, batch.rows.to(device_));
+    const SparseTargets targets = {batch.targets.ids.to(device_), batch.targets.weights.to(device_)};
+    const at::Tensor loss = FusedCrossEntropy(hidden, head_, targets);
+    const double value = loss.item<double>();
+    if (!std::isfinite(value)) return NotANumber("the loss is");
+    (loss / passes).backward();
+    return value;
+  }
+
+  // Positions by the Anchor-Offset law. RoPE is a rotation, so the target's keys are moved to them exactly.
+  void PlaceKeys(const Batch& batch, int64_t pass, DraftNet::Input* input) const {
+    const FeatureTarget& target = features_.target();
+    const int64_t length = batch.tokens.size(1);
+    PositionDraw draw;
+    if (options_.anchor_offset) draw = DrawPositions(options_.seed, pass, length, target.n_ctx);
+    std::vector<int64_t> positions, moves;
+    for (int64_t i = 0; i < length; ++i) {
+      positions.push_back(PositionOf(draw, i));
+      moves.push_back(positions.back() - i);
+    }
+    input->positions = at::tensor(positions, at::kLong).to(device_);
+    input->values = batch.values.to(device_);
+    input->keys = batch.keys.to(device_);
+    if (draw.offset == 0) return;
+    input->keys = Rotate(input->keys, MakeRotation(target, at::tensor(moves, at::kLong).to(device_), 1.0));
+  }
+
+  // The micro-batch of that forward pass, counted from the beginning of the run.
+  std::vector<int> SequencesOf(int64_t pass) {
+    const int64_t passes_per_epoch = steps_per_epoch_ * (options_.batch / options_.micro_batch);
+    const int64_t epoch = pass / passes_per_epoch;
+    if (epoch != epoch_) order_ = SequenceOrder(options_.seed, epoch_ = epoch, features_.n_sequences());
+    const auto begin = order_.begin() + pass % passes_per_epoch * options_.micro_batch;
+    return {begin, begin + options_.micro_batch};
+  }
+
+  // Checkpoint and draft. Gradients of an unfinished step are not part of either.
+  Status Save() {
+    LS_TRY(SaveCheckpoint(state_, net_, optimiser_, CheckpointPath(options_.output)));
+    const int64_t offsets = options_.anchor_offset && features_.has_short()
+                                ? AnchorOffsetReach(features_.target().n_ctx)
+                                : int64_t{0};
+    return ExportDraft(
+        net_,
+        {.trained_positions = std::max({state_.trained_positions, offsets, features_.longest()}),
+         .vocab = labels_.vocab},
+        options_.output);
+  }
+
+  Status NotANumber(const std::string& what) const {
+    return Corrupt("step " + std::to_string(state_.steps + 1) + ": " + what +
+                   " no finite number; the last checkpoint is kept, a lower --lr may help");
+  }
+
+  const TrainOptions& options_;
+  const FeatureSet features_;
+  const at::Device device_;
+  const DraftNet net_;
+  AdamW optimiser_;
+  LabelOptions labels_;
+  at::Tensor embedding_, head_;
+  int64_t steps_per_epoch_ = 0;
+  TrainState state_;
+  TrainProgress progress_;
+  int64_t epoch_ = -1;
+  std::vector<int32_t> order_;
+};
+
+Result<TrainSummary> TrainUnguarded(const TrainOptions& options,
+                                    const std::function<bool(const TrainProgress&)>& on_progress) {
+  LS_TRY(CheckOptions(options));
+  LS_ASSIGN(const at::Device device, ParseDevice(options.device));
+  LS_ASSIGN(FeatureSet features, FeatureSet::Open(options.features));
+  if (options.distill > 0.0 && features.top_k() == 0) {
+    return InvalidArgument("--distill: " + options.features +
+                           " holds no probabilities of the target; make the features with --top-k");
+  }
+  LS_ASSIGN(FrozenParts frozen, LoadFrozenParts(options.model, features.target()));
+  if (options.threads > 0) at::set_num_threads(options.threads);
+  return Run(options, std::move(features), std::move(frozen), device).Go(on_progress);
+}
+
+}  // namespace
+
+// A safetensors file by another name: the engine reads all *.safetensors of a draft's folder.
+std::string CheckpointPath(const std::string& output) {
+  return (fs::path(output) / "checkpoint.bin").string();
+}
+
+// LibTorch reports by exceptions: out of memory above all.
+Result<TrainSummary> Train(const TrainOptions& options,
+                           const std::function<bool(const TrainProgress&)>& on_progress) {
+  try {
+    return TrainUnguarded(options, on_progress);
+  } catch (const c10::Error& error) {
+    const std::string message = error.what_without_backtrace();
+    return ResourceExhausted("LibTorch: " + message.substr(0, message.find('\n')));
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("out of memory; a smaller --micro-batch needs less");
+  }
+}
+
+}  // namespace longspec::train

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Training a LongSpec draft model from features. A run is a pure function of its options and features (on one
+// machine, with one number of threads): stopped and continued, it ends in the same weights. One thread;
+// LibTorch's own are used within operations.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "longspec/status.h"
+#include "train/adamw_options.h"
+
+namespace longspec::train {
+
+struct TrainOptions {
+  std::string features;  // folder of feature shards
+  std::string model;     // GGUF file they were made with
+  std::string output;    // folder for the draft model and the checkpoint
+  std::string init;      // draft model to begin with; empty: random weights
+
+  double learning_rate = 5e-4;  // peak
+  double warmup = 0.1;          // share of all steps
+  int64_t epochs = 1;
+  int64_t steps = 0;    // 0: as many as the epochs have
+  int batch = 32;       // sequences of an optimiser step
+  int micro_batch = 2;  // sequences of a forward pass; shares one lag and one draw of positions
+  int most_lag = 4;     // flash noisy training: 1 .. most_lag
+  bool anchor_offset = true;
+  int window = 512;
+  int n_ff = 0;          // 0: the target's
+  int vocab = 0;         // the draft's head is reduced to the most frequent tokens; 0: it is not
+  double distill = 0.0;  // share of the target's distribution in the labels
+  AdamWOptions adamw;
+  uint64_t seed = 42;
+
+  // What does not change the result.
+  int64_t checkpoint_every = 200;  // optimiser steps
+  int threads = 0;                 // 0: LibTorch's choice
+  std::string device = "cpu";      // or "cuda", "cuda:1"
+};
+
+struct TrainProgress {
+  int64_t step = 0, steps = 0;  // done, of
+  double loss = 0.0;            // of the last step
+  double mean_loss = 0.0;       // running mean
+  double learning_rate = 0.0;   // of the last step
+  double gradient_norm = 0.0;
+  int64_t tokens = 0;  // of this call
+  bool end_of_step = false;
+};
+
+struct TrainSummary {
+  int64_t steps = 0, tokens = 0;  // done in all; tokens of this call
+  double mean_loss = 0.0;
+};
+
+// on_progress, called after every forward pass, returns false to stop: then the state of the last whole step
+// and the draft as it is are saved, and the result is kCancelled.
+Result<TrainSummary> Train(const TrainOptions& options,
+                           const std::function<bool(const TrainProgress&)>& on_progress);
+
+// The checkpoint in an output folder.
+std::string CheckpointPath(const std::string& output);
+
+}  // namespace longspec::train

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Features for training as users make them: from text to shards, stopped and continued; and the trainer, if it is built.
+
+Needs the program ($LONGSPEC_BIN, default build/release/longspec) and the default model ($LONGSPEC_MODEL). Tests whose needs are
+not met are skipped.
+"""
+
+import gzip
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BIN = os.environ.get("LONGSPEC_BIN", os.path.join(ROOT, "build/release/longspec"))
+MODEL = os.environ.get("LONGSPEC_MODEL", os.path.join(ROOT, "models/SmolLM2-135M-Instruct.Q4_1.gguf"))
+TRAINER = os.path.join(os.path.dirname(BIN), "longspec-train")
+
+
+def longspec(*args):
+    return subprocess.run([BIN, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False)
+
+
+def read_shard(path):
+    """Name -> (type, shape), and the metadata."""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+    metadata = json.loads(header.pop("__metadata__")["longspec.features"])
+    return {name: (tensor["dtype"], tensor["shape"]) for name, tensor in header.items()}, metadata
+
+
+@unittest.skipUnless(os.path.exists(BIN) and os.path.exists(MODEL), "needs the program and the default model")
+class Features(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.output = os.path.join(self.folder.name, "features")
+
+    def write(self, name, objects):
+        path = os.path.join(self.folder.name, name)
+        opener = gzip.open if name.endswith(".gz") else open
+        with opener(path, "wt", encoding="utf-8") as file:
+            file.writelines(json.dumps(entry) + "\n" for entry in objects)
+        return path
+
+    def features(self, *args):
+        return longspec("features", "-m", MODEL, "-o", self.output, *args)
+
+    def test_text_and_conversations_become_shards(self):
+        text = self.write("a.jsonl.gz", [{"text": "The quick brown fox jumps over the lazy dog. " * 10}])
+        chat = self.write("b.jsonl", [{"prompt": "What is two and two?", "answer": "Four, as far as anyone knows."}])
+        made = self.features("-i", text, chat, "--length", "64", "--min-length", "8", "--top-k", "4")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertIn("3 sequences, 1 shards", made.stdout)
+        tensors, metadata = read_shard(os.path.join(self.output, "features-00000.safetensors"))
+        n = tensors["tokens"][1][0]
+        self.assertEqual(tensors["keys"], ("F16", [n, 192]))
+        self.assertEqual(tensors["values"], ("F16", [n, 192]))
+        self.assertEqual(tensors["top_ids"], ("I32", [n, 4]))
+        self.assertEqual(metadata["target"]["n_vocab"], 49152)
+        self.assertEqual(len(metadata["target"]["rope_frequencies"]), 32)
+        self.assertTrue(metadata["last"])
+
+    def test_a_stopped_run_goes_on(self):
+        text = self.write("a.jsonl", [{"text": f"Line {i} of a text that is long enough. " * 30} for i in range(40)])
+        args = ["-i", text, "--length", "128", "--max-tokens", "2000"]
+        command = [BIN, "features", "-m", MODEL, "-o", self.output, *args]
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            time.sleep(1.5)
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=300)
+            self.assertIn(process.returncode, (0, 130))
+        again = self.features(*args)
+        self.assertEqual(again.returncode, 0, again.stderr)
+        whole = longspec("features", "-m", MODEL, "-o", self.output + "-whole", *args)
+        counts = re.compile(r"\d+ tokens in \d+ sequences")
+        self.assertEqual(counts.search(again.stdout).group(), counts.search(whole.stdout).group())
+
+    def test_errors_are_one_line(self):
+        text = self.write("a.jsonl", [{"words": "x"}])
+        for args, code, message in ((("-i", text), 3, "a.jsonl:1: expected"), (("-i", text + "x"), 3, "a.jsonlx"),
+                                    (("-i", text, "--length", "9999"), 2, "--length 9999"), ((), 2, "--input")):
+            failed = self.features(*args)
+            self.assertEqual(failed.returncode, code, failed.stderr)
+            self.assertIn(message, failed.stderr)
+            self.assertEqual(len([line for line in failed.stderr.splitlines() if "error" in line]), 1)
+
+    @unittest.skipIf(os.path.exists(TRAINER), "the trainer is built")
+    def test_without_the_trainer_train_says_how_to_get_it(self):
+        failed = longspec("train", "--steps", "3")
+        self.assertEqual(failed.returncode, 2)
+        self.assertIn("tools/setup_trainer.sh", failed.stderr)
+
+    @unittest.skipUnless(os.path.exists(TRAINER), "the trainer is not built")
+    def test_a_trained_draft_is_loaded(self):
+        text = self.write("a.jsonl", [{"text": "The quick brown fox jumps over the lazy dog. " * 40}])
+        self.assertEqual(self.features("-i", text, "--length", "64").returncode, 0)
+        draft = os.path.join(self.folder.name, "draft")
+        trained = longspec("train", "-m", MODEL, "-f", self.output, "-o", draft, "--batch", "2", "--steps", "3", "--draft-vocab", "512")
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        run = ["run", "-m", MODEL, "-p", "The quick brown fox", "-n", "16", "--temp", "0"]
+        plain = longspec(*run, "--spec-type", "none")
+        drafted = longspec(*run, "--spec-type", "longspec", "--spec-draft-model", draft)
+        self.assertEqual(drafted.returncode, 0, drafted.stderr)
+        self.assertEqual(drafted.stdout, plain.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,48 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs LibTorch from PyPI into .venv and builds build/trainer/longspec-train with it.
+#
+#   tools/setup_trainer.sh          for CPUs: torch without the CUDA libraries it would bring (0.5 GB to fetch instead of 3)
+#   tools/setup_trainer.sh --cuda   everything, for a GPU
+#
+# LONGSPEC_VENV names another folder than .venv, CMAKE_ARGS adds to the configuration.
+set -eu
+cd "$(dirname "$0")/.."
+
+case ${1:-} in
+  '' | --cuda) ;;
+  *)
+    echo "setup_trainer: unknown option '$1'; known: --cuda" >&2
+    exit 2
+    ;;
+esac
+
+tools/setup.sh build
+venv=${LONGSPEC_VENV:-.venv}
+[ -x "$venv/bin/pip" ] || python3 -m venv "$venv" || {
+  echo "setup_trainer: no Python environment could be made; on Debian, install python3-venv" >&2
+  exit 1
+}
+python=$venv/bin/python
+
+if [ "${1:-}" = --cuda ]; then
+  "$python" -m pip install --quiet torch
+else
+  "$python" -m pip install --quiet --no-deps torch
+  # The wheel of PyPI is built for CUDA too: its CPU library is linked with two small libraries of the toolkit.
+  toolkit=$("$python" - <<'PYTHON'
+from importlib.metadata import requires
+import re
+needs = [r for r in requires("torch") or [] if r.startswith("cuda-toolkit")]
+version = re.search(r"==[0-9.]+", needs[0]).group() if needs else ""
+print("cuda-toolkit[cudart,cupti]" + version if needs else "")
+PYTHON
+  )
+  [ -z "$toolkit" ] || "$python" -m pip install --quiet "$toolkit"
+fi
+
+# shellcheck disable=SC2086
+cmake --preset release -B build/trainer -DLONGSPEC_BUILD_TRAINER=ON -DLONGSPEC_TRAINER_PYTHON="$python" ${CMAKE_ARGS:-} >/dev/null
+cmake --build build/trainer --target longspec_program longspec_train_program -j "$(nproc)"
+echo "build/trainer/longspec-train is ready; docs/training.md says how to use it"
