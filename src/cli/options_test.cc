@@ -252,6 +252,7 @@ TEST(Commands, EveryCommandCanBeSetUpAndShowsItsOptions) {
   for (const Command& command : Commands()) {
     CLI::App app(command.description, command.name);
     EXPECT_TRUE(command.setup(app)) << command.name;
+    if (command.name == std::string("train")) continue;  // hands every argument on to longspec-train
     EXPECT_THAT(app.help(), HasSubstr(command.name == std::string("convert") ? "--type" : "--model"))
         << command.name;
   }
