@@ -143,6 +143,8 @@ def parse_bench(output):
         if not line.startswith("{"):
             continue
         row = json.loads(line)
+        if row["test"] == "machine":
+            continue
         rows = {"prefill": row["depth"], "decode": 1}.get(row["test"], row["rows"])
         # A row count of one is a decoding step under another name.
         test = "decode" if row["test"] == "rows" and rows == 1 else row["test"]
