@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/avx2.h"
 #include "kernels/cpu/avx2_math.h"
+#include "kernels/cpu/weight_traits.h"
 
 namespace longspec::kernels::avx2 {
 namespace {
@@ -43,20 +44,6 @@ inline void StoreLanes(float* y, int64_t n_out, int64_t first, __m256 acc, bool 
 
 // Stops the compiler from moving the loads of later steps up until they no longer fit into registers.
 inline void KeepInRegister(__m256i& v) { asm("" : "+x"(v)); }
-
-template <WeightFormat F>
-inline constexpr bool kIsU4 =
-    F == WeightFormat::kU4 || F == WeightFormat::kU4Min || F == WeightFormat::kSuperU4Min;
-template <WeightFormat F>
-inline constexpr bool kHasMin = F == WeightFormat::kU4Min || F == WeightFormat::kS8Min ||
-                                F == WeightFormat::kSuperU4Min || F == WeightFormat::kSuperS8Min;
-template <WeightFormat F>
-inline constexpr bool kHasHalves = F == WeightFormat::kSuperS8Halves;
-template <WeightFormat F>
-inline constexpr bool kHasSuper =
-    F == WeightFormat::kSuperU4Min || F == WeightFormat::kSuperS8Min || kHasHalves<F>;
-template <WeightFormat F>
-inline constexpr size_t kBlockBytes = kIsU4<F> ? 256 : 512;
 
 // Scales and minima of one group, 8 lanes at a time.
 template <WeightFormat F>

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/avx512.h"
 #include "kernels/cpu/avx512_math.h"
+#include "kernels/cpu/weight_traits.h"
 
 namespace longspec::kernels::LONGSPEC_AVX512_NAMESPACE {
 namespace {
@@ -25,19 +26,6 @@ inline void StoreGroup(float* y, int64_t n_out, int group, __m512 acc, bool add)
   _mm512_mask_storeu_ps(y + first, lanes, acc);
 }
 
-template <WeightFormat F>
-inline constexpr bool kIsU4 =
-    F == WeightFormat::kU4 || F == WeightFormat::kU4Min || F == WeightFormat::kSuperU4Min;
-template <WeightFormat F>
-inline constexpr bool kHasMin = F == WeightFormat::kU4Min || F == WeightFormat::kS8Min ||
-                                F == WeightFormat::kSuperU4Min || F == WeightFormat::kSuperS8Min;
-template <WeightFormat F>
-inline constexpr bool kHasHalves = F == WeightFormat::kSuperS8Halves;
-template <WeightFormat F>
-inline constexpr bool kHasSuper =
-    F == WeightFormat::kSuperU4Min || F == WeightFormat::kSuperS8Min || kHasHalves<F>;
-template <WeightFormat F>
-inline constexpr size_t kBlockBytes = kIsU4<F> ? 256 : 512;
 // Stored bytes are w + kOffset, unsigned as vpdpbusd wants them: the sum of w * q is theirs less kOffset *
 // sum of q.
 template <WeightFormat F>
