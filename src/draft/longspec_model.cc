@@ -23,17 +23,6 @@ constexpr int kMaxWindow = 1 << 16;
 
 size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
-std::string ScalingName(const RopeConfig& rope) {
-  switch (rope.scaling) {
-    case RopeOptions::Scaling::kLinear:
-      return "linear";
-    case RopeOptions::Scaling::kYarn:
-      return "yarn";
-    default:
-      return rope.freq_factors.empty() ? "none" : "llama3";
-  }
-}
-
 bool Close(double a, double b) { return std::abs(a - b) <= 1e-6 * std::max(std::abs(a), std::abs(b)); }
 
 std::string Number(double x) {
@@ -84,7 +73,7 @@ class Fit {
     if (!Close(c.rope_theta, target_.rope.freq_base)) {
       return Refuse("RoPE base", Number(c.rope_theta), Number(target_.rope.freq_base));
     }
-    const std::string scaling = ScalingName(target_.rope);
+    const std::string scaling = target_.rope.ScalingName();
     if (c.rope_scaling != scaling) return Refuse("RoPE scaling", c.rope_scaling, scaling);
     const bool has_factor = scaling == "linear" || scaling == "yarn";
     if (has_factor && c.rope_factor != 0.0 && !Close(c.rope_factor, target_.rope.scale)) {

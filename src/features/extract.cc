@@ -25,17 +25,6 @@ uint16_t AsHalf(CacheType type, const std::byte* base, size_t index) {
   return type == CacheType::kF16 ? bits : FloatToHalf(BFloat16ToFloat(bits));
 }
 
-std::string ScalingName(const RopeConfig& rope) {
-  switch (rope.scaling) {
-    case RopeOptions::Scaling::kLinear:
-      return "linear";
-    case RopeOptions::Scaling::kYarn:
-      return "yarn";
-    default:
-      return rope.freq_factors.empty() ? "none" : "llama3";
-  }
-}
-
 }  // namespace
 
 FeatureTarget DescribeTarget(const SharedParts& parts, const GgufFile& file) {
@@ -53,7 +42,7 @@ FeatureTarget DescribeTarget(const SharedParts& parts, const GgufFile& file) {
           .rms_eps = static_cast<double>(c.rms_eps),
           .rope_base = c.rope.freq_base,
           .rope_factor = c.rope.scale,
-          .rope_scaling = ScalingName(c.rope),
+          .rope_scaling = c.rope.ScalingName(),
           .rope_frequencies = table.frequencies(),
           .rope_magnitude = table.magnitude()};
 }

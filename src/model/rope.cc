@@ -18,6 +18,17 @@ double CorrectionIndex(const RopeConfig& c, double rotations) {
 
 }  // namespace
 
+std::string RopeConfig::ScalingName() const {
+  switch (scaling) {
+    case RopeOptions::Scaling::kLinear:
+      return "linear";
+    case RopeOptions::Scaling::kYarn:
+      return "yarn";
+    default:
+      return freq_factors.empty() ? "none" : "llama3";
+  }
+}
+
 std::string RopeConfig::Describe() const {
   char text[80];
   switch (scaling) {

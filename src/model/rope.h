@@ -24,6 +24,8 @@ struct RopeConfig {
   double ext_factor = 1.0, attn_factor = 1.0, beta_fast = 32.0, beta_slow = 1.0;
   std::vector<float> freq_factors;  // (n_rot / 2) divisors of the frequencies (Llama 3), or empty
 
+  // As draft models and feature files name it: "none", "linear", "yarn", "llama3".
+  std::string ScalingName() const;
   std::string Describe() const;  // "none", "linear x4", "yarn x4 (original 2048)"
 };
 
