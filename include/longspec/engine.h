@@ -98,6 +98,20 @@ class Session {
   virtual void Clear() = 0;
 };
 
+// An answer in the making: for callers that hold several, or do something else between rounds. Nothing is lost by
+// dropping it: its session then holds what was generated. Not thread-safe; must not outlive its session.
+class Generation {
+ public:
+  virtual ~Generation() = default;
+  // One round: tokens are proposed, verified and committed, and on_text is called. False once the answer has ended;
+  // after that, or after an error, it must not be called again.
+  virtual Result<bool> Step() = 0;
+  // Generated so far.
+  virtual const std::vector<int32_t>& tokens() const = 0;
+  // Ends the answer here if it had not ended. Called once. predicted_ms counts the time inside Step only.
+  virtual GenerationResult Finish() = 0;
+};
+
 class Engine {
  public:
   // Loads a model. Refuses, with the numbers, what cannot fit in memory.
@@ -109,8 +123,13 @@ class Engine {
   virtual const ModelInfo& info() const = 0;
 
   virtual Result<std::unique_ptr<Session>> NewSession() = 0;
-  // One generation at a time per engine.
+  // A session with the same tokens and a copy of their cache. REQUIRES: nothing is being generated in `session`.
+  virtual Result<std::unique_ptr<Session>> Fork(const Session& session) = 0;
+
+  // One call at a time per engine, Generation::Step included.
   virtual Result<GenerationResult> Generate(Session& session, const GenerationRequest& request) = 0;
+  // Evaluates the prompt; Generation::Step does the rest. Generate is Start, Step to the end and Finish.
+  virtual Result<std::unique_ptr<Generation>> Start(Session& session, const GenerationRequest& request) = 0;
 
   // parse_special: "<|im_start|>" becomes its token rather than text.
   virtual std::vector<int32_t> Tokenize(std::string_view text, bool add_special = false, bool parse_special = true) const = 0;

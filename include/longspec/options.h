@@ -78,6 +78,7 @@ struct SpeculationOptions {
   float suffix_factor = 1.0F;     // drafted depth per matched token
   float suffix_min_prob = 0.1F;   // nodes less likely than this are left out
   std::string corpus = {};        // a file of `longspec corpus` to look suffixes up in as well
+  float ppm_min_prob = 0.08F;     // type "ppm": nodes less likely than this are left out
   std::string recycling_file = {};  // type "recycling": the table is read from and written to this file
   int magicdec_sink = 4;            // type "magicdec": first positions the draft sees
   int magicdec_window = 512;        // and last ones

@@ -14,6 +14,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "eval/paper_tables.h"
 #include "eval/report.h"
 #include "eval/runner.h"
 
@@ -24,6 +25,7 @@ struct EvalFlags {
   ModelOptions model;
   EvalOptions eval;
   OutputFlags output;
+  std::vector<std::string> papers;
   bool default_lengths = true;
 };
 
@@ -49,6 +51,9 @@ int FailEval(const Status& status) {
 }
 
 int RunEvalCommand(EvalFlags flags) {
+  for (const std::string& paper : flags.papers) {
+    if (const Status known = CheckPaperTable(paper); !known.ok()) return Fail(known, Stage::kLoad);
+  }
   if (const Status checked = CheckEvaluation(flags.eval); !checked.ok()) return Fail(checked, Stage::kLoad);
   auto engine = LoadEngine(flags.model, flags.output);
   if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
@@ -65,11 +70,14 @@ int RunEvalCommand(EvalFlags flags) {
   const auto cells = ReadCells(flags.eval.out);
   if (!cells.ok()) return Fail(cells.status(), Stage::kGenerate);
   const ModelInfo& info = (*engine)->info();
-  const std::string title = info.name + " " + info.file_type + ", " + info.cpu + ", kernels " + info.kernels +
-                            ", " + std::to_string(info.threads) + " threads";
-  if (const Status written = WriteReport(*cells, title, flags.eval.out); !written.ok())
+  ReportOptions report;
+  report.model = info.name;
+  report.papers = flags.papers;
+  report.title = info.name + " " + info.file_type + ", " + info.cpu + ", kernels " + info.kernels + ", " +
+                 std::to_string(info.threads) + " threads";
+  if (const Status written = WriteReport(*cells, report, flags.eval.out); !written.ok())
     return FailOutput(written);
-  const int shown = WriteOutput(ReportMarkdown(*cells, title));
+  const int shown = WriteOutput(ReportMarkdown(*cells, report));
   if (shown != kExitOk) return shown;
   const bool identical = std::all_of(cells->begin(), cells->end(), [](const Cell& cell) {
     return std::all_of(cell.items.begin(), cell.items.end(),
@@ -86,7 +94,7 @@ Runner SetUpEval(CLI::App& app) {
   EvalOptions& eval = flags->eval;
   AddModelOptions(app, &flags->model);
   const std::string group = "Evaluation";
-  const auto list = [&](const char* name, auto& values, const char* text) {
+  const auto list = [&](const char* name, auto& values, const std::string& text) {
     return app.add_option(name, values, text)->delimiter(',')->capture_default_str()->group(group);
   };
   app.add_option("--data", eval.data, "Folder of FAMILY.jsonl or FAMILY.jsonl.gz files")
@@ -97,9 +105,13 @@ Runner SetUpEval(CLI::App& app) {
       ->group(group);
   list("--families", eval.families, "Families, separated by commas (default: all)");
   list("--methods", eval.methods,
-       "--spec-type values, separated by commas; TYPE@POLICY for another --spec-policy; + joins "
-       "drafters");
+       "--spec-type values, separated by commas; TYPE@POLICY for another --spec-policy, TYPE:8 for another "
+       "most "
+       "drafts per step; + joins drafters");
   CLI::Option* lengths = list("--lengths", eval.lengths, "Context lengths, answer and drafts included");
+  list("--paper", flags->papers,
+       "Also lay the results out as papers' tables, with their figures beside them: " +
+           CLI::detail::join(PaperTableNames(), ", "));
   list("--temps", eval.temperatures, "Temperatures");
   app.add_option("--prompts", eval.n_prompts, "Prompts per family and length")
       ->capture_default_str()
@@ -107,7 +119,8 @@ Runner SetUpEval(CLI::App& app) {
   app.add_option("-n,--predict", eval.n_predict, "Most tokens to generate")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--runs", eval.runs, "Generations of each prompt, with each method and without")
+  app.add_option("--runs", eval.runs,
+                 "Generations of each prompt with each method; the median time of each 16 tokens counts")
       ->capture_default_str()
       ->group(group);
   app.add_option("-s,--seed", eval.seed, "Seed")->capture_default_str()->group(group);

@@ -197,6 +197,8 @@ void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
            group);
   AddValue(app, "--spec-suffix-min-prob", &options->suffix_min_prob,
            "suffix: nodes less likely than this are not drafted", group);
+  AddValue(app, "--spec-ppm-min-prob", &options->ppm_min_prob,
+           "ppm: nodes less likely than this are not drafted", group);
   app.add_option("--spec-corpus", options->corpus, "suffix: a file of 'longspec corpus' to look up as well")
       ->group(group);
   app.add_option("--spec-recycling-file", options->recycling_file,

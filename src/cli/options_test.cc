@@ -134,6 +134,8 @@ TEST(Options, EveryGroupIsBound) {
                                "1.5",
                                "--spec-suffix-min-prob",
                                "0.25",
+                               "--spec-ppm-min-prob",
+                               "0.5",
                                "--spec-corpus",
                                "a.corpus",
                                "--spec-recycling-file",
@@ -186,6 +188,7 @@ TEST(Options, EveryGroupIsBound) {
   EXPECT_EQ(parsed.speculation.suffix_max_depth, 30);
   EXPECT_EQ(parsed.speculation.suffix_factor, 1.5F);
   EXPECT_EQ(parsed.speculation.suffix_min_prob, 0.25F);
+  EXPECT_EQ(parsed.speculation.ppm_min_prob, 0.5F);
   EXPECT_EQ(parsed.speculation.corpus, "a.corpus");
   EXPECT_EQ(parsed.speculation.recycling_file, "a.table");
   EXPECT_EQ(parsed.speculation.magicdec_sink, 2);

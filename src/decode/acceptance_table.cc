@@ -8,14 +8,15 @@ namespace longspec {
 namespace {
 
 constexpr int kScoreBuckets = 10;
+// What a source's scores are worth as a whole: accepted over promised, as if this many promises had been kept.
+constexpr double kTrustKeep = 0.98, kTrustWeight = 6.0;
+constexpr double kLeastLikely = 0.02, kMostLikely = 0.98;
 // Of each level: what an observation leaves of those before it, and for how many observations the coarser
 // level counts.
 struct Level {
   double keep, prior_weight;
 };
-constexpr std::array<Level, 3> kLevel = {{{0.93, 3.0}, {0.95, 4.0}, {0.96, 6.0}}};
-// A score nobody has tested yet is taken with a pinch of salt.
-constexpr double kUntestedLow = 0.05, kUntestedRange = 0.85;
+constexpr std::array<Level, 3> kLevel = {{{0.98, 8.0}, {0.98, 16.0}, {0.98, 32.0}}};
 
 uint32_t DepthBucket(int depth) {
   return static_cast<uint32_t>(std::bit_width(static_cast<unsigned>(depth)));
@@ -44,8 +45,14 @@ std::array<AcceptanceTable::Key, AcceptanceTable::kLevels> AcceptanceTable::Keys
   return {coarse, middle, middle | (static_cast<Key>(ContextBucket(kind.context)) + 1)};
 }
 
+double AcceptanceTable::Trust(int source) const {
+  const auto cell = trust_.find(source);
+  if (cell == trust_.end()) return 1.0;
+  return (cell->second.accepted + kTrustWeight) / (cell->second.promised + kTrustWeight);
+}
+
 double AcceptanceTable::Estimate(const NodeKind& kind) const {
-  double estimate = kUntestedLow + kUntestedRange * kind.score;
+  double estimate = std::clamp(kind.score * Trust(kind.source), kLeastLikely, kMostLikely);
   const auto keys = Keys(kind);
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto cell = cells_.find(keys[i]);
@@ -57,6 +64,9 @@ double AcceptanceTable::Estimate(const NodeKind& kind) const {
 }
 
 void AcceptanceTable::Add(const NodeKind& kind, bool accepted) {
+  Promises& promises = trust_[kind.source];
+  promises.promised = kTrustKeep * promises.promised + kind.score;
+  promises.accepted = kTrustKeep * promises.accepted + (accepted ? 1 : 0);
   const auto keys = Keys(kind);
   for (size_t i = 0; i < keys.size(); ++i) {
     Cell& cell = cells_[keys[i]];

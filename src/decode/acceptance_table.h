@@ -2,7 +2,8 @@
 //
 // How often a proposed token is accepted once the token before it was: running estimates that forget, by who
 // proposed it, its score, its depth and the length of the context. Few observations lean on what is known of
-// coarser groups, none on the score itself. Not thread-safe.
+// coarser groups, fewer on the score itself times what the proposer's scores were worth altogether. Not
+// thread-safe.
 #pragma once
 
 #include <array>
@@ -42,7 +43,13 @@ class AcceptanceTable {
   };
   static std::array<Key, kLevels> Keys(const NodeKind& kind);
 
+  struct Promises {
+    double promised = 0, accepted = 0;  // decayed sums of scores, and counts
+  };
+  double Trust(int source) const;
+
   std::map<Key, Cell> cells_;
+  std::map<int, Promises> trust_;  // by source
 };
 
 }  // namespace longspec

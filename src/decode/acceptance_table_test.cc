@@ -21,7 +21,7 @@ TEST(ContextBucket, DoublesFrom1K) {
 
 TEST(AcceptanceTable, UntestedScoresAreTakenWithCaution) {
   const AcceptanceTable table;
-  EXPECT_LT(table.Estimate({.score = 1.0}), 0.95);
+  EXPECT_LT(table.Estimate({.score = 1.0}), 0.99);
   EXPECT_GT(table.Estimate({.score = 0.0}), 0.0);
   EXPECT_LT(table.Estimate({.score = 0.3}), table.Estimate({.score = 0.6}));
 }
@@ -39,6 +39,18 @@ TEST(AcceptanceTable, LearnsByScoreAndForgets) {
   EXPECT_GT(table.Estimate({.source = 1, .score = 0.25}), 0.2);
   for (int i = 0; i < 60; ++i) table.Add({.score = 0.95}, false);
   EXPECT_LT(table.Estimate({.score = 0.95}), 0.3);
+}
+
+TEST(AcceptanceTable, LearnsWhatASourcesScoresAreWorth) {
+  AcceptanceTable table;
+  for (int i = 0; i < 100; ++i) {
+    table.Add({.source = 1, .score = 0.55}, i % 5 == 0);
+    table.Add({.source = 2, .score = 0.35}, i % 3 == 0);
+  }
+  // A score that was never tested is taken at what the source's others were worth.
+  EXPECT_NEAR(table.Estimate({.source = 1, .score = 0.85}), 0.85 * 0.2 / 0.55, 0.12);
+  EXPECT_NEAR(table.Estimate({.source = 2, .score = 0.85}), 0.85, 0.08);
+  EXPECT_EQ(table.Estimate({.source = 3, .score = 0.85}), 0.85);
 }
 
 TEST(AcceptanceTable, LearnsByDepthAndContext) {

@@ -22,17 +22,19 @@
 namespace longspec {
 namespace {
 
-constexpr double kMargin = 1.03;             // speculation must promise at least this to be worth the doubt
+constexpr double kMargin = 1.02;             // speculation must promise at least this to be worth the doubt
 constexpr double kCheapDraft = 0.05;         // of a plain step: drafters below it are asked every round
 constexpr double kProbeCost = 1.3;           // of a plain step, at most
 constexpr int kProbeNodes = 8;               // at most
+constexpr int kSpareNodes = 8;               // asked for beyond twice what was worth verifying lately
 constexpr int kFirstAsk = 8;                 // nodes, while the drafter's cost is unknown
 constexpr int kMinWait = 8, kMaxWait = 128;  // rounds between probes
 constexpr int kStretchEvery = 32, kQuickEvery = 16;  // rounds
 constexpr int kMinPause = 16, kMaxPause = 256;       // rounds
-constexpr int kTrial = 12;                           // speculated rounds before they are judged
-constexpr double kTooSlow = 0.97;                    // of plain speed
+constexpr int kTrial = 24;                           // speculated rounds before they are judged
+constexpr double kTooSlow = 0.9;                     // of plain speed
 constexpr double kRate = 0.2;                        // of running means
+constexpr double kFade = 0.95;                       // of running maxima
 
 enum class Decision : uint8_t { kSpeculated, kOff, kPaused, kProbe, kNothing, kNoRoom };
 constexpr std::array<const char*, 6> kDecisionNames = {"speculated",       "off",    "paused", "probe",
@@ -96,7 +98,7 @@ class AdaptivePolicy final : public Policy {
       return Skip(Decision::kPaused);
     }
     if (!draft_ms_.known()) return Ask(std::min(cap, kFirstAsk), std::min(depth, kFirstAsk));
-    if (DraftIsCheap()) return Ask(cap, depth);
+    if (DraftIsCheap()) return Ask(std::min(cap, kSpareNodes + 2 * static_cast<int>(most_worth_)), depth);
     return AskIfItPays(cap, depth);
   }
 
@@ -109,6 +111,7 @@ class AdaptivePolicy final : public Policy {
       return proposed;
     }
     const int best = BestCount(n_proposed);
+    most_worth_ = std::max(kFade * most_worth_, static_cast<double>(best));
     const bool worth = best >= min_nodes_ && Rate(best, gain_[Index(best)]) > kMargin * Rate(0, 0);
     int n = best;
     last_.decision = worth ? Decision::kSpeculated : Decision::kOff;
@@ -288,7 +291,7 @@ class AdaptivePolicy final : public Policy {
 
   // Compares the time speculated rounds took with that of as many tokens decoded plainly.
   void Judge(const RoundResult& round, double n_tokens) {
-    constexpr double kKeep = 0.92;
+    constexpr double kKeep = 0.96;
     spent_ms_ = kKeep * spent_ms_ + round.draft_ms + round.target_ms + round.verify_ms;
     plain_ms_ = kKeep * plain_ms_ + n_tokens * PlainMs();
     speed_ = plain_ms_ / spent_ms_;
@@ -365,7 +368,8 @@ class AdaptivePolicy final : public Policy {
   Mean draft_ms_, draft_nodes_, sample_ms_;
   // [i]: running mean of the chance of the i-th best node; of quick members alone.
   std::vector<double> gains_, quick_gains_;
-  int plan_ = 0;  // the count that promised most when a dear drafter was considered
+  double most_worth_ = 0;  // nodes
+  int plan_ = 0;           // the count that promised most when a dear drafter was considered
   double plan_gain_ = 0;
   Backoff tree_probe_, draft_probe_;
   int rounds_on_ = 0, rounds_full_ = 0;

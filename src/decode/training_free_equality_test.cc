@@ -106,7 +106,7 @@ TEST_F(TrainingFree, RecyclingWarmAcceptsMoreThanCold) {
 }
 
 TEST_F(TrainingFree, EndTokensAndLimitsAnywhere) {
-  for (const char* type : {"suffix", "recycling"}) {
+  for (const char* type : {"suffix", "ppm", "recycling"}) {
     for (int32_t end = 0; end < kVocab; ++end) {
       const Job job = {.n_predict = 20 + 3 * end, .end_token = end, .sampling = Temperature(1.0F)};
       ExpectPlainText(job, {.type = type, .draft_n_max = 20, .tree = "3"});
@@ -190,7 +190,7 @@ class TinyModel : public TrainingFree {
 };
 
 TEST_F(TinyModel, EveryDrafterAtEveryTemperature) {
-  for (const char* type : {"suffix", "recycling", "magicdec"}) {
+  for (const char* type : {"suffix", "ppm", "recycling", "magicdec"}) {
     for (const char* tree : {"", "4"}) {
       for (const float temperature : {0.0F, 0.7F, 1.0F}) {
         SCOPED_TRACE(std::string(type) + " " + tree + " " + std::to_string(temperature));

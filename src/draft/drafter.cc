@@ -28,6 +28,7 @@ constexpr Entry kEntries[] = {
     {"ngram", {"pld", "prompt_lookup", "ngram-simple"}, CheckNgramOptions, MakeNgramDrafter},
     {"replay", {}, CheckReplayOptions, MakeReplayDrafter},
     {"suffix", {"suffix_decoding", "sa"}, CheckSuffixOptions, MakeSuffixDrafter},
+    {"ppm", {}, CheckPpmOptions, MakePpmDrafter},
     {"recycling", {"token_recycling", "tr"}, CheckRecyclingOptions, MakeRecyclingDrafter},
     {"magicdec", {"streaming", "self_streaming"}, CheckMagicDecOptions, MakeMagicDecDrafter},
     {"longspec", {"glide"}, CheckLongspecOptions, MakeLongspecDrafter},

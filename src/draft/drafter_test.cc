@@ -13,9 +13,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Registry, KnowsNamesAndAliases) {
-  EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay", "suffix", "recycling", "magicdec", "longspec",
-                                          "lm", "auto"));
-  for (const std::string name : {"none", "ngram", "replay", "suffix", "auto"}) {  // what needs no model
+  EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay", "suffix", "ppm", "recycling", "magicdec",
+                                          "longspec", "lm", "auto"));
+  for (const std::string name :
+       {"none", "ngram", "replay", "suffix", "ppm", "auto"}) {  // what needs no model
     EXPECT_TRUE(CheckDrafter({.type = name}).ok());
     EXPECT_TRUE(CheckDrafter({.type = name, .tree = "4"}).ok());
     const auto drafter = MakeDrafter({.type = name});
@@ -51,17 +52,19 @@ TEST(Registry, RefusesOptionsOutOfRange) {
       {{.draft_n_max = 4, .draft_n_min = 5},
        "--spec-draft-n-min 5: must be from 0 to --spec-draft-n-max (4)"},
       {{.draft_n_min = -1}, "--spec-draft-n-min -1"},
-      {{.ngram_max = 0}, "--spec-ngram-max 0: must be from 1 to 64"},
-      {{.ngram_max = 65}, "--spec-ngram-max 65"},
-      {{.ngram_max = 3, .ngram_min = 4}, "--spec-ngram-min 4: must be from 1 to --spec-ngram-max (3)"},
-      {{.ngram_min = 0}, "--spec-ngram-min 0"},
-      {{.ngram_rule = "best"},
+      {{.type = "ngram", .ngram_max = 0}, "--spec-ngram-max 0: must be from 1 to 64"},
+      {{.type = "ngram", .ngram_max = 65}, "--spec-ngram-max 65"},
+      {{.type = "ngram", .ngram_max = 3, .ngram_min = 4},
+       "--spec-ngram-min 4: must be from 1 to --spec-ngram-max (3)"},
+      {{.type = "ngram", .ngram_min = 0}, "--spec-ngram-min 0"},
+      {{.type = "ngram", .ngram_rule = "best"},
        "--spec-ngram-rule best: unknown; known are recent, pld, hf, vllm, tgi, llama"},
       {{.tree = "wide"}, "--spec-tree wide: must be chain or a number"},
       {{.tree = "0"}, "--spec-tree 0"},
       {{.tree = "65"}, "--spec-tree 65"},
       {{.tree = "3x"}, "--spec-tree 3x"},
-      {{.ngram_rule = "hf", .tree = "2"}, "--spec-tree 2: --spec-ngram-rule hf proposes chains"},
+      {{.type = "ngram", .ngram_rule = "hf", .tree = "2"},
+       "--spec-tree 2: --spec-ngram-rule hf proposes chains"},
       {{.type = "replay", .tree = "-1"}, "--spec-tree -1"},
       {{.type = "replay", .replay_tokens = {1, -4}}, "replay_tokens"},
   };

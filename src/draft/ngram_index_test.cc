@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "base/counter_rng.h"
+#include "draft/testing/cold_cost.h"
+#include "draft/testing/prose.h"
 
 namespace longspec {
 namespace {
@@ -85,6 +87,29 @@ TEST(NgramIndex, ShortSequencesHaveNothing) {
   const std::vector<int32_t> text = {1, 1};
   index.Append(text);
   for (int n = 2; n <= 4; ++n) EXPECT_EQ(index.Last(n), -1);
+}
+
+// What the drafter does for a committed token: it is appended, and the longest known suffix looked up. Beside
+// a model the memory is cold, whatever the size.
+TEST(NgramIndex, ATokenCostsAboutTheSameInALongText) {
+  const auto cost = [](size_t n, double* bytes) {
+    const std::vector<int32_t> text = testing::Prose(n + 400);
+    NgramIndex index(2, 4);
+    index.Append(std::span(text).first(n));
+    *bytes = static_cast<double>(index.bytes()) / static_cast<double>(n);
+    size_t next = n;
+    return testing::ColdNanoseconds(300, [&] {
+      index.Append({&text[next++], 1});
+      for (int length = 4; length >= 2 && index.Last(length) < 0; --length) {
+      }
+    });
+  };
+  double small_bytes = 0, large_bytes = 0;
+  const double small = cost(1000, &small_bytes), large = cost(100000, &large_bytes);
+  std::printf("a token after 1K: %.0f ns, %.0f bytes; after 100K: %.0f ns, %.0f bytes\n", small, small_bytes,
+              large, large_bytes);
+  EXPECT_LT(large, 4 * small);
+  EXPECT_LT(large_bytes, 3 * small_bytes);
 }
 
 TEST(NgramIndexDeathTest, LengthsMustBeIndexed) {

@@ -15,6 +15,7 @@ namespace longspec {
 namespace {
 
 bool Always(const SpeculationOptions&, const DraftContext&) { return true; }
+bool HasCorpus(const SpeculationOptions& options, const DraftContext&) { return !options.corpus.empty(); }
 bool HasTarget(const SpeculationOptions&, const DraftContext& context) { return context.target != nullptr; }
 bool HasDraftModel(const SpeculationOptions& options, const DraftContext&) {
   return !options.draft_model.empty();
@@ -26,8 +27,8 @@ struct AutoMember {
   bool (*applies)(const SpeculationOptions&, const DraftContext&);
 };
 constexpr AutoMember kAutoMembers[] = {
-    {"ngram", Always},
-    {"suffix", Always},
+    {"ppm", Always},
+    {"suffix", HasCorpus},
     {"recycling", HasTarget},
     {"longspec", HasDraftModel},
 };

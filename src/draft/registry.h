@@ -23,6 +23,9 @@ DrafterResult MakeReplayDrafter(const SpeculationOptions& options, const DraftCo
 Status CheckSuffixOptions(const SpeculationOptions& options);
 DrafterResult MakeSuffixDrafter(const SpeculationOptions& options, const DraftContext& context);
 
+Status CheckPpmOptions(const SpeculationOptions& options);
+DrafterResult MakePpmDrafter(const SpeculationOptions& options, const DraftContext& context);
+
 Status CheckRecyclingOptions(const SpeculationOptions& options);
 DrafterResult MakeRecyclingDrafter(const SpeculationOptions& options, const DraftContext& context);
 

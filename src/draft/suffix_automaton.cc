@@ -118,7 +118,7 @@ int32_t SuffixAutomaton::Split(int32_t parent, int32_t child, int32_t token) {
   return split;
 }
 
-void SuffixAutomaton::Extend(int32_t token) {
+void SuffixAutomaton::AppendState(int32_t token) {
   const int32_t whole = AddState({.length = state(last_).length + 1});
   int32_t p = last_;
   int32_t edge = kNone;
@@ -152,7 +152,7 @@ void SuffixAutomaton::CountSuffixes(int32_t token) {
 
 void SuffixAutomaton::Append(int32_t token) {
   LS_CHECK(token >= 0 && size_ < kMaxTokens);
-  Extend(token);
+  AppendState(token);
   CountSuffixes(token);
   ++size_;
 }
@@ -176,6 +176,15 @@ SuffixContext SuffixAutomaton::LongestMatch() const {
 SuffixContext SuffixAutomaton::Shorter(const SuffixContext& context) const {
   const auto s = static_cast<int32_t>(context.first);
   return ContextOf(s == kRoot ? kRoot : state(s).link);
+}
+
+bool SuffixAutomaton::Extend(const SuffixContext& context, int32_t token, SuffixContext* extended) const {
+  const int32_t edge = FindEdge(static_cast<int32_t>(context.first), token);
+  if (edge == kNone) return false;
+  // Of the state, which may hold longer strings too: those that this context ends.
+  *extended = {.first = Shorten(edges_[static_cast<size_t>(edge)].to, max_context_),
+               .length = std::min(context.length + 1, max_context_)};
+  return true;
 }
 
 int64_t SuffixAutomaton::Count(const SuffixContext& context) const {

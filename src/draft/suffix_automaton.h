@@ -27,6 +27,8 @@ class SuffixAutomaton final : public SuffixIndex {
   // none. And the longest suffix of a context that occurs at more places than it.
   SuffixContext LongestMatch() const;
   SuffixContext Shorter(const SuffixContext& context) const;
+  // The context with a token appended, up to max_context of its last tokens; false if it does not occur.
+  bool Extend(const SuffixContext& context, int32_t token, SuffixContext* extended) const;
   // Occurrences in the text, the one at its very end included.
   int64_t Count(const SuffixContext& context) const;
 
@@ -60,7 +62,7 @@ class SuffixAutomaton final : public SuffixIndex {
   void CopyEdges(int32_t from, int32_t to);
   void MoveToFront(int32_t edge);
   int32_t Split(int32_t parent, int32_t child, int32_t token);
-  void Extend(int32_t token);
+  void AppendState(int32_t token);
   void CountSuffixes(int32_t token);
   SuffixContext ContextOf(int32_t state) const;
   int32_t Shorten(int32_t state, int length) const;

@@ -11,18 +11,13 @@
 namespace longspec {
 namespace {
 
-constexpr size_t kLanes = 16;
-constexpr size_t kBlock = 4 * kLanes;
+constexpr size_t kBlock = 64;
 
-// In lanes, so that a compiler can keep them in vector registers.
+// Without a branch, so that a compiler can keep it in vector registers. What is not a number is not above.
 bool AnyAbove(const float* x, float bound) {
-  std::array<float, kLanes> most;
-  std::copy_n(x, kLanes, most.begin());
-  for (size_t i = kLanes; i < kBlock; i += kLanes) {
-    for (size_t j = 0; j < kLanes; ++j) most[j] = x[i + j] > most[j] ? x[i + j] : most[j];
-  }
-  // A lane that began with no number has not seen its others.
-  return std::any_of(most.begin(), most.end(), [&](float m) { return !(m <= bound); });
+  int above = 0;
+  for (size_t i = 0; i < kBlock; ++i) above |= static_cast<int>(x[i] > bound);
+  return above != 0;
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ TEST_F(CalibrationCacheTest, HostileFilesAreRefused) {
   }
   Overwrite(good);
   ASSERT_TRUE(ReadCalibration(folder_, "key").ok());
-  const std::string head = "longspec costs 1\nkey\n";
+  const std::string head = "longspec costs 2\nkey\n";
   for (const std::string& bad :
        {std::string(), std::string("\n\n\n"), std::string(1000, '\0'), std::string("longspec costs 2\nkey\n"),
         head, head + "rows 1 8\nkeys 256 4096\nms 1 2 3\nend\n",

@@ -9,9 +9,9 @@
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "base/thread_team.h"
-#include "draft/draft_models.h"
 #include "decode/calibration.h"
 #include "decode/policy.h"
+#include "draft/draft_models.h"
 #include "draft/drafter.h"
 #include "engine/calibration_cache.h"
 #include "engine/generation.h"
@@ -144,7 +144,9 @@ class EngineImpl final : public Engine {
 
   const ModelInfo& info() const override { return info_; }
   Result<std::unique_ptr<Session>> NewSession() override;
+  Result<std::unique_ptr<Session>> Fork(const Session& session) override;
   Result<GenerationResult> Generate(Session& session, const GenerationRequest& request) override;
+  Result<std::unique_ptr<Generation>> Start(Session& session, const GenerationRequest& request) override;
   std::vector<int32_t> Tokenize(std::string_view text, bool add_special, bool parse_special) const override {
     return text_.tokenizer->Encode(text, {.add_special = add_special, .parse_special = parse_special});
   }
@@ -155,7 +157,9 @@ class EngineImpl final : public Engine {
                                         bool add_generation_prompt) const override;
 
  private:
+  Result<SessionImpl*> Own(Session& session) const;
   Result<std::vector<int32_t>> PromptTokens(const GenerationRequest& request) const;
+  GenerationParts Parts();
   std::vector<int32_t> EncodePrompt(std::string_view text) const;
   std::string TokenText(int32_t id) const;
   LearnedCosts Learned();
@@ -196,11 +200,35 @@ Result<std::unique_ptr<Session>> EngineImpl::NewSession() {
       std::make_unique<SessionImpl>(this, MakeFullCache(layout_, info_.n_layer, info_.n_ctx)));
 }
 
+Result<std::unique_ptr<Session>> EngineImpl::Fork(const Session& session) {
+  LS_ASSIGN(SessionImpl* const from, Own(const_cast<Session&>(session)));
+  LS_ASSIGN(std::unique_ptr<Session> copy, NewSession());
+  SessionState& state = static_cast<SessionImpl&>(*copy).state();
+  LS_TRY(CopyCommitted(*from->state().cache, info_.n_layer, *state.cache));
+  state.tokens = from->state().tokens;
+  return copy;
+}
+
 Result<GenerationResult> EngineImpl::Generate(Session& session, const GenerationRequest& request) {
+  LS_ASSIGN(SessionImpl* const own, Own(session));
+  LS_ASSIGN(const std::vector<int32_t> prompt, PromptTokens(request));
+  return RunGeneration(Parts(), own->state(), prompt, request);
+}
+
+Result<std::unique_ptr<Generation>> EngineImpl::Start(Session& session, const GenerationRequest& request) {
+  LS_ASSIGN(SessionImpl* const own, Own(session));
+  LS_ASSIGN(const std::vector<int32_t> prompt, PromptTokens(request));
+  return StartGeneration(Parts(), own->state(), prompt, request);
+}
+
+Result<SessionImpl*> EngineImpl::Own(Session& session) const {
   auto* own = dynamic_cast<SessionImpl*>(&session);
   if (own == nullptr || own->engine() != this)
     return InvalidArgument("the session belongs to another engine");
-  LS_ASSIGN(const std::vector<int32_t> prompt, PromptTokens(request));
+  return own;
+}
+
+GenerationParts EngineImpl::Parts() {
   GenerationParts parts;
   parts.target = target_.get();
   parts.tokenizer = text_.tokenizer.get();
@@ -208,7 +236,7 @@ Result<GenerationResult> EngineImpl::Generate(Session& session, const Generation
   parts.n_ctx_train = info_.n_ctx_train;
   parts.draft_models = &draft_models_;
   parts.learned = [this] { return Learned(); };
-  return RunGeneration(parts, own->state(), prompt, request);
+  return parts;
 }
 
 LearnedCosts EngineImpl::Learned() {

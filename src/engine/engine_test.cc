@@ -191,6 +191,75 @@ TEST_F(EngineTest, OutputDoesNotDependOnHowItIsComputed) {
   }
 }
 
+TEST_F(EngineTest, GenerationsInTurnSayWhatEachSaysAlone) {
+  const auto engine = Load();
+  auto prompt_session = engine->NewSession();
+  const std::string prompt = "abcabcabc the cat sat on the mat, the cat sat on the";
+  const GenerationResult plain = Generate(*engine, **prompt_session, Request(prompt));
+  GenerationRequest one = Request(prompt);
+  one.n_predict = 1;
+  Generate(*engine, **prompt_session, one);
+  std::vector<std::unique_ptr<Session>> sessions;
+  std::vector<std::unique_ptr<Generation>> generations;
+  for (const char* type : {"none", "ngram", "suffix"}) {
+    auto fork = engine->Fork(**prompt_session);
+    ASSERT_TRUE(fork.ok()) << fork.status().message();
+    EXPECT_EQ((*fork)->tokens(), (*prompt_session)->tokens());
+    sessions.push_back(std::move(*fork));
+    auto generation = engine->Start(*sessions.back(), Request(prompt, type));
+    ASSERT_TRUE(generation.ok()) << generation.status().message();
+    EXPECT_TRUE((*generation)->tokens().empty());
+    generations.push_back(std::move(*generation));
+  }
+  size_t n_running = generations.size();
+  std::vector<bool> ended(generations.size(), false);
+  while (n_running > 0) {
+    for (size_t i = 0; i < generations.size(); ++i) {
+      if (ended[i]) continue;
+      const size_t before = generations[i]->tokens().size();
+      const auto more = generations[i]->Step();
+      ASSERT_TRUE(more.ok()) << more.status().message();
+      EXPECT_GT(generations[i]->tokens().size(), before);
+      ended[i] = !*more;
+      n_running -= *more ? 0 : 1;
+    }
+  }
+  for (size_t i = 0; i < generations.size(); ++i) {
+    const GenerationResult result = generations[i]->Finish();
+    EXPECT_EQ(result.tokens, plain.tokens);
+    EXPECT_EQ(result.text, plain.text);
+    EXPECT_EQ(result.finish_reason, plain.finish_reason);
+    EXPECT_EQ(result.timings.prompt_n, 1);  // the rest came with the fork
+    EXPECT_GT(result.timings.predicted_ms, 0);
+    EXPECT_EQ(sessions[i]->tokens().size(), static_cast<size_t>(plain.timings.prompt_n) + 24);
+  }
+  const auto other = Load();
+  EXPECT_EQ(other->Fork(**prompt_session).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(other->Start(**prompt_session, one).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(EngineTest, AnAnswerMayBeEndedOrDropped) {
+  const auto engine = Load();
+  auto session = engine->NewSession();
+  const GenerationResult plain = Generate(*engine, **session, Request("one two three"));
+  for (const bool finish : {true, false}) {
+    auto fresh = engine->NewSession();
+    auto generation = engine->Start(**fresh, Request("one two three"));
+    ASSERT_TRUE(generation.ok());
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE(*(*generation)->Step());
+    if (finish) {
+      const GenerationResult result = (*generation)->Finish();
+      EXPECT_EQ(result.tokens, std::vector<int32_t>(plain.tokens.begin(), plain.tokens.begin() + 5));
+      EXPECT_EQ(result.finish_reason, FinishReason::kLength);
+    }
+    generation->reset();
+    // What the session holds is used by the next answer.
+    const GenerationResult again = Generate(*engine, **fresh, Request("one two three"));
+    EXPECT_EQ(again.tokens, plain.tokens);
+    EXPECT_GT(again.timings.cache_n, 0);
+  }
+}
+
 TEST_F(EngineTest, ASessionThatContinuesSaysWhatAFreshOneSays) {
   const auto engine = Load();
   auto session = engine->NewSession();

@@ -136,69 +136,6 @@ class SessionGuard {
   bool dismissed_ = false;
 };
 
-// The loop from the first round to the end of the answer.
-class Generation {
- public:
-  Generation(const GenerationParts& parts, SessionState& session, const GenerationRequest& request)
-      : parts_(parts), session_(session), request_(request), text_(*parts.tokenizer, request) {}
-
-  Status Run(Decoder& decoder) {
-    const size_t n_prompt = session_.tokens.size();
-    while (!done_) {
-      const int room = Room(n_prompt);
-      if (room <= 0) break;
-      LS_ASSIGN(const StepResult step, decoder.Step(room, [this](int32_t token) { return IsEnd(token); }));
-      Take(step.tokens);
-    }
-    text_.Finish();
-    if (text_.stopped()) reason_ = FinishReason::kStop;
-    if (text_.cancelled()) reason_ = FinishReason::kCancelled;
-    // A round may have gone on after the token that ended the text.
-    session_.KeepTokens(n_prompt + tokens_.size());
-    return {};
-  }
-
-  std::vector<int32_t>& tokens() { return tokens_; }
-  const std::string& text() const { return text_.text(); }
-  FinishReason reason() const { return reason_; }
-
- private:
-  bool IsEnd(int32_t token) const {
-    return !request_.ignore_eos && parts_.tokenizer->IsEndOfGeneration(token);
-  }
-
-  // Tokens that may still be generated; sets the reason it will end for.
-  int Room(size_t n_prompt) {
-    const auto used = static_cast<int>(session_.tokens.size());
-    const int in_context = session_.cache->capacity() - used;
-    const int wanted = request_.n_predict < 0 ? std::numeric_limits<int>::max()
-                                              : request_.n_predict - (used - static_cast<int>(n_prompt));
-    reason_ = wanted <= in_context ? FinishReason::kLength : FinishReason::kContext;
-    return std::min(wanted, in_context);
-  }
-
-  void Take(std::span<const int32_t> committed) {
-    for (const int32_t token : committed) {
-      tokens_.push_back(token);
-      if (IsEnd(token)) {
-        reason_ = FinishReason::kStop;
-        done_ = true;
-      } else if (!text_.Push(token)) {
-        done_ = true;
-      }
-      if (done_) return;
-    }
-  }
-
-  const GenerationParts& parts_;
-  SessionState& session_;
-  const GenerationRequest& request_;
-  TextStream text_;
-  std::vector<int32_t> tokens_;
-  FinishReason reason_ = FinishReason::kLength;
-  bool done_ = false;
-};
-
 // "4K"; lengths below 1024 as they are.
 std::string ContextName(int length) {
   return length < 1024 ? std::to_string(length) : std::to_string(length / 1024) + "K";
@@ -253,65 +190,166 @@ SpeculativeStats MakeSpeculativeStats(const DecodeStats& stats, const Drafter& d
   return out;
 }
 
-Result<GenerationResult> Generate(const GenerationParts& parts, SessionState& session,
-                                  const std::vector<int32_t>& prompt, const GenerationRequest& request) {
-  LS_TRY(CheckRequest(parts, prompt, request, session.cache->capacity()));
-  const SamplingOptions sampling = ResolveSampling(parts, request);
-  LS_ASSIGN(const Sampler sampler, Sampler::Create(sampling, parts.target->vocab_size()));
-  LS_ASSIGN(const std::unique_ptr<Drafter> drafter,
-            MakeDrafter(request.speculation, {.target = parts.target,
-                                              .cache = session.cache.get(),
-                                              .models = parts.draft_models}));
-  AdaptiveMemory fresh;  // outlives the policy
-  LearnedCosts learned;
-  std::unique_ptr<Policy> policy;
-  if (WantsAdaptivePolicy(request.speculation)) {
-    learned = parts.learned ? parts.learned() : LearnedCosts{&fresh, "learned in this generation"};
-    policy = MakeAdaptivePolicy(request.speculation, drafter->name(), learned.memory);
-  } else {
-    policy = MakeFixedPolicy(request.speculation);
+// Everything that lives as long as one answer, in the order in which it is made.
+class RunningGeneration final : public Generation {
+ public:
+  static Result<std::unique_ptr<Generation>> Start(const GenerationParts& parts, SessionState& session,
+                                                   const std::vector<int32_t>& prompt,
+                                                   const GenerationRequest& request) {
+    LS_TRY(CheckRequest(parts, prompt, request, session.cache->capacity()));
+    const SamplingOptions sampling = ResolveSampling(parts, request);
+    LS_ASSIGN(Sampler sampler, Sampler::Create(sampling, parts.target->vocab_size()));
+    LS_ASSIGN(
+        std::unique_ptr<Drafter> drafter,
+        MakeDrafter(request.speculation,
+                    {.target = parts.target, .cache = session.cache.get(), .models = parts.draft_models}));
+    std::unique_ptr<RunningGeneration> generation(
+        new RunningGeneration(parts, session, request, std::move(sampler), std::move(drafter)));
+    generation->result_.seed = *sampling.seed;
+    LS_TRY(generation->Prefill(prompt));
+    return std::unique_ptr<Generation>(std::move(generation));
   }
 
-  SessionGuard guard(session);
-  GenerationResult result;
-  result.seed = *sampling.seed;
-  result.timings.cache_n = static_cast<int64_t>(Reuse(session, prompt));
-  result.timings.prompt_n = static_cast<int64_t>(prompt.size()) - result.timings.cache_n;
-  Decoder decoder({.target = parts.target,
-                   .cache = session.cache.get(),
-                   .drafter = drafter.get(),
-                   .policy = policy.get(),
-                   .sampler = &sampler,
-                   .prefill_chunk = parts.prefill_chunk},
-                  &session.tokens);
-  const Status prefilled = decoder.Prefill(request.on_prefill);
-  result.timings.prompt_ms = decoder.stats().prefill_ms;
-  if (prefilled.code() == StatusCode::kCancelled) {
-    result.finish_reason = FinishReason::kCancelled;
-    result.speculative = MakeSpeculativeStats(decoder.stats(), *drafter, policy->report(), true);
-    return result;
+  Result<bool> Step() override {
+    try {
+      const double start = NowMs();
+      LS_ASSIGN(const bool more, Round());
+      result_.timings.predicted_ms += NowMs() - start;
+      return more;
+    } catch (const std::bad_alloc&) {
+      return OutOfMemory(session_);
+    }
   }
-  LS_TRY(prefilled);
 
-  const double start = NowMs();
-  Generation generation(parts, session, request);
-  LS_TRY(generation.Run(decoder));
-  guard.Dismiss();
-  const DecodeStats& stats = decoder.stats();
-  result.timings.predicted_ms = NowMs() - start;
-  result.timings.predicted_n = static_cast<int64_t>(generation.tokens().size());
-  result.timings.draft_n = stats.drafted;
-  result.timings.draft_n_accepted = stats.accepted;
-  result.text = generation.text();
-  result.tokens = std::move(generation.tokens());
-  result.finish_reason = generation.reason();
-  result.distinct_4gram = DistinctNgramShare(result.tokens);
-  result.speculative = MakeSpeculativeStats(stats, *drafter, policy->report(),
-                                             session.cache->exactness() == Exactness::kLossless);
-  result.speculative.costs = learned.origin;
-  result.speculative.notice = drafter->notice();
-  return result;
-}
+  const std::vector<int32_t>& tokens() const override { return result_.tokens; }
+
+  GenerationResult Finish() override {
+    End();
+    const DecodeStats& stats = decoder_->stats();
+    result_.timings.predicted_n = static_cast<int64_t>(result_.tokens.size());
+    result_.timings.draft_n = stats.drafted;
+    result_.timings.draft_n_accepted = stats.accepted;
+    result_.text = text_.text();
+    result_.finish_reason = reason_;
+    result_.distinct_4gram = DistinctNgramShare(result_.tokens);
+    result_.speculative = MakeSpeculativeStats(stats, *drafter_, policy_->report(),
+                                               session_.cache->exactness() == Exactness::kLossless);
+    result_.speculative.costs = learned_.origin;
+    result_.speculative.notice = drafter_->notice();
+    return std::move(result_);
+  }
+
+  static Status OutOfMemory(const SessionState& session) {
+    return ResourceExhausted("out of memory while generating, with " +
+                             std::to_string(session.cache->length()) +
+                             " positions in the cache: load with a smaller context size (-c)");
+  }
+
+ private:
+  RunningGeneration(const GenerationParts& parts, SessionState& session, const GenerationRequest& request,
+                    Sampler sampler, std::unique_ptr<Drafter> drafter)
+      : tokenizer_(parts.tokenizer),
+        session_(session),
+        request_(request),
+        sampler_(std::move(sampler)),
+        drafter_(std::move(drafter)),
+        guard_(session),
+        text_(*parts.tokenizer, request_) {
+    if (WantsAdaptivePolicy(request.speculation)) {
+      learned_ = parts.learned ? parts.learned() : LearnedCosts{&fresh_, "learned in this generation"};
+      policy_ = MakeAdaptivePolicy(request.speculation, drafter_->name(), learned_.memory);
+    } else {
+      policy_ = MakeFixedPolicy(request.speculation);
+    }
+    decoder_ = std::make_unique<Decoder>(DecoderParts{.target = parts.target,
+                                                      .cache = session.cache.get(),
+                                                      .drafter = drafter_.get(),
+                                                      .policy = policy_.get(),
+                                                      .sampler = &sampler_,
+                                                      .prefill_chunk = parts.prefill_chunk},
+                                         &session.tokens);
+  }
+
+  // A cancelled prefill is a generation that has ended.
+  Status Prefill(const std::vector<int32_t>& prompt) {
+    Timings& timings = result_.timings;
+    timings.cache_n = static_cast<int64_t>(Reuse(session_, prompt));
+    timings.prompt_n = static_cast<int64_t>(prompt.size()) - timings.cache_n;
+    const Status prefilled = decoder_->Prefill(request_.on_prefill);
+    timings.prompt_ms = decoder_->stats().prefill_ms;
+    if (prefilled.code() == StatusCode::kCancelled) {
+      reason_ = FinishReason::kCancelled;
+      ended_ = true;
+      return {};
+    }
+    n_prompt_ = prompt.size();
+    return prefilled;
+  }
+
+  Result<bool> Round() {
+    if (ended_) return false;
+    const int room = Room();
+    if (room > 0) {
+      LS_ASSIGN(const StepResult step, decoder_->Step(room, [this](int32_t token) { return IsEnd(token); }));
+      Take(step.tokens);
+    }
+    if (room > 0 && !done_ && Room() > 0) return true;
+    End();
+    return false;
+  }
+
+  void End() {
+    if (std::exchange(ended_, true)) return;
+    text_.Finish();
+    if (text_.stopped()) reason_ = FinishReason::kStop;
+    if (text_.cancelled()) reason_ = FinishReason::kCancelled;
+    // A round may have gone on after the token that ended the text.
+    session_.KeepTokens(n_prompt_ + result_.tokens.size());
+    guard_.Dismiss();
+  }
+
+  bool IsEnd(int32_t token) const { return !request_.ignore_eos && tokenizer_->IsEndOfGeneration(token); }
+
+  // Tokens that may still be generated; sets the reason it will end for.
+  int Room() {
+    const auto used = static_cast<int>(session_.tokens.size());
+    const int in_context = session_.cache->capacity() - used;
+    const int wanted = request_.n_predict < 0 ? std::numeric_limits<int>::max()
+                                              : request_.n_predict - (used - static_cast<int>(n_prompt_));
+    reason_ = wanted <= in_context ? FinishReason::kLength : FinishReason::kContext;
+    return std::min(wanted, in_context);
+  }
+
+  void Take(std::span<const int32_t> committed) {
+    for (const int32_t token : committed) {
+      result_.tokens.push_back(token);
+      if (IsEnd(token)) {
+        reason_ = FinishReason::kStop;
+        done_ = true;
+      } else if (!text_.Push(token)) {
+        done_ = true;
+      }
+      if (done_) return;
+    }
+  }
+
+  const Tokenizer* tokenizer_;
+  SessionState& session_;
+  const GenerationRequest request_;
+  const Sampler sampler_;
+  const std::unique_ptr<Drafter> drafter_;
+  AdaptiveMemory fresh_;  // outlives the policy
+  LearnedCosts learned_;
+  std::unique_ptr<Policy> policy_;
+  SessionGuard guard_;
+  std::unique_ptr<Decoder> decoder_;
+  TextStream text_;
+  size_t n_prompt_ = 0;
+  GenerationResult result_;
+  FinishReason reason_ = FinishReason::kLength;
+  bool done_ = false;   // the text has ended
+  bool ended_ = false;  // and so has the generation
+};
 
 }  // namespace
 
@@ -326,15 +364,23 @@ void SessionState::KeepTokens(size_t n) {
   if (cache->length() > cached) cache->Truncate(cached);
 }
 
+Result<std::unique_ptr<Generation>> StartGeneration(const GenerationParts& parts, SessionState& session,
+                                                    const std::vector<int32_t>& prompt,
+                                                    const GenerationRequest& request) {
+  try {
+    return RunningGeneration::Start(parts, session, prompt, request);
+  } catch (const std::bad_alloc&) {
+    return RunningGeneration::OutOfMemory(session);
+  }
+}
+
 Result<GenerationResult> RunGeneration(const GenerationParts& parts, SessionState& session,
                                        const std::vector<int32_t>& prompt, const GenerationRequest& request) {
-  try {
-    return Generate(parts, session, prompt, request);
-  } catch (const std::bad_alloc&) {
-    return ResourceExhausted("out of memory while generating, with " +
-                             std::to_string(session.cache->length()) +
-                             " positions in the cache: load with a smaller context size (-c)");
+  LS_ASSIGN(const std::unique_ptr<Generation> generation, StartGeneration(parts, session, prompt, request));
+  for (bool more = true; more;) {
+    LS_ASSIGN(more, generation->Step());
   }
+  return generation->Finish();
 }
 
 }  // namespace longspec

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One generation: from prompt tokens to text, over parts that outlive it. The session keeps its tokens and
-// their cache; everything else (drafter, policy, sampler) lives as long as the call. Not thread-safe.
+// their cache; everything else (drafter, policy, sampler) lives as long as the generation. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "draft/drafter.h"
 #include "decode/policy.h"
+#include "draft/drafter.h"
 #include "kv/kv_cache.h"
 #include "longspec/engine.h"
 #include "model/target.h"
@@ -49,9 +49,13 @@ struct SessionState {
   void KeepTokens(size_t n);
 };
 
-// Continues `prompt`. Evaluates only what the session does not already hold. Whatever the outcome, the
-// session is consistent afterwards: after success it holds prompt and answer, after failure or a cancelled
-// prefill what the cache holds.
+// Continues `prompt`: evaluates what the session does not already hold, and leaves the rounds to Step.
+// Whatever the outcome, the session is consistent afterwards: after success it holds prompt and answer, after
+// failure or a cancelled prefill what the cache holds.
+Result<std::unique_ptr<Generation>> StartGeneration(const GenerationParts& parts, SessionState& session,
+                                                    const std::vector<int32_t>& prompt,
+                                                    const GenerationRequest& request);
+// To the end.
 Result<GenerationResult> RunGeneration(const GenerationParts& parts, SessionState& session,
                                        const std::vector<int32_t>& prompt, const GenerationRequest& request);
 

@@ -71,6 +71,12 @@ EvalItem ItemFrom(const Json& json) {
 
 }  // namespace
 
+bool CellKey::is_fixed() const {
+  if (const size_t at = method.find('@'); at != std::string::npos)
+    return method.compare(at, 6, "@fixed") == 0;
+  return method.find('+') == std::string::npos && method != "auto" && !method.starts_with("auto:");
+}
+
 void CellSums::Add(const EvalItem& item, int runs) {
   ++prompts;
   looping += item.loops() ? 1 : 0;

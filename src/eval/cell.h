@@ -20,7 +20,8 @@ namespace longspec {
 // Distinct 4-gram share below which a text counts as looping.
 inline constexpr double kLoops = 0.5;
 
-// One prompt. Times of the method sum over its repetitions, as do those of plain decoding.
+// One prompt. Counts and times sum over its repetitions, plain decoding's too; `ms` and `plain_ms` are as
+// many times the sum of median turns.
 struct EvalItem {
   std::string id;
   int64_t prompt_tokens = 0, tokens = 0;  // per run
@@ -43,6 +44,9 @@ struct CellKey {
   int length = 0;
   double temperature = 0;
   bool operator==(const CellKey&) const = default;
+
+  // Always drafts the same number of tokens: one drafter, and no adaptive policy.
+  bool is_fixed() const;
 };
 
 struct Cell {

@@ -11,6 +11,7 @@
 
 #include "eval/cell.h"
 #include "eval/chart.h"
+#include "eval/paper_tables.h"
 #include "eval/prompts.h"
 #include "eval/report.h"
 #include "eval/runner.h"
@@ -59,7 +60,7 @@ class EvalTest : public ::testing::Test {
     options_.data = LONGSPEC_SOURCE_DIR "/src/eval/testdata";
     options_.out = *folder_ + "/" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
     options_.families = {"report", "needle"};
-    options_.methods = {"ngram", "auto", "ngram@adaptive"};
+    options_.methods = {"ngram:3", "auto", "ngram@adaptive:5"};
     options_.lengths = {256, 512};
     options_.temperatures = {0.0, 0.7};
     options_.n_predict = 16;
@@ -102,6 +103,11 @@ TEST_F(EvalTest, RunsEveryCellOnceAndAllTextsAreIdentical) {
     }
   }
   EXPECT_GE(items, 18);
+  const std::string prompts = ReadFile(options_.out + "/prompts.jsonl");
+  EXPECT_EQ(Count(prompts, "\n"), items / 6);  // one for all methods and temperatures
+  const auto prompt = nlohmann::json::parse(prompts.substr(0, prompts.find('\n')));
+  EXPECT_EQ(prompt["family"], "report");
+  EXPECT_EQ(prompt["tokens"].size(), static_cast<size_t>((*cells)[0].items[0].prompt_tokens));
   EXPECT_EQ(with_quality, items);
 
   // A second run has nothing to do; a third does what is new.
@@ -116,7 +122,7 @@ TEST_F(EvalTest, RunsEveryCellOnceAndAllTextsAreIdentical) {
   std::ofstream(options_.out + "/cells.jsonl", std::ios::binary) << before.substr(0, before.size() - 9);
   EXPECT_EQ(ReadCells(options_.out)->size(), 23U);
 
-  ASSERT_TRUE(WriteReport(*cells, "Tiny", options_.out).ok());
+  ASSERT_TRUE(WriteReport(*cells, {.title = "Tiny"}, options_.out).ok());
   const std::string report = ReadFile(options_.out + "/report.md");
   EXPECT_THAT(report, HasSubstr("# Tiny"));
   EXPECT_THAT(report, HasSubstr("Identical to plain decoding: " + std::to_string(items) + " of " +
@@ -127,7 +133,7 @@ TEST_F(EvalTest, RunsEveryCellOnceAndAllTextsAreIdentical) {
   for (const char* name : {"speedup", "accepted_length", "time_split"}) {
     EXPECT_THAT(ReadFile(options_.out + "/" + name + ".svg"), ::testing::StartsWith("<svg")) << name;
   }
-  EXPECT_FALSE(WriteReport(*cells, "Tiny", options_.out + "/nowhere").ok());
+  EXPECT_FALSE(WriteReport(*cells, {.title = "Tiny"}, options_.out + "/nowhere").ok());
 }
 
 TEST_F(EvalTest, OtherSettingsNeedAnotherFolder) {
@@ -168,6 +174,9 @@ TEST_F(EvalTest, RefusesNonsenseBeforeAnythingRuns) {
   fails("--temps", [](auto& o) { o.temperatures = {-1}; });
   fails("--spec-type magic", [](auto& o) { o.methods = {"magic"}; });
   fails("--spec-policy wild", [](auto& o) { o.methods = {"ngram@wild"}; });
+  fails("--spec-type ngram:x", [](auto& o) { o.methods = {"ngram:x"}; });
+  fails("--spec-policy fixed:0", [](auto& o) { o.methods = {"ngram@fixed:0"}; });
+  fails("--spec-draft-n-max 9999", [](auto& o) { o.methods = {"ngram:9999"}; });
   fails("ngram is named twice", [](auto& o) { o.methods = {"ngram", "ngram"}; });
   fails("--families nope: not in", [](auto& o) { o.families = {"nope"}; });
   fails("--data /nonexistent", [](auto& o) { o.data = "/nonexistent"; });
@@ -265,7 +274,7 @@ TEST(Cell, SurvivesTheDisk) {
 }
 
 TEST(Report, TellsLoopingTextsApart) {
-  const std::string report = ReportMarkdown({SampleCell()}, "T");
+  const std::string report = ReportMarkdown({SampleCell()}, {.title = "T"});
   EXPECT_THAT(report, HasSubstr("Identical to plain decoding: 1 of 2"));
   // Speedup of all 400/150, of the straight one 2.
   EXPECT_THAT(
@@ -273,8 +282,65 @@ TEST(Report, TellsLoopingTextsApart) {
       HasSubstr("| 0.7 | m | 512 | 2 | 2.67x | 2.50 | 666.7 | 250.0 | 1 | 2.00x | 2.50 | 0.55 | 50 % |"));
   EXPECT_THAT(report, HasSubstr("| f | rouge1 | 0.7 | 512 | 0.250 |"));
   EXPECT_THAT(report, HasSubstr("| 0.7 | m | 0.80 | 0.50 | - |"));
-  const std::string empty = ReportMarkdown({}, "T");
+  const std::string empty = ReportMarkdown({}, {.title = "T"});
   EXPECT_THAT(empty, HasSubstr("0 of 0"));
+}
+
+TEST(Report, SetsWhatAdaptsBesideTheBestFixedSetting) {
+  const auto cell = [](const std::string& method, double ms) {
+    EvalItem item{.id = "a", .tokens = 50, .steps = 20, .ms = ms, .plain_ms = 200, .distinct_4gram = 0.9};
+    return Cell{.key = {.family = "f", .method = method, .length = 512}, .runs = 1, .items = {item}};
+  };
+  const std::vector<Cell> cells = {cell("auto", 125),         cell("suffix:4", 100),
+                                   cell("ngram", 250),        cell("ngram+suffix", 160),
+                                   cell("auto@fixed:4", 110), cell("suffix@adaptive", 90)};
+  const std::string report = ReportMarkdown(cells, {.title = "T"});
+  EXPECT_THAT(report, HasSubstr("| f | 0 | 512 | auto | 1.60x | suffix:4 | 2.00x | 80 % | 0.90 |"));
+  EXPECT_THAT(report, HasSubstr("| f | 0 | 512 | ngram+suffix | 1.25x | suffix:4 | 2.00x | 62 % | 0.90 |"));
+  EXPECT_THAT(report,
+              HasSubstr("| f | 0 | 512 | suffix@adaptive | 2.22x | suffix:4 | 2.00x | 111 % | 0.90 |"));
+  EXPECT_THAT(report, HasSubstr("| auto | 1 | 1.60x | 1.60x | 1.60x | 0 | 80 % | 80 % | 0 |"));
+  EXPECT_THAT(report, HasSubstr("| ngram | 1 | 0.80x | 0.80x | 0.80x | 1 | 40 % | 40 % | 0 |"));
+  EXPECT_THAT(report, Not(HasSubstr("| f | 0 | 512 | auto@fixed:4")));
+  // Where nothing pays, plain decoding is the best fixed setting.
+  EXPECT_THAT(ReportMarkdown({cell("auto", 200), cell("ngram", 250)}, {.title = "T"}),
+              HasSubstr("| f | 0 | 512 | auto | 1.00x | plain | 1.00x | 100 % | 0.90 |"));
+}
+
+TEST(PaperTables, LayResultsOutBesideThePapers) {
+  const auto cell = [](const char* family, int length, double temperature) {
+    EvalItem item{.id = "a", .tokens = 60, .steps = 20, .accepted = 40, .ms = 500, .plain_ms = 1000};
+    return Cell{.key = {.family = family, .method = "auto", .length = length, .temperature = temperature},
+                .items = {item}};
+  };
+  const std::vector<Cell> cells = {cell("gov_report", 2048, 0), cell("gov_report", 4096, 0),
+                                   cell("mt_bench", 512, 0.7), cell("mt_bench", 512, 0)};
+  const std::string longspec = PaperTableMarkdown("longspec-table1", cells, "Tiny");
+  EXPECT_THAT(longspec, HasSubstr("| Vicuna-7B | LongSpec | 3.57 / 102.23 / 2.23x | 3.14 / 88.87 / 2.04x |"));
+  EXPECT_THAT(longspec, HasSubstr("| 3.73 / 107.30 / 1.99x, 3.86 / 110.76 / 2.38x |"));
+  EXPECT_THAT(longspec, HasSubstr("| Tiny | plain, T = 0 | 1.00 / 60.00 / 1.00x | - | - | - |"));
+  EXPECT_THAT(longspec, HasSubstr("| Tiny | auto, T = 0 | 3.00 / 120.00 / 2.00x | - | - | - |"));
+  // Accepted lengths without the target's own token, by length.
+  const std::string specextend = PaperTableMarkdown("specextend-table2", cells, "Tiny");
+  EXPECT_THAT(specextend,
+              HasSubstr("| Tiny | auto, T = 0 | - | 2.00 / 120.00 / 2.00x | 2.00 / 120.00 / 2.00x | - |"));
+  const std::string beagle = PaperTableMarkdown("beagle-table1", cells, "Tiny");
+  EXPECT_THAT(beagle, HasSubstr("| Vicuna-7B | Beagle | 104.6 / 3.0x / 4.1 |"));
+  EXPECT_THAT(beagle, HasSubstr("| Tiny | auto, T = 0.7 | 120.0 / 2.0x / 3.0 | - | - |"));
+  // Every row has a cell for every column.
+  for (const std::string& name : PaperTableNames()) {
+    EXPECT_TRUE(CheckPaperTable(name).ok());
+    const std::string table = PaperTableMarkdown(name, cells, "Tiny");
+    const std::string rule = table.substr(table.find("|---"));
+    const int n = Count(rule.substr(0, rule.find('\n')), "|");
+    for (size_t at = table.find("\n| "); at != std::string::npos; at = table.find("\n| ", at + 1)) {
+      const std::string line = table.substr(at + 1, table.find('\n', at + 1) - at - 1);
+      EXPECT_EQ(Count(line, "|"), n) << name << ": " << line;
+    }
+  }
+  EXPECT_THAT(CheckPaperTable("longspec-table9").message(), HasSubstr("known are longspec-table1, "));
+  EXPECT_THAT(ReportMarkdown(cells, {.title = "T", .model = "Tiny", .papers = {"beagle-table1"}}),
+              HasSubstr("## In the form of Beagle, table 1"));
 }
 
 TEST(Chart, LinesHaveAxesPointsAndALegend) {

@@ -12,6 +12,7 @@
 
 #include "base/status_macros.h"
 #include "eval/chart.h"
+#include "eval/paper_tables.h"
 
 namespace longspec {
 namespace {
@@ -169,6 +170,92 @@ std::string QualityTable(const std::vector<Cell>& cells) {
   return text;
 }
 
+// The fastest fixed setting of a cell, plain decoding being one, and what adapts beside it.
+struct Contest {
+  std::string best = "plain";
+  double best_speedup = 1;
+  std::vector<std::pair<std::string, double>> adaptive = {};  // method, speedup
+  double distinct_4gram = 1;
+};
+
+// Family, temperature, length.
+using Place = std::tuple<std::string, double, int>;
+
+std::map<Place, Contest> Contests(const std::vector<Cell>& cells) {
+  std::map<Place, Contest> contests;
+  for (const Cell& cell : cells) {
+    if (cell.items.empty()) continue;
+    CellSums sums;
+    for (const EvalItem& item : cell.items) sums.Add(item, cell.runs);
+    Contest& contest = contests[{cell.key.family, cell.key.temperature, cell.key.length}];
+    contest.distinct_4gram = sums.distinct_4gram / static_cast<double>(sums.prompts);
+    if (!cell.key.is_fixed()) {
+      contest.adaptive.emplace_back(cell.key.method, sums.speedup());
+    } else if (sums.speedup() > contest.best_speedup) {
+      contest.best_speedup = sums.speedup();
+      contest.best = cell.key.method;
+    }
+  }
+  return contests;
+}
+
+std::string ContestTable(const std::vector<Cell>& cells) {
+  std::string text =
+      "| family | temp | length | method | speedup | best fixed setting | its speedup | share of it | "
+      "distinct 4-grams "
+      "|\n|---|---:|---:|---|---:|---|---:|---:|---:|\n";
+  for (const auto& [place, contest] : Contests(cells)) {
+    const auto& [family, temperature, length] = place;
+    for (const auto& [method, speedup] : contest.adaptive) {
+      text += Print("| %s | %g | %d | %s | %.2fx | %s | %.2fx | %.0f %% | %.2f |\n", family.c_str(),
+                    temperature, length, method.c_str(), speedup, contest.best.c_str(), contest.best_speedup,
+                    100 * speedup / contest.best_speedup, contest.distinct_4gram);
+    }
+  }
+  return text;
+}
+
+// Means over cells, each counting once, of every method; of adaptive ones also how they stand to the best.
+std::string MethodTable(const std::vector<Cell>& cells) {
+  struct Means {
+    int n = 0, n_straight = 0, n_contests = 0, slower = 0, within = 0;
+    double sum = 0, sum_straight = 0, least = 0, shares = 0, least_share = 0;
+  };
+  std::map<std::string, Means> methods;
+  const auto contests = Contests(cells);
+  for (const Cell& cell : cells) {
+    if (cell.items.empty()) continue;
+    CellSums sums;
+    for (const EvalItem& item : cell.items) sums.Add(item, cell.runs);
+    const Contest& contest = contests.at({cell.key.family, cell.key.temperature, cell.key.length});
+    const double speedup = sums.speedup(), share = speedup / contest.best_speedup;
+    Means& means = methods[cell.key.method];
+    means.least = means.n == 0 ? speedup : std::min(means.least, speedup);
+    means.least_share = means.n == 0 ? share : std::min(means.least_share, share);
+    ++means.n;
+    means.sum += speedup;
+    means.shares += share;
+    means.slower += speedup < 0.98 ? 1 : 0;
+    means.within += share >= 0.95 ? 1 : 0;
+    if (contest.distinct_4gram >= kLoops) {
+      ++means.n_straight;
+      means.sum_straight += speedup;
+    }
+  }
+  std::string text =
+      "| method | cells | mean speedup | without looping texts | least | over 2 % slower than plain | mean "
+      "share of the "
+      "best fixed setting | least | cells within 5 % of it "
+      "|\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+  for (const auto& [method, m] : methods) {
+    text += Print("| %s | %d | %.2fx | %s | %.2fx | %d | %.0f %% | %.0f %% | %d |\n", method.c_str(), m.n,
+                  m.sum / m.n,
+                  Number("%.2fx", m.sum_straight / std::max(1, m.n_straight), m.n_straight > 0).c_str(),
+                  m.least, m.slower, 100 * m.shares / m.n, 100 * m.least_share, m.within);
+  }
+  return text;
+}
+
 // One line for each temperature and method; `value_of` is the ordinate of a length.
 std::vector<LineSeries> SeriesByLength(const std::vector<Cell>& cells,
                                        const std::function<double(const CellSums&)>& value_of) {
@@ -194,7 +281,7 @@ Status WriteText(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-std::string ReportMarkdown(const std::vector<Cell>& cells, const std::string& title) {
+std::string ReportMarkdown(const std::vector<Cell>& cells, const ReportOptions& options) {
   int64_t prompts = 0, identical = 0;
   for (const Cell& cell : cells) {
     for (const EvalItem& item : cell.items) {
@@ -202,7 +289,7 @@ std::string ReportMarkdown(const std::vector<Cell>& cells, const std::string& ti
       identical += item.identical ? 1 : 0;
     }
   }
-  std::string text = "# " + title + "\n\n";
+  std::string text = "# " + options.title + "\n\n";
   text += Print("Identical to plain decoding: %lld of %lld generations.\n\n",
                 static_cast<long long>(identical), static_cast<long long>(prompts));
   text +=
@@ -211,11 +298,22 @@ std::string ReportMarkdown(const std::vector<Cell>& cells, const std::string& ti
       "not counted. The accepted length is 1 + accepted / steps. A text loops if fewer than half of its "
       "4-grams are "
       "distinct, which flatters every drafter: the columns \"without\" leave such texts out.\n\n";
-  text += "## By context length\n\n" + LengthTable(cells) + "\n![speedup](speedup.svg)\n\n";
+  text += "## By method\n\n" + MethodTable(cells);
+  if (const std::string table = ContestTable(cells); std::count(table.begin(), table.end(), '\n') > 2) {
+    text +=
+        "\n## Against the best fixed setting\n\nOf the fixed settings that were run, plain decoding "
+        "included; the best "
+        "is known only afterwards.\n\n" +
+        table;
+  }
+  text += "\n## By context length\n\n" + LengthTable(cells) + "\n![speedup](speedup.svg)\n\n";
   text += "![accepted length](accepted_length.svg)\n\n## By family\n\n" + FamilyTable(cells);
   text += "\n## Time of a step, ms\n\n" + TimeTable(cells) + "\n![time split](time_split.svg)\n\n";
   text += "## Acceptance by position\n\n" + PositionTable(cells);
-  return text + "\n## Quality\n\nThe same for every method, as the texts are.\n\n" + QualityTable(cells);
+  text += "\n## Quality\n\nThe same for every method, as the texts are.\n\n" + QualityTable(cells);
+  for (const std::string& paper : options.papers)
+    text += "\n" + PaperTableMarkdown(paper, cells, options.model);
+  return text;
 }
 
 std::string SpeedupChart(const std::vector<Cell>& cells) {
@@ -256,8 +354,8 @@ std::string TimeSplitChart(const std::vector<Cell>& cells) {
   return RenderBars(chart);
 }
 
-Status WriteReport(const std::vector<Cell>& cells, const std::string& title, const std::string& out) {
-  LS_TRY(WriteText(out + "/report.md", ReportMarkdown(cells, title)));
+Status WriteReport(const std::vector<Cell>& cells, const ReportOptions& options, const std::string& out) {
+  LS_TRY(WriteText(out + "/report.md", ReportMarkdown(cells, options)));
   LS_TRY(WriteText(out + "/speedup.svg", SpeedupChart(cells)));
   LS_TRY(WriteText(out + "/accepted_length.svg", AcceptedLengthChart(cells)));
   return WriteText(out + "/time_split.svg", TimeSplitChart(cells));

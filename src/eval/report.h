@@ -12,12 +12,18 @@
 
 namespace longspec {
 
-std::string ReportMarkdown(const std::vector<Cell>& cells, const std::string& title);
+struct ReportOptions {
+  std::string title;
+  std::string model = {};                // its short name, for rows beside others
+  std::vector<std::string> papers = {};  // tables of eval/paper_tables.h to lay the results out as
+};
+
+std::string ReportMarkdown(const std::vector<Cell>& cells, const ReportOptions& options);
 std::string SpeedupChart(const std::vector<Cell>& cells);
 std::string AcceptedLengthChart(const std::vector<Cell>& cells);
 std::string TimeSplitChart(const std::vector<Cell>& cells);
 
 // report.md, speedup.svg, accepted_length.svg and time_split.svg in the folder.
-Status WriteReport(const std::vector<Cell>& cells, const std::string& title, const std::string& out);
+Status WriteReport(const std::vector<Cell>& cells, const ReportOptions& options, const std::string& out);
 
 }  // namespace longspec

@@ -2,6 +2,7 @@
 #include "eval/runner.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -22,17 +23,28 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kWarmUpTokens = 4;
+constexpr int kTurn = 16;  // tokens a method generates before the next one's turn
 constexpr int kSlack = 8;  // positions beside prompt, answer and drafts
 
 std::string CellsPath(const std::string& out) { return out + "/cells.jsonl"; }
 
+// TYPE[@POLICY][:NODES]. A number that is none is left in the policy or the type, where it will be refused.
 SpeculationOptions SpeculationOf(const std::string& method, const SpeculationOptions& base) {
   SpeculationOptions speculation = base;
-  const size_t at = method.find('@');
-  speculation.type = method.substr(0, at);
+  std::string name = method;
+  if (const size_t colon = name.rfind(':'); colon != std::string::npos) {
+    int nodes = 0;
+    const char* const end = name.data() + name.size();
+    const auto [rest, error] = std::from_chars(name.data() + colon + 1, end, nodes);
+    if (error == std::errc() && rest == end && nodes > 0) {
+      speculation.draft_n_max = speculation.adaptive_n_max = nodes;
+      name.resize(colon);
+    }
+  }
+  const size_t at = name.find('@');
+  speculation.type = name.substr(0, at);
   std::replace(speculation.type.begin(), speculation.type.end(), '+', ',');
-  speculation.policy = at == std::string::npos ? std::string() : method.substr(at + 1);
+  speculation.policy = at == std::string::npos ? std::string() : name.substr(at + 1);
   return speculation;
 }
 
@@ -47,6 +59,7 @@ Json SettingsJson(const ModelInfo& info, const EvalOptions& o) {
           {"n_prompts", o.n_prompts},
           {"n_predict", o.n_predict},
           {"runs", o.runs},
+          {"turn_tokens", kTurn},
           {"ignore_eos", o.ignore_eos},
           {"seed", o.seed},
           {"top_k", o.sampling.top_k},
@@ -170,41 +183,106 @@ class Evaluation {
   Status RunPrompt(const EvalPrompt& prompt, std::vector<Cell>& cells) {
     LS_ASSIGN(const std::unique_ptr<Session> session, engine_.NewSession());
     GenerationRequest warm_up = Request(prompt, 0.0, "none");
-    warm_up.n_predict = kWarmUpTokens;
+    warm_up.n_predict = 1;
     LS_ASSIGN(const GenerationResult first, Generate(*session, warm_up));
-    for (Cell& cell : cells) {
-      LS_ASSIGN(EvalItem item, RunItem(*session, prompt, cell.key));
-      item.prompt_ms = first.timings.prompt_ms;
-      cell.items.push_back(std::move(item));
+    LS_TRY(AppendPrompt(cells.front().key, prompt, *session, first));
+    for (const double temperature : options_.temperatures) {
+      std::vector<Cell*> together;
+      for (Cell& cell : cells) {
+        if (cell.key.temperature == temperature) together.push_back(&cell);
+      }
+      if (together.empty()) continue;
+      LS_TRY(RunTogether(prompt, *session, temperature, first.timings.prompt_ms, together));
     }
     return {};
   }
 
-  // The method and plain decoding in turn; which goes first changes from cell to cell and from run to run.
-  Result<EvalItem> RunItem(Session& session, const EvalPrompt& prompt, const CellKey& key) {
-    const GenerationRequest plain = Request(prompt, key.temperature, "none");
-    const GenerationRequest method = Request(prompt, key.temperature, key.method);
-    EvalItem item{.id = prompt.sample->id, .identical = true};
-    std::optional<std::vector<int32_t>> tokens;
-    for (int run = 0; run < 2 * options_.runs; ++run) {
-      const bool plain_now = ((run + (run / 2) + turn_) & 1) == 0;
-      LS_ASSIGN(const GenerationResult result, Generate(session, plain_now ? plain : method));
-      if (!tokens) tokens = result.tokens;
-      item.identical = item.identical && result.tokens == *tokens;
-      if (plain_now) {
-        item.plain_ms += result.timings.predicted_ms;
-      } else {
-        AddRun(result, item);
-      }
-      if (run == 0) Describe(result, *prompt.sample, item);
+  // A prompt being continued by one method, in a session of its own.
+  struct Runner {
+    std::unique_ptr<Session> session;
+    std::unique_ptr<Generation> generation;
+    std::vector<double> turn_ms = {};
+    bool ended = false;
+  };
+  using TurnTimes = std::vector<std::vector<double>>;  // [run][turn]
+
+  Result<Runner> MakeRunner(const EvalPrompt& prompt, const Session& prefilled, double temperature,
+                            const std::string& method) {
+    Runner runner;
+    LS_ASSIGN(runner.session, engine_.Fork(prefilled));
+    LS_ASSIGN(runner.generation, engine_.Start(*runner.session, Request(prompt, temperature, method)));
+    return runner;
+  }
+
+  Status RunTogether(const EvalPrompt& prompt, const Session& prefilled, double temperature, double prompt_ms,
+                     const std::vector<Cell*>& cells) {
+    for (Cell* cell : cells) {
+      cell->items.push_back({.id = prompt.sample->id, .prompt_ms = prompt_ms, .identical = true});
     }
-    ++turn_;
-    return item;
+    std::vector<TurnTimes> times(cells.size() + 1);  // plain decoding's first
+    for (int run = 0; run < options_.runs; ++run) {
+      std::vector<Runner> runners(1);
+      LS_ASSIGN(runners[0], MakeRunner(prompt, prefilled, temperature, "none"));
+      for (const Cell* cell : cells) {
+        LS_ASSIGN(Runner runner, MakeRunner(prompt, prefilled, temperature, cell->key.method));
+        runners.push_back(std::move(runner));
+      }
+      LS_TRY(TakeTurns(runners));
+      for (size_t i = 0; i < runners.size(); ++i) times[i].push_back(std::move(runners[i].turn_ms));
+      const GenerationResult plain = runners[0].generation->Finish();
+      for (size_t i = 0; i < cells.size(); ++i) {
+        EvalItem& item = cells[i]->items.back();
+        const GenerationResult result = runners[i + 1].generation->Finish();
+        item.identical = item.identical && result.tokens == plain.tokens;
+        AddRun(result, item);
+        if (run == 0) Describe(result, *prompt.sample, item);
+      }
+    }
+    for (size_t i = 0; i < cells.size(); ++i) {
+      cells[i]->items.back().plain_ms = options_.runs * SumOfMedians(times[0]);
+      cells[i]->items.back().ms = options_.runs * SumOfMedians(times[i + 1]);
+    }
+    return {};
+  }
+
+  // A turn during which the machine did something else is then no part of any method's time.
+  static double SumOfMedians(const TurnTimes& runs) {
+    double sum = 0;
+    std::vector<double> turn;
+    for (size_t t = 0;; ++t) {
+      turn.clear();
+      for (const std::vector<double>& run : runs) {
+        if (t < run.size()) turn.push_back(run[t]);
+      }
+      if (turn.empty()) return sum;
+      std::sort(turn.begin(), turn.end());
+      sum += 0.5 * (turn[turn.size() / 2] + turn[(turn.size() - 1) / 2]);
+    }
+  }
+
+  // Each in turn up to the next multiple of kTurn tokens; who is first moves on from turn to turn.
+  Status TakeTurns(std::vector<Runner>& runners) {
+    size_t n_ended = 0;
+    for (size_t limit = kTurn; n_ended < runners.size(); limit += kTurn) {
+      for (size_t i = 0; i < runners.size(); ++i) {
+        Runner& runner = runners[(i + static_cast<size_t>(turn_)) % runners.size()];
+        if (runner.ended) continue;
+        const double start = NowMs();
+        while (!runner.ended && runner.generation->tokens().size() < limit) {
+          LS_ASSIGN(const bool more, runner.generation->Step());
+          runner.ended = !more;
+          n_ended += more ? 0 : 1;
+        }
+        runner.turn_ms.push_back(NowMs() - start);
+        if (!KeepGoing()) return Cancelled("the evaluation was cancelled; run it again to go on");
+      }
+      ++turn_;
+    }
+    return {};
   }
 
   static void AddRun(const GenerationResult& result, EvalItem& item) {
     const SpeculativeStats& s = result.speculative;
-    item.ms += result.timings.predicted_ms;
     item.steps += s.steps;
     item.proposed += s.proposed;
     item.drafted += result.timings.draft_n;
@@ -245,6 +323,20 @@ class Evaluation {
       return Cancelled("the evaluation was cancelled; run it again to go on");
     }
     return result;
+  }
+
+  // So that other programs can be given the same.
+  Status AppendPrompt(const CellKey& key, const EvalPrompt& prompt, const Session& session,
+                      const GenerationResult& first) const {
+    std::vector<int32_t> tokens = session.tokens();
+    tokens.resize(tokens.size() - first.tokens.size());
+    const Json line = {
+        {"family", key.family}, {"length", key.length}, {"id", prompt.sample->id}, {"tokens", tokens}};
+    const std::string path = options_.out + "/prompts.jsonl";
+    std::ofstream out(path, std::ios::app | std::ios::binary);
+    out << line.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+    out.flush();
+    return out.good() ? Status() : IoError(path + ": cannot be written");
   }
 
   Status Append(const std::vector<Cell>& cells) const {

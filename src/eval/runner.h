@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs an evaluation: families x context lengths x temperatures x methods, each method beside plain decoding
-// of the same prompt in turn, so that a machine that slows down slows both. Finished cells are lines of
-// OUT/cells.jsonl and are not run again. One engine, one thread.
+// Runs an evaluation: families x context lengths x temperatures x methods. All methods and plain decoding
+// continue a prompt together, a few tokens each in turn, so that a machine that slows down slows all of them.
+// Finished cells are lines of OUT/cells.jsonl and are not run again; the prompts, as tokens, are lines of
+// OUT/prompts.jsonl. One engine, one thread.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +17,17 @@
 namespace longspec {
 
 struct EvalOptions {
-  std::string data, out;                                 // folders
-  std::vector<std::string> families = {};                // empty: all of the data
-  std::vector<std::string> methods = {"ngram", "auto"};  // --spec-type values, "a+b" for lists, "a@policy"
+  std::string data, out;                   // folders
+  std::vector<std::string> families = {};  // empty: all of the data
+  // --spec-type values, "a+b" for lists; "a@policy" for another policy, "a:8" for another most nodes per
+  // step.
+  std::vector<std::string> methods = {"ngram", "auto"};
   std::vector<int> lengths = {512, 2048, 4096,
                               8192};  // prompt, answer and room for drafts; at most the context
   std::vector<double> temperatures = {0.0, 0.7};
   int n_prompts = 1;
   int n_predict = 96;
-  int runs = 1;  // generations per prompt, method and side
+  int runs = 1;  // generations per prompt and method; of each turn the median counts
   bool ignore_eos = false;
   uint64_t seed = 1;
   SamplingOptions sampling = {};        // less temperature and seed

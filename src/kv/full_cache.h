@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The cache that keeps every position: chunks of 256 positions for all layers, allocated as the sequence grows.
+// The cache that keeps every position: chunks of 256 positions for all layers, allocated as the sequence
+// grows.
 #pragma once
 
 #include <memory>

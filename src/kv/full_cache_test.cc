@@ -163,5 +163,29 @@ TEST(FullCacheDeathTest, OnlyOneTransactionAtATime) {
 
 static_assert(!std::is_copy_constructible_v<KvTransaction>);
 
+TEST(FullCache, CopiesHoldTheSameAndGoTheirOwnWay) {
+  const auto cache = MakeFullCache(Layout(CacheType::kF16, CacheType::kF32), kLayers, 1000);
+  const auto empty = MakeFullCache(Layout(CacheType::kF16, CacheType::kF32), kLayers, 1000);
+  ASSERT_TRUE(CopyCommitted(*cache, kLayers, *empty).ok());
+  EXPECT_EQ(empty->length(), 0);
+  std::vector<int> tokens;
+  for (int i = 0; i < 300; ++i) {
+    tokens.push_back(i * 5 % 113);
+    Append(*cache, tokens.back());
+  }
+  const auto copy = MakeFullCache(Layout(CacheType::kF16, CacheType::kF32), kLayers, 1000);
+  ASSERT_TRUE(CopyCommitted(*cache, kLayers, *copy).ok());
+  ExpectHolds(*copy, tokens);
+  Append(*cache, 1);
+  Append(*copy, 2);
+  tokens.push_back(2);
+  ExpectHolds(*copy, tokens);
+  tokens.back() = 1;
+  ExpectHolds(*cache, tokens);
+  const auto small = MakeFullCache(Layout(CacheType::kF16, CacheType::kF32), kLayers, 100);
+  EXPECT_EQ(CopyCommitted(*cache, kLayers, *small).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(small->length(), 0);
+}
+
 }  // namespace
 }  // namespace longspec

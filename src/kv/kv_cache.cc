@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kv/kv_cache.h"
 
+#include <cstring>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -55,6 +56,22 @@ Result<KvTransaction> KvCache::Begin(int n_rows) {
   LS_TRY(Reserve(n_rows));
   transaction_open_ = true;
   return KvTransaction(this, length(), n_rows);
+}
+
+Status CopyCommitted(const KvCache& from, int n_layer, KvCache& to) {
+  LS_CHECK(to.length() == 0 && from.n_slots() == from.length());
+  const int length = from.length();
+  if (length == 0) return {};
+  LS_ASSIGN(KvTransaction copy, to.Begin(length));
+  for (int layer = 0; layer < n_layer; ++layer) {
+    const KvSpan source = from.Span(layer), target = to.Span(layer);
+    for (int chunk = 0; chunk * kKvChunk < length; ++chunk) {
+      std::memcpy(target.chunks[chunk] + target.layer_offset, source.chunks[chunk] + source.layer_offset,
+                  source.layout.layer_bytes());
+    }
+  }
+  copy.CommitAll();
+  return {};
 }
 
 }  // namespace longspec

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keys and values of one sequence. A cache answers one question, which spans may layer l see, and changes only
-// through a transaction: rows are speculated after the committed ones, then a path of them is committed, or none.
-// Destroying a transaction without Commit is rollback, so an error in the middle of a step loses nothing.
-// Not thread-safe; the forward pass writes disjoint rows from several threads inside one transaction.
+// Keys and values of one sequence. A cache answers one question, which spans may layer l see, and changes
+// only through a transaction: rows are speculated after the committed ones, then a path of them is committed,
+// or none. Destroying a transaction without Commit is rollback, so an error in the middle of a step loses
+// nothing. Not thread-safe; the forward pass writes disjoint rows from several threads inside one
+// transaction.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +49,7 @@ class KvCache {
  public:
   virtual ~KvCache() = default;
 
-  virtual int length() const = 0;    // committed positions
+  virtual int length() const = 0;  // committed positions
   // Slots that hold them: fewer, if the cache forgets some.
   virtual int n_slots() const { return length(); }
   virtual int capacity() const = 0;  // most positions it may hold, speculated rows included
@@ -72,5 +73,9 @@ class KvCache {
  private:
   bool transaction_open_ = false;
 };
+
+// Appends everything `from` holds to `to`. REQUIRES: both keep all positions and have one layout and n_layer
+// layers; `to` is empty and no transaction is open. kResourceExhausted leaves `to` as it was.
+Status CopyCommitted(const KvCache& from, int n_layer, KvCache& to);
 
 }  // namespace longspec

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Drafts what the text so far makes likely, by prediction by partial matching (draft/ppm_model.h): nodes best
+// first, a node's score being its estimated chance of being reached, until none is likely enough. Where
+// suffix asks the one best context, this asks all of them, which makes its scores good enough to be taken at
+// their word.
+#include <algorithm>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "draft/ppm_model.h"
+#include "draft/registry.h"
+#include "draft/tree_width.h"
+
+namespace longspec {
+namespace {
+
+class PpmDrafter final : public Drafter {
+ public:
+  PpmDrafter(double min_prob, int width) : min_prob_(min_prob), width_(width) {}
+
+  std::string_view name() const override { return "ppm"; }
+
+  Status Prefill(std::span<const int32_t> committed) override {
+    Assign(committed);
+    return {};
+  }
+
+  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
+    if (tokens_.size() != committed.size()) Assign(committed);
+    heap_.clear();
+    n_discovered_ = 0;
+    model_.Current(contexts_);
+    Discover(contexts_, 0, 1, 0, budget);
+    while (!heap_.empty() && tree.size() <= budget.max_nodes) {
+      std::pop_heap(heap_.begin(), heap_.end(), Worse);
+      const Candidate best = std::move(heap_.back());
+      heap_.pop_back();
+      const int node = tree.AddChild(best.parent, best.token, static_cast<float>(best.score));
+      model_.Extend(best.contexts, best.token, contexts_);
+      Discover(contexts_, node, best.score, best.depth, budget);
+    }
+    return {};
+  }
+
+  Status Accept(std::span<const int32_t> committed, int n_new, const TargetOutput&) override {
+    const auto added = static_cast<size_t>(n_new);
+    if (tokens_.size() + added == committed.size()) {
+      Append(committed.last(added));
+    } else {
+      Assign(committed);
+    }
+    return {};
+  }
+
+  size_t bytes() const override { return model_.bytes() + tokens_.capacity() * sizeof(int32_t); }
+
+ private:
+  struct Candidate {
+    double score;
+    int order;  // of discovery: earlier ones first among equals
+    int parent, depth;
+    int32_t token;
+    PpmModel::Contexts contexts;  // before the token
+  };
+  static bool Worse(const Candidate& a, const Candidate& b) {
+    return a.score != b.score ? a.score < b.score : a.order > b.order;
+  }
+
+  void Assign(std::span<const int32_t> tokens) {
+    const bool extends =
+        tokens.size() >= tokens_.size() && std::equal(tokens_.begin(), tokens_.end(), tokens.begin());
+    if (!extends) {
+      tokens_.clear();
+      model_.Clear();
+    }
+    Append(tokens.subspan(tokens_.size()));
+  }
+
+  void Append(std::span<const int32_t> tokens) {
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+    for (const int32_t token : tokens) model_.Append(token);
+  }
+
+  // What may follow a node of the tree.
+  void Discover(const PpmModel::Contexts& contexts, int node, double score, int depth,
+                const DraftBudget& budget) {
+    if (depth >= budget.max_depth) return;
+    model_.Predict(contexts, depth == 0, min_prob_ / score, predictions_);
+    const auto by_chance = [](const auto& a, const auto& b) { return a.chance > b.chance; };
+    std::stable_sort(predictions_.begin(), predictions_.end(), by_chance);
+    if (std::ssize(predictions_) > width_) predictions_.resize(static_cast<size_t>(width_));
+    for (const PpmModel::Prediction& p : predictions_) {
+      heap_.push_back({.score = score * p.chance,
+                       .order = n_discovered_++,
+                       .parent = node,
+                       .depth = depth + 1,
+                       .token = p.token,
+                       .contexts = contexts});
+      std::push_heap(heap_.begin(), heap_.end(), Worse);
+    }
+  }
+
+  const double min_prob_;
+  const int width_;
+  std::vector<int32_t> tokens_;
+  PpmModel model_;
+  PpmModel::Contexts contexts_;
+  std::vector<PpmModel::Prediction> predictions_;
+  std::vector<Candidate> heap_;
+  int n_discovered_ = 0;
+};
+
+// "" is as wide as there are likely tokens.
+Result<int> Width(const std::string& tree) {
+  constexpr int kAll = 64;
+  return tree.empty() ? Result<int>(kAll) : ParseTreeWidth(tree);
+}
+
+}  // namespace
+
+Status CheckPpmOptions(const SpeculationOptions& options) {
+  if (!(options.ppm_min_prob > 0 && options.ppm_min_prob <= 1)) {
+    return InvalidArgument("--spec-ppm-min-prob " + std::to_string(options.ppm_min_prob) +
+                           ": must be more than 0 and at most 1");
+  }
+  return Width(options.tree).status();
+}
+
+DrafterResult MakePpmDrafter(const SpeculationOptions& options, const DraftContext&) {
+  LS_ASSIGN(const int width, Width(options.tree));
+  return std::unique_ptr<Drafter>(
+      std::make_unique<PpmDrafter>(static_cast<double>(options.ppm_min_prob), width));
+}
+
+}  // namespace longspec

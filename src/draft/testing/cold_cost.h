@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an operation costs while a model is being run: between two tokens its weights pass through the caches,
+// and whatever a drafter keeps has to come from memory again.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace longspec::testing {
+
+// The median of `n` calls in nanoseconds, other data having passed through the caches before each.
+inline double ColdNanoseconds(int n, const std::function<void()>& operation) {
+  std::vector<int64_t> passing(size_t{6} << 20, 1);  // 48 MiB
+  std::vector<double> times;
+  volatile int64_t sink = 0;
+  for (int i = 0; i < n; ++i) {
+    int64_t sum = 0;
+    for (size_t at = 0; at < passing.size(); at += 8) sum += passing[at]++;
+    sink = sink + sum;
+    const auto start = std::chrono::steady_clock::now();
+    operation();
+    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
+    times.push_back(took.count());
+  }
+  std::nth_element(times.begin(), times.begin() + n / 2, times.end());
+  return times[static_cast<size_t>(n / 2)];
+}
+
+}  // namespace longspec::testing
