@@ -21,7 +21,9 @@ constexpr size_t kAlways = 2;  // of the order, whatever the budget
 constexpr int kRounds = 4;
 constexpr double kRepeatBelowMs = 40;  // longer passes are measured once
 constexpr int kShallow = 256;
-constexpr double kSteady = 1.3;
+// The machine had nothing else to do if the two shortest passes of most points agree.
+constexpr double kSteady = 1.25;
+constexpr double kMostUnsteady = 0.2;  // of the points
 
 // Costs at one depth, by row count.
 using Curve = std::map<int, double>;
@@ -37,7 +39,7 @@ class Calibrator {
     std::vector<Scratch> scratch;
     for (const int depth : deep > shallow ? std::vector{shallow, deep} : std::vector{shallow}) {
       LS_ASSIGN(std::unique_ptr<KvCache> cache, make_cache(depth, widest));
-      scratch.push_back({.depth = depth, .cache = std::move(cache), .curve = {}});
+      scratch.push_back({.depth = depth, .cache = std::move(cache), .curve = {}, .second = {}});
       LS_TRY(Pass(*scratch.back().cache, 1).status());  // warms the weights
     }
     const double start = NowMs();
@@ -48,8 +50,7 @@ class Calibrator {
         for (Scratch& s : scratch) LS_TRY(Measure(kOrder[i], s));
       }
     }
-    LS_ASSIGN(const double last, Pass(*scratch.front().cache, 1));
-    return Calibration{.table = Fill(scratch), .steady = last < kSteady * scratch.front().curve.at(1)};
+    return Calibration{.table = Fill(scratch), .steady = Steady(scratch)};
   }
 
  private:
@@ -57,6 +58,7 @@ class Calibrator {
     int depth;
     std::unique_ptr<KvCache> cache;
     Curve curve;
+    Curve second;  // the second shortest pass
   };
 
   Result<double> Pass(KvCache& cache, int rows) {
@@ -79,10 +81,24 @@ class Calibrator {
     LS_ASSIGN(const double ms, Pass(*scratch.cache, rows));
     if (known == scratch.curve.end()) {
       scratch.curve[rows] = ms;
-    } else {
-      known->second = std::min(known->second, ms);
+      return {};
     }
+    const auto [second, first_repeat] = scratch.second.try_emplace(rows, std::max(known->second, ms));
+    if (!first_repeat) second->second = std::min(second->second, std::max(known->second, ms));
+    known->second = std::min(known->second, ms);
     return {};
+  }
+
+  // Points measured once say nothing.
+  static bool Steady(const std::vector<Scratch>& scratch) {
+    int n = 0, unsteady = 0;
+    for (const Scratch& s : scratch) {
+      for (const auto& [rows, second] : s.second) {
+        ++n;
+        unsteady += second > kSteady * s.curve.at(rows) ? 1 : 0;
+      }
+    }
+    return unsteady <= kMostUnsteady * n;
   }
 
   // Linear between the measured row counts; beyond them, on with the last slope.

@@ -24,8 +24,7 @@ using ScratchCache = std::function<Result<std::unique_ptr<KvCache>>(int depth, i
 
 struct Calibration {
   CostTable table;
-  bool steady =
-      true;  // one row took as long at the end as at the beginning: the machine had nothing else to do
+  bool steady = true;  // repeated passes agreed: the machine had nothing else to do
 };
 
 Result<Calibration> Calibrate(Target& target, const ScratchCache& make_cache,
