@@ -19,7 +19,7 @@ import sys
 
 FLOORS = (
     ("base",),
-    ("tensor", "tree", "tokenizer"),
+    ("tensor", "tree", "tokenizer", "chart"),
     ("formats", "kernels", "sampling"),
     ("attention", "verify"),
     ("kv",),

@@ -9,7 +9,7 @@
   dev        the same under AddressSanitizer and UBSan, without the slow tests
   tsan       the modules that share memory between threads under ThreadSanitizer, without the slow tests
   fuzz       every fuzz target for its share of LONGSPEC_FUZZ_SECONDS (60; 0 leaves them out)
-  installed  a consumer of the installed library, and the code of README.md
+  installed  a consumer of the installed library, the code of README.md, and instruction counts
 
 Each GoogleTest case, Python test, fuzz target and check counts as one test; so does a build that fails and a program that crashes.
 Exit status 0 only if at least one test ran and none failed.
@@ -39,6 +39,7 @@ CHECKS = (
 INSTALLED_CHECKS = (
     ("installed library", [sys.executable, "tests/install/check_install.py", "build/ci"]),
     ("README", [sys.executable, "tests/readme/check_readme.py", "build/ci"]),
+    ("instruction counts", [sys.executable, "tests/instructions/check_instructions.py", "build/ci"]),
 )
 
 

@@ -80,6 +80,7 @@ require() { # task
       need_header gmock/gmock.h libgmock-dev
       need_header simde/x86/avx512.h libsimde-dev
       need_python_module jinja2 python3-jinja2
+      need_command valgrind valgrind
       need_command git git
       ;;
     coverage)

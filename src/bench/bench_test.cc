@@ -122,6 +122,23 @@ TEST_F(BenchTest, MeasuresEveryDepthAndRowCount) {
   EXPECT_GT(machine.f32_gmac_per_second, 0);
 }
 
+TEST_F(BenchTest, MadeUpContextsNeedNoPrefill) {
+  BenchOptions bench;
+  bench.model = options_.model;
+  bench.depths = {300, 20};
+  bench.rows = {1, 3};
+  bench.repetitions = 1;
+  bench.made_up_context = true;
+  std::vector<Measurement> seen;
+  const Status status = RunBench(
+      bench, [](const MachineLimits&) {}, [&](const Measurement& m) { seen.push_back(m); });
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(seen.size(), 4U);
+  EXPECT_EQ(seen[0].test, "decode");
+  EXPECT_EQ(seen[3].depth, 300);
+  EXPECT_GT(seen[3].ms, 0);
+}
+
 TEST(Roofline, IsTheSlowerOfReadingAndComputing) {
   const MachineLimits limits{.read_gb_per_second = 10, .q8_gmac_per_second = 100, .f32_gmac_per_second = 20};
   EXPECT_DOUBLE_EQ(LeastMs({.bytes = 1e9}, limits), 100);
@@ -133,7 +150,8 @@ TEST_F(BenchTest, RefusesNonsense) {
   BenchOptions bench;
   bench.model = options_.model;
   const auto fails = [&](const std::string& part) {
-    const Status status = RunBench(bench, [](const MachineLimits&) {}, [](const Measurement&) {});
+    const Status status = RunBench(
+        bench, [](const MachineLimits&) {}, [](const Measurement&) {});
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
   };

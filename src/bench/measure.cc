@@ -35,7 +35,8 @@ class Bench {
     for (const int depth : depths) {
       // A cache of its own for each depth: the prefill timed is the whole prompt's.
       const auto cache = model_.NewCache(depth + widest);
-      LS_TRY(MeasurePrefill(*cache, depth));
+      LS_TRY(options_.made_up_context ? CommitMadeUp(*cache, model_.config.n_layer, depth)
+                                      : MeasurePrefill(*cache, depth));
       for (const int rows : options_.rows) LS_TRY(MeasureRows(*cache, depth, rows));
     }
     return {};

@@ -33,6 +33,9 @@ struct BenchOptions {
   std::vector<int> depths = {512};
   std::vector<int> rows = {1, 2, 4, 8, 16, 32, 64};
   int repetitions = 5;
+  // Contexts are made up instead of evaluated: no prefill is measured, and depths may be larger than anyone
+  // would wait for.
+  bool made_up_context = false;
 };
 
 // The machine's limits are measured first.

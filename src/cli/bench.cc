@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// longspec bench: what prefill, a decoding step and a step with many rows cost on this machine.
+// longspec bench: what prefill, a decoding step and a step with many rows cost on this machine; with --sweep,
+// a table of steps by rows and keys.
+#include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "bench/measure.h"
+#include "chart/chart.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "kernels/dispatch.h"
+#include "longspec/engine.h"
 
 namespace longspec::cli {
 namespace {
@@ -20,7 +25,12 @@ namespace {
 struct BenchFlags {
   BenchOptions bench;
   bool json = false;
+  bool sweep = false;
+  std::string svg;
 };
+
+const std::vector<int> kSweepDepths = {512, 2048, 4096, 8192, 16384, 32768, 65536};
+const std::vector<int> kSweepRows = {1, 2, 4, 8, 16, 32, 64, 128};
 
 std::string JsonLine(const Measurement& m) {
   nlohmann::ordered_json json;
@@ -50,8 +60,10 @@ std::string TableHeader(const char* kernel_table, const MachineLimits& limits) {
   std::snprintf(roof, sizeof(roof), "reads %.1f GB/s, at most %.0f GMAC/s in q8 and %.0f in f32",
                 limits.read_gb_per_second, limits.q8_gmac_per_second, limits.f32_gmac_per_second);
   return kernels::CpuDescription() + ", kernels " + kernel_table + "\n" + roof +
-         "\n\n| test    |  depth |  rows |         ms |   tokens/s | vs 1 row |   GB/s | GMAC/s | of the roof |\n"
-         "|---------|-------:|------:|-----------:|-----------:|---------:|-------:|-------:|------------:|\n";
+         "\n\n| test    |  depth |  rows |         ms |   tokens/s | vs 1 row |   GB/s | GMAC/s | of the "
+         "roof |\n"
+         "|---------|-------:|------:|-----------:|-----------:|---------:|-------:|-------:|------------:|"
+         "\n";
 }
 
 // One line of the table; `one_row_ms` is the step with one row at this depth, if it was measured.
@@ -60,17 +72,111 @@ std::string TableLine(const Measurement& m, double one_row_ms) {
   if (m.test != "prefill" && one_row_ms > 0) std::snprintf(ratio, sizeof(ratio), "%.2fx", m.ms / one_row_ms);
   if (m.gb_per_second > 0) std::snprintf(bandwidth, sizeof(bandwidth), "%.1f", m.gb_per_second);
   std::snprintf(text, sizeof(text), "| %-7s | %6d | %5d | %10.2f | %10.1f | %8s | %6s | %6.0f | %9.0f %% |\n",
-                m.test.c_str(), m.depth, m.rows, m.ms, m.tokens_per_second, ratio, bandwidth, m.gmac_per_second,
-                100 * m.roofline_share);
+                m.test.c_str(), m.depth, m.rows, m.ms, m.tokens_per_second, ratio, bandwidth,
+                m.gmac_per_second, 100 * m.roofline_share);
   return text;
 }
 
+// Steps by rows and keys.
+class Sweep {
+ public:
+  void Add(const Measurement& m) { steps_[m.rows][m.depth] = m; }
+
+  // Each cell: ms, times the step of one row, share of the roof. Depths beyond `n_ctx_train` get a star.
+  std::string Table(int n_ctx_train) const {
+    std::string head = "\n| rows |", rule = "|-----:|";
+    bool beyond = false;
+    for (const auto& [depth, one] : steps_.begin()->second) {
+      const bool star = depth > n_ctx_train;
+      beyond = beyond || star;
+      head += " " + std::to_string(depth) + (star ? "*" : "") + " keys |";
+      rule += "---:|";
+    }
+    std::string text = head + "\n" + rule + "\n";
+    for (const auto& [rows, by_depth] : steps_) {
+      text += "| " + std::to_string(rows) + " |";
+      for (const auto& [depth, m] : by_depth) {
+        char cell[64];
+        std::snprintf(cell, sizeof(cell), " %.2f ms, %.2fx, %.0f %% |", m.ms, CostRatio(m),
+                      100 * m.roofline_share);
+        text += cell;
+      }
+      text += "\n";
+    }
+    if (beyond)
+      text += "\n* beyond the " + std::to_string(n_ctx_train) +
+              " positions the model was trained for: speed only\n";
+    return text;
+  }
+
+  std::string Svg() const {
+    std::map<int, LineSeries> by_depth;
+    for (const auto& [rows, steps] : steps_) {
+      for (const auto& [depth, m] : steps) {
+        by_depth[depth].name = std::to_string(depth) + " keys";
+        by_depth[depth].points.emplace_back(rows, CostRatio(m));
+      }
+    }
+    LineChart chart{.title = "Cost of a step, in steps of one row",
+                    .x_label = "rows",
+                    .y_label = "times one row",
+                    .series = {},
+                    .baseline = 1};
+    for (auto& [depth, series] : by_depth) chart.series.push_back(std::move(series));
+    return RenderLines(chart);
+  }
+
+ private:
+  double CostRatio(const Measurement& m) const { return m.ms / steps_.begin()->second.at(m.depth).ms; }
+
+  std::map<int, std::map<int, Measurement>> steps_;  // [rows][depth]
+};
+
+Status CheckSweep(const BenchFlags& flags) {
+  if (!flags.sweep && !flags.svg.empty()) return InvalidArgument("--svg " + flags.svg + ": needs --sweep");
+  return {};
+}
+
+std::string SweepHeader(const char* kernel_table, const MachineLimits& limits) {
+  const std::string header = TableHeader(kernel_table, limits);
+  return header.substr(0, header.find("\n\n") + 1);
+}
+
+int RunSweep(const BenchFlags& flags, const char* kernel_table, Output& out) {
+  const auto info = Engine::Inspect(flags.bench.model);
+  if (!info.ok()) return Fail(info.status(), Stage::kLoad);
+  Sweep sweep;
+  Status written;
+  const auto write = [&](const std::string& text) {
+    if (written.ok()) written = out.Write(text);
+  };
+  const Status status = RunBench(
+      flags.bench,
+      [&](const MachineLimits& limits) {
+        write(flags.json ? JsonLine(limits) : SweepHeader(kernel_table, limits));
+      },
+      [&](const Measurement& m) {
+        sweep.Add(m);
+        if (flags.json) write(JsonLine(m));
+      });
+  if (!status.ok()) return Fail(status, Stage::kLoad);
+  if (!flags.json) write(sweep.Table(info->n_ctx_train));
+  if (!written.ok()) return FailOutput(written);
+  if (flags.svg.empty()) return kExitOk;
+  std::ofstream file(flags.svg, std::ios::binary);
+  file << sweep.Svg();
+  file.flush();
+  return file.good() ? static_cast<int>(kExitOk) : FailOutput(IoError(flags.svg + ": cannot be written"));
+}
+
 int RunBenchCommand(const BenchFlags& flags) {
+  if (const Status checked = CheckSweep(flags); !checked.ok()) return Fail(checked, Stage::kLoad);
   const auto table = kernels::Choose(flags.bench.model.kernels);
   if (!table.ok()) return Fail(table.status(), Stage::kLoad);
   Output out = Output::Standard();
   Status written = out.Check();
   if (!written.ok()) return FailOutput(written);
+  if (flags.sweep) return RunSweep(flags, (*table)->name, out);
   std::map<int, double> one_row;
   const auto on_machine = [&](const MachineLimits& limits) {
     written = out.Write(flags.json ? JsonLine(limits) : TableHeader((*table)->name, limits));
@@ -89,16 +195,33 @@ int RunBenchCommand(const BenchFlags& flags) {
 Runner SetUpBench(CLI::App& app) {
   auto flags = std::make_shared<BenchFlags>();
   AddModelOptions(app, &flags->bench.model);
-  app.add_option("--depth", flags->bench.depths, "Context lengths to measure at, separated by commas")
-      ->delimiter(',')
-      ->capture_default_str();
-  app.add_option("--rows", flags->bench.rows, "Row counts to measure, separated by commas")
-      ->delimiter(',')
-      ->capture_default_str();
+  const CLI::Option* depths =
+      app.add_option("--depth", flags->bench.depths, "Context lengths to measure at, separated by commas")
+          ->delimiter(',')
+          ->capture_default_str();
+  const CLI::Option* rows =
+      app.add_option("--rows", flags->bench.rows, "Row counts to measure, separated by commas")
+          ->delimiter(',')
+          ->capture_default_str();
+  app.add_flag(
+      "--sweep", flags->sweep,
+      "A table of steps of 1 to 128 rows after 512 to 65536 keys, of made-up contexts (or what --rows and "
+      "--depth say)");
+  app.add_option("--svg", flags->svg, "With --sweep: a chart of it in this file");
   app.add_option("--repetitions", flags->bench.repetitions, "Runs of each step; the median is shown")
       ->capture_default_str();
   app.add_flag("--json", flags->json, "Print one JSON object a line");
-  return [flags] { return RunBenchCommand(*flags); };
+  return [flags, depths, rows] {
+    if (flags->sweep) {
+      flags->bench.made_up_context = true;
+      if (depths->count() == 0) flags->bench.depths = kSweepDepths;
+      if (rows->count() == 0) flags->bench.rows = kSweepRows;
+      // Ratios need the step of one row.
+      std::vector<int>& counts = flags->bench.rows;
+      if (std::find(counts.begin(), counts.end(), 1) == counts.end()) counts.insert(counts.begin(), 1);
+    }
+    return RunBenchCommand(*flags);
+  };
 }
 
 }  // namespace longspec::cli

@@ -22,7 +22,7 @@
 namespace longspec {
 namespace {
 
-constexpr double kMargin = 1.02;             // speculation must promise at least this to be worth the doubt
+constexpr double kMargin = 1.05;             // speculation must promise at least this to be worth the doubt
 constexpr double kCheapDraft = 0.05;         // of a plain step: drafters below it are asked every round
 constexpr double kProbeCost = 1.3;           // of a plain step, at most
 constexpr int kProbeNodes = 8;               // at most

@@ -270,17 +270,11 @@ CostModel EngineImpl::KnownOrMeasuredCosts() {
 
 Result<Calibration> EngineImpl::MeasureCosts() {
   constexpr size_t kMostScratch = 256 << 20;  // bytes of made-up keys and values
-  constexpr std::byte kMadeUp{0x2C};          // an ordinary small number in every cache type
   const size_t chunk_bytes = FullCacheChunkBytes(layout_, info_.n_layer);
   const auto most = static_cast<int>(std::min<size_t>(kMostScratch / chunk_bytes, 8)) * kKvChunk;
   const auto make_cache = [&](int depth, int rows) -> Result<std::unique_ptr<KvCache>> {
     std::unique_ptr<KvCache> cache = MakeFullCache(layout_, info_.n_layer, depth + rows);
-    LS_ASSIGN(KvTransaction made_up, cache->Begin(depth));
-    const KvSpan span = cache->Span(0);
-    for (int chunk = 0; chunk * kKvChunk < depth; ++chunk) {
-      std::fill_n(span.chunks[chunk], chunk_bytes, kMadeUp);
-    }
-    made_up.CommitAll();
+    LS_TRY(CommitMadeUp(*cache, info_.n_layer, depth));
     return cache;
   };
   return Calibrate(*target_, make_cache, {.capacity = info_.n_ctx, .deep = std::max(most, kKvChunk)});

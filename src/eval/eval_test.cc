@@ -10,7 +10,6 @@
 #include <fstream>
 
 #include "eval/cell.h"
-#include "eval/chart.h"
 #include "eval/paper_tables.h"
 #include "eval/prompts.h"
 #include "eval/report.h"
@@ -341,37 +340,6 @@ TEST(PaperTables, LayResultsOutBesideThePapers) {
   EXPECT_THAT(CheckPaperTable("longspec-table9").message(), HasSubstr("known are longspec-table1, "));
   EXPECT_THAT(ReportMarkdown(cells, {.title = "T", .model = "Tiny", .papers = {"beagle-table1"}}),
               HasSubstr("## In the form of Beagle, table 1"));
-}
-
-TEST(Chart, LinesHaveAxesPointsAndALegend) {
-  const std::string svg =
-      RenderLines({.title = "A < B & \"C\"",
-                   .x_label = "length",
-                   .y_label = "speedup",
-                   .series = {{.name = "one", .points = {{512, 1.5}, {4096, 2.5}}},
-                              {.name = "two", .points = {{512, 1}, {8192, 0.5}}, .dashed = true}},
-                   .baseline = 1});
-  EXPECT_THAT(svg, HasSubstr("A &lt; B &amp; &quot;C&quot;"));
-  for (const char* part :
-       {">512<", ">4096<", ">8192<", ">length<", ">speedup<", ">one<", ">two<", ">0.5<", ">2.5<"}) {
-    EXPECT_THAT(svg, HasSubstr(part));
-  }
-  EXPECT_EQ(Count(svg, "<circle"), 4);
-  EXPECT_THAT(svg, ::testing::EndsWith("</svg>\n"));
-  EXPECT_THAT(svg, Not(HasSubstr("nan")));
-  const std::string one = RenderLines({.title = "t", .series = {{.name = "s", .points = {{512, 0}}}}});
-  EXPECT_THAT(one, Not(HasSubstr("nan")));
-  EXPECT_THAT(RenderLines({}), Not(HasSubstr("nan")));
-}
-
-TEST(Chart, BarsStack) {
-  const std::string svg = RenderBars({.title = "t",
-                                      .y_label = "ms",
-                                      .parts = {"target", "draft"},
-                                      .bars = {{"m 512", {3, 1}}, {"m 1024", {4, 0}}}});
-  EXPECT_EQ(Count(svg, "<rect"), 1 + 4 + 2);
-  for (const char* part : {">target<", ">draft<", ">m 512<", ">ms<"}) EXPECT_THAT(svg, HasSubstr(part));
-  EXPECT_THAT(RenderBars({}), Not(HasSubstr("nan")));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "base/status_macros.h"
-#include "eval/chart.h"
+#include "chart/chart.h"
 #include "eval/paper_tables.h"
 
 namespace longspec {
@@ -178,15 +178,25 @@ struct Contest {
   double distinct_4gram = 1;
 };
 
+// Shorter answers say nothing about speed: one forward pass, and setting up.
+constexpr int64_t kLeastTokens = 16;
+
+CellSums SumsOfAnswers(const Cell& cell) {
+  CellSums sums;
+  for (const EvalItem& item : cell.items) {
+    if (item.tokens >= kLeastTokens) sums.Add(item, cell.runs);
+  }
+  return sums;
+}
+
 // Family, temperature, length.
 using Place = std::tuple<std::string, double, int>;
 
 std::map<Place, Contest> Contests(const std::vector<Cell>& cells) {
   std::map<Place, Contest> contests;
   for (const Cell& cell : cells) {
-    if (cell.items.empty()) continue;
-    CellSums sums;
-    for (const EvalItem& item : cell.items) sums.Add(item, cell.runs);
+    const CellSums sums = SumsOfAnswers(cell);
+    if (sums.prompts == 0) continue;
     Contest& contest = contests[{cell.key.family, cell.key.temperature, cell.key.length}];
     contest.distinct_4gram = sums.distinct_4gram / static_cast<double>(sums.prompts);
     if (!cell.key.is_fixed()) {
@@ -224,9 +234,8 @@ std::string MethodTable(const std::vector<Cell>& cells) {
   std::map<std::string, Means> methods;
   const auto contests = Contests(cells);
   for (const Cell& cell : cells) {
-    if (cell.items.empty()) continue;
-    CellSums sums;
-    for (const EvalItem& item : cell.items) sums.Add(item, cell.runs);
+    const CellSums sums = SumsOfAnswers(cell);
+    if (sums.prompts == 0) continue;
     const Contest& contest = contests.at({cell.key.family, cell.key.temperature, cell.key.length});
     const double speedup = sums.speedup(), share = speedup / contest.best_speedup;
     Means& means = methods[cell.key.method];
@@ -298,7 +307,9 @@ std::string ReportMarkdown(const std::vector<Cell>& cells, const ReportOptions& 
       "not counted. The accepted length is 1 + accepted / steps. A text loops if fewer than half of its "
       "4-grams are "
       "distinct, which flatters every drafter: the columns \"without\" leave such texts out.\n\n";
-  text += "## By method\n\n" + MethodTable(cells);
+  text += Print("## By method\n\nAnswers of fewer than %lld tokens are left out here.\n\n",
+                static_cast<long long>(kLeastTokens)) +
+          MethodTable(cells);
   if (const std::string table = ContestTable(cells); std::count(table.begin(), table.end(), '\n') > 2) {
     text +=
         "\n## Against the best fixed setting\n\nOf the fixed settings that were run, plain decoding "

@@ -187,5 +187,22 @@ TEST(FullCache, CopiesHoldTheSameAndGoTheirOwnWay) {
   EXPECT_EQ(small->length(), 0);
 }
 
+TEST(FullCache, MadeUpPositionsAreFiniteAndLeaveOthersAlone) {
+  const auto cache = MakeFullCache(Layout(CacheType::kF16, CacheType::kF32), kLayers, 2000);
+  std::vector<int> tokens = {3, 4, 5};
+  for (const int token : tokens) Append(*cache, token);
+  ASSERT_TRUE(CommitMadeUp(*cache, kLayers, 600).ok());
+  EXPECT_EQ(cache->length(), 603);
+  const KvSpan span = cache->Span(kLayers - 1);
+  const auto* values = reinterpret_cast<const float*>(span.values(2, kHeads - 1));
+  for (int i = 0; i < kDim; ++i) {
+    EXPECT_GT(values[i], 0.0F);
+    EXPECT_LT(values[i], 1.0F);
+  }
+  cache->Truncate(3);
+  ExpectHolds(*cache, tokens);
+  EXPECT_EQ(CommitMadeUp(*cache, kLayers, 5000).code(), StatusCode::kResourceExhausted);
+}
+
 }  // namespace
 }  // namespace longspec

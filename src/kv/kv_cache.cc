@@ -74,4 +74,19 @@ Status CopyCommitted(const KvCache& from, int n_layer, KvCache& to) {
   return {};
 }
 
+Status CommitMadeUp(KvCache& cache, int n_layer, int n) {
+  constexpr int kMadeUp = 0x2C;
+  LS_ASSIGN(KvTransaction made_up, cache.Begin(n));
+  const int first = (made_up.slot() + kKvChunk - 1) / kKvChunk;  // what a chunk holds already stays
+  for (int layer = 0; layer < n_layer; ++layer) {
+    const KvSpan span = cache.Span(layer);
+    const size_t bytes = span.layout.layer_bytes();
+    for (int chunk = first; chunk * kKvChunk < made_up.slot() + n; ++chunk) {
+      std::memset(span.chunks[chunk] + span.layer_offset, kMadeUp, bytes);
+    }
+  }
+  made_up.CommitAll();
+  return {};
+}
+
 }  // namespace longspec

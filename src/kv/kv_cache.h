@@ -78,4 +78,8 @@ class KvCache {
 // layers; `to` is empty and no transaction is open. kResourceExhausted leaves `to` as it was.
 Status CopyCommitted(const KvCache& from, int n_layer, KvCache& to);
 
+// Appends `n` positions of made-up keys and values, ordinary small numbers in every cache type: for measuring
+// time, which does not depend on them. kResourceExhausted leaves the cache as it was.
+Status CommitMadeUp(KvCache& cache, int n_layer, int n);
+
 }  // namespace longspec

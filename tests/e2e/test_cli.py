@@ -451,7 +451,25 @@ class Bench(WithModel):
             self.assertGreater(row["gmac_per_second"], 0)
             self.assertGreater(row["roofline_share"], 0)
 
+    def test_sweep(self):
+        with tempfile.TemporaryDirectory() as folder:
+            svg = os.path.join(folder, "sweep.svg")
+            result = longspec("bench", "-m", MODEL, "--sweep", "--depth", "256,9000", "--rows", "2", "--repetitions", "1",
+                              "--svg", svg)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            lines = result.stdout.decode().splitlines()
+            self.assertEqual(lines[3], "| rows | 256 keys | 9000* keys |")
+            self.assertTrue(lines[5].startswith("| 1 |") and "1.00x" in lines[5], lines)
+            self.assertTrue(lines[6].startswith("| 2 |"), lines)
+            self.assertIn("speed only", result.stdout.decode())
+            with open(svg, encoding="utf-8") as file:
+                self.assertIn("Cost of a step", file.read())
+            result = longspec("bench", "-m", MODEL, "--sweep", "--depth", "256", "--rows", "1", "--repetitions", "1", "--svg",
+                              "/dev/full")
+            self.assertEqual(result.returncode, OUTPUT, result.stderr)
+
     def test_bad_lists(self):
+        self.expect_error(longspec("bench", "-m", MODEL, "--svg", "x.svg"), USAGE, "--svg x.svg: needs --sweep")
         self.expect_error(longspec("bench", "-m", MODEL, "--depth", "0"), USAGE, "--depth 0")
         self.expect_error(longspec("bench", "-m", MODEL, "--depth", "x"), USAGE, "--depth")
         self.expect_error(longspec("bench", "-m", MODEL, "--depth", "2000000000"), USAGE, "--depth 2000000000")
@@ -478,6 +496,9 @@ class Eval(WithModel):
             for name in ("report.md", "speedup.svg", "accepted_length.svg", "time_split.svg"):
                 self.assertTrue(os.path.exists(os.path.join(out, name)), name)
             self.assertEqual(longspec(*args).stdout, first.stdout)  # nothing is run again
+            in_form = longspec(*args, "--paper", "specextend-table2,beagle-table1").stdout.decode()
+            self.assertIn("In the form of SpecExtend, table 2", in_form)
+            self.assertIn("In the form of Beagle, table 1", in_form)
             self.expect_error(longspec(*args, "-n", "9"), USAGE, "n_predict 8, not 9")
 
     def test_bad_options(self):
@@ -486,6 +507,7 @@ class Eval(WithModel):
         self.expect_error(longspec(*base, "--methods", "magic"), USAGE, "magic")
         self.expect_error(longspec(*base, "--lengths", "50"), USAGE, "--lengths 50")
         self.expect_error(longspec(*base, "--families", "poems"), USAGE, "poems", "needle")
+        self.expect_error(longspec(*base, "--paper", "table7"), USAGE, "--paper table7", "longspec-table1")
 
 
 class Tokenize(WithModel):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "eval/chart.h"
+#include "chart/chart.h"
 
 #include <algorithm>
 #include <array>

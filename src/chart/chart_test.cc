@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "chart/chart.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace longspec {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+int Count(const std::string& text, const std::string& part) {
+  int n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST(Chart, LinesHaveAxesPointsAndALegend) {
+  const std::string svg =
+      RenderLines({.title = "A < B & \"C\"",
+                   .x_label = "length",
+                   .y_label = "speedup",
+                   .series = {{.name = "one", .points = {{512, 1.5}, {4096, 2.5}}},
+                              {.name = "two", .points = {{512, 1}, {8192, 0.5}}, .dashed = true}},
+                   .baseline = 1});
+  EXPECT_THAT(svg, HasSubstr("A &lt; B &amp; &quot;C&quot;"));
+  for (const char* part :
+       {">512<", ">4096<", ">8192<", ">length<", ">speedup<", ">one<", ">two<", ">0.5<", ">2.5<"}) {
+    EXPECT_THAT(svg, HasSubstr(part));
+  }
+  EXPECT_EQ(Count(svg, "<circle"), 4);
+  EXPECT_THAT(svg, ::testing::EndsWith("</svg>\n"));
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));
+  const std::string one = RenderLines({.title = "t", .series = {{.name = "s", .points = {{512, 0}}}}});
+  EXPECT_THAT(one, Not(HasSubstr("nan")));
+  EXPECT_THAT(RenderLines({}), Not(HasSubstr("nan")));
+}
+
+TEST(Chart, BarsStack) {
+  const std::string svg = RenderBars({.title = "t",
+                                      .y_label = "ms",
+                                      .parts = {"target", "draft"},
+                                      .bars = {{"m 512", {3, 1}}, {"m 1024", {4, 0}}}});
+  EXPECT_EQ(Count(svg, "<rect"), 1 + 4 + 2);
+  for (const char* part : {">target<", ">draft<", ">m 512<", ">ms<"}) EXPECT_THAT(svg, HasSubstr(part));
+  EXPECT_THAT(RenderBars({}), Not(HasSubstr("nan")));
+}
+
+}  // namespace
+}  // namespace longspec
