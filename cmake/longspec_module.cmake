@@ -7,10 +7,10 @@
 #
 # UNITY n says that the sources may be compiled n at a time as one file, which LONGSPEC_UNITY does: most of what the
 # compiler does for them is the same headers and templates. ALONE names those that may not. COLD says that no test
-# spends its time in the module: it is compiled with LONGSPEC_COLD_OPTIONS, as all test programs are. Test presets have
-# -O0 there, which with sanitizers takes the compiler half as long as -O1.
+# spends its time in the module: it is compiled with LONGSPEC_COLD_OPTIONS. Debug presets have -O0 there, which with
+# sanitizers takes the compiler half as long as -O1.
 
-set(LONGSPEC_COLD_OPTIONS "" CACHE STRING "Compiler options for tests and for modules whose speed matters to no test")
+set(LONGSPEC_COLD_OPTIONS "" CACHE STRING "Compiler options for modules whose speed matters to no test")
 option(LONGSPEC_UNITY "Compile sources of a module together: less work from nothing, more after a small change" OFF)
 
 function(longspec_module name)
@@ -41,7 +41,7 @@ function(longspec_module name)
       target_link_libraries(${name}_test PRIVATE longspec_${dep})
     endforeach()
     target_compile_definitions(${name}_test PRIVATE LONGSPEC_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    target_compile_options(${name}_test PRIVATE ${LONGSPEC_COLD_OPTIONS} $<$<CONFIG:Release>:-O1>)
+    target_compile_options(${name}_test PRIVATE -O0)  # a test's time goes into what it tests, and into compiling it
     set_target_properties(${name}_test PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     longspec_precompile(${name}_test longspec_test_headers)
     set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)

@@ -10,6 +10,7 @@ nor do files whose instructions this CPU lacks, nor a module that is not built: 
 
 import argparse
 import json
+import os
 from pathlib import Path
 import subprocess
 import sys
@@ -35,7 +36,7 @@ def measure():
     excluded = list(NOT_COUNTED) + [pattern for pattern, flag in NEEDS_CPU if flag not in cpu_flags()]
     report = BUILD / "coverage.json"
     command = ["gcovr", "--root", str(run_tests.ROOT), "--filter", f"{run_tests.ROOT}/src/", "--json-summary", str(report),
-               "--gcov-ignore-parse-errors", str(BUILD)]
+               "--gcov-ignore-parse-errors", "-j", str(os.cpu_count()), str(BUILD)]
     for pattern in excluded:
         command += ["--exclude", pattern]
     subprocess.run(command, cwd=run_tests.ROOT, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
