@@ -79,7 +79,7 @@ def parse_module(cmake):
     lists = {"DEPS": [], "TEST_DEPS": []}
     current = None
     for word in words[1:]:
-        if word in ("SOURCES", "DEPS", "LIBS", "TEST_DEPS", "TEST_LIBS"):
+        if word in ("SOURCES", "UNITY", "ALONE", "COLD", "DEPS", "LIBS", "TEST_DEPS", "TEST_LIBS"):
             current = lists.get(word)
         elif current is not None:
             current.append(word)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines are summed by module, and a module below the minimum is named."""
 
+from pathlib import Path
+import tempfile
 import unittest
 
 import coverage
@@ -21,6 +23,14 @@ class CoverageTest(unittest.TestCase):
         self.assertEqual(low, ["kernels"])
         self.assertRegex("\n".join(lines), r"kernels +10 +7 +70\.0 %  below 80 %")
         self.assertEqual(coverage.table(self.modules, 70.0)[1], [])
+
+    def test_a_module_that_was_not_built_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("base", "train", "notes"):
+                Path(folder, name).mkdir()
+            for name in ("base", "train"):
+                Path(folder, name, "CMakeLists.txt").touch()
+            self.assertEqual(coverage.left_out(self.modules, Path(folder)), ["train"])
 
 
 if __name__ == "__main__":

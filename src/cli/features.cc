@@ -25,8 +25,6 @@
 namespace longspec::cli {
 namespace {
 
-constexpr int kMaxInt = 1 << 30;
-
 struct FeatureFlags {
   ModelOptions model;
   OutputFlags output;

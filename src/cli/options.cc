@@ -10,8 +10,6 @@
 namespace longspec::cli {
 namespace {
 
-constexpr int kMaxInt = 1 << 30;
-
 template <typename T>
 using Names = std::vector<std::pair<std::string, T>>;
 

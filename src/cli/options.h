@@ -15,6 +15,8 @@
 
 namespace longspec::cli {
 
+inline constexpr int kMaxInt = 1 << 30;  // upper bound of whole numbers given as options
+
 struct OutputFlags {
   bool verbose = false;
   bool no_progress = false;

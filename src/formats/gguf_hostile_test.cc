@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 
@@ -222,7 +223,8 @@ TEST(GgufHostileTest, TheDefaultModelsHeaderTruncatedEverywhere) {
   const auto whole = GgufFile::Parse(mapped->bytes(), "whole.gguf");
   ASSERT_TRUE(whole.ok()) << whole.status().message();
   const auto header = static_cast<size_t>((*whole)->tensors().front().data - mapped->bytes().data());
-  for (size_t n = 0; n <= header; n += 1024 * (kSanitized ? 16 : 1)) {
+  const bool few = kSanitized || std::getenv("LONGSPEC_SKIP_SLOW") != nullptr;
+  for (size_t n = 0; n <= header; n += 1024 * (few ? 16 : 1)) {
     ExpectRefused(mapped->bytes().first(n), "truncated");
   }
   ExpectRefused(mapped->bytes().first(mapped->bytes().size() - 1), "truncated: ");

@@ -6,6 +6,10 @@
 
 #include "kernels/tables.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace longspec::kernels {
 namespace {
 
@@ -14,13 +18,20 @@ struct Entry {
   bool supported;
 };
 
+#if defined(__x86_64__)
+// __builtin_cpu_supports of clang 14 does not know it.
+bool HasF16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 // Best first.
 std::vector<Entry> Entries() {
   std::vector<Entry> entries;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  const bool avx2 =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512vnni");
@@ -80,7 +91,7 @@ std::string CpuDescription() {
   };
   add(__builtin_cpu_supports("avx2"), "AVX2");
   add(__builtin_cpu_supports("fma"), "FMA");
-  add(__builtin_cpu_supports("f16c"), "F16C");
+  add(HasF16c(), "F16C");
   add(__builtin_cpu_supports("avx512f"), "AVX512F");
   add(__builtin_cpu_supports("avx512vnni"), "AVX512_VNNI");
   add(__builtin_cpu_supports("avx512bf16"), "AVX512_BF16");

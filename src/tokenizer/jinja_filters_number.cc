@@ -11,8 +11,6 @@
 namespace longspec::jinja {
 namespace {
 
-constexpr double kTwoTo63 = 9223372036854775808.0;
-
 Result<Value> Truncate(double number) {
   if (std::isnan(number)) return InvalidArgument("cannot convert float NaN to integer");
   if (number < -kTwoTo63 || number >= kTwoTo63)
@@ -103,7 +101,7 @@ Result<Value> Round(Runtime& runtime, const Value& self, const Arguments& argume
   return Value::Float((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit);
 }
 
-constexpr std::array kFilters = {
+constexpr std::array kNumberFilters = {
     Builtin{"int", Int},
     Builtin{"float", Float},
     Builtin{"abs", Abs},
@@ -112,6 +110,6 @@ constexpr std::array kFilters = {
 
 }  // namespace
 
-BuiltinTable NumberFilters() { return {kFilters.data(), kFilters.size()}; }
+BuiltinTable NumberFilters() { return {kNumberFilters.data(), kNumberFilters.size()}; }
 
 }  // namespace longspec::jinja

@@ -96,7 +96,7 @@ Result<Value> Default(Runtime&, const Value& self, const Arguments& arguments) {
   return p[0] == nullptr ? Value::Literal("") : *p[0];
 }
 
-constexpr std::array kFilters = {
+constexpr std::array kSelectionFilters = {
     Builtin{"map", Map},
     Builtin{"select", SelectItems<true>},
     Builtin{"reject", SelectItems<false>},
@@ -108,6 +108,6 @@ constexpr std::array kFilters = {
 
 }  // namespace
 
-BuiltinTable SelectionFilters() { return {kFilters.data(), kFilters.size()}; }
+BuiltinTable SelectionFilters() { return {kSelectionFilters.data(), kSelectionFilters.size()}; }
 
 }  // namespace longspec::jinja

@@ -209,7 +209,7 @@ Result<Value> Batch(Runtime& runtime, const Value& self, const Arguments& argume
   return runtime.NewList(std::move(batches), ListKind::kGenerator);
 }
 
-constexpr std::array kFilters = {
+constexpr std::array kSequenceFilters = {
     Builtin{"length", Count},      Builtin{"count", Count},   Builtin{"first", First},
     Builtin{"last", Last},         Builtin{"list", ToList},   Builtin{"reverse", Reverse},
     Builtin{"join", Join},         Builtin{"items", Items},   Builtin{"sort", Sort},
@@ -219,6 +219,6 @@ constexpr std::array kFilters = {
 
 }  // namespace
 
-BuiltinTable SequenceFilters() { return {kFilters.data(), kFilters.size()}; }
+BuiltinTable SequenceFilters() { return {kSequenceFilters.data(), kSequenceFilters.size()}; }
 
 }  // namespace longspec::jinja

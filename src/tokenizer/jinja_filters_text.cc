@@ -145,7 +145,7 @@ Result<Value> WordCount(Runtime& runtime, const Value& self, const Arguments& ar
   return Value::Int(words);
 }
 
-constexpr std::array kFilters = {
+constexpr std::array kTextFilters = {
     Builtin{"trim", Trim},
     Builtin{"upper", MapText<Upper>},
     Builtin{"lower", MapText<Lower>},
@@ -165,6 +165,6 @@ constexpr std::array kFilters = {
 
 }  // namespace
 
-BuiltinTable TextFilters() { return {kFilters.data(), kFilters.size()}; }
+BuiltinTable TextFilters() { return {kTextFilters.data(), kTextFilters.size()}; }
 
 }  // namespace longspec::jinja

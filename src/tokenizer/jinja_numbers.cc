@@ -127,7 +127,7 @@ Result<Value> ComputeFloats(BinaryOperator op, double a, double b) {
   return Value::Float(0);
 }
 
-bool IsSequence(const Value& value) {
+bool IsRepeatable(const Value& value) {
   return value.IsString() || (value.Is(Type::kList) && value.list().IsIndexable());
 }
 
@@ -195,9 +195,9 @@ Result<Value> Arithmetic(Runtime& runtime, BinaryOperator op, const Value& a, co
   if (a.IsInteger() && b.IsInteger()) return ComputeIntegers(op, a.integer(), b.integer());
   if (a.IsNumber() && b.IsNumber()) return ComputeFloats(op, a.number(), b.number());
   if (op == BinaryOperator::kAdd) return Concatenate(runtime, a, b);
-  if (op == BinaryOperator::kMultiply && IsSequence(a) && b.IsInteger())
+  if (op == BinaryOperator::kMultiply && IsRepeatable(a) && b.IsInteger())
     return Repeat(runtime, a, b.integer());
-  if (op == BinaryOperator::kMultiply && a.IsInteger() && IsSequence(b))
+  if (op == BinaryOperator::kMultiply && a.IsInteger() && IsRepeatable(b))
     return Repeat(runtime, b, a.integer());
   return Mismatch(op, a, b);
 }

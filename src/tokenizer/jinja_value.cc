@@ -10,8 +10,6 @@
 namespace longspec::jinja {
 namespace {
 
-constexpr double kTwoTo63 = 9223372036854775808.0;
-
 std::string_view ListTypeName(ListKind kind) {
   switch (kind) {
     case ListKind::kList:

@@ -30,6 +30,8 @@ struct MacroStatement;
 struct Namespace;
 struct Scope;
 
+inline constexpr double kTwoTo63 = 9223372036854775808.0;  // the first too large for an integer
+
 // 'text', the way messages name things.
 std::string InQuotes(std::string_view text);
 
