@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// make_tiny_model --out PATH [options]: writes a random-weight Llama model for tests and experiments.
+// make_tiny_model --out PATH [options]: writes a random-weight Llama model for tests and experiments, or one
+// of a known model's shape, to see what such a model costs. The file is put together in memory.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
@@ -25,6 +26,35 @@ CLI::Option* AddTypeOption(CLI::App* app, const std::string& name, const std::st
       ->type_name("TYPE");
 }
 
+struct Shape {
+  const char* name;
+  int n_layers, n_embd, n_heads, n_kv_heads, n_ff;
+  bool tied;
+};
+// Llama 3.2 1B and 3B, and Llama 3.1 8B.
+constexpr Shape kShapes[] = {{"1b", 16, 2048, 32, 8, 8192, true},
+                             {"3b", 28, 3072, 24, 8, 8192, true},
+                             {"8b", 32, 4096, 32, 8, 14336, false}};
+
+void SetShape(const std::string& name, longspec::TinyModelOptions* options) {
+  for (const Shape& shape : kShapes) {
+    if (name != shape.name) continue;
+    options->n_layers = shape.n_layers;
+    options->n_embd = shape.n_embd;
+    options->n_heads = shape.n_heads;
+    options->n_kv_heads = shape.n_kv_heads;
+    options->n_ff = shape.n_ff;
+    options->tied = shape.tied;
+    options->n_vocab = 128256;
+    options->context_length = 131072;
+    options->rope_freq_base = 500000.0F;
+    options->dtype = longspec::DType::kQ4_0;
+    options->name = "random weights in the shape of " + name;
+    return;
+  }
+  throw CLI::ValidationError("--shape", "unknown shape " + name + "; known are 1b, 3b, 8b");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -33,6 +63,11 @@ int main(int argc, char** argv) {
   CLI::App app{"Writes a small Llama model with random weights and a byte-level tokenizer."};
   app.option_defaults()->always_capture_default();
   app.add_option("--out", out, "file to write")->required();
+  // First, so that other options change single numbers of it.
+  app.add_option_function<std::string>(
+         "--shape", [&](const std::string& name) { SetShape(name, &options); },
+         "1b, 3b or 8b: the shape of that Llama 3 model in Q4_0")
+      ->trigger_on_parse();
   app.add_option("--seed", options.seed, "the weights are a function of it");
   app.add_option("--layers", options.n_layers, "transformer blocks");
   app.add_option("--embd", options.n_embd, "width of the residual stream");

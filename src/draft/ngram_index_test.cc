@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 
 #include "base/counter_rng.h"
 #include "draft/testing/cold_cost.h"
@@ -92,6 +94,7 @@ TEST(NgramIndex, ShortSequencesHaveNothing) {
 // What the drafter does for a committed token: it is appended, and the longest known suffix looked up. Beside
 // a model the memory is cold, whatever the size.
 TEST(NgramIndex, ATokenCostsAboutTheSameInALongText) {
+  if (std::getenv("LONGSPEC_SKIP_SLOW") != nullptr) GTEST_SKIP();
   const auto cost = [](size_t n, double* bytes) {
     const std::vector<int32_t> text = testing::Prose(n + 400);
     NgramIndex index(2, 4);

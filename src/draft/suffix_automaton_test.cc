@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <random>
@@ -194,6 +195,7 @@ TEST(SuffixAutomaton, ATokenCostsTheSameInALongText) {
 
 // Beside a model the memory is cold, which hides most of what a larger index costs.
 TEST(SuffixAutomaton, BesideAModelATokenCostsAboutTheSameInALongText) {
+  if (std::getenv("LONGSPEC_SKIP_SLOW") != nullptr) GTEST_SKIP();
   const auto cost = [](size_t n) {
     const Text text = Prose(n + 400);
     SuffixAutomaton automaton(24);
