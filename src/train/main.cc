@@ -123,17 +123,21 @@ struct Flags {
 
 void AddRunOptions(CLI::App& app, Flags* flags) {
   TrainOptions& t = flags->train;
-  app.add_option("-f,--features", t.features, "Folder of feature shards, from `longspec features`")
-      ->required();
+  app.add_option("-f,--features", t.features, "Folders of feature shards, from `longspec features`")
+      ->required()
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("-m,--model", t.model, "GGUF file they were made with: its embedding and LM head are used")
       ->required();
   app.add_option("-o,--output", t.output,
                  "Folder for the draft model and the checkpoint; a run that was stopped goes on there")
       ->required();
   app.add_option("--init", t.init, "Draft model to begin with: stage 2 begins with what stage 1 made");
+  app.add_flag("--init-from-target", t.init_from_target,
+               "Begin with weights of the target's first and last layer rather than random ones");
   app.add_option("--seed", t.seed, "Decides weights, order, positions and lags")->capture_default_str();
   app.add_option("--device", t.device, "cpu, cuda or cuda:N")->capture_default_str();
-  app.add_option("-t,--threads", t.threads, "CPU threads; 0: LibTorch's choice")
+  app.add_option("-t,--threads", t.threads,
+                 "Forward passes at the same time; 0: LibTorch's choice; never changes the draft")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
   app.add_option("--checkpoint-every", t.checkpoint_every, "Save the state after as many steps")
@@ -197,6 +201,18 @@ int ExitCodeOf(const Status& status) {
   }
 }
 
+// Empty if there was nothing left to do.
+std::string Speed(const TrainSummary& t) {
+  if (t.seconds <= 0.0 || t.peak_giga_macs <= 0.0) return "";
+  const double rate = t.giga_macs / t.seconds;
+  char text[200];
+  std::snprintf(text, sizeof(text),
+                "%lld tokens, %.0f tokens/s; %.1f of the %.1f GMAC/s of matrix products alone (%.0f %%)\n",
+                static_cast<long long>(t.tokens), static_cast<double>(t.tokens) / t.seconds, rate,
+                t.peak_giga_macs, 100.0 * rate / t.peak_giga_macs);
+  return text;
+}
+
 int RunTraining(Flags flags, const CLI::App& app) {
   const Stage& stage = Stages().at(flags.stage);
   if (app.count("--lr") == 0) flags.train.learning_rate = stage.learning_rate;
@@ -216,8 +232,8 @@ int RunTraining(Flags flags, const CLI::App& app) {
                                       ", and the same command goes on from there");
   }
   if (!trained.ok()) return Fail(ExitCodeOf(trained.status()), trained.status().message());
-  std::printf("%s: draft model after %lld steps, mean loss %.4f\n", flags.train.output.c_str(),
-              static_cast<long long>(trained->steps), trained->mean_loss);
+  std::printf("%s: draft model after %lld steps, mean loss %.4f\n%s", flags.train.output.c_str(),
+              static_cast<long long>(trained->steps), trained->mean_loss, Speed(*trained).c_str());
   return std::fflush(stdout) == 0 ? 0 : kExitOutput;
 }
 

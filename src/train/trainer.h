@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Training a LongSpec draft model from features. A run is a pure function of its options and features (on one
-// machine, with one number of threads): stopped and continued, it ends in the same weights. One thread;
-// LibTorch's own are used within operations.
+// kind of CPU): stopped and continued, with one thread or many, it ends in the same weights. On a CPU each
+// thread has a forward and backward pass of its own, which shares nothing with the others' but the weights.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "longspec/status.h"
 #include "train/adamw_options.h"
@@ -15,10 +16,11 @@
 namespace longspec::train {
 
 struct TrainOptions {
-  std::string features;  // folder of feature shards
-  std::string model;     // GGUF file they were made with
-  std::string output;    // folder for the draft model and the checkpoint
-  std::string init;      // draft model to begin with; empty: random weights
+  std::vector<std::string> features;  // folders of feature shards
+  std::string model;                  // GGUF file they were made with
+  std::string output;                 // folder for the draft model and the checkpoint
+  std::string init;                   // draft model to begin with; empty: random weights
+  bool init_from_target = false;      // or weights of the target's first and last layer
 
   double learning_rate = 5e-4;  // peak
   double warmup = 0.1;          // share of all steps
@@ -37,7 +39,7 @@ struct TrainOptions {
 
   // What does not change the result.
   int64_t checkpoint_every = 200;  // optimiser steps
-  int threads = 0;                 // 0: LibTorch's choice
+  int threads = 0;                 // forward passes at the same time; 0: LibTorch's choice
   std::string device = "cpu";      // or "cuda", "cuda:1"
 };
 
@@ -54,6 +56,9 @@ struct TrainProgress {
 struct TrainSummary {
   int64_t steps = 0, tokens = 0;  // done in all; tokens of this call
   double mean_loss = 0.0;
+  double seconds = 0.0,
+         giga_macs = 0.0;       // of this call's steps: multiply-adds of matrix products and attention
+  double peak_giga_macs = 0.0;  // a second, of matrix products alone, measured after them; 0: not
 };
 
 // on_progress, called after every forward pass, returns false to stop: then the state of the last whole step
