@@ -56,6 +56,7 @@ class Display {
       first_tokens_ = p.tokens;
     }
     const bool last = p.end_of_step && p.step == p.steps;
+    if (enabled_ && p.validation != nullptr) ShowValidation(p);
     if (!enabled_ || (!last && now - shown_ms_ < (terminal_ ? kTerminalIntervalMs : kLogIntervalMs))) return;
     shown_ms_ = now;
     std::fprintf(stderr, "%s%s%s", terminal_ ? "\r\033[K" : "", Line(p, now).c_str(), terminal_ ? "" : "\n");
@@ -68,6 +69,22 @@ class Display {
   }
 
  private:
+  // Stays on the terminal.
+  void ShowValidation(const TrainProgress& p) {
+    Finish();
+    const ValidationBucket& all = p.validation->all;
+    std::string shares;
+    for (const double share : all.agreement) {
+      char text[16];
+      std::snprintf(text, sizeof(text), " %.3f", share);
+      shares += text;
+    }
+    std::fprintf(stderr,
+                 "step %lld, %lld tokens: validation loss %.4f, agreement by lag%s, expected accepted %.2f\n",
+                 static_cast<long long>(p.step), static_cast<long long>(p.tokens), all.loss, shares.c_str(),
+                 ExpectedAccepted(all));
+  }
+
   std::string Line(const TrainProgress& p, double now) const {
     const double seconds = std::max(1e-3, (now - begun_ms_) / 1000.0);
     const auto done = static_cast<double>(p.step - first_step_);
@@ -102,14 +119,38 @@ class Log {
   }
 
   void Add(const TrainProgress& p) {
-    if (file_ == nullptr || !p.end_of_step) return;
+    if (file_ == nullptr) return;
+    if (p.validation != nullptr) AddValidation(p);
+    if (!p.end_of_step) return;
     std::fprintf(file_,
-                 "{\"step\":%lld,\"loss\":%.6g,\"mean_loss\":%.6g,\"lr\":%.6g,\"gradient_norm\":%.6g}\n",
-                 static_cast<long long>(p.step), p.loss, p.mean_loss, p.learning_rate, p.gradient_norm);
+                 "{\"step\":%lld,\"tokens\":%lld,\"loss\":%.6g,\"mean_loss\":%.6g,\"lr\":%.6g,"
+                 "\"gradient_norm\":%.6g}\n",
+                 static_cast<long long>(p.step), static_cast<long long>(p.tokens), p.loss, p.mean_loss,
+                 p.learning_rate, p.gradient_norm);
     std::fflush(file_);
   }
 
  private:
+  void AddValidation(const TrainProgress& p) {
+    std::fprintf(file_, "{\"step\":%lld,\"tokens\":%lld,\"validation\":[", static_cast<long long>(p.step),
+                 static_cast<long long>(p.tokens));
+    const Validation& v = *p.validation;
+    AddBucket(v.all, "");
+    for (const ValidationBucket& bucket : v.buckets) AddBucket(bucket, ",");
+    std::fputs("]}\n", file_);
+    std::fflush(file_);
+  }
+
+  void AddBucket(const ValidationBucket& b, const char* before) {
+    std::fprintf(file_, "%s{\"begin\":%lld,\"end\":%lld,\"rows\":%lld,\"loss\":%.4f,\"agreement\":[", before,
+                 static_cast<long long>(b.begin), static_cast<long long>(b.end),
+                 static_cast<long long>(b.rows), b.loss);
+    for (size_t i = 0; i < b.agreement.size(); ++i) {
+      std::fprintf(file_, "%s%.4f", i == 0 ? "" : ",", b.agreement[i]);
+    }
+    std::fputs("]}", file_);
+  }
+
   std::string path_;
   std::FILE* file_ = nullptr;
 };
@@ -142,6 +183,10 @@ void AddRunOptions(CLI::App& app, Flags* flags) {
       ->check(CLI::Range(0, 1024));
   app.add_option("--checkpoint-every", t.checkpoint_every, "Save the state after as many steps")
       ->capture_default_str();
+  app.add_option(
+         "--validate", t.validation,
+         "Folders of other features: with every checkpoint, loss and agreement with the target on them")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--log", flags->log, "Append a JSON line for each step to this file");
   app.add_flag("--no-progress", flags->no_progress, "Show no progress on stderr");
 }

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -69,10 +70,12 @@ std::vector<at::Tensor> Trained(const DraftNet& net) {
 
 class Run {
  public:
-  Run(const TrainOptions& options, FeatureSet features, FrozenParts frozen, at::Device device, int threads)
+  Run(const TrainOptions& options, FeatureSet features, std::optional<FeatureSet> validation,
+      FrozenParts frozen, at::Device device, int threads)
       : options_(options),
         threads_(threads),
         features_(std::move(features)),
+        validation_(std::move(validation)),
         device_(device),
         net_({.target = features_.target(),
               .n_ff = options.n_ff > 0 ? options.n_ff : features_.target().n_ff,
@@ -104,11 +107,13 @@ class Run {
         return Cancelled("interrupted");
       }
       if (state_.steps % options_.checkpoint_every == 0 && state_.steps < progress_.steps) {
-        LS_TRY(SaveCheckpoint(state_, net_, optimiser_, CheckpointPath(options_.output)));
+        LS_TRY(Save());
+        if (!Look(on_progress)) return Cancelled("interrupted");
       }
     }
     const double seconds = (NowMs() - begun_ms) / 1000.0;
     LS_TRY(Save());
+    if (progress_.tokens > 0) Look(on_progress);
     return TrainSummary{.steps = state_.steps,
                         .tokens = progress_.tokens,
                         .mean_loss = state_.mean_loss,
@@ -250,6 +255,17 @@ class Run {
         options_.output);
   }
 
+  // Shows the weights as they are what they were not trained on. False: stop.
+  bool Look(const std::function<bool(const TrainProgress&)>& on_progress) {
+    if (!validation_) return true;
+    const Validation seen = Validate(net_, embedding_, head_, *validation_, labels_, options_.most_lag);
+    progress_.validation = &seen;
+    progress_.end_of_step = false;
+    const bool go_on = on_progress(progress_);
+    progress_.validation = nullptr;
+    return go_on;
+  }
+
   Status NotANumber(const std::string& what) const {
     return Corrupt("step " + std::to_string(state_.steps + 1) + ": " + what +
                    " no finite number; the last checkpoint is kept, a lower --lr may help");
@@ -258,6 +274,7 @@ class Run {
   const TrainOptions& options_;
   const int threads_;
   const FeatureSet features_;
+  const std::optional<FeatureSet> validation_;
   const at::Device device_;
   const DraftNet net_;
   AdamW optimiser_;
@@ -281,12 +298,21 @@ Result<TrainSummary> TrainUnguarded(const TrainOptions& options,
                            " holds no probabilities of the target; make the features with --top-k");
   }
   LS_ASSIGN(FrozenParts frozen, LoadFrozenParts(options.model, features.target()));
+  std::optional<FeatureSet> validation;
+  if (!options.validation.empty()) {
+    LS_ASSIGN(validation, FeatureSet::Open(options.validation));
+    if (validation->target() != features.target()) {
+      return InvalidArgument("--validate: " + options.validation.front() +
+                             " holds features of another model than " + options.features.front());
+    }
+  }
   int threads = 1;
   if (device.is_cpu()) {
     threads = options.threads > 0 ? options.threads : at::get_num_threads();
     at::set_num_threads(1);
   }
-  return Run(options, std::move(features), std::move(frozen), device, threads).Go(on_progress);
+  return Run(options, std::move(features), std::move(validation), std::move(frozen), device, threads)
+      .Go(on_progress);
 }
 
 }  // namespace

@@ -7,11 +7,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "longspec/status.h"
 #include "train/adamw_options.h"
+#include "train/validation.h"
 
 namespace longspec::train {
 
@@ -38,9 +40,10 @@ struct TrainOptions {
   uint64_t seed = 42;
 
   // What does not change the result.
-  int64_t checkpoint_every = 200;  // optimiser steps
-  int threads = 0;                 // forward passes at the same time; 0: LibTorch's choice
-  std::string device = "cpu";      // or "cuda", "cuda:1"
+  std::vector<std::string> validation;  // folders of feature shards to look at with every checkpoint
+  int64_t checkpoint_every = 200;       // optimiser steps
+  int threads = 0;                      // forward passes at the same time; 0: LibTorch's choice
+  std::string device = "cpu";           // or "cuda", "cuda:1"
 };
 
 struct TrainProgress {
@@ -51,6 +54,7 @@ struct TrainProgress {
   double gradient_norm = 0.0;
   int64_t tokens = 0;  // of this call
   bool end_of_step = false;
+  const Validation* validation = nullptr;  // of this step's weights
 };
 
 struct TrainSummary {

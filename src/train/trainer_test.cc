@@ -126,6 +126,39 @@ TEST(Train, ThreadsChangeNothing) {
   EXPECT_GT(summary->peak_giga_macs, 0.0);
 }
 
+TEST(Train, LooksAtOtherFeatures) {
+  Rig rig;
+  rig.options.validation = rig.options.features;
+  rig.options.steps = 60;
+  rig.options.checkpoint_every = 20;
+  std::vector<Validation> seen;
+  const auto trained = Train(rig.options, [&](const TrainProgress& p) {
+    if (p.validation != nullptr) seen.push_back(*p.validation);
+    return true;
+  });
+  ASSERT_TRUE(trained.ok()) << trained.status().message();
+  ASSERT_EQ(seen.size(), 3U);
+  EXPECT_EQ(seen[0].all.rows, kSequences * (kLength - 1));
+  EXPECT_LT(seen[2].all.loss, seen[0].all.loss);
+  ASSERT_EQ(seen[0].buckets.size(), 1U);
+  EXPECT_EQ(seen[0].buckets[0].loss, seen[0].all.loss);
+  ASSERT_EQ(seen[2].all.agreement.size(), 4U);
+  for (const double share : seen[2].all.agreement) {
+    EXPECT_GE(share, 0.0);
+    EXPECT_LE(share, 1.0);
+  }
+  EXPECT_NEAR(ExpectedAccepted({.agreement = {0.5, 0.5, 0.0}}), 0.75, 1e-12);
+  // What is looked at does not change the draft.
+  Rig blind;
+  blind.options.steps = 60;
+  blind.options.checkpoint_every = 20;
+  ASSERT_TRUE(blind.Run().ok());
+  EXPECT_EQ(blind.Weights(), rig.Weights());
+  Rig other([](FeatureHeader& header, std::vector<int8_t>&) { header.target.n_ctx = 400; });
+  blind.options.validation = other.options.features;
+  EXPECT_THAT(blind.Error(), HasSubstr("--validate"));
+}
+
 TEST(Train, SeveralFolders) {
   Rig rig;
   rig.options.features.push_back(rig.options.features.front());
