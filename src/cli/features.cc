@@ -29,6 +29,7 @@ struct FeatureFlags {
   ModelOptions model;
   OutputFlags output;
   FeatureRunOptions run;
+  ContinuationOptions write;
 };
 
 std::string TokenRate(const FeatureProgress& progress, double begun_ms) {
@@ -72,7 +73,21 @@ Result<LoadedModel> LoadTarget(const FeatureFlags& flags) {
     progress.Update(share);
     return !Interrupted();
   };
-  return LoadForBench(options, nullptr, options.batch_size, flags.run.length + kKvChunk);
+  return LoadForBench(options, nullptr, options.batch_size,
+                      (flags.run.length + kKvChunk) * (flags.run.write > 0 ? flags.write.at_once + 1 : 1));
+}
+
+std::unique_ptr<ContinuationWriter> WriterOf(const FeatureFlags& flags, const LoadedModel& model,
+                                             const FeatureTokenizer& tokenizer) {
+  if (flags.run.write <= 0) return nullptr;
+  ContinuationOptions options = flags.write;
+  options.max_tokens = flags.run.write;
+  options.end = tokenizer.end_of_text;
+  options.top_k = flags.run.top_k;
+  options.beginning_logits = flags.run.top_k > 0 && flags.run.learn_from == LearnFrom::kEverything;
+  options.rows = flags.model.batch_size;
+  const auto new_cache = [&] { return model.NewCache(flags.run.length + kKvChunk); };
+  return std::make_unique<ContinuationWriter>(model.target.get(), new_cache, std::move(options));
 }
 
 Result<std::string> Make(const FeatureFlags& flags) {
@@ -91,12 +106,15 @@ Result<std::string> Make(const FeatureFlags& flags) {
     progress.Update(p.share, TokenRate(p, begun_ms) + TimeLeft(p.share, first_share, begun_ms));
     return !Interrupted();
   };
-  const auto made = MakeFeatures(flags.run, target, TokenizerOf(*engine, *model.file), extractor, show);
+  const FeatureTokenizer tokenizer = TokenizerOf(*engine, *model.file);
+  const auto writer = WriterOf(flags, model, tokenizer);
+  const auto made = MakeFeatures(flags.run, target, tokenizer, extractor, show, writer.get());
   progress.Finish();
   if (!made.ok()) return made.status();
   if (made->cut > 0) {
     Warn(std::to_string(made->cut) + " conversations are longer than --length " +
-         std::to_string(flags.run.length) + "; their ends were left out");
+         std::to_string(flags.run.length) +
+         (flags.run.write > 0 ? " less --write; they were left out" : "; their ends were left out"));
   }
   return flags.run.output + ": " + std::to_string(made->tokens) + " tokens in " +
          std::to_string(made->sequences) + " sequences, " + std::to_string(made->shards) + " shards\n";
@@ -119,7 +137,7 @@ Runner SetUpFeatures(CLI::App& app) {
   AddModelOptions(app, &flags->model);
   app.add_option("-i,--input", run.inputs,
                  "Files of JSON lines, plain or gzip: objects with \"text\", \"prompt\" and \"answer\", or "
-                 "\"messages\"")
+                 "\"messages\"; with --write, \"prompt\" alone")
       ->required()
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("-o,--output", run.output, "Folder for the shards; a run that was stopped goes on there")
@@ -145,6 +163,15 @@ Runner SetUpFeatures(CLI::App& app) {
          },
          "What is learned of conversations: \"answers\" (default) or \"everything\" but system messages")
       ->check(CLI::IsMember({"answers", "everything"}));
+  app.add_option("--write", run.write,
+                 "Let the target write this many tokens at most after each document, or answer it; 0: no")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--write-temps", flags->write.temperatures, "Temperatures it writes at, in turn")
+      ->capture_default_str()
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--write-seed", flags->write.seed, "Decides what is written")->capture_default_str();
   AddOutputOptions(app, &flags->output);
   return [flags] { return RunFeatures(*flags); };
 }

@@ -53,6 +53,11 @@ Result<TrainingDocument> ParseTrainingDocument(const std::string& line, const st
     document.messages = {{"user", std::move(prompt)}, {"assistant", std::move(answer)}};
     return document;
   }
+  if (json.contains("prompt") && !json.contains("text")) {
+    LS_ASSIGN(std::string prompt, Text(json, "prompt", where));
+    document.messages = {{"user", std::move(prompt)}};
+    return document;
+  }
   if (!json.contains("text")) {
     return Corrupt(where + ": expected \"text\", \"prompt\" and \"answer\", or \"messages\"");
   }

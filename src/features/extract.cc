@@ -14,9 +14,6 @@
 namespace longspec {
 namespace {
 
-// Logits of one row are as wide as the vocabulary: with them a pass has few rows.
-constexpr int kRowsWithLogits = 32;
-
 size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 uint16_t AsHalf(CacheType type, const std::byte* base, size_t index) {
@@ -47,49 +44,13 @@ FeatureTarget DescribeTarget(const SharedParts& parts, const GgufFile& file) {
           .rope_magnitude = table.magnitude()};
 }
 
-FeatureExtractor::FeatureExtractor(Target* target, std::unique_ptr<KvCache> cache, int rows, int top_k)
-    : target_(target),
-      cache_(std::move(cache)),
-      rows_(top_k > 0 ? std::min(rows, kRowsWithLogits) : rows),
-      top_k_(top_k) {
-  LS_CHECK(target_->shared_parts() != nullptr && rows_ > 0);
-}
-
-Result<ExtractedFeatures> FeatureExtractor::Extract(std::span<const int32_t> tokens,
-                                                    const std::function<bool(int)>& on_rows) {
-  ExtractedFeatures features;
-  const Status status = Run(tokens, &features, on_rows);
-  if (status.ok()) ReadLastLayer(static_cast<int>(tokens.size()), &features);
-  cache_->Truncate(0);
-  if (!status.ok()) return status;
-  return features;
-}
-
-Status FeatureExtractor::Run(std::span<const int32_t> tokens, ExtractedFeatures* features,
-                             const std::function<bool(int)>& on_rows) {
-  features->positions.resize(tokens.size());
-  std::iota(features->positions.begin(), features->positions.end(), 0);
-  for (size_t begin = 0; begin < tokens.size(); begin += Z(rows_)) {
-    const auto part = tokens.subspan(begin, std::min(Z(rows_), tokens.size() - begin));
-    LS_ASSIGN(KvTransaction kv, cache_->Begin(static_cast<int>(part.size())));
-    const ForwardSegment segment = {.tokens = part,
-                                    .parents = {},
-                                    .kv = &kv,
-                                    .logits = top_k_ > 0 ? LogitsFor::kAllRows : LogitsFor::kNone};
-    LS_ASSIGN(const TargetOutput output, target_->Forward({&segment, 1}, {}));
-    kv.CommitAll();
-    if (top_k_ > 0) LS_TRY(AppendTop(output.segments[0], features));
-    if (!on_rows(static_cast<int>(part.size()))) return Cancelled("interrupted");
-  }
-  return {};
-}
-
-Status FeatureExtractor::AppendTop(const TargetOutput::Segment& rows, ExtractedFeatures* features) const {
-  const int vocab = target_->vocab_size();
+Status AppendTopTokens(const SharedParts& parts, const TargetOutput::Segment& rows, int k,
+                       ExtractedFeatures* features) {
+  const int vocab = parts.config->n_vocab;
   std::vector<TokenScore> top;
   for (int r = 0; r < rows.n_logits; ++r) {
-    TopTokens(*target_->shared_parts()->kernels, rows.logits + Z(r) * Z(vocab), vocab, top_k_, {}, top);
-    if (top.size() != Z(top_k_)) return Corrupt("the target's logits are no finite numbers");
+    TopTokens(*parts.kernels, rows.logits + Z(r) * Z(vocab), vocab, k, {}, top);
+    if (top.size() != Z(k)) return Corrupt("the target's logits are no finite numbers");
     for (const TokenScore& score : top) {
       features->top_ids.push_back(score.token);
       features->top_log_probs.push_back(FloatToHalf(static_cast<float>(score.log_prob)));
@@ -98,9 +59,9 @@ Status FeatureExtractor::AppendTop(const TargetOutput::Segment& rows, ExtractedF
   return {};
 }
 
-void FeatureExtractor::ReadLastLayer(int n, ExtractedFeatures* features) const {
-  const LlamaConfig& c = *target_->shared_parts()->config;
-  const KvSpan span = cache_->Span(c.n_layer - 1);
+void AppendLastLayer(const SharedParts& parts, const KvCache& cache, int n, ExtractedFeatures* features) {
+  const LlamaConfig& c = *parts.config;
+  const KvSpan span = cache.Span(c.n_layer - 1);
   const int head_dim = c.head_dim, half = c.rope.n_rot / 2;
   const bool adjacent = c.rope.pairing == kernels::RopePairing::kAdjacent;
   const size_t width = Z(int64_t{c.n_head_kv} * head_dim);
@@ -119,6 +80,45 @@ void FeatureExtractor::ReadLastLayer(int n, ExtractedFeatures* features) const {
       }
     }
   }
+}
+
+FeatureExtractor::FeatureExtractor(Target* target, std::unique_ptr<KvCache> cache, int rows, int top_k)
+    : target_(target),
+      cache_(std::move(cache)),
+      rows_(top_k > 0 ? std::min(rows, kFeatureRowsWithLogits) : rows),
+      top_k_(top_k) {
+  LS_CHECK(target_->shared_parts() != nullptr && rows_ > 0);
+}
+
+Result<ExtractedFeatures> FeatureExtractor::Extract(std::span<const int32_t> tokens,
+                                                    const std::function<bool(int)>& on_rows) {
+  ExtractedFeatures features;
+  const Status status = Run(tokens, &features, on_rows);
+  if (status.ok()) {
+    AppendLastLayer(*target_->shared_parts(), *cache_, static_cast<int>(tokens.size()), &features);
+  }
+  cache_->Truncate(0);
+  if (!status.ok()) return status;
+  return features;
+}
+
+Status FeatureExtractor::Run(std::span<const int32_t> tokens, ExtractedFeatures* features,
+                             const std::function<bool(int)>& on_rows) {
+  features->positions.resize(tokens.size());
+  std::iota(features->positions.begin(), features->positions.end(), 0);
+  for (size_t begin = 0; begin < tokens.size(); begin += Z(rows_)) {
+    const auto part = tokens.subspan(begin, std::min(Z(rows_), tokens.size() - begin));
+    LS_ASSIGN(KvTransaction kv, cache_->Begin(static_cast<int>(part.size())));
+    const ForwardSegment segment = {.tokens = part,
+                                    .parents = {},
+                                    .kv = &kv,
+                                    .logits = top_k_ > 0 ? LogitsFor::kAllRows : LogitsFor::kNone};
+    LS_ASSIGN(const TargetOutput output, target_->Forward({&segment, 1}, {}));
+    kv.CommitAll();
+    if (top_k_ > 0) LS_TRY(AppendTopTokens(*target_->shared_parts(), output.segments[0], top_k_, features));
+    if (!on_rows(static_cast<int>(part.size()))) return Cancelled("interrupted");
+  }
+  return {};
 }
 
 }  // namespace longspec

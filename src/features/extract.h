@@ -28,6 +28,15 @@ struct ExtractedFeatures {
   std::vector<uint16_t> keys, values, top_log_probs;
 };
 
+// Logits of one row are as wide as the vocabulary: a pass with them has no more rows than this.
+inline constexpr int kFeatureRowsWithLogits = 32;
+
+// Adds what the last layer's cache holds of positions 0 .. n - 1, keys in checkpoint layout.
+void AppendLastLayer(const SharedParts& parts, const KvCache& cache, int n, ExtractedFeatures* features);
+// Adds the k most probable tokens of each row of logits.
+Status AppendTopTokens(const SharedParts& parts, const TargetOutput::Segment& rows, int k,
+                       ExtractedFeatures* features);
+
 class FeatureExtractor {
  public:
   // `cache` is the target's, empty and as long as the longest sequence. `rows`: of one forward pass.
@@ -39,8 +48,6 @@ class FeatureExtractor {
  private:
   Status Run(std::span<const int32_t> tokens, ExtractedFeatures* features,
              const std::function<bool(int)>& on_rows);
-  Status AppendTop(const TargetOutput::Segment& rows, ExtractedFeatures* features) const;
-  void ReadLastLayer(int n, ExtractedFeatures* features) const;
 
   Target* const target_;
   const std::unique_ptr<KvCache> cache_;

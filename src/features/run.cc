@@ -6,12 +6,16 @@
 #include <span>
 #include <utility>
 
+#include "base/check.h"
 #include "base/status_macros.h"
 
 namespace longspec {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Documents whose ends are written together: the last of them leave places of a pass empty.
+constexpr int kWrittenTogether = 64;
 
 size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
@@ -20,12 +24,19 @@ void Append(const std::vector<int32_t>& tokens, bool learn, LabelledTokens* to) 
   to->learn.insert(to->learn.end(), tokens.size(), learn ? 1 : 0);
 }
 
+std::string WriterText(const ContinuationOptions& options) {
+  std::string text = " --write-seed " + std::to_string(options.seed) + " --write-temps ";
+  for (const float t : options.temperatures) text += (text.ends_with(' ') ? "" : ",") + std::to_string(t);
+  return text;
+}
+
 // What decides the sequences of a folder, so that a run is not continued with others.
-std::string DescribeSource(const FeatureRunOptions& options) {
+std::string DescribeSource(const FeatureRunOptions& options, const ContinuationOptions& writer) {
   std::string text = "--length " + std::to_string(options.length) + " --min-length " +
                      std::to_string(options.min_length) + " --max-pieces " +
                      std::to_string(options.max_pieces) +
                      (options.learn_from == LearnFrom::kAnswers ? " --learn answers" : " --learn everything");
+  if (options.write > 0) text += " --write " + std::to_string(options.write) + WriterText(writer);
   for (const std::string& input : options.inputs) {
     std::error_code error;
     const uintmax_t size = fs::file_size(input, error);
@@ -37,20 +48,22 @@ std::string DescribeSource(const FeatureRunOptions& options) {
 class Run {
  public:
   Run(const FeatureRunOptions& options, const FeatureTarget& target, const FeatureTokenizer& tokenizer,
-      FeatureExtractor& extractor, const std::function<bool(const FeatureProgress&)>& on_progress)
+      FeatureExtractor& extractor, const std::function<bool(const FeatureProgress&)>& on_progress,
+      ContinuationWriter* writer)
       : options_(options),
         tokenizer_(tokenizer),
         extractor_(extractor),
+        continuations_(writer),
         on_progress_(on_progress),
         documents_(options.inputs) {
     header_.target = target;
-    header_.source = DescribeSource(options);
+    header_.source = DescribeSource(options, writer == nullptr ? ContinuationOptions() : writer->options());
     header_.top_k = options.top_k;
   }
 
   Result<FeatureSummary> Make() {
     LS_TRY(Continue());
-    const Status status = header_.last ? Status() : Documents();
+    const Status status = header_.last ? Status() : options_.write > 0 ? Beginnings() : Documents();
     // What was extracted before an interruption is worth keeping.
     const bool keep = status.ok() || status.code() == StatusCode::kCancelled;
     if (keep && writer_.n_tokens() > 0) LS_TRY(Close());
@@ -107,6 +120,53 @@ class Run {
     return {};
   }
 
+  // As many beginnings as are written together, then a shard if it is full: a run goes on between these.
+  Status Beginnings() {
+    while (!Full() && !header_.last) {
+      std::vector<std::vector<int32_t>> beginnings;
+      const int64_t first = header_.next_document;
+      int64_t n = 0;
+      for (; n < kWrittenTogether; ++n) {
+        TrainingDocument document;
+        LS_ASSIGN(const bool more, documents_.Next(&document));
+        if (!more) break;
+        LS_ASSIGN(std::vector<int32_t> tokens, TokenizeBeginning(document, tokenizer_));
+        const size_t most = Z(options_.length - options_.write);
+        if (tokens.size() > most && document.messages.empty()) tokens.resize(most);
+        if (tokens.size() <= most && !tokens.empty()) beginnings.push_back(std::move(tokens));
+      }
+      summary_.cut += n - static_cast<int64_t>(beginnings.size());
+      LS_TRY(Continuations(beginnings, first));
+      header_.next_document += n;
+      header_.last = n < kWrittenTogether;
+      if (writer_.n_tokens() >= options_.shard_tokens) LS_TRY(Close());
+    }
+    return {};
+  }
+
+  Status Continuations(std::span<const std::vector<int32_t>> beginnings, int64_t first_index) {
+    const auto on_rows = [this](int rows) { return Report(rows); };
+    LS_ASSIGN(const std::vector<Continuation> all, continuations_->Write(beginnings, first_index, on_rows));
+    for (size_t i = 0; i < all.size(); ++i) {
+      std::vector<int8_t> learn(all[i].tokens.size(), 1);
+      if (options_.learn_from == LearnFrom::kAnswers) std::fill_n(learn.begin(), beginnings[i].size(), 0);
+      if (learn.size() >= Z(options_.min_length)) Add(all[i].tokens, learn, all[i].features);
+    }
+    return {};
+  }
+
+  void Add(std::span<const int32_t> tokens, std::span<const int8_t> learn, const ExtractedFeatures& f) {
+    writer_.Add(header_, {.tokens = tokens,
+                          .positions = f.positions,
+                          .loss = learn,
+                          .keys = f.keys,
+                          .values = f.values,
+                          .top_ids = f.top_ids,
+                          .top_log_probs = f.top_log_probs});
+    summary_.tokens += static_cast<int64_t>(tokens.size());
+    ++summary_.sequences;
+  }
+
   // Texts are cut into sequences; of a conversation the beginning is kept. next_piece is 0 again at the end.
   Status Pieces(const LabelledTokens& all, bool is_text) {
     const auto n = static_cast<int64_t>(all.tokens.size());
@@ -132,15 +192,7 @@ class Run {
     if (n < Z(std::max(2, options_.min_length)) || std::ranges::count(learn.subspan(1), 1) == 0) return {};
     const auto on_rows = [this](int rows) { return Report(rows); };
     LS_ASSIGN(const ExtractedFeatures f, extractor_.Extract(tokens, on_rows));
-    writer_.Add(header_, {.tokens = tokens,
-                          .positions = f.positions,
-                          .loss = learn,
-                          .keys = f.keys,
-                          .values = f.values,
-                          .top_ids = f.top_ids,
-                          .top_log_probs = f.top_log_probs});
-    summary_.tokens += static_cast<int64_t>(n);
-    ++summary_.sequences;
+    Add(tokens, learn, f);
     return {};
   }
 
@@ -163,6 +215,7 @@ class Run {
   const FeatureRunOptions& options_;
   const FeatureTokenizer& tokenizer_;
   FeatureExtractor& extractor_;
+  ContinuationWriter* const continuations_;
   const std::function<bool(const FeatureProgress&)>& on_progress_;
   DocumentSource documents_;
   FeatureHeader header_;
@@ -172,6 +225,10 @@ class Run {
 };
 
 Status CheckOptions(const FeatureRunOptions& options, const FeatureTarget& target) {
+  if (options.write < 0 || options.write >= options.length) {
+    return InvalidArgument("--write " + std::to_string(options.write) +
+                           ": must be from 0 to less than --length " + std::to_string(options.length));
+  }
   if (options.inputs.empty()) return InvalidArgument("no file of documents given");
   if (options.length < 2 || options.length > target.n_ctx) {
     return InvalidArgument("--length " + std::to_string(options.length) +
@@ -222,11 +279,23 @@ Result<LabelledTokens> TokenizeDocument(const TrainingDocument& document, LearnF
   return all;
 }
 
+Result<std::vector<int32_t>> TokenizeBeginning(const TrainingDocument& document,
+                                               const FeatureTokenizer& tokenizer) {
+  if (document.messages.empty()) return tokenizer.encode(document.text, true, false);
+  std::vector<TrainingMessage> messages = document.messages;
+  while (!messages.empty() && messages.back().role == "assistant") messages.pop_back();
+  if (messages.empty()) return InvalidArgument("a conversation has nothing to answer");
+  LS_ASSIGN(const std::string text, tokenizer.apply_template(messages, /*prompt=*/true));
+  return tokenizer.encode(text, true, true);
+}
+
 Result<FeatureSummary> MakeFeatures(const FeatureRunOptions& options, const FeatureTarget& target,
                                     const FeatureTokenizer& tokenizer, FeatureExtractor& extractor,
-                                    const std::function<bool(const FeatureProgress&)>& on_progress) {
+                                    const std::function<bool(const FeatureProgress&)>& on_progress,
+                                    ContinuationWriter* writer) {
   LS_TRY(CheckOptions(options, target));
-  return Run(options, target, tokenizer, extractor, on_progress).Make();
+  LS_CHECK(options.write == 0 || (writer != nullptr && writer->options().max_tokens == options.write));
+  return Run(options, target, tokenizer, extractor, on_progress, writer).Make();
 }
 
 }  // namespace longspec

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "features/continuations.h"
 #include "features/documents.h"
 #include "features/extract.h"
 #include "longspec/status.h"
@@ -27,6 +28,9 @@ struct FeatureRunOptions {
   int64_t shard_tokens = 262144;  // a shard is closed when it holds as many
   int top_k = 0;
   LearnFrom learn_from = LearnFrom::kAnswers;
+  // Above 0: documents are beginnings, and the target writes as many tokens at most after each: after a text
+  // as it is, of messages in the place of what the assistant says last. Only that is learned, or everything.
+  int write = 0;
 };
 
 // What the run asks of a tokenizer.
@@ -45,14 +49,15 @@ struct FeatureProgress {
 
 struct FeatureSummary {
   int64_t tokens = 0, sequences = 0, shards = 0;  // of the folder, earlier calls included
-  int64_t cut = 0;  // conversations of this call that were longer than a sequence and lost their end
+  int64_t cut = 0;  // conversations of this call that were too long: they lost their end, or were left out
 };
 
 // on_progress returns false to stop: what is complete is kept, and the result is kCancelled. The extractor
-// must hold sequences of options.length.
+// must hold sequences of options.length. `writer` is needed if options.write > 0, and must agree with it.
 Result<FeatureSummary> MakeFeatures(const FeatureRunOptions& options, const FeatureTarget& target,
                                     const FeatureTokenizer& tokenizer, FeatureExtractor& extractor,
-                                    const std::function<bool(const FeatureProgress&)>& on_progress);
+                                    const std::function<bool(const FeatureProgress&)>& on_progress,
+                                    ContinuationWriter* writer = nullptr);
 
 // A tokenised document: `learn` (1 or 0) says what the draft learns to predict.
 struct LabelledTokens {
@@ -61,5 +66,9 @@ struct LabelledTokens {
 };
 Result<LabelledTokens> TokenizeDocument(const TrainingDocument& document, LearnFrom learn_from,
                                         const FeatureTokenizer& tokenizer);
+
+// A document up to where the target is to write.
+Result<std::vector<int32_t>> TokenizeBeginning(const TrainingDocument& document,
+                                               const FeatureTokenizer& tokenizer);
 
 }  // namespace longspec

@@ -65,11 +65,19 @@ struct Rig {
 
   Result<FeatureSummary> Make(int stop_after = 1 << 30) {
     int calls = 0;
-    return MakeFeatures(options, target, Bytes(), extractor, [&](const FeatureProgress& p) {
+    const auto on_progress = [&](const FeatureProgress& p) {
       EXPECT_LE(p.share, 1.0);
       last = p;
       return ++calls < stop_after;
-    });
+    };
+    if (options.write == 0) return MakeFeatures(options, target, Bytes(), extractor, on_progress);
+    ContinuationWriter writer(&tiny.target(), [this] { return tiny.NewCache(options.length + kKvChunk); },
+                              {.max_tokens = options.write,
+                               .temperatures = {0.0F, 1.0F},
+                               .at_once = 3,
+                               .top_k = options.top_k,
+                               .beginning_logits = options.learn_from == LearnFrom::kEverything});
+    return MakeFeatures(options, target, Bytes(), extractor, on_progress, &writer);
   }
 
   std::vector<std::vector<int32_t>> Sequences() {
@@ -207,6 +215,53 @@ TEST(Features, AStoppedRunGoesOn) {
     EXPECT_GE(stops, 3);
     EXPECT_EQ(rig.Sequences(), expected);
   }
+}
+
+// The target ends texts and answers prompts; a stopped run goes on with what was not begun.
+TEST(Features, TheTargetWritesOn) {
+  std::string text = Text(10, 'a') + Text(100, 'b') + "{\"prompt\":\"" + std::string(90, 'x') + "\"}\n";
+  for (int i = 0; i < 70; ++i) text += "{\"prompt\":\"p\",\"answer\":\"not this\"}\n";
+  Rig whole(2);
+  whole.Input(text);
+  whole.options.write = 8;
+  const auto made = whole.Make();
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  const auto expected = whole.Sequences();
+  ASSERT_EQ(expected.size(), 72U);
+  EXPECT_EQ(made->cut, 1);  // the prompt that is longer than 64 - 8 tokens
+  EXPECT_EQ(expected[0].size(), 11U + 8);
+  EXPECT_EQ(expected[1].size(), 64U);  // of a text the beginning is taken
+  const std::string prompt = "<user>p.<assistant>";
+  EXPECT_EQ(expected[2].size(), 1 + prompt.size() + 8);
+  const auto shards = OpenFeatureShards(whole.options.output);
+  ASSERT_TRUE(shards.ok());
+  const FeatureSequence first = shards->front()->sequence(0);
+  EXPECT_EQ(std::ranges::count(first.loss, 1), 8);
+  EXPECT_EQ(first.loss[10], 0);
+  EXPECT_EQ(first.loss[11], 1);
+  EXPECT_EQ(first.top_ids[2 * 10], first.tokens[11]);  // the first one is written at temperature 0
+  Rig rig(2);
+  rig.Input(text);
+  rig.options.write = 8;
+  EXPECT_FALSE(rig.Make(3).ok());
+  EXPECT_EQ(rig.Make(250).status().code(), StatusCode::kCancelled);  // among the second 64
+  EXPECT_EQ(rig.Sequences().size(), 63U);
+  ASSERT_TRUE(rig.Make().ok());
+  EXPECT_EQ(rig.Sequences(), expected);
+  rig.options.learn_from = LearnFrom::kEverything;
+  EXPECT_THAT(rig.Make().status().message(), HasSubstr("another model, text or options"));
+  rig.options.output = rig.folder.File("everything");
+  ASSERT_TRUE(rig.Make().ok());
+  const auto all = OpenFeatureShards(rig.options.output);
+  EXPECT_EQ(std::ranges::count(all->front()->sequence(0).loss, 0), 0);
+  rig.options.write = 64;
+  EXPECT_THAT(rig.Make().status().message(),
+              HasSubstr("--write 64: must be from 0 to less than --length 64"));
+}
+
+TEST(Features, AConversationWithoutAQuestionHasNoAnswer) {
+  const TrainingDocument document = {.text = "", .messages = {{"assistant", "a"}}};
+  EXPECT_THAT(TokenizeBeginning(document, Bytes()).status().message(), HasSubstr("nothing to answer"));
 }
 
 TEST(Features, AnotherRunsFolderIsRefused) {

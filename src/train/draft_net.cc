@@ -140,4 +140,16 @@ at::Tensor DraftNet::Forward(const Input& input) const {
   return x + at::linear(gate * up, Find("mlp.down_proj.weight"));
 }
 
+double DraftNet::ForwardMacs(int64_t length) const {
+  const auto n = static_cast<double>(length);
+  double matrices = 0.0;
+  for (const auto& [name, tensor] : tensors_) {
+    if (tensor.requires_grad() && tensor.dim() == 2) matrices += static_cast<double>(tensor.numel());
+  }
+  const double width = static_cast<double>(shape_.target.n_head) * shape_.target.head_dim;
+  const double windowed = std::min<double>(n, shape_.window + 1);
+  const double seen = n * (n + 1) / 2 + windowed * (n - windowed / 2);  // cross and self, of all queries
+  return n * matrices + 2 * width * seen;
+}
+
 }  // namespace longspec::train

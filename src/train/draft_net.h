@@ -52,6 +52,8 @@ class DraftNet {
   };
   // The residual stream that goes into the LM head, (batch, length, n_embd).
   at::Tensor Forward(const Input& input) const;
+  // Multiply-adds of that, of a sequence of so many tokens and without the LM head.
+  double ForwardMacs(int64_t length) const;
 
  private:
   void Add(const std::string& name, std::vector<int64_t> shape, double mean, double deviation, bool trained,

@@ -87,9 +87,17 @@ at::Tensor Halves(std::span<const uint16_t> from, int64_t n, const FeatureTarget
 
 }  // namespace
 
-Result<FeatureSet> FeatureSet::Open(const std::string& folder) {
+Result<FeatureSet> FeatureSet::Open(std::span<const std::string> folders) {
   FeatureSet set;
-  LS_ASSIGN(set.shards_, OpenFeatureShards(folder));
+  for (const std::string& folder : folders) {
+    LS_ASSIGN(const auto shards, OpenFeatureShards(folder));
+    const FeatureHeader& next = shards.front()->header();
+    if (!set.shards_.empty() && (next.target != set.target() || next.top_k != set.top_k())) {
+      return InvalidArgument(folder + ": features of another model or with another --top-k than " +
+                             folders.front());
+    }
+    set.shards_.insert(set.shards_.end(), shards.begin(), shards.end());
+  }
   for (const auto& shard : set.shards_) {
     for (int i = 0; i < shard->n_sequences(); ++i) {
       const FeatureSequence s = shard->sequence(i);
@@ -102,14 +110,22 @@ Result<FeatureSet> FeatureSet::Open(const std::string& folder) {
       set.has_short_ |= n <= kAnchorOffsetLength;
     }
   }
-  if (set.sequences_.empty()) return InvalidArgument(folder + ": no sequence has anything to learn");
-  return set;
+  if (!set.sequences_.empty()) return set;
+  return InvalidArgument((folders.empty() ? std::string("no folder") : folders.front()) +
+                         ": no sequence has anything to learn");
 }
 
-std::vector<int64_t> FeatureSet::FrequentTokens(int n) const {
-  std::vector<int64_t> count(Z(target().n_vocab));
+std::vector<int64_t> FeatureSet::FrequentTokens(int n, double distill) const {
+  const size_t k = distill > 0.0 ? Z(top_k()) : 0;
+  std::vector<double> count(Z(target().n_vocab));
   for (const FeatureSequence& s : sequences_) {
-    for (size_t i = 1; i < s.tokens.size(); ++i) count[Z(s.tokens[i])] += s.loss[i];
+    for (size_t i = 1; i < s.tokens.size(); ++i) {
+      if (s.loss[i] != 1) continue;
+      count[Z(s.tokens[i])] += 1.0 - distill;
+      for (size_t j = (i - 1) * k; j < i * k; ++j) {
+        count[Z(s.top_ids[j])] += distill * std::exp(static_cast<double>(HalfToFloat(s.top_log_probs[j])));
+      }
+    }
   }
   std::vector<int64_t> tokens(count.size());
   std::iota(tokens.begin(), tokens.end(), 0);

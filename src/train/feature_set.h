@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sequences of a folder of feature shards, and batches of them as tensors.
+// The sequences of folders of feature shards, and batches of them as tensors.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -21,7 +21,8 @@ class FeatureSet {
  public:
   // Shards stay mapped. Sequences that are longer than the model's context, or in which nothing is to be
   // learned, are refused.
-  static Result<FeatureSet> Open(const std::string& folder);
+  // Several folders are of one target, with as many probabilities a token.
+  static Result<FeatureSet> Open(std::span<const std::string> folders);
 
   const FeatureTarget& target() const { return shards_.front()->header().target; }
   int top_k() const { return shards_.front()->header().top_k; }
@@ -32,8 +33,8 @@ class FeatureSet {
   bool has_short() const { return has_short_; }  // a sequence that Anchor-Offset positions apply to
 
   // The n tokens that are to be predicted most often, equal ones by id; ascending. Fewer if there are no
-  // more.
-  std::vector<int64_t> FrequentTokens(int n) const;
+  // more. `distill` as in LabelOptions: the target's probabilities count as far.
+  std::vector<int64_t> FrequentTokens(int n, double distill = 0.0) const;
 
  private:
   std::vector<std::shared_ptr<const FeatureShard>> shards_;

@@ -26,20 +26,37 @@ constexpr char kStateKey[] = "longspec.trainer";
 constexpr char kPositionsKey[] = "longspec.trained_positions";
 constexpr char kVocabTensor[] = "draft.vocab";
 
+// Of the output matrices that a draft takes over. In the target more layers and a norm follow; here the LM
+// head does, and at their own size the first logits would be far too large.
+constexpr double kOutputScale = 0.02;
+
 size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
-Result<at::Tensor> LoadRows(const GgufFile& file, const std::string& name, const FeatureTarget& target) {
+// A matrix (n_rows, width), or a vector as one row.
+Result<at::Tensor> LoadRows(const GgufFile& file, const std::string& name, int64_t n_rows, int64_t width) {
   const TensorView* view = file.FindTensor(name);
   if (view == nullptr) return Corrupt(file.path() + ": tensor " + name + " is missing");
-  if (view->shape[0] != target.n_embd || view->n_rows() != target.n_vocab || !CanDequantize(view->dtype)) {
+  if (view->shape[0] != width || view->n_rows() != n_rows || !CanDequantize(view->dtype)) {
     return Corrupt(file.path() + ": tensor " + name + " does not have the features' shape of " +
-                   std::to_string(target.n_vocab) + " rows of " + std::to_string(target.n_embd));
+                   std::to_string(n_rows) + " rows of " + std::to_string(width));
   }
-  at::Tensor rows = at::empty({target.n_vocab, target.n_embd}, at::kFloat);
-  for (int64_t r = 0; r < view->n_rows(); ++r) {
-    DequantizeRow(view->dtype, view->row(r), target.n_embd, rows.data_ptr<float>() + r * target.n_embd);
+  at::Tensor rows = at::empty({n_rows, width}, at::kFloat);
+  for (int64_t r = 0; r < n_rows; ++r) {
+    DequantizeRow(view->dtype, view->row(r), width, rows.data_ptr<float>() + r * width);
   }
   return rows;
+}
+
+// Rows of heads whose rotary pairs are neighbours to rows whose pairs lie half a head apart.
+at::Tensor SplitPairs(const at::Tensor& rows, const FeatureTarget& t) {
+  const auto half = static_cast<int64_t>(t.rope_frequencies.size());
+  std::vector<int64_t> order;
+  for (int64_t head = 0; head < rows.size(0); head += t.head_dim) {
+    for (int64_t i = 0; i < half; ++i) order.push_back(head + 2 * i);
+    for (int64_t i = 0; i < half; ++i) order.push_back(head + 2 * i + 1);
+    for (int64_t i = 2 * half; i < t.head_dim; ++i) order.push_back(head + i);
+  }
+  return rows.index_select(0, at::tensor(order));
 }
 
 void AddTensor(const std::string& name, const at::Tensor& tensor, SafetensorsWriter* writer) {
@@ -103,10 +120,10 @@ Result<FrozenParts> LoadFrozenParts(const std::string& gguf_path, const FeatureT
                            target.fingerprint + ")");
   }
   FrozenParts parts;
-  LS_ASSIGN(parts.embedding, LoadRows(*file, "token_embd.weight", target));
+  LS_ASSIGN(parts.embedding, LoadRows(*file, "token_embd.weight", target.n_vocab, target.n_embd));
   parts.head = parts.embedding;
   if (file->FindTensor("output.weight") != nullptr) {
-    LS_ASSIGN(parts.head, LoadRows(*file, "output.weight", target));
+    LS_ASSIGN(parts.head, LoadRows(*file, "output.weight", target.n_vocab, target.n_embd));
   }
   return parts;
 }
@@ -187,6 +204,46 @@ Result<int64_t> LoadDraft(const std::string& path, const DraftNet& net) {
     std::from_chars(digits.data(), digits.data() + digits.size(), positions);
   }
   return positions;
+}
+
+Status InitFromTarget(const std::string& gguf_path, const DraftNet& net) {
+  LS_ASSIGN(const auto file, GgufFile::Open(gguf_path));
+  LS_ASSIGN(const std::string architecture, file->GetString("general.architecture"));
+  if (architecture != "llama") {
+    return Unsupported(gguf_path + ": --init-from-target knows the layers of architecture llama, not " +
+                       architecture);
+  }
+  LS_ASSIGN(const uint64_t n_layer, file->GetUint("llama.block_count"));
+  const FeatureTarget& t = net.shape().target;
+  const std::string first = "blk.0.", last = "blk." + std::to_string(n_layer - 1) + ".";
+  const at::NoGradGuard no_grad;
+  struct Part {
+    const char* to;
+    std::string from;
+    bool rotated = false, small = false;
+  };
+  const std::vector<Part> parts = {{"self_attn.q_proj.weight", first + "attn_q", true},
+                                   {"self_attn.k_proj.weight", first + "attn_k", true},
+                                   {"self_attn.v_proj.weight", first + "attn_v"},
+                                   {"self_attn.o_proj.weight", first + "attn_output", false, true},
+                                   {"input_layernorm.weight", first + "attn_norm"},
+                                   {"cross_attn.q_proj.weight", last + "attn_q", true},
+                                   {"cross_attn.o_proj.weight", last + "attn_output", false, true},
+                                   {"post_self_attention_layernorm.weight", last + "attn_norm"},
+                                   {"mlp.gate_proj.weight", first + "ffn_gate"},
+                                   {"mlp.up_proj.weight", first + "ffn_up"},
+                                   {"mlp.down_proj.weight", first + "ffn_down", false, true},
+                                   {"post_cross_attention_layernorm.weight", first + "ffn_norm"}};
+  for (const Part& part : parts) {
+    at::Tensor to = net.Find(part.to);
+    const bool vector = to.dim() == 1;
+    LS_ASSIGN(at::Tensor from,
+              LoadRows(*file, part.from + ".weight", vector ? 1 : to.size(0), to.size(vector ? 0 : 1)));
+    if (part.rotated) from = SplitPairs(from, t);
+    if (part.small) from = from * kOutputScale;
+    to.copy_(from.view_as(to));
+  }
+  return {};
 }
 
 }  // namespace longspec::train

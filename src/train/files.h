@@ -46,4 +46,9 @@ Status ExportDraft(const DraftNet& net, const DraftExport& about, const std::str
 // the positions it was trained for, 0 if it does not say.
 Result<int64_t> LoadDraft(const std::string& path, const DraftNet& net);
 
+// What the draft can take over of its target: self-attention, MLP and their norms of the first layer, which
+// reads embeddings as the draft does; the query and output projection of cross-attention and its norm of the
+// last layer, whose keys and values it reads. Outputs are made small.
+Status InitFromTarget(const std::string& gguf_path, const DraftNet& net);
+
 }  // namespace longspec::train

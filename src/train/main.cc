@@ -56,6 +56,7 @@ class Display {
       first_tokens_ = p.tokens;
     }
     const bool last = p.end_of_step && p.step == p.steps;
+    if (enabled_ && p.validation != nullptr) ShowValidation(p);
     if (!enabled_ || (!last && now - shown_ms_ < (terminal_ ? kTerminalIntervalMs : kLogIntervalMs))) return;
     shown_ms_ = now;
     std::fprintf(stderr, "%s%s%s", terminal_ ? "\r\033[K" : "", Line(p, now).c_str(), terminal_ ? "" : "\n");
@@ -68,6 +69,22 @@ class Display {
   }
 
  private:
+  // Stays on the terminal.
+  void ShowValidation(const TrainProgress& p) {
+    Finish();
+    const ValidationBucket& all = p.validation->all;
+    std::string shares;
+    for (const double share : all.agreement) {
+      char text[16];
+      std::snprintf(text, sizeof(text), " %.3f", share);
+      shares += text;
+    }
+    std::fprintf(stderr,
+                 "step %lld, %lld tokens: validation loss %.4f, agreement by lag%s, expected accepted %.2f\n",
+                 static_cast<long long>(p.step), static_cast<long long>(p.tokens), all.loss, shares.c_str(),
+                 ExpectedAccepted(all));
+  }
+
   std::string Line(const TrainProgress& p, double now) const {
     const double seconds = std::max(1e-3, (now - begun_ms_) / 1000.0);
     const auto done = static_cast<double>(p.step - first_step_);
@@ -102,14 +119,38 @@ class Log {
   }
 
   void Add(const TrainProgress& p) {
-    if (file_ == nullptr || !p.end_of_step) return;
+    if (file_ == nullptr) return;
+    if (p.validation != nullptr) AddValidation(p);
+    if (!p.end_of_step) return;
     std::fprintf(file_,
-                 "{\"step\":%lld,\"loss\":%.6g,\"mean_loss\":%.6g,\"lr\":%.6g,\"gradient_norm\":%.6g}\n",
-                 static_cast<long long>(p.step), p.loss, p.mean_loss, p.learning_rate, p.gradient_norm);
+                 "{\"step\":%lld,\"tokens\":%lld,\"loss\":%.6g,\"mean_loss\":%.6g,\"lr\":%.6g,"
+                 "\"gradient_norm\":%.6g}\n",
+                 static_cast<long long>(p.step), static_cast<long long>(p.tokens), p.loss, p.mean_loss,
+                 p.learning_rate, p.gradient_norm);
     std::fflush(file_);
   }
 
  private:
+  void AddValidation(const TrainProgress& p) {
+    std::fprintf(file_, "{\"step\":%lld,\"tokens\":%lld,\"validation\":[", static_cast<long long>(p.step),
+                 static_cast<long long>(p.tokens));
+    const Validation& v = *p.validation;
+    AddBucket(v.all, "");
+    for (const ValidationBucket& bucket : v.buckets) AddBucket(bucket, ",");
+    std::fputs("]}\n", file_);
+    std::fflush(file_);
+  }
+
+  void AddBucket(const ValidationBucket& b, const char* before) {
+    std::fprintf(file_, "%s{\"begin\":%lld,\"end\":%lld,\"rows\":%lld,\"loss\":%.4f,\"agreement\":[", before,
+                 static_cast<long long>(b.begin), static_cast<long long>(b.end),
+                 static_cast<long long>(b.rows), b.loss);
+    for (size_t i = 0; i < b.agreement.size(); ++i) {
+      std::fprintf(file_, "%s%.4f", i == 0 ? "" : ",", b.agreement[i]);
+    }
+    std::fputs("]}", file_);
+  }
+
   std::string path_;
   std::FILE* file_ = nullptr;
 };
@@ -123,21 +164,29 @@ struct Flags {
 
 void AddRunOptions(CLI::App& app, Flags* flags) {
   TrainOptions& t = flags->train;
-  app.add_option("-f,--features", t.features, "Folder of feature shards, from `longspec features`")
-      ->required();
+  app.add_option("-f,--features", t.features, "Folders of feature shards, from `longspec features`")
+      ->required()
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("-m,--model", t.model, "GGUF file they were made with: its embedding and LM head are used")
       ->required();
   app.add_option("-o,--output", t.output,
                  "Folder for the draft model and the checkpoint; a run that was stopped goes on there")
       ->required();
   app.add_option("--init", t.init, "Draft model to begin with: stage 2 begins with what stage 1 made");
+  app.add_flag("--init-from-target", t.init_from_target,
+               "Begin with weights of the target's first and last layer rather than random ones");
   app.add_option("--seed", t.seed, "Decides weights, order, positions and lags")->capture_default_str();
   app.add_option("--device", t.device, "cpu, cuda or cuda:N")->capture_default_str();
-  app.add_option("-t,--threads", t.threads, "CPU threads; 0: LibTorch's choice")
+  app.add_option("-t,--threads", t.threads,
+                 "Forward passes at the same time; 0: LibTorch's choice; never changes the draft")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
   app.add_option("--checkpoint-every", t.checkpoint_every, "Save the state after as many steps")
       ->capture_default_str();
+  app.add_option(
+         "--validate", t.validation,
+         "Folders of other features: with every checkpoint, loss and agreement with the target on them")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--log", flags->log, "Append a JSON line for each step to this file");
   app.add_flag("--no-progress", flags->no_progress, "Show no progress on stderr");
 }
@@ -197,6 +246,18 @@ int ExitCodeOf(const Status& status) {
   }
 }
 
+// Empty if there was nothing left to do.
+std::string Speed(const TrainSummary& t) {
+  if (t.seconds <= 0.0 || t.peak_giga_macs <= 0.0) return "";
+  const double rate = t.giga_macs / t.seconds;
+  char text[200];
+  std::snprintf(text, sizeof(text),
+                "%lld tokens, %.0f tokens/s; %.1f of the %.1f GMAC/s of matrix products alone (%.0f %%)\n",
+                static_cast<long long>(t.tokens), static_cast<double>(t.tokens) / t.seconds, rate,
+                t.peak_giga_macs, 100.0 * rate / t.peak_giga_macs);
+  return text;
+}
+
 int RunTraining(Flags flags, const CLI::App& app) {
   const Stage& stage = Stages().at(flags.stage);
   if (app.count("--lr") == 0) flags.train.learning_rate = stage.learning_rate;
@@ -216,8 +277,8 @@ int RunTraining(Flags flags, const CLI::App& app) {
                                       ", and the same command goes on from there");
   }
   if (!trained.ok()) return Fail(ExitCodeOf(trained.status()), trained.status().message());
-  std::printf("%s: draft model after %lld steps, mean loss %.4f\n", flags.train.output.c_str(),
-              static_cast<long long>(trained->steps), trained->mean_loss);
+  std::printf("%s: draft model after %lld steps, mean loss %.4f\n%s", flags.train.output.c_str(),
+              static_cast<long long>(trained->steps), trained->mean_loss, Speed(*trained).c_str());
   return std::fflush(stdout) == 0 ? 0 : kExitOutput;
 }
 

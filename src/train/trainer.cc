@@ -2,19 +2,25 @@
 #include "train/trainer.h"
 
 #include <ATen/Parallel.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/cuda.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "train/adamw.h"
 #include "train/draft_net.h"
 #include "train/feature_set.h"
 #include "train/files.h"
+#include "train/parallel_passes.h"
 #include "train/schedule.h"
 
 namespace longspec::train {
@@ -39,6 +45,7 @@ Status CheckOptions(const TrainOptions& o) {
   if (o.n_ff < 0 || o.n_ff % 32 != 0) return fail("--ff", "a multiple of 32, or 0 (the target's)");
   if (o.vocab < 0) return fail("--draft-vocab", "0 (every token) or more");
   if (!(o.distill >= 0.0 && o.distill <= 1.0)) return fail("--distill", "from 0 to 1");
+  if (o.init_from_target && !o.init.empty()) return fail("--init-from-target", "without --init");
   if (o.checkpoint_every < 1) return fail("--checkpoint-every", "at least 1");
   return {};
 }
@@ -63,9 +70,12 @@ std::vector<at::Tensor> Trained(const DraftNet& net) {
 
 class Run {
  public:
-  Run(const TrainOptions& options, FeatureSet features, FrozenParts frozen, at::Device device)
+  Run(const TrainOptions& options, FeatureSet features, std::optional<FeatureSet> validation,
+      FrozenParts frozen, at::Device device, int threads)
       : options_(options),
+        threads_(threads),
         features_(std::move(features)),
+        validation_(std::move(validation)),
         device_(device),
         net_({.target = features_.target(),
               .n_ff = options.n_ff > 0 ? options.n_ff : features_.target().n_ff,
@@ -73,7 +83,7 @@ class Run {
              options.seed, device),
         optimiser_(Trained(net_), options.adamw),
         labels_{.distill = options.distill, .vocab = {}} {
-    if (options.vocab > 0) labels_.vocab = features_.FrequentTokens(options.vocab);
+    if (options.vocab > 0) labels_.vocab = features_.FrequentTokens(options.vocab, options.distill);
     embedding_ = frozen.embedding.to(device);
     head_ = labels_.vocab.empty() ? frozen.head : frozen.head.index_select(0, at::tensor(labels_.vocab));
     head_ = head_.is_same(frozen.embedding) ? embedding_ : head_.to(device);
@@ -85,9 +95,11 @@ class Run {
   Result<TrainSummary> Go(const std::function<bool(const TrainProgress&)>& on_progress) {
     if (steps_per_epoch_ == 0) {
       return InvalidArgument("--batch " + std::to_string(options_.batch) + ": there are only " +
-                             std::to_string(features_.n_sequences()) + " sequences in " + options_.features);
+                             std::to_string(features_.n_sequences()) + " sequences in " +
+                             options_.features.front());
     }
     LS_TRY(Begin());
+    const double begun_ms = NowMs();
     while (state_.steps < progress_.steps) {
       LS_ASSIGN(const bool go_on, Step(on_progress));
       if (!go_on) {
@@ -95,11 +107,19 @@ class Run {
         return Cancelled("interrupted");
       }
       if (state_.steps % options_.checkpoint_every == 0 && state_.steps < progress_.steps) {
-        LS_TRY(SaveCheckpoint(state_, net_, optimiser_, CheckpointPath(options_.output)));
+        LS_TRY(Save());
+        if (!Look(on_progress)) return Cancelled("interrupted");
       }
     }
+    const double seconds = (NowMs() - begun_ms) / 1000.0;
     LS_TRY(Save());
-    return TrainSummary{state_.steps, progress_.tokens, state_.mean_loss};
+    if (progress_.tokens > 0) Look(on_progress);
+    return TrainSummary{.steps = state_.steps,
+                        .tokens = progress_.tokens,
+                        .mean_loss = state_.mean_loss,
+                        .seconds = progress_.tokens > 0 ? seconds : 0.0,
+                        .giga_macs = macs_ / 1e9,
+                        .peak_giga_macs = device_.is_cpu() ? PeakGigaMacs(threads_) : 0.0};
   }
 
  private:
@@ -114,7 +134,8 @@ class Run {
         o.learning_rate, o.warmup, o.batch, o.micro_batch, o.most_lag, o.window, net_.shape().n_ff, o.vocab,
         o.distill, o.adamw.weight_decay, o.adamw.max_norm, static_cast<unsigned long long>(o.seed));
     return std::string(numbers) + (o.anchor_offset ? "" : " --no-anchor-offset") + " --steps " +
-           std::to_string(progress_.steps) + (o.init.empty() ? "" : " --init " + o.init) + ", features of " +
+           std::to_string(progress_.steps) + (o.init.empty() ? "" : " --init " + o.init) +
+           (o.init_from_target ? " --init-from-target" : "") + ", features of " +
            std::to_string(features_.n_sequences()) + " sequences, " + std::to_string(features_.n_tokens()) +
            " tokens, model " + features_.target().fingerprint;
   }
@@ -125,6 +146,7 @@ class Run {
     if (error) return IoError(options_.output + ": " + error.message());
     const std::string checkpoint = CheckpointPath(options_.output);
     if (fs::exists(checkpoint, error)) return LoadCheckpoint(checkpoint, &state_, net_, optimiser_);
+    if (options_.init_from_target) return InitFromTarget(options_.model, net_);
     if (options_.init.empty()) return {};
     LS_ASSIGN(state_.trained_positions, LoadDraft(options_.init, net_));
     return {};
@@ -133,32 +155,48 @@ class Run {
   // False: stopped in the middle of the step, of which nothing is left.
   Result<bool> Step(const std::function<bool(const TrainProgress&)>& on_progress) {
     const int passes = options_.batch / options_.micro_batch;
-    double loss = 0.0;
+    std::vector<std::vector<int>> sequences;
+    for (int i = 0; i < passes; ++i) sequences.push_back(SequencesOf(state_.steps * passes + i));
+    progress_.step = state_.steps;
     progress_.end_of_step = false;
-    for (int i = 0; i < passes; ++i) {
-      LS_ASSIGN(const double part, Pass(state_.steps * passes + i, passes));
-      loss += part / passes;
-      if (i + 1 < passes && !on_progress(progress_)) return false;
+    const int64_t tokens_before = progress_.tokens;
+    const auto pass = [&](int i) {
+      return Pass(state_.steps * passes + i, passes, sequences[static_cast<size_t>(i)]);
+    };
+    const auto on_pass = [&](const PassSum& sum) {
+      progress_.tokens = tokens_before + sum.tokens;
+      return on_progress(progress_);
+    };
+    PassSum sum;
+    LS_ASSIGN(const bool complete, RunPasses(passes, threads_, pass, on_pass, &sum));
+    if (!complete) return false;
+    progress_.tokens = tokens_before + sum.tokens;
+    macs_ += sum.macs;
+    for (size_t i = 0; i < sum.gradients.size(); ++i) {
+      at::Tensor parameter = optimiser_.parameters()[i];
+      parameter.mutable_grad() = sum.gradients[i];
     }
     progress_.learning_rate =
         LearningRate(state_.steps, progress_.steps, options_.learning_rate, options_.warmup);
     progress_.gradient_norm = optimiser_.Step(state_.steps, progress_.learning_rate);
     if (!std::isfinite(progress_.gradient_norm)) return NotANumber("the gradients are");
-    state_.mean_loss = state_.steps == 0 ? loss : kMeanDecay * state_.mean_loss + (1.0 - kMeanDecay) * loss;
+    state_.mean_loss =
+        state_.steps == 0 ? sum.loss : kMeanDecay * state_.mean_loss + (1.0 - kMeanDecay) * sum.loss;
     ++state_.steps;
     progress_.step = state_.steps;
-    progress_.loss = loss;
+    progress_.loss = sum.loss;
     progress_.mean_loss = state_.mean_loss;
     progress_.end_of_step = true;
     return on_progress(progress_);
   }
 
-  // One forward and backward pass: adds to the gradients, returns the loss.
-  Result<double> Pass(int64_t pass, int passes) {
-    const Batch batch = MakeBatch(features_, SequencesOf(pass), labels_);
+  // One forward and backward pass, with its share of the step's loss and gradients. From any thread.
+  Result<PassSum> Pass(int64_t pass, int passes, std::span<const int> sequences) const {
+    const Batch batch = MakeBatch(features_, sequences, labels_);
     const int64_t length = batch.tokens.size(1);
-    progress_.tokens += batch.tokens.numel();
-    if (batch.rows.numel() == 0) return 0.0;  // none of the labels is of the reduced vocabulary
+    PassSum sum;
+    sum.tokens = batch.tokens.numel();
+    if (batch.rows.numel() == 0) return sum;  // none of the labels is of the reduced vocabulary
     DraftNet::Input input;
     input.embedded =
         embedding_.index_select(0, batch.tokens.flatten().to(device_)).view({-1, length, embedding_.size(1)});
@@ -166,11 +204,15 @@ class Run {
     PlaceKeys(batch, pass, &input);
     const at::Tensor hidden = net_.Forward(input).flatten(0, 1).index_select(0, batch.rows.to(device_));
     const SparseTargets targets = {batch.targets.ids.to(device_), batch.targets.weights.to(device_)};
-    const at::Tensor loss = FusedCrossEntropy(hidden, head_, targets);
-    const double value = loss.item<double>();
-    if (!std::isfinite(value)) return NotANumber("the loss is");
-    (loss / passes).backward();
-    return value;
+    const at::Tensor loss = FusedCrossEntropy(hidden, head_, targets) / passes;
+    sum.loss = loss.item<double>();
+    if (!std::isfinite(sum.loss)) return NotANumber("the loss is");
+    sum.gradients = torch::autograd::grad({loss}, optimiser_.parameters(), {}, std::nullopt,
+                                          /*create_graph=*/false, /*allow_unused=*/true);
+    // Backwards twice as much as forwards, but for the head, which has no gradient.
+    sum.macs = 3.0 * static_cast<double>(batch.tokens.size(0)) * net_.ForwardMacs(length) +
+               2.0 * static_cast<double>(hidden.numel()) * static_cast<double>(head_.size(0));
+    return sum;
   }
 
   // Positions by the Anchor-Offset law. RoPE is a rotation, so the target's keys are moved to them exactly.
@@ -213,13 +255,26 @@ class Run {
         options_.output);
   }
 
+  // Shows the weights as they are what they were not trained on. False: stop.
+  bool Look(const std::function<bool(const TrainProgress&)>& on_progress) {
+    if (!validation_) return true;
+    const Validation seen = Validate(net_, embedding_, head_, *validation_, labels_, options_.most_lag);
+    progress_.validation = &seen;
+    progress_.end_of_step = false;
+    const bool go_on = on_progress(progress_);
+    progress_.validation = nullptr;
+    return go_on;
+  }
+
   Status NotANumber(const std::string& what) const {
     return Corrupt("step " + std::to_string(state_.steps + 1) + ": " + what +
                    " no finite number; the last checkpoint is kept, a lower --lr may help");
   }
 
   const TrainOptions& options_;
+  const int threads_;
   const FeatureSet features_;
+  const std::optional<FeatureSet> validation_;
   const at::Device device_;
   const DraftNet net_;
   AdamW optimiser_;
@@ -228,6 +283,7 @@ class Run {
   int64_t steps_per_epoch_ = 0;
   TrainState state_;
   TrainProgress progress_;
+  double macs_ = 0.0;  // of this call
   int64_t epoch_ = -1;
   std::vector<int32_t> order_;
 };
@@ -238,12 +294,25 @@ Result<TrainSummary> TrainUnguarded(const TrainOptions& options,
   LS_ASSIGN(const at::Device device, ParseDevice(options.device));
   LS_ASSIGN(FeatureSet features, FeatureSet::Open(options.features));
   if (options.distill > 0.0 && features.top_k() == 0) {
-    return InvalidArgument("--distill: " + options.features +
+    return InvalidArgument("--distill: " + options.features.front() +
                            " holds no probabilities of the target; make the features with --top-k");
   }
   LS_ASSIGN(FrozenParts frozen, LoadFrozenParts(options.model, features.target()));
-  if (options.threads > 0) at::set_num_threads(options.threads);
-  return Run(options, std::move(features), std::move(frozen), device).Go(on_progress);
+  std::optional<FeatureSet> validation;
+  if (!options.validation.empty()) {
+    LS_ASSIGN(validation, FeatureSet::Open(options.validation));
+    if (validation->target() != features.target()) {
+      return InvalidArgument("--validate: " + options.validation.front() +
+                             " holds features of another model than " + options.features.front());
+    }
+  }
+  int threads = 1;
+  if (device.is_cpu()) {
+    threads = options.threads > 0 ? options.threads : at::get_num_threads();
+    at::set_num_threads(1);
+  }
+  return Run(options, std::move(features), std::move(validation), std::move(frozen), device, threads)
+      .Go(on_progress);
 }
 
 }  // namespace

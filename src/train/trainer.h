@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Training a LongSpec draft model from features. A run is a pure function of its options and features (on one
-// machine, with one number of threads): stopped and continued, it ends in the same weights. One thread;
-// LibTorch's own are used within operations.
+// kind of CPU): stopped and continued, with one thread or many, it ends in the same weights. On a CPU each
+// thread has a forward and backward pass of its own, which shares nothing with the others' but the weights.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "longspec/status.h"
 #include "train/adamw_options.h"
+#include "train/validation.h"
 
 namespace longspec::train {
 
 struct TrainOptions {
-  std::string features;  // folder of feature shards
-  std::string model;     // GGUF file they were made with
-  std::string output;    // folder for the draft model and the checkpoint
-  std::string init;      // draft model to begin with; empty: random weights
+  std::vector<std::string> features;  // folders of feature shards
+  std::string model;                  // GGUF file they were made with
+  std::string output;                 // folder for the draft model and the checkpoint
+  std::string init;                   // draft model to begin with; empty: random weights
+  bool init_from_target = false;      // or weights of the target's first and last layer
 
   double learning_rate = 5e-4;  // peak
   double warmup = 0.1;          // share of all steps
@@ -36,9 +40,10 @@ struct TrainOptions {
   uint64_t seed = 42;
 
   // What does not change the result.
-  int64_t checkpoint_every = 200;  // optimiser steps
-  int threads = 0;                 // 0: LibTorch's choice
-  std::string device = "cpu";      // or "cuda", "cuda:1"
+  std::vector<std::string> validation;  // folders of feature shards to look at with every checkpoint
+  int64_t checkpoint_every = 200;       // optimiser steps
+  int threads = 0;                      // forward passes at the same time; 0: LibTorch's choice
+  std::string device = "cpu";           // or "cuda", "cuda:1"
 };
 
 struct TrainProgress {
@@ -49,11 +54,15 @@ struct TrainProgress {
   double gradient_norm = 0.0;
   int64_t tokens = 0;  // of this call
   bool end_of_step = false;
+  const Validation* validation = nullptr;  // of this step's weights
 };
 
 struct TrainSummary {
   int64_t steps = 0, tokens = 0;  // done in all; tokens of this call
   double mean_loss = 0.0;
+  double seconds = 0.0,
+         giga_macs = 0.0;       // of this call's steps: multiply-adds of matrix products and attention
+  double peak_giga_macs = 0.0;  // a second, of matrix products alone, measured after them; 0: not
 };
 
 // on_progress, called after every forward pass, returns false to stop: then the state of the last whole step

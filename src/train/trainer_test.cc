@@ -19,6 +19,7 @@
 #include "draft/longspec_model.h"
 #include "draft/testing/longspec_files.h"
 #include "features/run.h"
+#include "tensor/dequantize.h"
 #include "tensor/half.h"
 #include "train/feature_set.h"
 #include "train/files.h"
@@ -62,7 +63,7 @@ struct Rig {
     }
     std::filesystem::create_directories(folder.File("features"));
     EXPECT_TRUE(writer.Write(header, FeatureShardPath(folder.File("features"), 0)).ok());
-    options.features = folder.File("features");
+    options.features = {folder.File("features")};
     options.model = folder.File("tiny.gguf");
     options.output = folder.File("draft");
     options.batch = 4;
@@ -110,6 +111,89 @@ TEST(Train, IsAFunctionOfItsOptions) {
   EXPECT_EQ(a.losses, b.losses);
   EXPECT_EQ(a.Weights(), b.Weights());
   EXPECT_NE(a.Weights(), c.Weights());
+}
+
+TEST(Train, ThreadsChangeNothing) {
+  Rig one, three;
+  three.options.threads = 3;
+  one.options.micro_batch = three.options.micro_batch = 1;
+  ASSERT_TRUE(one.Run().ok());
+  const auto summary = three.Run();
+  ASSERT_TRUE(summary.ok());
+  EXPECT_EQ(one.Weights(), three.Weights());
+  EXPECT_GT(summary->giga_macs, 0.0);
+  EXPECT_GT(summary->seconds, 0.0);
+  EXPECT_GT(summary->peak_giga_macs, 0.0);
+}
+
+TEST(Train, LooksAtOtherFeatures) {
+  Rig rig;
+  rig.options.validation = rig.options.features;
+  rig.options.steps = 60;
+  rig.options.checkpoint_every = 20;
+  std::vector<Validation> seen;
+  const auto trained = Train(rig.options, [&](const TrainProgress& p) {
+    if (p.validation != nullptr) seen.push_back(*p.validation);
+    return true;
+  });
+  ASSERT_TRUE(trained.ok()) << trained.status().message();
+  ASSERT_EQ(seen.size(), 3U);
+  EXPECT_EQ(seen[0].all.rows, kSequences * (kLength - 1));
+  EXPECT_LT(seen[2].all.loss, seen[0].all.loss);
+  ASSERT_EQ(seen[0].buckets.size(), 1U);
+  EXPECT_EQ(seen[0].buckets[0].loss, seen[0].all.loss);
+  ASSERT_EQ(seen[2].all.agreement.size(), 4U);
+  for (const double share : seen[2].all.agreement) {
+    EXPECT_GE(share, 0.0);
+    EXPECT_LE(share, 1.0);
+  }
+  EXPECT_NEAR(ExpectedAccepted({.agreement = {0.5, 0.5, 0.0}}), 0.75, 1e-12);
+  // What is looked at does not change the draft.
+  Rig blind;
+  blind.options.steps = 60;
+  blind.options.checkpoint_every = 20;
+  ASSERT_TRUE(blind.Run().ok());
+  EXPECT_EQ(blind.Weights(), rig.Weights());
+  Rig other([](FeatureHeader& header, std::vector<int8_t>&) { header.target.n_ctx = 400; });
+  blind.options.validation = other.options.features;
+  EXPECT_THAT(blind.Error(), HasSubstr("--validate"));
+}
+
+TEST(Train, SeveralFolders) {
+  Rig rig;
+  rig.options.features.push_back(rig.options.features.front());
+  rig.options.steps = 0;
+  const auto summary = rig.Run();
+  ASSERT_TRUE(summary.ok());
+  EXPECT_EQ(summary->tokens, 2 * kSequences * kLength);
+  Rig other([](FeatureHeader& header, std::vector<int8_t>&) { header.target.n_ctx = 400; });
+  rig.options.features.back() = other.options.features.front();
+  rig.options.output = rig.folder.File("other");
+  EXPECT_THAT(rig.Error(), HasSubstr("features of another model"));
+}
+
+// The tiny target is of llama's architecture with a layer or more: its parts fit.
+TEST(Train, BeginsWithTheTargetsWeights) {
+  Rig rig;
+  rig.options.n_ff = 0;
+  rig.options.init_from_target = true;
+  rig.options.steps = 1;
+  ASSERT_TRUE(rig.Run().ok());
+  const auto set = FeatureSet::Open(rig.options.features);
+  const DraftNet net({.target = set->target(), .n_ff = set->target().n_ff, .window = 512}, 0, at::kCPU);
+  const at::NoGradGuard no_grad;
+  ASSERT_TRUE(InitFromTarget(rig.options.model, net).ok());
+  const auto file = GgufFile::Open(rig.options.model);
+  const TensorView* q = (*file)->FindTensor("blk.0.attn_q.weight");
+  std::vector<float> row(64);
+  DequantizeRow(q->dtype, q->row(16 + 3), 64, row.data());  // of head 1, the second of pair 1
+  EXPECT_EQ(net.Find("self_attn.q_proj.weight")[16 + 8 + 1][5].item<float>(), row[5]);
+  rig.options.init = rig.options.output;
+  EXPECT_THAT(rig.Error(), HasSubstr("--init-from-target"));
+  rig.options.init.clear();
+  rig.options.n_ff = 32;
+  rig.options.output = rig.folder.File("narrow");
+  EXPECT_THAT(rig.Error(), HasSubstr("blk.0.ffn_gate.weight does not have"));
 }
 
 TEST(Train, AStoppedRunEndsInTheSameWeights) {
@@ -202,7 +286,7 @@ TEST(Train, WhatCannotWorkIsSaid) {
   EXPECT_THAT(error([](TrainOptions& o) { o.distill = 2; }), HasSubstr("--distill"));
   EXPECT_THAT(error([](TrainOptions& o) { o.n_ff = 33; }), HasSubstr("--ff"));
   EXPECT_THAT(error([](TrainOptions& o) { o.batch = 100; }), HasSubstr("only 12 sequences"));
-  EXPECT_THAT(error([](TrainOptions& o) { o.features += "x"; }), HasSubstr("no feature shards"));
+  EXPECT_THAT(error([](TrainOptions& o) { o.features[0] += "x"; }), HasSubstr("no feature shards"));
   EXPECT_THAT(error([](TrainOptions& o) { o.model += "x"; }), HasSubstr("tiny.ggufx"));
   EXPECT_THAT(error([](TrainOptions& o) { o.device = "tpu"; }), HasSubstr("--device tpu"));
   EXPECT_THAT(error([](TrainOptions& o) { o.output = o.model + "/x"; }), HasSubstr("tiny.gguf/x"));

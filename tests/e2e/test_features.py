@@ -67,6 +67,17 @@ class Features(unittest.TestCase):
         self.assertEqual(len(metadata["target"]["rope_frequencies"]), 32)
         self.assertTrue(metadata["last"])
 
+    def test_the_target_writes_answers(self):
+        text = self.write("a.jsonl", [{"prompt": "What is two and two?"}, {"text": "The quick brown fox jumps. " * 9}])
+        made = self.features("-i", text, "--length", "96", "--write", "12", "--write-temps", "0,0.7", "--top-k", "2")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertIn("2 sequences, 1 shards", made.stdout)
+        _, metadata = read_shard(os.path.join(self.output, "features-00000.safetensors"))
+        self.assertIn("--write 12", metadata["source"])
+        wrong = self.features("-i", text, "--length", "96", "--write", "96")
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn("--write 96", wrong.stderr)
+
     def test_a_stopped_run_goes_on(self):
         text = self.write("a.jsonl", [{"text": f"Line {i} of a text that is long enough. " * 30} for i in range(40)])
         args = ["-i", text, "--length", "128", "--max-tokens", "2000"]

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a tiny model writes itself: the tokens plain sampling gives, the features plain extraction gives,
+// whatever is written beside it.
+#include "features/continuations.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "draft/testing/longspec_files.h"
+
+namespace longspec::testing {
+namespace {
+
+using Beginnings = std::vector<std::vector<int32_t>>;
+
+struct Rig {
+  std::vector<Continuation> Write(const ContinuationOptions& options, const Beginnings& beginnings,
+                                  int64_t first_index = 0) {
+    const auto new_cache = [&] { return tiny.NewCache(512); };
+    ContinuationWriter writer(&tiny.target(), new_cache, options);
+    auto all = writer.Write(beginnings, first_index, [&](int n) {
+      rows += n;
+      return true;
+    });
+    EXPECT_TRUE(all.ok()) << all.status().message();
+    return all.ok() ? std::move(all).value() : std::vector<Continuation>();
+  }
+
+  TinyTarget tiny{{.context_length = 512}};
+  int rows = 0;
+};
+
+Beginnings SomeBeginnings() {
+  Beginnings all;
+  for (int i = 0; i < 5; ++i) {
+    all.emplace_back();
+    for (int t = 0; t <= 9 * i; ++t) all.back().push_back(3 + (t * 37 + i * 11) % 250);
+  }
+  return all;
+}
+
+TEST(ContinuationWriter, WritesTheMostProbableAtTemperatureZero) {
+  Rig rig;
+  const auto all =
+      rig.Write({.max_tokens = 12, .temperatures = {0.0F}, .at_once = 2, .top_k = 3}, SomeBeginnings());
+  ASSERT_EQ(all.size(), 5U);
+  FeatureExtractor extractor(&rig.tiny.target(), rig.tiny.NewCache(512), 24, 3);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const std::vector<int32_t>& tokens = all[i].tokens;
+    const size_t begun = SomeBeginnings()[i].size();
+    ASSERT_EQ(tokens.size(), begun + 12);
+    const auto expected = extractor.Extract(tokens, [](int) { return true; });
+    ASSERT_TRUE(expected.ok());
+    EXPECT_EQ(all[i].features.keys, expected->keys);
+    EXPECT_EQ(all[i].features.values, expected->values);
+    EXPECT_EQ(all[i].features.positions, expected->positions);
+    ASSERT_EQ(all[i].features.top_ids.size(), expected->top_ids.size());
+    for (size_t t = begun - 1; t + 1 < tokens.size(); ++t) {
+      EXPECT_EQ(tokens[t + 1], expected->top_ids[t * 3]);
+      EXPECT_EQ(all[i].features.top_ids[t * 3 + 2], expected->top_ids[t * 3 + 2]);
+      EXPECT_EQ(all[i].features.top_log_probs[t * 3], expected->top_log_probs[t * 3]);
+    }
+  }
+  EXPECT_EQ(rig.rows, 1 + 10 + 19 + 28 + 37 + 5 * 12);
+}
+
+TEST(ContinuationWriter, BeginningsCanHaveProbabilitiesToo) {
+  Rig rig;
+  const Beginnings beginnings = SomeBeginnings();
+  const auto all = rig.Write({.max_tokens = 3, .top_k = 2, .beginning_logits = true, .rows = 7}, beginnings);
+  FeatureExtractor extractor(&rig.tiny.target(), rig.tiny.NewCache(512), 24, 2);
+  const auto expected = extractor.Extract(all[4].tokens, [](int) { return true; });
+  ASSERT_TRUE(expected.ok());
+  EXPECT_EQ(all[4].features.top_ids, expected->top_ids);
+}
+
+TEST(ContinuationWriter, IsAFunctionOfSeedAndIndex) {
+  Rig rig;
+  const Beginnings beginnings = SomeBeginnings();
+  const ContinuationOptions options = {
+      .max_tokens = 20, .temperatures = {0.0F, 2.0F}, .seed = 5, .at_once = 1};
+  const auto one = rig.Write(options, beginnings, 10);
+  ContinuationOptions many = options;
+  many.at_once = 4;
+  const auto four = rig.Write(many, beginnings, 10);
+  const auto last = rig.Write(many, {beginnings[3]}, 13);
+  many.seed = 6;
+  const auto other = rig.Write(many, beginnings, 10);
+  for (size_t i = 0; i < one.size(); ++i) {
+    EXPECT_EQ(one[i].tokens, four[i].tokens);
+    // The sequences of odd index are drawn.
+    EXPECT_EQ(one[i].tokens == other[i].tokens, i % 2 == 0) << i;
+  }
+  EXPECT_EQ(one[3].tokens, last[0].tokens);
+}
+
+TEST(ContinuationWriter, StopsAtTheEndToken) {
+  Rig rig;
+  const auto whole = rig.Write({.max_tokens = 12, .temperatures = {0.0F}}, SomeBeginnings());
+  const int32_t end = whole[2].tokens[19 + 4];
+  const auto ended = rig.Write({.max_tokens = 12, .temperatures = {0.0F}, .end = end}, SomeBeginnings());
+  const auto first = std::find(whole[2].tokens.begin() + 19, whole[2].tokens.end(), end);
+  EXPECT_EQ(ended[2].tokens, std::vector<int32_t>(whole[2].tokens.begin(), first + 1));
+}
+
+TEST(ContinuationWriter, CanBeStopped) {
+  Rig rig;
+  ContinuationWriter writer(&rig.tiny.target(), [&] { return rig.tiny.NewCache(512); }, {.max_tokens = 9});
+  for (const int passes : {1, 7}) {
+    int left = passes;
+    const auto all = writer.Write(SomeBeginnings(), 0, [&](int) { return --left > 0; });
+    EXPECT_EQ(all.status().code(), StatusCode::kCancelled);
+  }
+  EXPECT_TRUE(
+      writer.Write(SomeBeginnings(), 0, [](int) { return true; }).ok());  // its caches are empty again
+}
+
+}  // namespace
+}  // namespace longspec::testing
