@@ -8,7 +8,8 @@ namespace longspec {
 namespace {
 
 constexpr int kScoreBuckets = 10;
-// What a source's scores are worth as a whole: accepted over promised, as if this many promises had been kept.
+// What a source's scores are worth as a whole: accepted over promised, as if this many promises had been
+// kept.
 constexpr double kTrustKeep = 0.98, kTrustWeight = 6.0;
 constexpr double kLeastLikely = 0.02, kMostLikely = 0.98;
 // Of each level: what an observation leaves of those before it, and for how many observations the coarser
@@ -61,6 +62,18 @@ double AcceptanceTable::Estimate(const NodeKind& kind) const {
     estimate = (cell->second.accepted + weight * estimate) / (cell->second.tried + weight);
   }
   return estimate;
+}
+
+void AcceptanceTable::Fade() {
+  constexpr double kLeft = 0.25;
+  for (auto& [key, cell] : cells_) {
+    cell.tried *= kLeft;
+    cell.accepted *= kLeft;
+  }
+  for (auto& [source, promises] : trust_) {
+    promises.promised *= kLeft;
+    promises.accepted *= kLeft;
+  }
 }
 
 void AcceptanceTable::Add(const NodeKind& kind, bool accepted) {

@@ -53,6 +53,19 @@ TEST(AcceptanceTable, LearnsWhatASourcesScoresAreWorth) {
   EXPECT_EQ(table.Estimate({.source = 3, .score = 0.85}), 0.85);
 }
 
+TEST(AcceptanceTable, AfterFadingAFewObservationsDecide) {
+  AcceptanceTable table;
+  for (int i = 0; i < 200; ++i) table.Add({.score = 0.55}, true);
+  AcceptanceTable faded = table;
+  faded.Fade();
+  EXPECT_GT(faded.Estimate({.score = 0.55}), 0.75);
+  for (int i = 0; i < 10; ++i) {
+    table.Add({.score = 0.55}, false);
+    faded.Add({.score = 0.55}, false);
+  }
+  EXPECT_LT(faded.Estimate({.score = 0.55}), table.Estimate({.score = 0.55}) - 0.1);
+}
+
 TEST(AcceptanceTable, LearnsByDepthAndContext) {
   AcceptanceTable table;
   for (int i = 0; i < 200; ++i) {

@@ -386,6 +386,7 @@ std::unique_ptr<Policy> MakeAdaptivePolicy(const SpeculationOptions& options, st
   if (known == memory->acceptance.end()) {
     known = memory->acceptance.emplace(std::string(drafter), AcceptanceTable()).first;
   }
+  known->second.Fade();
   return std::make_unique<AdaptivePolicy>(options, &memory->costs, &known->second);
 }
 

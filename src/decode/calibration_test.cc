@@ -91,7 +91,8 @@ class TiringTarget final : public Target {
   int vocab_size() const override { return toy_.vocab_size(); }
   int context_length() const override { return toy_.context_length(); }
   Result<TargetOutput> Forward(std::span<const ForwardSegment> segments, const Taps& taps) override {
-    const double end = NowMs() + 0.2 * ++calls_ * (calls_ % 2 == 0 ? 1 : 3);
+    ++calls_;
+    const double end = NowMs() + 0.2 * calls_ * (calls_ % 2 == 0 ? 1 : 3);
     while (NowMs() < end) {
     }
     return toy_.Forward(segments, taps);
