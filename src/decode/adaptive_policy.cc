@@ -137,6 +137,9 @@ class AdaptivePolicy final : public Policy {
       draft_ms_.Add(round.draft_ms);
       draft_nodes_.Add(asked_nodes_);
     }
+    const auto n_accepted = static_cast<double>(round.accepted.nodes.size()) - 1;
+    const double expected = last_.expected - 1;
+    if (last_.decision == Decision::kProbe && n_accepted > 2 * expected + 0.5) TextMayHaveChanged();
     Count(round.tree, round.accepted);
     if (round.tree.size() > 1 || (round.asked && !JudgedByProposal())) Judge(round, n_tokens);
   }
@@ -151,6 +154,14 @@ class AdaptivePolicy final : public Policy {
 
  private:
   static size_t Index(int i) { return static_cast<size_t>(i); }
+
+  // A probe was accepted beyond expectation: what made speculation stop counts for less, and the next probe
+  // comes soon.
+  void TextMayHaveChanged() {
+    acceptance_->Fade();
+    tree_probe_.Reset();
+    draft_probe_.Reset();
+  }
 
   DraftBudget Skip(Decision decision) {
     probing_ = quick_ = false;
