@@ -99,7 +99,7 @@ class Session {
 };
 
 // An answer in the making: for callers that hold several, or do something else between rounds. Nothing is lost by
-// dropping it: its session then holds what was generated. Not thread-safe; must not outlive its session.
+// dropping it: its session then holds what its cache does, all but the last token. Not thread-safe; must not outlive its session.
 class Generation {
  public:
   virtual ~Generation() = default;

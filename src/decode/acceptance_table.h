@@ -32,7 +32,7 @@ NodeKind KindOf(const TokenTree& tree, int node, int context);
 class AcceptanceTable {
  public:
   double Estimate(const NodeKind& kind) const;
-  // Another text begins: what is known counts for a quarter of the observations it was.
+  // Another text begins, or may have: what is known counts for a quarter of the observations it was.
   void Fade();
   void Add(const NodeKind& kind, bool accepted);
 

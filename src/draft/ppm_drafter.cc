@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "draft/followed_text.h"
 #include "draft/ppm_model.h"
 #include "draft/registry.h"
 #include "draft/tree_width.h"
@@ -17,43 +18,38 @@ namespace {
 
 class PpmDrafter final : public Drafter {
  public:
-  PpmDrafter(double min_prob, int width) : min_prob_(min_prob), width_(width) {}
+  PpmDrafter(double min_prob, int width) : min_prob_(min_prob), width_(width), text_(PpmModel()) {}
 
   std::string_view name() const override { return "ppm"; }
 
   Status Prefill(std::span<const int32_t> committed) override {
-    Assign(committed);
+    text_.Assign(committed);
     return {};
   }
 
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
-    if (tokens_.size() != committed.size()) Assign(committed);
+    if (text_.tokens().size() != committed.size()) text_.Assign(committed);
     heap_.clear();
     n_discovered_ = 0;
-    model_.Current(contexts_);
+    text_.index().Current(contexts_);
     Discover(contexts_, 0, 1, 0, budget);
     while (!heap_.empty() && tree.size() <= budget.max_nodes) {
       std::pop_heap(heap_.begin(), heap_.end(), Worse);
       const Candidate best = std::move(heap_.back());
       heap_.pop_back();
       const int node = tree.AddChild(best.parent, best.token, static_cast<float>(best.score));
-      model_.Extend(best.contexts, best.token, contexts_);
+      text_.index().Extend(best.contexts, best.token, contexts_);
       Discover(contexts_, node, best.score, best.depth, budget);
     }
     return {};
   }
 
   Status Accept(std::span<const int32_t> committed, int n_new, const TargetOutput&) override {
-    const auto added = static_cast<size_t>(n_new);
-    if (tokens_.size() + added == committed.size()) {
-      Append(committed.last(added));
-    } else {
-      Assign(committed);
-    }
+    text_.Accept(committed, n_new);
     return {};
   }
 
-  size_t bytes() const override { return model_.bytes() + tokens_.capacity() * sizeof(int32_t); }
+  size_t bytes() const override { return text_.bytes(); }
 
  private:
   struct Candidate {
@@ -67,26 +63,11 @@ class PpmDrafter final : public Drafter {
     return a.score != b.score ? a.score < b.score : a.order > b.order;
   }
 
-  void Assign(std::span<const int32_t> tokens) {
-    const bool extends =
-        tokens.size() >= tokens_.size() && std::equal(tokens_.begin(), tokens_.end(), tokens.begin());
-    if (!extends) {
-      tokens_.clear();
-      model_.Clear();
-    }
-    Append(tokens.subspan(tokens_.size()));
-  }
-
-  void Append(std::span<const int32_t> tokens) {
-    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-    for (const int32_t token : tokens) model_.Append(token);
-  }
-
   // What may follow a node of the tree.
   void Discover(const PpmModel::Contexts& contexts, int node, double score, int depth,
                 const DraftBudget& budget) {
     if (depth >= budget.max_depth) return;
-    model_.Predict(contexts, depth == 0, min_prob_ / score, predictions_);
+    text_.index().Predict(contexts, depth == 0, min_prob_ / score, predictions_);
     const auto by_chance = [](const auto& a, const auto& b) { return a.chance > b.chance; };
     std::stable_sort(predictions_.begin(), predictions_.end(), by_chance);
     if (std::ssize(predictions_) > width_) predictions_.resize(static_cast<size_t>(width_));
@@ -103,8 +84,7 @@ class PpmDrafter final : public Drafter {
 
   const double min_prob_;
   const int width_;
-  std::vector<int32_t> tokens_;
-  PpmModel model_;
+  FollowedText<PpmModel> text_;
   PpmModel::Contexts contexts_;
   std::vector<PpmModel::Prediction> predictions_;
   std::vector<Candidate> heap_;

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/status_macros.h"
+#include "draft/followed_text.h"
 #include "draft/registry.h"
 #include "draft/suffix_automaton.h"
 #include "draft/suffix_corpus.h"
@@ -28,17 +29,17 @@ class SuffixDrafter final : public Drafter {
         min_prob_(options.suffix_min_prob),
         width_(width),
         corpus_(std::move(corpus)),
-        automaton_(max_context_) {}
+        text_(SuffixAutomaton(max_context_)) {}
 
   std::string_view name() const override { return "suffix"; }
 
   Status Prefill(std::span<const int32_t> committed) override {
-    Assign(committed);
+    text_.Assign(committed);
     return {};
   }
 
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
-    if (tokens_.size() != committed.size()) Assign(committed);
+    if (text_.tokens().size() != committed.size()) text_.Assign(committed);
     best_ = {};
     TryOwnText(budget);
     if (corpus_ != nullptr) TryCorpus(budget);
@@ -47,46 +48,23 @@ class SuffixDrafter final : public Drafter {
   }
 
   Status Accept(std::span<const int32_t> committed, int n_new, const TargetOutput&) override {
-    const auto added = static_cast<size_t>(n_new);
-    if (tokens_.size() + added == committed.size()) {
-      Append(committed.last(added));
-    } else {
-      Assign(committed);
-    }
+    text_.Accept(committed, n_new);
     return {};
   }
 
-  size_t bytes() const override {
-    return automaton_.bytes() + tokens_.capacity() * sizeof(int32_t) +
-           (corpus_ == nullptr ? 0 : corpus_->bytes());
-  }
+  size_t bytes() const override { return text_.bytes() + (corpus_ == nullptr ? 0 : corpus_->bytes()); }
 
  private:
-  void Assign(std::span<const int32_t> tokens) {
-    const bool extends =
-        tokens.size() >= tokens_.size() && std::equal(tokens_.begin(), tokens_.end(), tokens.begin());
-    if (!extends) {
-      tokens_.clear();
-      automaton_.Clear();
-    }
-    Append(tokens.subspan(tokens_.size()));
-  }
-
-  void Append(std::span<const int32_t> tokens) {
-    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-    for (const int32_t token : tokens) automaton_.Append(token);
-  }
-
   void TryOwnText(const DraftBudget& budget) {
-    SuffixContext match = automaton_.LongestMatch();
+    SuffixContext match = text_.index().LongestMatch();
     for (int i = 0; i < kMaxMatches && match.length > 0; ++i) {
-      Try(automaton_, match, budget);
-      match = automaton_.Shorter(match);
+      Try(text_.index(), match, budget);
+      match = text_.index().Shorter(match);
     }
   }
 
   void TryCorpus(const DraftBudget& budget) {
-    corpus_->Matches(tokens_, max_context_, kMaxCorpusMatches, matches_);
+    corpus_->Matches(text_.tokens(), max_context_, kMaxCorpusMatches, matches_);
     for (const SuffixContext& match : matches_) Try(*corpus_, match, budget);
   }
 
@@ -108,8 +86,7 @@ class SuffixDrafter final : public Drafter {
   const double min_prob_;
   const int width_;
   const std::unique_ptr<SuffixCorpus> corpus_;
-  std::vector<int32_t> tokens_;
-  SuffixAutomaton automaton_;
+  FollowedText<SuffixAutomaton> text_;
   SuffixGrower grower_;
   SuffixDraft best_;
   std::vector<SuffixContext> matches_;
