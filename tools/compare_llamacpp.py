@@ -249,22 +249,26 @@ def measure(options):
     return (*rounds, version)
 
 
-def main():
-    options = parse_arguments()
+def run_tool(name, options, make_report):
+    """Prints the report and writes it to options.out; the exit status, after one line if it failed."""
     try:
-        llama, ours, version = measure(options)
-        text = report(medians(llama), medians(ours), options, version)
+        text = make_report(options)
         print(text, end="")
         if options.out:
             options.out.write_text(text, encoding="utf-8")
     except Failure as failure:
-        print(f"compare_llamacpp: {failure}", file=sys.stderr)
+        print(f"{name}: {failure}", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"compare_llamacpp: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"{name}: {error.filename}: {error.strerror}", file=sys.stderr)
         return 1
     return 0
 
 
+def make_report(options):
+    llama, ours, version = measure(options)
+    return report(medians(llama), medians(ours), options, version)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tool("compare_llamacpp", parse_arguments(), make_report))

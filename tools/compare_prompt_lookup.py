@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-from compare_llamacpp import cpu_name, Failure, number_list, ROOT
+from compare_llamacpp import cpu_name, Failure, number_list, ROOT, run_tool
 
 
 def parse_arguments():
@@ -119,21 +119,5 @@ def report(rows, version, options):
         *lines, "", f"Mean of auto over the best of llama.cpp: {mean}.", ""])
 
 
-def main():
-    options = parse_arguments()
-    try:
-        text = report(*measure(options), options)
-        print(text, end="")
-        if options.out:
-            options.out.write_text(text, encoding="utf-8")
-    except Failure as failure:
-        print(f"compare_prompt_lookup: {failure}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"compare_prompt_lookup: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tool("compare_prompt_lookup", parse_arguments(), lambda options: report(*measure(options), options)))

@@ -18,7 +18,7 @@ import statistics
 import sys
 import time
 
-from compare_llamacpp import comparison_table, cpu_name, Failure, measure_longspec, medians, number_list, ROOT
+from compare_llamacpp import comparison_table, cpu_name, Failure, measure_longspec, medians, number_list, ROOT, run_tool
 
 
 def parse_arguments():
@@ -88,27 +88,15 @@ def report(theirs, ours, options, version):
         f"Medians of {options.rounds} alternating rounds; higher ratios favour longspec.", "", *table, ""])
 
 
-def main():
-    options = parse_arguments()
-    try:
-        transformers = Transformers(options)
-        rounds = ([], [])
-        for number in range(options.rounds):
-            print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
-            rounds[0].append(transformers.measure(options))
-            rounds[1].append(measure_longspec(options))
-        text = report(medians(rounds[0]), medians(rounds[1]), options, transformers.version)
-        print(text, end="")
-        if options.out:
-            options.out.write_text(text, encoding="utf-8")
-    except Failure as failure:
-        print(f"compare_transformers: {failure}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"compare_transformers: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 1
-    return 0
+def make_report(options):
+    transformers = Transformers(options)
+    rounds = ([], [])
+    for number in range(options.rounds):
+        print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
+        rounds[0].append(transformers.measure(options))
+        rounds[1].append(measure_longspec(options))
+    return report(medians(rounds[0]), medians(rounds[1]), options, transformers.version)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tool("compare_transformers", parse_arguments(), make_report))
