@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdarg>
 #include <cstdio>
 #include <set>
 #include <string_view>
+
+#include "base/print.h"
 
 namespace longspec {
 namespace {
@@ -17,15 +18,6 @@ constexpr std::array<const char*, 7> kColours = {"#0072B2", "#D55E00", "#009E73"
                                                  "#E69F00", "#56B4E9", "#000000"};
 constexpr double kWidth = 720, kHeight = 420, kLeft = 64, kRight = 190, kTop = 44, kBottom = 56;
 constexpr double kPlotWidth = kWidth - kLeft - kRight, kPlotHeight = kHeight - kTop - kBottom;
-
-__attribute__((format(printf, 1, 2))) std::string Print(const char* format, ...) {
-  std::array<char, 512> buffer{};
-  va_list args;
-  va_start(args, format);
-  std::vsnprintf(buffer.data(), buffer.size(), format, args);
-  va_end(args);
-  return buffer.data();
-}
 
 std::string Escape(std::string_view text) {
   std::string escaped;

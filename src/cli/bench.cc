@@ -55,12 +55,16 @@ std::string JsonLine(const MachineLimits& limits) {
   return json.dump() + "\n";
 }
 
-std::string TableHeader(const char* kernel_table, const MachineLimits& limits) {
+std::string MachineText(const char* kernel_table, const MachineLimits& limits) {
   char roof[160];
   std::snprintf(roof, sizeof(roof), "reads %.1f GB/s, at most %.0f GMAC/s in q8 and %.0f in f32",
                 limits.read_gb_per_second, limits.q8_gmac_per_second, limits.f32_gmac_per_second);
-  return kernels::CpuDescription() + ", kernels " + kernel_table + "\n" + roof +
-         "\n\n| test    |  depth |  rows |         ms |   tokens/s | vs 1 row |   GB/s | GMAC/s | of the "
+  return kernels::CpuDescription() + ", kernels " + kernel_table + "\n" + roof + "\n";
+}
+
+std::string TableHeader(const char* kernel_table, const MachineLimits& limits) {
+  return MachineText(kernel_table, limits) +
+         "\n| test    |  depth |  rows |         ms |   tokens/s | vs 1 row |   GB/s | GMAC/s | of the "
          "roof |\n"
          "|---------|-------:|------:|-----------:|-----------:|---------:|-------:|-------:|------------:|"
          "\n";
@@ -137,14 +141,13 @@ Status CheckSweep(const BenchFlags& flags) {
   return {};
 }
 
-std::string SweepHeader(const char* kernel_table, const MachineLimits& limits) {
-  const std::string header = TableHeader(kernel_table, limits);
-  return header.substr(0, header.find("\n\n") + 1);
-}
-
 int RunSweep(const BenchFlags& flags, const char* kernel_table, Output& out) {
   const auto info = Engine::Inspect(flags.bench.model);
   if (!info.ok()) return Fail(info.status(), Stage::kLoad);
+  // Before minutes of measuring, not after.
+  std::ofstream svg;
+  if (!flags.svg.empty()) svg.open(flags.svg, std::ios::binary);
+  if (!svg.good()) return FailOutput(IoError(flags.svg + ": cannot be written"));
   Sweep sweep;
   Status written;
   const auto write = [&](const std::string& text) {
@@ -153,7 +156,7 @@ int RunSweep(const BenchFlags& flags, const char* kernel_table, Output& out) {
   const Status status = RunBench(
       flags.bench,
       [&](const MachineLimits& limits) {
-        write(flags.json ? JsonLine(limits) : SweepHeader(kernel_table, limits));
+        write(flags.json ? JsonLine(limits) : MachineText(kernel_table, limits));
       },
       [&](const Measurement& m) {
         sweep.Add(m);
@@ -163,10 +166,9 @@ int RunSweep(const BenchFlags& flags, const char* kernel_table, Output& out) {
   if (!flags.json) write(sweep.Table(info->n_ctx_train));
   if (!written.ok()) return FailOutput(written);
   if (flags.svg.empty()) return kExitOk;
-  std::ofstream file(flags.svg, std::ios::binary);
-  file << sweep.Svg();
-  file.flush();
-  return file.good() ? static_cast<int>(kExitOk) : FailOutput(IoError(flags.svg + ": cannot be written"));
+  svg << sweep.Svg();
+  svg.flush();
+  return svg.good() ? static_cast<int>(kExitOk) : FailOutput(IoError(flags.svg + ": cannot be written"));
 }
 
 int RunBenchCommand(const BenchFlags& flags) {

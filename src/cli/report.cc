@@ -2,24 +2,15 @@
 #include "cli/report.h"
 
 #include <array>
-#include <cstdarg>
 #include <cstdio>
 
+#include "base/print.h"
 #include "engine/memory_plan.h"
 
 namespace longspec::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-__attribute__((format(printf, 1, 2))) std::string Print(const char* format, ...) {
-  std::array<char, 512> buffer{};
-  va_list args;
-  va_start(args, format);
-  std::vsnprintf(buffer.data(), buffer.size(), format, args);
-  va_end(args);
-  return buffer.data();
-}
 
 double PerSecond(int64_t n, double ms) { return ms > 0 ? static_cast<double>(n) * 1000.0 / ms : 0.0; }
 

@@ -3,28 +3,19 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdarg>
 #include <cstdio>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <tuple>
 
+#include "base/print.h"
 #include "base/status_macros.h"
 #include "chart/chart.h"
 #include "eval/paper_tables.h"
 
 namespace longspec {
 namespace {
-
-__attribute__((format(printf, 1, 2))) std::string Print(const char* format, ...) {
-  std::array<char, 512> buffer{};
-  va_list args;
-  va_start(args, format);
-  std::vsnprintf(buffer.data(), buffer.size(), format, args);
-  va_end(args);
-  return buffer.data();
-}
 
 struct Sums {
   CellSums all, straight;  // of all texts; of those that do not loop
