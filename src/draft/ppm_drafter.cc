@@ -31,15 +31,16 @@ class PpmDrafter final : public Drafter {
     if (text_.tokens().size() != committed.size()) text_.Assign(committed);
     heap_.clear();
     n_discovered_ = 0;
-    text_.index().Current(contexts_);
-    Discover(contexts_, 0, 1, 0, budget);
+    text_.index().Current(ContextsOf(0));
+    Discover(0, 1, 0, budget);
     while (!heap_.empty() && tree.size() <= budget.max_nodes) {
       std::pop_heap(heap_.begin(), heap_.end(), Worse);
-      const Candidate best = std::move(heap_.back());
+      const Candidate best = heap_.back();
       heap_.pop_back();
       const int node = tree.AddChild(best.parent, best.token, static_cast<float>(best.score));
-      text_.index().Extend(best.contexts, best.token, contexts_);
-      Discover(contexts_, node, best.score, best.depth, budget);
+      PpmModel::Contexts& extended = ContextsOf(node);  // may move the parent's
+      text_.index().Extend(ContextsOf(best.parent), best.token, extended);
+      Discover(node, best.score, best.depth, budget);
     }
     return {};
   }
@@ -57,17 +58,21 @@ class PpmDrafter final : public Drafter {
     int order;  // of discovery: earlier ones first among equals
     int parent, depth;
     int32_t token;
-    PpmModel::Contexts contexts;  // before the token
   };
   static bool Worse(const Candidate& a, const Candidate& b) {
     return a.score != b.score ? a.score < b.score : a.order > b.order;
   }
 
+  PpmModel::Contexts& ContextsOf(int node) {
+    const auto index = static_cast<size_t>(node);
+    if (contexts_.size() <= index) contexts_.resize(index + 1);
+    return contexts_[index];
+  }
+
   // What may follow a node of the tree.
-  void Discover(const PpmModel::Contexts& contexts, int node, double score, int depth,
-                const DraftBudget& budget) {
+  void Discover(int node, double score, int depth, const DraftBudget& budget) {
     if (depth >= budget.max_depth) return;
-    text_.index().Predict(contexts, depth == 0, min_prob_ / score, predictions_);
+    text_.index().Predict(ContextsOf(node), depth == 0, min_prob_ / score, predictions_);
     const auto by_chance = [](const auto& a, const auto& b) { return a.chance > b.chance; };
     std::stable_sort(predictions_.begin(), predictions_.end(), by_chance);
     if (std::ssize(predictions_) > width_) predictions_.resize(static_cast<size_t>(width_));
@@ -76,8 +81,7 @@ class PpmDrafter final : public Drafter {
                        .order = n_discovered_++,
                        .parent = node,
                        .depth = depth + 1,
-                       .token = p.token,
-                       .contexts = contexts});
+                       .token = p.token});
       std::push_heap(heap_.begin(), heap_.end(), Worse);
     }
   }
@@ -85,7 +89,7 @@ class PpmDrafter final : public Drafter {
   const double min_prob_;
   const int width_;
   FollowedText<PpmModel> text_;
-  PpmModel::Contexts contexts_;
+  std::vector<PpmModel::Contexts> contexts_;  // by node of the tree
   std::vector<PpmModel::Prediction> predictions_;
   std::vector<Candidate> heap_;
   int n_discovered_ = 0;
