@@ -16,6 +16,9 @@ namespace longspec {
 namespace {
 
 constexpr int kDeepest = 1 << 30;
+// Short steps are repeated for this long at each depth, but not more often than this.
+constexpr double kLeastMs = 1500;
+constexpr int kMostRounds = 40;
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -37,7 +40,7 @@ class Bench {
       const auto cache = model_.NewCache(depth + widest);
       LS_TRY(options_.made_up_context ? CommitMadeUp(*cache, model_.config.n_layer, depth)
                                       : MeasurePrefill(*cache, depth));
-      for (const int rows : options_.rows) LS_TRY(MeasureRows(*cache, depth, rows));
+      LS_TRY(MeasureSteps(*cache, depth));
     }
     return {};
   }
@@ -81,17 +84,36 @@ class Bench {
     return {};
   }
 
-  Status MeasureRows(KvCache& cache, int depth, int rows) {
-    LS_TRY(Forward(cache, rows, LogitsFor::kAllRows, false));  // warms caches and sizes buffers
-    std::vector<double> times;
-    for (int i = 0; i < options_.repetitions; ++i) {
-      const double start = NowMs();
-      LS_TRY(Forward(cache, rows, LogitsFor::kAllRows, false));
-      times.push_back(NowMs() - start);
+  // All row counts take turns, so that a machine that is slower for a while is slower for all of them, and a
+  // count's cost in steps of one row is the median over rounds of times that lie side by side.
+  Status MeasureSteps(KvCache& cache, int depth) {
+    const size_t n = options_.rows.size();
+    std::vector<std::vector<double>> times(n), ratios(n);
+    const size_t one_row =
+        static_cast<size_t>(std::find(options_.rows.begin(), options_.rows.end(), 1) - options_.rows.begin());
+    // Warms caches and sizes buffers.
+    for (const int rows : options_.rows) LS_TRY(Forward(cache, rows, LogitsFor::kAllRows, false));
+    const double begin = NowMs();
+    for (int round = 0; round < options_.repetitions || (round < kMostRounds && NowMs() - begin < kLeastMs);
+         ++round) {
+      for (size_t i = 0; i < n; ++i) {
+        const double start = NowMs();
+        LS_TRY(Forward(cache, options_.rows[i], LogitsFor::kAllRows, false));
+        times[i].push_back(NowMs() - start);
+      }
+      for (size_t i = 0; one_row < n && i < n; ++i)
+        ratios[i].push_back(times[i].back() / times[one_row].back());
     }
-    const double ms = Median(std::move(times));
-    Report({.test = rows == 1 ? "decode" : "rows", .depth = depth, .rows = rows, .ms = ms},
-           WorkOf(rows, depth, rows));
+    for (size_t i = 0; i < n; ++i) {
+      const int rows = options_.rows[i];
+      Report({.test = rows == 1 ? "decode" : "rows",
+              .depth = depth,
+              .rows = rows,
+              .ms = Median(times[i]),
+              .least_ms = *std::min_element(times[i].begin(), times[i].end()),
+              .times_one_row = one_row < n ? Median(ratios[i]) : 0},
+             WorkOf(rows, depth, rows));
+    }
     return {};
   }
 

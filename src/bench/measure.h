@@ -21,7 +21,10 @@ struct Measurement {
                      // argmax; "rows": a chain of `rows` rows after `depth` keys, logits for all
   int depth = 0;
   int rows = 1;
-  double ms = 0;
+  double ms = 0;        // the median of all runs
+  double least_ms = 0;  // the shortest run; 0 for prefill, which runs once
+  double times_one_row =
+      0;  // `ms` in steps of one row, the median of pairs taken side by side; 0: no one-row step
   double tokens_per_second = 0;  // rows per second
   double gb_per_second = 0;      // weights and keys and values read once, over the time; 0 for prefill
   double gmac_per_second = 0;    // 10^9 multiply-adds, over the time
@@ -32,7 +35,7 @@ struct BenchOptions {
   ModelOptions model;
   std::vector<int> depths = {512};
   std::vector<int> rows = {1, 2, 4, 8, 16, 32, 64};
-  int repetitions = 5;
+  int repetitions = 5;  // at least; short steps run more often
   // Contexts are made up instead of evaluated: no prefill is measured, and depths may be larger than anyone
   // would wait for.
   bool made_up_context = false;

@@ -38,6 +38,8 @@ std::string JsonLine(const Measurement& m) {
   json["depth"] = m.depth;
   json["rows"] = m.rows;
   json["ms"] = m.ms;
+  if (m.least_ms > 0) json["least_ms"] = m.least_ms;
+  if (m.times_one_row > 0) json["times_one_row"] = m.times_one_row;
   json["tokens_per_second"] = m.tokens_per_second;
   if (m.gb_per_second > 0) json["gb_per_second"] = m.gb_per_second;
   json["gmac_per_second"] = m.gmac_per_second;
@@ -70,10 +72,9 @@ std::string TableHeader(const char* kernel_table, const MachineLimits& limits) {
          "\n";
 }
 
-// One line of the table; `one_row_ms` is the step with one row at this depth, if it was measured.
-std::string TableLine(const Measurement& m, double one_row_ms) {
+std::string TableLine(const Measurement& m) {
   char text[160], ratio[32] = "", bandwidth[32] = "";
-  if (m.test != "prefill" && one_row_ms > 0) std::snprintf(ratio, sizeof(ratio), "%.2fx", m.ms / one_row_ms);
+  if (m.times_one_row > 0) std::snprintf(ratio, sizeof(ratio), "%.2fx", m.times_one_row);
   if (m.gb_per_second > 0) std::snprintf(bandwidth, sizeof(bandwidth), "%.1f", m.gb_per_second);
   std::snprintf(text, sizeof(text), "| %-7s | %6d | %5d | %10.2f | %10.1f | %8s | %6s | %6.0f | %9.0f %% |\n",
                 m.test.c_str(), m.depth, m.rows, m.ms, m.tokens_per_second, ratio, bandwidth,
@@ -101,7 +102,7 @@ class Sweep {
       text += "| " + std::to_string(rows) + " |";
       for (const auto& [depth, m] : by_depth) {
         char cell[64];
-        std::snprintf(cell, sizeof(cell), " %.2f ms, %.2fx, %.0f %% |", m.ms, CostRatio(m),
+        std::snprintf(cell, sizeof(cell), " %.2f ms, %.2fx, %.0f %% |", m.ms, m.times_one_row,
                       100 * m.roofline_share);
         text += cell;
       }
@@ -118,7 +119,7 @@ class Sweep {
     for (const auto& [rows, steps] : steps_) {
       for (const auto& [depth, m] : steps) {
         by_depth[depth].name = std::to_string(depth) + " keys";
-        by_depth[depth].points.emplace_back(rows, CostRatio(m));
+        by_depth[depth].points.emplace_back(rows, m.times_one_row);
       }
     }
     LineChart chart{.title = "Cost of a step, in steps of one row",
@@ -131,8 +132,6 @@ class Sweep {
   }
 
  private:
-  double CostRatio(const Measurement& m) const { return m.ms / steps_.begin()->second.at(m.depth).ms; }
-
   std::map<int, std::map<int, Measurement>> steps_;  // [rows][depth]
 };
 
@@ -179,13 +178,11 @@ int RunBenchCommand(const BenchFlags& flags) {
   Status written = out.Check();
   if (!written.ok()) return FailOutput(written);
   if (flags.sweep) return RunSweep(flags, (*table)->name, out);
-  std::map<int, double> one_row;
   const auto on_machine = [&](const MachineLimits& limits) {
     written = out.Write(flags.json ? JsonLine(limits) : TableHeader((*table)->name, limits));
   };
   const Status status = RunBench(flags.bench, on_machine, [&](const Measurement& m) {
-    if (m.rows == 1 && m.test == "decode") one_row[m.depth] = m.ms;
-    const Status line = out.Write(flags.json ? JsonLine(m) : TableLine(m, one_row[m.depth]));
+    const Status line = out.Write(flags.json ? JsonLine(m) : TableLine(m));
     if (written.ok()) written = line;
   });
   if (!status.ok()) return Fail(status, Stage::kLoad);
@@ -210,7 +207,8 @@ Runner SetUpBench(CLI::App& app) {
       "A table of steps of 1 to 128 rows after 512 to 65536 keys, of made-up contexts (or what --rows and "
       "--depth say)");
   app.add_option("--svg", flags->svg, "With --sweep: a chart of it in this file");
-  app.add_option("--repetitions", flags->bench.repetitions, "Runs of each step; the median is shown")
+  app.add_option("--repetitions", flags->bench.repetitions,
+                 "Runs of each step at least, more of short ones; the median is shown")
       ->capture_default_str();
   app.add_flag("--json", flags->json, "Print one JSON object a line");
   return [flags, depths, rows] {

@@ -2,6 +2,8 @@
 #include "model/linear.h"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "kernels/packing.h"
 
@@ -10,13 +12,34 @@ namespace {
 
 // Rows taken per pass over a worker's weights: their quantised activations stay in the second-level cache.
 constexpr int kRowBlock = 128;
-// Shorter runs share more evenly, longer ones stream better.
-constexpr int kRunsPerWorker = 6;
+// A run of groups is this part of an equal share of what is left: long runs first, which stream, short ones
+// at the end, so that workers finish together however unequal their cores are.
+constexpr int kRunPart = 2;
 constexpr int kLongestRun = 64;
 
 int Groups(const kernels::PackedMatrix& w) {
   return static_cast<int>((w.n_out + kernels::kRowGroup - 1) / kernels::kRowGroup);
 }
+
+// Cuts [0, total) into runs, the same for every worker.
+class Runs {
+ public:
+  Runs(int total, int n_workers) : total_(total), n_part_(n_workers * kRunPart) {}
+
+  // Run k, which must not be less than the last one asked for; empty past the last run.
+  std::pair<int, int> At(int k) {
+    for (; index_ < k; ++index_) {
+      const int left = total_ - end_;
+      begin_ = end_;
+      end_ += std::min(left, std::clamp(left / n_part_, 1, kLongestRun));
+    }
+    return {begin_, end_};
+  }
+
+ private:
+  const int total_, n_part_;
+  int index_ = -1, begin_ = 0, end_ = 0;
+};
 
 void RunGroups(const kernels::KernelTable& kernels, const LinearJob& job, const Activations& x, int n_rows,
                int begin, int end) {
@@ -52,11 +75,9 @@ void RunLinear(const kernels::KernelTable& kernels, ThreadTeam::Worker& worker,
                std::span<const LinearJob> jobs, const Activations& x, int n_rows) {
   int total = 0;
   for (const LinearJob& job : jobs) total += Groups(*job.w);
-  // Workers take runs of groups until none is left, so that they finish together however unequal their cores
-  // are.
-  const int run = std::clamp(total / (worker.count() * kRunsPerWorker), 1, kLongestRun);
-  for (int begin = worker.Claim() * run; begin < total; begin = worker.Claim() * run) {
-    const int end = std::min(begin + run, total);
+  Runs runs(total, worker.count());
+  for (auto [begin, end] = runs.At(worker.Claim()); begin < end;
+       std::tie(begin, end) = runs.At(worker.Claim())) {
     int first = 0;  // of this job's groups, counted through all jobs
     for (const LinearJob& job : jobs) {
       const int groups = Groups(*job.w);

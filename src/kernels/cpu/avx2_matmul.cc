@@ -5,6 +5,7 @@
 // the registers and the float sums go through the stack, which costs less than a second broadcast would.
 #include <immintrin.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/cpu/avx2.h"
@@ -30,16 +31,28 @@ inline __m256 LoadHalf8(const std::byte* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 
-// Writes one group's lanes [8 * half, 8 * half + 8) of one row, as far as the matrix has output rows.
-inline void StoreLanes(float* y, int64_t n_out, int64_t first, __m256 acc, bool add) {
-  const int64_t left = n_out - first;
-  if (left >= 8) {
-    _mm256_storeu_ps(y + first, add ? _mm256_add_ps(_mm256_loadu_ps(y + first), acc) : acc);
-    return;
-  }
+inline void StoreVector(float* y, __m256 acc, bool add) {
+  _mm256_storeu_ps(y, add ? _mm256_add_ps(_mm256_loadu_ps(y), acc) : acc);
+}
+
+// The last group of a matrix whose output rows are no multiple of a group: lanes [0, left).
+[[gnu::noinline]] void StoreFewLanes(float* y, int64_t left, __m256 acc, bool add) {
   float lanes[8];
   _mm256_storeu_ps(lanes, acc);
-  for (int64_t i = 0; i < left; ++i) y[first + i] = add ? y[first + i] + lanes[i] : lanes[i];
+  for (int64_t i = 0; i < left; ++i) y[i] = add ? y[i] + lanes[i] : lanes[i];
+}
+
+// Writes a group's 16 lanes of one row from output row `first` on, as far as the matrix has output rows.
+inline void StoreGroup(float* y, int64_t n_out, int64_t first, const __m256 (&acc)[2], bool add) {
+  if (first + kRowGroup <= n_out) {
+    StoreVector(y + first, acc[0], add);
+    StoreVector(y + first + 8, acc[1], add);
+    return;
+  }
+  for (int v = 0; v < 2; ++v) {
+    const int64_t at = first + 8 * v;
+    if (at < n_out) StoreFewLanes(y + at, std::min<int64_t>(n_out - at, 8), acc[v], add);
+  }
 }
 
 // Stops the compiler from moving the loads of later steps up until they no longer fit into registers.
@@ -212,10 +225,7 @@ void Q8Tile(const MatmulQ8Args& a, int group, int row, const Prefetch& prefetch)
     }
   }
   for (int r = 0; r < R; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
-      const int64_t first = int64_t{group} * kRowGroup + v * 8;
-      if (first < a.w->n_out) StoreLanes(a.y + (row + r) * a.y_stride, a.w->n_out, first, acc[r][v], a.add);
-    }
+    StoreGroup(a.y + (row + r) * a.y_stride, a.w->n_out, int64_t{group} * kRowGroup, acc[r], a.add);
   }
 }
 
@@ -299,11 +309,7 @@ void FloatTile(const MatmulFloatArgs& a, int group, int row) {
   }
   for (int r = 0; r < R; ++r) {
     for (int g = 0; g < G; ++g) {
-      for (int h = 0; h < 2; ++h) {
-        const int64_t first = int64_t{group + g} * kRowGroup + int64_t{h} * 8;
-        if (first < a.w->n_out)
-          StoreLanes(a.y + (row + r) * a.y_stride, a.w->n_out, first, acc[r][g][h], a.add);
-      }
+      StoreGroup(a.y + (row + r) * a.y_stride, a.w->n_out, int64_t{group + g} * kRowGroup, acc[r][g], a.add);
     }
   }
 }
