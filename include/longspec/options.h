@@ -13,7 +13,8 @@
 
 namespace longspec {
 
-enum class CacheType : uint8_t { kF32, kF16, kBF16 };
+// kQ8_0 and kQ4_0 need a head dimension that is a multiple of 32 (docs/caches.md).
+enum class CacheType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0 };
 
 struct RopeOptions {
   enum class Scaling : uint8_t { kFromModel, kNone, kLinear, kYarn };

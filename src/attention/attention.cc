@@ -17,17 +17,6 @@ constexpr int kTileRows = 16;
 
 static_assert(kKvChunk == kernels::kChunk && kKeyBlock == kernels::kKeyGroup);
 
-kernels::KvType KernelType(CacheType type) {
-  switch (type) {
-    case CacheType::kF32:
-      return kernels::KvType::kF32;
-    case CacheType::kF16:
-      return kernels::KvType::kF16;
-    default:
-      return kernels::KvType::kBF16;
-  }
-}
-
 size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 int Blocks(int keys) { return (keys + kKeyBlock - 1) / kKeyBlock; }
@@ -165,7 +154,6 @@ void AttentionPlan::AttendTail(const Tile& tile, int chunk, float* states) const
     kernels_->scores(scores);
   }
 
-  const size_t v_row = Z(head_dim) * ElementBytes(layout.v_type);
   for (int i = 0; i < n; ++i) {
     const int row = tile.row_begin + i / group;
     const int32_t* path = path_.data() + path_begin_[Z(row)];
@@ -200,7 +188,7 @@ void AttentionPlan::AttendTail(const Tile& tile, int chunk, float* states) const
     const int visible = CountAt(row, chunk);
     for (int k = tail; k < visible; ++k) {
       const int slot = base_ + path[first + k - base_];
-      values[k - tail] = tile.span->values(slot / kKvChunk, tile.kv_head) + Z(slot % kKvChunk) * v_row;
+      values[k - tail] = tile.span->value_row(slot, tile.kv_head);
     }
     kernels_->gathered_values({.values = values,
                                .p = tile.scores + Z(r) * Z(group) * kKvChunk + tail,

@@ -61,6 +61,9 @@ class ToyCache {
   std::vector<std::byte*> bases_;
 };
 
+constexpr CacheType kTypes[] = {CacheType::kF32, CacheType::kF16, CacheType::kBF16, CacheType::kQ8_0,
+                                CacheType::kQ4_0};
+
 struct Problem {
   AttentionShape shape;
   KvLayout layout;
@@ -72,10 +75,10 @@ struct Problem {
 };
 
 Problem MakeProblem(int base, int n_rows, std::vector<int32_t> parents, CacheType type, int head_dim = 32,
-                    int group = 3) {
+                    int group = 3, CacheType v_type = CacheType::kF16) {
   Problem p;
   p.shape = {.n_head = 2 * group, .n_kv_head = 2, .head_dim = head_dim, .scale = 0.25F};
-  p.layout = {.k_type = type, .v_type = type, .n_kv_head = 2, .head_dim = head_dim};
+  p.layout = {.k_type = type, .v_type = v_type, .n_kv_head = 2, .head_dim = head_dim};
   p.base = base;
   p.n_rows = n_rows;
   p.parents = std::move(parents);
@@ -222,11 +225,86 @@ TEST(Attention, ATreeDeeperThanAChunk) {
 }
 
 TEST(Attention, EveryCacheTypeAndHeadShape) {
-  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kBF16}) {
-    for (const int head_dim : {16, 48, 128}) {
+  for (const CacheType type : kTypes) {
+    for (const int head_dim : {16, 48, 64, 128}) {
+      if (!CheckLayout({.k_type = type, .v_type = type, .n_kv_head = 1, .head_dim = head_dim}).ok()) continue;
       for (const int group : {1, 4, 7}) {
-        ExpectCanonical(MakeProblem(270, 6, {}, type, head_dim, group));
-        ExpectCanonical(MakeProblem(270, 6, {-1, 0, 0, 1, 1, 3}, type, head_dim, group));
+        ExpectCanonical(MakeProblem(270, 6, {}, type, head_dim, group, type));
+        ExpectCanonical(MakeProblem(270, 6, {-1, 0, 0, 1, 1, 3}, type, head_dim, group, type));
+      }
+    }
+  }
+}
+
+TEST(Attention, QuantisedKeysAndValuesOfAnyRowCount) {
+  for (const CacheType type : {CacheType::kQ8_0, CacheType::kQ4_0}) {
+    for (const int rows : {1, 2, 9, 24, 33}) {
+      ExpectCanonical(MakeProblem(250, rows, {}, type, 32, 3, type));
+      ExpectCanonical(
+          MakeProblem(250, rows, RandomTree(rows, static_cast<unsigned>(rows)), type, 32, 3, type));
+    }
+  }
+}
+
+TEST(Attention, KeysAndValuesOfDifferentTypes) {
+  for (const CacheType k : kTypes) {
+    for (const CacheType v : kTypes) {
+      ExpectCanonical(MakeProblem(270, 5, {}, k, 32, 3, v));
+      ExpectCanonical(MakeProblem(270, 5, {-1, 0, 0, 1, 1}, k, 32, 3, v));
+    }
+  }
+}
+
+TEST(KvLayout, BytesOfEveryType) {
+  const auto bytes = [](CacheType type) {
+    const KvLayout layout{.k_type = type, .v_type = type, .n_kv_head = 3, .head_dim = 64};
+    EXPECT_EQ(layout.k_head_bytes(), layout.v_head_bytes());
+    EXPECT_EQ(layout.layer_bytes(), 6 * layout.k_head_bytes());
+    return layout.v_row_bytes();
+  };
+  EXPECT_EQ(bytes(CacheType::kF32), 256U);
+  EXPECT_EQ(bytes(CacheType::kF16), 128U);
+  EXPECT_EQ(bytes(CacheType::kBF16), 128U);
+  EXPECT_EQ(bytes(CacheType::kQ8_0), 68U);
+  EXPECT_EQ(bytes(CacheType::kQ4_0), 36U);
+}
+
+TEST(KvLayout, QuantisedTypesNeedWholeBlocks) {
+  KvLayout layout{.k_type = CacheType::kQ8_0, .v_type = CacheType::kF16, .n_kv_head = 1, .head_dim = 80};
+  const Status keys = CheckLayout(layout);
+  EXPECT_EQ(keys.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(
+      keys.message(),
+      "--cache-type-k q8_0 needs a head dimension that is a multiple of 32, which 80 is not; f16, bf16 and "
+      "f32 do not");
+  layout = {.k_type = CacheType::kF16, .v_type = CacheType::kQ4_0, .n_kv_head = 1, .head_dim = 80};
+  EXPECT_NE(CheckLayout(layout).message().find("--cache-type-v q4_0"), std::string::npos);
+  layout.head_dim = 96;
+  EXPECT_TRUE(CheckLayout(layout).ok());
+}
+
+TEST(KvSpan, ElementsAreFoundWhereTheyWereStored) {
+  for (const CacheType type : kTypes) {
+    const KvLayout layout{.k_type = type, .v_type = type, .n_kv_head = 2, .head_dim = 32};
+    ToyCache cache(layout, 300);
+    for (int slot = 0; slot < 300; ++slot) {
+      for (int head = 0; head < 2; ++head) {
+        std::vector<float> k(32), v(32);
+        k[Z(slot % 32)] =
+            static_cast<float>(head + 1);  // alone in its block, so that every type holds it exactly
+        v[Z((slot + 5) % 32)] = -4.0F;
+        cache.Store(slot, head, k.data(), v.data());
+      }
+    }
+    const KvSpan span = cache.Span(300, 0);
+    for (int slot = 0; slot < 300; ++slot) {
+      for (int head = 0; head < 2; ++head) {
+        for (int d = 0; d < 32; ++d) {
+          const float tolerance = type == CacheType::kQ8_0 ? 0.001F : 0.0F;  // 1 / 127 in f16
+          ASSERT_NEAR(span.KeyAt(slot, head, d), d == slot % 32 ? static_cast<float>(head + 1) : 0.0F,
+                      tolerance);
+          ASSERT_NEAR(span.ValueAt(slot, head, d), d == (slot + 5) % 32 ? -4.0F : 0.0F, 4 * tolerance);
+        }
       }
     }
   }

@@ -1,16 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attention/kv_span.h"
 
+#include <string>
+
 namespace longspec {
+namespace {
 
-size_t ElementBytes(CacheType type) { return type == CacheType::kF32 ? 4 : 2; }
+using kernels::KvType;
 
-size_t KvLayout::k_head_bytes() const {
-  return static_cast<size_t>(kKvChunk) * static_cast<size_t>(head_dim) * ElementBytes(k_type);
+static_assert(KernelType(CacheType::kF32) == KvType::kF32 && KernelType(CacheType::kF16) == KvType::kF16 &&
+              KernelType(CacheType::kBF16) == KvType::kBF16 && KernelType(CacheType::kQ8_0) == KvType::kQ8_0 &&
+              KernelType(CacheType::kQ4_0) == KvType::kQ4_0);
+
+Status CheckType(CacheType type, const std::string& option, int head_dim) {
+  const int multiple = kernels::KvMultiple(KernelType(type));
+  if (head_dim % multiple == 0) return {};
+  return Unsupported(option + " " + std::string(CacheTypeName(type)) +
+                     " needs a head dimension that is a multiple of " + std::to_string(multiple) +
+                     ", which " + std::to_string(head_dim) + " is not; f16, bf16 and f32 do not");
 }
 
-size_t KvLayout::v_head_bytes() const {
-  return static_cast<size_t>(kKvChunk) * static_cast<size_t>(head_dim) * ElementBytes(v_type);
+}  // namespace
+
+std::string_view CacheTypeName(CacheType type) {
+  switch (type) {
+    case CacheType::kF32:
+      return "f32";
+    case CacheType::kF16:
+      return "f16";
+    case CacheType::kBF16:
+      return "bf16";
+    case CacheType::kQ8_0:
+      return "q8_0";
+    case CacheType::kQ4_0:
+      return "q4_0";
+  }
+  return "";
+}
+
+Status CheckLayout(const KvLayout& layout) {
+  if (Status status = CheckType(layout.k_type, "--cache-type-k", layout.head_dim); !status.ok())
+    return status;
+  return CheckType(layout.v_type, "--cache-type-v", layout.head_dim);
+}
+
+float KvSpan::KeyAt(int slot, int kv_head, int d) const {
+  return kernels::KeyElement(KernelType(layout.k_type), layout.head_dim, keys(slot / kKvChunk, kv_head),
+                             slot % kKvChunk, d);
+}
+
+float KvSpan::ValueAt(int slot, int kv_head, int d) const {
+  return kernels::ValueElement(KernelType(layout.v_type), layout.head_dim, value_row(slot, kv_head), d);
 }
 
 }  // namespace longspec

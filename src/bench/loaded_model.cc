@@ -22,6 +22,9 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
   LS_ASSIGN(model.file, GgufFile::Open(options.path));
   LS_ASSIGN(model.config, ReadLlamaConfig(*model.file, options.rope));
   model.layout = model.config.kv_layout(options.cache_type_k, options.cache_type_v);
+  if (Status status = CheckLayout(model.layout); !status.ok()) {
+    return Status(status.code(), options.path + ": " + status.message());
+  }
   LS_TRY(CheckMemory(options.path, NeedsOf(model.config, *model.file, model.layout, max_rows, ctx_size),
                      AvailableMemory()));
   model.team =

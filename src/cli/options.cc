@@ -87,8 +87,11 @@ Result<std::pair<int32_t, float>> ParseLogitBias(const std::string& text) {
 
 void AddModelOptions(CLI::App& app, ModelOptions* options) {
   const std::string group = "Model";
-  const Names<CacheType> cache_types = {
-      {"f32", CacheType::kF32}, {"f16", CacheType::kF16}, {"bf16", CacheType::kBF16}};
+  const Names<CacheType> cache_types = {{"f32", CacheType::kF32},
+                                        {"f16", CacheType::kF16},
+                                        {"bf16", CacheType::kBF16},
+                                        {"q8_0", CacheType::kQ8_0},
+                                        {"q4_0", CacheType::kQ4_0}};
   app.add_option("-m,--model", options->path, "GGUF file; of a split model, its first shard")
       ->required()
       ->group(group);

@@ -228,10 +228,27 @@ TEST(Options, SeedsAreUnsignedOrFresh) {
   }
 }
 
+TEST(Options, CacheTypesAreNamedAsInLlamaCpp) {
+  const std::pair<const char*, CacheType> types[] = {{"f32", CacheType::kF32},
+                                                     {"f16", CacheType::kF16},
+                                                     {"bf16", CacheType::kBF16},
+                                                     {"q8_0", CacheType::kQ8_0},
+                                                     {"q4_0", CacheType::kQ4_0}};
+  for (const auto& [name, type] : types) {
+    const Parsed parsed = Parse({"-m", "a", "--cache-type-k", name, "--cache-type-v", name});
+    EXPECT_EQ(parsed.error, "");
+    EXPECT_EQ(parsed.model.cache_type_k, type) << name;
+    EXPECT_EQ(parsed.model.cache_type_v, type) << name;
+  }
+  const std::string error = Parse({"-m", "a", "--cache-type-v", "q5_1"}).error;
+  EXPECT_THAT(error, HasSubstr("--cache-type-v"));
+  for (const auto& [name, type] : types) EXPECT_THAT(error, HasSubstr(name));
+}
+
 TEST(Options, BadValuesNameTheOption) {
   const std::vector<std::vector<std::string>> cases = {
       {"--ctx-size", "-1"},       {"--ctx-size", "many"},       {"--batch-size", "0"}, {"--threads", "-2"},
-      {"--cache-type-k", "q4_0"}, {"--rope-scaling", "spiral"}, {"--temp", "hot"},     {"--temp", "-1"},
+      {"--cache-type-k", "q9_0"}, {"--rope-scaling", "spiral"}, {"--temp", "hot"},     {"--temp", "-1"},
       {"--top-p", "1.5"},         {"--min-p", "-0.1"},          {"--predict", "-2"},   {"--logit-bias", "x"},
       {"--repeat-penalty", "0"},  {"--repeat-last-n", "-2"},    {"--unknown", "1"},
   };

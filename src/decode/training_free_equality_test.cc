@@ -121,6 +121,8 @@ class TinyModel : public TrainingFree {
   void SetUp() override {
     TrainingFree::SetUp();
     TinyModelOptions tiny;
+    tiny.n_heads = 2;  // heads of 32 can be stored in every type
+    tiny.n_kv_heads = 1;
     tiny.dtype = DType::kQ4_1;
     tiny.context_length = 2048;
     ASSERT_TRUE(WriteTinyModel(tiny, path_).ok());
@@ -140,8 +142,7 @@ class TinyModel : public TrainingFree {
   };
 
   Generated Generate(const SpeculationOptions& speculation, const SamplingOptions& sampling) {
-    const auto cache =
-        MakeFullCache(config_.kv_layout(CacheType::kF16, CacheType::kF16), config_.n_layer, 1024);
+    const auto cache = MakeFullCache(config_.kv_layout(k_type_, v_type_), config_.n_layer, 1024);
     auto drafter = MakeDrafter(speculation, {.target = target_.get(), .cache = cache.get()});
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
     const auto policy = MakeFixedPolicy(speculation);
@@ -184,6 +185,7 @@ class TinyModel : public TrainingFree {
 
   std::shared_ptr<const GgufFile> file_;
   LlamaConfig config_;
+  CacheType k_type_ = CacheType::kF16, v_type_ = CacheType::kF16;
   ThreadTeam team_{2};
   std::unique_ptr<Target> target_;
   std::vector<int32_t> prompt_;
@@ -195,6 +197,23 @@ TEST_F(TinyModel, EveryDrafterAtEveryTemperature) {
       for (const float temperature : {0.0F, 0.7F, 1.0F}) {
         SCOPED_TRACE(std::string(type) + " " + tree + " " + std::to_string(temperature));
         ExpectPlainBits({.type = type, .tree = tree, .magicdec_window = 24}, Temperature(temperature));
+      }
+    }
+  }
+}
+
+TEST_F(TinyModel, QuantisedCaches) {
+  for (const auto& [k, v] : {std::pair{CacheType::kQ8_0, CacheType::kQ8_0},
+                             {CacheType::kQ4_0, CacheType::kQ4_0},
+                             {CacheType::kQ8_0, CacheType::kF16}}) {
+    k_type_ = k;
+    v_type_ = v;
+    for (const char* type : {"suffix", "magicdec"}) {
+      for (const char* tree : {"", "4"}) {
+        for (const float temperature : {0.0F, 1.0F}) {
+          SCOPED_TRACE(std::string(type) + " " + tree + " " + std::to_string(temperature));
+          ExpectPlainBits({.type = type, .tree = tree, .magicdec_window = 24}, Temperature(temperature));
+        }
       }
     }
   }

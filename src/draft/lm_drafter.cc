@@ -27,6 +27,12 @@ static_assert(kMostTreeRows <= kLmMaxRows);
 
 size_t Z(int n) { return static_cast<size_t>(n); }
 
+// The target's type, or f16 where the draft's heads cannot be stored in it.
+KvLayout LayoutLike(const KvLayout& target, const LlamaConfig& config) {
+  const KvLayout layout = config.kv_layout(target.k_type, target.v_type);
+  return CheckLayout(layout).ok() ? layout : config.kv_layout(CacheType::kF16, CacheType::kF16);
+}
+
 class LmDrafter final : public Drafter, private GrowthModel {
  public:
   LmDrafter(std::shared_ptr<const LmModel> model, TreeShape shape, const SharedParts& target,
@@ -34,9 +40,8 @@ class LmDrafter final : public Drafter, private GrowthModel {
       : model_(std::move(model)),
         shape_(std::move(shape)),
         kernels_(*target.kernels),
-        cache_(
-            MakeFullCache(model_->config.kv_layout(cache.Span(0).layout.k_type, cache.Span(0).layout.v_type),
-                          model_->config.n_layer, cache.capacity() + kMostSpeculated)) {}
+        cache_(MakeFullCache(LayoutLike(cache.Span(0).layout, model_->config), model_->config.n_layer,
+                             cache.capacity() + kMostSpeculated)) {}
 
   std::string_view name() const override { return "lm"; }
 

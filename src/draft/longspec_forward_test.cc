@@ -53,10 +53,11 @@ struct Rig {
     int n_threads = 1;
     std::vector<int64_t> vocab = {};
     kernels::RopePairing pairing = kernels::RopePairing::kAdjacent;
+    int n_kv_heads = 2;  // with half as many as query heads: 1 makes heads of 32
   };
 
   explicit Rig(const Options& o, const std::function<void(DraftTensors&)>& change = {})
-      : tiny({}, {}, o.n_threads),
+      : tiny({.n_heads = 2 * o.n_kv_heads, .n_kv_heads = o.n_kv_heads}, {}, o.n_threads),
         draft(RandomDraft(tiny.config, kFf, 9)),
         committed(Tokens(o.n_committed, 4)) {
     if (change) change(draft);
@@ -174,6 +175,8 @@ TEST(LongspecForward, OtherTypesAreCloseToTheSpecification) {
   };
   EXPECT_LT(relative(Rig({.type = CacheType::kF16})), 0.01);
   EXPECT_LT(relative(Rig({.type = CacheType::kBF16})), 0.05);
+  EXPECT_LT(relative(Rig({.type = CacheType::kQ8_0, .n_kv_heads = 1})), 0.02);
+  EXPECT_LT(relative(Rig({.type = CacheType::kQ4_0, .n_kv_heads = 1})), 0.2);
   EXPECT_LT(relative(Rig({.weights = "bf16"})), 0.05);
   EXPECT_LT(relative(Rig({.weights = ""})), 0.1);
   EXPECT_LT(relative(Rig({.weights = "q8_0"})), 0.1);

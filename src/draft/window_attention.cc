@@ -17,8 +17,6 @@ constexpr float kNothing = -std::numeric_limits<float>::infinity();  // the maxi
 
 size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
-kernels::KvType KernelType(CacheType type) { return static_cast<kernels::KvType>(type); }
-
 int Blocks(int keys) { return (keys + kKeyBlock - 1) / kKeyBlock; }
 
 }  // namespace
@@ -155,10 +153,7 @@ void WindowAttention::AttendTail(int kv_head, int row, const float* q, Scratch& 
                       .type = KernelType(layout.k_type)});
   }
   const std::byte* values[kKvChunk];
-  const size_t v_row = Z(head_dim) * ElementBytes(layout.v_type);
-  for (size_t k = 0; k < slots.size(); ++k) {
-    values[k] = tail_->values(slots[k] / kKvChunk, kv_head) + Z(slots[k] % kKvChunk) * v_row;
-  }
+  for (size_t k = 0; k < slots.size(); ++k) values[k] = tail_->value_row(slots[k], kv_head);
   for (int g = 0; g < group; ++g) {
     float* scores = own.scores.data() + Z(g) * kKvChunk;
     for (size_t k = 0; k < slots.size(); ++k) {

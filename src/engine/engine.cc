@@ -73,6 +73,10 @@ Result<Opened> OpenModel(const ModelOptions& options) {
   LS_ASSIGN(model.file, OpenFile(options.path));
   LS_ASSIGN(model.config, ReadLlamaConfig(*model.file, options.rope));
   const LlamaConfig& config = model.config;
+  const KvLayout layout = config.kv_layout(options.cache_type_k, options.cache_type_v);
+  if (Status status = CheckLayout(layout); !status.ok()) {
+    return Status(status.code(), options.path + ": " + status.message());
+  }
 
   ModelInfo& info = model.info;
   DescribeFile(*model.file, &info);
@@ -81,8 +85,7 @@ Result<Opened> OpenModel(const ModelOptions& options) {
   info.n_ctx = options.ctx_size > 0 ? options.ctx_size : config.n_ctx_train;
   info.threads = options.threads > 0 ? options.threads : ThreadTeam::PhysicalCores();
 
-  model.needs = NeedsOf(config, *model.file, config.kv_layout(options.cache_type_k, options.cache_type_v),
-                        MaxRows(options), info.n_ctx);
+  model.needs = NeedsOf(config, *model.file, layout, MaxRows(options), info.n_ctx);
   info.memory = PlanMemory(model.needs, AvailableMemory());
   return model;
 }

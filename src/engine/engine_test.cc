@@ -373,6 +373,9 @@ TEST_F(EngineTest, BadOptionsAreNamed) {
   EXPECT_THAT(refusal([](auto& o) { o.threads = 5000; }).message(), HasSubstr("5000"));
   EXPECT_THAT(refusal([](auto& o) { o.batch_size = 0; }).message(), HasSubstr("batch size"));
   EXPECT_THAT(refusal([](auto& o) { o.kernels = "abacus"; }).message(), HasSubstr("abacus"));
+  const Status heads_of_16 = refusal([](auto& o) { o.cache_type_v = CacheType::kQ8_0; });
+  EXPECT_EQ(heads_of_16.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(heads_of_16.message(), HasSubstr(Path() + ": --cache-type-v q8_0 needs a head dimension"));
   EXPECT_EQ(refusal([](auto& o) { o.on_progress = [](double) { return false; }; }).code(),
             StatusCode::kCancelled);
   const Status too_much = refusal([](auto& o) { o.ctx_size = 2000000000; });

@@ -55,18 +55,6 @@ std::string FileTypeName(const GgufFile& file, const TypeBytes& types) {
   return types.empty() ? "" : types.front().first;
 }
 
-std::string_view CacheTypeName(CacheType type) {
-  switch (type) {
-    case CacheType::kF32:
-      return "f32";
-    case CacheType::kF16:
-      return "f16";
-    case CacheType::kBF16:
-      return "bf16";
-  }
-  return "";
-}
-
 }  // namespace
 
 void DescribeFile(const GgufFile& file, ModelInfo* info) {

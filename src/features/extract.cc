@@ -16,12 +16,6 @@ namespace {
 
 size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
-uint16_t AsHalf(CacheType type, const std::byte* base, size_t index) {
-  if (type == CacheType::kF32) return FloatToHalf(reinterpret_cast<const float*>(base)[index]);
-  const uint16_t bits = reinterpret_cast<const uint16_t*>(base)[index];
-  return type == CacheType::kF16 ? bits : FloatToHalf(BFloat16ToFloat(bits));
-}
-
 }  // namespace
 
 FeatureTarget DescribeTarget(const SharedParts& parts, const GgufFile& file) {
@@ -68,15 +62,12 @@ void AppendLastLayer(const SharedParts& parts, const KvCache& cache, int n, Extr
   features->keys.resize(Z(n) * width);
   features->values.resize(Z(n) * width);
   for (int p = 0; p < n; ++p) {
-    const int offset = p % kKvChunk;
     for (int h = 0; h < c.n_head_kv; ++h) {
-      const std::byte *k = span.keys(p / kKvChunk, h), *v = span.values(p / kKvChunk, h);
       const size_t at = Z(p) * width + Z(int64_t{h} * head_dim);
       for (int d = 0; d < head_dim; ++d) {
-        const int key = (offset / kKeyBlock * head_dim + d) * kKeyBlock + offset % kKeyBlock;
         const int to = adjacent && d < c.rope.n_rot ? d / 2 + d % 2 * half : d;
-        features->keys[at + Z(to)] = AsHalf(span.layout.k_type, k, Z(key));
-        features->values[at + Z(d)] = AsHalf(span.layout.v_type, v, Z(int64_t{offset} * head_dim + d));
+        features->keys[at + Z(to)] = FloatToHalf(span.KeyAt(p, h, d));
+        features->values[at + Z(d)] = FloatToHalf(span.ValueAt(p, h, d));
       }
     }
   }

@@ -40,8 +40,9 @@ FeatureTokenizer Bytes() {
 }
 
 struct Rig {
+  // Heads of 32 can be stored in every type.
   explicit Rig(int top_k = 0, CacheType type = CacheType::kF16, int length = 64)
-      : tiny({.context_length = 512}),
+      : tiny({.n_heads = 2, .n_kv_heads = 1, .context_length = 512}),
         extractor(&tiny.target(), tiny.NewCache(length + kKvChunk, type), 24, top_k) {
     options.length = length;
     options.min_length = 4;
@@ -105,7 +106,8 @@ struct Rig {
 std::string Text(int n, char c) { return "{\"text\":\"" + std::string(static_cast<size_t>(n), c) + "\"}\n"; }
 
 TEST(Features, AreTheLastLayersKeysAndValues) {
-  for (const CacheType type : {CacheType::kF16, CacheType::kF32, CacheType::kBF16}) {
+  for (const CacheType type :
+       {CacheType::kF16, CacheType::kF32, CacheType::kBF16, CacheType::kQ8_0, CacheType::kQ4_0}) {
     Rig rig(0, type);
     std::vector<int32_t> tokens;
     for (int i = 0; i < 60; ++i) tokens.push_back(3 + i * 37 % 250);

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Attention inside a chunk, for every table against the reference, and the reference against the mathematics.
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <vector>
 
+#include "kernels/kv_format.h"
 #include "kernels/tables.h"
 #include "kernels/testing/data.h"
 #include "kernels/testing/same_bits.h"
 #include "kernels/testing/tables_under_test.h"
-#include "tensor/half.h"
 
 namespace longspec::kernels::testing {
 namespace {
@@ -30,14 +29,15 @@ struct Chunk {
       : type(t),
         head_dim(dim),
         n_rows(rows),
-        keys(StoredFloats(t, Size(kChunk * dim), 30)),
-        values(StoredFloats(t, Size(kChunk * dim), 31)),
+        keys(StoredKeys(t, dim, 30)),
+        values(StoredValues(t, dim, 31)),
         q(Random(32).Floats(Size(rows * dim))),
         p(Random(33).Floats(Size((rows - 1) * kPStride + kChunk))),
         o(Random(34).Floats(Size(rows * OStride()))) {}
 
   static constexpr int64_t kPStride = kChunk + 8;
   int64_t OStride() const { return head_dim + kStateHeader; }
+  size_t RowBytes() const { return FormatOf(type, head_dim).bytes(); }
 
   std::vector<float> Scores(const KernelTable& table, int block_begin, int block_end) const {
     std::vector<float> out(Size((n_rows - 1) * kPStride + kChunk), -7.0F);
@@ -71,8 +71,7 @@ struct Chunk {
   // The keys at `offsets`, in that order.
   std::vector<float> Gathered(const KernelTable& table, const std::vector<int>& offsets) const {
     std::vector<const std::byte*> at;
-    for (const int offset : offsets)
-      at.push_back(values.data() + Size(offset * head_dim) * StoredBytes(type));
+    for (const int offset : offsets) at.push_back(values.data() + Size(offset) * RowBytes());
     std::vector<float> out = o;
     table.gathered_values({.values = at.data(),
                            .p = p.data(),
@@ -95,6 +94,7 @@ struct Chunk {
 TEST_P(AttentionTest, ScoresOfEveryHeadAndRowCount) {
   for (const KvType type : kKvTypes) {
     for (const int head_dim : kHeadDims) {
+      if (head_dim % KvMultiple(type) != 0) continue;
       for (const int n_rows : kRows) {
         if (head_dim > 64 && n_rows % 3 != 1) continue;
         const Chunk chunk(type, head_dim, n_rows);
@@ -118,14 +118,17 @@ TEST_P(AttentionTest, ScoresOfEveryBlockRange) {
 }
 
 TEST_P(AttentionTest, ScoreRowsAreIndependent) {
-  const Chunk chunk(KvType::kF16, 64, 13);
-  const std::vector<float> together = chunk.Scores(table(), 0, 16);
-  for (int row = 0; row < 13; ++row) {
-    Chunk one = chunk;
-    one.n_rows = 1;
-    one.q.assign(chunk.q.begin() + row * 64, chunk.q.begin() + (row + 1) * 64);
-    const auto begin = together.begin() + row * Chunk::kPStride;
-    ASSERT_TRUE(SameBits(one.Scores(table(), 0, 16), std::vector<float>(begin, begin + kChunk))) << row;
+  for (const KvType type : kKvTypes) {
+    const Chunk chunk(type, 64, 13);
+    const std::vector<float> together = chunk.Scores(table(), 0, 16);
+    for (int row = 0; row < 13; ++row) {
+      Chunk one = chunk;
+      one.n_rows = 1;
+      one.q.assign(chunk.q.begin() + row * 64, chunk.q.begin() + (row + 1) * 64);
+      const auto begin = together.begin() + row * Chunk::kPStride;
+      ASSERT_TRUE(SameBits(one.Scores(table(), 0, 16), std::vector<float>(begin, begin + kChunk)))
+          << Name(type) << " " << row;
+    }
   }
 }
 
@@ -157,6 +160,7 @@ std::vector<int> RaggedKeys(int n_rows, uint32_t seed) {
 TEST_P(AttentionTest, ValuesOfEveryHeadAndRowCount) {
   for (const KvType type : kKvTypes) {
     for (const int head_dim : kHeadDims) {
+      if (head_dim % KvMultiple(type) != 0) continue;
       for (const int n_rows : kRows) {
         if (head_dim > 64 && n_rows % 3 != 1) continue;
         const Chunk chunk(type, head_dim, n_rows);
@@ -169,27 +173,34 @@ TEST_P(AttentionTest, ValuesOfEveryHeadAndRowCount) {
 }
 
 TEST_P(AttentionTest, ValuesOfEveryNumberOfKeys) {
-  for (const int n_rows : {1, 4}) {
-    const Chunk chunk(KvType::kF16, 16, n_rows);
-    for (int n = 0; n <= kChunk; ++n) {
-      const std::vector<int> n_keys(Size(n_rows), n);
-      ASSERT_TRUE(SameBits(chunk.Values(kReferenceTable, n_keys), chunk.Values(table(), n_keys))) << n;
+  for (const KvType type : {KvType::kF16, KvType::kQ8_0, KvType::kQ4_0}) {
+    for (const int n_rows : {1, 4}) {
+      const Chunk chunk(type, KvMultiple(type), n_rows);
+      for (int n = 0; n <= kChunk; ++n) {
+        const std::vector<int> n_keys(Size(n_rows), n);
+        ASSERT_TRUE(SameBits(chunk.Values(kReferenceTable, n_keys), chunk.Values(table(), n_keys)))
+            << Name(type) << " " << n;
+      }
     }
   }
 }
 
 // All scores of a row beyond its own keys may hold anything, and a key no row sees is never read.
 TEST_P(AttentionTest, ValuesIgnoreWhatNoRowSees) {
-  Chunk chunk(KvType::kF32, 32, 3), trimmed = chunk;
-  const std::vector<int> n_keys = {5, 40, 17};
-  trimmed.values.resize(Size(40 * 32) * 4);
-  trimmed.values.shrink_to_fit();
-  EXPECT_TRUE(SameBits(chunk.Values(kReferenceTable, n_keys), trimmed.Values(table(), n_keys)));
+  for (const KvType type : kKvTypes) {
+    Chunk chunk(type, 32, 3), trimmed = chunk;
+    const std::vector<int> n_keys = {5, 40, 17};
+    trimmed.values.resize(40 * chunk.RowBytes());
+    trimmed.values.shrink_to_fit();
+    EXPECT_TRUE(SameBits(chunk.Values(kReferenceTable, n_keys), trimmed.Values(table(), n_keys)))
+        << Name(type);
+  }
 }
 
 TEST_P(AttentionTest, GatheredValues) {
   for (const KvType type : kKvTypes) {
     for (const int head_dim : kHeadDims) {
+      if (head_dim % KvMultiple(type) != 0) continue;
       for (const int n_rows : {1, 2, 3, 4, 6, 7, 9}) {
         const Chunk chunk(type, head_dim, n_rows);
         for (const auto& offsets : {std::vector<int>{}, {9}, {200, 3, 3, 77, 255, 0, 128}}) {
@@ -343,87 +354,6 @@ TEST(MergeReferenceTest, IsTheSoftmaxOfBoth) {
       weighted += std::exp(double{all[Size(key)]}) * v;
     }
     EXPECT_NEAR(out[Size(d)], weighted / sum, 1e-6);
-  }
-}
-
-// ---- store_kv
-// ---------------------------------------------------------------------------------------------------
-
-struct Stored {
-  std::vector<std::byte> keys, values;
-};
-
-Stored Store(const KernelTable& table, const std::vector<float>& k, const std::vector<float>& v, int offset,
-             KvType k_type, KvType v_type) {
-  const auto head_dim = static_cast<int>(k.size());
-  Stored stored{std::vector<std::byte>(k.size() * kChunk * StoredBytes(k_type), std::byte{0xAB}),
-                std::vector<std::byte>(k.size() * kChunk * StoredBytes(v_type), std::byte{0xCD})};
-  table.store_kv({.k = k.data(),
-                  .v = v.data(),
-                  .keys = stored.keys.data(),
-                  .values = stored.values.data(),
-                  .offset = offset,
-                  .head_dim = head_dim,
-                  .k_type = k_type,
-                  .v_type = v_type});
-  return stored;
-}
-
-void ExpectSameStored(const KernelTable& table, const std::vector<float>& k, const std::vector<float>& v,
-                      int offset) {
-  for (const KvType k_type : kKvTypes) {
-    for (const KvType v_type : kKvTypes) {
-      const Stored expected = Store(kReferenceTable, k, v, offset, k_type, v_type);
-      const Stored actual = Store(table, k, v, offset, k_type, v_type);
-      ASSERT_EQ(expected.keys, actual.keys) << Name(k_type) << " " << offset;
-      ASSERT_EQ(expected.values, actual.values) << Name(v_type) << " " << offset;
-    }
-  }
-}
-
-TEST_P(AttentionTest, StoresEveryOffset) {
-  for (const int head_dim : {16, 48, 64, 128}) {
-    for (const int offset : {0, 1, 15, 16, 17, 100, 254, 255}) {
-      ExpectSameStored(table(), Random(50).Floats(Size(head_dim), 3.0F),
-                       Random(51).Floats(Size(head_dim), 3.0F), offset);
-    }
-  }
-}
-
-// All exponents, the halfway points of both 16-bit formats, overflow, denormals, infinities, NaNs with any
-// payload.
-TEST_P(AttentionTest, StoresEveryKindOfNumber) {
-  std::vector<uint32_t> bits;
-  for (uint32_t exponent = 0; exponent < 256; ++exponent) {
-    for (const uint32_t mantissa : {0U, 1U, 0xFFFU, 0x1000U, 0x1001U, 0x3000U, 0x7FFFU, 0x8000U, 0x8001U,
-                                    0x18000U, 0x1FFFFFU, 0x400000U, 0x7FEFFFU, 0x7FF000U, 0x7FFFFFU}) {
-      bits.push_back(exponent << 23 | mantissa);
-      bits.push_back(1U << 31 | exponent << 23 | mantissa);
-    }
-  }
-  Random random(52);
-  while (bits.size() % 256 != 0) bits.push_back(random.Bits());
-  for (size_t i = 0; i < bits.size(); i += 256) {
-    std::vector<float> x(256);
-    std::memcpy(x.data(), &bits[i], 256 * sizeof(float));
-    ExpectSameStored(table(), x, x, 37);
-  }
-}
-
-TEST(StoreReferenceTest, PutsKeysTransposedAndValuesInRows) {
-  std::vector<float> k(16), v(16);
-  for (int d = 0; d < 16; ++d) {
-    k[Size(d)] = static_cast<float>(d);
-    v[Size(d)] = static_cast<float>(100 + d);
-  }
-  const Stored stored = Store(kReferenceTable, k, v, 21, KvType::kF16, KvType::kF32);
-  for (int d = 0; d < 16; ++d) {
-    uint16_t h;
-    std::memcpy(&h, &stored.keys[Size((1 * 16 + d) * 16 + 5) * 2], 2);
-    EXPECT_EQ(HalfToFloat(h), static_cast<float>(d));
-    float f;
-    std::memcpy(&f, &stored.values[Size(21 * 16 + d) * 4], 4);
-    EXPECT_EQ(f, static_cast<float>(100 + d));
   }
 }
 

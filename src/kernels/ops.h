@@ -82,11 +82,20 @@ struct MatmulFloatArgs {
 
 // ---- Attention ----------------------------------------------------------------------------------------------------
 
-enum class KvType : uint8_t { kF32, kF16, kBF16 };
+// How a position's key or value of one KV head, head_dim values, is stored: as codes, then, for the quantised types, an f16
+// scale d for each 32 values (head_dim is a multiple of 32). Keys lie transposed in blocks of 16: codes (n_code, 16), then
+// scales (n_scale, 16). Values lie in rows: codes (n_code), then scales (n_scale).
+//   kF32, kF16, kBF16: the code is the value.
+//   kQ8_0: a code is an i8 q; value = q * d.
+//   kQ4_0: a code is two nibbles; value = (nibble - 8) * d. In a key code i holds value 2 i in its low nibble and 2 i + 1 in
+//          its high one: keys never share a byte, so that threads may store neighbours. In a value's row code 16 b + i
+//          holds values 32 b + i and 32 b + 16 + i.
+// Both products are exact in f32.
+enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0 };
 
 // out[row][key] = scale * dot(q[row], key), for keys of blocks [block_begin, block_end) of one chunk: fma, d ascending.
 struct ScoresArgs {
-  const std::byte* keys = nullptr;  // (16 blocks, head_dim, 16) of one KV head
+  const std::byte* keys = nullptr;  // 16 blocks of 16 keys of one KV head
   const float* q = nullptr;         // (n_rows, head_dim)
   float* out = nullptr;             // (n_rows, 256), indexed by the key's offset in the chunk
   int64_t out_stride = 0;
@@ -99,7 +108,7 @@ struct ScoresArgs {
 
 // o[row][d] = fma(p[row][key], v[key][d], o[row][d]) for key = 0 .. n_keys[row] - 1, ascending.
 struct ValuesArgs {
-  const std::byte* values = nullptr;  // (256, head_dim) of one KV head
+  const std::byte* values = nullptr;  // 256 rows of head_dim values of one KV head
   const float* p = nullptr;           // (n_rows, 256)
   int64_t p_stride = 0;
   float* o = nullptr;                 // (n_rows, head_dim), row stride o_stride
@@ -110,7 +119,7 @@ struct ValuesArgs {
   KvType type = KvType::kF16;
 };
 
-// The same for values that lie scattered: values[i] is one key's (head_dim) row. All rows see all n_keys.
+// The same for values that lie scattered: values[i] is one key's row. All rows see all n_keys.
 struct GatheredValuesArgs {
   const std::byte* const* values = nullptr;  // (n_keys)
   const float* p = nullptr;                  // (n_rows, n_keys), row stride p_stride
@@ -123,7 +132,12 @@ struct GatheredValuesArgs {
   KvType type = KvType::kF16;
 };
 
-// One new key and value of one KV head, converted and stored (round to nearest even).
+// One new key and value of one KV head, converted and stored: 16-bit floats by rounding to nearest even, quantised types
+// in blocks of 32 with m the first value of the largest magnitude:
+//   kQ8_0: s = |m| / 127; q = rint(x * (1 / s))
+//   kQ4_0: s = m / -8; nibble = min(15, int(x * (1 / s) + 8.5)), truncated
+// and d = s in f16. Where d is no number other than zero, q is 0 (the nibble 8) and d is 0, or NaN if s overflowed or a
+// value was not finite.
 struct StoreKvArgs {
   const float* k = nullptr;  // (head_dim)
   const float* v = nullptr;  // (head_dim)

@@ -6,35 +6,43 @@
 namespace longspec {
 namespace {
 
-// Where the first key element of a slot lies inside its chunk; the next are kKeyBlock elements apart.
-size_t KeyOffset(const KvLayout& layout, int slot) {
-  const auto offset = static_cast<size_t>(slot % kKvChunk);
-  const size_t block = static_cast<size_t>(layout.head_dim) * kKeyBlock;
-  return (offset / kKeyBlock * block + offset % kKeyBlock) * ElementBytes(layout.k_type);
-}
-
+// n numbers of one key, which lie kKeyBlock numbers apart.
 template <size_t kBytes>
-void CopyColumn(const std::byte* from, std::byte* to, int n) {
-  for (int i = 0; i < n; ++i) {
-    const size_t at = static_cast<size_t>(i) * kKeyBlock * kBytes;
+void CopyColumn(const std::byte* from, std::byte* to, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    const size_t at = i * kKeyBlock * kBytes;
     std::memcpy(to + at, from + at, kBytes);
   }
+}
+
+// Of one key in a chunk: where its first code and its first scale lie.
+struct KeyPlace {
+  size_t codes, scales;
+};
+
+KeyPlace PlaceOf(const kernels::KvFormat& format, int slot) {
+  const auto offset = static_cast<size_t>(slot % kKvChunk);
+  const size_t block = offset / kKeyBlock * kKeyBlock * format.bytes(), lane = offset % kKeyBlock;
+  return {.codes = block + lane * format.code_bytes,
+          .scales = block + kKeyBlock * format.codes_bytes() + lane * 2};
 }
 
 }  // namespace
 
 void CopySlot(const KvSpan& from, int from_slot, const KvSpan& to, int to_slot) {
   const KvLayout& layout = from.layout;
-  const size_t key_from = KeyOffset(layout, from_slot), key_to = KeyOffset(layout, to_slot);
-  const size_t v_row = static_cast<size_t>(layout.head_dim) * ElementBytes(layout.v_type);
-  const size_t v_from = static_cast<size_t>(from_slot % kKvChunk) * v_row;
-  const size_t v_to = static_cast<size_t>(to_slot % kKvChunk) * v_row;
-  const auto copy_column = ElementBytes(layout.k_type) == 4 ? CopyColumn<4> : CopyColumn<2>;
+  const kernels::KvFormat key = layout.k_format();
+  const KeyPlace key_from = PlaceOf(key, from_slot), key_to = PlaceOf(key, to_slot);
+  const auto copy_codes = key.code_bytes == 4   ? CopyColumn<4>
+                          : key.code_bytes == 2 ? CopyColumn<2>
+                                                : CopyColumn<1>;
   for (int head = 0; head < layout.n_kv_head; ++head) {
-    copy_column(from.keys(from_slot / kKvChunk, head) + key_from,
-                const_cast<std::byte*>(to.keys(to_slot / kKvChunk, head)) + key_to, layout.head_dim);
-    std::memcpy(const_cast<std::byte*>(to.values(to_slot / kKvChunk, head)) + v_to,
-                from.values(from_slot / kKvChunk, head) + v_from, v_row);
+    const std::byte* source = from.keys(from_slot / kKvChunk, head);
+    auto* target = const_cast<std::byte*>(to.keys(to_slot / kKvChunk, head));
+    copy_codes(source + key_from.codes, target + key_to.codes, key.n_codes);
+    CopyColumn<2>(source + key_from.scales, target + key_to.scales, key.n_scales);
+    std::memcpy(const_cast<std::byte*>(to.value_row(to_slot, head)), from.value_row(from_slot, head),
+                layout.v_row_bytes());
   }
 }
 

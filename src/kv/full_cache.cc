@@ -52,7 +52,8 @@ class FullCache final : public KvCache {
     } catch (const std::bad_alloc&) {
       return ResourceExhausted("no memory for the key-value cache beyond " + std::to_string(bytes() >> 20) +
                                " MiB (" + std::to_string(length_) +
-                               " positions); a smaller --ctx-size or f16 " + "--cache-type-k/-v needs less");
+                               " positions); a smaller --ctx-size or a smaller type " +
+                               "(--cache-type-k/-v q8_0) needs less");
     }
     n_speculated_ = n_rows;
     return {};

@@ -13,13 +13,13 @@
 namespace longspec {
 namespace {
 
-constexpr int kLayers = 3, kHeads = 2, kDim = 16;
+constexpr int kLayers = 3, kHeads = 2, kDim = 32;
 
 KvLayout Layout(CacheType k, CacheType v) {
   return {.k_type = k, .v_type = v, .n_kv_head = kHeads, .head_dim = kDim};
 }
 
-// A value that names its layer, head, token and dimension, exact in every cache type.
+// A value that names its layer, head, token and dimension, exact in the floating-point types.
 float ValueOf(int layer, int head, int token, int d) {
   return static_cast<float>((layer * 31 + head * 17 + token * 7 + d) % 128);
 }
@@ -58,20 +58,14 @@ void ExpectHolds(const KvCache& cache, const std::vector<int>& tokens) {
   const KvLayout layout = cache.Span(0).layout;
   const auto fresh = MakeFullCache(layout, kLayers, 4096);
   for (const int token : tokens) Append(*fresh, token);
-  const size_t row = kDim * ElementBytes(layout.v_type), element = ElementBytes(layout.k_type);
+  const size_t row = layout.v_row_bytes();
   for (int layer = 0; layer < kLayers; ++layer) {
     const KvSpan a = cache.Span(layer), b = fresh->Span(layer);
     for (int head = 0; head < kHeads; ++head) {
       for (int slot = 0; slot < cache.length(); ++slot) {
-        const int chunk = slot / kKvChunk;
-        const auto offset = static_cast<size_t>(slot % kKvChunk);
-        ASSERT_EQ(
-            std::memcmp(a.values(chunk, head) + offset * row, b.values(chunk, head) + offset * row, row), 0)
-            << slot;
-        for (size_t d = 0; d < kDim; ++d) {
-          const size_t at = ((offset / 16 * kDim + d) * 16 + offset % 16) * element;
-          ASSERT_EQ(std::memcmp(a.keys(chunk, head) + at, b.keys(chunk, head) + at, element), 0)
-              << slot << " " << d;
+        ASSERT_EQ(std::memcmp(a.value_row(slot, head), b.value_row(slot, head), row), 0) << slot;
+        for (int d = 0; d < kDim; ++d) {
+          ASSERT_EQ(a.KeyAt(slot, head, d), b.KeyAt(slot, head, d)) << slot << " " << d;
         }
       }
     }
@@ -142,7 +136,10 @@ TEST_P(FullCacheTest, MemoryFollowsUse) {
 INSTANTIATE_TEST_SUITE_P(Types, FullCacheTest,
                          ::testing::Values(std::pair{CacheType::kF32, CacheType::kF32},
                                            std::pair{CacheType::kF16, CacheType::kF16},
-                                           std::pair{CacheType::kBF16, CacheType::kF32}));
+                                           std::pair{CacheType::kBF16, CacheType::kF32},
+                                           std::pair{CacheType::kQ8_0, CacheType::kQ8_0},
+                                           std::pair{CacheType::kQ4_0, CacheType::kQ4_0},
+                                           std::pair{CacheType::kQ8_0, CacheType::kF16}));
 
 TEST(FullCache, AFullContextIsAnErrorWithTheNumbers) {
   const auto cache = MakeFullCache(Layout(CacheType::kF16, CacheType::kF16), kLayers, 10);

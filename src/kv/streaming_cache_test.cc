@@ -14,7 +14,7 @@
 namespace longspec {
 namespace {
 
-constexpr int kLayers = 2, kHeads = 2, kDim = 16;
+constexpr int kLayers = 2, kHeads = 2, kDim = 32;
 
 KvLayout Layout(CacheType type = CacheType::kF32) {
   return {.k_type = type, .v_type = type, .n_kv_head = kHeads, .head_dim = kDim};
@@ -22,7 +22,7 @@ KvLayout Layout(CacheType type = CacheType::kF32) {
 
 // A value that names its token, layer, head and dimension.
 float ValueOf(int token, int layer, int head, int d) {
-  return static_cast<float>(token * 100 + layer * 50 + head * 20 + d);
+  return static_cast<float>(token * 256 + layer * 128 + head * 64 + d);
 }
 
 void Store(const KvCache& cache, int slot, int token) {
@@ -46,31 +46,14 @@ void Store(const KvCache& cache, int slot, int token) {
   }
 }
 
-float Key(const KvSpan& span, int head, int slot, int d) {
-  const int offset = slot % kKvChunk;
-  float value;
-  std::memcpy(&value,
-              span.keys(slot / kKvChunk, head) +
-                  static_cast<size_t>((offset / kKeyBlock * kDim + d) * kKeyBlock + offset % kKeyBlock) * 4,
-              4);
-  return value;
-}
-
-float Value(const KvSpan& span, int head, int slot, int d) {
-  float value;
-  std::memcpy(&value,
-              span.values(slot / kKvChunk, head) + static_cast<size_t>(slot % kKvChunk * kDim + d) * 4, 4);
-  return value;
-}
-
 // Which token's keys and values the slot holds, in every layer and head.
 int TokenAt(const KvCache& cache, int slot) {
-  const int token = static_cast<int>(Key(cache.Span(0), 0, slot, 0)) / 100;
+  const int token = static_cast<int>(cache.Span(0).KeyAt(slot, 0, 0)) / 256;
   for (int layer = 0; layer < kLayers; ++layer) {
     for (int head = 0; head < kHeads; ++head) {
       for (int d = 0; d < kDim; ++d) {
-        EXPECT_EQ(Key(cache.Span(layer), head, slot, d), ValueOf(token, layer, head, d)) << slot;
-        EXPECT_EQ(Value(cache.Span(layer), head, slot, d), -ValueOf(token, layer, head, d)) << slot;
+        EXPECT_EQ(cache.Span(layer).KeyAt(slot, head, d), ValueOf(token, layer, head, d)) << slot;
+        EXPECT_EQ(cache.Span(layer).ValueAt(slot, head, d), -ValueOf(token, layer, head, d)) << slot;
       }
     }
   }
@@ -198,7 +181,7 @@ TEST(StreamingCache, TruncateForgetsTheNewestAndBringsNothingBack) {
 }
 
 TEST(StreamingCache, FollowingIsCopyingExactly) {
-  for (const CacheType type : {CacheType::kF32, CacheType::kF16}) {
+  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kQ8_0, CacheType::kQ4_0}) {
     const auto source = MakeFullCache(Layout(type), kLayers, 4096);
     const auto cache = MakeStreamingCache(Layout(type), kLayers, 4, 30);
     std::mt19937 rng(29);
@@ -219,11 +202,11 @@ TEST(StreamingCache, FollowingIsCopyingExactly) {
           ASSERT_EQ(TokenAt(*cache, slot), TokenAt(*fresh, slot)) << slot;
         }
       }
-      const size_t row = kDim * ElementBytes(type);
+      const KvSpan held = cache->Span(1), expected = fresh->Span(1);
       for (int slot = 0; slot < cache->n_slots(); ++slot) {
-        ASSERT_EQ(std::memcmp(cache->Span(1).values(0, 1) + static_cast<size_t>(slot) * row,
-                              fresh->Span(1).values(0, 1) + static_cast<size_t>(slot) * row, row),
-                  0);
+        ASSERT_EQ(
+            std::memcmp(held.value_row(slot, 1), expected.value_row(slot, 1), held.layout.v_row_bytes()), 0);
+        for (int d = 0; d < kDim; ++d) ASSERT_EQ(held.KeyAt(slot, 1, d), expected.KeyAt(slot, 1, d));
       }
       // Drafting: rows of its own, after and in the place of the followed ones.
       for (int n = static_cast<int>(rng() % 6); n > 0; --n) Append(*cache, 5000 + next);

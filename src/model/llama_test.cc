@@ -89,6 +89,43 @@ bool SameBits(const Row& a, const Row& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+class LlamaCacheTypes : public ::testing::TestWithParam<std::pair<CacheType, CacheType>> {};
+
+// Rows, threads and tables, for a head of 32, which every type can hold.
+TEST_P(LlamaCacheTypes, ChunksThreadsAndTablesDoNotChangeABit) {
+  TinyModelOptions tiny;
+  tiny.n_heads = 2;
+  tiny.n_kv_heads = 1;
+  const auto new_cache = [](const Model& m) {
+    return MakeFullCache(m.config.kv_layout(GetParam().first, GetParam().second), m.config.n_layer, 1024);
+  };
+  Model m = Load(tiny);
+  const std::vector<int32_t> tokens = Tokens(270);
+  const auto cache = new_cache(m);
+  const std::vector<Row> one_by_one = Feed(m, *cache, tokens, 1);
+  for (const kernels::KernelTable* table : kernels::Available()) {
+    for (const int threads : {1, 3}) {
+      Model other = Load(tiny, threads, table);
+      const auto other_cache = new_cache(other);
+      const std::vector<Row> rows = Feed(other, *other_cache, tokens, threads == 1 ? 7 : 33);
+      for (size_t i = 0; i < rows.size(); ++i) {
+        ASSERT_TRUE(SameBits(rows[i], one_by_one[i]))
+            << table->name << ", " << threads << " threads, row " << i;
+      }
+    }
+  }
+  // And the type is not without effect.
+  const auto f32 =
+      MakeFullCache(m.config.kv_layout(CacheType::kF32, CacheType::kF32), m.config.n_layer, 1024);
+  EXPECT_FALSE(SameBits(Feed(m, *f32, tokens, 64).back(), one_by_one.back()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, LlamaCacheTypes,
+                         ::testing::Values(std::pair{CacheType::kQ8_0, CacheType::kQ8_0},
+                                           std::pair{CacheType::kQ4_0, CacheType::kQ4_0},
+                                           std::pair{CacheType::kQ8_0, CacheType::kF16},
+                                           std::pair{CacheType::kF32, CacheType::kQ4_0}));
+
 class LlamaTypes : public ::testing::TestWithParam<DType> {};
 
 TEST_P(LlamaTypes, ChunksThreadsAndTablesDoNotChangeABit) {

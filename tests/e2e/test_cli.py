@@ -77,7 +77,8 @@ class Usage(CliTestCase):
             (("--temp", "warm"), "--temp"),
             (("--top-p", "2"), "--top-p"),
             (("--logit-bias", "x"), "--logit-bias"),
-            (("-ctk", "q4_0"), "--cache-type-k"),
+            (("-ctk", "q9_0"), "--cache-type-k"),
+            (("-ctv", "q5_1"), "f32,f16,bf16,q8_0,q4_0"),
             (("--rope-scaling", "spiral"), "--rope-scaling"),
             (("--spec-type", "magic"), "ngram"),
             (("--spec-draft-n-max", "1000"), "--spec-draft-n-max"),
@@ -417,6 +418,9 @@ class Info(WithModel):
         self.assertIn("reference", info["kernels_available"])
         f16 = json.loads(longspec("info", "-m", MODEL, "--json").stdout)
         self.assertEqual(info["memory"]["kv_at_context"] * 2, f16["memory"]["kv_at_context"] * 3)
+        small = json.loads(longspec("info", "-m", MODEL, "--json", "-ctk", "q8_0", "-ctv", "q4_0").stdout)
+        self.assertEqual(small["memory"]["kv_at_context"] * 256, f16["memory"]["kv_at_context"] * (68 + 36))
+        self.assertEqual(small["arithmetic"]["KV cache"], "keys q8_0, values q4_0")
 
     def test_forced_kernels_are_shown(self):
         info = json.loads(longspec("info", "-m", MODEL, "--json", env={"LONGSPEC_KERNELS": "reference"}).stdout)

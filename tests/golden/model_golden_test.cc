@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,8 +51,8 @@ class ModelGolden : public ::testing::Test {
     target_ = std::move(*target);
   }
 
-  std::unique_ptr<KvCache> NewCache() const {
-    return MakeFullCache(config_.kv_layout(CacheType::kF16, CacheType::kF16), config_.n_layer, 8192);
+  std::unique_ptr<KvCache> NewCache(CacheType k = CacheType::kF16, CacheType v = CacheType::kF16) const {
+    return MakeFullCache(config_.kv_layout(k, v), config_.n_layer, 8192);
   }
 
   // Feeds tokens[from, to) and returns the logits of every row.
@@ -69,46 +72,81 @@ class ModelGolden : public ::testing::Test {
     for (size_t at = 0; at < to; at += 512) Feed(cache, tokens, at, std::min(to, at + 512), LogitsFor::kNone);
   }
 
+  // Of the rows that the line has facts about.
+  std::vector<float> LogitsOf(const nlohmann::json& line, CacheType k, CacheType v) {
+    const auto ids = line["ids"].get<std::vector<int32_t>>();
+    const auto first = line["rows"][0]["pos"].get<size_t>();
+    const auto cache = NewCache(k, v);
+    Prefill(*cache, ids, first);
+    const std::vector<float> logits = Feed(*cache, ids, first, ids.size(), LogitsFor::kAllRows);
+    std::vector<float> rows;
+    for (const auto& row : line["rows"]) {
+      const auto vocab = static_cast<ptrdiff_t>(config_.n_vocab);
+      const auto begin = logits.begin() + (row["pos"].get<ptrdiff_t>() - static_cast<ptrdiff_t>(first)) * vocab;
+      rows.insert(rows.end(), begin, begin + vocab);
+    }
+    return rows;
+  }
+
   LlamaConfig config_;
   std::unique_ptr<ThreadTeam> team_;
   std::unique_ptr<Target> target_;
 };
 
+// log of the sum of exp of the logits.
+double LogZ(std::span<const float> logits) {
+  const float top = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float l : logits) sum += std::exp(static_cast<double>(l - top));
+  return top + std::log(sum);
+}
+
+int64_t Best(std::span<const float> logits) {
+  return std::max_element(logits.begin(), logits.end()) - logits.begin();
+}
+
+// Sums over rows of the divergence from a better distribution.
+struct Distance {
+  double kl = 0;
+  int rows = 0, same_top = 0;
+
+  double mean_kl() const { return kl / rows; }
+
+  // From a file's row: the log probabilities of its likeliest tokens.
+  void Add(const nlohmann::json& top, std::span<const float> logits) {
+    const double log_z = LogZ(logits);
+    for (const auto& entry : top) {
+      const double log_p = entry[1].get<double>();
+      kl += std::exp(log_p) * (log_p - (static_cast<double>(logits[entry[0].get<size_t>()]) - log_z));
+    }
+    same_top += Best(logits) == top[0][0].get<int64_t>() ? 1 : 0;
+    ++rows;
+  }
+
+  void Add(std::span<const float> better, std::span<const float> logits) {
+    const double better_z = LogZ(better), log_z = LogZ(logits);
+    for (size_t i = 0; i < logits.size(); ++i) {
+      const double log_p = static_cast<double>(better[i]) - better_z;
+      kl += std::exp(log_p) * (log_p - (static_cast<double>(logits[i]) - log_z));
+    }
+    same_top += Best(logits) == Best(better) ? 1 : 0;
+    ++rows;
+  }
+};
+
 // llama.cpp's own distance to these logits is a mean KL of 0.0026 and 241 of 250 equal top-1 tokens.
 TEST_F(ModelGolden, LogitsAreNoFartherFromFloatThanThePeers) {
-  double kl_sum = 0;
-  int n = 0, same_top = 0;
+  const auto vocab = static_cast<size_t>(config_.n_vocab);
+  Distance distance;
   for (const auto& line : Lines("logits.jsonl")) {
-    const auto ids = line["ids"].get<std::vector<int32_t>>();
-    const auto& rows = line["rows"];
-    const auto first = rows[0]["pos"].get<size_t>();
-    const auto cache = NewCache();
-    Prefill(*cache, ids, first);
-    const std::vector<float> logits = Feed(*cache, ids, first, ids.size(), LogitsFor::kAllRows);
-    const auto vocab = static_cast<size_t>(config_.n_vocab);
-    for (const auto& row : rows) {
-      const float* l = logits.data() + (row["pos"].get<size_t>() - first) * vocab;
-      const float top = *std::max_element(l, l + vocab);
-      double sum = 0;
-      for (size_t i = 0; i < vocab; ++i) sum += std::exp(static_cast<double>(l[i] - top));
-      const double log_z = top + std::log(sum);
-      double kl = 0;
-      for (const auto& entry : row["top"]) {
-        const double log_p = entry[1].get<double>();
-        kl += std::exp(log_p) * (log_p - (l[entry[0].get<size_t>()] - log_z));
-      }
-      kl_sum += kl;
-      same_top += std::max_element(l, l + vocab) - l == row["top"][0][0].get<int64_t>() ? 1 : 0;
-      ++n;
-    }
+    const std::vector<float> logits = LogitsOf(line, CacheType::kF16, CacheType::kF16);
+    size_t at = 0;
+    for (const auto& row : line["rows"]) distance.Add(row["top"], std::span(logits).subspan(vocab * at++, vocab));
   }
-  RecordProperty("rows", n);
-  RecordProperty("same_top1", same_top);
-  RecordProperty("mean_kl_1e6", static_cast<int>(1e6 * kl_sum / n));
-  std::printf("mean KL %.5f, equal top-1 %d of %d\n", kl_sum / n, same_top, n);
-  EXPECT_EQ(n, 250);
-  EXPECT_LE(kl_sum / n, 0.0026);
-  EXPECT_GE(same_top, 241);
+  std::printf("mean KL %.5f, equal top-1 %d of %d\n", distance.mean_kl(), distance.same_top, distance.rows);
+  EXPECT_EQ(distance.rows, 250);
+  EXPECT_LE(distance.mean_kl(), 0.0026);
+  EXPECT_GE(distance.same_top, 241);
 }
 
 TEST_F(ModelGolden, GreedyTextIsEqualUpToTheFirstCloseCall) {
@@ -128,6 +166,49 @@ TEST_F(ModelGolden, GreedyTextIsEqualUpToTheFirstCloseCall) {
   }
   std::printf("%d tokens compared\n", compared);
   EXPECT_GT(compared, 100);
+}
+
+// Prints the table of docs/caches.md: with LONGSPEC_GOLDEN_ALL over all prompts, else over the short ones.
+TEST_F(ModelGolden, CacheTypesByTheirDistance) {
+  constexpr size_t kShort = 300;
+  const bool all = std::getenv("LONGSPEC_GOLDEN_ALL") != nullptr;
+  struct Case {
+    CacheType k, v;
+    double most_kl;  // against f16
+    double least_same_top;
+    Distance from_float = {}, from_f16 = {};
+  };
+  using enum CacheType;
+  Case cases[] = {{kF32, kF32, 1e-4, 0.98},    {kF16, kF16, 0, 1},         {kBF16, kBF16, 0.002, 0.95},
+                  {kQ8_0, kQ8_0, 0.002, 0.95}, {kQ8_0, kF16, 0.002, 0.95}, {kQ8_0, kQ4_0, 0.05, 0.8},
+                  {kQ4_0, kQ4_0, 0.5, 0.6}};
+  const auto vocab = static_cast<size_t>(config_.n_vocab);
+  for (const auto& line : Lines("logits.jsonl")) {
+    if (!all && line["ids"].size() > kShort) continue;
+    const std::vector<float> f16 = LogitsOf(line, kF16, kF16);
+    for (Case& c : cases) {
+      const std::vector<float> logits = LogitsOf(line, c.k, c.v);
+      size_t at = 0;
+      for (const auto& row : line["rows"]) {
+        const auto own = std::span(logits).subspan(vocab * at, vocab);
+        c.from_float.Add(row["top"], own);
+        c.from_f16.Add(std::span(f16).subspan(vocab * at++, vocab), own);
+      }
+    }
+  }
+  std::printf("%d rows\nkeys  values  KL to f16  equal top-1  KL to float  equal top-1\n", cases[0].from_f16.rows);
+  for (const Case& c : cases) {
+    std::printf("%-5s %-6s %10.6f %12d %12.5f %12d\n", std::string(CacheTypeName(c.k)).c_str(),
+                std::string(CacheTypeName(c.v)).c_str(), c.from_f16.mean_kl(), c.from_f16.same_top,
+                c.from_float.mean_kl(), c.from_float.same_top);
+    EXPECT_GE(c.from_f16.rows, all ? 250 : 180);
+    EXPECT_LE(c.from_f16.mean_kl(), c.most_kl);
+    EXPECT_GE(c.from_f16.same_top, c.least_same_top * c.from_f16.rows);
+  }
+  // What is stored more coarsely is farther away.
+  EXPECT_LT(cases[3].from_f16.mean_kl(), cases[5].from_f16.mean_kl());
+  EXPECT_LT(cases[5].from_f16.mean_kl(), cases[6].from_f16.mean_kl());
+  EXPECT_GT(cases[3].from_f16.mean_kl(), 0.0);
 }
 
 }  // namespace

@@ -99,19 +99,11 @@ class LongspecReference {
     return k;
   }
 
-  static double Element(CacheType type, const std::byte* base, size_t index) {
-    if (type == CacheType::kF32) return static_cast<double>(reinterpret_cast<const float*>(base)[index]);
-    const uint16_t bits = reinterpret_cast<const uint16_t*>(base)[index];
-    return static_cast<double>(type == CacheType::kF16 ? HalfToFloat(bits) : BFloat16ToFloat(bits));
-  }
   static double Key(const KvSpan& span, int p, int h, int d) {
-    const int offset = p % kKvChunk;
-    const int index = (offset / kKeyBlock * span.layout.head_dim + d) * kKeyBlock + offset % kKeyBlock;
-    return Element(span.layout.k_type, span.keys(p / kKvChunk, h), static_cast<size_t>(index));
+    return static_cast<double>(span.KeyAt(p, h, d));
   }
   static double Value(const KvSpan& span, int p, int h, int d) {
-    const int index = p % kKvChunk * span.layout.head_dim + d;
-    return Element(span.layout.v_type, span.values(p / kKvChunk, h), static_cast<size_t>(index));
+    return static_cast<double>(span.ValueAt(p, h, d));
   }
 
  private:

@@ -8,12 +8,15 @@
 
 #include "kernels/cpu/avx2.h"
 #include "kernels/cpu/avx2_math.h"
+#include "kernels/cpu/kv_quantize.h"
+#include "kernels/cpu/kv_traits.h"
 
 namespace longspec::kernels::avx2 {
 namespace {
 
+// 16 values of one position.
 template <KvType T>
-inline constexpr size_t kBytes = T == KvType::kF32 ? 4 : 2;
+inline constexpr size_t kRowBytes16 = kCodeBytes16<T> + kScaleBytes32<T> / 2;
 
 template <KvType T>
 inline __m256 Load8(const std::byte* p) {
@@ -26,28 +29,101 @@ inline __m256 Load8(const std::byte* p) {
   }
 }
 
+inline __m256 ScalesOf8(const std::byte* p) { return Load8<KvType::kF16>(p); }
+
+inline __m256 Broadcast(const std::byte* scale) {
+  uint16_t h;
+  std::memcpy(&h, scale, sizeof(h));
+  return _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(h)));
+}
+
+// The low or high nibbles of the first 8 bytes, as integers -8 to 7.
+inline __m128i Nibbles(__m128i pairs, bool high) {
+  const __m128i shifted = high ? _mm_srli_epi16(pairs, 4) : pairs;
+  return _mm_sub_epi8(_mm_and_si128(shifted, _mm_set1_epi8(15)), _mm_set1_epi8(8));
+}
+
+inline __m256 Widen8(__m128i integers, __m256 scales) {
+  return _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(integers)), scales);
+}
+
+inline __m128i Load8Bytes(const std::byte* p) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)); }
+
+// 8 keys of one dimension; `code` is where their codes lie.
+template <KvType T>
+inline __m256 LoadKeys(const std::byte* code, bool odd, __m256 scales) {
+  if constexpr (T == KvType::kQ8_0) return Widen8(Load8Bytes(code), scales);
+  return Widen8(Nibbles(Load8Bytes(code), odd), scales);
+}
+
+template <int R, int B>
+using ScoreSums = __m256[R][B][2];
+
+// One dimension of 16 keys for all rows.
+template <int R, int B>
+[[gnu::always_inline]] inline void AddKeys(const float* q, int head_dim, int b, __m256 k0, __m256 k1,
+                                           ScoreSums<R, B>& acc) {
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+    const __m256 value = _mm256_set1_ps(q[r * head_dim]);
+    acc[r][b][0] = _mm256_fmadd_ps(value, k0, acc[r][b][0]);
+    acc[r][b][1] = _mm256_fmadd_ps(value, k1, acc[r][b][1]);
+  }
+}
+
+template <KvType T, int R, int B>
+[[gnu::always_inline]] inline void SumFloats(const std::byte* keys, size_t block_bytes, const float* q, int head_dim,
+                                             ScoreSums<R, B>& acc) {
+  for (int d = 0; d < head_dim; ++d) {
+#pragma GCC unroll 2
+    for (int b = 0; b < B; ++b) {
+      const std::byte* k = keys + static_cast<size_t>(b) * block_bytes + static_cast<size_t>(d) * kCodeBytes16<T>;
+      AddKeys<R, B>(q + d, head_dim, b, Load8<T>(k), Load8<T>(k + kCodeBytes16<T> / 2), acc);
+    }
+  }
+}
+
+template <KvType T, int R, int B>
+[[gnu::always_inline]] inline void SumQuantized(const std::byte* keys, size_t block_bytes, const float* q,
+                                                int head_dim, ScoreSums<R, B>& acc) {
+  constexpr int kStep = T == KvType::kQ4_0 ? 2 : 1;  // dimensions in 16 bytes
+  const std::byte* scales = keys + static_cast<size_t>(head_dim) * kCodeBytes16<T>;
+  for (int block = 0; block < head_dim; block += kQuantBlock, scales += 2 * kKeyGroup) {
+    __m256 scale[B][2];
+#pragma GCC unroll 2
+    for (int b = 0; b < B; ++b) {
+      const std::byte* at = scales + static_cast<size_t>(b) * block_bytes;
+      scale[b][0] = ScalesOf8(at);
+      scale[b][1] = ScalesOf8(at + 16);
+    }
+    for (int d = block; d < block + kQuantBlock; d += kStep, keys += kKeyGroup) {
+#pragma GCC unroll 2
+      for (int step = 0; step < kStep; ++step) {
+#pragma GCC unroll 2
+        for (int b = 0; b < B; ++b) {
+          const std::byte* k = keys + static_cast<size_t>(b) * block_bytes;
+          const __m256 k0 = LoadKeys<T>(k, step == 1, scale[b][0]), k1 = LoadKeys<T>(k + 8, step == 1, scale[b][1]);
+          AddKeys<R, B>(q + d + step, head_dim, b, k0, k1, acc);
+        }
+      }
+    }
+  }
+}
+
 // R query rows against B neighbouring blocks of 16 keys.
 template <KvType T, int R, int B>
 inline void ScoreTile(const ScoresArgs& a, int row, int block) {
-  const size_t block_bytes = static_cast<size_t>(a.head_dim) * kKeyGroup * kBytes<T>;
+  const size_t block_bytes = static_cast<size_t>(a.head_dim) * kRowBytes16<T>;
   const std::byte* keys = a.keys + static_cast<size_t>(block) * block_bytes;
   const float* q = a.q + int64_t{row} * a.head_dim;
-  __m256 acc[R][B][2];
+  ScoreSums<R, B> acc;
   for (int r = 0; r < R; ++r) {
     for (int b = 0; b < B; ++b) acc[r][b][0] = acc[r][b][1] = _mm256_setzero_ps();
   }
-  for (int d = 0; d < a.head_dim; ++d) {
-#pragma GCC unroll 2
-    for (int b = 0; b < B; ++b) {
-      const std::byte* k = keys + static_cast<size_t>(b) * block_bytes + static_cast<size_t>(d) * kKeyGroup * kBytes<T>;
-      const __m256 k0 = Load8<T>(k), k1 = Load8<T>(k + 8 * kBytes<T>);
-#pragma GCC unroll 6
-      for (int r = 0; r < R; ++r) {
-        const __m256 value = _mm256_set1_ps(q[r * a.head_dim + d]);
-        acc[r][b][0] = _mm256_fmadd_ps(value, k0, acc[r][b][0]);
-        acc[r][b][1] = _mm256_fmadd_ps(value, k1, acc[r][b][1]);
-      }
-    }
+  if constexpr (kHasScales<T>) {
+    SumQuantized<T, R, B>(keys, block_bytes, q, a.head_dim, acc);
+  } else {
+    SumFloats<T, R, B>(keys, block_bytes, q, a.head_dim, acc);
   }
   const __m256 scale = _mm256_set1_ps(a.scale);
   for (int r = 0; r < R; ++r) {
@@ -80,19 +156,40 @@ void ScoresOf(const ScoresArgs& a) {
   }
 }
 
+// V vectors of one key's values from dimension d on: a multiple of 32, or of 16 if V is 2.
+template <KvType T, int V>
+[[gnu::always_inline]] inline void LoadValues(const std::byte* row, int head_dim, int d, __m256 (&value)[V]) {
+  if constexpr (!kHasScales<T>) {
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) value[v] = Load8<T>(row + static_cast<size_t>(d + 8 * v) / 8 * (kCodeBytes16<T> / 2));
+  } else {
+    const std::byte* scales = row + static_cast<size_t>(head_dim) / 16 * kCodeBytes16<T>;
+    __m256 scale = _mm256_setzero_ps();
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) {
+      const auto at = static_cast<size_t>(d + 8 * v);
+      if (v % 4 == 0) scale = Broadcast(scales + at / kQuantBlock * 2);
+      if constexpr (T == KvType::kQ8_0) {
+        value[v] = Widen8(Load8Bytes(row + at), scale);
+      } else {
+        const bool high = V > 2 ? v % 4 >= 2 : d % kQuantBlock != 0;
+        value[v] = Widen8(Nibbles(Load8Bytes(row + at / kQuantBlock * 16 + at % 16), high), scale);
+      }
+    }
+  }
+}
+
 // R rows times 8 V head dimensions over keys [begin, end); value_row(key) is where a key's values lie.
 template <KvType T, int R, int V, typename ValueRow>
 inline void ValueTile(const ValueRow& value_row, const float* p, int64_t p_stride, float* o, int64_t o_stride, int begin,
-                      int end, int d) {
+                      int end, int head_dim, int d) {
   __m256 acc[R][V];
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) acc[r][v] = _mm256_loadu_ps(o + r * o_stride + d + 8 * v);
   }
   for (int key = begin; key < end; ++key) {
-    const std::byte* row = value_row(key) + static_cast<size_t>(d) * kBytes<T>;
     __m256 value[V];
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) value[v] = Load8<T>(row + static_cast<size_t>(8 * v) * kBytes<T>);
+    LoadValues<T, V>(value_row(key), head_dim, d, value);
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       const __m256 weight = _mm256_set1_ps(p[r * p_stride + key]);
@@ -110,8 +207,10 @@ template <KvType T, int R, int V, typename ValueRow>
 inline void ValueDims(const ValueRow& value_row, const float* p, int64_t p_stride, float* o, int64_t o_stride, int begin,
                       int end, int head_dim) {
   int d = 0;
-  for (; d + 8 * V <= head_dim; d += 8 * V) ValueTile<T, R, V>(value_row, p, p_stride, o, o_stride, begin, end, d);
-  for (; d < head_dim; d += 16) ValueTile<T, R, 2>(value_row, p, p_stride, o, o_stride, begin, end, d);
+  for (; d + 8 * V <= head_dim; d += 8 * V) {
+    ValueTile<T, R, V>(value_row, p, p_stride, o, o_stride, begin, end, head_dim, d);
+  }
+  for (; d < head_dim; d += 16) ValueTile<T, R, 2>(value_row, p, p_stride, o, o_stride, begin, end, head_dim, d);
 }
 
 template <KvType T, int R, typename ValueRow>
@@ -124,7 +223,7 @@ inline void ValueRowsOf(const ValueRow& value_row, const float* p, int64_t p_str
 template <KvType T, int R>
 void ChunkValueTile(const ValuesArgs& a, int row) {
   const auto value_row = [&](int key) {
-    return a.values + static_cast<size_t>(key) * static_cast<size_t>(a.head_dim) * kBytes<T>;
+    return a.values + static_cast<size_t>(key) * (static_cast<size_t>(a.head_dim) / 16 * kRowBytes16<T>);
   };
   int shared = a.n_keys[row];
   for (int r = 1; r < R; ++r) shared = a.n_keys[row + r] < shared ? a.n_keys[row + r] : shared;
@@ -188,12 +287,34 @@ inline void Store8(KvType type, std::byte* base, size_t index, __m256 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(base + index * 2), h);
 }
 
+void StoreFloatKey(const StoreKvArgs& a) {
+  const size_t bytes = a.k_type == KvType::kF32 ? 4 : 2;
+  const size_t block = static_cast<size_t>(a.offset / kKeyGroup) * static_cast<size_t>(a.head_dim) * kKeyGroup;
+  std::byte* column = a.keys + (block + static_cast<size_t>(a.offset % kKeyGroup)) * bytes;
+  for (int d = 0; d < a.head_dim; d += 8) {
+    std::byte converted[32];
+    Store8(a.k_type, converted, 0, _mm256_loadu_ps(a.k + d));
+    for (size_t i = 0; i < 8; ++i) {
+      std::memcpy(column + (static_cast<size_t>(d) + i) * kKeyGroup * bytes, converted + i * bytes, bytes);
+    }
+  }
+}
+
+void StoreFloatValue(const StoreKvArgs& a) {
+  const size_t row = static_cast<size_t>(a.offset) * static_cast<size_t>(a.head_dim);
+  for (int d = 0; d < a.head_dim; d += 8) {
+    Store8(a.v_type, a.values, row + static_cast<size_t>(d), _mm256_loadu_ps(a.v + d));
+  }
+}
+
 }  // namespace
 
 void Scores(const ScoresArgs& a) {
   switch (a.type) {
     case KvType::kF32: return ScoresOf<KvType::kF32>(a);
     case KvType::kF16: return ScoresOf<KvType::kF16>(a);
+    case KvType::kQ8_0: return ScoresOf<KvType::kQ8_0>(a);
+    case KvType::kQ4_0: return ScoresOf<KvType::kQ4_0>(a);
     default: return ScoresOf<KvType::kBF16>(a);
   }
 }
@@ -202,6 +323,8 @@ void Values(const ValuesArgs& a) {
   switch (a.type) {
     case KvType::kF32: return ValuesOf<KvType::kF32>(a);
     case KvType::kF16: return ValuesOf<KvType::kF16>(a);
+    case KvType::kQ8_0: return ValuesOf<KvType::kQ8_0>(a);
+    case KvType::kQ4_0: return ValuesOf<KvType::kQ4_0>(a);
     default: return ValuesOf<KvType::kBF16>(a);
   }
 }
@@ -210,6 +333,8 @@ void GatheredValues(const GatheredValuesArgs& a) {
   switch (a.type) {
     case KvType::kF32: return GatheredOf<KvType::kF32>(a);
     case KvType::kF16: return GatheredOf<KvType::kF16>(a);
+    case KvType::kQ8_0: return GatheredOf<KvType::kQ8_0>(a);
+    case KvType::kQ4_0: return GatheredOf<KvType::kQ4_0>(a);
     default: return GatheredOf<KvType::kBF16>(a);
   }
 }
@@ -268,17 +393,15 @@ void FinishState(const float* state, int head_dim, float* out) {
 }
 
 void StoreKv(const StoreKvArgs& a) {
-  const size_t key_bytes = a.k_type == KvType::kF32 ? 4 : 2;
-  const size_t block = static_cast<size_t>(a.offset / kKeyGroup) * static_cast<size_t>(a.head_dim) * kKeyGroup;
-  std::byte* column = a.keys + (block + static_cast<size_t>(a.offset % kKeyGroup)) * key_bytes;
-  const size_t row = static_cast<size_t>(a.offset) * static_cast<size_t>(a.head_dim);
-  for (int d = 0; d < a.head_dim; d += 8) {
-    std::byte converted[32];
-    Store8(a.k_type, converted, 0, _mm256_loadu_ps(a.k + d));
-    for (size_t i = 0; i < 8; ++i) {
-      std::memcpy(column + (static_cast<size_t>(d) + i) * kKeyGroup * key_bytes, converted + i * key_bytes, key_bytes);
-    }
-    Store8(a.v_type, a.values, row + static_cast<size_t>(d), _mm256_loadu_ps(a.v + d));
+  switch (a.k_type) {
+    case KvType::kQ8_0: StoreQuantizedKey<KvType::kQ8_0>(a); break;
+    case KvType::kQ4_0: StoreQuantizedKey<KvType::kQ4_0>(a); break;
+    default: StoreFloatKey(a); break;
+  }
+  switch (a.v_type) {
+    case KvType::kQ8_0: StoreQuantizedValue<KvType::kQ8_0>(a); break;
+    case KvType::kQ4_0: StoreQuantizedValue<KvType::kQ4_0>(a); break;
+    default: StoreFloatValue(a); break;
   }
 }
 

@@ -7,12 +7,15 @@
 
 #include "kernels/cpu/avx512.h"
 #include "kernels/cpu/avx512_math.h"
+#include "kernels/cpu/kv_quantize.h"
+#include "kernels/cpu/kv_traits.h"
 
 namespace longspec::kernels::LONGSPEC_AVX512_NAMESPACE {
 namespace {
 
+// 16 values of one position.
 template <KvType T>
-inline constexpr size_t kBytes = T == KvType::kF32 ? 4 : 2;
+inline constexpr size_t kRowBytes16 = kCodeBytes16<T> + kScaleBytes32<T> / 2;
 
 template <KvType T>
 inline __m512 Load16(const std::byte* p) {
@@ -25,26 +28,93 @@ inline __m512 Load16(const std::byte* p) {
   }
 }
 
-// R query rows against B neighbouring blocks of 16 keys.
-template <KvType T, int R, int B>
-inline void ScoreTile(const ScoresArgs& a, int row, int block) {
-  const size_t block_bytes = static_cast<size_t>(a.head_dim) * kKeyGroup * kBytes<T>;
-  const std::byte* keys = a.keys + static_cast<size_t>(block) * block_bytes;
-  const float* q = a.q + int64_t{row} * a.head_dim;
-  __m512 acc[R][B];
+inline __m512 Broadcast(const std::byte* scale) {
+  uint16_t h;
+  std::memcpy(&h, scale, sizeof(h));
+  return _mm512_set1_ps(_mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))));
+}
+
+inline __m128i Load16Bytes(const std::byte* p) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+}
+
+// The low or high nibbles as integers -8 to 7.
+inline __m128i Nibbles(__m128i pairs, bool high) {
+  const __m128i shifted = high ? _mm_srli_epi16(pairs, 4) : pairs;
+  return _mm_sub_epi8(_mm_and_si128(shifted, _mm_set1_epi8(15)), _mm_set1_epi8(8));
+}
+
+// 16 integers from 16 codes; `high` chooses the nibbles.
+template <KvType T>
+inline __m512 Widen16(const std::byte* codes, bool high, __m512 scales) {
+  const __m128i bytes = Load16Bytes(codes);
+  const __m128i integers = T == KvType::kQ8_0 ? bytes : Nibbles(bytes, high);
+  return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(integers)), scales);
+}
+
+template <int R, int B>
+using ScoreSums = __m512[R][B];
+
+// One dimension of B blocks of 16 keys for all rows.
+template <int R, int B>
+[[gnu::always_inline]] inline void AddKeys(const float* q, int head_dim, const __m512 (&k)[B],
+                                           ScoreSums<R, B>& acc) {
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    for (int b = 0; b < B; ++b) acc[r][b] = _mm512_setzero_ps();
+    const __m512 value = _mm512_set1_ps(q[r * head_dim]);
+#pragma GCC unroll 4
+    for (int b = 0; b < B; ++b) acc[r][b] = _mm512_fmadd_ps(value, k[b], acc[r][b]);
   }
-  for (int d = 0; d < a.head_dim; ++d, keys += kKeyGroup * kBytes<T>) {
+}
+
+template <KvType T, int R, int B>
+[[gnu::always_inline]] inline void SumFloats(const std::byte* keys, size_t block_bytes, const float* q,
+                                             int head_dim, ScoreSums<R, B>& acc) {
+  for (int d = 0; d < head_dim; ++d, keys += kCodeBytes16<T>) {
     __m512 k[B];
 #pragma GCC unroll 4
     for (int b = 0; b < B; ++b) k[b] = Load16<T>(keys + static_cast<size_t>(b) * block_bytes);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const __m512 value = _mm512_set1_ps(q[r * a.head_dim + d]);
+    AddKeys<R, B>(q + d, head_dim, k, acc);
+  }
+}
+
+template <KvType T, int R, int B>
+[[gnu::always_inline]] inline void SumQuantized(const std::byte* keys, size_t block_bytes, const float* q,
+                                                int head_dim, ScoreSums<R, B>& acc) {
+  constexpr int kStep = T == KvType::kQ4_0 ? 2 : 1;  // dimensions in 16 bytes
+  const std::byte* scales = keys + static_cast<size_t>(head_dim) * kCodeBytes16<T>;
+  for (int block = 0; block < head_dim; block += kQuantBlock, scales += 2 * kKeyGroup) {
+    __m512 scale[B];
 #pragma GCC unroll 4
-      for (int b = 0; b < B; ++b) acc[r][b] = _mm512_fmadd_ps(value, k[b], acc[r][b]);
+    for (int b = 0; b < B; ++b) scale[b] = LoadHalf16(scales + static_cast<size_t>(b) * block_bytes);
+    for (int d = block; d < block + kQuantBlock; d += kStep, keys += kKeyGroup) {
+#pragma GCC unroll 2
+      for (int step = 0; step < kStep; ++step) {
+        __m512 k[B];
+#pragma GCC unroll 4
+        for (int b = 0; b < B; ++b) {
+          k[b] = Widen16<T>(keys + static_cast<size_t>(b) * block_bytes, step == 1, scale[b]);
+        }
+        AddKeys<R, B>(q + d + step, head_dim, k, acc);
+      }
     }
+  }
+}
+
+// R query rows against B neighbouring blocks of 16 keys.
+template <KvType T, int R, int B>
+inline void ScoreTile(const ScoresArgs& a, int row, int block) {
+  const size_t block_bytes = static_cast<size_t>(a.head_dim) * kRowBytes16<T>;
+  const std::byte* keys = a.keys + static_cast<size_t>(block) * block_bytes;
+  const float* q = a.q + int64_t{row} * a.head_dim;
+  ScoreSums<R, B> acc;
+  for (int r = 0; r < R; ++r) {
+    for (int b = 0; b < B; ++b) acc[r][b] = _mm512_setzero_ps();
+  }
+  if constexpr (kHasScales<T>) {
+    SumQuantized<T, R, B>(keys, block_bytes, q, a.head_dim, acc);
+  } else {
+    SumFloats<T, R, B>(keys, block_bytes, q, a.head_dim, acc);
   }
   const __m512 scale = _mm512_set1_ps(a.scale);
   for (int r = 0; r < R; ++r) {
@@ -84,6 +154,25 @@ struct ValueRows {
   int head_dim;
 };
 
+// V vectors of one key's values from dimension d on: a multiple of 32, or of 16 if V is 1.
+template <KvType T, int V>
+[[gnu::always_inline]] inline void LoadValues(const std::byte* row, int head_dim, int d, __m512 (&value)[V]) {
+  if constexpr (!kHasScales<T>) {
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) value[v] = Load16<T>(row + static_cast<size_t>(d / 16 + v) * kCodeBytes16<T>);
+  } else {
+    const std::byte* scales = row + static_cast<size_t>(head_dim) / 16 * kCodeBytes16<T>;
+    __m512 scale = _mm512_setzero_ps();
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) {
+      const auto at = static_cast<size_t>(d + 16 * v);
+      if (v % 2 == 0) scale = Broadcast(scales + at / kQuantBlock * 2);
+      const bool high = V > 1 ? v % 2 == 1 : d % kQuantBlock != 0;
+      value[v] = Widen16<T>(row + (T == KvType::kQ4_0 ? at / kQuantBlock * 16 : at), high, scale);
+    }
+  }
+}
+
 // R rows times V vectors of head dimensions from d on, over keys [begin, end); value_row(key) is where a
 // key's values lie.
 template <KvType T, int R, int V, typename ValueRow>
@@ -93,10 +182,8 @@ inline void ValueTile(const ValueRow& value_row, const ValueRows& rows, int begi
     for (int v = 0; v < V; ++v) acc[r][v] = _mm512_loadu_ps(rows.o + r * rows.o_stride + d + 16 * v);
   }
   for (int key = begin; key < end; ++key) {
-    const std::byte* values = value_row(key) + static_cast<size_t>(d) * kBytes<T>;
     __m512 value[V];
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) value[v] = Load16<T>(values + static_cast<size_t>(16 * v) * kBytes<T>);
+    LoadValues<T, V>(value_row(key), rows.head_dim, d, value);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const __m512 weight = _mm512_set1_ps(rows.p[r * rows.p_stride + key]);
@@ -125,7 +212,7 @@ inline void ValueDims(const ValueRow& value_row, const ValueRows& rows, int begi
 
 template <KvType T, int R>
 void ChunkValueTile(const ValuesArgs& a, int row) {
-  const ChunkRows value_row = {a.values, static_cast<size_t>(a.head_dim) * kBytes<T>};
+  const ChunkRows value_row = {a.values, static_cast<size_t>(a.head_dim) / 16 * kRowBytes16<T>};
   int shared = a.n_keys[row];
   for (int r = 1; r < R; ++r) shared = a.n_keys[row + r] < shared ? a.n_keys[row + r] : shared;
   ValueRows rows = {a.p + row * a.p_stride, a.p_stride, a.o + row * a.o_stride, a.o_stride, a.head_dim};
@@ -172,6 +259,27 @@ inline void Store16(KvType type, std::byte* out, __m512 v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), h);
 }
 
+void StoreFloatKey(const StoreKvArgs& a) {
+  const size_t bytes = a.k_type == KvType::kF32 ? 4 : 2;
+  const auto head_dim = static_cast<size_t>(a.head_dim);
+  const size_t block = static_cast<size_t>(a.offset / kKeyGroup) * head_dim * kKeyGroup;
+  std::byte* column = a.keys + (block + static_cast<size_t>(a.offset % kKeyGroup)) * bytes;
+  for (size_t d = 0; d < head_dim; d += 16) {
+    std::byte converted[64];
+    Store16(a.k_type, converted, _mm512_loadu_ps(a.k + d));
+    for (size_t i = 0; i < 16; ++i) {
+      std::memcpy(column + (d + i) * kKeyGroup * bytes, converted + i * bytes, bytes);
+    }
+  }
+}
+
+void StoreFloatValue(const StoreKvArgs& a) {
+  const size_t bytes = a.v_type == KvType::kF32 ? 4 : 2;
+  const auto head_dim = static_cast<size_t>(a.head_dim);
+  std::byte* row = a.values + static_cast<size_t>(a.offset) * head_dim * bytes;
+  for (size_t d = 0; d < head_dim; d += 16) Store16(a.v_type, row + d * bytes, _mm512_loadu_ps(a.v + d));
+}
+
 }  // namespace
 
 void Scores(const ScoresArgs& a) {
@@ -180,6 +288,10 @@ void Scores(const ScoresArgs& a) {
       return ScoresOf<KvType::kF32>(a);
     case KvType::kF16:
       return ScoresOf<KvType::kF16>(a);
+    case KvType::kQ8_0:
+      return ScoresOf<KvType::kQ8_0>(a);
+    case KvType::kQ4_0:
+      return ScoresOf<KvType::kQ4_0>(a);
     default:
       return ScoresOf<KvType::kBF16>(a);
   }
@@ -191,6 +303,10 @@ void Values(const ValuesArgs& a) {
       return ValuesOf<KvType::kF32>(a);
     case KvType::kF16:
       return ValuesOf<KvType::kF16>(a);
+    case KvType::kQ8_0:
+      return ValuesOf<KvType::kQ8_0>(a);
+    case KvType::kQ4_0:
+      return ValuesOf<KvType::kQ4_0>(a);
     default:
       return ValuesOf<KvType::kBF16>(a);
   }
@@ -202,6 +318,10 @@ void GatheredValues(const GatheredValuesArgs& a) {
       return GatheredOf<KvType::kF32>(a);
     case KvType::kF16:
       return GatheredOf<KvType::kF16>(a);
+    case KvType::kQ8_0:
+      return GatheredOf<KvType::kQ8_0>(a);
+    case KvType::kQ4_0:
+      return GatheredOf<KvType::kQ4_0>(a);
     default:
       return GatheredOf<KvType::kBF16>(a);
   }
@@ -245,18 +365,27 @@ void FinishState(const float* state, int head_dim, float* out) {
 }
 
 void StoreKv(const StoreKvArgs& a) {
-  const size_t key_bytes = a.k_type == KvType::kF32 ? 4 : 2, value_bytes = a.v_type == KvType::kF32 ? 4 : 2;
-  const auto head_dim = static_cast<size_t>(a.head_dim);
-  const size_t block = static_cast<size_t>(a.offset / kKeyGroup) * head_dim * kKeyGroup;
-  std::byte* column = a.keys + (block + static_cast<size_t>(a.offset % kKeyGroup)) * key_bytes;
-  std::byte* row = a.values + static_cast<size_t>(a.offset) * head_dim * value_bytes;
-  for (size_t d = 0; d < head_dim; d += 16) {
-    std::byte converted[64];
-    Store16(a.k_type, converted, _mm512_loadu_ps(a.k + d));
-    for (size_t i = 0; i < 16; ++i) {
-      std::memcpy(column + (d + i) * kKeyGroup * key_bytes, converted + i * key_bytes, key_bytes);
-    }
-    Store16(a.v_type, row + d * value_bytes, _mm512_loadu_ps(a.v + d));
+  switch (a.k_type) {
+    case KvType::kQ8_0:
+      StoreQuantizedKey<KvType::kQ8_0>(a);
+      break;
+    case KvType::kQ4_0:
+      StoreQuantizedKey<KvType::kQ4_0>(a);
+      break;
+    default:
+      StoreFloatKey(a);
+      break;
+  }
+  switch (a.v_type) {
+    case KvType::kQ8_0:
+      StoreQuantizedValue<KvType::kQ8_0>(a);
+      break;
+    case KvType::kQ4_0:
+      StoreQuantizedValue<KvType::kQ4_0>(a);
+      break;
+    default:
+      StoreFloatValue(a);
+      break;
   }
 }
 

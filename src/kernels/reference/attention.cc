@@ -1,39 +1,93 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
+#include "kernels/kv_format.h"
 #include "kernels/reference/reference.h"
 #include "tensor/half.h"
 
 namespace longspec::kernels::reference {
 namespace {
 
-float Load(KvType type, const std::byte* base, size_t index) {
-  if (type == KvType::kF32) {
-    float f;
-    std::memcpy(&f, base + index * 4, sizeof(f));
-    return f;
-  }
-  uint16_t h;
-  std::memcpy(&h, base + index * 2, sizeof(h));
-  return type == KvType::kF16 ? HalfToFloat(h) : BFloat16ToFloat(h);
+// A block of 32 values in a quantised type: codes not yet packed, and the scale.
+struct QuantizedBlock {
+  int q[kQuantBlock];
+  uint16_t d;
+};
+
+uint16_t ScaleBits(float s) {
+  const uint16_t h = FloatToHalf(s);
+  if ((h & 0x7FFF) == 0) return 0;
+  return (h & 0x7C00) == 0x7C00 ? uint16_t{0x7E00} : h;
 }
 
-void Store(KvType type, std::byte* base, size_t index, float f) {
+QuantizedBlock Quantize(KvType type, const float* x) {
+  uint32_t largest = 0;
+  float m = x[0];
+  for (int i = 0; i < kQuantBlock; ++i) {
+    const uint32_t magnitude = std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFF;  // NaN is the largest
+    if (magnitude <= largest) continue;
+    largest = magnitude;
+    m = x[i];
+  }
+  const float s = type == KvType::kQ8_0 ? std::fabs(m) / 127.0F : m / -8.0F;
+  QuantizedBlock block;
+  block.d = ScaleBits(s);
+  const bool usable = block.d != 0 && block.d != 0x7E00;
+  const float inverse = usable ? 1.0F / s : 0.0F;
+  for (int i = 0; i < kQuantBlock; ++i) {
+    if (type == KvType::kQ8_0) {
+      block.q[i] = usable ? static_cast<int>(std::rint(x[i] * inverse)) : 0;
+    } else {
+      block.q[i] = usable ? std::min(15, static_cast<int>(x[i] * inverse + 8.5F)) : 8;
+    }
+  }
+  return block;
+}
+
+void StoreFloat(KvType type, std::byte* code, float f) {
   if (type == KvType::kF32) {
-    std::memcpy(base + index * 4, &f, sizeof(f));
+    std::memcpy(code, &f, sizeof(f));
     return;
   }
   const uint16_t h = type == KvType::kF16 ? FloatToHalf(f) : FloatToBFloat16(f);
-  std::memcpy(base + index * 2, &h, sizeof(h));
+  std::memcpy(code, &h, sizeof(h));
 }
 
-// Where value d of the key at `offset` lies in its chunk.
-size_t KeyIndex(int offset, int d, int head_dim) {
-  return (static_cast<size_t>(offset / kKeyGroup) * static_cast<size_t>(head_dim) + static_cast<size_t>(d)) *
-             kKeyGroup +
-         static_cast<size_t>(offset % kKeyGroup);
+// Where a position's numbers go: code i to codes[i * stride * code_bytes], scale i to scales[i * stride * 2].
+struct Destination {
+  std::byte* codes;
+  std::byte* scales;
+  size_t stride;
+};
+
+// `distance`: of two values whose nibbles share a byte.
+void StoreBlock(KvType type, const float* x, size_t block, size_t distance, const Destination& to) {
+  const QuantizedBlock quantized = Quantize(type, x);
+  std::memcpy(to.scales + block * to.stride * 2, &quantized.d, sizeof(quantized.d));
+  if (type == KvType::kQ8_0) {
+    for (size_t i = 0; i < kQuantBlock; ++i) {
+      to.codes[(block * kQuantBlock + i) * to.stride] = static_cast<std::byte>(quantized.q[i]);
+    }
+    return;
+  }
+  for (size_t i = 0; i < kQuantBlock / 2; ++i) {
+    const size_t low = distance == 1 ? 2 * i : i;
+    const int pair = quantized.q[low] | quantized.q[low + distance] << 4;
+    to.codes[(block * kQuantBlock / 2 + i) * to.stride] = static_cast<std::byte>(pair);
+  }
+}
+
+void StoreRow(KvType type, const float* x, int head_dim, size_t distance, const Destination& to) {
+  const KvFormat format = FormatOf(type, head_dim);
+  for (size_t block = 0; block < format.n_scales; ++block) {
+    StoreBlock(type, x + block * kQuantBlock, block, distance, to);
+  }
+  if (format.n_scales > 0) return;
+  for (size_t d = 0; d < format.n_codes; ++d)
+    StoreFloat(type, to.codes + d * to.stride * format.code_bytes, x[d]);
 }
 
 }  // namespace
@@ -43,8 +97,8 @@ void Scores(const ScoresArgs& a) {
     for (int key = a.block_begin * kKeyGroup; key < a.block_end * kKeyGroup; ++key) {
       float dot = 0.0F;
       for (int d = 0; d < a.head_dim; ++d) {
-        dot = std::fma(a.q[int64_t{row} * a.head_dim + d], Load(a.type, a.keys, KeyIndex(key, d, a.head_dim)),
-                       dot);
+        dot =
+            std::fma(a.q[int64_t{row} * a.head_dim + d], KeyElement(a.type, a.head_dim, a.keys, key, d), dot);
       }
       a.out[row * a.out_stride + key] = dot * a.scale;
     }
@@ -66,13 +120,13 @@ void SoftmaxChunk(float* scores, int n, float* state) {
 }
 
 void Values(const ValuesArgs& a) {
+  const size_t row_bytes = FormatOf(a.type, a.head_dim).bytes();
   for (int row = 0; row < a.n_rows; ++row) {
     for (int key = 0; key < a.n_keys[row]; ++key) {
       for (int d = 0; d < a.head_dim; ++d) {
         float& o = a.o[row * a.o_stride + d];
-        const size_t index =
-            static_cast<size_t>(key) * static_cast<size_t>(a.head_dim) + static_cast<size_t>(d);
-        o = std::fma(a.p[row * a.p_stride + key], Load(a.type, a.values, index), o);
+        const std::byte* value = a.values + static_cast<size_t>(key) * row_bytes;
+        o = std::fma(a.p[row * a.p_stride + key], ValueElement(a.type, a.head_dim, value, d), o);
       }
     }
   }
@@ -83,7 +137,7 @@ void GatheredValues(const GatheredValuesArgs& a) {
     for (int key = 0; key < a.n_keys; ++key) {
       for (int d = 0; d < a.head_dim; ++d) {
         float& o = a.o[row * a.o_stride + d];
-        o = std::fma(a.p[row * a.p_stride + key], Load(a.type, a.values[key], static_cast<size_t>(d)), o);
+        o = std::fma(a.p[row * a.p_stride + key], ValueElement(a.type, a.head_dim, a.values[key], d), o);
       }
     }
   }
@@ -103,11 +157,16 @@ void FinishState(const float* state, int head_dim, float* out) {
 }
 
 void StoreKv(const StoreKvArgs& a) {
-  for (int d = 0; d < a.head_dim; ++d) {
-    Store(a.k_type, a.keys, KeyIndex(a.offset, d, a.head_dim), a.k[d]);
-    Store(a.v_type, a.values,
-          static_cast<size_t>(a.offset) * static_cast<size_t>(a.head_dim) + static_cast<size_t>(d), a.v[d]);
-  }
+  const KvFormat key = FormatOf(a.k_type, a.head_dim), value = FormatOf(a.v_type, a.head_dim);
+  std::byte* block = a.keys + static_cast<size_t>(a.offset / kKeyGroup) * kKeyGroup * key.bytes();
+  const auto lane = static_cast<size_t>(a.offset % kKeyGroup);
+  StoreRow(a.k_type, a.k, a.head_dim, 1,
+           {.codes = block + lane * key.code_bytes,
+            .scales = block + kKeyGroup * key.codes_bytes() + lane * 2,
+            .stride = kKeyGroup});
+  std::byte* row = a.values + static_cast<size_t>(a.offset) * value.bytes();
+  StoreRow(a.v_type, a.v, a.head_dim, kQuantBlock / 2,
+           {.codes = row, .scales = row + value.codes_bytes(), .stride = 1});
 }
 
 }  // namespace longspec::kernels::reference

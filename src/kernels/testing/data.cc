@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/kv_format.h"
 #include "kernels/packing.h"
 #include "tensor/half.h"
 
@@ -150,20 +151,49 @@ std::vector<Q8Block> TestActivations(int n_rows, int64_t n_in, Fill fill, uint32
   return blocks;
 }
 
-size_t StoredBytes(KvType type) { return type == KvType::kF32 ? 4 : 2; }
+namespace {
 
-std::vector<std::byte> StoredFloats(KvType type, size_t n, uint32_t seed) {
-  Random random(seed);
-  std::vector<std::byte> bytes(n * StoredBytes(type));
-  for (size_t i = 0; i < n; ++i) {
+void AppendHalf(uint16_t h, std::vector<std::byte>* bytes) {
+  bytes->push_back(static_cast<std::byte>(h & 0xFF));
+  bytes->push_back(static_cast<std::byte>(h >> 8));
+}
+
+// The codes of n_positions positions, then their scales.
+void AppendPositions(KvType type, int head_dim, size_t n_positions, Random& random,
+                     std::vector<std::byte>* bytes) {
+  const KvFormat format = FormatOf(type, head_dim);
+  for (size_t i = 0; i < n_positions * format.n_codes; ++i) {
+    if (format.code_bytes == 1) {
+      bytes->push_back(static_cast<std::byte>(random.Bits() & 0xFF));
+      continue;
+    }
     const float f = random.Float(2.0F);
     if (type == KvType::kF32) {
-      std::memcpy(&bytes[i * 4], &f, 4);
+      const auto* raw = reinterpret_cast<const std::byte*>(&f);
+      bytes->insert(bytes->end(), raw, raw + sizeof(f));
     } else {
-      const uint16_t h = type == KvType::kF16 ? FloatToHalf(f) : FloatToBFloat16(f);
-      std::memcpy(&bytes[i * 2], &h, 2);
+      AppendHalf(type == KvType::kF16 ? FloatToHalf(f) : FloatToBFloat16(f), bytes);
     }
   }
+  for (size_t i = 0; i < n_positions * format.n_scales; ++i) AppendHalf(RandomHalf(random), bytes);
+}
+
+}  // namespace
+
+std::vector<std::byte> StoredKeys(KvType type, int head_dim, uint32_t seed) {
+  Random random(seed);
+  std::vector<std::byte> bytes;
+  for (int block = 0; block < kChunk / kKeyGroup; ++block)
+    AppendPositions(type, head_dim, kKeyGroup, random, &bytes);
+  bytes.shrink_to_fit();
+  return bytes;
+}
+
+std::vector<std::byte> StoredValues(KvType type, int head_dim, uint32_t seed) {
+  Random random(seed);
+  std::vector<std::byte> bytes;
+  for (int key = 0; key < kChunk; ++key) AppendPositions(type, head_dim, 1, random, &bytes);
+  bytes.shrink_to_fit();
   return bytes;
 }
 
@@ -198,6 +228,10 @@ const char* Name(KvType type) {
       return "f32";
     case KvType::kF16:
       return "f16";
+    case KvType::kQ8_0:
+      return "q8_0";
+    case KvType::kQ4_0:
+      return "q4_0";
     default:
       return "bf16";
   }

@@ -59,9 +59,9 @@ class TestMatrix {
 
 std::vector<Q8Block> TestActivations(int n_rows, int64_t n_in, Fill fill, uint32_t seed);
 
-// n values stored as `type`.
-std::vector<std::byte> StoredFloats(KvType type, size_t n, uint32_t seed);
-size_t StoredBytes(KvType type);
+// The keys and values of one head of one chunk, filled without passing through store_kv.
+std::vector<std::byte> StoredKeys(KvType type, int head_dim, uint32_t seed);
+std::vector<std::byte> StoredValues(KvType type, int head_dim, uint32_t seed);
 
 const char* Name(WeightFormat format);
 const char* Name(KvType type);
@@ -80,7 +80,8 @@ inline constexpr WeightFormat kQuantizedFormats[] = {
     WeightFormat::kU4,         WeightFormat::kU4Min,      WeightFormat::kS8,           WeightFormat::kS8Min,
     WeightFormat::kSuperU4Min, WeightFormat::kSuperS8Min, WeightFormat::kSuperS8Halves};
 inline constexpr WeightFormat kFloatFormats[] = {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBF16};
-inline constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16};
+inline constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0,
+                                      KvType::kQ4_0};
 inline constexpr int kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 33};
 
 }  // namespace longspec::kernels::testing
