@@ -43,7 +43,7 @@ void Matmul(const KernelTable& table, WeightFormat format, int n_rows) {
 
 void Scores(const KernelTable& table, int n_rows) {
   using namespace longspec::kernels::testing;
-  const auto keys = StoredFloats(KvType::kF16, size_t{kKeys} * kHeadDim, 1);
+  const auto keys = StoredKeys(KvType::kF16, kHeadDim, 1);
   const auto q = Random(2).Floats(static_cast<size_t>(n_rows) * kHeadDim);
   std::vector<float> out(static_cast<size_t>(n_rows) * kKeys);
   Measured([&] {
@@ -61,7 +61,7 @@ void Scores(const KernelTable& table, int n_rows) {
 
 void Values(const KernelTable& table, int n_rows) {
   using namespace longspec::kernels::testing;
-  const auto values = StoredFloats(KvType::kF16, size_t{kKeys} * kHeadDim, 1);
+  const auto values = StoredValues(KvType::kF16, kHeadDim, 1);
   const auto p = Random(2).Floats(static_cast<size_t>(n_rows) * kKeys);
   std::vector<float> o(static_cast<size_t>(n_rows) * kHeadDim);
   const std::vector<int> n_keys(static_cast<size_t>(n_rows), kKeys);
