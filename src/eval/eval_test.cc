@@ -147,6 +147,30 @@ TEST_F(EvalTest, OtherSettingsNeedAnotherFolder) {
   EXPECT_EQ(Run().code(), StatusCode::kCorrupt);
 }
 
+TEST_F(EvalTest, CountsTheCachesThatLieSideBySide) {
+  constexpr uint64_t kMiB = 1 << 20;
+  // A MiB a position: five caches of 512 positions.
+  MemoryPlan plan{
+      .weights = 100 * kMiB, .kv_at_context = 1024 * kMiB, .scratch = 10 * kMiB, .ctx_size = 1024};
+  plan.available = (110 + 5 * 512) * kMiB;
+  EXPECT_TRUE(CheckEvaluationMemory(options_, plan).ok());
+  --plan.available;
+  const Status refused = CheckEvaluationMemory(options_, plan);
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.message(), HasSubstr("5 caches of 512 positions side by side take 2560 MiB"));
+  plan.available = 0;  // unknown
+  EXPECT_TRUE(CheckEvaluationMemory(options_, plan).ok());
+}
+
+TEST_F(EvalTest, PromptsAreWrittenOnceHoweverOftenItGoesOn) {
+  options_.families = {"report"};
+  ASSERT_TRUE(Run().ok());
+  const std::string prompts = ReadFile(options_.out + "/prompts.jsonl");
+  options_.methods.emplace_back("suffix");
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(ReadFile(options_.out + "/prompts.jsonl"), prompts);
+}
+
 TEST_F(EvalTest, CancellingKeepsWhatIsFinished) {
   options_.families = {"report"};
   const auto until = [&](int cells) {

@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "base/clock.h"
@@ -50,8 +51,13 @@ SpeculationOptions SpeculationOf(const std::string& method, const SpeculationOpt
 
 // What cells must agree in to stand in one table.
 Json SettingsJson(const ModelInfo& info, const EvalOptions& o) {
+  Json arithmetic = Json::object();
+  for (const auto& [operation, name] : info.arithmetic) arithmetic[operation] = name;
   return {{"model", info.path},
           {"model_bytes", info.file_bytes},
+          {"arithmetic", arithmetic},
+          {"rope_scaling", info.rope_scaling},
+          {"rope_freq_base", info.rope_freq_base},
           {"cpu", info.cpu},
           {"kernels", info.kernels},
           {"threads", info.threads},
@@ -129,7 +135,9 @@ class Evaluation {
   }
 
   Status Plan() {
+    LS_TRY(CheckEvaluationMemory(options_, engine_.info().memory));
     LS_TRY(CheckSettings(options_.out, SettingsJson(engine_.info(), options_)));
+    ReadWrittenPrompts();
     LS_ASSIGN(const std::vector<Cell> finished, ReadCells(options_.out));
     const auto is_finished = [&](const CellKey& key) {
       return std::any_of(finished.begin(), finished.end(), [&](const Cell& cell) { return cell.key == key; });
@@ -325,14 +333,29 @@ class Evaluation {
     return result;
   }
 
+  std::string PromptsPath() const { return options_.out + "/prompts.jsonl"; }
+
+  using PromptKey = std::tuple<std::string, int, std::string>;  // family, length, id
+
+  // Of an evaluation that goes on.
+  void ReadWrittenPrompts() {
+    std::ifstream in(PromptsPath(), std::ios::binary);
+    for (std::string line; std::getline(in, line);) {
+      const Json json = Json::parse(line, nullptr, false);
+      if (!json.is_object()) continue;  // cut short when the evaluation was killed
+      written_prompts_.emplace(json.value("family", ""), json.value("length", 0), json.value("id", ""));
+    }
+  }
+
   // So that other programs can be given the same.
   Status AppendPrompt(const CellKey& key, const EvalPrompt& prompt, const Session& session,
-                      const GenerationResult& first) const {
+                      const GenerationResult& first) {
+    if (!written_prompts_.emplace(key.family, key.length, prompt.sample->id).second) return {};
     std::vector<int32_t> tokens = session.tokens();
     tokens.resize(tokens.size() - first.tokens.size());
     const Json line = {
         {"family", key.family}, {"length", key.length}, {"id", prompt.sample->id}, {"tokens", tokens}};
-    const std::string path = options_.out + "/prompts.jsonl";
+    const std::string path = PromptsPath();
     std::ofstream out(path, std::ios::app | std::ios::binary);
     out << line.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
     out.flush();
@@ -355,6 +378,7 @@ class Evaluation {
   double total_weight_ = 0;
   std::vector<Group> groups_;
   std::vector<Sample> samples_;  // of the family that runs
+  std::set<PromptKey> written_prompts_;
   int turn_ = 0;
 };
 
@@ -398,6 +422,20 @@ Status CheckEvaluation(const EvalOptions& options) {
   std::error_code error;
   std::filesystem::create_directories(options.out, error);
   return error ? IoError("--out " + options.out + ": " + error.message()) : Status();
+}
+
+Status CheckEvaluationMemory(const EvalOptions& o, const MemoryPlan& plan) {
+  const auto n_caches = static_cast<uint64_t>(o.methods.size()) + 2;
+  const auto longest = static_cast<uint64_t>(*std::max_element(o.lengths.begin(), o.lengths.end()));
+  const uint64_t cache = plan.kv_at_context / static_cast<uint64_t>(std::max(plan.ctx_size, 1)) * longest;
+  const uint64_t needed = plan.weights + plan.scratch + n_caches * cache;
+  if (plan.available == 0 || needed <= plan.available) return {};
+  constexpr uint64_t kMiB = 1 << 20;
+  return ResourceExhausted(
+      "--methods: " + std::to_string(n_caches) + " caches of " + std::to_string(longest) +
+      " positions side by side take " + std::to_string(n_caches * cache / kMiB) + " MiB, " +
+      std::to_string(needed / kMiB) + " MiB with the model, and " + std::to_string(plan.available / kMiB) +
+      " MiB are available; name fewer methods or shorter --lengths");
 }
 
 Status RunEvaluation(Engine& engine, const EvalOptions& options, const OnEvalProgress& on_progress) {

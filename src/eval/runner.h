@@ -45,6 +45,10 @@ using OnEvalProgress = std::function<bool(const EvalProgress&)>;
 // Says before a model is loaded what RunEvaluation would say of these options and of the folders.
 Status CheckEvaluation(const EvalOptions& options);
 
+// Every method continues a copy of the prompt's cache, beside the prompt's own and plain decoding's: whether
+// all of them fit. kResourceExhausted with the numbers if not.
+Status CheckEvaluationMemory(const EvalOptions& options, const MemoryPlan& plan);
+
 // kCancelled keeps the finished cells. kInvalidArgument if `out` holds cells of other settings.
 Status RunEvaluation(Engine& engine, const EvalOptions& options, const OnEvalProgress& on_progress);
 
