@@ -11,8 +11,8 @@
 namespace longspec {
 
 struct Timings {
-  int64_t cache_n = 0;      // prompt tokens found in the session's cache
-  int64_t prompt_n = 0;     // prompt tokens evaluated
+  int64_t cache_n = 0;   // prompt tokens found in the session's cache
+  int64_t prompt_n = 0;  // prompt tokens evaluated
   double prompt_ms = 0;
   int64_t predicted_n = 0;  // tokens generated
   double predicted_ms = 0;
@@ -30,22 +30,25 @@ struct AcceptanceCounts {
 
 struct SpeculativeStats {
   std::string type;
-  int64_t steps = 0;                    // verification rounds
-  double mean_acceptance_length = 0;    // 1 + accepted / steps
-  std::vector<double> acceptance_per_position;  // [i]: rounds that accepted depth i + 1 / rounds that drafted it
+  int64_t steps = 0;                  // verification rounds
+  double mean_acceptance_length = 0;  // 1 + accepted / steps
+  std::vector<double>
+      acceptance_per_position;  // [i]: rounds that accepted depth i + 1 / rounds that drafted it
   double draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
-  int64_t proposed = 0;  // nodes proposed; draft_n of Timings counts those verified
-  std::string policy;    // "fixed" or "adaptive"
+  int64_t proposed = 0;      // nodes proposed; draft_n of Timings counts those verified
+  uint64_t draft_bytes = 0;  // held to draft for this sequence when it ended: indices, caches, buffers; not a
+                             // draft model's weights
+  std::string policy;        // "fixed" or "adaptive"
   std::string last_decision;                               // of the policy, with its reason, in words
   std::vector<std::pair<std::string, int64_t>> decisions;  // rounds by decision
-  std::string costs;     // adaptive: where the costs of forward passes come from; else empty
+  std::string costs;  // adaptive: where the costs of forward passes come from; else empty
   std::vector<AcceptanceCounts> by_drafter, by_context;
-  bool lossless = true;                 // "exactness" in JSON: "lossless" or "approximate"
-  std::string notice;                   // what the drafter has to say, such as why it stopped proposing; or empty
+  bool lossless = true;  // "exactness" in JSON: "lossless" or "approximate"
+  std::string notice;    // what the drafter has to say, such as why it stopped proposing; or empty
 };
 
-// Distinct 4-grams / 4-grams of a token sequence; 1 for fewer than four tokens. Below about 0.5 the text loops, which
-// flatters every drafter.
+// Distinct 4-grams / 4-grams of a token sequence; 1 for fewer than four tokens. Below about 0.5 the text
+// loops, which flatters every drafter.
 double DistinctNgramShare(const std::vector<int32_t>& tokens, int n = 4);
 
 }  // namespace longspec

@@ -119,6 +119,7 @@ std::string FormatPolicy(const SpeculativeStats& s) {
   if (!s.last_decision.empty()) text += ", last " + s.last_decision;
   text += "\n";
   if (!s.costs.empty()) text += "costs of forward passes: " + s.costs + "\n";
+  if (s.draft_bytes > 0) text += "memory for drafting: " + FormatBytes(s.draft_bytes) + "\n";
   for (const AcceptanceCounts& c : s.by_drafter) {
     text += Print("drafter %s: %lld of %lld verified tokens accepted\n", c.name.c_str(),
                   static_cast<long long>(c.accepted), static_cast<long long>(c.drafted));
@@ -157,6 +158,7 @@ Json GenerationJson(const GenerationResult& result, const std::string& model) {
                          {"verify_ms", s.verify_ms},
                          {"commit_ms", s.commit_ms},
                          {"proposed", s.proposed},
+                         {"draft_bytes", s.draft_bytes},
                          {"policy", PolicyJson(s)},
                          {"by_drafter", CountsJson(s.by_drafter, false)},
                          {"by_context", CountsJson(s.by_context, true)}};

@@ -89,6 +89,7 @@ TEST(Report, ThePolicySpeaksInWords) {
   s.last_decision = "off: 8 rows cost 3.1x at 7.4K keys, expected 1.9 tokens";
   s.decisions = {{"speculated", 60}, {"off", 37}};
   s.costs = "measured in 900 ms";
+  s.draft_bytes = 3 << 19;
   s.by_drafter = {{.name = "ngram", .drafted = 289, .accepted = 158}};
   s.by_context = {{.name = "4K-8K", .steps = 97, .drafted = 289, .accepted = 158, .target_ms = 194}};
   EXPECT_EQ(FormatPolicy(s),
@@ -96,6 +97,7 @@ TEST(Report, ThePolicySpeaksInWords) {
             "expected 1.9 "
             "tokens\n"
             "costs of forward passes: measured in 900 ms\n"
+            "memory for drafting: 1.5 MiB\n"
             "drafter ngram: 158 of 289 verified tokens accepted\n"
             "context 4K-8K: 97 rounds of 2.00 ms, 158 of 289 verified tokens accepted\n");
   const auto json = GenerationJson(result, "m")["speculative"];
@@ -123,7 +125,7 @@ TEST(Report, JsonHasExactlyTheseFields) {
   EXPECT_THAT(Keys(json["speculative"]),
               ElementsAre("type", "steps", "mean_acceptance_length", "acceptance_per_position", "exactness",
                           "distinct_4gram", "draft_ms", "target_ms", "verify_ms", "commit_ms", "proposed",
-                          "policy", "by_drafter", "by_context"));
+                          "draft_bytes", "policy", "by_drafter", "by_context"));
   EXPECT_THAT(Keys(json["speculative"]["policy"]),
               ElementsAre("name", "decisions", "last_decision", "costs"));
   EXPECT_EQ(json["finish_reason"], "stop");

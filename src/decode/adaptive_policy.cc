@@ -7,14 +7,16 @@
 //
 // which is plain decoding when n is 0. Drafters that cost next to nothing are asked every round and judged by
 // what they propose; dear ones are asked only when what they proposed lately would pay for them. Of a
-// portfolio that is dear as a whole, the cheap members are asked all the same. When off, small probes keep
-// the estimates alive, ever more rarely. Because estimates can be wrong, measured speed has the last word:
-// rounds that were slower than plain ones for a while make a pause.
+// portfolio that is dear as a whole, the cheap members are asked all the same. What was proposed is held
+// against the text whether it was verified or not, so that estimates stay alive without speculating. Probes,
+// ever more rarely, tell what rows cost and how dear drafters do. Because estimates can be wrong, measured
+// speed has the last word: rounds that were slower than plain ones for a while make a pause.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
 #include <numeric>
+#include <span>
 
 #include "decode/policy.h"
 #include "draft/drafter.h"
@@ -22,7 +24,7 @@
 namespace longspec {
 namespace {
 
-constexpr double kMargin = 1.05;             // speculation must promise at least this to be worth the doubt
+constexpr double kMargin = 1.03;             // speculation must promise at least this to be worth the doubt
 constexpr double kCheapDraft = 0.05;         // of a plain step: drafters below it are asked every round
 constexpr double kProbeCost = 1.3;           // of a plain step, at most
 constexpr int kProbeNodes = 8;               // at most
@@ -106,6 +108,7 @@ class AdaptivePolicy final : public Policy {
     const int n_proposed = proposed.size() - 1;
     Rank(proposed);
     Learn(n_proposed);
+    proposal_ = proposed;
     if (n_proposed == 0) {
       last_ = {.decision = Decision::kNothing};
       return proposed;
@@ -140,7 +143,7 @@ class AdaptivePolicy final : public Policy {
     const auto n_accepted = static_cast<double>(round.accepted.nodes.size()) - 1;
     const double expected = last_.expected - 1;
     if (last_.decision == Decision::kProbe && n_accepted > 2 * expected + 0.5) TextMayHaveChanged();
-    Count(round.tree, round.accepted);
+    if (round.asked) Count(round.accepted.tokens);
     if (round.tree.size() > 1 || (round.asked && !JudgedByProposal())) Judge(round, n_tokens);
   }
 
@@ -289,14 +292,20 @@ class AdaptivePolicy final : public Policy {
     return Pruned(tree, keep);
   }
 
-  // A node was put to the test if its parent was accepted.
-  void Count(const TokenTree& tree, const Accepted& accepted) {
-    for (size_t i = 0; i < accepted.nodes.size(); ++i) {
-      const int32_t next = i + 1 < accepted.nodes.size() ? accepted.nodes[i + 1] : -1;
-      for (int32_t child = tree.node(accepted.nodes[i]).first_child; child >= 0;
-           child = tree.node(child).next_sibling) {
-        acceptance_->Add(KindOf(tree, child, context_), child == next);
+  // All that was proposed is put to the test by the tokens that came, as far as they followed it: a node that
+  // was not verified would have been accepted if it is the token that came.
+  void Count(std::span<const int32_t> tokens) {
+    int32_t at = 0;
+    for (const int32_t token : tokens) {
+      int32_t next = -1;
+      for (int32_t child = proposal_.node(at).first_child; child >= 0;
+           child = proposal_.node(child).next_sibling) {
+        const bool came = proposal_.node(child).token == token;
+        acceptance_->Add(KindOf(proposal_, child, context_), came);
+        if (came) next = child;
       }
+      if (next < 0) return;
+      at = next;
     }
   }
 
@@ -373,6 +382,7 @@ class AdaptivePolicy final : public Policy {
   std::vector<double> reach_;   // by node
   std::vector<int> order_;      // nodes, best first
   std::vector<double> gain_;    // [n]: expected accepted tokens of the best n
+  TokenTree proposal_{0};
   Last last_;
 
   // Learned in this generation.

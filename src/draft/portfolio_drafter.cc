@@ -32,8 +32,8 @@ constexpr AutoMember kAutoMembers[] = {
     {"recycling", HasTarget},
     {"longspec", HasDraftModel},
 };
-// Continuations that ngram merges if --spec-tree does not say: the policy cuts what is not worth verifying.
-constexpr const char* kAutoTree = "4";
+// Continuations that an ngram member merges if --spec-tree does not say: the policy cuts what is not worth verifying.
+constexpr const char* kNgramTree = "4";
 constexpr double kRate = 0.2;  // of running means
 
 std::vector<std::string> MemberNames(const SpeculationOptions& options, const DraftContext& context) {
@@ -55,7 +55,7 @@ std::vector<std::string> MemberNames(const SpeculationOptions& options, const Dr
 SpeculationOptions OptionsOf(const std::string& member, const SpeculationOptions& options) {
   SpeculationOptions own = options;
   own.type = member;
-  if (member == "ngram" && own.tree.empty() && own.ngram_rule == "recent") own.tree = kAutoTree;
+  if (member == "ngram" && own.tree.empty() && own.ngram_rule == "recent") own.tree = kNgramTree;
   return own;
 }
 

@@ -181,6 +181,7 @@ SpeculativeStats MakeSpeculativeStats(const DecodeStats& stats, const Drafter& d
   out.verify_ms = stats.verify_ms;
   out.commit_ms = stats.commit_ms;
   out.proposed = stats.proposed;
+  out.draft_bytes = drafter.bytes();
   out.policy = std::move(report.policy);
   out.last_decision = std::move(report.last_decision);
   out.decisions = std::move(report.decisions);

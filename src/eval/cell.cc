@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/cell.h"
 
+#include <algorithm>
+
 namespace longspec {
 namespace {
 
@@ -35,6 +37,7 @@ Json ItemJson(const EvalItem& item) {
           {"target_ms", item.target_ms},
           {"verify_ms", item.verify_ms},
           {"commit_ms", item.commit_ms},
+          {"draft_bytes", item.draft_bytes},
           {"acceptance_per_position", item.acceptance_per_position},
           {"identical", item.identical},
           {"distinct_4gram", item.distinct_4gram},
@@ -60,6 +63,7 @@ EvalItem ItemFrom(const Json& json) {
   json.at("target_ms").get_to(item.target_ms);
   json.at("verify_ms").get_to(item.verify_ms);
   json.at("commit_ms").get_to(item.commit_ms);
+  json.at("draft_bytes").get_to(item.draft_bytes);
   json.at("acceptance_per_position").get_to(item.acceptance_per_position);
   json.at("identical").get_to(item.identical);
   json.at("distinct_4gram").get_to(item.distinct_4gram);
@@ -92,6 +96,7 @@ void CellSums::Add(const EvalItem& item, int runs) {
   verify_ms += item.verify_ms;
   commit_ms += item.commit_ms;
   distinct_4gram += item.distinct_4gram;
+  draft_bytes = std::max(draft_bytes, item.draft_bytes);
 }
 
 Json CellJson(const Cell& cell) {

@@ -29,6 +29,7 @@ struct EvalItem {
   double ms = 0, plain_ms = 0;
   double draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
   double prompt_ms = 0;
+  uint64_t draft_bytes = 0;  // held for drafting at the end
   std::vector<double> acceptance_per_position;
   bool identical = false;  // all runs, plain and not, gave the same tokens
   double distinct_4gram = 1;
@@ -60,6 +61,7 @@ struct CellSums {
   int64_t prompts = 0, looping = 0, identical = 0, tokens = 0, steps = 0, drafted = 0, accepted = 0;
   double ms = 0, plain_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
   double distinct_4gram = 0;  // sum, not mean
+  uint64_t draft_bytes = 0;   // most, not sum
 
   void Add(const EvalItem& item, int runs);
   double speedup() const { return ms > 0 ? plain_ms / ms : 0; }

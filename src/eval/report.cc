@@ -97,15 +97,18 @@ std::string FamilyTable(const std::vector<Cell>& cells) {
 
 std::string TimeTable(const std::vector<Cell>& cells) {
   std::string text =
-      "| temp | method | length | draft | target | sample and match | commit | plain step |\n"
-      "|---:|---|---:|---:|---:|---:|---:|---:|\n";
+      "| temp | method | length | draft | target | sample and match | commit | plain step | memory for "
+      "drafting, "
+      "MiB |\n"
+      "|---:|---|---:|---:|---:|---:|---:|---:|---:|\n";
   for (const auto& [row, sums] : SumByRow(cells)) {
     const auto& [temperature, method, length] = row;
     const CellSums& s = sums.all;
     const auto steps = static_cast<double>(std::max<int64_t>(1, s.steps));
-    text += Print("| %g | %s | %d | %.3f | %.2f | %.3f | %.3f | %.2f |\n", temperature, method.c_str(),
+    text += Print("| %g | %s | %d | %.3f | %.2f | %.3f | %.3f | %.2f | %.2f |\n", temperature, method.c_str(),
                   length, s.draft_ms / steps, s.target_ms / steps, s.verify_ms / steps, s.commit_ms / steps,
-                  s.plain_ms / static_cast<double>(std::max<int64_t>(1, s.tokens)));
+                  s.plain_ms / static_cast<double>(std::max<int64_t>(1, s.tokens)),
+                  static_cast<double>(s.draft_bytes) / (1 << 20));
   }
   return text;
 }
@@ -310,7 +313,8 @@ std::string ReportMarkdown(const std::vector<Cell>& cells, const ReportOptions& 
   }
   text += "\n## By context length\n\n" + LengthTable(cells) + "\n![speedup](speedup.svg)\n\n";
   text += "![accepted length](accepted_length.svg)\n\n## By family\n\n" + FamilyTable(cells);
-  text += "\n## Time of a step, ms\n\n" + TimeTable(cells) + "\n![time split](time_split.svg)\n\n";
+  text +=
+      "\n## Time of a step, ms, and memory\n\n" + TimeTable(cells) + "\n![time split](time_split.svg)\n\n";
   text += "## Acceptance by position\n\n" + PositionTable(cells);
   text += "\n## Quality\n\nThe same for every method, as the texts are.\n\n" + QualityTable(cells);
   for (const std::string& paper : options.papers)

@@ -299,6 +299,7 @@ class Evaluation {
     item.target_ms += s.target_ms;
     item.verify_ms += s.verify_ms;
     item.commit_ms += s.commit_ms;
+    item.draft_bytes = s.draft_bytes;
     item.acceptance_per_position = s.acceptance_per_position;
     item.decisions = s.decisions;
     item.last_decision = s.last_decision;
