@@ -11,12 +11,21 @@
 namespace longspec {
 namespace {
 
-// How far one observation moves the common scale and the ratio of its row count; those of other row counts
-// move by half as much for each step of the table, since tables are seldom wrong at one point only. A round
-// that took many times longer than it should (a page fault, another process) counts as twice as long.
-constexpr double kScaleRate = 0.06;
-constexpr double kRatioRate = 0.2;
-constexpr double kMaxSurprise = 0.7;
+// A machine's speed changes from round to round, with its clock and its neighbours, and for all row counts
+// alike; what M rows cost in steps of one row hardly changes. So a surprising round says mostly that the
+// machine became faster or slower, and only what stays of many such surprises says that the table is wrong: a
+// Kalman filter with these deviations.
+constexpr double kScaleDrift = 0.03, kRatioDrift = 0.006;  // in a round
+constexpr double kNoise = 0.05;                            // of one observation
+constexpr double kFirstScale = 0.05;                       // of a table's scale,
+constexpr double kFirstRatio = 0.08, kGuessedRatio = 0.4;  // and ratios, measured or guessed
+// A surprise of so many deviations says that the ratio is less certain than was believed, by this part of it.
+constexpr double kDoubtful = 2.0, kDoubt = 0.3;
+// A round that took many times longer than it should (a page fault, another process) counts as so much
+// longer.
+constexpr double kMaxSurprise = 0.35;
+
+double Square(double x) { return x * x; }
 
 // Where `x` lies on an axis: between points `low` and `low + 1`, at `share` of the way; outside the axis the
 // share continues the nearest interval.
@@ -71,19 +80,26 @@ Status CheckCostTable(const CostTable& table) {
   return sane ? Status() : Corrupt("cost table: costs must be positive and finite");
 }
 
-CostModel::CostModel() : CostModel(Guess()) { scale_known_ = false; }
+CostModel::CostModel() : CostModel(Guess()) {
+  scale_known_ = false;
+  for (size_t r = 1; r < ratio_.size(); ++r) ratio_[r].variance = Square(kGuessedRatio);
+}
 
 CostModel::CostModel(CostTable table)
-    : table_(std::move(table)), scale_known_(true), log_ratio_(table_.rows.size(), 0.0) {
+    : table_(std::move(table)),
+      scale_known_(true),
+      scale_{.log = 0, .variance = Square(kFirstScale)},
+      ratio_(table_.rows.size(), {.log = 0, .variance = Square(kFirstRatio)}) {
   LS_CHECK(CheckCostTable(table_).ok());
   MakeMonotone(table_);
+  ratio_[0].variance = 0;
 }
 
 double CostModel::Corrected(size_t row, int keys) const {
   const Place place = Find(table_.keys, keys);
   const size_t high = std::min(place.low + 1, table_.keys.size() - 1);
   return Between(table_.at(row, place.low), table_.at(row, high), place.share) *
-         std::exp(log_scale_ + log_ratio_[row]);
+         std::exp(scale_.log + ratio_[row].log);
 }
 
 // The corrected costs at the table's row counts. Corrections could make more rows cheaper than fewer: they
@@ -115,15 +131,30 @@ void CostModel::Observe(int rows, int keys, double ms) {
   if (!(ms > 0) || rows < 1) return;
   const double surprise = std::log(ms / TargetMs(rows, keys));
   if (!std::exchange(scale_known_, true)) {
-    log_scale_ += surprise;
+    scale_.log += surprise;
     return;
   }
   const double step = std::clamp(surprise, -kMaxSurprise, kMaxSurprise);
-  log_scale_ += kScaleRate * step;
   const Place place = Find(table_.rows, rows);
   const double at = static_cast<double>(place.low) + std::clamp(place.share, 0.0, 1.0);
-  for (size_t r = 0; r < log_ratio_.size(); ++r) {
-    log_ratio_[r] += kRatioRate * std::exp2(-std::abs(static_cast<double>(r) - at)) * step;
+  scale_.variance += Square(kScaleDrift);
+  for (size_t r = 1; r < ratio_.size(); ++r) ratio_[r].variance += Square(kRatioDrift);
+  Factor& own = ratio_[static_cast<size_t>(std::lround(at))];
+  const auto spread_of = [&] { return scale_.variance + own.variance + Square(kNoise); };
+  if (Square(step) > Square(kDoubtful) * spread_of() && &own != ratio_.data()) {
+    own.variance += Square(kDoubt * step);
+  }
+  const double spread = spread_of();
+  const auto correct = [&](Factor& factor, double kinship) {
+    const double gain = kinship * factor.variance / spread;
+    factor.log += gain * step;
+    factor.variance *= 1 - kinship * gain;
+  };
+  correct(scale_, 1.0);
+  // The nearer a row count in the table, the more is true of it too: tables are seldom wrong at one point
+  // only. Of one row there is no ratio to be wrong.
+  for (size_t r = 1; r < ratio_.size(); ++r) {
+    correct(ratio_[r], std::min(at, 1.0) * std::exp2(-std::abs(static_cast<double>(r) - at)));
   }
 }
 

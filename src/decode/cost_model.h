@@ -46,9 +46,14 @@ class CostModel {
   double OnCurve(int rows) const;
 
   CostTable table_;
+  // An estimate of the logarithm of a factor, and how far it may be wrong.
+  struct Factor {
+    double log = 0, variance = 0;
+  };
+
   bool scale_known_;
-  double log_scale_ = 0;           // of all costs
-  std::vector<double> log_ratio_;  // of the costs of each row count, on top of that
+  Factor scale_;               // of all costs: how fast the machine is now
+  std::vector<Factor> ratio_;  // of the costs of each row count on top of that; the first is 1
   mutable std::vector<double> curve_;
 };
 

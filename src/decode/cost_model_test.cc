@@ -84,6 +84,21 @@ TEST(CostModel, AWrongTableCuresItself) {
   }
 }
 
+// A machine whose speed changes while only plain rounds are seen, as when speculation is off: what more rows cost in
+// steps of one row stays what it was.
+TEST(CostModel, AFasterMachineIsFasterAtAllRowCounts) {
+  const auto ratio = [](const CostModel& model) { return model.TargetMs(4, 100) / model.TargetMs(1, 100); };
+  CostModel model(Table());
+  const double before = ratio(model);
+  for (const double speed : {0.8, 1.3, 1.0}) {
+    for (int i = 0; i < 30; ++i) model.Observe(1, 100, 2 * speed);
+    EXPECT_NEAR(model.TargetMs(1, 100), 2 * speed, 0.02);
+    EXPECT_NEAR(ratio(model), before, 0.01);
+    for (int i = 0; i < 30; ++i) model.Observe(i % 3 == 0 ? 1 : 4, 100, (i % 3 == 0 ? 2 : 4) * speed);
+    EXPECT_NEAR(ratio(model), before, 0.05);
+  }
+}
+
 TEST(CostModel, OneSlowRoundDoesNotChangeMuch) {
   CostModel model(Table());
   model.Observe(1, 100, 5000);
