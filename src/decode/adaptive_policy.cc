@@ -31,12 +31,12 @@ constexpr int kProbeNodes = 8;               // at most
 constexpr int kSpareNodes = 8;               // asked for beyond twice what was worth verifying lately
 constexpr int kFirstAsk = 8;                 // nodes, while the drafter's cost is unknown
 constexpr int kMinWait = 8, kMaxWait = 128;  // rounds between probes
-constexpr int kStretchEvery = 32, kQuickEvery = 16;  // rounds
-constexpr int kMinPause = 16, kMaxPause = 256;       // rounds
-constexpr int kTrial = 24;                           // speculated rounds before they are judged
-constexpr double kTooSlow = 0.9;                     // of plain speed
-constexpr double kRate = 0.2;                        // of running means
-constexpr double kFade = 0.95;                       // of running maxima
+constexpr int kVaryEvery = 16, kQuickEvery = 16;  // rounds
+constexpr int kMinPause = 16, kMaxPause = 256;    // rounds
+constexpr int kTrial = 24;                        // speculated rounds before they are judged
+constexpr double kTooSlow = 0.9;                  // of plain speed
+constexpr double kRate = 0.2;                     // of running means
+constexpr double kFade = 0.95;                    // of running maxima
 
 enum class Decision : uint8_t { kSpeculated, kOff, kPaused, kProbe, kNothing, kNoRoom };
 constexpr std::array<const char*, 6> kDecisionNames = {"speculated",       "off",    "paused", "probe",
@@ -124,7 +124,7 @@ class AdaptivePolicy final : public Policy {
     }
     if (worth && !probing_) {
       tree_probe_.Reset();
-      n = Stretched(best, n_proposed);
+      n = Varied(best, n_proposed);
     }
     Describe(n, n_proposed);
     if (last_.decision == Decision::kOff) return TokenTree(proposed.node(0).token);
@@ -271,12 +271,12 @@ class AdaptivePolicy final : public Policy {
     return best;
   }
 
-  // Now and then a few nodes more than seem best, in case more rows cost less than is believed.
-  int Stretched(int best, int n_proposed) {
-    const int more = std::min(best + best / 2 + 1, n_proposed);
-    if (more == best || ++rounds_on_ < kStretchEvery) return best;
-    rounds_on_ = 0;
-    return more;
+  // Now and then a few nodes more than seem best, or fewer, in turn: other row counts may cost less than is
+  // believed.
+  int Varied(int best, int n_proposed) {
+    if (++rounds_on_ % kVaryEvery != 0) return best;
+    const bool more = rounds_on_ % (2 * kVaryEvery) == 0;
+    return more ? std::min(best + best / 2 + 1, n_proposed) : std::max({1, best / 2, min_nodes_});
   }
 
   int ProbeCount(int n_proposed) const {

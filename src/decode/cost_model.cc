@@ -15,15 +15,15 @@ namespace {
 // alike; what M rows cost in steps of one row hardly changes. So a surprising round says mostly that the
 // machine became faster or slower, and only what stays of many such surprises says that the table is wrong: a
 // Kalman filter with these deviations.
-constexpr double kScaleDrift = 0.03, kRatioDrift = 0.006;  // in a round
+constexpr double kScaleDrift = 0.03, kRatioDrift = 0.008;  // in a round
 constexpr double kNoise = 0.05;                            // of one observation
 constexpr double kFirstScale = 0.05;                       // of a table's scale,
 constexpr double kFirstRatio = 0.08, kGuessedRatio = 0.4;  // and ratios, measured or guessed
-// A surprise of so many deviations says that the ratio is less certain than was believed, by this part of it.
+// A round may take many times longer than it should (a page fault, another process): no surprise counts for
+// more than so many deviations, unless the last one at this row count was as large. Then the ratio is less
+// certain than was believed, by this part of the surprise.
 constexpr double kDoubtful = 2.0, kDoubt = 0.3;
-// A round that took many times longer than it should (a page fault, another process) counts as so much
-// longer.
-constexpr double kMaxSurprise = 0.35;
+constexpr double kMaxSurprise = 0.7;
 
 double Square(double x) { return x * x; }
 
@@ -134,16 +134,20 @@ void CostModel::Observe(int rows, int keys, double ms) {
     scale_.log += surprise;
     return;
   }
-  const double step = std::clamp(surprise, -kMaxSurprise, kMaxSurprise);
   const Place place = Find(table_.rows, rows);
   const double at = static_cast<double>(place.low) + std::clamp(place.share, 0.0, 1.0);
   scale_.variance += Square(kScaleDrift);
   for (size_t r = 1; r < ratio_.size(); ++r) ratio_[r].variance += Square(kRatioDrift);
-  Factor& own = ratio_[static_cast<size_t>(std::lround(at))];
+  const auto nearest = static_cast<size_t>(std::lround(at));
+  Factor& own = ratio_[nearest];
   const auto spread_of = [&] { return scale_.variance + own.variance + Square(kNoise); };
-  if (Square(step) > Square(kDoubtful) * spread_of() && &own != ratio_.data()) {
-    own.variance += Square(kDoubt * step);
-  }
+  const double doubtful = kDoubtful * std::sqrt(spread_of());
+  const bool again = std::abs(surprise) > doubtful && std::abs(own.surprise) > doubtful &&
+                     (surprise > 0) == (own.surprise > 0);
+  own.surprise = surprise;
+  const double most = again ? kMaxSurprise : doubtful;
+  const double step = std::clamp(surprise, -most, most);
+  if (again && nearest > 0) own.variance += Square(kDoubt * step);
   const double spread = spread_of();
   const auto correct = [&](Factor& factor, double kinship) {
     const double gain = kinship * factor.variance / spread;

@@ -49,6 +49,7 @@ class CostModel {
   // An estimate of the logarithm of a factor, and how far it may be wrong.
   struct Factor {
     double log = 0, variance = 0;
+    double surprise = 0;  // the last, of a row count
   };
 
   bool scale_known_;

@@ -84,8 +84,8 @@ TEST(CostModel, AWrongTableCuresItself) {
   }
 }
 
-// A machine whose speed changes while only plain rounds are seen, as when speculation is off: what more rows cost in
-// steps of one row stays what it was.
+// A machine whose speed changes while only plain rounds are seen, as when speculation is off: what more rows
+// cost in steps of one row stays what it was.
 TEST(CostModel, AFasterMachineIsFasterAtAllRowCounts) {
   const auto ratio = [](const CostModel& model) { return model.TargetMs(4, 100) / model.TargetMs(1, 100); };
   CostModel model(Table());
@@ -103,6 +103,12 @@ TEST(CostModel, OneSlowRoundDoesNotChangeMuch) {
   CostModel model(Table());
   model.Observe(1, 100, 5000);
   EXPECT_LT(model.TargetMs(1, 100), 2 * 1.25);
+  // Of several rows: most of it is the machine's, and little of that is left.
+  model = CostModel(Table());
+  model.Observe(4, 100, 5000);
+  EXPECT_LT(model.TargetMs(4, 100) / model.TargetMs(1, 100), 2 * 1.15);
+  model = CostModel(Table());
+  model.Observe(1, 100, 5000);
   for (const double nonsense : {0.0, -1.0, std::nan("")}) model.Observe(1, 100, nonsense);
   model.Observe(0, 100, 1.0);
   EXPECT_LT(model.TargetMs(1, 100), 2 * 1.25);
