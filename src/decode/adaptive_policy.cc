@@ -28,7 +28,7 @@ constexpr double kMargin = 1.03;             // speculation must promise at leas
 constexpr double kCheapDraft = 0.05;         // of a plain step: drafters below it are asked every round
 constexpr double kProbeCost = 1.3;           // of a plain step, at most
 constexpr int kProbeNodes = 8;               // at most
-constexpr int kSpareNodes = 8;               // asked for beyond twice what was worth verifying lately
+constexpr int kSpareNodes = 5;               // asked for beyond half as much again as was worth verifying lately
 constexpr int kFirstAsk = 8;                 // nodes, while the drafter's cost is unknown
 constexpr int kMinWait = 8, kMaxWait = 128;  // rounds between probes
 constexpr int kVaryEvery = 16, kQuickEvery = 16;  // rounds
@@ -100,7 +100,7 @@ class AdaptivePolicy final : public Policy {
       return Skip(Decision::kPaused);
     }
     if (!draft_ms_.known()) return Ask(std::min(cap, kFirstAsk), std::min(depth, kFirstAsk));
-    if (DraftIsCheap()) return Ask(std::min(cap, kSpareNodes + 2 * static_cast<int>(most_worth_)), depth);
+    if (DraftIsCheap()) return Ask(std::min(cap, kSpareNodes + static_cast<int>(1.5 * most_worth_)), depth);
     return AskIfItPays(cap, depth);
   }
 

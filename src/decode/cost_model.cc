@@ -41,6 +41,12 @@ Place Find(const std::vector<int>& axis, int x) {
   return {low, static_cast<double>(x - axis[low]) / static_cast<double>(axis[low + 1] - axis[low])};
 }
 
+// The same as one number, within the axis.
+double On(const std::vector<int>& axis, int x) {
+  const Place place = Find(axis, x);
+  return static_cast<double>(place.low) + std::clamp(place.share, 0.0, 1.0);
+}
+
 // Linear between two values that do not fall; below the axis at least a tenth of the first.
 double Between(double a, double b, double share) { return std::max(a + (b - a) * share, 0.1 * a); }
 
@@ -82,24 +88,26 @@ Status CheckCostTable(const CostTable& table) {
 
 CostModel::CostModel() : CostModel(Guess()) {
   scale_known_ = false;
-  for (size_t r = 1; r < ratio_.size(); ++r) ratio_[r].variance = Square(kGuessedRatio);
+  for (size_t r = 1; r < table_.rows.size(); ++r) ratio(r, 0).variance = Square(kGuessedRatio);
 }
 
 CostModel::CostModel(CostTable table)
     : table_(std::move(table)),
       scale_known_(true),
       scale_{.log = 0, .variance = Square(kFirstScale)},
-      ratio_(table_.rows.size(), {.log = 0, .variance = Square(kFirstRatio)}) {
+      ratio_(table_.ms.size(), {.log = 0, .variance = Square(kFirstRatio)}) {
   LS_CHECK(CheckCostTable(table_).ok());
   MakeMonotone(table_);
-  ratio_[0].variance = 0;
+  for (size_t k = 0; k < table_.keys.size(); ++k) ratio(0, k).variance = 0;
 }
 
 double CostModel::Corrected(size_t row, int keys) const {
   const Place place = Find(table_.keys, keys);
   const size_t high = std::min(place.low + 1, table_.keys.size() - 1);
+  const double share = std::clamp(place.share, 0.0, 1.0);
+  const double log_ratio = ratio(row, place.low).log * (1 - share) + ratio(row, high).log * share;
   return Between(table_.at(row, place.low), table_.at(row, high), place.share) *
-         std::exp(scale_.log + ratio_[row].log);
+         std::exp(scale_.log + log_ratio);
 }
 
 // The corrected costs at the table's row counts. Corrections could make more rows cheaper than fewer: they
@@ -134,12 +142,11 @@ void CostModel::Observe(int rows, int keys, double ms) {
     scale_.log += surprise;
     return;
   }
-  const Place place = Find(table_.rows, rows);
-  const double at = static_cast<double>(place.low) + std::clamp(place.share, 0.0, 1.0);
+  const double row_at = On(table_.rows, rows), key_at = On(table_.keys, keys);
   scale_.variance += Square(kScaleDrift);
-  for (size_t r = 1; r < ratio_.size(); ++r) ratio_[r].variance += Square(kRatioDrift);
-  const auto nearest = static_cast<size_t>(std::lround(at));
-  Factor& own = ratio_[nearest];
+  for (Factor& factor : ratio_) factor.variance += factor.variance > 0 ? Square(kRatioDrift) : 0;
+  const auto nearest = static_cast<size_t>(std::lround(row_at));
+  Factor& own = ratio(nearest, static_cast<size_t>(std::lround(key_at)));
   const auto spread_of = [&] { return scale_.variance + own.variance + Square(kNoise); };
   const double doubtful = kDoubtful * std::sqrt(spread_of());
   const bool again = std::abs(surprise) > doubtful && std::abs(own.surprise) > doubtful &&
@@ -155,10 +162,14 @@ void CostModel::Observe(int rows, int keys, double ms) {
     factor.variance *= 1 - kinship * gain;
   };
   correct(scale_, 1.0);
-  // The nearer a row count in the table, the more is true of it too: tables are seldom wrong at one point
-  // only. Of one row there is no ratio to be wrong.
-  for (size_t r = 1; r < ratio_.size(); ++r) {
-    correct(ratio_[r], std::min(at, 1.0) * std::exp2(-std::abs(static_cast<double>(r) - at)));
+  // The nearer a point of the table, the more is true of it too: tables are seldom wrong at one point only.
+  // Of one row there is no ratio to be wrong.
+  for (size_t r = 1; r < table_.rows.size(); ++r) {
+    for (size_t k = 0; k < table_.keys.size(); ++k) {
+      const double distance =
+          std::abs(static_cast<double>(r) - row_at) + std::abs(static_cast<double>(k) - key_at);
+      correct(ratio(r, k), std::min(row_at, 1.0) * std::exp2(-distance));
+    }
   }
 }
 

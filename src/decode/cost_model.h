@@ -2,7 +2,7 @@
 //
 // What a forward pass of M rows after N keys costs on this machine, in milliseconds: a table measured once
 // (decode/calibration.h), and corrections learned from every round since, so that a wrong table cures itself.
-// Costs never fall when rows or keys rise. Not thread-safe.
+// Costs never fall when rows rise. Not thread-safe.
 #pragma once
 
 #include <span>
@@ -41,20 +41,23 @@ class CostModel {
   const CostTable& table() const { return table_; }  // as measured, made monotone
 
  private:
+  // An estimate of the logarithm of a factor, and how far it may be wrong.
+  struct Factor {
+    double log = 0, variance = 0;
+    double surprise = 0;  // the last, of a point of the table
+  };
+
+  Factor& ratio(size_t row, size_t key) { return ratio_[row * table_.keys.size() + key]; }
+  const Factor& ratio(size_t row, size_t key) const { return ratio_[row * table_.keys.size() + key]; }
   double Corrected(size_t row, int keys) const;
   void RowCurve(int keys) const;
   double OnCurve(int rows) const;
 
   CostTable table_;
-  // An estimate of the logarithm of a factor, and how far it may be wrong.
-  struct Factor {
-    double log = 0, variance = 0;
-    double surprise = 0;  // the last, of a row count
-  };
-
   bool scale_known_;
-  Factor scale_;               // of all costs: how fast the machine is now
-  std::vector<Factor> ratio_;  // of the costs of each row count on top of that; the first is 1
+  Factor scale_;  // of all costs: how fast the machine is now
+  // (rows, keys): of the table's costs on top of that; those of one row stay 1.
+  std::vector<Factor> ratio_;
   mutable std::vector<double> curve_;
 };
 
