@@ -29,9 +29,10 @@ struct AttentionPlan::Tile {
   const float* q;  // (n_rows, group, head_dim) of this KV head
   int kv_head;
   int row_begin, row_end;
-  float* scores;       // (rows * group, 256)
-  float* tree_scores;  // (stored chunks with speculated rows, rows * group, 256)
-  int* counts;         // (rows * group)
+  float* scores;                // (rows * group, 256)
+  float* tree_scores;           // (stored chunks with speculated rows, rows * group, 256)
+  int* counts;                  // (rows * group)
+  kernels::Upcoming next = {};  // the keys this worker reads after this tile
 
   int n_rows() const { return row_end - row_begin; }
 };
@@ -105,7 +106,8 @@ void AttentionPlan::AttendStored(const Tile& tile, int chunk, float* states) con
                              .head_dim = shape_.head_dim,
                              .block_begin = 0,
                              .block_end = Blocks(most),
-                             .type = KernelType(layout.k_type)};
+                             .type = KernelType(layout.k_type),
+                             .next = {tile.span->values(chunk, tile.kv_head), layout.v_head_bytes()}};
   kernels_->scores(scores);
   for (int i = 0; i < n; ++i) {
     float* state = states + Z(i) * state_floats();
@@ -120,7 +122,8 @@ void AttentionPlan::AttendStored(const Tile& tile, int chunk, float* states) con
                     .n_keys = tile.counts,
                     .n_rows = n,
                     .head_dim = shape_.head_dim,
-                    .type = KernelType(layout.v_type)});
+                    .type = KernelType(layout.v_type),
+                    .next = tile.next});
 }
 
 // A tree's chunk `chunk` >= n_stored_chunks: what is left of the committed keys (only in the first such
@@ -217,7 +220,9 @@ void AttentionPlan::RunByChunk(ThreadTeam::Worker& worker, const KvSpan& span, c
   Scratch& own = scratch_[Z(worker.index())];
   float* scratch = own.floats.data();
   const int n_items = shape_.n_kv_head * n_chunks_;
-  for (int item = worker.Claim(); item < n_items; item = worker.Claim()) {
+  // One item is claimed ahead, so that its keys can be asked of memory in time.
+  for (int item = worker.Claim(), next = 0; item < n_items; item = next) {
+    next = worker.Claim();
     const int kv_head = item / n_chunks_, chunk = item % n_chunks_;
     const Tile tile{.span = &span,
                     .q = q + Z(kv_head) * Z(n_rows_) * row_floats,
@@ -226,7 +231,10 @@ void AttentionPlan::RunByChunk(ThreadTeam::Worker& worker, const KvSpan& span, c
                     .row_end = n_rows_,
                     .scores = scratch,
                     .tree_scores = scratch + scores_floats_,
-                    .counts = own.counts.data()};
+                    .counts = own.counts.data(),
+                    .next = next < n_items ? kernels::Upcoming{span.keys(next % n_chunks_, next / n_chunks_),
+                                                               span.layout.k_head_bytes()}
+                                           : kernels::Upcoming{}};
     AttendChunk(tile, chunk, states_.data() + Z(item) * chunk_states);
   }
   worker.Barrier();

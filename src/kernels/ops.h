@@ -93,6 +93,12 @@ struct MatmulFloatArgs {
 // Both products are exact in f32.
 enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0 };
 
+// What the caller will read soon after. A kernel may ask memory for it meanwhile, so that memory works while it computes.
+struct Upcoming {
+  const std::byte* begin = nullptr;
+  size_t bytes = 0;
+};
+
 // out[row][key] = scale * dot(q[row], key), for keys of blocks [block_begin, block_end) of one chunk: fma, d ascending.
 struct ScoresArgs {
   const std::byte* keys = nullptr;  // 16 blocks of 16 keys of one KV head
@@ -104,6 +110,7 @@ struct ScoresArgs {
   int head_dim = 0;                 // a multiple of 16
   int block_begin = 0, block_end = 0;
   KvType type = KvType::kF16;
+  Upcoming next = {};
 };
 
 // o[row][d] = fma(p[row][key], v[key][d], o[row][d]) for key = 0 .. n_keys[row] - 1, ascending.
@@ -117,6 +124,7 @@ struct ValuesArgs {
   int n_rows = 0;
   int head_dim = 0;
   KvType type = KvType::kF16;
+  Upcoming next = {};
 };
 
 // The same for values that lie scattered: values[i] is one key's row. All rows see all n_keys.

@@ -56,6 +56,19 @@ inline __m256 LoadKeys(const std::byte* code, bool odd, __m256 scales) {
   return Widen8(Nibbles(Load8Bytes(code), odd), scales);
 }
 
+// Asks memory for one line each time, while there are any left.
+struct Fetch {
+  explicit Fetch(const Upcoming& next) : at(next.begin), left(next.bytes) {}
+  void Line() {
+    if (left == 0) return;
+    _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
+    at += 64;
+    left = left > 64 ? left - 64 : 0;
+  }
+  const std::byte* at;
+  size_t left;
+};
+
 template <int R, int B>
 using ScoreSums = __m256[R][B][2];
 
@@ -73,8 +86,9 @@ template <int R, int B>
 
 template <KvType T, int R, int B>
 [[gnu::always_inline]] inline void SumFloats(const std::byte* keys, size_t block_bytes, const float* q, int head_dim,
-                                             ScoreSums<R, B>& acc) {
+                                             ScoreSums<R, B>& acc, Fetch& fetch) {
   for (int d = 0; d < head_dim; ++d) {
+    fetch.Line();
 #pragma GCC unroll 2
     for (int b = 0; b < B; ++b) {
       const std::byte* k = keys + static_cast<size_t>(b) * block_bytes + static_cast<size_t>(d) * kCodeBytes16<T>;
@@ -85,7 +99,7 @@ template <KvType T, int R, int B>
 
 template <KvType T, int R, int B>
 [[gnu::always_inline]] inline void SumQuantized(const std::byte* keys, size_t block_bytes, const float* q,
-                                                int head_dim, ScoreSums<R, B>& acc) {
+                                                int head_dim, ScoreSums<R, B>& acc, Fetch& fetch) {
   constexpr int kStep = T == KvType::kQ4_0 ? 2 : 1;  // dimensions in 16 bytes
   const std::byte* scales = keys + static_cast<size_t>(head_dim) * kCodeBytes16<T>;
   for (int block = 0; block < head_dim; block += kQuantBlock, scales += 2 * kKeyGroup) {
@@ -97,6 +111,7 @@ template <KvType T, int R, int B>
       scale[b][1] = ScalesOf8(at + 16);
     }
     for (int d = block; d < block + kQuantBlock; d += kStep, keys += kKeyGroup) {
+      fetch.Line();
 #pragma GCC unroll 2
       for (int step = 0; step < kStep; ++step) {
 #pragma GCC unroll 2
@@ -112,7 +127,7 @@ template <KvType T, int R, int B>
 
 // R query rows against B neighbouring blocks of 16 keys.
 template <KvType T, int R, int B>
-inline void ScoreTile(const ScoresArgs& a, int row, int block) {
+inline void ScoreTile(const ScoresArgs& a, int row, int block, Fetch& fetch) {
   const size_t block_bytes = static_cast<size_t>(a.head_dim) * kRowBytes16<T>;
   const std::byte* keys = a.keys + static_cast<size_t>(block) * block_bytes;
   const float* q = a.q + int64_t{row} * a.head_dim;
@@ -121,9 +136,9 @@ inline void ScoreTile(const ScoresArgs& a, int row, int block) {
     for (int b = 0; b < B; ++b) acc[r][b][0] = acc[r][b][1] = _mm256_setzero_ps();
   }
   if constexpr (kHasScales<T>) {
-    SumQuantized<T, R, B>(keys, block_bytes, q, a.head_dim, acc);
+    SumQuantized<T, R, B>(keys, block_bytes, q, a.head_dim, acc, fetch);
   } else {
-    SumFloats<T, R, B>(keys, block_bytes, q, a.head_dim, acc);
+    SumFloats<T, R, B>(keys, block_bytes, q, a.head_dim, acc, fetch);
   }
   const __m256 scale = _mm256_set1_ps(a.scale);
   for (int r = 0; r < R; ++r) {
@@ -136,22 +151,23 @@ inline void ScoreTile(const ScoresArgs& a, int row, int block) {
 }
 
 template <KvType T, int R, int B>
-void ScoreRows(const ScoresArgs& a, int row) {
+void ScoreRows(const ScoresArgs& a, int row, Fetch& fetch) {
   int block = a.block_begin;
-  for (; block + B <= a.block_end; block += B) ScoreTile<T, R, B>(a, row, block);
-  for (; block < a.block_end; ++block) ScoreTile<T, R, 1>(a, row, block);
+  for (; block + B <= a.block_end; block += B) ScoreTile<T, R, B>(a, row, block, fetch);
+  for (; block < a.block_end; ++block) ScoreTile<T, R, 1>(a, row, block, fetch);
 }
 
 template <KvType T>
 void ScoresOf(const ScoresArgs& a) {
+  Fetch fetch(a.next);
   int row = 0;
-  for (; row + 6 <= a.n_rows; row += 6) ScoreRows<T, 6, 1>(a, row);
+  for (; row + 6 <= a.n_rows; row += 6) ScoreRows<T, 6, 1>(a, row, fetch);
   switch (a.n_rows - row) {
-    case 5: ScoreRows<T, 5, 1>(a, row); break;
-    case 4: ScoreRows<T, 4, 1>(a, row); break;
-    case 3: ScoreRows<T, 3, 2>(a, row); break;
-    case 2: ScoreRows<T, 2, 2>(a, row); break;
-    case 1: ScoreRows<T, 1, 2>(a, row); break;
+    case 5: ScoreRows<T, 5, 1>(a, row, fetch); break;
+    case 4: ScoreRows<T, 4, 1>(a, row, fetch); break;
+    case 3: ScoreRows<T, 3, 2>(a, row, fetch); break;
+    case 2: ScoreRows<T, 2, 2>(a, row, fetch); break;
+    case 1: ScoreRows<T, 1, 2>(a, row, fetch); break;
     default: break;
   }
 }
@@ -182,12 +198,13 @@ template <KvType T, int V>
 // R rows times 8 V head dimensions over keys [begin, end); value_row(key) is where a key's values lie.
 template <KvType T, int R, int V, typename ValueRow>
 inline void ValueTile(const ValueRow& value_row, const float* p, int64_t p_stride, float* o, int64_t o_stride, int begin,
-                      int end, int head_dim, int d) {
+                      int end, int head_dim, int d, Fetch& fetch) {
   __m256 acc[R][V];
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) acc[r][v] = _mm256_loadu_ps(o + r * o_stride + d + 8 * v);
   }
   for (int key = begin; key < end; ++key) {
+    fetch.Line();
     __m256 value[V];
     LoadValues<T, V>(value_row(key), head_dim, d, value);
 #pragma GCC unroll 6
@@ -205,23 +222,23 @@ inline void ValueTile(const ValueRow& value_row, const float* p, int64_t p_strid
 // All head dimensions, V vectors at a time while they last. head_dim is a multiple of 16.
 template <KvType T, int R, int V, typename ValueRow>
 inline void ValueDims(const ValueRow& value_row, const float* p, int64_t p_stride, float* o, int64_t o_stride, int begin,
-                      int end, int head_dim) {
+                      int end, int head_dim, Fetch& fetch) {
   int d = 0;
   for (; d + 8 * V <= head_dim; d += 8 * V) {
-    ValueTile<T, R, V>(value_row, p, p_stride, o, o_stride, begin, end, head_dim, d);
+    ValueTile<T, R, V>(value_row, p, p_stride, o, o_stride, begin, end, head_dim, d, fetch);
   }
-  for (; d < head_dim; d += 16) ValueTile<T, R, 2>(value_row, p, p_stride, o, o_stride, begin, end, head_dim, d);
+  for (; d < head_dim; d += 16) ValueTile<T, R, 2>(value_row, p, p_stride, o, o_stride, begin, end, head_dim, d, fetch);
 }
 
 template <KvType T, int R, typename ValueRow>
 inline void ValueRowsOf(const ValueRow& value_row, const float* p, int64_t p_stride, float* o, int64_t o_stride, int begin,
-                        int end, int head_dim) {
+                        int end, int head_dim, Fetch& fetch) {
   constexpr int kVectors = R == 1 ? 8 : R <= 3 ? 4 : 2;
-  ValueDims<T, R, kVectors>(value_row, p, p_stride, o, o_stride, begin, end, head_dim);
+  ValueDims<T, R, kVectors>(value_row, p, p_stride, o, o_stride, begin, end, head_dim, fetch);
 }
 
 template <KvType T, int R>
-void ChunkValueTile(const ValuesArgs& a, int row) {
+void ChunkValueTile(const ValuesArgs& a, int row, Fetch& fetch) {
   const auto value_row = [&](int key) {
     return a.values + static_cast<size_t>(key) * (static_cast<size_t>(a.head_dim) / 16 * kRowBytes16<T>);
   };
@@ -229,25 +246,26 @@ void ChunkValueTile(const ValuesArgs& a, int row) {
   for (int r = 1; r < R; ++r) shared = a.n_keys[row + r] < shared ? a.n_keys[row + r] : shared;
   const float* p = a.p + row * a.p_stride;
   float* o = a.o + row * a.o_stride;
-  if (shared > 0) ValueRowsOf<T, R>(value_row, p, a.p_stride, o, a.o_stride, 0, shared, a.head_dim);
+  if (shared > 0) ValueRowsOf<T, R>(value_row, p, a.p_stride, o, a.o_stride, 0, shared, a.head_dim, fetch);
   for (int r = 0; r < R; ++r) {
     if (a.n_keys[row + r] > shared) {
       ValueRowsOf<T, 1>(value_row, p + r * a.p_stride, a.p_stride, o + r * a.o_stride, a.o_stride, shared,
-                        a.n_keys[row + r], a.head_dim);
+                        a.n_keys[row + r], a.head_dim, fetch);
     }
   }
 }
 
 template <KvType T>
 void ValuesOf(const ValuesArgs& a) {
+  Fetch fetch(a.next);
   int row = 0;
-  for (; row + 6 <= a.n_rows; row += 6) ChunkValueTile<T, 6>(a, row);
+  for (; row + 6 <= a.n_rows; row += 6) ChunkValueTile<T, 6>(a, row, fetch);
   switch (a.n_rows - row) {
-    case 5: ChunkValueTile<T, 5>(a, row); break;
-    case 4: ChunkValueTile<T, 4>(a, row); break;
-    case 3: ChunkValueTile<T, 3>(a, row); break;
-    case 2: ChunkValueTile<T, 2>(a, row); break;
-    case 1: ChunkValueTile<T, 1>(a, row); break;
+    case 5: ChunkValueTile<T, 5>(a, row, fetch); break;
+    case 4: ChunkValueTile<T, 4>(a, row, fetch); break;
+    case 3: ChunkValueTile<T, 3>(a, row, fetch); break;
+    case 2: ChunkValueTile<T, 2>(a, row, fetch); break;
+    case 1: ChunkValueTile<T, 1>(a, row, fetch); break;
     default: break;
   }
 }
@@ -255,8 +273,9 @@ void ValuesOf(const ValuesArgs& a) {
 template <KvType T, int R>
 void GatheredTile(const GatheredValuesArgs& a, int row) {
   const auto value_row = [&](int key) { return a.values[key]; };
+  Fetch nothing({});
   ValueRowsOf<T, R>(value_row, a.p + row * a.p_stride, a.p_stride, a.o + row * a.o_stride, a.o_stride, 0, a.n_keys,
-                    a.head_dim);
+                    a.head_dim, nothing);
 }
 
 template <KvType T>
