@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/avx2.h"
 #include "kernels/cpu/avx2_math.h"
+#include "kernels/cpu/fetch.h"
 #include "kernels/cpu/kv_quantize.h"
 #include "kernels/cpu/kv_traits.h"
 
@@ -56,19 +57,6 @@ inline __m256 LoadKeys(const std::byte* code, bool odd, __m256 scales) {
   return Widen8(Nibbles(Load8Bytes(code), odd), scales);
 }
 
-// Asks memory for one line each time, while there are any left.
-struct Fetch {
-  explicit Fetch(const Upcoming& next) : at(next.begin), left(next.bytes) {}
-  void Line() {
-    if (left == 0) return;
-    _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
-    at += 64;
-    left = left > 64 ? left - 64 : 0;
-  }
-  const std::byte* at;
-  size_t left;
-};
-
 template <int R, int B>
 using ScoreSums = __m256[R][B][2];
 
@@ -88,7 +76,7 @@ template <KvType T, int R, int B>
 [[gnu::always_inline]] inline void SumFloats(const std::byte* keys, size_t block_bytes, const float* q, int head_dim,
                                              ScoreSums<R, B>& acc, Fetch& fetch) {
   for (int d = 0; d < head_dim; ++d) {
-    fetch.Line();
+    fetch.Lines<1>();
 #pragma GCC unroll 2
     for (int b = 0; b < B; ++b) {
       const std::byte* k = keys + static_cast<size_t>(b) * block_bytes + static_cast<size_t>(d) * kCodeBytes16<T>;
@@ -111,7 +99,7 @@ template <KvType T, int R, int B>
       scale[b][1] = ScalesOf8(at + 16);
     }
     for (int d = block; d < block + kQuantBlock; d += kStep, keys += kKeyGroup) {
-      fetch.Line();
+      fetch.Lines<1>();
 #pragma GCC unroll 2
       for (int step = 0; step < kStep; ++step) {
 #pragma GCC unroll 2
@@ -204,7 +192,7 @@ inline void ValueTile(const ValueRow& value_row, const float* p, int64_t p_strid
     for (int v = 0; v < V; ++v) acc[r][v] = _mm256_loadu_ps(o + r * o_stride + d + 8 * v);
   }
   for (int key = begin; key < end; ++key) {
-    fetch.Line();
+    fetch.Lines<1>();
     __m256 value[V];
     LoadValues<T, V>(value_row(key), head_dim, d, value);
 #pragma GCC unroll 6

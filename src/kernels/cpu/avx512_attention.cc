@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/avx512.h"
 #include "kernels/cpu/avx512_math.h"
+#include "kernels/cpu/fetch.h"
 #include "kernels/cpu/kv_quantize.h"
 #include "kernels/cpu/kv_traits.h"
 
@@ -69,8 +70,9 @@ template <int R, int B>
 
 template <KvType T, int R, int B>
 [[gnu::always_inline]] inline void SumFloats(const std::byte* keys, size_t block_bytes, const float* q,
-                                             int head_dim, ScoreSums<R, B>& acc) {
+                                             int head_dim, ScoreSums<R, B>& acc, Fetch& fetch) {
   for (int d = 0; d < head_dim; ++d, keys += kCodeBytes16<T>) {
+    fetch.Lines<2>();
     __m512 k[B];
 #pragma GCC unroll 4
     for (int b = 0; b < B; ++b) k[b] = Load16<T>(keys + static_cast<size_t>(b) * block_bytes);
@@ -80,7 +82,7 @@ template <KvType T, int R, int B>
 
 template <KvType T, int R, int B>
 [[gnu::always_inline]] inline void SumQuantized(const std::byte* keys, size_t block_bytes, const float* q,
-                                                int head_dim, ScoreSums<R, B>& acc) {
+                                                int head_dim, ScoreSums<R, B>& acc, Fetch& fetch) {
   constexpr int kStep = T == KvType::kQ4_0 ? 2 : 1;  // dimensions in 16 bytes
   const std::byte* scales = keys + static_cast<size_t>(head_dim) * kCodeBytes16<T>;
   for (int block = 0; block < head_dim; block += kQuantBlock, scales += 2 * kKeyGroup) {
@@ -88,6 +90,7 @@ template <KvType T, int R, int B>
 #pragma GCC unroll 4
     for (int b = 0; b < B; ++b) scale[b] = LoadHalf16(scales + static_cast<size_t>(b) * block_bytes);
     for (int d = block; d < block + kQuantBlock; d += kStep, keys += kKeyGroup) {
+      fetch.Lines<2>();
 #pragma GCC unroll 2
       for (int step = 0; step < kStep; ++step) {
         __m512 k[B];
@@ -103,7 +106,7 @@ template <KvType T, int R, int B>
 
 // R query rows against B neighbouring blocks of 16 keys.
 template <KvType T, int R, int B>
-inline void ScoreTile(const ScoresArgs& a, int row, int block) {
+inline void ScoreTile(const ScoresArgs& a, int row, int block, Fetch& fetch) {
   const size_t block_bytes = static_cast<size_t>(a.head_dim) * kRowBytes16<T>;
   const std::byte* keys = a.keys + static_cast<size_t>(block) * block_bytes;
   const float* q = a.q + int64_t{row} * a.head_dim;
@@ -112,9 +115,9 @@ inline void ScoreTile(const ScoresArgs& a, int row, int block) {
     for (int b = 0; b < B; ++b) acc[r][b] = _mm512_setzero_ps();
   }
   if constexpr (kHasScales<T>) {
-    SumQuantized<T, R, B>(keys, block_bytes, q, a.head_dim, acc);
+    SumQuantized<T, R, B>(keys, block_bytes, q, a.head_dim, acc, fetch);
   } else {
-    SumFloats<T, R, B>(keys, block_bytes, q, a.head_dim, acc);
+    SumFloats<T, R, B>(keys, block_bytes, q, a.head_dim, acc, fetch);
   }
   const __m512 scale = _mm512_set1_ps(a.scale);
   for (int r = 0; r < R; ++r) {
@@ -125,12 +128,13 @@ inline void ScoreTile(const ScoresArgs& a, int row, int block) {
 
 template <KvType T>
 void ScoresOf(const ScoresArgs& a) {
+  Fetch fetch(a.next);
   ForEachTile(a.n_rows, [&](auto rows, int row) {
     constexpr int kRows = decltype(rows)::kValue;
     constexpr int kBlocks = kRows <= 6 ? 4 : 2;  // 24 accumulators of 32 registers at most
     int block = a.block_begin;
-    for (; block + kBlocks <= a.block_end; block += kBlocks) ScoreTile<T, kRows, kBlocks>(a, row, block);
-    for (; block < a.block_end; ++block) ScoreTile<T, kRows, 1>(a, row, block);
+    for (; block + kBlocks <= a.block_end; block += kBlocks) ScoreTile<T, kRows, kBlocks>(a, row, block, fetch);
+    for (; block < a.block_end; ++block) ScoreTile<T, kRows, 1>(a, row, block, fetch);
   });
 }
 
@@ -176,12 +180,13 @@ template <KvType T, int V>
 // R rows times V vectors of head dimensions from d on, over keys [begin, end); value_row(key) is where a
 // key's values lie.
 template <KvType T, int R, int V, typename ValueRow>
-inline void ValueTile(const ValueRow& value_row, const ValueRows& rows, int begin, int end, int d) {
+inline void ValueTile(const ValueRow& value_row, const ValueRows& rows, int begin, int end, int d, Fetch& fetch) {
   __m512 acc[R][V];
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) acc[r][v] = _mm512_loadu_ps(rows.o + r * rows.o_stride + d + 16 * v);
   }
   for (int key = begin; key < end; ++key) {
+    fetch.Lines<2>();
     __m512 value[V];
     LoadValues<T, V>(value_row(key), rows.head_dim, d, value);
 #pragma GCC unroll 8
@@ -198,33 +203,34 @@ inline void ValueTile(const ValueRow& value_row, const ValueRows& rows, int begi
 
 // All head dimensions, V vectors at a time while they last. head_dim is a multiple of 16.
 template <KvType T, int R, typename ValueRow>
-inline void ValueDims(const ValueRow& value_row, const ValueRows& rows, int begin, int end) {
+inline void ValueDims(const ValueRow& value_row, const ValueRows& rows, int begin, int end, Fetch& fetch) {
   constexpr int kVectors = R == 1 ? 8 : R <= 6 ? 4 : 2;
   int d = 0;
   for (; d + 16 * kVectors <= rows.head_dim; d += 16 * kVectors) {
-    ValueTile<T, R, kVectors>(value_row, rows, begin, end, d);
+    ValueTile<T, R, kVectors>(value_row, rows, begin, end, d, fetch);
   }
   if constexpr (kVectors == 8) {
-    for (; d + 64 <= rows.head_dim; d += 64) ValueTile<T, R, 4>(value_row, rows, begin, end, d);
+    for (; d + 64 <= rows.head_dim; d += 64) ValueTile<T, R, 4>(value_row, rows, begin, end, d, fetch);
   }
-  for (; d < rows.head_dim; d += 16) ValueTile<T, R, 1>(value_row, rows, begin, end, d);
+  for (; d < rows.head_dim; d += 16) ValueTile<T, R, 1>(value_row, rows, begin, end, d, fetch);
 }
 
 template <KvType T, int R>
-void ChunkValueTile(const ValuesArgs& a, int row) {
+void ChunkValueTile(const ValuesArgs& a, int row, Fetch& fetch) {
   const ChunkRows value_row = {a.values, static_cast<size_t>(a.head_dim) / 16 * kRowBytes16<T>};
   int shared = a.n_keys[row];
   for (int r = 1; r < R; ++r) shared = a.n_keys[row + r] < shared ? a.n_keys[row + r] : shared;
   ValueRows rows = {a.p + row * a.p_stride, a.p_stride, a.o + row * a.o_stride, a.o_stride, a.head_dim};
-  if (shared > 0) ValueDims<T, R>(value_row, rows, 0, shared);
+  if (shared > 0) ValueDims<T, R>(value_row, rows, 0, shared, fetch);
   for (int r = 0; r < R; ++r, rows.p += a.p_stride, rows.o += a.o_stride) {
-    if (a.n_keys[row + r] > shared) ValueDims<T, 1>(value_row, rows, shared, a.n_keys[row + r]);
+    if (a.n_keys[row + r] > shared) ValueDims<T, 1>(value_row, rows, shared, a.n_keys[row + r], fetch);
   }
 }
 
 template <KvType T>
 void ValuesOf(const ValuesArgs& a) {
-  ForEachTile(a.n_rows, [&](auto rows, int row) { ChunkValueTile<T, decltype(rows)::kValue>(a, row); });
+  Fetch fetch(a.next);
+  ForEachTile(a.n_rows, [&](auto rows, int row) { ChunkValueTile<T, decltype(rows)::kValue>(a, row, fetch); });
 }
 
 template <KvType T>
@@ -233,7 +239,8 @@ void GatheredOf(const GatheredValuesArgs& a) {
     const ScatteredRows value_row = {a.values};
     const ValueRows rows = {a.p + row * a.p_stride, a.p_stride, a.o + row * a.o_stride, a.o_stride,
                             a.head_dim};
-    ValueDims<T, decltype(count)::kValue>(value_row, rows, 0, a.n_keys);
+    Fetch nothing({});
+    ValueDims<T, decltype(count)::kValue>(value_row, rows, 0, a.n_keys, nothing);
   });
 }
 
