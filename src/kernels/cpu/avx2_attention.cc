@@ -9,7 +9,7 @@
 #include "kernels/cpu/avx2.h"
 #include "kernels/cpu/avx2_math.h"
 #include "kernels/cpu/fetch.h"
-#include "kernels/cpu/kv_quantize.h"
+#include "kernels/cpu/kv_quantize_avx2.h"
 #include "kernels/cpu/kv_traits.h"
 
 namespace longspec::kernels::avx2 {

@@ -8,7 +8,7 @@
 #include "kernels/cpu/avx512.h"
 #include "kernels/cpu/avx512_math.h"
 #include "kernels/cpu/fetch.h"
-#include "kernels/cpu/kv_quantize.h"
+#include "kernels/cpu/kv_quantize_avx2.h"
 #include "kernels/cpu/kv_traits.h"
 
 namespace longspec::kernels::LONGSPEC_AVX512_NAMESPACE {
