@@ -20,6 +20,8 @@ namespace {
 void Pause() {
 #if defined(__x86_64__)
   _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");  // takes about as long as x86's pause; most cores ignore yield
 #else
   std::this_thread::yield();
 #endif

@@ -8,6 +8,9 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace longspec::kernels {
@@ -24,6 +27,15 @@ bool HasF16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
+#elif defined(__aarch64__)
+// Optional in ARMv8.2; every Apple CPU has it.
+bool HasDotProduct() {
+#if defined(__linux__)
+  return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#else
+  return true;
+#endif
+}
 #endif
 
 // Best first.
@@ -37,9 +49,27 @@ std::vector<Entry> Entries() {
                       __builtin_cpu_supports("avx512vnni");
   entries.push_back({&kAvx512Table, avx512});
   entries.push_back({&kAvx2Table, avx2});
+#elif defined(__aarch64__)
+  entries.push_back({&kNeonTable, HasDotProduct()});
 #endif
   entries.push_back({&kReferenceTable, true});
   return entries;
+}
+
+// Linux names the CPU in words on x86, and by its designer's and its own number on AArch64.
+std::string CpuName() {
+  std::string implementer, part;
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    const std::string value = line.substr(colon + 2);
+    if (line.starts_with("model name")) return value;
+    if (line.starts_with("CPU implementer")) implementer = value;
+    if (line.starts_with("CPU part")) part = value;
+    if (!implementer.empty() && !part.empty()) return "CPU " + implementer + ":" + part;
+  }
+  return "unknown CPU";
 }
 
 }  // namespace
@@ -75,29 +105,26 @@ Result<const KernelTable*> Choose(std::string_view forced) {
 }
 
 std::string CpuDescription() {
-  std::string name = "unknown CPU";
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with("model name")) {
-      if (const size_t colon = line.find(": "); colon != std::string::npos) name = line.substr(colon + 2);
-      break;
-    }
-  }
-#if defined(__x86_64__)
-  __builtin_cpu_init();
   std::string features;
-  const auto add = [&](bool has, const char* feature) {
+  [[maybe_unused]] const auto add = [&](bool has, const char* feature) {
     if (has) features += (features.empty() ? "" : " ") + std::string(feature);
   };
+#if defined(__x86_64__)
+  __builtin_cpu_init();
   add(__builtin_cpu_supports("avx2"), "AVX2");
   add(__builtin_cpu_supports("fma"), "FMA");
   add(HasF16c(), "F16C");
   add(__builtin_cpu_supports("avx512f"), "AVX512F");
   add(__builtin_cpu_supports("avx512vnni"), "AVX512_VNNI");
   add(__builtin_cpu_supports("avx512bf16"), "AVX512_BF16");
-  name += " (" + (features.empty() ? std::string("no SIMD the kernels use") : features) + ")";
+#elif defined(__aarch64__)
+  add(true, "NEON");
+  add(HasDotProduct(), "DOTPROD");
+#ifdef HWCAP2_I8MM
+  add((getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0, "I8MM");
 #endif
-  return name;
+#endif
+  return CpuName() + " (" + (features.empty() ? std::string("no SIMD the kernels use") : features) + ")";
 }
 
 }  // namespace longspec::kernels

@@ -50,11 +50,21 @@ bool IsAvailable(std::string_view name) {
   return false;
 }
 
+// Fast tables of this build.
+#if defined(__x86_64__)
+constexpr const char* kFastTables[] = {"avx512", "avx2"};
+constexpr const char* kFlags = "flags";
+#elif defined(__aarch64__)
+constexpr const char* kFastTables[] = {"neon"};
+constexpr const char* kFlags = "Features";
+#endif
+
+#if defined(__x86_64__) || defined(__aarch64__)
 // What the kernel says about the CPU, by another road than dispatch.cc's.
 bool CpuinfoHas(const std::vector<std::string>& wanted) {
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with("flags")) continue;
+    if (!line.starts_with(kFlags)) continue;
     const std::string flags = line + " ";
     for (const std::string& flag : wanted) {
       if (flags.find(" " + flag + " ") == std::string::npos) return false;
@@ -63,6 +73,7 @@ bool CpuinfoHas(const std::vector<std::string>& wanted) {
   }
   return false;
 }
+#endif
 
 TEST(DispatchTest, BestTableIsTheDefault) {
   const ScopedKernels unset(nullptr);
@@ -81,6 +92,11 @@ TEST(DispatchTest, AgreesWithTheKernelAboutTheCpu) {
   EXPECT_EQ(IsAvailable("avx2"), CpuinfoHas({"avx2", "fma", "f16c"}));
   EXPECT_EQ(IsAvailable("avx512"), CpuinfoHas({"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq",
                                                "avx512vl", "avx512_vnni"}));
+}
+#elif defined(__aarch64__)
+TEST(DispatchTest, AgreesWithTheKernelAboutTheCpu) {
+  if (!CpuinfoHas({"asimd"})) GTEST_SKIP() << "/proc/cpuinfo, if any, is not this CPU's";
+  EXPECT_EQ(IsAvailable("neon"), CpuinfoHas({"asimddp"}));
 }
 #endif
 
@@ -112,9 +128,10 @@ TEST(DispatchTest, UnknownNamesListWhatThereIs) {
   EXPECT_THAT(by_environment.status().message(), HasSubstr("LONGSPEC_KERNELS=AVX2"));
 }
 
+#if defined(__x86_64__) || defined(__aarch64__)
 TEST(DispatchTest, ForcingWhatTheCpuLacksIsAnError) {
   int lacking = 0;
-  for (const char* name : {"avx512", "avx2"}) {
+  for (const char* name : kFastTables) {
     if (IsAvailable(name)) continue;
     const auto chosen = Choose(name);
     ASSERT_FALSE(chosen.ok()) << name;
@@ -125,6 +142,7 @@ TEST(DispatchTest, ForcingWhatTheCpuLacksIsAnError) {
   }
   if (lacking == 0) GTEST_SKIP() << "this CPU runs every table of the build";
 }
+#endif
 
 TEST(DispatchTest, DescribesTheCpuInOneLine) {
   const std::string description = CpuDescription();
@@ -132,6 +150,7 @@ TEST(DispatchTest, DescribesTheCpuInOneLine) {
   if (IsAvailable("avx2")) {
     EXPECT_THAT(description, HasSubstr("AVX2 FMA F16C"));
   }
+  EXPECT_EQ(IsAvailable("neon"), description.find("NEON DOTPROD") != std::string::npos);
 }
 
 // The kernel tests would pass if they compared the reference with itself.

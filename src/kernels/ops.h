@@ -161,7 +161,7 @@ enum class RopePairing : uint8_t { kAdjacent, kHalfSplit };  // (2i, 2i + 1) or 
 // ---- The table ----------------------------------------------------------------------------------------------------
 
 struct KernelTable {
-  const char* name;  // "reference", "avx2", "avx512"
+  const char* name;  // "reference", "avx2", "avx512", "neon"
 
   // x (n) -> out (n / 32). Per half: d = max|x| / 127; q = rint(x * (127 / max|x|)), 0 where all are
   // below 2^-120. n is a multiple of 32.

@@ -39,6 +39,8 @@ PeakLoops PeakLoopsOf(const KernelTable& table) {
 #if defined(__x86_64__)
   if (&table == &kAvx2Table) return {avx2::PeakQ8, avx2::PeakF32};
   if (&table == &kAvx512Table) return {avx512::PeakQ8, avx512::PeakF32};
+#elif defined(__aarch64__)
+  if (&table == &kNeonTable) return {neon::PeakQ8, neon::PeakF32};
 #endif
   static_cast<void>(table);
   return {PlainQ8, PlainF32};

@@ -14,3 +14,8 @@ namespace longspec::kernels::avx512 {
 int64_t PeakQ8(int64_t rounds);
 int64_t PeakF32(int64_t rounds);
 }  // namespace longspec::kernels::avx512
+
+namespace longspec::kernels::neon {
+int64_t PeakQ8(int64_t rounds);
+int64_t PeakF32(int64_t rounds);
+}  // namespace longspec::kernels::neon

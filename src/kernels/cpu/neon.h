@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The AArch64 functions (Advanced SIMD with dot products), gathered into kNeonTable. Included by neon_*.cc
+// only, which are built with those instructions; nothing here may be inline.
+#pragma once
+
+#include "kernels/ops.h"
+
+namespace longspec::kernels::neon {
+
+void QuantizeQ8(const float* x, int n, Q8Block* out);
+void MatmulQ8(const MatmulQ8Args& a);
+void MatmulFloat(const MatmulFloatArgs& a);
+
+void RmsNorm(const float* x, const float* w, int n, float eps, float* y);
+void Rope(float* x, int n_rot, const float* cos_sin, RopePairing pairing);
+void SwiGlu(const float* g, const float* u, int n, float* out);
+void Exp(const float* x, int n, float* out);
+int Argmax(const float* x, int n);
+void TopK(const float* x, int n, int k, float* values, int32_t* indices);
+
+void Scores(const ScoresArgs& a);
+void SoftmaxChunk(float* scores, int n, float* state);
+void Values(const ValuesArgs& a);
+void GatheredValues(const GatheredValuesArgs& a);
+void MergeState(float* state, const float* chunk, int head_dim);
+void FinishState(const float* state, int head_dim, float* out);
+void StoreKv(const StoreKvArgs& a);
+
+}  // namespace longspec::kernels::neon

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Vector helpers shared by neon_*.cc. Everything lives in an unnamed namespace on purpose: each file gets its
+// own copy, so no code built with these instructions can be linked into a file built without them.
+#pragma once
+
+#include <arm_neon.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace longspec::kernels {
+namespace {  // NOLINT(google-build-namespaces)
+
+// 16 output rows, keys, head dimensions or stripes, in order.
+struct Lanes16 {
+  float32x4_t v[4];
+};
+
+inline Lanes16 Zeros16() {
+  const float32x4_t zero = vdupq_n_f32(0.0F);
+  return {{zero, zero, zero, zero}};
+}
+
+inline Lanes16 LoadFloat16Lanes(const float* p) {
+  return {{vld1q_f32(p), vld1q_f32(p + 4), vld1q_f32(p + 8), vld1q_f32(p + 12)}};
+}
+
+inline void Store16(float* p, const Lanes16& lanes) {
+#pragma GCC unroll 4
+  for (int v = 0; v < 4; ++v) vst1q_f32(p + 4 * v, lanes.v[v]);
+}
+
+// Bytes are loaded as bytes: packed data has no type that a pointer to something else might alias.
+inline uint8x16_t LoadBytes(const std::byte* p) { return vld1q_u8(reinterpret_cast<const uint8_t*>(p)); }
+
+inline float32x4_t LoadFloats(const std::byte* p) { return vreinterpretq_f32_u8(LoadBytes(p)); }
+
+struct Lanes8 {
+  float32x4_t v[2];
+};
+
+inline Lanes8 LoadHalf8(const std::byte* p) {
+  const float16x8_t h = vreinterpretq_f16_u8(LoadBytes(p));
+  return {{vcvt_f32_f16(vget_low_f16(h)), vcvt_high_f32_f16(h)}};
+}
+
+inline Lanes8 LoadBFloat8(const std::byte* p) {
+  const uint16x8_t h = vreinterpretq_u16_u8(LoadBytes(p));
+  return {{vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(h), 16)),
+           vreinterpretq_f32_u32(vshll_high_n_u16(h, 16))}};
+}
+
+inline Lanes16 Joined(const Lanes8& low, const Lanes8& high) {
+  return {{low.v[0], low.v[1], high.v[0], high.v[1]}};
+}
+
+// reference/elementwise.cc: ExpOf, four at a time.
+inline float32x4_t ExpVector(float32x4_t x) {
+  const uint32x4_t tiny = vcltq_f32(x, vdupq_n_f32(-87.33654F));
+  // Lanes that will be 0 are computed at 0, so that no exponent leaves its field.
+  x = vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(x), tiny));
+  x = vminq_f32(x, vdupq_n_f32(88.37626F));
+  const float32x4_t n = vrndnq_f32(vmulq_f32(x, vdupq_n_f32(1.44269504F)));
+  float32x4_t r = vfmaq_f32(x, n, vdupq_n_f32(-0.693359375F));
+  r = vfmaq_f32(r, n, vdupq_n_f32(2.12194440e-4F));
+  float32x4_t p = vdupq_n_f32(1.9875691500e-4F);
+  p = vfmaq_f32(vdupq_n_f32(1.3981999507e-3F), p, r);
+  p = vfmaq_f32(vdupq_n_f32(8.3334519073e-3F), p, r);
+  p = vfmaq_f32(vdupq_n_f32(4.1665795894e-2F), p, r);
+  p = vfmaq_f32(vdupq_n_f32(1.6666665459e-1F), p, r);
+  p = vfmaq_f32(vdupq_n_f32(5.0000001201e-1F), p, r);
+  const float32x4_t y = vaddq_f32(vfmaq_f32(r, p, vmulq_f32(r, r)), vdupq_n_f32(1.0F));
+  const int32x4_t exponent = vshlq_n_s32(vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127)), 23);
+  const float32x4_t product = vmulq_f32(y, vreinterpretq_f32_s32(exponent));
+  return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(product), tiny));
+}
+
+// The fixed tree over 16 stripes.
+inline float StripeSum(const Lanes16& stripes) {
+  const float32x4_t four =
+      vaddq_f32(vaddq_f32(stripes.v[0], stripes.v[2]), vaddq_f32(stripes.v[1], stripes.v[3]));
+  return vpadds_f32(vadd_f32(vget_low_f32(four), vget_high_f32(four)));
+}
+
+inline float MaxOf(const Lanes16& x) {
+  return vmaxvq_f32(vmaxq_f32(vmaxq_f32(x.v[0], x.v[1]), vmaxq_f32(x.v[2], x.v[3])));
+}
+
+inline Lanes16 Max16(const Lanes16& a, const Lanes16& b) {
+  Lanes16 out;
+#pragma GCC unroll 4
+  for (int v = 0; v < 4; ++v) out.v[v] = vmaxq_f32(a.v[v], b.v[v]);
+  return out;
+}
+
+}  // namespace
+}  // namespace longspec::kernels

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Matrix products, AArch64 with sdot. A group's 16 output rows are four vectors of 4 lanes, which is how the
+// packed bytes lie: sdot multiplies four bytes of each output row with four bytes of x, picked from a vector
+// of 16 by its lane. A q8 tile is R rows of x against V vectors: four rows take half a group at a time, so
+// that integer sums, float sums and x have registers to themselves.
+#include <arm_neon.h>
+
+#include <cstring>
+
+#include "kernels/cpu/neon.h"
+#include "kernels/cpu/neon_math.h"
+#include "kernels/cpu/weight_traits.h"
+
+namespace longspec::kernels::neon {
+namespace {
+
+// Writes V vectors of one row from output row `first` on, as far as the matrix has output rows.
+template <int V>
+[[gnu::always_inline]] inline void StoreLanes(float* y, int64_t n_out, int64_t first,
+                                              const float32x4_t (&acc)[V], bool add) {
+  if (first + 4 * V <= n_out) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      float* at = y + first + 4 * v;
+      vst1q_f32(at, add ? vaddq_f32(vld1q_f32(at), acc[v]) : acc[v]);
+    }
+    return;
+  }
+  float lanes[4 * V];
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) vst1q_f32(lanes + 4 * v, acc[v]);
+  for (int64_t i = 0; first + i < n_out; ++i) y[first + i] = add ? y[first + i] + lanes[i] : lanes[i];
+}
+
+// Scales and minima of one group, 8 lanes at a time.
+template <WeightFormat F>
+class GroupScales {
+ public:
+  GroupScales(const std::byte* group, int n_block) {
+    scales_ = group + static_cast<size_t>(n_block) * kBlockBytes<F>;
+    const auto n_number = static_cast<size_t>(kHasSuper<F> ? (n_block + 7) / 8 : n_block);
+    minima_ = scales_ + n_number * kRowGroup * 2;
+    factors_ = minima_ + (kHasMin<F> ? n_number * kRowGroup * 2 : 0);
+    min_factors_ = factors_ + static_cast<size_t>(n_block) * kRowGroup;
+  }
+
+  // Of half I of block b, lanes [lane, lane + 8).
+  template <int I>
+  Lanes8 Scale(int b, int lane) const {
+    if constexpr (!kHasSuper<F>) return LoadHalf8(scales_ + At(b, lane) * 2);
+    const Lanes8 d = LoadHalf8(scales_ + At(b / 8, lane) * 2);
+    if constexpr (kHasHalves<F>) {
+      const int16x8_t factors = vmovl_s8(vreinterpret_s8_u8(Factors(factors_, 2 * b + I, lane)));
+      return {{vmulq_f32(d.v[0], vcvtq_f32_s32(vmovl_s16(vget_low_s16(factors)))),
+               vmulq_f32(d.v[1], vcvtq_f32_s32(vmovl_high_s16(factors)))}};
+    }
+    return Scaled(d, Factors(factors_, b, lane));
+  }
+
+  Lanes8 Minimum(int b, int lane) const {
+    if constexpr (!kHasSuper<F>) return LoadHalf8(minima_ + At(b, lane) * 2);
+    const Lanes8 m = Scaled(LoadHalf8(minima_ + At(b / 8, lane) * 2), Factors(min_factors_, b, lane));
+    return {{vnegq_f32(m.v[0]), vnegq_f32(m.v[1])}};
+  }
+
+ private:
+  static size_t At(int row, int lane) {
+    return static_cast<size_t>(row) * kRowGroup + static_cast<size_t>(lane);
+  }
+  static uint8x8_t Factors(const std::byte* factors, int row, int lane) {
+    return vld1_u8(reinterpret_cast<const uint8_t*>(factors + At(row, lane)));
+  }
+  static Lanes8 Scaled(const Lanes8& numbers, uint8x8_t factors) {
+    const uint16x8_t wide = vmovl_u8(factors);
+    return {{vmulq_f32(numbers.v[0], vcvtq_f32_u32(vmovl_u16(vget_low_u16(wide)))),
+             vmulq_f32(numbers.v[1], vcvtq_f32_u32(vmovl_high_u16(wide)))}};
+  }
+
+  const std::byte *scales_, *minima_, *factors_, *min_factors_;
+};
+
+// Four weights of each of 4 output rows: those of values 16 I + 4 J on, as signed bytes. U4 formats keep
+// nibbles 0 to 15 whose offset, if any, is taken off the sums; S8 formats lose theirs here.
+template <WeightFormat F, int I, int J>
+inline int8x16_t Weights(const std::byte* w) {
+  if constexpr (kIsU4<F>) {
+    const uint8x16_t raw = LoadBytes(w + 64 * J);
+    return vreinterpretq_s8_u8(I == 0 ? vandq_u8(raw, vdupq_n_u8(15)) : vshrq_n_u8(raw, 4));
+  } else {
+    return vreinterpretq_s8_u8(veorq_u8(LoadBytes(w + 64 * (4 * I + J)), vdupq_n_u8(128)));
+  }
+}
+
+template <WeightFormat F, int I, int J, int R, int V>
+[[gnu::always_inline]] inline void AddFours(const std::byte* w, const int8x16_t (&q)[R],
+                                            int32x4_t (&dot)[R][V]) {
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) {
+    const int8x16_t weights = Weights<F, I, J>(w + 16 * v);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) dot[r][v] = vdotq_laneq_s32(dot[r][v], weights, q[r], J);
+  }
+}
+
+// sum = d[I] * the dots of half I, or where both halves share a weight scale, half 1's added to half 0's.
+// Half after half, so that the integer sums of both need not be in registers at once.
+template <WeightFormat F, int I, int R, int V>
+[[gnu::always_inline]] inline void AddHalf(const std::byte* w, const Q8Block* const* x, int b,
+                                           float32x4_t (&sum)[R][V]) {
+  // Keeps the compiler from holding the first half's loads of U4 weights for the second.
+  asm volatile("" : "+r"(w));
+  int8x16_t q[R];
+  int32x4_t dot[R][V];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) {
+    const Q8Block& block = x[r][b];
+    q[r] = vld1q_s8(block.q + 16 * I);
+    const int32x4_t start = vdupq_n_s32(F == WeightFormat::kU4 ? -8 * block.sum[I] : 0);
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) dot[r][v] = start;
+  }
+  AddFours<F, I, 0, R, V>(w, q, dot);
+  AddFours<F, I, 1, R, V>(w, q, dot);
+  AddFours<F, I, 2, R, V>(w, q, dot);
+  AddFours<F, I, 3, R, V>(w, q, dot);
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) {
+    const float d = x[r][b].d[I];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      const float32x4_t value = vcvtq_f32_s32(dot[r][v]);
+      sum[r][v] = I == 0 || kHasHalves<F> ? vmulq_n_f32(value, d) : vfmaq_n_f32(sum[r][v], value, d);
+    }
+  }
+}
+
+// acc += scale of half I * sum.
+template <WeightFormat F, int I, int R, int V>
+[[gnu::always_inline]] inline void AddScaled(const GroupScales<F>& scales, int b, int lane,
+                                             const float32x4_t (&sum)[R][V], float32x4_t (&acc)[R][V]) {
+#pragma GCC unroll 4
+  for (int v = 0; v < V; v += 2) {
+    const Lanes8 d = scales.template Scale<I>(b, lane + 4 * v);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      acc[r][v] = vfmaq_f32(acc[r][v], d.v[0], sum[r][v]);
+      acc[r][v + 1] = vfmaq_f32(acc[r][v + 1], d.v[1], sum[r][v + 1]);
+    }
+  }
+}
+
+// R rows of x against lanes [lane, lane + 4 V) of a group.
+template <WeightFormat F, int R, int V>
+void Q8Tile(const MatmulQ8Args& a, int group, int lane, int row) {
+  const auto n_block = static_cast<int>(a.w->n_in / kQuantBlock);
+  const std::byte* quants = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
+  const GroupScales<F> scales(quants, n_block);
+  const Q8Block* x[R];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) x[r] = a.x + int64_t{row + r} * n_block;
+
+  float32x4_t acc[R][V];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) acc[r][v] = vdupq_n_f32(0.0F);
+  }
+  const std::byte* w = quants + 4 * lane;
+  for (int b = 0; b < n_block; ++b, w += kBlockBytes<F>) {
+    float32x4_t sum[R][V];
+    AddHalf<F, 0, R, V>(w, x, b, sum);
+    if constexpr (kHasHalves<F>) AddScaled<F, 0, R, V>(scales, b, lane, sum, acc);
+    AddHalf<F, 1, R, V>(w, x, b, sum);
+    AddScaled<F, 1, R, V>(scales, b, lane, sum, acc);
+    if constexpr (kHasMin<F>) {
+#pragma GCC unroll 4
+      for (int v = 0; v < V; v += 2) {
+        const Lanes8 m = scales.Minimum(b, lane + 4 * v);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+          const float s = x[r][b].s;
+          acc[r][v] = vfmaq_n_f32(acc[r][v], m.v[0], s);
+          acc[r][v + 1] = vfmaq_n_f32(acc[r][v + 1], m.v[1], s);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) {
+    StoreLanes<V>(a.y + (row + r) * a.y_stride, a.w->n_out, int64_t{group} * kRowGroup + lane, acc[r], a.add);
+  }
+}
+
+// One or two rows take a group at once; more take its halves, whose weights the second tile finds in the
+// cache.
+template <WeightFormat F, int R>
+void Q8Rows(const MatmulQ8Args& a, int group, int row) {
+  constexpr int kVectors = R <= 2 ? 4 : 2;
+  for (int lane = 0; lane < kRowGroup; lane += 4 * kVectors) Q8Tile<F, R, kVectors>(a, group, lane, row);
+}
+
+template <WeightFormat F>
+void Q8Groups(const MatmulQ8Args& a) {
+  for (int group = a.group_begin; group < a.group_end; ++group) {
+    int row = 0;
+    for (; row + 4 <= a.n_rows; row += 4) Q8Rows<F, 4>(a, group, row);
+    switch (a.n_rows - row) {
+      case 3:
+        Q8Rows<F, 3>(a, group, row);
+        break;
+      case 2:
+        Q8Rows<F, 2>(a, group, row);
+        break;
+      case 1:
+        Q8Rows<F, 1>(a, group, row);
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+// The 16 weights that value k is multiplied with.
+template <WeightFormat F>
+inline Lanes16 LoadWeights16(const std::byte* group, int64_t k) {
+  const auto index = static_cast<size_t>(k) * kRowGroup;
+  if constexpr (F == WeightFormat::kF32) {
+    const std::byte* p = group + index * 4;
+    return {{LoadFloats(p), LoadFloats(p + 16), LoadFloats(p + 32), LoadFloats(p + 48)}};
+  } else {
+    const std::byte* p = group + index * 2;
+    if constexpr (F == WeightFormat::kF16) return Joined(LoadHalf8(p), LoadHalf8(p + 16));
+    return Joined(LoadBFloat8(p), LoadBFloat8(p + 16));
+  }
+}
+
+// Value k of R rows, which is lane J of x, times the weights of G groups.
+template <WeightFormat F, int J, int R, int G>
+[[gnu::always_inline]] inline void AddColumn(const std::byte* weights, size_t group_bytes, int64_t k,
+                                             const float32x4_t (&x)[R], Lanes16 (&acc)[R][G]) {
+#pragma GCC unroll 4
+  for (int g = 0; g < G; ++g) {
+    const Lanes16 w = LoadWeights16<F>(weights + static_cast<size_t>(g) * group_bytes, k);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < 4; ++v) acc[r][g].v[v] = vfmaq_laneq_f32(acc[r][g].v[v], w.v[v], x[r], J);
+    }
+  }
+}
+
+// R rows against G groups: one fma chain per (row, output row) is the arithmetic, so independent chains hide
+// its latency.
+template <WeightFormat F, int R, int G>
+void FloatTile(const MatmulFloatArgs& a, int group, int row) {
+  Lanes16 acc[R][G];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int g = 0; g < G; ++g) acc[r][g] = Zeros16();
+  }
+  const size_t group_bytes = a.w->group_bytes;
+  const std::byte* weights = a.w->data + static_cast<size_t>(group) * group_bytes;
+  const float* rows = a.x + row * a.x_stride;
+  const int64_t n_in = a.w->n_in;
+  float32x4_t x[R];
+  int64_t k = 0;
+  for (; k + 4 <= n_in; k += 4) {
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) x[r] = vld1q_f32(rows + r * a.x_stride + k);
+    AddColumn<F, 0, R, G>(weights, group_bytes, k, x, acc);
+    AddColumn<F, 1, R, G>(weights, group_bytes, k + 1, x, acc);
+    AddColumn<F, 2, R, G>(weights, group_bytes, k + 2, x, acc);
+    AddColumn<F, 3, R, G>(weights, group_bytes, k + 3, x, acc);
+  }
+  for (; k < n_in; ++k) {
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) x[r] = vdupq_n_f32(rows[r * a.x_stride + k]);
+    AddColumn<F, 0, R, G>(weights, group_bytes, k, x, acc);
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int g = 0; g < G; ++g) {
+      StoreLanes<4>(a.y + (row + r) * a.y_stride, a.w->n_out, int64_t{group + g} * kRowGroup, acc[r][g].v,
+                    a.add);
+    }
+  }
+}
+
+template <WeightFormat F, int R, int G>
+void FloatRows(const MatmulFloatArgs& a, int row) {
+  int group = a.group_begin;
+  for (; group + G <= a.group_end; group += G) FloatTile<F, R, G>(a, group, row);
+  for (; group < a.group_end; ++group) FloatTile<F, R, 1>(a, group, row);
+}
+
+template <WeightFormat F>
+void FloatGroups(const MatmulFloatArgs& a) {
+  int row = 0;
+  for (; row + 4 <= a.n_rows; row += 4) FloatRows<F, 4, 1>(a, row);
+  switch (a.n_rows - row) {
+    case 3:
+      FloatRows<F, 3, 1>(a, row);
+      break;
+    case 2:
+      FloatRows<F, 2, 2>(a, row);
+      break;
+    case 1:
+      FloatRows<F, 1, 4>(a, row);
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace
+
+void MatmulQ8(const MatmulQ8Args& a) {
+  switch (a.w->format) {
+    case WeightFormat::kU4:
+      return Q8Groups<WeightFormat::kU4>(a);
+    case WeightFormat::kU4Min:
+      return Q8Groups<WeightFormat::kU4Min>(a);
+    case WeightFormat::kS8:
+      return Q8Groups<WeightFormat::kS8>(a);
+    case WeightFormat::kS8Min:
+      return Q8Groups<WeightFormat::kS8Min>(a);
+    case WeightFormat::kSuperU4Min:
+      return Q8Groups<WeightFormat::kSuperU4Min>(a);
+    case WeightFormat::kSuperS8Min:
+      return Q8Groups<WeightFormat::kSuperS8Min>(a);
+    default:
+      return Q8Groups<WeightFormat::kSuperS8Halves>(a);
+  }
+}
+
+void MatmulFloat(const MatmulFloatArgs& a) {
+  switch (a.w->format) {
+    case WeightFormat::kF32:
+      return FloatGroups<WeightFormat::kF32>(a);
+    case WeightFormat::kF16:
+      return FloatGroups<WeightFormat::kF16>(a);
+    default:
+      return FloatGroups<WeightFormat::kBF16>(a);
+  }
+}
+
+void QuantizeQ8(const float* x, int n, Q8Block* out) {
+  for (int b = 0; b < n / kQuantBlock; ++b) {
+    Q8Block& block = out[b];
+    block = {};
+    for (int h = 0; h < 2; ++h, x += kQuantBlock / 2) {
+      const Lanes16 values = LoadFloat16Lanes(x);
+      Lanes16 magnitudes;
+      int32x4_t q[4];
+#pragma GCC unroll 4
+      for (int v = 0; v < 4; ++v) magnitudes.v[v] = vabsq_f32(values.v[v]);
+      const float largest = MaxOf(magnitudes);
+      const float inverse = largest < 0x1.0p-120F ? 0.0F : 127.0F / largest;
+#pragma GCC unroll 4
+      for (int v = 0; v < 4; ++v)
+        q[v] = vcvtnq_s32_f32(vmulq_n_f32(values.v[v], inverse));  // to nearest even
+      const int16x8_t low = vcombine_s16(vmovn_s32(q[0]), vmovn_s32(q[1]));
+      const int16x8_t high = vcombine_s16(vmovn_s32(q[2]), vmovn_s32(q[3]));
+      vst1q_s8(block.q + 16 * h, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+      block.d[h] = largest / 127.0F;
+      block.sum[h] = vaddvq_s32(vaddq_s32(vaddq_s32(q[0], q[1]), vaddq_s32(q[2], q[3])));
+    }
+    block.s = __builtin_fmaf(block.d[1], static_cast<float>(block.sum[1]),
+                             block.d[0] * static_cast<float>(block.sum[0]));
+  }
+}
+
+}  // namespace longspec::kernels::neon
