@@ -7,7 +7,7 @@ PROGRAM := build/release/longspec
 SOURCES  = $(shell git ls-files '*.cc' '*.h')
 
 .DEFAULT_GOAL := release
-.PHONY: trainer release model demo test coverage fuzz bench format tidy install clean help
+.PHONY: trainer release model demo test test-arm coverage fuzz bench format tidy install clean help
 
 release:        ## Build build/release/longspec (the default)
 	@tools/setup.sh build
@@ -28,6 +28,10 @@ test:           ## Build and run all tests; ends with "N passed, N failed"
 	@tools/setup.sh model && python3 tools/get_model \
 	  || echo "warning: no default model; the tests that need it are skipped" >&2
 	@python3 tools/run_tests.py
+
+test-arm:       ## Build and run the tests below the engine for AArch64, under emulation
+	@tools/setup.sh arm || { echo "0 passed, 1 failed"; exit 1; }
+	@python3 tools/run_tests.py arm
 
 coverage:       ## Line coverage of each module; fails below 80 %
 	@tools/setup.sh coverage
@@ -57,4 +61,4 @@ clean:          ## Remove everything that was built (models stay)
 	@rm -rf build
 
 help:           ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18

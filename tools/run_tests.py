@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds and runs the tests; the last line is `N passed, N failed` (and `, N skipped` if some were).
 
-  run_tests.py [STAGE...]       all stages if none is named: checks ci dev tsan fuzz installed
+  run_tests.py [STAGE...]       if none is named: checks ci dev tsan fuzz installed
 
   checks     programs that read the tree: floors, texts, the tools' own tests, what must not compile
   ci         every test of the optimised build, warnings as errors
@@ -10,6 +10,7 @@
   tsan       the modules that share memory between threads under ThreadSanitizer, without the slow tests
   fuzz       every fuzz target for its share of LONGSPEC_FUZZ_SECONDS (60; 0 leaves them out)
   installed  a consumer of the installed library, the code of README.md, and instruction counts
+  arm        the modules below the engine, cross-compiled for AArch64, under emulation and without the slow tests; only if named
 
 Each GoogleTest case, Python test, fuzz target and check counts as one test; so does a build that fails and a program that crashes.
 Exit status 0 only if at least one test ran and none failed.
@@ -30,6 +31,9 @@ BUILD = ROOT / "build"
 PROGRAM_TIMEOUT_S = 1200
 SKIPPED = 77  # exit status of a check that has nothing to check
 CONFIGURED = ["build.ninja"]  # what to build so that a preset is configured and nothing is compiled
+# Every instruction of the kernels, and a CPU that lacks those of the fast table.
+EMULATOR = ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", "-cpu")
+EMULATED_CPU, OLD_EMULATED_CPU = "max", "cortex-a72"
 TSAN_PROGRAMS = ("base_test", "model_test", "decode_test")
 CHECKS = (
     ("floors", [sys.executable, "tools/check_layers.py"]),
@@ -125,10 +129,10 @@ def parse_output(output, status):
     return len(ended["OK"]), failures, len(ended["SKIPPED"])
 
 
-def run_googletest(program, environment):
+def run_googletest(command, environment):
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
-        status, output = run([str(program), f"--gtest_output=json:{report}"], environment)
+        status, output = run([*map(str, command), f"--gtest_output=json:{report}"], environment)
         try:
             passed, failures, skipped = parse_report(json.loads(report.read_text(encoding="utf-8")))
         except (OSError, ValueError):
@@ -181,12 +185,16 @@ def targets_of(preset, pattern):
     return sorted(set(re.findall(rf"^({pattern}): ", output, re.MULTILINE)))
 
 
+def run_program(name, command, environment, tally):
+    began = time.monotonic()
+    passed, failures, skipped = run_googletest(command, environment)
+    tally.add(name, passed, failures, skipped, time.monotonic() - began)
+
+
 def run_programs(preset, programs, environment, tally):
     for program in programs:
         path = BUILD / preset / program
-        began = time.monotonic()
-        passed, failures, skipped = run_googletest(path, environment)
-        tally.add(f"{preset}/{path.name}", passed, failures, skipped, time.monotonic() - began)
+        run_program(f"{preset}/{path.name}", [path], environment, tally)
 
 
 def run_check(name, command, tally):
@@ -281,7 +289,23 @@ def installed(tally):
             run_check(name, command, tally)
 
 
-STAGES = {stage.__name__: stage for stage in (checks, ci, dev, tsan, fuzz, installed)}
+def arm(tally):
+    if not build("arm", CONFIGURED, tally):
+        return
+    programs = targets_of("arm", r"tests/\w+_test")
+    if not programs or not build("arm", programs, tally):
+        return
+    environment = {"LONGSPEC_SKIP_SLOW": "1"}
+    for program in programs:
+        path = BUILD / "arm" / program
+        run_program(f"arm/{path.name}", [*EMULATOR, EMULATED_CPU, path], environment, tally)
+    run_program("arm/kernels_test on an older CPU",
+                [*EMULATOR, OLD_EMULATED_CPU, BUILD / "arm" / "tests" / "kernels_test", "--gtest_filter=DispatchTest.*"],
+                environment, tally)
+
+
+DEFAULT_STAGES = (checks, ci, dev, tsan, fuzz, installed)
+STAGES = {stage.__name__: stage for stage in (*DEFAULT_STAGES, arm)}
 
 
 def main(arguments):
@@ -291,7 +315,7 @@ def main(arguments):
         return 2
     tally = Tally()
     for name, stage in STAGES.items():
-        if not arguments or name in arguments:
+        if name in arguments or (not arguments and stage in DEFAULT_STAGES):
             stage(tally)
     return tally.finish()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import run_tests
 
@@ -54,7 +55,7 @@ class RunTestsTest(unittest.TestCase):
         return path
 
     def run_program(self, text):
-        return run_tests.run_googletest(self.program(text), {})
+        return run_tests.run_googletest([self.program(text)], {})
 
     def finish(self, *results):
         tally = run_tests.Tally()
@@ -82,7 +83,7 @@ class RunTestsTest(unittest.TestCase):
         self.assertEqual((passed, [name for name, _ in failures]), (1, ["(at exit)"]))
 
     def test_a_program_that_cannot_start_counts(self):
-        passed, failures, _ = run_tests.run_googletest(Path(self.folder.name, "absent_test"), {})
+        passed, failures, _ = run_tests.run_googletest([Path(self.folder.name, "absent_test")], {})
         self.assertEqual((passed, len(failures)), (0, 1))
 
     def test_python_tests_are_counted(self):
@@ -95,6 +96,16 @@ class RunTestsTest(unittest.TestCase):
     def test_python_tests_that_do_not_start_fail(self):
         passed, failures, _ = run_tests.parse_unittest("SyntaxError: invalid syntax", 1)
         self.assertEqual((passed, len(failures)), (0, 1))
+
+    def test_stages_outside_the_default_run_only_if_named(self):
+        ran = []
+        usual, special = (lambda tally: ran.append("usual")), (lambda tally: ran.append("special"))
+        stages = {"usual": usual, "special": special}
+        with mock.patch.multiple(run_tests, STAGES=stages, DEFAULT_STAGES=(usual,)), contextlib.redirect_stdout(io.StringIO()):
+            run_tests.main([])
+            self.assertEqual(ran, ["usual"])
+            run_tests.main(["special"])
+            self.assertEqual(ran, ["usual", "special"])
 
     def test_the_last_line(self):
         self.assertEqual(self.finish((2, [], 0)), (0, "2 passed, 0 failed"))

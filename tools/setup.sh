@@ -3,7 +3,7 @@
 #
 # Installs what is missing for a task, from the distribution's packages, and nothing when all is there.
 #
-#   tools/setup.sh [build|model|demo|test|fuzz|coverage|lint]...
+#   tools/setup.sh [build|model|demo|test|arm|fuzz|coverage|lint]...
 set -eu
 
 MIN_CMAKE=3.25
@@ -83,6 +83,12 @@ require() { # task
       need_command valgrind valgrind
       need_command git git
       ;;
+    arm)
+      require build
+      need_command aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
+      need_command qemu-aarch64 qemu-user
+      [ -e /usr/src/googletest/CMakeLists.txt ] || missing="$missing googletest"
+      ;;
     coverage)
       require test
       need_command gcovr gcovr
@@ -93,7 +99,7 @@ require() { # task
       need_command clang-tidy clang-tidy
       ;;
     *)
-      echo "setup: unknown task '$1'; known: build model demo test fuzz coverage lint" >&2
+      echo "setup: unknown task '$1'; known: build model demo test arm fuzz coverage lint" >&2
       exit 2
       ;;
   esac
