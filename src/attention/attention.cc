@@ -97,17 +97,18 @@ void AttentionPlan::AttendStored(const Tile& tile, int chunk, float* states) con
   }
   if (most == 0) return;
   const KvLayout& layout = tile.span->layout;
-  kernels::ScoresArgs scores{.keys = tile.span->keys(chunk, tile.kv_head),
-                             .q = tile.q + Z(tile.row_begin) * Z(group) * Z(shape_.head_dim),
-                             .out = tile.scores,
-                             .out_stride = kKvChunk,
-                             .scale = shape_.scale,
-                             .n_rows = n,
-                             .head_dim = shape_.head_dim,
-                             .block_begin = 0,
-                             .block_end = Blocks(most),
-                             .type = KernelType(layout.k_type),
-                             .next = {tile.span->values(chunk, tile.kv_head), layout.v_head_bytes()}};
+  kernels::ScoresArgs scores{
+      .keys = tile.span->keys(chunk, tile.kv_head),
+      .q = tile.q + Z(tile.row_begin) * Z(group) * Z(shape_.head_dim),
+      .out = tile.scores,
+      .out_stride = kKvChunk,
+      .scale = shape_.scale,
+      .n_rows = n,
+      .head_dim = shape_.head_dim,
+      .block_begin = 0,
+      .block_end = Blocks(most),
+      .type = KernelType(layout.k_type),
+      .next = {tile.span->values(chunk, tile.kv_head), Z(most) * layout.v_row_bytes()}};
   kernels_->scores(scores);
   for (int i = 0; i < n; ++i) {
     float* state = states + Z(i) * state_floats();
@@ -213,6 +214,13 @@ void AttentionPlan::AttendChunk(const Tile& tile, int chunk, float* states) cons
   }
 }
 
+// As far as they were stored.
+kernels::Upcoming AttentionPlan::KeysOf(const KvSpan& span, int kv_head, int chunk) const {
+  const int stored = std::clamp(base_ + n_rows_ - chunk * kKvChunk, 0, kKvChunk);
+  return {span.keys(chunk, kv_head),
+          Z(Blocks(stored)) * (span.layout.k_head_bytes() / (kKvChunk / kKeyBlock))};
+}
+
 void AttentionPlan::RunByChunk(ThreadTeam::Worker& worker, const KvSpan& span, const float* q, float* out) {
   const int group = shape_.group();
   const size_t row_floats = Z(group) * Z(shape_.head_dim);
@@ -224,17 +232,16 @@ void AttentionPlan::RunByChunk(ThreadTeam::Worker& worker, const KvSpan& span, c
   for (int item = worker.Claim(), next = 0; item < n_items; item = next) {
     next = worker.Claim();
     const int kv_head = item / n_chunks_, chunk = item % n_chunks_;
-    const Tile tile{.span = &span,
-                    .q = q + Z(kv_head) * Z(n_rows_) * row_floats,
-                    .kv_head = kv_head,
-                    .row_begin = 0,
-                    .row_end = n_rows_,
-                    .scores = scratch,
-                    .tree_scores = scratch + scores_floats_,
-                    .counts = own.counts.data(),
-                    .next = next < n_items ? kernels::Upcoming{span.keys(next % n_chunks_, next / n_chunks_),
-                                                               span.layout.k_head_bytes()}
-                                           : kernels::Upcoming{}};
+    const Tile tile{
+        .span = &span,
+        .q = q + Z(kv_head) * Z(n_rows_) * row_floats,
+        .kv_head = kv_head,
+        .row_begin = 0,
+        .row_end = n_rows_,
+        .scores = scratch,
+        .tree_scores = scratch + scores_floats_,
+        .counts = own.counts.data(),
+        .next = next < n_items ? KeysOf(span, next / n_chunks_, next % n_chunks_) : kernels::Upcoming{}};
     AttendChunk(tile, chunk, states_.data() + Z(item) * chunk_states);
   }
   worker.Barrier();

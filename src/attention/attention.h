@@ -50,6 +50,7 @@ class AttentionPlan {
   void AttendStored(const Tile& tile, int chunk, float* states) const;
   void AttendTail(const Tile& tile, int tail_chunk, float* states) const;
   void AttendChunk(const Tile& tile, int chunk, float* states) const;
+  kernels::Upcoming KeysOf(const KvSpan& span, int kv_head, int chunk) const;
   void RunByChunk(ThreadTeam::Worker& worker, const KvSpan& span, const float* q, float* out);
   void RunByTile(ThreadTeam::Worker& worker, const KvSpan& span, const float* q, float* out);
 
@@ -66,7 +67,7 @@ class AttentionPlan {
   bool by_chunk_ = true;
   std::vector<int32_t> path_begin_, path_;  // tree: row i's ancestors and itself, as rows
 
-  std::vector<float> states_;                // by chunk: (n_kv_head, n_chunks, n_rows * group, state)
+  std::vector<float> states_;  // by chunk: (n_kv_head, n_chunks, n_rows * group, state)
   struct Scratch {
     std::vector<float> floats;  // scores, scores of speculated slots, states of a tile
     std::vector<int> counts;    // (rows of a tile * group)

@@ -173,7 +173,7 @@ class Run(WithModel):
                           "predicted_per_second", "draft_n", "draft_n_accepted"])
         self.assertEqual(list(out["speculative"]),
                          ["type", "steps", "mean_acceptance_length", "acceptance_per_position", "exactness",
-                          "distinct_4gram", "draft_ms", "target_ms", "verify_ms", "commit_ms", "proposed", "policy",
+                          "distinct_4gram", "draft_ms", "target_ms", "verify_ms", "commit_ms", "proposed", "draft_bytes", "policy",
                           "by_drafter", "by_context"])
         self.assertEqual(out["speculative"]["exactness"], "lossless")
         self.assertEqual(out["timings"]["predicted_n"], len(out["tokens"]))
