@@ -317,33 +317,15 @@ void StoreFloatValue(const StoreKvArgs& a) {
 }  // namespace
 
 void Scores(const ScoresArgs& a) {
-  switch (a.type) {
-    case KvType::kF32: return ScoresOf<KvType::kF32>(a);
-    case KvType::kF16: return ScoresOf<KvType::kF16>(a);
-    case KvType::kQ8_0: return ScoresOf<KvType::kQ8_0>(a);
-    case KvType::kQ4_0: return ScoresOf<KvType::kQ4_0>(a);
-    default: return ScoresOf<KvType::kBF16>(a);
-  }
+  WithKvType(a.type, [&](auto type) { ScoresOf<decltype(type)::kValue>(a); });
 }
 
 void Values(const ValuesArgs& a) {
-  switch (a.type) {
-    case KvType::kF32: return ValuesOf<KvType::kF32>(a);
-    case KvType::kF16: return ValuesOf<KvType::kF16>(a);
-    case KvType::kQ8_0: return ValuesOf<KvType::kQ8_0>(a);
-    case KvType::kQ4_0: return ValuesOf<KvType::kQ4_0>(a);
-    default: return ValuesOf<KvType::kBF16>(a);
-  }
+  WithKvType(a.type, [&](auto type) { ValuesOf<decltype(type)::kValue>(a); });
 }
 
 void GatheredValues(const GatheredValuesArgs& a) {
-  switch (a.type) {
-    case KvType::kF32: return GatheredOf<KvType::kF32>(a);
-    case KvType::kF16: return GatheredOf<KvType::kF16>(a);
-    case KvType::kQ8_0: return GatheredOf<KvType::kQ8_0>(a);
-    case KvType::kQ4_0: return GatheredOf<KvType::kQ4_0>(a);
-    default: return GatheredOf<KvType::kBF16>(a);
-  }
+  WithKvType(a.type, [&](auto type) { GatheredOf<decltype(type)::kValue>(a); });
 }
 
 void SoftmaxChunk(float* scores, int n, float* state) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the types of cached keys and values are made of, at compile time. Constants only: files built for
+// What the types of cached keys and values are made of, at compile time. Files built for
 // different instruction sets include this, and must not emit functions another might link.
 #pragma once
 
@@ -24,4 +24,30 @@ inline constexpr size_t kCodeBytes16 = kCodeBytes32<T> / 2;
 template <KvType T>
 inline constexpr size_t kScaleBytes32 = kHasScales<T> ? 2 : 0;
 
+// A type as the type of an argument.
+template <KvType T>
+struct KvTypeIs {
+  static constexpr KvType kValue = T;
+};
+
+namespace {  // NOLINT(google-build-namespaces): a function, so each file gets its own
+
+// f(KvTypeIs<type>()), with the type known when f is compiled.
+template <typename F>
+[[gnu::always_inline]] inline void WithKvType(KvType type, const F& f) {
+  switch (type) {
+    case KvType::kF32:
+      return f(KvTypeIs<KvType::kF32>());
+    case KvType::kF16:
+      return f(KvTypeIs<KvType::kF16>());
+    case KvType::kBF16:
+      return f(KvTypeIs<KvType::kBF16>());
+    case KvType::kQ8_0:
+      return f(KvTypeIs<KvType::kQ8_0>());
+    case KvType::kQ4_0:
+      return f(KvTypeIs<KvType::kQ4_0>());
+  }
+}
+
+}  // namespace
 }  // namespace longspec::kernels
