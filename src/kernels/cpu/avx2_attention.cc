@@ -60,10 +60,19 @@ inline __m256 LoadKeys(const std::byte* code, bool odd, __m256 scales) {
 template <int R, int B>
 using ScoreSums = __m256[R][B][2];
 
+// Where R numbers of one kind, used by several pairs of vectors, would not fit into the 16 registers beside `n_sums` sums and
+// a pair, makes them be read anew for each pair. A sum that went through memory would cost three times an addition.
+template <int R, int n_sums>
+[[gnu::always_inline]] inline const float* ReadAnew(const float* numbers) {
+  if constexpr (n_sums + 2 + R > 16) asm volatile("" : "+r"(numbers));  // two of them are not the same
+  return numbers;
+}
+
 // One dimension of 16 keys for all rows.
 template <int R, int B>
 [[gnu::always_inline]] inline void AddKeys(const float* q, int head_dim, int b, __m256 k0, __m256 k1,
                                            ScoreSums<R, B>& acc) {
+  q = ReadAnew<R, 2 * R * B>(q);
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
     const __m256 value = _mm256_set1_ps(q[r * head_dim]);
@@ -77,7 +86,7 @@ template <KvType T, int R, int B>
                                              ScoreSums<R, B>& acc, Fetch& fetch) {
   for (int d = 0; d < head_dim; ++d) {
     fetch.Lines<1>();
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int b = 0; b < B; ++b) {
       const std::byte* k = keys + static_cast<size_t>(b) * block_bytes + static_cast<size_t>(d) * kCodeBytes16<T>;
       AddKeys<R, B>(q + d, head_dim, b, Load8<T>(k), Load8<T>(k + kCodeBytes16<T> / 2), acc);
@@ -92,7 +101,7 @@ template <KvType T, int R, int B>
   const std::byte* scales = keys + static_cast<size_t>(head_dim) * kCodeBytes16<T>;
   for (int block = 0; block < head_dim; block += kQuantBlock, scales += 2 * kKeyGroup) {
     __m256 scale[B][2];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int b = 0; b < B; ++b) {
       const std::byte* at = scales + static_cast<size_t>(b) * block_bytes;
       scale[b][0] = ScalesOf8(at);
@@ -102,7 +111,7 @@ template <KvType T, int R, int B>
       fetch.Lines<1>();
 #pragma GCC unroll 2
       for (int step = 0; step < kStep; ++step) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int b = 0; b < B; ++b) {
           const std::byte* k = keys + static_cast<size_t>(b) * block_bytes;
           const __m256 k0 = LoadKeys<T>(k, step == 1, scale[b][0]), k1 = LoadKeys<T>(k + 8, step == 1, scale[b][1]);
@@ -155,35 +164,34 @@ void ScoresOf(const ScoresArgs& a) {
     case 4: ScoreRows<T, 4, 1>(a, row, fetch); break;
     case 3: ScoreRows<T, 3, 2>(a, row, fetch); break;
     case 2: ScoreRows<T, 2, 2>(a, row, fetch); break;
-    case 1: ScoreRows<T, 1, 2>(a, row, fetch); break;
+    case 1: ScoreRows<T, 1, 4>(a, row, fetch); break;
     default: break;
   }
 }
 
-// V vectors of one key's values from dimension d on: a multiple of 32, or of 16 if V is 2.
-template <KvType T, int V>
-[[gnu::always_inline]] inline void LoadValues(const std::byte* row, int head_dim, int d, __m256 (&value)[V]) {
+// 16 of one key's values, from dimension d on, a multiple of 16.
+template <KvType T>
+[[gnu::always_inline]] inline void LoadValues(const std::byte* row, int head_dim, int d, __m256 (&value)[2]) {
+  const auto at = static_cast<size_t>(d);
   if constexpr (!kHasScales<T>) {
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) value[v] = Load8<T>(row + static_cast<size_t>(d + 8 * v) / 8 * (kCodeBytes16<T> / 2));
+    value[0] = Load8<T>(row + at / 16 * kCodeBytes16<T>);
+    value[1] = Load8<T>(row + at / 16 * kCodeBytes16<T> + kCodeBytes16<T> / 2);
   } else {
     const std::byte* scales = row + static_cast<size_t>(head_dim) / 16 * kCodeBytes16<T>;
-    __m256 scale = _mm256_setzero_ps();
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) {
-      const auto at = static_cast<size_t>(d + 8 * v);
-      if (v % 4 == 0) scale = Broadcast(scales + at / kQuantBlock * 2);
+    const __m256 scale = Broadcast(scales + at / kQuantBlock * 2);
+#pragma GCC unroll 2
+    for (size_t i = 0; i < 2; ++i) {
       if constexpr (T == KvType::kQ8_0) {
-        value[v] = Widen8(Load8Bytes(row + at), scale);
+        value[i] = Widen8(Load8Bytes(row + at + 8 * i), scale);
       } else {
-        const bool high = V > 2 ? v % 4 >= 2 : d % kQuantBlock != 0;
-        value[v] = Widen8(Nibbles(Load8Bytes(row + at / kQuantBlock * 16 + at % 16), high), scale);
+        const std::byte* pairs = row + at / kQuantBlock * 16 + 8 * i;
+        value[i] = Widen8(Nibbles(Load8Bytes(pairs), at % kQuantBlock != 0), scale);
       }
     }
   }
 }
 
-// R rows times 8 V head dimensions over keys [begin, end); value_row(key) is where a key's values lie.
+// R rows times 8 V (V even) head dimensions over keys [begin, end); value_row(key) is where a key's values lie.
 template <KvType T, int R, int V, typename ValueRow>
 inline void ValueTile(const ValueRow& value_row, const float* p, int64_t p_stride, float* o, int64_t o_stride, int begin,
                       int end, int head_dim, int d, Fetch& fetch) {
@@ -193,13 +201,18 @@ inline void ValueTile(const ValueRow& value_row, const float* p, int64_t p_strid
   }
   for (int key = begin; key < end; ++key) {
     fetch.Lines<1>();
-    __m256 value[V];
-    LoadValues<T, V>(value_row(key), head_dim, d, value);
+    const std::byte* row = value_row(key);
+#pragma GCC unroll 4
+    for (int v = 0; v < V; v += 2) {
+      __m256 value[2];
+      LoadValues<T>(row, head_dim, d + 8 * v, value);
+      const float* weights = ReadAnew<R, R * V>(p + key);
 #pragma GCC unroll 6
-    for (int r = 0; r < R; ++r) {
-      const __m256 weight = _mm256_set1_ps(p[r * p_stride + key]);
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) acc[r][v] = _mm256_fmadd_ps(weight, value[v], acc[r][v]);
+      for (int r = 0; r < R; ++r) {
+        const __m256 weight = _mm256_set1_ps(weights[r * p_stride]);
+        acc[r][v] = _mm256_fmadd_ps(weight, value[0], acc[r][v]);
+        acc[r][v + 1] = _mm256_fmadd_ps(weight, value[1], acc[r][v + 1]);
+      }
     }
   }
   for (int r = 0; r < R; ++r) {
@@ -314,6 +327,20 @@ void StoreFloatValue(const StoreKvArgs& a) {
   }
 }
 
+// exp(scores - top) of 8 N scores in place, added to the stripes in their order.
+template <int N>
+inline void ExpAndAdd(float* scores, __m256 top, __m256 (&sums)[2]) {
+  __m256 e[N];
+#pragma GCC unroll 8
+  for (int i = 0; i < N; ++i) e[i] = _mm256_sub_ps(_mm256_loadu_ps(scores + 8 * i), top);
+  ExpVectors(e);
+#pragma GCC unroll 8
+  for (int i = 0; i < N; ++i) {
+    _mm256_storeu_ps(scores + 8 * i, e[i]);
+    sums[i % 2] = _mm256_add_ps(sums[i % 2], e[i]);
+  }
+}
+
 }  // namespace
 
 void Scores(const ScoresArgs& a) {
@@ -339,26 +366,16 @@ void SoftmaxChunk(float* scores, int n, float* state) {
   for (int i = 0; i < whole; i += 8) m = _mm256_max_ps(m, _mm256_loadu_ps(scores + i));
   const float largest = MaxOf(m) + 0.0F;  // never -0
   const __m256 top = _mm256_set1_ps(largest);
-  __m256 lo = _mm256_setzero_ps(), hi = _mm256_setzero_ps();
-  for (int i = 0; i < whole; i += 16) {
-    const __m256 a = ExpVector(_mm256_sub_ps(_mm256_loadu_ps(scores + i), top));
-    const __m256 b = ExpVector(_mm256_sub_ps(_mm256_loadu_ps(scores + i + 8), top));
-    _mm256_storeu_ps(scores + i, a);
-    _mm256_storeu_ps(scores + i + 8, b);
-    lo = _mm256_add_ps(lo, a);
-    hi = _mm256_add_ps(hi, b);
-  }
+  __m256 sums[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+  int i = 0;
+  for (; i + 64 <= whole; i += 64) ExpAndAdd<8>(scores + i, top, sums);
+  for (; i < whole; i += 16) ExpAndAdd<2>(scores + i, top, sums);
   if (whole < n) {
-    const __m256 a = ExpVector(_mm256_sub_ps(_mm256_loadu_ps(rest), top));
-    const __m256 b = ExpVector(_mm256_sub_ps(_mm256_loadu_ps(rest + 8), top));
-    _mm256_storeu_ps(rest, a);
-    _mm256_storeu_ps(rest + 8, b);
+    ExpAndAdd<2>(rest, top, sums);
     std::memcpy(scores + whole, rest, static_cast<size_t>(n - whole) * sizeof(float));
-    lo = _mm256_add_ps(lo, a);
-    hi = _mm256_add_ps(hi, b);
   }
   state[0] = largest;
-  state[1] = StripeSum(lo, hi);
+  state[1] = StripeSum(sums[0], sums[1]);
 }
 
 void MergeState(float* state, const float* chunk, int head_dim) {

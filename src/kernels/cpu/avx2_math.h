@@ -9,26 +9,56 @@
 namespace longspec::kernels {
 namespace {  // NOLINT(google-build-namespaces)
 
-// reference/elementwise.cc: ExpOf, eight at a time.
+// p = fma(p, r, c) in every vector.
+template <int N>
+inline void Horner(__m256 (&p)[N], const __m256 (&r)[N], float c) {
+#pragma GCC unroll 8
+  for (int i = 0; i < N; ++i) p[i] = _mm256_fmadd_ps(p[i], r[i], _mm256_set1_ps(c));
+}
+
+// reference/elementwise.cc: ExpOf, of 8 N numbers in place. One exponential is a chain of 15 operations, each waiting for
+// the last: step by step through several vectors, so that there is always one that need not wait.
+template <int N>
+inline void ExpVectors(__m256 (&x)[N]) {
+  __m256 n[N], p[N], r[N];
+  __m256i tiny[N];
+#pragma GCC unroll 8
+  for (int i = 0; i < N; ++i) {
+    const __m256 is_tiny = _mm256_cmp_ps(x[i], _mm256_set1_ps(-87.33654F), _CMP_LT_OQ);
+    tiny[i] = _mm256_castps_si256(is_tiny);
+    // Lanes that will be 0 are computed at 0, so that no exponent leaves its field.
+    x[i] = _mm256_min_ps(_mm256_andnot_ps(is_tiny, x[i]), _mm256_set1_ps(88.37626F));
+    n[i] = _mm256_mul_ps(x[i], _mm256_set1_ps(1.44269504F));
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < N; ++i) n[i] = _mm256_round_ps(n[i], _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#pragma GCC unroll 8
+  for (int i = 0; i < N; ++i) r[i] = _mm256_fmadd_ps(n[i], _mm256_set1_ps(-0.693359375F), x[i]);
+#pragma GCC unroll 8
+  for (int i = 0; i < N; ++i) {
+    r[i] = _mm256_fmadd_ps(n[i], _mm256_set1_ps(2.12194440e-4F), r[i]);
+    p[i] = _mm256_set1_ps(1.9875691500e-4F);
+  }
+  Horner(p, r, 1.3981999507e-3F);
+  Horner(p, r, 8.3334519073e-3F);
+  Horner(p, r, 4.1665795894e-2F);
+  Horner(p, r, 1.6666665459e-1F);
+  Horner(p, r, 5.0000001201e-1F);
+#pragma GCC unroll 8
+  for (int i = 0; i < N; ++i) p[i] = _mm256_fmadd_ps(p[i], _mm256_mul_ps(r[i], r[i]), r[i]);
+#pragma GCC unroll 8
+  for (int i = 0; i < N; ++i) {
+    const __m256 y = _mm256_add_ps(p[i], _mm256_set1_ps(1.0F));
+    const __m256i exponent =
+        _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n[i]), _mm256_set1_epi32(127)), 23);
+    x[i] = _mm256_andnot_ps(_mm256_castsi256_ps(tiny[i]), _mm256_mul_ps(y, _mm256_castsi256_ps(exponent)));
+  }
+}
+
 inline __m256 ExpVector(__m256 x) {
-  const __m256 tiny = _mm256_cmp_ps(x, _mm256_set1_ps(-87.33654F), _CMP_LT_OQ);
-  // Lanes that will be 0 are computed at 0, so that no exponent leaves its field.
-  x = _mm256_andnot_ps(tiny, x);
-  x = _mm256_min_ps(x, _mm256_set1_ps(88.37626F));
-  const __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504F)),
-                                   _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  __m256 r = _mm256_fmadd_ps(n, _mm256_set1_ps(-0.693359375F), x);
-  r = _mm256_fmadd_ps(n, _mm256_set1_ps(2.12194440e-4F), r);
-  __m256 p = _mm256_set1_ps(1.9875691500e-4F);
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.3981999507e-3F));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(8.3334519073e-3F));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(4.1665795894e-2F));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.6666665459e-1F));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(5.0000001201e-1F));
-  const __m256 y = _mm256_add_ps(_mm256_fmadd_ps(p, _mm256_mul_ps(r, r), r), _mm256_set1_ps(1.0F));
-  const __m256i exponent =
-      _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
-  return _mm256_andnot_ps(tiny, _mm256_mul_ps(y, _mm256_castsi256_ps(exponent)));
+  __m256 one[1] = {x};
+  ExpVectors(one);
+  return one[0];
 }
 
 // The fixed tree over 16 stripes: lo holds 0..7, hi 8..15.
