@@ -8,6 +8,8 @@ namespace {
 
 // Of a context, the others are too rare to be drafted.
 constexpr int kMostContinuations = 8;
+// Shorter contexts that could add no more than this part of the least chance that is asked for are not asked.
+constexpr double kNegligible = 0.1;
 
 double Power(double x, int n) {
   double product = 1;
@@ -33,22 +35,23 @@ void PpmModel::Extend(const Contexts& contexts, int32_t token, Contexts& extende
   extended.push_back({});
 }
 
-// A context stands for all suffixes of it that are longer than the next one: as many steps of the recursion
-// with the same counts.
+// Longest context first: `unsaid` is what it and those before it leave to the shorter ones. A context stands
+// for all suffixes of it that are longer than the next one: as many steps of the recursion with the same
+// counts.
 void PpmModel::Predict(const Contexts& contexts, bool at_end, double least,
                        std::vector<Prediction>& out) const {
   out.clear();
-  for (size_t i = contexts.size() - 1; i-- > 0;) {
+  double unsaid = 1;
+  for (size_t i = 0; i + 1 < contexts.size() && unsaid > kNegligible * least; ++i) {
     const SuffixContext& context = contexts[i];
     const int64_t count = text_.Count(context);
     const int64_t followed = count - (at_end ? 1 : 0);
     if (followed <= 0) continue;
     const auto n = static_cast<double>(followed);
     const double kept = Power(kDoubt / (n + kDoubt), context.length - contexts[i + 1].length);
-    for (Prediction& p : out) p.chance *= kept;
     text_.Continuations(context, kMostContinuations, continuations_);
     for (const Continuation& c : continuations_) {
-      const double said = (1 - kept) * c.share * static_cast<double>(count) / n;
+      const double said = unsaid * (1 - kept) * c.share * static_cast<double>(count) / n;
       const auto known =
           std::find_if(out.begin(), out.end(), [&](const Prediction& p) { return p.token == c.token; });
       if (known != out.end()) {
@@ -57,6 +60,7 @@ void PpmModel::Predict(const Contexts& contexts, bool at_end, double least,
         out.push_back({.token = c.token, .chance = said});
       }
     }
+    unsaid *= kept;
   }
   std::erase_if(out, [&](const Prediction& p) { return p.chance < least; });
 }

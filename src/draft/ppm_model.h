@@ -43,8 +43,8 @@ class PpmModel {
   // One token further.
   void Extend(const Contexts& contexts, int32_t token, Contexts& extended) const;
 
-  // Tokens of a chance of at least `least`, in no order; replaces `out`. `at_end`: the contexts are those of
-  // Current, whose last occurrence nothing follows yet.
+  // Tokens of a chance of at least `least`, give or take a tenth of it, in no order; replaces `out`.
+  // `at_end`: the contexts are those of Current, whose last occurrence nothing follows yet.
   void Predict(const Contexts& contexts, bool at_end, double least, std::vector<Prediction>& out) const;
 
  private:

@@ -198,16 +198,24 @@ void SuffixAutomaton::Continuations(const SuffixContext& context, int most,
   auto from = static_cast<int32_t>(context.first);
   while (from != kRoot && state(from).first_edge == kNone) from = state(from).link;
   if (from == kRoot) return;  // no context: anything may follow
+  // The best so far, of equal ones the most recent first. What is left for the others may not reach the last.
+  double left = 1;
   int visits = 0;
   for (int32_t e = state(from).first_edge; e != kNone && visits < kMaxContinuations; ++visits) {
     const Edge& edge = edges_[static_cast<size_t>(e)];
-    const double share = static_cast<double>(state(edge.to).count) / state(from).count;
-    out.push_back(
-        {.token = edge.token, .share = share, .context = ContextOf(Shorten(edge.to, max_context_))});
     e = edge.next;
+    const double share = static_cast<double>(state(edge.to).count) / state(from).count;
+    left -= share;
+    const bool full = std::ssize(out) == most;
+    if (!full || share > out.back().share) {
+      if (full) out.pop_back();
+      const auto place = std::find_if(out.begin(), out.end(), [&](const auto& o) { return o.share < share; });
+      out.insert(place, {.token = edge.token, .share = share, .context = {.first = edge.to, .length = 0}});
+    }
+    if (std::ssize(out) == most && left < out.back().share) break;
   }
-  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.share > b.share; });
-  if (out.size() > static_cast<size_t>(most)) out.resize(static_cast<size_t>(most));
+  for (Continuation& c : out)
+    c.context = ContextOf(Shorten(static_cast<int32_t>(c.context.first), max_context_));
 }
 
 }  // namespace longspec
