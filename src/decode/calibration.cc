@@ -15,13 +15,18 @@ namespace {
 
 constexpr std::array<int, 11> kRows = {1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32};
 // In this order, so that whatever the budget leaves out lies between or beyond what is known.
-constexpr std::array<int, 11> kOrder = {1, 8, 4, 16, 2, 32, 6, 12, 3, 24, 5};
+constexpr std::array<int, 11> kOrder = {1, 8, 4, 16, 2, 6, 12, 3, 5, 32, 24};
 constexpr size_t kAlways = 2;  // of the order, whatever the budget
-// The shortest of several passes counts, some time apart: what else the machine does only adds to them.
-constexpr int kRounds = 6;
+// A row count costs what it does in the median of several rounds, in steps of the row beside it: neighbours
+// on the same cores slow computing and reading down by different amounts, and the shortest passes are those
+// without neighbours, which decoding will not be.
+constexpr int kRounds = 8;
 constexpr int kWarmUps = 6;            // passes before the first that counts: pages are mapped, clocks rise
 constexpr double kRepeatBelowMs = 40;  // longer passes are measured once,
 constexpr int kMostRepeated = 8;       // and so are steps of more rows
+// Once 16 rows cost nearly twice as much as 8, more rows cost in proportion and need no measuring.
+constexpr int kHalfWide = 8, kWide = 16;
+constexpr double kInProportion = 1.8;
 constexpr int kShallow = 256;
 // The machine had nothing else to do if the two shortest passes of most points agree.
 constexpr double kSteady = 1.25;
@@ -29,6 +34,11 @@ constexpr double kMostUnsteady = 0.2;  // of the points
 
 // Costs at one depth, by row count.
 using Curve = std::map<int, double>;
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return 0.5 * (values[values.size() / 2] + values[(values.size() - 1) / 2]);
+}
 
 class Calibrator {
  public:
@@ -41,7 +51,7 @@ class Calibrator {
     std::vector<Scratch> scratch;
     for (const int depth : deep > shallow ? std::vector{shallow, deep} : std::vector{shallow}) {
       LS_ASSIGN(std::unique_ptr<KvCache> cache, make_cache(depth, widest));
-      scratch.push_back({.depth = depth, .cache = std::move(cache), .curve = {}, .second = {}});
+      scratch.push_back({.depth = depth, .cache = std::move(cache), .passes = {}});
       for (int i = 0; i < kWarmUps; ++i) LS_TRY(Pass(*scratch.back().cache, 1).status());
     }
     const double start = NowMs();
@@ -50,6 +60,7 @@ class Calibrator {
         const bool always = round == 0 && i < kAlways;
         if (kOrder[i] > widest || (!always && NowMs() - start > options_.budget_ms)) continue;
         if (round > 0 && kOrder[i] > kMostRepeated) continue;
+        if (kOrder[i] > kWide && std::all_of(scratch.begin(), scratch.end(), InProportion)) continue;
         for (Scratch& s : scratch) LS_TRY(Measure(kOrder[i], s));
       }
     }
@@ -57,11 +68,13 @@ class Calibrator {
   }
 
  private:
+  struct Passes {
+    std::vector<double> ms, times_one_row;  // by round
+  };
   struct Scratch {
     int depth;
     std::unique_ptr<KvCache> cache;
-    Curve curve;
-    Curve second;  // the second shortest pass
+    std::map<int, Passes> passes;  // by row count
   };
 
   Result<double> Pass(KvCache& cache, int rows) {
@@ -79,26 +92,37 @@ class Calibrator {
   }
 
   Status Measure(int rows, Scratch& scratch) {
-    const auto known = scratch.curve.find(rows);
-    if (known != scratch.curve.end() && known->second > kRepeatBelowMs) return {};
+    Passes& passes = scratch.passes[rows];
+    if (!passes.ms.empty() && passes.ms.front() > kRepeatBelowMs) return {};
     LS_ASSIGN(const double ms, Pass(*scratch.cache, rows));
-    if (known == scratch.curve.end()) {
-      scratch.curve[rows] = ms;
-      return {};
-    }
-    const auto [second, first_repeat] = scratch.second.try_emplace(rows, std::max(known->second, ms));
-    if (!first_repeat) second->second = std::min(second->second, std::max(known->second, ms));
-    known->second = std::min(known->second, ms);
+    passes.ms.push_back(ms);
+    passes.times_one_row.push_back(ms / scratch.passes.at(1).ms.back());
     return {};
   }
 
-  // Points measured once say nothing.
+  static Curve CurveOf(const Scratch& scratch) {
+    Curve curve;
+    const double one_row = Median(scratch.passes.at(1).ms);
+    for (const auto& [rows, passes] : scratch.passes) curve[rows] = one_row * Median(passes.times_one_row);
+    return curve;
+  }
+
+  static bool InProportion(const Scratch& scratch) {
+    const auto half = scratch.passes.find(kHalfWide), wide = scratch.passes.find(kWide);
+    if (half == scratch.passes.end() || wide == scratch.passes.end()) return false;
+    return wide->second.ms.front() >= kInProportion * half->second.ms.front();
+  }
+
+  // The two shortest passes agree. Points measured once say nothing.
   static bool Steady(const std::vector<Scratch>& scratch) {
     int n = 0, unsteady = 0;
     for (const Scratch& s : scratch) {
-      for (const auto& [rows, second] : s.second) {
+      for (const auto& [rows, passes] : s.passes) {
+        if (passes.ms.size() < 2) continue;
+        std::vector<double> ms = passes.ms;
+        std::partial_sort(ms.begin(), ms.begin() + 2, ms.end());
         ++n;
-        unsteady += second > kSteady * s.curve.at(rows) ? 1 : 0;
+        unsteady += ms[1] > kSteady * ms[0] ? 1 : 0;
       }
     }
     return unsteady <= kMostUnsteady * n;
@@ -121,11 +145,12 @@ class Calibrator {
     for (int keys = kShallow; keys < options_.capacity; keys *= 4) table.keys.push_back(keys);
     table.keys.push_back(options_.capacity);
     table.ms.resize(table.rows.size() * table.keys.size());
+    const Curve front = CurveOf(scratch.front()), back = CurveOf(scratch.back());
     for (size_t r = 0; r < table.rows.size(); ++r) {
-      const double shallow = At(scratch.front().curve, table.rows[r]);
+      const double shallow = At(front, table.rows[r]);
       double slope = 0;
       if (scratch.size() > 1) {
-        const double rise = At(scratch.back().curve, table.rows[r]) - shallow;
+        const double rise = At(back, table.rows[r]) - shallow;
         slope = std::max(0.0, rise / (scratch.back().depth - scratch.front().depth));
       }
       for (size_t k = 0; k < table.keys.size(); ++k) {

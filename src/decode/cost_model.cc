@@ -144,7 +144,10 @@ void CostModel::Observe(int rows, int keys, double ms) {
   }
   const double row_at = On(table_.rows, rows), key_at = On(table_.keys, keys);
   scale_.variance += Square(kScaleDrift);
-  for (Factor& factor : ratio_) factor.variance += factor.variance > 0 ? Square(kRatioDrift) : 0;
+  for (Factor& factor : ratio_) {
+    if (factor.variance > 0)
+      factor.variance = std::min(factor.variance + Square(kRatioDrift), Square(kGuessedRatio));
+  }
   const auto nearest = static_cast<size_t>(std::lround(row_at));
   Factor& own = ratio(nearest, static_cast<size_t>(std::lround(key_at)));
   const auto spread_of = [&] { return scale_.variance + own.variance + Square(kNoise); };
@@ -156,19 +159,21 @@ void CostModel::Observe(int rows, int keys, double ms) {
   const double step = std::clamp(surprise, -most, most);
   if (again && nearest > 0) own.variance += Square(kDoubt * step);
   const double spread = spread_of();
-  const auto correct = [&](Factor& factor, double kinship) {
-    const double gain = kinship * factor.variance / spread;
-    factor.log += gain * step;
-    factor.variance *= 1 - kinship * gain;
+  const auto correct = [&](Factor& factor, double covariance) {
+    factor.log += covariance / spread * step;
+    factor.variance = std::max(0.0, factor.variance - Square(covariance) / spread);
   };
-  correct(scale_, 1.0);
+  const double own_variance = own.variance;
+  correct(scale_, scale_.variance);
   // The nearer a point of the table, the more is true of it too: tables are seldom wrong at one point only.
   // Of one row there is no ratio to be wrong.
   for (size_t r = 1; r < table_.rows.size(); ++r) {
     for (size_t k = 0; k < table_.keys.size(); ++k) {
       const double distance =
           std::abs(static_cast<double>(r) - row_at) + std::abs(static_cast<double>(k) - key_at);
-      correct(ratio(r, k), std::min(row_at, 1.0) * std::exp2(-distance));
+      Factor& factor = ratio(r, k);
+      const double kinship = std::min(row_at, 1.0) * std::exp2(-distance);
+      correct(factor, kinship * std::sqrt(factor.variance * own_variance));
     }
   }
 }

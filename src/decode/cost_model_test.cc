@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 
 #include "base/counter_rng.h"
 
@@ -119,6 +120,54 @@ TEST(CostModel, OneSlowRoundDoesNotChangeMuch) {
   for (const double nonsense : {0.0, -1.0, std::nan("")}) model.Observe(1, 100, nonsense);
   model.Observe(0, 100, 1.0);
   EXPECT_LT(model.TargetMs(1, 100), 2 * 1.25);
+}
+
+// Points that were not seen for long are uncertain; what is then seen beside them must not throw them off.
+TEST(CostModel, StaysSaneWhateverIsSeenAndWhen) {
+  CostTable table{.rows = {1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32}, .keys = {256, 1024, 4096, 8192}, .ms = {}};
+  for (const int rows : table.rows) {
+    for (const int keys : table.keys) table.ms.push_back((4 + rows) * (1 + 0.0003 * keys));
+  }
+  CostModel model(table);
+  const CostModel truth(table);
+  std::mt19937 rng(3);
+  std::normal_distribution<double> noise(0, 0.03);
+  int keys = 0, most_rows = 0;
+  for (int round = 0; round < 20000; ++round) {
+    if (round % 150 == 0) {
+      keys = 300 + static_cast<int>(rng() % 7000);
+      most_rows = 1 << rng() % 5;
+    }
+    const int rows = 1 + static_cast<int>(rng() % static_cast<unsigned>(most_rows));
+    model.Observe(rows, keys, truth.TargetMs(rows, keys) * std::exp(noise(rng)));
+    for (const int n : {1, 2, 5, 9, 32}) {
+      const double ratio = model.TargetMs(n, keys) / truth.TargetMs(n, keys);
+      ASSERT_GT(ratio, 0.7) << n << " rows after " << keys << " keys in round " << round;
+      ASSERT_LT(ratio, 1.4) << n << " rows after " << keys << " keys in round " << round;
+    }
+  }
+}
+
+TEST(CostModel, ManyRowsAfterAThousandRoundsOfFew) {
+  CostTable table{
+      .rows = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 24, 33}, .keys = {512, 2048, 4096, 8192}, .ms = {}};
+  for (const int rows : table.rows) {
+    for (const int keys : table.keys) table.ms.push_back((4 + rows) * (1 + 0.0003 * keys));
+  }
+  CostModel model(table);
+  const CostModel truth(table);
+  std::mt19937 rng(3);
+  for (int round = 0; round < 3000; ++round) {
+    // Twelve rows a few times, then as many as nothing else told of.
+    const int place = round % 1000;
+    const int rows = place < 990 ? 1 + static_cast<int>(rng() % 4) : place < 995 ? 12 : 20;
+    model.Observe(rows, 400, truth.TargetMs(rows, 400) * (rows == 20 ? 1.1 : 1.0));
+    for (const int n : {1, 4, 12, 33}) {
+      const double ratio = model.TargetMs(n, 400) / truth.TargetMs(n, 400);
+      ASSERT_GT(ratio, 0.8) << n << " rows in round " << round;
+      ASSERT_LT(ratio, 1.3) << n << " rows in round " << round;
+    }
+  }
 }
 
 TEST(CostModel, WithoutATableTheFirstRoundSetsTheScale) {
