@@ -153,8 +153,13 @@ def parse_bench(output):
 
 
 def measure_longspec(options):
-    command = [options.longspec, "bench", "-m", options.model, "-t", str(options.threads), "--json",
-               "--depth", ",".join(map(str, options.depths)), "--rows", ",".join(map(str, [1, *options.rows]))]
+    return run_longspec_bench(options, ["--depth", ",".join(map(str, options.depths)),
+                                        "--rows", ",".join(map(str, [1, *options.rows]))])
+
+
+def run_longspec_bench(options, arguments):
+    """{(test, depth, rows): ms}"""
+    command = [options.longspec, "bench", "-m", options.model, "-t", str(options.threads), "--json", *arguments]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               check=False)

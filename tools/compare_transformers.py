@@ -8,7 +8,8 @@
 transformers widens the file's weights to the type of --dtype (it has no kernels for them) and attends with PyTorch's
 scaled_dot_product_attention. Three things, at each depth (tokens already in the cache): evaluating a prompt of that length, a
 decoding step of one row, and a step of several rows with logits for all of them. Rounds of the two programs alternate;
-the table shows medians and their ratio.
+the table shows medians and their ratio. Then attention alone, for a tree of rows: transformers' eager attention, with a
+mask of all rows and keys, scores kept whole and key-value heads repeated, beside ours.
 """
 
 import argparse
@@ -18,7 +19,8 @@ import statistics
 import sys
 import time
 
-from compare_llamacpp import comparison_table, cpu_name, Failure, measure_longspec, medians, number_list, ROOT, run_tool
+from compare_llamacpp import (comparison_table, cpu_name, Failure, measure_longspec, medians, number_list, ROOT,
+                              run_longspec_bench, run_tool)
 
 
 def parse_arguments():
@@ -31,6 +33,7 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=2, help="rounds of each program (default: 2)")
     parser.add_argument("--repetitions", type=int, default=5, help="steps timed in each round (default: 5)")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    parser.add_argument("--tree-rows", type=int, default=64, help="rows of the tree in the table of attention alone (default: 64)")
     parser.add_argument("--out", type=Path, help="write the report (Markdown) here as well")
     return parser.parse_args()
 
@@ -79,13 +82,67 @@ class Transformers:
         return results
 
 
+def binary_tree(n):
+    """Parents, -1 the root's."""
+    return [-1 if i == 0 else (i - 1) // 2 for i in range(n)]
+
+
+class EagerAttention:
+    """What transformers does with attn_implementation="eager", one layer at a time, as many layers as the model has."""
+
+    def __init__(self, transformers, options, depth):
+        torch, config = transformers.torch, transformers.model.config
+        self.torch, self.n_layer, rows = torch, config.num_hidden_layers, options.tree_rows
+        self.head_dim = config.hidden_size // config.num_attention_heads
+        self.group = config.num_attention_heads // config.num_key_value_heads
+        dtype = getattr(torch, options.dtype)
+        self.q = torch.randn(1, config.num_attention_heads, rows, self.head_dim, dtype=dtype)
+        shape = (1, config.num_key_value_heads, depth + rows, self.head_dim)
+        self.kv = [(torch.randn(shape, dtype=dtype), torch.randn(shape, dtype=dtype)) for _ in range(self.n_layer)]
+        self.mask = torch.full((1, 1, rows, depth + rows), torch.finfo(dtype).min, dtype=dtype)
+        self.mask[..., :depth] = 0
+        for row, parent in enumerate(binary_tree(rows)):
+            self.mask[..., row, depth + row] = 0
+            while parent >= 0:
+                self.mask[..., row, depth + parent] = 0
+                parent = (parent - 1) // 2 if parent > 0 else -1
+
+    def ms(self):
+        """Of all layers."""
+        functional = self.torch.nn.functional
+        begin = time.perf_counter()
+        with self.torch.inference_mode():
+            for k, v in self.kv:
+                k, v = k.repeat_interleave(self.group, dim=1), v.repeat_interleave(self.group, dim=1)
+                scores = self.torch.matmul(self.q, k.transpose(2, 3)) * self.head_dim ** -0.5 + self.mask
+                p = functional.softmax(scores, dim=-1, dtype=self.torch.float32).to(self.q.dtype)
+                self.torch.matmul(p, v).transpose(1, 2).contiguous()
+        return 1000.0 * (time.perf_counter() - begin)
+
+
+def measure_attention(transformers, options):
+    """Lines of a table: all layers' attention for a tree of rows at each depth, medians of alternating rounds."""
+    lines = ["", "| keys | tree rows | transformers eager ms | longspec ms | eager / longspec |", "|---:|---:|---:|---:|---:|"]
+    for depth in options.depths:
+        eager = EagerAttention(transformers, options, depth)
+        eager.ms()
+        theirs, ours = [], []
+        for _ in range(options.rounds):
+            theirs += [eager.ms() for _ in range(options.repetitions)]
+            results = run_longspec_bench(options, ["--attention", "--depth", str(depth), "--rows", str(options.tree_rows)])
+            ours.append(results["tree", depth, options.tree_rows])
+        a, b = statistics.median(theirs), statistics.median(ours)
+        lines.append(f"| {depth:,} | {options.tree_rows} | {a:.1f} | {b:.1f} | {a / b:.2f}x |")
+    return lines
+
+
 def report(theirs, ours, options, version):
     table = [line.replace("llama.cpp", "transformers") for line in comparison_table(theirs, ours)]
     return "\n".join([
         "# longspec beside transformers", "",
         f"{cpu_name()}; {options.threads} threads; {Path(options.model).name}, widened to {options.dtype} by transformers "
         f"{version}; {date.today().isoformat()}.",
-        f"Medians of {options.rounds} alternating rounds; higher ratios favour longspec.", "", *table, ""])
+        f"Medians of {options.rounds} alternating rounds; higher ratios favour longspec.", "", *table])
 
 
 def make_report(options):
@@ -95,7 +152,8 @@ def make_report(options):
         print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
         rounds[0].append(transformers.measure(options))
         rounds[1].append(measure_longspec(options))
-    return report(medians(rounds[0]), medians(rounds[1]), options, transformers.version)
+    table = report(medians(rounds[0]), medians(rounds[1]), options, transformers.version)
+    return "\n".join([table, "", "Attention alone, of all layers, a binary tree of rows:", *measure_attention(transformers, options), ""])
 
 
 if __name__ == "__main__":

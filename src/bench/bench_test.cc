@@ -139,6 +139,30 @@ TEST_F(BenchTest, MadeUpContextsNeedNoPrefill) {
   EXPECT_GT(seen[3].ms, 0);
 }
 
+TEST_F(BenchTest, MeasuresAttentionOfChainsAndTrees) {
+  BenchOptions bench;
+  bench.model = options_.model;
+  bench.depths = {300, 20};
+  bench.rows = {1, 30};
+  bench.repetitions = 1;
+  bench.attention_only = true;
+  std::vector<Measurement> seen;
+  const Status status = RunBench(
+      bench, [](const MachineLimits&) {}, [&](const Measurement& m) { seen.push_back(m); });
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(seen.size(), 6U);
+  EXPECT_EQ(seen[0].test, "attention");
+  EXPECT_EQ(seen[0].rows, 1);
+  EXPECT_EQ(seen[1].test, "attention");
+  EXPECT_EQ(seen[2].test, "tree");
+  EXPECT_EQ(seen[2].rows, 30);
+  EXPECT_EQ(seen[2].depth, 20);
+  for (const Measurement& m : seen) {
+    EXPECT_GT(m.ms, 0);
+    EXPECT_GT(m.roofline_share, 0);
+  }
+}
+
 TEST(Roofline, IsTheSlowerOfReadingAndComputing) {
   const MachineLimits limits{.read_gb_per_second = 10, .q8_gmac_per_second = 100, .f32_gmac_per_second = 20};
   EXPECT_DOUBLE_EQ(LeastMs({.bytes = 1e9}, limits), 100);

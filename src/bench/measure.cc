@@ -9,6 +9,8 @@
 #include "base/counter_rng.h"
 #include "base/status_macros.h"
 #include "bench/loaded_model.h"
+#include "bench/measure_attention.h"
+#include "bench/repeated.h"
 #include "kernels/packing.h"
 #include "tensor/dequantize.h"
 
@@ -16,15 +18,6 @@ namespace longspec {
 namespace {
 
 constexpr int kDeepest = 1 << 30;
-// Short steps are repeated for this long at each depth, but not more often than this.
-constexpr double kLeastMs = 1500;
-constexpr int kMostRounds = 40;
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 class Bench {
  public:
   Bench(const BenchOptions& options, LoadedModel model, const MachineLimits& limits,
@@ -84,35 +77,28 @@ class Bench {
     return {};
   }
 
-  // All row counts take turns, so that a machine that is slower for a while is slower for all of them, and a
-  // count's cost in steps of one row is the median over rounds of times that lie side by side.
+  // A count's cost in steps of one row is the median over rounds of times that lie side by side.
   Status MeasureSteps(KvCache& cache, int depth) {
-    const size_t n = options_.rows.size();
-    std::vector<std::vector<double>> times(n), ratios(n);
-    const size_t one_row =
-        static_cast<size_t>(std::find(options_.rows.begin(), options_.rows.end(), 1) - options_.rows.begin());
-    // Warms caches and sizes buffers.
-    for (const int rows : options_.rows) LS_TRY(Forward(cache, rows, LogitsFor::kAllRows, false));
-    const double begin = NowMs();
-    for (int round = 0; round < options_.repetitions || (round < kMostRounds && NowMs() - begin < kLeastMs);
-         ++round) {
-      for (size_t i = 0; i < n; ++i) {
-        const double start = NowMs();
-        LS_TRY(Forward(cache, options_.rows[i], LogitsFor::kAllRows, false));
-        times[i].push_back(NowMs() - start);
+    const std::vector<int>& rows = options_.rows;
+    const auto one_row = static_cast<size_t>(std::find(rows.begin(), rows.end(), 1) - rows.begin());
+    LS_ASSIGN(const std::vector<Times> times,
+              InTurn(rows.size(), options_.repetitions, [&](size_t i) -> Result<double> {
+                const double start = NowMs();
+                LS_TRY(Forward(cache, rows[i], LogitsFor::kAllRows, false));
+                return NowMs() - start;
+              }));
+    for (size_t i = 0; i < rows.size(); ++i) {
+      std::vector<double> ratios;
+      for (size_t round = 0; one_row < rows.size() && round < times[i].ms.size(); ++round) {
+        ratios.push_back(times[i].ms[round] / times[one_row].ms[round]);
       }
-      for (size_t i = 0; one_row < n && i < n; ++i)
-        ratios[i].push_back(times[i].back() / times[one_row].back());
-    }
-    for (size_t i = 0; i < n; ++i) {
-      const int rows = options_.rows[i];
-      Report({.test = rows == 1 ? "decode" : "rows",
+      Report({.test = rows[i] == 1 ? "decode" : "rows",
               .depth = depth,
-              .rows = rows,
-              .ms = Median(times[i]),
-              .least_ms = *std::min_element(times[i].begin(), times[i].end()),
-              .times_one_row = one_row < n ? Median(ratios[i]) : 0},
-             WorkOf(rows, depth, rows));
+              .rows = rows[i],
+              .ms = times[i].median,
+              .least_ms = times[i].least,
+              .times_one_row = ratios.empty() ? 0 : Median(ratios)},
+             WorkOf(rows[i], depth, rows[i]));
     }
     return {};
   }
@@ -174,6 +160,7 @@ Status RunBench(const BenchOptions& options, const std::function<void(const Mach
   LS_ASSIGN(LoadedModel model, LoadForBench(options.model, nullptr, widest, deepest + widest));
   LS_ASSIGN(const MachineLimits limits, MeasureMachine(*model.kernels, *model.team));
   on_machine(limits);
+  if (options.attention_only) return MeasureAttention(options, model, limits, on_measurement);
   return Bench(options, std::move(model), limits, on_measurement).Run();
 }
 

@@ -18,7 +18,8 @@ namespace longspec {
 
 struct Measurement {
   std::string test;  // "prefill": `depth` tokens from nothing; "decode": one row after `depth` keys, and its
-                     // argmax; "rows": a chain of `rows` rows after `depth` keys, logits for all
+                     // argmax; "rows": a chain of `rows` rows after `depth` keys, logits for all;
+                     // "attention", "tree": attention_only
   int depth = 0;
   int rows = 1;
   double ms = 0;        // the median of all runs
@@ -39,6 +40,8 @@ struct BenchOptions {
   // Contexts are made up instead of evaluated: no prefill is measured, and depths may be larger than anyone
   // would wait for.
   bool made_up_context = false;
+  // Attention alone (measure_attention.h), after made-up contexts.
+  bool attention_only = false;
 };
 
 // The machine's limits are measured first.

@@ -66,9 +66,9 @@ std::string MachineText(const char* kernel_table, const MachineLimits& limits) {
 
 std::string TableHeader(const char* kernel_table, const MachineLimits& limits) {
   return MachineText(kernel_table, limits) +
-         "\n| test    |  depth |  rows |         ms |   tokens/s | vs 1 row |   GB/s | GMAC/s | of the "
+         "\n| test      |  depth |  rows |         ms |   tokens/s | vs 1 row |   GB/s | GMAC/s | of the "
          "roof |\n"
-         "|---------|-------:|------:|-----------:|-----------:|---------:|-------:|-------:|------------:|"
+         "|-----------|-------:|------:|-----------:|-----------:|---------:|-------:|-------:|------------:|"
          "\n";
 }
 
@@ -76,7 +76,7 @@ std::string TableLine(const Measurement& m) {
   char text[160], ratio[32] = "", bandwidth[32] = "";
   if (m.times_one_row > 0) std::snprintf(ratio, sizeof(ratio), "%.2fx", m.times_one_row);
   if (m.gb_per_second > 0) std::snprintf(bandwidth, sizeof(bandwidth), "%.1f", m.gb_per_second);
-  std::snprintf(text, sizeof(text), "| %-7s | %6d | %5d | %10.2f | %10.1f | %8s | %6s | %6.0f | %9.0f %% |\n",
+  std::snprintf(text, sizeof(text), "| %-9s | %6d | %5d | %10.2f | %10.1f | %8s | %6s | %6.0f | %9.0f %% |\n",
                 m.test.c_str(), m.depth, m.rows, m.ms, m.tokens_per_second, ratio, bandwidth,
                 m.gmac_per_second, 100 * m.roofline_share);
   return text;
@@ -137,6 +137,8 @@ class Sweep {
 
 Status CheckSweep(const BenchFlags& flags) {
   if (!flags.sweep && !flags.svg.empty()) return InvalidArgument("--svg " + flags.svg + ": needs --sweep");
+  if (flags.sweep && flags.bench.attention_only)
+    return InvalidArgument("--attention: measures no whole steps, which --sweep asks for");
   return {};
 }
 
@@ -206,6 +208,8 @@ Runner SetUpBench(CLI::App& app) {
       "--sweep", flags->sweep,
       "A table of steps of 1 to 128 rows after 512 to 65536 keys, of made-up contexts (or what --rows and "
       "--depth say)");
+  app.add_flag("--attention", flags->bench.attention_only,
+               "Attention alone, of all layers, for chains and for trees of rows, after made-up contexts");
   app.add_option("--svg", flags->svg, "With --sweep: a chart of it in this file");
   app.add_option("--repetitions", flags->bench.repetitions,
                  "Runs of each step at least, more of short ones; the median is shown")
