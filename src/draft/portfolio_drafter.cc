@@ -16,7 +16,9 @@ namespace {
 
 bool Always(const SpeculationOptions&, const DraftContext&) { return true; }
 bool HasCorpus(const SpeculationOptions& options, const DraftContext&) { return !options.corpus.empty(); }
-bool HasTarget(const SpeculationOptions&, const DraftContext& context) { return context.target != nullptr; }
+bool HasRecyclingFile(const SpeculationOptions& options, const DraftContext&) {
+  return !options.recycling_file.empty();
+}
 bool HasDraftModel(const SpeculationOptions& options, const DraftContext&) {
   return !options.draft_model.empty();
 }
@@ -29,10 +31,11 @@ struct AutoMember {
 constexpr AutoMember kAutoMembers[] = {
     {"ppm", Always},
     {"suffix", HasCorpus},
-    {"recycling", HasTarget},
+    {"recycling", HasRecyclingFile},
     {"longspec", HasDraftModel},
 };
-// Continuations that an ngram member merges if --spec-tree does not say: the policy cuts what is not worth verifying.
+// Continuations that an ngram member merges if --spec-tree does not say: the policy cuts what is not worth
+// verifying.
 constexpr const char* kNgramTree = "4";
 constexpr double kRate = 0.2;  // of running means
 
