@@ -13,17 +13,17 @@
 namespace longspec {
 namespace {
 
-constexpr std::array<int, 11> kRows = {1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32};
+constexpr std::array<int, 10> kRows = {1, 2, 3, 4, 5, 6, 8, 12, 16, 32};
 // In this order, so that whatever the budget leaves out lies between or beyond what is known.
-constexpr std::array<int, 11> kOrder = {1, 8, 4, 16, 2, 6, 12, 3, 5, 32, 24};
+constexpr std::array<int, 10> kOrder = {1, 8, 4, 16, 2, 12, 6, 5, 3, 32};
 constexpr size_t kAlways = 2;  // of the order, whatever the budget
 // A row count costs what it does in the median of several rounds, in steps of the row beside it: neighbours
 // on the same cores slow computing and reading down by different amounts, and the shortest passes are those
 // without neighbours, which decoding will not be.
 constexpr int kRounds = 8;
 constexpr int kWarmUps = 6;            // passes before the first that counts: pages are mapped, clocks rise
-constexpr double kRepeatBelowMs = 40;  // longer passes are measured once,
-constexpr int kMostRepeated = 8;       // and so are steps of more rows
+constexpr double kRepeatBelowMs = 80;  // longer passes are measured once,
+constexpr int kMostRepeated = 16;      // and so are steps of more rows
 // Once 16 rows cost nearly twice as much as 8, more rows cost in proportion and need no measuring.
 constexpr int kHalfWide = 8, kWide = 16;
 constexpr double kInProportion = 1.8;

@@ -15,10 +15,10 @@ namespace {
 // alike; what M rows cost in steps of one row hardly changes. So a surprising round says mostly that the
 // machine became faster or slower, and only what stays of many such surprises says that the table is wrong: a
 // Kalman filter with these deviations.
-constexpr double kScaleDrift = 0.03, kRatioDrift = 0.004;  // in a round
+constexpr double kScaleDrift = 0.03, kRatioDrift = 0.005;  // in a round
 constexpr double kNoise = 0.1;                             // of one observation
 constexpr double kFirstScale = 0.05;                       // of a table's scale,
-constexpr double kFirstRatio = 0.04, kGuessedRatio = 0.4;  // and ratios, measured or guessed
+constexpr double kFirstRatio = 0.06, kGuessedRatio = 0.4;  // and ratios, measured or guessed
 // A round may take many times longer than it should (a page fault, another process): no surprise counts for
 // more than so many deviations, unless the last one at this row count was as large. Then the ratio is less
 // certain than was believed, by this part of the surprise.

@@ -61,9 +61,9 @@ TEST_F(CalibrationCacheTest, HostileFilesAreRefused) {
   }
   Overwrite(good);
   ASSERT_TRUE(ReadCalibration(folder_, "key").ok());
-  const std::string head = "longspec costs 2\nkey\n";
+  const std::string head = "longspec costs 3\nkey\n";
   for (const std::string& bad :
-       {std::string(), std::string("\n\n\n"), std::string(1000, '\0'), std::string("longspec costs 2\nkey\n"),
+       {std::string(), std::string("\n\n\n"), std::string(1000, '\0'), std::string("longspec costs 3\nkey\n"),
         head, head + "rows 1 8\nkeys 256 4096\nms 1 2 3\nend\n",
         head + "rows 1 8\nkeys 256 4096\nms 1 2 3 nan\nend\n",
         head + "rows 1 8\nkeys 256 4096\nms 1 2 3 -4\nend\n",
