@@ -240,9 +240,8 @@ inline void ValueRowsOf(const ValueRow& value_row, const float* p, int64_t p_str
 
 template <KvType T, int R>
 void ChunkValueTile(const ValuesArgs& a, int row, Fetch& fetch) {
-  const auto value_row = [&](int key) {
-    return a.values + static_cast<size_t>(key) * (static_cast<size_t>(a.head_dim) / 16 * kRowBytes16<T>);
-  };
+  const size_t row_bytes = static_cast<size_t>(a.head_dim) / 16 * kRowBytes16<T>;
+  const auto value_row = [values = a.values, row_bytes](int key) { return values + static_cast<size_t>(key) * row_bytes; };
   int shared = a.n_keys[row];
   for (int r = 1; r < R; ++r) shared = a.n_keys[row + r] < shared ? a.n_keys[row + r] : shared;
   const float* p = a.p + row * a.p_stride;
