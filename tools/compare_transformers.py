@@ -101,11 +101,12 @@ class EagerAttention:
         self.kv = [(torch.randn(shape, dtype=dtype), torch.randn(shape, dtype=dtype)) for _ in range(self.n_layer)]
         self.mask = torch.full((1, 1, rows, depth + rows), torch.finfo(dtype).min, dtype=dtype)
         self.mask[..., :depth] = 0
-        for row, parent in enumerate(binary_tree(rows)):
-            self.mask[..., row, depth + row] = 0
-            while parent >= 0:
-                self.mask[..., row, depth + parent] = 0
-                parent = (parent - 1) // 2 if parent > 0 else -1
+        parents = binary_tree(rows)
+        for row in range(rows):
+            seen = row
+            while seen >= 0:
+                self.mask[..., row, depth + seen] = 0
+                seen = parents[seen]
 
     def ms(self):
         """Of all layers."""

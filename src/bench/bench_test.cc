@@ -94,6 +94,15 @@ TEST_F(BenchTest, ForcedTreesReachEveryAcceptedLength) {
   }
 }
 
+// All that a run measures, in order.
+std::vector<Measurement> Measured(const BenchOptions& bench) {
+  std::vector<Measurement> seen;
+  const Status status = RunBench(
+      bench, [](const MachineLimits&) {}, [&](const Measurement& m) { seen.push_back(m); });
+  EXPECT_TRUE(status.ok()) << status.message();
+  return seen;
+}
+
 TEST_F(BenchTest, MeasuresEveryDepthAndRowCount) {
   BenchOptions bench;
   bench.model = options_.model;
@@ -129,10 +138,7 @@ TEST_F(BenchTest, MadeUpContextsNeedNoPrefill) {
   bench.rows = {1, 3};
   bench.repetitions = 1;
   bench.made_up_context = true;
-  std::vector<Measurement> seen;
-  const Status status = RunBench(
-      bench, [](const MachineLimits&) {}, [&](const Measurement& m) { seen.push_back(m); });
-  ASSERT_TRUE(status.ok()) << status.message();
+  const std::vector<Measurement> seen = Measured(bench);
   ASSERT_EQ(seen.size(), 4U);
   EXPECT_EQ(seen[0].test, "decode");
   EXPECT_EQ(seen[3].depth, 300);
@@ -146,10 +152,7 @@ TEST_F(BenchTest, MeasuresAttentionOfChainsAndTrees) {
   bench.rows = {1, 30};
   bench.repetitions = 1;
   bench.attention_only = true;
-  std::vector<Measurement> seen;
-  const Status status = RunBench(
-      bench, [](const MachineLimits&) {}, [&](const Measurement& m) { seen.push_back(m); });
-  ASSERT_TRUE(status.ok()) << status.message();
+  const std::vector<Measurement> seen = Measured(bench);
   ASSERT_EQ(seen.size(), 6U);
   EXPECT_EQ(seen[0].test, "attention");
   EXPECT_EQ(seen[0].rows, 1);

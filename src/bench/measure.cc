@@ -18,6 +18,7 @@ namespace longspec {
 namespace {
 
 constexpr int kDeepest = 1 << 30;
+
 class Bench {
  public:
   Bench(const BenchOptions& options, LoadedModel model, const MachineLimits& limits,

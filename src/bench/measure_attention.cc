@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "attention/attention.h"
@@ -81,9 +80,8 @@ Status MeasureAttention(const BenchOptions& options, LoadedModel& model, const M
   std::sort(depths.begin(), depths.end());
   for (const int depth : depths) {
     const auto cache = model.NewCache(depth + widest);
-    LS_TRY(CommitMadeUp(*cache, model.config.n_layer, depth));
     // All that a step may read has been written before: speculated keys and values too.
-    LS_TRY(CommitMadeUp(*cache, model.config.n_layer, widest));
+    LS_TRY(CommitMadeUp(*cache, model.config.n_layer, depth + widest));
     cache->Truncate(depth);
     std::vector<Case> cases;
     for (const int rows : options.rows) {
