@@ -108,6 +108,13 @@ TEST_F(EvalTest, RunsEveryCellOnceAndAllTextsAreIdentical) {
   EXPECT_EQ(prompt["family"], "report");
   EXPECT_EQ(prompt["tokens"].size(), static_cast<size_t>((*cells)[0].items[0].prompt_tokens));
   EXPECT_EQ(with_quality, items);
+  const std::string answers = ReadFile(options_.out + "/answers.jsonl");
+  EXPECT_EQ(Count(answers, "\n"), items / 3);  // one for all methods
+  const auto answer = nlohmann::json::parse(answers.substr(0, answers.find('\n')));
+  EXPECT_EQ(answer["id"], prompt["id"]);
+  EXPECT_EQ(answer["temperature"], 0.0);
+  EXPECT_EQ(answer["tokens"].size(), 16U);
+  EXPECT_FALSE(answer["text"].get<std::string>().empty());
 
   // A second run has nothing to do; a third does what is new.
   seen.clear();
@@ -162,13 +169,15 @@ TEST_F(EvalTest, CountsTheCachesThatLieSideBySide) {
   EXPECT_TRUE(CheckEvaluationMemory(options_, plan).ok());
 }
 
-TEST_F(EvalTest, PromptsAreWrittenOnceHoweverOftenItGoesOn) {
+TEST_F(EvalTest, PromptsAndAnswersAreWrittenOnceHoweverOftenItGoesOn) {
   options_.families = {"report"};
   ASSERT_TRUE(Run().ok());
   const std::string prompts = ReadFile(options_.out + "/prompts.jsonl");
+  const std::string answers = ReadFile(options_.out + "/answers.jsonl");
   options_.methods.emplace_back("suffix");
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(ReadFile(options_.out + "/prompts.jsonl"), prompts);
+  EXPECT_EQ(ReadFile(options_.out + "/answers.jsonl"), answers);
 }
 
 TEST_F(EvalTest, CancellingKeepsWhatIsFinished) {

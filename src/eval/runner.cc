@@ -8,16 +8,15 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <sstream>
 #include <system_error>
-#include <tuple>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "eval/prompts.h"
 #include "eval/samples.h"
+#include "eval/transcript.h"
 
 namespace longspec {
 namespace {
@@ -107,7 +106,7 @@ struct Group {
 class Evaluation {
  public:
   Evaluation(Engine& engine, const EvalOptions& options, const OnEvalProgress& on_progress)
-      : engine_(engine), options_(options), on_progress_(on_progress) {}
+      : engine_(engine), options_(options), on_progress_(on_progress), transcript_(options.out) {}
 
   Status Run() {
     LS_TRY(Plan());
@@ -137,7 +136,6 @@ class Evaluation {
   Status Plan() {
     LS_TRY(CheckEvaluationMemory(options_, engine_.info().memory));
     LS_TRY(CheckSettings(options_.out, SettingsJson(engine_.info(), options_)));
-    ReadWrittenPrompts();
     LS_ASSIGN(const std::vector<Cell> finished, ReadCells(options_.out));
     const auto is_finished = [&](const CellKey& key) {
       return std::any_of(finished.begin(), finished.end(), [&](const Cell& cell) { return cell.key == key; });
@@ -193,7 +191,9 @@ class Evaluation {
     GenerationRequest warm_up = Request(prompt, 0.0, "none");
     warm_up.n_predict = 1;
     LS_ASSIGN(const GenerationResult first, Generate(*session, warm_up));
-    LS_TRY(AppendPrompt(cells.front().key, prompt, *session, first));
+    std::vector<int32_t> tokens = session->tokens();
+    tokens.resize(tokens.size() - first.tokens.size());
+    LS_TRY(transcript_.AddPrompt(InTranscript(cells.front().key, prompt), tokens));
     for (const double temperature : options_.temperatures) {
       std::vector<Cell*> together;
       for (Cell& cell : cells) {
@@ -238,6 +238,10 @@ class Evaluation {
       LS_TRY(TakeTurns(runners));
       for (size_t i = 0; i < runners.size(); ++i) times[i].push_back(std::move(runners[i].turn_ms));
       const GenerationResult plain = runners[0].generation->Finish();
+      if (run == 0) {
+        LS_TRY(transcript_.AddAnswer(InTranscript(cells.front()->key, prompt), temperature, plain.tokens,
+                                     plain.text));
+      }
       for (size_t i = 0; i < cells.size(); ++i) {
         EvalItem& item = cells[i]->items.back();
         const GenerationResult result = runners[i + 1].generation->Finish();
@@ -251,6 +255,10 @@ class Evaluation {
       cells[i]->items.back().ms = options_.runs * SumOfMedians(times[i + 1]);
     }
     return {};
+  }
+
+  static Transcript::Prompt InTranscript(const CellKey& key, const EvalPrompt& prompt) {
+    return {.family = key.family, .length = key.length, .id = prompt.sample->id};
   }
 
   // A turn during which the machine did something else is then no part of any method's time.
@@ -334,35 +342,6 @@ class Evaluation {
     return result;
   }
 
-  std::string PromptsPath() const { return options_.out + "/prompts.jsonl"; }
-
-  using PromptKey = std::tuple<std::string, int, std::string>;  // family, length, id
-
-  // Of an evaluation that goes on.
-  void ReadWrittenPrompts() {
-    std::ifstream in(PromptsPath(), std::ios::binary);
-    for (std::string line; std::getline(in, line);) {
-      const Json json = Json::parse(line, nullptr, false);
-      if (!json.is_object()) continue;  // cut short when the evaluation was killed
-      written_prompts_.emplace(json.value("family", ""), json.value("length", 0), json.value("id", ""));
-    }
-  }
-
-  // So that other programs can be given the same.
-  Status AppendPrompt(const CellKey& key, const EvalPrompt& prompt, const Session& session,
-                      const GenerationResult& first) {
-    if (!written_prompts_.emplace(key.family, key.length, prompt.sample->id).second) return {};
-    std::vector<int32_t> tokens = session.tokens();
-    tokens.resize(tokens.size() - first.tokens.size());
-    const Json line = {
-        {"family", key.family}, {"length", key.length}, {"id", prompt.sample->id}, {"tokens", tokens}};
-    const std::string path = PromptsPath();
-    std::ofstream out(path, std::ios::app | std::ios::binary);
-    out << line.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
-    out.flush();
-    return out.good() ? Status() : IoError(path + ": cannot be written");
-  }
-
   Status Append(const std::vector<Cell>& cells) const {
     std::ofstream out(CellsPath(options_.out), std::ios::app | std::ios::binary);
     for (const Cell& cell : cells) {
@@ -379,7 +358,7 @@ class Evaluation {
   double total_weight_ = 0;
   std::vector<Group> groups_;
   std::vector<Sample> samples_;  // of the family that runs
-  std::set<PromptKey> written_prompts_;
+  Transcript transcript_;
   int turn_ = 0;
 };
 

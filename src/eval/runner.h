@@ -2,8 +2,8 @@
 //
 // Runs an evaluation: families x context lengths x temperatures x methods. All methods and plain decoding
 // continue a prompt together, a few tokens each in turn, so that a machine that slows down slows all of them.
-// Finished cells are lines of OUT/cells.jsonl and are not run again; the prompts, as tokens, are lines of
-// OUT/prompts.jsonl. One engine, one thread.
+// Finished cells are lines of OUT/cells.jsonl and are not run again; prompts and answers are kept beside them
+// (eval/transcript.h). One engine, one thread.
 #pragma once
 
 #include <cstdint>
