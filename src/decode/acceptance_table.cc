@@ -17,7 +17,7 @@ constexpr double kLeastLikely = 0.02, kMostLikely = 0.98;
 struct Level {
   double keep, prior_weight;
 };
-constexpr std::array<Level, 3> kLevel = {{{0.98, 8.0}, {0.98, 16.0}, {0.98, 32.0}}};
+constexpr std::array<Level, 3> kLevel = {{{0.98, 16.0}, {0.98, 16.0}, {0.98, 32.0}}};
 
 uint32_t DepthBucket(int depth) {
   return static_cast<uint32_t>(std::bit_width(static_cast<unsigned>(depth)));

@@ -24,14 +24,15 @@
 namespace longspec {
 namespace {
 
-constexpr double kMargin = 1.03;             // speculation must promise at least this to be worth the doubt
-constexpr double kCheapDraft = 0.05;         // of a plain step: drafters below it are asked every round
-constexpr double kProbeCost = 1.3;           // of a plain step, at most
-constexpr int kProbeNodes = 8;               // at most
-constexpr int kSpareNodes = 5;               // asked for beyond half as much again as was worth verifying lately
-constexpr int kFirstAsk = 8;                 // nodes, while the drafter's cost is unknown
-constexpr int kMinWait = 8, kMaxWait = 128;  // rounds between probes
-constexpr int kVaryEvery = 16, kQuickEvery = 16;  // rounds
+constexpr double kMargin = 1.03;      // speculation must promise at least this to be worth the doubt
+constexpr double kCheapDraft = 0.05;  // of a plain step: drafters below it are asked every round
+constexpr double kProbeCost = 1.3;    // of a plain step, at most
+constexpr int kProbeNodes = 8;        // at most
+constexpr int kSpareNodes = 5;        // asked for beyond half as much again as was worth verifying lately
+constexpr int kFirstAsk = 8;          // nodes, while the drafter's cost is unknown
+constexpr int kMinWait = 16, kMaxWait = 128;      // rounds between probes, at least and if they cost nothing
+constexpr double kProbeShare = 0.005;             // of the time: probes that cost much wait longer
+constexpr int kVaryEvery = 32, kQuickEvery = 16;  // rounds
 constexpr int kMinPause = 16, kMaxPause = 256;    // rounds
 constexpr int kTrial = 24;                        // speculated rounds before they are judged
 constexpr double kTooSlow = 0.9;                  // of plain speed
@@ -45,9 +46,9 @@ constexpr std::array<const char*, 6> kDecisionNames = {"speculated",       "off"
 // Says when to try again: after ever more rounds, until a success.
 class Backoff {
  public:
-  // Counts a round without success.
-  bool Due() {
-    if (++rounds_ < wait_) return false;
+  // Counts a round without success. `cost`: of a try, in rounds.
+  bool Due(double cost) {
+    if (++rounds_ < wait_ || rounds_ * kProbeShare < cost) return false;
     rounds_ = 0;
     wait_ = std::min(2 * wait_, kMaxWait);
     return true;
@@ -118,9 +119,12 @@ class AdaptivePolicy final : public Policy {
     const bool worth = best >= min_nodes_ && Rate(best, gain_[Index(best)]) > kMargin * Rate(0, 0);
     int n = best;
     last_.decision = worth ? Decision::kSpeculated : Decision::kOff;
-    if (!worth && n_proposed >= min_nodes_ && (probing_ || (JudgedByProposal() && tree_probe_.Due()))) {
-      n = std::max(min_nodes_, ProbeCount(n_proposed));
-      last_.decision = Decision::kProbe;
+    if (!worth && n_proposed >= min_nodes_) {
+      const int probe = std::max(min_nodes_, ProbeCount(n_proposed));
+      if (probing_ || (JudgedByProposal() && tree_probe_.Due(row_ms_[Index(probe)] / row_ms_[0] - 1))) {
+        n = probe;
+        last_.decision = Decision::kProbe;
+      }
     }
     if (worth && !probing_) {
       tree_probe_.Reset();
@@ -200,7 +204,7 @@ class AdaptivePolicy final : public Policy {
       // Half as much again, so that the plan can grow.
       return Ask(std::min(cap, plan.nodes + plan.nodes / 2 + 2), depth);
     }
-    if (draft_probe_.Due()) {
+    if (draft_probe_.Due(draft_ms_.value() / PlainMs())) {
       const DraftBudget budget = Ask(std::min(cap, kProbeNodes), depth);
       probing_ = true;
       return budget;

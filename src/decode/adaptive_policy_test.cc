@@ -144,7 +144,7 @@ TEST(Adaptive, OffWhereRowsAreDear) {
   AdaptiveMemory memory = Knows(DearRows);
   Simulation s({.cost = DearRows, .acceptance = 0.9, .score = 0.9F}, &memory);
   s.Rounds(100);
-  EXPECT_LT(s.Rounds(500), 0.1);
+  EXPECT_LT(s.Rounds(510), 0.01);
   EXPECT_GT(s.Speedup(), 0.99);
   EXPECT_THAT(s.report().last_decision, StartsWith("off: "));
   EXPECT_THAT(s.report().last_decision, HasSubstr("rows cost"));
@@ -236,22 +236,35 @@ TEST(Adaptive, LearnsWithoutSpeculating) {
   EXPECT_EQ(s.report().decisions.back().first, "off");  // no probe was needed
 }
 
-TEST(Adaptive, ProbesEverMoreRarely) {
-  AdaptiveMemory memory = Knows(DearRows);
-  Simulation s({.cost = DearRows, .acceptance = 0.0, .score = 0.3F}, &memory);
+// The rounds of 1,000 that verified something, of drafts that are never right.
+std::vector<int> ProbesWhereNothingIsRight(const std::function<double(int, int)>& cost) {
+  AdaptiveMemory memory = Knows(cost);
+  Simulation s({.cost = cost, .acceptance = 0.0, .score = 0.3F}, &memory);
+  s.Rounds(100);
   std::vector<int> probes;
   for (int i = 0; i < 1000; ++i) {
     if (s.Round() > 0) probes.push_back(i);
   }
-  ASSERT_GT(probes.size(), 5U);
-  EXPECT_LT(probes.size(), 20U);
-  EXPECT_LE(probes[0], 8);
-  EXPECT_EQ(probes[probes.size() - 1] - probes[probes.size() - 2], 128);
   for (const auto& [name, rounds] : s.report().decisions) {
     if (name == "probe") {
-      EXPECT_EQ(rounds, static_cast<int64_t>(probes.size()));
+      EXPECT_GE(rounds, static_cast<int64_t>(probes.size()));
     }
   }
+  return probes;
+}
+
+TEST(Adaptive, ProbesEverMoreRarely) {
+  const auto probes = ProbesWhereNothingIsRight(CheapRows);
+  ASSERT_GT(probes.size(), 5U);
+  EXPECT_LT(probes.size(), 20U);
+  EXPECT_EQ(probes[probes.size() - 1] - probes[probes.size() - 2], 128);
+}
+
+TEST(Adaptive, DearProbesTakeHalfAPercentOfTheTime) {
+  const auto probes = ProbesWhereNothingIsRight(DearRows);
+  ASSERT_GE(probes.size(), 4U);
+  EXPECT_GE(probes[1] - probes[0], 199);
+  EXPECT_LE(probes[1] - probes[0], 230);
 }
 
 TEST(Adaptive, DearDraftersAreNotAskedWhereTheyDoNotPay) {

@@ -15,7 +15,6 @@ namespace longspec {
 namespace {
 
 bool Always(const SpeculationOptions&, const DraftContext&) { return true; }
-bool HasCorpus(const SpeculationOptions& options, const DraftContext&) { return !options.corpus.empty(); }
 bool HasRecyclingFile(const SpeculationOptions& options, const DraftContext&) {
   return !options.recycling_file.empty();
 }
@@ -30,7 +29,7 @@ struct AutoMember {
 };
 constexpr AutoMember kAutoMembers[] = {
     {"ppm", Always},
-    {"suffix", HasCorpus},
+    {"suffix", Always},
     {"recycling", HasRecyclingFile},
     {"longspec", HasDraftModel},
 };

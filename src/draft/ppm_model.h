@@ -20,7 +20,7 @@ namespace longspec {
 
 class PpmModel {
  public:
-  static constexpr int kMaxOrder = 8;
+  static constexpr int kMaxOrder = 16;
   static constexpr double kDoubt = 4;
 
   struct Prediction {
