@@ -183,7 +183,8 @@ void AttentionPlan::AttendTail(const Tile& tile, int chunk, float* states) const
                       .n_keys = tile.counts,
                       .n_rows = n,
                       .head_dim = head_dim,
-                      .type = KernelType(layout.v_type)});
+                      .type = KernelType(layout.v_type),
+                      .next = tile.next});
   }
   const std::byte* values[kKvChunk];
   for (int r = 0; r < tile.n_rows(); ++r) {
@@ -276,16 +277,17 @@ void AttentionPlan::RunByTile(ThreadTeam::Worker& worker, const KvSpan& span, co
     // the end.
     const int kv_head = item % shape_.n_kv_head,
               row_begin = (n_tiles - 1 - item / shape_.n_kv_head) * kTileRows;
-    const Tile tile{.span = &span,
-                    .q = q + Z(kv_head) * Z(n_rows_) * row_floats,
-                    .kv_head = kv_head,
-                    .row_begin = row_begin,
-                    .row_end = std::min(n_rows_, row_begin + kTileRows),
-                    .scores = scratch,
-                    .tree_scores = scratch + scores_floats_,
-                    .counts = own.counts.data()};
+    Tile tile{.span = &span,
+              .q = q + Z(kv_head) * Z(n_rows_) * row_floats,
+              .kv_head = kv_head,
+              .row_begin = row_begin,
+              .row_end = std::min(n_rows_, row_begin + kTileRows),
+              .scores = scratch,
+              .tree_scores = scratch + scores_floats_,
+              .counts = own.counts.data()};
     const int n = tile.n_rows() * group;
     for (int chunk = 0; chunk < n_chunks_; ++chunk) {
+      tile.next = chunk + 1 < n_chunks_ ? KeysOf(span, kv_head, chunk + 1) : kernels::Upcoming{};
       AttendChunk(tile, chunk, chunk == 0 ? states : chunk_states);
       if (chunk == 0) continue;
       for (int i = 0; i < n; ++i) {

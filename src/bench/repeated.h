@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/status_macros.h"
 #include "longspec/status.h"
 
@@ -18,11 +19,6 @@ struct Times {
   std::vector<double> ms;  // in the order they were taken
   double median = 0, least = 0;
 };
-
-inline double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 // ms(i) for i < n, round by round: each once to warm up, then `least_rounds` times, and short ones more
 // often.

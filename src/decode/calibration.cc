@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/counter_rng.h"
+#include "base/median.h"
 #include "base/status_macros.h"
 
 namespace longspec {
@@ -34,11 +35,6 @@ constexpr double kMostUnsteady = 0.2;  // of the points
 
 // Costs at one depth, by row count.
 using Curve = std::map<int, double>;
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return 0.5 * (values[values.size() / 2] + values[(values.size() - 1) / 2]);
-}
 
 class Calibrator {
  public:

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/status_macros.h"
 #include "eval/prompts.h"
 #include "eval/samples.h"
@@ -271,8 +272,7 @@ class Evaluation {
         if (t < run.size()) turn.push_back(run[t]);
       }
       if (turn.empty()) return sum;
-      std::sort(turn.begin(), turn.end());
-      sum += 0.5 * (turn[turn.size() / 2] + turn[(turn.size() - 1) / 2]);
+      sum += Median(turn);
     }
   }
 

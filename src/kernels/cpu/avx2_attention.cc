@@ -84,12 +84,14 @@ template <int R, int B>
 template <KvType T, int R, int B>
 [[gnu::always_inline]] inline void SumFloats(const std::byte* keys, size_t block_bytes, const float* q, int head_dim,
                                              ScoreSums<R, B>& acc, Fetch& fetch) {
-  for (int d = 0; d < head_dim; ++d) {
-    fetch.Lines<1>();
+  for (int begin = 0; begin < head_dim; begin += kStride<R>) {
+    fetch.Step(R * B * kStride<R>);
+    for (int d = begin; d < begin + kStride<R>; ++d) {
 #pragma GCC unroll 4
-    for (int b = 0; b < B; ++b) {
-      const std::byte* k = keys + static_cast<size_t>(b) * block_bytes + static_cast<size_t>(d) * kCodeBytes16<T>;
-      AddKeys<R, B>(q + d, head_dim, b, Load8<T>(k), Load8<T>(k + kCodeBytes16<T> / 2), acc);
+      for (int b = 0; b < B; ++b) {
+        const std::byte* k = keys + static_cast<size_t>(b) * block_bytes + static_cast<size_t>(d) * kCodeBytes16<T>;
+        AddKeys<R, B>(q + d, head_dim, b, Load8<T>(k), Load8<T>(k + kCodeBytes16<T> / 2), acc);
+      }
     }
   }
 }
@@ -107,8 +109,8 @@ template <KvType T, int R, int B>
       scale[b][0] = ScalesOf8(at);
       scale[b][1] = ScalesOf8(at + 16);
     }
+    fetch.Step(R * B * kQuantBlock);
     for (int d = block; d < block + kQuantBlock; d += kStep, keys += kKeyGroup) {
-      fetch.Lines<1>();
 #pragma GCC unroll 2
       for (int step = 0; step < kStep; ++step) {
 #pragma GCC unroll 4
@@ -156,7 +158,7 @@ void ScoreRows(const ScoresArgs& a, int row, Fetch& fetch) {
 
 template <KvType T>
 void ScoresOf(const ScoresArgs& a) {
-  Fetch fetch(a.next);
+  Fetch fetch(a.next, int64_t{a.n_rows} * (a.block_end - a.block_begin) * a.head_dim);
   int row = 0;
   for (; row + 6 <= a.n_rows; row += 6) ScoreRows<T, 6, 1>(a, row, fetch);
   switch (a.n_rows - row) {
@@ -199,19 +201,22 @@ inline void ValueTile(const ValueRow& value_row, const float* p, int64_t p_strid
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) acc[r][v] = _mm256_loadu_ps(o + r * o_stride + d + 8 * v);
   }
-  for (int key = begin; key < end; ++key) {
-    fetch.Lines<1>();
-    const std::byte* row = value_row(key);
+  for (int key = begin; key < end;) {
+    const int stop = end - key < kStride<R> ? end : key + kStride<R>;
+    fetch.Step(R * V * (stop - key));
+    for (; key < stop; ++key) {
+      const std::byte* row = value_row(key);
 #pragma GCC unroll 4
-    for (int v = 0; v < V; v += 2) {
-      __m256 value[2];
-      LoadValues<T>(row, head_dim, d + 8 * v, value);
-      const float* weights = ReadAnew<R, R * V>(p + key);
+      for (int v = 0; v < V; v += 2) {
+        __m256 value[2];
+        LoadValues<T>(row, head_dim, d + 8 * v, value);
+        const float* weights = ReadAnew<R, R * V>(p + key);
 #pragma GCC unroll 6
-      for (int r = 0; r < R; ++r) {
-        const __m256 weight = _mm256_set1_ps(weights[r * p_stride]);
-        acc[r][v] = _mm256_fmadd_ps(weight, value[0], acc[r][v]);
-        acc[r][v + 1] = _mm256_fmadd_ps(weight, value[1], acc[r][v + 1]);
+        for (int r = 0; r < R; ++r) {
+          const __m256 weight = _mm256_set1_ps(weights[r * p_stride]);
+          acc[r][v] = _mm256_fmadd_ps(weight, value[0], acc[r][v]);
+          acc[r][v + 1] = _mm256_fmadd_ps(weight, value[1], acc[r][v + 1]);
+        }
       }
     }
   }
@@ -257,7 +262,7 @@ void ChunkValueTile(const ValuesArgs& a, int row, Fetch& fetch) {
 
 template <KvType T>
 void ValuesOf(const ValuesArgs& a) {
-  Fetch fetch(a.next);
+  Fetch fetch(a.next, SeenKeys(a) * a.head_dim / 8);
   int row = 0;
   for (; row + 6 <= a.n_rows; row += 6) ChunkValueTile<T, 6>(a, row, fetch);
   switch (a.n_rows - row) {
@@ -273,7 +278,7 @@ void ValuesOf(const ValuesArgs& a) {
 template <KvType T, int R>
 void GatheredTile(const GatheredValuesArgs& a, int row) {
   const auto value_row = [&](int key) { return a.values[key]; };
-  Fetch nothing({});
+  Fetch nothing({}, 0);
   ValueRowsOf<T, R>(value_row, a.p + row * a.p_stride, a.p_stride, a.o + row * a.o_stride, a.o_stride, 0, a.n_keys,
                     a.head_dim, nothing);
 }

@@ -71,12 +71,14 @@ template <int R, int B>
 template <KvType T, int R, int B>
 [[gnu::always_inline]] inline void SumFloats(const std::byte* keys, size_t block_bytes, const float* q,
                                              int head_dim, ScoreSums<R, B>& acc, Fetch& fetch) {
-  for (int d = 0; d < head_dim; ++d, keys += kCodeBytes16<T>) {
-    fetch.Lines<2>();
-    __m512 k[B];
+  for (int begin = 0; begin < head_dim; begin += kStride<R>) {
+    fetch.Step(R * B * kStride<R>);
+    for (int d = begin; d < begin + kStride<R>; ++d, keys += kCodeBytes16<T>) {
+      __m512 k[B];
 #pragma GCC unroll 4
-    for (int b = 0; b < B; ++b) k[b] = Load16<T>(keys + static_cast<size_t>(b) * block_bytes);
-    AddKeys<R, B>(q + d, head_dim, k, acc);
+      for (int b = 0; b < B; ++b) k[b] = Load16<T>(keys + static_cast<size_t>(b) * block_bytes);
+      AddKeys<R, B>(q + d, head_dim, k, acc);
+    }
   }
 }
 
@@ -89,8 +91,8 @@ template <KvType T, int R, int B>
     __m512 scale[B];
 #pragma GCC unroll 4
     for (int b = 0; b < B; ++b) scale[b] = LoadHalf16(scales + static_cast<size_t>(b) * block_bytes);
+    fetch.Step(R * B * kQuantBlock);
     for (int d = block; d < block + kQuantBlock; d += kStep, keys += kKeyGroup) {
-      fetch.Lines<2>();
 #pragma GCC unroll 2
       for (int step = 0; step < kStep; ++step) {
         __m512 k[B];
@@ -128,7 +130,7 @@ inline void ScoreTile(const ScoresArgs& a, int row, int block, Fetch& fetch) {
 
 template <KvType T>
 void ScoresOf(const ScoresArgs& a) {
-  Fetch fetch(a.next);
+  Fetch fetch(a.next, int64_t{a.n_rows} * (a.block_end - a.block_begin) * a.head_dim);
   ForEachTile(a.n_rows, [&](auto rows, int row) {
     constexpr int kRows = decltype(rows)::kValue;
     constexpr int kBlocks = kRows <= 6 ? 4 : 2;  // 24 accumulators of 32 registers at most
@@ -185,15 +187,18 @@ inline void ValueTile(const ValueRow& value_row, const ValueRows& rows, int begi
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) acc[r][v] = _mm512_loadu_ps(rows.o + r * rows.o_stride + d + 16 * v);
   }
-  for (int key = begin; key < end; ++key) {
-    fetch.Lines<2>();
-    __m512 value[V];
-    LoadValues<T, V>(value_row(key), rows.head_dim, d, value);
+  for (int key = begin; key < end;) {
+    const int stop = end - key < kStride<R> ? end : key + kStride<R>;
+    fetch.Step(R * V * (stop - key));
+    for (; key < stop; ++key) {
+      __m512 value[V];
+      LoadValues<T, V>(value_row(key), rows.head_dim, d, value);
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const __m512 weight = _mm512_set1_ps(rows.p[r * rows.p_stride + key]);
+      for (int r = 0; r < R; ++r) {
+        const __m512 weight = _mm512_set1_ps(rows.p[r * rows.p_stride + key]);
 #pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) acc[r][v] = _mm512_fmadd_ps(weight, value[v], acc[r][v]);
+        for (int v = 0; v < V; ++v) acc[r][v] = _mm512_fmadd_ps(weight, value[v], acc[r][v]);
+      }
     }
   }
   for (int r = 0; r < R; ++r) {
@@ -229,7 +234,7 @@ void ChunkValueTile(const ValuesArgs& a, int row, Fetch& fetch) {
 
 template <KvType T>
 void ValuesOf(const ValuesArgs& a) {
-  Fetch fetch(a.next);
+  Fetch fetch(a.next, SeenKeys(a) * a.head_dim / 16);
   ForEachTile(a.n_rows, [&](auto rows, int row) { ChunkValueTile<T, decltype(rows)::kValue>(a, row, fetch); });
 }
 
@@ -239,7 +244,7 @@ void GatheredOf(const GatheredValuesArgs& a) {
     const ScatteredRows value_row = {a.values};
     const ValueRows rows = {a.p + row * a.p_stride, a.p_stride, a.o + row * a.o_stride, a.o_stride,
                             a.head_dim};
-    Fetch nothing({});
+    Fetch nothing({}, 0);
     ValueDims<T, decltype(count)::kValue>(value_row, rows, 0, a.n_keys, nothing);
   });
 }
