@@ -54,7 +54,7 @@ class AttentionPlan {
   void RunByChunk(ThreadTeam::Worker& worker, const KvSpan& span, const float* q, float* out);
   void RunByTile(ThreadTeam::Worker& worker, const KvSpan& span, const float* q, float* out);
 
-  size_t state_floats() const { return static_cast<size_t>(kernels::kStateHeader + shape_.head_dim); }
+  size_t state_floats() const { return kernels::kStateHeader + static_cast<size_t>(shape_.head_dim); }
 
   const kernels::KernelTable* kernels_;
   AttentionShape shape_;

@@ -16,7 +16,7 @@
   } while (false)
 
 #define LS_ASSIGN(declaration, expr) LS_ASSIGN_(LS_CONCAT_(ls_result_, __LINE__), declaration, expr)
-#define LS_ASSIGN_(result, declaration, expr) \
-  auto result = (expr);                       \
-  if (!result.ok()) return result.status();   \
-  declaration = std::move(result).value()
+#define LS_ASSIGN_(result, declaration, expr)                                                        \
+  auto result = (expr); /* NOLINT(bugprone-macro-parentheses): a name */                             \
+  if (!result.ok()) return result.status(); /* NOLINT(bugprone-macro-parentheses) */                 \
+  declaration = std::move(result).value() /* NOLINT(bugprone-macro-parentheses): a declaration */

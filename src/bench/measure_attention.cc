@@ -34,10 +34,11 @@ class Case {
     const AttentionShape shape = ShapeOf(model.config);
     plan_ = std::make_unique<AttentionPlan>(model.kernels, shape, model.team->size());
     plan_->Plan(depth, rows, tree ? BinaryTree(rows) : std::vector<int32_t>());
-    const auto n = static_cast<size_t>(rows * shape.n_head * shape.head_dim);
-    for (size_t i = 0; i < n; ++i)
-      q_.push_back(0.01F * static_cast<float>(static_cast<int>(i * 37 % 101) - 50));
-    out_.resize(n);
+    q_.resize(static_cast<size_t>(rows) * static_cast<size_t>(shape.n_head) *
+              static_cast<size_t>(shape.head_dim));
+    for (size_t i = 0; i < q_.size(); ++i)
+      q_[i] = 0.01F * static_cast<float>(static_cast<int>(i * 37 % 101) - 50);
+    out_.resize(q_.size());
   }
 
   int rows() const { return rows_; }
