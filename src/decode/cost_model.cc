@@ -11,18 +11,24 @@
 namespace longspec {
 namespace {
 
-// A machine's speed changes from round to round, with its clock and its neighbours, and for all row counts
-// alike; what M rows cost in steps of one row hardly changes. So a surprising round says mostly that the
-// machine became faster or slower, and only what stays of many such surprises says that the table is wrong: a
-// Kalman filter with these deviations.
-constexpr double kScaleDrift = 0.03, kRatioDrift = 0.005;  // in a round
-constexpr double kNoise = 0.1;                             // of one observation
-constexpr double kFirstScale = 0.05;                       // of a table's scale,
-constexpr double kFirstRatio = 0.06, kGuessedRatio = 0.4;  // and ratios, measured or guessed
+// Standard deviations of logarithms. A machine's speed changes from round to round, with its clock and its
+// neighbours, and for all row counts alike; what M rows cost in steps of one row changes slowly.
+constexpr double kScaleDrift = 0.03;  // in a round
+constexpr double kNoise = 0.1;        // of one observation
+constexpr double kFirstScale = 0.05;  // of a table's scale
+// Of a table's ratios, what is wrong of all rows beyond the first alike, and of each point alone; of a
+// measured table and of a guess.
+struct Doubt {
+  double common, own;
+};
+constexpr Doubt kMeasured = {0.15, 0.06}, kGuessed = {0.5, 0.2};
+constexpr double kKinRows = 0.6,
+                 kKinKeys = 0.7;  // correlation of neighbours in the table, in what is their own
+constexpr double kKinKeysInCommon = 0.9;
+constexpr double kForget = 0.003;  // in a round
 // A round may take many times longer than it should (a page fault, another process): no surprise counts for
-// more than so many deviations, unless the last one at this row count was as large. Then the ratio is less
-// certain than was believed, by this part of the surprise.
-constexpr double kDoubtful = 2.0, kDoubt = 0.3;
+// more than so many deviations, unless the last one at this row count was as large.
+constexpr double kDoubtful = 2.0;
 constexpr double kMaxSurprise = 0.7;
 
 double Square(double x) { return x * x; }
@@ -88,26 +94,64 @@ Status CheckCostTable(const CostTable& table) {
 
 CostModel::CostModel() : CostModel(Guess()) {
   scale_known_ = false;
-  for (size_t r = 1; r < table_.rows.size(); ++r) ratio(r, 0).variance = Square(kGuessedRatio);
+  factors_ = KalmanFilter(FirstCovariance(kGuessed.common, kGuessed.own));
 }
 
 CostModel::CostModel(CostTable table)
-    : table_(std::move(table)),
-      scale_known_(true),
-      scale_{.log = 0, .variance = Square(kFirstScale)},
-      ratio_(table_.ms.size(), {.log = 0, .variance = Square(kFirstRatio)}) {
+    : table_(std::move(table)), scale_known_(true), factors_({}), surprise_(table_.rows.size()) {
   LS_CHECK(CheckCostTable(table_).ok());
   MakeMonotone(table_);
-  for (size_t k = 0; k < table_.keys.size(); ++k) ratio(0, k).variance = 0;
+  factors_ = KalmanFilter(FirstCovariance(kMeasured.common, kMeasured.own));
+}
+
+std::vector<double> CostModel::FirstCovariance(double common, double own) const {
+  const size_t n_rows = table_.rows.size(), n_keys = table_.keys.size(), n = 1 + (n_rows - 1) * n_keys;
+  std::vector<double> covariance(n * n);
+  covariance[0] = Square(kFirstScale);
+  // The part of a point's cost that is not that of one row.
+  const auto extra = [&](size_t row, size_t key) { return 1 - table_.at(0, key) / table_.at(row, key); };
+  const auto kin = [](double neighbours, size_t a, size_t b) {
+    return std::pow(neighbours, std::abs(static_cast<double>(a) - static_cast<double>(b)));
+  };
+  for (size_t row = 1; row < n_rows; ++row) {
+    for (size_t key = 0; key < n_keys; ++key) {
+      for (size_t row2 = 1; row2 < n_rows; ++row2) {
+        for (size_t key2 = 0; key2 < n_keys; ++key2) {
+          covariance[RatioAt(row, key) * n + RatioAt(row2, key2)] =
+              Square(common) * extra(row, key) * extra(row2, key2) * kin(kKinKeysInCommon, key, key2) +
+              Square(own) * kin(kKinRows, row, row2) * kin(kKinKeys, key, key2);
+        }
+      }
+    }
+  }
+  return covariance;
+}
+
+// The logarithm of a cost is the table's and this sum.
+void CostModel::FindTerms(int rows, int keys) {
+  terms_.assign(1, {kScale, 1.0});
+  const auto add = [&](size_t row, size_t key, double weight) {
+    if (row > 0 && weight > 0) terms_.push_back({RatioAt(row, key), weight});  // one row has no ratio
+  };
+  const double row_at = On(table_.rows, rows), key_at = On(table_.keys, keys);
+  for (const size_t row : {static_cast<size_t>(row_at), static_cast<size_t>(row_at) + 1}) {
+    const double row_weight = 1 - std::abs(static_cast<double>(row) - row_at);
+    for (const size_t key : {static_cast<size_t>(key_at), static_cast<size_t>(key_at) + 1}) {
+      add(row, key, row_weight * (1 - std::abs(static_cast<double>(key) - key_at)));
+    }
+  }
 }
 
 double CostModel::Corrected(size_t row, int keys) const {
   const Place place = Find(table_.keys, keys);
   const size_t high = std::min(place.low + 1, table_.keys.size() - 1);
   const double share = std::clamp(place.share, 0.0, 1.0);
-  const double log_ratio = ratio(row, place.low).log * (1 - share) + ratio(row, high).log * share;
-  return Between(table_.at(row, place.low), table_.at(row, high), place.share) *
-         std::exp(scale_.log + log_ratio);
+  double log_factor = factors_.mean(kScale);
+  if (row > 0) {
+    log_factor +=
+        factors_.mean(RatioAt(row, place.low)) * (1 - share) + factors_.mean(RatioAt(row, high)) * share;
+  }
+  return Between(table_.at(row, place.low), table_.at(row, high), place.share) * std::exp(log_factor);
 }
 
 // The corrected costs at the table's row counts. Corrections could make more rows cheaper than fewer: they
@@ -139,43 +183,19 @@ void CostModel::Observe(int rows, int keys, double ms) {
   if (!(ms > 0) || rows < 1) return;
   const double surprise = std::log(ms / TargetMs(rows, keys));
   if (!std::exchange(scale_known_, true)) {
-    scale_.log += surprise;
+    factors_.Shift(kScale, surprise);
     return;
   }
-  const double row_at = On(table_.rows, rows), key_at = On(table_.keys, keys);
-  scale_.variance += Square(kScaleDrift);
-  for (Factor& factor : ratio_) {
-    if (factor.variance > 0)
-      factor.variance = std::min(factor.variance + Square(kRatioDrift), Square(kGuessedRatio));
-  }
-  const auto nearest = static_cast<size_t>(std::lround(row_at));
-  Factor& own = ratio(nearest, static_cast<size_t>(std::lround(key_at)));
-  const auto spread_of = [&] { return scale_.variance + own.variance + Square(kNoise); };
-  const double doubtful = kDoubtful * std::sqrt(spread_of());
-  const bool again = std::abs(surprise) > doubtful && std::abs(own.surprise) > doubtful &&
-                     (surprise > 0) == (own.surprise > 0);
-  own.surprise = surprise;
+  factors_.Forget(kForget);
+  factors_.Drift(kScale, Square(kScaleDrift));
+  FindTerms(rows, keys);
+  const double doubtful = kDoubtful * std::sqrt(factors_.Variance(terms_) + Square(kNoise));
+  double& last = surprise_[static_cast<size_t>(std::lround(On(table_.rows, rows)))];
+  const bool again =
+      std::abs(surprise) > doubtful && std::abs(last) > doubtful && (surprise > 0) == (last > 0);
+  last = surprise;
   const double most = again ? kMaxSurprise : doubtful;
-  const double step = std::clamp(surprise, -most, most);
-  if (again && nearest > 0) own.variance += Square(kDoubt * step);
-  const double spread = spread_of();
-  const auto correct = [&](Factor& factor, double covariance) {
-    factor.log += covariance / spread * step;
-    factor.variance = std::max(0.0, factor.variance - Square(covariance) / spread);
-  };
-  const double own_variance = own.variance;
-  correct(scale_, scale_.variance);
-  // The nearer a point of the table, the more is true of it too: tables are seldom wrong at one point only.
-  // Of one row there is no ratio to be wrong.
-  for (size_t r = 1; r < table_.rows.size(); ++r) {
-    for (size_t k = 0; k < table_.keys.size(); ++k) {
-      const double distance =
-          std::abs(static_cast<double>(r) - row_at) + std::abs(static_cast<double>(k) - key_at);
-      Factor& factor = ratio(r, k);
-      const double kinship = std::min(row_at, 1.0) * std::exp2(-distance);
-      correct(factor, kinship * std::sqrt(factor.variance * own_variance));
-    }
-  }
+  factors_.Observe(terms_, std::clamp(surprise, -most, most), Square(kNoise));
 }
 
 }  // namespace longspec

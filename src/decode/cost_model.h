@@ -2,12 +2,15 @@
 //
 // What a forward pass of M rows after N keys costs on this machine, in milliseconds: a table measured once
 // (decode/calibration.h), and corrections learned from every round since, so that a wrong table cures itself.
+// What the table got wrong of a few rows it mostly got wrong of many, since a neighbour on the machine slows
+// computing and reading down by different amounts: a round of three rows says something of one of twelve.
 // Costs never fall when rows rise. Not thread-safe.
 #pragma once
 
 #include <span>
 #include <vector>
 
+#include "decode/kalman_filter.h"
 #include "longspec/status.h"
 
 namespace longspec {
@@ -41,23 +44,22 @@ class CostModel {
   const CostTable& table() const { return table_; }  // as measured, made monotone
 
  private:
-  // An estimate of the logarithm of a factor, and how far it may be wrong.
-  struct Factor {
-    double log = 0, variance = 0;
-    double surprise = 0;  // the last, of a point of the table
-  };
+  // Numbers of the filter: the logarithms of factors on the table's costs. Of all costs: how fast the machine
+  // is now. And of each point of more than one row.
+  static constexpr size_t kScale = 0;
+  size_t RatioAt(size_t row, size_t key) const { return 1 + (row - 1) * table_.keys.size() + key; }
+  std::vector<double> FirstCovariance(double common, double own) const;
+  void FindTerms(int rows, int keys);
 
-  Factor& ratio(size_t row, size_t key) { return ratio_[row * table_.keys.size() + key]; }
-  const Factor& ratio(size_t row, size_t key) const { return ratio_[row * table_.keys.size() + key]; }
   double Corrected(size_t row, int keys) const;
   void RowCurve(int keys) const;
   double OnCurve(int rows) const;
 
   CostTable table_;
   bool scale_known_;
-  Factor scale_;  // of all costs: how fast the machine is now
-  // (rows, keys): of the table's costs on top of that; those of one row stay 1.
-  std::vector<Factor> ratio_;
+  KalmanFilter factors_;
+  std::vector<double> surprise_;           // the last at each row count of the table
+  std::vector<KalmanFilter::Term> terms_;  // of the round being observed
   mutable std::vector<double> curve_;
 };
 

@@ -86,7 +86,7 @@ TEST(CostModel, AWrongTableCuresItself) {
 }
 
 // A machine whose speed changes while only plain rounds are seen, as when speculation is off: what more rows
-// cost in steps of one row stays what it was.
+// cost in steps of one row stays nearly what it was.
 TEST(CostModel, AFasterMachineIsFasterAtAllRowCounts) {
   const auto ratio = [](const CostModel& model) { return model.TargetMs(4, 100) / model.TargetMs(1, 100); };
   CostModel model(Table());
@@ -94,18 +94,27 @@ TEST(CostModel, AFasterMachineIsFasterAtAllRowCounts) {
   for (const double speed : {0.8, 1.3, 1.0}) {
     for (int i = 0; i < 30; ++i) model.Observe(1, 100, 2 * speed);
     EXPECT_NEAR(model.TargetMs(1, 100), 2 * speed, 0.02);
-    EXPECT_NEAR(ratio(model), before, 0.01);
+    EXPECT_NEAR(ratio(model), before, 0.15);
     for (int i = 0; i < 30; ++i) model.Observe(i % 3 == 0 ? 1 : 4, 100, (i % 3 == 0 ? 2 : 4) * speed);
     EXPECT_NEAR(ratio(model), before, 0.05);
   }
 }
 
-// What is learned at short contexts says little of long ones.
-TEST(CostModel, CorrectsWhereItWasSeen) {
+// Four rows cost twice what the table says of them: so do eight, or nearly, and at long contexts rows are
+// dearer too; but one row is not.
+TEST(CostModel, WhatIsWrongOfAFewRowsIsWrongOfMany) {
   CostModel model(Table());
+  const CostModel before = model;
   for (int i = 0; i < 200; ++i) model.Observe(i % 2 == 0 ? 1 : 4, 100, i % 2 == 0 ? 2 : 8);
+  EXPECT_NEAR(model.TargetMs(1, 100), 2, 0.1);
   EXPECT_NEAR(model.TargetMs(4, 100) / model.TargetMs(1, 100), 4, 0.3);
-  EXPECT_LT(model.TargetMs(4, 2100) / model.TargetMs(1, 2100), 2.4 * 1.5);
+  for (const int keys : {100, 2100}) {
+    const double dearer = model.TargetMs(8, keys) / model.TargetMs(1, keys) * before.TargetMs(1, keys) /
+                          before.TargetMs(8, keys);
+    EXPECT_GT(dearer, 1.5) << keys;
+    EXPECT_LT(dearer, 3) << keys;
+    EXPECT_NEAR(model.TargetMs(1, keys), before.TargetMs(1, keys), 0.1 * before.TargetMs(1, keys)) << keys;
+  }
 }
 
 TEST(CostModel, OneSlowRoundDoesNotChangeMuch) {
