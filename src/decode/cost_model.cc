@@ -22,9 +22,8 @@ struct Doubt {
   double common, own;
 };
 constexpr Doubt kMeasured = {0.15, 0.06}, kGuessed = {0.5, 0.2};
-constexpr double kKinRows = 0.6,
-                 kKinKeys = 0.7;  // correlation of neighbours in the table, in what is their own
-constexpr double kKinKeysInCommon = 0.9;
+// Correlation of neighbours in the table: in what is their own, and along the keys in what is common.
+constexpr double kKinRows = 0.6, kKinKeys = 0.7, kKinKeysInCommon = 0.9;
 constexpr double kForget = 0.003;  // in a round
 // A round may take many times longer than it should (a page fault, another process): no surprise counts for
 // more than so many deviations, unless the last one at this row count was as large.

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <random>
+#include <vector>
 
 namespace longspec {
 namespace {

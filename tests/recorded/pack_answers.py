@@ -20,18 +20,13 @@ def read_lines(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def distinct_4gram(tokens):
-    grams = [tuple(tokens[i:i + 4]) for i in range(len(tokens) - 3)]
-    return round(len(set(grams)) / len(grams), 2)
-
-
 def pack(folder):
     """The lines, of short contexts first."""
     answers = {}
     for line in read_lines(folder / "answers.jsonl"):
         if len(line["tokens"]) >= LEAST_TOKENS:
             answers.setdefault((line["length"], line["family"], line["id"]), []).append(
-                {"temperature": line["temperature"], "distinct_4gram": distinct_4gram(line["tokens"]), "tokens": line["tokens"]})
+                {"temperature": line["temperature"], "tokens": line["tokens"]})
     prompts = {(line["length"], line["family"], line["id"]): line["tokens"] for line in read_lines(folder / "prompts.jsonl")}
     return [{"family": key[1], "length": key[0], "id": key[2], "prompt": prompts[key], "answers": answers[key]}
             for key in sorted(answers)]

@@ -17,7 +17,6 @@ namespace longspec::testing {
 struct Recording {
   std::string name;                     // "gov_report at 4096, temperature 0.7"
   std::vector<int32_t> prompt, answer;  // tokens; neither is empty
-  double distinct_4gram = 1;            // of the answer
 };
 
 struct Played {

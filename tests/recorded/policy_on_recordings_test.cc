@@ -5,35 +5,29 @@
 // or as much as steps: never much slower than plain decoding, and near the best setting that could have been
 // fixed with hindsight.
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "eval/samples.h"
+#include "longspec/stats.h"
 #include "playback.h"
 
 namespace longspec::testing {
 namespace {
 
-std::string Unzipped(const std::string& path) {
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
-  std::string text;
-  char buffer[1 << 16];
-  for (int n = 0; (n = gzread(file.get(), buffer, sizeof(buffer))) > 0;)
-    text.append(buffer, static_cast<size_t>(n));
-  return text;
-}
-
 std::vector<Recording> ReadRecordings() {
-  std::istringstream lines(Unzipped(std::string(LONGSPEC_SOURCE_DIR) + "/tests/recorded/answers.jsonl.gz"));
+  const auto text = ReadMaybeGzip(std::string(LONGSPEC_SOURCE_DIR) + "/tests/recorded/answers.jsonl.gz");
+  EXPECT_TRUE(text.ok()) << text.status().message();
+  if (!text.ok()) return {};
+  std::istringstream lines(*text);
   std::vector<Recording> recordings;
-  for (std::string text; std::getline(lines, text);) {
-    const auto line = nlohmann::json::parse(text);
+  for (std::string json; std::getline(lines, json);) {
+    const auto line = nlohmann::json::parse(json);
     for (const auto& answer : line["answers"]) {
       char name[80];
       std::snprintf(name, sizeof(name), "%s at %d, temperature %.1f",
@@ -41,8 +35,7 @@ std::vector<Recording> ReadRecordings() {
                     answer["temperature"].get<double>());
       recordings.push_back({.name = name,
                             .prompt = line["prompt"].get<std::vector<int32_t>>(),
-                            .answer = answer["tokens"].get<std::vector<int32_t>>(),
-                            .distinct_4gram = answer["distinct_4gram"].get<double>()});
+                            .answer = answer["tokens"].get<std::vector<int32_t>>()});
     }
   }
   return recordings;
@@ -93,16 +86,17 @@ Summary PlayAll(const CostTable& table) {
   const CostModel machine(table);
   AdaptiveMemory memory{.costs = CostModel(table), .acceptance = {}};
   Summary all;
-  std::printf("  auto   best fixed  rounds drafted accepted\n");
+  std::printf("  auto   best fixed  rounds drafted accepted distinct 4-grams\n");
   for (const Recording& recording : recordings) {
     const Played played = Play(recording, {.type = "auto"}, machine, &memory);
     double best = 1;
     for (const SpeculationOptions& options : fixed)
       best = std::max(best, Play(recording, options, machine, nullptr).speedup());
     const double share = played.speedup() / best;
-    std::printf("  %.3f  %.3f (%3.0f %%) %5d %6d %6d  %s\n", played.speedup(), best, 100 * share,
+    std::printf("  %.3f  %.3f (%3.0f %%) %5d %6d %6d  %.2f  %s\n", played.speedup(), best, 100 * share,
                 static_cast<int>(played.rounds), static_cast<int>(played.drafted),
-                static_cast<int>(played.accepted), recording.name.c_str());
+                static_cast<int>(played.accepted), DistinctNgramShare(recording.answer),
+                recording.name.c_str());
     if (played.speedup() < all.least) {
       all.least = played.speedup();
       all.slowest = recording.name;
