@@ -43,7 +43,8 @@ inline void StoreVector(float* y, __m256 acc, bool add) {
 }
 
 // Writes a group's 16 lanes of one row from output row `first` on, as far as the matrix has output rows.
-inline void StoreGroup(float* y, int64_t n_out, int64_t first, const __m256 (&acc)[2], bool add) {
+[[gnu::always_inline]] inline void StoreGroup(float* y, int64_t n_out, int64_t first, const __m256 (&acc)[2],
+                                              bool add) {
   if (first + kRowGroup <= n_out) {
     StoreVector(y + first, acc[0], add);
     StoreVector(y + first + 8, acc[1], add);
@@ -374,28 +375,40 @@ void MatmulFloat(const MatmulFloatArgs& a) {
 
 void QuantizeQ8(const float* x, int n, Q8Block* out) {
   const __m256 sign = _mm256_set1_ps(-0.0F);
-  for (int b = 0; b < n / kQuantBlock; ++b) {
+  for (int b = 0; b < n / kQuantBlock; ++b, x += kQuantBlock) {
     Q8Block& block = out[b];
-    block = {};
-    for (int h = 0; h < 2; ++h, x += kQuantBlock / 2) {
-      const __m256 v0 = _mm256_loadu_ps(x), v1 = _mm256_loadu_ps(x + 8);
-      const float largest = MaxOf(_mm256_max_ps(_mm256_andnot_ps(sign, v0), _mm256_andnot_ps(sign, v1)));
-      const __m256 inverse = _mm256_set1_ps(largest < 0x1.0p-120F ? 0.0F : 127.0F / largest);
-      const __m256i q0 = _mm256_cvtps_epi32(_mm256_mul_ps(v0, inverse));  // rounds to nearest even
-      const __m256i q1 = _mm256_cvtps_epi32(_mm256_mul_ps(v1, inverse));
-      // packs works within 128-bit lanes: the permutation undoes its interleaving.
-      const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(q0, q1), 0xD8);
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(block.q + 16 * h),
-                       _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
-      const __m256i eight = _mm256_add_epi32(q0, q1);
-      __m128i s = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
-      s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
-      s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));
-      block.d[h] = largest / 127.0F;
-      block.sum[h] = _mm_cvtsi128_si32(s);
-    }
-    block.s = __builtin_fmaf(block.d[1], static_cast<float>(block.sum[1]),
-                             block.d[0] * static_cast<float>(block.sum[0]));
+    __m256 v[4];  // half 0 is v[0] and v[1]
+    for (int i = 0; i < 4; ++i) v[i] = _mm256_loadu_ps(x + 8 * i);
+    const __m256 m0 = _mm256_max_ps(_mm256_andnot_ps(sign, v[0]), _mm256_andnot_ps(sign, v[1]));
+    const __m256 m1 = _mm256_max_ps(_mm256_andnot_ps(sign, v[2]), _mm256_andnot_ps(sign, v[3]));
+    // From here on the lower 128 bits speak of half 0, the upper ones of half 1.
+    __m256 largest =
+        _mm256_max_ps(_mm256_permute2f128_ps(m0, m1, 0x20), _mm256_permute2f128_ps(m0, m1, 0x31));
+    largest = _mm256_max_ps(largest, _mm256_permute_ps(largest, 0x4E));
+    largest = _mm256_max_ps(largest, _mm256_permute_ps(largest, 0xB1));
+    const __m256 tiny = _mm256_cmp_ps(largest, _mm256_set1_ps(0x1.0p-120F), _CMP_LT_OQ);
+    const __m256 inverse = _mm256_andnot_ps(tiny, _mm256_div_ps(_mm256_set1_ps(127.0F), largest));
+    const __m256 inverses[2] = {_mm256_permute2f128_ps(inverse, inverse, 0x00),
+                                _mm256_permute2f128_ps(inverse, inverse, 0x11)};
+    __m256i q[4];
+    for (int i = 0; i < 4; ++i) q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverses[i / 2]));
+    // packs works within 128 bits: the permutation undoes its interleaving.
+    const __m256i w0 = _mm256_packs_epi32(q[0], q[1]), w1 = _mm256_packs_epi32(q[2], q[3]);
+    _mm256_storeu_si256(
+        reinterpret_cast<__m256i*>(block.q),
+        _mm256_permutevar8x32_epi32(_mm256_packs_epi16(w0, w1), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+    const __m256i ones = _mm256_set1_epi16(1);
+    const __m256i pairs = _mm256_hadd_epi32(_mm256_madd_epi16(w0, ones), _mm256_madd_epi16(w1, ones));
+    const __m256i fours = _mm256_hadd_epi32(pairs, pairs);
+    const __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(fours), _mm256_extracti128_si256(fours, 1));
+    const __m256 d = _mm256_div_ps(largest, _mm256_set1_ps(127.0F));
+    const __m128 ds = _mm_unpacklo_ps(_mm256_castps256_ps128(d), _mm256_extractf128_ps(d, 1));
+    // d[0], d[1], sum[0], sum[1] lie together, and s with what is unused behind them.
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(block.d), _mm_unpacklo_epi64(_mm_castps_si128(ds), sums));
+    const __m128 products = _mm_mul_ps(ds, _mm_cvtepi32_ps(sums));
+    const __m128 s =
+        _mm_fmadd_ss(_mm_movehdup_ps(ds), _mm_cvtepi32_ps(_mm_shuffle_epi32(sums, 0xB1)), products);
+    _mm_storeu_ps(&block.s, _mm_insert_ps(s, s, 0x0E));
   }
 }
 
