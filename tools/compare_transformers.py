@@ -65,7 +65,7 @@ class Transformers:
 
     def step(self, cache, depth, rows):
         ms = self.forward(cache, depth, rows, True)
-        cache.crop(depth)
+        cache.crop(-rows)  # negative: so many fewer
         return ms
 
     def measure(self, options):

@@ -17,6 +17,15 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, GAP, BOTTOM = 720, 460, 64, 16, 28, 48, 44
 DECAY = 0.97
 
 
+def accepted_length(agreement):
+    """Of the target's own token and a chain of drafts, each right as often as `agreement` says of its lag."""
+    right, expected = 1.0, 1.0
+    for share in agreement:
+        right *= share
+        expected += right
+    return expected
+
+
 def read_logs(paths):
     """(tokens, loss) of steps, and (tokens, loss, accepted length) of validations, tokens of all runs added up."""
     steps, validations, before = [], [], 0
@@ -31,11 +40,7 @@ def read_logs(paths):
                 total = run_before + last
                 if "validation" in entry:
                     whole = entry["validation"][0]
-                    steps_right, expected = 1.0, 1.0
-                    for share in whole["agreement"]:
-                        steps_right *= share
-                        expected += steps_right
-                    validations.append((total, whole["loss"], expected))
+                    validations.append((total, whole["loss"], accepted_length(whole["agreement"])))
                 else:
                     steps.append((total, entry["loss"]))
         before = max(before, total)

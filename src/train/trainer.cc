@@ -258,7 +258,7 @@ class Run {
   // Shows the weights as they are what they were not trained on. False: stop.
   bool Look(const std::function<bool(const TrainProgress&)>& on_progress) {
     if (!validation_) return true;
-    const Validation seen = Validate(net_, embedding_, head_, *validation_, labels_, options_.most_lag);
+    const Validation seen = Validate(net_, embedding_, head_, *validation_, labels_);
     progress_.validation = &seen;
     progress_.end_of_step = false;
     const bool go_on = on_progress(progress_);

@@ -27,15 +27,13 @@ size_t BucketOf(int64_t position) {
 // Sums while rows are added, means after Finish.
 class Counts {
  public:
-  explicit Counts(int most_lag) : most_lag_(most_lag) { all_.agreement.resize(Z(most_lag)); }
-
   void Add(int64_t position, int lag, double loss, bool agrees) {
     const size_t bucket = BucketOf(position);
     while (buckets_.size() <= bucket) {
       const int64_t begin = buckets_.empty() ? 0 : buckets_.back().end;
       buckets_.push_back({.begin = begin,
                           .end = begin == 0 ? kFirstBucket : 2 * begin,
-                          .agreement = std::vector<double>(Z(most_lag_))});
+                          .agreement = std::vector<double>(kValidatedLags)});
     }
     for (ValidationBucket* to : {&all_, &buckets_[bucket]}) {
       if (lag == 1) {
@@ -60,8 +58,7 @@ class Counts {
   }
 
  private:
-  const int most_lag_;
-  ValidationBucket all_;
+  ValidationBucket all_{.agreement = std::vector<double>(kValidatedLags)};
   std::vector<ValidationBucket> buckets_;
 };
 
@@ -110,11 +107,11 @@ double ExpectedAccepted(const ValidationBucket& bucket) {
 }
 
 Validation Validate(const DraftNet& net, const at::Tensor& embedding, const at::Tensor& head,
-                    const FeatureSet& set, const LabelOptions& labels, int most_lag) {
+                    const FeatureSet& set, const LabelOptions& labels) {
   const at::NoGradGuard no_grad;
-  Counts counts(most_lag);
+  Counts counts;
   for (int i = 0; i < set.n_sequences(); ++i) {
-    for (int lag = 1; lag <= most_lag; ++lag) AddSequence(net, embedding, head, set, i, labels, lag, &counts);
+    for (int lag = 1; lag <= kValidatedLags; ++lag) AddSequence(net, embedding, head, set, i, labels, lag, &counts);
   }
   return counts.Finish();
 }

@@ -32,8 +32,11 @@ struct Validation {
 // Tokens drafted right in a row, one after the other, if each were right as often as it is at its lag.
 double ExpectedAccepted(const ValidationBucket& bucket);
 
-// Sequences at plain positions, lags 1 .. most_lag. Nothing is changed; one thread.
+// The lags that are looked at, whatever lags were trained: a chain of as many tokens.
+inline constexpr int kValidatedLags = 4;
+
+// Sequences at plain positions, lags 1 .. kValidatedLags. Nothing is changed; one thread.
 Validation Validate(const DraftNet& net, const at::Tensor& embedding, const at::Tensor& head,
-                    const FeatureSet& set, const LabelOptions& labels, int most_lag);
+                    const FeatureSet& set, const LabelOptions& labels);
 
 }  // namespace longspec::train
