@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <chrono>
@@ -97,6 +98,22 @@ TEST_P(ThreadTeamTest, WakesAfterSleeping) {
     team.Run([&](ThreadTeam::Worker&) { runs.fetch_add(1); });
   }
   EXPECT_EQ(runs.load(), 3 * GetParam());
+}
+
+// Workers move away from each other when they begin and when they wake, and may go anywhere afterwards.
+TEST_P(ThreadTeamTest, WorkersMayRunWhereTheProcessMay) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  ThreadTeam team(GetParam());
+  for (int round = 0; round < 2; ++round) {
+    std::atomic<int> n_equal{0};
+    team.Run([&](ThreadTeam::Worker&) {
+      cpu_set_t own;
+      if (sched_getaffinity(0, sizeof(own), &own) == 0 && CPU_EQUAL(&own, &allowed)) n_equal.fetch_add(1);
+    });
+    EXPECT_EQ(n_equal.load(), GetParam());
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));  // longer than the team spins
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ThreadTeamTest, ::testing::Values(1, 2, 3, 5));

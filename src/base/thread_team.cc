@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 #include <string>
@@ -30,6 +31,25 @@ void Pause() {
 constexpr int kIdleSpins = 40000;     // about a millisecond of pauses before an idle worker sleeps
 constexpr int kBarrierSpins = 4000;  // before a waiting worker offers its core: the one waited for may need it
 
+// Moves the calling thread to the index-th processor after `first`, counted around those it may run on, and lets
+// it go again. A scheduler that counts two threads which yield to each other as one that works leaves them on one
+// processor for a tenth of a second and more; once apart they stay so.
+void SpreadOut(int first, int index) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  const int steps = index % std::max(CPU_COUNT(&allowed), 1);
+  int cpu = first;
+  for (int left = steps; left > 0;) {
+    cpu = (cpu + 1) % CPU_SETSIZE;
+    if (CPU_ISSET(cpu, &allowed)) --left;
+  }
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  if (sched_setaffinity(0, sizeof(one), &one) == 0) sched_setaffinity(0, sizeof(allowed), &allowed);
+}
+
 int ReadInt(const std::string& path, int fallback) {
   std::ifstream in(path);
   int value = 0;
@@ -41,7 +61,10 @@ int ReadInt(const std::string& path, int fallback) {
 ThreadTeam::ThreadTeam(int n_threads) : size_(n_threads) {
   LS_CHECK(n_threads >= 1);
   for (int i = 1; i < n_threads; ++i) {
-    threads_.emplace_back([this, i] { ThreadMain(i); });
+    threads_.emplace_back([this, i, first = sched_getcpu()] {
+      SpreadOut(std::max(first, 0), i);
+      ThreadMain(i);
+    });
   }
 }
 
@@ -57,7 +80,10 @@ void ThreadTeam::RunErased(Entry entry, void* context) {
   context_ = context;
   if (size_ > 1) {
     epoch_.fetch_add(1, std::memory_order_seq_cst);
-    if (sleepers_.load(std::memory_order_seq_cst) > 0) epoch_.notify_all();
+    if (sleepers_.load(std::memory_order_seq_cst) > 0) {
+      caller_cpu_.store(sched_getcpu(), std::memory_order_relaxed);
+      epoch_.notify_all();
+    }
   }
   Worker worker(this, 0);
   entry(context, worker);
@@ -76,6 +102,9 @@ void ThreadTeam::ThreadMain(int index) {
       sleepers_.fetch_add(1, std::memory_order_seq_cst);
       epoch_.wait(seen, std::memory_order_seq_cst);
       sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+      // A thread is often woken on the processor of the one that woke it.
+      const int caller = caller_cpu_.load(std::memory_order_relaxed);
+      if (caller >= 0 && sched_getcpu() == caller) SpreadOut(caller, index);
     }
     ++seen;  // epochs rise by one per run, and a run ends only when every worker has arrived
     if (stop_.load(std::memory_order_relaxed)) return;

@@ -79,6 +79,7 @@ class ThreadTeam {
   void* context_ = nullptr;
   alignas(64) std::atomic<uint32_t> epoch_{0};
   std::atomic<int> sleepers_{0};
+  std::atomic<int> caller_cpu_{-1};  // where Run was called when last someone slept
   std::atomic<bool> stop_{false};
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) std::atomic<uint32_t> phase_{0};

@@ -111,7 +111,8 @@ Validation Validate(const DraftNet& net, const at::Tensor& embedding, const at::
   const at::NoGradGuard no_grad;
   Counts counts;
   for (int i = 0; i < set.n_sequences(); ++i) {
-    for (int lag = 1; lag <= kValidatedLags; ++lag) AddSequence(net, embedding, head, set, i, labels, lag, &counts);
+    for (int lag = 1; lag <= kValidatedLags; ++lag)
+      AddSequence(net, embedding, head, set, i, labels, lag, &counts);
   }
   return counts.Finish();
 }

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Draws logs of longspec-train (--log) side by side as an SVG and prints their last validations as a table.
+
+    tools/compare_trainings.py "all of it=base.jsonl" "without anchors=plain.jsonl" --far 2048 -o ablations.svg
+
+Above: the accepted length that agreement with the target lets one expect over all validated positions. Below: the
+loss at positions from --far on. Logs are compared by tokens seen; losses of runs with other labels (--distill) are
+not comparable, accepted lengths are.
+"""
+
+import argparse
+import json
+import sys
+
+from learning_curve import BOTTOM, GAP, HEIGHT, LEFT, TOP, WIDTH, Panel, accepted_length, ticks
+
+COLORS = ("#06c", "#c30", "#083", "#a0a", "#850", "#555")
+
+
+def read_validations(path, far):
+    """(tokens, accepted length, loss from position `far` on, None without such positions) of each validation."""
+    points = []
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            entry = json.loads(line)
+            if "validation" not in entry:
+                continue
+            whole, *buckets = entry["validation"]
+            behind = [b for b in buckets if b["begin"] >= far]
+            rows = sum(b["rows"] for b in behind)
+            loss = sum(b["loss"] * b["rows"] for b in behind) / rows if rows else None
+            points.append((entry["tokens"], accepted_length(whole["agreement"]), loss))
+    return points
+
+
+def legend(panel, names):
+    out = []
+    for i, name in enumerate(names):
+        y = panel.top + 14 + 16 * i
+        out.append(f'<path d="M{LEFT + 12} {y - 4}h22" stroke="{COLORS[i]}" stroke-width="2"/>'
+                   f'<text x="{LEFT + 40}" y="{y}">{name}</text>')
+    return "".join(out)
+
+
+def draw(runs, far):
+    x_most = max(point[0] for points in runs.values() for point in points)
+    lengths = [point[1] for points in runs.values() for point in points]
+    losses = [point[2] for points in runs.values() for point in points if point[2] is not None]
+    height = (HEIGHT - TOP - GAP - BOTTOM) / 2
+    above = Panel(TOP, height, x_most, 1.0, max(lengths) + 0.1)
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" '
+           f'font-size="12"><rect width="100%" height="100%" fill="white"/>',
+           above.frame("Accepted length to expect of a chain of four")]
+    for i, points in enumerate(runs.values()):
+        out.append(above.line([(x, y) for x, y, _ in points], COLORS[i]))
+    out.append(legend(above, runs))
+    if losses:
+        below = Panel(TOP + height + GAP, height, x_most, min(losses) - 0.1, max(losses) + 0.1)
+        out.append(below.frame(f"Validation loss at positions from {far} on"))
+        for i, points in enumerate(runs.values()):
+            out.append(below.line([(x, loss) for x, _, loss in points if loss is not None], COLORS[i]))
+    for x in ticks(0, x_most, 6):
+        px, _ = above.at(x, 1.0)
+        out.append(f'<text x="{px}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{x / 1e3:g} k</text>')
+    out.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 8}" text-anchor="middle">tokens seen in training</text></svg>')
+    return "\n".join(out) + "\n"
+
+
+def table(runs, far):
+    lines = [f"| run | tokens seen | accepted length to expect | loss at positions from {far} on |", "|---|---:|---:|---:|"]
+    for name, points in runs.items():
+        tokens, accepted, loss = points[-1]
+        lines.append(f"| {name} | {tokens:,} | {accepted:.2f} | {'' if loss is None else f'{loss:.2f}'} |")
+    return "\n".join(lines)
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("logs", nargs="+", metavar="NAME=LOG")
+    parser.add_argument("--far", type=int, default=2048, metavar="POSITION")
+    parser.add_argument("-o", "--output", required=True)
+    args = parser.parse_args(argv)
+    if len(args.logs) > len(COLORS):
+        sys.exit(f"compare_trainings: at most {len(COLORS)} logs")
+    runs = {}
+    for pair in args.logs:
+        name, separator, path = pair.partition("=")
+        if not separator:
+            sys.exit(f"compare_trainings: {pair}: expected NAME=LOG")
+        runs[name] = read_validations(path, args.far)
+        if not runs[name]:
+            sys.exit(f"compare_trainings: {path}: no validations; train with --validate")
+    with open(args.output, "w", encoding="utf-8") as file:
+        file.write(draw(runs, args.far))
+    print(table(runs, args.far))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
