@@ -65,20 +65,33 @@ double Step(double most) {
   return power * 10;
 }
 
-// From 0 to a little more than the largest value.
+// From 0 to a little more than the largest value, or by doublings.
 class YAxis {
  public:
-  explicit YAxis(double most)
-      : step_(Step(std::max(most, 1e-3))), top_(std::ceil(most / step_ + 1e-9) * step_) {
-    if (top_ <= 0) top_ = step_;
+  explicit YAxis(double most) {
+    const double step = Step(std::max(most, 1e-3));
+    const int n = std::max(1, static_cast<int>(std::ceil(most / step + 1e-9)));
+    for (int i = 0; i <= n; ++i) ticks_.push_back(i * step);
   }
-  double At(double value) const { return kTop + kPlotHeight * (1 - value / top_); }
+  // Both values above 0.
+  static YAxis Doubling(double least, double most) {
+    YAxis axis;
+    const int first = static_cast<int>(std::floor(std::log2(least)));
+    const int last = std::max(first + 1, static_cast<int>(std::ceil(std::log2(most))));
+    for (int i = first; i <= last; ++i) axis.ticks_.push_back(std::exp2(i));
+    axis.logarithmic_ = true;
+    return axis;
+  }
+
+  double At(double value) const {
+    const double low = Scaled(ticks_.front()), high = Scaled(ticks_.back());
+    return kTop + kPlotHeight * (1 - (Scaled(value) - low) / (high - low));
+  }
   std::string Render(const std::string& label) const {
     std::string svg;
-    for (int i = 0; i * step_ <= top_ * 1.0001; ++i) {
-      const double y = At(i * step_);
-      svg += Line(kLeft, y, kLeft + kPlotWidth, y, "#ddd");
-      svg += Text(kLeft - 8, y + 4, Print("%g", i * step_), "end");
+    for (const double tick : ticks_) {
+      svg += Line(kLeft, At(tick), kLeft + kPlotWidth, At(tick), "#ddd");
+      svg += Text(kLeft - 8, At(tick) + 4, Print("%g", tick), "end");
     }
     svg += Line(kLeft, kTop, kLeft, kTop + kPlotHeight, "#333");
     return svg + Text(18, kTop + kPlotHeight / 2, label, "middle", 12,
@@ -86,7 +99,11 @@ class YAxis {
   }
 
  private:
-  double step_, top_;
+  YAxis() = default;
+  double Scaled(double value) const { return logarithmic_ ? std::log2(value) : value; }
+
+  std::vector<double> ticks_;
+  bool logarithmic_ = false;
 };
 
 std::string Open(const std::string& title) {
@@ -106,11 +123,12 @@ std::string LegendText(size_t i, const std::string& name) {
 
 std::string RenderLines(const LineChart& chart) {
   std::set<double> ticks;
-  double most = chart.baseline;
+  double most = chart.baseline, least = HUGE_VAL;
   for (const LineSeries& series : chart.series) {
     for (const auto& [x, y] : series.points) {
       ticks.insert(x);
       most = std::max(most, y);
+      least = std::min(least, y);
     }
   }
   const double low = ticks.empty() ? 1 : std::log(*ticks.begin()),
@@ -119,7 +137,8 @@ std::string RenderLines(const LineChart& chart) {
     const double share = high > low ? (std::log(x) - low) / (high - low) : 0.5;
     return kLeft + 20 + share * (kPlotWidth - 40);
   };
-  const YAxis y_axis(most);
+  const YAxis y_axis =
+      chart.doubling_y && least > 0 && least <= most ? YAxis::Doubling(least, most) : YAxis(most);
   std::string svg = Open(chart.title) + y_axis.Render(chart.y_label);
   svg += Line(kLeft, kTop + kPlotHeight, kLeft + kPlotWidth, kTop + kPlotHeight, "#333");
   for (const double x : ticks) svg += Text(x_at(x), kTop + kPlotHeight + 18, Print("%g", x));

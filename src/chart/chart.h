@@ -18,7 +18,8 @@ struct LineSeries {
 struct LineChart {
   std::string title, x_label, y_label;
   std::vector<LineSeries> series;
-  double baseline = 0;  // drawn as a thin line if it is not 0
+  double baseline = 0;      // drawn as a thin line if it is not 0
+  bool doubling_y = false;  // y is logarithmic too; all y > 0, or it is not
 };
 
 struct BarChart {

@@ -37,6 +37,16 @@ TEST(Chart, LinesHaveAxesPointsAndALegend) {
   EXPECT_THAT(RenderLines({}), Not(HasSubstr("nan")));
 }
 
+TEST(Chart, DoublingsAreEquallyFarApart) {
+  LineChart chart{
+      .title = "cost", .series = {{.name = "s", .points = {{1, 1}, {2, 3}, {4, 30}}}}, .doubling_y = true};
+  const std::string svg = RenderLines(chart);
+  for (const char* tick : {">1<", ">2<", ">4<", ">8<", ">16<", ">32<"}) EXPECT_THAT(svg, HasSubstr(tick));
+  EXPECT_THAT(svg, Not(HasSubstr(">0<")));
+  chart.series[0].points[0].second = 0;  // has no logarithm
+  EXPECT_THAT(RenderLines(chart), HasSubstr(">0<"));
+}
+
 TEST(Chart, BarsStack) {
   const std::string svg = RenderBars({.title = "t",
                                       .y_label = "ms",

@@ -114,11 +114,16 @@ class Sweep {
     return text;
   }
 
-  std::string Svg() const {
+  // The same of costs in steps of one row.
+  std::string Svg(int n_ctx_train) const {
     std::map<int, LineSeries> by_depth;
     for (const auto& [rows, steps] : steps_) {
       for (const auto& [depth, m] : steps) {
         by_depth[depth].name = std::to_string(depth) + " keys";
+        if (depth > n_ctx_train) {
+          by_depth[depth].name += ", speed only";
+          by_depth[depth].dashed = true;
+        }
         by_depth[depth].points.emplace_back(rows, m.times_one_row);
       }
     }
@@ -126,7 +131,8 @@ class Sweep {
                     .x_label = "rows",
                     .y_label = "times one row",
                     .series = {},
-                    .baseline = 1};
+                    .baseline = 1,
+                    .doubling_y = true};
     for (auto& [depth, series] : by_depth) chart.series.push_back(std::move(series));
     return RenderLines(chart);
   }
@@ -167,7 +173,7 @@ int RunSweep(const BenchFlags& flags, const char* kernel_table, Output& out) {
   if (!flags.json) write(sweep.Table(info->n_ctx_train));
   if (!written.ok()) return FailOutput(written);
   if (flags.svg.empty()) return kExitOk;
-  svg << sweep.Svg();
+  svg << sweep.Svg(info->n_ctx_train);
   svg.flush();
   return svg.good() ? static_cast<int>(kExitOk) : FailOutput(IoError(flags.svg + ": cannot be written"));
 }
