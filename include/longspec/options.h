@@ -84,6 +84,8 @@ struct SpeculationOptions {
   int magicdec_sink = 4;            // type "magicdec": first positions the draft sees
   int magicdec_window = 512;        // and last ones
   std::string draft_model = {};    // types with a model of their own: its file or folder
+  int draft_sink = 4;              // type "lm" with a window: first positions the draft sees
+  int draft_window = 0;            // and last ones; 0: the draft sees all of them
   std::string draft_weights = {};  // type its matrices run in ("q8_0", "bf16", "f32"); "": the fast one
 };
 

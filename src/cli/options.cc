@@ -184,7 +184,8 @@ void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
   app.add_option(
          "--spec-tree", options->tree,
          "Shape of drafts: chain (default), or the number of continuations to merge; with a draft model: "
-         "beam (default), widths such as 4,16,16, best[:DEPTH], opt[:THRESHOLD[:DEPTH]]")
+         "beam (default), widths such as 4,16,16, best[:DEPTH], opt[:THRESHOLD[:DEPTH]], or a fixed tree by "
+         "ranks such as [[0],[1],[0,0]]")
       ->group(group);
   app.add_option("--spec-draft-model", options->draft_model,
                  "Draft model of types that have one: file or folder (-md)")
@@ -192,6 +193,10 @@ void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
   app.add_option("--spec-draft-weights", options->draft_weights,
                  "Type the draft model's matrices run in: q8_0 (default), q4_0, bf16, f16, f32")
       ->group(group);
+  AddValue(app, "--spec-draft-sink", &options->draft_sink, "lm with a window: first positions the draft sees",
+           group);
+  AddValue(app, "--spec-draft-window", &options->draft_window,
+           "lm: and last ones, so that its cache stays as large; 0: all", group);
   AddValue(app, "--spec-suffix-max-depth", &options->suffix_max_depth, "suffix: longest suffix told apart",
            group);
   AddValue(app, "--spec-suffix-factor", &options->suffix_factor, "suffix: drafted depth per matched token",

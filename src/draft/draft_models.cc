@@ -2,8 +2,17 @@
 #include "draft/draft_models.h"
 
 #include "base/status_macros.h"
+#include "draft/longspec_checkpoint.h"
+#include "formats/gguf.h"
 
 namespace longspec {
+
+bool IsLanguageModel(const std::string& path) {
+  const auto file = GgufFile::Open(path);
+  if (!file.ok()) return false;
+  const auto architecture = (*file)->GetString("general.architecture");
+  return architecture.ok() && *architecture != kLongspecArchitecture;
+}
 
 Result<std::shared_ptr<const LongspecModel>> DraftModels::Longspec(const std::string& path,
                                                                    const std::string& weights,

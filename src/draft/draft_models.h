@@ -17,6 +17,10 @@
 
 namespace longspec {
 
+// Whether a draft model is a language model (type "lm"): a GGUF file that is no LongSpec draft. False also of
+// what cannot be read; its loader says why.
+bool IsLanguageModel(const std::string& path);
+
 class DraftModels {
  public:
   // The target's tokens (borrowed), by which drafts with a vocabulary of their own are checked.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Drafts with a smaller language model and a cache of its own. Chains are grown row by row; where a tree has
-// branches, each level runs the nodes it needs below the last token all nodes share.
+// Drafts with a smaller language model and a cache of its own: of all positions, or of the first and last
+// ones (StreamingLLM's), which keeps memory and the cost of a row constant. Chains are grown row by row;
+// where a tree has branches, each level runs the nodes it needs below the last token all nodes share.
 #include <algorithm>
 #include <new>
 #include <string>
@@ -15,11 +16,13 @@
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
 #include "kv/full_cache.h"
+#include "kv/streaming_cache.h"
 
 namespace longspec {
 namespace {
 
 constexpr size_t kMostTreeRows = 256;
+constexpr int kMostWindow = 1 << 24;
 // Positions beyond the target's, for drafted tokens and rows that are not kept.
 constexpr int kMostSpeculated = 2 * kLmMaxRows;
 
@@ -33,15 +36,24 @@ KvLayout LayoutLike(const KvLayout& target, const LlamaConfig& config) {
   return CheckLayout(layout).ok() ? layout : config.kv_layout(CacheType::kF16, CacheType::kF16);
 }
 
+std::unique_ptr<KvCache> MakeCache(const LmModel& model, const KvCache& target,
+                                   const SpeculationOptions& options) {
+  const KvLayout layout = LayoutLike(target.Span(0).layout, model.config);
+  if (options.draft_window > 0) {
+    return MakeStreamingCache(layout, model.config.n_layer, options.draft_sink, options.draft_window);
+  }
+  return MakeFullCache(layout, model.config.n_layer, target.capacity() + kMostSpeculated);
+}
+
 class LmDrafter final : public Drafter, private GrowthModel {
  public:
   LmDrafter(std::shared_ptr<const LmModel> model, TreeShape shape, const SharedParts& target,
-            const KvCache& cache)
+            const KvCache& cache, const SpeculationOptions& options)
       : model_(std::move(model)),
         shape_(std::move(shape)),
         kernels_(*target.kernels),
-        cache_(MakeFullCache(LayoutLike(cache.Span(0).layout, model_->config), model_->config.n_layer,
-                             cache.capacity() + kMostSpeculated)) {}
+        windowed_(options.draft_window > 0),
+        cache_(MakeCache(*model_, cache, options)) {}
 
   std::string_view name() const override { return "lm"; }
 
@@ -84,7 +96,9 @@ class LmDrafter final : public Drafter, private GrowthModel {
   // Forgets what does not begin this sequence, and its last token: what follows that one is asked for.
   void Trim(std::span<const int32_t> committed) {
     const auto same = std::ranges::mismatch(held_, committed).in1 - held_.begin();
-    held_.resize(std::min(static_cast<size_t>(same), committed.size() - 1));
+    const size_t n_kept = std::min(static_cast<size_t>(same), committed.size() - 1);
+    // What a window held before the positions it loses is gone, so it is filled anew.
+    held_.resize(windowed_ && n_kept < held_.size() ? 0 : n_kept);
     cache_->Truncate(static_cast<int>(held_.size()));
   }
 
@@ -119,8 +133,9 @@ class LmDrafter final : public Drafter, private GrowthModel {
     if (chain_.empty()) {  // the root, and what was accepted before it
       LS_ASSIGN(const float* logits, Append(committed_.subspan(held_.size()), LogitsFor::kLastRow));
       Top(logits, k, next[0]);
-    } else if (which.size() == 1 && nodes[Z(which[0])].parent == chain_.back()) {
-      // As long as every level has had one node, that node's token continues what the cache holds.
+    } else if (!windowed_ && which.size() == 1 && nodes[Z(which[0])].parent == chain_.back()) {
+      // As long as every level has had one node, that node's token continues what the cache holds. (A window
+      // would lose a committed position for it, which a wrong draft does not bring back.)
       LS_ASSIGN(const float* logits, Append({&nodes[Z(which[0])].token, 1}, LogitsFor::kLastRow));
       Top(logits, k, next[0]);
     } else {
@@ -169,6 +184,7 @@ class LmDrafter final : public Drafter, private GrowthModel {
   const std::shared_ptr<const LmModel> model_;
   const TreeShape shape_;
   const kernels::KernelTable& kernels_;
+  const bool windowed_;  // the cache forgets
   const std::unique_ptr<KvCache> cache_;
   std::vector<int32_t> held_;  // tokens the cache holds
   bool past_training_ = false;
@@ -192,6 +208,14 @@ Status CheckLmOptions(const SpeculationOptions& options) {
     return InvalidArgument("--spec-draft-weights " + options.draft_weights + ": --spec-type " + options.type +
                            " runs its model as it is stored");
   }
+  if (options.draft_window < 0 || options.draft_window > kMostWindow) {
+    return InvalidArgument("--spec-draft-window " + std::to_string(options.draft_window) +
+                           ": must be from 0 (all positions) to " + std::to_string(kMostWindow));
+  }
+  if (options.draft_sink < 0 || options.draft_sink > kMostWindow) {
+    return InvalidArgument("--spec-draft-sink " + std::to_string(options.draft_sink) +
+                           ": must be from 0 to " + std::to_string(kMostWindow));
+  }
   return Shape(options.tree).status();
 }
 
@@ -205,7 +229,7 @@ DrafterResult MakeLmDrafter(const SpeculationOptions& options, const DraftContex
   LS_ASSIGN(auto model, context.models->Lm(options.draft_model, *target));
   try {
     return std::unique_ptr<Drafter>(
-        std::make_unique<LmDrafter>(std::move(model), std::move(shape), *target, *context.cache));
+        std::make_unique<LmDrafter>(std::move(model), std::move(shape), *target, *context.cache, options));
   } catch (const std::bad_alloc&) {
     return ResourceExhausted(options.draft_model + ": no memory for the draft model's cache");
   }

@@ -149,6 +149,56 @@ TEST_F(LmDrafterTest, ScoresArePathProbabilities) {
   EXPECT_GT((*drafter)->bytes(), 0U);
 }
 
+// A window that holds everything drafts what a whole cache does; a small one stays as large, and the text the
+// same.
+TEST_F(LmDrafterTest, AWindowForgetsAndTheTextIsTheSame) {
+  const std::string path = Perfect();
+  const auto windowed = [&](int sink, int window, const char* tree) {
+    SpeculationOptions options = Options(path, tree, 6);
+    options.draft_sink = sink;
+    options.draft_window = window;
+    return options;
+  };
+  std::vector<int32_t> text;
+  for (int32_t i = 0; i < 250; ++i) text.push_back(i * 7 % 300 + 10);
+  const auto cache = tiny_.NewCache(300, CacheType::kF16);
+  const auto propose = [&](Drafter& drafter, size_t length) {
+    const auto committed = std::span(text).first(length);
+    EXPECT_TRUE(drafter.Prefill(committed).ok());
+    TokenTree tree(committed.back());
+    EXPECT_TRUE(drafter.Propose({.max_nodes = 6, .max_depth = 3}, committed, tree).ok());
+    std::vector<std::pair<int32_t, float>> nodes;
+    for (int i = 1; i < tree.size(); ++i) nodes.emplace_back(tree.node(i).token, tree.node(i).score);
+    return nodes;
+  };
+  for (const char* tree : {"chain", "2,2,2"}) {
+    const auto whole = Make(Options(path, tree, 6), *cache);
+    const auto large = Make(windowed(4, 400, tree), *cache);
+    const auto small = Make(windowed(4, 32, tree), *cache);
+    ASSERT_TRUE(whole.ok() && large.ok() && small.ok());
+    const auto expected = propose(**whole, 200);
+    const auto wide = propose(**large, 200);
+    ASSERT_EQ(wide.size(), expected.size());
+    for (size_t i = 0; i < wide.size(); ++i) {
+      EXPECT_EQ(wide[i].first, expected[i].first);
+      EXPECT_NEAR(wide[i].second, expected[i].second, 1e-6);
+    }
+    EXPECT_NE(propose(**small, 200), expected);
+    const size_t bytes = (*small)->bytes();
+    propose(**small, 250);
+    EXPECT_LE((*small)->bytes(), bytes + 250 * sizeof(int32_t));  // the tokens themselves
+    // Another text that begins the same: the window is filled anew.
+    const auto before = propose(**small, 100);
+    const auto fresh = Make(windowed(4, 32, tree), *cache);
+    EXPECT_EQ(before, propose(**fresh, 100));
+    for (const float temperature : {0.0F, 0.7F, 1.0F}) {
+      EXPECT_EQ(Generate(windowed(4, 16, tree), temperature, 30),
+                Generate({.type = "none"}, temperature, 30));
+    }
+    EXPECT_EQ(Generate(windowed(0, 1, tree), 0.0F, 30), Generate({.type = "none"}, 0.0F, 30));
+  }
+}
+
 TEST_F(LmDrafterTest, BeyondItsTrainingItProposesNothingAndSaysSo) {
   TinyModelOptions shorter;
   shorter.context_length = 80;

@@ -22,7 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kArchitecture[] = "longspec";
 constexpr char kConfigKey[] = "longspec.config_json";
 constexpr size_t kMaxConfigBytes = 1 << 20;
 
@@ -77,9 +76,9 @@ Status ReadSafetensors(const std::string& path, LongspecCheckpoint* checkpoint) 
 Status ReadGguf(const std::string& path, LongspecCheckpoint* checkpoint) {
   LS_ASSIGN(const auto file, GgufFile::Open(path));
   LS_ASSIGN(const std::string architecture, file->GetString("general.architecture"));
-  if (architecture != kArchitecture) {
+  if (architecture != kLongspecArchitecture) {
     return Unsupported(path + ": architecture \"" + architecture +
-                       "\" is no LongSpec draft model, expected \"" + kArchitecture + "\"");
+                       "\" is no LongSpec draft model, expected \"" + kLongspecArchitecture + "\"");
   }
   LS_ASSIGN(checkpoint->config_json, file->GetStringOr(kConfigKey, ""));
   if (!checkpoint->config_json.empty()) {
@@ -206,7 +205,7 @@ Result<LongspecCheckpoint> OpenLongspecCheckpoint(const std::string& path) try {
 Status WriteLongspecGguf(const LongspecCheckpoint& checkpoint, std::optional<DType> type,
                          const std::string& path) {
   GgufWriter writer;
-  writer.SetString("general.architecture", kArchitecture);
+  writer.SetString("general.architecture", kLongspecArchitecture);
   if (!checkpoint.config_json.empty()) writer.SetString(kConfigKey, checkpoint.config_json);
   LS_TRY(Export(checkpoint, type,
                 [&](const std::string& name, DType to, std::vector<int64_t> shape, auto bytes) {

@@ -17,6 +17,9 @@
 
 namespace longspec {
 
+// general.architecture of a draft in a GGUF file.
+inline constexpr char kLongspecArchitecture[] = "longspec";
+
 // What the draft says of itself; zero or empty where it does not say.
 struct LongspecConfig {
   int hidden_size = 0, n_head = 0, n_kv_head = 0, head_dim = 0, n_ff = 0, n_vocab = 0;

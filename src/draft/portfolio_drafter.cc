@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "draft/draft_models.h"
 #include "draft/registry.h"
 
 namespace longspec {
@@ -18,8 +19,11 @@ bool Always(const SpeculationOptions&, const DraftContext&) { return true; }
 bool HasRecyclingFile(const SpeculationOptions& options, const DraftContext&) {
   return !options.recycling_file.empty();
 }
-bool HasDraftModel(const SpeculationOptions& options, const DraftContext&) {
-  return !options.draft_model.empty();
+bool HasLanguageModel(const SpeculationOptions& options, const DraftContext&) {
+  return !options.draft_model.empty() && IsLanguageModel(options.draft_model);
+}
+bool HasLongspecDraft(const SpeculationOptions& options, const DraftContext&) {
+  return !options.draft_model.empty() && !IsLanguageModel(options.draft_model);
 }
 
 // What "auto" takes. A drafter joins with a line here.
@@ -31,7 +35,8 @@ constexpr AutoMember kAutoMembers[] = {
     {"ppm", Always},
     {"suffix", Always},
     {"recycling", HasRecyclingFile},
-    {"longspec", HasDraftModel},
+    {"longspec", HasLongspecDraft},
+    {"lm", HasLanguageModel},
 };
 // Continuations that an ngram member merges if --spec-tree does not say: the policy cuts what is not worth
 // verifying.

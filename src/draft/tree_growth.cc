@@ -21,6 +21,7 @@ class Growth {
   Status Beam(const std::vector<int>& widths);
   Status BestFirst(int max_depth);
   Status OptTree(const TreeShape& shape);
+  Status Static(const std::vector<std::vector<int>>& paths);
   void Cut(TokenTree& tree) const;
   void SetRoot(int32_t token) { nodes_.push_back({.token = token}); }
 
@@ -138,6 +139,45 @@ Status Growth::OptTree(const TreeShape& shape) {
   }
 }
 
+// The same ranks every round, whatever their probabilities; a rank the model does not offer leaves its part
+// of the tree out.
+Status Growth::Static(const std::vector<std::vector<int>>& paths) {
+  std::vector<int32_t> placed(paths.size(), -1);  // the node of each path
+  const auto parent_of = [&](const std::vector<int>& path) {
+    if (path.size() == 1) return 0;
+    const auto is_parent = [&](const std::vector<int>& p) {
+      return p.size() + 1 == path.size() && std::equal(p.begin(), p.end(), path.begin());
+    };
+    return placed[Z(static_cast<int>(std::ranges::find_if(paths, is_parent) - paths.begin()))];
+  };
+  for (size_t begin = 0, end = 0; begin < paths.size() && paths[begin].size() <= Z(max_depth_); begin = end) {
+    int n_ranks = 0;
+    std::vector<int32_t> parents;
+    for (; end < paths.size() && paths[end].size() == paths[begin].size(); ++end) {
+      const int32_t parent = parent_of(paths[end]);
+      if (parent < 0) continue;
+      n_ranks = std::max(n_ranks, paths[end].back() + 1);
+      if (parents.empty() || parents.back() != parent) parents.push_back(parent);
+    }
+    if (parents.empty()) return {};
+    LS_TRY(model_.Expand(nodes_, parents, n_ranks, next_));
+    if (report_ != nullptr) report_->rows.push_back(static_cast<int>(parents.size()));
+    for (size_t i = begin; i < end; ++i) {
+      const int32_t parent = parent_of(paths[i]);
+      if (parent < 0) continue;
+      const std::vector<TokenScore>& next =
+          next_[Z(static_cast<int>(std::ranges::find(parents, parent) - parents.begin()))];
+      const size_t rank = Z(paths[i].back());
+      if (rank >= next.size()) continue;
+      placed[i] = static_cast<int32_t>(nodes_.size());
+      const GrownNode& before = nodes_[Z(parent)];
+      nodes_.push_back(
+          {next[rank].token, parent, before.depth + 1, before.log_prob + std::min(next[rank].log_prob, 0.0)});
+    }
+  }
+  return {};
+}
+
 void Growth::Cut(TokenTree& tree) const {
   std::vector<int32_t> order;
   for (size_t i = 1; i < nodes_.size(); ++i) order.push_back(static_cast<int32_t>(i));
@@ -172,6 +212,9 @@ Status GrowTree(const TreeShape& shape, const DraftBudget& budget, GrowthModel& 
       break;
     case TreeShape::Kind::kOptTree:
       LS_TRY(growth.OptTree(shape));
+      break;
+    case TreeShape::Kind::kStatic:
+      LS_TRY(growth.Static(shape.paths));
       break;
   }
   growth.Cut(tree);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "base/counter_rng.h"
@@ -229,6 +230,47 @@ TEST(BestFirst, FindsTheBestOfTheWholeTree) {
 }
 
 // opt_tree.md, section 7. The released code also creates the level that it leaves out: one more than here.
+// Ranks among siblings, whatever their probabilities; a pass for each level, over its parents only.
+TEST(StaticTree, HasTheNodesOfItsPaths) {
+  const Distribution d = Random(4, 11);
+  const auto shape = ParseTreeShape("[[0], [2], (0,0), (0, 1), [2,3], (0,1,0,)]");
+  ASSERT_TRUE(shape.ok()) << shape.status().message();
+  TokenTree tree(0);
+  TableModel model(d);
+  GrowthReport report;
+  ASSERT_TRUE(GrowTree(*shape, {.max_nodes = 100, .max_depth = 10}, model, tree, &report).ok());
+  EXPECT_THAT(report.rows, ElementsAre(1, 2, 1));
+  std::map<Path, double> expected;
+  for (const std::vector<int>& ranks : shape->paths) {
+    Path path;
+    double log_prob = 0;
+    for (const int rank : ranks) {
+      const std::vector<double> p = d(path);
+      std::vector<int32_t> order(p.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+        return p[static_cast<size_t>(a)] > p[static_cast<size_t>(b)];
+      });
+      path.push_back(order[static_cast<size_t>(rank)]);
+      log_prob += std::log(p[static_cast<size_t>(path.back())]);
+    }
+    expected[path] = log_prob;
+  }
+  ASSERT_EQ(expected.size(), 6U);
+  ExpectSamePaths(tree, expected);
+  ExpectWellFormed(tree);
+  // The budget takes the most probable of them, a depth its levels, and ranks beyond the vocabulary are left
+  // out.
+  TokenTree few(0), flat(0), missing(0);
+  ASSERT_TRUE(GrowTree(*shape, {.max_nodes = 3, .max_depth = 10}, model, few).ok());
+  ExpectSamePaths(few, BestOf(expected, 3));
+  ASSERT_TRUE(GrowTree(*shape, {.max_nodes = 100, .max_depth = 1}, model, flat).ok());
+  EXPECT_EQ(flat.size(), 3);
+  const auto wide = ParseTreeShape("[[0],[9],[9,0],[9,0,0],[0,0]]");
+  ASSERT_TRUE(GrowTree(*wide, {.max_nodes = 100, .max_depth = 10}, model, missing).ok());
+  EXPECT_EQ(missing.size(), 3);
+}
+
 TEST(OptTree, GoldenExamples) {
   struct Golden {
     std::vector<double> p;
@@ -346,12 +388,19 @@ TEST(TreeShape, Parses) {
   EXPECT_FALSE(opt->use_last_level);
   EXPECT_EQ(ParseTreeShape("opt")->threshold, 0.7);
   EXPECT_TRUE(ParseTreeShape("opt-last")->use_last_level);
+  const auto fixed = ParseTreeShape("[(0,1),[1],[0],(0, 0)]");
+  ASSERT_TRUE(fixed.ok());
+  EXPECT_EQ(fixed->kind, TreeShape::Kind::kStatic);
+  EXPECT_THAT(fixed->paths,
+              ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(0, 0), ElementsAre(0, 1)));
 }
 
 TEST(TreeShape, RefusesTheRest) {
-  for (const char* text : {"wide",    "0",       "256",       "-1",          "3x",       "4,",     ",4",
-                           "4,,4",    "4, 16",   "best:0",    "best:x",      "best:1:2", "best:",  "opt:x",
-                           "opt:nan", "opt:inf", "opt:0.5:0", "opt:0.5:4:1", "Beam",     "chain:3"}) {
+  for (const char* text :
+       {"wide",       "0",           "256",         "-1",       "3x",    "4,",    ",4",        "4,,4",
+        "4, 16",      "best:0",      "best:x",      "best:1:2", "best:", "opt:x", "opt:nan",   "opt:inf",
+        "opt:0.5:0",  "opt:0.5:4:1", "Beam",        "chain:3",  "[]",    "[[]]",  "[[0],[0]]", "[[0,0]]",
+        "[[0],[-1]]", "[[0]",        "[[0],[256]]", "[[0],0]",  "[[x]]"}) {
     const auto shape = ParseTreeShape(text);
     ASSERT_FALSE(shape.ok()) << text;
     EXPECT_THAT(shape.status().message(),

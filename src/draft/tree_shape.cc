@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "draft/tree_shape.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -66,7 +67,55 @@ std::optional<TreeShape> ParseNamed(const std::vector<std::string_view>& parts) 
   return next == parts.size() ? std::optional(shape) : std::nullopt;
 }
 
+// The numbers of "0,1" or "0,"; nothing if it is no such list.
+std::optional<std::vector<int>> ParsePath(std::string_view text) {
+  std::vector<int> ranks;
+  for (std::string_view part : Split(text, ',')) {
+    if (part.empty() && !ranks.empty()) continue;  // Python's tuples of one may end in a comma
+    const auto rank = Number<int>(part);
+    if (!rank || *rank < 0 || *rank >= kMaxWidth || ranks.size() == kMaxDepth) return std::nullopt;
+    ranks.push_back(*rank);
+  }
+  return ranks;
+}
+
+// "[[0],[1]]" with brackets of either kind and without spaces. A path needs its parent, and none may come
+// twice.
+std::optional<TreeShape> ParsePaths(std::string_view text) {
+  TreeShape shape;
+  shape.kind = TreeShape::Kind::kStatic;
+  text = text.substr(1, text.size() - 2);
+  while (!text.empty()) {
+    const size_t end = text.find_first_of(")]");
+    if (end == std::string_view::npos || (text[0] != '(' && text[0] != '[')) return std::nullopt;
+    const auto path = ParsePath(text.substr(1, end - 1));
+    if (!path || path->empty()) return std::nullopt;
+    shape.paths.push_back(*path);
+    text.remove_prefix(end + 1);
+    if (!text.empty() && text[0] == ',') text.remove_prefix(1);
+  }
+  std::ranges::sort(shape.paths, [](const auto& a, const auto& b) {
+    return a.size() != b.size() ? a.size() < b.size() : a < b;
+  });
+  if (std::ranges::adjacent_find(shape.paths) != shape.paths.end()) return std::nullopt;
+  for (std::vector<int> path : shape.paths) {
+    path.pop_back();
+    if (!path.empty() && std::ranges::find(shape.paths, path) == shape.paths.end()) return std::nullopt;
+  }
+  return shape.paths.empty() || shape.paths.size() > kMaxWidth ? std::nullopt : std::optional(shape);
+}
+
+bool IsBracketed(std::string_view text) {
+  return text.size() > 2 && (text.front() == '[' || text.front() == '(') &&
+         (text.back() == ']' || text.back() == ')');
+}
+
 std::optional<TreeShape> Parse(const std::string& text) {
+  if (IsBracketed(text)) {
+    std::string dense = text;
+    std::erase(dense, ' ');
+    return ParsePaths(dense);
+  }
   if (text.empty() || text == "beam") return TreeShape();
   if (text == "chain") {
     TreeShape shape;
@@ -83,9 +132,10 @@ std::optional<TreeShape> Parse(const std::string& text) {
 Result<TreeShape> ParseTreeShape(const std::string& text) {
   const auto shape = Parse(text);
   if (shape) return *shape;
-  return InvalidArgument("--spec-tree " + text +
-                         ": must be chain, beam, widths from 1 to 255 such as 4,16,16, best[:DEPTH] or "
-                         "opt[:THRESHOLD[:DEPTH]]");
+  return InvalidArgument(
+      "--spec-tree " + text +
+      ": must be chain, beam, widths from 1 to 255 such as 4,16,16, best[:DEPTH], "
+      "opt[:THRESHOLD[:DEPTH]] or paths of ranks, each with its parent, such as [[0],[1],[0,0]]");
 }
 
 }  // namespace longspec

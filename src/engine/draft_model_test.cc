@@ -63,6 +63,62 @@ TEST_F(DraftModelTest, TheTextIsThatOfPlainDecoding) {
   }
 }
 
+// Trees of models and retrieval together, whoever's nodes they hold: the text is that of plain decoding.
+TEST_F(DraftModelTest, MergedTreesLeaveTheTextAsItIs) {
+  struct Merge {
+    std::string type, draft;
+    std::vector<std::string> drafters;
+  };
+  const testing::TinyTarget tiny;
+  const testing::Folder folder;
+  const std::string draft =
+      testing::WriteDraftFolder(folder, tiny.config, testing::RandomDraft(tiny.config, 64, 2), "");
+  const std::string target = folder_.File("target.gguf");
+  const std::vector<Merge> merges = {
+      {"longspec,ppm,suffix", draft, {"longspec", "ppm", "suffix"}},
+      {"suffix,longspec", draft, {"suffix", "longspec"}},
+      {"lm,suffix", target, {"lm", "suffix"}},
+      {"recycling,suffix,lm", target, {"recycling", "suffix", "lm"}},
+      {"magicdec,ngram,recycling", "", {"magicdec", "ngram", "recycling"}},
+      {"auto", draft, {"ppm", "suffix", "longspec"}},
+      {"auto", target, {"ppm", "suffix", "lm"}},
+      {"auto", "", {"ppm", "suffix"}},
+  };
+  for (const float temperature : {0.0F, 0.7F, 1.0F}) {
+    GenerationRequest request;
+    for (int i = 0; i < 8; ++i) request.tokens.insert(request.tokens.end(), {65, 70, 80, 90, 31 + i % 2});
+    request.n_predict = 60;
+    request.ignore_eos = true;
+    request.sampling.temperature = temperature;
+    request.sampling.top_k = 3;  // so that drafts are often right
+    request.sampling.seed = 5;
+    request.speculation.type = "none";
+    const auto generate = [&] { return engine_->Generate(**engine_->NewSession(), request); };
+    const auto plain = generate();
+    ASSERT_TRUE(plain.ok());
+    for (const Merge& merge : merges) {
+      for (const char* policy : {"fixed", "adaptive"}) {
+        SCOPED_TRACE(merge.type + " " + merge.draft + " " + policy);
+        request.speculation.type = merge.type;
+        request.speculation.draft_model = merge.draft;
+        request.speculation.policy = policy;
+        request.speculation.draft_n_max = 12;
+        const auto merged = generate();
+        ASSERT_TRUE(merged.ok()) << merged.status().message();
+        EXPECT_EQ(merged->tokens, plain->tokens);
+        if (std::string(policy) == "adaptive") continue;
+        EXPECT_GT(merged->timings.draft_n_accepted, 0);
+        // Each was verified, or the merge is none.
+        std::vector<std::string> verified;
+        for (const auto& counts : merged->speculative.by_drafter) {
+          if (counts.drafted > 0) verified.push_back(counts.name);
+        }
+        EXPECT_THAT(verified, ::testing::UnorderedElementsAreArray(merge.drafters));
+      }
+    }
+  }
+}
+
 TEST_F(DraftModelTest, WhatCannotWorkIsRefused) {
   EXPECT_EQ(Generate("longspec", "").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Generate("longspec", "/nonexistent").status().code(), StatusCode::kNotFound);
