@@ -20,29 +20,6 @@ constexpr int kFf = 96;
 // Largest difference of a logit (their deviation is about 1) that float32 arithmetic may make.
 constexpr double kBound = 1e-4;
 
-std::vector<int32_t> Tokens(int n, uint64_t seed, int vocab = 384) {
-  const RngStream rng{.seed = seed, .purpose = RngPurpose::kTest};
-  std::vector<int32_t> tokens;
-  for (int i = 0; i < n; ++i) {
-    tokens.push_back(static_cast<int32_t>(rng.Uniform(static_cast<uint64_t>(i)) * vocab));
-  }
-  return tokens;
-}
-
-// The target's cache after these tokens.
-std::unique_ptr<KvCache> Evaluate(TinyTarget& tiny, const std::vector<int32_t>& tokens, CacheType type) {
-  auto cache = tiny.NewCache(2048, type);
-  for (size_t begin = 0; begin < tokens.size(); begin += 512) {
-    const auto part = std::span(tokens).subspan(begin, std::min<size_t>(512, tokens.size() - begin));
-    auto rows = cache->Begin(static_cast<int>(part.size()));
-    EXPECT_TRUE(rows.ok());
-    const ForwardSegment segment = {.tokens = part, .parents = {}, .kv = &*rows, .logits = LogitsFor::kNone};
-    EXPECT_TRUE(tiny.target().Forward({&segment, 1}, {}).ok());
-    rows->CommitAll();
-  }
-  return cache;
-}
-
 // A target, a draft for it, and a sequence whose last token is the root.
 struct Rig {
   struct Options {
@@ -54,17 +31,24 @@ struct Rig {
     std::vector<int64_t> vocab = {};
     kernels::RopePairing pairing = kernels::RopePairing::kAdjacent;
     int n_kv_heads = 2;  // with half as many as query heads: 1 makes heads of 32
+    int n_heads = 2 * n_kv_heads;
+    int n_embd = 64;
+    float rope_scale = 1.0F;  // linear
+    DType stored = DType::kF32;
   };
 
   explicit Rig(const Options& o, const std::function<void(DraftTensors&)>& change = {})
-      : tiny({.n_heads = 2 * o.n_kv_heads, .n_kv_heads = o.n_kv_heads}, {}, o.n_threads),
+      : tiny({.n_embd = o.n_embd, .n_heads = o.n_heads, .n_kv_heads = o.n_kv_heads}, Scaling(o), o.n_threads),
         draft(RandomDraft(tiny.config, kFf, 9)),
-        committed(Tokens(o.n_committed, 4)) {
+        committed(RandomTokens(o.n_committed, 4)) {
     if (change) change(draft);
     const Folder folder;
-    WriteDraft(draft, folder.File("model.safetensors"), "", DType::kF32, o.vocab);
-    std::ofstream(folder.File("config.json"))
-        << ConfigJson(tiny.config, ", \"longspec_window\": " + std::to_string(o.window));
+    WriteDraft(draft, folder.File("model.safetensors"), "", o.stored, o.vocab);
+    std::string more = ", \"longspec_window\": " + std::to_string(o.window);
+    if (o.rope_scale != 1.0F) {
+      more += R"(, "rope_scaling": {"type": "linear", "factor": )" + std::to_string(o.rope_scale) + "}";
+    }
+    std::ofstream(folder.File("config.json")) << ConfigJson(tiny.config, more);
     parts = tiny.parts();
     config = *parts.config;
     config.rope.pairing = o.pairing;
@@ -72,9 +56,17 @@ struct Rig {
     auto loaded = LoadLongspecModel(folder.path(), o.weights, parts);
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
     model = *loaded;
-    cache = Evaluate(tiny, {committed.begin(), committed.end() - 1}, o.type);
+    cache = tiny.NewCache(2048, o.type);
+    tiny.Evaluate(std::span(committed).first(committed.size() - 1), *cache);
     forward = std::make_unique<LongspecForward>(model, parts, config.kv_layout(o.type, o.type));
     EXPECT_TRUE(forward->Extend(committed).ok());
+  }
+
+  static RopeOptions Scaling(const Options& o) {
+    RopeOptions rope;
+    rope.scaling = o.rope_scale == 1.0F ? RopeOptions::Scaling::kNone : RopeOptions::Scaling::kLinear;
+    rope.scale = o.rope_scale;
+    return rope;
   }
 
   int root_position() const { return static_cast<int>(committed.size()) - 1; }
@@ -97,17 +89,14 @@ struct Rig {
   std::vector<float> RootLogits() { return Run({Root()}, LastLayer())[0]; }
 
   // What the specification says of the root (empty path), or of a node below it.
-  Vec Expected(const std::vector<int32_t>& path) const {
-    const LongspecReference reference(draft, parts);
-    ReferenceRow row;
+  Vec ExpectedHidden(const std::vector<int32_t>& path) const {
     std::vector<int32_t> tokens = committed;
     tokens.insert(tokens.end(), path.begin(), path.end());
-    const int last = static_cast<int>(tokens.size()) - 1;
-    for (int p = std::max(0, last - model->window); p <= last; ++p) {
-      row.tokens.push_back(tokens[static_cast<size_t>(p)]);
-      row.positions.push_back(p);
-    }
-    return reference.Logits(row, reference.ReadTarget(LastLayer(), cache->length()));
+    const LongspecReference reference(draft, parts);
+    return reference.HiddenOfLast(tokens, model->window, reference.ReadTarget(LastLayer(), cache->length()));
+  }
+  Vec Expected(const std::vector<int32_t>& path) const {
+    return LongspecReference(draft, parts).Head(ExpectedHidden(path));
   }
 
   TinyTarget tiny;
@@ -144,6 +133,17 @@ TEST(LongspecForward, RootAgreesWithTheSpecification) {
       EXPECT_LT(Distance(rig.RootLogits(), expected), kBound) << n << " " << window;
     }
   }
+}
+
+// Behaviour 2 of the specification: even a norm without weights would scale all logits.
+TEST(LongspecForward, NoNormComesBeforeTheHead) {
+  Rig rig({});
+  double ss = 0;
+  const Vec hidden = rig.ExpectedHidden({});
+  for (const double x : hidden) ss += x * x;
+  Vec normed = rig.Expected({});
+  for (double& x : normed) x /= std::sqrt(ss / static_cast<double>(hidden.size()));
+  EXPECT_GT(Distance(rig.RootLogits(), normed), 0.1);
 }
 
 // Level by level, as a tree grows: nodes see the window, the root, their ancestors and themselves.
@@ -186,6 +186,28 @@ TEST(LongspecForward, OtherTypesAreCloseToTheSpecification) {
 TEST(LongspecForward, HalfSplitTargetsAgreeAsWell) {
   Rig rig({.n_committed = 30, .pairing = kernels::RopePairing::kHalfSplit});
   EXPECT_LT(Distance(rig.RootLogits(), rig.Expected({})), kBound);
+}
+
+// What published drafts have: as many key-value heads as query heads, a fourth or a fifth of them, positions
+// scaled linearly, files of F16.
+TEST(LongspecForward, PublishedKindsAgreeWithTheSpecification) {
+  const auto expect_agreement = [](const Rig::Options& options,
+                                   const std::function<void(DraftTensors&)>& change) {
+    Rig rig(options, change);
+    EXPECT_LT(Distance(rig.RootLogits(), rig.Expected({})), kBound);
+    const std::vector<int32_t> path = {0};
+    const auto node = rig.Run({{11, rig.root_position() + 1, 0, path}}, rig.LastLayer());
+    EXPECT_LT(Distance(node[0], rig.Expected({11})), kBound);
+  };
+  expect_agreement({.n_kv_heads = 4, .n_heads = 4}, {});
+  expect_agreement({.n_kv_heads = 2, .n_heads = 8, .n_embd = 128}, {});
+  expect_agreement({.n_kv_heads = 2, .n_heads = 10, .n_embd = 160}, {});
+  expect_agreement({.n_committed = 300, .rope_scale = 4.0F}, {});
+  expect_agreement({.stored = DType::kF16}, [](DraftTensors& draft) {
+    for (auto& [name, tensor] : draft.tensors) {
+      for (float& x : tensor.values) x = HalfToFloat(FloatToHalf(x));
+    }
+  });
 }
 
 TEST(LongspecForward, LogitsGiveTheTokensInOrder) {
@@ -248,18 +270,6 @@ TEST(LongspecForward, LongCallsRunInParts) {
   }
 }
 
-void Poke(const KvSpan& span, int position) {
-  for (int head = 0; head < span.layout.n_kv_head; ++head) {
-    for (int d = 0; d < span.layout.head_dim; ++d) {
-      const int offset = position % kKvChunk;
-      const int key = (offset / kKeyBlock * span.layout.head_dim + d) * kKeyBlock + offset % kKeyBlock;
-      const_cast<float*>(reinterpret_cast<const float*>(span.keys(position / kKvChunk, head)))[key] += 1.5F;
-      const_cast<float*>(reinterpret_cast<const float*>(
-          span.values(position / kKvChunk, head)))[offset * span.layout.head_dim + d] += 1.5F;
-    }
-  }
-}
-
 // Of the target it reads the last layer's committed rows and nothing else.
 TEST(LongspecForward, ReadsTheLastLayersCommittedRowsOnly) {
   Rig rig({.n_committed = 270});
@@ -317,7 +327,7 @@ TEST(LongspecForward, TheWindowReaches512TokensBack) {
 
 // However the ring was filled, a node of a tree at its far end included.
 TEST(LongspecForward, TheRingHoldsWhatAFullPrefillWould) {
-  const std::vector<int32_t> tokens = Tokens(2010, 4);
+  const std::vector<int32_t> tokens = RandomTokens(2010, 4);
   Rig rig({.n_committed = 40});
   const auto filled = [&](const std::vector<int>& lengths, std::vector<int>* computed) {
     rig.forward->Reset();
@@ -356,6 +366,48 @@ TEST(LongspecForward, TheRingHoldsWhatAFullPrefillWould) {
                     1e-5);
       }
     }
+  }
+}
+
+// Behaviour 7 of the specification: a cache as long as the text holds the same rows and gives the same bits.
+TEST(LongspecForward, TheRingEqualsACacheOfTheWholeText) {
+  const std::vector<int32_t> tokens = RandomTokens(1600, 4);
+  Rig rig({.n_committed = 40});
+  const LlamaConfig& c = rig.config;
+  // Chunks for a window of the whole text, which is then no wider than the ring's.
+  auto* window_of = const_cast<LongspecModel*>(rig.model.get());
+  window_of->window = 1600;
+  LongspecForward whole(rig.model, rig.parts, c.kv_layout(CacheType::kF32, CacheType::kF32));
+  window_of->window = 512;
+  LongspecForward& ring = *rig.forward;
+  ASSERT_EQ(ring.n_ring_chunks(), 3);
+  ASSERT_EQ(whole.n_ring_chunks(), 8);
+  const auto place = [](const LongspecForward& forward, int p) {
+    return p / kKvChunk % forward.n_ring_chunks() * kKvChunk + p % kKvChunk;
+  };
+  const auto logits = [&](LongspecForward& forward, const LongspecRow& row) {
+    std::vector<std::vector<TokenScore>> next;
+    EXPECT_TRUE(forward.Run({&row, 1}, rig.LastLayer(), 1, next).ok());
+    return std::vector<float>(forward.logits(), forward.logits() + forward.n_logits());
+  };
+  ring.Reset();
+  for (const int n : {1, 100, 500, 512, 513, 514, 700, 1023, 1024, 1025, 1400, 1600}) {
+    const auto committed = std::span(tokens).first(static_cast<size_t>(n));
+    ASSERT_TRUE(ring.Extend(committed).ok());
+    ASSERT_TRUE(whole.Extend(committed).ok());
+    for (int p = std::max(0, n - 513); p < n; ++p) {
+      for (int head = 0; head < c.n_head_kv; ++head) {
+        for (int d = 0; d < c.head_dim; ++d) {
+          ASSERT_EQ(ring.ring().KeyAt(place(ring, p), head, d), whole.ring().KeyAt(p, head, d)) << n << p;
+          ASSERT_EQ(ring.ring().ValueAt(place(ring, p), head, d), whole.ring().ValueAt(p, head, d)) << n << p;
+        }
+      }
+    }
+    const LongspecRow root{.token = committed.back(), .position = n - 1};
+    EXPECT_EQ(logits(ring, root), logits(whole, root)) << n;
+    const std::vector<int32_t> path = {0};
+    const LongspecRow node{.token = 7, .position = n, .slot = 0, .path = path};
+    EXPECT_EQ(logits(ring, node), logits(whole, node)) << n;
   }
 }
 

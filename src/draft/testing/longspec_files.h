@@ -48,6 +48,27 @@ inline std::string ReadText(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
+inline std::vector<int32_t> RandomTokens(int n, uint64_t seed, int vocab = 384) {
+  const RngStream rng{.seed = seed, .purpose = RngPurpose::kTest};
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < n; ++i) {
+    tokens.push_back(static_cast<int32_t>(rng.Uniform(static_cast<uint64_t>(i)) * vocab));
+  }
+  return tokens;
+}
+
+// Changes the keys and values of a slot of an f32 cache, whatever they are.
+inline void Poke(const KvSpan& span, int slot) {
+  for (int head = 0; head < span.layout.n_kv_head; ++head) {
+    for (int d = 0; d < span.layout.head_dim; ++d) {
+      const int offset = slot % kKvChunk;
+      const int key = (offset / kKeyBlock * span.layout.head_dim + d) * kKeyBlock + offset % kKeyBlock;
+      const_cast<float*>(reinterpret_cast<const float*>(span.keys(slot / kKvChunk, head)))[key] += 1.5F;
+      const_cast<float*>(reinterpret_cast<const float*>(span.value_row(slot, head)))[d] += 1.5F;
+    }
+  }
+}
+
 class TinyTarget {
  public:
   explicit TinyTarget(const TinyModelOptions& options = {}, const RopeOptions& rope = {}, int n_threads = 1)
@@ -72,6 +93,18 @@ class TinyTarget {
   const SharedParts& parts() const { return *target_->shared_parts(); }
   std::unique_ptr<KvCache> NewCache(int capacity, CacheType type = CacheType::kF32) const {
     return MakeFullCache(config.kv_layout(type, type), config.n_layer, capacity);
+  }
+  // Appends the tokens' keys and values to the cache.
+  void Evaluate(std::span<const int32_t> tokens, KvCache& cache) {
+    for (size_t begin = 0; begin < tokens.size(); begin += 512) {
+      const auto part = tokens.subspan(begin, std::min<size_t>(512, tokens.size() - begin));
+      auto rows = cache.Begin(static_cast<int>(part.size()));
+      ASSERT_TRUE(rows.ok());
+      const ForwardSegment segment = {
+          .tokens = part, .parents = {}, .kv = &*rows, .logits = LogitsFor::kNone};
+      ASSERT_TRUE(target_->Forward({&segment, 1}, {}).ok());
+      rows->CommitAll();
+    }
   }
 
   LlamaConfig config;

@@ -60,16 +60,26 @@ class LongspecReference {
   }
 
   // With the tied embedding as head, and no norm before it.
-  Vec Logits(const ReferenceRow& row, const TargetKeys& seen) const {
-    const Vec x = Hidden(row, seen);
+  Vec Head(const Vec& hidden) const {
     Vec logits;
     for (int32_t t = 0; t < c_.n_vocab; ++t) {
       const Vec e = Embedding(t);
       double dot = 0;
-      for (size_t i = 0; i < x.size(); ++i) dot += e[i] * x[i];
+      for (size_t i = 0; i < hidden.size(); ++i) dot += e[i] * hidden[i];
       logits.push_back(dot);
     }
     return logits;
+  }
+
+  // After the last of `tokens`, which lie at positions 0, 1, ...: it sees the window before it.
+  Vec HiddenOfLast(const std::vector<int32_t>& tokens, int window, const TargetKeys& seen) const {
+    ReferenceRow row;
+    const int last = static_cast<int>(tokens.size()) - 1;
+    for (int p = std::max(0, last - window); p <= last; ++p) {
+      row.tokens.push_back(tokens[static_cast<size_t>(p)]);
+      row.positions.push_back(p);
+    }
+    return Hidden(row, seen);
   }
 
   // Positions [0, n) of the target's last layer, keys put back into checkpoint layout.

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The trees the LongSpec drafter proposes against those of its specification: the naive forward pass, and
+// search that knows nothing of levels run in passes, rings or slots.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+
+#include "draft/draft_models.h"
+#include "draft/registry.h"
+#include "draft/testing/longspec_files.h"
+#include "draft/testing/longspec_reference.h"
+#include "draft/testing/table_model.h"
+
+namespace longspec::testing {
+namespace {
+
+// Largest difference of a path's log-probability that float32 arithmetic may make.
+constexpr double kBound = 1e-3;
+
+using Scores = std::map<Path, double>;              // log-probabilities of paths
+using Next = std::function<Vec(const Path& path)>;  // log-probabilities of all tokens after a path
+
+struct Scored {
+  double log_prob = 0.0;
+  Path path;
+  bool operator<(const Scored& o) const { return log_prob < o.log_prob; }
+};
+
+Scored Child(const Scored& parent, size_t token, double log_prob) {
+  Scored child{parent.log_prob + log_prob, parent.path};
+  child.path.push_back(static_cast<int32_t>(token));
+  return child;
+}
+
+// All children of all nodes of a level, the best `width` of them the next level.
+Scores BeamSearch(const Next& next, const std::vector<int>& widths) {
+  Scores scores;
+  std::vector<Scored> level(1);
+  for (const int width : widths) {
+    std::vector<Scored> children;
+    for (const Scored& node : level) {
+      const Vec log_probs = next(node.path);
+      for (size_t t = 0; t < log_probs.size(); ++t) children.push_back(Child(node, t, log_probs[t]));
+    }
+    std::sort(children.rbegin(), children.rend());
+    children.resize(static_cast<size_t>(width));
+    level = children;
+    for (const Scored& node : level) scores[node.path] = node.log_prob;
+  }
+  return scores;
+}
+
+// The most probable path that is not in the tree yet, until there are n.
+Scores BestFirstSearch(const Next& next, size_t n, size_t max_depth) {
+  Scores scores;
+  std::priority_queue<Scored> open;
+  open.push({});
+  while (scores.size() < n) {
+    const Scored node = open.top();
+    open.pop();
+    if (!node.path.empty()) scores[node.path] = node.log_prob;
+    if (node.path.size() == max_depth) continue;
+    const Vec log_probs = next(node.path);
+    for (size_t t = 0; t < log_probs.size(); ++t) open.push(Child(node, t, log_probs[t]));
+  }
+  return scores;
+}
+
+Scores Best(const Scores& scores, size_t n) {
+  std::vector<Scored> order;
+  for (const auto& [path, log_prob] : scores) order.push_back({log_prob, path});
+  std::sort(order.rbegin(), order.rend());
+  Scores best;
+  for (size_t i = 0; i < n; ++i) best[order[i].path] = order[i].log_prob;
+  return best;
+}
+
+void ExpectTree(const TokenTree& tree, const Scores& expected) {
+  const std::map<Path, double> paths = PathsOf(tree);
+  EXPECT_EQ(paths.size(), static_cast<size_t>(tree.size() - 1));  // siblings differ
+  ASSERT_EQ(paths.size(), expected.size());
+  for (const auto& [path, log_prob] : expected) {
+    const auto found = paths.find(path);
+    ASSERT_NE(found, paths.end());
+    EXPECT_NEAR(std::log(found->second), log_prob, kBound);
+  }
+  for (const TreeNode& node : tree.nodes().subspan(1)) {
+    EXPECT_EQ(tree.node(node.parent).depth, node.depth - 1);
+    EXPECT_LE(node.score, tree.node(node.parent).score);
+  }
+}
+
+// A sequence, the target's cache of all of it but the last token, and a drafter that follows it.
+class Scene {
+ public:
+  explicit Scene(const std::string& tree, int window = 512)
+      : tiny_({.n_embd = 32, .n_heads = 2, .n_kv_heads = 1, .n_ff = 32}),
+        draft_(RandomDraft(tiny_.config, 32, 9)),
+        window_(window),
+        cache_(tiny_.NewCache(1000, CacheType::kF32)) {
+    SpeculationOptions options;
+    options.type = "longspec";
+    options.draft_model =
+        WriteDraftFolder(folder_, tiny_.config, draft_, ", \"longspec_window\": " + std::to_string(window));
+    options.draft_weights = "f32";
+    options.tree = tree;
+    auto drafter = MakeDrafter(options, {.target = &tiny_.target(), .cache = cache_.get()});
+    EXPECT_TRUE(drafter.ok()) << drafter.status().message();
+    drafter_ = std::move(*drafter);
+  }
+
+  // The first n tokens of the text are committed, by a prompt or by rounds that accepted them.
+  void Commit(int n) {
+    committed_ = RandomTokens(n, 4);
+    const auto first = static_cast<size_t>(cache_->length());
+    tiny_.Evaluate(std::span(committed_).subspan(first, committed_.size() - 1 - first), *cache_);
+    if (first == 0) {
+      EXPECT_TRUE(drafter_->Prefill(committed_).ok());
+    }
+  }
+
+  TokenTree Propose(int max_nodes, int max_depth) {
+    TokenTree tree(committed_.back());
+    const Status status =
+        drafter_->Propose({.max_nodes = max_nodes, .max_depth = max_depth}, committed_, tree);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return tree;
+  }
+
+  // What the specification says comes after a path below the last committed token.
+  Next Specified() const {
+    const LongspecReference reference(draft_, tiny_.parts());
+    return [this, reference,
+            seen = reference.ReadTarget(cache_->Span(last_layer()), cache_->length())](const Path& path) {
+      std::vector<int32_t> tokens = committed_;
+      tokens.insert(tokens.end(), path.begin(), path.end());
+      Vec log_probs = reference.Head(reference.HiddenOfLast(tokens, window_, seen));
+      double sum = 0;
+      for (const double x : log_probs) sum += std::exp(x);
+      for (double& x : log_probs) x -= std::log(sum);
+      return log_probs;
+    };
+  }
+
+  KvCache& cache() { return *cache_; }
+  int last_layer() const { return tiny_.config.n_layer - 1; }
+
+ private:
+  Folder folder_;
+  TinyTarget tiny_;
+  DraftTensors draft_;
+  const int window_;
+  std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<Drafter> drafter_;
+  std::vector<int32_t> committed_;
+};
+
+// Behaviours 14 and 15: after a prompt and after a round, at the far end of a window and across a chunk's
+// border.
+TEST(LongspecTree, BeamsAreTheSpecifications) {
+  const std::vector<int> widths = {4, 16, 16, 16, 16};
+  Scene scene("");
+  scene.Commit(258);
+  ExpectTree(scene.Propose(68, 5), BeamSearch(scene.Specified(), widths));
+  Scene narrow("", 7);
+  for (const int n : {254, 258}) {
+    narrow.Commit(n);
+    ExpectTree(narrow.Propose(68, 5), BeamSearch(narrow.Specified(), widths));
+  }
+}
+
+TEST(LongspecTree, TheFirstTokenOfAllHasNothingToAttendTo) {
+  Scene scene("3,5,2");
+  scene.Commit(1);
+  ExpectTree(scene.Propose(10, 3), BeamSearch(scene.Specified(), {3, 5, 2}));
+}
+
+TEST(LongspecTree, ABeamBeyondTheBudgetKeepsItsBest) {
+  Scene scene("");
+  scene.Commit(40);
+  const Scores whole = BeamSearch(scene.Specified(), {4, 16, 16, 16, 16});
+  for (const int n : {1, 8, 30, 67}) ExpectTree(scene.Propose(n, 5), Best(whole, static_cast<size_t>(n)));
+  ExpectTree(scene.Propose(68, 2), BeamSearch(scene.Specified(), {4, 16}));
+}
+
+TEST(LongspecTree, ChainsAreTheMostProbableTokens) {
+  for (const int window : {512, 3}) {
+    Scene scene("chain", window);
+    for (const int n : {39, 40, 46}) {
+      scene.Commit(n);
+      ExpectTree(scene.Propose(6, 6), BeamSearch(scene.Specified(), std::vector<int>(6, 1)));
+    }
+  }
+}
+
+TEST(LongspecTree, BestFirstIsTheMostProbablePaths) {
+  for (const char* shape : {"best", "best:2"}) {
+    Scene scene(shape);
+    for (const int n : {30, 34}) {
+      scene.Commit(n);
+      const size_t depth = shape == std::string("best") ? 10 : 2;
+      ExpectTree(scene.Propose(24, 10), BestFirstSearch(scene.Specified(), 24, depth));
+    }
+  }
+}
+
+// Behaviour 17: whatever lies in the target's rows from the root on, while they are speculated and after they
+// were rolled back.
+TEST(LongspecTree, RowsFromTheRootOnAreNotRead) {
+  Scene scene("");
+  scene.Commit(250);
+  const std::map<Path, double> before = PathsOf(scene.Propose(68, 5));
+  {
+    auto speculated = scene.cache().Begin(80);
+    ASSERT_TRUE(speculated.ok());
+    EXPECT_EQ(PathsOf(scene.Propose(68, 5)), before);
+    for (int slot = 249; slot < 249 + 80; ++slot) {
+      for (int layer = 0; layer <= scene.last_layer(); ++layer) Poke(scene.cache().Span(layer), slot);
+    }
+    EXPECT_EQ(PathsOf(scene.Propose(68, 5)), before);
+  }
+  EXPECT_EQ(PathsOf(scene.Propose(68, 5)), before);
+  for (int slot = 0; slot < 249; ++slot) Poke(scene.cache().Span(0), slot);  // nor any other layer's
+  EXPECT_EQ(PathsOf(scene.Propose(68, 5)), before);
+  Poke(scene.cache().Span(scene.last_layer()), 248);
+  EXPECT_NE(PathsOf(scene.Propose(68, 5)), before);
+}
+
+}  // namespace
+}  // namespace longspec::testing
