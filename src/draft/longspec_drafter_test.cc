@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "decode/decoder.h"
 #include "decode/policy.h"
@@ -90,6 +92,13 @@ class LongspecDrafterTest : public ::testing::Test {
     return text;
   }
 
+  // They make up the draft's whole vocabulary.
+  void ProposeLikelyTokensOnly() {
+    std::vector<int64_t> vocab;
+    for (int64_t t = 0; t < kLikely; ++t) vocab.push_back(200 + t);
+    WriteDraft(RandomDraft(tiny_.config, 64, 3), draft_ + "/model.safetensors", "", DType::kF32, vocab);
+  }
+
   Text Plain(float temperature, int n_prompt, int n_predict) {
     return Generate({.type = "none"}, temperature, n_prompt, n_predict);
   }
@@ -103,10 +112,7 @@ class LongspecDrafterTest : public ::testing::Test {
 };
 
 TEST_F(LongspecDrafterTest, SameBitsForEveryShapeAndTemperature) {
-  // Tokens that are likely make up the draft's whole vocabulary.
-  std::vector<int64_t> vocab;
-  for (int64_t t = 0; t < kLikely; ++t) vocab.push_back(200 + t);
-  WriteDraft(RandomDraft(tiny_.config, 64, 3), draft_ + "/model.safetensors", "", DType::kF32, vocab);
+  ProposeLikelyTokensOnly();
   int64_t accepted = 0;
   for (const float temperature : {0.0F, 0.7F, 1.0F}) {
     const Text plain = Plain(temperature, 20, 60);
@@ -142,30 +148,73 @@ TEST_F(LongspecDrafterTest, AnAdversaryCostsNothingButTime) {
   EXPECT_EQ(text.stats.drafted_at.at(0), 19);
 }
 
+// Whatever its weights are: the bits are the target's.
+TEST_F(LongspecDrafterTest, NoWeightsCanChangeABit) {
+  const auto all = [](float factor) {
+    return [factor](DraftTensors& draft) {
+      for (auto& [name, tensor] : draft.tensors) {
+        for (float& x : tensor.values) x *= factor;
+      }
+    };
+  };
+  const auto fill = [](const char* name, float value) {
+    return [=](DraftTensors& draft) { std::ranges::fill(draft[name], value); };
+  };
+  const struct {
+    const char* what;
+    std::function<void(DraftTensors&)> change;
+    std::vector<int64_t> vocab;
+    bool proposes;
+  } adversaries[] = {
+      {"none", all(0.0F), {}, true},
+      {"huge", all(100.0F), {}, true},
+      {"always the same wrong token", all(1.0F), {5}, true},
+      {"no numbers from the MLP", fill("mlp.down_proj.weight", 3e38F), {}, false},
+      {"no numbers from a norm", fill("input_layernorm.weight", 3e38F), {}, false},
+      {"no numbers for keys", fill("self_attn.k_proj.weight", 3e38F), {}, false},
+  };
+  for (const auto& adversary : adversaries) {
+    DraftTensors draft = RandomDraft(tiny_.config, 64, 3);
+    adversary.change(draft);
+    WriteDraft(draft, draft_ + "/model.safetensors", "", DType::kF32, adversary.vocab);
+    models_ = {};
+    for (const float temperature : {0.0F, 0.7F, 1.0F}) {
+      const Text plain = Plain(temperature, 20, 16);
+      for (const char* tree : {"chain", "", "4", "best", "opt:0.1", "opt-last:0.1:4"}) {
+        SCOPED_TRACE(std::string(adversary.what) + ": " + tree + " at " + std::to_string(temperature));
+        SpeculationOptions options = Options(tree);
+        options.draft_weights = "f32";
+        const Text text = Generate(options, temperature, 20, 16);
+        EXPECT_EQ(text, plain);
+        EXPECT_EQ(text.stats.drafted > 0, adversary.proposes);
+        EXPECT_EQ(text.stats.accepted + text.stats.steps, 16);
+        if (!adversary.vocab.empty()) {
+          EXPECT_EQ(text.stats.accepted, 0);
+        }
+      }
+    }
+  }
+}
+
 // What a round leaves in the cache is what prefill of the same text would.
 TEST_F(LongspecDrafterTest, TheCacheEqualsAFreshPrefill) {
-  (void)Generate(Options("", 60), 1.0F, 30, 50);
+  ProposeLikelyTokensOnly();
+  const Text text_of_rounds = Generate(Options("", 60), 1.0F, 490, 60);
+  EXPECT_GT(text_of_rounds.stats.accepted, 10);  // else nothing was moved
   const std::unique_ptr<KvCache> after = std::move(cache_);
   std::vector<int32_t> text = committed_;
   text.pop_back();
-  auto fresh = tiny_.NewCache(200, CacheType::kF16);
-  auto rows = fresh->Begin(static_cast<int>(text.size()));
-  ASSERT_TRUE(rows.ok());
-  const ForwardSegment segment = {.tokens = text, .parents = {}, .kv = &*rows, .logits = LogitsFor::kNone};
-  ASSERT_TRUE(tiny_.target().Forward({&segment, 1}, {}).ok());
-  rows->CommitAll();
+  ASSERT_EQ(text.size(), 549U);  // chunks end at 256 and 512
+  auto fresh = tiny_.NewCache(600, CacheType::kF16);
+  tiny_.Evaluate(text, *fresh);
   ASSERT_EQ(after->length(), fresh->length());
   for (int layer = 0; layer < tiny_.config.n_layer; ++layer) {
     const KvSpan a = after->Span(layer), b = fresh->Span(layer);
-    for (int head = 0; head < tiny_.config.n_head_kv; ++head) {
-      const size_t row = static_cast<size_t>(tiny_.config.head_dim) * 2;
-      EXPECT_EQ(std::memcmp(a.values(0, head), b.values(0, head), row * static_cast<size_t>(after->length())),
-                0);
-      for (int p = 0; p < after->length(); ++p) {
+    for (int p = 0; p < after->length(); ++p) {
+      for (int head = 0; head < tiny_.config.n_head_kv; ++head) {
         for (int d = 0; d < tiny_.config.head_dim; ++d) {
-          const size_t at =
-              static_cast<size_t>((p / kKeyBlock * tiny_.config.head_dim + d) * kKeyBlock + p % kKeyBlock);
-          ASSERT_EQ(std::memcmp(a.keys(0, head) + 2 * at, b.keys(0, head) + 2 * at, 2), 0);
+          ASSERT_EQ(a.KeyAt(p, head, d), b.KeyAt(p, head, d)) << layer << " " << p;
+          ASSERT_EQ(a.ValueAt(p, head, d), b.ValueAt(p, head, d)) << layer << " " << p;
         }
       }
     }
@@ -205,7 +254,7 @@ TEST_F(LongspecDrafterTest, MemoryDoesNotDependOnTheContext) {
   const Folder folder;
   SpeculationOptions options = Options("3,6", 9);
   options.draft_model = WriteDraftFolder(folder, tiny.config, RandomDraft(tiny.config, 32, 1));
-  for (const int n : {512, 4096, 65536}) {
+  for (const int n : {512, 4096, 8192, 65536}) {
     auto cache = tiny.NewCache(n + 10, CacheType::kF16);
     auto rows = cache->Begin(n);
     ASSERT_TRUE(rows.ok());
