@@ -85,6 +85,18 @@ Status ReadRope(const Json& json, const Reader& reader, LongspecConfig* config) 
   return {};
 }
 
+// Published configurations name the positions a model has before linear scaling stretches them (Vicuna-16k:
+// 4096 and a factor of 4).
+Status ReadTrainedPositions(const Reader& reader, LongspecConfig* config) {
+  LS_ASSIGN(config->trained_positions, reader.Size("longspec_trained_positions"));
+  if (config->trained_positions != 0) return {};
+  LS_ASSIGN(const int unscaled, reader.Size("max_position_embeddings"));
+  const bool is_scaled = config->rope_scaling == "linear" && config->rope_factor > 0.0;
+  const double scaled = unscaled * (is_scaled ? config->rope_factor : 1.0);
+  config->trained_positions = static_cast<int>(std::min(scaled, static_cast<double>(kMaxSize)));
+  return {};
+}
+
 }  // namespace
 
 Result<LongspecConfig> ParseLongspecConfig(const std::string& text, const std::string& path) {
@@ -100,15 +112,12 @@ Result<LongspecConfig> ParseLongspecConfig(const std::string& text, const std::s
   LS_ASSIGN(config.head_dim, reader.Size("head_dim"));
   LS_ASSIGN(config.n_ff, reader.Size("intermediate_size"));
   LS_ASSIGN(config.n_vocab, reader.Size("vocab_size"));
-  LS_ASSIGN(config.trained_positions, reader.Size("longspec_trained_positions"));
-  if (config.trained_positions == 0) {
-    LS_ASSIGN(config.trained_positions, reader.Size("max_position_embeddings"));
-  }
   LS_ASSIGN(const int window, reader.Size("longspec_window"));
   if (window > 0) config.window = window;
   if (config.n_kv_head == 0) config.n_kv_head = config.n_head;
   if (config.head_dim == 0 && config.n_head > 0) config.head_dim = config.hidden_size / config.n_head;
   LS_TRY(ReadRope(json, reader, &config));
+  LS_TRY(ReadTrainedPositions(reader, &config));
   return config;
 }
 

@@ -11,7 +11,6 @@
 
 #include "base/check.h"
 #include "base/status_macros.h"
-#include "draft/longspec_checkpoint.h"
 #include "draft/packed_rows.h"
 #include "tensor/dequantize.h"
 #include "tensor/quantize.h"
@@ -31,7 +30,10 @@ std::string Number(double x) {
   return text;
 }
 
-// Whether the draft was made for this target, as far as both say.
+int WidthOfMlp(const LongspecCheckpoint& checkpoint) {
+  return static_cast<int>(checkpoint.Find("mlp.up_proj.weight")->n_rows());
+}
+
 class Fit {
  public:
   Fit(const LongspecCheckpoint& checkpoint, const LlamaConfig& target)
@@ -60,8 +62,6 @@ class Fit {
     return CheckShapes();
   }
 
-  int n_ff() const { return static_cast<int>(checkpoint_.Find("mlp.up_proj.weight")->n_rows()); }
-
  private:
   Status Refuse(const std::string& what, const std::string& draft, const std::string& target) const {
     return Unsupported(checkpoint_.path + ": the draft model does not fit the target: " + what + " " + draft +
@@ -84,7 +84,7 @@ class Fit {
 
   Status CheckShapes() const {
     const int64_t h = target_.n_embd, q = int64_t{target_.n_head} * target_.head_dim,
-                  kv = int64_t{target_.n_head_kv} * target_.head_dim, ff = n_ff();
+                  kv = int64_t{target_.n_head_kv} * target_.head_dim, ff = WidthOfMlp(checkpoint_);
     if (ff % kernels::kQuantBlock != 0) {
       return Unsupported(checkpoint_.path + ": MLP width " + std::to_string(ff) + " is no multiple of 32");
     }
@@ -154,10 +154,10 @@ class Loader {
   Loader(const LongspecCheckpoint& checkpoint, std::optional<DType> type, const SharedParts& target)
       : checkpoint_(checkpoint), type_(type), target_(target), order_(*target.config) {}
 
-  Result<std::shared_ptr<const LongspecModel>> Load(int n_ff) {
+  Result<std::shared_ptr<const LongspecModel>> Load() {
     auto model = std::make_shared<LongspecModel>();
     model->path = checkpoint_.path;
-    model->n_ff = n_ff;
+    model->n_ff = WidthOfMlp(checkpoint_);
     model->window = checkpoint_.config.window;
     model->trained_positions = checkpoint_.config.trained_positions;
     LS_TRY(LoadHead(model.get()));
@@ -312,15 +312,18 @@ Status CheckLongspecWeights(const std::string& weights) {
                          ": must be one of q8_0, q5_1, q5_0, q4_1, q4_0, bf16, f16, f32");
 }
 
+Status CheckLongspecFit(const LongspecCheckpoint& checkpoint, const LlamaConfig& target) {
+  return Fit(checkpoint, target).Check();
+}
+
 Result<std::shared_ptr<const LongspecModel>> LoadLongspecModel(const std::string& path,
                                                                const std::string& weights,
                                                                const SharedParts& target) {
   LS_TRY(CheckLongspecWeights(weights));
   LS_ASSIGN(const LongspecCheckpoint checkpoint, OpenLongspecCheckpoint(path));
-  const Fit fit(checkpoint, *target.config);
-  LS_TRY(fit.Check());
+  LS_TRY(CheckLongspecFit(checkpoint, *target.config));
   try {
-    return Loader(checkpoint, FindDType(weights), target).Load(fit.n_ff());
+    return Loader(checkpoint, FindDType(weights), target).Load();
   } catch (const std::bad_alloc&) {
     return ResourceExhausted(path + ": no memory for the draft model's weights");
   }

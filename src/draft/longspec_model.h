@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "draft/longspec_checkpoint.h"
 #include "kernels/packing.h"
 #include "longspec/status.h"
 #include "model/shared_parts.h"
@@ -42,6 +43,10 @@ struct LongspecModel {
 Result<std::shared_ptr<const LongspecModel>> LoadLongspecModel(const std::string& path,
                                                                const std::string& weights,
                                                                const SharedParts& target);
+
+// Whether the draft was made for this target, as far as both say: its configuration and the shapes of its
+// tensors. REQUIRES: OpenLongspecCheckpoint made it.
+Status CheckLongspecFit(const LongspecCheckpoint& checkpoint, const LlamaConfig& target);
 
 // "" or a type weights may have.
 Status CheckLongspecWeights(const std::string& weights);
