@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -306,6 +307,96 @@ TEST(KvSpan, ElementsAreFoundWhereTheyWereStored) {
           ASSERT_NEAR(span.ValueAt(slot, head, d), d == (slot + 5) % 32 ? -4.0F : 0.0F, 4 * tolerance);
         }
       }
+    }
+  }
+}
+
+// The definition, in double precision: one softmax over all the row sees. (n_head, head_dim)
+std::vector<double> MaskedSoftmax(const Problem& p, int row) {
+  const int head_dim = p.shape.head_dim, group = p.shape.group();
+  std::vector<double> out;
+  for (int head = 0; head < p.shape.n_head; ++head) {
+    const int kv = head / group;
+    const float* q = p.q.data() + ((Z(kv) * Z(p.n_rows) + Z(row)) * Z(group) + Z(head % group)) * Z(head_dim);
+    std::vector<double> sums(Z(head_dim));
+    double total = 0;
+    for (const int slot : Visible(p, row)) {
+      const size_t at = (Z(slot) * 2 + Z(kv)) * Z(head_dim);
+      double dot = 0;
+      for (size_t d = 0; d < Z(head_dim); ++d)
+        dot += static_cast<double>(q[d]) * static_cast<double>(p.k[at + d]);
+      const double w =
+          std::exp(dot * static_cast<double>(p.shape.scale));  // of small numbers: needs no maximum
+      total += w;
+      for (size_t d = 0; d < Z(head_dim); ++d) sums[d] += w * static_cast<double>(p.v[at + d]);
+    }
+    for (const double sum : sums) out.push_back(sum / total);
+  }
+  return out;
+}
+
+void ExpectDefinition(int base, int n_rows, int group) {
+  const Problem p = MakeProblem(base, n_rows, RandomTree(n_rows, static_cast<unsigned>(base + n_rows)),
+                                CacheType::kF32, 16, group, CacheType::kF32);
+  const std::vector<float> out = RunPlan(p, kernels::Available().front(), 2);
+  for (const int row : {0, n_rows / 2, n_rows - 1}) {
+    const std::vector<double> want = MaskedSoftmax(p, row);
+    for (size_t i = 0; i < want.size(); ++i) {
+      ASSERT_NEAR(out[Z(row) * want.size() + i], want[i], 1e-5)
+          << base << " committed, row " << row << " of " << n_rows << ", group " << group;
+    }
+  }
+}
+
+TEST(Attention, IsOneSoftmaxOverAllARowSees) {
+  for (const int base : {0, 1, 511, 512, 513}) {
+    for (const int n_rows : {1, 4, 16, 74}) {
+      for (const int group : {1, 4, 5}) ExpectDefinition(base, n_rows, group);
+    }
+  }
+  ExpectDefinition(16384, 4, 5);
+  ExpectDefinition(16384, 74, 1);
+}
+
+// Parts whose largest scores are far apart may be merged in any order; a part's maximum and sum are the
+// logarithm of its sum of exponentials.
+TEST(Attention, PartsMergeInAnyOrder) {
+  constexpr int kDim = 16, kKeys = 40;
+  for (const KernelTable* table : kernels::Available()) {
+    for (const float apart : {0.0F, 1.0F, 80.0F, -80.0F}) {
+      std::mt19937 rng(5);
+      std::normal_distribution<float> normal;
+      std::vector<std::vector<float>> states;
+      std::vector<double> sums(kDim);
+      double total = 0;
+      for (int part = 0; part < 3; ++part) {
+        std::vector<float> scores(kKeys), state(kStateHeader + kDim);
+        for (float& score : scores) score = normal(rng) + apart * static_cast<float>(part);
+        double part_sum = 0;
+        std::vector<double> exponentials;
+        for (const float score : scores) exponentials.push_back(std::exp(static_cast<double>(score)));
+        table->softmax_chunk(scores.data(), kKeys, state.data());
+        for (size_t i = 0; i < kKeys; ++i) {
+          part_sum += exponentials[i];
+          for (size_t d = 0; d < kDim; ++d) {
+            const float v = normal(rng);
+            state[kStateHeader + d] += scores[i] * v;
+            sums[d] += exponentials[i] * static_cast<double>(v);
+          }
+        }
+        total += part_sum;
+        EXPECT_NEAR(state[0] + std::log(state[1]), std::log(part_sum), 1e-3) << table->name;
+        states.push_back(state);
+      }
+      std::vector<int> order = {0, 1, 2};
+      do {
+        std::vector<float> merged = states[Z(order[0])], out(kDim);
+        for (const size_t i : {1, 2}) table->merge_state(merged.data(), states[Z(order[i])].data(), kDim);
+        EXPECT_NEAR(merged[0] + std::log(merged[1]), std::log(total), 1e-3) << table->name;
+        table->finish_state(merged.data(), kDim, out.data());
+        for (size_t d = 0; d < kDim; ++d)
+          EXPECT_NEAR(out[d], sums[d] / total, 1e-5) << table->name << " " << apart;
+      } while (std::next_permutation(order.begin(), order.end()));
     }
   }
 }

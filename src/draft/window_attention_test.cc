@@ -150,6 +150,23 @@ TEST(WindowAttention, IsSoftmaxAttentionOverRangeAndPath) {
   }
 }
 
+// A draft's first token sees nothing of the target: zero, and no number that is none.
+TEST(WindowAttention, ARowThatSeesNothingIsZero) {
+  const Keys stored(2, 1), tail(1, 2);
+  ThreadTeam team(2);
+  WindowAttention attention(kernels::Available().front(), kShape, 2);
+  const std::vector<std::vector<RowView>> calls = {
+      {{0, 0, {}}}, {{300, 300, {}}}, {{0, 300, {}}, {0, 0, {}}}};
+  for (const std::vector<RowView>& rows : calls) {
+    const std::vector<float> out =
+        Attend(attention, team, {stored.span, 0}, tail, 0, rows, Queries(rows.size()));
+    EXPECT_EQ(std::vector<float>(out.end() - 96, out.end()), std::vector<float>(96, 0.0F));
+    if (rows.size() > 1) {
+      EXPECT_NE(out[0], 0.0F);
+    }
+  }
+}
+
 TEST(WindowAttention, ARowDoesNotDependOnTheRowsBesideIt) {
   const Keys stored(12, 1), tail(2, 2);
   std::vector<int32_t> slots(300);
