@@ -96,15 +96,18 @@ void ExpectTree(const TokenTree& tree, const Scores& expected) {
 // A sequence, the target's cache of all of it but the last token, and a drafter that follows it.
 class Scene {
  public:
-  explicit Scene(const std::string& tree, int window = 512)
+  // `vocab`: tokens the draft chooses among; empty: all.
+  explicit Scene(const std::string& tree, int window = 512, const std::vector<int64_t>& vocab = {})
       : tiny_({.n_embd = 32, .n_heads = 2, .n_kv_heads = 1, .n_ff = 32}),
         draft_(RandomDraft(tiny_.config, 32, 9)),
         window_(window),
+        vocab_(vocab),
         cache_(tiny_.NewCache(1000, CacheType::kF32)) {
     SpeculationOptions options;
     options.type = "longspec";
     options.draft_model =
         WriteDraftFolder(folder_, tiny_.config, draft_, ", \"longspec_window\": " + std::to_string(window));
+    WriteDraft(draft_, options.draft_model + "/model.safetensors", "", DType::kF32, vocab);
     options.draft_weights = "f32";
     options.tree = tree;
     auto drafter = MakeDrafter(options, {.target = &tiny_.target(), .cache = cache_.get()});
@@ -138,6 +141,11 @@ class Scene {
       std::vector<int32_t> tokens = committed_;
       tokens.insert(tokens.end(), path.begin(), path.end());
       Vec log_probs = reference.Head(reference.HiddenOfLast(tokens, window_, seen));
+      if (!vocab_.empty()) {
+        for (size_t t = 0; t < log_probs.size(); ++t) {
+          if (std::ranges::find(vocab_, static_cast<int64_t>(t)) == vocab_.end()) log_probs[t] = -1e300;
+        }
+      }
       double sum = 0;
       for (const double x : log_probs) sum += std::exp(x);
       for (double& x : log_probs) x -= std::log(sum);
@@ -153,6 +161,7 @@ class Scene {
   TinyTarget tiny_;
   DraftTensors draft_;
   const int window_;
+  const std::vector<int64_t> vocab_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<Drafter> drafter_;
   std::vector<int32_t> committed_;
@@ -196,13 +205,16 @@ TEST(LongspecTree, ChainsAreTheMostProbableTokens) {
   }
 }
 
+// Of few tokens, so that the best paths are long.
 TEST(LongspecTree, BestFirstIsTheMostProbablePaths) {
-  for (const char* shape : {"best", "best:2"}) {
-    Scene scene(shape);
+  for (const size_t depth : {10, 2}) {
+    Scene scene("best:" + std::to_string(depth), 512, {7, 200, 42});
     for (const int n : {30, 34}) {
       scene.Commit(n);
-      const size_t depth = shape == std::string("best") ? 10 : 2;
-      ExpectTree(scene.Propose(24, 10), BestFirstSearch(scene.Specified(), 24, depth));
+      const size_t n_nodes = depth == 2 ? 9 : 24;
+      const TokenTree tree = scene.Propose(static_cast<int>(n_nodes), 10);
+      ExpectTree(tree, BestFirstSearch(scene.Specified(), n_nodes, depth));
+      EXPECT_GE(tree.max_depth(), std::min<int>(4, static_cast<int>(depth)));
     }
   }
 }
