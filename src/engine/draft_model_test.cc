@@ -27,7 +27,7 @@ class DraftModelTest : public ::testing::Test {
     engine_ = std::move(*engine);
   }
 
-  Result<GenerationResult> Generate(const std::string& type, const std::string& draft) {
+  static GenerationRequest Request(const std::string& type, const std::string& draft) {
     GenerationRequest request;
     request.tokens = {65, 70, 80, 90};
     request.n_predict = 50;
@@ -36,6 +36,11 @@ class DraftModelTest : public ::testing::Test {
     request.sampling.seed = 5;
     request.speculation.type = type;
     request.speculation.draft_model = draft;
+    return request;
+  }
+
+  Result<GenerationResult> Generate(const std::string& type, const std::string& draft) {
+    const GenerationRequest request = Request(type, draft);
     auto session = engine_->NewSession();
     return engine_->Generate(**session, request);
   }
@@ -116,6 +121,42 @@ TEST_F(DraftModelTest, MergedTreesLeaveTheTextAsItIs) {
         EXPECT_THAT(verified, ::testing::UnorderedElementsAreArray(merge.drafters));
       }
     }
+  }
+}
+
+// A draft keeps nothing that the tokens do not tell: a session that goes on, or a fork of it, drafts and says
+// what a fresh one does.
+TEST_F(DraftModelTest, ASessionGoesOnOrIsForkedAsIfAnew) {
+  const testing::TinyTarget tiny;
+  const std::string path =
+      testing::WriteDraftFolder(folder_, tiny.config, testing::RandomDraft(tiny.config, 64, 2));
+  GenerationRequest first = Request("longspec", path);
+  first.tokens = testing::RandomTokens(240, 4, 250);
+  auto session = engine_->NewSession();
+  ASSERT_TRUE(engine_->Generate(**session, first).ok());
+  auto fork = engine_->Fork(**session);
+  ASSERT_TRUE(fork.ok()) << fork.status().message();
+
+  GenerationRequest next = first;
+  next.tokens = (*session)->tokens();
+  next.tokens.insert(next.tokens.end(), {65, 66, 67});
+  const auto generate = [&](Session& in, const std::string& type) {
+    next.speculation.type = type;
+    const auto result = engine_->Generate(in, next);
+    EXPECT_TRUE(result.ok()) << result.status().message();
+    return *result;
+  };
+  const GenerationResult plain = generate(**engine_->NewSession(), "none");
+  const GenerationResult anew = generate(**engine_->NewSession(), "longspec");
+  EXPECT_EQ(anew.timings.cache_n, 0);
+  EXPECT_EQ(anew.tokens, plain.tokens);
+  EXPECT_GT(anew.timings.draft_n, 0);
+  for (Session* kept : {session->get(), fork->get()}) {
+    const GenerationResult result = generate(*kept, "longspec");
+    EXPECT_GT(result.timings.cache_n, 240);
+    EXPECT_EQ(result.tokens, plain.tokens);
+    EXPECT_EQ(result.timings.draft_n, anew.timings.draft_n);
+    EXPECT_EQ(result.timings.draft_n_accepted, anew.timings.draft_n_accepted);
   }
 }
 
