@@ -10,10 +10,9 @@ not comparable, accepted lengths are.
 """
 
 import argparse
-import json
 import sys
 
-from learning_curve import BOTTOM, GAP, HEIGHT, LEFT, TOP, WIDTH, Panel, accepted_length, ticks
+from learning_curve import BOTTOM, GAP, HEIGHT, LEFT, TOP, WIDTH, Panel, accepted_length, read_entries, ticks
 
 COLORS = ("#06c", "#c30", "#083", "#a0a", "#850", "#555")
 
@@ -21,16 +20,14 @@ COLORS = ("#06c", "#c30", "#083", "#a0a", "#850", "#555")
 def read_validations(path, far):
     """(tokens, accepted length, loss from position `far` on, None without such positions) of each validation."""
     points = []
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            entry = json.loads(line)
-            if "validation" not in entry:
-                continue
-            whole, *buckets = entry["validation"]
-            behind = [b for b in buckets if b["begin"] >= far]
-            rows = sum(b["rows"] for b in behind)
-            loss = sum(b["loss"] * b["rows"] for b in behind) / rows if rows else None
-            points.append((entry["tokens"], accepted_length(whole["agreement"]), loss))
+    for tokens, entry in read_entries(path):
+        if "validation" not in entry:
+            continue
+        whole, *buckets = entry["validation"]
+        behind = [b for b in buckets if b["begin"] >= far]
+        rows = sum(b["rows"] for b in behind)
+        loss = sum(b["loss"] * b["rows"] for b in behind) / rows if rows else None
+        points.append((tokens, accepted_length(whole["agreement"]), loss))
     return points
 
 

@@ -40,6 +40,12 @@ class CompareTrainings(unittest.TestCase):
         self.assertEqual(compare_trainings.read_validations(log, 2048), [(10, 1.75, 3.0)])
         self.assertEqual(compare_trainings.read_validations(log, 8192), [(10, 1.75, None)])
 
+    def test_a_run_that_was_stopped_goes_on_counting(self):
+        whole = bucket(0, 1, 4, [0.5])
+        log = self.write("a", [{"step": 1, "tokens": 100, "loss": 9}, {**validation(100, whole), "step": 1},
+                               {"step": 2, "tokens": 70, "loss": 8}, {**validation(70, whole), "step": 2}])
+        self.assertEqual([tokens for tokens, *_ in compare_trainings.read_validations(log, 2048)], [100, 170])
+
     def test_draws_a_line_for_each_run_and_prints_the_last_validation(self):
         first = self.write("a", [validation(10, bucket(0, 1, 4, [0.1]), bucket(2048, 1, 5, [0.1])),
                                  validation(20, bucket(0, 1, 3, [0.2]), bucket(2048, 1, 4, [0.1]))])

@@ -26,24 +26,37 @@ def accepted_length(agreement):
     return expected
 
 
+def read_entries(path):
+    """(tokens that the run has seen, entry) of each line of a log.
+
+    Each call of longspec-train counts its tokens from 0; one that goes on behind a step continues that step's count.
+    Steps that a killed call did after its last checkpoint are done again: of those only the later lines count.
+    """
+    seen, before, last = [], 0, 0
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            entry = json.loads(line)
+            if "validation" not in entry and seen and (entry["tokens"] <= last or entry["step"] <= seen[-1][1]["step"]):
+                while seen and seen[-1][1]["step"] >= entry["step"]:
+                    seen.pop()
+                before = seen[-1][0] if seen else 0
+            last = entry["tokens"]
+            seen.append((before + last, entry))
+    return seen
+
+
 def read_logs(paths):
     """(tokens, loss) of steps, and (tokens, loss, accepted length) of validations, tokens of all runs added up."""
     steps, validations, before = [], [], 0
     for path in paths:
-        run_before, last, total = before, 0, 0
-        with open(path, encoding="utf-8") as file:
-            for line in file:
-                entry = json.loads(line)
-                if entry["tokens"] < last:  # the run went on in another call, which counts from 0
-                    run_before = total
-                last = entry["tokens"]
-                total = run_before + last
-                if "validation" in entry:
-                    whole = entry["validation"][0]
-                    validations.append((total, whole["loss"], accepted_length(whole["agreement"])))
-                else:
-                    steps.append((total, entry["loss"]))
-        before = max(before, total)
+        entries = read_entries(path)
+        for tokens, entry in entries:
+            if "validation" in entry:
+                whole = entry["validation"][0]
+                validations.append((before + tokens, whole["loss"], accepted_length(whole["agreement"])))
+            else:
+                steps.append((before + tokens, entry["loss"]))
+        before += entries[-1][0] if entries else 0
     return steps, validations
 
 
