@@ -35,7 +35,10 @@ def read_entries(path):
     seen, before, last = [], 0, 0
     with open(path, encoding="utf-8") as file:
         for line in file:
-            entry = json.loads(line)
+            try:
+                entry = json.loads(line)
+            except ValueError:  # cut off by a full disk or a kill
+                continue
             if "validation" not in entry and seen and (entry["tokens"] <= last or entry["step"] <= seen[-1][1]["step"]):
                 while seen and seen[-1][1]["step"] >= entry["step"]:
                     seen.pop()

@@ -49,6 +49,12 @@ class LearningCurve(unittest.TestCase):
         again = self.write("b", [step(100, 9), step(200, 8, 2), step(90, 9)])  # killed before the first checkpoint
         self.assertEqual([tokens for tokens, _ in learning_curve.read_entries(again)], [90])
 
+    def test_a_line_that_was_cut_off_is_left_out(self):
+        log = self.write("a", [step(100, 9)])
+        with open(log, "a", encoding="utf-8") as file:
+            file.write('{"step":2,"tok\n' + json.dumps(step(60, 8, 2)) + "\n")
+        self.assertEqual([tokens for tokens, _ in learning_curve.read_entries(log)], [100, 160])
+
     def test_ticks_lie_inside(self):
         for low, high in ((0, 1.9), (3.2, 9.7), (0, 1234567), (1, 1.6)):
             marks = learning_curve.ticks(low, high)
