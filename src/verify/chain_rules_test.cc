@@ -4,38 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <numeric>
 #include <vector>
 
 #include "verify/rules.h"
 #include "verify/testing/chi_square.h"
 #include "verify/testing/enumerating_coin.h"
+#include "verify/testing/language.h"
 
 namespace longspec::testing {
 namespace {
-
-constexpr size_t kVocab = 3;
-
-// A random law for every prefix.
-class Language {
- public:
-  Language(uint64_t seed, double sharpness)
-      : rng_{.seed = seed, .purpose = RngPurpose::kTest}, sharpness_(sharpness) {}
-
-  std::vector<double> After(std::span<const int32_t> prefix) const {
-    uint64_t key = 1;
-    for (const int32_t token : prefix) key = key * 7 + static_cast<uint64_t>(token) + 1;
-    std::vector<double> law(kVocab);
-    for (uint32_t v = 0; v < kVocab; ++v) law[v] = std::exp(sharpness_ * rng_.Uniform(key, v));
-    const double total = std::accumulate(law.begin(), law.end(), 0.0);
-    for (double& x : law) x /= total;
-    return law;
-  }
-
- private:
-  RngStream rng_;
-  double sharpness_;
-};
 
 using Rule = ChainVerdict (*)(std::span<const int32_t>, std::span<const Dense>, std::span<const Dense>,
                               Coin&);
@@ -63,38 +40,20 @@ Outcome Round(const Language& p, const Language& q, int gamma, Rule rule, Coin& 
   return {tokens, verdict.n_accepted};
 }
 
-size_t Cell(const std::vector<int32_t>& tokens) {
-  size_t cell = 0;
-  for (const int32_t token : tokens) cell = cell * kVocab + static_cast<size_t>(token);
-  return cell;
-}
-
-std::vector<double> JointLaw(const Language& p, int n) {
-  std::vector<double> joint(static_cast<size_t>(std::pow(kVocab, n)), 0.0);
-  const auto draw = [&](Coin& coin) {
-    std::vector<int32_t> tokens;
-    for (int i = 0; i < n; ++i) tokens.push_back(coin.Draw(p.After(tokens)));
-    return tokens;
-  };
-  EnumeratingCoin::ForEachBranch(draw, [&](const auto& tokens, double w) { joint[Cell(tokens)] += w; });
-  return joint;
-}
-
 struct Enumerated {
   double distance = 0;  // of the joint law from p's
   double accepted = 0;  // expected
 };
 
 Enumerated Enumerate(const Language& p, const Language& q, int gamma, Rule rule) {
-  std::vector<double> joint(static_cast<size_t>(std::pow(kVocab, gamma + 1)), 0.0);
+  std::vector<double> joint(NumCells(gamma + 1), 0.0);
   Enumerated result;
   EnumeratingCoin::ForEachBranch([&](Coin& coin) { return Round(p, q, gamma, rule, coin); },
                                  [&](const Outcome& outcome, double w) {
                                    joint[Cell(outcome.tokens)] += w;
                                    result.accepted += w * outcome.n_accepted;
                                  });
-  const std::vector<double> expected = JointLaw(p, gamma + 1);
-  for (size_t i = 0; i < joint.size(); ++i) result.distance += std::abs(joint[i] - expected[i]) / 2;
+  result.distance = TotalVariation(joint, JointLaw(p, gamma + 1));
   return result;
 }
 

@@ -11,6 +11,7 @@
 #include "verify/rules.h"
 #include "verify/testing/chi_square.h"
 #include "verify/testing/enumerating_coin.h"
+#include "verify/testing/language.h"
 
 namespace longspec::testing {
 namespace {
@@ -30,12 +31,6 @@ Law Enumerate(const NodeRule& rule, size_t vocab = kP.size()) {
   return law;
 }
 
-double Distance(const std::vector<double>& a, const std::vector<double>& b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += std::abs(a[i] - b[i]);
-  return sum / 2;
-}
-
 double ChiSquarePerSample(const std::vector<double>& law, const std::vector<double>& p) {
   double sum = 0;
   for (size_t i = 0; i < p.size(); ++i) sum += (law[i] - p[i]) * (law[i] - p[i]) / p[i];
@@ -46,7 +41,7 @@ TEST(Enumeration, ExactRulesKeepTheLawAndAcceptAsMuchAsTheyCan) {
   for (const ExactCase& c : ExactCases()) {
     SCOPED_TRACE(c.name);
     const Law law = Enumerate(c.rule);
-    EXPECT_LT(Distance(law.tokens, kP), 1e-12);
+    EXPECT_LT(TotalVariation(law.tokens, kP), 1e-12);
     EXPECT_NEAR(law.acceptance, c.acceptance, c.tolerance);
   }
 }
@@ -57,7 +52,7 @@ TEST(Enumeration, WrongRulesAreWrongByTheKnownAmount) {
     const Law law = Enumerate(c.rule);
     EXPECT_NEAR(std::accumulate(law.tokens.begin(), law.tokens.end(), 0.0), 1.0, 1e-12);
     const bool coarse = c.chi2 < 0;
-    EXPECT_NEAR(Distance(law.tokens, kP), c.tv, coarse ? 5e-4 : 5e-6);
+    EXPECT_NEAR(TotalVariation(law.tokens, kP), c.tv, coarse ? 5e-4 : 5e-6);
     if (!coarse) {
       EXPECT_NEAR(ChiSquarePerSample(law.tokens, kP), c.chi2, c.chi2_tolerance);
     }
@@ -134,7 +129,7 @@ TEST(KSeq, GammaOneHasANegativeResidual) {
   EXPECT_NEAR(lowest, -1.077, 5e-4);
   // And so the rule with gamma 1 is wrong.
   const Law law = Enumerate([](Coin& c) { return VerifyKSeq(DrawIndependent(2, c), kP, kQ, 1.0, c); });
-  EXPECT_GT(Distance(law.tokens, kP), 0.01);
+  EXPECT_GT(TotalVariation(law.tokens, kP), 0.01);
 }
 
 // --- Drafts that are as unhelpful as they can be. ---
@@ -151,7 +146,7 @@ std::vector<double> RandomLaw(uint64_t seed, size_t vocab, bool sparse) {
 
 void ExpectEveryRuleExact(const std::vector<double>& p, const std::vector<double>& q, int k) {
   const auto expect = [&](const char* name, const NodeRule& rule) {
-    EXPECT_LT(Distance(Enumerate(rule, p.size()).tokens, p), 1e-12) << name << " k=" << k;
+    EXPECT_LT(TotalVariation(Enumerate(rule, p.size()).tokens, p), 1e-12) << name << " k=" << k;
   };
   const auto draw = [&](Coin& coin) {
     std::vector<int32_t> children;

@@ -202,6 +202,9 @@ inline std::vector<WrongCase> WrongCases() {
       {"one coin, accumulated .9", [](Coin& c) { return Thresholds(.9, 2.0, c); }, .08222, .0351, 5e-5},
       {"one coin, single .25", [](Coin& c) { return Thresholds(1.0, .25, c); }, .72000, 2.571, 5e-4},
       {"typical", [](Coin& c) { return Typical(.09, .3, c); }, .72000, 2.571, 5e-4},
+      // Own arithmetic: min(p, q) is scaled by 1.26, the negative rest cut off and what is left renormalised.
+      {"K-SEQ, gamma 1, k=2", [](Coin& c) { return VerifyKSeq(DrawIndependent(2, c), kP, kQ, 1.0, c); },
+       .11960, .05855, 5e-6},
       // Research 8.1 prints the distance of these three only.
       {"low q dropped, .06", [](Coin& c) { return LowQDropped(.06, c); }, .022, -1, 0},
       {"low q dropped, .10", [](Coin& c) { return LowQDropped(.10, c); }, .086, -1, 0},
