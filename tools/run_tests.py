@@ -8,7 +8,7 @@
   ci         every test of the optimised build, warnings as errors
   dev        the same under AddressSanitizer and UBSan, without the slow tests
   tsan       the modules that share memory between threads under ThreadSanitizer, without the slow tests
-  fuzz       every fuzz target for its share of LONGSPEC_FUZZ_SECONDS (60; 0 leaves them out)
+  fuzz       every fuzz target for LONGSPEC_FUZZ_SECONDS (60; 0 leaves them out), as many at a time as there are cores
   installed  a consumer of the installed library, the code of README.md, and instruction counts
   arm        the modules below the engine, cross-compiled for AArch64, under emulation and without the slow tests; only if named
 
@@ -16,6 +16,7 @@ Each GoogleTest case, Python test, fuzz target and check counts as one test; so 
 Exit status 0 only if at least one test ran and none failed.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 import glob
 import json
 import os
@@ -258,7 +259,8 @@ def fuzz_inputs(program):
     return [path for path, name in named if name != path.name and words & set(name.split("_"))]
 
 
-def fuzz_one(path, seconds, tally):
+def fuzz_one(path, seconds):
+    """What Tally.add wants to know."""
     artifacts = BUILD / "fuzz" / "artifacts"
     artifacts.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
@@ -268,19 +270,19 @@ def fuzz_one(path, seconds, tally):
                               *map(str, fuzz_inputs(path.name))], timeout=seconds + 300)
     runs = re.search(r"number_of_executed_units: (\d+)", output)
     if status == 0 and runs and int(runs[1]) > 0:
-        tally.add(f"fuzz/{path.name} ({runs[1]} inputs)", 1, [], 0, time.monotonic() - began)
-    else:
-        tally.add(f"fuzz/{path.name}", 0, [("", f"{tail(output)}\n{ending(status)}")], 0, time.monotonic() - began)
+        return f"fuzz/{path.name} ({runs[1]} inputs)", 1, [], 0, time.monotonic() - began
+    return f"fuzz/{path.name}", 0, [("", f"{tail(output)}\n{ending(status)}")], 0, time.monotonic() - began
 
 
 def fuzz(tally):
-    total = int(os.environ.get("LONGSPEC_FUZZ_SECONDS", "60"))
-    if total <= 0 or not build("fuzz", CONFIGURED, tally):
+    seconds = int(os.environ.get("LONGSPEC_FUZZ_SECONDS", "60"))
+    if seconds <= 0 or not build("fuzz", CONFIGURED, tally):
         return
     programs = targets_of("fuzz", r"fuzz/\w+_fuzz")
     if programs and build("fuzz", programs, tally):
-        for program in programs:
-            fuzz_one(BUILD / "fuzz" / program, max(1, total // len(programs)), tally)
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            for result in pool.map(lambda program: fuzz_one(BUILD / "fuzz" / program, seconds), programs):
+                tally.add(*result)
 
 
 def installed(tally):

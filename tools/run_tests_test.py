@@ -107,6 +107,23 @@ class RunTestsTest(unittest.TestCase):
             run_tests.main(["special"])
             self.assertEqual(ran, ["usual", "special"])
 
+    def test_every_fuzz_target_has_the_whole_time(self):
+        fuzzed = []
+
+        def fuzzer(command, timeout):
+            fuzzed.append(command)
+            return (1, "crashed") if "bad" in command[0] else (0, "stat::number_of_executed_units: 7")
+
+        tally = run_tests.Tally()
+        with (tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()),
+              mock.patch.dict("os.environ", LONGSPEC_FUZZ_SECONDS="31"),
+              mock.patch.multiple(run_tests, BUILD=Path(folder), run=fuzzer, build=lambda *_: True,
+                                  targets_of=lambda *_: ["fuzz/a_fuzz", "fuzz/bad_fuzz", "fuzz/c_fuzz"])):
+            run_tests.fuzz(tally)
+        self.assertEqual((tally.passed, tally.failed), (2, ["fuzz/bad_fuzz"]))
+        self.assertEqual(sorted(Path(command[0]).name for command in fuzzed), ["a_fuzz", "bad_fuzz", "c_fuzz"])
+        self.assertTrue(all("-max_total_time=31" in command for command in fuzzed))
+
     def test_the_last_line(self):
         self.assertEqual(self.finish((2, [], 0)), (0, "2 passed, 0 failed"))
         self.assertEqual(self.finish((2, [], 3)), (0, "2 passed, 0 failed, 3 skipped"))
