@@ -182,6 +182,8 @@ TEST_F(BenchTest, RefusesNonsense) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
   };
+  EXPECT_GT(machine.barrier_us, 0);
+  EXPECT_LT(machine.barrier_us, 1000);  // milliseconds would be the wrong unit
   bench.depths = {0};
   fails("--depth 0");
   bench.depths = {10};

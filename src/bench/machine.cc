@@ -72,6 +72,22 @@ double MeasurePeak(ThreadTeam& team, int64_t (*loop)(int64_t)) {
   return static_cast<double>(macs) * team.size() / ms * 1e-6;
 }
 
+double MeasureBarrier(ThreadTeam& team) {
+  constexpr int kBarriers = 5000;
+  double best = 1e30;
+  for (int i = 0; i < 4 * kRepetitions; ++i) {
+    double ms = 0;
+    team.Run([&](ThreadTeam::Worker& worker) {
+      worker.Barrier();  // from here on all are awake
+      const double start = NowMs();
+      for (int k = 0; k < kBarriers; ++k) worker.Barrier();
+      if (worker.index() == 0) ms = NowMs() - start;
+    });
+    best = std::min(best, ms);
+  }
+  return best * 1e3 / kBarriers;
+}
+
 }  // namespace
 
 Result<MachineLimits> MeasureMachine(const kernels::KernelTable& kernels, ThreadTeam& team) {
@@ -81,6 +97,7 @@ Result<MachineLimits> MeasureMachine(const kernels::KernelTable& kernels, Thread
     limits.read_gb_per_second = MeasureRead(team);
     limits.q8_gmac_per_second = MeasurePeak(team, loops.q8);
     limits.f32_gmac_per_second = MeasurePeak(team, loops.f32);
+    limits.barrier_us = MeasureBarrier(team);
     return limits;
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("no memory to measure the machine with");

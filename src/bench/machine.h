@@ -14,6 +14,7 @@ struct MachineLimits {
   double read_gb_per_second = 0;  // of memory far larger than the caches, all threads
   double q8_gmac_per_second = 0;  // 10^9 multiply-adds of 8-bit integers, all threads
   double f32_gmac_per_second = 0;
+  double barrier_us = 0;  // one barrier of all threads while they are busy: the best mean of many in a row
 };
 
 // Takes about half a second and 256 MiB.

@@ -54,13 +54,16 @@ std::string JsonLine(const MachineLimits& limits) {
   json["gb_per_second"] = limits.read_gb_per_second;
   json["q8_gmac_per_second"] = limits.q8_gmac_per_second;
   json["f32_gmac_per_second"] = limits.f32_gmac_per_second;
+  json["barrier_us"] = limits.barrier_us;
   return json.dump() + "\n";
 }
 
 std::string MachineText(const char* kernel_table, const MachineLimits& limits) {
   char roof[160];
-  std::snprintf(roof, sizeof(roof), "reads %.1f GB/s, at most %.0f GMAC/s in q8 and %.0f in f32",
-                limits.read_gb_per_second, limits.q8_gmac_per_second, limits.f32_gmac_per_second);
+  std::snprintf(roof, sizeof(roof),
+                "reads %.1f GB/s, at most %.0f GMAC/s in q8 and %.0f in f32, a barrier takes %.2f us",
+                limits.read_gb_per_second, limits.q8_gmac_per_second, limits.f32_gmac_per_second,
+                limits.barrier_us);
   return kernels::CpuDescription() + ", kernels " + kernel_table + "\n" + roof + "\n";
 }
 
