@@ -3,22 +3,34 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <map>
 #include <string_view>
+#include <utility>
 
 #include "base/status_macros.h"
 #include "bench/forced_trees.h"
 #include "bench/loaded_model.h"
 #include "bench/trace.h"
+#include "draft/draft_models.h"
 #include "draft/drafter.h"
+#include "formats/gguf.h"
 
 namespace longspec {
 namespace {
 
 constexpr int kMaxRows = 512;
-constexpr int kLargestTree = 41;  // nodes, the root included
+constexpr int kPrefillChunk = 512;
+constexpr int kChunks[] = {1, 7, 64, 512};
+constexpr int kThreadCounts[] = {1, 2, 3};
+constexpr const char* kShapes[] = {"", "chain", "4"};  // values of --spec-tree
+// Drafters for which the first of them is the second.
+constexpr std::string_view kChainByDefault[] = {"ngram", "replay", "suffix", "magicdec", "lm"};
+constexpr const char* kMerged[] = {"ngram,suffix", "suffix,recycling"};
 // The reference loops take about a second a token on a small model.
 constexpr size_t kReferencePrompt = 16;
 constexpr int kReferencePredict = 4;
+constexpr int kReferenceTree = 3;
 
 SamplingOptions AtTemperature(float temperature) {
   SamplingOptions sampling;
@@ -29,9 +41,27 @@ SamplingOptions AtTemperature(float temperature) {
 
 std::string Temperature(float t) {
   char text[32];
-  std::snprintf(text, sizeof(text), "temp %.1f", t);
+  std::snprintf(text, sizeof(text), ", temp %.1f", t);
   return text;
 }
+
+// The drafter that a draft model is for.
+Result<std::string> TypeOfDraft(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::is_directory(path, error) || fs::path(path).extension() == ".safetensors")
+    return std::string("longspec");
+  LS_ASSIGN(const auto file, GgufFile::Open(path));
+  LS_ASSIGN(const std::string architecture, file->GetString("general.architecture"));
+  return std::string(architecture == "longspec" ? "longspec" : "lm");
+}
+
+// One way of drafting.
+struct Way {
+  std::string name;
+  SpeculationOptions speculation;
+  bool adaptive = false;
+};
 
 class Selfcheck {
  public:
@@ -39,33 +69,89 @@ class Selfcheck {
       : options_(options), on_line_(on_line) {}
 
   Result<bool> Run() {
+    LS_TRY(FindWays());
     LS_ASSIGN(LoadedModel model, Load(options_.tables.front(), options_.model.threads));
-    for (const float temperature : {0.0F, 0.7F, 1.0F}) {
-      TraceOptions trace = Options(temperature);
-      LS_ASSIGN(const Trace plain, Plain(model, trace));
-      LS_TRY(CheckDrafters(model, trace, plain));
-      if (temperature == 0.0F) LS_TRY(CheckPrefillChunks(model, trace, plain));
-    }
-    LS_TRY(CheckThreads(model));
-    LS_TRY(CheckTables(model));
+    LS_ASSIGN(tokens_, model.file->GetStrings("tokenizer.ggml.tokens"));
+    draft_models_.SetVocabulary(&tokens_);
+    LS_ASSIGN(const std::vector<Trace> plain, PlainTraces(model, options_.prompt, options_.n_predict));
+    Recorder recorder(model, options_.prompt, options_.n_predict, kPrefillChunk);
+    for (size_t i = 0; i < plain.size(); ++i) LS_TRY(CheckDrafters(recorder, model, i, plain[i]));
+    LS_TRY(CheckPrefillChunks(model, plain));
+    LS_TRY(CheckThreads(model, plain));
+    LS_TRY(CheckTables(model, plain));
     return all_identical_;
   }
 
  private:
+  // Everything that can draft here; says what cannot.
+  Status FindWays() {
+    std::map<std::string, std::vector<std::string>> drafts;  // by type
+    for (const std::string& path : options_.draft_models) {
+      LS_ASSIGN(const std::string type, TypeOfDraft(path));
+      drafts[type].push_back(path);
+    }
+    for (const std::string& type : DrafterNames()) {
+      SpeculationOptions speculation;
+      speculation.type = type;
+      // A window that leaves something out, however short the prompt.
+      speculation.magicdec_window =
+          std::clamp(static_cast<int>(options_.prompt.size() / 2), 1, speculation.magicdec_window);
+      if (type == "none") {
+        ways_.push_back({"none again", speculation});
+        continue;
+      }
+      const Status usable = CheckDrafter(speculation);
+      if (usable.ok()) {
+        AddShapes(type, speculation);
+        continue;
+      }
+      for (const std::string& path : drafts[type]) {
+        speculation.draft_model = path;
+        LS_TRY(CheckDrafter(speculation));
+        AddShapes(type, speculation);
+        if (type == "longspec") AddAuto("auto with a draft model", speculation);
+      }
+      if (drafts[type].empty()) on_line_({.name = type, .skipped = true, .detail = usable.message()});
+    }
+    for (const char* type : kMerged) {
+      SpeculationOptions speculation;
+      speculation.type = type;
+      ways_.push_back({type, speculation});
+    }
+    AddAuto("auto", {});
+    return {};
+  }
+
+  void AddShapes(const std::string& type, SpeculationOptions speculation) {
+    if (type == "auto") {
+      ways_.push_back({"auto", speculation});
+      return;
+    }
+    for (const char* tree : kShapes) {
+      if (*tree == '\0' && std::ranges::find(kChainByDefault, type) != std::end(kChainByDefault)) continue;
+      speculation.tree = tree;
+      const std::string shape = *tree == '\0'                 ? " default shape"
+                                : speculation.tree == "chain" ? " chain"
+                                                              : " tree of width 4";
+      ways_.push_back({type + shape, speculation});
+    }
+  }
+
+  void AddAuto(const char* name, SpeculationOptions speculation) {
+    speculation.type = "auto";
+    ways_.push_back({std::string(name) + ", adaptive policy", speculation, true});
+  }
+
   Result<LoadedModel> Load(const kernels::KernelTable* table, int threads) const {
     ModelOptions model = options_.model;
     model.threads = threads;
-    return LoadForBench(model, table, kMaxRows,
-                        static_cast<int>(options_.prompt.size()) + options_.n_predict + kLargestTree);
+    // Two caches: one is filled plainly, one is speculated on.
+    return LoadForBench(
+        model, table, kMaxRows,
+        2 * (static_cast<int>(options_.prompt.size()) + options_.n_predict + Recorder::kMostDrafted + 1));
   }
 
-  TraceOptions Options(float temperature) const {
-    TraceOptions trace;
-    trace.prompt = options_.prompt;
-    trace.n_predict = options_.n_predict;
-    trace.sampling = AtTemperature(temperature);
-    return trace;
-  }
+  TraceOptions Options(size_t i) const { return {.sampling = AtTemperature(options_.temperatures[i])}; }
 
   static DrafterFactory Registered(const SpeculationOptions& options) {
     return [options](const DraftContext& context) { return MakeDrafter(options, context); };
@@ -78,111 +164,122 @@ class Selfcheck {
     };
   }
 
-  static Result<Trace> Plain(LoadedModel& model, const TraceOptions& options) {
+  Result<Trace> Plain(Recorder& recorder, size_t i) {
     SpeculationOptions none;
     none.type = "none";
-    return RecordTrace(model, Registered(none), options);
+    return recorder.Record(Registered(none), Options(i));
   }
 
-  void Report(std::string name, const Trace& expected, const Trace& actual) {
-    CheckLine line{.name = std::move(name),
+  // At every temperature.
+  Result<std::vector<Trace>> PlainTraces(LoadedModel& model, const std::vector<int32_t>& prompt,
+                                         int n_predict) {
+    Recorder recorder(model, prompt, n_predict, kPrefillChunk);
+    std::vector<Trace> traces;
+    for (size_t i = 0; i < options_.temperatures.size(); ++i) {
+      LS_ASSIGN(Trace trace, Plain(recorder, i));
+      traces.push_back(std::move(trace));
+    }
+    return traces;
+  }
+
+  void Report(const std::string& name, size_t i, const Trace& expected, const Trace& actual) {
+    CheckLine line{.name = name + Temperature(options_.temperatures[i]),
                    .identical = expected == actual,
                    .detail = FirstDifference(expected, actual)};
     if (line.identical) {
-      char text[96];
-      std::snprintf(text, sizeof(text), "%zu tokens and their logits, %.2f tokens a step",
-                    actual.tokens.size(), actual.mean_acceptance_length);
+      char text[128];
+      std::snprintf(text, sizeof(text), "%zu tokens and their logits, %lld drafted, %.2f tokens a step",
+                    actual.tokens.size(), static_cast<long long>(actual.drafted),
+                    actual.mean_acceptance_length);
       line.detail = text;
     }
     all_identical_ = all_identical_ && line.identical;
     on_line_(line);
   }
 
-  Status Check(const std::string& name, LoadedModel& model, const DrafterFactory& make_drafter,
-               const TraceOptions& options, const Trace& expected) {
-    LS_ASSIGN(const Trace actual, RecordTrace(model, make_drafter, options));
-    Report(name, expected, actual);
+  Status CheckDrafters(Recorder& recorder, const LoadedModel& model, size_t i, const Trace& plain) {
+    for (const Way& way : ways_) {
+      SpeculationOptions speculation = way.speculation;
+      speculation.replay_tokens = plain.tokens;
+      TraceOptions options = Options(i);
+      options.adaptive = way.adaptive;
+      LS_ASSIGN(const Trace actual, recorder.Record(Registered(speculation), options, &draft_models_));
+      Report(way.name, i, plain, actual);
+    }
+    // Random trees: rounds cycle through every accepted length from 0 to the budget.
+    for (const int budget : {3, 8, 16, Recorder::kMostDrafted}) {
+      TraceOptions options = Options(i);
+      options.draft_n_max = budget;
+      LS_ASSIGN(const Trace actual,
+                recorder.Record(Forced(plain, model, static_cast<uint64_t>(budget)), options));
+      Report("random trees of " + std::to_string(budget) + " nodes, every accepted length", i, plain, actual);
+    }
     return {};
   }
 
-  Status CheckDrafters(LoadedModel& model, const TraceOptions& options, const Trace& plain) {
-    const std::string suffix = ", " + Temperature(options.sampling.temperature);
-    for (const std::string& type : DrafterNames()) {
-      for (const char* tree : {"", "4"}) {
-        SpeculationOptions speculation;
-        speculation.type = type;
-        speculation.tree = tree;
-        speculation.replay_tokens = plain.tokens;
-        if (type == "none" && *tree != '\0') continue;
-        if (!CheckDrafter(speculation).ok()) continue;  // needs a model of its own
-        const std::string shape = *tree == '\0' ? " chain" : " tree of width 4";
-        LS_TRY(Check(type == "none" ? "none again" + suffix : type + shape + suffix, model,
-                     Registered(speculation), options, plain));
+  Status CheckPrefillChunks(LoadedModel& model, const std::vector<Trace>& plain) {
+    for (const int chunk : kChunks) {
+      Recorder recorder(model, options_.prompt, options_.n_predict, chunk);
+      for (size_t i = 0; i < plain.size(); ++i) {
+        LS_ASSIGN(const Trace actual, Plain(recorder, i));
+        Report("prefill in chunks of " + std::to_string(chunk), i, plain[i], actual);
       }
     }
-    TraceOptions adaptive = options;
-    adaptive.adaptive = true;
-    SpeculationOptions everything;
-    everything.type = "auto";
-    LS_TRY(Check("auto, adaptive policy" + suffix, model, Registered(everything), adaptive, plain));
-    // Random trees: rounds cycle through every accepted length from 0 to the budget.
-    for (const int budget : {3, 8, 16, 40}) {
-      TraceOptions forced = options;
-      forced.draft_n_max = budget;
-      LS_TRY(Check("random trees of " + std::to_string(budget) + " nodes, every accepted length" + suffix,
-                   model, Forced(plain, model, static_cast<uint64_t>(budget)), forced, plain));
+    return {};
+  }
+
+  // The same plain and speculative generations on another model object.
+  Status CompareModels(const std::string& name, Recorder recorder, const LoadedModel& other, int budget,
+                       const std::vector<Trace>& expected) {
+    for (size_t i = 0; i < expected.size(); ++i) {
+      LS_ASSIGN(const Trace plain, Plain(recorder, i));
+      Report(name + ", plain", i, expected[i], plain);
+      TraceOptions options = Options(i);
+      options.draft_n_max = budget;
+      LS_ASSIGN(const Trace trees, recorder.Record(Forced(expected[i], other, 7), options));
+      Report(name + ", random trees", i, expected[i], trees);
     }
     return {};
   }
 
-  Status CheckPrefillChunks(LoadedModel& model, const TraceOptions& options, const Trace& plain) {
-    for (const int chunk : {1, 7, 64, 512}) {
-      TraceOptions chunked = options;
-      chunked.prefill_chunk = chunk;
-      LS_ASSIGN(const Trace actual, Plain(model, chunked));
-      Report("prefill in chunks of " + std::to_string(chunk), plain, actual);
-    }
-    return {};
-  }
-
-  // The same plain and speculative generation on another model object.
-  Status CompareModels(const std::string& name, LoadedModel& reference, LoadedModel& other,
-                       const TraceOptions& options) {
-    LS_ASSIGN(const Trace expected, Plain(reference, options));
-    LS_ASSIGN(const Trace plain, Plain(other, options));
-    Report(name + ", plain", expected, plain);
-    return Check(name + ", random trees", other, Forced(expected, other, 7), options, expected);
-  }
-
-  Status CheckThreads(LoadedModel& model) {
-    for (const int threads : {1, 2, 3}) {
+  Status CheckThreads(const LoadedModel& model, const std::vector<Trace>& plain) {
+    for (const int threads : kThreadCounts) {
       if (threads == model.team->size()) continue;
       LS_ASSIGN(LoadedModel other, Load(options_.tables.front(), threads));
       LS_TRY(CompareModels(
-          "threads " + std::to_string(threads) + " against " + std::to_string(model.team->size()), model,
-          other, Options(0.7F)));
+          "threads " + std::to_string(threads) + " against " + std::to_string(model.team->size()),
+          Recorder(other, options_.prompt, options_.n_predict, kPrefillChunk), other,
+          TraceOptions().draft_n_max, plain));
     }
     return {};
   }
 
-  Status CheckTables(LoadedModel& model) {
+  Status CheckTables(LoadedModel& model, const std::vector<Trace>& plain) {
     for (const kernels::KernelTable* table : options_.tables) {
       if (table == options_.tables.front()) continue;
       LS_ASSIGN(LoadedModel other, Load(table, options_.model.threads));
-      TraceOptions options = Options(0.0F);
-      if (std::string_view(table->name) == "reference") {
-        options.prompt.resize(std::min(options.prompt.size(), kReferencePrompt));
-        options.n_predict = std::min(options.n_predict, kReferencePredict);
+      const std::string name =
+          "kernels " + std::string(table->name) + " against " + options_.tables.front()->name;
+      if (std::string_view(table->name) != "reference") {
+        LS_TRY(CompareModels(name, Recorder(other, options_.prompt, options_.n_predict, kPrefillChunk), other,
+                             TraceOptions().draft_n_max, plain));
+        continue;
       }
-      LS_TRY(
-          CompareModels("kernels " + std::string(table->name) + " against " + options_.tables.front()->name,
-                        model, other, options));
+      std::vector<int32_t> prompt = options_.prompt;
+      prompt.resize(std::min(prompt.size(), kReferencePrompt));
+      const int n_predict = std::min(options_.n_predict, kReferencePredict);
+      LS_ASSIGN(const std::vector<Trace> expected, PlainTraces(model, prompt, n_predict));
+      LS_TRY(CompareModels(name, Recorder(other, prompt, n_predict, kPrefillChunk), other, kReferenceTree,
+                           expected));
     }
     return {};
   }
 
   const SelfcheckOptions& options_;
   const std::function<void(const CheckLine&)>& on_line_;
+  std::vector<Way> ways_;
+  std::vector<std::string> tokens_;  // the target's
+  DraftModels draft_models_;
   bool all_identical_ = true;
 };
 
@@ -192,6 +289,7 @@ Result<bool> RunSelfcheck(const SelfcheckOptions& options,
                           const std::function<void(const CheckLine&)>& on_line) {
   if (options.tables.empty()) return InvalidArgument("selfcheck needs at least one kernel table");
   if (options.prompt.empty()) return InvalidArgument("selfcheck needs a prompt");
+  if (options.temperatures.empty()) return InvalidArgument("selfcheck needs at least one temperature");
   return Selfcheck(options, on_line).Run();
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The promise, checked on this machine and this model: tokens and logits bits of plain decoding against every
-// drafter, tree shape, prefill chunk, thread count and kernel table.
+// drafter, tree shape, prefill chunk, thread count and kernel table, each at every temperature.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,25 @@ namespace longspec {
 struct CheckLine {
   std::string name;
   bool identical = false;
-  std::string detail;  // the first difference, or what was compared
+  bool skipped = false;  // nothing was compared
+  std::string detail;    // the first difference, or what was compared, or why nothing was
 };
 
 struct SelfcheckOptions {
   ModelOptions model;
   std::vector<int32_t> prompt;
   int n_predict = 48;
+  std::vector<float> temperatures = {0.0F, 0.7F, 1.0F};
+  // Files or folders of draft models: each is checked with the drafter that it is for. Drafters left without
+  // one are skipped.
+  std::vector<std::string> draft_models;
   // The first is the one the others are compared with; they run a shorter generation if they are called
   // "reference".
   std::vector<const kernels::KernelTable*> tables;
 };
 
-// Calls on_line for every comparison. Returns whether all were identical; an error is a check that could not
-// be made.
+// Calls on_line for every comparison, and for every drafter that is skipped. Returns whether all were
+// identical; an error is a check that could not be made.
 Result<bool> RunSelfcheck(const SelfcheckOptions& options,
                           const std::function<void(const CheckLine&)>& on_line);
 

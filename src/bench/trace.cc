@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/status_macros.h"
 #include "decode/decoder.h"
@@ -25,36 +26,43 @@ uint64_t HashRow(const float* row, int n) {
 
 }  // namespace
 
-Result<Trace> RecordTrace(LoadedModel& model, const DrafterFactory& make_drafter,
-                          const TraceOptions& options) {
-  LS_ASSIGN(const Sampler sampler, Sampler::Create(options.sampling, model.target->vocab_size()));
+Recorder::Recorder(LoadedModel& model, std::vector<int32_t> prompt, int n_predict, int prefill_chunk)
+    : model_(model),
+      prompt_(std::move(prompt)),
+      n_predict_(n_predict),
+      prefill_chunk_(prefill_chunk),
+      cache_(model.NewCache(static_cast<int>(prompt_.size()) + n_predict + kMostDrafted + 1)) {}
+
+Result<Trace> Recorder::Record(const DrafterFactory& make_drafter, const TraceOptions& options,
+                               DraftModels* draft_models) {
+  LS_ASSIGN(const Sampler sampler, Sampler::Create(options.sampling, model_.target->vocab_size()));
   SpeculationOptions speculation;
   speculation.draft_n_max = options.draft_n_max;
   AdaptiveMemory memory;  // nothing learned yet
   const auto policy =
       options.adaptive ? MakeAdaptivePolicy(speculation, "", &memory) : MakeFixedPolicy(speculation);
-  const auto cache = model.NewCache(static_cast<int>(options.prompt.size()) + options.n_predict +
-                                    std::max(options.draft_n_max, speculation.adaptive_n_max) + 1);
-  LS_ASSIGN(const auto drafter, make_drafter({.target = model.target.get(), .cache = cache.get()}));
-  std::vector<int32_t> committed = options.prompt;
-  Decoder decoder({.target = model.target.get(),
-                   .cache = cache.get(),
+  cache_->Truncate(std::min(cache_->length(), static_cast<int>(prompt_.size()) - 1));
+  LS_ASSIGN(const auto drafter,
+            make_drafter({.target = model_.target.get(), .cache = cache_.get(), .models = draft_models}));
+  std::vector<int32_t> committed = prompt_;
+  Decoder decoder({.target = model_.target.get(),
+                   .cache = cache_.get(),
                    .drafter = drafter.get(),
                    .policy = policy.get(),
                    .sampler = &sampler,
-                   .prefill_chunk = options.prefill_chunk},
+                   .prefill_chunk = prefill_chunk_},
                   &committed);
   LS_TRY(decoder.Prefill());
   Trace trace;
-  while (static_cast<int>(trace.tokens.size()) < options.n_predict) {
-    LS_ASSIGN(const StepResult step,
-              decoder.Step(options.n_predict - static_cast<int>(trace.tokens.size()), {}));
+  while (static_cast<int>(trace.tokens.size()) < n_predict_) {
+    LS_ASSIGN(const StepResult step, decoder.Step(n_predict_ - static_cast<int>(trace.tokens.size()), {}));
     for (size_t i = 0; i < step.tokens.size(); ++i) {
       const auto row = static_cast<size_t>(step.path[i]);
       trace.tokens.push_back(step.tokens[i]);
       trace.logits_hash.push_back(HashRow(step.logits + row * static_cast<size_t>(step.vocab), step.vocab));
     }
   }
+  trace.drafted = decoder.stats().drafted;
   trace.mean_acceptance_length = decoder.stats().mean_acceptance_length();
   return trace;
 }

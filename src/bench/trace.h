@@ -18,6 +18,7 @@ namespace longspec {
 struct Trace {
   std::vector<int32_t> tokens;
   std::vector<uint64_t> logits_hash;  // per token: of the bits of its row of logits
+  int64_t drafted = 0;                // proposed tokens that were verified
   double mean_acceptance_length = 0;
 
   bool operator==(const Trace& other) const {
@@ -26,19 +27,34 @@ struct Trace {
 };
 
 struct TraceOptions {
-  std::vector<int32_t> prompt;
   SamplingOptions sampling;  // with a seed
-  int n_predict = 48;
-  int prefill_chunk = 512;
-  int draft_n_max = 8;
-  bool adaptive = false;  // the policy; else fixed
+  int draft_n_max = 8;       // at most kMostDrafted
+  bool adaptive = false;     // the policy; else fixed
 };
 
 // Makes the drafter of one run, for the cache it will read.
 using DrafterFactory = std::function<Result<std::unique_ptr<Drafter>>(const DraftContext&)>;
 
-Result<Trace> RecordTrace(LoadedModel& model, const DrafterFactory& make_drafter,
-                          const TraceOptions& options);
+// Generations after one prompt. The first one prefills it; those after it go back to it in the same cache, so
+// that a long prompt is evaluated once. Not thread-safe.
+class Recorder {
+ public:
+  static constexpr int kMostDrafted = 40;
+
+  // Borrows the model, which outlives it.
+  Recorder(LoadedModel& model, std::vector<int32_t> prompt, int n_predict, int prefill_chunk);
+
+  // `draft_models` may be null.
+  Result<Trace> Record(const DrafterFactory& make_drafter, const TraceOptions& options,
+                       DraftModels* draft_models = nullptr);
+
+ private:
+  LoadedModel& model_;
+  const std::vector<int32_t> prompt_;
+  const int n_predict_;
+  const int prefill_chunk_;
+  const std::unique_ptr<KvCache> cache_;
+};
 
 // Where two traces part: "token 7 is 12, expected 13", "the logits of token 7 differ", or "" if they are
 // identical.

@@ -3,9 +3,11 @@
 // longspec selfcheck: the promise, checked on this machine and this model.
 #include "bench/selfcheck.h"
 
-#include <cstdio>
+#include <CLI/Option.hpp>
+#include <CLI/Validators.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status_macros.h"
 #include "cli/command.h"
@@ -45,12 +47,16 @@ struct SelfcheckFlags {
   ModelOptions model;
   std::string file;
   int n_predict = 48;
+  std::vector<float> temperatures = SelfcheckOptions().temperatures;
+  std::vector<std::string> draft_models;
 };
 
 Result<SelfcheckOptions> Prepare(const SelfcheckFlags& flags) {
   SelfcheckOptions options;
   options.model = flags.model;
   options.n_predict = flags.n_predict;
+  options.temperatures = flags.temperatures;
+  options.draft_models = flags.draft_models;
   if (flags.n_predict < 1)
     return InvalidArgument("--predict " + std::to_string(flags.n_predict) + ": must be at least 1");
   std::string text = kDefaultText;
@@ -71,16 +77,20 @@ Result<SelfcheckOptions> Prepare(const SelfcheckFlags& flags) {
   return options;
 }
 
+const char* Verdict(const CheckLine& line) {
+  if (line.skipped) return "skipped    ";
+  return line.identical ? "identical  " : "DIFFERENT  ";
+}
+
 int RunSelfcheckCommand(const SelfcheckFlags& flags) {
   const auto options = Prepare(flags);
   if (!options.ok()) return Fail(options.status(), Stage::kLoad);
   int n = 0, different = 0;
   Status written;
   const auto result = RunSelfcheck(*options, [&](const CheckLine& line) {
-    ++n;
-    different += line.identical ? 0 : 1;
-    const Status status = Output::Standard().Write((line.identical ? "identical  " : "DIFFERENT  ") +
-                                                   line.name + ": " + line.detail + "\n");
+    n += line.skipped ? 0 : 1;
+    different += line.skipped || line.identical ? 0 : 1;
+    const Status status = Output::Standard().Write(Verdict(line) + line.name + ": " + line.detail + "\n");
     if (written.ok()) written = status;
   });
   if (!result.ok()) return Fail(result.status(), Stage::kLoad);
@@ -99,6 +109,15 @@ Runner SetUpSelfcheck(CLI::App& app) {
   app.add_option("-f,--file", flags->file, "Text to continue instead of the built-in one; -: standard input");
   app.add_option("-n,--predict", flags->n_predict, "Tokens to generate in each comparison")
       ->capture_default_str();
+  app.add_option("--temps", flags->temperatures,
+                 "Temperatures to check at, separated by commas; one is a third of the work")
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--spec-draft-model", flags->draft_models,
+                 "Draft model to check with the drafter it is for: file or folder (-md); may be repeated")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   return [flags] { return RunSelfcheckCommand(*flags); };
 }
 
