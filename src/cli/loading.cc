@@ -23,9 +23,11 @@ void WarnOfLongContext(const ModelInfo& info, const RopeOptions& rope) {
 }  // namespace
 
 Result<std::unique_ptr<Engine>> LoadEngine(const ModelOptions& options, const OutputFlags& flags) {
-  if (flags.verbose) {
+  if (flags.verbose || !flags.no_progress) {
     LS_ASSIGN(const ModelInfo info, Engine::Inspect(options));
-    std::fputs(FormatInfo(info).c_str(), stderr);
+    std::fputs(flags.verbose ? FormatInfo(info).c_str()
+                             : ("memory: " + FormatMemoryPlan(info.memory) + "\n").c_str(),
+               stderr);
   }
   Progress progress("loading", Progress::StandardError(!flags.no_progress));
   ModelOptions with_progress = options;

@@ -227,7 +227,9 @@ void AddLimitOptions(CLI::App& app, GenerationRequest* request) {
 }
 
 void AddOutputOptions(CLI::App& app, OutputFlags* flags) {
-  app.add_flag("-v,--verbose", flags->verbose, "Show the memory plan and details on standard error")
+  app.add_flag("-v,--verbose", flags->verbose, "Show model facts and details on standard error")
+      ->group("Output");
+  app.add_flag("--no-progress", flags->no_progress, "No memory plan and no progress on standard error")
       ->group("Output");
   app.add_flag("--no-progress", flags->no_progress, "No progress on standard error")->group("Output");
 }

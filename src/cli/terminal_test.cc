@@ -19,6 +19,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/prompt.h"
+#include "formats/tiny_model.h"
 
 namespace longspec::cli {
 namespace {
@@ -135,6 +136,28 @@ TEST(Output, WhatCannotBeWrittenSaysWhy) {
   EXPECT_EQ(written.code(), StatusCode::kIo);
   EXPECT_THAT(written.message(), HasSubstr("No space"));
   EXPECT_EQ(FailOutput(written), kExitOutput);
+}
+
+TEST(LoadEngine, TheMemoryPlanIsShownFirst) {
+  ModelOptions options;
+  options.path = TempPath("tiny.gguf");
+  options.ctx_size = 128;
+  ASSERT_TRUE(WriteTinyModel({}, options.path).ok());
+  const auto shown = [&](const OutputFlags& flags) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_TRUE(LoadEngine(options, flags).ok());
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string line = shown({});
+  EXPECT_THAT(line, ::testing::StartsWith("memory: "));
+  for (const char* part : {"weights ", "KV cache ", " at a context of 128", "scratch "}) {
+    EXPECT_THAT(line, HasSubstr(part));
+  }
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  EXPECT_EQ(shown({.no_progress = true}), "");
+  const std::string verbose = shown({.verbose = true, .no_progress = true});
+  EXPECT_THAT(verbose, HasSubstr("at a context of 128"));
+  EXPECT_THAT(verbose, Not(HasSubstr("memory: ")));  // a row of the facts
 }
 
 TEST(Progress, TerminalUpdatesOneLineAndClearsIt) {

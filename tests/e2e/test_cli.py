@@ -439,6 +439,26 @@ class Selfcheck(WithModel):
             self.assertTrue(any(part in line for line in lines), f"{part} is missing in {lines}")
 
 
+class MemoryPlan(WithModel):
+    PLAN = rb"(?m)^memory: [\d.]+ [KMG]iB: weights .*, KV cache .* at a context of 512, scratch [^\n]*$"
+
+    def test_one_line_of_it_before_loading(self):
+        args = ("run", "-m", MODEL, "-c", "512", "-p", "Hi", "-n", "1")
+        shown = longspec(*args)
+        self.assertRegex(shown.stderr, self.PLAN)
+        self.assertLess(shown.stderr.index(b"memory: "), shown.stderr.index(b"prompt eval time"))
+        as_json = longspec(*args, "--json")
+        self.assertRegex(as_json.stderr, self.PLAN)
+        json.loads(as_json.stdout)
+        self.assertRegex(longspec("chat", "-m", MODEL, "-c", "512").stderr, self.PLAN)
+        self.assertNotIn(b"memory: ", longspec(*args, "--no-progress").stderr)
+
+    def test_it_precedes_the_refusal(self):
+        result = longspec("run", "-m", MODEL, "-p", "hi", "-c", "1000000000")
+        self.assertEqual(result.returncode, RESOURCES)
+        self.assertIn(b"at a context of 1000000000, scratch", result.stderr.split(b"longspec: error: ")[0])
+
+
 class Bench(WithModel):
     def test_json_lines(self):
         result = longspec("bench", "-m", MODEL, "--depth", "64", "--rows", "1,4", "--repetitions", "1", "--json")
