@@ -2,7 +2,9 @@
 #include "cli/arguments.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 
@@ -24,6 +26,8 @@ constexpr Alias kAliases[] = {
     {"-md", "--spec-draft-model", false},
     {"--model-draft", "--spec-draft-model", false},
     {"--n-predict", "--predict", false},
+    {"-ub", "--batch-size", true},
+    {"--ubatch-size", "--batch-size", true},
     // llama.cpp before 2026
     {"--draft", "--spec-draft-n-max", true},
     {"--draft-n", "--spec-draft-n-max", true},
@@ -47,6 +51,92 @@ constexpr Alias kAliases[] = {
     {"--max-model-len", "--ctx-size", true},
     {"--max-tokens", "--predict", true},
 };
+
+// Options of llama.cpp for what is arranged differently here.
+struct Foreign {
+  enum Value : uint8_t { kNone, kOne, kSwitch };  // kSwitch: on, off or auto, which may be left out
+  std::array<std::string_view, 3> spellings;
+  std::string_view needs;  // accepted by commands that have this option
+  Value value;
+  std::array<std::string_view, 2> options;  // given instead, each with the value; none: it has no effect
+  std::string_view warning;
+};
+
+constexpr Foreign kForeign[] = {
+    {{"-tb", "--threads-batch"},
+     "--threads",
+     Foreign::kOne,
+     {},
+     "has no effect: prefill and decoding share the threads of --threads"},
+    {{"-td", "--threads-draft", "--spec-draft-threads"},
+     "--spec-type",
+     Foreign::kOne,
+     {},
+     "has no effect: drafting and decoding share the threads of --threads"},
+    {{"-tbd", "--threads-batch-draft", "--spec-draft-threads-batch"},
+     "--spec-type",
+     Foreign::kOne,
+     {},
+     "has no effect: drafting and decoding share the threads of --threads"},
+    {{"-fa", "--flash-attn"},
+     "--cache-type-k",
+     Foreign::kSwitch,
+     {},
+     "has no effect: attention never holds a matrix of scores, so there is nothing to turn on or off"},
+    {{"-ctkd", "--cache-type-k-draft", "--spec-draft-type-k"},
+     "--spec-type",
+     Foreign::kOne,
+     {},
+     "has no effect: a draft model's cache has the types of --cache-type-k and --cache-type-v"},
+    {{"-ctvd", "--cache-type-v-draft", "--spec-draft-type-v"},
+     "--spec-type",
+     Foreign::kOne,
+     {},
+     "has no effect: a draft model's cache has the types of --cache-type-k and --cache-type-v"},
+    {{"--spec-draft-p-min", "--draft-p-min"},
+     "--spec-suffix-min-prob",
+     Foreign::kOne,
+     {"--spec-suffix-min-prob", "--spec-ppm-min-prob"},
+     "sets --spec-suffix-min-prob and --spec-ppm-min-prob; of a draft model the most probable tokens are "
+     "taken, "
+     "however probable"},
+    {{"--spec-draft-p-split", "--draft-p-split"},
+     "--spec-tree",
+     Foreign::kOne,
+     {},
+     "has no effect: --spec-tree says how drafts branch"},
+    {{"--spec-default"}, "--spec-type", Foreign::kNone, {"--spec-type=auto"}, "is --spec-type auto here"},
+};
+
+const Foreign* FindForeign(std::string_view spelling) {
+  const auto* it = std::ranges::find_if(kForeign, [spelling](const Foreign& foreign) {
+    return std::ranges::find(foreign.spellings, spelling) != foreign.spellings.end();
+  });
+  return it == std::end(kForeign) ? nullptr : it;
+}
+
+bool IsSwitch(std::string_view value) {
+  constexpr std::string_view kSwitches[] = {"on", "off",  "auto",  "1",       "0",
+                                            "-1", "true", "false", "enabled", "disabled"};
+  return std::ranges::find(kSwitches, value) != std::end(kSwitches);
+}
+
+// What stands for args[i], whose value is attached with '=' or is the next argument; moves i to what was
+// used.
+void ReplaceForeign(const Foreign& foreign, const std::vector<std::string>& args, size_t& i,
+                    NormalizedArguments& out) {
+  const size_t equals = args[i].find('=');
+  out.warnings.push_back(args[i].substr(0, equals) + " " + std::string(foreign.warning));
+  std::string value = equals == std::string::npos ? "" : args[i].substr(equals);
+  const bool has_next = value.empty() && i + 1 < args.size();
+  if (has_next &&
+      (foreign.value == Foreign::kOne || (foreign.value == Foreign::kSwitch && IsSwitch(args[i + 1])))) {
+    value = "=" + args[++i];
+  }
+  for (const std::string_view option : foreign.options) {
+    if (!option.empty()) out.args.push_back(std::string(option) + value);
+  }
+}
 
 const Alias* FindAlias(std::string_view spelling) {
   const auto* it = std::find_if(std::begin(kAliases), std::end(kAliases),
@@ -77,6 +167,11 @@ Result<NormalizedArguments> NormalizeArguments(std::vector<std::string> args,
     const std::string name = arg.substr(0, equals);
     const std::string attached = equals == std::string::npos ? "" : arg.substr(equals);
     std::string option = name;
+    if (const Foreign* foreign = FindForeign(name);
+        foreign != nullptr && !takes_value(name) && takes_value(std::string(foreign->needs))) {
+      ReplaceForeign(*foreign, args, i, out);
+      continue;
+    }
     if (const Alias* alias = FindAlias(name); alias != nullptr && !takes_value(name)) {
       option = alias->option;
       if (alias->deprecated) out.warnings.push_back(name + " is called " + option + " here");

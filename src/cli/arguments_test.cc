@@ -67,12 +67,69 @@ TEST(NormalizeArguments, ValuesAreNeverRewritten) {
 }
 
 TEST(NormalizeArguments, UnknownMultiLetterOptionsAreRefused) {
-  for (const std::string unknown : {"-mdx", "-ngl", "-fa", "-no-xyz"}) {
+  for (const std::string unknown : {"-mdx", "-ngl", "-tb", "-no-xyz"}) {
     const auto out = Normalize({unknown, "x"});
     ASSERT_FALSE(out.ok());
     EXPECT_EQ(out.status().code(), StatusCode::kInvalidArgument);
     EXPECT_THAT(out.status().message(), HasSubstr(unknown));
   }
+}
+
+// Every option of llama.cpp that has no name of its own here: accepted, with one warning, by a command that
+// has what it would set.
+TEST(NormalizeArguments, OptionsOfLlamaCppThatAreArrangedDifferently) {
+  const auto has = [](const std::string& name) {
+    static const std::set<std::string> with_value = {"--threads",    "--cache-type-k",
+                                                     "--spec-type",  "--spec-tree",
+                                                     "--batch-size", "--spec-suffix-min-prob"};
+    return with_value.count(name) > 0;
+  };
+  const std::vector<std::vector<std::string>> without_effect = {{"-tb", "8"},
+                                                                {"--threads-batch", "8"},
+                                                                {"-td", "2"},
+                                                                {"--threads-draft=2"},
+                                                                {"-tbd", "2"},
+                                                                {"-fa"},
+                                                                {"-fa", "on"},
+                                                                {"--flash-attn", "auto"},
+                                                                {"--flash-attn=off"},
+                                                                {"-ctkd", "q8_0"},
+                                                                {"--cache-type-k-draft", "q8_0"},
+                                                                {"-ctvd", "q8_0"},
+                                                                {"--spec-draft-type-v", "q8_0"},
+                                                                {"--spec-draft-p-split", "0.1"}};
+  for (std::vector<std::string> args : without_effect) {
+    const std::string name = args[0].substr(0, args[0].find('='));
+    args.push_back("--json");
+    const auto out = NormalizeArguments(args, has);
+    ASSERT_TRUE(out.ok()) << name << ": " << out.status().message();
+    EXPECT_THAT(out->args, ElementsAre("--json")) << name;
+    ASSERT_EQ(out->warnings.size(), 1U) << name;
+    EXPECT_THAT(out->warnings[0], ::testing::StartsWith(name + " has no effect: "));
+    // Commands that have nothing it could mean know it as little as any other option.
+    const auto refused = NormalizeArguments(args, [](const std::string&) { return false; });
+    EXPECT_EQ(refused.ok(), name.starts_with("--")) << name;
+    if (refused.ok()) {
+      EXPECT_EQ(refused->args, args) << name;
+    }
+  }
+  for (const std::string name : {"-ub", "--ubatch-size"}) {
+    const auto out = NormalizeArguments({name, "128"}, has);
+    ASSERT_TRUE(out.ok());
+    EXPECT_THAT(out->args, ElementsAre("--batch-size", "128"));
+    EXPECT_THAT(out->warnings, ElementsAre(name + " is called --batch-size here"));
+  }
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"--spec-draft-p-min", "0.6"}, {"--draft-p-min=0.6"}}) {
+    const auto out = NormalizeArguments(args, has);
+    ASSERT_TRUE(out.ok());
+    EXPECT_THAT(out->args, ElementsAre("--spec-suffix-min-prob=0.6", "--spec-ppm-min-prob=0.6"));
+    EXPECT_THAT(out->warnings, ElementsAre(HasSubstr("--spec-ppm-min-prob")));
+  }
+  const auto preset = NormalizeArguments({"--spec-default", "-x"}, has);
+  ASSERT_TRUE(preset.ok());
+  EXPECT_THAT(preset->args, ElementsAre("--spec-type=auto", "-x"));
+  EXPECT_THAT(preset->warnings, ElementsAre("--spec-default is --spec-type auto here"));
 }
 
 TEST(NormalizeArguments, AnOptionWithoutItsValueAtTheEnd) {

@@ -7,6 +7,9 @@
 #include <cstdlib>
 #include <utility>
 
+#include "cli/exit_code.h"
+#include "cli/samplers.h"
+
 namespace longspec::cli {
 namespace {
 
@@ -152,6 +155,18 @@ void AddSamplingOptions(CLI::App& app, SamplingOptions* options) {
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group(group);
+  // Declared last, so that it is applied after the options it turns off.
+  app.add_option_function<std::string>(
+         "--samplers",
+         [options](const std::string& list) {
+           const auto warnings = ApplySamplers(list, options);
+           if (!warnings.ok()) throw CLI::ValidationError(warnings.status().message());
+           for (const std::string& warning : *warnings) Warn(warning);
+         },
+         "Samplers that run, separated by semicolons, in their own order; those left out do nothing "
+         "(default: " +
+             std::string(kSamplers) + ")")
+      ->group(group);
 }
 
 void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
@@ -231,7 +246,6 @@ void AddOutputOptions(CLI::App& app, OutputFlags* flags) {
       ->group("Output");
   app.add_flag("--no-progress", flags->no_progress, "No memory plan and no progress on standard error")
       ->group("Output");
-  app.add_flag("--no-progress", flags->no_progress, "No progress on standard error")->group("Output");
 }
 
 }  // namespace longspec::cli

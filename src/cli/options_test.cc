@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "cli/command.h"
+#include "cli/samplers.h"
 
 namespace longspec::cli {
 namespace {
@@ -243,6 +244,41 @@ TEST(Options, CacheTypesAreNamedAsInLlamaCpp) {
   const std::string error = Parse({"-m", "a", "--cache-type-v", "q5_1"}).error;
   EXPECT_THAT(error, HasSubstr("--cache-type-v"));
   for (const auto& [name, type] : types) EXPECT_THAT(error, HasSubstr(name));
+}
+
+// What --samplers leaves out is off, wherever it stands among the options.
+TEST(Options, SamplersThatAreLeftOutAreOff) {
+  const Parsed kept =
+      Parse({"-m", "a", "--samplers", std::string(kSamplers), "--top-k", "7", "--repeat-penalty", "1.5"});
+  EXPECT_EQ(kept.error, "");
+  EXPECT_EQ(kept.sampling.top_k, 7);
+  EXPECT_EQ(kept.sampling.repeat_penalty, 1.5F);
+  EXPECT_EQ(kept.sampling.top_p, SamplingOptions().top_p);
+  EXPECT_EQ(kept.sampling.temperature, SamplingOptions().temperature);
+  const Parsed some = Parse({"-m", "a", "--samplers", "top_k;temp", "--top-p", "0.5", "--temp", "0.3"});
+  EXPECT_EQ(some.error, "");
+  EXPECT_EQ(some.sampling.top_k, SamplingOptions().top_k);
+  EXPECT_EQ(some.sampling.top_p, 1.0F);
+  EXPECT_EQ(some.sampling.min_p, 0.0F);
+  EXPECT_EQ(some.sampling.temperature, 0.3F);
+  const Parsed none = Parse({"-m", "a", "--samplers", "", "--repeat-penalty", "2", "--presence-penalty", "1",
+                             "--frequency-penalty", "1"});
+  EXPECT_EQ(none.sampling.top_k, 0);
+  EXPECT_EQ(none.sampling.repeat_penalty, 1.0F);
+  EXPECT_EQ(none.sampling.presence_penalty, 0.0F);
+  EXPECT_EQ(none.sampling.frequency_penalty, 0.0F);
+  EXPECT_EQ(none.sampling.temperature, 1.0F);
+  EXPECT_THAT(Parse({"-m", "a", "--samplers", "top_k;best_of"}).error,
+              AllOf(HasSubstr("best_of"), HasSubstr("--samplers"), HasSubstr(kSamplers)));
+}
+
+TEST(ApplySamplers, SaysWhatIsNotDone) {
+  SamplingOptions options;
+  EXPECT_THAT(*ApplySamplers(std::string(kSamplers), &options), ::testing::IsEmpty());
+  EXPECT_THAT(*ApplySamplers("penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature", &options),
+              ElementsAre("--samplers: left out, not here: dry, top_n_sigma, typ_p, xtc"));
+  EXPECT_THAT(*ApplySamplers("temperature;top-k", &options),
+              ElementsAre(HasSubstr("in the order penalties;top_k")));
 }
 
 TEST(Options, BadValuesNameTheOption) {

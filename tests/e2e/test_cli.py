@@ -101,6 +101,15 @@ class Usage(CliTestCase):
     def test_empty_prompt(self):
         self.expect_error(longspec("run", "-m", "unused.gguf"), USAGE, "prompt is empty")
         self.expect_error(longspec("run", "-m", "unused.gguf", "-p", ""), USAGE, "prompt is empty")
+    def test_options_of_llama_cpp_say_what_is_done_instead(self):
+        result = longspec("run", "-m", "/nonexistent.gguf", "-p", "hi", "-ub", "256", "-tb", "2", "-fa", "on", "--spec-default",
+                          "--spec-draft-p-min", "0.5", "--samplers", "top_k;xtc;temperature")
+        self.expect_error(result, BAD_MODEL, "/nonexistent.gguf")
+        for part in ("-ub is called --batch-size here", "-tb has no effect", "-fa has no effect", "--spec-default is --spec-type auto",
+                     "--spec-draft-p-min sets", "--samplers: left out, not here: xtc"):
+            self.assertEqual(result.stderr.decode().count("longspec: warning: " + part), 1, result.stderr)
+        self.expect_error(longspec("tokenize", "-m", "x.gguf", "-f", "-", "-fa", "on"), USAGE, "-fa")
+
         self.expect_error(longspec("run", "-m", "unused.gguf", "-f", "-", stdin=b"\n"), USAGE, "prompt is empty")
 
 
