@@ -6,7 +6,8 @@
 
 Above: the accepted length that agreement with the target lets one expect over all validated positions. Below: the
 loss at positions from --far on. Logs are compared by tokens seen; losses of runs with other labels (--distill) are
-not comparable, accepted lengths are.
+not comparable, accepted lengths are: positions that one run leaves out and another does not, because their label is in
+no vocabulary of the draft, count as wrong.
 """
 
 import argparse
@@ -18,7 +19,7 @@ COLORS = ("#06c", "#c30", "#083", "#a0a", "#850", "#555")
 
 
 def read_validations(path, far):
-    """(tokens, accepted length, loss from position `far` on, None without such positions) of each validation."""
+    """(tokens, agreement by lag, positions, loss from position `far` on) of each validation; no loss: None."""
     points = []
     for tokens, entry in read_entries(path):
         if "validation" not in entry:
@@ -27,8 +28,15 @@ def read_validations(path, far):
         behind = [b for b in buckets if b["begin"] >= far]
         rows = sum(b["rows"] for b in behind)
         loss = sum(b["loss"] * b["rows"] for b in behind) / rows if rows else None
-        points.append((tokens, accepted_length(whole["agreement"]), loss))
+        points.append((tokens, whole["agreement"], whole["rows"], loss))
     return points
+
+
+def expect_of_all(runs):
+    """(tokens, accepted length over the positions of the run that has most, loss) of each validation of each run."""
+    most = max(rows for points in runs.values() for _, _, rows, _ in points)
+    return {name: [(tokens, accepted_length([share * rows / most for share in agreement]), loss)
+                   for tokens, agreement, rows, loss in points] for name, points in runs.items()}
 
 
 def legend(panel, names):
@@ -88,6 +96,7 @@ def main(argv):
         runs[name] = read_validations(path, args.far)
         if not runs[name]:
             sys.exit(f"compare_trainings: {path}: no validations; train with --validate")
+    runs = expect_of_all(runs)
     with open(args.output, "w", encoding="utf-8") as file:
         file.write(draw(runs, args.far))
     print(table(runs, args.far))

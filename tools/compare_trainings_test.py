@@ -37,14 +37,19 @@ class CompareTrainings(unittest.TestCase):
         log = self.write("a", [
             {"step": 1, "tokens": 5, "loss": 9},
             validation(10, bucket(0, 7, 4, [0.5, 0.5]), bucket(0, 3, 1, [1]), bucket(2048, 3, 2, [1]), bucket(4096, 1, 6, [1]))])
-        self.assertEqual(compare_trainings.read_validations(log, 2048), [(10, 1.75, 3.0)])
-        self.assertEqual(compare_trainings.read_validations(log, 8192), [(10, 1.75, None)])
+        self.assertEqual(compare_trainings.read_validations(log, 2048), [(10, [0.5, 0.5], 7, 3.0)])
+        self.assertEqual(compare_trainings.read_validations(log, 8192), [(10, [0.5, 0.5], 7, None)])
 
     def test_a_run_that_was_stopped_goes_on_counting(self):
         whole = bucket(0, 1, 4, [0.5])
         log = self.write("a", [{"step": 1, "tokens": 100, "loss": 9}, {**validation(100, whole), "step": 1},
                                {"step": 2, "tokens": 70, "loss": 8}, {**validation(70, whole), "step": 2}])
         self.assertEqual([tokens for tokens, *_ in compare_trainings.read_validations(log, 2048)], [100, 170])
+
+    def test_positions_that_were_left_out_are_wrong(self):
+        runs = {"all": [(10, [0.5, 0.5], 8, None)], "half": [(10, [0.5, 0.5], 4, 2.0)]}
+        self.assertEqual(compare_trainings.expect_of_all(runs),
+                         {"all": [(10, 1.75, None)], "half": [(10, 1.25 + 0.0625, 2.0)]})
 
     def test_draws_a_line_for_each_run_and_prints_the_last_validation(self):
         first = self.write("a", [validation(10, bucket(0, 1, 4, [0.1]), bucket(2048, 1, 5, [0.1])),
