@@ -6,7 +6,8 @@
 
 namespace longspec::cli {
 
-// SIGINT as above; SIGPIPE ignored, so that a closed pipe is a write error like any other.
+// SIGINT as above; SIGPIPE and SIGXFSZ ignored, so that a closed pipe and a file that may not grow are write
+// errors like any other.
 void InstallSignalHandlers();
 
 bool Interrupted();

@@ -6,12 +6,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 
 #include "draft/testing/longspec_files.h"
 #include "draft/testing/longspec_reference.h"
+#include "formats/testing/file_size_limit.h"
 #include "tensor/half.h"
 
 namespace longspec::testing {
@@ -220,6 +222,37 @@ TEST(Features, AStoppedRunGoesOn) {
 }
 
 // The target ends texts and answers prompts; a stopped run goes on with what was not begun.
+TEST(Features, AFullDiskKeepsWhatIsComplete) {
+  Rig rig, whole;
+  for (Rig* each : {&rig, &whole}) {
+    each->options.shard_tokens = 100;
+    each->Input(Text(300, 'a') + Text(200, 'b'));
+  }
+  ASSERT_TRUE(whole.Make().ok());
+  ASSERT_EQ(rig.Make(9).status().code(), StatusCode::kCancelled);
+  const auto names = [&] {
+    std::vector<std::string> all;
+    for (const auto& entry : std::filesystem::directory_iterator(rig.options.output)) {
+      all.push_back(entry.path().string());
+    }
+    std::ranges::sort(all);
+    return all;
+  };
+  const std::vector<std::string> before = names();
+  const std::string last = ReadText(before.back());
+  const std::string next = FeatureShardPath(rig.options.output, static_cast<int>(before.size()));
+  {
+    const FileSizeLimit limit(1000);
+    const Status status = rig.Make().status();
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+    EXPECT_THAT(status.message(), HasSubstr(next + ": cannot be written"));
+  }
+  EXPECT_EQ(names(), before);
+  EXPECT_EQ(ReadText(before.back()), last);
+  ASSERT_TRUE(rig.Make().ok());
+  EXPECT_EQ(rig.Sequences(), whole.Sequences());
+}
+
 TEST(Features, TheTargetWritesOn) {
   std::string text = Text(10, 'a') + Text(100, 'b') + "{\"prompt\":\"" + std::string(90, 'x') + "\"}\n";
   for (int i = 0; i < 70; ++i) text += "{\"prompt\":\"p\",\"answer\":\"not this\"}\n";

@@ -3,13 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <filesystem>
 
 #include "formats/atomic_file.h"
 #include "formats/gguf_test_bytes.h"
+#include "formats/testing/file_size_limit.h"
 
 namespace longspec {
 namespace {
@@ -130,30 +129,12 @@ TEST(GgufWriterDeathTest, WrongUseIsABug) {
   EXPECT_DEATH((void)writer.Serialize(), "");
 }
 
-// While alive, no file may grow beyond `limit` bytes, as on a full disk.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t limit) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &old_);
-    const rlimit reduced{limit, old_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &reduced);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &old_);
-    std::signal(SIGXFSZ, old_handler_);
-  }
-
- private:
-  rlimit old_{};
-  void (*old_handler_)(int);
-};
-
 TEST(GgufWriterTest, AFullDiskLeavesTheOldFileAndNothingElse) {
   const TestFolder folder;
   const std::string path = folder.Write("model.gguf", Pattern(10, 9));
   Status status;
   {
-    const FileSizeLimit limit(100);
+    const testing::FileSizeLimit limit(100);
     status = Example().Write(path);
   }
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
