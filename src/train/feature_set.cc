@@ -115,6 +115,12 @@ Result<FeatureSet> FeatureSet::Open(std::span<const std::string> folders) {
                          ": no sequence has anything to learn");
 }
 
+std::vector<int64_t> FeatureSet::lengths() const {
+  std::vector<int64_t> lengths;
+  for (const FeatureSequence& s : sequences_) lengths.push_back(static_cast<int64_t>(s.tokens.size()));
+  return lengths;
+}
+
 std::vector<int64_t> FeatureSet::FrequentTokens(int n, double distill) const {
   const size_t k = distill > 0.0 ? Z(top_k()) : 0;
   std::vector<double> count(Z(target().n_vocab));
@@ -151,6 +157,7 @@ Batch MakeBatch(const FeatureSet& set, std::span<const int> sequences, const Lab
   for (int64_t b = 0; b < n; ++b) {
     const FeatureSequence& s = set.sequence(sequences[Z(b)]);
     const auto m = static_cast<int64_t>(s.tokens.size());
+    batch.n_tokens += m;
     auto* token = batch.tokens.data_ptr<int64_t>() + b * length;
     for (int64_t i = 0; i < m; ++i) {
       token[i] = s.tokens[Z(i)];

@@ -28,6 +28,7 @@ class FeatureSet {
   int top_k() const { return shards_.front()->header().top_k; }
   int n_sequences() const { return static_cast<int>(sequences_.size()); }
   const FeatureSequence& sequence(int i) const { return sequences_[static_cast<size_t>(i)]; }
+  std::vector<int64_t> lengths() const;  // by sequence
   int64_t n_tokens() const { return n_tokens_; }
   int64_t longest() const { return longest_; }
   bool has_short() const { return has_short_; }  // a sequence that Anchor-Offset positions apply to
@@ -51,6 +52,7 @@ struct LabelOptions {
 
 // Sequences padded to the longest of them. Padding is behind them, so nothing sees it.
 struct Batch {
+  int64_t n_tokens = 0;     // without padding
   at::Tensor tokens;        // (batch, length) int64
   at::Tensor keys, values;  // (batch, length, n_head_kv, head_dim) f32; keys at positions 0, 1, ...
   at::Tensor rows;          // (n) int64, ascending: which of the batch * length rows have a target

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "longspec/version.h"
+#include "train/train_log.h"
 #include "train/trainer.h"
 
 namespace longspec::train {
@@ -103,56 +104,6 @@ class Display {
   double begun_ms_ = 0.0, shown_ms_ = 0.0;
   int64_t first_step_ = 0, first_tokens_ = 0;
   bool pending_ = false;
-};
-
-// One line for each step, for plots; goes on in a file that is there.
-class Log {
- public:
-  Status Open(const std::string& path) {
-    if (path.empty()) return {};
-    path_ = path;
-    file_ = std::fopen(path.c_str(), "ae");
-    return file_ != nullptr ? Status() : IoError("--log " + path + ": cannot be written");
-  }
-  ~Log() {
-    if (file_ != nullptr) std::fclose(file_);
-  }
-
-  void Add(const TrainProgress& p) {
-    if (file_ == nullptr) return;
-    if (p.validation != nullptr) AddValidation(p);
-    if (!p.end_of_step) return;
-    std::fprintf(file_,
-                 "{\"step\":%lld,\"tokens\":%lld,\"loss\":%.6g,\"mean_loss\":%.6g,\"lr\":%.6g,"
-                 "\"gradient_norm\":%.6g}\n",
-                 static_cast<long long>(p.step), static_cast<long long>(p.tokens), p.loss, p.mean_loss,
-                 p.learning_rate, p.gradient_norm);
-    std::fflush(file_);
-  }
-
- private:
-  void AddValidation(const TrainProgress& p) {
-    std::fprintf(file_, "{\"step\":%lld,\"tokens\":%lld,\"validation\":[", static_cast<long long>(p.step),
-                 static_cast<long long>(p.tokens));
-    const Validation& v = *p.validation;
-    AddBucket(v.all, "");
-    for (const ValidationBucket& bucket : v.buckets) AddBucket(bucket, ",");
-    std::fputs("]}\n", file_);
-    std::fflush(file_);
-  }
-
-  void AddBucket(const ValidationBucket& b, const char* before) {
-    std::fprintf(file_, "%s{\"begin\":%lld,\"end\":%lld,\"rows\":%lld,\"loss\":%.4f,\"agreement\":[", before,
-                 static_cast<long long>(b.begin), static_cast<long long>(b.end),
-                 static_cast<long long>(b.rows), b.loss);
-    for (size_t i = 0; i < b.agreement.size(); ++i) {
-      std::fprintf(file_, "%s%.4f", i == 0 ? "" : ",", b.agreement[i]);
-    }
-    std::fputs("]}", file_);
-  }
-
-  std::string path_;
-  std::FILE* file_ = nullptr;
 };
 
 struct Flags {
@@ -252,9 +203,11 @@ std::string Speed(const TrainSummary& t) {
   const double rate = t.giga_macs / t.seconds;
   char text[200];
   std::snprintf(text, sizeof(text),
-                "%lld tokens, %.0f tokens/s; %.1f of the %.1f GMAC/s of matrix products alone (%.0f %%)\n",
-                static_cast<long long>(t.tokens), static_cast<double>(t.tokens) / t.seconds, rate,
-                t.peak_giga_macs, 100.0 * rate / t.peak_giga_macs);
+                "%lld tokens (and %.1f %% padding), %.0f tokens/s; %.1f of the %.1f GMAC/s of matrix "
+                "products alone (%.0f %%)\n",
+                static_cast<long long>(t.tokens), 100.0 * t.padding,
+                static_cast<double>(t.tokens) / t.seconds, rate, t.peak_giga_macs,
+                100.0 * rate / t.peak_giga_macs);
   return text;
 }
 
@@ -263,27 +216,30 @@ int RunTraining(Flags flags, const CLI::App& app) {
   if (app.count("--lr") == 0) flags.train.learning_rate = stage.learning_rate;
   if (app.count("--batch") == 0) flags.train.batch = stage.batch;
   flags.train.anchor_offset = !flags.no_anchor_offset;
-  Log log;
+  TrainLog log;
   if (const Status status = log.Open(flags.log); !status.ok()) return Fail(kExitOutput, status.message());
   Display display(!flags.no_progress);
+  Status logged;
   const auto trained = Train(flags.train, [&](const TrainProgress& progress) {
     display.Show(progress);
-    log.Add(progress);
-    return !g_interrupted.load();
+    if (logged.ok()) logged = log.Add(progress);
+    return logged.ok() && !g_interrupted.load();
   });
   display.Finish();
-  if (!trained.ok() && trained.status().code() == StatusCode::kCancelled) {
-    return Fail(kExitInterrupted, "interrupted; the state is saved in " + flags.train.output +
-                                      ", and the same command goes on from there");
-  }
-  if (!trained.ok()) return Fail(ExitCodeOf(trained.status()), trained.status().message());
+  const bool stopped = !trained.ok() && trained.status().code() == StatusCode::kCancelled;
+  if (!trained.ok() && !stopped) return Fail(ExitCodeOf(trained.status()), trained.status().message());
+  const std::string saved =
+      "; the state is saved in " + flags.train.output + ", and the same command goes on from there";
+  if (!logged.ok()) return Fail(ExitCodeOf(logged), logged.message() + saved);
+  if (stopped) return Fail(kExitInterrupted, "interrupted" + saved);
   std::printf("%s: draft model after %lld steps, mean loss %.4f\n%s", flags.train.output.c_str(),
               static_cast<long long>(trained->steps), trained->mean_loss, Speed(*trained).c_str());
-  return std::fflush(stdout) == 0 ? 0 : kExitOutput;
+  return std::fflush(stdout) == 0 ? 0 : Fail(kExitOutput, "standard output cannot be written");
 }
 
 int Main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of writing like any other
   std::signal(SIGINT, HandleInterrupt);
   CLI::App app("Trains a LongSpec draft model on features of its target.", "longspec-train");
   app.footer(kExitCodeHelp);

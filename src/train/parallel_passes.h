@@ -18,9 +18,11 @@ namespace longspec::train {
 
 struct PassSum {
   std::vector<at::Tensor> gradients;  // by parameter; undefined: the pass does not depend on it
-  double loss = 0.0;
-  int64_t tokens = 0;
-  double macs = 0.0;  // multiply-adds
+  double loss = 0.0;                  // of all rows, added up
+  int64_t rows = 0;                   // tokens that are to be predicted
+  int64_t tokens = 0;                 // without padding
+  int64_t padded = 0;                 // with it
+  double macs = 0.0;                  // multiply-adds
 };
 
 // Adds pass(0) + pass(1) + ... + pass(n - 1) to *sum. `pass` is called from all threads, on_pass from this

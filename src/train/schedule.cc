@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "base/counter_rng.h"
@@ -58,6 +60,14 @@ std::vector<int32_t> SequenceOrder(uint64_t seed, int64_t epoch, int n) {
     std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(j)]);
   }
   return order;
+}
+
+void SortBatchesByLength(int batch, const std::vector<int64_t>& lengths, std::vector<int32_t>* order) {
+  const auto length = [&](int32_t i) { return lengths[static_cast<size_t>(i)]; };
+  for (size_t begin = 0; begin < order->size(); begin += static_cast<size_t>(batch)) {
+    const size_t n = std::min(static_cast<size_t>(batch), order->size() - begin);
+    std::ranges::stable_sort(std::span(*order).subspan(begin, n), std::ranges::greater(), length);
+  }
 }
 
 }  // namespace longspec::train

@@ -33,5 +33,8 @@ int DrawLag(uint64_t seed, int64_t pass, int most);
 
 // A permutation of 0 .. n - 1 for that epoch.
 std::vector<int32_t> SequenceOrder(uint64_t seed, int64_t epoch, int n);
+// Of each `batch` sequences in `order` the longest first: what an optimiser step has stays the same, its
+// micro-batches are of similar length and hold little padding.
+void SortBatchesByLength(int batch, const std::vector<int64_t>& lengths, std::vector<int32_t>* order);
 
 }  // namespace longspec::train

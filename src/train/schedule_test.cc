@@ -79,5 +79,12 @@ TEST(SequenceOrder, IsAPermutationOfItsOwnForEachEpoch) {
   for (int32_t i = 0; i < 100; ++i) EXPECT_EQ(first[static_cast<size_t>(i)], i);
 }
 
+TEST(SortBatchesByLength, KeepsWhatAStepHas) {
+  const std::vector<int64_t> lengths = {10, 500, 20, 500, 30, 40, 10};
+  std::vector<int32_t> order = {0, 1, 2, 3, 6, 4, 5};
+  SortBatchesByLength(3, lengths, &order);
+  EXPECT_THAT(order, ::testing::ElementsAre(1, 2, 0, 3, 4, 6, 5));  // equal ones in the order they had
+}
+
 }  // namespace
 }  // namespace longspec::train

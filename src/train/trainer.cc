@@ -2,7 +2,6 @@
 #include "train/trainer.h"
 
 #include <ATen/Parallel.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/cuda.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 #include "train/feature_set.h"
 #include "train/files.h"
 #include "train/parallel_passes.h"
+#include "train/pass.h"
 #include "train/schedule.h"
 
 namespace longspec::train {
@@ -84,9 +84,10 @@ class Run {
         optimiser_(Trained(net_), options.adamw),
         labels_{.distill = options.distill, .vocab = {}} {
     if (options.vocab > 0) labels_.vocab = features_.FrequentTokens(options.vocab, options.distill);
-    embedding_ = frozen.embedding.to(device);
-    head_ = labels_.vocab.empty() ? frozen.head : frozen.head.index_select(0, at::tensor(labels_.vocab));
-    head_ = head_.is_same(frozen.embedding) ? embedding_ : head_.to(device);
+    frozen_.embedding = frozen.embedding.to(device);
+    const at::Tensor head =
+        labels_.vocab.empty() ? frozen.head : frozen.head.index_select(0, at::tensor(labels_.vocab));
+    frozen_.head = head.is_same(frozen.embedding) ? frozen_.embedding : head.to(device);
     steps_per_epoch_ = features_.n_sequences() / options.batch;
     progress_.steps = options.steps > 0 ? options.steps : steps_per_epoch_ * options.epochs;
     state_.run = Describe();
@@ -114,12 +115,15 @@ class Run {
     const double seconds = (NowMs() - begun_ms) / 1000.0;
     LS_TRY(Save());
     if (progress_.tokens > 0) Look(on_progress);
-    return TrainSummary{.steps = state_.steps,
-                        .tokens = progress_.tokens,
-                        .mean_loss = state_.mean_loss,
-                        .seconds = progress_.tokens > 0 ? seconds : 0.0,
-                        .giga_macs = macs_ / 1e9,
-                        .peak_giga_macs = device_.is_cpu() ? PeakGigaMacs(threads_) : 0.0};
+    return TrainSummary{
+        .steps = state_.steps,
+        .tokens = progress_.tokens,
+        .padding =
+            padded_ > 0 ? 1.0 - static_cast<double>(progress_.tokens) / static_cast<double>(padded_) : 0.0,
+        .mean_loss = state_.mean_loss,
+        .seconds = progress_.tokens > 0 ? seconds : 0.0,
+        .giga_macs = macs_ / 1e9,
+        .peak_giga_macs = device_.is_cpu() ? PeakGigaMacs(threads_) : 0.0};
   }
 
  private:
@@ -161,7 +165,7 @@ class Run {
     progress_.end_of_step = false;
     const int64_t tokens_before = progress_.tokens;
     const auto pass = [&](int i) {
-      return Pass(state_.steps * passes + i, passes, sequences[static_cast<size_t>(i)]);
+      return Pass(state_.steps * passes + i, sequences[static_cast<size_t>(i)]);
     };
     const auto on_pass = [&](const PassSum& sum) {
       progress_.tokens = tokens_before + sum.tokens;
@@ -171,73 +175,48 @@ class Run {
     LS_ASSIGN(const bool complete, RunPasses(passes, threads_, pass, on_pass, &sum));
     if (!complete) return false;
     progress_.tokens = tokens_before + sum.tokens;
+    padded_ += sum.padded;
     macs_ += sum.macs;
+    // The mean over all tokens of the step that are to be predicted, however they lie in passes.
+    const auto rows = static_cast<double>(std::max<int64_t>(1, sum.rows));
+    const double loss = sum.loss / rows;
     for (size_t i = 0; i < sum.gradients.size(); ++i) {
       at::Tensor parameter = optimiser_.parameters()[i];
-      parameter.mutable_grad() = sum.gradients[i];
+      if (sum.gradients[i].defined()) parameter.mutable_grad() = sum.gradients[i].div_(rows);
     }
     progress_.learning_rate =
         LearningRate(state_.steps, progress_.steps, options_.learning_rate, options_.warmup);
     progress_.gradient_norm = optimiser_.Step(state_.steps, progress_.learning_rate);
     if (!std::isfinite(progress_.gradient_norm)) return NotANumber("the gradients are");
-    state_.mean_loss =
-        state_.steps == 0 ? sum.loss : kMeanDecay * state_.mean_loss + (1.0 - kMeanDecay) * sum.loss;
+    state_.mean_loss = state_.steps == 0 ? loss : kMeanDecay * state_.mean_loss + (1.0 - kMeanDecay) * loss;
     ++state_.steps;
     progress_.step = state_.steps;
-    progress_.loss = sum.loss;
+    progress_.loss = loss;
     progress_.mean_loss = state_.mean_loss;
     progress_.end_of_step = true;
     return on_progress(progress_);
   }
 
-  // One forward and backward pass, with its share of the step's loss and gradients. From any thread.
-  Result<PassSum> Pass(int64_t pass, int passes, std::span<const int> sequences) const {
+  // One forward and backward pass. From any thread.
+  Result<PassSum> Pass(int64_t pass, std::span<const int> sequences) const {
     const Batch batch = MakeBatch(features_, sequences, labels_);
-    const int64_t length = batch.tokens.size(1);
-    PassSum sum;
-    sum.tokens = batch.tokens.numel();
-    if (batch.rows.numel() == 0) return sum;  // none of the labels is of the reduced vocabulary
-    DraftNet::Input input;
-    input.embedded =
-        embedding_.index_select(0, batch.tokens.flatten().to(device_)).view({-1, length, embedding_.size(1)});
-    input.lag = DrawLag(options_.seed, pass, options_.most_lag);
-    PlaceKeys(batch, pass, &input);
-    const at::Tensor hidden = net_.Forward(input).flatten(0, 1).index_select(0, batch.rows.to(device_));
-    const SparseTargets targets = {batch.targets.ids.to(device_), batch.targets.weights.to(device_)};
-    const at::Tensor loss = FusedCrossEntropy(hidden, head_, targets) / passes;
-    sum.loss = loss.item<double>();
-    if (!std::isfinite(sum.loss)) return NotANumber("the loss is");
-    sum.gradients = torch::autograd::grad({loss}, optimiser_.parameters(), {}, std::nullopt,
-                                          /*create_graph=*/false, /*allow_unused=*/true);
-    // Backwards twice as much as forwards, but for the head, which has no gradient.
-    sum.macs = 3.0 * static_cast<double>(batch.tokens.size(0)) * net_.ForwardMacs(length) +
-               2.0 * static_cast<double>(hidden.numel()) * static_cast<double>(head_.size(0));
-    return sum;
-  }
-
-  // Positions by the Anchor-Offset law. RoPE is a rotation, so the target's keys are moved to them exactly.
-  void PlaceKeys(const Batch& batch, int64_t pass, DraftNet::Input* input) const {
-    const FeatureTarget& target = features_.target();
-    const int64_t length = batch.tokens.size(1);
-    PositionDraw draw;
-    if (options_.anchor_offset) draw = DrawPositions(options_.seed, pass, length, target.n_ctx);
-    std::vector<int64_t> positions, moves;
-    for (int64_t i = 0; i < length; ++i) {
-      positions.push_back(PositionOf(draw, i));
-      moves.push_back(positions.back() - i);
+    PassDraw draw{.lag = DrawLag(options_.seed, pass, options_.most_lag), .positions = {}};
+    if (options_.anchor_offset) {
+      draw.positions = DrawPositions(options_.seed, pass, batch.tokens.size(1), features_.target().n_ctx);
     }
-    input->positions = at::tensor(positions, at::kLong).to(device_);
-    input->values = batch.values.to(device_);
-    input->keys = batch.keys.to(device_);
-    if (draw.offset == 0) return;
-    input->keys = Rotate(input->keys, MakeRotation(target, at::tensor(moves, at::kLong).to(device_), 1.0));
+    PassSum sum = RunPass(net_, optimiser_.parameters(), frozen_, batch, draw);
+    if (!std::isfinite(sum.loss)) return NotANumber("the loss is");
+    return sum;
   }
 
   // The micro-batch of that forward pass, counted from the beginning of the run.
   std::vector<int> SequencesOf(int64_t pass) {
     const int64_t passes_per_epoch = steps_per_epoch_ * (options_.batch / options_.micro_batch);
     const int64_t epoch = pass / passes_per_epoch;
-    if (epoch != epoch_) order_ = SequenceOrder(options_.seed, epoch_ = epoch, features_.n_sequences());
+    if (epoch != epoch_) {
+      order_ = SequenceOrder(options_.seed, epoch_ = epoch, features_.n_sequences());
+      SortBatchesByLength(options_.batch, features_.lengths(), &order_);
+    }
     const auto begin = order_.begin() + pass % passes_per_epoch * options_.micro_batch;
     return {begin, begin + options_.micro_batch};
   }
@@ -258,7 +237,7 @@ class Run {
   // Shows the weights as they are what they were not trained on. False: stop.
   bool Look(const std::function<bool(const TrainProgress&)>& on_progress) {
     if (!validation_) return true;
-    const Validation seen = Validate(net_, embedding_, head_, *validation_, labels_);
+    const Validation seen = Validate(net_, frozen_.embedding, frozen_.head, *validation_, labels_);
     progress_.validation = &seen;
     progress_.end_of_step = false;
     const bool go_on = on_progress(progress_);
@@ -279,11 +258,12 @@ class Run {
   const DraftNet net_;
   AdamW optimiser_;
   LabelOptions labels_;
-  at::Tensor embedding_, head_;
+  FrozenParts frozen_;  // on the device, the head reduced
   int64_t steps_per_epoch_ = 0;
   TrainState state_;
   TrainProgress progress_;
-  double macs_ = 0.0;  // of this call
+  int64_t padded_ = 0;  // tokens of this call, with padding
+  double macs_ = 0.0;   // of this call
   int64_t epoch_ = -1;
   std::vector<int32_t> order_;
 };

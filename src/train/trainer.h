@@ -59,6 +59,8 @@ struct TrainProgress {
 
 struct TrainSummary {
   int64_t steps = 0, tokens = 0;  // done in all; tokens of this call
+  double padding = 0.0;  // share of what this call computed that is no token, but what makes sequences of a
+                         // micro-batch equally long
   double mean_loss = 0.0;
   double seconds = 0.0,
          giga_macs = 0.0;       // of this call's steps: multiply-adds of matrix products and attention

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sequences as batches: labels, reduced and soft ones, and padding.
+#include "train/feature_set.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tensor/half.h"
+#include "train/testing/rig.h"
+
+namespace longspec::train {
+namespace {
+
+using testing::kLength;
+using testing::kTopK;
+using testing::Rig;
+using testing::SequenceTokens;
+
+TEST(MakeBatch, TargetsAreTheTokensThatFollow) {
+  Rig rig([](FeatureHeader&, std::vector<int8_t>& loss) {
+    loss[3] = 0;
+    loss[0] = 1;
+  });
+  const auto set = FeatureSet::Open(rig.options.features);
+  ASSERT_TRUE(set.ok());
+  const std::vector<int> sequences = {2, 0};
+  const Batch batch = MakeBatch(*set, sequences, {});
+  EXPECT_EQ(batch.tokens.sizes(), (std::vector<int64_t>{2, kLength}));
+  EXPECT_EQ(batch.rows.numel(), 2 * (kLength - 2));  // the last row and the one before token 3 have none
+  const std::vector<int32_t> tokens = SequenceTokens(2);
+  for (int64_t i = 0; i < kLength - 2; ++i) {
+    const int64_t row = batch.rows[i].item<int64_t>();
+    EXPECT_EQ(row, i < 2 ? i : i + 1);
+    EXPECT_EQ(batch.targets.ids[i][0].item<int64_t>(), tokens[static_cast<size_t>(row) + 1]);
+    EXPECT_EQ(batch.targets.weights[i][0].item<float>(), 1.0F);
+  }
+  EXPECT_EQ(batch.rows[kLength - 2].item<int64_t>(), kLength);
+  EXPECT_EQ(batch.keys[0][5][1][3].item<float>(), HalfToFloat(set->sequence(2).keys[5 * 32 + 16 + 3]));
+}
+
+TEST(MakeBatch, ReducedAndSoftTargets) {
+  Rig rig;
+  const auto set = FeatureSet::Open(rig.options.features);
+  ASSERT_TRUE(set.ok());
+  const std::vector<int64_t> frequent = set->FrequentTokens(4);
+  ASSERT_EQ(frequent.size(), 4U);
+  EXPECT_TRUE(std::ranges::is_sorted(frequent));
+  const std::vector<int> sequences = {1};
+  const Batch hard = MakeBatch(*set, sequences, {.distill = 0.0, .vocab = frequent});
+  EXPECT_LT(hard.rows.numel(), kLength - 1);
+  for (int64_t i = 0; i < hard.rows.numel(); ++i) {
+    const auto next = static_cast<size_t>(hard.rows[i].item<int64_t>()) + 1;
+    EXPECT_EQ(frequent[static_cast<size_t>(hard.targets.ids[i][0].item<int64_t>())], SequenceTokens(1)[next]);
+  }
+  const Batch soft = MakeBatch(*set, sequences, {.distill = 0.25, .vocab = {}});
+  EXPECT_EQ(soft.targets.ids.size(1), 1 + kTopK);
+  EXPECT_NEAR(soft.targets.weights[0][0].item<double>(), 0.75, 1e-6);
+  const at::Tensor sums = soft.targets.weights.sum(1);
+  EXPECT_LT((sums - 1.0).abs().max().item<double>(), 1e-5);
+  EXPECT_EQ(soft.targets.ids[3][1].item<int64_t>(), set->sequence(1).top_ids[3 * kTopK]);
+}
+
+TEST(MakeBatch, PaddingIsBehind) {
+  const Rig rig({}, {48, 17, 30});
+  const auto set = FeatureSet::Open(rig.options.features);
+  ASSERT_TRUE(set.ok());
+  const std::vector<int> sequences = {1, 2};
+  const Batch batch = MakeBatch(*set, sequences, {});
+  EXPECT_EQ(batch.tokens.sizes(), (std::vector<int64_t>{2, 30}));
+  EXPECT_EQ(batch.n_tokens, 17 + 30);
+  ASSERT_EQ(batch.rows.numel(), 16 + 29);
+  EXPECT_EQ(batch.rows[15].item<int64_t>(), 15);
+  EXPECT_EQ(batch.rows[16].item<int64_t>(), 30);
+  EXPECT_EQ(batch.tokens[0].slice(0, 0, 17).abs().sum().item<int64_t>(),
+            batch.tokens[0].abs().sum().item<int64_t>());
+  EXPECT_GT(batch.keys[0].slice(0, 0, 17).abs().sum().item<float>(), 0.0F);
+  EXPECT_EQ(batch.keys[0].slice(0, 17, 30).abs().sum().item<float>(), 0.0F);
+  EXPECT_EQ(batch.values[0].slice(0, 17, 30).abs().sum().item<float>(), 0.0F);
+}
+
+}  // namespace
+}  // namespace longspec::train

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The engine computes from the exported draft what the trainer does.
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "draft/longspec_forward.h"
+#include "draft/longspec_model.h"
+#include "train/feature_set.h"
+#include "train/files.h"
+#include "train/testing/rig.h"
+
+namespace longspec::train {
+namespace {
+
+using testing::kLength;
+using testing::Rig;
+using testing::SequenceTokens;
+
+// What training optimises is what decoding runs: logits of the trainer's forward pass at lag j against the
+// engine's at a node j - 1 levels below the root, where the tree holds the sequence's own tokens.
+// A window of 12 is shorter than the sequence, one of 4 also shorter than the tree's path and its root.
+void ExpectParity(int window) {
+  Rig rig;
+  rig.options.window = window;
+  rig.options.steps = 20;
+  ASSERT_TRUE(rig.Run().ok());
+  const auto set = FeatureSet::Open(rig.options.features);
+  const DraftNet net({.target = set->target(), .n_ff = 32, .window = window}, 0, at::kCPU);
+  ASSERT_TRUE(LoadDraft(rig.options.output, net).ok());
+  const auto frozen = LoadFrozenParts(rig.options.model, set->target());
+  ASSERT_TRUE(frozen.ok());
+  const auto model = LoadLongspecModel(rig.options.output, "f32", rig.tiny.parts());
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  const auto layout = rig.tiny.config.kv_layout(CacheType::kF32, CacheType::kF32);
+  const std::vector<int32_t> tokens = SequenceTokens(1);
+  const std::vector<int> sequences = {1};
+  const Batch batch = MakeBatch(*set, sequences, {});
+  for (int lag = 1; lag <= 5; ++lag) {
+    DraftNet::Input input;
+    input.embedded = frozen->embedding.index_select(0, batch.tokens.flatten()).unsqueeze(0);
+    input.positions = at::arange(kLength, at::kLong);
+    input.keys = batch.keys;
+    input.values = batch.values;
+    input.lag = lag;
+    const at::NoGradGuard no_grad;
+    const at::Tensor logits = at::matmul(net.Forward(input)[0], frozen->head.t());
+    const double deviation = logits.std().item<double>();
+    for (const int row : {8, 20, kLength - 1}) {
+      // The root is lag - 1 tokens before the row; the rest of the path are nodes.
+      const int root = row - (lag - 1);
+      const auto cache = rig.tiny.NewCache(512, CacheType::kF16);
+      {
+        auto kv = cache->Begin(root);
+        const ForwardSegment segment = {.tokens = std::span(tokens).first(static_cast<size_t>(root)),
+                                        .parents = {},
+                                        .kv = &*kv,
+                                        .logits = LogitsFor::kNone};
+        ASSERT_TRUE(rig.tiny.target().Forward({&segment, 1}, {}).ok());
+        kv->CommitAll();
+      }
+      LongspecForward forward(*model, rig.tiny.parts(), layout);
+      ASSERT_TRUE(forward.Extend(std::span(tokens).first(static_cast<size_t>(root) + 1)).ok());
+      std::vector<std::vector<TokenScore>> next;
+      const KvSpan span = cache->Span(rig.tiny.config.n_layer - 1);
+      const LongspecRow first = {.token = tokens[static_cast<size_t>(root)], .position = root};
+      ASSERT_TRUE(forward.Run({&first, 1}, span, 1, next).ok());
+      std::vector<int32_t> path;
+      for (int depth = 1; depth < lag; ++depth) {
+        path.push_back(depth - 1);
+        const int p = root + depth;
+        const LongspecRow node = {tokens[static_cast<size_t>(p)], p, depth - 1, path};
+        ASSERT_TRUE(forward.Run({&node, 1}, span, 1, next).ok());
+      }
+      double most = 0;
+      for (int i = 0; i < forward.n_logits(); ++i) {
+        most = std::max(most,
+                        std::abs(logits[row][i].item<double>() - static_cast<double>(forward.logits()[i])));
+      }
+      EXPECT_LT(most, 1e-3 * deviation) << "window " << window << " lag " << lag << " row " << row;
+    }
+  }
+}
+
+TEST(Parity, EngineAndTrainerAgree) { ExpectParity(512); }
+
+TEST(Parity, EngineAndTrainerAgreeOnShortWindows) {
+  ExpectParity(12);
+  ExpectParity(4);
+}
+
+}  // namespace
+}  // namespace longspec::train

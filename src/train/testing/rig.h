@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For tests of training: a tiny target and features of some sequences, in a folder of their own.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "draft/testing/longspec_files.h"
+#include "features/run.h"
+#include "train/trainer.h"
+
+namespace longspec::train::testing {
+
+using longspec::testing::Folder;
+using longspec::testing::ReadText;
+using longspec::testing::TinyTarget;
+
+inline constexpr int kLength = 48, kSequences = 12, kTopK = 5;
+
+inline std::vector<int32_t> SequenceTokens(int i, int length = kLength) {
+  std::vector<int32_t> tokens;
+  // Much is repeated, so that there is something to learn.
+  for (int t = 0; t < length; ++t) tokens.push_back(5 + (t * (1 + i % 3)) % 7 * 11);
+  return tokens;
+}
+
+// A tiny model, and features of some sequences.
+struct Rig {
+  // `change` sees the header and each sequence's loss before they are written; sequence i has lengths[i % n].
+  explicit Rig(const std::function<void(FeatureHeader&, std::vector<int8_t>&)>& change = {},
+               const std::vector<int>& lengths = {kLength}) {
+    TinyModelOptions tiny_options;
+    tiny_options.context_length = 512;
+    EXPECT_TRUE(WriteTinyModel(tiny_options, folder.File("tiny.gguf")).ok());
+    const auto file = GgufFile::Open(folder.File("tiny.gguf"));
+    FeatureHeader header;
+    header.target = DescribeTarget(tiny.parts(), **file);
+    header.top_k = kTopK;
+    FeatureExtractor extractor(&tiny.target(), tiny.NewCache(512, CacheType::kF16), 64, kTopK);
+    FeatureShardWriter writer;
+    for (int i = 0; i < kSequences; ++i) {
+      const std::vector<int32_t> tokens = SequenceTokens(i, lengths[static_cast<size_t>(i) % lengths.size()]);
+      const auto f = extractor.Extract(tokens, [](int) { return true; });
+      EXPECT_TRUE(f.ok());
+      std::vector<int8_t> loss(tokens.size(), 1);
+      if (change) change(header, loss);
+      writer.Add(header, {tokens, f->positions, loss, f->keys, f->values, f->top_ids, f->top_log_probs});
+    }
+    std::filesystem::create_directories(folder.File("features"));
+    EXPECT_TRUE(writer.Write(header, FeatureShardPath(folder.File("features"), 0)).ok());
+    options.features = {folder.File("features")};
+    options.model = folder.File("tiny.gguf");
+    options.output = folder.File("draft");
+    options.batch = 4;
+    options.n_ff = 32;
+    options.learning_rate = 5e-3;
+    options.steps = 12;
+    options.checkpoint_every = 3;
+    options.threads = 1;
+  }
+
+  // Stops after so many forward passes.
+  Result<TrainSummary> Run(int passes = 1 << 30) {
+    return Train(options, [&](const TrainProgress& p) {
+      last = p;
+      if (p.end_of_step) losses.push_back(p.loss);
+      return --passes > 0;
+    });
+  }
+  std::string Error() { return Run().status().message(); }
+  std::string Weights() const { return ReadText(options.output + "/model.safetensors"); }
+
+  Folder folder;
+  TinyTarget tiny{{.context_length = 512}};
+  TrainOptions options;
+  TrainProgress last;
+  std::vector<double> losses;
+};
+
+}  // namespace longspec::train::testing
