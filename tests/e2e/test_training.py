@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The trainer as users stop it, kill it and let its disk run full; and features on a full disk.
+
+Needs the program ($LONGSPEC_BIN, default build/release/longspec) and the default model ($LONGSPEC_MODEL); most of it the trainer
+beside the program. Tests whose needs are not met are skipped.
+"""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BIN = os.environ.get("LONGSPEC_BIN", os.path.join(ROOT, "build/release/longspec"))
+MODEL = os.environ.get("LONGSPEC_MODEL", os.path.join(ROOT, "models/SmolLM2-135M-Instruct.Q4_1.gguf"))
+TRAINER = os.path.join(os.path.dirname(BIN), "longspec-train")
+STEPS, KILLS = 24, 6
+
+
+def run(*command, largest_file=None):
+    """`largest_file`: no file may grow beyond as many bytes, as on a full disk."""
+    def limit():
+        if largest_file is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False, preexec_fn=limit)
+
+
+def write_text(folder):
+    path = os.path.join(folder, "text.jsonl")
+    with open(path, "w", encoding="utf-8") as file:
+        for i in range(6):
+            file.write(json.dumps({"text": f"The {i} brown foxes jump over the lazy dog. " * (3 + 2 * i)}) + "\n")
+    return path
+
+
+def make_features(folder, output, **limits):
+    return run(BIN, "features", "-m", MODEL, "-i", write_text(folder), "-o", output, "--length", "64", "--min-length", "8", **limits)
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+class TestCase(unittest.TestCase):
+    def expect_error(self, result, code, *parts):
+        """One line on stderr says what is wrong."""
+        self.assertEqual(result.returncode, code, result.stderr)
+        errors = [line for line in result.stderr.splitlines() if "error:" in line]
+        self.assertEqual(len(errors), 1, result.stderr)
+        for part in parts:
+            self.assertIn(part, errors[0])
+
+
+@unittest.skipUnless(os.path.exists(BIN) and os.path.exists(MODEL), "needs the program and the default model")
+class FeaturesOnAFullDisk(TestCase):
+    def test_the_shard_is_named_and_the_run_goes_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            output = os.path.join(folder, "features")
+            self.expect_error(make_features(folder, output, largest_file=20000), 4, "features-00000.safetensors", "cannot be written")
+            self.assertEqual(os.listdir(output), [])
+            made = make_features(folder, output)
+            self.assertEqual(made.returncode, 0, made.stderr)
+            self.assertEqual(os.listdir(output), ["features-00000.safetensors"])
+
+
+@unittest.skipUnless(os.path.exists(TRAINER) and os.path.exists(MODEL), "needs the trainer and the default model")
+class Training(TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.shared.cleanup)
+        cls.features = os.path.join(cls.shared.name, "features")
+        made = make_features(cls.shared.name, cls.features)
+        assert made.returncode == 0, made.stderr
+        cls.whole = os.path.join(cls.shared.name, "whole")
+        trained = run(*cls.command(cls.whole))
+        assert trained.returncode == 0, trained.stderr
+        cls.summary = trained.stdout
+
+    @classmethod
+    def command(cls, output, *more):
+        return (TRAINER, "-m", MODEL, "-f", cls.features, "-o", output, "--batch", "4", "--steps", str(STEPS), "--draft-vocab", "256",
+                "--ff", "64", "--checkpoint-every", "1", "--threads", "2", "--lr", "0.001", *more)
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.output = os.path.join(self.folder.name, "draft")
+        self.log = os.path.join(self.folder.name, "log.jsonl")
+
+    def expect_the_whole_run(self):
+        """Called once more, the run ends as one that nothing happened to."""
+        trained = run(*self.command(self.output))
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        self.assertEqual(sorted(os.listdir(self.output)), ["checkpoint.bin", "config.json", "model.safetensors"])
+        for name in os.listdir(self.output):
+            self.assertEqual(read(os.path.join(self.output, name)), read(os.path.join(self.whole, name)), name)
+
+    def start_and_signal(self, number, until):
+        """The exit status after the signal, which is sent as soon as until() holds, and stderr."""
+        with subprocess.Popen(self.command(self.output, "--log", self.log), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True) as process:
+            end = time.monotonic() + 300
+            while process.poll() is None and not until() and time.monotonic() < end:
+                time.sleep(0.001)
+            process.send_signal(number)
+            _, stderr = process.communicate(timeout=300)
+            return process.returncode, stderr
+
+    def steps_logged(self):
+        return read(self.log).count(b'"loss"') if os.path.exists(self.log) else 0
+
+    def test_what_it_prints(self):
+        self.assertRegex(self.summary, r"draft model after 24 steps, mean loss \d\.\d+\n\d+ tokens \(and \d+\.\d % padding\), ")
+
+    def test_killed_while_it_saves(self):
+        torn = 0
+        for i in range(KILLS):
+            name = ("checkpoint.bin.tmp", "model.safetensors.tmp")[i % 2]
+            path = os.path.join(self.output, name)
+            before = self.steps_logged()
+
+            def half_written(path=path, before=before):
+                return self.steps_logged() > before and os.path.exists(path)
+
+            status, stderr = self.start_and_signal(signal.SIGKILL, half_written)
+            self.assertEqual(status, -signal.SIGKILL, stderr)
+            torn += os.path.exists(path)
+        self.assertGreater(torn, 0, "no kill came while a file was written")
+        self.expect_the_whole_run()
+
+    def test_interrupted(self):
+        for stop in (3, 9):
+            status, stderr = self.start_and_signal(signal.SIGINT, lambda stop=stop: self.steps_logged() >= stop)
+            self.assertEqual(status, 130, stderr)
+            self.assertIn(f"interrupted; the state is saved in {self.output}", stderr.splitlines()[-1])
+            self.assertTrue(os.path.exists(os.path.join(self.output, "checkpoint.bin")))
+        self.expect_the_whole_run()
+
+    def test_full_disk(self):
+        first = run(*self.command(self.output), largest_file=1 << 20)
+        self.expect_error(first, 4, os.path.join(self.output, "checkpoint.bin") + ": cannot be written")
+        status, stderr = self.start_and_signal(signal.SIGINT, lambda: self.steps_logged() >= 3)
+        self.assertEqual(status, 130, stderr)
+        saved = read(os.path.join(self.output, "checkpoint.bin"))
+        again = run(*self.command(self.output), largest_file=1 << 20)
+        self.expect_error(again, 4, os.path.join(self.output, "checkpoint.bin") + ": cannot be written")
+        self.assertEqual(read(os.path.join(self.output, "checkpoint.bin")), saved)
+        self.expect_the_whole_run()
+
+    def test_a_log_that_cannot_be_written(self):
+        full = run(*self.command(self.output, "--log", "/dev/full"))
+        self.expect_error(full, 4, "--log /dev/full: cannot be written: No space left on device; the state is saved in " + self.output)
+        missing = run(*self.command(self.output, "--log", os.path.join(self.folder.name, "no", "log")))
+        self.expect_error(missing, 5, "no/log: cannot be written")
+        self.expect_the_whole_run()
+
+
+if __name__ == "__main__":
+    unittest.main()
