@@ -34,6 +34,7 @@ struct SpeculativeStats {
   double mean_acceptance_length = 0;  // 1 + accepted / steps
   std::vector<double>
       acceptance_per_position;  // [i]: rounds that accepted depth i + 1 / rounds that drafted it
+  std::vector<int64_t> drafted_at, accepted_at;  // [i]: these rounds
   double draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
   int64_t proposed = 0;      // nodes proposed; draft_n of Timings counts those verified
   uint64_t draft_bytes = 0;  // held to draft for this sequence when it ended: indices, caches, buffers; not a

@@ -176,6 +176,9 @@ SpeculativeStats MakeSpeculativeStats(const DecodeStats& stats, const Drafter& d
     const auto accepted = i < stats.accepted_at.size() ? static_cast<double>(stats.accepted_at[i]) : 0.0;
     out.acceptance_per_position.push_back(drafted == 0 ? 0.0 : accepted / drafted);
   }
+  out.drafted_at = stats.drafted_at;
+  out.accepted_at = stats.accepted_at;
+  out.accepted_at.resize(out.drafted_at.size());
   out.draft_ms = stats.draft_ms;
   out.target_ms = stats.target_ms;
   out.verify_ms = stats.verify_ms;

@@ -191,6 +191,13 @@ TEST_F(GenerationTest, SpeculationChangesOnlyTheStatistics) {
   EXPECT_LE(ngram->timings.draft_n_accepted, ngram->timings.draft_n);
   ASSERT_FALSE(ngram->speculative.acceptance_per_position.empty());
   EXPECT_GT(ngram->speculative.acceptance_per_position[0], 0.0);
+  ASSERT_EQ(ngram->speculative.drafted_at.size(), ngram->speculative.acceptance_per_position.size());
+  ASSERT_EQ(ngram->speculative.accepted_at.size(), ngram->speculative.drafted_at.size());
+  for (size_t i = 0; i < ngram->speculative.drafted_at.size(); ++i) {
+    EXPECT_DOUBLE_EQ(
+        ngram->speculative.acceptance_per_position[i] * static_cast<double>(ngram->speculative.drafted_at[i]),
+        static_cast<double>(ngram->speculative.accepted_at[i]));
+  }
 }
 
 TEST_F(GenerationTest, LimitsOfTokens) {

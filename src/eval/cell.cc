@@ -38,6 +38,8 @@ Json ItemJson(const EvalItem& item) {
           {"verify_ms", item.verify_ms},
           {"commit_ms", item.commit_ms},
           {"draft_bytes", item.draft_bytes},
+          {"drafted_at", item.drafted_at},
+          {"accepted_at", item.accepted_at},
           {"acceptance_per_position", item.acceptance_per_position},
           {"identical", item.identical},
           {"distinct_4gram", item.distinct_4gram},
@@ -65,6 +67,10 @@ EvalItem ItemFrom(const Json& json) {
   json.at("commit_ms").get_to(item.commit_ms);
   json.at("draft_bytes").get_to(item.draft_bytes);
   json.at("acceptance_per_position").get_to(item.acceptance_per_position);
+  if (json.contains("drafted_at")) {  // not in folders of earlier versions
+    json.at("drafted_at").get_to(item.drafted_at);
+    json.at("accepted_at").get_to(item.accepted_at);
+  }
   json.at("identical").get_to(item.identical);
   json.at("distinct_4gram").get_to(item.distinct_4gram);
   json.at("last_decision").get_to(item.last_decision);
@@ -97,6 +103,26 @@ void CellSums::Add(const EvalItem& item, int runs) {
   commit_ms += item.commit_ms;
   distinct_4gram += item.distinct_4gram;
   draft_bytes = std::max(draft_bytes, item.draft_bytes);
+  AddByPosition(item.drafted_at, drafted_at);
+  AddByPosition(item.accepted_at, accepted_at);
+}
+
+std::vector<double> CellSums::acceptance_per_position() const {
+  return AcceptancePerPosition(drafted_at, accepted_at);
+}
+
+void AddByPosition(const std::vector<int64_t>& more, std::vector<int64_t>& sums) {
+  sums.resize(std::max(sums.size(), more.size()));
+  for (size_t i = 0; i < more.size(); ++i) sums[i] += more[i];
+}
+
+std::vector<double> AcceptancePerPosition(const std::vector<int64_t>& drafted,
+                                          const std::vector<int64_t>& accepted) {
+  std::vector<double> rates;
+  for (size_t i = 0; i < std::min(drafted.size(), accepted.size()); ++i) {
+    rates.push_back(drafted[i] == 0 ? 0 : static_cast<double>(accepted[i]) / static_cast<double>(drafted[i]));
+  }
+  return rates;
 }
 
 Json CellJson(const Cell& cell) {
@@ -120,6 +146,20 @@ Json CellJson(const Cell& cell) {
           {"identical_share", cell.items.empty() ? Json() : Json(static_cast<double>(sums.identical) / n)},
           {"distinct_4gram", sums.distinct_4gram / n},
           {"looping", sums.looping},
+          {"tokens", sums.tokens},
+          {"steps", sums.steps},
+          {"drafted", sums.drafted},
+          {"accepted", sums.accepted},
+          {"ms", sums.ms},
+          {"plain_ms", sums.plain_ms},
+          {"draft_ms", sums.draft_ms},
+          {"target_ms", sums.target_ms},
+          {"verify_ms", sums.verify_ms},
+          {"commit_ms", sums.commit_ms},
+          {"draft_bytes", sums.draft_bytes},
+          {"drafted_at", sums.drafted_at},
+          {"accepted_at", sums.accepted_at},
+          {"acceptance_per_position", sums.acceptance_per_position()},
           {"items", items}};
 }
 

@@ -29,9 +29,10 @@ struct EvalItem {
   double ms = 0, plain_ms = 0;
   double draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
   double prompt_ms = 0;
-  uint64_t draft_bytes = 0;  // held for drafting at the end
-  std::vector<double> acceptance_per_position;
-  bool identical = false;  // all runs, plain and not, gave the same tokens
+  uint64_t draft_bytes = 0;                      // held for drafting at the end; the most of any run
+  std::vector<int64_t> drafted_at, accepted_at;  // [i]: rounds that drafted, accepted depth i + 1
+  std::vector<double> acceptance_per_position;   // their quotients; older files have only these
+  bool identical = false;                        // all runs, plain and not, gave the same tokens
   double distinct_4gram = 1;
   Quality quality;
   std::vector<std::pair<std::string, int64_t>> decisions;
@@ -62,8 +63,10 @@ struct CellSums {
   double ms = 0, plain_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
   double distinct_4gram = 0;  // sum, not mean
   uint64_t draft_bytes = 0;   // most, not sum
+  std::vector<int64_t> drafted_at, accepted_at;
 
   void Add(const EvalItem& item, int runs);
+  std::vector<double> acceptance_per_position() const;
   double speedup() const { return ms > 0 ? plain_ms / ms : 0; }
   double mean_acceptance_length() const {
     return steps > 0 ? 1.0 + static_cast<double>(accepted) / static_cast<double>(steps) : 0;
@@ -73,6 +76,12 @@ struct CellSums {
     return plain_ms > 0 ? 1e3 * static_cast<double>(tokens) / plain_ms : 0;
   }
 };
+
+// Adds `more` at each position; `sums` grows to hold them.
+void AddByPosition(const std::vector<int64_t>& more, std::vector<int64_t>& sums);
+// accepted / drafted at each position; 0 where nothing was drafted.
+std::vector<double> AcceptancePerPosition(const std::vector<int64_t>& drafted,
+                                          const std::vector<int64_t>& accepted);
 
 nlohmann::ordered_json CellJson(const Cell& cell);
 // kCorrupt for anything CellJson did not write.

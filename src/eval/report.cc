@@ -12,6 +12,7 @@
 #include "base/print.h"
 #include "base/status_macros.h"
 #include "chart/chart.h"
+#include "eval/html.h"
 #include "eval/paper_tables.h"
 
 namespace longspec {
@@ -109,6 +110,32 @@ std::string TimeTable(const std::vector<Cell>& cells) {
                   length, s.draft_ms / steps, s.target_ms / steps, s.verify_ms / steps, s.commit_ms / steps,
                   s.plain_ms / static_cast<double>(std::max<int64_t>(1, s.tokens)),
                   static_cast<double>(s.draft_bytes) / (1 << 20));
+  }
+  return text;
+}
+
+// Each cell by itself. Files of earlier versions do not say how often a position was drafted.
+std::string CellTable(const std::vector<Cell>& cells) {
+  constexpr size_t kPositions = 4;
+  std::string text =
+      "| family | method | temp | length | tokens | steps | speedup | accepted length | draft | target | "
+      "sample and match | commit | plain step | 1 | 2 | 3 | 4 |\n"
+      "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+  for (const Cell& cell : cells) {
+    CellSums s;
+    for (const EvalItem& item : cell.items) s.Add(item, cell.runs);
+    if (s.prompts == 0) continue;
+    const auto steps = static_cast<double>(std::max<int64_t>(1, s.steps));
+    text += Print("| %s | %s | %g | %d | %lld | %lld | %.2fx | %.2f | %.3f | %.2f | %.3f | %.3f | %.2f |",
+                  cell.key.family.c_str(), cell.key.method.c_str(), cell.key.temperature, cell.key.length,
+                  static_cast<long long>(s.tokens), static_cast<long long>(s.steps), s.speedup(),
+                  s.mean_acceptance_length(), s.draft_ms / steps, s.target_ms / steps, s.verify_ms / steps,
+                  s.commit_ms / steps, s.plain_ms / static_cast<double>(std::max<int64_t>(1, s.tokens)));
+    const std::vector<double> rates = s.acceptance_per_position();
+    for (size_t i = 0; i < kPositions; ++i) {
+      text += i < rates.size() ? Print(" %.2f |", rates[i]) : " - |";
+    }
+    text += "\n";
   }
   return text;
 }
@@ -317,6 +344,8 @@ std::string ReportMarkdown(const std::vector<Cell>& cells, const ReportOptions& 
       "\n## Time of a step, ms, and memory\n\n" + TimeTable(cells) + "\n![time split](time_split.svg)\n\n";
   text += "## Acceptance by position\n\n" + PositionTable(cells);
   text += "\n## Quality\n\nThe same for every method, as the texts are.\n\n" + QualityTable(cells);
+  text += "\n## By cell\n\nTimes are ms a step; the last columns are the acceptance by position.\n\n" +
+          CellTable(cells);
   for (const std::string& paper : options.papers)
     text += "\n" + PaperTableMarkdown(paper, cells, options.model);
   return text;
@@ -360,11 +389,25 @@ std::string TimeSplitChart(const std::vector<Cell>& cells) {
   return RenderBars(chart);
 }
 
+namespace {
+
+std::map<std::string, std::string> Charts(const std::vector<Cell>& cells) {
+  return {{"speedup.svg", SpeedupChart(cells)},
+          {"accepted_length.svg", AcceptedLengthChart(cells)},
+          {"time_split.svg", TimeSplitChart(cells)}};
+}
+
+}  // namespace
+
+std::string ReportHtml(const std::vector<Cell>& cells, const ReportOptions& options) {
+  return MarkdownToHtml(ReportMarkdown(cells, options), Charts(cells));
+}
+
 Status WriteReport(const std::vector<Cell>& cells, const ReportOptions& options, const std::string& out) {
   LS_TRY(WriteText(out + "/report.md", ReportMarkdown(cells, options)));
-  LS_TRY(WriteText(out + "/speedup.svg", SpeedupChart(cells)));
-  LS_TRY(WriteText(out + "/accepted_length.svg", AcceptedLengthChart(cells)));
-  return WriteText(out + "/time_split.svg", TimeSplitChart(cells));
+  LS_TRY(WriteText(out + "/report.html", ReportHtml(cells, options)));
+  for (const auto& [name, svg] : Charts(cells)) LS_TRY(WriteText(out + "/" + name, svg));
+  return {};
 }
 
 }  // namespace longspec

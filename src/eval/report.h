@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an evaluation found, for people: a Markdown page with tables and three charts beside it. Pure
-// functions, but for WriteReport.
+// What an evaluation found, for people: a Markdown page with tables and three charts beside it, and the same
+// as one HTML page. Pure functions, but for WriteReport.
 #pragma once
 
 #include <string>
@@ -19,11 +19,13 @@ struct ReportOptions {
 };
 
 std::string ReportMarkdown(const std::vector<Cell>& cells, const ReportOptions& options);
+// The Markdown with the charts in their places: one page that opens in a browser by itself.
+std::string ReportHtml(const std::vector<Cell>& cells, const ReportOptions& options);
 std::string SpeedupChart(const std::vector<Cell>& cells);
 std::string AcceptedLengthChart(const std::vector<Cell>& cells);
 std::string TimeSplitChart(const std::vector<Cell>& cells);
 
-// report.md, speedup.svg, accepted_length.svg and time_split.svg in the folder.
+// report.md, report.html, speedup.svg, accepted_length.svg and time_split.svg in the folder.
 Status WriteReport(const std::vector<Cell>& cells, const ReportOptions& options, const std::string& out);
 
 }  // namespace longspec

@@ -15,6 +15,8 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/status_macros.h"
+#include "eval/eta.h"
+#include "eval/lines.h"
 #include "eval/prompts.h"
 #include "eval/samples.h"
 #include "eval/transcript.h"
@@ -119,7 +121,7 @@ class Evaluation {
       LS_TRY(RunGroup(group));
       weight_done += Weight(group);
       progress_.done += static_cast<int>(group.missing.size());
-      progress_.eta_ms = (NowMs() - start) / weight_done * (total_weight_ - weight_done);
+      progress_.eta_ms = EtaMs(NowMs() - start, weight_done, total_weight_);
     }
     KeepGoing();
     return {};
@@ -128,11 +130,7 @@ class Evaluation {
  private:
   bool KeepGoing() const { return on_progress_ == nullptr || on_progress_(progress_); }
 
-  // Prefill grows a little faster than the length, the rest with the number of cells.
-  static double Weight(const Group& group) {
-    const double keys = group.length;
-    return keys * (1 + keys / 16384) + 400.0 * static_cast<double>(group.missing.size());
-  }
+  static double Weight(const Group& group) { return GroupWeight(group.length, group.missing.size()); }
 
   Status Plan() {
     LS_TRY(CheckEvaluationMemory(options_, engine_.info().memory));
@@ -307,9 +305,19 @@ class Evaluation {
     item.target_ms += s.target_ms;
     item.verify_ms += s.verify_ms;
     item.commit_ms += s.commit_ms;
-    item.draft_bytes = s.draft_bytes;
-    item.acceptance_per_position = s.acceptance_per_position;
-    item.decisions = s.decisions;
+    item.draft_bytes = std::max(item.draft_bytes, s.draft_bytes);
+    AddByPosition(s.drafted_at, item.drafted_at);
+    AddByPosition(s.accepted_at, item.accepted_at);
+    item.acceptance_per_position = AcceptancePerPosition(item.drafted_at, item.accepted_at);
+    for (const auto& [decision, n] : s.decisions) {
+      const auto known = std::find_if(item.decisions.begin(), item.decisions.end(),
+                                      [&](const auto& d) { return d.first == decision; });
+      if (known != item.decisions.end()) {
+        known->second += n;
+      } else {
+        item.decisions.emplace_back(decision, n);
+      }
+    }
     item.last_decision = s.last_decision;
   }
 
@@ -343,12 +351,11 @@ class Evaluation {
   }
 
   Status Append(const std::vector<Cell>& cells) const {
-    std::ofstream out(CellsPath(options_.out), std::ios::app | std::ios::binary);
+    std::string lines;
     for (const Cell& cell : cells) {
-      out << CellJson(cell).dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+      lines += CellJson(cell).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
     }
-    out.flush();
-    return out.good() ? Status() : IoError(CellsPath(options_.out) + ": cannot be written");
+    return AppendLines(CellsPath(options_.out), lines);
   }
 
   Engine& engine_;

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "eval/lines.h"
+
 namespace longspec {
 namespace {
 
@@ -30,10 +32,7 @@ std::set<std::string> KeysIn(const std::string& path) {
 
 Status AddLine(const Json& line, const std::string& path, std::set<std::string>& keys) {
   if (!keys.insert(KeyOf(line)).second) return {};
-  std::ofstream out(path, std::ios::app | std::ios::binary);
-  out << line.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
-  out.flush();
-  return out.good() ? Status() : IoError(path + ": cannot be written");
+  return AppendLines(path, line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 Json LineOf(const Transcript::Prompt& prompt) {

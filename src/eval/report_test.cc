@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an evaluation is made of besides running: cells as lines, lines in files, the time left, and reports.
+#include "eval/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "eval/cell.h"
+#include "eval/eta.h"
+#include "eval/html.h"
+#include "eval/lines.h"
+#include "eval/paper_tables.h"
+#include "eval/testing/text.h"
+
+namespace longspec {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(Lines, WhatIsCutShortStaysALineOfItsOwn) {
+  const std::string path =
+      std::filesystem::temp_directory_path() / ("longspec_lines_" + std::to_string(getpid()));
+  ASSERT_TRUE(AppendLines(path, "a\nb\n").ok());  // made
+  ASSERT_TRUE(AppendLines(path, "c\n").ok());
+  EXPECT_EQ(ReadFile(path), "a\nb\nc\n");
+  std::filesystem::resize_file(path, 3);
+  ASSERT_TRUE(AppendLines(path, "d\n").ok());
+  EXPECT_EQ(ReadFile(path), "a\nb\nd\n");
+  std::filesystem::resize_file(path, 0);
+  ASSERT_TRUE(AppendLines(path, "e\n").ok());
+  EXPECT_EQ(ReadFile(path), "e\n");
+  std::filesystem::remove(path);
+  const Status refused = AppendLines("/nonexistent/lines", "f\n");
+  EXPECT_EQ(refused.code(), StatusCode::kIo);
+  EXPECT_THAT(refused.message(), HasSubstr("/nonexistent/lines"));
+}
+
+TEST(Eta, IsWhatIsLeftAtTheSpeedSoFar) {
+  EXPECT_LT(EtaMs(1000, 0, 10), 0);  // unknown
+  EXPECT_DOUBLE_EQ(EtaMs(1000, 4, 10), 1500);
+  EXPECT_DOUBLE_EQ(EtaMs(1000, 10, 10), 0);
+  EXPECT_DOUBLE_EQ(EtaMs(1000, 11, 10), 0);  // by rounding: never negative
+  // A prompt of 16K is prefilled at half the speed of a short one; each cell counts as 400 tokens.
+  EXPECT_DOUBLE_EQ(GroupWeight(16384, 0), 2 * 16384);
+  EXPECT_DOUBLE_EQ(GroupWeight(0, 3), 1200);
+  EXPECT_DOUBLE_EQ(GroupWeight(8192, 2), 8192 * 1.5 + 800);
+  // Two of three equal groups done after two minutes: one minute is left.
+  const double group = GroupWeight(4096, 4);
+  EXPECT_DOUBLE_EQ(EtaMs(120e3, 2 * group, 3 * group), 60e3);
+}
+
+Cell SampleCell() {
+  EvalItem straight{
+      .id = "a", .prompt_tokens = 100, .tokens = 50, .steps = 20, .drafted = 60, .accepted = 30};
+  straight.ms = 100;
+  straight.plain_ms = 200;
+  straight.target_ms = 80;
+  straight.draft_bytes = 3 << 19;
+  straight.identical = true;
+  straight.distinct_4gram = 0.9;
+  straight.draft_ms = 10;
+  straight.drafted_at = {20, 10};
+  straight.accepted_at = {16, 5};
+  straight.acceptance_per_position = {0.8, 0.5};
+  straight.quality = {{"rouge1", 0.25}};
+  straight.decisions = {{"off", 3}};
+  straight.last_decision = "off: 8 rows cost 3.1x at 7.4K keys, expected 1.9 tokens";
+  EvalItem looping = straight;
+  looping.id = "b";
+  looping.distinct_4gram = 0.2;
+  looping.ms = 50;
+  looping.drafted_at = {20, 10, 5};
+  looping.accepted_at = {10, 5, 4};
+  looping.acceptance_per_position = {0.5, 0.5, 0.8};
+  looping.identical = false;
+  return {.key = {.family = "f", .method = "m", .length = 512, .temperature = 0.7},
+          .runs = 1,
+          .items = {straight, looping}};
+}
+
+TEST(Cell, SurvivesTheDisk) {
+  const auto json = CellJson(SampleCell());
+  EXPECT_DOUBLE_EQ(json["speedup"].get<double>(), 400.0 / 150);
+  EXPECT_DOUBLE_EQ(json["mean_acceptance_length"].get<double>(), 2.5);
+  EXPECT_DOUBLE_EQ(json["identical_share"].get<double>(), 0.5);
+  EXPECT_EQ(json["looping"], 1);
+  EXPECT_EQ(json["tokens"], 100);
+  EXPECT_EQ(json["steps"], 40);
+  EXPECT_EQ(json["drafted"], 120);
+  EXPECT_EQ(json["accepted"], 60);
+  EXPECT_EQ(json["ms"], 150);
+  EXPECT_EQ(json["plain_ms"], 400);
+  EXPECT_EQ(json["draft_ms"], 20);
+  EXPECT_EQ(json["target_ms"], 160);
+  EXPECT_EQ(json["verify_ms"], 0);
+  EXPECT_EQ(json["commit_ms"], 0);
+  EXPECT_EQ(json["draft_bytes"], 3 << 19);
+  EXPECT_THAT(json["drafted_at"], ElementsAre(40, 20, 5));
+  EXPECT_THAT(json["accepted_at"], ElementsAre(26, 10, 4));
+  EXPECT_THAT(json["acceptance_per_position"], ElementsAre(0.65, 0.5, 0.8));
+  const auto back = ParseCell(json.dump());
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_EQ(CellJson(*back), json);
+  EXPECT_EQ(back->key, SampleCell().key);
+  const auto nothing = CellJson({.key = SampleCell().key, .runs = 1, .items = {}});
+  EXPECT_TRUE(nothing["identical_share"].is_null());
+  EXPECT_EQ(nothing["prompts"], 0);
+  EXPECT_TRUE(ParseCell(nothing.dump()).ok());
+  for (const char* bad : {"", "{", "[]", "{}", "5", "{\"family\":1}"}) {
+    EXPECT_EQ(ParseCell(bad).status().code(), StatusCode::kCorrupt) << bad;
+  }
+}
+
+// Folders of versions that had no counts by position and no sums of cells.
+TEST(Cell, ReadsOlderLines) {
+  auto json = CellJson(SampleCell());
+  for (const char* name :
+       {"tokens", "steps", "drafted", "accepted", "ms", "plain_ms", "draft_ms", "target_ms", "verify_ms",
+        "commit_ms", "draft_bytes", "drafted_at", "accepted_at", "acceptance_per_position"}) {
+    ASSERT_EQ(json.erase(name), 1U) << name;
+  }
+  for (auto& item : json["items"]) {
+    item.erase("drafted_at");
+    item.erase("accepted_at");
+  }
+  const auto cell = ParseCell(json.dump());
+  ASSERT_TRUE(cell.ok()) << cell.status().message();
+  EXPECT_THAT(cell->items[0].acceptance_per_position, ElementsAre(0.8, 0.5));
+  EXPECT_THAT(cell->items[0].drafted_at, ::testing::IsEmpty());
+  const std::string report = ReportMarkdown({*cell}, {.title = "T"});
+  EXPECT_THAT(report, HasSubstr("| 0.7 | m | 0.65 | 0.50 | 0.80 | - |"));  // means of rates
+  EXPECT_THAT(report, HasSubstr("| 4.00 | - | - | - | - |\n"));
+}
+
+TEST(Report, TellsLoopingTextsApart) {
+  const std::string report = ReportMarkdown({SampleCell()}, {.title = "T"});
+  EXPECT_THAT(report, HasSubstr(" | 1.50 |\n"));  // memory for drafting: the most of any item
+  EXPECT_THAT(report, HasSubstr("Identical to plain decoding: 1 of 2"));
+  // Speedup of all 400/150, of the straight one 2.
+  EXPECT_THAT(
+      report,
+      HasSubstr("| 0.7 | m | 512 | 2 | 2.67x | 2.50 | 666.7 | 250.0 | 1 | 2.00x | 2.50 | 0.55 | 50 % |"));
+  EXPECT_THAT(report, HasSubstr("| f | rouge1 | 0.7 | 512 | 0.250 |"));
+  EXPECT_THAT(report, HasSubstr("| 0.7 | m | 0.65 | 0.50 | 0.80 | - |"));
+  EXPECT_THAT(report,
+              HasSubstr("| f | m | 0.7 | 512 | 100 | 40 | 2.67x | 2.50 | 0.500 | 4.00 | 0.000 | 0.000 "
+                        "| 4.00 | 0.65 | 0.50 | 0.80 | - |\n"));
+  const std::string empty = ReportMarkdown({}, {.title = "T"});
+  EXPECT_THAT(empty, HasSubstr("0 of 0"));
+}
+
+TEST(Report, SetsWhatAdaptsBesideTheBestFixedSetting) {
+  const auto cell = [](const std::string& method, double ms) {
+    EvalItem item{.id = "a", .tokens = 50, .steps = 20, .ms = ms, .plain_ms = 200, .distinct_4gram = 0.9};
+    return Cell{.key = {.family = "f", .method = method, .length = 512}, .runs = 1, .items = {item}};
+  };
+  const std::vector<Cell> cells = {cell("auto", 125),         cell("suffix:4", 100),
+                                   cell("ngram", 250),        cell("ngram+suffix", 160),
+                                   cell("auto@fixed:4", 110), cell("suffix@adaptive", 90)};
+  const std::string report = ReportMarkdown(cells, {.title = "T"});
+  EXPECT_THAT(report, HasSubstr("| f | 0 | 512 | auto | 1.60x | suffix:4 | 2.00x | 80 % | 0.90 |"));
+  EXPECT_THAT(report, HasSubstr("| f | 0 | 512 | ngram+suffix | 1.25x | suffix:4 | 2.00x | 62 % | 0.90 |"));
+  EXPECT_THAT(report,
+              HasSubstr("| f | 0 | 512 | suffix@adaptive | 2.22x | suffix:4 | 2.00x | 111 % | 0.90 |"));
+  EXPECT_THAT(report, HasSubstr("| auto | 1 | 1.60x | 1.60x | 1.60x | 0 | 80 % | 80 % | 0 |"));
+  EXPECT_THAT(report, HasSubstr("| ngram | 1 | 0.80x | 0.80x | 0.80x | 1 | 40 % | 40 % | 0 |"));
+  EXPECT_THAT(report, Not(HasSubstr("| f | 0 | 512 | auto@fixed:4")));
+  // Where nothing pays, plain decoding is the best fixed setting.
+  EXPECT_THAT(ReportMarkdown({cell("auto", 200), cell("ngram", 250)}, {.title = "T"}),
+              HasSubstr("| f | 0 | 512 | auto | 1.00x | plain | 1.00x | 100 % | 0.90 |"));
+}
+
+// Every tag of a well-formed page is closed by its own.
+std::string FirstUnbalancedTag(const std::string& html) {
+  std::vector<std::string> open;
+  for (size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
+    const size_t end = html.find('>', at);
+    if (end == std::string::npos) return html.substr(at, 40);
+    const std::string tag = html.substr(at + 1, end - at - 1);
+    if (tag.starts_with("!") || tag.ends_with("/")) continue;
+    if (!tag.starts_with("/")) {
+      open.push_back(tag.substr(0, tag.find(' ')));
+    } else if (open.empty() || open.back() != tag.substr(1)) {
+      return tag;
+    } else {
+      open.pop_back();
+    }
+  }
+  return open.empty() ? "" : open.back();
+}
+
+TEST(Html, IsOnePageWithTablesAndCharts) {
+  Cell cell = SampleCell();
+  cell.key.family = "a<b & \"c\"";
+  const std::string html =
+      ReportHtml({cell}, {.title = "T<1>", .model = "Tiny", .papers = {"beagle-table1"}});
+  EXPECT_EQ(FirstUnbalancedTag(html), "");
+  EXPECT_THAT(html, ::testing::StartsWith("<!DOCTYPE html>\n"));
+  EXPECT_THAT(html, HasSubstr("<meta charset=\"utf-8\"/>"));
+  EXPECT_THAT(html, HasSubstr("<title>T&lt;1&gt;</title>"));
+  EXPECT_THAT(html, HasSubstr("<h1>T&lt;1&gt;</h1>"));
+  EXPECT_THAT(html, HasSubstr("<h2>By context length</h2>"));
+  EXPECT_THAT(html, HasSubstr("<p>Identical to plain decoding: 1 of 2 generations.</p>"));
+  EXPECT_THAT(html, HasSubstr("<td>a&lt;b &amp; &quot;c&quot;</td>"));
+  EXPECT_THAT(html, HasSubstr("<th class=\"number\">temp</th><th>method</th>"));
+  EXPECT_THAT(html, HasSubstr("<td>m</td><td class=\"number\">512</td>"));
+  EXPECT_THAT(html, HasSubstr("<h2>In the form of Beagle, table 1</h2>"));
+  EXPECT_EQ(Count(html, "<figure><svg"), 3);
+  for (const char* other : {"<script", "<link", "<img", "src=", "href=", "![", "|---"}) {
+    EXPECT_THAT(html, Not(HasSubstr(other)));
+  }
+  // As many tables and rows as the Markdown has.
+  const std::string markdown =
+      ReportMarkdown({cell}, {.title = "T<1>", .model = "Tiny", .papers = {"beagle-table1"}});
+  EXPECT_EQ(Count(html, "<table>"), Count(markdown, "\n|---"));
+  EXPECT_EQ(Count(html, "<tr>"), Count(markdown, "\n| "));
+}
+
+TEST(Html, OddPiecesOfMarkdown) {
+  const auto page = [](const char* markdown) { return MarkdownToHtml(markdown, {{"a.svg", "<svg/>"}}); };
+  EXPECT_THAT(page("one\ntwo\n\nthree"), HasSubstr("<p>one\ntwo</p>\n<p>three</p>\n"));
+  EXPECT_THAT(page("x\n![a](a.svg)"), HasSubstr("<p>x</p>\n<figure><svg/></figure>"));
+  EXPECT_THAT(page("![b](b.svg)"), HasSubstr("<p>b.svg</p>"));
+  EXPECT_THAT(page("| a |\n|---:|"),
+              HasSubstr("<th class=\"number\">a</th></tr>\n</thead>\n<tbody>\n</tbody>"));
+  EXPECT_THAT(page("bell \x07."), HasSubstr("<p>bell  .</p>"));
+  for (const char* odd : {"", "#", "|", "| a", "![", "![a](", "## ", "| a |\n| b"}) {
+    EXPECT_EQ(FirstUnbalancedTag(page(odd)), "") << odd;
+  }
+}
+
+TEST(PaperTables, LayResultsOutBesideThePapers) {
+  const auto cell = [](const char* family, int length, double temperature) {
+    EvalItem item{.id = "a", .tokens = 60, .steps = 20, .accepted = 40, .ms = 500, .plain_ms = 1000};
+    return Cell{.key = {.family = family, .method = "auto", .length = length, .temperature = temperature},
+                .items = {item}};
+  };
+  const std::vector<Cell> cells = {cell("gov_report", 2048, 0), cell("gov_report", 4096, 0),
+                                   cell("mt_bench", 512, 0.7), cell("mt_bench", 512, 0)};
+  const std::string longspec = PaperTableMarkdown("longspec-table1", cells, "Tiny");
+  EXPECT_THAT(longspec, HasSubstr("| Vicuna-7B | LongSpec | 3.57 / 102.23 / 2.23x | 3.14 / 88.87 / 2.04x |"));
+  EXPECT_THAT(longspec, HasSubstr("| 3.73 / 107.30 / 1.99x, 3.86 / 110.76 / 2.38x |"));
+  EXPECT_THAT(longspec, HasSubstr("| Tiny | plain, T = 0 | 1.00 / 60.00 / 1.00x | - | - | - |"));
+  EXPECT_THAT(longspec, HasSubstr("| Tiny | auto, T = 0 | 3.00 / 120.00 / 2.00x | - | - | - |"));
+  // Accepted lengths without the target's own token, by length.
+  const std::string specextend = PaperTableMarkdown("specextend-table2", cells, "Tiny");
+  EXPECT_THAT(specextend,
+              HasSubstr("| Tiny | auto, T = 0 | - | 2.00 / 120.00 / 2.00x | 2.00 / 120.00 / 2.00x | - |"));
+  const std::string beagle = PaperTableMarkdown("beagle-table1", cells, "Tiny");
+  EXPECT_THAT(beagle, HasSubstr("| Vicuna-7B | Beagle | 104.6 / 3.0x / 4.1 |"));
+  EXPECT_THAT(beagle, HasSubstr("| Tiny | auto, T = 0.7 | 120.0 / 2.0x / 3.0 | - | - |"));
+  // Every row has a cell for every column.
+  for (const std::string& name : PaperTableNames()) {
+    EXPECT_TRUE(CheckPaperTable(name).ok());
+    const std::string table = PaperTableMarkdown(name, cells, "Tiny");
+    const std::string rule = table.substr(table.find("|---"));
+    const int n = Count(rule.substr(0, rule.find('\n')), "|");
+    for (size_t at = table.find("\n| "); at != std::string::npos; at = table.find("\n| ", at + 1)) {
+      const std::string line = table.substr(at + 1, table.find('\n', at + 1) - at - 1);
+      EXPECT_EQ(Count(line, "|"), n) << name << ": " << line;
+    }
+  }
+  EXPECT_THAT(CheckPaperTable("longspec-table9").message(), HasSubstr("known are longspec-table1, "));
+  EXPECT_THAT(ReportMarkdown(cells, {.title = "T", .model = "Tiny", .papers = {"beagle-table1"}}),
+              HasSubstr("## In the form of Beagle, table 1"));
+}
+
+}  // namespace
+}  // namespace longspec
