@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+import xml.etree.ElementTree
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.environ.get("LONGSPEC_BIN", os.path.join(ROOT, "build/release/longspec"))
@@ -526,13 +527,85 @@ class Eval(WithModel):
             self.assertEqual([(cell["temperature"], cell["method"]) for cell in cells],
                              [(0, "ngram"), (0, "auto"), (0.7, "ngram"), (0.7, "auto")])
             self.assertTrue(all(cell["identical_share"] == 1 for cell in cells))
-            for name in ("report.md", "speedup.svg", "accepted_length.svg", "time_split.svg"):
+            for name in ("report.md", "report.html", "speedup.svg", "accepted_length.svg", "time_split.svg"):
                 self.assertTrue(os.path.exists(os.path.join(out, name)), name)
+            self.expect_whole_page(os.path.join(out, "report.html"), first.stdout.decode())
             self.assertEqual(longspec(*args).stdout, first.stdout)  # nothing is run again
             in_form = longspec(*args, "--paper", "specextend-table2,beagle-table1").stdout.decode()
             self.assertIn("In the form of SpecExtend, table 2", in_form)
             self.assertIn("In the form of Beagle, table 1", in_form)
             self.expect_error(longspec(*args, "-n", "9"), USAGE, "n_predict 8, not 9")
+
+    def expect_whole_page(self, path, markdown):
+        """Well-formed, with the report's title, its tables and three charts, and nothing to be fetched or run."""
+        page = xml.etree.ElementTree.parse(path).getroot()  # fails unless every tag is closed
+        html, svg = "{http://www.w3.org/1999/xhtml}", "{http://www.w3.org/2000/svg}"
+        self.assertEqual(page.tag, html + "html")
+        self.assertEqual("# " + page.find(f"{html}body/{html}h1").text, markdown.splitlines()[0])
+        self.assertEqual(len(list(page.iter(html + "table"))), markdown.count("\n|---"))
+        self.assertEqual(len(list(page.iter(html + "tr"))), markdown.count("\n| "))
+        self.assertEqual(len(list(page.iter(svg + "svg"))), 3)
+        for tag in ("script", "link", "img", "iframe"):
+            self.assertEqual(list(page.iter(html + tag)), [])
+
+    @staticmethod
+    def lines_of(out, name):
+        """The whole lines of a file; one that is cut short does not count."""
+        lines = []
+        try:
+            with open(os.path.join(out, name), encoding="utf-8") as file:
+                for text in file:
+                    try:
+                        lines.append(json.loads(text))
+                    except json.JSONDecodeError:
+                        pass
+        except FileNotFoundError:
+            pass
+        return lines
+
+    def test_interrupted_and_resumed(self):
+        """SIGINT after the first cells; run again, it ends with the cells, texts and counts of a run in one go."""
+        args = ("eval", "-m", MODEL, "--data", self.DATA, "--families", "report,needle", "--lengths", "256,320",
+                "--methods", "ngram:4,suffix:4", "--temps", "0,0.7", "-n", "8", "--ignore-eos", "--no-progress")
+
+        def counts(out):
+            return {(cell["family"], cell["length"], cell["temperature"], cell["method"]):
+                    (cell["tokens"], cell["steps"], cell["drafted"], cell["accepted"], cell["accepted_at"],
+                     cell["identical_share"], [item["id"] for item in cell["items"]])
+                    for cell in self.lines_of(out, "cells.jsonl")}
+
+        with tempfile.TemporaryDirectory() as whole, tempfile.TemporaryDirectory() as parts:
+            straight = longspec(*args, "--out", whole)
+            self.assertEqual(straight.returncode, OK, straight.stderr)
+            expected = counts(whole)
+            self.assertEqual(len(expected), 16)
+
+            process = subprocess.Popen([BIN, *args, "--out", parts], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            deadline = time.monotonic() + TIMEOUT
+            while not self.lines_of(parts, "cells.jsonl") and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.005)
+            process.send_signal(signal.SIGINT)
+            stdout, stderr = process.communicate(timeout=TIMEOUT)
+            self.assertEqual(process.returncode, INTERRUPTED, stderr)
+            self.assertFalse(stdout)
+            finished = counts(parts)
+            self.assertGreater(len(finished), 0)
+            self.assertLess(len(finished), 16)
+            self.assertFalse(os.path.exists(os.path.join(parts, "report.md")))
+            # And as if it had been killed in the middle of a line.
+            for name in ("cells.jsonl", "prompts.jsonl", "answers.jsonl"):
+                path = os.path.join(parts, name)
+                os.truncate(path, os.path.getsize(path) - 7)
+
+            resumed = longspec(*args, "--out", parts)
+            self.assertEqual(resumed.returncode, OK, resumed.stderr)
+            self.assertEqual(counts(parts), expected)
+            self.assertEqual(len(self.lines_of(parts, "cells.jsonl")), 16)  # none twice
+            for name in ("prompts.jsonl", "answers.jsonl"):
+                key = lambda line: json.dumps(line, sort_keys=True)
+                self.assertEqual(sorted(self.lines_of(parts, name), key=key),
+                                 sorted(self.lines_of(whole, name), key=key))
+            self.assertEqual(sorted(os.listdir(parts)), sorted(os.listdir(whole)))
 
     def test_bad_options(self):
         base = ("eval", "-m", "unused.gguf", "--data", self.DATA, "--out", "/tmp/longspec_eval_unused")
