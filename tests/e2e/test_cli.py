@@ -9,6 +9,7 @@ models/SmolLM2-135M-Instruct.Q4_1.gguf); tests whose needs are not met are skipp
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -16,6 +17,8 @@ import tempfile
 import time
 import unittest
 import xml.etree.ElementTree
+
+from test_draft_models import write_draft
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.environ.get("LONGSPEC_BIN", os.path.join(ROOT, "build/release/longspec"))
@@ -99,9 +102,6 @@ class Usage(CliTestCase):
         self.assertEqual(result.returncode, BAD_MODEL)
         self.assertIn(b"longspec: warning: --draft-max is called --spec-draft-n-max here", result.stderr)
 
-    def test_empty_prompt(self):
-        self.expect_error(longspec("run", "-m", "unused.gguf"), USAGE, "prompt is empty")
-        self.expect_error(longspec("run", "-m", "unused.gguf", "-p", ""), USAGE, "prompt is empty")
     def test_options_of_llama_cpp_say_what_is_done_instead(self):
         result = longspec("run", "-m", "/nonexistent.gguf", "-p", "hi", "-ub", "256", "-tb", "2", "-fa", "on", "--spec-default",
                           "--spec-draft-p-min", "0.5", "--samplers", "top_k;xtc;temperature")
@@ -111,6 +111,9 @@ class Usage(CliTestCase):
             self.assertEqual(result.stderr.decode().count("longspec: warning: " + part), 1, result.stderr)
         self.expect_error(longspec("tokenize", "-m", "x.gguf", "-f", "-", "-fa", "on"), USAGE, "-fa")
 
+    def test_empty_prompt(self):
+        self.expect_error(longspec("run", "-m", "unused.gguf"), USAGE, "prompt is empty")
+        self.expect_error(longspec("run", "-m", "unused.gguf", "-p", ""), USAGE, "prompt is empty")
         self.expect_error(longspec("run", "-m", "unused.gguf", "-f", "-", stdin=b"\n"), USAGE, "prompt is empty")
 
 
@@ -437,18 +440,6 @@ class Info(WithModel):
         self.assertEqual(info["kernels"], "reference")
 
 
-class Selfcheck(WithModel):
-    def test_the_promise_holds_on_the_default_model(self):
-        result = longspec("selfcheck", "-m", MODEL, "-n", "12", timeout=900)
-        lines = result.stdout.decode().splitlines()
-        self.assertEqual(result.returncode, OK, result.stdout.decode() + result.stderr.decode())
-        self.assertRegex(lines[-1], r"^\d+ comparisons, 0 different$")
-        self.assertTrue(all(line.startswith("identical  ") for line in lines[:-1]), lines)
-        for part in ("ngram tree of width 4, temp 0.7", "random trees of 40 nodes", "prefill in chunks of 7", "threads 1",
-                     "kernels reference"):
-            self.assertTrue(any(part in line for line in lines), f"{part} is missing in {lines}")
-
-
 class MemoryPlan(WithModel):
     PLAN = rb"(?m)^memory: [\d.]+ [KMG]iB: weights .*, KV cache .* at a context of 512, scratch [^\n]*$"
 
@@ -467,6 +458,50 @@ class MemoryPlan(WithModel):
         result = longspec("run", "-m", MODEL, "-p", "hi", "-c", "1000000000")
         self.assertEqual(result.returncode, RESOURCES)
         self.assertIn(b"at a context of 1000000000, scratch", result.stderr.split(b"longspec: error: ")[0])
+
+
+class Selfcheck(WithModel):
+    EXCERPT_BYTES = 5000
+    TEMPERATURES = ("0.0", "0.7", "1.0")
+
+    def test_the_promise_holds_on_the_default_model(self):
+        """Every drafter the program knows, on a real text that is longer than their windows."""
+        with open(os.path.join(ROOT, "data/demo/report.txt"), "rb") as file:
+            text = file.read(self.EXCERPT_BYTES)
+        tokens = longspec("tokenize", "-m", MODEL, "-f", "-", "--json", stdin=text)
+        self.assertGreaterEqual(len(json.loads(tokens.stdout)["tokens"]), 900)
+        refused = longspec("run", "-m", MODEL, "-p", "hi", "--spec-type", "no-such-drafter").stderr.decode()
+        drafters = refused.split("known are ")[1].strip().split(", ")
+        self.assertGreater(len(drafters), 5)
+        with tempfile.TemporaryDirectory() as folder:
+            result = longspec("selfcheck", "-m", MODEL, "-f", "-", "-n", "32", "-md", write_draft(folder), "-md", MODEL,
+                              stdin=text, timeout=900)
+        lines = result.stdout.decode().splitlines()
+        self.assertEqual(result.returncode, OK, result.stdout.decode() + result.stderr.decode())
+        self.assertEqual(lines[-1], f"{len(lines) - 1} comparisons, 0 different")
+        self.assertTrue(all(line.startswith("identical  ") for line in lines[:-1]), lines)  # and none skipped
+        for temperature in self.TEMPERATURES:
+            at = [line.removeprefix("identical  ") for line in lines if f", temp {temperature}: 32 tokens" in line]
+            for name in (*drafters, "ngram,suffix", "suffix,recycling", "auto, adaptive policy",
+                         "auto with a draft model, adaptive policy"):
+                drafted = [int(re.search(r"(\d+) drafted", line)[1]) for line in at
+                           if re.match(re.escape(name) + "( |,)", line)]
+                self.assertTrue(drafted, f"{name} is missing at {temperature} in {lines}")
+                self.assertEqual(max(drafted) > 0, name != "none", f"{name} at {temperature}: {lines}")
+            for part in ("random trees of 40 nodes", "prefill in chunks of 1,", "prefill in chunks of 7,", "threads "):
+                self.assertTrue(any(part in line for line in at), f"{part} is missing at {temperature} in {lines}")
+            self.assertTrue(any("kernels reference against" in line and f"temp {temperature}" in line for line in lines), lines)
+
+    def test_drafters_without_a_model_are_named(self):
+        result = longspec("selfcheck", "-m", MODEL, "-n", "1", "--temps", "0", "-f", "-", stdin=b"Once upon a time")
+        self.assertEqual(result.returncode, OK, result.stderr)
+        for name in ("longspec", "lm"):
+            self.assertRegex(result.stdout.decode(), rf"(?m)^skipped    {name}: .*needs a draft model.*--spec-draft-model")
+        self.assertNotIn(b"temp 0.7", result.stdout)
+
+    def test_bad_options(self):
+        self.expect_error(longspec("selfcheck", "-m", MODEL, "--temps", "warm"), USAGE, "--temps")
+        self.expect_error(longspec("selfcheck", "-m", MODEL, "-md", "/nonexistent.gguf"), BAD_MODEL, "/nonexistent.gguf")
 
 
 class Bench(WithModel):
