@@ -482,13 +482,14 @@ class Selfcheck(WithModel):
         self.assertTrue(all(line.startswith("identical  ") for line in lines[:-1]), lines)  # and none skipped
         for temperature in self.TEMPERATURES:
             at = [line.removeprefix("identical  ") for line in lines if f", temp {temperature}: 32 tokens" in line]
-            for name in (*drafters, "ngram,suffix", "suffix,recycling", "auto, adaptive policy",
-                         "auto with a draft model, adaptive policy"):
+            for name in (*drafters, "ngram,suffix", "suffix,recycling"):
                 drafted = [int(re.search(r"(\d+) drafted", line)[1]) for line in at
-                           if re.match(re.escape(name) + "( |,)", line)]
+                           if re.match(re.escape(name) + r"( \w|, temp)", line)]
                 self.assertTrue(drafted, f"{name} is missing at {temperature} in {lines}")
                 self.assertEqual(max(drafted) > 0, name != "none", f"{name} at {temperature}: {lines}")
-            for part in ("random trees of 40 nodes", "prefill in chunks of 1,", "prefill in chunks of 7,", "threads "):
+            # The adaptive policy may find that drafting does not pay.
+            for part in ("auto, adaptive policy", "auto with a draft model, adaptive policy",
+                         "random trees of 40 nodes", "prefill in chunks of 1,", "prefill in chunks of 7,", "threads "):
                 self.assertTrue(any(part in line for line in at), f"{part} is missing at {temperature} in {lines}")
             self.assertTrue(any("kernels reference against" in line and f"temp {temperature}" in line for line in lines), lines)
 
