@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <random>
 
+#include "base/clock.h"
+#include "base/median.h"
 #include "draft/drafter.h"
 #include "draft/ppm_model.h"
+#include "draft/testing/prose.h"
 
 namespace longspec {
 namespace {
@@ -116,6 +120,53 @@ TEST(PpmModel, BelievesLongContextsAndFrequentOnes) {
   EXPECT_NEAR(chance("abXabXabXabXYa", 'b'), 0.5, 1e-12);  // four occurrences of one token
   EXPECT_EQ(chance("abc", 'a'), 0);
   EXPECT_EQ(chance("", 'a'), 0);
+}
+
+// What the drafter does for a committed token: it is appended, and the likeliest path after it predicted.
+void AppendAndPropose(PpmModel& model, int32_t token) {
+  model.Append(token);
+  PpmModel::Contexts contexts, next;
+  std::vector<PpmModel::Prediction> predictions;
+  model.Current(contexts);
+  double chance = 1;
+  for (int depth = 0; depth < 8; ++depth) {
+    model.Predict(contexts, depth == 0, 0.08 / chance, predictions);
+    if (predictions.empty()) return;
+    const auto best = std::max_element(predictions.begin(), predictions.end(),
+                                       [](const auto& a, const auto& b) { return a.chance < b.chance; });
+    chance *= best->chance;
+    model.Extend(contexts, best->token, next);
+    contexts.swap(next);
+  }
+}
+
+TEST(PpmModel, ATokenCostsAboutTheSameInALongText) {
+  struct Cost {
+    double steps, nanoseconds, bytes;
+  };
+  const auto cost = [](size_t n) {
+    constexpr size_t kMeasured = 1000;
+    const Text text = testing::Prose(n + kMeasured);
+    PpmModel model;
+    for (size_t i = 0; i < n; ++i) model.Append(text[i]);
+    const uint64_t steps = model.steps();
+    std::vector<double> ms;
+    for (size_t i = n; i < text.size(); ++i) {
+      const double start = NowMs();
+      AppendAndPropose(model, text[i]);
+      ms.push_back(NowMs() - start);
+    }
+    return Cost{.steps = static_cast<double>(model.steps() - steps) / kMeasured,
+                .nanoseconds = 1e6 * Median(ms),
+                .bytes = static_cast<double>(model.bytes()) / static_cast<double>(text.size())};
+  };
+  const Cost small = cost(1000), large = cost(100000);
+  for (const auto& [length, c] : {std::pair("1K", small), std::pair("100K", large)}) {
+    std::printf("a token after %s, with a proposal: %.1f steps, %.0f ns, %.0f bytes\n", length, c.steps,
+                c.nanoseconds, c.bytes);
+  }
+  EXPECT_LE(large.steps, 2 * small.steps);
+  EXPECT_LE(large.bytes, 2 * small.bytes);
 }
 
 std::unique_ptr<Drafter> Make(SpeculationOptions options) {

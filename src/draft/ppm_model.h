@@ -22,6 +22,9 @@ class PpmModel {
  public:
   static constexpr int kMaxOrder = 16;
   static constexpr double kDoubt = 4;
+  // Continuations looked at, the most recent ones: twice as many find no more tokens of real answers, and
+  // make a token of a long text cost more than twice what one of a short text does.
+  static constexpr int kMostSeen = 32;
 
   struct Prediction {
     int32_t token;
@@ -31,12 +34,13 @@ class PpmModel {
   // the longest.
   using Contexts = std::vector<SuffixContext>;
 
-  PpmModel() : text_(kMaxOrder) {}
+  PpmModel() : text_(kMaxOrder, kMostSeen) {}
 
   void Append(int32_t token) { text_.Append(token); }
   void Clear() { text_.Clear(); }
   int64_t size() const { return text_.size(); }
   size_t bytes() const { return text_.bytes(); }
+  uint64_t steps() const { return text_.steps(); }  // of SuffixAutomaton
 
   // At the end of the text.
   void Current(Contexts& contexts) const;

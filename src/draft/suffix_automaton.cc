@@ -12,8 +12,6 @@ constexpr int32_t kRoot = 0;
 constexpr int32_t kNone = -1;
 constexpr int64_t kMaxTokens = int64_t{1} << 30;  // twice as many states have indices of 32 bits
 constexpr size_t kFirstSlots = 64;
-// Continuations looked at; the others of such a context are rare.
-constexpr int kMaxContinuations = 64;
 
 uint64_t Hash(int32_t from, int32_t token) {
   uint64_t h = (static_cast<uint64_t>(static_cast<uint32_t>(from)) << 32) | static_cast<uint32_t>(token);
@@ -25,8 +23,9 @@ uint64_t Hash(int32_t from, int32_t token) {
 
 }  // namespace
 
-SuffixAutomaton::SuffixAutomaton(int max_context) : max_context_(max_context) {
-  LS_CHECK(max_context >= 1);
+SuffixAutomaton::SuffixAutomaton(int max_context, int max_continuations)
+    : max_context_(max_context), max_continuations_(max_continuations) {
+  LS_CHECK(max_context >= 1 && max_continuations >= 1);
   Clear();
 }
 
@@ -159,7 +158,8 @@ void SuffixAutomaton::Append(int32_t token) {
 
 // The state of the last `length` tokens of this one's substrings; itself if they are not longer.
 int32_t SuffixAutomaton::Shorten(int32_t s, int length) const {
-  while (s != kRoot && state(state(s).link).length >= length) s = state(s).link;
+  ++steps_;
+  for (; s != kRoot && state(state(s).link).length >= length; s = state(s).link) ++steps_;
   return s;
 }
 
@@ -174,6 +174,7 @@ SuffixContext SuffixAutomaton::LongestMatch() const {
 }
 
 SuffixContext SuffixAutomaton::Shorter(const SuffixContext& context) const {
+  ++steps_;
   const auto s = static_cast<int32_t>(context.first);
   return ContextOf(s == kRoot ? kRoot : state(s).link);
 }
@@ -196,13 +197,15 @@ void SuffixAutomaton::Continuations(const SuffixContext& context, int most,
                                     std::vector<Continuation>& out) const {
   out.clear();
   auto from = static_cast<int32_t>(context.first);
-  while (from != kRoot && state(from).first_edge == kNone) from = state(from).link;
+  ++steps_;
+  for (; from != kRoot && state(from).first_edge == kNone; from = state(from).link) ++steps_;
   if (from == kRoot) return;  // no context: anything may follow
   // The best so far, of equal ones the most recent first. What is left for the others may not reach the last.
   double left = 1;
   int visits = 0;
-  for (int32_t e = state(from).first_edge; e != kNone && visits < kMaxContinuations; ++visits) {
+  for (int32_t e = state(from).first_edge; e != kNone && visits < max_continuations_; ++visits) {
     const Edge& edge = edges_[static_cast<size_t>(e)];
+    ++steps_;
     e = edge.next;
     const double share = static_cast<double>(state(edge.to).count) / state(from).count;
     left -= share;

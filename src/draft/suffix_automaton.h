@@ -16,8 +16,9 @@ namespace longspec {
 
 class SuffixAutomaton final : public SuffixIndex {
  public:
-  // Contexts of up to max_context tokens are told apart. REQUIRES: max_context >= 1
-  explicit SuffixAutomaton(int max_context);
+  // Contexts of up to max_context tokens are told apart; of a context, the max_continuations most recent
+  // continuations are looked at. REQUIRES: both >= 1
+  explicit SuffixAutomaton(int max_context, int max_continuations = 64);
 
   // REQUIRES: token >= 0, fewer than 2^30 tokens in all
   void Append(int32_t token);
@@ -38,8 +39,11 @@ class SuffixAutomaton final : public SuffixIndex {
   void Continuations(const SuffixContext& context, int most, std::vector<Continuation>& out) const override;
 
   int64_t size() const { return size_; }
-  size_t bytes() const;                      // memory held
-  uint64_t steps() const { return steps_; }  // elementary steps of all appends: their cost, machine apart
+  size_t bytes() const;  // memory held
+  uint64_t steps() const {
+    return steps_;
+  }  // elementary steps of all appends and look-ups: their cost,
+     // machine apart
 
  private:
   struct State {
@@ -67,11 +71,11 @@ class SuffixAutomaton final : public SuffixIndex {
   SuffixContext ContextOf(int32_t state) const;
   int32_t Shorten(int32_t state, int length) const;
 
-  int max_context_;
+  int max_context_, max_continuations_;
   int64_t size_ = 0;
   int32_t last_ = 0;  // the state of the whole text
   int32_t tail_ = 0;  // the state of its last min(size, max_context + 1) tokens
-  uint64_t steps_ = 0;
+  mutable uint64_t steps_ = 0;
   std::vector<State> states_;
   std::vector<Edge> edges_;
   std::vector<int32_t> slots_;  // open addressing: edges by (from, token); at most half used

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <vector>
 
@@ -30,5 +31,22 @@ inline double ColdNanoseconds(int n, const std::function<void()>& operation) {
   std::nth_element(times.begin(), times.begin() + n / 2, times.end());
   return times[static_cast<size_t>(n / 2)];
 }
+
+// How many times as long one operation takes as another, by medians of cold calls: the least of a few
+// attempts, since other programs only ever make a ratio of equals look worse. Stops at the first below
+// `enough`.
+inline double LeastColdRatio(const std::function<void()>& operation, const std::function<void()>& other,
+                             double enough) {
+  constexpr int kAttempts = 5, kCalls = 60;
+  double least = 0;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const double base = ColdNanoseconds(kCalls, other), time = ColdNanoseconds(kCalls, operation);
+    std::printf("attempt %d: %.0f ns and %.0f ns\n", attempt + 1, base, time);
+    least = attempt == 0 ? time / base : std::min(least, time / base);
+    if (least < enough) break;
+  }
+  return least;
+}
+constexpr size_t kMostColdCalls = 300;  // of each operation
 
 }  // namespace longspec::testing
