@@ -73,8 +73,8 @@ class Selfcheck {
     LS_ASSIGN(LoadedModel model, Load(options_.tables.front(), options_.model.threads));
     LS_ASSIGN(tokens_, model.file->GetStrings("tokenizer.ggml.tokens"));
     draft_models_.SetVocabulary(&tokens_);
-    LS_ASSIGN(const std::vector<Trace> plain, PlainTraces(model, options_.prompt, options_.n_predict));
     Recorder recorder(model, options_.prompt, options_.n_predict, kPrefillChunk);
+    LS_ASSIGN(const std::vector<Trace> plain, PlainTraces(recorder));
     for (size_t i = 0; i < plain.size(); ++i) LS_TRY(CheckDrafters(recorder, model, i, plain[i]));
     LS_TRY(CheckPrefillChunks(model, plain));
     LS_TRY(CheckThreads(model, plain));
@@ -145,7 +145,7 @@ class Selfcheck {
   Result<LoadedModel> Load(const kernels::KernelTable* table, int threads) const {
     ModelOptions model = options_.model;
     model.threads = threads;
-    // Two caches: one is filled plainly, one is speculated on.
+    // Two caches: all drafters share one, each prefill chunk size has its own.
     return LoadForBench(
         model, table, kMaxRows,
         2 * (static_cast<int>(options_.prompt.size()) + options_.n_predict + Recorder::kMostDrafted + 1));
@@ -171,9 +171,7 @@ class Selfcheck {
   }
 
   // At every temperature.
-  Result<std::vector<Trace>> PlainTraces(LoadedModel& model, const std::vector<int32_t>& prompt,
-                                         int n_predict) {
-    Recorder recorder(model, prompt, n_predict, kPrefillChunk);
+  Result<std::vector<Trace>> PlainTraces(Recorder& recorder) {
     std::vector<Trace> traces;
     for (size_t i = 0; i < options_.temperatures.size(); ++i) {
       LS_ASSIGN(Trace trace, Plain(recorder, i));
@@ -268,7 +266,8 @@ class Selfcheck {
       std::vector<int32_t> prompt = options_.prompt;
       prompt.resize(std::min(prompt.size(), kReferencePrompt));
       const int n_predict = std::min(options_.n_predict, kReferencePredict);
-      LS_ASSIGN(const std::vector<Trace> expected, PlainTraces(model, prompt, n_predict));
+      Recorder chosen(model, prompt, n_predict, kPrefillChunk);
+      LS_ASSIGN(const std::vector<Trace> expected, PlainTraces(chosen));
       LS_TRY(CompareModels(name, Recorder(other, prompt, n_predict, kPrefillChunk), other, kReferenceTree,
                            expected));
     }
