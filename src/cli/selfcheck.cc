@@ -110,7 +110,7 @@ Runner SetUpSelfcheck(CLI::App& app) {
   app.add_option("-n,--predict", flags->n_predict, "Tokens to generate in each comparison")
       ->capture_default_str();
   app.add_option("--temps", flags->temperatures,
-                 "Temperatures to check at, separated by commas; one is a third of the work")
+                 "Temperatures to check at, separated by commas; fewer are quicker")
       ->delimiter(',')
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
