@@ -47,6 +47,14 @@ def read(path):
         return file.read()
 
 
+def stamp(path):
+    """When the file was written to; None without one."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except FileNotFoundError:
+        return None
+
+
 class TestCase(unittest.TestCase):
     def expect_error(self, result, code, *parts):
         """One line on stderr says what is wrong."""
@@ -124,10 +132,10 @@ class Training(TestCase):
         for i in range(KILLS):
             name = ("checkpoint.bin.tmp", "model.safetensors.tmp")[i % 2]
             path = os.path.join(self.output, name)
-            before = self.steps_logged()
+            before, left = self.steps_logged(), stamp(path)
 
-            def half_written(path=path, before=before):
-                return self.steps_logged() > before and os.path.exists(path)
+            def half_written(path=path, before=before, left=left):  # not what the kill before left
+                return self.steps_logged() > before and stamp(path) not in (None, left)
 
             status, stderr = self.start_and_signal(signal.SIGKILL, half_written)
             self.assertEqual(status, -signal.SIGKILL, stderr)
