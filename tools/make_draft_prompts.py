@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the prompts that the shipped LongSpec draft was trained on the answers of: questions and tasks about excerpts of
-the training texts, and small talk about a list of topics.
+"""Writes prompts whose answers a LongSpec draft can be trained on, those of docs/training.md among them: questions and
+tasks about excerpts of the training texts, and small talk about a list of topics.
 
     tools/make_draft_prompts.py --data train --out prompts.jsonl      # books.jsonl.gz, code.jsonl.gz, ... in train/
 
