@@ -43,8 +43,7 @@ inline void StoreVector(float* y, __m256 acc, bool add) {
 }
 
 // Writes a group's 16 lanes of one row from output row `first` on, as far as the matrix has output rows.
-[[gnu::always_inline]] inline void StoreGroup(float* y, int64_t n_out, int64_t first, const __m256 (&acc)[2],
-                                              bool add) {
+inline void StoreGroup(float* y, int64_t n_out, int64_t first, const __m256 (&acc)[2], bool add) {
   if (first + kRowGroup <= n_out) {
     StoreVector(y + first, acc[0], add);
     StoreVector(y + first + 8, acc[1], add);
