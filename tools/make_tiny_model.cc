@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// make_tiny_model --out PATH [options]: writes a random-weight Llama model for tests and experiments, or one
+// make_tiny_model --out PATH [options]: writes a random-weight model for tests and experiments, or one
 // of a known model's shape, to see what such a model costs. The file is put together in memory.
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -68,11 +68,13 @@ int main(int argc, char** argv) {
          "--shape", [&](const std::string& name) { SetShape(name, &options); },
          "1b, 3b or 8b: the shape of that Llama 3 model in Q4_0")
       ->trigger_on_parse();
+  app.add_option("--arch", options.architecture, "llama, qwen2 or qwen3");
   app.add_option("--seed", options.seed, "the weights are a function of it");
   app.add_option("--layers", options.n_layers, "transformer blocks");
   app.add_option("--embd", options.n_embd, "width of the residual stream");
   app.add_option("--heads", options.n_heads, "attention heads");
   app.add_option("--kv-heads", options.n_kv_heads, "key and value heads");
+  app.add_option("--head-dim", options.head_dim, "values of a head; 0: embd / heads");
   app.add_option("--ff", options.n_ff, "width of the feed-forward layer");
   app.add_option("--vocab", options.n_vocab, "tokens, at least 259");
   app.add_option("--ctx", options.context_length, "context length");

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "draft/testing/longspec_files.h"
 #include "longspec/engine.h"
 
@@ -65,6 +67,43 @@ TEST_F(DraftModelTest, TheTextIsThatOfPlainDecoding) {
     EXPECT_EQ(lm->tokens, plain->tokens);
     EXPECT_GT(lm->timings.draft_n_accepted, 0);
     EXPECT_EQ(lm->speculative.notice, "");
+  }
+}
+
+// Qwen's architectures: biases, norms of the heads, and rotary pairs half a head apart.
+TEST(DraftModelArchitectures, TheTextIsThatOfPlainDecoding) {
+  for (const char* architecture : {"qwen2", "qwen3"}) {
+    TinyModelOptions options;
+    options.architecture = architecture;
+    const testing::TinyTarget tiny(options);
+    const testing::Folder folder;
+    const std::string draft =
+        testing::WriteDraftFolder(folder, tiny.config, testing::RandomDraft(tiny.config, 64, 2), "");
+    const std::string target = folder.File("target.gguf");
+    ASSERT_TRUE(WriteTinyModel(options, target).ok());
+    const auto engine = Engine::Load({.path = target, .threads = 2});
+    ASSERT_TRUE(engine.ok()) << engine.status().message();
+    GenerationRequest request;
+    for (int i = 0; i < 8; ++i) request.tokens.insert(request.tokens.end(), {65, 70, 80, 90, 31 + i % 2});
+    request.n_predict = 40;
+    request.ignore_eos = true;
+    request.sampling.temperature = 0.7F;
+    request.sampling.top_k = 3;
+    request.sampling.seed = 5;
+    request.speculation.type = "none";
+    const auto plain = (*engine)->Generate(**(*engine)->NewSession(), request);
+    ASSERT_TRUE(plain.ok()) << plain.status().message();
+    for (const auto& [type, model] : std::map<std::string, std::string>{
+             {"longspec", draft}, {"lm", target}, {"magicdec", ""}, {"recycling", ""}, {"suffix", ""}}) {
+      SCOPED_TRACE(std::string(architecture) + " " + type);
+      request.speculation.type = type;
+      request.speculation.draft_model = model;
+      request.speculation.policy = "fixed";
+      const auto drafted = (*engine)->Generate(**(*engine)->NewSession(), request);
+      ASSERT_TRUE(drafted.ok()) << drafted.status().message();
+      EXPECT_EQ(drafted->tokens, plain->tokens);
+      EXPECT_GT(drafted->timings.draft_n_accepted, 0);
+    }
   }
 }
 

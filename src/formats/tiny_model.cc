@@ -58,6 +58,8 @@ Status CheckRows(const char* option, int n, DType dtype) {
                          std::string(info.name));
 }
 
+int HeadDim(const TinyModelOptions& o) { return o.head_dim > 0 ? o.head_dim : o.n_embd / o.n_heads; }
+
 Status CheckOptions(const TinyModelOptions& o) {
   struct Dimension {
     const char* option;
@@ -68,6 +70,7 @@ Status CheckOptions(const TinyModelOptions& o) {
       {"embd", o.n_embd, 2, 1 << 16},
       {"heads", o.n_heads, 1, 1 << 10},
       {"kv-heads", o.n_kv_heads, 1, 1 << 10},
+      {"head-dim", o.head_dim, 0, 1 << 10},
       {"ff", o.n_ff, 1, 1 << 18},
       {"vocab", o.n_vocab, kTinyModelMinVocab, 1 << 20},
       {"ctx", o.context_length, 1, (1 << 30) - 1},
@@ -77,13 +80,20 @@ Status CheckOptions(const TinyModelOptions& o) {
     return InvalidArgument(std::string(d.option) + ": " + std::to_string(d.value) + ", expected " +
                            std::to_string(d.min) + " to " + std::to_string(d.max));
   }
-  if (o.n_embd % (2 * o.n_heads) != 0) return InvalidArgument("heads: embd must be an even multiple of it");
+  if (o.architecture != "llama" && o.architecture != "qwen2" && o.architecture != "qwen3") {
+    return InvalidArgument("arch: " + o.architecture + ", expected llama, qwen2 or qwen3");
+  }
+  if (o.head_dim == 0 && o.n_embd % (2 * o.n_heads) != 0) {
+    return InvalidArgument("heads: embd must be an even multiple of it");
+  }
+  if (o.head_dim % 2 != 0) return InvalidArgument("head-dim: must be even");
   if (o.n_heads % o.n_kv_heads != 0) return InvalidArgument("kv-heads: heads must be a multiple of it");
   if (!std::isfinite(o.rope_freq_base) || o.rope_freq_base <= 0) {
     return InvalidArgument("rope-freq-base: must be positive and finite");
   }
   LS_TRY(CheckRows("embd", o.n_embd, o.dtype));
   LS_TRY(CheckRows("ff", o.n_ff, o.dtype));
+  LS_TRY(CheckRows("heads", o.n_heads * HeadDim(o), o.dtype));
   return CheckRows("embd", o.n_embd, o.embedding_dtype.value_or(o.dtype));
 }
 
@@ -129,21 +139,25 @@ class Builder {
  private:
   void SetHyperparameters() {
     const auto set = [&](const char* key, int value) {
-      writer_.SetUint32(key, static_cast<uint32_t>(value));
+      writer_.SetUint32(o_.architecture + key, static_cast<uint32_t>(value));
     };
-    writer_.SetString("general.architecture", "llama");
+    writer_.SetString("general.architecture", o_.architecture);
     writer_.SetString("general.name", o_.name);
-    set("llama.block_count", o_.n_layers);
-    set("llama.context_length", o_.context_length);
-    set("llama.embedding_length", o_.n_embd);
-    set("llama.feed_forward_length", o_.n_ff);
-    set("llama.attention.head_count", o_.n_heads);
-    set("llama.attention.head_count_kv", o_.n_kv_heads);
-    writer_.SetFloat32("llama.rope.freq_base", o_.rope_freq_base);
-    writer_.SetFloat32("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+    set(".block_count", o_.n_layers);
+    set(".context_length", o_.context_length);
+    set(".embedding_length", o_.n_embd);
+    set(".feed_forward_length", o_.n_ff);
+    set(".attention.head_count", o_.n_heads);
+    set(".attention.head_count_kv", o_.n_kv_heads);
+    writer_.SetFloat32(o_.architecture + ".rope.freq_base", o_.rope_freq_base);
+    writer_.SetFloat32(o_.architecture + ".attention.layer_norm_rms_epsilon", 1e-5F);
     writer_.SetUint32("general.file_type", FileType(o_.dtype));
-    set("llama.vocab_size", o_.n_vocab);
-    set("llama.rope.dimension_count", o_.n_embd / o_.n_heads);
+    set(".vocab_size", o_.n_vocab);
+    set(".rope.dimension_count", HeadDim(o_));
+    if (o_.head_dim > 0) {
+      set(".attention.key_length", o_.head_dim);
+      set(".attention.value_length", o_.head_dim);
+    }
     writer_.SetUint32("general.quantization_version", 2);
   }
 
@@ -164,22 +178,33 @@ class Builder {
   }
 
   void AddLayer(const std::string& prefix) {
-    const int n_kv = o_.n_embd / o_.n_heads * o_.n_kv_heads;
+    const int n_q = HeadDim(o_) * o_.n_heads, n_kv = HeadDim(o_) * o_.n_kv_heads;
     AddNorm(prefix + "attn_norm.weight");
-    AddMatrix(prefix + "attn_q.weight", o_.dtype, o_.n_embd, o_.n_embd);
+    AddMatrix(prefix + "attn_q.weight", o_.dtype, o_.n_embd, n_q);
     AddMatrix(prefix + "attn_k.weight", o_.dtype, o_.n_embd, n_kv);
     AddMatrix(prefix + "attn_v.weight", o_.dtype, o_.n_embd, n_kv);
-    AddMatrix(prefix + "attn_output.weight", o_.dtype, o_.n_embd, o_.n_embd);
+    AddMatrix(prefix + "attn_output.weight", o_.dtype, n_q, o_.n_embd);
     AddNorm(prefix + "ffn_norm.weight");
     AddMatrix(prefix + "ffn_gate.weight", o_.dtype, o_.n_embd, o_.n_ff);
     AddMatrix(prefix + "ffn_up.weight", o_.dtype, o_.n_embd, o_.n_ff);
     AddMatrix(prefix + "ffn_down.weight", o_.dtype, o_.n_ff, o_.n_embd);
+    if (o_.architecture == "qwen2") {
+      AddVector(prefix + "attn_q.bias", n_q, 0.0F, 0.5F);
+      AddVector(prefix + "attn_k.bias", n_kv, 0.0F, 0.5F);
+      AddVector(prefix + "attn_v.bias", n_kv, 0.0F, 0.5F);
+    }
+    if (o_.architecture == "qwen3") {
+      AddVector(prefix + "attn_q_norm.weight", HeadDim(o_), 1.0F, 0.1F);
+      AddVector(prefix + "attn_k_norm.weight", HeadDim(o_), 1.0F, 0.1F);
+    }
   }
 
-  void AddNorm(const std::string& name) {
-    std::vector<float> weights(static_cast<size_t>(o_.n_embd));
-    Noise(o_.seed, n_tensors_++).Fill(1.0F, 0.1F, &weights);
-    writer_.AddTensor(name, DType::kF32, {o_.n_embd}, std::as_bytes(std::span(weights)));
+  void AddNorm(const std::string& name) { AddVector(name, o_.n_embd, 1.0F, 0.1F); }
+
+  void AddVector(const std::string& name, int n, float mean, float deviation) {
+    std::vector<float> values(static_cast<size_t>(n));
+    Noise(o_.seed, n_tensors_++).Fill(mean, deviation, &values);
+    writer_.AddTensor(name, DType::kF32, {n}, std::as_bytes(std::span(values)));
   }
 
   // Deviation 1 / sqrt(n_in): a row's product with a vector of variance 1 has variance 1.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Small models of the Llama architecture with random weights and a byte-level tokenizer, for tests that need
+// Small models of the Llama family with random weights and a byte-level tokenizer, for tests that need
 // a model of some shape and type but no knowledge in it. The bytes are a pure function of the options.
 #pragma once
 
@@ -16,11 +16,14 @@
 namespace longspec {
 
 struct TinyModelOptions {
+  std::string architecture =
+      "llama";  // or qwen2 (biases of q, k and v), qwen3 (norms of the heads of q and k)
   uint64_t seed = 1;
   int n_layers = 2;
   int n_embd = 64;
   int n_heads = 4;
   int n_kv_heads = 2;
+  int head_dim = 0;  // 0: n_embd / n_heads
   int n_ff = 128;
   int n_vocab = 384;  // at least kTinyModelMinVocab
   int context_length = 512;

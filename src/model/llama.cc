@@ -105,6 +105,8 @@ class Llama final : public Target {
   void Normalise(const ThreadTeam::Worker& worker, const float* x, const std::vector<float>& w, int n_rows);
   void Quantise(const ThreadTeam::Worker& worker, const float* x, int width, int n_rows);
   void RotateAndStore(const ThreadTeam::Worker& worker, int layer, std::span<const ForwardSegment> segments);
+  void FinishProjection(float* head, int first, const std::vector<float>& bias,
+                        const std::vector<float>& norm) const;
   void Activate(const ThreadTeam::Worker& worker);
 
   int n_rows() const { return static_cast<int>(rows_.size()); }
@@ -310,9 +312,20 @@ void Llama::Quantise(const ThreadTeam::Worker& worker, const float* x, int width
                        buffers_.q8.as<Q8Block>() + share.begin);
 }
 
+// One head of a projection, whose value `first` is its own first one: its bias and its norm, where there are
+// any.
+void Llama::FinishProjection(float* head, int first, const std::vector<float>& bias,
+                             const std::vector<float>& norm) const {
+  if (!bias.empty()) {
+    for (int d = 0; d < config_.head_dim; ++d) head[d] += bias[Z(first + d)];
+  }
+  if (!norm.empty()) kernels_.rms_norm(head, norm.data(), config_.head_dim, config_.rms_eps, head);
+}
+
 // Rotates q and k to their positions, stores k and v in the cache, and lays q out by KV head for attention.
 void Llama::RotateAndStore(const ThreadTeam::Worker& worker, int layer,
                            std::span<const ForwardSegment> segments) {
+  const LlamaLayer& weights = weights_->layers[Z(layer)];
   const int group = config_.n_head / config_.n_head_kv, head_dim = config_.head_dim;
   const size_t group_floats = Z(group) * Z(head_dim);
   const auto share = worker.ShareOf(n_rows() * config_.n_head_kv);
@@ -322,7 +335,9 @@ void Llama::RotateAndStore(const ThreadTeam::Worker& worker, int layer,
     const KvTransaction& kv = *segments[Z(row.segment)].kv;
     const float* cos_sin = buffers_.cos_sin.as<float>() + Z(r) * Z(widths_.rot);
     float* k = buffers_.k.as<float>() + Z(r) * Z(widths_.kv) + Z(head) * Z(head_dim);
-    const float* v = buffers_.v.as<float>() + Z(r) * Z(widths_.kv) + Z(head) * Z(head_dim);
+    float* v = buffers_.v.as<float>() + Z(r) * Z(widths_.kv) + Z(head) * Z(head_dim);
+    FinishProjection(k, head * head_dim, weights.k_bias, weights.k_norm);
+    FinishProjection(v, head * head_dim, weights.v_bias, {});
     kernels_.rope(k, widths_.rot, cos_sin, config_.rope.pairing);
     const KvSpan span = kv.cache().Span(layer);
     const int slot = kv.slot() + row.index;
@@ -338,8 +353,11 @@ void Llama::RotateAndStore(const ThreadTeam::Worker& worker, int layer,
                (Z(head) * Z(kv.n_rows()) + Z(row.index)) * group_floats;
     std::memcpy(q, buffers_.q.as<float>() + Z(r) * Z(widths_.q) + Z(head) * group_floats,
                 group_floats * sizeof(float));
-    for (int g = 0; g < group; ++g)
-      kernels_.rope(q + g * head_dim, widths_.rot, cos_sin, config_.rope.pairing);
+    for (int g = 0; g < group; ++g) {
+      float* one = q + g * head_dim;
+      FinishProjection(one, (head * group + g) * head_dim, weights.q_bias, weights.q_norm);
+      kernels_.rope(one, widths_.rot, cos_sin, config_.rope.pairing);
+    }
   }
 }
 
@@ -363,8 +381,8 @@ LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int
     if (t.name == "token_embd.weight" && !config.tied_embeddings) continue;  // read in place
     if (CanDequantize(t.dtype)) memory.weights += kernels::PackedBytes(t.dtype, t.shape[0], t.n_rows());
   }
-  memory.scratch =
-      Z(max_rows) * Widths(config).row_bytes() + Z(std::min(max_rows, kMostLogitRows)) * Z(config.n_vocab) * sizeof(float);
+  memory.scratch = Z(max_rows) * Widths(config).row_bytes() +
+                   Z(std::min(max_rows, kMostLogitRows)) * Z(config.n_vocab) * sizeof(float);
   return memory;
 }
 

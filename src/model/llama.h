@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The Llama architecture: configuration from GGUF metadata, memory before loading, and the loaded model as a
-// Target.
+// Models of the Llama family (architecture.h): configuration from GGUF metadata, memory before loading, and
+// the loaded model as a Target.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,8 @@ struct LlamaConfig {
   float rms_eps = 1e-5F;
   RopeConfig rope;
   bool tied_embeddings = false;  // the LM head is the embedding matrix
+  bool qkv_bias = false;         // q, k and v have biases
+  bool qk_norm = false;          // each head of q and k is normalised before it is rotated
 
   AttentionShape attention() const;
   KvLayout kv_layout(CacheType k, CacheType v) const;

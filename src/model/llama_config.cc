@@ -5,6 +5,7 @@
 
 #include "base/status_macros.h"
 #include "kernels/packing.h"
+#include "model/architecture.h"
 #include "model/llama.h"
 #include "model/llama_tensors.h"
 #include "tensor/dequantize.h"
@@ -115,20 +116,34 @@ KvLayout LlamaConfig::kv_layout(CacheType k, CacheType v) const {
 std::vector<TensorRequirement> LayerRequirements(const LlamaConfig& c, int layer) {
   const std::string prefix = "blk." + std::to_string(layer) + ".";
   const int64_t q = int64_t{c.n_head} * c.head_dim, kv = int64_t{c.n_head_kv} * c.head_dim;
-  return {{prefix + "attn_norm.weight", c.n_embd, 1},     {prefix + "attn_q.weight", c.n_embd, q},
-          {prefix + "attn_k.weight", c.n_embd, kv},       {prefix + "attn_v.weight", c.n_embd, kv},
-          {prefix + "attn_output.weight", q, c.n_embd},   {prefix + "ffn_norm.weight", c.n_embd, 1},
-          {prefix + "ffn_gate.weight", c.n_embd, c.n_ff}, {prefix + "ffn_up.weight", c.n_embd, c.n_ff},
-          {prefix + "ffn_down.weight", c.n_ff, c.n_embd}};
+  std::vector<TensorRequirement> needs = {
+      {prefix + "attn_norm.weight", c.n_embd, 1},     {prefix + "attn_q.weight", c.n_embd, q},
+      {prefix + "attn_k.weight", c.n_embd, kv},       {prefix + "attn_v.weight", c.n_embd, kv},
+      {prefix + "attn_output.weight", q, c.n_embd},   {prefix + "ffn_norm.weight", c.n_embd, 1},
+      {prefix + "ffn_gate.weight", c.n_embd, c.n_ff}, {prefix + "ffn_up.weight", c.n_embd, c.n_ff},
+      {prefix + "ffn_down.weight", c.n_ff, c.n_embd}};
+  if (c.qkv_bias) {
+    needs.push_back({prefix + "attn_q.bias", q, 1});
+    needs.push_back({prefix + "attn_k.bias", kv, 1});
+    needs.push_back({prefix + "attn_v.bias", kv, 1});
+  }
+  if (c.qk_norm) {
+    needs.push_back({prefix + "attn_q_norm.weight", c.head_dim, 1});
+    needs.push_back({prefix + "attn_k_norm.weight", c.head_dim, 1});
+  }
+  return needs;
 }
 
 Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rope) {
   LlamaConfig c;
   LS_ASSIGN(c.architecture, file.GetString("general.architecture"));
-  if (c.architecture != "llama") {
+  const Architecture* architecture = FindArchitecture(c.architecture);
+  if (architecture == nullptr) {
     return Unsupported(file.path() + ": architecture \"" + c.architecture +
-                       "\" is not supported; known is llama");
+                       "\" is not supported; known are " + KnownArchitectures());
   }
+  c.qkv_bias = architecture->qkv_bias || file.FindTensor("blk.0.attn_q.bias") != nullptr;
+  c.qk_norm = architecture->qk_norm;
   LS_ASSIGN(c.name, file.GetStringOr("general.name", ""));
   const std::string prefix = c.architecture + ".";
   LS_ASSIGN(c.n_layer, ReadSize(file, prefix + "block_count", kMaxLayers));
@@ -170,6 +185,7 @@ Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rop
     for (const TensorRequirement& need : LayerRequirements(c, layer)) LS_TRY(CheckTensor(file, need));
   }
   LS_ASSIGN(c.rope, ReadRope(file, c, rope));
+  c.rope.pairing = architecture->pairing;
   return c;
 }
 

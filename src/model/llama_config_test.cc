@@ -17,7 +17,8 @@ namespace {
 // A tiny model's metadata and tensors, rewritten with changes.
 class Edited {
  public:
-  Edited() : bytes_(*TinyModelBytes({})), file_(*GgufFile::Parse(bytes_, "tiny.gguf")) {}
+  explicit Edited(const TinyModelOptions& tiny = {})
+      : bytes_(*TinyModelBytes(tiny)), file_(*GgufFile::Parse(bytes_, "tiny.gguf")) {}
 
   Result<LlamaConfig> Read(const std::function<void(GgufWriter&)>& edit,
                            const std::string& without_tensor = "", const RopeOptions& rope = {}) {
@@ -70,7 +71,7 @@ TEST(LlamaConfig, ReadsATinyModel) {
 TEST(LlamaConfig, EveryErrorNamesWhatIsWrong) {
   Edited model;
   model.ExpectError([](GgufWriter& w) { w.SetString("general.architecture", "mamba"); },
-                    "\"mamba\" is not supported");
+                    "\"mamba\" is not supported; known are llama, qwen2, qwen3");
   model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.block_count", 0); }, "llama.block_count is 0");
   model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.block_count", 3); },
                     "tensor blk.2.attn_norm.weight is missing");
@@ -95,6 +96,36 @@ TEST(LlamaConfig, EveryErrorNamesWhatIsWrong) {
         w.AddTensor("rope_freqs.weight", DType::kF32, {3}, bytes);
       },
       "rope_freqs.weight must hold 8");
+}
+
+// qwen2 needs biases, qwen3 norms of the heads; a llama may have biases, and then has all of them.
+TEST(LlamaConfig, KnowsWhatAnArchitectureHas) {
+  TinyModelOptions tiny;
+  tiny.architecture = "qwen2";
+  Edited qwen2(tiny);
+  auto config = qwen2.Read(Unchanged);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_TRUE(config->qkv_bias);
+  EXPECT_FALSE(config->qk_norm);
+  EXPECT_EQ(config->rope.pairing, kernels::RopePairing::kHalfSplit);
+  qwen2.ExpectError(Unchanged, "tensor blk.0.attn_q.bias is missing", "blk.0.attn_q.bias");
+  tiny.architecture = "qwen3";
+  Edited qwen3(tiny);
+  config = qwen3.Read(Unchanged);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_FALSE(config->qkv_bias);
+  EXPECT_TRUE(config->qk_norm);
+  qwen3.ExpectError(Unchanged, "tensor blk.1.attn_k_norm.weight is missing", "blk.1.attn_k_norm.weight");
+
+  Edited llama;
+  EXPECT_FALSE(llama.Read(Unchanged)->qkv_bias);
+  const auto add_bias = [](const std::string& name, int64_t n) {
+    return [name, n](GgufWriter& w) {
+      w.AddTensor(name, DType::kF32, {n}, std::vector<std::byte>(static_cast<size_t>(n) * 4));
+    };
+  };
+  llama.ExpectError(add_bias("blk.0.attn_q.bias", 64), "tensor blk.0.attn_k.bias is missing");
+  llama.ExpectError(add_bias("blk.0.attn_q.bias", 32), "expected (64, 1)");
 }
 
 TEST(LlamaConfig, UsersRopeOptionsWin) {

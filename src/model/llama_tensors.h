@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which tensors a Llama model file must have, by GGUF name.
+// Which tensors a model file of the Llama family must have, by GGUF name.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct TensorRequirement {
   int64_t n_out = 1;  // rows; 1 for a vector
 };
 
-// In this order: attn_norm, attn_q, attn_k, attn_v, attn_output, ffn_norm, ffn_gate, ffn_up, ffn_down.
+// Those of one block.
 std::vector<TensorRequirement> LayerRequirements(const LlamaConfig& config, int layer);
 
 }  // namespace longspec

@@ -89,6 +89,32 @@ bool SameBits(const Row& a, const Row& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+class LlamaArchitectures : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LlamaArchitectures, ChunksThreadsAndTablesDoNotChangeABit) {
+  TinyModelOptions tiny;
+  tiny.architecture = GetParam();
+  tiny.head_dim = 48;  // n_heads * head_dim is not n_embd
+  Model m = Load(tiny);
+  const std::vector<int32_t> tokens = Tokens(70);
+  const auto cache = m.NewCache();
+  const std::vector<Row> one_by_one = Feed(m, *cache, tokens, 1);
+  for (const kernels::KernelTable* table : kernels::Available()) {
+    for (const int threads : {1, 3}) {
+      Model other = Load(tiny, threads, table);
+      const auto other_cache = other.NewCache();
+      const std::vector<Row> rows = Feed(other, *other_cache, tokens, threads == 1 ? 7 : 33);
+      for (size_t i = 0; i < rows.size(); ++i) {
+        ASSERT_TRUE(SameBits(rows[i], one_by_one[i]))
+            << table->name << ", " << threads << " threads, row " << i;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LlamaArchitectures, ::testing::Values("llama", "qwen2", "qwen3"),
+                         [](const auto& architecture) { return std::string(architecture.param); });
+
 class LlamaCacheTypes : public ::testing::TestWithParam<std::pair<CacheType, CacheType>> {};
 
 // Rows, threads and tables, for a head of 32, which every type can hold.

@@ -76,17 +76,27 @@ Result<std::unique_ptr<const LlamaWeights>> LoadLlamaWeights(const GgufFile& fil
     weights->layers.resize(static_cast<size_t>(config.n_layer));
     for (int i = 0; i < config.n_layer; ++i) {
       LlamaLayer& layer = weights->layers[static_cast<size_t>(i)];
-      const std::vector<TensorRequirement> names = LayerRequirements(config, i);
-      const auto tensor = [&](size_t n) -> const TensorView& { return Tensor(file, names[n].name); };
-      layer.attn_norm = Vector(tensor(0));
-      LS_TRY(packer.Pack(tensor(1), layer.q));
-      LS_TRY(packer.Pack(tensor(2), layer.k));
-      LS_TRY(packer.Pack(tensor(3), layer.v));
-      LS_TRY(packer.Pack(tensor(4), layer.attn_output));
-      layer.ffn_norm = Vector(tensor(5));
-      LS_TRY(packer.Pack(tensor(6), layer.gate));
-      LS_TRY(packer.Pack(tensor(7), layer.up));
-      LS_TRY(packer.Pack(tensor(8), layer.down));
+      const auto tensor = [&](const char* name) -> const TensorView& {
+        return Tensor(file, "blk." + std::to_string(i) + "." + name);
+      };
+      layer.attn_norm = Vector(tensor("attn_norm.weight"));
+      LS_TRY(packer.Pack(tensor("attn_q.weight"), layer.q));
+      LS_TRY(packer.Pack(tensor("attn_k.weight"), layer.k));
+      LS_TRY(packer.Pack(tensor("attn_v.weight"), layer.v));
+      LS_TRY(packer.Pack(tensor("attn_output.weight"), layer.attn_output));
+      layer.ffn_norm = Vector(tensor("ffn_norm.weight"));
+      LS_TRY(packer.Pack(tensor("ffn_gate.weight"), layer.gate));
+      LS_TRY(packer.Pack(tensor("ffn_up.weight"), layer.up));
+      LS_TRY(packer.Pack(tensor("ffn_down.weight"), layer.down));
+      if (config.qkv_bias) {
+        layer.q_bias = Vector(tensor("attn_q.bias"));
+        layer.k_bias = Vector(tensor("attn_k.bias"));
+        layer.v_bias = Vector(tensor("attn_v.bias"));
+      }
+      if (config.qk_norm) {
+        layer.q_norm = Vector(tensor("attn_q_norm.weight"));
+        layer.k_norm = Vector(tensor("attn_k_norm.weight"));
+      }
     }
     weights->output_norm = Vector(Tensor(file, "output_norm.weight"));
     LS_TRY(packer.Pack(Tensor(file, output_name), weights->output));

@@ -14,7 +14,9 @@
 namespace longspec {
 
 struct LlamaLayer {
-  std::vector<float> attn_norm, ffn_norm;  // (n_embd)
+  std::vector<float> attn_norm, ffn_norm;     // (n_embd)
+  std::vector<float> q_bias, k_bias, v_bias;  // (n_head * head_dim), (n_head_kv * head_dim) twice, or empty
+  std::vector<float> q_norm, k_norm;          // (head_dim) or empty
   kernels::PackedWeights q, k, v, attn_output, gate, up, down;
 };
 

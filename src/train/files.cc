@@ -209,11 +209,13 @@ Result<int64_t> LoadDraft(const std::string& path, const DraftNet& net) {
 Status InitFromTarget(const std::string& gguf_path, const DraftNet& net) {
   LS_ASSIGN(const auto file, GgufFile::Open(gguf_path));
   LS_ASSIGN(const std::string architecture, file->GetString("general.architecture"));
-  if (architecture != "llama") {
-    return Unsupported(gguf_path + ": --init-from-target knows the layers of architecture llama, not " +
+  const bool paired = architecture == "llama";  // its files have rotary pairs as neighbours
+  if (!paired && architecture != "qwen2") {
+    return Unsupported(gguf_path +
+                       ": --init-from-target knows the layers of architectures llama and qwen2, not " +
                        architecture);
   }
-  LS_ASSIGN(const uint64_t n_layer, file->GetUint("llama.block_count"));
+  LS_ASSIGN(const uint64_t n_layer, file->GetUint(architecture + ".block_count"));
   const FeatureTarget& t = net.shape().target;
   const std::string first = "blk.0.", last = "blk." + std::to_string(n_layer - 1) + ".";
   const at::NoGradGuard no_grad;
@@ -222,24 +224,30 @@ Status InitFromTarget(const std::string& gguf_path, const DraftNet& net) {
     std::string from;
     bool rotated = false, small = false;
   };
-  const std::vector<Part> parts = {{"self_attn.q_proj.weight", first + "attn_q", true},
-                                   {"self_attn.k_proj.weight", first + "attn_k", true},
-                                   {"self_attn.v_proj.weight", first + "attn_v"},
-                                   {"self_attn.o_proj.weight", first + "attn_output", false, true},
-                                   {"input_layernorm.weight", first + "attn_norm"},
-                                   {"cross_attn.q_proj.weight", last + "attn_q", true},
-                                   {"cross_attn.o_proj.weight", last + "attn_output", false, true},
-                                   {"post_self_attention_layernorm.weight", last + "attn_norm"},
-                                   {"mlp.gate_proj.weight", first + "ffn_gate"},
-                                   {"mlp.up_proj.weight", first + "ffn_up"},
-                                   {"mlp.down_proj.weight", first + "ffn_down", false, true},
-                                   {"post_cross_attention_layernorm.weight", first + "ffn_norm"}};
+  std::vector<Part> parts = {{"self_attn.q_proj.weight", first + "attn_q.weight", true},
+                             {"self_attn.k_proj.weight", first + "attn_k.weight", true},
+                             {"self_attn.v_proj.weight", first + "attn_v.weight"},
+                             {"self_attn.o_proj.weight", first + "attn_output.weight", false, true},
+                             {"input_layernorm.weight", first + "attn_norm.weight"},
+                             {"cross_attn.q_proj.weight", last + "attn_q.weight", true},
+                             {"cross_attn.o_proj.weight", last + "attn_output.weight", false, true},
+                             {"post_self_attention_layernorm.weight", last + "attn_norm.weight"},
+                             {"mlp.gate_proj.weight", first + "ffn_gate.weight"},
+                             {"mlp.up_proj.weight", first + "ffn_up.weight"},
+                             {"mlp.down_proj.weight", first + "ffn_down.weight", false, true},
+                             {"post_cross_attention_layernorm.weight", first + "ffn_norm.weight"}};
+  if (file->FindTensor(first + "attn_q.bias") != nullptr) {
+    parts.push_back({"self_attn.q_proj.bias", first + "attn_q.bias", true});
+    parts.push_back({"self_attn.k_proj.bias", first + "attn_k.bias", true});
+    parts.push_back({"self_attn.v_proj.bias", first + "attn_v.bias"});
+    parts.push_back({"cross_attn.q_proj.bias", last + "attn_q.bias", true});
+  }
   for (const Part& part : parts) {
     at::Tensor to = net.Find(part.to);
     const bool vector = to.dim() == 1;
-    LS_ASSIGN(at::Tensor from,
-              LoadRows(*file, part.from + ".weight", vector ? 1 : to.size(0), to.size(vector ? 0 : 1)));
-    if (part.rotated) from = SplitPairs(from, t);
+    LS_ASSIGN(at::Tensor from, LoadRows(*file, part.from, vector ? 1 : to.size(0), to.size(vector ? 0 : 1)));
+    if (vector) from = from.flatten();
+    if (part.rotated && paired) from = SplitPairs(from, t);
     if (part.small) from = from * kOutputScale;
     to.copy_(from.view_as(to));
   }

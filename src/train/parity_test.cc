@@ -24,8 +24,8 @@ using testing::SequenceTokens;
 // What training optimises is what decoding runs: logits of the trainer's forward pass at lag j against the
 // engine's at a node j - 1 levels below the root, where the tree holds the sequence's own tokens.
 // A window of 12 is shorter than the sequence, one of 4 also shorter than the tree's path and its root.
-void ExpectParity(int window) {
-  Rig rig;
+void ExpectParity(int window, const std::string& architecture = "llama") {
+  Rig rig({}, {kLength}, architecture);
   rig.options.window = window;
   rig.options.steps = 20;
   ASSERT_TRUE(rig.Run().ok());
@@ -87,6 +87,8 @@ void ExpectParity(int window) {
 }
 
 TEST(Parity, EngineAndTrainerAgree) { ExpectParity(512); }
+
+TEST(Parity, EngineAndTrainerAgreeOnQwen) { ExpectParity(12, "qwen2"); }
 
 TEST(Parity, EngineAndTrainerAgreeOnShortWindows) {
   ExpectParity(12);

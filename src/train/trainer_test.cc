@@ -167,6 +167,30 @@ TEST(Train, BeginsWithTheTargetsWeights) {
   EXPECT_THAT(rig.Error(), HasSubstr("blk.0.ffn_gate.weight does not have"));
 }
 
+// Of a qwen2 target the biases too, and nothing changes places.
+TEST(Train, BeginsWithTheWeightsOfAQwen) {
+  Rig rig({}, {kLength}, "qwen2");
+  rig.options.n_ff = 0;
+  rig.options.init_from_target = true;
+  rig.options.steps = 1;
+  ASSERT_TRUE(rig.Run().ok());
+  const auto set = FeatureSet::Open(rig.options.features);
+  const DraftNet net({.target = set->target(), .n_ff = set->target().n_ff, .window = 512}, 0, at::kCPU);
+  const at::NoGradGuard no_grad;
+  ASSERT_TRUE(InitFromTarget(rig.options.model, net).ok());
+  const auto file = GgufFile::Open(rig.options.model);
+  const auto expect_row = [&](const char* from, int64_t row, const at::Tensor& to) {
+    const TensorView* tensor = (*file)->FindTensor(from);
+    std::vector<float> values(static_cast<size_t>(to.numel()));
+    DequantizeRow(tensor->dtype, tensor->row(row), to.numel(), values.data());
+    EXPECT_TRUE(at::equal(to, at::tensor(values))) << from;
+  };
+  expect_row("blk.0.attn_k.weight", 19, net.Find("self_attn.k_proj.weight")[19]);
+  expect_row("blk.0.attn_q.bias", 0, net.Find("self_attn.q_proj.bias"));
+  expect_row("blk.0.attn_v.bias", 0, net.Find("self_attn.v_proj.bias"));
+  expect_row("blk.1.attn_q.bias", 0, net.Find("cross_attn.q_proj.bias"));
+}
+
 TEST(Train, BeginsWithAnotherDraft) {
   Rig first;
   first.options.steps = 40;

@@ -33,8 +33,10 @@ inline std::vector<int32_t> SequenceTokens(int i, int length = kLength) {
 struct Rig {
   // `change` sees the header and each sequence's loss before they are written; sequence i has lengths[i % n].
   explicit Rig(const std::function<void(FeatureHeader&, std::vector<int8_t>&)>& change = {},
-               const std::vector<int>& lengths = {kLength}) {
+               const std::vector<int>& lengths = {kLength}, const std::string& architecture = "llama")
+      : tiny({.architecture = architecture}) {
     TinyModelOptions tiny_options;
+    tiny_options.architecture = architecture;
     tiny_options.context_length = 512;
     EXPECT_TRUE(WriteTinyModel(tiny_options, folder.File("tiny.gguf")).ok());
     const auto file = GgufFile::Open(folder.File("tiny.gguf"));

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tiny models of each architecture, random weights, against what transformers computes with the same weights
+// (tools/make_architecture_fixture.py).
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "formats/tiny_model.h"
+#include "kernels/dispatch.h"
+#include "kv/full_cache.h"
+#include "model/architecture.h"
+#include "model/llama.h"
+
+namespace longspec {
+namespace {
+
+using Json = nlohmann::json;
+
+std::shared_ptr<const GgufFile> Write(const TinyModelOptions& options) {
+  const std::string path =
+      std::filesystem::temp_directory_path() / ("longspec_golden_" + std::to_string(getpid()) + ".gguf");
+  const Status written = WriteTinyModel(options, path);
+  EXPECT_TRUE(written.ok()) << written.message();
+  auto file = GgufFile::Open(path);
+  std::filesystem::remove(path);
+  EXPECT_TRUE(file.ok()) << file.status().message();
+  return file.ok() ? *file : nullptr;
+}
+
+// The logits of the last token, with keys and values in f32.
+std::vector<float> LastLogits(const TinyModelOptions& options, const std::vector<int32_t>& tokens) {
+  const auto file = Write(options);
+  if (file == nullptr) return {};
+  const auto config = ReadLlamaConfig(*file, {});
+  EXPECT_TRUE(config.ok()) << config.status().message();
+  if (!config.ok()) return {};
+  ThreadTeam team(1);
+  LlamaLoadOptions load;
+  load.kernels = kernels::Available().front();
+  load.team = &team;
+  load.max_rows = static_cast<int>(tokens.size());
+  const auto model = *LoadLlama(file, *config, load);
+  const auto cache = MakeFullCache(config->kv_layout(CacheType::kF32, CacheType::kF32), config->n_layer, 64);
+  auto kv = *cache->Begin(load.max_rows);
+  const ForwardSegment segment{.tokens = tokens, .parents = {}, .kv = &kv, .logits = LogitsFor::kLastRow};
+  const auto output = model->Forward({&segment, 1}, {});
+  EXPECT_TRUE(output.ok()) << output.status().message();
+  const float* logits = output->segments[0].logits;
+  return {logits, logits + output->vocab};
+}
+
+TEST(Golden, EveryArchitectureComputesWhatTransformersDoes) {
+  std::ifstream in(LONGSPEC_SOURCE_DIR "/tests/golden/architectures.json");
+  const Json golden = Json::parse(in);
+  const auto tokens = golden["tokens"].get<std::vector<int32_t>>();
+  std::string seen;
+  for (const Json& one : golden["cases"]) {
+    TinyModelOptions options;
+    options.architecture = one["model"]["arch"].get<std::string>();
+    options.head_dim = one["model"]["head-dim"].get<int>();
+    options.tied = false;
+    seen += (seen.empty() ? "" : ", ") + options.architecture;
+    const auto expected = one["logits"].get<std::vector<double>>();
+    const std::vector<float> logits = LastLogits(options, tokens);
+    ASSERT_EQ(logits.size(), expected.size()) << options.architecture;
+    double worst = 0.0;
+    for (size_t i = 0; i < logits.size(); ++i) {
+      worst = std::max(worst, std::abs(static_cast<double>(logits[i]) - expected[i]));
+    }
+    // Both compute in f32, in another order; the logits' deviation is 1, and they are stored to a millionth.
+    EXPECT_LT(worst, 2e-5) << options.architecture;
+  }
+  EXPECT_EQ(seen, KnownArchitectures());
+}
+
+}  // namespace
+}  // namespace longspec

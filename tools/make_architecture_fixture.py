@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes tests/golden/architectures.json: what transformers computes with tiny models of each architecture.
+
+    pip install torch transformers gguf
+    tools/make_architecture_fixture.py build/release/tools/make_tiny_model tests/golden/architectures.json
+
+The models are those of make_tiny_model with the options kept in the file; their tensors go into transformers' own
+classes in f32, and the logits of the last of a few tokens come out.
+"""
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+
+import torch
+from gguf import GGUFReader
+from transformers import (LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
+                          Qwen3ForCausalLM)
+
+CLASSES = {"llama": (LlamaConfig, LlamaForCausalLM), "qwen2": (Qwen2Config, Qwen2ForCausalLM),
+           "qwen3": (Qwen3Config, Qwen3ForCausalLM)}
+NAMES = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+         "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm",
+         "attn_k_norm": "self_attn.k_norm", "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj",
+         "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+MODELS = [{"arch": "llama", "head-dim": 0}, {"arch": "qwen2", "head-dim": 0}, {"arch": "qwen3", "head-dim": 32}]
+TOKENS = [5, 17, 300, 299, 42, 42, 7, 258, 100, 3, 383, 64]
+
+
+def hugging_face_name(name):
+    fixed = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight",
+             "output.weight": "lm_head.weight"}
+    if name in fixed:
+        return fixed[name]
+    _, layer, part, kind = name.split(".")
+    return f"model.layers.{layer}.{NAMES[part]}.{kind}"
+
+
+def unpermuted(x, n_heads):
+    """Rows of pairs (2i, 2i + 1) of each head, as GGUF files of llama have them, back to (i, i + half)."""
+    head_dim = x.shape[0] // n_heads
+    return x.view(n_heads, head_dim // 2, 2, -1).transpose(1, 2).reshape(x.shape)
+
+
+def logits(tool, model):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "tiny.gguf")
+        subprocess.run([tool, "--out", path, "--untied"] + [f"--{k}={v}" for k, v in model.items()], check=True)
+        tensors = {t.name: torch.tensor(t.data.copy()).float() for t in GGUFReader(path).tensors}
+    config_class, model_class = CLASSES[model["arch"]]
+    head_dim = model["head-dim"] or 16
+    net = model_class(config_class(
+        vocab_size=384, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=head_dim, rms_norm_eps=1e-5, rope_theta=10000.0,
+        max_position_embeddings=512, tie_word_embeddings=False, attn_implementation="eager"))
+    weights = {}
+    for name, x in tensors.items():
+        if model["arch"] == "llama" and name.endswith(("attn_q.weight", "attn_k.weight")):
+            x = unpermuted(x, 4 if "attn_q" in name else 2)
+        weights[hugging_face_name(name)] = x
+    net.load_state_dict(weights, strict=True)
+    net.eval()
+    with torch.no_grad():
+        return net(torch.tensor([TOKENS])).logits[0, -1].double().tolist()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tool", help="make_tiny_model")
+    parser.add_argument("out")
+    args = parser.parse_args()
+    cases = [{"model": m, "logits": [round(x, 6) for x in logits(args.tool, m)]} for m in MODELS]
+    with open(args.out, "w") as out:
+        json.dump({"tokens": TOKENS, "cases": cases}, out)
+        out.write("\n")
+
+
+if __name__ == "__main__":
+    main()
