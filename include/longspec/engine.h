@@ -64,10 +64,11 @@ struct MemoryPlan {
   uint64_t weights = 0;      // repacked copies
   uint64_t kv_at_context = 0;  // the cache when the whole context is used; it grows to this in chunks
   uint64_t scratch = 0;
+  uint64_t draft = 0;        // a draft model: weights, activations and its cache at the same context
   uint64_t available = 0;    // what the system could give when asked; 0: it did not say
   int ctx_size = 0;
 
-  uint64_t total() const { return weights + kv_at_context + scratch; }
+  uint64_t total() const { return weights + kv_at_context + scratch + draft; }
 };
 
 struct ModelInfo {

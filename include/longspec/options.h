@@ -28,23 +28,6 @@ struct RopeOptions {
   float yarn_beta_slow = 1.0F;
 };
 
-struct ModelOptions {
-  std::string path = {};  // a GGUF file; of a split model, its first shard
-  int ctx_size = 0;       // positions the cache may hold; 0: the model's training context
-  int threads = 0;        // 0: one per physical core
-  int batch_size = 512;   // prompt tokens per prefill step; never changes output
-  CacheType cache_type_k = CacheType::kF16;
-  CacheType cache_type_v = CacheType::kF16;
-  RopeOptions rope = {};
-  bool vocab_only = false;  // the tokenizer and chat template only: no weights are read, nothing can be generated
-  // What forward passes cost is measured for the adaptive policy, once per model and machine, and kept in
-  // $XDG_CACHE_HOME/longspec or ~/.cache/longspec.
-  bool calibration_cache = true;
-  std::string kernels = {};  // a kernel table by name; empty: $LONGSPEC_KERNELS, else the best this CPU has
-  // Called from the loading thread with the share done, 0 to 1. Return false to cancel.
-  std::function<bool(double)> on_progress = {};
-};
-
 struct SamplingOptions {
   float temperature = 0.8F;  // <= 0: greedy
   int top_k = 40;            // <= 0: off
@@ -87,6 +70,25 @@ struct SpeculationOptions {
   int draft_sink = 4;              // type "lm" with a window: first positions the draft sees
   int draft_window = 0;            // and last ones; 0: the draft sees all of them
   std::string draft_weights = {};  // type its matrices run in ("q8_0", "bf16", "f32"); "": the fast one
+};
+
+struct ModelOptions {
+  std::string path = {};  // a GGUF file; of a split model, its first shard
+  int ctx_size = 0;       // positions the cache may hold; 0: the model's training context
+  int threads = 0;        // 0: one per physical core
+  int batch_size = 512;   // prompt tokens per prefill step; never changes output
+  CacheType cache_type_k = CacheType::kF16;
+  CacheType cache_type_v = CacheType::kF16;
+  RopeOptions rope = {};
+  // What generations will ask for: the draft model it names is part of the memory plan. Each request has its own.
+  SpeculationOptions speculation = {};
+  bool vocab_only = false;  // the tokenizer and chat template only: no weights are read, nothing can be generated
+  // What forward passes cost is measured for the adaptive policy, once per model and machine, and kept in
+  // $XDG_CACHE_HOME/longspec or ~/.cache/longspec.
+  bool calibration_cache = true;
+  std::string kernels = {};  // a kernel table by name; empty: $LONGSPEC_KERNELS, else the best this CPU has
+  // Called from the loading thread with the share done, 0 to 1. Return false to cancel.
+  std::function<bool(double)> on_progress = {};
 };
 
 }  // namespace longspec

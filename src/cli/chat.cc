@@ -151,7 +151,9 @@ int RunChat(const ChatOptions& options) {
   const Status speculation = CheckSpeculation(options.request.speculation);
   if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
   if (const Status writable = Output::Standard().Check(); !writable.ok()) return FailOutput(writable);
-  auto engine = LoadEngine(options.model, options.output);
+  ModelOptions model = options.model;
+  model.speculation = options.request.speculation;
+  auto engine = LoadEngine(model, options.output);
   if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
   // A model without a template, or with one that is not understood, is refused before the first question.
   const auto probe = (*engine)->ApplyChatTemplate({{"user", "?"}}, true);

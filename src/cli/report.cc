@@ -87,8 +87,9 @@ Json PolicyJson(const SpeculativeStats& s) {
 }
 
 Json MemoryJson(const MemoryPlan& plan) {
-  return {{"ctx_size", plan.ctx_size}, {"weights", plan.weights}, {"kv_at_context", plan.kv_at_context},
-          {"scratch", plan.scratch},   {"total", plan.total()},   {"available", plan.available}};
+  return {{"ctx_size", plan.ctx_size},  {"weights", plan.weights}, {"kv_at_context", plan.kv_at_context},
+          {"scratch", plan.scratch},    {"draft", plan.draft},     {"total", plan.total()},
+          {"available", plan.available}};
 }
 
 }  // namespace
@@ -171,6 +172,7 @@ std::string FormatMemoryPlan(const MemoryPlan& plan) {
   std::string text = FormatBytes(plan.total()) + ": weights " + FormatBytes(plan.weights) + ", KV cache " +
                      FormatBytes(plan.kv_at_context) + " at a context of " + std::to_string(plan.ctx_size) +
                      ", scratch " + FormatBytes(plan.scratch);
+  if (plan.draft > 0) text += ", draft model " + FormatBytes(plan.draft);
   return text + (plan.available > 0 ? "; " + FormatBytes(plan.available) + " available" : std::string());
 }
 

@@ -66,7 +66,9 @@ class Run {
     auto prompt = ComposePrompt(options_.prompt);
     if (!prompt.ok()) return Fail(prompt.status(), Stage::kLoad);
     if (const Status writable = OpenOutputs(); !writable.ok()) return FailOutput(writable);
-    auto engine = LoadEngine(options_.model, options_.output);
+    ModelOptions model = options_.model;
+    model.speculation = options_.request.speculation;
+    auto engine = LoadEngine(model, options_.output);
     if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
     GenerationRequest request = options_.request;
     const Status filled =

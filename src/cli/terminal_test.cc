@@ -155,6 +155,10 @@ TEST(LoadEngine, TheMemoryPlanIsShownFirst) {
   }
   EXPECT_EQ(line.find('\n'), line.size() - 1);
   EXPECT_EQ(shown({.no_progress = true}), "");
+  options.speculation.type = "lm";
+  options.speculation.draft_model = options.path;
+  EXPECT_THAT(shown({}), HasSubstr(", draft model "));
+  options.speculation = {};
   const std::string verbose = shown({.verbose = true, .no_progress = true});
   EXPECT_THAT(verbose, HasSubstr("at a context of 128"));
   EXPECT_THAT(verbose, Not(HasSubstr("memory: ")));  // a row of the facts

@@ -30,15 +30,9 @@ static_assert(kMostTreeRows <= kLmMaxRows);
 
 size_t Z(int n) { return static_cast<size_t>(n); }
 
-// The target's type, or f16 where the draft's heads cannot be stored in it.
-KvLayout LayoutLike(const KvLayout& target, const LlamaConfig& config) {
-  const KvLayout layout = config.kv_layout(target.k_type, target.v_type);
-  return CheckLayout(layout).ok() ? layout : config.kv_layout(CacheType::kF16, CacheType::kF16);
-}
-
 std::unique_ptr<KvCache> MakeCache(const LmModel& model, const KvCache& target,
                                    const SpeculationOptions& options) {
-  const KvLayout layout = LayoutLike(target.Span(0).layout, model.config);
+  const KvLayout layout = LmCacheLayout(model.config, target.Span(0).layout);
   if (options.draft_window > 0) {
     return MakeStreamingCache(layout, model.config.n_layer, options.draft_sink, options.draft_window);
   }

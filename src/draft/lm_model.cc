@@ -31,6 +31,11 @@ Status CheckVocabulary(const GgufFile& file, int n_draft, int n_target,
 
 }  // namespace
 
+KvLayout LmCacheLayout(const LlamaConfig& draft, const KvLayout& target) {
+  const KvLayout layout = draft.kv_layout(target.k_type, target.v_type);
+  return CheckLayout(layout).ok() ? layout : draft.kv_layout(CacheType::kF16, CacheType::kF16);
+}
+
 Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::string& path, const SharedParts& target,
                                                    const std::vector<std::string>& tokens) try {
   LS_ASSIGN(const std::shared_ptr<const GgufFile> file, GgufFile::Open(path));

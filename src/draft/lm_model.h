@@ -20,6 +20,10 @@ struct LmModel {
   std::unique_ptr<Target> target;
 };
 
+// How a draft's keys and values lie: in the target's types, or in f16 where its heads cannot be stored in
+// them.
+KvLayout LmCacheLayout(const LlamaConfig& draft, const KvLayout& target);
+
 // Rows of one forward pass of a draft model: prefill in steps of so many, and the largest tree.
 inline constexpr int kLmMaxRows = 512;
 

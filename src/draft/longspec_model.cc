@@ -147,7 +147,38 @@ class RotaryOrder {
   int64_t head_dim_, n_rot_;
 };
 
+DType TypeInMemory(const TensorView& tensor, std::optional<DType> wanted) {
+  if (wanted) return *wanted;
+  return Info(tensor.dtype).block_elements > 1 ? tensor.dtype : DType::kQ8_0;
+}
+
 enum class Rows : uint8_t { kAsStored, kRotary };
+
+struct Matrix {
+  const char* name;
+  Rows rows;
+  kernels::PackedWeights LongspecModel::*to;
+};
+// Those that are in memory: keys and values of cross-attention are the target's.
+constexpr Matrix kMatrices[] = {{"self_attn.q_proj.weight", Rows::kRotary, &LongspecModel::self_q},
+                                {"self_attn.k_proj.weight", Rows::kRotary, &LongspecModel::self_k},
+                                {"self_attn.v_proj.weight", Rows::kAsStored, &LongspecModel::self_v},
+                                {"self_attn.o_proj.weight", Rows::kAsStored, &LongspecModel::self_o},
+                                {"cross_attn.q_proj.weight", Rows::kRotary, &LongspecModel::cross_q},
+                                {"cross_attn.o_proj.weight", Rows::kAsStored, &LongspecModel::cross_o},
+                                {"mlp.gate_proj.weight", Rows::kAsStored, &LongspecModel::gate},
+                                {"mlp.up_proj.weight", Rows::kAsStored, &LongspecModel::up},
+                                {"mlp.down_proj.weight", Rows::kAsStored, &LongspecModel::down}};
+
+uint64_t MatrixBytes(const LongspecCheckpoint& checkpoint, std::optional<DType> wanted) {
+  uint64_t bytes = 0;
+  for (const Matrix& m : kMatrices) {
+    const TensorView* tensor = checkpoint.Find(m.name);
+    LS_CHECK(tensor != nullptr);  // OpenLongspecCheckpoint has checked
+    bytes += kernels::PackedBytes(TypeInMemory(*tensor, wanted), tensor->shape[0], tensor->n_rows());
+  }
+  return bytes;
+}
 
 class Loader {
  public:
@@ -167,12 +198,6 @@ class Loader {
   }
 
  private:
-  struct Matrix {
-    const char* name;
-    Rows rows;
-    kernels::PackedWeights* to;
-  };
-
   const TensorView& Tensor(const std::string& name) const {
     const TensorView* tensor = checkpoint_.Find(name);
     LS_CHECK(tensor != nullptr);  // OpenLongspecCheckpoint has checked
@@ -196,32 +221,13 @@ class Loader {
     return values;
   }
 
-  DType TypeOf(const TensorView& tensor) const {
-    if (type_) return *type_;
-    return Info(tensor.dtype).block_elements > 1 ? tensor.dtype : DType::kQ8_0;
-  }
-
   Status LoadMatrices(LongspecModel* model) const {
-    const Matrix matrices[] = {{"self_attn.q_proj.weight", Rows::kRotary, &model->self_q},
-                               {"self_attn.k_proj.weight", Rows::kRotary, &model->self_k},
-                               {"self_attn.v_proj.weight", Rows::kAsStored, &model->self_v},
-                               {"self_attn.o_proj.weight", Rows::kAsStored, &model->self_o},
-                               {"cross_attn.q_proj.weight", Rows::kRotary, &model->cross_q},
-                               {"cross_attn.o_proj.weight", Rows::kAsStored, &model->cross_o},
-                               {"mlp.gate_proj.weight", Rows::kAsStored, &model->gate},
-                               {"mlp.up_proj.weight", Rows::kAsStored, &model->up},
-                               {"mlp.down_proj.weight", Rows::kAsStored, &model->down}};
-    uint64_t bytes = 0;
-    for (const Matrix& m : matrices) {
-      const TensorView& tensor = Tensor(m.name);
-      bytes += kernels::PackedBytes(TypeOf(tensor), tensor.shape[0], tensor.n_rows());
-    }
-    model->memory = AlignedBuffer(bytes);
+    model->memory = AlignedBuffer(MatrixBytes(checkpoint_, type_));
     std::byte* at = model->memory.data();
-    for (const Matrix& m : matrices) {
+    for (const Matrix& m : kMatrices) {
       const TensorView& tensor = Tensor(m.name);
-      LS_TRY(Pack(tensor, m.rows, at, m.to));
-      at += kernels::PackedBytes(TypeOf(tensor), tensor.shape[0], tensor.n_rows());
+      LS_TRY(Pack(tensor, m.rows, at, &(model->*m.to)));
+      at += kernels::PackedBytes(TypeInMemory(tensor, type_), tensor.shape[0], tensor.n_rows());
     }
     return {};
   }
@@ -229,7 +235,7 @@ class Loader {
   // Rows in the target's order and of the wanted type, then packed, all by the whole team.
   Status Pack(const TensorView& stored, Rows rows, std::byte* memory, kernels::PackedWeights* to) const {
     TensorView tensor = stored;
-    tensor.dtype = TypeOf(stored);
+    tensor.dtype = TypeInMemory(stored, type_);
     const size_t row_bytes = RowBytes(tensor.dtype, tensor.shape[0]);
     AlignedBuffer bytes(row_bytes * Z(tensor.n_rows()));
     tensor.data = bytes.data();
@@ -301,6 +307,14 @@ class Loader {
 }  // namespace
 
 size_t LongspecModel::bytes() const { return memory.size() + head_memory.size(); }
+
+uint64_t LongspecModelBytes(const LongspecCheckpoint& checkpoint, const std::string& weights,
+                            const TensorView& target_head) {
+  const uint64_t bytes = MatrixBytes(checkpoint, FindDType(weights));
+  const TensorView* vocab = checkpoint.Find(kLongspecVocabTensor);
+  if (vocab == nullptr) return bytes;
+  return bytes + kernels::PackedBytes(target_head.dtype, target_head.shape[0], vocab->n_elements());
+}
 
 Status CheckLongspecWeights(const std::string& weights) {
   const std::optional<DType> type = FindDType(weights);

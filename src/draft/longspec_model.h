@@ -48,6 +48,11 @@ Result<std::shared_ptr<const LongspecModel>> LoadLongspecModel(const std::string
 // tensors. REQUIRES: OpenLongspecCheckpoint made it.
 Status CheckLongspecFit(const LongspecCheckpoint& checkpoint, const LlamaConfig& target);
 
+// What bytes() of the loaded model will be. `target_head`: the target's output matrix.
+// REQUIRES: the draft fits the target.
+uint64_t LongspecModelBytes(const LongspecCheckpoint& checkpoint, const std::string& weights,
+                            const TensorView& target_head);
+
 // "" or a type weights may have.
 Status CheckLongspecWeights(const std::string& weights);
 

@@ -85,7 +85,8 @@ Result<Opened> OpenModel(const ModelOptions& options) {
   info.n_ctx = options.ctx_size > 0 ? options.ctx_size : config.n_ctx_train;
   info.threads = options.threads > 0 ? options.threads : ThreadTeam::PhysicalCores();
 
-  model.needs = NeedsOf(config, *model.file, layout, MaxRows(options), info.n_ctx);
+  LS_ASSIGN(const DraftMemory draft, PlanDraftMemory(options.speculation, config, *model.file, layout));
+  model.needs = NeedsOf(config, *model.file, layout, MaxRows(options), info.n_ctx, draft);
   info.memory = PlanMemory(model.needs, AvailableMemory());
   return model;
 }

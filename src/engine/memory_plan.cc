@@ -94,19 +94,20 @@ uint64_t AddressSpaceRoom(const std::string& root) {
   return limit.rlim_cur - std::min<uint64_t>(limit.rlim_cur, used);
 }
 
-uint64_t KvBytes(const MemoryNeeds& needs, int ctx_size) {
+uint64_t Chunks(const MemoryNeeds& needs) {
   const auto positions = static_cast<uint64_t>(needs.kv_chunk_positions);
-  return (static_cast<uint64_t>(std::max(ctx_size, 0)) + positions - 1) / positions * needs.kv_chunk;
+  return (static_cast<uint64_t>(std::max(needs.ctx_size, 0)) + positions - 1) / positions;
 }
 
 }  // namespace
 
 MemoryNeeds NeedsOf(const LlamaConfig& config, const GgufFile& file, const KvLayout& layout, int max_rows,
-                    int ctx_size) {
+                    int ctx_size, const DraftMemory& draft) {
   const LlamaMemory memory = PlanLlamaMemory(config, file, max_rows);
   return {.weights = memory.weights,
           .scratch = memory.scratch,
           .kv_chunk = FullCacheChunkBytes(layout, config.n_layer),
+          .draft = draft,
           .kv_chunk_positions = kKvChunk,
           .ctx_size = ctx_size};
 }
@@ -114,17 +115,19 @@ MemoryNeeds NeedsOf(const LlamaConfig& config, const GgufFile& file, const KvLay
 MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available) {
   MemoryPlan plan;
   plan.weights = needs.weights;
-  plan.kv_at_context = KvBytes(needs, needs.ctx_size);
+  plan.kv_at_context = Chunks(needs) * needs.kv_chunk;
   plan.scratch = needs.scratch;
+  plan.draft = needs.draft.fixed + Chunks(needs) * needs.draft.kv_chunk;
   plan.available = available;
   plan.ctx_size = needs.ctx_size;
   return plan;
 }
 
 int LargestContextThatFits(const MemoryNeeds& needs, uint64_t available) {
-  const uint64_t fixed = needs.weights + needs.scratch;
+  const uint64_t fixed = needs.weights + needs.scratch + needs.draft.fixed;
   if (available < fixed) return 0;
-  const uint64_t chunks = needs.kv_chunk == 0 ? kNoLimit : (available - fixed) / needs.kv_chunk;
+  const uint64_t chunk = needs.kv_chunk + needs.draft.kv_chunk;
+  const uint64_t chunks = chunk == 0 ? kNoLimit : (available - fixed) / chunk;
   const auto positions = static_cast<uint64_t>(needs.kv_chunk_positions);
   const auto wanted = static_cast<uint64_t>(std::max(needs.ctx_size, 0));
   if (chunks > wanted / positions) return needs.ctx_size;
@@ -137,13 +140,15 @@ Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t a
   std::string message = path + ": " + FormatBytes(plan.total()) + " of memory needed (weights " +
                         FormatBytes(plan.weights) + ", KV cache " + FormatBytes(plan.kv_at_context) +
                         " for a context of " + std::to_string(plan.ctx_size) + ", scratch " +
-                        FormatBytes(plan.scratch) + ") but " + FormatBytes(available) + " available; ";
+                        FormatBytes(plan.scratch) +
+                        (plan.draft > 0 ? ", draft model " + FormatBytes(plan.draft) : std::string()) +
+                        ") but " + FormatBytes(available) + " available; ";
   const int fits = LargestContextThatFits(needs, available);
   if (fits > 0) {
     message += "a context size of " + std::to_string(fits) + " (-c " + std::to_string(fits) + ") would fit";
   } else {
-    message +=
-        "no context size fits, weights and scratch alone take " + FormatBytes(plan.weights + plan.scratch);
+    message += "no context size fits, what does not grow with it alone takes " +
+               FormatBytes(plan.weights + plan.scratch + needs.draft.fixed);
   }
   return ResourceExhausted(std::move(message));
 }

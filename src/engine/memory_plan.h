@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "draft/draft_memory.h"
 #include "longspec/engine.h"
 #include "longspec/status.h"
 #include "model/llama.h"
@@ -17,13 +18,14 @@ struct MemoryNeeds {
   uint64_t weights = 0;
   uint64_t scratch = 0;
   uint64_t kv_chunk = 0;  // bytes of one chunk of kv_chunk_positions positions
+  DraftMemory draft;
   int kv_chunk_positions = 256;
   int ctx_size = 0;
 };
 
 // Of one loaded model and one sequence of ctx_size positions.
 MemoryNeeds NeedsOf(const LlamaConfig& config, const GgufFile& file, const KvLayout& layout, int max_rows,
-                    int ctx_size);
+                    int ctx_size, const DraftMemory& draft = {});
 
 // `available`: bytes the system could give, 0 if unknown.
 MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available);

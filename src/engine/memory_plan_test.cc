@@ -70,6 +70,21 @@ TEST(MemoryPlan, LargestContextFitsAndTheNextDoesNot) {
   }
 }
 
+// A draft model's cache grows with the target's, the rest of it is there from the beginning.
+TEST(MemoryPlan, ADraftModelIsPartOfIt) {
+  MemoryNeeds needs = Needs(8192);
+  needs.draft = {.fixed = 30 * kMiB, .kv_chunk = 2 * kMiB};
+  EXPECT_EQ(PlanMemory(needs, 0).draft, (30 + 32 * 2) * kMiB);
+  EXPECT_EQ(PlanMemory(needs, 0).total(), (100 + 20 + 32 * 6 + 30 + 32 * 2) * kMiB);
+  EXPECT_EQ(LargestContextThatFits(needs, 157 * kMiB), 0);
+  EXPECT_EQ(LargestContextThatFits(needs, 158 * kMiB), 256);
+  const Status refused = CheckMemory("m.gguf", needs, 200 * kMiB);
+  for (const char* part : {"406.0 MiB", "draft model 94.0 MiB", "-c 1536"}) {
+    EXPECT_THAT(refused.message(), HasSubstr(part));
+  }
+  EXPECT_THAT(CheckMemory("m.gguf", needs, 10 * kMiB).message(), HasSubstr("alone takes 150.0 MiB"));
+}
+
 TEST(MemoryPlan, RefusalNamesTheNumbersAndWhatFits) {
   EXPECT_TRUE(CheckMemory("m.gguf", Needs(8192), 312 * kMiB).ok());
   EXPECT_TRUE(CheckMemory("m.gguf", Needs(8192), 0).ok());  // unknown: nothing to refuse on
@@ -79,7 +94,7 @@ TEST(MemoryPlan, RefusalNamesTheNumbersAndWhatFits) {
                            "scratch 20.0 MiB", "200.0 MiB available", "-c 3328"}) {
     EXPECT_THAT(refused.message(), HasSubstr(part));
   }
-  EXPECT_THAT(CheckMemory("m.gguf", Needs(8192), 10 * kMiB).message(), HasSubstr("alone take 120.0 MiB"));
+  EXPECT_THAT(CheckMemory("m.gguf", Needs(8192), 10 * kMiB).message(), HasSubstr("alone takes 120.0 MiB"));
 }
 
 TEST_F(FakeRoot, NothingReadableIsUnknown) { EXPECT_EQ(Available(), 0U); }

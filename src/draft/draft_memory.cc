@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft/draft_memory.h"
+
+#include <algorithm>
+
+#include "base/status_macros.h"
+#include "draft/draft_models.h"
+#include "draft/lm_model.h"
+#include "draft/longspec_checkpoint.h"
+#include "draft/longspec_model.h"
+#include "kv/full_cache.h"
+
+namespace longspec {
+namespace {
+
+Result<DraftMemory> OfLanguageModel(const SpeculationOptions& speculation, const KvLayout& target_layout) {
+  LS_ASSIGN(const auto file, GgufFile::Open(speculation.draft_model));
+  LS_ASSIGN(const LlamaConfig config, ReadLlamaConfig(*file, {}));
+  const LlamaMemory memory = PlanLlamaMemory(config, *file, kLmMaxRows);
+  const uint64_t chunk = FullCacheChunkBytes(LmCacheLayout(config, target_layout), config.n_layer);
+  DraftMemory plan = {.fixed = memory.weights + memory.scratch};
+  if (speculation.draft_window > 0) {
+    const int positions = speculation.draft_sink + speculation.draft_window;
+    plan.fixed += static_cast<uint64_t>(positions / kKvChunk + 1) * chunk;
+  } else {
+    plan.kv_chunk = chunk;
+  }
+  return plan;
+}
+
+Result<DraftMemory> OfLongspec(const SpeculationOptions& speculation, const LlamaConfig& target,
+                               const GgufFile& target_file) {
+  LS_TRY(CheckLongspecWeights(speculation.draft_weights));
+  LS_ASSIGN(const LongspecCheckpoint checkpoint, OpenLongspecCheckpoint(speculation.draft_model));
+  LS_TRY(CheckLongspecFit(checkpoint, target));
+  const TensorView* head =
+      target_file.FindTensor(target.tied_embeddings ? "token_embd.weight" : "output.weight");
+  return DraftMemory{.fixed = LongspecModelBytes(checkpoint, speculation.draft_weights, *head)};
+}
+
+}  // namespace
+
+Result<DraftMemory> PlanDraftMemory(const SpeculationOptions& speculation, const LlamaConfig& target,
+                                    const GgufFile& target_file, const KvLayout& target_layout) {
+  if (speculation.draft_model.empty() || speculation.type == "none") return DraftMemory{};
+  if (IsLanguageModel(speculation.draft_model)) return OfLanguageModel(speculation, target_layout);
+  return OfLongspec(speculation, target, target_file);
+}
+
+}  // namespace longspec
