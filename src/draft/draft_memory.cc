@@ -43,7 +43,8 @@ Result<DraftMemory> OfLongspec(const SpeculationOptions& speculation, const Llam
 Result<DraftMemory> PlanDraftMemory(const SpeculationOptions& speculation, const LlamaConfig& target,
                                     const GgufFile& target_file, const KvLayout& target_layout) {
   if (speculation.draft_model.empty() || speculation.type == "none") return DraftMemory{};
-  if (IsLanguageModel(speculation.draft_model)) return OfLanguageModel(speculation, target_layout);
+  const bool is_lm = speculation.type == "lm" || IsLanguageModel(speculation.draft_model);
+  if (is_lm) return OfLanguageModel(speculation, target_layout);
   return OfLongspec(speculation, target, target_file);
 }
 
