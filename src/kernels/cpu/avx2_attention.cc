@@ -403,16 +403,22 @@ void FinishState(const float* state, int head_dim, float* out) {
 }
 
 void StoreKv(const StoreKvArgs& a) {
-  switch (a.k_type) {
-    case KvType::kQ8_0: StoreQuantizedKey<KvType::kQ8_0>(a); break;
-    case KvType::kQ4_0: StoreQuantizedKey<KvType::kQ4_0>(a); break;
-    default: StoreFloatKey(a); break;
-  }
-  switch (a.v_type) {
-    case KvType::kQ8_0: StoreQuantizedValue<KvType::kQ8_0>(a); break;
-    case KvType::kQ4_0: StoreQuantizedValue<KvType::kQ4_0>(a); break;
-    default: StoreFloatValue(a); break;
-  }
+  WithKvType(a.k_type, [&](auto type) {
+    constexpr KvType kType = decltype(type)::kValue;
+    if constexpr (kHasScales<kType>) {
+      StoreQuantizedKey<kType>(a);
+    } else {
+      StoreFloatKey(a);
+    }
+  });
+  WithKvType(a.v_type, [&](auto type) {
+    constexpr KvType kType = decltype(type)::kValue;
+    if constexpr (kHasScales<kType>) {
+      StoreQuantizedValue<kType>(a);
+    } else {
+      StoreFloatValue(a);
+    }
+  });
 }
 
 }  // namespace longspec::kernels::avx2

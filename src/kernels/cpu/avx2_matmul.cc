@@ -343,33 +343,11 @@ void FloatGroups(const MatmulFloatArgs& a) {
 }  // namespace
 
 void MatmulQ8(const MatmulQ8Args& a) {
-  switch (a.w->format) {
-    case WeightFormat::kU4:
-      return Q8Groups<WeightFormat::kU4>(a);
-    case WeightFormat::kU4Min:
-      return Q8Groups<WeightFormat::kU4Min>(a);
-    case WeightFormat::kS8:
-      return Q8Groups<WeightFormat::kS8>(a);
-    case WeightFormat::kS8Min:
-      return Q8Groups<WeightFormat::kS8Min>(a);
-    case WeightFormat::kSuperU4Min:
-      return Q8Groups<WeightFormat::kSuperU4Min>(a);
-    case WeightFormat::kSuperS8Min:
-      return Q8Groups<WeightFormat::kSuperS8Min>(a);
-    default:
-      return Q8Groups<WeightFormat::kSuperS8Halves>(a);
-  }
+  WithQuantizedFormat(a.w->format, [&](auto format) { Q8Groups<decltype(format)::kValue>(a); });
 }
 
 void MatmulFloat(const MatmulFloatArgs& a) {
-  switch (a.w->format) {
-    case WeightFormat::kF32:
-      return FloatGroups<WeightFormat::kF32>(a);
-    case WeightFormat::kF16:
-      return FloatGroups<WeightFormat::kF16>(a);
-    default:
-      return FloatGroups<WeightFormat::kBF16>(a);
-  }
+  WithFloatFormat(a.w->format, [&](auto format) { FloatGroups<decltype(format)::kValue>(a); });
 }
 
 void QuantizeQ8(const float* x, int n, Q8Block* out) {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/cpu/kv_quantize.h"
+#include "kernels/cpu/kv_traits.h"
 #include "kernels/cpu/neon.h"
 #include "kernels/cpu/neon_math.h"
 
@@ -105,28 +106,22 @@ void StoreFloatValue(const StoreKvArgs& a) {
 namespace neon {
 
 void StoreKv(const StoreKvArgs& a) {
-  switch (a.k_type) {
-    case KvType::kQ8_0:
-      StoreQuantizedKey<KvType::kQ8_0>(a);
-      break;
-    case KvType::kQ4_0:
-      StoreQuantizedKey<KvType::kQ4_0>(a);
-      break;
-    default:
+  WithKvType(a.k_type, [&](auto type) {
+    constexpr KvType kType = decltype(type)::kValue;
+    if constexpr (kHasScales<kType>) {
+      StoreQuantizedKey<kType>(a);
+    } else {
       StoreFloatKey(a);
-      break;
-  }
-  switch (a.v_type) {
-    case KvType::kQ8_0:
-      StoreQuantizedValue<KvType::kQ8_0>(a);
-      break;
-    case KvType::kQ4_0:
-      StoreQuantizedValue<KvType::kQ4_0>(a);
-      break;
-    default:
+    }
+  });
+  WithKvType(a.v_type, [&](auto type) {
+    constexpr KvType kType = decltype(type)::kValue;
+    if constexpr (kHasScales<kType>) {
+      StoreQuantizedValue<kType>(a);
+    } else {
       StoreFloatValue(a);
-      break;
-  }
+    }
+  });
 }
 
 }  // namespace neon
