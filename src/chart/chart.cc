@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/print.h"
+#include "chart/markup.h"
 
 namespace longspec {
 namespace {
@@ -19,36 +20,13 @@ constexpr std::array<const char*, 7> kColours = {"#0072B2", "#D55E00", "#009E73"
 constexpr double kWidth = 720, kHeight = 420, kLeft = 64, kRight = 190, kTop = 44, kBottom = 56;
 constexpr double kPlotWidth = kWidth - kLeft - kRight, kPlotHeight = kHeight - kTop - kBottom;
 
-std::string Escape(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
-
 const char* Colour(size_t i) { return kColours[i % kColours.size()]; }
 
 std::string Text(double x, double y, std::string_view text, const char* anchor = "middle", int size = 12,
                  const char* more = "") {
   return Print("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"%d\"%s>", x, y, anchor, size,
                more) +
-         Escape(text) + "</text>\n";
+         EscapeMarkup(text) + "</text>\n";
 }
 
 std::string Line(double x1, double y1, double x2, double y2, const char* stroke, const char* more = "") {

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "chart/markup.h"
+
 namespace longspec {
 namespace {
 
@@ -55,6 +57,12 @@ TEST(Chart, BarsStack) {
   EXPECT_EQ(Count(svg, "<rect"), 1 + 4 + 2);
   for (const char* part : {">target<", ">draft<", ">m 512<", ">ms<"}) EXPECT_THAT(svg, HasSubstr(part));
   EXPECT_THAT(RenderBars({}), Not(HasSubstr("nan")));
+}
+
+TEST(Markup, NothingEndsAnElementOrAnAttribute) {
+  EXPECT_EQ(EscapeMarkup("a<b> & \"c\"\n\t"), "a&lt;b&gt; &amp; &quot;c&quot;\n\t");
+  EXPECT_EQ(EscapeMarkup(std::string_view("\x00\x1b[0m\r", 6)), "  [0m ");
+  EXPECT_EQ(EscapeMarkup("\u00e9"), "\u00e9");
 }
 
 }  // namespace

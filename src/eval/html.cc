@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "chart/markup.h"
+
 namespace longspec {
 namespace {
 
@@ -16,32 +18,8 @@ constexpr std::string_view kStyle =
     "td.number, th.number { text-align: right; font-variant-numeric: tabular-nums }\n"
     "svg { max-width: 100%; height: auto }\n";
 
-std::string Escape(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        // Other control characters cannot be written in XML at all.
-        escaped += static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' ? ' ' : c;
-    }
-  }
-  return escaped;
-}
-
 std::string Element(const std::string& name, std::string_view text, const std::string& attributes = "") {
-  return "<" + name + attributes + ">" + Escape(text) + "</" + name + ">";
+  return "<" + name + attributes + ">" + EscapeMarkup(text) + "</" + name + ">";
 }
 
 std::string_view NextLine(std::string_view& text) {
