@@ -5,7 +5,6 @@
 // the registers and the float sums go through the stack, which costs less than a second broadcast would.
 #include <immintrin.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "kernels/cpu/avx2.h"
@@ -35,23 +34,11 @@ inline void StoreVector(float* y, __m256 acc, bool add) {
   _mm256_storeu_ps(y, add ? _mm256_add_ps(_mm256_loadu_ps(y), acc) : acc);
 }
 
-// The last group of a matrix whose output rows are no multiple of a group: lanes [0, left).
-[[gnu::noinline]] void StoreFewLanes(float* y, int64_t left, __m256 acc, bool add) {
-  float lanes[8];
-  _mm256_storeu_ps(lanes, acc);
-  for (int64_t i = 0; i < left; ++i) y[i] = add ? y[i] + lanes[i] : lanes[i];
-}
-
-// Writes a group's 16 lanes of one row from output row `first` on, as far as the matrix has output rows.
-inline void StoreGroup(float* y, int64_t n_out, int64_t first, const __m256 (&acc)[2], bool add) {
-  if (first + kRowGroup <= n_out) {
-    StoreVector(y + first, acc[0], add);
-    StoreVector(y + first + 8, acc[1], add);
-    return;
-  }
-  for (int v = 0; v < 2; ++v) {
-    const int64_t at = first + 8 * v;
-    if (at < n_out) StoreFewLanes(y + at, std::min<int64_t>(n_out - at, 8), acc[v], add);
+// Of a group with `left` < 16 output rows only those are written. lanes: (n_rows, 16).
+[[gnu::noinline]] void StoreFewLanes(const float* lanes, int n_rows, int64_t left, float* y, int64_t y_stride,
+                                     bool add) {
+  for (int r = 0; r < n_rows; ++r, lanes += kRowGroup, y += y_stride) {
+    for (int64_t i = 0; i < left; ++i) y[i] = add ? y[i] + lanes[i] : lanes[i];
   }
 }
 
@@ -148,9 +135,9 @@ inline void S8Half(const std::byte* w, const Q8Block* const* x, int b, __m256i (
   }
 }
 
-// sum = d[I] * the dots of half I, or where both halves share a weight scale, half 1's added to half 0's.
+// The dots of half I as floats.
 template <WeightFormat F, int I, int R>
-inline void AddHalf(const std::byte* w, const Q8Block* const* x, int b, __m256 (&sum)[R][kVectors]) {
+inline void HalfDots(const std::byte* w, const Q8Block* const* x, int b, __m256 (&value)[R][kVectors]) {
   __m256i dot[R][kVectors];
   if constexpr (kIsU4<F>) {
     U4Half<I, R>(w, x, b, dot);
@@ -159,111 +146,150 @@ inline void AddHalf(const std::byte* w, const Q8Block* const* x, int b, __m256 (
   }
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
-    const Q8Block& block = x[r][b];
-    const __m256 d = _mm256_set1_ps(block.d[I]);
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
       if constexpr (F == WeightFormat::kU4)
-        dot[r][v] = _mm256_sub_epi32(dot[r][v], _mm256_set1_epi32(8 * block.sum[I]));
-      const __m256 value = _mm256_cvtepi32_ps(dot[r][v]);
-      sum[r][v] = I == 0 || kHasHalves<F> ? _mm256_mul_ps(value, d) : _mm256_fmadd_ps(value, d, sum[r][v]);
+        dot[r][v] = _mm256_sub_epi32(dot[r][v], _mm256_set1_epi32(8 * x[r][b].sum[I]));
+      value[r][v] = _mm256_cvtepi32_ps(dot[r][v]);
     }
   }
 }
 
-// acc += scale of half I * sum.
-template <WeightFormat F, int I, int R>
-inline void AddScaled(const GroupScales<F>& scales, int b, const __m256 (&sum)[R][kVectors],
-                      __m256 (&acc)[R][kVectors]) {
-#pragma GCC unroll 2
-  for (int v = 0; v < kVectors; ++v) {
-    const __m256 d = scales.template Scale<I>(b, v);
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) acc[r][v] = _mm256_fmadd_ps(d, sum[r][v], acc[r][v]);
-  }
-}
+// What was stored by way of a pointer is no longer known: it has to be read again.
+inline void Forget(__m256*& p) { asm("" : "+r"(p)); }
 
-// What a pass over a group's blocks asks memory for: `step` bytes a block, from `at` on.
-struct Prefetch {
-  const std::byte* at;
-  size_t step;
+// Cache lines of one block: scales and minima take at most one.
+template <WeightFormat F>
+inline constexpr int kBlockLines = static_cast<int>(kBlockBytes<F> / 64) + 1;
 
-  void Block(int b) const {
-    for (size_t line = 0; line < step; line += 64) {
-      _mm_prefetch(reinterpret_cast<const char*>(at + static_cast<size_t>(b) * step + line), _MM_HINT_T0);
-    }
-  }
-};
-
-template <WeightFormat F, int R>
-void Q8Tile(const MatmulQ8Args& a, int group, int row, const Prefetch& prefetch) {
+// R rows against one group. At each block the next L lines from `next` on are fetched.
+template <WeightFormat F, int R, int L>
+[[gnu::always_inline]] inline void Q8TileInline(const MatmulQ8Args& a, int group, int row,
+                                                const std::byte* next) {
   const auto n_block = static_cast<int>(a.w->n_in / kQuantBlock);
   const std::byte* quants = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
   const GroupScales<F> scales(quants, n_block);
   const Q8Block* x[R];
   for (int r = 0; r < R; ++r) x[r] = a.x + int64_t{row + r} * n_block;
 
-  __m256 acc[R][kVectors];
-  for (int r = 0; r < R; ++r) {
-    for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm256_setzero_ps();
-  }
+  // Sums, then half 0's share of the block. With few rows they stay in registers. With more, half the
+  // registers hold sums of 16-bit products, and these are in memory on purpose: a compiler that is left to
+  // spill them moves each several times, where an fma reads one from memory at no cost.
+  constexpr bool kInMemory = R > 2;
+  constexpr int kTile = R * kVectors;
+  __m256 lanes[2 * kTile];
+  __m256* acc = lanes;
+  if constexpr (kInMemory) Forget(acc);
+#pragma GCC unroll 8
+  for (int i = 0; i < kTile; ++i) acc[i] = _mm256_setzero_ps();
   for (int b = 0; b < n_block; ++b) {
     const std::byte* w = quants + static_cast<size_t>(b) * kBlockBytes<F>;
-    prefetch.Block(b);
-    __m256 sum[R][kVectors];
-    AddHalf<F, 0, R>(w, x, b, sum);
-    if constexpr (kHasHalves<F>) AddScaled<F, 0, R>(scales, b, sum, acc);
-    AddHalf<F, 1, R>(w, x, b, sum);
-    AddScaled<F, 1, R>(scales, b, sum, acc);
-    if constexpr (kHasMin<F>) {
+#pragma GCC unroll 16
+    for (int line = 0; line < L; ++line) {
+      _mm_prefetch(
+          reinterpret_cast<const char*>(next + (size_t{64} * L) * static_cast<size_t>(b) + 64 * line),
+          _MM_HINT_T0);
+    }
+    __m256 value[R][kVectors];
+    HalfDots<F, 0, R>(w, x, b, value);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      const __m256 d = _mm256_set1_ps(x[r][b].d[0]);
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
-        const __m256 m = scales.Minimum(b, v);
-#pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) acc[r][v] = _mm256_fmadd_ps(m, _mm256_set1_ps(x[r][b].s), acc[r][v]);
+        const __m256 scaled = _mm256_mul_ps(value[r][v], d);
+        if constexpr (kHasHalves<F>) {
+          acc[r * kVectors + v] =
+              _mm256_fmadd_ps(scales.template Scale<0>(b, v), scaled, acc[r * kVectors + v]);
+        } else {
+          acc[kTile + r * kVectors + v] = scaled;
+        }
       }
     }
+    if constexpr (kInMemory) Forget(acc);
+    HalfDots<F, 1, R>(w, x, b, value);
+    __m256 scale[kVectors], minimum[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      scale[v] = scales.template Scale<1>(b, v);
+      if constexpr (kHasMin<F>) minimum[v] = scales.Minimum(b, v);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      const __m256 d = _mm256_set1_ps(x[r][b].d[1]);
+      [[maybe_unused]] const __m256 s = _mm256_set1_ps(x[r][b].s);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        const int i = r * kVectors + v;
+        const __m256 scaled =
+            kHasHalves<F> ? _mm256_mul_ps(value[r][v], d) : _mm256_fmadd_ps(value[r][v], d, acc[kTile + i]);
+        acc[i] = _mm256_fmadd_ps(scale[v], scaled, acc[i]);
+        if constexpr (kHasMin<F>) acc[i] = _mm256_fmadd_ps(minimum[v], s, acc[i]);
+      }
+    }
+    if constexpr (kInMemory) Forget(acc);
   }
-  for (int r = 0; r < R; ++r) {
-    StoreGroup(a.y + (row + r) * a.y_stride, a.w->n_out, int64_t{group} * kRowGroup, acc[r], a.add);
+  const int64_t first = int64_t{group} * kRowGroup, left = a.w->n_out - first;
+  float* y = a.y + row * a.y_stride + first;
+  if (left < kRowGroup) {
+    __m256 few[kTile];
+#pragma GCC unroll 8
+    for (int i = 0; i < kTile; ++i) few[i] = acc[i];
+    return StoreFewLanes(reinterpret_cast<const float*>(few), R, left, y, a.y_stride, a.add);
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r, y += a.y_stride) {
+    StoreVector(y, acc[r * kVectors], a.add);
+    StoreVector(y + 8, acc[r * kVectors + 1], a.add);
   }
 }
 
+template <WeightFormat F, int R, int L>
+[[gnu::noinline]] void Q8Tile(const MatmulQ8Args& a, int group, int row, const std::byte* next) {
+  Q8TileInline<F, R, L>(a, group, row, next);
+}
+
+// One or two rows pass once over the weights: reading them is the cost, and a little ahead is far enough.
+template <WeightFormat F, int R>
+void Q8FewRows(const MatmulQ8Args& a) {
+  constexpr size_t kAhead = 2048;
+  for (int group = a.group_begin; group < a.group_end; ++group) {
+    const std::byte* weights = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
+    Q8TileInline<F, R, kBlockLines<F> - 1>(a, group, 0, weights + kAhead);
+  }
+}
+
+// More rows take longer, and the memory would idle meanwhile: each pass over a group fetches its part of the
+// next one.
 template <WeightFormat F>
 void Q8Groups(const MatmulQ8Args& a) {
-  constexpr size_t kAhead = 2048;
+  if (a.n_rows == 1) return Q8FewRows<F, 1>(a);
+  if (a.n_rows == 2) return Q8FewRows<F, 2>(a);
+  constexpr int kLines = kBlockLines<F>, kHalf = (kLines + 1) / 2;
   const size_t group_bytes = a.w->group_bytes, n_block = static_cast<size_t>(a.w->n_in / kQuantBlock);
-  // Few rows pass once over a group: reading weights is the cost, and a little ahead is far enough. More rows
-  // pass several times, and the memory would idle meanwhile: each pass fetches its part of the next group.
-  const size_t passes = a.n_rows <= 2 ? 1 : static_cast<size_t>((a.n_rows + 3) / 4);
-  const size_t step = (group_bytes / n_block / passes + 63) / 64 * 64;
   for (int group = a.group_begin; group < a.group_end; ++group) {
     const std::byte* weights = a.w->data + static_cast<size_t>(group) * group_bytes;
-    if (a.n_rows == 1) {
-      Q8Tile<F, 1>(a, group, 0, {weights + kAhead, kBlockBytes<F>});
+    const std::byte* next = weights + group_bytes;
+    if (a.n_rows == 4) {
+      Q8Tile<F, 4, kLines>(a, group, 0, next);
       continue;
     }
-    if (a.n_rows == 2) {
-      Q8Tile<F, 2>(a, group, 0, {weights + kAhead, kBlockBytes<F>});
-      continue;
-    }
-    Prefetch next{weights + group_bytes, step};
     int row = 0;
     for (; row + 4 <= a.n_rows; row += 4) {
-      Q8Tile<F, 4>(a, group, row, next);
-      next.at += n_block * step;
-      // Once all of the next group was asked for, a pass has nothing more to fetch.
-      if (next.at >= weights + 2 * group_bytes) next.step = 0;
+      Q8Tile<F, 4, kHalf>(a, group, row, next);
+      next += n_block * 64 * kHalf;
+      // Once all of it was asked for: lines that are in the cache.
+      if (next >= weights + 2 * group_bytes) next = weights;
     }
     switch (a.n_rows - row) {
       case 3:
-        Q8Tile<F, 3>(a, group, row, next);
+        Q8Tile<F, 3, kLines>(a, group, row, next);
         break;
       case 2:
-        Q8Tile<F, 2>(a, group, row, next);
+        Q8Tile<F, 2, kLines>(a, group, row, next);
         break;
       case 1:
-        Q8Tile<F, 1>(a, group, row, next);
+        Q8Tile<F, 1, kLines>(a, group, row, next);
         break;
       default:
         break;
@@ -307,9 +333,17 @@ void FloatTile(const MatmulFloatArgs& a, int group, int row) {
       }
     }
   }
-  for (int r = 0; r < R; ++r) {
-    for (int g = 0; g < G; ++g) {
-      StoreGroup(a.y + (row + r) * a.y_stride, a.w->n_out, int64_t{group + g} * kRowGroup, acc[r][g], a.add);
+  for (int g = 0; g < G; ++g) {
+    const int64_t first = int64_t{group + g} * kRowGroup, left = a.w->n_out - first;
+    for (int r = 0; r < R; ++r) {
+      float* y = a.y + (row + r) * a.y_stride + first;
+      if (left < kRowGroup) {
+        __m256 few[2] = {acc[r][g][0], acc[r][g][1]};
+        StoreFewLanes(reinterpret_cast<const float*>(few), 1, left, y, 0, a.add);
+      } else {
+        StoreVector(y, acc[r][g][0], a.add);
+        StoreVector(y + 8, acc[r][g][1], a.add);
+      }
     }
   }
 }
