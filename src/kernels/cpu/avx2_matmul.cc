@@ -89,7 +89,8 @@ class GroupScales {
 // 15240 per 16-bit lane, so one widening at the end is enough. Half after half, so that the sums of both need
 // not be in registers at once.
 template <int I, int R>
-inline void U4Half(const std::byte* w, const Q8Block* const* x, int b, __m256i (&dot)[R][kVectors]) {
+[[gnu::always_inline]] inline void U4Half(const std::byte* w, const Q8Block* const* x, int b,
+                                          __m256i (&dot)[R][kVectors]) {
   const __m256i low = _mm256_set1_epi8(15);
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
@@ -115,7 +116,8 @@ inline void U4Half(const std::byte* w, const Q8Block* const* x, int b, __m256i (
 // The same for S8 weights: |w| * (x with w's sign) keeps the unsigned-by-signed product within 2 * 128 * 127
 // = 32512.
 template <int I, int R>
-inline void S8Half(const std::byte* w, const Q8Block* const* x, int b, __m256i (&dot)[R][kVectors]) {
+[[gnu::always_inline]] inline void S8Half(const std::byte* w, const Q8Block* const* x, int b,
+                                          __m256i (&dot)[R][kVectors]) {
   const __m256i bias = _mm256_set1_epi8(-128);
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
@@ -137,7 +139,8 @@ inline void S8Half(const std::byte* w, const Q8Block* const* x, int b, __m256i (
 
 // The dots of half I as floats.
 template <WeightFormat F, int I, int R>
-inline void HalfDots(const std::byte* w, const Q8Block* const* x, int b, __m256 (&value)[R][kVectors]) {
+[[gnu::always_inline]] inline void HalfDots(const std::byte* w, const Q8Block* const* x, int b,
+                                            __m256 (&value)[R][kVectors]) {
   __m256i dot[R][kVectors];
   if constexpr (kIsU4<F>) {
     U4Half<I, R>(w, x, b, dot);
