@@ -3,8 +3,11 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
@@ -111,6 +114,13 @@ std::string ConfigJson(const DraftShape& shape, int64_t trained_positions) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+// A draft's folder, or its .safetensors file.
+Result<std::shared_ptr<const SafetensorsFile>> OpenDraft(const std::string& path) {
+  std::error_code error;
+  const bool folder = fs::is_directory(path, error);
+  return SafetensorsFile::Open(folder ? (fs::path(path) / "model.safetensors").string() : path);
+}
+
 }  // namespace
 
 Result<FrozenParts> LoadFrozenParts(const std::string& gguf_path, const FeatureTarget& target) {
@@ -192,11 +202,25 @@ Status ExportDraft(const DraftNet& net, const DraftExport& about, const std::str
   return writer.Write((fs::path(folder) / "model.safetensors").string());
 }
 
+Result<std::vector<int64_t>> LoadDraftVocab(const std::string& path, int n_vocab) {
+  LS_ASSIGN(const auto file, OpenDraft(path));
+  const TensorView* tensor = file->FindTensor(kVocabTensor);
+  std::vector<int64_t> vocab;
+  if (tensor == nullptr) return vocab;
+  if (tensor->dtype != DType::kI64)
+    return Corrupt(file->path() + ": tensor " + kVocabTensor + " must be I64");
+  vocab.resize(static_cast<size_t>(tensor->n_elements()));
+  std::memcpy(vocab.data(), tensor->data, vocab.size() * sizeof(int64_t));
+  const bool ascending = std::ranges::adjacent_find(vocab, std::greater_equal()) == vocab.end();
+  if (vocab.empty() || !ascending || vocab.front() < 0 || vocab.back() >= n_vocab) {
+    return Corrupt(file->path() + ": tensor " + kVocabTensor + " must hold ascending tokens below " +
+                   std::to_string(n_vocab));
+  }
+  return vocab;
+}
+
 Result<int64_t> LoadDraft(const std::string& path, const DraftNet& net) {
-  std::error_code error;
-  const bool folder = fs::is_directory(path, error);
-  LS_ASSIGN(const auto file,
-            SafetensorsFile::Open(folder ? (fs::path(path) / "model.safetensors").string() : path));
+  LS_ASSIGN(const auto file, OpenDraft(path));
   for (const auto& [name, tensor] : net.tensors()) LS_TRY(ReadTensor(*file, name, tensor));
   int64_t positions = 0;
   if (const auto text = file->metadata().find(kPositionsKey); text != file->metadata().end()) {

@@ -46,6 +46,10 @@ Status ExportDraft(const DraftNet& net, const DraftExport& about, const std::str
 // the positions it was trained for, 0 if it does not say.
 Result<int64_t> LoadDraft(const std::string& path, const DraftNet& net);
 
+// The tokens that draft's head is reduced to, ascending; empty if it is not. kCorrupt if they are no tokens
+// of `n_vocab`.
+Result<std::vector<int64_t>> LoadDraftVocab(const std::string& path, int n_vocab);
+
 // What the draft can take over of its target: self-attention, MLP and their norms of the first layer, which
 // reads embeddings as the draft does; the query and output projection of cross-attention and its norm of the
 // last layer, whose keys and values it reads. Outputs are made small.

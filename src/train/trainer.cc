@@ -71,7 +71,7 @@ std::vector<at::Tensor> Trained(const DraftNet& net) {
 class Run {
  public:
   Run(const TrainOptions& options, FeatureSet features, std::optional<FeatureSet> validation,
-      FrozenParts frozen, at::Device device, int threads)
+      FrozenParts frozen, std::vector<int64_t> vocab, at::Device device, int threads)
       : options_(options),
         threads_(threads),
         features_(std::move(features)),
@@ -82,8 +82,7 @@ class Run {
               .window = options.window},
              options.seed, device),
         optimiser_(Trained(net_), options.adamw),
-        labels_{.distill = options.distill, .vocab = {}} {
-    if (options.vocab > 0) labels_.vocab = features_.FrequentTokens(options.vocab, options.distill);
+        labels_{.distill = options.distill, .vocab = std::move(vocab)} {
     frozen_.embedding = frozen.embedding.to(device);
     const at::Tensor head =
         labels_.vocab.empty() ? frozen.head : frozen.head.index_select(0, at::tensor(labels_.vocab));
@@ -268,6 +267,23 @@ class Run {
   std::vector<int32_t> order_;
 };
 
+// What the head is reduced to. A draft that goes on keeps the tokens it chooses among, whatever it is shown
+// next.
+Result<std::vector<int64_t>> DraftVocab(const TrainOptions& options, const FeatureSet& features) {
+  std::vector<int64_t> vocab;
+  if (!options.init.empty()) {
+    LS_ASSIGN(vocab, LoadDraftVocab(options.init, features.target().n_vocab));
+  }
+  if (vocab.empty()) {
+    if (options.vocab > 0) vocab = features.FrequentTokens(options.vocab, options.distill);
+  } else if (options.vocab > 0 && options.vocab != static_cast<int>(vocab.size())) {
+    return InvalidArgument("--draft-vocab " + std::to_string(options.vocab) +
+                           ": the draft of --init chooses among " + std::to_string(vocab.size()) +
+                           " tokens; leave it out to keep these");
+  }
+  return vocab;
+}
+
 Result<TrainSummary> TrainUnguarded(const TrainOptions& options,
                                     const std::function<bool(const TrainProgress&)>& on_progress) {
   LS_TRY(CheckOptions(options));
@@ -286,12 +302,14 @@ Result<TrainSummary> TrainUnguarded(const TrainOptions& options,
                              " holds features of another model than " + options.features.front());
     }
   }
+  LS_ASSIGN(std::vector<int64_t> vocab, DraftVocab(options, features));
   int threads = 1;
   if (device.is_cpu()) {
     threads = options.threads > 0 ? options.threads : at::get_num_threads();
     at::set_num_threads(1);
   }
-  return Run(options, std::move(features), std::move(validation), std::move(frozen), device, threads)
+  return Run(options, std::move(features), std::move(validation), std::move(frozen), std::move(vocab), device,
+             threads)
       .Go(on_progress);
 }
 

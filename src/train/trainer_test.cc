@@ -191,6 +191,33 @@ TEST(Train, BeginsWithTheWeightsOfAQwen) {
   expect_row("blk.1.attn_q.bias", 0, net.Find("cross_attn.q_proj.bias"));
 }
 
+// Other features have other frequent tokens.
+TEST(Train, ADraftThatGoesOnKeepsItsTokens) {
+  Rig first;
+  first.options.vocab = 20;
+  first.options.steps = 2;
+  ASSERT_TRUE(first.Run().ok());
+  const auto vocab = LoadDraftVocab(first.options.output, 384);
+  ASSERT_TRUE(vocab.ok()) << vocab.status().message();
+  ASSERT_EQ(vocab->size(), 20U);
+  Rig second([](FeatureHeader&, std::vector<int8_t>& loss) { std::fill(loss.begin() + 9, loss.end(), 0); });
+  const auto others = FeatureSet::Open(second.options.features);
+  ASSERT_NE(others->FrequentTokens(20), *vocab);
+  second.options.init = first.options.output;
+  second.options.steps = 2;
+  for (const int n : {0, 20}) {
+    second.options.vocab = n;
+    second.options.output = second.folder.File("on" + std::to_string(n));
+    const auto run = second.Run();
+    ASSERT_TRUE(run.ok()) << run.status().message();
+    EXPECT_EQ(*LoadDraftVocab(second.options.output, 384), *vocab);
+  }
+  second.options.vocab = 30;
+  second.options.output = second.folder.File("other");
+  EXPECT_THAT(second.Error(), HasSubstr("--draft-vocab 30: the draft of --init chooses among 20 tokens"));
+  EXPECT_EQ(LoadDraftVocab(first.options.output, 10).status().code(), StatusCode::kCorrupt);
+}
+
 TEST(Train, BeginsWithAnotherDraft) {
   Rig first;
   first.options.steps = 40;

@@ -152,5 +152,38 @@ class Generate(DraftModelTestCase):
         self.assertIn("trained for 12 positions", answer["speculative"]["notice"])
 
 
+@unittest.skipUnless(os.path.exists(MODEL), "the default model is not here")
+class Shipped(DraftModelTestCase):
+    """models/drafts/: trained for the default model, so what it proposes is often right."""
+
+    DRAFT = os.path.join(ROOT, "models/drafts/SmolLM2-135M-Instruct.longspec.gguf")
+
+    def answer(self, n_characters, *args):
+        with open(os.path.join(ROOT, "data/demo/report.txt"), encoding="utf-8") as file:
+            text = file.read(n_characters)
+        result = longspec("run", "-m", MODEL, "-p", text, "--no-chat", "-n", "48", "--json", "--seed", "3", *args)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def test_it_is_often_right_and_never_changes_the_text(self):
+        steps = tokens = 0
+        for temperature in ("0", "0.7"):
+            plain = self.answer(4000, "--temp", temperature, "--spec-type", "none")
+            for tree in ("beam", "chain"):
+                drafted = self.answer(4000, "--temp", temperature, "--spec-type", "longspec", "-md", self.DRAFT,
+                                      "--spec-tree", tree, "--spec-draft-n-max", "68" if tree == "beam" else "4")
+                self.assertEqual(drafted["tokens"], plain["tokens"])
+                self.assertNotIn("notice", drafted["speculative"])
+                steps += drafted["speculative"]["steps"]
+                tokens += len(drafted["tokens"])
+        self.assertGreater(tokens / steps, 1.3)
+
+    def test_its_memory_does_not_grow_with_the_text(self):
+        sizes = {self.answer(n, "--spec-type", "longspec", "-md", self.DRAFT)["speculative"]["draft_bytes"]
+                 for n in (1000, 8000)}
+        self.assertEqual(len(sizes), 1)
+        self.assertLess(os.path.getsize(self.DRAFT), 6 << 20)
+
+
 if __name__ == "__main__":
     unittest.main()
