@@ -194,18 +194,18 @@ TEST(Train, BeginsWithTheWeightsOfAQwen) {
 // Other features have other frequent tokens.
 TEST(Train, ADraftThatGoesOnKeepsItsTokens) {
   Rig first;
-  first.options.vocab = 20;
+  first.options.vocab = 5;
   first.options.steps = 2;
   ASSERT_TRUE(first.Run().ok());
   const auto vocab = LoadDraftVocab(first.options.output, 384);
   ASSERT_TRUE(vocab.ok()) << vocab.status().message();
-  ASSERT_EQ(vocab->size(), 20U);
-  Rig second([](FeatureHeader&, std::vector<int8_t>& loss) { std::fill(loss.begin() + 9, loss.end(), 0); });
+  ASSERT_EQ(vocab->size(), 5U);
+  Rig second([](FeatureHeader&, std::vector<int8_t>& loss) { std::fill(loss.begin() + 3, loss.end(), 0); });
   const auto others = FeatureSet::Open(second.options.features);
-  ASSERT_NE(others->FrequentTokens(20), *vocab);
+  ASSERT_NE(others->FrequentTokens(5), *vocab);
   second.options.init = first.options.output;
   second.options.steps = 2;
-  for (const int n : {0, 20}) {
+  for (const int n : {0, 5}) {
     second.options.vocab = n;
     second.options.output = second.folder.File("on" + std::to_string(n));
     const auto run = second.Run();
@@ -214,8 +214,8 @@ TEST(Train, ADraftThatGoesOnKeepsItsTokens) {
   }
   second.options.vocab = 30;
   second.options.output = second.folder.File("other");
-  EXPECT_THAT(second.Error(), HasSubstr("--draft-vocab 30: the draft of --init chooses among 20 tokens"));
-  EXPECT_EQ(LoadDraftVocab(first.options.output, 10).status().code(), StatusCode::kCorrupt);
+  EXPECT_THAT(second.Error(), HasSubstr("--draft-vocab 30: the draft of --init chooses among 5 tokens"));
+  EXPECT_EQ(LoadDraftVocab(first.options.output, 6).status().code(), StatusCode::kCorrupt);
 }
 
 TEST(Train, BeginsWithAnotherDraft) {
