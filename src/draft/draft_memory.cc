@@ -2,9 +2,13 @@
 #include "draft/draft_memory.h"
 
 #include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
+#include "draft/drafter.h"
 #include "draft/lm_model.h"
 #include "draft/longspec_checkpoint.h"
 #include "draft/longspec_model.h"
@@ -42,10 +46,13 @@ Result<DraftMemory> OfLongspec(const SpeculationOptions& speculation, const Llam
 
 Result<DraftMemory> PlanDraftMemory(const SpeculationOptions& speculation, const LlamaConfig& target,
                                     const GgufFile& target_file, const KvLayout& target_layout) {
-  if (speculation.draft_model.empty() || speculation.type == "none") return DraftMemory{};
-  const bool is_lm = speculation.type == "lm" || IsLanguageModel(speculation.draft_model);
-  if (is_lm) return OfLanguageModel(speculation, target_layout);
-  return OfLongspec(speculation, target, target_file);
+  if (speculation.draft_model.empty()) return DraftMemory{};
+  const std::vector<std::string> drafters = DraftersOf(speculation.type);
+  const auto has = [&](std::string_view name) { return std::ranges::find(drafters, name) != drafters.end(); };
+  const bool chosen_by_file = has("auto"), is_lm = chosen_by_file && IsLanguageModel(speculation.draft_model);
+  if (has("lm") || is_lm) return OfLanguageModel(speculation, target_layout);
+  if (has("longspec") || chosen_by_file) return OfLongspec(speculation, target, target_file);
+  return DraftMemory{};  // nobody reads it
 }
 
 }  // namespace longspec

@@ -18,7 +18,7 @@ struct DraftMemory {
   uint64_t kv_chunk = 0;  // of each chunk of the context (kKvChunk positions), if the draft sees all of it
 };
 
-// Nothing without a draft model. Of a LongSpec draft its weights: what it keeps of the text is a ring of some
+// Nothing without a draft model, or without a drafter that reads it. Of a LongSpec draft its weights: what it keeps of the text is a ring of some
 // hundred rows, whatever the context. A file that cannot be read or does not fit the target is an error.
 Result<DraftMemory> PlanDraftMemory(const SpeculationOptions& speculation, const LlamaConfig& target,
                                     const GgufFile& target_file, const KvLayout& target_layout);

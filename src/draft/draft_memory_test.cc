@@ -68,6 +68,20 @@ TEST_F(DraftMemoryTest, ALanguageModelTakesACacheToo) {
   EXPECT_EQ(windowed->kv_chunk, 0U);
 }
 
+// As before a plan existed: -md beside a type that has no use for it is no error.
+TEST_F(DraftMemoryTest, OnlyDraftersThatReadTheModelCount) {
+  const std::string missing = folder_.File("nothing.gguf");
+  for (const char* type : {"none", "ngram", "suffix", "pld,suffix"}) {
+    const auto plan = Plan({.type = type, .draft_model = missing});
+    ASSERT_TRUE(plan.ok()) << type << ": " << plan.status().message();
+    EXPECT_EQ(plan->fixed + plan->kv_chunk, 0U) << type;
+  }
+  for (const char* type : {"lm", "draft", "suffix,lm", "auto", "longspec", "glide"}) {
+    EXPECT_FALSE(Plan({.type = type, .draft_model = missing}).ok()) << type;
+  }
+  EXPECT_GT(Plan({.type = "draft,suffix", .draft_model = Target()})->kv_chunk, 0U);
+}
+
 TEST_F(DraftMemoryTest, WhatCannotBeReadIsSaid) {
   const auto missing = Plan({.draft_model = folder_.File("nothing.gguf")});
   ASSERT_FALSE(missing.ok());

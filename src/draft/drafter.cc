@@ -77,6 +77,18 @@ bool IsPortfolio(std::string_view type) {
   return type == "auto" || type == "portfolio" || type.find(',') != std::string_view::npos;
 }
 
+std::vector<std::string> DraftersOf(std::string_view type) {
+  std::vector<std::string> names;
+  for (size_t begin = 0; begin <= type.size();) {
+    const size_t end = std::min(type.find(',', begin), type.size());
+    for (const Entry& entry : kEntries) {
+      if (entry.Answers(type.substr(begin, end - begin))) names.emplace_back(entry.name);
+    }
+    begin = end + 1;
+  }
+  return names;
+}
+
 std::vector<std::string> DrafterNames() {
   std::vector<std::string> names;
   for (const Entry& entry : kEntries) names.emplace_back(entry.name);

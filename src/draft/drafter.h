@@ -74,4 +74,8 @@ bool IsPortfolio(std::string_view type);
 // Names MakeDrafter knows, in the order the help shows them.
 std::vector<std::string> DrafterNames();
 
+// The registered names that a type stands for, aliases resolved: of "pld,draft" ngram and lm. Unknown ones
+// are left out.
+std::vector<std::string> DraftersOf(std::string_view type);
+
 }  // namespace longspec
