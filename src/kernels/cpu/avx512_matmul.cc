@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Matrix products, AVX-512 with VNNI. One vector is a group's 16 output rows; a tile is R rows of x against G
-// neighbouring groups. Many rows share each unpacked weight; few rows take several groups, whose accumulators
-// do not wait for each other.
+// Matrix products, AVX-512 with VNNI. One vector is a group's 16 output rows; a q8 tile is R rows of x
+// against one group, which share each unpacked weight. Float tiles of few rows take several groups, whose
+// accumulators do not wait for each other.
 #include <cstring>
 
 #include "kernels/cpu/avx512.h"
@@ -26,12 +26,19 @@ inline void StoreGroup(float* y, int64_t n_out, int group, __m512 acc, bool add)
   _mm512_mask_storeu_ps(y + first, lanes, acc);
 }
 
-// Stored bytes are w + kOffset, unsigned as vpdpbusd wants them: the sum of w * q is theirs less kOffset *
-// sum of q.
+// Stored bytes are w + 2^kOffsetBits, unsigned as vpdpbusd wants them (w itself, if that is 0): the sum of w
+// * q is theirs less 2^kOffsetBits * sum of q.
 template <WeightFormat F>
-inline constexpr int kOffset = F == WeightFormat::kU4 ? 8
-                               : kIsU4<F>             ? 0
-                                                      : 128;
+inline constexpr int kOffsetBits = F == WeightFormat::kU4 ? 3
+                                   : kIsU4<F>             ? 0
+                                                          : 7;
+
+template <WeightFormat F>
+[[gnu::always_inline]] inline __m512i FirstSum(int32_t sum_of_q) {
+  if constexpr (kOffsetBits<F> == 0) return _mm512_setzero_si512();
+  return _mm512_sub_epi32(_mm512_setzero_si512(),
+                          _mm512_slli_epi32(_mm512_set1_epi32(sum_of_q), kOffsetBits<F>));
+}
 
 // Scales and minima of one group.
 template <WeightFormat F>
@@ -75,9 +82,12 @@ class GroupScales {
 // The integer dots of one group's block with both halves of R blocks of x. Sums of four products add up in 32
 // bits, exactly.
 template <WeightFormat F, int R>
-inline void BlockDots(const std::byte* w, const Q8Block* x, int64_t x_stride, __m512i (&dot)[R][2]) {
+[[gnu::always_inline]] inline void BlockDots(const std::byte* w, const Q8Block* x, int64_t x_stride,
+                                             __m512i (&dot)[R][2]) {
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    for (int h = 0; h < 2; ++h) dot[r][h] = _mm512_set1_epi32(-kOffset<F> * x[r * x_stride].sum[h]);
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) dot[r][h] = FirstSum<F>(x[r * x_stride].sum[h]);
   }
   if constexpr (kIsU4<F>) {
     const __m512i low = _mm512_set1_epi8(15);
@@ -105,60 +115,65 @@ inline void BlockDots(const std::byte* w, const Q8Block* x, int64_t x_stride, __
   }
 }
 
-template <WeightFormat F, int R, int G>
-void Q8Tile(const MatmulQ8Args& a, int group, int row) {
+// R rows against one group. At each block the next L lines from `next` on are fetched.
+template <WeightFormat F, int R, int L>
+[[gnu::noinline]] void Q8Tile(const MatmulQ8Args& a, int group, int row, const std::byte* next) {
   const int64_t n_block = a.w->n_in / kQuantBlock;
-  const std::byte* quants = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
+  const std::byte* w = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
+  const GroupScales<F> scales(w, n_block);
   const Q8Block* x = a.x + row * n_block;
-  __m512 acc[R][G];
-  for (int r = 0; r < R; ++r) {
-    for (int g = 0; g < G; ++g) acc[r][g] = _mm512_setzero_ps();
-  }
-  for (int64_t b = 0; b < n_block; ++b, ++x) {
-#pragma GCC unroll 2
-    for (int g = 0; g < G; ++g) {
-      const std::byte* w = quants + static_cast<size_t>(g) * a.w->group_bytes;
-      const GroupScales<F> scales(w, n_block);
-      __m512i dot[R][2];
-      BlockDots<F, R>(w + static_cast<size_t>(b) * kBlockBytes<F>, x, n_block, dot);
-      const __m512 d = scales.template Scale<1>(b);
-      [[maybe_unused]] const __m512 d_first = kHasHalves<F> ? scales.template Scale<0>(b) : d;
+  __m512 acc[R];
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const Q8Block& block = x[r * n_block];
-        const __m512 first = _mm512_mul_ps(_mm512_cvtepi32_ps(dot[r][0]), _mm512_set1_ps(block.d[0]));
-        const __m512 second = _mm512_cvtepi32_ps(dot[r][1]), d_second = _mm512_set1_ps(block.d[1]);
-        if constexpr (kHasHalves<F>) {
-          acc[r][g] = _mm512_fmadd_ps(d_first, first, acc[r][g]);
-          acc[r][g] = _mm512_fmadd_ps(d, _mm512_mul_ps(second, d_second), acc[r][g]);
-        } else {
-          acc[r][g] = _mm512_fmadd_ps(d, _mm512_fmadd_ps(second, d_second, first), acc[r][g]);
-        }
-      }
-      if constexpr (kHasMin<F>) {
-        const __m512 m = scales.Minimum(b);
+  for (int r = 0; r < R; ++r) acc[r] = _mm512_setzero_ps();
+  for (int64_t b = 0; b < n_block; ++b, ++x, w += kBlockBytes<F>, next += 64 * L) {
+#pragma GCC unroll 16
+    for (int line = 0; line < L; ++line) {
+      _mm_prefetch(reinterpret_cast<const char*>(next + 64 * line), _MM_HINT_T0);
+    }
+    __m512i dot[R][2];
+    BlockDots<F, R>(w, x, n_block, dot);
+    const __m512 d = scales.template Scale<1>(b);
+    [[maybe_unused]] const __m512 d_first = kHasHalves<F> ? scales.template Scale<0>(b) : d;
 #pragma GCC unroll 8
-        for (int r = 0; r < R; ++r)
-          acc[r][g] = _mm512_fmadd_ps(m, _mm512_set1_ps(x[r * n_block].s), acc[r][g]);
+    for (int r = 0; r < R; ++r) {
+      const Q8Block& block = x[r * n_block];
+      const __m512 first = _mm512_mul_ps(_mm512_cvtepi32_ps(dot[r][0]), _mm512_set1_ps(block.d[0]));
+      const __m512 second = _mm512_cvtepi32_ps(dot[r][1]), d_second = _mm512_set1_ps(block.d[1]);
+      if constexpr (kHasHalves<F>) {
+        acc[r] = _mm512_fmadd_ps(d_first, first, acc[r]);
+        acc[r] = _mm512_fmadd_ps(d, _mm512_mul_ps(second, d_second), acc[r]);
+      } else {
+        acc[r] = _mm512_fmadd_ps(d, _mm512_fmadd_ps(second, d_second, first), acc[r]);
       }
     }
-  }
-  for (int r = 0; r < R; ++r) {
-    for (int g = 0; g < G; ++g) {
-      StoreGroup(a.y + (row + r) * a.y_stride, a.w->n_out, group + g, acc[r][g], a.add);
+    if constexpr (kHasMin<F>) {
+      const __m512 m = scales.Minimum(b);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) acc[r] = _mm512_fmadd_ps(m, _mm512_set1_ps(x[r * n_block].s), acc[r]);
     }
   }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) StoreGroup(a.y + (row + r) * a.y_stride, a.w->n_out, group, acc[r], a.add);
 }
 
+// Cache lines of one block: scales and minima take at most one.
+template <WeightFormat F>
+inline constexpr int kBlockLines = static_cast<int>(kBlockBytes<F> / 64) + 1;
+
+// A group's weights stay in the first-level cache while the tiles of rows pass over them, and the first pass
+// fetches the next group, so that memory never idles.
 template <WeightFormat F>
 void Q8Groups(const MatmulQ8Args& a) {
-  int group = a.group_begin;
-  if (a.n_rows == 1) {
-    for (; group + 2 <= a.group_end; group += 2) Q8Tile<F, 1, 2>(a, group, 0);
-  }
-  // A group's weights stay in the first-level cache while the tiles of rows pass over them.
-  for (; group < a.group_end; ++group) {
-    ForEachTile(a.n_rows, [&](auto rows, int row) { Q8Tile<F, decltype(rows)::kValue, 1>(a, group, row); });
+  for (int group = a.group_begin; group < a.group_end; ++group) {
+    const std::byte* next = a.w->data + static_cast<size_t>(group + 1) * a.w->group_bytes;
+    ForEachTile(a.n_rows, [&](auto rows, int row) {
+      constexpr int kRows = decltype(rows)::kValue;
+      if (row == 0) {
+        Q8Tile<F, kRows, kBlockLines<F>>(a, group, row, next);
+      } else {
+        Q8Tile<F, kRows, 0>(a, group, row, next);
+      }
+    });
   }
 }
 
