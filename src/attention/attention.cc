@@ -19,6 +19,12 @@ static_assert(kKvChunk == kernels::kChunk && kKeyBlock == kernels::kKeyGroup);
 
 size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
+// Makes room for `floats` numbers, whatever was there; more than asked for, since contexts grow.
+void Reserve(AlignedBuffer& buffer, size_t floats) {
+  const size_t bytes = floats * sizeof(float);
+  if (buffer.size() < bytes) buffer = AlignedBuffer(bytes + bytes / 2);
+}
+
 int Blocks(int keys) { return (keys + kKeyBlock - 1) / kKeyBlock; }
 
 }  // namespace
@@ -80,11 +86,11 @@ void AttentionPlan::Plan(int base, int n_rows, std::span<const int32_t> parents)
   const size_t floats = scores_floats_ + tree_scores_floats_ + tile_states_floats_;
   scratch_.resize(Z(n_threads_));
   for (Scratch& s : scratch_) {
-    if (s.floats.size() < floats) s.floats.resize(floats);
+    Reserve(s.floats, floats);
     if (s.counts.size() < tile_heads) s.counts.resize(tile_heads);
   }
   const size_t states = by_chunk_ ? Z(shape_.n_kv_head) * Z(n_chunks_) * tile_heads * state_floats() : 0;
-  if (states_.size() < states) states_.resize(states);
+  Reserve(states_, states);
 }
 
 // Chunk `chunk` read where it lies; row i sees its first CountAt(i, chunk) keys.
@@ -133,6 +139,7 @@ void AttentionPlan::AttendTail(const Tile& tile, int chunk, float* states) const
   const int group = shape_.group(), n = tile.n_rows() * group, head_dim = shape_.head_dim;
   const int first = chunk * kKvChunk;           // absolute position of this chunk's first key
   const int tail = std::max(0, base_ - first);  // committed keys in it
+  const int whole = tail & ~1;                  // of them, those in pairs of their own (bf16 arithmetic)
   const int spec_chunk = base_ / kKvChunk;      // chunk of the first speculated slot
   const KvLayout& layout = tile.span->layout;
   kernels::ScoresArgs scores{.keys = nullptr,
@@ -162,7 +169,7 @@ void AttentionPlan::AttendTail(const Tile& tile, int chunk, float* states) const
     const int row = tile.row_begin + i / group;
     const int32_t* path = path_.data() + path_begin_[Z(row)];
     const int visible = CountAt(row, chunk);
-    tile.counts[i] = std::min(tail, visible);
+    tile.counts[i] = std::min(whole, visible);
     float* state = states + Z(i) * state_floats();
     std::fill_n(state, state_floats(), 0.0F);
     if (visible == 0) continue;
@@ -174,7 +181,7 @@ void AttentionPlan::AttendTail(const Tile& tile, int chunk, float* states) const
     }
     kernels_->softmax_chunk(s, visible, state);
   }
-  if (tail > 0) {
+  if (whole > 0) {
     kernels_->values({.values = tile.span->values(chunk, tile.kv_head),
                       .p = tile.scores,
                       .p_stride = kKvChunk,
@@ -191,16 +198,16 @@ void AttentionPlan::AttendTail(const Tile& tile, int chunk, float* states) const
     const int row = tile.row_begin + r;
     const int32_t* path = path_.data() + path_begin_[Z(row)];
     const int visible = CountAt(row, chunk);
-    for (int k = tail; k < visible; ++k) {
-      const int slot = base_ + path[first + k - base_];
-      values[k - tail] = tile.span->value_row(slot, tile.kv_head);
+    for (int k = whole; k < visible; ++k) {
+      const int slot = k < tail ? first + k : base_ + path[first + k - base_];
+      values[k - whole] = tile.span->value_row(slot, tile.kv_head);
     }
     kernels_->gathered_values({.values = values,
-                               .p = tile.scores + Z(r) * Z(group) * kKvChunk + tail,
+                               .p = tile.scores + Z(r) * Z(group) * kKvChunk + whole,
                                .p_stride = kKvChunk,
                                .o = states + Z(r) * Z(group) * state_floats() + kernels::kStateHeader,
                                .o_stride = static_cast<int64_t>(state_floats()),
-                               .n_keys = std::max(0, visible - tail),
+                               .n_keys = std::max(0, visible - whole),
                                .n_rows = group,
                                .head_dim = head_dim,
                                .type = KernelType(layout.v_type)});
@@ -227,7 +234,7 @@ void AttentionPlan::RunByChunk(ThreadTeam::Worker& worker, const KvSpan& span, c
   const size_t row_floats = Z(group) * Z(shape_.head_dim);
   const size_t chunk_states = Z(n_rows_) * Z(group) * state_floats();
   Scratch& own = scratch_[Z(worker.index())];
-  float* scratch = own.floats.data();
+  float* scratch = own.floats.as<float>();
   const int n_items = shape_.n_kv_head * n_chunks_;
   // One item is claimed ahead, so that its keys can be asked of memory in time.
   for (int item = worker.Claim(), next = 0; item < n_items; item = next) {
@@ -243,7 +250,7 @@ void AttentionPlan::RunByChunk(ThreadTeam::Worker& worker, const KvSpan& span, c
         .tree_scores = scratch + scores_floats_,
         .counts = own.counts.data(),
         .next = next < n_items ? KeysOf(span, next / n_chunks_, next % n_chunks_) : kernels::Upcoming{}};
-    AttendChunk(tile, chunk, states_.data() + Z(item) * chunk_states);
+    AttendChunk(tile, chunk, states_.as<float>() + Z(item) * chunk_states);
   }
   worker.Barrier();
   const auto share = worker.ShareOf(shape_.n_kv_head * n_rows_);
@@ -251,7 +258,7 @@ void AttentionPlan::RunByChunk(ThreadTeam::Worker& worker, const KvSpan& span, c
     const int kv_head = item / n_rows_, row = item % n_rows_;
     for (int g = 0; g < group; ++g) {
       const auto state_of = [&](int chunk) {
-        return states_.data() + Z(kv_head * n_chunks_ + chunk) * chunk_states +
+        return states_.as<float>() + Z(kv_head * n_chunks_ + chunk) * chunk_states +
                Z(row * group + g) * state_floats();
       };
       float* state = state_of(0);  // chunk 0 always has the first position
@@ -269,7 +276,7 @@ void AttentionPlan::RunByTile(ThreadTeam::Worker& worker, const KvSpan& span, co
   const size_t row_floats = Z(group) * Z(shape_.head_dim);
   const int n_tiles = (n_rows_ + kTileRows - 1) / kTileRows;
   Scratch& own = scratch_[Z(worker.index())];
-  float* scratch = own.floats.data();
+  float* scratch = own.floats.as<float>();
   float* states = scratch + scores_floats_ + tree_scores_floats_;
   float* chunk_states = states + tile_states_floats_ / 2;
   for (int item = worker.Claim(); item < shape_.n_kv_head * n_tiles; item = worker.Claim()) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "attention/kv_span.h"
+#include "base/aligned_buffer.h"
 #include "base/thread_team.h"
 #include "kernels/ops.h"
 
@@ -67,10 +68,10 @@ class AttentionPlan {
   bool by_chunk_ = true;
   std::vector<int32_t> path_begin_, path_;  // tree: row i's ancestors and itself, as rows
 
-  std::vector<float> states_;  // by chunk: (n_kv_head, n_chunks, n_rows * group, state)
+  AlignedBuffer states_;  // by chunk: (n_kv_head, n_chunks, n_rows * group, state)
   struct Scratch {
-    std::vector<float> floats;  // scores, scores of speculated slots, states of a tile
-    std::vector<int> counts;    // (rows of a tile * group)
+    AlignedBuffer floats;     // scores, scores of speculated slots, states of a tile
+    std::vector<int> counts;  // (rows of a tile * group)
   };
   std::vector<Scratch> scratch_;  // one per worker
   size_t scores_floats_ = 0, tree_scores_floats_ = 0, tile_states_floats_ = 0;

@@ -237,6 +237,18 @@ TEST(Attention, EveryCacheTypeAndHeadShape) {
   }
 }
 
+// bf16 arithmetic adds keys in pairs of positions: one may be committed and the other speculated.
+TEST(Attention, PairsOfKeysCutAnywhere) {
+  constexpr CacheType kType = CacheType::kBF16;
+  for (const int base : {0, 1, 2, 15, 251, 254, 255, 256, 257, 511}) {
+    for (const int rows : {1, 2, 3, 9, 25}) {
+      ExpectCanonical(MakeProblem(base, rows, {}, kType, 32, 3, kType));
+      const auto seed = static_cast<unsigned>(base + rows);
+      ExpectCanonical(MakeProblem(base, rows, RandomTree(rows, seed), kType, 32, 3, kType));
+    }
+  }
+}
+
 TEST(Attention, QuantisedKeysAndValuesOfAnyRowCount) {
   for (const CacheType type : {CacheType::kQ8_0, CacheType::kQ4_0}) {
     for (const int rows : {1, 2, 9, 24, 33}) {

@@ -38,6 +38,8 @@ std::string_view CacheTypeName(CacheType type) {
   return "";
 }
 
+std::string_view AttentionArithmetic(CacheType type) { return type == CacheType::kBF16 ? "bf16" : "f32"; }
+
 Status CheckLayout(const KvLayout& layout) {
   if (Status status = CheckType(layout.k_type, "--cache-type-k", layout.head_dim); !status.ok())
     return status;

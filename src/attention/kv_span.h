@@ -20,6 +20,8 @@ inline constexpr int kKeyBlock = 16;  // keys per transposed block inside a chun
 
 constexpr kernels::KvType KernelType(CacheType type) { return static_cast<kernels::KvType>(type); }
 std::string_view CacheTypeName(CacheType type);
+// Name of the arithmetic in which attention multiplies numbers of this type (docs/arithmetic.md).
+std::string_view AttentionArithmetic(CacheType type);
 
 // Shape and element types of one layer's part of a chunk. Of all KV heads the keys as 16 blocks of 16, then
 // of all the values as 256 rows; kernels/ops.h says what a block and a row hold.

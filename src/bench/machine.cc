@@ -97,6 +97,8 @@ Result<MachineLimits> MeasureMachine(const kernels::KernelTable& kernels, Thread
     limits.read_gb_per_second = MeasureRead(team);
     limits.q8_gmac_per_second = MeasurePeak(team, loops.q8);
     limits.f32_gmac_per_second = MeasurePeak(team, loops.f32);
+    limits.bf16_gmac_per_second =
+        loops.bf16 == loops.f32 ? limits.f32_gmac_per_second : MeasurePeak(team, loops.bf16);
     limits.barrier_us = MeasureBarrier(team);
     return limits;
   } catch (const std::bad_alloc&) {
@@ -104,10 +106,21 @@ Result<MachineLimits> MeasureMachine(const kernels::KernelTable& kernels, Thread
   }
 }
 
+void Work::AddAttention(const KvLayout& layout, double macs) {
+  for (const CacheType type : {layout.k_type, layout.v_type}) {
+    (AttentionArithmetic(type) == "bf16" ? bf16_macs : f32_macs) += macs;
+  }
+}
+
 double LeastMs(const Work& work, const MachineLimits& limits) {
   const double reading = work.bytes / limits.read_gb_per_second * 1e-6;
-  const double computing =
-      work.q8_macs / limits.q8_gmac_per_second * 1e-6 + work.f32_macs / limits.f32_gmac_per_second * 1e-6;
+  // Not every machine was asked for every arithmetic.
+  const auto ms = [](double macs, double gmac_per_second) {
+    return macs > 0 ? macs / gmac_per_second * 1e-6 : 0;
+  };
+  const double computing = ms(work.q8_macs, limits.q8_gmac_per_second) +
+                           ms(work.f32_macs, limits.f32_gmac_per_second) +
+                           ms(work.bf16_macs, limits.bf16_gmac_per_second);
   return std::max(reading, computing);
 }
 

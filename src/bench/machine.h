@@ -4,6 +4,7 @@
 // compared with.
 #pragma once
 
+#include "attention/kv_span.h"
 #include "base/thread_team.h"
 #include "kernels/ops.h"
 #include "longspec/status.h"
@@ -14,6 +15,7 @@ struct MachineLimits {
   double read_gb_per_second = 0;  // of memory far larger than the caches, all threads
   double q8_gmac_per_second = 0;  // 10^9 multiply-adds of 8-bit integers, all threads
   double f32_gmac_per_second = 0;
+  double bf16_gmac_per_second = 0;  // of pairs of bf16 numbers; what f32 can do, where there is nothing faster
   double barrier_us = 0;  // one barrier of all threads while they are busy: the best mean of many in a row
 };
 
@@ -25,9 +27,14 @@ struct Work {
   double bytes = 0;
   double q8_macs = 0;
   double f32_macs = 0;
+  double bf16_macs = 0;
+
+  double macs() const { return q8_macs + f32_macs + bf16_macs; }
+  // Scores and weighted values of a cache: `macs` of each.
+  void AddAttention(const KvLayout& layout, double macs);
 };
 
-// The least time in ms: reading may overlap computing, the two kinds of computing share the units.
+// The least time in ms: reading may overlap computing, the kinds of computing share the units.
 double LeastMs(const Work& work, const MachineLimits& limits);
 
 }  // namespace longspec

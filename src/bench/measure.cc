@@ -107,7 +107,7 @@ class Bench {
   void Report(Measurement m, const Work& work) {
     m.tokens_per_second = 1e3 * m.rows / m.ms;
     m.gb_per_second = work.bytes / m.ms * 1e-6;
-    m.gmac_per_second = (work.q8_macs + work.f32_macs) / m.ms * 1e-6;
+    m.gmac_per_second = work.macs() / m.ms * 1e-6;
     m.roofline_share = LeastMs(work, limits_) / m.ms;
     on_measurement_(m);
   }
@@ -125,7 +125,7 @@ class Bench {
       const double macs = static_cast<double>(t.n_elements()) * (is_head ? n_logits : rows);
       (kernels::IsQuantized(kernels::PackedFormat(t.dtype)) ? work.q8_macs : work.f32_macs) += macs;
     }
-    work.f32_macs += 2.0 * rows * keys * config.n_layer * config.n_head * config.head_dim;
+    work.AddAttention(model_.layout, 1.0 * rows * keys * config.n_layer * config.n_head * config.head_dim);
     return work;
   }
 

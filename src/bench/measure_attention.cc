@@ -68,8 +68,9 @@ class Case {
 // Every row sees the context and, of the others, a few.
 Work WorkOf(const LoadedModel& model, int rows, int depth) {
   const LlamaConfig& config = model.config;
-  return {.bytes = static_cast<double>(model.layout.layer_bytes()) * config.n_layer * depth / kKvChunk,
-          .f32_macs = 2.0 * rows * depth * config.n_layer * config.n_head * config.head_dim};
+  Work work = {.bytes = static_cast<double>(model.layout.layer_bytes()) * config.n_layer * depth / kKvChunk};
+  work.AddAttention(model.layout, 1.0 * rows * depth * config.n_layer * config.n_head * config.head_dim);
+  return work;
 }
 
 }  // namespace
@@ -102,7 +103,7 @@ Status MeasureAttention(const BenchOptions& options, LoadedModel& model, const M
                       .least_ms = times[i].least,
                       .tokens_per_second = 1e3 * rows / ms,
                       .gb_per_second = work.bytes / ms * 1e-6,
-                      .gmac_per_second = work.f32_macs / ms * 1e-6,
+                      .gmac_per_second = work.macs() / ms * 1e-6,
                       .roofline_share = LeastMs(work, limits) / ms});
     }
   }

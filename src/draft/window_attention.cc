@@ -13,7 +13,15 @@ constexpr int kTileRows = 16;
 // The stored chunks are cut into so many parts, merged in order afterwards: a fixed number, so that memory
 // does not grow with the context and threads do not change the result.
 constexpr int kSplits = 8;
-constexpr float kNothing = -std::numeric_limits<float>::infinity();  // the maximum of no scores
+constexpr float kUnseen = -std::numeric_limits<float>::infinity();  // a score whose weight is zero
+
+// A softmax state over no keys: merging another one into it gives that one. Over any keys the sum is 1 or
+// more, or no number, and then the outputs must not be numbers either.
+void MakeEmpty(float* state) {
+  state[0] = kUnseen;
+  state[1] = 0.0F;
+}
+bool IsEmpty(const float* state) { return state[1] == 0.0F; }
 
 size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
@@ -67,8 +75,8 @@ float* WindowAttention::SplitState(int kv_head, int split, int row) const {
   return states_.data() + index * Z(shape_.group()) * state_floats();
 }
 
-// The keys of one chunk that each row sees, as finished softmax states; a row that sees none has the maximum
-// kNothing. Keys below a row's range get a weight of exactly zero.
+// The keys of one chunk that each row sees, as finished softmax states; a row that sees none has an empty
+// one. Keys below a row's range get a weight of exactly zero.
 void WindowAttention::AttendChunk(const Tile& tile, int chunk, const float* q, Scratch& own, float* states) {
   const int group = shape_.group(), n = (tile.row_end - tile.row_begin) * group;
   int least = kKvChunk, most = 0;
@@ -85,7 +93,7 @@ void WindowAttention::AttendChunk(const Tile& tile, int chunk, const float* q, S
   for (int i = 0; i < n; ++i) {
     float* state = states + Z(i) * state_floats();
     std::fill_n(state, state_floats(), 0.0F);
-    state[0] = kNothing;
+    MakeEmpty(state);
   }
   if (most == 0) return;
   const KvLayout& layout = stored_.span.layout;
@@ -103,7 +111,7 @@ void WindowAttention::AttendChunk(const Tile& tile, int chunk, const float* q, S
   for (int i = 0; i < n; ++i) {
     if (own.counts[Z(i)] == 0) continue;
     float* scores = own.scores.data() + Z(i) * kKvChunk;
-    std::fill_n(scores, own.lows[Z(i)], kNothing);
+    std::fill_n(scores, own.lows[Z(i)], kUnseen);
     kernels_->softmax_chunk(scores, own.counts[Z(i)], states + Z(i) * state_floats());
   }
   kernels_->values({.values = stored_.values(chunk, tile.kv_head),
@@ -121,7 +129,7 @@ void WindowAttention::AttendSplit(const Tile& tile, int split, const float* q, S
   const int n_chunks = end_chunk_ - first_chunk_, n = (tile.row_end - tile.row_begin) * shape_.group();
   const auto border = [&](int i) { return first_chunk_ + static_cast<int>(int64_t{n_chunks} * i / kSplits); };
   float* states = SplitState(tile.kv_head, split, tile.row_begin);
-  for (int i = 0; i < n; ++i) states[Z(i) * state_floats()] = kNothing;
+  for (int i = 0; i < n; ++i) MakeEmpty(states + Z(i) * state_floats());
   for (int chunk = border(split); chunk < border(split + 1); ++chunk) {
     const bool first = chunk == border(split);
     float* chunk_states = first ? states : own.states.data();
@@ -181,7 +189,7 @@ void WindowAttention::FinishRow(int kv_head, int row, const float* q, Scratch& o
   for (int g = 0; g < shape_.group(); ++g) {
     float* state = nullptr;  // of what has been seen so far
     const auto merge = [&](float* part) {
-      if (part[0] == kNothing) return;
+      if (IsEmpty(part)) return;
       if (state == nullptr) {
         state = part;
       } else {

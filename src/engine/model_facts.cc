@@ -94,6 +94,10 @@ void DescribeKernels(const kernels::KernelTable& table, const LlamaConfig& confi
     info->kernels_available.emplace_back(available->name);
   }
   info->arithmetic = DescribeArithmetic(config, file);
+  const std::string scores(AttentionArithmetic(options.cache_type_k));
+  const std::string values(AttentionArithmetic(options.cache_type_v));
+  info->arithmetic.emplace_back("attention",
+                                scores == values ? scores : scores + " scores, " + values + " values");
   info->arithmetic.emplace_back("KV cache", "keys " + std::string(CacheTypeName(options.cache_type_k)) +
                                                 ", values " +
                                                 std::string(CacheTypeName(options.cache_type_v)));

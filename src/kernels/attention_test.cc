@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Attention inside a chunk, for every table against the reference, and the reference against the mathematics.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -11,6 +12,7 @@
 #include "kernels/testing/data.h"
 #include "kernels/testing/same_bits.h"
 #include "kernels/testing/tables_under_test.h"
+#include "tensor/half.h"
 
 namespace longspec::kernels::testing {
 namespace {
@@ -91,6 +93,15 @@ struct Chunk {
   std::vector<float> q, p, o;
 };
 
+// Rows of a tree end at different keys.
+std::vector<int> RaggedKeys(int n_rows, uint32_t seed) {
+  Random random(seed);
+  std::vector<int> n_keys(Size(n_rows));
+  for (int& n : n_keys)
+    n = random.Below(4) == 0 ? (random.Below(2) == 0 ? 0 : kChunk) : random.Below(kChunk + 1);
+  return n_keys;
+}
+
 TEST_P(AttentionTest, ScoresOfEveryHeadAndRowCount) {
   for (const KvType type : kKvTypes) {
     for (const int head_dim : kHeadDims) {
@@ -115,6 +126,116 @@ TEST_P(AttentionTest, ScoresOfEveryBlockRange) {
       }
     }
   }
+}
+
+// ---- Arithmetic "bf16" where denormals begin
+// -----------------------------------------------------------------------
+
+// Numbers whose products lie about 2^-126, the least normal f32, with few significant bits: sums that cancel,
+// that are exactly a power of two, and that round up to one are all frequent.
+class TinyNumbers {
+ public:
+  explicit TinyNumbers(uint32_t seed) : random_(seed) {}
+  float Next(int exponent) {
+    const auto digits = static_cast<float>(random_.Below(4) == 0 ? random_.Below(256) : random_.Below(4));
+    const float sign = random_.Below(2) == 0 ? 1.0F : -1.0F;
+    return sign * std::ldexp(digits, exponent - random_.Below(12));
+  }
+  std::vector<float> Floats(size_t n, int exponent) {
+    std::vector<float> x(n);
+    for (float& f : x) f = Next(exponent);
+    return x;
+  }
+  std::vector<std::byte> Bf16s(size_t n, int exponent) {
+    std::vector<std::byte> bytes(2 * n);
+    for (size_t i = 0; i < n; ++i) {
+      const uint16_t bits = FloatToBFloat16(Next(exponent));
+      std::memcpy(bytes.data() + 2 * i, &bits, sizeof(bits));
+    }
+    return bytes;
+  }
+
+ private:
+  Random random_;
+};
+
+TEST_P(AttentionTest, Bf16FlushesAsVdpbf16psDoes) {
+  int denormal = 0;
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    TinyNumbers tiny(100 + seed);
+    Chunk chunk(KvType::kBF16, 64, 11);
+    chunk.keys = tiny.Bf16s(chunk.keys.size() / 2, -63);
+    chunk.values = tiny.Bf16s(chunk.values.size() / 2, -60);
+    chunk.q = tiny.Floats(chunk.q.size(), -63);
+    chunk.p = tiny.Floats(chunk.p.size(), -60);
+    chunk.o = tiny.Floats(chunk.o.size(), -121);
+    const std::vector<float> scores = chunk.Scores(kReferenceTable, 0, 16);
+    const std::vector<int> n_keys = RaggedKeys(11, seed);
+    ASSERT_TRUE(SameBits(scores, chunk.Scores(table(), 0, 16))) << seed;
+    ASSERT_TRUE(SameBits(chunk.Values(kReferenceTable, n_keys), chunk.Values(table(), n_keys))) << seed;
+    const std::vector<int> offsets = {4, 9, 200, 3, 3, 77, 255};
+    ASSERT_TRUE(SameBits(chunk.Gathered(kReferenceTable, offsets), chunk.Gathered(table(), offsets))) << seed;
+    for (const float score : scores) denormal += std::fpclassify(score) == FP_SUBNORMAL ? 1 : 0;
+  }
+  EXPECT_GT(denormal, 20);  // the scaling by 1/8 comes after the sum and is not flushed
+}
+
+TEST_P(AttentionTest, Bf16DenormalInputsAreZeros) {
+  for (const int exponent : {-133, -130, -126}) {
+    TinyNumbers tiny(7);
+    Chunk chunk(KvType::kBF16, 32, 5);
+    chunk.keys = tiny.Bf16s(chunk.keys.size() / 2, exponent);
+    chunk.values = tiny.Bf16s(chunk.values.size() / 2, exponent);
+    chunk.q = tiny.Floats(chunk.q.size(), exponent);
+    chunk.p = tiny.Floats(chunk.p.size(), exponent);
+    for (auto* other : {&chunk.q, &chunk.p, &chunk.o}) {
+      for (size_t i = 0; i < other->size(); i += 2) (*other)[i] = std::ldexp(tiny.Next(0), 100);
+    }
+    const std::vector<int> n_keys = {0, 1, 7, 255, 256};
+    ASSERT_TRUE(SameBits(chunk.Scores(kReferenceTable, 0, 16), chunk.Scores(table(), 0, 16))) << exponent;
+    ASSERT_TRUE(SameBits(chunk.Values(kReferenceTable, n_keys), chunk.Values(table(), n_keys))) << exponent;
+  }
+}
+
+// One step each, o + p * v, as VDPBF16PS of a Zen 5 does it. Halfway to the least normal number and above is
+// that number only if it is so with any exponent.
+TEST_P(AttentionTest, Bf16StepsAtTheLeastNormalNumber) {
+  struct Case {
+    float o, p, v, expected;
+  };
+  for (const Case& c : {Case{0x1p-126F, -0x1p-75F, 0x1p-76F, 0x1p-126F},
+                        {0x1p-126F, -0x1.8p-75F, 0x1p-76F, 0.0F},
+                        {0x1p-126F, -0x1.4p-75F, 0x1p-76F, 0.0F},
+                        {0x1p-126F, -0x1.ap-76F, 0x1p-76F, 0x1p-126F},
+                        {0x1p-126F, -0x1p-75F, 0x1p-75F, 0.0F},
+                        {-0x1p-126F, 0x1p-75F, 0x1p-75F, -0.0F},
+                        {0x1p-125F, -0x1p-63F, 0x1p-63F, 0x1p-126F},
+                        {0x1p-127F, 0.0F, 0.0F, 0.0F},
+                        {1.0F, 0x1.01p0F, 1.0F, 2.0F},
+                        {1.0F, 0x1.03p0F, 1.0F, 0x1.02p1F}}) {
+    Chunk chunk(KvType::kBF16, 16, 1);
+    std::fill(chunk.o.begin(), chunk.o.end(), c.o);
+    chunk.p[0] = c.p;
+    const uint16_t v = FloatToBFloat16(c.v);
+    for (size_t i = 0; i < 16; ++i) std::memcpy(&chunk.values[2 * i], &v, sizeof(v));
+    const std::vector<float> expected(16, c.expected);
+    for (const KernelTable* t : {&kReferenceTable, &table()}) {
+      const std::vector<float> o = chunk.Values(*t, {1});
+      EXPECT_TRUE(SameBits(expected, std::vector<float>(o.begin(), o.begin() + 16))) << t->name << " " << c.p;
+    }
+  }
+}
+
+// The second of a pair is added first.
+TEST(Bf16ReferenceTest, AddsPairsBackwards) {
+  Chunk chunk(KvType::kBF16, 16, 1);
+  std::fill(chunk.o.begin(), chunk.o.end(), 0x1p25F);
+  chunk.p = {1.0F, -0x1p25F};
+  chunk.p.resize(kChunk);
+  const uint16_t one = FloatToBFloat16(1.0F);
+  for (size_t i = 0; i < 32; ++i) std::memcpy(&chunk.values[2 * i], &one, sizeof(one));
+  EXPECT_EQ(chunk.Values(kReferenceTable, {2})[0], 1.0F);  // the other way round 1 would have been lost
+  EXPECT_EQ(chunk.Values(kReferenceTable, {1})[0], 0x1p25F);
 }
 
 TEST_P(AttentionTest, ScoreRowsAreIndependent) {
@@ -148,15 +269,6 @@ TEST(ScoresReferenceTest, IsAScaledDot) {
   }
 }
 
-// Rows of a tree end at different keys.
-std::vector<int> RaggedKeys(int n_rows, uint32_t seed) {
-  Random random(seed);
-  std::vector<int> n_keys(Size(n_rows));
-  for (int& n : n_keys)
-    n = random.Below(4) == 0 ? (random.Below(2) == 0 ? 0 : kChunk) : random.Below(kChunk + 1);
-  return n_keys;
-}
-
 TEST_P(AttentionTest, ValuesOfEveryHeadAndRowCount) {
   for (const KvType type : kKvTypes) {
     for (const int head_dim : kHeadDims) {
@@ -173,7 +285,7 @@ TEST_P(AttentionTest, ValuesOfEveryHeadAndRowCount) {
 }
 
 TEST_P(AttentionTest, ValuesOfEveryNumberOfKeys) {
-  for (const KvType type : {KvType::kF16, KvType::kQ8_0, KvType::kQ4_0}) {
+  for (const KvType type : {KvType::kF16, KvType::kBF16, KvType::kQ8_0, KvType::kQ4_0}) {
     for (const int n_rows : {1, 4}) {
       const Chunk chunk(type, KvMultiple(type), n_rows);
       for (int n = 0; n <= kChunk; ++n) {

@@ -47,6 +47,7 @@ std::vector<Entry> Entries() {
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512vnni");
+  entries.push_back({&kAvx512Bf16Table, avx512 && __builtin_cpu_supports("avx512bf16")});
   entries.push_back({&kAvx512Table, avx512});
   entries.push_back({&kAvx2Table, avx2});
 #elif defined(__aarch64__)

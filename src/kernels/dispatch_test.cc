@@ -52,7 +52,7 @@ bool IsAvailable(std::string_view name) {
 
 // Fast tables of this build.
 #if defined(__x86_64__)
-constexpr const char* kFastTables[] = {"avx512", "avx2"};
+constexpr const char* kFastTables[] = {"avx512-bf16", "avx512", "avx2"};
 constexpr const char* kFlags = "flags";
 #elif defined(__aarch64__)
 constexpr const char* kFastTables[] = {"neon"};
@@ -92,6 +92,7 @@ TEST(DispatchTest, AgreesWithTheKernelAboutTheCpu) {
   EXPECT_EQ(IsAvailable("avx2"), CpuinfoHas({"avx2", "fma", "f16c"}));
   EXPECT_EQ(IsAvailable("avx512"), CpuinfoHas({"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq",
                                                "avx512vl", "avx512_vnni"}));
+  EXPECT_EQ(IsAvailable("avx512-bf16"), IsAvailable("avx512") && CpuinfoHas({"avx512_bf16"}));
 }
 #elif defined(__aarch64__)
 TEST(DispatchTest, AgreesWithTheKernelAboutTheCpu) {

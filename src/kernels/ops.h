@@ -17,6 +17,7 @@ inline constexpr int kRowGroup = 16;    // output rows interleaved in packed wei
 inline constexpr int kQuantBlock = 32;  // values that share a scale in the q8 arithmetic
 inline constexpr int kChunk = 256;      // keys per canonical softmax chunk
 inline constexpr int kKeyGroup = 16;    // keys per transposed block
+inline constexpr int kMaxHeadDim = 512;
 inline constexpr int kStateHeader = 16; // floats before the head_dim values of a softmax state: [0] max, [1] sum
 
 // ---- Weights ------------------------------------------------------------------------------------------------------
@@ -91,6 +92,12 @@ struct MatmulFloatArgs {
 //          its high one: keys never share a byte, so that threads may store neighbours. In a value's row code 16 b + i
 //          holds values 32 b + i and 32 b + 16 + i.
 // Both products are exact in f32.
+//
+// Scores and weighted values of these are sums of f32 products, in arithmetic "f32", but for kBF16: with it both factors are
+// bf16 numbers, and products come in pairs, in arithmetic "bf16", which is that of VDPBF16PS:
+//   pair(acc, a0, b0, a1, b1) = step(step(acc, a1, b1), a0, b0), the second of the pair first, with
+//   step(acc, a, b) = fma(a, b, acc), where a, b and a result below 2^-126 (as rounded with any exponent) count as zeros of
+//   their signs. Queries and softmax numerators are rounded to bf16 for it, to nearest even, after the same flush.
 enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0 };
 
 // What the caller will read soon after. A kernel may ask memory for it meanwhile, so that memory works while it computes.
@@ -99,7 +106,8 @@ struct Upcoming {
   size_t bytes = 0;
 };
 
-// out[row][key] = scale * dot(q[row], key), for keys of blocks [block_begin, block_end) of one chunk: fma, d ascending.
+// out[row][key] = scale * dot(q[row], key), for keys of blocks [block_begin, block_end) of one chunk: fma, d ascending;
+// in bf16 arithmetic pairs of dimensions (2 i, 2 i + 1), i ascending.
 struct ScoresArgs {
   const std::byte* keys = nullptr;  // 16 blocks of 16 keys of one KV head
   const float* q = nullptr;         // (n_rows, head_dim)
@@ -107,13 +115,14 @@ struct ScoresArgs {
   int64_t out_stride = 0;
   float scale = 1.0F;
   int n_rows = 0;
-  int head_dim = 0;                 // a multiple of 16
+  int head_dim = 0;                 // a multiple of 16, at most kMaxHeadDim
   int block_begin = 0, block_end = 0;
   KvType type = KvType::kF16;
   Upcoming next = {};
 };
 
-// o[row][d] = fma(p[row][key], v[key][d], o[row][d]) for key = 0 .. n_keys[row] - 1, ascending.
+// o[row][d] = fma(p[row][key], v[key][d], o[row][d]) for key = 0 .. n_keys[row] - 1, ascending; in bf16 arithmetic pairs
+// of keys (2 i, 2 i + 1), i ascending, where a pair that n_keys cuts has zeros for its second product.
 struct ValuesArgs {
   const std::byte* values = nullptr;  // 256 rows of head_dim values of one KV head
   const float* p = nullptr;           // (n_rows, 256)
@@ -127,7 +136,8 @@ struct ValuesArgs {
   Upcoming next = {};
 };
 
-// The same for values that lie scattered: values[i] is one key's row. All rows see all n_keys.
+// The same for values that lie scattered: values[i] is one key's row. All rows see all n_keys. Pairs are of neighbours in
+// `values`: those of a chunk, if values[0] is of an even position.
 struct GatheredValuesArgs {
   const std::byte* const* values = nullptr;  // (n_keys)
   const float* p = nullptr;                  // (n_rows, n_keys), row stride p_stride
@@ -161,7 +171,7 @@ enum class RopePairing : uint8_t { kAdjacent, kHalfSplit };  // (2i, 2i + 1) or 
 // ---- The table ----------------------------------------------------------------------------------------------------
 
 struct KernelTable {
-  const char* name;  // "reference", "avx2", "avx512", "neon"
+  const char* name;  // "reference", "avx2", "avx512", "avx512-bf16", "neon"
 
   // x (n) -> out (n / 32). Per half: d = max|x| / 127; q = rint(x * (127 / max|x|)), 0 where all are
   // below 2^-120. n is a multiple of 32.

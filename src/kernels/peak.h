@@ -14,6 +14,7 @@ namespace longspec::kernels {
 struct PeakLoops {
   int64_t (*q8)(int64_t rounds);   // 8-bit integers, summed as the q8 products need them: without saturating
   int64_t (*f32)(int64_t rounds);  // fused, single precision
+  int64_t (*bf16)(int64_t rounds);  // arithmetic "bf16": f32, where there is nothing faster for it
 };
 
 // Those of the instruction set that a table uses.

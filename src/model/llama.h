@@ -57,7 +57,8 @@ struct LlamaLoadOptions {
 Result<std::unique_ptr<Target>> LoadLlama(std::shared_ptr<const GgufFile> file, const LlamaConfig& config,
                                           const LlamaLoadOptions& options);
 
-// Operation -> arithmetic, as `longspec info` shows it ("weights Q4_1" -> "q8", "attention" -> "f32").
+// Operation -> arithmetic, as `longspec info` shows it ("matmul Q4_1" -> "q8"), but for
+// attention's, which is the cache's.
 std::vector<std::pair<std::string, std::string>> DescribeArithmetic(const LlamaConfig& config,
                                                                     const GgufFile& file);
 

@@ -159,9 +159,9 @@ Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rop
     return Corrupt(file.path() + ": " + std::to_string(c.n_head) + " attention heads cannot share " +
                    std::to_string(c.n_head_kv) + " key-value heads evenly");
   }
-  if (c.head_dim % 16 != 0) {
+  if (c.head_dim % 16 != 0 || c.head_dim > kernels::kMaxHeadDim) {
     return Unsupported(file.path() + ": head dimension " + std::to_string(c.head_dim) +
-                       " is not a multiple of 16");
+                       " is not a multiple of 16 up to " + std::to_string(kernels::kMaxHeadDim));
   }
   if (c.n_embd % 32 != 0 || c.n_ff % 32 != 0 || int64_t{c.n_head} * c.head_dim % 32 != 0) {
     return Unsupported(file.path() + ": widths " + std::to_string(c.n_embd) + ", " + std::to_string(c.n_ff) +
@@ -204,7 +204,6 @@ std::vector<std::pair<std::string, std::string>> DescribeArithmetic(const LlamaC
     lines.emplace_back("matmul " + std::string(Info(type).name),
                        kernels::ArithmeticName(kernels::PackedFormat(type)));
   }
-  lines.emplace_back("attention", "f32");
   return lines;
 }
 

@@ -511,7 +511,7 @@ class Bench(WithModel):
         self.assertEqual(result.returncode, OK, result.stderr)
         machine, *rows = [json.loads(line) for line in result.stdout.splitlines()]
         self.assertEqual(machine["test"], "machine")
-        for limit in ("gb_per_second", "q8_gmac_per_second", "f32_gmac_per_second", "barrier_us"):
+        for limit in ("gb_per_second", "q8_gmac_per_second", "f32_gmac_per_second", "bf16_gmac_per_second", "barrier_us"):
             self.assertGreater(machine[limit], 0)
         self.assertEqual([(row["test"], row["depth"], row["rows"]) for row in rows],
                          [("prefill", 64, 64), ("decode", 64, 1), ("rows", 64, 4)])

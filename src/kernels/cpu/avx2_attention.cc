@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/avx2.h"
 #include "kernels/cpu/avx2_math.h"
+#include "kernels/cpu/bf16_pairs.h"
 #include "kernels/cpu/fetch.h"
 #include "kernels/cpu/kv_quantize_avx2.h"
 #include "kernels/cpu/kv_traits.h"
@@ -86,7 +87,8 @@ template <KvType T, int R, int B>
                                              ScoreSums<R, B>& acc, Fetch& fetch) {
   for (int begin = 0; begin < head_dim; begin += kStride<R>) {
     fetch.Step(R * B * kStride<R>);
-    for (int d = begin; d < begin + kStride<R>; ++d) {
+    for (int i = begin; i < begin + kStride<R>; ++i) {
+      const int d = Ordered<T>(i);
 #pragma GCC unroll 4
       for (int b = 0; b < B; ++b) {
         const std::byte* k = keys + static_cast<size_t>(b) * block_bytes + static_cast<size_t>(d) * kCodeBytes16<T>;
@@ -157,7 +159,7 @@ void ScoreRows(const ScoresArgs& a, int row, Fetch& fetch) {
 }
 
 template <KvType T>
-void ScoresOf(const ScoresArgs& a) {
+[[gnu::noinline]] void ScoresOf(const ScoresArgs& a) {
   Fetch fetch(a.next, int64_t{a.n_rows} * (a.block_end - a.block_begin) * a.head_dim);
   int row = 0;
   for (; row + 6 <= a.n_rows; row += 6) ScoreRows<T, 6, 1>(a, row, fetch);
@@ -193,6 +195,24 @@ template <KvType T>
   }
 }
 
+// One key for R rows: 8 V of its values, from dimension d on.
+template <KvType T, int R, int V>
+[[gnu::always_inline]] inline void AddValues(const std::byte* row, const float* p, int64_t p_stride, int head_dim, int d,
+                                             __m256 (&acc)[R][V]) {
+#pragma GCC unroll 4
+  for (int v = 0; v < V; v += 2) {
+    __m256 value[2];
+    LoadValues<T>(row, head_dim, d + 8 * v, value);
+    const float* weights = ReadAnew<R, R * V>(p);
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      const __m256 weight = _mm256_set1_ps(weights[r * p_stride]);
+      acc[r][v] = _mm256_fmadd_ps(weight, value[0], acc[r][v]);
+      acc[r][v + 1] = _mm256_fmadd_ps(weight, value[1], acc[r][v + 1]);
+    }
+  }
+}
+
 // R rows times 8 V (V even) head dimensions over keys [begin, end); value_row(key) is where a key's values lie.
 template <KvType T, int R, int V, typename ValueRow>
 inline void ValueTile(const ValueRow& value_row, const float* p, int64_t p_stride, float* o, int64_t o_stride, int begin,
@@ -201,24 +221,20 @@ inline void ValueTile(const ValueRow& value_row, const float* p, int64_t p_strid
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) acc[r][v] = _mm256_loadu_ps(o + r * o_stride + d + 8 * v);
   }
-  for (int key = begin; key < end;) {
-    const int stop = end - key < kStride<R> ? end : key + kStride<R>;
-    fetch.Step(R * V * (stop - key));
-    for (; key < stop; ++key) {
-      const std::byte* row = value_row(key);
-#pragma GCC unroll 4
-      for (int v = 0; v < V; v += 2) {
-        __m256 value[2];
-        LoadValues<T>(row, head_dim, d + 8 * v, value);
-        const float* weights = ReadAnew<R, R * V>(p + key);
-#pragma GCC unroll 6
-        for (int r = 0; r < R; ++r) {
-          const __m256 weight = _mm256_set1_ps(weights[r * p_stride]);
-          acc[r][v] = _mm256_fmadd_ps(weight, value[0], acc[r][v]);
-          acc[r][v + 1] = _mm256_fmadd_ps(weight, value[1], acc[r][v + 1]);
-        }
-      }
+  const int whole = kInPairs<T> ? end & ~1 : end;
+  for (int i = begin; i < whole;) {
+    const int stop = whole - i < kStride<R> ? whole : i + kStride<R>;
+    fetch.Step(R * V * (stop - i));
+    for (; i < stop; ++i) {
+      const int key = Ordered<T>(i);
+      AddValues<T, R, V>(value_row(key), p + key, p_stride, head_dim, d, acc);
     }
+  }
+  if (whole < end) {  // half a pair: the other half is a product of zeros
+    for (auto& row : acc) {
+      for (__m256& sum : row) sum = _mm256_add_ps(sum, _mm256_setzero_ps());
+    }
+    AddValues<T, R, V>(value_row(whole), p + whole, p_stride, head_dim, d, acc);
   }
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) _mm256_storeu_ps(o + r * o_stride + d + 8 * v, acc[r][v]);
@@ -249,6 +265,7 @@ void ChunkValueTile(const ValuesArgs& a, int row, Fetch& fetch) {
   const auto value_row = [values = a.values, row_bytes](int key) { return values + static_cast<size_t>(key) * row_bytes; };
   int shared = a.n_keys[row];
   for (int r = 1; r < R; ++r) shared = a.n_keys[row + r] < shared ? a.n_keys[row + r] : shared;
+  if constexpr (kInPairs<T>) shared &= ~1;
   const float* p = a.p + row * a.p_stride;
   float* o = a.o + row * a.o_stride;
   if (shared > 0) ValueRowsOf<T, R>(value_row, p, a.p_stride, o, a.o_stride, 0, shared, a.head_dim, fetch);
@@ -261,7 +278,7 @@ void ChunkValueTile(const ValuesArgs& a, int row, Fetch& fetch) {
 }
 
 template <KvType T>
-void ValuesOf(const ValuesArgs& a) {
+[[gnu::noinline]] void ValuesOf(const ValuesArgs& a) {
   Fetch fetch(a.next, SeenKeys(a) * a.head_dim / 8);
   int row = 0;
   for (; row + 6 <= a.n_rows; row += 6) ChunkValueTile<T, 6>(a, row, fetch);
@@ -284,10 +301,36 @@ void GatheredTile(const GatheredValuesArgs& a, int row) {
 }
 
 template <KvType T>
-void GatheredOf(const GatheredValuesArgs& a) {
+[[gnu::noinline]] void GatheredOf(const GatheredValuesArgs& a) {
   int row = 0;
   for (; row + 3 <= a.n_rows; row += 3) GatheredTile<T, 3>(a, row);
   for (; row < a.n_rows; ++row) GatheredTile<T, 1>(a, row);
+}
+
+// To bf16 numbers, after denormals were flushed. NaN may become infinite: rows are finite.
+inline __m256 RoundToBf16(__m256 x) {
+  const __m256i bits = _mm256_castps_si256(x);
+  const __m256i exponent = _mm256_and_si256(bits, _mm256_set1_epi32(0x7F800000));
+  const __m256i denormal = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i rounded = _mm256_and_si256(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF))),
+                                           _mm256_set1_epi32(static_cast<int>(0xFFFF0000)));
+  const __m256i sign = _mm256_and_si256(bits, _mm256_set1_epi32(static_cast<int>(0x80000000)));
+  return _mm256_castsi256_ps(_mm256_blendv_epi8(rounded, sign, denormal));
+}
+
+void RoundAll(const float* x, int n, float* out) {
+  int i = 0;
+  for (; i + 8 <= n; i += 8) _mm256_storeu_ps(out + i, RoundToBf16(_mm256_loadu_ps(x + i)));
+  if (i == n) return;
+  float rest[8] = {};
+  std::memcpy(rest, x + i, static_cast<size_t>(n - i) * sizeof(float));
+  _mm256_storeu_ps(rest, RoundToBf16(_mm256_loadu_ps(rest)));
+  std::memcpy(out + i, rest, static_cast<size_t>(n - i) * sizeof(float));
+}
+
+void ScaleAll(float* x, int n, float by) {
+  for (int i = 0; i < n; i += 8) _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(by)));
 }
 
 inline void Store8(KvType type, std::byte* base, size_t index, __m256 v) {
@@ -348,14 +391,17 @@ inline void ExpAndAdd(float* scores, __m256 top, __m256 (&sums)[2]) {
 }  // namespace
 
 void Scores(const ScoresArgs& a) {
+  if (a.type == KvType::kBF16) return ScoresInPairs(a, RoundAll, ScoresOf<KvType::kBF16>, ScaleAll);
   WithKvType(a.type, [&](auto type) { ScoresOf<decltype(type)::kValue>(a); });
 }
 
 void Values(const ValuesArgs& a) {
+  if (a.type == KvType::kBF16) return ValuesInPairs(a, RoundAll, ValuesOf<KvType::kBF16>);
   WithKvType(a.type, [&](auto type) { ValuesOf<decltype(type)::kValue>(a); });
 }
 
 void GatheredValues(const GatheredValuesArgs& a) {
+  if (a.type == KvType::kBF16) return GatheredValuesInPairs(a, RoundAll, GatheredOf<KvType::kBF16>);
   WithKvType(a.type, [&](auto type) { GatheredOf<decltype(type)::kValue>(a); });
 }
 

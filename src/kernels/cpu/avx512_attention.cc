@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/avx512.h"
 #include "kernels/cpu/avx512_math.h"
+#include "kernels/cpu/bf16_pairs.h"
 #include "kernels/cpu/fetch.h"
 #include "kernels/cpu/kv_quantize_avx2.h"
 #include "kernels/cpu/kv_traits.h"
@@ -73,10 +74,12 @@ template <KvType T, int R, int B>
                                              int head_dim, ScoreSums<R, B>& acc, Fetch& fetch) {
   for (int begin = 0; begin < head_dim; begin += kStride<R>) {
     fetch.Step(R * B * kStride<R>);
-    for (int d = begin; d < begin + kStride<R>; ++d, keys += kCodeBytes16<T>) {
+    for (int i = begin; i < begin + kStride<R>; ++i) {
+      const int d = Ordered<T>(i);
+      const std::byte* at = keys + static_cast<size_t>(d) * kCodeBytes16<T>;
       __m512 k[B];
 #pragma GCC unroll 4
-      for (int b = 0; b < B; ++b) k[b] = Load16<T>(keys + static_cast<size_t>(b) * block_bytes);
+      for (int b = 0; b < B; ++b) k[b] = Load16<T>(at + static_cast<size_t>(b) * block_bytes);
       AddKeys<R, B>(q + d, head_dim, k, acc);
     }
   }
@@ -129,13 +132,14 @@ inline void ScoreTile(const ScoresArgs& a, int row, int block, Fetch& fetch) {
 }
 
 template <KvType T>
-void ScoresOf(const ScoresArgs& a) {
+[[gnu::noinline]] void ScoresOf(const ScoresArgs& a) {
   Fetch fetch(a.next, int64_t{a.n_rows} * (a.block_end - a.block_begin) * a.head_dim);
   ForEachTile(a.n_rows, [&](auto rows, int row) {
     constexpr int kRows = decltype(rows)::kValue;
     constexpr int kBlocks = kRows <= 6 ? 4 : 2;  // 24 accumulators of 32 registers at most
     int block = a.block_begin;
-    for (; block + kBlocks <= a.block_end; block += kBlocks) ScoreTile<T, kRows, kBlocks>(a, row, block, fetch);
+    for (; block + kBlocks <= a.block_end; block += kBlocks)
+      ScoreTile<T, kRows, kBlocks>(a, row, block, fetch);
     for (; block < a.block_end; ++block) ScoreTile<T, kRows, 1>(a, row, block, fetch);
   });
 }
@@ -179,27 +183,40 @@ template <KvType T, int V>
   }
 }
 
+// One key for R rows: V vectors of its values, from dimension d on.
+template <KvType T, int R, int V>
+[[gnu::always_inline]] inline void AddValues(const std::byte* row, const ValueRows& rows, int key, int d,
+                                             __m512 (&acc)[R][V]) {
+  __m512 value[V];
+  LoadValues<T, V>(row, rows.head_dim, d, value);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const __m512 weight = _mm512_set1_ps(rows.p[r * rows.p_stride + key]);
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) acc[r][v] = _mm512_fmadd_ps(weight, value[v], acc[r][v]);
+  }
+}
+
 // R rows times V vectors of head dimensions from d on, over keys [begin, end); value_row(key) is where a
 // key's values lie.
 template <KvType T, int R, int V, typename ValueRow>
-inline void ValueTile(const ValueRow& value_row, const ValueRows& rows, int begin, int end, int d, Fetch& fetch) {
+inline void ValueTile(const ValueRow& value_row, const ValueRows& rows, int begin, int end, int d,
+                      Fetch& fetch) {
   __m512 acc[R][V];
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) acc[r][v] = _mm512_loadu_ps(rows.o + r * rows.o_stride + d + 16 * v);
   }
-  for (int key = begin; key < end;) {
-    const int stop = end - key < kStride<R> ? end : key + kStride<R>;
-    fetch.Step(R * V * (stop - key));
-    for (; key < stop; ++key) {
-      __m512 value[V];
-      LoadValues<T, V>(value_row(key), rows.head_dim, d, value);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const __m512 weight = _mm512_set1_ps(rows.p[r * rows.p_stride + key]);
-#pragma GCC unroll 8
-        for (int v = 0; v < V; ++v) acc[r][v] = _mm512_fmadd_ps(weight, value[v], acc[r][v]);
-      }
+  const int whole = kInPairs<T> ? end & ~1 : end;
+  for (int i = begin; i < whole;) {
+    const int stop = whole - i < kStride<R> ? whole : i + kStride<R>;
+    fetch.Step(R * V * (stop - i));
+    for (; i < stop; ++i) AddValues<T, R, V>(value_row(Ordered<T>(i)), rows, Ordered<T>(i), d, acc);
+  }
+  if (whole < end) {  // half a pair: the other half is a product of zeros
+    for (int r = 0; r < R; ++r) {
+      for (int v = 0; v < V; ++v) acc[r][v] = _mm512_add_ps(acc[r][v], _mm512_setzero_ps());
     }
+    AddValues<T, R, V>(value_row(whole), rows, whole, d, acc);
   }
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) _mm512_storeu_ps(rows.o + r * rows.o_stride + d + 16 * v, acc[r][v]);
@@ -225,6 +242,7 @@ void ChunkValueTile(const ValuesArgs& a, int row, Fetch& fetch) {
   const ChunkRows value_row = {a.values, static_cast<size_t>(a.head_dim) / 16 * kRowBytes16<T>};
   int shared = a.n_keys[row];
   for (int r = 1; r < R; ++r) shared = a.n_keys[row + r] < shared ? a.n_keys[row + r] : shared;
+  if constexpr (kInPairs<T>) shared &= ~1;
   ValueRows rows = {a.p + row * a.p_stride, a.p_stride, a.o + row * a.o_stride, a.o_stride, a.head_dim};
   if (shared > 0) ValueDims<T, R>(value_row, rows, 0, shared, fetch);
   for (int r = 0; r < R; ++r, rows.p += a.p_stride, rows.o += a.o_stride) {
@@ -233,13 +251,14 @@ void ChunkValueTile(const ValuesArgs& a, int row, Fetch& fetch) {
 }
 
 template <KvType T>
-void ValuesOf(const ValuesArgs& a) {
+[[gnu::noinline]] void ValuesOf(const ValuesArgs& a) {
   Fetch fetch(a.next, SeenKeys(a) * a.head_dim / 16);
-  ForEachTile(a.n_rows, [&](auto rows, int row) { ChunkValueTile<T, decltype(rows)::kValue>(a, row, fetch); });
+  ForEachTile(a.n_rows,
+              [&](auto rows, int row) { ChunkValueTile<T, decltype(rows)::kValue>(a, row, fetch); });
 }
 
 template <KvType T>
-void GatheredOf(const GatheredValuesArgs& a) {
+[[gnu::noinline]] void GatheredOf(const GatheredValuesArgs& a) {
   ForEachTile(a.n_rows, [&](auto count, int row) {
     const ScatteredRows value_row = {a.values};
     const ValueRows rows = {a.p + row * a.p_stride, a.p_stride, a.o + row * a.o_stride, a.o_stride,
@@ -247,6 +266,30 @@ void GatheredOf(const GatheredValuesArgs& a) {
     Fetch nothing({}, 0);
     ValueDims<T, decltype(count)::kValue>(value_row, rows, 0, a.n_keys, nothing);
   });
+}
+
+// To bf16 numbers, after denormals were flushed. NaN may become infinite: rows are finite.
+inline __m512 RoundToBf16(__m512 x) {
+  const __m512i bits = _mm512_castps_si512(x);
+  const __m512 magnitude = _mm512_abs_ps(x);
+  const __mmask16 denormal = _mm512_cmp_ps_mask(magnitude, _mm512_set1_ps(0x1.0p-126F), _CMP_LT_OQ);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+  const __m512i number = _mm512_and_si512(rounded, _mm512_set1_epi32(static_cast<int>(0xFFFF0000)));
+  const __m512i sign = _mm512_and_si512(bits, _mm512_set1_epi32(static_cast<int>(0x80000000)));
+  return _mm512_castsi512_ps(_mm512_mask_mov_epi32(number, denormal, sign));
+}
+
+void RoundAll(const float* x, int n, float* out) {
+  for (int i = 0; i < n; i += 16) {
+    const __mmask16 lanes = FirstLanes(n - i);
+    _mm512_mask_storeu_ps(out + i, lanes, RoundToBf16(_mm512_maskz_loadu_ps(lanes, x + i)));
+  }
+}
+
+void ScaleAll(float* x, int n, float by) {
+  const __m512 factor = _mm512_set1_ps(by);
+  for (int i = 0; i < n; i += 16) _mm512_storeu_ps(x + i, _mm512_mul_ps(_mm512_loadu_ps(x + i), factor));
 }
 
 inline void Store16(KvType type, std::byte* out, __m512 v) {
@@ -295,30 +338,39 @@ void StoreFloatValue(const StoreKvArgs& a) {
 }  // namespace
 
 void Scores(const ScoresArgs& a) {
+  if (a.type == KvType::kBF16) return ScoresInPairs(a, RoundAll, ScoresOf<KvType::kBF16>, ScaleAll);
   WithKvType(a.type, [&](auto type) { ScoresOf<decltype(type)::kValue>(a); });
 }
 
 void Values(const ValuesArgs& a) {
+  if (a.type == KvType::kBF16) return ValuesInPairs(a, RoundAll, ValuesOf<KvType::kBF16>);
   WithKvType(a.type, [&](auto type) { ValuesOf<decltype(type)::kValue>(a); });
 }
 
 void GatheredValues(const GatheredValuesArgs& a) {
+  if (a.type == KvType::kBF16) return GatheredValuesInPairs(a, RoundAll, GatheredOf<KvType::kBF16>);
   WithKvType(a.type, [&](auto type) { GatheredOf<decltype(type)::kValue>(a); });
 }
 
 void SoftmaxChunk(float* scores, int n, float* state) {
   // Lanes past the end hold -inf: exp gives them 0, which no stripe feels.
   const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
-  __m512 m = lowest;
-  for (int i = 0; i < n; i += 16)
-    m = _mm512_max_ps(m, _mm512_mask_loadu_ps(lowest, FirstLanes(n - i), scores + i));
+  const int whole = n & ~15;
+  const __mmask16 rest = FirstLanes(n - whole);
+  const __m512 last = _mm512_mask_loadu_ps(lowest, rest, scores + whole);
+  __m512 m = last;
+  for (int i = 0; i < whole; i += 16) m = _mm512_max_ps(m, _mm512_loadu_ps(scores + i));
   const float largest = MaxOf(m) + 0.0F;  // never -0
   const __m512 top = _mm512_set1_ps(largest);
   __m512 stripes = _mm512_setzero_ps();
-  for (int i = 0; i < n; i += 16) {
-    const __mmask16 lanes = FirstLanes(n - i);
-    const __m512 e = ExpVector(_mm512_sub_ps(_mm512_mask_loadu_ps(lowest, lanes, scores + i), top));
-    _mm512_mask_storeu_ps(scores + i, lanes, e);
+  for (int i = 0; i < whole; i += 16) {
+    const __m512 e = ExpVector(_mm512_sub_ps(_mm512_loadu_ps(scores + i), top));
+    _mm512_storeu_ps(scores + i, e);
+    stripes = _mm512_add_ps(stripes, e);
+  }
+  if (whole < n) {
+    const __m512 e = ExpVector(_mm512_sub_ps(last, top));
+    _mm512_mask_storeu_ps(scores + whole, rest, e);
     stripes = _mm512_add_ps(stripes, e);
   }
   state[0] = largest;

@@ -109,11 +109,8 @@ inline float FirstOf(__m512 v) { return _mm_cvtss_f32(_mm512_castps512_ps128(v))
 
 // reference/elementwise.cc: ExpOf, sixteen at a time.
 inline __m512 ExpVector(__m512 x) {
-  const __mmask16 tiny = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.33654F), _CMP_LT_OQ);
-  const auto normal = static_cast<__mmask16>(~static_cast<unsigned>(tiny));
-  // Lanes that will be 0 are computed at 0, so that no exponent leaves its field.
-  x = _mm512_maskz_mov_ps(normal, x);
-  x = _mm512_min_ps(x, _mm512_set1_ps(88.37626F));
+  const __mmask16 normal = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.33654F), _CMP_NLT_UQ);
+  x = _mm512_min_ps(_mm512_set1_ps(88.37626F), x);  // NaN stays NaN
   const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504F)),
                                         _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   __m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(-0.693359375F), x);
@@ -125,9 +122,8 @@ inline __m512 ExpVector(__m512 x) {
   p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.6666665459e-1F));
   p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.0000001201e-1F));
   const __m512 y = _mm512_add_ps(_mm512_fmadd_ps(p, _mm512_mul_ps(r, r), r), _mm512_set1_ps(1.0F));
-  const __m512i exponent =
-      _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23);
-  return _mm512_maskz_mul_ps(normal, y, _mm512_castsi512_ps(exponent));
+  // y * 2^n, exactly: results are normal numbers.
+  return _mm512_maskz_scalef_ps(normal, y, n);
 }
 
 }  // namespace

@@ -189,16 +189,31 @@ inline __m512 LoadWeights(const std::byte* group, int64_t k) {
   }
 }
 
-// One fma chain per (row, output row) is the arithmetic, so independent chains hide its latency.
-template <WeightFormat F, int R, int G>
-void FloatTile(const MatmulFloatArgs& a, int group, int row) {
+// Bytes of a weight.
+template <WeightFormat F>
+inline constexpr size_t kWeightBytes = F == WeightFormat::kF32 ? 4 : 2;
+
+// One fma chain per (row, output row) is the arithmetic, so independent chains hide its latency. With kFetch
+// the groups after these are fetched meanwhile.
+template <WeightFormat F, int R, int G, bool kFetch>
+[[gnu::noinline]] void FloatTile(const MatmulFloatArgs& a, int group, int row) {
   __m512 acc[R][G];
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
     for (int g = 0; g < G; ++g) acc[r][g] = _mm512_setzero_ps();
   }
   const std::byte* weights = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
+  const std::byte* next = weights + G * a.w->group_bytes;
+  constexpr size_t kStep = G * kRowGroup * kWeightBytes<F>;  // bytes that all groups have of a k
   const float* x = a.x + row * a.x_stride;
-  for (int64_t k = 0; k < a.w->n_in; ++k) {
+  for (int64_t k = 0; k < a.w->n_in; ++k, next += kStep) {
+    if constexpr (kFetch) {
+#pragma GCC unroll 4
+      for (size_t at = 0; at < kStep; at += 64) {
+        _mm_prefetch(reinterpret_cast<const char*>(next + at), _MM_HINT_T0);
+      }
+    }
     __m512 w[G];
 #pragma GCC unroll 4
     for (int g = 0; g < G; ++g) w[g] = LoadWeights<F>(weights + static_cast<size_t>(g) * a.w->group_bytes, k);
@@ -209,24 +224,40 @@ void FloatTile(const MatmulFloatArgs& a, int group, int row) {
       for (int g = 0; g < G; ++g) acc[r][g] = _mm512_fmadd_ps(w[g], value, acc[r][g]);
     }
   }
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
     for (int g = 0; g < G; ++g) {
       StoreGroup(a.y + (row + r) * a.y_stride, a.w->n_out, group + g, acc[r][g], a.add);
     }
   }
 }
 
-template <WeightFormat F, int R>
-void FloatRows(const MatmulFloatArgs& a, int row) {
-  constexpr int kGroups = R <= 4 ? 4 : 2;
-  int group = a.group_begin;
-  for (; group + kGroups <= a.group_end; group += kGroups) FloatTile<F, R, kGroups>(a, group, row);
-  for (; group < a.group_end; ++group) FloatTile<F, R, 1>(a, group, row);
+// At most 16 sums; G groups' weights stay in the cache while the tiles of rows pass over them, and the first
+// pass fetches the next ones.
+template <WeightFormat F, int G>
+int FloatGroupsBy(const MatmulFloatArgs& a, int group) {
+  for (; group + G <= a.group_end; group += G) {
+    ForEachTile(a.n_rows, [&](auto rows, int row) {
+      constexpr int kRows = decltype(rows)::kValue;
+      if constexpr (kRows * G <= 16) {
+        if (row == 0) {
+          FloatTile<F, kRows, G, true>(a, group, row);
+        } else {
+          FloatTile<F, kRows, G, false>(a, group, row);
+        }
+      }
+    });
+  }
+  return group;
 }
 
 template <WeightFormat F>
 void FloatGroups(const MatmulFloatArgs& a) {
-  ForEachTile(a.n_rows, [&](auto rows, int row) { FloatRows<F, decltype(rows)::kValue>(a, row); });
+  int group = a.group_begin;
+  if (a.n_rows <= 4) group = FloatGroupsBy<F, 4>(a, group);
+  group = FloatGroupsBy<F, 2>(a, group);
+  FloatGroupsBy<F, 1>(a, group);
 }
 
 inline int32_t SumOf(__m512i v) {

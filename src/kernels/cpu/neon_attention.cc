@@ -10,6 +10,7 @@
 #include "kernels/cpu/kv_traits.h"
 #include "kernels/cpu/neon.h"
 #include "kernels/cpu/neon_math.h"
+#include "kernels/reference/reference.h"
 
 namespace longspec::kernels::neon {
 namespace {
@@ -290,14 +291,17 @@ inline Lanes16 Numerators(const float* scores, float32x4_t top, Lanes16& stripes
 }  // namespace
 
 void Scores(const ScoresArgs& a) {
+  if (a.type == KvType::kBF16) return reference::Scores(a);  // flushing after rounding: FPCR.FZ does it before
   WithKvType(a.type, [&](auto type) { ScoresOf<decltype(type)::kValue>(a); });
 }
 
 void Values(const ValuesArgs& a) {
+  if (a.type == KvType::kBF16) return reference::Values(a);  // flushing after rounding: FPCR.FZ does it before
   WithKvType(a.type, [&](auto type) { ValuesOf<decltype(type)::kValue>(a); });
 }
 
 void GatheredValues(const GatheredValuesArgs& a) {
+  if (a.type == KvType::kBF16) return reference::GatheredValues(a);  // flushing after rounding: FPCR.FZ does it before
   WithKvType(a.type, [&](auto type) { GatheredOf<decltype(type)::kValue>(a); });
 }
 

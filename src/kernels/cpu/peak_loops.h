@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loops of peak.h, one pair per instruction set. Nothing here may be inline.
+// The loops of peak.h, of each instruction set. Nothing here may be inline.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,10 @@ namespace longspec::kernels::avx512 {
 int64_t PeakQ8(int64_t rounds);
 int64_t PeakF32(int64_t rounds);
 }  // namespace longspec::kernels::avx512
+
+namespace longspec::kernels::avx512_bf16 {
+int64_t PeakBf16(int64_t rounds);
+}  // namespace longspec::kernels::avx512_bf16
 
 namespace longspec::kernels::neon {
 int64_t PeakQ8(int64_t rounds);

@@ -11,6 +11,29 @@
 namespace longspec::kernels::reference {
 namespace {
 
+// ---- Arithmetic "bf16"
+// ----------------------------------------------------------------------------------------------------
+
+float WithoutDenormals(float x) { return std::fabs(x) < 0x1p-126F ? std::copysign(0.0F, x) : x; }
+
+float RoundToBf16(float x) { return BFloat16ToFloat(FloatToBFloat16(WithoutDenormals(x))); }
+
+// a and b are bf16 numbers.
+float Step(float acc, float a, float b) {
+  acc = WithoutDenormals(acc);
+  a = WithoutDenormals(a);
+  b = WithoutDenormals(b);
+  const float sum = std::fma(a, b, acc);
+  if (!(std::fabs(sum) <= 0x1p-126F)) return sum;
+  // Whether it is smaller is asked of the sum rounded with any exponent: f32 has fewer digits down here.
+  // Terms whose sum is that small are so small themselves that this cannot overflow.
+  const float scaled = std::fma(a * 0x1p64F, b, acc * 0x1p64F);
+  return std::fabs(scaled) < 0x1p-62F ? std::copysign(0.0F, scaled) : sum;
+}
+
+// ---- Storing
+// ----------------------------------------------------------------------------------------------------------
+
 // A block of 32 values in a quantised type: codes not yet packed, and the scale.
 struct QuantizedBlock {
   int q[kQuantBlock];
@@ -94,11 +117,17 @@ void StoreRow(KvType type, const float* x, int head_dim, size_t distance, const 
 
 void Scores(const ScoresArgs& a) {
   for (int row = 0; row < a.n_rows; ++row) {
+    const float* q = a.q + int64_t{row} * a.head_dim;
     for (int key = a.block_begin * kKeyGroup; key < a.block_end * kKeyGroup; ++key) {
+      const auto k = [&](int d) { return KeyElement(a.type, a.head_dim, a.keys, key, d); };
       float dot = 0.0F;
-      for (int d = 0; d < a.head_dim; ++d) {
-        dot =
-            std::fma(a.q[int64_t{row} * a.head_dim + d], KeyElement(a.type, a.head_dim, a.keys, key, d), dot);
+      if (a.type == KvType::kBF16) {
+        for (int d = 0; d < a.head_dim; d += 2) {
+          dot = Step(dot, RoundToBf16(q[d + 1]), k(d + 1));
+          dot = Step(dot, RoundToBf16(q[d]), k(d));
+        }
+      } else {
+        for (int d = 0; d < a.head_dim; ++d) dot = std::fma(q[d], k(d), dot);
       }
       a.out[row * a.out_stride + key] = dot * a.scale;
     }
@@ -119,27 +148,39 @@ void SoftmaxChunk(float* scores, int n, float* state) {
   state[1] = stripe[0];
 }
 
-void Values(const ValuesArgs& a) {
-  const size_t row_bytes = FormatOf(a.type, a.head_dim).bytes();
-  for (int row = 0; row < a.n_rows; ++row) {
-    for (int key = 0; key < a.n_keys[row]; ++key) {
-      for (int d = 0; d < a.head_dim; ++d) {
-        float& o = a.o[row * a.o_stride + d];
-        const std::byte* value = a.values + static_cast<size_t>(key) * row_bytes;
-        o = std::fma(a.p[row * a.p_stride + key], ValueElement(a.type, a.head_dim, value, d), o);
+namespace {
+
+// o += p * v for keys [0, n_keys), where value_row(key) is where a key's values lie.
+template <typename ValueRow>
+void AddValues(KvType type, int head_dim, const ValueRow& value_row, const float* p, int n_keys, float* o) {
+  for (int d = 0; d < head_dim; ++d) {
+    const auto v = [&](int key) { return ValueElement(type, head_dim, value_row(key), d); };
+    if (type == KvType::kBF16) {
+      for (int key = 0; key < n_keys; key += 2) {
+        const bool both = key + 1 < n_keys;
+        o[d] = both ? Step(o[d], RoundToBf16(p[key + 1]), v(key + 1)) : Step(o[d], 0.0F, 0.0F);
+        o[d] = Step(o[d], RoundToBf16(p[key]), v(key));
       }
+    } else {
+      for (int key = 0; key < n_keys; ++key) o[d] = std::fma(p[key], v(key), o[d]);
     }
   }
 }
 
-void GatheredValues(const GatheredValuesArgs& a) {
+}  // namespace
+
+void Values(const ValuesArgs& a) {
+  const size_t row_bytes = FormatOf(a.type, a.head_dim).bytes();
+  const auto value_row = [&](int key) { return a.values + static_cast<size_t>(key) * row_bytes; };
   for (int row = 0; row < a.n_rows; ++row) {
-    for (int key = 0; key < a.n_keys; ++key) {
-      for (int d = 0; d < a.head_dim; ++d) {
-        float& o = a.o[row * a.o_stride + d];
-        o = std::fma(a.p[row * a.p_stride + key], ValueElement(a.type, a.head_dim, a.values[key], d), o);
-      }
-    }
+    AddValues(a.type, a.head_dim, value_row, a.p + row * a.p_stride, a.n_keys[row], a.o + row * a.o_stride);
+  }
+}
+
+void GatheredValues(const GatheredValuesArgs& a) {
+  const auto value_row = [&](int key) { return a.values[key]; };
+  for (int row = 0; row < a.n_rows; ++row) {
+    AddValues(a.type, a.head_dim, value_row, a.p + row * a.p_stride, a.n_keys, a.o + row * a.o_stride);
   }
 }
 

@@ -101,6 +101,19 @@ inline __m512 EmulatedRound(__m512 v) {
   return Joined(_mm256_round_ps(h.low, kNearest), _mm256_round_ps(h.high, kNearest));
 }
 
+// y * 2^n in the lanes of the mask, 0 in the others: for normal results.
+inline __m512 EmulatedMaskScale(unsigned mask, __m512 y, __m512 n) {
+  float lanes[16], exponents[16];
+  std::memcpy(lanes, &y, sizeof(lanes));
+  std::memcpy(exponents, &n, sizeof(exponents));
+  for (unsigned i = 0; i < 16; ++i) {
+    lanes[i] = (mask >> i & 1U) == 0 ? 0.0F : __builtin_ldexpf(lanes[i], static_cast<int>(exponents[i]));
+  }
+  __m512 v;
+  std::memcpy(&v, lanes, sizeof(v));
+  return v;
+}
+
 // SIMDe's leaves -0 as it is.
 inline __m512 EmulatedAbs(__m512 v) {
   const FloatHalves h = HalvesOf(v);
@@ -147,3 +160,5 @@ inline void EmulatedMaskStore(float* p, unsigned mask, __m512 v) {
 #define _mm512_abs_ps(v) EmulatedAbs(v)
 #undef _mm512_roundscale_ps
 #define _mm512_roundscale_ps(v, rounding) EmulatedRound(v)  // all callers round to integers, to nearest
+#undef _mm512_maskz_scalef_ps
+#define _mm512_maskz_scalef_ps(mask, y, n) EmulatedMaskScale(mask, y, n)
