@@ -38,6 +38,7 @@ def parse_arguments():
     parser.add_argument("-m", "--model", default=str(ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"))
     parser.add_argument("--longspec", default=str(ROOT / "build" / "release" / "longspec"), help="the program to measure")
     parser.add_argument("-t", "--threads", type=int, default=2)
+    parser.add_argument("--cache-type", default="f16", help="of longspec's keys and values (default: f16)")
     parser.add_argument("--depths", type=number_list, default=[512, 7500], help="comma-separated (default: 512,7500)")
     parser.add_argument("--rows", type=number_list, default=[8, 64], help="comma-separated (default: 8,64)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each program (default: 3)")
@@ -159,7 +160,8 @@ def measure_longspec(options):
 
 def run_longspec_bench(options, arguments):
     """{(test, depth, rows): ms}"""
-    command = [options.longspec, "bench", "-m", options.model, "-t", str(options.threads), "--json", *arguments]
+    command = [options.longspec, "bench", "-m", options.model, "-t", str(options.threads), "--json",
+               "--cache-type-k", options.cache_type, "--cache-type-v", options.cache_type, *arguments]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               check=False)
@@ -224,7 +226,7 @@ def row_cost_table(llama, ours, options):
 def report(llama, ours, options, version):
     return "\n".join([
         "# longspec beside llama.cpp", "",
-        f"{cpu_name()}; {options.threads} threads; {Path(options.model).name}; f16 KV, flash attention on; "
+        f"{cpu_name()}; {options.threads} threads; {Path(options.model).name}; f16 KV ({options.cache_type} in longspec), flash attention on; "
         f"llama-cpp-python {version}; {date.today().isoformat()}.",
         f"Medians of {options.rounds} alternating rounds; higher ratios favour longspec.", "",
         *comparison_table(llama, ours), "",

@@ -28,6 +28,7 @@ def parse_arguments():
     parser.add_argument("-m", "--model", default=str(ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"))
     parser.add_argument("--longspec", default=str(ROOT / "build" / "release" / "longspec"), help="the program to measure")
     parser.add_argument("-t", "--threads", type=int, default=2)
+    parser.add_argument("--cache-type", default="f16", help="of longspec's keys and values (default: f16)")
     parser.add_argument("--depths", type=number_list, default=[512, 7500], help="comma-separated (default: 512,7500)")
     parser.add_argument("--rows", type=number_list, default=[8], help="comma-separated (default: 8)")
     parser.add_argument("--rounds", type=int, default=2, help="rounds of each program (default: 2)")
@@ -142,7 +143,7 @@ def report(theirs, ours, options, version):
     return "\n".join([
         "# longspec beside transformers", "",
         f"{cpu_name()}; {options.threads} threads; {Path(options.model).name}, widened to {options.dtype} by transformers "
-        f"{version}; {date.today().isoformat()}.",
+        f"{version}, {options.cache_type} KV in longspec; {date.today().isoformat()}.",
         f"Medians of {options.rounds} alternating rounds; higher ratios favour longspec.", "", *table])
 
 
