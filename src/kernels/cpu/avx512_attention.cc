@@ -379,7 +379,12 @@ void SoftmaxChunk(float* scores, int n, float* state) {
 
 void MergeState(float* state, const float* chunk, int head_dim) {
   const float m = state[0] < chunk[0] ? chunk[0] : state[0];
-  const __m512 a = ExpVector(_mm512_set1_ps(state[0] - m)), b = ExpVector(_mm512_set1_ps(chunk[0] - m));
+  // Both at once: lane 0 is the state's factor, the others are the chunk's.
+  const __m512 differences =
+      _mm512_mask_mov_ps(_mm512_set1_ps(chunk[0] - m), 1, _mm512_set1_ps(state[0] - m));
+  const __m512 factors = ExpVector(differences);
+  const __m512 a = _mm512_set1_ps(FirstOf(factors));
+  const __m512 b = _mm512_set1_ps(_mm_cvtss_f32(_mm_movehdup_ps(_mm512_castps512_ps128(factors))));
   state[0] = m;
   state[1] = __builtin_fmaf(state[1], FirstOf(a), chunk[1] * FirstOf(b));
   for (int d = kStateHeader; d < kStateHeader + head_dim; d += 16) {
