@@ -60,7 +60,7 @@ class WindowAttention {
     int kv_head, row_begin, row_end;
   };
 
-  size_t state_floats() const { return static_cast<size_t>(kernels::kStateHeader + shape_.head_dim); }
+  size_t state_floats() const { return kernels::kStateHeader + static_cast<size_t>(shape_.head_dim); }
   float* SplitState(int kv_head, int split, int row) const;
   void AttendSplit(const Tile& tile, int split, const float* q, Scratch& own);
   void AttendChunk(const Tile& tile, int chunk, const float* q, Scratch& own, float* states);

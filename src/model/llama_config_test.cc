@@ -197,10 +197,9 @@ TEST(Rope, Yarn) {
   // In between the frequency falls from the unscaled to the scaled one.
   double previous = 1.0;
   for (int i = 0; i < 32; ++i) {
-    RopeConfig one = config;
-    const std::vector<float> unit = Row(one, 1);
-    const double frequency =
-        std::atan2(unit[static_cast<size_t>(2 * i + 1)], unit[static_cast<size_t>(2 * i)]);
+    const std::vector<float> unit = Row(config, 1);
+    const size_t at = 2 * static_cast<size_t>(i);
+    const double frequency = std::atan2(unit[at + 1], unit[at]);
     const double share = frequency / std::pow(10000.0, -2.0 * i / 64);
     EXPECT_LE(share, previous + 1e-3);
     previous = share;

@@ -11,6 +11,7 @@
 #include "kernels/cpu/fetch.h"
 #include "kernels/cpu/kv_quantize_avx2.h"
 #include "kernels/cpu/kv_traits.h"
+#include "kernels/cpu/value_rows.h"
 
 namespace longspec::kernels::LONGSPEC_AVX512_NAMESPACE {
 namespace {
@@ -143,17 +144,6 @@ template <KvType T>
     for (; block < a.block_end; ++block) ScoreTile<T, kRows, 1>(a, row, block, fetch);
   });
 }
-
-// Where a key's values lie: in the chunk, or scattered.
-struct ChunkRows {
-  const std::byte* values;
-  size_t row_bytes;
-  const std::byte* operator()(int key) const { return values + static_cast<size_t>(key) * row_bytes; }
-};
-struct ScatteredRows {
-  const std::byte* const* values;
-  const std::byte* operator()(int key) const { return values[key]; }
-};
 
 // The weights and outputs of a tile's first row.
 struct ValueRows {

@@ -9,6 +9,7 @@
 #include "kernels/cpu/avx512_bf16.h"
 #include "kernels/cpu/avx512_math.h"
 #include "kernels/cpu/fetch.h"
+#include "kernels/cpu/value_rows.h"
 
 namespace longspec::kernels::avx512_bf16 {
 namespace {
@@ -92,17 +93,6 @@ template <int R>
 
 // ---- Values
 // -------------------------------------------------------------------------------------------------------------
-
-// Where a key's values lie: in the chunk, or scattered.
-struct ChunkRows {
-  const std::byte* values;
-  size_t row_bytes;
-  const std::byte* operator()(int key) const { return values + static_cast<size_t>(key) * row_bytes; }
-};
-struct ScatteredRows {
-  const std::byte* const* values;
-  const std::byte* operator()(int key) const { return values[key]; }
-};
 
 // The weights, as pairs, and the outputs of a tile's first row. p: (rows, kPairsOfChunk).
 struct ValueRows {
