@@ -83,6 +83,8 @@ TEST(LlamaConfig, EveryErrorNamesWhatIsWrong) {
   model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.embedding_length", 80); }, "multiple");
   model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.attention.key_length", 24); },
                     "head dimension 24");
+  model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.attention.key_length", 528); },
+                    "head dimension 528 is not a multiple of 16 up to 512");
   model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.expert_count", 8); }, "mixture-of-experts");
   model.ExpectError([](GgufWriter& w) { w.SetUint32("llama.rope.dimension_count", 64); },
                     "rope.dimension_count is 64");
