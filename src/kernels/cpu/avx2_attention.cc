@@ -401,7 +401,7 @@ void Values(const ValuesArgs& a) {
 }
 
 void GatheredValues(const GatheredValuesArgs& a) {
-  if (a.type == KvType::kBF16) return GatheredValuesInPairs(a, RoundAll, GatheredOf<KvType::kBF16>);
+  if (a.type == KvType::kBF16) return ValuesInPairs(a, RoundAll, GatheredOf<KvType::kBF16>);
   WithKvType(a.type, [&](auto type) { GatheredOf<decltype(type)::kValue>(a); });
 }
 

@@ -226,9 +226,7 @@ void ChunkValueTile(const ValuesArgs& a, int row, Fetch& fetch) {
     shared = n_keys < shared ? n_keys : shared;
     RoundWeights(a.p + (row + r) * a.p_stride, n_keys, p + r * kPairsOfChunk);
   }
-  bool equal = true;
-  for (int r = 0; r < R; ++r) equal = equal && a.n_keys[row + r] == shared;
-  if (!equal) shared &= ~1;
+  shared &= ~1;
   ValueRows rows = {p, a.o + row * a.o_stride, a.o_stride};
   if (shared > 0) ValueDims<R>(value_row, rows, a.head_dim, 0, shared, fetch);
   for (int r = 0; r < R; ++r, rows.p += kPairsOfChunk, rows.o += a.o_stride) {

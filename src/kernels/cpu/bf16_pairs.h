@@ -64,33 +64,26 @@ void ScoresInPairs(const ScoresArgs& a, const Round& round, const Sum& sum, cons
   }
 }
 
-// round as above, but of any number; sum(args) adds values in f32 arithmetic and is not inlined.
-template <typename Round, typename Sum>
-void ValuesInPairs(const ValuesArgs& a, const Round& round, const Sum& sum) {
-  float p[kPairsRows * kChunk];
-  for (int row = 0; row < a.n_rows; row += kPairsRows) {
-    ValuesArgs part = a;
-    part.n_rows = a.n_rows - row < kPairsRows ? a.n_rows - row : kPairsRows;
-    for (int r = 0; r < part.n_rows; ++r) {
-      round(a.p + (row + r) * a.p_stride, a.n_keys[row + r], p + r * kChunk);
-    }
-    part.p = p;
-    part.p_stride = kChunk;
-    part.o = a.o + row * a.o_stride;
-    part.n_keys = a.n_keys + row;
-    if (row > 0) part.next = {};
-    const FlushDenormals flush;
-    sum(part);
-  }
+// Where ValuesArgs and GatheredValuesArgs differ.
+[[maybe_unused]] inline int KeysOfRow(const ValuesArgs& a, int row) { return a.n_keys[row]; }
+[[maybe_unused]] inline int KeysOfRow(const GatheredValuesArgs& a, int) { return a.n_keys; }
+[[maybe_unused]] inline void SkipRows(ValuesArgs& a, int rows) {
+  a.n_keys += rows;
+  if (rows > 0) a.next = {};
 }
+[[maybe_unused]] inline void SkipRows(GatheredValuesArgs&, int) {}
 
-template <typename Round, typename Sum>
-void GatheredValuesInPairs(const GatheredValuesArgs& a, const Round& round, const Sum& sum) {
+// round as above, but of any number; sum(args) adds values in f32 arithmetic and is not inlined.
+template <typename Args, typename Round, typename Sum>
+void ValuesInPairs(const Args& a, const Round& round, const Sum& sum) {
   float p[kPairsRows * kChunk];
   for (int row = 0; row < a.n_rows; row += kPairsRows) {
-    GatheredValuesArgs part = a;
+    Args part = a;
     part.n_rows = a.n_rows - row < kPairsRows ? a.n_rows - row : kPairsRows;
-    for (int r = 0; r < part.n_rows; ++r) round(a.p + (row + r) * a.p_stride, a.n_keys, p + r * kChunk);
+    SkipRows(part, row);
+    for (int r = 0; r < part.n_rows; ++r) {
+      round(a.p + (row + r) * a.p_stride, KeysOfRow(part, r), p + r * kChunk);
+    }
     part.p = p;
     part.p_stride = kChunk;
     part.o = a.o + row * a.o_stride;
