@@ -13,8 +13,13 @@
 
 namespace longspec {
 
-// kQ8_0 and kQ4_0 need a head dimension that is a multiple of 32 (docs/caches.md).
-enum class CacheType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0 };
+// kQ8_0 and kQ4_0 need a head dimension that is a multiple of 32 (docs/caches.md). kBF16Amx stores
+// what kBF16 stores, and attention sums it in the order of AMX tiles (docs/arithmetic.md).
+enum class CacheType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kBF16Amx };
+
+// How weights stored as BF16 are multiplied: exactly, with activations as they are; or with activations rounded to bf16,
+// in the order of VDPBF16PS or of AMX tiles (docs/arithmetic.md).
+enum class Bf16Arithmetic : uint8_t { kF32, kBF16, kBF16Amx };
 
 struct RopeOptions {
   enum class Scaling : uint8_t { kFromModel, kNone, kLinear, kYarn };
@@ -79,6 +84,7 @@ struct ModelOptions {
   int batch_size = 512;   // prompt tokens per prefill step; never changes output
   CacheType cache_type_k = CacheType::kF16;
   CacheType cache_type_v = CacheType::kF16;
+  Bf16Arithmetic bf16_weights = Bf16Arithmetic::kF32;
   RopeOptions rope = {};
   // What generations will ask for: the draft model it names is part of the memory plan. Each request has its own.
   SpeculationOptions speculation = {};

@@ -139,9 +139,10 @@ void AttentionPlan::AttendTail(const Tile& tile, int chunk, float* states) const
   const int group = shape_.group(), n = tile.n_rows() * group, head_dim = shape_.head_dim;
   const int first = chunk * kKvChunk;           // absolute position of this chunk's first key
   const int tail = std::max(0, base_ - first);  // committed keys in it
-  const int whole = tail & ~1;                  // of them, those in pairs of their own (bf16 arithmetic)
   const int spec_chunk = base_ / kKvChunk;      // chunk of the first speculated slot
   const KvLayout& layout = tile.span->layout;
+  // Of them, those whose values are summed together with no speculated key's.
+  const int whole = tail - tail % kernels::KeysSummedTogether(KernelType(layout.v_type));
   kernels::ScoresArgs scores{.keys = nullptr,
                              .q = tile.q + Z(tile.row_begin) * Z(group) * Z(head_dim),
                              .out = nullptr,

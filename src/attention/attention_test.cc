@@ -62,8 +62,8 @@ class ToyCache {
   std::vector<std::byte*> bases_;
 };
 
-constexpr CacheType kTypes[] = {CacheType::kF32, CacheType::kF16, CacheType::kBF16, CacheType::kQ8_0,
-                                CacheType::kQ4_0};
+constexpr CacheType kTypes[] = {CacheType::kF32,  CacheType::kF16,  CacheType::kBF16,
+                                CacheType::kQ8_0, CacheType::kQ4_0, CacheType::kBF16Amx};
 
 struct Problem {
   AttentionShape shape;
@@ -237,14 +237,15 @@ TEST(Attention, EveryCacheTypeAndHeadShape) {
   }
 }
 
-// bf16 arithmetic adds keys in pairs of positions: one may be committed and the other speculated.
-TEST(Attention, PairsOfKeysCutAnywhere) {
-  constexpr CacheType kType = CacheType::kBF16;
-  for (const int base : {0, 1, 2, 15, 251, 254, 255, 256, 257, 511}) {
-    for (const int rows : {1, 2, 3, 9, 25}) {
-      ExpectCanonical(MakeProblem(base, rows, {}, kType, 32, 3, kType));
-      const auto seed = static_cast<unsigned>(base + rows);
-      ExpectCanonical(MakeProblem(base, rows, RandomTree(rows, seed), kType, 32, 3, kType));
+// bf16 arithmetics sum keys in pairs and in blocks of positions: some may be committed and others speculated.
+TEST(Attention, KeysSummedTogetherCutAnywhere) {
+  for (const CacheType type : {CacheType::kBF16, CacheType::kBF16Amx}) {
+    for (const int base : {0, 1, 2, 15, 31, 32, 33, 251, 254, 255, 256, 257, 511}) {
+      for (const int rows : {1, 2, 3, 9, 25}) {
+        ExpectCanonical(MakeProblem(base, rows, {}, type, 32, 3, type));
+        const auto seed = static_cast<unsigned>(base + rows);
+        ExpectCanonical(MakeProblem(base, rows, RandomTree(rows, seed), type, 32, 3, type));
+      }
     }
   }
 }
@@ -416,10 +417,13 @@ TEST(Attention, PartsMergeInAnyOrder) {
 TEST(Attention, AChainGivenAsATreeHasTheSameBits) {
   std::vector<int32_t> parents(12);
   for (int i = 0; i < 12; ++i) parents[Z(i)] = i - 1;
-  const Problem chain = MakeProblem(250, 12, {}, CacheType::kBF16);
-  Problem tree = chain;
-  tree.parents = parents;
-  EXPECT_EQ(RunPlan(chain, kernels::Available().front(), 2), RunPlan(tree, kernels::Available().front(), 2));
+  for (const CacheType type : {CacheType::kF16, CacheType::kBF16, CacheType::kBF16Amx}) {
+    const Problem chain = MakeProblem(250, 12, {}, type, 32, 3, type);
+    Problem tree = chain;
+    tree.parents = parents;
+    EXPECT_EQ(RunPlan(chain, kernels::Available().front(), 2),
+              RunPlan(tree, kernels::Available().front(), 2));
+  }
 }
 
 TEST(Attention, APlanCanBeReplanned) {

@@ -10,7 +10,7 @@ using kernels::KvType;
 
 static_assert(KernelType(CacheType::kF32) == KvType::kF32 && KernelType(CacheType::kF16) == KvType::kF16 &&
               KernelType(CacheType::kBF16) == KvType::kBF16 && KernelType(CacheType::kQ8_0) == KvType::kQ8_0 &&
-              KernelType(CacheType::kQ4_0) == KvType::kQ4_0);
+              KernelType(CacheType::kQ4_0) == KvType::kQ4_0 && KernelType(CacheType::kBF16Amx) == KvType::kBF16Amx);
 
 Status CheckType(CacheType type, const std::string& option, int head_dim) {
   const int multiple = kernels::KvMultiple(KernelType(type));
@@ -34,11 +34,16 @@ std::string_view CacheTypeName(CacheType type) {
       return "q8_0";
     case CacheType::kQ4_0:
       return "q4_0";
+    case CacheType::kBF16Amx:
+      return "bf16-amx";
   }
   return "";
 }
 
-std::string_view AttentionArithmetic(CacheType type) { return type == CacheType::kBF16 ? "bf16" : "f32"; }
+std::string_view AttentionArithmetic(CacheType type) {
+  if (type == CacheType::kBF16Amx) return "bf16-amx";
+  return type == CacheType::kBF16 ? "bf16" : "f32";
+}
 
 Status CheckLayout(const KvLayout& layout) {
   if (Status status = CheckType(layout.k_type, "--cache-type-k", layout.head_dim); !status.ok())

@@ -183,6 +183,7 @@ TEST_F(BenchTest, MeasuresEveryDepthAndRowCount) {
   EXPECT_GT(machine.q8_gmac_per_second, 0);
   EXPECT_GT(machine.f32_gmac_per_second, 0);
   EXPECT_GE(machine.bf16_gmac_per_second, 0.5 * machine.f32_gmac_per_second);
+  EXPECT_GE(machine.bf16_amx_gmac_per_second, 0.5 * machine.f32_gmac_per_second);
   EXPECT_GT(machine.barrier_us, 0);
   EXPECT_LT(machine.barrier_us, 1000);  // milliseconds would be the wrong unit
 }
@@ -226,17 +227,23 @@ TEST(Roofline, IsTheSlowerOfReadingAndComputing) {
   const MachineLimits limits{.read_gb_per_second = 10,
                              .q8_gmac_per_second = 100,
                              .f32_gmac_per_second = 20,
-                             .bf16_gmac_per_second = 40};
+                             .bf16_gmac_per_second = 40,
+                             .bf16_amx_gmac_per_second = 200};
   EXPECT_DOUBLE_EQ(LeastMs({.bytes = 1e9}, limits), 100);
   EXPECT_DOUBLE_EQ(LeastMs({.bytes = 1e9, .q8_macs = 1e9}, limits), 100);
   EXPECT_DOUBLE_EQ(LeastMs({.bytes = 1e9, .q8_macs = 1e10, .f32_macs = 1e9}, limits), 150);
   EXPECT_DOUBLE_EQ(LeastMs({.q8_macs = 1e10, .f32_macs = 1e9, .bf16_macs = 1e9}, limits), 175);
+  EXPECT_DOUBLE_EQ(LeastMs({.bf16_amx_macs = 1e9}, limits), 5);
   Work work;
   work.AddAttention({.k_type = CacheType::kBF16, .v_type = CacheType::kF16}, 7);
   work.AddAttention({.k_type = CacheType::kQ8_0, .v_type = CacheType::kBF16}, 1);
   EXPECT_DOUBLE_EQ(work.bf16_macs, 8);
   EXPECT_DOUBLE_EQ(work.f32_macs, 8);
   EXPECT_DOUBLE_EQ(work.macs(), 16);
+  work.AddAttention({.k_type = CacheType::kBF16Amx, .v_type = CacheType::kBF16Amx}, 2);
+  work.Add("q8", 3);
+  EXPECT_DOUBLE_EQ(work.bf16_amx_macs, 4);
+  EXPECT_DOUBLE_EQ(work.q8_macs, 3);
 }
 
 TEST_F(BenchTest, RefusesNonsense) {

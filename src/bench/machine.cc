@@ -97,8 +97,11 @@ Result<MachineLimits> MeasureMachine(const kernels::KernelTable& kernels, Thread
     limits.read_gb_per_second = MeasureRead(team);
     limits.q8_gmac_per_second = MeasurePeak(team, loops.q8);
     limits.f32_gmac_per_second = MeasurePeak(team, loops.f32);
-    limits.bf16_gmac_per_second =
-        loops.bf16 == loops.f32 ? limits.f32_gmac_per_second : MeasurePeak(team, loops.bf16);
+    const auto peak_beside_f32 = [&](int64_t (*loop)(int64_t)) {
+      return loop == loops.f32 ? limits.f32_gmac_per_second : MeasurePeak(team, loop);
+    };
+    limits.bf16_gmac_per_second = peak_beside_f32(loops.bf16);
+    limits.bf16_amx_gmac_per_second = peak_beside_f32(loops.bf16_amx);
     limits.barrier_us = MeasureBarrier(team);
     return limits;
   } catch (const std::bad_alloc&) {
@@ -106,9 +109,17 @@ Result<MachineLimits> MeasureMachine(const kernels::KernelTable& kernels, Thread
   }
 }
 
+void Work::Add(std::string_view arithmetic, double macs) {
+  double& of_arithmetic = arithmetic == "q8"     ? q8_macs
+                          : arithmetic == "bf16" ? bf16_macs
+                          : arithmetic == "f32"  ? f32_macs
+                                                 : bf16_amx_macs;
+  of_arithmetic += macs;
+}
+
 void Work::AddAttention(const KvLayout& layout, double macs) {
   for (const CacheType type : {layout.k_type, layout.v_type}) {
-    (AttentionArithmetic(type) == "bf16" ? bf16_macs : f32_macs) += macs;
+    Add(AttentionArithmetic(type), macs);
   }
 }
 
@@ -120,7 +131,8 @@ double LeastMs(const Work& work, const MachineLimits& limits) {
   };
   const double computing = ms(work.q8_macs, limits.q8_gmac_per_second) +
                            ms(work.f32_macs, limits.f32_gmac_per_second) +
-                           ms(work.bf16_macs, limits.bf16_gmac_per_second);
+                           ms(work.bf16_macs, limits.bf16_gmac_per_second) +
+                           ms(work.bf16_amx_macs, limits.bf16_amx_gmac_per_second);
   return std::max(reading, computing);
 }
 

@@ -123,7 +123,7 @@ class Bench {
       const bool is_head = t.name == head;
       if (t.n_rows() == 1 || (t.name == "token_embd.weight" && !is_head) || !CanDequantize(t.dtype)) continue;
       const double macs = static_cast<double>(t.n_elements()) * (is_head ? n_logits : rows);
-      (kernels::IsQuantized(kernels::PackedFormat(t.dtype)) ? work.q8_macs : work.f32_macs) += macs;
+      work.Add(kernels::ArithmeticName(kernels::PackedFormat(t.dtype, config.bf16_format)), macs);
     }
     work.AddAttention(model_.layout, 1.0 * rows * keys * config.n_layer * config.n_head * config.head_dim);
     return work;

@@ -55,16 +55,18 @@ std::string JsonLine(const MachineLimits& limits) {
   json["q8_gmac_per_second"] = limits.q8_gmac_per_second;
   json["f32_gmac_per_second"] = limits.f32_gmac_per_second;
   json["bf16_gmac_per_second"] = limits.bf16_gmac_per_second;
+  json["bf16_amx_gmac_per_second"] = limits.bf16_amx_gmac_per_second;
   json["barrier_us"] = limits.barrier_us;
   return json.dump() + "\n";
 }
 
 std::string MachineText(const char* kernel_table, const MachineLimits& limits) {
-  char roof[160];
+  char roof[200];
   std::snprintf(roof, sizeof(roof),
-                "reads %.1f GB/s, at most %.0f GMAC/s in q8, %.0f in f32 and %.0f in bf16, a barrier takes %.2f us",
+                "reads %.1f GB/s, at most %.0f GMAC/s in q8, %.0f in f32, %.0f in bf16 and %.0f in bf16-amx, a barrier takes "
+                "%.2f us",
                 limits.read_gb_per_second, limits.q8_gmac_per_second, limits.f32_gmac_per_second,
-                limits.bf16_gmac_per_second, limits.barrier_us);
+                limits.bf16_gmac_per_second, limits.bf16_amx_gmac_per_second, limits.barrier_us);
   return kernels::CpuDescription() + ", kernels " + kernel_table + "\n" + roof + "\n";
 }
 

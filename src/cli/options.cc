@@ -90,11 +90,9 @@ Result<std::pair<int32_t, float>> ParseLogitBias(const std::string& text) {
 
 void AddModelOptions(CLI::App& app, ModelOptions* options) {
   const std::string group = "Model";
-  const Names<CacheType> cache_types = {{"f32", CacheType::kF32},
-                                        {"f16", CacheType::kF16},
-                                        {"bf16", CacheType::kBF16},
-                                        {"q8_0", CacheType::kQ8_0},
-                                        {"q4_0", CacheType::kQ4_0}};
+  const Names<CacheType> cache_types = {{"f32", CacheType::kF32},   {"f16", CacheType::kF16},
+                                        {"bf16", CacheType::kBF16}, {"q8_0", CacheType::kQ8_0},
+                                        {"q4_0", CacheType::kQ4_0}, {"bf16-amx", CacheType::kBF16Amx}};
   app.add_option("-m,--model", options->path, "GGUF file; of a split model, its first shard")
       ->required()
       ->group(group);
@@ -109,6 +107,11 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
             "KV cache: type of keys (-ctk; default f16)", group);
   AddChoice(app, "--cache-type-v", &options->cache_type_v, cache_types,
             "KV cache: type of values (-ctv; default f16)", group);
+  AddChoice<Bf16Arithmetic>(app, "--bf16-weights", &options->bf16_weights,
+                            {{"f32", Bf16Arithmetic::kF32},
+                             {"bf16", Bf16Arithmetic::kBF16},
+                             {"bf16-amx", Bf16Arithmetic::kBF16Amx}},
+                            "Arithmetic of BF16 weights (default f32)", group);
   app.add_option("--kernels", options->kernels,
                  "Kernel table (default: $LONGSPEC_KERNELS, else the best this CPU has)")
       ->group(group);

@@ -230,11 +230,9 @@ TEST(Options, SeedsAreUnsignedOrFresh) {
 }
 
 TEST(Options, CacheTypesAreNamedAsInLlamaCpp) {
-  const std::pair<const char*, CacheType> types[] = {{"f32", CacheType::kF32},
-                                                     {"f16", CacheType::kF16},
-                                                     {"bf16", CacheType::kBF16},
-                                                     {"q8_0", CacheType::kQ8_0},
-                                                     {"q4_0", CacheType::kQ4_0}};
+  const std::pair<const char*, CacheType> types[] = {
+      {"f32", CacheType::kF32},   {"f16", CacheType::kF16},   {"bf16", CacheType::kBF16},
+      {"q8_0", CacheType::kQ8_0}, {"q4_0", CacheType::kQ4_0}, {"bf16-amx", CacheType::kBF16Amx}};
   for (const auto& [name, type] : types) {
     const Parsed parsed = Parse({"-m", "a", "--cache-type-k", name, "--cache-type-v", name});
     EXPECT_EQ(parsed.error, "");
@@ -244,6 +242,13 @@ TEST(Options, CacheTypesAreNamedAsInLlamaCpp) {
   const std::string error = Parse({"-m", "a", "--cache-type-v", "q5_1"}).error;
   EXPECT_THAT(error, HasSubstr("--cache-type-v"));
   for (const auto& [name, type] : types) EXPECT_THAT(error, HasSubstr(name));
+}
+
+TEST(Options, Bf16WeightsHaveThreeArithmetics) {
+  EXPECT_EQ(Parse({"-m", "a"}).model.bf16_weights, Bf16Arithmetic::kF32);
+  EXPECT_EQ(Parse({"-m", "a", "--bf16-weights", "bf16"}).model.bf16_weights, Bf16Arithmetic::kBF16);
+  EXPECT_EQ(Parse({"-m", "a", "--bf16-weights", "bf16-amx"}).model.bf16_weights, Bf16Arithmetic::kBF16Amx);
+  EXPECT_THAT(Parse({"-m", "a", "--bf16-weights", "f16"}).error, HasSubstr("--bf16-weights"));
 }
 
 // What --samplers leaves out is off, wherever it stands among the options.

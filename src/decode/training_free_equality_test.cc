@@ -205,6 +205,8 @@ TEST_F(TinyModel, EveryDrafterAtEveryTemperature) {
 TEST_F(TinyModel, QuantisedCaches) {
   for (const auto& [k, v] : {std::pair{CacheType::kQ8_0, CacheType::kQ8_0},
                              {CacheType::kQ4_0, CacheType::kQ4_0},
+                             {CacheType::kBF16, CacheType::kBF16},
+                             {CacheType::kBF16Amx, CacheType::kBF16Amx},
                              {CacheType::kQ8_0, CacheType::kF16}}) {
     k_type_ = k;
     v_type_ = v;

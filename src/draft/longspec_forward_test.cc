@@ -178,6 +178,7 @@ TEST(LongspecForward, OtherTypesAreCloseToTheSpecification) {
   };
   EXPECT_LT(relative(Rig({.type = CacheType::kF16})), 0.01);
   EXPECT_LT(relative(Rig({.type = CacheType::kBF16})), 0.05);
+  EXPECT_LT(relative(Rig({.type = CacheType::kBF16Amx})), 0.05);
   EXPECT_LT(relative(Rig({.type = CacheType::kQ8_0, .n_kv_heads = 1})), 0.02);
   EXPECT_LT(relative(Rig({.type = CacheType::kQ4_0, .n_kv_heads = 1})), 0.36);  // 127 / 7 times q8_0's
   EXPECT_LT(relative(Rig({.weights = "bf16"})), 0.05);

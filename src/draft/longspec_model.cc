@@ -269,7 +269,7 @@ class Loader {
   }
 
   Status LoadHead(LongspecModel* model) const {
-    model->head = *target_.output;
+    model->head = kernels::InF32(*target_.output);
     const TensorView* vocab = checkpoint_.Find(kLongspecVocabTensor);
     if (vocab == nullptr) return {};
     for (int64_t i = 0; i < vocab->n_elements(); ++i) {
@@ -294,7 +294,7 @@ class Loader {
       return Corrupt(checkpoint_.path + ": tensor " + kLongspecVocabTensor + " names token " +
                      std::to_string(*repeated) + " twice");
     }
-    model->head = GatherPackedRows(*target_.output, model->vocab, &model->head_memory);
+    model->head = GatherPackedRows(model->head, model->vocab, &model->head_memory);
     return {};
   }
 

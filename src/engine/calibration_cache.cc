@@ -64,7 +64,8 @@ std::string CalibrationKey(const ModelInfo& info, const ModelOptions& options) {
   key << LONGSPEC_VERSION << " | " << absolute.string() << " | " << info.file_bytes << " bytes of "
       << (error ? 0 : changed) << " | " << info.cpu << " | " << info.kernels << " | " << info.threads
       << " threads | kv " << static_cast<int>(options.cache_type_k) << ' '
-      << static_cast<int>(options.cache_type_v) << " | ctx " << info.n_ctx;
+      << static_cast<int>(options.cache_type_v) << " | bf16 weights "
+      << static_cast<int>(options.bf16_weights) << " | ctx " << info.n_ctx;
   std::string line = key.str();
   std::replace_if(
       line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');

@@ -108,8 +108,8 @@ struct Rig {
 std::string Text(int n, char c) { return "{\"text\":\"" + std::string(static_cast<size_t>(n), c) + "\"}\n"; }
 
 TEST(Features, AreTheLastLayersKeysAndValues) {
-  for (const CacheType type :
-       {CacheType::kF16, CacheType::kF32, CacheType::kBF16, CacheType::kQ8_0, CacheType::kQ4_0}) {
+  for (const CacheType type : {CacheType::kF16, CacheType::kF32, CacheType::kBF16, CacheType::kBF16Amx,
+                               CacheType::kQ8_0, CacheType::kQ4_0}) {
     Rig rig(0, type);
     std::vector<int32_t> tokens;
     for (int i = 0; i < 60; ++i) tokens.push_back(3 + i * 37 % 250);

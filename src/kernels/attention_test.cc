@@ -131,39 +131,11 @@ TEST_P(AttentionTest, ScoresOfEveryBlockRange) {
 // ---- Arithmetic "bf16" where denormals begin
 // -----------------------------------------------------------------------
 
-// Numbers whose products lie about 2^-126, the least normal f32, with few significant bits: sums that cancel,
-// that are exactly a power of two, and that round up to one are all frequent.
-class TinyNumbers {
- public:
-  explicit TinyNumbers(uint32_t seed) : random_(seed) {}
-  float Next(int exponent) {
-    const auto digits = static_cast<float>(random_.Below(4) == 0 ? random_.Below(256) : random_.Below(4));
-    const float sign = random_.Below(2) == 0 ? 1.0F : -1.0F;
-    return sign * std::ldexp(digits, exponent - random_.Below(12));
-  }
-  std::vector<float> Floats(size_t n, int exponent) {
-    std::vector<float> x(n);
-    for (float& f : x) f = Next(exponent);
-    return x;
-  }
-  std::vector<std::byte> Bf16s(size_t n, int exponent) {
-    std::vector<std::byte> bytes(2 * n);
-    for (size_t i = 0; i < n; ++i) {
-      const uint16_t bits = FloatToBFloat16(Next(exponent));
-      std::memcpy(bytes.data() + 2 * i, &bits, sizeof(bits));
-    }
-    return bytes;
-  }
-
- private:
-  Random random_;
-};
-
-TEST_P(AttentionTest, Bf16FlushesAsVdpbf16psDoes) {
+TEST_P(AttentionTest, Bf16FlushesAsItsInstructionsDo) {
   int denormal = 0;
-  for (uint32_t seed = 0; seed < 20; ++seed) {
+  for (uint32_t seed = 0; seed < 40; ++seed) {
     TinyNumbers tiny(100 + seed);
-    Chunk chunk(KvType::kBF16, 64, 11);
+    Chunk chunk(seed % 2 == 0 ? KvType::kBF16 : KvType::kBF16Amx, seed % 8 == 1 ? 48 : 64, 11);
     chunk.keys = tiny.Bf16s(chunk.keys.size() / 2, -63);
     chunk.values = tiny.Bf16s(chunk.values.size() / 2, -60);
     chunk.q = tiny.Floats(chunk.q.size(), -63);
@@ -181,19 +153,21 @@ TEST_P(AttentionTest, Bf16FlushesAsVdpbf16psDoes) {
 }
 
 TEST_P(AttentionTest, Bf16DenormalInputsAreZeros) {
-  for (const int exponent : {-133, -130, -126}) {
-    TinyNumbers tiny(7);
-    Chunk chunk(KvType::kBF16, 32, 5);
-    chunk.keys = tiny.Bf16s(chunk.keys.size() / 2, exponent);
-    chunk.values = tiny.Bf16s(chunk.values.size() / 2, exponent);
-    chunk.q = tiny.Floats(chunk.q.size(), exponent);
-    chunk.p = tiny.Floats(chunk.p.size(), exponent);
-    for (auto* other : {&chunk.q, &chunk.p, &chunk.o}) {
-      for (size_t i = 0; i < other->size(); i += 2) (*other)[i] = std::ldexp(tiny.Next(0), 100);
+  for (const KvType type : {KvType::kBF16, KvType::kBF16Amx}) {
+    for (const int exponent : {-133, -130, -126}) {
+      TinyNumbers tiny(7);
+      Chunk chunk(type, 32, 5);
+      chunk.keys = tiny.Bf16s(chunk.keys.size() / 2, exponent);
+      chunk.values = tiny.Bf16s(chunk.values.size() / 2, exponent);
+      chunk.q = tiny.Floats(chunk.q.size(), exponent);
+      chunk.p = tiny.Floats(chunk.p.size(), exponent);
+      for (auto* other : {&chunk.q, &chunk.p, &chunk.o}) {
+        for (size_t i = 0; i < other->size(); i += 2) (*other)[i] = std::ldexp(tiny.Next(0), 100);
+      }
+      const std::vector<int> n_keys = {0, 1, 7, 255, 256};
+      ASSERT_TRUE(SameBits(chunk.Scores(kReferenceTable, 0, 16), chunk.Scores(table(), 0, 16))) << exponent;
+      ASSERT_TRUE(SameBits(chunk.Values(kReferenceTable, n_keys), chunk.Values(table(), n_keys))) << exponent;
     }
-    const std::vector<int> n_keys = {0, 1, 7, 255, 256};
-    ASSERT_TRUE(SameBits(chunk.Scores(kReferenceTable, 0, 16), chunk.Scores(table(), 0, 16))) << exponent;
-    ASSERT_TRUE(SameBits(chunk.Values(kReferenceTable, n_keys), chunk.Values(table(), n_keys))) << exponent;
   }
 }
 
@@ -236,6 +210,25 @@ TEST(Bf16ReferenceTest, AddsPairsBackwards) {
   for (size_t i = 0; i < 32; ++i) std::memcpy(&chunk.values[2 * i], &one, sizeof(one));
   EXPECT_EQ(chunk.Values(kReferenceTable, {2})[0], 1.0F);  // the other way round 1 would have been lost
   EXPECT_EQ(chunk.Values(kReferenceTable, {1})[0], 0x1p25F);
+}
+
+// Sums of even and of odd keys, of blocks of 32.
+TEST(Bf16ReferenceTest, AddsTilesByTheirHalves) {
+  Chunk chunk(KvType::kBF16Amx, 16, 1);
+  const uint16_t one = FloatToBFloat16(1.0F);
+  for (size_t i = 0; i < 40 * 16; ++i) std::memcpy(&chunk.values[2 * i], &one, sizeof(one));
+  std::fill(chunk.o.begin(), chunk.o.end(), 0.0F);
+  const auto sum_of = [&](std::vector<std::pair<int, float>> weights, int n_keys) {
+    std::fill(chunk.p.begin(), chunk.p.end(), 0.0F);
+    for (const auto& [key, weight] : weights) chunk.p[Size(key)] = weight;
+    return chunk.Values(kReferenceTable, {n_keys})[0];
+  };
+  // A one is lost beside 2^25 where it is added to it, and only there.
+  EXPECT_EQ(sum_of({{0, 0x1p25F}, {2, 1.0F}, {4, -0x1p25F}}, 40), 0.0F);
+  EXPECT_EQ(sum_of({{0, 0x1p25F}, {3, 1.0F}, {4, -0x1p25F}}, 40), 1.0F);
+  EXPECT_EQ(sum_of({{0, 0x1p25F}, {30, -0x1p25F}, {33, 1.0F}}, 40), 1.0F);
+  EXPECT_EQ(sum_of({{0, 0x1p25F}, {31, 1.0F}, {32, -0x1p25F}}, 40), 0.0F);
+  EXPECT_EQ(sum_of({{0, 1.0F}, {39, 1.0F}}, 39), 1.0F);
 }
 
 TEST_P(AttentionTest, ScoreRowsAreIndependent) {

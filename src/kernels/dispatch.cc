@@ -8,6 +8,12 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+
+#include "kernels/cpu/amx.h"
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -26,6 +32,30 @@ struct Entry {
 bool HasF16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
+// Leaf 7 of CPUID, which compilers this builds with do not all name.
+bool HasAmx() {
+  constexpr unsigned kBf16 = 1U << 22U, kTile = 1U << 24U;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kBf16) != 0 && (edx & kTile) != 0;
+}
+
+// Tiles are 8 KiB more that the system saves for a thread: a process must ask for them, for all of its
+// threads at once.
+bool MayUseTiles() {
+#if defined(__linux__)
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+// The table has been tested on emulated tiles only: a CPU whose tiles sum otherwise must not have it.
+bool AmxWorks() {
+  static const bool works = HasAmx() && MayUseTiles() && amx::TilesSumAsDocumented();
+  return works;
 }
 #elif defined(__aarch64__)
 // Optional in ARMv8.2; every Apple CPU has it.
@@ -47,7 +77,9 @@ std::vector<Entry> Entries() {
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512vnni");
-  entries.push_back({&kAvx512Bf16Table, avx512 && __builtin_cpu_supports("avx512bf16")});
+  const bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
+  entries.push_back({&kAmxTable, bf16 && AmxWorks()});
+  entries.push_back({&kAvx512Bf16Table, bf16});
   entries.push_back({&kAvx512Table, avx512});
   entries.push_back({&kAvx2Table, avx2});
 #elif defined(__aarch64__)
@@ -118,6 +150,8 @@ std::string CpuDescription() {
   add(__builtin_cpu_supports("avx512f"), "AVX512F");
   add(__builtin_cpu_supports("avx512vnni"), "AVX512_VNNI");
   add(__builtin_cpu_supports("avx512bf16"), "AVX512_BF16");
+  add(HasAmx(),
+      AmxWorks() ? "AMX_BF16" : "AMX_BF16 (unused: not permitted, or its sums are not the documented ones)");
 #elif defined(__aarch64__)
   add(true, "NEON");
   add(HasDotProduct(), "DOTPROD");

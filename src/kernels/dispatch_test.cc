@@ -52,7 +52,7 @@ bool IsAvailable(std::string_view name) {
 
 // Fast tables of this build.
 #if defined(__x86_64__)
-constexpr const char* kFastTables[] = {"avx512-bf16", "avx512", "avx2"};
+constexpr const char* kFastTables[] = {"amx", "avx512-bf16", "avx512", "avx2"};
 constexpr const char* kFlags = "flags";
 #elif defined(__aarch64__)
 constexpr const char* kFastTables[] = {"neon"};
@@ -93,6 +93,7 @@ TEST(DispatchTest, AgreesWithTheKernelAboutTheCpu) {
   EXPECT_EQ(IsAvailable("avx512"), CpuinfoHas({"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq",
                                                "avx512vl", "avx512_vnni"}));
   EXPECT_EQ(IsAvailable("avx512-bf16"), IsAvailable("avx512") && CpuinfoHas({"avx512_bf16"}));
+  EXPECT_EQ(IsAvailable("amx"), IsAvailable("avx512-bf16") && CpuinfoHas({"amx_tile", "amx_bf16"}));
 }
 #elif defined(__aarch64__)
 TEST(DispatchTest, AgreesWithTheKernelAboutTheCpu) {
@@ -160,7 +161,8 @@ TEST(TablesUnderTestTest, ShareNoFunctionWithTheReference) {
     const KernelTable& r = kReferenceTable;
     EXPECT_STRNE(t->name, r.name);
     EXPECT_TRUE(t->quantize_q8 != r.quantize_q8 && t->matmul_q8 != r.matmul_q8 &&
-                t->matmul_float != r.matmul_float && t->rms_norm != r.rms_norm && t->rope != r.rope &&
+                t->matmul_float != r.matmul_float && t->round_bf16 != r.round_bf16 &&
+                t->matmul_bf16 != r.matmul_bf16 && t->rms_norm != r.rms_norm && t->rope != r.rope &&
                 t->swiglu != r.swiglu && t->exp != r.exp && t->argmax != r.argmax && t->top_k != r.top_k &&
                 t->scores != r.scores && t->softmax_chunk != r.softmax_chunk && t->values != r.values &&
                 t->gathered_values != r.gathered_values && t->merge_state != r.merge_state &&
@@ -169,9 +171,26 @@ TEST(TablesUnderTestTest, ShareNoFunctionWithTheReference) {
   }
 }
 
-TEST(TablesUnderTestTest, HaveTheEmulatedAvx512) {
-  if (testing::EmulatedAvx512() == nullptr) GTEST_SKIP() << "built without SIMDe, or the CPU lacks AVX2";
-  EXPECT_STREQ(testing::TablesUnderTest().back()->name, "avx512 (emulated)");
+TEST(TablesUnderTestTest, HaveTheEmulatedOnes) {
+  const std::vector<const KernelTable*> emulated = testing::EmulatedTables();
+  if (emulated.empty()) GTEST_SKIP() << "built without SIMDe, or the CPU lacks AVX2";
+  ASSERT_EQ(emulated.size(), 2U);
+  EXPECT_STREQ(emulated[0]->name, "avx512 (emulated)");
+  EXPECT_STREQ(emulated[1]->name, "amx (emulated)");
+  EXPECT_TRUE(emulated[1]->scores != emulated[0]->scores && emulated[1]->values != emulated[0]->values &&
+              emulated[1]->gathered_values != emulated[0]->gathered_values &&
+              emulated[1]->matmul_bf16 != emulated[0]->matmul_bf16);
+}
+
+// A CPU whose tiles sum in another way must not have the table.
+TEST(AmxTest, OnlyTheDocumentedSumsAreTrusted) {
+  using testing::TileSums;
+  if (testing::EmulatedTables().empty()) GTEST_SKIP() << "built without SIMDe, or the CPU lacks AVX2";
+  EXPECT_TRUE(testing::EmulatedTilesAreTrusted(TileSums::kDocumented));
+  for (const TileSums sums :
+       {TileSums::kInOrder, TileSums::kPairs, TileSums::kAddedApart, TileSums::kUnflushed}) {
+    EXPECT_FALSE(testing::EmulatedTilesAreTrusted(sums)) << static_cast<int>(sums);
+  }
 }
 
 TEST(TablesUnderTestTest, CoverEveryAvailableTable) {

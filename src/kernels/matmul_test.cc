@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Matrix products of every table against the reference.
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -97,9 +99,48 @@ TEST_P(MatmulTest, RowsAndGroupsAreIndependent) {
 }
 
 // The test of the tests: a table whose batches differ in one last bit is caught by both checks.
+// Sums below the least normal number, weights and activations that are none, and an output that is kept as it is.
+TEST_P(MatmulTest, Bf16FlushesAsItsInstructionsDo) {
+  constexpr int kIn = 80, kRows = 5;
+  for (const WeightFormat format : {WeightFormat::kBF16Pairs, WeightFormat::kBF16Amx}) {
+    for (uint32_t seed = 0; seed < 20; ++seed) {
+      TinyNumbers tiny(200 + seed);
+      const int exponent = seed < 16 ? -63 : -128;
+      const std::vector<std::byte> stored = tiny.Bf16s(kIn * kRowGroup, exponent);
+      AlignedBytes weights(stored.size());
+      std::memcpy(weights.data(), stored.data(), stored.size());
+      const PackedMatrix w = {.data = weights.data(),
+                              .group_bytes = stored.size(),
+                              .n_out = kRowGroup,
+                              .n_in = kIn,
+                              .format = format};
+      AlignedBytes x(size_t{kRows} * 96 * 2);
+      for (int row = 0; row < kRows; ++row) {
+        const std::vector<float> floats = tiny.Floats(kIn, seed < 16 ? -63 : row % 2 == 0 ? 100 : -126);
+        kReferenceTable.round_bf16(floats.data(), kIn, reinterpret_cast<uint16_t*>(x.data()) + row * 96);
+      }
+      const std::vector<float> before = tiny.Floats(size_t{kRows} * kRowGroup, -128);
+      std::vector<float> results[2] = {before, before};
+      for (int i = 0; i < 2; ++i) {
+        (i == 0 ? kReferenceTable : table())
+            .matmul_bf16({.w = &w,
+                          .x = reinterpret_cast<const uint16_t*>(x.data()),
+                          .x_stride = 96,
+                          .y = results[i].data(),
+                          .y_stride = kRowGroup,
+                          .n_rows = kRows,
+                          .group_begin = 0,
+                          .group_end = 1,
+                          .add = seed % 2 == 0});
+      }
+      ASSERT_TRUE(SameBits(results[0], results[1])) << Name(format) << " " << seed;
+    }
+  }
+}
+
 TEST(RowDependentTableTest, IsCaught) {
   const KernelTable wrong = RowDependentTable();
-  for (const WeightFormat format : {WeightFormat::kU4Min, WeightFormat::kBF16}) {
+  for (const WeightFormat format : {WeightFormat::kU4Min, WeightFormat::kBF16, WeightFormat::kBF16Pairs}) {
     const MatmulShape one{.format = format, .n_in = 64, .n_out = 40, .n_rows = 1};
     MatmulShape two = one;
     two.n_rows = 2;
@@ -109,6 +150,42 @@ TEST(RowDependentTableTest, IsCaught) {
     EXPECT_FALSE(MatmulRowsIndependent(wrong, two));
     EXPECT_TRUE(MatmulRowsIndependent(kReferenceTable, two));
   }
+}
+
+// ---- round_bf16
+// ------------------------------------------------------------------------------------------------
+
+std::vector<uint16_t> Rounded(const KernelTable& table, const std::vector<float>& x) {
+  std::vector<uint16_t> out((x.size() + 31) / 32 * 32 + 1, 0xEEEE);
+  table.round_bf16(x.data(), static_cast<int>(x.size()), out.data());
+  EXPECT_EQ(out.back(), 0xEEEE);
+  return out;
+}
+
+TEST_P(MatmulTest, RoundsToBf16AsTheReference) {
+  Random random(15);
+  for (size_t n = 1; n <= 100; ++n) {
+    std::vector<float> x(n);
+    for (float& f : x) {
+      f = std::bit_cast<float>(random.Bits());
+      if (std::isnan(f)) f = 0x1.81p-126F;
+    }
+    ASSERT_TRUE(SameBits(Rounded(kReferenceTable, x), Rounded(table(), x))) << n;
+  }
+  std::vector<float> edges;
+  for (const uint32_t bits : {0x00007FFFU, 0x00008000U, 0x007FFFFFU, 0x00800000U, 0x00807FFFU, 0x00808000U, 0x00808001U,
+                              0x00818000U, 0x3F7F8000U, 0x3F7FFFFFU, 0x7F7F7FFFU, 0x7F7F8000U, 0x7F7FFFFFU, 0x7F800000U}) {
+    edges.push_back(std::bit_cast<float>(bits));
+    edges.push_back(std::bit_cast<float>(bits | 0x80000000U));
+  }
+  EXPECT_TRUE(SameBits(Rounded(kReferenceTable, edges), Rounded(table(), edges)));
+}
+
+TEST(RoundBf16ReferenceTest, RoundsToEvenAndFlushes) {
+  const std::vector<uint16_t> out = Rounded(kReferenceTable, {1.0F, 0x1.01p0F, 0x1.03p0F, -0x1p-127F, -0x1p-126F});
+  const std::vector<uint16_t> expected = {0x3F80, 0x3F80, 0x3F82, 0x8000, 0x8080};
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), out.begin()));
+  EXPECT_TRUE(std::all_of(out.begin() + 5, out.begin() + 32, [](uint16_t zero) { return zero == 0; }));
 }
 
 // ---- quantize_q8

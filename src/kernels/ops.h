@@ -34,8 +34,11 @@ inline constexpr int kStateHeader = 16; // floats before the head_dim values of 
 // 16) u8 each. n_super is n_block / 8, rounded up. A weight is (D * factor) * w (- M * factor).
 //   kSuperU4Min, kSuperS8Min: Q4_K, Q5_K.
 //   kSuperS8Halves: Q6_K; its factors are i8, and each half of a block has its own: (n_block, 2, 16).
-// Float formats, per group: (n_in, 16) values.
-enum class WeightFormat : uint8_t { kU4, kU4Min, kS8, kS8Min, kSuperU4Min, kSuperS8Min, kSuperS8Halves, kF32, kF16, kBF16 };
+// Float formats, per group: (n_in, 16) values. kBF16Pairs and kBF16Amx are stored as kBF16 is, and multiplied in the
+// arithmetics "bf16" and "bf16-amx", where kBF16 is in "f32". The quantised formats come first.
+enum class WeightFormat : uint8_t {
+  kU4, kU4Min, kS8, kS8Min, kSuperU4Min, kSuperS8Min, kSuperS8Halves, kF32, kF16, kBF16, kBF16Pairs, kBF16Amx
+};
 
 struct PackedMatrix {
   const std::byte* data = nullptr;  // 64-byte aligned
@@ -81,24 +84,50 @@ struct MatmulFloatArgs {
 };
 // Arithmetic "f32": acc = fma(w, x, acc), k ascending.
 
+// Two arithmetics of products of bf16 numbers, after the instructions that have them. Products lie in a row, the k-th of
+// a[k] and b[k]; where one is missing at the end, both are 0. With
+//   step(acc, a, b) = fma(a, b, acc), where a, b, acc and a result below 2^-126 (as rounded with any exponent) count as
+//   zeros of their signs,
+// "bf16" (VDPBF16PS) takes products in pairs, the second of a pair first:
+//   acc = step(step(acc, a[k + 1], b[k + 1]), a[k], b[k])       k = 0, 2, 4, ...
+// and "bf16-amx" (TDPBF16PS on tiles of 32 products) sums those of even and of odd k in blocks of 32:
+//   even = odd = 0;  even = step(even, a[k], b[k]);  odd = step(odd, a[k + 1], b[k + 1])      k = 0, 2, ... 30 of the block
+//   acc = step(acc, step(odd, even, 1), 1)
+// Numbers that are not stored as bf16 are rounded for it: to nearest even, denormals to zeros of their signs.
+inline constexpr int kAmxBlock = 32;
+inline constexpr size_t kBf16Bytes = 2;
+
+struct MatmulBf16Args {
+  const PackedMatrix* w = nullptr;  // kBF16Pairs or kBF16Amx
+  const uint16_t* x = nullptr;      // (n_rows, n_in) as bf16, each row with zeros up to a multiple of 32; 64-byte aligned
+  int64_t x_stride = 0;             // a multiple of 32
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  int n_rows = 0;
+  int group_begin = 0, group_end = 0;
+  bool add = false;  // in f32
+};
+
 // ---- Attention ----------------------------------------------------------------------------------------------------
 
 // How a position's key or value of one KV head, head_dim values, is stored: as codes, then, for the quantised types, an f16
 // scale d for each 32 values (head_dim is a multiple of 32). Keys lie transposed in blocks of 16: codes (n_code, 16), then
 // scales (n_scale, 16). Values lie in rows: codes (n_code), then scales (n_scale).
-//   kF32, kF16, kBF16: the code is the value.
+//   kF32, kF16, kBF16, kBF16Amx: the code is the value.
 //   kQ8_0: a code is an i8 q; value = q * d.
 //   kQ4_0: a code is two nibbles; value = (nibble - 8) * d. In a key code i holds value 2 i in its low nibble and 2 i + 1 in
 //          its high one: keys never share a byte, so that threads may store neighbours. In a value's row code 16 b + i
 //          holds values 32 b + i and 32 b + 16 + i.
 // Both products are exact in f32.
 //
-// Scores and weighted values of these are sums of f32 products, in arithmetic "f32", but for kBF16: with it both factors are
-// bf16 numbers, and products come in pairs, in arithmetic "bf16", which is that of VDPBF16PS:
-//   pair(acc, a0, b0, a1, b1) = step(step(acc, a1, b1), a0, b0), the second of the pair first, with
-//   step(acc, a, b) = fma(a, b, acc), where a, b and a result below 2^-126 (as rounded with any exponent) count as zeros of
-//   their signs. Queries and softmax numerators are rounded to bf16 for it, to nearest even, after the same flush.
-enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0 };
+// Scores and weighted values of these are sums of f32 products, in arithmetic "f32", but for kBF16, which is multiplied in
+// "bf16", and kBF16Amx, stored as the same numbers and multiplied in "bf16-amx". There queries and softmax numerators are
+// rounded to bf16. A score's products are those of dimensions 0, 1, 2, ..., a value's those of a chunk's keys 0, 1, 2, ...
+enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kBF16Amx };
+// So many neighbouring keys are summed together in weighted values, from the first of a chunk on.
+constexpr int KeysSummedTogether(KvType type) {
+  return type == KvType::kBF16Amx ? kAmxBlock : type == KvType::kBF16 ? 2 : 1;
+}
 
 // What the caller will read soon after. A kernel may ask memory for it meanwhile, so that memory works while it computes.
 struct Upcoming {
@@ -106,8 +135,8 @@ struct Upcoming {
   size_t bytes = 0;
 };
 
-// out[row][key] = scale * dot(q[row], key), for keys of blocks [block_begin, block_end) of one chunk: fma, d ascending;
-// in bf16 arithmetic pairs of dimensions (2 i, 2 i + 1), i ascending.
+// out[row][key] = scale * dot(q[row], key), for keys of blocks [block_begin, block_end) of one chunk: in
+// arithmetic "f32" by fma, d ascending.
 struct ScoresArgs {
   const std::byte* keys = nullptr;  // 16 blocks of 16 keys of one KV head
   const float* q = nullptr;         // (n_rows, head_dim)
@@ -121,8 +150,7 @@ struct ScoresArgs {
   Upcoming next = {};
 };
 
-// o[row][d] = fma(p[row][key], v[key][d], o[row][d]) for key = 0 .. n_keys[row] - 1, ascending; in bf16 arithmetic pairs
-// of keys (2 i, 2 i + 1), i ascending, where a pair that n_keys cuts has zeros for its second product.
+// o[row][d] += p[row][key] * v[key][d] for key = 0 .. n_keys[row] - 1: in arithmetic "f32" by fma, ascending.
 struct ValuesArgs {
   const std::byte* values = nullptr;  // 256 rows of head_dim values of one KV head
   const float* p = nullptr;           // (n_rows, 256)
@@ -136,8 +164,8 @@ struct ValuesArgs {
   Upcoming next = {};
 };
 
-// The same for values that lie scattered: values[i] is one key's row. All rows see all n_keys. Pairs are of neighbours in
-// `values`: those of a chunk, if values[0] is of an even position.
+// The same for values that lie scattered: values[i] is one key's row. All rows see all n_keys. What is summed together are
+// neighbours in `values`: those of a chunk, if values[0] is of a position that is a multiple of KeysSummedTogether.
 struct GatheredValuesArgs {
   const std::byte* const* values = nullptr;  // (n_keys)
   const float* p = nullptr;                  // (n_rows, n_keys), row stride p_stride
@@ -171,13 +199,16 @@ enum class RopePairing : uint8_t { kAdjacent, kHalfSplit };  // (2i, 2i + 1) or 
 // ---- The table ----------------------------------------------------------------------------------------------------
 
 struct KernelTable {
-  const char* name;  // "reference", "avx2", "avx512", "avx512-bf16", "neon"
+  const char* name;  // "reference", "avx2", "avx512", "avx512-bf16", "amx", "neon"
 
   // x (n) -> out (n / 32). Per half: d = max|x| / 127; q = rint(x * (127 / max|x|)), 0 where all are
   // below 2^-120. n is a multiple of 32.
   void (*quantize_q8)(const float* x, int n, Q8Block* out);
   void (*matmul_q8)(const MatmulQ8Args& args);
   void (*matmul_float)(const MatmulFloatArgs& args);
+  // x (n) -> n bf16 numbers as arithmetics "bf16" and "bf16-amx" want them, then zeros up to a multiple of 32.
+  void (*round_bf16)(const float* x, int n, uint16_t* out);
+  void (*matmul_bf16)(const MatmulBf16Args& args);
 
   // y = (x * r) * w with r = 1 / sqrt(ss / n + eps); ss in 16 stripes by fma (index mod 16), then the fixed tree.
   void (*rms_norm)(const float* x, const float* w, int n, float eps, float* y);

@@ -224,13 +224,18 @@ void PackFloatRow(const TensorView& t, WeightFormat format, int64_t row, std::by
 
 }  // namespace
 
-bool IsQuantized(WeightFormat format) {
-  return format != WeightFormat::kF32 && format != WeightFormat::kF16 && format != WeightFormat::kBF16;
+bool IsQuantized(WeightFormat format) { return format < WeightFormat::kF32; }
+
+bool IsInBf16(WeightFormat format) {
+  return format == WeightFormat::kBF16Pairs || format == WeightFormat::kBF16Amx;
 }
 
-const char* ArithmeticName(WeightFormat format) { return IsQuantized(format) ? "q8" : "f32"; }
+const char* ArithmeticName(WeightFormat format) {
+  if (IsInBf16(format)) return format == WeightFormat::kBF16Pairs ? "bf16" : "bf16-amx";
+  return IsQuantized(format) ? "q8" : "f32";
+}
 
-WeightFormat PackedFormat(DType dtype) {
+WeightFormat PackedFormat(DType dtype, WeightFormat of_bf16) {
   switch (dtype) {
     case DType::kQ4_0: return WeightFormat::kU4;
     case DType::kQ4_1: return WeightFormat::kU4Min;
@@ -241,7 +246,7 @@ WeightFormat PackedFormat(DType dtype) {
     case DType::kQ5_K: return WeightFormat::kSuperS8Min;
     case DType::kQ6_K: return WeightFormat::kSuperS8Halves;
     case DType::kF16: return WeightFormat::kF16;
-    case DType::kBF16: return WeightFormat::kBF16;
+    case DType::kBF16: return of_bf16;
     default: LS_CHECK(CanDequantize(dtype)); return WeightFormat::kF32;
   }
 }
@@ -251,14 +256,19 @@ uint64_t PackedBytes(DType dtype, int64_t n_in, int64_t n_out) {
   return groups * GroupBytes(PackedFormat(dtype), n_in);
 }
 
+PackedMatrix InF32(PackedMatrix matrix) {
+  if (IsInBf16(matrix.format)) matrix.format = WeightFormat::kBF16;
+  return matrix;
+}
+
 PackedWeights::PackedWeights(const TensorView& tensor)
     : PackedWeights(tensor, nullptr) {
   buffer_ = AlignedBuffer(static_cast<size_t>(n_groups()) * matrix_.group_bytes);
   matrix_.data = data_ = buffer_.data();
 }
 
-PackedWeights::PackedWeights(const TensorView& tensor, std::byte* memory) : data_(memory) {
-  matrix_.format = PackedFormat(tensor.dtype);
+PackedWeights::PackedWeights(const TensorView& tensor, std::byte* memory, WeightFormat of_bf16) : data_(memory) {
+  matrix_.format = PackedFormat(tensor.dtype, of_bf16);
   matrix_.n_in = tensor.shape[0];
   matrix_.n_out = tensor.n_rows();
   matrix_.group_bytes = GroupBytes(matrix_.format, matrix_.n_in);

@@ -13,12 +13,17 @@
 namespace longspec::kernels {
 
 bool IsQuantized(WeightFormat format);
-const char* ArithmeticName(WeightFormat format);  // "q8" or "f32"
+bool IsInBf16(WeightFormat format);  // multiplied in "bf16" or "bf16-amx"
+const char* ArithmeticName(WeightFormat format);
 
 // REQUIRES for the rest: the tensor is a matrix (n_in, n_out) of a type CanDequantize knows; n_in a multiple of
 // the type's block.
-WeightFormat PackedFormat(DType dtype);
+// `of_bf16`: what BF16 is packed as, kBF16, kBF16Pairs or kBF16Amx.
+WeightFormat PackedFormat(DType dtype, WeightFormat of_bf16 = WeightFormat::kBF16);
 uint64_t PackedBytes(DType dtype, int64_t n_in, int64_t n_out);
+
+// The same matrix, in arithmetic "f32" if it is in "bf16" or "bf16-amx".
+PackedMatrix InF32(PackedMatrix matrix);
 
 // One packed matrix. Groups may be packed from several threads.
 class PackedWeights {
@@ -27,7 +32,7 @@ class PackedWeights {
   explicit PackedWeights(const TensorView& tensor);  // allocates; Pack fills
   // In `memory` (borrowed): PackedBytes of it, zeroed, 64-byte aligned. A model's matrices side by side in few large pages
   // are read faster than each in pages of its own.
-  PackedWeights(const TensorView& tensor, std::byte* memory);
+  PackedWeights(const TensorView& tensor, std::byte* memory, WeightFormat of_bf16 = WeightFormat::kBF16);
   void Pack(const TensorView& tensor, int group_begin, int group_end);
   const PackedMatrix& matrix() const { return matrix_; }
   int n_groups() const { return static_cast<int>((matrix_.n_out + kRowGroup - 1) / kRowGroup); }

@@ -37,14 +37,17 @@ int64_t PlainF32(int64_t rounds) {
 
 PeakLoops PeakLoopsOf(const KernelTable& table) {
 #if defined(__x86_64__)
-  if (&table == &kAvx2Table) return {avx2::PeakQ8, avx2::PeakF32, avx2::PeakF32};
-  if (&table == &kAvx512Table) return {avx512::PeakQ8, avx512::PeakF32, avx512::PeakF32};
-  if (&table == &kAvx512Bf16Table) return {avx512::PeakQ8, avx512::PeakF32, avx512_bf16::PeakBf16};
+  if (&table == &kAvx2Table) return {avx2::PeakQ8, avx2::PeakF32, avx2::PeakF32, avx2::PeakF32};
+  if (&table == &kAvx512Table) return {avx512::PeakQ8, avx512::PeakF32, avx512::PeakF32, avx512::PeakF32};
+  if (&table == &kAvx512Bf16Table) {
+    return {avx512::PeakQ8, avx512::PeakF32, avx512_bf16::PeakBf16, avx512::PeakF32};
+  }
+  if (&table == &kAmxTable) return {avx512::PeakQ8, avx512::PeakF32, avx512_bf16::PeakBf16, amx::PeakBf16Amx};
 #elif defined(__aarch64__)
-  if (&table == &kNeonTable) return {neon::PeakQ8, neon::PeakF32, neon::PeakF32};
+  if (&table == &kNeonTable) return {neon::PeakQ8, neon::PeakF32, PlainF32, PlainF32};
 #endif
   static_cast<void>(table);
-  return {PlainQ8, PlainF32, PlainF32};
+  return {PlainQ8, PlainF32, PlainF32, PlainF32};
 }
 
 }  // namespace longspec::kernels

@@ -12,6 +12,7 @@ extern const KernelTable kReferenceTable;
 extern const KernelTable kAvx2Table;    // AVX2, FMA, F16C
 extern const KernelTable kAvx512Table;      // the same, and AVX-512 F, BW, DQ, VL, VNNI
 extern const KernelTable kAvx512Bf16Table;  // the same, and AVX-512 BF16
+extern const KernelTable kAmxTable;         // the same, and AMX (TILE, BF16)
 #elif defined(__aarch64__)
 extern const KernelTable kNeonTable;  // Advanced SIMD with dot products (ARMv8.2 and later)
 #endif

@@ -137,6 +137,7 @@ INSTANTIATE_TEST_SUITE_P(Types, FullCacheTest,
                          ::testing::Values(std::pair{CacheType::kF32, CacheType::kF32},
                                            std::pair{CacheType::kF16, CacheType::kF16},
                                            std::pair{CacheType::kBF16, CacheType::kF32},
+                                           std::pair{CacheType::kBF16Amx, CacheType::kBF16Amx},
                                            std::pair{CacheType::kQ8_0, CacheType::kQ8_0},
                                            std::pair{CacheType::kQ4_0, CacheType::kQ4_0},
                                            std::pair{CacheType::kQ8_0, CacheType::kF16}));

@@ -55,6 +55,16 @@ void RunGroups(const kernels::KernelTable& kernels, const LinearJob& job, const 
                          .group_begin = begin,
                          .group_end = end,
                          .add = job.add});
+    } else if (kernels::IsInBf16(job.w->format)) {
+      kernels.matmul_bf16({.w = job.w,
+                           .x = x.bf16 + int64_t{row} * x.width,
+                           .x_stride = x.width,
+                           .y = y,
+                           .y_stride = job.w->n_out,
+                           .n_rows = rows,
+                           .group_begin = begin,
+                           .group_end = end,
+                           .add = job.add});
     } else {
       kernels.matmul_float({.w = job.w,
                             .x = x.f32 + int64_t{row} * x.width,

@@ -16,6 +16,8 @@ namespace longspec {
 struct Activations {
   const float* f32 = nullptr;            // (n_rows, width)
   const kernels::Q8Block* q8 = nullptr;  // (n_rows, width / 32); null if no quantised weight reads it
+  const uint16_t* bf16 =
+      nullptr;  // (n_rows, width), width a multiple of 32; null if no weight multiplies in bf16
   int width = 0;
 };
 

@@ -35,14 +35,15 @@ struct Widths {
         rot(c.rope.n_rot) {}
   int embd, q, kv, ff, rot;
   int widest_input() const { return std::max({embd, q, ff}); }
-  size_t row_bytes() const {
+  size_t row_bytes(bool in_bf16) const {
     const size_t floats = Z(3 * embd) + Z(3 * q) + Z(2 * kv) + Z(3 * ff) + Z(rot);
-    return floats * sizeof(float) + Z(widest_input() / kQuantBlock) * sizeof(Q8Block);
+    return floats * sizeof(float) + Z(widest_input() / kQuantBlock) * sizeof(Q8Block) +
+           (in_bf16 ? Z(widest_input()) * sizeof(uint16_t) : 0);
   }
 };
 
 struct Buffers {
-  Buffers(const Widths& w, int max_rows) {
+  Buffers(const Widths& w, int max_rows, bool in_bf16) {
     const auto floats = [&](int width) { return AlignedBuffer(Z(max_rows) * Z(width) * sizeof(float)); };
     x = floats(w.embd);
     normed = floats(w.embd);
@@ -57,9 +58,14 @@ struct Buffers {
     activated = floats(w.ff);
     cos_sin = floats(w.rot);
     q8 = AlignedBuffer(Z(max_rows) * Z(w.widest_input() / kQuantBlock) * sizeof(Q8Block));
+    if (in_bf16) bf16 = AlignedBuffer(Z(max_rows) * Z(w.widest_input()) * sizeof(uint16_t));
   }
   AlignedBuffer x, normed, out_rows, q, q_by_head, attended, k, v, gate, up, activated, cos_sin, q8;
+  AlignedBuffer bf16;  // empty if no weights multiply in bf16
 };
+
+// Whether there are weights that multiply in bf16, or might be.
+bool InBf16(const LlamaConfig& config) { return kernels::IsInBf16(config.bf16_format); }
 
 // One row of the call: whose it is, and where it stands.
 struct Row {
@@ -81,7 +87,7 @@ class Llama final : public Target {
         weights_(std::move(weights)),
         rope_(config.rope),
         shared_{&config_, &kernels_, &team_, weights_->embedding, &weights_->output.matrix()},
-        buffers_(widths_, max_rows_) {}
+        buffers_(widths_, max_rows_, InBf16(config)) {}
 
   int vocab_size() const override { return config_.n_vocab; }
   int context_length() const override {
@@ -103,6 +109,7 @@ class Llama final : public Target {
   void Attend(ThreadTeam::Worker& worker, int layer, std::span<const ForwardSegment> segments);
   void FeedForward(ThreadTeam::Worker& worker, const LlamaLayer& layer);
   void Normalise(const ThreadTeam::Worker& worker, const float* x, const std::vector<float>& w, int n_rows);
+  void Convert(const float* x, size_t at, int n);
   void Quantise(const ThreadTeam::Worker& worker, const float* x, int width, int n_rows);
   void RotateAndStore(const ThreadTeam::Worker& worker, int layer, std::span<const ForwardSegment> segments);
   void FinishProjection(float* head, int first, const std::vector<float>& bias,
@@ -111,7 +118,7 @@ class Llama final : public Target {
 
   int n_rows() const { return static_cast<int>(rows_.size()); }
   Activations Input(const float* x, int width) const {
-    return {.f32 = x, .q8 = buffers_.q8.as<Q8Block>(), .width = width};
+    return {.f32 = x, .q8 = buffers_.q8.as<Q8Block>(), .bf16 = buffers_.bf16.as<uint16_t>(), .width = width};
   }
 
   const std::shared_ptr<const GgufFile> file_;  // keeps the mapped embedding alive
@@ -293,23 +300,29 @@ void Llama::FeedForward(ThreadTeam::Worker& worker, const LlamaLayer& layer) {
   worker.Barrier();
 }
 
-// normed = rms_norm(x) and its q8 form, by rows.
+// What weights multiply instead of float activations, of numbers [at, at + n) of a product's whole input;
+// both multiples of 32.
+void Llama::Convert(const float* x, size_t at, int n) {
+  kernels_.quantize_q8(x, n, buffers_.q8.as<Q8Block>() + at / kQuantBlock);
+  if (buffers_.bf16.size() > 0) kernels_.round_bf16(x, n, buffers_.bf16.as<uint16_t>() + at);
+}
+
+// normed = rms_norm(x), converted, by rows.
 void Llama::Normalise(const ThreadTeam::Worker& worker, const float* x, const std::vector<float>& w,
                       int n_rows) {
   const auto share = worker.ShareOf(n_rows);
   for (int r = share.begin; r < share.end; ++r) {
     float* y = buffers_.normed.as<float>() + Z(r) * Z(config_.n_embd);
     kernels_.rms_norm(x + Z(r) * Z(config_.n_embd), w.data(), config_.n_embd, config_.rms_eps, y);
-    kernels_.quantize_q8(y, config_.n_embd,
-                         buffers_.q8.as<Q8Block>() + Z(r) * Z(config_.n_embd / kQuantBlock));
+    Convert(y, Z(r) * Z(config_.n_embd), config_.n_embd);
   }
 }
 
-// The q8 form of x, by blocks of 32.
+// x converted, by blocks of 32.
 void Llama::Quantise(const ThreadTeam::Worker& worker, const float* x, int width, int n_rows) {
   const auto share = worker.ShareOf(n_rows * (width / kQuantBlock));
-  kernels_.quantize_q8(x + Z(share.begin) * kQuantBlock, (share.end - share.begin) * kQuantBlock,
-                       buffers_.q8.as<Q8Block>() + share.begin);
+  const size_t at = Z(share.begin) * kQuantBlock;
+  Convert(x + at, at, (share.end - share.begin) * kQuantBlock);
 }
 
 // One head of a projection, whose value `first` is its own first one: its bias and its norm, where there are
@@ -361,14 +374,14 @@ void Llama::RotateAndStore(const ThreadTeam::Worker& worker, int layer,
   }
 }
 
-// activated = swiglu(gate, up) and its q8 form, by blocks of 32.
+// activated = swiglu(gate, up), converted, by blocks of 32.
 void Llama::Activate(const ThreadTeam::Worker& worker) {
   const auto share = worker.ShareOf(n_rows() * (config_.n_ff / kQuantBlock));
   const size_t at = Z(share.begin) * kQuantBlock;
   const int n = (share.end - share.begin) * kQuantBlock;
   float* activated = buffers_.activated.as<float>() + at;
   kernels_.swiglu(buffers_.gate.as<float>() + at, buffers_.up.as<float>() + at, n, activated);
-  kernels_.quantize_q8(activated, n, buffers_.q8.as<Q8Block>() + share.begin);
+  Convert(activated, at, n);
 }
 
 }  // namespace
@@ -381,7 +394,7 @@ LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int
     if (t.name == "token_embd.weight" && !config.tied_embeddings) continue;  // read in place
     if (CanDequantize(t.dtype)) memory.weights += kernels::PackedBytes(t.dtype, t.shape[0], t.n_rows());
   }
-  memory.scratch = Z(max_rows) * Widths(config).row_bytes() +
+  memory.scratch = Z(max_rows) * Widths(config).row_bytes(InBf16(config)) +
                    Z(std::min(max_rows, kMostLogitRows)) * Z(config.n_vocab) * sizeof(float);
   return memory;
 }

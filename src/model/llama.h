@@ -31,10 +31,15 @@ struct LlamaConfig {
   bool tied_embeddings = false;  // the LM head is the embedding matrix
   bool qkv_bias = false;         // q, k and v have biases
   bool qk_norm = false;          // each head of q and k is normalised before it is rotated
+  // What BF16 matrices are packed as: chosen after reading, where it is not to be f32.
+  kernels::WeightFormat bf16_format = kernels::WeightFormat::kBF16;
 
   AttentionShape attention() const;
   KvLayout kv_layout(CacheType k, CacheType v) const;
 };
+
+// The packed format that multiplies in this arithmetic.
+kernels::WeightFormat Bf16Format(Bf16Arithmetic arithmetic);
 
 // Reads and checks the metadata, and every tensor's presence, shape and type. An unsupported architecture is
 // named.

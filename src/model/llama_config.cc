@@ -109,6 +109,18 @@ AttentionShape LlamaConfig::attention() const {
           .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))};
 }
 
+kernels::WeightFormat Bf16Format(Bf16Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case Bf16Arithmetic::kF32:
+      return kernels::WeightFormat::kBF16;
+    case Bf16Arithmetic::kBF16:
+      return kernels::WeightFormat::kBF16Pairs;
+    case Bf16Arithmetic::kBF16Amx:
+      return kernels::WeightFormat::kBF16Amx;
+  }
+  return kernels::WeightFormat::kBF16;
+}
+
 KvLayout LlamaConfig::kv_layout(CacheType k, CacheType v) const {
   return {.k_type = k, .v_type = v, .n_kv_head = n_head_kv, .head_dim = head_dim};
 }
@@ -202,7 +214,7 @@ std::vector<std::pair<std::string, std::string>> DescribeArithmetic(const LlamaC
   std::vector<std::pair<std::string, std::string>> lines;
   for (const DType type : types) {
     lines.emplace_back("matmul " + std::string(Info(type).name),
-                       kernels::ArithmeticName(kernels::PackedFormat(type)));
+                       kernels::ArithmeticName(kernels::PackedFormat(type, config.bf16_format)));
   }
   return lines;
 }

@@ -33,7 +33,8 @@ struct Model {
 };
 
 Model Load(const TinyModelOptions& tiny, int threads = 2,
-           const kernels::KernelTable* table = kernels::Available().front(), int max_rows = 64) {
+           const kernels::KernelTable* table = kernels::Available().front(), int max_rows = 64,
+           Bf16Arithmetic bf16_weights = Bf16Arithmetic::kF32) {
   const std::string path =
       std::filesystem::temp_directory_path() / ("longspec_llama_" + std::to_string(getpid()) + ".gguf");
   EXPECT_TRUE(WriteTinyModel(tiny, path).ok());
@@ -41,6 +42,7 @@ Model Load(const TinyModelOptions& tiny, int threads = 2,
   m.file = *GgufFile::Open(path);
   std::filesystem::remove(path);
   m.config = *ReadLlamaConfig(*m.file, {});
+  m.config.bf16_format = Bf16Format(bf16_weights);
   m.team = std::make_unique<ThreadTeam>(threads);
   LlamaLoadOptions options;
   options.kernels = table;
@@ -150,6 +152,9 @@ INSTANTIATE_TEST_SUITE_P(Types, LlamaCacheTypes,
                          ::testing::Values(std::pair{CacheType::kQ8_0, CacheType::kQ8_0},
                                            std::pair{CacheType::kQ4_0, CacheType::kQ4_0},
                                            std::pair{CacheType::kQ8_0, CacheType::kF16},
+                                           std::pair{CacheType::kBF16, CacheType::kBF16},
+                                           std::pair{CacheType::kBF16Amx, CacheType::kBF16Amx},
+                                           std::pair{CacheType::kBF16Amx, CacheType::kF16},
                                            std::pair{CacheType::kF32, CacheType::kQ4_0}));
 
 class LlamaTypes : public ::testing::TestWithParam<DType> {};
@@ -188,6 +193,48 @@ INSTANTIATE_TEST_SUITE_P(Types, LlamaTypes,
                                            DType::kQ8_0, DType::kF16, DType::kBF16, DType::kF32, DType::kQ4_K,
                                            DType::kQ6_K),
                          [](const auto& type) { return std::string(Info(type.param).name); });
+
+class LlamaBf16Weights : public ::testing::TestWithParam<Bf16Arithmetic> {};
+
+TEST_P(LlamaBf16Weights, ChunksThreadsAndTablesDoNotChangeABit) {
+  TinyModelOptions tiny;
+  tiny.dtype = DType::kBF16;
+  tiny.n_ff = 96;
+  Model m = Load(tiny, 2, kernels::Available().front(), 64, GetParam());
+  const std::vector<int32_t> tokens = Tokens(70);
+  const auto cache = m.NewCache();
+  const std::vector<Row> one_by_one = Feed(m, *cache, tokens, 1);
+  for (const kernels::KernelTable* table : kernels::Available()) {
+    for (const int threads : {1, 3}) {
+      Model other = Load(tiny, threads, table, 64, GetParam());
+      const auto other_cache = other.NewCache();
+      const std::vector<Row> rows = Feed(other, *other_cache, tokens, threads == 1 ? 7 : 33);
+      for (size_t i = 0; i < rows.size(); ++i) {
+        ASSERT_TRUE(SameBits(rows[i], one_by_one[i]))
+            << table->name << ", " << threads << " threads, row " << i;
+      }
+    }
+  }
+  // It has an effect, and the one that rounding activations to 8 bits has.
+  Model exact = Load(tiny);
+  const auto exact_cache = exact.NewCache();
+  const Row expected = Feed(exact, *exact_cache, tokens, 64).back(), &actual = one_by_one.back();
+  EXPECT_FALSE(SameBits(expected, actual));
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    difference += std::pow(double{expected[i]} - actual[i], 2);
+    size += std::pow(double{expected[i]}, 2);
+  }
+  EXPECT_LT(std::sqrt(difference / size), 0.02);
+  EXPECT_EQ(DescribeArithmetic(m.config, *m.file)[0].second,
+            GetParam() == Bf16Arithmetic::kBF16 ? "bf16" : "bf16-amx");
+}
+
+INSTANTIATE_TEST_SUITE_P(Arithmetics, LlamaBf16Weights,
+                         ::testing::Values(Bf16Arithmetic::kBF16, Bf16Arithmetic::kBF16Amx),
+                         [](const auto& arithmetic) {
+                           return arithmetic.param == Bf16Arithmetic::kBF16 ? "Bf16" : "Bf16Amx";
+                         });
 
 TEST(Llama, ATreeRowIsThePathsLastRow) {
   TinyModelOptions tiny;

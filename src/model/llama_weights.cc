@@ -27,12 +27,16 @@ const TensorView& Tensor(const GgufFile& file, const std::string& name) {
 // Packs matrices one after the other, each with the whole team, and reports progress between them.
 class Packer {
  public:
-  Packer(ThreadTeam& team, std::byte* memory, uint64_t total_bytes,
+  Packer(ThreadTeam& team, kernels::WeightFormat bf16_format, std::byte* memory, uint64_t total_bytes,
          const std::function<bool(double)>& on_progress)
-      : team_(team), memory_(memory), total_(total_bytes), on_progress_(on_progress) {}
+      : team_(team),
+        bf16_format_(bf16_format),
+        memory_(memory),
+        total_(total_bytes),
+        on_progress_(on_progress) {}
 
   Status Pack(const TensorView& tensor, kernels::PackedWeights& out) {
-    out = kernels::PackedWeights(tensor, memory_);
+    out = kernels::PackedWeights(tensor, memory_, bf16_format_);
     memory_ += kernels::PackedBytes(tensor.dtype, tensor.shape[0], tensor.n_rows());
     team_.Run([&](ThreadTeam::Worker& worker) {
       const auto share = worker.ShareOf(out.n_groups());
@@ -47,6 +51,7 @@ class Packer {
 
  private:
   ThreadTeam& team_;
+  const kernels::WeightFormat bf16_format_;
   std::byte* memory_;  // where the next matrix goes
   uint64_t done_ = 0, total_;
   const std::function<bool(double)>& on_progress_;
@@ -72,7 +77,7 @@ Result<std::unique_ptr<const LlamaWeights>> LoadLlamaWeights(const GgufFile& fil
   }
   try {
     weights->memory = AlignedBuffer(packed);
-    Packer packer(team, weights->memory.data(), total, on_progress);
+    Packer packer(team, config.bf16_format, weights->memory.data(), total, on_progress);
     weights->layers.resize(static_cast<size_t>(config.n_layer));
     for (int i = 0; i < config.n_layer; ++i) {
       LlamaLayer& layer = weights->layers[static_cast<size_t>(i)];

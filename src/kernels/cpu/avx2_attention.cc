@@ -8,10 +8,12 @@
 
 #include "kernels/cpu/avx2.h"
 #include "kernels/cpu/avx2_math.h"
+#include "kernels/cpu/bf16_lanes.h"
 #include "kernels/cpu/bf16_pairs.h"
 #include "kernels/cpu/fetch.h"
 #include "kernels/cpu/kv_quantize_avx2.h"
 #include "kernels/cpu/kv_traits.h"
+#include "kernels/cpu/value_rows.h"
 
 namespace longspec::kernels::avx2 {
 namespace {
@@ -307,18 +309,6 @@ template <KvType T>
   for (; row < a.n_rows; ++row) GatheredTile<T, 1>(a, row);
 }
 
-// To bf16 numbers, after denormals were flushed. NaN may become infinite: rows are finite.
-inline __m256 RoundToBf16(__m256 x) {
-  const __m256i bits = _mm256_castps_si256(x);
-  const __m256i exponent = _mm256_and_si256(bits, _mm256_set1_epi32(0x7F800000));
-  const __m256i denormal = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
-  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i rounded = _mm256_and_si256(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF))),
-                                           _mm256_set1_epi32(static_cast<int>(0xFFFF0000)));
-  const __m256i sign = _mm256_and_si256(bits, _mm256_set1_epi32(static_cast<int>(0x80000000)));
-  return _mm256_castsi256_ps(_mm256_blendv_epi8(rounded, sign, denormal));
-}
-
 void RoundAll(const float* x, int n, float* out) {
   int i = 0;
   for (; i + 8 <= n; i += 8) _mm256_storeu_ps(out + i, RoundToBf16(_mm256_loadu_ps(x + i)));
@@ -392,16 +382,22 @@ inline void ExpAndAdd(float* scores, __m256 top, __m256 (&sums)[2]) {
 
 void Scores(const ScoresArgs& a) {
   if (a.type == KvType::kBF16) return ScoresInPairs(a, RoundAll, ScoresOf<KvType::kBF16>, ScaleAll);
+  if (a.type == KvType::kBF16Amx) return ScoresInTiles<Lanes>(a, RoundBf16);
   WithKvType(a.type, [&](auto type) { ScoresOf<decltype(type)::kValue>(a); });
 }
 
 void Values(const ValuesArgs& a) {
   if (a.type == KvType::kBF16) return ValuesInPairs(a, RoundAll, ValuesOf<KvType::kBF16>);
+  if (a.type == KvType::kBF16Amx) {
+    const ChunkRows value_row = {a.values, static_cast<size_t>(a.head_dim) * kBf16Bytes};
+    return ValuesInTiles<Lanes>(a, value_row, RoundBf16);
+  }
   WithKvType(a.type, [&](auto type) { ValuesOf<decltype(type)::kValue>(a); });
 }
 
 void GatheredValues(const GatheredValuesArgs& a) {
   if (a.type == KvType::kBF16) return ValuesInPairs(a, RoundAll, GatheredOf<KvType::kBF16>);
+  if (a.type == KvType::kBF16Amx) return ValuesInTiles<Lanes>(a, ScatteredRows{a.values}, RoundBf16);
   WithKvType(a.type, [&](auto type) { GatheredOf<decltype(type)::kValue>(a); });
 }
 

@@ -6,6 +6,9 @@
 
 #include <immintrin.h>
 
+#include <cstddef>
+#include <cstdint>
+
 namespace longspec::kernels {
 namespace {  // NOLINT(google-build-namespaces)
 
@@ -74,6 +77,53 @@ inline float MaxOf(__m256 v) {
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
+
+// ---- bf16
+
+// To bf16 numbers, after denormals were flushed. NaN may become infinite: rows are finite.
+inline __m256 RoundToBf16(__m256 x) {
+  const __m256i bits = _mm256_castps_si256(x);
+  const __m256i exponent = _mm256_and_si256(bits, _mm256_set1_epi32(0x7F800000));
+  const __m256i denormal = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i rounded = _mm256_and_si256(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF))),
+                                           _mm256_set1_epi32(static_cast<int>(0xFFFF0000)));
+  const __m256i sign = _mm256_and_si256(bits, _mm256_set1_epi32(static_cast<int>(0x80000000)));
+  return _mm256_castsi256_ps(_mm256_blendv_epi8(rounded, sign, denormal));
+}
+
+// 16 numbers, as bf16_lanes.h wants them.
+struct Lanes {
+  struct Vector {
+    __m256 low, high;
+  };
+  static Vector Zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+  static Vector Load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+  static void Store(float* p, const Vector& v) {
+    _mm256_storeu_ps(p, v.low);
+    _mm256_storeu_ps(p + 8, v.high);
+  }
+  static Vector LoadBf16(const std::byte* p) {
+    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    const __m256i low = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(bits));
+    const __m256i high = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(bits, 1));
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(high, 16))};
+  }
+  static Vector Broadcast(uint16_t bf16) {
+    const __m256 v = _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(uint32_t{bf16} << 16)));
+    return {v, v};
+  }
+  static Vector Fma(const Vector& a, const Vector& b, const Vector& sum) {
+    return {_mm256_fmadd_ps(a.low, b.low, sum.low), _mm256_fmadd_ps(a.high, b.high, sum.high)};
+  }
+  static Vector Add(const Vector& a, const Vector& b) {
+    return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
+  }
+  static Vector Scale(const Vector& v, float by) {
+    const __m256 factor = _mm256_set1_ps(by);
+    return {_mm256_mul_ps(v.low, factor), _mm256_mul_ps(v.high, factor)};
+  }
+};
 
 }  // namespace
 }  // namespace longspec::kernels

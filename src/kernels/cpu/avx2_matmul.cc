@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/avx2.h"
 #include "kernels/cpu/avx2_math.h"
+#include "kernels/cpu/bf16_lanes.h"
 #include "kernels/cpu/weight_traits.h"
 
 namespace longspec::kernels::avx2 {
@@ -385,6 +386,29 @@ void MatmulQ8(const MatmulQ8Args& a) {
 
 void MatmulFloat(const MatmulFloatArgs& a) {
   WithFloatFormat(a.w->format, [&](auto format) { FloatGroups<decltype(format)::kValue>(a); });
+}
+
+void MatmulBf16(const MatmulBf16Args& a) {
+  if (a.w->format == WeightFormat::kBF16Amx) return MatmulInLanes<Lanes, Bf16Order::kTiles>(a);
+  MatmulInLanes<Lanes, Bf16Order::kPairs>(a);
+}
+
+void RoundBf16(const float* x, int n, uint16_t* out) {
+  for (int i = 0; i < n; i += 16) {
+    float rest[16] = {};
+    const float* from = x + i;
+    if (i + 16 > n) {
+      std::memcpy(rest, from, static_cast<size_t>(n - i) * sizeof(float));
+      from = rest;
+    }
+    const __m256i low = _mm256_castps_si256(RoundToBf16(_mm256_loadu_ps(from)));
+    const __m256i high = _mm256_castps_si256(RoundToBf16(_mm256_loadu_ps(from + 8)));
+    const __m256i packed = _mm256_packus_epi32(_mm256_srli_epi32(low, 16), _mm256_srli_epi32(high, 16));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), _mm256_permute4x64_epi64(packed, 0xD8));
+  }
+  const int end = (n + 15) / 16 * 16;
+  if (end % kAmxBlock != 0)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + end), _mm256_setzero_si256());
 }
 
 void QuantizeQ8(const float* x, int n, Q8Block* out) {

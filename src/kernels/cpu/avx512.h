@@ -22,6 +22,8 @@ namespace longspec::kernels::LONGSPEC_AVX512_NAMESPACE {
 void QuantizeQ8(const float* x, int n, Q8Block* out);
 void MatmulQ8(const MatmulQ8Args& a);
 void MatmulFloat(const MatmulFloatArgs& a);
+void RoundBf16(const float* x, int n, uint16_t* out);
+void MatmulBf16(const MatmulBf16Args& a);
 
 void RmsNorm(const float* x, const float* w, int n, float eps, float* y);
 void Rope(float* x, int n_rot, const float* cos_sin, RopePairing pairing);

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/avx512.h"
 #include "kernels/cpu/avx512_math.h"
+#include "kernels/cpu/bf16_lanes.h"
 #include "kernels/cpu/bf16_pairs.h"
 #include "kernels/cpu/fetch.h"
 #include "kernels/cpu/kv_quantize_avx2.h"
@@ -258,18 +259,6 @@ template <KvType T>
   });
 }
 
-// To bf16 numbers, after denormals were flushed. NaN may become infinite: rows are finite.
-inline __m512 RoundToBf16(__m512 x) {
-  const __m512i bits = _mm512_castps_si512(x);
-  const __m512 magnitude = _mm512_abs_ps(x);
-  const __mmask16 denormal = _mm512_cmp_ps_mask(magnitude, _mm512_set1_ps(0x1.0p-126F), _CMP_LT_OQ);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
-  const __m512i number = _mm512_and_si512(rounded, _mm512_set1_epi32(static_cast<int>(0xFFFF0000)));
-  const __m512i sign = _mm512_and_si512(bits, _mm512_set1_epi32(static_cast<int>(0x80000000)));
-  return _mm512_castsi512_ps(_mm512_mask_mov_epi32(number, denormal, sign));
-}
-
 void RoundAll(const float* x, int n, float* out) {
   for (int i = 0; i < n; i += 16) {
     const __mmask16 lanes = FirstLanes(n - i);
@@ -329,16 +318,22 @@ void StoreFloatValue(const StoreKvArgs& a) {
 
 void Scores(const ScoresArgs& a) {
   if (a.type == KvType::kBF16) return ScoresInPairs(a, RoundAll, ScoresOf<KvType::kBF16>, ScaleAll);
+  if (a.type == KvType::kBF16Amx) return ScoresInTiles<Lanes>(a, RoundBf16);
   WithKvType(a.type, [&](auto type) { ScoresOf<decltype(type)::kValue>(a); });
 }
 
 void Values(const ValuesArgs& a) {
   if (a.type == KvType::kBF16) return ValuesInPairs(a, RoundAll, ValuesOf<KvType::kBF16>);
+  if (a.type == KvType::kBF16Amx) {
+    const ChunkRows value_row = {a.values, static_cast<size_t>(a.head_dim) * kBf16Bytes};
+    return ValuesInTiles<Lanes>(a, value_row, RoundBf16);
+  }
   WithKvType(a.type, [&](auto type) { ValuesOf<decltype(type)::kValue>(a); });
 }
 
 void GatheredValues(const GatheredValuesArgs& a) {
   if (a.type == KvType::kBF16) return ValuesInPairs(a, RoundAll, GatheredOf<KvType::kBF16>);
+  if (a.type == KvType::kBF16Amx) return ValuesInTiles<Lanes>(a, ScatteredRows{a.values}, RoundBf16);
   WithKvType(a.type, [&](auto type) { GatheredOf<decltype(type)::kValue>(a); });
 }
 

@@ -7,6 +7,8 @@
 
 namespace longspec::kernels::avx512_bf16 {
 
+void RoundBf16(const float* x, int n, uint16_t* out);
+void MatmulBf16(const MatmulBf16Args& a);
 void Scores(const ScoresArgs& a);
 void Values(const ValuesArgs& a);
 void GatheredValues(const GatheredValuesArgs& a);

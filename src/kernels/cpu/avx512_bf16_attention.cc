@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/avx512.h"
 #include "kernels/cpu/avx512_bf16.h"
+#include "kernels/cpu/avx512_bf16_math.h"
 #include "kernels/cpu/avx512_math.h"
 #include "kernels/cpu/fetch.h"
 #include "kernels/cpu/value_rows.h"
@@ -14,29 +15,7 @@
 namespace longspec::kernels::avx512_bf16 {
 namespace {
 
-constexpr size_t kBytes = 2;  // of a number
 constexpr int kPairsOfChunk = kChunk / 2;
-
-inline __m512i Load32(const std::byte* p) { return _mm512_loadu_si512(p); }
-
-[[gnu::always_inline]] inline __m512 Add(__m512 sum, __m512i a, __m512i b) {
-  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
-}
-
-// The first `left` of 32 numbers, rounded to bf16, denormals to zeros; zeros after them.
-inline __m512i Round32(const float* x, int left) {
-  const __m512 low = _mm512_maskz_loadu_ps(FirstLanes(left), x);
-  const __m512 high = left > 16 ? _mm512_maskz_loadu_ps(FirstLanes(left - 16), x + 16) : _mm512_setzero_ps();
-  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
-}
-
-// 16 numbers and 16 numbers, one after the other, as 16 pairs.
-inline __m512i InPairs(__m512i halves) {
-  alignas(64) static constexpr uint16_t kOrder[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
-                                                      21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
-                                                      11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-  return _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), halves);
-}
 
 // ---- Scores
 // -------------------------------------------------------------------------------------------------------------
@@ -45,7 +24,7 @@ inline __m512i InPairs(__m512i halves) {
 template <int R, int B>
 [[gnu::always_inline]] inline void ScoreTile(const ScoresArgs& a, const uint32_t* q, int row, int block,
                                              Fetch& fetch) {
-  const size_t block_bytes = static_cast<size_t>(a.head_dim) * kKeyGroup * kBytes;
+  const size_t block_bytes = static_cast<size_t>(a.head_dim) * kKeyGroup * kBf16Bytes;
   const std::byte* keys = a.keys + static_cast<size_t>(block) * block_bytes;
   __m512 acc[R][B];
 #pragma GCC unroll 8
@@ -55,7 +34,7 @@ template <int R, int B>
   }
   for (int begin = 0; begin < a.head_dim / 2; begin += kStride<R> / 2) {
     fetch.Step(R * B * kStride<R>);
-    for (int i = begin; i < begin + kStride<R> / 2; ++i, keys += 2 * kKeyGroup * kBytes) {
+    for (int i = begin; i < begin + kStride<R> / 2; ++i, keys += 2 * kKeyGroup * kBf16Bytes) {
       __m512i k[B];
 #pragma GCC unroll 4
       for (int b = 0; b < B; ++b) k[b] = InPairs(Load32(keys + static_cast<size_t>(b) * block_bytes));
@@ -63,7 +42,7 @@ template <int R, int B>
       for (int r = 0; r < R; ++r) {
         const __m512i pair = _mm512_set1_epi32(static_cast<int>(q[r * (kMaxHeadDim / 2) + i]));
 #pragma GCC unroll 4
-        for (int b = 0; b < B; ++b) acc[r][b] = Add(acc[r][b], pair, k[b]);
+        for (int b = 0; b < B; ++b) acc[r][b] = AddPairs(acc[r][b], pair, k[b]);
       }
     }
   }
@@ -154,14 +133,14 @@ template <typename Pairs, int R, int N>
   __m512i value[kVectors];
 #pragma GCC unroll 4
   for (int n = 0; n < N; ++n) {
-    const size_t at = static_cast<size_t>(d + n * Pairs::kDims) * kBytes;
+    const size_t at = static_cast<size_t>(d + n * Pairs::kDims) * kBf16Bytes;
     Pairs::Load(even + at, odd == nullptr ? nullptr : odd + at, value + n * Pairs::kVectors);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
     const __m512i weights = _mm512_set1_epi32(static_cast<int>(rows.p[r * kPairsOfChunk + pair]));
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) acc[r][v] = Add(acc[r][v], weights, value[v]);
+    for (int v = 0; v < kVectors; ++v) acc[r][v] = AddPairs(acc[r][v], weights, value[v]);
   }
 }
 
@@ -218,7 +197,7 @@ void RoundWeights(const float* p, int n_keys, uint32_t* out) {
 
 template <int R>
 void ChunkValueTile(const ValuesArgs& a, int row, Fetch& fetch) {
-  const ChunkRows value_row = {a.values, static_cast<size_t>(a.head_dim) * kBytes};
+  const ChunkRows value_row = {a.values, static_cast<size_t>(a.head_dim) * kBf16Bytes};
   alignas(64) uint32_t p[R * kPairsOfChunk];
   int shared = kChunk;
   for (int r = 0; r < R; ++r) {

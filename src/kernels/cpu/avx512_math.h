@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/avx512_intrinsics.h"
+#include "kernels/ops.h"
 
 namespace longspec::kernels {
 namespace {  // NOLINT(google-build-namespaces)
@@ -82,6 +83,17 @@ inline __m512 LoadBFloat16(const std::byte* p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(Load16Bits(p)), 16));
 }
 
+// ---- Stores
+// ---------------------------------------------------------------------------------------------------------
+
+// Writes one group's lanes of one row, as far as the matrix has output rows.
+inline void StoreGroup(float* y, int64_t n_out, int group, __m512 acc, bool add) {
+  const int64_t first = int64_t{group} * kRowGroup;
+  const __mmask16 lanes = FirstLanes(n_out - first);
+  if (add) acc = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, y + first), acc);
+  _mm512_mask_storeu_ps(y + first, lanes, acc);
+}
+
 // ---- Reductions
 // -----------------------------------------------------------------------------------------------------
 
@@ -125,6 +137,44 @@ inline __m512 ExpVector(__m512 x) {
   // y * 2^n, exactly: results are normal numbers.
   return _mm512_maskz_scalef_ps(normal, y, n);
 }
+
+// ---- bf16
+// -----------------------------------------------------------------------------------------------------------
+
+// To bf16 numbers, after denormals were flushed. NaN may become infinite: rows are finite.
+inline __m512 RoundToBf16(__m512 x) {
+  const __m512i bits = _mm512_castps_si512(x);
+  const __m512 magnitude = _mm512_abs_ps(x);
+  const __mmask16 denormal = _mm512_cmp_ps_mask(magnitude, _mm512_set1_ps(0x1.0p-126F), _CMP_LT_OQ);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+  const __m512i number = _mm512_and_si512(rounded, _mm512_set1_epi32(static_cast<int>(0xFFFF0000)));
+  const __m512i sign = _mm512_and_si512(bits, _mm512_set1_epi32(static_cast<int>(0x80000000)));
+  return _mm512_castsi512_ps(_mm512_mask_mov_epi32(number, denormal, sign));
+}
+
+// 16 numbers and 16 numbers, one after the other, as 16 pairs.
+inline __m512i InPairs(__m512i halves) {
+  alignas(64) static constexpr uint16_t kOrder[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                      21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                      11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  return _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), halves);
+}
+
+// 16 numbers, as bf16_lanes.h wants them.
+struct Lanes {
+  using Vector = __m512;
+  static Vector Zero() { return _mm512_setzero_ps(); }
+  static Vector Load(const float* p) { return _mm512_loadu_ps(p); }
+  static void Store(float* p, Vector v) { _mm512_storeu_ps(p, v); }
+  static Vector LoadBf16(const std::byte* p) { return LoadBFloat16(p); }
+  static Vector Broadcast(uint16_t bf16) {
+    return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(uint32_t{bf16} << 16)));
+  }
+  static Vector Fma(Vector a, Vector b, Vector sum) { return _mm512_fmadd_ps(a, b, sum); }
+  static Vector Add(Vector a, Vector b) { return _mm512_add_ps(a, b); }
+  static Vector Scale(Vector v, float by) { return _mm512_mul_ps(v, _mm512_set1_ps(by)); }
+};
 
 }  // namespace
 }  // namespace longspec::kernels

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/avx512.h"
 #include "kernels/cpu/avx512_math.h"
+#include "kernels/cpu/bf16_lanes.h"
 #include "kernels/cpu/weight_traits.h"
 
 namespace longspec::kernels::LONGSPEC_AVX512_NAMESPACE {
@@ -16,14 +17,6 @@ inline __m512i Broadcast4(const int8_t* q) {
   int32_t four;
   std::memcpy(&four, q, sizeof(four));
   return _mm512_set1_epi32(four);
-}
-
-// Writes one group's lanes of one row, as far as the matrix has output rows.
-inline void StoreGroup(float* y, int64_t n_out, int group, __m512 acc, bool add) {
-  const int64_t first = int64_t{group} * kRowGroup;
-  const __mmask16 lanes = FirstLanes(n_out - first);
-  if (add) acc = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, y + first), acc);
-  _mm512_mask_storeu_ps(y + first, lanes, acc);
 }
 
 // Stored bytes are w + 2^kOffsetBits, unsigned as vpdpbusd wants them (w itself, if that is 0): the sum of w
@@ -276,6 +269,19 @@ void MatmulQ8(const MatmulQ8Args& a) {
 
 void MatmulFloat(const MatmulFloatArgs& a) {
   WithFloatFormat(a.w->format, [&](auto format) { FloatGroups<decltype(format)::kValue>(a); });
+}
+
+void MatmulBf16(const MatmulBf16Args& a) {
+  if (a.w->format == WeightFormat::kBF16Amx) return MatmulInLanes<Lanes, Bf16Order::kTiles>(a);
+  MatmulInLanes<Lanes, Bf16Order::kPairs>(a);
+}
+
+void RoundBf16(const float* x, int n, uint16_t* out) {
+  for (int i = 0; i < n || i % kAmxBlock != 0; i += 16) {
+    const __m512 rounded = RoundToBf16(_mm512_maskz_loadu_ps(FirstLanes(i < n ? n - i : 0), x + i));
+    const __m512i bits = _mm512_srli_epi32(_mm512_castps_si512(rounded), 16);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), _mm512_cvtepi32_epi16(bits));
+  }
 }
 
 void QuantizeQ8(const float* x, int n, Q8Block* out) {

@@ -41,6 +41,7 @@ template <typename F>
     case KvType::kF16:
       return f(KvTypeIs<KvType::kF16>());
     case KvType::kBF16:
+    case KvType::kBF16Amx:  // the same numbers
       return f(KvTypeIs<KvType::kBF16>());
     case KvType::kQ8_0:
       return f(KvTypeIs<KvType::kQ8_0>());

@@ -288,20 +288,23 @@ inline Lanes16 Numerators(const float* scores, float32x4_t top, Lanes16& stripes
   return p;
 }
 
+// Their arithmetics flush denormals after rounding, where FPCR.FZ does it before.
+bool IsBf16(KvType type) { return type == KvType::kBF16 || type == KvType::kBF16Amx; }
+
 }  // namespace
 
 void Scores(const ScoresArgs& a) {
-  if (a.type == KvType::kBF16) return reference::Scores(a);  // flushing after rounding: FPCR.FZ does it before
+  if (IsBf16(a.type)) return reference::Scores(a);
   WithKvType(a.type, [&](auto type) { ScoresOf<decltype(type)::kValue>(a); });
 }
 
 void Values(const ValuesArgs& a) {
-  if (a.type == KvType::kBF16) return reference::Values(a);  // flushing after rounding: FPCR.FZ does it before
+  if (IsBf16(a.type)) return reference::Values(a);
   WithKvType(a.type, [&](auto type) { ValuesOf<decltype(type)::kValue>(a); });
 }
 
 void GatheredValues(const GatheredValuesArgs& a) {
-  if (a.type == KvType::kBF16) return reference::GatheredValues(a);  // flushing after rounding: FPCR.FZ does it before
+  if (IsBf16(a.type)) return reference::GatheredValues(a);
   WithKvType(a.type, [&](auto type) { GatheredOf<decltype(type)::kValue>(a); });
 }
 

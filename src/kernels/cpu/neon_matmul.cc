@@ -11,6 +11,7 @@
 #include "kernels/cpu/neon.h"
 #include "kernels/cpu/neon_math.h"
 #include "kernels/cpu/weight_traits.h"
+#include "kernels/reference/reference.h"
 
 namespace longspec::kernels::neon {
 namespace {
@@ -324,6 +325,11 @@ void MatmulQ8(const MatmulQ8Args& a) {
 void MatmulFloat(const MatmulFloatArgs& a) {
   WithFloatFormat(a.w->format, [&](auto format) { FloatGroups<decltype(format)::kValue>(a); });
 }
+
+// Their arithmetics flush denormals after rounding, where FPCR.FZ does it before: the reference's loops do
+// it.
+void RoundBf16(const float* x, int n, uint16_t* out) { reference::RoundBf16(x, n, out); }
+void MatmulBf16(const MatmulBf16Args& a) { reference::MatmulBf16(a); }
 
 void QuantizeQ8(const float* x, int n, Q8Block* out) {
   for (int b = 0; b < n / kQuantBlock; ++b) {

@@ -19,6 +19,10 @@ namespace longspec::kernels::avx512_bf16 {
 int64_t PeakBf16(int64_t rounds);
 }  // namespace longspec::kernels::avx512_bf16
 
+namespace longspec::kernels::amx {
+int64_t PeakBf16Amx(int64_t rounds);
+}  // namespace longspec::kernels::amx
+
 namespace longspec::kernels::neon {
 int64_t PeakQ8(int64_t rounds);
 int64_t PeakF32(int64_t rounds);

@@ -5,31 +5,12 @@
 #include <cstring>
 
 #include "kernels/kv_format.h"
+#include "kernels/reference/bf16_sums.h"
 #include "kernels/reference/reference.h"
 #include "tensor/half.h"
 
 namespace longspec::kernels::reference {
 namespace {
-
-// ---- Arithmetic "bf16"
-// ----------------------------------------------------------------------------------------------------
-
-float WithoutDenormals(float x) { return std::fabs(x) < 0x1p-126F ? std::copysign(0.0F, x) : x; }
-
-float RoundToBf16(float x) { return BFloat16ToFloat(FloatToBFloat16(WithoutDenormals(x))); }
-
-// a and b are bf16 numbers.
-float Step(float acc, float a, float b) {
-  acc = WithoutDenormals(acc);
-  a = WithoutDenormals(a);
-  b = WithoutDenormals(b);
-  const float sum = std::fma(a, b, acc);
-  if (!(std::fabs(sum) <= 0x1p-126F)) return sum;
-  // Whether it is smaller is asked of the sum rounded with any exponent: f32 has fewer digits down here.
-  // Terms whose sum is that small are so small themselves that this cannot overflow.
-  const float scaled = std::fma(a * 0x1p64F, b, acc * 0x1p64F);
-  return std::fabs(scaled) < 0x1p-62F ? std::copysign(0.0F, scaled) : sum;
-}
 
 // ---- Storing
 // ----------------------------------------------------------------------------------------------------------
@@ -119,13 +100,15 @@ void Scores(const ScoresArgs& a) {
   for (int row = 0; row < a.n_rows; ++row) {
     const float* q = a.q + int64_t{row} * a.head_dim;
     for (int key = a.block_begin * kKeyGroup; key < a.block_end * kKeyGroup; ++key) {
-      const auto k = [&](int d) { return KeyElement(a.type, a.head_dim, a.keys, key, d); };
+      const auto rounded = [&](int64_t d) { return RoundToBf16(q[d]); };
+      const auto k = [&](int64_t d) {
+        return KeyElement(a.type, a.head_dim, a.keys, key, static_cast<int>(d));
+      };
       float dot = 0.0F;
       if (a.type == KvType::kBF16) {
-        for (int d = 0; d < a.head_dim; d += 2) {
-          dot = Step(dot, RoundToBf16(q[d + 1]), k(d + 1));
-          dot = Step(dot, RoundToBf16(q[d]), k(d));
-        }
+        dot = SumInPairs(dot, a.head_dim, rounded, k);
+      } else if (a.type == KvType::kBF16Amx) {
+        dot = SumInTiles(dot, a.head_dim, rounded, k);
       } else {
         for (int d = 0; d < a.head_dim; ++d) dot = std::fma(q[d], k(d), dot);
       }
@@ -154,13 +137,14 @@ namespace {
 template <typename ValueRow>
 void AddValues(KvType type, int head_dim, const ValueRow& value_row, const float* p, int n_keys, float* o) {
   for (int d = 0; d < head_dim; ++d) {
-    const auto v = [&](int key) { return ValueElement(type, head_dim, value_row(key), d); };
+    const auto v = [&](int64_t key) {
+      return ValueElement(type, head_dim, value_row(static_cast<int>(key)), d);
+    };
+    const auto rounded = [&](int64_t key) { return RoundToBf16(p[key]); };
     if (type == KvType::kBF16) {
-      for (int key = 0; key < n_keys; key += 2) {
-        const bool both = key + 1 < n_keys;
-        o[d] = both ? Step(o[d], RoundToBf16(p[key + 1]), v(key + 1)) : Step(o[d], 0.0F, 0.0F);
-        o[d] = Step(o[d], RoundToBf16(p[key]), v(key));
-      }
+      o[d] = SumInPairs(o[d], n_keys, rounded, v);
+    } else if (type == KvType::kBF16Amx) {
+      o[d] = SumInTiles(o[d], n_keys, rounded, v);
     } else {
       for (int key = 0; key < n_keys; ++key) o[d] = std::fma(p[key], v(key), o[d]);
     }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/reference/bf16_sums.h"
 #include "kernels/reference/reference.h"
 #include "tensor/half.h"
 
@@ -155,6 +156,20 @@ void MatmulFloat(const MatmulFloatArgs& a) {
       acc = std::fma(FloatAt(a.w->format, group, k, lane), a.x[row * a.x_stride + k], acc);
     }
     return acc;
+  });
+}
+
+void RoundBf16(const float* x, int n, uint16_t* out) {
+  for (int i = 0; i < n; ++i) out[i] = FloatToBFloat16(WithoutDenormals(x[i]));
+  for (int i = n; i % kAmxBlock != 0; ++i) out[i] = 0;
+}
+
+void MatmulBf16(const MatmulBf16Args& a) {
+  const bool tiles = a.w->format == WeightFormat::kBF16Amx;
+  ForEachOutput(a, [&](int row, const std::byte* group, int lane) {
+    const auto x = [&](int64_t k) { return BFloat16ToFloat(a.x[row * a.x_stride + k]); };
+    const auto w = [&](int64_t k) { return FloatAt(a.w->format, group, k, lane); };
+    return tiles ? SumInTiles(0.0F, a.w->n_in, x, w) : SumInPairs(0.0F, a.w->n_in, x, w);
   });
 }
 

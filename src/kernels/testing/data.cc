@@ -93,7 +93,7 @@ void FillFloats(std::byte* group, WeightFormat format, int64_t n_in, Random& ran
     if (format == WeightFormat::kF32) {
       std::memcpy(group + i * 4, &f, sizeof(f));
     } else {
-      const uint16_t h = format == WeightFormat::kBF16 ? FloatToBFloat16(f) : RandomHalf(random);
+      const uint16_t h = format == WeightFormat::kF16 ? RandomHalf(random) : FloatToBFloat16(f);
       std::memcpy(group + i * 2, &h, sizeof(h));
     }
   }
@@ -110,6 +110,27 @@ std::vector<float> Random::Floats(size_t n, float scale) {
   std::vector<float> values(n);
   for (float& v : values) v = Float(scale);
   return values;
+}
+
+float TinyNumbers::Next(int exponent) {
+  const auto digits = static_cast<float>(random_.Below(4) == 0 ? random_.Below(256) : random_.Below(4));
+  const float sign = random_.Below(2) == 0 ? 1.0F : -1.0F;
+  return sign * std::ldexp(digits, exponent - random_.Below(12));
+}
+
+std::vector<float> TinyNumbers::Floats(size_t n, int exponent) {
+  std::vector<float> x(n);
+  for (float& f : x) f = Next(exponent);
+  return x;
+}
+
+std::vector<std::byte> TinyNumbers::Bf16s(size_t n, int exponent) {
+  std::vector<std::byte> bytes(2 * n);
+  for (size_t i = 0; i < n; ++i) {
+    const uint16_t bits = FloatToBFloat16(Next(exponent));
+    std::memcpy(bytes.data() + 2 * i, &bits, sizeof(bits));
+  }
+  return bytes;
 }
 
 AlignedBytes::AlignedBytes(size_t size) : data_(static_cast<std::byte*>(std::aligned_alloc(64, size))) {
@@ -217,6 +238,10 @@ const char* Name(WeightFormat format) {
       return "F32";
     case WeightFormat::kF16:
       return "F16";
+    case WeightFormat::kBF16Pairs:
+      return "BF16 in bf16";
+    case WeightFormat::kBF16Amx:
+      return "BF16 in bf16-amx";
     default:
       return "BF16";
   }
@@ -228,6 +253,8 @@ const char* Name(KvType type) {
       return "f32";
     case KvType::kF16:
       return "f16";
+    case KvType::kBF16Amx:
+      return "bf16-amx";
     case KvType::kQ8_0:
       return "q8_0";
     case KvType::kQ4_0:

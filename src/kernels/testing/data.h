@@ -29,6 +29,19 @@ class Random {
   std::mt19937 bits_;
 };
 
+// Numbers whose products lie about 2^-126, the least normal f32, with few significant bits: sums that cancel,
+// that are exactly a power of two, and that round up to one are all frequent.
+class TinyNumbers {
+ public:
+  explicit TinyNumbers(uint32_t seed) : random_(seed) {}
+  float Next(int exponent);
+  std::vector<float> Floats(size_t n, int exponent);
+  std::vector<std::byte> Bf16s(size_t n, int exponent);
+
+ private:
+  Random random_;
+};
+
 // 64-byte aligned bytes, as packed weights are promised to be.
 class AlignedBytes {
  public:
@@ -75,13 +88,16 @@ inline constexpr WeightFormat kAllFormats[] = {WeightFormat::kU4,
                                                WeightFormat::kSuperS8Halves,
                                                WeightFormat::kF32,
                                                WeightFormat::kF16,
-                                               WeightFormat::kBF16};
+                                               WeightFormat::kBF16,
+                                               WeightFormat::kBF16Pairs,
+                                               WeightFormat::kBF16Amx};
 inline constexpr WeightFormat kQuantizedFormats[] = {
     WeightFormat::kU4,         WeightFormat::kU4Min,      WeightFormat::kS8,           WeightFormat::kS8Min,
     WeightFormat::kSuperU4Min, WeightFormat::kSuperS8Min, WeightFormat::kSuperS8Halves};
-inline constexpr WeightFormat kFloatFormats[] = {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBF16};
+inline constexpr WeightFormat kFloatFormats[] = {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBF16,
+                                                 WeightFormat::kBF16Pairs, WeightFormat::kBF16Amx};
 inline constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0,
-                                      KvType::kQ4_0};
+                                      KvType::kQ4_0, KvType::kBF16Amx};
 inline constexpr int kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 33};
 
 }  // namespace longspec::kernels::testing

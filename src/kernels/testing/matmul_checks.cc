@@ -10,7 +10,7 @@
 namespace longspec::kernels::testing {
 namespace {
 
-// One product's operands; both arithmetics behind one Run.
+// One product's operands; all arithmetics behind one Run.
 class Product {
  public:
   explicit Product(const MatmulShape& shape)
@@ -23,6 +23,11 @@ class Product {
       blocks_ = TestActivations(shape.n_rows, shape.n_in, shape.fill, 2);
     } else {
       floats_ = Random(2).Floats(static_cast<size_t>(x_stride_ * (shape.n_rows - 1) + shape.n_in));
+    }
+    if (!IsInBf16(shape.format)) return;
+    for (int row = 0; row < shape.n_rows; ++row) {
+      kReferenceTable.round_bf16(floats_.data() + row * x_stride_, static_cast<int>(shape.n_in),
+                                 Rounded(row));
     }
   }
 
@@ -42,6 +47,16 @@ class Product {
                        .group_begin = group_begin,
                        .group_end = group_end,
                        .add = shape_.add});
+    } else if (IsInBf16(shape_.format)) {
+      table.matmul_bf16({.w = &weights_.matrix(),
+                         .x = Rounded(row),
+                         .x_stride = RoundedStride(),
+                         .y = out,
+                         .y_stride = y_stride_,
+                         .n_rows = n_rows,
+                         .group_begin = group_begin,
+                         .group_end = group_end,
+                         .add = shape_.add});
     } else {
       table.matmul_float({.w = &weights_.matrix(),
                           .x = floats_.data() + row * x_stride_,
@@ -56,12 +71,18 @@ class Product {
   }
 
  private:
+  int64_t RoundedStride() const { return (shape_.n_in + kAmxBlock - 1) / kAmxBlock * kAmxBlock; }
+  uint16_t* Rounded(int row) const {
+    return reinterpret_cast<uint16_t*>(rounded_.data()) + row * RoundedStride();
+  }
+
   MatmulShape shape_;
   TestMatrix weights_;
   int64_t x_stride_, y_stride_;
   std::vector<float> before_;
   std::vector<Q8Block> blocks_;
   std::vector<float> floats_;
+  mutable AlignedBytes rounded_{static_cast<size_t>(shape_.n_rows * RoundedStride()) * sizeof(uint16_t)};
 };
 
 ::testing::AssertionResult Named(::testing::AssertionResult result, const MatmulShape& s) {

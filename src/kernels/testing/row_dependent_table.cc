@@ -27,6 +27,11 @@ void MatmulFloat(const MatmulFloatArgs& a) {
   NudgeBatches(a);
 }
 
+void MatmulBf16(const MatmulBf16Args& a) {
+  reference::MatmulBf16(a);
+  NudgeBatches(a);
+}
+
 }  // namespace
 
 KernelTable RowDependentTable() {
@@ -34,6 +39,7 @@ KernelTable RowDependentTable() {
   table.name = "row-dependent";
   table.matmul_q8 = MatmulQ8;
   table.matmul_float = MatmulFloat;
+  table.matmul_bf16 = MatmulBf16;
   return table;
 }
 

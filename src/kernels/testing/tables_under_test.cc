@@ -9,17 +9,32 @@
 namespace longspec::kernels {
 #ifdef LONGSPEC_HAVE_EMULATED_AVX512
 extern const KernelTable kEmulatedAvx512Table;
+extern const KernelTable kEmulatedAmxTable;
+namespace emulated_amx {
+bool TilesSumAsDocumented();
+}
 #endif
 
 namespace testing {
 
-const KernelTable* EmulatedAvx512() {
+std::vector<const KernelTable*> EmulatedTables() {
 #ifdef LONGSPEC_HAVE_EMULATED_AVX512
   for (const KernelTable* table : Available()) {
-    if (table == &kAvx2Table) return &kEmulatedAvx512Table;
+    if (table == &kAvx2Table) return {&kEmulatedAvx512Table, &kEmulatedAmxTable};
   }
 #endif
-  return nullptr;
+  return {};
+}
+
+bool EmulatedTilesAreTrusted([[maybe_unused]] TileSums sums) {
+#ifdef LONGSPEC_HAVE_EMULATED_AVX512
+  emulated_tile_sums = sums;
+  const bool trusted = emulated_amx::TilesSumAsDocumented();
+  emulated_tile_sums = TileSums::kDocumented;
+  return trusted;
+#else
+  return false;
+#endif
 }
 
 std::vector<const KernelTable*> TablesUnderTest() {
@@ -27,7 +42,7 @@ std::vector<const KernelTable*> TablesUnderTest() {
   for (const KernelTable* table : Available()) {
     if (table != &kReferenceTable) tables.push_back(table);
   }
-  if (const KernelTable* emulated = EmulatedAvx512()) tables.push_back(emulated);
+  for (const KernelTable* table : EmulatedTables()) tables.push_back(table);
   return tables;
 }
 

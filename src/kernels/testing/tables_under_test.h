@@ -8,14 +8,19 @@
 
 #include "gtest/gtest.h"
 #include "kernels/ops.h"
+#include "kernels/testing/emulated_tile_sums.h"
 
 namespace longspec::kernels::testing {
 
-// Available() without the reference, and the emulated AVX-512 table where this build has it.
+// Available() without the reference, and the emulated AVX-512 and AMX tables where this build has them.
 std::vector<const KernelTable*> TablesUnderTest();
 
-// Null where the build has no SIMDe or the CPU lacks AVX2.
-const KernelTable* EmulatedAvx512();
+// None where the build has no SIMDe or the CPU lacks AVX2.
+std::vector<const KernelTable*> EmulatedTables();
+
+// What amx.h asks of a CPU before it trusts its tiles, asked of emulated ones. REQUIRES: EmulatedTables() has
+// some
+bool EmulatedTilesAreTrusted(TileSums sums);
 
 // "avx512 (emulated)" as a test's name.
 std::string TableTestName(const ::testing::TestParamInfo<const KernelTable*>& info);
