@@ -8,23 +8,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "kernels/dispatch.h"
-#include "kv/full_cache.h"
-#include "model/llama.h"
+#include "golden_model.h"
 
 namespace longspec {
 namespace {
-
-const std::string kModel = std::string(LONGSPEC_SOURCE_DIR) + "/models/SmolLM2-135M-Instruct.Q4_1.gguf";
 
 std::vector<nlohmann::json> Lines(const std::string& name) {
   std::ifstream in(std::string(LONGSPEC_SOURCE_DIR) + "/tests/golden/" + name);
@@ -33,45 +26,8 @@ std::vector<nlohmann::json> Lines(const std::string& name) {
   return lines;
 }
 
-class ModelGolden : public ::testing::Test {
+class ModelGolden : public GoldenModel {
  protected:
-  void SetUp() override {
-    if (std::getenv("LONGSPEC_SKIP_SLOW") != nullptr) GTEST_SKIP() << "slow";
-    if (!std::filesystem::exists(kModel)) GTEST_SKIP() << kModel << " is not there (make model)";
-    auto file = GgufFile::Open(kModel);
-    ASSERT_TRUE(file.ok()) << file.status().message();
-    auto config = ReadLlamaConfig(**file, {});
-    ASSERT_TRUE(config.ok()) << config.status().message();
-    config_ = *config;
-    auto table = kernels::Choose("");
-    ASSERT_TRUE(table.ok()) << table.status().message();
-    team_ = std::make_unique<ThreadTeam>(ThreadTeam::PhysicalCores());
-    auto target = LoadLlama(*file, config_, {.kernels = *table, .team = team_.get(), .max_rows = 512, .on_progress = {}});
-    ASSERT_TRUE(target.ok()) << target.status().message();
-    target_ = std::move(*target);
-  }
-
-  std::unique_ptr<KvCache> NewCache(CacheType k = CacheType::kF16, CacheType v = CacheType::kF16) const {
-    return MakeFullCache(config_.kv_layout(k, v), config_.n_layer, 8192);
-  }
-
-  // Feeds tokens[from, to) and returns the logits of every row.
-  std::vector<float> Feed(KvCache& cache, const std::vector<int32_t>& tokens, size_t from, size_t to, LogitsFor logits) {
-    auto transaction = cache.Begin(static_cast<int>(to - from));
-    EXPECT_TRUE(transaction.ok()) << transaction.status().message();
-    const ForwardSegment segment{.tokens = std::span(tokens).subspan(from, to - from), .parents = {},
-                                 .kv = &*transaction, .logits = logits};
-    const auto output = target_->Forward({&segment, 1}, {});
-    EXPECT_TRUE(output.ok()) << output.status().message();
-    transaction->CommitAll();
-    const auto& out = output->segments[0];
-    return {out.logits, out.logits + static_cast<size_t>(out.n_logits) * static_cast<size_t>(output->vocab)};
-  }
-
-  void Prefill(KvCache& cache, const std::vector<int32_t>& tokens, size_t to) {
-    for (size_t at = 0; at < to; at += 512) Feed(cache, tokens, at, std::min(to, at + 512), LogitsFor::kNone);
-  }
-
   // Of the rows that the line has facts about.
   std::vector<float> LogitsOf(const nlohmann::json& line, CacheType k, CacheType v) {
     const auto ids = line["ids"].get<std::vector<int32_t>>();
@@ -87,23 +43,7 @@ class ModelGolden : public ::testing::Test {
     }
     return rows;
   }
-
-  LlamaConfig config_;
-  std::unique_ptr<ThreadTeam> team_;
-  std::unique_ptr<Target> target_;
 };
-
-// log of the sum of exp of the logits.
-double LogZ(std::span<const float> logits) {
-  const float top = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float l : logits) sum += std::exp(static_cast<double>(l - top));
-  return top + std::log(sum);
-}
-
-int64_t Best(std::span<const float> logits) {
-  return std::max_element(logits.begin(), logits.end()) - logits.begin();
-}
 
 // Sums over rows of the divergence from a better distribution.
 struct Distance {
@@ -171,7 +111,7 @@ TEST_F(ModelGolden, GreedyTextIsEqualUpToTheFirstCloseCall) {
 // Prints the table of docs/caches.md: with LONGSPEC_GOLDEN_ALL over all prompts, else over the short ones.
 TEST_F(ModelGolden, CacheTypesByTheirDistance) {
   constexpr size_t kShort = 300;
-  const bool all = std::getenv("LONGSPEC_GOLDEN_ALL") != nullptr;
+  const bool all = All();
   struct Case {
     CacheType k, v;
     double most_kl;  // against f16
