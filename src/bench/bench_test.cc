@@ -76,6 +76,27 @@ TEST_F(BenchTest, SelfcheckPassesOnEveryTable) {
   }
 }
 
+// Every arithmetic that is not the default, each under all drafters, chunks, threads and tables.
+TEST_F(BenchTest, SelfcheckPassesInBf16Arithmetics) {
+  TinyModelOptions tiny;
+  tiny.dtype = DType::kBF16;
+  tiny.context_length = 4096;
+  ASSERT_TRUE(WriteTinyModel(tiny, path_).ok());
+  options_.temperatures = {0.7F};
+  for (const auto& [weights, cache] : {std::pair{Bf16Arithmetic::kBF16, CacheType::kBF16},
+                                       {Bf16Arithmetic::kBF16Amx, CacheType::kBF16Amx}}) {
+    options_.model.bf16_weights = weights;
+    options_.model.cache_type_k = options_.model.cache_type_v = cache;
+    const auto result = Run(kernels::Available());
+    ASSERT_TRUE(result.ok()) << result.status().message();
+    EXPECT_TRUE(*result);
+    for (const CheckLine& line : lines_) {
+      EXPECT_TRUE(line.identical || line.skipped) << line.name << ": " << line.detail;
+    }
+    EXPECT_GE(lines_.size(), 20U);
+  }
+}
+
 // Drafters that were not checked are named, with the reason; a drafter that is neither checked nor named is a
 // gap.
 TEST_F(BenchTest, SelfcheckNamesWhatItSkips) {

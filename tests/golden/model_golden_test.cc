@@ -122,7 +122,7 @@ TEST_F(ModelGolden, CacheTypesByTheirDistance) {
   // Any change of a last bit grows to a KL of about 0.002 through the 8-bit activations: f32 is as far from f16 as bf16.
   Case cases[] = {{kF32, kF32, 0.004, 0.93},   {kF16, kF16, 0, 1},         {kBF16, kBF16, 0.004, 0.93},
                   {kQ8_0, kQ8_0, 0.006, 0.92}, {kQ8_0, kF16, 0.006, 0.92}, {kQ8_0, kQ4_0, 0.05, 0.8},
-                  {kQ4_0, kQ4_0, 0.5, 0.6}};
+                  {kQ4_0, kQ4_0, 0.5, 0.6},    {kBF16Amx, kBF16Amx, 0.004, 0.93}};
   const auto vocab = static_cast<size_t>(config_.n_vocab);
   for (const auto& line : Lines("logits.jsonl")) {
     if (!all && line["ids"].size() > kShort) continue;
@@ -137,9 +137,9 @@ TEST_F(ModelGolden, CacheTypesByTheirDistance) {
       }
     }
   }
-  std::printf("%d rows\nkeys  values  KL to f16  equal top-1  KL to float  equal top-1\n", cases[0].from_f16.rows);
+  std::printf("%d rows\nkeys     values    KL to f16  equal top-1  KL to float  equal top-1\n", cases[0].from_f16.rows);
   for (const Case& c : cases) {
-    std::printf("%-5s %-6s %10.6f %12d %12.5f %12d\n", std::string(CacheTypeName(c.k)).c_str(),
+    std::printf("%-8s %-8s %10.6f %12d %12.5f %12d\n", std::string(CacheTypeName(c.k)).c_str(),
                 std::string(CacheTypeName(c.v)).c_str(), c.from_f16.mean_kl(), c.from_f16.same_top,
                 c.from_float.mean_kl(), c.from_float.same_top);
     EXPECT_GE(c.from_f16.rows, all ? 250 : 180);
