@@ -5,6 +5,7 @@
 #include <CLI/Validators.hpp>
 #include <charconv>
 #include <cstdlib>
+#include <set>
 #include <utility>
 
 #include "cli/exit_code.h"
@@ -109,6 +110,14 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
             "KV cache: type of keys (-ctk; default f16)", group);
   AddChoice(app, "--cache-type-v", &options->cache_type_v, cache_types,
             "KV cache: type of values (-ctv; default f16)", group);
+  app.add_option("--weights-cache", options->weights_cache,
+                 "Folder to keep repacked weights in, so that the next load of this model maps them (default: none)")
+      ->type_name("DIR")
+      ->group(group);
+  // Said once: some commands load a model many times.
+  options->on_warning = [said = std::set<std::string>()](const std::string& warning) mutable {
+    if (said.insert(warning).second) Warn(warning);
+  };
   app.add_option("--kernels", options->kernels,
                  "Kernel table (default: $LONGSPEC_KERNELS, else the best this CPU has)")
       ->group(group);

@@ -46,6 +46,7 @@ class GgufFile {
   virtual const std::string& path() const = 0;
   virtual uint32_t version() const = 0;
   virtual uint64_t file_bytes() const = 0;  // all shards together
+  virtual const std::vector<std::span<const std::byte>>& contents() const = 0;  // of each shard, all of it
 
   // Metadata in file order (the first shard's), and look-up: null when absent.
   virtual const std::vector<std::pair<std::string, GgufValue>>& metadata() const = 0;

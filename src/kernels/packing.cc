@@ -265,6 +265,12 @@ PackedWeights::PackedWeights(const TensorView& tensor, std::byte* memory) : data
   matrix_.data = memory;
 }
 
+PackedWeights PackedWeights::Packed(const TensorView& tensor, const std::byte* packed) {
+  PackedWeights weights(tensor, nullptr);
+  weights.matrix_.data = packed;
+  return weights;
+}
+
 void PackedWeights::Pack(const TensorView& tensor, int group_begin, int group_end) {
   for (int group = group_begin; group < group_end; ++group) {
     std::byte* out = data_ + static_cast<size_t>(group) * matrix_.group_bytes;

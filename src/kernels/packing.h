@@ -20,6 +20,10 @@ const char* ArithmeticName(WeightFormat format);  // "q8" or "f32"
 WeightFormat PackedFormat(DType dtype);
 uint64_t PackedBytes(DType dtype, int64_t n_in, int64_t n_out);
 
+// The layouts of ops.h and what fills them here. Packed weights are kept on disk (model/weights_cache.h): whatever changes a
+// byte of a packed matrix changes this number, or files that older programs wrote would be read as if they had the new layout.
+inline constexpr uint32_t kPackedLayoutVersion = 1;
+
 // One packed matrix. Groups may be packed from several threads.
 class PackedWeights {
  public:
@@ -28,6 +32,8 @@ class PackedWeights {
   // In `memory` (borrowed): PackedBytes of it, zeroed, 64-byte aligned. A model's matrices side by side in few large pages
   // are read faster than each in pages of its own.
   PackedWeights(const TensorView& tensor, std::byte* memory);
+  // The matrix as Pack once left it in `packed` (borrowed, 64-byte aligned): there is nothing left to Pack.
+  static PackedWeights Packed(const TensorView& tensor, const std::byte* packed);
   void Pack(const TensorView& tensor, int group_begin, int group_end);
   const PackedMatrix& matrix() const { return matrix_; }
   int n_groups() const { return static_cast<int>((matrix_.n_out + kRowGroup - 1) / kRowGroup); }
