@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bytes that live as long as this object, wherever they are: in memory that was filled, or in a file that is mapped.
-// Move-only; moving does not move the bytes.
+// Bytes that live as long as this object, wherever they are: in memory that was filled, or in a file that is
+// mapped. Move-only; moving does not move the bytes.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,11 @@ namespace longspec {
 class OwnedBytes {
  public:
   OwnedBytes() = default;
-  explicit OwnedBytes(AlignedBuffer buffer) : bytes_(buffer.data(), buffer.size()), owner_(std::move(buffer)) {}
+  explicit OwnedBytes(AlignedBuffer buffer)
+      : bytes_(buffer.data(), buffer.size()), owner_(std::move(buffer)) {}
   // The file's bytes from `offset` on. REQUIRES: it has as many.
-  OwnedBytes(MappedFile file, size_t offset) : bytes_(file.bytes().subspan(offset)), owner_(std::move(file)) {}
+  OwnedBytes(MappedFile file, size_t offset)
+      : bytes_(file.bytes().subspan(offset)), owner_(std::move(file)) {}
 
   std::span<const std::byte> bytes() const { return bytes_; }
 

@@ -68,7 +68,8 @@ FeatureTokenizer TokenizerOf(const Engine& engine, const GgufFile& file) {
 }
 
 Result<LoadedModel> LoadTarget(const FeatureFlags& flags) {
-  const auto progress = std::make_shared<Progress>("loading", Progress::StandardError(!flags.output.no_progress));
+  const auto progress =
+      std::make_shared<Progress>("loading", Progress::StandardError(!flags.output.no_progress));
   return LoadForBench(WithProgress(flags.model, progress), nullptr, flags.model.batch_size,
                       (flags.run.length + kKvChunk) * (flags.run.write > 0 ? flags.write.at_once + 1 : 1));
 }

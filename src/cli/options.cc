@@ -110,8 +110,9 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
             "KV cache: type of keys (-ctk; default f16)", group);
   AddChoice(app, "--cache-type-v", &options->cache_type_v, cache_types,
             "KV cache: type of values (-ctv; default f16)", group);
-  app.add_option("--weights-cache", options->weights_cache,
-                 "Folder to keep repacked weights in, so that the next load of this model maps them (default: none)")
+  app.add_option(
+         "--weights-cache", options->weights_cache,
+         "Folder to keep repacked weights in, so that the next load of this model maps them (default: none)")
       ->type_name("DIR")
       ->group(group);
   // Said once: some commands load a model many times.

@@ -35,8 +35,10 @@ Result<int> OpenLocked(const std::string& name) {
       close(fd);
       return IoError(name + ": another process is writing it");
     }
-    // Between opening and locking, the one who wrote it may have renamed or removed it: then the name is free.
-    struct stat ours {}, named {};
+    // Between opening and locking, the one who wrote it may have renamed or removed it: then the name is
+    // free.
+    struct stat ours {
+    }, named{};
     if (fstat(fd, &ours) == 0 && stat(name.c_str(), &named) == 0 && ours.st_ino == named.st_ino &&
         ours.st_dev == named.st_dev) {
       return fd;

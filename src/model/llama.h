@@ -48,8 +48,9 @@ LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int
 
 // Where packed weights are kept on disk (model/weights_cache.h).
 struct WeightsCacheOptions {
-  std::string folder;                                  // empty: nowhere
-  std::function<void(const std::string&)> on_warning;  // one line for what could not be read or kept; may be empty
+  std::string folder;  // empty: nowhere
+  std::function<void(const std::string&)>
+      on_warning;  // one line for what could not be read or kept; may be empty
 };
 
 struct LlamaLoadOptions {

@@ -99,7 +99,8 @@ Plan FillVectors(const GgufFile& file, const LlamaConfig& config, LlamaWeights& 
   return plan;
 }
 
-// Packs matrix after matrix, each with the whole team, and reports progress between them. Throws std::bad_alloc.
+// Packs matrix after matrix, each with the whole team, and reports progress between them. Throws
+// std::bad_alloc.
 Result<OwnedBytes> Pack(const Plan& plan, ThreadTeam& team, const Progress& on_progress) {
   AlignedBuffer memory(plan.packed_bytes);
   uint64_t done = 0;
@@ -121,14 +122,15 @@ void Warn(const LlamaLoadOptions& options, const std::string& message) {
   if (options.weights_cache.on_warning) options.weights_cache.on_warning(message);
 }
 
-// What is kept, or what is packed now and kept if that can be. Nothing that goes wrong with the cache stops loading.
+// What is kept, or what is packed now and kept if that can be. Nothing that goes wrong with the cache stops
+// loading.
 Result<OwnedBytes> ReadOrPack(const Plan& plan, const GgufFile& file, const LlamaLoadOptions& options,
                               std::string* origin) {
   ThreadTeam& team = *options.team;
   const Progress& on_progress = options.on_progress;
   constexpr double kHashed = 0.2, kPacked = 0.6;  // about what the steps take
-  const auto cache = WeightsCache::Open(options.weights_cache.folder, file, plan.Describe(), plan.packed_bytes, team,
-                                        Part(on_progress, 0, kHashed));
+  const auto cache = WeightsCache::Open(options.weights_cache.folder, file, plan.Describe(),
+                                        plan.packed_bytes, team, Part(on_progress, 0, kHashed));
   if (cache.status().code() == StatusCode::kCancelled) return cache.status();
   if (!cache.ok()) {
     Warn(options, cache.status().message() + "; the packed weights are not kept");
@@ -144,13 +146,15 @@ Result<OwnedBytes> ReadOrPack(const Plan& plan, const GgufFile& file, const Llam
     return kept;
   }
   if (kept.status().code() == StatusCode::kCancelled) return kept;
-  if (kept.status().code() != StatusCode::kNotFound) Warn(options, kept.status().message() + "; written anew");
+  if (kept.status().code() != StatusCode::kNotFound)
+    Warn(options, kept.status().message() + "; packed anew");
 
   auto to = cache->Create();
   auto packed = Pack(plan, team, Part(on_progress, kHashed, to.ok() ? kPacked : 1));
   if (!packed.ok()) return packed;
-  const Status written = to.ok() ? cache->Write(std::move(*to), packed->bytes(), team, Part(on_progress, kPacked, 1))
-                                 : to.status();
+  const Status written =
+      to.ok() ? cache->Write(std::move(*to), packed->bytes(), team, Part(on_progress, kPacked, 1))
+              : to.status();
   if (written.code() == StatusCode::kCancelled) return written;
   if (!written.ok()) {
     Warn(options, written.message() + "; the packed weights are not kept");

@@ -12,13 +12,14 @@
 #include "base/mapped_file.h"
 #include "base/status_macros.h"
 #include "kernels/packing.h"
+#include "model/contents_hash.h"
 
 namespace longspec {
 namespace {
 
 constexpr char kMagic[17] = "longspec weights";
-constexpr uint32_t kFormat = 1;             // of the header
-constexpr uint32_t kPackedOffset = 4096;    // a page: the matrices begin where a mapping may
+constexpr uint32_t kFormat = 1;                   // of the header
+constexpr uint32_t kPackedOffset = 4096;          // a page: the matrices begin where a mapping may
 constexpr size_t kWritePiece = size_t{64} << 20;  // bytes between two reports of progress
 
 struct Header {
@@ -47,22 +48,17 @@ Status LoadingCancelled() { return Cancelled("loading was cancelled"); }
 
 }  // namespace
 
-Result<WeightsCache> WeightsCache::Open(const std::string& folder, const GgufFile& file, std::string_view layout,
-                                        uint64_t packed_bytes, ThreadTeam& team, const Progress& on_progress) {
+Result<WeightsCache> WeightsCache::Open(const std::string& folder, const GgufFile& file,
+                                        std::string_view layout, uint64_t packed_bytes, ThreadTeam& team,
+                                        const Progress& on_progress) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return IoError(folder + ": cannot be created: " + error.message());
-  std::vector<Hash128> parts;
-  uint64_t done = 0;
-  const auto report = CountBytes(on_progress, file.file_bytes());
-  for (const std::span<const std::byte> shard : file.contents()) {
-    const auto hash = HashInPieces(shard, team, [&](uint64_t bytes) { return !report || report(done + bytes); });
-    if (!hash) return LoadingCancelled();
-    parts.push_back(*hash);
-    done += shard.size();
-  }
-  parts.push_back(HashOf(std::as_bytes(std::span(layout))));
-  parts.push_back({.high = kernels::kPackedLayoutVersion, .low = packed_bytes});
+  const auto contents = HashContents(file, folder, team, on_progress);
+  if (!contents) return LoadingCancelled();
+  const Hash128 parts[] = {*contents,
+                           HashOf(std::as_bytes(std::span(layout))),
+                           {.high = kernels::kPackedLayoutVersion, .low = packed_bytes}};
   const Hash128 key = HashOf(std::as_bytes(std::span(parts)));
   return WeightsCache(folder + "/" + ToHex(key) + ".longspec-weights", key, packed_bytes);
 }
@@ -83,7 +79,8 @@ Result<OwnedBytes> WeightsCache::Read(ThreadTeam& team, const Progress& on_progr
   if (header.key != key_) return Corrupt(path_ + ": the weights of another model file");
   const uint64_t size = kPackedOffset + packed_bytes_;
   if (header.packed_bytes != packed_bytes_ || bytes.size() != size) {
-    return Corrupt(path_ + ": has " + std::to_string(bytes.size()) + " bytes, should have " + std::to_string(size));
+    return Corrupt(path_ + ": has " + std::to_string(bytes.size()) + " bytes, should have " +
+                   std::to_string(size));
   }
   const auto hash = HashInPieces(bytes.subspan(kPackedOffset), team, CountBytes(on_progress, packed_bytes_));
   if (!hash) return LoadingCancelled();
@@ -111,7 +108,8 @@ Status WeightsCache::Write(AtomicFile file, std::span<const std::byte> packed, T
     const size_t n = std::min(kWritePiece, packed.size() - done);
     LS_TRY(file.Write(packed.subspan(done, n)));
     done += n;
-    const bool go_on = !on_progress || on_progress(static_cast<double>(done) / static_cast<double>(packed.size()));
+    const bool go_on =
+        !on_progress || on_progress(static_cast<double>(done) / static_cast<double>(packed.size()));
     if (!go_on) return LoadingCancelled();
   }
   return file.Commit();
