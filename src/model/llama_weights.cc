@@ -146,8 +146,7 @@ Result<OwnedBytes> ReadOrPack(const Plan& plan, const GgufFile& file, const Llam
     return kept;
   }
   if (kept.status().code() == StatusCode::kCancelled) return kept;
-  if (kept.status().code() != StatusCode::kNotFound)
-    Warn(options, kept.status().message() + "; packed anew");
+  if (kept.status().code() != StatusCode::kNotFound) Warn(options, kept.status().message() + "; packed anew");
 
   auto to = cache->Create();
   auto packed = Pack(plan, team, Part(on_progress, kHashed, to.ok() ? kPacked : 1));
