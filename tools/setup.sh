@@ -58,6 +58,7 @@ require() { # task
       need_command pkg-config pkg-config
       need_command python3 python3
       need_header nlohmann/json.hpp nlohmann-json3-dev
+      need_header xxhash.h libxxhash-dev
       need_header CLI/CLI.hpp libcli11-dev
       need_header pcre2.h libpcre2-dev
       need_header zlib.h zlib1g-dev

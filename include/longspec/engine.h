@@ -86,6 +86,7 @@ struct ModelInfo {
   std::vector<std::pair<std::string, std::string>> arithmetic;  // operation -> arithmetic in use
   std::vector<std::pair<std::string, uint64_t>> weight_bytes_by_type;
   int threads = 0;
+  std::string weights_origin;       // "packed now", "packed now, kept in FILE", "read from FILE"; empty before loading
   MemoryPlan memory;
 };
 

@@ -92,9 +92,16 @@ struct ModelOptions {
   // What forward passes cost is measured for the adaptive policy, once per model and machine, and kept in
   // $XDG_CACHE_HOME/longspec or ~/.cache/longspec.
   bool calibration_cache = true;
+  // A folder where repacked weights are kept, so that the next load of the same model file maps them instead of repacking, and
+  // processes share their memory; made if need be. Empty: they are not kept. Never changes output. Counts for the draft
+  // model of type "lm" too.
+  std::string weights_cache = {};
   std::string kernels = {};  // a kernel table by name; empty: $LONGSPEC_KERNELS, else the best this CPU has
   // Called from the loading thread with the share done, 0 to 1. Return false to cancel.
   std::function<bool(double)> on_progress = {};
+  // Called with one line for what went wrong without stopping the load: a weights_cache that cannot be read or written. A
+  // draft model is loaded by the first generation that asks for it.
+  std::function<void(const std::string&)> on_warning = {};
 };
 
 }  // namespace longspec

@@ -12,6 +12,7 @@
 #include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "base/counter_rng.h"
+#include "base/hash.h"
 #include "base/mapped_file.h"
 #include "base/thread_team.h"
 
@@ -141,6 +142,34 @@ TEST(MappedFile, ReportsWhatIsWrong) {
 }
 
 TEST(CheckDeathTest, NamesTheCondition) { EXPECT_DEATH(LS_CHECK(1 + 1 == 3), "1 \\+ 1 == 3"); }
+
+// The answer that xxHash's own programs give for no bytes.
+TEST(Hash, MatchesKnownAnswers) {
+  EXPECT_EQ(ToHex(HashOf({})), "99aa06d3014798d86001c324468d497f");
+  EXPECT_EQ(ToHex({.high = 0x12, .low = 0xabc}), "00000000000000120000000000000abc");
+}
+
+TEST(Hash, InPiecesItIsTheSameForEveryTeamAndNoticesEveryBit) {
+  std::vector<std::byte> bytes(2 * kHashPiece + 100);
+  for (size_t i = 0; i < bytes.size(); i += 4096) bytes[i] = static_cast<std::byte>(i >> 12);
+  ThreadTeam one(1), three(3);
+  std::vector<uint64_t> reports;
+  const auto hash = HashInPieces(bytes, one, [&](uint64_t done) {
+    reports.push_back(done);
+    return true;
+  });
+  ASSERT_TRUE(hash.has_value());
+  EXPECT_EQ(reports, (std::vector<uint64_t>{bytes.size()}));
+  EXPECT_EQ(HashInPieces(bytes, three), hash);
+  for (const size_t at : {kHashPiece - 1, kHashPiece, bytes.size() - 1}) {
+    bytes[at] ^= std::byte{1};
+    EXPECT_NE(HashInPieces(bytes, three), hash) << at;
+    bytes[at] ^= std::byte{1};
+  }
+  EXPECT_NE(HashInPieces(std::span(bytes).first(bytes.size() - 1), three), hash);
+  EXPECT_EQ(HashInPieces({}, one), HashInPieces({}, three));
+  EXPECT_EQ(HashInPieces(bytes, one, [](uint64_t) { return false; }), std::nullopt);
+}
 
 }  // namespace
 }  // namespace longspec

@@ -35,6 +35,7 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
   load.team = model.team.get();
   load.max_rows = max_rows;
   load.on_progress = options.on_progress;
+  load.weights_cache = {.folder = options.weights_cache, .on_warning = options.on_warning};
   LS_ASSIGN(model.target, LoadLlama(model.file, model.config, load));
   return model;
 }

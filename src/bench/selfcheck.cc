@@ -73,6 +73,8 @@ class Selfcheck {
     LS_ASSIGN(LoadedModel model, Load(options_.tables.front(), options_.model.threads));
     LS_ASSIGN(tokens_, model.file->GetStrings("tokenizer.ggml.tokens"));
     draft_models_.SetVocabulary(&tokens_);
+    draft_models_.SetWeightsCache(
+        {.folder = options_.model.weights_cache, .on_warning = options_.model.on_warning});
     Recorder recorder(model, options_.prompt, options_.n_predict, kPrefillChunk);
     LS_ASSIGN(const std::vector<Trace> plain, PlainTraces(recorder));
     for (size_t i = 0; i < plain.size(); ++i) LS_TRY(CheckDrafters(recorder, model, i, plain[i]));

@@ -15,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
+#include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -67,13 +68,9 @@ FeatureTokenizer TokenizerOf(const Engine& engine, const GgufFile& file) {
 }
 
 Result<LoadedModel> LoadTarget(const FeatureFlags& flags) {
-  Progress progress("loading", Progress::StandardError(!flags.output.no_progress));
-  ModelOptions options = flags.model;
-  options.on_progress = [&progress](double share) {
-    progress.Update(share);
-    return !Interrupted();
-  };
-  return LoadForBench(options, nullptr, options.batch_size,
+  const auto progress =
+      std::make_shared<Progress>("loading", Progress::StandardError(!flags.output.no_progress));
+  return LoadForBench(WithProgress(flags.model, progress), nullptr, flags.model.batch_size,
                       (flags.run.length + kKvChunk) * (flags.run.write > 0 ? flags.write.at_once + 1 : 1));
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
@@ -22,6 +23,20 @@ void WarnOfLongContext(const ModelInfo& info, const RopeOptions& rope) {
 
 }  // namespace
 
+// A warning may come long after the load, from that of a draft model: so it shares the progress.
+ModelOptions WithProgress(const ModelOptions& options, const std::shared_ptr<Progress>& progress) {
+  ModelOptions with = options;
+  with.on_progress = [progress](double share) {
+    progress->Update(share);
+    return !Interrupted();
+  };
+  with.on_warning = [progress, warn = options.on_warning](const std::string& warning) {
+    progress->Finish();
+    if (warn) warn(warning);
+  };
+  return with;
+}
+
 Result<std::unique_ptr<Engine>> LoadEngine(const ModelOptions& options, const OutputFlags& flags) {
   if (flags.verbose || !flags.no_progress) {
     LS_ASSIGN(const ModelInfo info, Engine::Inspect(options));
@@ -29,15 +44,16 @@ Result<std::unique_ptr<Engine>> LoadEngine(const ModelOptions& options, const Ou
                              : ("memory: " + FormatMemoryPlan(info.memory) + "\n").c_str(),
                stderr);
   }
-  Progress progress("loading", Progress::StandardError(!flags.no_progress));
-  ModelOptions with_progress = options;
-  with_progress.on_progress = [&progress](double share) {
-    progress.Update(share);
-    return !Interrupted();
-  };
-  auto engine = Engine::Load(with_progress);
-  progress.Finish();
-  if (engine.ok()) WarnOfLongContext((*engine)->info(), options.rope);
+  const auto progress = std::make_shared<Progress>("loading", Progress::StandardError(!flags.no_progress));
+  const double start = NowMs();
+  auto engine = Engine::Load(WithProgress(options, progress));
+  progress->Finish();
+  if (!engine.ok()) return engine;
+  if (flags.verbose) {
+    const std::string line = FormatLoad((*engine)->info(), NowMs() - start);
+    std::fputs(line.c_str(), stderr);
+  }
+  WarnOfLongContext((*engine)->info(), options.rope);
   return engine;
 }
 

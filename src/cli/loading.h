@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What every subcommand that generates does the same way: loading a model with progress on stderr, the memory
-// plan first under --verbose; reporting prefill; both cancelled by Ctrl-C.
+// plan first under --verbose, and where the weights came from after; reporting prefill; both cancelled by
+// Ctrl-C.
 #pragma once
 
 #include <functional>
@@ -12,6 +13,10 @@
 #include "longspec/engine.h"
 
 namespace longspec::cli {
+
+// `options` whose load shows `progress` and stops on Ctrl-C; a warning does not end up in the progress's
+// line.
+ModelOptions WithProgress(const ModelOptions& options, const std::shared_ptr<Progress>& progress);
 
 Result<std::unique_ptr<Engine>> LoadEngine(const ModelOptions& options, const OutputFlags& flags);
 

@@ -5,6 +5,7 @@
 #include <CLI/Validators.hpp>
 #include <charconv>
 #include <cstdlib>
+#include <set>
 #include <utility>
 
 #include "cli/exit_code.h"
@@ -112,6 +113,15 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
                              {"bf16", Bf16Arithmetic::kBF16},
                              {"bf16-amx", Bf16Arithmetic::kBF16Amx}},
                             "Arithmetic of BF16 weights (default f32)", group);
+  app.add_option(
+         "--weights-cache", options->weights_cache,
+         "Folder to keep repacked weights in, so that the next load of this model maps them (default: none)")
+      ->type_name("DIR")
+      ->group(group);
+  // Said once: some commands load a model many times.
+  options->on_warning = [said = std::set<std::string>()](const std::string& warning) mutable {
+    if (said.insert(warning).second) Warn(warning);
+  };
   app.add_option("--kernels", options->kernels,
                  "Kernel table (default: $LONGSPEC_KERNELS, else the best this CPU has)")
       ->group(group);

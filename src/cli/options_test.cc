@@ -217,6 +217,17 @@ TEST(Options, PolicyAndItsLimits) {
   EXPECT_EQ(Parse({"-m", "x", "--spec-draft-n-max", "5"}).speculation.adaptive_n_max, 5);
 }
 
+TEST(Options, WarningsOfALoadAreSaidOnce) {
+  EXPECT_EQ(Parse({"-m", "x"}).model.weights_cache, "");
+  const Parsed parsed = Parse({"-m", "x", "--weights-cache", "some/folder"});
+  EXPECT_EQ(parsed.error, "");
+  EXPECT_EQ(parsed.model.weights_cache, "some/folder");
+  ::testing::internal::CaptureStderr();
+  for (const char* warning : {"disk full", "disk full", "folder gone"}) parsed.model.on_warning(warning);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "longspec: warning: disk full\nlongspec: warning: folder gone\n");
+}
+
 TEST(Options, TheLastOfARepeatedOptionCounts) {
   EXPECT_EQ(Parse({"-m", "a", "-n", "1", "-n", "2"}).request.n_predict, 2);
 }

@@ -204,6 +204,10 @@ std::string FormatInfo(const ModelInfo& info) {
   return text + Row("memory", FormatMemoryPlan(info.memory));
 }
 
+std::string FormatLoad(const ModelInfo& info, double ms) {
+  return Row("loaded", Print("in %.2f s, weights ", ms / 1000) + info.weights_origin);
+}
+
 Json InfoJson(const ModelInfo& info) {
   Json json = {{"path", info.path},
                {"architecture", info.architecture},

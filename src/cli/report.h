@@ -21,6 +21,8 @@ nlohmann::ordered_json GenerationJson(const GenerationResult& result, const std:
 
 std::string FormatMemoryPlan(const MemoryPlan& plan);
 std::string FormatInfo(const ModelInfo& info);
+// One row more, once it is loaded: how long that took and where the weights came from.
+std::string FormatLoad(const ModelInfo& info, double ms);
 nlohmann::ordered_json InfoJson(const ModelInfo& info);
 
 // One line, ending in a line break. Bytes that are not UTF-8 become U+FFFD.

@@ -162,6 +162,30 @@ TEST(LoadEngine, TheMemoryPlanIsShownFirst) {
   const std::string verbose = shown({.verbose = true, .no_progress = true});
   EXPECT_THAT(verbose, HasSubstr("at a context of 128"));
   EXPECT_THAT(verbose, Not(HasSubstr("memory: ")));  // a row of the facts
+  EXPECT_THAT(verbose, ::testing::ContainsRegex("\nloaded +in [0-9.]+ s, weights packed now\n$"));
+}
+
+TEST(LoadEngine, WeightsAreKeptAndWhatCannotBeIsAWarning) {
+  ModelOptions options;
+  options.path = TempPath("tiny.gguf");
+  options.ctx_size = 128;
+  options.on_warning = Warn;
+  ASSERT_TRUE(WriteTinyModel({}, options.path).ok());
+  const auto shown = [&](const std::string& folder, bool verbose) {
+    options.weights_cache = folder;
+    ::testing::internal::CaptureStderr();
+    EXPECT_TRUE(LoadEngine(options, {.verbose = verbose, .no_progress = true}).ok());
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string folder = TempPath("kept");
+  std::filesystem::remove_all(folder);
+  EXPECT_THAT(shown(folder, true), HasSubstr("weights packed now, kept in " + folder));
+  EXPECT_THAT(shown(folder, true), HasSubstr("weights read from " + folder));
+  EXPECT_EQ(shown(folder, false), "");
+  std::filesystem::remove_all(folder);
+  EXPECT_THAT(shown(options.path + "/below", false),
+              ::testing::MatchesRegex(
+                  "longspec: warning: .*/below: cannot be created: .*; the packed weights are not kept\n"));
 }
 
 TEST(Progress, TerminalUpdatesOneLineAndClearsIt) {

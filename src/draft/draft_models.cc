@@ -27,7 +27,7 @@ Result<std::shared_ptr<const LongspecModel>> DraftModels::Longspec(const std::st
 Result<std::shared_ptr<const LmModel>> DraftModels::Lm(const std::string& path, const SharedParts& target) {
   if (const auto it = lm_.find(path); it != lm_.end()) return it->second;
   if (tokens_ == nullptr) return Unsupported(path + ": the target's vocabulary is not known");
-  LS_ASSIGN(auto model, LoadLmModel(path, target, *tokens_));
+  LS_ASSIGN(auto model, LoadLmModel(path, target, *tokens_, weights_cache_));
   lm_[path] = model;
   return model;
 }

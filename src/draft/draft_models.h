@@ -13,6 +13,7 @@
 #include "draft/lm_model.h"
 #include "draft/longspec_model.h"
 #include "longspec/status.h"
+#include "model/llama.h"
 #include "model/shared_parts.h"
 
 namespace longspec {
@@ -26,6 +27,9 @@ class DraftModels {
   // The target's tokens (borrowed), by which drafts with a vocabulary of their own are checked.
   void SetVocabulary(const std::vector<std::string>* tokens) { tokens_ = tokens; }
 
+  // Where language models keep their packed weights.
+  void SetWeightsCache(WeightsCacheOptions cache) { weights_cache_ = std::move(cache); }
+
   // The model of this file, loaded if it has not been. Failures are not remembered.
   Result<std::shared_ptr<const LongspecModel>> Longspec(const std::string& path, const std::string& weights,
                                                         const SharedParts& target);
@@ -36,6 +40,7 @@ class DraftModels {
   std::map<Key, std::shared_ptr<const LongspecModel>> longspec_;
   std::map<std::string, std::shared_ptr<const LmModel>> lm_;
   const std::vector<std::string>* tokens_ = nullptr;
+  WeightsCacheOptions weights_cache_;
 };
 
 }  // namespace longspec

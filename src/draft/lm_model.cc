@@ -37,7 +37,8 @@ KvLayout LmCacheLayout(const LlamaConfig& draft, const KvLayout& target) {
 }
 
 Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::string& path, const SharedParts& target,
-                                                   const std::vector<std::string>& tokens) try {
+                                                   const std::vector<std::string>& tokens,
+                                                   const WeightsCacheOptions& weights_cache) try {
   LS_ASSIGN(const std::shared_ptr<const GgufFile> file, GgufFile::Open(path));
   auto model = std::make_shared<LmModel>();
   model->path = path;
@@ -47,6 +48,7 @@ Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::string& path, cons
   load.kernels = target.kernels;
   load.team = target.team;
   load.max_rows = kLmMaxRows;
+  load.weights_cache = weights_cache;
   LS_ASSIGN(model->target, LoadLlama(file, model->config, load));
   return std::shared_ptr<const LmModel>(std::move(model));
 } catch (const std::bad_alloc&) {

@@ -30,6 +30,7 @@ inline constexpr int kLmMaxRows = 512;
 // `tokens`: the target's vocabulary. A draft with another number of tokens, or with another token of the same
 // number, is refused with the reason.
 Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::string& path, const SharedParts& target,
-                                                   const std::vector<std::string>& tokens);
+                                                   const std::vector<std::string>& tokens,
+                                                   const WeightsCacheOptions& weights_cache);
 
 }  // namespace longspec

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 
 #include "draft/testing/longspec_files.h"
@@ -210,6 +211,36 @@ TEST_F(DraftModelTest, WhatCannotWorkIsRefused) {
   ASSERT_TRUE(WriteTinyModel(larger, folder_.File("other.gguf")).ok());
   EXPECT_THAT(Generate("lm", folder_.File("other.gguf")).status().message(),
               HasSubstr("does not fit the target: a vocabulary of 400 tokens, the target has 384"));
+}
+
+TEST_F(DraftModelTest, PackedWeightsOfTargetAndDraftAreKept) {
+  TinyModelOptions small;
+  small.n_layers = 1;
+  small.seed = 4;
+  ASSERT_TRUE(WriteTinyModel(small, folder_.File("small.gguf")).ok());
+  const auto plain = Generate("none", "");
+  ASSERT_TRUE(plain.ok());
+  ModelOptions options;
+  options.path = folder_.File("target.gguf");
+  options.threads = 1;
+  options.weights_cache = folder_.File("kept");
+  std::vector<std::string> warnings;
+  options.on_warning = [&](const std::string& warning) { warnings.push_back(warning); };
+  for (const char* origin : {"packed now, kept in ", "read from "}) {
+    auto engine = Engine::Load(options);
+    ASSERT_TRUE(engine.ok()) << engine.status().message();
+    engine_ = std::move(*engine);
+    EXPECT_THAT(engine_->info().weights_origin, ::testing::StartsWith(origin + options.weights_cache));
+    const auto lm = Generate("lm", folder_.File("small.gguf"));
+    ASSERT_TRUE(lm.ok()) << lm.status().message();
+    EXPECT_EQ(lm->tokens, plain->tokens);
+    int kept = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(options.weights_cache)) {
+      kept += entry.path().extension() == ".longspec-weights";
+    }
+    EXPECT_EQ(kept, 2);
+  }
+  EXPECT_THAT(warnings, ::testing::IsEmpty());
 }
 
 }  // namespace

@@ -194,8 +194,11 @@ Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options)
   load.team = team_.get();
   load.max_rows = MaxRows(options);
   load.on_progress = options.on_progress;
+  load.weights_cache = {.folder = options.weights_cache, .on_warning = options.on_warning};
+  load.origin = &info_.weights_origin;
   LS_ASSIGN(target_, LoadLlama(model.file, model.config, load));
   draft_models_.SetVocabulary(&text_.tokenizer->spec().tokens);
+  draft_models_.SetWeightsCache(load.weights_cache);
   return {};
 }
 

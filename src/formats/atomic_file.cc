@@ -2,6 +2,8 @@
 #include "formats/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,17 +11,41 @@
 #include <cstring>
 #include <utility>
 
+#include "base/status_macros.h"
+
 namespace longspec {
 namespace {
+
+bool IsFull(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
 Status SystemError(const std::string& path, const char* what) {
   const int error = errno;
   std::string message = path + ": " + what + ": " + std::strerror(error);
-  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
-  return full ? ResourceExhausted(std::move(message)) : IoError(std::move(message));
+  return IsFull(error) ? ResourceExhausted(std::move(message)) : IoError(std::move(message));
 }
 
 std::string TemporaryName(const std::string& path) { return path + ".tmp"; }
+
+// A file of this name that this process alone writes.
+Result<int> OpenLocked(const std::string& name) {
+  for (;;) {
+    const int fd = open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return SystemError(name, "cannot be created");
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      close(fd);
+      return IoError(name + ": another process is writing it");
+    }
+    // Between opening and locking, the one who wrote it may have renamed or removed it: then the name is
+    // free.
+    struct stat ours {
+    }, named{};
+    if (fstat(fd, &ours) == 0 && stat(name.c_str(), &named) == 0 && ours.st_ino == named.st_ino &&
+        ours.st_dev == named.st_dev) {
+      return fd;
+    }
+    close(fd);
+  }
+}
 
 // Makes the rename itself durable. Best effort: some file systems refuse to sync a directory.
 void SyncParent(const std::string& path) {
@@ -33,11 +59,19 @@ void SyncParent(const std::string& path) {
 
 }  // namespace
 
-Result<AtomicFile> AtomicFile::Create(const std::string& path) {
+Result<AtomicFile> AtomicFile::Create(const std::string& path, uint64_t reserve) {
   const std::string name = TemporaryName(path);
-  const int fd = open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return SystemError(name, "cannot be created");
-  return AtomicFile(path, fd);
+  LS_ASSIGN(const int fd, OpenLocked(name));
+  AtomicFile file(path, fd);
+  // What a killed process left. Devices cannot be cut short, and have nothing to cut.
+  struct stat info {};
+  if (fstat(fd, &info) == 0 && info.st_size > 0 && ftruncate(fd, 0) != 0) {
+    return SystemError(name, "cannot be emptied");
+  }
+  if (reserve > 0 && fallocate(fd, 0, 0, static_cast<off_t>(reserve)) != 0 && IsFull(errno)) {
+    return SystemError(name, "cannot be written");
+  }
+  return file;
 }
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
@@ -45,8 +79,8 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
 
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
+  unlink(TemporaryName(path_).c_str());  // while it is locked: later it may be another's
   close(fd_);
-  unlink(TemporaryName(path_).c_str());
 }
 
 Status AtomicFile::Write(std::span<const std::byte> bytes) {

@@ -21,6 +21,7 @@ class GgufModel final : public GgufFile {
   const std::string& path() const override { return path_; }
   uint32_t version() const override { return version_; }
   uint64_t file_bytes() const override { return file_bytes_; }
+  const std::vector<GgufShard>& shards() const override { return shards_; }
   const std::vector<std::pair<std::string, GgufValue>>& metadata() const override { return metadata_; }
   const std::vector<TensorView>& tensors() const override { return tensors_; }
 
@@ -34,7 +35,11 @@ class GgufModel final : public GgufFile {
   }
 
   // Keeps a shard's bytes alive as long as the views into them.
-  void Own(MappedFile file) { files_.push_back(std::move(file)); }
+  void Own(MappedFile file) {
+    Borrow({.bytes = file.bytes(), .identity = file.identity()});
+    files_.push_back(std::move(file));
+  }
+  void Borrow(const GgufShard& shard) { shards_.push_back(shard); }
 
   void AddFirst(GgufContents contents) {
     version_ = contents.version;
@@ -63,6 +68,7 @@ class GgufModel final : public GgufFile {
   uint32_t version_ = 0;
   uint64_t file_bytes_ = 0;
   std::vector<MappedFile> files_;
+  std::vector<GgufShard> shards_;
   std::vector<std::pair<std::string, GgufValue>> metadata_;
   std::vector<TensorView> tensors_;
   std::unordered_map<std::string_view, size_t> key_index_;
@@ -173,6 +179,7 @@ Result<std::shared_ptr<const GgufFile>> GgufFile::Parse(std::span<const std::byt
   auto model = std::make_shared<GgufModel>(name);
   LS_ASSIGN(GgufContents contents, ParseGguf(bytes, name));
   LS_TRY(ExpectWhole(contents, name));
+  model->Borrow({.bytes = bytes, .identity = std::nullopt});
   model->AddFirst(std::move(contents));
   LS_TRY(model->IndexTensors());
   return std::shared_ptr<const GgufFile>(std::move(model));

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "longspec/status.h"
 #include "tensor/tensor_view.h"
 
@@ -33,6 +35,12 @@ struct GgufArray {
   size_t size() const;
 };
 
+// One file, all of it.
+struct GgufShard {
+  std::span<const std::byte> bytes;
+  std::optional<FileIdentity> identity;  // none: it is in memory only
+};
+
 class GgufFile {
  public:
   // For `name-00001-of-0000N.gguf`, opens all N shards. Errors name the file, and the tensor or key at fault.
@@ -46,6 +54,7 @@ class GgufFile {
   virtual const std::string& path() const = 0;
   virtual uint32_t version() const = 0;
   virtual uint64_t file_bytes() const = 0;  // all shards together
+  virtual const std::vector<GgufShard>& shards() const = 0;
 
   // Metadata in file order (the first shard's), and look-up: null when absent.
   virtual const std::vector<std::pair<std::string, GgufValue>>& metadata() const = 0;

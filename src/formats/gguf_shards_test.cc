@@ -80,6 +80,14 @@ TEST_F(GgufShardsTest, OpensAll) {
   EXPECT_EQ((*file)->tensors().size(), 3U);
   EXPECT_EQ((*file)->file_bytes(), 3 * ShardBytes(Specs()[0], 0).bytes().size());
   EXPECT_EQ(*(*file)->GetFloat("value"), 1.0);  // the first shard's
+  ASSERT_EQ((*file)->shards().size(), 3U);
+  for (size_t i = 0; i < 3; ++i) {
+    const GgufShard& shard = (*file)->shards()[i];
+    EXPECT_THAT(std::vector(shard.bytes.begin(), shard.bytes.end()),
+                ::testing::ElementsAreArray(ShardBytes(Specs()[i], static_cast<float>(i + 1)).bytes()));
+    ASSERT_TRUE(shard.identity.has_value());
+    EXPECT_EQ(shard.identity->size, shard.bytes.size());
+  }
   float value = 0;
   for (const char* name : {"a", "b", "c"}) {
     const TensorView* tensor = (*file)->FindTensor(name);

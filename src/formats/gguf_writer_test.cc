@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "formats/atomic_file.h"
 #include "formats/gguf_test_bytes.h"
@@ -169,6 +170,43 @@ TEST(AtomicFileTest, WithoutCommitNothingRemains) {
     EXPECT_TRUE(moved.Write(Pattern(5, 0)).ok());
     EXPECT_EQ(folder.n_files(), 1U);
   }
+  EXPECT_EQ(folder.n_files(), 0U);
+}
+
+TEST(AtomicFileTest, OnlyOneWritesAtOnce) {
+  const TestFolder folder;
+  {
+    auto first = AtomicFile::Create(folder.File("x"));
+    ASSERT_TRUE(first.ok());
+    const auto second = AtomicFile::Create(folder.File("x"));
+    ASSERT_FALSE(second.ok());
+    EXPECT_EQ(second.status().code(), StatusCode::kIo);
+    EXPECT_THAT(second.status().message(), HasSubstr("x.tmp: another process is writing it"));
+    EXPECT_TRUE(first->Write(Pattern(5, 0)).ok());
+    EXPECT_TRUE(first->Commit().ok());
+    EXPECT_TRUE(AtomicFile::Create(folder.File("x")).ok());  // once it is committed
+  }
+  EXPECT_EQ(ReadFileBytes(folder.File("x")), Pattern(5, 0));
+  EXPECT_EQ(folder.n_files(), 1U);
+}
+
+TEST(AtomicFileTest, WhatAKilledProcessLeftIsWrittenOver) {
+  const TestFolder folder;
+  std::ofstream(folder.File("x.tmp")) << "much longer than what comes";
+  auto file = AtomicFile::Create(folder.File("x"));
+  ASSERT_TRUE(file.ok());
+  EXPECT_TRUE(file->Write(Pattern(5, 0)).ok());
+  EXPECT_TRUE(file->Commit().ok());
+  EXPECT_EQ(ReadFileBytes(folder.File("x")), Pattern(5, 0));
+  EXPECT_EQ(folder.n_files(), 1U);
+}
+
+TEST(AtomicFileTest, MissingRoomIsKnownBeforeItIsUsed) {
+  const TestFolder folder;
+  const auto file = AtomicFile::Create(folder.File("x"), uint64_t{1} << 60);
+  ASSERT_FALSE(file.ok());
+  EXPECT_EQ(file.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(file.status().message(), HasSubstr("x.tmp: cannot be written: "));
   EXPECT_EQ(folder.n_files(), 0U);
 }
 

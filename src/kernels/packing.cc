@@ -267,12 +267,22 @@ PackedWeights::PackedWeights(const TensorView& tensor)
   matrix_.data = data_ = buffer_.data();
 }
 
-PackedWeights::PackedWeights(const TensorView& tensor, std::byte* memory, WeightFormat of_bf16) : data_(memory) {
-  matrix_.format = PackedFormat(tensor.dtype, of_bf16);
+PackedWeights::PackedWeights(const TensorView& tensor, std::byte* memory) : data_(memory) {
+  matrix_.format = PackedFormat(tensor.dtype);
   matrix_.n_in = tensor.shape[0];
   matrix_.n_out = tensor.n_rows();
   matrix_.group_bytes = GroupBytes(matrix_.format, matrix_.n_in);
   matrix_.data = memory;
+}
+
+PackedWeights PackedWeights::Packed(const TensorView& tensor, const std::byte* packed) {
+  PackedWeights weights(tensor, nullptr);
+  weights.matrix_.data = packed;
+  return weights;
+}
+
+void PackedWeights::MultiplyBf16As(WeightFormat format) {
+  if (matrix_.format == WeightFormat::kBF16) matrix_.format = format;
 }
 
 void PackedWeights::Pack(const TensorView& tensor, int group_begin, int group_end) {

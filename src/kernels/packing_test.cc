@@ -6,9 +6,13 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <numeric>
+#include <span>
+#include <string>
 #include <vector>
 
+#include "base/hash.h"
 #include "gtest/gtest.h"
 #include "kernels/tables.h"
 #include "kernels/testing/data.h"
@@ -350,6 +354,38 @@ TEST(PackedFormatTest, PaddingIsZero) {
   for (size_t k = 0; k < 3; ++k) {
     for (size_t lane = 1; lane < 16; ++lane) EXPECT_EQ(LoadU16(last + (k * 16 + lane) * 2), 0);
   }
+}
+
+// Packed weights are kept on disk. Who changes what Pack writes changes kPackedLayoutVersion, and then the
+// hashes here.
+TEST(Packing, TheLayoutIsThatOfItsVersion) {
+  const std::map<DType, std::string> hashes = {
+      {DType::kF32, "ae241f796106ca0697e8af282a9257e0"},  {DType::kF16, "b576d3dd4f124be0a422a0096639e18d"},
+      {DType::kBF16, "4d1c5f93fa17f59c638b7f07cb9c5c85"}, {DType::kQ4_0, "ef5198b7febe481b6b75307f4c866c85"},
+      {DType::kQ4_1, "c006b8d1d4bbb0a024a0241a7a670ac2"}, {DType::kQ5_0, "646a1495ea430b67777f390bf4c82135"},
+      {DType::kQ5_1, "21ddbc97b26710a672a870f3f3107690"}, {DType::kQ8_0, "8cc8837ded6b4278131dcf01cbde56c6"},
+      {DType::kQ4_K, "8b227b1e23eafef71371b65aa59c363a"}, {DType::kQ5_K, "1c0a88a89a0cab7d603e7b97bd4b8b14"},
+      {DType::kQ6_K, "29a2cd991d882e66c0bd80c6136c3c0f"},
+  };
+  ASSERT_EQ(kPackedLayoutVersion, 1U);
+  for (const auto& [dtype, hash] : hashes) {
+    const Stored stored(dtype, 512, 37);
+    const PackedWeights packed = PackAll(stored.view);
+    const std::span bytes(packed.matrix().data, PackedBytes(dtype, 512, 37));
+    EXPECT_EQ(ToHex(HashOf(bytes)), hash) << Info(dtype).name;
+  }
+}
+
+TEST(Packing, WhatWasPackedNeedsNoPacking) {
+  const Stored stored(DType::kQ4_1, 64, 37);
+  const PackedWeights packed = PackAll(stored.view);
+  const PackedWeights again = PackedWeights::Packed(stored.view, packed.matrix().data);
+  EXPECT_EQ(again.matrix().data, packed.matrix().data);
+  EXPECT_EQ(again.matrix().group_bytes, packed.matrix().group_bytes);
+  EXPECT_EQ(again.matrix().format, packed.matrix().format);
+  EXPECT_EQ(again.matrix().n_in, 64);
+  EXPECT_EQ(again.matrix().n_out, 37);
+  EXPECT_EQ(again.n_groups(), packed.n_groups());
 }
 
 }  // namespace

@@ -402,7 +402,7 @@ LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int
 Result<std::unique_ptr<Target>> LoadLlama(std::shared_ptr<const GgufFile> file, const LlamaConfig& config,
                                           const LlamaLoadOptions& options) {
   LS_CHECK(options.kernels != nullptr && options.team != nullptr && options.max_rows > 0);
-  LS_ASSIGN(auto weights, LoadLlamaWeights(*file, config, *options.team, options.on_progress));
+  LS_ASSIGN(auto weights, LoadLlamaWeights(*file, config, options));
   try {
     return std::unique_ptr<Target>(
         std::make_unique<Llama>(std::move(file), config, options, std::move(weights)));

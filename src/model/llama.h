@@ -31,7 +31,7 @@ struct LlamaConfig {
   bool tied_embeddings = false;  // the LM head is the embedding matrix
   bool qkv_bias = false;         // q, k and v have biases
   bool qk_norm = false;          // each head of q and k is normalised before it is rotated
-  // What BF16 matrices are packed as: chosen after reading, where it is not to be f32.
+  // What BF16 matrices are multiplied as: chosen after reading, where it is not to be f32.
   kernels::WeightFormat bf16_format = kernels::WeightFormat::kBF16;
 
   AttentionShape attention() const;
@@ -51,14 +51,23 @@ struct LlamaMemory {
 };
 LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int max_rows);
 
+// Where packed weights are kept on disk (model/weights_cache.h).
+struct WeightsCacheOptions {
+  std::string folder;  // empty: nowhere
+  std::function<void(const std::string&)>
+      on_warning;  // one line for what could not be read or kept; may be empty
+};
+
 struct LlamaLoadOptions {
   const kernels::KernelTable* kernels = nullptr;
   ThreadTeam* team = nullptr;               // borrowed for the model's life
   int max_rows = 512;                       // most rows of one Forward
   std::function<bool(double)> on_progress;  // share done; false cancels
+  WeightsCacheOptions weights_cache;
+  std::string* origin = nullptr;  // set to where the packed weights came from: "packed now", "read from FILE"
 };
 
-// Repacks the weights. REQUIRES: config came from this file.
+// Repacks the weights, or maps them as they were packed before. REQUIRES: config came from this file.
 Result<std::unique_ptr<Target>> LoadLlama(std::shared_ptr<const GgufFile> file, const LlamaConfig& config,
                                           const LlamaLoadOptions& options);
 

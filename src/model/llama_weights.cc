@@ -3,14 +3,26 @@
 
 #include <new>
 #include <string>
+#include <utility>
 
+#include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "model/llama_tensors.h"
+#include "model/weights_cache.h"
 #include "tensor/dequantize.h"
+#include "tensor/dtype.h"
 
 namespace longspec {
 namespace {
+
+using Progress = std::function<bool(double)>;  // share done; false cancels; may be empty
+
+// What a step of loading reports, as a part of the whole.
+Progress Part(const Progress& whole, double begin, double end) {
+  if (!whole) return {};
+  return [&whole, begin, end](double share) { return whole(begin + (end - begin) * share); };
+}
 
 std::vector<float> Vector(const TensorView& t) {
   std::vector<float> values(static_cast<size_t>(t.n_elements()));
@@ -24,91 +36,151 @@ const TensorView& Tensor(const GgufFile& file, const std::string& name) {
   return *t;
 }
 
-// Packs matrices one after the other, each with the whole team, and reports progress between them.
-class Packer {
- public:
-  Packer(ThreadTeam& team, kernels::WeightFormat bf16_format, std::byte* memory, uint64_t total_bytes,
-         const std::function<bool(double)>& on_progress)
-      : team_(team),
-        bf16_format_(bf16_format),
-        memory_(memory),
-        total_(total_bytes),
-        on_progress_(on_progress) {}
+// All matrices in the order in which they lie in memory, one after the other.
+struct Plan {
+  struct Matrix {
+    const TensorView* tensor;
+    kernels::PackedWeights* to;
+    uint64_t offset;  // bytes
+  };
+  std::vector<Matrix> matrices;
+  uint64_t packed_bytes = 0;
+  uint64_t stored_bytes = 0;
 
-  Status Pack(const TensorView& tensor, kernels::PackedWeights& out) {
-    out = kernels::PackedWeights(tensor, memory_, bf16_format_);
-    memory_ += kernels::PackedBytes(tensor.dtype, tensor.shape[0], tensor.n_rows());
-    team_.Run([&](ThreadTeam::Worker& worker) {
-      const auto share = worker.ShareOf(out.n_groups());
-      out.Pack(tensor, share.begin, share.end);
-    });
-    done_ += tensor.n_bytes;
-    if (on_progress_ && !on_progress_(static_cast<double>(done_) / static_cast<double>(total_))) {
-      return Cancelled("loading was cancelled");
-    }
-    return {};
+  void Add(const TensorView& tensor, kernels::PackedWeights& to) {
+    matrices.push_back({&tensor, &to, packed_bytes});
+    packed_bytes += kernels::PackedBytes(tensor.dtype, tensor.shape[0], tensor.n_rows());
+    stored_bytes += tensor.n_bytes;
   }
 
- private:
-  ThreadTeam& team_;
-  const kernels::WeightFormat bf16_format_;
-  std::byte* memory_;  // where the next matrix goes
-  uint64_t done_ = 0, total_;
-  const std::function<bool(double)>& on_progress_;
+  // One line a matrix: another order or another choice of matrices reads differently.
+  std::string Describe() const {
+    std::string text;
+    for (const Matrix& matrix : matrices) {
+      const TensorView& t = *matrix.tensor;
+      text += std::to_string(matrix.offset) + " " + t.name + " " + std::string(Info(t.dtype).name) + " " +
+              std::to_string(t.shape[0]) + " " + std::to_string(t.n_rows()) + "\n";
+    }
+    return text;
+  }
 };
+
+// Fills the vectors of `weights`, and says where its matrices are to come from.
+Plan FillVectors(const GgufFile& file, const LlamaConfig& config, LlamaWeights& weights) {
+  Plan plan;
+  weights.layers.resize(static_cast<size_t>(config.n_layer));
+  for (int i = 0; i < config.n_layer; ++i) {
+    LlamaLayer& layer = weights.layers[static_cast<size_t>(i)];
+    const auto tensor = [&](const char* name) -> const TensorView& {
+      return Tensor(file, "blk." + std::to_string(i) + "." + name);
+    };
+    layer.attn_norm = Vector(tensor("attn_norm.weight"));
+    plan.Add(tensor("attn_q.weight"), layer.q);
+    plan.Add(tensor("attn_k.weight"), layer.k);
+    plan.Add(tensor("attn_v.weight"), layer.v);
+    plan.Add(tensor("attn_output.weight"), layer.attn_output);
+    layer.ffn_norm = Vector(tensor("ffn_norm.weight"));
+    plan.Add(tensor("ffn_gate.weight"), layer.gate);
+    plan.Add(tensor("ffn_up.weight"), layer.up);
+    plan.Add(tensor("ffn_down.weight"), layer.down);
+    if (config.qkv_bias) {
+      layer.q_bias = Vector(tensor("attn_q.bias"));
+      layer.k_bias = Vector(tensor("attn_k.bias"));
+      layer.v_bias = Vector(tensor("attn_v.bias"));
+    }
+    if (config.qk_norm) {
+      layer.q_norm = Vector(tensor("attn_q_norm.weight"));
+      layer.k_norm = Vector(tensor("attn_k_norm.weight"));
+    }
+  }
+  weights.output_norm = Vector(Tensor(file, "output_norm.weight"));
+  plan.Add(Tensor(file, config.tied_embeddings ? "token_embd.weight" : "output.weight"), weights.output);
+  weights.embedding = Tensor(file, "token_embd.weight");
+  return plan;
+}
+
+// Packs matrix after matrix, each with the whole team, and reports progress between them. Throws
+// std::bad_alloc.
+Result<OwnedBytes> Pack(const Plan& plan, ThreadTeam& team, const Progress& on_progress) {
+  AlignedBuffer memory(plan.packed_bytes);
+  uint64_t done = 0;
+  for (const Plan::Matrix& matrix : plan.matrices) {
+    *matrix.to = kernels::PackedWeights(*matrix.tensor, memory.data() + matrix.offset);
+    team.Run([&](ThreadTeam::Worker& worker) {
+      const auto share = worker.ShareOf(matrix.to->n_groups());
+      matrix.to->Pack(*matrix.tensor, share.begin, share.end);
+    });
+    done += matrix.tensor->n_bytes;
+    if (on_progress && !on_progress(static_cast<double>(done) / static_cast<double>(plan.stored_bytes))) {
+      return Cancelled("loading was cancelled");
+    }
+  }
+  return OwnedBytes(std::move(memory));
+}
+
+void Warn(const LlamaLoadOptions& options, const std::string& message) {
+  if (options.weights_cache.on_warning) options.weights_cache.on_warning(message);
+}
+
+// What is kept, or what is packed now and kept if that can be. Nothing that goes wrong with the cache stops
+// loading.
+Result<OwnedBytes> ReadOrPack(const Plan& plan, const GgufFile& file, const LlamaLoadOptions& options,
+                              std::string* origin) {
+  ThreadTeam& team = *options.team;
+  const Progress& on_progress = options.on_progress;
+  constexpr double kHashed = 0.2, kPacked = 0.6;  // about what the steps take
+  const auto cache = WeightsCache::Open(options.weights_cache.folder, file, plan.Describe(),
+                                        plan.packed_bytes, team, Part(on_progress, 0, kHashed));
+  if (cache.status().code() == StatusCode::kCancelled) return cache.status();
+  if (!cache.ok()) {
+    Warn(options, cache.status().message() + "; the packed weights are not kept");
+    return Pack(plan, team, on_progress);
+  }
+
+  auto kept = cache->Read(team, Part(on_progress, kHashed, 1));
+  if (kept.ok()) {
+    for (const Plan::Matrix& matrix : plan.matrices) {
+      *matrix.to = kernels::PackedWeights::Packed(*matrix.tensor, kept->bytes().data() + matrix.offset);
+    }
+    *origin = "read from " + cache->path();
+    return kept;
+  }
+  if (kept.status().code() == StatusCode::kCancelled) return kept;
+  if (kept.status().code() != StatusCode::kNotFound) Warn(options, kept.status().message() + "; packed anew");
+
+  auto to = cache->Create();
+  auto packed = Pack(plan, team, Part(on_progress, kHashed, to.ok() ? kPacked : 1));
+  if (!packed.ok()) return packed;
+  const Status written =
+      to.ok() ? cache->Write(std::move(*to), packed->bytes(), team, Part(on_progress, kPacked, 1))
+              : to.status();
+  if (written.code() == StatusCode::kCancelled) return written;
+  if (!written.ok()) {
+    Warn(options, written.message() + "; the packed weights are not kept");
+  } else {
+    *origin += ", kept in " + cache->path();
+  }
+  return packed;
+}
 
 }  // namespace
 
 Result<std::unique_ptr<const LlamaWeights>> LoadLlamaWeights(const GgufFile& file, const LlamaConfig& config,
-                                                             ThreadTeam& team,
-                                                             const std::function<bool(double)>& on_progress) {
+                                                             const LlamaLoadOptions& options) {
   auto weights = std::make_unique<LlamaWeights>();
-  const std::string output_name = config.tied_embeddings ? "token_embd.weight" : "output.weight";
-  uint64_t total = 0, packed = 0;
-  const auto count = [&](const TensorView& t) {
-    total += t.n_bytes;
-    packed += kernels::PackedBytes(t.dtype, t.shape[0], t.n_rows());
-  };
-  count(Tensor(file, output_name));
-  for (int i = 0; i < config.n_layer; ++i) {
-    for (const TensorRequirement& need : LayerRequirements(config, i)) {
-      if (need.n_out > 1) count(Tensor(file, need.name));
-    }
-  }
+  std::string origin = "packed now";
   try {
-    weights->memory = AlignedBuffer(packed);
-    Packer packer(team, config.bf16_format, weights->memory.data(), total, on_progress);
-    weights->layers.resize(static_cast<size_t>(config.n_layer));
-    for (int i = 0; i < config.n_layer; ++i) {
-      LlamaLayer& layer = weights->layers[static_cast<size_t>(i)];
-      const auto tensor = [&](const char* name) -> const TensorView& {
-        return Tensor(file, "blk." + std::to_string(i) + "." + name);
-      };
-      layer.attn_norm = Vector(tensor("attn_norm.weight"));
-      LS_TRY(packer.Pack(tensor("attn_q.weight"), layer.q));
-      LS_TRY(packer.Pack(tensor("attn_k.weight"), layer.k));
-      LS_TRY(packer.Pack(tensor("attn_v.weight"), layer.v));
-      LS_TRY(packer.Pack(tensor("attn_output.weight"), layer.attn_output));
-      layer.ffn_norm = Vector(tensor("ffn_norm.weight"));
-      LS_TRY(packer.Pack(tensor("ffn_gate.weight"), layer.gate));
-      LS_TRY(packer.Pack(tensor("ffn_up.weight"), layer.up));
-      LS_TRY(packer.Pack(tensor("ffn_down.weight"), layer.down));
-      if (config.qkv_bias) {
-        layer.q_bias = Vector(tensor("attn_q.bias"));
-        layer.k_bias = Vector(tensor("attn_k.bias"));
-        layer.v_bias = Vector(tensor("attn_v.bias"));
-      }
-      if (config.qk_norm) {
-        layer.q_norm = Vector(tensor("attn_q_norm.weight"));
-        layer.k_norm = Vector(tensor("attn_k_norm.weight"));
-      }
+    const Plan plan = FillVectors(file, config, *weights);
+    if (options.weights_cache.folder.empty()) {
+      LS_ASSIGN(weights->memory, Pack(plan, *options.team, options.on_progress));
+    } else {
+      LS_ASSIGN(weights->memory, ReadOrPack(plan, file, options, &origin));
     }
-    weights->output_norm = Vector(Tensor(file, "output_norm.weight"));
-    LS_TRY(packer.Pack(Tensor(file, output_name), weights->output));
-    weights->embedding = Tensor(file, "token_embd.weight");
+    for (const Plan::Matrix& matrix : plan.matrices) matrix.to->MultiplyBf16As(config.bf16_format);
   } catch (const std::bad_alloc&) {
     return ResourceExhausted(file.path() + ": no memory for the weights");
   }
+  if (options.origin != nullptr) *options.origin = origin;
   return std::unique_ptr<const LlamaWeights>(std::move(weights));
 }
 

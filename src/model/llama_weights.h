@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A Llama model's weights, repacked. Immutable once loaded.
+// A Llama model's weights, packed. Immutable once loaded.
 #pragma once
 
-#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "base/aligned_buffer.h"
+#include "base/owned_bytes.h"
 #include "kernels/packing.h"
 #include "model/llama.h"
 
@@ -21,15 +21,15 @@ struct LlamaLayer {
 };
 
 struct LlamaWeights {
-  AlignedBuffer memory;  // of all matrices
+  OwnedBytes memory;  // of all matrices
   std::vector<LlamaLayer> layers;
   std::vector<float> output_norm;  // (n_embd)
   kernels::PackedWeights output;   // (n_vocab, n_embd)
   TensorView embedding;            // rows are decoded from the mapped file as they are needed
 };
 
+// Of `options`, the team, progress and what concerns the cache count.
 Result<std::unique_ptr<const LlamaWeights>> LoadLlamaWeights(const GgufFile& file, const LlamaConfig& config,
-                                                             ThreadTeam& team,
-                                                             const std::function<bool(double)>& on_progress);
+                                                             const LlamaLoadOptions& options);
 
 }  // namespace longspec

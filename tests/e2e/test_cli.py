@@ -54,7 +54,8 @@ class Usage(CliTestCase):
             self.assertEqual(result.returncode, OK)
             self.assertIn(b"Exit status: 0 success; 1 generation failed; 2 usage", result.stdout)
             self.assertEqual(result.stderr, b"")
-        for option in (b"--ctx-size", b"--spec-type", b"--temp", b"--stats-file", b"--rope-scaling", b"--logit-bias"):
+        for option in (b"--ctx-size", b"--spec-type", b"--temp", b"--stats-file", b"--rope-scaling", b"--logit-bias",
+                       b"--weights-cache DIR"):
             self.assertIn(option, longspec("run", "--help").stdout)
 
     def test_version(self):
@@ -235,6 +236,42 @@ class Run(WithModel):
         fresh = self.run_json(*args)
         again = self.run_json(*args, "-s", str(fresh["seed"]))
         self.assertEqual(fresh["tokens"], again["tokens"])
+
+    def test_weights_cache(self):
+        args = ("-p", "Say hello.", "-n", "8", "--temp", "0", "--no-progress")
+        plain = self.run_json(*args)
+        with tempfile.TemporaryDirectory() as parent:
+            folder = os.path.join(parent, "weights")
+            runs = []
+            for expected in ("weights packed now, kept in ", "weights read from "):
+                result = longspec("run", "-m", MODEL, "--json", "-v", "--weights-cache", folder, *args)
+                self.assertEqual(result.returncode, OK, result.stderr)
+                self.assertIn(expected + folder, result.stderr.decode())
+                self.assertNotIn("warning", result.stderr.decode())
+                runs.append(json.loads(result.stdout))
+            kept = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".longspec-weights")]
+            self.assertEqual(len(kept), 1)
+            with open(kept[0], "r+b") as file:
+                file.truncate(os.path.getsize(kept[0]) // 2)
+            both = [subprocess.Popen([BIN, "run", "-m", MODEL, "--json", "--weights-cache", folder, *args],
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+            outputs = [process.communicate(timeout=TIMEOUT) for process in both]
+            self.assertEqual([process.returncode for process in both], [OK, OK], outputs)
+            self.assertIn(f"longspec: warning: {kept[0]}: has ", "".join(err.decode() for _, err in outputs))
+            runs += [json.loads(out) for out, _ in outputs]
+            self.assertIn("weights read from " + kept[0],
+                          longspec("run", "-m", MODEL, "-v", "--weights-cache", folder, *args).stderr.decode())
+            # A full disk, as far as the program can tell.
+            os.remove(kept[0])
+            os.symlink("/dev/full", kept[0] + ".tmp")
+            result = longspec("run", "-m", MODEL, "--json", "--weights-cache", folder, *args)
+            self.assertEqual(result.returncode, OK, result.stderr)
+            self.assertRegex(result.stderr.decode(), r"longspec: warning: \S+: cannot be written: No space left on device; "
+                                                     r"the packed weights are not kept")
+            runs.append(json.loads(result.stdout))
+            self.assertFalse([name for name in os.listdir(folder) if not name.endswith(".longspec-hash")])
+        for run in runs:
+            self.assertEqual(run["tokens"], plain["tokens"])
 
     def test_stop_string(self):
         args = ("--no-chat", "-p", "1, 2, 3, 4, 5,", "-n", "24", "--temp", "0")
