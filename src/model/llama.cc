@@ -303,7 +303,7 @@ void Llama::FeedForward(ThreadTeam::Worker& worker, const LlamaLayer& layer) {
 // What weights multiply instead of float activations, of numbers [at, at + n) of a product's whole input;
 // both multiples of 32.
 void Llama::Convert(const float* x, size_t at, int n) {
-  kernels_.quantize_q8(x, n, buffers_.q8.as<Q8Block>() + at / kQuantBlock);
+  if (weights_->any_quantized) kernels_.quantize_q8(x, n, buffers_.q8.as<Q8Block>() + at / kQuantBlock);
   if (buffers_.bf16.size() > 0) kernels_.round_bf16(x, n, buffers_.bf16.as<uint16_t>() + at);
 }
 

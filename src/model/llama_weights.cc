@@ -176,7 +176,10 @@ Result<std::unique_ptr<const LlamaWeights>> LoadLlamaWeights(const GgufFile& fil
     } else {
       LS_ASSIGN(weights->memory, ReadOrPack(plan, file, options, &origin));
     }
-    for (const Plan::Matrix& matrix : plan.matrices) matrix.to->MultiplyBf16As(config.bf16_format);
+    for (const Plan::Matrix& matrix : plan.matrices) {
+      matrix.to->MultiplyBf16As(config.bf16_format);
+      weights->any_quantized |= kernels::IsQuantized(matrix.to->matrix().format);
+    }
   } catch (const std::bad_alloc&) {
     return ResourceExhausted(file.path() + ": no memory for the weights");
   }

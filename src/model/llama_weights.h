@@ -25,6 +25,7 @@ struct LlamaWeights {
   std::vector<LlamaLayer> layers;
   std::vector<float> output_norm;  // (n_embd)
   kernels::PackedWeights output;   // (n_vocab, n_embd)
+  bool any_quantized = false;      // of the matrices
   TensorView embedding;            // rows are decoded from the mapped file as they are needed
 };
 

@@ -94,6 +94,7 @@ inline __m256 RoundToBf16(__m256 x) {
 
 // 16 numbers, as bf16_lanes.h wants them.
 struct Lanes {
+  static constexpr int kRows = 2;
   struct Vector {
     __m256 low, high;
   };
@@ -109,9 +110,13 @@ struct Lanes {
     const __m256i high = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(bits, 1));
     return {_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(high, 16))};
   }
-  static Vector Broadcast(uint16_t bf16) {
-    const __m256 v = _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(uint32_t{bf16} << 16)));
-    return {v, v};
+  static void BroadcastTwo(const uint16_t* bf16, Vector& first, Vector& second) {
+    int32_t two;
+    __builtin_memcpy(&two, bf16, sizeof(two));
+    const __m256i both = _mm256_set1_epi32(two);
+    first.low = first.high = _mm256_castsi256_ps(_mm256_slli_epi32(both, 16));
+    second.low = second.high =
+        _mm256_castsi256_ps(_mm256_and_si256(both, _mm256_set1_epi32(static_cast<int>(0xFFFF0000))));
   }
   static Vector Fma(const Vector& a, const Vector& b, const Vector& sum) {
     return {_mm256_fmadd_ps(a.low, b.low, sum.low), _mm256_fmadd_ps(a.high, b.high, sum.high)};

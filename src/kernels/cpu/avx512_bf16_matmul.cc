@@ -13,6 +13,7 @@
 namespace longspec::kernels::avx512_bf16 {
 namespace {
 
+constexpr int kMostSums = 24;                              // of 32 registers
 constexpr size_t kPairBytes = 2 * kRowGroup * kBf16Bytes;  // of the weights of a group
 
 // R rows of x against the weights of the same two k in G groups.
@@ -69,15 +70,13 @@ template <int R, int G>
   }
 }
 
+// G groups from `group` on, for all rows, if 8 rows of them fit the registers (or so many rows as there are).
 template <int G>
-int GroupsBy(const MatmulBf16Args& a, int group) {
-  for (; group + G <= a.group_end; group += G) {
-    ForEachTile(a.n_rows, [&](auto rows, int row) {
-      constexpr int kRows = decltype(rows)::kValue;
-      if constexpr (kRows * G <= 24) Tile<kRows, G>(a, group, row);
-    });
-  }
-  return group;
+void Groups(const MatmulBf16Args& a, int group) {
+  ForEachTile(a.n_rows, [&](auto rows, int row) {
+    constexpr int kRows = decltype(rows)::kValue;
+    if constexpr (kRows * G <= kMostSums) Tile<kRows, G>(a, group, row);
+  });
 }
 
 }  // namespace
@@ -88,10 +87,26 @@ void RoundBf16(const float* x, int n, uint16_t* out) {
 
 void MatmulBf16(const MatmulBf16Args& a) {
   if (a.w->format == WeightFormat::kBF16Amx) return avx512::MatmulBf16(a);
-  int group = a.group_begin;
-  if (a.n_rows <= 6) group = GroupsBy<4>(a, group);
-  group = GroupsBy<3>(a, group);
-  GroupsBy<1>(a, group);
+  // As equal as can be: 4 groups are 2 and 2, since the sums of one alone would wait for each other.
+  const int most = a.n_rows * 4 <= kMostSums ? 4 : 3;
+  for (int group = a.group_begin; group < a.group_end;) {
+    const int left = a.group_end - group, parts = (left + most - 1) / most, n = (left + parts - 1) / parts;
+    switch (n) {
+      case 1:
+        Groups<1>(a, group);
+        break;
+      case 2:
+        Groups<2>(a, group);
+        break;
+      case 3:
+        Groups<3>(a, group);
+        break;
+      default:
+        Groups<4>(a, group);
+        break;
+    }
+    group += n;
+  }
 }
 
 }  // namespace longspec::kernels::avx512_bf16

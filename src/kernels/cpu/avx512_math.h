@@ -163,13 +163,18 @@ inline __m512i InPairs(__m512i halves) {
 
 // 16 numbers, as bf16_lanes.h wants them.
 struct Lanes {
+  static constexpr int kRows = 8;
   using Vector = __m512;
   static Vector Zero() { return _mm512_setzero_ps(); }
   static Vector Load(const float* p) { return _mm512_loadu_ps(p); }
   static void Store(float* p, Vector v) { _mm512_storeu_ps(p, v); }
   static Vector LoadBf16(const std::byte* p) { return LoadBFloat16(p); }
-  static Vector Broadcast(uint16_t bf16) {
-    return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(uint32_t{bf16} << 16)));
+  static void BroadcastTwo(const uint16_t* bf16, Vector& first, Vector& second) {
+    int32_t two;
+    __builtin_memcpy(&two, bf16, sizeof(two));
+    const __m512i both = _mm512_set1_epi32(two);
+    first = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
+    second = _mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32(static_cast<int>(0xFFFF0000))));
   }
   static Vector Fma(Vector a, Vector b, Vector sum) { return _mm512_fmadd_ps(a, b, sum); }
   static Vector Add(Vector a, Vector b) { return _mm512_add_ps(a, b); }

@@ -5,7 +5,8 @@
 // (Attention in "bf16", a common cache type, has faster loops: bf16_pairs.h.)
 //
 // `Lanes` has 16 numbers: Vector, Zero(), Load(const float*), Store(float*, v), LoadBf16(const std::byte*),
-// Broadcast(uint16_t bf16), Fma(a, b, sum), Add(a, b), Scale(v, factor).
+// BroadcastTwo(const uint16_t* bf16, of the first, of the second), Fma(a, b, sum), Add(a, b), Scale(v,
+// factor), and kRows, the rows of a tile that its registers hold.
 //
 // Everything lives in an unnamed namespace on purpose: files built for different instruction sets include
 // this, and each gets its own copy.
@@ -22,43 +23,51 @@ namespace {  // NOLINT(google-build-namespaces)
 
 enum class Bf16Order : uint8_t { kPairs, kTiles };
 
-inline constexpr int kLanesRows = 4;  // rows of a tile
+// Rows of the left factor: numbers rounded to bf16, then zeros up to a multiple of 32.
+struct LeftRows {
+  const uint16_t* a;
+  int64_t stride;  // numbers
+};
 
-// One product of each row, a[k] times the numbers of b, or, past the n-th, of zeros.
-template <typename Lanes, int R>
-[[gnu::always_inline]] inline void AddProduct(const uint16_t* a, int64_t a_stride, int64_t k,
-                                              const std::byte* b, typename Lanes::Vector (&sums)[R]) {
-  if (b == nullptr) {
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) sums[r] = Lanes::Add(sums[r], Lanes::Zero());
-    return;
+// The products of k and k + 1 of R rows, with the numbers of b(k) and b(k + 1), or with zeros from k = n on.
+// In "bf16" even and odd are the same sums.
+template <typename Lanes, Bf16Order kOrder, int R, typename B>
+[[gnu::always_inline]] inline void AddTwo(const LeftRows& rows, int64_t k, int64_t n, const B& b,
+                                          typename Lanes::Vector (&even)[R],
+                                          typename Lanes::Vector (&odd)[R]) {
+  const typename Lanes::Vector first = k < n ? Lanes::LoadBf16(b(k)) : Lanes::Zero();
+  const typename Lanes::Vector second = k + 1 < n ? Lanes::LoadBf16(b(k + 1)) : Lanes::Zero();
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    typename Lanes::Vector left_even, left_odd;
+    Lanes::BroadcastTwo(rows.a + r * rows.stride + k, left_even, left_odd);
+    odd[r] = Lanes::Fma(left_odd, second, odd[r]);
+    even[r] = Lanes::Fma(left_even, first, even[r]);
   }
-  const typename Lanes::Vector numbers = Lanes::LoadBf16(b);
-#pragma GCC unroll 4
-  for (int r = 0; r < R; ++r) sums[r] = Lanes::Fma(Lanes::Broadcast(a[r * a_stride + k]), numbers, sums[r]);
 }
 
 // acc[r] and the products a[r][k] * b(k) of k = 0 .. n - 1, b(k) being where 16 numbers lie. In a mode that
 // flushes denormals.
 template <typename Lanes, Bf16Order kOrder, int R, typename B>
-[[gnu::always_inline]] inline void SumProducts(const uint16_t* a, int64_t a_stride, int64_t n, const B& b,
+[[gnu::always_inline]] inline void SumProducts(const LeftRows& rows, int64_t n, const B& b,
                                                typename Lanes::Vector (&acc)[R]) {
   if constexpr (kOrder == Bf16Order::kPairs) {
-    for (int64_t k = 0; k < n; k += 2) {
-      AddProduct<Lanes, R>(a, a_stride, k + 1, k + 1 < n ? b(k + 1) : nullptr, acc);
-      AddProduct<Lanes, R>(a, a_stride, k, b(k), acc);
-    }
+    for (int64_t k = 0; k < n; k += 2) AddTwo<Lanes, kOrder, R>(rows, k, n, b, acc, acc);
     return;
   }
   for (int64_t block = 0; block < n; block += kAmxBlock) {
     typename Lanes::Vector even[R], odd[R];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) even[r] = odd[r] = Lanes::Zero();
-    for (int64_t k = block; k < block + kAmxBlock; k += 2) {
-      AddProduct<Lanes, R>(a, a_stride, k, k < n ? b(k) : nullptr, even);
-      AddProduct<Lanes, R>(a, a_stride, k + 1, k + 1 < n ? b(k + 1) : nullptr, odd);
+    if (block + kAmxBlock <= n) {
+      for (int64_t k = block; k < block + kAmxBlock; k += 2) {
+        AddTwo<Lanes, kOrder, R>(rows, k, k + 2, b, even, odd);
+      }
+    } else {
+      for (int64_t k = block; k < block + kAmxBlock; k += 2)
+        AddTwo<Lanes, kOrder, R>(rows, k, n, b, even, odd);
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) acc[r] = Lanes::Add(acc[r], Lanes::Add(even[r], odd[r]));
   }
 }
@@ -68,10 +77,13 @@ template <int R>
 struct LanesRowsAre {
   static constexpr int kValue = R;
 };
-template <typename F>
+template <int kRows, typename F>
 inline void ForEachLanesTile(int n_rows, const F& f) {
   int row = 0;
-  for (; row + kLanesRows <= n_rows; row += kLanesRows) f(LanesRowsAre<kLanesRows>(), row);
+  for (; row + kRows <= n_rows; row += kRows) f(LanesRowsAre<kRows>(), row);
+  if constexpr (kRows > 4) {
+    for (; row + 3 <= n_rows; row += 3) f(LanesRowsAre<3>(), row);
+  }
   for (; row < n_rows; ++row) f(LanesRowsAre<1>(), row);
 }
 
@@ -84,10 +96,10 @@ template <typename Lanes, Bf16Order kOrder, int R>
   const std::byte* weights = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
   const auto at = [&](int64_t k) { return weights + static_cast<size_t>(k) * kRowGroup * kBf16Bytes; };
   typename Lanes::Vector acc[R];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) acc[r] = Lanes::Zero();
-  SumProducts<Lanes, kOrder, R>(a.x + row * a.x_stride, a.x_stride, a.w->n_in, at, acc);
-#pragma GCC unroll 4
+  SumProducts<Lanes, kOrder, R>({a.x + row * a.x_stride, a.x_stride}, a.w->n_in, at, acc);
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) Lanes::Store(sums + r * kRowGroup, acc[r]);
 }
 
@@ -103,7 +115,7 @@ inline void StoreSums(const MatmulBf16Args& a, int group, int row, const float* 
 template <typename Lanes, Bf16Order kOrder>
 inline void MatmulInLanes(const MatmulBf16Args& a) {
   for (int group = a.group_begin; group < a.group_end; ++group) {
-    ForEachLanesTile(a.n_rows, [&](auto rows, int row) {
+    ForEachLanesTile<Lanes::kRows>(a.n_rows, [&](auto rows, int row) {
       constexpr int kRows = decltype(rows)::kValue;
       float sums[kRows * kRowGroup];
       {
@@ -125,17 +137,17 @@ template <typename Lanes, int R>
     const std::byte* keys = a.keys + static_cast<size_t>(block * a.head_dim) * kKeyGroup * kBf16Bytes;
     const auto at = [&](int64_t d) { return keys + static_cast<size_t>(d) * kKeyGroup * kBf16Bytes; };
     typename Lanes::Vector acc[R];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) acc[r] = Lanes::Zero();
-    SumProducts<Lanes, Bf16Order::kTiles, R>(q, kMaxHeadDim, a.head_dim, at, acc);
-#pragma GCC unroll 4
+    SumProducts<Lanes, Bf16Order::kTiles, R>({q, kMaxHeadDim}, a.head_dim, at, acc);
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) Lanes::Store(a.out + (row + r) * a.out_stride + block * kKeyGroup, acc[r]);
   }
 }
 
 template <typename Lanes, typename Round>
 inline void ScoresInTiles(const ScoresArgs& a, const Round& round) {
-  ForEachLanesTile(a.n_rows, [&](auto rows, int row) {
+  ForEachLanesTile<Lanes::kRows>(a.n_rows, [&](auto rows, int row) {
     constexpr int kRows = decltype(rows)::kValue;
     uint16_t q[kRows * kMaxHeadDim];
     for (int r = 0; r < kRows; ++r)
@@ -162,10 +174,10 @@ template <typename Lanes, int R, typename ValueRow>
       return value_row(static_cast<int>(key)) + static_cast<size_t>(d) * kBf16Bytes;
     };
     typename Lanes::Vector acc[R];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) acc[r] = Lanes::Load(o + r * o_stride + d);
-    SumProducts<Lanes, Bf16Order::kTiles, R>(p, kChunk, n_keys, at, acc);
-#pragma GCC unroll 4
+    SumProducts<Lanes, Bf16Order::kTiles, R>({p, kChunk}, n_keys, at, acc);
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) Lanes::Store(o + r * o_stride + d, acc[r]);
   }
 }
@@ -173,7 +185,7 @@ template <typename Lanes, int R, typename ValueRow>
 // For ValuesArgs and GatheredValuesArgs.
 template <typename Lanes, typename Args, typename ValueRow, typename Round>
 inline void ValuesInTiles(const Args& a, const ValueRow& value_row, const Round& round) {
-  ForEachLanesTile(a.n_rows, [&](auto rows, int row) {
+  ForEachLanesTile<Lanes::kRows>(a.n_rows, [&](auto rows, int row) {
     constexpr int kRows = decltype(rows)::kValue;
     uint16_t p[kRows * kChunk];
     bool equal = true;
