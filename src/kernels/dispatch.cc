@@ -52,9 +52,19 @@ bool MayUseTiles() {
 #endif
 }
 
+bool HasAvx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c(); }
+
+bool HasAvx512() {
+  return HasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512vnni");
+}
+
+bool HasAvx512Bf16() { return HasAvx512() && __builtin_cpu_supports("avx512bf16"); }
+
 // The table has been tested on emulated tiles only: a CPU whose tiles sum otherwise must not have it.
 bool AmxWorks() {
-  static const bool works = HasAmx() && MayUseTiles() && amx::TilesSumAsDocumented();
+  static const bool works = HasAvx512Bf16() && HasAmx() && MayUseTiles() && amx::TilesSumAsDocumented();
   return works;
 }
 #elif defined(__aarch64__)
@@ -73,15 +83,10 @@ std::vector<Entry> Entries() {
   std::vector<Entry> entries;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c();
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512vnni");
-  const bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
-  entries.push_back({&kAmxTable, bf16 && AmxWorks()});
-  entries.push_back({&kAvx512Bf16Table, bf16});
-  entries.push_back({&kAvx512Table, avx512});
-  entries.push_back({&kAvx2Table, avx2});
+  entries.push_back({&kAmxTable, AmxWorks()});
+  entries.push_back({&kAvx512Bf16Table, HasAvx512Bf16()});
+  entries.push_back({&kAvx512Table, HasAvx512()});
+  entries.push_back({&kAvx2Table, HasAvx2()});
 #elif defined(__aarch64__)
   entries.push_back({&kNeonTable, HasDotProduct()});
 #endif

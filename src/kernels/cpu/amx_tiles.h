@@ -35,6 +35,8 @@ class Tiles {
       config.row_bytes[tile] = kTileBytes;
       config.rows[tile] = static_cast<uint8_t>(tile < 6 ? rows : kTileRows);
     }
+    // Some compilers believe that this reads less than the whole configuration.
+    asm volatile("" : : "r"(&config) : "memory");
     _tile_loadconfig(&config);
   }
   ~Tiles() { _tile_release(); }
