@@ -155,7 +155,7 @@ class CacheNeedles : public GoldenModel {
                         needles[0].question.size() - needles[0].answer.size();
     std::vector<Ids> filler;
     size_t n = 0;
-    for (auto at = static_cast<size_t>(37 * set); n < room; ++at) {
+    for (auto at = size_t{37} * static_cast<size_t>(set); n < room; ++at) {
       filler.push_back(sentences_[at % sentences_.size()]);
       n += filler.back().size();
     }

@@ -132,6 +132,7 @@ inline void EmulatedDotBf16(int to, int left, int right) {
 }  // namespace
 }  // namespace longspec::kernels
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the compiler's names
 #undef _tile_loadd
 #undef _tile_stored
 #undef _tile_zero
@@ -142,3 +143,4 @@ inline void EmulatedDotBf16(int to, int left, int right) {
 #define _tile_loadd(tile, from, stride) EmulatedLoad(tile, from, stride)
 #define _tile_stored(tile, to, stride) EmulatedStore(tile, to, stride)
 #define _tile_dpbf16ps(to, left, right) EmulatedDotBf16(to, left, right)
+// NOLINTEND(bugprone-reserved-identifier)

@@ -144,6 +144,7 @@ inline void EmulatedMaskStore(float* p, unsigned mask, __m512 v) {
 }  // namespace
 }  // namespace longspec::kernels
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the compiler's names
 #define _mm512_cvtepi32_ps(v) EmulatedToFloat(v)
 #define _mm512_cvtps_epi32(v) EmulatedToInt(v)
 #define _mm512_cvtph_ps(v) EmulatedFromHalf(v)
@@ -162,3 +163,4 @@ inline void EmulatedMaskStore(float* p, unsigned mask, __m512 v) {
 #define _mm512_roundscale_ps(v, rounding) EmulatedRound(v)  // all callers round to integers, to nearest
 #undef _mm512_maskz_scalef_ps
 #define _mm512_maskz_scalef_ps(mask, y, n) EmulatedMaskScale(mask, y, n)
+// NOLINTEND(bugprone-reserved-identifier)

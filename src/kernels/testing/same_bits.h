@@ -20,6 +20,7 @@ template <typename T>
     return ::testing::AssertionFailure() << expected.size() << " values against " << actual.size();
   }
   for (size_t i = 0; i < expected.size(); ++i) {
+    // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): the same bits are asked for
     if (std::memcmp(&expected[i], &actual[i], sizeof(T)) == 0) continue;
     auto failure = ::testing::AssertionFailure() << "first difference at " << i;
     if constexpr (std::is_arithmetic_v<T>) {
