@@ -5,6 +5,7 @@
 #include <CLI/Validators.hpp>
 #include <charconv>
 #include <cstdlib>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -118,9 +119,9 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
          "Folder to keep repacked weights in, so that the next load of this model maps them (default: none)")
       ->type_name("DIR")
       ->group(group);
-  // Said once: some commands load a model many times.
-  options->on_warning = [said = std::set<std::string>()](const std::string& warning) mutable {
-    if (said.insert(warning).second) Warn(warning);
+  // Said once: some commands load a model many times, each with a copy of these options.
+  options->on_warning = [said = std::make_shared<std::set<std::string>>()](const std::string& warning) {
+    if (said->insert(warning).second) Warn(warning);
   };
   app.add_option("--kernels", options->kernels,
                  "Kernel table (default: $LONGSPEC_KERNELS, else the best this CPU has)")

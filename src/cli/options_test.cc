@@ -255,6 +255,18 @@ TEST(Options, CacheTypesAreNamedAsInLlamaCpp) {
   for (const auto& [name, type] : types) EXPECT_THAT(error, HasSubstr(name));
 }
 
+TEST(Options, AWarningOfLoadingIsSaidOnceByAllCopies) {
+  const Parsed parsed = Parse({"-m", "a"});
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 2; ++i) {
+    const ModelOptions copy = parsed.model;
+    copy.on_warning("cannot be kept");
+  }
+  parsed.model.on_warning("something else");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "longspec: warning: cannot be kept\nlongspec: warning: something else\n");
+}
+
 TEST(Options, Bf16WeightsHaveThreeArithmetics) {
   EXPECT_EQ(Parse({"-m", "a"}).model.bf16_weights, Bf16Arithmetic::kF32);
   EXPECT_EQ(Parse({"-m", "a", "--bf16-weights", "bf16"}).model.bf16_weights, Bf16Arithmetic::kBF16);
