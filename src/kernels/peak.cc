@@ -44,7 +44,7 @@ PeakLoops PeakLoopsOf(const KernelTable& table) {
   }
   if (&table == &kAmxTable) return {avx512::PeakQ8, avx512::PeakF32, avx512_bf16::PeakBf16, amx::PeakBf16Amx};
 #elif defined(__aarch64__)
-  if (&table == &kNeonTable) return {neon::PeakQ8, neon::PeakF32, PlainF32, PlainF32};
+  if (&table == &kNeonTable) return {neon::PeakQ8, neon::PeakF32, neon::PeakF32, neon::PeakF32};
 #endif
   static_cast<void>(table);
   return {PlainQ8, PlainF32, PlainF32, PlainF32};
