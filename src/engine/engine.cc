@@ -71,8 +71,7 @@ Result<Opened> OpenModel(const ModelOptions& options) {
   Opened model;
   LS_ASSIGN(model.kernels, kernels::Choose(options.kernels));
   LS_ASSIGN(model.file, OpenFile(options.path));
-  LS_ASSIGN(model.config, ReadLlamaConfig(*model.file, options.rope));
-  model.config.bf16_format = Bf16Format(options.bf16_weights);
+  LS_ASSIGN(model.config, ReadLlamaConfig(*model.file, options.rope, options.bf16_weights));
   const LlamaConfig& config = model.config;
   const KvLayout layout = config.kv_layout(options.cache_type_k, options.cache_type_v);
   if (Status status = CheckLayout(layout); !status.ok()) {

@@ -45,36 +45,24 @@ void RunGroups(const kernels::KernelTable& kernels, const LinearJob& job, const 
                int begin, int end) {
   for (int row = 0; row < n_rows; row += kRowBlock) {
     const int rows = std::min(kRowBlock, n_rows - row);
-    float* y = job.y + row * job.w->n_out;
+    // What the three kinds of products have in common.
+    const auto product = [&](auto args) {
+      args.w = job.w;
+      args.y = job.y + row * job.w->n_out;
+      args.y_stride = job.w->n_out;
+      args.n_rows = rows;
+      args.group_begin = begin;
+      args.group_end = end;
+      args.add = job.add;
+      return args;
+    };
+    const int64_t at = int64_t{row} * x.width;
     if (kernels::IsQuantized(job.w->format)) {
-      kernels.matmul_q8({.w = job.w,
-                         .x = x.q8 + int64_t{row} * (x.width / kernels::kQuantBlock),
-                         .y = y,
-                         .y_stride = job.w->n_out,
-                         .n_rows = rows,
-                         .group_begin = begin,
-                         .group_end = end,
-                         .add = job.add});
+      kernels.matmul_q8(product(kernels::MatmulQ8Args{.x = x.q8 + at / kernels::kQuantBlock}));
     } else if (kernels::IsInBf16(job.w->format)) {
-      kernels.matmul_bf16({.w = job.w,
-                           .x = x.bf16 + int64_t{row} * x.width,
-                           .x_stride = x.width,
-                           .y = y,
-                           .y_stride = job.w->n_out,
-                           .n_rows = rows,
-                           .group_begin = begin,
-                           .group_end = end,
-                           .add = job.add});
+      kernels.matmul_bf16(product(kernels::MatmulBf16Args{.x = x.bf16 + at, .x_stride = x.width}));
     } else {
-      kernels.matmul_float({.w = job.w,
-                            .x = x.f32 + int64_t{row} * x.width,
-                            .x_stride = x.width,
-                            .y = y,
-                            .y_stride = job.w->n_out,
-                            .n_rows = rows,
-                            .group_begin = begin,
-                            .group_end = end,
-                            .add = job.add});
+      kernels.matmul_float(product(kernels::MatmulFloatArgs{.x = x.f32 + at, .x_stride = x.width}));
     }
   }
 }

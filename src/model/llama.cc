@@ -64,9 +64,6 @@ struct Buffers {
   AlignedBuffer bf16;  // empty if no weights multiply in bf16
 };
 
-// Whether there are weights that multiply in bf16, or might be.
-bool InBf16(const LlamaConfig& config) { return kernels::IsInBf16(config.bf16_format); }
-
 // One row of the call: whose it is, and where it stands.
 struct Row {
   int segment;
@@ -87,7 +84,7 @@ class Llama final : public Target {
         weights_(std::move(weights)),
         rope_(config.rope),
         shared_{&config_, &kernels_, &team_, weights_->embedding, &weights_->output.matrix()},
-        buffers_(widths_, max_rows_, InBf16(config)) {}
+        buffers_(widths_, max_rows_, weights_->any_in_bf16) {}
 
   int vocab_size() const override { return config_.n_vocab; }
   int context_length() const override {
@@ -304,7 +301,7 @@ void Llama::FeedForward(ThreadTeam::Worker& worker, const LlamaLayer& layer) {
 // both multiples of 32.
 void Llama::Convert(const float* x, size_t at, int n) {
   if (weights_->any_quantized) kernels_.quantize_q8(x, n, buffers_.q8.as<Q8Block>() + at / kQuantBlock);
-  if (buffers_.bf16.size() > 0) kernels_.round_bf16(x, n, buffers_.bf16.as<uint16_t>() + at);
+  if (weights_->any_in_bf16) kernels_.round_bf16(x, n, buffers_.bf16.as<uint16_t>() + at);
 }
 
 // normed = rms_norm(x), converted, by rows.
@@ -389,12 +386,15 @@ void Llama::Activate(const ThreadTeam::Worker& worker) {
 LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int max_rows) {
   constexpr int kMostLogitRows = 256;  // the largest tree decoding proposes, its root included
   LlamaMemory memory;
+  bool in_bf16 = false;
   for (const TensorView& t : file.tensors()) {
     if (t.n_rows() == 1) continue;
     if (t.name == "token_embd.weight" && !config.tied_embeddings) continue;  // read in place
-    if (CanDequantize(t.dtype)) memory.weights += kernels::PackedBytes(t.dtype, t.shape[0], t.n_rows());
+    if (!CanDequantize(t.dtype)) continue;
+    memory.weights += kernels::PackedBytes(t.dtype, t.shape[0], t.n_rows());
+    in_bf16 |= kernels::IsInBf16(kernels::PackedFormat(t.dtype, config.bf16_format));
   }
-  memory.scratch = Z(max_rows) * Widths(config).row_bytes(InBf16(config)) +
+  memory.scratch = Z(max_rows) * Widths(config).row_bytes(in_bf16) +
                    Z(std::min(max_rows, kMostLogitRows)) * Z(config.n_vocab) * sizeof(float);
   return memory;
 }

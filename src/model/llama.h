@@ -31,19 +31,17 @@ struct LlamaConfig {
   bool tied_embeddings = false;  // the LM head is the embedding matrix
   bool qkv_bias = false;         // q, k and v have biases
   bool qk_norm = false;          // each head of q and k is normalised before it is rotated
-  // What BF16 matrices are multiplied as: chosen after reading, where it is not to be f32.
+  // What BF16 matrices are multiplied as.
   kernels::WeightFormat bf16_format = kernels::WeightFormat::kBF16;
 
   AttentionShape attention() const;
   KvLayout kv_layout(CacheType k, CacheType v) const;
 };
 
-// The packed format that multiplies in this arithmetic.
-kernels::WeightFormat Bf16Format(Bf16Arithmetic arithmetic);
-
 // Reads and checks the metadata, and every tensor's presence, shape and type. An unsupported architecture is
 // named.
-Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rope);
+Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rope,
+                                    Bf16Arithmetic bf16_weights = Bf16Arithmetic::kF32);
 
 struct LlamaMemory {
   uint64_t weights = 0;  // repacked, bytes

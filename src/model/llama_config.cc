@@ -100,15 +100,7 @@ Status CheckTensor(const GgufFile& file, const TensorRequirement& need) {
   return {};
 }
 
-}  // namespace
-
-AttentionShape LlamaConfig::attention() const {
-  return {.n_head = n_head,
-          .n_kv_head = n_head_kv,
-          .head_dim = head_dim,
-          .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))};
-}
-
+// The packed format that multiplies in this arithmetic.
 kernels::WeightFormat Bf16Format(Bf16Arithmetic arithmetic) {
   switch (arithmetic) {
     case Bf16Arithmetic::kF32:
@@ -119,6 +111,15 @@ kernels::WeightFormat Bf16Format(Bf16Arithmetic arithmetic) {
       return kernels::WeightFormat::kBF16Amx;
   }
   return kernels::WeightFormat::kBF16;
+}
+
+}  // namespace
+
+AttentionShape LlamaConfig::attention() const {
+  return {.n_head = n_head,
+          .n_kv_head = n_head_kv,
+          .head_dim = head_dim,
+          .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))};
 }
 
 KvLayout LlamaConfig::kv_layout(CacheType k, CacheType v) const {
@@ -146,7 +147,8 @@ std::vector<TensorRequirement> LayerRequirements(const LlamaConfig& c, int layer
   return needs;
 }
 
-Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rope) {
+Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rope,
+                                    Bf16Arithmetic bf16_weights) {
   LlamaConfig c;
   LS_ASSIGN(c.architecture, file.GetString("general.architecture"));
   const Architecture* architecture = FindArchitecture(c.architecture);
@@ -198,6 +200,7 @@ Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rop
   }
   LS_ASSIGN(c.rope, ReadRope(file, c, rope));
   c.rope.pairing = architecture->pairing;
+  c.bf16_format = Bf16Format(bf16_weights);
   return c;
 }
 

@@ -41,8 +41,7 @@ Model Load(const TinyModelOptions& tiny, int threads = 2,
   Model m;
   m.file = *GgufFile::Open(path);
   std::filesystem::remove(path);
-  m.config = *ReadLlamaConfig(*m.file, {});
-  m.config.bf16_format = Bf16Format(bf16_weights);
+  m.config = *ReadLlamaConfig(*m.file, {}, bf16_weights);
   m.team = std::make_unique<ThreadTeam>(threads);
   LlamaLoadOptions options;
   options.kernels = table;

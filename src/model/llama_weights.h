@@ -25,7 +25,7 @@ struct LlamaWeights {
   std::vector<LlamaLayer> layers;
   std::vector<float> output_norm;  // (n_embd)
   kernels::PackedWeights output;   // (n_vocab, n_embd)
-  bool any_quantized = false;      // of the matrices
+  bool any_quantized = false, any_in_bf16 = false;  // of the matrices
   TensorView embedding;            // rows are decoded from the mapped file as they are needed
 };
 

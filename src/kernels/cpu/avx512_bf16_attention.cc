@@ -59,10 +59,7 @@ template <int R>
 [[gnu::noinline]] void ScoreRows(const ScoresArgs& a, int row, Fetch& fetch) {
   alignas(64) uint32_t q[R * (kMaxHeadDim / 2)];
   for (int r = 0; r < R; ++r) {
-    const float* from = a.q + int64_t{row + r} * a.head_dim;
-    for (int d = 0; d < a.head_dim; d += 32) {
-      _mm512_store_si512(q + (r * kMaxHeadDim + d) / 2, Round32(from + d, a.head_dim - d));
-    }
+    RoundRow(a.q + int64_t{row + r} * a.head_dim, a.head_dim, q + r * (kMaxHeadDim / 2));
   }
   constexpr int kBlocks = R <= 6 ? 4 : 2;  // 24 accumulators of 32 registers at most
   int block = a.block_begin;
@@ -190,11 +187,6 @@ template <int R, typename ValueRow>
   if (d < head_dim) ValueTile<PairsOf16, R, 1>(value_row, rows, begin, end, d, fetch);
 }
 
-void RoundWeights(const float* p, int n_keys, uint32_t* out) {
-  for (int key = 0; key < n_keys; key += 32)
-    _mm512_store_si512(out + key / 2, Round32(p + key, n_keys - key));
-}
-
 template <int R>
 void ChunkValueTile(const ValuesArgs& a, int row, Fetch& fetch) {
   const ChunkRows value_row = {a.values, static_cast<size_t>(a.head_dim) * kBf16Bytes};
@@ -203,7 +195,7 @@ void ChunkValueTile(const ValuesArgs& a, int row, Fetch& fetch) {
   for (int r = 0; r < R; ++r) {
     const int n_keys = a.n_keys[row + r];
     shared = n_keys < shared ? n_keys : shared;
-    RoundWeights(a.p + (row + r) * a.p_stride, n_keys, p + r * kPairsOfChunk);
+    RoundRow(a.p + (row + r) * a.p_stride, n_keys, p + r * kPairsOfChunk);
   }
   shared &= ~1;
   ValueRows rows = {p, a.o + row * a.o_stride, a.o_stride};
@@ -235,7 +227,7 @@ void GatheredValues(const GatheredValuesArgs& a) {
     constexpr int kRows = decltype(count)::kValue;
     alignas(64) uint32_t p[kRows * kPairsOfChunk];
     for (int r = 0; r < kRows; ++r) {
-      RoundWeights(a.p + (row + r) * a.p_stride, a.n_keys, p + r * kPairsOfChunk);
+      RoundRow(a.p + (row + r) * a.p_stride, a.n_keys, p + r * kPairsOfChunk);
     }
     Fetch nothing({}, 0);
     ValueDims<kRows>(ScatteredRows{a.values}, {p, a.o + row * a.o_stride, a.o_stride}, a.head_dim, 0,

@@ -23,5 +23,11 @@ inline __m512i Round32(const float* x, int left) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
 }
 
+// n numbers as bf16, then zeros up to a multiple of 32.
+inline void RoundRow(const float* x, int n, void* out) {
+  for (int i = 0; i < n; i += 32)
+    _mm512_storeu_si512(static_cast<std::byte*>(out) + i * kBf16Bytes, Round32(x + i, n - i));
+}
+
 }  // namespace
 }  // namespace longspec::kernels

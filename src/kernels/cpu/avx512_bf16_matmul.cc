@@ -81,9 +81,7 @@ void Groups(const MatmulBf16Args& a, int group) {
 
 }  // namespace
 
-void RoundBf16(const float* x, int n, uint16_t* out) {
-  for (int i = 0; i < n; i += 32) _mm512_storeu_si512(out + i, Round32(x + i, n - i));
-}
+void RoundBf16(const float* x, int n, uint16_t* out) { RoundRow(x, n, out); }
 
 void MatmulBf16(const MatmulBf16Args& a) {
   if (a.w->format == WeightFormat::kBF16Amx) return avx512::MatmulBf16(a);

@@ -31,7 +31,7 @@ struct LeftRows {
 
 // The products of k and k + 1 of R rows, with the numbers of b(k) and b(k + 1), or with zeros from k = n on.
 // In "bf16" even and odd are the same sums.
-template <typename Lanes, Bf16Order kOrder, int R, typename B>
+template <typename Lanes, int R, typename B>
 [[gnu::always_inline]] inline void AddTwo(const LeftRows& rows, int64_t k, int64_t n, const B& b,
                                           typename Lanes::Vector (&even)[R],
                                           typename Lanes::Vector (&odd)[R]) {
@@ -52,7 +52,7 @@ template <typename Lanes, Bf16Order kOrder, int R, typename B>
 [[gnu::always_inline]] inline void SumProducts(const LeftRows& rows, int64_t n, const B& b,
                                                typename Lanes::Vector (&acc)[R]) {
   if constexpr (kOrder == Bf16Order::kPairs) {
-    for (int64_t k = 0; k < n; k += 2) AddTwo<Lanes, kOrder, R>(rows, k, n, b, acc, acc);
+    for (int64_t k = 0; k < n; k += 2) AddTwo<Lanes, R>(rows, k, n, b, acc, acc);
     return;
   }
   for (int64_t block = 0; block < n; block += kAmxBlock) {
@@ -61,11 +61,10 @@ template <typename Lanes, Bf16Order kOrder, int R, typename B>
     for (int r = 0; r < R; ++r) even[r] = odd[r] = Lanes::Zero();
     if (block + kAmxBlock <= n) {
       for (int64_t k = block; k < block + kAmxBlock; k += 2) {
-        AddTwo<Lanes, kOrder, R>(rows, k, k + 2, b, even, odd);
+        AddTwo<Lanes, R>(rows, k, k + 2, b, even, odd);
       }
     } else {
-      for (int64_t k = block; k < block + kAmxBlock; k += 2)
-        AddTwo<Lanes, kOrder, R>(rows, k, n, b, even, odd);
+      for (int64_t k = block; k < block + kAmxBlock; k += 2) AddTwo<Lanes, R>(rows, k, n, b, even, odd);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) acc[r] = Lanes::Add(acc[r], Lanes::Add(even[r], odd[r]));

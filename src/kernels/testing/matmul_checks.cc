@@ -37,36 +37,23 @@ class Product {
 
   void Run(const KernelTable& table, int row, int n_rows, int group_begin, int group_end,
            std::vector<float>& y) const {
-    float* out = y.data() + row * y_stride_;
+    const auto product = [&](auto args) {
+      args.w = &weights_.matrix();
+      args.y = y.data() + row * y_stride_;
+      args.y_stride = y_stride_;
+      args.n_rows = n_rows;
+      args.group_begin = group_begin;
+      args.group_end = group_end;
+      args.add = shape_.add;
+      return args;
+    };
     if (IsQuantized(shape_.format)) {
-      table.matmul_q8({.w = &weights_.matrix(),
-                       .x = blocks_.data() + row * (shape_.n_in / kQuantBlock),
-                       .y = out,
-                       .y_stride = y_stride_,
-                       .n_rows = n_rows,
-                       .group_begin = group_begin,
-                       .group_end = group_end,
-                       .add = shape_.add});
+      table.matmul_q8(product(MatmulQ8Args{.x = blocks_.data() + row * (shape_.n_in / kQuantBlock)}));
     } else if (IsInBf16(shape_.format)) {
-      table.matmul_bf16({.w = &weights_.matrix(),
-                         .x = Rounded(row),
-                         .x_stride = RoundedStride(),
-                         .y = out,
-                         .y_stride = y_stride_,
-                         .n_rows = n_rows,
-                         .group_begin = group_begin,
-                         .group_end = group_end,
-                         .add = shape_.add});
+      table.matmul_bf16(product(MatmulBf16Args{.x = Rounded(row), .x_stride = RoundedStride()}));
     } else {
-      table.matmul_float({.w = &weights_.matrix(),
-                          .x = floats_.data() + row * x_stride_,
-                          .x_stride = x_stride_,
-                          .y = out,
-                          .y_stride = y_stride_,
-                          .n_rows = n_rows,
-                          .group_begin = group_begin,
-                          .group_end = group_end,
-                          .add = shape_.add});
+      table.matmul_float(
+          product(MatmulFloatArgs{.x = floats_.data() + row * x_stride_, .x_stride = x_stride_}));
     }
   }
 
