@@ -2,7 +2,8 @@
 //
 // Counter-based random numbers (Philox4x32-10, Salmon et al. 2011). A number is a pure function of its key
 // and counter, so the draw for one position of one sequence does not depend on what else was drawn, in which
-// order, by which thread, or in which batch. That is what makes sampled output equal with and without speculation.
+// order, by which thread, or in which batch. That is what makes sampled output equal with and without
+// speculation.
 #pragma once
 
 #include <array>
@@ -21,6 +22,8 @@ struct RngStream {
   uint64_t sequence = 0;  // which sequence of a batch
   RngPurpose purpose = RngPurpose::kTarget;
 
+  // What all numbers of the stream are drawn with.
+  std::array<uint32_t, 2> Key() const;
   // Uniform in [0, 1) with 53 bits, for absolute token position `position` (and a sub-draw index).
   double Uniform(uint64_t position, uint32_t draw = 0) const;
 };

@@ -194,6 +194,17 @@ struct StoreKvArgs {
   KvType k_type = KvType::kF16, v_type = KvType::kF16;
 };
 
+// Gumbel-max sampling of a whole row. The key of a token is, in double,
+//   (double(logit) - double(largest)) / temperature + gumbel(dice, token)        with 0 / temperature where the two are equal
+// and gumbel as base/dice.h has it. A logit that is not a number counts as minus infinity.
+struct GumbelArgs {
+  const float* logits = nullptr;  // (n)
+  int n = 0;
+  float largest = 0.0F;           // of the logits; above minus infinity
+  double temperature = 1.0;       // above 0
+  uint32_t dice[2] = {};          // longspec::Dice::key
+};
+
 enum class RopePairing : uint8_t { kAdjacent, kHalfSplit };  // (2i, 2i + 1) or (i, i + n/2)
 
 // ---- The table ----------------------------------------------------------------------------------------------------
@@ -222,6 +233,9 @@ struct KernelTable {
   int (*argmax)(const float* x, int n);
   // The k largest values in descending order, equal values by ascending index. 1 <= k <= n, no NaN.
   void (*top_k)(const float* x, int n, int k, float* values, int32_t* indices);
+
+  // The token with the largest key, the lowest of equal ones.
+  int (*gumbel_argmax)(const GumbelArgs& args);
 
   void (*scores)(const ScoresArgs& args);
   // Softmax numerators of one chunk, in place: m = max; s[i] = exp(s[i] - m); sum in 16 stripes (index mod 16), then the

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/avx2.h"
+#include "kernels/reference/reference.h"
 #include "kernels/tables.h"
 
 namespace longspec::kernels {
@@ -17,6 +18,7 @@ const KernelTable kAvx2Table = {
     .exp = avx2::Exp,
     .argmax = avx2::Argmax,
     .top_k = avx2::TopK,
+    .gumbel_argmax = reference::GumbelArgmax,
     .scores = avx2::Scores,
     .softmax_chunk = avx2::SoftmaxChunk,
     .values = avx2::Values,

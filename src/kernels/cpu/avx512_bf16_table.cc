@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/avx512.h"
 #include "kernels/cpu/avx512_bf16.h"
+#include "kernels/reference/reference.h"
 #include "kernels/tables.h"
 
 namespace longspec::kernels {
@@ -18,6 +19,7 @@ const KernelTable kAvx512Bf16Table = {
     .exp = avx512::Exp,
     .argmax = avx512::Argmax,
     .top_k = avx512::TopK,
+    .gumbel_argmax = reference::GumbelArgmax,
     .scores = avx512_bf16::Scores,
     .softmax_chunk = avx512::SoftmaxChunk,
     .values = avx512_bf16::Values,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/neon.h"
+#include "kernels/reference/reference.h"
 #include "kernels/tables.h"
 
 namespace longspec::kernels {
@@ -17,6 +18,7 @@ const KernelTable kNeonTable = {
     .exp = neon::Exp,
     .argmax = neon::Argmax,
     .top_k = neon::TopK,
+    .gumbel_argmax = reference::GumbelArgmax,
     .scores = neon::Scores,
     .softmax_chunk = neon::SoftmaxChunk,
     .values = neon::Values,

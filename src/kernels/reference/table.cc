@@ -17,6 +17,7 @@ const KernelTable kReferenceTable = {
     .exp = reference::Exp,
     .argmax = reference::Argmax,
     .top_k = reference::TopK,
+    .gumbel_argmax = reference::GumbelArgmax,
     .scores = reference::Scores,
     .softmax_chunk = reference::SoftmaxChunk,
     .values = reference::Values,
