@@ -20,9 +20,9 @@ import sys
 FLOORS = (
     ("base",),
     ("tensor", "tree", "tokenizer", "chart"),
-    ("formats", "kernels", "sampling"),
-    ("attention", "verify"),
-    ("kv",),
+    ("formats", "kernels"),
+    ("attention", "sampling"),
+    ("kv", "verify"),
     ("model",),
     ("draft",),
     ("decode",),

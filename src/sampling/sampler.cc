@@ -2,16 +2,20 @@
 #include "sampling/sampler.h"
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status_macros.h"
+#include "kernels/dispatch.h"
 #include "sampling/candidates.h"
 #include "sampling/logits_processors.h"
 #include "sampling/options_check.h"
 
 namespace longspec {
 namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // exp((logit - largest) / temperature), and 1 for the largest itself even where the difference is no number.
 double Weight(float logit, float largest, double temperature) {
@@ -68,6 +72,26 @@ Survivors Select(const SamplingOptions& options, std::span<const float> logits,
   return kept;
 }
 
+bool Filters(const SamplingOptions& options) {
+  return options.top_k > 0 || options.top_p < 1.0F || options.min_p > 0.0F;
+}
+
+// The candidate with the largest key (kernels/ops.h: GumbelArgs), the lowest token of equal ones.
+int32_t GumbelChoice(std::span<const Candidate> candidates, float largest, double temperature,
+                     const Dice& dice) {
+  int32_t choice = candidates.front().second;
+  double best = -std::numeric_limits<double>::infinity();
+  for (const auto& [logit, token] : candidates) {
+    const double x = logit == largest ? 0.0 : static_cast<double>(logit) - static_cast<double>(largest);
+    const double key = x / temperature + dice.Gumbel(token);
+    if (key > best || (key == best && token < choice)) {
+      best = key;
+      choice = token;
+    }
+  }
+  return choice;
+}
+
 // The row after bias and penalties: the caller's own where they change nothing.
 std::span<const float> Processed(const SamplingOptions& options, std::span<const float> logits,
                                  const TokenHistory& history, Sampler::Scratch& scratch) {
@@ -79,12 +103,15 @@ std::span<const float> Processed(const SamplingOptions& options, std::span<const
 
 }  // namespace
 
-Sampler::Sampler(SamplingOptions options, int vocab_size, RngStream stream)
-    : options_(std::move(options)), vocab_size_(vocab_size), stream_(stream) {}
+Sampler::Sampler(SamplingOptions options, int vocab_size, RngStream stream,
+                 const kernels::KernelTable& kernels)
+    : options_(std::move(options)), vocab_size_(vocab_size), stream_(stream), kernels_(&kernels) {}
 
-Result<Sampler> Sampler::Create(const SamplingOptions& options, int vocab_size, uint64_t sequence) {
+Result<Sampler> Sampler::Create(const SamplingOptions& options, int vocab_size, uint64_t sequence,
+                                const kernels::KernelTable* kernels) {
   LS_TRY(CheckSamplingOptions(options, vocab_size));
-  return Sampler(options, vocab_size, {.seed = *options.seed, .sequence = sequence});
+  return Sampler(options, vocab_size, {.seed = *options.seed, .sequence = sequence},
+                 kernels != nullptr ? *kernels : *kernels::Available().front());
 }
 
 int32_t Sampler::Sample(std::span<const float> logits, const TokenHistory& history, uint64_t position,
@@ -93,22 +120,18 @@ int32_t Sampler::Sample(std::span<const float> logits, const TokenHistory& histo
   const std::span<const float> row = Processed(options_, logits, history, scratch);
   if (is_greedy()) return ArgMax(row);
 
-  const double temperature = options_.temperature;
-  auto [order, largest, n] = Select(options_, row, scratch.candidates);
-  const double total = SumWeights(std::span(scratch.candidates).first(n), largest, temperature);
-  const double wanted = stream_.Uniform(position) * total;
-  double cumulative = 0.0;
-  int32_t token = order[0].second;
-  for (size_t i = 0; i < n; ++i) {
-    const double weight = Weight(order[i].first, largest, temperature);
-    // Rounding can leave the last sum just below the total: then the last candidate that can occur is the
-    // token.
-    if (weight == 0.0) break;
-    token = order[i].second;
-    cumulative += weight;
-    if (wanted < cumulative) break;
+  const Dice dice = DiceAt(position);
+  if (!Filters(options_)) {
+    const float largest = row[static_cast<size_t>(ArgMax(row))];
+    if (!(largest > kMinusInfinity)) return 0;
+    return kernels_->gumbel_argmax({.logits = row.data(),
+                                    .n = vocab_size_,
+                                    .largest = largest,
+                                    .temperature = options_.temperature,
+                                    .dice = {dice.key()[0], dice.key()[1]}});
   }
-  return token;
+  auto [order, largest, n] = Select(options_, row, scratch.candidates);
+  return GumbelChoice(std::span(scratch.candidates).first(n), largest, options_.temperature, dice);
 }
 
 std::span<const TokenProbability> Sampler::Distribution(std::span<const float> logits,

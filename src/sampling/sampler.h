@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // From a row of logits to a token, in llama.cpp's default order: logit bias, penalties, top-k, top-p, min-p,
-// temperature, then one inverse-CDF draw with the random number of that absolute position. Top-p and min-p
-// therefore look at probabilities at temperature 1, top-p at those among the top-k. A pure function of
-// (logits, history, seed, sequence, position), so the token at a position is the same however many rows were
-// computed beside it. A NaN logit counts as minus infinity. A Sampler is immutable; scratch space is the
-// caller's, one per thread.
+// temperature, then the choice by Gumbel-max: the token of the largest log p + g, where the numbers g are
+// those of that absolute position (base/dice.h). Top-p and min-p therefore look at probabilities at
+// temperature 1, top-p at those among the top-k. A pure function of (logits, history, seed, sequence,
+// position), so the token at a position is the same however many rows were computed beside it. A NaN logit
+// counts as minus infinity. A Sampler is immutable; scratch space is the caller's, one per thread.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "base/counter_rng.h"
+#include "base/dice.h"
+#include "kernels/ops.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
 
@@ -45,8 +47,10 @@ class Sampler {
     std::vector<TokenProbability> distribution;
   };
 
-  // Checks ranges; the message names the option. `options.seed` must already be a number.
-  static Result<Sampler> Create(const SamplingOptions& options, int vocab_size, uint64_t sequence = 0);
+  // Checks ranges; the message names the option. `options.seed` must already be a number. `kernels`: null is
+  // the best this CPU has; the choice is the same with all of them.
+  static Result<Sampler> Create(const SamplingOptions& options, int vocab_size, uint64_t sequence = 0,
+                                const kernels::KernelTable* kernels = nullptr);
 
   // The token for absolute position `position`. logits: (vocab_size) f32. Temperature <= 0: the largest logit
   // after penalties and bias, the lowest token id on ties.
@@ -58,15 +62,20 @@ class Sampler {
   std::span<const TokenProbability> Distribution(std::span<const float> logits, const TokenHistory& history,
                                                  Scratch& scratch) const;
 
+  // The numbers that decide the choice at a position, whatever the logits will be. They decide nothing if
+  // is_greedy().
+  Dice DiceAt(uint64_t position) const { return {stream_, position}; }
+
   const SamplingOptions& options() const { return options_; }
   bool is_greedy() const { return options_.temperature <= 0.0F; }
 
  private:
-  Sampler(SamplingOptions options, int vocab_size, RngStream stream);
+  Sampler(SamplingOptions options, int vocab_size, RngStream stream, const kernels::KernelTable& kernels);
 
   SamplingOptions options_;
   int vocab_size_;
   RngStream stream_;
+  const kernels::KernelTable* kernels_;
 };
 
 }  // namespace longspec

@@ -10,7 +10,10 @@
 #include <map>
 #include <string>
 
+#include "kernels/dispatch.h"
+#include "kernels/tables.h"
 #include "sampling/candidates.h"
+#include "verify/testing/chi_square.h"
 
 namespace longspec {
 namespace {
@@ -292,12 +295,13 @@ TEST(Law, EqualsTheSpecificationForRandomOptions) {
     const auto expected = NaiveLaw(options, logits, history);
     ExpectSameLaw(Law(options, logits, history), expected);
     if (HasFatalFailure()) return;
-    // The draw is the inverse of the cumulative law at the position's number.
-    const double wanted = RngStream{.seed = 42}.Uniform(round);
-    double cumulative = 0;
-    size_t rank = 0;
-    while (rank + 1 < expected.size() && (cumulative += expected[rank].probability) <= wanted) ++rank;
-    ASSERT_EQ(Pick(options, logits, history, round), expected[rank].token);
+    // The choice is the largest log p + g of the position.
+    const Dice dice({.seed = 42}, round);
+    const auto key = [&](const TokenProbability& t) {
+      return std::log(t.probability) + dice.Gumbel(t.token);
+    };
+    const auto best = std::ranges::max_element(expected, {}, key);
+    ASSERT_EQ(Pick(options, logits, history, round), best->token);
   }
 }
 
@@ -318,20 +322,79 @@ TEST(Law, SurvivesInfinitiesAndNaN) {
   }
 }
 
-TEST(Draw, FrequenciesFollowTheLaw) {
-  SamplingOptions options = Plain();
-  options.top_k = 4;
-  options.temperature = 1.5F;
+// Draws at many positions against the processed distribution, by chi-square; and against one that is a little
+// different, which has to be told apart.
+TEST(Draw, FrequenciesFollowTheLawOfEveryFilter) {
+  struct Case {
+    const char* name;
+    void (*change)(SamplingOptions&);
+  };
+  const Case cases[] = {
+      {"nothing", [](SamplingOptions&) {}},
+      {"temperature", [](SamplingOptions& o) { o.temperature = 0.7F; }},
+      {"hot", [](SamplingOptions& o) { o.temperature = 1.5F; }},
+      {"top-k", [](SamplingOptions& o) { o.top_k = 9; }},
+      {"top-p", [](SamplingOptions& o) { o.top_p = 0.8F; }},
+      {"min-p", [](SamplingOptions& o) { o.min_p = 0.2F; }},
+      {"all, hot",
+       [](SamplingOptions& o) {
+         o.temperature = 1.5F;
+         o.top_k = 12;
+         o.top_p = 0.95F;
+         o.min_p = 0.05F;
+       }},
+      {"penalties and bias",
+       [](SamplingOptions& o) {
+         o.repeat_penalty = 1.3F;
+         o.frequency_penalty = 0.2F;
+         o.presence_penalty = 0.4F;
+         o.logit_bias = {{7, 1.5F}, {3, -kInfinity}};
+       }},
+  };
+  constexpr int kDraws = 40000;
   const std::vector<float> logits = RandomLogits(9, 30, 3.0);
-  const auto law = Law(options, logits);
-  const Sampler sampler = Make(options, logits.size());
+  const std::vector<int32_t> history = {1, 2, 2, 5, 7};
+  for (const Case& c : cases) {
+    SamplingOptions options = Plain();
+    c.change(options);
+    std::vector<double> law(logits.size(), 0.0), other = law;
+    for (const auto& [token, p] : Law(options, logits, history)) law[static_cast<size_t>(token)] = p;
+    options.temperature *= 1.5F;
+    for (const auto& [token, p] : Law(options, logits, history)) other[static_cast<size_t>(token)] = p;
+    options.temperature /= 1.5F;
+    const Sampler sampler = Make(options, logits.size());
+    Sampler::Scratch scratch;
+    std::vector<int64_t> counts(logits.size(), 0);
+    for (uint64_t i = 0; i < kDraws; ++i) {
+      ++counts[static_cast<size_t>(sampler.Sample(logits, {history, {}}, i, scratch))];
+    }
+    EXPECT_GT(testing::ChiSquarePValue(counts, law), 1e-6) << c.name;
+    EXPECT_LT(testing::ChiSquarePValue(counts, other), 1e-6) << c.name;
+  }
+}
+
+// Filters that leave everything take the same way to the same token as none.
+TEST(Draw, IsTheSameOverARowAndOverItsCandidates) {
+  SamplingOptions wide = Plain();
+  wide.min_p = 1e-30F;
+  const Sampler whole = Make(Plain(), 500), listed = Make(wide, 500);
   Sampler::Scratch scratch;
-  std::map<int32_t, int> counts;
-  constexpr int kDraws = 100000;
-  for (int i = 0; i < kDraws; ++i) ++counts[sampler.Sample(logits, {}, static_cast<uint64_t>(i), scratch)];
-  EXPECT_EQ(counts.size(), law.size());
-  for (const auto& [token, p] : law) {
-    EXPECT_NEAR(counts[token], kDraws * p, 5 * std::sqrt(kDraws * p * (1 - p))) << token;
+  for (uint64_t i = 0; i < 300; ++i) {
+    const std::vector<float> logits = RandomLogits(i, 500);
+    EXPECT_EQ(whole.Sample(logits, {}, i, scratch), listed.Sample(logits, {}, i, scratch));
+  }
+}
+
+TEST(Draw, IsTheSameWithEveryKernelTable) {
+  const std::vector<float> logits = RandomLogits(3, 49152, 20.0);
+  Sampler::Scratch scratch;
+  for (uint64_t i = 0; i < 30; ++i) {
+    const int32_t expected =
+        Sampler::Create(Plain(), 49152, 0, &kernels::kReferenceTable)->Sample(logits, {}, i, scratch);
+    for (const kernels::KernelTable* table : kernels::Available()) {
+      EXPECT_EQ(Sampler::Create(Plain(), 49152, 0, table)->Sample(logits, {}, i, scratch), expected)
+          << table->name;
+    }
   }
 }
 

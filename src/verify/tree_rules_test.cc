@@ -389,5 +389,39 @@ TEST(Trees, SampleAndMatchWithAPenaltyPassesAndWithAFrozenOneIsRejected) {
   EXPECT_LT(PValueOfMatching(FrozenSampleAndMatch), kAlpha);
 }
 
+// Sample-and-match that draws by numbers of its own: `number(position, token)` is the Gumbel number.
+template <typename Number>
+auto MatchingWith(Number number) {
+  return [number](const TokenTree& tree, const LogitsView& logits, const Sampler& sampler,
+                  std::span<const int32_t> committed, Sampler::Scratch& scratch) {
+    Tokens tokens;
+    for (int node = 0; node >= 0; node = tree.FindChild(node, tokens.back())) {
+      const uint64_t position = committed.size() + tokens.size();
+      const auto law =
+          sampler.Distribution(logits.row(node), {.committed = committed, .drafted = tokens}, scratch);
+      const auto key = [&](const TokenProbability& t) {
+        return std::log(t.probability) + number(sampler, position, t.token);
+      };
+      tokens.push_back(std::ranges::max_element(law, {}, key)->token);
+    }
+    return tokens;
+  };
+}
+
+TEST(Trees, NumbersSharedByTokensOrPositionsAreRejected) {
+  const auto own = [](const Sampler& sampler, uint64_t position, int32_t token) {
+    return sampler.DiceAt(position).Gumbel(token);
+  };
+  const auto shared_by_tokens = [](const Sampler& sampler, uint64_t position, int32_t token) {
+    return sampler.DiceAt(position).Gumbel(token / 2);
+  };
+  const auto shared_by_positions = [](const Sampler& sampler, uint64_t position, int32_t token) {
+    return sampler.DiceAt(position / 2).Gumbel(token);
+  };
+  EXPECT_GT(PValueOfMatching(MatchingWith(own)), kAlpha);
+  EXPECT_LT(PValueOfMatching(MatchingWith(shared_by_tokens)), kAlpha);
+  EXPECT_LT(PValueOfMatching(MatchingWith(shared_by_positions)), kAlpha);
+}
+
 }  // namespace
 }  // namespace longspec::testing
