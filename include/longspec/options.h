@@ -68,6 +68,11 @@ struct SpeculationOptions {
   float suffix_min_prob = 0.1F;   // nodes less likely than this are left out
   std::string corpus = {};        // a file of `longspec corpus` to look suffixes up in as well
   float ppm_min_prob = 0.08F;     // type "ppm": nodes less likely than this are left out
+  // type "ppm": a table of `longspec corpus --ngrams` with what usually follows in other texts; "": the one in the folder
+  // priors beside the model file that is of its tokenizer, if there is one; "none": none.
+  std::string prior = {};
+  // Whether drafts are made with the random numbers by which the target will choose (docs/decoding.md).
+  bool dice = true;
   std::string recycling_file = {};  // type "recycling": the table is read from and written to this file
   int magicdec_sink = 4;            // type "magicdec": first positions the draft sees
   int magicdec_window = 512;        // and last ones

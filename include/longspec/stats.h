@@ -44,6 +44,9 @@ struct SpeculativeStats {
   std::vector<std::pair<std::string, int64_t>> decisions;  // rounds by decision
   std::string costs;  // adaptive: where the costs of forward passes come from; else empty
   std::vector<AcceptanceCounts> by_drafter, by_context;
+  bool dice = false;  // drafted with the random numbers that chose the tokens; never at temperature 0
+  // What drafters used, as name and value: ("prior", "models/priors/x.ngrams, 2000000 pairs").
+  std::vector<std::pair<std::string, std::string>> uses;
   bool lossless = true;  // "exactness" in JSON: "lossless" or "approximate"
   std::string notice;    // what the drafter has to say, such as why it stopped proposing; or empty
 };

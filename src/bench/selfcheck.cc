@@ -14,6 +14,7 @@
 #include "bench/trace.h"
 #include "draft/draft_models.h"
 #include "draft/drafter.h"
+#include "engine/gguf_tokenizer.h"
 #include "formats/gguf.h"
 
 namespace longspec {
@@ -75,6 +76,8 @@ class Selfcheck {
     draft_models_.SetVocabulary(&tokens_);
     draft_models_.SetWeightsCache(
         {.folder = options_.model.weights_cache, .on_warning = options_.model.on_warning});
+    LS_ASSIGN(const TokenizerSpec tokenizer, TokenizerSpecFromGguf(*model.file));
+    draft_models_.SetPriors(PriorsOf(*model.file, tokenizer, model.target->vocab_size()));
     Recorder recorder(model, options_.prompt, options_.n_predict, kPrefillChunk);
     LS_ASSIGN(const std::vector<Trace> plain, PlainTraces(recorder));
     for (size_t i = 0; i < plain.size(); ++i) LS_TRY(CheckDrafters(recorder, model, i, plain[i]));
@@ -219,6 +222,8 @@ class Selfcheck {
 
   Status CheckPrefillChunks(LoadedModel& model, const std::vector<Trace>& plain) {
     for (const int chunk : kChunks) {
+      LS_ASSIGN(const TokenizerSpec tokenizer, TokenizerSpecFromGguf(*model.file));
+      draft_models_.SetPriors(PriorsOf(*model.file, tokenizer, model.target->vocab_size()));
       Recorder recorder(model, options_.prompt, options_.n_predict, chunk);
       for (size_t i = 0; i < plain.size(); ++i) {
         LS_ASSIGN(const Trace actual, Plain(recorder, i));

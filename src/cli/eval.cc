@@ -106,8 +106,7 @@ Runner SetUpEval(CLI::App& app) {
   list("--families", eval.families, "Families, separated by commas (default: all)");
   list("--methods", eval.methods,
        "--spec-type values, separated by commas; TYPE@POLICY for another --spec-policy, TYPE:8 for another "
-       "most "
-       "drafts per step; + joins drafters");
+       "most drafts per step, TYPE/no-dice and TYPE/no-prior without these; + joins drafters");
   CLI::Option* lengths = list("--lengths", eval.lengths, "Context lengths, answer and drafts included");
   list("--paper", flags->papers,
        "Also lay the results out as papers' tables, with their figures beside them: " +
@@ -125,6 +124,7 @@ Runner SetUpEval(CLI::App& app) {
       ->group(group);
   app.add_option("-s,--seed", eval.seed, "Seed")->capture_default_str()->group(group);
   app.add_flag("--ignore-eos", eval.ignore_eos, "Never choose an end token")->group(group);
+  AddFilterOptions(app, &eval.sampling, group);
   AddSpeculationOptions(app, &eval.speculation);
   AddOutputOptions(app, &flags->output);
   return [flags, lengths] {

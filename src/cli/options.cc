@@ -132,6 +132,14 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
   AddRopeOptions(app, &options->rope);
 }
 
+void AddFilterOptions(CLI::App& app, SamplingOptions* options, const std::string& group) {
+  AddValue(app, "--top-k", &options->top_k, "Keep the k most likely tokens; 0: off", group);
+  AddValue(app, "--top-p", &options->top_p, "Keep the likeliest tokens of this total; 1: off", group)
+      ->check(CLI::Range(0.0, 1.0));
+  AddValue(app, "--min-p", &options->min_p, "Drop tokens below this share of the likeliest; 0: off", group)
+      ->check(CLI::Range(0.0, 1.0));
+}
+
 void AddSamplingOptions(CLI::App& app, SamplingOptions* options) {
   const std::string group = "Sampling";
   app.add_option_function<std::string>(
@@ -144,11 +152,7 @@ void AddSamplingOptions(CLI::App& app, SamplingOptions* options) {
       ->group(group);
   AddValue(app, "--temp,--temperature", &options->temperature, "Temperature; 0: greedy", group)
       ->check(CLI::NonNegativeNumber);
-  AddValue(app, "--top-k", &options->top_k, "Keep the k most likely tokens; 0: off", group);
-  AddValue(app, "--top-p", &options->top_p, "Keep the likeliest tokens of this total; 1: off", group)
-      ->check(CLI::Range(0.0, 1.0));
-  AddValue(app, "--min-p", &options->min_p, "Drop tokens below this share of the likeliest; 0: off", group)
-      ->check(CLI::Range(0.0, 1.0));
+  AddFilterOptions(app, options, group);
   AddValue(app, "--repeat-last-n", &options->repeat_last_n, "Tokens the penalties look back; 0: off, -1: all",
            group)
       ->check(CLI::Range(-1, kMaxInt));
@@ -234,6 +238,16 @@ void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
            "suffix: nodes less likely than this are not drafted", group);
   AddValue(app, "--spec-ppm-min-prob", &options->ppm_min_prob,
            "ppm: nodes less likely than this are not drafted", group);
+  app.add_option(
+         "--spec-prior", options->prior,
+         "ppm: a file of 'longspec corpus --ngrams' with what usually follows in other texts, or none "
+         "(default: the one in the folder priors beside the model that fits it)")
+      ->group(group);
+  app.add_option_function<std::string>(
+         "--spec-dice", [options](const std::string& value) { options->dice = value == "on"; },
+         "Draft with the random numbers that will choose the tokens: on (default) or off")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->group(group);
   app.add_option("--spec-corpus", options->corpus, "suffix: a file of 'longspec corpus' to look up as well")
       ->group(group);
   app.add_option("--spec-recycling-file", options->recycling_file,

@@ -23,6 +23,8 @@ struct OutputFlags {
 };
 
 void AddModelOptions(CLI::App& app, ModelOptions* options);
+// What is left of the distribution before temperature: --top-k, --top-p, --min-p.
+void AddFilterOptions(CLI::App& app, SamplingOptions* options, const std::string& group);
 void AddSamplingOptions(CLI::App& app, SamplingOptions* options);
 void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options);
 // -n, stop strings, --ignore-eos.

@@ -86,6 +86,12 @@ Json PolicyJson(const SpeculativeStats& s) {
       {"name", s.policy}, {"decisions", decisions}, {"last_decision", s.last_decision}, {"costs", s.costs}};
 }
 
+Json UsesJson(const SpeculativeStats& s) {
+  Json uses = Json::object();
+  for (const auto& [name, value] : s.uses) uses[name] = value;
+  return uses;
+}
+
 Json MemoryJson(const MemoryPlan& plan) {
   return {{"ctx_size", plan.ctx_size},  {"weights", plan.weights}, {"kv_at_context", plan.kv_at_context},
           {"scratch", plan.scratch},    {"draft", plan.draft},     {"total", plan.total()},
@@ -119,6 +125,8 @@ std::string FormatPolicy(const SpeculativeStats& s) {
   text += s.decisions.empty() ? "" : " rounds)";
   if (!s.last_decision.empty()) text += ", last " + s.last_decision;
   text += "\n";
+  if (s.dice) text += "dice: used\n";
+  for (const auto& [name, value] : s.uses) text += name + ": " + value + "\n";
   if (!s.costs.empty()) text += "costs of forward passes: " + s.costs + "\n";
   if (s.draft_bytes > 0) text += "memory for drafting: " + FormatBytes(s.draft_bytes) + "\n";
   for (const AcceptanceCounts& c : s.by_drafter) {
@@ -160,6 +168,8 @@ Json GenerationJson(const GenerationResult& result, const std::string& model) {
                          {"commit_ms", s.commit_ms},
                          {"proposed", s.proposed},
                          {"draft_bytes", s.draft_bytes},
+                         {"dice", s.dice},
+                         {"uses", UsesJson(s)},
                          {"policy", PolicyJson(s)},
                          {"by_drafter", CountsJson(s.by_drafter, false)},
                          {"by_context", CountsJson(s.by_context, true)}};

@@ -90,12 +90,16 @@ TEST(Report, ThePolicySpeaksInWords) {
   s.decisions = {{"speculated", 60}, {"off", 37}};
   s.costs = "measured in 900 ms";
   s.draft_bytes = 3 << 19;
+  s.dice = true;
+  s.uses = {{"prior", "x.ngrams, 2000 pairs"}};
   s.by_drafter = {{.name = "ngram", .drafted = 289, .accepted = 158}};
   s.by_context = {{.name = "4K-8K", .steps = 97, .drafted = 289, .accepted = 158, .target_ms = 194}};
   EXPECT_EQ(FormatPolicy(s),
             "policy: adaptive (speculated 60, off 37 rounds), last off: 8 rows cost 3.1x at 7.4K keys, "
             "expected 1.9 "
             "tokens\n"
+            "dice: used\n"
+            "prior: x.ngrams, 2000 pairs\n"
             "costs of forward passes: measured in 900 ms\n"
             "memory for drafting: 1.5 MiB\n"
             "drafter ngram: 158 of 289 verified tokens accepted\n"
@@ -104,6 +108,8 @@ TEST(Report, ThePolicySpeaksInWords) {
   EXPECT_EQ(json["policy"]["name"], "adaptive");
   EXPECT_EQ(json["policy"]["decisions"]["off"], 37);
   EXPECT_EQ(json["policy"]["last_decision"], s.last_decision);
+  EXPECT_EQ(json["dice"], true);
+  EXPECT_EQ(json["uses"]["prior"], "x.ngrams, 2000 pairs");
   EXPECT_EQ(json["by_drafter"]["ngram"]["accepted"], 158);
   EXPECT_EQ(json["by_context"]["4K-8K"]["target_ms"], 194);
   SpeculativeStats fixed;
@@ -125,7 +131,7 @@ TEST(Report, JsonHasExactlyTheseFields) {
   EXPECT_THAT(Keys(json["speculative"]),
               ElementsAre("type", "steps", "mean_acceptance_length", "acceptance_per_position", "exactness",
                           "distinct_4gram", "draft_ms", "target_ms", "verify_ms", "commit_ms", "proposed",
-                          "draft_bytes", "policy", "by_drafter", "by_context"));
+                          "draft_bytes", "dice", "uses", "policy", "by_drafter", "by_context"));
   EXPECT_THAT(Keys(json["speculative"]["policy"]),
               ElementsAre("name", "decisions", "last_decision", "costs"));
   EXPECT_EQ(json["finish_reason"], "stop");

@@ -165,10 +165,11 @@ Result<StepResult> Decoder::Step(int max_tokens, const std::function<bool(int32_
 Result<TokenTree> Decoder::Draft(int max_tokens, bool& asked) {
   TokenTree tree(committed_->back());
   const int room = parts_.cache->capacity() - parts_.cache->length();
-  const DraftBudget budget = parts_.policy->Budget(
+  DraftBudget budget = parts_.policy->Budget(
       {.context = static_cast<int>(committed_->size()), .room = room, .max_tokens = max_tokens});
   asked = budget.max_nodes > 0 && budget.max_depth > 0;
   if (asked) {
+    budget.foresight = Foresight(parts_.sampler, parts_.dice);
     LS_TRY(parts_.drafter->Propose(budget, *committed_, tree));
     LS_CHECK(tree.size() - 1 <= budget.max_nodes && tree.max_depth() <= budget.max_depth);
     stats_.proposed += tree.size() - 1;

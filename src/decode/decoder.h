@@ -27,6 +27,7 @@ struct DecoderParts {
   Policy* policy = nullptr;          // borrowed
   const Sampler* sampler = nullptr;  // borrowed
   int prefill_chunk = 512;
+  bool dice = true;  // the drafter may use the sampler's random numbers
 };
 
 // What one round committed. Views are valid until the next call.

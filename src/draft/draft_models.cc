@@ -1,11 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "draft/draft_models.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
 #include "base/status_macros.h"
 #include "draft/longspec_checkpoint.h"
 #include "formats/gguf.h"
 
 namespace longspec {
+namespace {
+
+// The first file of the folder that is for this tokenizer; "" if there is none. Others are passed over,
+// whatever they are.
+std::string FindPrior(const PriorSource& source) {
+  if (source.folder.empty()) return "";
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(source.folder, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->path().extension() == ".ngrams") paths.push_back(it->path().string());
+  }
+  std::sort(paths.begin(), paths.end());
+  const auto fits = [&](const std::string& path) {
+    const auto tokenizer = NgramPrior::TokenizerOf(path);
+    return tokenizer.ok() && *tokenizer == source.tokenizer;
+  };
+  const auto found = std::ranges::find_if(paths, fits);
+  return found == paths.end() ? "" : *found;
+}
+
+}  // namespace
 
 bool IsLanguageModel(const std::string& path) {
   const auto file = GgufFile::Open(path);
@@ -30,6 +56,30 @@ Result<std::shared_ptr<const LmModel>> DraftModels::Lm(const std::string& path, 
   LS_ASSIGN(auto model, LoadLmModel(path, target, *tokens_, weights_cache_));
   lm_[path] = model;
   return model;
+}
+
+Result<std::shared_ptr<const NgramPrior>> DraftModels::Prior(const std::string& option) {
+  using Prior = std::shared_ptr<const NgramPrior>;
+  if (option == kNoPrior) return Prior();
+  if (!priors_) {
+    if (option.empty()) return Prior();
+    return InvalidArgument("--spec-prior " + option + ": the target's tokenizer is not known");
+  }
+  if (const auto it = opened_priors_.find(option); it != opened_priors_.end()) return it->second;
+  const std::string path = option.empty() ? FindPrior(*priors_) : option;
+  Prior prior;
+  if (!path.empty()) {
+    auto opened = NgramPrior::Open(path, priors_->vocab_size, priors_->tokenizer);
+    if (opened.ok()) {
+      prior = std::move(*opened);
+    } else if (option.empty()) {
+      prior_problem_ = opened.status().message() + "; it was not used";
+    } else {
+      return opened.status();
+    }
+  }
+  opened_priors_[option] = prior;
+  return prior;
 }
 
 }  // namespace longspec

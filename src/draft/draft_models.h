@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Draft models loaded for one target, kept so that each is loaded once and not once per generation. Used by
-// one generation at a time, like the target.
+// Draft models and n-gram priors loaded for one target, kept so that each is loaded once and not once per
+// generation. Used by one generation at a time, like the target.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "draft/lm_model.h"
 #include "draft/longspec_model.h"
+#include "draft/ngram_prior.h"
 #include "longspec/status.h"
 #include "model/llama.h"
 #include "model/shared_parts.h"
@@ -22,6 +25,17 @@ namespace longspec {
 // what cannot be read; its loader says why.
 bool IsLanguageModel(const std::string& path);
 
+// SpeculationOptions::prior that asks for no prior, also where one would be found.
+inline constexpr std::string_view kNoPrior = "none";
+
+// What priors have to fit, and where they are looked for.
+struct PriorSource {
+  Hash128 tokenizer;
+  int vocab_size = 0;  // of the target's logits
+  std::string
+      folder;  // files *.ngrams in it are tried in order of their names; empty: none is found by itself
+};
+
 class DraftModels {
  public:
   // The target's tokens (borrowed), by which drafts with a vocabulary of their own are checked.
@@ -29,6 +43,14 @@ class DraftModels {
 
   // Where language models keep their packed weights.
   void SetWeightsCache(WeightsCacheOptions cache) { weights_cache_ = std::move(cache); }
+
+  void SetPriors(PriorSource source) { priors_ = std::move(source); }
+
+  // SpeculationOptions::prior: a file, kNoPrior, or "" for the first one of the folder that was made for this
+  // tokenizer. Null if there is none; also if the one that was found cannot be used: prior_problem()
+  // says why.
+  Result<std::shared_ptr<const NgramPrior>> Prior(const std::string& option);
+  const std::string& prior_problem() const { return prior_problem_; }
 
   // The model of this file, loaded if it has not been. Failures are not remembered.
   Result<std::shared_ptr<const LongspecModel>> Longspec(const std::string& path, const std::string& weights,
@@ -41,6 +63,9 @@ class DraftModels {
   std::map<std::string, std::shared_ptr<const LmModel>> lm_;
   const std::vector<std::string>* tokens_ = nullptr;
   WeightsCacheOptions weights_cache_;
+  std::optional<PriorSource> priors_;
+  std::map<std::string, std::shared_ptr<const NgramPrior>> opened_priors_;  // by option; "" may be null
+  std::string prior_problem_;                                               // one line; empty: none
 };
 
 }  // namespace longspec

@@ -9,8 +9,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "draft/foresight.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
 #include "model/target.h"
@@ -21,7 +23,8 @@ namespace longspec {
 struct DraftBudget {
   int max_nodes = 0;  // proposed nodes, the root not counted; 0: propose nothing
   int max_depth = 0;
-  double most_ms = 0;  // if not 0: a portfolio leaves out members that lately took longer than this
+  double most_ms = 0;        // if not 0: a portfolio leaves out members that lately took longer than this
+  Foresight foresight = {};  // what is known of how the target will choose
 };
 
 class Drafter {
@@ -50,6 +53,9 @@ class Drafter {
 
   virtual size_t bytes() const { return 0; }  // memory held now
 
+  // What it drafts with, as name and value for statistics: ("prior", "models/priors/x.ngrams, 2.0M pairs").
+  virtual std::vector<std::pair<std::string, std::string>> uses() const { return {}; }
+
   // Something the user should know, such as why nothing is proposed any more; empty: nothing. One line.
   virtual std::string notice() const { return {}; }
 };
@@ -61,7 +67,8 @@ class DraftModels;
 struct DraftContext {
   Target* target = nullptr;
   const KvCache* cache = nullptr;  // holds the committed tokens but the last
-  DraftModels* models = nullptr;   // where loaded draft models are kept; null: each drafter loads its own
+  // Where loaded draft models and priors are kept; null: each drafter loads its own, and there is no prior.
+  DraftModels* models = nullptr;
 };
 
 // Whether MakeDrafter would take these options, as far as they tell without a model. Unknown types are an

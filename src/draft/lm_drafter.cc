@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
+#include "draft/guided_growth.h"
 #include "draft/registry.h"
 #include "draft/top_tokens.h"
 #include "draft/tree_growth.h"
@@ -38,6 +39,8 @@ std::unique_ptr<KvCache> MakeCache(const LmModel& model, const KvCache& target,
   }
   return MakeFullCache(layout, model.config.n_layer, target.capacity() + kMostSpeculated);
 }
+
+constexpr DiceModel kDice = {.belief = 1, .dice = 0.6, .other = 0};
 
 class LmDrafter final : public Drafter, private GrowthModel {
  public:
@@ -67,8 +70,9 @@ class LmDrafter final : public Drafter, private GrowthModel {
     Trim(committed);
     committed_ = committed;
     chain_.clear();
+    GuidedGrowth guided(*this, budget.foresight, kDice, committed);
     return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
-                    *this, tree);
+                    guided, tree);
   }
 
   // What was accepted is found in the sequence when the next tree is grown.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // LongSpec (arXiv 2502.17421): trees grown by a one-block draft model that reads the target's last-layer keys
-// and values, so that the draft's own memory is as small at 64,000 positions as at 512. All drafting is
-// deterministic: no temperature reaches the draft.
+// and values, so that the draft's own memory is as small at 64,000 positions as at 512. Its
+// probabilities pass what the target's will pass, dice included (draft/foresight.h).
 #include <algorithm>
 #include <new>
 #include <string>
@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
+#include "draft/guided_growth.h"
 #include "draft/longspec_forward.h"
 #include "draft/registry.h"
 #include "draft/tree_growth.h"
@@ -20,6 +21,8 @@ namespace longspec {
 namespace {
 
 constexpr int kNoLimit = 1 << 30;
+
+constexpr DiceModel kDice = {.belief = 1, .dice = 0.6, .other = 0};
 
 class LongspecDrafter final : public Drafter, private GrowthModel {
  public:
@@ -50,8 +53,9 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
     root_position_ = cache_->length();
     paths_.clear();
     n_slots_ = 0;
+    GuidedGrowth guided(*this, budget.foresight, kDice, committed);
     return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
-                    *this, tree);
+                    guided, tree);
   }
 
   // What was accepted is read from the sequence when the next tree is grown.

@@ -114,6 +114,14 @@ class PortfolioDrafter final : public Drafter {
     return {};
   }
 
+  std::vector<std::pair<std::string, std::string>> uses() const override {
+    std::vector<std::pair<std::string, std::string>> all;
+    for (const auto& member : members_) {
+      for (auto& use : member->uses()) all.push_back(std::move(use));
+    }
+    return all;
+  }
+
   std::string notice() const override {
     std::string all;
     for (const auto& member : members_) {

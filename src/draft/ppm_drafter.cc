@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "draft/draft_models.h"
 #include "draft/followed_text.h"
 #include "draft/ppm_model.h"
 #include "draft/registry.h"
@@ -16,9 +17,18 @@
 namespace longspec {
 namespace {
 
+constexpr DiceModel kDice = {.belief = 0.75, .dice = 0.47, .other = 1};
+// Dice can make a token this much likelier, for all practical purposes.
+constexpr double kMostLuck = 16;
+
 class PpmDrafter final : public Drafter {
  public:
-  PpmDrafter(double min_prob, int width) : min_prob_(min_prob), width_(width), text_(PpmModel()) {}
+  PpmDrafter(double min_prob, int width, std::shared_ptr<const NgramPrior> prior, std::string notice)
+      : min_prob_(min_prob),
+        width_(width),
+        prior_(prior),
+        notice_(std::move(notice)),
+        text_(PpmModel(std::move(prior))) {}
 
   std::string_view name() const override { return "ppm"; }
 
@@ -32,7 +42,7 @@ class PpmDrafter final : public Drafter {
     heap_.clear();
     n_discovered_ = 0;
     text_.index().Current(ContextsOf(0));
-    Discover(0, 1, 0, budget);
+    Discover(0, 1, budget, tree);
     while (!heap_.empty() && tree.size() <= budget.max_nodes) {
       std::pop_heap(heap_.begin(), heap_.end(), Worse);
       const Candidate best = heap_.back();
@@ -40,7 +50,7 @@ class PpmDrafter final : public Drafter {
       const int node = tree.AddChild(best.parent, best.token, static_cast<float>(best.score));
       PpmModel::Contexts& extended = ContextsOf(node);  // may move the parent's
       text_.index().Extend(ContextsOf(best.parent), best.token, extended);
-      Discover(node, best.score, best.depth, budget);
+      Discover(node, best.score, budget, tree);
     }
     return {};
   }
@@ -52,11 +62,17 @@ class PpmDrafter final : public Drafter {
 
   size_t bytes() const override { return text_.bytes(); }
 
+  std::vector<std::pair<std::string, std::string>> uses() const override {
+    if (prior_ == nullptr) return {{"prior", "none"}};
+    return {{"prior", prior_->path() + ", " + std::to_string(prior_->n_pairs()) + " pairs"}};
+  }
+  std::string notice() const override { return notice_; }
+
  private:
   struct Candidate {
     double score;
     int order;  // of discovery: earlier ones first among equals
-    int parent, depth;
+    int parent;
     int32_t token;
   };
   static bool Worse(const Candidate& a, const Candidate& b) {
@@ -70,27 +86,34 @@ class PpmDrafter final : public Drafter {
   }
 
   // What may follow a node of the tree.
-  void Discover(int node, double score, int depth, const DraftBudget& budget) {
+  void Discover(int node, double score, const DraftBudget& budget, const TokenTree& tree) {
+    const int depth = tree.node(node).depth;
     if (depth >= budget.max_depth) return;
-    text_.index().Predict(ContextsOf(node), depth == 0, min_prob_ / score, predictions_);
-    const auto by_chance = [](const auto& a, const auto& b) { return a.chance > b.chance; };
-    std::stable_sort(predictions_.begin(), predictions_.end(), by_chance);
-    if (std::ssize(predictions_) > width_) predictions_.resize(static_cast<size_t>(width_));
-    for (const PpmModel::Prediction& p : predictions_) {
-      heap_.push_back({.score = score * p.chance,
-                       .order = n_discovered_++,
-                       .parent = node,
-                       .depth = depth + 1,
-                       .token = p.token});
+    const double least = min_prob_ / score;
+    const double rest = text_.index().Predict(
+        ContextsOf(node), depth == 0, budget.foresight.has_dice() ? least / kMostLuck : least, guesses_);
+    path_.resize(static_cast<size_t>(depth));
+    for (int at = node; at > 0; at = tree.node(at).parent) {
+      path_[static_cast<size_t>(tree.node(at).depth) - 1] = tree.node(at).token;
+    }
+    budget.foresight.Refine(kDice, {.committed = text_.tokens(), .drafted = path_}, rest, guesses_);
+    int n = 0;
+    for (const Guess& guess : guesses_) {
+      if (n++ == width_ || guess.chance < least) break;
+      heap_.push_back(
+          {.score = score * guess.chance, .order = n_discovered_++, .parent = node, .token = guess.token});
       std::push_heap(heap_.begin(), heap_.end(), Worse);
     }
   }
 
   const double min_prob_;
   const int width_;
+  const std::shared_ptr<const NgramPrior> prior_;  // null: none
+  const std::string notice_;
   FollowedText<PpmModel> text_;
   std::vector<PpmModel::Contexts> contexts_;  // by node of the tree
-  std::vector<PpmModel::Prediction> predictions_;
+  std::vector<Guess> guesses_;
+  std::vector<int32_t> path_;
   std::vector<Candidate> heap_;
   int n_discovered_ = 0;
 };
@@ -111,10 +134,18 @@ Status CheckPpmOptions(const SpeculationOptions& options) {
   return Width(options.tree).status();
 }
 
-DrafterResult MakePpmDrafter(const SpeculationOptions& options, const DraftContext&) {
+DrafterResult MakePpmDrafter(const SpeculationOptions& options, const DraftContext& context) {
   LS_ASSIGN(const int width, Width(options.tree));
-  return std::unique_ptr<Drafter>(
-      std::make_unique<PpmDrafter>(static_cast<double>(options.ppm_min_prob), width));
+  std::shared_ptr<const NgramPrior> prior;
+  std::string notice;
+  if (context.models != nullptr) {
+    LS_ASSIGN(prior, context.models->Prior(options.prior));
+    if (options.prior.empty()) notice = context.models->prior_problem();
+  } else if (!options.prior.empty() && options.prior != kNoPrior) {
+    return InvalidArgument("--spec-prior " + options.prior + ": needs the tokenizer that it was made for");
+  }
+  return std::unique_ptr<Drafter>(std::make_unique<PpmDrafter>(static_cast<double>(options.ppm_min_prob),
+                                                               width, std::move(prior), std::move(notice)));
 }
 
 }  // namespace longspec

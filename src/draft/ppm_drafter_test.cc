@@ -53,7 +53,7 @@ std::map<int32_t, double> Blend(const Text& text, const Text& context) {
   return p;
 }
 
-void ExpectSame(const std::vector<PpmModel::Prediction>& actual, const std::map<int32_t, double>& expected) {
+void ExpectSame(const std::vector<Guess>& actual, const std::map<int32_t, double>& expected) {
   ASSERT_EQ(actual.size(), expected.size());
   for (const auto& [token, chance] : actual) EXPECT_NEAR(chance, expected.at(token), 1e-12) << token;
 }
@@ -66,7 +66,7 @@ TEST(PpmModel, SaysWhatTheRecursionSays) {
     for (const int32_t token : text) model.Append(token);
     EXPECT_EQ(model.size(), static_cast<int64_t>(text.size()));
     PpmModel::Contexts contexts, next;
-    std::vector<PpmModel::Prediction> predictions;
+    std::vector<Guess> predictions;
     model.Current(contexts);
     model.Predict(contexts, true, 0, predictions);
     ExpectSame(predictions, Blend(text, text));
@@ -105,7 +105,7 @@ TEST(PpmModel, BelievesLongContextsAndFrequentOnes) {
     PpmModel model;
     for (const int32_t t : Letters(text)) model.Append(t);
     PpmModel::Contexts contexts;
-    std::vector<PpmModel::Prediction> predictions;
+    std::vector<Guess> predictions;
     model.Current(contexts);
     model.Predict(contexts, true, 0.01, predictions);
     for (const auto& p : predictions) {
@@ -126,7 +126,7 @@ TEST(PpmModel, BelievesLongContextsAndFrequentOnes) {
 void AppendAndPropose(PpmModel& model, int32_t token) {
   model.Append(token);
   PpmModel::Contexts contexts, next;
-  std::vector<PpmModel::Prediction> predictions;
+  std::vector<Guess> predictions;
   model.Current(contexts);
   double chance = 1;
   for (int depth = 0; depth < 8; ++depth) {
@@ -136,7 +136,7 @@ void AppendAndPropose(PpmModel& model, int32_t token) {
                                        [](const auto& a, const auto& b) { return a.chance < b.chance; });
     chance *= best->chance;
     model.Extend(contexts, best->token, next);
-    contexts.swap(next);
+    std::swap(contexts, next);
   }
 }
 

@@ -19,50 +19,76 @@ double Power(double x, int n) {
 
 }  // namespace
 
+void PpmModel::Append(int32_t token) {
+  text_.Append(token);
+  if (prior_ != nullptr) prior_->Extend(prior_at_end_, token, prior_at_end_);
+}
+
+void PpmModel::Clear() {
+  text_.Clear();
+  if (prior_ != nullptr) prior_->Start({}, prior_at_end_);
+}
+
 void PpmModel::Current(Contexts& contexts) const {
-  contexts.clear();
-  contexts.push_back(text_.LongestMatch());
-  while (contexts.back().length > 0) contexts.push_back(text_.Shorter(contexts.back()));
+  contexts.text.clear();
+  contexts.text.push_back(text_.LongestMatch());
+  while (contexts.text.back().length > 0) contexts.text.push_back(text_.Shorter(contexts.text.back()));
+  contexts.prior = prior_at_end_;
 }
 
 void PpmModel::Extend(const Contexts& contexts, int32_t token, Contexts& extended) const {
-  extended.clear();
-  for (const SuffixContext& context : contexts) {
+  extended.text.clear();
+  for (const SuffixContext& context : contexts.text) {
     SuffixContext longer;
     if (!text_.Extend(context, token, &longer)) continue;
-    if (extended.empty() || extended.back().first != longer.first) extended.push_back(longer);
+    if (extended.text.empty() || extended.text.back().first != longer.first) extended.text.push_back(longer);
   }
-  extended.push_back({});
+  extended.text.push_back({});
+  if (prior_ != nullptr) prior_->Extend(contexts.prior, token, extended.prior);
 }
 
-// Longest context first: `unsaid` is what it and those before it leave to the shorter ones. A context stands
-// for all suffixes of it that are longer than the next one: as many steps of the recursion with the same
-// counts.
-void PpmModel::Predict(const Contexts& contexts, bool at_end, double least,
-                       std::vector<Prediction>& out) const {
+// Longest context first: `unsaid` is what it and those before it leave to the shorter ones. A context of the
+// text stands for all suffixes of it that are longer than the next one: as many steps of the recursion with
+// the same counts.
+double PpmModel::Predict(const Contexts& contexts, bool at_end, double least, std::vector<Guess>& out) const {
   out.clear();
   double unsaid = 1;
-  for (size_t i = 0; i + 1 < contexts.size() && unsaid > kNegligible * least; ++i) {
-    const SuffixContext& context = contexts[i];
+  const auto say = [&](int32_t token, double chance) {
+    const auto known = std::ranges::find(out, token, &Guess::token);
+    if (known != out.end()) {
+      known->chance += chance;
+    } else {
+      out.push_back({.token = token, .chance = chance});
+    }
+  };
+  const std::vector<SuffixContext>& text = contexts.text;
+  for (size_t i = 0; i + 1 < text.size() && unsaid > kNegligible * least; ++i) {
+    const SuffixContext& context = text[i];
     const int64_t count = text_.Count(context);
     const int64_t followed = count - (at_end ? 1 : 0);
     if (followed <= 0) continue;
     const auto n = static_cast<double>(followed);
-    const double kept = Power(kDoubt / (n + kDoubt), context.length - contexts[i + 1].length);
+    const double kept = Power(kDoubt / (n + kDoubt), context.length - text[i + 1].length);
     text_.Continuations(context, kMostContinuations, continuations_);
     for (const Continuation& c : continuations_) {
-      const double said = unsaid * (1 - kept) * c.share * static_cast<double>(count) / n;
-      const auto known =
-          std::find_if(out.begin(), out.end(), [&](const Prediction& p) { return p.token == c.token; });
-      if (known != out.end()) {
-        known->chance += said;
-      } else {
-        out.push_back({.token = c.token, .chance = said});
-      }
+      say(c.token, unsaid * (1 - kept) * c.share * static_cast<double>(count) / n);
     }
     unsaid *= kept;
   }
-  std::erase_if(out, [&](const Prediction& p) { return p.chance < least; });
+  for (int k = prior_ != nullptr ? prior_->order() : 0; k > 0 && unsaid > kNegligible * least; --k) {
+    const int32_t node = contexts.prior.node[static_cast<size_t>(k)];
+    if (node == NgramPrior::kUnknown) continue;
+    const double n = static_cast<double>(prior_->Count(node)) + kDoubt;
+    prior_->ForSuccessors(
+        node, [&](int32_t token, int64_t count) { say(token, unsaid * static_cast<double>(count) / n); });
+    unsaid *= kDoubt / n;
+  }
+  double said = 0;
+  std::erase_if(out, [&](const Guess& p) {
+    if (p.chance >= least) said += p.chance;
+    return p.chance < least;
+  });
+  return std::max(0.0, 1 - said);
 }
 
 }  // namespace longspec

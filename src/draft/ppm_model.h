@@ -4,16 +4,22 @@
 // Witten 1984), interpolated. The last 1, 2, ... kMaxOrder tokens are contexts; what followed a context's n
 // occurrences counts against kDoubt occurrences' worth of what the next shorter one said:
 //
-//   p_k(t) = (count(context_k t) + kDoubt * p_(k-1)(t)) / (n + kDoubt),    p_0 = 0
+//   p_k(t) = (count(context_k t) + kDoubt * p_(k-1)(t)) / (n + kDoubt)
 //
 // so that a single occurrence of a long context, all of whose suffixes agree, is believed about as often as
-// it is right, and the sum falls short of one by what the text says nothing about. Not thread-safe.
+// it is right. p_0 is what a prior says, counts of other texts (draft/ngram_prior.h) blended in the same way
+// by the last tokens, or 0 without one. The sum falls short of one by what neither says anything about. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "draft/foresight.h"
+#include "draft/ngram_prior.h"
 #include "draft/suffix_automaton.h"
 
 namespace longspec {
@@ -26,18 +32,20 @@ class PpmModel {
   // make a token of a long text cost more than twice what one of a short text does.
   static constexpr int kMostSeen = 32;
 
-  struct Prediction {
-    int32_t token;
-    double chance;
+  struct Contexts {
+    // Of the text, longest first, the empty one last; of those with the same occurrences only the longest.
+    std::vector<SuffixContext> text;
+    NgramPrior::Contexts prior;
   };
-  // The contexts at some place, longest first, the empty one last; of contexts with the same occurrences only
-  // the longest.
-  using Contexts = std::vector<SuffixContext>;
 
-  PpmModel() : text_(kMaxOrder, kMostSeen) {}
+  // `prior` may be null.
+  explicit PpmModel(std::shared_ptr<const NgramPrior> prior = nullptr)
+      : text_(kMaxOrder, kMostSeen), prior_(std::move(prior)) {
+    Clear();
+  }
 
-  void Append(int32_t token) { text_.Append(token); }
-  void Clear() { text_.Clear(); }
+  void Append(int32_t token);
+  void Clear();
   int64_t size() const { return text_.size(); }
   size_t bytes() const { return text_.bytes(); }
   uint64_t steps() const { return text_.steps(); }  // of SuffixAutomaton
@@ -49,10 +57,13 @@ class PpmModel {
 
   // Tokens of a chance of at least `least`, give or take a tenth of it, in no order; replaces `out`.
   // `at_end`: the contexts are those of Current, whose last occurrence nothing follows yet.
-  void Predict(const Contexts& contexts, bool at_end, double least, std::vector<Prediction>& out) const;
+  // Returns what is left to tokens that nothing is known of, rare ones included.
+  double Predict(const Contexts& contexts, bool at_end, double least, std::vector<Guess>& out) const;
 
  private:
   SuffixAutomaton text_;
+  std::shared_ptr<const NgramPrior> prior_;
+  NgramPrior::Contexts prior_at_end_;
   mutable std::vector<Continuation> continuations_;
 };
 

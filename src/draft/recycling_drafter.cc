@@ -5,6 +5,7 @@
 // and the same memory for every context.
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 #include "base/status_macros.h"
 #include "draft/recycling_table.h"
@@ -14,6 +15,8 @@
 
 namespace longspec {
 namespace {
+
+constexpr DiceModel kDice = {.belief = 1, .dice = 0.45, .other = 1};
 
 class RecyclingDrafter final : public Drafter {
  public:
@@ -33,8 +36,8 @@ class RecyclingDrafter final : public Drafter {
     return {};
   }
 
-  Status Propose(const DraftBudget& budget, std::span<const int32_t>, TokenTree& tree) override {
-    Grow(budget, tree);
+  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
+    Grow(budget, committed, tree);
     Verifying(tree);
     return {};
   }
@@ -55,16 +58,41 @@ class RecyclingDrafter final : public Drafter {
   size_t bytes() const override { return table_.bytes(); }
 
  private:
-  void Grow(const DraftBudget& budget, TokenTree& tree) {
+  void Grow(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) {
     const std::vector<RecyclingNode>& shape = RecyclingTree();
     nodes_.assign(shape.size(), kAbsent);
+    children_.clear();
     for (size_t i = 0; i < shape.size() && tree.size() - 1 < budget.max_nodes; ++i) {
       const RecyclingNode& node = shape[i];
       const int parent = node.parent < 0 ? 0 : nodes_[static_cast<size_t>(node.parent)];
       if (parent == kAbsent || node.rank >= width_ || node.depth > budget.max_depth) continue;
-      const int32_t token = table_.Candidate(tree.node(parent).token, node.rank);
-      if (token >= 0) nodes_[i] = tree.AddChild(parent, token, node.score);
+      const std::vector<Guess>& children = Children(parent, budget.foresight, committed, tree);
+      if (static_cast<size_t>(node.rank) >= children.size()) continue;
+      const Guess& child = children[static_cast<size_t>(node.rank)];
+      const double score = static_cast<double>(tree.node(parent).score) * child.chance;
+      nodes_[i] = tree.AddChild(parent, child.token, static_cast<float>(score));
     }
+  }
+
+  // What may follow a node, likeliest first.
+  const std::vector<Guess>& Children(int node, const Foresight& foresight, std::span<const int32_t> committed,
+                                     const TokenTree& tree) {
+    const auto index = static_cast<size_t>(node);
+    if (children_.size() <= index) children_.resize(index + 1);
+    if (children_[index]) return *children_[index];
+    std::vector<Guess>& guesses = children_[index].emplace();
+    double rest = 1;
+    for (int32_t rank = 0; rank < kRecycledCandidates; ++rank) {
+      const int32_t token = table_.Candidate(tree.node(node).token, rank);
+      if (token < 0) continue;
+      guesses.push_back(
+          {.token = token, .chance = static_cast<double>(kRankShare[static_cast<size_t>(rank)])});
+      rest -= guesses.back().chance;
+    }
+    path_.clear();
+    for (const int32_t at : tree.PathTo(node)) path_.push_back(tree.node(at).token);
+    foresight.Refine(kDice, {.committed = committed, .drafted = std::span(path_).subspan(1)}, rest, guesses);
+    return guesses;
   }
 
   // Row i of the output is what the target saw after node i. If it did not verify the tree that was proposed,
@@ -87,6 +115,8 @@ class RecyclingDrafter final : public Drafter {
   bool learned_ = false;
   std::vector<int32_t> drafted_;  // tokens of the tree that is verified, the root's first
   std::vector<int> nodes_;        // of the proposed tree, by node of the shape
+  std::vector<std::optional<std::vector<Guess>>> children_;  // by node of the proposed tree
+  std::vector<int32_t> path_;
 };
 
 // "" is the whole tree; a number keeps so many candidates of each node.

@@ -7,11 +7,6 @@
 namespace longspec {
 namespace {
 
-// How likely a token is to be followed by its candidate of each rank: about what a target's own recent
-// candidates reach on mixed text. Only their order of magnitude matters, for the shape.
-constexpr std::array<float, kRecycledCandidates> kRankShare = {0.52F,  0.14F,  0.075F, 0.05F,
-                                                               0.035F, 0.027F, 0.021F, 0.017F};
-
 constexpr auto kBetter = [](const RecyclingNode& a, const RecyclingNode& b) { return a.score > b.score; };
 
 // The best `n` children of nodes[begin, end).

@@ -75,9 +75,13 @@ class SuffixDrafter final : public Drafter {
     const int depth = static_cast<int>(std::min<double>(budget.max_depth, allowed));
     // The chances of a level's nodes add up to one at most, so a draft scores no more than its depth.
     if (depth <= 0 || budget.max_nodes <= 0 || best_.score >= depth) return;
-    SuffixDraft draft = grower_.Grow(
-        index, match,
-        {.max_nodes = budget.max_nodes, .max_depth = depth, .width = width_, .min_prob = min_prob_});
+    SuffixDraft draft = grower_.Grow(index, match,
+                                     {.max_nodes = budget.max_nodes,
+                                      .max_depth = depth,
+                                      .width = width_,
+                                      .min_prob = min_prob_,
+                                      .foresight = budget.foresight,
+                                      .committed = text_.tokens()});
     if (draft.score > best_.score) best_ = std::move(draft);
   }
 

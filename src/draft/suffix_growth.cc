@@ -11,21 +11,41 @@ constexpr auto kWorse = [](const auto& a, const auto& b) {
   return a.score != b.score ? a.score < b.score : a.order > b.order;
 };
 
+constexpr DiceModel kDice = {.belief = 1, .dice = 0.45, .other = 1};
+constexpr int kRefined = 8;  // continuations that dice choose among
+
+size_t Z(int32_t i) { return static_cast<size_t>(i); }
+
 }  // namespace
 
 void SuffixGrower::Discover(const SuffixIndex& index, const SuffixContext& context,
-                            const SuffixLimits& limits, const Candidate& parent) {
+                            const SuffixLimits& limits, const Candidate& parent, const SuffixDraft& draft) {
   if (parent.depth >= limits.max_depth) return;
-  index.Continuations(context, limits.width, continuations_);
+  const int most = limits.foresight.has_dice() ? std::max(limits.width, kRefined) : limits.width;
+  index.Continuations(context, most, continuations_);
+  guesses_.clear();
+  double rest = 1;
   for (const Continuation& c : continuations_) {
-    const double score = parent.score * c.share;
-    if (score <= 0 || score < limits.min_prob) continue;
+    guesses_.push_back({.token = c.token, .chance = c.share});
+    rest -= c.share;
+  }
+  path_.resize(static_cast<size_t>(parent.depth));
+  for (int32_t at = parent.parent, depth = parent.depth; at >= 0; at = draft.nodes[Z(at)].parent) {
+    path_[Z(--depth)] = draft.nodes[Z(at)].token;
+  }
+  limits.foresight.Refine(kDice, {.committed = limits.committed, .drafted = path_}, std::max(rest, 0.0),
+                          guesses_);
+  int n = 0;
+  for (const Guess& guess : guesses_) {
+    const double score = parent.score * guess.chance;
+    if (n++ == limits.width || score <= 0 || score < limits.min_prob) break;
+    const auto c = std::ranges::find(continuations_, guess.token, &Continuation::token);
     heap_.push_back({.score = score,
                      .order = n_discovered_++,
                      .parent = parent.parent,
-                     .token = c.token,
+                     .token = guess.token,
                      .depth = parent.depth + 1,
-                     .context = c.context});
+                     .context = c->context});
     std::push_heap(heap_.begin(), heap_.end(), kWorse);
   }
 }
@@ -36,7 +56,7 @@ SuffixDraft SuffixGrower::Grow(const SuffixIndex& index, const SuffixContext& co
   heap_.clear();
   n_discovered_ = 0;
   Discover(index, context, limits,
-           {.score = 1, .order = 0, .parent = -1, .token = -1, .depth = 0, .context = {}});
+           {.score = 1, .order = 0, .parent = -1, .token = -1, .depth = 0, .context = {}}, draft);
   while (!heap_.empty() && static_cast<int>(draft.nodes.size()) < limits.max_nodes) {
     std::pop_heap(heap_.begin(), heap_.end(), kWorse);
     Candidate best = heap_.back();
@@ -44,7 +64,7 @@ SuffixDraft SuffixGrower::Grow(const SuffixIndex& index, const SuffixContext& co
     draft.nodes.push_back({.token = best.token, .parent = best.parent, .score = best.score});
     draft.score += best.score;
     best.parent = static_cast<int32_t>(draft.nodes.size()) - 1;  // of what is discovered behind it
-    Discover(index, best.context, limits, best);
+    Discover(index, best.context, limits, best, draft);
   }
   return draft;
 }

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "draft/foresight.h"
 #include "draft/suffix_index.h"
 #include "tree/token_tree.h"
 
@@ -17,6 +19,8 @@ struct SuffixLimits {
   int max_depth = 0;
   int width = 1;        // most children of a node; 1: a chain of the most frequent tokens
   double min_prob = 0;  // nodes of a lower score are left out
+  Foresight foresight = {};
+  std::span<const int32_t> committed = {};  // the tokens before the draft
 };
 
 struct SuffixDraft {
@@ -41,10 +45,12 @@ class SuffixGrower {
     SuffixContext context;
   };
   void Discover(const SuffixIndex& index, const SuffixContext& context, const SuffixLimits& limits,
-                const Candidate& parent);
+                const Candidate& parent, const SuffixDraft& draft);
 
   std::vector<Candidate> heap_;
   std::vector<Continuation> continuations_;
+  std::vector<Guess> guesses_;
+  std::vector<int32_t> path_;
   int32_t n_discovered_ = 0;
 };
 

@@ -198,6 +198,7 @@ Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options)
   LS_ASSIGN(target_, LoadLlama(model.file, model.config, load));
   draft_models_.SetVocabulary(&text_.tokenizer->spec().tokens);
   draft_models_.SetWeightsCache(load.weights_cache);
+  draft_models_.SetPriors(PriorsOf(*model.file, text_.tokenizer->spec(), target_->vocab_size()));
   return {};
 }
 

@@ -15,6 +15,7 @@
 #include "decode/policy.h"
 #include "draft/drafter.h"
 #include "engine/stop_matcher.h"
+#include "model/shared_parts.h"
 #include "sampling/sampler.h"
 
 namespace longspec {
@@ -136,6 +137,12 @@ class SessionGuard {
   bool dismissed_ = false;
 };
 
+// The target's, so that a forced table is forced for sampling too; null if it does not say.
+const kernels::KernelTable* KernelsOf(const Target& target) {
+  const SharedParts* parts = target.shared_parts();
+  return parts == nullptr ? nullptr : parts->kernels;
+}
+
 // "4K"; lengths below 1024 as they are.
 std::string ContextName(int length) {
   return length < 1024 ? std::to_string(length) : std::to_string(length / 1024) + "K";
@@ -202,7 +209,7 @@ class RunningGeneration final : public Generation {
                                                    const GenerationRequest& request) {
     LS_TRY(CheckRequest(parts, prompt, request, session.cache->capacity()));
     const SamplingOptions sampling = ResolveSampling(parts, request);
-    LS_ASSIGN(Sampler sampler, Sampler::Create(sampling, parts.target->vocab_size()));
+    LS_ASSIGN(Sampler sampler, Sampler::Create(sampling, parts.target->vocab_size(), 0, KernelsOf(*parts.target)));
     LS_ASSIGN(
         std::unique_ptr<Drafter> drafter,
         MakeDrafter(request.speculation,
@@ -240,6 +247,9 @@ class RunningGeneration final : public Generation {
                                                session_.cache->exactness() == Exactness::kLossless);
     result_.speculative.costs = learned_.origin;
     result_.speculative.notice = drafter_->notice();
+    result_.speculative.uses = drafter_->uses();
+    result_.speculative.dice =
+        request_.speculation.dice && !sampler_.is_greedy() && request_.speculation.type != "none";
     return std::move(result_);
   }
 
@@ -270,7 +280,8 @@ class RunningGeneration final : public Generation {
                                                       .drafter = drafter_.get(),
                                                       .policy = policy_.get(),
                                                       .sampler = &sampler_,
-                                                      .prefill_chunk = parts.prefill_chunk},
+                                                      .prefill_chunk = parts.prefill_chunk,
+                                                      .dice = request.speculation.dice},
                                          &session.tokens);
   }
 

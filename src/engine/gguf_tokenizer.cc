@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/gguf_tokenizer.h"
 
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <utility>
 
 #include "base/status_macros.h"
+#include "tokenizer/tokenizer_hash.h"
 
 namespace longspec {
 namespace {
@@ -59,6 +61,11 @@ Result<TokenizerSpec> TokenizerSpecFromGguf(const GgufFile& file) {
   LS_ASSIGN(spec.add_bos, file.GetBoolOr("tokenizer.ggml.add_bos_token", bos_by_default));
   LS_ASSIGN(spec.add_eos, file.GetBoolOr("tokenizer.ggml.add_eos_token", false));
   return spec;
+}
+
+PriorSource PriorsOf(const GgufFile& file, const TokenizerSpec& spec, int vocab_size) {
+  const std::filesystem::path folder = std::filesystem::path(file.path()).parent_path() / "priors";
+  return {.tokenizer = TokenizerHash(spec), .vocab_size = vocab_size, .folder = folder.string()};
 }
 
 }  // namespace longspec

@@ -4,6 +4,7 @@
 // may be read from several threads.
 #pragma once
 
+#include "draft/draft_models.h"
 #include "formats/gguf.h"
 #include "longspec/status.h"
 #include "tokenizer/tokenizer.h"
@@ -13,5 +14,9 @@ namespace longspec {
 // Errors name the file and the key. What a file may leave out gets the meaning such files have: no
 // pre-tokeniser is "default", and whether BOS is added follows from the pre-tokeniser.
 Result<TokenizerSpec> TokenizerSpecFromGguf(const GgufFile& file);
+
+// What n-gram priors for this model have to fit, and where they are looked for: in the folder "priors" beside
+// the model file.
+PriorSource PriorsOf(const GgufFile& file, const TokenizerSpec& spec, int vocab_size);
 
 }  // namespace longspec

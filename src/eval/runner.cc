@@ -31,10 +31,24 @@ constexpr int kSlack = 8;  // positions beside prompt, answer and drafts
 
 std::string CellsPath(const std::string& out) { return out + "/cells.jsonl"; }
 
-// TYPE[@POLICY][:NODES]. A number that is none is left in the policy or the type, where it will be refused.
+// Cuts `suffix` off the end of `name`, if it is there.
+bool CutSuffix(std::string_view suffix, std::string& name) {
+  if (!name.ends_with(suffix)) return false;
+  name.resize(name.size() - suffix.size());
+  return true;
+}
+
+// TYPE[@POLICY][:NODES][/no-dice][/no-prior]. A number that is none, or another word, is left in the policy
+// or the type, where it will be refused.
 SpeculationOptions SpeculationOf(const std::string& method, const SpeculationOptions& base) {
   SpeculationOptions speculation = base;
   std::string name = method;
+  for (bool more = true; more;) {
+    const bool no_dice = CutSuffix("/no-dice", name), no_prior = CutSuffix("/no-prior", name);
+    if (no_dice) speculation.dice = false;
+    if (no_prior) speculation.prior = "none";
+    more = no_dice || no_prior;
+  }
   if (const size_t colon = name.rfind(':'); colon != std::string::npos) {
     int nodes = 0;
     const char* const end = name.data() + name.size();
@@ -76,6 +90,8 @@ Json SettingsJson(const ModelInfo& info, const EvalOptions& o) {
           {"repeat_penalty", o.sampling.repeat_penalty},
           {"draft_n_max", o.speculation.draft_n_max},
           {"adaptive_n_max", o.speculation.adaptive_n_max},
+          {"dice", o.speculation.dice},
+          {"prior", o.speculation.prior},
           {"tree", o.speculation.tree}};
 }
 

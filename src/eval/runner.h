@@ -20,7 +20,7 @@ struct EvalOptions {
   std::string data, out;                   // folders
   std::vector<std::string> families = {};  // empty: all of the data
   // --spec-type values, "a+b" for lists; "a@policy" for another policy, "a:8" for another most nodes per
-  // step.
+  // step, "a/no-dice" and "a/no-prior" without these.
   std::vector<std::string> methods = {"ngram", "auto"};
   std::vector<int> lengths = {512, 2048, 4096,
                               8192};  // prompt, answer and room for drafts; at most the context

@@ -12,6 +12,12 @@ bool HasPenalties(const SamplingOptions& options) {
                                         options.presence_penalty != 0.0F);
 }
 
+// The first token of `history` that penalties see.
+size_t WindowBegin(const SamplingOptions& options, const TokenHistory& history) {
+  if (options.repeat_last_n < 0) return 0;
+  return history.size() - std::min(history.size(), static_cast<size_t>(options.repeat_last_n));
+}
+
 float Penalised(float logit, int32_t count, const SamplingOptions& options) {
   // Dividing a negative logit by a penalty above 1 would make the token more likely.
   logit = logit > 0.0F ? logit / options.repeat_penalty : logit * options.repeat_penalty;
@@ -30,11 +36,8 @@ void ApplyBiasAndPenalties(const SamplingOptions& options, const TokenHistory& h
   if (!HasPenalties(options)) return;
 
   if (counts.size() < logits.size()) counts.resize(logits.size(), 0);
-  const size_t window = options.repeat_last_n < 0
-                            ? history.size()
-                            : std::min(history.size(), static_cast<size_t>(options.repeat_last_n));
   const auto for_each_in_window = [&](auto&& visit) {
-    for (size_t i = history.size() - window; i < history.size(); ++i) {
+    for (size_t i = WindowBegin(options, history); i < history.size(); ++i) {
       const auto token = static_cast<size_t>(history[i]);
       if (token < logits.size()) visit(token);  // what lies outside the vocabulary has no logit to penalise
     }
@@ -45,6 +48,32 @@ void ApplyBiasAndPenalties(const SamplingOptions& options, const TokenHistory& h
     const int32_t count = std::exchange(counts[token], 0);
     if (count > 0) logits[token] = Penalised(logits[token], count, options);
   });
+}
+
+std::vector<double> LogitShifts(const SamplingOptions& options, const TokenHistory& history,
+                                std::span<const int32_t> tokens) {
+  std::vector<double> shifts(tokens.size(), 0.0);
+  std::vector<std::pair<int32_t, size_t>> places;  // by token
+  for (size_t i = 0; i < tokens.size(); ++i) places.emplace_back(tokens[i], i);
+  std::sort(places.begin(), places.end());
+  const auto place = [&](int32_t token) {
+    const auto at = std::lower_bound(places.begin(), places.end(), std::pair(token, size_t{0}));
+    return at != places.end() && at->first == token ? static_cast<ptrdiff_t>(at->second) : ptrdiff_t{-1};
+  };
+  for (const auto& [token, bias] : options.logit_bias) {
+    if (const auto at = place(token); at >= 0) shifts[static_cast<size_t>(at)] += static_cast<double>(bias);
+  }
+  if (!HasPenalties(options)) return shifts;
+  std::vector<bool> seen(tokens.size(), false);
+  for (size_t i = WindowBegin(options, history); i < history.size(); ++i) {
+    const auto at = place(history[i]);
+    if (at < 0) continue;
+    const auto index = static_cast<size_t>(at);
+    if (!seen[index]) shifts[index] -= static_cast<double>(options.presence_penalty);
+    shifts[index] -= static_cast<double>(options.frequency_penalty);
+    seen[index] = true;
+  }
+  return shifts;
 }
 
 }  // namespace longspec

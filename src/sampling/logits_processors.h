@@ -23,4 +23,9 @@ bool ChangesLogits(const SamplingOptions& options);
 void ApplyBiasAndPenalties(const SamplingOptions& options, const TokenHistory& history,
                            std::span<float> logits, std::vector<int32_t>& counts);
 
+// What bias, frequency_penalty and presence_penalty add to the logits of these tokens (distinct); the part of
+// ApplyBiasAndPenalties that does not depend on the logit. repeat_penalty is left out.
+std::vector<double> LogitShifts(const SamplingOptions& options, const TokenHistory& history,
+                                std::span<const int32_t> tokens);
+
 }  // namespace longspec

@@ -13,6 +13,7 @@ namespace {
 // About what they take beside the model of the recordings.
 constexpr double kVerifyMs = 0.06;                             // a token
 double DraftMs(int context) { return 0.02 + 8e-6 * context; }  // a proposal
+constexpr int kVocabulary = 1 << 20;  // of no consequence here
 constexpr int kRoom = 1 << 20;                                 // positions
 
 // What verifying a tree would have accepted: the path along which it says what the text says.
@@ -32,13 +33,15 @@ Accepted Verdict(const TokenTree& tree, std::span<const int32_t> text) {
 }  // namespace
 
 Played Play(const Recording& recording, const SpeculationOptions& options, const CostModel& machine,
-            AdaptiveMemory* memory) {
-  auto made = MakeDrafter(options);
+            AdaptiveMemory* memory, DraftModels* models) {
+  auto made = MakeDrafter(options, {.models = models});
   LS_CHECK(made.ok());
   Drafter& drafter = **made;
   const std::unique_ptr<Policy> policy = WantsAdaptivePolicy(options)
                                              ? MakeAdaptivePolicy(options, drafter.name(), memory)
                                              : MakeFixedPolicy(options);
+  const auto sampler = Sampler::Create(recording.sampling, kVocabulary);
+  LS_CHECK(sampler.ok());
   Played played;
   std::vector<int32_t> committed = recording.prompt;
   std::span<const int32_t> left = recording.answer;
@@ -46,10 +49,11 @@ Played Play(const Recording& recording, const SpeculationOptions& options, const
   while (!left.empty()) {
     const auto context = static_cast<int>(committed.size());
     const auto most = static_cast<int>(left.size());
-    const DraftBudget budget = policy->Budget({.context = context, .room = kRoom, .max_tokens = most});
+    DraftBudget budget = policy->Budget({.context = context, .room = kRoom, .max_tokens = most});
     TokenTree tree(committed.back());
     const bool asked = budget.max_nodes > 0 && budget.max_depth > 0;
     if (asked) {
+      budget.foresight = Foresight(&*sampler, options.dice);
       LS_CHECK(drafter.Propose(budget, committed, tree).ok());
       tree = policy->Choose(std::move(tree));
     }

@@ -11,12 +11,14 @@
 #include <vector>
 
 #include "decode/policy.h"
+#include "draft/draft_models.h"
 
 namespace longspec::testing {
 
 struct Recording {
   std::string name;                     // "gov_report at 4096, temperature 0.7"
   std::vector<int32_t> prompt, answer;  // tokens; neither is empty
+  SamplingOptions sampling = {};        // the answer's, seed and temperature included
 };
 
 struct Played {
@@ -27,9 +29,9 @@ struct Played {
   double speedup() const { return plain_ms / ms; }
 };
 
-// REQUIRES: the options make a drafter that needs no model. `memory` is what adaptive policies learn from one
+// REQUIRES: the options make a drafter that needs no model. `models` may hold a prior; null: there is none. `memory` is what adaptive policies learn from one
 // recording to the next; fixed ones leave it alone. `machine` says what rounds cost in truth.
 Played Play(const Recording& recording, const SpeculationOptions& options, const CostModel& machine,
-            AdaptiveMemory* memory);
+            AdaptiveMemory* memory, DraftModels* models = nullptr);
 
 }  // namespace longspec::testing

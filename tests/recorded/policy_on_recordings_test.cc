@@ -33,13 +33,20 @@ std::vector<Recording> ReadRecordings() {
   for (std::string json; std::getline(lines, json);) {
     const auto line = nlohmann::json::parse(json);
     for (const auto& answer : line["answers"]) {
+      SamplingOptions sampling;
+      sampling.temperature = answer["temperature"].get<float>();
+      sampling.seed = answer["seed"].get<uint64_t>();
+      sampling.top_k = answer["top_k"].get<int>();
+      sampling.top_p = answer["top_p"].get<float>();
+      sampling.min_p = answer["min_p"].get<float>();
       char name[80];
-      std::snprintf(name, sizeof(name), "%s at %d, temperature %.1f",
+      std::snprintf(name, sizeof(name), "%s at %d, temperature %.1f%s",
                     line["family"].get<std::string>().c_str(), line["length"].get<int>(),
-                    answer["temperature"].get<double>());
+                    answer["temperature"].get<double>(), sampling.top_k > 0 ? "" : " unfiltered");
       recordings.push_back({.name = name,
                             .prompt = line["prompt"].get<std::vector<int32_t>>(),
-                            .answer = answer["tokens"].get<std::vector<int32_t>>()});
+                            .answer = answer["tokens"].get<std::vector<int32_t>>(),
+                            .sampling = sampling});
     }
   }
   return recordings;

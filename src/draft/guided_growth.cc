@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft/guided_growth.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/status_macros.h"
+
+namespace longspec {
+namespace {
+
+// Candidates looked at for each node where dice may favour an unlikely one.
+constexpr int kCandidates = 64;
+
+}  // namespace
+
+Status GuidedGrowth::Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                            std::vector<std::vector<TokenScore>>& next) {
+  LS_TRY(model_.Expand(nodes, which, foresight_.has_dice() ? std::max(k, kCandidates) : k, next));
+  for (size_t i = 0; i < which.size(); ++i) Refine(nodes, which[i], k, next[i]);
+  return {};
+}
+
+void GuidedGrowth::Refine(std::span<const GrownNode> nodes, int32_t node, int k,
+                          std::vector<TokenScore>& next) {
+  path_.clear();
+  for (; node > 0; node = nodes[static_cast<size_t>(node)].parent) {
+    path_.push_back(nodes[static_cast<size_t>(node)].token);
+  }
+  std::reverse(path_.begin(), path_.end());
+  double rest = 1;
+  guesses_.clear();
+  for (const TokenScore& score : next) {
+    guesses_.push_back({.token = score.token, .chance = std::exp(score.log_prob)});
+    rest -= guesses_.back().chance;
+  }
+  foresight_.RefineDistribution(dice_, {.committed = committed_, .drafted = path_}, std::max(rest, 0.0),
+                                guesses_);
+  next.clear();
+  for (const Guess& guess : guesses_) {
+    if (std::ssize(next) == k) break;
+    next.push_back({.token = guess.token, .log_prob = std::log(guess.chance)});
+  }
+}
+
+}  // namespace longspec
