@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -12,6 +16,7 @@
 #include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "base/counter_rng.h"
+#include "base/dice.h"
 #include "base/hash.h"
 #include "base/mapped_file.h"
 #include "base/thread_team.h"
@@ -45,6 +50,119 @@ TEST(CounterRng, UniformIsInRangeAndKeyedByEverything) {
   EXPECT_NE(a.Uniform(7), (RngStream{1, 0, RngPurpose::kDraft}.Uniform(7)));
   EXPECT_NE(a.Uniform(7), a.Uniform(8));
   EXPECT_NE(a.Uniform(7), a.Uniform(7, 1));
+}
+
+// ---- Dice
+
+TEST(Log, IsAccurate) {
+  const auto error = [](double x) {
+    const long double exact = std::log(static_cast<long double>(x));
+    return static_cast<double>(std::fabs((Log(x) - exact) / exact));
+  };
+  for (int e = -1020; e <= 1020; e += 4) {
+    for (double m = 1.0001; m < 2.0; m += 0.0137) EXPECT_LT(error(std::ldexp(m, e)), 1e-15) << m << " 2^" << e;
+  }
+  for (double off = 0.6; off > 1e-16; off *= 0.97) {
+    for (const double x : {1.0 - off, 1.0 + off}) {
+      if (x != 1.0) {
+        EXPECT_LT(error(x), 1e-15) << x;
+      }
+    }
+  }
+  // Where the mantissa's range ends.
+  for (const double edge : {0.70710678118654752, 1.4142135623730951, 2.8284271247461903}) {
+    double x = edge;
+    for (int i = 0; i < 8; ++i) x = std::nextafter(x, 0.0);
+    for (int i = 0; i < 16; ++i, x = std::nextafter(x, 4.0)) EXPECT_LT(error(x), 1e-15) << x;
+  }
+  EXPECT_EQ(Log(1.0), 0.0);
+  EXPECT_LT(error(std::numeric_limits<double>::min()), 1e-15);
+  EXPECT_LT(error(std::numeric_limits<double>::max()), 1e-15);
+}
+
+TEST(GumbelOf, RisesFromEndToEnd) {
+  EXPECT_NEAR(GumbelOf(0), -std::log(33 * std::log(2.0)), 1e-14);
+  EXPECT_NEAR(GumbelOf(0xFFFFFFFF), 33 * std::log(2.0), 1e-9);
+  double last = GumbelOf(0);
+  for (uint64_t bits = 1; bits < uint64_t{1} << 32; bits += bits % 3 == 0 ? 1 : 20011) {
+    const double g = GumbelOf(static_cast<uint32_t>(bits));
+    ASSERT_GT(g, last) << bits;
+    last = g;
+  }
+  // Neighbours, where the number is near an end or near 0.
+  for (const uint32_t from : {0U, 0xFFFFFFFFU - 1000, 1580030168U - 500}) {
+    for (uint32_t i = 0; i < 1000; ++i) ASSERT_LT(GumbelOf(from + i), GumbelOf(from + i + 1)) << from + i;
+  }
+}
+
+// Written down so that numbers, and with them all text drawn with a seed, never change by accident.
+TEST(Dice, HasKnownAnswers) {
+  const auto dice = [](uint64_t seed, uint64_t position) { return Dice({.seed = seed}, position); };
+  EXPECT_EQ(dice(1, 0).key(), (std::array<uint32_t, 2>{0xe4db5b78, 0x48b25c68}));
+  EXPECT_EQ(DiceBits(dice(1, 0).key(), 0), 0x9df35244U);
+  EXPECT_EQ(dice(1, 0).Gumbel(0), 0x1.74b667ce85431p-1);
+  EXPECT_EQ(DiceBits(dice(42, 1000).key(), 49151), 0x8a38eae8U);
+  EXPECT_EQ(dice(42, 1000).Gumbel(49151), 0x1.ef9d6226ef344p-2);
+  EXPECT_EQ(DiceBits(dice(~uint64_t{0}, 0x123456789).key(), 77), 0xbad9afd6U);
+  EXPECT_EQ(dice(~uint64_t{0}, 0x123456789).Gumbel(77), 0x1.27d536235b597p+0);
+}
+
+TEST(Dice, AreWhatTheHeaderSays) {
+  const RngStream stream{11, 3, RngPurpose::kTarget};
+  for (const uint64_t position : {uint64_t{0}, uint64_t{9}, uint64_t{1} << 40}) {
+    const Dice dice(stream, position);
+    for (int32_t token = 0; token < 400; ++token) {
+      const auto counter = static_cast<uint32_t>((token / 64) * 16 + token % 16);
+      const uint32_t bits = Philox4x32(dice.key(), {counter, 0, 0, 0})[static_cast<size_t>((token / 16) % 4)];
+      EXPECT_EQ(DiceBits(dice.key(), token), bits);
+      const double u = (bits + 0.5) / 4294967296.0;
+      EXPECT_EQ(dice.Gumbel(token), -Log(-Log(u)));
+      EXPECT_NEAR(dice.Gumbel(token), -std::log(-std::log(u)), 1e-14);
+    }
+  }
+}
+
+TEST(Dice, AreKeyedByEverything) {
+  const RngStream a{1, 0, RngPurpose::kTarget};
+  EXPECT_EQ(Dice(a, 7).Gumbel(3), Dice(a, 7).Gumbel(3));
+  EXPECT_NE(Dice(a, 7).Gumbel(3), Dice(a, 7).Gumbel(4));
+  EXPECT_NE(Dice(a, 7).key(), Dice(a, 8).key());
+  EXPECT_NE(Dice(a, 7).key(), Dice(a, 7 + (uint64_t{1} << 32)).key());
+  EXPECT_NE(Dice(a, 7).key(), Dice({2, 0, RngPurpose::kTarget}, 7).key());
+  EXPECT_NE(Dice(a, 7).key(), Dice({1, 1, RngPurpose::kTarget}, 7).key());
+  EXPECT_NE(Dice(a, 7).key(), Dice({1, 0, RngPurpose::kDraft}, 7).key());
+  // No two of a position's tokens share a word.
+  std::vector<uint64_t> places;
+  for (uint32_t t = 0; t < 4096; ++t) places.push_back(uint64_t{t / 64 * 16 + t % 16} * 4 + t / 16 % 4);
+  std::sort(places.begin(), places.end());
+  for (uint64_t i = 0; i < places.size(); ++i) EXPECT_EQ(places[i], i);
+}
+
+TEST(Dice, HaveTheGumbelDistribution) {
+  constexpr int kPositions = 100, kTokens = 2000;
+  constexpr double kN = kPositions * kTokens;
+  constexpr double kMean = 0.57721566490153286, kVariance = 1.6449340668482264;  // Euler's constant, pi^2 / 6
+  double sum = 0, squares = 0, next_token = 0, next_position = 0, next_word = 0;
+  std::vector<double> before(kTokens, kMean);
+  for (int position = 0; position < kPositions; ++position) {
+    const Dice dice({.seed = 3}, static_cast<uint64_t>(position));
+    std::vector<double> g;
+    for (int32_t token = 0; token < kTokens; ++token) g.push_back(dice.Gumbel(token));
+    for (size_t i = 0; i < kTokens; ++i) {
+      sum += g[i];
+      squares += (g[i] - kMean) * (g[i] - kMean);
+      next_position += (g[i] - kMean) * (before[i] - kMean);
+      if (i >= 1) next_token += (g[i] - kMean) * (g[i - 1] - kMean);
+      if (i >= 16) next_word += (g[i] - kMean) * (g[i - 16] - kMean);
+    }
+    before = g;
+  }
+  // Five standard deviations; that of the squares is larger, as the fourth moment is 5.4 variances squared.
+  EXPECT_NEAR(sum / kN, kMean, 5 * std::sqrt(kVariance / kN));
+  EXPECT_NEAR(squares / kN, kVariance, 5 * kVariance * std::sqrt(4.4 / kN));
+  for (const double products : {next_token, next_position, next_word}) {
+    EXPECT_NEAR(products / kN / kVariance, 0.0, 5 / std::sqrt(kN));
+  }
 }
 
 class ThreadTeamTest : public ::testing::TestWithParam<int> {};

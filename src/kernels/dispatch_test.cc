@@ -165,7 +165,8 @@ TEST(TablesUnderTestTest, ShareNoFunctionWithTheReference) {
                 t->matmul_float != r.matmul_float && t->round_bf16 != r.round_bf16 &&
                 t->matmul_bf16 != r.matmul_bf16 && t->rms_norm != r.rms_norm && t->rope != r.rope &&
                 t->swiglu != r.swiglu && t->exp != r.exp && t->argmax != r.argmax && t->top_k != r.top_k &&
-                t->scores != r.scores && t->softmax_chunk != r.softmax_chunk && t->values != r.values &&
+                t->gumbel_argmax != r.gumbel_argmax && t->scores != r.scores &&
+                t->softmax_chunk != r.softmax_chunk && t->values != r.values &&
                 t->gathered_values != r.gathered_values && t->merge_state != r.merge_state &&
                 t->finish_state != r.finish_state && t->store_kv != r.store_kv)
         << t->name;

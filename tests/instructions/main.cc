@@ -4,6 +4,7 @@
 // Measured, so that an instruction counter can be switched on for it alone. Without a case it lists them.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -91,6 +92,14 @@ void TopK(const KernelTable& table) {
   Measured([&] { table.top_k(x.data(), kVocab, 40, values, indices); });
 }
 
+void Gumbel(const KernelTable& table) {
+  const auto logits = longspec::kernels::testing::Random(1).Floats(kVocab, 10.0F);
+  const float largest = *std::max_element(logits.begin(), logits.end());
+  Measured([&] {
+    table.gumbel_argmax({.logits = logits.data(), .n = kVocab, .largest = largest, .temperature = 1.0, .dice = {1, 2}});
+  });
+}
+
 // One token after 256 others.
 int Step(const KernelTable& table) {
   using namespace longspec;
@@ -132,6 +141,7 @@ constexpr Case kCases[] = {
     {"values_f16_rows_12", [](const KernelTable& t) { return Values(t, 12), 0; }},
     {"softmax_chunk", [](const KernelTable& t) { return Softmax(t), 0; }},
     {"top_k_40", [](const KernelTable& t) { return TopK(t), 0; }},
+    {"gumbel_49152", [](const KernelTable& t) { return Gumbel(t), 0; }},
     {"decode_step", Step},
 };
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/amx.h"
-#include "kernels/reference/reference.h"
 
 namespace longspec::kernels {
 
@@ -26,7 +25,7 @@ const KernelTable LONGSPEC_AMX_TABLE = {
     .exp = avx512_functions::Exp,
     .argmax = avx512_functions::Argmax,
     .top_k = avx512_functions::TopK,
-    .gumbel_argmax = reference::GumbelArgmax,
+    .gumbel_argmax = avx512_functions::GumbelArgmax,
     .scores = functions::Scores,
     .softmax_chunk = avx512_functions::SoftmaxChunk,
     .values = functions::Values,

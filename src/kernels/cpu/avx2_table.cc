@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/avx2.h"
-#include "kernels/reference/reference.h"
 #include "kernels/tables.h"
 
 namespace longspec::kernels {
@@ -18,7 +17,7 @@ const KernelTable kAvx2Table = {
     .exp = avx2::Exp,
     .argmax = avx2::Argmax,
     .top_k = avx2::TopK,
-    .gumbel_argmax = reference::GumbelArgmax,
+    .gumbel_argmax = avx2::GumbelArgmax,
     .scores = avx2::Scores,
     .softmax_chunk = avx2::SoftmaxChunk,
     .values = avx2::Values,

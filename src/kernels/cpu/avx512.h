@@ -31,6 +31,7 @@ void SwiGlu(const float* g, const float* u, int n, float* out);
 void Exp(const float* x, int n, float* out);
 int Argmax(const float* x, int n);
 void TopK(const float* x, int n, int k, float* values, int32_t* indices);
+int GumbelArgmax(const GumbelArgs& a);
 
 void Scores(const ScoresArgs& a);
 void SoftmaxChunk(float* scores, int n, float* state);

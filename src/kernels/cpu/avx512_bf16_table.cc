@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/avx512.h"
 #include "kernels/cpu/avx512_bf16.h"
-#include "kernels/reference/reference.h"
 #include "kernels/tables.h"
 
 namespace longspec::kernels {
@@ -19,7 +18,7 @@ const KernelTable kAvx512Bf16Table = {
     .exp = avx512::Exp,
     .argmax = avx512::Argmax,
     .top_k = avx512::TopK,
-    .gumbel_argmax = reference::GumbelArgmax,
+    .gumbel_argmax = avx512::GumbelArgmax,
     .scores = avx512_bf16::Scores,
     .softmax_chunk = avx512::SoftmaxChunk,
     .values = avx512_bf16::Values,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/avx512.h"
-#include "kernels/reference/reference.h"
 
 namespace longspec::kernels {
 
@@ -21,7 +20,7 @@ const KernelTable LONGSPEC_AVX512_TABLE = {
     .exp = functions::Exp,
     .argmax = functions::Argmax,
     .top_k = functions::TopK,
-    .gumbel_argmax = reference::GumbelArgmax,
+    .gumbel_argmax = functions::GumbelArgmax,
     .scores = functions::Scores,
     .softmax_chunk = functions::SoftmaxChunk,
     .values = functions::Values,

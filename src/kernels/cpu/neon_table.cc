@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/neon.h"
-#include "kernels/reference/reference.h"
 #include "kernels/tables.h"
 
 namespace longspec::kernels {
@@ -18,7 +17,7 @@ const KernelTable kNeonTable = {
     .exp = neon::Exp,
     .argmax = neon::Argmax,
     .top_k = neon::TopK,
-    .gumbel_argmax = reference::GumbelArgmax,
+    .gumbel_argmax = neon::GumbelArgmax,
     .scores = neon::Scores,
     .softmax_chunk = neon::SoftmaxChunk,
     .values = neon::Values,
