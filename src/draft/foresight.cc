@@ -11,6 +11,7 @@ namespace {
 
 // A filter drops a candidate that it would drop by this factor.
 constexpr double kWide = 4;
+constexpr double kNegligible = 1e-12;  // chance
 
 void SortByChance(std::vector<Guess>& guesses) {
   std::stable_sort(guesses.begin(), guesses.end(),
@@ -42,7 +43,7 @@ void Foresight::ThrowDice(const DiceModel& model, const TokenHistory& history, d
     guess.chance = std::exp(model.belief * std::log(guess.chance) + model.dice * dice.Gumbel(guess.token));
     total += guess.chance;
   }
-  for (Guess& guess : guesses) guess.chance /= total;
+  for (Guess& guess : guesses) guess.chance = total > 0 ? guess.chance / total : 0.0;
 }
 
 void Foresight::Refine(const DiceModel& model, const TokenHistory& history, double rest,
@@ -57,7 +58,10 @@ void Foresight::RefineDistribution(const DiceModel& model, const TokenHistory& h
   rest = Shift(history, guesses, rest);
   SortByChance(guesses);
   if (sampler_ == nullptr || sampler_->is_greedy() || guesses.empty()) return;
-  if (!(guesses.back().chance > 0)) return;
+  while (guesses.back().chance < kNegligible && guesses.size() > 1) {
+    rest += guesses.back().chance;
+    guesses.pop_back();
+  }
   const SamplingOptions& options = sampler_->options();
   if (options.top_k > 0 && guesses.size() >= static_cast<size_t>(options.top_k)) {
     guesses.resize(static_cast<size_t>(options.top_k));
@@ -75,7 +79,7 @@ void Foresight::RefineDistribution(const DiceModel& model, const TokenHistory& h
   // Temperature, as shares of the likeliest. What is not listed counts as tokens like the last one listed.
   const double power = 1 / static_cast<double>(options.temperature);
   const double first = guesses.front().chance, last = guesses.back().chance;
-  rest = rest / last * std::pow(last / first, power);
+  rest = rest / first * std::pow(last / first, power - 1);
   double total = rest;
   for (Guess& guess : guesses) total += guess.chance = std::pow(guess.chance / first, power);
   for (Guess& guess : guesses) guess.chance /= total;

@@ -13,7 +13,7 @@ namespace {
 // About what they take beside the model of the recordings.
 constexpr double kVerifyMs = 0.06;                             // a token
 double DraftMs(int context) { return 0.02 + 8e-6 * context; }  // a proposal
-constexpr int kVocabulary = 1 << 20;  // of no consequence here
+constexpr int kVocabulary = 1 << 20;                           // of no consequence here
 constexpr int kRoom = 1 << 20;                                 // positions
 
 // What verifying a tree would have accepted: the path along which it says what the text says.

@@ -29,8 +29,9 @@ struct Played {
   double speedup() const { return plain_ms / ms; }
 };
 
-// REQUIRES: the options make a drafter that needs no model. `models` may hold a prior; null: there is none. `memory` is what adaptive policies learn from one
-// recording to the next; fixed ones leave it alone. `machine` says what rounds cost in truth.
+// REQUIRES: the options make a drafter that needs no model. `models` may hold a prior; null: there is none.
+// `memory` is what adaptive policies learn from one recording to the next; fixed ones leave it alone.
+// `machine` says what rounds cost in truth.
 Played Play(const Recording& recording, const SpeculationOptions& options, const CostModel& machine,
             AdaptiveMemory* memory, DraftModels* models = nullptr);
 

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What recorded answers are played on: the recordings themselves, machines as tables of costs, and the prior
+// that ships for their model.
+#pragma once
+
+#include <vector>
+
+#include "decode/cost_model.h"
+#include "draft/draft_models.h"
+#include "playback.h"
+
+namespace longspec::testing {
+
+// answers.jsonl.gz, or the file that LONGSPEC_RECORDED names (pack_answers.py makes them).
+std::vector<Recording> ReadRecordings();
+
+CostTable Measured();        // two cores with AVX2
+CostTable MeasuredAvx512();  // two cores with AVX-512
+CostTable CheapRows();       // rows that cost next to nothing
+CostTable DearRows();        // rows that cost a step each
+
+// Finds the prior in models/priors; LONGSPEC_PRIOR names another one to take in its place.
+DraftModels* ShippedPrior();
+
+}  // namespace longspec::testing
