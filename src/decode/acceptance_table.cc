@@ -7,20 +7,31 @@
 namespace longspec {
 namespace {
 
-constexpr int kScoreBuckets = 10;
+// Of equal width from 0.1 on; below it each reaches to half of the one before.
+constexpr int kWideBuckets = 10, kNarrowBuckets = 3;
+constexpr double kLeastWide = 0.1;
 // What a source's scores are worth as a whole: accepted over promised, as if this many promises had been
 // kept.
 constexpr double kTrustKeep = 0.98, kTrustWeight = 6.0;
-constexpr double kLeastLikely = 0.02, kMostLikely = 0.98;
+constexpr double kLeastLikely = 0.002, kMostLikely = 0.98;
 // Of each level: what an observation leaves of those before it, and for how many observations the coarser
 // level counts.
 struct Level {
   double keep, prior_weight;
 };
-constexpr std::array<Level, 3> kLevel = {{{0.98, 16.0}, {0.98, 16.0}, {0.98, 32.0}}};
+constexpr std::array<Level, 3> kLevel = {{{0.995, 50.0}, {0.99, 50.0}, {0.99, 64.0}}};
 
 uint32_t DepthBucket(int depth) {
   return static_cast<uint32_t>(std::bit_width(static_cast<unsigned>(depth)));
+}
+
+int ScoreBucket(double score) {
+  if (score >= kLeastWide) return std::min(static_cast<int>(score * kWideBuckets), kWideBuckets - 1);
+  int bucket = kWideBuckets;
+  for (double least = kLeastWide / 2; bucket < kWideBuckets + kNarrowBuckets && score < least; least /= 2) {
+    ++bucket;
+  }
+  return bucket;
 }
 
 }  // namespace
@@ -39,7 +50,7 @@ NodeKind KindOf(const TokenTree& tree, int node, int context) {
 }
 
 std::array<AcceptanceTable::Key, AcceptanceTable::kLevels> AcceptanceTable::Keys(const NodeKind& kind) {
-  const int score = std::min(static_cast<int>(kind.score * kScoreBuckets), kScoreBuckets - 1);
+  const int score = ScoreBucket(kind.score);
   // Six bits a field, each plus one so that a coarser key is no finer one's.
   const Key coarse = (static_cast<Key>(kind.source) & 0xFF) << 18 | (static_cast<Key>(score) + 1) << 12;
   const Key middle = coarse | (DepthBucket(kind.depth) + 1) << 6;

@@ -17,7 +17,7 @@
 namespace longspec {
 namespace {
 
-constexpr DiceModel kDice = {.belief = 0.75, .dice = 0.47, .other = 1};
+constexpr DiceModel kDice = {.belief = 0.83, .dice = 0.47, .other = 0.8};
 // Dice can make a token this much likelier, for all practical purposes.
 constexpr double kMostLuck = 16;
 

@@ -68,7 +68,9 @@ double PpmModel::Predict(const Contexts& contexts, bool at_end, double least, st
     const int64_t followed = count - (at_end ? 1 : 0);
     if (followed <= 0) continue;
     const auto n = static_cast<double>(followed);
-    const double kept = Power(kDoubt / (n + kDoubt), context.length - text[i + 1].length);
+    const int shorter = text[i + 1].length;
+    double kept = Power(kDoubt / (n + kDoubt), context.length - std::max(shorter, 1));
+    if (shorter == 0) kept *= doubt_of_one_ / (n + doubt_of_one_);
     text_.Continuations(context, kMostContinuations, continuations_);
     for (const Continuation& c : continuations_) {
       say(c.token, unsaid * (1 - kept) * c.share * static_cast<double>(count) / n);

@@ -28,6 +28,8 @@ class PpmModel {
  public:
   static constexpr int kMaxOrder = 16;
   static constexpr double kDoubt = 4;
+  // What followed the last token alone says less than other texts do, if there is a prior.
+  static constexpr double kDoubtOfOneBesidePrior = 16;
   // Continuations looked at, the most recent ones: twice as many find no more tokens of real answers, and
   // make a token of a long text cost more than twice what one of a short text does.
   static constexpr int kMostSeen = 32;
@@ -40,7 +42,9 @@ class PpmModel {
 
   // `prior` may be null.
   explicit PpmModel(std::shared_ptr<const NgramPrior> prior = nullptr)
-      : text_(kMaxOrder, kMostSeen), prior_(std::move(prior)) {
+      : text_(kMaxOrder, kMostSeen),
+        prior_(std::move(prior)),
+        doubt_of_one_(prior_ != nullptr ? kDoubtOfOneBesidePrior : kDoubt) {
     Clear();
   }
 
@@ -63,6 +67,7 @@ class PpmModel {
  private:
   SuffixAutomaton text_;
   std::shared_ptr<const NgramPrior> prior_;
+  double doubt_of_one_;
   NgramPrior::Contexts prior_at_end_;
   mutable std::vector<Continuation> continuations_;
 };
