@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// longspec corpus: texts as tokens, indexed, for drafts from what was written before. Reads no weights.
+// longspec corpus: texts as tokens, indexed, for drafts from what was written before; or counted
+// (cli/ngrams.h). Reads no weights.
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/ngrams.h"
 #include "cli/output.h"
 #include "cli/prompt.h"
 #include "draft/suffix_corpus.h"
@@ -19,9 +21,14 @@ struct CorpusOptions {
   ModelOptions model;
   std::vector<std::string> texts;
   std::string output;
+  NgramFlags ngrams;
 };
 
 int RunCorpus(const CorpusOptions& options) {
+  if (options.ngrams.ngrams) {
+    return CountNgrams(options.model, options.texts, options.output, options.ngrams);
+  }
+  if (options.texts.empty()) return Fail(kExitUsage, "--file is required");
   // The vocabulary that counts is the one of the model's logits, which may be larger than the tokenizer's.
   const auto info = Engine::Inspect(options.model);
   if (!info.ok()) return Fail(info.status(), Stage::kLoad);
@@ -49,9 +56,9 @@ Runner SetUpCorpus(CLI::App& app) {
   auto options = std::make_shared<CorpusOptions>();
   app.add_option("-m,--model", options->model.path, "GGUF file whose tokens are counted")->required();
   app.add_option("-f,--file", options->texts, "Text files; -: standard input")
-      ->required()
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("-o,--output", options->output, "File to write")->required();
+  AddNgramOptions(app, &options->ngrams);
   return [options] { return RunCorpus(*options); };
 }
 

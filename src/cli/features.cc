@@ -14,6 +14,7 @@
 #include "bench/loaded_model.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/feature_tokenizer.h"
 #include "cli/interrupt.h"
 #include "cli/loading.h"
 #include "cli/options.h"
@@ -52,21 +53,6 @@ std::string TimeLeft(double share, double first_share, double begun_ms) {
   return text;
 }
 
-FeatureTokenizer TokenizerOf(const Engine& engine, const GgufFile& file) {
-  FeatureTokenizer tokenizer;
-  tokenizer.encode = [&engine](const std::string& text, bool beginning, bool parse_special) {
-    return engine.Tokenize(text, beginning, parse_special);
-  };
-  tokenizer.apply_template = [&engine](const std::vector<TrainingMessage>& from, bool prompt) {
-    std::vector<Message> messages;
-    for (const TrainingMessage& message : from) messages.push_back({message.role, message.content});
-    return engine.ApplyChatTemplate(messages, prompt);
-  };
-  const auto end = file.GetUintOr("tokenizer.ggml.eos_token_id", uint64_t{kMaxInt});
-  if (end.ok() && *end < uint64_t{kMaxInt}) tokenizer.end_of_text = static_cast<int32_t>(*end);
-  return tokenizer;
-}
-
 Result<LoadedModel> LoadTarget(const FeatureFlags& flags) {
   const auto progress =
       std::make_shared<Progress>("loading", Progress::StandardError(!flags.output.no_progress));
@@ -103,7 +89,7 @@ Result<std::string> Make(const FeatureFlags& flags) {
     progress.Update(p.share, TokenRate(p, begun_ms) + TimeLeft(p.share, first_share, begun_ms));
     return !Interrupted();
   };
-  const FeatureTokenizer tokenizer = TokenizerOf(*engine, *model.file);
+  const FeatureTokenizer tokenizer = FeatureTokenizerOf(*engine, *model.file);
   const auto writer = WriterOf(flags, model, tokenizer);
   const auto made = MakeFeatures(flags.run, target, tokenizer, extractor, show, writer.get());
   progress.Finish();

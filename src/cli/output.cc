@@ -45,6 +45,12 @@ Result<Output> Output::Open(const std::string& path) {
   return Output(fd, path, true);
 }
 
+Result<Output> Output::Append(const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (fd < 0) return IoError("cannot write " + path + ": " + std::strerror(errno));
+  return Output(fd, path, true);
+}
+
 Status Output::Error(int error) const {
   return {error == EPIPE ? StatusCode::kCancelled : StatusCode::kIo,
           "cannot write " + name_ + ": " + std::strerror(error)};

@@ -21,6 +21,9 @@ class Output {
   static Output Standard();                             // standard output; not closed
   static Result<Output> Open(const std::string& path);  // created if need be; contents are kept until Replace
 
+  // Written at the end, whoever else does; created for its owner's eyes only.
+  static Result<Output> Append(const std::string& path);
+
   Output(Output&& other) noexcept;
   Output& operator=(Output&& other) noexcept;
   ~Output();

@@ -26,7 +26,7 @@ struct RunOptions {
   GenerationRequest request;
   OutputFlags output;
   bool json = false;
-  std::string stats_file;
+  std::string stats_file, answers_file;
 };
 
 void AddRunOptions(CLI::App& app, RunOptions* options) {
@@ -52,7 +52,15 @@ void AddRunOptions(CLI::App& app, RunOptions* options) {
       ->group("Output");
   app.add_option("--stats-file", options->stats_file, "Also write that JSON object to this file")
       ->group("Output");
+  app.add_option("--keep-answers", options->answers_file,
+                 "Append prompt and answer to this file as a line of JSON, for 'longspec corpus --ngrams'")
+      ->group("Output");
   AddOutputOptions(app, &options->output);
+}
+
+// A request's prompt as it was given.
+std::string PromptOf(const GenerationRequest& request) {
+  return request.messages.empty() ? request.prompt : request.messages.back().content;
 }
 
 // Everything that goes wrong before the model is needed is said before the model is loaded.
@@ -102,7 +110,19 @@ class Run {
     progress.Finish();
     if (!written_.ok()) return FailOutput(written_);
     if (!result.ok()) return Fail(result.status(), Stage::kGenerate);
-    return Report(*result, engine.info());
+    const int status = Report(*result, engine.info());
+    KeepAnswer(request, *result);
+    return status;
+  }
+
+  // The answer was given: that it was not kept is no failure.
+  void KeepAnswer(const GenerationRequest& request, const GenerationResult& result) {
+    if (options_.answers_file.empty() || result.text.empty()) return;
+    auto file = Output::Append(options_.answers_file);
+    const Status kept = file.ok()
+                            ? file->Write(DumpJson({{"prompt", PromptOf(request)}, {"answer", result.text}}))
+                            : file.status();
+    if (!kept.ok()) Warn("--keep-answers: " + kept.message());
   }
 
   int Report(const GenerationResult& result, const ModelInfo& info) {

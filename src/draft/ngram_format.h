@@ -11,7 +11,7 @@
 //   u32 total_nodes[n_totals], totals[n_totals]   ascending: how often a context was followed by something,
 //                                                 where that is not what its own count says; of node 0 always
 //   u32 many_nodes[n_many], many[n_many]          ascending: the children of nodes that have 255 or more
-//   u32 sums[(n_inner + 15) / 16]                 children of all nodes before 1 + 16 i, less the root's
+//   u32 sums[(n_inner + 31) / 32]                 children of all nodes before 1 + 32 i, less the root's
 //   u16 tokens[n]                                 u32 if the vocabulary has more than 65,536 tokens
 //   u8 counts[n]                                  CountOfCode
 //   u8 children[n_inner]                          255: see many
@@ -32,7 +32,7 @@ inline constexpr uint32_t kMaxRanked = 64;
 inline constexpr uint32_t kMaxVocab = 1U << 25;     // five tokens are a number of 128 bits
 inline constexpr uint32_t kNarrowVocab = 1U << 16;  // tokens of 16 bits
 inline constexpr uint32_t kMany = 255;
-inline constexpr uint32_t kSumNodes = 16;
+inline constexpr uint32_t kSumNodes = 32;
 
 struct Header {
   char magic[8];

@@ -257,9 +257,20 @@ int32_t NgramPrior::NumberOfChildren(int32_t node) const {
 NgramPrior::Range NgramPrior::Children(int32_t node) const {
   if (node == 0) return {.first = 1, .n = n_roots_};
   if (node > n_inner_) return {.first = 1, .n = 0};
-  const int32_t block = (node - 1) / static_cast<int32_t>(kSumNodes);
-  int32_t first = 1 + n_roots_ + static_cast<int32_t>(sums_[static_cast<size_t>(block)]);
-  for (int32_t i = 1 + block * static_cast<int32_t>(kSumNodes); i < node; ++i) first += NumberOfChildren(i);
+  const auto end = static_cast<size_t>(node) - 1, begin = end - end % kSumNodes;
+  uint32_t sum = sums_[begin / kSumNodes];
+  bool many = false;
+  for (size_t i = begin; i < end; ++i) {
+    sum += children_[i];
+    many |= children_[i] == kMany;
+  }
+  if (many) [[unlikely]] {
+    const auto from = std::upper_bound(many_nodes_.begin(), many_nodes_.end(), static_cast<uint32_t>(begin));
+    for (auto it = from; it != many_nodes_.end() && *it <= end; ++it) {
+      sum += many_[static_cast<size_t>(it - many_nodes_.begin())] - kMany;
+    }
+  }
+  const int32_t first = 1 + n_roots_ + static_cast<int32_t>(sum);
   return {.first = first, .n = NumberOfChildren(node)};
 }
 

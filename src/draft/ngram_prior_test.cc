@@ -424,7 +424,7 @@ TEST_F(NgramPriorTest, AnotherTokenizerOrVocabularyIsRefused) {
 TEST_F(NgramPriorTest, NoDamagedFileIsOpened) {
   NgramCounter counter(3, 5);
   std::mt19937 rng(12);
-  counter.Add(Random(rng, 400, 5));
+  counter.Add(Random(rng, 120, 5));
   Write(counter, 5);
   const std::string good = Bytes();
   for (size_t i = 0; i < 64; ++i) {

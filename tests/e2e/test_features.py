@@ -66,6 +66,11 @@ class Features(unittest.TestCase):
         self.assertEqual(metadata["target"]["n_vocab"], 49152)
         self.assertEqual(len(metadata["target"]["rope_frequencies"]), 32)
         self.assertTrue(metadata["last"])
+        # What is learned of them can be counted, and counts as often as is asked for.
+        table = os.path.join(self.folder.name, "table")
+        counted = longspec("corpus", "--ngrams", "-m", MODEL, "--shards", self.output, "--weight", "3", "-o", table)
+        self.assertEqual(counted.returncode, 0, counted.stderr)
+        self.assertRegex(counted.stdout, r"table: \d\d+ tokens counted; [1-9]\d* single tokens")
 
     def test_the_target_writes_answers(self):
         text = self.write("a.jsonl", [{"prompt": "What is two and two?"}, {"text": "The quick brown fox jumps. " * 9}])
