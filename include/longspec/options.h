@@ -67,7 +67,7 @@ struct SpeculationOptions {
   float suffix_factor = 1.0F;     // drafted depth per matched token
   float suffix_min_prob = 0.1F;   // nodes less likely than this are left out
   std::string corpus = {};        // a file of `longspec corpus` to look suffixes up in as well
-  float ppm_min_prob = 0.08F;     // type "ppm": nodes less likely than this are left out
+  float ppm_min_prob = 0.03F;     // type "ppm": nodes less likely than this are left out
   // type "ppm": a table of `longspec corpus --ngrams` with what usually follows in other texts; "": the one in the folder
   // priors beside the model file that is of its tokenizer, if there is one; "none": none.
   std::string prior = {};

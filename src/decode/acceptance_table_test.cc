@@ -37,8 +37,21 @@ TEST(AcceptanceTable, LearnsByScoreAndForgets) {
   // Deeper nodes of the same score lean on it; other drafters do not.
   EXPECT_LT(table.Estimate({.depth = 4, .score = 0.25}), 0.15);
   EXPECT_GT(table.Estimate({.source = 1, .score = 0.25}), 0.2);
-  for (int i = 0; i < 60; ++i) table.Add({.score = 0.95}, false);
+  for (int i = 0; i < 200; ++i) table.Add({.score = 0.95}, false);
   EXPECT_LT(table.Estimate({.score = 0.95}), 0.3);
+}
+
+// Trees that are worth their rows have many nodes that are seldom reached: one in twenty is not one in a
+// hundred.
+TEST(AcceptanceTable, TellsUnlikelyNodesApart) {
+  AcceptanceTable table;
+  for (int i = 0; i < 400; ++i) {
+    table.Add({.score = 0.06}, i % 16 == 0);
+    table.Add({.score = 0.01}, i % 100 == 0);
+  }
+  EXPECT_NEAR(table.Estimate({.score = 0.06}), 0.0625, 0.02);
+  EXPECT_LT(table.Estimate({.score = 0.01}), 0.025);
+  EXPECT_LT(AcceptanceTable().Estimate({.score = 0.001}), 0.01);
 }
 
 TEST(AcceptanceTable, LearnsWhatASourcesScoresAreWorth) {

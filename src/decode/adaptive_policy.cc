@@ -405,11 +405,15 @@ class AdaptivePolicy final : public Policy {
 
 }  // namespace
 
-std::unique_ptr<Policy> MakeAdaptivePolicy(const SpeculationOptions& options, std::string_view drafter,
+std::string AcceptanceKey(std::string_view drafter, bool dice) {
+  return std::string(drafter) + (dice ? " with dice" : "");
+}
+
+std::unique_ptr<Policy> MakeAdaptivePolicy(const SpeculationOptions& options, std::string_view key,
                                            AdaptiveMemory* memory) {
-  auto known = memory->acceptance.find(drafter);
+  auto known = memory->acceptance.find(key);
   if (known == memory->acceptance.end()) {
-    known = memory->acceptance.emplace(std::string(drafter), AcceptanceTable()).first;
+    known = memory->acceptance.emplace(std::string(key), AcceptanceTable()).first;
   }
   known->second.Fade();
   return std::make_unique<AdaptivePolicy>(options, &memory->costs, &known->second);

@@ -63,12 +63,15 @@ std::unique_ptr<Policy> MakeFixedPolicy(const SpeculationOptions& options);
 // machine.
 struct AdaptiveMemory {
   CostModel costs;
-  std::map<std::string, AcceptanceTable, std::less<>> acceptance;  // by Drafter::name
+  std::map<std::string, AcceptanceTable, std::less<>> acceptance;  // by AcceptanceKey
 };
 
+// What is learned of a drafter is learned apart where it has dice: its scores mean something else then.
+std::string AcceptanceKey(std::string_view drafter, bool dice);
+
 // Chooses nodes so that expected tokens per millisecond are highest, none if plain decoding is faster
-// (decode/adaptive_policy.cc). `memory` is borrowed and outlives the policy.
-std::unique_ptr<Policy> MakeAdaptivePolicy(const SpeculationOptions& options, std::string_view drafter,
+// (decode/adaptive_policy.cc). `key` is an AcceptanceKey; `memory` is borrowed and outlives the policy.
+std::unique_ptr<Policy> MakeAdaptivePolicy(const SpeculationOptions& options, std::string_view key,
                                            AdaptiveMemory* memory);
 
 // Whether the options ask for the adaptive policy: by spec_policy, or because the type is a portfolio.

@@ -209,7 +209,8 @@ class RunningGeneration final : public Generation {
                                                    const GenerationRequest& request) {
     LS_TRY(CheckRequest(parts, prompt, request, session.cache->capacity()));
     const SamplingOptions sampling = ResolveSampling(parts, request);
-    LS_ASSIGN(Sampler sampler, Sampler::Create(sampling, parts.target->vocab_size(), 0, KernelsOf(*parts.target)));
+    LS_ASSIGN(Sampler sampler,
+              Sampler::Create(sampling, parts.target->vocab_size(), 0, KernelsOf(*parts.target)));
     LS_ASSIGN(
         std::unique_ptr<Drafter> drafter,
         MakeDrafter(request.speculation,
@@ -248,8 +249,7 @@ class RunningGeneration final : public Generation {
     result_.speculative.costs = learned_.origin;
     result_.speculative.notice = drafter_->notice();
     result_.speculative.uses = drafter_->uses();
-    result_.speculative.dice =
-        request_.speculation.dice && !sampler_.is_greedy() && request_.speculation.type != "none";
+    result_.speculative.dice = HasDice() && drafter_->name() != "none";
     return std::move(result_);
   }
 
@@ -271,7 +271,8 @@ class RunningGeneration final : public Generation {
         text_(*parts.tokenizer, request_) {
     if (WantsAdaptivePolicy(request.speculation)) {
       learned_ = parts.learned ? parts.learned() : LearnedCosts{&fresh_, "learned in this generation"};
-      policy_ = MakeAdaptivePolicy(request.speculation, drafter_->name(), learned_.memory);
+      policy_ = MakeAdaptivePolicy(request.speculation, AcceptanceKey(drafter_->name(), HasDice()),
+                                   learned_.memory);
     } else {
       policy_ = MakeFixedPolicy(request.speculation);
     }
@@ -323,6 +324,7 @@ class RunningGeneration final : public Generation {
     guard_.Dismiss();
   }
 
+  bool HasDice() const { return request_.speculation.dice && !sampler_.is_greedy(); }
   bool IsEnd(int32_t token) const { return !request_.ignore_eos && tokenizer_->IsEndOfGeneration(token); }
 
   // Tokens that may still be generated; sets the reason it will end for.

@@ -37,11 +37,11 @@ Played Play(const Recording& recording, const SpeculationOptions& options, const
   auto made = MakeDrafter(options, {.models = models});
   LS_CHECK(made.ok());
   Drafter& drafter = **made;
-  const std::unique_ptr<Policy> policy = WantsAdaptivePolicy(options)
-                                             ? MakeAdaptivePolicy(options, drafter.name(), memory)
-                                             : MakeFixedPolicy(options);
   const auto sampler = Sampler::Create(recording.sampling, kVocabulary);
   LS_CHECK(sampler.ok());
+  const std::string key = AcceptanceKey(drafter.name(), options.dice && !sampler->is_greedy());
+  const std::unique_ptr<Policy> policy =
+      WantsAdaptivePolicy(options) ? MakeAdaptivePolicy(options, key, memory) : MakeFixedPolicy(options);
   Played played;
   std::vector<int32_t> committed = recording.prompt;
   std::span<const int32_t> left = recording.answer;
