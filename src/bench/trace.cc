@@ -35,7 +35,8 @@ Recorder::Recorder(LoadedModel& model, std::vector<int32_t> prompt, int n_predic
 
 Result<Trace> Recorder::Record(const DrafterFactory& make_drafter, const TraceOptions& options,
                                DraftModels* draft_models) {
-  LS_ASSIGN(const Sampler sampler, Sampler::Create(options.sampling, model_.target->vocab_size()));
+  LS_ASSIGN(const Sampler sampler,
+            Sampler::Create(options.sampling, model_.target->vocab_size(), 0, model_.kernels));
   SpeculationOptions speculation;
   speculation.draft_n_max = options.draft_n_max;
   AdaptiveMemory memory;  // nothing learned yet
