@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much to speculate in the next round, from what is known before it: never from the target's randomness,
-// so that a policy, whatever it decides and however it measures time, cannot change what is committed. A
+// How much to speculate in the next round, from what is known before it. Whatever it decides and however it
+// measures time, it cannot change what is committed: that is the target's choice, which no tree changes. A
 // policy sees one sequence's rounds in order. Not thread-safe.
 #pragma once
 

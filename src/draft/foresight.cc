@@ -38,6 +38,7 @@ void Foresight::ThrowDice(const DiceModel& model, const TokenHistory& history, d
                           std::vector<Guess>& guesses) const {
   if (!has_dice() || guesses.empty()) return;
   const Dice dice = sampler_->DiceAt(history.size());
+  rest = std::max(rest, model.missing);
   double total = rest > 0 ? std::exp(model.belief * std::log(rest) + model.other) : 0.0;
   for (Guess& guess : guesses) {
     guess.chance = std::exp(model.belief * std::log(guess.chance) + model.dice * dice.Gumbel(guess.token));

@@ -30,6 +30,7 @@ struct DiceModel {
   double belief = 1;
   double dice = 0.5;
   double other = 0;
+  double missing = 0;  // `rest` counts as this much at least: lists lack more than they say
 };
 
 class Foresight {

@@ -152,6 +152,15 @@ TEST(Foresight, ChancesAreHonestForErrorsOfTheGumbelDistribution) {
   EXPECT_NEAR(claimed / kRounds, right / kRounds, 0.025);
 }
 
+TEST(Foresight, WhatIsMissingCountsHoweverCompleteTheListSeems) {
+  const Sampler sampler = Make(Unfiltered(1));
+  std::vector<Guess> sure = {{.token = 1, .chance = 1}}, doubted = sure;
+  Foresight(&sampler, true).Refine({.belief = 1, .dice = 0}, kThere, 0, sure);
+  Foresight(&sampler, true).Refine({.belief = 1, .dice = 0, .other = 0, .missing = 0.25}, kThere, 0, doubted);
+  EXPECT_EQ(sure[0].chance, 1.0);
+  EXPECT_NEAR(doubted[0].chance, 0.8, 1e-12);
+}
+
 TEST(Foresight, DiceAreThoseOfThePosition) {
   const Sampler sampler = Make(Unfiltered(1));
   const std::vector<int32_t> drafted = {1};

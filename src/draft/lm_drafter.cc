@@ -40,7 +40,7 @@ std::unique_ptr<KvCache> MakeCache(const LmModel& model, const KvCache& target,
   return MakeFullCache(layout, model.config.n_layer, target.capacity() + kMostSpeculated);
 }
 
-constexpr DiceModel kDice = {.belief = 1, .dice = 0.6, .other = 0};
+constexpr DiceModel kDice = {.belief = 0.9, .dice = 0.55, .other = 1, .missing = 0.1};
 
 class LmDrafter final : public Drafter, private GrowthModel {
  public:

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kNoLimit = 1 << 30;
 
-constexpr DiceModel kDice = {.belief = 1, .dice = 0.6, .other = 0};
+constexpr DiceModel kDice = {.belief = 0.9, .dice = 0.55, .other = 1, .missing = 0.2};
 
 class LongspecDrafter final : public Drafter, private GrowthModel {
  public:

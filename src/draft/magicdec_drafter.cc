@@ -19,7 +19,7 @@
 namespace longspec {
 namespace {
 
-constexpr DiceModel kDice = {.belief = 1, .dice = 0.8, .other = 0};
+constexpr DiceModel kDice = {.belief = 1, .dice = 0.8, .other = 0, .missing = 0.05};
 
 class MagicDecDrafter final : public Drafter {
  public:
