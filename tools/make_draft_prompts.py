@@ -168,11 +168,12 @@ def main():
     parser.add_argument("--out", required=True)
     parser.add_argument("--count", type=int, default=6000)
     parser.add_argument("--seed", type=int, default=11)
+    parser.add_argument("--longest", type=int, default=2600, help="characters of an excerpt at most")
     args = parser.parse_args()
     prompts = Prompts(args.data, args.seed)
     with open(args.out, "w", encoding="utf-8") as file:
         for _ in range(args.count):
-            file.write(json.dumps(prompts.one()) + "\n")
+            file.write(json.dumps(prompts.one(high=args.longest)) + "\n")
 
 
 if __name__ == "__main__":
