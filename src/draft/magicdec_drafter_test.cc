@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "base/thread_team.h"
 #include "draft/drafter.h"
+#include "draft/testing/trees.h"
 #include "formats/gguf.h"
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
@@ -43,7 +45,15 @@ class MagicDecTest : public ::testing::Test {
     for (int32_t i = 0; i < 120; ++i) text_.push_back(3 + i * i % 97);
   }
 
-  // Puts the text but its last token into a cache, and returns the likeliest token after all of it.
+  // What the target says after a text.
+  std::vector<float> LogitsAfter(const std::vector<int32_t>& text) {
+    const auto cache =
+        MakeFullCache(config_.kv_layout(CacheType::kF16, CacheType::kF16), config_.n_layer, 512);
+    Next(*cache, text);
+    return logits_;
+  }
+
+  // Puts the text into a cache, and returns the likeliest token after it.
   int32_t Next(KvCache& cache, const std::vector<int32_t>& text) {
     int32_t best = -1;
     while (cache.length() < std::ssize(text)) {
@@ -58,6 +68,7 @@ class MagicDecTest : public ::testing::Test {
       const auto output = target_->Forward({&segment, 1}, {});
       EXPECT_TRUE(output.ok());
       const float* logits = output->segments[0].logits;
+      logits_.assign(logits, logits + output->vocab);
       best = static_cast<int32_t>(std::max_element(logits, logits + output->vocab) - logits);
       rows->CommitAll();
     }
@@ -109,6 +120,7 @@ class MagicDecTest : public ::testing::Test {
   std::unique_ptr<KvCache> cache_;
   SpeculationOptions options_;
   std::vector<int32_t> text_;
+  std::vector<float> logits_;  // of the last Next
 };
 
 TEST_F(MagicDecTest, AWindowOverTheWholeTextDraftsWhatTheTargetWouldSay) {
@@ -183,6 +195,40 @@ TEST_F(MagicDecTest, AWidthAddsTheRunnersUpOfEachLevel) {
   }
   EXPECT_EQ(Propose(*drafter, {10, 1}).size(), 5);
   EXPECT_EQ(Propose(*drafter, {0, 3}).size(), 1);
+}
+
+TEST_F(MagicDecTest, WithDiceTheNumbersCount) {
+  options_.tree = "4";
+  const auto drafter = Make();
+  int right = 0, right_without = 0, inversions_elsewhere = 0;
+  for (uint64_t seed = 0; seed < 24; ++seed) {
+    const Sampler sampler = testing::UnfilteredSampler(target_->vocab_size(), seed);
+    DraftBudget budget = {.max_nodes = 10, .max_depth = 3, .foresight = Foresight(&sampler, false)};
+    const TokenTree plain = Propose(*drafter, budget);
+    budget.foresight = Foresight(&sampler, true);
+    const TokenTree tree = Propose(*drafter, budget);
+    ASSERT_NO_FATAL_FAILURE(testing::ExpectWellFormed(tree, budget));
+    ASSERT_EQ(tree.size(), 11);
+    // What the target says after each node that was drafted on: the window holds the whole text.
+    std::map<int, std::vector<float>> logits;
+    std::vector<int32_t> text = text_;
+    for (int tip = 0; tree.node(tip).first_child >= 0; tip = tree.node(tip).first_child) {
+      if (tip > 0) text.push_back(tree.node(tip).token);
+      logits[tip] = LogitsAfter(text);
+    }
+    const auto chance_of = [&](int node) {
+      return logits.at(tree.node(node).parent)[static_cast<size_t>(tree.node(node).token)];
+    };
+    EXPECT_EQ(testing::DiceInversions(tree, text_.size(), sampler, chance_of), 0);
+    inversions_elsewhere += testing::DiceInversions(tree, text_.size() + 1, sampler, chance_of);
+    Sampler::Scratch scratch;
+    const TokenHistory history = {.committed = text_, .drafted = {}};
+    const int32_t choice = sampler.Sample(logits.at(0), history, text_.size(), scratch);
+    right += tree.node(1).token == choice ? 1 : 0;
+    right_without += plain.node(1).token == choice ? 1 : 0;
+  }
+  EXPECT_GT(right, 2 * right_without);
+  EXPECT_GT(inversions_elsewhere, 20);  // the numbers of another position would be noticed
 }
 
 TEST_F(MagicDecTest, NeedsATargetAndItsWholeCache) {

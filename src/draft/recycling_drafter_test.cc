@@ -13,6 +13,7 @@
 #include "draft/drafter.h"
 #include "draft/recycling_table.h"
 #include "draft/recycling_tree.h"
+#include "draft/testing/trees.h"
 
 namespace longspec {
 namespace {
@@ -205,6 +206,34 @@ TEST_F(RecyclingTest, BudgetsAndWidthsCutTheTree) {
       }
     }
   }
+}
+
+TEST_F(RecyclingTest, WithDiceTheNumbersCount) {
+  options_.tree = "8";
+  const auto drafter = Make();
+  TeachSuccessors(*drafter);
+  const Sampler sampler = testing::UnfilteredSampler(kVocab);
+  int changed = 0, inversions_elsewhere = 0;
+  for (size_t length = 1; length <= 60; ++length) {
+    const std::vector<int32_t> text(length, 0);
+    for (const auto& [nodes, depth] : {std::pair{80, 9}, {12, 3}, {1, 1}, {3, 0}, {0, 3}}) {
+      DraftBudget budget = {.max_nodes = nodes, .max_depth = depth};
+      const TokenTree plain = Propose(*drafter, text, budget);
+      budget.foresight = Foresight(&sampler, true);
+      const TokenTree tree = Propose(*drafter, text, budget);
+      ASSERT_NO_FATAL_FAILURE(testing::ExpectWellFormed(tree, budget));
+      ASSERT_EQ(tree.size(), plain.size());
+      const auto share = [&](int node) {
+        const int32_t before = tree.node(tree.node(node).parent).token;
+        return kRankShare[static_cast<size_t>((tree.node(node).token - before - 1 + kVocab) % kVocab)];
+      };
+      EXPECT_EQ(testing::DiceInversions(tree, length, sampler, share), 0);
+      inversions_elsewhere += testing::DiceInversions(tree, length + 1, sampler, share);
+      for (int i = 1; i < tree.size(); ++i) changed += tree.node(i).token != plain.node(i).token ? 1 : 0;
+    }
+  }
+  EXPECT_GT(changed, 1000);
+  EXPECT_GT(inversions_elsewhere, 100);  // the numbers of another position would be noticed
 }
 
 TEST_F(RecyclingTest, MemoryDependsOnTheVocabularyOnly) {

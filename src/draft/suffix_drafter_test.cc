@@ -14,6 +14,7 @@
 #include "draft/drafter.h"
 #include "draft/suffix_corpus.h"
 #include "draft/suffix_growth.h"
+#include "draft/testing/trees.h"
 
 namespace longspec {
 namespace {
@@ -253,6 +254,66 @@ TEST(SuffixGrowth, ScoresAreProductsAndDraftsSums) {
   EXPECT_EQ(
       grower.Grow(Coin(), {}, {.max_nodes = 50, .max_depth = 9, .width = 2, .min_prob = 0.3}).nodes.size(),
       4U);
+}
+
+// "ab" was followed by x, y and z equally often, each of them by 1, 2 and 3.
+TEST(Suffix, WithDiceTheNumbersDecideBetweenEquals) {
+  SpeculationOptions options = Options("4");
+  options.suffix_min_prob = 0;
+  int changed = 0, inversions_elsewhere = 0;
+  for (int32_t begin = 0; begin < 40; ++begin) {
+    Text text;
+    int32_t unique = 1000;
+    for (int32_t i = 0; i < begin; ++i) text.push_back(unique++);
+    for (const char first : {'x', 'y', 'z'}) {
+      for (const char second : {'1', '2', '3'}) {
+        text.insert(text.end(), {'a', 'b', first, second, unique++});
+      }
+    }
+    text.insert(text.end(), {'a', 'b'});
+    const Sampler sampler = testing::UnfilteredSampler(2000);
+    DraftBudget budget = {.max_nodes = 12, .max_depth = 2, .foresight = Foresight(&sampler, false)};
+    const auto propose = [&] {
+      const auto drafter = Make(options);
+      EXPECT_TRUE(drafter->Prefill(text).ok());
+      return Propose(*drafter, text, budget);
+    };
+    const TokenTree plain = propose();
+    budget.foresight = Foresight(&sampler, true);
+    const TokenTree tree = propose();
+    ASSERT_NO_FATAL_FAILURE(testing::ExpectWellFormed(tree, budget));
+    ASSERT_EQ(tree.size(), 13);
+    const auto equal = [](int) { return 1; };
+    EXPECT_EQ(testing::DiceInversions(tree, text.size(), sampler, equal), 0);
+    inversions_elsewhere += testing::DiceInversions(tree, text.size() + 1, sampler, equal);
+    changed += tree.node(1).token != plain.node(1).token ? 1 : 0;
+  }
+  EXPECT_GT(changed, 10);
+  EXPECT_GT(inversions_elsewhere, 100);  // the numbers of another position would be noticed
+}
+
+TEST(Suffix, WithDiceTreesKeepWithinTheBudget) {
+  std::mt19937 rng(8);
+  Text text;
+  for (int i = 0; i < 400; ++i) text.push_back(static_cast<int32_t>(rng() % 3));
+  const Sampler sampler = testing::UnfilteredSampler(3);
+  for (const char* width : {"chain", "2", "3", "64"}) {
+    for (int round = 0; round < 20; ++round) {
+      text.push_back(static_cast<int32_t>(rng() % 3));
+      const auto drafter = Make(Options(width));
+      ASSERT_TRUE(drafter->Prefill(text).ok());
+      for (const auto& [nodes, depth] : {std::pair{1, 1}, {4, 2}, {9, 9}, {40, 3}, {3, 0}, {0, 3}}) {
+        const DraftBudget budget = {
+            .max_nodes = nodes, .max_depth = depth, .foresight = Foresight(&sampler, true)};
+        const TokenTree tree = Propose(*drafter, text, budget);
+        ASSERT_NO_FATAL_FAILURE(testing::ExpectWellFormed(tree, budget));
+        std::map<int, int> children;
+        for (int i = 1; i < tree.size(); ++i) {
+          EXPECT_LE(++children[tree.node(i).parent], std::max(1, std::atoi(width)));
+        }
+      }
+    }
+  }
 }
 
 TEST(SuffixOptions, AreChecked) {
