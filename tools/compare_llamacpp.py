@@ -144,7 +144,7 @@ def parse_bench(output):
         if not line.startswith("{"):
             continue
         row = json.loads(line)
-        if row["test"] == "machine":
+        if row["test"] in ("machine", "sampling"):
             continue
         rows = {"prefill": row["depth"], "decode": 1}.get(row["test"], row["rows"])
         # A row count of one is a decoding step under another name.

@@ -11,6 +11,10 @@
 #include "bench/measure.h"
 #include "bench/selfcheck.h"
 #include "draft/drafter.h"
+#include "draft/testing/longspec_files.h"
+#include "draft/testing/priors.h"
+#include "engine/gguf_tokenizer.h"
+#include "formats/gguf.h"
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
 #include "kernels/tables.h"
@@ -69,6 +73,9 @@ TEST_F(BenchTest, SelfcheckPassesOnEveryTable) {
           "threads 1 against 2, plain", "threads 3 against 2, random trees"}) {
       EXPECT_EQ(at(way), 1) << way;
     }
+    const bool has_dice = std::string(temperature) != ", temp 0.0";
+    EXPECT_EQ(at("auto without dice"), has_dice ? 1 : 0);
+    EXPECT_EQ(at("auto without a prior"), 0);  // there is none
     if (kernels::Available().size() > 1) {
       EXPECT_EQ(
           at(std::string("kernels reference against ") + kernels::Available().front()->name + ", plain"), 1);
@@ -135,6 +142,33 @@ TEST_F(BenchTest, SelfcheckRunsDraftModels) {
   EXPECT_FALSE(Run({kernels::Available().front()}).ok());
 }
 
+TEST_F(BenchTest, SelfcheckUsesThePriorThatIsFound) {
+  const testing::Folder folder;
+  options_.model.path = folder.File("tiny.gguf");
+  std::filesystem::copy_file(path_, options_.model.path);
+  std::filesystem::create_directory(folder.File("priors"));
+  const std::string prior = folder.File("priors/x.ngrams");
+  const auto file = *GgufFile::Open(path_);
+  testing::WritePrior(prior, options_.prompt, 384,
+                      PriorsOf(*file, *TokenizerSpecFromGguf(*file), 384).tokenizer);
+  options_.temperatures = {0.7F};
+  options_.model.threads = 1;
+  const auto result = Run({kernels::Available().front()});
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_TRUE(*result);
+  const auto detail = [&](const std::string& name) {
+    const auto line = std::ranges::find(lines_, name + ", temp 0.7", &CheckLine::name);
+    return line == lines_.end() ? "no line" : line->detail;
+  };
+  for (const char* name :
+       {"ppm default shape", "ppm chain", "auto", "auto, adaptive policy", "auto without dice"}) {
+    EXPECT_NE(detail(name).find(", prior " + prior + ", "), std::string::npos)
+        << name << ": " << detail(name);
+  }
+  EXPECT_NE(detail("auto without a prior").find(", prior none"), std::string::npos);
+  EXPECT_EQ(detail("suffix chain").find("prior"), std::string::npos);
+}
+
 TEST_F(BenchTest, SelfcheckCatchesKernelsThatDependOnTheNumberOfRows) {
   options_.temperatures = {0.0F};
   options_.model.threads = 1;
@@ -185,9 +219,14 @@ TEST_F(BenchTest, MeasuresEveryDepthAndRowCount) {
   bench.repetitions = 2;
   MachineLimits machine;
   std::vector<Measurement> seen;
+  std::vector<SamplingCost> sampling;
   const Status status = RunBench(
       bench, [&](const MachineLimits& limits) { machine = limits; },
-      [&](const Measurement& m) { seen.push_back(m); });
+      [&](const Measurement& m) { seen.push_back(m); },
+      [&](const SamplingCost& cost) {
+        EXPECT_EQ(seen.size(), 6U);  // last
+        sampling.push_back(cost);
+      });
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_EQ(seen.size(), 6U);
   EXPECT_EQ(seen[0].test, "prefill");
@@ -207,6 +246,40 @@ TEST_F(BenchTest, MeasuresEveryDepthAndRowCount) {
   EXPECT_GE(machine.bf16_amx_gmac_per_second, 0.5 * machine.f32_gmac_per_second);
   EXPECT_GT(machine.barrier_us, 0);
   EXPECT_LT(machine.barrier_us, 1000);  // milliseconds would be the wrong unit
+  ASSERT_EQ(sampling.size(), 2U);
+  EXPECT_EQ(sampling[0].filters, "none");
+  EXPECT_EQ(sampling[1].filters, "default");
+  for (const SamplingCost& cost : sampling) {
+    EXPECT_EQ(cost.vocab, 384);
+    EXPECT_EQ(cost.depth, 20);  // the shortest
+    EXPECT_GT(cost.us, 0);
+    EXPECT_DOUBLE_EQ(cost.share_of_step, cost.us / (1e3 * seen[1].ms));
+  }
+}
+
+TEST_F(BenchTest, SamplingIsMeasuredWhereThereAreRealLogits) {
+  BenchOptions bench;
+  bench.model = options_.model;
+  bench.depths = {20};
+  bench.rows = {5};
+  bench.repetitions = 1;
+  std::vector<SamplingCost> sampling;
+  const auto run = [&] {
+    sampling.clear();
+    EXPECT_TRUE(RunBench(
+                    bench, [](const MachineLimits&) {}, [](const Measurement&) {},
+                    [&](const SamplingCost& cost) { sampling.push_back(cost); })
+                    .ok());
+    return sampling.size();
+  };
+  ASSERT_EQ(run(), 2U);
+  EXPECT_GT(sampling[0].us, 0);
+  EXPECT_EQ(sampling[0].share_of_step, 0);  // no step of one row
+  bench.made_up_context = true;
+  EXPECT_EQ(run(), 0U);
+  bench.made_up_context = false;
+  bench.attention_only = true;
+  EXPECT_EQ(run(), 0U);
 }
 
 TEST_F(BenchTest, MadeUpContextsNeedNoPrefill) {

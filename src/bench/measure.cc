@@ -7,11 +7,13 @@
 
 #include "base/clock.h"
 #include "base/counter_rng.h"
+#include "base/median.h"
 #include "base/status_macros.h"
 #include "bench/loaded_model.h"
 #include "bench/measure_attention.h"
 #include "bench/repeated.h"
 #include "kernels/packing.h"
+#include "sampling/sampler.h"
 #include "tensor/dequantize.h"
 
 namespace longspec {
@@ -22,8 +24,13 @@ constexpr int kDeepest = 1 << 30;
 class Bench {
  public:
   Bench(const BenchOptions& options, LoadedModel model, const MachineLimits& limits,
-        const std::function<void(const Measurement&)>& on_measurement)
-      : options_(options), model_(std::move(model)), limits_(limits), on_measurement_(on_measurement) {}
+        const std::function<void(const Measurement&)>& on_measurement,
+        const std::function<void(const SamplingCost&)>& on_sampling)
+      : options_(options),
+        model_(std::move(model)),
+        limits_(limits),
+        on_measurement_(on_measurement),
+        on_sampling_(on_sampling) {}
 
   Status Run() {
     std::vector<int> depths = options_.depths;
@@ -35,7 +42,9 @@ class Bench {
       LS_TRY(options_.made_up_context ? CommitMadeUp(*cache, model_.config.n_layer, depth)
                                       : MeasurePrefill(*cache, depth));
       LS_TRY(MeasureSteps(*cache, depth));
+      if (depth == depths.front()) LS_TRY(MeasureSampling(*cache, depth));
     }
+    for (const SamplingCost& cost : sampling_) on_sampling_(cost);
     return {};
   }
 
@@ -93,6 +102,7 @@ class Bench {
       for (size_t round = 0; one_row < rows.size() && round < times[i].ms.size(); ++round) {
         ratios.push_back(times[i].ms[round] / times[one_row].ms[round]);
       }
+      if (rows[i] == 1 && one_row_ms_ == 0) one_row_ms_ = times[i].median;
       Report({.test = rows[i] == 1 ? "decode" : "rows",
               .depth = depth,
               .rows = rows[i],
@@ -100,6 +110,47 @@ class Bench {
               .least_ms = times[i].least,
               .times_one_row = ratios.empty() ? 0 : Median(ratios)},
              WorkOf(rows[i], depth, rows[i]));
+    }
+    return {};
+  }
+
+  // Choices at many positions, the samplers in turn, from the logits of one row after the context.
+  Status MeasureSampling(KvCache& cache, int depth) {
+    if (options_.made_up_context || !on_sampling_) return {};
+    constexpr uint64_t kChoices = 300, kWarmUp = 10;
+    SamplingOptions filtered;
+    filtered.temperature = 1;
+    filtered.seed = 1;
+    SamplingOptions unfiltered = filtered;
+    unfiltered.top_k = 0;
+    unfiltered.top_p = 1;
+    unfiltered.min_p = 0;
+    std::vector<Sampler> samplers;
+    for (const SamplingOptions& sampling : {unfiltered, filtered}) {
+      LS_ASSIGN(Sampler sampler, Sampler::Create(sampling, model_.target->vocab_size(), 0, model_.kernels));
+      samplers.push_back(std::move(sampler));
+    }
+    const std::vector<int32_t> tokens = Tokens(1);
+    LS_ASSIGN(KvTransaction row, cache.Begin(1));
+    const ForwardSegment segment{.tokens = tokens, .parents = {}, .kv = &row, .logits = LogitsFor::kLastRow};
+    LS_ASSIGN(const TargetOutput output, model_.target->Forward({&segment, 1}, {}));
+    const std::span<const float> logits(output.segments[0].logits, static_cast<size_t>(output.vocab));
+    Sampler::Scratch scratch;
+    std::vector<std::vector<double>> us(samplers.size());
+    for (uint64_t choice = 0; choice < kWarmUp + kChoices; ++choice) {
+      for (size_t i = 0; i < samplers.size(); ++i) {
+        const double start = NowMs();
+        sink_ += samplers[i].Sample(logits, {.committed = tokens, .drafted = {}}, choice, scratch);
+        if (choice >= kWarmUp) us[i].push_back(1e3 * (NowMs() - start));
+      }
+    }
+    for (size_t i = 0; i < samplers.size(); ++i) {
+      const double median = Median(us[i]);
+      sampling_.push_back({.filters = i == 0 ? "none" : "default",
+                           .vocab = output.vocab,
+                           .depth = depth,
+                           .us = median,
+                           .share_of_step = one_row_ms_ > 0 ? 1e-3 * median / one_row_ms_ : 0});
     }
     return {};
   }
@@ -133,6 +184,9 @@ class Bench {
   LoadedModel model_;
   const MachineLimits limits_;
   const std::function<void(const Measurement&)>& on_measurement_;
+  const std::function<void(const SamplingCost&)>& on_sampling_;
+  std::vector<SamplingCost> sampling_;
+  double one_row_ms_ = 0;  // a step of one row after the shortest context; 0: none is measured
   RngStream rng_{1, 0, RngPurpose::kTest};
   uint64_t draws_ = 0;
   int64_t sink_ = 0;  // what was computed, so that it had to be
@@ -141,7 +195,8 @@ class Bench {
 }  // namespace
 
 Status RunBench(const BenchOptions& options, const std::function<void(const MachineLimits&)>& on_machine,
-                const std::function<void(const Measurement&)>& on_measurement) {
+                const std::function<void(const Measurement&)>& on_measurement,
+                const std::function<void(const SamplingCost&)>& on_sampling) {
   for (const int depth : options.depths) {
     if (depth < 1 || depth > kDeepest) {
       return InvalidArgument("--depth " + std::to_string(depth) + ": must be from 1 to " +
@@ -162,7 +217,7 @@ Status RunBench(const BenchOptions& options, const std::function<void(const Mach
   LS_ASSIGN(const MachineLimits limits, MeasureMachine(*model.kernels, *model.team));
   on_machine(limits);
   if (options.attention_only) return MeasureAttention(options, model, limits, on_measurement);
-  return Bench(options, std::move(model), limits, on_measurement).Run();
+  return Bench(options, std::move(model), limits, on_measurement, on_sampling).Run();
 }
 
 }  // namespace longspec

@@ -32,6 +32,15 @@ struct Measurement {
   double roofline_share = 0;     // the least time this machine could take (machine.h), over the time
 };
 
+// What choosing a token from a row of logits costs at temperature 1, beside computing them.
+struct SamplingCost {
+  std::string filters;       // "none"; "default": those of SamplingOptions
+  int vocab = 0;             // logits of a row
+  int depth = 0;             // of the context they are of, the shortest one
+  double us = 0;             // the median of many choices
+  double share_of_step = 0;  // of a step of one row after as many keys; 0: none was measured
+};
+
 struct BenchOptions {
   ModelOptions model;
   std::vector<int> depths = {512};
@@ -44,8 +53,10 @@ struct BenchOptions {
   bool attention_only = false;
 };
 
-// The machine's limits are measured first.
+// The machine's limits are measured first, what sampling costs last. Without real contexts there are no
+// logits that are worth sampling from: then on_sampling is not called.
 Status RunBench(const BenchOptions& options, const std::function<void(const MachineLimits&)>& on_machine,
-                const std::function<void(const Measurement&)>& on_measurement);
+                const std::function<void(const Measurement&)>& on_measurement,
+                const std::function<void(const SamplingCost&)>& on_sampling = {});
 
 }  // namespace longspec

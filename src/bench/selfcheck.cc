@@ -16,6 +16,7 @@
 #include "draft/drafter.h"
 #include "engine/gguf_tokenizer.h"
 #include "formats/gguf.h"
+#include "tokenizer/tokenizer.h"
 
 namespace longspec {
 namespace {
@@ -78,6 +79,8 @@ class Selfcheck {
         {.folder = options_.model.weights_cache, .on_warning = options_.model.on_warning});
     LS_ASSIGN(const TokenizerSpec tokenizer, TokenizerSpecFromGguf(*model.file));
     draft_models_.SetPriors(PriorsOf(*model.file, tokenizer, model.target->vocab_size()));
+    LS_ASSIGN(const auto prior, draft_models_.Prior(""));
+    if (prior != nullptr) ways_.push_back({"auto without a prior", WithoutPrior()});
     Recorder recorder(model, options_.prompt, options_.n_predict, kPrefillChunk);
     LS_ASSIGN(const std::vector<Trace> plain, PlainTraces(recorder));
     for (size_t i = 0; i < plain.size(); ++i) LS_TRY(CheckDrafters(recorder, model, i, plain[i]));
@@ -124,7 +127,16 @@ class Selfcheck {
       ways_.push_back({type, speculation});
     }
     AddAuto("auto", {});
+    SpeculationOptions without_dice;
+    without_dice.dice = false;
+    ways_.push_back({"auto without dice", without_dice});
     return {};
+  }
+
+  static SpeculationOptions WithoutPrior() {
+    SpeculationOptions speculation;
+    speculation.prior = kNoPrior;
+    return speculation;
   }
 
   void AddShapes(const std::string& type, SpeculationOptions speculation) {
@@ -195,6 +207,7 @@ class Selfcheck {
                     actual.tokens.size(), static_cast<long long>(actual.drafted),
                     actual.mean_acceptance_length);
       line.detail = text;
+      for (const auto& [what, which] : actual.uses) line.detail += ", " + what + " " + which;
     }
     all_identical_ = all_identical_ && line.identical;
     on_line_(line);
@@ -203,9 +216,11 @@ class Selfcheck {
   Status CheckDrafters(Recorder& recorder, const LoadedModel& model, size_t i, const Trace& plain) {
     for (const Way& way : ways_) {
       SpeculationOptions speculation = way.speculation;
+      if (!speculation.dice && options_.temperatures[i] <= 0) continue;  // there are none
       speculation.replay_tokens = plain.tokens;
       TraceOptions options = Options(i);
       options.adaptive = way.adaptive;
+      options.dice = speculation.dice;
       LS_ASSIGN(const Trace actual, recorder.Record(Registered(speculation), options, &draft_models_));
       Report(way.name, i, plain, actual);
     }
@@ -222,8 +237,6 @@ class Selfcheck {
 
   Status CheckPrefillChunks(LoadedModel& model, const std::vector<Trace>& plain) {
     for (const int chunk : kChunks) {
-      LS_ASSIGN(const TokenizerSpec tokenizer, TokenizerSpecFromGguf(*model.file));
-      draft_models_.SetPriors(PriorsOf(*model.file, tokenizer, model.target->vocab_size()));
       Recorder recorder(model, options_.prompt, options_.n_predict, chunk);
       for (size_t i = 0; i < plain.size(); ++i) {
         LS_ASSIGN(const Trace actual, Plain(recorder, i));

@@ -51,7 +51,8 @@ Result<Trace> Recorder::Record(const DrafterFactory& make_drafter, const TraceOp
                    .drafter = drafter.get(),
                    .policy = policy.get(),
                    .sampler = &sampler,
-                   .prefill_chunk = prefill_chunk_},
+                   .prefill_chunk = prefill_chunk_,
+                   .dice = options.dice},
                   &committed);
   LS_TRY(decoder.Prefill());
   Trace trace;
@@ -65,6 +66,7 @@ Result<Trace> Recorder::Record(const DrafterFactory& make_drafter, const TraceOp
   }
   trace.drafted = decoder.stats().drafted;
   trace.mean_acceptance_length = decoder.stats().mean_acceptance_length();
+  trace.uses = drafter->uses();
   return trace;
 }
 

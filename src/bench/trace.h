@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/loaded_model.h"
@@ -20,6 +21,7 @@ struct Trace {
   std::vector<uint64_t> logits_hash;  // per token: of the bits of its row of logits
   int64_t drafted = 0;                // proposed tokens that were verified
   double mean_acceptance_length = 0;
+  std::vector<std::pair<std::string, std::string>> uses;  // of Drafter
 
   bool operator==(const Trace& other) const {
     return tokens == other.tokens && logits_hash == other.logits_hash;
@@ -30,6 +32,7 @@ struct TraceOptions {
   SamplingOptions sampling;  // with a seed
   int draft_n_max = 8;       // at most kMostDrafted
   bool adaptive = false;     // the policy; else fixed
+  bool dice = true;          // the drafter may use the sampler's random numbers
 };
 
 // Makes the drafter of one run, for the cache it will read.

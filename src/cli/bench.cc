@@ -9,7 +9,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
+#include "base/print.h"
 #include "bench/measure.h"
 #include "chart/chart.h"
 #include "cli/command.h"
@@ -60,10 +62,34 @@ std::string JsonLine(const MachineLimits& limits) {
   return json.dump() + "\n";
 }
 
+std::string JsonLine(const SamplingCost& cost) {
+  nlohmann::ordered_json json;
+  json["test"] = "sampling";
+  json["depth"] = cost.depth;
+  json["filters"] = cost.filters;
+  json["vocab"] = cost.vocab;
+  json["us"] = cost.us;
+  if (cost.share_of_step > 0) json["share_of_step"] = cost.share_of_step;
+  return json.dump() + "\n";
+}
+
+// The first line has a heading.
+std::string SamplingLine(const SamplingCost& cost, bool first) {
+  std::string text;
+  if (first) {
+    text =
+        Print("\nChoosing one of %d tokens at temperature 1, after %d keys:\n\n", cost.vocab, cost.depth) +
+        "| filters |         us | of a step of one row |\n|---------|-----------:|---------------------:|\n";
+  }
+  const std::string share = cost.share_of_step > 0 ? Print("%.2f %%", 100 * cost.share_of_step) : "";
+  return text + Print("| %-7s | %10.1f | %20s |\n", cost.filters.c_str(), cost.us, share.c_str());
+}
+
 std::string MachineText(const char* kernel_table, const MachineLimits& limits) {
   char roof[200];
   std::snprintf(roof, sizeof(roof),
-                "reads %.1f GB/s, at most %.0f GMAC/s in q8, %.0f in f32, %.0f in bf16 and %.0f in bf16-amx, a barrier takes "
+                "reads %.1f GB/s, at most %.0f GMAC/s in q8, %.0f in f32, %.0f in bf16 and %.0f in bf16-amx, "
+                "a barrier takes "
                 "%.2f us",
                 limits.read_gb_per_second, limits.q8_gmac_per_second, limits.f32_gmac_per_second,
                 limits.bf16_gmac_per_second, limits.bf16_amx_gmac_per_second, limits.barrier_us);
@@ -195,10 +221,16 @@ int RunBenchCommand(const BenchFlags& flags) {
   const auto on_machine = [&](const MachineLimits& limits) {
     written = out.Write(flags.json ? JsonLine(limits) : TableHeader((*table)->name, limits));
   };
-  const Status status = RunBench(flags.bench, on_machine, [&](const Measurement& m) {
-    const Status line = out.Write(flags.json ? JsonLine(m) : TableLine(m));
+  const auto write = [&](const std::string& text) {
+    const Status line = out.Write(text);
     if (written.ok()) written = line;
-  });
+  };
+  bool first = true;
+  const Status status = RunBench(
+      flags.bench, on_machine, [&](const Measurement& m) { write(flags.json ? JsonLine(m) : TableLine(m)); },
+      [&](const SamplingCost& cost) {
+        write(flags.json ? JsonLine(cost) : SamplingLine(cost, std::exchange(first, false)));
+      });
   if (!status.ok()) return Fail(status, Stage::kLoad);
   return written.ok() ? static_cast<int>(kExitOk) : FailOutput(written);
 }

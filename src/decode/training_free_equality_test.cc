@@ -6,11 +6,16 @@
 
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "base/thread_team.h"
 #include "decode/testing/generate.h"
+#include "decode/testing/samplings.h"
+#include "draft/draft_models.h"
 #include "draft/suffix_corpus.h"
+#include "draft/testing/longspec_files.h"
+#include "draft/testing/priors.h"
 #include "formats/gguf.h"
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
@@ -143,7 +148,8 @@ class TinyModel : public TrainingFree {
 
   Generated Generate(const SpeculationOptions& speculation, const SamplingOptions& sampling) {
     const auto cache = MakeFullCache(config_.kv_layout(k_type_, v_type_), config_.n_layer, 1024);
-    auto drafter = MakeDrafter(speculation, {.target = target_.get(), .cache = cache.get()});
+    auto drafter =
+        MakeDrafter(speculation, {.target = target_.get(), .cache = cache.get(), .models = &draft_models_});
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
     const auto policy = MakeFixedPolicy(speculation);
     const Sampler sampler = MakeSampler(sampling, target_->vocab_size());
@@ -153,7 +159,8 @@ class TinyModel : public TrainingFree {
                      .drafter = drafter->get(),
                      .policy = policy.get(),
                      .sampler = &sampler,
-                     .prefill_chunk = 100},
+                     .prefill_chunk = 100,
+                     .dice = speculation.dice},
                     &committed);
     EXPECT_TRUE(decoder.Prefill().ok());
     Generated generated;
@@ -174,7 +181,11 @@ class TinyModel : public TrainingFree {
   }
 
   DecodeStats ExpectPlainBits(const SpeculationOptions& speculation, const SamplingOptions& sampling) {
-    const Generated plain = Generate({.type = "none"}, sampling);
+    return ExpectBits(Generate({.type = "none"}, sampling), speculation, sampling);
+  }
+
+  DecodeStats ExpectBits(const Generated& plain, const SpeculationOptions& speculation,
+                         const SamplingOptions& sampling) {
     Generated drafted = Generate(speculation, sampling);
     EXPECT_EQ(drafted.tokens, plain.tokens);
     EXPECT_EQ(drafted.logits.size(), plain.logits.size());
@@ -188,6 +199,7 @@ class TinyModel : public TrainingFree {
   CacheType k_type_ = CacheType::kF16, v_type_ = CacheType::kF16;
   ThreadTeam team_{2};
   std::unique_ptr<Target> target_;
+  DraftModels draft_models_;  // without priors
   std::vector<int32_t> prompt_;
 };
 
@@ -200,6 +212,32 @@ TEST_F(TinyModel, EveryDrafterAtEveryTemperature) {
       }
     }
   }
+}
+
+// With dice and without, with a prior and without, whatever the sampler is told.
+TEST_F(TinyModel, EveryDrafterUnderEveryWayOfSampling) {
+  const Folder folder;
+  constexpr Hash128 kTokenizer = {.high = 1, .low = 2};
+  const int vocab = target_->vocab_size();
+  WritePrior(folder.File("x.ngrams"), Generate({.type = "none"}, Temperature(0.5F, 99)).tokens, vocab,
+             kTokenizer);
+  draft_models_.SetPriors({.tokenizer = kTokenizer, .vocab_size = vocab, .folder = folder.path()});
+  std::map<std::string, int64_t> accepted;
+  for (const SamplingOptions& sampling : EverySampling({7})) {
+    const Generated plain = Generate({.type = "none"}, sampling);
+    for (const char* type : {"suffix", "ppm", "recycling", "magicdec", "auto", "recycling,ppm,suffix"}) {
+      for (const bool dice : {true, false}) {
+        SCOPED_TRACE(Describe(sampling) + ", " + type + (dice ? "" : " without dice"));
+        const SpeculationOptions speculation = {
+            .type = type, .tree = "4", .dice = dice, .magicdec_window = 24};
+        const DecodeStats stats = ExpectBits(plain, speculation, sampling);
+        accepted[std::string(type) + (dice ? "" : " without dice")] += stats.accepted;
+      }
+    }
+  }
+  // A model of random weights is hard to guess without them.
+  EXPECT_GT(accepted["magicdec"], accepted["magicdec without dice"]);
+  for (const auto& [way, n] : accepted) EXPECT_GT(n, 0) << way;
 }
 
 TEST_F(TinyModel, QuantisedCaches) {

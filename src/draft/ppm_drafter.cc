@@ -19,7 +19,7 @@ namespace {
 
 constexpr DiceModel kDice = {.belief = 0.83, .dice = 0.47, .other = 0.8};
 // Dice can make a token this much likelier, for all practical purposes.
-constexpr double kMostLuck = 16;
+constexpr double kMostLuck = 8;
 
 class PpmDrafter final : public Drafter {
  public:

@@ -66,6 +66,20 @@ struct OtherTexts {
   size_t order = 0;  // 0: there are none
 };
 
+// Weighted by when each token came last in `text`, the sum unchanged.
+std::map<int32_t, double> PreferRecent(std::map<int32_t, double> p, const Text& text) {
+  double before = 0, after = 0;
+  for (auto& [token, chance] : p) {
+    before += chance;
+    const auto last = std::find(text.rbegin(), text.rend(), token);
+    const auto ago = last - text.rbegin();
+    if (last != text.rend() && ago < PpmModel::kNotLongAgo) chance *= ago < PpmModel::kRecent ? 4 : 2;
+    after += chance;
+  }
+  for (auto& [token, chance] : p) chance *= before / after;
+  return p;
+}
+
 // The recursion as it is written: what followed `context` in `text`.
 std::map<int32_t, double> Blend(const Text& text, const Text& context, const OtherTexts& others = {}) {
   std::map<int32_t, double> p;
@@ -86,7 +100,7 @@ std::map<int32_t, double> Blend(const Text& text, const Text& context, const Oth
     const bool alone = order == 1 && others.order > 0;
     if (!blend(text, order, alone ? PpmModel::kDoubtOfOneBesidePrior : PpmModel::kDoubt)) break;
   }
-  return p;
+  return PreferRecent(p, text);
 }
 
 void ExpectSame(const std::vector<Guess>& actual, const std::map<int32_t, double>& expected) {
@@ -162,7 +176,8 @@ TEST(PpmModel, BesideAPriorOneTokenSaysLess) {
   };
   const auto prior = PriorOf({1, 5, 1, 6}, 9, 2);
   // Of the text: one occurrence against a doubt of 16, then of 4. Of the prior: 5 and 6 once each, against 4.
-  const Text one = {1, 2, 9, 1}, two = {7, 1, 2, 9, 7, 1};
+  // The texts hold 5 and 6 as well, so that all are as recent.
+  const Text one = {5, 6, 1, 2, 9, 1}, two = {5, 6, 7, 1, 2, 9, 7, 1};
   EXPECT_NEAR(chance(one, prior, 2), 1.0 / 17, 1e-12);
   EXPECT_NEAR(chance(one, prior, 5), 16.0 / 17 / 6, 1e-12);
   EXPECT_NEAR(chance(two, prior, 2), 1.0 / 5 + 4.0 / 5 / 17, 1e-12);
@@ -171,6 +186,29 @@ TEST(PpmModel, BesideAPriorOneTokenSaysLess) {
   EXPECT_NEAR(chance({1}, prior, 6), 1.0 / 6, 1e-12);  // nothing was said yet
   EXPECT_EQ(chance({3}, prior, 6), 0);
   EXPECT_EQ(chance({}, prior, 6), 0);
+}
+
+TEST(PpmModel, WordsComeBack) {
+  const auto chances = [](size_t n_between) {
+    Text text = {1, 2, 1, 3, 4};
+    for (size_t i = 0; i < n_between; ++i) text.push_back(5);
+    text.insert(text.end(), {3, 1});
+    PpmModel model;
+    for (const int32_t t : text) model.Append(t);
+    PpmModel::Contexts contexts;
+    std::vector<Guess> guesses;
+    model.Current(contexts);
+    model.Predict(contexts, true, 0, guesses);
+    std::map<int32_t, double> p;
+    for (const auto& [token, chance] : guesses) p[token] = chance;
+    return p;
+  };
+  // 1 was followed by 2 and by 3; 3 came again just now.
+  for (const auto& [between, weight] : {std::pair<size_t, double>{10, 1}, {150, 2}, {500, 4}}) {
+    const auto p = chances(between);
+    EXPECT_NEAR(p.at(3) / p.at(2), weight, 1e-9) << between;
+    EXPECT_NEAR(p.at(2) + p.at(3), 2.0 / 6, 1e-12);
+  }
 }
 
 // Cleared, it knows its prior and nothing else.

@@ -21,11 +21,15 @@ double Power(double x, int n) {
 
 void PpmModel::Append(int32_t token) {
   text_.Append(token);
+  const auto index = static_cast<size_t>(token);
+  if (last_.size() <= index) last_.resize(index + 1, kNever);
+  last_[index] = text_.size();
   if (prior_ != nullptr) prior_->Extend(prior_at_end_, token, prior_at_end_);
 }
 
 void PpmModel::Clear() {
   text_.Clear();
+  last_.clear();
   if (prior_ != nullptr) prior_->Start({}, prior_at_end_);
 }
 
@@ -45,6 +49,23 @@ void PpmModel::Extend(const Contexts& contexts, int32_t token, Contexts& extende
   }
   extended.text.push_back({});
   if (prior_ != nullptr) prior_->Extend(contexts.prior, token, extended.prior);
+}
+
+double PpmModel::Recency(int32_t token) const {
+  const auto index = static_cast<size_t>(token);
+  if (index >= last_.size() || last_[index] == kNever) return 1;
+  const int64_t ago = text_.size() - last_[index];
+  return ago < kRecent ? 4 : ago < kNotLongAgo ? 2 : 1;
+}
+
+// Among the tokens that are thought of; what is left to others stays as it is.
+void PpmModel::PreferRecent(std::vector<Guess>& guesses) const {
+  double before = 0, after = 0;
+  for (Guess& guess : guesses) {
+    before += guess.chance;
+    after += guess.chance *= Recency(guess.token);
+  }
+  for (Guess& guess : guesses) guess.chance *= before / after;
 }
 
 // Longest context first: `unsaid` is what it and those before it leave to the shorter ones. A context of the
@@ -85,6 +106,7 @@ double PpmModel::Predict(const Contexts& contexts, bool at_end, double least, st
         node, [&](int32_t token, int64_t count) { say(token, unsaid * static_cast<double>(count) / n); });
     unsaid *= kDoubt / n;
   }
+  PreferRecent(out);
   double said = 0;
   std::erase_if(out, [&](const Guess& p) {
     if (p.chance >= least) said += p.chance;

@@ -7,7 +7,11 @@
 #include <filesystem>
 #include <map>
 
+#include "decode/testing/samplings.h"
 #include "draft/testing/longspec_files.h"
+#include "draft/testing/priors.h"
+#include "engine/gguf_tokenizer.h"
+#include "formats/gguf.h"
 #include "longspec/engine.h"
 
 namespace longspec {
@@ -46,6 +50,16 @@ class DraftModelTest : public ::testing::Test {
     const GenerationRequest request = Request(type, draft);
     auto session = engine_->NewSession();
     return engine_->Generate(**session, request);
+  }
+
+  // In the folder where the engine looks; returns its path.
+  std::string WritePrior(const std::string& name) const {
+    std::filesystem::create_directories(folder_.File("priors"));
+    const std::string path = folder_.File("priors/" + name);
+    const auto file = *GgufFile::Open(folder_.File("target.gguf"));
+    const auto source = PriorsOf(*file, *TokenizerSpecFromGguf(*file), 384);
+    testing::WritePrior(path, testing::RandomTokens(300, 8, 250), 384, source.tokenizer);
+    return path;
   }
 
   testing::Folder folder_;
@@ -162,6 +176,80 @@ TEST_F(DraftModelTest, MergedTreesLeaveTheTextAsItIs) {
       }
     }
   }
+}
+
+// With dice and without, with a prior and without, whatever the sampler is told.
+TEST_F(DraftModelTest, EveryWayOfSamplingLeavesTheTextAsItIs) {
+  WritePrior("x.ngrams");
+  struct Way {
+    std::string type, draft, prior;
+  };
+  const std::string target = folder_.File("target.gguf");
+  const std::vector<Way> ways = {{"longspec", draft_, ""},
+                                 {"lm", target, ""},
+                                 {"auto", draft_, ""},
+                                 {"auto", target, "none"},
+                                 {"lm,ppm,recycling", target, ""}};
+  GenerationRequest request = Request("none", "");
+  request.n_predict = 32;
+  std::map<std::string, int64_t> accepted;
+  for (const SamplingOptions& sampling : testing::EverySampling({5, 6})) {
+    request.sampling = sampling;
+    request.speculation = {.type = "none"};
+    const auto plain = engine_->Generate(**engine_->NewSession(), request);
+    ASSERT_TRUE(plain.ok()) << plain.status().message();
+    for (const Way& way : ways) {
+      for (const bool dice : {true, false}) {
+        const std::string name = way.type + " " + way.draft + (dice ? "" : " without dice");
+        SCOPED_TRACE(name + ", " + testing::Describe(sampling));
+        request.speculation = {
+            .type = way.type, .policy = "fixed", .prior = way.prior, .dice = dice, .draft_model = way.draft};
+        const auto drafted = engine_->Generate(**engine_->NewSession(), request);
+        ASSERT_TRUE(drafted.ok()) << drafted.status().message();
+        ASSERT_EQ(drafted->tokens, plain->tokens);
+        EXPECT_EQ(drafted->speculative.dice, dice && sampling.temperature > 0);
+        accepted[name] += drafted->timings.draft_n_accepted;
+      }
+    }
+  }
+  // A model that drafts for itself, and knows the numbers, is nearly always right.
+  EXPECT_GT(accepted["lm " + target], accepted["lm " + target + " without dice"]);
+  for (const auto& [name, n] : accepted) EXPECT_GT(n, 0) << name;
+}
+
+TEST_F(DraftModelTest, TheStatisticsSayWhatWasUsed) {
+  const std::string path = WritePrior("x.ngrams");
+  using Uses = std::vector<std::pair<std::string, std::string>>;
+  const auto run = [&](const std::string& type, const std::string& prior) {
+    GenerationRequest request = Request(type, "");
+    request.speculation.prior = prior;
+    const auto result = engine_->Generate(**engine_->NewSession(), request);
+    EXPECT_TRUE(result.ok()) << result.status().message();
+    return result->speculative;
+  };
+  const SpeculativeStats found = run("ppm", "");
+  ASSERT_EQ(found.uses.size(), 1U);
+  EXPECT_EQ(found.uses[0].first, "prior");
+  EXPECT_THAT(found.uses[0].second, ::testing::StartsWith(path + ", "));
+  EXPECT_EQ(found.notice, "");
+  EXPECT_EQ(run("auto", path).uses, found.uses);
+  EXPECT_EQ(run("auto", "none").uses, (Uses{{"prior", "none"}}));
+  EXPECT_THAT(run("suffix", "").uses, ::testing::IsEmpty());
+  const SpeculativeStats plain = run("none", "");
+  EXPECT_THAT(plain.uses, ::testing::IsEmpty());
+  EXPECT_FALSE(plain.dice);
+
+  // A damaged one is said to be, and by name it is an error.
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  engine_ = *Engine::Load({.path = folder_.File("target.gguf"), .threads = 1});
+  const SpeculativeStats damaged = run("auto", "");
+  EXPECT_EQ(damaged.uses, (Uses{{"prior", "none"}}));
+  EXPECT_THAT(damaged.notice, ::testing::AllOf(HasSubstr(path), HasSubstr("it was not used")));
+  GenerationRequest request = Request("auto", "");
+  request.speculation.prior = path;
+  const Status refused = engine_->Generate(**engine_->NewSession(), request).status();
+  EXPECT_EQ(refused.code(), StatusCode::kCorrupt);
+  EXPECT_THAT(refused.message(), HasSubstr(path));
 }
 
 // A draft keeps nothing that the tokens do not tell: a session that goes on, or a fork of it, drafts and says

@@ -46,7 +46,9 @@ Json ItemJson(const EvalItem& item) {
           {"loops", item.loops()},
           {"quality", Named(item.quality)},
           {"decisions", Named(item.decisions)},
-          {"last_decision", item.last_decision}};
+          {"last_decision", item.last_decision},
+          {"dice", item.dice},
+          {"uses", Named(item.uses)}};
 }
 
 EvalItem ItemFrom(const Json& json) {
@@ -76,6 +78,10 @@ EvalItem ItemFrom(const Json& json) {
   json.at("last_decision").get_to(item.last_decision);
   item.quality = NamedFrom<double>(json.at("quality"));
   item.decisions = NamedFrom<int64_t>(json.at("decisions"));
+  if (json.contains("dice")) {
+    json.at("dice").get_to(item.dice);
+    item.uses = NamedFrom<std::string>(json.at("uses"));
+  }
   return item;
 }
 
@@ -84,7 +90,8 @@ EvalItem ItemFrom(const Json& json) {
 bool CellKey::is_fixed() const {
   if (const size_t at = method.find('@'); at != std::string::npos)
     return method.compare(at, 6, "@fixed") == 0;
-  return method.find('+') == std::string::npos && method != "auto" && !method.starts_with("auto:");
+  const std::string_view type = std::string_view(method).substr(0, method.find_first_of(":/"));
+  return type != "auto" && type.find('+') == std::string_view::npos;
 }
 
 void CellSums::Add(const EvalItem& item, int runs) {

@@ -37,6 +37,8 @@ struct EvalItem {
   Quality quality;
   std::vector<std::pair<std::string, int64_t>> decisions;
   std::string last_decision;
+  bool dice = false;                                      // of SpeculativeStats, as is `uses`
+  std::vector<std::pair<std::string, std::string>> uses;  // older files have neither
 
   bool loops() const { return distinct_4gram < kLoops; }
 };

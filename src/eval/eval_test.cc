@@ -12,11 +12,14 @@
 #include <map>
 #include <numeric>
 
+#include "draft/testing/priors.h"
+#include "engine/gguf_tokenizer.h"
 #include "eval/cell.h"
 #include "eval/prompts.h"
 #include "eval/report.h"
 #include "eval/runner.h"
 #include "eval/testing/text.h"
+#include "formats/gguf.h"
 #include "formats/tiny_model.h"
 
 namespace longspec {
@@ -260,6 +263,37 @@ TEST_F(EvalTest, RunsAddUp) {
     with_drafts += one.drafted_at.empty() ? 0 : 1;
   }
   EXPECT_GT(with_drafts, 0);
+}
+
+// Methods of which some leave out the dice, the prior or both: one text, and each cell says what it used.
+TEST_F(EvalTest, CellsSayWhatWasDraftedWith) {
+  const std::string prior = *folder_ + "/x.ngrams";
+  const auto file = *GgufFile::Open(*folder_ + "/tiny.gguf");
+  std::vector<int32_t> text;
+  for (int32_t i = 0; i < 400; ++i) text.push_back(3 + i * i % 97);
+  testing::WritePrior(prior, text, 384, PriorsOf(*file, *TokenizerSpecFromGguf(*file), 384).tokenizer);
+  options_.families = {"report"};
+  options_.lengths = {256};
+  options_.methods = {"ppm", "ppm/no-dice", "auto/no-prior", "ppm:3/no-prior/no-dice", "ngram"};
+  options_.speculation.prior = prior;
+  ASSERT_TRUE(Run().ok());
+  const auto cells = ReadCells(options_.out);
+  ASSERT_EQ(cells->size(), 10U);
+  for (const Cell& cell : *cells) {
+    const std::string& method = cell.key.method;
+    const auto says = [&](const char* part) { return method.find(part) != std::string::npos; };
+    SCOPED_TRACE(method);
+    ASSERT_EQ(cell.items.size(), 1U);
+    const EvalItem& item = cell.items[0];
+    EXPECT_TRUE(item.identical);
+    EXPECT_EQ(item.dice, cell.key.temperature > 0 && !says("/no-dice"));
+    ASSERT_EQ(item.uses.size(), says("ngram") ? 0U : 1U);
+    if (says("ngram")) continue;
+    EXPECT_EQ(item.uses[0].first, "prior");
+    EXPECT_THAT(item.uses[0].second, ::testing::StartsWith(says("/no-prior") ? "none" : prior + ", "));
+  }
+  const std::string report = ReportMarkdown(*cells, {.title = "T"});
+  EXPECT_THAT(report, HasSubstr("auto/no-prior: dice, prior none; ngram: dice; ppm: dice, prior " + prior));
 }
 
 TEST_F(EvalTest, RefusesNonsenseBeforeAnythingRuns) {

@@ -286,6 +286,32 @@ std::string MethodTable(const std::vector<Cell>& cells) {
   return text;
 }
 
+// What each method drafted with, beside the text: "auto: dice, prior x.ngrams, 2000 pairs; ngram: dice".
+// Empty if nothing is known.
+std::string DraftedWith(const std::vector<Cell>& cells) {
+  std::map<std::string, std::vector<std::string>> methods;
+  const auto add = [&](const std::string& method, const std::string& what) {
+    std::vector<std::string>& known = methods[method];
+    if (std::ranges::find(known, what) == known.end()) known.push_back(what);
+  };
+  for (const bool dice : {true, false}) {  // dice first
+    for (const Cell& cell : cells) {
+      for (const EvalItem& item : cell.items) {
+        if (dice && item.dice) add(cell.key.method, "dice");
+        for (const auto& [name, value] : item.uses) {
+          if (!dice) add(cell.key.method, name + " " + value);
+        }
+      }
+    }
+  }
+  std::string text;
+  for (const auto& [method, all] : methods) {
+    text += (text.empty() ? "" : "; ") + method + ": ";
+    for (size_t i = 0; i < all.size(); ++i) text += (i == 0 ? "" : ", ") + all[i];
+  }
+  return text;
+}
+
 // One line for each temperature and method; `value_of` is the ordinate of a length.
 std::vector<LineSeries> SeriesByLength(const std::vector<Cell>& cells,
                                        const std::function<double(const CellSums&)>& value_of) {
@@ -328,6 +354,9 @@ std::string ReportMarkdown(const std::vector<Cell>& cells, const ReportOptions& 
       "not counted. The accepted length is 1 + accepted / steps. A text loops if fewer than half of its "
       "4-grams are "
       "distinct, which flatters every drafter: the columns \"without\" leave such texts out.\n\n";
+  if (const std::string with = DraftedWith(cells); !with.empty()) {
+    text += "Drafted with (dice are for temperatures above 0): " + with + ".\n\n";
+  }
   text += Print("## By method\n\nAnswers of fewer than %lld tokens are left out here.\n\n",
                 static_cast<long long>(kLeastTokens)) +
           MethodTable(cells);

@@ -73,6 +73,8 @@ Cell SampleCell() {
   straight.quality = {{"rouge1", 0.25}};
   straight.decisions = {{"off", 3}};
   straight.last_decision = "off: 8 rows cost 3.1x at 7.4K keys, expected 1.9 tokens";
+  straight.dice = true;
+  straight.uses = {{"prior", "priors/x.ngrams, 2000 pairs"}};
   EvalItem looping = straight;
   looping.id = "b";
   looping.distinct_4gram = 0.2;
@@ -81,6 +83,7 @@ Cell SampleCell() {
   looping.accepted_at = {10, 5, 4};
   looping.acceptance_per_position = {0.5, 0.5, 0.8};
   looping.identical = false;
+  looping.dice = false;
   return {.key = {.family = "f", .method = "m", .length = 512, .temperature = 0.7},
           .runs = 1,
           .items = {straight, looping}};
@@ -106,8 +109,13 @@ TEST(Cell, SurvivesTheDisk) {
   EXPECT_THAT(json["drafted_at"], ElementsAre(40, 20, 5));
   EXPECT_THAT(json["accepted_at"], ElementsAre(26, 10, 4));
   EXPECT_THAT(json["acceptance_per_position"], ElementsAre(0.65, 0.5, 0.8));
+  EXPECT_EQ(json["items"][0]["dice"], true);
+  EXPECT_EQ(json["items"][1]["dice"], false);
+  EXPECT_EQ(json["items"][0]["uses"]["prior"], "priors/x.ngrams, 2000 pairs");
   const auto back = ParseCell(json.dump());
   ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_TRUE(back->items[0].dice);
+  EXPECT_EQ(back->items[0].uses, SampleCell().items[0].uses);
   EXPECT_EQ(CellJson(*back), json);
   EXPECT_EQ(back->key, SampleCell().key);
   const auto nothing = CellJson({.key = SampleCell().key, .runs = 1, .items = {}});
@@ -128,14 +136,16 @@ TEST(Cell, ReadsOlderLines) {
     ASSERT_EQ(json.erase(name), 1U) << name;
   }
   for (auto& item : json["items"]) {
-    item.erase("drafted_at");
-    item.erase("accepted_at");
+    for (const char* name : {"drafted_at", "accepted_at", "dice", "uses"}) ASSERT_EQ(item.erase(name), 1U);
   }
   const auto cell = ParseCell(json.dump());
   ASSERT_TRUE(cell.ok()) << cell.status().message();
   EXPECT_THAT(cell->items[0].acceptance_per_position, ElementsAre(0.8, 0.5));
   EXPECT_THAT(cell->items[0].drafted_at, ::testing::IsEmpty());
+  EXPECT_FALSE(cell->items[0].dice);
+  EXPECT_THAT(cell->items[0].uses, ::testing::IsEmpty());
   const std::string report = ReportMarkdown({*cell}, {.title = "T"});
+  EXPECT_THAT(report, Not(HasSubstr("Drafted with")));
   EXPECT_THAT(report, HasSubstr("| 0.7 | m | 0.65 | 0.50 | 0.80 | - |"));  // means of rates
   EXPECT_THAT(report, HasSubstr("| 4.00 | - | - | - | - |\n"));
 }
@@ -164,18 +174,44 @@ TEST(Report, SetsWhatAdaptsBesideTheBestFixedSetting) {
   };
   const std::vector<Cell> cells = {cell("auto", 125),         cell("suffix:4", 100),
                                    cell("ngram", 250),        cell("ngram+suffix", 160),
-                                   cell("auto@fixed:4", 110), cell("suffix@adaptive", 90)};
+                                   cell("auto@fixed:4", 110), cell("suffix@adaptive", 90),
+                                   cell("auto/no-dice", 80),  cell("auto:8/no-prior", 80)};
   const std::string report = ReportMarkdown(cells, {.title = "T"});
   EXPECT_THAT(report, HasSubstr("| f | 0 | 512 | auto | 1.60x | suffix:4 | 2.00x | 80 % | 0.90 |"));
   EXPECT_THAT(report, HasSubstr("| f | 0 | 512 | ngram+suffix | 1.25x | suffix:4 | 2.00x | 62 % | 0.90 |"));
   EXPECT_THAT(report,
               HasSubstr("| f | 0 | 512 | suffix@adaptive | 2.22x | suffix:4 | 2.00x | 111 % | 0.90 |"));
+  for (const char* adaptive : {"auto/no-dice", "auto:8/no-prior"}) {
+    EXPECT_THAT(report, HasSubstr("| f | 0 | 512 | " + std::string(adaptive) +
+                                  " | 2.50x | suffix:4 | 2.00x | 125 % | 0.90 |"));
+  }
   EXPECT_THAT(report, HasSubstr("| auto | 1 | 1.60x | 1.60x | 1.60x | 0 | 80 % | 80 % | 0 |"));
   EXPECT_THAT(report, HasSubstr("| ngram | 1 | 0.80x | 0.80x | 0.80x | 1 | 40 % | 40 % | 0 |"));
   EXPECT_THAT(report, Not(HasSubstr("| f | 0 | 512 | auto@fixed:4")));
   // Where nothing pays, plain decoding is the best fixed setting.
   EXPECT_THAT(ReportMarkdown({cell("auto", 200), cell("ngram", 250)}, {.title = "T"}),
               HasSubstr("| f | 0 | 512 | auto | 1.00x | plain | 1.00x | 100 % | 0.90 |"));
+}
+
+TEST(Report, SaysWhatMethodsDraftedWith) {
+  const auto cell = [](const std::string& method, double temperature, const std::string& prior) {
+    EvalItem item{.id = "a", .tokens = 50, .steps = 20, .ms = 100, .plain_ms = 200};
+    item.dice = temperature > 0 && !method.ends_with("/no-dice");
+    if (!prior.empty()) item.uses = {{"prior", prior}};
+    return Cell{.key = {.family = "f", .method = method, .length = 512, .temperature = temperature},
+                .runs = 1,
+                .items = {item, item}};
+  };
+  const std::string report =
+      ReportMarkdown({cell("auto", 0, "x.ngrams, 20 pairs"), cell("auto", 0.7, "x.ngrams, 20 pairs"),
+                      cell("auto/no-dice", 0.7, "x.ngrams, 20 pairs"), cell("ppm/no-prior", 0, "none"),
+                      cell("ppm/no-prior", 1, "none"), cell("suffix", 0, ""), cell("suffix", 1, "")},
+                     {.title = "T"});
+  EXPECT_THAT(report,
+              HasSubstr("\n\nDrafted with (dice are for temperatures above 0): "
+                        "auto: dice, prior x.ngrams, 20 pairs; auto/no-dice: prior x.ngrams, 20 pairs; "
+                        "ppm/no-prior: dice, prior none; suffix: dice.\n\n"));
+  EXPECT_THAT(ReportMarkdown({cell("suffix", 0, "")}, {.title = "T"}), Not(HasSubstr("Drafted with")));
 }
 
 // Every tag of a well-formed page is closed by its own.

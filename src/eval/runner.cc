@@ -335,6 +335,8 @@ class Evaluation {
       }
     }
     item.last_decision = s.last_decision;
+    item.dice = s.dice;
+    item.uses = s.uses;
   }
 
   static void Describe(const GenerationResult& result, const Sample& sample, EvalItem& item) {

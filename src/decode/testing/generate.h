@@ -65,8 +65,9 @@ inline std::vector<int32_t> DecodePlainly(const ToyLanguage& language, const Job
 class Rig {
  public:
   Rig(const ToyLanguage& language, const Job& job, Drafter* drafter, const SpeculationOptions& speculation)
-      : Rig(language, job, drafter, MakeFixedPolicy(speculation)) {}
-  Rig(const ToyLanguage& language, const Job& job, Drafter* drafter, std::unique_ptr<Policy> the_policy)
+      : Rig(language, job, drafter, MakeFixedPolicy(speculation), speculation.dice) {}
+  Rig(const ToyLanguage& language, const Job& job, Drafter* drafter, std::unique_ptr<Policy> the_policy,
+      bool dice = true)
       : job_(job),
         target(&language),
         cache(job.capacity),
@@ -78,7 +79,8 @@ class Rig {
                  .drafter = drafter,
                  .policy = policy.get(),
                  .sampler = &sampler,
-                 .prefill_chunk = job.prefill_chunk},
+                 .prefill_chunk = job.prefill_chunk,
+                 .dice = dice},
                 &committed) {}
 
   int n_generated() const { return static_cast<int>(committed.size() - job_.prompt.size()); }
