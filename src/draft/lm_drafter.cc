@@ -40,8 +40,6 @@ std::unique_ptr<KvCache> MakeCache(const LmModel& model, const KvCache& target,
   return MakeFullCache(layout, model.config.n_layer, target.capacity() + kMostSpeculated);
 }
 
-constexpr DiceModel kDice = {.belief = 0.9, .dice = 0.55, .other = 1, .missing = 0.1};
-
 class LmDrafter final : public Drafter, private GrowthModel {
  public:
   LmDrafter(std::shared_ptr<const LmModel> model, TreeShape shape, const SharedParts& target,
@@ -70,7 +68,7 @@ class LmDrafter final : public Drafter, private GrowthModel {
     Trim(committed);
     committed_ = committed;
     chain_.clear();
-    GuidedGrowth guided(*this, budget.foresight, kDice, committed);
+    GuidedGrowth guided(*this, budget.foresight, kDiceOfModels, committed);
     return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
                     guided, tree);
   }

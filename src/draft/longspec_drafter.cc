@@ -22,8 +22,6 @@ namespace {
 
 constexpr int kNoLimit = 1 << 30;
 
-constexpr DiceModel kDice = {.belief = 0.9, .dice = 0.55, .other = 1, .missing = 0.2};
-
 class LongspecDrafter final : public Drafter, private GrowthModel {
  public:
   LongspecDrafter(std::shared_ptr<const LongspecModel> model, TreeShape shape, const SharedParts& target,
@@ -53,7 +51,7 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
     root_position_ = cache_->length();
     paths_.clear();
     n_slots_ = 0;
-    GuidedGrowth guided(*this, budget.foresight, kDice, committed);
+    GuidedGrowth guided(*this, budget.foresight, kDiceOfModels, committed);
     return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
                     guided, tree);
   }

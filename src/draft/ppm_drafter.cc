@@ -17,7 +17,6 @@
 namespace longspec {
 namespace {
 
-constexpr DiceModel kDice = {.belief = 0.83, .dice = 0.47, .other = 0.8};
 // Dice can make a token this much likelier, for all practical purposes.
 constexpr double kMostLuck = 8;
 
@@ -96,7 +95,7 @@ class PpmDrafter final : public Drafter {
     for (int at = node; at > 0; at = tree.node(at).parent) {
       path_[static_cast<size_t>(tree.node(at).depth) - 1] = tree.node(at).token;
     }
-    budget.foresight.Refine(kDice, {.committed = text_.tokens(), .drafted = path_}, rest, guesses_);
+    budget.foresight.Refine(kDiceOfCounts, {.committed = text_.tokens(), .drafted = path_}, rest, guesses_);
     int n = 0;
     for (const Guess& guess : guesses_) {
       if (n++ == width_ || guess.chance < least) break;

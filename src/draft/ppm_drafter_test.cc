@@ -259,7 +259,6 @@ TEST(PpmModel, BelievesLongContextsAndFrequentOnes) {
 // asked for what may follow them.
 int AppendAndPropose(PpmModel& model, std::span<const int32_t> text, const Sampler* sampler) {
   constexpr double kLeast = 0.03, kLuck = 16;
-  constexpr DiceModel kDice = {.belief = 0.83, .dice = 0.47, .other = 0.8};
   model.Append(text.back());
   PpmModel::Contexts contexts, next;
   std::vector<Guess> predictions;
@@ -271,7 +270,7 @@ int AppendAndPropose(PpmModel& model, std::span<const int32_t> text, const Sampl
     const double least = kLeast / chance;
     const double rest =
         model.Predict(contexts, depth++ == 0, sampler != nullptr ? least / kLuck : least, predictions);
-    Foresight(sampler, true).Refine(kDice, {.committed = text, .drafted = path}, rest, predictions);
+    Foresight(sampler, true).Refine(kDiceOfCounts, {.committed = text, .drafted = path}, rest, predictions);
     if (predictions.empty() || predictions[0].chance < least) break;
     chance *= predictions[0].chance;
     path.push_back(predictions[0].token);

@@ -16,8 +16,6 @@
 namespace longspec {
 namespace {
 
-constexpr DiceModel kDice = {.belief = 1, .dice = 0.45, .other = 1};
-
 class RecyclingDrafter final : public Drafter {
  public:
   RecyclingDrafter(RecyclingTable table, int width, std::string file)
@@ -91,7 +89,8 @@ class RecyclingDrafter final : public Drafter {
     }
     path_.clear();
     for (const int32_t at : tree.PathTo(node)) path_.push_back(tree.node(at).token);
-    foresight.Refine(kDice, {.committed = committed, .drafted = std::span(path_).subspan(1)}, rest, guesses);
+    foresight.Refine(kDiceOfCounts, {.committed = committed, .drafted = std::span(path_).subspan(1)}, rest,
+                     guesses);
     return guesses;
   }
 

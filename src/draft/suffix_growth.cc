@@ -11,7 +11,6 @@ constexpr auto kWorse = [](const auto& a, const auto& b) {
   return a.score != b.score ? a.score < b.score : a.order > b.order;
 };
 
-constexpr DiceModel kDice = {.belief = 1, .dice = 0.45, .other = 1};
 constexpr int kRefined = 8;  // continuations that dice choose among
 
 size_t Z(int32_t i) { return static_cast<size_t>(i); }
@@ -33,8 +32,8 @@ void SuffixGrower::Discover(const SuffixIndex& index, const SuffixContext& conte
   for (int32_t at = parent.parent, depth = parent.depth; at >= 0; at = draft.nodes[Z(at)].parent) {
     path_[Z(--depth)] = draft.nodes[Z(at)].token;
   }
-  limits.foresight.Refine(kDice, {.committed = limits.committed, .drafted = path_}, std::max(rest, 0.0),
-                          guesses_);
+  limits.foresight.Refine(kDiceOfCounts, {.committed = limits.committed, .drafted = path_},
+                          std::max(rest, 0.0), guesses_);
   int n = 0;
   for (const Guess& guess : guesses_) {
     const double score = parent.score * guess.chance;
