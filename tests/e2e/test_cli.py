@@ -11,7 +11,9 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -91,6 +93,8 @@ class Usage(CliTestCase):
             (("--spec-draft-n-min", "9", "--spec-draft-n-max", "3"), "--spec-draft-n-min"),
             (("--spec-tree", "bush"), "--spec-tree"),
             (("--spec-policy", "bold"), "adaptive, fixed"),
+            (("--spec-dice", "maybe"), "--spec-dice"),
+            (("--spec-ppm-min-prob", "2"), "--spec-ppm-min-prob"),
             (("--spec-type", "ngram,magic"), "magic"),
             (("-n",), "--predict"),
         ]
@@ -188,8 +192,8 @@ class Run(WithModel):
                           "predicted_per_second", "draft_n", "draft_n_accepted"])
         self.assertEqual(list(out["speculative"]),
                          ["type", "steps", "mean_acceptance_length", "acceptance_per_position", "exactness",
-                          "distinct_4gram", "draft_ms", "target_ms", "verify_ms", "commit_ms", "proposed", "draft_bytes", "policy",
-                          "by_drafter", "by_context"])
+                          "distinct_4gram", "draft_ms", "target_ms", "verify_ms", "commit_ms", "proposed", "draft_bytes", "dice",
+                          "uses", "policy", "by_drafter", "by_context"])
         self.assertEqual(out["speculative"]["exactness"], "lossless")
         self.assertEqual(out["timings"]["predicted_n"], len(out["tokens"]))
         self.assertLessEqual(len(out["tokens"]), 8)
@@ -529,6 +533,7 @@ class Selfcheck(WithModel):
             for part in ("auto, adaptive policy", "auto with a draft model, adaptive policy",
                          "random trees of 40 nodes", "prefill in chunks of 1,", "prefill in chunks of 7,", "threads "):
                 self.assertTrue(any(part in line for line in at), f"{part} is missing at {temperature} in {lines}")
+            self.assertEqual(any(line.startswith("auto without dice, ") for line in at), temperature != "0.0", at)
             self.assertTrue(any("kernels reference against" in line and f"temp {temperature}" in line for line in lines), lines)
 
     def test_drafters_without_a_model_are_named(self):
@@ -547,7 +552,7 @@ class Bench(WithModel):
     def test_json_lines(self):
         result = longspec("bench", "-m", MODEL, "--depth", "64", "--rows", "1,4", "--repetitions", "1", "--json")
         self.assertEqual(result.returncode, OK, result.stderr)
-        machine, *rows = [json.loads(line) for line in result.stdout.splitlines()]
+        machine, *rows, unfiltered, filtered = [json.loads(line) for line in result.stdout.splitlines()]
         self.assertEqual(machine["test"], "machine")
         for limit in ("gb_per_second", "q8_gmac_per_second", "f32_gmac_per_second", "bf16_gmac_per_second", "barrier_us"):
             self.assertGreater(machine[limit], 0)
@@ -558,6 +563,18 @@ class Bench(WithModel):
             self.assertGreater(row["tokens_per_second"], 0)
             self.assertGreater(row["gmac_per_second"], 0)
             self.assertGreater(row["roofline_share"], 0)
+        for row, filters in ((unfiltered, "none"), (filtered, "default")):
+            self.assertEqual((row["test"], row["depth"], row["filters"]), ("sampling", 64, filters))
+            self.assertGreater(row["vocab"], 1000)
+            self.assertGreater(row["us"], 0)
+            self.assertAlmostEqual(row["share_of_step"], row["us"] / 1000 / rows[1]["ms"])
+
+    def test_tables(self):
+        result = longspec("bench", "-m", MODEL, "--depth", "64", "--rows", "1", "--repetitions", "1")
+        self.assertEqual(result.returncode, OK, result.stderr)
+        table = result.stdout.decode()
+        self.assertRegex(table, r"\n\| decode +\| +64 \| +1 \|.*\n\nChoosing one of \d+ tokens at temperature 1, after 64 keys:\n\n"
+                                r"\| filters .*\n\|-.*\n\| none +\| +[\d.]+ \| +[\d.]+ % \|\n\| default +\| +[\d.]+ \| +[\d.]+ % \|\n$")
 
     def test_sweep(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -609,6 +626,29 @@ class Eval(WithModel):
             self.assertIn("In the form of SpecExtend, table 2", in_form)
             self.assertIn("In the form of Beagle, table 1", in_form)
             self.expect_error(longspec(*args, "-n", "9"), USAGE, "n_predict 8, not 9")
+
+    def test_methods_without_dice_and_without_a_prior(self):
+        with tempfile.TemporaryDirectory() as folder:
+            table = write_table(folder)
+            out = os.path.join(folder, "out")
+            args = ("eval", "-m", MODEL, "--data", self.DATA, "--out", out, "--families", "report", "--lengths", "256",
+                    "--temps", "0,1", "-n", "8", "--methods", "auto,auto/no-dice,auto/no-prior", "--spec-prior", table)
+            result = longspec(*args, "--top-k", "0", "--min-p", "0")
+            self.assertEqual(result.returncode, OK, result.stderr)
+            report = result.stdout.decode()
+            self.assertIn("Identical to plain decoding: 6 of 6 generations.", report)
+            prior = f"prior {table}, "
+            self.assertRegex(report, rf"\nDrafted with \(.*\): auto: dice, {prior}\d+ pairs; auto/no-dice: {prior}\d+ pairs; "
+                                     r"auto/no-prior: dice, prior none\.\n")
+            cells = {(cell["method"], cell["temperature"]): cell["items"][0] for cell in self.lines_of(out, "cells.jsonl")}
+            self.assertEqual(len(cells), 6)
+            for (method, temperature), item in cells.items():
+                self.assertEqual(item["dice"], temperature > 0 and method != "auto/no-dice", method)
+                self.assertEqual(item["uses"]["prior"] == "none", method == "auto/no-prior", method)
+            with open(os.path.join(out, "settings.json"), encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["top_k"], 0)
+            self.expect_error(longspec(*args), USAGE, "holds cells with top_k 0, not 40")
+            self.expect_error(longspec(*args, "--methods", "auto/no-luck"), USAGE, "auto/no-luck")
 
     def expect_whole_page(self, path, markdown):
         """Well-formed, with the report's title, its tables and three charts, and nothing to be fetched or run."""
@@ -688,6 +728,127 @@ class Eval(WithModel):
         self.expect_error(longspec(*base, "--lengths", "50"), USAGE, "--lengths 50")
         self.expect_error(longspec(*base, "--families", "poems"), USAGE, "poems", "needle")
         self.expect_error(longspec(*base, "--paper", "table7"), USAGE, "--paper table7", "longspec-table1")
+
+
+def write_table(folder, model=MODEL):
+    """A table of n-grams of a short text; returns its path."""
+    path = os.path.join(folder, "table.ngrams")
+    text = b"The bridge was repaired in summer. The repair of the bridge took two summers.\n" * 20
+    made = longspec("corpus", "--ngrams", "-m", model, "-f", "-", "-o", path, stdin=text)
+    if made.returncode != OK:
+        raise AssertionError(made.stderr)
+    return path
+
+
+def swap_two_tokens(model):
+    """Swaps the numbers of two tokens of a model file: it then has another tokenizer, and is otherwise well-formed."""
+    entries = [struct.pack("<Q", len(token)) + token for token in ("\u0120cat".encode(), "\u0120dog".encode())]
+    with open(model, "r+b") as file:
+        head = file.read(8 << 20)
+        places = [head.index(entry) for entry in entries]
+        for place, entry in zip(places, reversed(entries)):
+            file.seek(place)
+            file.write(entry)
+
+
+class DiceAndPriors(WithModel):
+    PROMPT = "Say again: the repair of the bridge took two summers, and the bridge was repaired."
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.table = write_table(self.folder)
+
+    def damaged_table(self):
+        with open(self.table, "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            last = file.read(1)
+            file.seek(-1, os.SEEK_END)
+            file.write(bytes([last[0] ^ 1]))
+        return self.table
+
+    def run_hot(self, *options):
+        return self.run_json("-p", self.PROMPT, "-n", "40", "--temp", "0.8", "-s", "5", *options)
+
+    def test_they_never_change_the_text(self):
+        plain = self.run_hot("--spec-type", "none")
+        self.assertEqual(plain["speculative"]["dice"], False)
+        self.assertEqual(plain["speculative"]["uses"], {})
+        accepted = {}
+        for spec_type in ("auto", "ppm", "suffix", "ppm,recycling"):
+            for dice in ("on", "off"):
+                for prior in (self.table, "none"):
+                    with self.subTest(type=spec_type, dice=dice, prior=prior):
+                        out = self.run_hot("--spec-type", spec_type, "--spec-dice", dice, "--spec-prior", prior)
+                        self.assertEqual(out["tokens"], plain["tokens"])
+                        self.assertEqual(out["text"], plain["text"])
+                        speculative = out["speculative"]
+                        self.assertEqual(speculative["dice"], dice == "on")
+                        if spec_type == "suffix":
+                            self.assertEqual(speculative["uses"], {})
+                        elif prior == "none":
+                            self.assertEqual(speculative["uses"], {"prior": "none"})
+                        else:
+                            self.assertRegex(speculative["uses"]["prior"], rf"^{re.escape(prior)}, \d+ pairs$")
+                        accepted[spec_type, dice, prior] = out["timings"]["draft_n_accepted"]
+        self.assertGreater(accepted["ppm", "on", self.table], 0)
+        # Without dice there is nothing to know at temperature 0.
+        cold = self.run_json("-p", self.PROMPT, "-n", "8", "--temp", "0", "--spec-prior", self.table)
+        self.assertEqual(cold["speculative"]["dice"], False)
+
+    def test_verbose_says_what_was_used(self):
+        def details(*options):
+            result = longspec("run", "-m", MODEL, "-p", "Hi", "-n", "4", "-s", "1", "-v", *options)
+            self.assertEqual(result.returncode, OK, result.stderr)
+            return result.stderr.decode().splitlines()
+        both = details("--temp", "0.8", "--spec-prior", self.table)
+        self.assertIn("dice: used", both)
+        self.assertTrue(any(re.match(rf"prior: {re.escape(self.table)}, \d+ pairs$", line) for line in both), both)
+        self.assertIn("prior: none", details("--temp", "0.8", "--spec-prior", "none"))
+        for options in (("--temp", "0"), ("--temp", "0.8", "--spec-dice", "off"), ("--temp", "0.8", "--spec-type", "none")):
+            self.assertNotIn("dice: used", details(*options), options)
+
+    def test_the_one_beside_the_model_is_found(self):
+        model = os.path.join(self.folder, "model.gguf")
+        os.symlink(MODEL, model)
+        os.mkdir(os.path.join(self.folder, "priors"))
+        found = os.path.join(self.folder, "priors", "x.ngrams")
+        run = ("run", "-m", model, "-p", "Hi", "-n", "4", "--temp", "0.8", "-s", "1", "--json")
+        self.assertEqual(json.loads(longspec(*run).stdout)["speculative"]["uses"], {"prior": "none"})
+        os.rename(self.table, found)
+        used = json.loads(longspec(*run).stdout)
+        self.assertTrue(used["speculative"]["uses"]["prior"].startswith(found + ", "))
+        self.assertNotIn("notice", used["speculative"])
+        # A damaged one is left alone, with a line that says so.
+        self.table = found
+        self.damaged_table()
+        unused = json.loads(longspec(*run).stdout)
+        self.assertEqual(unused["speculative"]["uses"], {"prior": "none"})
+        self.assertIn(found, unused["speculative"]["notice"])
+        self.assertEqual(unused["tokens"], used["tokens"])
+        result = longspec(*run[:-1])
+        self.assertEqual(result.returncode, OK, result.stderr)
+        self.assertRegex(result.stderr.decode(), rf"(?m)^note: {re.escape(found)}: .*; it was not used$")
+
+    def test_what_cannot_be_used(self):
+        run = ("run", "-m", MODEL, "-p", "hi", "-n", "1", "--spec-prior")
+        self.expect_error(longspec(*run, os.path.join(self.folder, "none.ngrams")), BAD_MODEL, "none.ngrams")
+        junk = os.path.join(self.folder, "junk.ngrams")
+        with open(junk, "wb") as file:
+            file.write(b"hello")
+        self.expect_error(longspec(*run, junk), BAD_MODEL, junk, "longspec corpus --ngrams")
+        self.expect_error(longspec(*run, self.damaged_table()), BAD_MODEL, self.table, "checksum")
+
+    def test_a_table_of_another_tokenizer(self):
+        other = os.path.join(self.folder, "other.gguf")
+        shutil.copyfile(MODEL, other)
+        swap_two_tokens(other)
+        run = ("run", "-p", "hi", "-n", "2", "--temp", "0", "--spec-prior", self.table, "-m")
+        self.expect_error(longspec(*run, other), USAGE, self.table, "made for another tokenizer than this model's")
+        self.assertEqual(longspec(*run, MODEL).returncode, OK)
+        own = write_table(self.folder, other)
+        self.assertEqual(longspec("run", "-p", "hi", "-n", "2", "--temp", "0", "--spec-prior", own, "-m", other).returncode, OK)
 
 
 class Tokenize(WithModel):
