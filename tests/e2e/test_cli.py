@@ -91,6 +91,8 @@ class Usage(CliTestCase):
             (("--spec-draft-n-min", "9", "--spec-draft-n-max", "3"), "--spec-draft-n-min"),
             (("--spec-tree", "bush"), "--spec-tree"),
             (("--spec-policy", "bold"), "adaptive, fixed"),
+            (("--spec-dice", "maybe"), "--spec-dice"),
+            (("--spec-ppm-min-prob", "2"), "--spec-ppm-min-prob"),
             (("--spec-type", "ngram,magic"), "magic"),
             (("-n",), "--predict"),
         ]
@@ -188,8 +190,8 @@ class Run(WithModel):
                           "predicted_per_second", "draft_n", "draft_n_accepted"])
         self.assertEqual(list(out["speculative"]),
                          ["type", "steps", "mean_acceptance_length", "acceptance_per_position", "exactness",
-                          "distinct_4gram", "draft_ms", "target_ms", "verify_ms", "commit_ms", "proposed", "draft_bytes", "policy",
-                          "by_drafter", "by_context"])
+                          "distinct_4gram", "draft_ms", "target_ms", "verify_ms", "commit_ms", "proposed", "draft_bytes", "dice",
+                          "uses", "policy", "by_drafter", "by_context"])
         self.assertEqual(out["speculative"]["exactness"], "lossless")
         self.assertEqual(out["timings"]["predicted_n"], len(out["tokens"]))
         self.assertLessEqual(len(out["tokens"]), 8)
@@ -529,6 +531,7 @@ class Selfcheck(WithModel):
             for part in ("auto, adaptive policy", "auto with a draft model, adaptive policy",
                          "random trees of 40 nodes", "prefill in chunks of 1,", "prefill in chunks of 7,", "threads "):
                 self.assertTrue(any(part in line for line in at), f"{part} is missing at {temperature} in {lines}")
+            self.assertEqual(any(line.startswith("auto without dice, ") for line in at), temperature != "0.0", at)
             self.assertTrue(any("kernels reference against" in line and f"temp {temperature}" in line for line in lines), lines)
 
     def test_drafters_without_a_model_are_named(self):
@@ -547,7 +550,7 @@ class Bench(WithModel):
     def test_json_lines(self):
         result = longspec("bench", "-m", MODEL, "--depth", "64", "--rows", "1,4", "--repetitions", "1", "--json")
         self.assertEqual(result.returncode, OK, result.stderr)
-        machine, *rows = [json.loads(line) for line in result.stdout.splitlines()]
+        machine, *rows, unfiltered, filtered = [json.loads(line) for line in result.stdout.splitlines()]
         self.assertEqual(machine["test"], "machine")
         for limit in ("gb_per_second", "q8_gmac_per_second", "f32_gmac_per_second", "bf16_gmac_per_second", "barrier_us"):
             self.assertGreater(machine[limit], 0)
@@ -558,6 +561,18 @@ class Bench(WithModel):
             self.assertGreater(row["tokens_per_second"], 0)
             self.assertGreater(row["gmac_per_second"], 0)
             self.assertGreater(row["roofline_share"], 0)
+        for row, filters in ((unfiltered, "none"), (filtered, "default")):
+            self.assertEqual((row["test"], row["depth"], row["filters"]), ("sampling", 64, filters))
+            self.assertGreater(row["vocab"], 1000)
+            self.assertGreater(row["us"], 0)
+            self.assertAlmostEqual(row["share_of_step"], row["us"] / 1000 / rows[1]["ms"])
+
+    def test_tables(self):
+        result = longspec("bench", "-m", MODEL, "--depth", "64", "--rows", "1", "--repetitions", "1")
+        self.assertEqual(result.returncode, OK, result.stderr)
+        table = result.stdout.decode()
+        self.assertRegex(table, r"\n\| decode +\| +64 \| +1 \|.*\n\nChoosing one of \d+ tokens at temperature 1, after 64 keys:\n\n"
+                                r"\| filters .*\n\|-.*\n\| none +\| +[\d.]+ \| +[\d.]+ % \|\n\| default +\| +[\d.]+ \| +[\d.]+ % \|\n$")
 
     def test_sweep(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -609,6 +624,29 @@ class Eval(WithModel):
             self.assertIn("In the form of SpecExtend, table 2", in_form)
             self.assertIn("In the form of Beagle, table 1", in_form)
             self.expect_error(longspec(*args, "-n", "9"), USAGE, "n_predict 8, not 9")
+
+    def test_methods_without_dice_and_without_a_prior(self):
+        with tempfile.TemporaryDirectory() as folder:
+            table = write_table(folder)
+            out = os.path.join(folder, "out")
+            args = ("eval", "-m", MODEL, "--data", self.DATA, "--out", out, "--families", "report", "--lengths", "256",
+                    "--temps", "0,1", "-n", "8", "--methods", "auto,auto/no-dice,auto/no-prior", "--spec-prior", table)
+            result = longspec(*args, "--top-k", "0", "--min-p", "0")
+            self.assertEqual(result.returncode, OK, result.stderr)
+            report = result.stdout.decode()
+            self.assertIn("Identical to plain decoding: 6 of 6 generations.", report)
+            prior = f"prior {table}, "
+            self.assertRegex(report, rf"\nDrafted with \(.*\): auto: dice, {prior}\d+ pairs; auto/no-dice: {prior}\d+ pairs; "
+                                     r"auto/no-prior: dice, prior none\.\n")
+            cells = {(cell["method"], cell["temperature"]): cell["items"][0] for cell in self.lines_of(out, "cells.jsonl")}
+            self.assertEqual(len(cells), 6)
+            for (method, temperature), item in cells.items():
+                self.assertEqual(item["dice"], temperature > 0 and method != "auto/no-dice", method)
+                self.assertEqual(item["uses"]["prior"] == "none", method == "auto/no-prior", method)
+            with open(os.path.join(out, "settings.json"), encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["top_k"], 0)
+            self.expect_error(longspec(*args), USAGE, "holds cells with top_k 0, not 40")
+            self.expect_error(longspec(*args, "--methods", "auto/no-luck"), USAGE, "auto/no-luck")
 
     def expect_whole_page(self, path, markdown):
         """Well-formed, with the report's title, its tables and three charts, and nothing to be fetched or run."""
@@ -688,6 +726,16 @@ class Eval(WithModel):
         self.expect_error(longspec(*base, "--lengths", "50"), USAGE, "--lengths 50")
         self.expect_error(longspec(*base, "--families", "poems"), USAGE, "poems", "needle")
         self.expect_error(longspec(*base, "--paper", "table7"), USAGE, "--paper table7", "longspec-table1")
+
+
+def write_table(folder, model=MODEL):
+    """A table of n-grams of a short text; returns its path."""
+    path = os.path.join(folder, "table.ngrams")
+    text = b"The bridge was repaired in summer. The repair of the bridge took two summers.\n" * 20
+    made = longspec("corpus", "--ngrams", "-m", model, "-f", "-", "-o", path, stdin=text)
+    if made.returncode != OK:
+        raise AssertionError(made.stderr)
+    return path
 
 
 class Tokenize(WithModel):
