@@ -53,6 +53,9 @@ class Drafter {
 
   virtual size_t bytes() const { return 0; }  // memory held now
 
+  // Whether it makes use of dice, if there are any (draft/foresight.h).
+  virtual bool uses_dice() const { return false; }
+
   // What it drafts with, as name and value for statistics: ("prior", "models/priors/x.ngrams, 2.0M pairs").
   virtual std::vector<std::pair<std::string, std::string>> uses() const { return {}; }
 

@@ -33,6 +33,7 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
         forward_(model_, target, cache->Span(0).layout) {}
 
   std::string_view name() const override { return "longspec"; }
+  bool uses_dice() const override { return true; }
 
   Status Prefill(std::span<const int32_t> committed) override {
     forward_.Reset();

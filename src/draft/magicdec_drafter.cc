@@ -27,6 +27,7 @@ class MagicDecDrafter final : public Drafter {
       : target_(*context.target), cache_(*context.cache), width_(width), recent_(std::move(recent)) {}
 
   std::string_view name() const override { return "magicdec"; }
+  bool uses_dice() const override { return true; }
 
   Status Prefill(std::span<const int32_t>) override {
     recent_->Truncate(0);

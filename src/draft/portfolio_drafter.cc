@@ -114,6 +114,10 @@ class PortfolioDrafter final : public Drafter {
     return {};
   }
 
+  bool uses_dice() const override {
+    return std::ranges::any_of(members_, [](const auto& member) { return member->uses_dice(); });
+  }
+
   std::vector<std::pair<std::string, std::string>> uses() const override {
     std::vector<std::pair<std::string, std::string>> all;
     for (const auto& member : members_) {

@@ -30,6 +30,7 @@ class PpmDrafter final : public Drafter {
         text_(PpmModel(std::move(prior))) {}
 
   std::string_view name() const override { return "ppm"; }
+  bool uses_dice() const override { return true; }
 
   Status Prefill(std::span<const int32_t> committed) override {
     text_.Assign(committed);

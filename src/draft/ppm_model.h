@@ -34,9 +34,9 @@ class PpmModel {
   static constexpr double kDoubtOfOneBesidePrior = 16;
   // Tokens ago; fitted, as the weights are, to recorded answers.
   static constexpr int64_t kRecent = 100, kNotLongAgo = 400;
-  // Continuations looked at, the most recent ones: twice as many find no more tokens of real answers, and
+  // Continuations looked at, the most recent ones: more find no more tokens of real answers, and
   // make a token of a long text cost more than twice what one of a short text does.
-  static constexpr int kMostSeen = 28;
+  static constexpr int kMostSeen = 20;
 
   struct Contexts {
     // Of the text, longest first, the empty one last; of those with the same occurrences only the longest.

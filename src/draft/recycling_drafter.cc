@@ -28,6 +28,7 @@ class RecyclingDrafter final : public Drafter {
   }
 
   std::string_view name() const override { return "recycling"; }
+  bool uses_dice() const override { return true; }
 
   Status Prefill(std::span<const int32_t>) override {
     drafted_.clear();

@@ -32,6 +32,7 @@ class SuffixDrafter final : public Drafter {
         text_(SuffixAutomaton(max_context_)) {}
 
   std::string_view name() const override { return "suffix"; }
+  bool uses_dice() const override { return true; }
 
   Status Prefill(std::span<const int32_t> committed) override {
     text_.Assign(committed);

@@ -249,7 +249,7 @@ class RunningGeneration final : public Generation {
     result_.speculative.costs = learned_.origin;
     result_.speculative.notice = drafter_->notice();
     result_.speculative.uses = drafter_->uses();
-    result_.speculative.dice = HasDice() && drafter_->name() != "none";
+    result_.speculative.dice = HasDice();
     return std::move(result_);
   }
 
@@ -324,7 +324,7 @@ class RunningGeneration final : public Generation {
     guard_.Dismiss();
   }
 
-  bool HasDice() const { return request_.speculation.dice && !sampler_.is_greedy(); }
+  bool HasDice() const { return request_.speculation.dice && drafter_->uses_dice() && !sampler_.is_greedy(); }
   bool IsEnd(int32_t token) const { return !request_.ignore_eos && tokenizer_->IsEndOfGeneration(token); }
 
   // Tokens that may still be generated; sets the reason it will end for.
