@@ -405,8 +405,10 @@ class AdaptivePolicy final : public Policy {
 
 }  // namespace
 
-std::string AcceptanceKey(std::string_view drafter, bool dice) {
-  return std::string(drafter) + (dice ? " with dice" : "");
+std::string AcceptanceKey(const Drafter& drafter, bool dice) {
+  std::string key(drafter.name());
+  for (const auto& [name, value] : drafter.uses()) key += ", " + name + " " + value;
+  return key + (dice ? ", dice" : "");
 }
 
 std::unique_ptr<Policy> MakeAdaptivePolicy(const SpeculationOptions& options, std::string_view key,

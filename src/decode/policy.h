@@ -66,8 +66,9 @@ struct AdaptiveMemory {
   std::map<std::string, AcceptanceTable, std::less<>> acceptance;  // by AcceptanceKey
 };
 
-// What is learned of a drafter is learned apart where it has dice: its scores mean something else then.
-std::string AcceptanceKey(std::string_view drafter, bool dice);
+// What is learned of a drafter is learned apart by what it drafts with, dice included: its scores mean
+// something else then.
+std::string AcceptanceKey(const Drafter& drafter, bool dice);
 
 // Chooses nodes so that expected tokens per millisecond are highest, none if plain decoding is faster
 // (decode/adaptive_policy.cc). `key` is an AcceptanceKey; `memory` is borrowed and outlives the policy.

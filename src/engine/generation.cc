@@ -271,8 +271,7 @@ class RunningGeneration final : public Generation {
         text_(*parts.tokenizer, request_) {
     if (WantsAdaptivePolicy(request.speculation)) {
       learned_ = parts.learned ? parts.learned() : LearnedCosts{&fresh_, "learned in this generation"};
-      policy_ = MakeAdaptivePolicy(request.speculation, AcceptanceKey(drafter_->name(), HasDice()),
-                                   learned_.memory);
+      policy_ = MakeAdaptivePolicy(request.speculation, AcceptanceKey(*drafter_, HasDice()), learned_.memory);
     } else {
       policy_ = MakeFixedPolicy(request.speculation);
     }

@@ -40,7 +40,7 @@ Played Play(const Recording& recording, const SpeculationOptions& options, const
   const auto sampler = Sampler::Create(recording.sampling, kVocabulary);
   LS_CHECK(sampler.ok());
   const std::string key =
-      AcceptanceKey(drafter.name(), options.dice && drafter.uses_dice() && !sampler->is_greedy());
+      AcceptanceKey(drafter, options.dice && drafter.uses_dice() && !sampler->is_greedy());
   const std::unique_ptr<Policy> policy =
       WantsAdaptivePolicy(options) ? MakeAdaptivePolicy(options, key, memory) : MakeFixedPolicy(options);
   Played played;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `auto` over recorded answers of the default model (families of long documents, 512 to 8,192 tokens of
-// context, greedy and sampled), on machines whose rows cost what they were measured to cost, next to nothing,
-// or as much as steps: never much slower than plain decoding, and near the best setting that could have been
-// fixed with hindsight. LONGSPEC_RECORDED names another file of recordings (pack_answers.py makes them).
+// context, greedy and sampled), with the prior that ships and with dice, on machines whose rows cost what
+// they were measured to cost, next to nothing, or as much as steps: never much slower than plain decoding,
+// and near the best setting that could have been fixed with hindsight. LONGSPEC_RECORDED names another file
+// of recordings (pack_answers.py makes them).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -94,10 +95,10 @@ Summaries PlayAll(const CostTable& table) {
   Summaries all;
   std::printf("  auto   best fixed  rounds drafted accepted distinct 4-grams\n");
   for (const Recording& recording : recordings) {
-    const Played played = Play(recording, {.type = "auto"}, machine, &memory);
+    const Played played = Play(recording, {.type = "auto"}, machine, &memory, ShippedPrior());
     Cell answer{.n = 1, .plain_ms = played.plain_ms, .auto_ms = played.ms};
     for (size_t i = 0; i < answer.fixed_ms.size(); ++i)
-      answer.fixed_ms[i] = Play(recording, FixedSettings()[i], machine, nullptr).ms;
+      answer.fixed_ms[i] = Play(recording, FixedSettings()[i], machine, nullptr, ShippedPrior()).ms;
     std::printf("  %.3f  %.3f (%3.0f %%) %5d %6d %6d  %.2f  %s\n", answer.speedup(), answer.best_fixed(),
                 100 * answer.share(), static_cast<int>(played.rounds), static_cast<int>(played.drafted),
                 static_cast<int>(played.accepted), DistinctNgramShare(recording.answer),
@@ -119,6 +120,15 @@ TEST(PolicyOnRecordings, WhereRowsCostWhatTheyWereMeasuredToCost) {
   EXPECT_GT(answers.least_share, 0.85) << answers.furthest;
   EXPECT_GT(answers.mean_share, 0.99);
   EXPECT_GT(cells.near, 0.85);
+  EXPECT_GT(cells.least, 0.98) << cells.slowest;
+}
+
+TEST(PolicyOnRecordings, WhereRowsCostWhatTheyCostWithAvx512) {
+  const auto [answers, cells] = PlayAll(MeasuredAvx512());
+  EXPECT_GT(answers.least, 0.98) << answers.slowest;
+  EXPECT_GT(answers.near, 0.85);
+  EXPECT_GT(answers.least_share, 0.85) << answers.furthest;
+  EXPECT_GT(answers.mean_share, 0.99);
   EXPECT_GT(cells.least, 0.98) << cells.slowest;
 }
 
