@@ -39,7 +39,7 @@ coverage:       ## Line coverage of each module; fails below 80 %
 	  || echo "warning: no default model; the tests that need it are skipped" >&2
 	@python3 tools/coverage.py
 
-fuzz:           ## Fuzz each parser for LONGSPEC_FUZZ_SECONDS (60)
+fuzz:           ## Fuzz each parser for LONGSPEC_FUZZ_SECONDS (40)
 	@tools/setup.sh fuzz
 	@python3 tools/run_tests.py fuzz
 

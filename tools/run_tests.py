@@ -8,7 +8,7 @@
   ci         every test of the optimised build, warnings as errors
   dev        the same under AddressSanitizer and UBSan, without the slow tests
   tsan       the modules that share memory between threads under ThreadSanitizer, without the slow tests
-  fuzz       every fuzz target for LONGSPEC_FUZZ_SECONDS (60; 0 leaves them out), as many at a time as there are cores
+  fuzz       every fuzz target for LONGSPEC_FUZZ_SECONDS (40; 0 leaves them out), as many at a time as there are cores
   installed  a consumer of the installed library, the code of README.md, and instruction counts
   arm        the modules below the engine, cross-compiled for AArch64, under emulation and without the slow tests; only if named
 
@@ -275,7 +275,7 @@ def fuzz_one(path, seconds):
 
 
 def fuzz(tally):
-    seconds = int(os.environ.get("LONGSPEC_FUZZ_SECONDS", "60"))
+    seconds = int(os.environ.get("LONGSPEC_FUZZ_SECONDS", "40"))
     if seconds <= 0 or not build("fuzz", CONFIGURED, tally):
         return
     programs = targets_of("fuzz", r"fuzz/\w+_fuzz")

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <vector>
@@ -124,6 +125,7 @@ TEST(PolicyOnRecordings, WhereRowsCostWhatTheyWereMeasuredToCost) {
 }
 
 TEST(PolicyOnRecordings, WhereRowsCostWhatTheyCostWithAvx512) {
+  if (std::getenv("LONGSPEC_SKIP_SLOW") != nullptr) GTEST_SKIP();
   const auto [answers, cells] = PlayAll(MeasuredAvx512());
   EXPECT_GT(answers.least, 0.98) << answers.slowest;
   EXPECT_GT(answers.near, 0.85);
@@ -133,6 +135,7 @@ TEST(PolicyOnRecordings, WhereRowsCostWhatTheyCostWithAvx512) {
 }
 
 TEST(PolicyOnRecordings, WhereRowsAreNearlyFree) {
+  if (std::getenv("LONGSPEC_SKIP_SLOW") != nullptr) GTEST_SKIP();
   const Summary answers = PlayAll(CheapRows()).answers;
   EXPECT_GT(answers.least, 1.0) << answers.slowest;
   EXPECT_GT(answers.near, 0.9);
