@@ -17,12 +17,12 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/prompt.h"
-#include "draft/ngram_prior.h"
 #include "engine/gguf_tokenizer.h"
 #include "features/documents.h"
 #include "features/run.h"
 #include "formats/feature_shard.h"
 #include "formats/gguf.h"
+#include "formats/ngram_prior.h"
 #include "longspec/engine.h"
 #include "tokenizer/tokenizer_hash.h"
 

@@ -14,7 +14,7 @@
 
 #include "draft/lm_model.h"
 #include "draft/longspec_model.h"
-#include "draft/ngram_prior.h"
+#include "formats/ngram_prior.h"
 #include "longspec/status.h"
 #include "model/llama.h"
 #include "model/shared_parts.h"

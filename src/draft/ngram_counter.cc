@@ -10,8 +10,8 @@
 
 #include "base/check.h"
 #include "base/status_macros.h"
-#include "draft/ngram_format.h"
 #include "formats/atomic_file.h"
+#include "formats/ngram_format.h"
 
 namespace longspec {
 namespace {

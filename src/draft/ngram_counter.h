@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "draft/ngram_prior.h"
+#include "formats/ngram_prior.h"
 #include "longspec/status.h"
 
 namespace longspec {

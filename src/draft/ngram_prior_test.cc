@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "draft/ngram_prior.h"
+#include "formats/ngram_prior.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "draft/ngram_counter.h"
-#include "draft/ngram_exercise.h"
+#include "formats/ngram_exercise.h"
 
 namespace longspec {
 namespace {
@@ -500,7 +500,7 @@ TEST_F(NgramPriorTest, WrongNumbersDoNoHarm) {
 }
 
 TEST_F(NgramPriorTest, SeedsOfTheFuzzerAreTables) {
-  const std::filesystem::path folder = LONGSPEC_SOURCE_DIR "/src/draft/testdata/fuzz_ngram_prior";
+  const std::filesystem::path folder = LONGSPEC_SOURCE_DIR "/src/formats/testdata/fuzz_ngram_prior";
   int n = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     std::ifstream file(entry.path(), std::ios::binary);

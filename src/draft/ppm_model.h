@@ -7,8 +7,8 @@
 //   p_k(t) = (count(context_k t) + kDoubt * p_(k-1)(t)) / (n + kDoubt)
 //
 // so that a single occurrence of a long context, all of whose suffixes agree, is believed about as often as
-// it is right. p_0 is what a prior says, counts of other texts (draft/ngram_prior.h) blended in the same way
-// by the last tokens, or 0 without one. The sum falls short of one by what neither says anything about.
+// it is right. p_0 is what a prior says, counts of other texts (formats/ngram_prior.h) blended in the same
+// way by the last tokens, or 0 without one. The sum falls short of one by what neither says anything about.
 //
 // Words come back: at equal contexts, a token of the last 400 is twice and one of the last 100 four times as
 // likely as others. Chances are weighted by that, their sum unchanged. Not thread-safe.
@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "draft/foresight.h"
-#include "draft/ngram_prior.h"
 #include "draft/suffix_automaton.h"
+#include "formats/ngram_prior.h"
 
 namespace longspec {
 

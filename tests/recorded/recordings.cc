@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "draft/ngram_prior.h"
 #include "eval/samples.h"
+#include "formats/ngram_prior.h"
 
 namespace longspec::testing {
 

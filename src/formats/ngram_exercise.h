@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "draft/ngram_prior.h"
+#include "formats/ngram_prior.h"
 
 namespace longspec {
 

@@ -17,7 +17,7 @@
 
 #include "base/hash.h"
 #include "base/mapped_file.h"
-#include "draft/ngram_format.h"
+#include "formats/ngram_format.h"
 #include "longspec/status.h"
 
 namespace longspec {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "draft/ngram_prior.h"
+#include "formats/ngram_prior.h"
 
 #include <cstring>
 #include <limits>
