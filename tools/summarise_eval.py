@@ -4,9 +4,9 @@
 
   tools/summarise_eval.py OUT [OUT ...] [--distinct 0.8] [--by-length]
 
-OUT is a folder that `longspec eval` wrote. Speed is that of plain decoding of the same prompts in the same run: the time of all
-texts together. "least" is the slowest cell (family, length, temperature). Texts with a distinct 4-gram share below --distinct are
-counted apart.
+OUT is a folder that `longspec eval` wrote. Speed is over plain decoding of the same prompts in the same run, by the
+time of all texts together. "least" is the slowest cell (family, length, temperature). Texts with a distinct 4-gram
+share below --distinct are counted apart.
 """
 
 import argparse
@@ -37,8 +37,8 @@ class Sum:
 
     def row(self):
         least = min(plain / ms for ms, plain in self.cells.values())
-        return (f"{self.texts} | {self.plain_ms / self.ms:.3f}x | {least:.2f}x | {1 + self.accepted / self.steps:.2f} | "
-                f"{self.drafted / self.steps:.1f} | {self.same}")
+        return (f"{self.texts} | {self.plain_ms / self.ms:.3f}x | {least:.2f}x | "
+                f"{1 + self.accepted / self.steps:.2f} | {self.drafted / self.steps:.1f} | {self.same}")
 
 
 def summarise(folders, distinct, by_length):
@@ -61,7 +61,8 @@ def main():
     options = parser.parse_args()
     print("| temperature | method | texts | speed | least | tokens a step | drafts a step | same text |")
     print("|---|---|---:|---:|---:|---:|---:|---:|")
-    for ((where, length), method), total in sorted(summarise(options.folders, options.distinct, options.by_length).items()):
+    sums = summarise(options.folders, options.distinct, options.by_length)
+    for ((where, length), method), total in sorted(sums.items()):
         at = f"{where}, {length} keys" if length else where
         print(f"| {at} | {method} | {total.row()} |")
 
