@@ -3,321 +3,597 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
+#include <numeric>
 
 #include "base/check.h"
 
 namespace longspec {
 namespace {
 
-// Up to this many rows the work is cut by chunk, so that one row still keeps every thread busy; their partial
-// states are merged after a barrier. With more rows it is cut by tiles of rows, which merge as they go and
-// need no memory per chunk.
-constexpr int kRowsByChunk = 24;
+// A segment of up to this many rows is cut by chunk, so that one row still keeps every thread busy. With more
+// rows it is cut by tiles of rows, which merge as they go and need no memory per chunk.
+constexpr int kRowsByChunk = 32;
 constexpr int kTileRows = 16;
+constexpr float kUnseen = -std::numeric_limits<float>::infinity();  // a score whose weight is zero
 
 static_assert(kKvChunk == kernels::kChunk && kKeyBlock == kernels::kKeyGroup);
 
 size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 // Makes room for `floats` numbers, whatever was there; more than asked for, since contexts grow.
-void Reserve(AlignedBuffer& buffer, size_t floats) {
+void Reserve(AlignedBuffer& buffer, size_t floats, size_t most = std::numeric_limits<size_t>::max()) {
   const size_t bytes = floats * sizeof(float);
-  if (buffer.size() < bytes) buffer = AlignedBuffer(bytes + bytes / 2);
+  if (buffer.size() < bytes) buffer = AlignedBuffer(std::max(bytes, std::min(bytes + bytes / 2, most)));
 }
 
 int Blocks(int keys) { return (keys + kKeyBlock - 1) / kKeyBlock; }
+int Chunks(int keys) { return (keys + kKvChunk - 1) / kKvChunk; }
 
 }  // namespace
 
 // Rows [row_begin, row_end) of one KV head, with one worker's scratch.
 struct AttentionPlan::Tile {
-  const KvSpan* span;
-  const float* q;  // (n_rows, group, head_dim) of this KV head
+  const Group* group;  // of its first row
+  KvSpan stored, tail;
+  const float* q;  // (n_rows, group, head_dim) of this KV head, from row_begin on
   int kv_head;
   int row_begin, row_end;
   float* scores;                // (rows * group, 256)
-  float* tree_scores;           // (stored chunks with speculated rows, rows * group, 256)
-  int* counts;                  // (rows * group)
+  float* tail_scores;           // (chunks of tail slots, rows * group, 256)
+  Scratch* own;                 // lows, counts (rows * group), values
   kernels::Upcoming next = {};  // the keys this worker reads after this tile
 
   int n_rows() const { return row_end - row_begin; }
 };
 
-int AttentionPlan::RowsPerTile() const { return by_chunk_ ? n_rows_ : std::min(n_rows_, kTileRows); }
-
-// How many keys of this chunk the row sees.
-int AttentionPlan::CountAt(int row, int chunk) const {
-  if (chunk < n_stored_chunks_) {
-    return is_chain_ ? std::clamp(base_ + row + 1 - chunk * kKvChunk, 0, kKvChunk) : kKvChunk;
-  }
-  const int visible = base_ + path_begin_[Z(row) + 1] - path_begin_[Z(row)];
-  return std::clamp(visible - chunk * kKvChunk, 0, kKvChunk);
+const std::byte* AttentionPlan::ChunkOf(const Group& group, int chunk) const {
+  const AttentionSegment& segment = *group.segment;
+  return segment.stored.chunks[segment.n_ring_chunks > 0 ? chunk % segment.n_ring_chunks : chunk] +
+         segment.stored.layer_offset;
 }
 
-void AttentionPlan::Plan(int base, int n_rows, std::span<const int32_t> parents) {
-  base_ = base;
-  n_rows_ = n_rows;
-  is_chain_ = parents.empty();
-  path_.clear();
-  path_begin_.clear();
-  if (is_chain_) {
-    n_stored_chunks_ = n_chunks_ = (base + n_rows + kKvChunk - 1) / kKvChunk;
-  } else {
-    int longest = 0;
-    std::vector<int32_t> path;
-    for (int row = 0; row < n_rows; ++row) {
-      path.clear();
-      for (int32_t at = row; at >= 0; at = parents[Z(at)]) path.push_back(at);
-      path_begin_.push_back(static_cast<int32_t>(path_.size()));
-      path_.insert(path_.end(), path.rbegin(), path.rend());
-      longest = std::max(longest, static_cast<int>(path.size()));
+KvSpan AttentionPlan::StoredOf(const Group& group, int layer) const {
+  KvSpan span = group.segment->stored;
+  span.layer_offset += Z(layer) * group.layer_bytes;
+  return span;
+}
+
+// ---- Planning
+// -----------------------------------------------------------------------------------------------------
+
+void AttentionPlan::Plan(std::span<const AttentionSegment> segments) {
+  segments_.assign(segments.begin(), segments.end());
+  PlanGroups();
+  PlanRows();
+  PlanWorks();
+  ReserveMemory();
+}
+
+void AttentionPlan::PlanGroups() {
+  groups_.clear();
+  int row = 0;
+  for (const AttentionSegment& segment : segments_) {
+    const size_t first_group = groups_.size();
+    const bool by_chunk = segment.rows.size() <= Z(kRowsByChunk);
+    const size_t layer_bytes = segment.stored.layout.layer_bytes();
+    int tail_end = -1, last_end = 0;  // of the running group: where tails begin, and the last stored position
+    for (const RowView& view : segment.rows) {
+      LS_CHECK(view.begin >= 0 && view.begin <= view.end + static_cast<int>(view.tail.size()));
+      const bool has_tail = !view.tail.empty();
+      const bool fits = groups_.size() > first_group &&
+                        (has_tail ? (tail_end < 0 ? last_end <= view.end : tail_end == view.end)
+                                  : (tail_end < 0 || view.end <= tail_end));
+      if (!fits) {
+        groups_.push_back({.segment = &segment,
+                           .layer_bytes = layer_bytes,
+                           .row_begin = row,
+                           .row_end = row,
+                           .first_chunk = std::numeric_limits<int>::max(),
+                           .n_stored = 0,
+                           .n_chunks = 0,
+                           .by_chunk = by_chunk});
+        tail_end = -1;
+        last_end = 0;
+      }
+      Group& group = groups_.back();
+      group.row_end = ++row;
+      last_end = std::max(last_end, view.end);
+      if (has_tail) tail_end = view.end;
+      const int total = view.end + static_cast<int>(view.tail.size());
+      group.first_chunk = std::min(group.first_chunk, view.begin / kKvChunk);
+      group.n_chunks = std::max(group.n_chunks, Chunks(total));
+      group.n_stored = tail_end >= 0 ? tail_end / kKvChunk : Chunks(last_end);
     }
-    path_begin_.push_back(static_cast<int32_t>(path_.size()));
-    n_stored_chunks_ = base / kKvChunk;
-    n_chunks_ = (base + longest + kKvChunk - 1) / kKvChunk;
   }
-  by_chunk_ = n_rows <= kRowsByChunk;
-
-  const size_t tile_heads = Z(RowsPerTile()) * Z(shape_.group());
-  const int speculated_chunks = (base % kKvChunk + n_rows + kKvChunk - 1) / kKvChunk;
-  scores_floats_ = tile_heads * kKvChunk;
-  tree_scores_floats_ = is_chain_ ? 0 : Z(speculated_chunks) * tile_heads * kKvChunk;
-  tile_states_floats_ = by_chunk_ ? 0 : 2 * tile_heads * state_floats();
-  const size_t floats = scores_floats_ + tree_scores_floats_ + tile_states_floats_;
-  scratch_.resize(Z(n_threads_));
-  for (Scratch& s : scratch_) {
-    Reserve(s.floats, floats);
-    if (s.counts.size() < tile_heads) s.counts.resize(tile_heads);
-  }
-  const size_t states = by_chunk_ ? Z(shape_.n_kv_head) * Z(n_chunks_) * tile_heads * state_floats() : 0;
-  Reserve(states_, states);
 }
 
-// Chunk `chunk` read where it lies; row i sees its first CountAt(i, chunk) keys.
+// Sequences that hold the same chunks become neighbours: then the rows that see a shared chunk lie together.
+void AttentionPlan::PlanRows() {
+  if (segments_.size() > 1) {
+    std::stable_sort(groups_.begin(), groups_.end(), [this](const Group& a, const Group& b) {
+      if (a.by_chunk != b.by_chunk) return b.by_chunk;
+      for (int chunk = 0; chunk < std::min(a.n_stored, b.n_stored); ++chunk) {
+        const std::byte* of_a = ChunkOf(a, chunk);
+        const std::byte* of_b = ChunkOf(b, chunk);
+        if (of_a != of_b) return of_a < of_b;
+      }
+      return a.n_stored < b.n_stored;
+    });
+  }
+  size_t n_rows = 0;
+  for (const AttentionSegment& segment : segments_) n_rows += segment.rows.size();
+  rows_.clear();
+  place_.resize(n_rows);
+  std::vector<int> first_row;  // of each segment, as they count
+  for (const AttentionSegment& segment : segments_) {
+    const int before =
+        first_row.empty() ? 0 : first_row.back() + static_cast<int>((&segment - 1)->rows.size());
+    first_row.push_back(before);
+  }
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    Group& group = groups_[g];
+    const int first = first_row[Z(group.segment - segments_.data())];
+    const int out_begin = group.row_begin, out_end = group.row_end;
+    group.row_begin = static_cast<int>(rows_.size());
+    for (int out = out_begin; out < out_end; ++out) {
+      const RowView& view = group.segment->rows[Z(out - first)];
+      place_[Z(out)] = static_cast<int>(rows_.size());
+      rows_.push_back({.begin = view.begin,
+                       .end = view.end,
+                       .tail = view.tail.data(),
+                       .total = view.end + static_cast<int>(view.tail.size()),
+                       .group = static_cast<int>(g),
+                       .out = out,
+                       .first_part = -1,
+                       .last_part = -1});
+    }
+    group.row_end = static_cast<int>(rows_.size());
+  }
+}
+
+void AttentionPlan::AddWork(int group, int chunk, int row_begin, int row_end) {
+  const size_t bytes = fixed_state_bytes_ > 0 ? fixed_state_bytes_ : kStateBytes;
+  const size_t most = bytes / sizeof(float) / (Z(shape_.n_kv_head) * row_states());
+  int state = works_.size() == Z(waves_.back().work_begin) ? 0 : works_.back().state;
+  if (works_.size() > Z(waves_.back().work_begin)) state += works_.back().row_end - works_.back().row_begin;
+  if (state > 0 && Z(state + row_end - row_begin) > most) {
+    waves_.back().work_end = static_cast<int>(works_.size());
+    waves_.back().part_end = static_cast<int>(parts_.size());
+    waves_.push_back({.work_begin = static_cast<int>(works_.size()), .work_end = 0, .part_end = 0});
+    state = 0;
+  }
+  works_.push_back(
+      {.group = group, .chunk = chunk, .row_begin = row_begin, .row_end = row_end, .state = state});
+  n_states_ = std::max(n_states_, Z(state + row_end - row_begin));
+  const int first = chunk * kKvChunk;
+  for (int place = row_begin; place < row_end; ++place) {
+    Row& row = rows_[Z(place)];
+    const int last = IsStored(groups_[Z(row.group)], chunk) ? row.end : row.total;
+    if (std::max(row.begin, first) >= std::min(last, first + kKvChunk)) continue;
+    const auto part = static_cast<int>(parts_.size());
+    parts_.push_back({.state = state + place - row_begin, .next = -1});
+    (row.first_part < 0 ? row.first_part : parts_[Z(row.last_part)].next) = part;
+    row.last_part = part;
+  }
+}
+
+void AttentionPlan::PlanWorks() {
+  works_.clear();
+  parts_.clear();
+  waves_.clear();
+  n_states_ = 0;
+  most_tile_rows_ = 0;
+  // The last rows of a long chain see the most keys: they go first, so that no thread is left with them at
+  // the end.
+  int end_chunk = 0, first_chunk = std::numeric_limits<int>::max();
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const Group& group = groups_[g];
+    if (group.by_chunk) {
+      end_chunk = std::max(end_chunk, group.n_chunks);
+      first_chunk = std::min(first_chunk, group.first_chunk);
+      continue;
+    }
+    const int n_tiles = (group.row_end - group.row_begin + kTileRows - 1) / kTileRows;
+    for (int tile = n_tiles - 1; tile >= 0; --tile) {
+      const int begin = group.row_begin + tile * kTileRows;
+      works_.push_back({.group = static_cast<int>(g),
+                        .chunk = -1,
+                        .row_begin = begin,
+                        .row_end = std::min(group.row_end, begin + kTileRows),
+                        .state = 0});
+    }
+    most_tile_rows_ = kTileRows;
+  }
+  n_tiles_ = static_cast<int>(works_.size());
+  first_by_chunk_ = 0;
+  for (const Group& group : groups_) first_by_chunk_ += group.by_chunk ? 0 : group.row_end - group.row_begin;
+  waves_.push_back({.work_begin = n_tiles_, .work_end = 0, .part_end = 0});
+  for (int chunk = first_chunk; chunk < end_chunk; ++chunk) {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const Group& group = groups_[g];
+      if (!group.by_chunk || chunk < group.first_chunk || chunk >= group.n_chunks) continue;
+      int row_end = group.row_end;
+      const size_t leader = g;
+      if (IsStored(group, chunk)) {
+        // Neighbours that hold the same chunk see it in the same item.
+        for (; g + 1 < groups_.size(); ++g) {
+          const Group& next = groups_[g + 1];
+          if (!IsStored(next, chunk) || chunk < next.first_chunk ||
+              ChunkOf(next, chunk) != ChunkOf(group, chunk) ||
+              next.row_end - group.row_begin > kRowsByChunk) {
+            break;
+          }
+          row_end = next.row_end;
+        }
+      }
+      AddWork(static_cast<int>(leader), chunk, group.row_begin, row_end);
+      most_tile_rows_ = std::max(most_tile_rows_, row_end - group.row_begin);
+    }
+  }
+  waves_.back().work_end = static_cast<int>(works_.size());
+  waves_.back().part_end = static_cast<int>(parts_.size());
+}
+
+void AttentionPlan::ReserveMemory() {
+  most_tail_chunks_ = 0;
+  int most_tail_rows = 0;
+  size_t most_values = 0;
+  for (const Group& group : groups_) {
+    if (group.n_stored == group.n_chunks) continue;
+    const AttentionSegment& segment = *group.segment;
+    const int chunks = Chunks(segment.tail_end) - segment.tail_begin / kKvChunk;
+    most_tail_chunks_ = std::max(most_tail_chunks_, chunks);
+    const int rows = group.row_end - group.row_begin;
+    most_tail_rows = std::max(most_tail_rows, group.by_chunk ? rows : std::min(rows, kTileRows));
+    most_values = kKvChunk;
+  }
+  const size_t heads = Z(most_tile_rows_) * Z(shape_.group());
+  scores_floats_ = heads * kKvChunk;
+  tail_floats_ = Z(most_tail_chunks_) * Z(most_tail_rows) * Z(shape_.group()) * kKvChunk;
+  const size_t tile_states = n_tiles_ > 0 ? 2 * Z(kTileRows) * row_states() : 0;
+  for (Scratch& s : scratch_) {
+    Reserve(s.floats, scores_floats_ + tail_floats_ + tile_states);
+    if (s.lows.size() < heads) s.lows.resize(heads);
+    if (s.counts.size() < heads) s.counts.resize(heads);
+    if (s.values.size() < most_values) s.values.resize(most_values);
+  }
+  const size_t fixed = fixed_state_bytes_ / sizeof(float);
+  Reserve(states_, std::max(fixed, Z(shape_.n_kv_head) * n_states_ * row_states()),
+          fixed > 0 ? fixed_state_bytes_ : kStateBytes);
+  if (waves_.size() > 1 || fixed > 0) Reserve(running_, Z(shape_.n_kv_head) * rows_.size() * row_states());
+}
+
+size_t AttentionPlan::bytes() const {
+  size_t n = states_.size() + running_.size();
+  for (const Scratch& s : scratch_) {
+    n += s.floats.size() + (s.lows.capacity() + s.counts.capacity()) * sizeof(int) +
+         s.values.capacity() * sizeof(const std::byte*);
+  }
+  return n;
+}
+
+size_t AttentionPlan::MostBytes(const AttentionShape& shape, int n_threads, int n_rows) {
+  const size_t group = Z(shape.group()), state = group * (kernels::kStateHeader + Z(shape.head_dim));
+  const size_t heads = kRowsByChunk * group;
+  const size_t tail_chunks = Z(n_rows / kKvChunk + 2);
+  const size_t scratch =
+      (heads * kKvChunk * (1 + tail_chunks) + 2 * kTileRows * state) * sizeof(float) * 3 / 2;
+  const size_t own = scratch + 2 * heads * sizeof(int) + kKvChunk * sizeof(void*);
+  const size_t running = Z(shape.n_kv_head) * Z(n_rows) * state * sizeof(float) * 3 / 2;
+  return Z(n_threads) * own + kStateBytes + kRowsByChunk * Z(shape.n_kv_head) * state * sizeof(float) +
+         running;
+}
+
+// ---- Running
+// ------------------------------------------------------------------------------------------------------
+
+// Which keys of the chunk each row and head sees: offsets [low, count); both 0 if none.
+void AttentionPlan::CountKeys(const Tile& tile, int chunk) const {
+  const int group = shape_.group(), first = chunk * kKvChunk;
+  for (int i = 0; i < tile.n_rows(); ++i) {
+    const Row& row = rows_[Z(tile.row_begin + i)];
+    const int end = IsStored(groups_[Z(row.group)], chunk) ? row.end : row.total;
+    const int count = std::clamp(end - first, 0, kKvChunk), low = std::clamp(row.begin - first, 0, kKvChunk);
+    for (int g = 0; g < group; ++g) {
+      tile.own->lows[Z(i * group + g)] = low < count ? low : 0;
+      tile.own->counts[Z(i * group + g)] = low < count ? count : 0;
+    }
+  }
+}
+
+// Chunk `chunk` read where it lies.
 void AttentionPlan::AttendStored(const Tile& tile, int chunk, float* states) const {
-  const int group = shape_.group(), n = tile.n_rows() * group;
-  int most = 0;
+  const int n = tile.n_rows() * shape_.group();
+  const int* lows = tile.own->lows.data();
+  const int* counts = tile.own->counts.data();
+  int least = kKvChunk, most = 0;
   for (int i = 0; i < n; ++i) {
-    tile.counts[i] = CountAt(tile.row_begin + i / group, chunk);
-    most = std::max(most, tile.counts[i]);
+    most = std::max(most, counts[i]);
+    if (counts[i] > 0) least = std::min(least, lows[i]);
   }
   if (most == 0) return;
-  const KvLayout& layout = tile.span->layout;
-  kernels::ScoresArgs scores{
-      .keys = tile.span->keys(chunk, tile.kv_head),
-      .q = tile.q + Z(tile.row_begin) * Z(group) * Z(shape_.head_dim),
-      .out = tile.scores,
-      .out_stride = kKvChunk,
-      .scale = shape_.scale,
-      .n_rows = n,
-      .head_dim = shape_.head_dim,
-      .block_begin = 0,
-      .block_end = Blocks(most),
-      .type = KernelType(layout.k_type),
-      .next = {tile.span->values(chunk, tile.kv_head), Z(most) * layout.v_row_bytes()}};
-  kernels_->scores(scores);
+  const AttentionSegment& segment = *tile.group->segment;
+  const int at = segment.n_ring_chunks > 0 ? chunk % segment.n_ring_chunks : chunk;
+  const KvLayout& layout = tile.stored.layout;
+  kernels_->scores({.keys = tile.stored.keys(at, tile.kv_head),
+                    .q = tile.q,
+                    .out = tile.scores,
+                    .out_stride = kKvChunk,
+                    .scale = shape_.scale,
+                    .n_rows = n,
+                    .head_dim = shape_.head_dim,
+                    .block_begin = least / kKeyBlock,
+                    .block_end = Blocks(most),
+                    .type = KernelType(layout.k_type),
+                    .next = {tile.stored.values(at, tile.kv_head), Z(most) * layout.v_row_bytes()}});
   for (int i = 0; i < n; ++i) {
     float* state = states + Z(i) * state_floats();
     std::fill_n(state, state_floats(), 0.0F);
-    if (tile.counts[i] > 0) kernels_->softmax_chunk(tile.scores + Z(i) * kKvChunk, tile.counts[i], state);
+    if (counts[i] == 0) continue;
+    float* scores = tile.scores + Z(i) * kKvChunk;
+    std::fill_n(scores, lows[i], kUnseen);
+    kernels_->softmax_chunk(scores, counts[i], state);
   }
-  kernels_->values({.values = tile.span->values(chunk, tile.kv_head),
+  kernels_->values({.values = tile.stored.values(at, tile.kv_head),
                     .p = tile.scores,
                     .p_stride = kKvChunk,
                     .o = states + kernels::kStateHeader,
                     .o_stride = static_cast<int64_t>(state_floats()),
-                    .n_keys = tile.counts,
+                    .n_keys = counts,
                     .n_rows = n,
                     .head_dim = shape_.head_dim,
                     .type = KernelType(layout.v_type),
                     .next = tile.next});
 }
 
-// A tree's chunk `chunk` >= n_stored_chunks: what is left of the committed keys (only in the first such
-// chunk), then each row's own ancestors, wherever their slots are.
+// A chunk in which tails begin or go on: what is left of the stored keys (only in the first such chunk), then
+// each row's own tail, wherever its slots are.
 void AttentionPlan::AttendTail(const Tile& tile, int chunk, float* states) const {
   const int group = shape_.group(), n = tile.n_rows() * group, head_dim = shape_.head_dim;
-  const int first = chunk * kKvChunk;           // absolute position of this chunk's first key
-  const int tail = std::max(0, base_ - first);  // committed keys in it
-  const int spec_chunk = base_ / kKvChunk;      // chunk of the first speculated slot
-  const KvLayout& layout = tile.span->layout;
-  // Of them, those whose values are summed together with no speculated key's.
-  const int whole = tail - tail % kernels::KeysSummedTogether(KernelType(layout.v_type));
+  const AttentionSegment& segment = *tile.group->segment;
+  const int* lows = tile.own->lows.data();
+  int* counts = tile.own->counts.data();
+  const int first = chunk * kKvChunk;  // position of this chunk's first key
+  int end = 0;                         // where tails begin
+  bool any_tail = false;
+  for (int place = tile.row_begin; place < tile.row_end; ++place) {
+    end = std::max(end, rows_[Z(place)].end);
+    any_tail |= rows_[Z(place)].total > rows_[Z(place)].end;
+  }
+  const int stored = std::max(0, end - first);  // stored keys in it
+  const int at = segment.n_ring_chunks > 0 ? chunk % segment.n_ring_chunks : chunk;
+  const KvLayout& layout = tile.tail.layout;
+  // Of them, those whose values are summed together with no tail's.
+  const int whole = stored - stored % kernels::KeysSummedTogether(KernelType(layout.v_type));
   kernels::ScoresArgs scores{.keys = nullptr,
-                             .q = tile.q + Z(tile.row_begin) * Z(group) * Z(head_dim),
+                             .q = tile.q,
                              .out = nullptr,
                              .out_stride = kKvChunk,
                              .scale = shape_.scale,
                              .n_rows = n,
                              .head_dim = head_dim,
                              .block_begin = 0,
-                             .block_end = Blocks(tail),
+                             .block_end = Blocks(stored),
                              .type = KernelType(layout.k_type)};
-  if (tail > 0) {
-    scores.keys = tile.span->keys(chunk, tile.kv_head);
+  if (stored > 0) {
+    scores.keys = tile.stored.keys(at, tile.kv_head);
     scores.out = tile.scores;
     kernels_->scores(scores);
   }
-  for (int c = spec_chunk; c * kKvChunk < base_ + n_rows_; ++c) {
-    scores.keys = tile.span->keys(c, tile.kv_head);
-    scores.out = tile.tree_scores + Z(c - spec_chunk) * Z(n) * kKvChunk;
-    scores.block_begin = std::max(0, base_ - c * kKvChunk) / kKeyBlock;
-    scores.block_end = Blocks(std::min(kKvChunk, base_ + n_rows_ - c * kKvChunk));
+  const int tail_chunk = segment.tail_begin / kKvChunk;
+  for (int c = tail_chunk; any_tail && c * kKvChunk < segment.tail_end; ++c) {
+    scores.keys = tile.tail.keys(c, tile.kv_head);
+    scores.out = tile.tail_scores + Z(c - tail_chunk) * Z(n) * kKvChunk;
+    scores.block_begin = std::max(0, segment.tail_begin - c * kKvChunk) / kKeyBlock;
+    scores.block_end = Blocks(std::min(kKvChunk, segment.tail_end - c * kKvChunk));
     kernels_->scores(scores);
   }
 
   for (int i = 0; i < n; ++i) {
-    const int row = tile.row_begin + i / group;
-    const int32_t* path = path_.data() + path_begin_[Z(row)];
-    const int visible = CountAt(row, chunk);
-    tile.counts[i] = std::min(whole, visible);
+    const Row& row = rows_[Z(tile.row_begin + i / group)];
+    const int visible = counts[i];
+    counts[i] = std::min(whole, visible);
     float* state = states + Z(i) * state_floats();
     std::fill_n(state, state_floats(), 0.0F);
     if (visible == 0) continue;
     float* s = tile.scores + Z(i) * kKvChunk;
-    for (int k = tail; k < visible; ++k) {
-      const int slot = base_ + path[first + k - base_];
+    for (int k = stored; k < visible; ++k) {
+      const int slot = row.tail[first + k - row.end];
       s[k] =
-          tile.tree_scores[(Z(slot / kKvChunk - spec_chunk) * Z(n) + Z(i)) * kKvChunk + Z(slot % kKvChunk)];
+          tile.tail_scores[(Z(slot / kKvChunk - tail_chunk) * Z(n) + Z(i)) * kKvChunk + Z(slot % kKvChunk)];
     }
+    std::fill_n(s, lows[i], kUnseen);
     kernels_->softmax_chunk(s, visible, state);
   }
   if (whole > 0) {
-    kernels_->values({.values = tile.span->values(chunk, tile.kv_head),
+    kernels_->values({.values = tile.stored.values(at, tile.kv_head),
                       .p = tile.scores,
                       .p_stride = kKvChunk,
                       .o = states + kernels::kStateHeader,
                       .o_stride = static_cast<int64_t>(state_floats()),
-                      .n_keys = tile.counts,
+                      .n_keys = counts,
                       .n_rows = n,
                       .head_dim = head_dim,
                       .type = KernelType(layout.v_type),
                       .next = tile.next});
   }
-  const std::byte* values[kKvChunk];
+  const std::byte** values = tile.own->values.data();
   for (int r = 0; r < tile.n_rows(); ++r) {
-    const int row = tile.row_begin + r;
-    const int32_t* path = path_.data() + path_begin_[Z(row)];
-    const int visible = CountAt(row, chunk);
+    const Row& row = rows_[Z(tile.row_begin + r)];
+    const int visible = std::clamp(row.total - first, 0, kKvChunk);
+    if (visible <= std::max(whole, row.begin - first)) continue;
     for (int k = whole; k < visible; ++k) {
-      const int slot = k < tail ? first + k : base_ + path[first + k - base_];
-      values[k - whole] = tile.span->value_row(slot, tile.kv_head);
+      values[k - whole] = k < stored ? tile.stored.values(at, tile.kv_head) + Z(k) * layout.v_row_bytes()
+                                     : tile.tail.value_row(row.tail[first + k - row.end], tile.kv_head);
     }
     kernels_->gathered_values({.values = values,
                                .p = tile.scores + Z(r) * Z(group) * kKvChunk + whole,
                                .p_stride = kKvChunk,
                                .o = states + Z(r) * Z(group) * state_floats() + kernels::kStateHeader,
                                .o_stride = static_cast<int64_t>(state_floats()),
-                               .n_keys = std::max(0, visible - whole),
+                               .n_keys = visible - whole,
                                .n_rows = group,
                                .head_dim = head_dim,
                                .type = KernelType(layout.v_type)});
   }
 }
 
+// States of the rows that see keys of the chunk; those of others are unspecified.
 void AttentionPlan::AttendChunk(const Tile& tile, int chunk, float* states) const {
-  if (chunk < n_stored_chunks_) {
+  CountKeys(tile, chunk);
+  if (IsStored(*tile.group, chunk)) {
     AttendStored(tile, chunk, states);
   } else {
     AttendTail(tile, chunk, states);
   }
 }
 
-// As far as they were stored.
-kernels::Upcoming AttentionPlan::KeysOf(const KvSpan& span, int kv_head, int chunk) const {
-  const int stored = std::clamp(base_ + n_rows_ - chunk * kKvChunk, 0, kKvChunk);
-  return {span.keys(chunk, kv_head),
-          Z(Blocks(stored)) * (span.layout.k_head_bytes() / (kKvChunk / kKeyBlock))};
-}
-
-void AttentionPlan::RunByChunk(ThreadTeam::Worker& worker, const KvSpan& span, const float* q, float* out) {
-  const int group = shape_.group();
-  const size_t row_floats = Z(group) * Z(shape_.head_dim);
-  const size_t chunk_states = Z(n_rows_) * Z(group) * state_floats();
-  Scratch& own = scratch_[Z(worker.index())];
-  float* scratch = own.floats.as<float>();
-  const int n_items = shape_.n_kv_head * n_chunks_;
-  // One item is claimed ahead, so that its keys can be asked of memory in time.
-  for (int item = worker.Claim(), next = 0; item < n_items; item = next) {
-    next = worker.Claim();
-    const int kv_head = item / n_chunks_, chunk = item % n_chunks_;
-    const Tile tile{
-        .span = &span,
-        .q = q + Z(kv_head) * Z(n_rows_) * row_floats,
-        .kv_head = kv_head,
-        .row_begin = 0,
-        .row_end = n_rows_,
-        .scores = scratch,
-        .tree_scores = scratch + scores_floats_,
-        .counts = own.counts.data(),
-        .next = next < n_items ? KeysOf(span, next / n_chunks_, next % n_chunks_) : kernels::Upcoming{}};
-    AttendChunk(tile, chunk, states_.as<float>() + Z(item) * chunk_states);
+// All chunks of one tile, merged in ascending order.
+void AttentionPlan::AttendTile(const Tile& tile, float* states, float* chunk_states, float* out) const {
+  const int group = shape_.group(), n = tile.n_rows() * group, head_dim = shape_.head_dim;
+  int first = tile.group->n_chunks, end = 0;
+  bool none = true;
+  for (int place = tile.row_begin; place < tile.row_end; ++place) {
+    const Row& row = rows_[Z(place)];
+    first = std::min(first, row.begin / kKvChunk);
+    end = std::max(end, Chunks(row.total));
   }
-  worker.Barrier();
-  const auto share = worker.ShareOf(shape_.n_kv_head * n_rows_);
-  for (int item = share.begin; item < share.end; ++item) {
-    const int kv_head = item / n_rows_, row = item % n_rows_;
-    for (int g = 0; g < group; ++g) {
-      const auto state_of = [&](int chunk) {
-        return states_.as<float>() + Z(kv_head * n_chunks_ + chunk) * chunk_states +
-               Z(row * group + g) * state_floats();
-      };
-      float* state = state_of(0);  // chunk 0 always has the first position
-      for (int chunk = 1; chunk < n_chunks_; ++chunk) {
-        if (CountAt(row, chunk) > 0) kernels_->merge_state(state, state_of(chunk), shape_.head_dim);
-      }
-      kernels_->finish_state(state, shape_.head_dim,
-                             out + (Z(row) * Z(shape_.n_head) + Z(kv_head * group + g)) * Z(shape_.head_dim));
+  Tile at = tile;
+  std::fill_n(states, Z(n) * state_floats(), 0.0F);
+  for (int chunk = first; chunk < end; ++chunk) {
+    at.next = {};
+    if (chunk + 1 < end && IsStored(*tile.group, chunk + 1)) {
+      const AttentionSegment& segment = *tile.group->segment;
+      const int next = segment.n_ring_chunks > 0 ? (chunk + 1) % segment.n_ring_chunks : chunk + 1;
+      const int stored = std::clamp(rows_[Z(tile.row_end - 1)].end - (chunk + 1) * kKvChunk, 0, kKvChunk);
+      at.next = {tile.stored.keys(next, tile.kv_head),
+                 Z(Blocks(stored)) * (tile.stored.layout.k_head_bytes() / (kKvChunk / kKeyBlock))};
     }
-  }
-}
-
-void AttentionPlan::RunByTile(ThreadTeam::Worker& worker, const KvSpan& span, const float* q, float* out) {
-  const int group = shape_.group();
-  const size_t row_floats = Z(group) * Z(shape_.head_dim);
-  const int n_tiles = (n_rows_ + kTileRows - 1) / kTileRows;
-  Scratch& own = scratch_[Z(worker.index())];
-  float* scratch = own.floats.as<float>();
-  float* states = scratch + scores_floats_ + tree_scores_floats_;
-  float* chunk_states = states + tile_states_floats_ / 2;
-  for (int item = worker.Claim(); item < shape_.n_kv_head * n_tiles; item = worker.Claim()) {
-    // The last rows of a long chain see the most keys: they go first, so that no thread is left with them at
-    // the end.
-    const int kv_head = item % shape_.n_kv_head,
-              row_begin = (n_tiles - 1 - item / shape_.n_kv_head) * kTileRows;
-    Tile tile{.span = &span,
-              .q = q + Z(kv_head) * Z(n_rows_) * row_floats,
-              .kv_head = kv_head,
-              .row_begin = row_begin,
-              .row_end = std::min(n_rows_, row_begin + kTileRows),
-              .scores = scratch,
-              .tree_scores = scratch + scores_floats_,
-              .counts = own.counts.data()};
-    const int n = tile.n_rows() * group;
-    for (int chunk = 0; chunk < n_chunks_; ++chunk) {
-      tile.next = chunk + 1 < n_chunks_ ? KeysOf(span, kv_head, chunk + 1) : kernels::Upcoming{};
-      AttendChunk(tile, chunk, chunk == 0 ? states : chunk_states);
-      if (chunk == 0) continue;
-      for (int i = 0; i < n; ++i) {
-        if (CountAt(row_begin + i / group, chunk) == 0) continue;
-        kernels_->merge_state(states + Z(i) * state_floats(), chunk_states + Z(i) * state_floats(),
-                              shape_.head_dim);
-      }
-    }
+    float* of_chunk = none ? states : chunk_states;
+    AttendChunk(at, chunk, of_chunk);
     for (int i = 0; i < n; ++i) {
-      const int row = row_begin + i / group, head = kv_head * group + i % group;
-      kernels_->finish_state(states + Z(i) * state_floats(), shape_.head_dim,
-                             out + (Z(row) * Z(shape_.n_head) + Z(head)) * Z(shape_.head_dim));
+      const Row& row = rows_[Z(tile.row_begin + i / group)];
+      const int last = std::min(IsStored(*tile.group, chunk) ? row.end : row.total, (chunk + 1) * kKvChunk);
+      if (std::max(row.begin, chunk * kKvChunk) >= last) continue;
+      float* state = states + Z(i) * state_floats();
+      const float* from = of_chunk + Z(i) * state_floats();
+      if (none) continue;
+      if (row.begin / kKvChunk == chunk) {
+        std::memcpy(state, from, state_floats() * sizeof(float));
+      } else {
+        kernels_->merge_state(state, from, head_dim);
+      }
+    }
+    none = false;
+  }
+  for (int i = 0; i < n; ++i) {
+    const Row& row = rows_[Z(tile.row_begin + i / group)];
+    float* to = out + (Z(row.out) * Z(shape_.n_head) + Z(tile.kv_head * group + i % group)) * Z(head_dim);
+    if (row.begin < row.total) {
+      kernels_->finish_state(states + Z(i) * state_floats(), head_dim, to);
+    } else {
+      std::fill_n(to, head_dim, 0.0F);
     }
   }
 }
 
-void AttentionPlan::Run(ThreadTeam::Worker& worker, const KvSpan& span, const float* q, float* out) {
-  LS_CHECK(span.n_committed == base_);
-  if (by_chunk_) {
-    RunByChunk(worker, span, q, out);
-  } else {
-    RunByTile(worker, span, q, out);
+// Of item `item` of a wave, as far as its rows see them; nothing past the last item.
+kernels::Upcoming AttentionPlan::KeysOf(int item, int layer, const Wave& wave) const {
+  const int n_works = wave.work_end - wave.work_begin;
+  if (item >= shape_.n_kv_head * n_works) return {};
+  const Work& work = works_[Z(wave.work_begin + item % n_works)];
+  const Group& group = groups_[Z(work.group)];
+  const KvSpan stored = StoredOf(group, layer);
+  const int keys = std::clamp(rows_[Z(work.row_end - 1)].end - work.chunk * kKvChunk, 0, kKvChunk);
+  if (keys == 0) return {};
+  const int at = group.segment->n_ring_chunks > 0 ? work.chunk % group.segment->n_ring_chunks : work.chunk;
+  return {stored.keys(at, item / n_works),
+          Z(Blocks(keys)) * (stored.layout.k_head_bytes() / (kKvChunk / kKeyBlock))};
+}
+
+// Adds the wave's parts to the row's state, in ascending order of chunks.
+void AttentionPlan::MergeRow(int kv_head, int place, const Wave& wave, bool last, float* out) {
+  const Row& row = rows_[Z(place)];
+  const bool one_wave = waves_.size() == 1;
+  const int part_begin = &wave == waves_.data() ? 0 : (&wave - 1)->part_end;
+  int part = row.first_part;
+  bool is_first = true;
+  for (; part >= 0 && part < part_begin; part = parts_[Z(part)].next) is_first = false;
+  float* state =
+      one_wave ? nullptr : running_.as<float>() + (Z(kv_head) * rows_.size() + Z(place)) * row_states();
+  for (; part >= 0 && part < wave.part_end; part = parts_[Z(part)].next) {
+    float* from = State(kv_head, parts_[Z(part)].state);
+    if (is_first) {
+      if (one_wave) {
+        state = from;
+      } else {
+        std::memcpy(state, from, row_states() * sizeof(float));
+      }
+      is_first = false;
+      continue;
+    }
+    for (int g = 0; g < shape_.group(); ++g) {
+      kernels_->merge_state(state + Z(g) * state_floats(), from + Z(g) * state_floats(), shape_.head_dim);
+    }
+  }
+  if (!last) return;
+  float* to = out + (Z(row.out) * Z(shape_.n_head) + Z(kv_head * shape_.group())) * Z(shape_.head_dim);
+  for (int g = 0; g < shape_.group(); ++g, to += shape_.head_dim) {
+    if (is_first) {
+      std::fill_n(to, shape_.head_dim, 0.0F);
+    } else {
+      kernels_->finish_state(state + Z(g) * state_floats(), shape_.head_dim, to);
+    }
+  }
+}
+
+void AttentionPlan::Run(ThreadTeam::Worker& worker, int layer, const float* q, float* out) {
+  const size_t row_floats = Z(shape_.group()) * Z(shape_.head_dim);
+  Scratch& own = scratch_[Z(worker.index())];
+  const auto tile_of = [&](const Work& work, int kv_head) {
+    const Group& group = groups_[Z(work.group)];
+    float* scratch = own.floats.as<float>();
+    Tile tile{.group = &group,
+              .stored = StoredOf(group, layer),
+              .tail = group.segment->tail,
+              .q = q + (Z(kv_head) * rows_.size() + Z(work.row_begin)) * row_floats,
+              .kv_head = kv_head,
+              .row_begin = work.row_begin,
+              .row_end = work.row_end,
+              .scores = scratch,
+              .tail_scores = scratch + scores_floats_,
+              .own = &own};
+    tile.tail.layer_offset += Z(layer) * group.layer_bytes;
+    return tile;
+  };
+  // Tiles first, several KV heads of the same rows after each other.
+  const int n_tile_items = n_tiles_ * shape_.n_kv_head;
+  int item = worker.Claim();
+  for (; item < n_tile_items; item = worker.Claim()) {
+    float* states = own.floats.as<float>() + scores_floats_ + tail_floats_;
+    AttendTile(tile_of(works_[Z(item / shape_.n_kv_head)], item % shape_.n_kv_head), states,
+               states + Z(kTileRows) * row_states(), out);
+  }
+  item -= n_tile_items;
+  for (const Wave& wave : waves_) {
+    const int n = n_rows() - first_by_chunk_, n_works = wave.work_end - wave.work_begin;
+    if (n == 0) break;
+    const bool first = &wave == waves_.data(), last = &wave == &waves_.back();
+    const int skipped = first ? n_tile_items : 0;
+    if (!first) item = worker.Claim();
+    // One item is claimed ahead, so that its keys can be asked of memory in time.
+    for (int next = 0; item < shape_.n_kv_head * n_works; item = next) {
+      next = worker.Claim() - skipped;
+      const Work& work = works_[Z(wave.work_begin + item % n_works)];
+      Tile tile = tile_of(work, item / n_works);
+      tile.next = KeysOf(next, layer, wave);
+      AttendChunk(tile, work.chunk, State(tile.kv_head, work.state));
+    }
+    worker.Barrier();
+    const auto share = worker.ShareOf(shape_.n_kv_head * n);
+    for (int i = share.begin; i < share.end; ++i) MergeRow(i / n, first_by_chunk_ + i % n, wave, last, out);
+    if (!last) worker.Barrier();
   }
 }
 

@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "attention/tree_rows.h"
 #include "kernels/dispatch.h"
 #include "kernels/tables.h"
 
@@ -37,16 +39,19 @@ class ToyCache {
   }
 
   void Store(int slot, int head, const float* k, const float* v) {
-    const KvSpan span = Span(0, 0);
+    const KvWriter to = {.layout = layout_, .chunks = bases_.data()};
     kernels::kReferenceTable.store_kv({.k = k,
                                        .v = v,
-                                       .keys = const_cast<std::byte*>(span.keys(slot / kKvChunk, head)),
-                                       .values = const_cast<std::byte*>(span.values(slot / kKvChunk, head)),
+                                       .keys = to.keys(slot / kKvChunk, head),
+                                       .values = to.values(slot / kKvChunk, head),
                                        .offset = slot % kKvChunk,
                                        .head_dim = layout_.head_dim,
                                        .k_type = static_cast<kernels::KvType>(layout_.k_type),
                                        .v_type = static_cast<kernels::KvType>(layout_.v_type)});
   }
+
+  // Has the first n chunks of another one.
+  void Share(const ToyCache& other, int n) { std::copy_n(other.bases_.begin(), n, bases_.begin()); }
 
   KvSpan Span(int committed, int speculated) const {
     return {.layout = layout_,
@@ -166,10 +171,11 @@ std::vector<float> RunPlan(const Problem& p, const KernelTable* table, int threa
   }
   ThreadTeam team(threads);
   AttentionPlan plan(table, p.shape, threads);
-  plan.Plan(p.base, p.n_rows, p.parents);
-  const KvSpan span = cache.Span(p.base, p.n_rows);
+  TreeRows rows;
+  rows.Add(cache.Span(p.base, p.n_rows), p.base, p.n_rows, p.parents);
+  plan.Plan(rows.Segments());
   std::vector<float> out(Z(p.n_rows) * Z(p.shape.n_head) * Z(p.shape.head_dim), -1.0F);
-  team.Run([&](ThreadTeam::Worker& w) { plan.Run(w, span, p.q.data(), out.data()); });
+  team.Run([&](ThreadTeam::Worker& w) { plan.Run(w, 0, p.q.data(), out.data()); });
   return out;
 }
 
@@ -426,6 +432,126 @@ TEST(Attention, AChainGivenAsATreeHasTheSameBits) {
   }
 }
 
+// A prompt's missing rows and the tree under the last of them.
+TEST(Attention, AChainAndTheTreeUnderItsEnd) {
+  for (const int chain : {1, 2, 60, 300}) {
+    for (const int base : {0, 200, 256}) {
+      std::vector<int32_t> parents;
+      for (int i = 0; i < chain; ++i) parents.push_back(i - 1);
+      for (const int32_t parent : {-1, -1, 0, 1, 0, 4}) parents.push_back(parent + chain);
+      for (const CacheType type : {CacheType::kF16, CacheType::kBF16}) {
+        const auto n = static_cast<int>(parents.size());
+        const Problem p = MakeProblem(base, n, parents, type, 16, 2, type);
+        const std::vector<float> out = RunPlan(p, kernels::Available().front(), 2);
+        for (const int row : {0, chain / 2, chain - 1, n - 6, n - 3, n - 1}) {
+          const std::vector<float> want = NaiveRow(p, row);
+          EXPECT_EQ(std::memcmp(out.data() + Z(row) * want.size(), want.data(), want.size() * sizeof(float)),
+                    0)
+              << chain << " " << base << " " << row;
+        }
+      }
+    }
+  }
+}
+
+// Several sequences in one pass, of which some hold the same chunks.
+class Pass {
+ public:
+  // Sequence i holds what problem i says; chunks before n_shared[i] are those of sequence 0.
+  Pass(const std::vector<Problem>& problems, const std::vector<int>& n_shared) : problems_(problems) {
+    for (size_t i = 0; i < problems.size(); ++i) {
+      const Problem& p = problems[i];
+      caches_.emplace_back(p.layout, p.base + p.n_rows);
+      for (int slot = 0; slot < p.base + p.n_rows; ++slot) {
+        for (int h = 0; h < 2; ++h) {
+          const size_t at = (Z(slot) * 2 + Z(h)) * Z(p.shape.head_dim);
+          caches_.back().Store(slot, h, p.k.data() + at, p.v.data() + at);
+        }
+      }
+      if (i > 0) caches_.back().Share(caches_.front(), n_shared[i]);
+      rows_.Add(caches_.back().Span(p.base, p.n_rows), p.base, p.n_rows, p.parents);
+    }
+  }
+
+  // (all rows, n_head * head_dim)
+  std::vector<float> Run(const KernelTable* table, int threads, int* n_items = nullptr) {
+    const AttentionShape& shape = problems_[0].shape;
+    AttentionPlan plan(table, shape, threads);
+    plan.Plan(rows_.Segments());
+    if (n_items != nullptr) *n_items = plan.n_items();
+    const size_t group = Z(shape.group()) * Z(shape.head_dim), n = Z(plan.n_rows());
+    std::vector<float> q(n * Z(shape.n_kv_head) * group), out(q.size(), -1.0F);
+    int row = 0;
+    for (const Problem& p : problems_) {
+      for (int i = 0; i < p.n_rows; ++i, ++row) {
+        for (size_t h = 0; h < 2; ++h) {
+          std::copy_n(p.q.data() + (h * Z(p.n_rows) + Z(i)) * group, group,
+                      q.data() + (h * n + Z(plan.Place(row))) * group);
+        }
+      }
+    }
+    ThreadTeam team(threads);
+    team.Run([&](ThreadTeam::Worker& w) { plan.Run(w, 0, q.data(), out.data()); });
+    return out;
+  }
+
+ private:
+  const std::vector<Problem>& problems_;
+  std::deque<ToyCache> caches_;
+  TreeRows rows_;
+};
+
+TEST(Attention, EachSequenceOfAPassIsWhatItIsAlone) {
+  std::vector<Problem> problems;
+  problems.push_back(MakeProblem(700, 1, {}, CacheType::kF16));
+  problems.push_back(MakeProblem(300, 70, {}, CacheType::kF16));  // a prompt's rows
+  problems.push_back(MakeProblem(0, 3, {}, CacheType::kF16));
+  problems.push_back(MakeProblem(700, 9, RandomTree(9, 3), CacheType::kF16));
+  problems.push_back(MakeProblem(255, 5, {-1, 0, 0, 1, 1}, CacheType::kF16));
+  problems.push_back(MakeProblem(600, 33, RandomTree(33, 4), CacheType::kF16));
+  problems.push_back(MakeProblem(520, 1, {}, CacheType::kF16));
+  // Those that share say the same of the positions they share.
+  const std::vector<int> n_shared = {0, 1, 0, 2, 0, 2, 2};
+  for (size_t i = 1; i < problems.size(); ++i) {
+    const size_t floats = Z(n_shared[i]) * kKvChunk * 2 * 32;
+    std::copy_n(problems[0].k.begin(), floats, problems[i].k.begin());
+    std::copy_n(problems[0].v.begin(), floats, problems[i].v.begin());
+  }
+  std::vector<float> alone;
+  for (const Problem& p : problems) {
+    const std::vector<float> out = RunPlan(p, kernels::Available().front(), 1);
+    alone.insert(alone.end(), out.begin(), out.end());
+  }
+  Pass shared(problems, n_shared), apart(problems, std::vector<int>(problems.size(), 0));
+  for (const KernelTable* table : kernels::Available()) {
+    for (const int threads : {1, 2, 3}) {
+      int n_shared_items = 0, n_items = 0;
+      EXPECT_EQ(shared.Run(table, threads, &n_shared_items), alone) << table->name << " " << threads;
+      EXPECT_EQ(apart.Run(table, threads, &n_items), alone) << table->name << " " << threads;
+      // Sequences 0, 3 and 6 are read together in chunks 0 and 1.
+      EXPECT_EQ(n_items - n_shared_items, 2 * 2 * 2);
+    }
+  }
+}
+
+TEST(Attention, PartialStatesThatDoNotFitTogetherAreMergedInWaves) {
+  const Problem p = MakeProblem(5000, 32, {}, CacheType::kF16, 128, 16);
+  const KernelTable* table = kernels::Available().front();
+  const std::vector<float> out = RunPlan(p, table, 2);
+  for (const int row : {0, 17, 31}) {
+    const std::vector<float> want = NaiveRow(p, row);
+    EXPECT_EQ(std::memcmp(out.data() + Z(row) * want.size(), want.data(), want.size() * sizeof(float)), 0)
+        << row;
+  }
+  AttentionPlan plan(table, p.shape, 2);
+  ToyCache cache(p.layout, p.base + p.n_rows);
+  TreeRows rows;
+  rows.Add(cache.Span(p.base, p.n_rows), p.base, p.n_rows, {});
+  plan.Plan(rows.Segments());
+  EXPECT_GT(plan.n_waves(), 1);
+  EXPECT_LE(plan.bytes(), AttentionPlan::MostBytes(p.shape, 2, p.n_rows));
+}
+
 TEST(Attention, APlanCanBeReplanned) {
   const KernelTable* table = kernels::Available().front();
   const Problem big = MakeProblem(600, 40, {}, CacheType::kF16),
@@ -439,10 +565,11 @@ TEST(Attention, APlanCanBeReplanned) {
         cache.Store(slot, h, p->k.data() + (Z(slot) * 2 + Z(h)) * 32,
                     p->v.data() + (Z(slot) * 2 + Z(h)) * 32);
     }
-    plan.Plan(p->base, p->n_rows, p->parents);
-    const KvSpan span = cache.Span(p->base, p->n_rows);
+    TreeRows rows;
+    rows.Add(cache.Span(p->base, p->n_rows), p->base, p->n_rows, p->parents);
+    plan.Plan(rows.Segments());
     std::vector<float> out(Z(p->n_rows) * 6 * 32);
-    team.Run([&](ThreadTeam::Worker& w) { plan.Run(w, span, p->q.data(), out.data()); });
+    team.Run([&](ThreadTeam::Worker& w) { plan.Run(w, 0, p->q.data(), out.data()); });
     EXPECT_EQ(out, RunPlan(*p, table, 1));
   }
 }

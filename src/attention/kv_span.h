@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What attention may read of one layer: keys and values in chunks of 256 positions (docs/arithmetic.md
-// explains why 256). A view; the cache that made it owns the bytes.
+// What attention may read of one layer, and what a forward pass may write: keys and values in chunks of 256
+// positions (docs/arithmetic.md explains why 256). Views; the cache that made them owns the bytes.
 #pragma once
 
 #include <cstddef>
@@ -45,8 +45,8 @@ Status CheckLayout(const KvLayout& layout);
 // One layer of one sequence. Slot s lies in chunk s / 256 at offset s % 256.
 struct KvSpan {
   KvLayout layout;
-  std::byte* const* chunks = nullptr;  // (n_chunks) base addresses
-  size_t layer_offset = 0;             // of this layer inside a chunk
+  const std::byte* const* chunks = nullptr;  // (n_chunks) base addresses
+  size_t layer_offset = 0;                   // of this layer inside a chunk
   // Slots [0, n_committed) hold positions [0, n_committed); in a cache that forgets, those it still holds.
   int n_committed = 0;
   int n_speculated = 0;  // slots n_committed + i hold row i of the running transaction
@@ -65,6 +65,24 @@ struct KvSpan {
   // One element, as attention reads it; slow.
   float KeyAt(int slot, int kv_head, int d) const;
   float ValueAt(int slot, int kv_head, int d) const;
+};
+
+// The same bytes for writing. Whoever has one may write the slots it was made for, and no others.
+struct KvWriter {
+  KvLayout layout;
+  std::byte* const* chunks = nullptr;
+  size_t layer_offset = 0;
+
+  std::byte* keys(int chunk, int kv_head) const {
+    return chunks[chunk] + layer_offset + static_cast<size_t>(kv_head) * layout.k_head_bytes();
+  }
+  std::byte* values(int chunk, int kv_head) const {
+    return chunks[chunk] + layer_offset + static_cast<size_t>(layout.n_kv_head) * layout.k_head_bytes() +
+           static_cast<size_t>(kv_head) * layout.v_head_bytes();
+  }
+  std::byte* value_row(int slot, int kv_head) const {
+    return values(slot / kKvChunk, kv_head) + static_cast<size_t>(slot % kKvChunk) * layout.v_row_bytes();
+  }
 };
 
 }  // namespace longspec

@@ -187,7 +187,7 @@ TEST_F(BenchTest, ForcedTreesReachEveryAcceptedLength) {
   for (size_t i = 0; i < answer.size(); ++i) answer[i] = static_cast<int32_t>(i % 50);
   const auto drafter = MakeForcedTreeDrafter(answer, 60, 3);
   std::vector<int32_t> committed = {1, 2, 3};
-  ASSERT_TRUE(drafter->Prefill(committed).ok());
+  ASSERT_TRUE(drafter->Follow(committed).ok());
   for (int round = 0; round < 27; ++round) {
     TokenTree tree(committed.back());
     ASSERT_TRUE(drafter->Propose({.max_nodes = 8, .max_depth = 8}, committed, tree).ok());

@@ -15,7 +15,7 @@ class ForcedTreeDrafter final : public Drafter {
 
   std::string_view name() const override { return "forced"; }
 
-  Status Prefill(std::span<const int32_t> committed) override {
+  Status Follow(std::span<const int32_t> committed) override {
     prompt_length_ = committed.size();
     return {};
   }
@@ -47,7 +47,7 @@ class ForcedTreeDrafter final : public Drafter {
     return {};
   }
 
-  Status Accept(std::span<const int32_t>, int, const TargetOutput&) override { return {}; }
+  Status Read(const CommittedRows&) override { return {}; }
 
  private:
   int Below(int n) { return static_cast<int>(rng_.Uniform(draws_++) * n); }

@@ -62,7 +62,7 @@ class Bench {
     const std::vector<int32_t> tokens = Tokens(n);
     LS_ASSIGN(KvTransaction rows, cache.Begin(n));
     const ForwardSegment segment{.tokens = tokens, .parents = {}, .kv = &rows, .logits = logits};
-    LS_ASSIGN(const TargetOutput output, model_.target->Forward({&segment, 1}, {}));
+    LS_ASSIGN(const TargetOutput output, model_.target->Forward({&segment, 1}));
     if (logits != LogitsFor::kNone) {
       for (int i = 0; i < output.segments[0].n_logits; ++i) {
         sink_ += model_.kernels->argmax(
@@ -133,7 +133,7 @@ class Bench {
     const std::vector<int32_t> tokens = Tokens(1);
     LS_ASSIGN(KvTransaction row, cache.Begin(1));
     const ForwardSegment segment{.tokens = tokens, .parents = {}, .kv = &row, .logits = LogitsFor::kLastRow};
-    LS_ASSIGN(const TargetOutput output, model_.target->Forward({&segment, 1}, {}));
+    LS_ASSIGN(const TargetOutput output, model_.target->Forward({&segment, 1}));
     const std::span<const float> logits(output.segments[0].logits, static_cast<size_t>(output.vocab));
     Sampler::Scratch scratch;
     std::vector<std::vector<double>> us(samplers.size());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attention/attention.h"
+#include "attention/tree_rows.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "bench/repeated.h"
@@ -30,10 +31,10 @@ std::vector<int32_t> BinaryTree(int n) {
 
 class Case {
  public:
-  Case(const LoadedModel& model, int depth, int rows, bool tree) : model_(model), rows_(rows), tree_(tree) {
+  Case(const LoadedModel& model, int rows, bool tree) : model_(model), rows_(rows), tree_(tree) {
     const AttentionShape shape = ShapeOf(model.config);
     plan_ = std::make_unique<AttentionPlan>(model.kernels, shape, model.team->size());
-    plan_->Plan(depth, rows, tree ? BinaryTree(rows) : std::vector<int32_t>());
+    parents_ = tree ? BinaryTree(rows) : std::vector<int32_t>();
     q_.resize(static_cast<size_t>(rows) * static_cast<size_t>(shape.n_head) *
               static_cast<size_t>(shape.head_dim));
     for (size_t i = 0; i < q_.size(); ++i)
@@ -47,10 +48,13 @@ class Case {
   // Of all layers.
   Result<double> Ms(KvCache& cache) {
     LS_ASSIGN(const KvTransaction rows, cache.Begin(rows_));
+    TreeRows seen;
+    seen.Add(cache.Span(0), rows.slot(), rows_, parents_);
+    plan_->Plan(seen.Segments());
     const double start = NowMs();
     model_.team->Run([&](ThreadTeam::Worker& worker) {
       for (int layer = 0; layer < model_.config.n_layer; ++layer) {
-        plan_->Run(worker, cache.Span(layer), q_.data(), out_.data());
+        plan_->Run(worker, layer, q_.data(), out_.data());
         worker.Barrier();
       }
     });
@@ -62,6 +66,7 @@ class Case {
   const int rows_;
   const bool tree_;
   std::unique_ptr<AttentionPlan> plan_;
+  std::vector<int32_t> parents_;
   std::vector<float> q_, out_;
 };
 
@@ -87,8 +92,8 @@ Status MeasureAttention(const BenchOptions& options, LoadedModel& model, const M
     cache->Truncate(depth);
     std::vector<Case> cases;
     for (const int rows : options.rows) {
-      cases.emplace_back(model, depth, rows, false);
-      if (rows > 1) cases.emplace_back(model, depth, rows, true);
+      cases.emplace_back(model, rows, false);
+      if (rows > 1) cases.emplace_back(model, rows, true);
     }
     LS_ASSIGN(const std::vector<Times> times,
               InTurn(cases.size(), options.repetitions, [&](size_t i) { return cases[i].Ms(*cache); }));

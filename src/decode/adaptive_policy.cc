@@ -137,7 +137,7 @@ class AdaptivePolicy final : public Policy {
 
   void Observe(const RoundResult& round) override {
     ++counts_[static_cast<size_t>(last_.decision)];
-    costs_->Observe(round.tree.size(), round.context, round.target_ms);
+    if (round.alone) costs_->Observe(round.tree.size(), round.context, round.target_ms);
     const auto n_tokens = static_cast<double>(round.accepted.tokens.size());
     sample_ms_.Add(round.verify_ms / n_tokens);
     if (round.asked && !quick_) {
@@ -148,7 +148,8 @@ class AdaptivePolicy final : public Policy {
     const double expected = last_.expected - 1;
     if (last_.decision == Decision::kProbe && n_accepted > 2 * expected + 0.5) TextMayHaveChanged();
     if (round.asked) Count(round.accepted.tokens);
-    if (round.tree.size() > 1 || (round.asked && !JudgedByProposal())) Judge(round, n_tokens);
+    if (round.alone && (round.tree.size() > 1 || (round.asked && !JudgedByProposal())))
+      Judge(round, n_tokens);
   }
 
   PolicyReport report() const override {

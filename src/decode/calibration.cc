@@ -83,7 +83,7 @@ class Calibrator {
     LS_ASSIGN(KvTransaction transaction, cache.Begin(rows));
     const ForwardSegment segment{
         .tokens = tokens, .parents = {}, .kv = &transaction, .logits = LogitsFor::kAllRows};
-    LS_TRY(target_.Forward({&segment, 1}, {}).status());
+    LS_TRY(target_.Forward({&segment, 1}).status());
     return std::max(NowMs() - start, 1e-6);
   }
 

@@ -18,11 +18,11 @@ class CountingTarget final : public Target {
   explicit CountingTarget(const ToyLanguage* language) : toy_(language) {}
   int vocab_size() const override { return toy_.vocab_size(); }
   int context_length() const override { return toy_.context_length(); }
-  Result<TargetOutput> Forward(std::span<const ForwardSegment> segments, const Taps& taps) override {
+  Result<TargetOutput> Forward(std::span<const ForwardSegment> segments) override {
     if (fail_after >= 0 && fail_after-- == 0) return IoError("the target failed");
     ++passes[static_cast<int>(segments[0].tokens.size())];
     keys.push_back(segments[0].kv->base());
-    return toy_.Forward(segments, taps);
+    return toy_.Forward(segments);
   }
   std::map<int, int> passes;
   std::vector<int> keys;
@@ -90,12 +90,12 @@ class TiringTarget final : public Target {
   explicit TiringTarget(const ToyLanguage* language) : toy_(language) {}
   int vocab_size() const override { return toy_.vocab_size(); }
   int context_length() const override { return toy_.context_length(); }
-  Result<TargetOutput> Forward(std::span<const ForwardSegment> segments, const Taps& taps) override {
+  Result<TargetOutput> Forward(std::span<const ForwardSegment> segments) override {
     ++calls_;
     const double end = NowMs() + 0.2 * calls_ * (calls_ % 2 == 0 ? 1 : 3);
     while (NowMs() < end) {
     }
-    return toy_.Forward(segments, taps);
+    return toy_.Forward(segments);
   }
 
  private:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The round: propose, forward, verify, commit. Plain decoding is the same round with a drafter that proposes
-// nothing. Tokens only, no text. One Decoder drives one sequence; not thread-safe.
+// Decoding one sequence: rounds of a batch of one (decode/batch_decoder.h). Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "decode/batch_decoder.h"
 #include "decode/policy.h"
 #include "decode/stats.h"
 #include "draft/drafter.h"
@@ -50,24 +50,17 @@ class Decoder {
 
   // One round. `max_tokens` bounds how many tokens may be committed (at least 1); `is_end(token)` marks a
   // token after which nothing more is committed. Afterwards the cache holds all committed tokens but the
-  // last. kResourceExhausted: the context is full. On an error before the commit nothing has changed; if the
-  // drafter's own bookkeeping fails after it, the round's tokens stand in the sequence all the same.
-  // REQUIRES: Prefill succeeded, or a round did.
+  // last. kResourceExhausted: the context is full. On an error nothing has changed. A drafter that fails is
+  // not asked again: draft_failure() says why. REQUIRES: Prefill succeeded, or a round did.
   Result<StepResult> Step(int max_tokens, const std::function<bool(int32_t)>& is_end);
 
-  const DecodeStats& stats() const { return stats_; }
+  const DecodeStats& stats() const { return sequence_.stats; }
+  const std::string& draft_failure() const { return sequence_.draft_failure; }
 
  private:
-  Status PrefillChunk(int n);
-  Result<TokenTree> Draft(int max_tokens, bool& asked);
-  Result<TargetOutput> Forward(const TokenTree& tree, KvTransaction& speculated);
-
-  DecoderParts parts_;
-  std::vector<int32_t>* committed_;
-  Sampler::Scratch scratch_;
-  DecodeStats stats_;
-  std::vector<int32_t> parents_, tokens_;
-  Accepted accepted_;
+  const int prefill_chunk_;
+  Sequence sequence_;
+  BatchDecoder rounds_;
 };
 
 }  // namespace longspec

@@ -137,14 +137,11 @@ TEST(Step, TargetErrorsRollBackAndTheRoundCanBeRepeated) {
   EXPECT_EQ(rig.generated(), DecodePlainly(Language(), job));
 }
 
-TEST(Step, CacheAndDrafterErrorsBeforeTheCommitChangeNothing) {
+TEST(Step, CacheErrorsBeforeTheCommitChangeNothing) {
   const Job job = {.n_predict = 20, .sampling = Temperature(0.0F)};
   TreeDrafter drafter(Truth(job), kVocab, 2, 1);
   Rig rig(Language(), job, &drafter, {.draft_n_max = 4});
   ASSERT_TRUE(rig.decoder.Prefill().ok());
-  drafter.propose_status = IoError("no draft");
-  EXPECT_EQ(rig.Step().status().message(), "no draft");
-  drafter.propose_status = {};
   rig.cache.reserve_status = ResourceExhausted("no memory");
   EXPECT_EQ(rig.Step().status().message(), "no memory");
   rig.cache.reserve_status = {};
@@ -154,18 +151,22 @@ TEST(Step, CacheAndDrafterErrorsBeforeTheCommitChangeNothing) {
   EXPECT_EQ(rig.generated(), DecodePlainly(Language(), job));
 }
 
-TEST(Step, ADrafterThatFailsToAcceptLosesNoTokens) {
-  const Job job = {.n_predict = 10, .sampling = Temperature(0.0F)};
-  TreeDrafter drafter(Truth(job), kVocab, 0, 1);
-  Rig rig(Language(), job, &drafter, {.draft_n_max = 4});
-  ASSERT_TRUE(rig.decoder.Prefill().ok());
-  drafter.accept_status = IoError("books lost");
-  EXPECT_EQ(rig.Step().status().message(), "books lost");
-  EXPECT_GT(rig.n_generated(), 0);
-  rig.ExpectInvariant();
-  drafter.accept_status = {};
-  rig.Run();
-  EXPECT_EQ(rig.generated(), DecodePlainly(Language(), job));
+TEST(Step, ADrafterThatFailsIsNotAskedAgainAndTheAnswerGoesOn) {
+  const Job job = {.n_predict = 20, .sampling = Temperature(0.0F)};
+  for (const bool reading : {false, true}) {
+    TreeDrafter drafter(Truth(job), kVocab, 0, 1);
+    Rig rig(Language(), job, &drafter, {.draft_n_max = 4});
+    ASSERT_TRUE(rig.decoder.Prefill().ok());
+    ASSERT_TRUE(rig.Step().ok());
+    (reading ? drafter.read_status : drafter.propose_status) = IoError("books lost");
+    ASSERT_TRUE(rig.Step().ok());
+    EXPECT_EQ(rig.decoder.draft_failure(), "no speculation any more: books lost");
+    drafter.read_status = drafter.propose_status = {};
+    const int64_t drafted = rig.decoder.stats().drafted;
+    rig.Run();
+    EXPECT_EQ(rig.decoder.stats().drafted, drafted);
+    EXPECT_EQ(rig.generated(), DecodePlainly(Language(), job));
+  }
 }
 
 TEST(Step, TheTreeShrinksToTheContextAndThenThereIsNoRoom) {
@@ -241,7 +242,7 @@ TEST(Stats, CountsByDepth) {
 
 TEST(DecoderDeathTest, MisuseIsABug) {
   Fixture f({.sampling = Temperature(0.0F)});
-  EXPECT_DEATH(static_cast<void>(f.rig.decoder.Step(1, {})), "length");  // no Prefill
+  EXPECT_DEATH(static_cast<void>(f.rig.decoder.Step(1, {})), "n_missing");  // no Prefill
   EXPECT_DEATH(static_cast<void>(f.rig.decoder.Step(0, {})), "max_tokens");
   std::vector<int32_t> committed;
   EXPECT_DEATH(Decoder({}, &committed), "nullptr");

@@ -118,15 +118,15 @@ TEST_F(EveryDrafter, ChoicesByAnotherSeedAreNoticed) {
 class Forger final : public Drafter {
  public:
   std::string_view name() const override { return "forger"; }
-  Status Prefill(std::span<const int32_t>) override { return {}; }
+  Status Follow(std::span<const int32_t>) override { return {}; }
   Status Propose(const DraftBudget&, std::span<const int32_t> committed, TokenTree&) override {
     forged_ = committed.size() - 2;
     truth_ = committed[forged_];
     Write(committed, (truth_ + 1) % kVocab);
     return {};
   }
-  Status Accept(std::span<const int32_t> committed, int, const TargetOutput&) override {
-    Write(committed, truth_);
+  Status Read(const CommittedRows& rows) override {
+    Write(rows.sequence, truth_);
     return {};
   }
 

@@ -61,7 +61,7 @@ std::vector<double> JointLaw(double temperature, int top_k) {
 class BlindDrafter final : public Drafter {
  public:
   std::string_view name() const override { return "blind"; }
-  Status Prefill(std::span<const int32_t>) override { return {}; }
+  Status Follow(std::span<const int32_t>) override { return {}; }
   Status Propose(const DraftBudget& budget, std::span<const int32_t>, TokenTree& tree) override {
     ++round_;
     for (uint32_t i = 0; tree.size() <= budget.max_nodes && i < 64; ++i) {
@@ -72,7 +72,7 @@ class BlindDrafter final : public Drafter {
     }
     return {};
   }
-  Status Accept(std::span<const int32_t>, int, const TargetOutput&) override { return {}; }
+  Status Read(const CommittedRows&) override { return {}; }
 
  private:
   RngStream rng_{.seed = 5, .purpose = RngPurpose::kDraft};

@@ -33,6 +33,7 @@ struct RoundResult {
   const Accepted& accepted;
   int context = 0;     // committed tokens before it
   bool asked = false;  // the drafter was asked for a proposal
+  bool alone = true;   // the pass had no other rows: what it took says what the tree's rows cost
   double draft_ms = 0, target_ms = 0, verify_ms = 0;
 };
 

@@ -21,7 +21,7 @@ Result<DraftMemory> OfLanguageModel(const SpeculationOptions& speculation, const
   LS_ASSIGN(const auto file, GgufFile::Open(speculation.draft_model));
   LS_ASSIGN(const LlamaConfig config, ReadLlamaConfig(*file, {}));
   const LlamaMemory memory = PlanLlamaMemory(config, *file, kLmMaxRows);
-  const uint64_t chunk = FullCacheChunkBytes(LmCacheLayout(config, target_layout), config.n_layer);
+  const uint64_t chunk = KvChunkBytes(LmCacheLayout(config, target_layout), config.n_layer);
   DraftMemory plan = {.fixed = memory.weights + memory.scratch};
   if (speculation.draft_window > 0) {
     const int positions = speculation.draft_sink + speculation.draft_window;

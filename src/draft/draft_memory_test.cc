@@ -57,7 +57,7 @@ TEST_F(DraftMemoryTest, ALongspecDraftTakesWhatWasPlanned) {
 TEST_F(DraftMemoryTest, ALanguageModelTakesACacheToo) {
   const LlamaMemory memory = PlanLlamaMemory(tiny_.config, *file_, kLmMaxRows);
   const uint64_t chunk =
-      FullCacheChunkBytes(tiny_.config.kv_layout(CacheType::kF32, CacheType::kF32), tiny_.config.n_layer);
+      KvChunkBytes(tiny_.config.kv_layout(CacheType::kF32, CacheType::kF32), tiny_.config.n_layer);
   const auto whole = Plan({.type = "lm", .draft_model = Target()});
   ASSERT_TRUE(whole.ok()) << whole.status().message();
   EXPECT_EQ(whole->fixed, memory.weights + memory.scratch);

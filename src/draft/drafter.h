@@ -27,6 +27,29 @@ struct DraftBudget {
   Foresight foresight = {};  // what is known of how the target will choose
 };
 
+// Rows of a target's pass that became committed: a prompt's chunk, or what a round kept.
+struct CommittedRows {
+  std::span<const int32_t> sequence;   // all committed tokens
+  int n_new = 0;                       // of them, the last ones, which this pass decided
+  int first = 0;                       // position of the first of these rows
+  std::span<const int32_t> rows = {};  // each one's place among the pass's rows of this sequence, ascending
+  // Of this sequence in the pass: what taps() asked for, (n_output_rows, width), and the logits of its last
+  // n_logits rows, (n_logits, vocab). Null: not at hand.
+  const TargetOutput::Segment* output = nullptr;
+  int n_output_rows = 0;
+  const TokenTree* tree =
+      nullptr;  // what was verified: node i is row root_row + i, and has logits. Null: nothing
+  int root_row = 0;
+  int vocab = 0;
+
+  // Of a row of the pass that has them.
+  std::span<const float> LogitsOf(int row) const {
+    const int at = row - (n_output_rows - output->n_logits);
+    return {output->logits + static_cast<size_t>(at) * static_cast<size_t>(vocab),
+            static_cast<size_t>(vocab)};
+  }
+};
+
 class Drafter {
  public:
   virtual ~Drafter() = default;
@@ -37,19 +60,15 @@ class Drafter {
   // What it needs of the target's forward passes.
   virtual Taps taps() const { return {}; }
 
-  // The sequence so far became `committed` by other means than Accept (a prompt, a restored session).
-  virtual Status Prefill(std::span<const int32_t> committed) = 0;
+  // The sequence is `committed` now, by other means than Read: a prompt that is about to be computed or was
+  // computed before, a session that goes on, a rewind.
+  virtual Status Follow(std::span<const int32_t> committed) = 0;
 
   // Grows `tree`, whose root is committed.back(), within the budget. Proposing nothing is always right.
   virtual Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) = 0;
 
-  // Before each Accept, also where nothing was proposed: the tree that is really verified. It may be a part
-  // of the proposal or, in a portfolio, hold what others proposed; row i of Accept's output is its node i.
-  // Only drafters that read those rows need it.
-  virtual void Verifying(const TokenTree&) {}
-
-  // The target's verdict: `committed` now ends with the newly accepted tokens, `n_new` of them.
-  virtual Status Accept(std::span<const int32_t> committed, int n_new, const TargetOutput& output) = 0;
+  // Rows of the sequence became committed, in the order of their positions.
+  virtual Status Read(const CommittedRows& rows) = 0;
 
   virtual size_t bytes() const { return 0; }  // memory held now
 
@@ -65,8 +84,9 @@ class Drafter {
 
 class DraftModels;
 
-// What a drafter may use of the sequence it serves. All borrowed, and outlive the drafter. Between rounds a
-// drafter may run the target on a cache of its own, and read the sequence's cache; it writes neither.
+// What a drafter may use of the sequence it serves, as long as the session lives. All borrowed, and outlive
+// the drafter. Between rounds a drafter may run the target on a cache of its own, and read the sequence's
+// cache; it writes neither.
 struct DraftContext {
   Target* target = nullptr;
   const KvCache* cache = nullptr;  // holds the committed tokens but the last

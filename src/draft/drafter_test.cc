@@ -81,9 +81,9 @@ TEST(None, ProposesNothing) {
   const auto drafter = MakeDrafter({.type = "none"});
   const std::vector<int32_t> text = {1, 1, 1, 1, 1, 1};
   TokenTree tree(1);
-  ASSERT_TRUE((*drafter)->Prefill(text).ok());
+  ASSERT_TRUE((*drafter)->Follow(text).ok());
   ASSERT_TRUE((*drafter)->Propose({8, 8}, text, tree).ok());
-  ASSERT_TRUE((*drafter)->Accept(text, 1, {}).ok());
+  ASSERT_TRUE((*drafter)->Read({.sequence = text, .n_new = 1}).ok());
   EXPECT_EQ(tree.size(), 1);
   EXPECT_EQ((*drafter)->bytes(), 0U);
 }
@@ -92,9 +92,9 @@ std::vector<int32_t> Replayed(const char* tree_shape, int n_output, DraftBudget 
   const auto drafter =
       MakeDrafter({.type = "replay", .tree = tree_shape, .replay_tokens = {10, 11, 0, 13, 14}});
   std::vector<int32_t> text = {1, 2, 3};
-  EXPECT_TRUE((*drafter)->Prefill(text).ok());
+  EXPECT_TRUE((*drafter)->Follow(text).ok());
   text.insert(text.end(), static_cast<size_t>(n_output), 9);
-  EXPECT_TRUE((*drafter)->Accept(text, n_output, {}).ok());
+  EXPECT_TRUE((*drafter)->Read({.sequence = text, .n_new = n_output}).ok());
   EXPECT_TRUE((*drafter)->Propose(budget, text, tree).ok());
   EXPECT_LE(tree.size() - 1, budget.max_nodes);
   EXPECT_LE(tree.max_depth(), budget.max_depth);

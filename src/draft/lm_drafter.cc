@@ -53,7 +53,7 @@ class LmDrafter final : public Drafter, private GrowthModel {
   std::string_view name() const override { return "lm"; }
   bool uses_dice() const override { return true; }
 
-  Status Prefill(std::span<const int32_t> committed) override {
+  Status Follow(std::span<const int32_t> committed) override {
     if (PositionsLeft(committed.size()) <= 0) return {};
     Trim(committed);
     const auto missing = committed.first(committed.size() - 1).subspan(held_.size());
@@ -75,7 +75,7 @@ class LmDrafter final : public Drafter, private GrowthModel {
   }
 
   // What was accepted is found in the sequence when the next tree is grown.
-  Status Accept(std::span<const int32_t>, int, const TargetOutput&) override { return {}; }
+  Status Read(const CommittedRows&) override { return {}; }
 
   size_t bytes() const override { return cache_->bytes() + held_.capacity() * sizeof(int32_t); }
 
@@ -116,7 +116,7 @@ class LmDrafter final : public Drafter, private GrowthModel {
   Result<const float*> Forward(std::span<const int32_t> tokens, std::span<const int32_t> parents,
                                LogitsFor logits, KvTransaction& rows) {
     const ForwardSegment segment = {.tokens = tokens, .parents = parents, .kv = &rows, .logits = logits};
-    LS_ASSIGN(const TargetOutput output, model_->target->Forward({&segment, 1}, {}));
+    LS_ASSIGN(const TargetOutput output, model_->target->Forward({&segment, 1}));
     return output.segments[0].logits;
   }
 

@@ -122,7 +122,7 @@ TEST_F(LmDrafterTest, ScoresArePathProbabilities) {
   const auto drafter = Make(Options(Perfect(), "8,40,80", 128), *cache);
   ASSERT_TRUE(drafter.ok()) << drafter.status().message();
   const std::vector<int32_t> committed = {9, 8, 7};
-  ASSERT_TRUE((*drafter)->Prefill(committed).ok());
+  ASSERT_TRUE((*drafter)->Follow(committed).ok());
   TokenTree tree(7);
   ASSERT_TRUE((*drafter)->Propose({.max_nodes = 128, .max_depth = 3}, committed, tree).ok());
   ASSERT_EQ(tree.size(), 129);
@@ -136,7 +136,7 @@ TEST_F(LmDrafterTest, ScoresArePathProbabilities) {
       ASSERT_TRUE(rows.ok());
       const ForwardSegment segment = {
           .tokens = text, .parents = {}, .kv = &*rows, .logits = LogitsFor::kLastRow};
-      const auto output = tiny_.target().Forward({&segment, 1}, {});
+      const auto output = tiny_.target().Forward({&segment, 1});
       ASSERT_TRUE(output.ok());
       const float* logits = output->segments[0].logits;
       double sum = 0;
@@ -164,7 +164,7 @@ TEST_F(LmDrafterTest, AWindowForgetsAndTheTextIsTheSame) {
   const auto cache = tiny_.NewCache(300, CacheType::kF16);
   const auto propose = [&](Drafter& drafter, size_t length) {
     const auto committed = std::span(text).first(length);
-    EXPECT_TRUE(drafter.Prefill(committed).ok());
+    EXPECT_TRUE(drafter.Follow(committed).ok());
     TokenTree tree(committed.back());
     EXPECT_TRUE(drafter.Propose({.max_nodes = 6, .max_depth = 3}, committed, tree).ok());
     std::vector<std::pair<int32_t, float>> nodes;

@@ -35,7 +35,7 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
   std::string_view name() const override { return "longspec"; }
   bool uses_dice() const override { return true; }
 
-  Status Prefill(std::span<const int32_t> committed) override {
+  Status Follow(std::span<const int32_t> committed) override {
     forward_.Reset();
     if (PositionsLeft(committed.size()) <= 0) return {};
     return forward_.Extend(committed).status();
@@ -58,7 +58,7 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
   }
 
   // What was accepted is read from the sequence when the next tree is grown.
-  Status Accept(std::span<const int32_t>, int, const TargetOutput&) override { return {}; }
+  Status Read(const CommittedRows&) override { return {}; }
 
   size_t bytes() const override { return forward_.bytes(); }
 

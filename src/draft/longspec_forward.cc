@@ -9,19 +9,54 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "draft/top_tokens.h"
-#include "model/linear.h"
 #include "tensor/dequantize.h"
 
 namespace longspec {
 namespace {
 
-using kernels::kQuantBlock;
-using kernels::Q8Block;
-
 size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
-AlignedBuffer Floats(int width) {
-  return AlignedBuffer(Z(LongspecForward::kMaxRows) * Z(width) * sizeof(float));
+// Of attention's partial states, whatever the context: the draft's memory is constant.
+constexpr size_t kStateBytes = 1 << 20;
+
+BlockShape ShapeOf(const LlamaConfig& target, const LongspecModel& model) {
+  BlockShape shape = target.block();
+  shape.n_ff = model.n_ff;
+  return shape;
+}
+
+InputForms FormsOf(const LongspecModel& model) {
+  InputForms forms;
+  for (const kernels::PackedWeights* w :
+       {&model.self_q, &model.self_k, &model.self_v, &model.self_o, &model.cross_q, &model.cross_o,
+        &model.gate, &model.up, &model.down}) {
+    forms.Add(w->matrix());
+  }
+  forms.Add(model.head);
+  return forms;
+}
+
+AttentionWeights SelfOf(const LongspecModel& m) {
+  return {.norm = m.self_norm,
+          .q = &m.self_q.matrix(),
+          .k = &m.self_k.matrix(),
+          .v = &m.self_v.matrix(),
+          .output = &m.self_o.matrix(),
+          .q_bias = m.self_q_bias,
+          .k_bias = m.self_k_bias,
+          .v_bias = m.self_v_bias};
+}
+
+// Over the target's own keys and values: only the query is the draft's.
+AttentionWeights CrossOf(const LongspecModel& m) {
+  return {.norm = m.cross_norm,
+          .q = &m.cross_q.matrix(),
+          .output = &m.cross_o.matrix(),
+          .q_bias = m.cross_q_bias};
+}
+
+MlpWeights MlpOf(const LongspecModel& m) {
+  return {.norm = m.mlp_norm, .gate = &m.gate.matrix(), .up = &m.up.matrix(), .down = &m.down.matrix()};
 }
 
 void AddChunk(const KvLayout& layout, std::vector<AlignedBuffer>* chunks, std::vector<std::byte*>* bases) {
@@ -37,37 +72,20 @@ LongspecForward::LongspecForward(std::shared_ptr<const LongspecModel> model, con
       target_(target),
       rope_(target.config->rope),
       layout_(layout),
-      self_(target.kernels, target.config->attention(), target.team->size()),
-      cross_(target.kernels, target.config->attention(), target.team->size()) {
-  const LlamaConfig& c = *target_.config;
+      self_(target.kernels, target.config->attention(), target.team->size(), kStateBytes),
+      cross_(target.kernels, target.config->attention(), target.team->size(), kStateBytes),
+      work_(ShapeOf(*target.config, *model_), target.kernels, kMaxRows, FormsOf(*model_)),
+      logits_(Z(kMaxRows) * Z(n_logits()) * sizeof(float)) {
   // As many chunks as a window's worth of positions can touch.
   const int n_ring = (model_->window + kKvChunk - 1) / kKvChunk + 1;
   for (int i = 0; i < n_ring; ++i) AddChunk(layout_, &ring_chunks_, &ring_bases_);
-  ring_span_.layout = tree_span_.layout = layout_;
-  ring_span_.chunks = ring_bases_.data();
-  x_ = Floats(c.n_embd);
-  normed_ = Floats(c.n_embd);
-  q_ = Floats(q_width());
-  q_by_head_ = Floats(q_width());
-  attended_ = Floats(q_width());
-  k_ = Floats(kv_width());
-  v_ = Floats(kv_width());
-  gate_ = Floats(model_->n_ff);
-  up_ = Floats(model_->n_ff);
-  activated_ = Floats(model_->n_ff);
-  cos_sin_ = Floats(c.rope.n_rot);
-  const int widest = std::max({c.n_embd, q_width(), model_->n_ff});
-  q8_ = AlignedBuffer(Z(kMaxRows) * Z(widest / kQuantBlock) * sizeof(Q8Block));
-  logits_ = Floats(n_logits());
+  ring_span_.layout = tree_span_.layout = ring_writer_.layout = tree_writer_.layout = layout_;
+  ring_span_.chunks = ring_writer_.chunks = ring_bases_.data();
 }
 
 size_t LongspecForward::bytes() const {
-  size_t n = (ring_chunks_.size() + tree_chunks_.size()) * layout_.layer_bytes();
-  for (const AlignedBuffer* buffer : {&x_, &normed_, &q_, &q_by_head_, &attended_, &k_, &v_, &gate_, &up_,
-                                      &activated_, &cos_sin_, &q8_, &logits_}) {
-    n += buffer->size();
-  }
-  return n + self_.bytes() + cross_.bytes();
+  return (ring_chunks_.size() + tree_chunks_.size()) * layout_.layer_bytes() + work_.bytes() +
+         logits_.size() + self_.bytes() + cross_.bytes();
 }
 
 // The rows of a pass: their embeddings and rotary angles.
@@ -82,8 +100,8 @@ Status LongspecForward::Embed(std::span<const LongspecRow> rows) {
                              std::to_string(c.n_vocab));
     }
     DequantizeRow(target_.embedding.dtype, target_.embedding.row(token), c.n_embd,
-                  x_.as<float>() + r * Z(c.n_embd));
-    rope_.Row(rows_[r].position, cos_sin_.as<float>() + r * Z(c.rope.n_rot));
+                  work_.x.as<float>() + r * Z(c.n_embd));
+    rope_.Row(rows_[r].position, work_.cos_sin.as<float>() + r * Z(c.rope.n_rot));
   }
   return {};
 }
@@ -100,17 +118,9 @@ Result<int> LongspecForward::Extend(std::span<const int32_t> committed) {
       rows.push_back({.token = committed[Z(p)], .position = p});
     }
     LS_TRY(Embed(rows));
-    target_.team->Run([&](ThreadTeam::Worker& worker) {
-      Normalise(worker, model_->self_norm);
-      worker.Barrier();
-      const std::array kv = {LinearJob{&model_->self_k.matrix(), k_.as<float>()},
-                             LinearJob{&model_->self_v.matrix(), v_.as<float>()}};
-      RunLinear(*target_.kernels, worker, kv,
-                {.f32 = normed_.as<float>(), .q8 = q8_.as<Q8Block>(), .width = target_.config->n_embd},
-                n_rows());
-      worker.Barrier();
-      StoreKeys(worker);
-    });
+    PlaceKeys();
+    target_.team->Run(
+        [&](ThreadTeam::Worker& worker) { StoreKeys(worker, work_, SelfOf(*model_), self_places_, 0); });
   }
   ring_end_ = end;
   return end - first;
@@ -119,7 +129,7 @@ Result<int> LongspecForward::Extend(std::span<const int32_t> committed) {
 void LongspecForward::ReserveSlots(int n_slots) {
   while (static_cast<int>(tree_chunks_.size()) * kKvChunk < n_slots)
     AddChunk(layout_, &tree_chunks_, &tree_bases_);
-  tree_span_.chunks = tree_bases_.data();
+  tree_span_.chunks = tree_writer_.chunks = tree_bases_.data();
 }
 
 Status LongspecForward::Run(std::span<const LongspecRow> rows, const KvSpan& target, int k,
@@ -137,176 +147,70 @@ Status LongspecForward::Run(std::span<const LongspecRow> rows, const KvSpan& tar
 Status LongspecForward::RunPass(std::span<const LongspecRow> rows, const KvSpan& target, int k,
                                 std::span<std::vector<TokenScore>> next) {
   LS_TRY(Embed(rows));
+  PlanAttention(target);
+  target_.team->Run([&](ThreadTeam::Worker& worker) {
+    AddAttention(worker, work_, SelfOf(*model_), self_places_, 0, self_);
+    AddAttention(worker, work_, CrossOf(*model_), cross_places_, 0, cross_);
+    AddMlp(worker, work_, MlpOf(*model_), n_rows());
+    Head(worker, k, next);
+  });
+  return {};
+}
+
+// What each row sees. A node comes after the last committed token, which is the root and in the ring as well.
+// Ring and path together reach back as far as the window: position - window.
+void LongspecForward::PlanAttention(const KvSpan& target) {
   self_views_.clear();
-  cross_views_.clear();
-  n_slots_ = 0;
+  int n_slots = 0;
   for (const LongspecRow& row : rows_) {
-    // A node comes after the last committed token, which is the root and in the ring as well. Ring and path
-    // together reach back as far as the window: position - window.
     const int end = std::min(row.position + 1, ring_end_);
     const size_t n_path = std::min(row.path.size(), Z(model_->window) + 1);
     self_views_.push_back({.begin = std::clamp(row.position - model_->window, 0, end),
                            .end = end,
                            .tail = row.path.last(n_path)});
-    cross_views_.push_back({.begin = 0, .end = target.n_committed, .tail = {}});
-    for (const int32_t slot : row.path) n_slots_ = std::max(n_slots_, slot + 1);
+    for (const int32_t slot : row.path) n_slots = std::max(n_slots, slot + 1);
   }
-  ReserveSlots(n_slots_);
-  self_.Plan({ring_span_, n_ring_chunks()}, &tree_span_, n_slots_, self_views_);
-  cross_.Plan({target, 0}, nullptr, 0, cross_views_);
-  target_.team->Run([&](ThreadTeam::Worker& worker) { ForwardOn(worker, k, next); });
-  return {};
+  cross_views_.assign(rows_.size(), {.begin = 0, .end = target.n_committed});
+  ReserveSlots(n_slots);
+  const AttentionSegment self = {.stored = ring_span_,
+                                 .n_ring_chunks = n_ring_chunks(),
+                                 .tail = tree_span_,
+                                 .tail_begin = 0,
+                                 .tail_end = n_slots,
+                                 .rows = self_views_};
+  const AttentionSegment cross = {.stored = target, .rows = cross_views_};
+  self_.Plan({&self, 1});
+  cross_.Plan({&cross, 1});
+  PlaceKeys();
+  cross_places_.clear();
+  for (int r = 0; r < n_rows(); ++r) {
+    self_places_[Z(r)].query = self_.Place(r);
+    cross_places_.push_back({.query = cross_.Place(r)});
+  }
 }
 
-void LongspecForward::ForwardOn(ThreadTeam::Worker& worker, int k, std::span<std::vector<TokenScore>> next) {
-  SelfAttention(worker);
-  CrossAttention(worker);
-  FeedForward(worker);
-  Head(worker, k, next);
-}
-
-// x += o(attention(norm(x)))
-void LongspecForward::SelfAttention(ThreadTeam::Worker& worker) {
-  Normalise(worker, model_->self_norm);
-  worker.Barrier();
-  const std::array qkv = {LinearJob{&model_->self_q.matrix(), q_.as<float>()},
-                          LinearJob{&model_->self_k.matrix(), k_.as<float>()},
-                          LinearJob{&model_->self_v.matrix(), v_.as<float>()}};
-  RunLinear(*target_.kernels, worker, qkv,
-            {.f32 = normed_.as<float>(), .q8 = q8_.as<Q8Block>(), .width = target_.config->n_embd}, n_rows());
-  worker.Barrier();
-  StoreKeys(worker);
-  RotateQueries(worker, model_->self_q_bias);
-  worker.Barrier();
-  self_.Run(worker, q_by_head_.as<float>(), attended_.as<float>());
-  worker.Barrier();
-  Output(worker, model_->self_o);
-}
-
-// The same over the target's own keys and values: only the query is the draft's.
-void LongspecForward::CrossAttention(ThreadTeam::Worker& worker) {
-  Normalise(worker, model_->cross_norm);
-  worker.Barrier();
-  const std::array query = {LinearJob{&model_->cross_q.matrix(), q_.as<float>()}};
-  RunLinear(*target_.kernels, worker, query,
-            {.f32 = normed_.as<float>(), .q8 = q8_.as<Q8Block>(), .width = target_.config->n_embd}, n_rows());
-  worker.Barrier();
-  RotateQueries(worker, model_->cross_q_bias);
-  worker.Barrier();
-  cross_.Run(worker, q_by_head_.as<float>(), attended_.as<float>());
-  worker.Barrier();
-  Output(worker, model_->cross_o);
-}
-
-// x += w * attended
-void LongspecForward::Output(ThreadTeam::Worker& worker, const kernels::PackedWeights& w) {
-  Quantise(worker, attended_.as<float>(), q_width());
-  worker.Barrier();
-  const std::array out = {LinearJob{&w.matrix(), x_.as<float>(), true}};
-  RunLinear(*target_.kernels, worker, out,
-            {.f32 = attended_.as<float>(), .q8 = q8_.as<Q8Block>(), .width = q_width()}, n_rows());
-  worker.Barrier();
-}
-
-// x += down(silu(gate(norm(x))) * up(norm(x)))
-void LongspecForward::FeedForward(ThreadTeam::Worker& worker) {
-  Normalise(worker, model_->mlp_norm);
-  worker.Barrier();
-  const std::array gate_up = {LinearJob{&model_->gate.matrix(), gate_.as<float>()},
-                              LinearJob{&model_->up.matrix(), up_.as<float>()}};
-  RunLinear(*target_.kernels, worker, gate_up,
-            {.f32 = normed_.as<float>(), .q8 = q8_.as<Q8Block>(), .width = target_.config->n_embd}, n_rows());
-  worker.Barrier();
-  const auto share = worker.ShareOf(n_rows() * (model_->n_ff / kQuantBlock));
-  const size_t at = Z(share.begin) * kQuantBlock;
-  const int n = (share.end - share.begin) * kQuantBlock;
-  target_.kernels->swiglu(gate_.as<float>() + at, up_.as<float>() + at, n, activated_.as<float>() + at);
-  target_.kernels->quantize_q8(activated_.as<float>() + at, n, q8_.as<Q8Block>() + share.begin);
-  worker.Barrier();
-  const std::array down = {LinearJob{&model_->down.matrix(), x_.as<float>(), true}};
-  RunLinear(*target_.kernels, worker, down,
-            {.f32 = activated_.as<float>(), .q8 = q8_.as<Q8Block>(), .width = model_->n_ff}, n_rows());
-  worker.Barrier();
+// Keys and values go into the ring or the tree.
+void LongspecForward::PlaceKeys() {
+  self_places_.clear();
+  for (const LongspecRow& row : rows_) {
+    const bool in_ring = row.slot < 0;
+    self_places_.push_back({.to = in_ring ? &ring_writer_ : &tree_writer_,
+                            .slot = in_ring ? row.position % (n_ring_chunks() * kKvChunk) : row.slot});
+  }
 }
 
 // The residual stream meets the head as it is: no final norm, neither the draft's nor the target's.
 void LongspecForward::Head(ThreadTeam::Worker& worker, int k, std::span<std::vector<TokenScore>> next) {
-  Quantise(worker, x_.as<float>(), target_.config->n_embd);
+  const float* x = work_.x.as<float>();
+  Convert(worker, work_, x, target_.config->n_embd, n_rows());
   worker.Barrier();
   const std::array head = {LinearJob{&model_->head, logits_.as<float>()}};
-  RunLinear(*target_.kernels, worker, head,
-            {.f32 = x_.as<float>(), .q8 = q8_.as<Q8Block>(), .width = target_.config->n_embd}, n_rows());
+  Project(worker, work_, head, x, target_.config->n_embd, n_rows());
   worker.Barrier();
   const auto share = worker.ShareOf(n_rows());
   for (int r = share.begin; r < share.end; ++r) {
     TopTokens(*target_.kernels, logits_.as<float>() + Z(r) * Z(n_logits()), n_logits(), k, model_->vocab,
               next[Z(r)]);
-  }
-}
-
-// normed = rms_norm(x) and its q8 form, by rows.
-void LongspecForward::Normalise(const ThreadTeam::Worker& worker, const std::vector<float>& w) {
-  const int n = target_.config->n_embd;
-  const auto share = worker.ShareOf(n_rows());
-  for (int r = share.begin; r < share.end; ++r) {
-    float* y = normed_.as<float>() + Z(r) * Z(n);
-    target_.kernels->rms_norm(x_.as<float>() + Z(r) * Z(n), w.data(), n, target_.config->rms_eps, y);
-    target_.kernels->quantize_q8(y, n, q8_.as<Q8Block>() + Z(r) * Z(n / kQuantBlock));
-  }
-}
-
-void LongspecForward::Quantise(const ThreadTeam::Worker& worker, const float* x, int width) {
-  const auto share = worker.ShareOf(n_rows() * (width / kQuantBlock));
-  target_.kernels->quantize_q8(x + Z(share.begin) * kQuantBlock, (share.end - share.begin) * kQuantBlock,
-                               q8_.as<Q8Block>() + share.begin);
-}
-
-// Keys and values with their biases, keys rotated, into the ring or the tree.
-void LongspecForward::StoreKeys(const ThreadTeam::Worker& worker) {
-  const LlamaConfig& c = *target_.config;
-  const auto share = worker.ShareOf(n_rows() * c.n_head_kv);
-  for (int item = share.begin; item < share.end; ++item) {
-    const int r = item / c.n_head_kv, head = item % c.n_head_kv;
-    const LongspecRow& row = rows_[Z(r)];
-    const size_t at = Z(head) * Z(c.head_dim);
-    float* k = k_.as<float>() + Z(r) * Z(kv_width()) + at;
-    float* v = v_.as<float>() + Z(r) * Z(kv_width()) + at;
-    for (size_t d = 0; d < Z(c.head_dim); ++d) {
-      k[d] += model_->self_k_bias[at + d];
-      v[d] += model_->self_v_bias[at + d];
-    }
-    target_.kernels->rope(k, c.rope.n_rot, cos_sin_.as<float>() + Z(r) * Z(c.rope.n_rot), c.rope.pairing);
-    const bool in_ring = row.slot < 0;
-    const KvSpan& span = in_ring ? ring_span_ : tree_span_;
-    const int place = in_ring ? row.position : row.slot;
-    const int chunk = in_ring ? place / kKvChunk % n_ring_chunks() : place / kKvChunk;
-    target_.kernels->store_kv({.k = k,
-                               .v = v,
-                               .keys = const_cast<std::byte*>(span.keys(chunk, head)),
-                               .values = const_cast<std::byte*>(span.values(chunk, head)),
-                               .offset = place % kKvChunk,
-                               .head_dim = c.head_dim,
-                               .k_type = static_cast<kernels::KvType>(layout_.k_type),
-                               .v_type = static_cast<kernels::KvType>(layout_.v_type)});
-  }
-}
-
-// Queries with their bias, rotated, laid out by KV head for attention.
-void LongspecForward::RotateQueries(const ThreadTeam::Worker& worker, const std::vector<float>& bias) {
-  const LlamaConfig& c = *target_.config;
-  const int group = c.n_head / c.n_head_kv;
-  const size_t group_floats = Z(group) * Z(c.head_dim);
-  const auto share = worker.ShareOf(n_rows() * c.n_head_kv);
-  for (int item = share.begin; item < share.end; ++item) {
-    const int r = item / c.n_head_kv, head = item % c.n_head_kv;
-    const size_t at = Z(head) * group_floats;
-    const float* from = q_.as<float>() + Z(r) * Z(q_width()) + at;
-    float* q = q_by_head_.as<float>() + (Z(head) * Z(n_rows()) + Z(r)) * group_floats;
-    for (size_t d = 0; d < group_floats; ++d) q[d] = from[d] + bias[at + d];
-    for (int g = 0; g < group; ++g) {
-      target_.kernels->rope(q + Z(g) * Z(c.head_dim), c.rope.n_rot,
-                            cos_sin_.as<float>() + Z(r) * Z(c.rope.n_rot), c.rope.pairing);
-    }
   }
 }
 

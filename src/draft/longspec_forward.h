@@ -12,10 +12,11 @@
 #include <span>
 #include <vector>
 
+#include "attention/attention.h"
 #include "base/aligned_buffer.h"
 #include "draft/longspec_model.h"
 #include "draft/tree_growth.h"
-#include "draft/window_attention.h"
+#include "model/block.h"
 #include "model/rope.h"
 #include "model/shared_parts.h"
 
@@ -62,42 +63,34 @@ class LongspecForward {
   size_t bytes() const;
 
  private:
-  int q_width() const { return target_.config->n_head * target_.config->head_dim; }
-  int kv_width() const { return target_.config->n_head_kv * target_.config->head_dim; }
   int n_rows() const { return static_cast<int>(rows_.size()); }
 
   Status Embed(std::span<const LongspecRow> rows);
   void ReserveSlots(int n_slots);
   Status RunPass(std::span<const LongspecRow> rows, const KvSpan& target, int k,
                  std::span<std::vector<TokenScore>> next);
-  void ForwardOn(ThreadTeam::Worker& worker, int k, std::span<std::vector<TokenScore>> next);
-  void SelfAttention(ThreadTeam::Worker& worker);
-  void CrossAttention(ThreadTeam::Worker& worker);
-  void FeedForward(ThreadTeam::Worker& worker);
+  void PlanAttention(const KvSpan& target);
+  void PlaceKeys();
   void Head(ThreadTeam::Worker& worker, int k, std::span<std::vector<TokenScore>> next);
-  void Output(ThreadTeam::Worker& worker, const kernels::PackedWeights& w);
-  void Normalise(const ThreadTeam::Worker& worker, const std::vector<float>& w);
-  void Quantise(const ThreadTeam::Worker& worker, const float* x, int width);
-  void StoreKeys(const ThreadTeam::Worker& worker);
-  void RotateQueries(const ThreadTeam::Worker& worker, const std::vector<float>& bias);
 
   const std::shared_ptr<const LongspecModel> model_;
   const SharedParts target_;
   const RopeTable rope_;
-  KvLayout layout_;
+  const KvLayout layout_;
 
   std::vector<AlignedBuffer> ring_chunks_, tree_chunks_;
   std::vector<std::byte*> ring_bases_, tree_bases_;
   KvSpan ring_span_, tree_span_;
+  KvWriter ring_writer_, tree_writer_;
   int ring_end_ = 0;  // positions before it are in the ring, as far back as the window reaches
-  int n_slots_ = 0;   // of the tree
 
-  // Activations of one pass.
-  AlignedBuffer x_, normed_, q_, q_by_head_, attended_, k_, v_, gate_, up_, activated_, cos_sin_, q8_,
-      logits_;
+  // Of one pass.
   std::vector<LongspecRow> rows_;
   std::vector<RowView> self_views_, cross_views_;
-  WindowAttention self_, cross_;
+  std::vector<RowPlace> self_places_, cross_places_;
+  AttentionPlan self_, cross_;
+  Workspace work_;
+  AlignedBuffer logits_;
 };
 
 }  // namespace longspec

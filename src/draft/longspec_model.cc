@@ -269,7 +269,7 @@ class Loader {
   }
 
   Status LoadHead(LongspecModel* model) const {
-    model->head = kernels::InF32(*target_.output);
+    model->head = *target_.output;
     const TensorView* vocab = checkpoint_.Find(kLongspecVocabTensor);
     if (vocab == nullptr) return {};
     for (int64_t i = 0; i < vocab->n_elements(); ++i) {

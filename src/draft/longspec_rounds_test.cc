@@ -48,7 +48,7 @@ class RecordingTarget final : public Target {
   int vocab_size() const override { return real_->vocab_size(); }
   int context_length() const override { return real_->context_length(); }
   const SharedParts* shared_parts() const override { return &parts_; }
-  Result<TargetOutput> Forward(std::span<const ForwardSegment> segments, const Taps& taps) override {
+  Result<TargetOutput> Forward(std::span<const ForwardSegment> segments) override {
     const ForwardSegment& segment = segments[0];
     Pass pass{.base = segment.kv->base(), .depths = {}};
     for (size_t i = 0; i < segment.tokens.size(); ++i) {
@@ -56,7 +56,7 @@ class RecordingTarget final : public Target {
       pass.depths.push_back(parent < 0 ? 0 : pass.depths[static_cast<size_t>(parent)] + 1);
     }
     passes.push_back(pass);
-    return real_->Forward(segments, taps);
+    return real_->Forward(segments);
   }
 
   std::vector<Pass> passes;
@@ -76,7 +76,7 @@ class ChangedTrees final : public Drafter {
       : real_(std::move(real)), change_(std::move(change)), n_more_(n_more) {}
 
   std::string_view name() const override { return "changed"; }
-  Status Prefill(std::span<const int32_t> committed) override { return real_->Prefill(committed); }
+  Status Follow(std::span<const int32_t> committed) override { return real_->Follow(committed); }
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
     TokenTree proposed(committed.back());
     const Status status = real_->Propose(
@@ -84,9 +84,7 @@ class ChangedTrees final : public Drafter {
     tree = change_(proposed, committed);
     return status;
   }
-  Status Accept(std::span<const int32_t> committed, int n_new, const TargetOutput& output) override {
-    return real_->Accept(committed, n_new, output);
-  }
+  Status Read(const CommittedRows& rows) override { return real_->Read(rows); }
 
  private:
   const std::unique_ptr<Drafter> real_;

@@ -121,7 +121,7 @@ class Scene {
     const auto first = static_cast<size_t>(cache_->length());
     tiny_.Evaluate(std::span(committed_).subspan(first, committed_.size() - 1 - first), *cache_);
     if (first == 0) {
-      EXPECT_TRUE(drafter_->Prefill(committed_).ok());
+      EXPECT_TRUE(drafter_->Follow(committed_).ok());
     }
   }
 

@@ -29,7 +29,7 @@ class MagicDecDrafter final : public Drafter {
   std::string_view name() const override { return "magicdec"; }
   bool uses_dice() const override { return true; }
 
-  Status Prefill(std::span<const int32_t>) override {
+  Status Follow(std::span<const int32_t>) override {
     recent_->Truncate(0);
     return {};
   }
@@ -49,7 +49,7 @@ class MagicDecDrafter final : public Drafter {
   }
 
   // What the round committed is copied from the sequence's cache when it is next needed.
-  Status Accept(std::span<const int32_t>, int, const TargetOutput&) override { return {}; }
+  Status Read(const CommittedRows&) override { return {}; }
 
   size_t bytes() const override { return recent_->bytes(); }
 
@@ -61,7 +61,7 @@ class MagicDecDrafter final : public Drafter {
     const int32_t token = tree.node(tip).token;
     const ForwardSegment segment = {
         .tokens = {&token, 1}, .parents = {}, .kv = &row, .logits = LogitsFor::kLastRow};
-    LS_ASSIGN(const TargetOutput output, target_.Forward({&segment, 1}, {}));
+    LS_ASSIGN(const TargetOutput output, target_.Forward({&segment, 1}));
     row.CommitAll();
     Guesses(std::span(output.segments[0].logits, static_cast<size_t>(output.vocab)),
             foresight.has_dice() ? kMaxTopLogits : width);

@@ -65,7 +65,7 @@ class MagicDecTest : public ::testing::Test {
                                       .parents = {},
                                       .kv = &*rows,
                                       .logits = LogitsFor::kLastRow};
-      const auto output = target_->Forward({&segment, 1}, {});
+      const auto output = target_->Forward({&segment, 1});
       EXPECT_TRUE(output.ok());
       const float* logits = output->segments[0].logits;
       logits_.assign(logits, logits + output->vocab);
@@ -90,7 +90,7 @@ class MagicDecTest : public ::testing::Test {
     Next(*cache_, {text_.begin(), text_.end() - 1});
     auto drafter = MakeDrafter(options_, {.target = target_.get(), .cache = cache_.get()});
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
-    EXPECT_TRUE((*drafter)->Prefill(text_).ok());
+    EXPECT_TRUE((*drafter)->Follow(text_).ok());
     return std::move(*drafter);
   }
 
@@ -137,7 +137,7 @@ TEST_F(MagicDecTest, AWindowOverTheWholeTextDraftsWhatTheTargetWouldSay) {
   // And again after a round that accepted three of them.
   text_.insert(text_.end(), expected.begin(), expected.begin() + 3);
   Next(*cache_, {text_.begin(), text_.end() - 1});
-  ASSERT_TRUE(drafter->Accept(text_, 3, {}).ok());
+  ASSERT_TRUE(drafter->Read({.sequence = text_, .n_new = 3}).ok());
   const TokenTree next = Propose(*drafter, {3, 3});
   ASSERT_EQ(next.size(), 4);
   for (int i = 1; i < 4; ++i) EXPECT_EQ(next.node(i).token, expected[static_cast<size_t>(i + 2)]) << i;
@@ -164,7 +164,7 @@ TEST_F(MagicDecTest, MemoryDependsOnTheWindowOnly) {
   Propose(*drafter, {4, 4});
   const size_t bytes = drafter->bytes();
   EXPECT_GT(bytes, 0U);
-  EXPECT_LE(bytes, 2 * FullCacheChunkBytes(cache_->Span(0).layout, config_.n_layer));
+  EXPECT_LE(bytes, 2 * KvChunkBytes(cache_->Span(0).layout, config_.n_layer));
   for (int i = 0; i < 5; ++i) {
     text_.push_back(7 + i);
     Next(*cache_, {text_.begin(), text_.end() - 1});
@@ -238,9 +238,7 @@ TEST_F(MagicDecTest, NeedsATargetAndItsWholeCache) {
    public:
     int vocab_size() const override { return 10; }
     int context_length() const override { return 10; }
-    Result<TargetOutput> Forward(std::span<const ForwardSegment>, const Taps&) override {
-      return Unsupported("");
-    }
+    Result<TargetOutput> Forward(std::span<const ForwardSegment>) override { return Unsupported(""); }
   } shapeless;
   EXPECT_EQ(MakeDrafter(options_, {.target = &shapeless, .cache = cache_.get()}).status().code(),
             StatusCode::kUnsupported);

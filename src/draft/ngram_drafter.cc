@@ -64,7 +64,7 @@ class NgramDrafter final : public Drafter {
 
   std::string_view name() const override { return "ngram"; }
 
-  Status Prefill(std::span<const int32_t> committed) override {
+  Status Follow(std::span<const int32_t> committed) override {
     index_.Assign(committed);
     return {};
   }
@@ -82,12 +82,12 @@ class NgramDrafter final : public Drafter {
     return {};
   }
 
-  Status Accept(std::span<const int32_t> committed, int n_new, const TargetOutput&) override {
-    const auto added = static_cast<size_t>(n_new);
-    if (index_.tokens().size() + added == committed.size()) {
-      index_.Append(committed.last(added));
+  Status Read(const CommittedRows& rows) override {
+    const auto added = static_cast<size_t>(rows.n_new);
+    if (index_.tokens().size() + added == rows.sequence.size()) {
+      index_.Append(rows.sequence.last(added));
     } else {
-      index_.Assign(committed);
+      index_.Assign(rows.sequence);
     }
     return {};
   }

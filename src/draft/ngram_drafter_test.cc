@@ -53,7 +53,7 @@ std::vector<int32_t> Tokens(const TokenTree& chain) {
 
 std::vector<int32_t> Draft(const Lookup& lookup, const std::vector<int32_t>& text, int n) {
   const auto drafter = Make(lookup);
-  EXPECT_TRUE(drafter->Prefill(text).ok());
+  EXPECT_TRUE(drafter->Follow(text).ok());
   return Tokens(Propose(*drafter, text, n, n));
 }
 
@@ -154,7 +154,7 @@ TEST(Ngram, EqualsAScanOnRandomTexts) {
       const Lookup lookup = {rule, 2 + static_cast<int>(seed % 4), 1 + static_cast<int>(seed % 2)};
       const auto drafter = Make(lookup);
       std::vector<int32_t> text = {0, 1, 2, 0};
-      ASSERT_TRUE(drafter->Prefill(text).ok());
+      ASSERT_TRUE(drafter->Follow(text).ok());
       for (uint32_t round = 0; round < 60; ++round) {
         const int depth = 1 + static_cast<int>(rng.Uniform(seed, 4 * round) * 9);
         ASSERT_EQ(Tokens(Propose(*drafter, text, depth, depth)), ScanDraft(lookup, text, depth))
@@ -164,7 +164,7 @@ TEST(Ngram, EqualsAScanOnRandomTexts) {
           text.push_back(
               static_cast<int32_t>(rng.Uniform(seed + 100, 8 * round + static_cast<uint32_t>(i)) * 3));
         }
-        ASSERT_TRUE(drafter->Accept(text, n_new, {}).ok());
+        ASSERT_TRUE(drafter->Read({.sequence = text, .n_new = n_new}).ok());
       }
     }
   }
@@ -172,12 +172,12 @@ TEST(Ngram, EqualsAScanOnRandomTexts) {
 
 TEST(Ngram, FollowsASequenceThatChangedBehindItsBack) {
   const auto drafter = Make({});
-  ASSERT_TRUE(drafter->Prefill(Text("abcab")).ok());
+  ASSERT_TRUE(drafter->Follow(Text("abcab")).ok());
   EXPECT_EQ(Tokens(Propose(*drafter, Text("xyzwxy"), 2, 2)), Text("zw"));
-  ASSERT_TRUE(drafter->Accept(Text("ghijklmgh"), 1, {}).ok());
+  ASSERT_TRUE(drafter->Read({.sequence = Text("ghijklmgh"), .n_new = 1}).ok());
   EXPECT_EQ(Tokens(Propose(*drafter, Text("ghijklmgh"), 2, 2)), Text("ij"));
   EXPECT_GT(drafter->bytes(), 0U);
-  ASSERT_TRUE(drafter->Prefill(Text("mnom")).ok());
+  ASSERT_TRUE(drafter->Follow(Text("mnom")).ok());
   EXPECT_EQ(Tokens(Propose(*drafter, Text("mnom"), 2, 2)), Text("no"));
 }
 
@@ -197,7 +197,7 @@ std::vector<std::string> Paths(const TokenTree& tree) {
 
 TokenTree DraftTree(const Lookup& lookup, const std::vector<int32_t>& text, int nodes, int depth) {
   const auto drafter = Make(lookup);
-  EXPECT_TRUE(drafter->Prefill(text).ok());
+  EXPECT_TRUE(drafter->Follow(text).ok());
   return Propose(*drafter, text, nodes, depth);
 }
 

@@ -9,9 +9,9 @@ namespace {
 class NoneDrafter final : public Drafter {
  public:
   std::string_view name() const override { return "none"; }
-  Status Prefill(std::span<const int32_t>) override { return {}; }
+  Status Follow(std::span<const int32_t>) override { return {}; }
   Status Propose(const DraftBudget&, std::span<const int32_t>, TokenTree&) override { return {}; }
-  Status Accept(std::span<const int32_t>, int, const TargetOutput&) override { return {}; }
+  Status Read(const CommittedRows&) override { return {}; }
 };
 
 }  // namespace

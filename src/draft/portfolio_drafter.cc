@@ -81,8 +81,8 @@ class PortfolioDrafter final : public Drafter {
   }
   Taps taps() const override { return taps_; }
 
-  Status Prefill(std::span<const int32_t> committed) override {
-    for (const auto& member : members_) LS_TRY(member->Prefill(committed));
+  Status Follow(std::span<const int32_t> committed) override {
+    for (const auto& member : members_) LS_TRY(member->Follow(committed));
     return {};
   }
 
@@ -102,14 +102,16 @@ class PortfolioDrafter final : public Drafter {
     return {};
   }
 
-  void Verifying(const TokenTree& tree) override {
-    for (const auto& member : members_) member->Verifying(tree);
-  }
-
-  Status Accept(std::span<const int32_t> committed, int n_new, const TargetOutput& output) override {
+  Status Read(const CommittedRows& rows) override {
     for (size_t i = 0; i < members_.size(); ++i) {
-      LS_TRY(taps_.hidden_layers.empty() ? members_[i]->Accept(committed, n_new, output)
-                                         : members_[i]->Accept(committed, n_new, ViewOf(i, output)));
+      if (rows.output == nullptr || taps_.hidden_layers.empty()) {
+        LS_TRY(members_[i]->Read(rows));
+        continue;
+      }
+      const TargetOutput::Segment view = ViewOf(i, *rows.output);
+      CommittedRows own = rows;
+      own.output = &view;
+      LS_TRY(members_[i]->Read(own));
     }
     return {};
   }
@@ -152,6 +154,7 @@ class PortfolioDrafter final : public Drafter {
   // Adds what a member wants: the union, each layer once.
   void Join(const Taps& wanted) {
     taps_.final_hidden = taps_.final_hidden || wanted.final_hidden;
+    taps_.logits = taps_.logits || wanted.logits;
     for (const int layer : wanted.hidden_layers) {
       auto& layers = taps_.hidden_layers;
       if (std::find(layers.begin(), layers.end(), layer) == layers.end()) layers.push_back(layer);
@@ -159,18 +162,14 @@ class PortfolioDrafter final : public Drafter {
   }
 
   // The output with hidden states in the order that member asked for.
-  TargetOutput ViewOf(size_t member, const TargetOutput& output) const {
-    TargetOutput view = output;
-    const std::vector<int> wanted = members_[member]->taps().hidden_layers;
-    for (size_t s = 0; s < view.segments.size(); ++s) {
-      view.segments[s].hidden.clear();
-      for (const int layer : wanted) {
-        const auto& layers = taps_.hidden_layers;
-        const auto at = std::find(layers.begin(), layers.end(), layer) - layers.begin();
-        if (static_cast<size_t>(at) < output.segments[s].hidden.size()) {
-          view.segments[s].hidden.push_back(output.segments[s].hidden[static_cast<size_t>(at)]);
-        }
-      }
+  TargetOutput::Segment ViewOf(size_t member, const TargetOutput::Segment& output) const {
+    TargetOutput::Segment view = output;
+    view.hidden.clear();
+    for (const int layer : members_[member]->taps().hidden_layers) {
+      const auto& layers = taps_.hidden_layers;
+      view.hidden.push_back(
+          output
+              .hidden[static_cast<size_t>(std::find(layers.begin(), layers.end(), layer) - layers.begin())]);
     }
     return view;
   }

@@ -49,10 +49,9 @@ TEST(Portfolio, MergesProposalsAndSaysWhoseTheyAre) {
   const auto drafter =
       Make({.type = "ngram,replay", .ngram_min = 1, .tree = "chain", .replay_tokens = Text("cXY")});
   const auto text = Text("abcdefab");  // ngram: cdefab...; replay: cXY, always certain
-  ASSERT_TRUE(drafter->Prefill(text).ok());
+  ASSERT_TRUE(drafter->Follow(text).ok());
   TokenTree tree('b');
   ASSERT_TRUE(drafter->Propose({.max_nodes = 8, .max_depth = 4}, text, tree).ok());
-  drafter->Verifying(tree);
   // c, whose better score is replay's; then X Y, and the copy d e f.
   ASSERT_EQ(tree.size(), 7);
   const int c = tree.FindChild(0, 'c');
@@ -73,7 +72,7 @@ TEST(Portfolio, TheBudgetGoesToTheBestNodes) {
   const auto drafter =
       Make({.type = "ngram,replay", .ngram_min = 1, .tree = "chain", .replay_tokens = Text("XYZ")});
   const auto text = Text("abcdefab");
-  ASSERT_TRUE(drafter->Prefill(text).ok());
+  ASSERT_TRUE(drafter->Follow(text).ok());
   TokenTree tree('b');
   ASSERT_TRUE(drafter->Propose({.max_nodes = 3, .max_depth = 3}, text, tree).ok());
   EXPECT_EQ(tree.size(), 4);
@@ -91,10 +90,10 @@ TEST(Portfolio, TheBudgetGoesToTheBestNodes) {
 TEST(Portfolio, MembersFollowWhatWasAccepted) {
   const auto drafter = Make({.type = "auto", .ngram_min = 2});
   auto text = Text("the cat sat. ");
-  ASSERT_TRUE(drafter->Prefill(text).ok());
+  ASSERT_TRUE(drafter->Follow(text).ok());
   for (const char c : std::string_view("the ")) {
     text.push_back(c);
-    ASSERT_TRUE(drafter->Accept(text, 1, {}).ok());
+    ASSERT_TRUE(drafter->Read({.sequence = text, .n_new = 1}).ok());
   }
   TokenTree tree(' ');
   ASSERT_TRUE(drafter->Propose({.max_nodes = 3, .max_depth = 3}, text, tree).ok());
@@ -106,7 +105,7 @@ TEST(Portfolio, MembersFollowWhatWasAccepted) {
 TEST(Portfolio, WithLittleTimeSlowMembersAreLeftOut) {
   const auto drafter = Make({.type = "ngram,replay", .ngram_min = 1, .replay_tokens = Text("XYZ")});
   const auto text = Text("abcdefab");
-  ASSERT_TRUE(drafter->Prefill(text).ok());
+  ASSERT_TRUE(drafter->Follow(text).ok());
   const auto size = [&](double most_ms) {
     TokenTree tree('b');
     EXPECT_TRUE(drafter->Propose({.max_nodes = 8, .max_depth = 3, .most_ms = most_ms}, text, tree).ok());
@@ -123,7 +122,7 @@ TEST(Portfolio, WithLittleTimeSlowMembersAreLeftOut) {
 float FirstScore(std::string_view text, int min_n = 1) {
   const auto drafter = Make({.type = "ngram", .ngram_min = min_n});
   const auto tokens = Text(text);
-  EXPECT_TRUE(drafter->Prefill(tokens).ok());
+  EXPECT_TRUE(drafter->Follow(tokens).ok());
   TokenTree tree(tokens.back());
   EXPECT_TRUE(drafter->Propose({.max_nodes = 4, .max_depth = 4}, tokens, tree).ok());
   EXPECT_GT(tree.size(), 1);
@@ -142,7 +141,7 @@ TEST(NgramScores, FallAlongThePathAndStayProbabilities) {
   for (const char* tree_shape : {"chain", "4"}) {
     const auto drafter = Make({.type = "ngram", .ngram_min = 1, .tree = tree_shape});
     const auto text = Text("abcdefgabXYZabcQRSbcdTUVabc");
-    ASSERT_TRUE(drafter->Prefill(text).ok());
+    ASSERT_TRUE(drafter->Follow(text).ok());
     TokenTree tree(text.back());
     ASSERT_TRUE(drafter->Propose({.max_nodes = 20, .max_depth = 8}, text, tree).ok());
     ASSERT_GT(tree.size(), 4);

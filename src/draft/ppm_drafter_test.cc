@@ -347,7 +347,7 @@ TokenTree Propose(Drafter& drafter, const Text& text, DraftBudget budget) {
 TEST(Ppm, DraftsTheLikelyAndStopsWhereNothingIs) {
   const auto drafter = Make({});
   const Text text = Letters("the cat sat on the mat. the cat sat on the");
-  ASSERT_TRUE(drafter->Prefill(text).ok());
+  ASSERT_TRUE(drafter->Follow(text).ok());
   const TokenTree tree = Propose(*drafter, text, {5, 5});
   EXPECT_EQ(tree.size(), 6);
   Text chain;
@@ -365,7 +365,7 @@ TEST(Ppm, WidthAndLeastChanceShapeTheTree) {
   const Text text = Letters("abxabyabxabyab");
   const auto size = [&](SpeculationOptions options) {
     const auto drafter = Make(std::move(options));
-    EXPECT_TRUE(drafter->Prefill(text).ok());
+    EXPECT_TRUE(drafter->Follow(text).ok());
     return Propose(*drafter, text, {32, 4}).size();
   };
   const int all = size({});
@@ -385,14 +385,14 @@ TEST(Ppm, LearnsWhatIsCommittedAsIfItHadBeenThere) {
   const Text text = RandomText(rng, 200, 5);
   const auto fresh = Make({}), growing = Make({});
   size_t n = 10;
-  ASSERT_TRUE(growing->Prefill(std::span(text).first(n)).ok());
+  ASSERT_TRUE(growing->Follow(std::span(text).first(n)).ok());
   while (n < text.size()) {
     const size_t added = std::min<size_t>(1 + rng() % 5, text.size() - n);
     n += added;
-    ASSERT_TRUE(growing->Accept(std::span(text).first(n), static_cast<int>(added), {}).ok());
+    ASSERT_TRUE(growing->Read({.sequence = std::span(text).first(n), .n_new = static_cast<int>(added)}).ok());
     const Text now(text.begin(), text.begin() + static_cast<ptrdiff_t>(n));
     const auto again = Make({});
-    ASSERT_TRUE(again->Prefill(now).ok());
+    ASSERT_TRUE(again->Follow(now).ok());
     const TokenTree a = Propose(*growing, now, {12, 6}), b = Propose(*again, now, {12, 6});
     ASSERT_EQ(a.size(), b.size());
     for (int i = 0; i < a.size(); ++i) {
@@ -403,8 +403,8 @@ TEST(Ppm, LearnsWhatIsCommittedAsIfItHadBeenThere) {
   }
   // A text that does not go on from the known one.
   const Text other = RandomText(rng, 50, 5);
-  ASSERT_TRUE(growing->Accept(other, 1, {}).ok());
-  ASSERT_TRUE(fresh->Prefill(other).ok());
+  ASSERT_TRUE(growing->Read({.sequence = other, .n_new = 1}).ok());
+  ASSERT_TRUE(fresh->Follow(other).ok());
   EXPECT_EQ(Propose(*growing, other, {12, 6}).size(), Propose(*fresh, other, {12, 6}).size());
 }
 
@@ -468,13 +468,13 @@ TEST_F(PpmWithPrior, LearnsWhatIsCommittedAsIfItHadBeenThere) {
   std::mt19937 rng(4);
   Text text = Letters("the cat");
   const auto growing = Make("");
-  ASSERT_TRUE(growing->Prefill(text).ok());
+  ASSERT_TRUE(growing->Follow(text).ok());
   for (int i = 0; i < 40; ++i) {
     const int added = 1 + static_cast<int>(rng() % 4);
     for (int j = 0; j < added; ++j) text.push_back(Letters("the cat sat")[rng() % 11]);
-    ASSERT_TRUE(growing->Accept(text, added, {}).ok());
+    ASSERT_TRUE(growing->Read({.sequence = text, .n_new = added}).ok());
     const auto fresh = Make("");
-    ASSERT_TRUE(fresh->Prefill(text).ok());
+    ASSERT_TRUE(fresh->Follow(text).ok());
     EXPECT_EQ(testing::PathsOf(Propose(*growing, text, {12, 6})),
               testing::PathsOf(Propose(*fresh, text, {12, 6})));
   }

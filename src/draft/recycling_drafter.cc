@@ -30,27 +30,20 @@ class RecyclingDrafter final : public Drafter {
   std::string_view name() const override { return "recycling"; }
   bool uses_dice() const override { return true; }
 
-  Status Prefill(std::span<const int32_t>) override {
-    drafted_.clear();
-    return {};
-  }
+  Status Follow(std::span<const int32_t>) override { return {}; }
 
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
     Grow(budget, committed, tree);
-    Verifying(tree);
     return {};
   }
 
-  void Verifying(const TokenTree& tree) override {
-    drafted_.clear();
-    for (const TreeNode& node : tree.nodes()) drafted_.push_back(node.token);
-  }
-
-  Status Accept(std::span<const int32_t> committed, int n_new, const TargetOutput& output) override {
-    if (!output.segments.empty()) {
-      Learn(committed[committed.size() - static_cast<size_t>(n_new) - 1], output.segments[0], output.vocab);
+  // What the target saw after each node that was verified. Of equal tokens the last one stays.
+  Status Read(const CommittedRows& rows) override {
+    if (rows.output == nullptr || rows.tree == nullptr) return {};
+    for (int i = 0; i < rows.tree->size(); ++i) {
+      table_.Update(rows.tree->node(i).token, rows.LogitsOf(rows.root_row + i));
     }
-    drafted_.clear();
+    learned_ = true;
     return {};
   }
 
@@ -95,26 +88,13 @@ class RecyclingDrafter final : public Drafter {
     return guesses;
   }
 
-  // Row i of the output is what the target saw after node i. If it did not verify the tree that was proposed,
-  // row 0 is still the root's. Of equal tokens the last one stays.
-  void Learn(int32_t root, const TargetOutput::Segment& rows, int vocab) {
-    const bool whole = !drafted_.empty() && std::ssize(drafted_) == rows.n_logits && drafted_.front() == root;
-    const int n = whole ? rows.n_logits : std::min(rows.n_logits, 1);
-    for (int i = 0; i < n; ++i) {
-      const float* logits = rows.logits + static_cast<size_t>(i) * static_cast<size_t>(vocab);
-      table_.Update(whole ? drafted_[static_cast<size_t>(i)] : root, {logits, static_cast<size_t>(vocab)});
-    }
-    learned_ = learned_ || n > 0;
-  }
-
   static constexpr int kAbsent = -1;
 
   RecyclingTable table_;
   const int width_;
   const std::string file_;
   bool learned_ = false;
-  std::vector<int32_t> drafted_;  // tokens of the tree that is verified, the root's first
-  std::vector<int> nodes_;        // of the proposed tree, by node of the shape
+  std::vector<int> nodes_;                                   // of the proposed tree, by node of the shape
   std::vector<std::optional<std::vector<Guess>>> children_;  // by node of the proposed tree
   std::vector<int32_t> path_;
 };

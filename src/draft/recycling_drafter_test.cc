@@ -28,7 +28,7 @@ class VocabularyOnly final : public Target {
   explicit VocabularyOnly(int vocab = kVocab) : vocab_(vocab) {}
   int vocab_size() const override { return vocab_; }
   int context_length() const override { return 1000; }
-  Result<TargetOutput> Forward(std::span<const ForwardSegment>, const Taps&) override {
+  Result<TargetOutput> Forward(std::span<const ForwardSegment>) override {
     return Unsupported("no forward pass");
   }
 
@@ -45,20 +45,31 @@ std::vector<float> Favouring(int favourite) {
   return logits;
 }
 
-// A verification's output, one row for each favourite.
+// A verification's output, one row for each node's favourite.
 struct Rows {
-  explicit Rows(const std::vector<int>& favourites) {
+  Rows(TokenTree verified, std::vector<int32_t> text, const std::vector<int>& favourites)
+      : tree(std::move(verified)), sequence(std::move(text)) {
     for (const int f : favourites) {
       const auto row = Favouring(f);
       logits.insert(logits.end(), row.begin(), row.end());
     }
-    output.vocab = kVocab;
-    output.segments.resize(1);
-    output.segments[0].logits = logits.data();
-    output.segments[0].n_logits = static_cast<int>(favourites.size());
+    output.logits = logits.data();
+    output.n_logits = static_cast<int>(favourites.size());
   }
+  // Two rows of missing tokens, which have no logits, were before the tree's.
+  CommittedRows Committed() const {
+    return {.sequence = sequence,
+            .n_new = 1,
+            .output = &output,
+            .n_output_rows = output.n_logits + 2,
+            .tree = &tree,
+            .root_row = 2,
+            .vocab = kVocab};
+  }
+  TokenTree tree;
+  std::vector<int32_t> sequence;
   std::vector<float> logits;
-  TargetOutput output;
+  TargetOutput::Segment output;
 };
 
 class RecyclingTest : public ::testing::Test {
@@ -87,7 +98,7 @@ class RecyclingTest : public ::testing::Test {
   static void TeachSuccessors(Drafter& drafter) {
     for (int32_t token = 0; token < kVocab; ++token) {
       const std::vector<int32_t> text = {token, (token + 1) % kVocab};
-      ASSERT_TRUE(drafter.Accept(text, 1, Rows({token + 1}).output).ok());
+      ASSERT_TRUE(drafter.Read(Rows(TokenTree(token), text, {token + 1}).Committed()).ok());
     }
   }
 
@@ -121,14 +132,14 @@ TEST(RecyclingTree, HasThePapersLevels) {
 TEST_F(RecyclingTest, NothingIsProposedAfterUnknownTokens) {
   const auto drafter = Make();
   EXPECT_EQ(Propose(*drafter, {1, 2, 3}, {80, 80}).size(), 1);
-  EXPECT_TRUE(drafter->Accept(std::vector<int32_t>{1, 2, 3, 4}, 1, {}).ok());
+  EXPECT_TRUE(drafter->Read({.sequence = std::vector<int32_t>{1, 2, 3, 4}, .n_new = 1}).ok());
   EXPECT_EQ(Propose(*drafter, {1, 2, 3, 4}, {80, 80}).size(), 1);
 }
 
 TEST_F(RecyclingTest, EveryVerifiedRowTeaches) {
   const auto drafter = Make();
   // Root 3 was verified alone: its candidates are 5, 6, ... 12.
-  ASSERT_TRUE(drafter->Accept(std::vector<int32_t>{3, 5}, 1, Rows({5}).output).ok());
+  ASSERT_TRUE(drafter->Read(Rows(TokenTree(3), {3, 5}, {5}).Committed()).ok());
   EXPECT_EQ(Propose(*drafter, {9, 5}, {80, 80}).size(), 1);
   const TokenTree first = Propose(*drafter, {9, 3}, {80, 80});
   ASSERT_EQ(first.size(), 9);
@@ -137,7 +148,7 @@ TEST_F(RecyclingTest, EveryVerifiedRowTeaches) {
   // Now that tree is verified, a row a node; only the root's own draw is accepted, and it was none of them.
   std::vector<int> favourites;
   for (int i = 0; i < first.size(); ++i) favourites.push_back(first.node(i).token + 7);
-  ASSERT_TRUE(drafter->Accept(std::vector<int32_t>{9, 3, 1}, 1, Rows(favourites).output).ok());
+  ASSERT_TRUE(drafter->Read(Rows(first, {9, 3, 1}, favourites).Committed()).ok());
   for (int32_t token : {3, 5, 6, 12}) {
     const TokenTree next = Propose(*drafter, {token}, {8, 1});
     ASSERT_EQ(next.size(), 9) << token;
@@ -159,7 +170,7 @@ TEST_F(RecyclingTest, OfEqualNodesTheLastRowStays) {
     last[tree.node(i).token] = i % kVocab;
   }
   EXPECT_LT(last.size(), 81U);
-  ASSERT_TRUE(drafter->Accept(std::vector<int32_t>{0, 1}, 1, Rows(favourites).output).ok());
+  ASSERT_TRUE(drafter->Read(Rows(tree, {0, 1}, favourites).Committed()).ok());
   for (const auto& [token, favourite] : last) {
     EXPECT_EQ(Propose(*drafter, {token}, {1, 1}).node(1).token, favourite) << token;
   }
@@ -169,13 +180,13 @@ TEST_F(RecyclingTest, ATreeThatWasNotVerifiedTeachesItsRootOnly) {
   const auto drafter = Make();
   TeachSuccessors(*drafter);
   EXPECT_GT(Propose(*drafter, {0}, {8, 8}).size(), 2);
-  ASSERT_TRUE(drafter->Accept(std::vector<int32_t>{0, 9}, 1, Rows({9}).output).ok());
+  ASSERT_TRUE(drafter->Read(Rows(TokenTree(0), {0, 9}, {9}).Committed()).ok());
   EXPECT_EQ(Propose(*drafter, {0}, {1, 1}).node(1).token, 9);
   EXPECT_EQ(Propose(*drafter, {1}, {1, 1}).node(1).token, 2);
   // A tree proposed in a round whose verdict never came is not taken for the next one's.
   EXPECT_GT(Propose(*drafter, {2}, {8, 8}).size(), 2);
-  ASSERT_TRUE(drafter->Prefill(std::vector<int32_t>{4}).ok());
-  ASSERT_TRUE(drafter->Accept(std::vector<int32_t>{4, 0}, 1, Rows({0}).output).ok());
+  ASSERT_TRUE(drafter->Follow(std::vector<int32_t>{4}).ok());
+  ASSERT_TRUE(drafter->Read(Rows(TokenTree(4), {4, 0}, {0}).Committed()).ok());
   EXPECT_EQ(Propose(*drafter, {4}, {1, 1}).node(1).token, 0);
 }
 

@@ -18,7 +18,7 @@ class ReplayDrafter final : public Drafter {
 
   std::string_view name() const override { return "replay"; }
 
-  Status Prefill(std::span<const int32_t> committed) override {
+  Status Follow(std::span<const int32_t> committed) override {
     prompt_length_ = committed.size();
     return {};
   }
@@ -37,7 +37,7 @@ class ReplayDrafter final : public Drafter {
     return {};
   }
 
-  Status Accept(std::span<const int32_t>, int, const TargetOutput&) override { return {}; }
+  Status Read(const CommittedRows&) override { return {}; }
   size_t bytes() const override { return tokens_.capacity() * sizeof(int32_t); }
 
  private:

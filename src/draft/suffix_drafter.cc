@@ -34,7 +34,7 @@ class SuffixDrafter final : public Drafter {
   std::string_view name() const override { return "suffix"; }
   bool uses_dice() const override { return true; }
 
-  Status Prefill(std::span<const int32_t> committed) override {
+  Status Follow(std::span<const int32_t> committed) override {
     text_.Assign(committed);
     return {};
   }
@@ -48,8 +48,8 @@ class SuffixDrafter final : public Drafter {
     return {};
   }
 
-  Status Accept(std::span<const int32_t> committed, int n_new, const TargetOutput&) override {
-    text_.Accept(committed, n_new);
+  Status Read(const CommittedRows& rows) override {
+    text_.Accept(rows.sequence, rows.n_new);
     return {};
   }
 

@@ -31,7 +31,7 @@ class VocabularyOnly final : public Target {
   explicit VocabularyOnly(int vocab) : vocab_(vocab) {}
   int vocab_size() const override { return vocab_; }
   int context_length() const override { return 1000; }
-  Result<TargetOutput> Forward(std::span<const ForwardSegment>, const Taps&) override {
+  Result<TargetOutput> Forward(std::span<const ForwardSegment>) override {
     return Unsupported("no forward pass");
   }
 
@@ -62,7 +62,7 @@ TokenTree Propose(Drafter& drafter, const Text& text, DraftBudget budget) {
 
 Text Draft(const SpeculationOptions& options, const Text& text, int n, const DraftContext& context = {}) {
   const auto drafter = Make(options, context);
-  EXPECT_TRUE(drafter->Prefill(text).ok());
+  EXPECT_TRUE(drafter->Follow(text).ok());
   const TokenTree tree = Propose(*drafter, text, {n, n});
   EXPECT_TRUE(tree.is_chain());
   Text tokens;
@@ -105,7 +105,7 @@ TEST(Suffix, FrequencyDecidesBetweenContinuations) {
   // "ab" was followed by x twice, then by y once, more recently.
   const Text text = Letters("abx1abx2aby3ab");
   const auto drafter = Make(Options("4"));
-  ASSERT_TRUE(drafter->Prefill(text).ok());
+  ASSERT_TRUE(drafter->Follow(text).ok());
   const TokenTree tree = Propose(*drafter, text, {8, 8});
   ASSERT_GE(tree.FindChild(0, 'x'), 0);
   ASSERT_GE(tree.FindChild(0, 'y'), 0);
@@ -122,7 +122,7 @@ TEST(Suffix, UnlikelyNodesAreLeftOut) {
   options.suffix_min_prob = 0.3F;
   const Text text = Letters("abx1abx2aby3ab");
   const auto drafter = Make(options);
-  ASSERT_TRUE(drafter->Prefill(text).ok());
+  ASSERT_TRUE(drafter->Follow(text).ok());
   const TokenTree tree = Propose(*drafter, text, {8, 8});
   EXPECT_EQ(tree.size(), 2);
   EXPECT_GE(tree.FindChild(0, 'x'), 0);
@@ -134,7 +134,7 @@ TEST(Suffix, TreesKeepTheBestNodesWithinTheBudget) {
   for (int i = 0; i < 400; ++i) text.push_back(static_cast<int32_t>(rng() % 3));
   for (const char* width : {"chain", "2", "3", "64"}) {
     const auto drafter = Make(Options(width));
-    ASSERT_TRUE(drafter->Prefill(text).ok());
+    ASSERT_TRUE(drafter->Follow(text).ok());
     for (const auto& [nodes, depth] : {std::pair{1, 1}, {4, 2}, {9, 9}, {40, 3}, {3, 0}}) {
       const TokenTree tree = Propose(*drafter, text, {nodes, depth});
       const auto most = static_cast<unsigned>(std::max(1, std::atoi(width)));
@@ -163,20 +163,20 @@ TEST(Suffix, PeriodicTextFillsTheWholeBudget) {
 TEST(Suffix, LearnsWhatIsAccepted) {
   const auto drafter = Make(Options());
   Text text = Letters("The");
-  ASSERT_TRUE(drafter->Prefill(text).ok());
+  ASSERT_TRUE(drafter->Follow(text).ok());
   const size_t empty = drafter->bytes();
   for (const char c : std::string_view("fox. The")) {
     text.push_back(c);
-    ASSERT_TRUE(drafter->Accept(text, 1, {}).ok());
+    ASSERT_TRUE(drafter->Read({.sequence = text, .n_new = 1}).ok());
   }
   EXPECT_EQ(Propose(*drafter, text, {8, 8}).size(), 4);  // "fox"
   EXPECT_GT(drafter->bytes(), empty);
   // Another text, by Prefill or unannounced: nothing of the old one is proposed.
   text = Letters("quick brown Thx");
-  ASSERT_TRUE(drafter->Prefill(text).ok());
+  ASSERT_TRUE(drafter->Follow(text).ok());
   EXPECT_EQ(Propose(*drafter, text, {8, 8}).size(), 1);
   text = Letters("ababab");
-  ASSERT_TRUE(drafter->Accept(text, 2, {}).ok());
+  ASSERT_TRUE(drafter->Read({.sequence = text, .n_new = 2}).ok());
   EXPECT_GE(Propose(*drafter, text, {3, 3}).size(), 3);
   text = Letters("xyxyxyx");
   EXPECT_EQ(Propose(*drafter, text, {1, 3}).node(1).token, 'y');
@@ -275,7 +275,7 @@ TEST(Suffix, WithDiceTheNumbersDecideBetweenEquals) {
     DraftBudget budget = {.max_nodes = 12, .max_depth = 2, .foresight = Foresight(&sampler, false)};
     const auto propose = [&] {
       const auto drafter = Make(options);
-      EXPECT_TRUE(drafter->Prefill(text).ok());
+      EXPECT_TRUE(drafter->Follow(text).ok());
       return Propose(*drafter, text, budget);
     };
     const TokenTree plain = propose();
@@ -301,7 +301,7 @@ TEST(Suffix, WithDiceTreesKeepWithinTheBudget) {
     for (int round = 0; round < 20; ++round) {
       text.push_back(static_cast<int32_t>(rng() % 3));
       const auto drafter = Make(Options(width));
-      ASSERT_TRUE(drafter->Prefill(text).ok());
+      ASSERT_TRUE(drafter->Follow(text).ok());
       for (const auto& [nodes, depth] : {std::pair{1, 1}, {4, 2}, {9, 9}, {40, 3}, {3, 0}, {0, 3}}) {
         const DraftBudget budget = {
             .max_nodes = nodes, .max_depth = depth, .foresight = Foresight(&sampler, true)};

@@ -126,7 +126,7 @@ class EngineImpl;
 
 class SessionImpl final : public Session {
  public:
-  SessionImpl(const EngineImpl* engine, std::unique_ptr<KvCache> cache) : engine_(engine) {
+  SessionImpl(const EngineImpl* engine, std::unique_ptr<FullCache> cache) : engine_(engine) {
     state_.cache = std::move(cache);
   }
   const std::vector<int32_t>& tokens() const override { return state_.tokens; }
@@ -173,6 +173,7 @@ class EngineImpl final : public Engine {
   ModelInfo info_;
   Text text_;
   KvLayout layout_;
+  std::shared_ptr<ChunkPool> pool_;  // of all sessions
   int batch_size_ = 0;
   std::unique_ptr<ThreadTeam> team_;  // used by target_, so declared before it
   std::unique_ptr<Target> target_;    // null: vocabulary only
@@ -185,6 +186,7 @@ class EngineImpl final : public Engine {
 
 Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options) {
   layout_ = model.config.kv_layout(options.cache_type_k, options.cache_type_v);
+  pool_ = std::make_shared<ChunkPool>(layout_, info_.n_layer);
   batch_size_ = options.batch_size;
   if (options.calibration_cache) calibration_key_ = CalibrationKey(info_, options);
   team_ = std::make_unique<ThreadTeam>(info_.threads);
@@ -204,15 +206,14 @@ Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options)
 
 Result<std::unique_ptr<Session>> EngineImpl::NewSession() {
   if (target_ == nullptr) return InvalidArgument(info_.path + ": only the vocabulary is loaded (vocab_only)");
-  return std::unique_ptr<Session>(
-      std::make_unique<SessionImpl>(this, MakeFullCache(layout_, info_.n_layer, info_.n_ctx)));
+  return std::unique_ptr<Session>(std::make_unique<SessionImpl>(this, MakeFullCache(pool_, info_.n_ctx)));
 }
 
 Result<std::unique_ptr<Session>> EngineImpl::Fork(const Session& session) {
   LS_ASSIGN(SessionImpl* const from, Own(const_cast<Session&>(session)));
   LS_ASSIGN(std::unique_ptr<Session> copy, NewSession());
   SessionState& state = static_cast<SessionImpl&>(*copy).state();
-  LS_TRY(CopyCommitted(*from->state().cache, info_.n_layer, *state.cache));
+  state.cache = from->state().cache->Fork();
   state.tokens = from->state().tokens;
   return copy;
 }
@@ -278,7 +279,7 @@ CostModel EngineImpl::KnownOrMeasuredCosts() {
 
 Result<Calibration> EngineImpl::MeasureCosts() {
   constexpr size_t kMostScratch = 256 << 20;  // bytes of made-up keys and values
-  const size_t chunk_bytes = FullCacheChunkBytes(layout_, info_.n_layer);
+  const size_t chunk_bytes = KvChunkBytes(layout_, info_.n_layer);
   const auto most = static_cast<int>(std::min<size_t>(kMostScratch / chunk_bytes, 8)) * kKvChunk;
   const auto make_cache = [&](int depth, int rows) -> Result<std::unique_ptr<KvCache>> {
     std::unique_ptr<KvCache> cache = MakeFullCache(layout_, info_.n_layer, depth + rows);

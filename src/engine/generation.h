@@ -12,7 +12,7 @@
 
 #include "decode/policy.h"
 #include "draft/drafter.h"
-#include "kv/kv_cache.h"
+#include "kv/full_cache.h"
 #include "longspec/engine.h"
 #include "model/target.h"
 #include "tokenizer/tokenizer.h"
@@ -42,7 +42,7 @@ struct GenerationParts {
 // What a session is: the cache holds keys and values of a prefix of the tokens.
 struct SessionState {
   std::vector<int32_t> tokens;
-  std::unique_ptr<KvCache> cache;
+  std::unique_ptr<FullCache> cache;
 
   void Clear();
   // Keeps the first `n` tokens. The last one kept is never in the cache: it is the root of the next round.

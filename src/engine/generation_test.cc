@@ -60,14 +60,14 @@ class ScriptedTarget final : public Target {
   int vocab_size() const override { return vocab_; }
   int context_length() const override { return 4096; }
 
-  Result<TargetOutput> Forward(std::span<const ForwardSegment> segments, const Taps&) override {
+  Result<TargetOutput> Forward(std::span<const ForwardSegment> segments) override {
     if (fail_after_ == 0) return IoError("scripted failure");
     if (fail_after_ > 0) --fail_after_;
     const ForwardSegment& segment = segments[0];
     const auto n_rows = static_cast<int>(segment.tokens.size());
     logits_.assign(static_cast<size_t>(n_rows) * static_cast<size_t>(vocab_), 0.0F);
     std::vector<int> depth(static_cast<size_t>(n_rows), 0);
-    const int first = segment.logits == LogitsFor::kLastRow ? n_rows - 1 : 0;
+    const int first = segment.logits == LogitsFor::kLastRow ? n_rows - 1 : segment.first_logits;
     for (int i = 0; i < n_rows; ++i) {
       const auto row = static_cast<size_t>(i);
       if (i > 0) {

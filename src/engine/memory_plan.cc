@@ -106,7 +106,7 @@ MemoryNeeds NeedsOf(const LlamaConfig& config, const GgufFile& file, const KvLay
   const LlamaMemory memory = PlanLlamaMemory(config, file, max_rows);
   return {.weights = memory.weights,
           .scratch = memory.scratch,
-          .kv_chunk = FullCacheChunkBytes(layout, config.n_layer),
+          .kv_chunk = KvChunkBytes(layout, config.n_layer),
           .draft = draft,
           .kv_chunk_positions = kKvChunk,
           .ctx_size = ctx_size};

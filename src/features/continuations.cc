@@ -90,7 +90,7 @@ Status ContinuationWriter::Begin(const std::vector<int32_t>& beginning, Slot* sl
                              : last                    ? LogitsFor::kLastRow
                                                        : LogitsFor::kNone;
     const ForwardSegment segment = {.tokens = part, .parents = {}, .kv = &kv, .logits = logits};
-    LS_ASSIGN(const TargetOutput output, target_->Forward({&segment, 1}, {}));
+    LS_ASSIGN(const TargetOutput output, target_->Forward({&segment, 1}));
     kv.CommitAll();
     const TargetOutput::Segment& result = output.segments[0];
     AppendNoTokens((static_cast<int>(part.size()) - result.n_logits) * options_.top_k, features);
@@ -124,7 +124,7 @@ Status ContinuationWriter::Step(std::span<Slot*> active, const std::function<boo
                         .kv = &transactions[i],
                         .logits = LogitsFor::kAllRows});
   }
-  LS_ASSIGN(const TargetOutput output, target_->Forward(segments, {}));
+  LS_ASSIGN(const TargetOutput output, target_->Forward(segments));
   for (size_t i = 0; i < active.size(); ++i) {
     Slot* const slot = active[i];
     transactions[i].CommitAll();

@@ -104,7 +104,7 @@ Status FeatureExtractor::Run(std::span<const int32_t> tokens, ExtractedFeatures*
                                     .parents = {},
                                     .kv = &kv,
                                     .logits = top_k_ > 0 ? LogitsFor::kAllRows : LogitsFor::kNone};
-    LS_ASSIGN(const TargetOutput output, target_->Forward({&segment, 1}, {}));
+    LS_ASSIGN(const TargetOutput output, target_->Forward({&segment, 1}));
     kv.CommitAll();
     if (top_k_ > 0) LS_TRY(AppendTopTokens(*target_->shared_parts(), output.segments[0], top_k_, features));
     if (!on_rows(static_cast<int>(part.size()))) return Cancelled("interrupted");

@@ -121,7 +121,7 @@ TEST(Features, AreTheLastLayersKeysAndValues) {
       auto kv = cache->Begin(60);
       const ForwardSegment segment = {
           .tokens = tokens, .parents = {}, .kv = &*kv, .logits = LogitsFor::kNone};
-      ASSERT_TRUE(rig.tiny.target().Forward({&segment, 1}, {}).ok());
+      ASSERT_TRUE(rig.tiny.target().Forward({&segment, 1}).ok());
       kv->CommitAll();
     }
     const DraftTensors no_draft;
@@ -148,7 +148,7 @@ TEST(Features, TopProbabilitiesAreTheTargets) {
   const auto cache = rig.tiny.NewCache(512, CacheType::kF16);
   auto kv = cache->Begin(50);
   const ForwardSegment segment = {.tokens = tokens, .parents = {}, .kv = &*kv, .logits = LogitsFor::kAllRows};
-  const auto output = rig.tiny.target().Forward({&segment, 1}, {});
+  const auto output = rig.tiny.target().Forward({&segment, 1});
   ASSERT_TRUE(output.ok());
   for (const size_t row : {0U, 31U, 32U, 49U}) {
     const float* logits = output->segments[0].logits + row * static_cast<size_t>(output->vocab);

@@ -29,7 +29,7 @@ KeyPlace PlaceOf(const kernels::KvFormat& format, int slot) {
 
 }  // namespace
 
-void CopySlot(const KvSpan& from, int from_slot, const KvSpan& to, int to_slot) {
+void CopySlot(const KvSpan& from, int from_slot, const KvWriter& to, int to_slot) {
   const KvLayout& layout = from.layout;
   const kernels::KvFormat key = layout.k_format();
   const KeyPlace key_from = PlaceOf(key, from_slot), key_to = PlaceOf(key, to_slot);
@@ -38,11 +38,10 @@ void CopySlot(const KvSpan& from, int from_slot, const KvSpan& to, int to_slot) 
                                                 : CopyColumn<1>;
   for (int head = 0; head < layout.n_kv_head; ++head) {
     const std::byte* source = from.keys(from_slot / kKvChunk, head);
-    auto* target = const_cast<std::byte*>(to.keys(to_slot / kKvChunk, head));
+    std::byte* target = to.keys(to_slot / kKvChunk, head);
     copy_codes(source + key_from.codes, target + key_to.codes, key.n_codes);
     CopyColumn<2>(source + key_from.scales, target + key_to.scales, key.n_scales);
-    std::memcpy(const_cast<std::byte*>(to.value_row(to_slot, head)), from.value_row(from_slot, head),
-                layout.v_row_bytes());
+    std::memcpy(to.value_row(to_slot, head), from.value_row(from_slot, head), layout.v_row_bytes());
   }
 }
 

@@ -8,7 +8,7 @@
 namespace longspec {
 
 // Copies one layer's slot: of every KV head a column of the transposed keys and a row of the values.
-// REQUIRES: equal layouts; `to` is a span of a cache that the caller owns.
-void CopySlot(const KvSpan& from, int from_slot, const KvSpan& to, int to_slot);
+// REQUIRES: equal layouts.
+void CopySlot(const KvSpan& from, int from_slot, const KvWriter& to, int to_slot);
 
 }  // namespace longspec

@@ -1,62 +1,92 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kv/full_cache.h"
 
-#include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "base/aligned_buffer.h"
 #include "base/check.h"
+#include "base/status_macros.h"
 #include "kv/copy_slot.h"
 
 namespace longspec {
 namespace {
 
-class FullCache final : public KvCache {
+size_t Chunks(int positions) { return static_cast<size_t>((positions + kKvChunk - 1) / kKvChunk); }
+
+class FullCacheImpl final : public FullCache {
  public:
-  FullCache(const KvLayout& layout, int n_layer, int capacity)
-      : layout_(layout), n_layer_(n_layer), capacity_(capacity) {}
+  FullCacheImpl(std::shared_ptr<ChunkPool> pool, int capacity)
+      : pool_(std::move(pool)), capacity_(capacity) {}
 
   int length() const override { return length_; }
   int capacity() const override { return capacity_; }
   Exactness exactness() const override { return Exactness::kLossless; }
-  size_t bytes() const override { return chunks_.size() * FullCacheChunkBytes(layout_, n_layer_); }
+  size_t bytes() const override { return chunks_.size() * pool_->chunk_bytes(); }
 
   KvSpan Span(int layer) const override {
-    KvSpan span;
-    span.layout = layout_;
-    span.chunks = bases_.data();
-    span.layer_offset = static_cast<size_t>(layer) * layout_.layer_bytes();
-    span.n_committed = length_;
-    span.n_speculated = n_speculated_;
-    return span;
+    return {.layout = pool_->layout(),
+            .chunks = bases_.data(),
+            .layer_offset = static_cast<size_t>(layer) * pool_->layout().layer_bytes(),
+            .n_committed = length_,
+            .n_speculated = n_speculated_};
   }
 
   void Truncate(int length) override {
     LS_CHECK(length >= 0 && length <= length_ && n_speculated_ == 0);
     length_ = length;
     // Memory follows use: chunks that hold nothing any more go back.
-    const auto needed = static_cast<size_t>((length + kKvChunk - 1) / kKvChunk);
-    chunks_.resize(needed);
-    bases_.resize(needed);
+    chunks_.resize(Chunks(length));
+    bases_.resize(Chunks(length));
   }
+
+  std::unique_ptr<FullCache> Fork() const override {
+    auto fork = std::make_unique<FullCacheImpl>(pool_, capacity_);
+    fork->Adopt(chunks(), length_);
+    return fork;
+  }
+
+  void Adopt(std::span<const KvChunkRef> chunks, int length) override {
+    LS_CHECK(n_speculated_ == 0 && length <= capacity_ && chunks.size() == Chunks(length));
+    chunks_.assign(chunks.begin(), chunks.end());
+    bases_.clear();
+    for (const KvChunkRef& chunk : chunks_) bases_.push_back(chunk->bytes.data());
+    length_ = length;
+  }
+
+  std::span<const KvChunkRef> chunks() const override { return std::span(chunks_).first(Chunks(length_)); }
+
+  int n_own_chunks() const override {
+    int n = 0;
+    for (const KvChunkRef& chunk : chunks()) n += chunk.use_count() == 1 ? 1 : 0;
+    return n;
+  }
+
+  ChunkPool& pool() const override { return *pool_; }
 
  protected:
   Status Reserve(int n_rows) override {
-    const auto needed = static_cast<size_t>((length_ + n_rows + kKvChunk - 1) / kKvChunk);
-    try {
-      while (chunks_.size() < needed) {
-        chunks_.emplace_back(FullCacheChunkBytes(layout_, n_layer_));
-        bases_.push_back(chunks_.back().data());
-      }
-    } catch (const std::bad_alloc&) {
-      return ResourceExhausted("no memory for the key-value cache beyond " + std::to_string(bytes() >> 20) +
-                               " MiB (" + std::to_string(length_) +
-                               " positions); a smaller --ctx-size or a smaller type " +
-                               "(--cache-type-k/-v q8_0) needs less");
+    const auto written = static_cast<size_t>(length_ / kKvChunk);
+    for (size_t i = written; i < chunks_.size(); ++i) {
+      if (chunks_[i].use_count() == 1) continue;
+      LS_ASSIGN(KvChunkRef own, pool_->Copy(chunks_[i]));
+      chunks_[i] = std::move(own);
+      bases_[i] = chunks_[i]->bytes.data();
+    }
+    while (chunks_.size() < Chunks(length_ + n_rows)) {
+      LS_ASSIGN(KvChunkRef chunk, pool_->Take());
+      bases_.reserve(chunks_.size() + 1);
+      chunks_.push_back(std::move(chunk));
+      bases_.push_back(chunks_.back()->bytes.data());
     }
     n_speculated_ = n_rows;
     return {};
+  }
+
+  KvWriter Writer(int layer) override {
+    return {.layout = pool_->layout(),
+            .chunks = bases_.data(),
+            .layer_offset = static_cast<size_t>(layer) * pool_->layout().layer_bytes()};
   }
 
   void CommitRows(std::span<const int32_t> rows) override {
@@ -74,29 +104,26 @@ class FullCache final : public KvCache {
  private:
   // Copies slot `from` to slot `to` in every layer.
   void Move(int from, int to) {
-    for (int layer = 0; layer < n_layer_; ++layer) {
-      const KvSpan span = Span(layer);
-      CopySlot(span, from, span, to);
-    }
+    for (int layer = 0; layer < pool_->n_layer(); ++layer) CopySlot(Span(layer), from, Writer(layer), to);
   }
 
-  const KvLayout layout_;
-  const int n_layer_;
+  const std::shared_ptr<ChunkPool> pool_;
   const int capacity_;
   int length_ = 0;
   int n_speculated_ = 0;
-  std::vector<AlignedBuffer> chunks_;
+  std::vector<KvChunkRef>
+      chunks_;  // a few may lie beyond the committed positions, from rows that were not kept
   std::vector<std::byte*> bases_;
 };
 
 }  // namespace
 
-size_t FullCacheChunkBytes(const KvLayout& layout, int n_layer) {
-  return static_cast<size_t>(n_layer) * layout.layer_bytes();
+std::unique_ptr<FullCache> MakeFullCache(std::shared_ptr<ChunkPool> pool, int capacity) {
+  return std::make_unique<FullCacheImpl>(std::move(pool), capacity);
 }
 
-std::unique_ptr<KvCache> MakeFullCache(const KvLayout& layout, int n_layer, int capacity) {
-  return std::make_unique<FullCache>(layout, n_layer, capacity);
+std::unique_ptr<FullCache> MakeFullCache(const KvLayout& layout, int n_layer, int capacity) {
+  return MakeFullCache(std::make_shared<ChunkPool>(layout, n_layer), capacity);
 }
 
 }  // namespace longspec

@@ -1,19 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The cache that keeps every position: chunks of 256 positions for all layers, allocated as the sequence
-// grows.
+// The cache that keeps every position: chunks of a pool, taken as the sequence grows. Chunks that it shares
+// with another cache are copied when they are about to be written.
 #pragma once
 
 #include <memory>
+#include <span>
 
+#include "kv/chunk_pool.h"
 #include "kv/kv_cache.h"
 
 namespace longspec {
 
-// Bytes of one chunk (256 positions, all layers).
-size_t FullCacheChunkBytes(const KvLayout& layout, int n_layer);
+class FullCache : public KvCache {
+ public:
+  // A cache that holds the same, in the same chunks. Both go their own way.
+  virtual std::unique_ptr<FullCache> Fork() const = 0;
 
-// `capacity` positions at most; memory is taken chunk by chunk as it is needed.
-std::unique_ptr<KvCache> MakeFullCache(const KvLayout& layout, int n_layer, int capacity);
+  // Makes it hold `length` positions in these chunks (the last may hold more), which others may hold too.
+  // REQUIRES: no transaction is open; chunks of its pool, as many as `length` needs; length <= capacity.
+  virtual void Adopt(std::span<const KvChunkRef> chunks, int length) = 0;
+
+  // Those that hold committed positions.
+  virtual std::span<const KvChunkRef> chunks() const = 0;
+  // Of them, those that nobody else holds.
+  virtual int n_own_chunks() const = 0;
+  virtual ChunkPool& pool() const = 0;
+};
+
+// `capacity` positions at most.
+std::unique_ptr<FullCache> MakeFullCache(std::shared_ptr<ChunkPool> pool, int capacity);
+// With a pool of its own.
+std::unique_ptr<FullCache> MakeFullCache(const KvLayout& layout, int n_layer, int capacity);
 
 }  // namespace longspec

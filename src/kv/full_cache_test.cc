@@ -24,9 +24,9 @@ float ValueOf(int layer, int head, int token, int d) {
   return static_cast<float>((layer * 31 + head * 17 + token * 7 + d) % 128);
 }
 
-void StoreToken(KvCache& cache, int slot, int token) {
+void StoreToken(const KvTransaction& rows, int slot, int token) {
   for (int layer = 0; layer < kLayers; ++layer) {
-    const KvSpan span = cache.Span(layer);
+    const KvWriter to = rows.Writer(layer);
     for (int head = 0; head < kHeads; ++head) {
       float k[kDim], v[kDim];
       for (int d = 0; d < kDim; ++d) {
@@ -35,12 +35,12 @@ void StoreToken(KvCache& cache, int slot, int token) {
       }
       kernels::kReferenceTable.store_kv({.k = k,
                                          .v = v,
-                                         .keys = const_cast<std::byte*>(span.keys(slot / kKvChunk, head)),
-                                         .values = const_cast<std::byte*>(span.values(slot / kKvChunk, head)),
+                                         .keys = to.keys(slot / kKvChunk, head),
+                                         .values = to.values(slot / kKvChunk, head),
                                          .offset = slot % kKvChunk,
                                          .head_dim = kDim,
-                                         .k_type = static_cast<kernels::KvType>(span.layout.k_type),
-                                         .v_type = static_cast<kernels::KvType>(span.layout.v_type)});
+                                         .k_type = KernelType(to.layout.k_type),
+                                         .v_type = KernelType(to.layout.v_type)});
     }
   }
 }
@@ -48,7 +48,7 @@ void StoreToken(KvCache& cache, int slot, int token) {
 void Append(KvCache& cache, int token) {
   auto transaction = cache.Begin(1);
   ASSERT_TRUE(transaction.ok());
-  StoreToken(cache, transaction->base(), token);
+  StoreToken(*transaction, transaction->base(), token);
   transaction->CommitAll();
 }
 
@@ -93,7 +93,7 @@ TEST_P(FullCacheTest, CommitKeepsThePathAndForgetsTheRest) {
     std::vector<int32_t> kept;
     for (int i = 0; i < n; ++i) {
       drafted.push_back(next++);
-      StoreToken(*cache, transaction->base() + i, drafted.back());
+      StoreToken(*transaction, transaction->base() + i, drafted.back());
       if (rng() % 3 == 0) kept.push_back(i);
     }
     transaction->Commit(kept);
@@ -108,7 +108,7 @@ TEST_P(FullCacheTest, DestructionIsRollback) {
   {
     auto transaction = cache->Begin(20);
     ASSERT_TRUE(transaction.ok());
-    for (int i = 0; i < 20; ++i) StoreToken(*cache, 250 + i, 1000 + i);
+    for (int i = 0; i < 20; ++i) StoreToken(*transaction, 250 + i, 1000 + i);
     EXPECT_EQ(cache->Span(0).n_speculated, 20);
   }
   std::vector<int> tokens(250);
@@ -121,7 +121,7 @@ TEST_P(FullCacheTest, DestructionIsRollback) {
 
 TEST_P(FullCacheTest, MemoryFollowsUse) {
   const auto cache = Make(5000);
-  const size_t chunk = FullCacheChunkBytes(Layout(GetParam().first, GetParam().second), kLayers);
+  const size_t chunk = KvChunkBytes(Layout(GetParam().first, GetParam().second), kLayers);
   EXPECT_EQ(cache->bytes(), 0U);
   Append(*cache, 0);
   EXPECT_EQ(cache->bytes(), chunk);
@@ -161,28 +161,73 @@ TEST(FullCacheDeathTest, OnlyOneTransactionAtATime) {
 
 static_assert(!std::is_copy_constructible_v<KvTransaction>);
 
-TEST(FullCache, CopiesHoldTheSameAndGoTheirOwnWay) {
+TEST(FullCache, ForksHoldTheSameChunksAndGoTheirOwnWay) {
   const auto cache = MakeFullCache(Layout(CacheType::kF16, CacheType::kF32), kLayers, 1000);
-  const auto empty = MakeFullCache(Layout(CacheType::kF16, CacheType::kF32), kLayers, 1000);
-  ASSERT_TRUE(CopyCommitted(*cache, kLayers, *empty).ok());
-  EXPECT_EQ(empty->length(), 0);
+  EXPECT_EQ(cache->Fork()->length(), 0);
   std::vector<int> tokens;
   for (int i = 0; i < 300; ++i) {
     tokens.push_back(i * 5 % 113);
     Append(*cache, tokens.back());
   }
-  const auto copy = MakeFullCache(Layout(CacheType::kF16, CacheType::kF32), kLayers, 1000);
-  ASSERT_TRUE(CopyCommitted(*cache, kLayers, *copy).ok());
-  ExpectHolds(*copy, tokens);
+  EXPECT_EQ(cache->n_own_chunks(), 2);
+  const auto fork = cache->Fork();
+  EXPECT_EQ(cache->pool().held(), 2U) << "a fork takes no memory";
+  EXPECT_EQ(cache->n_own_chunks(), 0);
   Append(*cache, 1);
-  Append(*copy, 2);
+  Append(*fork, 2);
+  EXPECT_EQ(cache->pool().held(), 3U) << "the chunk that is written was copied, the whole one was not";
+  EXPECT_EQ(cache->n_own_chunks(), 1);
+  EXPECT_EQ(cache->chunks()[0], fork->chunks()[0]);
+  EXPECT_NE(cache->chunks()[1], fork->chunks()[1]);
   tokens.push_back(2);
-  ExpectHolds(*copy, tokens);
+  ExpectHolds(*fork, tokens);
   tokens.back() = 1;
   ExpectHolds(*cache, tokens);
-  const auto small = MakeFullCache(Layout(CacheType::kF16, CacheType::kF32), kLayers, 100);
-  EXPECT_EQ(CopyCommitted(*cache, kLayers, *small).code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(small->length(), 0);
+}
+
+TEST(FullCache, AWholeChunkThatIsSharedIsNotWrittenEvenIfItIsCut) {
+  const auto cache = MakeFullCache(Layout(CacheType::kF16, CacheType::kF16), kLayers, 1000);
+  std::vector<int> tokens;
+  for (int i = 0; i < 256; ++i) {
+    tokens.push_back(i);
+    Append(*cache, i);
+  }
+  const auto fork = cache->Fork();
+  fork->Truncate(100);
+  for (int i = 100; i < 140; ++i) Append(*fork, 1000 + i);
+  ExpectHolds(*cache, tokens);
+}
+
+TEST(FullCache, APoolWithoutAChunkLeftIsAnErrorAndNothingIsLost) {
+  const auto pool = std::make_shared<ChunkPool>(Layout(CacheType::kF16, CacheType::kF16), kLayers, 2);
+  const auto cache = MakeFullCache(pool, 10000);
+  std::vector<int> tokens;
+  for (int i = 0; i < 300; ++i) {
+    tokens.push_back(i % 100);
+    Append(*cache, tokens.back());
+  }
+  const auto fork = cache->Fork();
+  EXPECT_EQ(pool->free(), 0U);
+  const auto rows = fork->Begin(1);  // would have to copy
+  ASSERT_FALSE(rows.ok());
+  EXPECT_EQ(rows.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(rows.status().message().find("all 2 chunks"), std::string::npos) << rows.status().message();
+  ExpectHolds(*fork, tokens);
+  ExpectHolds(*cache, tokens);
+  fork->Truncate(0);
+  Append(*cache, 5);
+  tokens.push_back(5);
+  ExpectHolds(*cache, tokens);
+}
+
+TEST(ChunkPool, ChunksOutliveTheirPool) {
+  auto pool = std::make_unique<ChunkPool>(Layout(CacheType::kF16, CacheType::kF16), kLayers);
+  auto chunk = pool->Take();
+  ASSERT_TRUE(chunk.ok());
+  EXPECT_EQ((*chunk)->bytes.size(), pool->chunk_bytes());
+  EXPECT_EQ(pool->held(), 1U);
+  pool.reset();
+  (*chunk)->bytes.data()[0] = std::byte{1};
 }
 
 TEST(FullCache, MadeUpPositionsAreFiniteAndLeaveOthersAlone) {

@@ -27,6 +27,11 @@ KvTransaction::~KvTransaction() {
   cache_->Rollback();
 }
 
+KvWriter KvTransaction::Writer(int layer) const {
+  LS_CHECK(cache_ != nullptr);
+  return cache_->Writer(layer);
+}
+
 void KvTransaction::Commit(std::span<const int32_t> rows) {
   LS_CHECK(cache_ != nullptr);
   int32_t previous = -1;
@@ -58,31 +63,14 @@ Result<KvTransaction> KvCache::Begin(int n_rows) {
   return KvTransaction(this, length(), n_rows);
 }
 
-Status CopyCommitted(const KvCache& from, int n_layer, KvCache& to) {
-  LS_CHECK(to.length() == 0 && from.n_slots() == from.length());
-  const int length = from.length();
-  if (length == 0) return {};
-  LS_ASSIGN(KvTransaction copy, to.Begin(length));
-  for (int layer = 0; layer < n_layer; ++layer) {
-    const KvSpan source = from.Span(layer), target = to.Span(layer);
-    for (int chunk = 0; chunk * kKvChunk < length; ++chunk) {
-      std::memcpy(target.chunks[chunk] + target.layer_offset, source.chunks[chunk] + source.layer_offset,
-                  source.layout.layer_bytes());
-    }
-  }
-  copy.CommitAll();
-  return {};
-}
-
 Status CommitMadeUp(KvCache& cache, int n_layer, int n) {
   constexpr int kMadeUp = 0x2C;
   LS_ASSIGN(KvTransaction made_up, cache.Begin(n));
   const int first = (made_up.slot() + kKvChunk - 1) / kKvChunk;  // what a chunk holds already stays
   for (int layer = 0; layer < n_layer; ++layer) {
-    const KvSpan span = cache.Span(layer);
-    const size_t bytes = span.layout.layer_bytes();
+    const KvWriter writer = made_up.Writer(layer);
     for (int chunk = first; chunk * kKvChunk < made_up.slot() + n; ++chunk) {
-      std::memset(span.chunks[chunk] + span.layer_offset, kMadeUp, bytes);
+      std::memset(writer.keys(chunk, 0), kMadeUp, writer.layout.layer_bytes());
     }
   }
   made_up.CommitAll();

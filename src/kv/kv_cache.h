@@ -31,6 +31,8 @@ class KvTransaction {
   int base() const { return base_; }  // position of row 0
   int slot() const { return slot_; }  // of row 0: the committed slots it sees before it
   int n_rows() const { return n_rows_; }
+  // For the slots of its rows. Valid until the transaction ends.
+  KvWriter Writer(int layer) const;
 
   // Keeps these rows, in this order, as positions base, base + 1, ... `rows` ascends. Ends the transaction.
   void Commit(std::span<const int32_t> rows);
@@ -66,6 +68,8 @@ class KvCache {
  protected:
   friend class KvTransaction;
   virtual Status Reserve(int n_rows) = 0;
+  // Of the open transaction; nothing, of a cache without bytes.
+  virtual KvWriter Writer(int) { return {}; }
   virtual void CommitRows(std::span<const int32_t> rows) = 0;
   virtual void Rollback() = 0;
   bool transaction_open() const { return transaction_open_; }
@@ -73,10 +77,6 @@ class KvCache {
  private:
   bool transaction_open_ = false;
 };
-
-// Appends everything `from` holds to `to`. REQUIRES: both keep all positions and have one layout and n_layer
-// layers; `to` is empty and no transaction is open. kResourceExhausted leaves `to` as it was.
-Status CopyCommitted(const KvCache& from, int n_layer, KvCache& to);
 
 // Appends `n` positions of made-up keys and values, ordinary small numbers in every cache type: for measuring
 // time, which does not depend on them. kResourceExhausted leaves the cache as it was.

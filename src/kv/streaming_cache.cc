@@ -107,6 +107,12 @@ class StreamingCacheImpl final : public StreamingCache {
 
   void Rollback() override { n_speculated_ = 0; }
 
+  KvWriter Writer(int layer) override {
+    return {.layout = layout_,
+            .chunks = bases_.data(),
+            .layer_offset = static_cast<size_t>(layer) * layout_.layer_bytes()};
+  }
+
  private:
   size_t chunk_bytes() const { return static_cast<size_t>(n_layer_) * layout_.layer_bytes(); }
 
@@ -140,16 +146,14 @@ class StreamingCacheImpl final : public StreamingCache {
     const int slot = SlotOf(position);
     int32_t& followed = followed_[static_cast<size_t>(slot)];
     if (followed == position) return;
-    for (int layer = 0; layer < n_layer_; ++layer) CopySlot(source.Span(layer), position, Span(layer), slot);
+    for (int layer = 0; layer < n_layer_; ++layer)
+      CopySlot(source.Span(layer), position, Writer(layer), slot);
     followed = position;
   }
 
   void Move(int from, int to) {
     if (from == to) return;
-    for (int layer = 0; layer < n_layer_; ++layer) {
-      const KvSpan span = Span(layer);
-      CopySlot(span, from, span, to);
-    }
+    for (int layer = 0; layer < n_layer_; ++layer) CopySlot(Span(layer), from, Writer(layer), to);
   }
 
   // Ring index i receives what index i + by held, in cycles.

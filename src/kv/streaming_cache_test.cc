@@ -25,9 +25,9 @@ float ValueOf(int token, int layer, int head, int d) {
   return static_cast<float>(token * 256 + layer * 128 + head * 64 + d);
 }
 
-void Store(const KvCache& cache, int slot, int token) {
+void Store(const KvTransaction& rows, int slot, int token) {
   for (int layer = 0; layer < kLayers; ++layer) {
-    const KvSpan span = cache.Span(layer);
+    const KvWriter to = rows.Writer(layer);
     for (int head = 0; head < kHeads; ++head) {
       float k[kDim], v[kDim];
       for (int d = 0; d < kDim; ++d) {
@@ -36,12 +36,12 @@ void Store(const KvCache& cache, int slot, int token) {
       }
       kernels::kReferenceTable.store_kv({.k = k,
                                          .v = v,
-                                         .keys = const_cast<std::byte*>(span.keys(slot / kKvChunk, head)),
-                                         .values = const_cast<std::byte*>(span.values(slot / kKvChunk, head)),
+                                         .keys = to.keys(slot / kKvChunk, head),
+                                         .values = to.values(slot / kKvChunk, head),
                                          .offset = slot % kKvChunk,
                                          .head_dim = kDim,
-                                         .k_type = static_cast<kernels::KvType>(span.layout.k_type),
-                                         .v_type = static_cast<kernels::KvType>(span.layout.v_type)});
+                                         .k_type = KernelType(to.layout.k_type),
+                                         .v_type = KernelType(to.layout.v_type)});
     }
   }
 }
@@ -73,7 +73,7 @@ void Step(KvCache& cache, const std::vector<int>& tokens, const std::vector<int3
   EXPECT_EQ(rows->base(), cache.length());
   EXPECT_EQ(rows->slot(), cache.n_slots());
   EXPECT_EQ(cache.Span(0).n_speculated, static_cast<int>(tokens.size()));
-  for (size_t i = 0; i < tokens.size(); ++i) Store(cache, rows->slot() + static_cast<int>(i), tokens[i]);
+  for (size_t i = 0; i < tokens.size(); ++i) Store(*rows, rows->slot() + static_cast<int>(i), tokens[i]);
   rows->Commit(kept);
 }
 
@@ -140,7 +140,7 @@ TEST(StreamingCache, DestructionIsRollback) {
     ASSERT_TRUE(rows.ok());
     EXPECT_EQ(rows->base(), 30);
     EXPECT_EQ(rows->slot(), 7);
-    for (int i = 0; i < 3; ++i) Store(*cache, rows->slot() + i, 99);
+    for (int i = 0; i < 3; ++i) Store(*rows, rows->slot() + i, 99);
   }
   EXPECT_EQ(Held(*cache), before);
   EXPECT_EQ(cache->length(), 30);
@@ -219,7 +219,11 @@ TEST(StreamingCache, FollowingCopiesOnlyWhatIsNew) {
   for (int i = 0; i < 20; ++i) Append(*source, i);
   const auto cache = MakeStreamingCache(Layout(), kLayers, 2, 10);
   ASSERT_TRUE(cache->Follow(*source).ok());
-  Store(*cache, 5, 77);  // behind its back
+  {
+    const auto rows = cache->Begin(1);
+    ASSERT_TRUE(rows.ok());
+    Store(*rows, 5, 77);  // behind its back
+  }
   Append(*source, 20);
   ASSERT_TRUE(cache->Follow(*source).ok());
   EXPECT_EQ(TokenAt(*cache, 5), 77);

@@ -17,6 +17,7 @@
 #include "kernels/ops.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
+#include "model/block.h"
 #include "model/rope.h"
 #include "model/target.h"
 
@@ -35,6 +36,7 @@ struct LlamaConfig {
   kernels::WeightFormat bf16_format = kernels::WeightFormat::kBF16;
 
   AttentionShape attention() const;
+  BlockShape block() const;
   KvLayout kv_layout(CacheType k, CacheType v) const;
 };
 

@@ -122,6 +122,17 @@ AttentionShape LlamaConfig::attention() const {
           .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))};
 }
 
+BlockShape LlamaConfig::block() const {
+  return {.n_embd = n_embd,
+          .n_head = n_head,
+          .n_head_kv = n_head_kv,
+          .head_dim = head_dim,
+          .n_ff = n_ff,
+          .n_rot = rope.n_rot,
+          .rms_eps = rms_eps,
+          .pairing = rope.pairing};
+}
+
 KvLayout LlamaConfig::kv_layout(CacheType k, CacheType v) const {
   return {.k_type = k, .v_type = v, .n_kv_head = n_head_kv, .head_dim = head_dim};
 }

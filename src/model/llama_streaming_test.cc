@@ -52,7 +52,7 @@ struct Model {
     EXPECT_TRUE(rows.ok());
     const ForwardSegment segment = {
         .tokens = tokens, .parents = parents, .kv = &*rows, .logits = LogitsFor::kAllRows};
-    const auto output = target->Forward({&segment, 1}, {});
+    const auto output = target->Forward({&segment, 1});
     EXPECT_TRUE(output.ok());
     std::vector<Row> logits;
     for (size_t i = 0; i < tokens.size(); ++i) {

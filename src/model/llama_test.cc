@@ -8,6 +8,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -78,7 +79,7 @@ std::vector<Row> Feed(Model& m, KvCache& cache, const std::vector<int32_t>& toke
                                  .parents = {},
                                  .kv = &*transaction,
                                  .logits = LogitsFor::kAllRows};
-    const auto output = m.target->Forward({&segment, 1}, {});
+    const auto output = m.target->Forward({&segment, 1});
     EXPECT_TRUE(output.ok()) << output.status().message();
     for (Row& row : Rows(*output, 0)) rows.push_back(std::move(row));
     transaction->CommitAll();
@@ -248,7 +249,7 @@ TEST(Llama, ATreeRowIsThePathsLastRow) {
   auto transaction = cache->Begin(30);
   const ForwardSegment tree{
       .tokens = drafted, .parents = parents, .kv = &*transaction, .logits = LogitsFor::kAllRows};
-  const std::vector<Row> rows = Rows(*m.target->Forward({&tree, 1}, {}), 0);
+  const std::vector<Row> rows = Rows(*m.target->Forward({&tree, 1}), 0);
   for (const int node : {0, 7, 18, 29}) {
     std::vector<int32_t> path = prefix, tail;
     for (int32_t at = node; at >= 0; at = parents[static_cast<size_t>(at)])
@@ -264,17 +265,31 @@ TEST(Llama, SegmentsDoNotFeelEachOther) {
   const std::vector<int32_t> a = Tokens(40, 5), b = Tokens(20, 6);
   const auto alone_a = m.NewCache(), alone_b = m.NewCache(), cache_a = m.NewCache(), cache_b = m.NewCache();
   const std::vector<Row> rows_a = Feed(m, *alone_a, a, 40), rows_b = Feed(m, *alone_b, b, 20);
+  const Taps taps = {.hidden_layers = {1}, .final_hidden = true};
   auto ta = cache_a->Begin(40);
-  auto tb = cache_b->Begin(20);
+  std::optional<KvTransaction> tb;
+  if (auto rows = cache_b->Begin(20); rows.ok()) tb.emplace(std::move(*rows));
   const ForwardSegment segments[] = {
       {.tokens = a, .parents = {}, .kv = &*ta, .logits = LogitsFor::kLastRow},
-      {.tokens = b, .parents = {}, .kv = &*tb, .logits = LogitsFor::kAllRows},
+      {.tokens = b, .parents = {}, .kv = &*tb, .logits = LogitsFor::kAllRows, .taps = &taps},
   };
-  const auto output = m.target->Forward(segments, {});
+  const auto output = m.target->Forward(segments);
   ASSERT_TRUE(output.ok());
   ASSERT_EQ(output->segments[0].n_logits, 1);
   EXPECT_TRUE(SameBits(Rows(*output, 0)[0], rows_a.back()));
   for (size_t i = 0; i < 20; ++i) EXPECT_TRUE(SameBits(Rows(*output, 1)[i], rows_b[i])) << i;
+  // Taps belong to a segment, and so do the rows whose logits are wanted.
+  EXPECT_TRUE(output->segments[0].hidden.empty());
+  ASSERT_EQ(output->segments[1].hidden.size(), 1U);
+  const std::vector<float> tapped(output->segments[1].hidden[0], output->segments[1].hidden[0] + 20 * 64);
+  tb.reset();
+  auto again = cache_b->Begin(20);
+  const ForwardSegment later = {.tokens = b, .kv = &*again, .first_logits = 18, .taps = &taps};
+  const auto second = m.target->Forward({&later, 1});
+  ASSERT_TRUE(second.ok());
+  ASSERT_EQ(second->segments[0].n_logits, 2);
+  EXPECT_TRUE(SameBits(Rows(*second, 0)[0], rows_b[18]));
+  EXPECT_EQ(std::memcmp(tapped.data(), second->segments[0].hidden[0], tapped.size() * sizeof(float)), 0);
 }
 
 TEST(Llama, TapsShowTheResidualStreamAndWhatTheHeadSees) {
@@ -282,9 +297,10 @@ TEST(Llama, TapsShowTheResidualStreamAndWhatTheHeadSees) {
   const std::vector<int32_t> tokens = Tokens(12);
   const auto cache = m.NewCache();
   auto transaction = cache->Begin(12);
+  const Taps taps = {.hidden_layers = {0, 1}, .final_hidden = true};
   const ForwardSegment segment{
-      .tokens = tokens, .parents = {}, .kv = &*transaction, .logits = LogitsFor::kNone};
-  const auto output = m.target->Forward({&segment, 1}, {.hidden_layers = {0, 1}, .final_hidden = true});
+      .tokens = tokens, .parents = {}, .kv = &*transaction, .logits = LogitsFor::kNone, .taps = &taps};
+  const auto output = m.target->Forward({&segment, 1});
   ASSERT_TRUE(output.ok());
   const auto& out = output->segments[0];
   EXPECT_EQ(out.n_logits, 0);
@@ -308,7 +324,7 @@ TEST(Llama, RefusesWhatItCannotRun) {
     auto transaction = cache->Begin(2);
     const ForwardSegment segment{
         .tokens = bad, .parents = {}, .kv = &*transaction, .logits = LogitsFor::kNone};
-    const auto output = m.target->Forward({&segment, 1}, {});
+    const auto output = m.target->Forward({&segment, 1});
     ASSERT_FALSE(output.ok());
     EXPECT_NE(output.status().message().find("1000000"), std::string::npos);
   }
@@ -316,7 +332,7 @@ TEST(Llama, RefusesWhatItCannotRun) {
   auto transaction = cache->Begin(65);
   const ForwardSegment segment{
       .tokens = many, .parents = {}, .kv = &*transaction, .logits = LogitsFor::kNone};
-  const auto output = m.target->Forward({&segment, 1}, {});
+  const auto output = m.target->Forward({&segment, 1});
   ASSERT_FALSE(output.ok());
   EXPECT_NE(output.status().message().find("65 rows"), std::string::npos);
 }

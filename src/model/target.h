@@ -19,6 +19,7 @@ namespace longspec {
 struct Taps {
   std::vector<int> hidden_layers;  // outputs of these layers (residual stream), 0-based
   bool final_hidden = false;       // after the final norm, what the LM head sees
+  bool logits = false;             // of all rows, where a round would ask for fewer
   bool empty() const { return hidden_layers.empty() && !final_hidden; }
 };
 
@@ -32,12 +33,14 @@ struct ForwardSegment {
   std::span<const int32_t> parents;
   KvTransaction* kv = nullptr;  // n_rows() == tokens.size()
   LogitsFor logits = LogitsFor::kAllRows;
+  int first_logits = 0;        // of kAllRows: rows before this one get none
+  const Taps* taps = nullptr;  // null: none; borrowed until Forward returns
 };
 
 // Views into the target's own buffers: valid until its next Forward.
 struct TargetOutput {
   struct Segment {
-    const float* logits = nullptr;  // (n_logits, vocab) f32
+    const float* logits = nullptr;  // (n_logits, vocab) f32: of the segment's last n_logits rows
     int n_logits = 0;
     std::vector<const float*> hidden;     // per Taps::hidden_layers: (n_rows, width) f32
     const float* final_hidden = nullptr;  // (n_rows, width) f32
@@ -57,7 +60,7 @@ class Target {
   // For drafts that use the target's own matrices; null if it has none to share.
   virtual const SharedParts* shared_parts() const { return nullptr; }
   // Writes the rows' keys and values into each segment's transaction; committing is the caller's.
-  virtual Result<TargetOutput> Forward(std::span<const ForwardSegment> segments, const Taps& taps) = 0;
+  virtual Result<TargetOutput> Forward(std::span<const ForwardSegment> segments) = 0;
 };
 
 }  // namespace longspec

@@ -90,7 +90,7 @@ class WeightsCacheTest : public ::testing::Test {
     auto transaction = cache->Begin(static_cast<int>(tokens.size()));
     const ForwardSegment segment{
         .tokens = tokens, .parents = {}, .kv = &*transaction, .logits = LogitsFor::kAllRows};
-    const auto output = target.Forward({&segment, 1}, {});
+    const auto output = target.Forward({&segment, 1});
     EXPECT_TRUE(output.ok());
     const float* logits = output->segments[0].logits;
     return {logits, logits + tokens.size() * static_cast<size_t>(output->vocab)};

@@ -60,7 +60,7 @@ void ExpectParity(int window, const std::string& architecture = "llama") {
                                         .parents = {},
                                         .kv = &*kv,
                                         .logits = LogitsFor::kNone};
-        ASSERT_TRUE(rig.tiny.target().Forward({&segment, 1}, {}).ok());
+        ASSERT_TRUE(rig.tiny.target().Forward({&segment, 1}).ok());
         kv->CommitAll();
       }
       LongspecForward forward(*model, rig.tiny.parts(), layout);

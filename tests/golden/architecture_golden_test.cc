@@ -50,7 +50,7 @@ std::vector<float> LastLogits(const TinyModelOptions& options, const std::vector
   const auto cache = MakeFullCache(config->kv_layout(CacheType::kF32, CacheType::kF32), config->n_layer, 64);
   auto kv = *cache->Begin(load.max_rows);
   const ForwardSegment segment{.tokens = tokens, .parents = {}, .kv = &kv, .logits = LogitsFor::kLastRow};
-  const auto output = model->Forward({&segment, 1}, {});
+  const auto output = model->Forward({&segment, 1});
   EXPECT_TRUE(output.ok()) << output.status().message();
   const float* logits = output->segments[0].logits;
   return {logits, logits + output->vocab};

@@ -64,7 +64,7 @@ class GoldenModel : public ::testing::Test {
                                  .parents = {},
                                  .kv = &*transaction,
                                  .logits = logits};
-    const auto output = target_->Forward({&segment, 1}, {});
+    const auto output = target_->Forward({&segment, 1});
     EXPECT_TRUE(output.ok()) << output.status().message();
     transaction->CommitAll();
     const auto& out = output->segments[0];

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// instruction_counts CASE: runs one kernel of the AVX2 table, or one decoding step of a small model on one thread, inside
-// Measured, so that an instruction counter can be switched on for it alone. Without a case it lists them.
+// instruction_counts CASE: runs one kernel of the AVX2 table, or one decoding step of a small model on one
+// thread, inside Measured, so that an instruction counter can be switched on for it alone. Without a case it
+// lists them.
 #include <unistd.h>
 
 #include <algorithm>
@@ -96,7 +97,8 @@ void Gumbel(const KernelTable& table) {
   const auto logits = longspec::kernels::testing::Random(1).Floats(kVocab, 10.0F);
   const float largest = *std::max_element(logits.begin(), logits.end());
   Measured([&] {
-    table.gumbel_argmax({.logits = logits.data(), .n = kVocab, .largest = largest, .temperature = 1.0, .dice = {1, 2}});
+    table.gumbel_argmax(
+        {.logits = logits.data(), .n = kVocab, .largest = largest, .temperature = 1.0, .dice = {1, 2}});
   });
 }
 
@@ -119,8 +121,9 @@ int Step(const KernelTable& table) {
   const auto forward = [&] {
     auto rows = cache->Begin(1);
     if (!rows.ok()) return false;
-    const ForwardSegment segment{.tokens = {&token, 1}, .parents = {}, .kv = &*rows, .logits = LogitsFor::kAllRows};
-    return model->target->Forward({&segment, 1}, {}).ok();
+    const ForwardSegment segment{
+        .tokens = {&token, 1}, .parents = {}, .kv = &*rows, .logits = LogitsFor::kAllRows};
+    return model->target->Forward({&segment, 1}).ok();
   };
   if (!forward()) return 1;  // sizes buffers
   bool ok = false;

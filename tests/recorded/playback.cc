@@ -46,7 +46,7 @@ Played Play(const Recording& recording, const SpeculationOptions& options, const
   Played played;
   std::vector<int32_t> committed = recording.prompt;
   std::span<const int32_t> left = recording.answer;
-  LS_CHECK(drafter.Prefill(committed).ok());
+  LS_CHECK(drafter.Follow(committed).ok());
   while (!left.empty()) {
     const auto context = static_cast<int>(committed.size());
     const auto most = static_cast<int>(left.size());
@@ -58,7 +58,6 @@ Played Play(const Recording& recording, const SpeculationOptions& options, const
       LS_CHECK(drafter.Propose(budget, committed, tree).ok());
       tree = policy->Choose(std::move(tree));
     }
-    drafter.Verifying(tree);
     const Accepted accepted = Verdict(tree, left);
     const size_t n = accepted.tokens.size();
     const double draft_ms = asked ? DraftMs(context) : 0.0;
@@ -80,7 +79,7 @@ Played Play(const Recording& recording, const SpeculationOptions& options, const
     played.accepted += static_cast<int64_t>(n) - 1;
     committed.insert(committed.end(), accepted.tokens.begin(), accepted.tokens.end());
     left = left.subspan(n);
-    LS_CHECK(drafter.Accept(committed, static_cast<int>(n), TargetOutput{}).ok());
+    LS_CHECK(drafter.Read({.sequence = committed, .n_new = static_cast<int>(n), .tree = &tree}).ok());
   }
   return played;
 }

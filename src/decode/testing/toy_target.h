@@ -44,9 +44,8 @@ class ToyTarget final : public Target {
   int vocab_size() const override { return language_->vocab(); }
   int context_length() const override { return 1 << 20; }
 
-  Result<TargetOutput> Forward(std::span<const ForwardSegment> segments, const Taps& taps) override {
+  Result<TargetOutput> Forward(std::span<const ForwardSegment> segments) override {
     if (calls_before_failure >= 0 && calls_before_failure-- == 0) return IoError("the toy target failed");
-    last_taps = taps;
     TargetOutput output;
     output.vocab = vocab_size();
     buffers_.clear();
@@ -60,7 +59,7 @@ class ToyTarget final : public Target {
   int calls_before_failure = -1;  // negative: never fails
   int n_chains = 0, n_trees = 0;  // forward passes with all logits, by shape
   std::vector<int> prefill_rows;  // rows of each pass without logits
-  Taps last_taps;
+  Taps last_taps;                 // of the last segment that had any
 
  private:
   static Status Bad(const char* what) { return InvalidArgument(what); }
@@ -72,6 +71,7 @@ class ToyTarget final : public Target {
     if (!cache->open() || segment.kv->base() != cache->length())
       return Bad("no transaction at the cache's end");
     if (segment.kv->n_rows() != n) return Bad("rows and tokens differ");
+    if (segment.taps != nullptr) last_taps = *segment.taps;
     if (!segment.parents.empty() && static_cast<int>(segment.parents.size()) != n) return Bad("parents");
     const auto vocab = static_cast<size_t>(vocab_size());
     std::vector<float> logits(static_cast<size_t>(n) * vocab);
@@ -87,8 +87,8 @@ class ToyTarget final : public Target {
     if (segment.logits == LogitsFor::kAllRows) {
       (segment.parents.empty() ? n_chains : n_trees) += 1;
       buffers_.push_back(std::move(logits));
-      result.logits = buffers_.back().data();
-      result.n_logits = n;
+      result.logits = buffers_.back().data() + static_cast<size_t>(segment.first_logits) * vocab;
+      result.n_logits = n - segment.first_logits;
     } else {
       prefill_rows.push_back(n);
     }

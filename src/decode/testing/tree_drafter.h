@@ -23,7 +23,7 @@ class TreeDrafter final : public Drafter {
 
   std::string_view name() const override { return "tree"; }
   Taps taps() const override { return {.hidden_layers = {1, 3}, .final_hidden = true}; }
-  Status Prefill(std::span<const int32_t> committed) override {
+  Status Follow(std::span<const int32_t> committed) override {
     n_prefilled = static_cast<int>(committed.size());
     return {};
   }
@@ -49,16 +49,17 @@ class TreeDrafter final : public Drafter {
     return {};
   }
 
-  Status Accept(std::span<const int32_t> committed, int n_new, const TargetOutput&) override {
-    accepted_sizes.push_back(n_new);
-    n_committed = static_cast<int>(committed.size());
-    return accept_status;
+  Status Read(const CommittedRows& rows) override {
+    n_rows_read += static_cast<int>(rows.rows.size());
+    if (rows.tree != nullptr) accepted_sizes.push_back(rows.n_new);
+    n_committed = static_cast<int>(rows.sequence.size());
+    return read_status;
   }
 
   int n_right = 0;  // levels of the last tree that are right
-  int n_prefilled = 0, n_committed = 0;
+  int n_prefilled = 0, n_committed = 0, n_rows_read = 0;
   std::vector<int> accepted_sizes;
-  Status propose_status, accept_status;
+  Status propose_status, read_status;
 
  private:
   int Below(int n) { return static_cast<int>(rng_.Uniform(round_, draw_++) * n); }

@@ -102,7 +102,7 @@ class TinyTarget {
       ASSERT_TRUE(rows.ok());
       const ForwardSegment segment = {
           .tokens = part, .parents = {}, .kv = &*rows, .logits = LogitsFor::kNone};
-      ASSERT_TRUE(target_->Forward({&segment, 1}, {}).ok());
+      ASSERT_TRUE(target_->Forward({&segment, 1}).ok());
       rows->CommitAll();
     }
   }

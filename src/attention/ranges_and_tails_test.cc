@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "draft/window_attention.h"
+// Rows that see a range of positions, such as a window, and a tail kept elsewhere, such as a draft model's nodes.
+#include "attention/attention.h"
 
 #include <gtest/gtest.h>
 
@@ -94,15 +95,22 @@ std::vector<float> Queries(size_t n_rows) {
   return q;
 }
 
-std::vector<float> Attend(WindowAttention& attention, ThreadTeam& team, const StoredKeys& stored,
-                          const Keys& tail, int n_tail, const std::vector<RowView>& rows,
-                          const std::vector<float>& q) {
+struct Stored {
+  KvSpan span;
+  int n_ring = 0;
+};
+
+std::vector<float> Attend(AttentionPlan& attention, ThreadTeam& team, const Stored& stored, const Keys& tail,
+                          int n_tail, const std::vector<RowView>& rows, const std::vector<float>& q) {
   std::vector<float> out(rows.size() * 6 * 16, -1.0F);
-  attention.Plan(stored, &tail.span, n_tail, rows);
-  team.Run([&](ThreadTeam::Worker& worker) {
-    worker.Barrier();
-    attention.Run(worker, q.data(), out.data());
-  });
+  const AttentionSegment segment = {.stored = stored.span,
+                                    .n_ring_chunks = stored.n_ring,
+                                    .tail = tail.span,
+                                    .tail_begin = 0,
+                                    .tail_end = n_tail,
+                                    .rows = rows};
+  attention.Plan({&segment, 1});
+  team.Run([&](ThreadTeam::Worker& worker) { attention.Run(worker, 0, q.data(), out.data()); });
   return out;
 }
 
@@ -131,14 +139,14 @@ std::vector<Case> Cases(const std::vector<int32_t>& slots) {
   return cases;
 }
 
-TEST(WindowAttention, IsSoftmaxAttentionOverRangeAndPath) {
+TEST(RangesAndTails, IsSoftmaxAttentionOverRangeAndPath) {
   const Keys stored(12, 1), tail(2, 2);
   std::vector<int32_t> slots(300);  // scattered over 300 slots
   for (size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<int32_t>(i * 7 % 300);
   for (const kernels::KernelTable* table : kernels::Available()) {
     for (const int threads : {1, 3}) {
       ThreadTeam team(threads);
-      WindowAttention attention(table, kShape, threads);
+      AttentionPlan attention(table, kShape, threads);
       for (const Case& c : Cases(slots)) {
         const std::vector<float> q = Queries(c.rows.size());
         const std::vector<float> out = Attend(attention, team, {stored.span, c.n_ring}, tail, 300, c.rows, q);
@@ -151,10 +159,10 @@ TEST(WindowAttention, IsSoftmaxAttentionOverRangeAndPath) {
 }
 
 // A draft's first token sees nothing of the target: zero, and no number that is none.
-TEST(WindowAttention, ARowThatSeesNothingIsZero) {
+TEST(RangesAndTails, ARowThatSeesNothingIsZero) {
   const Keys stored(2, 1), tail(1, 2);
   ThreadTeam team(2);
-  WindowAttention attention(kernels::Available().front(), kShape, 2);
+  AttentionPlan attention(kernels::Available().front(), kShape, 2);
   const std::vector<std::vector<RowView>> calls = {
       {{0, 0, {}}}, {{300, 300, {}}}, {{0, 300, {}}, {0, 0, {}}}};
   for (const std::vector<RowView>& rows : calls) {
@@ -167,13 +175,13 @@ TEST(WindowAttention, ARowThatSeesNothingIsZero) {
   }
 }
 
-TEST(WindowAttention, ARowDoesNotDependOnTheRowsBesideIt) {
+TEST(RangesAndTails, ARowDoesNotDependOnTheRowsBesideIt) {
   const Keys stored(12, 1), tail(2, 2);
   std::vector<int32_t> slots(300);
   std::iota(slots.begin(), slots.end(), 0);
   ThreadTeam team(2), other(1);
-  WindowAttention attention(kernels::Available().front(), kShape, 2);
-  WindowAttention single(kernels::Available().front(), kShape, 1);
+  AttentionPlan attention(kernels::Available().front(), kShape, 2);
+  AttentionPlan single(kernels::Available().front(), kShape, 1);
   std::vector<RowView> rows;
   for (int i = 0; i < 20; ++i) rows.push_back({i * 9, 2500, std::span<const int32_t>(slots).subspan(0, 3)});
   const std::vector<float> q = Queries(rows.size());
@@ -185,23 +193,22 @@ TEST(WindowAttention, ARowDoesNotDependOnTheRowsBesideIt) {
       const float* from = q.data() + (head * rows.size() + r) * 48;
       own.insert(own.end(), from, from + 48);
     }
-    // The same range of chunks, so that the parts it is cut into are the same.
     const std::vector<float> alone = Attend(attention, team, {stored.span, 0}, tail, 300, {rows[r]}, own);
     EXPECT_EQ(alone, std::vector<float>(together.begin() + static_cast<std::ptrdiff_t>(r * 96),
                                         together.begin() + static_cast<std::ptrdiff_t>(r * 96 + 96)));
   }
 }
 
-TEST(WindowAttention, MemoryDoesNotGrowWithTheRange) {
-  const Keys stored(12, 1), tail(1, 2);
+TEST(RangesAndTails, MemoryHasALimitWhateverTheRange) {
   ThreadTeam team(2);
-  WindowAttention attention(kernels::Available().front(), kShape, 2);
-  const std::vector<float> q = Queries(1);
-  (void)Attend(attention, team, {stored.span, 0}, tail, 0, {{0, 10, {}}}, q);
-  const size_t bytes = attention.bytes();
-  EXPECT_GT(bytes, 0U);
-  (void)Attend(attention, team, {stored.span, 0}, tail, 0, {{0, 3000, {}}}, q);
-  EXPECT_EQ(attention.bytes(), bytes);
+  AttentionPlan attention(kernels::Available().front(), kShape, 2);
+  const std::vector<const std::byte*> chunks(40000, nullptr);  // nothing is read
+  const KvSpan span = {.layout = kLayout, .chunks = chunks.data()};
+  const std::vector<RowView> rows(32, RowView{.begin = 0, .end = 10'000'000});
+  const AttentionSegment segment = {.stored = span, .rows = rows};
+  attention.Plan({&segment, 1});
+  EXPECT_GT(attention.bytes(), 1U << 20);
+  EXPECT_LE(attention.bytes(), AttentionPlan::MostBytes(kShape, 2, 32));
 }
 
 }  // namespace

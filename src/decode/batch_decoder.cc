@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decode/batch_decoder.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/status_macros.h"
+
+namespace longspec {
+namespace {
+
+// Milliseconds since the last lap.
+class Stopwatch {
+ public:
+  double Lap() {
+    const double now = NowMs();
+    return now - std::exchange(last_, now);
+  }
+
+ private:
+  double last_ = NowMs();
+};
+
+// How many of the drawn tokens are committed: up to the first end token, and no more than asked for.
+int CountKept(const std::vector<int32_t>& tokens, int max_tokens,
+              const std::function<bool(int32_t)>* is_end) {
+  const int limit = std::min(static_cast<int>(tokens.size()), max_tokens);
+  for (int i = 0; i < limit; ++i) {
+    if (is_end != nullptr && *is_end && (*is_end)(tokens[static_cast<size_t>(i)])) return i + 1;
+  }
+  return limit;
+}
+
+void CountDepths(int n, std::vector<int64_t>& counts) {
+  const auto depths = static_cast<size_t>(n);
+  if (counts.size() < depths) counts.resize(depths, 0);
+  for (size_t i = 0; i < depths; ++i) ++counts[i];
+}
+
+void CountSource(int source, std::vector<int64_t>& counts) {
+  const auto index = static_cast<size_t>(source);
+  if (counts.size() <= index) counts.resize(index + 1, 0);
+  ++counts[index];
+}
+
+// `accepted`: the nodes that stay, the root first.
+void CountRound(const TokenTree& tree, std::span<const int32_t> accepted, int n_committed, int context,
+                double target_ms, DecodeStats& stats) {
+  const auto n_accepted = static_cast<int>(accepted.size()) - 1;
+  ++stats.steps;
+  stats.committed += n_committed;
+  stats.drafted += tree.size() - 1;
+  stats.accepted += n_accepted;
+  CountDepths(tree.max_depth(), stats.drafted_at);
+  CountDepths(n_accepted, stats.accepted_at);
+  for (const TreeNode& node : tree.nodes().subspan(1)) CountSource(node.source, stats.drafted_by);
+  for (const int32_t node : accepted.subspan(1)) CountSource(tree.node(node).source, stats.accepted_by);
+  const auto bucket = static_cast<size_t>(ContextBucket(context));
+  if (stats.contexts.size() <= bucket) stats.contexts.resize(bucket + 1);
+  ContextCounts& counts = stats.contexts[bucket];
+  ++counts.steps;
+  counts.drafted += tree.size() - 1;
+  counts.accepted += n_accepted;
+  counts.target_ms += target_ms;
+}
+
+// A draft that fails is no draft: the answer goes on without.
+void NoMoreDrafts(Sequence& sequence, const Status& status) {
+  sequence.draft_failure = "no speculation any more: " + status.message();
+}
+
+}  // namespace
+
+void Sequence::Check() const {
+  LS_CHECK(tokens != nullptr && cache != nullptr && drafter != nullptr && policy != nullptr &&
+           sampler != nullptr);
+}
+
+Status BatchDecoder::Run(std::span<Turn> turns) {
+  works_.clear();
+  works_.reserve(turns.size());
+  running_.clear();
+  for (Turn& turn : turns) {
+    turn.sequence->Check();
+    turn.tokens = turn.path = {};
+    const int missing = turn.sequence->n_missing();
+    LS_CHECK(missing >= 1 && turn.max_rows >= 1 && turn.max_tokens >= 1);
+    Work& work = works_.emplace_back(Work{
+        .turn = &turn, .n_missing = std::min(missing, turn.max_rows), .decodes = missing <= turn.max_rows});
+    Propose(work);
+    Begin(work);
+    if (turn.status.ok()) running_.push_back(&work);
+  }
+  if (running_.empty()) return {};
+
+  Stopwatch watch;
+  segments_.clear();
+  for (Work* work : running_) {
+    segments_.push_back(
+        {.tokens = work->tokens,
+         .parents = work->parents,
+         .kv = &*work->speculated,
+         .logits = work->decodes || work->taps.logits ? LogitsFor::kAllRows : LogitsFor::kNone,
+         .first_logits = work->taps.logits ? 0 : work->n_missing - 1,
+         .taps = work->taps.empty() ? nullptr : &work->taps});
+  }
+  auto output = target_->Forward(segments_);
+  if (!output.ok()) {
+    works_.clear();  // rolls back
+    return output.status();
+  }
+  vocab_ = output->vocab;
+  const double target_ms = watch.Lap();
+  LS_CHECK(output->segments.size() == running_.size());
+  for (size_t i = 0; i < running_.size(); ++i) {
+    if (running_[i]->decodes) {
+      Commit(*running_[i], output->segments[i], target_ms, running_.size() == 1);
+    } else {
+      CommitChunk(*running_[i], output->segments[i], target_ms);
+    }
+  }
+  return {};
+}
+
+// The tree of a turn: its root alone where nothing is to be decoded or proposed.
+void BatchDecoder::Propose(Work& work) {
+  Stopwatch watch;
+  Sequence& s = *work.turn->sequence;
+  work.taps = s.draft_failure.empty() ? s.drafter->taps() : Taps();
+  if (!work.decodes) return;
+  work.tree = TokenTree(s.tokens->back());
+  const int room = s.cache->capacity() - static_cast<int>(s.tokens->size()) + 1;
+  DraftBudget budget = s.policy->Budget({.context = static_cast<int>(s.tokens->size()),
+                                         .room = std::min(room, work.turn->max_nodes + 1),
+                                         .max_tokens = work.turn->max_tokens});
+  work.asked = budget.max_nodes > 0 && budget.max_depth > 0 && s.draft_failure.empty();
+  if (!work.asked) return;
+  budget.foresight = Foresight(s.sampler, s.dice);
+  const Status proposed = s.drafter->Propose(budget, *s.tokens, work.tree);
+  if (!proposed.ok()) {
+    NoMoreDrafts(s, proposed);
+    work.tree = TokenTree(s.tokens->back());
+  }
+  LS_CHECK(work.tree.size() - 1 <= budget.max_nodes && work.tree.max_depth() <= budget.max_depth);
+  s.stats.proposed += work.tree.size() - 1;
+  work.tree = s.policy->Choose(std::move(work.tree));
+  work.draft_ms = watch.Lap();
+  s.stats.draft_ms += work.draft_ms;
+}
+
+// Rows: the missing tokens, the last of which is the tree's root, and then its other nodes.
+void BatchDecoder::Begin(Work& work) {
+  Sequence& s = *work.turn->sequence;
+  const auto first = s.tokens->begin() + s.cache->length();
+  work.tokens.assign(first, first + work.n_missing);
+  if (work.decodes) {
+    const int root = work.n_missing - 1;
+    for (const TreeNode& node : work.tree.nodes().subspan(1)) work.tokens.push_back(node.token);
+    if (!work.tree.is_chain()) {
+      for (int i = 0; i <= root; ++i) work.parents.push_back(i - 1);
+      for (const TreeNode& node : work.tree.nodes().subspan(1)) work.parents.push_back(root + node.parent);
+    }
+  }
+  auto speculated = s.cache->Begin(static_cast<int>(work.tokens.size()));
+  work.turn->status = speculated.status();
+  if (speculated.ok()) work.speculated.emplace(std::move(*speculated));
+}
+
+void BatchDecoder::CommitChunk(Work& work, const TargetOutput::Segment& output, double target_ms) {
+  Stopwatch watch;
+  Sequence& s = *work.turn->sequence;
+  const int first = s.cache->length();
+  work.speculated->CommitAll();
+  s.stats.prompt_tokens += work.n_missing;
+  s.stats.prefill_ms += target_ms + watch.Lap();
+  work.rows.resize(static_cast<size_t>(work.n_missing));
+  std::iota(work.rows.begin(), work.rows.end(), 0);
+  Read(work, {.sequence = *s.tokens,
+              .n_new = 0,
+              .first = first,
+              .rows = work.rows,
+              .output = &output,
+              .n_output_rows = work.n_missing,
+              .vocab = vocab_});
+  s.stats.draft_ms += watch.Lap();
+}
+
+void BatchDecoder::Commit(Work& work, const TargetOutput::Segment& output, double target_ms, bool alone) {
+  Stopwatch watch;
+  Turn& turn = *work.turn;
+  Sequence& s = *turn.sequence;
+  const auto context = static_cast<int>(s.tokens->size());
+  const int root = work.n_missing - 1, n_rows = static_cast<int>(work.tokens.size());
+  const float* of_root =
+      output.logits + static_cast<size_t>(root - (n_rows - output.n_logits)) * static_cast<size_t>(vocab_);
+  const LogitsView logits = {of_root, work.tree.size(), vocab_};
+  work.accepted = SampleAndMatch(work.tree, logits, *s.sampler, *s.tokens, scratch_);
+  const double verify_ms = watch.Lap();
+
+  // Row accepted.nodes[i] of the tree holds the keys and values of the token before tokens[i]: with as many
+  // rows as tokens kept, the cache again holds all but the last.
+  const auto kept = static_cast<size_t>(CountKept(work.accepted.tokens, turn.max_tokens, turn.is_end));
+  const auto path = std::span(work.accepted.nodes).first(kept);
+  const auto tokens = std::span(work.accepted.tokens).first(kept);
+  const int first = s.cache->length();
+  for (int i = 0; i < root; ++i) work.rows.push_back(i);
+  for (const int32_t node : path) work.rows.push_back(root + node);
+  work.speculated->Commit(work.rows);
+  s.tokens->insert(s.tokens->end(), tokens.begin(), tokens.end());
+  s.policy->Observe({.tree = work.tree,
+                     .accepted = work.accepted,
+                     .context = context,
+                     .asked = work.asked,
+                     .alone = alone && root == 0,
+                     .draft_ms = work.draft_ms,
+                     .target_ms = target_ms,
+                     .verify_ms = verify_ms});
+  const auto nodes = std::span(work.accepted.nodes).first(std::min(kept + 1, work.accepted.nodes.size()));
+  s.stats.prompt_tokens += root;
+  s.stats.target_ms += target_ms;
+  s.stats.verify_ms += verify_ms;
+  CountRound(work.tree, nodes, static_cast<int>(kept), context, target_ms, s.stats);
+  s.stats.commit_ms += watch.Lap();
+  Read(work, {.sequence = *s.tokens,
+              .n_new = static_cast<int>(kept),
+              .first = first,
+              .rows = work.rows,
+              .output = &output,
+              .n_output_rows = n_rows,
+              .tree = &work.tree,
+              .root_row = root,
+              .vocab = vocab_});
+  s.stats.draft_ms += watch.Lap();
+  turn.tokens = tokens;
+  turn.path = path;
+  turn.logits = of_root;
+}
+
+void BatchDecoder::Read(Work& work, const CommittedRows& rows) {
+  Sequence& s = *work.turn->sequence;
+  if (!s.draft_failure.empty()) return;
+  if (const Status status = s.drafter->Read(rows); !status.ok()) NoMoreDrafts(s, status);
+}
+
+}  // namespace longspec

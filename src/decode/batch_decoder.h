@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The round, for any number of sequences in one forward pass: propose, forward, verify, commit. The rows of a
+// sequence are its missing tokens (committed, but with no keys yet) as a chain, and then the tree under the
+// last of them; plain decoding is a tree of nothing but its root, which is the last missing token. Prompts in
+// chunks, prefixes that were computed before and restored sessions are all this one case. What a sequence
+// gets does not depend on who else is in the pass. Tokens only, no text. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "decode/policy.h"
+#include "decode/stats.h"
+#include "draft/drafter.h"
+#include "kv/kv_cache.h"
+#include "model/target.h"
+#include "sampling/sampler.h"
+#include "verify/verify.h"
+
+namespace longspec {
+
+// One sequence, all of it borrowed but what it did. The cache holds keys of a prefix of the tokens.
+struct Sequence {
+  std::vector<int32_t>* tokens = nullptr;  // committed; rounds append to it
+  KvCache* cache = nullptr;
+  Drafter* drafter = nullptr;
+  Policy* policy = nullptr;
+  const Sampler* sampler = nullptr;
+  bool dice = true;  // the drafter may use the sampler's random numbers
+
+  DecodeStats stats;
+  std::string draft_failure;  // why the drafter is not asked any more; empty: it is
+
+  int n_missing() const { return static_cast<int>(tokens->size()) - cache->length(); }
+  void Check() const;  // that everything is there
+};
+
+// What a sequence does in a round, and what came of it.
+struct Turn {
+  Sequence* sequence = nullptr;
+  int max_rows = 1;    // of its missing tokens; if more are missing, only their keys are computed
+  int max_tokens = 1;  // that may be committed, at least 1
+  const std::function<bool(int32_t)>* is_end = nullptr;  // a token after which nothing more is; null: none
+  int max_nodes = 1 << 20;                               // that may be verified besides
+
+  // Views are valid until the next round.
+  Status status;                    // the sequence's own; nothing has changed for it if this is an error
+  std::span<const int32_t> tokens;  // newly committed, in order; none while tokens are missing
+  const float* logits = nullptr;    // (rows, vocab): row path[i] is what tokens[i] was drawn from
+  std::span<const int32_t> path;    // (tokens.size())
+};
+
+class BatchDecoder {
+ public:
+  explicit BatchDecoder(Target* target) : target_(target) {}
+
+  // One round of all. An error is the pass's: no sequence has changed then.
+  Status Run(std::span<Turn> turns);
+
+  int vocab() const { return vocab_; }
+
+ private:
+  // What a turn needs while it lasts.
+  struct Work {
+    Turn* turn;
+    int n_missing;  // rows of missing tokens in this pass
+    bool decodes;   // the last missing token is among them
+    TokenTree tree{0};
+    bool asked = false;
+    double draft_ms = 0;
+    Taps taps;
+    std::vector<int32_t> tokens, parents, rows;
+    std::optional<KvTransaction> speculated;
+    Accepted accepted;
+  };
+
+  void Propose(Work& work);
+  void Begin(Work& work);
+  void Commit(Work& work, const TargetOutput::Segment& output, double target_ms, bool alone);
+  void CommitChunk(Work& work, const TargetOutput::Segment& output, double target_ms);
+  static void Read(Work& work, const CommittedRows& rows);
+
+  Target* const target_;
+  int vocab_ = 0;
+  std::vector<Work> works_;
+  std::vector<Work*> running_;
+  std::vector<ForwardSegment> segments_;
+  Sampler::Scratch scratch_;
+};
+
+}  // namespace longspec
