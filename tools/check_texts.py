@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what no compiler does: licence lines, links in Markdown, syntax of scripts, leftovers.
+"""Checks what no compiler does: licence lines, links and lines of Markdown, syntax of scripts, leftovers.
 
   check_texts.py [ROOT]
 """
@@ -17,6 +17,7 @@ CODE = {".h", ".cc", ".cu", ".cuh", ".py", ".sh"}
 LEFTOVER = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 MAX_LINES = 1000
+MAX_MARKDOWN = 120
 
 
 def tracked(root):
@@ -61,13 +62,38 @@ def check_code(path, text):
             yield number, f"{match[1]}: finish it or open an issue"
 
 
+def without_code(text):
+    """Fenced blocks become empty lines."""
+    return re.sub(r"^```.*?^```", lambda block: "\n" * block[0].count("\n"), text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(text):
+    """The names by which headings of a page can be linked to."""
+    headings = re.findall(r"^#+ +(.*?) *$", without_code(text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def check_link(path, text, target):
+    name, _, part = target.partition("#")
+    if "://" in name or name.startswith("mailto:"):
+        return None
+    page = path.parent / name if name else path
+    if not page.exists():
+        return f"link to {name}, which does not exist"
+    if part and page.suffix == ".md":
+        if part not in anchors(page.read_text(encoding="utf-8") if name else text):
+            return f"link to {target}, a heading that does not exist"
+    return None
+
+
 def check_markdown(path, text):
-    prose = re.sub(r"^```.*?^```", lambda block: "\n" * block[0].count("\n"), text, flags=re.MULTILINE | re.DOTALL)
-    for number, line in enumerate(prose.split("\n"), 1):
-        for target in LINK.findall(line):
-            name = target.split("#")[0]
-            if name and "://" not in name and not name.startswith("mailto:") and not (path.parent / name).exists():
-                yield number, f"link to {name}, which does not exist"
+    prose = without_code(text)
+    for link in LINK.finditer(prose):
+        if message := check_link(path, text, link[1]):
+            yield prose.count("\n", 0, link.start()) + 1, message
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > MAX_MARKDOWN:
+            yield number, f"{len(line)} characters; lines of a page have at most {MAX_MARKDOWN}"
 
 
 def check_file(path):

@@ -16,7 +16,7 @@ class CheckTextsTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, name)
             path.write_text(text, encoding="utf-8")
-            Path(folder, "there.md").touch()
+            Path(folder, "there.md").write_text("## Part\n```\n# No\n```\n", encoding="utf-8")
             return [message for _, message in check_texts.check_file(path)]
 
     def assert_message(self, name, text, message):
@@ -35,6 +35,10 @@ class CheckTextsTest(unittest.TestCase):
         self.assert_message("a.h", LICENCE + "\n" * 1000, "ask for a split")
         self.assert_message("a.cc", LICENCE + "int a;", "the last line does not end")
         self.assert_message("a.md", "see [x](missing.md)\n", "link to missing.md")
+        self.assert_message("a.md", "see [x\ny](missing.md)\n", "link to missing.md")
+        self.assert_message("a.md", "[x](there.md#no)\n", "a heading that does not exist")
+        self.assert_message("a.md", "# A, b\n[x](#a-b) [y](#b)\n", "link to #b")
+        self.assert_message("a.md", "x" * 121 + "\n", "121 characters")
         self.assert_message("a.sh", "#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\nif\n", "syntax error")
         self.assert_message("a.py", "# SPDX-License-Identifier: Apache-2.0\ndef\n", "invalid syntax")
 

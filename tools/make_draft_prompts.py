@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes prompts whose answers a LongSpec draft can be trained on, those of docs/training.md among them: questions and
+"""Writes prompts whose answers a LongSpec draft can be trained on, those of models/drafts among them: questions and
 tasks about excerpts of the training texts, and small talk about a list of topics.
 
     tools/make_draft_prompts.py --data train --out prompts.jsonl      # books.jsonl.gz, code.jsonl.gz, ... in train/

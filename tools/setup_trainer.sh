@@ -45,4 +45,4 @@ fi
 # shellcheck disable=SC2086
 cmake --preset release -B build/trainer -DLONGSPEC_BUILD_TRAINER=ON -DLONGSPEC_TRAINER_PYTHON="$python" ${CMAKE_ARGS:-} >/dev/null
 cmake --build build/trainer --target longspec_program longspec_train_program -j "$(nproc)"
-echo "build/trainer/longspec-train is ready; docs/training.md says how to use it"
+echo "build/trainer/longspec-train is ready; docs/how-to/train-a-draft-model.md says how to use it"

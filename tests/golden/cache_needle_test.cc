@@ -221,7 +221,8 @@ std::string Name(CacheTypes types) {
   return std::string(CacheTypeName(types.k)) + " | " + std::string(CacheTypeName(types.v));
 }
 
-// Prints the tables of docs/caches.md: with LONGSPEC_GOLDEN_ALL in full, else a corner of them.
+// Prints tables of docs/measurements/2026-11-22-cache-types.md: in full with LONGSPEC_GOLDEN_ALL, else a
+// corner of them.
 TEST_F(CacheNeedles, KeysAreFoundAgain) {
   using enum CacheType;
   // f16 first: the others are compared with it.

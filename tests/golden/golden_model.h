@@ -48,7 +48,7 @@ class GoldenModel : public ::testing::Test {
     target_ = std::move(*target);
   }
 
-  // LONGSPEC_GOLDEN_ALL asks for the tables of docs/caches.md in full.
+  // LONGSPEC_GOLDEN_ALL asks for the tables of the page on cache types in full.
   static bool All() { return std::getenv("LONGSPEC_GOLDEN_ALL") != nullptr; }
 
   std::unique_ptr<KvCache> NewCache(CacheType k = CacheType::kF16, CacheType v = CacheType::kF16) const {

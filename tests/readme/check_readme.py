@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The code in README.md must work, and the commands in it and in the other documents must exist.
+"""The code in README.md and in the how-to pages must work, and the commands in all pages must exist.
 
   check_readme.py BUILD
 
-```cpp blocks of README.md with a main() are built against an installation and run (with the default model as the
-argument, if it is there); those without are compiled as the body of a function. ```sh blocks are not run: each
-`make X` must name a target of the Makefile, each `longspec SUBCOMMAND --option` what the program's help lists.
+```cpp blocks with a main() are built against an installation and run (with the default model as the argument, if it is
+there); those without are compiled as the body of a function. ```sh blocks are not run: each `make X` must name a target
+of the Makefile, each `longspec SUBCOMMAND --option` what the program's help lists. Measurements are of their day, so
+their commands are not looked at.
 """
 
 from pathlib import Path
@@ -102,32 +103,34 @@ def check_commands(path, program_help):
 
 # --- C++ ---
 
-def write_sources(path, work):
+def write_sources(paths, work):
     """The C++ blocks as files: (programs, snippets)."""
     programs, snippets = [], []
-    for line, language, text in blocks(path):
-        if language not in ("cpp", "c++"):
-            continue
-        file = work / f"readme_{line}.cc"
-        if re.search(r"\bint main\(", text):
-            file.write_text(f'#line {line + 1} "README.md"\n{text}', encoding="utf-8")
-            programs.append(file)
-        else:
-            file.write_text(f'#include "longspec/engine.h"\nvoid Readme{line}() {{\n#line {line + 1} "README.md"\n{text}}}\n',
-                            encoding="utf-8")
-            snippets.append(file)
+    for path in paths:
+        page = path.relative_to(ROOT)
+        for line, language, text in blocks(path):
+            if language not in ("cpp", "c++"):
+                continue
+            file = work / f"{re.sub(r'[^a-z]', '_', page.stem.lower())}_{line}.cc"
+            if re.search(r"\bint main\(", text):
+                file.write_text(f'#line {line + 1} "{page}"\n{text}', encoding="utf-8")
+                programs.append(file)
+            else:
+                file.write_text(f'#include "longspec/engine.h"\nvoid Snippet{line}() {{\n#line {line + 1} "{page}"\n{text}}}\n',
+                                encoding="utf-8")
+                snippets.append(file)
     return programs, snippets
 
 
-def check_code(path, prefix, work):
-    programs, snippets = write_sources(path, work)
+def check_code(paths, prefix, work):
+    programs, snippets = write_sources(paths, work)
     if not programs and not snippets:
         return 0
     folder = build_programs(prefix, work / "build", programs, snippets)
     if MODEL.exists():
         for source in programs:
             if not run([folder / source.stem, MODEL]).strip():
-                raise Failure(f"the program in README.md:{source.stem.split('_')[1]} printed nothing")
+                raise Failure(f"the program of {source.stem} (page and line) printed nothing")
     return len(programs) + len(snippets)
 
 
@@ -142,11 +145,13 @@ def check(build):
             print("nothing is installed yet")
             return SKIPPED
         program_help = Help(work / "prefix" / "bin" / "longspec")
-        documents = [readme, ROOT / "HACKING.md", *sorted((ROOT / "docs").glob("*.md"))]
+        how_to = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+        documents = [readme, ROOT / "HACKING.md", *sorted((ROOT / "docs").glob("*.md")), *how_to,
+                     *sorted((ROOT / "models").glob("*/README.md"))]
         problems = [problem for path in documents if path.exists() for problem in check_commands(path, program_help)]
         print("\n".join(problems))
-        code = check_code(readme, work / "prefix", work)
-        print(f"{code} blocks of C++ in README.md compile")
+        code = check_code([readme, *how_to], work / "prefix", work)
+        print(f"{code} blocks of C++ in README.md and docs/how-to work")
     return 1 if problems else 0
 
 
