@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "sampling/sampler.h"
-#include "verify/rules.h"
+#include "verify/testing/rules.h"
 #include "verify/testing/chi_square.h"
 #include "verify/testing/enumerating_coin.h"
 #include "verify/testing/language.h"

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "verify/rules.h"
+#include "verify/testing/rules.h"
 
-namespace longspec {
+namespace longspec::testing {
 namespace {
 
 // P(one child is accepted).
@@ -54,4 +54,4 @@ NodeVerdict VerifyKSeq(std::span<const int32_t> children, Dense p, Dense q, doub
   return {-1, coin.Draw(Residual(p, accepted, 1.0, scale))};
 }
 
-}  // namespace longspec
+}  // namespace longspec::testing

@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "verify/rules.h"
+#include "verify/testing/rules.h"
 
-namespace longspec {
+namespace longspec::testing {
 namespace {
 
 double Ratio(Dense p, Dense q, int32_t token) {
@@ -54,4 +54,4 @@ ChainVerdict VerifyBlock(std::span<const int32_t> tokens, std::span<const Dense>
   }
 }
 
-}  // namespace longspec
+}  // namespace longspec::testing

@@ -9,7 +9,7 @@
 
 #include "base/counter_rng.h"
 
-namespace longspec {
+namespace longspec::testing {
 
 class Coin {
  public:
@@ -35,4 +35,4 @@ class RngCoin final : public Coin {
   uint32_t n_used_ = 0;
 };
 
-}  // namespace longspec
+}  // namespace longspec::testing

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "verify/coin.h"
+#include "verify/testing/coin.h"
 
 #include <numeric>
 
 #include "base/check.h"
 
-namespace longspec {
+namespace longspec::testing {
 
 bool RngCoin::Flip(double probability) { return stream_.Uniform(position_, n_used_++) < probability; }
 
@@ -24,4 +24,4 @@ int RngCoin::Draw(std::span<const double> weights) {
   return drawn;
 }
 
-}  // namespace longspec
+}  // namespace longspec::testing

@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "verify/rules.h"
+#include "verify/testing/rules.h"
 
-namespace longspec {
+namespace longspec::testing {
 
 std::vector<double> Residual(Dense p, Dense q, double a, double b) {
   LS_CHECK(p.size() == q.size());
@@ -18,4 +18,4 @@ std::vector<double> Residual(Dense p, Dense q, double a, double b) {
   return left;
 }
 
-}  // namespace longspec
+}  // namespace longspec::testing

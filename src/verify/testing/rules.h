@@ -5,15 +5,18 @@
 // law of plain decoding; unlike sample-and-match, not its very tokens for the same seed. `p` is the target's
 // processed distribution at a node, `q` the law a proposal was really drawn from given the proposals before
 // it, after the draft's own filters. Pure functions of their arguments and the coin.
+//
+// No drafter of this program samples its proposals: they are all deterministic children, for which
+// sample-and-match is exact and keeps the tokens. These rules are here to measure it by.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "verify/coin.h"
+#include "verify/testing/coin.h"
 
-namespace longspec {
+namespace longspec::testing {
 
 using Dense = std::span<const double>;  // (vocab) probabilities
 
@@ -65,4 +68,4 @@ double KSeqAcceptance(Dense p, Dense q, int n_children, double gamma);
 // above.
 double KSeqGamma(Dense p, Dense q, int n_children);
 
-}  // namespace longspec
+}  // namespace longspec::testing

@@ -3,9 +3,9 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "verify/rules.h"
+#include "verify/testing/rules.h"
 
-namespace longspec {
+namespace longspec::testing {
 namespace {
 
 void Normalise(std::vector<double>& weights) {
@@ -46,4 +46,4 @@ NodeVerdict VerifyWithoutReplacement(std::span<const int32_t> children, Dense p,
   return {-1, coin.Draw(t)};
 }
 
-}  // namespace longspec
+}  // namespace longspec::testing

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "verify/rules.h"
+#include "verify/testing/rules.h"
 
-namespace longspec {
+namespace longspec::testing {
 namespace {
 
 // Moves the probability of `token` out of p and returns it.
@@ -41,4 +41,4 @@ NodeVerdict VerifyOneCoin(std::span<const int32_t> children, Dense p, Coin& coin
   return {-1, coin.Draw(left)};
 }
 
-}  // namespace longspec
+}  // namespace longspec::testing
