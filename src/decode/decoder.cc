@@ -134,7 +134,7 @@ Result<StepResult> Decoder::Step(int max_tokens, const std::function<bool(int32_
   stats_.target_ms += target_ms;
 
   const LogitsView logits = {output.segments[0].logits, tree.size(), output.vocab};
-  accepted_ = SampleAndMatch(tree, logits, *parts_.sampler, *committed_, scratch_);
+  LS_ASSIGN(accepted_, SampleAndMatch(tree, logits, *parts_.sampler, *committed_, scratch_));
   const double verify_ms = watch.Lap();
   stats_.verify_ms += verify_ms;
 
