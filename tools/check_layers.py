@@ -19,7 +19,7 @@ import sys
 
 FLOORS = (
     ("base",),
-    ("tensor", "tree", "tokenizer", "chart"),
+    ("tensor", "tree", "tokenizer", "jinja", "chart"),
     ("formats", "kernels"),
     ("attention", "sampling"),
     ("kv", "verify"),

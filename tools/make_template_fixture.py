@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes src/tokenizer/testdata/templates/cases.jsonl: what Python's Jinja2 makes of chat templates.
+"""Writes src/jinja/testdata/templates/cases.jsonl: what Python's Jinja2 makes of chat templates.
 
     python3 tools/make_template_fixture.py          (needs jinja2; the fixture was made with 3.1.6)
 
@@ -16,7 +16,7 @@ import jinja2
 import jinja2.ext
 import jinja2.sandbox
 
-FOLDER = pathlib.Path(__file__).resolve().parent.parent / "src" / "tokenizer" / "testdata" / "templates"
+FOLDER = pathlib.Path(__file__).resolve().parent.parent / "src" / "jinja" / "testdata" / "templates"
 NOW = datetime.datetime(2024, 7, 26, 12, 34, 56)
 
 

@@ -4,7 +4,7 @@
 
   run_tests.py [STAGE...]       if none is named: checks ci dev tsan fuzz installed
 
-  checks     programs that read the tree: floors, texts, the tools' own tests, what must not compile
+  checks     programs that read the tree: floors, texts, format, the tools' own tests, what must not compile
   ci         every test of the optimised build, warnings as errors
   dev        the same under AddressSanitizer and UBSan, without the slow tests
   tsan       the modules that share memory between threads under ThreadSanitizer, without the slow tests
@@ -39,6 +39,7 @@ TSAN_PROGRAMS = ("base_test", "model_test", "decode_test")
 CHECKS = (
     ("floors", [sys.executable, "tools/check_layers.py"]),
     ("texts", [sys.executable, "tools/check_texts.py"]),
+    ("format", [sys.executable, "tools/check_format.py"]),
     ("misuse does not compile", [sys.executable, "tests/compile_fail/check_compile_fail.py"]),
 )
 INSTALLED_CHECKS = (

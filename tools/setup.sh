@@ -19,6 +19,10 @@ need_command() { # command package
   command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
 }
 
+want_command() { # command package; only where the distribution has it
+  command -v "$1" >/dev/null 2>&1 || ! apt-cache show --no-all-versions "$2" >/dev/null 2>&1 || missing="$missing $2"
+}
+
 need_header() { # header package
   for dir in $INCLUDE_DIRS; do
     [ ! -e "$dir/$1" ] || return 0
@@ -83,6 +87,7 @@ require() { # task
       need_python_module jinja2 python3-jinja2
       need_command valgrind valgrind
       need_command git git
+      want_command clang-format-14 clang-format-14
       ;;
     arm)
       require build

@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/counter_rng.h"
 #include "base/dice.h"
+#include "base/elementary.h"
 #include "base/hash.h"
 #include "base/mapped_file.h"
 #include "base/thread_team.h"
@@ -53,32 +54,6 @@ TEST(CounterRng, UniformIsInRangeAndKeyedByEverything) {
 }
 
 // ---- Dice
-
-TEST(Log, IsAccurate) {
-  const auto error = [](double x) {
-    const long double exact = std::log(static_cast<long double>(x));
-    return static_cast<double>(std::fabs((Log(x) - exact) / exact));
-  };
-  for (int e = -1020; e <= 1020; e += 4) {
-    for (double m = 1.0001; m < 2.0; m += 0.0137) EXPECT_LT(error(std::ldexp(m, e)), 1e-15) << m << " 2^" << e;
-  }
-  for (double off = 0.6; off > 1e-16; off *= 0.97) {
-    for (const double x : {1.0 - off, 1.0 + off}) {
-      if (x != 1.0) {
-        EXPECT_LT(error(x), 1e-15) << x;
-      }
-    }
-  }
-  // Where the mantissa's range ends.
-  for (const double edge : {0.70710678118654752, 1.4142135623730951, 2.8284271247461903}) {
-    double x = edge;
-    for (int i = 0; i < 8; ++i) x = std::nextafter(x, 0.0);
-    for (int i = 0; i < 16; ++i, x = std::nextafter(x, 4.0)) EXPECT_LT(error(x), 1e-15) << x;
-  }
-  EXPECT_EQ(Log(1.0), 0.0);
-  EXPECT_LT(error(std::numeric_limits<double>::min()), 1e-15);
-  EXPECT_LT(error(std::numeric_limits<double>::max()), 1e-15);
-}
 
 TEST(GumbelOf, RisesFromEndToEnd) {
   EXPECT_NEAR(GumbelOf(0), -std::log(33 * std::log(2.0)), 1e-14);

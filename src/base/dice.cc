@@ -1,24 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/dice.h"
 
-#include <bit>
+#include "base/elementary.h"
 
 namespace longspec {
-
-double Log(double x) {
-  constexpr double kLn2 = 0.693147180559945309417;
-  constexpr uint64_t kSqrtHalf = 0x3FE6A09E667F3BCD;  // the bits of sqrt(1/2)
-  constexpr uint64_t kMantissa = (uint64_t{1} << 52) - 1;
-  // Exponents counted from sqrt(1/2) on, so that the mantissa lies around 1.
-  const uint64_t bits = std::bit_cast<uint64_t>(x) - kSqrtHalf;
-  const auto e = static_cast<double>(static_cast<int64_t>(bits) >> 52);
-  const auto m = std::bit_cast<double>((bits & kMantissa) + kSqrtHalf);
-  const double s = (m - 1.0) / (m + 1.0);
-  const double z = s * s;
-  double p = 1.0 / 21;
-  for (int k = 19; k >= 1; k -= 2) p = p * z + 1.0 / k;
-  return e * kLn2 + 2.0 * s * p;
-}
 
 double GumbelOf(uint32_t bits) {
   const double u = (static_cast<double>(bits) + 0.5) * 0x1.0p-32;

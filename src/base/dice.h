@@ -9,8 +9,8 @@
 //   u = (bits + 1/2) / 2^32          exact in double, never 0 or 1
 //   g = -Log(-Log(u))                from -3.2 to 22.9
 //
-// so that 16 neighbouring tokens are one word each of 16 neighbouring counters. All in double, with Log as
-// stated below: the same bits on every machine.
+// so that 16 neighbouring tokens are one word each of 16 neighbouring counters. All in double, with Log
+// of base/elementary.h: the same bits on every machine.
 #pragma once
 
 #include <array>
@@ -19,11 +19,6 @@
 #include "base/counter_rng.h"
 
 namespace longspec {
-
-// The natural logarithm of a normal positive number: x = m 2^e with m in [sqrt(1/2), sqrt(2)), s = (m - 1) /
-// (m + 1), and e ln 2 + 2 s (1 + s^2/3 + s^4/5 + ... + s^20/21), without fused operations. Within 1e-15 of
-// the truth, relative to it also near 1.
-double Log(double x);
 
 // The Gumbel number of 32 random bits.
 double GumbelOf(uint32_t bits);

@@ -197,7 +197,13 @@ void BatchDecoder::Commit(Work& work, const TargetOutput::Segment& output, doubl
   const float* of_root =
       output.logits + static_cast<size_t>(root - (n_rows - output.n_logits)) * static_cast<size_t>(vocab_);
   const LogitsView logits = {of_root, work.tree.size(), vocab_};
-  work.accepted = SampleAndMatch(work.tree, logits, *s.sampler, *s.tokens, scratch_);
+  auto accepted = SampleAndMatch(work.tree, logits, *s.sampler, *s.tokens, scratch_);
+  if (!accepted.ok()) {
+    turn.status = accepted.status();
+    work.speculated.reset();  // rolls back
+    return;
+  }
+  work.accepted = std::move(*accepted);
   const double verify_ms = watch.Lap();
 
   // Row accepted.nodes[i] of the tree holds the keys and values of the token before tokens[i]: with as many

@@ -19,10 +19,10 @@
 #include "engine/memory_plan.h"
 #include "engine/model_facts.h"
 #include "formats/gguf.h"
+#include "jinja/chat_template.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
 #include "model/llama.h"
-#include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
 namespace longspec {

@@ -9,18 +9,21 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "eval/cell.h"
 #include "eval/eta.h"
 #include "eval/html.h"
 #include "eval/lines.h"
+#include "eval/paper_data.h"
 #include "eval/paper_tables.h"
 #include "eval/testing/text.h"
 
 namespace longspec {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -273,6 +276,27 @@ TEST(Html, OddPiecesOfMarkdown) {
   }
 }
 
+TEST(PaperTables, HaveThePapersCellsAndKnownParts) {
+  for (const nlohmann::json& table : nlohmann::json::parse(PapersJson())) {
+    const std::string name = table.at("name");
+    size_t n = 0;
+    for (const nlohmann::json& column : table.at("columns")) n += column.value("paper_cells", size_t{1});
+    for (const nlohmann::json& part : table.at("cell")) {
+      EXPECT_THAT(part.get<std::string>(), AnyOf("length", "rate", "speedup")) << name;
+    }
+    EXPECT_FALSE(table.at("source").get<std::string>().empty());
+    const std::string markdown = PaperTableMarkdown(name, {}, "Tiny");
+    for (const nlohmann::json& row : table.at("rows")) {
+      EXPECT_EQ(row.at("cells").size(), n) << name << " " << row;
+      for (const nlohmann::json& cell : row.at("cells")) {
+        EXPECT_THAT(markdown, HasSubstr(cell.get<std::string>())) << name;
+        const std::string text = cell;
+        EXPECT_EQ(static_cast<size_t>(Count(text, " / ")) + 1, table.at("cell").size()) << name << " " << text;
+      }
+    }
+  }
+}
+
 TEST(PaperTables, LayResultsOutBesideThePapers) {
   const auto cell = [](const char* family, int length, double temperature) {
     EvalItem item{.id = "a", .tokens = 60, .steps = 20, .accepted = 40, .ms = 500, .plain_ms = 1000};
@@ -304,6 +328,8 @@ TEST(PaperTables, LayResultsOutBesideThePapers) {
       EXPECT_EQ(Count(line, "|"), n) << name << ": " << line;
     }
   }
+  EXPECT_THAT(PaperTableNames(), ElementsAre("longspec-table1", "longspec-table4", "specextend-table2",
+                                             "specpv-table1", "beagle-table1"));
   EXPECT_THAT(CheckPaperTable("longspec-table9").message(), HasSubstr("known are longspec-table1, "));
   EXPECT_THAT(ReportMarkdown(cells, {.title = "T", .model = "Tiny", .papers = {"beagle-table1"}}),
               HasSubstr("## In the form of Beagle, table 1"));

@@ -70,6 +70,18 @@ TEST_P(ElementwiseTest, ExpOfEveryLength) {
   }
 }
 
+TEST_P(ElementwiseTest, ExpOfNanIsNan) {
+  for (const float nan : {std::nanf(""), -std::nanf("")}) {
+    for (size_t at = 0; at < 33; ++at) {
+      std::vector<float> x(33, 1.0F);
+      x[at] = nan;
+      const std::vector<float> y = Exp(table(), x);
+      for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(std::isnan(y[i]), i == at) << i;
+      ASSERT_TRUE(std::isnan(Exp(kReferenceTable, x)[at]));
+    }
+  }
+}
+
 TEST(ExpReferenceTest, IsAccurate) {
   std::vector<float> x = FloatsOfAllExponents();
   const std::vector<float> boundaries = ExpBoundaries();
@@ -208,6 +220,19 @@ TEST_P(ElementwiseTest, ArgmaxOfTiesIsTheFirst) {
       ASSERT_EQ(table().argmax(x.data(), n), first);
       ASSERT_EQ(kReferenceTable.argmax(x.data(), n), first);
     }
+  }
+}
+
+TEST_P(ElementwiseTest, ArgmaxStaysInsideARowOfNan) {
+  for (const int n : kLengths) {
+    // The largest value behind the row's end would be found by a search that does not stop.
+    std::vector<float> x(static_cast<size_t>(n) + 64, kInfinity);
+    std::fill_n(x.begin(), n, std::nanf(""));
+    const int place = table().argmax(x.data(), n);
+    EXPECT_TRUE(place >= 0 && place < n) << n;
+    x[0] = 1.0F;
+    const int other = table().argmax(x.data(), n);
+    EXPECT_TRUE(other >= 0 && other < n) << n;
   }
 }
 

@@ -232,6 +232,51 @@ TEST_P(MatmulTest, QuantizesBlocksWithOneLargeValue) {
   }
 }
 
+// Whatever else is in the block, and in no other block.
+TEST_P(MatmulTest, QuantizesWhatIsNotFiniteToNoNumbers) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<Q8Block> none(1, kNoNumbersQ8);
+  for (const float wrong : {std::nanf(""), -std::nanf(""), kInfinity, -kInfinity}) {
+    for (size_t at = 0; at < kQuantBlock; ++at) {
+      std::vector<float> x = Random(5).Floats(3 * kQuantBlock);
+      std::fill_n(x.begin() + kQuantBlock, kQuantBlock, at % 2 == 0 ? 0.0F : std::numeric_limits<float>::max());
+      x[kQuantBlock + at] = wrong;
+      const std::vector<Q8Block> blocks = Quantize(table(), x);
+      EXPECT_TRUE(SameBits(none, {blocks[1]})) << at << " " << wrong;
+      EXPECT_TRUE(SameBits(Quantize(kReferenceTable, x), blocks)) << at << " " << wrong;
+    }
+  }
+}
+
+// So its row's products are NaN, with weights of every format, and the rows beside it are what they were.
+TEST_P(MatmulTest, NoNumbersGiveNoNumbers) {
+  constexpr int kIn = 512, kOut = 40;
+  for (const WeightFormat format : kQuantizedFormats) {
+    const TestMatrix weights(format, kIn, kOut, Fill::kRandom, 1);
+    std::vector<Q8Block> x = TestActivations(3, kIn, Fill::kRandom, 2);
+    const auto product = [&] {
+      std::vector<float> y(size_t{3} * kOut);
+      table().matmul_q8({.w = &weights.matrix(),
+                         .x = x.data(),
+                         .y = y.data(),
+                         .y_stride = kOut,
+                         .n_rows = 3,
+                         .group_end = weights.n_groups()});
+      return y;
+    };
+    const std::vector<float> right = product();
+    x[kIn / kQuantBlock + 5] = kNoNumbersQ8;  // of the second row
+    const std::vector<float> y = product();
+    for (size_t i = 0; i < y.size(); ++i) {
+      if (i / kOut == 1) {
+        ASSERT_TRUE(std::isnan(y[i])) << i;
+      } else {
+        ASSERT_EQ(y[i], right[i]) << i;
+      }
+    }
+  }
+}
+
 TEST(QuantizeReferenceTest, IsWithinHalfAStep) {
   Random random(6);
   const std::vector<float> x = random.Floats(kQuantBlock * 40, 3.0F);

@@ -49,6 +49,9 @@ struct PackedMatrix {
 
 // 32 activations of one row in the q8 arithmetic: value i = d[i / 16] * q[i]. Each half has a scale of its own: one
 // outlier then costs 15 neighbours their precision and not 31, which halves the distance to float32 for a few instructions.
+//
+// A block with a number that is not finite becomes kNoNumbersQ8, whose products are NaN: what is wrong in a model's
+// numbers shows in its logits.
 struct Q8Block {
   int8_t q[kQuantBlock];
   float d[2];        // max |x| of the half / 127
@@ -56,6 +59,8 @@ struct Q8Block {
   float s;           // fma(d[1], float(sum[1]), d[0] * float(sum[0])): what the minimum is multiplied with
   int32_t unused[3];
 };
+inline constexpr Q8Block kNoNumbersQ8 = {
+    .q = {}, .d = {__builtin_nanf(""), __builtin_nanf("")}, .sum = {}, .s = __builtin_nanf(""), .unused = {}};
 
 // y[row][o] (+)= sum over k of w[o][k] * x[row][k], for the output rows of groups [group_begin, group_end).
 struct MatmulQ8Args {
@@ -213,7 +218,7 @@ struct KernelTable {
   const char* name;  // "reference", "avx2", "avx512", "avx512-bf16", "amx", "neon"
 
   // x (n) -> out (n / 32). Per half: d = max|x| / 127; q = rint(x * (127 / max|x|)), 0 where all are
-  // below 2^-120. n is a multiple of 32.
+  // below 2^-120. kNoNumbersQ8 where a number of the block is not finite. n is a multiple of 32.
   void (*quantize_q8)(const float* x, int n, Q8Block* out);
   void (*matmul_q8)(const MatmulQ8Args& args);
   void (*matmul_float)(const MatmulFloatArgs& args);
@@ -227,9 +232,9 @@ struct KernelTable {
   void (*rope)(float* x, int n_rot, const float* cos_sin, RopePairing pairing);
   // out = (g * (1 / (1 + exp(-g)))) * u
   void (*swiglu)(const float* g, const float* u, int n, float* out);
-  // out = exp(x) by the polynomial of reference/elementwise.cc; exactly 0 below -87.33654.
+  // out = exp(x) by the polynomial of reference/elementwise.cc; exactly 0 below -87.33654. Some NaN for a NaN.
   void (*exp)(const float* x, int n, float* out);
-  // The lowest index of the largest value. n >= 1, no NaN.
+  // The lowest index of the largest value; some index if there are NaN. n >= 1.
   int (*argmax)(const float* x, int n);
   // The k largest values in descending order, equal values by ascending index. 1 <= k <= n, no NaN.
   void (*top_k)(const float* x, int n, int k, float* values, int32_t* indices);

@@ -6,14 +6,16 @@
 #include <cstdio>
 #include <numbers>
 
+#include "base/elementary.h"
+
 namespace longspec {
 namespace {
 
 // YaRN (Peng et al. 2023, section 3.2): the index of the rotation that turns `rotations` times over the
 // original context.
 double CorrectionIndex(const RopeConfig& c, double rotations) {
-  return c.n_rot * std::log(c.orig_ctx / (rotations * 2.0 * std::numbers::pi)) /
-         (2.0 * std::log(c.freq_base));
+  return c.n_rot * Log(c.orig_ctx / (rotations * 2.0 * std::numbers::pi)) /
+         (2.0 * Log(c.freq_base));
 }
 
 }  // namespace
@@ -51,10 +53,10 @@ RopeTable::RopeTable(const RopeConfig& c) {
     low = std::max(0.0, std::floor(CorrectionIndex(c, c.beta_fast)));
     high = std::min(c.n_rot - 1.0, std::ceil(CorrectionIndex(c, c.beta_slow)));
     magnitude_ = c.attn_factor;
-    if (c.ext_factor != 0.0) magnitude_ *= 1.0 + 0.1 * std::log(c.scale);
+    if (c.ext_factor != 0.0) magnitude_ *= 1.0 + 0.1 * Log(c.scale);
   }
   for (int i = 0; i < c.n_rot / 2; ++i) {
-    double frequency = std::pow(c.freq_base, -2.0 * i / c.n_rot);
+    double frequency = Power(c.freq_base, -2.0 * i / c.n_rot);
     if (!c.freq_factors.empty()) frequency /= c.freq_factors[static_cast<size_t>(i)];
     double mixed = frequency * interpolation;
     if (yarn) {
@@ -68,9 +70,9 @@ RopeTable::RopeTable(const RopeConfig& c) {
 
 void RopeTable::Row(int position, float* cos_sin) const {
   for (size_t i = 0; i < frequency_.size(); ++i) {
-    const double angle = position * frequency_[i];
-    cos_sin[2 * i] = static_cast<float>(std::cos(angle) * magnitude_);
-    cos_sin[2 * i + 1] = static_cast<float>(std::sin(angle) * magnitude_);
+    const auto [cos, sin] = CosSinOf(position * frequency_[i]);
+    cos_sin[2 * i] = static_cast<float>(cos * magnitude_);
+    cos_sin[2 * i + 1] = static_cast<float>(sin * magnitude_);
   }
 }
 

@@ -2,7 +2,7 @@
 //
 // Rotary position angles: what a model file and the user's options make of them, and the cosines and sines of
 // one position. Angles are computed in double precision, so a row's values do not depend on which rows are
-// beside it.
+// beside it, and with functions of our own (base/elementary.h), so that they are the same on every machine.
 #pragma once
 
 #include <string>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sampling/sampler.h"
 
-#include <cmath>
 #include <limits>
 #include <utility>
 
 #include "base/check.h"
+#include "base/elementary.h"
 #include "base/status_macros.h"
 #include "kernels/dispatch.h"
 #include "sampling/candidates.h"
@@ -20,7 +20,7 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 // exp((logit - largest) / temperature), and 1 for the largest itself even where the difference is no number.
 double Weight(float logit, float largest, double temperature) {
   if (logit == largest) return 1.0;
-  return std::exp((static_cast<double>(logit) - static_cast<double>(largest)) / temperature);
+  return Exp((static_cast<double>(logit) - static_cast<double>(largest)) / temperature);
 }
 
 // What survives the filters: the first n_kept candidates of `order`.

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "verify/rules.h"
+#include "verify/testing/rules.h"
 #include "verify/testing/chi_square.h"
 #include "verify/testing/enumerating_coin.h"
 #include "verify/testing/language.h"

@@ -8,7 +8,7 @@
 
 #include <numeric>
 
-#include "verify/rules.h"
+#include "verify/testing/rules.h"
 #include "verify/testing/chi_square.h"
 #include "verify/testing/enumerating_coin.h"
 #include "verify/testing/language.h"

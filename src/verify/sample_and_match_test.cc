@@ -12,6 +12,7 @@ namespace longspec::testing {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 Sampler Make(SamplingOptions options, int vocab) {
   options.seed = options.seed.value_or(5);
@@ -37,7 +38,7 @@ std::vector<float> RowsFor(const std::vector<int32_t>& best, int vocab) {
 Accepted Verify(const TokenTree& tree, const std::vector<float>& rows, const Sampler& sampler, int vocab,
                 std::vector<int32_t> committed) {
   Sampler::Scratch scratch;
-  return SampleAndMatch(tree, {rows.data(), tree.size(), vocab}, sampler, committed, scratch);
+  return *SampleAndMatch(tree, {rows.data(), tree.size(), vocab}, sampler, committed, scratch);
 }
 
 TEST(SampleAndMatch, RootAloneIsPlainDecoding) {
@@ -119,8 +120,8 @@ TEST(SampleAndMatch, LawAndAcceptanceOnTheFixture) {
     Sampler::Scratch scratch;
     for (uint64_t seed = 0; seed < kSamples; ++seed) {
       options.seed = seed;
-      const Accepted verdict = SampleAndMatch(tree, {rows.data(), tree.size(), 6}, Make(options, 6),
-                                              std::vector<int32_t>{0}, scratch);
+      const Accepted verdict = *SampleAndMatch(tree, {rows.data(), tree.size(), 6}, Make(options, 6),
+                                               std::vector<int32_t>{0}, scratch);
       ++counts[static_cast<size_t>(verdict.tokens[0])];
       accepted += verdict.nodes.size() > 1 ? 1 : 0;
     }
@@ -130,14 +131,46 @@ TEST(SampleAndMatch, LawAndAcceptanceOnTheFixture) {
   }
 }
 
+TEST(SampleAndMatch, LogitsThatAreNoNumbersEndTheWalkWhereTheyAreLookedAt) {
+  TokenTree tree(0);
+  const int a = tree.AddChild(0, 1);
+  const int b = tree.AddChild(a, 2);
+  const int decoy = tree.AddChild(0, 3);
+  for (const float wrong : {std::nanf(""), INFINITY}) {
+    for (SamplingOptions options : {Greedy(), SamplingOptions{.temperature = 0.5F}}) {
+      const Sampler sampler = Make(options, 5);
+      Sampler::Scratch scratch;
+      const std::vector<int32_t> committed = {7, 8, 0};
+      const auto verify = [&](int broken) {
+        std::vector<float> rows = RowsFor({1, 2, 3, 4}, 5);
+        for (float& x : rows) x *= 100;
+        rows[static_cast<size_t>(broken) * 5 + 4] = wrong;
+        return SampleAndMatch(tree, {rows.data(), tree.size(), 5}, sampler, committed, scratch);
+      };
+      const auto fine = verify(decoy);  // off the path
+      ASSERT_TRUE(fine.ok()) << fine.status().message();
+      EXPECT_THAT(fine->tokens, ElementsAre(1, 2, 3));
+      const auto after_root = verify(a), after_a = verify(b);
+      ASSERT_TRUE(after_root.ok() && after_a.ok());
+      EXPECT_THAT(after_root->nodes, ElementsAre(0));
+      EXPECT_THAT(after_root->tokens, ElementsAre(1));
+      EXPECT_THAT(after_a->nodes, ElementsAre(0, a));
+      EXPECT_THAT(after_a->tokens, ElementsAre(1, 2));
+      const Status status = verify(0).status();
+      EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+      EXPECT_THAT(status.message(), HasSubstr("position 3"));
+    }
+  }
+}
+
 TEST(SampleAndMatchDeathTest, RowsAndRootMustBelongToTheTree) {
   Sampler::Scratch scratch;
   const Sampler sampler = Make(Greedy(), 2);
   const std::vector<float> rows(4, 0.0F);
   const std::vector<int32_t> committed = {1}, other = {0};
   const TokenTree tree(1);
-  EXPECT_DEATH(SampleAndMatch(tree, {rows.data(), 2, 2}, sampler, committed, scratch), "n_rows");
-  EXPECT_DEATH(SampleAndMatch(tree, {rows.data(), 1, 2}, sampler, other, scratch), "committed");
+  EXPECT_DEATH((void)SampleAndMatch(tree, {rows.data(), 2, 2}, sampler, committed, scratch), "n_rows");
+  EXPECT_DEATH((void)SampleAndMatch(tree, {rows.data(), 1, 2}, sampler, other, scratch), "committed");
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "sampling/sampler.h"
-#include "verify/rules.h"
+#include "verify/testing/rules.h"
 #include "verify/testing/chi_square.h"
 #include "verify/testing/enumerating_coin.h"
 #include "verify/testing/language.h"
@@ -383,7 +383,7 @@ double PValueOfMatching(const Match& match) {
 TEST(Trees, SampleAndMatchWithAPenaltyPassesAndWithAFrozenOneIsRejected) {
   const auto right = [](const TokenTree& tree, const LogitsView& logits, const Sampler& sampler,
                         std::span<const int32_t> committed, Sampler::Scratch& scratch) {
-    return SampleAndMatch(tree, logits, sampler, committed, scratch).tokens;
+    return SampleAndMatch(tree, logits, sampler, committed, scratch)->tokens;
   };
   EXPECT_GT(PValueOfMatching(right), kAlpha);
   EXPECT_LT(PValueOfMatching(FrozenSampleAndMatch), kAlpha);

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "longspec/status.h"
 #include "sampling/sampler.h"
 #include "tree/token_tree.h"
 
@@ -29,11 +30,15 @@ struct LogitsView {
 struct Accepted {
   std::vector<int32_t> nodes;   // the accepted path: node 0, then each matched child. Never empty.
   std::vector<int32_t> tokens;  // one per node of the path: the target's token there. The last is the bonus
-                                // or correction token, which no node of the tree stands for.
+                                // or correction token, which no node of the tree stands for: none whose
+                                // logits are numbers, that is.
 };
 
-// `committed` ends with the root's token; the root's own draw has absolute position committed.size().
-Accepted SampleAndMatch(const TokenTree& tree, const LogitsView& logits, const Sampler& sampler,
-                        std::span<const int32_t> committed, Sampler::Scratch& scratch);
+// `committed` ends with the root's token; the root's own draw has absolute position committed.size(). A row
+// that a choice is made from is checked first (sampling/logits_check.h). One that is wrong ends the walk as if
+// its node were not there; the root's is an error. So an error comes after the same tokens as in plain decoding.
+// Rows off the path are not looked at.
+Result<Accepted> SampleAndMatch(const TokenTree& tree, const LogitsView& logits, const Sampler& sampler,
+                                std::span<const int32_t> committed, Sampler::Scratch& scratch);
 
 }  // namespace longspec

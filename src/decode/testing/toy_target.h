@@ -4,6 +4,8 @@
 // tokens that row sees, so a wrong mask, a wrong commit or a stale slot changes the text.
 #pragma once
 
+#include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "base/counter_rng.h"
@@ -57,6 +59,7 @@ class ToyTarget final : public Target {
   }
 
   int calls_before_failure = -1;  // negative: never fails
+  size_t nan_from = SIZE_MAX;     // a row that sees so many tokens or more has a NaN among its logits
   int n_chains = 0, n_trees = 0;  // forward passes with all logits, by shape
   std::vector<int> prefill_rows;  // rows of each pass without logits
   Taps last_taps;                 // of the last segment that had any
@@ -82,6 +85,7 @@ class ToyTarget final : public Target {
       std::vector<int32_t> seen;
       if (Status status = SeenBy(row, segment, *cache, seen); !status.ok()) return status;
       language_->Logits(seen, logits.data() + static_cast<size_t>(row) * vocab);
+      if (seen.size() >= nan_from) logits[static_cast<size_t>(row) * vocab + seen.size() % vocab] = std::nanf("");
     }
     TargetOutput::Segment result;
     if (segment.logits == LogitsFor::kAllRows) {

@@ -104,8 +104,8 @@ int Argmax(const float* x, int n) {
     const int hit = _mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x + i), wanted, _CMP_EQ_OQ));
     if (hit != 0) return i + __builtin_ctz(static_cast<unsigned>(hit));
   }
-  while (x[i] != largest) ++i;
-  return i;
+  while (i < n - 1 && x[i] != largest) ++i;
+  return i < n ? i : 0;
 }
 
 void TopK(const float* x, int n, int k, float* values, int32_t* indices) {

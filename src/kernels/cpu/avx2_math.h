@@ -30,7 +30,8 @@ inline void ExpVectors(__m256 (&x)[N]) {
     const __m256 is_tiny = _mm256_cmp_ps(x[i], _mm256_set1_ps(-87.33654F), _CMP_LT_OQ);
     tiny[i] = _mm256_castps_si256(is_tiny);
     // Lanes that will be 0 are computed at 0, so that no exponent leaves its field.
-    x[i] = _mm256_min_ps(_mm256_andnot_ps(is_tiny, x[i]), _mm256_set1_ps(88.37626F));
+    // Of two numbers one of which is NaN, the instruction takes the second: NaN stays NaN.
+    x[i] = _mm256_min_ps(_mm256_set1_ps(88.37626F), _mm256_andnot_ps(is_tiny, x[i]));
     n[i] = _mm256_mul_ps(x[i], _mm256_set1_ps(1.44269504F));
   }
 #pragma GCC unroll 8

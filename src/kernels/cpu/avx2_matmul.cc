@@ -412,18 +412,26 @@ void RoundBf16(const float* x, int n, uint16_t* out) {
 }
 
 void QuantizeQ8(const float* x, int n, Q8Block* out) {
-  const __m256 sign = _mm256_set1_ps(-0.0F);
+  const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
+  const __m256i most_finite = _mm256_set1_epi32(0x7F7FFFFF);
   for (int b = 0; b < n / kQuantBlock; ++b, x += kQuantBlock) {
     Q8Block& block = out[b];
     __m256 v[4];  // half 0 is v[0] and v[1]
     for (int i = 0; i < 4; ++i) v[i] = _mm256_loadu_ps(x + 8 * i);
-    const __m256 m0 = _mm256_max_ps(_mm256_andnot_ps(sign, v[0]), _mm256_andnot_ps(sign, v[1]));
-    const __m256 m1 = _mm256_max_ps(_mm256_andnot_ps(sign, v[2]), _mm256_andnot_ps(sign, v[3]));
+    // Magnitudes as integers: their order is that of the numbers, then infinity, then NaN.
+    __m256i m[4];
+    for (int i = 0; i < 4; ++i) m[i] = _mm256_and_si256(_mm256_castps_si256(v[i]), magnitude);
+    const __m256i m0 = _mm256_max_epi32(m[0], m[1]), m1 = _mm256_max_epi32(m[2], m[3]);
     // From here on the lower 128 bits speak of half 0, the upper ones of half 1.
-    __m256 largest =
-        _mm256_max_ps(_mm256_permute2f128_ps(m0, m1, 0x20), _mm256_permute2f128_ps(m0, m1, 0x31));
-    largest = _mm256_max_ps(largest, _mm256_permute_ps(largest, 0x4E));
-    largest = _mm256_max_ps(largest, _mm256_permute_ps(largest, 0xB1));
+    __m256i most =
+        _mm256_max_epi32(_mm256_permute2x128_si256(m0, m1, 0x20), _mm256_permute2x128_si256(m0, m1, 0x31));
+    most = _mm256_max_epi32(most, _mm256_shuffle_epi32(most, 0x4E));
+    most = _mm256_max_epi32(most, _mm256_shuffle_epi32(most, 0xB1));
+    if (_mm256_movemask_epi8(_mm256_cmpgt_epi32(most, most_finite)) != 0) {
+      block = kNoNumbersQ8;
+      continue;
+    }
+    const __m256 largest = _mm256_castsi256_ps(most);
     const __m256 tiny = _mm256_cmp_ps(largest, _mm256_set1_ps(0x1.0p-120F), _CMP_LT_OQ);
     const __m256 inverse = _mm256_andnot_ps(tiny, _mm256_div_ps(_mm256_set1_ps(127.0F), largest));
     const __m256 inverses[2] = {_mm256_permute2f128_ps(inverse, inverse, 0x00),

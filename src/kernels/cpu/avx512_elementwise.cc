@@ -89,12 +89,13 @@ int Argmax(const float* x, int n) {
   __m512 m = _mm512_set1_ps(x[0]);
   for (int i = 0; i < n; i += 16) m = _mm512_max_ps(m, _mm512_mask_loadu_ps(m, FirstLanes(n - i), x + i));
   const __m512 wanted = _mm512_set1_ps(MaxOf(m));
-  for (int i = 0;; i += 16) {
+  for (int i = 0; i < n; i += 16) {
     const __mmask16 lanes = FirstLanes(n - i);
     const __mmask16 equal = _mm512_cmp_ps_mask(_mm512_maskz_loadu_ps(lanes, x + i), wanted, _CMP_EQ_OQ);
     const unsigned hit = static_cast<unsigned>(equal) & static_cast<unsigned>(lanes);
     if (hit != 0) return i + __builtin_ctz(hit);
   }
+  return 0;
 }
 
 void TopK(const float* x, int n, int k, float* values, int32_t* indices) {

@@ -288,8 +288,10 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
   for (int b = 0; b < n / kQuantBlock; ++b) {
     Q8Block& block = out[b];
     block = {};
+    unsigned wrong = 0;  // numbers that are not finite
     for (int h = 0; h < 2; ++h, x += kQuantBlock / 2) {
       const __m512 v = _mm512_loadu_ps(x);
+      wrong |= _mm512_cmp_ps_mask(_mm512_abs_ps(v), _mm512_set1_ps(__builtin_inff()), _CMP_NLT_UQ);
       const float largest = MaxOf(_mm512_abs_ps(v));
       const __m512 inverse = _mm512_set1_ps(largest < 0x1.0p-120F ? 0.0F : 127.0F / largest);
       const __m512i q = _mm512_cvtps_epi32(_mm512_mul_ps(v, inverse));  // rounds to nearest even
@@ -299,6 +301,7 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
     }
     block.s = __builtin_fmaf(block.d[1], static_cast<float>(block.sum[1]),
                              block.d[0] * static_cast<float>(block.sum[0]));
+    if (wrong != 0) block = kNoNumbersQ8;
   }
 }
 

@@ -118,8 +118,8 @@ int Argmax(const float* x, int n) {
       break;
     }
   }
-  while (x[i] != largest) ++i;
-  return i;
+  while (i < n - 1 && x[i] != largest) ++i;
+  return i < n ? i : 0;
 }
 
 void TopK(const float* x, int n, int k, float* values, int32_t* indices) {

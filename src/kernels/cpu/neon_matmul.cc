@@ -335,12 +335,16 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
   for (int b = 0; b < n / kQuantBlock; ++b) {
     Q8Block& block = out[b];
     block = {};
+    uint32x4_t finite = vdupq_n_u32(~0U);
     for (int h = 0; h < 2; ++h, x += kQuantBlock / 2) {
       const Lanes16 values = LoadFloat16Lanes(x);
       Lanes16 magnitudes;
       int32x4_t q[4];
 #pragma GCC unroll 4
-      for (int v = 0; v < 4; ++v) magnitudes.v[v] = vabsq_f32(values.v[v]);
+      for (int v = 0; v < 4; ++v) {
+        magnitudes.v[v] = vabsq_f32(values.v[v]);
+        finite = vandq_u32(finite, vcltq_f32(magnitudes.v[v], vdupq_n_f32(__builtin_inff())));
+      }
       const float largest = MaxOf(magnitudes);
       const float inverse = largest < 0x1.0p-120F ? 0.0F : 127.0F / largest;
 #pragma GCC unroll 4
@@ -354,6 +358,7 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
     }
     block.s = __builtin_fmaf(block.d[1], static_cast<float>(block.sum[1]),
                              block.d[0] * static_cast<float>(block.sum[0]));
+    if (vminvq_u32(finite) == 0) block = kNoNumbersQ8;
   }
 }
 

@@ -106,6 +106,11 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
   constexpr int kHalf = kQuantBlock / 2;
   for (int b = 0; b < n / kQuantBlock; ++b) {
     Q8Block& block = out[b];
+    if (!std::all_of(x, x + kQuantBlock, [](float f) { return std::isfinite(f); })) {
+      block = kNoNumbersQ8;
+      x += kQuantBlock;
+      continue;
+    }
     block = {};
     for (int h = 0; h < 2; ++h, x += kHalf) {
       float amax = 0.0F;

@@ -107,7 +107,9 @@ inline __m512 EmulatedMaskScale(unsigned mask, __m512 y, __m512 n) {
   std::memcpy(lanes, &y, sizeof(lanes));
   std::memcpy(exponents, &n, sizeof(exponents));
   for (unsigned i = 0; i < 16; ++i) {
-    lanes[i] = (mask >> i & 1U) == 0 ? 0.0F : __builtin_ldexpf(lanes[i], static_cast<int>(exponents[i]));
+    const bool scaled = exponents[i] == exponents[i];  // y is NaN where n is
+    if (scaled) lanes[i] = __builtin_ldexpf(lanes[i], static_cast<int>(exponents[i]));
+    if ((mask >> i & 1U) == 0) lanes[i] = 0.0F;
   }
   __m512 v;
   std::memcpy(&v, lanes, sizeof(v));

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "verify/coin.h"
+#include "verify/testing/coin.h"
 
 namespace longspec::testing {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "verify/rules.h"
+#include "verify/testing/rules.h"
 
 namespace longspec::testing {
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One number of a model file that is no number shows in the logits, whatever the types and the kernel table:
+// nothing on the way turns it into a number.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "formats/tiny_model.h"
+#include "kernels/dispatch.h"
+#include "kv/full_cache.h"
+#include "model/llama.h"
+
+namespace longspec {
+namespace {
+
+constexpr int kRows = 3;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+struct Damage {
+  std::string tensor;  // one of F32
+  size_t at;
+  float value;
+};
+
+// How many of the rows of a short text have a logit that is no finite number.
+int BrokenRows(const TinyModelOptions& tiny, const Damage* damage, const kernels::KernelTable* table,
+               CacheType cache_type = CacheType::kF16) {
+  std::vector<std::byte> bytes = *TinyModelBytes(tiny);
+  auto file = *GgufFile::Parse(bytes, "broken");
+  if (damage != nullptr) {
+    const TensorView* tensor = file->FindTensor(damage->tensor);
+    EXPECT_TRUE(tensor != nullptr && tensor->dtype == DType::kF32) << damage->tensor;
+    const auto offset = static_cast<size_t>(tensor->data - bytes.data()) + damage->at * sizeof(float);
+    std::memcpy(bytes.data() + offset, &damage->value, sizeof(float));
+  }
+  const LlamaConfig config = *ReadLlamaConfig(*file, {});
+  ThreadTeam team(1);
+  LlamaLoadOptions options;
+  options.kernels = table;
+  options.team = &team;
+  options.max_rows = kRows;
+  const auto model = *LoadLlama(file, config, options);
+  const auto cache = MakeFullCache(config.kv_layout(cache_type, cache_type), config.n_layer, 64);
+  const std::vector<int32_t> tokens = {5, 6, 7};
+  auto kv = *cache->Begin(kRows);
+  const ForwardSegment segment{.tokens = tokens, .parents = {}, .kv = &kv, .logits = LogitsFor::kAllRows};
+  const auto output = model->Forward({&segment, 1}, {});
+  EXPECT_TRUE(output.ok()) << output.status().message();
+  int broken = 0;
+  for (int row = 0; row < output->segments[0].n_logits; ++row) {
+    const float* logits = output->segments[0].logits + static_cast<ptrdiff_t>(row) * output->vocab;
+    broken += std::all_of(logits, logits + output->vocab, [](float x) { return std::isfinite(x); }) ? 0 : 1;
+  }
+  return broken;
+}
+
+TEST(NotFinite, OneBrokenWeightShowsInEveryRow) {
+  TinyModelOptions tiny;
+  tiny.n_embd = 256;
+  tiny.n_ff = 256;
+  for (const DType dtype :
+       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K}) {
+    tiny.dtype = dtype;
+    for (const kernels::KernelTable* table : kernels::Available()) {
+      const std::string where = std::string(Info(dtype).name) + ", " + table->name;
+      EXPECT_EQ(BrokenRows(tiny, nullptr, table), 0) << where;
+      for (const Damage& damage : {Damage{"blk.0.attn_norm.weight", 101, kNan},
+                                   Damage{"blk.1.ffn_norm.weight", 255, -kNan},
+                                   Damage{"output_norm.weight", 0, kInfinity}}) {
+        EXPECT_EQ(BrokenRows(tiny, &damage, table), kRows) << where << ", " << damage.tensor;
+      }
+    }
+  }
+}
+
+// Keys and values of NaN are stored as what they are.
+TEST(NotFinite, EveryCacheTypeKeepsWhatIsBroken) {
+  TinyModelOptions tiny;
+  tiny.n_embd = 128;
+  const Damage damage = {"blk.0.attn_norm.weight", 3, kNan};
+  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kBF16, CacheType::kQ8_0, CacheType::kQ4_0}) {
+    for (const kernels::KernelTable* table : kernels::Available()) {
+      EXPECT_EQ(BrokenRows(tiny, nullptr, table, type), 0) << table->name;
+      EXPECT_EQ(BrokenRows(tiny, &damage, table, type), kRows) << table->name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace longspec

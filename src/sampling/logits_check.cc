@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sampling/logits_check.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+#include <string>
+
+namespace longspec {
+namespace {
+
+using Limits = std::numeric_limits<float>;
+
+// False for NaN and for plus infinity.
+bool IsLegal(float logit) { return logit <= Limits::max(); }
+
+int32_t CountIllegal(std::span<const float> logits) {
+  constexpr size_t kLanes = 16;  // independent counts, so that the loop vectorises
+  std::array<int32_t, kLanes> counts{};
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) counts[lane] += IsLegal(logits[i + lane]) ? 0 : 1;
+  }
+  for (; i < logits.size(); ++i) counts[0] += IsLegal(logits[i]) ? 0 : 1;
+  return std::accumulate(counts.begin(), counts.end(), 0);
+}
+
+Status Refuse(uint64_t position, const std::string& what) {
+  return Corrupt("the model's logits for position " + std::to_string(position) + " are " + what +
+                 ": its file is probably damaged, or its numbers are too large for their types (see "
+                 "cache_type_k, cache_type_v and bf16_weights)");
+}
+
+}  // namespace
+
+Status CheckLogits(std::span<const float> logits, uint64_t position) {
+  if (const int32_t n_illegal = CountIllegal(logits); n_illegal > 0) {
+    const auto first = std::find_if_not(logits.begin(), logits.end(), IsLegal);
+    return Refuse(position, "not finite (" + std::to_string(n_illegal) + " of " + std::to_string(logits.size()) +
+                                ", the first is " + (*first > 0 ? "infinity" : "nan") + " for token " +
+                                std::to_string(first - logits.begin()) + ")");
+  }
+  const bool possible = std::any_of(logits.begin(), logits.end(), [](float x) { return x >= Limits::lowest(); });
+  return possible ? Status() : Refuse(position, "all minus infinity");
+}
+
+}  // namespace longspec
