@@ -80,7 +80,7 @@ void AddRopeOptions(CLI::App& app, RopeOptions* rope) {
 std::string DescribeDrafters() {
   std::string text = "What drafts, several separated by commas:";
   for (const DrafterEntry* entry : Drafters()) {
-    text += "\n" + std::string(entry->name);
+    text += "\n  " + std::string(entry->name);
     std::string aliases;
     for (const std::string_view alias : entry->aliases) {
       if (!alias.empty()) aliases += (aliases.empty() ? "" : ", ") + std::string(alias);

@@ -198,7 +198,7 @@ constexpr DrafterOption kLmOptions[] = {
     kDraftModelOption,
     {.flags = "--spec-draft-sink",
      .member = &SpeculationOptions::draft_sink,
-     .help = "with a window: first positions the draft sees",
+     .help = "first positions the draft sees through a window",
      .most = kMostWindow},
     {.flags = "--spec-draft-window",
      .member = &SpeculationOptions::draft_window,
@@ -258,7 +258,7 @@ DrafterResult MakeLm(const SpeculationOptions& options, const DraftContext& cont
 constexpr DrafterEntry kLmDrafter = {
     .name = "lm",
     .aliases = {"draft", "draft_model", "draft-simple"},
-    .summary = "what a smaller language model with the same vocabulary says",
+    .summary = "the guesses of a smaller language model with the same vocabulary",
     .options = kLmOptions,
     .reads = [](std::string_view architecture) { return architecture != kLongspecArchitecture; },
     .check = CheckLm,

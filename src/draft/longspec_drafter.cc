@@ -157,7 +157,7 @@ DrafterResult MakeLongspec(const SpeculationOptions& options, const DraftContext
 constexpr DrafterEntry kLongspecDrafter = {
     .name = "longspec",
     .aliases = {"glide"},
-    .summary = "what a LongSpec draft model says, which reads the model's last keys and values",
+    .summary = "the guesses of a LongSpec draft model, which reads the model's last keys and values",
     .options = kLongspecOptions,
     .reads = [](std::string_view architecture) { return architecture == kLongspecArchitecture; },
     .check = CheckLongspec,

@@ -23,7 +23,7 @@ DrafterResult MakeNone(const SpeculationOptions&, const DraftContext&) {
 constexpr DrafterEntry kNoneDrafter = {
     .name = "none",
     .aliases = {"ar", "vanilla"},
-    .summary = "nothing: plain decoding",
+    .summary = "nothing, which is plain decoding",
     .make = MakeNone,
     .alone = true,
 };
