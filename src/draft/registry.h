@@ -76,7 +76,7 @@ extern const DrafterEntry kNoneDrafter, kNgramDrafter, kReplayDrafter, kPpmDraft
 std::span<const DrafterEntry* const> Drafters();
 // By name or alias; null if there is none.
 const DrafterEntry* FindDrafter(std::string_view name);
-// The drafter that a draft model is for.
+// The drafter that a draft model is for: lm, if no other reads this architecture.
 const DrafterEntry* FindReader(std::string_view architecture);
 
 // The options of all drafters, each once.
