@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "bench/trace.h"
 #include "draft/draft_models.h"
 #include "draft/drafter.h"
+#include "draft/registry.h"
 #include "engine/gguf_tokenizer.h"
 #include "formats/gguf.h"
 #include "tokenizer/tokenizer.h"
@@ -26,8 +26,6 @@ constexpr int kPrefillChunk = 512;
 constexpr int kChunks[] = {1, 7, 64, 512};
 constexpr int kThreadCounts[] = {1, 2, 3};
 constexpr const char* kShapes[] = {"", "chain", "4"};  // values of --spec-tree
-// Drafters for which the first of them is the second.
-constexpr std::string_view kChainByDefault[] = {"ngram", "replay", "suffix", "magicdec", "lm"};
 constexpr const char* kMerged[] = {"ngram,suffix", "suffix,recycling"};
 // The reference loops take about a second a token on a small model.
 constexpr size_t kReferencePrompt = 16;
@@ -45,17 +43,6 @@ std::string Temperature(float t) {
   char text[32];
   std::snprintf(text, sizeof(text), ", temp %.1f", t);
   return text;
-}
-
-// The drafter that a draft model is for.
-Result<std::string> TypeOfDraft(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  if (fs::is_directory(path, error) || fs::path(path).extension() == ".safetensors")
-    return std::string("longspec");
-  LS_ASSIGN(const auto file, GgufFile::Open(path));
-  LS_ASSIGN(const std::string architecture, file->GetString("general.architecture"));
-  return std::string(architecture == "longspec" ? "longspec" : "lm");
 }
 
 // One way of drafting.
@@ -93,33 +80,32 @@ class Selfcheck {
  private:
   // Everything that can draft here; says what cannot.
   Status FindWays() {
-    std::map<std::string, std::vector<std::string>> drafts;  // by type
+    std::map<const DrafterEntry*, std::vector<std::string>> drafts;  // by who reads them
     for (const std::string& path : options_.draft_models) {
-      LS_ASSIGN(const std::string type, TypeOfDraft(path));
-      drafts[type].push_back(path);
+      LS_ASSIGN(const std::string architecture, draft_models_.Architecture(path));
+      drafts[FindReader(architecture)].push_back(path);
     }
-    for (const std::string& type : DrafterNames()) {
+    for (const DrafterEntry* entry : Drafters()) {
+      const std::string type(entry->name);
       SpeculationOptions speculation;
       speculation.type = type;
-      // A window that leaves something out, however short the prompt.
-      speculation.magicdec_window =
-          std::clamp(static_cast<int>(options_.prompt.size() / 2), 1, speculation.magicdec_window);
+      if (entry->narrow != nullptr) entry->narrow(speculation, static_cast<int>(options_.prompt.size()));
       if (type == "none") {
         ways_.push_back({"none again", speculation});
         continue;
       }
       const Status usable = CheckDrafter(speculation);
       if (usable.ok()) {
-        AddShapes(type, speculation);
+        AddShapes(*entry, speculation);
         continue;
       }
-      for (const std::string& path : drafts[type]) {
+      for (const std::string& path : drafts[entry]) {
         speculation.draft_model = path;
         LS_TRY(CheckDrafter(speculation));
-        AddShapes(type, speculation);
-        if (type == "longspec") AddAuto("auto with a draft model", speculation);
+        AddShapes(*entry, speculation);
+        if (entry->in_auto != nullptr) AddAuto("auto with a draft model", speculation);
       }
-      if (drafts[type].empty()) on_line_({.name = type, .skipped = true, .detail = usable.message()});
+      if (drafts[entry].empty()) on_line_({.name = type, .skipped = true, .detail = usable.message()});
     }
     for (const char* type : kMerged) {
       SpeculationOptions speculation;
@@ -139,13 +125,14 @@ class Selfcheck {
     return speculation;
   }
 
-  void AddShapes(const std::string& type, SpeculationOptions speculation) {
+  void AddShapes(const DrafterEntry& entry, SpeculationOptions speculation) {
+    const std::string type(entry.name);
     if (type == "auto") {
       ways_.push_back({"auto", speculation});
       return;
     }
     for (const char* tree : kShapes) {
-      if (*tree == '\0' && std::ranges::find(kChainByDefault, type) != std::end(kChainByDefault)) continue;
+      if (*tree == '\0' && entry.chain_by_default) continue;
       speculation.tree = tree;
       const std::string shape = *tree == '\0'                 ? " default shape"
                                 : speculation.tree == "chain" ? " chain"

@@ -8,9 +8,11 @@
 #include <memory>
 #include <set>
 #include <utility>
+#include <variant>
 
 #include "cli/exit_code.h"
 #include "cli/samplers.h"
+#include "draft/registry.h"
 
 namespace longspec::cli {
 namespace {
@@ -72,6 +74,21 @@ void AddRopeOptions(CLI::App& app, RopeOptions* rope) {
   AddValue(app, "--yarn-attn-factor", &rope->yarn_attn_factor, "YaRN: factor on attention magnitude", group);
   AddValue(app, "--yarn-beta-fast", &rope->yarn_beta_fast, "YaRN: high correction dim", group);
   AddValue(app, "--yarn-beta-slow", &rope->yarn_beta_slow, "YaRN: low correction dim", group);
+}
+
+// A line for each.
+std::string DescribeDrafters() {
+  std::string text = "What drafts, several separated by commas:";
+  for (const DrafterEntry* entry : Drafters()) {
+    text += "\n  " + std::string(entry->name);
+    std::string aliases;
+    for (const std::string_view alias : entry->aliases) {
+      if (!alias.empty()) aliases += (aliases.empty() ? "" : ", ") + std::string(alias);
+    }
+    if (!aliases.empty()) text += " (" + aliases + ")";
+    text += ": " + std::string(entry->summary);
+  }
+  return text;
 }
 
 }  // namespace
@@ -189,9 +206,7 @@ void AddSamplingOptions(CLI::App& app, SamplingOptions* options) {
 
 void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
   const std::string group = "Speculation (never changes output)";
-  std::string types;
-  for (const std::string& type : SpeculationTypes()) types += (types.empty() ? "" : ", ") + type;
-  AddValue(app, "--spec-type", &options->type, "What drafts, several separated by commas: " + types, group);
+  AddValue(app, "--spec-type", &options->type, DescribeDrafters(), group);
   AddValue(app, "--spec-policy", &options->policy,
            "How much is drafted: fixed, or adaptive (what pays at this context length on this machine; "
            "default for "
@@ -208,54 +223,25 @@ void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
   });
   AddValue(app, "--spec-draft-n-min", &options->draft_n_min,
            "Fewer drafted tokens than this are not verified", group);
-  AddValue(app, "--spec-ngram-max,--ngram-max", &options->ngram_max, "ngram: longest suffix looked up",
-           group);
-  AddValue(app, "--spec-ngram-min,--ngram-min", &options->ngram_min, "ngram: shortest suffix looked up",
-           group);
-  AddValue(app, "--spec-ngram-rule,--ngram-rule", &options->ngram_rule,
-           "ngram: which occurrence is copied: recent, pld, hf, vllm, tgi, llama", group);
   app.add_option(
          "--spec-tree", options->tree,
          "Shape of drafts: chain (default), or the number of continuations to merge; with a draft model: "
          "beam (default), widths such as 4,16,16, best[:DEPTH], opt[:THRESHOLD[:DEPTH]], or a fixed tree by "
          "ranks such as [[0],[1],[0,0]]")
       ->group(group);
-  app.add_option("--spec-draft-model", options->draft_model,
-                 "Draft model of types that have one: file or folder (-md)")
-      ->group(group);
-  app.add_option("--spec-draft-weights", options->draft_weights,
-                 "Type the draft model's matrices run in: q8_0 (default), q4_0, bf16, f16, f32")
-      ->group(group);
-  AddValue(app, "--spec-draft-sink", &options->draft_sink, "lm with a window: first positions the draft sees",
-           group);
-  AddValue(app, "--spec-draft-window", &options->draft_window,
-           "lm: and last ones, so that its cache stays as large; 0: all", group);
-  AddValue(app, "--spec-suffix-max-depth", &options->suffix_max_depth, "suffix: longest suffix told apart",
-           group);
-  AddValue(app, "--spec-suffix-factor", &options->suffix_factor, "suffix: drafted depth per matched token",
-           group);
-  AddValue(app, "--spec-suffix-min-prob", &options->suffix_min_prob,
-           "suffix: nodes less likely than this are not drafted", group);
-  AddValue(app, "--spec-ppm-min-prob", &options->ppm_min_prob,
-           "ppm: nodes less likely than this are not drafted", group);
-  app.add_option(
-         "--spec-prior", options->prior,
-         "ppm: a file of 'longspec corpus --ngrams' with what usually follows in other texts, or none "
-         "(default: the one in the folder priors beside the model that fits it)")
-      ->group(group);
   app.add_option_function<std::string>(
          "--spec-dice", [options](const std::string& value) { options->dice = value == "on"; },
          "Draft with the random numbers that will choose the tokens: on (default) or off")
       ->check(CLI::IsMember({"on", "off"}))
       ->group(group);
-  app.add_option("--spec-corpus", options->corpus, "suffix: a file of 'longspec corpus' to look up as well")
-      ->group(group);
-  app.add_option("--spec-recycling-file", options->recycling_file,
-                 "recycling: what was learned is read from and written to this file")
-      ->group(group);
-  AddValue(app, "--spec-magicdec-sink", &options->magicdec_sink, "magicdec: first positions the draft sees",
-           group);
-  AddValue(app, "--spec-magicdec-window", &options->magicdec_window, "magicdec: and last ones", group);
+  for (const ReadOption& read : DrafterOptions()) {
+    const std::string help = read.readers + ": " + std::string(read.option->help);
+    std::visit(
+        [&](auto member) {
+          AddValue(app, std::string(read.option->flags), &(options->*member), help, group);
+        },
+        read.option->member);
+  }
 }
 
 void AddLimitOptions(CLI::App& app, GenerationRequest* request) {

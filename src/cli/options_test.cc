@@ -5,10 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <map>
+#include <sstream>
 
 #include "cli/command.h"
 #include "cli/samplers.h"
+#include "draft/registry.h"
 
 namespace longspec::cli {
 namespace {
@@ -199,6 +204,109 @@ TEST(Options, EveryGroupIsBound) {
   EXPECT_TRUE(parsed.request.ignore_eos);
   EXPECT_TRUE(parsed.output.verbose);
   EXPECT_TRUE(parsed.output.no_progress);
+}
+
+template <typename T>
+std::string Shown(const T& value) {
+  std::ostringstream out;
+  out << value;
+  return out.str();
+}
+
+// A value that is not the default.
+int Other(int value) { return value + 1; }
+float Other(float value) { return value / 2; }
+std::string Other(const std::string& value) { return value + "x"; }
+
+std::vector<std::string> Split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, separator);) parts.push_back(part);
+  return parts;
+}
+
+TEST(Options, ThoseOfDraftersAreParsed) {
+  for (const ReadOption& read : DrafterOptions()) {
+    for (const std::string& flag : Split(std::string(read.option->flags), ',')) {
+      const auto expect = [&](auto member) {
+        const auto value = Other(SpeculationOptions().*member);
+        const Parsed parsed = Parse({"-m", "x", flag, Shown(value)});
+        EXPECT_EQ(parsed.error, "") << flag;
+        EXPECT_EQ(parsed.speculation.*member, value) << flag;
+      };
+      std::visit(expect, read.option->member);
+    }
+  }
+}
+
+TEST(Options, HelpHasEveryDrafterAndItsOptions) {
+  CLI::App app;
+  SpeculationOptions options;
+  AddSpeculationOptions(app, &options);
+  const std::string help = app.help();
+  for (const DrafterEntry* entry : Drafters()) {
+    EXPECT_THAT(help, HasSubstr(std::string(entry->summary))) << entry->name;
+    for (const std::string_view alias : entry->aliases) EXPECT_THAT(help, HasSubstr(std::string(alias)));
+  }
+  for (const ReadOption& read : DrafterOptions()) {
+    const size_t begin = help.find("  " + std::string(read.option->flags) + " ");
+    ASSERT_NE(begin, std::string::npos) << read.option->flags;
+    std::string own = help.substr(begin, help.find("\n  --", begin) - begin);
+    std::ranges::replace(own, '\n', ' ');
+    EXPECT_THAT(own, HasSubstr(read.readers + ": " + std::string(read.option->help)));
+    const auto expect = [&](auto member) {
+      const std::string value = Shown(SpeculationOptions().*member);
+      if (value.empty()) return;
+      EXPECT_THAT(own, HasSubstr("=" + value + " ")) << read.option->flags;
+    };
+    std::visit(expect, read.option->member);
+  }
+}
+
+// What the tables "option, default" of docs/cli.md have as defaults; of options of several commands the
+// first. A row of several options has their defaults in the same order.
+std::map<std::string, std::string> DocumentedDefaults() {
+  std::map<std::string, std::string> defaults;
+  std::ifstream in(LONGSPEC_SOURCE_DIR "/docs/cli.md");
+  bool inside = false;
+  for (std::string line; std::getline(in, line);) {
+    inside = line.starts_with("| option | default |") || (inside && line.starts_with("|"));
+    const std::vector<std::string> cells = Split(line, '|');
+    if (!inside || cells.size() < 3) continue;
+    const std::vector<std::string> values = Split(cells[2], ',');
+    const std::vector<std::string> quoted = Split(cells[1], '`');  // every other part is between backticks
+    for (size_t i = 1, n = 0; i < quoted.size(); i += 2, ++n) {
+      std::string value = n < values.size() ? values[n] : "";
+      std::erase(value, ' ');
+      for (const std::string& word : Split(quoted[i], ' ')) {
+        if (word.starts_with("--")) defaults.emplace(word.substr(0, word.find(',')), value);
+      }
+    }
+  }
+  return defaults;
+}
+
+TEST(Options, DocumentsSayWhatDraftersRead) {
+  const auto documented = DocumentedDefaults();
+  EXPECT_EQ(documented.at("--predict"), "-1");
+  for (const ReadOption& read : DrafterOptions()) {
+    const std::string name(read.option->name());
+    ASSERT_TRUE(documented.contains(name)) << name << " is not in docs/cli.md";
+    const auto expect = [&](auto member) {
+      const std::string value = Shown(SpeculationOptions().*member);
+      if (value.empty()) return;
+      EXPECT_EQ(documented.at(name), value) << name;
+    };
+    std::visit(expect, read.option->member);
+  }
+  // And nothing that is no longer there.
+  CLI::App app;
+  SpeculationOptions options;
+  AddSpeculationOptions(app, &options);
+  for (const auto& [name, value] : documented) {
+    if (!name.starts_with("--spec-")) continue;
+    EXPECT_NE(app.get_option_no_throw(name), nullptr) << name;
+  }
 }
 
 TEST(Options, PolicyAndItsLimits) {

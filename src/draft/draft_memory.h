@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory a draft model will take, known from the headers of its files.
+// The memory that drafting will take, known from the headers of files before weights are read.
 #pragma once
 
 #include <cstdint>
 
 #include "attention/kv_span.h"
+#include "draft/draft_files.h"
 #include "formats/gguf.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
@@ -16,11 +17,26 @@ namespace longspec {
 struct DraftMemory {
   uint64_t fixed = 0;     // weights, activations and a window's cache, bytes
   uint64_t kv_chunk = 0;  // of each chunk of the context (kKvChunk positions), if the draft sees all of it
+
+  DraftMemory& operator+=(const DraftMemory& other) {
+    fixed += other.fixed;
+    kv_chunk += other.kv_chunk;
+    return *this;
+  }
 };
 
-// Nothing without a draft model, or without a drafter that reads it. Of a LongSpec draft its weights: what it keeps of the text is a ring of some
-// hundred rows, whatever the context. A file that cannot be read or does not fit the target is an error.
-Result<DraftMemory> PlanDraftMemory(const SpeculationOptions& speculation, const LlamaConfig& target,
-                                    const GgufFile& target_file, const KvLayout& target_layout);
+// What the header of a target's file says. Borrowed.
+struct TargetFacts {
+  const GgufFile& file;
+  const LlamaConfig& config;
+  KvLayout cache;  // how its keys and values will lie
+};
+
+// What the drafters of SpeculationOptions::type will take, by their entries (draft/registry.h). Nothing
+// without a draft model, or without a drafter that reads it; nor of an unknown type, which is the error of
+// the generation that asks for it. A draft model that cannot be read or does not fit the target is an error.
+// What is opened stays open in `files`.
+Result<DraftMemory> PlanDraftMemory(const SpeculationOptions& speculation, const TargetFacts& target,
+                                    DraftFiles& files);
 
 }  // namespace longspec

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "draft/draft_models.h"
+#include "draft/drafter.h"
 #include "draft/testing/longspec_files.h"
 #include "kv/full_cache.h"
 
@@ -23,8 +24,11 @@ class DraftMemoryTest : public ::testing::Test {
 
   std::string Target() const { return folder_.File("target.gguf"); }
   Result<DraftMemory> Plan(const SpeculationOptions& speculation) const {
-    return PlanDraftMemory(speculation, tiny_.config, *file_,
-                           tiny_.config.kv_layout(CacheType::kF32, CacheType::kF32));
+    DraftFiles files;
+    const TargetFacts target = {.file = *file_,
+                                .config = tiny_.config,
+                                .cache = tiny_.config.kv_layout(CacheType::kF32, CacheType::kF32)};
+    return PlanDraftMemory(speculation, target, files);
   }
 
   TinyTarget tiny_;
@@ -66,6 +70,44 @@ TEST_F(DraftMemoryTest, ALanguageModelTakesACacheToo) {
   ASSERT_TRUE(windowed.ok());
   EXPECT_EQ(windowed->fixed, memory.weights + memory.scratch + 4 * chunk);
   EXPECT_EQ(windowed->kv_chunk, 0U);
+}
+
+TEST_F(DraftMemoryTest, AutoTakesWhatTheDrafterOfItsFileTakes) {
+  const auto lm = Plan({.type = "lm", .draft_model = Target()});
+  const auto chosen = Plan({.type = "auto", .draft_model = Target()});
+  ASSERT_TRUE(chosen.ok()) << chosen.status().message();
+  EXPECT_EQ(chosen->fixed, lm->fixed);
+  EXPECT_EQ(chosen->kv_chunk, lm->kv_chunk);
+  EXPECT_GT(chosen->kv_chunk, 0U);
+  // What only the other drafter takes is refused as soon as the file has said which it is.
+  const SpeculationOptions weights = {.type = "auto", .draft_model = Target(), .draft_weights = "bf16"};
+  EXPECT_TRUE(CheckDrafter(weights).ok());
+  const auto refused = Plan(weights);
+  EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.status().message(), ::testing::HasSubstr("--spec-draft-weights bf16"));
+}
+
+TEST_F(DraftMemoryTest, WhatDoesNotFitIsSaidBeforeWeightsAreRead) {
+  TinyModelOptions larger;
+  larger.n_vocab = 400;
+  const std::string path = folder_.File("larger.gguf");
+  ASSERT_TRUE(WriteTinyModel(larger, path).ok());
+  for (const char* type : {"lm", "auto", "suffix,draft"}) {
+    const auto plan = Plan({.type = type, .draft_model = path});
+    EXPECT_EQ(plan.status().code(), StatusCode::kUnsupported) << type;
+    EXPECT_THAT(
+        plan.status().message(),
+        ::testing::HasSubstr("does not fit the target: a vocabulary of 400 tokens, the target has 384"))
+        << type;
+  }
+  LlamaConfig other = tiny_.config;
+  other.n_embd *= 2;
+  const std::string draft = testing::WriteDraftFolder(folder_, other, testing::RandomDraft(other, 64, 2));
+  for (const char* type : {"longspec", "auto"}) {
+    EXPECT_THAT(Plan({.type = type, .draft_model = draft}).status().message(),
+                ::testing::HasSubstr("does not fit the target: hidden size"))
+        << type;
+  }
 }
 
 // As before a plan existed: -md beside a type that has no use for it is no error.

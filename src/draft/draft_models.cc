@@ -6,8 +6,6 @@
 #include <system_error>
 
 #include "base/status_macros.h"
-#include "draft/longspec_checkpoint.h"
-#include "formats/gguf.h"
 
 namespace longspec {
 namespace {
@@ -33,11 +31,12 @@ std::string FindPrior(const PriorSource& source) {
 
 }  // namespace
 
-bool IsLanguageModel(const std::string& path) {
-  const auto file = GgufFile::Open(path);
-  if (!file.ok()) return false;
-  const auto architecture = (*file)->GetString("general.architecture");
-  return architecture.ok() && *architecture != kLongspecArchitecture;
+Result<std::string> DraftModels::Architecture(const std::string& path) {
+  if (const auto it = lm_.find(path); it != lm_.end()) return it->second->config.architecture;
+  if (const auto it = longspec_.lower_bound({path, ""}); it != longspec_.end() && it->first.first == path) {
+    return std::string(kLongspecArchitecture);
+  }
+  return files_.Architecture(path);
 }
 
 Result<std::shared_ptr<const LongspecModel>> DraftModels::Longspec(const std::string& path,
@@ -45,16 +44,20 @@ Result<std::shared_ptr<const LongspecModel>> DraftModels::Longspec(const std::st
                                                                    const SharedParts& target) {
   const Key key(path, weights);
   if (const auto it = longspec_.find(key); it != longspec_.end()) return it->second;
-  LS_ASSIGN(auto model, LoadLongspecModel(path, weights, target));
-  longspec_[key] = model;
+  LS_ASSIGN(const auto checkpoint, files_.Longspec(path));
+  auto model = LoadLongspecModel(*checkpoint, weights, target);
+  files_.Close(path);
+  if (model.ok()) longspec_[key] = *model;
   return model;
 }
 
 Result<std::shared_ptr<const LmModel>> DraftModels::Lm(const std::string& path, const SharedParts& target) {
   if (const auto it = lm_.find(path); it != lm_.end()) return it->second;
   if (tokens_ == nullptr) return Unsupported(path + ": the target's vocabulary is not known");
-  LS_ASSIGN(auto model, LoadLmModel(path, target, *tokens_, weights_cache_));
-  lm_[path] = model;
+  LS_ASSIGN(const auto file, files_.Gguf(path));
+  auto model = LoadLmModel(file, target, *tokens_, weights_cache_);
+  files_.Close(path);
+  if (model.ok()) lm_[path] = *model;
   return model;
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "draft/draft_files.h"
 #include "draft/lm_model.h"
 #include "draft/longspec_model.h"
 #include "formats/ngram_prior.h"
@@ -20,10 +21,6 @@
 #include "model/shared_parts.h"
 
 namespace longspec {
-
-// Whether a draft model is a language model (type "lm"): a GGUF file that is no LongSpec draft. False also of
-// what cannot be read; its loader says why.
-bool IsLanguageModel(const std::string& path);
 
 // SpeculationOptions::prior that asks for no prior, also where one would be found.
 inline constexpr std::string_view kNoPrior = "none";
@@ -52,12 +49,20 @@ class DraftModels {
   Result<std::shared_ptr<const NgramPrior>> Prior(const std::string& option);
   const std::string& prior_problem() const { return prior_problem_; }
 
+  // Files that are open already: those of the memory plan.
+  void SetFiles(DraftFiles files) { files_ = std::move(files); }
+
+  // Of a draft model: DraftFiles::Architecture. Known without its file once it is loaded.
+  Result<std::string> Architecture(const std::string& path);
+  void Close(const std::string& path) { files_.Close(path); }  // if it is not going to be loaded
+
   // The model of this file, loaded if it has not been. Failures are not remembered.
   Result<std::shared_ptr<const LongspecModel>> Longspec(const std::string& path, const std::string& weights,
                                                         const SharedParts& target);
   Result<std::shared_ptr<const LmModel>> Lm(const std::string& path, const SharedParts& target);
 
  private:
+  DraftFiles files_;                                // of models that are not loaded
   using Key = std::pair<std::string, std::string>;  // file, type of weights
   std::map<Key, std::shared_ptr<const LongspecModel>> longspec_;
   std::map<std::string, std::shared_ptr<const LmModel>> lm_;

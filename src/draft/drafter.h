@@ -101,11 +101,7 @@ Result<std::unique_ptr<Drafter>> MakeDrafter(const SpeculationOptions& options,
                                              const DraftContext& context = {});
 // Whether a type names a portfolio: "auto", or several drafters separated by commas.
 bool IsPortfolio(std::string_view type);
-// Names MakeDrafter knows, in the order the help shows them.
+// Names MakeDrafter knows, in the order the help shows them (draft/registry.h has the rest of the table).
 std::vector<std::string> DrafterNames();
-
-// The registered names that a type stands for, aliases resolved: of "pld,draft" ngram and lm. Unknown ones
-// are left out.
-std::vector<std::string> DraftersOf(std::string_view type);
 
 }  // namespace longspec

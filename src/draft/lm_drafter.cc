@@ -23,7 +23,6 @@ namespace longspec {
 namespace {
 
 constexpr size_t kMostTreeRows = 256;
-constexpr int kMostWindow = 1 << 24;
 // Positions beyond the target's, for drafted tokens and rows that are not kept.
 constexpr int kMostSpeculated = 2 * kLmMaxRows;
 
@@ -194,32 +193,54 @@ class LmDrafter final : public Drafter, private GrowthModel {
 
 Result<TreeShape> Shape(const std::string& tree) { return ParseTreeShape(tree.empty() ? "chain" : tree); }
 
-}  // namespace
+constexpr int kMostWindow = 1 << 24;
+constexpr DrafterOption kLmOptions[] = {
+    kDraftModelOption,
+    {.flags = "--spec-draft-sink",
+     .member = &SpeculationOptions::draft_sink,
+     .help = "first positions the draft sees through a window",
+     .most = kMostWindow},
+    {.flags = "--spec-draft-window",
+     .member = &SpeculationOptions::draft_window,
+     .help = "and last ones, so that its cache stays as large; 0: all",
+     .most = kMostWindow},
+};
 
-Status CheckLmOptions(const SpeculationOptions& options) {
-  if (options.draft_model.empty()) {
-    return InvalidArgument("--spec-type " + options.type +
-                           ": needs a draft model; name its GGUF file with --spec-draft-model (-md)");
-  }
+Status CheckLm(const SpeculationOptions& options) {
   if (!options.draft_weights.empty()) {
     return InvalidArgument("--spec-draft-weights " + options.draft_weights + ": --spec-type " + options.type +
                            " runs its model as it is stored");
   }
-  if (options.draft_window < 0 || options.draft_window > kMostWindow) {
-    return InvalidArgument("--spec-draft-window " + std::to_string(options.draft_window) +
-                           ": must be from 0 (all positions) to " + std::to_string(kMostWindow));
-  }
-  if (options.draft_sink < 0 || options.draft_sink > kMostWindow) {
-    return InvalidArgument("--spec-draft-sink " + std::to_string(options.draft_sink) +
-                           ": must be from 0 to " + std::to_string(kMostWindow));
-  }
   return Shape(options.tree).status();
 }
 
-DrafterResult MakeLmDrafter(const SpeculationOptions& options, const DraftContext& context) {
+Status LmFits(const SpeculationOptions& options, const TargetFacts& target, DraftFiles& files) {
+  LS_ASSIGN(const auto file, files.Gguf(options.draft_model));
+  LS_ASSIGN(const LlamaConfig config, ReadLlamaConfig(*file, {}));
+  LS_ASSIGN(const std::vector<std::string> tokens, target.file.GetStrings("tokenizer.ggml.tokens"));
+  return CheckLmFit(*file, config, target.config.n_vocab, tokens);
+}
+
+Result<DraftMemory> LmMemory(const SpeculationOptions& options, const TargetFacts& target,
+                             DraftFiles& files) {
+  LS_ASSIGN(const auto file, files.Gguf(options.draft_model));
+  LS_ASSIGN(const LlamaConfig config, ReadLlamaConfig(*file, {}));
+  const LlamaMemory memory = PlanLlamaMemory(config, *file, kLmMaxRows);
+  const uint64_t chunk = KvChunkBytes(LmCacheLayout(config, target.cache), config.n_layer);
+  DraftMemory plan = {.fixed = memory.weights + memory.scratch};
+  if (options.draft_window > 0) {
+    const int positions = options.draft_sink + options.draft_window;
+    plan.fixed += static_cast<uint64_t>(positions / kKvChunk + 1) * chunk;
+  } else {
+    plan.kv_chunk = chunk;
+  }
+  return plan;
+}
+
+DrafterResult MakeLm(const SpeculationOptions& options, const DraftContext& context) {
   LS_CHECK(context.target != nullptr && context.cache != nullptr);
   const SharedParts* target = context.target->shared_parts();
-  if (target == nullptr || context.models == nullptr) {
+  if (target == nullptr) {
     return Unsupported(options.draft_model + ": the target's vocabulary is not known");
   }
   LS_ASSIGN(TreeShape shape, Shape(options.tree));
@@ -231,5 +252,21 @@ DrafterResult MakeLmDrafter(const SpeculationOptions& options, const DraftContex
     return ResourceExhausted(options.draft_model + ": no memory for the draft model's cache");
   }
 }
+
+}  // namespace
+
+constexpr DrafterEntry kLmDrafter = {
+    .name = "lm",
+    .aliases = {"draft", "draft_model", "draft-simple"},
+    .summary = "the guesses of a smaller language model with the same vocabulary",
+    .options = kLmOptions,
+    .reads = [](std::string_view architecture) { return architecture != kLongspecArchitecture; },
+    .check = CheckLm,
+    .fits = LmFits,
+    .memory = LmMemory,
+    .make = MakeLm,
+    .in_auto = Always,
+    .chain_by_default = true,
+};
 
 }  // namespace longspec

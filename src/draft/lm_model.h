@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/gguf.h"
 #include "longspec/status.h"
 #include "model/shared_parts.h"
 #include "model/target.h"
@@ -27,9 +28,14 @@ KvLayout LmCacheLayout(const LlamaConfig& draft, const KvLayout& target);
 // Rows of one forward pass of a draft model: prefill in steps of so many, and the largest tree.
 inline constexpr int kLmMaxRows = 512;
 
-// `tokens`: the target's vocabulary. A draft with another number of tokens, or with another token of the same
-// number, is refused with the reason.
-Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::string& path, const SharedParts& target,
+// Whether a draft fits a target with `n_vocab` logits and this vocabulary: one with another number of tokens,
+// or with another token of the same number, is refused with the reason. `config`: the draft's.
+Status CheckLmFit(const GgufFile& draft, const LlamaConfig& config, int n_vocab,
+                  const std::vector<std::string>& tokens);
+
+// `tokens`: the target's vocabulary. What does not fit is refused.
+Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::shared_ptr<const GgufFile>& draft,
+                                                   const SharedParts& target,
                                                    const std::vector<std::string>& tokens,
                                                    const WeightsCacheOptions& weights_cache);
 

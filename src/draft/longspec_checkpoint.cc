@@ -2,7 +2,6 @@
 #include "draft/longspec_checkpoint.h"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <new>
 #include <set>
@@ -24,10 +23,6 @@ namespace fs = std::filesystem;
 
 constexpr char kConfigKey[] = "longspec.config_json";
 constexpr size_t kMaxConfigBytes = 1 << 20;
-
-bool IsGguf(std::span<const std::byte> bytes) {
-  return bytes.size() >= 4 && std::memcmp(bytes.data(), "GGUF", 4) == 0;
-}
 
 Status ReadConfig(const std::string& path, LongspecCheckpoint* checkpoint) {
   LS_ASSIGN(const MappedFile file, MappedFile::Open(path));
@@ -73,8 +68,8 @@ Status ReadSafetensors(const std::string& path, LongspecCheckpoint* checkpoint) 
   return fs::exists(config, error) ? ReadConfig(config.string(), checkpoint) : Status();
 }
 
-Status ReadGguf(const std::string& path, LongspecCheckpoint* checkpoint) {
-  LS_ASSIGN(const auto file, GgufFile::Open(path));
+Status ReadGguf(std::shared_ptr<const GgufFile> file, LongspecCheckpoint* checkpoint) {
+  const std::string& path = checkpoint->path;
   LS_ASSIGN(const std::string architecture, file->GetString("general.architecture"));
   if (architecture != kLongspecArchitecture) {
     return Unsupported(path + ": architecture \"" + architecture +
@@ -85,7 +80,7 @@ Status ReadGguf(const std::string& path, LongspecCheckpoint* checkpoint) {
     LS_ASSIGN(checkpoint->config, ParseLongspecConfig(checkpoint->config_json, path + ": " + kConfigKey));
   }
   AddTensors(file->tensors(), checkpoint);
-  checkpoint->owners.push_back(file);
+  checkpoint->owners.push_back(std::move(file));
   return {};
 }
 
@@ -123,8 +118,9 @@ Status CheckNames(const LongspecCheckpoint& checkpoint) {
 Status Read(const std::string& path, LongspecCheckpoint* checkpoint) {
   std::error_code error;
   if (fs::is_directory(path, error)) return ReadFolder(path, checkpoint);
-  LS_ASSIGN(const MappedFile file, MappedFile::Open(path));
-  return IsGguf(file.bytes()) ? ReadGguf(path, checkpoint) : ReadSafetensors(path, checkpoint);
+  if (!BeginsAsGguf(path)) return ReadSafetensors(path, checkpoint);
+  LS_ASSIGN(auto file, GgufFile::Open(path));
+  return ReadGguf(std::move(file), checkpoint);
 }
 
 // A tensor's bytes as another type.
@@ -200,6 +196,16 @@ Result<LongspecCheckpoint> OpenLongspecCheckpoint(const std::string& path) try {
   return checkpoint;
 } catch (const std::bad_alloc&) {
   return ResourceExhausted(path + ": not enough memory for its header");
+}
+
+Result<LongspecCheckpoint> LongspecCheckpointOf(std::shared_ptr<const GgufFile> file) try {
+  LongspecCheckpoint checkpoint;
+  checkpoint.path = file->path();
+  LS_TRY(ReadGguf(file, &checkpoint));
+  LS_TRY(CheckNames(checkpoint));
+  return checkpoint;
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted(file->path() + ": not enough memory for its header");
 }
 
 Status WriteLongspecGguf(const LongspecCheckpoint& checkpoint, std::optional<DType> type,

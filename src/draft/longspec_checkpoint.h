@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/gguf.h"
 #include "longspec/status.h"
 #include "tensor/tensor_view.h"
 
@@ -52,6 +53,8 @@ std::vector<LongspecTensor> LongspecTensors();
 
 // Checks names and types; shapes are checked against the target they are to serve.
 Result<LongspecCheckpoint> OpenLongspecCheckpoint(const std::string& path);
+// Of a GGUF file that is open.
+Result<LongspecCheckpoint> LongspecCheckpointOf(std::shared_ptr<const GgufFile> file);
 
 // `type`: what matrices are stored as; absent: as they are.
 Status WriteLongspecGguf(const LongspecCheckpoint& checkpoint, std::optional<DType> type,

@@ -106,18 +106,33 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
   std::vector<LongspecRow> rows_;
 };
 
-}  // namespace
+constexpr DrafterOption kLongspecOptions[] = {
+    kDraftModelOption,
+    {.flags = "--spec-draft-weights",
+     .member = &SpeculationOptions::draft_weights,
+     .help = "type the draft model's matrices run in: q8_0 (default), q4_0, bf16, f16, f32"},
+};
 
-Status CheckLongspecOptions(const SpeculationOptions& options) {
-  if (options.draft_model.empty()) {
-    return InvalidArgument("--spec-type " + options.type +
-                           ": needs a draft model; name its file or folder with --spec-draft-model (-md)");
-  }
+Status CheckLongspec(const SpeculationOptions& options) {
   LS_TRY(CheckLongspecWeights(options.draft_weights));
   return ParseTreeShape(options.tree).status();
 }
 
-DrafterResult MakeLongspecDrafter(const SpeculationOptions& options, const DraftContext& context) {
+Status LongspecFits(const SpeculationOptions& options, const TargetFacts& target, DraftFiles& files) {
+  LS_ASSIGN(const auto checkpoint, files.Longspec(options.draft_model));
+  return CheckLongspecFit(*checkpoint, target.config);
+}
+
+// Of its weights alone: what it keeps of the text is a ring of some hundred rows, whatever the context.
+Result<DraftMemory> LongspecMemory(const SpeculationOptions& options, const TargetFacts& target,
+                                   DraftFiles& files) {
+  LS_ASSIGN(const auto checkpoint, files.Longspec(options.draft_model));
+  const TensorView* head =
+      target.file.FindTensor(target.config.tied_embeddings ? "token_embd.weight" : "output.weight");
+  return DraftMemory{.fixed = LongspecModelBytes(*checkpoint, options.draft_weights, *head)};
+}
+
+DrafterResult MakeLongspec(const SpeculationOptions& options, const DraftContext& context) {
   LS_CHECK(context.target != nullptr && context.cache != nullptr);
   const SharedParts* target = context.target->shared_parts();
   if (target == nullptr) {
@@ -128,9 +143,7 @@ DrafterResult MakeLongspecDrafter(const SpeculationOptions& options, const Draft
                        ": reads the target's whole cache, and this one keeps a part");
   }
   LS_ASSIGN(TreeShape shape, ParseTreeShape(options.tree));
-  DraftModels own;
-  DraftModels& models = context.models != nullptr ? *context.models : own;
-  LS_ASSIGN(auto model, models.Longspec(options.draft_model, options.draft_weights, *target));
+  LS_ASSIGN(auto model, context.models->Longspec(options.draft_model, options.draft_weights, *target));
   try {
     return std::unique_ptr<Drafter>(
         std::make_unique<LongspecDrafter>(std::move(model), std::move(shape), *target, context.cache));
@@ -138,5 +151,20 @@ DrafterResult MakeLongspecDrafter(const SpeculationOptions& options, const Draft
     return ResourceExhausted(options.draft_model + ": no memory for the draft model's activations");
   }
 }
+
+}  // namespace
+
+constexpr DrafterEntry kLongspecDrafter = {
+    .name = "longspec",
+    .aliases = {"glide"},
+    .summary = "the guesses of a LongSpec draft model, which reads the model's last keys and values",
+    .options = kLongspecOptions,
+    .reads = [](std::string_view architecture) { return architecture == kLongspecArchitecture; },
+    .check = CheckLongspec,
+    .fits = LongspecFits,
+    .memory = LongspecMemory,
+    .make = MakeLongspec,
+    .in_auto = Always,
+};
 
 }  // namespace longspec

@@ -55,7 +55,7 @@ struct Rig {
     std::ofstream(folder.File("config.json")) << ConfigJson(tiny.config, more);
     parts = tiny.parts();
     config = *parts.config;
-    auto loaded = LoadLongspecModel(folder.path(), o.weights, parts);
+    auto loaded = OpenAndLoad(folder.path(), o.weights, parts);
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
     model = *loaded;
     cache = tiny.NewCache(2048, o.type);

@@ -330,16 +330,15 @@ Status CheckLongspecFit(const LongspecCheckpoint& checkpoint, const LlamaConfig&
   return Fit(checkpoint, target).Check();
 }
 
-Result<std::shared_ptr<const LongspecModel>> LoadLongspecModel(const std::string& path,
+Result<std::shared_ptr<const LongspecModel>> LoadLongspecModel(const LongspecCheckpoint& checkpoint,
                                                                const std::string& weights,
                                                                const SharedParts& target) {
   LS_TRY(CheckLongspecWeights(weights));
-  LS_ASSIGN(const LongspecCheckpoint checkpoint, OpenLongspecCheckpoint(path));
   LS_TRY(CheckLongspecFit(checkpoint, *target.config));
   try {
     return Loader(checkpoint, FindDType(weights), target).Load();
   } catch (const std::bad_alloc&) {
-    return ResourceExhausted(path + ": no memory for the draft model's weights");
+    return ResourceExhausted(checkpoint.path + ": no memory for the draft model's weights");
   }
 }
 

@@ -40,7 +40,7 @@ struct LongspecModel {
 
 // `weights`: the type matrices are repacked from, by name ("q8_0", "f32", ...); "": as stored if that is a
 // block type, else Q8_0. What does not fit the target is refused with the reason.
-Result<std::shared_ptr<const LongspecModel>> LoadLongspecModel(const std::string& path,
+Result<std::shared_ptr<const LongspecModel>> LoadLongspecModel(const LongspecCheckpoint& checkpoint,
                                                                const std::string& weights,
                                                                const SharedParts& target);
 

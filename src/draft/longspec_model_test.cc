@@ -33,7 +33,7 @@ class LongspecModelTest : public ::testing::Test {
   void WriteConfig(const std::string& text) { std::ofstream(folder_.File("draft/config.json")) << text; }
 
   Status Load(const std::string& path, const std::string& weights = "") {
-    return LoadLongspecModel(path, weights, tiny_.parts()).status();
+    return OpenAndLoad(path, weights, tiny_.parts()).status();
   }
   void ExpectMisfit(const std::string& what) {
     const Status status = Load(folder_.File("draft"));
@@ -131,8 +131,8 @@ TEST_F(LongspecModelTest, ConversionsToOtherTypes) {
   EXPECT_EQ(q8->Find("mlp.up_proj.weight")->dtype, DType::kQ8_0);
   EXPECT_EQ(q8->Find("self_attn.q_proj.bias")->dtype, DType::kF32);
   // Quantised in the file or at load: the same model.
-  const auto from_file = LoadLongspecModel(folder_.File("q8.gguf"), "", tiny_.parts());
-  const auto at_load = LoadLongspecModel(folder_.File("draft"), "", tiny_.parts());
+  const auto from_file = OpenAndLoad(folder_.File("q8.gguf"), "", tiny_.parts());
+  const auto at_load = OpenAndLoad(folder_.File("draft"), "", tiny_.parts());
   ASSERT_TRUE(from_file.ok() && at_load.ok());
   ASSERT_EQ((*from_file)->bytes(), (*at_load)->bytes());
   EXPECT_EQ(std::memcmp((*from_file)->memory.data(), (*at_load)->memory.data(), (*at_load)->memory.size()),
@@ -185,7 +185,7 @@ TEST_F(LongspecModelTest, ScaledTargetsWantDraftsOfTheSameScaling) {
   const auto load = [&](const std::string& config) {
     Write();
     WriteConfig(config);
-    return LoadLongspecModel(folder_.File("draft"), "", scaled.parts()).status().message();
+    return OpenAndLoad(folder_.File("draft"), "", scaled.parts()).status().message();
   };
   EXPECT_THAT(load("{}"), HasSubstr("RoPE scaling none, the target has yarn"));
   EXPECT_THAT(load("{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 8}}"),

@@ -104,22 +104,22 @@ class MagicDecDrafter final : public Drafter {
   double rest_ = 1;
 };
 
-}  // namespace
+constexpr int kMaxWindow = 1 << 24;
+constexpr DrafterOption kMagicDecOptions[] = {
+    {.flags = "--spec-magicdec-sink",
+     .member = &SpeculationOptions::magicdec_sink,
+     .help = "first positions the draft sees",
+     .most = kMaxWindow},
+    {.flags = "--spec-magicdec-window",
+     .member = &SpeculationOptions::magicdec_window,
+     .help = "and last ones",
+     .least = 1,
+     .most = kMaxWindow},
+};
 
-Status CheckMagicDecOptions(const SpeculationOptions& options) {
-  constexpr int kMaxWindow = 1 << 24;
-  if (options.magicdec_sink < 0 || options.magicdec_sink > kMaxWindow) {
-    return InvalidArgument("--spec-magicdec-sink " + std::to_string(options.magicdec_sink) +
-                           ": must be from 0 to " + std::to_string(kMaxWindow));
-  }
-  if (options.magicdec_window < 1 || options.magicdec_window > kMaxWindow) {
-    return InvalidArgument("--spec-magicdec-window " + std::to_string(options.magicdec_window) +
-                           ": must be from 1 to " + std::to_string(kMaxWindow));
-  }
-  return ParseTreeWidth(options.tree).status();
-}
+Status CheckMagicDec(const SpeculationOptions& options) { return ParseTreeWidth(options.tree).status(); }
 
-DrafterResult MakeMagicDecDrafter(const SpeculationOptions& options, const DraftContext& context) {
+DrafterResult MakeMagicDec(const SpeculationOptions& options, const DraftContext& context) {
   if (context.target == nullptr || context.cache == nullptr) {
     return InvalidArgument("--spec-type magicdec: needs a target and the sequence's cache");
   }
@@ -135,5 +135,22 @@ DrafterResult MakeMagicDecDrafter(const SpeculationOptions& options, const Draft
                                         MakeStreamingCache(context.cache->Span(0).layout, n_layer,
                                                            options.magicdec_sink, options.magicdec_window)));
 }
+
+void HalveTheText(SpeculationOptions& options, int n_tokens) {
+  options.magicdec_window = std::clamp(n_tokens / 2, 1, options.magicdec_window);
+}
+
+}  // namespace
+
+constexpr DrafterEntry kMagicDecDrafter = {
+    .name = "magicdec",
+    .aliases = {"streaming", "self_streaming"},
+    .summary = "what the model says of the first and last positions alone",
+    .options = kMagicDecOptions,
+    .check = CheckMagicDec,
+    .make = MakeMagicDec,
+    .chain_by_default = true,
+    .narrow = HalveTheText,
+};
 
 }  // namespace longspec

@@ -208,14 +208,24 @@ class NgramDrafter final : public Drafter {
   std::vector<Tip> tips_;
 };
 
-}  // namespace
+constexpr DrafterOption kNgramOptions[] = {
+    {.flags = "--spec-ngram-max,--ngram-max",
+     .member = &SpeculationOptions::ngram_max,
+     .help = "longest suffix looked up",
+     .least = 1,
+     .most = kMaxNgram},
+    {.flags = "--spec-ngram-min,--ngram-min",
+     .member = &SpeculationOptions::ngram_min,
+     .help = "shortest suffix looked up",
+     .least = 1,
+     .most = kMaxNgram},
+    {.flags = "--spec-ngram-rule,--ngram-rule",
+     .member = &SpeculationOptions::ngram_rule,
+     .help = "which occurrence is copied: recent, pld, hf, vllm, tgi, llama"},
+};
 
-Status CheckNgramOptions(const SpeculationOptions& options) {
-  if (options.ngram_max < 1 || options.ngram_max > kMaxNgram) {
-    return InvalidArgument("--spec-ngram-max " + std::to_string(options.ngram_max) + ": must be from 1 to " +
-                           std::to_string(kMaxNgram));
-  }
-  if (options.ngram_min < 1 || options.ngram_min > options.ngram_max) {
+Status CheckNgram(const SpeculationOptions& options) {
+  if (options.ngram_min > options.ngram_max) {
     return InvalidArgument("--spec-ngram-min " + std::to_string(options.ngram_min) +
                            ": must be from 1 to --spec-ngram-max (" + std::to_string(options.ngram_max) +
                            ")");
@@ -232,9 +242,27 @@ Status CheckNgramOptions(const SpeculationOptions& options) {
   return {};
 }
 
-DrafterResult MakeNgramDrafter(const SpeculationOptions& options, const DraftContext&) {
+DrafterResult MakeNgram(const SpeculationOptions& options, const DraftContext&) {
   LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
   return std::unique_ptr<Drafter>(std::make_unique<NgramDrafter>(*FindRule(options), width));
 }
+
+// If --spec-tree does not say, several continuations are merged: the policy cuts what is not worth verifying.
+void MergeAsMember(SpeculationOptions& options) {
+  if (options.tree.empty() && options.ngram_rule == "recent") options.tree = "4";
+}
+
+}  // namespace
+
+constexpr DrafterEntry kNgramDrafter = {
+    .name = "ngram",
+    .aliases = {"pld", "prompt_lookup", "ngram-simple"},
+    .summary = "what followed the last tokens where they occurred before",
+    .options = kNgramOptions,
+    .check = CheckNgram,
+    .make = MakeNgram,
+    .as_member = MergeAsMember,
+    .chain_by_default = true,
+};
 
 }  // namespace longspec

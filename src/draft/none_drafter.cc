@@ -14,10 +14,18 @@ class NoneDrafter final : public Drafter {
   Status Read(const CommittedRows&) override { return {}; }
 };
 
-}  // namespace
-
-Result<std::unique_ptr<Drafter>> MakeNoneDrafter(const SpeculationOptions&, const DraftContext&) {
+DrafterResult MakeNone(const SpeculationOptions&, const DraftContext&) {
   return std::unique_ptr<Drafter>(std::make_unique<NoneDrafter>());
 }
+
+}  // namespace
+
+constexpr DrafterEntry kNoneDrafter = {
+    .name = "none",
+    .aliases = {"ar", "vanilla"},
+    .summary = "nothing, which is plain decoding",
+    .make = MakeNone,
+    .alone = true,
+};
 
 }  // namespace longspec

@@ -15,56 +15,7 @@
 namespace longspec {
 namespace {
 
-bool Always(const SpeculationOptions&, const DraftContext&) { return true; }
-bool HasRecyclingFile(const SpeculationOptions& options, const DraftContext&) {
-  return !options.recycling_file.empty();
-}
-bool HasLanguageModel(const SpeculationOptions& options, const DraftContext&) {
-  return !options.draft_model.empty() && IsLanguageModel(options.draft_model);
-}
-bool HasLongspecDraft(const SpeculationOptions& options, const DraftContext&) {
-  return !options.draft_model.empty() && !IsLanguageModel(options.draft_model);
-}
-
-// What "auto" takes. A drafter joins with a line here.
-struct AutoMember {
-  std::string_view name;
-  bool (*applies)(const SpeculationOptions&, const DraftContext&);
-};
-constexpr AutoMember kAutoMembers[] = {
-    {"ppm", Always},
-    {"suffix", Always},
-    {"recycling", HasRecyclingFile},
-    {"longspec", HasLongspecDraft},
-    {"lm", HasLanguageModel},
-};
-// Continuations that an ngram member merges if --spec-tree does not say: the policy cuts what is not worth
-// verifying.
-constexpr const char* kNgramTree = "4";
 constexpr double kRate = 0.2;  // of running means
-
-std::vector<std::string> MemberNames(const SpeculationOptions& options, const DraftContext& context) {
-  std::vector<std::string> names;
-  if (options.type.find(',') == std::string::npos) {
-    for (const AutoMember& member : kAutoMembers) {
-      if (member.applies(options, context)) names.emplace_back(member.name);
-    }
-    return names;
-  }
-  for (size_t begin = 0; begin <= options.type.size();) {
-    const size_t end = std::min(options.type.find(',', begin), options.type.size());
-    names.push_back(options.type.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return names;
-}
-
-SpeculationOptions OptionsOf(const std::string& member, const SpeculationOptions& options) {
-  SpeculationOptions own = options;
-  own.type = member;
-  if (member == "ngram" && own.tree.empty() && own.ngram_rule == "recent") own.tree = kNgramTree;
-  return own;
-}
 
 class PortfolioDrafter final : public Drafter {
  public:
@@ -205,29 +156,113 @@ class PortfolioDrafter final : public Drafter {
   std::vector<Candidate> candidates_;
 };
 
-}  // namespace
+bool IsList(const std::string& type) { return type.find(',') != std::string::npos; }
 
-Status CheckPortfolioOptions(const SpeculationOptions& options) {
-  const std::vector<std::string> names = MemberNames(options, {});
-  for (const std::string& name : names) {
-    if (IsPortfolio(name) || name == "none") {
+std::vector<std::string> Split(const std::string& list) {
+  std::vector<std::string> names;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    names.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return names;
+}
+
+SpeculationOptions OptionsOf(std::string_view member, const SpeculationOptions& options) {
+  SpeculationOptions own = options;
+  own.type = member;
+  const DrafterEntry* entry = FindDrafter(member);
+  if (entry != nullptr && entry->as_member != nullptr) entry->as_member(own);
+  return own;
+}
+
+// The options of each member. `files`: DraftFiles or DraftModels, which know the draft model.
+template <typename Files>
+Result<std::vector<SpeculationOptions>> Members(const SpeculationOptions& options, Files& files) {
+  std::vector<SpeculationOptions> members;
+  if (IsList(options.type)) {
+    for (const std::string& name : Split(options.type)) members.push_back(OptionsOf(name, options));
+    return members;
+  }
+  std::string architecture;
+  if (!options.draft_model.empty()) {
+    LS_ASSIGN(architecture, files.Architecture(options.draft_model));
+  }
+  for (const DrafterEntry* entry : Drafters()) {
+    if (entry->in_auto == nullptr || !entry->in_auto(options)) continue;
+    if (entry->reads != nullptr && (architecture.empty() || !entry->reads(architecture))) continue;
+    members.push_back(OptionsOf(entry->name, options));
+  }
+  return members;
+}
+
+Status CheckList(const SpeculationOptions& options) {
+  std::vector<const DrafterEntry*> seen;
+  for (const std::string& name : Split(options.type)) {
+    const DrafterEntry* entry = FindDrafter(name);
+    if (entry != nullptr && entry->alone) {
       return InvalidArgument("--spec-type " + options.type + ": " + name + " cannot be one of several");
     }
-    if (std::count(names.begin(), names.end(), name) > 1) {
+    if (std::ranges::find(seen, entry) != seen.end()) {
       return InvalidArgument("--spec-type " + options.type + ": " + name + " is named twice");
     }
     LS_TRY(CheckDrafter(OptionsOf(name, options)));
+    seen.push_back(entry);
   }
   return {};
 }
 
-DrafterResult MakePortfolioDrafter(const SpeculationOptions& options, const DraftContext& context) {
+// Which drafter a draft model is for, its file will tell: until then it is enough that one takes the options.
+Status CheckAuto(const SpeculationOptions& options) {
+  Status refusal;
+  bool taken = options.draft_model.empty();
+  for (const DrafterEntry* entry : Drafters()) {
+    if (entry->in_auto == nullptr || !entry->in_auto(options)) continue;
+    if (entry->reads != nullptr && options.draft_model.empty()) continue;
+    const Status status = CheckDrafter(OptionsOf(entry->name, options));
+    if (entry->reads == nullptr) LS_TRY(status);
+    if (entry->reads != nullptr && status.ok()) taken = true;
+    if (refusal.ok()) refusal = status;
+  }
+  return taken ? Status() : refusal;
+}
+
+Status CheckPortfolio(const SpeculationOptions& options) {
+  return IsList(options.type) ? CheckList(options) : CheckAuto(options);
+}
+
+// Whether its members fit, they say when theirs is planned.
+Result<DraftMemory> PortfolioMemory(const SpeculationOptions& options, const TargetFacts& target,
+                                    DraftFiles& files) {
+  LS_ASSIGN(const auto members, Members(options, files));
+  DraftMemory plan;
+  for (const SpeculationOptions& member : members) {
+    LS_ASSIGN(const DraftMemory own, PlanDraftMemory(member, target, files));
+    plan += own;
+  }
+  return plan;
+}
+
+DrafterResult MakePortfolio(const SpeculationOptions& options, const DraftContext& context) {
+  LS_ASSIGN(const auto chosen, Members(options, *context.models));
   std::vector<std::unique_ptr<Drafter>> members;
-  for (const std::string& name : MemberNames(options, context)) {
-    LS_ASSIGN(std::unique_ptr<Drafter> member, MakeDrafter(OptionsOf(name, options), context));
+  for (const SpeculationOptions& own : chosen) {
+    LS_ASSIGN(std::unique_ptr<Drafter> member, MakeDrafter(own, context));
     members.push_back(std::move(member));
   }
   return std::unique_ptr<Drafter>(std::make_unique<PortfolioDrafter>(options.type, std::move(members)));
 }
+
+}  // namespace
+
+constexpr DrafterEntry kPortfolioDrafter = {
+    .name = "auto",
+    .aliases = {"portfolio"},
+    .summary = "all that these options and this model allow, in one tree",
+    .check = CheckPortfolio,
+    .memory = PortfolioMemory,
+    .make = MakePortfolio,
+    .alone = true,
+};
 
 }  // namespace longspec

@@ -124,28 +124,38 @@ Result<int> Width(const std::string& tree) {
   return tree.empty() ? Result<int>(kAll) : ParseTreeWidth(tree);
 }
 
+constexpr DrafterOption kPpmOptions[] = {
+    {.flags = "--spec-ppm-min-prob",
+     .member = &SpeculationOptions::ppm_min_prob,
+     .help = "nodes less likely than this are not drafted",
+     .most = 1,
+     .above_least = true},
+    {.flags = "--spec-prior",
+     .member = &SpeculationOptions::prior,
+     .help =
+         "a file of 'longspec corpus --ngrams' with what usually follows in other texts, or none (default: "
+         "the one in the folder priors beside the model that fits it)"},
+};
+
+Status CheckPpm(const SpeculationOptions& options) { return Width(options.tree).status(); }
+
+DrafterResult MakePpm(const SpeculationOptions& options, const DraftContext& context) {
+  LS_ASSIGN(const int width, Width(options.tree));
+  LS_ASSIGN(std::shared_ptr<const NgramPrior> prior, context.models->Prior(options.prior));
+  return std::unique_ptr<Drafter>(
+      std::make_unique<PpmDrafter>(static_cast<double>(options.ppm_min_prob), width, std::move(prior),
+                                   options.prior.empty() ? context.models->prior_problem() : std::string()));
+}
+
 }  // namespace
 
-Status CheckPpmOptions(const SpeculationOptions& options) {
-  if (!(options.ppm_min_prob > 0 && options.ppm_min_prob <= 1)) {
-    return InvalidArgument("--spec-ppm-min-prob " + std::to_string(options.ppm_min_prob) +
-                           ": must be more than 0 and at most 1");
-  }
-  return Width(options.tree).status();
-}
-
-DrafterResult MakePpmDrafter(const SpeculationOptions& options, const DraftContext& context) {
-  LS_ASSIGN(const int width, Width(options.tree));
-  std::shared_ptr<const NgramPrior> prior;
-  std::string notice;
-  if (context.models != nullptr) {
-    LS_ASSIGN(prior, context.models->Prior(options.prior));
-    if (options.prior.empty()) notice = context.models->prior_problem();
-  } else if (!options.prior.empty() && options.prior != kNoPrior) {
-    return InvalidArgument("--spec-prior " + options.prior + ": needs the tokenizer that it was made for");
-  }
-  return std::unique_ptr<Drafter>(std::make_unique<PpmDrafter>(static_cast<double>(options.ppm_min_prob),
-                                                               width, std::move(prior), std::move(notice)));
-}
+constexpr DrafterEntry kPpmDrafter = {
+    .name = "ppm",
+    .summary = "what the text so far makes likely, all suffixes considered together",
+    .options = kPpmOptions,
+    .check = CheckPpm,
+    .make = MakePpm,
+    .in_auto = Always,
+};
 
 }  // namespace longspec

@@ -112,11 +112,15 @@ Result<RecyclingTable> OpenTable(const std::string& path, int vocab_size) {
   return table.ok() ? std::move(table) : Result<RecyclingTable>(RecyclingTable(vocab_size));
 }
 
-}  // namespace
+constexpr DrafterOption kRecyclingOptions[] = {
+    {.flags = "--spec-recycling-file",
+     .member = &SpeculationOptions::recycling_file,
+     .help = "what was learned is read from and written to this file"},
+};
 
-Status CheckRecyclingOptions(const SpeculationOptions& options) { return Width(options.tree).status(); }
+Status CheckRecycling(const SpeculationOptions& options) { return Width(options.tree).status(); }
 
-DrafterResult MakeRecyclingDrafter(const SpeculationOptions& options, const DraftContext& context) {
+DrafterResult MakeRecycling(const SpeculationOptions& options, const DraftContext& context) {
   if (context.target == nullptr) {
     return InvalidArgument("--spec-type recycling: needs a target, whose vocabulary it is for");
   }
@@ -125,5 +129,20 @@ DrafterResult MakeRecyclingDrafter(const SpeculationOptions& options, const Draf
   return std::unique_ptr<Drafter>(
       std::make_unique<RecyclingDrafter>(std::move(table), width, options.recycling_file));
 }
+
+// What it learns in one text alone is not worth its place.
+bool HasFile(const SpeculationOptions& options) { return !options.recycling_file.empty(); }
+
+}  // namespace
+
+constexpr DrafterEntry kRecyclingDrafter = {
+    .name = "recycling",
+    .aliases = {"token_recycling", "tr"},
+    .summary = "what the model last thought likely after each token",
+    .options = kRecyclingOptions,
+    .check = CheckRecycling,
+    .make = MakeRecycling,
+    .in_auto = HasFile,
+};
 
 }  // namespace longspec

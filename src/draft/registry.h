@@ -1,42 +1,98 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The drafters MakeDrafter knows: a new one adds its check and its factory here and its name in drafter.cc. A
-// check is of the options only it reads; a factory is called after it.
+// The table of drafters: all that the command line, its help, "auto", the memory plan and the self-check know
+// of them. A drafter's file ends with its entry; a new one is declared here and is a line of the array in
+// registry.cc.
 #pragma once
 
+#include <array>
+#include <limits>
 #include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
 
+#include "draft/draft_files.h"
+#include "draft/draft_memory.h"
 #include "draft/drafter.h"
 
 namespace longspec {
 
 using DrafterResult = Result<std::unique_ptr<Drafter>>;
 
-DrafterResult MakeNoneDrafter(const SpeculationOptions& options, const DraftContext& context);
+// An option of the command line that only some drafters read. Its default is the member's initialiser.
+struct DrafterOption {
+  using Member =
+      std::variant<int SpeculationOptions::*, float SpeculationOptions::*, std::string SpeculationOptions::*>;
 
-Status CheckNgramOptions(const SpeculationOptions& options);
-DrafterResult MakeNgramDrafter(const SpeculationOptions& options, const DraftContext& context);
+  std::string_view flags;  // separated by commas, the first one for messages: "--spec-ngram-max,--ngram-max"
+  Member member;
+  std::string_view help;  // one line, without the drafter's name and the default
+  // What a number may be. No upper bound still means finite.
+  double least = 0, most = std::numeric_limits<double>::infinity();
+  bool above_least = false;  // `least` itself is refused
 
-Status CheckReplayOptions(const SpeculationOptions& options);
-DrafterResult MakeReplayDrafter(const SpeculationOptions& options, const DraftContext& context);
+  std::string_view name() const { return flags.substr(0, flags.find(',')); }
+};
 
-Status CheckSuffixOptions(const SpeculationOptions& options);
-DrafterResult MakeSuffixDrafter(const SpeculationOptions& options, const DraftContext& context);
+// Functions that are null have nothing to do, or nothing to say.
+struct DrafterEntry {
+  std::string_view name;
+  std::array<std::string_view, 3> aliases = {};
+  std::string_view summary;                     // what it proposes, one line
+  std::span<const DrafterOption> options = {};  // those not all drafters read
+  // A drafter with a model of its own: whether it reads one of this architecture (DraftFiles::Architecture).
+  bool (*reads)(std::string_view architecture) = nullptr;
 
-Status CheckPpmOptions(const SpeculationOptions& options);
-DrafterResult MakePpmDrafter(const SpeculationOptions& options, const DraftContext& context);
+  // What options must be besides in their ranges. Opens no file.
+  Status (*check)(const SpeculationOptions& options) = nullptr;
+  // Why its model cannot draft for this target, from headers. REQUIRES: check is content, and so below.
+  Status (*fits)(const SpeculationOptions& options, const TargetFacts& target, DraftFiles& files) = nullptr;
+  // REQUIRES: it fits.
+  Result<DraftMemory> (*memory)(const SpeculationOptions& options, const TargetFacts& target,
+                                DraftFiles& files) = nullptr;
+  // `context.models` is never null.
+  DrafterResult (*make)(const SpeculationOptions& options, const DraftContext& context) = nullptr;
 
-Status CheckRecyclingOptions(const SpeculationOptions& options);
-DrafterResult MakeRecyclingDrafter(const SpeculationOptions& options, const DraftContext& context);
+  // Whether "auto" takes it with these options; one with a model also needs one that it reads. Null: never.
+  bool (*in_auto)(const SpeculationOptions& options) = nullptr;
+  bool alone = false;  // cannot be one of several
+  // Makes the options those of one of several.
+  void (*as_member)(SpeculationOptions& options) = nullptr;
 
-Status CheckMagicDecOptions(const SpeculationOptions& options);
-DrafterResult MakeMagicDecDrafter(const SpeculationOptions& options, const DraftContext& context);
-Status CheckLongspecOptions(const SpeculationOptions& options);
-DrafterResult MakeLongspecDrafter(const SpeculationOptions& options, const DraftContext& context);
+  bool chain_by_default = false;  // an empty --spec-tree is "chain"
+  // For checks: narrows what it sees, so that of a text of so many tokens it leaves something out.
+  void (*narrow)(SpeculationOptions& options, int n_tokens) = nullptr;
 
-Status CheckLmOptions(const SpeculationOptions& options);
-DrafterResult MakeLmDrafter(const SpeculationOptions& options, const DraftContext& context);
-Status CheckPortfolioOptions(const SpeculationOptions& options);
-DrafterResult MakePortfolioDrafter(const SpeculationOptions& options, const DraftContext& context);
+  bool Answers(std::string_view wanted) const;  // to its name, or to one of its aliases
+};
+
+extern const DrafterEntry kNoneDrafter, kNgramDrafter, kReplayDrafter, kPpmDrafter, kSuffixDrafter,
+    kRecyclingDrafter, kMagicDecDrafter, kLongspecDrafter, kLmDrafter, kPortfolioDrafter;
+
+// In the order in which the help shows them, and in which "auto" asks them.
+std::span<const DrafterEntry* const> Drafters();
+// By name or alias; null if there is none.
+const DrafterEntry* FindDrafter(std::string_view name);
+// The drafter that a draft model is for: lm, if no other reads this architecture.
+const DrafterEntry* FindReader(std::string_view architecture);
+
+// The options of all drafters, each once.
+struct ReadOption {
+  const DrafterOption* option;
+  std::string readers;  // "longspec, lm"
+};
+std::vector<ReadOption> DrafterOptions();
+
+// --- What several entries share. ---
+
+inline constexpr DrafterOption kDraftModelOption = {
+    .flags = "--spec-draft-model",
+    .member = &SpeculationOptions::draft_model,
+    .help = "the draft model: its file or folder (-md)",
+};
+inline bool Always(const SpeculationOptions&) { return true; }
 
 }  // namespace longspec

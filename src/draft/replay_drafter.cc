@@ -49,9 +49,7 @@ class ReplayDrafter final : public Drafter {
   size_t prompt_length_ = 0;
 };
 
-}  // namespace
-
-Status CheckReplayOptions(const SpeculationOptions& options) {
+Status CheckReplay(const SpeculationOptions& options) {
   LS_TRY(ParseTreeWidth(options.tree).status());
   if (std::any_of(options.replay_tokens.begin(), options.replay_tokens.end(),
                   [](int32_t t) { return t < 0; })) {
@@ -60,9 +58,19 @@ Status CheckReplayOptions(const SpeculationOptions& options) {
   return {};
 }
 
-DrafterResult MakeReplayDrafter(const SpeculationOptions& options, const DraftContext&) {
+DrafterResult MakeReplay(const SpeculationOptions& options, const DraftContext&) {
   LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
   return std::unique_ptr<Drafter>(std::make_unique<ReplayDrafter>(options.replay_tokens, width));
 }
+
+}  // namespace
+
+constexpr DrafterEntry kReplayDrafter = {
+    .name = "replay",
+    .summary = "tokens that a program gives it, for tests",
+    .check = CheckReplay,
+    .make = MakeReplay,
+    .chain_by_default = true,
+};
 
 }  // namespace longspec

@@ -97,26 +97,28 @@ class SuffixDrafter final : public Drafter {
   std::vector<SuffixContext> matches_;
 };
 
-}  // namespace
+constexpr DrafterOption kSuffixOptions[] = {
+    {.flags = "--spec-suffix-max-depth",
+     .member = &SpeculationOptions::suffix_max_depth,
+     .help = "longest suffix told apart",
+     .least = 1,
+     .most = 64},
+    {.flags = "--spec-suffix-factor",
+     .member = &SpeculationOptions::suffix_factor,
+     .help = "drafted depth per matched token",
+     .above_least = true},
+    {.flags = "--spec-suffix-min-prob",
+     .member = &SpeculationOptions::suffix_min_prob,
+     .help = "nodes less likely than this are not drafted",
+     .most = 1},
+    {.flags = "--spec-corpus",
+     .member = &SpeculationOptions::corpus,
+     .help = "a file of 'longspec corpus' to look up as well"},
+};
 
-Status CheckSuffixOptions(const SpeculationOptions& options) {
-  constexpr int kMaxDepth = 64;
-  if (options.suffix_max_depth < 1 || options.suffix_max_depth > kMaxDepth) {
-    return InvalidArgument("--spec-suffix-max-depth " + std::to_string(options.suffix_max_depth) +
-                           ": must be from 1 to " + std::to_string(kMaxDepth));
-  }
-  if (!(options.suffix_factor > 0) || !std::isfinite(options.suffix_factor)) {
-    return InvalidArgument("--spec-suffix-factor " + std::to_string(options.suffix_factor) +
-                           ": must be more than 0");
-  }
-  if (!(options.suffix_min_prob >= 0 && options.suffix_min_prob <= 1)) {
-    return InvalidArgument("--spec-suffix-min-prob " + std::to_string(options.suffix_min_prob) +
-                           ": must be from 0 to 1");
-  }
-  return ParseTreeWidth(options.tree).status();
-}
+Status CheckSuffix(const SpeculationOptions& options) { return ParseTreeWidth(options.tree).status(); }
 
-DrafterResult MakeSuffixDrafter(const SpeculationOptions& options, const DraftContext& context) {
+DrafterResult MakeSuffix(const SpeculationOptions& options, const DraftContext& context) {
   LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
   std::unique_ptr<SuffixCorpus> corpus;
   if (!options.corpus.empty()) {
@@ -125,5 +127,18 @@ DrafterResult MakeSuffixDrafter(const SpeculationOptions& options, const DraftCo
   }
   return std::unique_ptr<Drafter>(std::make_unique<SuffixDrafter>(options, width, std::move(corpus)));
 }
+
+}  // namespace
+
+constexpr DrafterEntry kSuffixDrafter = {
+    .name = "suffix",
+    .aliases = {"suffix_decoding", "sa"},
+    .summary = "what most often followed the longest suffix that occurred before",
+    .options = kSuffixOptions,
+    .check = CheckSuffix,
+    .make = MakeSuffix,
+    .in_auto = Always,
+    .chain_by_default = true,
+};
 
 }  // namespace longspec

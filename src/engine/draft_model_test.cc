@@ -301,6 +301,30 @@ TEST_F(DraftModelTest, WhatCannotWorkIsRefused) {
               HasSubstr("does not fit the target: a vocabulary of 400 tokens, the target has 384"));
 }
 
+// What the memory plan has opened is handed on: the file is not read again, whatever lies there then.
+TEST_F(DraftModelTest, ADraftThatThePlanKnowsIsOpenedOnce) {
+  const auto plain = Generate("none", "");
+  ASSERT_TRUE(plain.ok());
+  const std::string lm = folder_.File("lm.gguf");
+  ASSERT_TRUE(WriteTinyModel({}, lm).ok());
+  for (const std::string& draft : {draft_, lm}) {
+    ModelOptions options;
+    options.path = folder_.File("target.gguf");
+    options.threads = 1;
+    options.speculation.draft_model = draft;
+    auto engine = Engine::Load(options);
+    ASSERT_TRUE(engine.ok()) << engine.status().message();
+    engine_ = std::move(*engine);
+    std::filesystem::remove_all(draft);
+    for (int generation = 0; generation < 2; ++generation) {
+      const auto drafted = Generate("auto", draft);
+      ASSERT_TRUE(drafted.ok()) << drafted.status().message();
+      EXPECT_EQ(drafted->tokens, plain->tokens);
+    }
+    EXPECT_FALSE(Generate("auto", draft + "x").ok());
+  }
+}
+
 TEST_F(DraftModelTest, PackedWeightsOfTargetAndDraftAreKept) {
   TinyModelOptions small;
   small.n_layers = 1;

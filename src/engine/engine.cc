@@ -62,6 +62,7 @@ struct Opened {
   std::shared_ptr<const GgufFile> file;
   LlamaConfig config;
   const kernels::KernelTable* kernels = nullptr;
+  DraftFiles draft_files;  // opened for the memory plan
   MemoryNeeds needs;
   ModelInfo info;
 };
@@ -85,7 +86,8 @@ Result<Opened> OpenModel(const ModelOptions& options) {
   info.n_ctx = options.ctx_size > 0 ? options.ctx_size : config.n_ctx_train;
   info.threads = options.threads > 0 ? options.threads : ThreadTeam::PhysicalCores();
 
-  LS_ASSIGN(const DraftMemory draft, PlanDraftMemory(options.speculation, config, *model.file, layout));
+  const TargetFacts facts = {.file = *model.file, .config = config, .cache = layout};
+  LS_ASSIGN(const DraftMemory draft, PlanDraftMemory(options.speculation, facts, model.draft_files));
   model.needs = NeedsOf(config, *model.file, layout, MaxRows(options), info.n_ctx, draft);
   info.memory = PlanMemory(model.needs, AvailableMemory());
   return model;
@@ -198,6 +200,7 @@ Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options)
   load.weights_cache = {.folder = options.weights_cache, .on_warning = options.on_warning};
   load.origin = &info_.weights_origin;
   LS_ASSIGN(target_, LoadLlama(model.file, model.config, load));
+  draft_models_.SetFiles(model.draft_files);
   draft_models_.SetVocabulary(&text_.tokenizer->spec().tokens);
   draft_models_.SetWeightsCache(load.weights_cache);
   draft_models_.SetPriors(PriorsOf(*model.file, text_.tokenizer->spec(), target_->vocab_size()));

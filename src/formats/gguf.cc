@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/gguf.h"
 
+#include <cstring>
 #include <new>
 #include <optional>
 #include <unordered_map>
@@ -162,6 +163,12 @@ Result<std::shared_ptr<const GgufFile>> OpenShards(const std::string& first_path
 }
 
 }  // namespace
+
+bool BeginsAsGguf(const std::string& path) {
+  const auto file = MappedFile::Open(path);
+  return file.ok() && file->bytes().size() >= sizeof(kGgufMagic) &&
+         std::memcmp(file->bytes().data(), &kGgufMagic, sizeof(kGgufMagic)) == 0;
+}
 
 size_t GgufArray::size() const {
   return std::visit([](const auto& v) { return v.size(); }, values);

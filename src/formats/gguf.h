@@ -41,6 +41,9 @@ struct GgufShard {
   std::optional<FileIdentity> identity;  // none: it is in memory only
 };
 
+// Whether the file begins with the bytes of a GGUF file. False also of what cannot be read.
+bool BeginsAsGguf(const std::string& path);
+
 class GgufFile {
  public:
   // For `name-00001-of-0000N.gguf`, opens all N shards. Errors name the file, and the tensor or key at fault.

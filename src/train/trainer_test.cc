@@ -248,7 +248,7 @@ TEST(Train, ReducedVocabularyAndDistillation) {
   ASSERT_TRUE(checkpoint.ok());
   ASSERT_NE(checkpoint->Find(kLongspecVocabTensor), nullptr);
   EXPECT_EQ(checkpoint->Find(kLongspecVocabTensor)->n_elements(), 10);
-  EXPECT_TRUE(LoadLongspecModel(rig.options.output, "f32", rig.tiny.parts()).ok());
+  EXPECT_TRUE(LoadLongspecModel(*checkpoint, "f32", rig.tiny.parts()).ok());
 }
 
 TEST(Train, TheExportSaysWhatItWasTrainedFor) {

@@ -15,6 +15,7 @@
 
 #include "base/counter_rng.h"
 #include "base/thread_team.h"
+#include "draft/longspec_model.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "formats/tiny_model.h"
@@ -194,6 +195,14 @@ inline std::string WriteDraftFolder(const Folder& folder, const LlamaConfig& c, 
   WriteDraft(draft, folder.File("draft/model.safetensors"));
   std::ofstream(folder.File("draft/config.json")) << ConfigJson(c, more_config);
   return folder.File("draft");
+}
+
+inline Result<std::shared_ptr<const LongspecModel>> OpenAndLoad(const std::string& path,
+                                                                const std::string& weights,
+                                                                const SharedParts& target) {
+  const auto checkpoint = OpenLongspecCheckpoint(path);
+  if (!checkpoint.ok()) return checkpoint.status();
+  return LoadLongspecModel(*checkpoint, weights, target);
 }
 
 }  // namespace longspec::testing

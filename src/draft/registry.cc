@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft/registry.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "base/status_macros.h"
+#include "draft/draft_models.h"
+
+namespace longspec {
+namespace {
+
+constexpr const DrafterEntry* kDrafters[] = {
+    &kNoneDrafter,      &kNgramDrafter,    &kReplayDrafter,   &kPpmDrafter, &kSuffixDrafter,
+    &kRecyclingDrafter, &kMagicDecDrafter, &kLongspecDrafter, &kLmDrafter,  &kPortfolioDrafter,
+};
+
+// Of a type as SpeculationOptions has it; null if it is unknown.
+const DrafterEntry* EntryOf(std::string_view type) {
+  return IsPortfolio(type) ? &kPortfolioDrafter : FindDrafter(type);
+}
+
+Result<const DrafterEntry*> KnownEntryOf(std::string_view type) {
+  if (const DrafterEntry* entry = EntryOf(type); entry != nullptr) return entry;
+  std::string known;
+  for (const std::string& name : DrafterNames()) known += (known.empty() ? "" : ", ") + name;
+  return InvalidArgument("--spec-type " + std::string(type) + ": unknown; known are " + known);
+}
+
+Status CheckLengths(const SpeculationOptions& options) {
+  if (options.draft_n_max < 0) {
+    return InvalidArgument("--spec-draft-n-max " + std::to_string(options.draft_n_max) +
+                           ": must be 0 or more");
+  }
+  if (options.draft_n_min < 0 || options.draft_n_min > options.draft_n_max) {
+    return InvalidArgument("--spec-draft-n-min " + std::to_string(options.draft_n_min) +
+                           ": must be from 0 to --spec-draft-n-max (" + std::to_string(options.draft_n_max) +
+                           ")");
+  }
+  return {};
+}
+
+std::string Bound(double x) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.10g", x);
+  return text;
+}
+
+template <typename T>
+Status CheckRange(const DrafterOption& option, T value) {
+  const auto x = static_cast<double>(value);
+  if (std::isfinite(x) && x <= option.most && (option.above_least ? x > option.least : x >= option.least)) {
+    return {};
+  }
+  const bool bounded = std::isfinite(option.most);
+  std::string allowed;
+  if (option.above_least) {
+    allowed = "more than " + Bound(option.least) + (bounded ? " and at most " + Bound(option.most) : "");
+  } else {
+    allowed = bounded ? "from " + Bound(option.least) + " to " + Bound(option.most)
+                      : Bound(option.least) + " or more";
+  }
+  return InvalidArgument(std::string(option.name()) + " " + std::to_string(value) + ": must be " + allowed);
+}
+
+Status CheckRange(const DrafterOption&, const std::string&) { return {}; }
+
+// What only this drafter reads.
+Status CheckOwnOptions(const DrafterEntry& entry, const SpeculationOptions& options) {
+  if (entry.reads != nullptr && options.draft_model.empty()) {
+    return InvalidArgument("--spec-type " + options.type +
+                           ": needs a draft model; name its file or folder with --spec-draft-model (-md)");
+  }
+  for (const DrafterOption& option : entry.options) {
+    LS_TRY(std::visit([&](auto member) { return CheckRange(option, options.*member); }, option.member));
+  }
+  return entry.check == nullptr ? Status() : entry.check(options);
+}
+
+}  // namespace
+
+bool DrafterEntry::Answers(std::string_view wanted) const {
+  return wanted == name || (!wanted.empty() && std::ranges::find(aliases, wanted) != aliases.end());
+}
+
+std::span<const DrafterEntry* const> Drafters() { return kDrafters; }
+
+const DrafterEntry* FindDrafter(std::string_view name) {
+  const auto* const found =
+      std::ranges::find_if(kDrafters, [&](const DrafterEntry* entry) { return entry->Answers(name); });
+  return found == std::end(kDrafters) ? nullptr : *found;
+}
+
+const DrafterEntry* FindReader(std::string_view architecture) {
+  const auto* const found = std::ranges::find_if(kDrafters, [&](const DrafterEntry* entry) {
+    return entry->reads != nullptr && entry->reads(architecture);
+  });
+  return found == std::end(kDrafters) ? nullptr : *found;
+}
+
+std::vector<ReadOption> DrafterOptions() {
+  std::vector<ReadOption> all;
+  for (const DrafterEntry* entry : kDrafters) {
+    for (const DrafterOption& option : entry->options) {
+      const auto known = std::ranges::find_if(
+          all, [&](const ReadOption& other) { return other.option->flags == option.flags; });
+      if (known != all.end()) {
+        known->readers += ", " + std::string(entry->name);
+      } else {
+        all.push_back({.option = &option, .readers = std::string(entry->name)});
+      }
+    }
+  }
+  return all;
+}
+
+Status CheckDrafter(const SpeculationOptions& options) {
+  LS_TRY(CheckLengths(options));
+  LS_ASSIGN(const DrafterEntry* entry, KnownEntryOf(options.type));
+  return CheckOwnOptions(*entry, options);
+}
+
+Result<DraftMemory> PlanDraftMemory(const SpeculationOptions& speculation, const TargetFacts& target,
+                                    DraftFiles& files) {
+  const DrafterEntry* entry = EntryOf(speculation.type);
+  if (entry == nullptr || entry->memory == nullptr) return DraftMemory{};
+  if (entry->reads != nullptr) {
+    if (speculation.draft_model.empty()) return DraftMemory{};
+    LS_TRY(CheckOwnOptions(*entry, speculation));
+  }
+  if (entry->fits != nullptr) LS_TRY(entry->fits(speculation, target, files));
+  return entry->memory(speculation, target, files);
+}
+
+Result<std::unique_ptr<Drafter>> MakeDrafter(const SpeculationOptions& options, const DraftContext& context) {
+  LS_TRY(CheckDrafter(options));
+  LS_ASSIGN(const DrafterEntry* entry, KnownEntryOf(options.type));
+  DraftModels own;
+  DraftContext complete = context;
+  if (complete.models == nullptr) complete.models = &own;
+  auto drafter = entry->make(options, complete);
+  // What was refused may be another file the next time.
+  if (!drafter.ok() && !options.draft_model.empty()) complete.models->Close(options.draft_model);
+  return drafter;
+}
+
+bool IsPortfolio(std::string_view type) {
+  return type.find(',') != std::string_view::npos || kPortfolioDrafter.Answers(type);
+}
+
+std::vector<std::string> DrafterNames() {
+  std::vector<std::string> names;
+  for (const DrafterEntry* entry : kDrafters) names.emplace_back(entry->name);
+  return names;
+}
+
+}  // namespace longspec
