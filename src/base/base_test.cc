@@ -21,6 +21,7 @@
 #include "base/hash.h"
 #include "base/mapped_file.h"
 #include "base/thread_team.h"
+#include "base/to_int.h"
 
 namespace longspec {
 namespace {
@@ -51,6 +52,17 @@ TEST(CounterRng, UniformIsInRangeAndKeyedByEverything) {
   EXPECT_NE(a.Uniform(7), (RngStream{1, 0, RngPurpose::kDraft}.Uniform(7)));
   EXPECT_NE(a.Uniform(7), a.Uniform(8));
   EXPECT_NE(a.Uniform(7), a.Uniform(7, 1));
+}
+
+TEST(ToInt, StaysInItsRange) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(ToInt(2.9, 0, 10), 2);
+  EXPECT_EQ(ToInt(-2.9, -10, 10), -2);
+  for (const double x : {-1.0, -1e300, -kInfinity, std::nan(""), -std::nan("")}) EXPECT_EQ(ToInt(x, 0, 10), 0) << x;
+  for (const double x : {10.0, 11.0, 1e300, kInfinity}) EXPECT_EQ(ToInt(x, 0, 10), 10) << x;
+  constexpr int kMost = std::numeric_limits<int>::max(), kLeast = std::numeric_limits<int>::min();
+  EXPECT_EQ(ToInt(1e10, kLeast, kMost), kMost);
+  EXPECT_EQ(ToInt(-1e10, kLeast, kMost), kLeast);
 }
 
 // ---- Dice

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/print.h"
+#include "base/to_int.h"
 #include "chart/markup.h"
 
 namespace longspec {
@@ -48,14 +49,14 @@ class YAxis {
  public:
   explicit YAxis(double most) {
     const double step = Step(std::max(most, 1e-3));
-    const int n = std::max(1, static_cast<int>(std::ceil(most / step + 1e-9)));
+    const int n = ToInt(std::ceil(most / step + 1e-9), 1, 20);
     for (int i = 0; i <= n; ++i) ticks_.push_back(i * step);
   }
   // Both values above 0.
   static YAxis Doubling(double least, double most) {
     YAxis axis;
-    const int first = static_cast<int>(std::floor(std::log2(least)));
-    const int last = std::max(first + 1, static_cast<int>(std::ceil(std::log2(most))));
+    const int first = ToInt(std::floor(std::log2(least)), -1000, 1000);
+    const int last = ToInt(std::ceil(std::log2(most)), first + 1, first + 60);
     for (int i = first; i <= last; ++i) axis.ticks_.push_back(std::exp2(i));
     axis.logarithmic_ = true;
     return axis;

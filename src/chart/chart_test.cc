@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "chart/markup.h"
 
 namespace longspec {
@@ -47,6 +49,21 @@ TEST(Chart, DoublingsAreEquallyFarApart) {
   EXPECT_THAT(svg, Not(HasSubstr(">0<")));
   chart.series[0].points[0].second = 0;  // has no logarithm
   EXPECT_THAT(RenderLines(chart), HasSubstr(">0<"));
+}
+
+// Rates of no time at all: a chart of them means nothing, and is one all the same.
+TEST(Chart, ValuesThatAreNotFiniteAreMet) {
+  for (const double y : {std::nan(""), HUGE_VAL, -HUGE_VAL, 1e300, 5e-324}) {
+    LineChart lines;
+    lines.series = {{.name = "a", .points = {{1, y}, {2, 3}}}};
+    for (const bool doubling : {false, true}) {
+      lines.doubling_y = doubling;
+      EXPECT_THAT(RenderLines(lines), HasSubstr("</svg>")) << y;
+    }
+    BarChart bars;
+    bars.bars = {{"a", {y, 1}}};
+    EXPECT_THAT(RenderBars(bars), HasSubstr("</svg>")) << y;
+  }
 }
 
 TEST(Chart, BarsStack) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/to_int.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
@@ -31,7 +32,7 @@ struct EvalFlags {
 
 std::string FormatEta(double ms) {
   if (ms < 0) return "";
-  const auto seconds = static_cast<int>(ms / 1000);
+  const int seconds = ToInt(ms / 1000, 0, 999 * 3600);
   char text[48];
   std::snprintf(text, sizeof(text), ", %d:%02d left", seconds / 60, seconds % 60);
   return text;

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "base/to_int.h"
 #include "bench/loaded_model.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
@@ -43,13 +44,14 @@ std::string TokenRate(const FeatureProgress& progress, double begun_ms) {
   return text;
 }
 
+constexpr int kMaxSeconds = 999 * 3600;  // of a time left that is shown
+
 // The share done before this call is not this call's speed.
 std::string TimeLeft(double share, double first_share, double begun_ms) {
   if (share <= first_share) return "";
-  const double seconds = (NowMs() - begun_ms) / 1000.0 * (1.0 - share) / (share - first_share);
+  const int seconds = ToInt((NowMs() - begun_ms) / 1000.0 * (1.0 - share) / (share - first_share), 0, kMaxSeconds);
   char text[48];
-  std::snprintf(text, sizeof(text), ", %d:%02d:%02d left", static_cast<int>(seconds / 3600),
-                static_cast<int>(seconds / 60) % 60, static_cast<int>(seconds) % 60);
+  std::snprintf(text, sizeof(text), ", %d:%02d:%02d left", seconds / 3600, seconds / 60 % 60, seconds % 60);
   return text;
 }
 

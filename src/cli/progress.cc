@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/to_int.h"
 #include "cli/output.h"
 
 namespace longspec::cli {
@@ -17,7 +18,7 @@ constexpr double kLogIntervalMs = 2000;   // at the least, between two lines of 
 constexpr double kLogPatienceMs = 15000;  // a line even if no quarter was reached
 
 std::string Line(const std::string& label, double share, std::string_view detail) {
-  std::string line = label + " " + std::to_string(static_cast<int>(share * 100)) + " %";
+  std::string line = label + " " + std::to_string(ToInt(share * 100, 0, 100)) + " %";
   if (!detail.empty()) line.append(" (").append(detail).append(")");
   return line;
 }
@@ -52,7 +53,7 @@ void Progress::UpdateTerminal(double share, std::string_view detail, double now)
 }
 
 void Progress::UpdateLog(double share, std::string_view detail, double now) {
-  const int quarter = static_cast<int>(share * 4);
+  const int quarter = ToInt(share * 4, 0, 4);
   const double waited = now - last_ms_;
   if (waited < kLogIntervalMs || (quarter <= last_quarter_ && waited < kLogPatienceMs)) return;
   sink_.write(Line(label_, share, detail) + "\n");

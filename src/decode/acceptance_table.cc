@@ -46,7 +46,8 @@ NodeKind KindOf(const TokenTree& tree, int node, int context) {
   const TreeNode& n = tree.node(node);
   const double parent = n.parent == 0 ? 1.0 : static_cast<double>(tree.node(n.parent).score);
   const double score = parent > 0 ? static_cast<double>(n.score) / parent : 0.0;
-  return {.source = n.source, .depth = n.depth, .score = std::clamp(score, 0.0, 1.0), .context = context};
+  const double chance = score > 0 ? std::min(score, 1.0) : 0.0;  // also of NaN
+  return {.source = n.source, .depth = n.depth, .score = chance, .context = context};
 }
 
 std::array<AcceptanceTable::Key, AcceptanceTable::kLevels> AcceptanceTable::Keys(const NodeKind& kind) {

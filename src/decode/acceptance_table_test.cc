@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace longspec {
 namespace {
 
@@ -24,6 +26,17 @@ TEST(AcceptanceTable, UntestedScoresAreTakenWithCaution) {
   EXPECT_LT(table.Estimate({.score = 1.0}), 0.99);
   EXPECT_GT(table.Estimate({.score = 0.0}), 0.0);
   EXPECT_LT(table.Estimate({.score = 0.3}), table.Estimate({.score = 0.6}));
+}
+
+TEST(AcceptanceTable, ScoresThatAreNoChancesAreMet) {
+  for (const float score : {std::nanf(""), INFINITY, -INFINITY, -1.0F, 7.0F}) {
+    TokenTree tree(0);
+    const int child = tree.AddChild(tree.AddChild(0, 1, score), 2, score);
+    const double chance = KindOf(tree, child, 100).score;
+    EXPECT_TRUE(chance >= 0.0 && chance <= 1.0) << score;
+    const double estimate = AcceptanceTable().Estimate(KindOf(tree, child, 100));
+    EXPECT_TRUE(estimate > 0.0 && estimate < 1.0) << score;
+  }
 }
 
 TEST(AcceptanceTable, LearnsByScoreAndForgets) {

@@ -87,6 +87,7 @@ class MagicDecDrafter final : public Drafter {
     rest_ = 1;
     if (n == 0) return;
     const auto first = static_cast<size_t>(best_[0]);
+    if (!std::isfinite(logits[first])) return;
     const auto largest = static_cast<double>(ShareOfLargest(logits, best_[0]));
     for (const int32_t token : std::span(best_).first(static_cast<size_t>(n))) {
       const float below = logits[static_cast<size_t>(token)] - logits[first];

@@ -12,11 +12,11 @@
 namespace longspec {
 namespace {
 
-// round(x / step) within [low, high]; a zero step encodes zeros.
+// round(x / step) within [low, high]; a zero step encodes zeros, and so does a quotient that is no number.
 int Round(float x, float step, int low, int high) {
-  if (step == 0) return std::clamp(0, low, high);
-  return static_cast<int>(
-      std::clamp(std::nearbyint(x / step), static_cast<float>(low), static_cast<float>(high)));
+  const float quotient = std::nearbyint(x / step);
+  if (step == 0 || std::isnan(quotient)) return std::clamp(0, low, high);
+  return static_cast<int>(std::clamp(quotient, static_cast<float>(low), static_cast<float>(high)));
 }
 
 // The step as the reader will see it, so that values are rounded against what they will decode to.

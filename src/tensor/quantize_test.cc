@@ -106,6 +106,28 @@ TEST(QuantizeTest, ValuesOnTheGridAreExact) {
   EXPECT_EQ(RoundTrip(DType::kQ5_1, values), values);
 }
 
+// What comes of them is open, but their neighbours' blocks are what they were, and no cast sees them.
+TEST(QuantizeTest, NumbersThatAreNotFiniteAreMet) {
+  for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ4_K,
+                            DType::kQ5_K, DType::kQ6_K}) {
+    const auto n = static_cast<size_t>(Info(dtype).block_elements);
+    const auto bytes = RowBytes(dtype, static_cast<int64_t>(n));
+    std::vector<float> row(2 * n, 0.25F);
+    std::vector<std::byte> right(2 * bytes), stored(2 * bytes);
+    QuantizeRow(dtype, row.data(), static_cast<int64_t>(2 * n), right.data());
+    for (const float wrong : {std::nanf(""), INFINITY, -INFINITY}) {
+      for (const size_t at : {size_t{0}, size_t{17}, n - 1}) {
+        std::vector<float> broken = row;
+        broken[at] = wrong;
+        QuantizeRow(dtype, broken.data(), static_cast<int64_t>(2 * n), stored.data());
+        EXPECT_TRUE(std::equal(stored.begin() + static_cast<ptrdiff_t>(bytes), stored.end(),
+                               right.begin() + static_cast<ptrdiff_t>(bytes)))
+            << Info(dtype).name;
+      }
+    }
+  }
+}
+
 TEST(QuantizeDeathTest, WrongUseIsABug) {
   float in[32] = {};
   std::byte out[64];

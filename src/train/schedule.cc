@@ -26,8 +26,8 @@ int64_t Draw(uint64_t seed, enum Draw what, int64_t counter, uint32_t index, int
 }  // namespace
 
 double LearningRate(int64_t step, int64_t total, double peak, double warmup_share) {
-  const auto share = static_cast<int64_t>(warmup_share * static_cast<double>(total));
-  const int64_t warmup = std::max<int64_t>(2, share);
+  const double share = std::min(warmup_share, 1.0) * static_cast<double>(total);
+  const int64_t warmup = share > 2.0 ? static_cast<int64_t>(share) : 2;
   if (step < warmup) return peak * static_cast<double>(step) / static_cast<double>(warmup);
   const double done =
       static_cast<double>(step - warmup + 1) / static_cast<double>(std::max<int64_t>(1, total - warmup));
