@@ -80,6 +80,8 @@ struct SpeculationOptions {
   int draft_sink = 4;              // type "lm" with a window: first positions the draft sees
   int draft_window = 0;            // and last ones; 0: the draft sees all of them
   std::string draft_weights = {};  // type its matrices run in ("q8_0", "bf16", "f32"); "": the fast one
+
+  bool operator==(const SpeculationOptions&) const = default;
 };
 
 struct ModelOptions {
@@ -87,6 +89,9 @@ struct ModelOptions {
   int ctx_size = 0;       // positions the cache may hold; 0: the model's training context
   int threads = 0;        // 0: one per physical core
   int batch_size = 512;   // prompt tokens per prefill step; never changes output
+  // MiB of keys and values kept of prompts and answers that no session holds any more, so that a prompt that begins like
+  // one of them is not evaluated again. -1: as much as one full context takes; 0: none.
+  int cache_ram = -1;
   CacheType cache_type_k = CacheType::kF16;
   CacheType cache_type_v = CacheType::kF16;
   Bf16Arithmetic bf16_weights = Bf16Arithmetic::kF32;

@@ -26,6 +26,7 @@ constexpr Alias kAliases[] = {
     {"-md", "--spec-draft-model", false},
     {"--model-draft", "--spec-draft-model", false},
     {"--n-predict", "--predict", false},
+    {"-cram", "--cache-ram", false},
     {"-ub", "--batch-size", true},
     {"--ubatch-size", "--batch-size", true},
     // llama.cpp before 2026

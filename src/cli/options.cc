@@ -122,6 +122,9 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
       ->check(CLI::Range(1, 65536));
   AddValue(app, "-t,--threads", &options->threads, "Threads; 0: one per core; never changes output", group)
       ->check(CLI::Range(0, 1024));
+  AddValue(app, "--cache-ram", &options->cache_ram,
+           "MiB of prompts and answers kept for those that begin alike; -1: a full context's; 0: none", group)
+      ->check(CLI::Range(-1, kMaxInt));
   AddChoice(app, "--cache-type-k", &options->cache_type_k, cache_types,
             "KV cache: type of keys (-ctk; default f16)", group);
   AddChoice(app, "--cache-type-v", &options->cache_type_v, cache_types,

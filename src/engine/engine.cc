@@ -175,7 +175,8 @@ class EngineImpl final : public Engine {
   ModelInfo info_;
   Text text_;
   KvLayout layout_;
-  std::shared_ptr<ChunkPool> pool_;  // of all sessions
+  std::shared_ptr<ChunkPool> pool_;        // of all sessions
+  std::unique_ptr<PrefixIndex> prefixes_;  // what any of them has evaluated; null: it is not kept
   int batch_size_ = 0;
   std::unique_ptr<ThreadTeam> team_;  // used by target_, so declared before it
   std::unique_ptr<Target> target_;    // null: vocabulary only
@@ -189,6 +190,9 @@ class EngineImpl final : public Engine {
 Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options) {
   layout_ = model.config.kv_layout(options.cache_type_k, options.cache_type_v);
   pool_ = std::make_shared<ChunkPool>(layout_, info_.n_layer);
+  const uint64_t kept =
+      options.cache_ram < 0 ? info_.memory.kv_at_context : uint64_t(options.cache_ram) << 20;
+  if (kept >= pool_->chunk_bytes()) prefixes_ = std::make_unique<PrefixIndex>(kept / pool_->chunk_bytes());
   batch_size_ = options.batch_size;
   if (options.calibration_cache) calibration_key_ = CalibrationKey(info_, options);
   team_ = std::make_unique<ThreadTeam>(info_.threads);
@@ -248,6 +252,7 @@ GenerationParts EngineImpl::Parts() {
   parts.n_ctx_train = info_.n_ctx_train;
   parts.draft_models = &draft_models_;
   parts.learned = [this] { return Learned(); };
+  parts.prefixes = prefixes_.get();
   return parts;
 }
 

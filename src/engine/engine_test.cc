@@ -270,13 +270,40 @@ TEST_F(EngineTest, ASessionThatContinuesSaysWhatAFreshOneSays) {
   longer.tokens.push_back(65);
   const GenerationResult reused = Generate(*engine, **session, longer);
   EXPECT_EQ(reused.timings.cache_n, first.timings.prompt_n + 23);
-  auto fresh_session = engine->NewSession();
-  const GenerationResult fresh = Generate(*engine, **fresh_session, longer);
+  const auto other = Load({.cache_ram = 0});
+  auto fresh_session = other->NewSession();
+  const GenerationResult fresh = Generate(*other, **fresh_session, longer);
   EXPECT_EQ(fresh.timings.cache_n, 0);
   EXPECT_EQ(reused.tokens, fresh.tokens);
   (*session)->Clear();
   EXPECT_TRUE((*session)->tokens().empty());
   EXPECT_EQ(Generate(*engine, **session, longer).tokens, fresh.tokens);
+}
+
+// A prompt that begins as any other did is evaluated from where it parts, down to the token.
+TEST_F(EngineTest, WhatAnySequenceHasEvaluatedIsNotEvaluatedAgain) {
+  const auto engine = Load(), forgetful = Load({.cache_ram = 0});
+  GenerationRequest request = Request("", "ngram");
+  request.prompt.clear();
+  for (int i = 0; i < 300; ++i) request.tokens.push_back(40 + i * i % 80);
+  const auto generate = [&](Engine& in) {
+    auto session = in.NewSession();
+    return Generate(in, **session, request);
+  };
+  const GenerationResult first = generate(*engine);
+  EXPECT_EQ(first.timings.cache_n, 0);
+  const GenerationResult again = generate(*engine);
+  EXPECT_EQ(again.timings.cache_n, 299);
+  EXPECT_EQ(again.tokens, first.tokens);
+  request.tokens[270] += 1;
+  const GenerationResult parts = generate(*engine);
+  EXPECT_EQ(parts.timings.cache_n, 270);
+  EXPECT_EQ(parts.tokens, generate(*forgetful).tokens);
+  EXPECT_EQ(generate(*forgetful).timings.cache_n, 0);
+  // What was generated counts, too.
+  request.tokens.insert(request.tokens.end(), parts.tokens.begin(), parts.tokens.end());
+  request.tokens.push_back(50);
+  EXPECT_GE(generate(*engine).timings.cache_n, 300 + std::ssize(parts.tokens) - 1);
 }
 
 TEST_F(EngineTest, TokensAndBack) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One generation: from prompt tokens to text, over parts that outlive it. The session keeps its tokens and
-// their cache; everything else (drafter, policy, sampler) lives as long as the generation. Not thread-safe.
+// One generation: from prompt tokens to text, over parts that outlive it. The session keeps its tokens, their
+// cache and the drafter that follows them; everything else (policy, sampler) lives as long as the generation.
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include "decode/policy.h"
 #include "draft/drafter.h"
 #include "kv/full_cache.h"
+#include "kv/prefix_index.h"
 #include "longspec/engine.h"
 #include "model/target.h"
 #include "tokenizer/tokenizer.h"
@@ -37,12 +39,16 @@ struct GenerationParts {
   // For the adaptive policy: what is known of this machine and of its drafters. Null: nothing before this
   // generation, and nothing after.
   std::function<LearnedCosts()> learned = {};
+  PrefixIndex* prefixes =
+      nullptr;  // borrowed: beginnings that were evaluated before; null: none are looked for
 };
 
 // What a session is: the cache holds keys and values of a prefix of the tokens.
 struct SessionState {
   std::vector<int32_t> tokens;
   std::unique_ptr<FullCache> cache;
+  std::unique_ptr<Drafter> drafter;    // of the last answer; null: none yet
+  SpeculationOptions drafter_options;  // it was made with
 
   void Clear();
   // Keeps the first `n` tokens. The last one kept is never in the cache: it is the root of the next round.

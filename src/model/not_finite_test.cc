@@ -51,7 +51,7 @@ int BrokenRows(const TinyModelOptions& tiny, const Damage* damage, const kernels
   const std::vector<int32_t> tokens = {5, 6, 7};
   auto kv = *cache->Begin(kRows);
   const ForwardSegment segment{.tokens = tokens, .parents = {}, .kv = &kv, .logits = LogitsFor::kAllRows};
-  const auto output = model->Forward({&segment, 1}, {});
+  const auto output = model->Forward({&segment, 1});
   EXPECT_TRUE(output.ok()) << output.status().message();
   int broken = 0;
   for (int row = 0; row < output->segments[0].n_logits; ++row) {
@@ -65,15 +65,15 @@ TEST(NotFinite, OneBrokenWeightShowsInEveryRow) {
   TinyModelOptions tiny;
   tiny.n_embd = 256;
   tiny.n_ff = 256;
-  for (const DType dtype :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K}) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0,
+                            DType::kQ4_K, DType::kQ6_K}) {
     tiny.dtype = dtype;
     for (const kernels::KernelTable* table : kernels::Available()) {
       const std::string where = std::string(Info(dtype).name) + ", " + table->name;
       EXPECT_EQ(BrokenRows(tiny, nullptr, table), 0) << where;
-      for (const Damage& damage : {Damage{"blk.0.attn_norm.weight", 101, kNan},
-                                   Damage{"blk.1.ffn_norm.weight", 255, -kNan},
-                                   Damage{"output_norm.weight", 0, kInfinity}}) {
+      for (const Damage& damage :
+           {Damage{"blk.0.attn_norm.weight", 101, kNan}, Damage{"blk.1.ffn_norm.weight", 255, -kNan},
+            Damage{"output_norm.weight", 0, kInfinity}}) {
         EXPECT_EQ(BrokenRows(tiny, &damage, table), kRows) << where << ", " << damage.tensor;
       }
     }
@@ -85,7 +85,8 @@ TEST(NotFinite, EveryCacheTypeKeepsWhatIsBroken) {
   TinyModelOptions tiny;
   tiny.n_embd = 128;
   const Damage damage = {"blk.0.attn_norm.weight", 3, kNan};
-  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kBF16, CacheType::kQ8_0, CacheType::kQ4_0}) {
+  for (const CacheType type :
+       {CacheType::kF32, CacheType::kF16, CacheType::kBF16, CacheType::kQ8_0, CacheType::kQ4_0}) {
     for (const kernels::KernelTable* table : kernels::Available()) {
       EXPECT_EQ(BrokenRows(tiny, nullptr, table, type), 0) << table->name;
       EXPECT_EQ(BrokenRows(tiny, &damage, table, type), kRows) << table->name;

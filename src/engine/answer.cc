@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/answer.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <new>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "decode/policy.h"
+#include "draft/drafter.h"
+#include "engine/stop_matcher.h"
+#include "model/shared_parts.h"
+#include "sampling/sampler.h"
+
+namespace longspec {
+namespace {
+
+// Tokens to final text: whole characters, and nothing that may yet be part of a stop string.
+class TextStream {
+ public:
+  TextStream(const Tokenizer& tokenizer, const GenerationRequest& request)
+      : decoder_(tokenizer), matcher_(request.stop), on_text_(request.on_text) {}
+
+  // False when the text has ended: a stop string, or the caller's wish.
+  bool Push(int32_t token) {
+    Emit(matcher_.Push(decoder_.Push(token)));
+    return !stopped() && !cancelled_;
+  }
+
+  // The end of text that was not cut short: what was held back follows.
+  void Finish() {
+    if (stopped() || cancelled_) return;
+    Emit(matcher_.Push(decoder_.Finish()));
+    if (!stopped() && !cancelled_) Emit(matcher_.Finish());
+  }
+
+  bool stopped() const { return matcher_.stopped(); }
+  bool cancelled() const { return cancelled_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  void Emit(const std::string& piece) {
+    if (piece.empty()) return;
+    text_ += piece;
+    if (on_text_ && !on_text_(piece)) cancelled_ = true;
+  }
+
+  StreamDecoder decoder_;
+  StopMatcher matcher_;
+  const std::function<bool(std::string_view)>& on_text_;
+  std::string text_;
+  bool cancelled_ = false;
+};
+
+Status CheckRequest(const GenerationParts& parts, const std::vector<int32_t>& prompt,
+                    const GenerationRequest& request, int capacity) {
+  if (prompt.empty()) return InvalidArgument("the prompt is empty: there is nothing to continue");
+  const int vocab = parts.target->vocab_size();
+  for (const int32_t token : prompt) {
+    if (token >= 0 && token < vocab) continue;
+    return InvalidArgument("prompt token " + std::to_string(token) + " is not in the vocabulary of " +
+                           std::to_string(vocab) + " tokens");
+  }
+  if (prompt.size() >= static_cast<size_t>(capacity)) {
+    return ResourceExhausted("the prompt has " + std::to_string(prompt.size()) +
+                             " tokens but the context holds " + std::to_string(capacity) +
+                             ", one of them for the answer: shorten the prompt or load with a "
+                             "context size (-c) of at least " +
+                             std::to_string(prompt.size() + 1) + " (the model was trained for " +
+                             std::to_string(parts.n_ctx_train) + ")");
+  }
+  if (request.n_predict < -1) {
+    return InvalidArgument("n_predict " + std::to_string(request.n_predict) +
+                           ": must be -1 (no limit) or more");
+  }
+  if (std::any_of(request.stop.begin(), request.stop.end(), [](const auto& stop) { return stop.empty(); })) {
+    return InvalidArgument("a stop string is empty: it would end every text before it begins");
+  }
+  return CheckSpeculation(request.speculation);
+}
+
+uint64_t FreshSeed() {
+  std::random_device device;
+  return device();  // 32 bits: short enough to be typed again
+}
+
+SamplingOptions ResolveSampling(const GenerationParts& parts, const GenerationRequest& request) {
+  SamplingOptions sampling = request.sampling;
+  if (!sampling.seed) sampling.seed = FreshSeed();
+  if (request.ignore_eos) {
+    constexpr float kNever = -std::numeric_limits<float>::infinity();
+    const int n_token = std::min(parts.tokenizer->vocab_size(), parts.target->vocab_size());
+    for (int32_t id = 0; id < n_token; ++id) {
+      if (parts.tokenizer->IsEndOfGeneration(id)) sampling.logit_bias.emplace_back(id, kNever);
+    }
+  }
+  return sampling;
+}
+
+// Makes `prompt` the session's tokens, keeping the cache of the longest beginning that the session or any
+// other sequence has evaluated. Returns its length.
+size_t Reuse(const GenerationParts& parts, SessionState& session, const std::vector<int32_t>& prompt) {
+  const size_t limit =
+      std::min({static_cast<size_t>(session.cache->length()), session.tokens.size(), prompt.size() - 1});
+  size_t n = 0;
+  while (n < limit && session.tokens[n] == prompt[n]) ++n;
+  session.cache->Truncate(static_cast<int>(n));
+  session.tokens = prompt;
+  if (parts.prefixes == nullptr) return n;
+  const auto all_but_last = std::span(prompt).first(prompt.size() - 1);
+  if (static_cast<size_t>(parts.prefixes->LengthKnown(all_but_last)) <= n) return n;
+  const PrefixIndex::Match match = parts.prefixes->Find(all_but_last);
+  session.cache->Adopt(match.chunks, match.length);
+  return static_cast<size_t>(match.length);
+}
+
+// The session's own, if it was made with these options: what it learned of the text so far is kept.
+Result<Drafter*> DrafterOf(const GenerationParts& parts, SessionState& session,
+                           const SpeculationOptions& options) {
+  if (session.drafter == nullptr || session.drafter_options != options) {
+    session.drafter.reset();
+    LS_ASSIGN(session.drafter, MakeDrafter(options, {.target = parts.target,
+                                                     .cache = session.cache.get(),
+                                                     .models = parts.draft_models}));
+    session.drafter_options = options;
+  }
+  return session.drafter.get();
+}
+
+// The target's, so that a forced table is forced for sampling too; null if it does not say.
+const kernels::KernelTable* KernelsOf(const Target& target) {
+  const SharedParts* parts = target.shared_parts();
+  return parts == nullptr ? nullptr : parts->kernels;
+}
+
+// "4K"; lengths below 1024 as they are.
+std::string ContextName(int length) {
+  return length < 1024 ? std::to_string(length) : std::to_string(length / 1024) + "K";
+}
+
+void CountByDrafter(const DecodeStats& stats, const std::vector<std::string_view>& names,
+                    SpeculativeStats& out) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    AcceptanceCounts counts{.name = std::string(names[i])};
+    if (i < stats.drafted_by.size()) counts.drafted = stats.drafted_by[i];
+    if (i < stats.accepted_by.size()) counts.accepted = stats.accepted_by[i];
+    out.by_drafter.push_back(std::move(counts));
+  }
+}
+
+void CountByContext(const DecodeStats& stats, SpeculativeStats& out) {
+  for (size_t i = 0; i < stats.contexts.size(); ++i) {
+    const ContextCounts& counts = stats.contexts[i];
+    if (counts.steps == 0) continue;
+    const auto bucket = static_cast<int>(i);
+    out.by_context.push_back(
+        {.name = ContextName(ContextBucketFrom(bucket)) + "-" + ContextName(ContextBucketFrom(bucket + 1)),
+         .steps = counts.steps,
+         .drafted = counts.drafted,
+         .accepted = counts.accepted,
+         .target_ms = counts.target_ms});
+  }
+}
+
+SpeculativeStats MakeSpeculativeStats(const DecodeStats& stats, const Drafter& drafter, PolicyReport report,
+                                      bool lossless) {
+  SpeculativeStats out;
+  out.type = drafter.name();
+  out.steps = stats.steps;
+  out.mean_acceptance_length = stats.mean_acceptance_length();
+  for (size_t i = 0; i < stats.drafted_at.size(); ++i) {
+    const auto drafted = static_cast<double>(stats.drafted_at[i]);
+    const auto accepted = i < stats.accepted_at.size() ? static_cast<double>(stats.accepted_at[i]) : 0.0;
+    out.acceptance_per_position.push_back(drafted == 0 ? 0.0 : accepted / drafted);
+  }
+  out.drafted_at = stats.drafted_at;
+  out.accepted_at = stats.accepted_at;
+  out.accepted_at.resize(out.drafted_at.size());
+  out.draft_ms = stats.draft_ms;
+  out.target_ms = stats.target_ms;
+  out.verify_ms = stats.verify_ms;
+  out.commit_ms = stats.commit_ms;
+  out.proposed = stats.proposed;
+  out.draft_bytes = drafter.bytes();
+  out.policy = std::move(report.policy);
+  out.last_decision = std::move(report.last_decision);
+  out.decisions = std::move(report.decisions);
+  CountByDrafter(stats, drafter.sources(), out);
+  CountByContext(stats, out);
+  out.lossless = lossless;
+  return out;
+}
+
+// In the order in which it is made.
+class AnswerImpl final : public Answer {
+ public:
+  AnswerImpl(const GenerationParts& parts, SessionState& session, const std::vector<int32_t>& prompt,
+             const GenerationRequest& request, Sampler sampler, uint64_t seed)
+      : parts_(parts),
+        session_(session),
+        request_(request),
+        n_prompt_(prompt.size()),
+        sampler_(std::move(sampler)),
+        text_(*parts.tokenizer, request_) {
+    result_.seed = seed;
+  }
+
+  Status Prepare(const std::vector<int32_t>& prompt) {
+    LS_ASSIGN(Drafter* const drafter, DrafterOf(parts_, session_, request_.speculation));
+    if (WantsAdaptivePolicy(request_.speculation)) {
+      learned_ = parts_.learned ? parts_.learned() : LearnedCosts{&fresh_, "learned in this generation"};
+      policy_ = MakeAdaptivePolicy(request_.speculation, AcceptanceKey(*drafter, HasDice(*drafter)),
+                                   learned_.memory);
+    } else {
+      policy_ = MakeFixedPolicy(request_.speculation);
+    }
+    sequence_ = {.tokens = &session_.tokens,
+                 .cache = session_.cache.get(),
+                 .drafter = drafter,
+                 .policy = policy_.get(),
+                 .sampler = &sampler_,
+                 .dice = request_.speculation.dice,
+                 .stats = {},
+                 .draft_failure = {}};
+    result_.timings.cache_n = static_cast<int64_t>(Reuse(parts_, session_, prompt));
+    result_.timings.prompt_n = static_cast<int64_t>(prompt.size()) - result_.timings.cache_n;
+    n_computed_ = session_.cache->length();
+    const Status followed = drafter->Follow(session_.tokens);
+    if (!followed.ok()) sequence_.draft_failure = "no speculation: " + followed.message();
+    return {};
+  }
+
+  int n_missing() const override { return sequence_.n_missing(); }
+  bool ended() const override { return ended_; }
+  const std::vector<int32_t>& tokens() const override { return result_.tokens; }
+  const Sequence& sequence() const override { return sequence_; }
+
+  Turn NextTurn(int max_rows) override {
+    LS_CHECK(!ended_);
+    const int room = Room();
+    // Where nothing may be generated, only the prompt's keys are computed.
+    if (room <= 0) max_rows = std::min(max_rows, n_missing() - 1);
+    return {
+        .sequence = &sequence_, .max_rows = max_rows, .max_tokens = std::max(room, 1), .is_end = &is_end_};
+  }
+
+  Status Take(const Turn& turn, double round_ms) override {
+    LS_TRY(turn.status);
+    if (turn.tokens.empty()) {
+      result_.timings.prompt_ms += round_ms;
+    } else {
+      (result_.tokens.empty() && in_prefill_ ? result_.timings.prompt_ms : result_.timings.predicted_ms) +=
+          round_ms;
+    }
+    in_prefill_ = turn.tokens.empty();
+    for (const int32_t token : turn.tokens) {
+      result_.tokens.push_back(token);
+      if (IsEnd(token) || !text_.Push(token)) {
+        End(FinishReason::kStop);
+        return {};
+      }
+    }
+    if (n_missing() == 1 && Room() <= 0) End(limit_);
+    return {};
+  }
+
+  bool ReportPrefill() override {
+    const int done = session_.cache->length() - n_computed_;
+    const int total = static_cast<int>(n_prompt_) - 1 - n_computed_;
+    if (!request_.on_prefill || done <= 0 || done > total || request_.on_prefill(done, total)) return true;
+    End(FinishReason::kCancelled);
+    return false;
+  }
+
+  void End(FinishReason reason) override {
+    if (std::exchange(ended_, true)) return;
+    text_.Finish();
+    reason_ = text_.cancelled() ? FinishReason::kCancelled : text_.stopped() ? FinishReason::kStop : reason;
+    // A round may have gone on after the token that ended the text, and a prompt may not be whole.
+    if (prompt_is_whole()) {
+      session_.KeepTokens(n_prompt_ + result_.tokens.size());
+    } else {
+      session_.tokens.resize(static_cast<size_t>(session_.cache->length()));
+    }
+  }
+
+  GenerationResult Finish() override {
+    End(FinishReason::kLength);
+    const DecodeStats& stats = sequence_.stats;
+    const Drafter& drafter = *sequence_.drafter;
+    result_.timings.predicted_n = static_cast<int64_t>(result_.tokens.size());
+    result_.timings.draft_n = stats.drafted;
+    result_.timings.draft_n_accepted = stats.accepted;
+    result_.text = text_.text();
+    result_.finish_reason = reason_;
+    result_.distinct_4gram = DistinctNgramShare(result_.tokens);
+    result_.speculative = MakeSpeculativeStats(stats, drafter, policy_->report(),
+                                               session_.cache->exactness() == Exactness::kLossless);
+    result_.speculative.costs = learned_.origin;
+    result_.speculative.notice = drafter.notice();
+    if (!sequence_.draft_failure.empty()) {
+      std::string& notice = result_.speculative.notice;
+      notice += (notice.empty() ? "" : "; ") + sequence_.draft_failure;
+    }
+    result_.speculative.uses = drafter.uses();
+    result_.speculative.dice = HasDice(drafter);
+    return std::move(result_);
+  }
+
+ private:
+  bool prompt_is_whole() const { return session_.cache->length() + 1 >= static_cast<int>(n_prompt_); }
+  bool HasDice(const Drafter& drafter) const {
+    return request_.speculation.dice && drafter.uses_dice() && !sampler_.is_greedy();
+  }
+  bool IsEnd(int32_t token) const {
+    return !request_.ignore_eos && parts_.tokenizer->IsEndOfGeneration(token);
+  }
+
+  // Tokens that may still be generated; sets the reason it will end for.
+  int Room() {
+    const auto used = static_cast<int>(session_.tokens.size());
+    const int in_context = session_.cache->capacity() - used;
+    const int wanted = request_.n_predict < 0 ? std::numeric_limits<int>::max()
+                                              : request_.n_predict - (used - static_cast<int>(n_prompt_));
+    limit_ = wanted <= in_context ? FinishReason::kLength : FinishReason::kContext;
+    return std::min(wanted, in_context);
+  }
+
+  const GenerationParts parts_;
+  SessionState& session_;
+  const GenerationRequest request_;
+  const size_t n_prompt_;
+  const Sampler sampler_;
+  const std::function<bool(int32_t)> is_end_ = [this](int32_t token) { return IsEnd(token); };
+  AdaptiveMemory fresh_;  // outlives the policy
+  LearnedCosts learned_;
+  std::unique_ptr<Policy> policy_;
+  Sequence sequence_;
+  TextStream text_;
+  int n_computed_ = 0;  // positions that were there when it began
+  GenerationResult result_;
+  FinishReason reason_ = FinishReason::kLength, limit_ = FinishReason::kLength;
+  bool in_prefill_ = true;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Answer>> Answer::Start(const GenerationParts& parts, SessionState& session,
+                                              const std::vector<int32_t>& prompt,
+                                              const GenerationRequest& request, uint64_t index) {
+  LS_TRY(CheckRequest(parts, prompt, request, session.cache->capacity()));
+  const SamplingOptions sampling = ResolveSampling(parts, request);
+  LS_ASSIGN(Sampler sampler,
+            Sampler::Create(sampling, parts.target->vocab_size(), index, KernelsOf(*parts.target)));
+  auto answer =
+      std::make_unique<AnswerImpl>(parts, session, prompt, request, std::move(sampler), *sampling.seed);
+  LS_TRY(answer->Prepare(prompt));
+  return std::unique_ptr<Answer>(std::move(answer));
+}
+
+void SessionState::Clear() {
+  cache->Truncate(0);
+  tokens.clear();
+}
+
+void SessionState::KeepTokens(size_t n) {
+  tokens.resize(std::min(n, tokens.size()));
+  const int cached = tokens.empty() ? 0 : static_cast<int>(tokens.size()) - 1;
+  if (cache->length() > cached) cache->Truncate(cached);
+}
+
+}  // namespace longspec

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One answer in the making: what is asked, what was drawn so far, and its text. It says what its sequence
+// does in the next round and takes what the round brought; who else is in the round, and when it comes, is
+// not its business. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "decode/batch_decoder.h"
+#include "engine/generation.h"
+
+namespace longspec {
+
+class Answer {
+ public:
+  // `session` (borrowed) gets `prompt` for its tokens, and keeps what its cache holds of it. `index`: of the
+  // answers that one request asked for; each has random numbers of its own.
+  static Result<std::unique_ptr<Answer>> Start(const GenerationParts& parts, SessionState& session,
+                                               const std::vector<int32_t>& prompt,
+                                               const GenerationRequest& request, uint64_t index = 0);
+  virtual ~Answer() = default;
+
+  // Tokens whose keys are not there yet; 1 while it decodes.
+  virtual int n_missing() const = 0;
+  virtual bool ended() const = 0;
+  virtual const std::vector<int32_t>& tokens() const = 0;  // generated so far
+  virtual const Sequence& sequence() const = 0;
+
+  // At most max_rows missing tokens. REQUIRES: it has not ended.
+  virtual Turn NextTurn(int max_rows) = 0;
+  // What came of it, and what the round took. An error of the turn is the answer's: it has not ended then,
+  // and can be tried again or finished.
+  virtual Status Take(const Turn& turn, double round_ms) = 0;
+
+  // Tells the request how far its prompt is; false if it wishes to end, which ends it.
+  virtual bool ReportPrefill() = 0;
+  // Ends it here, if it has not ended.
+  virtual void End(FinishReason reason) = 0;
+  // Called once, after which there is nothing left of it.
+  virtual GenerationResult Finish() = 0;
+};
+
+}  // namespace longspec
