@@ -55,6 +55,25 @@ TEST(PassCost, OfOneSequenceIsTheModels) {
   }
 }
 
+// Corrections may say that more keys cost less.
+TEST(PassCost, OfOneSequenceIsTheModelsWhateverItBelieves) {
+  CostModel model = Affine();
+  for (int i = 0; i < 300; ++i) {
+    model.Observe(1 + i % 8, 4000, 3.0);
+    model.Observe(1 + i % 8, 300, 12.0 + i % 8);
+  }
+  const PassCost cost(model);
+  ASSERT_LT(model.TargetMs(8, 4000), model.TargetMs(8, 300));
+  std::vector<PassPart> parts = {{.rows = 1, .keys = 4000}, {.rows = 0, .keys = 500}};
+  GrowingPass pass(cost, parts);
+  for (; parts[0].rows < 12; ++parts[0].rows, pass.AddRow(0)) {
+    ASSERT_EQ(cost.Ms(parts), model.TargetMs(parts[0].rows, 4000));
+    ASSERT_EQ(pass.ms(), model.TargetMs(parts[0].rows, 4000));
+  }
+  parts[1].rows = 3;
+  EXPECT_GE(cost.Ms(parts), model.TargetMs(15, 0));  // attention is never paid for
+}
+
 TEST(PassCost, ProductsOfAllRowsAndAttentionOfEach) {
   const CostModel model = Affine();
   const PassCost cost(model);
