@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/print.h"
 #include "cli/output.h"
 
 namespace longspec::cli {
@@ -63,6 +64,13 @@ void Progress::UpdateLog(double share, std::string_view detail, double now) {
 void Progress::Finish() {
   if (shown_) sink_.write("\r\033[K");
   shown_ = false;
+}
+
+std::string FormatTimeLeft(double share, double first_share, double elapsed_ms) {
+  if (share <= first_share) return "";
+  const double seconds = elapsed_ms / 1000.0 * (1.0 - share) / (share - first_share);
+  return Print(", %d:%02d:%02d left", static_cast<int>(seconds / 3600), static_cast<int>(seconds / 60) % 60,
+               static_cast<int>(seconds) % 60);
 }
 
 }  // namespace longspec::cli
