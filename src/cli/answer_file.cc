@@ -61,7 +61,7 @@ Result<AnswerFile> AnswerFile::Open(const std::string& path,
 }
 
 Status AnswerFile::Append(std::string_view line) {
-  const Status written = output_.Write(line);
+  Status written = output_.Write(line);
   if (written.ok()) {
     size_ += line.size();
   } else {

@@ -13,6 +13,9 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
+// Answers are our own, and n of them make a long line.
+constexpr JsonLimits kAnswerLimits = {.bytes = size_t{1} << 30};
+
 constexpr std::string_view kAnswerBegins = R"({"id":"batch_req_)";  // as a compact dump writes it
 
 void ParseCustomId(Fields& fields, std::string* custom_id) {
@@ -93,7 +96,7 @@ OrderedJson BatchErrorJson(const std::string& id, const std::string& custom_id, 
 }
 
 std::optional<AnsweredRequest> ParseAnswerLine(std::string_view line) {
-  auto json = ParseJson(line);
+  auto json = ParseJson(line, kAnswerLimits);
   const auto* object = std::get_if<Json>(&json);
   if (object == nullptr || !object->is_object() || !object->contains("response")) return std::nullopt;
   const auto id = object->find("custom_id");
