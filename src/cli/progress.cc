@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -14,8 +15,9 @@ namespace longspec::cli {
 namespace {
 
 constexpr double kTerminalIntervalMs = 50;
-constexpr double kLogIntervalMs = 2000;   // at the least, between two lines of a log
-constexpr double kLogPatienceMs = 15000;  // a line even if no quarter was reached
+constexpr double kLogIntervalMs = 2000;           // at the least, between two lines of a log
+constexpr double kLogPatienceMs = 15000;          // a line even if no quarter was reached
+constexpr double kMostSecondsShown = 999 * 3600;  // of time left
 
 std::string Line(const std::string& label, double share, std::string_view detail) {
   std::string line = label + " " + std::to_string(static_cast<int>(share * 100)) + " %";
@@ -68,9 +70,9 @@ void Progress::Finish() {
 
 std::string FormatTimeLeft(double share, double first_share, double elapsed_ms) {
   if (share <= first_share) return "";
-  const double seconds = elapsed_ms / 1000.0 * (1.0 - share) / (share - first_share);
-  return Print(", %d:%02d:%02d left", static_cast<int>(seconds / 3600), static_cast<int>(seconds / 60) % 60,
-               static_cast<int>(seconds) % 60);
+  const double left = elapsed_ms / 1000.0 * (1.0 - share) / (share - first_share);
+  const auto seconds = static_cast<int>(std::clamp(left, 0.0, kMostSecondsShown));
+  return Print(", %d:%02d:%02d left", seconds / 3600, seconds / 60 % 60, seconds % 60);
 }
 
 }  // namespace longspec::cli

@@ -193,6 +193,7 @@ TEST(Progress, TimeLeftGoesByWhatThisRunDid) {
   EXPECT_EQ(FormatTimeLeft(0.6, 0.5, 3'600'000), ", 4:00:00 left");
   EXPECT_EQ(FormatTimeLeft(1.0, 0.5, 1000), ", 0:00:00 left");
   EXPECT_EQ(FormatTimeLeft(0.5, 0.5, 1000), "");
+  EXPECT_EQ(FormatTimeLeft(1e-12, 0.0, 1e9), ", 999:00:00 left");
 }
 
 TEST(Progress, TerminalUpdatesOneLineAndClearsIt) {
