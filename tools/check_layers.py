@@ -19,7 +19,7 @@ import sys
 
 FLOORS = (
     ("base",),
-    ("tensor", "tree", "tokenizer", "jinja", "chart"),
+    ("tensor", "tree", "tokenizer", "jinja", "chart", "openai"),
     ("formats", "kernels"),
     ("attention", "sampling"),
     ("kv", "verify"),
@@ -39,7 +39,9 @@ PUBLIC = {
     "longspec/options.h": "base",
     "longspec/stats.h": "base",
     "longspec/version.h": "base",
+    "longspec/generation.h": "base",
     "longspec/engine.h": "engine",
+    "longspec/scheduler.h": "engine",
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')

@@ -16,48 +16,14 @@
 #include <string_view>
 #include <vector>
 
+#include "longspec/generation.h"
 #include "longspec/options.h"
 #include "longspec/stats.h"
 #include "longspec/status.h"
 
 namespace longspec {
 
-struct Message {
-  std::string role;
-  std::string content;
-};
-
-enum class FinishReason : uint8_t { kStop, kLength, kContext, kCancelled };  // end token or stop string; n_predict; full
 std::string_view ToString(FinishReason reason);  // "stop", "length", "context", "cancelled"
-
-struct GenerationRequest {
-  // Exactly one of these three is given.
-  std::string prompt = {};             // raw text
-  std::vector<Message> messages = {};  // rendered with the model's chat template
-  std::vector<int32_t> tokens = {};    // already tokenised
-
-  int n_predict = -1;                  // -1: until an end token or a full context
-  std::vector<std::string> stop = {};  // stop strings; not part of the returned text
-  bool ignore_eos = false;
-  SamplingOptions sampling = {};
-  SpeculationOptions speculation = {};
-
-  // Called with each piece of text as it becomes final (complete UTF-8, not the beginning of a stop string). Return
-  // false to stop after it.
-  std::function<bool(std::string_view piece)> on_text = {};
-  // Called while the prompt is evaluated. Return false to cancel.
-  std::function<bool(int done, int total)> on_prefill = {};
-};
-
-struct GenerationResult {
-  std::string text;
-  std::vector<int32_t> tokens;      // generated, the end token included
-  FinishReason finish_reason = FinishReason::kLength;
-  uint64_t seed = 0;                // the one used
-  Timings timings;
-  SpeculativeStats speculative;
-  double distinct_4gram = 1.0;
-};
 
 // What the memory of a loaded model is used for, in bytes; known before any of it is taken.
 struct MemoryPlan {

@@ -24,6 +24,7 @@ constexpr Alias kAliases[] = {
     {"-ctk", "--cache-type-k", false},
     {"-ctv", "--cache-type-v", false},
     {"-md", "--spec-draft-model", false},
+    {"-np", "--parallel", false},
     {"--model-draft", "--spec-draft-model", false},
     {"--n-predict", "--predict", false},
     {"-cram", "--cache-ram", false},

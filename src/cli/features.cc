@@ -44,17 +44,6 @@ std::string TokenRate(const FeatureProgress& progress, double begun_ms) {
   return text;
 }
 
-constexpr int kMaxSeconds = 999 * 3600;  // of a time left that is shown
-
-// The share done before this call is not this call's speed.
-std::string TimeLeft(double share, double first_share, double begun_ms) {
-  if (share <= first_share) return "";
-  const int seconds = ToInt((NowMs() - begun_ms) / 1000.0 * (1.0 - share) / (share - first_share), 0, kMaxSeconds);
-  char text[48];
-  std::snprintf(text, sizeof(text), ", %d:%02d:%02d left", seconds / 3600, seconds / 60 % 60, seconds % 60);
-  return text;
-}
-
 Result<LoadedModel> LoadTarget(const FeatureFlags& flags) {
   const auto progress =
       std::make_shared<Progress>("loading", Progress::StandardError(!flags.output.no_progress));
@@ -88,7 +77,8 @@ Result<std::string> Make(const FeatureFlags& flags) {
   double first_share = -1.0;
   const auto show = [&](const FeatureProgress& p) {
     if (first_share < 0.0) first_share = p.share;
-    progress.Update(p.share, TokenRate(p, begun_ms) + TimeLeft(p.share, first_share, begun_ms));
+    progress.Update(p.share,
+                    TokenRate(p, begun_ms) + FormatTimeLeft(p.share, first_share, NowMs() - begun_ms));
     return !Interrupted();
   };
   const FeatureTokenizer tokenizer = FeatureTokenizerOf(*engine, *model.file);

@@ -2,6 +2,7 @@
 #include "cli/output.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -51,6 +52,14 @@ Result<Output> Output::Append(const std::string& path) {
   return Output(fd, path, true);
 }
 
+Result<Output> Output::AppendAlone(const std::string& path) {
+  LS_ASSIGN(Output output, Append(path));
+  // A file system without locks has none to be refused by.
+  if (flock(output.fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    return IoError("cannot write " + path + ": another process is writing it");
+  return output;
+}
+
 Status Output::Error(int error) const {
   return {error == EPIPE ? StatusCode::kCancelled : StatusCode::kIo,
           "cannot write " + name_ + ": " + std::strerror(error)};
@@ -80,6 +89,16 @@ Status Output::Replace(std::string_view text) {
   LS_TRY(Write(text));
   if (has_contents && ftruncate(fd_, static_cast<off_t>(text.size())) != 0 && errno != EINVAL)
     return Error(errno);
+  return {};
+}
+
+Status Output::CutTo(uint64_t size) {
+  if (ftruncate(fd_, static_cast<off_t>(size)) != 0 && errno != EINVAL) return Error(errno);
+  return {};
+}
+
+Status Output::Sync() {
+  if (fsync(fd_) != 0 && errno != EINVAL && errno != EROFS) return Error(errno);
   return {};
 }
 

@@ -4,6 +4,7 @@
 // thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,8 @@ class Output {
 
   // Written at the end, whoever else does; created for its owner's eyes only.
   static Result<Output> Append(const std::string& path);
+  // The same, and refused while another process has the file open in this way.
+  static Result<Output> AppendAlone(const std::string& path);
 
   Output(Output&& other) noexcept;
   Output& operator=(Output&& other) noexcept;
@@ -33,6 +36,10 @@ class Output {
   Status Write(std::string_view text);
   // Replaces the contents of a file; the same as Write for what has none to replace, such as a pipe.
   Status Replace(std::string_view text);
+  // What is behind `size` bytes is cut off; nothing is done to what cannot be cut, such as a pipe.
+  Status CutTo(uint64_t size);
+  // Waits until the disk has what was written.
+  Status Sync();
 
  private:
   Output(int fd, std::string name, bool owned);

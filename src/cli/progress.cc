@@ -3,10 +3,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/print.h"
 #include "base/to_int.h"
 #include "cli/output.h"
 
@@ -14,8 +16,9 @@ namespace longspec::cli {
 namespace {
 
 constexpr double kTerminalIntervalMs = 50;
-constexpr double kLogIntervalMs = 2000;   // at the least, between two lines of a log
-constexpr double kLogPatienceMs = 15000;  // a line even if no quarter was reached
+constexpr double kLogIntervalMs = 2000;           // at the least, between two lines of a log
+constexpr double kLogPatienceMs = 15000;          // a line even if no quarter was reached
+constexpr double kMostSecondsShown = 999 * 3600;  // of time left
 
 std::string Line(const std::string& label, double share, std::string_view detail) {
   std::string line = label + " " + std::to_string(ToInt(share * 100, 0, 100)) + " %";
@@ -64,6 +67,13 @@ void Progress::UpdateLog(double share, std::string_view detail, double now) {
 void Progress::Finish() {
   if (shown_) sink_.write("\r\033[K");
   shown_ = false;
+}
+
+std::string FormatTimeLeft(double share, double first_share, double elapsed_ms) {
+  if (share <= first_share) return "";
+  const double left = elapsed_ms / 1000.0 * (1.0 - share) / (share - first_share);
+  const auto seconds = static_cast<int>(std::clamp(left, 0.0, kMostSecondsShown));
+  return Print(", %d:%02d:%02d left", seconds / 3600, seconds / 60 % 60, seconds % 60);
 }
 
 }  // namespace longspec::cli

@@ -6,6 +6,7 @@
 
 #include "base/print.h"
 #include "engine/memory_plan.h"
+#include "openai/responses.h"
 
 namespace longspec::cli {
 namespace {
@@ -53,18 +54,6 @@ size_t CharacterLength(std::string_view s) {
   if (b == 0xF4 && byte(1) > 0x8F) return 0;  // beyond U+10FFFF
   if (b >= 0xF0 && b <= 0xF4 && continues(1) && continues(2) && continues(3)) return 4;
   return 0;
-}
-
-Json TimingsJson(const Timings& t) {
-  return {{"cache_n", t.cache_n},
-          {"prompt_n", t.prompt_n},
-          {"prompt_ms", t.prompt_ms},
-          {"prompt_per_second", PerSecond(t.prompt_n, t.prompt_ms)},
-          {"predicted_n", t.predicted_n},
-          {"predicted_ms", t.predicted_ms},
-          {"predicted_per_second", PerSecond(t.predicted_n, t.predicted_ms)},
-          {"draft_n", t.draft_n},
-          {"draft_n_accepted", t.draft_n_accepted}};
 }
 
 Json CountsJson(const std::vector<AcceptanceCounts>& counts, bool with_steps) {
@@ -155,7 +144,7 @@ Json GenerationJson(const GenerationResult& result, const std::string& model) {
   json["tokens"] = result.tokens;
   json["finish_reason"] = ToString(result.finish_reason);
   json["seed"] = result.seed;
-  json["timings"] = TimingsJson(result.timings);
+  json["timings"] = openai::TimingsJson(result.timings);
   json["speculative"] = {{"type", s.type},
                          {"steps", s.steps},
                          {"mean_acceptance_length", s.mean_acceptance_length},

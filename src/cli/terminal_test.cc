@@ -188,6 +188,14 @@ TEST(LoadEngine, WeightsAreKeptAndWhatCannotBeIsAWarning) {
                   "longspec: warning: .*/below: cannot be created: .*; the packed weights are not kept\n"));
 }
 
+TEST(Progress, TimeLeftGoesByWhatThisRunDid) {
+  EXPECT_EQ(FormatTimeLeft(0.5, 0.0, 60'000), ", 0:01:00 left");
+  EXPECT_EQ(FormatTimeLeft(0.6, 0.5, 3'600'000), ", 4:00:00 left");
+  EXPECT_EQ(FormatTimeLeft(1.0, 0.5, 1000), ", 0:00:00 left");
+  EXPECT_EQ(FormatTimeLeft(0.5, 0.5, 1000), "");
+  EXPECT_EQ(FormatTimeLeft(1e-12, 0.0, 1e9), ", 999:00:00 left");
+}
+
 TEST(Progress, TerminalUpdatesOneLineAndClearsIt) {
   std::string out;
   double now = 0;

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// longspec batch: a file of requests in the form of OpenAI's batch API, answered several at a time.
+#include <CLI/App.hpp>
+#include <CLI/Option.hpp>
+#include <CLI/Validators.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/print.h"
+#include "cli/batch.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/loading.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "longspec/engine.h"
+#include "longspec/scheduler.h"
+#include "openai/requests.h"
+
+namespace longspec::cli {
+namespace {
+
+struct BatchFlags {
+  ModelOptions model;
+  BatchOptions batch;
+  SchedulerOptions scheduler;
+  OutputFlags output;
+};
+
+std::string ModelName(const ModelInfo& info) {
+  return info.name.empty() ? std::filesystem::path(info.path).filename().string() : info.name;
+}
+
+OnBatchProgress ShowProgress(Progress* progress) {
+  return [progress, begun_ms = NowMs()](const BatchProgress& at) {
+    const auto share_of = [&](int64_t n) {
+      return at.total > 0 ? static_cast<double>(n) / static_cast<double>(at.total) : 1.0;
+    };
+    const double elapsed_ms = NowMs() - begun_ms;
+    const double rate = elapsed_ms > 0 ? static_cast<double>(at.tokens) * 1000.0 / elapsed_ms : 0.0;
+    progress->Update(share_of(at.done),
+                     Print("%lld/%lld requests, %.1f tokens/s", static_cast<long long>(at.done),
+                           static_cast<long long>(at.total), rate) +
+                         FormatTimeLeft(share_of(at.done), share_of(at.skipped), elapsed_ms));
+    return !Interrupted();
+  };
+}
+
+int ExitCodeOf(const Status& ran, const Batch& batch) {
+  if (ran.ok()) return kExitOk;
+  if (batch.output_failed()) return FailOutput(ran);
+  return Fail(ran, Stage::kGenerate);
+}
+
+int RunBatchCommand(const BatchFlags& flags) {
+  const Status speculation = CheckSpeculation(flags.batch.defaults.speculation);
+  if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
+  Progress progress("batch", Progress::StandardError(!flags.output.no_progress));
+  BatchOptions options = flags.batch;
+  options.on_warning = [&progress](const std::string& warning) {
+    progress.Finish();
+    Warn(warning);
+  };
+  const auto batch = Batch::Open(options);
+  if (!batch.ok()) return Fail(batch.status(), Stage::kLoad);
+  if (const Status opened = (*batch)->OpenAnswers(); !opened.ok()) return FailOutput(opened);
+  ModelOptions model = flags.model;
+  model.speculation = options.defaults.speculation;
+  const auto engine = LoadEngine(model, flags.output);
+  if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
+  const auto scheduler = (*engine)->NewScheduler(flags.scheduler);
+  if (!scheduler.ok()) return Fail(scheduler.status(), Stage::kLoad);
+  const Status ran = (*batch)->Run(**scheduler, ModelName((*engine)->info()), ShowProgress(&progress));
+  progress.Finish();
+  const BatchSummary& summary = (*batch)->summary();
+  std::fputs(FormatBatch(summary).c_str(), stderr);
+  if (summary.errors > 0) {
+    Warn(std::to_string(summary.errors) + " of " + std::to_string(summary.total) +
+         " requests failed: lines of " + options.output + " whose error is not null say why");
+  }
+  return ExitCodeOf(ran, **batch);
+}
+
+}  // namespace
+
+Runner SetUpBatch(CLI::App& app) {
+  auto flags = std::make_shared<BatchFlags>();
+  flags->batch.defaults = openai::DefaultRequest();
+  GenerationRequest& defaults = flags->batch.defaults;
+  AddModelOptions(app, &flags->model);
+  const std::string group = "Batch";
+  app.add_option("-f,--file", flags->batch.input,
+                 "Requests, plain or gzip: lines of JSON with custom_id, method, url and body")
+      ->required()
+      ->group(group);
+  app.add_option("-o,--output", flags->batch.output,
+                 "Answers, appended as they come; requests answered in it are not run again")
+      ->required()
+      ->group(group);
+  app.add_option(
+         "--parallel", flags->scheduler.parallel,
+         "Answers written at once (-np); 0: as many as memory holds, 64 at most; never changes output")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1024))
+      ->group(group);
+  // What a request does not say.
+  AddLimitOptions(app, &defaults);
+  AddSamplingOptions(app, &defaults.sampling);
+  AddSpeculationOptions(app, &defaults.speculation);
+  AddOutputOptions(app, &flags->output);
+  return [flags] { return RunBatchCommand(*flags); };
+}
+
+}  // namespace longspec::cli

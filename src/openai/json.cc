@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "openai/json.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace longspec::openai {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kShortText = 40;  // bytes of a string that a message quotes
+
+ApiError TooMuch(const std::string& what) {
+  return {.status_code = 413, .message = "the request has " + what, .code = "request_too_large"};
+}
+
+// Counts before anything is built. In text that is no JSON the counts may be wrong, but not for the part
+// before the error, which is all that the parser looks at.
+std::optional<ApiError> CheckSize(std::string_view text, const JsonLimits& limits) {
+  if (text.size() > limits.bytes) return TooMuch("more than " + std::to_string(limits.bytes) + " bytes");
+  int nesting = 0;
+  size_t values = 1;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      in_string = c != '"';
+      continue;
+    }
+    in_string = c == '"';
+    if (c == '[' || c == '{') ++nesting;
+    if (c == ']' || c == '}') --nesting;
+    if (c == '[' || c == '{' || c == ',') ++values;
+    if (nesting > limits.nesting)
+      return TooMuch("more than " + std::to_string(limits.nesting) + " brackets within each other");
+    if (values > limits.values) return TooMuch("more than " + std::to_string(limits.values) + " values");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::variant<Json, ApiError> ParseJson(std::string_view text, const JsonLimits& limits) {
+  if (auto error = CheckSize(text, limits)) return *std::move(error);
+  try {
+    return Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    return ApiError{.message = "not JSON: a mistake at byte " + std::to_string(error.byte),
+                    .code = "invalid_json"};
+  } catch (const Json::exception&) {
+    return ApiError{.message = "not JSON that can be read: a number is out of range", .code = "invalid_json"};
+  }
+}
+
+std::string Describe(const Json& value) {
+  switch (value.type()) {
+    case Json::value_t::array:
+      return "a list";
+    case Json::value_t::object:
+      return "an object";
+    case Json::value_t::string:
+      if (value.get_ref<const std::string&>().size() > kShortText) return "a longer text";
+      [[fallthrough]];
+    default:
+      return value.dump();
+  }
+}
+
+}  // namespace longspec::openai

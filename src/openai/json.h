@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// JSON from strangers: read with limits, so that no text costs more memory or stack than a request may.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "openai/errors.h"
+
+namespace longspec::openai {
+
+struct JsonLimits {
+  size_t bytes = size_t{64} << 20;
+  int nesting = 64;                 // containers within each other
+  size_t values = size_t{4} << 20;  // a value takes up to about 70 bytes
+};
+
+// The value of a whole text. Of a key that an object has twice, the last counts.
+std::variant<nlohmann::json, ApiError> ParseJson(std::string_view text, const JsonLimits& limits = {});
+
+// A value for an error message: numbers and short strings as they are, others by their kind ("a list").
+std::string Describe(const nlohmann::json& value);
+
+}  // namespace longspec::openai

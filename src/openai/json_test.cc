@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "openai/json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace longspec::openai {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Repeat(const std::string& text, int n) {
+  std::string all;
+  for (int i = 0; i < n; ++i) all += text;
+  return all;
+}
+
+ApiError ErrorOf(std::string_view text, const JsonLimits& limits = {}) {
+  auto json = ParseJson(text, limits);
+  if (auto* error = std::get_if<ApiError>(&json)) return *error;
+  ADD_FAILURE() << "accepted: " << text.substr(0, 100);
+  return {};
+}
+
+nlohmann::json ValueOf(std::string_view text, const JsonLimits& limits = {}) {
+  auto json = ParseJson(text, limits);
+  if (auto* value = std::get_if<nlohmann::json>(&json)) return *value;
+  ADD_FAILURE() << std::get<ApiError>(json).message;
+  return {};
+}
+
+TEST(OpenAiJson, MistakesHaveAPlace) {
+  EXPECT_EQ(ErrorOf(R"({"a": 1,, "b": 2})").message, "not JSON: a mistake at byte 9");
+  EXPECT_EQ(ErrorOf("").code, "invalid_json");
+  EXPECT_EQ(ErrorOf("{} {}").status_code, 400);
+  EXPECT_THAT(ErrorOf("[1e999]").message, HasSubstr("out of range"));
+  EXPECT_THAT(ErrorOf("[NaN]").message, HasSubstr("byte 2"));
+}
+
+TEST(OpenAiJson, TextThatIsNotUtf8IsAMistake) {
+  EXPECT_THAT(ErrorOf("\"\xff\"").message, HasSubstr("byte 2"));
+  EXPECT_EQ(ErrorOf("\"\xc3\"").code, "invalid_json");
+  EXPECT_EQ(ErrorOf(R"("\ud800")").code, "invalid_json");
+  EXPECT_EQ(ValueOf("\"\xc3\xa9\""), "\xc3\xa9");
+}
+
+TEST(OpenAiJson, NestingHasALimit) {
+  const int most = JsonLimits().nesting;
+  const std::string deepest = Repeat("[", most) + Repeat("]", most);
+  EXPECT_TRUE(ValueOf(deepest).is_array());
+  EXPECT_THAT(ErrorOf("[" + deepest + "]").message, HasSubstr("64 brackets within each other"));
+  EXPECT_EQ(ErrorOf(Repeat("{\"a\":", 1'000'000)).status_code, 413);
+  // Brackets in strings are none, even after quotes and backslashes.
+  EXPECT_EQ(ValueOf("\"\\\"" + Repeat("[", 100) + "\\\\\""), "\"" + Repeat("[", 100) + "\\");
+}
+
+TEST(OpenAiJson, SizeHasALimit) {
+  const JsonLimits limits{.bytes = 20, .values = 4};
+  EXPECT_EQ(ErrorOf("\"" + std::string(19, 'a') + "\"", limits).code, "request_too_large");
+  EXPECT_TRUE(ValueOf("\"" + std::string(18, ',') + "\"", limits).is_string());
+  EXPECT_TRUE(ValueOf("[1, 2, 3]", limits).is_array());
+  EXPECT_EQ(ErrorOf("[1, 2, 3, 4]", limits).message, "the request has more than 4 values");
+  EXPECT_EQ(ErrorOf(std::string(JsonLimits().bytes + 1, ' ')).status_code, 413);
+}
+
+TEST(OpenAiJson, OfAKeyGivenTwiceTheLastCounts) { EXPECT_EQ(ValueOf(R"({"a": 1, "a": 2})")["a"], 2); }
+
+TEST(OpenAiJson, DescriptionsAreShort) {
+  EXPECT_EQ(Describe(nlohmann::json("x")), "\"x\"");
+  EXPECT_EQ(Describe(nlohmann::json(std::string(1000, 'x'))), "a longer text");
+  EXPECT_EQ(Describe(nlohmann::json(1.5)), "1.5");
+  EXPECT_EQ(Describe(nlohmann::json(nullptr)), "null");
+  EXPECT_EQ(Describe(nlohmann::json::array({1})), "a list");
+  EXPECT_EQ(Describe(nlohmann::json::object()), "an object");
+}
+
+}  // namespace
+}  // namespace longspec::openai

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "openai/messages.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "openai/fields.h"
+#include "openai/json.h"
+
+namespace longspec::openai {
+namespace {
+
+using Json = nlohmann::json;
+
+void ParseRole(Fields& fields, Message* message) {
+  if (!fields.Text("role", &message->role)) fields.Missing("role");
+  if (message->role == "developer") message->role = "system";
+  if (message->role == "system" || message->role == "user" || message->role == "assistant") return;
+  const bool known = message->role == "tool" || message->role == "function";
+  fields.Fail(
+      "role",
+      known ? "\"" + message->role + "\" is not supported" : "must be system, developer, user or assistant",
+      known ? "unsupported_value" : "invalid_value");
+}
+
+// The text of a part, appended.
+void ParsePart(const Json& part, const std::string& place, Fields& message, std::string* content) {
+  Fields fields(part, place);
+  std::string type, text;
+  if (!fields.Text("type", &type)) fields.Missing("type");
+  if (!type.empty() && type != "text")
+    fields.Fail("type", "is not supported: only parts of type \"text\" are", "unsupported_value");
+  if (!fields.Text("text", &text)) fields.Missing("text");
+  if (fields.error()) return message.Fail(*fields.error());
+  if (!content->empty()) *content += '\n';
+  *content += text;
+}
+
+// An assistant's may be null.
+void ParseContent(Fields& fields, Message* message) {
+  const Json* content = fields.Find("content");
+  if (content == nullptr) {
+    if (message->role != "assistant") fields.Missing("content");
+  } else if (content->is_array()) {
+    for (size_t i = 0; i < content->size() && !fields.error(); ++i) {
+      ParsePart((*content)[i], fields.PlaceOf("content[" + std::to_string(i) + "]"), fields,
+                &message->content);
+    }
+  } else {
+    fields.Text("content", &message->content);
+  }
+}
+
+std::optional<ApiError> ParseMessage(const Json& json, const std::string& place, Message* message) {
+  Fields fields(json, place);
+  ParseRole(fields, message);
+  ParseContent(fields, message);
+  fields.Only("tool_calls", "[[]]");
+  fields.Only("function_call", "[]");
+  fields.Only("tool_call_id", "[]");
+  fields.Only("audio", "[]");
+  return fields.error();
+}
+
+}  // namespace
+
+std::variant<std::vector<Message>, ApiError> ParseMessages(const Json& messages) {
+  if (!messages.is_array()) {
+    return ApiError{.message = "messages must be a list, not " + Describe(messages),
+                    .param = "messages",
+                    .code = "invalid_type"};
+  }
+  if (messages.empty())
+    return ApiError{.message = "messages must not be empty", .param = "messages", .code = "invalid_value"};
+  std::vector<Message> parsed(messages.size());
+  for (size_t i = 0; i < messages.size(); ++i) {
+    auto error = ParseMessage(messages[i], "messages[" + std::to_string(i) + "]", &parsed[i]);
+    if (error) return *std::move(error);
+  }
+  return parsed;
+}
+
+}  // namespace longspec::openai
