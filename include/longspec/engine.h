@@ -18,6 +18,7 @@
 
 #include "longspec/generation.h"
 #include "longspec/options.h"
+#include "longspec/scheduler.h"
 #include "longspec/stats.h"
 #include "longspec/status.h"
 
@@ -98,6 +99,9 @@ class Engine {
   virtual Result<GenerationResult> Generate(Session& session, const GenerationRequest& request) = 0;
   // Evaluates the prompt; Generation::Step does the rest. Generate is Start, Step to the end and Finish.
   virtual Result<std::unique_ptr<Generation>> Start(Session& session, const GenerationRequest& request) = 0;
+
+  // Many answers at once. The engine must outlive it, and generates nothing else while it runs rounds.
+  virtual Result<std::unique_ptr<Scheduler>> NewScheduler(const SchedulerOptions& options = {}) = 0;
 
   // parse_special: "<|im_start|>" becomes its token rather than text.
   virtual std::vector<int32_t> Tokenize(std::string_view text, bool add_special = false, bool parse_special = true) const = 0;

@@ -25,12 +25,19 @@ struct Submission {
   std::function<void(int index, Result<GenerationResult>)> on_end;
 };
 
+struct SchedulerStats {
+  int64_t rounds = 0, tokens = 0;  // tokens: generated
+  int64_t prompt_tokens = 0, prompt_tokens_known = 0;  // of those that started; known: evaluated before by others
+  int64_t preemptions = 0;  // sequences that gave way and computed their keys again
+};
+
 class Scheduler {  // Submit, Cancel: any thread; RunRound: one thread
  public:
   virtual ~Scheduler() = default;
   virtual Result<int64_t> Submit(Submission submission) = 0;  // refused at once, with numbers, if it can never fit
   virtual void Cancel(int64_t id) = 0;
   virtual Result<bool> RunRound() = 0;  // one forward pass; false: nothing to do
+  virtual SchedulerStats stats() const { return {}; }  // by whoever runs rounds
 };
 
 }  // namespace longspec

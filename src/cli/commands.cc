@@ -7,6 +7,7 @@ const std::vector<Command>& Commands() {
   static const std::vector<Command> commands = {
       {"run", "Generate text from a prompt or a document", SetUpRun},
       {"chat", "Talk with the model", SetUpChat},
+      {"batch", "Answer a file of requests, several at a time", SetUpBatch},
       {"info", "Show model, tokenizer, CPU, kernels and memory plan", SetUpInfo},
       {"tokenize", "Show the tokens of a text", SetUpTokenize},
       {"selfcheck", "Compare plain and speculative output, bit by bit", SetUpSelfcheck},

@@ -135,6 +135,25 @@ class AdaptivePolicy final : public Policy {
     return n == n_proposed ? std::move(proposed) : Cut(proposed, n);
   }
 
+  std::optional<SpeculationCandidates> Value(const TokenTree& proposed) override {
+    Rank(proposed);
+    Learn(proposed.size() - 1);
+    proposal_ = proposed;
+    best_reach_.clear();
+    for (const int node : order_) best_reach_.push_back(reach_[Index(node)]);
+    return SpeculationCandidates{.reach = best_reach_, .sample_ms = sample_ms_.value(), .min_nodes = min_nodes_};
+  }
+
+  TokenTree Take(TokenTree proposed, int n) override {
+    const int n_proposed = proposed.size() - 1;
+    most_worth_ = std::max(kFade * most_worth_, static_cast<double>(n));
+    last_ = {.decision = n > 0            ? Decision::kSpeculated
+                         : n_proposed > 0 ? Decision::kOff
+                                          : Decision::kNothing};
+    if (n_proposed > 0) Describe(n, n_proposed);
+    return n == n_proposed ? std::move(proposed) : Cut(proposed, n);
+  }
+
   void Observe(const RoundResult& round) override {
     ++counts_[static_cast<size_t>(last_.decision)];
     if (round.alone) costs_->Observe(round.tree.size(), round.context, round.target_ms);
@@ -387,6 +406,7 @@ class AdaptivePolicy final : public Policy {
   std::vector<double> reach_;   // by node
   std::vector<int> order_;      // nodes, best first
   std::vector<double> gain_;    // [n]: expected accepted tokens of the best n
+  std::vector<double> best_reach_;  // of order_
   TokenTree proposal_{0};
   Last last_;
 

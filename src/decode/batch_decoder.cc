@@ -67,6 +67,8 @@ void CountRound(const TokenTree& tree, std::span<const int32_t> accepted, int n_
   counts.target_ms += target_ms;
 }
 
+constexpr double kMargin = 1.03;  // speculation of several must promise at least this to be worth the doubt
+
 // A draft that fails is no draft: the answer goes on without.
 void NoMoreDrafts(Sequence& sequence, const Status& status) {
   sequence.draft_failure = "no speculation any more: " + status.message();
@@ -91,8 +93,11 @@ Status BatchDecoder::Run(std::span<Turn> turns) {
     Work& work = works_.emplace_back(Work{
         .turn = &turn, .n_missing = std::min(missing, turn.max_rows), .decodes = missing <= turn.max_rows});
     Propose(work);
+  }
+  Choose();
+  for (Work& work : works_) {
     Begin(work);
-    if (turn.status.ok()) running_.push_back(&work);
+    if (work.turn->status.ok()) running_.push_back(&work);
   }
   if (running_.empty()) return {};
 
@@ -114,6 +119,7 @@ Status BatchDecoder::Run(std::span<Turn> turns) {
   }
   vocab_ = output->vocab;
   const double target_ms = watch.Lap();
+  if (costs_ != nullptr && works_.size() > 1) ObservePass(Parts(), target_ms, costs_);
   LS_CHECK(output->segments.size() == running_.size());
   for (size_t i = 0; i < running_.size(); ++i) {
     if (running_[i]->decodes) {
@@ -146,9 +152,61 @@ void BatchDecoder::Propose(Work& work) {
   }
   LS_CHECK(work.tree.size() - 1 <= budget.max_nodes && work.tree.max_depth() <= budget.max_depth);
   s.stats.proposed += work.tree.size() - 1;
-  work.tree = s.policy->Choose(std::move(work.tree));
   work.draft_ms = watch.Lap();
   s.stats.draft_ms += work.draft_ms;
+}
+
+// How much of each proposal is verified.
+void BatchDecoder::Choose() {
+  if (works_.size() == 1 || costs_ == nullptr) {
+    for (Work& work : works_) {
+      if (work.asked) work.tree = work.turn->sequence->policy->Choose(std::move(work.tree));
+    }
+    return;
+  }
+  std::vector<SpeculationCandidates> candidates;
+  std::vector<bool> valued;
+  ShareOptions options{.margin = kMargin};
+  for (Work& work : works_) {
+    std::optional<SpeculationCandidates> value;
+    if (work.asked) value = work.turn->sequence->policy->Value(work.tree);
+    valued.push_back(value.has_value());
+    candidates.push_back(value.value_or(SpeculationCandidates()));
+    options.overhead_ms += work.draft_ms;
+  }
+  std::vector<TokenTree> proposed;
+  for (size_t i = 0; i < works_.size(); ++i) {
+    proposed.push_back(works_[i].tree);
+    if (valued[i]) works_[i].tree = TokenTree(works_[i].tree.node(0).token);
+  }
+  const SpeculationShares shares = ShareSpeculation(Parts(), candidates, PassCost(*costs_), options);
+  for (size_t i = 0; i < works_.size(); ++i) {
+    if (valued[i]) works_[i].tree = works_[i].turn->sequence->policy->Take(std::move(proposed[i]), shares.nodes[i]);
+  }
+}
+
+// The rows of the pass as they are now. Sequences whose caches begin with the same chunks read them together.
+std::vector<PassPart> BatchDecoder::Parts() const {
+  std::vector<PassPart> parts;
+  std::vector<KvSpan> spans;
+  for (const Work& work : works_) {
+    const KvCache& cache = *work.turn->sequence->cache;
+    PassPart part = ChainPart(work.n_missing, cache.length());
+    part.rows += work.decodes ? work.tree.size() - 1 : 0;
+    spans.push_back(cache.Span(0));
+    const int n_chunks = spans.back().chunks == nullptr ? 0 : cache.n_slots() / kKvChunk;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      int shared = 0;
+      const int most = std::min(n_chunks, spans[i].n_committed / kKvChunk);
+      while (shared < most && spans[i].chunks[shared] == spans.back().chunks[shared]) ++shared;
+      if (shared * kKvChunk > part.shared_keys) {
+        part.shared_with = static_cast<int>(i);
+        part.shared_keys = shared * kKvChunk;
+      }
+    }
+    parts.push_back(part);
+  }
+  return parts;
 }
 
 // Rows: the missing tokens, the last of which is the tree's root, and then its other nodes.

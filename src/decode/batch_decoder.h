@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "decode/pass_cost.h"
 #include "decode/policy.h"
 #include "decode/stats.h"
 #include "draft/drafter.h"
@@ -57,7 +58,9 @@ struct Turn {
 
 class BatchDecoder {
  public:
-  explicit BatchDecoder(Target* target) : target_(target) {}
+  // `costs` (borrowed): by which the nodes of several sequences share a pass; null: each policy decides as if its
+  // sequence were alone. With one sequence that is so in any case.
+  explicit BatchDecoder(Target* target, CostModel* costs = nullptr) : target_(target), costs_(costs) {}
 
   // One round of all. An error is the pass's: no sequence has changed then.
   Status Run(std::span<Turn> turns);
@@ -80,12 +83,15 @@ class BatchDecoder {
   };
 
   void Propose(Work& work);
+  void Choose();
+  std::vector<PassPart> Parts() const;
   void Begin(Work& work);
   void Commit(Work& work, const TargetOutput::Segment& output, double target_ms, bool alone);
   void CommitChunk(Work& work, const TargetOutput::Segment& output, double target_ms);
   static void Read(Work& work, const CommittedRows& rows);
 
   Target* const target_;
+  CostModel* const costs_;
   int vocab_ = 0;
   std::vector<Work> works_;
   std::vector<Work*> running_;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,7 @@
 
 #include "decode/acceptance_table.h"
 #include "decode/cost_model.h"
+#include "decode/share_speculation.h"
 #include "draft/drafter.h"
 #include "verify/verify.h"
 
@@ -52,6 +54,12 @@ class Policy {
   virtual DraftBudget Budget(const PolicyInput& input) = 0;
   // The part of the proposal that is worth verifying; the root alone is plain decoding.
   virtual TokenTree Choose(TokenTree proposed) = 0;
+  // Where several sequences share a pass, how much of each proposal is verified is decided for all of them
+  // (decode/share_speculation.h), and Value and Take stand in the place of Choose. Value says what the proposal
+  // promises, in views that are valid until the next call; nothing: all of it is to be verified.
+  virtual std::optional<SpeculationCandidates> Value(const TokenTree&) { return std::nullopt; }
+  // The n best nodes of the proposal that was valued last.
+  virtual TokenTree Take(TokenTree proposed, int) { return proposed; }
   virtual void Observe(const RoundResult& round) = 0;
   virtual PolicyReport report() const = 0;
 };

@@ -351,6 +351,11 @@ class AnswerImpl final : public Answer {
 
 }  // namespace
 
+Status Answer::Check(const GenerationParts& parts, const std::vector<int32_t>& prompt,
+                     const GenerationRequest& request, int capacity) {
+  return CheckRequest(parts, prompt, request, capacity);
+}
+
 Result<std::unique_ptr<Answer>> Answer::Start(const GenerationParts& parts, SessionState& session,
                                               const std::vector<int32_t>& prompt,
                                               const GenerationRequest& request, uint64_t index) {

@@ -24,6 +24,10 @@ class Answer {
                                                const GenerationRequest& request, uint64_t index = 0);
   virtual ~Answer() = default;
 
+  // Whether Start would take these, as far as they tell by themselves. `capacity`: positions of a sequence.
+  static Status Check(const GenerationParts& parts, const std::vector<int32_t>& prompt,
+                      const GenerationRequest& request, int capacity);
+
   // Tokens whose keys are not there yet; 1 while it decodes.
   virtual int n_missing() const = 0;
   virtual bool ended() const = 0;

@@ -18,6 +18,7 @@
 #include "engine/gguf_tokenizer.h"
 #include "engine/memory_plan.h"
 #include "engine/model_facts.h"
+#include "engine/scheduler.h"
 #include "formats/gguf.h"
 #include "jinja/chat_template.h"
 #include "kernels/dispatch.h"
@@ -153,6 +154,7 @@ class EngineImpl final : public Engine {
   Result<std::unique_ptr<Session>> Fork(const Session& session) override;
   Result<GenerationResult> Generate(Session& session, const GenerationRequest& request) override;
   Result<std::unique_ptr<Generation>> Start(Session& session, const GenerationRequest& request) override;
+  Result<std::unique_ptr<Scheduler>> NewScheduler(const SchedulerOptions& options) override;
   std::vector<int32_t> Tokenize(std::string_view text, bool add_special, bool parse_special) const override {
     return text_.tokenizer->Encode(text, {.add_special = add_special, .parse_special = parse_special});
   }
@@ -177,7 +179,7 @@ class EngineImpl final : public Engine {
   KvLayout layout_;
   std::shared_ptr<ChunkPool> pool_;        // of all sessions
   std::unique_ptr<PrefixIndex> prefixes_;  // what any of them has evaluated; null: it is not kept
-  int batch_size_ = 0;
+  int batch_size_ = 0, max_rows_ = 0;
   std::unique_ptr<ThreadTeam> team_;  // used by target_, so declared before it
   std::unique_ptr<Target> target_;    // null: vocabulary only
   DraftModels draft_models_;          // made for target_
@@ -194,6 +196,7 @@ Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options)
       options.cache_ram < 0 ? info_.memory.kv_at_context : uint64_t(options.cache_ram) << 20;
   if (kept >= pool_->chunk_bytes()) prefixes_ = std::make_unique<PrefixIndex>(kept / pool_->chunk_bytes());
   batch_size_ = options.batch_size;
+  max_rows_ = MaxRows(options);
   if (options.calibration_cache) calibration_key_ = CalibrationKey(info_, options);
   team_ = std::make_unique<ThreadTeam>(info_.threads);
   LlamaLoadOptions load;
@@ -235,6 +238,16 @@ Result<std::unique_ptr<Generation>> EngineImpl::Start(Session& session, const Ge
   LS_ASSIGN(SessionImpl* const own, Own(session));
   LS_ASSIGN(const std::vector<int32_t> prompt, PromptTokens(request));
   return StartGeneration(Parts(), own->state(), prompt, request);
+}
+
+Result<std::unique_ptr<Scheduler>> EngineImpl::NewScheduler(const SchedulerOptions& options) {
+  if (target_ == nullptr) return InvalidArgument(info_.path + ": only the vocabulary is loaded (vocab_only)");
+  return MakeScheduler({.generation = Parts(),
+                        .pool = pool_,
+                        .ctx_size = info_.n_ctx,
+                        .max_rows = max_rows_,
+                        .tokenize = [this](const GenerationRequest& request) { return PromptTokens(request); }},
+                       options, info_.memory.kv_at_context);
 }
 
 Result<SessionImpl*> EngineImpl::Own(Session& session) const {

@@ -96,10 +96,15 @@ class FullCacheImpl final : public FullCache {
       ++to;
     }
     length_ = to;
-    n_speculated_ = 0;
+    Rollback();
   }
 
-  void Rollback() override { n_speculated_ = 0; }
+  // Chunks that only rows which were not kept lie in go back.
+  void Rollback() override {
+    n_speculated_ = 0;
+    chunks_.resize(Chunks(length_));
+    bases_.resize(Chunks(length_));
+  }
 
  private:
   // Copies slot `from` to slot `to` in every layer.
@@ -111,8 +116,7 @@ class FullCacheImpl final : public FullCache {
   const int capacity_;
   int length_ = 0;
   int n_speculated_ = 0;
-  std::vector<KvChunkRef>
-      chunks_;  // a few may lie beyond the committed positions, from rows that were not kept
+  std::vector<KvChunkRef> chunks_;
   std::vector<std::byte*> bases_;
 };
 

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <list>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "decode/batch_decoder.h"
+#include "engine/answer.h"
+#include "engine/round_plan.h"
+
+namespace longspec {
+namespace {
+
+constexpr int kMostParallel = 64;
+constexpr int kMostRowsWithLogits = 256;  // as the memory plan counts them
+// A prompt waits for another one that is computing so many more tokens of it than are known.
+constexpr int kWorthWaiting = 32;
+constexpr size_t kMostLookedAt = 256;  // of those that wait
+
+// One answer that was asked for and has not ended.
+struct Entry {
+  int64_t id = 0;
+  int index = 0;
+  std::shared_ptr<const Submission> of;
+  std::vector<int32_t> prompt;
+  double arrived_ms = 0;
+
+  SessionState session;
+  std::unique_ptr<Answer> answer;  // null: it has not started
+  bool running = false;
+
+  std::span<const int32_t> tokens() const { return answer == nullptr ? prompt : session.tokens; }
+  std::span<const int32_t> all_but_last() const { return tokens().first(tokens().size() - 1); }
+  int n_missing() const {
+    return static_cast<int>(tokens().size()) - (session.cache == nullptr ? 0 : session.cache->length());
+  }
+};
+
+// Chunks it holds, but for one that has to be copied before it is written.
+int HeldChunks(const FullCache& cache) {
+  const auto n = static_cast<int>(cache.chunks().size());
+  const bool copies = cache.length() % kKvChunk != 0 && cache.chunks().back().use_count() > 1;
+  return copies ? n - 1 : n;
+}
+
+class SchedulerImpl final : public Scheduler {
+ public:
+  SchedulerImpl(SchedulerParts parts, const SchedulerOptions& options, size_t most_chunks)
+      : parts_(std::move(parts)), most_chunks_(most_chunks), learned_(parts_.generation.learned()),
+        rounds_(parts_.generation.target, &learned_.memory->costs) {
+    schedule_.batch_rows = std::min(parts_.generation.prefill_chunk, parts_.max_rows);
+    schedule_.parallel = options.parallel > 0 ? options.parallel : kMostParallel;
+    schedule_.parallel = std::min({schedule_.parallel, schedule_.batch_rows, kMostRowsWithLogits});
+    schedule_.prefill_ms = options.prefill_ms;
+    parts_.generation.learned = [this] { return learned_; };
+    if (!options.share_prefixes) parts_.generation.prefixes = nullptr;
+  }
+
+  Result<int64_t> Submit(Submission submission) override {
+    if (submission.n < 1) return InvalidArgument("n " + std::to_string(submission.n) + ": must be 1 or more");
+    LS_ASSIGN(std::vector<int32_t> prompt, parts_.tokenize(submission.request));
+    LS_TRY(Answer::Check(parts_.generation, prompt, submission.request, parts_.ctx_size));
+    LS_TRY(CheckFits(static_cast<int>(prompt.size()), submission.request.n_predict, parts_.ctx_size,
+                     static_cast<int>(most_chunks_)));
+    const auto of = std::make_shared<const Submission>(std::move(submission));
+    const std::lock_guard lock(mutex_);
+    const int64_t id = ++last_id_;
+    for (int i = 0; i < of->n; ++i) {
+      Entry& entry = inbox_.emplace_back();
+      entry.id = id;
+      entry.index = i;
+      entry.of = of;
+      entry.prompt = prompt;
+      entry.arrived_ms = NowMs();
+    }
+    return id;
+  }
+
+  void Cancel(int64_t id) override {
+    const std::lock_guard lock(mutex_);
+    cancelled_.push_back(id);
+  }
+
+  Result<bool> RunRound() override {
+    TakeIn();
+    if (entries_.empty()) return false;
+    try {
+      Round();
+    } catch (const std::bad_alloc&) {
+      EndAll(ResourceExhausted("out of memory in a round of " + std::to_string(entries_.size()) + " sequences"));
+    }
+    return true;
+  }
+
+  SchedulerStats stats() const override { return stats_; }
+
+ private:
+  using Entries = std::list<Entry>;
+
+  // What was submitted and cancelled since the last round.
+  void TakeIn() {
+    std::vector<int64_t> cancelled;
+    {
+      const std::lock_guard lock(mutex_);
+      entries_.splice(entries_.end(), inbox_);
+      cancelled.swap(cancelled_);
+    }
+    for (auto at = entries_.begin(); at != entries_.end();) {
+      const auto here = at++;
+      if (std::ranges::find(cancelled, here->id) == cancelled.end()) continue;
+      if (here->answer != nullptr) here->answer->End(FinishReason::kCancelled);
+      End(here, here->answer == nullptr ? Cancelled("cancelled before it began") : Status());
+    }
+  }
+
+  // Its answer, or why there is none, goes to whoever asked.
+  void End(Entries::iterator at, Status status = {}) {
+    const auto on_end = at->of->on_end;
+    const int index = at->index;
+    Result<GenerationResult> result = status;
+    if (status.ok()) {
+      result = at->answer->Finish();
+      Remember(*at, true);
+    }
+    entries_.erase(at);
+    if (PrefixIndex* prefixes = parts_.generation.prefixes) prefixes->Trim();
+    if (on_end) on_end(index, std::move(result));
+  }
+
+  void EndAll(const Status& status) {
+    for (auto at = entries_.begin(); at != entries_.end();) {
+      const auto here = at++;
+      if (here->running) End(here, status);
+    }
+  }
+
+  // Makes what the sequence has evaluated known to others: whole chunks, or all of it.
+  void Remember(const Entry& entry, bool all) {
+    PrefixIndex* prefixes = parts_.generation.prefixes;
+    if (prefixes == nullptr || entry.session.cache == nullptr) return;
+    const int length = std::min(entry.session.cache->length(), static_cast<int>(entry.session.tokens.size()));
+    const auto n = static_cast<size_t>(all ? length : length / kKvChunk * kKvChunk);
+    prefixes->Insert(std::span(entry.session.tokens).first(n), entry.session.cache->chunks());
+  }
+
+  // Whether somebody computes what this one would have to, so that it waits and shares.
+  bool IsComputedByAnother(const Entry& waiting) const {
+    const PrefixIndex* prefixes = parts_.generation.prefixes;
+    if (prefixes == nullptr) return false;
+    const auto wanted = waiting.all_but_last();
+    int known = -1;
+    for (const Entry& other : entries_) {
+      if (&other == &waiting || !other.running || other.n_missing() <= 1) continue;
+      const auto theirs = other.all_but_last();
+      const auto common = static_cast<int>(std::ranges::mismatch(wanted, theirs).in1 - wanted.begin());
+      if (common < kWorthWaiting) continue;
+      if (known < 0) known = prefixes->LengthKnown(wanted);
+      if (common >= known + kWorthWaiting) return true;
+    }
+    return false;
+  }
+
+  RoundState State(std::vector<Entries::iterator>& listed) {
+    const PrefixIndex* prefixes = parts_.generation.prefixes;
+    RoundState state;
+    const size_t held = parts_.pool->held();
+    state.free_chunks = static_cast<int>(most_chunks_ > held ? most_chunks_ - held : 0);
+    state.reclaimable_chunks = prefixes == nullptr ? 0 : static_cast<int>(prefixes->n_reclaimable());
+    const double now = NowMs();
+    size_t n_waiting = 0;
+    for (auto at = entries_.begin(); at != entries_.end(); ++at) {
+      if (!at->running && (++n_waiting > kMostLookedAt || IsComputedByAnother(*at))) continue;
+      const auto n_tokens = static_cast<int>(at->tokens().size());
+      SequenceState s{.id = at->id,
+                      .running = at->running,
+                      .context = n_tokens,
+                      .missing = at->n_missing(),
+                      .most_chunks = MostChunks(static_cast<int>(at->prompt.size()), at->of->request.n_predict,
+                                                parts_.ctx_size),
+                      .waited_ms = now - at->arrived_ms};
+      if (at->running) {
+        s.chunks = HeldChunks(*at->session.cache);
+        FindShared(*at, listed, s);
+      } else if (prefixes != nullptr) {
+        const int known = prefixes->LengthKnown(at->all_but_last());
+        s.chunks = known / kKvChunk;
+        s.missing = n_tokens - known;
+      }
+      listed.push_back(at);
+      state.sequences.push_back(s);
+    }
+    return state;
+  }
+
+  static void FindShared(const Entry& entry, const std::vector<Entries::iterator>& before, SequenceState& s) {
+    const auto own = entry.session.cache->chunks();
+    for (size_t i = 0; i < before.size(); ++i) {
+      if (!before[i]->running) continue;
+      const auto theirs = before[i]->session.cache->chunks();
+      const auto common = static_cast<int>(std::ranges::mismatch(own, theirs).in1 - own.begin());
+      if (common <= s.shared_chunks) continue;
+      s.shared_chunks = common;
+      s.shared_with = static_cast<int>(i);
+    }
+  }
+
+  void Round() {
+    std::vector<Entries::iterator> listed;
+    const RoundState state = State(listed);
+    const RoundPlan plan = PlanRound(state, PassCost(learned_.memory->costs), schedule_);
+    LS_CHECK(!plan.parts.empty());  // the oldest can always run
+    for (const int i : plan.preempt) Preempt(*listed[static_cast<size_t>(i)]);
+    std::vector<std::pair<size_t, Status>> failed;
+    for (const int i : plan.admit) {
+      Entry& entry = *listed[static_cast<size_t>(i)];
+      if (IsComputedByAnother(entry)) continue;  // by one that was admitted before it, in this round
+      if (const Status status = Admit(entry); !status.ok()) failed.emplace_back(static_cast<size_t>(i), status);
+    }
+    MakeRoom(static_cast<size_t>(plan.new_chunks));
+
+    std::vector<Turn> turns;
+    std::vector<size_t> whose;
+    int n_rows = 0, n_decoding = 0;
+    for (const RoundPlan::Part& part : plan.parts) {
+      n_rows += part.rows;
+      n_decoding += part.completes ? 1 : 0;
+    }
+    const int spare = std::min(parts_.max_rows - n_rows, kMostRowsWithLogits - n_decoding);
+    for (const RoundPlan::Part& part : plan.parts) {
+      const auto i = static_cast<size_t>(part.sequence);
+      Entry& entry = *listed[i];
+      if (!entry.running) continue;
+      Turn turn = entry.answer->NextTurn(std::min(part.rows, entry.n_missing()));
+      turn.max_nodes = std::clamp(spare / std::max(n_decoding, 1), 0, part.most_nodes);
+      if (turn.max_rows < 1) {  // nothing may be generated
+        entry.answer->End(FinishReason::kLength);
+        continue;
+      }
+      turns.push_back(turn);
+      whose.push_back(i);
+    }
+    const double start = NowMs();
+    const Status ran = turns.empty() ? Status() : rounds_.Run(turns);
+    const double round_ms = NowMs() - start;
+    ++stats_.rounds;
+    for (size_t t = 0; t < turns.size(); ++t) {
+      const Status status = ran.ok() ? Take(*listed[whose[t]], turns[t], round_ms) : ran;
+      if (!status.ok()) failed.emplace_back(whose[t], status);
+    }
+    for (const auto& [i, status] : failed) End(listed[i], status);
+    for (auto at = entries_.begin(); at != entries_.end();) {
+      const auto here = at++;
+      if (here->answer != nullptr && here->answer->ended()) End(here);
+    }
+  }
+
+  void Preempt(Entry& entry) {
+    LS_CHECK(entry.running);
+    // What it evaluated may stay known for as long as nobody needs the room.
+    Remember(entry, true);
+    entry.session.cache->Truncate(0);
+    entry.running = false;
+    ++stats_.preemptions;
+  }
+
+  Status Admit(Entry& entry) {
+    if (entry.answer == nullptr) {
+      entry.session.cache = MakeFullCache(parts_.pool, parts_.ctx_size);
+      LS_ASSIGN(entry.answer,
+                Answer::Start(parts_.generation, entry.session, entry.prompt, entry.of->request,
+                              static_cast<uint64_t>(entry.index)));
+      stats_.prompt_tokens_known += entry.session.cache->length();
+      stats_.prompt_tokens += static_cast<int64_t>(entry.prompt.size());
+    } else if (PrefixIndex* prefixes = parts_.generation.prefixes) {
+      const PrefixIndex::Match match = prefixes->Find(entry.all_but_last());
+      if (match.length > 0) entry.session.cache->Adopt(match.chunks, match.length);
+    }
+    entry.running = true;
+    return {};
+  }
+
+  // Chunks that only the prefix index holds go until there is room for so many.
+  void MakeRoom(size_t n_chunks) {
+    PrefixIndex* prefixes = parts_.generation.prefixes;
+    while (prefixes != nullptr && parts_.pool->held() + n_chunks > most_chunks_ && prefixes->DropOldest()) {
+    }
+  }
+
+  Status Take(Entry& entry, const Turn& turn, double round_ms) {
+    const bool was_prompt = turn.tokens.empty() || entry.answer->tokens().empty();
+    LS_TRY(entry.answer->Take(turn, round_ms));
+    stats_.tokens += static_cast<int64_t>(turn.tokens.size());
+    if (was_prompt && !entry.answer->ended()) {
+      const bool others_wait = std::ranges::any_of(entries_, [](const Entry& e) { return !e.running; });
+      Remember(entry, others_wait && entry.n_missing() == 1);
+      entry.answer->ReportPrefill();
+    }
+    return {};
+  }
+
+  SchedulerParts parts_;
+  const size_t most_chunks_;
+  ScheduleOptions schedule_;
+  LearnedCosts learned_;
+  BatchDecoder rounds_;
+  Entries entries_;  // in order of arrival
+  SchedulerStats stats_;
+
+  std::mutex mutex_;  // of what follows
+  Entries inbox_;
+  std::vector<int64_t> cancelled_;
+  int64_t last_id_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Scheduler>> MakeScheduler(SchedulerParts parts, const SchedulerOptions& options,
+                                                 uint64_t planned_bytes) {
+  if (options.parallel < 0) {
+    return InvalidArgument("parallel " + std::to_string(options.parallel) + ": must be 0 (as many as memory holds) or more");
+  }
+  if (!(options.prefill_ms > 0)) return InvalidArgument("prefill_ms must be more than 0");
+  const uint64_t bytes = options.cache_bytes > 0 ? options.cache_bytes : planned_bytes;
+  const size_t chunks = bytes / parts.pool->chunk_bytes();
+  if (chunks < 1) {
+    return InvalidArgument("a key-value cache of " + std::to_string(bytes) + " bytes holds no chunk of " +
+                           std::to_string(parts.pool->chunk_bytes()) + " bytes");
+  }
+  return std::unique_ptr<Scheduler>(std::make_unique<SchedulerImpl>(std::move(parts), options, chunks));
+}
+
+}  // namespace longspec

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Many answers at once are what each is alone: tokens and bits of logits, whoever else is there, whatever is shared,
+// dropped and computed again.
+#include "engine/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <thread>
+
+#include "base/hash.h"
+#include "draft/draft_models.h"
+#include "draft/testing/longspec_files.h"
+#include "engine/answer.h"
+#include "engine/gguf_tokenizer.h"
+#include "formats/tiny_model.h"
+#include "kernels/dispatch.h"
+
+namespace longspec {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kContext = 2048;
+
+std::vector<int32_t> Text(int n, unsigned seed) {
+  std::mt19937 rng(seed);
+  std::vector<int32_t> tokens;
+  // Words that come again, so that drafters that look things up find something.
+  std::vector<std::vector<int32_t>> words(20);
+  for (auto& word : words) {
+    for (unsigned i = 0; i < 2 + rng() % 5; ++i) word.push_back(static_cast<int32_t>(40 + rng() % 200));
+  }
+  while (static_cast<int>(tokens.size()) < n) {
+    const auto& word = words[rng() % words.size()];
+    tokens.insert(tokens.end(), word.begin(), word.end());
+  }
+  tokens.resize(static_cast<size_t>(n));
+  return tokens;
+}
+
+// What the model says after a text, by the text: equal in every run, or something is wrong.
+class LogitsSeen {
+ public:
+  void Add(const Turn& turn, int vocab) {
+    const std::vector<int32_t>& tokens = *turn.sequence->tokens;
+    const size_t before = tokens.size() - turn.tokens.size();
+    for (size_t i = 0; i < turn.tokens.size(); ++i) {
+      const auto prefix = std::span(tokens).first(before + i);
+      const float* row = turn.logits + static_cast<size_t>(turn.path[i]) * static_cast<size_t>(vocab);
+      const Hash128 key = HashOf(std::as_bytes(prefix));
+      const Hash128 bits = HashOf(std::as_bytes(std::span(row, static_cast<size_t>(vocab))));
+      const auto [at, is_new] = seen_.emplace(std::pair(key.low, key.high), bits);
+      if (is_new) continue;
+      ++n_compared;
+      n_different += at->second == bits ? 0 : 1;
+    }
+  }
+  int n_compared = 0, n_different = 0;
+
+ private:
+  static Hash128 HashOf(std::span<const std::byte> bytes) { return Hash(bytes); }
+  std::map<std::pair<uint64_t, uint64_t>, Hash128> seen_;
+};
+
+// A tiny model, and what generations need of it.
+class Model {
+ public:
+  Model(const kernels::KernelTable* table, int threads) : team_(threads) {
+    bytes_ = *TinyModelBytes({});
+    const auto file = *GgufFile::Parse(bytes_, "tiny.gguf");
+    config = *ReadLlamaConfig(*file, {});
+    LlamaLoadOptions load;
+    load.kernels = table;
+    load.team = &team_;
+    load.max_rows = 512;
+    target = *LoadLlama(file, config, load);
+    tokenizer_ = *Tokenizer::Create(*TokenizerSpecFromGguf(*file));
+    parts.target = target.get();
+    parts.tokenizer = tokenizer_.get();
+    parts.prefill_chunk = 256;
+    parts.n_ctx_train = config.n_ctx_train;
+    parts.draft_models = &models_;
+    parts.learned = [this] { return LearnedCosts{&memory_, "guessed"}; };
+  }
+  std::shared_ptr<ChunkPool> NewPool() const {
+    return std::make_shared<ChunkPool>(config.kv_layout(CacheType::kF16, CacheType::kF16), config.n_layer);
+  }
+
+  LlamaConfig config;
+  std::unique_ptr<Target> target;
+  GenerationParts parts;
+
+ private:
+  std::vector<std::byte> bytes_;
+  ThreadTeam team_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  DraftModels models_;
+  AdaptiveMemory memory_;
+};
+
+struct Asked {
+  GenerationRequest request;
+  int n = 1;
+};
+
+GenerationRequest Request(std::vector<int32_t> prompt, const std::string& type, float temperature, int n_predict) {
+  GenerationRequest request;
+  request.tokens = std::move(prompt);
+  request.n_predict = n_predict;
+  request.ignore_eos = true;
+  request.sampling.temperature = temperature;
+  request.sampling.seed = request.tokens.size() + 7;
+  request.speculation.type = type;
+  return request;
+}
+
+// Short and long, greedy and sampled, with and without drafts, some on one document, one with three answers.
+std::vector<Asked> Mixed() {
+  const std::vector<int32_t> document = Text(700, 1);
+  const auto about = [&](int n, unsigned seed) {
+    std::vector<int32_t> prompt = document;
+    const std::vector<int32_t> question = Text(n, seed);
+    prompt.insert(prompt.end(), question.begin(), question.end());
+    return prompt;
+  };
+  std::vector<Asked> asked;
+  const char* types[] = {"none", "ppm", "suffix", "auto", "ngram", "recycling"};
+  for (unsigned i = 0; i < 6; ++i) asked.push_back({Request(Text(5 + 9 * static_cast<int>(i), i), types[i], 0.8F, 24)});
+  for (unsigned i = 0; i < 4; ++i) asked.push_back({Request(about(20, 50 + i), types[i], i % 2 == 0 ? 0.0F : 1.0F, 30)});
+  asked.push_back({Request(about(300, 60), "auto", 0.7F, 20), 3});
+  asked.push_back({Request(Text(1500, 70), "ppm", 0.0F, 40)});
+  asked.push_back({Request(Text(1200, 71), "none", 1.3F, 25)});
+  asked.push_back({Request(Text(900, 72), "suffix", 0.0F, 300)});
+  asked.push_back({Request({65}, "auto", 0.9F, 50)});
+  asked.push_back({Request(Text(300, 73), "ppm", 0.7F, 0)});
+  // A fixed number of drafts, as trees.
+  asked[1].request.speculation.spec_policy = asked[4].request.speculation.spec_policy = "fixed";
+  asked[4].request.speculation.tree = "3";
+  return asked;
+}
+
+std::vector<int32_t> Alone(Model& model, const GenerationRequest& request, int index) {
+  SessionState session;
+  session.cache = MakeFullCache(model.NewPool(), kContext);
+  auto answer = Answer::Start(model.parts, session, request.tokens, request, static_cast<uint64_t>(index));
+  EXPECT_TRUE(answer.ok()) << answer.status().message();
+  BatchDecoder rounds(model.target.get());
+  while (!(*answer)->ended()) {
+    Turn turn = (*answer)->NextTurn(100);
+    if (turn.max_rows < 1) break;
+    EXPECT_TRUE(rounds.Run({&turn, 1}).ok());
+    EXPECT_TRUE((*answer)->Take(turn, 1).ok());
+  }
+  return (*answer)->Finish().tokens;
+}
+
+// Answers by request and index; of a request that was cancelled, those that came.
+struct Outcome {
+  std::map<std::pair<size_t, int>, Result<GenerationResult>> answers;
+  SchedulerStats stats;
+};
+
+struct RunOptions {
+  size_t chunks = 64;
+  bool share = true;
+  unsigned seed = 1;
+  std::vector<size_t> cancel = {};
+};
+
+Outcome RunAll(Model& model, const std::vector<Asked>& asked, const RunOptions& options) {
+  Outcome outcome;
+  const auto pool = model.NewPool();
+  PrefixIndex prefixes(options.chunks);
+  SchedulerParts parts{.generation = model.parts, .pool = pool, .ctx_size = kContext};
+  parts.generation.prefixes = &prefixes;
+  parts.tokenize = [](const GenerationRequest& request) -> Result<std::vector<int32_t>> { return request.tokens; };
+  auto scheduler = MakeScheduler(
+      parts, {.cache_bytes = options.chunks * pool->chunk_bytes(), .share_prefixes = options.share}, 0);
+  EXPECT_TRUE(scheduler.ok()) << scheduler.status().message();
+  std::mt19937 rng(options.seed);
+  std::vector<int64_t> ids;
+  bool more = true;
+  for (size_t next = 0; more || next < asked.size();) {
+    for (unsigned n = rng() % 4; n > 0 && next < asked.size(); --n, ++next) {
+      Submission submission{.request = asked[next].request, .n = asked[next].n, .on_end = {}};
+      submission.on_end = [&outcome, next](int index, Result<GenerationResult> result) {
+        EXPECT_TRUE(outcome.answers.emplace(std::pair(next, index), std::move(result)).second);
+      };
+      const auto id = (*scheduler)->Submit(std::move(submission));
+      EXPECT_TRUE(id.ok()) << id.status().message();
+      ids.push_back(*id);
+      for (const size_t which : options.cancel) {
+        if (which + 3 == next) (*scheduler)->Cancel(ids[which]);
+      }
+    }
+    for (unsigned n = rng() % 5; n > 0; --n) {
+      const auto ran = (*scheduler)->RunRound();
+      EXPECT_TRUE(ran.ok()) << ran.status().message();
+      more = *ran;
+      EXPECT_LE(pool->held(), options.chunks);
+    }
+  }
+  outcome.stats = (*scheduler)->stats();
+  return outcome;
+}
+
+void ExpectAsAlone(Model& model, const std::vector<Asked>& asked, const Outcome& outcome,
+                   std::map<std::pair<size_t, int>, std::vector<int32_t>>& alone, size_t n_cancelled = 0) {
+  size_t n = 0, n_not_whole = 0;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    for (int index = 0; index < asked[i].n; ++index, ++n) {
+      const auto key = std::pair(i, index);
+      if (!alone.contains(key)) alone[key] = Alone(model, asked[i].request, index);
+      const auto at = outcome.answers.find(key);
+      ASSERT_NE(at, outcome.answers.end()) << i;
+      const bool cancelled = !at->second.ok() || at->second->finish_reason == FinishReason::kCancelled;
+      n_not_whole += cancelled ? 1 : 0;
+      if (!at->second.ok()) {
+        EXPECT_EQ(at->second.status().code(), StatusCode::kCancelled) << at->second.status().message();
+        continue;
+      }
+      std::vector<int32_t> want = alone[key];
+      if (cancelled) want.resize(at->second->tokens.size());
+      EXPECT_EQ(at->second->tokens, want) << "request " << i << ", answer " << index;
+    }
+  }
+  EXPECT_EQ(outcome.answers.size(), n);
+  EXPECT_LE(n_not_whole, n_cancelled);
+}
+
+TEST(Scheduler, EachAnswerIsWhatItIsAlone) {
+  const std::vector<Asked> asked = Mixed();
+  for (const kernels::KernelTable* table : kernels::Available()) {
+    for (const int threads : {1, 2}) {
+      Model model(table, threads);
+      LogitsSeen seen;
+      model.parts.on_turn = [&](const Turn& turn) { seen.Add(turn, model.config.n_vocab); };
+      std::map<std::pair<size_t, int>, std::vector<int32_t>> alone;
+      for (const bool share : {true, false}) {
+        // Plenty of memory, and so little that sequences have to give way.
+        const Outcome roomy = RunAll(model, asked, {.share = share, .cancel = {2, 12}});
+        ExpectAsAlone(model, asked, roomy, alone, 2);
+        const Outcome tight = RunAll(model, asked, {.chunks = 10, .share = share, .seed = 2});
+        ExpectAsAlone(model, asked, tight, alone);
+        EXPECT_GT(tight.stats.preemptions, 0) << table->name;
+        if (share) {
+          EXPECT_GT(roomy.stats.prompt_tokens_known, 3000);
+        } else {
+          EXPECT_EQ(roomy.stats.prompt_tokens_known, 0);
+        }
+      }
+      EXPECT_GT(seen.n_compared, 1000);
+      EXPECT_EQ(seen.n_different, 0) << table->name << ", " << threads << " threads";
+    }
+    if (std::getenv("LONGSPEC_SKIP_SLOW") != nullptr) break;
+  }
+}
+
+// The check can fail: another model says other things after the same text.
+TEST(Scheduler, LogitsOfAnotherTargetAreNoticed) {
+  Model model(kernels::Available().front(), 1);
+  LogitsSeen seen;
+  model.parts.on_turn = [&](const Turn& turn) { seen.Add(turn, model.config.n_vocab); };
+  const GenerationRequest request = Request(Text(30, 4), "none", 0.0F, 8);
+  (void)Alone(model, request, 0);
+  ASSERT_EQ(seen.n_compared, 0);
+  (void)Alone(model, request, 0);
+  EXPECT_EQ(seen.n_different, 0);
+  EXPECT_EQ(seen.n_compared, 8);
+  // Of the same text, but with one key of the past changed.
+  model.parts.on_turn = [&](const Turn& turn) {
+    if (turn.tokens.empty()) testing::Poke(turn.sequence->cache->Span(0), 3);
+    seen.Add(turn, model.config.n_vocab);
+  };
+  SessionState session;
+  session.cache =
+      MakeFullCache(model.config.kv_layout(CacheType::kF32, CacheType::kF32), model.config.n_layer, kContext);
+  auto answer = *Answer::Start(model.parts, session, request.tokens, request);
+  BatchDecoder rounds(model.target.get());
+  for (const int rows : {20, 10}) {
+    Turn turn = answer->NextTurn(rows);
+    ASSERT_TRUE(rounds.Run({&turn, 1}).ok());
+    ASSERT_TRUE(answer->Take(turn, 1).ok());
+  }
+  EXPECT_GT(seen.n_different, 0);
+}
+
+TEST(Scheduler, LongOnesThatDoNotFitTogetherAllFinish) {
+  Model model(kernels::Available().front(), 2);
+  std::vector<Asked> asked;
+  for (unsigned i = 0; i < 8; ++i) asked.push_back({Request(Text(1400, 20 + i), "ppm", 0.0F, 60)});
+  std::map<std::pair<size_t, int>, std::vector<int32_t>> alone;
+  const Outcome outcome = RunAll(model, asked, {.chunks = 14});
+  ExpectAsAlone(model, asked, outcome, alone);
+}
+
+TEST(Scheduler, OneDocumentIsEvaluatedOnce) {
+  Model model(kernels::Available().front(), 1);
+  const std::vector<int32_t> document = Text(1000, 5);
+  std::vector<Asked> asked;
+  for (int32_t i = 0; i < 8; ++i) {
+    std::vector<int32_t> prompt = document;
+    prompt.insert(prompt.end(), {100 + i, 120, 130 + i});
+    asked.push_back({Request(prompt, "none", 0.0F, 12)});
+  }
+  std::map<std::pair<size_t, int>, std::vector<int32_t>> alone;
+  const Outcome outcome = RunAll(model, asked, {});
+  ExpectAsAlone(model, asked, outcome, alone);
+  EXPECT_EQ(outcome.stats.prompt_tokens, 8 * 1003);
+  EXPECT_EQ(outcome.stats.prompt_tokens_known, 7 * 1000);
+}
+
+TEST(Scheduler, WhatCanNeverFitIsRefusedAtOnceWithTheNumbers) {
+  Model model(kernels::Available().front(), 1);
+  SchedulerParts parts{.generation = model.parts, .pool = model.NewPool(), .ctx_size = kContext};
+  parts.tokenize = [](const GenerationRequest& request) -> Result<std::vector<int32_t>> { return request.tokens; };
+  const auto scheduler = MakeScheduler(parts, {.cache_bytes = 4 * parts.pool->chunk_bytes()}, 0);
+  ASSERT_TRUE(scheduler.ok());
+  const auto submit = [&](std::vector<int32_t> prompt, int n_predict, int n = 1) {
+    return (*scheduler)
+        ->Submit({.request = Request(std::move(prompt), "none", 0.0F, n_predict), .n = n, .on_end = {}})
+        .status();
+  };
+  const Status large = submit(Text(1500, 1), 10);
+  EXPECT_EQ(large.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(large.message(), HasSubstr("1500"));
+  EXPECT_EQ(submit({}, 5).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(submit({5}, 5, 0).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(submit(Text(900, 1), 10).ok());
+  while (*(*scheduler)->RunRound()) {
+  }
+  EXPECT_EQ((*scheduler)->stats().tokens, 10);
+}
+
+TEST(Scheduler, AnErrorOfOneIsThatOnes) {
+  Model model(kernels::Available().front(), 1);
+  std::vector<Asked> asked = {{Request(Text(40, 1), "none", 0.0F, 10)}, {Request(Text(50, 2), "none", 0.0F, 10)}};
+  // A draft model that is not there is found when the answer starts.
+  asked.push_back({Request(Text(60, 3), "lm", 0.0F, 10)});
+  asked[2].request.speculation.draft_model = "/nowhere/draft.gguf";
+  const Outcome outcome = RunAll(model, asked, {});
+  EXPECT_TRUE(outcome.answers.at({0, 0}).ok());
+  EXPECT_TRUE(outcome.answers.at({1, 0}).ok());
+  ASSERT_FALSE(outcome.answers.at({2, 0}).ok());
+  EXPECT_THAT(outcome.answers.at({2, 0}).status().message(), HasSubstr("/nowhere/draft.gguf"));
+}
+
+TEST(Scheduler, SubmittedAndCancelledFromOtherThreads) {
+  Model model(kernels::Available().front(), 1);
+  SchedulerParts parts{.generation = model.parts, .pool = model.NewPool(), .ctx_size = kContext};
+  parts.tokenize = [](const GenerationRequest& request) -> Result<std::vector<int32_t>> { return request.tokens; };
+  const auto scheduler = MakeScheduler(parts, {.cache_bytes = 64 * parts.pool->chunk_bytes()}, 0);
+  ASSERT_TRUE(scheduler.ok());
+  std::atomic<int> n_ended = 0;
+  std::vector<std::thread> clients;
+  constexpr int kClients = 3, kEach = 10;
+  for (int c = 0; c < kClients; ++c) {
+    clients.emplace_back([&, c] {
+      for (int i = 0; i < kEach; ++i) {
+        const auto id = (*scheduler)->Submit({.request = Request(Text(10 + i, static_cast<unsigned>(c)), "ppm", 0.5F, 6),
+                                              .n = 1,
+                                              .on_end = [&](int, const Result<GenerationResult>&) { ++n_ended; }});
+        ASSERT_TRUE(id.ok());
+        if (i % 3 == 0) (*scheduler)->Cancel(*id);
+      }
+    });
+  }
+  while (n_ended < kClients * kEach) ASSERT_TRUE((*scheduler)->RunRound().ok());
+  for (auto& client : clients) client.join();
+  EXPECT_FALSE(*(*scheduler)->RunRound());
+}
+
+}  // namespace
+}  // namespace longspec
