@@ -6,11 +6,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
 #include <fstream>
 #include <iterator>
-#include <limits>
+#include <numeric>
 
 #include "base/print.h"
+#include "decode/share_speculation.h"
 
 namespace longspec::testing {
 namespace {
@@ -282,6 +285,46 @@ TEST(Schedule, TheTableOfMemoryInTheDocs) {
     table +=
         Print("| %d | %d | %.1f %% | %.0f |\n", pool, result.preemptions,
               100 * (static_cast<double>(result.rows) / static_cast<double>(once) - 1), result.ms / 1000);
+  }
+  ExpectInDocs(table);
+}
+
+// Of sequences that are easy to guess and hard in turn: nodes and speed of each kind, by either objective.
+TEST(Schedule, TheTableOfGuessesInTheDocs) {
+  const auto chances = [](double one) {
+    std::vector<double> reach;
+    for (int depth = 1; depth <= 16; ++depth) reach.push_back(std::pow(one, depth));
+    return reach;
+  };
+  const std::vector<std::vector<double>> kinds = {chances(0.9), chances(0.5)};
+  const Machine machines[] = {{"fast", FastMachine(), 0}, {"slow", SlowMachine(), 0}};
+  std::string table;
+  for (const Machine& machine : machines) {
+    for (const int keys : {512, 4096}) {
+      for (const size_t n : {2, 4, 8, 16}) {
+        const PassCost cost(machine.costs);
+        const std::vector<PassPart> parts(n, {.rows = 1, .keys = keys});
+        std::vector<SpeculationCandidates> candidates(n);
+        for (size_t i = 0; i < n; ++i) candidates[i].reach = kinds[i % 2];
+        table += Print("| %s | %d | %zu |", machine.name, keys, n);
+        for (const auto objective : {SpeculationObjective::kFairness, SpeculationObjective::kThroughput}) {
+          const auto nodes = ShareSpeculation(parts, candidates, cost, {.objective = objective}).nodes;
+          std::vector<PassPart> pass = parts;
+          std::array<double, 2> mean_nodes{}, tokens{};  // of easy ones, of hard ones
+          for (size_t i = 0; i < n; ++i) {
+            pass[i].rows += nodes[i];
+            const auto& reach = kinds[i % 2];
+            const double share = 2.0 / static_cast<double>(n);
+            mean_nodes[i % 2] += share * nodes[i];
+            tokens[i % 2] += share * std::accumulate(reach.begin(), reach.begin() + nodes[i], 1.0);
+          }
+          const double slower = cost.Ms(pass) / cost.Ms(parts);
+          table += Print(" %.1f, %.1f | %.2f, %.2f | %.2f |", mean_nodes[0], mean_nodes[1],
+                         tokens[0] / slower, tokens[1] / slower, (tokens[0] + tokens[1]) / 2 / slower);
+        }
+        table += "\n";
+      }
+    }
   }
   ExpectInDocs(table);
 }

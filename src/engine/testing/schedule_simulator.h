@@ -42,7 +42,9 @@ struct SimulationResult {
 // Chunks by number. Sequences and the prefix cache hold them; the cache gives up its oldest when asked.
 class SimulatedPool {
  public:
-  explicit SimulatedPool(int chunks) : held_(static_cast<size_t>(chunks)), cached_(held_) {}
+  explicit SimulatedPool(int chunks) : chunks_(static_cast<size_t>(chunks)) {
+    for (int i = chunks - 1; i >= 0; --i) free_.push_back(i);
+  }
 
   // What the prefix cache remembers of a document.
   struct Entry {
@@ -51,41 +53,48 @@ class SimulatedPool {
   };
   const std::deque<Entry>& cache() const { return cache_; }
 
-  int free() const { return Count(false); }
-  int reclaimable() const { return Count(true); }
+  int free() const { return static_cast<int>(free_.size()); }
+  int reclaimable() const { return n_reclaimable_; }
 
-  void Hold(int chunk) { ++held_[Index(chunk)]; }
-  void Release(int chunk) { --held_[Index(chunk)]; }
+  void Hold(int chunk) { Count(chunk, 1, 0); }
+  void Release(int chunk) { Count(chunk, -1, 0); }
   void Remember(Entry entry) {
-    for (const int chunk : entry.chunks) ++cached_[Index(chunk)];
+    for (const int chunk : entry.chunks) Count(chunk, 0, 1);
     cache_.push_back(std::move(entry));
   }
   // A new chunk; -1 if there is none.
   int Take() {
-    while (true) {
-      for (size_t i = 0; i < held_.size(); ++i) {
-        if (held_[i] == 0 && cached_[i] == 0) {
-          ++held_[i];
-          return static_cast<int>(i);
-        }
-      }
+    while (free_.empty()) {
       if (cache_.empty()) return -1;
-      --cached_[Index(cache_.front().chunks.back())];
+      Count(cache_.front().chunks.back(), 0, -1);
       cache_.front().chunks.pop_back();
       if (cache_.front().chunks.empty()) cache_.pop_front();
     }
+    const int chunk = free_.back();
+    free_.pop_back();
+    ++chunks_[static_cast<size_t>(chunk)].sequences;
+    return chunk;
   }
 
  private:
-  static size_t Index(int chunk) { return static_cast<size_t>(chunk); }
-  int Count(bool cached) const {
-    int n = 0;
-    for (size_t i = 0; i < held_.size(); ++i) n += held_[i] == 0 && (cached_[i] > 0) == cached ? 1 : 0;
-    return n;
+  struct Holders {
+    int sequences = 0, entries = 0;
+    bool reclaimable() const { return sequences == 0 && entries > 0; }
+  };
+
+  void Count(int chunk, int sequences, int entries) {
+    Holders& holders = chunks_[static_cast<size_t>(chunk)];
+    n_reclaimable_ -= holders.reclaimable() ? 1 : 0;
+    holders.sequences += sequences;
+    holders.entries += entries;
+    n_reclaimable_ += holders.reclaimable() ? 1 : 0;
+    if (holders.sequences == 0 && holders.entries == 0) free_.push_back(chunk);
   }
 
-  std::vector<int> held_, cached_;  // by chunk: holders
-  std::deque<Entry> cache_;         // oldest first
+  std::vector<Holders> chunks_;
+  std::vector<int> free_;
+  int n_reclaimable_ = 0;
+  std::deque<Entry> cache_;  // oldest first
 };
 
 class ScheduleSimulator {
@@ -176,7 +185,7 @@ class ScheduleSimulator {
                           .chunks = static_cast<int>(s.chunks.size()),
                           .most_chunks = MostChunks(s.of.prompt, s.of.answer, 1 << 20),
                           .waited_ms = now_ - s.of.arrival_ms};
-      for (size_t j = 0; j < i; ++j) {
+      for (size_t j = 0; j < i && s.of.document >= 0; ++j) {
         const int common = CommonChunks(s.chunks, sequences_[j].chunks);
         if (common <= entry.shared_chunks) continue;
         entry.shared_chunks = common;
