@@ -251,6 +251,7 @@ class AnswerImpl final : public Answer {
 
   Status Take(const Turn& turn, double round_ms) override {
     LS_TRY(turn.status);
+    if (parts_.on_turn) parts_.on_turn(turn);
     if (turn.tokens.empty()) {
       result_.timings.prompt_ms += round_ms;
     } else {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "decode/batch_decoder.h"
 #include "decode/policy.h"
 #include "draft/drafter.h"
 #include "kv/full_cache.h"
@@ -39,6 +40,8 @@ struct GenerationParts {
   // For the adaptive policy: what is known of this machine and of its drafters. Null: nothing before this
   // generation, and nothing after.
   std::function<LearnedCosts()> learned = {};
+  // For checks: sees what came of each turn before the answer takes it. May be empty.
+  std::function<void(const Turn&)> on_turn = {};
   PrefixIndex* prefixes =
       nullptr;  // borrowed: beginnings that were evaluated before; null: none are looked for
 };

@@ -54,7 +54,9 @@ int HeldChunks(const FullCache& cache) {
 class SchedulerImpl final : public Scheduler {
  public:
   SchedulerImpl(SchedulerParts parts, const SchedulerOptions& options, size_t most_chunks)
-      : parts_(std::move(parts)), most_chunks_(most_chunks), learned_(parts_.generation.learned()),
+      : parts_(std::move(parts)),
+        most_chunks_(most_chunks),
+        learned_(parts_.generation.learned()),
         rounds_(parts_.generation.target, &learned_.memory->costs) {
     schedule_.batch_rows = std::min(parts_.generation.prefill_chunk, parts_.max_rows);
     schedule_.parallel = options.parallel > 0 ? options.parallel : kMostParallel;
@@ -95,7 +97,8 @@ class SchedulerImpl final : public Scheduler {
     try {
       Round();
     } catch (const std::bad_alloc&) {
-      EndAll(ResourceExhausted("out of memory in a round of " + std::to_string(entries_.size()) + " sequences"));
+      EndAll(
+          ResourceExhausted("out of memory in a round of " + std::to_string(entries_.size()) + " sequences"));
     }
     return true;
   }
@@ -183,8 +186,8 @@ class SchedulerImpl final : public Scheduler {
                       .running = at->running,
                       .context = n_tokens,
                       .missing = at->n_missing(),
-                      .most_chunks = MostChunks(static_cast<int>(at->prompt.size()), at->of->request.n_predict,
-                                                parts_.ctx_size),
+                      .most_chunks = MostChunks(static_cast<int>(at->prompt.size()),
+                                                at->of->request.n_predict, parts_.ctx_size),
                       .waited_ms = now - at->arrived_ms};
       if (at->running) {
         s.chunks = HeldChunks(*at->session.cache);
@@ -222,7 +225,8 @@ class SchedulerImpl final : public Scheduler {
     for (const int i : plan.admit) {
       Entry& entry = *listed[static_cast<size_t>(i)];
       if (IsComputedByAnother(entry)) continue;  // by one that was admitted before it, in this round
-      if (const Status status = Admit(entry); !status.ok()) failed.emplace_back(static_cast<size_t>(i), status);
+      if (const Status status = Admit(entry); !status.ok())
+        failed.emplace_back(static_cast<size_t>(i), status);
     }
     MakeRoom(static_cast<size_t>(plan.new_chunks));
 
@@ -260,6 +264,8 @@ class SchedulerImpl final : public Scheduler {
       const auto here = at++;
       if (here->answer != nullptr && here->answer->ended()) End(here);
     }
+    // A chunk that was shared and then copied within the round was there twice.
+    MakeRoom(0);
   }
 
   void Preempt(Entry& entry) {
@@ -274,9 +280,8 @@ class SchedulerImpl final : public Scheduler {
   Status Admit(Entry& entry) {
     if (entry.answer == nullptr) {
       entry.session.cache = MakeFullCache(parts_.pool, parts_.ctx_size);
-      LS_ASSIGN(entry.answer,
-                Answer::Start(parts_.generation, entry.session, entry.prompt, entry.of->request,
-                              static_cast<uint64_t>(entry.index)));
+      LS_ASSIGN(entry.answer, Answer::Start(parts_.generation, entry.session, entry.prompt, entry.of->request,
+                                            static_cast<uint64_t>(entry.index)));
       stats_.prompt_tokens_known += entry.session.cache->length();
       stats_.prompt_tokens += static_cast<int64_t>(entry.prompt.size());
     } else if (PrefixIndex* prefixes = parts_.generation.prefixes) {
@@ -299,8 +304,7 @@ class SchedulerImpl final : public Scheduler {
     LS_TRY(entry.answer->Take(turn, round_ms));
     stats_.tokens += static_cast<int64_t>(turn.tokens.size());
     if (was_prompt && !entry.answer->ended()) {
-      const bool others_wait = std::ranges::any_of(entries_, [](const Entry& e) { return !e.running; });
-      Remember(entry, others_wait && entry.n_missing() == 1);
+      Remember(entry, entry.n_missing() == 1);
       entry.answer->ReportPrefill();
     }
     return {};
@@ -325,7 +329,8 @@ class SchedulerImpl final : public Scheduler {
 Result<std::unique_ptr<Scheduler>> MakeScheduler(SchedulerParts parts, const SchedulerOptions& options,
                                                  uint64_t planned_bytes) {
   if (options.parallel < 0) {
-    return InvalidArgument("parallel " + std::to_string(options.parallel) + ": must be 0 (as many as memory holds) or more");
+    return InvalidArgument("parallel " + std::to_string(options.parallel) +
+                           ": must be 0 (as many as memory holds) or more");
   }
   if (!(options.prefill_ms > 0)) return InvalidArgument("prefill_ms must be more than 0");
   const uint64_t bytes = options.cache_bytes > 0 ? options.cache_bytes : planned_bytes;

@@ -71,9 +71,20 @@ Result<KvChunkRef> ChunkPool::Take() {
   }
 }
 
-Result<KvChunkRef> ChunkPool::Copy(const KvChunkRef& of) {
+Result<KvChunkRef> ChunkPool::Copy(const KvChunkRef& of, int n) {
   LS_ASSIGN(KvChunkRef copy, Take());
-  std::memcpy(copy->bytes.data(), of->bytes.data(), chunk_bytes_);
+  const std::byte* from = of->bytes.data();
+  std::byte* to = copy->bytes.data();
+  const auto blocks = static_cast<size_t>((n + kKeyBlock - 1) / kKeyBlock);
+  const size_t k_bytes = blocks * (layout_.k_head_bytes() / (kKvChunk / kKeyBlock));
+  const size_t v_bytes = static_cast<size_t>(n) * layout_.v_row_bytes();
+  for (int layer = 0; layer < n_layer_; ++layer) {
+    for (const auto& [stride, bytes] :
+         {std::pair(layout_.k_head_bytes(), k_bytes), std::pair(layout_.v_head_bytes(), v_bytes)}) {
+      for (int head = 0; head < layout_.n_kv_head; ++head, from += stride, to += stride)
+        std::memcpy(to, from, bytes);
+    }
+  }
   return copy;
 }
 

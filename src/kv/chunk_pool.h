@@ -30,8 +30,8 @@ class ChunkPool {
 
   // Its bytes are unspecified. kResourceExhausted: the limit, or no memory.
   Result<KvChunkRef> Take();
-  // A chunk of one's own with these bytes.
-  Result<KvChunkRef> Copy(const KvChunkRef& of);
+  // A chunk of one's own that holds the same in its first n positions.
+  Result<KvChunkRef> Copy(const KvChunkRef& of, int n);
 
   const KvLayout& layout() const { return layout_; }
   int n_layer() const { return n_layer_; }

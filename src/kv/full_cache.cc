@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kv/full_cache.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,7 +70,8 @@ class FullCacheImpl final : public FullCache {
     const auto written = static_cast<size_t>(length_ / kKvChunk);
     for (size_t i = written; i < chunks_.size(); ++i) {
       if (chunks_[i].use_count() == 1) continue;
-      LS_ASSIGN(KvChunkRef own, pool_->Copy(chunks_[i]));
+      LS_ASSIGN(KvChunkRef own,
+                pool_->Copy(chunks_[i], std::clamp(length_ - static_cast<int>(i) * kKvChunk, 0, kKvChunk)));
       chunks_[i] = std::move(own);
       bases_[i] = chunks_[i]->bytes.data();
     }
