@@ -70,7 +70,9 @@ TEST_F(BenchTest, SelfcheckPassesOnEveryTable) {
     for (const char* way :
          {"ngram,suffix", "suffix,recycling", "auto", "auto, adaptive policy", "none again",
           "ppm default shape", "prefill in chunks of 7", "random trees of 40 nodes, every accepted length",
-          "threads 1 against 2, plain", "threads 3 against 2, random trees"}) {
+          "five at once: plain", "five at once: half the prompt, guessing",
+          "five at once: random trees, shared keys", "threads 1 against 2, plain",
+          "threads 3 against 2, random trees"}) {
       EXPECT_EQ(at(way), 1) << way;
     }
     const bool has_dice = std::string(temperature) != ", temp 0.0";

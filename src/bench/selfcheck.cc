@@ -23,6 +23,7 @@ namespace {
 
 constexpr int kMaxRows = 512;
 constexpr int kPrefillChunk = 512;
+constexpr int kTogetherChunk = 100;  // rows of a prompt beside those of others
 constexpr int kChunks[] = {1, 7, 64, 512};
 constexpr int kThreadCounts[] = {1, 2, 3};
 constexpr const char* kShapes[] = {"", "chain", "4"};  // values of --spec-tree
@@ -72,6 +73,7 @@ class Selfcheck {
     LS_ASSIGN(const std::vector<Trace> plain, PlainTraces(recorder));
     for (size_t i = 0; i < plain.size(); ++i) LS_TRY(CheckDrafters(recorder, model, i, plain[i]));
     LS_TRY(CheckPrefillChunks(model, plain));
+    LS_TRY(CheckTogether(model, plain));
     LS_TRY(CheckThreads(model, plain));
     LS_TRY(CheckTables(model, plain));
     return all_identical_;
@@ -149,10 +151,10 @@ class Selfcheck {
   Result<LoadedModel> Load(const kernels::KernelTable* table, int threads) const {
     ModelOptions model = options_.model;
     model.threads = threads;
-    // Two caches: all drafters share one, each prefill chunk size has its own.
+    // All drafters share one cache, each prefill chunk size has its own, and so have five at once.
     return LoadForBench(
         model, table, kMaxRows,
-        2 * (static_cast<int>(options_.prompt.size()) + options_.n_predict + Recorder::kMostDrafted + 1));
+        6 * (static_cast<int>(options_.prompt.size()) + options_.n_predict + Recorder::kMostDrafted + 1));
   }
 
   TraceOptions Options(size_t i) const { return {.sampling = AtTemperature(options_.temperatures[i])}; }
@@ -228,6 +230,48 @@ class Selfcheck {
       for (size_t i = 0; i < plain.size(); ++i) {
         LS_ASSIGN(const Trace actual, Plain(recorder, i));
         Report("prefill in chunks of " + std::to_string(chunk), i, plain[i], actual);
+      }
+    }
+    return {};
+  }
+
+  // Several generations at once, long and short, with and without drafts, of which some hold the same keys.
+  Status CheckTogether(LoadedModel& model, const std::vector<Trace>& plain) {
+    std::vector<int32_t> half(
+        options_.prompt.begin(),
+        options_.prompt.begin() + static_cast<std::ptrdiff_t>((options_.prompt.size() + 1) / 2));
+    Recorder of_half(model, half, options_.n_predict, kPrefillChunk);
+    SpeculationOptions none, automatic;
+    none.type = "none";
+    for (size_t i = 0; i < plain.size(); ++i) {
+      LS_ASSIGN(const Trace half_plain, Plain(of_half, i));
+      TraceOptions adaptive = Options(i);
+      adaptive.adaptive = true;
+      const std::vector<TogetherItem> items = {
+          {.prompt = options_.prompt, .make_drafter = Registered(none), .options = Options(i)},
+          {.prompt = half, .make_drafter = Registered(automatic), .options = adaptive, .first_round = 1},
+          {.prompt = options_.prompt,
+           .make_drafter = Forced(plain[i], model, 5),
+           .options = Options(i),
+           .first_round = 2,
+           .shares_first = true},
+          {.prompt = half,
+           .make_drafter = Registered(none),
+           .options = Options(i),
+           .first_round = 3,
+           .shares_first = true},
+          {.prompt = options_.prompt,
+           .make_drafter = Registered(automatic),
+           .options = adaptive,
+           .first_round = 3},
+      };
+      LS_ASSIGN(const std::vector<Trace> traces,
+                RecordTogether(model, items, options_.n_predict, kTogetherChunk, &draft_models_));
+      const char* names[] = {"plain", "half the prompt, guessing", "random trees, shared keys",
+                             "half the prompt, plain, shared keys", "guessing"};
+      for (size_t k = 0; k < items.size(); ++k) {
+        Report(std::string("five at once: ") + names[k], i, items[k].prompt == half ? half_plain : plain[i],
+               traces[k]);
       }
     }
     return {};

@@ -59,6 +59,19 @@ class Recorder {
   const std::unique_ptr<KvCache> cache_;
 };
 
+// One of several generations that share their passes.
+struct TogetherItem {
+  std::vector<int32_t> prompt;
+  DrafterFactory make_drafter;
+  TraceOptions options;
+  int first_round = 0;        // it joins the others then
+  bool shares_first = false;  // what its prompt has in common with the first item's is taken from its cache
+};
+// Prompts go in chunks of so many rows beside the rows of those that decode.
+Result<std::vector<Trace>> RecordTogether(LoadedModel& model, const std::vector<TogetherItem>& items,
+                                          int n_predict, int prefill_chunk,
+                                          DraftModels* draft_models = nullptr);
+
 // Where two traces part: "token 7 is 12, expected 13", "the logits of token 7 differ", or "" if they are
 // identical.
 std::string FirstDifference(const Trace& expected, const Trace& actual);

@@ -13,6 +13,7 @@
 
 #include "base/print.h"
 #include "bench/measure.h"
+#include "bench/measure_batch.h"
 #include "chart/chart.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
@@ -29,6 +30,7 @@ struct BenchFlags {
   bool json = false;
   bool sweep = false;
   std::string svg;
+  std::vector<int> parallel;  // empty: steps of one sequence
 };
 
 const std::vector<int> kSweepDepths = {512, 2048, 4096, 8192, 16384, 32768, 65536};
@@ -83,6 +85,33 @@ std::string SamplingLine(const SamplingCost& cost, bool first) {
   }
   const std::string share = cost.share_of_step > 0 ? Print("%.2f %%", 100 * cost.share_of_step) : "";
   return text + Print("| %-7s | %10.1f | %20s |\n", cost.filters.c_str(), cost.us, share.c_str());
+}
+
+std::string JsonLine(const BatchMeasurement& m) {
+  nlohmann::ordered_json json;
+  json["test"] = "batch";
+  json["sequences"] = m.sequences;
+  json["depth"] = m.depth;
+  json["ms"] = m.ms;
+  json["tokens_per_second"] = 1e3 * m.sequences / m.ms;
+  json["products_ms"] = m.products_ms;
+  json["attention_ms"] = m.attention_ms;
+  json["times_parts"] = m.times_parts;
+  json["one_document_ms"] = m.one_document_ms;
+  json["times_one"] = m.times_one;
+  return json.dump() + "\n";
+}
+
+constexpr const char* kBatchHeader =
+    "| sequences | keys each |       ms | tokens/s | of one | products | attention | of parts | one document "
+    "|\n"
+    "|----------:|----------:|---------:|---------:|-------:|---------:|----------:|---------:|-------------:"
+    "|\n";
+
+std::string BatchLine(const BatchMeasurement& m) {
+  return Print("| %9d | %9d | %8.2f | %8.1f | %5.2fx | %8.2f | %9.2f | %7.2fx | %9.2f ms |\n", m.sequences,
+               m.depth, m.ms, 1e3 * m.sequences / m.ms, m.times_one, m.products_ms, m.attention_ms,
+               m.times_parts, m.one_document_ms);
 }
 
 std::string MachineText(const char* kernel_table, const MachineLimits& limits) {
@@ -210,6 +239,24 @@ int RunSweep(const BenchFlags& flags, const char* kernel_table, Output& out) {
   return svg.good() ? static_cast<int>(kExitOk) : FailOutput(IoError(flags.svg + ": cannot be written"));
 }
 
+// Steps of several sequences.
+int RunBatches(const BenchFlags& flags, const char* kernel_table, Output& out) {
+  const BatchBenchOptions options = {.model = flags.bench.model,
+                                     .depths = flags.bench.depths,
+                                     .sequences = flags.parallel,
+                                     .repetitions = flags.bench.repetitions};
+  Status written;
+  if (!flags.json) {
+    written = out.Write(kernels::CpuDescription() + ", kernels " + kernel_table + "\n\n" + kBatchHeader);
+  }
+  const Status status = MeasureBatches(options, [&](const BatchMeasurement& m) {
+    const Status line = out.Write(flags.json ? JsonLine(m) : BatchLine(m));
+    if (written.ok()) written = line;
+  });
+  if (!status.ok()) return Fail(status, Stage::kLoad);
+  return written.ok() ? static_cast<int>(kExitOk) : FailOutput(written);
+}
+
 int RunBenchCommand(const BenchFlags& flags) {
   if (const Status checked = CheckSweep(flags); !checked.ok()) return Fail(checked, Stage::kLoad);
   const auto table = kernels::Choose(flags.bench.model.kernels);
@@ -218,6 +265,7 @@ int RunBenchCommand(const BenchFlags& flags) {
   Status written = out.Check();
   if (!written.ok()) return FailOutput(written);
   if (flags.sweep) return RunSweep(flags, (*table)->name, out);
+  if (!flags.parallel.empty()) return RunBatches(flags, (*table)->name, out);
   const auto on_machine = [&](const MachineLimits& limits) {
     written = out.Write(flags.json ? JsonLine(limits) : TableHeader((*table)->name, limits));
   };
@@ -254,6 +302,9 @@ Runner SetUpBench(CLI::App& app) {
       "--depth say)");
   app.add_flag("--attention", flags->bench.attention_only,
                "Attention alone, of all layers, for chains and for trees of rows, after made-up contexts");
+  app.add_option("--parallel", flags->parallel,
+                 "Steps of so many sequences with one row each, beside their parts, after made-up contexts")
+      ->delimiter(',');
   app.add_option("--svg", flags->svg, "With --sweep: a chart of it in this file");
   app.add_option("--repetitions", flags->bench.repetitions,
                  "Runs of each step at least, more of short ones; the median is shown")
