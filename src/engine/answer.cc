@@ -114,7 +114,9 @@ size_t Reuse(const GenerationParts& parts, SessionState& session, const std::vec
   if (parts.prefixes == nullptr) return n;
   const auto all_but_last = std::span(prompt).first(prompt.size() - 1);
   if (static_cast<size_t>(parts.prefixes->LengthKnown(all_but_last)) <= n) return n;
-  const PrefixIndex::Match match = parts.prefixes->Find(all_but_last);
+  PrefixIndex::Match match = parts.prefixes->Find(all_but_last);
+  if (parts.whole_chunks_only) match.KeepWholeChunks();
+  if (static_cast<size_t>(match.length) <= n) return n;
   session.cache->Adopt(match.chunks, match.length);
   return static_cast<size_t>(match.length);
 }

@@ -40,6 +40,8 @@ struct GenerationParts {
   // For the adaptive policy: what is known of this machine and of its drafters. Null: nothing before this
   // generation, and nothing after.
   std::function<LearnedCosts()> learned = {};
+  // Of beginnings that others evaluated, whole chunks only: the rest would have to be copied.
+  bool whole_chunks_only = false;
   // For checks: sees what came of each turn before the answer takes it. May be empty.
   std::function<void(const Turn&)> on_turn = {};
   PrefixIndex* prefixes =

@@ -216,10 +216,18 @@ class SchedulerImpl final : public Scheduler {
   }
 
   void Round() {
+    TakeBackLastChunks();
     std::vector<Entries::iterator> listed;
     const RoundState state = State(listed);
     const RoundPlan plan = PlanRound(state, PassCost(learned_.memory->costs), schedule_);
-    LS_CHECK(!plan.parts.empty());  // the oldest can always run
+    if (plan.parts.empty()) {
+      // The oldest could run, were it not for chunks that belong to nobody here: those of sessions.
+      End(entries_.begin(),
+          ResourceExhausted("no room for a sequence: " + std::to_string(parts_.pool->held()) + " of " +
+                            std::to_string(most_chunks_) + " chunks of " + std::to_string(kKvChunk) +
+                            " positions are held, some by sessions"));
+      return;
+    }
     for (const int i : plan.preempt) Preempt(*listed[static_cast<size_t>(i)]);
     std::vector<std::pair<size_t, Status>> failed;
     for (const int i : plan.admit) {
@@ -278,6 +286,8 @@ class SchedulerImpl final : public Scheduler {
   }
 
   Status Admit(Entry& entry) {
+    const bool tight = IsTight();
+    parts_.generation.whole_chunks_only = tight;
     if (entry.answer == nullptr) {
       entry.session.cache = MakeFullCache(parts_.pool, parts_.ctx_size);
       LS_ASSIGN(entry.answer, Answer::Start(parts_.generation, entry.session, entry.prompt, entry.of->request,
@@ -285,11 +295,29 @@ class SchedulerImpl final : public Scheduler {
       stats_.prompt_tokens_known += entry.session.cache->length();
       stats_.prompt_tokens += static_cast<int64_t>(entry.prompt.size());
     } else if (PrefixIndex* prefixes = parts_.generation.prefixes) {
-      const PrefixIndex::Match match = prefixes->Find(entry.all_but_last());
+      PrefixIndex::Match match = prefixes->Find(entry.all_but_last());
+      if (tight) match.KeepWholeChunks();
       if (match.length > 0) entry.session.cache->Adopt(match.chunks, match.length);
     }
     entry.running = true;
     return {};
+  }
+
+  // Whether there may not be room for copies of chunks that are shared.
+  bool IsTight() const {
+    const auto running =
+        static_cast<size_t>(std::ranges::count_if(entries_, [](const Entry& e) { return e.running; }));
+    return parts_.pool->held() + running + 1 > most_chunks_;
+  }
+
+  // What sequences would have to copy before they write it is theirs alone again.
+  void TakeBackLastChunks() {
+    PrefixIndex* prefixes = parts_.generation.prefixes;
+    if (prefixes == nullptr || !IsTight()) return;
+    for (const Entry& entry : entries_) {
+      if (!entry.running || entry.session.cache->length() % kKvChunk == 0) continue;
+      prefixes->Forget(entry.session.cache->chunks().back());
+    }
   }
 
   // Chunks that only the prefix index holds go until there is room for so many.

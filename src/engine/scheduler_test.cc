@@ -324,6 +324,19 @@ TEST(SchedulerTest, LongOnesThatDoNotFitTogetherAllFinish) {
   ExpectAsAlone(model, asked, outcome, alone);
 }
 
+// Where all memory is one sequence's, nothing that is kept for others may stand in its way.
+TEST(SchedulerTest, AsMuchMemoryAsOneNeeds) {
+  Model model(kernels::Available().front(), 1);
+  std::vector<Asked> asked;
+  for (unsigned i = 0; i < 5; ++i)
+    asked.push_back({Request(Text(180 + 10 * static_cast<int>(i / 2), 9), "ppm", 0.0F, 40)});
+  for (const size_t chunks : {1, 2, 3}) {
+    std::map<std::pair<size_t, int>, std::vector<int32_t>> alone;
+    const Outcome outcome = RunAll(model, asked, {.chunks = chunks});
+    ExpectAsAlone(model, asked, outcome, alone);
+  }
+}
+
 TEST(SchedulerTest, OneDocumentIsEvaluatedOnce) {
   Model model(kernels::Available().front(), 1);
   const std::vector<int32_t> document = Text(1000, 5);

@@ -120,6 +120,24 @@ bool PrefixIndex::DropOldest() {
   return true;
 }
 
+void PrefixIndex::Forget(const KvChunkRef& chunk) {
+  if (chunk.use_count() != 2) return;
+  const auto visit = [&](const auto& self, Node& node) -> bool {
+    for (auto at = node.children.begin(); at != node.children.end(); ++at) {
+      if (at->second->chunk == chunk) {
+        if (at->second->children.empty()) {
+          node.children.erase(at);
+          --n_chunks_;
+        }
+        return true;
+      }
+      if (self(self, *at->second)) return true;
+    }
+    return false;
+  };
+  visit(visit, *root_);
+}
+
 size_t PrefixIndex::n_reclaimable() const {
   size_t n = 0;
   // A chunk that nobody holds can go once those under it can.

@@ -27,6 +27,11 @@ class PrefixIndex {
   struct Match {
     int length = 0;                  // positions
     std::vector<KvChunkRef> chunks;  // the last may hold more than is matched
+
+    void KeepWholeChunks() {
+      length -= length % kKvChunk;
+      chunks.resize(static_cast<size_t>(length / kKvChunk));
+    }
   };
   // The longest known beginning of `tokens`.
   Match Find(std::span<const int32_t> tokens);
@@ -39,6 +44,10 @@ class PrefixIndex {
 
   // Gives up the chunk that was not used for longest, of those that nobody else holds. False: there is none.
   bool DropOldest();
+
+  // Gives up this chunk, if it is the last of a beginning and nobody but the caller holds it too: then the
+  // caller may write it without a copy.
+  void Forget(const KvChunkRef& chunk);
 
   // Drops the oldest until it holds no more by itself than it may.
   void Trim();

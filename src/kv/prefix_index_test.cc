@@ -97,6 +97,23 @@ TEST_F(PrefixIndexTest, DropsWhatWasNotUsedForLongestAndNothingThatSomebodyHolds
   EXPECT_EQ(pool_.held(), 2U);
 }
 
+TEST_F(PrefixIndexTest, ForgetsTheEndOfABeginningForItsOnlyOtherHolder) {
+  PrefixIndex index(10);
+  const Tokens a = Counting(500);
+  std::vector<KvChunkRef> chunks = Chunks(a);
+  index.Insert(a, chunks);
+  index.Forget(chunks[0]);  // others lie under it
+  EXPECT_EQ(index.Find(a).length, 500);
+  {
+    const auto held = index.Find(a);
+    index.Forget(chunks[1]);  // somebody else has it
+  }
+  EXPECT_EQ(index.Find(a).length, 500);
+  index.Forget(chunks[1]);
+  EXPECT_EQ(index.Find(a).length, 256);
+  EXPECT_EQ(chunks[1].use_count(), 1);
+}
+
 TEST_F(PrefixIndexTest, AgreesWithAListOfAllThatWasInserted) {
   std::mt19937 rng(3);
   PrefixIndex index(1 << 20);
