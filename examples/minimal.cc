@@ -2,6 +2,7 @@
 //
 // Loads a model and continues a text:  minimal models/SmolLM2-135M-Instruct.Q4_1.gguf
 #include <iostream>
+
 #include "longspec/engine.h"
 
 int main(int argc, char** argv) {

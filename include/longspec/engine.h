@@ -6,7 +6,8 @@
 //   auto session = (*engine)->NewSession();
 //   auto result = (*engine)->Generate(**session, {.prompt = "Once upon a time"});
 //
-// Output does not depend on SpeculationOptions, threads or batch_size: bit for bit, at every temperature, for equal seeds.
+// Output does not depend on SpeculationOptions, threads or batch_size: bit for bit, at every temperature, for
+// equal seeds.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +29,11 @@ std::string_view ToString(FinishReason reason);  // "stop", "length", "context",
 
 // What the memory of a loaded model is used for, in bytes; known before any of it is taken.
 struct MemoryPlan {
-  uint64_t weights = 0;      // repacked copies
+  uint64_t weights = 0;        // repacked copies
   uint64_t kv_at_context = 0;  // the cache when the whole context is used; it grows to this in chunks
   uint64_t scratch = 0;
-  uint64_t draft = 0;        // a draft model: weights, activations and its cache at the same context
-  uint64_t available = 0;    // what the system could give when asked; 0: it did not say
+  uint64_t draft = 0;      // a draft model: weights, activations and its cache at the same context
+  uint64_t available = 0;  // what the system could give when asked; 0: it did not say
   int ctx_size = 0;
 
   uint64_t total() const { return weights + kv_at_context + scratch + draft; }
@@ -44,22 +45,23 @@ struct ModelInfo {
   int n_layer = 0, n_embd = 0, n_head = 0, n_head_kv = 0, head_dim = 0, n_ff = 0, n_vocab = 0;
   int n_ctx_train = 0, n_ctx = 0;
   double rope_freq_base = 0;
-  std::string rope_scaling;         // "none", "linear x4", "yarn x4 (original 2048)"
+  std::string rope_scaling;  // "none", "linear x4", "yarn x4 (original 2048)"
   std::string tokenizer_model, tokenizer_pre;
   bool has_chat_template = false;
-  std::string cpu;                  // model name and the features kernels care about
-  std::string kernels;              // the table in use
+  std::string cpu;      // model name and the features kernels care about
+  std::string kernels;  // the table in use
   std::vector<std::string> kernels_available;
   std::vector<std::pair<std::string, std::string>> arithmetic;  // operation -> arithmetic in use
   std::vector<std::pair<std::string, uint64_t>> weight_bytes_by_type;
   int threads = 0;
-  std::string weights_origin;       // "packed now", "packed now, kept in FILE", "read from FILE"; empty before loading
+  std::string
+      weights_origin;  // "packed now", "packed now, kept in FILE", "read from FILE"; empty before loading
   MemoryPlan memory;
 };
 
-// One conversation: its tokens and their cache. Generate finds the longest prefix of the new prompt that the session
-// already holds and evaluates only the rest. Not thread-safe; a session belongs to the engine that made it and must not
-// outlive it.
+// One conversation: its tokens and their cache. Generate finds the longest prefix of the new prompt that the
+// session already holds and evaluates only the rest. Not thread-safe; a session belongs to the engine that
+// made it and must not outlive it.
 class Session {
  public:
   virtual ~Session() = default;
@@ -67,13 +69,14 @@ class Session {
   virtual void Clear() = 0;
 };
 
-// An answer in the making: for callers that hold several, or do something else between rounds. Nothing is lost by
-// dropping it: its session then holds what its cache does, all but the last token. Not thread-safe; must not outlive its session.
+// An answer in the making: for callers that hold several, or do something else between rounds. Nothing is
+// lost by dropping it: its session then holds what its cache does, all but the last token. Not thread-safe;
+// must not outlive its session.
 class Generation {
  public:
   virtual ~Generation() = default;
-  // One round: tokens are proposed, verified and committed, and on_text is called. False once the answer has ended;
-  // after that, or after an error, it must not be called again.
+  // One round: tokens are proposed, verified and committed, and on_text is called. False once the answer has
+  // ended; after that, or after an error, it must not be called again.
   virtual Result<bool> Step() = 0;
   // Generated so far.
   virtual const std::vector<int32_t>& tokens() const = 0;
@@ -92,7 +95,8 @@ class Engine {
   virtual const ModelInfo& info() const = 0;
 
   virtual Result<std::unique_ptr<Session>> NewSession() = 0;
-  // A session with the same tokens and a copy of their cache. REQUIRES: nothing is being generated in `session`.
+  // A session with the same tokens and a copy of their cache. REQUIRES: nothing is being generated in
+  // `session`.
   virtual Result<std::unique_ptr<Session>> Fork(const Session& session) = 0;
 
   // One call at a time per engine, Generation::Step included.
@@ -104,9 +108,11 @@ class Engine {
   virtual Result<std::unique_ptr<Scheduler>> NewScheduler(const SchedulerOptions& options = {}) = 0;
 
   // parse_special: "<|im_start|>" becomes its token rather than text.
-  virtual std::vector<int32_t> Tokenize(std::string_view text, bool add_special = false, bool parse_special = true) const = 0;
+  virtual std::vector<int32_t> Tokenize(std::string_view text, bool add_special = false,
+                                        bool parse_special = true) const = 0;
   virtual std::string Detokenize(const std::vector<int32_t>& tokens, bool keep_special = true) const = 0;
-  virtual Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages, bool add_generation_prompt) const = 0;
+  virtual Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages,
+                                                bool add_generation_prompt) const = 0;
 };
 
 // Drafters that SpeculationOptions::type may name.

@@ -34,8 +34,8 @@ struct GenerationRequest {
   SamplingOptions sampling = {};
   SpeculationOptions speculation = {};
 
-  // Called with each piece of text as it becomes final (complete UTF-8, not the beginning of a stop string). Return
-  // false to stop after it.
+  // Called with each piece of text as it becomes final (complete UTF-8, not the beginning of a stop string).
+  // Return false to stop after it.
   std::function<bool(std::string_view piece)> on_text = {};
   // Called while the prompt is evaluated. Return false to cancel.
   std::function<bool(int done, int total)> on_prefill = {};
@@ -43,9 +43,9 @@ struct GenerationRequest {
 
 struct GenerationResult {
   std::string text;
-  std::vector<int32_t> tokens;      // generated, the end token included
+  std::vector<int32_t> tokens;  // generated, the end token included
   FinishReason finish_reason = FinishReason::kLength;
-  uint64_t seed = 0;                // the one used
+  uint64_t seed = 0;  // the one used
   Timings timings;
   SpeculativeStats speculative;
   double distinct_4gram = 1.0;

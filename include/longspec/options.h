@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a user may choose. Plain values with the defaults of the command line; names follow llama.cpp's options. Every
-// member has an initialiser, so that {.path = "model.gguf"} compiles without warnings.
+// What a user may choose. Plain values with the defaults of the command line; names follow llama.cpp's
+// options. Every member has an initialiser, so that {.path = "model.gguf"} compiles without warnings.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace longspec {
 // what kBF16 stores, and attention sums it in the order of AMX tiles (docs/arithmetic.md).
 enum class CacheType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kBF16Amx };
 
-// How weights stored as BF16 are multiplied: exactly, with activations as they are; or with activations rounded to bf16,
-// in the order of VDPBF16PS or of AMX tiles (docs/arithmetic.md).
+// How weights stored as BF16 are multiplied: exactly, with activations as they are; or with activations
+// rounded to bf16, in the order of VDPBF16PS or of AMX tiles (docs/arithmetic.md).
 enum class Bf16Arithmetic : uint8_t { kF32, kBF16, kBF16Amx };
 
 struct RopeOptions {
@@ -47,39 +47,40 @@ struct SamplingOptions {
 };
 
 struct SpeculationOptions {
-  // A registered drafter, several separated by commas, or "auto": what this model can use. "none" decodes plainly.
+  // A registered drafter, several separated by commas, or "auto": what this model can use. "none" decodes
+  // plainly.
   std::string type = "auto";
-  int draft_n_max = 8;         // proposed tokens per step, the root not counted
-  int draft_n_min = 0;         // fewer proposed tokens than this: none are verified
-  int ngram_max = 4;           // longest suffix looked up first
+  int draft_n_max = 8;  // proposed tokens per step, the root not counted
+  int draft_n_min = 0;  // fewer proposed tokens than this: none are verified
+  int ngram_max = 4;    // longest suffix looked up first
   int ngram_min = 2;
-  // Which occurrence of the suffix is copied: "recent" (the most recent), or what other programs do: "pld", "hf",
-  // "vllm", "tgi", "llama".
+  // Which occurrence of the suffix is copied: "recent" (the most recent), or what other programs do: "pld",
+  // "hf", "vllm", "tgi", "llama".
   std::string ngram_rule = "recent";
   // Tree shape: "" or "chain", or the number of distinct continuations to merge, or drafter-specific.
   std::string tree = {};
-  // How much is drafted per step: "fixed" (draft_n_max), "adaptive" (what pays on this machine at this context length,
-  // adaptive_n_max at most), or empty: adaptive for "auto" and lists, fixed for one drafter.
+  // How much is drafted per step: "fixed" (draft_n_max), "adaptive" (what pays on this machine at this
+  // context length, adaptive_n_max at most), or empty: adaptive for "auto" and lists, fixed for one drafter.
   std::string policy = {};
   int adaptive_n_max = 32;
   std::vector<int32_t> replay_tokens = {};  // type "replay": the tokens to propose, by absolute output index
-  int suffix_max_depth = 24;      // type "suffix": longest suffix told apart
-  float suffix_factor = 1.0F;     // drafted depth per matched token
-  float suffix_min_prob = 0.1F;   // nodes less likely than this are left out
-  std::string corpus = {};        // a file of `longspec corpus` to look suffixes up in as well
-  float ppm_min_prob = 0.03F;     // type "ppm": nodes less likely than this are left out
-  // type "ppm": a table of `longspec corpus --ngrams` with what usually follows in other texts; "": the one in the folder
-  // priors beside the model file that is of its tokenizer, if there is one; "none": none.
+  int suffix_max_depth = 24;                // type "suffix": longest suffix told apart
+  float suffix_factor = 1.0F;               // drafted depth per matched token
+  float suffix_min_prob = 0.1F;             // nodes less likely than this are left out
+  std::string corpus = {};                  // a file of `longspec corpus` to look suffixes up in as well
+  float ppm_min_prob = 0.03F;               // type "ppm": nodes less likely than this are left out
+  // type "ppm": a table of `longspec corpus --ngrams` with what usually follows in other texts; "": the one
+  // in the folder priors beside the model file that is of its tokenizer, if there is one; "none": none.
   std::string prior = {};
   // Whether drafts are made with the random numbers by which the target will choose (docs/decoding.md).
   bool dice = true;
   std::string recycling_file = {};  // type "recycling": the table is read from and written to this file
   int magicdec_sink = 4;            // type "magicdec": first positions the draft sees
   int magicdec_window = 512;        // and last ones
-  std::string draft_model = {};    // types with a model of their own: its file or folder
-  int draft_sink = 4;              // type "lm" with a window: first positions the draft sees
-  int draft_window = 0;            // and last ones; 0: the draft sees all of them
-  std::string draft_weights = {};  // type its matrices run in ("q8_0", "bf16", "f32"); "": the fast one
+  std::string draft_model = {};     // types with a model of their own: its file or folder
+  int draft_sink = 4;               // type "lm" with a window: first positions the draft sees
+  int draft_window = 0;             // and last ones; 0: the draft sees all of them
+  std::string draft_weights = {};   // type its matrices run in ("q8_0", "bf16", "f32"); "": the fast one
 
   bool operator==(const SpeculationOptions&) const = default;
 };
@@ -89,28 +90,30 @@ struct ModelOptions {
   int ctx_size = 0;       // positions the cache may hold; 0: the model's training context
   int threads = 0;        // 0: one per physical core
   int batch_size = 512;   // prompt tokens per prefill step; never changes output
-  // MiB of keys and values kept of prompts and answers that no session holds any more, so that a prompt that begins like
-  // one of them is not evaluated again. -1: as much as one full context takes; 0: none.
+  // MiB of keys and values kept of prompts and answers that no session holds any more, so that a prompt that
+  // begins like one of them is not evaluated again. -1: as much as one full context takes; 0: none.
   int cache_ram = -1;
   CacheType cache_type_k = CacheType::kF16;
   CacheType cache_type_v = CacheType::kF16;
   Bf16Arithmetic bf16_weights = Bf16Arithmetic::kF32;
   RopeOptions rope = {};
-  // What generations will ask for: the draft model it names is part of the memory plan. Each request has its own.
+  // What generations will ask for: the draft model it names is part of the memory plan. Each request has its
+  // own.
   SpeculationOptions speculation = {};
-  bool vocab_only = false;  // the tokenizer and chat template only: no weights are read, nothing can be generated
+  bool vocab_only =
+      false;  // the tokenizer and chat template only: no weights are read, nothing can be generated
   // What forward passes cost is measured for the adaptive policy, once per model and machine, and kept in
   // $XDG_CACHE_HOME/longspec or ~/.cache/longspec.
   bool calibration_cache = true;
-  // A folder where repacked weights are kept, so that the next load of the same model file maps them instead of repacking, and
-  // processes share their memory; made if need be. Empty: they are not kept. Never changes output. Counts for the draft
-  // model of type "lm" too.
+  // A folder where repacked weights are kept, so that the next load of the same model file maps them instead
+  // of repacking, and processes share their memory; made if need be. Empty: they are not kept. Never changes
+  // output. Counts for the draft model of type "lm" too.
   std::string weights_cache = {};
   std::string kernels = {};  // a kernel table by name; empty: $LONGSPEC_KERNELS, else the best this CPU has
   // Called from the loading thread with the share done, 0 to 1. Return false to cancel.
   std::function<bool(double)> on_progress = {};
-  // Called with one line for what went wrong without stopping the load: a weights_cache that cannot be read or written. A
-  // draft model is loaded by the first generation that asks for it.
+  // Called with one line for what went wrong without stopping the load: a weights_cache that cannot be read
+  // or written. A draft model is loaded by the first generation that asks for it.
   std::function<void(const std::string&)> on_warning = {};
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Many generations at once: submit them, then run rounds until nothing is left. Each gets the bits it would get alone.
+// Many generations at once: submit them, then run rounds until nothing is left. Each gets the bits it would
+// get alone.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ struct SchedulerOptions {
   bool share_prefixes = true;
 };
 
-// A request given to the scheduler. on_end is called once for each of the n answers, from inside RunRound (or Cancel).
+// A request given to the scheduler. on_end is called once for each of the n answers, from inside RunRound (or
+// Cancel).
 struct Submission {
   GenerationRequest request;
   int n = 1;
@@ -27,16 +29,18 @@ struct Submission {
 
 struct SchedulerStats {
   int64_t rounds = 0, tokens = 0;  // tokens: generated
-  int64_t prompt_tokens = 0, prompt_tokens_known = 0;  // of those that started; known: evaluated before by others
-  int64_t preemptions = 0;  // sequences that gave way and computed their keys again
+  int64_t prompt_tokens = 0,
+          prompt_tokens_known = 0;  // of those that started; known: evaluated before by others
+  int64_t preemptions = 0;          // sequences that gave way and computed their keys again
 };
 
 class Scheduler {  // Submit, Cancel: any thread; RunRound: one thread
  public:
   virtual ~Scheduler() = default;
-  virtual Result<int64_t> Submit(Submission submission) = 0;  // refused at once, with numbers, if it can never fit
+  virtual Result<int64_t> Submit(
+      Submission submission) = 0;  // refused at once, with numbers, if it can never fit
   virtual void Cancel(int64_t id) = 0;
-  virtual Result<bool> RunRound() = 0;  // one forward pass; false: nothing to do
+  virtual Result<bool> RunRound() = 0;                 // one forward pass; false: nothing to do
   virtual SchedulerStats stats() const { return {}; }  // by whoever runs rounds
 };
 

@@ -9,8 +9,10 @@ namespace {
 using kernels::KvType;
 
 static_assert(KernelType(CacheType::kF32) == KvType::kF32 && KernelType(CacheType::kF16) == KvType::kF16 &&
-              KernelType(CacheType::kBF16) == KvType::kBF16 && KernelType(CacheType::kQ8_0) == KvType::kQ8_0 &&
-              KernelType(CacheType::kQ4_0) == KvType::kQ4_0 && KernelType(CacheType::kBF16Amx) == KvType::kBF16Amx);
+              KernelType(CacheType::kBF16) == KvType::kBF16 &&
+              KernelType(CacheType::kQ8_0) == KvType::kQ8_0 &&
+              KernelType(CacheType::kQ4_0) == KvType::kQ4_0 &&
+              KernelType(CacheType::kBF16Amx) == KvType::kBF16Amx);
 
 Status CheckType(CacheType type, const std::string& option, int head_dim) {
   const int multiple = kernels::KvMultiple(KernelType(type));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows that see a range of positions, such as a window, and a tail kept elsewhere, such as a draft model's nodes.
-#include "attention/attention.h"
-
+// Rows that see a range of positions, such as a window, and a tail kept elsewhere, such as a draft model's
+// nodes.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numeric>
 #include <vector>
 
+#include "attention/attention.h"
 #include "base/aligned_buffer.h"
 #include "base/counter_rng.h"
 #include "kernels/dispatch.h"

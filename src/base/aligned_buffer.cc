@@ -27,8 +27,8 @@ void AlignedBuffer::Unmap::operator()(std::byte* p) const {
 AlignedBuffer::AlignedBuffer(size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
   if (bytes >= kHugePage) {
-    // Fresh anonymous pages: zeroed by the kernel, and memory is taken only as it is touched. Mapped with room to begin at a
-    // huge page's border, since only whole ones can be huge; the room is given back.
+    // Fresh anonymous pages: zeroed by the kernel, and memory is taken only as it is touched. Mapped with
+    // room to begin at a huge page's border, since only whole ones can be huge; the room is given back.
     const size_t mapped = bytes + kHugePage;
     void* p = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) throw std::bad_alloc();

@@ -58,7 +58,8 @@ TEST(ToInt, StaysInItsRange) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   EXPECT_EQ(ToInt(2.9, 0, 10), 2);
   EXPECT_EQ(ToInt(-2.9, -10, 10), -2);
-  for (const double x : {-1.0, -1e300, -kInfinity, std::nan(""), -std::nan("")}) EXPECT_EQ(ToInt(x, 0, 10), 0) << x;
+  for (const double x : {-1.0, -1e300, -kInfinity, std::nan(""), -std::nan("")})
+    EXPECT_EQ(ToInt(x, 0, 10), 0) << x;
   for (const double x : {10.0, 11.0, 1e300, kInfinity}) EXPECT_EQ(ToInt(x, 0, 10), 10) << x;
   constexpr int kMost = std::numeric_limits<int>::max(), kLeast = std::numeric_limits<int>::min();
   EXPECT_EQ(ToInt(1e10, kLeast, kMost), kMost);

@@ -7,9 +7,9 @@ namespace longspec {
 [[noreturn]] void CheckFailed(const char* condition, const char* file, int line);
 }  // namespace longspec
 
-#define LS_CHECK(condition)                                                     \
-  do {                                                                          \
-    if (!(condition)) [[unlikely]] {                                            \
-      ::longspec::CheckFailed(#condition, __FILE__, __LINE__);                  \
-    }                                                                           \
+#define LS_CHECK(condition)                                    \
+  do {                                                         \
+    if (!(condition)) [[unlikely]] {                           \
+      ::longspec::CheckFailed(#condition, __FILE__, __LINE__); \
+    }                                                          \
   } while (false)

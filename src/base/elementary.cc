@@ -18,7 +18,8 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLn2 = 0x1.62e42fefa39efp-1, kLn2Rest = 0x1.abc9e3b39803fp-56;
 constexpr double kOneOverLn2 = 0x1.71547652b82fep+0;
 constexpr double kTwoOverPi = 0x1.45f306dc9c883p-1;
-constexpr std::array<double, 3> kHalfPi = {0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54, -0x1.f1976b7ed8fbcp-110};
+constexpr std::array<double, 3> kHalfPi = {0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54,
+                                           -0x1.f1976b7ed8fbcp-110};
 
 // 1 / n! for n up to 18, the largest factorials that are doubles.
 constexpr auto kInverseFactorial = [] {
@@ -92,7 +93,8 @@ struct Reduced {
 Reduced LessLn2(const Long& x) {
   const Nearest n(x.high * kOneOverLn2);
   const Long near = {std::fma(-n.number, kLn2, x.high), x.low};  // exact: few bits are left
-  return {near + Long{-n.number * kLn2Rest, -std::fma(n.number, kLn2Rest, -(n.number * kLn2Rest))}, n.integer};
+  return {near + Long{-n.number * kLn2Rest, -std::fma(n.number, kLn2Rest, -(n.number * kLn2Rest))},
+          n.integer};
 }
 
 // exp(r) for |r| below 0.4: 1 + r (1 + r/2 (1 + r/3 (...))), to r^26.
@@ -150,8 +152,8 @@ double Power(double base, double exponent) {
 
 CosSin CosSinOf(double x) {
   if (!(std::fabs(x) <= 0x1p45)) return {kNan, kNan};
-  // x less the nearest multiple k of pi/2. The first difference is exact: both are multiples of the same power of
-  // two, and few bits are left. Of the second, the rounding error is kept.
+  // x less the nearest multiple k of pi/2. The first difference is exact: both are multiples of the same
+  // power of two, and few bits are left. Of the second, the rounding error is kept.
   const Nearest k(x * kTwoOverPi);
   const double near = std::fma(-k.number, kHalfPi[0], x);
   const Long second = ProductOf(k.number, kHalfPi[1]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elementary functions in double, by stated series: the same bits on every machine, where the C library's differ
-// from version to version. What an answer depends on is computed with these (docs/arithmetic.md): the dice, the
-// sampler's filters, rotary positions. Each operation is one of IEEE-754, rounded to nearest; `fma` is fused where
-// it is written and nowhere else. Pure functions.
+// Elementary functions in double, by stated series: the same bits on every machine, where the C library's
+// differ from version to version. What an answer depends on is computed with these (docs/arithmetic.md): the
+// dice, the sampler's filters, rotary positions. Each operation is one of IEEE-754, rounded to nearest; `fma`
+// is fused where it is written and nowhere else. Pure functions.
 #pragma once
 
 namespace longspec {
@@ -16,8 +16,8 @@ double Exp(double x);
 // the truth, relative to it also near 1.
 double Log(double x);
 
-// base^exponent, within 0.51 units in the last place. REQUIRES: base is normal and positive, and the result is in
-// [2^-1000, 2^1000].
+// base^exponent, within 0.51 units in the last place. REQUIRES: base is normal and positive, and the result
+// is in [2^-1000, 2^1000].
 double Power(double base, double exponent);
 
 struct CosSin {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Each function against the C library's in long double, and its bits against those on record: another compiler or
-// another machine must not change one.
+// Each function against the C library's in long double, and its bits against those on record: another
+// compiler or another machine must not change one.
 #include "base/elementary.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,9 @@ double Units(double actual, long double exact) {
   return static_cast<double>(std::fabs(actual - exact) / unit);
 }
 
-std::string HashOfBits(const std::vector<double>& values) { return ToHex(HashOf(std::as_bytes(std::span(values)))); }
+std::string HashOfBits(const std::vector<double>& values) {
+  return ToHex(HashOf(std::as_bytes(std::span(values))));
+}
 
 TEST(Exp, IsAccurate) {
   Numbers numbers;
@@ -75,7 +77,9 @@ TEST(Exp, EndsInZeroAndInfinity) {
   EXPECT_EQ(Exp(-kInfinity), 0.0);
   EXPECT_TRUE(std::isnan(Exp(kNan)));
   for (double x = -708.0; x > -745.0; x -= 0.37) {  // results below normal ones
-    EXPECT_LE(std::fabs(Exp(x) - std::exp(static_cast<long double>(x))), std::numeric_limits<double>::denorm_min()) << x;
+    EXPECT_LE(std::fabs(Exp(x) - std::exp(static_cast<long double>(x))),
+              std::numeric_limits<double>::denorm_min())
+        << x;
   }
 }
 
@@ -85,7 +89,8 @@ TEST(Log, IsAccurate) {
     return static_cast<double>(std::fabs((Log(x) - exact) / exact));
   };
   for (int e = -1020; e <= 1020; e += 4) {
-    for (double m = 1.0001; m < 2.0; m += 0.0137) EXPECT_LT(error(std::ldexp(m, e)), 1e-15) << m << " 2^" << e;
+    for (double m = 1.0001; m < 2.0; m += 0.0137)
+      EXPECT_LT(error(std::ldexp(m, e)), 1e-15) << m << " 2^" << e;
   }
   for (double off = 0.6; off > 1e-16; off *= 0.97) {
     for (const double x : {1.0 - off, 1.0 + off}) {
@@ -154,7 +159,8 @@ TEST(CosSin, AreAccurate) {
   }
 }
 
-// The doubles nearest to a multiple of pi/2, where one of the two almost vanishes, and where the multiple changes.
+// The doubles nearest to a multiple of pi/2, where one of the two almost vanishes, and where the multiple
+// changes.
 TEST(CosSin, AreAccurateAroundMultiplesOfARightAngle) {
   for (int64_t k = 0; k < 2000000; k += 1 + k / 50) {
     for (const double at : {static_cast<double>(k), static_cast<double>(k) + 0.5}) {

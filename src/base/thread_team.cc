@@ -28,12 +28,13 @@ void Pause() {
 #endif
 }
 
-constexpr int kIdleSpins = 40000;     // about a millisecond of pauses before an idle worker sleeps
-constexpr int kBarrierSpins = 4000;  // before a waiting worker offers its core: the one waited for may need it
+constexpr int kIdleSpins = 40000;  // about a millisecond of pauses before an idle worker sleeps
+constexpr int kBarrierSpins =
+    4000;  // before a waiting worker offers its core: the one waited for may need it
 
-// Moves the calling thread to the index-th processor after `first`, counted around those it may run on, and lets
-// it go again. A scheduler that counts two threads which yield to each other as one that works leaves them on one
-// processor for a tenth of a second and more; once apart they stay so.
+// Moves the calling thread to the index-th processor after `first`, counted around those it may run on, and
+// lets it go again. A scheduler that counts two threads which yield to each other as one that works leaves
+// them on one processor for a tenth of a second and more; once apart they stay so.
 void SpreadOut(int first, int index) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);

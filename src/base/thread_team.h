@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A persistent team of threads that runs one function on all of them at once, the caller among them. Inside, workers
-// meet at barriers that cost a few hundred nanoseconds while the team is busy; between runs the team spins for about a
-// millisecond and then sleeps. Run is called from one thread at a time.
+// A persistent team of threads that runs one function on all of them at once, the caller among them. Inside,
+// workers meet at barriers that cost a few hundred nanoseconds while the team is busy; between runs the team
+// spins for about a millisecond and then sleeps. Run is called from one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -21,9 +21,7 @@ class ThreadTeam {
     int count() const { return team_->size(); }
 
     // Returns when every worker of the team has called it.
-    void Barrier() {
-      team_->Arrive();
-    }
+    void Barrier() { team_->Arrive(); }
 
     // Dynamic sharing: each call returns the next unclaimed number since the last barrier (0, 1, 2, ...).
     int Claim() {
@@ -83,8 +81,8 @@ class ThreadTeam {
   std::atomic<bool> stop_{false};
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) std::atomic<uint32_t> phase_{0};
-  // Claim counters by parity of the phase: the last to arrive at a barrier clears the one of the phase before, which
-  // nobody reads any more, for the phase that begins.
+  // Claim counters by parity of the phase: the last to arrive at a barrier clears the one of the phase
+  // before, which nobody reads any more, for the phase that begins.
   alignas(64) std::atomic<int> claimed_[2] = {0, 0};
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a number of any size to an integer: C++ leaves open what a cast does where the integer type has no such
-// value, and NaN has none anywhere.
+// From a number of any size to an integer: C++ leaves open what a cast does where the integer type has no
+// such value, and NaN has none anywhere.
 #pragma once
 
 namespace longspec {

@@ -141,7 +141,8 @@ class AdaptivePolicy final : public Policy {
     proposal_ = proposed;
     best_reach_.clear();
     for (const int node : order_) best_reach_.push_back(reach_[Index(node)]);
-    return SpeculationCandidates{.reach = best_reach_, .sample_ms = sample_ms_.value(), .min_nodes = min_nodes_};
+    return SpeculationCandidates{
+        .reach = best_reach_, .sample_ms = sample_ms_.value(), .min_nodes = min_nodes_};
   }
 
   TokenTree Take(TokenTree proposed, int n) override {
@@ -400,12 +401,12 @@ class AdaptivePolicy final : public Policy {
   int context_ = 0;
   int asked_nodes_ = 0;
   bool skipped_ = false;
-  bool probing_ = false;        // a dear drafter is asked although it does not promise to pay
-  bool quick_ = false;          // of a portfolio, only the cheap members are asked
-  std::vector<double> row_ms_;  // [n]: target cost of 1 + n rows
-  std::vector<double> reach_;   // by node
-  std::vector<int> order_;      // nodes, best first
-  std::vector<double> gain_;    // [n]: expected accepted tokens of the best n
+  bool probing_ = false;            // a dear drafter is asked although it does not promise to pay
+  bool quick_ = false;              // of a portfolio, only the cheap members are asked
+  std::vector<double> row_ms_;      // [n]: target cost of 1 + n rows
+  std::vector<double> reach_;       // by node
+  std::vector<int> order_;          // nodes, best first
+  std::vector<double> gain_;        // [n]: expected accepted tokens of the best n
   std::vector<double> best_reach_;  // of order_
   TokenTree proposal_{0};
   Last last_;

@@ -181,7 +181,8 @@ void BatchDecoder::Choose() {
   }
   const SpeculationShares shares = ShareSpeculation(Parts(), candidates, PassCost(*costs_), options);
   for (size_t i = 0; i < works_.size(); ++i) {
-    if (valued[i]) works_[i].tree = works_[i].turn->sequence->policy->Take(std::move(proposed[i]), shares.nodes[i]);
+    if (valued[i])
+      works_[i].tree = works_[i].turn->sequence->policy->Take(std::move(proposed[i]), shares.nodes[i]);
   }
 }
 

@@ -58,8 +58,8 @@ struct Turn {
 
 class BatchDecoder {
  public:
-  // `costs` (borrowed): by which the nodes of several sequences share a pass; null: each policy decides as if its
-  // sequence were alone. With one sequence that is so in any case.
+  // `costs` (borrowed): by which the nodes of several sequences share a pass; null: each policy decides as if
+  // its sequence were alone. With one sequence that is so in any case.
   explicit BatchDecoder(Target* target, CostModel* costs = nullptr) : target_(target), costs_(costs) {}
 
   // One round of all. An error is the pass's: no sequence has changed then.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A target whose logits stop being numbers somewhere: decoding ends there with an error, and what was committed
-// before is what it would have been.
+// A target whose logits stop being numbers somewhere: decoding ends there with an error, and what was
+// committed before is what it would have been.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -55,8 +55,8 @@ class Policy {
   // The part of the proposal that is worth verifying; the root alone is plain decoding.
   virtual TokenTree Choose(TokenTree proposed) = 0;
   // Where several sequences share a pass, how much of each proposal is verified is decided for all of them
-  // (decode/share_speculation.h), and Value and Take stand in the place of Choose. Value says what the proposal
-  // promises, in views that are valid until the next call; nothing: all of it is to be verified.
+  // (decode/share_speculation.h), and Value and Take stand in the place of Choose. Value says what the
+  // proposal promises, in views that are valid until the next call; nothing: all of it is to be verified.
   virtual std::optional<SpeculationCandidates> Value(const TokenTree&) { return std::nullopt; }
   // The n best nodes of the proposal that was valued last.
   virtual TokenTree Take(TokenTree proposed, int) { return proposed; }

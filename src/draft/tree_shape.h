@@ -17,8 +17,8 @@ struct TreeShape {
   int max_depth = 10;                             // kBestFirst: most levels; kOptTree: its max_depth
   double threshold = 0.7;       // kOptTree: least gain of a level that is followed by another
   bool use_last_level = false;  // kOptTree: the newest level counts as well
-  // kStatic: each node as the ranks of its path's tokens among their siblings, 0 the most probable; by (length,
-  // ranks), parents before children.
+  // kStatic: each node as the ranks of its path's tokens among their siblings, 0 the most probable; by
+  // (length, ranks), parents before children.
   std::vector<std::vector<int>> paths = {};
 };
 

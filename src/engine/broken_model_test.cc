@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A model file with a number that is none: it loads, and a generation ends with an error that says what is wrong.
+// A model file with a number that is none: it loads, and a generation ends with an error that says what is
+// wrong.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -60,8 +61,9 @@ TEST_F(BrokenModelTest, AGenerationEndsWithAnErrorThatSaysSo) {
         const auto result = (*engine)->Generate(**session, request);
         ASSERT_FALSE(result.ok()) << spec << " " << temperature;
         EXPECT_EQ(result.status().code(), StatusCode::kCorrupt) << result.status().message();
-        EXPECT_THAT(result.status().message(),
-                    AllOf(HasSubstr("logits for position 7 are not finite (384 of 384"), HasSubstr("damaged")));
+        EXPECT_THAT(
+            result.status().message(),
+            AllOf(HasSubstr("logits for position 7 are not finite (384 of 384"), HasSubstr("damaged")));
       }
     }
   }

@@ -242,12 +242,13 @@ Result<std::unique_ptr<Generation>> EngineImpl::Start(Session& session, const Ge
 
 Result<std::unique_ptr<Scheduler>> EngineImpl::NewScheduler(const SchedulerOptions& options) {
   if (target_ == nullptr) return InvalidArgument(info_.path + ": only the vocabulary is loaded (vocab_only)");
-  return MakeScheduler({.generation = Parts(),
-                        .pool = pool_,
-                        .ctx_size = info_.n_ctx,
-                        .max_rows = max_rows_,
-                        .tokenize = [this](const GenerationRequest& request) { return PromptTokens(request); }},
-                       options, info_.memory.kv_at_context);
+  return MakeScheduler(
+      {.generation = Parts(),
+       .pool = pool_,
+       .ctx_size = info_.n_ctx,
+       .max_rows = max_rows_,
+       .tokenize = [this](const GenerationRequest& request) { return PromptTokens(request); }},
+      options, info_.memory.kv_at_context);
 }
 
 Result<SessionImpl*> EngineImpl::Own(Session& session) const {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Many answers at once over one target (longspec/scheduler.h). What each round does is decided by PlanRound
-// (engine/round_plan.h); here is who holds what. A sequence that must give way drops its keys and computes them again
-// later, which changes no bit of what it says.
+// (engine/round_plan.h); here is who holds what. A sequence that must give way drops its keys and computes
+// them again later, which changes no bit of what it says.
 #pragma once
 
 #include <functional>

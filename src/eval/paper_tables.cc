@@ -84,7 +84,8 @@ std::string Format(const PaperTable& table, double length, double rate, double s
   std::string text;
   for (const Part part : table.cell) {
     const double value = part == Part::kLength ? length : part == Part::kRate ? rate : speedup;
-    text += Print("%s%.*f%s", text.empty() ? "" : " / ", table.digits, value, part == Part::kSpeedup ? "x" : "");
+    text +=
+        Print("%s%.*f%s", text.empty() ? "" : " / ", table.digits, value, part == Part::kSpeedup ? "x" : "");
   }
   return text;
 }

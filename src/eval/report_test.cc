@@ -291,7 +291,8 @@ TEST(PaperTables, HaveThePapersCellsAndKnownParts) {
       for (const nlohmann::json& cell : row.at("cells")) {
         EXPECT_THAT(markdown, HasSubstr(cell.get<std::string>())) << name;
         const std::string text = cell;
-        EXPECT_EQ(static_cast<size_t>(Count(text, " / ")) + 1, table.at("cell").size()) << name << " " << text;
+        EXPECT_EQ(static_cast<size_t>(Count(text, " / ")) + 1, table.at("cell").size())
+            << name << " " << text;
       }
     }
   }

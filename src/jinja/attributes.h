@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "longspec/status.h"
 #include "jinja/runtime.h"
+#include "longspec/status.h"
 
 namespace longspec::jinja {
 

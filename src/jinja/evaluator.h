@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "longspec/status.h"
 #include "jinja/ast.h"
 #include "jinja/runtime.h"
+#include "longspec/status.h"
 
 namespace longspec::jinja {
 

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "longspec/status.h"
 #include "jinja/ast.h"
 #include "jinja/token_stream.h"
+#include "longspec/status.h"
 
 namespace longspec::jinja {
 

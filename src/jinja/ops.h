@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "longspec/status.h"
 #include "jinja/runtime.h"
 #include "jinja/value.h"
+#include "longspec/status.h"
 
 namespace longspec::jinja {
 

@@ -5,8 +5,8 @@
 
 #include <string_view>
 
-#include "longspec/status.h"
 #include "jinja/ast.h"
+#include "longspec/status.h"
 
 namespace longspec::jinja {
 

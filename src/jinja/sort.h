@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
-#include "longspec/status.h"
 #include "jinja/runtime.h"
+#include "longspec/status.h"
 
 namespace longspec::jinja {
 

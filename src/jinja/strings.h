@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "longspec/status.h"
 #include "jinja/runtime.h"
 #include "jinja/utf8.h"
+#include "longspec/status.h"
 
 namespace longspec::jinja {
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "longspec/status.h"
 #include "jinja/lexer.h"
+#include "longspec/status.h"
 
 namespace longspec::jinja {
 

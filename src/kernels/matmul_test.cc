@@ -99,7 +99,8 @@ TEST_P(MatmulTest, RowsAndGroupsAreIndependent) {
 }
 
 // The test of the tests: a table whose batches differ in one last bit is caught by both checks.
-// Sums below the least normal number, weights and activations that are none, and an output that is kept as it is.
+// Sums below the least normal number, weights and activations that are none, and an output that is kept as it
+// is.
 TEST_P(MatmulTest, Bf16FlushesAsItsInstructionsDo) {
   constexpr int kIn = 80, kRows = 5;
   for (const WeightFormat format : {WeightFormat::kBF16Pairs, WeightFormat::kBF16Amx}) {
@@ -173,8 +174,9 @@ TEST_P(MatmulTest, RoundsToBf16AsTheReference) {
     ASSERT_TRUE(SameBits(Rounded(kReferenceTable, x), Rounded(table(), x))) << n;
   }
   std::vector<float> edges;
-  for (const uint32_t bits : {0x00007FFFU, 0x00008000U, 0x007FFFFFU, 0x00800000U, 0x00807FFFU, 0x00808000U, 0x00808001U,
-                              0x00818000U, 0x3F7F8000U, 0x3F7FFFFFU, 0x7F7F7FFFU, 0x7F7F8000U, 0x7F7FFFFFU, 0x7F800000U}) {
+  for (const uint32_t bits :
+       {0x00007FFFU, 0x00008000U, 0x007FFFFFU, 0x00800000U, 0x00807FFFU, 0x00808000U, 0x00808001U,
+        0x00818000U, 0x3F7F8000U, 0x3F7FFFFFU, 0x7F7F7FFFU, 0x7F7F8000U, 0x7F7FFFFFU, 0x7F800000U}) {
     edges.push_back(std::bit_cast<float>(bits));
     edges.push_back(std::bit_cast<float>(bits | 0x80000000U));
   }
@@ -182,7 +184,8 @@ TEST_P(MatmulTest, RoundsToBf16AsTheReference) {
 }
 
 TEST(RoundBf16ReferenceTest, RoundsToEvenAndFlushes) {
-  const std::vector<uint16_t> out = Rounded(kReferenceTable, {1.0F, 0x1.01p0F, 0x1.03p0F, -0x1p-127F, -0x1p-126F});
+  const std::vector<uint16_t> out =
+      Rounded(kReferenceTable, {1.0F, 0x1.01p0F, 0x1.03p0F, -0x1p-127F, -0x1p-126F});
   const std::vector<uint16_t> expected = {0x3F80, 0x3F80, 0x3F82, 0x8000, 0x8080};
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), out.begin()));
   EXPECT_TRUE(std::all_of(out.begin() + 5, out.begin() + 32, [](uint16_t zero) { return zero == 0; }));
@@ -239,7 +242,8 @@ TEST_P(MatmulTest, QuantizesWhatIsNotFiniteToNoNumbers) {
   for (const float wrong : {std::nanf(""), -std::nanf(""), kInfinity, -kInfinity}) {
     for (size_t at = 0; at < kQuantBlock; ++at) {
       std::vector<float> x = Random(5).Floats(3 * kQuantBlock);
-      std::fill_n(x.begin() + kQuantBlock, kQuantBlock, at % 2 == 0 ? 0.0F : std::numeric_limits<float>::max());
+      std::fill_n(x.begin() + kQuantBlock, kQuantBlock,
+                  at % 2 == 0 ? 0.0F : std::numeric_limits<float>::max());
       x[kQuantBlock + at] = wrong;
       const std::vector<Q8Block> blocks = Quantize(table(), x);
       EXPECT_TRUE(SameBits(none, {blocks[1]})) << at << " " << wrong;
@@ -291,7 +295,8 @@ TEST(QuantizeReferenceTest, IsWithinHalfAStep) {
       sum[i / 16] += q;
       largest[i / 16] = std::max(largest[i / 16], std::abs(q));
     }
-    EXPECT_EQ(block.s, std::fma(block.d[1], static_cast<float>(sum[1]), block.d[0] * static_cast<float>(sum[0])));
+    EXPECT_EQ(block.s,
+              std::fma(block.d[1], static_cast<float>(sum[1]), block.d[0] * static_cast<float>(sum[0])));
     for (const int32_t unused : block.unused) EXPECT_EQ(unused, 0);
     for (int h = 0; h < 2; ++h) {
       EXPECT_EQ(block.sum[h], sum[h]);

@@ -2,10 +2,11 @@
 //
 // The operations of a forward pass, as plain structs and one table of functions per instruction set.
 //
-// The law (docs/arithmetic.md): for every operation, each table returns the same bits per row as kernels/reference/,
-// whatever the number of rows in the call, the tiling, and which thread computes what. Kernels allocate nothing, log
-// nothing and never fail; shapes are the caller's promise. This header is all that kernel files see, so it has no inline
-// functions: a file built for one instruction set must not emit code another file might link.
+// The law (docs/arithmetic.md): for every operation, each table returns the same bits per row as
+// kernels/reference/, whatever the number of rows in the call, the tiling, and which thread computes what.
+// Kernels allocate nothing, log nothing and never fail; shapes are the caller's promise. This header is all
+// that kernel files see, so it has no inline functions: a file built for one instruction set must not emit
+// code another file might link.
 #pragma once
 
 #include <cstddef>
@@ -18,26 +19,41 @@ inline constexpr int kQuantBlock = 32;  // values that share a scale in the q8 a
 inline constexpr int kChunk = 256;      // keys per canonical softmax chunk
 inline constexpr int kKeyGroup = 16;    // keys per transposed block
 inline constexpr int kMaxHeadDim = 512;
-inline constexpr int kStateHeader = 16; // floats before the head_dim values of a softmax state: [0] max, [1] sum
+inline constexpr int kStateHeader =
+    16;  // floats before the head_dim values of a softmax state: [0] max, [1] sum
 
-// ---- Weights ------------------------------------------------------------------------------------------------------
+// ---- Weights
+// ------------------------------------------------------------------------------------------------------
 
 // Packed matrices hold groups of 16 output rows (the last group is padded with zeros).
 //
-// Quantised formats, per group: quants of all k-blocks, then scales (n_block, 16) f16, then, for *Min, minima (n_block,
-// 16) f16. A weight is d * w (+ m).
-//   kU4, kU4Min: 256 bytes a block; byte [64 j + 4 row + i] holds k = 4 j + i in its low and 16 + 4 j + i in its high nibble.
+// Quantised formats, per group: quants of all k-blocks, then scales (n_block, 16) f16, then, for *Min, minima
+// (n_block, 16) f16. A weight is d * w (+ m).
+//   kU4, kU4Min: 256 bytes a block; byte [64 j + 4 row + i] holds k = 4 j + i in its low and 16 + 4 j + i in
+//   its high nibble.
 //                w = nibble - 8 (kU4) or nibble (kU4Min).
 //   kS8, kS8Min: 512 bytes a block; byte [64 j + 4 row + i] holds w + 128 for k = 4 j + i.
-// Super-block formats, GGUF's K types: 8 blocks share f16 numbers D (and M), and each block has 8-bit factors of them. Per
-// group: quants as above; D (n_super, 16) f16; for *Min, M likewise; then the factors of D and, for *Min, of M, (n_block,
-// 16) u8 each. n_super is n_block / 8, rounded up. A weight is (D * factor) * w (- M * factor).
+// Super-block formats, GGUF's K types: 8 blocks share f16 numbers D (and M), and each block has 8-bit factors
+// of them. Per group: quants as above; D (n_super, 16) f16; for *Min, M likewise; then the factors of D and,
+// for *Min, of M, (n_block, 16) u8 each. n_super is n_block / 8, rounded up. A weight is (D * factor) * w (-
+// M * factor).
 //   kSuperU4Min, kSuperS8Min: Q4_K, Q5_K.
 //   kSuperS8Halves: Q6_K; its factors are i8, and each half of a block has its own: (n_block, 2, 16).
-// Float formats, per group: (n_in, 16) values. kBF16Pairs and kBF16Amx are stored as kBF16 is, and multiplied in the
-// arithmetics "bf16" and "bf16-amx", where kBF16 is in "f32". The quantised formats come first.
+// Float formats, per group: (n_in, 16) values. kBF16Pairs and kBF16Amx are stored as kBF16 is, and multiplied
+// in the arithmetics "bf16" and "bf16-amx", where kBF16 is in "f32". The quantised formats come first.
 enum class WeightFormat : uint8_t {
-  kU4, kU4Min, kS8, kS8Min, kSuperU4Min, kSuperS8Min, kSuperS8Halves, kF32, kF16, kBF16, kBF16Pairs, kBF16Amx
+  kU4,
+  kU4Min,
+  kS8,
+  kS8Min,
+  kSuperU4Min,
+  kSuperS8Min,
+  kSuperS8Halves,
+  kF32,
+  kF16,
+  kBF16,
+  kBF16Pairs,
+  kBF16Amx
 };
 
 struct PackedMatrix {
@@ -47,16 +63,17 @@ struct PackedMatrix {
   WeightFormat format = WeightFormat::kF32;
 };
 
-// 32 activations of one row in the q8 arithmetic: value i = d[i / 16] * q[i]. Each half has a scale of its own: one
-// outlier then costs 15 neighbours their precision and not 31, which halves the distance to float32 for a few instructions.
+// 32 activations of one row in the q8 arithmetic: value i = d[i / 16] * q[i]. Each half has a scale of its
+// own: one outlier then costs 15 neighbours their precision and not 31, which halves the distance to float32
+// for a few instructions.
 //
-// A block with a number that is not finite becomes kNoNumbersQ8, whose products are NaN: what is wrong in a model's
-// numbers shows in its logits.
+// A block with a number that is not finite becomes kNoNumbersQ8, whose products are NaN: what is wrong in a
+// model's numbers shows in its logits.
 struct Q8Block {
   int8_t q[kQuantBlock];
-  float d[2];        // max |x| of the half / 127
-  int32_t sum[2];    // of the half's q
-  float s;           // fma(d[1], float(sum[1]), d[0] * float(sum[0])): what the minimum is multiplied with
+  float d[2];      // max |x| of the half / 127
+  int32_t sum[2];  // of the half's q
+  float s;         // fma(d[1], float(sum[1]), d[0] * float(sum[0])): what the minimum is multiplied with
   int32_t unused[3];
 };
 inline constexpr Q8Block kNoNumbersQ8 = {
@@ -70,12 +87,12 @@ struct MatmulQ8Args {
   int64_t y_stride = 0;
   int n_rows = 0;
   int group_begin = 0, group_end = 0;
-  bool add = false;                 // add to y instead of storing
+  bool add = false;  // add to y instead of storing
 };
-// Arithmetic "q8", blocks in ascending order: acc = fma(dw, fma(float(dot1), d[1], float(dot0) * d[0]), acc), then for
-// *Min acc = fma(mw, s, acc), the dots being the exact integer sums of w * q over each half. Finally y = acc, or y + acc.
-// With super-blocks dw = D * factor and mw = -(M * factor), both exact; *Halves has a dw per half: acc = fma(dw[0],
-// float(dot0) * d[0], acc), then the same for the other half.
+// Arithmetic "q8", blocks in ascending order: acc = fma(dw, fma(float(dot1), d[1], float(dot0) * d[0]), acc),
+// then for *Min acc = fma(mw, s, acc), the dots being the exact integer sums of w * q over each half. Finally
+// y = acc, or y + acc. With super-blocks dw = D * factor and mw = -(M * factor), both exact; *Halves has a dw
+// per half: acc = fma(dw[0], float(dot0) * d[0], acc), then the same for the other half.
 
 struct MatmulFloatArgs {
   const PackedMatrix* w = nullptr;  // a float format
@@ -89,23 +106,24 @@ struct MatmulFloatArgs {
 };
 // Arithmetic "f32": acc = fma(w, x, acc), k ascending.
 
-// Two arithmetics of products of bf16 numbers, after the instructions that have them. Products lie in a row, the k-th of
-// a[k] and b[k]; where one is missing at the end, both are 0. With
-//   step(acc, a, b) = fma(a, b, acc), where a, b, acc and a result below 2^-126 (as rounded with any exponent) count as
-//   zeros of their signs,
+// Two arithmetics of products of bf16 numbers, after the instructions that have them. Products lie in a row,
+// the k-th of a[k] and b[k]; where one is missing at the end, both are 0. With
+//   step(acc, a, b) = fma(a, b, acc), where a, b, acc and a result below 2^-126 (as rounded with any
+//   exponent) count as zeros of their signs,
 // "bf16" (VDPBF16PS) takes products in pairs, the second of a pair first:
 //   acc = step(step(acc, a[k + 1], b[k + 1]), a[k], b[k])       k = 0, 2, 4, ...
 // and "bf16-amx" (TDPBF16PS on tiles of 32 products) sums those of even and of odd k in blocks of 32:
-//   even = odd = 0;  even = step(even, a[k], b[k]);  odd = step(odd, a[k + 1], b[k + 1])      k = 0, 2, ... 30 of the block
-//   acc = step(acc, step(odd, even, 1), 1)
+//   even = odd = 0;  even = step(even, a[k], b[k]);  odd = step(odd, a[k + 1], b[k + 1])      k = 0, 2, ...
+//   30 of the block acc = step(acc, step(odd, even, 1), 1)
 // Numbers that are not stored as bf16 are rounded for it: to nearest even, denormals to zeros of their signs.
 inline constexpr int kAmxBlock = 32;
 inline constexpr size_t kBf16Bytes = 2;
 
 struct MatmulBf16Args {
   const PackedMatrix* w = nullptr;  // kBF16Pairs or kBF16Amx
-  const uint16_t* x = nullptr;      // (n_rows, n_in) as bf16, each row with zeros up to a multiple of 32; 64-byte aligned
-  int64_t x_stride = 0;             // a multiple of 32
+  const uint16_t* x =
+      nullptr;  // (n_rows, n_in) as bf16, each row with zeros up to a multiple of 32; 64-byte aligned
+  int64_t x_stride = 0;  // a multiple of 32
   float* y = nullptr;
   int64_t y_stride = 0;
   int n_rows = 0;
@@ -113,28 +131,33 @@ struct MatmulBf16Args {
   bool add = false;  // in f32
 };
 
-// ---- Attention ----------------------------------------------------------------------------------------------------
+// ---- Attention
+// ----------------------------------------------------------------------------------------------------
 
-// How a position's key or value of one KV head, head_dim values, is stored: as codes, then, for the quantised types, an f16
-// scale d for each 32 values (head_dim is a multiple of 32). Keys lie transposed in blocks of 16: codes (n_code, 16), then
-// scales (n_scale, 16). Values lie in rows: codes (n_code), then scales (n_scale).
+// How a position's key or value of one KV head, head_dim values, is stored: as codes, then, for the quantised
+// types, an f16 scale d for each 32 values (head_dim is a multiple of 32). Keys lie transposed in blocks of
+// 16: codes (n_code, 16), then scales (n_scale, 16). Values lie in rows: codes (n_code), then scales
+// (n_scale).
 //   kF32, kF16, kBF16, kBF16Amx: the code is the value.
 //   kQ8_0: a code is an i8 q; value = q * d.
-//   kQ4_0: a code is two nibbles; value = (nibble - 8) * d. In a key code i holds value 2 i in its low nibble and 2 i + 1 in
-//          its high one: keys never share a byte, so that threads may store neighbours. In a value's row code 16 b + i
-//          holds values 32 b + i and 32 b + 16 + i.
+//   kQ4_0: a code is two nibbles; value = (nibble - 8) * d. In a key code i holds value 2 i in its low nibble
+//   and 2 i + 1 in
+//          its high one: keys never share a byte, so that threads may store neighbours. In a value's row code
+//          16 b + i holds values 32 b + i and 32 b + 16 + i.
 // Both products are exact in f32.
 //
-// Scores and weighted values of these are sums of f32 products, in arithmetic "f32", but for kBF16, which is multiplied in
-// "bf16", and kBF16Amx, stored as the same numbers and multiplied in "bf16-amx". There queries and softmax numerators are
-// rounded to bf16. A score's products are those of dimensions 0, 1, 2, ..., a value's those of a chunk's keys 0, 1, 2, ...
+// Scores and weighted values of these are sums of f32 products, in arithmetic "f32", but for kBF16, which is
+// multiplied in "bf16", and kBF16Amx, stored as the same numbers and multiplied in "bf16-amx". There queries
+// and softmax numerators are rounded to bf16. A score's products are those of dimensions 0, 1, 2, ..., a
+// value's those of a chunk's keys 0, 1, 2, ...
 enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kBF16Amx };
 // So many neighbouring keys are summed together in weighted values, from the first of a chunk on.
 constexpr int KeysSummedTogether(KvType type) {
   return type == KvType::kBF16Amx ? kAmxBlock : type == KvType::kBF16 ? 2 : 1;
 }
 
-// What the caller will read soon after. A kernel may ask memory for it meanwhile, so that memory works while it computes.
+// What the caller will read soon after. A kernel may ask memory for it meanwhile, so that memory works while
+// it computes.
 struct Upcoming {
   const std::byte* begin = nullptr;
   size_t bytes = 0;
@@ -149,7 +172,7 @@ struct ScoresArgs {
   int64_t out_stride = 0;
   float scale = 1.0F;
   int n_rows = 0;
-  int head_dim = 0;                 // a multiple of 16, at most kMaxHeadDim
+  int head_dim = 0;  // a multiple of 16, at most kMaxHeadDim
   int block_begin = 0, block_end = 0;
   KvType type = KvType::kF16;
   Upcoming next = {};
@@ -160,17 +183,18 @@ struct ValuesArgs {
   const std::byte* values = nullptr;  // 256 rows of head_dim values of one KV head
   const float* p = nullptr;           // (n_rows, 256)
   int64_t p_stride = 0;
-  float* o = nullptr;                 // (n_rows, head_dim), row stride o_stride
+  float* o = nullptr;  // (n_rows, head_dim), row stride o_stride
   int64_t o_stride = 0;
-  const int* n_keys = nullptr;        // (n_rows)
+  const int* n_keys = nullptr;  // (n_rows)
   int n_rows = 0;
   int head_dim = 0;
   KvType type = KvType::kF16;
   Upcoming next = {};
 };
 
-// The same for values that lie scattered: values[i] is one key's row. All rows see all n_keys. What is summed together are
-// neighbours in `values`: those of a chunk, if values[0] is of a position that is a multiple of KeysSummedTogether.
+// The same for values that lie scattered: values[i] is one key's row. All rows see all n_keys. What is summed
+// together are neighbours in `values`: those of a chunk, if values[0] is of a position that is a multiple of
+// KeysSummedTogether.
 struct GatheredValuesArgs {
   const std::byte* const* values = nullptr;  // (n_keys)
   const float* p = nullptr;                  // (n_rows, n_keys), row stride p_stride
@@ -183,15 +207,15 @@ struct GatheredValuesArgs {
   KvType type = KvType::kF16;
 };
 
-// One new key and value of one KV head, converted and stored: 16-bit floats by rounding to nearest even, quantised types
-// in blocks of 32 with m the first value of the largest magnitude:
+// One new key and value of one KV head, converted and stored: 16-bit floats by rounding to nearest even,
+// quantised types in blocks of 32 with m the first value of the largest magnitude:
 //   kQ8_0: s = |m| / 127; q = rint(x * (1 / s))
 //   kQ4_0: s = m / -8; nibble = min(15, int(x * (1 / s) + 8.5)), truncated
-// and d = s in f16. Where d is no number other than zero, q is 0 (the nibble 8) and d is 0, or NaN if s overflowed or a
-// value was not finite.
+// and d = s in f16. Where d is no number other than zero, q is 0 (the nibble 8) and d is 0, or NaN if s
+// overflowed or a value was not finite.
 struct StoreKvArgs {
-  const float* k = nullptr;  // (head_dim)
-  const float* v = nullptr;  // (head_dim)
+  const float* k = nullptr;     // (head_dim)
+  const float* v = nullptr;     // (head_dim)
   std::byte* keys = nullptr;    // the chunk's keys of this head
   std::byte* values = nullptr;  // the chunk's values of this head
   int offset = 0;               // the key's offset in the chunk
@@ -200,19 +224,21 @@ struct StoreKvArgs {
 };
 
 // Gumbel-max sampling of a whole row. The key of a token is, in double,
-//   (double(logit) - double(largest)) / temperature + gumbel(dice, token)        with 0 / temperature where the two are equal
+//   (double(logit) - double(largest)) / temperature + gumbel(dice, token)        with 0 / temperature where
+//   the two are equal
 // and gumbel as base/dice.h has it. A logit that is not a number counts as minus infinity.
 struct GumbelArgs {
   const float* logits = nullptr;  // (n)
   int n = 0;
-  float largest = 0.0F;           // of the logits; above minus infinity
-  double temperature = 1.0;       // above 0
-  uint32_t dice[2] = {};          // longspec::Dice::key
+  float largest = 0.0F;      // of the logits; above minus infinity
+  double temperature = 1.0;  // above 0
+  uint32_t dice[2] = {};     // longspec::Dice::key
 };
 
 enum class RopePairing : uint8_t { kAdjacent, kHalfSplit };  // (2i, 2i + 1) or (i, i + n/2)
 
-// ---- The table ----------------------------------------------------------------------------------------------------
+// ---- The table
+// ----------------------------------------------------------------------------------------------------
 
 struct KernelTable {
   const char* name;  // "reference", "avx2", "avx512", "avx512-bf16", "amx", "neon"
@@ -222,17 +248,21 @@ struct KernelTable {
   void (*quantize_q8)(const float* x, int n, Q8Block* out);
   void (*matmul_q8)(const MatmulQ8Args& args);
   void (*matmul_float)(const MatmulFloatArgs& args);
-  // x (n) -> n bf16 numbers as arithmetics "bf16" and "bf16-amx" want them, then zeros up to a multiple of 32.
+  // x (n) -> n bf16 numbers as arithmetics "bf16" and "bf16-amx" want them, then zeros up to a multiple
+  // of 32.
   void (*round_bf16)(const float* x, int n, uint16_t* out);
   void (*matmul_bf16)(const MatmulBf16Args& args);
 
-  // y = (x * r) * w with r = 1 / sqrt(ss / n + eps); ss in 16 stripes by fma (index mod 16), then the fixed tree.
+  // y = (x * r) * w with r = 1 / sqrt(ss / n + eps); ss in 16 stripes by fma (index mod 16), then the fixed
+  // tree.
   void (*rms_norm)(const float* x, const float* w, int n, float eps, float* y);
-  // In place, one head's first n_rot values; cos_sin (n_rot / 2, 2). y0 = fma(x0, c, -(x1 * s)); y1 = fma(x0, s, x1 * c).
+  // In place, one head's first n_rot values; cos_sin (n_rot / 2, 2). y0 = fma(x0, c, -(x1 * s)); y1 = fma(x0,
+  // s, x1 * c).
   void (*rope)(float* x, int n_rot, const float* cos_sin, RopePairing pairing);
   // out = (g * (1 / (1 + exp(-g)))) * u
   void (*swiglu)(const float* g, const float* u, int n, float* out);
-  // out = exp(x) by the polynomial of reference/elementwise.cc; exactly 0 below -87.33654. Some NaN for a NaN.
+  // out = exp(x) by the polynomial of reference/elementwise.cc; exactly 0 below -87.33654. Some NaN for a
+  // NaN.
   void (*exp)(const float* x, int n, float* out);
   // The lowest index of the largest value; some index if there are NaN. n >= 1.
   int (*argmax)(const float* x, int n);
@@ -243,13 +273,13 @@ struct KernelTable {
   int (*gumbel_argmax)(const GumbelArgs& args);
 
   void (*scores)(const ScoresArgs& args);
-  // Softmax numerators of one chunk, in place: m = max; s[i] = exp(s[i] - m); sum in 16 stripes (index mod 16), then the
-  // fixed tree. Writes state[0] = m and state[1] = sum. 1 <= n <= 256.
+  // Softmax numerators of one chunk, in place: m = max; s[i] = exp(s[i] - m); sum in 16 stripes (index mod
+  // 16), then the fixed tree. Writes state[0] = m and state[1] = sum. 1 <= n <= 256.
   void (*softmax_chunk)(float* scores, int n, float* state);
   void (*values)(const ValuesArgs& args);
   void (*gathered_values)(const GatheredValuesArgs& args);
-  // Merges the next chunk's state into `state`: m' = max(m, mc); a = exp(m - m'), b = exp(mc - m'); x = fma(x, a, xc * b)
-  // for the sum and each of the head_dim values.
+  // Merges the next chunk's state into `state`: m' = max(m, mc); a = exp(m - m'), b = exp(mc - m'); x =
+  // fma(x, a, xc * b) for the sum and each of the head_dim values.
   void (*merge_state)(float* state, const float* chunk, int head_dim);
   // out = o * (1 / sum)
   void (*finish_state)(const float* state, int head_dim, float* out);

@@ -44,7 +44,8 @@ size_t GroupBytes(WeightFormat format, int64_t n_in) {
   return (bytes + 63) / 64 * 64;
 }
 
-// One stored block of 32 values, taken apart: unsigned quants (as packed), and the f16 bits of scale and minimum.
+// One stored block of 32 values, taken apart: unsigned quants (as packed), and the f16 bits of scale and
+// minimum.
 struct Block {
   uint8_t quants[kQuantBlock];  // nibbles for U4; w + 128 for S8
   uint16_t scale;
@@ -108,8 +109,8 @@ void PutQuants(WeightFormat format, const uint8_t (&quants)[kQuantBlock], std::b
 // One stored super-block of 256 values, taken apart.
 struct SuperBlock {
   uint8_t quants[8][kQuantBlock];
-  uint16_t scale, minimum;     // f16 bits
-  uint8_t factors[8][2];       // of the scale: per block, or per half
+  uint16_t scale, minimum;  // f16 bits
+  uint8_t factors[8][2];    // of the scale: per block, or per half
   uint8_t minimum_factors[8];
 };
 
@@ -131,7 +132,9 @@ SuperBlock TakeApartK(const std::byte* p, DType dtype) {
       out.minimum_factors[s] = static_cast<uint8_t>(pair.min);
     }
   };
-  const auto nibble = [](const uint8_t* qs, int s, int i) { return qs[32 * (s / 2) + i] >> (4 * (s % 2)) & 15; };
+  const auto nibble = [](const uint8_t* qs, int s, int i) {
+    return qs[32 * (s / 2) + i] >> (4 * (s % 2)) & 15;
+  };
   if (dtype == DType::kQ4_K) {
     const auto stored = Load<BlockQ4_K>(p);
     take_scales(stored);
@@ -237,17 +240,28 @@ const char* ArithmeticName(WeightFormat format) {
 
 WeightFormat PackedFormat(DType dtype, WeightFormat of_bf16) {
   switch (dtype) {
-    case DType::kQ4_0: return WeightFormat::kU4;
-    case DType::kQ4_1: return WeightFormat::kU4Min;
+    case DType::kQ4_0:
+      return WeightFormat::kU4;
+    case DType::kQ4_1:
+      return WeightFormat::kU4Min;
     case DType::kQ5_0:
-    case DType::kQ8_0: return WeightFormat::kS8;
-    case DType::kQ5_1: return WeightFormat::kS8Min;
-    case DType::kQ4_K: return WeightFormat::kSuperU4Min;
-    case DType::kQ5_K: return WeightFormat::kSuperS8Min;
-    case DType::kQ6_K: return WeightFormat::kSuperS8Halves;
-    case DType::kF16: return WeightFormat::kF16;
-    case DType::kBF16: return of_bf16;
-    default: LS_CHECK(CanDequantize(dtype)); return WeightFormat::kF32;
+    case DType::kQ8_0:
+      return WeightFormat::kS8;
+    case DType::kQ5_1:
+      return WeightFormat::kS8Min;
+    case DType::kQ4_K:
+      return WeightFormat::kSuperU4Min;
+    case DType::kQ5_K:
+      return WeightFormat::kSuperS8Min;
+    case DType::kQ6_K:
+      return WeightFormat::kSuperS8Halves;
+    case DType::kF16:
+      return WeightFormat::kF16;
+    case DType::kBF16:
+      return of_bf16;
+    default:
+      LS_CHECK(CanDequantize(dtype));
+      return WeightFormat::kF32;
   }
 }
 
@@ -261,8 +275,7 @@ PackedMatrix InF32(PackedMatrix matrix) {
   return matrix;
 }
 
-PackedWeights::PackedWeights(const TensorView& tensor)
-    : PackedWeights(tensor, nullptr) {
+PackedWeights::PackedWeights(const TensorView& tensor) : PackedWeights(tensor, nullptr) {
   buffer_ = AlignedBuffer(static_cast<size_t>(n_groups()) * matrix_.group_bytes);
   matrix_.data = data_ = buffer_.data();
 }

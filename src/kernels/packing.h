@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Repacking stored weight matrices into the layouts of ops.h, once, at load. Quantised types keep their integers and
-// scales and run in the q8 arithmetic; float types keep their values. So repacking never rounds.
+// Repacking stored weight matrices into the layouts of ops.h, once, at load. Quantised types keep their
+// integers and scales and run in the q8 arithmetic; float types keep their values. So repacking never rounds.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@ bool IsQuantized(WeightFormat format);
 bool IsInBf16(WeightFormat format);  // multiplied in "bf16" or "bf16-amx"
 const char* ArithmeticName(WeightFormat format);
 
-// REQUIRES for the rest: the tensor is a matrix (n_in, n_out) of a type CanDequantize knows; n_in a multiple of
-// the type's block.
-// `of_bf16`: what BF16 is multiplied as, kBF16, kBF16Pairs or kBF16Amx.
+// REQUIRES for the rest: the tensor is a matrix (n_in, n_out) of a type CanDequantize knows; n_in a multiple
+// of the type's block. `of_bf16`: what BF16 is multiplied as, kBF16, kBF16Pairs or kBF16Amx.
 WeightFormat PackedFormat(DType dtype, WeightFormat of_bf16 = WeightFormat::kBF16);
 uint64_t PackedBytes(DType dtype, int64_t n_in, int64_t n_out);
 
 // The same matrix, in arithmetic "f32" if it is in "bf16" or "bf16-amx".
 PackedMatrix InF32(PackedMatrix matrix);
 
-// The layouts of ops.h and what fills them here. Packed weights are kept on disk (model/weights_cache.h): whatever changes a
-// byte of a packed matrix changes this number, or files that older programs wrote would be read as if they had the new layout.
+// The layouts of ops.h and what fills them here. Packed weights are kept on disk (model/weights_cache.h):
+// whatever changes a byte of a packed matrix changes this number, or files that older programs wrote would be
+// read as if they had the new layout.
 inline constexpr uint32_t kPackedLayoutVersion = 1;
 
 // One packed matrix. Groups may be packed from several threads.
@@ -34,13 +34,14 @@ class PackedWeights {
  public:
   PackedWeights() = default;
   explicit PackedWeights(const TensorView& tensor);  // allocates; Pack fills
-  // In `memory` (borrowed): PackedBytes of it, zeroed, 64-byte aligned. A model's matrices side by side in few large pages
-  // are read faster than each in pages of its own.
+  // In `memory` (borrowed): PackedBytes of it, zeroed, 64-byte aligned. A model's matrices side by side in
+  // few large pages are read faster than each in pages of its own.
   PackedWeights(const TensorView& tensor, std::byte* memory);
   // The matrix as Pack once left it in `packed` (borrowed, 64-byte aligned): there is nothing left to Pack.
   static PackedWeights Packed(const TensorView& tensor, const std::byte* packed);
   void Pack(const TensorView& tensor, int group_begin, int group_end);
-  // What BF16 is multiplied as (kBF16, kBF16Pairs, kBF16Amx); the bytes are the same. Other formats stay what they are.
+  // What BF16 is multiplied as (kBF16, kBF16Pairs, kBF16Amx); the bytes are the same. Other formats stay what
+  // they are.
   void MultiplyBf16As(WeightFormat format);
   const PackedMatrix& matrix() const { return matrix_; }
   int n_groups() const { return static_cast<int>((matrix_.n_out + kRowGroup - 1) / kRowGroup); }

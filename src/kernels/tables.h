@@ -9,7 +9,7 @@ namespace longspec::kernels {
 
 extern const KernelTable kReferenceTable;
 #if defined(__x86_64__)
-extern const KernelTable kAvx2Table;    // AVX2, FMA, F16C
+extern const KernelTable kAvx2Table;        // AVX2, FMA, F16C
 extern const KernelTable kAvx512Table;      // the same, and AVX-512 F, BW, DQ, VL, VNNI
 extern const KernelTable kAvx512Bf16Table;  // the same, and AVX-512 BF16
 extern const KernelTable kAmxTable;         // the same, and AMX (TILE, BF16)

@@ -23,10 +23,10 @@ struct LlamaLayer {
 struct LlamaWeights {
   OwnedBytes memory;  // of all matrices
   std::vector<LlamaLayer> layers;
-  std::vector<float> output_norm;  // (n_embd)
-  kernels::PackedWeights output;   // (n_vocab, n_embd)
+  std::vector<float> output_norm;                   // (n_embd)
+  kernels::PackedWeights output;                    // (n_vocab, n_embd)
   bool any_quantized = false, any_in_bf16 = false;  // of the matrices
-  TensorView embedding;            // rows are decoded from the mapped file as they are needed
+  TensorView embedding;  // rows are decoded from the mapped file as they are needed
 };
 
 // Of `options`, the team, progress and what concerns the cache count.

@@ -14,8 +14,7 @@ namespace {
 // YaRN (Peng et al. 2023, section 3.2): the index of the rotation that turns `rotations` times over the
 // original context.
 double CorrectionIndex(const RopeConfig& c, double rotations) {
-  return c.n_rot * Log(c.orig_ctx / (rotations * 2.0 * std::numbers::pi)) /
-         (2.0 * Log(c.freq_base));
+  return c.n_rot * Log(c.orig_ctx / (rotations * 2.0 * std::numbers::pi)) / (2.0 * Log(c.freq_base));
 }
 
 }  // namespace

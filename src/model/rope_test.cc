@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rotary tables against angles in long double, and their bits against those on record: a saved session holds keys
-// that were rotated by them.
+// Rotary tables against angles in long double, and their bits against those on record: a saved session holds
+// keys that were rotated by them.
 #include "model/rope.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,8 @@ TEST(RopeTable, RoundsWhatTheAngleHas) {
     for (const int position : kPositions) {
       for (const double frequency : table.frequencies()) {
         const long double angle = position * frequency;  // the product is rounded to double
-        for (const long double exact : {std::cos(angle) * table.magnitude(), std::sin(angle) * table.magnitude()}) {
+        for (const long double exact :
+             {std::cos(angle) * table.magnitude(), std::sin(angle) * table.magnitude()}) {
           const auto near = static_cast<float>(exact);
           const float unit = std::nextafter(std::fabs(near), 10.0F) - std::fabs(near);
           // Half a unit, but where double's own rounding decides a tie.
@@ -63,7 +64,8 @@ TEST(RopeTable, RoundsWhatTheAngleHas) {
 TEST(RopeTable, FrequenciesArePowersOfTheBase) {
   const RopeTable table(Plain(128, 500000.0));
   for (size_t i = 0; i < 64; ++i) {
-    const long double exact = std::pow(500000.0L, static_cast<long double>(-2.0 * static_cast<double>(i) / 128));
+    const long double exact =
+        std::pow(500000.0L, static_cast<long double>(-2.0 * static_cast<double>(i) / 128));
     EXPECT_LT(std::fabs(table.frequencies()[i] / exact - 1), 1.2e-16L) << i;
   }
 }

@@ -37,11 +37,13 @@ Status Refuse(uint64_t position, const std::string& what) {
 Status CheckLogits(std::span<const float> logits, uint64_t position) {
   if (const int32_t n_illegal = CountIllegal(logits); n_illegal > 0) {
     const auto first = std::find_if_not(logits.begin(), logits.end(), IsLegal);
-    return Refuse(position, "not finite (" + std::to_string(n_illegal) + " of " + std::to_string(logits.size()) +
-                                ", the first is " + (*first > 0 ? "infinity" : "nan") + " for token " +
+    return Refuse(position, "not finite (" + std::to_string(n_illegal) + " of " +
+                                std::to_string(logits.size()) + ", the first is " +
+                                (*first > 0 ? "infinity" : "nan") + " for token " +
                                 std::to_string(first - logits.begin()) + ")");
   }
-  const bool possible = std::any_of(logits.begin(), logits.end(), [](float x) { return x >= Limits::lowest(); });
+  const bool possible =
+      std::any_of(logits.begin(), logits.end(), [](float x) { return x >= Limits::lowest(); });
   return possible ? Status() : Refuse(position, "all minus infinity");
 }
 

@@ -32,9 +32,10 @@ TEST(CheckLogits, OneWrongLogitAnywhereIsNamed) {
         row[at] = wrong;
         const Status status = CheckLogits(row, 1234);
         ASSERT_EQ(status.code(), StatusCode::kCorrupt) << n << " " << at;
-        ASSERT_THAT(status.message(),
-                    AllOf(HasSubstr("position 1234"), HasSubstr("1 of " + std::to_string(n)),
-                          HasSubstr((wrong > 0 ? "infinity for token " : "nan for token ") + std::to_string(at))));
+        ASSERT_THAT(
+            status.message(),
+            AllOf(HasSubstr("position 1234"), HasSubstr("1 of " + std::to_string(n)),
+                  HasSubstr((wrong > 0 ? "infinity for token " : "nan for token ") + std::to_string(at))));
       }
     }
   }

@@ -5,7 +5,8 @@
 // those of that absolute position (base/dice.h). Top-p and min-p therefore look at probabilities at
 // temperature 1, top-p at those among the top-k. A pure function of (logits, history, seed, sequence,
 // position), so the token at a position is the same however many rows were computed beside it. A NaN logit
-// counts as minus infinity; who must not choose from such a row asks CheckLogits first (logits_check.h). A Sampler is immutable; scratch space is the caller's, one per thread.
+// counts as minus infinity; who must not choose from such a row asks CheckLogits first (logits_check.h). A
+// Sampler is immutable; scratch space is the caller's, one per thread.
 #pragma once
 
 #include <cstdint>

@@ -12,10 +12,22 @@
 namespace longspec {
 
 enum class DType : uint8_t {
-  kF32, kF16, kBF16,
-  kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0,
-  kQ4_K, kQ5_K, kQ6_K,
-  kI8, kI16, kI32, kI64, kF64,
+  kF32,
+  kF16,
+  kBF16,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kI8,
+  kI16,
+  kI32,
+  kI64,
+  kF64,
 };
 
 struct DTypeInfo {

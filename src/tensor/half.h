@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scalar conversions between f32 and the 16-bit float formats, round to nearest even, with the same bits as the
-// hardware's (VCVTPS2PH / VCVTPH2PS; bf16 keeps NaNs quiet).
+// Scalar conversions between f32 and the 16-bit float formats, round to nearest even, with the same bits as
+// the hardware's (VCVTPS2PH / VCVTPH2PS; bf16 keeps NaNs quiet).
 #pragma once
 
 #include <bit>
@@ -12,7 +12,8 @@ namespace longspec {
 inline float HalfToFloat(uint16_t h) {
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16;
   const uint32_t exponent = (h >> 10) & 0x1F, mantissa = h & 0x3FF;
-  if (exponent == 0x1F) return std::bit_cast<float>(sign | 0x7F800000 | (mantissa << 13) | (mantissa ? 0x400000 : 0));
+  if (exponent == 0x1F)
+    return std::bit_cast<float>(sign | 0x7F800000 | (mantissa << 13) | (mantissa ? 0x400000 : 0));
   if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
   // A half's denormal is mantissa * 2^-24, exact in f32.
   const float magnitude = static_cast<float>(mantissa) * 0x1.0p-24F;

@@ -12,9 +12,9 @@
 
 namespace longspec {
 
-// Encodes n f32 of src into dst (RowBytes(dtype, n) bytes, any alignment). What a quantised block decodes to that had
-// a number in it that is not finite is left open.
-// REQUIRES: CanDequantize(dtype); n a multiple of the type's block_elements.
+// Encodes n f32 of src into dst (RowBytes(dtype, n) bytes, any alignment). What a quantised block decodes to
+// that had a number in it that is not finite is left open. REQUIRES: CanDequantize(dtype); n a multiple of
+// the type's block_elements.
 void QuantizeRow(DType dtype, const float* src, int64_t n, std::byte* dst);
 
 }  // namespace longspec

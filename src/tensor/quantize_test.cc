@@ -108,8 +108,8 @@ TEST(QuantizeTest, ValuesOnTheGridAreExact) {
 
 // What comes of them is open, but their neighbours' blocks are what they were, and no cast sees them.
 TEST(QuantizeTest, NumbersThatAreNotFiniteAreMet) {
-  for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ4_K,
-                            DType::kQ5_K, DType::kQ6_K}) {
+  for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
+                            DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
     const auto n = static_cast<size_t>(Info(dtype).block_elements);
     const auto bytes = RowBytes(dtype, static_cast<int64_t>(n));
     std::vector<float> row(2 * n, 0.25F);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A named, read-only view of stored tensor bytes. Whoever made it (a mapped file, a buffer) owns the bytes and
-// must outlive it.
+// A named, read-only view of stored tensor bytes. Whoever made it (a mapped file, a buffer) owns the bytes
+// and must outlive it.
 #pragma once
 
 #include <cstddef>

@@ -15,12 +15,12 @@ namespace longspec {
 
 // What a model file says of its tokenizer (keys tokenizer.ggml.*), free of any file format.
 struct TokenizerSpec {
-  std::string model;                  // "gpt2"; others are refused by name
-  std::string pre;                    // the pre-tokeniser: smollm, gpt-2, llama-bpe, qwen2, ...
-  std::vector<std::string> tokens;    // in GPT-2's printable byte alphabet
-  std::vector<int32_t> token_types;   // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte;
-                                      // empty: all are normal
-  std::vector<std::string> merges;    // "left right", best first
+  std::string model;                 // "gpt2"; others are refused by name
+  std::string pre;                   // the pre-tokeniser: smollm, gpt-2, llama-bpe, qwen2, ...
+  std::vector<std::string> tokens;   // in GPT-2's printable byte alphabet
+  std::vector<int32_t> token_types;  // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte;
+                                     // empty: all are normal
+  std::vector<std::string> merges;   // "left right", best first
   int32_t bos = -1, eos = -1, eot = -1, unk = -1, pad = -1;
   bool add_bos = false, add_eos = false;
 };

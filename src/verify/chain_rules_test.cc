@@ -6,10 +6,10 @@
 #include <cmath>
 #include <vector>
 
-#include "verify/testing/rules.h"
 #include "verify/testing/chi_square.h"
 #include "verify/testing/enumerating_coin.h"
 #include "verify/testing/language.h"
+#include "verify/testing/rules.h"
 
 namespace longspec::testing {
 namespace {

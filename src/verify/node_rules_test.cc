@@ -8,10 +8,10 @@
 
 #include <numeric>
 
-#include "verify/testing/rules.h"
 #include "verify/testing/chi_square.h"
 #include "verify/testing/enumerating_coin.h"
 #include "verify/testing/language.h"
+#include "verify/testing/rules.h"
 
 namespace longspec::testing {
 namespace {

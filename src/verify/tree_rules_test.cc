@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "sampling/sampler.h"
-#include "verify/testing/rules.h"
 #include "verify/testing/chi_square.h"
 #include "verify/testing/enumerating_coin.h"
 #include "verify/testing/language.h"
+#include "verify/testing/rules.h"
 #include "verify/verify.h"
 
 namespace longspec::testing {

@@ -35,9 +35,9 @@ struct Accepted {
 };
 
 // `committed` ends with the root's token; the root's own draw has absolute position committed.size(). A row
-// that a choice is made from is checked first (sampling/logits_check.h). One that is wrong ends the walk as if
-// its node were not there; the root's is an error. So an error comes after the same tokens as in plain decoding.
-// Rows off the path are not looked at.
+// that a choice is made from is checked first (sampling/logits_check.h). One that is wrong ends the walk as
+// if its node were not there; the root's is an error. So an error comes after the same tokens as in plain
+// decoding. Rows off the path are not looked at.
 Result<Accepted> SampleAndMatch(const TokenTree& tree, const LogitsView& logits, const Sampler& sampler,
                                 std::span<const int32_t> committed, Sampler::Scratch& scratch);
 

@@ -38,7 +38,8 @@ class ModelGolden : public GoldenModel {
     std::vector<float> rows;
     for (const auto& row : line["rows"]) {
       const auto vocab = static_cast<ptrdiff_t>(config_.n_vocab);
-      const auto begin = logits.begin() + (row["pos"].get<ptrdiff_t>() - static_cast<ptrdiff_t>(first)) * vocab;
+      const auto begin =
+          logits.begin() + (row["pos"].get<ptrdiff_t>() - static_cast<ptrdiff_t>(first)) * vocab;
       rows.insert(rows.end(), begin, begin + vocab);
     }
     return rows;
@@ -81,7 +82,8 @@ TEST_F(ModelGolden, LogitsAreNoFartherFromFloatThanThePeers) {
   for (const auto& line : Lines("logits.jsonl")) {
     const std::vector<float> logits = LogitsOf(line, CacheType::kF16, CacheType::kF16);
     size_t at = 0;
-    for (const auto& row : line["rows"]) distance.Add(row["top"], std::span(logits).subspan(vocab * at++, vocab));
+    for (const auto& row : line["rows"])
+      distance.Add(row["top"], std::span(logits).subspan(vocab * at++, vocab));
   }
   std::printf("mean KL %.5f, equal top-1 %d of %d\n", distance.mean_kl(), distance.same_top, distance.rows);
   EXPECT_EQ(distance.rows, 250);
@@ -98,9 +100,12 @@ TEST_F(ModelGolden, GreedyTextIsEqualUpToTheFirstCloseCall) {
     const auto cache = NewCache();
     Prefill(*cache, tokens, tokens.size() - 1);
     for (size_t i = 0; i < out.size() && margin[i] >= 0.05; ++i, ++compared) {
-      const std::vector<float> logits = Feed(*cache, tokens, tokens.size() - 1, tokens.size(), LogitsFor::kAllRows);
-      const auto token = static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-      ASSERT_EQ(token, out[i]) << "step " << i << " of a prompt of " << line["ids"].size() << " tokens, margin " << margin[i];
+      const std::vector<float> logits =
+          Feed(*cache, tokens, tokens.size() - 1, tokens.size(), LogitsFor::kAllRows);
+      const auto token =
+          static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+      ASSERT_EQ(token, out[i]) << "step " << i << " of a prompt of " << line["ids"].size()
+                               << " tokens, margin " << margin[i];
       tokens.push_back(token);
     }
   }
@@ -120,9 +125,11 @@ TEST_F(ModelGolden, CacheTypesByTheirDistance) {
     Distance from_float = {}, from_f16 = {};
   };
   using enum CacheType;
-  // Any change of a last bit grows to a KL of about 0.002 through the 8-bit activations: f32 is as far from f16 as bf16.
-  Case cases[] = {{kF32, kF32, 0.004, 0.93},   {kF16, kF16, 0, 1},         {kBF16, kBF16, 0.004, 0.93},
-                  {kQ8_0, kQ8_0, 0.006, 0.92}, {kQ8_0, kF16, 0.006, 0.92}, {kQ8_0, kQ4_0, 0.05, 0.8},
+  // Any change of a last bit grows to a KL of about 0.002 through the 8-bit activations: f32 is as far from
+  // f16 as bf16.
+  Case cases[] = {{kF32, kF32, 0.004, 0.93},   {kF16, kF16, 0, 1},
+                  {kBF16, kBF16, 0.004, 0.93}, {kQ8_0, kQ8_0, 0.006, 0.92},
+                  {kQ8_0, kF16, 0.006, 0.92},  {kQ8_0, kQ4_0, 0.05, 0.8},
                   {kQ4_0, kQ4_0, 0.5, 0.6},    {kBF16Amx, kBF16Amx, 0.004, 0.93}};
   const auto vocab = static_cast<size_t>(config_.n_vocab);
   for (const auto& line : Lines("logits.jsonl")) {
@@ -138,7 +145,8 @@ TEST_F(ModelGolden, CacheTypesByTheirDistance) {
       }
     }
   }
-  std::printf("%d rows\nkeys     values    KL to f16  equal top-1  KL to float  equal top-1\n", cases[0].from_f16.rows);
+  std::printf("%d rows\nkeys     values    KL to f16  equal top-1  KL to float  equal top-1\n",
+              cases[0].from_f16.rows);
   for (const Case& c : cases) {
     std::printf("%-8s %-8s %10.6f %12d %12.5f %12d\n", std::string(CacheTypeName(c.k)).c_str(),
                 std::string(CacheTypeName(c.v)).c_str(), c.from_f16.mean_kl(), c.from_f16.same_top,

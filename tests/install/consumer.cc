@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A program of a user who installed the library:  consumer [MODEL]
-// Without a model it shows that the library is linked and refuses what it should; with one, that it generates.
+// Without a model it shows that the library is linked and refuses what it should; with one, that it
+// generates.
 #include <cstdio>
 #include <string>
 
@@ -41,6 +42,7 @@ int main(int argc, char** argv) {
   auto engine = longspec::Engine::Load({.path = argv[1], .ctx_size = 512});
   if (!engine.ok()) return Fail(engine.status().message());
   const std::string plain = Generate(**engine, "none");
-  if (plain.empty() || plain != Generate(**engine, "ngram")) return Fail("speculation changed the text: " + plain);
+  if (plain.empty() || plain != Generate(**engine, "ngram"))
+    return Fail("speculation changed the text: " + plain);
   return 0;
 }

@@ -85,7 +85,8 @@ class ToyTarget final : public Target {
       std::vector<int32_t> seen;
       if (Status status = SeenBy(row, segment, *cache, seen); !status.ok()) return status;
       language_->Logits(seen, logits.data() + static_cast<size_t>(row) * vocab);
-      if (seen.size() >= nan_from) logits[static_cast<size_t>(row) * vocab + seen.size() % vocab] = std::nanf("");
+      if (seen.size() >= nan_from)
+        logits[static_cast<size_t>(row) * vocab + seen.size() % vocab] = std::nanf("");
     }
     TargetOutput::Segment result;
     if (segment.logits == LogitsFor::kAllRows) {

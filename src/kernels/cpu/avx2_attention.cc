@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention inside one chunk of 256 keys, AVX2. Rows are all the query rows that look at one KV head (tree nodes times
-// the heads of a group), so a tile of rows shares every key and value it loads.
+// Attention inside one chunk of 256 keys, AVX2. Rows are all the query rows that look at one KV head (tree
+// nodes times the heads of a group), so a tile of rows shares every key and value it loads.
 #include <immintrin.h>
 
 #include <cstring>
@@ -63,8 +63,9 @@ inline __m256 LoadKeys(const std::byte* code, bool odd, __m256 scales) {
 template <int R, int B>
 using ScoreSums = __m256[R][B][2];
 
-// Where R numbers of one kind, used by several pairs of vectors, would not fit into the 16 registers beside `n_sums` sums and
-// a pair, makes them be read anew for each pair. A sum that went through memory would cost three times an addition.
+// Where R numbers of one kind, used by several pairs of vectors, would not fit into the 16 registers beside
+// `n_sums` sums and a pair, makes them be read anew for each pair. A sum that went through memory would cost
+// three times an addition.
 template <int R, int n_sums>
 [[gnu::always_inline]] inline const float* ReadAnew(const float* numbers) {
   if constexpr (n_sums + 2 + R > 16) asm volatile("" : "+r"(numbers));  // two of them are not the same
@@ -85,15 +86,16 @@ template <int R, int B>
 }
 
 template <KvType T, int R, int B>
-[[gnu::always_inline]] inline void SumFloats(const std::byte* keys, size_t block_bytes, const float* q, int head_dim,
-                                             ScoreSums<R, B>& acc, Fetch& fetch) {
+[[gnu::always_inline]] inline void SumFloats(const std::byte* keys, size_t block_bytes, const float* q,
+                                             int head_dim, ScoreSums<R, B>& acc, Fetch& fetch) {
   for (int begin = 0; begin < head_dim; begin += kStride<R>) {
     fetch.Step(R * B * kStride<R>);
     for (int i = begin; i < begin + kStride<R>; ++i) {
       const int d = Ordered<T>(i);
 #pragma GCC unroll 4
       for (int b = 0; b < B; ++b) {
-        const std::byte* k = keys + static_cast<size_t>(b) * block_bytes + static_cast<size_t>(d) * kCodeBytes16<T>;
+        const std::byte* k =
+            keys + static_cast<size_t>(b) * block_bytes + static_cast<size_t>(d) * kCodeBytes16<T>;
         AddKeys<R, B>(q + d, head_dim, b, Load8<T>(k), Load8<T>(k + kCodeBytes16<T> / 2), acc);
       }
     }
@@ -120,7 +122,8 @@ template <KvType T, int R, int B>
 #pragma GCC unroll 4
         for (int b = 0; b < B; ++b) {
           const std::byte* k = keys + static_cast<size_t>(b) * block_bytes;
-          const __m256 k0 = LoadKeys<T>(k, step == 1, scale[b][0]), k1 = LoadKeys<T>(k + 8, step == 1, scale[b][1]);
+          const __m256 k0 = LoadKeys<T>(k, step == 1, scale[b][0]),
+                       k1 = LoadKeys<T>(k + 8, step == 1, scale[b][1]);
           AddKeys<R, B>(q + d + step, head_dim, b, k0, k1, acc);
         }
       }
@@ -166,12 +169,23 @@ template <KvType T>
   int row = 0;
   for (; row + 6 <= a.n_rows; row += 6) ScoreRows<T, 6, 1>(a, row, fetch);
   switch (a.n_rows - row) {
-    case 5: ScoreRows<T, 5, 1>(a, row, fetch); break;
-    case 4: ScoreRows<T, 4, 1>(a, row, fetch); break;
-    case 3: ScoreRows<T, 3, 2>(a, row, fetch); break;
-    case 2: ScoreRows<T, 2, 2>(a, row, fetch); break;
-    case 1: ScoreRows<T, 1, 4>(a, row, fetch); break;
-    default: break;
+    case 5:
+      ScoreRows<T, 5, 1>(a, row, fetch);
+      break;
+    case 4:
+      ScoreRows<T, 4, 1>(a, row, fetch);
+      break;
+    case 3:
+      ScoreRows<T, 3, 2>(a, row, fetch);
+      break;
+    case 2:
+      ScoreRows<T, 2, 2>(a, row, fetch);
+      break;
+    case 1:
+      ScoreRows<T, 1, 4>(a, row, fetch);
+      break;
+    default:
+      break;
   }
 }
 
@@ -199,8 +213,8 @@ template <KvType T>
 
 // One key for R rows: 8 V of its values, from dimension d on.
 template <KvType T, int R, int V>
-[[gnu::always_inline]] inline void AddValues(const std::byte* row, const float* p, int64_t p_stride, int head_dim, int d,
-                                             __m256 (&acc)[R][V]) {
+[[gnu::always_inline]] inline void AddValues(const std::byte* row, const float* p, int64_t p_stride,
+                                             int head_dim, int d, __m256 (&acc)[R][V]) {
 #pragma GCC unroll 4
   for (int v = 0; v < V; v += 2) {
     __m256 value[2];
@@ -215,10 +229,11 @@ template <KvType T, int R, int V>
   }
 }
 
-// R rows times 8 V (V even) head dimensions over keys [begin, end); value_row(key) is where a key's values lie.
+// R rows times 8 V (V even) head dimensions over keys [begin, end); value_row(key) is where a key's values
+// lie.
 template <KvType T, int R, int V, typename ValueRow>
-inline void ValueTile(const ValueRow& value_row, const float* p, int64_t p_stride, float* o, int64_t o_stride, int begin,
-                      int end, int head_dim, int d, Fetch& fetch) {
+inline void ValueTile(const ValueRow& value_row, const float* p, int64_t p_stride, float* o, int64_t o_stride,
+                      int begin, int end, int head_dim, int d, Fetch& fetch) {
   __m256 acc[R][V];
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) acc[r][v] = _mm256_loadu_ps(o + r * o_stride + d + 8 * v);
@@ -245,18 +260,19 @@ inline void ValueTile(const ValueRow& value_row, const float* p, int64_t p_strid
 
 // All head dimensions, V vectors at a time while they last. head_dim is a multiple of 16.
 template <KvType T, int R, int V, typename ValueRow>
-inline void ValueDims(const ValueRow& value_row, const float* p, int64_t p_stride, float* o, int64_t o_stride, int begin,
-                      int end, int head_dim, Fetch& fetch) {
+inline void ValueDims(const ValueRow& value_row, const float* p, int64_t p_stride, float* o, int64_t o_stride,
+                      int begin, int end, int head_dim, Fetch& fetch) {
   int d = 0;
   for (; d + 8 * V <= head_dim; d += 8 * V) {
     ValueTile<T, R, V>(value_row, p, p_stride, o, o_stride, begin, end, head_dim, d, fetch);
   }
-  for (; d < head_dim; d += 16) ValueTile<T, R, 2>(value_row, p, p_stride, o, o_stride, begin, end, head_dim, d, fetch);
+  for (; d < head_dim; d += 16)
+    ValueTile<T, R, 2>(value_row, p, p_stride, o, o_stride, begin, end, head_dim, d, fetch);
 }
 
 template <KvType T, int R, typename ValueRow>
-inline void ValueRowsOf(const ValueRow& value_row, const float* p, int64_t p_stride, float* o, int64_t o_stride, int begin,
-                        int end, int head_dim, Fetch& fetch) {
+inline void ValueRowsOf(const ValueRow& value_row, const float* p, int64_t p_stride, float* o,
+                        int64_t o_stride, int begin, int end, int head_dim, Fetch& fetch) {
   constexpr int kVectors = R == 1 ? 8 : R <= 3 ? 4 : 2;
   ValueDims<T, R, kVectors>(value_row, p, p_stride, o, o_stride, begin, end, head_dim, fetch);
 }
@@ -264,7 +280,9 @@ inline void ValueRowsOf(const ValueRow& value_row, const float* p, int64_t p_str
 template <KvType T, int R>
 void ChunkValueTile(const ValuesArgs& a, int row, Fetch& fetch) {
   const size_t row_bytes = static_cast<size_t>(a.head_dim) / 16 * kRowBytes16<T>;
-  const auto value_row = [values = a.values, row_bytes](int key) { return values + static_cast<size_t>(key) * row_bytes; };
+  const auto value_row = [values = a.values, row_bytes](int key) {
+    return values + static_cast<size_t>(key) * row_bytes;
+  };
   int shared = a.n_keys[row];
   for (int r = 1; r < R; ++r) shared = a.n_keys[row + r] < shared ? a.n_keys[row + r] : shared;
   if constexpr (kInPairs<T>) shared &= ~1;
@@ -285,12 +303,23 @@ template <KvType T>
   int row = 0;
   for (; row + 6 <= a.n_rows; row += 6) ChunkValueTile<T, 6>(a, row, fetch);
   switch (a.n_rows - row) {
-    case 5: ChunkValueTile<T, 5>(a, row, fetch); break;
-    case 4: ChunkValueTile<T, 4>(a, row, fetch); break;
-    case 3: ChunkValueTile<T, 3>(a, row, fetch); break;
-    case 2: ChunkValueTile<T, 2>(a, row, fetch); break;
-    case 1: ChunkValueTile<T, 1>(a, row, fetch); break;
-    default: break;
+    case 5:
+      ChunkValueTile<T, 5>(a, row, fetch);
+      break;
+    case 4:
+      ChunkValueTile<T, 4>(a, row, fetch);
+      break;
+    case 3:
+      ChunkValueTile<T, 3>(a, row, fetch);
+      break;
+    case 2:
+      ChunkValueTile<T, 2>(a, row, fetch);
+      break;
+    case 1:
+      ChunkValueTile<T, 1>(a, row, fetch);
+      break;
+    default:
+      break;
   }
 }
 
@@ -298,8 +327,8 @@ template <KvType T, int R>
 void GatheredTile(const GatheredValuesArgs& a, int row) {
   const auto value_row = [&](int key) { return a.values[key]; };
   Fetch nothing({}, 0);
-  ValueRowsOf<T, R>(value_row, a.p + row * a.p_stride, a.p_stride, a.o + row * a.o_stride, a.o_stride, 0, a.n_keys,
-                    a.head_dim, nothing);
+  ValueRowsOf<T, R>(value_row, a.p + row * a.p_stride, a.p_stride, a.o + row * a.o_stride, a.o_stride, 0,
+                    a.n_keys, a.head_dim, nothing);
 }
 
 template <KvType T>
@@ -320,7 +349,8 @@ void RoundAll(const float* x, int n, float* out) {
 }
 
 void ScaleAll(float* x, int n, float by) {
-  for (int i = 0; i < n; i += 8) _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(by)));
+  for (int i = 0; i < n; i += 8)
+    _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(by)));
 }
 
 inline void Store8(KvType type, std::byte* base, size_t index, __m256 v) {
@@ -346,7 +376,8 @@ inline void Store8(KvType type, std::byte* base, size_t index, __m256 v) {
 
 void StoreFloatKey(const StoreKvArgs& a) {
   const size_t bytes = a.k_type == KvType::kF32 ? 4 : 2;
-  const size_t block = static_cast<size_t>(a.offset / kKeyGroup) * static_cast<size_t>(a.head_dim) * kKeyGroup;
+  const size_t block =
+      static_cast<size_t>(a.offset / kKeyGroup) * static_cast<size_t>(a.head_dim) * kKeyGroup;
   std::byte* column = a.keys + (block + static_cast<size_t>(a.offset % kKeyGroup)) * bytes;
   for (int d = 0; d < a.head_dim; d += 8) {
     std::byte converted[32];
@@ -433,7 +464,8 @@ void MergeState(float* state, const float* chunk, int head_dim) {
   state[1] = __builtin_fmaf(state[1], scalar_a, chunk[1] * scalar_b);
   const __m256 a = _mm256_set1_ps(scalar_a), b = _mm256_set1_ps(scalar_b);
   for (int d = kStateHeader; d < kStateHeader + head_dim; d += 8) {
-    _mm256_storeu_ps(state + d, _mm256_fmadd_ps(_mm256_loadu_ps(state + d), a, _mm256_mul_ps(_mm256_loadu_ps(chunk + d), b)));
+    _mm256_storeu_ps(state + d, _mm256_fmadd_ps(_mm256_loadu_ps(state + d), a,
+                                                _mm256_mul_ps(_mm256_loadu_ps(chunk + d), b)));
   }
 }
 

@@ -60,9 +60,9 @@ void Rope(float* x, int n_rot, const float* cos_sin, RopePairing pairing) {
     // (x0, x1) pairs: fma(x0, c, -(x1 s)) and fma(x0, s, x1 c) are one fmaddsub of the pair's parts.
     for (; i + 4 <= n_rot / 2; i += 4) {
       const __m256 v = _mm256_loadu_ps(x + 2 * i);
-      const __m256 cs = _mm256_loadu_ps(cos_sin + 2 * i);           // c s c s ...
+      const __m256 cs = _mm256_loadu_ps(cos_sin + 2 * i);  // c s c s ...
       const __m256 x0 = _mm256_moveldup_ps(v), x1 = _mm256_movehdup_ps(v);
-      const __m256 sc = _mm256_permute_ps(cs, 0xB1);                // s c s c ...
+      const __m256 sc = _mm256_permute_ps(cs, 0xB1);  // s c s c ...
       _mm256_storeu_ps(x + 2 * i, _mm256_fmaddsub_ps(x0, cs, _mm256_mul_ps(x1, sc)));
     }
   }
@@ -109,8 +109,8 @@ int Argmax(const float* x, int n) {
 }
 
 void TopK(const float* x, int n, int k, float* values, int32_t* indices) {
-  // values/indices stay sorted; a vector of candidates is looked at only if one beats the worst kept value. Later
-  // indices lose ties, so "greater than" is the whole test.
+  // values/indices stay sorted; a vector of candidates is looked at only if one beats the worst kept value.
+  // Later indices lose ties, so "greater than" is the whole test.
   int kept = 0;
   const auto insert = [&](float v, int32_t index) {
     int at = kept < k ? kept++ : k - 1;
@@ -125,8 +125,8 @@ void TopK(const float* x, int n, int k, float* values, int32_t* indices) {
   for (; i < n && kept < k; ++i) insert(x[i], i);
   for (; i + 8 <= n; i += 8) {
     const __m256 worst = _mm256_set1_ps(values[k - 1]);
-    auto hits = static_cast<unsigned>(
-        _mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x + i), worst, _CMP_GT_OQ)));
+    auto hits =
+        static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x + i), worst, _CMP_GT_OQ)));
     for (; hits != 0; hits &= hits - 1) {
       const int at = i + __builtin_ctz(hits);
       if (x[at] > values[k - 1]) insert(x[at], at);

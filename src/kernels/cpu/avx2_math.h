@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Vector helpers shared by avx2_*.cc. Everything lives in an unnamed namespace on purpose: each file gets its own copy,
-// so no code built with these instructions can be linked into a file built without them.
+// Vector helpers shared by avx2_*.cc. Everything lives in an unnamed namespace on purpose: each file gets its
+// own copy, so no code built with these instructions can be linked into a file built without them.
 #pragma once
 
 #include <immintrin.h>
@@ -19,8 +19,8 @@ inline void Horner(__m256 (&p)[N], const __m256 (&r)[N], float c) {
   for (int i = 0; i < N; ++i) p[i] = _mm256_fmadd_ps(p[i], r[i], _mm256_set1_ps(c));
 }
 
-// reference/elementwise.cc: ExpOf, of 8 N numbers in place. One exponential is a chain of 15 operations, each waiting for
-// the last: step by step through several vectors, so that there is always one that need not wait.
+// reference/elementwise.cc: ExpOf, of 8 N numbers in place. One exponential is a chain of 15 operations, each
+// waiting for the last: step by step through several vectors, so that there is always one that need not wait.
 template <int N>
 inline void ExpVectors(__m256 (&x)[N]) {
   __m256 n[N], p[N], r[N];
@@ -87,8 +87,9 @@ inline __m256 RoundToBf16(__m256 x) {
   const __m256i exponent = _mm256_and_si256(bits, _mm256_set1_epi32(0x7F800000));
   const __m256i denormal = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i rounded = _mm256_and_si256(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF))),
-                                           _mm256_set1_epi32(static_cast<int>(0xFFFF0000)));
+  const __m256i rounded =
+      _mm256_and_si256(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF))),
+                       _mm256_set1_epi32(static_cast<int>(0xFFFF0000)));
   const __m256i sign = _mm256_and_si256(bits, _mm256_set1_epi32(static_cast<int>(0x80000000)));
   return _mm256_castsi256_ps(_mm256_blendv_epi8(rounded, sign, denormal));
 }
@@ -109,7 +110,8 @@ struct Lanes {
     const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     const __m256i low = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(bits));
     const __m256i high = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(bits, 1));
-    return {_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(high, 16))};
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)),
+            _mm256_castsi256_ps(_mm256_slli_epi32(high, 16))};
   }
   static void BroadcastTwo(const uint16_t* bf16, Vector& first, Vector& second) {
     int32_t two;

@@ -15,8 +15,8 @@
 namespace longspec::kernels {
 namespace {  // NOLINT(google-build-namespaces)
 
-// Dimensions or keys between two calls of Step, for tiles of R rows: few rows wait for memory, and do so least
-// if it is asked steadily; more rows compute, and every instruction counts. A divisor of 16.
+// Dimensions or keys between two calls of Step, for tiles of R rows: few rows wait for memory, and do so
+// least if it is asked steadily; more rows compute, and every instruction counts. A divisor of 16.
 template <int R>
 inline constexpr int kStride = R <= 3 ? 4 : 16;
 

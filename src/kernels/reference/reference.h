@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The naive loops that define every operation (docs/arithmetic.md). They stay for ever: every other table is tested
-// against them with memcmp.
+// The naive loops that define every operation (docs/arithmetic.md). They stay for ever: every other table is
+// tested against them with memcmp.
 #pragma once
 
 #include "kernels/ops.h"

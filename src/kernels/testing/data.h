@@ -96,8 +96,8 @@ inline constexpr WeightFormat kQuantizedFormats[] = {
     WeightFormat::kSuperU4Min, WeightFormat::kSuperS8Min, WeightFormat::kSuperS8Halves};
 inline constexpr WeightFormat kFloatFormats[] = {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBF16,
                                                  WeightFormat::kBF16Pairs, WeightFormat::kBF16Amx};
-inline constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0,
-                                      KvType::kQ4_0, KvType::kBF16Amx};
+inline constexpr KvType kKvTypes[] = {KvType::kF32,  KvType::kF16,  KvType::kBF16,
+                                      KvType::kQ8_0, KvType::kQ4_0, KvType::kBF16Amx};
 inline constexpr int kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 33};
 
 }  // namespace longspec::kernels::testing
