@@ -300,7 +300,8 @@ LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int
   }
   memory.scratch =
       Z(max_rows) * (Workspace::RowBytes(config.block(), forms) + Z(config.n_embd) * sizeof(float)) +
-      Z(std::min(max_rows, kMostLogitRows)) * Z(config.n_vocab) * sizeof(float);
+      Z(std::min(max_rows, kMostLogitRows)) * Z(config.n_vocab) * sizeof(float) +
+      AttentionPlan::MostBytes(config.attention(), 1, max_rows);
   return memory;
 }
 

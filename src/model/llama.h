@@ -47,7 +47,7 @@ Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rop
 
 struct LlamaMemory {
   uint64_t weights = 0;  // repacked, bytes
-  uint64_t scratch = 0;  // activations for `max_rows` rows, logits of the largest tree
+  uint64_t scratch = 0;  // activations for `max_rows` rows, their attention, logits of the largest tree
 };
 LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int max_rows);
 
