@@ -99,6 +99,13 @@ class Engine {
   // `session`.
   virtual Result<std::unique_ptr<Session>> Fork(const Session& session) = 0;
 
+  // A session with its keys and values as a file, and back. It means the same on any machine that computes in
+  // the same arithmetic, and is refused, by what differs, for another model, cache type or arithmetic, or if
+  // it is damaged. Saved beside and renamed: what stood under this name before is there until the new file is
+  // whole. kNotFound: there is none.
+  virtual Status SaveSession(const Session& session, const std::string& path) = 0;
+  virtual Result<std::unique_ptr<Session>> LoadSession(const std::string& path) = 0;
+
   // One call at a time per engine, Generation::Step included.
   virtual Result<GenerationResult> Generate(Session& session, const GenerationRequest& request) = 0;
   // Evaluates the prompt; Generation::Step does the rest. Generate is Start, Step to the end and Finish.

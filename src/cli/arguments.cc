@@ -28,6 +28,7 @@ constexpr Alias kAliases[] = {
     {"--model-draft", "--spec-draft-model", false},
     {"--n-predict", "--predict", false},
     {"-cram", "--cache-ram", false},
+    {"--prompt-cache", "--session", true},
     {"-ub", "--batch-size", true},
     {"--ubatch-size", "--batch-size", true},
     // llama.cpp before 2026

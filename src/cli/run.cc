@@ -2,6 +2,7 @@
 //
 // longspec run: one prompt, one answer.
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,7 +27,7 @@ struct RunOptions {
   GenerationRequest request;
   OutputFlags output;
   bool json = false;
-  std::string stats_file, answers_file;
+  std::string stats_file, answers_file, session_file;
 };
 
 void AddRunOptions(CLI::App& app, RunOptions* options) {
@@ -44,6 +45,9 @@ void AddRunOptions(CLI::App& app, RunOptions* options) {
       ->group(group);
   app.add_flag_callback(
          "--no-chat", [options] { options->prompt.chat = false; }, "Continue the prompt as raw text")
+      ->group(group);
+  app.add_option("--session", options->session_file,
+                 "File with the conversation so far, kept up to date; without a prompt its text goes on")
       ->group(group);
   AddLimitOptions(app, &options->request);
   AddSamplingOptions(app, &options->request.sampling);
@@ -72,17 +76,24 @@ class Run {
     const Status speculation = CheckSpeculation(options_.request.speculation);
     if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
     auto prompt = ComposePrompt(options_.prompt);
-    if (!prompt.ok()) return Fail(prompt.status(), Stage::kLoad);
+    const bool goes_on = options_.prompt.prompt.empty() && options_.prompt.file.empty() && HasSession();
+    if (!prompt.ok() && !goes_on) return Fail(prompt.status(), Stage::kLoad);
     if (const Status writable = OpenOutputs(); !writable.ok()) return FailOutput(writable);
     ModelOptions model = options_.model;
     model.speculation = options_.request.speculation;
     auto engine = LoadEngine(model, options_.output);
     if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
     GenerationRequest request = options_.request;
-    const Status filled =
-        FillPrompt(options_.prompt, std::move(*prompt), (*engine)->info().has_chat_template, &request);
-    if (!filled.ok()) return Fail(filled, Stage::kGenerate);
-    return Generate(**engine, std::move(request));
+    auto session = HasSession() ? (*engine)->LoadSession(options_.session_file) : (*engine)->NewSession();
+    if (!session.ok()) return Fail(session.status(), Stage::kLoad);
+    if (goes_on) {
+      request.tokens = (*session)->tokens();
+    } else {
+      const Status filled =
+          FillPrompt(options_.prompt, std::move(*prompt), (*engine)->info().has_chat_template, &request);
+      if (!filled.ok()) return Fail(filled, Stage::kGenerate);
+    }
+    return Generate(**engine, **session, std::move(request));
   }
 
  private:
@@ -96,9 +107,11 @@ class Run {
     return writable;
   }
 
-  int Generate(Engine& engine, GenerationRequest request) {
-    auto session = engine.NewSession();
-    if (!session.ok()) return Fail(session.status(), Stage::kGenerate);
+  bool HasSession() const {
+    return !options_.session_file.empty() && std::filesystem::exists(options_.session_file);
+  }
+
+  int Generate(Engine& engine, Session& session, GenerationRequest request) {
     Progress progress("prefill", Progress::StandardError(!options_.output.no_progress));
     request.on_prefill = ReportPrefill(&progress);
     request.on_text = [&](std::string_view piece) {
@@ -106,11 +119,15 @@ class Run {
       if (!options_.json) written_ = stdout_.Write(piece);
       return written_.ok() && !Interrupted();
     };
-    const auto result = engine.Generate(**session, request);
+    const auto result = engine.Generate(session, request);
     progress.Finish();
     if (!written_.ok()) return FailOutput(written_);
     if (!result.ok()) return Fail(result.status(), Stage::kGenerate);
     const int status = Report(*result, engine.info());
+    if (!options_.session_file.empty()) {
+      const Status saved = engine.SaveSession(session, options_.session_file);
+      if (!saved.ok()) return FailOutput(saved);
+    }
     KeepAnswer(request, *result);
     return status;
   }

@@ -2,6 +2,7 @@
 #include "longspec/engine.h"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 #include <optional>
 #include <utility>
@@ -19,7 +20,9 @@
 #include "engine/memory_plan.h"
 #include "engine/model_facts.h"
 #include "engine/scheduler.h"
+#include "formats/feature_shard.h"
 #include "formats/gguf.h"
+#include "formats/session_file.h"
 #include "jinja/chat_template.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
@@ -152,6 +155,8 @@ class EngineImpl final : public Engine {
   const ModelInfo& info() const override { return info_; }
   Result<std::unique_ptr<Session>> NewSession() override;
   Result<std::unique_ptr<Session>> Fork(const Session& session) override;
+  Status SaveSession(const Session& session, const std::string& path) override;
+  Result<std::unique_ptr<Session>> LoadSession(const std::string& path) override;
   Result<GenerationResult> Generate(Session& session, const GenerationRequest& request) override;
   Result<std::unique_ptr<Generation>> Start(Session& session, const GenerationRequest& request) override;
   Result<std::unique_ptr<Scheduler>> NewScheduler(const SchedulerOptions& options) override;
@@ -166,6 +171,7 @@ class EngineImpl final : public Engine {
 
  private:
   Result<SessionImpl*> Own(Session& session) const;
+  std::vector<std::pair<std::string, std::string>> SessionsBelongTo() const;
   Result<std::vector<int32_t>> PromptTokens(const GenerationRequest& request) const;
   GenerationParts Parts();
   std::vector<int32_t> EncodePrompt(std::string_view text) const;
@@ -179,6 +185,7 @@ class EngineImpl final : public Engine {
   KvLayout layout_;
   std::shared_ptr<ChunkPool> pool_;        // of all sessions
   std::unique_ptr<PrefixIndex> prefixes_;  // what any of them has evaluated; null: it is not kept
+  std::string fingerprint_;                // of the model file
   int batch_size_ = 0, max_rows_ = 0;
   std::unique_ptr<ThreadTeam> team_;  // used by target_, so declared before it
   std::unique_ptr<Target> target_;    // null: vocabulary only
@@ -197,6 +204,7 @@ Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options)
   if (kept >= pool_->chunk_bytes()) prefixes_ = std::make_unique<PrefixIndex>(kept / pool_->chunk_bytes());
   batch_size_ = options.batch_size;
   max_rows_ = MaxRows(options);
+  fingerprint_ = TargetFingerprint(*model.file);
   if (options.calibration_cache) calibration_key_ = CalibrationKey(info_, options);
   team_ = std::make_unique<ThreadTeam>(info_.threads);
   LlamaLoadOptions load;
@@ -226,6 +234,58 @@ Result<std::unique_ptr<Session>> EngineImpl::Fork(const Session& session) {
   state.cache = from->state().cache->Fork();
   state.tokens = from->state().tokens;
   return copy;
+}
+
+// All that keys and values depend on besides the tokens.
+std::vector<std::pair<std::string, std::string>> EngineImpl::SessionsBelongTo() const {
+  std::vector<std::pair<std::string, std::string>> to = {
+      {"model", info_.architecture + " " + fingerprint_},
+      {"context extension", info_.rope_scaling + ", base " + std::to_string(info_.rope_freq_base)}};
+  to.insert(to.end(), info_.arithmetic.begin(), info_.arithmetic.end());
+  return to;
+}
+
+Status EngineImpl::SaveSession(const Session& session, const std::string& path) {
+  LS_ASSIGN(SessionImpl* const own, Own(const_cast<Session&>(session)));
+  const SessionState& state = own->state();
+  SessionContents contents{.belongs_to = SessionsBelongTo(),
+                           .tokens = state.tokens,
+                           .n_positions = state.cache->length(),
+                           .chunk_bytes = pool_->chunk_bytes(),
+                           .chunk_positions = kKvChunk,
+                           .chunks = {}};
+  for (const KvChunkRef& chunk : state.cache->chunks()) {
+    contents.chunks.push_back({chunk->bytes.data(), pool_->chunk_bytes()});
+  }
+  return WriteSessionFile(path, contents);
+}
+
+Result<std::unique_ptr<Session>> EngineImpl::LoadSession(const std::string& path) {
+  LS_ASSIGN(std::unique_ptr<Session> session, NewSession());
+  LS_ASSIGN(const SessionFile file, ReadSessionFile(path));
+  const SessionContents& saved = file.contents;
+  LS_TRY(CheckBelongs(saved, SessionsBelongTo(), path));
+  const auto n_tokens = static_cast<int>(saved.tokens.size());
+  if (n_tokens > info_.n_ctx) {
+    return ResourceExhausted(path + ": the session has " + std::to_string(n_tokens) +
+                             " tokens, and the context holds " + std::to_string(info_.n_ctx) +
+                             ": load with a context size (-c) of at least " + std::to_string(n_tokens));
+  }
+  const bool fits = saved.chunk_bytes == pool_->chunk_bytes() && saved.chunk_positions == kKvChunk &&
+                    std::ranges::all_of(saved.tokens, [this](int32_t token) {
+                      return token >= 0 && token < target_->vocab_size();
+                    });
+  if (!fits) return Corrupt(path + ": the session's tokens or chunks are none of this model's");
+  std::vector<KvChunkRef> chunks;
+  for (const auto& bytes : saved.chunks) {
+    LS_ASSIGN(KvChunkRef chunk, pool_->Take());
+    std::memcpy(chunk->bytes.data(), bytes.data(), bytes.size());
+    chunks.push_back(std::move(chunk));
+  }
+  SessionState& state = static_cast<SessionImpl&>(*session).state();
+  state.tokens = saved.tokens;
+  state.cache->Adopt(chunks, saved.n_positions);
+  return session;
 }
 
 Result<GenerationResult> EngineImpl::Generate(Session& session, const GenerationRequest& request) {

@@ -306,6 +306,39 @@ TEST_F(EngineTest, WhatAnySequenceHasEvaluatedIsNotEvaluatedAgain) {
   EXPECT_GE(generate(*engine).timings.cache_n, 300 + std::ssize(parts.tokens) - 1);
 }
 
+// Saved, the program ended, started again: it goes on as if it had not stopped.
+TEST_F(EngineTest, ASessionGoesOnFromAFile) {
+  const auto engine = Load();
+  auto session = engine->NewSession();
+  GenerationRequest request = Request("one two three", "ngram");
+  for (int i = 0; i < 30; ++i) request.prompt += " and more";
+  (void)Generate(*engine, **session, request);
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("longspec_engine_" + std::to_string(getpid()) + ".session"))
+          .string();
+  ASSERT_TRUE(engine->SaveSession(**session, path).ok());
+  GenerationRequest next = Request("", "ngram");
+  next.prompt.clear();
+  next.tokens = (*session)->tokens();
+  next.tokens.push_back(70);
+  const GenerationResult uninterrupted = Generate(*engine, **session, next);
+
+  const auto later = Load({.cache_ram = 0});
+  auto loaded = later->LoadSession(path);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  const GenerationResult result = Generate(*later, **loaded, next);
+  EXPECT_EQ(result.tokens, uninterrupted.tokens);
+  EXPECT_EQ(result.timings.cache_n, static_cast<int64_t>(next.tokens.size()) - 2);
+
+  const auto other_type = Load({.cache_type_k = CacheType::kF32});
+  const Status refused = other_type->LoadSession(path).status();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find(path), std::string::npos) << refused.message();
+  EXPECT_EQ(Load({.ctx_size = 128})->LoadSession(path).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(later->LoadSession(path + ".none").status().code(), StatusCode::kNotFound);
+  std::filesystem::remove(path);
+}
+
 TEST_F(EngineTest, TokensAndBack) {
   const auto engine = Load({.vocab_only = true});
   const std::string text = "some text\n\xFF and bytes";

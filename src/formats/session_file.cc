@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/session_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "base/hash.h"
+#include "base/status_macros.h"
+#include "formats/atomic_file.h"
+
+namespace longspec {
+namespace {
+
+constexpr char kMagic[] = "longspec session";
+constexpr size_t kMagicBytes = sizeof(kMagic) - 1;
+constexpr uint32_t kVersion = 1;
+constexpr uint32_t kMostText = 1 << 20;
+constexpr uint64_t kAlignment = 64;  // of the chunks in the file
+
+// Then the text, the tokens, zeros up to a multiple of 64, and the chunks.
+struct Header {
+  char magic[kMagicBytes];
+  uint32_t version, text_bytes;
+  uint32_t n_tokens, n_positions;
+  uint64_t chunk_bytes;
+  uint32_t chunk_positions, unused;
+  Hash128 rest_hash;    // of all after the header
+  Hash128 header_hash;  // of all before it
+};
+static_assert(sizeof(Header) == 80);
+
+Hash128 HeaderHash(const Header& header) {
+  return HashOf(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, header_hash)));
+}
+
+uint64_t Aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// Of all between the header and the chunks.
+uint64_t PrefixBytes(const Header& h) {
+  return Aligned(sizeof(Header) + h.text_bytes + uint64_t{4} * h.n_tokens) - sizeof(Header);
+}
+
+// A hash of hashes, so that gigabytes need not lie together.
+class PartsHash {
+ public:
+  void Add(std::span<const std::byte> bytes) { parts_.push_back(HashOf(bytes)); }
+  Hash128 Value() const { return HashOf(std::as_bytes(std::span(parts_))); }
+
+ private:
+  std::vector<Hash128> parts_;
+};
+
+Status Damaged(const std::string& name, const std::string& what) {
+  return Corrupt(name + ": " + what + "; delete it, or name another session file");
+}
+
+}  // namespace
+
+Status WriteSessionFile(const std::string& path, const SessionContents& contents) {
+  std::string text;
+  for (const auto& [key, value] : contents.belongs_to) text += key + "\n" + value + "\n";
+  if (text.size() > kMostText || contents.tokens.size() > std::numeric_limits<int32_t>::max()) {
+    return InvalidArgument(path + ": the session is too large for its format");
+  }
+  Header header{};
+  std::memcpy(header.magic, kMagic, kMagicBytes);
+  header.version = kVersion;
+  header.text_bytes = static_cast<uint32_t>(text.size());
+  header.n_tokens = static_cast<uint32_t>(contents.tokens.size());
+  header.n_positions = static_cast<uint32_t>(contents.n_positions);
+  header.chunk_bytes = contents.chunk_bytes;
+  header.chunk_positions = static_cast<uint32_t>(contents.chunk_positions);
+  std::vector<std::byte> prefix(PrefixBytes(header));
+  std::memcpy(prefix.data(), text.data(), text.size());
+  std::memcpy(prefix.data() + text.size(), contents.tokens.data(), 4 * contents.tokens.size());
+  PartsHash hash;
+  hash.Add(prefix);
+  for (const auto& chunk : contents.chunks) hash.Add(chunk);
+  header.rest_hash = hash.Value();
+  header.header_hash = HeaderHash(header);
+
+  const uint64_t bytes = sizeof(Header) + prefix.size() + contents.chunks.size() * contents.chunk_bytes;
+  LS_ASSIGN(AtomicFile file, AtomicFile::Create(path, bytes));
+  LS_TRY(file.Write(std::as_bytes(std::span(&header, 1))));
+  LS_TRY(file.Write(prefix));
+  for (const auto& chunk : contents.chunks) LS_TRY(file.Write(chunk));
+  return file.Commit();
+}
+
+Result<SessionContents> ParseSession(std::span<const std::byte> bytes, const std::string& name) {
+  Header h;
+  if (bytes.size() < sizeof(h)) return Damaged(name, "is no session file");
+  std::memcpy(&h, bytes.data(), sizeof(h));
+  if (std::memcmp(h.magic, kMagic, kMagicBytes) != 0) return Damaged(name, "is no session file");
+  if (h.version != kVersion) {
+    return Damaged(name, "is a session file of format version " + std::to_string(h.version) +
+                             ", and this program reads " + std::to_string(kVersion));
+  }
+  if (h.header_hash != HeaderHash(h)) return Damaged(name, "the header of the session file is damaged");
+  constexpr uint32_t kMost = std::numeric_limits<int32_t>::max();
+  const uint64_t n_chunks =
+      h.chunk_positions == 0 ? 0 : (uint64_t{h.n_positions} + h.chunk_positions - 1) / h.chunk_positions;
+  if (h.text_bytes > kMostText || h.n_tokens > kMost || h.n_positions > h.n_tokens ||
+      h.chunk_positions == 0 || h.chunk_positions > kMost ||
+      (n_chunks > 0 && h.chunk_bytes > bytes.size() / n_chunks)) {
+    return Damaged(name, "the session file says impossible sizes");
+  }
+  const uint64_t prefix_bytes = PrefixBytes(h),
+                 expected = sizeof(h) + prefix_bytes + n_chunks * h.chunk_bytes;
+  if (expected != bytes.size()) {
+    return Damaged(name, "the session file has " + std::to_string(bytes.size()) + " bytes instead of " +
+                             std::to_string(expected));
+  }
+  SessionContents contents;
+  contents.n_positions = static_cast<int>(h.n_positions);
+  contents.chunk_bytes = h.chunk_bytes;
+  contents.chunk_positions = static_cast<int>(h.chunk_positions);
+  const auto prefix = bytes.subspan(sizeof(h), prefix_bytes);
+  PartsHash hash;
+  hash.Add(prefix);
+  for (uint64_t i = 0; i < n_chunks; ++i) {
+    contents.chunks.push_back(bytes.subspan(sizeof(h) + prefix_bytes + i * h.chunk_bytes, h.chunk_bytes));
+    hash.Add(contents.chunks.back());
+  }
+  if (hash.Value() != h.rest_hash) return Damaged(name, "the session file is damaged");
+  const std::string text(reinterpret_cast<const char*>(prefix.data()), h.text_bytes);
+  for (size_t at = 0; at < text.size();) {
+    const size_t key_end = text.find('\n', at);
+    const size_t value_end = key_end == std::string::npos ? key_end : text.find('\n', key_end + 1);
+    if (value_end == std::string::npos)
+      return Damaged(name, "the session file does not say what it belongs to");
+    contents.belongs_to.emplace_back(text.substr(at, key_end - at),
+                                     text.substr(key_end + 1, value_end - key_end - 1));
+    at = value_end + 1;
+  }
+  contents.tokens.resize(h.n_tokens);
+  std::memcpy(contents.tokens.data(), prefix.data() + h.text_bytes, uint64_t{4} * h.n_tokens);
+  return contents;
+}
+
+Result<SessionFile> ReadSessionFile(const std::string& path) {
+  LS_ASSIGN(MappedFile file, MappedFile::Open(path));
+  LS_ASSIGN(SessionContents contents, ParseSession(file.bytes(), path));
+  return SessionFile{.file = std::move(file), .contents = std::move(contents)};
+}
+
+Status CheckBelongs(const SessionContents& contents,
+                    const std::vector<std::pair<std::string, std::string>>& to, const std::string& path) {
+  for (size_t i = 0; i < std::max(to.size(), contents.belongs_to.size()); ++i) {
+    const auto none = std::pair<std::string, std::string>("", "");
+    const auto& [want, value] = i < to.size() ? to[i] : none;
+    const auto& [has, saved] = i < contents.belongs_to.size() ? contents.belongs_to[i] : none;
+    if (want == has && value == saved) continue;
+    const std::string& what = want.empty() ? has : want;
+    return InvalidArgument(path + ": the session was saved with " +
+                           (has == want ? what + " " + saved : has + " " + saved) + ", and here it is " +
+                           want + " " + value + "; use the model and options it was saved with");
+  }
+  return {};
+}
+
+}  // namespace longspec

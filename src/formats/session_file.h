@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A sequence on disk: its tokens, and the keys and values of a prefix of them, in chunks as they lie in
+// memory. They mean something to one model file in one arithmetic only, which the file says line by line.
+// Written beside and renamed; a checksum covers every byte.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mapped_file.h"
+#include "longspec/status.h"
+
+namespace longspec {
+
+struct SessionContents {
+  // What it belongs to: ("model", fingerprint), ("matmul Q4_1", "q8"), ... Names and values without line
+  // breaks.
+  std::vector<std::pair<std::string, std::string>> belongs_to;
+  std::vector<int32_t> tokens;
+  int n_positions = 0;  // of keys and values, at most tokens.size()
+  uint64_t chunk_bytes = 0;
+  int chunk_positions = 256;
+  std::vector<std::span<const std::byte>> chunks;  // as many as n_positions need, chunk_bytes each
+
+  size_t n_chunks() const {
+    return static_cast<size_t>((n_positions + chunk_positions - 1) / chunk_positions);
+  }
+};
+
+// kIo, kResourceExhausted (a full disk): what stood under this name before still does.
+Status WriteSessionFile(const std::string& path, const SessionContents& contents);
+
+// Views into the mapped file.
+struct SessionFile {
+  MappedFile file;
+  SessionContents contents;
+};
+// kNotFound; kCorrupt: not a session, of another format version, cut, or changed.
+Result<SessionFile> ReadSessionFile(const std::string& path);
+// The same of bytes, which must outlive the result. `name` is what errors say.
+Result<SessionContents> ParseSession(std::span<const std::byte> bytes, const std::string& name);
+
+// kInvalidArgument, naming what differs, unless the file belongs to this.
+Status CheckBelongs(const SessionContents& contents,
+                    const std::vector<std::pair<std::string, std::string>>& to, const std::string& path);
+
+}  // namespace longspec

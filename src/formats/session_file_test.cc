@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/session_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+namespace longspec {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SessionFileTest : public ::testing::Test {
+ protected:
+  SessionFileTest()
+      : path_(std::filesystem::temp_directory_path() / ("longspec_session_" + std::to_string(getpid()))) {
+    for (int i = 0; i < 3; ++i) chunks_.emplace_back(640, static_cast<std::byte>(i + 1));
+    contents_ = {.belongs_to = {{"model", "llama 12ab"}, {"attention", "f32"}},
+                 .tokens = {5, 6, 7, 8, 9},
+                 .n_positions = 4,
+                 .chunk_bytes = 640,
+                 .chunk_positions = 2,
+                 .chunks = {chunks_[0], chunks_[1]}};
+  }
+  ~SessionFileTest() override { std::filesystem::remove(path_); }
+
+  std::vector<char> Bytes() const {
+    std::ifstream file(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  const std::string path_;
+  std::vector<std::vector<std::byte>> chunks_;
+  SessionContents contents_;
+};
+
+TEST_F(SessionFileTest, ComesBackAsItWas) {
+  ASSERT_TRUE(WriteSessionFile(path_, contents_).ok());
+  const auto file = ReadSessionFile(path_);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_EQ(file->contents.belongs_to, contents_.belongs_to);
+  EXPECT_EQ(file->contents.tokens, contents_.tokens);
+  EXPECT_EQ(file->contents.n_positions, 4);
+  ASSERT_EQ(file->contents.chunks.size(), 2U);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_TRUE(std::ranges::equal(file->contents.chunks[i], chunks_[i]));
+  }
+  EXPECT_TRUE(CheckBelongs(file->contents, contents_.belongs_to, path_).ok());
+}
+
+TEST_F(SessionFileTest, AnEmptySessionIsOne) {
+  contents_ = {
+      .belongs_to = {{"model", "x"}}, .tokens = {}, .n_positions = 0, .chunk_bytes = 640, .chunks = {}};
+  ASSERT_TRUE(WriteSessionFile(path_, contents_).ok());
+  EXPECT_TRUE(ReadSessionFile(path_)->contents.tokens.empty());
+}
+
+TEST_F(SessionFileTest, AnotherModelOrArithmeticIsNamed) {
+  const auto message = [&](std::vector<std::pair<std::string, std::string>> here) {
+    return CheckBelongs(contents_, here, "old.session").message();
+  };
+  EXPECT_THAT(
+      message({{"model", "llama 99ff"}, {"attention", "f32"}}),
+      HasSubstr("old.session: the session was saved with model llama 12ab, and here it is model llama 99ff"));
+  EXPECT_THAT(message({{"model", "llama 12ab"}, {"attention", "bf16"}}), HasSubstr("attention f32"));
+  EXPECT_THAT(message({{"model", "llama 12ab"}}), HasSubstr("attention f32"));
+}
+
+TEST_F(SessionFileTest, EveryDamageIsNoticed) {
+  ASSERT_TRUE(WriteSessionFile(path_, contents_).ok());
+  const std::vector<char> good = Bytes();
+  const auto parse = [&](const std::vector<char>& bytes) {
+    return ParseSession(std::as_bytes(std::span(bytes)), "x.session").status();
+  };
+  ASSERT_TRUE(parse(good).ok());
+  for (size_t i = 0; i < good.size(); ++i) {
+    std::vector<char> bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 0x10);
+    const Status status = parse(bad);
+    ASSERT_EQ(status.code(), StatusCode::kCorrupt) << i;
+    ASSERT_THAT(status.message(), HasSubstr("x.session: ")) << i;
+  }
+  for (size_t n = 0; n < good.size(); ++n) {
+    ASSERT_EQ(parse({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n)}).code(),
+              StatusCode::kCorrupt);
+  }
+  std::vector<char> longer = good;
+  longer.push_back(0);
+  EXPECT_THAT(parse(longer).message(), HasSubstr("bytes instead of"));
+}
+
+TEST_F(SessionFileTest, WhatIsThereStaysUntilTheNewOneIsWhole) {
+  ASSERT_TRUE(WriteSessionFile(path_, contents_).ok());
+  const std::vector<char> good = Bytes();
+  // As a killed process leaves it.
+  std::ofstream(path_ + ".tmp", std::ios::binary) << "half";
+  EXPECT_TRUE(ReadSessionFile(path_).ok());
+  EXPECT_EQ(Bytes(), good);
+  contents_.tokens.push_back(10);
+  ASSERT_TRUE(WriteSessionFile(path_, contents_).ok());
+  EXPECT_EQ(ReadSessionFile(path_)->contents.tokens.size(), 6U);
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".tmp"));
+  EXPECT_EQ(ReadSessionFile(path_ + ".none").status().code(), StatusCode::kNotFound);
+  EXPECT_FALSE(WriteSessionFile("/nowhere/x.session", contents_).ok());
+}
+
+}  // namespace
+}  // namespace longspec
