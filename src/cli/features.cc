@@ -4,6 +4,8 @@
 #include <CLI/App.hpp>
 #include <CLI/Option.hpp>
 #include <CLI/Validators.hpp>
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -47,8 +49,22 @@ std::string TokenRate(const FeatureProgress& progress, double begun_ms) {
 Result<LoadedModel> LoadTarget(const FeatureFlags& flags) {
   const auto progress =
       std::make_shared<Progress>("loading", Progress::StandardError(!flags.output.no_progress));
+  const int64_t positions =
+      (int64_t{flags.run.length} + kKvChunk) * (flags.run.write > 0 ? flags.write.at_once + 1 : 1);
   return LoadForBench(WithProgress(flags.model, progress), nullptr, flags.model.batch_size,
-                      (flags.run.length + kKvChunk) * (flags.run.write > 0 ? flags.write.at_once + 1 : 1));
+                      static_cast<int>(std::min<int64_t>(positions, kMaxInt)));
+}
+
+// Each sequence that is written has a cache: fewer at once where memory has no room for so many. That changes
+// nothing of what is written.
+Result<LoadedModel> LoadTargetThatFits(FeatureFlags& flags) {
+  auto model = LoadTarget(flags);
+  while (model.status().code() == StatusCode::kResourceExhausted && flags.run.write > 0 &&
+         flags.write.at_once > 1) {
+    flags.write.at_once /= 2;
+    model = LoadTarget(flags);
+  }
+  return model;
 }
 
 std::unique_ptr<ContinuationWriter> WriterOf(const FeatureFlags& flags, const LoadedModel& model,
@@ -64,11 +80,11 @@ std::unique_ptr<ContinuationWriter> WriterOf(const FeatureFlags& flags, const Lo
   return std::make_unique<ContinuationWriter>(model.target.get(), new_cache, std::move(options));
 }
 
-Result<std::string> Make(const FeatureFlags& flags) {
+Result<std::string> Make(FeatureFlags flags) {
   ModelOptions vocabulary = flags.model;
   vocabulary.vocab_only = true;
   LS_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Load(vocabulary));
-  LS_ASSIGN(const LoadedModel model, LoadTarget(flags));
+  LS_ASSIGN(const LoadedModel model, LoadTargetThatFits(flags));
   const FeatureTarget target = DescribeTarget(*model.target->shared_parts(), *model.file);
   FeatureExtractor extractor(model.target.get(), model.NewCache(flags.run.length + kKvChunk),
                              flags.model.batch_size, flags.run.top_k);

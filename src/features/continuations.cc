@@ -3,40 +3,125 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status_macros.h"
+#include "decode/policy.h"
+#include "draft/drafter.h"
+#include "draft/top_tokens.h"
 #include "model/shared_parts.h"
 #include "sampling/sampler.h"
+#include "tensor/half.h"
 
 namespace longspec {
 namespace {
 
 size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
-// What the probabilities of a row that has none are: nobody reads them.
-void AppendNoTokens(int n, ExtractedFeatures* features) {
-  features->top_ids.resize(features->top_ids.size() + Z(n));
-  features->top_log_probs.resize(features->top_log_probs.size() + Z(n));
-}
+// Stands in a drafter's place, as that sees all committed rows. It proposes nothing. An error is kept,
+// because rounds go on without a drafter that failed.
+class RowRecorder final : public Drafter {
+ public:
+  // `top_k` tokens are kept of each row: of rows that nothing is drawn from, too, if `all_rows`, else zeros.
+  RowRecorder(const SharedParts& parts, int top_k, bool all_rows)
+      : parts_(parts), top_k_(top_k), all_rows_(all_rows) {}
+
+  std::string_view name() const override { return "none"; }
+  Taps taps() const override { return {.hidden_layers = {}, .final_hidden = false, .logits = all_rows_}; }
+  Status Follow(std::span<const int32_t>) override { return {}; }
+  Status Propose(const DraftBudget&, std::span<const int32_t>, TokenTree&) override { return {}; }
+  Status Read(const CommittedRows& rows) override {
+    if (top_k_ == 0) return {};
+    std::vector<TokenScore> top;
+    for (const int32_t row : rows.rows) {
+      top.assign(Z(top_k_), {});
+      if (row >= rows.n_output_rows - rows.output->n_logits) {
+        TopTokens(*parts_.kernels, rows.LogitsOf(row).data(), rows.vocab, top_k_, {}, top);
+      }
+      if (top.size() != Z(top_k_)) return status_ = Corrupt("the target's logits are no finite numbers");
+      for (const TokenScore& score : top) {
+        kept_.top_ids.push_back(score.token);
+        kept_.top_log_probs.push_back(FloatToHalf(static_cast<float>(score.log_prob)));
+      }
+    }
+    return {};
+  }
+
+  // Of all rows, which `cache` holds: the last layer's keys (in checkpoint layout) and values, and what was
+  // kept. The error that Read met, if it met one.
+  Result<ExtractedFeatures> Features(const KvCache& cache) const {
+    if (!status_.ok()) return status_;
+    const LlamaConfig& c = *parts_.config;
+    const KvSpan span = cache.Span(c.n_layer - 1);
+    const int n = cache.length(), head_dim = c.head_dim, half = c.rope.n_rot / 2;
+    const bool adjacent = c.rope.pairing == kernels::RopePairing::kAdjacent;
+    const size_t width = Z(int64_t{c.n_head_kv} * head_dim);
+    ExtractedFeatures features = kept_;
+    features.positions.resize(Z(n));
+    std::iota(features.positions.begin(), features.positions.end(), 0);
+    features.keys.resize(Z(n) * width);
+    features.values.resize(Z(n) * width);
+    for (int p = 0; p < n; ++p) {
+      for (int h = 0; h < c.n_head_kv; ++h) {
+        const size_t at = Z(p) * width + Z(int64_t{h} * head_dim);
+        for (int d = 0; d < head_dim; ++d) {
+          const int to = adjacent && d < c.rope.n_rot ? d / 2 + d % 2 * half : d;
+          features.keys[at + Z(to)] = FloatToHalf(span.KeyAt(p, h, d));
+          features.values[at + Z(d)] = FloatToHalf(span.ValueAt(p, h, d));
+        }
+      }
+    }
+    return features;
+  }
+
+ private:
+  const SharedParts& parts_;
+  const int top_k_;
+  const bool all_rows_;
+  ExtractedFeatures kept_;
+  Status status_;
+};
 
 }  // namespace
 
+// A sequence under way. Rounds leave the newest token without keys and values, and the features are to have
+// those of all: one token more than asked for is drawn, and dropped.
 struct ContinuationWriter::Slot {
-  KvCache* cache;
-  Continuation* to = nullptr;  // null: free
-  std::optional<Sampler> sampler;
-  int left = 0;  // tokens that may be written
+  Slot(KvCache* cache, Sampler of_sampler, RowRecorder of_recorder, Continuation* of)
+      : to(of), n_begun(of->tokens.size()), sampler(std::move(of_sampler)), recorder(std::move(of_recorder)) {
+    sequence.tokens = &to->tokens;
+    sequence.cache = cache;
+    sequence.drafter = &recorder;
+    sequence.policy = policy.get();
+    sequence.sampler = &sampler;
+  }
+
+  // REQUIRES: a token was drawn.
+  bool IsComplete(const ContinuationOptions& options) const {
+    const size_t n = to->tokens.size() - 1;
+    return n == n_begun + Z(options.max_tokens) || (n > n_begun && to->tokens[n - 1] == options.end);
+  }
+
+  Continuation* const to;
+  const size_t n_begun;
+  const Sampler sampler;
+  RowRecorder recorder;
+  const std::unique_ptr<Policy> policy = MakeFixedPolicy({.draft_n_max = 0});
+  Sequence sequence;
 };
 
 ContinuationWriter::ContinuationWriter(Target* target,
                                        const std::function<std::unique_ptr<KvCache>()>& new_cache,
                                        ContinuationOptions options)
-    : target_(target), options_(std::move(options)) {
+    : target_(target),
+      options_(std::move(options)),
+      all_logits_(options_.beginning_logits && options_.top_k > 0),
+      rows_(all_logits_ ? std::min(options_.rows, kFeatureRowsWithLogits) : options_.rows),
+      decoder_(target) {
   LS_CHECK(target_->shared_parts() != nullptr && options_.rows > 0 && options_.at_once > 0);
-  LS_CHECK(!options_.temperatures.empty() && options_.max_tokens > 0);
+  LS_CHECK(!options_.temperatures.empty() && options_.max_tokens >= 0);
   for (int i = 0; i < options_.at_once; ++i) caches_.push_back(new_cache());
 }
 
@@ -52,99 +137,53 @@ Result<std::vector<Continuation>> ContinuationWriter::Write(std::span<const std:
 
 Status ContinuationWriter::RunAll(std::span<const std::vector<int32_t>> beginnings, int64_t first_index,
                                   const std::function<bool(int)>& on_rows, std::vector<Continuation>* all) {
-  std::vector<Slot> slots;
-  for (const auto& cache : caches_) slots.push_back({.cache = cache.get()});
+  std::vector<std::unique_ptr<Slot>> slots;  // in the order of their beginnings
   size_t next = 0;
   while (true) {
-    std::vector<Slot*> active;
-    for (Slot& slot : slots) {
-      if (slot.to == nullptr && next < beginnings.size()) {
-        const int64_t index = first_index + static_cast<int64_t>(next);
-        SamplingOptions sampling;
-        sampling.temperature = options_.temperatures[Z(index) % options_.temperatures.size()];
-        sampling.seed = options_.seed;
-        LS_ASSIGN(slot.sampler,
-                  Sampler::Create(sampling, target_->vocab_size(), static_cast<uint64_t>(index)));
-        slot.to = &(*all)[next];
-        LS_TRY(Begin(beginnings[next++], &slot, on_rows));
-      }
-      if (slot.to != nullptr) active.push_back(&slot);
+    for (const auto& cache : caches_) {
+      if (next == beginnings.size()) break;
+      if (std::ranges::any_of(slots, [&](const auto& s) { return s->sequence.cache == cache.get(); }))
+        continue;
+      const int64_t index = first_index + static_cast<int64_t>(next);
+      SamplingOptions sampling;
+      sampling.temperature = options_.temperatures[Z(index) % options_.temperatures.size()];
+      sampling.seed = options_.seed;
+      LS_ASSIGN(Sampler sampler,
+                Sampler::Create(sampling, target_->vocab_size(), static_cast<uint64_t>(index)));
+      Continuation& to = (*all)[next];
+      to.tokens = beginnings[next++];
+      cache->Truncate(0);
+      slots.push_back(
+          std::make_unique<Slot>(cache.get(), std::move(sampler),
+                                 RowRecorder(*target_->shared_parts(), options_.top_k, all_logits_), &to));
     }
-    if (active.empty()) return {};
-    LS_TRY(Step(active, on_rows));
+    if (slots.empty()) return {};
+    LS_TRY(Pass(slots, on_rows));
   }
 }
 
-Status ContinuationWriter::Begin(const std::vector<int32_t>& beginning, Slot* slot,
-                                 const std::function<bool(int)>& on_rows) {
-  ExtractedFeatures* const features = &slot->to->features;
-  slot->to->tokens = beginning;
-  slot->left = options_.max_tokens;
-  const auto rows =
-      options_.beginning_logits ? std::min(options_.rows, kFeatureRowsWithLogits) : options_.rows;
-  for (size_t begin = 0; begin < beginning.size(); begin += Z(rows)) {
-    const auto part = std::span(beginning).subspan(begin, std::min(Z(rows), beginning.size() - begin));
-    const bool last = begin + part.size() == beginning.size();
-    LS_ASSIGN(KvTransaction kv, slot->cache->Begin(static_cast<int>(part.size())));
-    const LogitsFor logits = options_.beginning_logits ? LogitsFor::kAllRows
-                             : last                    ? LogitsFor::kLastRow
-                                                       : LogitsFor::kNone;
-    const ForwardSegment segment = {.tokens = part, .parents = {}, .kv = &kv, .logits = logits};
-    LS_ASSIGN(const TargetOutput output, target_->Forward({&segment, 1}));
-    kv.CommitAll();
-    const TargetOutput::Segment& result = output.segments[0];
-    AppendNoTokens((static_cast<int>(part.size()) - result.n_logits) * options_.top_k, features);
-    if (options_.top_k > 0)
-      LS_TRY(AppendTopTokens(*target_->shared_parts(), result, options_.top_k, features));
-    if (last) Sample(result.logits + Z(result.n_logits - 1) * Z(output.vocab), slot);
-    if (!on_rows(static_cast<int>(part.size()))) return Cancelled("interrupted");
+// A round of as many as have room, the oldest first, each with all its missing tokens that fit. Those that it
+// completes leave.
+Status ContinuationWriter::Pass(std::vector<std::unique_ptr<Slot>>& slots,
+                                const std::function<bool(int)>& on_rows) {
+  std::vector<Turn> turns;
+  int n_rows = 0;
+  for (size_t i = 0; i < slots.size() && n_rows < rows_; ++i) {
+    Sequence& sequence = slots[i]->sequence;
+    turns.push_back({.sequence = &sequence, .max_rows = std::min(sequence.n_missing(), rows_ - n_rows)});
+    n_rows += turns.back().max_rows;
   }
-  return {};
-}
-
-void ContinuationWriter::Sample(const float* logits, Slot* slot) const {
-  std::vector<int32_t>& tokens = slot->to->tokens;
-  Sampler::Scratch scratch;
-  const std::span<const float> row(logits, Z(target_->vocab_size()));
-  tokens.push_back(slot->sampler->Sample(row, {.committed = tokens, .drafted = {}}, tokens.size(), scratch));
-  --slot->left;
-}
-
-// Runs the newest token of each sequence. A sequence that it ends is complete with its keys and values.
-Status ContinuationWriter::Step(std::span<Slot*> active, const std::function<bool(int)>& on_rows) {
-  std::vector<KvTransaction> transactions;
-  std::vector<ForwardSegment> segments;
-  for (Slot* slot : active) {
-    LS_ASSIGN(KvTransaction kv, slot->cache->Begin(1));
-    transactions.push_back(std::move(kv));
+  LS_TRY(decoder_.Run(turns));
+  for (size_t i = 0; i < turns.size(); ++i) {
+    LS_TRY(turns[i].status);
+    Slot& slot = *slots[i];
+    if (turns[i].tokens.empty() || !slot.IsComplete(options_)) continue;
+    LS_ASSIGN(slot.to->features, slot.recorder.Features(*slot.sequence.cache));
+    slot.to->tokens.pop_back();
+    slots[i].reset();
   }
-  for (size_t i = 0; i < active.size(); ++i) {
-    segments.push_back({.tokens = std::span(active[i]->to->tokens).last(1),
-                        .parents = {},
-                        .kv = &transactions[i],
-                        .logits = LogitsFor::kAllRows});
-  }
-  LS_ASSIGN(const TargetOutput output, target_->Forward(segments));
-  for (size_t i = 0; i < active.size(); ++i) {
-    Slot* const slot = active[i];
-    transactions[i].CommitAll();
-    Continuation* const to = slot->to;
-    const TargetOutput::Segment& result = output.segments[i];
-    if (options_.top_k > 0) {
-      LS_TRY(AppendTopTokens(*target_->shared_parts(), result, options_.top_k, &to->features));
-    }
-    if (slot->left > 0 && to->tokens.back() != options_.end) {
-      Sample(result.logits, slot);
-      continue;
-    }
-    const int n = static_cast<int>(to->tokens.size());
-    to->features.positions.resize(Z(n));
-    std::iota(to->features.positions.begin(), to->features.positions.end(), 0);
-    AppendLastLayer(*target_->shared_parts(), *slot->cache, n, &to->features);
-    slot->cache->Truncate(0);
-    slot->to = nullptr;
-  }
-  if (!on_rows(static_cast<int>(active.size()))) return Cancelled("interrupted");
+  std::erase(slots, nullptr);
+  if (!on_rows(n_rows)) return Cancelled("interrupted");
   return {};
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sequences that the target ends itself: it is given beginnings and writes on, several at a time, and the
-// features are those of the same pass. A draft is asked to foresee what its target writes, so this is the
-// text to train it on; it costs about what running the target over given text does. What is written depends
-// on the beginning, the seed and the sequence's index only. One thread; uses the target's team.
+// features are those of the same passes, which are rounds without drafts (decode/batch_decoder.h). A draft is
+// asked to foresee what its target writes, so this is the text to train it on; it costs about what running
+// the target over given text does. What is written depends on the beginning, the seed and the sequence's
+// index only. One thread; uses the target's team.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +13,31 @@
 #include <span>
 #include <vector>
 
-#include "features/extract.h"
+#include "decode/batch_decoder.h"
+#include "kv/kv_cache.h"
+#include "longspec/status.h"
+#include "model/target.h"
 
 namespace longspec {
 
+// Logits of one row are as wide as the vocabulary: a pass with those of every row has no more rows than this.
+inline constexpr int kFeatureRowsWithLogits = 32;
+
 struct ContinuationOptions {
-  int max_tokens = 256;                      // written after a beginning at most
+  int max_tokens = 256;                      // written after a beginning at most; 0: only features
   std::vector<float> temperatures = {0.7F};  // sequence i has the i-th, and so on around; 0: greedy
   uint64_t seed = 1;
   int32_t end = -1;  // ends a sequence, and is written; -1: nothing does
-  int at_once = 8;   // sequences of one pass
+  int at_once = 32;  // sequences that are under way, each with a cache
   int top_k = 0;     // of every row: of beginnings, too, if beginning_logits
   bool beginning_logits = false;
-  int rows = 512;  // of a pass over a beginning without logits
+  int rows = 512;  // of a pass at most; the target allows as many
+};
+
+// One sequence's features, owned.
+struct ExtractedFeatures {
+  std::vector<int32_t> positions, top_ids;
+  std::vector<uint16_t> keys, values, top_log_probs;
 };
 
 struct Continuation {
@@ -47,14 +60,15 @@ class ContinuationWriter {
 
  private:
   struct Slot;
-  Status Begin(const std::vector<int32_t>& beginning, Slot* slot, const std::function<bool(int)>& on_rows);
-  Status Step(std::span<Slot*> active, const std::function<bool(int)>& on_rows);
-  void Sample(const float* logits, Slot* slot) const;
+  Status Pass(std::vector<std::unique_ptr<Slot>>& slots, const std::function<bool(int)>& on_rows);
   Status RunAll(std::span<const std::vector<int32_t>> beginnings, int64_t first_index,
                 const std::function<bool(int)>& on_rows, std::vector<Continuation>* all);
 
   Target* const target_;
   const ContinuationOptions options_;
+  const bool all_logits_;
+  const int rows_;  // of a pass at most
+  BatchDecoder decoder_;
   std::vector<std::unique_ptr<KvCache>> caches_;
 };
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "draft/testing/longspec_files.h"
+#include "features/extract.h"
 
 namespace longspec::testing {
 namespace {
@@ -23,6 +24,7 @@ struct Rig {
     ContinuationWriter writer(&tiny.target(), new_cache, options);
     auto all = writer.Write(beginnings, first_index, [&](int n) {
       rows += n;
+      most_rows = std::max(most_rows, n);
       return true;
     });
     EXPECT_TRUE(all.ok()) << all.status().message();
@@ -30,7 +32,7 @@ struct Rig {
   }
 
   TinyTarget tiny{{.context_length = 512}};
-  int rows = 0;
+  int rows = 0, most_rows = 0;  // of all passes, of one
 };
 
 Beginnings SomeBeginnings() {
@@ -95,6 +97,40 @@ TEST(ContinuationWriter, IsAFunctionOfSeedAndIndex) {
     EXPECT_EQ(one[i].tokens == other[i].tokens, i % 2 == 0) << i;
   }
   EXPECT_EQ(one[3].tokens, last[0].tokens);
+}
+
+TEST(ContinuationWriter, PassesDoNotDecideWhatIsWritten) {
+  for (const bool logits : {false, true}) {
+    ContinuationOptions options = {
+        .max_tokens = 11, .temperatures = {1.0F}, .at_once = 1, .top_k = 2, .beginning_logits = logits};
+    Rig alone;
+    const auto expected = alone.Write(options, SomeBeginnings());
+    EXPECT_EQ(alone.most_rows, logits ? kFeatureRowsWithLogits : 37);
+    for (const int rows : {3, 20, 512}) {
+      options.rows = rows;
+      options.at_once = 5;
+      Rig rig;
+      const auto all = rig.Write(options, SomeBeginnings());
+      EXPECT_EQ(rig.most_rows, std::min(rows, logits ? kFeatureRowsWithLogits : 95));
+      EXPECT_EQ(rig.rows, alone.rows);
+      for (size_t i = 0; i < all.size(); ++i) {
+        EXPECT_EQ(all[i].tokens, expected[i].tokens);
+        EXPECT_EQ(all[i].features.positions.size(), all[i].tokens.size());
+        EXPECT_EQ(all[i].features.keys, expected[i].features.keys);
+        EXPECT_EQ(all[i].features.values, expected[i].features.values);
+        EXPECT_EQ(all[i].features.top_ids, expected[i].features.top_ids);
+        EXPECT_EQ(all[i].features.top_log_probs, expected[i].features.top_log_probs);
+      }
+    }
+  }
+}
+
+TEST(ContinuationWriter, FillsItsCachesToTheLastPosition) {
+  Rig rig;
+  const auto all = rig.Write({.max_tokens = 12, .at_once = 1}, {std::vector<int32_t>(500, 7)});
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].tokens.size(), 512U);
+  EXPECT_EQ(all[0].features.positions.size(), 512U);
 }
 
 TEST(ContinuationWriter, StopsAtTheEndToken) {

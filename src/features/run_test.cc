@@ -279,7 +279,7 @@ TEST(Features, TheTargetWritesOn) {
   rig.Input(text);
   rig.options.write = 8;
   EXPECT_FALSE(rig.Make(3).ok());
-  EXPECT_EQ(rig.Make(250).status().code(), StatusCode::kCancelled);  // among the second 64
+  EXPECT_EQ(rig.Make(200).status().code(), StatusCode::kCancelled);  // among the second 64
   EXPECT_EQ(rig.Sequences().size(), 63U);
   ASSERT_TRUE(rig.Make().ok());
   EXPECT_EQ(rig.Sequences(), expected);

@@ -10,6 +10,7 @@ import gzip
 import json
 import os
 import re
+import resource
 import signal
 import struct
 import subprocess
@@ -82,6 +83,22 @@ class Features(unittest.TestCase):
         wrong = self.features("-i", text, "--length", "96", "--write", "96")
         self.assertEqual(wrong.returncode, 2)
         self.assertIn("--write 96", wrong.stderr)
+
+    def test_the_target_writes_the_same_in_little_memory(self):
+        text = self.write("a.jsonl", [{"text": f"{i} quick brown foxes jump over the lazy dog."} for i in range(9)])
+        args = ["-i", text, "--length", "2048", "--write", "6", "--min-length", "8", "--threads", "1"]
+        made = self.features(*args)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        # Caches for 32 sequences of this length take 1.6 GiB.
+        little = self.output + "-little"
+        limited = subprocess.run([BIN, "features", "-m", MODEL, "-o", little, *args], capture_output=True, text=True, timeout=600,
+                                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (6 * 10**8, 6 * 10**8)), check=False)
+        self.assertEqual(limited.returncode, 0, limited.stderr)
+        shards = []
+        for folder in (self.output, little):
+            with open(os.path.join(folder, "features-00000.safetensors"), "rb") as file:
+                shards.append(file.read())
+        self.assertEqual(shards[0], shards[1])
 
     def test_a_stopped_run_goes_on(self):
         text = self.write("a.jsonl", [{"text": f"Line {i} of a text that is long enough. " * 30} for i in range(40)])
