@@ -85,6 +85,9 @@ Status BatchDecoder::Run(std::span<Turn> turns) {
   works_.clear();
   works_.reserve(turns.size());
   running_.clear();
+  Stopwatch round;
+  const bool several = turns.size() > 1 && costs_ != nullptr;
+  const bool may_guess = !several || trial_.MayGuess();
   for (Turn& turn : turns) {
     turn.sequence->Check();
     turn.tokens = turn.path = {};
@@ -92,8 +95,9 @@ Status BatchDecoder::Run(std::span<Turn> turns) {
     LS_CHECK(missing >= 1 && turn.max_rows >= 1 && turn.max_tokens >= 1);
     Work& work = works_.emplace_back(Work{
         .turn = &turn, .n_missing = std::min(missing, turn.max_rows), .decodes = missing <= turn.max_rows});
-    Propose(work);
+    Propose(work, may_guess);
   }
+  const double plain_ms = several ? PlainMs() : 0;
   Choose();
   for (Work& work : works_) {
     Begin(work);
@@ -128,11 +132,12 @@ Status BatchDecoder::Run(std::span<Turn> turns) {
       CommitChunk(*running_[i], output->segments[i], target_ms);
     }
   }
+  if (several) JudgeRound(plain_ms, round.Lap());
   return {};
 }
 
 // The tree of a turn: its root alone where nothing is to be decoded or proposed.
-void BatchDecoder::Propose(Work& work) {
+void BatchDecoder::Propose(Work& work, bool may_guess) {
   Stopwatch watch;
   Sequence& s = *work.turn->sequence;
   work.taps = s.draft_failure.empty() ? s.drafter->taps() : Taps();
@@ -142,7 +147,7 @@ void BatchDecoder::Propose(Work& work) {
   DraftBudget budget = s.policy->Budget({.context = static_cast<int>(s.tokens->size()),
                                          .room = std::min(room, work.turn->max_nodes + 1),
                                          .max_tokens = work.turn->max_tokens});
-  work.asked = budget.max_nodes > 0 && budget.max_depth > 0 && s.draft_failure.empty();
+  work.asked = may_guess && budget.max_nodes > 0 && budget.max_depth > 0 && s.draft_failure.empty();
   if (!work.asked) return;
   budget.foresight = Foresight(s.sampler, s.dice);
   const Status proposed = s.drafter->Propose(budget, *s.tokens, work.tree);
@@ -154,6 +159,22 @@ void BatchDecoder::Propose(Work& work) {
   s.stats.proposed += work.tree.size() - 1;
   work.draft_ms = watch.Lap();
   s.stats.draft_ms += work.draft_ms;
+}
+
+// What the pass would be expected to take without guesses, where all that share it decode; 0 where prompts
+// do, too.
+double BatchDecoder::PlainMs() const {
+  if (!std::ranges::all_of(works_, [](const Work& work) { return work.decodes && work.n_missing == 1; }))
+    return 0;
+  std::vector<PassPart> parts = Parts();
+  for (PassPart& part : parts) part.rows = 1;
+  return PassCost(*costs_).Ms(parts);
+}
+
+void BatchDecoder::JudgeRound(double plain_ms, double round_ms) {
+  int tokens = 0;
+  for (const Work* work : running_) tokens += static_cast<int>(work->turn->tokens.size());
+  trial_.Observe(plain_ms, round_ms, tokens, static_cast<int>(running_.size()));
 }
 
 // How much of each proposal is verified.

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "decode/batch_trial.h"
 #include "decode/pass_cost.h"
 #include "decode/policy.h"
 #include "decode/stats.h"
@@ -82,9 +83,11 @@ class BatchDecoder {
     Accepted accepted;
   };
 
-  void Propose(Work& work);
+  void Propose(Work& work, bool may_guess);
   void Choose();
   std::vector<PassPart> Parts() const;
+  double PlainMs() const;
+  void JudgeRound(double plain_ms, double round_ms);
   void Begin(Work& work);
   void Commit(Work& work, const TargetOutput::Segment& output, double target_ms, bool alone);
   void CommitChunk(Work& work, const TargetOutput::Segment& output, double target_ms);
@@ -92,6 +95,7 @@ class BatchDecoder {
 
   Target* const target_;
   CostModel* const costs_;
+  BatchTrial trial_;
   int vocab_ = 0;
   std::vector<Work> works_;
   std::vector<Work*> running_;
