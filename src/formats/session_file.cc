@@ -139,6 +139,25 @@ Result<SessionContents> ParseSession(std::span<const std::byte> bytes, const std
   return contents;
 }
 
+void SealSession(std::span<std::byte> bytes) {
+  Header h;
+  if (bytes.size() < sizeof(h)) return;
+  std::memcpy(&h, bytes.data(), sizeof(h));
+  std::memcpy(h.magic, kMagic, kMagicBytes);
+  h.version = kVersion;
+  const std::span<const std::byte> rest = bytes.subspan(sizeof(h));
+  const uint64_t prefix_bytes = std::min<uint64_t>(PrefixBytes(h), rest.size());
+  PartsHash hash;
+  hash.Add(rest.first(prefix_bytes));
+  const uint64_t size = std::max<uint64_t>(h.chunk_bytes, 1);
+  for (uint64_t at = prefix_bytes; at < rest.size(); at += std::min<uint64_t>(size, rest.size() - at)) {
+    hash.Add(rest.subspan(at, std::min<uint64_t>(size, rest.size() - at)));
+  }
+  h.rest_hash = hash.Value();
+  h.header_hash = HeaderHash(h);
+  std::memcpy(bytes.data(), &h, sizeof(h));
+}
+
 Result<SessionFile> ReadSessionFile(const std::string& path) {
   LS_ASSIGN(MappedFile file, MappedFile::Open(path));
   LS_ASSIGN(SessionContents contents, ParseSession(file.bytes(), path));

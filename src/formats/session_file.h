@@ -45,6 +45,9 @@ Result<SessionFile> ReadSessionFile(const std::string& path);
 // The same of bytes, which must outlive the result. `name` is what errors say.
 Result<SessionContents> ParseSession(std::span<const std::byte> bytes, const std::string& name);
 
+// For tests: makes the checksums of a file's bytes right, as far as its sizes allow.
+void SealSession(std::span<std::byte> bytes);
+
 // kInvalidArgument, naming what differs, unless the file belongs to this.
 Status CheckBelongs(const SessionContents& contents,
                     const std::vector<std::pair<std::string, std::string>>& to, const std::string& path);

@@ -93,6 +93,26 @@ TEST_F(SessionFileTest, EveryDamageIsNoticed) {
   EXPECT_THAT(parse(longer).message(), HasSubstr("bytes instead of"));
 }
 
+// With checksums that are right, sizes that are not are noticed all the same, and nothing is read beyond the
+// file.
+TEST_F(SessionFileTest, ImpossibleSizesAreRefused) {
+  ASSERT_TRUE(WriteSessionFile(path_, contents_).ok());
+  const std::vector<char> good = Bytes();
+  std::mt19937 rng(7);
+  int n_refused = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::vector<char> bad = good;
+    for (unsigned n = 1 + rng() % 3; n > 0; --n) bad[20 + rng() % 24] = static_cast<char>(rng());
+    const auto bytes = std::as_writable_bytes(std::span(bad));
+    SealSession(bytes);
+    n_refused += ParseSession(bytes, "x").ok() ? 0 : 1;
+  }
+  EXPECT_GT(n_refused, 2500);
+  std::vector<char> same = good;
+  SealSession(std::as_writable_bytes(std::span(same)));
+  EXPECT_EQ(same, good);
+}
+
 TEST_F(SessionFileTest, WhatIsThereStaysUntilTheNewOneIsWhole) {
   ASSERT_TRUE(WriteSessionFile(path_, contents_).ok());
   const std::vector<char> good = Bytes();

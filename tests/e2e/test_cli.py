@@ -62,7 +62,7 @@ class Usage(CliTestCase):
         self.assertRegex(longspec("--version").stdout, rb"^longspec \d+\.\d+\.\d+\n$")
 
     def test_no_or_unknown_command(self):
-        self.expect_error(longspec(), USAGE, "no command", "run, chat, info, tokenize")
+        self.expect_error(longspec(), USAGE, "no command", "run, chat, batch, info, tokenize")
         self.expect_error(longspec("fly"), USAGE, "'fly'", "run, chat")
         self.expect_error(longspec("--fly"), USAGE, "--fly")
 
@@ -274,6 +274,27 @@ class Run(WithModel):
             self.assertFalse([name for name in os.listdir(folder) if not name.endswith(".longspec-hash")])
         for run in runs:
             self.assertEqual(run["tokens"], plain["tokens"])
+
+    def test_session(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "talk.session")
+            text = "The quick brown fox jumps over the lazy dog. " * 20
+            whole = self.run_json("--no-chat", "-p", text, "-n", "24", "--temp", "0")
+            first = self.run_json("--no-chat", "-p", text, "-n", "12", "--temp", "0", "--session", path)
+            rest = self.run_json("-n", "12", "--temp", "0", "--session", path)
+            self.assertEqual(first["text"] + rest["text"], whole["text"])
+            self.assertGreater(rest["timings"]["cache_n"], 190)
+            other = longspec("run", "-m", MODEL, "-n", "2", "--session", path, "-ctk", "f32")
+            self.assertNotEqual(other.returncode, OK)
+            self.assertIn(b"keys f16", other.stderr)
+            with open(path, "r+b") as file:  # a bit is lost
+                file.seek(5000)
+                byte = file.read(1)
+                file.seek(5000)
+                file.write(bytes([byte[0] ^ 1]))
+            damaged = longspec("run", "-m", MODEL, "-n", "2", "--session", path)
+            self.assertNotEqual(damaged.returncode, OK)
+            self.assertIn(b"talk.session: the session file is damaged", damaged.stderr)
 
     def test_stop_string(self):
         args = ("--no-chat", "-p", "1, 2, 3, 4, 5,", "-n", "24", "--temp", "0")
