@@ -72,8 +72,9 @@ Status WriteSessionFile(const std::string& path, const SessionContents& contents
   header.chunk_bytes = contents.chunk_bytes;
   header.chunk_positions = static_cast<uint32_t>(contents.chunk_positions);
   std::vector<std::byte> prefix(PrefixBytes(header));
-  std::memcpy(prefix.data(), text.data(), text.size());
-  std::memcpy(prefix.data() + text.size(), contents.tokens.data(), 4 * contents.tokens.size());
+  const auto text_bytes = std::as_bytes(std::span(text)),
+             token_bytes = std::as_bytes(std::span(contents.tokens));
+  std::ranges::copy(token_bytes, std::ranges::copy(text_bytes, prefix.begin()).out);
   PartsHash hash;
   hash.Add(prefix);
   for (const auto& chunk : contents.chunks) hash.Add(chunk);
@@ -135,7 +136,8 @@ Result<SessionContents> ParseSession(std::span<const std::byte> bytes, const std
     at = value_end + 1;
   }
   contents.tokens.resize(h.n_tokens);
-  std::memcpy(contents.tokens.data(), prefix.data() + h.text_bytes, uint64_t{4} * h.n_tokens);
+  std::ranges::copy(prefix.subspan(h.text_bytes, uint64_t{4} * h.n_tokens),
+                    std::as_writable_bytes(std::span(contents.tokens)).begin());
   return contents;
 }
 
