@@ -49,8 +49,7 @@ struct AttentionPlan::Tile {
 
 const std::byte* AttentionPlan::ChunkOf(const Group& group, int chunk) const {
   const AttentionSegment& segment = *group.segment;
-  return segment.stored.chunks[segment.n_ring_chunks > 0 ? chunk % segment.n_ring_chunks : chunk] +
-         segment.stored.layer_offset;
+  return segment.stored.chunks[segment.PlaceOf(chunk)] + segment.stored.layer_offset;
 }
 
 KvSpan AttentionPlan::StoredOf(const Group& group, int layer) const {
@@ -314,7 +313,7 @@ void AttentionPlan::AttendStored(const Tile& tile, int chunk, float* states) con
   }
   if (most == 0) return;
   const AttentionSegment& segment = *tile.group->segment;
-  const int at = segment.n_ring_chunks > 0 ? chunk % segment.n_ring_chunks : chunk;
+  const int at = segment.PlaceOf(chunk);
   const KvLayout& layout = tile.stored.layout;
   kernels_->scores({.keys = tile.stored.keys(at, tile.kv_head),
                     .q = tile.q,
@@ -362,7 +361,7 @@ void AttentionPlan::AttendTail(const Tile& tile, int chunk, float* states) const
     any_tail |= rows_[Z(place)].total > rows_[Z(place)].end;
   }
   const int stored = std::max(0, end - first);  // stored keys in it
-  const int at = segment.n_ring_chunks > 0 ? chunk % segment.n_ring_chunks : chunk;
+  const int at = segment.PlaceOf(chunk);
   const KvLayout& layout = tile.tail.layout;
   // Of them, those whose values are summed together with no tail's.
   const int whole = stored - stored % kernels::KeysSummedTogether(KernelType(layout.v_type));
@@ -465,7 +464,7 @@ void AttentionPlan::AttendTile(const Tile& tile, float* states, float* chunk_sta
     at.next = {};
     if (chunk + 1 < end && IsStored(*tile.group, chunk + 1)) {
       const AttentionSegment& segment = *tile.group->segment;
-      const int next = segment.n_ring_chunks > 0 ? (chunk + 1) % segment.n_ring_chunks : chunk + 1;
+      const int next = segment.PlaceOf(chunk + 1);
       const int stored = std::clamp(rows_[Z(tile.row_end - 1)].end - (chunk + 1) * kKvChunk, 0, kKvChunk);
       at.next = {tile.stored.keys(next, tile.kv_head),
                  Z(Blocks(stored)) * (tile.stored.layout.k_head_bytes() / (kKvChunk / kKeyBlock))};
@@ -507,7 +506,7 @@ kernels::Upcoming AttentionPlan::KeysOf(int item, int layer, const Wave& wave) c
   const KvSpan stored = StoredOf(group, layer);
   const int keys = std::clamp(rows_[Z(work.row_end - 1)].end - work.chunk * kKvChunk, 0, kKvChunk);
   if (keys == 0) return {};
-  const int at = group.segment->n_ring_chunks > 0 ? work.chunk % group.segment->n_ring_chunks : work.chunk;
+  const int at = group.segment->PlaceOf(work.chunk);
   return {stored.keys(at, item / n_works),
           Z(Blocks(keys)) * (stored.layout.k_head_bytes() / (kKvChunk / kKeyBlock))};
 }

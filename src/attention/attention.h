@@ -49,6 +49,9 @@ struct AttentionSegment {
   KvSpan tail = {};       // what tails are slots of; may be `stored` itself
   int tail_begin = 0, tail_end = 0;  // the slots of it that tails may name
   std::span<const RowView> rows = {};
+
+  // Where a chunk of stored positions lies.
+  int PlaceOf(int chunk) const { return n_ring_chunks > 0 ? chunk % n_ring_chunks : chunk; }
 };
 
 class AttentionPlan {

@@ -107,7 +107,6 @@ Result<std::vector<Trace>> RecordTogether(LoadedModel& model, const std::vector<
     LS_ASSIGN(r.drafter, item.make_drafter(
                              {.target = model.target.get(), .cache = r.cache.get(), .models = draft_models}));
     r.tokens = item.prompt;
-    LS_TRY(r.drafter->Follow(r.tokens));
     r.sequence = {.tokens = &r.tokens,
                   .cache = r.cache.get(),
                   .drafter = r.drafter.get(),
@@ -116,6 +115,7 @@ Result<std::vector<Trace>> RecordTogether(LoadedModel& model, const std::vector<
                   .dice = item.options.dice,
                   .stats = {},
                   .draft_failure = {}};
+    r.sequence.Follow();
     return {};
   };
   BatchDecoder rounds(model.target.get(), &memory.costs);

@@ -81,6 +81,11 @@ void Sequence::Check() const {
            sampler != nullptr);
 }
 
+void Sequence::Follow() {
+  const Status followed = drafter->Follow(*tokens);
+  if (!followed.ok()) draft_failure = "no speculation: " + followed.message();
+}
+
 Status BatchDecoder::Run(std::span<Turn> turns) {
   works_.clear();
   works_.reserve(turns.size());

@@ -40,6 +40,7 @@ struct Sequence {
 
   int n_missing() const { return static_cast<int>(tokens->size()) - cache->length(); }
   void Check() const;  // that everything is there
+  void Follow();       // tells the drafter what the tokens are; one that fails is not asked
 };
 
 // What a sequence does in a round, and what came of it.

@@ -38,8 +38,7 @@ Status Decoder::Prefill(const std::function<bool(int, int)>& on_progress) {
   // The last token is the root of the first round, even if the cache has seen it.
   if (cache.length() > n_tokens - 1) cache.Truncate(n_tokens - 1);
   const double start = NowMs();
-  const Status followed = sequence_.drafter->Follow(tokens);
-  if (!followed.ok()) sequence_.draft_failure = "no speculation: " + followed.message();
+  sequence_.Follow();
   sequence_.stats.draft_ms += NowMs() - start;
   const int first = cache.length();
   while (cache.length() < n_tokens - 1) {

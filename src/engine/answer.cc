@@ -232,19 +232,18 @@ class AnswerImpl final : public Answer {
     result_.timings.cache_n = static_cast<int64_t>(Reuse(parts_, session_, prompt));
     result_.timings.prompt_n = static_cast<int64_t>(prompt.size()) - result_.timings.cache_n;
     n_computed_ = session_.cache->length();
-    const Status followed = drafter->Follow(session_.tokens);
-    if (!followed.ok()) sequence_.draft_failure = "no speculation: " + followed.message();
+    sequence_.Follow();
     return {};
   }
 
   int n_missing() const override { return sequence_.n_missing(); }
   bool ended() const override { return ended_; }
   const std::vector<int32_t>& tokens() const override { return result_.tokens; }
-  const Sequence& sequence() const override { return sequence_; }
 
   Turn NextTurn(int max_rows) override {
     LS_CHECK(!ended_);
     const int room = Room();
+    of_prompt_ = n_missing() > 1;
     // Where nothing may be generated, only the prompt's keys are computed.
     if (room <= 0) max_rows = std::min(max_rows, n_missing() - 1);
     return {
@@ -254,13 +253,7 @@ class AnswerImpl final : public Answer {
   Status Take(const Turn& turn, double round_ms) override {
     LS_TRY(turn.status);
     if (parts_.on_turn) parts_.on_turn(turn);
-    if (turn.tokens.empty()) {
-      result_.timings.prompt_ms += round_ms;
-    } else {
-      (result_.tokens.empty() && in_prefill_ ? result_.timings.prompt_ms : result_.timings.predicted_ms) +=
-          round_ms;
-    }
-    in_prefill_ = turn.tokens.empty();
+    (of_prompt_ ? result_.timings.prompt_ms : result_.timings.predicted_ms) += round_ms;
     for (const int32_t token : turn.tokens) {
       result_.tokens.push_back(token);
       if (IsEnd(token) || !text_.Push(token)) {
@@ -348,7 +341,7 @@ class AnswerImpl final : public Answer {
   int n_computed_ = 0;  // positions that were there when it began
   GenerationResult result_;
   FinishReason reason_ = FinishReason::kLength, limit_ = FinishReason::kLength;
-  bool in_prefill_ = true;
+  bool of_prompt_ = false;  // the last turn computed more than one missing token
   bool ended_ = false;
 };
 

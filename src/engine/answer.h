@@ -32,7 +32,6 @@ class Answer {
   virtual int n_missing() const = 0;
   virtual bool ended() const = 0;
   virtual const std::vector<int32_t>& tokens() const = 0;  // generated so far
-  virtual const Sequence& sequence() const = 0;
 
   // At most max_rows missing tokens. REQUIRES: it has not ended.
   virtual Turn NextTurn(int max_rows) = 0;
