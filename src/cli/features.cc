@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// longspec features: runs the model over text and keeps what training a LongSpec draft model needs of it.
+// longspec features: runs the model over text and keeps what training a draft model needs of it.
 #include <CLI/App.hpp>
 #include <CLI/Option.hpp>
 #include <CLI/Validators.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,6 +24,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "engine/memory_plan.h"
 #include "features/run.h"
 #include "longspec/engine.h"
 #include "model/shared_parts.h"
@@ -35,6 +37,7 @@ struct FeatureFlags {
   OutputFlags output;
   FeatureRunOptions run;
   ContinuationOptions write;
+  std::string keep = "kv", keep_type = "f16";
 };
 
 std::string TokenRate(const FeatureProgress& progress, double begun_ms) {
@@ -76,18 +79,46 @@ std::unique_ptr<ContinuationWriter> WriterOf(const FeatureFlags& flags, const Lo
   options.top_k = flags.run.top_k;
   options.beginning_logits = flags.run.top_k > 0 && flags.run.learn_from == LearnFrom::kEverything;
   options.rows = flags.model.batch_size;
+  options.keep = flags.run.keep;
   const auto new_cache = [&] { return model.NewCache(flags.run.length + kKvChunk); };
   return std::make_unique<ContinuationWriter>(model.target.get(), new_cache, std::move(options));
 }
 
+Status CheckLayers(const FeatureKeep& keep, int n_layer) {
+  if (keep.hidden_layers.empty() || keep.hidden_layers.back() < n_layer) return {};
+  return InvalidArgument("--keep hidden:" + std::to_string(keep.hidden_layers.back()) +
+                         ": the model has layers 0 to " + std::to_string(n_layer - 1));
+}
+
+// What the folder will take, and what there is: it is better known beforehand.
+void ShowDisk(const FeatureRunOptions& run, const FeatureTarget& target) {
+  const int64_t bytes = FeatureBytesPerToken(target, run.keep, run.top_k);
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::absolute(run.output, error);
+  std::filesystem::path there = folder;
+  while (!there.empty() && there != there.root_path() && !std::filesystem::exists(there, error)) {
+    there = there.parent_path();
+  }
+  const auto space = std::filesystem::space(there, error);
+  std::string text = "disk: " + std::to_string(bytes) + " bytes a token";
+  if (run.max_tokens > 0)
+    text += ", " + FormatBytes(static_cast<uint64_t>(bytes * run.max_tokens)) + " at most";
+  if (!error) text += "; " + FormatBytes(space.available) + " free";
+  std::fputs((text + "\n").c_str(), stderr);
+}
+
 Result<std::string> Make(FeatureFlags flags) {
+  LS_ASSIGN(flags.run.keep,
+            ParseFeatureKeep(flags.keep, flags.keep_type == "bf16" ? DType::kBF16 : DType::kF16));
   ModelOptions vocabulary = flags.model;
   vocabulary.vocab_only = true;
   LS_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Load(vocabulary));
   LS_ASSIGN(const LoadedModel model, LoadTargetThatFits(flags));
   const FeatureTarget target = DescribeTarget(*model.target->shared_parts(), *model.file);
+  LS_TRY(CheckLayers(flags.run.keep, model.target->shared_parts()->config->n_layer));
   FeatureExtractor extractor(model.target.get(), model.NewCache(flags.run.length + kKvChunk),
-                             flags.model.batch_size, flags.run.top_k);
+                             flags.model.batch_size, flags.run.top_k, flags.run.keep);
+  if (!flags.output.no_progress) ShowDisk(flags.run, target);
   Progress progress("features", Progress::StandardError(!flags.output.no_progress));
   const double begun_ms = NowMs();
   double first_share = -1.0;
@@ -145,6 +176,14 @@ Runner SetUpFeatures(CLI::App& app) {
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   app.add_option("--shard-tokens", run.shard_tokens, "Tokens of a shard")->capture_default_str();
+  app.add_option(
+         "--keep", flags->keep,
+         "What is kept of each token, separated by commas: kv (the last layer's keys and values), final "
+         "(the hidden state that the LM head sees), hidden:L (what layer L puts out, counted from 0)")
+      ->capture_default_str();
+  app.add_option("--keep-type", flags->keep_type, "Type of what is kept")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f16", "bf16"}));
   app.add_option("--top-k", run.top_k, "Also keep the target's most probable next tokens, for distillation")
       ->capture_default_str();
   app.add_option_function<std::string>(

@@ -25,14 +25,24 @@ size_t Z(int64_t n) { return static_cast<size_t>(n); }
 class RowRecorder final : public Drafter {
  public:
   // `top_k` tokens are kept of each row: of rows that nothing is drawn from, too, if `all_rows`, else zeros.
-  RowRecorder(const SharedParts& parts, int top_k, bool all_rows)
-      : parts_(parts), top_k_(top_k), all_rows_(all_rows) {}
+  RowRecorder(const SharedParts& parts, const FeatureKeep& keep, int top_k, bool all_rows)
+      : parts_(parts), keep_(keep), top_k_(top_k), all_rows_(all_rows) {
+    kept_.kept.hidden.resize(keep.hidden_layers.size());
+  }
 
   std::string_view name() const override { return "none"; }
-  Taps taps() const override { return {.hidden_layers = {}, .final_hidden = false, .logits = all_rows_}; }
+  Taps taps() const override {
+    return {.hidden_layers = keep_.hidden_layers, .final_hidden = keep_.final_hidden, .logits = all_rows_};
+  }
   Status Follow(std::span<const int32_t>) override { return {}; }
   Status Propose(const DraftBudget&, std::span<const int32_t>, TokenTree&) override { return {}; }
   Status Read(const CommittedRows& rows) override {
+    for (const int32_t row : rows.rows) {
+      if (keep_.final_hidden) KeepRow(rows.output->final_hidden, row, &kept_.kept.final_hidden);
+      for (size_t i = 0; i < keep_.hidden_layers.size(); ++i) {
+        KeepRow(rows.output->hidden[i], row, &kept_.kept.hidden[i]);
+      }
+    }
     if (top_k_ == 0) return {};
     std::vector<TokenScore> top;
     for (const int32_t row : rows.rows) {
@@ -53,31 +63,46 @@ class RowRecorder final : public Drafter {
   // kept. The error that Read met, if it met one.
   Result<ExtractedFeatures> Features(const KvCache& cache) const {
     if (!status_.ok()) return status_;
+    ExtractedFeatures features = kept_;
+    features.positions.resize(Z(cache.length()));
+    std::iota(features.positions.begin(), features.positions.end(), 0);
+    if (keep_.kv) KeepKeysAndValues(cache, &features.kept);
+    return features;
+  }
+
+ private:
+  uint16_t Half(float value) const {
+    return keep_.type == DType::kBF16 ? FloatToBFloat16(value) : FloatToHalf(value);
+  }
+
+  void KeepRow(const float* rows, int32_t row, std::vector<uint16_t>* to) const {
+    const auto width = Z(parts_.config->n_embd);
+    const float* from = rows + Z(row) * width;
+    for (size_t d = 0; d < width; ++d) to->push_back(Half(from[d]));
+  }
+
+  void KeepKeysAndValues(const KvCache& cache, FeatureTensors<std::vector<uint16_t>>* kept) const {
     const LlamaConfig& c = *parts_.config;
     const KvSpan span = cache.Span(c.n_layer - 1);
     const int n = cache.length(), head_dim = c.head_dim, half = c.rope.n_rot / 2;
     const bool adjacent = c.rope.pairing == kernels::RopePairing::kAdjacent;
     const size_t width = Z(int64_t{c.n_head_kv} * head_dim);
-    ExtractedFeatures features = kept_;
-    features.positions.resize(Z(n));
-    std::iota(features.positions.begin(), features.positions.end(), 0);
-    features.keys.resize(Z(n) * width);
-    features.values.resize(Z(n) * width);
+    kept->keys.resize(Z(n) * width);
+    kept->values.resize(Z(n) * width);
     for (int p = 0; p < n; ++p) {
       for (int h = 0; h < c.n_head_kv; ++h) {
         const size_t at = Z(p) * width + Z(int64_t{h} * head_dim);
         for (int d = 0; d < head_dim; ++d) {
           const int to = adjacent && d < c.rope.n_rot ? d / 2 + d % 2 * half : d;
-          features.keys[at + Z(to)] = FloatToHalf(span.KeyAt(p, h, d));
-          features.values[at + Z(d)] = FloatToHalf(span.ValueAt(p, h, d));
+          kept->keys[at + Z(to)] = Half(span.KeyAt(p, h, d));
+          kept->values[at + Z(d)] = Half(span.ValueAt(p, h, d));
         }
       }
     }
-    return features;
   }
 
- private:
   const SharedParts& parts_;
+  const FeatureKeep& keep_;
   const int top_k_;
   const bool all_rows_;
   ExtractedFeatures kept_;
@@ -153,9 +178,9 @@ Status ContinuationWriter::RunAll(std::span<const std::vector<int32_t>> beginnin
       Continuation& to = (*all)[next];
       to.tokens = beginnings[next++];
       cache->Truncate(0);
-      slots.push_back(
-          std::make_unique<Slot>(cache.get(), std::move(sampler),
-                                 RowRecorder(*target_->shared_parts(), options_.top_k, all_logits_), &to));
+      slots.push_back(std::make_unique<Slot>(
+          cache.get(), std::move(sampler),
+          RowRecorder(*target_->shared_parts(), options_.keep, options_.top_k, all_logits_), &to));
     }
     if (slots.empty()) return {};
     LS_TRY(Pass(slots, on_rows));

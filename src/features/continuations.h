@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "decode/batch_decoder.h"
+#include "formats/feature_shard.h"
 #include "kv/kv_cache.h"
 #include "longspec/status.h"
 #include "model/target.h"
@@ -31,13 +32,15 @@ struct ContinuationOptions {
   int at_once = 32;  // sequences that are under way, each with a cache
   int top_k = 0;     // of every row: of beginnings, too, if beginning_logits
   bool beginning_logits = false;
-  int rows = 512;  // of a pass at most; the target allows as many
+  int rows = 512;         // of a pass at most; the target allows as many
+  FeatureKeep keep = {};  // layers must be the target's
 };
 
 // One sequence's features, owned.
 struct ExtractedFeatures {
   std::vector<int32_t> positions, top_ids;
-  std::vector<uint16_t> keys, values, top_log_probs;
+  std::vector<uint16_t> top_log_probs;
+  FeatureTensors<std::vector<uint16_t>> kept;
 };
 
 struct Continuation {

@@ -11,6 +11,7 @@
 
 #include "draft/testing/longspec_files.h"
 #include "features/extract.h"
+#include "tensor/half.h"
 
 namespace longspec::testing {
 namespace {
@@ -56,8 +57,8 @@ TEST(ContinuationWriter, WritesTheMostProbableAtTemperatureZero) {
     ASSERT_EQ(tokens.size(), begun + 12);
     const auto expected = extractor.Extract(tokens, [](int) { return true; });
     ASSERT_TRUE(expected.ok());
-    EXPECT_EQ(all[i].features.keys, expected->keys);
-    EXPECT_EQ(all[i].features.values, expected->values);
+    EXPECT_EQ(all[i].features.kept.keys, expected->kept.keys);
+    EXPECT_EQ(all[i].features.kept.values, expected->kept.values);
     EXPECT_EQ(all[i].features.positions, expected->positions);
     ASSERT_EQ(all[i].features.top_ids.size(), expected->top_ids.size());
     for (size_t t = begun - 1; t + 1 < tokens.size(); ++t) {
@@ -77,6 +78,40 @@ TEST(ContinuationWriter, BeginningsCanHaveProbabilitiesToo) {
   const auto expected = extractor.Extract(all[4].tokens, [](int) { return true; });
   ASSERT_TRUE(expected.ok());
   EXPECT_EQ(all[4].features.top_ids, expected->top_ids);
+}
+
+// What is kept of rows that came in chunks, beside others, is what one pass of the sequence alone taps.
+TEST(ContinuationWriter, KeepsTheHiddenStatesThatAreNamed) {
+  for (const DType type : {DType::kF16, DType::kBF16}) {
+    Rig rig;
+    const auto keep = ParseFeatureKeep("final,hidden:1,hidden:0", type);
+    ASSERT_TRUE(keep.ok());
+    const auto all = rig.Write({.max_tokens = 5, .at_once = 3, .rows = 16, .keep = *keep}, SomeBeginnings());
+    for (const Continuation& c : all) {
+      const auto n = c.tokens.size();
+      const auto cache = rig.tiny.NewCache(512);
+      auto kv = cache->Begin(static_cast<int>(n));
+      const Taps taps = {.hidden_layers = {0, 1}, .final_hidden = true};
+      const ForwardSegment segment = {
+          .tokens = c.tokens, .parents = {}, .kv = &*kv, .logits = LogitsFor::kNone, .taps = &taps};
+      const auto output = rig.tiny.target().Forward({&segment, 1});
+      ASSERT_TRUE(output.ok());
+      const auto width = static_cast<size_t>(rig.tiny.config.n_embd);
+      const auto expected = [&](const float* rows) {
+        std::vector<uint16_t> halves;
+        for (size_t i = 0; i < n * width; ++i) {
+          halves.push_back(type == DType::kF16 ? FloatToHalf(rows[i]) : FloatToBFloat16(rows[i]));
+        }
+        return halves;
+      };
+      EXPECT_TRUE(c.features.kept.keys.empty());
+      EXPECT_EQ(c.features.kept.final_hidden, expected(output->segments[0].final_hidden));
+      ASSERT_EQ(c.features.kept.hidden.size(), 2U);
+      EXPECT_EQ(c.features.kept.hidden[0], expected(output->segments[0].hidden[0]));
+      EXPECT_EQ(c.features.kept.hidden[1], expected(output->segments[0].hidden[1]));
+      EXPECT_NE(c.features.kept.hidden[0], c.features.kept.hidden[1]);
+    }
+  }
 }
 
 TEST(ContinuationWriter, IsAFunctionOfSeedAndIndex) {
@@ -116,8 +151,8 @@ TEST(ContinuationWriter, PassesDoNotDecideWhatIsWritten) {
       for (size_t i = 0; i < all.size(); ++i) {
         EXPECT_EQ(all[i].tokens, expected[i].tokens);
         EXPECT_EQ(all[i].features.positions.size(), all[i].tokens.size());
-        EXPECT_EQ(all[i].features.keys, expected[i].features.keys);
-        EXPECT_EQ(all[i].features.values, expected[i].features.values);
+        EXPECT_EQ(all[i].features.kept.keys, expected[i].features.kept.keys);
+        EXPECT_EQ(all[i].features.kept.values, expected[i].features.kept.values);
         EXPECT_EQ(all[i].features.top_ids, expected[i].features.top_ids);
         EXPECT_EQ(all[i].features.top_log_probs, expected[i].features.top_log_probs);
       }

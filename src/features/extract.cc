@@ -30,14 +30,16 @@ FeatureTarget DescribeTarget(const SharedParts& parts, const GgufFile& file) {
           .rope_magnitude = table.magnitude()};
 }
 
-FeatureExtractor::FeatureExtractor(Target* target, std::unique_ptr<KvCache> cache, int rows, int top_k)
+FeatureExtractor::FeatureExtractor(Target* target, std::unique_ptr<KvCache> cache, int rows, int top_k,
+                                   const FeatureKeep& keep)
     : writer_(target, [&cache] { return std::move(cache); },
               {.max_tokens = 0,
                .temperatures = {0.0F},
                .at_once = 1,
                .top_k = top_k,
                .beginning_logits = true,
-               .rows = rows}) {}
+               .rows = rows,
+               .keep = keep}) {}
 
 Result<ExtractedFeatures> FeatureExtractor::Extract(std::span<const int32_t> tokens,
                                                     const std::function<bool(int)>& on_rows) {

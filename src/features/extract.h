@@ -24,7 +24,8 @@ FeatureTarget DescribeTarget(const SharedParts& parts, const GgufFile& file);
 class FeatureExtractor {
  public:
   // `cache` is the target's, empty and as long as the longest sequence. `rows`: of one forward pass.
-  FeatureExtractor(Target* target, std::unique_ptr<KvCache> cache, int rows, int top_k);
+  FeatureExtractor(Target* target, std::unique_ptr<KvCache> cache, int rows, int top_k,
+                   const FeatureKeep& keep = {});
 
   // kCancelled as soon as on_rows, called after every pass with the rows it had, returns false. REQUIRES:
   // there are tokens.

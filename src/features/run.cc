@@ -45,6 +45,13 @@ std::string DescribeSource(const FeatureRunOptions& options, const ContinuationO
   return text;
 }
 
+FeatureTensors<std::span<const uint16_t>> Views(const FeatureTensors<std::vector<uint16_t>>& of) {
+  return {.keys = of.keys,
+          .values = of.values,
+          .final_hidden = of.final_hidden,
+          .hidden = {of.hidden.begin(), of.hidden.end()}};
+}
+
 class Run {
  public:
   Run(const FeatureRunOptions& options, const FeatureTarget& target, const FeatureTokenizer& tokenizer,
@@ -59,6 +66,7 @@ class Run {
     header_.target = target;
     header_.source = DescribeSource(options, writer == nullptr ? ContinuationOptions() : writer->options());
     header_.top_k = options.top_k;
+    header_.keep = options.keep;
   }
 
   Result<FeatureSummary> Make() {
@@ -82,12 +90,13 @@ class Run {
     if (!fs::exists(FeatureShardPath(options_.output, 0), error)) return {};
     LS_ASSIGN(const auto shards, OpenFeatureShards(options_.output));
     const FeatureHeader& before = shards.back()->header();
-    if (before.target != header_.target || before.source != header_.source || before.top_k != header_.top_k) {
+    if (before.target != header_.target || before.source != header_.source || before.top_k != header_.top_k ||
+        before.keep != header_.keep) {
       return InvalidArgument(options_.output +
                              ": holds features of another model, text or options; give another folder, or "
                              "what it was begun with (" +
-                             before.target.name + ", --top-k " + std::to_string(before.top_k) + " " +
-                             before.source + ")");
+                             before.target.name + ", --keep " + FormatFeatureKeep(before.keep) + " --top-k " +
+                             std::to_string(before.top_k) + " " + before.source + ")");
     }
     for (const auto& shard : shards) {
       summary_.tokens += shard->n_tokens();
@@ -159,8 +168,7 @@ class Run {
     writer_.Add(header_, {.tokens = tokens,
                           .positions = f.positions,
                           .loss = learn,
-                          .keys = f.keys,
-                          .values = f.values,
+                          .kept = Views(f.kept),
                           .top_ids = f.top_ids,
                           .top_log_probs = f.top_log_probs});
     summary_.tokens += static_cast<int64_t>(tokens.size());

@@ -27,6 +27,7 @@ struct FeatureRunOptions {
   int64_t max_tokens = 0;         // in all; 0: no limit
   int64_t shard_tokens = 262144;  // a shard is closed when it holds as many
   int top_k = 0;
+  FeatureKeep keep = {};  // as the extractor's and the writer's
   LearnFrom learn_from = LearnFrom::kAnswers;
   // Above 0: documents are beginnings, and the target writes as many tokens at most after each: after a text
   // as it is, of messages in the place of what the assistant says last. Only that is learned, or everything.

@@ -131,8 +131,10 @@ TEST(Features, AreTheLastLayersKeysAndValues) {
       EXPECT_EQ(features->positions[p], static_cast<int32_t>(p));
       for (size_t d = 0; d < width; ++d) {
         const auto near = [](double x) { return std::abs(x) / 1024 + 1e-6; };
-        EXPECT_NEAR(HalfToFloat(features->keys[p * width + d]), expected.k[p][d], near(expected.k[p][d]));
-        EXPECT_NEAR(HalfToFloat(features->values[p * width + d]), expected.v[p][d], near(expected.v[p][d]));
+        EXPECT_NEAR(HalfToFloat(features->kept.keys[p * width + d]), expected.k[p][d],
+                    near(expected.k[p][d]));
+        EXPECT_NEAR(HalfToFloat(features->kept.values[p * width + d]), expected.v[p][d],
+                    near(expected.v[p][d]));
       }
     }
   }

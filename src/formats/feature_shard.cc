@@ -2,6 +2,7 @@
 #include "formats/feature_shard.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -16,17 +17,36 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kHeaderKey[] = "longspec.features";
-constexpr int kFormatVersion = 1;
+constexpr int kFormatVersion = 2;
+constexpr int kKeysAndValuesOnly = 1;  // a version that did not say what it keeps: keys and values in f16
 constexpr int kMaxTopK = 1 << 16;
 
 size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
-size_t KvWidth(const FeatureTarget& t) { return Z(int64_t{t.n_head_kv} * t.head_dim); }
+// Calls visit(name, width, numbers) for each tensor that `keep` names, in the order of a file. `tensors` is a
+// FeatureTensors.
+template <typename Tensors, typename Visit>
+void ForEachTensor(const FeatureTarget& target, const FeatureKeep& keep, Tensors& tensors, Visit visit) {
+  const size_t kv_width = Z(int64_t{target.n_head_kv} * target.head_dim), width = Z(target.n_embd);
+  if (keep.kv) {
+    visit(std::string("keys"), kv_width, tensors.keys);
+    visit(std::string("values"), kv_width, tensors.values);
+  }
+  if (keep.final_hidden) visit(std::string("final_hidden"), width, tensors.final_hidden);
+  tensors.hidden.resize(keep.hidden_layers.size());
+  for (size_t i = 0; i < keep.hidden_layers.size(); ++i) {
+    visit("hidden." + std::to_string(keep.hidden_layers[i]), width, tensors.hidden[i]);
+  }
+}
+
+using KeptViews = FeatureTensors<std::span<const uint16_t>>;
 
 std::string HeaderToJson(const FeatureHeader& h) {
   const FeatureTarget& t = h.target;
   return Json{{"version", kFormatVersion},
               {"source", h.source},
+              {"keep", FormatFeatureKeep(h.keep)},
+              {"type", h.keep.type == DType::kBF16 ? "bf16" : "f16"},
               {"top_k", h.top_k},
               {"next_document", h.next_document},
               {"next_piece", h.next_piece},
@@ -51,8 +71,13 @@ std::string HeaderToJson(const FeatureHeader& h) {
 }
 
 // JSON written by someone else: a key that is absent or of the wrong type is an exception of the library.
-FeatureHeader ParseHeader(const Json& json) {
+FeatureHeader ParseHeader(const Json& json, int version) {
   FeatureHeader h;
+  if (version != kKeysAndValuesOnly) {
+    const bool bf16 = json.at("type").get<std::string>() == "bf16";
+    auto keep = ParseFeatureKeep(json.at("keep").get<std::string>(), bf16 ? DType::kBF16 : DType::kF16);
+    h.keep = keep.ok() ? *std::move(keep) : FeatureKeep{.kv = false};  // which is not plausible
+  }
   h.source = json.at("source").get<std::string>();
   h.top_k = json.at("top_k").get<int>();
   h.next_document = json.at("next_document").get<int64_t>();
@@ -81,7 +106,7 @@ bool Plausible(const FeatureHeader& h) {
   return size(t.n_embd) && size(t.n_head) && size(t.n_head_kv) && size(t.head_dim) && size(t.n_ff) &&
          size(t.n_vocab) && t.n_ctx >= 1 && t.n_head % t.n_head_kv == 0 && h.top_k >= 0 &&
          h.top_k <= kMaxTopK && t.rms_eps > 0.0 && t.rope_frequencies.size() * 2 <= Z(t.head_dim) &&
-         h.next_document >= 0 && h.next_piece >= 0;
+         h.next_document >= 0 && h.next_piece >= 0 && h.keep != FeatureKeep{.kv = false};
 }
 
 Result<FeatureHeader> ReadHeader(const SafetensorsFile& file) {
@@ -94,11 +119,11 @@ Result<FeatureHeader> ReadHeader(const SafetensorsFile& file) {
   try {
     const int version = json.is_object() ? json.value("version", 0) : 0;
     if (version == 0) return broken();
-    if (version != kFormatVersion) {
-      return Unsupported(file.path() + ": feature shard version " + std::to_string(version) + ", known is " +
-                         std::to_string(kFormatVersion));
+    if (version != kFormatVersion && version != kKeysAndValuesOnly) {
+      return Unsupported(file.path() + ": feature shard version " + std::to_string(version) +
+                         ", known are 1 and " + std::to_string(kFormatVersion));
     }
-    FeatureHeader header = ParseHeader(json);
+    FeatureHeader header = ParseHeader(json, version);
     if (!Plausible(header)) return broken();
     return header;
   } catch (const Json::exception&) {
@@ -107,7 +132,7 @@ Result<FeatureHeader> ReadHeader(const SafetensorsFile& file) {
 }
 
 template <typename T>
-Status ReadTensor(const SafetensorsFile& file, const char* name, DType dtype, size_t n,
+Status ReadTensor(const SafetensorsFile& file, const std::string& name, DType dtype, size_t n,
                   std::span<const T>* to) {
   const TensorView* tensor = file.FindTensor(name);
   if (tensor == nullptr) return Corrupt(file.path() + ": tensor " + name + " is missing");
@@ -146,12 +171,59 @@ class Fnv {
 
 }  // namespace
 
+Result<FeatureKeep> ParseFeatureKeep(const std::string& list, DType type) {
+  FeatureKeep keep{.kv = false, .type = type};
+  const auto wrong = [&](const std::string& why) {
+    return InvalidArgument("--keep " + list + ": " + why +
+                           "; right is a list of kv, final and hidden:LAYER, such as kv,final,hidden:4");
+  };
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const std::string_view name = std::string_view(list).substr(begin, end - begin);
+    begin = end + 1;
+    constexpr std::string_view kHidden = "hidden:";
+    bool* const flag = name == "kv" ? &keep.kv : name == "final" ? &keep.final_hidden : nullptr;
+    if (flag != nullptr) {
+      if (*flag) return wrong("names " + std::string(name) + " twice");
+      *flag = true;
+    } else if (name.starts_with(kHidden)) {
+      int layer = -1;
+      const char* const last = name.data() + name.size();
+      const auto [stop, error] = std::from_chars(name.data() + kHidden.size(), last, layer);
+      if (error != std::errc() || stop != last || layer < 0) return wrong("no layer " + std::string(name));
+      if (std::ranges::count(keep.hidden_layers, layer) > 0) return wrong("names a layer twice");
+      keep.hidden_layers.push_back(layer);
+    } else {
+      return wrong(name.empty() ? "an empty name" : "unknown name " + std::string(name));
+    }
+  }
+  std::ranges::sort(keep.hidden_layers);
+  return keep;
+}
+
+std::string FormatFeatureKeep(const FeatureKeep& keep) {
+  std::string list = std::string(keep.kv ? ",kv" : "") + (keep.final_hidden ? ",final" : "");
+  for (const int layer : keep.hidden_layers) list += ",hidden:" + std::to_string(layer);
+  return list.substr(std::min<size_t>(1, list.size()));
+}
+
+int64_t FeatureBytesPerToken(const FeatureTarget& target, const FeatureKeep& keep, int top_k) {
+  size_t bytes = 2 * sizeof(int32_t) + sizeof(int8_t) + Z(top_k) * (sizeof(int32_t) + sizeof(uint16_t));
+  KeptViews none;
+  ForEachTensor(target, keep, none,
+                [&](const std::string&, size_t width, auto&) { bytes += width * sizeof(uint16_t); });
+  return static_cast<int64_t>(bytes);
+}
+
 void FeatureShardWriter::Add(const FeatureHeader& header, const FeatureSequence& s) {
   Append(&tokens_, s.tokens);
   Append(&positions_, s.positions);
   Append(&loss_, s.loss);
-  Append(&keys_, s.keys);
-  Append(&values_, s.values);
+  ForEachTensor(header.target, header.keep, kept_, [](const std::string&, size_t, auto&) {});
+  Append(&kept_.keys, s.kept.keys);
+  Append(&kept_.values, s.kept.values);
+  Append(&kept_.final_hidden, s.kept.final_hidden);
+  for (size_t i = 0; i < kept_.hidden.size(); ++i) Append(&kept_.hidden[i], s.kept.hidden[i]);
   if (header.top_k > 0) {
     Append(&top_ids_, s.top_ids);
     Append(&top_log_probs_, s.top_log_probs);
@@ -162,7 +234,7 @@ void FeatureShardWriter::Add(const FeatureHeader& header, const FeatureSequence&
 Status FeatureShardWriter::Write(const FeatureHeader& header, const std::string& path) {
   SafetensorsWriter writer;
   writer.SetMetadata(kHeaderKey, HeaderToJson(header));
-  const int64_t n = n_tokens(), width = static_cast<int64_t>(KvWidth(header.target));
+  const int64_t n = n_tokens();
   // Widest first, so that every tensor is aligned.
   writer.AddTensor("sequence_ends", DType::kI64, {static_cast<int64_t>(ends_.size())},
                    std::as_bytes(std::span(ends_)));
@@ -173,8 +245,11 @@ Status FeatureShardWriter::Write(const FeatureHeader& header, const std::string&
     writer.AddTensor("top_log_probs", DType::kF16, {header.top_k, n},
                      std::as_bytes(std::span(top_log_probs_)));
   }
-  writer.AddTensor("keys", DType::kF16, {width, n}, std::as_bytes(std::span(keys_)));
-  writer.AddTensor("values", DType::kF16, {width, n}, std::as_bytes(std::span(values_)));
+  ForEachTensor(header.target, header.keep, kept_,
+                [&](const std::string& name, size_t width, const std::vector<uint16_t>& numbers) {
+                  writer.AddTensor(name, header.keep.type, {static_cast<int64_t>(width), n},
+                                   std::as_bytes(std::span(numbers)));
+                });
   writer.AddTensor("loss", DType::kI8, {n}, std::as_bytes(std::span(loss_)));
   LS_TRY(writer.Write(path));
   *this = {};
@@ -200,12 +275,16 @@ Status FeatureShard::Read() {
   }
   // No file holds more; beyond it the products below could overflow.
   if (n > int64_t{1} << 31) return Corrupt(path() + ": tensor sequence_ends exceeds the file");
-  const size_t width = KvWidth(header_.target), k = Z(header_.top_k);
+  const size_t k = Z(header_.top_k);
   LS_TRY(ReadTensor(*file_, "tokens", DType::kI32, Z(n), &all_.tokens));
   LS_TRY(ReadTensor(*file_, "positions", DType::kI32, Z(n), &all_.positions));
   LS_TRY(ReadTensor(*file_, "loss", DType::kI8, Z(n), &all_.loss));
-  LS_TRY(ReadTensor(*file_, "keys", DType::kF16, Z(n) * width, &all_.keys));
-  LS_TRY(ReadTensor(*file_, "values", DType::kF16, Z(n) * width, &all_.values));
+  Status kept;
+  ForEachTensor(header_.target, header_.keep, all_.kept,
+                [&](const std::string& name, size_t width, std::span<const uint16_t>& numbers) {
+                  if (kept.ok()) kept = ReadTensor(*file_, name, header_.keep.type, Z(n) * width, &numbers);
+                });
+  LS_TRY(kept);
   if (k > 0) {
     LS_TRY(ReadTensor(*file_, "top_ids", DType::kI32, Z(n) * k, &all_.top_ids));
     LS_TRY(ReadTensor(*file_, "top_log_probs", DType::kF16, Z(n) * k, &all_.top_log_probs));
@@ -222,12 +301,16 @@ Status FeatureShard::Read() {
 
 FeatureSequence FeatureShard::sequence(int i) const {
   const size_t begin = i == 0 ? 0 : Z(ends_[Z(i) - 1]), n = Z(ends_[Z(i)]) - begin;
-  const size_t width = KvWidth(header_.target), k = Z(header_.top_k);
+  const size_t k = Z(header_.top_k);
+  KeptViews kept = all_.kept;
+  ForEachTensor(header_.target, header_.keep, kept,
+                [&](const std::string&, size_t width, std::span<const uint16_t>& numbers) {
+                  numbers = numbers.subspan(begin * width, n * width);
+                });
   return {.tokens = all_.tokens.subspan(begin, n),
           .positions = all_.positions.subspan(begin, n),
           .loss = all_.loss.subspan(begin, n),
-          .keys = all_.keys.subspan(begin * width, n * width),
-          .values = all_.values.subspan(begin * width, n * width),
+          .kept = std::move(kept),
           .top_ids = all_.top_ids.subspan(begin * k, n * k),
           .top_log_probs = all_.top_log_probs.subspan(begin * k, n * k)};
 }
@@ -245,7 +328,8 @@ Result<std::vector<std::shared_ptr<const FeatureShard>>> OpenFeatureShards(const
     LS_ASSIGN(auto shard, FeatureShard::Open(FeatureShardPath(folder, i)));
     if (!shards.empty()) {
       const FeatureHeader &first = shards.front()->header(), &next = shard->header();
-      if (next.target != first.target || next.source != first.source || next.top_k != first.top_k) {
+      if (next.target != first.target || next.source != first.source || next.top_k != first.top_k ||
+          next.keep != first.keep) {
         return Corrupt(shard->path() + ": made from another model, text or options than " +
                        shards.front()->path());
       }

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Feature shards: what a LongSpec draft model is trained on. A shard is a safetensors file of some sequences
-// of tokens and what the target's last layer keeps of them; `longspec features` writes it and longspec-train
-// reads it, so the layout is checkpoint layout (rotary halves split) and free of either program.
+// Feature shards: what draft models are trained on. A shard is a safetensors file of some sequences of tokens
+// and what the target computed for them, as far as the draft's kind asks for it; `longspec features` writes
+// it and longspec-train reads it, so the layout is checkpoint layout (rotary halves split) and free of either
+// program.
 //
 //   tokens (n) I32, loss (n) I8, positions (n) I32   n: tokens of all sequences, one after the other
 //   sequence_ends (n_sequences) I64                  ascending, the last one is n
-//   keys, values (n, n_kv_head * head_dim) F16       of the last layer, keys after RoPE at `positions`
 //   top_ids (n, top_k) I32, top_log_probs (n, top_k) F16   only if top_k > 0: of the token that follows
+//
+// and of FeatureKeep, F16 or BF16:
+//
+//   keys, values (n, n_kv_head * head_dim)           of the last layer, keys after RoPE at `positions`
+//   final_hidden (n, n_embd)                         after the final norm: what the LM head sees
+//   hidden.L (n, n_embd)                             the residual stream after layer L
 //
 // The metadata key "longspec.features" holds FeatureHeader as JSON. An open shard is immutable and may be
 // shared between threads.
@@ -40,8 +46,31 @@ struct FeatureTarget {
   bool operator==(const FeatureTarget&) const = default;
 };
 
+// What is kept of each row besides its token.
+struct FeatureKeep {
+  bool kv = true;
+  bool final_hidden = false;
+  std::vector<int> hidden_layers;  // whose output is kept, 0-based, ascending
+  DType type = DType::kF16;        // or kBF16
+
+  bool operator==(const FeatureKeep&) const = default;
+};
+// "kv,final,hidden:4": any of "kv", "final" and "hidden:L", in any order, each once.
+Result<FeatureKeep> ParseFeatureKeep(const std::string& list, DType type);
+std::string FormatFeatureKeep(const FeatureKeep& keep);  // without the type
+
+// What FeatureKeep names, of some rows; what was not asked for is empty. Numbers: 16 bits of
+// FeatureKeep::type each, as a vector or a span.
+template <typename Numbers>
+struct FeatureTensors {
+  Numbers keys, values;         // (n, n_head_kv * head_dim)
+  Numbers final_hidden;         // (n, n_embd)
+  std::vector<Numbers> hidden;  // by FeatureKeep::hidden_layers: (n, n_embd)
+};
+
 struct FeatureHeader {
   FeatureTarget target;
+  FeatureKeep keep;
   std::string source;  // describes the texts and how they were cut; shards of one run agree
   int top_k = 0;
   int64_t next_document = 0, next_piece = 0;  // where the run goes on after this shard
@@ -51,14 +80,17 @@ struct FeatureHeader {
 struct FeatureSequence {
   std::span<const int32_t> tokens, positions;  // (n)
   std::span<const int8_t> loss;                // (n) 1: the draft learns to predict this token
-  std::span<const uint16_t> keys, values;      // (n, n_kv_head * head_dim) f16
-  std::span<const int32_t> top_ids;            // (n, top_k), most probable first
-  std::span<const uint16_t> top_log_probs;     // (n, top_k) f16
+  FeatureTensors<std::span<const uint16_t>> kept;
+  std::span<const int32_t> top_ids;         // (n, top_k), most probable first
+  std::span<const uint16_t> top_log_probs;  // (n, top_k) f16
 };
+
+// Of a shard's file, for each token.
+int64_t FeatureBytesPerToken(const FeatureTarget& target, const FeatureKeep& keep, int top_k);
 
 class FeatureShardWriter {
  public:
-  // REQUIRES: the parts of `sequence` have the sizes that header.target and header.top_k ask for.
+  // REQUIRES: the parts of `sequence` have the sizes that the header asks for.
   void Add(const FeatureHeader& header, const FeatureSequence& sequence);
   int64_t n_tokens() const { return static_cast<int64_t>(tokens_.size()); }
   // Writes what was added, through a temporary file, and forgets it.
@@ -67,7 +99,8 @@ class FeatureShardWriter {
  private:
   std::vector<int32_t> tokens_, positions_, top_ids_;
   std::vector<int8_t> loss_;
-  std::vector<uint16_t> keys_, values_, top_log_probs_;
+  FeatureTensors<std::vector<uint16_t>> kept_;
+  std::vector<uint16_t> top_log_probs_;
   std::vector<int64_t> ends_;
 };
 

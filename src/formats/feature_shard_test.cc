@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <numeric>
 
 #include "formats/tiny_model.h"
 
@@ -30,7 +31,7 @@ class Folder {
   std::string path_;
 };
 
-FeatureHeader Header(int top_k = 0) {
+FeatureHeader Header(int top_k = 0, const FeatureKeep& keep = {}) {
   FeatureHeader h;
   h.target = {.name = "tiny \"model\"",
               .fingerprint = "0123456789abcdef",
@@ -49,6 +50,7 @@ FeatureHeader Header(int top_k = 0) {
               .rope_magnitude = 1.25};
   h.source = "a.jsonl";
   h.top_k = top_k;
+  h.keep = keep;
   h.next_document = 3;
   h.next_piece = 1;
   return h;
@@ -71,7 +73,9 @@ struct Made {
       }
     }
   }
-  FeatureSequence view() const { return {tokens, positions, loss, keys, values, top_ids, top_log_probs}; }
+  FeatureSequence view() const {
+    return {tokens, positions, loss, {keys, values, {}, {}}, top_ids, top_log_probs};
+  }
 
   std::vector<int32_t> tokens, positions, top_ids;
   std::vector<int8_t> loss;
@@ -107,11 +111,59 @@ TEST(FeatureShard, HoldsWhatWasWritten) {
       EXPECT_THAT(s.tokens, ElementsAreArray(m.tokens));
       EXPECT_THAT(s.positions, ElementsAreArray(m.positions));
       EXPECT_THAT(s.loss, ElementsAreArray(m.loss));
-      EXPECT_THAT(s.keys, ElementsAreArray(m.keys));
-      EXPECT_THAT(s.values, ElementsAreArray(m.values));
+      EXPECT_THAT(s.kept.keys, ElementsAreArray(m.keys));
+      EXPECT_THAT(s.kept.values, ElementsAreArray(m.values));
       EXPECT_THAT(s.top_ids, ElementsAreArray(m.top_ids));
       EXPECT_THAT(s.top_log_probs, ElementsAreArray(m.top_log_probs));
     }
+  }
+}
+
+TEST(FeatureShard, HoldsTheTensorsThatAreNamed) {
+  const auto numbers = [](size_t n, int from) {
+    std::vector<uint16_t> made(n);
+    std::iota(made.begin(), made.end(), static_cast<uint16_t>(from));
+    return made;
+  };
+  const auto keep = ParseFeatureKeep("hidden:14,final,hidden:2", DType::kBF16);
+  ASSERT_TRUE(keep.ok());
+  EXPECT_EQ(FormatFeatureKeep(*keep), "final,hidden:2,hidden:14");
+  const FeatureHeader header = Header(0, *keep);
+  EXPECT_EQ(FeatureBytesPerToken(header.target, *keep, 0), 9 + 3 * 64 * 2);
+  const Folder folder;
+  const std::string path = FeatureShardPath(folder.path(), 0);
+  FeatureShardWriter writer;
+  int from = 0;
+  std::vector<std::vector<uint16_t>> expected;
+  for (const int n : {3, 2}) {
+    const Made made(n, 0, 7);
+    FeatureSequence s = made.view();
+    s.kept = {};
+    for (int i = 0; i < 3; ++i) expected.push_back(numbers(static_cast<size_t>(n) * 64, from += 1000));
+    s.kept.final_hidden = expected[expected.size() - 3];
+    s.kept.hidden = {expected[expected.size() - 2], expected[expected.size() - 1]};
+    writer.Add(header, s);
+  }
+  ASSERT_TRUE(writer.Write(header, path).ok());
+  const auto shard = FeatureShard::Open(path);
+  ASSERT_TRUE(shard.ok()) << shard.status().message();
+  EXPECT_EQ((*shard)->header().keep, *keep);
+  for (int i = 0; i < 2; ++i) {
+    const FeatureSequence s = (*shard)->sequence(i);
+    const size_t at = static_cast<size_t>(i) * 3;
+    EXPECT_TRUE(s.kept.keys.empty() && s.kept.values.empty());
+    EXPECT_THAT(s.kept.final_hidden, ElementsAreArray(expected[at]));
+    ASSERT_EQ(s.kept.hidden.size(), 2U);
+    EXPECT_THAT(s.kept.hidden[0], ElementsAreArray(expected[at + 1]));
+    EXPECT_THAT(s.kept.hidden[1], ElementsAreArray(expected[at + 2]));
+  }
+}
+
+TEST(FeatureKeep, BadListsAreRefused) {
+  for (const char* list : {"", "kv,", "keys", "kv,kv", "hidden:", "hidden:-1", "hidden:1x",
+                           "hidden:3,hidden:3", "hidden:99999999999"}) {
+    const auto keep = ParseFeatureKeep(list, DType::kF16);
+    EXPECT_THAT(keep.status().message(), HasSubstr("--keep " + std::string(list) + ":")) << list;
   }
 }
 
@@ -186,7 +238,8 @@ TEST(FeatureShard, OtherFilesAreNamedAsSuch) {
   EXPECT_THAT(OpenWithMetadata("{").message(), HasSubstr("malformed"));
   EXPECT_THAT(OpenWithMetadata("[]").message(), HasSubstr("malformed"));
   EXPECT_THAT(OpenWithMetadata(R"({"version": "x"})").message(), HasSubstr("malformed"));
-  EXPECT_THAT(OpenWithMetadata(R"({"version": 2})").message(), HasSubstr("version 2, known is 1"));
+  EXPECT_THAT(OpenWithMetadata(R"({"version": 2})").message(), HasSubstr("malformed"));
+  EXPECT_THAT(OpenWithMetadata(R"({"version": 3})").message(), HasSubstr("version 3, known are 1 and 2"));
   EXPECT_THAT(OpenWithMetadata(R"({"version": 1})").message(), HasSubstr("malformed"));
 }
 

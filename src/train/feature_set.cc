@@ -163,8 +163,8 @@ Batch MakeBatch(const FeatureSet& set, std::span<const int> sequences, const Lab
       token[i] = s.tokens[Z(i)];
       if (labeller.Append(s, Z(i), &ids, &weights)) rows.push_back(b * length + i);
     }
-    batch.keys[b].slice(0, 0, m).copy_(Halves(s.keys, m, t));
-    batch.values[b].slice(0, 0, m).copy_(Halves(s.values, m, t));
+    batch.keys[b].slice(0, 0, m).copy_(Halves(s.kept.keys, m, t));
+    batch.values[b].slice(0, 0, m).copy_(Halves(s.kept.values, m, t));
   }
   const auto n_rows = static_cast<int64_t>(rows.size());
   batch.rows = at::tensor(rows, at::kLong);

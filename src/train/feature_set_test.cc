@@ -38,7 +38,7 @@ TEST(MakeBatch, TargetsAreTheTokensThatFollow) {
     EXPECT_EQ(batch.targets.weights[i][0].item<float>(), 1.0F);
   }
   EXPECT_EQ(batch.rows[kLength - 2].item<int64_t>(), kLength);
-  EXPECT_EQ(batch.keys[0][5][1][3].item<float>(), HalfToFloat(set->sequence(2).keys[5 * 32 + 16 + 3]));
+  EXPECT_EQ(batch.keys[0][5][1][3].item<float>(), HalfToFloat(set->sequence(2).kept.keys[5 * 32 + 16 + 3]));
 }
 
 TEST(MakeBatch, ReducedAndSoftTargets) {
