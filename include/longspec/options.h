@@ -74,13 +74,19 @@ struct SpeculationOptions {
   std::string prior = {};
   // Whether drafts are made with the random numbers by which the target will choose (docs/decoding.md).
   bool dice = true;
-  std::string recycling_file = {};  // type "recycling": the table is read from and written to this file
-  int magicdec_sink = 4;            // type "magicdec": first positions the draft sees
-  int magicdec_window = 512;        // and last ones
-  std::string draft_model = {};     // types with a model of their own: its file or folder
-  int draft_sink = 4;               // type "lm" with a window: first positions the draft sees
-  int draft_window = 0;             // and last ones; 0: the draft sees all of them
-  std::string draft_weights = {};   // type its matrices run in ("q8_0", "bf16", "f32"); "": the fast one
+  std::string recycling_file = {};       // type "recycling": the table is read from and written to this file
+  int magicdec_sink = 4;                 // type "magicdec": first positions the draft sees
+  int magicdec_window = 512;             // and last ones
+  int partial_sink = 32;                 // type "partial": first positions it sees
+  int partial_budget = 2048;             // positions it retrieves, in blocks of 16
+  int partial_window = 128;              // last positions it sees, at least
+  int partial_refresh = 64;              // positions after which it retrieves anew
+  std::string partial_score = "minmax";  // how blocks are scored: "minmax", "quest", "mean", "norm"
+  std::string partial_inner = "ppm";     // who guesses for it: "none", "ppm", "suffix", "ngram", "lm"
+  std::string draft_model = {};          // types with a model of their own: its file or folder
+  int draft_sink = 4;                    // type "lm" with a window: first positions the draft sees
+  int draft_window = 0;                  // and last ones; 0: the draft sees all of them
+  std::string draft_weights = {};        // type its matrices run in ("q8_0", "bf16", "f32"); "": the fast one
 
   bool operator==(const SpeculationOptions&) const = default;
 };

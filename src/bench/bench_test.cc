@@ -63,7 +63,7 @@ TEST_F(BenchTest, SelfcheckPassesOnEveryTable) {
   };
   for (const char* temperature : {", temp 0.0", ", temp 0.7", ", temp 1.0"}) {
     const auto at = [&](const std::string& part) { return named(part + temperature); };
-    for (const char* type : {"ngram", "suffix", "recycling", "magicdec", "replay"}) {
+    for (const char* type : {"ngram", "suffix", "recycling", "magicdec", "partial", "replay"}) {
       EXPECT_EQ(at(std::string(type) + " chain"), 1) << type;
       EXPECT_EQ(at(std::string(type) + " tree of width 4"), 1) << type;
     }

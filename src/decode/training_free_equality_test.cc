@@ -203,12 +203,22 @@ class TinyModel : public TrainingFree {
   std::vector<int32_t> prompt_;
 };
 
+// With a working set so small that it is chosen several times.
+SpeculationOptions Partly(SpeculationOptions options) {
+  options.partial_sink = 0;
+  options.partial_budget = 16;
+  options.partial_window = 12;
+  options.partial_refresh = 6;
+  return options;
+}
+
 TEST_F(TinyModel, EveryDrafterAtEveryTemperature) {
-  for (const char* type : {"suffix", "ppm", "recycling", "magicdec"}) {
+  for (const char* type : {"suffix", "ppm", "recycling", "magicdec", "partial"}) {
     for (const char* tree : {"", "4"}) {
       for (const float temperature : {0.0F, 0.7F, 1.0F}) {
         SCOPED_TRACE(std::string(type) + " " + tree + " " + std::to_string(temperature));
-        ExpectPlainBits({.type = type, .tree = tree, .magicdec_window = 24}, Temperature(temperature));
+        ExpectPlainBits(Partly({.type = type, .tree = tree, .magicdec_window = 24}),
+                        Temperature(temperature));
       }
     }
   }
@@ -225,11 +235,12 @@ TEST_F(TinyModel, EveryDrafterUnderEveryWayOfSampling) {
   std::map<std::string, int64_t> accepted;
   for (const SamplingOptions& sampling : EverySampling({7})) {
     const Generated plain = Generate({.type = "none"}, sampling);
-    for (const char* type : {"suffix", "ppm", "recycling", "magicdec", "auto", "recycling,ppm,suffix"}) {
+    for (const char* type :
+         {"suffix", "ppm", "recycling", "magicdec", "partial", "auto", "recycling,ppm,suffix"}) {
       for (const bool dice : {true, false}) {
         SCOPED_TRACE(Describe(sampling) + ", " + type + (dice ? "" : " without dice"));
-        const SpeculationOptions speculation = {
-            .type = type, .tree = "4", .dice = dice, .magicdec_window = 24};
+        const SpeculationOptions speculation =
+            Partly({.type = type, .tree = "4", .dice = dice, .magicdec_window = 24});
         const DecodeStats stats = ExpectBits(plain, speculation, sampling);
         accepted[std::string(type) + (dice ? "" : " without dice")] += stats.accepted;
       }
@@ -248,15 +259,41 @@ TEST_F(TinyModel, QuantisedCaches) {
                              {CacheType::kQ8_0, CacheType::kF16}}) {
     k_type_ = k;
     v_type_ = v;
-    for (const char* type : {"suffix", "magicdec"}) {
+    for (const char* type : {"suffix", "magicdec", "partial"}) {
       for (const char* tree : {"", "4"}) {
         for (const float temperature : {0.0F, 1.0F}) {
           SCOPED_TRACE(std::string(type) + " " + tree + " " + std::to_string(temperature));
-          ExpectPlainBits({.type = type, .tree = tree, .magicdec_window = 24}, Temperature(temperature));
+          ExpectPlainBits(Partly({.type = type, .tree = tree, .magicdec_window = 24}),
+                          Temperature(temperature));
         }
       }
     }
   }
+}
+
+// Nothing is left out: what the part says is what the whole says, whoever guesses inside.
+TEST_F(TinyModel, PartialWithRoomForEverythingIsAlwaysRight) {
+  for (const char* inner : {"none", "ppm", "suffix", "ngram"}) {
+    for (const float temperature : {0.0F, 0.7F}) {
+      SCOPED_TRACE(inner);
+      const DecodeStats stats = ExpectPlainBits({.type = "partial", .draft_n_max = 5, .partial_inner = inner},
+                                                Temperature(temperature));
+      EXPECT_GT(stats.drafted, 30);
+      // With dice the drafter weighs them a little less than the sampler does.
+      EXPECT_GE(stats.accepted * 10, stats.drafted * (temperature == 0.0F ? 10 : 8));
+    }
+  }
+}
+
+TEST_F(TinyModel, PartialAcceptsMoreWhenItSeesMore) {
+  const auto accepted = [&](int budget) {
+    SpeculationOptions options = Partly({.type = "partial", .draft_n_max = 4});
+    options.partial_window = 1;
+    options.partial_refresh = 1;
+    options.partial_budget = budget;
+    return ExpectPlainBits(options, Temperature(0.0F)).mean_acceptance_length();
+  };
+  EXPECT_LT(accepted(0), accepted(512));
 }
 
 // Prompt and answer fit into the window: the draft is the target itself.

@@ -42,6 +42,13 @@ struct CommittedRows {
   int root_row = 0;
   int vocab = 0;
 
+  // Whether this row of the pass has rotated queries, and what they are in a layer, (n_head * head_dim).
+  bool HasQueries(int row) const { return output != nullptr && row >= n_output_rows - output->n_query_rows; }
+  const float* QueriesOf(int row, int layer, int q_width) const {
+    const auto at = static_cast<size_t>(row - (n_output_rows - output->n_query_rows));
+    return output->queries[static_cast<size_t>(layer)] + at * static_cast<size_t>(q_width);
+  }
+
   // Of a row of the pass that has them.
   std::span<const float> LogitsOf(int row) const {
     const int at = row - (n_output_rows - output->n_logits);
@@ -69,6 +76,10 @@ class Drafter {
 
   // Rows of the sequence became committed, in the order of their positions.
   virtual Status Read(const CommittedRows& rows) = 0;
+
+  // Whether Propose may be asked about a text that continues the committed one otherwise than the last time,
+  // at a cost that does not grow with the text.
+  virtual bool rewinds() const { return false; }
 
   virtual size_t bytes() const { return 0; }  // memory held now
 

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 TEST(Registry, KnowsNamesAndAliases) {
   EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay", "ppm", "suffix", "recycling", "magicdec",
-                                          "longspec", "lm", "auto"));
+                                          "partial", "longspec", "lm", "auto"));
   for (const std::string name :
        {"none", "ngram", "replay", "suffix", "ppm", "auto"}) {  // what needs no model
     EXPECT_TRUE(CheckDrafter({.type = name}).ok());

@@ -51,6 +51,7 @@ class LmDrafter final : public Drafter, private GrowthModel {
 
   std::string_view name() const override { return "lm"; }
   bool uses_dice() const override { return true; }
+  bool rewinds() const override { return !windowed_; }
 
   Status Follow(std::span<const int32_t> committed) override {
     if (PositionsLeft(committed.size()) <= 0) return {};

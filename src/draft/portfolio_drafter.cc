@@ -106,6 +106,7 @@ class PortfolioDrafter final : public Drafter {
   void Join(const Taps& wanted) {
     taps_.final_hidden = taps_.final_hidden || wanted.final_hidden;
     taps_.logits = taps_.logits || wanted.logits;
+    taps_.query_rows = std::max(taps_.query_rows, wanted.query_rows);
     for (const int layer : wanted.hidden_layers) {
       auto& layers = taps_.hidden_layers;
       if (std::find(layers.begin(), layers.end(), layer) == layers.end()) layers.push_back(layer);

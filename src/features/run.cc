@@ -14,9 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Documents whose ends are written together: the last of them leave places of a pass empty.
-constexpr int kWrittenTogether = 64;
-
 size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 void Append(const std::vector<int32_t>& tokens, bool learn, LabelledTokens* to) {
@@ -135,7 +132,7 @@ class Run {
       std::vector<std::vector<int32_t>> beginnings;
       const int64_t first = header_.next_document;
       int64_t n = 0;
-      for (; n < kWrittenTogether; ++n) {
+      for (; n < options_.write_together; ++n) {
         TrainingDocument document;
         LS_ASSIGN(const bool more, documents_.Next(&document));
         if (!more) break;
@@ -147,7 +144,7 @@ class Run {
       summary_.cut += n - static_cast<int64_t>(beginnings.size());
       LS_TRY(Continuations(beginnings, first));
       header_.next_document += n;
-      header_.last = n < kWrittenTogether;
+      header_.last = n < options_.write_together;
       if (writer_.n_tokens() >= options_.shard_tokens) LS_TRY(Close());
     }
     return {};

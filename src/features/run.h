@@ -32,6 +32,8 @@ struct FeatureRunOptions {
   // Above 0: documents are beginnings, and the target writes as many tokens at most after each: after a text
   // as it is, of messages in the place of what the assistant says last. Only that is learned, or everything.
   int write = 0;
+  // Documents whose ends are written before any of them is kept. The last ones leave places of a pass empty.
+  int write_together = 256;
 };
 
 // What the run asks of a tokenizer.

@@ -261,6 +261,7 @@ TEST(Features, TheTargetWritesOn) {
   Rig whole(2);
   whole.Input(text);
   whole.options.write = 8;
+  whole.options.write_together = 64;
   const auto made = whole.Make();
   ASSERT_TRUE(made.ok()) << made.status().message();
   const auto expected = whole.Sequences();
@@ -280,6 +281,7 @@ TEST(Features, TheTargetWritesOn) {
   Rig rig(2);
   rig.Input(text);
   rig.options.write = 8;
+  rig.options.write_together = 64;
   EXPECT_FALSE(rig.Make(3).ok());
   EXPECT_EQ(rig.Make(200).status().code(), StatusCode::kCancelled);  // among the second 64
   EXPECT_EQ(rig.Sequences().size(), 63U);

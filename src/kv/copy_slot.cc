@@ -45,4 +45,14 @@ void CopySlot(const KvSpan& from, int from_slot, const KvWriter& to, int to_slot
   }
 }
 
+void CopyBlock(const KvSpan& from, int from_slot, const KvWriter& to, int to_slot, int kv_head) {
+  const KvLayout& layout = from.layout;
+  const size_t key_bytes = layout.k_format().bytes();
+  const auto key_at = [&](int slot) { return static_cast<size_t>(slot % kKvChunk) * key_bytes; };
+  std::memcpy(to.keys(to_slot / kKvChunk, kv_head) + key_at(to_slot),
+              from.keys(from_slot / kKvChunk, kv_head) + key_at(from_slot), kKeyBlock * key_bytes);
+  std::memcpy(to.value_row(to_slot, kv_head), from.value_row(from_slot, kv_head),
+              kKeyBlock * layout.v_row_bytes());
+}
+
 }  // namespace longspec

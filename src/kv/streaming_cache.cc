@@ -20,9 +20,9 @@ constexpr int32_t kOwn = -1;
 
 // Slots [0, sink) hold the sinks, slots [sink, sink + window) the ring; speculated rows lie after the
 // committed ones. Ring index (position - anchor) % window; the ring is full, or begins at its index 0.
-class StreamingCacheImpl final : public StreamingCache {
+class StreamingCache final : public WorkingSet {
  public:
-  StreamingCacheImpl(const KvLayout& layout, int n_layer, int sink, int window)
+  StreamingCache(const KvLayout& layout, int n_layer, int sink, int window)
       : layout_(layout),
         n_layer_(n_layer),
         sink_(sink),
@@ -185,10 +185,9 @@ class StreamingCacheImpl final : public StreamingCache {
 
 }  // namespace
 
-std::unique_ptr<StreamingCache> MakeStreamingCache(const KvLayout& layout, int n_layer, int sink,
-                                                   int window) {
+std::unique_ptr<WorkingSet> MakeStreamingCache(const KvLayout& layout, int n_layer, int sink, int window) {
   LS_CHECK(sink >= 0 && window >= 1);
-  return std::make_unique<StreamingCacheImpl>(layout, n_layer, sink, window);
+  return std::make_unique<StreamingCache>(layout, n_layer, sink, window);
 }
 
 }  // namespace longspec

@@ -12,20 +12,11 @@
 
 #include <memory>
 
-#include "kv/kv_cache.h"
+#include "kv/working_set.h"
 
 namespace longspec {
 
-class StreamingCache : public KvCache {
- public:
-  // Makes this cache hold what `source` holds of its first and last positions, and copies only rows that it
-  // does not have from there yet. REQUIRES: `source` keeps every position, has the same layout and layers,
-  // and has not changed a position since the last call other than by growing; after anything else,
-  // Truncate(0) first.
-  virtual Status Follow(const KvCache& source) = 0;
-};
-
 // REQUIRES: sink >= 0, window >= 1.
-std::unique_ptr<StreamingCache> MakeStreamingCache(const KvLayout& layout, int n_layer, int sink, int window);
+std::unique_ptr<WorkingSet> MakeStreamingCache(const KvLayout& layout, int n_layer, int sink, int window);
 
 }  // namespace longspec

@@ -87,6 +87,11 @@ class Llama final : public Target {
     int layer, row_begin, row_end;
     size_t at;  // of tapped_
   };
+  // Queries of some rows: (n_layer, rows, n_head * head_dim).
+  struct QueryTap {
+    int row_begin, row_end;
+    size_t at;  // of tapped_
+  };
 
   Status Prepare(std::span<const ForwardSegment> segments);
   Status PlaceRows(std::span<const ForwardSegment> segments);
@@ -96,6 +101,8 @@ class Llama final : public Target {
   void ForwardOn(ThreadTeam::Worker& worker, std::span<const ForwardSegment> segments);
   template <typename F>
   void ForEachTappedRow(const ThreadTeam::Worker& worker, int layer, const F& f);
+  void TapQueries(const ThreadTeam::Worker& worker, int layer);
+  size_t q_width() const { return Z(int64_t{config_.n_head} * config_.head_dim); }
   int n_rows() const { return static_cast<int>(rows_.size()); }
 
   const std::shared_ptr<const GgufFile> file_;  // keeps the mapped embedding alive
@@ -119,6 +126,7 @@ class Llama final : public Target {
   AlignedBuffer out_rows_;     // (n logit rows, n_embd): the residual stream of those that pass the head
   std::vector<float> logits_;  // (logit_rows_, n_vocab)
   std::vector<Tap> taps_;      // in the order of the segments, and of what each asks for
+  std::vector<QueryTap> query_taps_;
   std::vector<float> tapped_;
 };
 
@@ -161,6 +169,7 @@ Status Llama::PlaceRows(std::span<const ForwardSegment> segments) {
 
 void Llama::PlanTaps(std::span<const ForwardSegment> segments) {
   taps_.clear();
+  query_taps_.clear();
   size_t at = 0;
   for (size_t s = 0; s < segments.size(); ++s) {
     if (segments[s].taps == nullptr) continue;
@@ -175,6 +184,10 @@ void Llama::PlanTaps(std::span<const ForwardSegment> segments) {
       add(layer);
     }
     if (wanted.final_hidden) add(Tap::kFinal);
+    if (wanted.query_rows == 0) continue;
+    const int first = std::max(begin, end - wanted.query_rows);
+    query_taps_.push_back({.row_begin = first, .row_end = end, .at = at});
+    at += Z(config_.n_layer) * Z(end - first) * q_width();
   }
   if (tapped_.size() < at) tapped_.resize(at);
 }
@@ -218,6 +231,7 @@ TargetOutput Llama::Output(std::span<const ForwardSegment> segments) const {
   output.width = config_.n_embd;
   size_t next_logits = 0;
   auto tap = taps_.begin();
+  auto queries = query_taps_.begin();
   for (size_t s = 0; s < segments.size(); ++s) {
     TargetOutput::Segment out;
     out.logits = logits_.data() + next_logits * Z(config_.n_vocab);
@@ -233,6 +247,14 @@ TargetOutput Llama::Output(std::span<const ForwardSegment> segments) const {
       } else {
         out.hidden.push_back(from);
       }
+    }
+    const int end = first_row_[s] + static_cast<int>(segments[s].tokens.size());
+    if (queries != query_taps_.end() && queries->row_end == end) {
+      out.n_query_rows = queries->row_end - queries->row_begin;
+      for (int layer = 0; layer < config_.n_layer; ++layer) {
+        out.queries.push_back(tapped_.data() + queries->at + Z(layer) * Z(out.n_query_rows) * q_width());
+      }
+      ++queries;
     }
     output.segments.push_back(std::move(out));
   }
@@ -251,6 +273,22 @@ void Llama::ForEachTappedRow(const ThreadTeam::Worker& worker, int layer, const 
   }
 }
 
+// As attention had them: of each KV head its group's.
+void Llama::TapQueries(const ThreadTeam::Worker& worker, int layer) {
+  const auto share = worker.ShareOf(n_rows());
+  const size_t group = q_width() / Z(config_.n_head_kv);
+  for (const QueryTap& tap : query_taps_) {
+    float* const to = tapped_.data() + tap.at + Z(layer) * Z(tap.row_end - tap.row_begin) * q_width();
+    for (int r = std::max(share.begin, tap.row_begin); r < std::min(share.end, tap.row_end); ++r) {
+      for (int head = 0; head < config_.n_head_kv; ++head) {
+        const size_t from = (Z(head) * Z(n_rows()) + Z(places_[Z(r)].query)) * group;
+        std::copy_n(work_.q_by_head.as<float>() + from, group,
+                    to + Z(r - tap.row_begin) * q_width() + Z(head) * group);
+      }
+    }
+  }
+}
+
 void Llama::ForwardOn(ThreadTeam::Worker& worker, std::span<const ForwardSegment> segments) {
   float* x = work_.x.as<float>();
   const size_t row_bytes = Z(config_.n_embd) * sizeof(float);
@@ -265,6 +303,7 @@ void Llama::ForwardOn(ThreadTeam::Worker& worker, std::span<const ForwardSegment
   for (int i = 0; i < config_.n_layer; ++i) {
     const LlamaLayer& layer = weights_->layers[Z(i)];
     AddAttention(worker, work_, AttentionOf(layer), places_, i, attention_);
+    TapQueries(worker, i);
     AddMlp(worker, work_, MlpOf(layer), n_rows());
     ForEachTappedRow(worker, i, [&](int r, float* to) { std::memcpy(to, row_of(r), row_bytes); });
   }

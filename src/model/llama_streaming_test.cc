@@ -41,7 +41,7 @@ struct Model {
 
   KvLayout layout() const { return config.kv_layout(CacheType::kF32, CacheType::kF32); }
   std::unique_ptr<KvCache> Full() const { return MakeFullCache(layout(), config.n_layer, 1024); }
-  std::unique_ptr<StreamingCache> Streaming(int sink, int window) const {
+  std::unique_ptr<WorkingSet> Streaming(int sink, int window) const {
     return MakeStreamingCache(layout(), config.n_layer, sink, window);
   }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
+#include "model/rope.h"
 
 namespace longspec {
 namespace {
@@ -313,6 +315,73 @@ TEST(Llama, TapsShowTheResidualStreamAndWhatTheHeadSees) {
     kernels::Available().front()->rms_norm(out.hidden[1] + at, reinterpret_cast<const float*>(norm->data), 64,
                                            m.config.rms_eps, expected);
     EXPECT_EQ(std::memcmp(expected, out.final_hidden + at, sizeof(expected)), 0) << row;
+  }
+}
+
+// The queries of the last rows of a segment, beside another one, against a loop over the first layer's
+// weights; and they are the same bits however the rows are cut into calls, in every layer.
+TEST(Llama, TapsShowTheRotatedQueries) {
+  Model m = Load({.dtype = DType::kF32});
+  const LlamaConfig& c = m.config;
+  const std::vector<int32_t> tokens = Tokens(9), other = Tokens(5, 3);
+  const auto first = m.NewCache(), second = m.NewCache();
+  auto of_first = first->Begin(9), of_second = second->Begin(5);
+  const Taps taps = {.query_rows = 4};
+  const ForwardSegment segments[] = {{.tokens = other, .parents = {}, .kv = &*of_second},
+                                     {.tokens = tokens, .parents = {}, .kv = &*of_first, .taps = &taps}};
+  const auto output = m.target->Forward(segments);
+  ASSERT_TRUE(output.ok());
+  EXPECT_EQ(output->segments[0].n_query_rows, 0);
+  const auto& out = output->segments[1];
+  ASSERT_EQ(out.n_query_rows, 4);
+  ASSERT_EQ(out.queries.size(), static_cast<size_t>(c.n_layer));
+  const auto tensor = [&](const char* name) {
+    return reinterpret_cast<const float*>(m.file->FindTensor(name)->data);
+  };
+  const float *norm = tensor("blk.0.attn_norm.weight"), *weights = tensor("blk.0.attn_q.weight");
+  const auto width = static_cast<size_t>(c.n_embd), q_width = static_cast<size_t>(c.n_head * c.head_dim);
+  const RopeTable rope(c.rope);
+  for (size_t row = 0; row < 4; ++row) {
+    const float* x = tensor("token_embd.weight") + static_cast<size_t>(tokens[5 + row]) * width;
+    double square = 0;
+    for (size_t i = 0; i < width; ++i) square += double{x[i]} * double{x[i]};
+    const double scale = 1 / std::sqrt(square / static_cast<double>(width) + double{c.rms_eps});
+    std::vector<double> q(q_width);
+    for (size_t o = 0; o < q_width; ++o) {
+      for (size_t i = 0; i < width; ++i)
+        q[o] += double{x[i]} * scale * double{norm[i]} * double{weights[o * width + i]};
+    }
+    std::vector<float> turn(static_cast<size_t>(c.rope.n_rot));
+    rope.Row(static_cast<int>(5 + row), turn.data());
+    for (size_t at = 0; at < q_width; at += static_cast<size_t>(c.head_dim)) {
+      for (size_t i = 0; i < turn.size(); i += 2) {  // adjacent pairs
+        const double a = q[at + i], b = q[at + i + 1];
+        q[at + i] = a * double{turn[i]} - b * double{turn[i + 1]};
+        q[at + i + 1] = a * double{turn[i + 1]} + b * double{turn[i]};
+      }
+    }
+    for (size_t o = 0; o < q_width; ++o)
+      EXPECT_NEAR(out.queries[0][row * q_width + o], q[o], 1e-5) << row << " " << o;
+  }
+  std::vector<Row> expected;
+  for (const float* layer : out.queries) expected.emplace_back(layer, layer + 4 * q_width);
+  const auto third = m.NewCache();
+  {
+    auto rows = third->Begin(6);
+    const ForwardSegment begin = {.tokens = std::span(tokens).first(6), .parents = {}, .kv = &*rows};
+    ASSERT_TRUE(m.target->Forward({&begin, 1}).ok());
+    rows->CommitAll();
+  }
+  auto rows = third->Begin(3);
+  const ForwardSegment end = {
+      .tokens = std::span(tokens).last(3), .parents = {}, .kv = &*rows, .taps = &taps};
+  const auto again = m.target->Forward({&end, 1});
+  ASSERT_TRUE(again.ok());
+  ASSERT_EQ(again->segments[0].n_query_rows, 3);
+  for (size_t layer = 0; layer < expected.size(); ++layer) {
+    EXPECT_EQ(std::memcmp(expected[layer].data() + q_width, again->segments[0].queries[layer],
+                          3 * q_width * sizeof(float)),
+              0);
   }
 }
 

@@ -19,8 +19,9 @@ namespace longspec {
 struct Taps {
   std::vector<int> hidden_layers;  // outputs of these layers (residual stream), 0-based
   bool final_hidden = false;       // after the final norm, what the LM head sees
+  int query_rows = 0;              // rotated queries, of all layers, of the segment's last so many rows
   bool logits = false;             // of all rows, where a round would ask for fewer
-  bool empty() const { return hidden_layers.empty() && !final_hidden; }
+  bool empty() const { return hidden_layers.empty() && !final_hidden && query_rows == 0; }
 };
 
 enum class LogitsFor : uint8_t { kNone, kLastRow, kAllRows };
@@ -44,6 +45,10 @@ struct TargetOutput {
     int n_logits = 0;
     std::vector<const float*> hidden;     // per Taps::hidden_layers: (n_rows, width) f32
     const float* final_hidden = nullptr;  // (n_rows, width) f32
+    // Per layer, if Taps::query_rows > 0: (n_query_rows, n_head, head_dim) f32, of the last n_query_rows
+    // rows.
+    std::vector<const float*> queries;
+    int n_query_rows = 0;
   };
   std::vector<Segment> segments;
   int vocab = 0;

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Drafting with the target itself on a part of its cache (kv/working_set.h): keys and values of committed
+// positions are copied from the sequence's own cache, so no prefill is needed, and none of the catching up
+// that a draft's own would. What it chooses there is proposed as a chain, with the next likeliest tokens
+// beside it. A drafter inside may guess for it, so that one pass over the part yields several tokens; what it
+// guesses counts only where it is what the part says. Each pass costs one over that small cache: worth it
+// where reading the whole cache is most of a step. MagicDec, TriForce and exact partial verification are
+// settings of this.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "draft/drafter.h"
+#include "kv/working_set.h"
+
+namespace longspec {
+
+struct NestedOptions {
+  std::string_view name;
+  int width = 1;        // children of a node at most
+  int inner_nodes = 8;  // of the drafter inside, a pass at most
+};
+
+class NestedDrafter final : public Drafter {
+ public:
+  // `inner`: guesses for the part; null: nobody does. Not one that reads the target's states.
+  NestedDrafter(const DraftContext& context, const NestedOptions& options, std::unique_ptr<WorkingSet> part,
+                std::unique_ptr<Drafter> inner);
+
+  std::string_view name() const override { return options_.name; }
+  bool uses_dice() const override { return true; }
+  Taps taps() const override;
+
+  Status Follow(std::span<const int32_t> committed) override;
+  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override;
+  // What the round committed is copied from the sequence's cache when it is next needed.
+  Status Read(const CommittedRows& rows) override;
+
+  size_t bytes() const override;
+  std::vector<std::pair<std::string, std::string>> uses() const override;
+  std::string notice() const override;
+
+  // Passes over the part so far, and tokens they chose.
+  int64_t n_passes() const { return n_passes_; }
+  int64_t n_chosen() const { return n_chosen_; }
+
+ private:
+  Status GuessInside(const DraftBudget& budget, int room, TokenTree* inner);
+  Result<int> RunPass(int tip, int room, const DraftBudget& budget, const TokenTree& inner, TokenTree& tree);
+  void GuessesAt(std::span<const float> logits, int most);
+
+  Target& target_;
+  const KvCache& cache_;  // the sequence's
+  const NestedOptions options_;
+  const std::unique_ptr<WorkingSet> part_;
+  const std::unique_ptr<Drafter> inner_;
+  int64_t n_passes_ = 0, n_chosen_ = 0;
+
+  // Of one proposal.
+  std::vector<int32_t> text_;  // committed, and what was chosen after it
+  size_t n_committed_ = 0;
+  std::vector<int32_t> best_, tokens_, parents_, kept_;
+  std::vector<Guess> guesses_;
+  double rest_ = 1;
+};
+
+}  // namespace longspec

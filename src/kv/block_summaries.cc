@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kv/block_summaries.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace longspec {
+namespace {
+
+size_t Z(int64_t n) { return static_cast<size_t>(n); }
+
+float Dot(std::span<const float> a, const float* b) {
+  float sum = 0;
+  for (size_t d = 0; d < a.size(); ++d) sum += a[d] * b[d];
+  return sum;
+}
+
+float Bound(std::span<const float> q, const float* least, const float* most) {
+  float sum = 0;
+  for (size_t d = 0; d < q.size(); ++d) sum += std::max(q[d] * least[d], q[d] * most[d]);
+  return sum;
+}
+
+}  // namespace
+
+BlockSummaries::BlockSummaries(const KvLayout& layout, int n_layer, BlockScore score)
+    : layout_(layout), n_layer_(n_layer), score_(score) {}
+
+size_t BlockSummaries::n_numbers() const {
+  switch (score_) {
+    case BlockScore::kMean:
+      return Z(layout_.head_dim);
+    case BlockScore::kNorm:
+      return 1;
+    default:
+      return 2 * Z(layout_.head_dim);  // least, most
+  }
+}
+
+size_t BlockSummaries::At(int block, int layer, int kv_head) const {
+  const int64_t heads = (int64_t{block} * n_layer_ + layer) * layout_.n_kv_head + kv_head;
+  return Z(heads) * n_numbers();
+}
+
+void BlockSummaries::Follow(const KvCache& source) {
+  LS_CHECK(source.n_slots() == source.length());
+  const int n_blocks = source.length() / kKeyBlock;
+  if (n_blocks <= n_blocks_) return;
+  numbers_.resize(At(n_blocks, 0, 0));
+  const int dim = layout_.head_dim;
+  std::vector<float> keys(Z(int64_t{kKeyBlock} * dim));
+  for (int layer = 0; layer < n_layer_; ++layer) {
+    const KvSpan span = source.Span(layer);
+    for (int block = n_blocks_; block < n_blocks; ++block) {
+      for (int head = 0; head < layout_.n_kv_head; ++head) {
+        for (int i = 0; i < kKeyBlock; ++i) {
+          for (int d = 0; d < dim; ++d) keys[Z(i * dim + d)] = span.KeyAt(block * kKeyBlock + i, head, d);
+        }
+        float* to = numbers_.data() + At(block, layer, head);
+        if (score_ == BlockScore::kNorm) {
+          float sum = 0;
+          for (int i = 0; i < kKeyBlock; ++i) {
+            const auto key = std::span(keys).subspan(Z(i * dim), Z(dim));
+            sum += std::sqrt(Dot(key, key.data()));
+          }
+          *to = sum / kKeyBlock;
+          continue;
+        }
+        for (int d = 0; d < dim; ++d) {
+          float least = keys[Z(d)], most = least, sum = 0;
+          for (int i = 0; i < kKeyBlock; ++i) {
+            const float key = keys[Z(i * dim + d)];
+            least = std::min(least, key);
+            most = std::max(most, key);
+            sum += key;
+          }
+          if (score_ == BlockScore::kMean) {
+            to[d] = sum / kKeyBlock;
+          } else {
+            to[d] = least;
+            to[dim + d] = most;
+          }
+        }
+      }
+    }
+  }
+  n_blocks_ = n_blocks;
+}
+
+void BlockSummaries::Truncate(int length) {
+  n_blocks_ = std::min(n_blocks_, length / kKeyBlock);
+  numbers_.resize(At(n_blocks_, 0, 0));
+}
+
+void BlockSummaries::Score(int layer, int kv_head, std::span<const float> queries, int first,
+                           std::span<float> scores) const {
+  const auto dim = Z(layout_.head_dim);
+  LS_CHECK(queries.size() % dim == 0 && scores.size() == Z(n_blocks_ - first));
+  const size_t group = queries.size() / dim;
+  for (int block = first; block < n_blocks_; ++block) {
+    const float* numbers = numbers_.data() + At(block, layer, kv_head);
+    float sum = 0;
+    for (size_t h = 0; h < group; ++h) {
+      const auto q = queries.subspan(h * dim, dim);
+      switch (score_) {
+        case BlockScore::kMinMax:
+          sum += std::max(Dot(q, numbers + dim), Dot(q, numbers));
+          break;
+        case BlockScore::kQuest:
+          sum += Bound(q, numbers, numbers + dim);
+          break;
+        case BlockScore::kMean:
+          sum += Dot(q, numbers);
+          break;
+        case BlockScore::kNorm:
+          sum += *numbers;
+          break;
+      }
+    }
+    scores[Z(block - first)] = sum / static_cast<float>(group);
+  }
+}
+
+void BestBlocks(std::span<const float> scores, int first, int n, std::vector<int32_t>* blocks) {
+  blocks->resize(scores.size());
+  std::iota(blocks->begin(), blocks->end(), 0);
+  const auto better = [&](int32_t a, int32_t b) {
+    return scores[Z(a)] != scores[Z(b)] ? scores[Z(a)] > scores[Z(b)] : a < b;
+  };
+  if (Z(n) < blocks->size()) {
+    std::nth_element(blocks->begin(), blocks->begin() + n, blocks->end(), better);
+    blocks->resize(Z(n));
+    std::ranges::sort(*blocks);
+  }
+  for (int32_t& block : *blocks) block += first;
+}
+
+}  // namespace longspec

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a block of 16 keys is remembered by when positions are chosen for retrieval: element-wise minimum,
+// maximum and mean of its keys as attention reads them, rotation included, and the mean of their lengths. Of
+// every layer and KV head; block b is positions [16 b, 16 b + 16). Grows with the cache and is never computed
+// again.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "attention/kv_span.h"
+#include "kv/kv_cache.h"
+
+namespace longspec {
+
+// How a block is scored for a query q. All are without 1 / sqrt(head_dim), which ranks nothing.
+enum class BlockScore : unsigned char {
+  kMinMax,  // the larger one of q . max and q . min (SpecPV, arXiv 2512.02337; research: specpv.md 2.3)
+  kQuest,   // sum of max(q_d max_d, q_d min_d), a bound of every key's score (Quest, arXiv 2406.10774)
+  kMean,    // q . mean (TriForce, arXiv 2404.11912)
+  kNorm,    // the mean length of the keys, whatever the query (as H2O's selector in SpecPV's code)
+};
+
+class BlockSummaries {
+ public:
+  // `score` decides what is kept.
+  BlockSummaries(const KvLayout& layout, int n_layer, BlockScore score);
+
+  // Takes in the whole blocks that `source` holds beyond those known.
+  void Follow(const KvCache& source);
+  // Forgets blocks that hold a position from `length` on.
+  void Truncate(int length);
+
+  int n_blocks() const { return n_blocks_; }
+  // Scores of blocks [first, n_blocks()) of one layer and KV head for its query heads: of each block the mean
+  // over them. `queries`: (group, head_dim) of that KV head.
+  void Score(int layer, int kv_head, std::span<const float> queries, int first,
+             std::span<float> scores) const;
+
+  size_t bytes() const { return numbers_.capacity() * sizeof(float); }
+
+ private:
+  size_t n_numbers() const;  // of a block of one KV head
+  size_t At(int block, int layer, int kv_head) const;
+
+  const KvLayout layout_;
+  const int n_layer_;
+  const BlockScore score_;
+  int n_blocks_ = 0;
+  std::vector<float> numbers_;  // (n_blocks, n_layer, n_kv_head, n_numbers)
+};
+
+// The `n` blocks of the highest scores, ascending; of equal scores the earlier ones. scores[i] is that of
+// block first + i. All of them if there are no more.
+void BestBlocks(std::span<const float> scores, int first, int n, std::vector<int32_t>* blocks);
+
+}  // namespace longspec

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kv/retrieval_cache.h"
+
+#include <algorithm>
+#include <limits>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "kv/copy_slot.h"
+
+namespace longspec {
+namespace {
+
+size_t Z(int64_t n) { return static_cast<size_t>(n); }
+
+constexpr int32_t kNothing = -1;  // in the place of a block
+
+class RetrievalCacheImpl final : public RetrievalCache {
+ public:
+  RetrievalCacheImpl(const KvLayout& layout, int n_layer, int n_head, const RetrievalOptions& options)
+      : layout_(layout),
+        n_layer_(n_layer),
+        n_head_(n_head),
+        options_(options),
+        n_blocks_(options.budget / kKeyBlock),
+        summaries_(layout, n_layer, options.score),
+        queries_(Z(int64_t{n_layer} * n_head * layout.head_dim)),
+        held_(Z(int64_t{n_layer} * layout.n_kv_head * n_blocks_), kNothing) {}
+
+  int length() const override { return length_; }
+  int n_slots() const override { return n_fixed_ + length_ - recent_begin_; }
+  int capacity() const override { return std::numeric_limits<int>::max(); }
+  Exactness exactness() const override { return Exactness::kApproximate; }
+  size_t bytes() const override {
+    return chunks_.size() * chunk_bytes() + summaries_.bytes() + queries_.size() * sizeof(float) +
+           held_.size() * sizeof(int32_t);
+  }
+
+  KvSpan Span(int layer) const override {
+    KvSpan span;
+    span.layout = layout_;
+    span.chunks = bases_.data();
+    span.layer_offset = Z(layer) * layout_.layer_bytes();
+    span.n_committed = n_slots();
+    span.n_speculated = n_speculated_;
+    return span;
+  }
+
+  bool wants_queries() const override { return n_blocks_ > 0 && options_.score != BlockScore::kNorm; }
+
+  void SetQueries(std::span<const float* const> by_layer) override {
+    LS_CHECK(std::ssize(by_layer) == n_layer_);
+    const size_t width = Z(int64_t{n_head_} * layout_.head_dim);
+    for (size_t layer = 0; layer < by_layer.size(); ++layer) {
+      std::copy_n(by_layer[layer], width, queries_.begin() + static_cast<std::ptrdiff_t>(layer * width));
+    }
+  }
+
+  Status Follow(const KvCache& source) override {
+    LS_CHECK(!transaction_open() && source.n_slots() == source.length());
+    const int length = source.length();
+    LS_CHECK(length >= followed_);
+    const int all = options_.sink + n_blocks_ * kKeyBlock + options_.window + options_.refresh;
+    if (n_fixed_ == 0 && length <= all) return lost_ ? HoldEverything(source) : CopyRecent(source);
+    if (n_fixed_ > 0 && length - recent_begin_ <= options_.window + options_.refresh)
+      return CopyRecent(source);
+    return Choose(source, (length - options_.window) / kKeyBlock * kKeyBlock);
+  }
+
+  Status Choose(const KvCache& source, int recent_begin) override {
+    LS_CHECK(!transaction_open() && recent_begin >= 0 && recent_begin <= source.length());
+    summaries_.Follow(source);
+    const int first = options_.sink / kKeyBlock, end = recent_begin / kKeyBlock;
+    if (end - first < n_blocks_) return HoldEverything(source);
+    const int n_fixed = options_.sink + n_blocks_ * kKeyBlock;
+    LS_TRY(MakeRoom(n_fixed + source.length() - recent_begin));
+    if (n_fixed_ == 0) CopySink(source);
+    std::vector<float> scores(Z(summaries_.n_blocks() - first));
+    std::vector<int32_t> best;
+    const int group = n_head_ / layout_.n_kv_head;
+    for (int layer = 0; layer < n_layer_ && n_blocks_ > 0; ++layer) {
+      for (int head = 0; head < layout_.n_kv_head; ++head) {
+        const size_t at = Z((int64_t{layer} * n_head_ + int64_t{head} * group) * layout_.head_dim);
+        summaries_.Score(layer, head, std::span(queries_).subspan(at, Z(int64_t{group} * layout_.head_dim)),
+                         first, scores);
+        BestBlocks(std::span(scores).first(Z(end - first)), first, n_blocks_, &best);
+        CopyBlocks(source, layer, head, best);
+      }
+    }
+    n_fixed_ = n_fixed;
+    recent_begin_ = followed_ = recent_begin;
+    lost_ = false;
+    ++n_choices_;
+    return CopyRecent(source);
+  }
+
+  int recent_begin() const override { return recent_begin_; }
+  int64_t n_choices() const override { return n_choices_; }
+  std::span<const int32_t> blocks(int layer, int kv_head) const override {
+    if (n_fixed_ == 0) return {};
+    return std::span(held_).subspan(Z((int64_t{layer} * layout_.n_kv_head + kv_head) * n_blocks_),
+                                    Z(n_blocks_));
+  }
+
+  void Truncate(int length) override {
+    LS_CHECK(length >= 0 && length <= length_ && n_speculated_ == 0);
+    if (length < recent_begin_) {  // some of what was chosen is gone
+      lost_ = true;
+      n_fixed_ = 0;
+      recent_begin_ = length;
+      std::ranges::fill(held_, kNothing);
+    }
+    length_ = length;
+    followed_ = std::min(followed_, length);
+    summaries_.Truncate(length);
+  }
+
+ protected:
+  Status Reserve(int n_rows) override {
+    LS_TRY(MakeRoom(n_slots() + n_rows));
+    n_speculated_ = n_rows;
+    return {};
+  }
+
+  void CommitRows(std::span<const int32_t> rows) override {
+    const int first = n_slots();
+    for (size_t i = 0; i < rows.size(); ++i) Move(first + rows[i], first + static_cast<int>(i));
+    length_ += static_cast<int>(rows.size());
+    n_speculated_ = 0;
+  }
+
+  void Rollback() override { n_speculated_ = 0; }
+
+  KvWriter Writer(int layer) override {
+    return {.layout = layout_, .chunks = bases_.data(), .layer_offset = Z(layer) * layout_.layer_bytes()};
+  }
+
+ private:
+  size_t chunk_bytes() const { return Z(n_layer_) * layout_.layer_bytes(); }
+
+  Status MakeRoom(int n_slots) {
+    try {
+      while (std::ssize(chunks_) * kKvChunk < n_slots) {
+        bases_.reserve(chunks_.size() + 1);
+        chunks_.emplace_back(chunk_bytes());
+        bases_.push_back(chunks_.back().data());
+      }
+    } catch (const std::bad_alloc&) {
+      return ResourceExhausted("no memory for a retrieval cache of " + std::to_string(n_slots) +
+                               " positions beyond " + std::to_string(bytes() >> 20) + " MiB");
+    }
+    return {};
+  }
+
+  // Everything is recent: there is not enough to choose from.
+  Status HoldEverything(const KvCache& source) {
+    n_fixed_ = recent_begin_ = followed_ = 0;
+    lost_ = false;
+    std::ranges::fill(held_, kNothing);
+    return CopyRecent(source);
+  }
+
+  // The positions of `source` beyond those that were copied, over rows of its own.
+  Status CopyRecent(const KvCache& source) {
+    const int length = source.length();
+    LS_TRY(MakeRoom(n_fixed_ + length - recent_begin_));
+    for (int layer = 0; layer < n_layer_; ++layer) {
+      const KvSpan from = source.Span(layer);
+      const KvWriter to = Writer(layer);
+      for (int p = followed_; p < length; ++p) CopySlot(from, p, to, n_fixed_ + p - recent_begin_);
+    }
+    length_ = followed_ = length;
+    return {};
+  }
+
+  void CopySink(const KvCache& source) {
+    for (int layer = 0; layer < n_layer_; ++layer) {
+      for (int head = 0; head < layout_.n_kv_head; ++head) {
+        for (int slot = 0; slot < options_.sink; slot += kKeyBlock) {
+          CopyBlock(source.Span(layer), slot, Writer(layer), slot, head);
+        }
+      }
+    }
+  }
+
+  void CopyBlocks(const KvCache& source, int layer, int head, std::span<const int32_t> blocks) {
+    const KvSpan from = source.Span(layer);
+    const KvWriter to = Writer(layer);
+    int32_t* held = held_.data() + Z((int64_t{layer} * layout_.n_kv_head + head) * n_blocks_);
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (held[i] == blocks[i]) continue;
+      held[i] = blocks[i];
+      CopyBlock(from, blocks[i] * kKeyBlock, to, options_.sink + static_cast<int>(i) * kKeyBlock, head);
+    }
+  }
+
+  void Move(int from, int to) {
+    if (from == to) return;
+    for (int layer = 0; layer < n_layer_; ++layer) CopySlot(Span(layer), from, Writer(layer), to);
+  }
+
+  const KvLayout layout_;
+  const int n_layer_, n_head_;
+  const RetrievalOptions options_;
+  const int n_blocks_;  // that are chosen
+  int n_fixed_ = 0;     // slots of sink and chosen blocks; 0: everything is recent
+  int recent_begin_ = 0, length_ = 0;
+  int followed_ = 0;   // recent positions before it are the source's
+  bool lost_ = false;  // positions before recent_begin_ are nowhere
+  int n_speculated_ = 0;
+  int64_t n_choices_ = 0;
+  BlockSummaries summaries_;
+  std::vector<float> queries_;  // (n_layer, n_head, head_dim)
+  std::vector<int32_t> held_;   // (n_layer, n_kv_head, n_blocks): what the fixed slots hold
+  std::vector<AlignedBuffer> chunks_;
+  std::vector<std::byte*> bases_;
+};
+
+}  // namespace
+
+std::unique_ptr<RetrievalCache> MakeRetrievalCache(const KvLayout& layout, int n_layer, int n_head,
+                                                   const RetrievalOptions& options) {
+  LS_CHECK(options.sink >= 0 && options.sink % kKeyBlock == 0 && options.budget >= 0);
+  LS_CHECK(options.window >= 1 && options.refresh >= 0 && n_head % layout.n_kv_head == 0);
+  return std::make_unique<RetrievalCacheImpl>(layout, n_layer, n_head, options);
+}
+
+}  // namespace longspec

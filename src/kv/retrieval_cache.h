@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A working set that chooses what to see (SpecPV, arXiv 2512.02337; TriForce, arXiv 2404.11912): the first
+// `sink` positions; `budget` positions in blocks of 16, for each layer and KV head those that the last query
+// scores highest; and all positions from some point before the end on, which grow until the next choice. Keys
+// keep the rotation of their original positions, so a choice is a copy of bytes.
+//
+// Slots: [0, sink) the sink, [sink, sink + budget) the chosen blocks in ascending order, then the recent
+// positions one by one. As long as everything fits, slots are positions and attention is that of the full
+// cache, bit for bit. What is chosen depends on the source's positions and the last queries only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "kv/block_summaries.h"
+#include "kv/working_set.h"
+
+namespace longspec {
+
+struct RetrievalOptions {
+  int sink = 32;      // positions; a multiple of 16
+  int budget = 2048;  // positions, rounded down to whole blocks; 0: sink and recent positions alone
+  int window = 128;   // recent positions right after a choice, at least
+  int refresh = 64;   // positions after which is chosen anew
+  BlockScore score = BlockScore::kMinMax;
+};
+
+class RetrievalCache : public WorkingSet {
+ public:
+  // Chooses now, from all of `source`, whatever was held: recent positions begin at `recent_begin`. Nothing
+  // is chosen, and everything is recent, if less than sink and budget lies before it.
+  virtual Status Choose(const KvCache& source, int recent_begin) = 0;
+
+  virtual int recent_begin() const = 0;
+  virtual int64_t n_choices() const = 0;  // so far
+  // Of one layer and KV head: the chosen blocks, ascending. Empty: everything is held.
+  virtual std::span<const int32_t> blocks(int layer, int kv_head) const = 0;
+};
+
+// `n_head`: query heads of the target.
+std::unique_ptr<RetrievalCache> MakeRetrievalCache(const KvLayout& layout, int n_layer, int n_head,
+                                                   const RetrievalOptions& options);
+
+}  // namespace longspec

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A cache that holds a part of another cache's positions, for drafting on: what the target says of the part
+// is what it would most likely say of the whole.
+#pragma once
+
+#include <span>
+
+#include "kv/kv_cache.h"
+
+namespace longspec {
+
+class WorkingSet : public KvCache {
+ public:
+  // Makes this cache hold what it is to hold of `source`, and drops rows of its own. Only what it does not
+  // have from there yet is copied. REQUIRES: `source` keeps every position, has the same layout and layers,
+  // and has not changed a position since the last call other than by growing; after anything else,
+  // Truncate(0) first.
+  virtual Status Follow(const KvCache& source) = 0;
+
+  // Whether what it holds depends on what the target asked for last.
+  virtual bool wants_queries() const { return false; }
+  // The rotated queries of the newest position of `source`, per layer (n_head * head_dim).
+  virtual void SetQueries(std::span<const float* const>) {}
+};
+
+}  // namespace longspec
