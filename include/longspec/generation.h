@@ -33,6 +33,7 @@ struct GenerationRequest {
   bool ignore_eos = false;
   SamplingOptions sampling = {};
   SpeculationOptions speculation = {};
+  PartialVerificationOptions partial_verification = {};
 
   // Called with each piece of text as it becomes final (complete UTF-8, not the beginning of a stop string).
   // Return false to stop after it.
@@ -48,6 +49,7 @@ struct GenerationResult {
   uint64_t seed = 0;  // the one used
   Timings timings;
   SpeculativeStats speculative;
+  PartialVerificationStats partial_verification;
   double distinct_4gram = 1.0;
 };
 

@@ -46,6 +46,17 @@ struct SamplingOptions {
   std::optional<uint64_t> seed = {};  // unset: a fresh one per generation, reported in the result
 };
 
+// Choosing tokens by a part of the cache (docs/caches.md). AN APPROXIMATION: the text is another one, though
+// always the same for equal options and seed.
+struct PartialVerificationOptions {
+  bool enabled = false;
+  int sink = 32;      // first positions that are seen, a multiple of 16
+  int budget = 2048;  // positions that are retrieved, in blocks of 16
+  int window = 128;   // last positions that are seen, at least
+  int refresh = 64;   // positions after which the whole cache is brought up to date and retrieved from anew
+  std::string score = "minmax";  // how blocks are scored: "minmax", "quest", "mean", "norm"
+};
+
 struct SpeculationOptions {
   // A registered drafter, several separated by commas, or "auto": what this model can use. "none" decodes
   // plainly.

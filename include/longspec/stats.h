@@ -51,6 +51,15 @@ struct SpeculativeStats {
   std::string notice;    // what the drafter has to say, such as why it stopped proposing; or empty
 };
 
+// Of an answer that a part of the cache chose (PartialVerificationOptions).
+struct PartialVerificationStats {
+  bool enabled = false;
+  int64_t checked = 0;    // tokens that a part chose and the whole cache was asked about afterwards
+  int64_t differing = 0;  // of them, those that the whole cache would have chosen otherwise
+  int64_t refreshes = 0;
+  uint64_t bytes = 0;  // of the part
+};
+
 // Distinct 4-grams / 4-grams of a token sequence; 1 for fewer than four tokens. Below about 0.5 the text
 // loops, which flatters every drafter.
 double DistinctNgramShare(const std::vector<int32_t>& tokens, int n = 4);

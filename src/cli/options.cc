@@ -255,6 +255,25 @@ void AddLimitOptions(CLI::App& app, GenerationRequest* request) {
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group(group);
+  PartialVerificationOptions& partial = request->partial_verification;
+  app.add_flag("--partial-verification", partial.enabled,
+               "APPROXIMATE: choose tokens by a part of a long cache; the text is another one")
+      ->group(group);
+  app.add_option("--partial-budget", partial.budget, "Positions that it retrieves, in blocks of 16")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--partial-sink", partial.sink, "First positions that it sees, a multiple of 16")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--partial-window", partial.window, "Last positions that it sees, at least")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--partial-refresh", partial.refresh, "Positions after which it retrieves anew")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--partial-score", partial.score, "How blocks are scored: minmax, quest, mean, norm")
+      ->capture_default_str()
+      ->group(group);
   app.add_flag("--ignore-eos", request->ignore_eos, "Never choose an end token")->group(group);
 }
 

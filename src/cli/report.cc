@@ -87,6 +87,16 @@ Json MemoryJson(const MemoryPlan& plan) {
           {"available", plan.available}};
 }
 
+// What the approximation did.
+std::string PartialLine(const PartialVerificationStats& p) {
+  return Print(
+      "partial verification (approximate): %lld refreshes; of %lld tokens that were checked the whole cache "
+      "would "
+      "have chosen %lld otherwise\n",
+      static_cast<long long>(p.refreshes), static_cast<long long>(p.checked),
+      static_cast<long long>(p.differing));
+}
+
 }  // namespace
 
 std::string FormatStatistics(const GenerationResult& result) {
@@ -100,6 +110,7 @@ std::string FormatStatistics(const GenerationResult& result) {
   text += Print("distinct 4-gram share = %.2f\n", result.distinct_4gram);
   text += "speculation: " + result.speculative.type +
           " (exactness: " + ExactnessName(result.speculative.lossless) + ")\n";
+  if (result.partial_verification.enabled) text += PartialLine(result.partial_verification);
   if (!result.speculative.notice.empty()) text += "note: " + result.speculative.notice + "\n";
   return text;
 }
@@ -163,6 +174,13 @@ Json GenerationJson(const GenerationResult& result, const std::string& model) {
                          {"by_drafter", CountsJson(s.by_drafter, false)},
                          {"by_context", CountsJson(s.by_context, true)}};
   if (!s.notice.empty()) json["speculative"]["notice"] = s.notice;
+  if (const PartialVerificationStats& p = result.partial_verification; p.enabled) {
+    json["partial_verification"] = {{"approximate", true},
+                                    {"refreshes", p.refreshes},
+                                    {"checked", p.checked},
+                                    {"differing", p.differing},
+                                    {"bytes", p.bytes}};
+  }
   json["model"] = model;
   return json;
 }

@@ -146,6 +146,11 @@ void BatchDecoder::Propose(Work& work, bool may_guess) {
   Stopwatch watch;
   Sequence& s = *work.turn->sequence;
   work.taps = s.draft_failure.empty() ? s.drafter->taps() : Taps();
+  if (s.reader != nullptr) {
+    const Taps wanted = s.reader->taps();
+    work.taps.query_rows = std::max(work.taps.query_rows, wanted.query_rows);
+    work.taps.logits = work.taps.logits || wanted.logits;
+  }
   if (!work.decodes) return;
   work.tree = TokenTree(s.tokens->back());
   const int room = s.cache->capacity() - static_cast<int>(s.tokens->size()) + 1;
@@ -332,6 +337,7 @@ void BatchDecoder::Commit(Work& work, const TargetOutput::Segment& output, doubl
 
 void BatchDecoder::Read(Work& work, const CommittedRows& rows) {
   Sequence& s = *work.turn->sequence;
+  if (s.reader != nullptr) s.reader->Read(rows);
   if (!s.draft_failure.empty()) return;
   if (const Status status = s.drafter->Read(rows); !status.ok()) NoMoreDrafts(s, status);
 }

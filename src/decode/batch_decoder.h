@@ -17,6 +17,7 @@
 #include "decode/batch_trial.h"
 #include "decode/pass_cost.h"
 #include "decode/policy.h"
+#include "decode/row_reader.h"
 #include "decode/stats.h"
 #include "draft/drafter.h"
 #include "kv/kv_cache.h"
@@ -33,7 +34,8 @@ struct Sequence {
   Drafter* drafter = nullptr;
   Policy* policy = nullptr;
   const Sampler* sampler = nullptr;
-  bool dice = true;  // the drafter may use the sampler's random numbers
+  bool dice = true;             // the drafter may use the sampler's random numbers
+  RowReader* reader = nullptr;  // sees the committed rows, too; null: nobody else does
 
   DecodeStats stats;
   std::string draft_failure;  // why the drafter is not asked any more; empty: it is

@@ -5,7 +5,6 @@
 // in TriForce's hierarchy (arXiv 2404.11912; research: baselines.md 3.3): with an "lm" inside it is the
 // latter.
 #include <algorithm>
-#include <optional>
 #include <string>
 
 #include "base/status_macros.h"
@@ -45,12 +44,8 @@ constexpr DrafterOption kPartialOptions[] = {
      .help = "who guesses what it will say: none, ppm, suffix, ngram or lm (with a draft model)"},
 };
 
-std::optional<BlockScore> ScoreOf(const std::string& name) {
-  if (name == "minmax") return BlockScore::kMinMax;
-  if (name == "quest") return BlockScore::kQuest;
-  if (name == "mean") return BlockScore::kMean;
-  if (name == "norm") return BlockScore::kNorm;
-  return std::nullopt;
+Result<BlockScore> ScoreOf(const SpeculationOptions& options) {
+  return ParseBlockScore(options.partial_score, "--spec-partial-score");
 }
 
 SpeculationOptions InnerOptions(const SpeculationOptions& options) {
@@ -65,10 +60,7 @@ Status CheckPartial(const SpeculationOptions& options) {
     return InvalidArgument("--spec-partial-sink " + std::to_string(options.partial_sink) +
                            ": must be a multiple of " + std::to_string(kKeyBlock));
   }
-  if (!ScoreOf(options.partial_score)) {
-    return InvalidArgument("--spec-partial-score " + options.partial_score +
-                           ": must be minmax, quest, mean or norm");
-  }
+  LS_TRY(ScoreOf(options).status());
   constexpr std::string_view kInner[] = {"none", "ppm", "suffix", "ngram", "lm"};
   if (std::ranges::count(kInner, options.partial_inner) == 0) {
     return InvalidArgument("--spec-partial-inner " + options.partial_inner +
@@ -78,12 +70,13 @@ Status CheckPartial(const SpeculationOptions& options) {
   return ParseTreeWidth(options.tree).status();
 }
 
+// REQUIRES: they were checked.
 RetrievalOptions RetrievalOf(const SpeculationOptions& options) {
   return {.sink = options.partial_sink,
           .budget = options.partial_budget,
           .window = options.partial_window,
           .refresh = options.partial_refresh,
-          .score = ScoreOf(options.partial_score).value_or(BlockScore::kMinMax)};
+          .score = *ScoreOf(options)};
 }
 
 // The working set, what is remembered of each block of the context, and what the drafter inside takes.

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/status_macros.h"
+#include "decode/partial_verifier.h"
 #include "decode/policy.h"
 #include "draft/drafter.h"
 #include "engine/stop_matcher.h"
@@ -57,6 +58,25 @@ class TextStream {
   bool cancelled_ = false;
 };
 
+Status CheckPartialVerification(const GenerationParts& parts, const PartialVerificationOptions& options) {
+  if (!options.enabled) return {};
+  const auto fail = [](const std::string& option, int value, const std::string& right) {
+    return InvalidArgument(option + " " + std::to_string(value) + ": must be " + right);
+  };
+  if (parts.target->shared_parts() == nullptr) {
+    return Unsupported("--partial-verification: needs a target of known shape");
+  }
+  if (options.sink < 0 || options.sink % kKeyBlock != 0) {
+    return fail("--partial-sink", options.sink, "a multiple of " + std::to_string(kKeyBlock));
+  }
+  if (options.budget < kKeyBlock) {
+    return fail("--partial-budget", options.budget, std::to_string(kKeyBlock) + " or more");
+  }
+  if (options.window < 1) return fail("--partial-window", options.window, "1 or more");
+  if (options.refresh < 1) return fail("--partial-refresh", options.refresh, "1 or more");
+  return ParseBlockScore(options.score, "--partial-score").status();
+}
+
 Status CheckRequest(const GenerationParts& parts, const std::vector<int32_t>& prompt,
                     const GenerationRequest& request, int capacity) {
   if (prompt.empty()) return InvalidArgument("the prompt is empty: there is nothing to continue");
@@ -81,6 +101,7 @@ Status CheckRequest(const GenerationParts& parts, const std::vector<int32_t>& pr
   if (std::any_of(request.stop.begin(), request.stop.end(), [](const auto& stop) { return stop.empty(); })) {
     return InvalidArgument("a stop string is empty: it would end every text before it begins");
   }
+  LS_TRY(CheckPartialVerification(parts, request.partial_verification));
   return CheckSpeculation(request.speculation);
 }
 
@@ -121,14 +142,15 @@ size_t Reuse(const GenerationParts& parts, SessionState& session, const std::vec
   return static_cast<size_t>(match.length);
 }
 
-// The session's own, if it was made with these options: what it learned of the text so far is kept.
+// The session's own, if it was made with these options: what it learned of the text so far is kept. `cache`:
+// what it may know; one that it was not made with makes another drafter.
 Result<Drafter*> DrafterOf(const GenerationParts& parts, SessionState& session,
-                           const SpeculationOptions& options) {
-  if (session.drafter == nullptr || session.drafter_options != options) {
+                           const SpeculationOptions& options, const KvCache& cache) {
+  if (session.drafter == nullptr || session.drafter_options != options || session.drafter_cache != &cache) {
     session.drafter.reset();
-    LS_ASSIGN(session.drafter, MakeDrafter(options, {.target = parts.target,
-                                                     .cache = session.cache.get(),
-                                                     .models = parts.draft_models}));
+    session.drafter_cache = &cache;
+    LS_ASSIGN(session.drafter,
+              MakeDrafter(options, {.target = parts.target, .cache = &cache, .models = parts.draft_models}));
     session.drafter_options = options;
   }
   return session.drafter.get();
@@ -211,9 +233,24 @@ class AnswerImpl final : public Answer {
         text_(*parts.tokenizer, request_) {
     result_.seed = seed;
   }
+  // A drafter that was told of the part does not outlive it.
+  ~AnswerImpl() override {
+    if (verifier_ != nullptr) session_.drafter.reset();
+  }
+  AnswerImpl(const AnswerImpl&) = delete;
+  AnswerImpl& operator=(const AnswerImpl&) = delete;
 
   Status Prepare(const std::vector<int32_t>& prompt) {
-    LS_ASSIGN(Drafter* const drafter, DrafterOf(parts_, session_, request_.speculation));
+    if (request_.partial_verification.enabled) {
+      const PartialVerificationOptions& o = request_.partial_verification;
+      LS_ASSIGN(const BlockScore score, ParseBlockScore(o.score, "--partial-score"));
+      verifier_ = std::make_unique<PartialVerifier>(
+          RetrievalOptions{
+              .sink = o.sink, .budget = o.budget, .window = o.window, .refresh = o.refresh, .score = score},
+          session_.cache.get(), *parts_.target->shared_parts(), &sampler_, static_cast<int>(n_prompt_));
+    }
+    const KvCache& known = verifier_ == nullptr ? *session_.cache : verifier_->part();
+    LS_ASSIGN(Drafter* const drafter, DrafterOf(parts_, session_, request_.speculation, known));
     if (WantsAdaptivePolicy(request_.speculation)) {
       learned_ = parts_.learned ? parts_.learned() : LearnedCosts{&fresh_, "learned in this generation"};
       policy_ = MakeAdaptivePolicy(request_.speculation, AcceptanceKey(*drafter, HasDice(*drafter)),
@@ -227,13 +264,14 @@ class AnswerImpl final : public Answer {
                  .policy = policy_.get(),
                  .sampler = &sampler_,
                  .dice = request_.speculation.dice,
+                 .reader = verifier_.get(),
                  .stats = {},
                  .draft_failure = {}};
     result_.timings.cache_n = static_cast<int64_t>(Reuse(parts_, session_, prompt));
     result_.timings.prompt_n = static_cast<int64_t>(prompt.size()) - result_.timings.cache_n;
     n_computed_ = session_.cache->length();
     sequence_.Follow();
-    return {};
+    return GiveCache();
   }
 
   int n_missing() const override { return sequence_.n_missing(); }
@@ -243,11 +281,13 @@ class AnswerImpl final : public Answer {
   Turn NextTurn(int max_rows) override {
     LS_CHECK(!ended_);
     const int room = Room();
-    of_prompt_ = n_missing() > 1;
+    of_prompt_ = n_missing() > 1 && !prompt_is_whole();
     // Where nothing may be generated, only the prompt's keys are computed.
     if (room <= 0) max_rows = std::min(max_rows, n_missing() - 1);
-    return {
+    Turn turn = {
         .sequence = &sequence_, .max_rows = max_rows, .max_tokens = std::max(room, 1), .is_end = &is_end_};
+    if (verifier_ != nullptr) verifier_->Limit(turn);
+    return turn;
   }
 
   Status Take(const Turn& turn, double round_ms) override {
@@ -262,7 +302,7 @@ class AnswerImpl final : public Answer {
       }
     }
     if (n_missing() == 1 && Room() <= 0) End(limit_);
-    return {};
+    return GiveCache();
   }
 
   bool ReportPrefill() override {
@@ -305,10 +345,27 @@ class AnswerImpl final : public Answer {
     }
     result_.speculative.uses = drafter.uses();
     result_.speculative.dice = HasDice(drafter);
+    if (verifier_ != nullptr) ReportPart();
     return std::move(result_);
   }
 
  private:
+  // The cache that the next turn is of.
+  Status GiveCache() {
+    if (verifier_ == nullptr || ended_) return {};
+    return verifier_->Prepare(sequence_);
+  }
+
+  void ReportPart() {
+    const PartialStats stats = verifier_->stats();
+    result_.partial_verification = {.enabled = true,
+                                    .checked = stats.tokens,
+                                    .differing = stats.differing,
+                                    .refreshes = stats.refreshes,
+                                    .bytes = stats.bytes};
+    result_.speculative.lossless = result_.speculative.lossless && stats.refreshes == 0;
+  }
+
   bool prompt_is_whole() const { return session_.cache->length() + 1 >= static_cast<int>(n_prompt_); }
   bool HasDice(const Drafter& drafter) const {
     return request_.speculation.dice && drafter.uses_dice() && !sampler_.is_greedy();
@@ -336,6 +393,7 @@ class AnswerImpl final : public Answer {
   AdaptiveMemory fresh_;  // outlives the policy
   LearnedCosts learned_;
   std::unique_ptr<Policy> policy_;
+  std::unique_ptr<PartialVerifier> verifier_;  // null: the whole cache chooses
   Sequence sequence_;
   TextStream text_;
   int n_computed_ = 0;  // positions that were there when it began

@@ -67,7 +67,7 @@ class RunningGeneration final : public Generation {
   Result<bool> Step() override {
     try {
       if (answer_->ended()) return false;
-      Turn turn = answer_->NextTurn(1);
+      Turn turn = answer_->NextTurn(parts_.prefill_chunk);
       if (turn.max_rows == 0) {  // nothing may be generated
         answer_->End(FinishReason::kLength);
       } else {

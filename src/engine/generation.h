@@ -54,6 +54,7 @@ struct SessionState {
   std::unique_ptr<FullCache> cache;
   std::unique_ptr<Drafter> drafter;    // of the last answer; null: none yet
   SpeculationOptions drafter_options;  // it was made with
+  const KvCache* drafter_cache = nullptr;
 
   void Clear();
   // Keeps the first `n` tokens. The last one kept is never in the cache: it is the root of the next round.

@@ -27,6 +27,14 @@ float Bound(std::span<const float> q, const float* least, const float* most) {
 
 }  // namespace
 
+Result<BlockScore> ParseBlockScore(const std::string& name, const std::string& option) {
+  if (name == "minmax") return BlockScore::kMinMax;
+  if (name == "quest") return BlockScore::kQuest;
+  if (name == "mean") return BlockScore::kMean;
+  if (name == "norm") return BlockScore::kNorm;
+  return InvalidArgument(option + " " + name + ": must be minmax, quest, mean or norm");
+}
+
 BlockSummaries::BlockSummaries(const KvLayout& layout, int n_layer, BlockScore score)
     : layout_(layout), n_layer_(n_layer), score_(score) {}
 

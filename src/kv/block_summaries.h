@@ -8,10 +8,12 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "attention/kv_span.h"
 #include "kv/kv_cache.h"
+#include "longspec/status.h"
 
 namespace longspec {
 
@@ -22,6 +24,9 @@ enum class BlockScore : unsigned char {
   kMean,    // q . mean (TriForce, arXiv 2404.11912)
   kNorm,    // the mean length of the keys, whatever the query (as H2O's selector in SpecPV's code)
 };
+
+// "minmax", "quest", "mean", "norm"; the message of another name begins with `option`.
+Result<BlockScore> ParseBlockScore(const std::string& name, const std::string& option);
 
 class BlockSummaries {
  public:
