@@ -29,8 +29,10 @@ std::string_view ToString(FinishReason reason);  // "stop", "length", "context",
 
 // What the memory of a loaded model is used for, in bytes; known before any of it is taken.
 struct MemoryPlan {
-  uint64_t weights = 0;        // repacked copies
-  uint64_t kv_at_context = 0;  // the cache when the whole context is used; it grows to this in chunks
+  uint64_t weights = 0;  // repacked copies
+  uint64_t kv_at_context =
+      0;                    // the cache in memory when the whole context is used; it grows to this in chunks
+  uint64_t kv_in_file = 0;  // of the context, besides, in ModelOptions::kv_offload
   uint64_t scratch = 0;
   uint64_t draft = 0;      // a draft model: weights, activations and its cache at the same context
   uint64_t available = 0;  // what the system could give when asked; 0: it did not say

@@ -112,6 +112,10 @@ struct ModelOptions {
   int cache_ram = -1;
   CacheType cache_type_k = CacheType::kF16;
   CacheType cache_type_v = CacheType::kF16;
+  // A folder for keys and values that memory has no room for: kv_memory MiB of all sequences' are in memory
+  // (-1: half of what the system could give), what comes after them in a file there. Never changes output.
+  std::string kv_offload = {};
+  int kv_memory = -1;
   Bf16Arithmetic bf16_weights = Bf16Arithmetic::kF32;
   RopeOptions rope = {};
   // What generations will ask for: the draft model it names is part of the memory plan. Each request has its

@@ -9,7 +9,7 @@
 namespace longspec {
 
 std::unique_ptr<KvCache> LoadedModel::NewCache(int capacity) const {
-  return MakeFullCache(layout, config.n_layer, capacity);
+  return MakeFullCache(std::make_shared<ChunkPool>(layout, config.n_layer, 0, offload), capacity);
 }
 
 Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::KernelTable* kernels,
@@ -25,8 +25,14 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
   if (Status status = CheckLayout(model.layout); !status.ok()) {
     return Status(status.code(), options.path + ": " + status.message());
   }
-  LS_TRY(CheckMemory(options.path, NeedsOf(model.config, *model.file, model.layout, max_rows, ctx_size),
-                     AvailableMemory()));
+  MemoryNeeds needs = NeedsOf(model.config, *model.file, model.layout, max_rows, ctx_size);
+  const uint64_t available = AvailableMemory();
+  if (!options.kv_offload.empty()) {
+    model.offload = OffloadOf(options, needs.kv_chunk, available);
+    needs.most_kv = model.offload.memory_chunks * needs.kv_chunk;
+  }
+  LS_TRY(CheckMemory(options.path, needs, available));
+  LS_TRY(CheckOffload(options.kv_offload, PlanMemory(needs, available)));
   model.team =
       std::make_unique<ThreadTeam>(options.threads > 0 ? options.threads : ThreadTeam::PhysicalCores());
   LlamaLoadOptions load;

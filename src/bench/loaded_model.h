@@ -9,6 +9,7 @@
 #include "base/thread_team.h"
 #include "formats/gguf.h"
 #include "kernels/ops.h"
+#include "kv/chunk_pool.h"
 #include "kv/kv_cache.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
@@ -21,6 +22,7 @@ struct LoadedModel {
   std::shared_ptr<const GgufFile> file;
   LlamaConfig config;
   KvLayout layout;
+  KvOffload offload;
   const kernels::KernelTable* kernels = nullptr;
   std::unique_ptr<ThreadTeam> team;  // declared before target, which uses it
   std::unique_ptr<Target> target;

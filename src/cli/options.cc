@@ -125,6 +125,11 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
   AddValue(app, "--cache-ram", &options->cache_ram,
            "MiB of prompts and answers kept for those that begin alike; -1: a full context's; 0: none", group)
       ->check(CLI::Range(-1, kMaxInt));
+  AddValue(app, "--kv-offload", &options->kv_offload,
+           "Folder for keys and values that memory has no room for; never changes output", group);
+  AddValue(app, "--kv-memory", &options->kv_memory,
+           "With --kv-offload: MiB of keys and values in memory; -1: half of what is free", group)
+      ->check(CLI::Range(-1, kMaxInt));
   AddChoice(app, "--cache-type-k", &options->cache_type_k, cache_types,
             "KV cache: type of keys (-ctk; default f16)", group);
   AddChoice(app, "--cache-type-v", &options->cache_type_v, cache_types,

@@ -82,9 +82,10 @@ Json UsesJson(const SpeculativeStats& s) {
 }
 
 Json MemoryJson(const MemoryPlan& plan) {
-  return {{"ctx_size", plan.ctx_size},  {"weights", plan.weights}, {"kv_at_context", plan.kv_at_context},
-          {"scratch", plan.scratch},    {"draft", plan.draft},     {"total", plan.total()},
-          {"available", plan.available}};
+  return {
+      {"ctx_size", plan.ctx_size},     {"weights", plan.weights},    {"kv_at_context", plan.kv_at_context},
+      {"kv_in_file", plan.kv_in_file}, {"scratch", plan.scratch},    {"draft", plan.draft},
+      {"total", plan.total()},         {"available", plan.available}};
 }
 
 // What the approximation did.
@@ -187,8 +188,10 @@ Json GenerationJson(const GenerationResult& result, const std::string& model) {
 
 std::string FormatMemoryPlan(const MemoryPlan& plan) {
   std::string text = FormatBytes(plan.total()) + ": weights " + FormatBytes(plan.weights) + ", KV cache " +
-                     FormatBytes(plan.kv_at_context) + " at a context of " + std::to_string(plan.ctx_size) +
-                     ", scratch " + FormatBytes(plan.scratch);
+                     FormatBytes(plan.kv_at_context) +
+                     (plan.kv_in_file > 0 ? " and " + FormatBytes(plan.kv_in_file) + " in a file" : "") +
+                     " at a context of " + std::to_string(plan.ctx_size) + ", scratch " +
+                     FormatBytes(plan.scratch);
   if (plan.draft > 0) text += ", draft model " + FormatBytes(plan.draft);
   return text + (plan.available > 0 ? "; " + FormatBytes(plan.available) + " available" : std::string());
 }

@@ -68,6 +68,7 @@ struct Opened {
   const kernels::KernelTable* kernels = nullptr;
   DraftFiles draft_files;  // opened for the memory plan
   MemoryNeeds needs;
+  KvOffload offload;
   ModelInfo info;
 };
 
@@ -93,7 +94,12 @@ Result<Opened> OpenModel(const ModelOptions& options) {
   const TargetFacts facts = {.file = *model.file, .config = config, .cache = layout};
   LS_ASSIGN(const DraftMemory draft, PlanDraftMemory(options.speculation, facts, model.draft_files));
   model.needs = NeedsOf(config, *model.file, layout, MaxRows(options), info.n_ctx, draft);
-  info.memory = PlanMemory(model.needs, AvailableMemory());
+  const uint64_t available = AvailableMemory();
+  if (!options.kv_offload.empty()) {
+    model.offload = OffloadOf(options, model.needs.kv_chunk, available);
+    model.needs.most_kv = model.offload.memory_chunks * model.needs.kv_chunk;
+  }
+  info.memory = PlanMemory(model.needs, available);
   return model;
 }
 
@@ -198,7 +204,7 @@ class EngineImpl final : public Engine {
 
 Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options) {
   layout_ = model.config.kv_layout(options.cache_type_k, options.cache_type_v);
-  pool_ = std::make_shared<ChunkPool>(layout_, info_.n_layer);
+  pool_ = std::make_shared<ChunkPool>(layout_, info_.n_layer, 0, model.offload);
   const uint64_t kept =
       options.cache_ram < 0 ? info_.memory.kv_at_context : uint64_t(options.cache_ram) << 20;
   if (kept >= pool_->chunk_bytes()) prefixes_ = std::make_unique<PrefixIndex>(kept / pool_->chunk_bytes());
@@ -255,7 +261,7 @@ Status EngineImpl::SaveSession(const Session& session, const std::string& path) 
                            .chunk_positions = kKvChunk,
                            .chunks = {}};
   for (const KvChunkRef& chunk : state.cache->chunks()) {
-    contents.chunks.push_back({chunk->bytes.data(), pool_->chunk_bytes()});
+    contents.chunks.push_back({chunk->data(), pool_->chunk_bytes()});
   }
   return WriteSessionFile(path, contents);
 }
@@ -279,7 +285,7 @@ Result<std::unique_ptr<Session>> EngineImpl::LoadSession(const std::string& path
   std::vector<KvChunkRef> chunks;
   for (const auto& bytes : saved.chunks) {
     LS_ASSIGN(KvChunkRef chunk, pool_->Take());
-    std::memcpy(chunk->bytes.data(), bytes.data(), bytes.size());
+    std::memcpy(chunk->data(), bytes.data(), bytes.size());
     chunks.push_back(std::move(chunk));
   }
   SessionState& state = static_cast<SessionImpl&>(*session).state();
@@ -308,7 +314,7 @@ Result<std::unique_ptr<Scheduler>> EngineImpl::NewScheduler(const SchedulerOptio
        .ctx_size = info_.n_ctx,
        .max_rows = max_rows_,
        .tokenize = [this](const GenerationRequest& request) { return PromptTokens(request); }},
-      options, info_.memory.kv_at_context);
+      options, info_.memory.kv_at_context + info_.memory.kv_in_file);
 }
 
 Result<SessionImpl*> EngineImpl::Own(Session& session) const {
@@ -425,6 +431,7 @@ Result<std::unique_ptr<Engine>> LoadVocabulary(const ModelOptions& options) {
 Result<std::unique_ptr<Engine>> LoadAll(const ModelOptions& options) {
   LS_ASSIGN(Opened model, OpenModel(options));
   LS_TRY(CheckMemory(options.path, model.needs, model.info.memory.available));
+  LS_TRY(CheckOffload(options.kv_offload, model.info.memory));
   LS_ASSIGN(Text text, LoadText(*model.file));
   if (text.tokenizer->vocab_size() > model.config.n_vocab) {
     return Corrupt(options.path + ": the tokenizer has " + std::to_string(text.tokenizer->vocab_size()) +

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -115,7 +116,9 @@ MemoryNeeds NeedsOf(const LlamaConfig& config, const GgufFile& file, const KvLay
 MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available) {
   MemoryPlan plan;
   plan.weights = needs.weights;
-  plan.kv_at_context = Chunks(needs) * needs.kv_chunk;
+  const uint64_t kv = Chunks(needs) * needs.kv_chunk;
+  plan.kv_at_context = std::min(kv, needs.most_kv.value_or(kv));
+  plan.kv_in_file = kv - plan.kv_at_context;
   plan.scratch = needs.scratch;
   plan.draft = needs.draft.fixed + Chunks(needs) * needs.draft.kv_chunk;
   plan.available = available;
@@ -126,12 +129,33 @@ MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available) {
 int LargestContextThatFits(const MemoryNeeds& needs, uint64_t available) {
   const uint64_t fixed = needs.weights + needs.scratch + needs.draft.fixed;
   if (available < fixed) return 0;
+  const uint64_t kv_all = Chunks(needs) * needs.kv_chunk;
+  if (needs.most_kv && *needs.most_kv < kv_all && needs.draft.kv_chunk == 0) {
+    return available - fixed >= *needs.most_kv ? needs.ctx_size : 0;
+  }
   const uint64_t chunk = needs.kv_chunk + needs.draft.kv_chunk;
   const uint64_t chunks = chunk == 0 ? kNoLimit : (available - fixed) / chunk;
   const auto positions = static_cast<uint64_t>(needs.kv_chunk_positions);
   const auto wanted = static_cast<uint64_t>(std::max(needs.ctx_size, 0));
   if (chunks > wanted / positions) return needs.ctx_size;
   return static_cast<int>(std::min(chunks * positions, wanted));
+}
+
+KvOffload OffloadOf(const ModelOptions& options, uint64_t kv_chunk, uint64_t available) {
+  if (options.kv_offload.empty()) return {};
+  const uint64_t bytes = options.kv_memory < 0 ? available / 2 : uint64_t(options.kv_memory) << 20;
+  return {.folder = options.kv_offload, .memory_chunks = bytes / kv_chunk};
+}
+
+Status CheckOffload(const std::string& folder, const MemoryPlan& plan) {
+  if (plan.kv_in_file == 0) return {};
+  std::error_code error;
+  const auto space = std::filesystem::space(folder, error);
+  if (error) return IoError("--kv-offload " + folder + ": " + error.message());
+  if (space.available >= plan.kv_in_file) return {};
+  return ResourceExhausted("--kv-offload " + folder + ": " + FormatBytes(plan.kv_in_file) +
+                           " of the key-value cache are to lie there, and " + FormatBytes(space.available) +
+                           " are free; a smaller context (-c) or more memory (--kv-memory) needs less");
 }
 
 Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t available) {

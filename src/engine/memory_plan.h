@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "draft/draft_memory.h"
+#include "kv/chunk_pool.h"
 #include "longspec/engine.h"
 #include "longspec/status.h"
 #include "model/llama.h"
@@ -19,6 +21,7 @@ struct MemoryNeeds {
   uint64_t scratch = 0;
   uint64_t kv_chunk = 0;  // bytes of one chunk of kv_chunk_positions positions
   DraftMemory draft;
+  std::optional<uint64_t> most_kv;  // bytes of the cache in memory, whole chunks; nothing: all of it
   int kv_chunk_positions = 256;
   int ctx_size = 0;
 };
@@ -40,6 +43,11 @@ Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t a
 // page cache counts as free) and its address-space limit. 0 if none of them can be read. `root` replaces "/"
 // in tests.
 uint64_t AvailableMemory(const std::string& root = "");
+
+// How much of the cache lies in memory with these options, in chunks of `kv_chunk` bytes.
+KvOffload OffloadOf(const ModelOptions& options, uint64_t kv_chunk, uint64_t available);
+// kResourceExhausted, with the numbers, if the folder's disk has no room for what the plan wants there.
+Status CheckOffload(const std::string& folder, const MemoryPlan& plan);
 
 // "117.2 MiB", for people.
 std::string FormatBytes(uint64_t bytes);

@@ -143,5 +143,29 @@ TEST(MemoryPlan, BytesForPeople) {
   EXPECT_EQ(FormatBytes(uint64_t{5000} << 40), "5000.0 TiB");
 }
 
+// Half of the context's keys lie in a file.
+TEST(MemoryPlan, AnOffloadedCacheTakesWhatMemoryItMay) {
+  MemoryNeeds needs = Needs(8192);
+  needs.most_kv = 96 * kMiB;
+  const MemoryPlan plan = PlanMemory(needs, 0);
+  EXPECT_EQ(plan.kv_at_context, 96 * kMiB);
+  EXPECT_EQ(plan.kv_in_file, 96 * kMiB);
+  EXPECT_EQ(plan.total(), 216 * kMiB);
+  EXPECT_TRUE(CheckMemory("m", needs, 216 * kMiB).ok());
+  EXPECT_THAT(CheckMemory("m", needs, 200 * kMiB).message(), HasSubstr("no context size fits"));
+  EXPECT_EQ(LargestContextThatFits(needs, 216 * kMiB), 8192);
+  ModelOptions options;
+  EXPECT_TRUE(OffloadOf(options, 6 * kMiB, 100 * kMiB).folder.empty());
+  options.kv_offload = "/tmp";
+  EXPECT_EQ(OffloadOf(options, 6 * kMiB, 100 * kMiB).memory_chunks, 8U);
+  options.kv_memory = 13;
+  EXPECT_EQ(OffloadOf(options, 6 * kMiB, 100 * kMiB).memory_chunks, 2U);
+  EXPECT_TRUE(CheckOffload("/tmp", PlanMemory(Needs(8192), 0)).ok());
+  EXPECT_THAT(CheckOffload("/nowhere/at/all", plan).message(), HasSubstr("--kv-offload /nowhere/at/all"));
+  MemoryPlan large = plan;
+  large.kv_in_file = uint64_t{1} << 60;
+  EXPECT_THAT(CheckOffload("/tmp", large).message(), HasSubstr("are to lie there"));
+}
+
 }  // namespace
 }  // namespace longspec

@@ -51,7 +51,7 @@ class FullCacheImpl final : public FullCache {
     LS_CHECK(n_speculated_ == 0 && length <= capacity_ && chunks.size() == Chunks(length));
     chunks_.assign(chunks.begin(), chunks.end());
     bases_.clear();
-    for (const KvChunkRef& chunk : chunks_) bases_.push_back(chunk->bytes.data());
+    for (const KvChunkRef& chunk : chunks_) bases_.push_back(chunk->data());
     length_ = length;
   }
 
@@ -65,6 +65,13 @@ class FullCacheImpl final : public FullCache {
 
   ChunkPool& pool() const override { return *pool_; }
 
+  void Prefetch(int layer) const override {
+    const size_t bytes = pool_->layout().layer_bytes();
+    for (const KvChunkRef& chunk : chunks()) {
+      if (!chunk->in_memory()) SpillFile::Prefetch(chunk->data() + static_cast<size_t>(layer) * bytes, bytes);
+    }
+  }
+
  protected:
   Status Reserve(int n_rows) override {
     const auto written = static_cast<size_t>(length_ / kKvChunk);
@@ -73,13 +80,13 @@ class FullCacheImpl final : public FullCache {
       LS_ASSIGN(KvChunkRef own,
                 pool_->Copy(chunks_[i], std::clamp(length_ - static_cast<int>(i) * kKvChunk, 0, kKvChunk)));
       chunks_[i] = std::move(own);
-      bases_[i] = chunks_[i]->bytes.data();
+      bases_[i] = chunks_[i]->data();
     }
     while (chunks_.size() < Chunks(length_ + n_rows)) {
       LS_ASSIGN(KvChunkRef chunk, pool_->Take());
       bases_.reserve(chunks_.size() + 1);
       chunks_.push_back(std::move(chunk));
-      bases_.push_back(chunks_.back()->bytes.data());
+      bases_.push_back(chunks_.back()->data());
     }
     n_speculated_ = n_rows;
     return {};

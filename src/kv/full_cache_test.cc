@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <random>
 #include <type_traits>
 #include <vector>
 
+#include "formats/testing/file_size_limit.h"
 #include "kernels/tables.h"
 
 namespace longspec {
@@ -224,10 +226,99 @@ TEST(ChunkPool, ChunksOutliveTheirPool) {
   auto pool = std::make_unique<ChunkPool>(Layout(CacheType::kF16, CacheType::kF16), kLayers);
   auto chunk = pool->Take();
   ASSERT_TRUE(chunk.ok());
-  EXPECT_EQ((*chunk)->bytes.size(), pool->chunk_bytes());
+  EXPECT_EQ((*chunk)->memory().size(), pool->chunk_bytes());
   EXPECT_EQ(pool->held(), 1U);
   pool.reset();
-  (*chunk)->bytes.data()[0] = std::byte{1};
+  (*chunk)->data()[0] = std::byte{1};
+}
+
+// --- Chunks in a file. ---
+
+size_t FilesIn(const std::string& folder) {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
+}
+
+struct OffloadFolder {
+  OffloadFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "longspec-offload-XXXXXX").string();
+    path = mkdtemp(name.data());
+  }
+  ~OffloadFolder() { std::filesystem::remove_all(path); }
+  std::string path;
+};
+
+TEST(KvOffload, ChunksBeyondMemoryLieInAFileAndHoldTheSame) {
+  const OffloadFolder folder;
+  const auto pool = std::make_shared<ChunkPool>(Layout(CacheType::kF16, CacheType::kQ8_0), kLayers, 0,
+                                                KvOffload{.folder = folder.path, .memory_chunks = 2});
+  const auto cache = MakeFullCache(pool, 4000);
+  std::vector<int> tokens;
+  for (int i = 0; i < 1100; ++i) {
+    tokens.push_back(i % 100);
+    Append(*cache, tokens.back());
+    if (i == 511) {
+      EXPECT_EQ(pool->file_bytes(), 0U);
+    }
+  }
+  EXPECT_GE(pool->file_bytes(), 3 * pool->chunk_bytes());
+  for (int layer = 0; layer < kLayers; ++layer) cache->Prefetch(layer);
+  ExpectHolds(*cache, tokens);
+  // It has no name: nothing is left of it, however the process ends.
+  EXPECT_EQ(FilesIn(folder.path), 0U);
+  // A copy on write of a chunk that lies there, and parts that are used again.
+  const auto fork = cache->Fork();
+  std::vector<int> other(tokens.begin(), tokens.begin() + 900);
+  fork->Truncate(900);
+  for (int i = 0; i < 50; ++i) {
+    other.push_back(7);
+    Append(*fork, 7);
+  }
+  ExpectHolds(*fork, other);
+  ExpectHolds(*cache, tokens);
+  const uint64_t bytes = pool->file_bytes();
+  fork->Truncate(0);
+  for (int i = 0; i < 256; ++i) Append(*fork, 3);
+  EXPECT_EQ(pool->file_bytes(), bytes);
+  // Memory that was given back is used before the file.
+  cache->Truncate(0);
+  fork->Truncate(0);
+  EXPECT_EQ(pool->held(), 0U);
+  EXPECT_TRUE((*pool->Take())->in_memory());
+}
+
+TEST(KvOffload, AFullDiskIsAnErrorAndNothingIsLost) {
+  const OffloadFolder folder;
+  const auto pool = std::make_shared<ChunkPool>(Layout(CacheType::kF16, CacheType::kF16), kLayers, 0,
+                                                KvOffload{.folder = folder.path, .memory_chunks = 1});
+  const auto cache = MakeFullCache(pool, 4000);
+  std::vector<int> tokens;
+  for (int i = 0; i < 500; ++i) {
+    tokens.push_back(i % 100);
+    Append(*cache, tokens.back());
+  }
+  {
+    const testing::FileSizeLimit limit(pool->file_bytes() + 100);
+    const auto rows = cache->Begin(30);
+    ASSERT_FALSE(rows.ok());
+    EXPECT_EQ(rows.status().code(), StatusCode::kResourceExhausted);
+    EXPECT_NE(rows.status().message().find(folder.path + ": no room"), std::string::npos)
+        << rows.status().message();
+  }
+  ExpectHolds(*cache, tokens);
+  for (int i = 0; i < 300; ++i) {
+    tokens.push_back(i % 90);
+    Append(*cache, tokens.back());
+  }
+  ExpectHolds(*cache, tokens);
+}
+
+TEST(KvOffload, AFolderThatIsNotThereIsNamed) {
+  const auto pool = std::make_shared<ChunkPool>(Layout(CacheType::kF16, CacheType::kF16), kLayers, 0,
+                                                KvOffload{.folder = "/nowhere/at/all", .memory_chunks = 0});
+  const auto chunk = pool->Take();
+  ASSERT_FALSE(chunk.ok());
+  EXPECT_NE(chunk.status().message().find("/nowhere/at/all: no file can be made"), std::string::npos);
+  EXPECT_EQ(pool->held(), 0U);
 }
 
 TEST(FullCache, MadeUpPositionsAreFiniteAndLeaveOthersAlone) {

@@ -58,6 +58,8 @@ class KvCache {
   virtual Exactness exactness() const = 0;
   virtual size_t bytes() const = 0;  // memory held now
   virtual KvSpan Span(int layer) const = 0;
+  // This layer is going to be read: what is not in memory may be fetched. Returns at once.
+  virtual void Prefetch(int) const {}
 
   // Makes room for n_rows rows after the committed ones. REQUIRES: no transaction is open.
   Result<KvTransaction> Begin(int n_rows);

@@ -302,6 +302,9 @@ void Llama::ForwardOn(ThreadTeam::Worker& worker, std::span<const ForwardSegment
   worker.Barrier();
   for (int i = 0; i < config_.n_layer; ++i) {
     const LlamaLayer& layer = weights_->layers[Z(i)];
+    if (worker.index() == 0) {  // while this layer is computed
+      for (const ForwardSegment& segment : segments) segment.kv->cache().Prefetch((i + 1) % config_.n_layer);
+    }
     AddAttention(worker, work_, AttentionOf(layer), places_, i, attention_);
     TapQueries(worker, i);
     AddMlp(worker, work_, MlpOf(layer), n_rows());
