@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Drafts with a smaller language model and a cache of its own: of all positions, or of the first and last
-// ones (StreamingLLM's), which keeps memory and the cost of a row constant. Chains are grown row by row;
-// where a tree has branches, each level runs the nodes it needs below the last token all nodes share.
+// Drafts with a smaller language model and a cache of its own: of all positions; of the first and last ones
+// (StreamingLLM's), which keeps memory and the cost of a row constant; or of those that the target looks at
+// (SpecExtend's, arXiv 2505.20776), which lets a model that knows short texts only read long ones. Chains are
+// grown row by row; where a tree has branches, each level runs the nodes it needs below the last token all
+// nodes share.
 #include <algorithm>
+#include <memory>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "attention/attention_mass.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
@@ -17,18 +22,35 @@
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
 #include "kv/full_cache.h"
+#include "kv/reindexed_cache.h"
 #include "kv/streaming_cache.h"
+#include "model/rope.h"
 
 namespace longspec {
 namespace {
 
 constexpr size_t kMostTreeRows = 256;
+constexpr int kMostTreeRowsOfTarget = 256;
 // Positions beyond the target's, for drafted tokens and rows that are not kept.
 constexpr int kMostSpeculated = 2 * kLmMaxRows;
 
 static_assert(kMostTreeRows <= kLmMaxRows);
 
 size_t Z(int n) { return static_cast<size_t>(n); }
+
+// SpecExtend's cache, if it is asked for.
+std::unique_ptr<ReindexedCache> MakeExtended(const LmModel& model, const KvCache& target,
+                                             const SharedParts& parts, const SpeculationOptions& options) {
+  if (options.spec_extend_chunks == 0) return nullptr;
+  const auto rope = std::make_shared<const RopeTable>(model.config.rope);
+  return MakeReindexedCache(LmCacheLayout(model.config, target.Span(0).layout), model.config.n_layer,
+                            {.kernels = parts.kernels,
+                             .pairing = model.config.rope.pairing,
+                             .n_rot = rope->n_rot(),
+                             .magnitude = rope->magnitude(),
+                             .row = [rope](int position, float* cos_sin) { rope->Row(position, cos_sin); }},
+                            ReindexOptions{.n_chunks = options.spec_extend_chunks});
+}
 
 std::unique_ptr<KvCache> MakeCache(const LmModel& model, const KvCache& target,
                                    const SpeculationOptions& options) {
@@ -45,9 +67,13 @@ class LmDrafter final : public Drafter, private GrowthModel {
             const KvCache& cache, const SpeculationOptions& options)
       : model_(std::move(model)),
         shape_(std::move(shape)),
-        kernels_(*target.kernels),
+        target_(target),
+        target_cache_(cache),
         windowed_(options.draft_window > 0),
-        cache_(MakeCache(*model_, cache, options)) {}
+        every_(options.spec_extend_every),
+        extended_(MakeExtended(*model_, cache, target, options)),
+        own_(extended_ == nullptr ? MakeCache(*model_, cache, options) : nullptr),
+        cache_(extended_ == nullptr ? own_.get() : extended_.get()) {}
 
   std::string_view name() const override { return "lm"; }
   bool uses_dice() const override { return true; }
@@ -74,10 +100,29 @@ class LmDrafter final : public Drafter, private GrowthModel {
                     guided, tree);
   }
 
-  // What was accepted is found in the sequence when the next tree is grown.
-  Status Read(const CommittedRows&) override { return {}; }
+  Taps taps() const override {
+    Taps taps;
+    if (extended_ != nullptr && n_rounds_ % every_ == 0) taps.query_rows = kMostTreeRowsOfTarget;
+    return taps;
+  }
 
-  size_t bytes() const override { return cache_->bytes() + held_.capacity() * sizeof(int32_t); }
+  // What was accepted is found in the sequence when the next tree is grown. Where the target's last token
+  // looks is what the draft is to see from then on.
+  Status Read(const CommittedRows& rows) override {
+    if (extended_ == nullptr || rows.tree == nullptr || rows.rows.empty()) return {};
+    const int last = rows.rows.back();
+    if (n_rounds_++ % every_ != 0 || !rows.HasQueries(last)) return {};
+    const LlamaConfig& c = *target_.config;
+    const int layer = c.n_layer - 1, width = c.n_head * c.head_dim;
+    AttentionMass(*target_.kernels, c.attention(), target_cache_.Span(layer),
+                  {rows.QueriesOf(last, layer, width), Z(width)}, &mass_);
+    chooses_ = true;
+    return {};
+  }
+
+  size_t bytes() const override {
+    return cache_->bytes() + held_.capacity() * sizeof(int32_t) + mass_.capacity() * sizeof(float);
+  }
 
   std::string notice() const override {
     if (!past_training_) return {};
@@ -87,6 +132,9 @@ class LmDrafter final : public Drafter, private GrowthModel {
 
  private:
   int PositionsLeft(size_t n_committed) const {
+    // A row's position is one of the working set.
+    if (extended_ != nullptr)
+      return model_->target->context_length() - cache_->n_slots();
     return model_->target->context_length() + 1 - static_cast<int>(n_committed);
   }
 
@@ -121,7 +169,7 @@ class LmDrafter final : public Drafter, private GrowthModel {
   }
 
   void Top(const float* logits, int k, std::vector<TokenScore>& out) const {
-    TopTokens(kernels_, logits, model_->config.n_vocab, k, {}, out);
+    TopTokens(*target_.kernels, logits, model_->config.n_vocab, k, {}, out);
   }
 
   Status Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
@@ -130,6 +178,8 @@ class LmDrafter final : public Drafter, private GrowthModel {
     if (chain_.empty()) {  // the root, and what was accepted before it
       LS_ASSIGN(const float* logits, Append(committed_.subspan(held_.size()), LogitsFor::kLastRow));
       Top(logits, k, next[0]);
+      // The root was computed with the old set (research: specextend.md 3.4).
+      if (std::exchange(chooses_, false)) LS_TRY(extended_->Choose(mass_));
     } else if (!windowed_ && which.size() == 1 && nodes[Z(which[0])].parent == chain_.back()) {
       // As long as every level has had one node, that node's token continues what the cache holds. (A window
       // would lose a committed position for it, which a wrong draft does not bring back.)
@@ -180,9 +230,16 @@ class LmDrafter final : public Drafter, private GrowthModel {
 
   const std::shared_ptr<const LmModel> model_;
   const TreeShape shape_;
-  const kernels::KernelTable& kernels_;
+  const SharedParts target_;
+  const KvCache& target_cache_;
   const bool windowed_;  // the cache forgets
-  const std::unique_ptr<KvCache> cache_;
+  const int every_;
+  const std::unique_ptr<ReindexedCache> extended_;  // null: own_ is used
+  const std::unique_ptr<KvCache> own_;
+  KvCache* const cache_;
+  int64_t n_rounds_ = 0;
+  std::vector<float> mass_;
+  bool chooses_ = false;       // mass_ is new
   std::vector<int32_t> held_;  // tokens the cache holds
   bool past_training_ = false;
 
@@ -205,12 +262,26 @@ constexpr DrafterOption kLmOptions[] = {
      .member = &SpeculationOptions::draft_window,
      .help = "and last ones, so that its cache stays as large; 0: all",
      .most = kMostWindow},
+    {.flags = "--spec-extend-chunks",
+     .member = &SpeculationOptions::spec_extend_chunks,
+     .help =
+         "SpecExtend: it sees so many chunks of 32 positions, those the model looks at (paper: 32); 0: all",
+     .most = kMostWindow / 32},
+    {.flags = "--spec-extend-every",
+     .member = &SpeculationOptions::spec_extend_every,
+     .help = "rounds after which they are chosen anew",
+     .least = 1,
+     .most = kMostWindow},
 };
 
 Status CheckLm(const SpeculationOptions& options) {
   if (!options.draft_weights.empty()) {
     return InvalidArgument("--spec-draft-weights " + options.draft_weights + ": --spec-type " + options.type +
                            " runs its model as it is stored");
+  }
+  if (options.spec_extend_chunks > 0 && options.draft_window > 0) {
+    return InvalidArgument(
+        "--spec-extend-chunks: not with --spec-draft-window, which says otherwise what it sees");
   }
   return Shape(options.tree).status();
 }
@@ -232,6 +303,14 @@ Result<DraftMemory> LmMemory(const SpeculationOptions& options, const TargetFact
   if (options.draft_window > 0) {
     const int positions = options.draft_sink + options.draft_window;
     plan.fixed += static_cast<uint64_t>(positions / kKvChunk + 1) * chunk;
+  } else if (options.spec_extend_chunks > 0) {
+    // The set, and the store of all positions: keys in f32, values as they are.
+    const KvLayout layout = LmCacheLayout(config, target.cache);
+    plan.fixed +=
+        static_cast<uint64_t>((options.spec_extend_chunks * 32 + kLmMaxRows) / kKvChunk + 1) * chunk;
+    plan.kv_chunk = uint64_t{kKvChunk} * static_cast<uint64_t>(config.n_layer) *
+                    static_cast<uint64_t>(layout.n_kv_head) *
+                    (static_cast<uint64_t>(layout.head_dim) * sizeof(float) + layout.v_row_bytes());
   } else {
     plan.kv_chunk = chunk;
   }
@@ -246,6 +325,9 @@ DrafterResult MakeLm(const SpeculationOptions& options, const DraftContext& cont
   }
   LS_ASSIGN(TreeShape shape, Shape(options.tree));
   LS_ASSIGN(auto model, context.models->Lm(options.draft_model, *target));
+  if (options.spec_extend_chunks > 0 && context.cache->exactness() != Exactness::kLossless) {
+    return Unsupported("--spec-extend-chunks: reads the target's whole cache, and this one keeps a part");
+  }
   try {
     return std::unique_ptr<Drafter>(
         std::make_unique<LmDrafter>(std::move(model), std::move(shape), *target, *context.cache, options));

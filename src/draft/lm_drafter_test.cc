@@ -116,6 +116,40 @@ TEST_F(LmDrafterTest, SameTokensForEveryShapeAndTemperature) {
   EXPECT_GT(accepted, 200);
 }
 
+// SpecExtend: with room for everything the draft sees what it would see; with less it sees less, and the text
+// is the same all the while.
+TEST_F(LmDrafterTest, ExtendedItSeesWhatTheTargetLooksAt) {
+  const std::string perfect = Perfect();
+  for (const float temperature : {0.0F, 0.7F}) {
+    const std::vector<int32_t> plain = Generate({.type = "none"}, temperature, 60);
+    for (const char* tree : {"chain", "beam", "2,1,1,3", "opt:0.2:4"}) {
+      for (const int chunks : {1, 2, 100}) {
+        for (const int every : {1, 4}) {
+          SCOPED_TRACE(std::string(tree) + " " + std::to_string(chunks) + " " + std::to_string(every));
+          SpeculationOptions options = Options(perfect, tree, 5);
+          options.spec_extend_chunks = chunks;
+          options.spec_extend_every = every;
+          DecodeStats stats;
+          EXPECT_EQ(Generate(options, temperature, 60, &stats), plain);
+          if (chunks == 100 && temperature == 0.0F && std::string_view(tree) == "chain") {
+            EXPECT_EQ(stats.accepted, 50);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(LmDrafterTest, ExtendedItIsAskedForQueriesEveryFewRounds) {
+  const auto cache = tiny_.NewCache(300, CacheType::kF16);
+  SpeculationOptions options = Options(Perfect(), "", 4);
+  EXPECT_EQ((*Make(options, *cache))->taps().query_rows, 0);
+  options.spec_extend_chunks = 2;
+  EXPECT_GT((*Make(options, *cache))->taps().query_rows, 0);
+  options.draft_window = 10;
+  EXPECT_THAT(Make(options, *cache).status().message(), HasSubstr("--spec-extend-chunks: not with"));
+}
+
 // Scores are the draft's probabilities of the paths, however the tree was cut into passes.
 TEST_F(LmDrafterTest, ScoresArePathProbabilities) {
   const auto cache = tiny_.NewCache(300, CacheType::kF32);

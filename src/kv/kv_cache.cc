@@ -60,7 +60,7 @@ Result<KvTransaction> KvCache::Begin(int n_rows) {
   }
   LS_TRY(Reserve(n_rows));
   transaction_open_ = true;
-  return KvTransaction(this, length(), n_rows);
+  return KvTransaction(this, next_position(), n_rows);
 }
 
 Status CommitMadeUp(KvCache& cache, int n_layer, int n) {

@@ -54,6 +54,8 @@ class KvCache {
   virtual int length() const = 0;  // committed positions
   // Slots that hold them: fewer, if the cache forgets some.
   virtual int n_slots() const { return length(); }
+  // Where the next row stands, for rotation: another place, if positions are counted in the cache.
+  virtual int next_position() const { return length(); }
   virtual int capacity() const = 0;  // most positions it may hold, speculated rows included
   virtual Exactness exactness() const = 0;
   virtual size_t bytes() const = 0;  // memory held now

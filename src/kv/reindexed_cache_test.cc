@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SpecExtend's cache against its rules, with keys whose rotation is known.
+#include "kv/reindexed_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "kernels/tables.h"
+
+namespace longspec {
+namespace {
+
+constexpr int kLayers = 2, kHeads = 2, kDim = 32, kRot = 16;
+
+KvLayout Layout() {
+  return {.k_type = CacheType::kF32, .v_type = CacheType::kF16, .n_kv_head = kHeads, .head_dim = kDim};
+}
+
+// With a factor, as YaRN has one.
+constexpr float kMagnitude = 1.25F;
+void Turn(int position, float* cos_sin) {
+  for (int i = 0; i < kRot / 2; ++i) {
+    const double angle = position * std::pow(100.0, -2.0 * i / kRot);
+    cos_sin[2 * i] = kMagnitude * static_cast<float>(std::cos(angle));
+    cos_sin[2 * i + 1] = kMagnitude * static_cast<float>(std::sin(angle));
+  }
+}
+
+Rotary SomeRotary(kernels::RopePairing pairing) {
+  return {.kernels = &kernels::kReferenceTable,
+          .pairing = pairing,
+          .n_rot = kRot,
+          .magnitude = static_cast<double>(kMagnitude),
+          .row = Turn};
+}
+
+// Element d of a position's key, not rotated, and of its value.
+float KeyOf(int position, int layer, int head, int d) {
+  return std::sin(static_cast<float>(position * 7 + layer * 3 + head * 5 + d));
+}
+float ValueOf(int position, int layer, int head, int d) {
+  return static_cast<float>((position * 3 + layer * 31 + head * 17 + d) % 64);
+}
+
+// Rows of the positions after the cache's, as a forward pass would write them: rotated by where they stand.
+KvTransaction Speculate(ReindexedCache& cache, int n, kernels::RopePairing pairing) {
+  auto rows = cache.Begin(n);
+  EXPECT_TRUE(rows.ok());
+  EXPECT_EQ(rows->base(), rows->slot());
+  for (int i = 0; i < n; ++i) {
+    const int slot = rows->slot() + i, position = cache.length() + i;
+    float turn[kRot];
+    Turn(rows->base() + i, turn);
+    for (int layer = 0; layer < kLayers; ++layer) {
+      const KvWriter to = rows->Writer(layer);
+      for (int head = 0; head < kHeads; ++head) {
+        float k[kDim], v[kDim];
+        for (int d = 0; d < kDim; ++d) {
+          k[d] = KeyOf(position, layer, head, d);
+          v[d] = ValueOf(position, layer, head, d);
+        }
+        kernels::kReferenceTable.rope(k, kRot, turn, pairing);
+        kernels::kReferenceTable.store_kv({.k = k,
+                                           .v = v,
+                                           .keys = to.keys(slot / kKvChunk, head),
+                                           .values = to.values(slot / kKvChunk, head),
+                                           .offset = slot % kKvChunk,
+                                           .head_dim = kDim,
+                                           .k_type = kernels::KvType::kF32,
+                                           .v_type = kernels::KvType::kF16});
+      }
+    }
+  }
+  return std::move(*rows);
+}
+
+void Grow(ReindexedCache& cache, int n, kernels::RopePairing pairing = kernels::RopePairing::kAdjacent) {
+  Speculate(cache, n, pairing).CommitAll();
+}
+
+// Every slot holds the position that its chunk says, rotated to the slot.
+void ExpectHolds(const ReindexedCache& cache, const std::vector<int>& chunks, int chunk,
+                 kernels::RopePairing pairing = kernels::RopePairing::kAdjacent) {
+  EXPECT_EQ(std::vector<int>(cache.chunks().begin(), cache.chunks().end()), chunks);
+  int slot = 0;
+  for (const int c : chunks) {
+    for (int p = c * chunk; p < std::min((c + 1) * chunk, cache.length()); ++p, ++slot) {
+      float turn[kRot];
+      Turn(slot, turn);
+      for (int layer = 0; layer < kLayers; ++layer) {
+        for (int head = 0; head < kHeads; ++head) {
+          float k[kDim];
+          for (int d = 0; d < kDim; ++d) k[d] = KeyOf(p, layer, head, d);
+          kernels::kReferenceTable.rope(k, kRot, turn, pairing);
+          for (int d = 0; d < kDim; ++d) {
+            ASSERT_NEAR(cache.Span(layer).KeyAt(slot, head, d), k[d], 1e-5)
+                << p << " in " << slot << " " << d;
+            ASSERT_EQ(cache.Span(layer).ValueAt(slot, head, d), ValueOf(p, layer, head, d)) << p;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(cache.n_slots(), slot);
+  EXPECT_EQ(cache.next_position(), slot);
+}
+
+std::vector<int> UpTo(int n) {
+  std::vector<int> all(static_cast<size_t>(n));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+constexpr ReindexOptions kSmall = {.chunk = 8, .n_chunks = 3};
+
+TEST(ReindexedCache, HoldsEverythingUntilItChooses) {
+  const auto cache =
+      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall);
+  Grow(*cache, 20);
+  Grow(*cache, 1);
+  ExpectHolds(*cache, UpTo(3), 8);
+}
+
+TEST(ReindexedCache, ChoosesChunksByTheirMeanAndTurnsKeysToTheirSlots) {
+  for (const auto pairing : {kernels::RopePairing::kAdjacent, kernels::RopePairing::kHalfSplit}) {
+    const auto cache = MakeReindexedCache(Layout(), kLayers, SomeRotary(pairing), kSmall);
+    Grow(*cache, 100, pairing);
+    // Chunks 1 and 4 lead, then 7 and 9 are equal; 12 is the newest, and not whole.
+    std::vector<float> scores(99, 0.0F);
+    for (int p = 8; p < 16; ++p) scores[static_cast<size_t>(p)] = 1;
+    scores[33] = 5;
+    scores[60] = scores[75] = 2;
+    ASSERT_TRUE(cache->Choose(scores).ok());
+    ExpectHolds(*cache, {1, 4, 7, 12}, 8, pairing);
+    // What is written next enters the newest chunk, and then new ones.
+    Grow(*cache, 3, pairing);
+    ExpectHolds(*cache, {1, 4, 7, 12}, 8, pairing);
+    Grow(*cache, 6, pairing);
+    ExpectHolds(*cache, {1, 4, 7, 12, 13}, 8, pairing);
+    // A mean is over the positions a chunk has: the newest, of five, wins with one good one.
+    scores.assign(109, 0.01F);
+    scores[105] = 6;
+    scores[3] = 7;
+    ASSERT_TRUE(cache->Choose(scores).ok());
+    ExpectHolds(*cache, {0, 1, 13}, 8, pairing);
+  }
+}
+
+TEST(ReindexedCache, GoesBack) {
+  const auto cache =
+      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall);
+  Grow(*cache, 90);
+  std::vector<float> scores(90, 0.0F);
+  scores[20] = 1;
+  scores[50] = 1;
+  scores[70] = 1;
+  ASSERT_TRUE(cache->Choose(scores).ok());
+  ExpectHolds(*cache, {2, 6, 8, 11}, 8);
+  Grow(*cache, 9);
+  ExpectHolds(*cache, {2, 6, 8, 11, 12}, 8);
+  cache->Truncate(90);
+  ExpectHolds(*cache, {2, 6, 8, 11}, 8);
+  cache->Truncate(85);  // the newest chunk is then 10, which the set has not: the last ones are seen
+  Grow(*cache, 1);
+  ExpectHolds(*cache, {8, 9, 10}, 8);
+  cache->Truncate(0);
+  EXPECT_EQ(cache->n_slots(), 0);
+  Grow(*cache, 5);
+  ExpectHolds(*cache, {0}, 8);
+}
+
+TEST(ReindexedCache, DestructionIsRollback) {
+  const auto cache =
+      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall);
+  Grow(*cache, 30);
+  { const auto rows = Speculate(*cache, 12, kernels::RopePairing::kAdjacent); }
+  EXPECT_EQ(cache->length(), 30);
+  ExpectHolds(*cache, UpTo(4), 8);
+}
+
+// Rows of a prompt see its last positions, however long it is; trees do not make the set smaller.
+TEST(ReindexedCache, APromptsRowsSeeAWindow) {
+  ReindexOptions options = kSmall;
+  options.prefill_window = 40;
+  options.prompt_rows = 30;
+  const auto cache =
+      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), options);
+  for (int i = 0; i < 6; ++i) Grow(*cache, 32);
+  EXPECT_EQ(cache->length(), 192);
+  std::vector<int> last;
+  for (int c = 14; c < 24; ++c) last.push_back(c);
+  ExpectHolds(*cache, last, 8);  // 6 chunks of the window, and 4 of the last pass
+  Grow(*cache, 20);
+  EXPECT_EQ(cache->n_slots(), 100);
+}
+
+TEST(ReindexedCache, ManyChoicesLoseNothing) {
+  std::mt19937 rng(5);
+  const auto cache =
+      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall);
+  Grow(*cache, 200);
+  std::uniform_real_distribution<float> score(0, 1);
+  for (int i = 0; i < 20; ++i) {
+    std::vector<float> scores(static_cast<size_t>(cache->length()));
+    for (float& s : scores) s = score(rng);
+    ASSERT_TRUE(cache->Choose(scores).ok());
+    std::map<int, double> mean;
+    for (int p = 0; p < cache->length(); ++p) {
+      const int in_chunk = std::min(8, cache->length() - p / 8 * 8);
+      mean[p / 8] += static_cast<double>(scores[static_cast<size_t>(p)]) / in_chunk;
+    }
+    std::vector<int> best = UpTo(static_cast<int>(mean.size()));
+    std::ranges::stable_sort(best, [&](int a, int b) { return mean[a] > mean[b]; });
+    best.resize(3);
+    const int newest = (cache->length() - 1) / 8;
+    if (std::ranges::count(best, newest) == 0) best.push_back(newest);
+    std::ranges::sort(best);
+    ExpectHolds(*cache, best, 8);
+    Grow(*cache, 5);
+  }
+}
+
+}  // namespace
+}  // namespace longspec
