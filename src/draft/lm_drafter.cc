@@ -133,8 +133,7 @@ class LmDrafter final : public Drafter, private GrowthModel {
  private:
   int PositionsLeft(size_t n_committed) const {
     // A row's position is one of the working set.
-    if (extended_ != nullptr)
-      return model_->target->context_length() - cache_->n_slots();
+    if (extended_ != nullptr) return model_->target->context_length() - cache_->n_slots();
     return model_->target->context_length() + 1 - static_cast<int>(n_committed);
   }
 
