@@ -656,6 +656,28 @@ class Bench(WithModel):
                               "/dev/full")
             self.assertEqual(result.returncode, OUTPUT, result.stderr)
 
+    def test_answers(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as text:
+            text.write(" ".join(f"word {i * i % 89}" for i in range(200)))
+            text.flush()
+            args = ("bench", "-m", MODEL, "--answers", "3", "--parallel", "2", "--depth", "40", "--repetitions", "1")
+            result = longspec(*args, "--text", text.name, "--spec-type", "ngram", "--json")
+            self.assertEqual(result.returncode, OK, result.stderr)
+            rows = [json.loads(line) for line in result.stdout.splitlines()]
+            self.assertEqual([(row["prompts"], row["speculation"]) for row in rows],
+                             [("unrelated", "none"), ("unrelated", "ngram"), ("one document", "none"),
+                              ("one document", "ngram")])
+            for row in rows:
+                self.assertEqual(row["tokens"], 6)
+                self.assertGreater(row["tokens_per_second"], row["tokens_per_second_with_prompts"])
+            self.assertGreater(rows[0]["prompt_tokens_read"], rows[2]["prompt_tokens_read"])
+            for_people = longspec(*args, "--text", text.name, "--spec-type", "none", "--prompts", "unrelated")
+            self.assertIn(b"| unrelated    | none ", for_people.stdout)
+            self.assertNotIn(b"one document", for_people.stdout)
+        self.expect_error(longspec(*args), USAGE, "--text")
+        self.expect_error(longspec(*args, "--text", "/nonexistent"), BAD_MODEL, "/nonexistent")
+        self.expect_error(longspec(*args, "--text", "x", "--sweep"), USAGE, "--answers")
+
     def test_bad_lists(self):
         self.expect_error(longspec("bench", "-m", MODEL, "--svg", "x.svg"), USAGE, "--svg x.svg: needs --sweep")
         self.expect_error(longspec("bench", "-m", MODEL, "--depth", "0"), USAGE, "--depth 0")
