@@ -386,9 +386,9 @@ TEST_F(BenchTest, AnswersOfOneDocumentReadItOnce) {
     EXPECT_EQ(all[i].one_document, i >= 4);
     EXPECT_EQ(all[i].tokens, all[i].sequences * 5);
     EXPECT_EQ(all[i].prompt_tokens, all[i].sequences * 300);
-    // By chance two prompts begin with the same tokens.
+    // By chance two prompts begin with the same tokens; and for fewer than 32 tokens nobody waits.
     const double expected = i >= 4 ? 300 + 2 * 16 : all[i].sequences * 300;
-    EXPECT_NEAR(static_cast<double>(all[i].prompt_tokens_read), expected, 20) << i;
+    EXPECT_NEAR(static_cast<double>(all[i].prompt_tokens_read), expected, 2 * 32) << i;
     EXPECT_GT(all[i].ms, 0);
     EXPECT_GT(all[i].tokens_per_second(), all[i].with_prompts());
     EXPECT_GE(all[i].mean_acceptance_length, 1);

@@ -660,7 +660,7 @@ class Bench(WithModel):
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as text:
             text.write(" ".join(f"word {i * i % 89}" for i in range(200)))
             text.flush()
-            args = ("bench", "-m", MODEL, "--answers", "3", "--parallel", "2", "--depth", "40", "--repetitions", "1")
+            args = ("bench", "-m", MODEL, "--answers", "3", "--parallel", "2", "--depth", "100", "--repetitions", "1")
             result = longspec(*args, "--text", text.name, "--spec-type", "ngram", "--json")
             self.assertEqual(result.returncode, OK, result.stderr)
             rows = [json.loads(line) for line in result.stdout.splitlines()]
