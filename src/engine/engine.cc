@@ -376,7 +376,7 @@ GenerationParts EngineImpl::Parts() {
 }
 
 LearnedCosts EngineImpl::Learned() {
-  if (!memory_) memory_.emplace(AdaptiveMemory{.costs = KnownOrMeasuredCosts(), .acceptance = {}});
+  if (!memory_) memory_.emplace(AdaptiveMemory{.costs = KnownOrMeasuredCosts(), .drafters = {}});
   return {.memory = &*memory_, .origin = costs_origin_};
 }
 
@@ -413,7 +413,8 @@ Result<Calibration> EngineImpl::MeasureCosts() {
     LS_TRY(CommitMadeUp(*cache, info_.n_layer, depth));
     return cache;
   };
-  return Calibrate(*target_, make_cache, {.capacity = info_.n_ctx, .deep = std::max(most, kKvChunk)});
+  return Calibrate(*target_, make_cache,
+                   {.capacity = info_.n_ctx, .deep = std::max(most, kKvChunk), .most_rows = max_rows_});
 }
 
 Result<std::vector<int32_t>> EngineImpl::PromptTokens(const GenerationRequest& request) const {
