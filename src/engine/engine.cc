@@ -15,6 +15,7 @@
 #include "draft/draft_models.h"
 #include "draft/drafter.h"
 #include "engine/calibration_cache.h"
+#include "engine/draft_state.h"
 #include "engine/generation.h"
 #include "engine/gguf_tokenizer.h"
 #include "engine/memory_plan.h"
@@ -297,6 +298,10 @@ Status EngineImpl::SaveSession(const Session& session, const std::string& path) 
   for (const KvChunkRef& chunk : state.cache->chunks()) {
     contents.chunks.push_back({chunk->bytes.data(), pool_->chunk_bytes()});
   }
+  std::vector<DraftState> drafts = state.draft_states;
+  if (state.drafter != nullptr && state.drafter->Follow(state.tokens).ok())
+    drafts = state.drafter->SaveState();
+  contents.sections = SectionsOf(drafts);
   const std::vector<std::byte> messages = PackMessages(session.messages());
   if (!session.messages().empty()) {
     contents.sections.push_back({.name = kMessagesSection, .version = kMessagesVersion, .bytes = messages});
@@ -329,6 +334,7 @@ Result<std::unique_ptr<Session>> EngineImpl::LoadSession(const std::string& path
   }
   SessionState& state = static_cast<SessionImpl&>(*session).state();
   state.tokens = saved.tokens;
+  state.draft_states = DraftStatesOf(saved, &state.draft_notice);
   state.cache->Adopt(chunks, saved.n_positions);
   return session;
 }
