@@ -68,6 +68,10 @@ class Session {
  public:
   virtual ~Session() = default;
   virtual const std::vector<int32_t>& tokens() const = 0;
+  // The conversation, for whoever leads it: generations neither read nor change it. It is saved, loaded and
+  // forked with the session.
+  virtual std::vector<Message>& messages() = 0;
+  virtual const std::vector<Message>& messages() const = 0;
   virtual void Clear() = 0;
 };
 
@@ -101,10 +105,10 @@ class Engine {
   // `session`.
   virtual Result<std::unique_ptr<Session>> Fork(const Session& session) = 0;
 
-  // A session with its keys and values as a file, and back. It means the same on any machine that computes in
-  // the same arithmetic, and is refused, by what differs, for another model, cache type or arithmetic, or if
-  // it is damaged. Saved beside and renamed: what stood under this name before is there until the new file is
-  // whole. kNotFound: there is none.
+  // A session with its keys, values and messages as a file, and back. It means the same on any machine that
+  // computes in the same arithmetic, and is refused, by what differs, for another model, cache type or
+  // arithmetic, or if it is damaged. Saved beside and renamed: what stood under this name before is there
+  // until the new file is whole. kNotFound: there is none.
   virtual Status SaveSession(const Session& session, const std::string& path) = 0;
   virtual Result<std::unique_ptr<Session>> LoadSession(const std::string& path) = 0;
 

@@ -9,6 +9,7 @@
 
 #include "bench/forced_trees.h"
 #include "bench/measure.h"
+#include "bench/measure_answers.h"
 #include "bench/selfcheck.h"
 #include "draft/drafter.h"
 #include "draft/testing/longspec_files.h"
@@ -364,6 +365,38 @@ TEST_F(BenchTest, RefusesNonsense) {
   EXPECT_FALSE(Run({}).ok());
   options_.prompt.clear();
   EXPECT_FALSE(Run({&kernels::kReferenceTable}).ok());
+}
+
+// Whole answers: every kind is measured, and of one document nearly nothing is read twice.
+TEST_F(BenchTest, AnswersOfOneDocumentReadItOnce) {
+  AnswersBenchOptions options = {.model = options_.model,
+                                 .text = "",
+                                 .depths = {300},
+                                 .sequences = {1, 3},
+                                 .answer = 5,
+                                 .speculation = {{.type = "none"}, {.type = "ngram"}},
+                                 .repetitions = 2};
+  for (int i = 0; i < 400; ++i) options.text += " word" + std::to_string(i * i % 89);
+  std::vector<AnswersMeasurement> all;
+  const Status status = MeasureAnswers(options, [&](const AnswersMeasurement& m) { all.push_back(m); });
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(all.size(), 6U);  // one sequence, three unrelated ones, three of one document; two kinds each
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].speculation, i % 2 == 0 ? "none" : "ngram");
+    EXPECT_EQ(all[i].one_document, i >= 4);
+    EXPECT_EQ(all[i].tokens, all[i].sequences * 5);
+    EXPECT_EQ(all[i].prompt_tokens, all[i].sequences * 300);
+    // By chance two prompts begin with the same tokens; and for fewer than 32 tokens nobody waits.
+    const double expected = i >= 4 ? 300 + 2 * 16 : all[i].sequences * 300;
+    EXPECT_NEAR(static_cast<double>(all[i].prompt_tokens_read), expected, 2 * 32) << i;
+    EXPECT_GT(all[i].ms, 0);
+    EXPECT_GT(all[i].tokens_per_second(), all[i].with_prompts());
+    EXPECT_GE(all[i].mean_acceptance_length, 1);
+  }
+  options.text = "short";
+  EXPECT_EQ(MeasureAnswers(options, {}).code(), StatusCode::kInvalidArgument);
+  options.sequences = {65};
+  EXPECT_EQ(MeasureAnswers(options, {}).code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

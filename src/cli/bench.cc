@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // longspec bench: what prefill, a decoding step and a step with many rows cost on this machine; with --sweep,
-// a table of steps by rows and keys.
+// a table of steps by rows and keys; with --answers, whole answers of several sequences.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -9,16 +9,19 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/print.h"
 #include "bench/measure.h"
+#include "bench/measure_answers.h"
 #include "bench/measure_batch.h"
 #include "chart/chart.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/prompt.h"
 #include "kernels/dispatch.h"
 #include "longspec/engine.h"
 
@@ -31,6 +34,10 @@ struct BenchFlags {
   bool sweep = false;
   std::string svg;
   std::vector<int> parallel;  // empty: steps of one sequence
+  int answer = 0;             // tokens; 0: steps, and no answers
+  std::string text_file;
+  std::string prompts = "both";
+  SpeculationOptions speculation;
 };
 
 const std::vector<int> kSweepDepths = {512, 2048, 4096, 8192, 16384, 32768, 65536};
@@ -113,6 +120,58 @@ std::string BatchLine(const BatchMeasurement& m) {
                m.depth, m.ms, 1e3 * m.sequences / m.ms, m.times_one, m.products_ms, m.attention_ms,
                m.times_parts, m.one_document_ms);
 }
+
+std::string JsonLine(const AnswersMeasurement& m) {
+  nlohmann::ordered_json json;
+  json["test"] = "answers";
+  json["sequences"] = m.sequences;
+  json["depth"] = m.depth;
+  json["prompts"] = m.one_document ? "one document" : "unrelated";
+  json["speculation"] = m.speculation;
+  json["tokens"] = m.tokens;
+  json["ms"] = m.ms;
+  json["tokens_per_second"] = m.tokens_per_second();
+  json["prompt_tokens"] = m.prompt_tokens;
+  json["prompt_tokens_read"] = m.prompt_tokens_read;
+  json["prompt_ms"] = m.prompt_ms;
+  json["tokens_per_second_with_prompts"] = m.with_prompts();
+  json["mean_acceptance_length"] = m.mean_acceptance_length;
+  return json.dump() + "\n";
+}
+
+// Answers as they are measured, each beside those it is compared with.
+class AnswersTable {
+ public:
+  static constexpr const char* kHeader =
+      "| sequences | keys each | prompts      | speculation | prompts ms | tokens/s | of plain | of "
+      "unrelated "
+      "| tokens/s with prompts | of unrelated | accepted |\n"
+      "|----------:|----------:|--------------|-------------|-----------:|---------:|---------:|-------------"
+      ":"
+      "|----------------------:|-------------:|---------:|\n";
+
+  // Of the same sequences plain, unless it is; of as many unrelated ones, if it is of one document.
+  std::string Line(const AnswersMeasurement& m) {
+    done_[{m.sequences, m.depth, m.one_document, m.speculation}] = m;
+    const auto plain = done_.find({m.sequences, m.depth, m.one_document, "none"});
+    const auto unrelated = done_.find({m.sequences, m.depth, false, m.speculation});
+    std::string of_plain, of_unrelated, of_unrelated_with_prompts;
+    if (m.speculation != "none" && plain != done_.end()) {
+      of_plain = Print("%.2fx", m.tokens_per_second() / plain->second.tokens_per_second());
+    }
+    if (m.one_document && unrelated != done_.end()) {
+      of_unrelated = Print("%.2fx", m.tokens_per_second() / unrelated->second.tokens_per_second());
+      of_unrelated_with_prompts = Print("%.2fx", m.with_prompts() / unrelated->second.with_prompts());
+    }
+    return Print("| %9d | %9d | %-12s | %-11s | %10.0f | %8.1f | %8s | %12s | %21.1f | %12s | %8.2f |\n",
+                 m.sequences, m.depth, m.one_document ? "one document" : "unrelated", m.speculation.c_str(),
+                 m.prompt_ms, m.tokens_per_second(), of_plain.c_str(), of_unrelated.c_str(), m.with_prompts(),
+                 of_unrelated_with_prompts.c_str(), m.mean_acceptance_length);
+  }
+
+ private:
+  std::map<std::tuple<int, int, bool, std::string>, AnswersMeasurement> done_;
+};
 
 std::string MachineText(const char* kernel_table, const MachineLimits& limits) {
   char roof[200];
@@ -204,6 +263,8 @@ class Sweep {
 
 Status CheckSweep(const BenchFlags& flags) {
   if (!flags.sweep && !flags.svg.empty()) return InvalidArgument("--svg " + flags.svg + ": needs --sweep");
+  if (flags.answer > 0 && (flags.sweep || flags.bench.attention_only))
+    return InvalidArgument("--answers: measures no steps, which --sweep and --attention ask for");
   if (flags.sweep && flags.bench.attention_only)
     return InvalidArgument("--attention: measures no whole steps, which --sweep asks for");
   return {};
@@ -257,6 +318,41 @@ int RunBatches(const BenchFlags& flags, const char* kernel_table, Output& out) {
   return written.ok() ? static_cast<int>(kExitOk) : FailOutput(written);
 }
 
+// Whole answers of several sequences.
+int RunAnswers(const BenchFlags& flags, const char* kernel_table, Output& out) {
+  if (flags.text_file.empty()) {
+    return Fail(InvalidArgument("--answers: needs --text, a file that prompts are cut from"), Stage::kLoad);
+  }
+  if (const Status status = CheckSpeculation(flags.speculation); !status.ok()) {
+    return Fail(status, Stage::kLoad);
+  }
+  auto text = ReadInput(flags.text_file);
+  if (!text.ok()) return Fail(text.status(), Stage::kLoad);
+  AnswersBenchOptions options = {.model = flags.bench.model,
+                                 .text = std::move(*text),
+                                 .depths = flags.bench.depths,
+                                 .sequences = flags.parallel.empty() ? std::vector{8} : flags.parallel,
+                                 .answer = flags.answer,
+                                 .speculation = {SpeculationOptions{.type = "none"}},
+                                 .unrelated = flags.prompts != "one-document",
+                                 .one_document = flags.prompts != "unrelated",
+                                 .repetitions = flags.bench.repetitions};
+  options.model.speculation = flags.speculation;
+  if (flags.speculation.type != "none") options.speculation.push_back(flags.speculation);
+  Status written;
+  AnswersTable table;
+  if (!flags.json) {
+    written =
+        out.Write(kernels::CpuDescription() + ", kernels " + kernel_table + "\n\n" + AnswersTable::kHeader);
+  }
+  const Status status = MeasureAnswers(options, [&](const AnswersMeasurement& m) {
+    const Status line = out.Write(flags.json ? JsonLine(m) : table.Line(m));
+    if (written.ok()) written = line;
+  });
+  if (!status.ok()) return Fail(status, Stage::kLoad);
+  return written.ok() ? static_cast<int>(kExitOk) : FailOutput(written);
+}
+
 int RunBenchCommand(const BenchFlags& flags) {
   if (const Status checked = CheckSweep(flags); !checked.ok()) return Fail(checked, Stage::kLoad);
   const auto table = kernels::Choose(flags.bench.model.kernels);
@@ -265,6 +361,7 @@ int RunBenchCommand(const BenchFlags& flags) {
   Status written = out.Check();
   if (!written.ok()) return FailOutput(written);
   if (flags.sweep) return RunSweep(flags, (*table)->name, out);
+  if (flags.answer > 0) return RunAnswers(flags, (*table)->name, out);
   if (!flags.parallel.empty()) return RunBatches(flags, (*table)->name, out);
   const auto on_machine = [&](const MachineLimits& limits) {
     written = out.Write(flags.json ? JsonLine(limits) : TableHeader((*table)->name, limits));
@@ -305,11 +402,21 @@ Runner SetUpBench(CLI::App& app) {
   app.add_option("--parallel", flags->parallel,
                  "Steps of so many sequences with one row each, beside their parts, after made-up contexts")
       ->delimiter(',');
+  app.add_option("--answers", flags->answer,
+                 "Whole answers of so many tokens by --parallel sequences (8), unrelated prompts of --depth "
+                 "tokens and one document, plain and with --spec-type, end to end")
+      ->check(CLI::Range(1, kMaxInt));
+  app.add_option("--text", flags->text_file, "With --answers: a file whose text prompts are cut from");
+  app.add_option("--prompts", flags->prompts,
+                 "With --answers: unrelated ones, those of one document, or both")
+      ->check(CLI::IsMember({"unrelated", "one-document", "both"}))
+      ->capture_default_str();
   app.add_option("--svg", flags->svg, "With --sweep: a chart of it in this file");
   app.add_option("--repetitions", flags->bench.repetitions,
                  "Runs of each step at least, more of short ones; the median is shown")
       ->capture_default_str();
   app.add_flag("--json", flags->json, "Print one JSON object a line");
+  AddSpeculationOptions(app, &flags->speculation);
   return [flags, depths, rows] {
     if (flags->sweep) {
       flags->bench.made_up_context = true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // longspec chat: turns of a conversation, from a terminal or a pipe. The session's cache is reused between
-// turns.
+// turns and, with --session, between one call and the next.
 #include <unistd.h>
 
 #include <cstdio>
@@ -19,6 +19,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/report.h"
+#include "cli/saved_session.h"
 
 namespace longspec::cli {
 namespace {
@@ -28,6 +29,7 @@ struct ChatOptions {
   std::string system_prompt;
   GenerationRequest request;
   OutputFlags output;
+  std::string session_file;
 };
 
 constexpr const char* kChatHelp =
@@ -43,12 +45,18 @@ class Chat {
         session_(std::move(session)),
         stdout_(Output::Standard()),
         reader_(STDIN_FILENO, InterruptFd()),
-        interactive_(IsTerminal(STDIN_FILENO)) {
-    Clear();
+        interactive_(IsTerminal(STDIN_FILENO)),
+        saved_(options.session_file) {
+    if (!options_.system_prompt.empty()) Instruct(options_.system_prompt);
   }
 
   int Run() {
-    if (interactive_) std::fputs("/help lists the commands\n", stderr);
+    if (interactive_) {
+      const size_t n = session_->messages().size();
+      if (n > 1)
+        std::fprintf(stderr, "the conversation goes on after %zu messages; /clear forgets them\n", n);
+      std::fputs("/help lists the commands\n", stderr);
+    }
     while (!done_) {
       if (interactive_) std::fputs("> ", stderr);
       std::string line;
@@ -65,14 +73,36 @@ class Chat {
       }
     }
     if (interactive_) std::fputs("\n", stderr);
-    return exit_code_;
+    Save();
+    return exit_code_ == kExitOk ? save_code_ : exit_code_;
   }
 
  private:
+  bool HasInstruction() const {
+    const std::vector<Message>& messages = session_->messages();
+    return !messages.empty() && messages.front().role == "system";
+  }
+
+  // What the conversation begins with; a saved one may have begun with another.
+  void Instruct(const std::string& system_prompt) {
+    std::vector<Message>& messages = session_->messages();
+    if (!HasInstruction()) messages.insert(messages.begin(), Message{"system", ""});
+    messages.front().content = system_prompt;
+  }
+
   void Clear() {
-    messages_.clear();
-    if (!options_.system_prompt.empty()) messages_.push_back({"system", options_.system_prompt});
+    const std::string system_prompt = HasInstruction() ? session_->messages().front().content : "";
     session_->Clear();
+    if (!system_prompt.empty()) Instruct(system_prompt);
+    unsaved_ = true;
+  }
+
+  // If that fails, the conversation goes on, and it is tried again.
+  void Save() {
+    if (!unsaved_) return;
+    const Status saved = saved_.Save(engine_, *session_);
+    save_code_ = saved.ok() ? static_cast<int>(kExitOk) : FailOutput(saved);
+    unsaved_ = !saved.ok();
   }
 
   void TakeLine(const std::string& line) {
@@ -93,17 +123,20 @@ class Chat {
 
   // A turn that fails leaves the conversation as it was before it.
   void Answer(const std::string& line) {
-    messages_.push_back({"user", line});
+    std::vector<Message>& messages = session_->messages();
+    messages.push_back({"user", line});
+    unsaved_ = true;
     const auto result = Generate();
     const bool interrupted = Interrupted();
     ClearInterrupt();
     if (!written_.ok()) {
+      messages.pop_back();
       done_ = true;
       exit_code_ = FailOutput(written_);
       return;
     }
     if (!result.ok()) {
-      messages_.pop_back();
+      messages.pop_back();
       const int code = Fail(result.status(), Stage::kGenerate);
       if (!interactive_) exit_code_ = code;  // who pipes a conversation in reads the exit status
       return;
@@ -113,15 +146,16 @@ class Chat {
         options_.output.verbose ? FormatStatistics(*result).c_str() : FormatBriefStatistics(*result).c_str(),
         stderr);
     if (result->tokens.empty()) {
-      messages_.pop_back();
+      messages.pop_back();
     } else {
-      messages_.push_back({"assistant", result->text});
+      messages.push_back({"assistant", result->text});
     }
+    Save();
   }
 
   Result<GenerationResult> Generate() {
     GenerationRequest request = options_.request;
-    request.messages = messages_;
+    request.messages = session_->messages();
     Progress progress("prefill", Progress::StandardError(!options_.output.no_progress));
     request.on_prefill = ReportPrefill(&progress);
     request.on_text = [&](std::string_view piece) {
@@ -141,16 +175,31 @@ class Chat {
   Output stdout_;
   LineReader reader_;
   bool interactive_;
-  std::vector<Message> messages_;
+  const SavedSession saved_;
+  bool unsaved_ = false;  // there is something that the file does not have
+  int save_code_ = kExitOk;
   Status written_;
   bool done_ = false;
   int exit_code_ = kExitOk;
 };
 
+Result<std::unique_ptr<Session>> OpenSession(const SavedSession& saved, Engine& engine) {
+  auto session = saved.Open(engine);
+  if (session.ok() && (*session)->messages().empty() && !(*session)->tokens().empty()) {
+    return InvalidArgument(saved.path() +
+                           ": the session is a text and no conversation; go on with it by 'longspec run "
+                           "--session', or name another session file");
+  }
+  return session;
+}
+
 int RunChat(const ChatOptions& options) {
   const Status speculation = CheckSpeculation(options.request.speculation);
   if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
-  if (const Status writable = Output::Standard().Check(); !writable.ok()) return FailOutput(writable);
+  const SavedSession saved(options.session_file);
+  Status writable = Output::Standard().Check();
+  if (writable.ok()) writable = saved.CheckWritable();
+  if (!writable.ok()) return FailOutput(writable);
   ModelOptions model = options.model;
   model.speculation = options.request.speculation;
   auto engine = LoadEngine(model, options.output);
@@ -158,7 +207,7 @@ int RunChat(const ChatOptions& options) {
   // A model without a template, or with one that is not understood, is refused before the first question.
   const auto probe = (*engine)->ApplyChatTemplate({{"user", "?"}}, true);
   if (!probe.ok()) return Fail(probe.status(), Stage::kLoad);
-  auto session = (*engine)->NewSession();
+  auto session = OpenSession(saved, **engine);
   if (!session.ok()) return Fail(session.status(), Stage::kLoad);
   ClearInterrupt();
   return Chat(options, **engine, std::move(*session)).Run();
@@ -170,6 +219,7 @@ Runner SetUpChat(CLI::App& app) {
   auto options = std::make_shared<ChatOptions>();
   AddModelOptions(app, &options->model);
   app.add_option("--system-prompt", options->system_prompt, "System message (-sys)")->group("Prompt");
+  AddSessionOption(app, &options->session_file, "it goes on where it stopped");
   AddLimitOptions(app, &options->request);
   AddSamplingOptions(app, &options->request.sampling);
   AddSpeculationOptions(app, &options->request.speculation);

@@ -2,7 +2,6 @@
 //
 // longspec run: one prompt, one answer.
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +16,7 @@
 #include "cli/progress.h"
 #include "cli/prompt.h"
 #include "cli/report.h"
+#include "cli/saved_session.h"
 
 namespace longspec::cli {
 namespace {
@@ -46,9 +46,7 @@ void AddRunOptions(CLI::App& app, RunOptions* options) {
   app.add_flag_callback(
          "--no-chat", [options] { options->prompt.chat = false; }, "Continue the prompt as raw text")
       ->group(group);
-  app.add_option("--session", options->session_file,
-                 "File with the conversation so far, kept up to date; without a prompt its text goes on")
-      ->group(group);
+  AddSessionOption(app, &options->session_file, "without a prompt its text goes on");
   AddLimitOptions(app, &options->request);
   AddSamplingOptions(app, &options->request.sampling);
   AddSpeculationOptions(app, &options->request.speculation);
@@ -70,13 +68,14 @@ std::string PromptOf(const GenerationRequest& request) {
 // Everything that goes wrong before the model is needed is said before the model is loaded.
 class Run {
  public:
-  explicit Run(const RunOptions& options) : options_(options), stdout_(Output::Standard()) {}
+  explicit Run(const RunOptions& options)
+      : options_(options), saved_(options.session_file), stdout_(Output::Standard()) {}
 
   int operator()() {
     const Status speculation = CheckSpeculation(options_.request.speculation);
     if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
     auto prompt = ComposePrompt(options_.prompt);
-    const bool goes_on = options_.prompt.prompt.empty() && options_.prompt.file.empty() && HasSession();
+    const bool goes_on = options_.prompt.prompt.empty() && options_.prompt.file.empty() && saved_.Exists();
     if (!prompt.ok() && !goes_on) return Fail(prompt.status(), Stage::kLoad);
     if (const Status writable = OpenOutputs(); !writable.ok()) return FailOutput(writable);
     ModelOptions model = options_.model;
@@ -84,7 +83,7 @@ class Run {
     auto engine = LoadEngine(model, options_.output);
     if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
     GenerationRequest request = options_.request;
-    auto session = HasSession() ? (*engine)->LoadSession(options_.session_file) : (*engine)->NewSession();
+    auto session = saved_.Open(**engine);
     if (!session.ok()) return Fail(session.status(), Stage::kLoad);
     if (goes_on) {
       request.tokens = (*session)->tokens();
@@ -99,16 +98,13 @@ class Run {
  private:
   Status OpenOutputs() {
     Status writable = stdout_.Check();
+    if (writable.ok()) writable = saved_.CheckWritable();
     if (writable.ok() && !options_.stats_file.empty()) {
       auto file = Output::Open(options_.stats_file);
       if (!file.ok()) return file.status();
       stats_file_.emplace(std::move(*file));
     }
     return writable;
-  }
-
-  bool HasSession() const {
-    return !options_.session_file.empty() && std::filesystem::exists(options_.session_file);
   }
 
   int Generate(Engine& engine, Session& session, GenerationRequest request) {
@@ -124,12 +120,21 @@ class Run {
     if (!written_.ok()) return FailOutput(written_);
     if (!result.ok()) return Fail(result.status(), Stage::kGenerate);
     const int status = Report(*result, engine.info());
-    if (!options_.session_file.empty()) {
-      const Status saved = engine.SaveSession(session, options_.session_file);
-      if (!saved.ok()) return FailOutput(saved);
-    }
+    KeepConversation(request, *result, session);
+    const Status saved = saved_.Save(engine, session);
+    if (!saved.ok()) return FailOutput(saved);
     KeepAnswer(request, *result);
     return status;
+  }
+
+  // What `chat` goes on with. A text that goes on is more of its last message; raw text is no conversation.
+  static void KeepConversation(const GenerationRequest& request, const GenerationResult& result,
+                               Session& session) {
+    std::vector<Message>& messages = session.messages();
+    if (request.tokens.empty()) messages = request.messages;
+    if (messages.empty()) return;
+    if (messages.back().role != "assistant") messages.push_back({"assistant", ""});
+    messages.back().content += result.text;
   }
 
   // The answer was given: that it was not kept is no failure.
@@ -160,6 +165,7 @@ class Run {
   }
 
   const RunOptions& options_;
+  const SavedSession saved_;
   Output stdout_;
   std::optional<Output> stats_file_;
   Status written_;

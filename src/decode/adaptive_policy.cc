@@ -11,6 +11,10 @@
 // against the text whether it was verified or not, so that estimates stay alive without speculating. Probes,
 // ever more rarely, tell what rows cost and how dear drafters do. Because estimates can be wrong, measured
 // speed has the last word: rounds that were slower than plain ones for a while make a pause.
+//
+// A generation starts from what others learned of its drafter: what proposals cost, and how often they were
+// accepted, which counts for a quarter, since another text begins. What it learns is told to the ones after
+// it. If it is alone, its own estimates and those that outlive it are the same; if not, only its own fade.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -62,31 +66,25 @@ class Backoff {
   int rounds_ = 0, wait_ = kMinWait;
 };
 
-// The running mean of a cost; the first value counts as it is.
-class Mean {
- public:
-  void Add(double x) {
-    value_ = known_ ? value_ + kRate * (x - value_) : x;
-    known_ = true;
-  }
-  bool known() const { return known_; }
-  double value() const { return value_; }
-
- private:
-  double value_ = 0;
-  bool known_ = false;
-};
-
 class AdaptivePolicy final : public Policy {
  public:
-  AdaptivePolicy(const SpeculationOptions& options, CostModel* costs, AcceptanceTable* acceptance)
+  AdaptivePolicy(const SpeculationOptions& options, CostModel* costs, DrafterMemory* drafter)
       : max_nodes_(std::max(0, options.adaptive_n_max)),
         min_nodes_(options.draft_n_min),
         has_members_(IsPortfolio(options.type)),
         costs_(costs),
-        acceptance_(acceptance),
+        drafter_(drafter),
+        acceptance_(drafter->acceptance),
+        draft_ms_(drafter->draft_ms),
+        draft_nodes_(drafter->draft_nodes),
         gains_(Index(max_nodes_)),
-        quick_gains_(Index(max_nodes_)) {}
+        quick_gains_(Index(max_nodes_)) {
+    ++drafter_->in_flight;
+    Fade();
+  }
+  AdaptivePolicy(const AdaptivePolicy&) = delete;
+  AdaptivePolicy& operator=(const AdaptivePolicy&) = delete;
+  ~AdaptivePolicy() override { --drafter_->in_flight; }
 
   DraftBudget Budget(const PolicyInput& input) override {
     context_ = input.context;
@@ -100,7 +98,10 @@ class AdaptivePolicy final : public Policy {
       --pause_;
       return Skip(Decision::kPaused);
     }
-    if (!draft_ms_.known()) return Ask(std::min(cap, kFirstAsk), std::min(depth, kFirstAsk));
+    // Every text gets a look, but for a drafter that would not pay if all it says came true.
+    if (!asked_before_ && (!draft_ms_.known() || MayPay(std::min({cap, depth, kFirstAsk})))) {
+      return Ask(std::min(cap, kFirstAsk), std::min(depth, kFirstAsk));
+    }
     if (DraftIsCheap()) return Ask(std::min(cap, kSpareNodes + static_cast<int>(1.5 * most_worth_)), depth);
     return AskIfItPays(cap, depth);
   }
@@ -161,8 +162,8 @@ class AdaptivePolicy final : public Policy {
     const auto n_tokens = static_cast<double>(round.accepted.tokens.size());
     sample_ms_.Add(round.verify_ms / n_tokens);
     if (round.asked && !quick_) {
-      draft_ms_.Add(round.draft_ms);
-      draft_nodes_.Add(asked_nodes_);
+      for (RunningMean* mean : {&draft_ms_, &drafter_->draft_ms}) mean->Add(round.draft_ms);
+      for (RunningMean* mean : {&draft_nodes_, &drafter_->draft_nodes}) mean->Add(asked_nodes_);
     }
     const auto n_accepted = static_cast<double>(round.accepted.nodes.size()) - 1;
     const double expected = last_.expected - 1;
@@ -186,10 +187,19 @@ class AdaptivePolicy final : public Policy {
   // A probe was accepted beyond expectation: what made speculation stop counts for less, and the next probe
   // comes soon.
   void TextMayHaveChanged() {
-    acceptance_->Fade();
+    Fade();
     tree_probe_.Reset();
     draft_probe_.Reset();
   }
+
+  // What is known counts for less; of those in flight beside it, it does not.
+  void Fade() {
+    acceptance_.Fade();
+    if (drafter_->in_flight == 1) drafter_->acceptance.Fade();
+  }
+
+  // Whether a proposal of so many nodes, all accepted, would be worth its cost.
+  bool MayPay(int nodes) const { return Rate(nodes, nodes, draft_ms_.value()) > kMargin * Rate(0, 0); }
 
   DraftBudget Skip(Decision decision) {
     probing_ = quick_ = false;
@@ -201,6 +211,7 @@ class AdaptivePolicy final : public Policy {
 
   DraftBudget Ask(int nodes, int depth) {
     skipped_ = probing_ = quick_ = false;
+    asked_before_ = true;
     asked_nodes_ = nodes;
     return {.max_nodes = nodes, .max_depth = std::min(depth, nodes)};
   }
@@ -266,8 +277,7 @@ class AdaptivePolicy final : public Policy {
   void Rank(const TokenTree& tree) {
     reach_.assign(Index(tree.size()), 1.0);
     for (int i = 1; i < tree.size(); ++i) {
-      reach_[Index(i)] =
-          reach_[Index(tree.node(i).parent)] * acceptance_->Estimate(KindOf(tree, i, context_));
+      reach_[Index(i)] = reach_[Index(tree.node(i).parent)] * acceptance_.Estimate(KindOf(tree, i, context_));
     }
     order_.resize(Index(tree.size() - 1));
     std::iota(order_.begin(), order_.end(), 1);
@@ -326,7 +336,9 @@ class AdaptivePolicy final : public Policy {
       for (int32_t child = proposal_.node(at).first_child; child >= 0;
            child = proposal_.node(child).next_sibling) {
         const bool came = proposal_.node(child).token == token;
-        acceptance_->Add(KindOf(proposal_, child, context_), came);
+        const NodeKind kind = KindOf(proposal_, child, context_);
+        acceptance_.Add(kind, came);
+        drafter_->acceptance.Add(kind, came);
         if (came) next = child;
       }
       if (next < 0) return;
@@ -395,12 +407,13 @@ class AdaptivePolicy final : public Policy {
   const int max_nodes_, min_nodes_;
   const bool has_members_;
   CostModel* costs_;
-  AcceptanceTable* acceptance_;
+  DrafterMemory* drafter_;
 
   // This round.
   int context_ = 0;
   int asked_nodes_ = 0;
   bool skipped_ = false;
+  bool asked_before_ = false;
   bool probing_ = false;            // a dear drafter is asked although it does not promise to pay
   bool quick_ = false;              // of a portfolio, only the cheap members are asked
   std::vector<double> row_ms_;      // [n]: target cost of 1 + n rows
@@ -411,8 +424,9 @@ class AdaptivePolicy final : public Policy {
   TokenTree proposal_{0};
   Last last_;
 
-  // Learned in this generation.
-  Mean draft_ms_, draft_nodes_, sample_ms_;
+  // Learned in this generation, or known when it began.
+  AcceptanceTable acceptance_;
+  RunningMean draft_ms_, draft_nodes_, sample_ms_;
   // [i]: running mean of the chance of the i-th best node; of quick members alone.
   std::vector<double> gains_, quick_gains_;
   double most_worth_ = 0;  // nodes
@@ -435,11 +449,10 @@ std::string AcceptanceKey(const Drafter& drafter, bool dice) {
 
 std::unique_ptr<Policy> MakeAdaptivePolicy(const SpeculationOptions& options, std::string_view key,
                                            AdaptiveMemory* memory) {
-  auto known = memory->acceptance.find(key);
-  if (known == memory->acceptance.end()) {
-    known = memory->acceptance.emplace(std::string(key), AcceptanceTable()).first;
+  auto known = memory->drafters.find(key);
+  if (known == memory->drafters.end()) {
+    known = memory->drafters.emplace(std::string(key), DrafterMemory()).first;
   }
-  known->second.Fade();
   return std::make_unique<AdaptivePolicy>(options, &memory->costs, &known->second);
 }
 

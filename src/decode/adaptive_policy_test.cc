@@ -91,6 +91,7 @@ class Simulation {
   // Of the last Rounds, over plain decoding in the same world.
   double Speedup() const { return tokens / ms * (world.cost(1, context) + 0.05); }
   PolicyReport report() const { return policy_->report(); }
+  Policy& policy() { return *policy_; }
 
   World world;
   int context = 1000, max_tokens = 1 << 30;
@@ -113,7 +114,7 @@ AdaptiveMemory Knows(const std::function<double(int, int)>& cost) {
   for (const int rows : table.rows) {
     for (const int keys : table.keys) table.ms.push_back(cost(rows, keys));
   }
-  return {.costs = CostModel(table), .acceptance = {}};
+  return {.costs = CostModel(table), .drafters = {}};
 }
 
 TEST(Adaptive, GrowsWhereRowsAreCheapAndDraftsGood) {
@@ -371,10 +372,91 @@ TEST(Adaptive, LearnsAcrossGenerationsByDrafter) {
     Simulation s({.cost = cost, .acceptance = 0.0, .score = 0.9F}, &memory);
     s.Rounds(100);
   }
-  EXPECT_EQ(memory.acceptance.size(), 1U);
-  EXPECT_LT(memory.acceptance.at("simulated").Estimate({.score = 0.89}), 0.4);
+  EXPECT_EQ(memory.drafters.size(), 1U);
+  EXPECT_LT(memory.drafters.at("simulated").acceptance.Estimate({.score = 0.89}), 0.4);
   const auto other = MakeAdaptivePolicy({}, "another", &memory);
-  EXPECT_EQ(memory.acceptance.size(), 2U);
+  EXPECT_EQ(memory.drafters.size(), 2U);
+  EXPECT_EQ(memory.drafters.at("simulated").in_flight, 0);
+}
+
+// What a dear drafter costs is known from the first generation on: it gets no look where it cannot pay.
+TEST(Adaptive, DraftCostsOutliveAGeneration) {
+  AdaptiveMemory memory = Knows(CheapRows);
+  const World dear = {.cost = CheapRows, .draft_ms = 60.0, .acceptance = 0.9, .score = 0.9F};
+  const auto asked = [&](const World& world) {
+    Simulation s(world, &memory);
+    s.Rounds(30);
+    return s.n_asked;
+  };
+  EXPECT_EQ(asked(dear), 1);  // which tells what it costs
+  for (int generation = 0; generation < 5; ++generation) EXPECT_EQ(asked(dear), 0) << generation;
+  EXPECT_NEAR(memory.drafters.at("simulated").draft_ms.value(), 60.0, 1e-6);
+  // One that may pay is looked at for every text; what it takes the first time is not all that is known of
+  // it.
+  memory = Knows(CheapRows);
+  World may_pay = {.cost = CheapRows, .draft_ms = 1.0, .acceptance = 0.9, .score = 0.9F, .longest = 6};
+  EXPECT_GT(asked(may_pay), 25);
+  EXPECT_NEAR(memory.drafters.at("simulated").draft_ms.value(), 1.0, 1e-6);
+  Simulation next(may_pay, &memory);
+  next.world.draft_ms = 4.0;
+  next.Round();
+  EXPECT_NEAR(memory.drafters.at("simulated").draft_ms.value(), 1.6, 1e-6);
+  next.world.draft_ms = 1.0;
+  next.Rounds(60);
+  EXPECT_GT(next.n_asked, 50);
+}
+
+// A generation that begins, or finds its text changed, takes nothing from one in flight, which has learned
+// much; and the one after both begins with what both learned.
+TEST(Adaptive, WhatIsLearnedIsNotFadedUnderOthers) {
+  const auto cost = [](int rows, int) { return 5.0 + 0.4 * rows; };
+  const auto chances = [](Policy& policy) {
+    policy.Budget({.context = 1000, .room = 1000, .max_tokens = 100});
+    TokenTree tree(0);
+    float reach = 1;
+    for (int i = 0; i < 6; ++i) tree.AddChild(i, kRight, reach *= 0.5F);
+    const auto value = policy.Value(tree);
+    return std::vector<double>(value->reach.begin(), value->reach.end());
+  };
+  AdaptiveMemory memory = Knows(cost);
+  Simulation first({.cost = cost, .acceptance = 0.97, .score = 0.5F}, &memory);
+  first.Rounds(200);
+  const std::vector<double> before = chances(first.policy());
+  EXPECT_GT(before[0], 0.85);
+  const double shared = memory.drafters.at("simulated").acceptance.Estimate({.score = 0.5});
+  {
+    // Eight others, whose text is another: they start from what is known, and learn for themselves.
+    std::vector<std::unique_ptr<Simulation>> others;
+    for (int i = 0; i < 8; ++i) {
+      others.push_back(
+          std::make_unique<Simulation>(World{.cost = cost, .acceptance = 0.05, .score = 0.5F}, &memory));
+      EXPECT_GT(chances(others.back()->policy())[0], 0.8) << i;
+    }
+    EXPECT_EQ(memory.drafters.at("simulated").in_flight, 9);
+    EXPECT_EQ(chances(first.policy()), before);
+    EXPECT_EQ(memory.drafters.at("simulated").acceptance.Estimate({.score = 0.5}), shared);
+    for (auto& other : others) other->Rounds(60);
+    EXPECT_EQ(chances(first.policy()), before);
+    EXPECT_LT(chances(others[0]->policy())[0], 0.4);
+  }
+  EXPECT_EQ(memory.drafters.at("simulated").in_flight, 1);
+  Simulation next({.cost = cost}, &memory);
+  EXPECT_LT(chances(next.policy())[0], before[0]);
+}
+
+// One after the other, estimates that outlive a generation are its own: as if there were one table.
+TEST(Adaptive, AloneTheTablesAreOne) {
+  const auto cost = [](int rows, int) { return 5.0 + 0.4 * rows; };
+  AdaptiveMemory memory = Knows(cost);
+  for (const double acceptance : {0.9, 0.1, 0.6}) {
+    Simulation s({.cost = cost, .acceptance = acceptance, .score = 0.5F}, &memory);
+    s.Rounds(100);
+    s.policy().Budget({.context = 1000, .room = 1000, .max_tokens = 100});
+    TokenTree tree(0);
+    tree.AddChild(0, kRight, 0.5F);
+    const double own = s.policy().Value(tree)->reach[0];
+    EXPECT_EQ(memory.drafters.at("simulated").acceptance.Estimate(KindOf(tree, 1, 1000)), own) << acceptance;
+  }
 }
 
 // --- Through the real loop. ---

@@ -6,7 +6,6 @@
 #include <map>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/counter_rng.h"
 #include "base/median.h"
 #include "base/status_macros.h"
@@ -18,6 +17,9 @@ constexpr std::array<int, 10> kRows = {1, 2, 3, 4, 5, 6, 8, 12, 16, 32};
 // In this order, so that whatever the budget leaves out lies between or beyond what is known.
 constexpr std::array<int, 10> kOrder = {1, 8, 4, 16, 2, 12, 6, 5, 3, 32};
 constexpr size_t kAlways = 2;  // of the order, whatever the budget
+// Pieces of prompts; the last is as wide as the default batch, and prompts have no logits.
+constexpr std::array<int, 2> kPromptRows = {128, 512};
+constexpr int kMostWithLogits = 128;
 // A row count costs what it does in the median of several rounds, in steps of the row beside it: neighbours
 // on the same cores slow computing and reading down by different amounts, and the shortest passes are those
 // without neighbours, which decoding will not be.
@@ -46,19 +48,31 @@ class Calibrator {
     const int deep = std::clamp(options_.capacity - widest, shallow, options_.deep);
     std::vector<Scratch> scratch;
     for (const int depth : deep > shallow ? std::vector{shallow, deep} : std::vector{shallow}) {
-      LS_ASSIGN(std::unique_ptr<KvCache> cache, make_cache(depth, widest));
+      const int room = std::clamp(options_.capacity - depth, widest, kPromptRows.back());
+      LS_ASSIGN(std::unique_ptr<KvCache> cache, make_cache(depth, room));
       scratch.push_back({.depth = depth, .cache = std::move(cache), .passes = {}});
       for (int i = 0; i < kWarmUps; ++i) LS_TRY(Pass(*scratch.back().cache, 1).status());
     }
-    const double start = NowMs();
+    const double start = options_.now_ms();
     for (int round = 0; round < kRounds; ++round) {
       for (size_t i = 0; i < kOrder.size(); ++i) {
         const bool always = round == 0 && i < kAlways;
-        if (kOrder[i] > widest || (!always && NowMs() - start > options_.budget_ms)) continue;
+        if (kOrder[i] > widest || (!always && options_.now_ms() - start > options_.budget_ms)) continue;
         if (round > 0 && kOrder[i] > kMostRepeated) continue;
         if (kOrder[i] > kWide && std::all_of(scratch.begin(), scratch.end(), InProportion)) continue;
         for (Scratch& s : scratch) LS_TRY(Measure(kOrder[i], s));
       }
+    }
+    double left_ms = options_.wide_ms;
+    for (const int rows : kPromptRows) {
+      if (rows > std::min(options_.most_rows, options_.capacity - scratch.back().depth)) break;
+      for (const Scratch& s : scratch) {
+        const auto& [narrower, passes] = *s.passes.rbegin();
+        left_ms -= passes.ms.back() * rows / narrower;
+      }
+      if (left_ms < 0) break;
+      for (Scratch& s : scratch) LS_TRY(Measure(rows, s));
+      wide_.push_back(rows);
     }
     return Calibration{.table = Fill(scratch), .steady = Steady(scratch)};
   }
@@ -79,12 +93,14 @@ class Calibrator {
     for (int i = 0; i < rows; ++i) {
       tokens.push_back(static_cast<int32_t>(rng_.Uniform(draws_++) * target_.vocab_size()));
     }
-    const double start = NowMs();
+    const double start = options_.now_ms();
     LS_ASSIGN(KvTransaction transaction, cache.Begin(rows));
-    const ForwardSegment segment{
-        .tokens = tokens, .parents = {}, .kv = &transaction, .logits = LogitsFor::kAllRows};
+    const ForwardSegment segment{.tokens = tokens,
+                                 .parents = {},
+                                 .kv = &transaction,
+                                 .logits = rows <= kMostWithLogits ? LogitsFor::kAllRows : LogitsFor::kNone};
     LS_TRY(target_.Forward({&segment, 1}).status());
-    return std::max(NowMs() - start, 1e-6);
+    return std::max(options_.now_ms() - start, 1e-6);
   }
 
   Status Measure(int rows, Scratch& scratch) {
@@ -138,6 +154,7 @@ class Calibrator {
   CostTable Fill(const std::vector<Scratch>& scratch) const {
     CostTable table;
     table.rows.assign(kRows.begin(), kRows.end());
+    table.rows.insert(table.rows.end(), wide_.begin(), wide_.end());
     for (int keys = kShallow; keys < options_.capacity; keys *= 4) table.keys.push_back(keys);
     table.keys.push_back(options_.capacity);
     table.ms.resize(table.rows.size() * table.keys.size());
@@ -149,8 +166,10 @@ class Calibrator {
         const double rise = At(back, table.rows[r]) - shallow;
         slope = std::max(0.0, rise / (scratch.back().depth - scratch.front().depth));
       }
+      // The rows of a chain see those before them, too.
+      const double seen = scratch.front().depth + 0.5 * (table.rows[r] - 1);
       for (size_t k = 0; k < table.keys.size(); ++k) {
-        const double ms = shallow + slope * (table.keys[k] - scratch.front().depth);
+        const double ms = shallow + slope * (table.keys[k] - seen);
         table.at(r, k) = std::max(ms, 0.1 * shallow);
       }
     }
@@ -159,6 +178,7 @@ class Calibrator {
 
   Target& target_;
   const CalibrationOptions& options_;
+  std::vector<int> wide_;  // of kPromptRows, those measured
   RngStream rng_{.seed = 1, .purpose = RngPurpose::kPolicy};
   uint64_t draws_ = 0;
 };

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Measures what forward passes cost, in about a second: a few row counts at two depths of scratch caches.
-// What lies between is interpolated, what lies deeper extrapolated linearly in the number of keys.
+// What lies between is interpolated, what lies deeper extrapolated linearly in the number of keys. Pieces of
+// prompts are much wider than what decoding verifies: of them two points are measured, once each, unless that
+// would take too long, as on large models, where rows cost in proportion anyway.
 #pragma once
 
 #include <functional>
 #include <memory>
 
+#include "base/clock.h"
 #include "decode/cost_model.h"
 #include "kv/kv_cache.h"
 #include "model/target.h"
@@ -17,6 +20,9 @@ struct CalibrationOptions {
   int capacity = 0;         // positions of the caches that will be used
   int deep = 2048;          // keys of the deeper cache, if the capacity allows
   double budget_ms = 1000;  // row counts beyond the first two are measured while it lasts
+  double wide_ms = 1000;    // what the wide points may take altogether, by what narrower ones took
+  int most_rows = 512;      // of a pass of the target
+  std::function<double()> now_ms = NowMs;
 };
 
 // A scratch cache that already holds `depth` positions of made-up keys and values, with room for `rows` more.

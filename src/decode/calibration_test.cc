@@ -51,7 +51,7 @@ TEST(Calibration, MeasuresTwoDepthsAndFillsTheTable) {
   ASSERT_TRUE(measured.ok()) << measured.status().message();
   const CostTable* table = &measured->table;
   EXPECT_TRUE(CheckCostTable(*table).ok());
-  EXPECT_EQ(table->rows, (std::vector<int>{1, 2, 3, 4, 5, 6, 8, 12, 16, 32}));
+  EXPECT_EQ(table->rows, (std::vector<int>{1, 2, 3, 4, 5, 6, 8, 12, 16, 32, 128, 512}));
   EXPECT_EQ(table->keys, (std::vector<int>{256, 1024, 4096, 8192}));
   EXPECT_GE(f.target.passes.size(), 9U);  // 32 rows are left out where costs are in proportion
   EXPECT_EQ(*std::min_element(f.target.keys.begin(), f.target.keys.end()), 256);
@@ -62,12 +62,73 @@ TEST(Calibration, MeasuresTwoDepthsAndFillsTheTable) {
 
 TEST(Calibration, WithoutTimeItMeasuresLittleAndStillKnowsAllRows) {
   Fixture f;
-  const auto measured = Calibrate(f.target, Scratch, {.capacity = 4096, .deep = 512, .budget_ms = 0});
+  const auto measured =
+      Calibrate(f.target, Scratch, {.capacity = 4096, .deep = 512, .budget_ms = 0, .wide_ms = 0});
   ASSERT_TRUE(measured.ok());
   const CostTable* table = &measured->table;
   EXPECT_EQ(f.target.passes.size(), 2U);
   EXPECT_TRUE(CheckCostTable(*table).ok());
   EXPECT_EQ(table->rows.size(), 10U);
+}
+
+// A machine whose clock is this: a pass takes `ms` and so much for each row.
+class SlowTarget final : public Target {
+ public:
+  SlowTarget(const ToyLanguage* language, double ms, double ms_per_row)
+      : toy_(language), ms_(ms), ms_per_row_(ms_per_row) {}
+  int vocab_size() const override { return toy_.vocab_size(); }
+  int context_length() const override { return toy_.context_length(); }
+  Result<TargetOutput> Forward(std::span<const ForwardSegment> segments) override {
+    const auto rows = static_cast<int>(segments[0].tokens.size());
+    ++passes[rows];
+    has_logits[rows] = segments[0].logits != LogitsFor::kNone;
+    now_ms += ms_ + ms_per_row_ * rows;
+    return toy_.Forward(segments);
+  }
+  std::map<int, int> passes;
+  std::map<int, bool> has_logits;
+  double now_ms = 0;
+
+ private:
+  ToyTarget toy_;
+  const double ms_, ms_per_row_;
+};
+
+TEST(Calibration, PiecesOfPromptsAreMeasuredOnceEach) {
+  const ToyLanguage language{8, 1};
+  SlowTarget target(&language, 2, 0.25);
+  const auto measured = Calibrate(
+      target, Scratch, {.capacity = 2048, .deep = 1024, .now_ms = [&target] { return target.now_ms; }});
+  ASSERT_TRUE(measured.ok());
+  EXPECT_EQ(target.passes[128], 2);  // one at each depth
+  EXPECT_EQ(target.passes[512], 2);
+  EXPECT_TRUE(target.has_logits[128]);
+  EXPECT_FALSE(target.has_logits[512]);  // a prompt's
+  const CostModel model(measured->table);
+  for (const int rows : {16, 64, 128, 200, 512}) {
+    EXPECT_NEAR(model.TargetMs(rows, 512), 2 + 0.25 * rows, 1e-9) << rows;
+  }
+}
+
+TEST(Calibration, WidePassesThatWouldTakeTooLongAreLeftOut) {
+  const auto widest = [](double ms_per_row, CalibrationOptions options) {
+    const ToyLanguage language{8, 1};
+    SlowTarget target(&language, 0, ms_per_row);
+    options.now_ms = [&target] { return target.now_ms; };
+    const auto measured = Calibrate(target, Scratch, options);
+    EXPECT_TRUE(measured.ok());
+    EXPECT_EQ(measured->table.rows.back(), std::max(32, target.passes.rbegin()->first));
+    return measured->table.rows.back();
+  };
+  CalibrationOptions options = {.capacity = 2048, .deep = 1024, .wide_ms = 60};
+  EXPECT_EQ(widest(0.01, options), 512);
+  EXPECT_EQ(widest(0.15, options), 128);  // two of 19 ms, and two of 77 would be too much
+  EXPECT_EQ(widest(2.0, options), 32);
+  options.wide_ms = 1e9;
+  options.most_rows = 256;
+  EXPECT_EQ(widest(0.01, options), 128);
+  options = {.capacity = 1200, .deep = 1024};
+  EXPECT_EQ(widest(0.01, options), 128);  // there are 176 positions beyond the deeper ones
 }
 
 TEST(Calibration, TinyContexts) {

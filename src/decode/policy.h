@@ -17,6 +17,7 @@
 
 #include "decode/acceptance_table.h"
 #include "decode/cost_model.h"
+#include "decode/running_mean.h"
 #include "decode/share_speculation.h"
 #include "draft/drafter.h"
 #include "verify/verify.h"
@@ -68,11 +69,18 @@ class Policy {
 // for.
 std::unique_ptr<Policy> MakeFixedPolicy(const SpeculationOptions& options);
 
+// What is known of a drafter, from all generations that it drafted for.
+struct DrafterMemory {
+  AcceptanceTable acceptance;
+  RunningMean draft_ms, draft_nodes;  // of a proposal; the nodes that were asked for
+  int in_flight = 0;                  // generations that use it now
+};
+
 // What adaptive policies have learned and the next one goes on with: it outlives generations, not the
-// machine.
+// machine. Policies borrow it.
 struct AdaptiveMemory {
   CostModel costs;
-  std::map<std::string, AcceptanceTable, std::less<>> acceptance;  // by AcceptanceKey
+  std::map<std::string, DrafterMemory, std::less<>> drafters = {};  // by AcceptanceKey
 };
 
 // What is learned of a drafter is learned apart by what it drafts with, dice included: its scores mean
@@ -80,7 +88,9 @@ struct AdaptiveMemory {
 std::string AcceptanceKey(const Drafter& drafter, bool dice);
 
 // Chooses nodes so that expected tokens per millisecond are highest, none if plain decoding is faster
-// (decode/adaptive_policy.cc). `key` is an AcceptanceKey; `memory` is borrowed and outlives the policy.
+// (decode/adaptive_policy.cc). `key` is an AcceptanceKey; `memory` is borrowed and outlives the policy. A
+// policy begins with what was learned of its drafter, tells the next ones what it learns, and takes nothing
+// from those in flight beside it.
 std::unique_ptr<Policy> MakeAdaptivePolicy(const SpeculationOptions& options, std::string_view key,
                                            AdaptiveMemory* memory);
 

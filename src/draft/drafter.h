@@ -4,6 +4,7 @@
 // target's cache. One drafter serves one sequence. Not thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -57,6 +58,13 @@ struct CommittedRows {
   }
 };
 
+// What a drafter keeps of its sequence that cannot be computed from tokens, as a session file holds it.
+struct DraftState {
+  std::string drafter;   // Drafter::name of whom it is of
+  uint32_t version = 1;  // of the format of its bytes
+  std::vector<std::byte> bytes;
+};
+
 class Drafter {
  public:
   virtual ~Drafter() = default;
@@ -80,6 +88,15 @@ class Drafter {
   // Whether Propose may be asked about a text that continues the committed one otherwise than the last time,
   // at a cost that does not grow with the text.
   virtual bool rewinds() const { return false; }
+
+  // For session files: what it would lose if only tokens were kept, such as what it read of the target's
+  // passes. Of the sequence that it was last told of. Most need nothing. Whatever else the bytes mean
+  // something to (a draft model's weights) they name, so that LoadState can refuse them.
+  virtual std::vector<DraftState> SaveState() const { return {}; }
+  // What SaveState gave when the sequence was that of the last Follow. The bytes come from a file: nothing of
+  // them is to be trusted. After an error it drafts as if there were none. Another drafter's state is nothing
+  // to it.
+  virtual Status LoadState(const DraftState&) { return {}; }
 
   virtual size_t bytes() const { return 0; }  // memory held now
 

@@ -67,6 +67,18 @@ class PortfolioDrafter final : public Drafter {
     return {};
   }
 
+  std::vector<DraftState> SaveState() const override {
+    std::vector<DraftState> states;
+    for (const auto& member : members_) {
+      for (DraftState& state : member->SaveState()) states.push_back(std::move(state));
+    }
+    return states;
+  }
+  Status LoadState(const DraftState& state) override {
+    for (const auto& member : members_) LS_TRY(member->LoadState(state));
+    return {};
+  }
+
   bool uses_dice() const override {
     return std::ranges::any_of(members_, [](const auto& member) { return member->uses_dice(); });
   }

@@ -47,6 +47,22 @@ class RecyclingDrafter final : public Drafter {
     return {};
   }
 
+  // Logits are not computed again. With a file of its own, that keeps it.
+  std::vector<DraftState> SaveState() const override {
+    if (!learned_ || !file_.empty()) return {};
+    return {{.drafter = std::string(name()), .version = kStateVersion, .bytes = table_.Bytes()}};
+  }
+  Status LoadState(const DraftState& state) override {
+    if (state.drafter != name() || !file_.empty()) return {};
+    if (state.version != kStateVersion) {
+      return Unsupported("its state is of version " + std::to_string(state.version) +
+                         ", and this program reads " + std::to_string(kStateVersion));
+    }
+    LS_ASSIGN(table_, RecyclingTable::Parse(state.bytes, "its state", table_.vocab_size()));
+    learned_ = true;
+    return {};
+  }
+
   size_t bytes() const override { return table_.bytes(); }
 
  private:
@@ -89,6 +105,7 @@ class RecyclingDrafter final : public Drafter {
   }
 
   static constexpr int kAbsent = -1;
+  static constexpr uint32_t kStateVersion = 1;  // the bytes of the table's file
 
   RecyclingTable table_;
   const int width_;

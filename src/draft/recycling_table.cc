@@ -54,28 +54,40 @@ Status CheckHeader(const std::string& path, std::span<const std::byte> bytes, in
 
 Result<RecyclingTable> RecyclingTable::Load(const std::string& path, int vocab_size) {
   LS_ASSIGN(const MappedFile file, MappedFile::Open(path));
-  LS_TRY(CheckHeader(path, file.bytes(), vocab_size));
+  return Parse(file.bytes(), path, vocab_size);
+}
+
+Result<RecyclingTable> RecyclingTable::Parse(std::span<const std::byte> bytes, const std::string& name,
+                                             int vocab_size) {
+  LS_TRY(CheckHeader(name, bytes, vocab_size));
   RecyclingTable table(vocab_size);
-  std::memcpy(table.candidates_.data(), file.bytes().data() + sizeof(Header),
+  std::memcpy(table.candidates_.data(), bytes.data() + sizeof(Header),
               table.candidates_.size() * sizeof(int32_t));
   for (const int32_t token : table.candidates_) {
     if (token < kUnknown || token >= vocab_size) {
-      return Corrupt(path + ": names token " + std::to_string(token) + ", outside the vocabulary of " +
+      return Corrupt(name + ": names token " + std::to_string(token) + ", outside the vocabulary of " +
                      std::to_string(vocab_size));
     }
   }
   return table;
 }
 
-Status RecyclingTable::Save(const std::string& path) const {
+std::vector<std::byte> RecyclingTable::Bytes() const {
   Header header = {};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.version = kVersion;
   header.n_candidates = kRecycledCandidates;
   header.vocab_size = static_cast<uint64_t>(vocab_size());
+  const auto candidates = std::as_bytes(std::span(candidates_));
+  std::vector<std::byte> bytes(sizeof(header) + candidates.size());
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  std::ranges::copy(candidates, bytes.begin() + sizeof(header));
+  return bytes;
+}
+
+Status RecyclingTable::Save(const std::string& path) const {
   LS_ASSIGN(AtomicFile file, AtomicFile::Create(path));
-  LS_TRY(file.Write(std::as_bytes(std::span(&header, 1))));
-  LS_TRY(file.Write(std::as_bytes(std::span(candidates_))));
+  LS_TRY(file.Write(Bytes()));
   return file.Commit();
 }
 

@@ -26,6 +26,10 @@ class RecyclingTable {
   // What Save wrote. kNotFound: there is no such file. Checks every number in it.
   static Result<RecyclingTable> Load(const std::string& path, int vocab_size);
   Status Save(const std::string& path) const;
+  // The same of a file's bytes; `name` is what errors say.
+  static Result<RecyclingTable> Parse(std::span<const std::byte> bytes, const std::string& name,
+                                      int vocab_size);
+  std::vector<std::byte> Bytes() const;
 
   // A row of the target's logits after `token`: its likeliest tokens replace what was known.
   // REQUIRES: as many logits as tokens in the vocabulary

@@ -14,6 +14,7 @@
 #include "decode/partial_verifier.h"
 #include "decode/policy.h"
 #include "draft/drafter.h"
+#include "engine/draft_state.h"
 #include "engine/stop_matcher.h"
 #include "model/shared_parts.h"
 #include "sampling/sampler.h"
@@ -152,6 +153,8 @@ Result<Drafter*> DrafterOf(const GenerationParts& parts, SessionState& session,
     LS_ASSIGN(session.drafter,
               MakeDrafter(options, {.target = parts.target, .cache = &cache, .models = parts.draft_models}));
     session.drafter_options = options;
+    RestoreDraftStates(session.tokens, std::exchange(session.draft_states, {}), *session.drafter,
+                       &session.draft_notice);
   }
   return session.drafter.get();
 }
@@ -338,10 +341,9 @@ class AnswerImpl final : public Answer {
     result_.speculative = MakeSpeculativeStats(stats, drafter, policy_->report(),
                                                session_.cache->exactness() == Exactness::kLossless);
     result_.speculative.costs = learned_.origin;
-    result_.speculative.notice = drafter.notice();
-    if (!sequence_.draft_failure.empty()) {
-      std::string& notice = result_.speculative.notice;
-      notice += (notice.empty() ? "" : "; ") + sequence_.draft_failure;
+    for (const std::string& notice :
+         {drafter.notice(), sequence_.draft_failure, std::exchange(session_.draft_notice, {})}) {
+      AddNotice(notice, &result_.speculative.notice);
     }
     result_.speculative.uses = drafter.uses();
     result_.speculative.dice = HasDice(drafter);
@@ -426,6 +428,7 @@ Result<std::unique_ptr<Answer>> Answer::Start(const GenerationParts& parts, Sess
 void SessionState::Clear() {
   cache->Truncate(0);
   tokens.clear();
+  draft_states.clear();
 }
 
 void SessionState::KeepTokens(size_t n) {

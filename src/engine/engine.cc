@@ -15,6 +15,7 @@
 #include "draft/draft_models.h"
 #include "draft/drafter.h"
 #include "engine/calibration_cache.h"
+#include "engine/draft_state.h"
 #include "engine/generation.h"
 #include "engine/gguf_tokenizer.h"
 #include "engine/memory_plan.h"
@@ -23,6 +24,7 @@
 #include "formats/feature_shard.h"
 #include "formats/gguf.h"
 #include "formats/session_file.h"
+#include "formats/string_list.h"
 #include "jinja/chat_template.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
@@ -142,7 +144,12 @@ class SessionImpl final : public Session {
     state_.cache = std::move(cache);
   }
   const std::vector<int32_t>& tokens() const override { return state_.tokens; }
-  void Clear() override { state_.Clear(); }
+  std::vector<Message>& messages() override { return messages_; }
+  const std::vector<Message>& messages() const override { return messages_; }
+  void Clear() override {
+    state_.Clear();
+    messages_.clear();
+  }
 
   const EngineImpl* engine() const { return engine_; }
   SessionState& state() { return state_; }
@@ -150,7 +157,39 @@ class SessionImpl final : public Session {
  private:
   const EngineImpl* engine_;
   SessionState state_;
+  std::vector<Message> messages_;
 };
+
+constexpr char kMessagesSection[] = "messages";
+constexpr uint32_t kMessagesVersion = 1;
+
+std::vector<std::byte> PackMessages(const std::vector<Message>& messages) {
+  std::vector<std::string> strings;
+  for (const Message& message : messages) {
+    strings.push_back(message.role);
+    strings.push_back(message.content);
+  }
+  return PackStrings(strings);
+}
+
+// Those of a session file; none if it has none.
+Result<std::vector<Message>> MessagesOf(const SessionContents& saved, const std::string& path) {
+  std::vector<Message> messages;
+  const SessionSection* section = saved.Find(kMessagesSection);
+  if (section == nullptr) return messages;
+  const std::string name = path + ": the conversation of the session file";
+  if (section->damaged) return Corrupt(name + " is damaged; delete the file, or name another session file");
+  if (section->version != kMessagesVersion) {
+    return Corrupt(name + " is of version " + std::to_string(section->version) + ", and this program reads " +
+                   std::to_string(kMessagesVersion));
+  }
+  LS_ASSIGN(std::vector<std::string> strings, UnpackStrings(section->bytes, name));
+  if (strings.size() % 2 != 0) return Corrupt(name + " ends with a role");
+  for (size_t i = 0; i < strings.size(); i += 2) {
+    messages.push_back({std::move(strings[i]), std::move(strings[i + 1])});
+  }
+  return messages;
+}
 
 class EngineImpl final : public Engine {
  public:
@@ -239,6 +278,7 @@ Result<std::unique_ptr<Session>> EngineImpl::Fork(const Session& session) {
   SessionState& state = static_cast<SessionImpl&>(*copy).state();
   state.cache = from->state().cache->Fork();
   state.tokens = from->state().tokens;
+  copy->messages() = from->messages();
   return copy;
 }
 
@@ -259,9 +299,18 @@ Status EngineImpl::SaveSession(const Session& session, const std::string& path) 
                            .n_positions = state.cache->length(),
                            .chunk_bytes = pool_->chunk_bytes(),
                            .chunk_positions = kKvChunk,
-                           .chunks = {}};
+                           .chunks = {},
+                           .sections = {}};
   for (const KvChunkRef& chunk : state.cache->chunks()) {
     contents.chunks.push_back({chunk->data(), pool_->chunk_bytes()});
+  }
+  std::vector<DraftState> drafts = state.draft_states;
+  if (state.drafter != nullptr && state.drafter->Follow(state.tokens).ok())
+    drafts = state.drafter->SaveState();
+  contents.sections = SectionsOf(drafts);
+  const std::vector<std::byte> messages = PackMessages(session.messages());
+  if (!session.messages().empty()) {
+    contents.sections.push_back({.name = kMessagesSection, .version = kMessagesVersion, .bytes = messages});
   }
   return WriteSessionFile(path, contents);
 }
@@ -282,6 +331,7 @@ Result<std::unique_ptr<Session>> EngineImpl::LoadSession(const std::string& path
                       return token >= 0 && token < target_->vocab_size();
                     });
   if (!fits) return Corrupt(path + ": the session's tokens or chunks are none of this model's");
+  LS_ASSIGN(session->messages(), MessagesOf(saved, path));
   std::vector<KvChunkRef> chunks;
   for (const auto& bytes : saved.chunks) {
     LS_ASSIGN(KvChunkRef chunk, pool_->Take());
@@ -290,6 +340,7 @@ Result<std::unique_ptr<Session>> EngineImpl::LoadSession(const std::string& path
   }
   SessionState& state = static_cast<SessionImpl&>(*session).state();
   state.tokens = saved.tokens;
+  state.draft_states = DraftStatesOf(saved, &state.draft_notice);
   state.cache->Adopt(chunks, saved.n_positions);
   return session;
 }
@@ -337,7 +388,7 @@ GenerationParts EngineImpl::Parts() {
 }
 
 LearnedCosts EngineImpl::Learned() {
-  if (!memory_) memory_.emplace(AdaptiveMemory{.costs = KnownOrMeasuredCosts(), .acceptance = {}});
+  if (!memory_) memory_.emplace(AdaptiveMemory{.costs = KnownOrMeasuredCosts(), .drafters = {}});
   return {.memory = &*memory_, .origin = costs_origin_};
 }
 
@@ -374,7 +425,8 @@ Result<Calibration> EngineImpl::MeasureCosts() {
     LS_TRY(CommitMadeUp(*cache, info_.n_layer, depth));
     return cache;
   };
-  return Calibrate(*target_, make_cache, {.capacity = info_.n_ctx, .deep = std::max(most, kKvChunk)});
+  return Calibrate(*target_, make_cache,
+                   {.capacity = info_.n_ctx, .deep = std::max(most, kKvChunk), .most_rows = max_rows_});
 }
 
 Result<std::vector<int32_t>> EngineImpl::PromptTokens(const GenerationRequest& request) const {

@@ -10,6 +10,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "engine/calibration_cache.h"
 #include "formats/gguf_writer.h"
@@ -336,6 +337,41 @@ TEST_F(EngineTest, ASessionGoesOnFromAFile) {
   EXPECT_NE(refused.message().find(path), std::string::npos) << refused.message();
   EXPECT_EQ(Load({.ctx_size = 128})->LoadSession(path).status().code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(later->LoadSession(path + ".none").status().code(), StatusCode::kNotFound);
+  std::filesystem::remove(path);
+}
+
+// The conversation is kept with the session: in files, in forks, until it is cleared.
+TEST_F(EngineTest, ASessionKeepsItsMessages) {
+  const auto engine = Load();
+  auto session = engine->NewSession();
+  EXPECT_TRUE((*session)->messages().empty());
+  const std::string odd("\0\n\xFF", 3);
+  (*session)->messages() = {{"user", odd}, {"assistant", ""}};
+  const std::string path = (std::filesystem::temp_directory_path() /
+                            ("longspec_messages_" + std::to_string(getpid()) + ".session"))
+                               .string();
+  ASSERT_TRUE(engine->SaveSession(**session, path).ok());
+  const auto loaded = engine->LoadSession(path);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  ASSERT_EQ((*loaded)->messages().size(), 2U);
+  EXPECT_EQ((*loaded)->messages()[0].role, "user");
+  EXPECT_EQ((*loaded)->messages()[0].content, odd);
+  EXPECT_EQ((*loaded)->messages()[1].role, "assistant");
+  const auto fork = engine->Fork(**loaded);
+  EXPECT_EQ((*fork)->messages().size(), 2U);
+  (*fork)->Clear();
+  EXPECT_TRUE((*fork)->messages().empty());
+  EXPECT_EQ((*loaded)->messages().size(), 2U);
+
+  // The file's last byte is one of theirs.
+  const auto size = static_cast<std::streamoff>(std::filesystem::file_size(path));
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(size - 1);
+  file.put('x');
+  file.close();
+  const Status damaged = engine->LoadSession(path).status();
+  EXPECT_EQ(damaged.code(), StatusCode::kCorrupt);
+  EXPECT_THAT(damaged.message(), HasSubstr("the conversation of the session file is damaged"));
   std::filesystem::remove(path);
 }
 

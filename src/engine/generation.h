@@ -55,6 +55,9 @@ struct SessionState {
   std::unique_ptr<Drafter> drafter;    // of the last answer; null: none yet
   SpeculationOptions drafter_options;  // it was made with
   const KvCache* drafter_cache = nullptr;
+  // Of a session that comes from a file: for the first drafter, and what could not be had of it.
+  std::vector<DraftState> draft_states;
+  std::string draft_notice;
 
   void Clear();
   // Keeps the first `n` tokens. The last one kept is never in the cache: it is the root of the next round.

@@ -83,7 +83,7 @@ class Model {
     parts.prefill_chunk = 256;
     parts.n_ctx_train = config.n_ctx_train;
     parts.draft_models = &models_;
-    parts.learned = [this] { return LearnedCosts{&memory_, "guessed"}; };
+    parts.learned = [this] { return LearnedCosts{&memory, "guessed"}; };
   }
   std::shared_ptr<ChunkPool> NewPool() const {
     return std::make_shared<ChunkPool>(config.kv_layout(CacheType::kF16, CacheType::kF16), config.n_layer);
@@ -92,13 +92,13 @@ class Model {
   LlamaConfig config;
   std::unique_ptr<Target> target;
   GenerationParts parts;
+  AdaptiveMemory memory;
 
  private:
   std::vector<std::byte> bytes_;
   ThreadTeam team_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   DraftModels models_;
-  AdaptiveMemory memory_;
 };
 
 struct Asked {
@@ -351,6 +351,42 @@ TEST(SchedulerTest, OneDocumentIsEvaluatedOnce) {
   ExpectAsAlone(model, asked, outcome, alone);
   EXPECT_EQ(outcome.stats.prompt_tokens, 8 * 1003);
   EXPECT_EQ(outcome.stats.prompt_tokens_known, 7 * 1000);
+}
+
+// What is learned of a drafter lives with the engine: answers of one scheduler share it, those of the next
+// and those alone begin with it, and no text changes through it.
+TEST(SchedulerTest, WhatIsLearnedOutlivesAnswersAndSchedulers) {
+  Model model(kernels::Available().front(), 1);
+  int most_in_flight = 0;
+  const auto learned = [&]() -> const DrafterMemory& { return model.memory.drafters.at("ngram"); };
+  std::vector<Asked> asked;
+  for (unsigned i = 0; i < 5; ++i) {
+    asked.push_back({Request(Text(60, 80 + i % 2), "ngram", 0.0F, 40)});
+    asked.back().request.speculation.policy = "adaptive";
+    asked.back().request.on_text = [&](std::string_view) {
+      most_in_flight = std::max(most_in_flight, learned().in_flight);
+      return true;
+    };
+  }
+  const NodeKind kind = {.depth = 1, .score = 0.5};
+  std::map<std::pair<size_t, int>, std::vector<int32_t>> alone;
+  for (int scheduler = 0; scheduler < 2; ++scheduler) {
+    ExpectAsAlone(model, asked, RunAll(model, asked, {.share = false}), alone);
+    EXPECT_EQ(model.memory.drafters.size(), 1U);
+    EXPECT_TRUE(learned().draft_ms.known());
+    EXPECT_EQ(learned().in_flight, 0);
+  }
+  EXPECT_GT(most_in_flight, 1);
+  // One that begins while none is in flight begins with all of it.
+  SessionState session;
+  session.cache = MakeFullCache(model.NewPool(), kContext);
+  AcceptanceTable faded = learned().acceptance;
+  faded.Fade();
+  const auto answer = Answer::Start(model.parts, session, asked[0].request.tokens, asked[0].request, 0);
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(learned().in_flight, 1);
+  EXPECT_EQ(learned().acceptance.Estimate(kind), faded.Estimate(kind));
+  EXPECT_NE(faded.Estimate(kind), AcceptanceTable().Estimate(kind));
 }
 
 TEST(SchedulerTest, WhatCanNeverFitIsRefusedAtOnceWithTheNumbers) {

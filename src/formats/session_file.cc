@@ -14,21 +14,30 @@ namespace {
 
 constexpr char kMagic[] = "longspec session";
 constexpr size_t kMagicBytes = sizeof(kMagic) - 1;
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;  // 1 knew no sections, and is read as one that has none
 constexpr uint32_t kMostText = 1 << 20;
 constexpr uint64_t kAlignment = 64;  // of the chunks in the file
 
-// Then the text, the tokens, zeros up to a multiple of 64, and the chunks.
+// Then the text, the tokens, a record for each section, zeros up to a multiple of 64, the chunks, and the
+// bytes of the sections.
 struct Header {
   char magic[kMagicBytes];
   uint32_t version, text_bytes;
   uint32_t n_tokens, n_positions;
   uint64_t chunk_bytes;
-  uint32_t chunk_positions, unused;
-  Hash128 rest_hash;    // of all after the header
+  uint32_t chunk_positions, n_sections;
+  Hash128 rest_hash;    // of all after the header but the bytes of sections
   Hash128 header_hash;  // of all before it
 };
 static_assert(sizeof(Header) == 80);
+
+struct SectionRecord {
+  char name[kMostSectionName + 1];  // ends with a 0
+  uint32_t version;
+  uint64_t bytes;
+  Hash128 hash;
+};
+static_assert(sizeof(SectionRecord) == 64);
 
 Hash128 HeaderHash(const Header& header) {
   return HashOf(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, header_hash)));
@@ -38,7 +47,17 @@ uint64_t Aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment 
 
 // Of all between the header and the chunks.
 uint64_t PrefixBytes(const Header& h) {
-  return Aligned(sizeof(Header) + h.text_bytes + uint64_t{4} * h.n_tokens) - sizeof(Header);
+  const uint64_t bytes = h.text_bytes + uint64_t{4} * h.n_tokens + sizeof(SectionRecord) * h.n_sections;
+  return Aligned(sizeof(Header) + bytes) - sizeof(Header);
+}
+
+uint64_t NumberOfChunks(const Header& h) {
+  return h.chunk_positions == 0 ? 0 : (uint64_t{h.n_positions} + h.chunk_positions - 1) / h.chunk_positions;
+}
+
+// Between the header and the chunks.
+uint64_t RecordAt(const Header& h, uint32_t section) {
+  return h.text_bytes + uint64_t{4} * h.n_tokens + sizeof(SectionRecord) * section;
 }
 
 // A hash of hashes, so that gigabytes need not lie together.
@@ -55,13 +74,59 @@ Status Damaged(const std::string& name, const std::string& what) {
   return Corrupt(name + ": " + what + "; delete it, or name another session file");
 }
 
+// The sections' names and sizes, without their bytes. `most`: bytes that the file has for them.
+Result<std::vector<SectionRecord>> ReadRecords(const Header& h, std::span<const std::byte> prefix,
+                                               uint64_t most, const std::string& name) {
+  std::vector<SectionRecord> records(h.n_sections);
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < h.n_sections; ++i) {
+    SectionRecord& record = records[i];
+    std::memcpy(&record, prefix.data() + RecordAt(h, i), sizeof(record));
+    const bool named = record.name[0] != 0 && record.name[kMostSectionName] == 0;
+    const bool again = std::any_of(records.begin(), records.begin() + i, [&](const SectionRecord& other) {
+      return std::strcmp(other.name, record.name) == 0;
+    });
+    if (!named || again || record.bytes > most - bytes) {
+      return Damaged(name, "the session file says impossible sections");
+    }
+    bytes += record.bytes;
+  }
+  return records;
+}
+
+// kInvalidArgument if the format has no room for it.
+Result<SectionRecord> RecordOf(const SessionSection& section, const std::string& path) {
+  if (section.name.empty() || section.name.size() > kMostSectionName) {
+    return InvalidArgument(path + ": a session section's name has " + std::to_string(section.name.size()) +
+                           " bytes, and may have 1 to " + std::to_string(kMostSectionName));
+  }
+  SectionRecord record{
+      .name = {}, .version = section.version, .bytes = section.bytes.size(), .hash = HashOf(section.bytes)};
+  std::ranges::copy(section.name, record.name);
+  return record;
+}
+
 }  // namespace
+
+const SessionSection* SessionContents::Find(std::string_view name) const {
+  const auto found =
+      std::ranges::find_if(sections, [name](const SessionSection& s) { return s.name == name; });
+  return found == sections.end() ? nullptr : &*found;
+}
 
 Status WriteSessionFile(const std::string& path, const SessionContents& contents) {
   std::string text;
   for (const auto& [key, value] : contents.belongs_to) text += key + "\n" + value + "\n";
-  if (text.size() > kMostText || contents.tokens.size() > std::numeric_limits<int32_t>::max()) {
+  if (text.size() > kMostText || contents.tokens.size() > std::numeric_limits<int32_t>::max() ||
+      contents.sections.size() > kMostSections) {
     return InvalidArgument(path + ": the session is too large for its format");
+  }
+  uint64_t section_bytes = 0;
+  std::vector<SectionRecord> records;
+  for (const SessionSection& section : contents.sections) {
+    LS_ASSIGN(SectionRecord record, RecordOf(section, path));
+    section_bytes += record.bytes;
+    records.push_back(record);
   }
   Header header{};
   std::memcpy(header.magic, kMagic, kMagicBytes);
@@ -71,21 +136,26 @@ Status WriteSessionFile(const std::string& path, const SessionContents& contents
   header.n_positions = static_cast<uint32_t>(contents.n_positions);
   header.chunk_bytes = contents.chunk_bytes;
   header.chunk_positions = static_cast<uint32_t>(contents.chunk_positions);
+  header.n_sections = static_cast<uint32_t>(records.size());
   std::vector<std::byte> prefix(PrefixBytes(header));
-  const auto text_bytes = std::as_bytes(std::span(text)),
-             token_bytes = std::as_bytes(std::span(contents.tokens));
-  std::ranges::copy(token_bytes, std::ranges::copy(text_bytes, prefix.begin()).out);
+  auto end = prefix.begin();
+  for (const auto part : {std::as_bytes(std::span(text)), std::as_bytes(std::span(contents.tokens)),
+                          std::as_bytes(std::span(records))}) {
+    end = std::ranges::copy(part, end).out;
+  }
   PartsHash hash;
   hash.Add(prefix);
   for (const auto& chunk : contents.chunks) hash.Add(chunk);
   header.rest_hash = hash.Value();
   header.header_hash = HeaderHash(header);
 
-  const uint64_t bytes = sizeof(Header) + prefix.size() + contents.chunks.size() * contents.chunk_bytes;
+  const uint64_t bytes =
+      sizeof(Header) + prefix.size() + contents.chunks.size() * contents.chunk_bytes + section_bytes;
   LS_ASSIGN(AtomicFile file, AtomicFile::Create(path, bytes));
   LS_TRY(file.Write(std::as_bytes(std::span(&header, 1))));
   LS_TRY(file.Write(prefix));
   for (const auto& chunk : contents.chunks) LS_TRY(file.Write(chunk));
+  for (const SessionSection& section : contents.sections) LS_TRY(file.Write(section.bytes));
   return file.Commit();
 }
 
@@ -94,21 +164,28 @@ Result<SessionContents> ParseSession(std::span<const std::byte> bytes, const std
   if (bytes.size() < sizeof(h)) return Damaged(name, "is no session file");
   std::memcpy(&h, bytes.data(), sizeof(h));
   if (std::memcmp(h.magic, kMagic, kMagicBytes) != 0) return Damaged(name, "is no session file");
-  if (h.version != kVersion) {
+  if (h.version < 1 || h.version > kVersion) {
     return Damaged(name, "is a session file of format version " + std::to_string(h.version) +
-                             ", and this program reads " + std::to_string(kVersion));
+                             ", and this program reads 1 to " + std::to_string(kVersion));
   }
   if (h.header_hash != HeaderHash(h)) return Damaged(name, "the header of the session file is damaged");
   constexpr uint32_t kMost = std::numeric_limits<int32_t>::max();
-  const uint64_t n_chunks =
-      h.chunk_positions == 0 ? 0 : (uint64_t{h.n_positions} + h.chunk_positions - 1) / h.chunk_positions;
+  if (h.version == 1) h.n_sections = 0;
+  const uint64_t n_chunks = NumberOfChunks(h);
   if (h.text_bytes > kMostText || h.n_tokens > kMost || h.n_positions > h.n_tokens ||
-      h.chunk_positions == 0 || h.chunk_positions > kMost ||
+      h.chunk_positions == 0 || h.chunk_positions > kMost || h.n_sections > kMostSections ||
       (n_chunks > 0 && h.chunk_bytes > bytes.size() / n_chunks)) {
     return Damaged(name, "the session file says impossible sizes");
   }
   const uint64_t prefix_bytes = PrefixBytes(h),
-                 expected = sizeof(h) + prefix_bytes + n_chunks * h.chunk_bytes;
+                 before_sections = sizeof(h) + prefix_bytes + n_chunks * h.chunk_bytes;
+  uint64_t expected = before_sections;
+  std::vector<SectionRecord> records;
+  if (h.n_sections > 0 && before_sections <= bytes.size()) {
+    LS_ASSIGN(records,
+              ReadRecords(h, bytes.subspan(sizeof(h), prefix_bytes), bytes.size() - before_sections, name));
+    for (const SectionRecord& record : records) expected += record.bytes;
+  }
   if (expected != bytes.size()) {
     return Damaged(name, "the session file has " + std::to_string(bytes.size()) + " bytes instead of " +
                              std::to_string(expected));
@@ -135,6 +212,15 @@ Result<SessionContents> ParseSession(std::span<const std::byte> bytes, const std
                                      text.substr(key_end + 1, value_end - key_end - 1));
     at = value_end + 1;
   }
+  uint64_t at = before_sections;
+  for (const SectionRecord& record : records) {
+    const auto section = bytes.subspan(at, record.bytes);
+    contents.sections.push_back({.name = record.name,
+                                 .version = record.version,
+                                 .bytes = section,
+                                 .damaged = HashOf(section) != record.hash});
+    at += record.bytes;
+  }
   contents.tokens.resize(h.n_tokens);
   std::ranges::copy(prefix.subspan(h.text_bytes, uint64_t{4} * h.n_tokens),
                     std::as_writable_bytes(std::span(contents.tokens)).begin());
@@ -146,15 +232,30 @@ void SealSession(std::span<std::byte> bytes) {
   if (bytes.size() < sizeof(h)) return;
   std::memcpy(&h, bytes.data(), sizeof(h));
   std::memcpy(h.magic, kMagic, kMagicBytes);
-  h.version = kVersion;
-  const std::span<const std::byte> rest = bytes.subspan(sizeof(h));
-  const uint64_t prefix_bytes = std::min<uint64_t>(PrefixBytes(h), rest.size());
+  if (h.version != 1) h.version = kVersion;
+  Header as_read = h;
+  if (h.version == 1) as_read.n_sections = 0;
+  const std::span<std::byte> rest = bytes.subspan(sizeof(h));
+  const uint64_t prefix_bytes = std::min<uint64_t>(PrefixBytes(as_read), rest.size());
+  std::vector<std::span<const std::byte>> chunks;
+  const uint64_t n_chunks = NumberOfChunks(h);
+  uint64_t at = prefix_bytes;
+  while (chunks.size() < n_chunks && at < rest.size()) {
+    chunks.push_back(rest.subspan(at, std::min<uint64_t>(h.chunk_bytes, rest.size() - at)));
+    at += std::max<uint64_t>(chunks.back().size(), 1);
+  }
+  for (uint32_t i = 0; i < as_read.n_sections; ++i) {
+    const uint64_t record_at = RecordAt(h, i);
+    if (record_at + sizeof(SectionRecord) > prefix_bytes || at >= rest.size()) break;
+    SectionRecord record;
+    std::memcpy(&record, rest.data() + record_at, sizeof(record));
+    record.hash = HashOf(rest.subspan(at, std::min<uint64_t>(record.bytes, rest.size() - at)));
+    std::memcpy(rest.data() + record_at, &record, sizeof(record));
+    at += std::min<uint64_t>(record.bytes, rest.size() - at);
+  }
   PartsHash hash;
   hash.Add(rest.first(prefix_bytes));
-  const uint64_t size = std::max<uint64_t>(h.chunk_bytes, 1);
-  for (uint64_t at = prefix_bytes; at < rest.size(); at += std::min<uint64_t>(size, rest.size() - at)) {
-    hash.Add(rest.subspan(at, std::min<uint64_t>(size, rest.size() - at)));
-  }
+  for (const auto& chunk : chunks) hash.Add(chunk);
   h.rest_hash = hash.Value();
   h.header_hash = HeaderHash(h);
   std::memcpy(bytes.data(), &h, sizeof(h));

@@ -2,13 +2,16 @@
 //
 // A sequence on disk: its tokens, and the keys and values of a prefix of them, in chunks as they lie in
 // memory. They mean something to one model file in one arithmetic only, which the file says line by line.
-// Written beside and renamed; a checksum covers every byte.
+// Behind them lie named sections, whose bytes mean something to whoever wrote them. Written beside and
+// renamed; checksums cover every byte, and each section has its own, so that one that is damaged costs no
+// more than itself.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +19,14 @@
 #include "longspec/status.h"
 
 namespace longspec {
+
+struct SessionSection {
+  std::string name;      // at most kMostSectionName bytes, none of them 0
+  uint32_t version = 1;  // of the format of its bytes
+  std::span<const std::byte> bytes;
+  bool damaged = false;  // when read: the bytes are not those that were written
+};
+inline constexpr size_t kMostSectionName = 35, kMostSections = 64;
 
 struct SessionContents {
   // What it belongs to: ("model", fingerprint), ("matmul Q4_1", "q8"), ... Names and values without line
@@ -26,10 +37,12 @@ struct SessionContents {
   uint64_t chunk_bytes = 0;
   int chunk_positions = 256;
   std::vector<std::span<const std::byte>> chunks;  // as many as n_positions need, chunk_bytes each
+  std::vector<SessionSection> sections = {};       // each name once
 
   size_t n_chunks() const {
     return static_cast<size_t>((n_positions + chunk_positions - 1) / chunk_positions);
   }
+  const SessionSection* Find(std::string_view name) const;  // null: there is none
 };
 
 // kIo, kResourceExhausted (a full disk): what stood under this name before still does.
@@ -40,7 +53,8 @@ struct SessionFile {
   MappedFile file;
   SessionContents contents;
 };
-// kNotFound; kCorrupt: not a session, of another format version, cut, or changed.
+// kNotFound; kCorrupt: not a session, of a format version that is not known, cut, or changed elsewhere than
+// in a section.
 Result<SessionFile> ReadSessionFile(const std::string& path);
 // The same of bytes, which must outlive the result. `name` is what errors say.
 Result<SessionContents> ParseSession(std::span<const std::byte> bytes, const std::string& name);

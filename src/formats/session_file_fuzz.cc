@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "formats/session_file.h"
+#include "formats/string_list.h"
 
 // Once as it is, and once with checksums that are right, so that what they cover is looked at.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -14,8 +15,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto contents = longspec::ParseSession(bytes, "fuzz");
     if (contents.ok()) {
       LS_CHECK(contents->chunks.size() == contents->n_chunks());
-      for (const auto& chunk : contents->chunks) {
-        LS_CHECK(chunk.data() >= bytes.data() && chunk.data() + chunk.size() <= bytes.data() + bytes.size());
+      const auto inside = [&](std::span<const std::byte> part) {
+        return part.data() >= bytes.data() && part.data() + part.size() <= bytes.data() + bytes.size();
+      };
+      for (const auto& chunk : contents->chunks) LS_CHECK(inside(chunk));
+      for (const longspec::SessionSection& section : contents->sections) {
+        LS_CHECK(inside(section.bytes) && contents->Find(section.name) == &section);
+        const auto strings = longspec::UnpackStrings(section.bytes, section.name);
+        if (strings.ok()) LS_CHECK(longspec::PackStrings(*strings).size() == section.bytes.size());
       }
     } else {
       LS_CHECK(contents.status().message().starts_with("fuzz: "));

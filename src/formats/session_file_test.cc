@@ -24,7 +24,8 @@ class SessionFileTest : public ::testing::Test {
                  .n_positions = 4,
                  .chunk_bytes = 640,
                  .chunk_positions = 2,
-                 .chunks = {chunks_[0], chunks_[1]}};
+                 .chunks = {chunks_[0], chunks_[1]},
+                 .sections = {}};
   }
   ~SessionFileTest() override { std::filesystem::remove(path_); }
 
@@ -102,7 +103,7 @@ TEST_F(SessionFileTest, ImpossibleSizesAreRefused) {
   int n_refused = 0;
   for (int round = 0; round < 3000; ++round) {
     std::vector<char> bad = good;
-    for (unsigned n = 1 + rng() % 3; n > 0; --n) bad[20 + rng() % 24] = static_cast<char>(rng());
+    for (unsigned n = 1 + rng() % 3; n > 0; --n) bad[20 + rng() % 28] = static_cast<char>(rng());
     const auto bytes = std::as_writable_bytes(std::span(bad));
     SealSession(bytes);
     n_refused += ParseSession(bytes, "x").ok() ? 0 : 1;
@@ -111,6 +112,77 @@ TEST_F(SessionFileTest, ImpossibleSizesAreRefused) {
   std::vector<char> same = good;
   SealSession(std::as_writable_bytes(std::span(same)));
   EXPECT_EQ(same, good);
+}
+
+TEST_F(SessionFileTest, SectionsComeBackByName) {
+  const std::vector<std::byte> state(70, std::byte{7});
+  contents_.sections = {{.name = "draft x", .version = 3, .bytes = state},
+                        {.name = "empty", .bytes = {}},
+                        {.name = std::string(kMostSectionName, 'y'), .bytes = chunks_[2]}};
+  ASSERT_TRUE(WriteSessionFile(path_, contents_).ok());
+  const auto file = ReadSessionFile(path_);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_TRUE(std::ranges::equal(file->contents.chunks[1], chunks_[1]));
+  const SessionSection* draft = file->contents.Find("draft x");
+  ASSERT_NE(draft, nullptr);
+  EXPECT_EQ(draft->version, 3U);
+  EXPECT_TRUE(std::ranges::equal(draft->bytes, state));
+  EXPECT_FALSE(draft->damaged);
+  EXPECT_TRUE(file->contents.Find("empty")->bytes.empty());
+  EXPECT_EQ(file->contents.sections.back().bytes.size(), 640U);
+  EXPECT_EQ(file->contents.Find("none"), nullptr);
+
+  contents_.sections = {{.name = std::string(kMostSectionName + 1, 'y'), .bytes = {}}};
+  EXPECT_EQ(WriteSessionFile(path_, contents_).code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(ReadSessionFile(path_)->contents.Find("draft x"), nullptr);  // still what was there
+}
+
+// What is lost is lost of that section alone.
+TEST_F(SessionFileTest, DamageInASectionIsThatSections) {
+  contents_.sections = {{.name = "a", .bytes = chunks_[0]}, {.name = "b", .bytes = chunks_[1]}};
+  ASSERT_TRUE(WriteSessionFile(path_, contents_).ok());
+  const std::vector<char> good = Bytes();
+  const size_t before_sections = good.size() - 2 * 640;
+  for (size_t i = 0; i < good.size(); i += i + 9 < before_sections ? 7 : 1) {
+    std::vector<char> bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 0x10);
+    const auto contents = ParseSession(std::as_bytes(std::span(bad)), "x.session");
+    ASSERT_EQ(contents.ok(), i >= before_sections) << i;
+    if (!contents.ok()) continue;
+    EXPECT_EQ(contents->Find("a")->damaged, i < before_sections + 640) << i;
+    EXPECT_EQ(contents->Find("b")->damaged, i >= before_sections + 640) << i;
+  }
+}
+
+TEST_F(SessionFileTest, SectionsThatCannotBeAreRefused) {
+  contents_.sections = {{.name = "a", .bytes = chunks_[0]}, {.name = "b", .bytes = chunks_[1]}};
+  ASSERT_TRUE(WriteSessionFile(path_, contents_).ok());
+  const std::vector<char> good = Bytes();
+  const auto with = [&](size_t at, char value) {
+    std::vector<char> bytes = good;
+    bytes[at] = value;
+    SealSession(std::as_writable_bytes(std::span(bytes)));
+    return ParseSession(std::as_bytes(std::span(bytes)), "x").status().message();
+  };
+  const std::string text = "model\nllama 12ab\nattention\nf32\n";
+  const size_t first = 80 + text.size() + 4 * 5, second = first + 64;  // records
+  ASSERT_EQ(good[first], 'a');
+  ASSERT_EQ(good[second], 'b');
+  EXPECT_EQ(with(first, 'c'), "");
+  EXPECT_THAT(with(first, 'b'), HasSubstr("impossible sections"));  // twice
+  EXPECT_THAT(with(first, 0), HasSubstr("impossible sections"));    // without a name
+  EXPECT_THAT(with(first + 35, 'x'), HasSubstr("impossible sections"));
+  EXPECT_THAT(with(second + 47, 1), HasSubstr("impossible sections"));      // 2^56 bytes
+  EXPECT_THAT(with(44, kMostSections + 1), HasSubstr("impossible sizes"));  // so many sections
+}
+
+// The format before sections.
+TEST_F(SessionFileTest, FilesOfVersionOneAreRead) {
+  const auto file = ReadSessionFile(LONGSPEC_SOURCE_DIR "/src/formats/testdata/fuzz_session_file/version1");
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_EQ(file->contents.chunks.size(), 2U);
+  EXPECT_FALSE(file->contents.tokens.empty());
+  EXPECT_TRUE(file->contents.sections.empty());
 }
 
 TEST_F(SessionFileTest, WhatIsThereStaysUntilTheNewOneIsWhole) {

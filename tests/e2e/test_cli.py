@@ -418,6 +418,50 @@ class Chat(WithModel):
         self.assertEqual(once.returncode, OK, once.stderr)
         self.assertTrue(twice.stdout.endswith(once.stdout))
 
+    def test_a_session_goes_on_in_the_next_call(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "talk.session")
+            system = ("--system-prompt", "Be brief.")
+            whole = longspec(*self.ARGS, *system, stdin=b"My name is Ann.\nWhat is my name?\n")
+            first = longspec(*self.ARGS, *system, "--session", path, stdin=b"My name is Ann.\n")
+            rest = longspec(*self.ARGS, "-v", "--prompt-cache", path, stdin=b"What is my name?\n")
+            for result in (whole, first, rest):
+                self.assertEqual(result.returncode, OK, result.stderr)
+            self.assertIn(b"--prompt-cache is called --session here", rest.stderr)
+            self.assertEqual(first.stdout + rest.stdout, whole.stdout)
+            self.assertRegex(rest.stderr, rb"\(\d+ more from the cache\)")
+            # What was cleared is gone from the file, its instruction is not.
+            cleared = longspec(*self.ARGS, "--session", path, stdin=b"/clear\n")
+            self.assertEqual(cleared.returncode, OK, cleared.stderr)
+            again = longspec(*self.ARGS, "--session", path, stdin=b"My name is Ann.\n")
+            self.assertEqual(again.stdout, first.stdout)
+            self.assertEqual(os.listdir(folder), ["talk.session"])
+
+    def test_run_begins_what_chat_goes_on_with(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "talk.session")
+            whole = longspec(*self.ARGS, stdin=b"My name is Ann.\nWhat is my name?\n")
+            first = longspec("run", *self.ARGS[1:], "-p", "My name is Ann.", "--session", path)
+            rest = longspec(*self.ARGS, "--session", path, stdin=b"What is my name?\n")
+            self.assertEqual(first.returncode, OK, first.stderr)
+            self.assertEqual(rest.returncode, OK, rest.stderr)
+            self.assertEqual(first.stdout + rest.stdout, whole.stdout)
+
+    def test_sessions_that_cannot_go_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "text.session")
+            written = longspec("run", *self.ARGS[1:], "--no-chat", "-p", "one two", "--session", path)
+            self.assertEqual(written.returncode, OK, written.stderr)
+            self.expect_error(longspec(*self.ARGS, "--session", path, stdin=b"Hi\n"), USAGE,
+                              "text.session: the session is a text and no conversation")
+            self.expect_error(longspec(*self.ARGS, "--session", path, "-ctk", "f32", stdin=b"Hi\n"), USAGE, "keys f16")
+            with open(path, "r+b") as file:
+                file.truncate(4000)
+            self.expect_error(longspec(*self.ARGS, "--session", path, stdin=b"Hi\n"), BAD_MODEL, "text.session: ")
+            for command in (self.ARGS, ("run", *self.ARGS[1:], "-p", "x")):
+                for bad in (folder, os.path.join(folder, "none", "x.session")):
+                    self.expect_error(longspec(*command, "--session", bad, stdin=b"Hi\n"), OUTPUT, bad)
+
     def test_a_turn_that_does_not_fit_is_refused_and_the_rest_goes_on(self):
         result = longspec(*self.ARGS, "-c", "96", stdin=b"word " * 200 + b"\nHi\n")
         self.assertEqual(result.returncode, RESOURCES, result.stderr)
@@ -611,6 +655,28 @@ class Bench(WithModel):
             result = longspec("bench", "-m", MODEL, "--sweep", "--depth", "256", "--rows", "1", "--repetitions", "1", "--svg",
                               "/dev/full")
             self.assertEqual(result.returncode, OUTPUT, result.stderr)
+
+    def test_answers(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as text:
+            text.write(" ".join(f"word {i * i % 89}" for i in range(200)))
+            text.flush()
+            args = ("bench", "-m", MODEL, "--answers", "3", "--parallel", "2", "--depth", "100", "--repetitions", "1")
+            result = longspec(*args, "--text", text.name, "--spec-type", "ngram", "--json")
+            self.assertEqual(result.returncode, OK, result.stderr)
+            rows = [json.loads(line) for line in result.stdout.splitlines()]
+            self.assertEqual([(row["prompts"], row["speculation"]) for row in rows],
+                             [("unrelated", "none"), ("unrelated", "ngram"), ("one document", "none"),
+                              ("one document", "ngram")])
+            for row in rows:
+                self.assertEqual(row["tokens"], 6)
+                self.assertGreater(row["tokens_per_second"], row["tokens_per_second_with_prompts"])
+            self.assertGreater(rows[0]["prompt_tokens_read"], rows[2]["prompt_tokens_read"])
+            for_people = longspec(*args, "--text", text.name, "--spec-type", "none", "--prompts", "unrelated")
+            self.assertIn(b"| unrelated    | none ", for_people.stdout)
+            self.assertNotIn(b"one document", for_people.stdout)
+        self.expect_error(longspec(*args), USAGE, "--text")
+        self.expect_error(longspec(*args, "--text", "/nonexistent"), BAD_MODEL, "/nonexistent")
+        self.expect_error(longspec(*args, "--text", "x", "--sweep"), USAGE, "--answers")
 
     def test_bad_lists(self):
         self.expect_error(longspec("bench", "-m", MODEL, "--svg", "x.svg"), USAGE, "--svg x.svg: needs --sweep")

@@ -91,7 +91,7 @@ struct Summaries {
 Summaries PlayAll(const CostTable& table) {
   static const std::vector<Recording> recordings = ReadRecordings();
   const CostModel machine(table);
-  AdaptiveMemory memory{.costs = CostModel(table), .acceptance = {}};
+  AdaptiveMemory memory{.costs = CostModel(table), .drafters = {}};
   std::map<std::string, Cell> cells;
   Summaries all;
   std::printf("  auto   best fixed  rounds drafted accepted distinct 4-grams\n");
