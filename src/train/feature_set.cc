@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -34,20 +35,26 @@ bool Teaches(const FeatureSequence& s) { return std::ranges::count(s.loss.subspa
 class Labeller {
  public:
   Labeller(const FeatureSet& set, const LabelOptions& options)
-      : options_(options), top_k_(options.distill > 0.0 ? set.top_k() : 0) {
+      : options_(options),
+        states_(options.distill > 0.0 && set.has_final_hidden()),
+        top_k_(options.distill > 0.0 && !states_ ? set.top_k() : 0) {
     if (options.vocab.empty()) return;
     index_.assign(Z(set.target().n_vocab), -1);
     for (size_t i = 0; i < options.vocab.size(); ++i) index_[Z(options.vocab[i])] = static_cast<int64_t>(i);
   }
 
+  // Whether the target's distribution is to come from its final hidden states.
+  bool states() const { return states_; }
   int width() const { return 1 + top_k_; }
 
-  // Of token t of `s`. Appends width() ids and weights; false, and nothing, if it has no target.
-  bool Append(const FeatureSequence& s, size_t t, std::vector<int64_t>* ids,
-              std::vector<float>* weights) const {
+  // Of token t of `s`. Appends width() ids and weights and a share of that distribution; false, and nothing,
+  // if it has no target.
+  bool Append(const FeatureSequence& s, size_t t, std::vector<int64_t>* ids, std::vector<float>* weights,
+              std::vector<float>* soft) const {
     if (t + 1 >= s.tokens.size() || s.loss[t + 1] != 1) return false;
     const size_t begin = weights->size();
-    double sum = 0.0;
+    const double own = states_ ? options_.distill : 0.0;
+    double sum = own;
     const auto add = [&](int32_t token, double weight) {
       const int64_t index = index_.empty() ? token : index_[Z(token)];
       ids->push_back(std::max<int64_t>(index, 0));
@@ -66,6 +73,7 @@ class Labeller {
       return false;
     }
     for (size_t i = begin; i < weights->size(); ++i) (*weights)[i] /= static_cast<float>(sum);
+    soft->push_back(static_cast<float>(own / sum));
     return true;
   }
 
@@ -75,14 +83,27 @@ class Labeller {
   }
 
   const LabelOptions& options_;
+  const bool states_;
   const int top_k_;
   std::vector<int64_t> index_;  // by token: row of the reduced head, or -1
 };
 
-at::Tensor Halves(std::span<const uint16_t> from, int64_t n, const FeatureTarget& t) {
+// 16-bit numbers of a shard as f32 (n, width).
+at::Tensor Numbers(std::span<const uint16_t> from, int64_t n, DType type) {
   // The span is only read.
   void* data = const_cast<uint16_t*>(from.data());
-  return at::from_blob(data, {n, t.n_head_kv, t.head_dim}, at::kHalf);
+  const at::ScalarType scalar = type == DType::kBF16 ? at::kBFloat16 : at::kHalf;
+  return at::from_blob(data, {n, static_cast<int64_t>(from.size()) / n}, scalar).to(at::kFloat);
+}
+
+// The first tensor that is needed and not kept, as --keep names it; empty: none.
+std::string Missing(const ShardNeeds& needs, const FeatureKeep& keep) {
+  if (needs.keys_values && !keep.kv) return "kv";
+  if (needs.final_hidden && !keep.final_hidden) return "final";
+  for (const int layer : needs.layers) {
+    if (!std::ranges::binary_search(keep.hidden_layers, layer)) return "hidden:" + std::to_string(layer);
+  }
+  return {};
 }
 
 }  // namespace
@@ -105,6 +126,7 @@ Result<FeatureSet> FeatureSet::Open(std::span<const std::string> folders) {
       if (!Teaches(s)) continue;
       const auto n = static_cast<int64_t>(s.tokens.size());
       set.sequences_.push_back(s);
+      set.keeps_.push_back(&shard->header().keep);
       set.n_tokens_ += n;
       set.longest_ = std::max(set.longest_, n);
       set.has_short_ |= n <= kAnchorOffsetLength;
@@ -121,8 +143,22 @@ std::vector<int64_t> FeatureSet::lengths() const {
   return lengths;
 }
 
+Status FeatureSet::Has(const ShardNeeds& needs) const {
+  for (const auto& shard : shards_) {
+    const std::string missing = Missing(needs, shard->header().keep);
+    if (missing.empty()) continue;
+    return InvalidArgument(shard->path() + ": holds " + FormatFeatureKeep(shard->header().keep) +
+                           ", and this kind of draft needs " + missing +
+                           " too; make the features with longspec features --keep");
+  }
+  return {};
+}
+
+bool FeatureSet::has_final_hidden() const { return Has({.final_hidden = true}).ok(); }
+
 std::vector<int64_t> FeatureSet::FrequentTokens(int n, double distill) const {
   const size_t k = distill > 0.0 ? Z(top_k()) : 0;
+  if (k == 0) distill = 0.0;
   std::vector<double> count(Z(target().n_vocab));
   for (const FeatureSequence& s : sequences_) {
     for (size_t i = 1; i < s.tokens.size(); ++i) {
@@ -141,35 +177,56 @@ std::vector<int64_t> FeatureSet::FrequentTokens(int n, double distill) const {
   return tokens;
 }
 
-Batch MakeBatch(const FeatureSet& set, std::span<const int> sequences, const LabelOptions& options) {
+Batch MakeBatch(const FeatureSet& set, std::span<const int> sequences, const ShardNeeds& needs,
+                const LabelOptions& options) {
   const FeatureTarget& t = set.target();
-  const auto n = static_cast<int64_t>(sequences.size());
-  int64_t length = 0;
-  for (const int i : sequences)
-    length = std::max(length, static_cast<int64_t>(set.sequence(i).tokens.size()));
-  Batch batch;
-  batch.tokens = at::zeros({n, length}, at::kLong);
-  batch.keys = at::zeros({n, length, t.n_head_kv, t.head_dim}, at::kFloat);
-  batch.values = at::zeros_like(batch.keys);
   const Labeller labeller(set, options);
-  std::vector<int64_t> rows, ids;
-  std::vector<float> weights;
-  for (int64_t b = 0; b < n; ++b) {
-    const FeatureSequence& s = set.sequence(sequences[Z(b)]);
-    const auto m = static_cast<int64_t>(s.tokens.size());
-    batch.n_tokens += m;
-    auto* token = batch.tokens.data_ptr<int64_t>() + b * length;
-    for (int64_t i = 0; i < m; ++i) {
-      token[i] = s.tokens[Z(i)];
-      if (labeller.Append(s, Z(i), &ids, &weights)) rows.push_back(b * length + i);
+  Batch batch;
+  std::vector<int64_t> tokens, rows, labels, ids;
+  std::vector<float> weights, soft;
+  std::vector<at::Tensor> keys, values, final_hidden;
+  std::map<int, std::vector<at::Tensor>> hidden;
+  for (const int sequence : sequences) {
+    const FeatureSequence& s = set.sequence(sequence);
+    const FeatureKeep& keep = set.keep(sequence);
+    const auto n = static_cast<int64_t>(s.tokens.size());
+    const auto numbers = [&](std::span<const uint16_t> from) { return Numbers(from, n, keep.type); };
+    for (int64_t i = 0; i < n; ++i) {
+      const bool labelled = labeller.Append(s, Z(i), &ids, &weights, &soft);
+      labels.push_back(labelled ? static_cast<int64_t>(rows.size()) : -1);
+      if (labelled) rows.push_back(batch.n() + i);
     }
-    batch.keys[b].slice(0, 0, m).copy_(Halves(s.kept.keys, m, t));
-    batch.values[b].slice(0, 0, m).copy_(Halves(s.kept.values, m, t));
+    tokens.insert(tokens.end(), s.tokens.begin(), s.tokens.end());
+    batch.ends.push_back(batch.n() + n);
+    if (needs.keys_values) {
+      keys.push_back(numbers(s.kept.keys));
+      values.push_back(numbers(s.kept.values));
+    }
+    if (needs.final_hidden || labeller.states()) final_hidden.push_back(numbers(s.kept.final_hidden));
+    for (const int layer : std::set(needs.layers.begin(), needs.layers.end())) {
+      const auto at = std::ranges::lower_bound(keep.hidden_layers, layer) - keep.hidden_layers.begin();
+      hidden[layer].push_back(numbers(s.kept.hidden[Z(at)]));
+    }
   }
+  const auto heads = [&](const std::vector<at::Tensor>& parts) {
+    return at::cat(parts, 0).view({-1, t.n_head_kv, t.head_dim});
+  };
+  if (!keys.empty()) {
+    batch.keys = heads(keys);
+    batch.values = heads(values);
+  }
+  if (!final_hidden.empty()) batch.final_hidden = at::cat(final_hidden, 0);
+  for (const auto& [layer, parts] : hidden) batch.hidden[layer] = at::cat(parts, 0);
   const auto n_rows = static_cast<int64_t>(rows.size());
+  batch.tokens = at::tensor(tokens, at::kLong);
   batch.rows = at::tensor(rows, at::kLong);
+  batch.labels = at::tensor(labels, at::kLong);
   batch.targets.ids = at::tensor(ids, at::kLong).view({n_rows, labeller.width()});
   batch.targets.weights = at::tensor(weights, at::kFloat).view({n_rows, labeller.width()});
+  if (labeller.states()) {
+    batch.targets.states = batch.final_hidden.index_select(0, batch.rows);
+    batch.targets.soft = at::tensor(soft, at::kFloat);
+  }
   return batch;
 }
 

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,51 +14,70 @@
 
 #include "formats/feature_shard.h"
 #include "train/fused_loss.h"
+#include "train/layers.h"
 #include "train/schedule.h"
 
 namespace longspec::train {
+
+// What a draft's kind reads of the target.
+struct ShardNeeds {
+  bool keys_values = false;   // of the last layer
+  bool final_hidden = false;  // after the final norm
+  std::vector<int> layers;    // the residual stream after these
+};
 
 class FeatureSet {
  public:
   // Shards stay mapped. Sequences that are longer than the model's context, or in which nothing is to be
   // learned, are refused.
-  // Several folders are of one target, with as many probabilities a token.
+  // Several folders are of one target, with as many probabilities a token; they may keep different tensors.
   static Result<FeatureSet> Open(std::span<const std::string> folders);
 
   const FeatureTarget& target() const { return shards_.front()->header().target; }
   int top_k() const { return shards_.front()->header().top_k; }
   int n_sequences() const { return static_cast<int>(sequences_.size()); }
   const FeatureSequence& sequence(int i) const { return sequences_[static_cast<size_t>(i)]; }
+  const FeatureKeep& keep(int i) const { return *keeps_[static_cast<size_t>(i)]; }  // of that sequence
   std::vector<int64_t> lengths() const;  // by sequence
+  // Nothing if every sequence has what is asked for; else which of it the shards lack, and how to make it.
+  Status Has(const ShardNeeds& needs) const;
+  bool has_final_hidden() const;
   int64_t n_tokens() const { return n_tokens_; }
   int64_t longest() const { return longest_; }
   bool has_short() const { return has_short_; }  // a sequence that Anchor-Offset positions apply to
 
   // The n tokens that are to be predicted most often, equal ones by id; ascending. Fewer if there are no
-  // more. `distill` as in LabelOptions: the target's probabilities count as far.
+  // more. With `distill` and --top-k the target's probabilities count as far.
   std::vector<int64_t> FrequentTokens(int n, double distill = 0.0) const;
 
  private:
   std::vector<std::shared_ptr<const FeatureShard>> shards_;
   std::vector<FeatureSequence> sequences_;
+  std::vector<const FeatureKeep*> keeps_;
   int64_t n_tokens_ = 0, longest_ = 0;
   bool has_short_ = false;
 };
 
 // How labels become targets.
 struct LabelOptions {
-  double distill = 0.0;        // share of the target model's own distribution, as far as the shards hold it
+  double distill = 0.0;        // share of the target's own distribution, if the shards have it
   std::vector<int64_t> vocab;  // what the draft's head is reduced to, ascending; empty: every token
 };
 
-// Sequences padded to the longest of them. Padding is behind them, so nothing sees it.
+// Sequences one behind the other, without padding. n: rows, a token each.
 struct Batch {
-  int64_t n_tokens = 0;     // without padding
-  at::Tensor tokens;        // (batch, length) int64
-  at::Tensor keys, values;  // (batch, length, n_head_kv, head_dim) f32; keys at positions 0, 1, ...
-  at::Tensor rows;          // (n) int64, ascending: which of the batch * length rows have a target
-  SparseTargets targets;    // (n, ...)
+  Ends ends;                       // where each sequence ends
+  at::Tensor tokens;               // (n) int64
+  at::Tensor keys, values;         // (n, n_head_kv, head_dim) f32; keys at positions 0, 1, ...
+  at::Tensor final_hidden;         // (n, n_embd) f32
+  std::map<int, at::Tensor> hidden;  // by layer, as final_hidden
+  at::Tensor rows;                 // (n_labels) int64, ascending: which rows have a target
+  at::Tensor labels;               // (n) int64: the index in `rows`, -1 without a target
+  Targets targets;                 // (n_labels, ...): what comes after the row's token
+
+  int64_t n() const { return ends.empty() ? 0 : ends.back(); }
 };
-Batch MakeBatch(const FeatureSet& set, std::span<const int> sequences, const LabelOptions& options);
+Batch MakeBatch(const FeatureSet& set, std::span<const int> sequences, const ShardNeeds& needs,
+                const LabelOptions& options);
 
 }  // namespace longspec::train

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cross-entropy behind a frozen LM head, some rows at a time: the logits of a whole batch are never there at
-// once. The gradient is computed with the loss, while a part's logits are at hand.
+// Cross-entropy behind an LM head, some rows at a time: the logits of a whole batch are never there at once.
+// The gradient is computed with the loss, while a part's logits are at hand.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -10,16 +10,23 @@
 
 namespace longspec::train {
 
-// What a row should predict: a few tokens and their probabilities, which add up to 1. One token of
-// probability 1 is the usual label.
-struct SparseTargets {
+// What rows should predict: a few tokens and their weights, and a share of the target's own distribution,
+// softmax(head * states). Weights and share of a row add up to 1. One token of weight 1 is the usual label.
+struct Targets {
   at::Tensor ids;      // (n, k) int64, rows of the head
   at::Tensor weights;  // (n, k) f32
+  at::Tensor states;   // (n, width) the target's final hidden states; undefined: no such share
+  at::Tensor soft;     // (n) f32, with states
+
+  int64_t n() const { return ids.size(0); }
+  Targets Select(const at::Tensor& rows) const;  // rows (m) int64
+  Targets To(at::Device device) const;
 };
 
-// The mean over rows of -sum_k weights * log softmax(head * hidden)[ids], a scalar that is differentiable in
-// `hidden` (n, width). `head` (n_vocab, width) gets no gradient. n > 0.
-at::Tensor FusedCrossEntropy(const at::Tensor& hidden, const at::Tensor& head, const SparseTargets& targets,
-                             int64_t rows_at_once = 256);
+// The mean over rows of the cross-entropy between `targets` and softmax(head * hidden), a scalar that is
+// differentiable in `hidden` (n, width) and, if it asks for a gradient, in `head` (n_vocab, width). The
+// targets' states go through `label_head`, by default `head`. A head in bf16 has its products in bf16. n > 0.
+at::Tensor FusedCrossEntropy(const at::Tensor& hidden, const at::Tensor& head, const Targets& targets,
+                             int64_t rows_at_once = 256, const at::Tensor& label_head = {});
 
 }  // namespace longspec::train

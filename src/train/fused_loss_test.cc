@@ -11,7 +11,7 @@ namespace {
 
 struct Problem {
   at::Tensor hidden, head;
-  SparseTargets targets;
+  Targets targets;
 };
 
 Problem MakeProblem(int64_t n, int64_t k) {
@@ -75,6 +75,54 @@ TEST(FusedCrossEntropy, GradientIsTheSlope) {
     const double slope = (loss_at(1e-5) - loss_at(-1e-5)) / 2e-5;
     EXPECT_NEAR(gradient.flatten()[i].item<double>(), slope, 1e-6) << i;
   }
+}
+
+// A share of the distribution that states give behind the head, beside labels.
+TEST(FusedCrossEntropy, SoftLabelsFromStates) {
+  Problem p = MakeProblem(21, 1);
+  p.targets.states = at::randn({21, 24});
+  p.targets.soft = at::rand({21});
+  p.targets.weights = (1.0 - p.targets.soft).unsqueeze(1);
+  const at::Tensor other = at::randn({300, 24});
+  for (const at::Tensor& label_head : {at::Tensor(), other}) {
+    p.hidden.mutable_grad().reset();
+    const at::Tensor expected =
+        at::matmul(p.targets.states, (label_head.defined() ? label_head : p.head).t()).softmax(1);
+    const at::Tensor log_probs = at::log_softmax(at::matmul(p.hidden, p.head.t()), 1);
+    const at::Tensor whole = -((log_probs.gather(1, p.targets.ids) * p.targets.weights).sum(1) +
+                               (log_probs * expected).sum(1) * p.targets.soft)
+                                  .mean();
+    whole.backward();
+    const at::Tensor slope = p.hidden.grad().clone();
+    p.hidden.mutable_grad().reset();
+    const at::Tensor fused = FusedCrossEntropy(p.hidden, p.head, p.targets, 8, label_head);
+    fused.backward();
+    EXPECT_LT(RelativeDistance(fused, whole), 1e-5);
+    EXPECT_LT(RelativeDistance(p.hidden.grad(), slope), 1e-4);
+  }
+}
+
+TEST(FusedCrossEntropy, AHeadOfItsOwnGetsAGradient) {
+  Problem p = MakeProblem(21, 2);
+  p.head.requires_grad_(true);
+  (Unfused(p) * 2.0).backward();
+  const at::Tensor hidden = p.hidden.grad().clone(), head = p.head.grad().clone();
+  p.hidden.mutable_grad().reset();
+  p.head.mutable_grad().reset();
+  (FusedCrossEntropy(p.hidden, p.head, p.targets, 8) * 2.0).backward();
+  EXPECT_LT(RelativeDistance(p.hidden.grad(), hidden), 1e-4);
+  EXPECT_LT(RelativeDistance(p.head.grad(), head), 1e-4);
+}
+
+TEST(Targets, SelectsRows) {
+  Problem p = MakeProblem(5, 2);
+  p.targets.states = at::randn({5, 24});
+  p.targets.soft = at::rand({5});
+  const Targets two = p.targets.Select(at::tensor({3, 1}, at::kLong));
+  EXPECT_TRUE(two.ids[0].equal(p.targets.ids[3]));
+  EXPECT_TRUE(two.weights[1].equal(p.targets.weights[1]));
+  EXPECT_TRUE(two.states[1].equal(p.targets.states[1]));
+  EXPECT_TRUE(two.soft[0].equal(p.targets.soft[3]));
 }
 
 }  // namespace

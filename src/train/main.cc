@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// longspec-train: trains a LongSpec draft model on the feature shards of `longspec features`.
+// longspec-train: trains a draft model on the feature shards of `longspec features`.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "longspec/version.h"
 #include "train/train_log.h"
+#include "train/trainee_kinds.h"
 #include "train/trainer.h"
 
 namespace longspec::train {
@@ -75,15 +76,16 @@ class Display {
     Finish();
     const ValidationBucket& all = p.validation->all;
     std::string shares;
-    for (const double share : all.agreement) {
-      char text[16];
-      std::snprintf(text, sizeof(text), " %.3f", share);
+    for (size_t i = 0; i < all.agreement.size(); ++i) {
+      char text[32];
+      std::snprintf(text, sizeof(text), " %.3f/%.3f", all.agreement[i], all.top_4[i]);
       shares += text;
     }
     std::fprintf(stderr,
-                 "step %lld, %lld tokens: validation loss %.4f, agreement by lag%s, expected accepted %.2f\n",
+                 "step %lld, %lld tokens: validation loss %.4f, top-1/top-4 by lag%s, accepted of a chain of %d "
+                 "%.2f, of trees of 8 and 16 %.2f and %.2f\n",
                  static_cast<long long>(p.step), static_cast<long long>(p.tokens), all.loss, shares.c_str(),
-                 ExpectedAccepted(all));
+                 kValidatedLags, all.accepted.chain, all.accepted.tree_8, all.accepted.tree_16);
   }
 
   std::string Line(const TrainProgress& p, double now) const {
@@ -149,7 +151,16 @@ void AddTrainingOptions(CLI::App& app, Flags* flags) {
       ->check(CLI::Range(1, 3));
   app.add_option("--lr", t.learning_rate,
                  "Peak learning rate (default: 5e-4 in stage 1, 5e-6 in stages 2 and 3)");
+  app.add_option("--schedule", t.schedule,
+                 "cosine, or wsd: warm-up, stable, decay, which can be continued with more --steps")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, Schedule>{{"cosine", Schedule::kCosine}, {"wsd", Schedule::kStableDecay}}))
+      ->default_str("cosine");
   app.add_option("--warmup", t.warmup, "Share of the steps to reach it in; then a cosine")
+      ->capture_default_str();
+  app.add_option("--warmup-steps", t.stable_decay.warmup, "Steps to reach it in, of wsd")
+      ->capture_default_str();
+  app.add_option("--decay", t.stable_decay.decay_share, "Share of the steps in which wsd falls to 0")
       ->capture_default_str();
   app.add_option("--epochs", t.epochs, "Times that each sequence is seen")->capture_default_str();
   app.add_option("--steps", t.steps, "Optimiser steps; 0: as many as the epochs have")->capture_default_str();
@@ -157,23 +168,65 @@ void AddTrainingOptions(CLI::App& app, Flags* flags) {
                  "Sequences of an optimiser step (default: 32 in stage 1, 8 in stages 2 and 3)");
   app.add_option("--micro-batch", t.micro_batch, "Sequences of a forward pass; memory grows with it")
       ->capture_default_str();
-  app.add_option("--weight-decay", t.adamw.weight_decay, "AdamW's weight decay")
+  app.add_option("--optimiser", t.optimiser.muon, "adamw, or muon: that for matrices of the block")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, bool>{{"adamw", false}, {"muon", true}}))
+      ->default_str("adamw");
+  app.add_option("--weight-decay", t.optimiser.weight_decay, "The optimiser's weight decay")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--clip", t.adamw.max_norm, "Largest norm of the gradients; 0: any")
+  app.add_option("--clip", t.optimiser.max_norm, "Largest norm of the gradients; 0: any")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--noise-max", t.most_lag,
-                 "Flash noisy training: cross-attention lags 1 to this many tokens")
-      ->capture_default_str();
   app.add_flag("--no-anchor-offset", flags->no_anchor_offset, "Plain positions for short sequences too");
   app.add_option("--distill", t.distill,
-                 "Share of the target's own probabilities in the labels; needs features with --top-k")
+                 "Share of the target's own probabilities in the labels; needs features of --keep final, or "
+                 "with --top-k")
       ->capture_default_str();
-  app.add_option("--window", t.window, "Tokens that self-attention sees back")->capture_default_str();
-  app.add_option("--ff", t.n_ff, "Width of the MLP; 0: the target's")->capture_default_str();
   app.add_option("--draft-vocab", t.vocab,
                  "Reduce the draft's head to the most frequent tokens; 0: all tokens")
+      ->capture_default_str();
+  app.add_option("--precision", t.draft.precision,
+                 "f32, or bf16: products of weights, where the CPU has them")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, Precision>{{"f32", Precision::kF32}, {"bf16", Precision::kBf16}}))
+      ->default_str("f32");
+}
+
+// What is drafted.
+void AddKindOptions(CLI::App& app, Flags* flags) {
+  TraineeOptions& d = flags->train.draft;
+  std::string kinds;
+  for (const TraineeKind* kind : TraineeKinds()) kinds += std::string(kinds.empty() ? "" : ", ") + kind->name;
+  app.add_option("--kind", d.kind, "Kind of draft: " + kinds)->capture_default_str();
+  app.add_option("--ff", d.n_ff, "Width of the MLP; 0: the target's")->capture_default_str();
+  app.add_option("--window", d.window, "longspec: tokens that self-attention sees back")
+      ->capture_default_str();
+  app.add_option("--noise-max", d.most_lag,
+                 "longspec: flash noisy training, cross-attention lags 1 to this many tokens")
+      ->capture_default_str();
+  app.add_flag("--own-keys", d.own_keys,
+               "longspec: keys and values of its own from the final hidden state, not the target's");
+  app.add_option("--simulate", d.simulate,
+                 "eagle, eagle3, beagle: steps that the draft takes with states of its own in training")
+      ->default_str("as the kind's paper");
+  app.add_option("--block-window", d.block_window,
+                 "beagle with --simulate 0: tokens that are predicted from the same states")
+      ->capture_default_str();
+  app.add_option("--regression", d.regression,
+                 "eagle, beagle: weight of SmoothL1 to the target's state; the cross-entropy has 1")
+      ->capture_default_str();
+  app.add_option("--noise", d.noise, "eagle, beagle: none, uniform or gauss noise on the target's states")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, StateNoise>{
+          {"none", StateNoise::kNone}, {"uniform", StateNoise::kUniform}, {"gauss", StateNoise::kGaussian}}))
+      ->default_str("uniform");
+  app.add_option("--layers", d.layers, "exit: the layer of the target that it reads, from 0; eagle3: the three that it reads; lm: "
+                 "those that it begins with")
+      ->delimiter(',')
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->default_str("chosen by the kind");
+  app.add_option("--heads", d.n_heads, "medusa: heads")->capture_default_str();
+  app.add_option("--noise-scale", d.noise_scale,
+                 "Deviation of gauss noise; uniform noise reaches 256 / length of it")
       ->capture_default_str();
 }
 
@@ -203,11 +256,9 @@ std::string Speed(const TrainSummary& t) {
   const double rate = t.giga_macs / t.seconds;
   char text[200];
   std::snprintf(text, sizeof(text),
-                "%lld tokens (and %.1f %% padding), %.0f tokens/s; %.1f of the %.1f GMAC/s of matrix "
-                "products alone (%.0f %%)\n",
-                static_cast<long long>(t.tokens), 100.0 * t.padding,
-                static_cast<double>(t.tokens) / t.seconds, rate, t.peak_giga_macs,
-                100.0 * rate / t.peak_giga_macs);
+                "%lld tokens, %.0f tokens/s; %.1f of the %.1f GMAC/s of matrix products alone (%.0f %%)\n",
+                static_cast<long long>(t.tokens), static_cast<double>(t.tokens) / t.seconds, rate,
+                t.peak_giga_macs, 100.0 * rate / t.peak_giga_macs);
   return text;
 }
 
@@ -241,13 +292,14 @@ int Main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of writing like any other
   std::signal(SIGINT, HandleInterrupt);
-  CLI::App app("Trains a LongSpec draft model on features of its target.", "longspec-train");
+  CLI::App app("Trains a draft model on features of its target.", "longspec-train");
   app.footer(kExitCodeHelp);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.set_version_flag("--version", "longspec-train " LONGSPEC_VERSION);
   Flags flags;
   AddRunOptions(app, &flags);
   AddTrainingOptions(app, &flags);
+  AddKindOptions(app, &flags);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {

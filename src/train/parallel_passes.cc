@@ -30,7 +30,6 @@ void Add(PassSum part, PassSum* sum) {
   sum->loss += part.loss;
   sum->rows += part.rows;
   sum->tokens += part.tokens;
-  sum->padded += part.padded;
   sum->macs += part.macs;
 }
 

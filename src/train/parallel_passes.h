@@ -20,8 +20,7 @@ struct PassSum {
   std::vector<at::Tensor> gradients;  // by parameter; undefined: the pass does not depend on it
   double loss = 0.0;                  // of all rows, added up
   int64_t rows = 0;                   // tokens that are to be predicted
-  int64_t tokens = 0;                 // without padding
-  int64_t padded = 0;                 // with it
+  int64_t tokens = 0;
   double macs = 0.0;                  // multiply-adds
 };
 

@@ -13,6 +13,7 @@
 #include "train/feature_set.h"
 #include "train/files.h"
 #include "train/testing/rig.h"
+#include "train/testing/trainees.h"
 
 namespace longspec::train {
 namespace {
@@ -26,31 +27,23 @@ using testing::SequenceTokens;
 // A window of 12 is shorter than the sequence, one of 4 also shorter than the tree's path and its root.
 void ExpectParity(int window, const std::string& architecture = "llama") {
   Rig rig({}, {kLength}, architecture);
-  rig.options.window = window;
+  rig.options.draft.window = window;
   rig.options.steps = 20;
   ASSERT_TRUE(rig.Run().ok());
-  const auto set = FeatureSet::Open(rig.options.features);
-  const DraftNet net({.target = set->target(), .n_ff = 32, .window = window}, 0, at::kCPU);
-  ASSERT_TRUE(LoadDraft(rig.options.output, net).ok());
-  const auto frozen = LoadFrozenParts(rig.options.model, set->target());
-  ASSERT_TRUE(frozen.ok());
+  const auto trainee = testing::TraineeOf(rig);
+  ASSERT_TRUE(LoadDraft(rig.options.output, trainee->parameters()).ok());
   const auto checkpoint = OpenLongspecCheckpoint(rig.options.output);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
   const auto model = LoadLongspecModel(*checkpoint, "f32", rig.tiny.parts());
   ASSERT_TRUE(model.ok()) << model.status().message();
   const auto layout = rig.tiny.config.kv_layout(CacheType::kF32, CacheType::kF32);
   const std::vector<int32_t> tokens = SequenceTokens(1);
-  const std::vector<int> sequences = {1};
-  const Batch batch = MakeBatch(*set, sequences, {});
+  const PlacedBatch batch = testing::BatchOf(rig, {1});
+  const at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> chain = trainee->Chain(batch, 5);
   for (int lag = 1; lag <= 5; ++lag) {
-    DraftNet::Input input;
-    input.embedded = frozen->embedding.index_select(0, batch.tokens.flatten()).unsqueeze(0);
-    input.positions = at::arange(kLength, at::kLong);
-    input.keys = batch.keys;
-    input.values = batch.values;
-    input.lag = lag;
-    const at::NoGradGuard no_grad;
-    const at::Tensor logits = at::matmul(net.Forward(input)[0], frozen->head.t());
+    const at::Tensor logits =
+        at::matmul(chain[static_cast<size_t>(lag) - 1], trainee->setup().frozen.head.t());
     const double deviation = logits.std().item<double>();
     for (const int row : {8, 20, kLength - 1}) {
       // The root is lag - 1 tokens before the row; the rest of the path are nodes.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A forward and backward pass: padding, where positions go, and what gets a gradient.
+// A forward and backward pass: packing, where positions go, and what gets a gradient.
 #include "train/pass.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -12,64 +12,55 @@
 
 #include "kernels/dispatch.h"
 #include "model/rope.h"
-#include "train/adamw.h"
+#include "train/optimiser.h"
 #include "train/testing/rig.h"
+#include "train/testing/trainees.h"
 
 namespace longspec::train {
 namespace {
 
+using testing::BatchOf;
+using testing::Relative;
 using testing::Rig;
+using testing::TraineeOf;
 
-// A draft, the features of the rig and the frozen parts, as a run has them.
-struct Parts {
-  explicit Parts(const Rig& rig, int window = 512)
-      : set(*FeatureSet::Open(rig.options.features)),
-        net({.target = set.target(), .n_ff = 32, .window = window}, 7, at::kCPU),
-        frozen(*LoadFrozenParts(rig.options.model, set.target())) {
-    for (const auto& [name, tensor] : net.tensors()) {
-      if (!tensor.requires_grad()) continue;
-      names.push_back(name);
-      parameters.push_back(tensor);
-    }
-  }
-
-  PassSum Run(const std::vector<int>& sequences, const PassDraw& draw) const {
-    return RunPass(net, parameters, frozen, MakeBatch(set, sequences, labels), draw);
-  }
-
-  FeatureSet set;
-  DraftNet net;
-  FrozenParts frozen;
-  LabelOptions labels;
-  std::vector<std::string> names;
-  std::vector<at::Tensor> parameters;
-};
-
-double Relative(const at::Tensor& got, const at::Tensor& expected) {
-  return ((got - expected).norm() / expected.norm()).item<double>();
+// A pass over some of the rig's sequences.
+PassSum Run(const Rig& rig, const Trainee& trainee, const std::vector<int>& sequences, const PassDraw& draw,
+            const LabelOptions& labels = {}) {
+  const auto set = FeatureSet::Open(rig.options.features);
+  return RunPass(trainee, MakeBatch(*set, sequences, {.keys_values = true}, labels), draw);
 }
 
-TEST(RunPass, PaddingChangesNothing) {
+std::vector<std::string> TrainedNames(const Trainee& trainee) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : trainee.parameters().tensors()) {
+    if (tensor.requires_grad()) names.push_back(name);
+  }
+  return names;
+}
+
+TEST(RunPass, PackingChangesNothing) {
   const std::vector<int> lengths = {48, 17, 30};
-  const Rig rig({}, lengths);
+  Rig rig({}, lengths);
   const PassDraw plain, moved = {.lag = 4, .positions = {.anchors = 2, .offset = 100}};
   for (const int window : {512, 9}) {
+    rig.options.draft.window = window;
+    const auto trainee = TraineeOf(rig);
+    const std::vector<std::string> names = TrainedNames(*trainee);
     for (const PassDraw& draw : {plain, moved}) {
-      Parts parts(rig, window);
-      parts.labels.distill = 0.5;
-      const PassSum together = parts.Run({0, 1, 2}, draw);
+      const LabelOptions labels = {.distill = 0.5, .vocab = {}};
+      const PassSum together = Run(rig, *trainee, {0, 1, 2}, draw, labels);
       EXPECT_EQ(together.tokens, 48 + 17 + 30);
-      EXPECT_EQ(together.padded, 3 * 48);
       EXPECT_EQ(together.rows, 47 + 16 + 29);
-      PassSum alone = parts.Run({0}, draw);
+      PassSum alone = Run(rig, *trainee, {0}, draw, labels);
       for (const int i : {1, 2}) {
-        const PassSum next = parts.Run({i}, draw);
+        const PassSum next = Run(rig, *trainee, {i}, draw, labels);
         alone.loss += next.loss;
         for (size_t p = 0; p < next.gradients.size(); ++p) alone.gradients[p] += next.gradients[p];
       }
       EXPECT_NEAR(together.loss, alone.loss, 1e-6 * alone.loss);
       for (size_t p = 0; p < alone.gradients.size(); ++p) {
-        EXPECT_LT(Relative(together.gradients[p], alone.gradients[p]), 2e-5) << parts.names[p];
+        EXPECT_LT(Relative(together.gradients[p], alone.gradients[p]), 2e-5) << names[p];
       }
     }
   }
@@ -77,38 +68,59 @@ TEST(RunPass, PaddingChangesNothing) {
 
 TEST(RunPass, OnlyTheDraftHasGradients) {
   const Rig rig;
-  Parts parts(rig);
-  Batch batch = MakeBatch(parts.set, std::vector<int>{0, 3}, parts.labels);
+  const auto trainee = TraineeOf(rig);
+  const auto set = FeatureSet::Open(rig.options.features);
+  Batch batch = MakeBatch(*set, std::vector<int>{0, 3}, {.keys_values = true}, {});
   // Also if somebody asked for theirs.
-  std::vector<at::Tensor> others = {parts.frozen.embedding, parts.frozen.head, batch.keys, batch.values};
+  std::vector<at::Tensor> others = {trainee->setup().frozen.embedding, batch.keys, batch.values};
   std::vector<at::Tensor> before;
   for (at::Tensor& tensor : others) before.push_back(tensor.requires_grad_(true).detach().clone());
   const PassDraw draw = {.lag = 2, .positions = {.anchors = 1, .offset = 9}};
-  const PassSum sum = RunPass(parts.net, parts.parameters, parts.frozen, batch, draw);
+  const PassSum sum = RunPass(*trainee, batch, draw);
+  const std::vector<at::Tensor> parameters = trainee->parameters().Trained();
   ASSERT_EQ(sum.gradients.size(), 16U);  // without keys and values of cross-attention, which are the target's
   for (size_t p = 0; p < sum.gradients.size(); ++p) {
-    ASSERT_TRUE(sum.gradients[p].defined()) << parts.names[p];
-    EXPECT_GT(sum.gradients[p].abs().sum().item<double>(), 0.0) << parts.names[p];
-    at::Tensor parameter = parts.parameters[p];
+    ASSERT_TRUE(sum.gradients[p].defined()) << p;
+    EXPECT_GT(sum.gradients[p].abs().sum().item<double>(), 0.0) << p;
+    at::Tensor parameter = parameters[p];
     parameter.mutable_grad() = sum.gradients[p];
   }
-  AdamW optimiser(parts.parameters, {});
+  Optimiser optimiser(parameters, {});
   optimiser.Step(0, 0.1);
   for (size_t i = 0; i < others.size(); ++i) {
     EXPECT_FALSE(others[i].grad().defined()) << i;
     EXPECT_TRUE(others[i].equal(before[i])) << i;
   }
-  for (const auto& [name, tensor] : parts.net.tensors()) EXPECT_FALSE(tensor.grad().defined()) << name;
+  for (const auto& [name, tensor] : trainee->parameters().tensors()) {
+    EXPECT_FALSE(tensor.grad().defined()) << name;
+  }
 }
 
 TEST(RunPass, WithoutALabelThereIsNothing) {
   const Rig rig;
-  Parts parts(rig);
-  parts.labels.vocab = {0};
-  const PassSum sum = parts.Run({0}, {});
+  const PassSum sum = Run(rig, *TraineeOf(rig), {0}, {}, {.distill = 0.0, .vocab = {0}});
   EXPECT_TRUE(sum.gradients.empty());
   EXPECT_EQ(sum.loss, 0.0);
   EXPECT_EQ(sum.tokens, testing::kLength);
+}
+
+// Products in bf16 are those in f32 but for some bits; only where the CPU has them.
+TEST(RunPass, Bf16IsCloseToF32) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512bf16") == 0) GTEST_SKIP() << "this CPU has no avx512_bf16";
+#else
+  GTEST_SKIP() << "this CPU has no avx512_bf16";
+#endif
+  Rig rig;
+  const PassSum f32 = Run(rig, *TraineeOf(rig), {0, 1}, {});
+  rig.options.draft.precision = Precision::kBf16;
+  const auto trainee = TraineeOf(rig);
+  const PassSum bf16 = Run(rig, *trainee, {0, 1}, {});
+  EXPECT_NEAR(bf16.loss, f32.loss, 1e-3 * f32.loss);
+  EXPECT_NE(bf16.loss, f32.loss);
+  for (size_t p = 0; p < f32.gradients.size(); ++p) {
+    EXPECT_LT(Relative(bf16.gradients[p], f32.gradients[p]), 0.03) << TrainedNames(*trainee)[p];
+  }
 }
 
 // A head of the engine's, rotated in place by the reference kernels, in the order that features have.
@@ -143,32 +155,37 @@ TEST(PlaceBatch, KeysAreWhereTheEngineWouldRotateThem) {
     target.rope_frequencies = table.frequencies();
     target.rope_magnitude = table.magnitude();
     const at::Tensor raw =
-        at::empty({1, kKeys, kHeads, kWidth}).uniform_(-1.0, 1.0, at::detail::createCPUGenerator(5));
+        at::empty({kKeys, kHeads, kWidth}).uniform_(-1.0, 1.0, at::detail::createCPUGenerator(5));
     const auto rotated = [&](const PositionDraw& draw) {
       at::Tensor keys = at::empty_like(raw);
       for (int64_t i = 0; i < kKeys; ++i) {
         for (int64_t h = 0; h < kHeads; ++h) {
-          const auto head = RotatedByTheEngine(config, raw[0][i][h], PositionOf(draw, i));
-          std::ranges::copy(head, keys[0][i][h].data_ptr<float>());
+          const auto head = RotatedByTheEngine(config, raw[i][h], PositionOf(draw, i));
+          std::ranges::copy(head, keys[i][h].data_ptr<float>());
         }
       }
       return keys;
     };
+    // Two sequences, the second one of the first keys again.
     Batch batch;
-    batch.tokens = at::zeros({1, kKeys}, at::kLong);
-    batch.keys = rotated({});
-    batch.values = at::ones_like(raw);
+    batch.ends = {kKeys, kKeys + 5};
+    batch.tokens = at::zeros({kKeys + 5}, at::kLong);
+    batch.rows = batch.labels = at::zeros({0}, at::kLong);
+    batch.targets = {.ids = at::zeros({0, 1}, at::kLong), .weights = at::zeros({0, 1})};
+    const auto both = [](const at::Tensor& keys) { return at::cat({keys, keys.slice(0, 0, 5)}, 0); };
+    batch.keys = both(rotated({}));
+    batch.values = at::ones_like(batch.keys);
     for (int anchors = 0; anchors <= kMaxAnchors; ++anchors) {
       for (const int64_t offset : {0, 1, 700, 28000}) {
         const PositionDraw draw = {.anchors = anchors, .offset = offset};
-        const DraftNet::Input input =
-            PlaceBatch(batch, at::zeros({1, 8}), target, {.lag = 3, .positions = draw});
-        EXPECT_LT((input.keys - rotated(draw)).abs().max().item<double>(), 1e-5) << anchors << " " << offset;
-        for (int64_t i = 0; i < kKeys; ++i) {
-          EXPECT_EQ(input.positions[i].item<int64_t>(), i < anchors ? i : i + offset);
+        const PlacedBatch placed = PlaceBatch(batch, at::zeros({1, 8}), target, draw);
+        EXPECT_LT((placed.keys - both(rotated(draw))).abs().max().item<double>(), 1e-5)
+            << anchors << " " << offset;
+        for (int64_t i = 0; i < kKeys + 5; ++i) {
+          const int64_t place = i % kKeys;
+          EXPECT_EQ(placed.positions[i].item<int64_t>(), place < anchors ? place : place + offset);
         }
-        EXPECT_TRUE(input.values.equal(batch.values));
-        EXPECT_EQ(input.lag, 3);
+        EXPECT_TRUE(placed.values.equal(batch.values));
       }
     }
   }

@@ -181,5 +181,33 @@ TEST(Train, AnotherFileIsNoCheckpoint) {
   EXPECT_THAT(rig.Error(), HasSubstr("malformed"));
 }
 
+// Warm-up, stable, decay: a run that has decayed goes on from before that with more steps, as one that was never
+// asked for fewer.
+TEST(Train, AStableRunIsContinued) {
+  const auto prepare = [](Rig& rig) {
+    rig.options.schedule = Schedule::kStableDecay;
+    rig.options.stable_decay = {.warmup = 2, .decay_share = 0.25};
+  };
+  Rig whole, rig;
+  prepare(whole);
+  prepare(rig);
+  whole.options.steps = 16;
+  ASSERT_TRUE(whole.Run().ok());
+  rig.options.steps = 8;
+  ASSERT_TRUE(rig.Run().ok());
+  const std::string short_run = rig.Weights();
+  EXPECT_NE(short_run, whole.Weights());
+  rig.options.steps = 16;
+  ASSERT_TRUE(rig.Run().ok());
+  EXPECT_EQ(rig.losses.size(), 8U + 10U);  // from step 6 on
+  EXPECT_EQ(rig.Weights(), whole.Weights());
+  // Back to where it did not come from it cannot go.
+  rig.options.steps = 8;
+  EXPECT_THAT(rig.Error(), HasSubstr("--steps 8: the run in"));
+  rig.options.steps = 16;
+  ASSERT_TRUE(rig.Run().ok());
+  EXPECT_EQ(rig.losses.size(), 18U);
+}
+
 }  // namespace
 }  // namespace longspec::train

@@ -14,7 +14,7 @@
 namespace longspec::train {
 namespace {
 
-enum Draw : uint64_t { kAnchors, kOffset, kLag, kOrder };
+enum Draw : uint64_t { kAnchors, kOffset, kLag, kOrder, kSeed };
 
 // An integer of 0 .. n - 1.
 int64_t Draw(uint64_t seed, enum Draw what, int64_t counter, uint32_t index, int64_t n) {
@@ -35,6 +35,19 @@ double LearningRate(int64_t step, int64_t total, double peak, double warmup_shar
   return peak * (0.0001 + 0.9999 * cosine);
 }
 
+int64_t DecayBegin(int64_t total, const StableDecay& schedule) {
+  return total - static_cast<int64_t>(schedule.decay_share * static_cast<double>(total));
+}
+
+double StableDecayRate(int64_t step, int64_t total, double peak, const StableDecay& schedule) {
+  const auto share = [](int64_t part, int64_t whole) {
+    return static_cast<double>(part) / static_cast<double>(whole);
+  };
+  if (step < schedule.warmup) return peak * share(step, schedule.warmup);
+  const int64_t begin = DecayBegin(total, schedule);
+  return step < begin ? peak : peak * share(total - step, total - begin + 1);
+}
+
 int64_t AnchorOffsetReach(int64_t n_ctx) { return std::min<int64_t>(30000, n_ctx - 1000); }
 
 PositionDraw DrawPositions(uint64_t seed, int64_t pass, int64_t length, int64_t n_ctx) {
@@ -50,6 +63,10 @@ int64_t PositionOf(const PositionDraw& draw, int64_t index) {
 
 int DrawLag(uint64_t seed, int64_t pass, int most) {
   return 1 + static_cast<int>(Draw(seed, kLag, pass, 0, most));
+}
+
+uint64_t DrawSeed(uint64_t seed, int64_t pass) {
+  return static_cast<uint64_t>(Draw(seed, kSeed, pass, 0, int64_t{1} << 52));
 }
 
 std::vector<int32_t> SequenceOrder(uint64_t seed, int64_t epoch, int n) {

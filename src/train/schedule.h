@@ -14,6 +14,15 @@ namespace longspec::train {
 // the peak. `step` counts from 0.
 double LearningRate(int64_t step, int64_t total, double peak, double warmup_share);
 
+// Warm-up, stable, decay: linear from 0 over `warmup` steps, the peak, and linear towards 0 over the last steps.
+// Up to where it decays nothing depends on `total`, so a run can be continued from there with more steps.
+struct StableDecay {
+  int64_t warmup = 100;
+  double decay_share = 0.2;  // of all steps
+};
+int64_t DecayBegin(int64_t total, const StableDecay& schedule);
+double StableDecayRate(int64_t step, int64_t total, double peak, const StableDecay& schedule);
+
 // Sequences longer than this keep plain positions.
 inline constexpr int kAnchorOffsetLength = 1200;
 inline constexpr int kMaxAnchors = 4;
@@ -31,10 +40,13 @@ int64_t PositionOf(const PositionDraw& draw, int64_t index);
 // The lag of cross-attention, one of 1 .. `most`: the query of token t sees target keys 0 .. t - lag.
 int DrawLag(uint64_t seed, int64_t pass, int most);
 
+// For what else a pass draws: noise, beginnings of windows.
+uint64_t DrawSeed(uint64_t seed, int64_t pass);
+
 // A permutation of 0 .. n - 1 for that epoch.
 std::vector<int32_t> SequenceOrder(uint64_t seed, int64_t epoch, int n);
-// Of each `batch` sequences in `order` the longest first: what an optimiser step has stays the same, its
-// micro-batches are of similar length and hold little padding.
+// Of each `batch` sequences in `order` the longest first: what an optimiser step has stays the same, and no
+// thread begins its longest pass last.
 void SortBatchesByLength(int batch, const std::vector<int64_t>& lengths, std::vector<int32_t>* order);
 
 }  // namespace longspec::train

@@ -30,6 +30,26 @@ TEST(LearningRate, TwoStepsOfWarmUpAtLeast) {
   EXPECT_NEAR(LearningRate(2, 3, 1.0, 0.0), 0.0001, 1e-12);
 }
 
+TEST(StableDecay, WarmsUpStaysAndDecays) {
+  const StableDecay schedule = {.warmup = 10, .decay_share = 0.2};
+  EXPECT_EQ(DecayBegin(100, schedule), 80);
+  EXPECT_EQ(StableDecayRate(0, 100, 5e-4, schedule), 0.0);
+  EXPECT_DOUBLE_EQ(StableDecayRate(5, 100, 5e-4, schedule), 2.5e-4);
+  for (const int step : {10, 50, 79}) EXPECT_EQ(StableDecayRate(step, 100, 5e-4, schedule), 5e-4);
+  EXPECT_DOUBLE_EQ(StableDecayRate(80, 100, 2.1, schedule), 2.0);
+  EXPECT_DOUBLE_EQ(StableDecayRate(99, 100, 2.1, schedule), 0.1);
+  // Until it decays, more steps change nothing.
+  for (int step = 0; step < 80; ++step) {
+    EXPECT_EQ(StableDecayRate(step, 100, 1.0, schedule), StableDecayRate(step, 200, 1.0, schedule));
+  }
+}
+
+TEST(DrawSeed, IsAnotherForEachPassAndSeed) {
+  std::set<uint64_t> seeds;
+  for (int64_t pass = 0; pass < 500; ++pass) seeds.insert({DrawSeed(1, pass), DrawSeed(2, pass)});
+  EXPECT_EQ(seeds.size(), 1000U);
+}
+
 // Behaviour 10, over many draws.
 TEST(AnchorOffset, FollowsTheLaw) {
   for (const int64_t n_ctx : {8192, 16384, 40000}) {

@@ -28,13 +28,17 @@ std::string StepLine(const TrainProgress& p) {
          ",\"gradient_norm\":" + Number("%.6g", p.gradient_norm) + "}\n";
 }
 
+std::string Shares(const char* name, const std::vector<double>& shares) {
+  std::string text = std::string(",\"") + name + "\":[";
+  for (size_t i = 0; i < shares.size(); ++i) text += (i == 0 ? "" : ",") + Number("%.4f", shares[i]);
+  return text + "]";
+}
+
 std::string BucketText(const ValidationBucket& b) {
-  std::string text = "{\"begin\":" + std::to_string(b.begin) + ",\"end\":" + std::to_string(b.end) +
-                     ",\"rows\":" + std::to_string(b.rows) + ",\"loss\":" + Number("%.4f", b.loss) +
-                     ",\"agreement\":[";
-  for (size_t i = 0; i < b.agreement.size(); ++i)
-    text += (i == 0 ? "" : ",") + Number("%.4f", b.agreement[i]);
-  return text + "]}";
+  return "{\"begin\":" + std::to_string(b.begin) + ",\"end\":" + std::to_string(b.end) +
+         ",\"rows\":" + std::to_string(b.rows) + ",\"loss\":" + Number("%.4f", b.loss) +
+         Shares("agreement", b.agreement) + Shares("top_4", b.top_4) +
+         Shares("accepted", {b.accepted.chain, b.accepted.tree_8, b.accepted.tree_16}) + "}";
 }
 
 std::string ValidationLine(const TrainProgress& p) {

@@ -15,13 +15,14 @@
 
 #include "base/clock.h"
 #include "base/status_macros.h"
-#include "train/adamw.h"
-#include "train/draft_net.h"
 #include "train/feature_set.h"
 #include "train/files.h"
+#include "train/optimiser.h"
 #include "train/parallel_passes.h"
 #include "train/pass.h"
 #include "train/schedule.h"
+#include "train/target_weights.h"
+#include "train/trainee_kinds.h"
 
 namespace longspec::train {
 namespace {
@@ -40,14 +41,25 @@ Status CheckOptions(const TrainOptions& o) {
   if (o.steps < 0) return fail("--steps", "0 (as many as the epochs have) or more");
   if (o.batch < 1) return fail("--batch", "at least 1");
   if (o.micro_batch < 1 || o.batch % o.micro_batch != 0) return fail("--micro-batch", "a divisor of --batch");
-  if (o.most_lag < 1) return fail("--noise-max", "at least 1");
-  if (o.window < 1) return fail("--window", "at least 1");
-  if (o.n_ff < 0 || o.n_ff % 32 != 0) return fail("--ff", "a multiple of 32, or 0 (the target's)");
+  if (o.stable_decay.warmup < 0) return fail("--warmup-steps", "0 or more");
+  if (!(o.stable_decay.decay_share > 0.0 && o.stable_decay.decay_share <= 1.0))
+    return fail("--decay", "above 0 and at most 1");
+  if (!(o.draft.regression >= 0.0)) return fail("--regression", "0 or more");
+  if (!(o.draft.noise_scale >= 0.0)) return fail("--noise-scale", "0 or more");
+  if (o.draft.n_ff < 0 || o.draft.n_ff % 32 != 0) return fail("--ff", "a multiple of 32, or 0 (the target's)");
   if (o.vocab < 0) return fail("--draft-vocab", "0 (every token) or more");
   if (!(o.distill >= 0.0 && o.distill <= 1.0)) return fail("--distill", "from 0 to 1");
   if (o.init_from_target && !o.init.empty()) return fail("--init-from-target", "without --init");
   if (o.checkpoint_every < 1) return fail("--checkpoint-every", "at least 1");
   return {};
+}
+
+Status CheckPrecision(Precision precision, at::Device device) {
+  if (precision == Precision::kF32 || !device.is_cpu()) return {};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512bf16") != 0) return {};  // with amx too
+#endif
+  return Unsupported("--precision bf16: this CPU has no avx512_bf16; f32 is faster on it");
 }
 
 Result<at::Device> ParseDevice(const std::string& name) {
@@ -60,42 +72,33 @@ Result<at::Device> ParseDevice(const std::string& name) {
   return at::Device(name);
 }
 
-std::vector<at::Tensor> Trained(const DraftNet& net) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& [name, tensor] : net.tensors()) {
-    if (tensor.requires_grad()) tensors.push_back(tensor);
-  }
-  return tensors;
-}
+// What a run trains on, and what it does not change.
+struct Data {
+  FeatureSet features;
+  std::optional<FeatureSet> validation;
+  ShardNeeds needs;
+  std::shared_ptr<const GgufFile> model;
+};
 
 class Run {
  public:
-  Run(const TrainOptions& options, FeatureSet features, std::optional<FeatureSet> validation,
-      FrozenParts frozen, std::vector<int64_t> vocab, at::Device device, int threads)
+  Run(const TrainOptions& options, Data data, std::unique_ptr<Trainee> trainee, int threads)
       : options_(options),
         threads_(threads),
-        features_(std::move(features)),
-        validation_(std::move(validation)),
-        device_(device),
-        net_({.target = features_.target(),
-              .n_ff = options.n_ff > 0 ? options.n_ff : features_.target().n_ff,
-              .window = options.window},
-             options.seed, device),
-        optimiser_(Trained(net_), options.adamw),
-        labels_{.distill = options.distill, .vocab = std::move(vocab)} {
-    frozen_.embedding = frozen.embedding.to(device);
-    const at::Tensor head =
-        labels_.vocab.empty() ? frozen.head : frozen.head.index_select(0, at::tensor(labels_.vocab));
-    frozen_.head = head.is_same(frozen.embedding) ? frozen_.embedding : head.to(device);
-    steps_per_epoch_ = features_.n_sequences() / options.batch;
+        data_(std::move(data)),
+        trainee_(std::move(trainee)),
+        optimiser_(trainee_->parameters().Trained(), options.optimiser, trainee_->parameters().TrainedHidden()),
+        labels_{.distill = options.distill, .vocab = trainee_->setup().vocab} {
+    steps_per_epoch_ = data_.features.n_sequences() / options.batch;
     progress_.steps = options.steps > 0 ? options.steps : steps_per_epoch_ * options.epochs;
     state_.run = Describe();
+    state_.total = progress_.steps;
   }
 
   Result<TrainSummary> Go(const std::function<bool(const TrainProgress&)>& on_progress) {
     if (steps_per_epoch_ == 0) {
       return InvalidArgument("--batch " + std::to_string(options_.batch) + ": there are only " +
-                             std::to_string(features_.n_sequences()) + " sequences in " +
+                             std::to_string(data_.features.n_sequences()) + " sequences in " +
                              options_.features.front());
     }
     LS_TRY(Begin());
@@ -105,6 +108,11 @@ class Run {
       if (!go_on) {
         LS_TRY(Save());
         return Cancelled("interrupted");
+      }
+      if (options_.schedule == Schedule::kStableDecay &&
+          state_.steps == DecayBegin(progress_.steps, options_.stable_decay)) {
+        LS_TRY(SaveCheckpoint(state_, trainee_->parameters(), optimiser_,
+                              StableCheckpointPath(options_.output)));
       }
       if (state_.steps % options_.checkpoint_every == 0 && state_.steps < progress_.steps) {
         LS_TRY(Save());
@@ -117,42 +125,68 @@ class Run {
     return TrainSummary{
         .steps = state_.steps,
         .tokens = progress_.tokens,
-        .padding =
-            padded_ > 0 ? 1.0 - static_cast<double>(progress_.tokens) / static_cast<double>(padded_) : 0.0,
         .mean_loss = state_.mean_loss,
         .seconds = progress_.tokens > 0 ? seconds : 0.0,
         .giga_macs = macs_ / 1e9,
-        .peak_giga_macs = device_.is_cpu() ? PeakGigaMacs(threads_) : 0.0};
+        .peak_giga_macs = trainee_->setup().device.is_cpu() ? PeakGigaMacs(threads_) : 0.0};
   }
 
  private:
-  // What decides the weights. Threads and device may change between calls.
+  // What decides the weights. Threads and device may change between calls, and the number of steps where the
+  // weights do not depend on it.
   std::string Describe() const {
     const TrainOptions& o = options_;
-    char numbers[256];
-    std::snprintf(
-        numbers, sizeof(numbers),
-        "--lr %g --warmup %g --batch %d --micro-batch %d --noise-max %d --window %d --ff %d --draft-vocab %d "
-        "--distill %g --weight-decay %g --clip %g --seed %llu",
-        o.learning_rate, o.warmup, o.batch, o.micro_batch, o.most_lag, o.window, net_.shape().n_ff, o.vocab,
-        o.distill, o.adamw.weight_decay, o.adamw.max_norm, static_cast<unsigned long long>(o.seed));
-    return std::string(numbers) + (o.anchor_offset ? "" : " --no-anchor-offset") + " --steps " +
-           std::to_string(progress_.steps) + (o.init.empty() ? "" : " --init " + o.init) +
-           (o.init_from_target ? " --init-from-target" : "") + ", features of " +
-           std::to_string(features_.n_sequences()) + " sequences, " + std::to_string(features_.n_tokens()) +
-           " tokens, model " + features_.target().fingerprint;
+    const bool cosine = o.schedule == Schedule::kCosine;
+    char numbers[320];
+    std::snprintf(numbers, sizeof(numbers),
+                  "--kind %s --lr %g %s %g --batch %d --micro-batch %d --ff %d --draft-vocab %d --distill %g "
+                  "--weight-decay %g --clip %g --seed %llu ",
+                  o.draft.kind.c_str(), o.learning_rate,
+                  cosine ? "--warmup" : "--schedule wsd --decay", cosine ? o.warmup : o.stable_decay.decay_share,
+                  o.batch, o.micro_batch, trainee_->setup().options.n_ff, o.vocab, o.distill,
+                  o.optimiser.weight_decay, o.optimiser.max_norm, static_cast<unsigned long long>(o.seed));
+    return numbers + trainee_->Describe() + (o.anchor_offset ? "" : " --no-anchor-offset") +
+           (cosine ? " --steps " + std::to_string(progress_.steps)
+                   : " --warmup-steps " + std::to_string(o.stable_decay.warmup)) +
+           (o.optimiser.muon ? " --optimiser muon" : "") +
+           (o.draft.precision == Precision::kBf16 ? " --precision bf16" : "") +
+           (o.init.empty() ? "" : " --init " + o.init) + (o.init_from_target ? " --init-from-target" : "") +
+           ", features of " + std::to_string(data_.features.n_sequences()) + " sequences, " +
+           std::to_string(data_.features.n_tokens()) + " tokens, model " + data_.features.target().fingerprint;
   }
 
   Status Begin() {
     std::error_code error;
     fs::create_directories(options_.output, error);
     if (error) return IoError(options_.output + ": " + error.message());
-    const std::string checkpoint = CheckpointPath(options_.output);
-    if (fs::exists(checkpoint, error)) return LoadCheckpoint(checkpoint, &state_, net_, optimiser_);
-    if (options_.init_from_target) return InitFromTarget(options_.model, net_);
-    if (options_.init.empty()) return {};
-    LS_ASSIGN(state_.trained_positions, LoadDraft(options_.init, net_));
+    const std::string last = CheckpointPath(options_.output), stable = StableCheckpointPath(options_.output);
+    if (fs::exists(last, error)) {
+      LS_TRY(Load(last));
+      if (GoesOn()) return {};
+      if (fs::exists(stable, error)) {
+        LS_TRY(Load(stable));
+        if (GoesOn()) return {};
+      }
+      return InvalidArgument("--steps " + std::to_string(progress_.steps) + ": the run in " + options_.output +
+                             " decays from step " + std::to_string(state_.steps) +
+                             " on at the earliest; ask for more steps");
+    }
+    const bool from_target = options_.init_from_target || trainee_->BeginsWithTarget();
+    if (options_.init.empty()) return from_target ? trainee_->InitFromTarget() : Status();
+    LS_ASSIGN(state_.trained_positions, LoadDraft(options_.init, trainee_->parameters()));
     return {};
+  }
+
+  Status Load(const std::string& path) {
+    return LoadCheckpoint(path, &state_, trainee_->parameters(), optimiser_);
+  }
+
+  // Whether the checkpoint that was read is on the way to this number of steps. A stable one is on the way to
+  // any number that it does not decay before.
+  bool GoesOn() {
+    const bool same = state_.total == progress_.steps;
+    state_.total = progress_.steps;
+    return same || state_.steps <= DecayBegin(progress_.steps, options_.stable_decay);
   }
 
   // False: stopped in the middle of the step, of which nothing is left.
@@ -174,7 +208,6 @@ class Run {
     LS_ASSIGN(const bool complete, RunPasses(passes, threads_, pass, on_pass, &sum));
     if (!complete) return false;
     progress_.tokens = tokens_before + sum.tokens;
-    padded_ += sum.padded;
     macs_ += sum.macs;
     // The mean over all tokens of the step that are to be predicted, however they lie in passes.
     const auto rows = static_cast<double>(std::max<int64_t>(1, sum.rows));
@@ -184,7 +217,9 @@ class Run {
       if (sum.gradients[i].defined()) parameter.mutable_grad() = sum.gradients[i].div_(rows);
     }
     progress_.learning_rate =
-        LearningRate(state_.steps, progress_.steps, options_.learning_rate, options_.warmup);
+        options_.schedule == Schedule::kCosine
+            ? LearningRate(state_.steps, progress_.steps, options_.learning_rate, options_.warmup)
+            : StableDecayRate(state_.steps, progress_.steps, options_.learning_rate, options_.stable_decay);
     progress_.gradient_norm = optimiser_.Step(state_.steps, progress_.learning_rate);
     if (!std::isfinite(progress_.gradient_norm)) return NotANumber("the gradients are");
     state_.mean_loss = state_.steps == 0 ? loss : kMeanDecay * state_.mean_loss + (1.0 - kMeanDecay) * loss;
@@ -198,12 +233,17 @@ class Run {
 
   // One forward and backward pass. From any thread.
   Result<PassSum> Pass(int64_t pass, std::span<const int> sequences) const {
-    const Batch batch = MakeBatch(features_, sequences, labels_);
-    PassDraw draw{.lag = DrawLag(options_.seed, pass, options_.most_lag), .positions = {}};
-    if (options_.anchor_offset) {
-      draw.positions = DrawPositions(options_.seed, pass, batch.tokens.size(1), features_.target().n_ctx);
+    int64_t longest = 0;
+    for (const int i : sequences) {
+      longest = std::max(longest, static_cast<int64_t>(data_.features.sequence(i).tokens.size()));
     }
-    PassSum sum = RunPass(net_, optimiser_.parameters(), frozen_, batch, draw);
+    PassDraw draw{.lag = DrawLag(options_.seed, pass, options_.draft.most_lag),
+                  .positions = {},
+                  .seed = DrawSeed(options_.seed, pass)};
+    if (options_.anchor_offset) {
+      draw.positions = DrawPositions(options_.seed, pass, longest, data_.features.target().n_ctx);
+    }
+    PassSum sum = RunPass(*trainee_, MakeBatch(data_.features, sequences, data_.needs, labels_), draw);
     if (!std::isfinite(sum.loss)) return NotANumber("the loss is");
     return sum;
   }
@@ -213,8 +253,8 @@ class Run {
     const int64_t passes_per_epoch = steps_per_epoch_ * (options_.batch / options_.micro_batch);
     const int64_t epoch = pass / passes_per_epoch;
     if (epoch != epoch_) {
-      order_ = SequenceOrder(options_.seed, epoch_ = epoch, features_.n_sequences());
-      SortBatchesByLength(options_.batch, features_.lengths(), &order_);
+      order_ = SequenceOrder(options_.seed, epoch_ = epoch, data_.features.n_sequences());
+      SortBatchesByLength(options_.batch, data_.features.lengths(), &order_);
     }
     const auto begin = order_.begin() + pass % passes_per_epoch * options_.micro_batch;
     return {begin, begin + options_.micro_batch};
@@ -222,21 +262,18 @@ class Run {
 
   // Checkpoint and draft. Gradients of an unfinished step are not part of either.
   Status Save() {
-    LS_TRY(SaveCheckpoint(state_, net_, optimiser_, CheckpointPath(options_.output)));
-    const int64_t offsets = options_.anchor_offset && features_.has_short()
-                                ? AnchorOffsetReach(features_.target().n_ctx)
+    LS_TRY(SaveCheckpoint(state_, trainee_->parameters(), optimiser_, CheckpointPath(options_.output)));
+    const int64_t offsets = options_.anchor_offset && data_.features.has_short()
+                                ? AnchorOffsetReach(data_.features.target().n_ctx)
                                 : int64_t{0};
-    return ExportDraft(
-        net_,
-        {.trained_positions = std::max({state_.trained_positions, offsets, features_.longest()}),
-         .vocab = labels_.vocab},
-        options_.output);
+    return ExportDraft(*trainee_, std::max({state_.trained_positions, offsets, data_.features.longest()}),
+                       options_.output);
   }
 
   // Shows the weights as they are what they were not trained on. False: stop.
   bool Look(const std::function<bool(const TrainProgress&)>& on_progress) {
-    if (!validation_) return true;
-    const Validation seen = Validate(net_, frozen_.embedding, frozen_.head, *validation_, labels_);
+    if (!data_.validation) return true;
+    const Validation seen = Validate(*trainee_, *data_.validation, data_.needs, labels_);
     progress_.validation = &seen;
     progress_.end_of_step = false;
     const bool go_on = on_progress(progress_);
@@ -251,17 +288,13 @@ class Run {
 
   const TrainOptions& options_;
   const int threads_;
-  const FeatureSet features_;
-  const std::optional<FeatureSet> validation_;
-  const at::Device device_;
-  const DraftNet net_;
-  AdamW optimiser_;
-  LabelOptions labels_;
-  FrozenParts frozen_;  // on the device, the head reduced
+  const Data data_;
+  const std::unique_ptr<Trainee> trainee_;
+  Optimiser optimiser_;
+  const LabelOptions labels_;
   int64_t steps_per_epoch_ = 0;
   TrainState state_;
   TrainProgress progress_;
-  int64_t padded_ = 0;  // tokens of this call, with padding
   double macs_ = 0.0;   // of this call
   int64_t epoch_ = -1;
   std::vector<int32_t> order_;
@@ -284,33 +317,67 @@ Result<std::vector<int64_t>> DraftVocab(const TrainOptions& options, const Featu
   return vocab;
 }
 
-Result<TrainSummary> TrainUnguarded(const TrainOptions& options,
+// A draft as its kind, features and target make it.
+Result<std::unique_ptr<Trainee>> MakeTrainee(const TrainOptions& options, const TraineeKind& kind,
+                                             const Data& data, at::Device device) {
+  const FeatureTarget& target = data.features.target();
+  LS_ASSIGN(const FrozenParts parts, LoadFrozenParts(*data.model, target));
+  LS_ASSIGN(std::vector<int64_t> vocab, DraftVocab(options, data.features));
+  FrozenHeads frozen;
+  frozen.embedding = parts.embedding.to(device);
+  frozen.whole_head = parts.head.is_same(parts.embedding) ? frozen.embedding : parts.head.to(device);
+  frozen.head = vocab.empty() ? frozen.whole_head
+                              : frozen.whole_head.index_select(0, at::tensor(vocab).to(device));
+  frozen.loss_head =
+      options.draft.precision == Precision::kBf16 ? frozen.head.to(at::kBFloat16) : frozen.head;
+  LS_ASSIGN(const int n_layer, CountLayers(*data.model));
+  return kind.make({.target = target,
+                    .n_layer = n_layer,
+                    .model = data.model,
+                    .frozen = std::move(frozen),
+                    .vocab = std::move(vocab),
+                    .options = options.draft,
+                    .seed = options.seed,
+                    .device = device});
+}
+
+Status CheckDistillation(const TrainOptions& options, const FeatureSet& features) {
+  if (options.distill == 0.0 || features.top_k() > 0 || features.has_final_hidden()) return {};
+  return InvalidArgument("--distill: " + options.features.front() +
+                         " tells nothing of what the target expects; make the features with --keep final");
+}
+
+Result<Data> OpenData(const TrainOptions& options) {
+  LS_ASSIGN(FeatureSet features, FeatureSet::Open(options.features));
+  LS_TRY(CheckDistillation(options, features));
+  Data data = {.features = std::move(features), .validation = {}, .needs = {}, .model = {}};
+  LS_ASSIGN(data.model, GgufFile::Open(options.model));
+  if (options.validation.empty()) return data;
+  LS_ASSIGN(data.validation, FeatureSet::Open(options.validation));
+  if (data.validation->target() == data.features.target()) return data;
+  return InvalidArgument("--validate: " + options.validation.front() +
+                         " holds features of another model than " + options.features.front());
+}
+
+Result<TrainSummary> TrainUnguarded(TrainOptions options,
                                     const std::function<bool(const TrainProgress&)>& on_progress) {
   LS_TRY(CheckOptions(options));
+  LS_ASSIGN(const TraineeKind* const kind, FindTraineeKind(options.draft.kind));
   LS_ASSIGN(const at::Device device, ParseDevice(options.device));
-  LS_ASSIGN(FeatureSet features, FeatureSet::Open(options.features));
-  if (options.distill > 0.0 && features.top_k() == 0) {
-    return InvalidArgument("--distill: " + options.features.front() +
-                           " holds no probabilities of the target; make the features with --top-k");
-  }
-  LS_ASSIGN(FrozenParts frozen, LoadFrozenParts(options.model, features.target()));
-  std::optional<FeatureSet> validation;
-  if (!options.validation.empty()) {
-    LS_ASSIGN(validation, FeatureSet::Open(options.validation));
-    if (validation->target() != features.target()) {
-      return InvalidArgument("--validate: " + options.validation.front() +
-                             " holds features of another model than " + options.features.front());
-    }
-  }
-  LS_ASSIGN(std::vector<int64_t> vocab, DraftVocab(options, features));
+  LS_TRY(CheckPrecision(options.draft.precision, device));
+  LS_ASSIGN(Data data, OpenData(options));
+  LS_ASSIGN(const int n_layer, CountLayers(*data.model));
+  LS_TRY(kind->resolve(&options.draft, data.features.target(), n_layer));
+  data.needs = kind->needs(options.draft);
+  LS_TRY(data.features.Has(data.needs));
+  if (data.validation) LS_TRY(data.validation->Has(data.needs));
+  LS_ASSIGN(std::unique_ptr<Trainee> trainee, MakeTrainee(options, *kind, data, device));
   int threads = 1;
   if (device.is_cpu()) {
     threads = options.threads > 0 ? options.threads : at::get_num_threads();
     at::set_num_threads(1);
   }
-  return Run(options, std::move(features), std::move(validation), std::move(frozen), std::move(vocab), device,
-             threads)
-      .Go(on_progress);
+  return Run(options, std::move(data), std::move(trainee), threads).Go(on_progress);
 }
 
 }  // namespace
@@ -318,6 +385,10 @@ Result<TrainSummary> TrainUnguarded(const TrainOptions& options,
 // A safetensors file by another name: the engine reads all *.safetensors of a draft's folder.
 std::string CheckpointPath(const std::string& output) {
   return (fs::path(output) / "checkpoint.bin").string();
+}
+
+std::string StableCheckpointPath(const std::string& output) {
+  return (fs::path(output) / "stable.bin").string();
 }
 
 // LibTorch reports by exceptions: out of memory above all.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Training a LongSpec draft model from features. A run is a pure function of its options and features (on one
+// Training a draft model of any kind from features. A run is a pure function of its options and features (on one
 // kind of CPU): stopped and continued, with one thread or many, it ends in the same weights. On a CPU each
 // thread has a forward and backward pass of its own, which shares nothing with the others' but the weights.
 #pragma once
@@ -12,31 +12,36 @@
 #include <vector>
 
 #include "longspec/status.h"
-#include "train/adamw_options.h"
+#include "train/optimiser_options.h"
+#include "train/schedule.h"
+#include "train/trainee_options.h"
 #include "train/validation.h"
 
 namespace longspec::train {
+
+enum class Schedule : uint8_t { kCosine, kStableDecay };
 
 struct TrainOptions {
   std::vector<std::string> features;  // folders of feature shards
   std::string model;                  // GGUF file they were made with
   std::string output;                 // folder for the draft model and the checkpoint
   std::string init;                   // draft model to begin with; empty: random weights
-  bool init_from_target = false;      // or weights of the target's first and last layer
+  bool init_from_target = false;      // or weights of the target's layers
+
+  TraineeOptions draft;
 
   double learning_rate = 5e-4;  // peak
-  double warmup = 0.1;          // share of all steps
+  Schedule schedule = Schedule::kCosine;
+  double warmup = 0.1;       // of a cosine: share of all steps
+  StableDecay stable_decay;  // of the other
   int64_t epochs = 1;
   int64_t steps = 0;    // 0: as many as the epochs have
   int batch = 32;       // sequences of an optimiser step
   int micro_batch = 2;  // sequences of a forward pass; shares one lag and one draw of positions
-  int most_lag = 4;     // flash noisy training: 1 .. most_lag
   bool anchor_offset = true;
-  int window = 512;
-  int n_ff = 0;          // 0: the target's
   int vocab = 0;         // the draft's head is reduced to the most frequent tokens; 0: it is not
   double distill = 0.0;  // share of the target's distribution in the labels
-  AdamWOptions adamw;
+  OptimiserOptions optimiser;
   uint64_t seed = 42;
 
   // What does not change the result.
@@ -59,8 +64,6 @@ struct TrainProgress {
 
 struct TrainSummary {
   int64_t steps = 0, tokens = 0;  // done in all; tokens of this call
-  double padding = 0.0;  // share of what this call computed that is no token, but what makes sequences of a
-                         // micro-batch equally long
   double mean_loss = 0.0;
   double seconds = 0.0,
          giga_macs = 0.0;       // of this call's steps: multiply-adds of matrix products and attention
@@ -72,7 +75,8 @@ struct TrainSummary {
 Result<TrainSummary> Train(const TrainOptions& options,
                            const std::function<bool(const TrainProgress&)>& on_progress);
 
-// The checkpoint in an output folder.
+// The checkpoint in an output folder, and the one of a run that decayed: from before that.
 std::string CheckpointPath(const std::string& output);
+std::string StableCheckpointPath(const std::string& output);
 
 }  // namespace longspec::train

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,11 +30,18 @@ inline std::vector<int32_t> SequenceTokens(int i, int length = kLength) {
   return tokens;
 }
 
+// All that shards can hold of a tiny model of two layers.
+inline FeatureKeep KeepAll() {
+  return {.kv = true, .final_hidden = true, .hidden_layers = {0, 1}, .type = DType::kBF16};
+}
+
 // A tiny model, and features of some sequences.
 struct Rig {
   // `change` sees the header and each sequence's loss before they are written; sequence i has lengths[i % n].
+  // With top_k the target's distribution comes from that many probabilities, not from hidden states.
   explicit Rig(const std::function<void(FeatureHeader&, std::vector<int8_t>&)>& change = {},
-               const std::vector<int>& lengths = {kLength}, const std::string& architecture = "llama")
+               const std::vector<int>& lengths = {kLength}, const std::string& architecture = "llama",
+               const FeatureKeep& keep = {}, int top_k = kTopK)
       : tiny({.architecture = architecture}) {
     TinyModelOptions tiny_options;
     tiny_options.architecture = architecture;
@@ -42,8 +50,9 @@ struct Rig {
     const auto file = GgufFile::Open(folder.File("tiny.gguf"));
     FeatureHeader header;
     header.target = DescribeTarget(tiny.parts(), **file);
-    header.top_k = kTopK;
-    FeatureExtractor extractor(&tiny.target(), tiny.NewCache(512, CacheType::kF16), 64, kTopK);
+    header.top_k = top_k;
+    header.keep = keep;
+    FeatureExtractor extractor(&tiny.target(), tiny.NewCache(512, CacheType::kF16), 64, top_k, keep);
     FeatureShardWriter writer;
     for (int i = 0; i < kSequences; ++i) {
       const std::vector<int32_t> tokens = SequenceTokens(i, lengths[static_cast<size_t>(i) % lengths.size()]);
@@ -51,7 +60,10 @@ struct Rig {
       EXPECT_TRUE(f.ok());
       std::vector<int8_t> loss(tokens.size(), 1);
       if (change) change(header, loss);
-      writer.Add(header, {tokens, f->positions, loss, f->keys, f->values, f->top_ids, f->top_log_probs});
+      FeatureTensors<std::span<const uint16_t>> kept = {
+          .keys = f->kept.keys, .values = f->kept.values, .final_hidden = f->kept.final_hidden, .hidden = {}};
+      for (const auto& hidden : f->kept.hidden) kept.hidden.emplace_back(hidden);
+      writer.Add(header, {tokens, f->positions, loss, kept, f->top_ids, f->top_log_probs});
     }
     std::filesystem::create_directories(folder.File("features"));
     EXPECT_TRUE(writer.Write(header, FeatureShardPath(folder.File("features"), 0)).ok());
@@ -59,7 +71,7 @@ struct Rig {
     options.model = folder.File("tiny.gguf");
     options.output = folder.File("draft");
     options.batch = 4;
-    options.n_ff = 32;
+    options.draft.n_ff = 32;
     options.learning_rate = 5e-3;
     options.steps = 12;
     options.checkpoint_every = 3;
@@ -82,6 +94,14 @@ struct Rig {
   TrainOptions options;
   TrainProgress last;
   std::vector<double> losses;
+};
+
+// With all that shards can hold, for a draft as `draft` says.
+struct KindRig : Rig {
+  explicit KindRig(const TraineeOptions& draft, const std::vector<int>& lengths = {kLength})
+      : Rig({}, lengths, "llama", KeepAll(), 0) {
+    options.draft = draft;
+  }
 };
 
 }  // namespace longspec::train::testing

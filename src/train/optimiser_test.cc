@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AdamW against its formula in double precision.
-#include "train/adamw.h"
+// AdamW against its formula in double precision; what Muon makes of matrices.
+#include "train/optimiser.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ std::vector<double> Values(const at::Tensor& tensor) {
 // Loshchilov and Hutter 2019, algorithm 2, with the gradients of all tensors clipped together before.
 class Reference {
  public:
-  Reference(const std::vector<at::Tensor>& parameters, const AdamWOptions& options) : options_(options) {
+  Reference(const std::vector<at::Tensor>& parameters, const OptimiserOptions& options) : options_(options) {
     for (const at::Tensor& p : parameters) {
       values.push_back(Values(p));
       means_.emplace_back(values.back().size());
@@ -64,14 +64,14 @@ class Reference {
   std::vector<std::vector<double>> values;
 
  private:
-  const AdamWOptions options_;
+  const OptimiserOptions options_;
   std::vector<std::vector<double>> means_, squares_;
 };
 
 // Gradients of about `size`, in turn above and below a norm of 1 if that is 0.3.
-void ExpectTheFormula(const AdamWOptions& options, double size) {
+void ExpectTheFormula(const OptimiserOptions& options, double size) {
   const std::vector<at::Tensor> parameters = Parameters();
-  AdamW optimiser(parameters, options);
+  Optimiser optimiser(parameters, options);
   Reference reference(parameters, options);
   const at::Generator random = at::detail::createCPUGenerator(4);
   for (int step = 0; step < kSteps; ++step) {
@@ -108,7 +108,7 @@ TEST(AdamW, FollowsItsFormulaWhereGradientsAreSmall) { ExpectTheFormula({}, 1e-6
 TEST(AdamW, ANormThatIsNoNumberChangesNothing) {
   for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     std::vector<at::Tensor> parameters = Parameters();
-    AdamW optimiser(parameters, {});
+    Optimiser optimiser(parameters, {});
     const auto give = [&](float value) {
       for (at::Tensor& p : parameters) p.mutable_grad() = at::full_like(p.detach(), 0.1);
       parameters[1].mutable_grad()[2] = value;
@@ -117,7 +117,7 @@ TEST(AdamW, ANormThatIsNoNumberChangesNothing) {
     optimiser.Step(0, 0.01);
     std::vector<at::Tensor> before;
     for (size_t i = 0; i < parameters.size(); ++i) {
-      for (const at::Tensor& t : {parameters[i], optimiser.means()[i], optimiser.squares()[i]}) {
+      for (const at::Tensor& t : {parameters[i], optimiser.state()[2 * i].second, optimiser.state()[2 * i + 1].second}) {
         before.push_back(t.detach().clone());
       }
     }
@@ -125,8 +125,8 @@ TEST(AdamW, ANormThatIsNoNumberChangesNothing) {
     EXPECT_FALSE(std::isfinite(optimiser.Step(1, 0.01)));
     for (size_t i = 0; i < parameters.size(); ++i) {
       EXPECT_TRUE(parameters[i].equal(before[3 * i]));
-      EXPECT_TRUE(optimiser.means()[i].equal(before[3 * i + 1]));
-      EXPECT_TRUE(optimiser.squares()[i].equal(before[3 * i + 2]));
+      EXPECT_TRUE(optimiser.state()[2 * i].second.equal(before[3 * i + 1]));
+      EXPECT_TRUE(optimiser.state()[2 * i + 1].second.equal(before[3 * i + 2]));
       EXPECT_FALSE(parameters[i].grad().defined());
     }
   }
@@ -135,10 +135,45 @@ TEST(AdamW, ANormThatIsNoNumberChangesNothing) {
 TEST(AdamW, ATensorWithoutAGradientStays) {
   std::vector<at::Tensor> parameters = Parameters();
   const at::Tensor before = parameters[1].detach().clone();
-  AdamW optimiser(parameters, {});
+  Optimiser optimiser(parameters, {});
   parameters[0].mutable_grad() = at::full_like(parameters[0].detach(), 0.1);
   EXPECT_NEAR(optimiser.Step(0, 0.01), 0.1 * std::sqrt(12.0), 1e-6);
   EXPECT_TRUE(parameters[1].equal(before));
+}
+
+// All singular values come near 1, however they were; tall matrices and wide ones.
+TEST(Orthogonalise, BringsSingularValuesNearOne) {
+  const at::Generator random = at::detail::createCPUGenerator(5);
+  for (const auto& [rows, columns] : {std::pair(12, 40), std::pair(40, 12), std::pair(16, 16)}) {
+    const at::Tensor matrix = at::empty({rows, columns}).normal_(0.0, 3.0, random);
+    const at::Tensor values = at::linalg_svdvals(Orthogonalise(matrix));
+    EXPECT_LT(values.max().item<double>(), 1.25);
+    EXPECT_GT(values.min().item<double>(), rows == columns ? 0.0 : 0.65);
+    // Singular vectors stay: the result times the matrix is positive.
+    EXPECT_GT((Orthogonalise(matrix) * matrix).sum().item<double>(), 0.0);
+  }
+}
+
+// A matrix takes a step of that size in that direction, after the decay; a bias takes AdamW's.
+TEST(Muon, IsForHiddenMatrices) {
+  const OptimiserOptions options = {.max_norm = 0.0, .muon = true};
+  std::vector<at::Tensor> parameters = Parameters(), others = Parameters();
+  const std::vector<at::Tensor> before = Parameters();
+  Optimiser muon(parameters, options, {true, false, false}), adam(others, {.max_norm = 0.0});
+  const at::Tensor g = at::arange(12, at::kFloat).view({3, 4}) - 5.0;
+  for (std::vector<at::Tensor>* list : {&parameters, &others}) {
+    (*list)[0].mutable_grad() = g.clone();
+    (*list)[1].mutable_grad() = at::ones({4});
+  }
+  muon.Step(0, 0.01);
+  adam.Step(0, 0.01);
+  const at::Tensor expected =
+      before[0] * (1.0 - 0.01 * options.weight_decay) - 0.01 * 0.2 * 2.0 * Orthogonalise(g * 1.95);
+  EXPECT_LT((parameters[0] - expected).abs().max().item<double>(), 1e-6);
+  EXPECT_FALSE(parameters[0].equal(others[0]));
+  EXPECT_TRUE(parameters[1].equal(others[1]));
+  ASSERT_EQ(muon.state().size(), 5U);
+  EXPECT_EQ(muon.state()[0].first, "muon.momentum.0");
 }
 
 }  // namespace

@@ -5,10 +5,11 @@
 
 namespace longspec::train {
 
-struct AdamWOptions {
+struct OptimiserOptions {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-6;
   double weight_decay = 0.1;  // of every tensor, biases and norms included
   double max_norm = 1.0;      // of all gradients together; 0: no clipping
+  bool muon = false;          // Muon for matrices of the block, AdamW for all else
 };
 
 }  // namespace longspec::train

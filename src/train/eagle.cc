@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// EAGLE-1 and 2 (Li et al. 2024): one block that reads the embedding of a token and the target's final hidden
+// state of the token before it, and learns that state of its own token as well as what follows. Without an
+// input norm and a final norm. Tensor names are those of the published checkpoints.
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "train/feature_chain.h"
+#include "train/feature_regression.h"
+#include "train/fused_loss.h"
+#include "train/target_weights.h"
+#include "train/trainee_kinds.h"
+
+namespace longspec::train {
+namespace {
+
+constexpr char kPrefix[] = "layers.0.";
+
+class EagleTrainee : public Trainee {
+ public:
+  explicit EagleTrainee(TraineeSetup setup) : Trainee(std::move(setup)) {
+    const FeatureTarget& t = setup_.target;
+    const std::string prefix = kPrefix;
+    parameters_.Matrix("fc", t.n_embd, 2 * int64_t{t.n_embd});
+    parameters_.Vector("fc.bias", t.n_embd, 0.0);
+    AddAttention(&parameters_, t, prefix + "self_attn", {.n_in = t.n_embd});
+    AddMlp(&parameters_, t, prefix + "mlp", n_ff());
+    parameters_.Vector(prefix + "post_attention_layernorm.weight", t.n_embd, 1.0);
+  }
+
+  PassLoss Loss(const PlacedBatch& batch, const PassDraw& draw) const override {
+    PassLoss loss;
+    const std::vector<at::Tensor> outputs =
+        Run(batch, AddNoise(batch.final_hidden, batch.ends, setup_.options, draw.seed), setup_.options.simulate);
+    double weight = 1.0;
+    for (size_t step = 0; step < outputs.size(); ++step, weight *= kStepWeight) {
+      const SlotsAhead ahead = Ahead(batch.ends, static_cast<int64_t>(step));
+      const at::Device device = batch.embedded.device();
+      const LabelledStates labelled =
+          SelectLabelled(batch, outputs[step].index_select(0, ahead.slots.to(device)), ahead.rows.to(device));
+      if (labelled.n() == 0) continue;
+      const at::Tensor sum = EntropyLoss(labelled, batch, setup_.frozen.loss_head) +
+                             setup_.options.regression * RegressionLoss(labelled, batch);
+      loss.sum = loss.sum.defined() ? loss.sum + sum * weight : sum;
+      loss.head_rows += static_cast<double>(labelled.n());
+      if (step == 0) loss.rows = labelled.n();
+    }
+    loss.forward_macs = ChainMacs(parameters_, setup_.target, batch.ends, setup_.options.simulate);
+    return loss;
+  }
+
+  std::vector<at::Tensor> Chain(const PlacedBatch& batch, int n_lags) const override {
+    std::vector<at::Tensor> states = Run(batch, batch.final_hidden, n_lags);
+    for (size_t i = 0; i < states.size(); ++i) states[i] = ByRow(batch, states[i], static_cast<int64_t>(i));
+    return states;
+  }
+
+  std::string Describe() const override {
+    return DescribeRegression(setup_.options) + " --simulate " + std::to_string(setup_.options.simulate);
+  }
+
+  // Begins as the target's last layer behind the feature alone, outputs made small: what is drafted at first
+  // is the state of the token before.
+  Status InitFromTarget() override {
+    const std::string last = "blk." + std::to_string(setup_.n_layer - 1) + ".", prefix = kPrefix;
+    constexpr double kOutputScale = 0.1;
+    std::vector<TakenOver> parts = AttentionOf(parameters_, prefix + "self_attn", last, kOutputScale);
+    for (const TakenOver& part : MlpOf(prefix + "mlp", last, kOutputScale)) parts.push_back(part);
+    parts.push_back({prefix + "post_attention_layernorm.weight", last + "ffn_norm.weight"});
+    LS_TRY(TakeOver(*setup_.model, setup_.target, parts, parameters_));
+    const at::NoGradGuard no_grad;
+    const at::Tensor& fc = parameters_.Find("fc.weight");
+    fc.slice(1, setup_.target.n_embd).add_(at::eye(setup_.target.n_embd, fc.options()));
+    return {};
+  }
+
+  void AddConfig(nlohmann::json* config) const override {
+    (*config)["bias"] = true;
+    (*config)["qkv_bias"] = false;
+  }
+
+ private:
+  // `states` (n, n_embd), by row, are what the slots read.
+  std::vector<at::Tensor> Run(const PlacedBatch& batch, const at::Tensor& states, int steps) const {
+    const FeatureBlock block = {
+        .prefix = kPrefix,
+        .enter = [&](const at::Tensor& embedded, const at::Tensor& feature, int) -> BlockInput {
+          const at::Tensor x = parameters_.Product("fc", at::cat({embedded, feature}, 1));
+          return {x, x};
+        }};
+    const at::Tensor before = MakeSlots(batch.ends).rows.to(states.device()) - 1;
+    return RunChains(block, parameters_, setup_.target, batch, states.index_select(0, before), steps);
+  }
+};
+
+}  // namespace
+
+const TraineeKind& EagleKind() {
+  static const TraineeKind kind = {
+      .name = "eagle",
+      .what = "EAGLE-1 and 2: reads the target's final hidden state, drafts the next one",
+      .resolve = [](TraineeOptions* o, const FeatureTarget&, int) -> Status {
+        if (o->simulate < 0) o->simulate = 1;
+        if (o->simulate < 1) return InvalidArgument("--simulate: must be at least 1 for this kind");
+        return {};
+      },
+      .needs = [](const TraineeOptions&) { return ShardNeeds{.final_hidden = true}; },
+      .make = [](TraineeSetup setup) -> std::unique_ptr<Trainee> {
+        return std::make_unique<EagleTrainee>(std::move(setup));
+      }};
+  return kind;
+}
+
+}  // namespace longspec::train

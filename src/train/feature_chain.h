@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The draft blocks of EAGLE (Li et al. 2024): they read the target's state of the token before and the
+// embedding of a token, and after the first step their own state in the target's place. All chains of a batch
+// run at once, as in training-time test (EAGLE-3): at step i each slot sees the first step's keys of slots up
+// to its own and its own keys of later steps.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "train/layers.h"
+#include "train/slots.h"
+#include "train/trainee.h"
+
+namespace longspec::train {
+
+// What a block makes of a slot's embedding and feature.
+struct BlockInput {
+  at::Tensor residual;  // (m, n_embd)
+  at::Tensor attended;  // (m, width): what queries, keys and values are made of
+};
+
+struct FeatureBlock {
+  std::string prefix;  // of self_attn, mlp and post_attention_layernorm
+  std::function<BlockInput(const at::Tensor& embedded, const at::Tensor& feature, int step)> enter;
+};
+
+// Of the loss of each further step beside the one before (EAGLE-3).
+inline constexpr double kStepWeight = 0.8;
+
+// The block's output of each step, (m, n_embd), whose RoPE position is one less than the embedded token's.
+// What a slot without a token that far on gets is of no meaning.
+std::vector<at::Tensor> RunChains(const FeatureBlock& block, const Parameters& parameters,
+                                  const FeatureTarget& target, const PlacedBatch& batch,
+                                  const at::Tensor& features, int steps);
+
+// Multiply-adds of RunChains.
+double ChainMacs(const Parameters& parameters, const FeatureTarget& target, const Ends& ends, int steps);
+
+}  // namespace longspec::train

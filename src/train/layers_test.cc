@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Attention over packed sequences against sums that are written out.
+#include "train/layers.h"
+
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <vector>
+
+namespace longspec::train {
+namespace {
+
+constexpr int64_t kHeads = 4, kKvHeads = 2, kDim = 8;
+
+struct Heads {
+  at::Tensor q, k, v;
+};
+
+Heads Random(int64_t n) {
+  at::manual_seed(11);
+  return {at::randn({n, kHeads, kDim}), at::randn({n, kKvHeads, kDim}), at::randn({n, kKvHeads, kDim})};
+}
+
+// Of one query head over the keys and values that it sees.
+at::Tensor Written(const at::Tensor& q, const std::vector<at::Tensor>& keys, const std::vector<at::Tensor>& values) {
+  if (keys.empty()) return at::zeros_like(q);
+  const at::Tensor scores = at::mv(at::stack(keys), q) / std::sqrt(static_cast<double>(kDim));
+  return at::mv(at::stack(values).t(), scores.softmax(0));
+}
+
+// Query i sees key j of its sequence if sees(i, j), both counted within it.
+at::Tensor Whole(const Heads& h, const Ends& ends, const std::function<bool(int64_t, int64_t)>& sees) {
+  at::Tensor result = at::empty_like(h.q);
+  int64_t begin = 0;
+  for (const int64_t end : ends) {
+    for (int64_t i = begin; i < end; ++i) {
+      for (int64_t head = 0; head < kHeads; ++head) {
+        std::vector<at::Tensor> keys, values;
+        for (int64_t j = begin; j < end; ++j) {
+          if (!sees(i - begin, j - begin)) continue;
+          keys.push_back(h.k[j][head / 2]);
+          values.push_back(h.v[j][head / 2]);
+        }
+        result[i][head].copy_(Written(h.q[i][head], keys, values));
+      }
+    }
+    begin = end;
+  }
+  return result.flatten(1);
+}
+
+double Distance(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
+
+TEST(Attention, IsWhatItSays) {
+  const at::NoGradGuard no_grad;
+  const Heads h = Random(30);
+  const Ends ends = {13, 14, 30};
+  const auto causal = [](int64_t i, int64_t j) { return j <= i; };
+  EXPECT_LT(Distance(CausalAttention(h.q, h.k, h.v, ends), Whole(h, ends, causal)), 1e-5);
+  const auto windowed = [](int64_t i, int64_t j) { return j <= i && j >= i - 3; };
+  EXPECT_LT(Distance(CausalAttention(h.q, h.k, h.v, ends, 3), Whole(h, ends, windowed)), 1e-5);
+  for (const int64_t lag : {1, 4, 14}) {
+    const auto lagged = [lag](int64_t i, int64_t j) { return j <= i - lag; };
+    EXPECT_LT(Distance(LaggedAttention(h.q, h.k, h.v, ends, lag), Whole(h, ends, lagged)), 1e-5) << lag;
+  }
+}
+
+TEST(SeenAttention, SeesSoManyKeysAndItsOwn) {
+  const at::NoGradGuard no_grad;
+  const int64_t n = 300;  // more than one block of queries
+  const Heads h = Random(n);
+  const Ends ends = {200, 201, n};
+  std::vector<int64_t> seen;
+  int64_t begin = 0;
+  for (const int64_t end : ends) {
+    for (int64_t i = 0; i < end - begin; ++i) seen.push_back(i % 3 == 0 ? 0 : std::min(end - begin, i / 2 + 1));
+    begin = end;
+  }
+  begin = 0;
+  std::vector<int64_t> start;
+  for (const int64_t end : ends) {
+    for (; begin < end; ++begin) start.push_back(end == 200 ? 0 : end == 201 ? 200 : 201);
+  }
+  const std::vector<OwnStep> own = {{at::randn_like(h.k), at::randn_like(h.v)},
+                                    {at::randn_like(h.k), at::randn_like(h.v)}};
+  for (const size_t steps : {0, 1, 2}) {
+    const auto part = std::span(own).first(steps);
+    const at::Tensor got = SeenAttention(h.q, h.k, h.v, ends, ends, seen, part).view({n, kHeads, kDim});
+    for (const int64_t i : {0, 1, 5, 129, 199, 200, 201, 202, 299}) {
+      for (int64_t head = 0; head < kHeads; ++head) {
+        std::vector<at::Tensor> keys, values;
+        for (int64_t j = 0; j < seen[static_cast<size_t>(i)]; ++j) {
+          keys.push_back(h.k[start[static_cast<size_t>(i)] + j][head / 2]);
+          values.push_back(h.v[start[static_cast<size_t>(i)] + j][head / 2]);
+        }
+        for (const OwnStep& step : part) {
+          keys.push_back(step.keys[i][head / 2]);
+          values.push_back(step.values[i][head / 2]);
+        }
+        EXPECT_LT(Distance(got[i][head], Written(h.q[i][head], keys, values)), 1e-5) << steps << " " << i;
+      }
+    }
+  }
+}
+
+// What is hidden has no influence at all, and nothing to see gives 0 with gradients that are numbers.
+TEST(SeenAttention, HiddenKeysHaveNoInfluence) {
+  Heads h = Random(6);
+  const Ends ends = {6};
+  const std::vector<int64_t> seen = {0, 2, 2, 2, 3, 3};
+  const at::Tensor before = SeenAttention(h.q, h.k, h.v, ends, ends, seen, {});
+  Heads changed = {h.q, h.k.clone(), h.v.clone()};
+  changed.k.slice(0, 3).mul_(1e6);
+  changed.v.slice(0, 3).mul_(1e6);
+  EXPECT_TRUE(SeenAttention(changed.q, changed.k, changed.v, ends, ends, seen, {}).equal(before));
+  EXPECT_EQ(before[0].abs().sum().item<double>(), 0.0);
+  for (at::Tensor* tensor : {&h.q, &h.k, &h.v}) tensor->requires_grad_(true);
+  SeenAttention(h.q, h.k, h.v, ends, ends, seen, {}).square().sum().backward();
+  for (const at::Tensor& tensor : {h.q, h.k, h.v}) EXPECT_TRUE(tensor.grad().isfinite().all().item<bool>());
+  EXPECT_EQ(h.k.grad().slice(0, 3).abs().sum().item<double>(), 0.0);
+  EXPECT_GT(h.k.grad().slice(0, 0, 3).abs().sum().item<double>(), 0.0);
+}
+
+}  // namespace
+}  // namespace longspec::train

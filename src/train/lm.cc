@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A small language model of the target's own tokenizer: some of the target's layers, trained to stand behind each
+// other, between its embedding and its head, which stay as they are. It is exported as the folder of a Llama and
+// as a GGUF file that any program can run.
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <variant>
+
+#include "base/status_macros.h"
+#include "formats/gguf_writer.h"
+#include "tensor/half.h"
+#include "train/files.h"
+#include "train/fused_loss.h"
+#include "train/layers.h"
+#include "train/target_weights.h"
+#include "train/trainee_kinds.h"
+
+namespace longspec::train {
+namespace {
+
+size_t Z(int64_t n) { return static_cast<size_t>(n); }
+
+std::string Prefix(size_t layer) { return "model.layers." + std::to_string(layer) + "."; }
+
+std::vector<uint16_t> Halves(const at::Tensor& tensor) {
+  const at::Tensor values = tensor.detach().to(at::kCPU, at::kHalf).contiguous();
+  const auto* words = static_cast<const uint16_t*>(values.const_data_ptr());
+  return {words, words + values.numel()};
+}
+
+void AddHalves(const std::string& name, const at::Tensor& tensor, SafetensorsWriter* writer) {
+  writer->AddTensor(name, DType::kF16, {tensor.sizes().rbegin(), tensor.sizes().rend()},
+                    std::as_bytes(std::span(Halves(tensor))));
+}
+
+// A matrix in f16, a vector in f32.
+void AddToGguf(const std::string& name, const at::Tensor& tensor, GgufWriter* writer) {
+  const std::vector<int64_t> shape(tensor.sizes().rbegin(), tensor.sizes().rend());
+  if (tensor.dim() > 1) {
+    writer->AddTensor(name, DType::kF16, shape, std::as_bytes(std::span(Halves(tensor))));
+    return;
+  }
+  const at::Tensor values = tensor.detach().to(at::kCPU, at::kFloat).contiguous();
+  writer->AddTensor(name, DType::kF32, shape,
+                    std::as_bytes(std::span(values.const_data_ptr<float>(), Z(values.numel()))));
+}
+
+// As it is in the target's file; nothing if that has none.
+void CopyTensor(const GgufFile& file, const std::string& name, GgufWriter* writer) {
+  const TensorView* view = file.FindTensor(name);
+  if (view == nullptr) return;
+  const std::vector<int64_t> shape(view->shape, view->shape + view->n_dims);
+  const size_t bytes = RowBytes(view->dtype, view->shape[0]) * Z(view->n_rows());
+  writer->AddTensor(name, view->dtype, shape, {view->data, bytes});
+}
+
+struct CopyArray {
+  const std::string& key;
+  GgufWriter* writer;
+  void operator()(const std::vector<std::string>& values) const { writer->SetStrings(key, values); }
+  void operator()(const std::vector<double>& values) const {
+    writer->SetFloat32s(key, {values.begin(), values.end()});
+  }
+  void operator()(const std::vector<int64_t>& values) const {
+    writer->SetInt32s(key, {values.begin(), values.end()});
+  }
+  void operator()(const std::vector<uint64_t>& values) const {
+    writer->SetInt32s(key, {values.begin(), values.end()});
+  }
+  // No key that a tokenizer or a Llama has is of these.
+  void operator()(const std::vector<bool>&) const {}
+  void operator()(const std::vector<GgufValue>&) const {}
+};
+
+struct CopyValue {
+  const std::string& key;
+  GgufWriter* writer;
+  void operator()(uint64_t value) const {
+    if (value <= UINT32_MAX) return writer->SetUint32(key, static_cast<uint32_t>(value));
+    writer->SetUint64(key, value);
+  }
+  void operator()(int64_t value) const { writer->SetInt32(key, static_cast<int32_t>(value)); }
+  void operator()(double value) const { writer->SetFloat32(key, static_cast<float>(value)); }
+  void operator()(bool value) const { writer->SetBool(key, value); }
+  void operator()(const std::string& value) const { writer->SetString(key, value); }
+  void operator()(const std::shared_ptr<const GgufArray>& array) const {
+    std::visit(CopyArray{key, writer}, array->values);
+  }
+};
+
+class LmTrainee : public Trainee {
+ public:
+  explicit LmTrainee(TraineeSetup setup) : Trainee(std::move(setup)) {
+    const bool bias = setup_.model->FindTensor("blk.0.attn_q.bias") != nullptr;
+    for (size_t i = 0; i < setup_.options.layers.size(); ++i) {
+      AddLlamaBlock(&parameters_, setup_.target, Prefix(i), n_ff(), bias);
+    }
+    parameters_.Vector("model.norm.weight", setup_.target.n_embd, 1.0);
+  }
+
+  PassLoss Loss(const PlacedBatch& batch, const PassDraw&) const override {
+    PassLoss loss = {.rows = batch.rows.numel()};
+    if (loss.rows == 0) return loss;
+    const at::Tensor hidden = Forward(batch).index_select(0, batch.rows);
+    loss.sum = FusedCrossEntropy(hidden, setup_.frozen.loss_head, batch.targets) * loss.rows;
+    loss.forward_macs = CausalMacs(batch.ends);
+    loss.head_rows = static_cast<double>(loss.rows);
+    return loss;
+  }
+
+  std::vector<at::Tensor> Chain(const PlacedBatch& batch, int n_lags) const override {
+    return std::vector<at::Tensor>(Z(n_lags), Forward(batch));
+  }
+
+  std::string Describe() const override {
+    std::string text = "--layers ";
+    for (const int layer : setup_.options.layers) text += std::to_string(layer) + ",";
+    text.pop_back();
+    return text;
+  }
+
+  bool BeginsWithTarget() const override { return true; }
+  Status InitFromTarget() override {
+    std::vector<TakenOver> parts = {{"model.norm.weight", "output_norm.weight"}};
+    for (size_t i = 0; i < setup_.options.layers.size(); ++i) {
+      const std::string from = "blk." + std::to_string(setup_.options.layers[i]) + ".";
+      for (const TakenOver& part : BlockOf(parameters_, Prefix(i), from)) parts.push_back(part);
+    }
+    return TakeOver(*setup_.model, setup_.target, parts, parameters_);
+  }
+
+  void AddConfig(nlohmann::json* config) const override {
+    const bool qwen = Architecture() == "qwen2";
+    (*config)["architectures"] = {qwen ? "Qwen2ForCausalLM" : "LlamaForCausalLM"};
+    (*config)["model_type"] = Architecture();
+    (*config)["hidden_act"] = "silu";
+    (*config)["num_hidden_layers"] = setup_.options.layers.size();
+    (*config)["tie_word_embeddings"] = Tied();
+    (*config)["torch_dtype"] = "float16";
+    for (const auto& [key, name] : {std::pair("bos", "bos_token_id"), std::pair("eos", "eos_token_id")}) {
+      const auto id = setup_.model->GetUint(std::string("tokenizer.ggml.") + key + "_token_id");
+      if (id.ok()) (*config)[name] = *id;
+    }
+  }
+
+  void AddTensors(SafetensorsWriter* writer) const override {
+    AddHalves("model.embed_tokens.weight", setup_.frozen.embedding, writer);
+    for (const auto& [name, tensor] : parameters_.tensors()) AddTensor(name, tensor, writer);
+    if (!Tied()) AddHalves("lm_head.weight", setup_.frozen.whole_head, writer);
+  }
+
+  Status ExportMore(const std::string& folder) const override {
+    const GgufFile& target = *setup_.model;
+    GgufWriter writer;
+    const std::string own = Architecture() + ".";
+    for (const auto& [key, value] : target.metadata()) {
+      if (key.starts_with("tokenizer.") || key.starts_with(own)) std::visit(CopyValue{key, &writer}, value);
+    }
+    writer.SetString("general.architecture", Architecture());
+    writer.SetString("general.name", setup_.target.name + " draft of " +
+                                         std::to_string(setup_.options.layers.size()) + " layers");
+    writer.SetUint32(own + "block_count", static_cast<uint32_t>(setup_.options.layers.size()));
+    for (const char* name : {"token_embd.weight", "output.weight", "rope_freqs.weight"}) {
+      CopyTensor(target, name, &writer);
+    }
+    AddToGguf("output_norm.weight", parameters_.Find("model.norm.weight"), &writer);
+    for (size_t i = 0; i < setup_.options.layers.size(); ++i) {
+      const std::string to = "blk." + std::to_string(i) + ".";
+      for (const TakenOver& part : BlockOf(parameters_, Prefix(i), to)) {
+        at::Tensor tensor = parameters_.Find(part.to).detach().to(at::kCPU);
+        if (part.rotated && Architecture() == "llama") tensor = JoinPairs(tensor, setup_.target);
+        AddToGguf(part.from, tensor, &writer);
+      }
+    }
+    return writer.Write((std::filesystem::path(folder) / "model.gguf").string());
+  }
+
+ private:
+  std::string Architecture() const { return *setup_.model->GetString("general.architecture"); }
+  bool Tied() const { return setup_.frozen.whole_head.is_same(setup_.frozen.embedding); }
+
+  at::Tensor Forward(const PlacedBatch& batch) const {
+    const Rotation rotation = MakeRotation(setup_.target, batch.positions, setup_.target.rope_magnitude);
+    at::Tensor x = batch.embedded;
+    for (size_t i = 0; i < setup_.options.layers.size(); ++i) {
+      x = LlamaBlock{parameters_, setup_.target, Prefix(i)}.Forward(x, rotation, batch.ends);
+    }
+    return RmsNorm(x, parameters_.Find("model.norm.weight"), setup_.target.rms_eps);
+  }
+};
+
+Status Resolve(TraineeOptions* o, const FeatureTarget&, int n_layer) {
+  if (o->layers.empty()) {
+    // The first and the last, and two between them.
+    for (int i = 0; i < 4; ++i) o->layers.push_back(i * (n_layer - 1) / 3);
+    o->layers.erase(std::ranges::unique(o->layers).begin(), o->layers.end());
+  }
+  if (std::ranges::all_of(o->layers, [&](int layer) { return layer >= 0 && layer < n_layer; })) return {};
+  return InvalidArgument("--layers: must be layers of the target, 0 to " + std::to_string(n_layer - 1));
+}
+
+}  // namespace
+
+const TraineeKind& LmKind() {
+  static const TraineeKind kind = {
+      .name = "lm",
+      .what = "a language model of some of the target's layers; also written as model.gguf",
+      .resolve = Resolve,
+      .needs = [](const TraineeOptions&) { return ShardNeeds{}; },
+      .make = [](TraineeSetup setup) -> std::unique_ptr<Trainee> {
+        return std::make_unique<LmTrainee>(std::move(setup));
+      }};
+  return kind;
+}
+
+}  // namespace longspec::train

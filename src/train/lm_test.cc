@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A small language model against its target, and in the engine.
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "draft/lm_model.h"
+#include "formats/safetensors.h"
+#include "tensor/dequantize.h"
+#include "train/testing/rig.h"
+#include "train/testing/trainees.h"
+
+namespace longspec::train {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::BatchOf;
+using testing::KindRig;
+using testing::ReadText;
+using testing::SequenceTokens;
+using testing::TraineeOf;
+
+TEST(Lm, BeginsWithTheFirstAndTheLastLayerAndSomeBetween) {
+  TraineeOptions options;
+  ASSERT_TRUE(LmKind().resolve(&options, {}, 30).ok());
+  EXPECT_THAT(options.layers, ElementsAre(0, 9, 19, 29));
+  options.layers.clear();
+  ASSERT_TRUE(LmKind().resolve(&options, {}, 2).ok());
+  EXPECT_THAT(options.layers, ElementsAre(0, 1));
+  options.layers = {0, 2};
+  EXPECT_THAT(LmKind().resolve(&options, {}, 2).message(), ::testing::HasSubstr("--layers"));
+}
+
+TEST(Lm, OfAllLayersItIsTheTarget) {
+  const KindRig rig({.kind = "lm"});
+  const auto trainee = TraineeOf(rig);
+  ASSERT_TRUE(trainee->InitFromTarget().ok());
+  const at::NoGradGuard no_grad;
+  const PlacedBatch batch = BatchOf(rig, {1, 2});
+  EXPECT_LT(testing::Relative(trainee->Chain(batch, 1)[0], batch.final_hidden), 0.02);
+}
+
+// The GGUF file is a model to the engine, with the target's tokenizer, whose logits are the trainer's; rotary
+// heads have changed their order twice.
+TEST(Lm, TheEngineRunsWhatIsExported) {
+  for (const std::string architecture : {"llama", "qwen2"}) {
+    testing::Rig rig({}, {testing::kLength}, architecture);
+    rig.options.draft = {.kind = "lm", .layers = {1, 0}};
+    rig.options.steps = 3;
+    rig.options.vocab = 20;
+    rig.options.learning_rate = 1e-3;
+    ASSERT_TRUE(rig.Run().ok());
+    const auto target = GgufFile::Open(rig.options.model), draft = GgufFile::Open(rig.options.output + "/model.gguf");
+    ASSERT_TRUE(draft.ok()) << draft.status().message();
+    const auto tokens = (*target)->GetStrings("tokenizer.ggml.tokens");
+    for (const auto& [key, value] : (*target)->metadata()) {
+      if (key.starts_with("tokenizer.")) EXPECT_NE((*draft)->Find(key), nullptr) << key;
+    }
+    EXPECT_EQ(*(*draft)->GetStrings("tokenizer.ggml.tokens"), *tokens);
+    const auto model = LoadLmModel(*draft, rig.tiny.parts(), *tokens, {});
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    const auto cache = rig.tiny.NewCache(512, CacheType::kF32);
+    const std::vector<int32_t> sequence = SequenceTokens(1);
+    auto kv = cache->Begin(testing::kLength);
+    const Taps taps = {.hidden_layers = {}, .final_hidden = true, .logits = false};
+    const ForwardSegment segment = {
+        .tokens = sequence, .parents = {}, .kv = &*kv, .logits = LogitsFor::kNone, .taps = &taps};
+    const auto output = (*model)->target->Forward({&segment, 1});
+    ASSERT_TRUE(output.ok());
+    const at::Tensor got =
+        at::from_blob(const_cast<float*>(output->segments[0].final_hidden), {testing::kLength, 64}).clone();
+    const auto trainee = TraineeOf(rig);
+    ASSERT_TRUE(LoadDraft(rig.options.output, trainee->parameters()).ok());
+    const at::NoGradGuard no_grad;
+    const at::Tensor expected = trainee->Chain(BatchOf(rig, {1}), 1)[0];
+    EXPECT_LT(testing::Relative(got, expected), 0.02) << architecture;
+    const auto folder = SafetensorsFile::Open(rig.options.output + "/model.safetensors");
+    EXPECT_NE((*folder)->FindTensor("model.embed_tokens.weight"), nullptr);
+    const auto config = nlohmann::json::parse(ReadText(rig.options.output + "/config.json"));
+    EXPECT_EQ(config.at("num_hidden_layers"), 2);
+    EXPECT_EQ(config.at("architectures")[0], architecture == "llama" ? "LlamaForCausalLM" : "Qwen2ForCausalLM");
+  }
+}
+
+}  // namespace
+}  // namespace longspec::train

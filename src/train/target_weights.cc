@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/target_weights.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include "base/status_macros.h"
+#include "tensor/dequantize.h"
+
+namespace longspec::train {
+namespace {
+
+// For each row of split halves the row of neighbouring pairs that it is.
+std::vector<int64_t> SplitOrder(int64_t n_rows, const FeatureTarget& t) {
+  const auto half = static_cast<int64_t>(t.rope_frequencies.size());
+  std::vector<int64_t> order;
+  for (int64_t head = 0; head < n_rows; head += t.head_dim) {
+    for (int64_t i = 0; i < half; ++i) order.push_back(head + 2 * i);
+    for (int64_t i = 0; i < half; ++i) order.push_back(head + 2 * i + 1);
+    for (int64_t i = 2 * half; i < t.head_dim; ++i) order.push_back(head + i);
+  }
+  return order;
+}
+
+}  // namespace
+
+Result<at::Tensor> LoadRows(const GgufFile& file, const std::string& name, int64_t n_rows, int64_t width) {
+  const TensorView* view = file.FindTensor(name);
+  if (view == nullptr) return Corrupt(file.path() + ": tensor " + name + " is missing");
+  if (view->shape[0] != width || view->n_rows() != n_rows || !CanDequantize(view->dtype)) {
+    return Corrupt(file.path() + ": tensor " + name + " does not have the features' shape of " +
+                   std::to_string(n_rows) + " rows of " + std::to_string(width));
+  }
+  at::Tensor rows = at::empty({n_rows, width}, at::kFloat);
+  for (int64_t r = 0; r < n_rows; ++r) {
+    DequantizeRow(view->dtype, view->row(r), width, rows.data_ptr<float>() + r * width);
+  }
+  return rows;
+}
+
+Result<int> CountLayers(const GgufFile& file) {
+  LS_ASSIGN(const std::string architecture, file.GetString("general.architecture"));
+  LS_ASSIGN(const uint64_t n_layer, file.GetUint(architecture + ".block_count"));
+  return static_cast<int>(n_layer);
+}
+
+std::vector<TakenOver> AttentionOf(const Parameters& parameters, const std::string& to,
+                                   const std::string& layer, double output_scale) {
+  std::vector<TakenOver> parts = {{to + ".q_proj.weight", layer + "attn_q.weight", true},
+                                  {to + ".k_proj.weight", layer + "attn_k.weight", true},
+                                  {to + ".v_proj.weight", layer + "attn_v.weight"},
+                                  {to + ".o_proj.weight", layer + "attn_output.weight", false, output_scale}};
+  if (parameters.Has(to + ".q_proj.bias")) {
+    parts.push_back({to + ".q_proj.bias", layer + "attn_q.bias", true});
+    parts.push_back({to + ".k_proj.bias", layer + "attn_k.bias", true});
+    parts.push_back({to + ".v_proj.bias", layer + "attn_v.bias"});
+  }
+  return parts;
+}
+
+std::vector<TakenOver> MlpOf(const std::string& to, const std::string& layer, double output_scale) {
+  return {{to + ".gate_proj.weight", layer + "ffn_gate.weight"},
+          {to + ".up_proj.weight", layer + "ffn_up.weight"},
+          {to + ".down_proj.weight", layer + "ffn_down.weight", false, output_scale}};
+}
+
+std::vector<TakenOver> BlockOf(const Parameters& parameters, const std::string& prefix,
+                               const std::string& layer) {
+  std::vector<TakenOver> parts = AttentionOf(parameters, prefix + "self_attn", layer);
+  for (const TakenOver& part : MlpOf(prefix + "mlp", layer)) parts.push_back(part);
+  parts.push_back({prefix + "input_layernorm.weight", layer + "attn_norm.weight"});
+  parts.push_back({prefix + "post_attention_layernorm.weight", layer + "ffn_norm.weight"});
+  return parts;
+}
+
+Status TakeOver(const GgufFile& file, const FeatureTarget& target, const std::vector<TakenOver>& parts,
+                const Parameters& parameters) {
+  LS_ASSIGN(const std::string architecture, file.GetString("general.architecture"));
+  const bool paired = architecture == "llama";  // its files have rotary pairs as neighbours
+  if (!paired && architecture != "qwen2") {
+    return Unsupported(file.path() + ": layers of architectures llama and qwen2 can be taken over, not of " +
+                       architecture);
+  }
+  const at::NoGradGuard no_grad;
+  for (const TakenOver& part : parts) {
+    if (part.from.ends_with(".bias") && file.FindTensor(part.from) == nullptr) continue;
+    at::Tensor to = parameters.Find(part.to);
+    const bool vector = to.dim() == 1;
+    LS_ASSIGN(at::Tensor from, LoadRows(file, part.from, vector ? 1 : to.size(0), to.size(vector ? 0 : 1)));
+    if (vector) from = from.flatten();
+    if (part.rotated && paired) from = from.index_select(0, at::tensor(SplitOrder(from.size(0), target)));
+    to.copy_((from * part.scale).view_as(to));
+  }
+  return {};
+}
+
+at::Tensor JoinPairs(const at::Tensor& rows, const FeatureTarget& target) {
+  return at::empty_like(rows).index_copy_(0, at::tensor(SplitOrder(rows.size(0), target)), rows);
+}
+
+}  // namespace longspec::train

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For tests of kinds: a draft and batches of a rig, as a run has them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "train/feature_set.h"
+#include "train/files.h"
+#include "train/pass.h"
+#include "train/target_weights.h"
+#include "train/testing/rig.h"
+#include "train/trainee_kinds.h"
+
+namespace longspec::train::testing {
+
+// Of the rig's options and target, with random weights from `seed`.
+inline std::unique_ptr<Trainee> TraineeOf(const Rig& rig, uint64_t seed = 7, std::vector<int64_t> vocab = {}) {
+  const auto set = FeatureSet::Open(rig.options.features);
+  const auto file = GgufFile::Open(rig.options.model);
+  const auto kind = FindTraineeKind(rig.options.draft.kind);
+  EXPECT_TRUE(set.ok() && file.ok() && kind.ok());
+  const auto parts = LoadFrozenParts(**file, set->target());
+  const auto n_layer = CountLayers(**file);
+  EXPECT_TRUE(parts.ok() && n_layer.ok());
+  TraineeOptions options = rig.options.draft;
+  EXPECT_TRUE((*kind)->resolve(&options, set->target(), *n_layer).ok());
+  const at::Tensor head = vocab.empty() ? parts->head : parts->head.index_select(0, at::tensor(vocab));
+  return (*kind)->make({.target = set->target(),
+                        .n_layer = *n_layer,
+                        .model = *file,
+                        .frozen = {parts->embedding, head, head, parts->head},
+                        .vocab = vocab,
+                        .options = options,
+                        .seed = seed});
+}
+
+// Sequences of the rig's features with all that they hold, at plain positions or where `draw` has them.
+inline PlacedBatch BatchOf(const Rig& rig, const std::vector<int>& sequences, const LabelOptions& labels = {},
+                           const PositionDraw& draw = {}) {
+  const auto set = FeatureSet::Open(rig.options.features);
+  const auto file = GgufFile::Open(rig.options.model);
+  EXPECT_TRUE(set.ok() && file.ok());
+  const auto parts = LoadFrozenParts(**file, set->target());
+  const FeatureKeep& keep = set->keep(0);
+  const ShardNeeds needs = {
+      .keys_values = keep.kv, .final_hidden = keep.final_hidden, .layers = keep.hidden_layers};
+  return PlaceBatch(MakeBatch(*set, sequences, needs, labels), parts->embedding, set->target(), draw);
+}
+
+// Rows at which two results differ.
+inline std::vector<int64_t> DifferentRows(const at::Tensor& a, const at::Tensor& b, double tolerance = 1e-6) {
+  const at::Tensor difference = (a - b).abs().amax(1);
+  std::vector<int64_t> rows;
+  for (int64_t i = 0; i < difference.size(0); ++i) {
+    if (difference[i].item<double>() > tolerance) rows.push_back(i);
+  }
+  return rows;
+}
+
+inline std::vector<int64_t> Range(int64_t begin, int64_t end) {
+  std::vector<int64_t> rows;
+  for (int64_t i = begin; i < end; ++i) rows.push_back(i);
+  return rows;
+}
+
+inline double Relative(const at::Tensor& got, const at::Tensor& expected) {
+  return ((got - expected).norm() / expected.norm()).item<double>();
+}
+
+}  // namespace longspec::train::testing

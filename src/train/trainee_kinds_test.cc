@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What holds for every kind of draft.
+#include "train/trainee_kinds.h"
+
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "train/testing/rig.h"
+#include "train/testing/trainees.h"
+
+namespace longspec::train {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::BatchOf;
+using testing::DifferentRows;
+using testing::KeepAll;
+using testing::Range;
+using testing::ReadText;
+using testing::Relative;
+using testing::Rig;
+using testing::TraineeOf;
+
+struct Variant {
+  std::string name;
+  TraineeOptions options;
+};
+// Every kind, and its variants.
+std::vector<Variant> Variants() {
+  std::vector<Variant> variants;
+  for (const TraineeKind* kind : TraineeKinds()) variants.push_back({kind->name, {.kind = kind->name}});
+  variants.push_back({"longspec_own_keys", {.kind = "longspec", .own_keys = true}});
+  variants.push_back({"eagle_three_steps", {.kind = "eagle", .simulate = 3}});
+  variants.push_back({"beagle_late", {.kind = "beagle", .simulate = 4}});
+  for (Variant& variant : variants) {
+    variant.options.n_ff = 96;  // the tiny target's
+    if (variant.options.kind == "eagle3") variant.options.layers = {0, 1, 1};
+  }
+  return variants;
+}
+
+struct EveryKind : ::testing::TestWithParam<Variant> {
+  // Features in bf16 with the target's distribution in hidden states.
+  static std::unique_ptr<Rig> MakeRig(const std::vector<int>& lengths = {testing::kLength}) {
+    auto rig = std::make_unique<testing::KindRig>(GetParam().options, lengths);
+    rig->options.distill = 0.5;
+    return rig;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, EveryKind, ::testing::ValuesIn(Variants()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(EveryKind, TheLossFalls) {
+  const auto rig = MakeRig();
+  rig->options.steps = 50;
+  rig->options.vocab = 20;
+  rig->options.optimiser.weight_decay = 0.0;
+  rig->options.validation = rig->options.features;
+  rig->options.checkpoint_every = 25;
+  std::vector<Validation> seen;
+  std::vector<double> losses;
+  const auto trained = Train(rig->options, [&](const TrainProgress& p) {
+    if (p.validation != nullptr) seen.push_back(*p.validation);
+    if (p.end_of_step) losses.push_back(p.loss);
+    return true;
+  });
+  ASSERT_TRUE(trained.ok()) << trained.status().message();
+  EXPECT_LT(losses.back(), 0.9 * losses.front());
+  ASSERT_EQ(seen.size(), 2U);
+  EXPECT_LT(seen[1].all.loss, seen[0].all.loss);
+}
+
+TEST_P(EveryKind, AStoppedRunEndsInTheSameWeights) {
+  const auto whole = MakeRig({48, 17, 30}), rig = MakeRig({48, 17, 30});
+  for (Rig* r : {whole.get(), rig.get()}) r->options.steps = 4;
+  rig->options.threads = 2;
+  ASSERT_TRUE(whole->Run().ok());
+  ASSERT_FALSE(rig->Run(4).ok());
+  ASSERT_TRUE(rig->Run().ok());
+  EXPECT_EQ(rig->Weights(), whole->Weights());
+  EXPECT_EQ(ReadText(CheckpointPath(rig->options.output)), ReadText(CheckpointPath(whole->options.output)));
+}
+
+// But for noise, which is drawn by row.
+TEST_P(EveryKind, PackingChangesNothing) {
+  const auto rig = MakeRig({48, 17, 30});
+  rig->options.draft.noise = StateNoise::kNone;
+  const auto trainee = TraineeOf(*rig);
+  const LabelOptions labels = {.distill = 0.5, .vocab = {}};
+  const auto gradients = [&](const std::vector<int>& sequences, double* loss, double* rows) {
+    const PassLoss sum =
+        trainee->Loss(BatchOf(*rig, sequences, labels, {.anchors = 2, .offset = 100}), {.seed = 4});
+    *loss += sum.sum.item<double>();
+    *rows += static_cast<double>(sum.rows);
+    for (const at::Tensor& parameter : trainee->parameters().Trained()) parameter.mutable_grad().reset();
+    sum.sum.backward();
+    std::vector<at::Tensor> all;
+    for (const at::Tensor& parameter : trainee->parameters().Trained()) {
+      all.push_back(parameter.grad().defined() ? parameter.grad().clone() : at::zeros_like(parameter));
+    }
+    return all;
+  };
+  double loss = 0.0, rows = 0.0, loss_alone = 0.0, rows_alone = 0.0;
+  const std::vector<at::Tensor> together = gradients({0, 1, 2}, &loss, &rows);
+  std::vector<at::Tensor> alone = gradients({0}, &loss_alone, &rows_alone);
+  for (const int i : {1, 2}) {
+    const std::vector<at::Tensor> next = gradients({i}, &loss_alone, &rows_alone);
+    for (size_t p = 0; p < alone.size(); ++p) alone[p] += next[p];
+  }
+  EXPECT_EQ(rows, rows_alone);
+  EXPECT_NEAR(loss, loss_alone, 1e-5 * loss);
+  double gradient = 0.0;
+  for (size_t p = 0; p < alone.size(); ++p) {
+    const double norm = alone[p].norm().item<double>();
+    gradient += norm;
+    EXPECT_LE((together[p] - alone[p]).norm().item<double>(), 1e-4 * norm) << p;
+  }
+  EXPECT_GT(gradient, 0.0);
+  EXPECT_FALSE(trainee->setup().frozen.embedding.grad().defined());
+  EXPECT_FALSE(trainee->setup().frozen.head.grad().defined());
+}
+
+// What a draft proposes after a row's token may depend on tokens up to it, and on what the target computed for
+// tokens `lag` places before at the latest. (Early exit runs the target's first layers for drafted tokens.)
+TEST_P(EveryKind, NothingComesFromTheFuture) {
+  const auto rig = MakeRig();
+  const auto trainee = TraineeOf(*rig);
+  const at::NoGradGuard no_grad;
+  const PlacedBatch before = BatchOf(*rig, {1, 2});
+  const std::vector<at::Tensor> plain = trainee->Chain(before, 4);
+  ASSERT_EQ(plain.size(), 4U);
+  const int64_t at = 20;
+  PlacedBatch tokens = before, states = before;
+  tokens.embedded = before.embedded.clone();
+  tokens.embedded[at] += 1.0;
+  states.keys = before.keys.clone();
+  states.values = before.values.clone();
+  states.final_hidden = before.final_hidden.clone();
+  states.keys[at] += 1.0;
+  states.values[at] += 1.0;
+  states.final_hidden[at] += 1.0;
+  const bool reads_states = rig->options.draft.kind != "exit" && rig->options.draft.kind != "lm";
+  for (auto& [layer, hidden] : states.hidden) {
+    if (!reads_states) continue;  // of exit, whose rows read their own token's
+    hidden = hidden.clone();
+    hidden[at] += 1.0;
+  }
+  const std::vector<at::Tensor> other_token = trainee->Chain(tokens, 4), other_state = trainee->Chain(states, 4);
+  for (size_t lag = 1; lag <= 4; ++lag) {
+    EXPECT_EQ(plain[lag - 1].size(0), before.n());
+    for (const int64_t row : DifferentRows(other_token[lag - 1], plain[lag - 1])) {
+      EXPECT_GE(row, at);
+      EXPECT_LT(row, testing::kLength);
+    }
+    const std::vector<int64_t> changed = DifferentRows(other_state[lag - 1], plain[lag - 1]);
+    EXPECT_EQ(changed.empty(), !reads_states);
+    for (const int64_t row : changed) {
+      EXPECT_GE(row, at + static_cast<int64_t>(lag)) << lag;
+      EXPECT_LT(row, testing::kLength);
+    }
+  }
+}
+
+TEST_P(EveryKind, ExportsWhatItCanBeginWith) {
+  const auto rig = MakeRig();
+  rig->options.steps = 3;
+  rig->options.vocab = 20;
+  ASSERT_TRUE(rig->Run().ok());
+  const auto config = nlohmann::json::parse(ReadText(rig->options.output + "/config.json"));
+  const auto set = FeatureSet::Open(rig->options.features);
+  EXPECT_EQ(config.at("longspec_draft"), rig->options.draft.kind);
+  EXPECT_EQ(config.at("longspec_target"), set->target().fingerprint);
+  EXPECT_EQ(config.at("hidden_size"), 64);
+  EXPECT_EQ(config.at("intermediate_size"), 96);
+  EXPECT_EQ(config.at("longspec_trained_positions"), testing::kLength);
+  const auto trained = TraineeOf(*rig, 1, set->FrequentTokens(20)), loaded = TraineeOf(*rig, 2, set->FrequentTokens(20));
+  const auto positions = LoadDraft(rig->options.output, loaded->parameters());
+  ASSERT_TRUE(positions.ok()) << positions.status().message();
+  EXPECT_EQ(*positions, testing::kLength);
+  bool differs = false;
+  for (const auto& [name, tensor] : loaded->parameters().tensors()) {
+    differs |= !tensor.equal(trained->parameters().Find(name));
+  }
+  EXPECT_TRUE(differs);
+  const auto vocab = LoadDraftVocab(rig->options.output, set->target().n_vocab);
+  ASSERT_TRUE(vocab.ok()) << vocab.status().message();
+  EXPECT_EQ(*vocab, rig->options.draft.kind == "lm" ? std::vector<int64_t>() : set->FrequentTokens(20));
+}
+
+TEST(TraineeKinds, UnknownOnesAndMissingFeaturesAreSaid) {
+  Rig rig;
+  rig.options.draft.kind = "owl";
+  EXPECT_THAT(rig.Error(), HasSubstr("--kind owl: unknown; known are longspec"));
+  rig.options.draft.kind = "eagle";
+  EXPECT_THAT(rig.Error(), HasSubstr("holds kv, and this kind of draft needs final too"));
+  Rig other({}, {testing::kLength}, "llama", KeepAll(), 0);
+  other.options.draft.kind = "eagle";
+  other.options.draft.simulate = 0;
+  EXPECT_THAT(other.Error(), HasSubstr("--simulate: must be at least 1"));
+}
+
+}  // namespace
+}  // namespace longspec::train
