@@ -12,9 +12,9 @@ namespace longspec {
 namespace {
 
 constexpr const DrafterEntry* kDrafters[] = {
-    &kNoneDrafter,     &kNgramDrafter,     &kReplayDrafter,    &kPpmDrafter,
-    &kSuffixDrafter,   &kRecyclingDrafter, &kMagicDecDrafter,  &kPartialDrafter,
-    &kLongspecDrafter, &kLmDrafter,        &kPortfolioDrafter,
+    &kNoneDrafter,      &kNgramDrafter,    &kReplayDrafter,    &kPpmDrafter,      &kSuffixDrafter,
+    &kRecyclingDrafter, &kMagicDecDrafter, &kPartialDrafter,   &kLongspecDrafter, &kEagleDrafter,
+    &kEagle3Drafter,    &kLmDrafter,       &kPortfolioDrafter,
 };
 
 // Of a type as SpeculationOptions has it; null if it is unknown.

@@ -32,9 +32,9 @@ void ExpectParity(int window, const std::string& architecture = "llama") {
   ASSERT_TRUE(rig.Run().ok());
   const auto trainee = testing::TraineeOf(rig);
   ASSERT_TRUE(LoadDraft(rig.options.output, trainee->parameters()).ok());
-  const auto checkpoint = OpenLongspecCheckpoint(rig.options.output);
+  const auto checkpoint = OpenDraftCheckpoint(rig.options.output);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
-  const auto model = LoadLongspecModel(*checkpoint, "f32", rig.tiny.parts());
+  const auto model = LongspecModel::Load(*checkpoint, "f32", rig.tiny.parts());
   ASSERT_TRUE(model.ok()) << model.status().message();
   const auto layout = rig.tiny.config.kv_layout(CacheType::kF32, CacheType::kF32);
   const std::vector<int32_t> tokens = SequenceTokens(1);
