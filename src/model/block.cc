@@ -149,10 +149,15 @@ void Project(ThreadTeam::Worker& worker, const Workspace& ws, std::span<const Li
 void StoreKeys(ThreadTeam::Worker& worker, Workspace& ws, const AttentionWeights& w,
                std::span<const RowPlace> rows, int layer) {
   const auto n_rows = static_cast<int>(rows.size());
-  Normalise(worker, ws, ws.x.as<float>(), w.norm, n_rows);
+  const float* input = w.norm.empty() ? ws.x.as<float>() : ws.normed.as<float>();
+  if (w.norm.empty()) {
+    Convert(worker, ws, input, ws.shape.n_embd, n_rows);
+  } else {
+    Normalise(worker, ws, ws.x.as<float>(), w.norm, n_rows);
+  }
   worker.Barrier();
   const std::array jobs = {LinearJob{w.k, ws.k.as<float>()}, LinearJob{w.v, ws.v.as<float>()}};
-  Project(worker, ws, jobs, ws.normed.as<float>(), ws.shape.n_embd, n_rows);
+  Project(worker, ws, jobs, input, ws.shape.n_embd, n_rows);
   worker.Barrier();
   const auto share = worker.ShareOf(n_rows * ws.shape.n_head_kv);
   for (int item = share.begin; item < share.end; ++item) {

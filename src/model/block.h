@@ -68,7 +68,7 @@ struct RowPlace {
 
 // Views of a block's weights. Biases and norms of heads are empty where there are none.
 struct AttentionWeights {
-  std::span<const float> norm;  // (n_embd), of the input
+  std::span<const float> norm;  // (n_embd), of the input; StoreKeys: empty if there is none
   const kernels::PackedMatrix* q = nullptr;
   const kernels::PackedMatrix* k = nullptr;  // null in cross-attention, as is v
   const kernels::PackedMatrix* v = nullptr;
@@ -93,8 +93,8 @@ void Convert(const ThreadTeam::Worker& worker, Workspace& ws, const float* x, in
 void Project(ThreadTeam::Worker& worker, const Workspace& ws, std::span<const LinearJob> jobs, const float* x,
              int width, int n_rows);
 
-// Keys and values of normed x, rotated by cos_sin and stored: all a row needs that is only to be seen by
-// others. REQUIRES: ws.x and ws.cos_sin are whole. Barriers inside, none at the end.
+// Keys and values of normed x (of x, if there is no norm), rotated by cos_sin and stored: all a row needs that
+// is only to be seen by others. REQUIRES: ws.x and ws.cos_sin are whole. Barriers inside, none at the end.
 void StoreKeys(ThreadTeam::Worker& worker, Workspace& ws, const AttentionWeights& w,
                std::span<const RowPlace> rows, int layer);
 

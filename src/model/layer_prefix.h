@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "attention/kv_span.h"
-#include "base/aligned_buffer.h"
+#include "kv/kv_slots.h"
 
 namespace longspec {
 
@@ -36,7 +36,7 @@ class LayerPrefix {
   // (n_embd), after layer n_layers - 1.
   const float* hidden(int row) const { return hidden_.data() + Z(row) * Z(n_embd_); }
   // Keys and values of row i are in slot i. Valid until the next Add.
-  KvSpan span() const;
+  KvSpan span() const { return slots_.span(); }
 
   // Forgets its rows. Those to come stand below `base` committed positions.
   void Clear(int base);
@@ -45,9 +45,9 @@ class LayerPrefix {
   void Add(int32_t token, int32_t parent);
   void Truncate(int n_rows) { rows_.resize(Z(n_rows)); }
   float* hidden(int row) { return hidden_.data() + Z(row) * Z(n_embd_); }
-  KvWriter writer();
+  KvWriter writer() { return slots_.writer(); }
 
-  size_t bytes() const;
+  size_t bytes() const { return hidden_.capacity() * sizeof(float) + slots_.bytes(); }
 
  private:
   struct Row {
@@ -57,13 +57,11 @@ class LayerPrefix {
   static size_t Z(int64_t n) { return static_cast<size_t>(n); }
   const Row& At(int row) const { return rows_[Z(row)]; }
 
-  const KvLayout layout_;
   const int n_layers_, n_embd_;
   int base_ = 0;
   std::vector<Row> rows_;
-  std::vector<float> hidden_;          // (rows, n_embd), never fewer than there were
-  std::vector<AlignedBuffer> chunks_;  // (n_layers, layer_bytes) each
-  std::vector<std::byte*> bases_;
+  std::vector<float> hidden_;  // (rows, n_embd), never fewer than there were
+  KvSlots slots_;
 };
 
 }  // namespace longspec
