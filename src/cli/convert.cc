@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// longspec convert: a LongSpec draft model from one container to another.
+// longspec convert: a learned draft model from one container to another.
 #include <CLI/Option.hpp>
 #include <memory>
 #include <optional>
@@ -10,7 +10,7 @@
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/output.h"
-#include "draft/longspec_checkpoint.h"
+#include "draft/draft_checkpoint.h"
 #include "tensor/dequantize.h"
 
 namespace longspec::cli {
@@ -30,15 +30,15 @@ Result<std::optional<DType>> ParseType(const std::string& name) {
 
 Result<std::string> Convert(const ConvertOptions& options) {
   LS_ASSIGN(const std::optional<DType> type, ParseType(options.type));
-  LS_ASSIGN(const LongspecCheckpoint checkpoint, OpenLongspecCheckpoint(options.input));
+  LS_ASSIGN(const DraftCheckpoint checkpoint, OpenDraftCheckpoint(options.input));
   const bool gguf = options.output.ends_with(".gguf");
-  LS_TRY(gguf ? WriteLongspecGguf(checkpoint, type, options.output)
-              : WriteLongspecFolder(checkpoint, type, options.output));
+  LS_TRY(gguf ? WriteDraftGguf(checkpoint, type, options.output)
+              : WriteDraftFolder(checkpoint, type, options.output));
   int64_t n_parameters = 0;
   for (const TensorView& tensor : checkpoint.tensors) n_parameters += tensor.n_elements();
   return options.output + ": " + (gguf ? "GGUF file" : "folder") + " of " +
          std::to_string(checkpoint.tensors.size()) + " tensors, " + std::to_string(n_parameters) +
-         " values\n";
+         " values, kind " + std::string(checkpoint.kind->name) + "\n";
 }
 
 int RunConvert(const ConvertOptions& options) {
@@ -50,9 +50,8 @@ int RunConvert(const ConvertOptions& options) {
 
 Runner SetUpConvert(CLI::App& app) {
   auto options = std::make_shared<ConvertOptions>();
-  app.add_option(
-         "draft", options->input,
-         "LongSpec draft model: a folder with config.json and *.safetensors, a .safetensors or a .gguf file")
+  app.add_option("draft", options->input,
+                 "Draft model: a folder with config.json and *.safetensors, a .safetensors or a .gguf file")
       ->required();
   app.add_option("output", options->output,
                  "A .gguf file, or a folder to hold config.json and model.safetensors")

@@ -12,8 +12,8 @@ Result<std::string> DraftFiles::Architecture(const std::string& path) {
     LS_ASSIGN(const auto file, Gguf(path));
     return file->GetString("general.architecture");
   }
-  LS_TRY(Longspec(path).status());
-  return std::string(kLongspecArchitecture);
+  LS_ASSIGN(const auto checkpoint, Open(path));
+  return std::string(checkpoint->kind->name);
 }
 
 Result<std::shared_ptr<const GgufFile>> DraftFiles::Gguf(const std::string& path) {
@@ -23,19 +23,27 @@ Result<std::shared_ptr<const GgufFile>> DraftFiles::Gguf(const std::string& path
   return file;
 }
 
-Result<std::shared_ptr<const LongspecCheckpoint>> DraftFiles::Longspec(const std::string& path) {
-  if (const auto it = longspec_.find(path); it != longspec_.end()) return it->second;
+Result<std::shared_ptr<const DraftCheckpoint>> DraftFiles::Open(const std::string& path) {
+  if (const auto it = drafts_.find(path); it != drafts_.end()) return it->second;
   const auto gguf = gguf_.find(path);
-  LS_ASSIGN(LongspecCheckpoint opened,
-            gguf != gguf_.end() ? LongspecCheckpointOf(gguf->second) : OpenLongspecCheckpoint(path));
-  auto checkpoint = std::make_shared<const LongspecCheckpoint>(std::move(opened));
-  longspec_[path] = checkpoint;
+  LS_ASSIGN(DraftCheckpoint opened,
+            gguf != gguf_.end() ? DraftCheckpointOf(gguf->second) : OpenDraftCheckpoint(path));
+  auto checkpoint = std::make_shared<const DraftCheckpoint>(std::move(opened));
+  drafts_[path] = checkpoint;
   return checkpoint;
+}
+
+Result<std::shared_ptr<const DraftCheckpoint>> DraftFiles::Draft(const std::string& path,
+                                                                 std::string_view kind) {
+  LS_ASSIGN(auto checkpoint, Open(path));
+  if (checkpoint->kind->name == kind) return checkpoint;
+  return Unsupported(path + ": a draft model of kind " + std::string(checkpoint->kind->name) + ", not " +
+                     std::string(kind));
 }
 
 void DraftFiles::Close(const std::string& path) {
   gguf_.erase(path);
-  longspec_.erase(path);
+  drafts_.erase(path);
 }
 
 }  // namespace longspec

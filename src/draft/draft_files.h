@@ -7,8 +7,9 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 
-#include "draft/longspec_checkpoint.h"
+#include "draft/draft_checkpoint.h"
 #include "formats/gguf.h"
 #include "longspec/status.h"
 
@@ -16,21 +17,23 @@ namespace longspec {
 
 class DraftFiles {
  public:
-  // general.architecture of a GGUF file; kLongspecArchitecture of anything else, which only a LongSpec draft
-  // can be.
+  // general.architecture of a GGUF file; of anything else, which only a learned draft can be, its kind
+  // (draft_kinds.h), which is what a GGUF file of it would say.
   Result<std::string> Architecture(const std::string& path);
 
   // A GGUF file, whatever is in it.
   Result<std::shared_ptr<const GgufFile>> Gguf(const std::string& path);
-  // A LongSpec draft in any of its containers.
-  Result<std::shared_ptr<const LongspecCheckpoint>> Longspec(const std::string& path);
+  // A learned draft in any of its containers. One of another kind is refused.
+  Result<std::shared_ptr<const DraftCheckpoint>> Draft(const std::string& path, std::string_view kind);
 
   // Once its weights are loaded, or were refused. What it returned stays valid as long as it is held.
   void Close(const std::string& path);
 
  private:
+  Result<std::shared_ptr<const DraftCheckpoint>> Open(const std::string& path);
+
   std::map<std::string, std::shared_ptr<const GgufFile>> gguf_;
-  std::map<std::string, std::shared_ptr<const LongspecCheckpoint>> longspec_;
+  std::map<std::string, std::shared_ptr<const DraftCheckpoint>> drafts_;
 };
 
 }  // namespace longspec

@@ -26,7 +26,7 @@ class DraftFilesTest : public ::testing::Test {
   DraftFilesTest()
       : draft_(testing::WriteDraftFolder(folder_, tiny_.config, testing::RandomDraft(tiny_.config, 64, 2))) {
     EXPECT_TRUE(WriteTinyModel({}, lm_).ok());
-    EXPECT_TRUE(WriteLongspecGguf(*OpenLongspecCheckpoint(draft_), std::nullopt, gguf_).ok());
+    EXPECT_TRUE(WriteDraftGguf(*OpenDraftCheckpoint(draft_), std::nullopt, gguf_).ok());
     target_ = *GgufFile::Open(lm_);
     tokens_ = *target_->GetStrings("tokenizer.ggml.tokens");
     models_.SetVocabulary(&tokens_);
@@ -63,11 +63,11 @@ TEST_F(DraftFilesTest, WhatIsOpenIsNotOpenedAgain) {
     ASSERT_TRUE(files_.Architecture(path).ok());
     Remove(path);
     EXPECT_EQ(*files_.Architecture(path), "longspec");
-    const auto checkpoint = files_.Longspec(path);
+    const auto checkpoint = files_.Draft(path, "longspec");
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
-    EXPECT_EQ(*files_.Longspec(path), *checkpoint);
+    EXPECT_EQ(*files_.Draft(path, "longspec"), *checkpoint);
     files_.Close(path);
-    EXPECT_FALSE(files_.Longspec(path).ok());
+    EXPECT_FALSE(files_.Draft(path, "longspec").ok());
   }
   const auto lm = files_.Gguf(lm_);
   ASSERT_TRUE(lm.ok());

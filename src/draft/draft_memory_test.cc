@@ -48,7 +48,7 @@ TEST_F(DraftMemoryTest, ALongspecDraftTakesWhatWasPlanned) {
       SCOPED_TRACE(path + " " + weights);
       const auto plan = Plan({.draft_model = path, .draft_weights = weights});
       ASSERT_TRUE(plan.ok()) << plan.status().message();
-      const auto model = models.Longspec(path, weights, tiny_.parts());
+      const auto model = models.Learned<LongspecModel>(path, weights, tiny_.parts());
       ASSERT_TRUE(model.ok()) << model.status().message();
       EXPECT_EQ(plan->fixed, (*model)->bytes());
       EXPECT_EQ(plan->kv_chunk, 0U);

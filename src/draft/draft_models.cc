@@ -33,22 +33,10 @@ std::string FindPrior(const PriorSource& source) {
 
 Result<std::string> DraftModels::Architecture(const std::string& path) {
   if (const auto it = lm_.find(path); it != lm_.end()) return it->second->config.architecture;
-  if (const auto it = longspec_.lower_bound({path, ""}); it != longspec_.end() && it->first.first == path) {
-    return std::string(kLongspecArchitecture);
+  if (const auto it = learned_.lower_bound({path, ""}); it != learned_.end() && it->first.first == path) {
+    return std::string(it->second.kind);
   }
   return files_.Architecture(path);
-}
-
-Result<std::shared_ptr<const LongspecModel>> DraftModels::Longspec(const std::string& path,
-                                                                   const std::string& weights,
-                                                                   const SharedParts& target) {
-  const Key key(path, weights);
-  if (const auto it = longspec_.find(key); it != longspec_.end()) return it->second;
-  LS_ASSIGN(const auto checkpoint, files_.Longspec(path));
-  auto model = LoadLongspecModel(*checkpoint, weights, target);
-  files_.Close(path);
-  if (model.ok()) longspec_[key] = *model;
-  return model;
 }
 
 Result<std::shared_ptr<const LmModel>> DraftModels::Lm(const std::string& path, const SharedParts& target) {

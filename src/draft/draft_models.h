@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "draft/draft_files.h"
 #include "draft/lm_model.h"
-#include "draft/longspec_model.h"
 #include "formats/ngram_prior.h"
 #include "longspec/status.h"
 #include "model/llama.h"
@@ -57,14 +57,30 @@ class DraftModels {
   void Close(const std::string& path) { files_.Close(path); }  // if it is not going to be loaded
 
   // The model of this file, loaded if it has not been. Failures are not remembered.
-  Result<std::shared_ptr<const LongspecModel>> Longspec(const std::string& path, const std::string& weights,
-                                                        const SharedParts& target);
+  // Model: a learned draft (draft/learned_draft.h).
+  template <typename Model>
+  Result<std::shared_ptr<const Model>> Learned(const std::string& path, const std::string& weights,
+                                               const SharedParts& target) {
+    const Key key(path, weights);
+    if (const auto it = learned_.find(key); it != learned_.end() && it->second.kind == Model::kKind) {
+      return std::static_pointer_cast<const Model>(it->second.model);
+    }
+    LS_ASSIGN(const auto checkpoint, files_.Draft(path, Model::kKind));
+    auto model = Model::Load(*checkpoint, weights, target);
+    files_.Close(path);
+    if (model.ok()) learned_[key] = {Model::kKind, *model};
+    return model;
+  }
   Result<std::shared_ptr<const LmModel>> Lm(const std::string& path, const SharedParts& target);
 
  private:
   DraftFiles files_;                                // of models that are not loaded
   using Key = std::pair<std::string, std::string>;  // file, type of weights
-  std::map<Key, std::shared_ptr<const LongspecModel>> longspec_;
+  struct LearnedModel {
+    std::string_view kind;
+    std::shared_ptr<const void> model;
+  };
+  std::map<Key, LearnedModel> learned_;
   std::map<std::string, std::shared_ptr<const LmModel>> lm_;
   const std::vector<std::string>* tokens_ = nullptr;
   WeightsCacheOptions weights_cache_;

@@ -260,7 +260,7 @@ constexpr DrafterEntry kLmDrafter = {
     .aliases = {"draft", "draft_model", "draft-simple"},
     .summary = "the guesses of a smaller language model with the same vocabulary",
     .options = kLmOptions,
-    .reads = [](std::string_view architecture) { return architecture != kLongspecArchitecture; },
+    .reads = [](std::string_view architecture) { return FindDraftKind(architecture) == nullptr; },
     .check = CheckLm,
     .fits = LmFits,
     .memory = LmMemory,

@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
 #include "draft/guided_growth.h"
+#include "draft/learned_draft.h"
 #include "draft/longspec_forward.h"
 #include "draft/registry.h"
 #include "draft/tree_growth.h"
@@ -106,30 +107,11 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
   std::vector<LongspecRow> rows_;
 };
 
-constexpr DrafterOption kLongspecOptions[] = {
-    kDraftModelOption,
-    {.flags = "--spec-draft-weights",
-     .member = &SpeculationOptions::draft_weights,
-     .help = "type the draft model's matrices run in: q8_0 (default), q4_0, bf16, f16, f32"},
-};
+constexpr DrafterOption kLongspecOptions[] = {kDraftModelOption, kDraftWeightsOption};
 
 Status CheckLongspec(const SpeculationOptions& options) {
-  LS_TRY(CheckLongspecWeights(options.draft_weights));
+  LS_TRY(CheckDraftWeights(options.draft_weights));
   return ParseTreeShape(options.tree).status();
-}
-
-Status LongspecFits(const SpeculationOptions& options, const TargetFacts& target, DraftFiles& files) {
-  LS_ASSIGN(const auto checkpoint, files.Longspec(options.draft_model));
-  return CheckLongspecFit(*checkpoint, target.config);
-}
-
-// Of its weights alone: what it keeps of the text is a ring of some hundred rows, whatever the context.
-Result<DraftMemory> LongspecMemory(const SpeculationOptions& options, const TargetFacts& target,
-                                   DraftFiles& files) {
-  LS_ASSIGN(const auto checkpoint, files.Longspec(options.draft_model));
-  const TensorView* head =
-      target.file.FindTensor(target.config.tied_embeddings ? "token_embd.weight" : "output.weight");
-  return DraftMemory{.fixed = LongspecModelBytes(*checkpoint, options.draft_weights, *head)};
 }
 
 DrafterResult MakeLongspec(const SpeculationOptions& options, const DraftContext& context) {
@@ -143,7 +125,8 @@ DrafterResult MakeLongspec(const SpeculationOptions& options, const DraftContext
                        ": reads the target's whole cache, and this one keeps a part");
   }
   LS_ASSIGN(TreeShape shape, ParseTreeShape(options.tree));
-  LS_ASSIGN(auto model, context.models->Longspec(options.draft_model, options.draft_weights, *target));
+  LS_ASSIGN(auto model,
+            context.models->Learned<LongspecModel>(options.draft_model, options.draft_weights, *target));
   try {
     return std::unique_ptr<Drafter>(
         std::make_unique<LongspecDrafter>(std::move(model), std::move(shape), *target, context.cache));
@@ -159,10 +142,11 @@ constexpr DrafterEntry kLongspecDrafter = {
     .aliases = {"glide"},
     .summary = "the guesses of a LongSpec draft model, which reads the model's last keys and values",
     .options = kLongspecOptions,
-    .reads = [](std::string_view architecture) { return architecture == kLongspecArchitecture; },
+    .reads = ReadsLearned<LongspecModel>,
     .check = CheckLongspec,
-    .fits = LongspecFits,
-    .memory = LongspecMemory,
+    .fits = LearnedFits<LongspecModel>,
+    // What it keeps of the text is a ring of some hundred rows, whatever the context.
+    .memory = LearnedMemory<LongspecModel>,
     .make = MakeLongspec,
     .in_auto = Always,
 };

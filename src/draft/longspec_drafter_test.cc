@@ -302,11 +302,11 @@ TEST_F(LongspecDrafterTest, BeyondItsTrainingItProposesNothingAndSaysSo) {
 }
 
 TEST_F(LongspecDrafterTest, AModelIsLoadedOnce) {
-  const auto first = models_.Longspec(draft_, "", tiny_.parts());
+  const auto first = models_.Learned<LongspecModel>(draft_, "", tiny_.parts());
   ASSERT_TRUE(first.ok());
-  EXPECT_EQ(models_.Longspec(draft_, "", tiny_.parts())->get(), first->get());
-  EXPECT_NE(models_.Longspec(draft_, "f32", tiny_.parts())->get(), first->get());
-  EXPECT_FALSE(models_.Longspec(draft_ + "x", "", tiny_.parts()).ok());
+  EXPECT_EQ(models_.Learned<LongspecModel>(draft_, "", tiny_.parts())->get(), first->get());
+  EXPECT_NE(models_.Learned<LongspecModel>(draft_, "f32", tiny_.parts())->get(), first->get());
+  EXPECT_FALSE(models_.Learned<LongspecModel>(draft_ + "x", "", tiny_.parts()).ok());
 }
 
 // A cache that keeps a part of the positions.

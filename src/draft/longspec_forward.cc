@@ -32,7 +32,7 @@ InputForms FormsOf(const LongspecModel& model) {
         &model.gate, &model.up, &model.down}) {
     forms.Add(w->matrix());
   }
-  forms.Add(model.head);
+  forms.Add(model.head.matrix);
   return forms;
 }
 
@@ -204,12 +204,12 @@ void LongspecForward::Head(ThreadTeam::Worker& worker, int k, std::span<std::vec
   const float* x = work_.x.as<float>();
   Convert(worker, work_, x, target_.config->n_embd, n_rows());
   worker.Barrier();
-  const std::array head = {LinearJob{&model_->head, logits_.as<float>()}};
+  const std::array head = {LinearJob{&model_->head.matrix, logits_.as<float>()}};
   Project(worker, work_, head, x, target_.config->n_embd, n_rows());
   worker.Barrier();
   const auto share = worker.ShareOf(n_rows());
   for (int r = share.begin; r < share.end; ++r) {
-    TopTokens(*target_.kernels, logits_.as<float>() + Z(r) * Z(n_logits()), n_logits(), k, model_->vocab,
+    TopTokens(*target_.kernels, logits_.as<float>() + Z(r) * Z(n_logits()), n_logits(), k, model_->head.vocab,
               next[Z(r)]);
   }
 }

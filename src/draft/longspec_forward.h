@@ -55,7 +55,7 @@ class LongspecForward {
 
   // For tests: the logits of the last pass, (rows of it, n_logits).
   const float* logits() const { return logits_.as<float>(); }
-  int n_logits() const { return static_cast<int>(model_->head.n_out); }
+  int n_logits() const { return static_cast<int>(model_->head.matrix.n_out); }
   // The keys and values of committed tokens; those of position p lie in chunk p / 256 round the ring.
   const KvSpan& ring() const { return ring_span_; }
   int n_ring_chunks() const { return static_cast<int>(ring_chunks_.size()); }

@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/aligned_buffer.h"
-#include "draft/longspec_checkpoint.h"
+#include "draft/draft_checkpoint.h"
+#include "draft/draft_weights.h"
 #include "kernels/packing.h"
 #include "longspec/status.h"
 #include "model/shared_parts.h"
@@ -21,6 +23,20 @@ namespace longspec {
 //   r1 = E[x] + self(norm(r0)); r2 = r1 + cross(norm(r1)); r3 = r2 + mlp(norm(r2)); logits = W r3
 // with the target's embedding E and head W, and no norm before W.
 struct LongspecModel {
+  static constexpr std::string_view kKind = "longspec";
+
+  // `weights`: CheckDraftWeights. What does not fit the target is refused with the reason.
+  static Result<std::shared_ptr<const LongspecModel>> Load(const DraftCheckpoint& checkpoint,
+                                                           const std::string& weights,
+                                                           const SharedParts& target);
+  // Whether the draft was made for this target, as far as both say: its configuration and the shapes of its
+  // tensors.
+  static Status CheckFit(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+  // What bytes() of the loaded model will be. `target_head`: the target's output matrix.
+  // REQUIRES: the draft fits the target.
+  static uint64_t Bytes(const DraftCheckpoint& checkpoint, const std::string& weights,
+                        const LlamaConfig& target, const TensorView& target_head);
+
   std::string path;
   int n_ff = 0;
   int window = 512;           // self-attention at position p sees p - window .. p
@@ -30,30 +46,9 @@ struct LongspecModel {
   std::vector<float> self_norm, cross_norm, mlp_norm;  // (n_embd)
   kernels::PackedWeights self_q, self_k, self_v, self_o, cross_q, cross_o, gate, up, down;
   std::vector<float> self_q_bias, self_k_bias, self_v_bias, cross_q_bias;
+  DraftHead head;
 
-  std::vector<int32_t> vocab;  // ascending: what row i of the head stands for; empty: token i
-  AlignedBuffer head_memory;   // of a reduced head
-  kernels::PackedMatrix head;  // the target's, or some rows of it
-
-  size_t bytes() const;
+  size_t bytes() const { return memory.size() + head.memory.size(); }
 };
-
-// `weights`: the type matrices are repacked from, by name ("q8_0", "f32", ...); "": as stored if that is a
-// block type, else Q8_0. What does not fit the target is refused with the reason.
-Result<std::shared_ptr<const LongspecModel>> LoadLongspecModel(const LongspecCheckpoint& checkpoint,
-                                                               const std::string& weights,
-                                                               const SharedParts& target);
-
-// Whether the draft was made for this target, as far as both say: its configuration and the shapes of its
-// tensors. REQUIRES: OpenLongspecCheckpoint made it.
-Status CheckLongspecFit(const LongspecCheckpoint& checkpoint, const LlamaConfig& target);
-
-// What bytes() of the loaded model will be. `target_head`: the target's output matrix.
-// REQUIRES: the draft fits the target.
-uint64_t LongspecModelBytes(const LongspecCheckpoint& checkpoint, const std::string& weights,
-                            const TensorView& target_head);
-
-// "" or a type weights may have.
-Status CheckLongspecWeights(const std::string& weights);
 
 }  // namespace longspec

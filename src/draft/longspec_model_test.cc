@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "draft/longspec_checkpoint.h"
+#include "draft/draft_checkpoint.h"
 #include "draft/packed_rows.h"
 #include "draft/testing/longspec_files.h"
 #include "formats/gguf_writer.h"
@@ -46,7 +46,7 @@ class LongspecModelTest : public ::testing::Test {
   DraftTensors draft_;
 };
 
-void ExpectEqual(const LongspecCheckpoint& a, const LongspecCheckpoint& b) {
+void ExpectEqual(const DraftCheckpoint& a, const DraftCheckpoint& b) {
   ASSERT_EQ(a.tensors.size(), b.tensors.size());
   for (const TensorView& tensor : a.tensors) {
     const TensorView* other = b.Find(tensor.name);
@@ -61,9 +61,10 @@ void ExpectEqual(const LongspecCheckpoint& a, const LongspecCheckpoint& b) {
 }
 
 TEST_F(LongspecModelTest, TheSpecificationsTensorsAndCounts) {
-  EXPECT_EQ(LongspecTensors().size(), 20U);
+  const std::vector<DraftTensor> tensors = FindDraftKind("longspec")->tensors({});
+  EXPECT_EQ(tensors.size(), 20U);
   size_t n = 0, n_used = 0;
-  for (const LongspecTensor& tensor : LongspecTensors()) {
+  for (const DraftTensor& tensor : tensors) {
     n += draft_[tensor.name].size();
     if (tensor.required) n_used += draft_[tensor.name].size();
   }
@@ -83,9 +84,9 @@ TEST_F(LongspecModelTest, EveryContainerLoads) {
     WriteDraft(draft_, folder_.File("half.safetensors"), "", type);
     EXPECT_TRUE(Load(folder_.File("half.safetensors")).ok());
   }
-  const auto checkpoint = OpenLongspecCheckpoint(folder);
+  const auto checkpoint = OpenDraftCheckpoint(folder);
   ASSERT_TRUE(checkpoint.ok());
-  ASSERT_TRUE(WriteLongspecGguf(*checkpoint, std::nullopt, folder_.File("draft.gguf")).ok());
+  ASSERT_TRUE(WriteDraftGguf(*checkpoint, std::nullopt, folder_.File("draft.gguf")).ok());
   EXPECT_TRUE(Load(folder_.File("draft.gguf")).ok()) << Load(folder_.File("draft.gguf")).message();
   for (const char* weights : {"f32", "f16", "bf16", "q8_0", "Q4_0", "q5_1"}) {
     EXPECT_TRUE(Load(folder, weights).ok()) << weights;
@@ -96,9 +97,9 @@ TEST_F(LongspecModelTest, EveryContainerLoads) {
 TEST_F(LongspecModelTest, SeveralFilesInAFolder) {
   const std::string folder = Write();
   DraftTensors parts[2];
-  for (const auto& [name, tensor] : draft_.tensors) parts[name < "mlp"].tensors[name] = tensor;
+  for (const auto& [name, tensor] : draft_.tensors) parts[name >= "mlp"].tensors[name] = tensor;
   WriteDraft(parts[0], folder + "/model.safetensors");
-  EXPECT_THAT(Load(folder).message(), HasSubstr("is missing, which every LongSpec draft model has"));
+  EXPECT_THAT(Load(folder).message(), HasSubstr("is missing, which every draft model of kind longspec has"));
   WriteDraft(parts[1], folder + "/model-2.safetensors");
   EXPECT_TRUE(Load(folder).ok()) << Load(folder).message();
   WriteDraft(parts[1], folder + "/model-3.safetensors");
@@ -108,25 +109,25 @@ TEST_F(LongspecModelTest, SeveralFilesInAFolder) {
 TEST_F(LongspecModelTest, RoundTripThroughGguf) {
   const std::string folder = Write(", \"max_position_embeddings\": 99, \"note\": \"h\\u00e9\"");
   WriteDraft(draft_, folder + "/model.safetensors", "", DType::kBF16, {5, 6, 300});
-  const auto first = OpenLongspecCheckpoint(folder);
+  const auto first = OpenDraftCheckpoint(folder);
   ASSERT_TRUE(first.ok()) << first.status().message();
-  ASSERT_TRUE(WriteLongspecGguf(*first, std::nullopt, folder_.File("draft.gguf")).ok());
-  const auto gguf = OpenLongspecCheckpoint(folder_.File("draft.gguf"));
+  ASSERT_TRUE(WriteDraftGguf(*first, std::nullopt, folder_.File("draft.gguf")).ok());
+  const auto gguf = OpenDraftCheckpoint(folder_.File("draft.gguf"));
   ASSERT_TRUE(gguf.ok()) << gguf.status().message();
   ExpectEqual(*first, *gguf);
   EXPECT_EQ(gguf->config.trained_positions, 99);
-  ASSERT_TRUE(WriteLongspecFolder(*gguf, std::nullopt, folder_.File("back")).ok());
-  const auto back = OpenLongspecCheckpoint(folder_.File("back"));
+  ASSERT_TRUE(WriteDraftFolder(*gguf, std::nullopt, folder_.File("back")).ok());
+  const auto back = OpenDraftCheckpoint(folder_.File("back"));
   ASSERT_TRUE(back.ok()) << back.status().message();
   ExpectEqual(*first, *back);
   EXPECT_EQ(ReadText(folder_.File("back/config.json")), ReadText(folder + "/config.json"));
 }
 
 TEST_F(LongspecModelTest, ConversionsToOtherTypes) {
-  const auto checkpoint = OpenLongspecCheckpoint(Write());
+  const auto checkpoint = OpenDraftCheckpoint(Write());
   ASSERT_TRUE(checkpoint.ok());
-  ASSERT_TRUE(WriteLongspecGguf(*checkpoint, DType::kQ8_0, folder_.File("q8.gguf")).ok());
-  const auto q8 = OpenLongspecCheckpoint(folder_.File("q8.gguf"));
+  ASSERT_TRUE(WriteDraftGguf(*checkpoint, DType::kQ8_0, folder_.File("q8.gguf")).ok());
+  const auto q8 = OpenDraftCheckpoint(folder_.File("q8.gguf"));
   ASSERT_TRUE(q8.ok());
   EXPECT_EQ(q8->Find("mlp.up_proj.weight")->dtype, DType::kQ8_0);
   EXPECT_EQ(q8->Find("self_attn.q_proj.bias")->dtype, DType::kF32);
@@ -138,13 +139,13 @@ TEST_F(LongspecModelTest, ConversionsToOtherTypes) {
   EXPECT_EQ(std::memcmp((*from_file)->memory.data(), (*at_load)->memory.data(), (*at_load)->memory.size()),
             0);
   // Block types are no safetensors types.
-  ASSERT_TRUE(WriteLongspecFolder(*q8, std::nullopt, folder_.File("f32")).ok());
-  EXPECT_EQ(OpenLongspecCheckpoint(folder_.File("f32"))->Find("mlp.up_proj.weight")->dtype, DType::kF32);
-  EXPECT_THAT(WriteLongspecFolder(*checkpoint, DType::kQ8_0, folder_.File("x")).message(),
+  ASSERT_TRUE(WriteDraftFolder(*q8, std::nullopt, folder_.File("f32")).ok());
+  EXPECT_EQ(OpenDraftCheckpoint(folder_.File("f32"))->Find("mlp.up_proj.weight")->dtype, DType::kF32);
+  EXPECT_THAT(WriteDraftFolder(*checkpoint, DType::kQ8_0, folder_.File("x")).message(),
               HasSubstr("a safetensors file cannot hold Q8_0"));
-  EXPECT_THAT(WriteLongspecGguf(*checkpoint, DType::kQ4_K, folder_.File("x.gguf")).message(),
+  EXPECT_THAT(WriteDraftGguf(*checkpoint, DType::kQ4_K, folder_.File("x.gguf")).message(),
               HasSubstr("no multiple of 256, the block size of Q4_K"));
-  EXPECT_FALSE(WriteLongspecFolder(*checkpoint, std::nullopt, "/proc/nowhere").ok());
+  EXPECT_FALSE(WriteDraftFolder(*checkpoint, std::nullopt, "/proc/nowhere").ok());
 }
 
 TEST_F(LongspecModelTest, WhatDoesNotFitTheTargetIsRefusedWithTheReason) {
@@ -212,7 +213,7 @@ TEST_F(LongspecModelTest, ShapesAreThoseOfTheTarget) {
 TEST_F(LongspecModelTest, NamesAreChecked) {
   draft_.tensors["lm_head.weight"] = draft_.tensors["mlp.up_proj.weight"];
   EXPECT_THAT(Load(Write()).message(),
-              HasSubstr("tensor lm_head.weight is none of a LongSpec draft model's"));
+              HasSubstr("tensor lm_head.weight is none that a draft model of kind longspec has"));
   draft_.tensors.erase("lm_head.weight");
   for (const char* unused : {"cross_attn.k_proj.weight", "cross_attn.k_proj.bias", "cross_attn.v_proj.weight",
                              "cross_attn.v_proj.bias"}) {
@@ -262,7 +263,8 @@ TEST_F(LongspecModelTest, BrokenFilesAreRefused) {
   GgufWriter writer;
   writer.SetString("general.architecture", "llama");
   ASSERT_TRUE(writer.Write(folder_.File("llama.gguf")).ok());
-  EXPECT_THAT(Load(folder_.File("llama.gguf")).message(), HasSubstr("architecture \"llama\" is no LongSpec"));
+  EXPECT_THAT(Load(folder_.File("llama.gguf")).message(),
+              HasSubstr("architecture \"llama\" is no kind of draft model; known are longspec, "));
   std::ofstream(folder_.File("text")) << "hello";
   EXPECT_THAT(Load(folder_.File("text")).message(), HasSubstr("not a safetensors file"));
 

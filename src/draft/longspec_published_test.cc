@@ -105,13 +105,13 @@ TEST(LongspecPublished, TensorsAndCountsAreTheSpecifications) {
     const LlamaConfig target = TargetOf(s);
     WriteHoles(TensorsOf(s), folder.File("model.safetensors"));
     std::ofstream(folder.File("config.json")) << ConfigOf(s, target);
-    const auto checkpoint = OpenLongspecCheckpoint(folder.path());
+    const auto checkpoint = OpenDraftCheckpoint(folder.path());
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
     EXPECT_EQ(checkpoint->tensors.size(), 20U);
-    const Status fit = CheckLongspecFit(*checkpoint, target);
+    const Status fit = LongspecModel::CheckFit(*checkpoint, target);
     EXPECT_TRUE(fit.ok()) << fit.message();
     int64_t n = 0, n_used = 0;
-    for (const LongspecTensor& tensor : LongspecTensors()) {
+    for (const DraftTensor& tensor : checkpoint->kind->tensors(*checkpoint)) {
       const TensorView* view = checkpoint->Find(tensor.name);
       ASSERT_NE(view, nullptr) << tensor.name;
       n += view->n_elements();
@@ -131,18 +131,19 @@ TEST(LongspecPublished, OtherTablesAreRefused) {
   const std::string path = folder.File("draft.safetensors");
   const auto refusal = [&](const Table& table) {
     WriteHoles(table, path);
-    const auto checkpoint = OpenLongspecCheckpoint(path);
-    return checkpoint.ok() ? CheckLongspecFit(*checkpoint, TargetOf(s)).message()
+    const auto checkpoint = OpenDraftCheckpoint(path);
+    return checkpoint.ok() ? LongspecModel::CheckFit(*checkpoint, TargetOf(s)).message()
                            : checkpoint.status().message();
   };
   const Table table = TensorsOf(s);
   EXPECT_EQ(refusal(table), "");
   Table other = table;
   other["model.norm.weight"] = {s.h};
-  EXPECT_THAT(refusal(other), HasSubstr("tensor norm.weight is none of a LongSpec draft model's"));
+  EXPECT_THAT(refusal(other),
+              HasSubstr("tensor norm.weight is none that a draft model of kind longspec has"));
   other = table;
   other["self_attn.o_proj.bias"] = {s.h};
-  EXPECT_THAT(refusal(other), HasSubstr("tensor self_attn.o_proj.bias is none of"));
+  EXPECT_THAT(refusal(other), HasSubstr("tensor self_attn.o_proj.bias is none that"));
   for (const auto& [name, shape] : table) {
     const bool unused = name.starts_with("cross_attn.k") || name.starts_with("cross_attn.v");
     other = table;
@@ -163,7 +164,9 @@ TEST(LongspecPublished, OtherTablesAreRefused) {
 // Positions a draft was trained for: with linear scaling, as many times as stated before it.
 TEST(LongspecPublished, LinearScalingMultipliesTheTrainedPositions) {
   const auto positions = [](const std::string& json) {
-    const auto config = ParseLongspecConfig("{" + json + "}", "config.json");
+    const auto keys = ConfigKeys::Parse("{" + json + "}", "config.json");
+    EXPECT_TRUE(keys.ok()) << keys.status().message();
+    const auto config = ReadDraftConfig(*keys);
     EXPECT_TRUE(config.ok()) << config.status().message();
     return config.ok() ? config->trained_positions : -1;
   };
@@ -187,7 +190,7 @@ TEST(LongspecPublished, MemoryOfTheDefaultModelsDraft) {
   const LlamaConfig target = TargetOf(kShapes[0]);
   auto model = std::make_shared<LongspecModel>();
   model->n_ff = target.n_ff;
-  model->head.n_out = target.n_vocab;
+  model->head.matrix.n_out = target.n_vocab;
   SharedParts parts;
   parts.config = &target;
   parts.kernels = kernels::Available().front();

@@ -211,7 +211,7 @@ std::vector<int> DraftRows(const LongspecModel& model) {
 TEST_F(LongspecRoundsTest, TheWorkedExampleOfTheSpecification) {
   const Text plain = Generate(tiny_.target(), Options("none"), Unchanged, 2001, 30);
   RecordingTarget target(&tiny_.target());
-  const auto model = models_.Longspec(draft_, "", *target.shared_parts());
+  const auto model = models_.Learned<LongspecModel>(draft_, "", *target.shared_parts());
   ASSERT_TRUE(model.ok()) << model.status().message();
 
   const std::vector<size_t> accepted = {3, 3, 0, 5};

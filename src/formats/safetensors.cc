@@ -34,8 +34,9 @@ struct TypeName {
   DType dtype;
 };
 constexpr TypeName kTypes[] = {
-    {"F32", DType::kF32}, {"F16", DType::kF16}, {"BF16", DType::kBF16}, {"F64", DType::kF64},
-    {"I8", DType::kI8},   {"I16", DType::kI16}, {"I32", DType::kI32},   {"I64", DType::kI64},
+    {"F32", DType::kF32}, {"F16", DType::kF16}, {"BF16", DType::kBF16},
+    {"F64", DType::kF64}, {"I8", DType::kI8},   {"I16", DType::kI16},
+    {"I32", DType::kI32}, {"I64", DType::kI64}, {"BOOL", DType::kI8},  // bytes 0 and 1; written back as I8
 };
 
 const TypeName* FindType(std::string_view name) {
@@ -167,7 +168,7 @@ Status SafetensorsContents::ReadTensor(const std::string& name, const Json& json
   const TypeName* type = FindType(type_name);
   if (type == nullptr) {
     return Unsupported(path_ + ": tensor " + Quote(name) + " has type " + Quote(type_name) +
-                       "; supported are F32, F16, BF16, F64, I8, I16, I32, I64");
+                       "; supported are F32, F16, BF16, F64, I8, I16, I32, I64, BOOL");
   }
   tensor.dtype = type->dtype;
   uint64_t n_elements = 0;

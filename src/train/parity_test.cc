@@ -34,9 +34,9 @@ void ExpectParity(int window, const std::string& architecture = "llama") {
   ASSERT_TRUE(LoadDraft(rig.options.output, net).ok());
   const auto frozen = LoadFrozenParts(rig.options.model, set->target());
   ASSERT_TRUE(frozen.ok());
-  const auto checkpoint = OpenLongspecCheckpoint(rig.options.output);
+  const auto checkpoint = OpenDraftCheckpoint(rig.options.output);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
-  const auto model = LoadLongspecModel(*checkpoint, "f32", rig.tiny.parts());
+  const auto model = LongspecModel::Load(*checkpoint, "f32", rig.tiny.parts());
   ASSERT_TRUE(model.ok()) << model.status().message();
   const auto layout = rig.tiny.config.kv_layout(CacheType::kF32, CacheType::kF32);
   const std::vector<int32_t> tokens = SequenceTokens(1);

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "draft/longspec_checkpoint.h"
+#include "draft/draft_checkpoint.h"
 #include "draft/longspec_model.h"
 #include "tensor/dequantize.h"
 #include "train/feature_set.h"
@@ -244,17 +244,17 @@ TEST(Train, ReducedVocabularyAndDistillation) {
   rig.options.steps = 30;
   ASSERT_TRUE(rig.Run().ok());
   EXPECT_LT(rig.losses.back(), rig.losses.front());
-  const auto checkpoint = OpenLongspecCheckpoint(rig.options.output);
+  const auto checkpoint = OpenDraftCheckpoint(rig.options.output);
   ASSERT_TRUE(checkpoint.ok());
-  ASSERT_NE(checkpoint->Find(kLongspecVocabTensor), nullptr);
-  EXPECT_EQ(checkpoint->Find(kLongspecVocabTensor)->n_elements(), 10);
-  EXPECT_TRUE(LoadLongspecModel(*checkpoint, "f32", rig.tiny.parts()).ok());
+  ASSERT_NE(checkpoint->Find(kDraftVocabTensor), nullptr);
+  EXPECT_EQ(checkpoint->Find(kDraftVocabTensor)->n_elements(), 10);
+  EXPECT_TRUE(LongspecModel::Load(*checkpoint, "f32", rig.tiny.parts()).ok());
 }
 
 TEST(Train, TheExportSaysWhatItWasTrainedFor) {
   Rig rig;
   ASSERT_TRUE(rig.Run().ok());
-  auto checkpoint = OpenLongspecCheckpoint(rig.options.output);
+  auto checkpoint = OpenDraftCheckpoint(rig.options.output);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
   EXPECT_EQ(checkpoint->config.hidden_size, 64);
   EXPECT_EQ(checkpoint->config.window, 512);
@@ -262,7 +262,7 @@ TEST(Train, TheExportSaysWhatItWasTrainedFor) {
   EXPECT_EQ(checkpoint->config.trained_positions, kLength);  // a context of 512 has no room for offsets
   Rig far([](FeatureHeader& header, std::vector<int8_t>&) { header.target.n_ctx = 8192; });
   ASSERT_TRUE(far.Run().ok());
-  checkpoint = OpenLongspecCheckpoint(far.options.output);
+  checkpoint = OpenDraftCheckpoint(far.options.output);
   EXPECT_EQ(checkpoint->config.trained_positions, 7192);
 }
 

@@ -200,9 +200,9 @@ inline std::string WriteDraftFolder(const Folder& folder, const LlamaConfig& c, 
 inline Result<std::shared_ptr<const LongspecModel>> OpenAndLoad(const std::string& path,
                                                                 const std::string& weights,
                                                                 const SharedParts& target) {
-  const auto checkpoint = OpenLongspecCheckpoint(path);
+  const auto checkpoint = OpenDraftCheckpoint(path);
   if (!checkpoint.ok()) return checkpoint.status();
-  return LoadLongspecModel(*checkpoint, weights, target);
+  return LongspecModel::Load(*checkpoint, weights, target);
 }
 
 }  // namespace longspec::testing

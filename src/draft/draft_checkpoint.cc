@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "draft/longspec_checkpoint.h"
+#include "draft/draft_checkpoint.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -21,18 +21,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr char kKindKey[] = "general.architecture";
 constexpr char kConfigKey[] = "longspec.config_json";
 constexpr size_t kMaxConfigBytes = 1 << 20;
 
-Status ReadConfig(const std::string& path, LongspecCheckpoint* checkpoint) {
-  LS_ASSIGN(const MappedFile file, MappedFile::Open(path));
-  if (file.bytes().size() > kMaxConfigBytes) return Corrupt(path + ": too large for a configuration");
-  checkpoint->config_json.assign(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  LS_ASSIGN(checkpoint->config, ParseLongspecConfig(checkpoint->config_json, path));
+Status SetConfig(std::string text, const std::string& path, DraftCheckpoint* checkpoint) {
+  checkpoint->config_json = std::move(text);
+  LS_ASSIGN(checkpoint->keys, ConfigKeys::Parse(checkpoint->config_json, path));
+  LS_ASSIGN(checkpoint->config, ReadDraftConfig(checkpoint->keys));
   return {};
 }
 
-void AddTensors(const std::vector<TensorView>& tensors, LongspecCheckpoint* checkpoint) {
+Status ReadConfig(const std::string& path, DraftCheckpoint* checkpoint) {
+  LS_ASSIGN(const MappedFile file, MappedFile::Open(path));
+  if (file.bytes().size() > kMaxConfigBytes) return Corrupt(path + ": too large for a configuration");
+  return SetConfig({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path,
+                   checkpoint);
+}
+
+void AddTensors(const std::vector<TensorView>& tensors, DraftCheckpoint* checkpoint) {
   constexpr std::string_view kPrefix = "model.";
   for (TensorView tensor : tensors) {
     if (tensor.name.starts_with(kPrefix)) tensor.name.erase(0, kPrefix.size());
@@ -40,20 +47,32 @@ void AddTensors(const std::vector<TensorView>& tensors, LongspecCheckpoint* chec
   }
 }
 
-Status AddSafetensors(const std::string& path, LongspecCheckpoint* checkpoint) {
+Status AddSafetensors(const std::string& path, DraftCheckpoint* checkpoint) {
   LS_ASSIGN(const auto file, SafetensorsFile::Open(path));
   AddTensors(file->tensors(), checkpoint);
   checkpoint->owners.push_back(file);
   return {};
 }
 
-Status ReadFolder(const std::string& folder, LongspecCheckpoint* checkpoint) {
-  std::set<std::string> files;
+// What torch.save writes runs code when it is read.
+Status RefusePickle(const std::string& path) {
+  return Unsupported(path + ": a PyTorch pickle, which is not read; convert it to model.safetensors " +
+                     "(safetensors.torch.save_file of its tensors)");
+}
+
+bool IsPickle(const fs::path& path) {
+  return path.extension() == ".bin" || path.extension() == ".pt" || path.extension() == ".pth";
+}
+
+Status ReadFolder(const std::string& folder, DraftCheckpoint* checkpoint) {
+  std::set<std::string> files, pickles;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     if (it->path().extension() == ".safetensors") files.insert(it->path().string());
+    if (IsPickle(it->path())) pickles.insert(it->path().string());
   }
   if (error) return IoError(folder + ": " + error.message());
+  if (files.empty() && !pickles.empty()) return RefusePickle(*pickles.begin());
   if (files.empty()) return NotFound(folder + ": no *.safetensors file in this folder");
   LS_TRY(ReadConfig((fs::path(folder) / "config.json").string(), checkpoint));
   for (const std::string& file : files) LS_TRY(AddSafetensors(file, checkpoint));
@@ -61,31 +80,80 @@ Status ReadFolder(const std::string& folder, LongspecCheckpoint* checkpoint) {
 }
 
 // The folder's config.json counts for the file beside it; alone, a file has its shapes to go by.
-Status ReadSafetensors(const std::string& path, LongspecCheckpoint* checkpoint) {
+Status ReadSafetensors(const std::string& path, DraftCheckpoint* checkpoint) {
+  std::error_code error;
+  if (IsPickle(path) && fs::exists(path, error)) return RefusePickle(path);
   LS_TRY(AddSafetensors(path, checkpoint));
   const fs::path config = fs::path(path).parent_path() / "config.json";
-  std::error_code error;
   return fs::exists(config, error) ? ReadConfig(config.string(), checkpoint) : Status();
 }
 
-Status ReadGguf(std::shared_ptr<const GgufFile> file, LongspecCheckpoint* checkpoint) {
+Status ReadGguf(std::shared_ptr<const GgufFile> file, DraftCheckpoint* checkpoint) {
   const std::string& path = checkpoint->path;
-  LS_ASSIGN(const std::string architecture, file->GetString("general.architecture"));
-  if (architecture != kLongspecArchitecture) {
+  LS_ASSIGN(const std::string architecture, file->GetString(kKindKey));
+  checkpoint->kind = FindDraftKind(architecture);
+  if (checkpoint->kind == nullptr) {
     return Unsupported(path + ": architecture \"" + architecture +
-                       "\" is no LongSpec draft model, expected \"" + kLongspecArchitecture + "\"");
+                       "\" is no kind of draft model; known are " + DraftKindNames());
   }
-  LS_ASSIGN(checkpoint->config_json, file->GetStringOr(kConfigKey, ""));
-  if (!checkpoint->config_json.empty()) {
-    LS_ASSIGN(checkpoint->config, ParseLongspecConfig(checkpoint->config_json, path + ": " + kConfigKey));
-  }
+  LS_ASSIGN(std::string config, file->GetStringOr(kConfigKey, ""));
+  if (!config.empty()) LS_TRY(SetConfig(std::move(config), path + ": " + kConfigKey, checkpoint));
   AddTensors(file->tensors(), checkpoint);
   checkpoint->owners.push_back(std::move(file));
   return {};
 }
 
-Status CheckNames(const LongspecCheckpoint& checkpoint) {
-  const std::vector<LongspecTensor> known = LongspecTensors();
+// A GGUF file has said it; config.json may; otherwise its tensors do.
+Status TellKind(DraftCheckpoint* checkpoint) {
+  if (checkpoint->kind != nullptr) return {};
+  const std::string& said = checkpoint->config.kind;
+  if (!said.empty()) {
+    checkpoint->kind = FindDraftKind(said);
+    if (checkpoint->kind != nullptr) return {};
+    return Unsupported(checkpoint->path + ": \"longspec_draft\": \"" + said +
+                       "\" is no kind of draft model; known are " + DraftKindNames());
+  }
+  for (const DraftKind& kind : DraftKinds()) {
+    if (!kind.recognise(*checkpoint)) continue;
+    checkpoint->kind = &kind;
+    return {};
+  }
+  return Unsupported(checkpoint->path + ": holds the tensors of no draft model; known kinds are " +
+                     DraftKindNames());
+}
+
+void RenameTensors(DraftCheckpoint* checkpoint) {
+  const DraftKind& kind = *checkpoint->kind;
+  if (kind.other_prefix.empty()) return;
+  for (TensorView& tensor : checkpoint->tensors) {
+    if (tensor.name.starts_with(kind.other_prefix)) {
+      tensor.name.replace(0, kind.other_prefix.size(), kind.prefix);
+    }
+  }
+}
+
+Status CheckType(const std::string& path, const TensorView& tensor, DraftHolds holds) {
+  const std::string name = path + ": tensor " + tensor.name;
+  switch (holds) {
+    case DraftHolds::kTokens:
+      if (tensor.dtype == DType::kI32 || tensor.dtype == DType::kI64) return {};
+      return Corrupt(name + " must hold I32 or I64 tokens");
+    case DraftHolds::kMask:
+      return tensor.dtype == DType::kI8 ? Status() : Corrupt(name + " must hold truth values, BOOL or I8");
+    case DraftHolds::kWeights:
+      break;
+  }
+  if (CanDequantize(tensor.dtype)) return {};
+  return Unsupported(name + " has type " + std::string(Info(tensor.dtype).name) +
+                     ", which weights cannot have");
+}
+
+Status CheckNames(const DraftCheckpoint& checkpoint) {
+  const std::string kind(checkpoint.kind->name);
+  std::vector<DraftTensor> known = checkpoint.kind->tensors(checkpoint);
+  if (checkpoint.kind->head_of_target) {
+    known.push_back({.name = kDraftVocabTensor, .required = false, .holds = DraftHolds::kTokens});
+  }
   std::set<std::string_view> seen;
   for (const TensorView& tensor : checkpoint.tensors) {
     if (!seen.insert(tensor.name).second) {
@@ -94,28 +162,29 @@ Status CheckNames(const LongspecCheckpoint& checkpoint) {
     if (tensor.n_dims < 1 || tensor.n_dims > 2) {
       return Corrupt(checkpoint.path + ": tensor " + tensor.name + " is neither a vector nor a matrix");
     }
-    if (tensor.name == kLongspecVocabTensor) {
-      if (tensor.dtype == DType::kI32 || tensor.dtype == DType::kI64) continue;
-      return Corrupt(checkpoint.path + ": tensor " + tensor.name + " must hold I32 or I64 tokens");
+    const auto it = std::ranges::find(known, tensor.name, &DraftTensor::name);
+    if (it == known.end()) {
+      return Corrupt(checkpoint.path + ": tensor " + tensor.name + " is none that a draft model of kind " +
+                     kind + " has");
     }
-    if (std::ranges::find(known, tensor.name, &LongspecTensor::name) == known.end()) {
-      return Corrupt(checkpoint.path + ": tensor " + tensor.name + " is none of a LongSpec draft model's");
-    }
-    if (!CanDequantize(tensor.dtype)) {
-      return Unsupported(checkpoint.path + ": tensor " + tensor.name + " has type " +
-                         std::string(Info(tensor.dtype).name) + ", which weights cannot have");
-    }
+    LS_TRY(CheckType(checkpoint.path, tensor, it->holds));
   }
-  for (const LongspecTensor& tensor : known) {
+  for (const DraftTensor& tensor : known) {
     if (tensor.required && !seen.contains(tensor.name)) {
       return Corrupt(checkpoint.path + ": tensor " + tensor.name +
-                     " is missing, which every LongSpec draft model has");
+                     " is missing, which every draft model of kind " + kind + " has");
     }
   }
   return {};
 }
 
-Status Read(const std::string& path, LongspecCheckpoint* checkpoint) {
+Status Check(DraftCheckpoint* checkpoint) {
+  LS_TRY(TellKind(checkpoint));
+  RenameTensors(checkpoint);
+  return CheckNames(*checkpoint);
+}
+
+Status Read(const std::string& path, DraftCheckpoint* checkpoint) {
   std::error_code error;
   if (fs::is_directory(path, error)) return ReadFolder(path, checkpoint);
   if (!BeginsAsGguf(path)) return ReadSafetensors(path, checkpoint);
@@ -138,7 +207,7 @@ std::vector<std::byte> Convert(const TensorView& tensor, DType to) {
 
 // Calls add(name, type, shape, bytes) for each tensor. Vectors and the vocabulary keep their types.
 template <typename Add>
-Status Export(const LongspecCheckpoint& checkpoint, std::optional<DType> type, Add&& add) {
+Status Export(const DraftCheckpoint& checkpoint, std::optional<DType> type, Add&& add) {
   for (const TensorView& tensor : checkpoint.tensors) {
     const std::vector<int64_t> shape(tensor.shape, tensor.shape + tensor.n_dims);
     const DType to =
@@ -166,52 +235,34 @@ Status WriteText(const std::string& text, const std::string& path) {
 
 }  // namespace
 
-const TensorView* LongspecCheckpoint::Find(std::string_view name) const {
+const TensorView* DraftCheckpoint::Find(std::string_view name) const {
   const auto it = std::ranges::find(tensors, name, &TensorView::name);
   return it == tensors.end() ? nullptr : &*it;
 }
 
-std::vector<LongspecTensor> LongspecTensors() {
-  std::vector<LongspecTensor> tensors;
-  for (const std::string attention : {"self_attn", "cross_attn"}) {
-    for (const std::string projection : {"q_proj", "k_proj", "v_proj"}) {
-      const bool used = attention == "self_attn" || projection == "q_proj";
-      tensors.push_back({attention + "." + projection + ".weight", used});
-      tensors.push_back({attention + "." + projection + ".bias", used});
-    }
-    tensors.push_back({attention + ".o_proj.weight"});
-  }
-  for (const char* name : {"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "input_layernorm",
-                           "post_self_attention_layernorm", "post_cross_attention_layernorm"}) {
-    tensors.push_back({std::string(name) + ".weight"});
-  }
-  return tensors;
-}
-
-Result<LongspecCheckpoint> OpenLongspecCheckpoint(const std::string& path) try {
-  LongspecCheckpoint checkpoint;
+Result<DraftCheckpoint> OpenDraftCheckpoint(const std::string& path) try {
+  DraftCheckpoint checkpoint;
   checkpoint.path = path;
   LS_TRY(Read(path, &checkpoint));
-  LS_TRY(CheckNames(checkpoint));
+  LS_TRY(Check(&checkpoint));
   return checkpoint;
 } catch (const std::bad_alloc&) {
   return ResourceExhausted(path + ": not enough memory for its header");
 }
 
-Result<LongspecCheckpoint> LongspecCheckpointOf(std::shared_ptr<const GgufFile> file) try {
-  LongspecCheckpoint checkpoint;
+Result<DraftCheckpoint> DraftCheckpointOf(std::shared_ptr<const GgufFile> file) try {
+  DraftCheckpoint checkpoint;
   checkpoint.path = file->path();
   LS_TRY(ReadGguf(file, &checkpoint));
-  LS_TRY(CheckNames(checkpoint));
+  LS_TRY(Check(&checkpoint));
   return checkpoint;
 } catch (const std::bad_alloc&) {
   return ResourceExhausted(file->path() + ": not enough memory for its header");
 }
 
-Status WriteLongspecGguf(const LongspecCheckpoint& checkpoint, std::optional<DType> type,
-                         const std::string& path) {
+Status WriteDraftGguf(const DraftCheckpoint& checkpoint, std::optional<DType> type, const std::string& path) {
   GgufWriter writer;
-  writer.SetString("general.architecture", kLongspecArchitecture);
+  writer.SetString(kKindKey, std::string(checkpoint.kind->name));
   if (!checkpoint.config_json.empty()) writer.SetString(kConfigKey, checkpoint.config_json);
   LS_TRY(Export(checkpoint, type,
                 [&](const std::string& name, DType to, std::vector<int64_t> shape, auto bytes) {
@@ -220,8 +271,8 @@ Status WriteLongspecGguf(const LongspecCheckpoint& checkpoint, std::optional<DTy
   return writer.Write(path);
 }
 
-Status WriteLongspecFolder(const LongspecCheckpoint& checkpoint, std::optional<DType> type,
-                           const std::string& folder) {
+Status WriteDraftFolder(const DraftCheckpoint& checkpoint, std::optional<DType> type,
+                        const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) return IoError(folder + ": cannot be made: " + error.message());
