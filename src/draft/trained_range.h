@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A draft model runs at positions that it was trained for, and says so where it has to stop.
+// The positions that a draft model knows something of: it runs at those that it was trained for, and says so
+// where it has to stop; and it drafts from states of the target that it has seen.
 #pragma once
 
 #include <cstddef>
@@ -22,16 +23,26 @@ class TrainedRange {
     return left;
   }
 
+  // It drafts without the states of positions before this one.
+  void Begin(int position) { first_ = position; }
+
   std::string notice() const {
-    if (!left_) return {};
-    return "the draft model " + path_ + " was trained for " + std::to_string(positions_) +
-           " positions: beyond them nothing was proposed";
+    if (left_) {
+      return "the draft model " + path_ + " was trained for " + std::to_string(positions_) +
+             " positions: beyond them nothing was proposed";
+    }
+    if (first_ > 0) {
+      return "the first " + std::to_string(first_) + " positions were not computed while the draft model " +
+             path_ + " read along: it drafts from what came after them";
+    }
+    return {};
   }
 
  private:
   std::string path_;
   int positions_;
   bool left_ = false;
+  int first_ = 0;
 };
 
 }  // namespace longspec

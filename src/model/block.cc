@@ -76,7 +76,7 @@ void PlaceQueries(Workspace& ws, const AttentionWeights& w, int row, int head, c
 
 }  // namespace
 
-int BlockShape::widest_input() const { return std::max({n_embd, q_width(), n_ff}); }
+int BlockShape::widest_input() const { return std::max({n_embd, q_width(), n_ff, n_other}); }
 
 void InputForms::Add(const kernels::PackedMatrix& w) {
   q8 |= kernels::IsQuantized(w.format);
@@ -141,6 +141,11 @@ void Convert(const ThreadTeam::Worker& worker, Workspace& ws, const float* x, in
   ConvertPart(ws, x + at, at, (share.end - share.begin) * kQuantBlock);
 }
 
+void ConvertRow(Workspace& ws, const float* x, int width, int row) {
+  const size_t at = Z(row) * Z(width);
+  ConvertPart(ws, x + at, at, width);
+}
+
 void Project(ThreadTeam::Worker& worker, const Workspace& ws, std::span<const LinearJob> jobs, const float* x,
              int width, int n_rows) {
   RunLinear(*ws.kernels, worker, jobs, ws.Input(x, width), n_rows);
@@ -148,16 +153,16 @@ void Project(ThreadTeam::Worker& worker, const Workspace& ws, std::span<const Li
 
 void StoreKeys(ThreadTeam::Worker& worker, Workspace& ws, const AttentionWeights& w,
                std::span<const RowPlace> rows, int layer) {
-  const auto n_rows = static_cast<int>(rows.size());
-  const float* input = w.norm.empty() ? ws.x.as<float>() : ws.normed.as<float>();
-  if (w.norm.empty()) {
-    Convert(worker, ws, input, ws.shape.n_embd, n_rows);
-  } else {
-    Normalise(worker, ws, ws.x.as<float>(), w.norm, n_rows);
-  }
+  Normalise(worker, ws, ws.x.as<float>(), w.norm, static_cast<int>(rows.size()));
   worker.Barrier();
+  StoreKeysOf(worker, ws, {ws.normed.as<float>(), ws.shape.n_embd}, w, rows, layer);
+}
+
+void StoreKeysOf(ThreadTeam::Worker& worker, Workspace& ws, const AttentionInput& input,
+                 const AttentionWeights& w, std::span<const RowPlace> rows, int layer) {
+  const auto n_rows = static_cast<int>(rows.size());
   const std::array jobs = {LinearJob{w.k, ws.k.as<float>()}, LinearJob{w.v, ws.v.as<float>()}};
-  Project(worker, ws, jobs, input, ws.shape.n_embd, n_rows);
+  Project(worker, ws, jobs, input.x, input.width, n_rows);
   worker.Barrier();
   const auto share = worker.ShareOf(n_rows * ws.shape.n_head_kv);
   for (int item = share.begin; item < share.end; ++item) {
@@ -168,14 +173,19 @@ void StoreKeys(ThreadTeam::Worker& worker, Workspace& ws, const AttentionWeights
 
 void AddAttention(ThreadTeam::Worker& worker, Workspace& ws, const AttentionWeights& w,
                   std::span<const RowPlace> rows, int layer, AttentionPlan& plan) {
+  Normalise(worker, ws, ws.x.as<float>(), w.norm, static_cast<int>(rows.size()));
+  worker.Barrier();
+  AddAttentionOf(worker, ws, {ws.normed.as<float>(), ws.shape.n_embd}, w, rows, layer, plan);
+}
+
+void AddAttentionOf(ThreadTeam::Worker& worker, Workspace& ws, const AttentionInput& input,
+                    const AttentionWeights& w, std::span<const RowPlace> rows, int layer,
+                    AttentionPlan& plan) {
   const auto n_rows = static_cast<int>(rows.size());
   const bool has_keys = w.k != nullptr;
-  Normalise(worker, ws, ws.x.as<float>(), w.norm, n_rows);
-  worker.Barrier();
   const std::array jobs = {LinearJob{w.q, ws.q.as<float>()}, LinearJob{w.k, ws.k.as<float>()},
                            LinearJob{w.v, ws.v.as<float>()}};
-  Project(worker, ws, std::span(jobs).first(has_keys ? 3 : 1), ws.normed.as<float>(), ws.shape.n_embd,
-          n_rows);
+  Project(worker, ws, std::span(jobs).first(has_keys ? 3 : 1), input.x, input.width, n_rows);
   worker.Barrier();
   const auto share = worker.ShareOf(n_rows * ws.shape.n_head_kv);
   for (int item = share.begin; item < share.end; ++item) {

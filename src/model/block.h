@@ -23,6 +23,7 @@ struct BlockShape {
   int n_rot = 0;  // rotated values of a head
   float rms_eps = 1e-5F;
   kernels::RopePairing pairing = kernels::RopePairing::kAdjacent;
+  int n_other = 0;  // the widest input of a product besides those of the block itself
 
   int q_width() const { return n_head * head_dim; }
   int kv_width() const { return n_head_kv * head_dim; }
@@ -68,7 +69,7 @@ struct RowPlace {
 
 // Views of a block's weights. Biases and norms of heads are empty where there are none.
 struct AttentionWeights {
-  std::span<const float> norm;  // (n_embd), of the input; StoreKeys: empty if there is none
+  std::span<const float> norm;  // (n_embd), of the input
   const kernels::PackedMatrix* q = nullptr;
   const kernels::PackedMatrix* k = nullptr;  // null in cross-attention, as is v
   const kernels::PackedMatrix* v = nullptr;
@@ -89,19 +90,34 @@ void Normalise(const ThreadTeam::Worker& worker, Workspace& ws, const float* x, 
                int n_rows);
 // x converted for the product that comes. `x`: (n_rows, width). No barrier.
 void Convert(const ThreadTeam::Worker& worker, Workspace& ws, const float* x, int width, int n_rows);
+// Row `row` of x alone, converted by the worker that made it. `x`: (n_rows, width). No barrier.
+void ConvertRow(Workspace& ws, const float* x, int width, int row);
 // Products of one input, whose conversion is whole. `x`: (n_rows, width). No barrier.
 void Project(ThreadTeam::Worker& worker, const Workspace& ws, std::span<const LinearJob> jobs, const float* x,
              int width, int n_rows);
 
-// Keys and values of normed x (of x, if there is no norm), rotated by cos_sin and stored: all a row needs that
-// is only to be seen by others. REQUIRES: ws.x and ws.cos_sin are whole. Barriers inside, none at the end.
+// What queries, keys and values are products of where that is not norm(x). Whole and converted.
+struct AttentionInput {
+  const float* x = nullptr;  // (n_rows, width)
+  int width = 0;
+};
+
+// Keys and values of normed x, rotated by cos_sin and stored: all a row needs that is only to be seen by
+// others. REQUIRES: ws.x and ws.cos_sin are whole. Barriers inside, none at the end.
 void StoreKeys(ThreadTeam::Worker& worker, Workspace& ws, const AttentionWeights& w,
                std::span<const RowPlace> rows, int layer);
+// The same of `input`, after a barrier.
+void StoreKeysOf(ThreadTeam::Worker& worker, Workspace& ws, const AttentionInput& input,
+                 const AttentionWeights& w, std::span<const RowPlace> rows, int layer);
 
 // x += output(attention(norm(x))); stores the rows' keys and values if w has them. REQUIRES: x and cos_sin
 // are whole. Ends with a barrier.
 void AddAttention(ThreadTeam::Worker& worker, Workspace& ws, const AttentionWeights& w,
                   std::span<const RowPlace> rows, int layer, AttentionPlan& plan);
+// x += output(attention(input)), after a barrier.
+void AddAttentionOf(ThreadTeam::Worker& worker, Workspace& ws, const AttentionInput& input,
+                    const AttentionWeights& w, std::span<const RowPlace> rows, int layer,
+                    AttentionPlan& plan);
 
 // x += down(silu(gate(norm(x))) * up(norm(x))). REQUIRES: x is whole. Ends with a barrier.
 void AddMlp(ThreadTeam::Worker& worker, Workspace& ws, const MlpWeights& w, int n_rows);
