@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 TEST(Registry, KnowsNamesAndAliases) {
   EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay", "ppm", "suffix", "recycling", "magicdec",
-                                          "longspec", "lm", "auto"));
+                                          "longspec", "beagle", "medusa", "exit", "lm", "auto"));
   for (const std::string name :
        {"none", "ngram", "replay", "suffix", "ppm", "auto"}) {  // what needs no model
     EXPECT_TRUE(CheckDrafter({.type = name}).ok());
@@ -34,7 +34,7 @@ TEST(Registry, KnowsNamesAndAliases) {
 }
 
 TEST(Registry, UnknownTypesListTheKnown) {
-  for (const char* type : {"eagle", "", "NGRAM"}) {
+  for (const char* type : {"hawk", "", "NGRAM"}) {
     const auto drafter = MakeDrafter({.type = type});
     ASSERT_FALSE(drafter.ok()) << type;
     EXPECT_EQ(drafter.status().code(), StatusCode::kInvalidArgument);

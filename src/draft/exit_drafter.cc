@@ -60,10 +60,11 @@ class ExitDrafter final : public Drafter, private GrowthModel {
   }
 
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
-    LS_CHECK(cache_.length() + 1 == static_cast<int>(committed.size()));
     prefix_.Clear(cache_.length());
     block_.ClearTree();
     row_of_.clear();
+    if (cache_.length() + 1 != static_cast<int>(committed.size()))
+      return {};  // the root has no keys before it
     const int left = range_.LevelsLeft(committed.size());
     if (left <= 0) return {};
     range_.Begin(block_.begin());

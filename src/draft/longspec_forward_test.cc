@@ -12,6 +12,7 @@
 
 #include "draft/testing/longspec_files.h"
 #include "draft/testing/longspec_reference.h"
+#include "tensor/half.h"
 
 namespace longspec::testing {
 namespace {

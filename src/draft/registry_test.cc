@@ -45,7 +45,7 @@ TEST(Table, NamesAreOfOneDrafterAndEachIsExplained) {
     EXPECT_EQ(entry->reads != nullptr, entry->fits != nullptr) << entry->name;
   }
   EXPECT_EQ(FindDrafter(""), nullptr);
-  EXPECT_EQ(FindDrafter("eagle"), nullptr);
+  EXPECT_EQ(FindDrafter("hawk"), nullptr);
 }
 
 TEST(Table, DefaultsAreWithinTheirRangesAndWhatIsNotIsRefusedByName) {
@@ -101,12 +101,15 @@ TEST(Table, AnOptionOfSeveralDraftersIsOne) {
     EXPECT_TRUE(flags.insert(read.option->flags).second) << read.option->flags;
     if (read.option->name() == "--spec-draft-model") readers = read.readers;
   }
-  EXPECT_EQ(readers, "longspec, lm");
+  EXPECT_EQ(readers, "longspec, beagle, medusa, exit, lm");
   EXPECT_TRUE(flags.contains("--spec-ngram-max,--ngram-max"));
 }
 
 TEST(Table, EveryDraftModelHasOneReader) {
   EXPECT_EQ(FindReader("longspec"), &kLongspecDrafter);
+  EXPECT_EQ(FindReader("beagle"), &kBeagleDrafter);
+  EXPECT_EQ(FindReader("medusa"), &kMedusaDrafter);
+  EXPECT_EQ(FindReader("exit"), &kExitDrafter);
   for (const char* architecture : {"llama", "qwen2", "of tomorrow"}) {
     EXPECT_EQ(FindReader(architecture), &kLmDrafter);
   }

@@ -128,35 +128,52 @@ struct DraftTensors {
   const std::vector<float>& operator[](const std::string& name) const { return tensors.at(name).values; }
 };
 
-inline DraftTensors RandomDraft(const LlamaConfig& c, int n_ff, uint64_t seed) {
-  DraftTensors draft;
-  uint64_t n_tensors = 0;
-  const auto add = [&](const std::string& name, int64_t n_in, int64_t n_out, float mean, float deviation) {
-    const RngStream rng{.seed = seed, .sequence = n_tensors++, .purpose = RngPurpose::kTest};
-    DraftTensors::Tensor& t = draft.tensors[name];
+// Adds tensors of random values, each with a stream of its own.
+class TensorMaker {
+ public:
+  TensorMaker(DraftTensors* draft, uint64_t seed) : draft_(draft), seed_(seed) {}
+
+  // About normal. n_out 1: a vector.
+  void Add(const std::string& name, int64_t n_in, int64_t n_out, float mean, float deviation) {
+    const RngStream rng{.seed = seed_, .sequence = n_tensors_++, .purpose = RngPurpose::kTest};
+    DraftTensors::Tensor& t = draft_->tensors[name];
     t.shape = n_out == 1 ? std::vector<int64_t>{n_in} : std::vector<int64_t>{n_in, n_out};
     for (int64_t i = 0; i < n_in * n_out; ++i) {
       const double u =
           rng.Uniform(static_cast<uint64_t>(i), 0) + rng.Uniform(static_cast<uint64_t>(i), 1) - 1.0;
       t.values.push_back(mean + deviation * 2.45F * static_cast<float>(u));
     }
-  };
-  const int64_t h = c.n_embd, q = int64_t{c.n_head} * c.head_dim, kv = int64_t{c.n_head_kv} * c.head_dim;
-  const auto scale = [](int64_t n) { return 1.0F / std::sqrt(static_cast<float>(n)); };
-  for (const std::string attention : {"self_attn.", "cross_attn."}) {
-    add(attention + "q_proj.weight", h, q, 0, scale(h));
-    add(attention + "q_proj.bias", q, 1, 0, 0.3F);
-    for (const char* name : {"k_proj", "v_proj"}) {
-      add(attention + name + ".weight", h, kv, 0, scale(h));
-      add(attention + name + ".bias", kv, 1, 0, 0.3F);
-    }
-    add(attention + "o_proj.weight", q, h, 0, scale(q));
   }
-  add("mlp.gate_proj.weight", h, n_ff, 0, scale(h));
-  add("mlp.up_proj.weight", h, n_ff, 0, scale(h));
-  add("mlp.down_proj.weight", n_ff, h, 0, scale(n_ff));
+  // A matrix whose products are about as large as what it multiplies.
+  void AddMatrix(const std::string& name, int64_t n_in, int64_t n_out) {
+    Add(name, n_in, n_out, 0, 1.0F / std::sqrt(static_cast<float>(n_in)));
+  }
+  void AddNorm(const std::string& name, int64_t n) { Add(name, n, 1, 1.0F, 0.1F); }
+
+ private:
+  DraftTensors* draft_;
+  const uint64_t seed_;
+  uint64_t n_tensors_ = 0;
+};
+
+inline DraftTensors RandomDraft(const LlamaConfig& c, int n_ff, uint64_t seed) {
+  DraftTensors draft;
+  TensorMaker make(&draft, seed);
+  const int64_t h = c.n_embd, q = int64_t{c.n_head} * c.head_dim, kv = int64_t{c.n_head_kv} * c.head_dim;
+  for (const std::string attention : {"self_attn.", "cross_attn."}) {
+    make.AddMatrix(attention + "q_proj.weight", h, q);
+    make.Add(attention + "q_proj.bias", q, 1, 0, 0.3F);
+    for (const char* name : {"k_proj", "v_proj"}) {
+      make.AddMatrix(attention + name + ".weight", h, kv);
+      make.Add(attention + name + ".bias", kv, 1, 0, 0.3F);
+    }
+    make.AddMatrix(attention + "o_proj.weight", q, h);
+  }
+  make.AddMatrix("mlp.gate_proj.weight", h, n_ff);
+  make.AddMatrix("mlp.up_proj.weight", h, n_ff);
+  make.AddMatrix("mlp.down_proj.weight", n_ff, h);
   for (const char* name : {"input", "post_self_attention", "post_cross_attention"}) {
-    add(std::string(name) + "_layernorm.weight", h, 1, 1.0F, 0.1F);
+    make.AddNorm(std::string(name) + "_layernorm.weight", h);
   }
   return draft;
 }

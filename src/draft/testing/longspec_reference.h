@@ -5,18 +5,13 @@
 // engine but the target's keys and values as they are stored.
 #pragma once
 
-#include <cmath>
 #include <vector>
 
 #include "attention/kv_span.h"
 #include "draft/testing/longspec_files.h"
-#include "model/rope.h"
-#include "tensor/dequantize.h"
-#include "tensor/half.h"
+#include "draft/testing/reference_math.h"
 
 namespace longspec::testing {
-
-using Vec = std::vector<double>;
 
 // What a row of the draft sees: tokens of its window in order, itself last, by absolute position.
 struct ReferenceRow {
@@ -24,10 +19,10 @@ struct ReferenceRow {
   std::vector<int> positions;
 };
 
-class LongspecReference {
+class LongspecReference : private ReferenceMath {
  public:
   LongspecReference(const DraftTensors& draft, const SharedParts& target)
-      : d_(draft), target_(target), c_(*target.config), rope_(c_.rope) {}
+      : ReferenceMath(draft, target, target.config->attention(), target.config->rope), c_(*target.config) {}
 
   // Residual stream before the head. `last_layer` (positions, then K and V per head): what the row may see.
   struct TargetKeys {
@@ -51,25 +46,12 @@ class LongspecReference {
     q = Linear(Norm(x, "post_self_attention_layernorm.weight"), "cross_attn.q_proj", true);
     Rotate(q, position);
     Add(x, Linear(Attend(q, seen.k, seen.v), "cross_attn.o_proj", false));
-    const Vec n = Norm(x, "post_cross_attention_layernorm.weight");
-    Vec gate = Linear(n, "mlp.gate_proj", false);
-    const Vec up = Linear(n, "mlp.up_proj", false);
-    for (size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1.0 + std::exp(-gate[i])) * up[i];
-    Add(x, Linear(gate, "mlp.down_proj", false));
+    AddMlp(x, "post_cross_attention_layernorm.weight", "");
     return x;
   }
 
   // With the tied embedding as head, and no norm before it.
-  Vec Head(const Vec& hidden) const {
-    Vec logits;
-    for (int32_t t = 0; t < c_.n_vocab; ++t) {
-      const Vec e = Embedding(t);
-      double dot = 0;
-      for (size_t i = 0; i < hidden.size(); ++i) dot += e[i] * hidden[i];
-      logits.push_back(dot);
-    }
-    return logits;
-  }
+  Vec Head(const Vec& hidden) const { return TargetHead(hidden); }
 
   // After the last of `tokens`, which lie at positions 0, 1, ...: it sees the window before it.
   Vec HiddenOfLast(const std::vector<int32_t>& tokens, int window, const TargetKeys& seen) const {
@@ -117,76 +99,7 @@ class LongspecReference {
   }
 
  private:
-  static void Add(Vec& x, const Vec& y) {
-    for (size_t i = 0; i < x.size(); ++i) x[i] += y[i];
-  }
-
-  Vec Embedding(int32_t token) const {
-    std::vector<float> row(static_cast<size_t>(c_.n_embd));
-    DequantizeRow(target_.embedding.dtype, target_.embedding.row(token), c_.n_embd, row.data());
-    return {row.begin(), row.end()};
-  }
-
-  Vec Norm(const Vec& x, const std::string& name) const {
-    double ss = 0;
-    for (const double v : x) ss += v * v;
-    const double r = 1.0 / std::sqrt(ss / static_cast<double>(x.size()) + static_cast<double>(c_.rms_eps));
-    Vec y;
-    for (size_t i = 0; i < x.size(); ++i) y.push_back(x[i] * r * static_cast<double>(d_[name][i]));
-    return y;
-  }
-
-  Vec Linear(const Vec& x, const std::string& name, bool bias) const {
-    const std::vector<float>& w = d_[name + ".weight"];
-    Vec y;
-    for (size_t o = 0; o < w.size() / x.size(); ++o) {
-      double sum = bias ? static_cast<double>(d_[name + ".bias"][o]) : 0.0;
-      for (size_t i = 0; i < x.size(); ++i) sum += static_cast<double>(w[o * x.size() + i]) * x[i];
-      y.push_back(sum);
-    }
-    return y;
-  }
-
-  void Rotate(Vec& x, int position) const {
-    std::vector<float> cos_sin(static_cast<size_t>(c_.rope.n_rot));
-    rope_.Row(position, cos_sin.data());
-    const auto half = static_cast<size_t>(c_.rope.n_rot / 2), head_dim = static_cast<size_t>(c_.head_dim);
-    for (size_t head = 0; head < x.size(); head += head_dim) {
-      for (size_t i = 0; i < half; ++i) {
-        const auto cos = static_cast<double>(cos_sin[2 * i]), sin = static_cast<double>(cos_sin[2 * i + 1]);
-        const double a = x[head + i], b = x[head + i + half];
-        x[head + i] = a * cos - b * sin;
-        x[head + i + half] = b * cos + a * sin;
-      }
-    }
-  }
-
-  Vec Attend(const Vec& q, const std::vector<Vec>& keys, const std::vector<Vec>& values) const {
-    const auto head_dim = static_cast<size_t>(c_.head_dim);
-    Vec out(q.size(), 0.0);
-    if (keys.empty()) return out;
-    for (size_t h = 0; h < static_cast<size_t>(c_.n_head); ++h) {
-      const size_t at = h * head_dim, kv = h / static_cast<size_t>(c_.n_head / c_.n_head_kv) * head_dim;
-      Vec scores;
-      double most = -1e300, sum = 0;
-      for (const Vec& k : keys) {
-        double dot = 0;
-        for (size_t d = 0; d < head_dim; ++d) dot += q[at + d] * k[kv + d];
-        scores.push_back(dot / std::sqrt(static_cast<double>(head_dim)));
-        most = std::max(most, scores.back());
-      }
-      for (double& s : scores) sum += s = std::exp(s - most);
-      for (size_t i = 0; i < keys.size(); ++i) {
-        for (size_t d = 0; d < head_dim; ++d) out[at + d] += scores[i] / sum * values[i][kv + d];
-      }
-    }
-    return out;
-  }
-
-  const DraftTensors& d_;
-  const SharedParts& target_;
   const LlamaConfig& c_;
-  RopeTable rope_;
 };
 
 }  // namespace longspec::testing
