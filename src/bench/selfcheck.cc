@@ -85,7 +85,9 @@ class Selfcheck {
     std::map<const DrafterEntry*, std::vector<std::string>> drafts;  // by who reads them
     for (const std::string& path : options_.draft_models) {
       LS_ASSIGN(const std::string architecture, draft_models_.Architecture(path));
-      drafts[FindReader(architecture)].push_back(path);
+      const DrafterEntry* reader = FindReader(architecture);
+      if (reader == nullptr) return Unsupported(path + ": no drafter reads architecture " + architecture);
+      drafts[reader].push_back(path);
     }
     for (const DrafterEntry* entry : Drafters()) {
       const std::string type(entry->name);

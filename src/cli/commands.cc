@@ -13,7 +13,7 @@ const std::vector<Command>& Commands() {
       {"selfcheck", "Compare plain and speculative output, bit by bit", SetUpSelfcheck},
       {"bench", "Measure prefill, decoding and steps with many rows", SetUpBench},
       {"corpus", "Index texts for --spec-type suffix --spec-corpus", SetUpCorpus},
-      {"convert", "Turn a LongSpec draft model into a GGUF file, and back", SetUpConvert},
+      {"convert", "Turn a draft model into a GGUF file, and back", SetUpConvert},
       {"eval", "Measure speed and quality on task files, by context length", SetUpEval},
       {"features", "Run the model over text, for training", SetUpFeatures},
       {"train", "Train a LongSpec draft model (longspec-train, built on request)", SetUpTrain},

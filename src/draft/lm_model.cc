@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "draft/draft_block.h"
 #include "formats/gguf_format.h"
 
 namespace longspec {
 
 KvLayout LmCacheLayout(const LlamaConfig& draft, const KvLayout& target) {
-  const KvLayout layout = draft.kv_layout(target.k_type, target.v_type);
-  return CheckLayout(layout).ok() ? layout : draft.kv_layout(CacheType::kF16, CacheType::kF16);
+  return DraftCacheLayout(draft.n_head_kv, draft.head_dim, target);
 }
 
 Status CheckLmFit(const GgufFile& draft, const LlamaConfig& config, int n_vocab,

@@ -12,9 +12,9 @@ namespace longspec {
 namespace {
 
 constexpr const DrafterEntry* kDrafters[] = {
-    &kNoneDrafter,      &kNgramDrafter,    &kReplayDrafter,    &kPpmDrafter,    &kSuffixDrafter,
-    &kRecyclingDrafter, &kMagicDecDrafter, &kLongspecDrafter,  &kBeagleDrafter, &kMedusaDrafter,
-    &kExitDrafter,      &kLmDrafter,       &kPortfolioDrafter,
+    &kNoneDrafter,      &kNgramDrafter,    &kReplayDrafter,   &kPpmDrafter,   &kSuffixDrafter,
+    &kRecyclingDrafter, &kMagicDecDrafter, &kLongspecDrafter, &kEagleDrafter, &kEagle3Drafter,
+    &kBeagleDrafter,    &kMedusaDrafter,   &kExitDrafter,     &kLmDrafter,    &kPortfolioDrafter,
 };
 
 // Of a type as SpeculationOptions has it; null if it is unknown.

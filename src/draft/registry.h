@@ -70,8 +70,8 @@ struct DrafterEntry {
 };
 
 extern const DrafterEntry kNoneDrafter, kNgramDrafter, kReplayDrafter, kPpmDrafter, kSuffixDrafter,
-    kRecyclingDrafter, kMagicDecDrafter, kLongspecDrafter, kBeagleDrafter, kMedusaDrafter, kExitDrafter,
-    kLmDrafter, kPortfolioDrafter;
+    kRecyclingDrafter, kMagicDecDrafter, kLongspecDrafter, kEagleDrafter, kEagle3Drafter, kBeagleDrafter,
+    kMedusaDrafter, kExitDrafter, kLmDrafter, kPortfolioDrafter;
 
 // In the order in which the help shows them, and in which "auto" asks them.
 std::span<const DrafterEntry* const> Drafters();
@@ -83,7 +83,7 @@ const DrafterEntry* FindReader(std::string_view architecture);
 // The options of all drafters, each once.
 struct ReadOption {
   const DrafterOption* option;
-  std::string readers;  // "longspec, lm"
+  std::string readers;  // "longspec, eagle, lm"
 };
 std::vector<ReadOption> DrafterOptions();
 

@@ -21,9 +21,11 @@ class Growth {
   Status Beam(const std::vector<int>& widths);
   Status BestFirst(int max_depth);
   Status OptTree(const TreeShape& shape);
+  Status Eagle2(const TreeShape& shape);
   Status Static(const std::vector<std::vector<int>>& paths);
   void Cut(TokenTree& tree) const;
   void SetRoot(int32_t token) { nodes_.push_back({.token = token}); }
+  int n_candidates() const { return static_cast<int>(nodes_.size()) - 1; }
 
  private:
   struct Candidate {
@@ -139,6 +141,32 @@ Status Growth::OptTree(const TreeShape& shape) {
   }
 }
 
+// EAGLE-2 (arXiv 2406.16858; eagle.md 4) as released: K children of each of the K best of the last level, all
+// of them candidates; ties go to the candidate found first. As above, what cannot have a child in the tree is
+// not run.
+Status Growth::Eagle2(const TreeShape& shape) {
+  const int n_levels = std::min(shape.n_loops + 1, max_depth_);
+  std::vector<int32_t> beam = Newest();
+  for (int level = 0; level < n_levels && !beam.empty(); ++level) {
+    LS_TRY(model_.Expand(nodes_, beam, shape.top_k, next_));
+    LS_CHECK(next_.size() == beam.size());
+    if (report_ != nullptr) report_->rows.push_back(static_cast<int>(beam.size()));
+    level_begin_ = nodes_.size();
+    for (size_t p = 0; p < beam.size(); ++p) {
+      const GrownNode before = nodes_[Z(beam[p])];
+      for (const TokenScore& next : next_[p]) {
+        nodes_.push_back(
+            {next.token, beam[p], before.depth + 1, before.log_prob + std::min(next.log_prob, 0.0)});
+      }
+    }
+    beam = Promising();
+    std::stable_sort(beam.begin(), beam.end(),
+                     [&](int32_t a, int32_t b) { return nodes_[Z(a)].log_prob > nodes_[Z(b)].log_prob; });
+    if (beam.size() > Z(shape.top_k)) beam.resize(Z(shape.top_k));
+  }
+  return {};
+}
+
 // The same ranks every round, whatever their probabilities; a rank the model does not offer leaves its part
 // of the tree out.
 Status Growth::Static(const std::vector<std::vector<int>>& paths) {
@@ -201,7 +229,9 @@ Status GrowTree(const TreeShape& shape, const DraftBudget& budget, GrowthModel& 
                 GrowthReport* report) {
   LS_CHECK(tree.size() == 1);
   if (budget.max_nodes <= 0 || budget.max_depth <= 0) return {};
-  Growth growth(budget, model, report);
+  DraftBudget most = budget;
+  if (shape.kind == TreeShape::Kind::kEagle2) most.max_nodes = std::min(most.max_nodes, shape.total);
+  Growth growth(most, model, report);
   growth.SetRoot(tree.node(0).token);
   switch (shape.kind) {
     case TreeShape::Kind::kBeam:
@@ -213,10 +243,14 @@ Status GrowTree(const TreeShape& shape, const DraftBudget& budget, GrowthModel& 
     case TreeShape::Kind::kOptTree:
       LS_TRY(growth.OptTree(shape));
       break;
+    case TreeShape::Kind::kEagle2:
+      LS_TRY(growth.Eagle2(shape));
+      break;
     case TreeShape::Kind::kStatic:
       LS_TRY(growth.Static(shape.paths));
       break;
   }
+  if (report != nullptr) report->n_candidates = growth.n_candidates();
   growth.Cut(tree);
   return {};
 }

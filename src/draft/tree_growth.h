@@ -43,6 +43,7 @@ class GrowthModel {
 struct GrowthReport {
   std::vector<int> rows;         // of each Expand, the root's first
   std::vector<double> expected;  // kOptTree: expected accepted length with each level
+  int n_candidates = 0;          // nodes that were found, the root not counted
 };
 
 // Adds to `tree`, which holds its root. An error of the model leaves the tree as it was.

@@ -367,6 +367,125 @@ TEST(Growth, ErrorsOfTheModelLeaveTheTree) {
   }
 }
 
+// --- EAGLE-2 (eagle.md 4). ---
+
+TreeShape Eagle2(int top_k, int n_loops, int total) {
+  return {.kind = TreeShape::Kind::kEagle2, .top_k = top_k, .n_loops = n_loops, .total = total};
+}
+
+struct Found {
+  Path path;
+  double log_prob = 0;
+};
+
+// The list F as the reference makes it, nothing left out.
+std::vector<Found> Eagle2ByForce(const Distribution& d, int top_k, int n_loops) {
+  std::vector<Found> all, beam = {{}};
+  const auto k = static_cast<size_t>(top_k);
+  for (int level = 0; level <= n_loops; ++level) {
+    std::vector<Found> found;
+    for (const Found& node : beam) {
+      const std::vector<double> p = d(node.path);
+      std::vector<Found> children;
+      for (size_t t = 0; t < p.size(); ++t) {
+        children.push_back({node.path, node.log_prob + std::log(p[t])});
+        children.back().path.push_back(static_cast<int32_t>(t));
+      }
+      const auto better = [](const Found& a, const Found& b) { return a.log_prob > b.log_prob; };
+      std::stable_sort(children.begin(), children.end(), better);
+      children.resize(std::min(children.size(), k));
+      found.insert(found.end(), children.begin(), children.end());
+    }
+    all.insert(all.end(), found.begin(), found.end());
+    beam = found;
+    std::stable_sort(beam.begin(), beam.end(),
+                     [](const Found& a, const Found& b) { return a.log_prob > b.log_prob; });
+    beam.resize(std::min(beam.size(), k));
+  }
+  return all;
+}
+
+// The best of F, ties to the smaller index, in the order of F.
+std::vector<Path> Chosen(const std::vector<Found>& all, size_t n) {
+  std::vector<size_t> order(all.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return all[a].log_prob > all[b].log_prob; });
+  order.resize(std::min(n, order.size()));
+  std::sort(order.begin(), order.end());
+  std::vector<Path> chosen;
+  for (const size_t i : order) chosen.push_back(all[i].path);
+  return chosen;
+}
+
+std::vector<Path> InOrder(const TokenTree& tree) {
+  std::vector<Path> paths;
+  for (int i = 1; i < tree.size(); ++i) {
+    Path path;
+    for (const int32_t node : tree.PathTo(i)) {
+      if (node > 0) path.push_back(tree.node(node).token);
+    }
+    paths.push_back(path);
+  }
+  return paths;
+}
+
+// Behaviour 7: K + D K^2 candidates, D + 1 levels.
+TEST(Eagle2, TheGoldenCount) {
+  for (const auto& [k, loops] : {std::pair{10, 7}, {10, 5}, {4, 3}, {1, 9}, {8, 1}}) {
+    TableModel model(Random(30, 2));
+    GrowthReport report;
+    const TokenTree tree =
+        Grow(Eagle2(k, loops, 10000), {.max_nodes = 10000, .max_depth = 255}, model, &report);
+    EXPECT_EQ(report.n_candidates, k + loops * k * k);
+    EXPECT_EQ(tree.size(), 1 + report.n_candidates);
+    EXPECT_EQ(tree.max_depth(), loops + 1);
+    std::vector<int> rows(static_cast<size_t>(loops) + 1, k);
+    rows[0] = 1;
+    EXPECT_EQ(report.rows, rows);
+    EXPECT_EQ(InOrder(tree), Chosen(Eagle2ByForce(Random(30, 2), k, loops), 10000));
+  }
+}
+
+TEST(Eagle2, NodesAndTheirOrderAreTheReferences) {
+  for (uint64_t seed = 1; seed < 12; ++seed) {
+    for (const double peak : {1.0, 4.0, 9.0}) {
+      const Distribution d = Random(14, seed, peak);
+      for (const size_t total : {1, 5, 20, 59}) {
+        TableModel model(d);
+        const TokenTree tree = Grow(Eagle2(5, 6, static_cast<int>(total)), kPlenty, model);
+        EXPECT_EQ(InOrder(tree), Chosen(Eagle2ByForce(d, 5, 6), total));
+        ExpectWellFormed(tree);
+        for (const auto& [path, n] : model.n_expanded) EXPECT_EQ(n, 1);
+      }
+    }
+  }
+}
+
+// Exact ties: a parent always comes before its child, also where the child is as probable.
+TEST(Eagle2, TiesGoToWhatWasFoundFirst) {
+  for (const auto& p : {std::vector<double>{0.5, 0.5}, {1.0, 0.0, 0.0}, {0.25, 0.25, 0.25, 0.25}}) {
+    for (const size_t total : {1, 2, 3, 5, 8, 30}) {
+      TableModel model(Same(p));
+      const TokenTree tree = Grow(Eagle2(3, 4, static_cast<int>(total)), kPlenty, model);
+      EXPECT_EQ(InOrder(tree), Chosen(Eagle2ByForce(Same(p), 3, 4), total));
+    }
+  }
+}
+
+// Behaviour 8.
+TEST(Eagle2, ACertainDraftIsAChainToTheLastLevel) {
+  TableModel model(Same({0, 0, 1, 0}));
+  const TokenTree tree = Grow(*ParseTreeShape("eagle2:2:6:12"), kPlenty, model);
+  EXPECT_EQ(tree.max_depth(), 7);
+  EXPECT_TRUE(PathsOf(tree).contains(Path(7, 2)));
+  TableModel shallow(Same({0, 0, 1, 0}));
+  EXPECT_EQ(Grow(*ParseTreeShape("eagle2"), {.max_nodes = 59, .max_depth = 3}, shallow).max_depth(), 3);
+  TableModel few(Random(30, 2));
+  EXPECT_EQ(Grow(*ParseTreeShape("eagle2"), {.max_nodes = 8, .max_depth = 9}, few).size(), 9);
+  EXPECT_EQ(Grow(*ParseTreeShape("eagle2"), kPlenty, few).size(), 60);
+}
+
 TEST(TreeShape, Parses) {
   for (const char* text : {"", "beam"}) {
     const auto shape = ParseTreeShape(text);
@@ -388,6 +507,11 @@ TEST(TreeShape, Parses) {
   EXPECT_FALSE(opt->use_last_level);
   EXPECT_EQ(ParseTreeShape("opt")->threshold, 0.7);
   EXPECT_TRUE(ParseTreeShape("opt-last")->use_last_level);
+  const auto eagle2 = ParseTreeShape("eagle2:8:5:48");
+  EXPECT_EQ(eagle2->kind, TreeShape::Kind::kEagle2);
+  EXPECT_THAT((std::vector{eagle2->top_k, eagle2->n_loops, eagle2->total}), ElementsAre(8, 5, 48));
+  const auto released = ParseTreeShape("eagle2");
+  EXPECT_THAT((std::vector{released->top_k, released->n_loops, released->total}), ElementsAre(10, 7, 59));
   const auto fixed = ParseTreeShape("[(0,1),[1],[0],(0, 0)]");
   ASSERT_TRUE(fixed.ok());
   EXPECT_EQ(fixed->kind, TreeShape::Kind::kStatic);
@@ -396,11 +520,43 @@ TEST(TreeShape, Parses) {
 }
 
 TEST(TreeShape, RefusesTheRest) {
-  for (const char* text :
-       {"wide",       "0",           "256",         "-1",       "3x",    "4,",    ",4",        "4,,4",
-        "4, 16",      "best:0",      "best:x",      "best:1:2", "best:", "opt:x", "opt:nan",   "opt:inf",
-        "opt:0.5:0",  "opt:0.5:4:1", "Beam",        "chain:3",  "[]",    "[[]]",  "[[0],[0]]", "[[0,0]]",
-        "[[0],[-1]]", "[[0]",        "[[0],[256]]", "[[0],0]",  "[[x]]"}) {
+  for (const char* text : {"wide",
+                           "0",
+                           "256",
+                           "-1",
+                           "3x",
+                           "4,",
+                           ",4",
+                           "4,,4",
+                           "4, 16",
+                           "best:0",
+                           "best:x",
+                           "best:1:2",
+                           "best:",
+                           "opt:x",
+                           "opt:nan",
+                           "opt:inf",
+                           "opt:0.5:0",
+                           "opt:0.5:4:1",
+                           "Beam",
+                           "chain:3",
+                           "[]",
+                           "[[]]",
+                           "[[0],[0]]",
+                           "[[0,0]]",
+                           "[[0],[-1]]",
+                           "[[0]",
+                           "[[0],[256]]",
+                           "[[0],0]",
+                           "[[x]]",
+                           "eagle2:",
+                           "eagle2:0",
+                           "eagle2:65",
+                           "eagle2:8:0",
+                           "eagle2:8:255",
+                           "eagle2:8:5:256",
+                           "eagle2:8:5:48:1",
+                           "eagle"}) {
     const auto shape = ParseTreeShape(text);
     ASSERT_FALSE(shape.ok()) << text;
     EXPECT_THAT(shape.status().message(),

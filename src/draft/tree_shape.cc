@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@ namespace {
 
 constexpr int kMaxWidth = 255;  // the most nodes a round may verify
 constexpr int kMaxDepth = 255;
+constexpr int kMaxTopK = 64;  // of EAGLE-2's tree, which holds a square of candidates for each level
 
 std::vector<std::string_view> Split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -66,6 +68,22 @@ std::optional<TreeShape> ParseNamed(const std::vector<std::string_view>& parts) 
     shape.max_depth = *depth;
   }
   return next == parts.size() ? std::optional(shape) : std::nullopt;
+}
+
+std::optional<TreeShape> ParseEagle2(const std::vector<std::string_view>& parts) {
+  TreeShape shape;
+  shape.kind = TreeShape::Kind::kEagle2;
+  const struct {
+    int* to;
+    int most;
+  } numbers[] = {{&shape.top_k, kMaxTopK}, {&shape.n_loops, kMaxDepth - 1}, {&shape.total, kMaxWidth}};
+  if (parts.size() > 1 + std::size(numbers)) return std::nullopt;
+  for (size_t i = 1; i < parts.size(); ++i) {
+    const auto number = NumberFrom1(parts[i], numbers[i - 1].most);
+    if (!number) return std::nullopt;
+    *numbers[i - 1].to = *number;
+  }
+  return shape;
 }
 
 // The numbers of "0,1" or "0,"; nothing if it is no such list.
@@ -148,6 +166,7 @@ std::optional<TreeShape> Parse(const std::string& text) {
   if (text == "medusa") return MedusaTree();
   const std::vector<std::string_view> parts = Split(text, ':');
   if (parts[0] == "best" || parts[0] == "opt" || parts[0] == "opt-last") return ParseNamed(parts);
+  if (parts[0] == "eagle2") return ParseEagle2(parts);
   return ParseWidths(text);
 }
 
@@ -156,10 +175,10 @@ std::optional<TreeShape> Parse(const std::string& text) {
 Result<TreeShape> ParseTreeShape(const std::string& text) {
   const auto shape = Parse(text);
   if (shape) return *shape;
-  return InvalidArgument(
-      "--spec-tree " + text +
-      ": must be chain, beam, medusa, widths from 1 to 255 such as 4,16,16, best[:DEPTH], "
-      "opt[:THRESHOLD[:DEPTH]] or paths of ranks, each with its parent, such as [[0],[1],[0,0]]");
+  return InvalidArgument("--spec-tree " + text +
+                         ": must be chain, beam, medusa, widths from 1 to 255 such as 4,16,16, best[:DEPTH], "
+                         "opt[:THRESHOLD[:DEPTH]], eagle2[:K[:DEPTH[:TOTAL]]] or paths of ranks, each with "
+                         "its parent, such as [[0],[1],[0,0]]");
 }
 
 }  // namespace longspec

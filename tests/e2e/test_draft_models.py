@@ -36,12 +36,35 @@ def shapes(hidden, kv, ff):
         yield f"{name}_layernorm.weight", [hidden]
 
 
-def write_draft(folder, hidden=HIDDEN, kv=KV, ff=FF, seed=1, **config):
-    """A LongSpec draft with random weights in bf16, as Hugging Face would hold it."""
+def eagle_shapes(hidden, kv, ff):
+    yield "fc.weight", [hidden, 2 * hidden]
+    yield "fc.bias", [hidden]
+    yield from layer_shapes("layers.0.", hidden, hidden, kv, ff)
+
+
+def eagle3_shapes(hidden, kv, ff):
+    yield "fc.weight", [hidden, 3 * hidden]
+    yield from layer_shapes("midlayer.", 2 * hidden, hidden, kv, ff)
+    for name in ("midlayer.input_layernorm", "midlayer.hidden_norm", "norm"):
+        yield f"{name}.weight", [hidden]
+    yield "lm_head.weight", [VOCAB, hidden]
+
+
+def layer_shapes(prefix, n_in, hidden, kv, ff):
+    yield from ((f"{prefix}self_attn.{name}_proj.weight", [n, n_in])
+                for name, n in (("q", hidden), ("k", kv), ("v", kv)))
+    yield f"{prefix}self_attn.o_proj.weight", [hidden, hidden]
+    yield from ((f"{prefix}mlp.{name}_proj.weight", [ff, hidden]) for name in ("gate", "up"))
+    yield f"{prefix}mlp.down_proj.weight", [hidden, ff]
+    yield f"{prefix}post_attention_layernorm.weight", [hidden]
+
+
+def write_draft(folder, hidden=HIDDEN, kv=KV, ff=FF, seed=1, tensors=shapes, **config):
+    """A draft, LongSpec's by default, with random weights in bf16, as Hugging Face would hold it."""
     rng = random.Random(seed)
     header, data = {"__metadata__": {"format": "pt"}}, bytearray()
     signs = bytes(0x3D if i % 2 else 0xBD for i in range(256))  # magnitudes from 1/32 to 1/8
-    for name, shape in shapes(hidden, kv, ff):
+    for name, shape in tensors(hidden, kv, ff):
         n = shape[0] * (shape[1] if len(shape) > 1 else 1)
         values = bytearray(2 * n)
         values[0::2] = rng.randbytes(n)
@@ -96,6 +119,16 @@ class Convert(DraftModelTestCase):
         with open(folder + "/config.json", "rb") as before, open(self.path("back/config.json"), "rb") as after:
             self.assertEqual(after.read(), before.read())
 
+    def test_every_kind(self):
+        for kind, tensors in (("eagle", eagle_shapes), ("eagle3", eagle3_shapes)):
+            folder = write_draft(self.path(kind), 64, 32, 96, tensors=tensors)
+            done = longspec("convert", folder, self.path("draft.gguf"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"kind {kind}".encode(), done.stdout)
+            self.assertEqual(longspec("convert", self.path("draft.gguf"), self.path(kind + "-back")).returncode, 0)
+            self.assertEqual(read_tensors(self.path(kind + "-back/model.safetensors")),
+                             read_tensors(folder + "/model.safetensors"))
+
     def test_types(self):
         folder = write_draft(self.path("draft"), 64, 32, 96)
         self.assertEqual(longspec("convert", folder, self.path("q8.gguf"), "--type", "q8_0").returncode, 0)
@@ -133,6 +166,20 @@ class Generate(DraftModelTestCase):
             self.assertEqual(answer["tokens"], plain["tokens"])
             self.assertGreater(answer["timings"]["draft_n"], 0)
 
+    def test_nor_does_one_that_reads_hidden_states(self):
+        plain = json.loads(self.run_model("--spec-type", "none").stdout)
+        for kind, tensors in (("eagle", eagle_shapes), ("eagle3", eagle3_shapes)):
+            folder = write_draft(self.path(kind), tensors=tensors)
+            for args in (("--spec-type", kind), ("--spec-type", kind, "--spec-tree", "chain"), ("--spec-type", "auto")):
+                result = self.run_model("-md", folder, *args)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                answer = json.loads(result.stdout)
+                self.assertEqual(answer["tokens"], plain["tokens"])
+                self.assertNotIn("notice", answer["speculative"])
+                if args[1] == kind:
+                    self.assertGreater(answer["timings"]["draft_n"], 0)
+            self.expect_error(self.run_model("-md", folder, "--spec-type", "longspec"), 3, f"kind {kind}, not longspec")
+
     def test_the_model_drafts_for_itself(self):
         plain = json.loads(self.run_model("--spec-type", "none", "--temp", "0").stdout)
         answer = json.loads(self.run_model("--spec-type", "lm", "-md", MODEL, "--temp", "0").stdout)
@@ -143,7 +190,7 @@ class Generate(DraftModelTestCase):
         folder = write_draft(self.path("draft"), rope_theta=10000)
         self.expect_error(self.run_model("--spec-type", "longspec", "-md", folder), 3, "RoPE base 10000", "100000")
         self.expect_error(self.run_model("--spec-type", "longspec", "-md", self.path("none")), 3, "none")
-        self.expect_error(self.run_model("--spec-type", "longspec", "-md", MODEL), 3, "is no LongSpec draft model")
+        self.expect_error(self.run_model("--spec-type", "longspec", "-md", MODEL), 3, "is no kind of draft model")
         self.expect_error(self.run_model("--spec-type", "lm", "-md", folder), 2, "not a regular file")
 
     def test_beyond_its_training_the_statistics_say_so(self):

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft/eagle_forward.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "draft/top_tokens.h"
+#include "tensor/dequantize.h"
+
+namespace longspec {
+namespace {
+
+size_t Z(int64_t n) { return static_cast<size_t>(n); }
+
+constexpr size_t kStateBytes = 1 << 20;  // of attention's partial states, whatever the context
+
+// fc reads two or more hidden states, EAGLE-3's attention two.
+BlockShape ShapeOf(const DraftBlock& block, int n_taps) {
+  BlockShape shape = block.shape;
+  shape.n_other = std::max(2, n_taps) * shape.n_embd;
+  return shape;
+}
+
+InputForms FormsOf(const EagleModel& model) {
+  InputForms forms;
+  for (const kernels::PackedWeights* w :
+       {&model.fc, &model.q, &model.k, &model.v, &model.o, &model.gate, &model.up, &model.down}) {
+    forms.Add(w->matrix());
+  }
+  forms.Add(model.head.matrix);
+  return forms;
+}
+
+AlignedBuffer Floats(int64_t n) { return AlignedBuffer(Z(n) * sizeof(float)); }
+
+}  // namespace
+
+EagleForward::EagleForward(std::shared_ptr<const EagleModel> model, const SharedParts& target,
+                           const KvLayout& layout, int capacity)
+    : model_(std::move(model)),
+      target_(target),
+      rope_(model_->block.rope),
+      layout_(layout),
+      cache_(MakeFullCache(layout, 1, capacity)),
+      attention_(target.kernels, model_->block.attention(), target.team->size(), kStateBytes),
+      work_(ShapeOf(model_->block, model_->n_taps()), target.kernels, kMaxRows, FormsOf(*model_)),
+      features_(Floats(int64_t{kMaxRows} * work_.shape.n_other)),
+      tokens_(Floats(int64_t{kMaxRows} * width())),
+      joined_(Floats(int64_t{kMaxRows} * 2 * width())),
+      logits_(Floats(int64_t{kMaxRows} * n_logits())) {
+  tree_span_.layout = tree_writer_.layout = layout_;
+}
+
+size_t EagleForward::bytes() const {
+  return cache_->bytes() + tree_chunks_.size() * layout_.layer_bytes() + work_.bytes() + features_.size() +
+         tokens_.size() + joined_.size() + logits_.size() + attention_.bytes();
+}
+
+size_t EagleForward::ScratchBytes(const EagleFacts& facts) {
+  const BlockShape shape = ShapeOf(facts.block, facts.n_taps);
+  const int64_t floats = shape.n_other + 3 * shape.n_embd + facts.n_logits;
+  return Z(kMaxRows) * (Workspace::RowBytes(shape, {.q8 = true, .bf16 = true}) + Z(floats) * sizeof(float)) +
+         kStateBytes;
+}
+
+// The rows of a pass: rotary angles, and their embeddings and features where the first product reads them.
+Status EagleForward::Embed(std::span<const EagleRow> rows, bool drafted) {
+  LS_CHECK(!rows.empty() && rows.size() <= Z(kMaxRows));
+  rows_.assign(rows.begin(), rows.end());
+  const size_t d = Z(width()), n_taps = Z(model_->n_taps());
+  for (size_t r = 0; r < rows_.size(); ++r) {
+    const EagleRow& row = rows_[r];
+    const int n_vocab = target_.config->n_vocab;
+    if (row.token < 0 || row.token >= n_vocab) {
+      return InvalidArgument("token " + std::to_string(row.token) + " is outside the vocabulary of " +
+                             std::to_string(n_vocab));
+    }
+    float* features = features_.as<float>();
+    float* token = tokens_.as<float>() + r * d;
+    float* x = work_.x.as<float>() + r * d;
+    if (!model_->is_eagle3()) {
+      token = features + r * 2 * d;
+      std::memcpy(token + d, row.feature[0], d * sizeof(float));
+      if (!model_->fc_bias.empty()) std::memcpy(x, model_->fc_bias.data(), d * sizeof(float));
+    } else if (drafted) {
+      std::memcpy(x, row.feature[0], d * sizeof(float));
+    } else {
+      for (size_t tap = 0; tap < n_taps; ++tap) {
+        std::memcpy(features + (r * n_taps + tap) * d, row.feature[tap], d * sizeof(float));
+      }
+    }
+    DequantizeRow(target_.embedding.dtype, target_.embedding.row(row.token), width(), token);
+    rope_.Row(row.position, work_.cos_sin.as<float>() + r * Z(model_->block.rope.n_rot));
+  }
+  return {};
+}
+
+// The residual stream in work_.x, and what attention reads, both whole after a barrier.
+AttentionInput EagleForward::Compose(ThreadTeam::Worker& worker, bool drafted) {
+  const int d = width(), n_features = model_->is_eagle3() ? model_->n_taps() : 2;
+  const bool through_fc = !model_->is_eagle3() || !drafted;
+  float* x = work_.x.as<float>();
+  if (through_fc) {
+    const float* features = features_.as<float>();
+    Convert(worker, work_, features, n_features * d, n_rows());
+    worker.Barrier();
+    const std::array fc = {LinearJob{&model_->fc.matrix(), x, !model_->fc_bias.empty()}};
+    Project(worker, work_, fc, features, n_features * d, n_rows());
+    worker.Barrier();
+  }
+  if (!model_->is_eagle3()) {
+    Convert(worker, work_, x, d, n_rows());
+    return {x, d};
+  }
+  float* joined = joined_.as<float>();
+  const auto share = worker.ShareOf(n_rows());
+  for (int r = share.begin; r < share.end; ++r) {
+    float* token = joined + Z(r) * 2 * Z(d);
+    float* feature = token + d;
+    float* residual = x + Z(r) * Z(d);
+    const float eps = work_.shape.rms_eps;
+    target_.kernels->rms_norm(tokens_.as<float>() + Z(r) * Z(d), model_->token_norm.data(), d, eps, token);
+    target_.kernels->rms_norm(residual, model_->feature_norm.data(), d, eps, feature);
+    if (model_->residual_is_normed) std::memcpy(residual, feature, Z(d) * sizeof(float));
+    ConvertRow(work_, joined, 2 * d, r);
+  }
+  return {joined, 2 * d};
+}
+
+AttentionWeights EagleForward::Attention() const {
+  return {.q = &model_->q.matrix(),
+          .k = &model_->k.matrix(),
+          .v = &model_->v.matrix(),
+          .output = &model_->o.matrix(),
+          .q_bias = model_->q_bias,
+          .k_bias = model_->k_bias,
+          .v_bias = model_->v_bias};
+}
+
+Status EagleForward::Append(std::span<const EagleRow> rows) {
+  for (size_t begin = 0; begin < rows.size(); begin += Z(kMaxRows)) {
+    const auto part = rows.subspan(begin, std::min(Z(kMaxRows), rows.size() - begin));
+    LS_TRY(Embed(part, /*drafted=*/false));
+    LS_ASSIGN(KvTransaction slots, cache_->Begin(n_rows()));
+    const KvWriter writer = slots.Writer(0);
+    places_.clear();
+    for (int r = 0; r < n_rows(); ++r) places_.push_back({.to = &writer, .slot = slots.slot() + r});
+    target_.team->Run([&](ThreadTeam::Worker& worker) {
+      const AttentionInput input = Compose(worker, /*drafted=*/false);
+      worker.Barrier();
+      StoreKeysOf(worker, work_, input, Attention(), places_, 0);
+    });
+    slots.CommitAll();
+  }
+  return {};
+}
+
+Status EagleForward::Run(std::span<const EagleRow> rows, bool drafted, int k,
+                         std::vector<std::vector<TokenScore>>& next, float* outputs) try {
+  next.resize(rows.size());
+  for (size_t begin = 0; begin < rows.size(); begin += Z(kMaxRows)) {
+    const size_t n = std::min(Z(kMaxRows), rows.size() - begin);
+    LS_TRY(RunPass(rows.subspan(begin, n), drafted, k, std::span(next).subspan(begin, n),
+                   outputs + begin * Z(width())));
+  }
+  return {};
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory for a draft of " + std::to_string(rows.size()) + " rows");
+}
+
+Status EagleForward::RunPass(std::span<const EagleRow> rows, bool drafted, int k,
+                             std::span<std::vector<TokenScore>> next, float* outputs) {
+  LS_TRY(Embed(rows, drafted));
+  PlanAttention();
+  const MlpWeights mlp = {.norm = model_->mlp_norm,
+                          .gate = &model_->gate.matrix(),
+                          .up = &model_->up.matrix(),
+                          .down = &model_->down.matrix()};
+  target_.team->Run([&](ThreadTeam::Worker& worker) {
+    const AttentionInput input = Compose(worker, drafted);
+    worker.Barrier();
+    AddAttentionOf(worker, work_, input, Attention(), places_, 0, attention_);
+    AddMlp(worker, work_, mlp, n_rows());
+    Head(worker, k, next);
+  });
+  std::memcpy(outputs, work_.x.data(), rows.size() * Z(width()) * sizeof(float));
+  return {};
+}
+
+void EagleForward::PlanAttention() {
+  int n_slots = 0;
+  views_.clear();
+  for (const EagleRow& row : rows_) {
+    LS_CHECK(!row.path.empty());
+    views_.push_back({.begin = 0, .end = length(), .tail = row.path});
+    for (const int32_t slot : row.path) n_slots = std::max(n_slots, slot + 1);
+  }
+  while (static_cast<int>(tree_chunks_.size()) * kKvChunk < n_slots) {
+    tree_chunks_.emplace_back(layout_.layer_bytes());
+    tree_bases_.push_back(tree_chunks_.back().data());
+  }
+  tree_span_.chunks = tree_writer_.chunks = tree_bases_.data();
+  const AttentionSegment segment = {
+      .stored = cache_->Span(0), .tail = tree_span_, .tail_begin = 0, .tail_end = n_slots, .rows = views_};
+  attention_.Plan({&segment, 1});
+  places_.clear();
+  for (int r = 0; r < n_rows(); ++r) {
+    places_.push_back({.query = attention_.Place(r), .to = &tree_writer_, .slot = rows_[Z(r)].path.back()});
+  }
+}
+
+void EagleForward::Head(ThreadTeam::Worker& worker, int k, std::span<std::vector<TokenScore>> next) {
+  const float* x = work_.x.as<float>();
+  if (model_->is_eagle3()) {
+    Normalise(worker, work_, x, model_->output_norm, n_rows());
+    x = work_.normed.as<float>();
+  } else {
+    Convert(worker, work_, x, width(), n_rows());
+  }
+  worker.Barrier();
+  const std::array head = {LinearJob{&model_->head.matrix, logits_.as<float>()}};
+  Project(worker, work_, head, x, width(), n_rows());
+  worker.Barrier();
+  const auto share = worker.ShareOf(n_rows());
+  for (int r = share.begin; r < share.end; ++r) {
+    TopTokens(*target_.kernels, logits_.as<float>() + Z(r) * Z(n_logits()), n_logits(), k, model_->head.vocab,
+              next[Z(r)]);
+  }
+}
+
+}  // namespace longspec

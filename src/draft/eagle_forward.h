@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Running an EAGLE draft model for one sequence: the keys and values of its committed slots, one layer for
+// the whole context, and those of a tree's nodes beside them. A slot's keys depend on its own input alone, so
+// slots of a prompt are stored without attention. One thread; uses the target's team, which must be free.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "attention/attention.h"
+#include "base/aligned_buffer.h"
+#include "draft/eagle_model.h"
+#include "draft/tree_growth.h"
+#include "kv/full_cache.h"
+#include "model/block.h"
+#include "model/rope.h"
+#include "model/shared_parts.h"
+
+namespace longspec {
+
+// A slot to run: a token, and the feature of the position before it.
+struct EagleRow {
+  int32_t token = 0;
+  int position = 0;  // absolute, of the feature
+  // n_taps hidden states of the target, (n_embd) each; of a node that a draft made, one: its parent's output.
+  std::array<const float*, 8> feature = {};
+  std::span<const int32_t> path = {};  // of a tree: slots of its ancestors in depth order, then its own
+};
+
+class EagleForward {
+ public:
+  // Rows of one pass; more are run in parts.
+  static constexpr int kMaxRows = 32;
+
+  // `layout`: DraftCacheLayout. `capacity`: committed slots at most.
+  EagleForward(std::shared_ptr<const EagleModel> model, const SharedParts& target, const KvLayout& layout,
+               int capacity);
+
+  // Committed slots. They lie in order, whatever their positions.
+  int length() const { return cache_->length(); }
+  void Truncate(int length) { cache_->Truncate(length); }
+  // Stores the keys and values of slots that follow.
+  Status Append(std::span<const EagleRow> rows);
+
+  // The k most probable tokens after each row, and its output (rows, n_embd), which is the feature of rows
+  // below it. Rows see all committed slots and their paths, whose earlier slots have been run. `drafted`:
+  // their features are outputs of this model. REQUIRES: rows of one call do not see each other.
+  Status Run(std::span<const EagleRow> rows, bool drafted, int k, std::vector<std::vector<TokenScore>>& next,
+             float* outputs);
+
+  // For tests: the logits of the last pass, (rows of it, n_logits).
+  const float* logits() const { return logits_.as<float>(); }
+  int n_logits() const { return static_cast<int>(model_->head.matrix.n_out); }
+
+  size_t bytes() const;
+  // What it holds besides its cache, for one thread.
+  static size_t ScratchBytes(const EagleFacts& facts);
+
+ private:
+  int n_rows() const { return static_cast<int>(rows_.size()); }
+  int width() const { return model_->block.shape.n_embd; }
+
+  Status Embed(std::span<const EagleRow> rows, bool drafted);
+  AttentionInput Compose(ThreadTeam::Worker& worker, bool drafted);
+  AttentionWeights Attention() const;
+  Status RunPass(std::span<const EagleRow> rows, bool drafted, int k, std::span<std::vector<TokenScore>> next,
+                 float* outputs);
+  void PlanAttention();
+  void Head(ThreadTeam::Worker& worker, int k, std::span<std::vector<TokenScore>> next);
+
+  const std::shared_ptr<const EagleModel> model_;
+  const SharedParts target_;
+  const RopeTable rope_;
+  const KvLayout layout_;
+  const std::unique_ptr<FullCache> cache_;
+
+  // Of the tree.
+  std::vector<AlignedBuffer> tree_chunks_;
+  std::vector<std::byte*> tree_bases_;
+  KvSpan tree_span_;
+  KvWriter tree_writer_;
+
+  // Of one pass.
+  std::vector<EagleRow> rows_;
+  std::vector<RowView> views_;
+  std::vector<RowPlace> places_;
+  AttentionPlan attention_;
+  Workspace work_;
+  AlignedBuffer features_;  // (n_rows, n_taps * n_embd), EAGLE: embeddings and features, (n_rows, 2 * n_embd)
+  AlignedBuffer tokens_;    // (n_rows, n_embd): embeddings, EAGLE-3
+  AlignedBuffer joined_;    // (n_rows, 2 * n_embd): what attention reads, EAGLE-3
+  AlignedBuffer logits_;
+};
+
+}  // namespace longspec
