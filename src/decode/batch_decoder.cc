@@ -119,7 +119,8 @@ Status BatchDecoder::Run(std::span<Turn> turns) {
          .kv = &*work->speculated,
          .logits = work->decodes || work->taps.logits ? LogitsFor::kAllRows : LogitsFor::kNone,
          .first_logits = work->taps.logits ? 0 : work->n_missing - 1,
-         .taps = work->taps.empty() ? nullptr : &work->taps});
+         .taps = work->taps.empty() ? nullptr : &work->taps,
+         .prefix = work->prefix});
   }
   auto output = target_->Forward(segments_);
   if (!output.ok()) {
@@ -161,7 +162,9 @@ void BatchDecoder::Propose(Work& work, bool may_guess) {
   if (!work.asked) return;
   budget.foresight = Foresight(s.sampler, s.dice);
   const Status proposed = s.drafter->Propose(budget, *s.tokens, work.tree);
-  if (!proposed.ok()) {
+  if (proposed.ok()) {
+    work.prefix = s.drafter->prefix();
+  } else {
     NoMoreDrafts(s, proposed);
     work.tree = TokenTree(s.tokens->back());
   }

@@ -81,6 +81,7 @@ class BatchDecoder {
     bool asked = false;
     double draft_ms = 0;
     Taps taps;
+    const LayerPrefix* prefix = nullptr;  // the drafter's
     std::vector<int32_t> tokens, parents, rows;
     std::optional<KvTransaction> speculated;
     Accepted accepted;

@@ -76,6 +76,7 @@ std::vector<DraftTensor> Eagle3Tensors(const DraftCheckpoint&) {
 std::vector<DraftTensor> BeagleTensors(const DraftCheckpoint&) {
   std::vector<DraftTensor> tensors;
   Add(&tensors, "layer.", {"input_layernorm.weight", "post_attention_layernorm.weight"});
+  Add(&tensors, "layer.", {"kv_layernorm.weight"}, kOptional);
   AddAttention(&tensors, "layer.cross_attn.");
   AddMlp(&tensors, "layer.");
   return tensors;

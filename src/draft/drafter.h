@@ -82,6 +82,10 @@ class Drafter {
   // Grows `tree`, whose root is committed.back(), within the budget. Proposing nothing is always right.
   virtual Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) = 0;
 
+  // Rows of the last proposal that it ran through the target's first layers: verification goes on where they
+  // end. Null: none. Valid until the next call.
+  virtual const LayerPrefix* prefix() const { return nullptr; }
+
   // Rows of the sequence became committed, in the order of their positions.
   virtual Status Read(const CommittedRows& rows) = 0;
 

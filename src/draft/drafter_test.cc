@@ -13,8 +13,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Registry, KnowsNamesAndAliases) {
-  EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay", "ppm", "suffix", "recycling", "magicdec",
-                                          "partial", "longspec", "lm", "auto"));
+  EXPECT_THAT(DrafterNames(),
+              ElementsAre("none", "ngram", "replay", "ppm", "suffix", "recycling", "magicdec", "partial",
+                          "longspec", "eagle", "eagle3", "beagle", "medusa", "exit", "lm", "auto"));
   for (const std::string name :
        {"none", "ngram", "replay", "suffix", "ppm", "auto"}) {  // what needs no model
     EXPECT_TRUE(CheckDrafter({.type = name}).ok());
@@ -34,7 +35,7 @@ TEST(Registry, KnowsNamesAndAliases) {
 }
 
 TEST(Registry, UnknownTypesListTheKnown) {
-  for (const char* type : {"eagle", "", "NGRAM"}) {
+  for (const char* type : {"hawk", "", "NGRAM"}) {
     const auto drafter = MakeDrafter({.type = type});
     ASSERT_FALSE(drafter.ok()) << type;
     EXPECT_EQ(drafter.status().code(), StatusCode::kInvalidArgument);

@@ -4,12 +4,22 @@
 // name kKind (draft_kinds.h) and static functions Load, CheckFit and Bytes as LongspecModel has them.
 #pragma once
 
+#include <memory>
+#include <new>
+#include <string>
 #include <string_view>
+#include <utility>
 
+#include "base/check.h"
 #include "base/status_macros.h"
+#include "draft/draft_layer.h"
 #include "draft/draft_memory.h"
+#include "draft/draft_models.h"
 #include "draft/draft_weights.h"
 #include "draft/registry.h"
+#include "draft/state_block.h"
+#include "draft/tree_shape.h"
+#include "kv/chunk_pool.h"
 
 namespace longspec {
 
@@ -37,6 +47,46 @@ Result<DraftMemory> LearnedMemory(const SpeculationOptions& options, const Targe
   const TensorView* head =
       target.file.FindTensor(target.config.tied_embeddings ? "token_embd.weight" : "output.weight");
   return DraftMemory{.fixed = Model::Bytes(*checkpoint, options.draft_weights, target.config, *head)};
+}
+
+// The same, with the activations and the one layer of keys and values of a StateBlock. `layer`: PREFIX of
+// DraftLayer's names.
+template <typename Model>
+Result<DraftMemory> StateBlockMemory(const SpeculationOptions& options, const TargetFacts& target,
+                                     DraftFiles& files, const std::string& layer) {
+  LS_ASSIGN(DraftMemory memory, LearnedMemory<Model>(options, target, files));
+  LS_ASSIGN(const auto checkpoint, files.Draft(options.draft_model, Model::kKind));
+  LS_ASSIGN(const DraftBlock block, ReadDraftLayerBlock(*checkpoint, target.config, layer));
+  const TensorView* vocab = checkpoint->Find(kDraftVocabTensor);
+  memory.fixed +=
+      StateBlock::ScratchBytes(block, vocab != nullptr ? vocab->n_elements() : target.config.n_vocab);
+  memory.kv_chunk =
+      KvChunkBytes(DraftCacheLayout(block.shape.n_head_kv, block.shape.head_dim, target.cache), 1);
+  return memory;
+}
+
+// What MakeDrafter of a learned draft asks of options before any file is opened.
+inline Status CheckLearned(const SpeculationOptions& options) {
+  LS_TRY(CheckDraftWeights(options.draft_weights));
+  return ParseTreeShape(options.tree).status();
+}
+
+// make(std::shared_ptr<const Model>, TreeShape) returns a std::unique_ptr of a drafter, and may throw
+// std::bad_alloc.
+template <typename Model, typename Make>
+DrafterResult MakeLearned(const SpeculationOptions& options, const DraftContext& context, const Make& make) {
+  LS_CHECK(context.target != nullptr && context.cache != nullptr);
+  const SharedParts* target = context.target->shared_parts();
+  if (target == nullptr) {
+    return Unsupported(options.draft_model + ": this target has no layers to share with a draft model");
+  }
+  LS_ASSIGN(TreeShape shape, ParseTreeShape(options.tree));
+  LS_ASSIGN(auto model, context.models->Learned<Model>(options.draft_model, options.draft_weights, *target));
+  try {
+    return std::unique_ptr<Drafter>(make(std::move(model), std::move(shape)));
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted(options.draft_model + ": no memory for the draft model's activations");
+  }
 }
 
 }  // namespace longspec

@@ -53,6 +53,14 @@ class PortfolioDrafter final : public Drafter {
     return {};
   }
 
+  // Of the first member that has one: only draft models do, and there is one of them.
+  const LayerPrefix* prefix() const override {
+    for (const auto& member : members_) {
+      if (const LayerPrefix* own = member->prefix(); own != nullptr) return own;
+    }
+    return nullptr;
+  }
+
   Status Read(const CommittedRows& rows) override {
     for (size_t i = 0; i < members_.size(); ++i) {
       if (rows.output == nullptr || taps_.hidden_layers.empty()) {

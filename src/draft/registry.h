@@ -71,7 +71,7 @@ struct DrafterEntry {
 
 extern const DrafterEntry kNoneDrafter, kNgramDrafter, kReplayDrafter, kPpmDrafter, kSuffixDrafter,
     kRecyclingDrafter, kMagicDecDrafter, kPartialDrafter, kLongspecDrafter, kEagleDrafter, kEagle3Drafter,
-    kLmDrafter, kPortfolioDrafter;
+    kBeagleDrafter, kMedusaDrafter, kExitDrafter, kLmDrafter, kPortfolioDrafter;
 
 // In the order in which the help shows them, and in which "auto" asks them.
 std::span<const DrafterEntry* const> Drafters();

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 namespace longspec {
 namespace {
@@ -123,6 +124,28 @@ std::optional<TreeShape> ParsePaths(std::string_view text) {
   return shape.paths.empty() || shape.paths.size() > kMaxWidth ? std::nullopt : std::optional(shape);
 }
 
+// Medusa's tree of 63 nodes (arXiv 2401.10774; mc_sim_7b_63 of the released code): children of each node,
+// level by level. They are always the likeliest ones.
+TreeShape MedusaTree() {
+  const std::vector<std::vector<int>> children = {
+      {10}, {10, 7, 3, 2, 1, 1, 1, 1, 1, 1}, {10, 3, 2, 1, 1, 1, 1, 1, 0, 0, 2, 0, 0, 0, 0, 0, 0, 1}, {2}};
+  TreeShape shape;
+  shape.kind = TreeShape::Kind::kStatic;
+  std::vector<std::vector<int>> parents = {{}};
+  for (const std::vector<int>& counts : children) {
+    std::vector<std::vector<int>> level;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      for (int rank = 0; rank < counts[i]; ++rank) {
+        level.push_back(parents[i]);
+        level.back().push_back(rank);
+      }
+    }
+    shape.paths.insert(shape.paths.end(), level.begin(), level.end());
+    parents = std::move(level);
+  }
+  return shape;
+}
+
 bool IsBracketed(std::string_view text) {
   return text.size() > 2 && (text.front() == '[' || text.front() == '(') &&
          (text.back() == ']' || text.back() == ')');
@@ -140,6 +163,7 @@ std::optional<TreeShape> Parse(const std::string& text) {
     shape.widths.assign(kMaxDepth, 1);
     return shape;
   }
+  if (text == "medusa") return MedusaTree();
   const std::vector<std::string_view> parts = Split(text, ':');
   if (parts[0] == "best" || parts[0] == "opt" || parts[0] == "opt-last") return ParseNamed(parts);
   if (parts[0] == "eagle2") return ParseEagle2(parts);
@@ -152,7 +176,7 @@ Result<TreeShape> ParseTreeShape(const std::string& text) {
   const auto shape = Parse(text);
   if (shape) return *shape;
   return InvalidArgument("--spec-tree " + text +
-                         ": must be chain, beam, widths from 1 to 255 such as 4,16,16, best[:DEPTH], "
+                         ": must be chain, beam, medusa, widths from 1 to 255 such as 4,16,16, best[:DEPTH], "
                          "opt[:THRESHOLD[:DEPTH]], eagle2[:K[:DEPTH[:TOTAL]]] or paths of ranks, each with "
                          "its parent, such as [[0],[1],[0,0]]");
 }

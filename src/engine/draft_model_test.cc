@@ -8,6 +8,7 @@
 #include <map>
 
 #include "decode/testing/samplings.h"
+#include "draft/testing/block_drafts.h"
 #include "draft/testing/longspec_files.h"
 #include "draft/testing/priors.h"
 #include "engine/gguf_tokenizer.h"
@@ -82,6 +83,44 @@ TEST_F(DraftModelTest, TheTextIsThatOfPlainDecoding) {
     EXPECT_EQ(lm->tokens, plain->tokens);
     EXPECT_GT(lm->timings.draft_n_accepted, 0);
     EXPECT_EQ(lm->speculative.notice, "");
+  }
+}
+
+// Drafts that read the model's hidden states as they are computed, in a session of several answers.
+TEST_F(DraftModelTest, DraftsThatReadStatesLeaveTheTextAsItIs) {
+  const testing::TinyTarget tiny;
+  const testing::Folder folder;
+  const testing::OwnHeads heads;
+  const std::map<std::string, std::string> drafts = {
+      {"exit",
+       testing::WriteBlockDraft(folder, "exit", tiny.config, testing::RandomExit(tiny.config, heads, 3),
+                                heads, {}, ", \"longspec_exit_layer\": 0")},
+      {"beagle",
+       testing::WriteBlockDraft(folder, "beagle", tiny.config, testing::RandomBeagle(tiny.config, heads, 3))},
+      {"medusa",
+       testing::WriteBlockDraft(folder, "medusa", tiny.config, testing::RandomMedusa(tiny.config, 4, 3))}};
+  for (const auto& [kind, draft] : drafts) {
+    for (const std::string& type : {kind, std::string("auto"), "ppm," + kind}) {
+      SCOPED_TRACE(kind + " as " + type);
+      GenerationRequest request = Request("none", "");
+      const auto plain_session = engine_->NewSession(), session = engine_->NewSession();
+      for (int turn = 0; turn < 3; ++turn) {
+        request.speculation = Request("none", "").speculation;
+        const auto plain = engine_->Generate(**plain_session, request);
+        ASSERT_TRUE(plain.ok()) << plain.status().message();
+        request.speculation = Request(type, draft).speculation;
+        request.speculation.policy = turn == 2 ? "" : "fixed";
+        const auto drafted = engine_->Generate(**session, request);
+        ASSERT_TRUE(drafted.ok()) << drafted.status().message();
+        EXPECT_EQ(drafted->tokens, plain->tokens);
+        EXPECT_EQ(drafted->speculative.notice, "");
+        if (turn < 2) {
+          EXPECT_GT(drafted->timings.draft_n, 0);
+        }
+        request.tokens.insert(request.tokens.end(), plain->tokens.begin(), plain->tokens.end());
+        request.tokens.push_back(70 + turn);
+      }
+    }
   }
 }
 

@@ -7,12 +7,15 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <deque>
 #include <new>
+#include <numeric>
 
 #include "attention/tree_rows.h"
 #include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "base/status_macros.h"
+#include "kv/copy_slot.h"
 #include "model/block.h"
 #include "model/llama_weights.h"
 #include "model/shared_parts.h"
@@ -46,8 +49,9 @@ MlpWeights MlpOf(const LlamaLayer& layer) {
 // One row of the call: whose it is, and where it stands.
 struct Row {
   int segment;
-  int index;     // in its segment
-  int position;  // absolute
+  int index;            // in its segment
+  int position;         // absolute
+  int prefix_row = -1;  // of its segment's prefix; -1: it is run from the start
 };
 
 class Llama final : public Target {
@@ -62,7 +66,6 @@ class Llama final : public Target {
         weights_(std::move(weights)),
         rope_(config.rope),
         shared_{&config_, &kernels_, &team_, weights_->embedding, &weights_->output.matrix()},
-        attention_(&kernels_, config_.attention(), team_.size()),
         work_(config_.block(), &kernels_, max_rows_,
               {.q8 = weights_->any_quantized, .bf16 = weights_->any_in_bf16}),
         out_rows_(Z(max_rows_) * Z(config_.n_embd) * sizeof(float)) {}
@@ -80,6 +83,9 @@ class Llama final : public Target {
     return Output(segments);
   }
 
+  Status RunPrefix(const KvCache& cache, std::span<const int32_t> tokens, std::span<const int32_t> parents,
+                   LayerPrefix& prefix) override;
+
  private:
   // What a segment asks to be copied: the residual stream after a layer, or what the LM head sees.
   struct Tap {
@@ -92,16 +98,32 @@ class Llama final : public Target {
     int row_begin, row_end;
     size_t at;  // of tapped_
   };
+  // Layers that all of the first rows of the workspace pass: those that were begun elsewhere join later.
+  struct Stage {
+    Stage(const kernels::KernelTable* kernels, const AttentionShape& shape, int n_threads)
+        : attention(kernels, shape, n_threads) {}
+    int layer_begin = 0, layer_end = 0;
+    AttentionPlan attention;
+    std::vector<RowPlace> places;  // of its rows, in the order of the workspace
+  };
 
+  Status CheckToken(int32_t token) const;
+  Status CheckRowCount(int n) const;
   Status Prepare(std::span<const ForwardSegment> segments);
   Status PlaceRows(std::span<const ForwardSegment> segments);
+  void FindPrefixRows(std::span<const ForwardSegment> segments);
+  int FirstLayerOf(std::span<const ForwardSegment> segments, const Row& row) const;
   void PlanTaps(std::span<const ForwardSegment> segments);
-  void PlanAttention(std::span<const ForwardSegment> segments);
+  void PlanStages(std::span<const ForwardSegment> segments);
+  Stage& StageAt(size_t i);
   TargetOutput Output(std::span<const ForwardSegment> segments) const;
   void ForwardOn(ThreadTeam::Worker& worker, std::span<const ForwardSegment> segments);
+  void BeginRow(std::span<const ForwardSegment> segments, const Row& row, float* x);
+  void Embed(int32_t token, float* x) const;
+  void RunLayer(ThreadTeam::Worker& worker, Stage& stage, int layer);
   template <typename F>
   void ForEachTappedRow(const ThreadTeam::Worker& worker, int layer, const F& f);
-  void TapQueries(const ThreadTeam::Worker& worker, int layer);
+  void TapQueries(const ThreadTeam::Worker& worker, const Stage& stage, int layer);
   size_t q_width() const { return Z(int64_t{config_.n_head} * config_.head_dim); }
   int n_rows() const { return static_cast<int>(rows_.size()); }
 
@@ -119,9 +141,12 @@ class Llama final : public Target {
   std::vector<int> first_row_;     // of each segment
   std::vector<int> logit_rows_;    // rows whose logits are asked for
   std::vector<KvWriter> writers_;  // of each segment
-  std::vector<RowPlace> places_;
   TreeRows seen_;
-  AttentionPlan attention_;
+  std::vector<int> order_, place_;  // the row at each place of the workspace, and where each row is
+  std::vector<RowView> views_;      // by place
+  std::vector<AttentionSegment> parts_;
+  std::deque<Stage> stages_;
+  size_t n_stages_ = 0;
   Workspace work_;
   AlignedBuffer out_rows_;     // (n logit rows, n_embd): the residual stream of those that pass the head
   std::vector<float> logits_;  // (logit_rows_, n_vocab)
@@ -129,6 +154,18 @@ class Llama final : public Target {
   std::vector<QueryTap> query_taps_;
   std::vector<float> tapped_;
 };
+
+Status Llama::CheckToken(int32_t token) const {
+  if (token >= 0 && token < config_.n_vocab) return {};
+  return InvalidArgument("token " + std::to_string(token) + " is outside the vocabulary of " +
+                         std::to_string(config_.n_vocab));
+}
+
+Status Llama::CheckRowCount(int n) const {
+  if (n <= max_rows_) return {};
+  return InvalidArgument("a forward pass of " + std::to_string(n) + " rows; this model was loaded for " +
+                         std::to_string(max_rows_) + " (batch_size)");
+}
 
 Status Llama::PlaceRows(std::span<const ForwardSegment> segments) {
   rows_.clear();
@@ -142,29 +179,48 @@ Status Llama::PlaceRows(std::span<const ForwardSegment> segments) {
     const int first = n_rows();
     first_row_.push_back(first);
     for (int i = 0; i < n; ++i) {
-      const int32_t token = segment.tokens[Z(i)];
-      if (token < 0 || token >= config_.n_vocab) {
-        return InvalidArgument("token " + std::to_string(token) + " is outside the vocabulary of " +
-                               std::to_string(config_.n_vocab));
-      }
+      LS_TRY(CheckToken(segment.tokens[Z(i)]));
       int position = segment.kv->base() + i;
       if (!segment.parents.empty()) {
         const int32_t parent = segment.parents[Z(i)];
         LS_CHECK(parent < i);
         position = parent < 0 ? segment.kv->base() : rows_[Z(first + parent)].position + 1;
       }
-      rows_.push_back({static_cast<int>(s), i, position});
+      rows_.push_back({.segment = static_cast<int>(s), .index = i, .position = position});
       if ((segment.logits == LogitsFor::kAllRows && i >= segment.first_logits) ||
           (segment.logits == LogitsFor::kLastRow && i == n - 1)) {
         logit_rows_.push_back(first + i);
       }
     }
   }
-  if (n_rows() > max_rows_) {
-    return InvalidArgument("a forward pass of " + std::to_string(n_rows()) +
-                           " rows; this model was loaded for " + std::to_string(max_rows_) + " (batch_size)");
+  return CheckRowCount(n_rows());
+}
+
+// Of each row that its segment's prefix has, where.
+void Llama::FindPrefixRows(std::span<const ForwardSegment> segments) {
+  for (size_t s = 0; s < segments.size(); ++s) {
+    const ForwardSegment& segment = segments[s];
+    const LayerPrefix* prefix = segment.prefix;
+    if (prefix == nullptr || prefix->n_rows() == 0 || prefix->base() != segment.kv->base()) continue;
+    LS_CHECK(prefix->n_layers() <= config_.n_layer);
+    // What was not computed here cannot be tapped.
+    if (segment.taps != nullptr && segment.taps->query_rows > 0) continue;
+    if (segment.taps != nullptr && std::ranges::any_of(segment.taps->hidden_layers, [&](int layer) {
+          return layer + 1 < prefix->n_layers();
+        })) {
+      continue;
+    }
+    for (size_t i = 0; i < segment.tokens.size(); ++i) {
+      const int parent = segment.parents.empty() ? static_cast<int>(i) - 1 : segment.parents[i];
+      const int above = parent < 0 ? -1 : rows_[Z(first_row_[s] + parent)].prefix_row;
+      if (parent >= 0 && above < 0) continue;
+      rows_[Z(first_row_[s]) + i].prefix_row = prefix->Find(above, segment.tokens[i]);
+    }
   }
-  return {};
+}
+
+int Llama::FirstLayerOf(std::span<const ForwardSegment> segments, const Row& row) const {
+  return row.prefix_row < 0 ? 0 : segments[Z(row.segment)].prefix->n_layers();
 }
 
 void Llama::PlanTaps(std::span<const ForwardSegment> segments) {
@@ -194,35 +250,121 @@ void Llama::PlanTaps(std::span<const ForwardSegment> segments) {
 
 Status Llama::Prepare(std::span<const ForwardSegment> segments) {
   LS_TRY(PlaceRows(segments));
+  FindPrefixRows(segments);
   try {
-    PlanAttention(segments);
+    PlanStages(segments);
     PlanTaps(segments);
     logits_.resize(std::max(logits_.size(), logit_rows_.size() * Z(config_.n_vocab)));
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("no memory for a forward pass of " + std::to_string(n_rows()) + " rows");
   }
   for (int r = 0; r < n_rows(); ++r) {
-    rope_.Row(rows_[Z(r)].position, work_.cos_sin.as<float>() + Z(r) * Z(config_.rope.n_rot));
+    rope_.Row(rows_[Z(order_[Z(r)])].position, work_.cos_sin.as<float>() + Z(r) * Z(config_.rope.n_rot));
   }
   return {};
 }
 
-// What each row sees, where its query lies, and where its key and value go.
-void Llama::PlanAttention(std::span<const ForwardSegment> segments) {
+Llama::Stage& Llama::StageAt(size_t i) {
+  if (i == stages_.size()) stages_.emplace_back(&kernels_, config_.attention(), team_.size());
+  return stages_[i];
+}
+
+// The rows in the order of their first layers, what each sees, where its query lies, and where its key and
+// value go.
+void Llama::PlanStages(std::span<const ForwardSegment> segments) {
   seen_.Clear();
   writers_.clear();
   for (const ForwardSegment& segment : segments) {
     seen_.Add(segment.kv->cache().Span(0), segment.kv->slot(), segment.kv->n_rows(), segment.parents);
     writers_.push_back(segment.kv->Writer(0));
   }
-  attention_.Plan(seen_.Segments());
-  places_.clear();
-  for (int r = 0; r < n_rows(); ++r) {
-    const Row& row = rows_[Z(r)];
-    places_.push_back({.query = attention_.Place(r),
-                       .to = &writers_[Z(row.segment)],
-                       .slot = segments[Z(row.segment)].kv->slot() + row.index});
+  const auto first_layer = [&](int row) { return FirstLayerOf(segments, rows_[Z(row)]); };
+  order_.resize(rows_.size());
+  std::iota(order_.begin(), order_.end(), 0);
+  std::ranges::stable_sort(order_, {}, first_layer);
+  place_.resize(rows_.size());
+  views_.resize(rows_.size());
+  const std::span<const AttentionSegment> seen = seen_.Segments();
+  for (int place = 0; place < n_rows(); ++place) {
+    const int r = order_[Z(place)];
+    place_[Z(r)] = place;
+    views_[Z(place)] = seen[Z(rows_[Z(r)].segment)].rows[Z(rows_[Z(r)].index)];
   }
+
+  // Of each sequence, rows with the same first layer are a segment of attention; a stage has those that have
+  // begun by then.
+  parts_.clear();
+  n_stages_ = 0;
+  for (int begin = 0, end = 0; begin < n_rows(); begin = end) {
+    const int layer = first_layer(order_[Z(begin)]), segment = rows_[Z(order_[Z(begin)])].segment;
+    while (end < n_rows() && first_layer(order_[Z(end)]) == layer &&
+           rows_[Z(order_[Z(end)])].segment == segment) {
+      ++end;
+    }
+    AttentionSegment part = seen[Z(segment)];
+    part.rows = std::span<const RowView>(views_).subspan(Z(begin), Z(end - begin));
+    parts_.push_back(part);
+    if (end < n_rows() && first_layer(order_[Z(end)]) == layer) continue;
+    Stage& stage = StageAt(n_stages_++);
+    stage.layer_begin = layer;
+    stage.layer_end = end < n_rows() ? first_layer(order_[Z(end)]) : config_.n_layer;
+    stage.attention.Plan(parts_);
+    stage.places.clear();
+    for (int place = 0; place < end; ++place) {
+      const Row& row = rows_[Z(order_[Z(place)])];
+      stage.places.push_back({.query = stage.attention.Place(place),
+                              .to = &writers_[Z(row.segment)],
+                              .slot = segments[Z(row.segment)].kv->slot() + row.index});
+    }
+  }
+}
+
+Status Llama::RunPrefix(const KvCache& cache, std::span<const int32_t> tokens,
+                        std::span<const int32_t> parents, LayerPrefix& prefix) {
+  LS_CHECK(tokens.size() == parents.size() && prefix.base() == cache.length() &&
+           prefix.n_layers() <= config_.n_layer);
+  if (tokens.empty()) return {};
+  for (const int32_t token : tokens) LS_TRY(CheckToken(token));
+  LS_TRY(CheckRowCount(static_cast<int>(tokens.size())));
+  const int before = prefix.n_rows();
+  Stage& stage = StageAt(0);
+  KvWriter writer;
+  try {
+    for (size_t i = 0; i < tokens.size(); ++i) prefix.Add(tokens[i], parents[i]);
+    writer = prefix.writer();
+    views_.clear();
+    for (int row = before; row < prefix.n_rows(); ++row) {
+      views_.push_back({.begin = 0, .end = cache.n_slots(), .tail = prefix.path(row)});
+    }
+    const AttentionSegment segment = {.stored = cache.Span(0),
+                                      .tail = prefix.span(),
+                                      .tail_begin = 0,
+                                      .tail_end = prefix.n_rows(),
+                                      .rows = views_};
+    stage.attention.Plan({&segment, 1});
+    stage.places.clear();
+    for (int row = before; row < prefix.n_rows(); ++row) {
+      stage.places.push_back({.query = stage.attention.Place(row - before), .to = &writer, .slot = row});
+    }
+  } catch (const std::bad_alloc&) {
+    prefix.Truncate(before);
+    return ResourceExhausted("no memory for the first layers of " + std::to_string(tokens.size()) + " rows");
+  }
+  float* x = work_.x.as<float>();
+  for (int row = before; row < prefix.n_rows(); ++row) {
+    rope_.Row(prefix.position(row), work_.cos_sin.as<float>() + Z(row - before) * Z(config_.rope.n_rot));
+  }
+  const auto n = static_cast<int>(tokens.size());
+  team_.Run([&](ThreadTeam::Worker& worker) {
+    const auto share = worker.ShareOf(n);
+    for (int r = share.begin; r < share.end; ++r) Embed(tokens[Z(r)], x + Z(r) * Z(config_.n_embd));
+    worker.Barrier();
+    for (int layer = 0; layer < prefix.n_layers(); ++layer) RunLayer(worker, stage, layer);
+    for (int r = share.begin; r < share.end; ++r) {
+      std::memcpy(prefix.hidden(before + r), x + Z(r) * Z(config_.n_embd), Z(config_.n_embd) * sizeof(float));
+    }
+  });
+  return {};
 }
 
 TargetOutput Llama::Output(std::span<const ForwardSegment> segments) const {
@@ -261,57 +403,94 @@ TargetOutput Llama::Output(std::span<const ForwardSegment> segments) const {
   return output;
 }
 
-// f(row, where its copy goes), for this worker's part of all rows tapped at `layer`.
+// f(row of the workspace, where its copy goes), for this worker's part of all rows tapped at `layer`.
 template <typename F>
 void Llama::ForEachTappedRow(const ThreadTeam::Worker& worker, int layer, const F& f) {
   const auto share = worker.ShareOf(n_rows());
   for (const Tap& tap : taps_) {
     if (tap.layer != layer) continue;
     for (int r = std::max(share.begin, tap.row_begin); r < std::min(share.end, tap.row_end); ++r) {
-      f(r, tapped_.data() + tap.at + Z(r - tap.row_begin) * Z(config_.n_embd));
+      f(place_[Z(r)], tapped_.data() + tap.at + Z(r - tap.row_begin) * Z(config_.n_embd));
     }
   }
 }
 
-// As attention had them: of each KV head its group's.
-void Llama::TapQueries(const ThreadTeam::Worker& worker, int layer) {
-  const auto share = worker.ShareOf(n_rows());
-  const size_t group = q_width() / Z(config_.n_head_kv);
+// As attention had them: of each KV head its group's. Rows that were begun elsewhere are never tapped.
+void Llama::TapQueries(const ThreadTeam::Worker& worker, const Stage& stage, int layer) {
+  const auto share = worker.ShareOf(static_cast<int>(stage.places.size()));
+  const size_t n = stage.places.size(), group = q_width() / Z(config_.n_head_kv);
   for (const QueryTap& tap : query_taps_) {
     float* const to = tapped_.data() + tap.at + Z(layer) * Z(tap.row_end - tap.row_begin) * q_width();
-    for (int r = std::max(share.begin, tap.row_begin); r < std::min(share.end, tap.row_end); ++r) {
+    for (int place = share.begin; place < share.end; ++place) {
+      const int row = order_[Z(place)];
+      if (row < tap.row_begin || row >= tap.row_end) continue;
       for (int head = 0; head < config_.n_head_kv; ++head) {
-        const size_t from = (Z(head) * Z(n_rows()) + Z(places_[Z(r)].query)) * group;
+        const size_t from = (Z(head) * n + Z(stage.places[Z(place)].query)) * group;
         std::copy_n(work_.q_by_head.as<float>() + from, group,
-                    to + Z(r - tap.row_begin) * q_width() + Z(head) * group);
+                    to + Z(row - tap.row_begin) * q_width() + Z(head) * group);
       }
     }
   }
 }
 
+void Llama::Embed(int32_t token, float* x) const {
+  const TensorView& embedding = weights_->embedding;
+  DequantizeRow(embedding.dtype, embedding.row(token), config_.n_embd, x);
+}
+
+// The residual stream before a row's first layer; of layers that were run elsewhere, its keys and values.
+void Llama::BeginRow(std::span<const ForwardSegment> segments, const Row& row, float* x) {
+  const ForwardSegment& segment = segments[Z(row.segment)];
+  if (row.prefix_row < 0) {
+    Embed(segment.tokens[Z(row.index)], x);
+    return;
+  }
+  const LayerPrefix& prefix = *segment.prefix;
+  std::memcpy(x, prefix.hidden(row.prefix_row), Z(config_.n_embd) * sizeof(float));
+  KvSpan from = prefix.span();
+  KvWriter to = writers_[Z(row.segment)];
+  for (int layer = 0; layer < prefix.n_layers(); ++layer) {
+    CopySlot(from, row.prefix_row, to, segment.kv->slot() + row.index);
+    from.layer_offset += from.layout.layer_bytes();
+    to.layer_offset += to.layout.layer_bytes();
+  }
+}
+
+void Llama::RunLayer(ThreadTeam::Worker& worker, Stage& stage, int layer) {
+  const LlamaLayer& weights = weights_->layers[Z(layer)];
+  AddAttention(worker, work_, AttentionOf(weights), stage.places, layer, stage.attention);
+  if (!query_taps_.empty()) TapQueries(worker, stage, layer);
+  AddMlp(worker, work_, MlpOf(weights), static_cast<int>(stage.places.size()));
+}
+
 void Llama::ForwardOn(ThreadTeam::Worker& worker, std::span<const ForwardSegment> segments) {
   float* x = work_.x.as<float>();
   const size_t row_bytes = Z(config_.n_embd) * sizeof(float);
-  const auto row_of = [&](int r) { return x + Z(r) * Z(config_.n_embd); };
+  const auto row_of = [&](int place) { return x + Z(place) * Z(config_.n_embd); };
   const auto share = worker.ShareOf(n_rows());
-  for (int r = share.begin; r < share.end; ++r) {
-    const int32_t token = segments[Z(rows_[Z(r)].segment)].tokens[Z(rows_[Z(r)].index)];
-    const TensorView& embedding = weights_->embedding;
-    DequantizeRow(embedding.dtype, embedding.row(token), config_.n_embd, row_of(r));
+  for (int place = share.begin; place < share.end; ++place) {
+    BeginRow(segments, rows_[Z(order_[Z(place)])], row_of(place));
   }
   worker.Barrier();
-  for (int i = 0; i < config_.n_layer; ++i) {
-    const LlamaLayer& layer = weights_->layers[Z(i)];
-    if (worker.index() == 0) {  // while this layer is computed
-      for (const ForwardSegment& segment : segments) segment.kv->cache().Prefetch((i + 1) % config_.n_layer);
+  // Rows that are begun after a layer are, until they join, as that layer left them.
+  const auto tap = [&](int layer) {
+    ForEachTappedRow(worker, layer, [&](int place, float* to) { std::memcpy(to, row_of(place), row_bytes); });
+  };
+  const int first_layer = stages_[0].layer_begin;
+  if (first_layer > 0) tap(first_layer - 1);
+  for (size_t s = 0; s < n_stages_; ++s) {
+    for (int layer = stages_[s].layer_begin; layer < stages_[s].layer_end; ++layer) {
+      if (worker.index() == 0) {  // while this layer is computed
+        for (const ForwardSegment& segment : segments) {
+          segment.kv->cache().Prefetch((layer + 1) % config_.n_layer);
+        }
+      }
+      RunLayer(worker, stages_[s], layer);
+      tap(layer);
     }
-    AddAttention(worker, work_, AttentionOf(layer), places_, i, attention_);
-    TapQueries(worker, i);
-    AddMlp(worker, work_, MlpOf(layer), n_rows());
-    ForEachTappedRow(worker, i, [&](int r, float* to) { std::memcpy(to, row_of(r), row_bytes); });
   }
-  ForEachTappedRow(worker, Tap::kFinal, [&](int r, float* to) {
-    kernels_.rms_norm(row_of(r), weights_->output_norm.data(), config_.n_embd, config_.rms_eps, to);
+  ForEachTappedRow(worker, Tap::kFinal, [&](int place, float* to) {
+    kernels_.rms_norm(row_of(place), weights_->output_norm.data(), config_.n_embd, config_.rms_eps, to);
   });
   // Only the rows whose logits are asked for pass the head.
   const auto n_logits = static_cast<int>(logit_rows_.size());
@@ -319,7 +498,7 @@ void Llama::ForwardOn(ThreadTeam::Worker& worker, std::span<const ForwardSegment
   float* out_rows = out_rows_.as<float>();
   const auto logit_share = worker.ShareOf(n_logits);
   for (int i = logit_share.begin; i < logit_share.end; ++i) {
-    std::memcpy(out_rows + Z(i) * Z(config_.n_embd), row_of(logit_rows_[Z(i)]), row_bytes);
+    std::memcpy(out_rows + Z(i) * Z(config_.n_embd), row_of(place_[Z(logit_rows_[Z(i)])]), row_bytes);
   }
   Normalise(worker, work_, out_rows, weights_->output_norm, n_logits);
   worker.Barrier();

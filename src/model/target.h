@@ -12,6 +12,7 @@
 
 #include "kv/kv_cache.h"
 #include "longspec/status.h"
+#include "model/layer_prefix.h"
 
 namespace longspec {
 
@@ -36,6 +37,9 @@ struct ForwardSegment {
   LogitsFor logits = LogitsFor::kAllRows;
   int first_logits = 0;        // of kAllRows: rows before this one get none
   const Taps* taps = nullptr;  // null: none; borrowed until Forward returns
+  // Rows that are found in it, by position and tokens, go on where it ends. It must have been run over what
+  // the cache holds now. Not used where a layer before its last one is tapped. Null: no rows were run.
+  const LayerPrefix* prefix = nullptr;
 };
 
 // Views into the target's own buffers: valid until its next Forward.
@@ -66,6 +70,16 @@ class Target {
   virtual const SharedParts* shared_parts() const { return nullptr; }
   // Writes the rows' keys and values into each segment's transaction; committing is the caller's.
   virtual Result<TargetOutput> Forward(std::span<const ForwardSegment> segments) = 0;
+
+  // Adds rows to a prefix: these tokens below its rows `parents` (n; -1: right after the committed positions
+  // of `cache`), run through its layers. What the cache holds is read and not changed. An error leaves the
+  // prefix as it was. REQUIRES: prefix.base() == cache.length(), no transaction is open, parents are earlier
+  // rows, prefix.n_layers() is not more than the target has.
+  virtual Status RunPrefix(const KvCache& cache, std::span<const int32_t> tokens,
+                           std::span<const int32_t> parents, LayerPrefix& prefix) {
+    (void)cache, (void)tokens, (void)parents, (void)prefix;
+    return Unsupported("this target has no first layers that could be run apart");
+  }
 };
 
 }  // namespace longspec

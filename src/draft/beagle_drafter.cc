@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Beagle (arXiv 2505.24544): trees grown by a draft that attends from guessed tokens to the target's final
+// hidden states. Guesses before a guess are seen as the draft's own states, which are dropped when the round
+// is over: the states that are kept are the target's.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "draft/beagle_forward.h"
+#include "draft/draft_models.h"
+#include "draft/guided_growth.h"
+#include "draft/learned_draft.h"
+#include "draft/registry.h"
+#include "draft/trained_range.h"
+#include "draft/tree_growth.h"
+#include "draft/tree_shape.h"
+
+namespace longspec {
+namespace {
+
+class BeagleDrafter final : public Drafter, private GrowthModel {
+ public:
+  BeagleDrafter(std::shared_ptr<const BeagleModel> model, TreeShape shape, const SharedParts& target,
+                const KvCache& cache)
+      : shape_(std::move(shape)),
+        range_(model->path, model->trained_positions),
+        forward_(model, target,
+                 DraftCacheLayout(model->layer.block.shape.n_head_kv, model->layer.block.shape.head_dim,
+                                  cache.Span(0).layout),
+                 cache.capacity()) {}
+
+  std::string_view name() const override { return BeagleModel::kKind; }
+  bool uses_dice() const override { return true; }
+  Taps taps() const override { return {.final_hidden = true}; }
+
+  Status Follow(std::span<const int32_t> committed) override {
+    forward_.Follow(committed);
+    return {};
+  }
+
+  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
+    const int left = range_.LevelsLeft(committed.size());
+    if (left <= 0) return {};
+    range_.Begin(forward_.block().begin());
+    root_position_ = static_cast<int>(committed.size()) - 1;
+    forward_.BeginTree();
+    GuidedGrowth guided(*this, budget.foresight, kDiceOfModels, committed);
+    return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
+                    guided, tree);
+  }
+
+  Status Read(const CommittedRows& rows) override {
+    return rows.output == nullptr ? Status() : forward_.Read(rows);
+  }
+
+  size_t bytes() const override { return forward_.bytes(); }
+  std::string notice() const override { return range_.notice(); }
+
+ private:
+  Status Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                std::vector<std::vector<TokenScore>>& next) override {
+    rows_.clear();
+    for (const int32_t i : which) {
+      const GrownNode& node = nodes[static_cast<size_t>(i)];
+      rows_.push_back(
+          {.node = i, .parent = node.parent, .token = node.token, .position = root_position_ + node.depth});
+    }
+    return forward_.Run(rows_, k, next);
+  }
+
+  const TreeShape shape_;
+  TrainedRange range_;
+  BeagleForward forward_;
+  int root_position_ = 0;
+  std::vector<BeagleRow> rows_;
+};
+
+constexpr DrafterOption kBeagleOptions[] = {kDraftModelOption, kDraftWeightsOption};
+
+Result<DraftMemory> BeagleMemory(const SpeculationOptions& options, const TargetFacts& target,
+                                 DraftFiles& files) {
+  return StateBlockMemory<BeagleModel>(options, target, files, "layer");
+}
+
+DrafterResult MakeBeagle(const SpeculationOptions& options, const DraftContext& context) {
+  return MakeLearned<BeagleModel>(options, context, [&](auto model, TreeShape shape) {
+    return std::make_unique<BeagleDrafter>(std::move(model), std::move(shape),
+                                           *context.target->shared_parts(), *context.cache);
+  });
+}
+
+}  // namespace
+
+constexpr DrafterEntry kBeagleDrafter = {
+    .name = BeagleModel::kKind,
+    .summary = "the guesses of a Beagle draft model, which attends to the model's final hidden states",
+    .options = kBeagleOptions,
+    .reads = ReadsLearned<BeagleModel>,
+    .check = CheckLearned,
+    .fits = LearnedFits<BeagleModel>,
+    .memory = BeagleMemory,
+    .make = MakeBeagle,
+    .in_auto = Always,
+};
+
+}  // namespace longspec

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Running a Beagle draft model for one sequence. Of committed positions it keeps keys and values of the
+// target's final hidden states, two products each and no attention; of a tree's nodes those of its own
+// states, made when a child is first run: states of the last level never are. One thread; uses the target's
+// team, which must be free.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "draft/beagle_model.h"
+#include "draft/state_block.h"
+
+namespace longspec {
+
+// A node to run.
+struct BeagleRow {
+  int node = 0;     // of the tree, the root's is 0
+  int parent = -1;  // one that has been run
+  int32_t token = 0;
+  int position = 0;  // absolute
+};
+
+class BeagleForward {
+ public:
+  // `layout`: of its keys and values; `capacity`: positions.
+  BeagleForward(std::shared_ptr<const BeagleModel> model, const SharedParts& target, const KvLayout& layout,
+                int capacity);
+
+  // StateBlock's, of final hidden states.
+  void Follow(std::span<const int32_t> committed) { block_.Follow(committed); }
+  Status Read(const CommittedRows& rows);
+
+  void BeginTree();
+  // The k most probable tokens after each row, which sees the states of all positions that are kept, and of
+  // its proper ancestors in the tree, but never its own. Each node is run once in a tree's life.
+  Status Run(std::span<const BeagleRow> rows, int k, std::vector<std::vector<TokenScore>>& next);
+
+  // States of nodes that became keys since BeginTree.
+  int n_projected() const { return n_projected_; }
+  // A node's own state, (n_embd). REQUIRES: it was run.
+  const float* state(int node) const;
+  const StateBlock& block() const { return block_; }
+  size_t bytes() const { return block_.bytes() + states_.capacity() * sizeof(float); }
+
+ private:
+  struct Node {
+    int position = 0;
+    int slot = -1;                   // of its state's key and value; -1: none so far
+    std::vector<int32_t> ancestors;  // slots of its proper ones, in depth order
+  };
+
+  void ProjectParents(std::span<const BeagleRow> rows);
+  Status RunPass(std::span<const BeagleRow> rows, int k, std::span<std::vector<TokenScore>> next);
+
+  const std::shared_ptr<const BeagleModel> model_;
+  StateBlock block_;
+  std::vector<Node> nodes_;
+  std::vector<float> states_;  // (nodes, n_embd)
+  std::vector<StateBlock::Row> rows_;
+  int n_projected_ = 0;
+};
+
+}  // namespace longspec

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft/state_block.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "draft/head_pass.h"
+#include "tensor/dequantize.h"
+
+namespace longspec {
+namespace {
+
+size_t Z(int64_t n) { return static_cast<size_t>(n); }
+
+}  // namespace
+
+StateBlock::StateBlock(const SharedParts& target, const DraftBlock& block, InputForms forms,
+                       const KvLayout& layout, int capacity, int64_t head)
+    : target_(target),
+      rope_(block.rope),
+      cache_(MakeFullCache(layout, 1, capacity)),
+      slots_(layout, 1),
+      attention_(target.kernels, block.attention(), target.team->size()),
+      work_(block.shape, target.kernels, kMaxRows, forms),
+      logits_(Z(kMaxRows) * Z(head) * sizeof(float)) {}
+
+size_t StateBlock::bytes() const {
+  return cache_->bytes() + slots_.bytes() + tokens_.capacity() * sizeof(int32_t) + attention_.bytes() +
+         work_.bytes() + logits_.size();
+}
+
+size_t StateBlock::ScratchBytes(const DraftBlock& block, int64_t head) {
+  return Z(kMaxRows) *
+             (Workspace::RowBytes(block.shape, {.q8 = true, .bf16 = true}) + Z(head) * sizeof(float)) +
+         AttentionPlan::MostBytes(block.attention(), 1, kMaxRows);
+}
+
+float* StateBlock::x(int row) { return work_.x.as<float>() + Z(row) * Z(work_.shape.n_embd); }
+
+void StateBlock::SetAngles(int row, int position) {
+  rope_.Row(position, work_.cos_sin.as<float>() + Z(row) * Z(work_.shape.n_rot));
+}
+
+// Forgets the states of `position` and after it.
+void StateBlock::KeepBefore(int position) {
+  cache_->Truncate(std::clamp(position - begin_, 0, cache_->length()));
+  if (cache_->length() == 0) begin_ = 0;
+  tokens_.resize(Z(end()));
+}
+
+void StateBlock::Follow(std::span<const int32_t> committed) {
+  // The last token's state is asked of the target again, as the root of a tree.
+  const auto before = committed.first(committed.empty() ? 0 : committed.size() - 1);
+  KeepBefore(static_cast<int>(std::ranges::mismatch(tokens_, before).in1 - tokens_.begin()));
+}
+
+Status StateBlock::Read(const CommittedRows& rows, const float* states, const AttentionWeights& w) {
+  if (rows.rows.empty()) return {};
+  LS_CHECK(states != nullptr);
+  const auto n_rows = static_cast<int>(rows.rows.size());
+  KeepBefore(rows.first <= end() ? rows.first : 0);
+  if (cache_->length() == 0) {
+    begin_ = rows.first;
+    tokens_.assign(rows.sequence.begin(), rows.sequence.begin() + rows.first);
+  }
+  LS_ASSIGN(KvTransaction kept, cache_->Begin(n_rows));
+  const KvWriter writer = kept.Writer(0);
+  for (int begin = 0; begin < n_rows; begin += kMaxRows) {
+    places_.clear();
+    for (int i = begin; i < std::min(n_rows, begin + kMaxRows); ++i) {
+      const float* state = states + Z(rows.rows[Z(i)]) * Z(work_.shape.n_embd);
+      std::memcpy(x(i - begin), state, Z(work_.shape.n_embd) * sizeof(float));
+      SetAngles(i - begin, rows.first + i);
+      places_.push_back({.to = &writer, .slot = kept.slot() + i});
+    }
+    target_.team->Run([&](ThreadTeam::Worker& worker) { Store(worker, w); });
+  }
+  kept.CommitAll();
+  const auto more = rows.sequence.subspan(Z(rows.first), Z(n_rows));
+  tokens_.insert(tokens_.end(), more.begin(), more.end());
+  return {};
+}
+
+void StateBlock::PlaceKeys(std::span<const Row> rows) {
+  LS_CHECK(!rows.empty() && rows.size() <= Z(kMaxRows));
+  slots_.Reserve(n_slots_);
+  slot_writer_ = slots_.writer();
+  places_.clear();
+  for (const Row& row : rows) {
+    SetAngles(n_rows(), row.position);
+    places_.push_back({.to = row.slot < 0 ? nullptr : &slot_writer_, .slot = std::max(row.slot, 0)});
+  }
+}
+
+// What is kept and a tail together are one sequence of keys: the positions between them, if any are missing,
+// are in the keys' angles only.
+void StateBlock::Place(std::span<const Row> rows) {
+  PlaceKeys(rows);
+  views_.clear();
+  for (const Row& row : rows) views_.push_back({.begin = 0, .end = cache_->length(), .tail = row.tail});
+  const AttentionSegment segment = {
+      .stored = kept(), .tail = slots(), .tail_begin = 0, .tail_end = n_slots_, .rows = views_};
+  attention_.Plan({&segment, 1});
+  for (int r = 0; r < n_rows(); ++r) places_[Z(r)].query = attention_.Place(r);
+}
+
+void StateBlock::Store(ThreadTeam::Worker& worker, const AttentionWeights& w) {
+  if (!w.norm.empty()) {
+    StoreKeys(worker, work_, w, places_, 0);
+    return;
+  }
+  const AttentionInput input = {work_.x.as<float>(), work_.shape.n_embd};
+  Convert(worker, work_, input.x, input.width, n_rows());
+  worker.Barrier();
+  StoreKeysOf(worker, work_, input, w, places_, 0);
+}
+
+void StateBlock::Top(ThreadTeam::Worker& worker, std::span<const float> norm, const DraftHead& head, int k,
+                     std::span<std::vector<TokenScore>> next) {
+  const int width = work_.shape.n_embd;
+  const float* input = norm.empty() ? work_.x.as<float>() : work_.normed.as<float>();
+  if (norm.empty()) {
+    Convert(worker, work_, input, width, n_rows());
+  } else {
+    Normalise(worker, work_, work_.x.as<float>(), norm, n_rows());
+  }
+  worker.Barrier();
+  TopOfHead(worker, work_, head, input, n_rows(), logits_.as<float>(), k, next);
+}
+
+Status EmbedToken(const SharedParts& target, int32_t token, float* x) {
+  if (token < 0 || token >= target.config->n_vocab) {
+    return InvalidArgument("token " + std::to_string(token) + " is outside the vocabulary of " +
+                           std::to_string(target.config->n_vocab));
+  }
+  DequantizeRow(target.embedding.dtype, target.embedding.row(token), target.config->n_embd, x);
+  return {};
+}
+
+}  // namespace longspec

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Running one transformer block of a draft that keeps keys and values of its own, made of states of the
+// target (residual streams, final hidden states): a cache of one layer for committed positions, filled as
+// they are computed, and slots beside it for the nodes of a tree. No attention runs over the prompt. One
+// thread; uses the target's team, which must be free.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "attention/attention.h"
+#include "base/aligned_buffer.h"
+#include "draft/draft_block.h"
+#include "draft/draft_weights.h"
+#include "draft/drafter.h"
+#include "draft/tree_growth.h"
+#include "kv/full_cache.h"
+#include "kv/kv_slots.h"
+#include "model/block.h"
+#include "model/rope.h"
+#include "model/shared_parts.h"
+
+namespace longspec {
+
+class StateBlock {
+ public:
+  static constexpr int kMaxRows = 32;  // of one pass
+
+  // `layout`: of its keys and values. `capacity`: positions. `head`: the largest number of logits of a row.
+  StateBlock(const SharedParts& target, const DraftBlock& block, InputForms forms, const KvLayout& layout,
+             int capacity, int64_t head);
+
+  // --- Committed positions.
+
+  // Forgets states of tokens that are not these.
+  void Follow(std::span<const int32_t> committed);
+  // Keeps keys and values of the rows' states, (rows.n_output_rows, n_embd). Where positions before them are
+  // missing, what was kept is forgotten.
+  Status Read(const CommittedRows& rows, const float* states, const AttentionWeights& w);
+  // Positions that are kept; position p is slot p - begin() of kept().
+  int begin() const { return begin_; }
+  int end() const { return begin_ + cache_->length(); }
+  KvSpan kept() const { return cache_->Span(0); }
+
+  // --- A tree below them. Slots are for as long as it is grown.
+
+  void ClearTree() { n_slots_ = 0; }
+  int NewSlot() { return n_slots_++; }
+  KvSpan slots() const { return slots_.span(); }
+
+  struct Row {
+    int position = 0;                    // absolute
+    int slot = -1;                       // for its key and value; -1: it has none
+    std::span<const int32_t> tail = {};  // slots it sees after the kept positions, in their order
+  };
+  // The rows of the passes that follow, at most kMaxRows. Throws std::bad_alloc.
+  void Place(std::span<const Row> rows);
+  // The same for rows that only get keys and values.
+  void PlaceKeys(std::span<const Row> rows);
+  int n_rows() const { return static_cast<int>(places_.size()); }
+  float* x(int row);  // (n_embd), to be filled
+
+  // Of these rows; called by every worker, with barriers as those of block.h.
+  void Attend(ThreadTeam::Worker& worker, const AttentionWeights& w) {
+    AddAttention(worker, work_, w, places_, 0, attention_);
+  }
+  void RunMlp(ThreadTeam::Worker& worker, const MlpWeights& w) { AddMlp(worker, work_, w, n_rows()); }
+  // Keys and values of norm(x), or of x itself if there is no norm.
+  void Store(ThreadTeam::Worker& worker, const AttentionWeights& w);
+  // The k most probable tokens after each row by this head; `norm`: before it, empty: none. x must be whole.
+  void Top(ThreadTeam::Worker& worker, std::span<const float> norm, const DraftHead& head, int k,
+           std::span<std::vector<TokenScore>> next);
+
+  const SharedParts& target() const { return target_; }
+  // For tests: of the last pass, (n_rows, head).
+  const float* logits() const { return logits_.as<float>(); }
+  size_t bytes() const;
+  // What it holds besides keys and values, for one thread; `head`: as in the constructor.
+  static size_t ScratchBytes(const DraftBlock& block, int64_t head);
+
+ private:
+  void SetAngles(int row, int position);
+  void KeepBefore(int position);
+
+  const SharedParts target_;
+  const RopeTable rope_;
+  const std::unique_ptr<FullCache> cache_;
+  KvSlots slots_;
+  KvWriter slot_writer_;
+  int begin_ = 0;
+  int n_slots_ = 0;
+  std::vector<int32_t> tokens_;  // of the positions before end(), those before begin() too
+
+  // Of one pass.
+  std::vector<RowView> views_;
+  std::vector<RowPlace> places_;
+  AttentionPlan attention_;
+  Workspace work_;
+  AlignedBuffer logits_;
+};
+
+// The target's embedding of a token, (n_embd).
+Status EmbedToken(const SharedParts& target, int32_t token, float* x);
+
+}  // namespace longspec
