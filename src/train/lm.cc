@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A small language model of the target's own tokenizer: some of the target's layers, trained to stand behind each
-// other, between its embedding and its head, which stay as they are. It is exported as the folder of a Llama and
-// as a GGUF file that any program can run.
+// A small language model of the target's own tokenizer: some of the target's layers, trained to stand behind
+// each other, between its embedding and its head, which stay as they are. It is exported as the folder of a
+// Llama and as a GGUF file that any program can run.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
