@@ -176,7 +176,8 @@ class Checker:
             for path in source_files(self.root / folder):
                 for line, target in includes_of(path):
                     if not target.startswith("longspec/"):
-                        self.error(path, line, f'"{target}" is not a public header; only include/longspec may be used here')
+                        self.error(path, line, f'"{target}" is not a public header; '
+                                               'only include/longspec may be used here')
 
     def run(self):
         for name in self.folders:

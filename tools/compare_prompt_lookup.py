@@ -26,7 +26,8 @@ from compare_llamacpp import cpu_name, Failure, number_list, ROOT, run_tool
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-m", "--model", default=str(ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"))
-    parser.add_argument("--longspec", default=str(ROOT / "build" / "release" / "longspec"), help="the program to measure")
+    parser.add_argument("--longspec", default=str(ROOT / "build" / "release" / "longspec"),
+                        help="the program to measure")
     parser.add_argument("--data", required=True, help="folder of FAMILY.jsonl or FAMILY.jsonl.gz files")
     parser.add_argument("--families", required=True, help="comma-separated")
     parser.add_argument("--lengths", type=number_list, default=[512, 2048, 4096, 8192], help="comma-separated")

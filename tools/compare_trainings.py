@@ -73,7 +73,8 @@ def draw(runs, far):
 
 
 def table(runs, far):
-    lines = [f"| run | tokens seen | accepted length to expect | loss at positions from {far} on |", "|---|---:|---:|---:|"]
+    lines = [f"| run | tokens seen | accepted length to expect | loss at positions from {far} on |",
+             "|---|---:|---:|---:|"]
     for name, points in runs.items():
         tokens, accepted, loss = points[-1]
         lines.append(f"| {name} | {tokens:,} | {accepted:.2f} | {'' if loss is None else f'{loss:.2f}'} |")

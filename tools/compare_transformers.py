@@ -26,7 +26,8 @@ from compare_llamacpp import (comparison_table, cpu_name, Failure, measure_longs
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-m", "--model", default=str(ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"))
-    parser.add_argument("--longspec", default=str(ROOT / "build" / "release" / "longspec"), help="the program to measure")
+    parser.add_argument("--longspec", default=str(ROOT / "build" / "release" / "longspec"),
+                        help="the program to measure")
     parser.add_argument("-t", "--threads", type=int, default=2)
     parser.add_argument("--cache-type", default="f16", help="of longspec's keys and values (default: f16)")
     parser.add_argument("--depths", type=number_list, default=[512, 7500], help="comma-separated (default: 512,7500)")
@@ -34,7 +35,8 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=2, help="rounds of each program (default: 2)")
     parser.add_argument("--repetitions", type=int, default=5, help="steps timed in each round (default: 5)")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
-    parser.add_argument("--tree-rows", type=int, default=64, help="rows of the tree in the table of attention alone (default: 64)")
+    parser.add_argument("--tree-rows", type=int, default=64,
+                        help="rows of the tree in the table of attention alone (default: 64)")
     parser.add_argument("--out", type=Path, help="write the report (Markdown) here as well")
     return parser.parse_args()
 
@@ -45,7 +47,8 @@ class Transformers:
             import torch
             import transformers
         except ImportError as missing:
-            raise Failure(f"{missing.name} is missing: python3 -m pip install torch transformers gguf accelerate") from None
+            raise Failure(f"{missing.name} is missing: "
+                          "python3 -m pip install torch transformers gguf accelerate") from None
         self.torch, self.version = torch, transformers.__version__
         torch.set_num_threads(options.threads)
         model = Path(options.model)
@@ -124,14 +127,16 @@ class EagerAttention:
 
 def measure_attention(transformers, options):
     """Lines of a table: all layers' attention for a tree of rows at each depth, medians of alternating rounds."""
-    lines = ["", "| keys | tree rows | transformers eager ms | longspec ms | eager / longspec |", "|---:|---:|---:|---:|---:|"]
+    lines = ["", "| keys | tree rows | transformers eager ms | longspec ms | eager / longspec |",
+             "|---:|---:|---:|---:|---:|"]
     for depth in options.depths:
         eager = EagerAttention(transformers, options, depth)
         eager.ms()
         theirs, ours = [], []
         for _ in range(options.rounds):
             theirs += [eager.ms() for _ in range(options.repetitions)]
-            results = run_longspec_bench(options, ["--attention", "--depth", str(depth), "--rows", str(options.tree_rows)])
+            results = run_longspec_bench(options, ["--attention", "--depth", str(depth),
+                                                   "--rows", str(options.tree_rows)])
             ours.append(results["tree", depth, options.tree_rows])
         a, b = statistics.median(theirs), statistics.median(ours)
         lines.append(f"| {depth:,} | {options.tree_rows} | {a:.1f} | {b:.1f} | {a / b:.2f}x |")
@@ -155,7 +160,8 @@ def make_report(options):
         rounds[0].append(transformers.measure(options))
         rounds[1].append(measure_longspec(options))
     table = report(medians(rounds[0]), medians(rounds[1]), options, transformers.version)
-    return "\n".join([table, "", "Attention alone, of all layers, a binary tree of rows:", *measure_attention(transformers, options), ""])
+    return "\n".join([table, "", "Attention alone, of all layers, a binary tree of rows:",
+                      *measure_attention(transformers, options), ""])
 
 
 if __name__ == "__main__":

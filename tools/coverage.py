@@ -20,7 +20,8 @@ import run_tests
 BUILD = run_tests.BUILD / "coverage"
 NOT_COUNTED = (r".*_test\.cc", r".*_fuzz\.cc", r".*_bench\.cc", r".*/testing/.*")
 # Files built for instructions that a CPU may lack, and the flag of /proc/cpuinfo they need.
-NEEDS_CPU = ((r".*/kernels/cpu/avx512.*", "avx512f"), (r".*/kernels/cpu/avx2.*", "avx2"), (r".*/kernels/cpu/amx.*", "amx_tile"))
+NEEDS_CPU = ((r".*/kernels/cpu/avx512.*", "avx512f"), (r".*/kernels/cpu/avx2.*", "avx2"),
+             (r".*/kernels/cpu/amx.*", "amx_tile"))
 
 
 def cpu_flags():
@@ -88,7 +89,8 @@ def main():
         return tally.finish()
     for counts in BUILD.rglob("*.gcda"):  # of an earlier run
         counts.unlink()
-    run_tests.run_programs("coverage", run_tests.targets_of("coverage", r"tests/\w+_test"), {"LONGSPEC_SKIP_SLOW": "1"}, tally)
+    programs = run_tests.targets_of("coverage", r"tests/\w+_test")
+    run_tests.run_programs("coverage", programs, {"LONGSPEC_SKIP_SLOW": "1"}, tally)
     # The command line is mostly tested by running it, most of it on the default model: without that (make model), cli is
     # below the minimum.
     run_tests.run_end_to_end("coverage", {"LONGSPEC_SKIP_SLOW": "1"}, tally)

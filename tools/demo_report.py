@@ -48,11 +48,13 @@ def main(arguments):
         print(__doc__, file=sys.stderr)
         return 2
     speculative, plain = (load(path) for path in arguments)
-    header = ["speculation", "prefill tok/s", "decode tok/s", "prefill s", "decode s", "accepted length", "distinct 4-grams"]
+    header = ["speculation", "prefill tok/s", "decode tok/s", "prefill s", "decode s", "accepted length",
+              "distinct 4-grams"]
     print(table(header, [row(speculative), row(plain)]))
     gain = per_second(speculative["timings"]["predicted_n"], speculative["timings"]["predicted_ms"]) / max(
         per_second(plain["timings"]["predicted_n"], plain["timings"]["predicted_ms"]), 1e-9)
-    print(f"\n{plain['timings']['prompt_n']} prompt tokens, {len(plain['tokens'])} generated; decoding {gain:.2f}x as fast")
+    print(f"\n{plain['timings']['prompt_n']} prompt tokens, {len(plain['tokens'])} generated; "
+          f"decoding {gain:.2f}x as fast")
     if speculative["tokens"] == plain["tokens"]:
         print("identical: yes")
         return 0

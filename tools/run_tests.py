@@ -175,7 +175,8 @@ def build(preset, targets, tally):
     if targets != CONFIGURED:
         print(f"building {preset}", flush=True)
     began = time.monotonic()
-    status = subprocess.run(["tools/build.sh", preset, *targets], cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode
+    status = subprocess.run(["tools/build.sh", preset, *targets], cwd=ROOT, stdin=subprocess.DEVNULL,
+                            check=False).returncode
     if status != 0:
         tally.add(f"build of {preset}", 0, [("", "see the compiler's messages above")], 0, time.monotonic() - began)
     return status == 0

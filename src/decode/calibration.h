@@ -20,7 +20,7 @@ struct CalibrationOptions {
   int capacity = 0;         // positions of the caches that will be used
   int deep = 2048;          // keys of the deeper cache, if the capacity allows
   double budget_ms = 1000;  // row counts beyond the first two are measured while it lasts
-  double wide_ms = 1000;    // what the wide points may take altogether, by what narrower ones took
+  double wide_ms = 2000;    // what the wide points may take altogether, by what narrower ones took
   int most_rows = 512;      // of a pass of the target
   std::function<double()> now_ms = NowMs;
 };

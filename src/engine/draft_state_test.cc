@@ -151,7 +151,7 @@ TEST_F(DraftStateTest, RecyclingGoesOnWithWhatItLearned) {
 
     GenerationRequest next = request;
     next.tokens = (*session)->tokens();
-    next.n_predict = 20;
+    next.n_predict = 2;  // of which one can be drafted, by who knows what follows the last token
     const auto uninterrupted = (*engine)->Generate(**session, next);
     auto loaded = (*engine)->LoadSession(saved);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
@@ -172,7 +172,10 @@ TEST_F(DraftStateTest, RecyclingGoesOnWithWhatItLearned) {
     ASSERT_TRUE(damaged.ok()) << damaged.status().message();
     const auto anew = (*engine)->Generate(**damaged, next);
     EXPECT_EQ(anew->tokens, uninterrupted->tokens);
-    EXPECT_NE(anew->timings.draft_n, uninterrupted->timings.draft_n) << type;
+    if (std::string(type) == "recycling") {
+      EXPECT_GT(uninterrupted->timings.draft_n, 0);
+      EXPECT_EQ(anew->timings.draft_n, 0);
+    }
     EXPECT_THAT(anew->speculative.notice, HasSubstr("state of recycling is damaged"));
     next.tokens = (*damaged)->tokens();
     next.tokens.push_back(30);

@@ -57,12 +57,6 @@ class FullCacheImpl final : public FullCache {
 
   std::span<const KvChunkRef> chunks() const override { return std::span(chunks_).first(Chunks(length_)); }
 
-  int n_own_chunks() const override {
-    int n = 0;
-    for (const KvChunkRef& chunk : chunks()) n += chunk.use_count() == 1 ? 1 : 0;
-    return n;
-  }
-
   ChunkPool& pool() const override { return *pool_; }
 
   void Prefetch(int layer) const override {

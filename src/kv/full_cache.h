@@ -23,8 +23,6 @@ class FullCache : public KvCache {
 
   // Those that hold committed positions.
   virtual std::span<const KvChunkRef> chunks() const = 0;
-  // Of them, those that nobody else holds.
-  virtual int n_own_chunks() const = 0;
   virtual ChunkPool& pool() const = 0;
 };
 
