@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Registry, KnowsNamesAndAliases) {
-  EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay", "ppm", "suffix", "recycling", "magicdec",
+  EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay", "prediction", "ppm", "suffix", "recycling", "magicdec",
                                           "longspec", "lm", "auto"));
   for (const std::string name :
        {"none", "ngram", "replay", "suffix", "ppm", "auto"}) {  // what needs no model
