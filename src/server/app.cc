@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "server/anthropic.h"
 #include "server/serving.h"
 
 namespace longspec::server {
@@ -38,6 +39,10 @@ constexpr Route kRoutes[] = {
     {"POST", "/v1/completions", PostCompletions},
     {"POST", "/completion", PostLlamaCompletion},
     {"POST", "/completions", PostLlamaCompletion},
+    {"POST", "/v1/messages", PostMessages},
+    {"POST", "/v1/messages/count_tokens", PostCountTokens},
+    {"POST", "/v1/responses", PostResponses},
+    {"POST", "/responses", PostResponses},
     {"POST", "/tokenize", PostTokenize},
     {"POST", "/detokenize", PostDetokenize},
     {"POST", "/apply-template", PostApplyTemplate},
@@ -175,6 +180,7 @@ void App::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
     request.path.erase(0, options_.api_prefix.size());
   const auto call =
       std::make_shared<Call>(std::move(request), std::move(reply), CorsHeaders(request), log_, &metrics_);
+  if (call->request().path.starts_with("/v1/messages")) call->set_error_form(AnthropicErrorBody);
   Serving* serving = ready_;
   const std::string& method = call->request().method;
   const std::string& path = call->request().path;

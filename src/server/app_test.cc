@@ -398,6 +398,115 @@ TEST_F(AppTest, WhatIsWrongIsSaidByName) {
   Error(Post("/completion", {{"prompt", json::array({100000})}}), 400);
 }
 
+TEST_F(AppTest, AnthropicsMessages) {
+  Serve({.model_name = "little"});
+  const json body = {
+      {"model", "x"},
+      {"max_tokens", 12},
+      {"seed", 4},
+      {"system",
+       {{{"type", "text"}, {"text", "x-anthropic-billing-header: 1"}},
+        {{"type", "text"}, {"text", "Be brief."}, {"cache_control", {{"type", "ephemeral"}}}}}},
+      {"messages", {{{"role", "user"}, {"content", {{{"type", "text"}, {"text", "the sea"}}}}}}}};
+  const json answer = Ok("/v1/messages", body);
+  EXPECT_EQ(answer["type"], "message");
+  EXPECT_EQ(answer["model"], "little");
+  const json& usage = answer["usage"];
+  const int64_t n_prompt =
+      usage["input_tokens"].get<int64_t>() + usage["cache_read_input_tokens"].get<int64_t>();
+  // It is the chat that it stands for.
+  const json chat =
+      Ok("/v1/chat/completions",
+         {{"max_tokens", 12},
+          {"seed", 4},
+          {"messages",
+           {{{"role", "system"}, {"content", "Be brief."}}, {{"role", "user"}, {"content", "the sea"}}}}});
+  EXPECT_EQ(answer["content"][0]["text"], chat["choices"][0]["message"]["content"]);
+  EXPECT_EQ(chat["usage"]["prompt_tokens"], n_prompt);
+  EXPECT_EQ(Ok("/v1/messages/count_tokens", body)["input_tokens"], n_prompt);
+  json streaming = body;
+  streaming["stream"] = true;
+  const auto events = EventsOf(Post("/v1/messages", streaming).body);
+  std::string text, order;
+  for (const json& event : events) {
+    const std::string type = event["type"];
+    if (!order.ends_with(type + " ")) order += type + " ";
+    if (type == "content_block_delta") text += event["delta"]["text"].get<std::string>();
+  }
+  EXPECT_EQ(text, answer["content"][0]["text"]);
+  EXPECT_EQ(
+      order,
+      "message_start content_block_start content_block_delta content_block_stop message_delta message_stop ");
+  for (const auto& [change, name] : std::vector<std::pair<json, std::string>>{
+           {{{"max_tokens", 0}}, "max_tokens"},
+           {{{"tools", {{{"name", "f"}}}}}, "tools"},
+           {{{"thinking", {{"type", "enabled"}, {"budget_tokens", 1024}}}}, "thinking"},
+           {{{"messages", {{{"role", "system"}, {"content", "x"}}}}}, "messages[0].role"},
+           {{{"messages", {{{"role", "user"}, {"content", {{{"type", "image"}}}}}}}},
+            "messages[0].content[0].type"}}) {
+    json bad = body;
+    bad.update(change);
+    const HttpResponse refused = Post("/v1/messages", bad);
+    EXPECT_EQ(refused.status, 400) << change;
+    const json error = JsonOf(refused);
+    EXPECT_EQ(error["type"], "error");
+    EXPECT_EQ(error["error"]["type"], "invalid_request_error");
+    EXPECT_THAT(std::string(error["error"]["message"]), HasSubstr(name));
+  }
+}
+
+TEST_F(AppTest, OpenAisResponses) {
+  Serve({.model_name = "little"});
+  const json body = {
+      {"model", "x"},
+      {"max_output_tokens", 12},
+      {"seed", 4},
+      {"ignore_eos", true},
+      {"instructions", "Be brief."},
+      {"reasoning", {{"effort", "medium"}}},
+      {"tools", {{{"type", "web_search"}}}},
+      {"input", {{{"role", "user"}, {"content", {{{"type", "input_text"}, {"text", "the sea"}}}}}}}};
+  const json answer = Ok("/v1/responses", body);
+  EXPECT_EQ(answer["object"], "response");
+  EXPECT_EQ(answer["status"], "incomplete");
+  EXPECT_EQ(answer["incomplete_details"]["reason"], "max_output_tokens");
+  EXPECT_EQ(answer["usage"]["output_tokens"], 12);
+  const json chat =
+      Ok("/v1/chat/completions",
+         {{"max_tokens", 12},
+          {"seed", 4},
+          {"ignore_eos", true},
+          {"messages",
+           {{{"role", "system"}, {"content", "Be brief."}}, {{"role", "user"}, {"content", "the sea"}}}}});
+  EXPECT_EQ(answer["output"][0]["content"][0]["text"], chat["choices"][0]["message"]["content"]);
+  json streaming = body;
+  streaming["stream"] = true;
+  const auto events = EventsOf(Post("/v1/responses", streaming).body);
+  std::string text, order;
+  for (size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(events[i]["sequence_number"], i);
+    const std::string type = events[i]["type"].get<std::string>().substr(9);
+    if (!order.ends_with(type + " ")) order += type + " ";
+    if (type == "output_text.delta") text += events[i]["delta"].get<std::string>();
+  }
+  EXPECT_EQ(text, answer["output"][0]["content"][0]["text"]);
+  EXPECT_EQ(order,
+            "created in_progress output_item.added content_part.added output_text.delta output_text.done "
+            "content_part.done output_item.done incomplete ");
+  EXPECT_EQ(events.back()["response"]["output"][0]["content"], answer["output"][0]["content"]);
+  for (const auto& [change, name] : std::vector<std::pair<json, std::string>>{
+           {{{"previous_response_id", "resp_1"}}, "previous_response_id"},
+           {{{"input", json::array()}}, "input"},
+           {{{"input", 5}}, "input"},
+           {{{"input", {{{"type", "function_call_output"}}}}}, "input[0].type"},
+           {{{"tools", {{{"type", "function"}, {"name", "f"}}}}}, "tools"},
+           {{{"text", {{"format", {{"type", "json_object"}}}}}}, "text.format"}}) {
+    json bad = body;
+    bad.update(change);
+    EXPECT_EQ(Error(Post("/v1/responses", bad), 400)["param"], name);
+  }
+}
+
 TEST_F(AppTest, ManyAtOnceSayWhatEachSaysAlone) {
   Serve();
   std::vector<json> bodies;

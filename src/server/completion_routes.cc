@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Routes that generate: OpenAI's chat and text completions, llama.cpp's /completion.
+// Routes that generate: OpenAI's chat and text completions, llama.cpp's /completion, Anthropic's messages.
 #include <algorithm>
 #include <ctime>
 #include <utility>
 
 #include "longspec/version.h"
+#include "server/anthropic.h"
+#include "server/responses_api.h"
 #include "server/serving.h"
 
 namespace longspec::server {
@@ -38,11 +40,14 @@ std::vector<int32_t> TokensOfParts(const Engine& engine, const std::vector<opena
   return tokens;
 }
 
-// The request of a call, ready for a job; null after an error was sent.
-std::unique_ptr<ApiRequest> RequestOf(Served& served, Endpoint endpoint, Call& call) {
+using Parsed = std::variant<ApiRequest, ApiError>;
+
+// The request of a call, ready for a job; null after an error was sent. `parse` makes it of the body.
+template <typename Parse>
+std::unique_ptr<ApiRequest> RequestOf(Served& served, Call& call, const Parse& parse) {
   const auto body = BodyOf(call);
   if (body == nullptr) return nullptr;
-  auto parsed = openai::ParseRequest(endpoint, *body, served.options.defaults);
+  Parsed parsed = parse(*body);
   if (const auto* error = std::get_if<ApiError>(&parsed)) {
     call.SendError(*error);
     return nullptr;
@@ -52,6 +57,18 @@ std::unique_ptr<ApiRequest> RequestOf(Served& served, Endpoint endpoint, Call& c
   call.Note("stream", request->wishes.stream);
   if (!PrepareTokens(served, *request, call)) return nullptr;
   return request;
+}
+
+std::unique_ptr<ApiRequest> RequestOf(Served& served, Endpoint endpoint, Call& call) {
+  return RequestOf(served, call, [&](const nlohmann::json& body) {
+    return openai::ParseRequest(endpoint, body, served.options.defaults);
+  });
+}
+
+std::unique_ptr<ApiRequest> MessagesOf(Served& served, bool count_only, Call& call) {
+  return RequestOf(served, call, [&](const nlohmann::json& body) {
+    return ParseMessagesRequest(body, served.options.defaults, count_only);
+  });
 }
 
 void PostOpenAi(Served& served, Endpoint endpoint, const CallPtr& call) {
@@ -113,6 +130,33 @@ void PostLlamaCompletion(Served& served, CallPtr call) {
   std::string prompt = served.engine->Detokenize(request->generation.tokens);
   auto form = MakeLlamaForm({.head = HeadOf(served, *call), .request = *request}, std::move(prompt));
   StartGenerationJob(served.job_parts(), std::move(*request), std::move(form), call);
+}
+
+void PostMessages(Served& served, CallPtr call) {
+  const auto request = MessagesOf(served, false, *call);
+  if (request == nullptr) return;
+  auto form = MakeAnthropicForm({.head = HeadOf(served, *call), .request = *request});
+  StartGenerationJob(served.job_parts(), std::move(*request), std::move(form), call);
+}
+
+void PostResponses(Served& served, CallPtr call) {
+  nlohmann::json instructions;
+  const auto request = RequestOf(served, *call, [&](const nlohmann::json& body) -> Parsed {
+    auto parsed = ParseResponsesRequest(body, served.options.defaults);
+    if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
+    auto& responses = std::get<ResponsesRequest>(parsed);
+    instructions = std::move(responses.instructions);
+    return std::move(responses.chat);
+  });
+  if (request == nullptr) return;
+  auto form =
+      MakeResponsesForm({.head = HeadOf(served, *call), .request = *request}, std::move(instructions));
+  StartGenerationJob(served.job_parts(), std::move(*request), std::move(form), call);
+}
+
+void PostCountTokens(Served& served, CallPtr call) {
+  const auto request = MessagesOf(served, true, *call);
+  if (request != nullptr) call->SendJson({{"input_tokens", request->generation.tokens.size()}});
 }
 
 }  // namespace longspec::server
