@@ -209,6 +209,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
     socket_.close(ignored);
     wake_.cancel();
   }
+  // There is something to send. A client that lags may not even take what is being sent.
+  void Wake() {
+    if (reply_ != nullptr && reply_->lags()) Close();
+    wake_.cancel();
+  }
   void Sweep(Clock::time_point now) {
     if (deadline_ && now >= *deadline_) return Close();
     if (reply_ != nullptr) reply_->Ping(now);
@@ -502,7 +507,7 @@ awaitable<bool> Connection::Serve() {
                                                     [&server = server_, connection = weak_from_this()] {
                                                       server.Post([connection] {
                                                         if (const auto alive = connection.lock())
-                                                          alive->wake_.cancel();
+                                                          alive->Wake();
                                                       });
                                                     });
   reply_ = reply;

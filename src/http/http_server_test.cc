@@ -271,7 +271,7 @@ TEST_F(HttpServerTest, MoreConnectionsWait) {
   Start();
   auto first = std::make_unique<Client>(*server_);
   const Client second(*server_), third(*server_);
-  for (const Client* client : {first.get(), &second, &third})
+  for (const Client* client : std::initializer_list<const Client*>{first.get(), &second, &third})
     client->Send("GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_THAT(first->ReadUntil("GET /x"), HasSubstr("200 OK"));
   EXPECT_THAT(second.ReadUntil("GET /x"), HasSubstr("200 OK"));

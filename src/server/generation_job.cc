@@ -69,7 +69,7 @@ class Job : public std::enable_shared_from_this<Job> {
     size_t n_sent = 0;                 // bytes of text
     Timings timings;
     double started_ms = 0, last_token_ms = 0;
-    int n_prompt = 0, n_cached = 0, n_tokens = 0, slot = -1;
+    int n_prompt = 0, n_cached = 0, n_processed = -1, n_tokens = 0, slot = -1;
     bool time_is_up = false, ended = false;
   };
   State& At(int index) { return answers_[static_cast<size_t>(index)]; }
@@ -110,7 +110,8 @@ class Job : public std::enable_shared_from_this<Job> {
     parts_.metrics->Add("longspec:prompt_tokens_total", n_prompt);
     parts_.metrics->Add("longspec:prefix_cache_queries_total", n_prompt);
     parts_.metrics->Add("longspec:prefix_cache_hits_total", n_cached);
-    Send(form_->OnStart(index, n_prompt, n_cached) + form_->OnProgress(index, ProgressOf(state, n_cached)));
+    Send(form_->OnStart(index, n_prompt, n_cached));
+    Send(form_->OnProgress(index, ProgressOf(state, n_cached)));
   }
 
   static Progress ProgressOf(const State& state, int processed) {
@@ -122,8 +123,13 @@ class Job : public std::enable_shared_from_this<Job> {
 
   // The prompt's last token is part of the first round that generates.
   bool TakeProgress(int index, int done, int total) {
+    return SendProgress(index, done == total ? At(index).n_prompt : At(index).n_cached + done);
+  }
+
+  bool SendProgress(int index, int processed) {
     State& state = At(index);
-    const int processed = done == total ? state.n_prompt : state.n_cached + done;
+    if (state.n_processed == processed) return true;
+    state.n_processed = processed;
     parts_.slots->SetProgress(state.slot, processed, 0);
     return Send(form_->OnProgress(index, ProgressOf(state, processed)));
   }
@@ -132,6 +138,7 @@ class Job : public std::enable_shared_from_this<Job> {
     State& state = At(index);
     const double now = NowMs();
     if (state.n_tokens == 0) {
+      SendProgress(index, state.n_prompt);  // where the whole prompt was one pass
       parts_.metrics->Observe("longspec:time_to_first_token_seconds", (now - call_->arrived_ms()) / 1000);
       if (index == 0) call_->Note("first_token_ms", now - call_->arrived_ms());
     } else {

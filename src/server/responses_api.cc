@@ -71,6 +71,7 @@ void ParseItem(const nlohmann::json& json, const std::string& place, Fields& fie
 }
 
 void ParseInput(Fields& fields, nlohmann::json* messages) {
+  const size_t n_before = messages->size();
   const nlohmann::json* input = fields.Find("input");
   if (input == nullptr) return fields.Missing("input");
   if (input->is_string()) {
@@ -81,7 +82,7 @@ void ParseInput(Fields& fields, nlohmann::json* messages) {
   } else {
     fields.Fail("input", "must be a text or a list of items", "invalid_type");
   }
-  if (messages->empty()) fields.Fail("input", "must hold a message", "invalid_value");
+  if (messages->size() == n_before) fields.Fail("input", "must hold a message", "invalid_value");
 }
 
 void ParseTools(Fields& fields) {
@@ -107,12 +108,10 @@ class ResponsesForm final : public AnswerForm {
   }
 
   std::string OnStart(int, int, int) override {
-    Json item = Item("in_progress");
-    item["content"] = Json::array();
-    return Numbered("response.created", {{"response", Response(nullptr)}}) +
-           Numbered("response.in_progress", {{"response", Response(nullptr)}}) +
-           Numbered("response.output_item.added", {{"output_index", 0}, {"item", std::move(item)}}) +
-           Numbered("response.content_part.added", OfPart({{"part", Part("")}}));
+    std::string events = Numbered("response.created", {{"response", Response(nullptr)}});
+    events += Numbered("response.in_progress", {{"response", Response(nullptr)}});
+    events += Numbered("response.output_item.added", {{"output_index", 0}, {"item", Item("in_progress")}});
+    return events + Numbered("response.content_part.added", OfPart({{"part", Part("")}}));
   }
 
   std::string OnProgress(int, const Progress&) override { return {}; }
@@ -128,11 +127,12 @@ class ResponsesForm final : public AnswerForm {
     Json item = Item("completed");
     item["content"].push_back(Part(text));
     const bool whole = answer.result.finish_reason == FinishReason::kStop;
-    return Numbered("response.output_text.done", OfPart({{"text", text}, {"logprobs", Json::array()}})) +
-           Numbered("response.content_part.done", OfPart({{"part", Part(text)}})) +
-           Numbered("response.output_item.done", {{"output_index", 0}, {"item", std::move(item)}}) +
-           Numbered(whole ? "response.completed" : "response.incomplete",
-                    {{"response", Response(&answer.result)}});
+    std::string events =
+        Numbered("response.output_text.done", OfPart({{"text", text}, {"logprobs", Json::array()}}));
+    events += Numbered("response.content_part.done", OfPart({{"part", Part(text)}}));
+    events += Numbered("response.output_item.done", {{"output_index", 0}, {"item", std::move(item)}});
+    return events + Numbered(whole ? "response.completed" : "response.incomplete",
+                             {{"response", Response(&answer.result)}});
   }
 
   std::string OnEnd(std::span<const Answer>) override { return {}; }

@@ -252,9 +252,8 @@ class Http(unittest.TestCase):
             for path in ("/v1/completions", "/v1/chat/completions", "/completion", "/tokenize", "/detokenize",
                          "/apply-template", "/v1/messages", "/v1/messages/count_tokens"):
                 status, _, text = self.server.request("POST", path, body)
-                if path == "/completion" and status == 200:
-                    continue
-                self.assertIn(status, (200, 400, 413) if path in ("/detokenize",) else (400, 413), (path, body[:40], text))
+                lenient = path in ("/tokenize", "/detokenize") or (path == "/completion" and b'"x"' in body)
+                self.assertIn(status, (200, 400, 413) if lenient else (400, 413), (path, body[:40], text))
                 if status != 200:
                     self.assertTrue(json.loads(text)["error"]["message"])
 
@@ -571,15 +570,16 @@ class Clients(unittest.TestCase):
                                                       extra_body={"ignore_eos": True}).usage.completion_tokens
             with concurrent.futures.ThreadPoolExecutor(6) as pool:
                 self.assertEqual(list(pool.map(ask, range(6))), [60] * 6)
+        with Server("--parallel", "1", "--max-queued-requests", "1", model=SLOW_MODEL) as server:
             once = self.openai_package.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
-            socks = [server.stream("/v1/completions", completion("the sea", max_tokens=4000)) for _ in range(2)]
-            read_until(socks[0], b'"text"')
-            server.wait_for("num_requests_waiting", 1)
-            with self.assertRaises(self.openai_package.RateLimitError) as raised:
-                once.completions.create(model="x", prompt="y")
-            self.assertEqual(raised.exception.response.headers["retry-after"], "1")
-            for sock in socks:
-                sock.close()
+            endless = completion("the sea", max_tokens=8000)
+            with server.stream("/v1/completions", endless) as running:
+                read_until(running, b'"text"')
+                with server.stream("/v1/completions", endless):
+                    server.wait_for("num_requests_waiting", 1)
+                    with self.assertRaises(self.openai_package.RateLimitError) as raised:
+                        once.completions.create(model="x", prompt="y")
+                    self.assertEqual(raised.exception.response.headers["retry-after"], "1")
 
     def test_responses(self):
         ask = {"model": "little", "input": "the sea", "instructions": "Be brief.", "max_output_tokens": 24,
@@ -599,7 +599,7 @@ class Clients(unittest.TestCase):
             self.openai.responses.create(model="little", input="x", previous_response_id="resp_1")
 
     def test_anthropic_messages(self):
-        ask = {"model": "little", "max_tokens": 24, "temperature": 0.5, "system": "Be brief.",
+        ask = {"model": "little", "max_tokens": 24, "system": "Be brief.",
                "messages": [{"role": "user", "content": "the sea"}], "extra_body": {"seed": 3}}
         whole = self.anthropic.messages.create(**ask)
         self.assertEqual(whole.role, "assistant")
