@@ -53,7 +53,7 @@ format:         ## Format all C++ files in place
 tidy:           ## Run clang-tidy over all modules
 	@tools/setup.sh test lint
 	@cmake --preset ci -B build/tidy -DLONGSPEC_PRECOMPILE=OFF >/dev/null
-	@printf '%s\n' $(filter %.cc,$(SOURCES)) | grep '^src/' | grep -v -e '_fuzz.cc$$' -e '^src/train/' \
+	@printf '%s\n' $(filter %.cc,$(SOURCES)) | grep '^src/' | grep -v -e '_fuzz.cc$$' -e '^src/train/' -e '^src/http/' \
 	  | xargs -P "$$(nproc)" -n 4 clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p build/tidy
 
 install: release  ## Install under PREFIX (/usr/local)

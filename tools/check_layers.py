@@ -28,6 +28,7 @@ FLOORS = (
     ("decode",),
     ("engine",),
     ("server", "bench", "eval", "features"),
+    ("http",),
     ("cli",),
 )
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}

@@ -66,6 +66,7 @@ require() { # task
       need_header CLI/CLI.hpp libcli11-dev
       need_header pcre2.h libpcre2-dev
       need_header zlib.h zlib1g-dev
+      need_header boost/beast.hpp libboost-dev
       ;;
     model)
       need_command python3 python3

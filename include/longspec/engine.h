@@ -50,8 +50,9 @@ struct ModelInfo {
   std::string rope_scaling;  // "none", "linear x4", "yarn x4 (original 2048)"
   std::string tokenizer_model, tokenizer_pre;
   bool has_chat_template = false;
-  std::string cpu;      // model name and the features kernels care about
-  std::string kernels;  // the table in use
+  std::string chat_template;  // its source
+  std::string cpu;            // model name and the features kernels care about
+  std::string kernels;        // the table in use
   std::vector<std::string> kernels_available;
   std::vector<std::pair<std::string, std::string>> arithmetic;  // operation -> arithmetic in use
   std::vector<std::pair<std::string, uint64_t>> weight_bytes_by_type;
@@ -112,6 +113,10 @@ class Engine {
   virtual Status SaveSession(const Session& session, const std::string& path) = 0;
   virtual Result<std::unique_ptr<Session>> LoadSession(const std::string& path) = 0;
 
+  // What is known of these tokens' keys and values is given up, back to where other prompts go on
+  // differently; sessions keep theirs. One call at a time per engine, rounds of schedulers included.
+  virtual void Forget(const std::vector<int32_t>& tokens) = 0;
+
   // One call at a time per engine, Generation::Step included.
   virtual Result<GenerationResult> Generate(Session& session, const GenerationRequest& request) = 0;
   // Evaluates the prompt; Generation::Step does the rest. Generate is Start, Step to the end and Finish.
@@ -124,6 +129,8 @@ class Engine {
   virtual std::vector<int32_t> Tokenize(std::string_view text, bool add_special = false,
                                         bool parse_special = true) const = 0;
   virtual std::string Detokenize(const std::vector<int32_t>& tokens, bool keep_special = true) const = 0;
+  // The prompt that Generate would evaluate, in tokens, or what is wrong with it.
+  virtual Result<std::vector<int32_t>> PromptTokens(const GenerationRequest& request) const = 0;
   virtual Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages,
                                                 bool add_generation_prompt) const = 0;
 };

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,26 @@ struct Message {
 
 // An end token or a stop string; n_predict; a full context; the caller.
 enum class FinishReason : uint8_t { kStop, kLength, kContext, kCancelled };
+
+// A token and the natural logarithm of its chance: of the model's own distribution, before temperature,
+// filters, penalties and biases.
+struct TokenLogprob {
+  int32_t token = 0;
+  float logprob = 0.0F;
+};
+
+// A token as it was generated. Views are valid during the call.
+struct GeneratedToken {
+  int32_t id = 0;
+  std::string_view source = {};  // the drafter that had guessed it; empty: none had
+  bool is_end = false;           // an end token, which stands for no text
+  // The place of its characters among the bytes of all text so far, also of text that is held back or that a
+  // stop string takes away. A character made of several tokens is the last one's.
+  size_t text_begin = 0, text_end = 0;
+  TokenLogprob own = {};                    // only if n_logprobs >= 0
+  std::span<const TokenLogprob> likeliest;  // n_logprobs of them, likeliest first
+  Timings timings = {};                     // of the answer so far, the token's whole round included
+};
 
 struct GenerationRequest {
   // Exactly one of these three is given.
@@ -40,13 +61,20 @@ struct GenerationRequest {
   std::function<bool(std::string_view piece)> on_text = {};
   // Called while the prompt is evaluated. Return false to cancel.
   std::function<bool(int done, int total)> on_prefill = {};
+  // Called once, before anything is evaluated: tokens of the prompt, and how many of them were evaluated
+  // before.
+  std::function<void(int n_prompt, int n_cached)> on_start = {};
+  // Called with each token before the text that it completes.
+  std::function<void(const GeneratedToken&)> on_token = {};
+  int n_logprobs = -1;  // likeliest tokens that on_token is told of; -1: no chances at all
 };
 
 struct GenerationResult {
   std::string text;
   std::vector<int32_t> tokens;  // generated, the end token included
   FinishReason finish_reason = FinishReason::kLength;
-  uint64_t seed = 0;  // the one used
+  std::string stop_string = {};  // kStop: the one that ended the text; empty: an end token did
+  uint64_t seed = 0;             // the one used
   Timings timings;
   SpeculativeStats speculative;
   PartialVerificationStats partial_verification;

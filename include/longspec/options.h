@@ -75,11 +75,13 @@ struct SpeculationOptions {
   std::string policy = {};
   int adaptive_n_max = 32;
   std::vector<int32_t> replay_tokens = {};  // type "replay": the tokens to propose, by absolute output index
-  int suffix_max_depth = 24;                // type "suffix": longest suffix told apart
-  float suffix_factor = 1.0F;               // drafted depth per matched token
-  float suffix_min_prob = 0.1F;             // nodes less likely than this are left out
-  std::string corpus = {};                  // a file of `longspec corpus` to look suffixes up in as well
-  float ppm_min_prob = 0.03F;               // type "ppm": nodes less likely than this are left out
+  // type "prediction": tokens of a text that the answer may be made of, in this order or another.
+  std::vector<int32_t> prediction_tokens = {};
+  int suffix_max_depth = 24;     // type "suffix": longest suffix told apart
+  float suffix_factor = 1.0F;    // drafted depth per matched token
+  float suffix_min_prob = 0.1F;  // nodes less likely than this are left out
+  std::string corpus = {};       // a file of `longspec corpus` to look suffixes up in as well
+  float ppm_min_prob = 0.03F;    // type "ppm": nodes less likely than this are left out
   // type "ppm": a table of `longspec corpus --ngrams` with what usually follows in other texts; "": the one
   // in the folder priors beside the model file that is of its tokenizer, if there is one; "none": none.
   std::string prior = {};

@@ -12,11 +12,22 @@
 
 namespace longspec {
 
+// What one round was.
+struct RoundReport {
+  int rows = 0;             // of the pass: missing tokens of prompts, roots and guesses
+  int sequences = 0;        // in it
+  int tokens = 0;           // generated
+  double predicted_ms = 0;  // of the forward pass, by the costs known before
+  double pass_ms = 0;       // what it took
+  double round_ms = 0;      // with drafting, verification and commits
+};
+
 struct SchedulerOptions {
   int parallel = 0;          // sequences at once; 0: as many as memory holds, 64 at most
   uint64_t cache_bytes = 0;  // for keys and values; 0: the planned KV memory
   double prefill_ms = 100;   // that prompts may add to a round in which answers are written
   bool share_prefixes = true;
+  std::function<void(const RoundReport&)> on_round = {};  // called after each forward pass
 };
 
 // A request given to the scheduler. on_end is called once for each of the n answers, from inside RunRound (or
@@ -24,6 +35,8 @@ struct SchedulerOptions {
 struct Submission {
   GenerationRequest request;
   int n = 1;
+  // What is special to one of the answers, such as callbacks that know its index. Called when it starts.
+  std::function<void(int index, GenerationRequest& request)> for_answer = {};
   std::function<void(int index, Result<GenerationResult>)> on_end;
 };
 
@@ -32,6 +45,10 @@ struct SchedulerStats {
   int64_t prompt_tokens = 0,
           prompt_tokens_known = 0;  // of those that started; known: evaluated before by others
   int64_t preemptions = 0;          // sequences that gave way and computed their keys again
+  int running = 0, waiting = 0;     // sequences after the last round
+  // Chunks of keys and values: held by sequences, sessions and known prefixes; of them, those that only known
+  // prefixes hold; and as many as there may be.
+  size_t chunks_held = 0, chunks_reclaimable = 0, chunks_most = 0;
 };
 
 class Scheduler {  // Submit, Cancel: any thread; RunRound: one thread

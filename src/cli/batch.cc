@@ -215,14 +215,14 @@ void Batch::End(const std::shared_ptr<Pending>& pending, int index, Result<Gener
 }
 
 void Batch::WriteAnswer(const Pending& pending) {
-  std::vector<GenerationResult> answers;
-  for (const auto& answer : pending.answers) answers.push_back(*answer);
+  std::vector<openai::Answer> answers;
+  for (const auto& answer : pending.answers) answers.push_back({.result = *answer});
   const std::string id = NextId();
   const openai::ResponseHead head{.id = id, .created = std::time(nullptr), .model = model_};
   const auto body = openai::ResponseJson(pending.endpoint, head, answers);
   if (!Write(openai::BatchAnswerJson(id, pending.custom_id, body))) return;
   ++summary_.answered;
-  for (const GenerationResult& answer : answers) Count(answer);
+  for (const openai::Answer& answer : answers) Count(answer.result);
 }
 
 void Batch::WriteError(const std::string& custom_id, int64_t line_number, const openai::ApiError& error) {

@@ -25,6 +25,7 @@ const std::vector<Command>& Commands();
 Runner SetUpRun(CLI::App& app);
 Runner SetUpChat(CLI::App& app);
 Runner SetUpBatch(CLI::App& app);
+Runner SetUpServe(CLI::App& app);
 Runner SetUpInfo(CLI::App& app);
 Runner SetUpTokenize(CLI::App& app);
 Runner SetUpSelfcheck(CLI::App& app);

@@ -8,6 +8,7 @@ const std::vector<Command>& Commands() {
       {"run", "Generate text from a prompt or a document", SetUpRun},
       {"chat", "Talk with the model", SetUpChat},
       {"batch", "Answer a file of requests, several at a time", SetUpBatch},
+      {"serve", "Serve the model over HTTP to clients of OpenAI's API and llama-server", SetUpServe},
       {"info", "Show model, tokenizer, CPU, kernels and memory plan", SetUpInfo},
       {"tokenize", "Show the tokens of a text", SetUpTokenize},
       {"selfcheck", "Compare plain and speculative output, bit by bit", SetUpSelfcheck},

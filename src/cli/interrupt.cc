@@ -38,6 +38,13 @@ void InstallSignalHandlers() {
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
+void InstallTermination() {
+  struct sigaction action {};
+  action.sa_handler = HandleInterrupt;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGTERM, &action, nullptr);
+}
+
 bool Interrupted() { return g_interrupted.load(); }
 
 void ClearInterrupt() {

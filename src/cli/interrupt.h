@@ -10,6 +10,9 @@ namespace longspec::cli {
 // errors like any other.
 void InstallSignalHandlers();
 
+// SIGTERM does what SIGINT does, for commands that run until they are told to stop.
+void InstallTermination();
+
 bool Interrupted();
 void ClearInterrupt();
 

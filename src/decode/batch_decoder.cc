@@ -90,12 +90,13 @@ Status BatchDecoder::Run(std::span<Turn> turns) {
   works_.clear();
   works_.reserve(turns.size());
   running_.clear();
+  last_pass_ = {};
   Stopwatch round;
   const bool several = turns.size() > 1 && costs_ != nullptr;
   const bool may_guess = !several || trial_.MayGuess();
   for (Turn& turn : turns) {
     turn.sequence->Check();
-    turn.tokens = turn.path = {};
+    turn.tokens = turn.path = turn.sources = {};
     const int missing = turn.sequence->n_missing();
     LS_CHECK(missing >= 1 && turn.max_rows >= 1 && turn.max_tokens >= 1);
     Work& work = works_.emplace_back(Work{
@@ -122,6 +123,9 @@ Status BatchDecoder::Run(std::span<Turn> turns) {
          .taps = work->taps.empty() ? nullptr : &work->taps,
          .prefix = work->prefix});
   }
+  for (const Work* work : running_) last_pass_.rows += static_cast<int>(work->tokens.size());
+  if (costs_ != nullptr) last_pass_.predicted_ms = PassCost(*costs_).Ms(Parts());
+  watch.Lap();
   auto output = target_->Forward(segments_);
   if (!output.ok()) {
     works_.clear();  // rolls back
@@ -129,6 +133,7 @@ Status BatchDecoder::Run(std::span<Turn> turns) {
   }
   vocab_ = output->vocab;
   const double target_ms = watch.Lap();
+  last_pass_.target_ms = target_ms;
   if (costs_ != nullptr && works_.size() > 1) ObservePass(Parts(), target_ms, costs_);
   LS_CHECK(output->segments.size() == running_.size());
   for (size_t i = 0; i < running_.size(); ++i) {
@@ -335,6 +340,11 @@ void BatchDecoder::Commit(Work& work, const TargetOutput::Segment& output, doubl
   s.stats.draft_ms += watch.Lap();
   turn.tokens = tokens;
   turn.path = path;
+  for (size_t i = 1; i <= kept; ++i) {
+    const auto& accepted_nodes = work.accepted.nodes;
+    work.sources.push_back(i < accepted_nodes.size() ? work.tree.node(accepted_nodes[i]).source : -1);
+  }
+  turn.sources = work.sources;
   turn.logits = of_root;
 }
 

@@ -54,10 +54,11 @@ struct Turn {
   int max_nodes = 1 << 20;                               // that may be verified besides
 
   // Views are valid until the next round.
-  Status status;                    // the sequence's own; nothing has changed for it if this is an error
-  std::span<const int32_t> tokens;  // newly committed, in order; none while tokens are missing
-  const float* logits = nullptr;    // (rows, vocab): row path[i] is what tokens[i] was drawn from
-  std::span<const int32_t> path;    // (tokens.size())
+  Status status;                     // the sequence's own; nothing has changed for it if this is an error
+  std::span<const int32_t> tokens;   // newly committed, in order; none while tokens are missing
+  const float* logits = nullptr;     // (rows, vocab): row path[i] is what tokens[i] was drawn from
+  std::span<const int32_t> path;     // (tokens.size())
+  std::span<const int32_t> sources;  // (tokens.size()): of Drafter::sources(), who had guessed it; -1: nobody
 };
 
 class BatchDecoder {
@@ -71,6 +72,13 @@ class BatchDecoder {
 
   int vocab() const { return vocab_; }
 
+  // The last round's forward pass.
+  struct Pass {
+    int rows = 0;
+    double predicted_ms = 0, target_ms = 0;  // predicted: 0 without costs
+  };
+  const Pass& last_pass() const { return last_pass_; }
+
  private:
   // What a turn needs while it lasts.
   struct Work {
@@ -82,7 +90,7 @@ class BatchDecoder {
     double draft_ms = 0;
     Taps taps;
     const LayerPrefix* prefix = nullptr;  // the drafter's
-    std::vector<int32_t> tokens, parents, rows;
+    std::vector<int32_t> tokens, parents, rows, sources;
     std::optional<KvTransaction> speculated;
     Accepted accepted;
   };
@@ -101,6 +109,7 @@ class BatchDecoder {
   CostModel* const costs_;
   BatchTrial trial_;
   int vocab_ = 0;
+  Pass last_pass_;
   std::vector<Work> works_;
   std::vector<Work*> running_;
   std::vector<ForwardSegment> segments_;

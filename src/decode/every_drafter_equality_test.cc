@@ -69,6 +69,7 @@ TEST_F(EveryDrafter, LeavesTheTextAsItIs) {
           SpeculationOptions options = {.type = type, .draft_n_max = 12, .ngram_min = 1, .tree = "4"};
           options.replay_tokens = truth;
           for (size_t i = 3; i < truth.size(); i += 7) options.replay_tokens[i] = (truth[i] + 1) % kVocab;
+          options.prediction_tokens = options.replay_tokens;
           options.dice = dice;
           options.prior = prior;
           const auto drafter = Make(options);

@@ -69,9 +69,9 @@ struct DrafterEntry {
   bool Answers(std::string_view wanted) const;  // to its name, or to one of its aliases
 };
 
-extern const DrafterEntry kNoneDrafter, kNgramDrafter, kReplayDrafter, kPpmDrafter, kSuffixDrafter,
-    kRecyclingDrafter, kMagicDecDrafter, kPartialDrafter, kLongspecDrafter, kEagleDrafter, kEagle3Drafter,
-    kBeagleDrafter, kMedusaDrafter, kExitDrafter, kLmDrafter, kPortfolioDrafter;
+extern const DrafterEntry kNoneDrafter, kNgramDrafter, kReplayDrafter, kPredictionDrafter, kPpmDrafter,
+    kSuffixDrafter, kRecyclingDrafter, kMagicDecDrafter, kPartialDrafter, kLongspecDrafter, kEagleDrafter,
+    kEagle3Drafter, kBeagleDrafter, kMedusaDrafter, kExitDrafter, kLmDrafter, kPortfolioDrafter;
 
 // In the order in which the help shows them, and in which "auto" asks them.
 std::span<const DrafterEntry* const> Drafters();

@@ -49,14 +49,8 @@ Result<Header> ReadHeader(const std::string& path, std::span<const std::byte> by
   return header;
 }
 
-}  // namespace
-
-Status SuffixCorpus::Write(const std::string& path, int vocab_size, std::span<const int32_t> tokens) {
-  LS_CHECK(vocab_size > 0);
-  if (tokens.size() > std::numeric_limits<uint32_t>::max()) {
-    return InvalidArgument(path + ": a corpus of " + std::to_string(tokens.size()) +
-                           " tokens; at most 4294967295 can be indexed");
-  }
+// The places of a text, sorted by the tokens that begin there.
+std::vector<uint32_t> SortedPlaces(std::span<const int32_t> tokens) {
   std::vector<uint32_t> order(tokens.size());
   std::iota(order.begin(), order.end(), 0U);
   const auto beginning = [&](uint32_t place) {
@@ -69,6 +63,23 @@ Status SuffixCorpus::Write(const std::string& path, int vocab_size, std::span<co
     // One is the other's beginning: the shorter one first, then by place.
     return (i == x.end()) != (j == y.end()) ? i == x.end() : a < b;
   });
+  return order;
+}
+
+}  // namespace
+
+std::unique_ptr<SuffixCorpus> SuffixCorpus::Make(std::vector<int32_t> tokens) {
+  std::vector<uint32_t> order = SortedPlaces(tokens);
+  return std::unique_ptr<SuffixCorpus>(new SuffixCorpus(std::move(tokens), std::move(order)));
+}
+
+Status SuffixCorpus::Write(const std::string& path, int vocab_size, std::span<const int32_t> tokens) {
+  LS_CHECK(vocab_size > 0);
+  if (tokens.size() > std::numeric_limits<uint32_t>::max()) {
+    return InvalidArgument(path + ": a corpus of " + std::to_string(tokens.size()) +
+                           " tokens; at most 4294967295 can be indexed");
+  }
+  const std::vector<uint32_t> order = SortedPlaces(tokens);
   Header header = {};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.version = kVersion;

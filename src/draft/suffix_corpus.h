@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,6 +32,9 @@ class SuffixCorpus final : public SuffixIndex {
   // `vocab_size`: of the model that is to be drafted for. Checks every number in the file.
   static Result<std::unique_ptr<SuffixCorpus>> Open(const std::string& path, int vocab_size);
 
+  // The same in memory. REQUIRES: tokens are 0 or more, or kSeparator.
+  static std::unique_ptr<SuffixCorpus> Make(std::vector<int32_t> tokens);
+
   // Contexts that are suffixes of `sequence`, of up to max_context tokens: the longest that occurs, then
   // shorter ones that occur more often, at most `most`; replaces `out`.
   void Matches(std::span<const int32_t> sequence, int max_context, int most,
@@ -41,17 +45,24 @@ class SuffixCorpus final : public SuffixIndex {
   void Continuations(const SuffixContext& context, int most, std::vector<Continuation>& out) const override;
 
   size_t size() const { return tokens_.size(); }
-  size_t bytes() const { return file_.bytes().size(); }  // mapped
+  size_t bytes() const { return tokens_.size_bytes() + order_.size_bytes(); }  // mapped or held
 
  private:
   SuffixCorpus(MappedFile file, std::span<const int32_t> tokens, std::span<const uint32_t> order)
       : file_(std::move(file)), tokens_(tokens), order_(order) {}
+  SuffixCorpus(std::vector<int32_t> tokens, std::vector<uint32_t> order)
+      : own_tokens_(std::move(tokens)),
+        own_order_(std::move(order)),
+        tokens_(own_tokens_),
+        order_(own_order_) {}
 
   int32_t TokenAt(uint32_t place, int32_t offset) const;
   SuffixContext Find(std::span<const int32_t> context) const;
   SuffixContext Extend(const SuffixContext& context, int32_t token) const;
 
-  MappedFile file_;
+  const std::optional<MappedFile> file_;  // null: in memory
+  const std::vector<int32_t> own_tokens_;
+  const std::vector<uint32_t> own_order_;
   std::span<const int32_t> tokens_;
   std::span<const uint32_t> order_;
 };

@@ -17,6 +17,7 @@
 #include "engine/draft_state.h"
 #include "engine/stop_matcher.h"
 #include "model/shared_parts.h"
+#include "sampling/log_softmax.h"
 #include "sampling/sampler.h"
 
 namespace longspec {
@@ -28,11 +29,17 @@ class TextStream {
   TextStream(const Tokenizer& tokenizer, const GenerationRequest& request)
       : decoder_(tokenizer), matcher_(request.stop), on_text_(request.on_text) {}
 
-  // False when the text has ended: a stop string, or the caller's wish.
-  bool Push(int32_t token) {
-    Emit(matcher_.Push(decoder_.Push(token)));
+  // False when the text has ended: a stop string, or the caller's wish. `before_text` is called with the
+  // place of the token's characters in the text.
+  template <typename F>
+  bool Push(int32_t token, const F& before_text) {
+    const std::string piece = decoder_.Push(token);
+    before_text(n_decoded_, n_decoded_ + piece.size());
+    n_decoded_ += piece.size();
+    Emit(matcher_.Push(piece));
     return !stopped() && !cancelled_;
   }
+  size_t n_decoded() const { return n_decoded_; }
 
   // The end of text that was not cut short: what was held back follows.
   void Finish() {
@@ -42,6 +49,7 @@ class TextStream {
   }
 
   bool stopped() const { return matcher_.stopped(); }
+  const std::string& stop_string() const { return matcher_.matched(); }
   bool cancelled() const { return cancelled_; }
   const std::string& text() const { return text_; }
 
@@ -56,6 +64,7 @@ class TextStream {
   StopMatcher matcher_;
   const std::function<bool(std::string_view)>& on_text_;
   std::string text_;
+  size_t n_decoded_ = 0;  // bytes of text, those held back included
   bool cancelled_ = false;
 };
 
@@ -273,6 +282,10 @@ class AnswerImpl final : public Answer {
     result_.timings.cache_n = static_cast<int64_t>(Reuse(parts_, session_, prompt));
     result_.timings.prompt_n = static_cast<int64_t>(prompt.size()) - result_.timings.cache_n;
     n_computed_ = session_.cache->length();
+    sources_ = drafter->sources();
+    if (request_.on_start) {
+      request_.on_start(static_cast<int>(prompt.size()), static_cast<int>(result_.timings.cache_n));
+    }
     sequence_.Follow();
     return GiveCache();
   }
@@ -297,9 +310,13 @@ class AnswerImpl final : public Answer {
     LS_TRY(turn.status);
     if (parts_.on_turn) parts_.on_turn(turn);
     (of_prompt_ ? result_.timings.prompt_ms : result_.timings.predicted_ms) += round_ms;
-    for (const int32_t token : turn.tokens) {
+    for (size_t i = 0; i < turn.tokens.size(); ++i) {
+      const int32_t token = turn.tokens[i];
+      const bool is_end = IsEnd(token);
       result_.tokens.push_back(token);
-      if (IsEnd(token) || !text_.Push(token)) {
+      const auto report = [&](size_t begin, size_t end) { Report(turn, i, is_end, begin, end); };
+      if (is_end) report(text_.n_decoded(), text_.n_decoded());
+      if (is_end || !text_.Push(token, report)) {
         End(FinishReason::kStop);
         return {};
       }
@@ -337,6 +354,7 @@ class AnswerImpl final : public Answer {
     result_.timings.draft_n_accepted = stats.accepted;
     result_.text = text_.text();
     result_.finish_reason = reason_;
+    result_.stop_string = text_.stop_string();
     result_.distinct_4gram = DistinctNgramShare(result_.tokens);
     result_.speculative = MakeSpeculativeStats(stats, drafter, policy_->report(),
                                                session_.cache->exactness() == Exactness::kLossless);
@@ -376,6 +394,27 @@ class AnswerImpl final : public Answer {
     return !request_.ignore_eos && parts_.tokenizer->IsEndOfGeneration(token);
   }
 
+  void Report(const Turn& turn, size_t i, bool is_end, size_t text_begin, size_t text_end) {
+    if (!request_.on_token) return;
+    GeneratedToken token = {
+        .id = turn.tokens[i], .is_end = is_end, .text_begin = text_begin, .text_end = text_end};
+    token.timings = result_.timings;
+    token.timings.predicted_n = static_cast<int64_t>(result_.tokens.size());
+    token.timings.draft_n = sequence_.stats.drafted;
+    token.timings.draft_n_accepted = sequence_.stats.accepted;
+    if (turn.sources[i] >= 0) token.source = sources_[static_cast<size_t>(turn.sources[i])];
+    if (request_.n_logprobs >= 0) {
+      const auto vocab = static_cast<size_t>(parts_.target->vocab_size());
+      const auto row = static_cast<size_t>(turn.path[i]);
+      const std::span logits(turn.logits + row * vocab, vocab);
+      const LogSoftmax softmax(logits);
+      token.own = {.token = token.id, .logprob = softmax.Of(token.id)};
+      softmax.Likeliest(request_.n_logprobs, likeliest_);
+      token.likeliest = likeliest_;
+    }
+    request_.on_token(token);
+  }
+
   // Tokens that may still be generated; sets the reason it will end for.
   int Room() {
     const auto used = static_cast<int>(session_.tokens.size());
@@ -398,6 +437,8 @@ class AnswerImpl final : public Answer {
   std::unique_ptr<PartialVerifier> verifier_;  // null: the whole cache chooses
   Sequence sequence_;
   TextStream text_;
+  std::vector<std::string_view> sources_;  // of the drafter
+  std::vector<TokenLogprob> likeliest_;
   int n_computed_ = 0;  // positions that were there when it began
   GenerationResult result_;
   FinishReason reason_ = FinishReason::kLength, limit_ = FinishReason::kLength;

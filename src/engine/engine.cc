@@ -202,6 +202,9 @@ class EngineImpl final : public Engine {
   Result<std::unique_ptr<Session>> Fork(const Session& session) override;
   Status SaveSession(const Session& session, const std::string& path) override;
   Result<std::unique_ptr<Session>> LoadSession(const std::string& path) override;
+  void Forget(const std::vector<int32_t>& tokens) override {
+    if (prefixes_ != nullptr) prefixes_->Forget(std::span(tokens));
+  }
   Result<GenerationResult> Generate(Session& session, const GenerationRequest& request) override;
   Result<std::unique_ptr<Generation>> Start(Session& session, const GenerationRequest& request) override;
   Result<std::unique_ptr<Scheduler>> NewScheduler(const SchedulerOptions& options) override;
@@ -211,13 +214,13 @@ class EngineImpl final : public Engine {
   std::string Detokenize(const std::vector<int32_t>& tokens, bool keep_special) const override {
     return text_.tokenizer->Decode(tokens, keep_special);
   }
+  Result<std::vector<int32_t>> PromptTokens(const GenerationRequest& request) const override;
   Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages,
                                         bool add_generation_prompt) const override;
 
  private:
   Result<SessionImpl*> Own(Session& session) const;
   std::vector<std::pair<std::string, std::string>> SessionsBelongTo() const;
-  Result<std::vector<int32_t>> PromptTokens(const GenerationRequest& request) const;
   GenerationParts Parts();
   std::vector<int32_t> EncodePrompt(std::string_view text) const;
   std::string TokenText(int32_t id) const;

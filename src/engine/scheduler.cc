@@ -62,6 +62,7 @@ class SchedulerImpl final : public Scheduler {
     schedule_.parallel = options.parallel > 0 ? options.parallel : kMostParallel;
     schedule_.parallel = std::min({schedule_.parallel, schedule_.batch_rows, kMostRowsWithLogits});
     schedule_.prefill_ms = options.prefill_ms;
+    on_round_ = options.on_round;
     parts_.generation.learned = [this] { return learned_; };
     if (!options.share_prefixes) parts_.generation.prefixes = nullptr;
   }
@@ -103,7 +104,17 @@ class SchedulerImpl final : public Scheduler {
     return true;
   }
 
-  SchedulerStats stats() const override { return stats_; }
+  SchedulerStats stats() const override {
+    SchedulerStats stats = stats_;
+    stats.running =
+        static_cast<int>(std::ranges::count_if(entries_, [](const Entry& e) { return e.running; }));
+    stats.waiting = static_cast<int>(entries_.size()) - stats.running;
+    stats.chunks_held = parts_.pool->held();
+    stats.chunks_most = most_chunks_;
+    if (const PrefixIndex* prefixes = parts_.generation.prefixes)
+      stats.chunks_reclaimable = prefixes->n_reclaimable();
+    return stats;
+  }
 
  private:
   using Entries = std::list<Entry>;
@@ -274,6 +285,18 @@ class SchedulerImpl final : public Scheduler {
     }
     // A chunk that was shared and then copied within the round was there twice.
     MakeRoom(0);
+    if (on_round_ && ran.ok() && !turns.empty()) Report(turns, round_ms);
+  }
+
+  void Report(const std::vector<Turn>& turns, double round_ms) const {
+    const BatchDecoder::Pass& pass = rounds_.last_pass();
+    RoundReport report{.rows = pass.rows,
+                       .sequences = static_cast<int>(turns.size()),
+                       .predicted_ms = pass.predicted_ms,
+                       .pass_ms = pass.target_ms,
+                       .round_ms = round_ms};
+    for (const Turn& turn : turns) report.tokens += static_cast<int>(turn.tokens.size());
+    on_round_(report);
   }
 
   void Preempt(Entry& entry) {
@@ -290,7 +313,9 @@ class SchedulerImpl final : public Scheduler {
     parts_.generation.whole_chunks_only = tight;
     if (entry.answer == nullptr) {
       entry.session.cache = MakeFullCache(parts_.pool, parts_.ctx_size);
-      LS_ASSIGN(entry.answer, Answer::Start(parts_.generation, entry.session, entry.prompt, entry.of->request,
+      GenerationRequest request = entry.of->request;
+      if (entry.of->for_answer) entry.of->for_answer(entry.index, request);
+      LS_ASSIGN(entry.answer, Answer::Start(parts_.generation, entry.session, entry.prompt, request,
                                             static_cast<uint64_t>(entry.index)));
       stats_.prompt_tokens_known += entry.session.cache->length();
       stats_.prompt_tokens += static_cast<int64_t>(entry.prompt.size());
@@ -343,6 +368,7 @@ class SchedulerImpl final : public Scheduler {
   ScheduleOptions schedule_;
   LearnedCosts learned_;
   BatchDecoder rounds_;
+  std::function<void(const RoundReport&)> on_round_;
   Entries entries_;  // in order of arrival
   SchedulerStats stats_;
 

@@ -37,6 +37,7 @@ std::string StopMatcher::Push(std::string_view piece) {
     if (end < first_end || (end == first_end && at < begin)) {
       first_end = end;
       begin = at;
+      matched_ = stop;
     }
   }
   if (first_end != std::string::npos) stopped_ = true;

@@ -22,6 +22,7 @@ class StopMatcher {
 
   // A stop string occurred; it and what followed it are dropped.
   bool stopped() const { return stopped_; }
+  const std::string& matched() const { return matched_; }  // this one
 
   // The text ends here: what was still held back. Empty once stopped.
   std::string Finish();
@@ -33,6 +34,7 @@ class StopMatcher {
   std::vector<std::string> stops_;
   std::string pending_;
   bool stopped_ = false;
+  std::string matched_;
 };
 
 }  // namespace longspec

@@ -138,6 +138,24 @@ void PrefixIndex::Forget(const KvChunkRef& chunk) {
   visit(visit, *root_);
 }
 
+void PrefixIndex::Forget(std::span<const int32_t> tokens) {
+  Node* node = root_.get();
+  while (!tokens.empty()) {
+    const Step step = Closest(*node, FirstChunk(tokens));
+    // Of the last chunk less may be known.
+    if (step.child == nullptr || step.common < static_cast<int>(step.child->tokens->size())) break;
+    node = step.child;
+    if (step.common < kKvChunk) break;
+    tokens = tokens.subspan(FirstChunk(tokens).size());
+  }
+  while (node->parent != nullptr && node->children.empty()) {
+    Node* parent = node->parent;
+    parent->children.erase(parent->children.find(*node->tokens));
+    --n_chunks_;
+    node = parent;
+  }
+}
+
 size_t PrefixIndex::n_reclaimable() const {
   size_t n = 0;
   // A chunk that nobody holds can go once those under it can.

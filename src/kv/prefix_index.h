@@ -49,6 +49,9 @@ class PrefixIndex {
   // caller may write it without a copy.
   void Forget(const KvChunkRef& chunk);
 
+  // Gives up what is known of the end of these tokens, back to where others go on differently.
+  void Forget(std::span<const int32_t> tokens);
+
   // Drops the oldest until it holds no more by itself than it may.
   void Trim();
 

@@ -114,6 +114,25 @@ TEST_F(PrefixIndexTest, ForgetsTheEndOfABeginningForItsOnlyOtherHolder) {
   EXPECT_EQ(chunks[1].use_count(), 1);
 }
 
+TEST_F(PrefixIndexTest, ForgetsATextBackToWhereOthersGoOn) {
+  PrefixIndex index(10);
+  const Tokens a = Counting(700);
+  Tokens b = a;
+  b[600] = -5;
+  Insert(index, a);
+  Insert(index, b);
+  index.Forget(Tokens{99, 98});  // not known at all
+  EXPECT_EQ(index.Find(a).length, 700);
+  Tokens longer = a;
+  longer.push_back(7);  // whose keys are not there
+  index.Forget(longer);
+  EXPECT_EQ(index.Find(a).length, 600);  // what both begin with
+  EXPECT_EQ(index.Find(b).length, 700);
+  index.Forget(b);
+  EXPECT_EQ(index.Find(b).length, 0);
+  EXPECT_EQ(index.n_chunks(), 0U);
+}
+
 TEST_F(PrefixIndexTest, AgreesWithAListOfAllThatWasInserted) {
   std::mt19937 rng(3);
   PrefixIndex index(1 << 20);

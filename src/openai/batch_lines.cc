@@ -50,9 +50,18 @@ std::variant<ApiRequest, ApiError> ParseBody(Fields& fields, const GenerationReq
   if (body == nullptr) fields.Missing("body");
   if (fields.error()) return *fields.error();
   auto request = ParseRequest(endpoint, *body, defaults);
-  if (const auto* parsed = std::get_if<ApiRequest>(&request); parsed != nullptr && parsed->stream) {
-    return ApiError{
-        .message = "stream is not supported in a batch", .param = "stream", .code = "unsupported_parameter"};
+  if (const auto* parsed = std::get_if<ApiRequest>(&request)) {
+    const char* refused = parsed->wishes.stream                ? "stream"
+                          : parsed->generation.n_logprobs >= 0 ? "logprobs"
+                          : parsed->wishes.return_tokens       ? "return_tokens"
+                          : parsed->wishes.return_token_source ? "return_token_source"
+                          : !parsed->text_bias.empty()         ? "logit_bias of texts"
+                                                               : nullptr;
+    if (refused != nullptr) {
+      return ApiError{.message = std::string(refused) + " is not supported in a batch",
+                      .param = refused,
+                      .code = "unsupported_parameter"};
+    }
   }
   return request;
 }

@@ -48,6 +48,8 @@ TEST(BatchLines, MistakesKeepTheCustomIdIfThereIsOne) {
       {R"({"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {}})", "a", "prompt"},
       {R"({"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x", "stream": true}})",
        "a", "stream"},
+      {R"({"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x", "logprobs": 1}})",
+       "a", "logprobs"},
   };
   for (const auto& bad : cases) {
     const BatchLine line = Parse(bad.line);

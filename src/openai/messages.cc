@@ -39,17 +39,8 @@ void ParsePart(const Json& part, const std::string& place, Fields& message, std:
 
 // An assistant's may be null.
 void ParseContent(Fields& fields, Message* message) {
-  const Json* content = fields.Find("content");
-  if (content == nullptr) {
-    if (message->role != "assistant") fields.Missing("content");
-  } else if (content->is_array()) {
-    for (size_t i = 0; i < content->size() && !fields.error(); ++i) {
-      ParsePart((*content)[i], fields.PlaceOf("content[" + std::to_string(i) + "]"), fields,
-                &message->content);
-    }
-  } else {
-    fields.Text("content", &message->content);
-  }
+  if (fields.Find("content") == nullptr && message->role == "assistant") return;
+  ParseTextContent(fields, "content", &message->content);
 }
 
 std::optional<ApiError> ParseMessage(const Json& json, const std::string& place, Message* message) {
@@ -64,6 +55,18 @@ std::optional<ApiError> ParseMessage(const Json& json, const std::string& place,
 }
 
 }  // namespace
+
+void ParseTextContent(Fields& fields, std::string_view name, std::string* content) {
+  const Json* value = fields.Find(name);
+  if (value == nullptr) return fields.Missing(name);
+  if (!value->is_array()) {
+    fields.Text(name, content);
+    return;
+  }
+  for (size_t i = 0; i < value->size() && !fields.error(); ++i)
+    ParsePart((*value)[i], fields.PlaceOf(std::string(name) + "[" + std::to_string(i) + "]"), fields,
+              content);
+}
 
 std::variant<std::vector<Message>, ApiError> ParseMessages(const Json& messages) {
   if (!messages.is_array()) {

@@ -25,15 +25,20 @@ void CheckRequest(const ApiRequest& request) {
   const longspec::GenerationRequest& generation = request.generation;
   const longspec::SamplingOptions& sampling = generation.sampling;
   Require(static_cast<int>(!generation.prompt.empty()) + static_cast<int>(!generation.messages.empty()) +
-              static_cast<int>(!generation.tokens.empty()) ==
+              static_cast<int>(!generation.tokens.empty()) +
+              static_cast<int>(!request.prompt_parts.empty()) ==
           1);
+  const bool llama = request.endpoint == longspec::openai::Endpoint::kLlamaCompletion;
+  Require(generation.n_logprobs >= -1 && generation.n_logprobs <= longspec::openai::kMostLogprobs);
+  for (const auto& part : request.prompt_parts) Require(part.text.empty() || part.tokens.empty());
+  for (const auto& [text, bias] : request.text_bias) Require(!std::isnan(bias));
   Require(request.n >= 1 && request.n <= longspec::openai::kMostChoices);
-  Require(generation.n_predict == -1 || generation.n_predict >= 1);
-  Require(sampling.temperature >= 0 && sampling.temperature <= 2);
+  Require(generation.n_predict >= -1 && (llama || generation.n_predict != 0));
+  Require(sampling.temperature >= 0 && sampling.temperature <= (llama ? 100 : 2));
   Require(sampling.top_p >= 0 && sampling.top_p <= 1 && sampling.min_p >= 0 && sampling.min_p <= 1);
   Require(sampling.repeat_penalty > 0 && std::isfinite(sampling.repeat_penalty));
   Require(sampling.repeat_last_n >= -1 && sampling.top_k >= -1);
-  for (const auto& [token, bias] : sampling.logit_bias) Require(token >= 0 && std::abs(bias) <= 100);
+  for (const auto& [token, bias] : sampling.logit_bias) Require(token >= 0 && bias <= 100);
   for (const std::string& stop : generation.stop) Require(!stop.empty());
   for (const int32_t token : generation.tokens) Require(token >= 0);
 }
@@ -69,7 +74,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CheckError(*error, "");
     return 0;
   }
-  for (const Endpoint endpoint : {Endpoint::kChatCompletions, Endpoint::kCompletions})
+  for (const Endpoint endpoint :
+       {Endpoint::kChatCompletions, Endpoint::kCompletions, Endpoint::kLlamaCompletion})
     Check(longspec::openai::ParseRequest(endpoint, std::get<Json>(body), defaults), "x");
   return 0;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -16,13 +17,17 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr auto kMostInt64 = std::numeric_limits<int64_t>::max();
+constexpr int kMostDraftRows = 255;     // as the engine has it
+constexpr int kLongestPing = 3600;      // seconds
 constexpr float kMostPenalty = 100.0F;  // of repeat_penalty: beyond it a token is as good as forbidden
 
 // Fields that only say who asks, how soon, or how to be quick about it.
 constexpr std::string_view kWithoutEffect[] = {
-    "user",         "metadata",           "store",          "service_tier",           "safety_identifier",
-    "prediction",   "prompt_cache_key",   "stream_options", "prompt_cache_retention", "prompt_cache_options",
-    "cache_prompt", "parallel_tool_calls"};
+    "user",         "metadata",           "store",         "service_tier",           "safety_identifier",
+    "cache_prompt", "prompt_cache_key",   "n_keep",        "prompt_cache_retention", "prompt_cache_options",
+    "id_slot",      "n_discard",          "min_keep",      "parallel_tool_calls",    "dry_base",
+    "penalize_nl",  "dry_allowed_length", "mirostat_tau",  "mirostat_eta",           "dynatemp_exponent",
+    "slot_id",      "dry_penalty_last_n", "xtc_threshold", "dry_sequence_breakers"};
 
 // Fields that would change the answer, and what they may say all the same: the JSON text of a list.
 struct Unsupported {
@@ -34,8 +39,6 @@ constexpr Unsupported kUnsupported[] = {
     {"functions", "[[]]"},
     {"function_call", R"(["none", "auto"])"},
     {"response_format", R"([{"type": "text"}])"},
-    {"logprobs", "[false]"},
-    {"top_logprobs", "[0]"},
     {"modalities", R"([["text"]])"},
     {"audio", "[]"},
     {"web_search_options", "[]"},
@@ -51,26 +54,44 @@ constexpr Unsupported kUnsupported[] = {
     {"guided_regex", "[]"},
     {"guided_choice", "[]"},
     {"guided_grammar", "[]"},
+    // Samplers of llama.cpp that are not here, where they would do something.
+    {"typical_p", "[1]"},
+    {"dynatemp_range", "[0]"},
+    {"xtc_probability", "[0]"},
+    {"dry_multiplier", "[0]"},
+    {"mirostat", "[0]"},
+    {"top_n_sigma", "[-1]"},
+    {"samplers", "[]"},
+    {"n_indent", "[0]"},
+    {"lora", "[[]]"},
+    {"post_sampling_probs", "[false]"},
+    {"chat_template_kwargs", "[{}]"},
 };
 
 void ParseLimit(Endpoint endpoint, Fields& fields, GenerationRequest* request) {
+  if (endpoint == Endpoint::kLlamaCompletion) {
+    fields.Integer("max_tokens", -1, kMostInt64, &request->n_predict);
+    fields.Integer("n_predict", -1, kMostInt64, &request->n_predict);
+    return;
+  }
   const bool chat = endpoint == Endpoint::kChatCompletions;
   bool given = fields.Integer("max_tokens", 1, kMostInt64, &request->n_predict);
   if (chat) given |= fields.Integer("max_completion_tokens", 1, kMostInt64, &request->n_predict);
   if (!given && !chat && request->n_predict < 0) request->n_predict = kDefaultCompletionTokens;
 }
 
-void ParseStop(Fields& fields, std::vector<std::string>* stop) {
+void ParseStop(Endpoint endpoint, Fields& fields, std::vector<std::string>* stop) {
+  const size_t most = endpoint == Endpoint::kLlamaCompletion ? kMostLlamaStopStrings : kMostStopStrings;
   const Json* value = fields.Find("stop");
   if (value == nullptr) return;
   stop->clear();
   if (value->is_string()) {
     stop->push_back(value->get<std::string>());
-  } else if (value->is_array() && value->size() <= kMostStopStrings &&
+  } else if (value->is_array() && value->size() <= most &&
              std::all_of(value->begin(), value->end(), [](const Json& s) { return s.is_string(); })) {
     *stop = value->get<std::vector<std::string>>();
   } else {
-    fields.Fail("stop", "must be a text or a list of up to " + std::to_string(kMostStopStrings) + " texts",
+    fields.Fail("stop", "must be a text or a list of up to " + std::to_string(most) + " texts",
                 "invalid_type");
   }
   if (std::any_of(stop->begin(), stop->end(), [](const std::string& s) { return s.empty(); }))
@@ -92,29 +113,63 @@ void ParseSeed(Fields& fields, std::optional<uint64_t>* seed) {
   }
 }
 
-// {"15043": -100, ...}
-void ParseLogitBias(Fields& fields, std::vector<std::pair<int32_t, float>>* biases) {
+bool IsTokenNumber(std::string_view text, int32_t* token) {
+  const char* end = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), end, *token);
+  return error == std::errc() && parsed == end && *token >= 0;
+}
+
+// A number, or false: never.
+bool ParseBias(const Json& value, float* bias) {
+  if (value == false) *bias = -std::numeric_limits<float>::infinity();
+  if (value.is_number() && value.get<double>() >= -100.0 && value.get<double>() <= 100.0)
+    *bias = value.get<float>();
+  return !std::isnan(*bias);
+}
+
+// {"15043": -100, ...}, or as llama.cpp has it, where texts stand for all their tokens:
+// [[15043, -100], [" Hello", false], ...].
+void ParseLogitBias(Fields& fields, ApiRequest* request) {
   const Json* value = fields.Find("logit_bias");
   if (value == nullptr) return;
-  biases->clear();
-  if (!value->is_object()) {
+  auto& biases = request->generation.sampling.logit_bias;
+  biases.clear();
+  if (!value->is_object() && !value->is_array()) {
     return fields.Fail("logit_bias", "must be an object of token numbers and biases, not " + Describe(*value),
                        "invalid_type");
   }
-  for (const auto& [key, bias] : value->items()) {
+  const auto add = [&](const Json& key, const Json& bias, bool texts) {
+    float number = std::numeric_limits<float>::quiet_NaN();
+    if (!ParseBias(bias, &number)) {
+      fields.Fail("logit_bias", "must have numbers from -100 to 100 as values", "invalid_value");
+      return;
+    }
     int32_t token = -1;
-    const char* end = key.data() + key.size();
-    const auto [parsed, error] = std::from_chars(key.data(), end, token);
-    if (error != std::errc() || parsed != end || token < 0)
-      return fields.Fail("logit_bias", "must have token numbers as keys", "invalid_value");
-    if (!bias.is_number() || !(bias.get<double>() >= -100.0 && bias.get<double>() <= 100.0))
-      return fields.Fail("logit_bias", "must have numbers from -100 to 100 as values", "invalid_value");
-    biases->emplace_back(token, bias.get<float>());
+    if (key.is_string() && IsTokenNumber(key.get_ref<const std::string&>(), &token)) {
+      biases.emplace_back(token, number);
+    } else if (key.is_string() && texts) {
+      request->text_bias.emplace_back(key.get_ref<const std::string&>(), number);
+    } else if (key.is_number_integer() && key >= 0 && key <= std::numeric_limits<int32_t>::max()) {
+      biases.emplace_back(key.get<int32_t>(), number);
+    } else {
+      fields.Fail("logit_bias", "must have token numbers as keys", "invalid_value");
+    }
+  };
+  if (value->is_object()) {
+    for (const auto& [key, bias] : value->items()) add(key, bias, false);
+    return;
+  }
+  for (const Json& pair : *value) {
+    if (!pair.is_array() || pair.size() != 2)
+      return fields.Fail("logit_bias", "must be a list of pairs of a token and a bias", "invalid_type");
+    add(pair[0], pair[1], true);
   }
 }
 
-void ParseSampling(Fields& fields, SamplingOptions* sampling) {
-  fields.Number("temperature", 0.0, 2.0, &sampling->temperature);
+void ParseSampling(Endpoint endpoint, Fields& fields, ApiRequest* request) {
+  SamplingOptions* sampling = &request->generation.sampling;
+  const double hottest = endpoint == Endpoint::kLlamaCompletion ? 100.0 : 2.0;
+  fields.Number("temperature", 0.0, hottest, &sampling->temperature);
   fields.Number("top_p", 0.0, 1.0, &sampling->top_p);
   fields.Number("min_p", 0.0, 1.0, &sampling->min_p);
   fields.Integer("top_k", -1, kMostInt64, &sampling->top_k);
@@ -123,7 +178,7 @@ void ParseSampling(Fields& fields, SamplingOptions* sampling) {
   for (const char* name : {"repeat_penalty", "repetition_penalty"})
     fields.Number(name, 1 / kMostPenalty, kMostPenalty, &sampling->repeat_penalty);
   fields.Integer("repeat_last_n", -1, kMostInt64, &sampling->repeat_last_n);
-  ParseLogitBias(fields, &sampling->logit_bias);
+  ParseLogitBias(fields, request);
   ParseSeed(fields, &sampling->seed);
 }
 
@@ -162,6 +217,133 @@ void ParsePrompt(Fields& fields, GenerationRequest* request) {
     fields.Fail("prompt", "must not be empty", "invalid_value");
 }
 
+// llama.cpp's: a text, a list of tokens, or a list in which both are mixed; {"prompt_string": ...} is a text.
+void ParseLlamaPrompt(Fields& fields, ApiRequest* request) {
+  const Json* value = fields.Find("prompt");
+  if (value == nullptr) return fields.Missing("prompt");
+  if (value->is_object()) {
+    if (value->contains("multimodal_data"))
+      return fields.Fail("prompt.multimodal_data", "is not supported", "unsupported_value");
+    const auto text = value->find("prompt_string");
+    if (text == value->end() || !text->is_string())
+      return fields.Fail("prompt.prompt_string", "must be a text", "invalid_type");
+    value = &*text;
+  }
+  const bool mixed = value->is_array() && value->size() > 1 &&
+                     std::ranges::any_of(*value, [](const Json& part) { return part.is_string(); });
+  if (!mixed) {
+    if (value->is_string()) {
+      request->generation.prompt = value->get_ref<const std::string&>();
+      if (request->generation.prompt.empty()) fields.Fail("prompt", "must not be empty", "invalid_value");
+      return;
+    }
+    return ParsePrompt(fields, &request->generation);
+  }
+  for (const Json& part : *value) {
+    if (part.is_string()) {
+      request->prompt_parts.push_back({.text = part.get_ref<const std::string&>(), .tokens = {}});
+      continue;
+    }
+    if (request->prompt_parts.empty() || request->prompt_parts.back().tokens.empty())
+      request->prompt_parts.emplace_back();
+    ParseTokens(Json::array({part}), fields, &request->prompt_parts.back().tokens);
+    if (fields.error()) return;
+  }
+}
+
+// Chances of tokens: `logprobs` and `top_logprobs` of a chat, the number `logprobs` of a text completion, and
+// llama.cpp's n_probs.
+void ParseLogprobs(Endpoint endpoint, Fields& fields, GenerationRequest* request) {
+  int n = 0;
+  if (endpoint == Endpoint::kChatCompletions) {
+    bool wanted = false;
+    fields.Bool("logprobs", &wanted);
+    fields.Integer("top_logprobs", 0, kMostLogprobs, &n);
+    if (wanted) request->n_logprobs = n;
+    if (!wanted && n > 0) fields.Fail("top_logprobs", "is given, but logprobs is not true", "invalid_value");
+  } else {
+    fields.Only("top_logprobs", "[0]");
+    const Json* value = fields.Find("logprobs");
+    if (value != nullptr && *value != false && fields.Integer("logprobs", 0, kMostLogprobs, &n))
+      request->n_logprobs = n;
+  }
+  if (fields.Integer("n_probs", 0, kMostLogprobs, &n) && n > 0) request->n_logprobs = n;
+}
+
+// {"type": "content", "content": a text or parts of type "text"}
+void ParsePrediction(Fields& fields, ApiRequest* request) {
+  const Json* value = fields.Find("prediction");
+  if (value == nullptr) return;
+  Fields prediction(*value, "prediction");
+  std::string type;
+  prediction.Text("type", &type);
+  if (!type.empty() && type != "content") prediction.Fail("type", "must be \"content\"", "invalid_value");
+  std::string content;
+  ParseTextContent(prediction, "content", &content);
+  if (prediction.error()) return fields.Fail(*prediction.error());
+  request->prediction = std::move(content);
+}
+
+// {"enabled": false}, {"drafters": "ngram,suffix" or a list of them}, {"max_rows": 4}. It never changes what
+// an answer says, so anybody may choose.
+void ParseSpeculative(Fields& fields, SpeculationOptions* options) {
+  const Json* value = fields.Find("speculative");
+  if (value == nullptr) return;
+  if (value->is_boolean()) {
+    if (*value == false) options->type = "none";
+    return;
+  }
+  Fields speculative(*value, "speculative");
+  bool enabled = true;
+  speculative.Bool("enabled", &enabled);
+  if (const Json* drafters = speculative.Find("drafters"); drafters != nullptr) {
+    std::string names;
+    const auto add = [&](const Json& name) {
+      if (!name.is_string())
+        return speculative.Fail("drafters", "must be a text or a list of texts", "invalid_type");
+      names += (names.empty() ? "" : ",") + name.get_ref<const std::string&>();
+    };
+    if (drafters->is_array()) {
+      for (const Json& name : *drafters) add(name);
+    } else {
+      add(*drafters);
+    }
+    if (!names.empty()) options->type = names;
+  }
+  int max_rows = -1;
+  if (speculative.Integer("max_rows", 0, kMostDraftRows, &max_rows)) {
+    options->draft_n_max = options->adaptive_n_max = max_rows;
+    options->draft_n_min = std::min(options->draft_n_min, max_rows);
+  }
+  if (!enabled || max_rows == 0) options->type = "none";
+  if (speculative.error()) return fields.Fail(*speculative.error());
+  for (const std::string& name : speculative.Unknown())
+    return fields.Fail("speculative." + name, "is not known: there are enabled, drafters and max_rows",
+                       "invalid_value");
+}
+
+void ParseWishes(Endpoint endpoint, Fields& fields, AnswerWishes* wishes) {
+  fields.Bool("stream", &wishes->stream);
+  if (const Json* value = fields.Find("stream_options"); value != nullptr) {
+    Fields options(*value, "stream_options");
+    options.Bool("include_usage", &wishes->include_usage);
+    if (options.error()) fields.Fail(*options.error());
+  }
+  fields.Bool("timings_per_token", &wishes->timings_per_token);
+  fields.Bool("return_progress", &wishes->return_progress);
+  fields.Bool("return_tokens", &wishes->return_tokens);
+  fields.Bool("return_token_source", &wishes->return_token_source);
+  fields.Integer("sse_ping_interval", -1, kLongestPing, &wishes->sse_ping_interval);
+  fields.Integer("t_max_predict_ms", -1, kMostInt64, &wishes->t_max_predict_ms);
+  const Json* kept = fields.Find("response_fields");
+  if (kept == nullptr) return;
+  if (endpoint != Endpoint::kLlamaCompletion)
+    return fields.Fail("response_fields", "is not supported here", "unsupported_parameter");
+  if (!kept->is_array() || !std::ranges::all_of(*kept, [](const Json& name) { return name.is_string(); }))
+    return fields.Fail("response_fields", "must be a list of texts", "invalid_type");
+  wishes->response_fields = kept->get<std::vector<std::string>>();
+}
+
 void ParseChat(Fields& fields, GenerationRequest* request) {
   const Json* value = fields.Find("messages");
   if (value == nullptr) return fields.Missing("messages");
@@ -173,6 +355,7 @@ void ParseChat(Fields& fields, GenerationRequest* request) {
 // best_of answers of which the likeliest n are kept: with as many as n, none is left out.
 void ParseChoices(Fields& fields, int* n) {
   fields.Integer("n", 1, kMostChoices, n);
+  fields.Integer("n_cmpl", 1, kMostChoices, n);
   const Json* best_of = fields.Find("best_of");
   if (best_of != nullptr && *best_of != *n)
     fields.Fail("best_of", "is not supported", "unsupported_parameter");
@@ -198,18 +381,27 @@ std::variant<ApiRequest, ApiError> ParseRequest(Endpoint endpoint, const Json& b
   generation.tokens.clear();
   Fields fields(body, "");
   fields.Text("model", &request.model);
-  fields.Bool("stream", &request.stream);
   fields.Bool("ignore_eos", &generation.ignore_eos);
   for (const std::string_view name : kWithoutEffect) fields.Find(name);
   for (const Unsupported& field : kUnsupported) fields.Only(field.name, field.allowed);
+  ParseWishes(endpoint, fields, &request.wishes);
   ParseChoices(fields, &request.n);
   ParseLimit(endpoint, fields, &generation);
-  ParseStop(fields, &generation.stop);
-  ParseSampling(fields, &generation.sampling);
-  if (endpoint == Endpoint::kChatCompletions) {
-    ParseChat(fields, &generation);
-  } else {
-    ParsePrompt(fields, &generation);
+  ParseStop(endpoint, fields, &generation.stop);
+  ParseSampling(endpoint, fields, &request);
+  ParseLogprobs(endpoint, fields, &generation);
+  ParsePrediction(fields, &request);
+  ParseSpeculative(fields, &generation.speculation);
+  switch (endpoint) {
+    case Endpoint::kChatCompletions:
+      ParseChat(fields, &generation);
+      break;
+    case Endpoint::kCompletions:
+      ParsePrompt(fields, &generation);
+      break;
+    case Endpoint::kLlamaCompletion:
+      ParseLlamaPrompt(fields, &request);
+      break;
   }
   if (fields.error()) return *fields.error();
   request.unknown = fields.Unknown();

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Requests for chat and text completions in the form of OpenAI's API, with the sampling fields that llama.cpp
-// and vLLM add: top_k, min_p, repeat_penalty (repetition_penalty), repeat_last_n, ignore_eos. Every field
-// that OpenAI knows is honoured, refused by name, or changes nothing here (user, metadata, store,
-// service_tier, what speaks of caches, prediction). Pure functions.
+// Requests for chat and text completions in the form of OpenAI's API, with the fields that llama.cpp and vLLM
+// add, and llama.cpp's own form of a text completion. Every field that OpenAI knows is honoured, refused by
+// name, or changes nothing here (user, metadata, store, service_tier, what speaks of caches). Pure functions.
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -17,22 +18,46 @@
 
 namespace longspec::openai {
 
-enum class Endpoint : uint8_t { kChatCompletions, kCompletions };
+enum class Endpoint : uint8_t { kChatCompletions, kCompletions, kLlamaCompletion };  // the last: /completion
 
 inline constexpr std::string_view kChatCompletionsUrl = "/v1/chat/completions";
 inline constexpr std::string_view kCompletionsUrl = "/v1/completions";
 
 inline constexpr int kMostChoices = 128;             // of `n`
 inline constexpr size_t kMostStopStrings = 4;        // of `stop`
+inline constexpr size_t kMostLlamaStopStrings = 64;  // of llama.cpp's form
+inline constexpr int kMostLogprobs = 20;
 inline constexpr int kDefaultCompletionTokens = 16;  // of a text completion that does not say max_tokens
+
+// A part of a prompt that mixes texts and token numbers, as llama.cpp's may.
+struct PromptPart {
+  std::string text;
+  std::vector<int32_t> tokens;  // if there is no text
+};
+
+// How an answer is given, which does not change what it says.
+struct AnswerWishes {
+  bool stream = false;
+  bool include_usage = false;                     // stream_options: the last chunk has `usage`
+  bool timings_per_token = false;                 // llama.cpp: `timings` in every chunk
+  bool return_progress = false;                   // llama.cpp: chunks that say how far the prompt is
+  bool return_tokens = false;                     // llama.cpp: token numbers
+  bool return_token_source = false;               // which drafter had guessed each token
+  int sse_ping_interval = -1;                     // seconds; 0: no pings; -1: the server's
+  int t_max_predict_ms = 0;                       // generation ends after so long; 0: when it ends
+  std::vector<std::string> response_fields = {};  // of llama.cpp's form: what the answer is cut down to
+};
 
 struct ApiRequest {
   Endpoint endpoint = Endpoint::kChatCompletions;
   std::string model;  // as asked for; may be empty
   GenerationRequest generation;
   int n = 1;  // answers
-  bool stream = false;
-  std::vector<std::string> unknown;  // fields that were passed over, at most 8
+  AnswerWishes wishes;
+  std::vector<PromptPart> prompt_parts;   // of llama.cpp's form; then the generation has no prompt
+  std::optional<std::string> prediction;  // a text that the answer may be made of (predicted outputs)
+  std::vector<std::pair<std::string, float>> text_bias;  // logit_bias of all tokens of a text
+  std::vector<std::string> unknown;                      // fields that were passed over, at most 8
 };
 
 // What a request means that says nothing: temperature 1 and no filters.

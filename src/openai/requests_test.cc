@@ -18,6 +18,7 @@ using ::testing::SizeIs;
 
 constexpr Endpoint kChat = Endpoint::kChatCompletions;
 constexpr Endpoint kText = Endpoint::kCompletions;
+constexpr Endpoint kLlama = Endpoint::kLlamaCompletion;
 
 std::variant<ApiRequest, ApiError> Parse(Endpoint endpoint, const std::string& body,
                                          const GenerationRequest& defaults = DefaultRequest()) {
@@ -87,7 +88,7 @@ TEST(OpenAiRequests, WhatIsNotSaidHasOpenAisDefaults) {
   EXPECT_FALSE(chat.generation.sampling.seed.has_value());
   EXPECT_EQ(chat.generation.n_predict, -1);
   EXPECT_EQ(chat.n, 1);
-  EXPECT_FALSE(chat.stream);
+  EXPECT_FALSE(chat.wishes.stream);
   EXPECT_EQ(Accepted(kText, Text(R"("n": 1)")).generation.n_predict, 16);
 }
 
@@ -139,7 +140,7 @@ TEST(OpenAiRequests, AllThatCanBeAskedForIsHonoured) {
   EXPECT_EQ(generation.sampling.repeat_penalty, 1.25F);
   EXPECT_EQ(generation.sampling.repeat_last_n, -1);
   EXPECT_TRUE(generation.ignore_eos);
-  EXPECT_TRUE(request.stream);
+  EXPECT_TRUE(request.wishes.stream);
   EXPECT_EQ(generation.sampling.seed, std::numeric_limits<uint64_t>::max());
   EXPECT_TRUE(request.unknown.empty());
   EXPECT_EQ(Accepted(kChat, Chat(R"("repetition_penalty": 1.5)")).generation.sampling.repeat_penalty, 1.5F);
@@ -221,7 +222,31 @@ TEST(OpenAiRequests, MistakesAreNamed) {
       {kText, Text(R"("stop": ["a", 5])"), "stop", "up to 4 texts"},
       {kText, Text(R"("stop": ["a", "b", "c", "d", "e"])"), "stop", "up to 4 texts"},
       {kText, Text(R"("stop": "")"), "stop", "empty"},
-      {kText, Text(R"("logit_bias": [])"), "logit_bias", "an object of token numbers"},
+      {kText, Text(R"("logit_bias": 5)"), "logit_bias", "an object of token numbers"},
+      {kText, Text(R"("logit_bias": [5])"), "logit_bias", "pairs"},
+      {kText, Text(R"("logit_bias": [[1, 2, 3]])"), "logit_bias", "pairs"},
+      {kText, Text(R"("logit_bias": [[1.5, 2]])"), "logit_bias", "token numbers"},
+      {kText, Text(R"("logit_bias": [[1, true]])"), "logit_bias", "from -100 to 100"},
+      {kChat, Chat(R"("logprobs": 3)"), "logprobs", "true or false"},
+      {kChat, Chat(R"("top_logprobs": 3)"), "top_logprobs", "logprobs is not true"},
+      {kChat, Chat(R"("logprobs": true, "top_logprobs": 21)"), "top_logprobs", "from 0 to 20"},
+      {kText, Text(R"("logprobs": -1)"), "logprobs", "from 0 to 20"},
+      {kChat, Chat(R"("prediction": 5)"), "prediction", "an object"},
+      {kChat, Chat(R"("prediction": {"type": "content"})"), "prediction.content", "is missing"},
+      {kChat, Chat(R"("prediction": {"type": "x", "content": "a"})"), "prediction.type", "content"},
+      {kChat, Chat(R"("prediction": {"content": [{"type": "image_url"}]})"), "prediction.content[0].type",
+       "not supported"},
+      {kChat, Chat(R"("speculative": {"drafters": [1]})"), "speculative.drafters", "a list of texts"},
+      {kChat, Chat(R"("speculative": {"max_rows": 256})"), "speculative.max_rows", "from 0 to 255"},
+      {kChat, Chat(R"("speculative": {"drafter": "ngram"})"), "speculative.drafter", "is not known"},
+      {kChat, Chat(R"("stream_options": [])"), "stream_options", "an object"},
+      {kChat, Chat(R"("response_fields": ["content"])"), "response_fields", "not supported here"},
+      {kLlama, R"({"prompt": [1, "a", -2]})", "prompt", "token numbers"},
+      {kLlama, R"({"prompt": {"text": "a"}})", "prompt.prompt_string", "a text"},
+      {kLlama, R"({"prompt": {"prompt_string": "a", "multimodal_data": []}})", "prompt.multimodal_data",
+       "not supported"},
+      {kLlama, Text(R"("n_predict": -2)"), "n_predict", "at least -1"},
+      {kLlama, Text(R"("response_fields": "content")"), "response_fields", "a list of texts"},
       {kText, Text(R"("logit_bias": {"x": 1})"), "logit_bias", "token numbers as keys"},
       {kText, Text(R"("logit_bias": {"-1": 1})"), "logit_bias", "token numbers as keys"},
       {kText, Text(R"("logit_bias": {"9999999999": 1})"), "logit_bias", "token numbers as keys"},
@@ -247,9 +272,6 @@ TEST(OpenAiRequests, WhatIsNotOfferedIsRefusedByNameUnlessItIsOff) {
       {"functions", R"([{"name": "f"}])"},
       {"function_call", R"({"name": "f"})"},
       {"response_format", R"({"type": "json_object"})"},
-      {"logprobs", "true"},
-      {"logprobs", "0"},
-      {"top_logprobs", "3"},
       {"modalities", R"(["text", "audio"])"},
       {"audio", "{}"},
       {"web_search_options", "{}"},
@@ -264,6 +286,10 @@ TEST(OpenAiRequests, WhatIsNotOfferedIsRefusedByNameUnlessItIsOff) {
       {"guided_regex", R"("a*")"},
       {"guided_choice", R"(["a"])"},
       {"guided_grammar", R"("root ::= x")"},
+      {"typical_p", "0.5"},
+      {"mirostat", "2"},
+      {"samplers", R"(["top_k"])"},
+      {"chat_template_kwargs", R"({"a": 1})"},
   };
   for (const auto& [name, value] : fields) {
     const ApiError error = Refused(kChat, Chat("\"" + name + "\": " + value));
@@ -289,6 +315,65 @@ TEST(OpenAiRequests, WhatChangesNothingIsPassedOverAndWhatIsUnknownIsSaid) {
   const ApiRequest request = Accepted(kChat, Chat(many));
   EXPECT_THAT(request.unknown, SizeIs(8));
   for (const std::string& name : request.unknown) EXPECT_LE(name.size(), 64);
+}
+
+TEST(OpenAiRequests, HowAnAnswerIsGiven) {
+  const ApiRequest request =
+      Accepted(kChat, Chat(R"("stream": true, "stream_options": {"include_usage": true},
+      "timings_per_token": true, "return_progress": true, "return_token_source": true, "return_tokens": true,
+      "t_max_predict_ms": 500, "sse_ping_interval": 5, "logprobs": true, "top_logprobs": 2,
+      "prediction": {"type": "content", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}
+      )"));
+  EXPECT_TRUE(request.wishes.include_usage && request.wishes.timings_per_token);
+  EXPECT_TRUE(request.wishes.return_progress && request.wishes.return_token_source &&
+              request.wishes.return_tokens);
+  EXPECT_EQ(request.wishes.t_max_predict_ms, 500);
+  EXPECT_EQ(request.wishes.sse_ping_interval, 5);
+  EXPECT_EQ(request.generation.n_logprobs, 2);
+  EXPECT_EQ(request.prediction, "one\ntwo");
+  EXPECT_EQ(Accepted(kChat, Chat(R"("logprobs": true)")).generation.n_logprobs, 0);
+  EXPECT_EQ(Accepted(kChat, Chat(R"("n": 1)")).generation.n_logprobs, -1);
+  EXPECT_EQ(Accepted(kText, Text(R"("logprobs": 3)")).generation.n_logprobs, 3);
+  EXPECT_EQ(Accepted(kText, Text(R"("n_probs": 4)")).generation.n_logprobs, 4);
+  EXPECT_TRUE(request.unknown.empty());
+}
+
+TEST(OpenAiRequests, SpeculationIsTheUsersToChoose) {
+  const auto speculation = [](const std::string& fields) {
+    return Accepted(kChat, Chat("\"speculative\": " + fields)).generation.speculation;
+  };
+  EXPECT_EQ(speculation("false").type, "none");
+  EXPECT_EQ(speculation(R"({"enabled": false, "drafters": "ngram"})").type, "none");
+  EXPECT_EQ(speculation(R"({"drafters": ["ngram", "suffix"]})").type, "ngram,suffix");
+  EXPECT_EQ(speculation(R"({"max_rows": 3})").draft_n_max, 3);
+  EXPECT_EQ(speculation(R"({"max_rows": 3})").adaptive_n_max, 3);
+  EXPECT_EQ(speculation(R"({"max_rows": 0})").type, "none");
+  EXPECT_EQ(speculation("true"), SpeculationOptions());
+}
+
+TEST(OpenAiRequests, LlamaCppsOwnForm) {
+  const ApiRequest text =
+      Accepted(kLlama, R"({"prompt": "hi", "temperature": 50, "stop": ["a", "b", "c", "d", "e"]})");
+  EXPECT_EQ(text.generation.prompt, "hi");
+  EXPECT_EQ(text.generation.n_predict, -1);
+  EXPECT_THAT(text.generation.stop, SizeIs(5));
+  EXPECT_EQ(Accepted(kLlama, Text(R"("n_predict": 0)")).generation.n_predict, 0);
+  EXPECT_EQ(Accepted(kLlama, R"({"prompt": {"prompt_string": "hi"}})").generation.prompt, "hi");
+  EXPECT_THAT(Accepted(kLlama, R"({"prompt": [1, 2]})").generation.tokens, ElementsAre(1, 2));
+  const ApiRequest mixed = Accepted(kLlama, R"({"prompt": [1, 2, "hi", 3]})");
+  ASSERT_THAT(mixed.prompt_parts, SizeIs(3));
+  EXPECT_THAT(mixed.prompt_parts[0].tokens, ElementsAre(1, 2));
+  EXPECT_EQ(mixed.prompt_parts[1].text, "hi");
+  EXPECT_THAT(mixed.prompt_parts[2].tokens, ElementsAre(3));
+  EXPECT_TRUE(mixed.generation.prompt.empty() && mixed.generation.tokens.empty());
+  const ApiRequest biased =
+      Accepted(kLlama, Text(R"("logit_bias": [[5, -1.5], ["7", 2], [" Hello", false]])"));
+  EXPECT_THAT(biased.generation.sampling.logit_bias, ElementsAre(Pair(5, -1.5F), Pair(7, 2.0F)));
+  ASSERT_THAT(biased.text_bias, SizeIs(1));
+  EXPECT_EQ(biased.text_bias[0].first, " Hello");
+  EXPECT_EQ(biased.text_bias[0].second, -std::numeric_limits<float>::infinity());
+  EXPECT_THAT(Accepted(kLlama, Text(R"("response_fields": ["content"])")).wishes.response_fields,
+              ElementsAre("content"));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace longspec::openai {
 namespace {
 
-GenerationResult Answer(const std::string& text, FinishReason reason, int64_t cached, int64_t evaluated) {
+Answer Answered(const std::string& text, FinishReason reason, int64_t cached, int64_t evaluated) {
   GenerationResult answer;
   answer.text = text;
   answer.finish_reason = reason;
@@ -21,32 +21,72 @@ GenerationResult Answer(const std::string& text, FinishReason reason, int64_t ca
                     .predicted_ms = 8,
                     .draft_n = 6,
                     .draft_n_accepted = 2};
-  return answer;
+  return {.result = answer};
 }
 
 const ResponseHead kHead{.id = "7", .created = 1700000000, .model = "m"};
 
 TEST(OpenAiResponses, AChatCompletion) {
-  const std::vector<GenerationResult> answers = {Answer("Four.", FinishReason::kStop, 10, 20)};
+  const std::vector<Answer> answers = {Answered("Four.", FinishReason::kStop, 10, 20)};
   EXPECT_EQ(
       ResponseJson(Endpoint::kChatCompletions, kHead, answers).dump(),
       R"({"id":"chatcmpl-7","object":"chat.completion","created":1700000000,"model":"m","choices":[{"index":0,)"
       R"("message":{"role":"assistant","content":"Four.","refusal":null},"logprobs":null,"finish_reason":"stop"}],)"
       R"("usage":{"prompt_tokens":30,"completion_tokens":4,"total_tokens":34,)"
-      R"("prompt_tokens_details":{"cached_tokens":10}},"seed":42,)"
-      R"("timings":{"cache_n":10,"prompt_n":20,"prompt_ms":500.0,"prompt_per_second":40.0,"predicted_n":4,)"
-      R"("predicted_ms":8.0,"predicted_per_second":500.0,"draft_n":6,"draft_n_accepted":2}})");
+      R"("prompt_tokens_details":{"cached_tokens":10},)"
+      R"("completion_tokens_details":{"accepted_prediction_tokens":2,"rejected_prediction_tokens":4}},"seed":42,)"
+      R"("timings":{"cache_n":10,"prompt_n":20,"prompt_ms":500.0,"prompt_per_token_ms":25.0,"prompt_per_second":40.0,)"
+      R"("predicted_n":4,"predicted_ms":8.0,"predicted_per_token_ms":2.0,"predicted_per_second":500.0,"draft_n":6,)"
+      R"("draft_n_accepted":2}})");
 }
 
 TEST(OpenAiResponses, ATextCompletionOfSeveral) {
-  const std::vector<GenerationResult> answers = {Answer("a", FinishReason::kLength, 0, 30),
-                                                 Answer("b", FinishReason::kContext, 29, 1)};
-  EXPECT_EQ(ResponseJson(Endpoint::kCompletions, kHead, answers).dump(),
-            R"({"id":"cmpl-7","object":"text_completion","created":1700000000,"model":"m","choices":[)"
-            R"({"text":"a","index":0,"logprobs":null,"finish_reason":"length"},)"
-            R"({"text":"b","index":1,"logprobs":null,"finish_reason":"length"}],)"
-            R"("usage":{"prompt_tokens":30,"completion_tokens":8,"total_tokens":38,)"
-            R"("prompt_tokens_details":{"cached_tokens":0}},"seed":42})");
+  const std::vector<Answer> answers = {Answered("a", FinishReason::kLength, 0, 30),
+                                       Answered("b", FinishReason::kContext, 29, 1)};
+  EXPECT_EQ(
+      ResponseJson(Endpoint::kCompletions, kHead, answers).dump(),
+      R"({"id":"cmpl-7","object":"text_completion","created":1700000000,"model":"m","choices":[)"
+      R"({"text":"a","index":0,"logprobs":null,"finish_reason":"length"},)"
+      R"({"text":"b","index":1,"logprobs":null,"finish_reason":"length"}],)"
+      R"("usage":{"prompt_tokens":30,"completion_tokens":8,"total_tokens":38,)"
+      R"("prompt_tokens_details":{"cached_tokens":0},)"
+      R"("completion_tokens_details":{"accepted_prediction_tokens":4,"rejected_prediction_tokens":8}},"seed":42})");
+}
+
+const std::vector<TokenReport> kTokens = {
+    {.token = {.id = 7, .bytes = "Fo", .logprob = -0.5F},
+     .likeliest = {{.id = 7, .bytes = "Fo", .logprob = -0.5F}, {.id = 9, .bytes = "\xE2", .logprob = -2.0F}},
+     .source = "ngram",
+     .text_begin = 3,
+     .text_end = 5},
+    {.token = {.id = 8, .bytes = "ur", .logprob = -0.25F}, .text_begin = 5, .text_end = 7}};
+
+TEST(OpenAiResponses, PiecesOfAStream) {
+  const Shown shown{.logprobs = true, .sources = true, .token_ids = true};
+  const auto piece = PieceChoiceJson(Endpoint::kChatCompletions, 1, "Four", kTokens, shown);
+  EXPECT_EQ(piece["delta"]["content"], "Four");
+  EXPECT_EQ(piece["index"], 1);
+  EXPECT_EQ(piece["logprobs"]["content"].size(), 2U);
+  EXPECT_EQ(piece["logprobs"]["content"][0]["bytes"].dump(), "[70,111]");
+  EXPECT_EQ(piece["logprobs"]["content"][0]["top_logprobs"][1]["bytes"].dump(), "[226]");
+  EXPECT_EQ(piece["token_sources"].dump(), R"(["ngram",null])");
+  EXPECT_EQ(piece["tokens"].dump(), "[7,8]");
+  EXPECT_TRUE(piece["finish_reason"].is_null());
+  EXPECT_EQ(ChunkJson(Endpoint::kChatCompletions, kHead)["object"], "chat.completion.chunk");
+  EXPECT_EQ(FirstChoiceJson(1)["delta"].dump(), R"({"role":"assistant","content":null})");
+  const auto last = LastChoiceJson(Endpoint::kChatCompletions, 1, FinishReason::kContext);
+  EXPECT_EQ(last["delta"].dump(), "{}");
+  EXPECT_EQ(last["finish_reason"], "length");
+}
+
+TEST(OpenAiResponses, ATextCompletionHasListsOfChances) {
+  const auto piece = PieceChoiceJson(Endpoint::kCompletions, 0, "Four", kTokens, {.logprobs = true});
+  EXPECT_EQ(piece["text"], "Four");
+  EXPECT_EQ(piece["logprobs"]["text_offset"].dump(), "[3,5]");
+  EXPECT_EQ(piece["logprobs"]["token_logprobs"].dump(), "[-0.5,-0.25]");
+  EXPECT_EQ(piece["logprobs"]["tokens"].dump(), R"(["Fo","ur"])");
+  EXPECT_EQ(piece["logprobs"]["top_logprobs"][0]["Fo"], -0.5);
+  EXPECT_FALSE(piece.contains("tokens"));
 }
 
 TEST(OpenAiResponses, NothingIsDividedByZero) {

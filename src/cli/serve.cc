@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// longspec serve: the model behind HTTP, for clients of OpenAI's API and of llama-server.
+#include <poll.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Option.hpp>
+#include <CLI/Validators.hpp>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/loading.h"
+#include "cli/options.h"
+#include "http/http_server.h"
+#include "longspec/engine.h"
+#include "server/app.h"
+
+namespace longspec::cli {
+namespace {
+
+struct ServeFlags {
+  ModelOptions model;
+  server::AppOptions app;
+  http::HttpOptions http;
+  OutputFlags output;
+  std::string api_key_file;
+  std::vector<std::string> api_keys;
+  int most_body_mib = 64;
+  int drain_seconds = 30;
+  bool log_json = false;
+};
+
+constexpr int kDrainPollMs = 20;
+
+void AddKeys(const std::string& list, std::vector<std::string>* keys) {
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    if (end > begin) keys->push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
+
+// One key a line.
+Status ReadKeys(const std::string& path, std::vector<std::string>* keys) {
+  std::ifstream file(path);
+  if (!file) return IoError("--api-key-file " + path + ": cannot be read");
+  const size_t before = keys->size();
+  for (std::string line; std::getline(file, line);) {
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (!line.empty()) keys->push_back(line);
+  }
+  if (keys->size() == before) return InvalidArgument("--api-key-file " + path + ": has no key in it");
+  return {};
+}
+
+void WaitForInterrupt() {
+  while (!Interrupted()) {
+    pollfd waiting{.fd = InterruptFd(), .events = POLLIN, .revents = 0};
+    (void)poll(&waiting, 1, -1);
+  }
+}
+
+// Lets what runs come to its end, for a while.
+void Drain(server::App& app, http::HttpServer& http, int seconds) {
+  app.BeginDrain();
+  http.StopAccepting();
+  const double deadline = NowMs() + seconds * 1000.0;
+  while (http.n_connections() > 0 && NowMs() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(kDrainPollMs));
+  app.CancelAll();
+}
+
+int RunServe(ServeFlags flags) {
+  const Status speculation = CheckSpeculation(flags.app.defaults.speculation);
+  if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
+  for (const std::string& list : flags.api_keys) AddKeys(list, &flags.app.api_keys);
+  if (!flags.api_key_file.empty()) {
+    if (const Status read = ReadKeys(flags.api_key_file, &flags.app.api_keys); !read.ok())
+      return Fail(read, Stage::kLoad);
+  }
+  flags.http.most_body_bytes = static_cast<size_t>(flags.most_body_mib) << 20;
+  InstallTermination();
+  server::AccessLog log(flags.log_json ? server::LogForm::kJson : server::LogForm::kText,
+                        [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
+  auto app = std::make_unique<server::App>(flags.app, &log);
+  flags.http.on_connections = [&metrics = app->metrics()](int n) {
+    metrics.Set("longspec:http_connections", n);
+  };
+  // Who asks before the model is there is told so.
+  const auto http = http::HttpServer::Start(
+      flags.http, [&app = *app](server::HttpRequest request, std::shared_ptr<server::Reply> reply) {
+        app.Handle(std::move(request), std::move(reply));
+      });
+  if (!http.ok()) return Fail(http.status(), Stage::kGenerate);
+  ModelOptions model = flags.model;
+  model.speculation = flags.app.defaults.speculation;
+  auto engine = LoadEngine(model, flags.output);
+  const Status ready = engine.ok() ? app->SetEngine(std::move(*engine)) : engine.status();
+  if (ready.ok()) {
+    log.Write({{"event", "listening"}, {"url", (*http)->url()}});
+    WaitForInterrupt();
+    log.Write({{"event", "stopping"}, {"requests", app->n_unended()}});
+    Drain(*app, **http, flags.drain_seconds);
+  }
+  (*http)->Stop();
+  app.reset();
+  return ready.ok() ? kExitOk : Fail(ready, Stage::kLoad);
+}
+
+}  // namespace
+
+Runner SetUpServe(CLI::App& app) {
+  auto flags = std::make_shared<ServeFlags>();
+  AddModelOptions(app, &flags->model);
+  const std::string group = "Server";
+  const auto add = [&](const std::string& names, auto* target, const std::string& help) {
+    return app.add_option(names, *target, help)->capture_default_str()->group(group);
+  };
+  add("--host", &flags->http.host,
+      "Address to listen on, or a Unix socket: unix:/path or a path ending in .sock");
+  add("--port", &flags->http.port, "Port to listen on; 0: one that is free")->check(CLI::Range(0, 65535));
+  add("--parallel", &flags->app.scheduler.parallel,
+      "Answers written at once (-np); 0: as many as memory holds, 64 at most; never changes output")
+      ->check(CLI::Range(0, 1024));
+  add("-a,--alias", &flags->app.model_name, "Name of the model in answers and lists (default: the file's)");
+  app.add_option("--api-key", flags->api_keys, "Key that requests must show; several separated by commas")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group(group);
+  add("--api-key-file", &flags->api_key_file, "File of keys, one a line");
+  add("--api-prefix", &flags->app.api_prefix, "What all paths begin with, such as /llm");
+  add("--timeout", &flags->http.write_seconds, "Seconds after which a client that takes nothing is given up")
+      ->check(CLI::Range(1, kMaxInt));
+  add("--slot-save-path", &flags->app.slot_save_path,
+      "Folder for /slots/N?action=save and restore (default: they are off)")
+      ->check(CLI::ExistingDirectory);
+  app.add_flag("--metrics,!--no-metrics", flags->app.metrics, "Whether /metrics is there (default: yes)")
+      ->group(group);
+  app.add_flag("--slots,!--no-slots", flags->app.slots, "Whether /slots is there (default: yes)")
+      ->group(group);
+  add("--sse-ping-interval", &flags->app.ping_seconds,
+      "Seconds after which a silent stream gets a comment, so that nobody closes it; 0: never")
+      ->check(CLI::Range(0, 3600));
+  add("--max-queued-requests", &flags->app.most_queued,
+      "Requests that may wait to start; more are told to retry")
+      ->check(CLI::Range(1, 1 << 16));
+  add("--threads-http", &flags->app.worker_threads, "Threads that read requests and make tokens of them")
+      ->check(CLI::Range(1, 64));
+  add("--max-connections", &flags->http.most_connections, "Connections at once; more wait")
+      ->check(CLI::Range(1, 1 << 16));
+  add("--max-body", &flags->most_body_mib, "MiB of a request's body")->check(CLI::Range(1, 64));
+  add("--prefill-ms", &flags->app.scheduler.prefill_ms,
+      "Milliseconds that prompts may add to a round in which others are written")
+      ->check(CLI::PositiveNumber);
+  add("--drain-timeout", &flags->drain_seconds, "Seconds that running requests have to end after SIGTERM")
+      ->check(CLI::Range(0, kMaxInt));
+  app.add_flag("--log-jsonl", flags->log_json, "Lines of JSON on standard error")->group(group);
+  // What a request does not say.
+  AddLimitOptions(app, &flags->app.defaults);
+  AddSamplingOptions(app, &flags->app.defaults.sampling);
+  AddSpeculationOptions(app, &flags->app.defaults.speculation);
+  AddOutputOptions(app, &flags->output);
+  return [flags] { return RunServe(*flags); };
+}
+
+}  // namespace longspec::cli

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How answers look on the wire: a form for each API. A form makes text; who sends it, and when, is the job's
+// business (server/generation_job.h). Called from one thread.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "openai/errors.h"
+#include "openai/responses.h"
+
+namespace longspec::server {
+
+struct Progress {
+  int total = 0, cached = 0, processed = 0;  // tokens of the prompt; processed: those that were cached, too
+  double ms = 0;                             // since the prompt's evaluation began
+};
+
+struct Piece {
+  int index = 0;  // of the answer
+  std::string_view text;
+  std::span<const openai::TokenReport> tokens;  // that became whole with this text, if they are wanted
+  Timings timings;                              // so far
+};
+
+class AnswerForm {
+ public:
+  virtual ~AnswerForm() = default;
+
+  // The body of a response that is not streamed.
+  virtual std::string Whole(std::span<const openai::Answer> answers) = 0;
+
+  // Events of a stream, ready to be sent; empty: nothing is.
+  virtual std::string OnStart(int index, int n_prompt, int n_cached) = 0;
+  virtual std::string OnProgress(int index, const Progress& progress) = 0;
+  virtual std::string OnPiece(const Piece& piece) = 0;
+  virtual std::string OnAnswerEnd(int index, const openai::Answer& answer) = 0;
+  virtual std::string OnEnd(std::span<const openai::Answer> answers) = 0;
+  virtual std::string OnError(const openai::ApiError& error) = 0;
+};
+
+// An event of JSON data, and with a name.
+std::string Event(const nlohmann::ordered_json& data);
+std::string NamedEvent(std::string_view name, const nlohmann::ordered_json& data);
+
+struct FormParts {
+  openai::ResponseHead head;
+  openai::ApiRequest request;
+};
+// Chat and text completions of OpenAI's API; llama.cpp's /completion.
+std::unique_ptr<AnswerForm> MakeOpenAiForm(FormParts parts);
+std::unique_ptr<AnswerForm> MakeLlamaForm(FormParts parts, std::string prompt_text);
+
+// What a request asked for, in llama.cpp's names.
+nlohmann::ordered_json GenerationSettingsJson(const GenerationRequest& request, int n_ctx);
+
+}  // namespace longspec::server

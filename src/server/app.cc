@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/app.h"
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "server/anthropic.h"
+#include "server/serving.h"
+
+namespace longspec::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+using RouteHandler = void (*)(Served&, CallPtr);
+
+struct Route {
+  std::string_view method;
+  std::string_view path;  // one that ends in a slash: any that begin so
+  RouteHandler handler;
+  bool is_public = false;  // needs no key
+  bool is_quick = false;   // needs no worker
+};
+
+constexpr Route kRoutes[] = {
+    {"GET", "/v1/models", GetModels, true, true},
+    {"GET", "/models", GetModels, true, true},
+    {"GET", "/v1/models/", GetModels, true, true},
+    {"GET", "/props", GetProps, false, true},
+    {"GET", "/slots", GetSlots, false, true},
+    {"GET", "/metrics", GetMetrics, false, true},
+    {"POST", "/v1/chat/completions", PostChatCompletions},
+    {"POST", "/chat/completions", PostChatCompletions},
+    {"POST", "/v1/completions", PostCompletions},
+    {"POST", "/completion", PostLlamaCompletion},
+    {"POST", "/completions", PostLlamaCompletion},
+    {"POST", "/v1/messages", PostMessages},
+    {"POST", "/v1/messages/count_tokens", PostCountTokens},
+    {"POST", "/v1/responses", PostResponses},
+    {"POST", "/responses", PostResponses},
+    {"POST", "/tokenize", PostTokenize},
+    {"POST", "/detokenize", PostDetokenize},
+    {"POST", "/apply-template", PostApplyTemplate},
+    {"POST", "/slots/", PostSlot},
+};
+
+bool Matches(const Route& route, std::string_view path) {
+  if (!route.path.ends_with('/')) return path == route.path;
+  return path.size() > route.path.size() && path.starts_with(route.path);
+}
+
+// Takes as long for any two texts of a length.
+bool SameSecret(std::string_view a, std::string_view b) {
+  unsigned difference = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < a.size(); ++i)
+    difference |=
+        static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[b.empty() ? 0 : i % b.size()]);
+  return difference == 0;
+}
+
+bool HasKey(const HttpRequest& request, const std::vector<std::string>& keys) {
+  if (keys.empty()) return true;
+  std::string_view given = request.Header("authorization");
+  constexpr std::string_view kBearer = "Bearer ";
+  given = given.starts_with(kBearer) ? given.substr(kBearer.size()) : request.Header("x-api-key");
+  bool found = false;
+  for (const std::string& key : keys) found |= SameSecret(given, key);
+  return found;
+}
+
+Headers CorsHeaders(const HttpRequest& request) {
+  const std::string_view origin = request.Header("origin");
+  if (origin.empty()) return {};
+  return {{"Access-Control-Allow-Origin", std::string(origin)}, {"Vary", "Origin"}};
+}
+
+std::string NameOf(const ModelInfo& info) {
+  return info.name.empty() ? std::filesystem::path(info.path).filename().string() : info.name;
+}
+
+openai::ApiError Unavailable(std::string message) {
+  return {.status_code = 503, .message = std::move(message), .type = "unavailable_error"};
+}
+
+}  // namespace
+
+class App::Serving {
+ public:
+  Serving(App& app, std::unique_ptr<Engine> engine)
+      : app_(app), served_{.options = app.options_, .metrics = app.metrics_} {
+    served_.engine = std::move(engine);
+  }
+
+  // Workers first: they post to the loop, whose end cancels what is left.
+  ~Serving() {
+    served_.workers.reset();
+    served_.loop.reset();
+  }
+
+  Status Start() {
+    const ModelInfo& info = served_.engine->info();
+    served_.model_name = app_.options_.model_name.empty() ? NameOf(info) : app_.options_.model_name;
+    served_.created = std::time(nullptr);
+    SchedulerOptions options = app_.options_.scheduler;
+    options.on_round = [&metrics = app_.metrics_](const RoundReport& round) { Count(round, metrics); };
+    LS_ASSIGN(auto scheduler, served_.engine->NewScheduler(options));
+    const int n_slots = options.parallel > 0 ? std::min(options.parallel, kMostSlots) : kMostSlots;
+    served_.slots = std::make_unique<SlotTable>(n_slots, info.n_ctx);
+    served_.loop = std::make_unique<EngineLoop>(
+        std::move(scheduler),
+        LoopOptions{.most_queued = app_.options_.most_queued,
+                    .on_stats = [this](const SchedulerStats& stats) { Count(stats); },
+                    .on_failure =
+                        [log = app_.log_](const Status& status) {
+                          log->Write({{"event", "round_failed"}, {"error", status.message()}});
+                        }});
+    served_.workers = std::make_unique<Workers>(app_.options_.worker_threads, kMostForWorkers);
+    return {};
+  }
+
+  Served& served() { return served_; }
+
+ private:
+  static constexpr int kMostSlots = 64;  // as many as the scheduler runs
+  static constexpr size_t kMostForWorkers = 1024;
+
+  static void Count(const RoundReport& round, Metrics& metrics) {
+    metrics.Observe("longspec:step_rows", round.rows);
+    metrics.Observe("longspec:step_sequences", round.sequences);
+    metrics.Observe("longspec:iteration_tokens_total", round.tokens);
+    metrics.Observe("longspec:step_cost_actual_seconds", round.pass_ms / 1000);
+    metrics.Observe("longspec:step_cost_predicted_seconds", round.predicted_ms / 1000);
+  }
+
+  void Count(const SchedulerStats& stats) {
+    Metrics& metrics = app_.metrics_;
+    metrics.Set("longspec:num_requests_running", stats.running);
+    metrics.Set("longspec:num_requests_waiting", stats.waiting);
+    const auto used =
+        static_cast<double>(stats.chunks_held - std::min(stats.chunks_held, stats.chunks_reclaimable));
+    metrics.Set("longspec:kv_cache_usage_perc",
+                stats.chunks_most > 0 ? used / static_cast<double>(stats.chunks_most) : 0);
+    metrics.Add("longspec:num_preemptions_total", static_cast<double>(stats.preemptions - preemptions_));
+    preemptions_ = stats.preemptions;
+  }
+
+  App& app_;
+  Served served_;
+  int64_t preemptions_ = 0;
+};
+
+App::App(AppOptions options, AccessLog* log) : options_(std::move(options)), log_(log) {
+  DeclareServerMetrics(metrics_);
+}
+App::~App() = default;
+
+Status App::SetEngine(std::unique_ptr<Engine> engine) {
+  serving_ = std::make_unique<Serving>(*this, std::move(engine));
+  LS_TRY(serving_->Start());
+  ready_ = serving_.get();
+  return {};
+}
+
+int App::n_unended() const {
+  Serving* serving = ready_;
+  return serving == nullptr ? 0 : serving->served().loop->n_unended();
+}
+
+void App::CancelAll() {
+  if (Serving* serving = ready_; serving != nullptr) serving->served().loop->CancelAll();
+}
+
+void App::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
+  if (!options_.api_prefix.empty() && request.path.starts_with(options_.api_prefix + "/"))
+    request.path.erase(0, options_.api_prefix.size());
+  const auto call =
+      std::make_shared<Call>(std::move(request), std::move(reply), CorsHeaders(request), log_, &metrics_);
+  if (call->request().path.starts_with("/v1/messages")) call->set_error_form(AnthropicErrorBody);
+  Serving* serving = ready_;
+  const std::string& method = call->request().method;
+  const std::string& path = call->request().path;
+  if (method == "OPTIONS") {
+    return call->Send({.content_type = "text/plain",
+                       .headers = {{"Access-Control-Allow-Credentials", "true"},
+                                   {"Access-Control-Allow-Methods", "GET, POST"},
+                                   {"Access-Control-Allow-Headers", "*"}}});
+  }
+  if (path == "/health" || path == "/v1/health") {
+    if (draining_) return call->SendError(Unavailable("the server is stopping"));
+    if (serving == nullptr) return call->SendError(Unavailable("Loading model"));
+    return call->SendJson({{"status", "ok"}});
+  }
+  const Route* route = nullptr;
+  std::string allowed;
+  for (const Route& candidate : kRoutes) {
+    if (!Matches(candidate, path)) continue;
+    if (candidate.method == method || (candidate.method == "GET" && method == "HEAD")) route = &candidate;
+    allowed = candidate.method;
+  }
+  if ((route == nullptr || !route->is_public) && !HasKey(call->request(), options_.api_keys)) {
+    return call->SendError(
+        {.status_code = 401, .message = "Invalid API Key", .type = "authentication_error"});
+  }
+  if (route == nullptr && allowed.empty()) {
+    return call->SendError(
+        {.status_code = 404, .message = "there is nothing at " + path, .type = "not_found_error"});
+  }
+  if (route == nullptr) {
+    return call->SendError({.status_code = 405, .message = path + " takes " + allowed + ", not " + method});
+  }
+  if (serving == nullptr) return call->SendError(Unavailable("Loading model"));
+  if (draining_ && method == "POST") return call->SendError(Unavailable("the server is stopping"));
+  const bool is_off =
+      (path == "/metrics" && !options_.metrics) || (path.starts_with("/slots") && !options_.slots);
+  if (is_off) {
+    return call->SendError(
+        {.status_code = 501, .message = path + " is turned off", .type = "not_supported_error"});
+  }
+  Served& served = serving->served();
+  if (route->is_quick) return route->handler(served, call);
+  const bool posted = served.workers->Post([&served, call, handler = route->handler] {
+    try {
+      handler(served, call);
+    } catch (const std::bad_alloc&) {
+      call->SendError(Unavailable("out of memory while reading the request"));
+    }
+  });
+  if (!posted) call->SendError(Unavailable("too many requests at once: try again later"));
+}
+
+}  // namespace longspec::server

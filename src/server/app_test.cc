@@ -1,0 +1,642 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The server without sockets, over a tiny random model.
+#include "server/app.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "formats/tiny_model.h"
+#include "server/testing/fake_client.h"
+
+namespace longspec::server {
+namespace {
+
+using longspec::testing::EventsOf;
+using longspec::testing::FakeReply;
+using longspec::testing::JsonOf;
+using longspec::testing::SendTo;
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class AppTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    TinyModelOptions options;
+    options.context_length = 1024;
+    ASSERT_TRUE(WriteTinyModel(options, Path()).ok());
+  }
+  static void TearDownTestSuite() { std::filesystem::remove(Path()); }
+  static std::string Path() { return ::testing::TempDir() + "/longspec_app_test.gguf"; }
+
+  static std::unique_ptr<Engine> Load() {
+    ModelOptions options;
+    options.path = Path();
+    options.threads = 1;
+    options.cache_ram = 64;
+    options.calibration_cache = false;
+    auto engine = Engine::Load(options);
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    return std::move(*engine);
+  }
+
+  // An app that serves.
+  App& Serve(AppOptions options = {}) {
+    Start(std::move(options));
+    const Status ready = app_->SetEngine(Load());
+    EXPECT_TRUE(ready.ok()) << ready.message();
+    return *app_;
+  }
+  // One that has no engine yet.
+  App& Start(AppOptions options = {}) {
+    options.scheduler.cache_bytes = 64 << 20;
+    app_ = std::make_unique<App>(std::move(options), &log_);
+    return *app_;
+  }
+
+  HttpResponse Get(const std::string& target, Headers headers = {}) {
+    return SendTo(*app_, "GET", target, "", std::move(headers))->Wait();
+  }
+  HttpResponse Post(const std::string& target, const json& body, Headers headers = {}) {
+    return SendTo(*app_, "POST", target, body.dump(), std::move(headers))->Wait();
+  }
+  json Ok(const std::string& target, const json& body) {
+    const HttpResponse response = Post(target, body);
+    EXPECT_EQ(response.status, 200) << response.body;
+    return JsonOf(response);
+  }
+  json Error(const HttpResponse& response, int status) {
+    EXPECT_EQ(response.status, status) << response.body;
+    json error = JsonOf(response)["error"];
+    EXPECT_EQ(error["code"], status);
+    EXPECT_TRUE(error["message"].is_string());
+    return error;
+  }
+
+  static json Chat(const std::string& text, json fields = json::object()) {
+    json body = {{"messages", json::array({{{"role", "user"}, {"content", text}}})},
+                 {"max_tokens", 12},
+                 {"temperature", 0.8},
+                 {"seed", 7}};
+    body.update(fields);
+    return body;
+  }
+  static json Text(const std::string& prompt, json fields = json::object()) {
+    json body = {
+        {"prompt", prompt}, {"max_tokens", 12}, {"temperature", 0.8}, {"seed", 7}, {"ignore_eos", true}};
+    body.update(fields);
+    return body;
+  }
+  // Waits until nobody's answers are to come.
+  void WaitForRest() const {
+    for (int i = 0; i < 3000 && app_->n_unended() > 0; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_EQ(app_->n_unended(), 0);
+  }
+
+  std::mutex log_mutex_;
+  std::vector<std::string> lines_;
+  AccessLog log_{LogForm::kJson, [this](const std::string& line) {
+                   const std::lock_guard lock(log_mutex_);
+                   lines_.push_back(line);
+                 }};
+  std::unique_ptr<App> app_;
+};
+
+TEST_F(AppTest, HealthSaysWhatStateItIsIn) {
+  Start();
+  const json loading = Error(Get("/health"), 503);
+  EXPECT_EQ(loading["message"], "Loading model");
+  EXPECT_EQ(loading["type"], "unavailable_error");
+  Error(Get("/v1/models"), 503);
+  Error(Post("/v1/chat/completions", Chat("hi")), 503);
+  ASSERT_TRUE(app_->SetEngine(Load()).ok());
+  EXPECT_EQ(JsonOf(Get("/health"))["status"], "ok");
+  EXPECT_EQ(JsonOf(Get("/v1/health"))["status"], "ok");
+  app_->BeginDrain();
+  Error(Get("/health"), 503);
+  Error(Post("/v1/chat/completions", Chat("hi")), 503);
+}
+
+TEST_F(AppTest, Models) {
+  Serve({.model_name = "little"});
+  const json list = JsonOf(Get("/v1/models"));
+  EXPECT_EQ(list["object"], "list");
+  EXPECT_EQ(list["data"][0]["id"], "little");
+  EXPECT_EQ(list["data"][0]["meta"]["n_vocab"], 384);
+  EXPECT_EQ(list["models"][0]["name"], "little");
+  EXPECT_EQ(JsonOf(Get("/models")), list);
+  EXPECT_EQ(JsonOf(Get("/v1/models/little"))["id"], "little");
+  Error(Get("/v1/models/big"), 404);
+}
+
+TEST_F(AppTest, RoutesAndMethods) {
+  Serve();
+  EXPECT_EQ(Error(Get("/nothing"), 404)["type"], "not_found_error");
+  EXPECT_THAT(std::string(Error(Get("/v1/chat/completions"), 405)["message"]), HasSubstr("takes POST"));
+  Error(Post("/health/", {}), 404);
+  const HttpResponse options =
+      SendTo(*app_, "OPTIONS", "/v1/chat/completions", "", {{"Origin", "https://a.example"}})->Wait();
+  EXPECT_EQ(options.status, 200);
+  const Headers wanted = {{"Access-Control-Allow-Origin", "https://a.example"},
+                          {"Access-Control-Allow-Methods", "GET, POST"},
+                          {"Access-Control-Allow-Headers", "*"}};
+  for (const auto& header : wanted) EXPECT_THAT(options.headers, ::testing::Contains(header));
+}
+
+TEST_F(AppTest, KeysAreAskedForEverywhereButWhereHealthIs) {
+  Serve({.api_keys = {"one", "two"}});
+  EXPECT_EQ(Get("/health").status, 200);
+  EXPECT_EQ(Get("/v1/models").status, 200);
+  for (const Headers& bad : std::vector<Headers>{
+           {}, {{"Authorization", "Bearer three"}}, {{"Authorization", "one"}}, {{"X-Api-Key", ""}}}) {
+    EXPECT_EQ(Error(Post("/tokenize", {{"content", "a"}}, bad), 401)["type"], "authentication_error");
+    Error(Get("/nothing", bad), 401);
+  }
+  EXPECT_EQ(Post("/tokenize", {{"content", "a"}}, {{"Authorization", "Bearer two"}}).status, 200);
+  EXPECT_EQ(Post("/tokenize", {{"content", "a"}}, {{"x-api-key", "one"}}).status, 200);
+}
+
+TEST_F(AppTest, APrefixOfAllPaths) {
+  Serve({.api_prefix = "/llm"});
+  EXPECT_EQ(Get("/llm/health").status, 200);
+  EXPECT_EQ(Post("/llm/tokenize", {{"content", "a"}}).status, 200);
+}
+
+TEST_F(AppTest, TokensAndBack) {
+  Serve();
+  const json tokens = Ok("/tokenize", {{"content", "the sea"}})["tokens"];
+  EXPECT_FALSE(tokens.empty());
+  EXPECT_EQ(Ok("/detokenize", {{"tokens", tokens}})["content"], "the sea");
+  const json pieces = Ok("/tokenize", {{"content", "\xC3\xA9"}, {"with_pieces", true}})["tokens"];
+  EXPECT_EQ(pieces[0]["piece"], json::array({0xC3}));
+  Error(Post("/detokenize", {{"tokens", json::array({-1})}}), 400);
+  Error(Post("/detokenize", {{"tokens", "x"}}), 400);
+  EXPECT_EQ(Ok("/detokenize", {{"tokens", json::array({2147483647})}})["content"], "");
+  const json prompt = Ok("/apply-template", Chat("hi"))["prompt"];
+  EXPECT_THAT(std::string(prompt), HasSubstr("<|im_start|>user\nhi<|im_end|>"));
+}
+
+TEST_F(AppTest, AChatCompletion) {
+  Serve({.model_name = "little"});
+  const json answer = Ok("/v1/chat/completions", Chat("the sea"));
+  EXPECT_EQ(answer["object"], "chat.completion");
+  EXPECT_EQ(answer["model"], "little");
+  EXPECT_EQ(answer["seed"], 7);
+  EXPECT_EQ(answer["usage"]["completion_tokens"], answer["timings"]["predicted_n"]);
+  EXPECT_GT(answer["usage"]["prompt_tokens"], 5);
+  EXPECT_TRUE(answer["usage"]["completion_tokens_details"].contains("accepted_prediction_tokens"));
+  EXPECT_EQ(answer["choices"].size(), 1U);
+  EXPECT_TRUE(answer["speculation"]["rounds"].is_number());
+  EXPECT_THAT(std::string(answer["system_fingerprint"]), HasSubstr("longspec-"));
+  // Again, and elsewhere: the same text, and a prompt that is known.
+  const json again = Ok("/chat/completions", Chat("the sea"));
+  EXPECT_EQ(again["choices"], answer["choices"]);
+  EXPECT_GT(again["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+}
+
+// The parts of a streamed chat, by choice.
+struct Streamed {
+  std::map<int, std::string> text, finish;
+  int n_done = 0;
+  json usage, last;
+};
+Streamed ReadStream(const std::string& body) {
+  Streamed streamed;
+  for (const json& event : EventsOf(body)) {
+    if (event.is_string()) {
+      EXPECT_EQ(event, "[DONE]");
+      ++streamed.n_done;
+      continue;
+    }
+    EXPECT_EQ(streamed.n_done, 0);
+    for (const json& choice : event["choices"]) {
+      const int index = choice["index"];
+      const json& text = choice.contains("delta") ? choice["delta"].value("content", json()) : choice["text"];
+      if (text.is_string()) streamed.text[index] += text.get<std::string>();
+      if (choice["finish_reason"].is_string()) streamed.finish[index] = choice["finish_reason"];
+    }
+    if (event.contains("usage")) streamed.usage = event["usage"];
+    streamed.last = event;
+  }
+  return streamed;
+}
+
+TEST_F(AppTest, AStreamSaysWhatTheWholeAnswerSays) {
+  Serve();
+  for (const bool chat : {true, false}) {
+    const std::string target = chat ? "/v1/chat/completions" : "/v1/completions";
+    const json body = chat ? Chat("the sea", {{"n", 3}}) : Text("the sea", {{"n", 3}});
+    const json whole = Ok(target, body);
+    json streaming = body;
+    streaming["stream"] = true;
+    streaming["stream_options"] = {{"include_usage", true}};
+    const auto reply = SendTo(*app_, "POST", target, streaming.dump());
+    const HttpResponse response = reply->Wait();
+    EXPECT_EQ(response.content_type, "text/event-stream");
+    EXPECT_EQ(reply->idle_seconds(), 30);
+    const Streamed streamed = ReadStream(response.body);
+    EXPECT_EQ(streamed.n_done, 1);
+    ASSERT_EQ(whole["choices"].size(), 3U);
+    for (const json& choice : whole["choices"]) {
+      const int index = choice["index"];
+      const std::string text = chat ? choice["message"]["content"] : choice["text"];
+      EXPECT_EQ(streamed.text.count(index) == 0 ? "" : streamed.text.at(index), text) << index;
+      EXPECT_EQ(streamed.finish.at(index), choice["finish_reason"]);
+    }
+    EXPECT_EQ(streamed.last["choices"], json::array());
+    EXPECT_EQ(streamed.usage["completion_tokens"], whole["usage"]["completion_tokens"]);
+    if (!chat) continue;
+    const auto events = EventsOf(response.body);
+    EXPECT_EQ(events[0]["choices"][0]["delta"], (json{{"role", "assistant"}, {"content", nullptr}}));
+  }
+}
+
+TEST_F(AppTest, ChancesBelongToTheTextAndDoNotDependOnSpeculation) {
+  Serve();
+  const json fields = {{"logprobs", true}, {"top_logprobs", 3}, {"max_tokens", 20}, {"ignore_eos", true}};
+  const json answer = Ok("/v1/chat/completions", Chat("the sea the sea", fields));
+  const json& content = answer["choices"][0]["logprobs"]["content"];
+  ASSERT_GT(content.size(), 0U);
+  std::string bytes;
+  for (const json& token : content) {
+    for (const json& byte : token["bytes"]) bytes += static_cast<char>(byte.get<int>());
+    EXPECT_EQ(token["top_logprobs"].size(), 3U);
+    EXPECT_GE(token["top_logprobs"][0]["logprob"], token["logprob"]);
+    EXPECT_LE(token["logprob"], 0.0);
+  }
+  json plain = fields;
+  plain["speculative"] = {{"enabled", false}};
+  const json without = Ok("/v1/chat/completions", Chat("the sea the sea", plain));
+  EXPECT_EQ(without["choices"], answer["choices"]);
+  EXPECT_EQ(without["timings"]["draft_n"], 0);
+  // A stream has the same chances.
+  json streaming = fields;
+  streaming["stream"] = true;
+  const HttpResponse response = Post("/v1/chat/completions", Chat("the sea the sea", streaming));
+  json streamed = json::array();
+  for (const json& event : EventsOf(response.body)) {
+    if (!event.is_object()) continue;
+    for (const json& choice : event["choices"]) {
+      if (!choice["logprobs"].is_object()) continue;
+      for (const json& token : choice["logprobs"]["content"]) streamed.push_back(token);
+    }
+  }
+  EXPECT_EQ(streamed, content);
+}
+
+TEST_F(AppTest, AStopStringEndsTextAndChances) {
+  Serve();
+  const json whole = Ok("/v1/completions", Text("the sea", {{"max_tokens", 40}, {"logprobs", 0}}));
+  const std::string text = whole["choices"][0]["text"];
+  ASSERT_GT(text.size(), 12U);
+  // Random weights write all kinds of bytes: a stop string is of plain ones.
+  const auto plain = [&](size_t i) { return text[i] > ' ' && text[i] < 0x7F; };
+  size_t begin = 6;
+  while (begin + 2 < text.size() && !(plain(begin) && plain(begin + 1))) ++begin;
+  const std::string stop = text.substr(begin, 2);
+  ASSERT_TRUE(plain(begin)) << text;
+  const size_t at = text.find(stop);
+  const json cut =
+      Ok("/v1/completions", Text("the sea", {{"max_tokens", 40}, {"stop", stop}, {"logprobs", 0}}));
+  EXPECT_EQ(cut["choices"][0]["text"], text.substr(0, at));
+  EXPECT_EQ(cut["choices"][0]["finish_reason"], "stop");
+  for (const json& offset : cut["choices"][0]["logprobs"]["text_offset"]) EXPECT_LT(offset, at);
+  const json native = Ok("/completion", Text("the sea", {{"n_predict", 40}, {"stop", json::array({stop})}}));
+  EXPECT_EQ(native["content"], text.substr(0, at));
+  EXPECT_EQ(native["stop_type"], "word");
+  EXPECT_EQ(native["stopping_word"], stop);
+}
+
+TEST_F(AppTest, LlamaCppsCompletion) {
+  Serve();
+  const json answer =
+      Ok("/completion", Text("the sea", {{"n_predict", 9}, {"return_tokens", true}, {"n_probs", 2}}));
+  EXPECT_EQ(answer["stop"], true);
+  EXPECT_EQ(answer["stop_type"], "limit");
+  EXPECT_EQ(answer["tokens_predicted"], 9);
+  EXPECT_EQ(answer["tokens"].size(), 9U);
+  EXPECT_EQ(answer["generation_settings"]["seed"], 7);
+  EXPECT_THAT(std::string(answer["prompt"]), HasSubstr("the sea"));
+  EXPECT_EQ(answer["completion_probabilities"][0]["top_logprobs"].size(), 2U);
+  const HttpResponse stream = Post("/completion", Text("the sea", {{"n_predict", 9}, {"stream", true}}));
+  const auto events = EventsOf(stream.body);
+  std::string text;
+  for (const json& event : events) text += event["content"].get<std::string>();
+  EXPECT_EQ(text, answer["content"]);
+  EXPECT_EQ(events.back()["stop"], true);
+  EXPECT_EQ(events.back()["tokens_predicted"], 9);
+  const json picked =
+      Ok("/completion",
+         Text("the sea", {{"n_predict", 4}, {"response_fields", {"content", "generation_settings/seed"}}}));
+  EXPECT_EQ(picked.size(), 2U);
+  EXPECT_EQ(picked["seed"], 7);
+  // A mix of tokens and texts is the text that they stand for.
+  const json tokens = Ok("/tokenize", {{"content", "the"}})["tokens"];
+  json mixed = tokens;
+  mixed.push_back(" sea");
+  EXPECT_EQ(Ok("/completion", Text("", {{"prompt", mixed}, {"n_predict", 0}}))["prompt"], "the sea");
+}
+
+TEST_F(AppTest, ProgressOfAPromptBeginsWithWhatIsKnownAndEndsWithAllOfIt) {
+  Serve();
+  std::string document;
+  for (int i = 0; i < 60; ++i) document += "word" + std::to_string(i) + " ";
+  for (const char* target : {"/v1/completions", "/completion"}) {
+    const json fields = {{"stream", true}, {"return_progress", true}, {"max_tokens", 2}};
+    const HttpResponse response = Post(target, Text(document, fields));
+    std::vector<json> progress;
+    for (const json& event : EventsOf(response.body)) {
+      if (event.is_object() && event.contains("prompt_progress"))
+        progress.push_back(event["prompt_progress"]);
+    }
+    ASSERT_GE(progress.size(), 2U) << response.body;
+    EXPECT_EQ(progress.front()["processed"], progress.front()["cache"]);
+    EXPECT_EQ(progress.back()["processed"], progress.back()["total"]);
+    document = "other " + document;  // known to nobody
+  }
+}
+
+TEST_F(AppTest, APredictionIsDraftedFromAndChangesNothing) {
+  Serve();
+  const json fields = {{"max_tokens", 40}, {"ignore_eos", true}, {"temperature", 0}};
+  const json alone = Ok("/v1/chat/completions", Chat("the sea", fields));
+  json predicted = fields;
+  predicted["prediction"] = {{"type", "content"}, {"content", alone["choices"][0]["message"]["content"]}};
+  predicted["speculative"] = {{"drafters", "ngram"}, {"max_rows", 16}};
+  predicted["return_token_source"] = true;
+  const json answer = Ok("/v1/chat/completions", Chat("the sea", predicted));
+  EXPECT_EQ(answer["choices"][0]["message"], alone["choices"][0]["message"]);
+  int64_t accepted = 0;
+  for (const json& drafter : answer["speculation"]["by_drafter"]) {
+    if (drafter["name"] == "prediction") accepted = drafter["accepted"];
+  }
+  EXPECT_GT(accepted, 0) << answer.dump();
+  EXPECT_GE(answer["usage"]["completion_tokens_details"]["accepted_prediction_tokens"], accepted);
+  EXPECT_THAT(answer["choices"][0]["token_sources"].dump(), HasSubstr("\"prediction\""));
+}
+
+TEST_F(AppTest, WhatIsWrongIsSaidByName) {
+  Serve();
+  EXPECT_EQ(Error(Post("/v1/chat/completions", Chat("x", {{"temperature", 9}})), 400)["param"],
+            "temperature");
+  EXPECT_EQ(
+      Error(Post("/v1/chat/completions", Chat("x", {{"tools", {{{"type", "function"}}}}})), 400)["param"],
+      "tools");
+  EXPECT_THAT(
+      std::string(Error(Post("/v1/chat/completions", Chat("x", {{"speculative", {{"drafters", "magic"}}}})),
+                        400)["message"]),
+      HasSubstr("ngram"));
+  Error(SendTo(*app_, "POST", "/v1/chat/completions", "{nonsense")->Wait(), 400);
+  Error(SendTo(*app_, "POST", "/v1/chat/completions", "\xFF\xFE")->Wait(), 400);
+  Error(SendTo(*app_, "POST", "/completion", std::string(100000, '['))->Wait(), 413);
+  std::string longer;
+  for (int i = 0; i < 3000; ++i) longer += "word ";
+  const json error = Error(Post("/v1/completions", Text(longer)), 400);
+  EXPECT_EQ(error["type"], "exceed_context_size_error");
+  EXPECT_EQ(error["n_ctx"], 1024);
+  EXPECT_GT(error["n_prompt_tokens"], 1024);
+  Error(Post("/completion", {{"prompt", json::array({100000})}}), 400);
+}
+
+TEST_F(AppTest, AnthropicsMessages) {
+  Serve({.model_name = "little"});
+  const json body = {
+      {"model", "x"},
+      {"max_tokens", 12},
+      {"seed", 4},
+      {"system",
+       {{{"type", "text"}, {"text", "x-anthropic-billing-header: 1"}},
+        {{"type", "text"}, {"text", "Be brief."}, {"cache_control", {{"type", "ephemeral"}}}}}},
+      {"messages", {{{"role", "user"}, {"content", {{{"type", "text"}, {"text", "the sea"}}}}}}}};
+  const json answer = Ok("/v1/messages", body);
+  EXPECT_EQ(answer["type"], "message");
+  EXPECT_EQ(answer["model"], "little");
+  const json& usage = answer["usage"];
+  const int64_t n_prompt =
+      usage["input_tokens"].get<int64_t>() + usage["cache_read_input_tokens"].get<int64_t>();
+  // It is the chat that it stands for.
+  const json chat =
+      Ok("/v1/chat/completions",
+         {{"max_tokens", 12},
+          {"seed", 4},
+          {"messages",
+           {{{"role", "system"}, {"content", "Be brief."}}, {{"role", "user"}, {"content", "the sea"}}}}});
+  EXPECT_EQ(answer["content"][0]["text"], chat["choices"][0]["message"]["content"]);
+  EXPECT_EQ(chat["usage"]["prompt_tokens"], n_prompt);
+  EXPECT_EQ(Ok("/v1/messages/count_tokens", body)["input_tokens"], n_prompt);
+  json streaming = body;
+  streaming["stream"] = true;
+  const auto events = EventsOf(Post("/v1/messages", streaming).body);
+  std::string text, order;
+  for (const json& event : events) {
+    const std::string type = event["type"];
+    if (!order.ends_with(type + " ")) order += type + " ";
+    if (type == "content_block_delta") text += event["delta"]["text"].get<std::string>();
+  }
+  EXPECT_EQ(text, answer["content"][0]["text"]);
+  EXPECT_EQ(
+      order,
+      "message_start content_block_start content_block_delta content_block_stop message_delta message_stop ");
+  for (const auto& [change, name] : std::vector<std::pair<json, std::string>>{
+           {{{"max_tokens", 0}}, "max_tokens"},
+           {{{"tools", {{{"name", "f"}}}}}, "tools"},
+           {{{"thinking", {{"type", "enabled"}, {"budget_tokens", 1024}}}}, "thinking"},
+           {{{"messages", {{{"role", "system"}, {"content", "x"}}}}}, "messages[0].role"},
+           {{{"messages", {{{"role", "user"}, {"content", {{{"type", "image"}}}}}}}},
+            "messages[0].content[0].type"}}) {
+    json bad = body;
+    bad.update(change);
+    const HttpResponse refused = Post("/v1/messages", bad);
+    EXPECT_EQ(refused.status, 400) << change;
+    const json error = JsonOf(refused);
+    EXPECT_EQ(error["type"], "error");
+    EXPECT_EQ(error["error"]["type"], "invalid_request_error");
+    EXPECT_THAT(std::string(error["error"]["message"]), HasSubstr(name));
+  }
+}
+
+TEST_F(AppTest, OpenAisResponses) {
+  Serve({.model_name = "little"});
+  const json body = {
+      {"model", "x"},
+      {"max_output_tokens", 12},
+      {"seed", 4},
+      {"ignore_eos", true},
+      {"instructions", "Be brief."},
+      {"reasoning", {{"effort", "medium"}}},
+      {"tools", {{{"type", "web_search"}}}},
+      {"input", {{{"role", "user"}, {"content", {{{"type", "input_text"}, {"text", "the sea"}}}}}}}};
+  const json answer = Ok("/v1/responses", body);
+  EXPECT_EQ(answer["object"], "response");
+  EXPECT_EQ(answer["status"], "incomplete");
+  EXPECT_EQ(answer["incomplete_details"]["reason"], "max_output_tokens");
+  EXPECT_EQ(answer["usage"]["output_tokens"], 12);
+  const json chat =
+      Ok("/v1/chat/completions",
+         {{"max_tokens", 12},
+          {"seed", 4},
+          {"ignore_eos", true},
+          {"messages",
+           {{{"role", "system"}, {"content", "Be brief."}}, {{"role", "user"}, {"content", "the sea"}}}}});
+  EXPECT_EQ(answer["output"][0]["content"][0]["text"], chat["choices"][0]["message"]["content"]);
+  json streaming = body;
+  streaming["stream"] = true;
+  const auto events = EventsOf(Post("/v1/responses", streaming).body);
+  std::string text, order;
+  for (size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(events[i]["sequence_number"], i);
+    const std::string type = events[i]["type"].get<std::string>().substr(9);
+    if (!order.ends_with(type + " ")) order += type + " ";
+    if (type == "output_text.delta") text += events[i]["delta"].get<std::string>();
+  }
+  EXPECT_EQ(text, answer["output"][0]["content"][0]["text"]);
+  EXPECT_EQ(order,
+            "created in_progress output_item.added content_part.added output_text.delta output_text.done "
+            "content_part.done output_item.done incomplete ");
+  EXPECT_EQ(events.back()["response"]["output"][0]["content"], answer["output"][0]["content"]);
+  for (const auto& [change, name] : std::vector<std::pair<json, std::string>>{
+           {{{"previous_response_id", "resp_1"}}, "previous_response_id"},
+           {{{"input", json::array()}}, "input"},
+           {{{"input", 5}}, "input"},
+           {{{"input", {{{"type", "function_call_output"}}}}}, "input[0].type"},
+           {{{"tools", {{{"type", "function"}, {"name", "f"}}}}}, "tools"},
+           {{{"text", {{"format", {{"type", "json_object"}}}}}}, "text.format"}}) {
+    json bad = body;
+    bad.update(change);
+    EXPECT_EQ(Error(Post("/v1/responses", bad), 400)["param"], name);
+  }
+}
+
+TEST_F(AppTest, ManyAtOnceSayWhatEachSaysAlone) {
+  Serve();
+  std::vector<json> bodies;
+  std::vector<std::string> alone;
+  for (int i = 0; i < 16; ++i) {
+    bodies.push_back(Text("chapter " + std::to_string(i % 5) + " of the sea",
+                          {{"seed", i}, {"max_tokens", 10 + i}, {"temperature", i % 3 == 0 ? 0.0 : 0.9}}));
+    alone.push_back(Ok("/v1/completions", bodies.back())["choices"][0]["text"]);
+  }
+  std::vector<std::shared_ptr<FakeReply>> replies;
+  for (const json& body : bodies) replies.push_back(SendTo(*app_, "POST", "/v1/completions", body.dump()));
+  for (size_t i = 0; i < replies.size(); ++i)
+    EXPECT_EQ(JsonOf(replies[i]->Wait())["choices"][0]["text"], alone[i]) << i;
+}
+
+// llama.cpp#13262, #11720: a client that goes away while it waits, in its prompt or while it is written.
+TEST_F(AppTest, AClientThatGoesAwayIsCancelledAndOthersGoOn) {
+  Serve({.scheduler = {.parallel = 2}});
+  const json endless = Text("the sea", {{"max_tokens", 900}, {"stream", true}});
+  const auto writing = SendTo(*app_, "POST", "/v1/completions", endless.dump());
+  const auto other = SendTo(*app_, "POST", "/v1/completions", endless.dump());
+  const auto queued = SendTo(*app_, "POST", "/v1/completions", endless.dump());
+  writing->WaitUntil([](const std::string& body, bool) { return body.find("text") != std::string::npos; });
+  queued->GoAway();
+  writing->GoAway();
+  const HttpResponse rest = other->Wait();
+  EXPECT_EQ(ReadStream(rest.body).n_done, 1);
+  EXPECT_EQ(ReadStream(rest.body).finish.at(0), "length");
+  WaitForRest();
+  EXPECT_EQ(app_->metrics().Value("longspec:num_requests_running"), 0);
+  EXPECT_EQ(app_->metrics().Value("longspec:num_requests_waiting"), 0);
+  EXPECT_EQ(app_->metrics().Value("longspec:kv_cache_usage_perc"), 0);
+}
+
+TEST_F(AppTest, AFullQueueSaysTryAgain) {
+  Serve({.scheduler = {.parallel = 1}, .most_queued = 1});
+  const json endless = Text("the sea", {{"max_tokens", 900}, {"stream", true}});
+  std::vector<std::shared_ptr<FakeReply>> replies;
+  for (int i = 0; i < 8; ++i) replies.push_back(SendTo(*app_, "POST", "/v1/completions", endless.dump()));
+  bool found = false;
+  for (int i = 0; i < 3000 && !found; ++i) {
+    for (const auto& reply : replies) {
+      if (reply->begun()) continue;
+      const HttpResponse response =
+          reply->WaitUntil([&](const std::string& body, bool) { return !body.empty(); });
+      if (response.status != 429) continue;
+      found = true;
+      EXPECT_EQ(Error(response, 429)["type"], "rate_limit_error");
+      EXPECT_THAT(response.headers,
+                  ::testing::Contains(std::pair<std::string, std::string>("Retry-After", "1")));
+    }
+  }
+  EXPECT_TRUE(found);
+  for (const auto& reply : replies) reply->GoAway();
+  WaitForRest();
+}
+
+TEST_F(AppTest, SlotsAreSavedRestoredAndErased) {
+  const std::string folder = ::testing::TempDir() + "/longspec_slots";
+  std::filesystem::create_directories(folder);
+  Serve({.scheduler = {.parallel = 2}, .slot_save_path = folder});
+  const json body = Text("the sea and the sky and the land", {{"max_tokens", 8}});
+  const json first = Ok("/v1/completions", body);
+  const json slots = JsonOf(Get("/slots"));
+  ASSERT_EQ(slots.size(), 2U);
+  EXPECT_EQ(slots[0]["is_processing"], false);
+  EXPECT_EQ(slots[0]["n_decoded"], 8);
+  const json saved = Ok("/slots/0?action=save", {{"filename", "a.bin"}});
+  EXPECT_EQ(saved["n_saved"], slots[0]["n_prompt_tokens"]);
+  EXPECT_GT(saved["n_written"], 0);
+  EXPECT_EQ(Ok("/slots/0?action=erase", json::object())["n_erased"], saved["n_saved"]);
+  EXPECT_EQ(Ok("/v1/completions", body)["timings"]["cache_n"], 0);
+  EXPECT_GT(Ok("/v1/completions", body)["timings"]["cache_n"], 0);
+  // In another server.
+  Serve({.scheduler = {.parallel = 2}, .slot_save_path = folder});
+  EXPECT_EQ(Ok("/slots/1?action=restore", {{"filename", "a.bin"}})["n_restored"], saved["n_saved"]);
+  const json again = Ok("/v1/completions", body);
+  EXPECT_EQ(again["choices"], first["choices"]);
+  EXPECT_EQ(again["timings"]["prompt_n"], 1);
+  for (const char* name : {"../a.bin", "a/b", "", ".hidden", "/etc/passwd"})
+    Error(Post("/slots/0?action=save", {{"filename", name}}), 400);
+  Error(Post("/slots/0?action=restore", {{"filename", "none.bin"}}), 404);
+  std::filesystem::resize_file(folder + "/a.bin", 100);
+  Error(Post("/slots/0?action=restore", {{"filename", "a.bin"}}), 400);
+  Error(Post("/slots/9?action=erase", json::object()), 400);
+  Error(Post("/slots/0?action=burn", json::object()), 400);
+  Serve();
+  Error(Post("/slots/0?action=save", {{"filename", "a.bin"}}), 501);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(AppTest, MetricsCountWhatWasDone) {
+  Serve();
+  Ok("/v1/completions", Text("the sea", {{"max_tokens", 5}}));
+  Error(Post("/v1/completions", {{"prompt", 5}}), 400);
+  const std::string text = Get("/metrics").body;
+  EXPECT_THAT(text, HasSubstr("# TYPE longspec:time_to_first_token_seconds histogram\n"));
+  EXPECT_THAT(text, HasSubstr("longspec:time_to_first_token_seconds_count 1\n"));
+  EXPECT_THAT(text, HasSubstr("longspec:inter_token_latency_seconds_count 4\n"));
+  EXPECT_THAT(text, HasSubstr("longspec:generation_tokens_total 5\n"));
+  EXPECT_THAT(text, HasSubstr("longspec:request_success_total{finished_reason=\"length\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("longspec:request_failure_total{status=\"400\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("longspec:step_rows_bucket{le=\"+Inf\"}"));
+  Serve({.metrics = false, .slots = false});
+  Error(Get("/metrics"), 501);
+  Error(Get("/slots"), 501);
+}
+
+TEST_F(AppTest, OneLineInTheLogForEachRequest) {
+  Serve();
+  Ok("/v1/completions", Text("the sea", {{"max_tokens", 5}}));
+  Get("/health");
+  std::vector<std::string> lines;
+  {
+    const std::lock_guard lock(log_mutex_);
+    lines = lines_;
+  }
+  ASSERT_EQ(lines.size(), 2U);
+  const json line = json::parse(lines[0]);
+  EXPECT_EQ(line["path"], "/v1/completions");
+  EXPECT_EQ(line["status"], 200);
+  EXPECT_EQ(line["tokens"], 5);
+  EXPECT_EQ(line["finish"], "length");
+  EXPECT_TRUE(line.contains("first_token_ms"));
+}
+
+}  // namespace
+}  // namespace longspec::server

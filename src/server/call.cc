@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/call.h"
+
+#include <random>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/print.h"
+
+namespace longspec::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kClientGone = 499;  // of the log only, as nginx has it
+
+std::string NewId() {
+  thread_local std::mt19937_64 engine{std::random_device()()};
+  return Print("%016llx%08llx", static_cast<unsigned long long>(engine()),
+               static_cast<unsigned long long>(engine() >> 32U));
+}
+
+// llama.cpp's names.
+std::string TypeOf(const openai::ApiError& error) {
+  if (error.code == "context_length_exceeded") return "exceed_context_size_error";
+  switch (error.status_code) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 429:
+      return "rate_limit_error";
+    case 501:
+      return "not_supported_error";
+    case 503:
+      return "unavailable_error";
+    default:
+      return error.type;
+  }
+}
+
+}  // namespace
+
+std::string DumpJson(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+Json ErrorBody(const openai::ApiError& error, const Json& more) {
+  Json body = {{"code", error.status_code}, {"message", error.message}, {"type", TypeOf(error)}};
+  body["param"] = error.param.empty() ? Json(nullptr) : Json(error.param);
+  for (const auto& [name, value] : more.items()) body[name] = value;
+  return {{"error", std::move(body)}};
+}
+
+Call::Call(HttpRequest request, std::shared_ptr<Reply> reply, Headers common, AccessLog* log,
+           Metrics* metrics)
+    : request_(std::move(request)),
+      method_(request_.method),
+      path_(request_.path),
+      client_(request_.client),
+      reply_(std::move(reply)),
+      common_(std::move(common)),
+      log_(log),
+      metrics_(metrics),
+      id_(NewId()),
+      arrived_ms_(NowMs()) {}
+
+// Whoever was to answer has let go of it: the client went away, or something is wrong here.
+Call::~Call() { Log(kClientGone); }
+
+void Call::AddCommon(HttpResponse* response) const {
+  response->headers.insert(response->headers.end(), common_.begin(), common_.end());
+  response->headers.emplace_back("X-Request-Id", "req_" + id_);
+}
+
+void Call::Send(HttpResponse response) {
+  AddCommon(&response);
+  Log(response.status);
+  reply_->Send(std::move(response));
+}
+
+void Call::SendJson(const Json& json) { Send({.body = DumpJson(json) + "\n"}); }
+
+void Call::SendError(const openai::ApiError& error, const Json& more) {
+  HttpResponse response{.status = error.status_code, .body = DumpJson(ErrorJson(error, more)) + "\n"};
+  if (error.status_code == 429 || error.status_code == 503) response.headers.emplace_back("Retry-After", "1");
+  if (error.status_code == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  Note("error", error.message);
+  Send(std::move(response));
+}
+
+void Call::BeginEvents(int ping_seconds) {
+  HttpResponse head{.content_type = "text/event-stream",
+                    .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}};
+  AddCommon(&head);
+  begun_ = true;
+  reply_->Begin(std::move(head), {.bytes = ": ping\n\n", .seconds = ping_seconds});
+}
+
+bool Call::Write(std::string events) { return reply_->Write(std::move(events)); }
+
+void Call::End() {
+  Log(200);
+  reply_->End();
+}
+
+void Call::OnGone(std::function<void()> on_gone) { reply_->OnGone(std::move(on_gone)); }
+
+void Call::Note(const std::string& name, Json value) {
+  const std::lock_guard lock(mutex_);
+  notes_[name] = std::move(value);
+}
+
+void Call::Log(int status) {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(logged_, true)) return;
+  if (status >= 400) metrics_->Add("longspec:request_failure_total", 1, {{"status", std::to_string(status)}});
+  Json fields = {{"id", id_},     {"client", client_}, {"method", method_},
+                 {"path", path_}, {"status", status},  {"ms", NowMs() - arrived_ms_}};
+  for (const auto& [name, value] : notes_.items()) fields[name] = value;
+  log_->Write(fields);
+}
+
+}  // namespace longspec::server

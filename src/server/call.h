@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One request on its way through the server: what was asked, how it is answered, and its line in the log.
+// Thread-safe.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "openai/errors.h"
+#include "server/access_log.h"
+#include "server/exchange.h"
+#include "server/metrics.h"
+
+namespace longspec::server {
+
+// {"error": {"code": 400, "message", "type", "param"}} and `more` beside them: llama.cpp's form, whose names
+// OpenAI's clients read, too.
+nlohmann::ordered_json ErrorBody(const openai::ApiError& error, const nlohmann::ordered_json& more = {});
+
+// JSON from any text: what is no UTF-8 is replaced.
+std::string DumpJson(const nlohmann::ordered_json& json);
+
+using ErrorForm = nlohmann::ordered_json (*)(const openai::ApiError&, const nlohmann::ordered_json& more);
+
+class Call {
+ public:
+  // `log` and `metrics` are borrowed. `common` headers are part of every response.
+  Call(HttpRequest request, std::shared_ptr<Reply> reply, Headers common, AccessLog* log, Metrics* metrics);
+  ~Call();
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  const HttpRequest& request() const { return request_; }
+  const std::string& id() const { return id_; }  // random, for names of responses
+  double arrived_ms() const { return arrived_ms_; }
+  // What is left of the request has no body.
+  std::string TakeBody() { return std::exchange(request_.body, std::string()); }
+
+  void set_error_form(ErrorForm form) { error_form_ = form; }
+  nlohmann::ordered_json ErrorJson(const openai::ApiError& error,
+                                   const nlohmann::ordered_json& more = {}) const {
+    return error_form_(error, more);
+  }
+
+  void Send(HttpResponse response);
+  void SendJson(const nlohmann::ordered_json& json);
+  void SendError(const openai::ApiError& error, const nlohmann::ordered_json& more = {});
+
+  // Server-sent events. Comments are sent where nothing else is for so long; 0: none.
+  void BeginEvents(int ping_seconds);
+  bool Write(std::string events);  // false: the client has gone
+  void End();
+  void OnGone(std::function<void()> on_gone);
+
+  // A field of the log's line.
+  void Note(const std::string& name, nlohmann::ordered_json value);
+
+ private:
+  void AddCommon(HttpResponse* response) const;
+  void Log(int status);
+
+  HttpRequest request_;
+  const std::string method_, path_, client_;  // for the log
+  const std::shared_ptr<Reply> reply_;
+  const Headers common_;
+  AccessLog* const log_;
+  Metrics* const metrics_;
+  const std::string id_;
+  const double arrived_ms_;
+  ErrorForm error_form_ = ErrorBody;
+  std::mutex mutex_;
+  nlohmann::ordered_json notes_ = nlohmann::ordered_json::object();
+  bool logged_ = false, begun_ = false;
+};
+
+}  // namespace longspec::server

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Routes that generate: OpenAI's chat and text completions, llama.cpp's /completion, Anthropic's messages.
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+#include "longspec/version.h"
+#include "server/anthropic.h"
+#include "server/responses_api.h"
+#include "server/serving.h"
+
+namespace longspec::server {
+namespace {
+
+using openai::ApiError;
+using openai::ApiRequest;
+using openai::Endpoint;
+
+constexpr size_t kMostPredicted = size_t{1} << 17;  // tokens of a prediction: sorting them takes time
+
+// A drafter for the prediction, beside those that were asked for; "auto" takes it by itself.
+void AddPrediction(std::vector<int32_t> tokens, SpeculationOptions& speculation) {
+  if (speculation.type == "none" || tokens.empty()) return;
+  if (tokens.size() > kMostPredicted) tokens.resize(kMostPredicted);
+  SpeculationOptions with = speculation;
+  with.prediction_tokens = std::move(tokens);
+  if (with.type != "auto" && with.type != "portfolio" && with.type != "prediction")
+    with.type += ",prediction";
+  // One of those asked for may not work with others: then it works alone.
+  if (CheckSpeculation(with).ok()) speculation = std::move(with);
+}
+
+std::vector<int32_t> TokensOfParts(const Engine& engine, const std::vector<openai::PromptPart>& parts) {
+  std::vector<int32_t> tokens;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto more = parts[i].text.empty() ? parts[i].tokens : engine.Tokenize(parts[i].text, i == 0, true);
+    tokens.insert(tokens.end(), more.begin(), more.end());
+  }
+  return tokens;
+}
+
+using Parsed = std::variant<ApiRequest, ApiError>;
+
+// The request of a call, ready for a job; null after an error was sent. `parse` makes it of the body.
+template <typename Parse>
+std::unique_ptr<ApiRequest> RequestOf(Served& served, Call& call, const Parse& parse) {
+  const auto body = BodyOf(call);
+  if (body == nullptr) return nullptr;
+  Parsed parsed = parse(*body);
+  if (const auto* error = std::get_if<ApiError>(&parsed)) {
+    call.SendError(*error);
+    return nullptr;
+  }
+  auto request = std::make_unique<ApiRequest>(std::get<ApiRequest>(std::move(parsed)));
+  if (!request->unknown.empty()) call.Note("unknown_fields", request->unknown);
+  call.Note("stream", request->wishes.stream);
+  if (!PrepareTokens(served, *request, call)) return nullptr;
+  return request;
+}
+
+std::unique_ptr<ApiRequest> RequestOf(Served& served, Endpoint endpoint, Call& call) {
+  return RequestOf(served, call, [&](const nlohmann::json& body) {
+    return openai::ParseRequest(endpoint, body, served.options.defaults);
+  });
+}
+
+std::unique_ptr<ApiRequest> MessagesOf(Served& served, bool count_only, Call& call) {
+  return RequestOf(served, call, [&](const nlohmann::json& body) {
+    return ParseMessagesRequest(body, served.options.defaults, count_only);
+  });
+}
+
+void PostOpenAi(Served& served, Endpoint endpoint, const CallPtr& call) {
+  const auto request = RequestOf(served, endpoint, *call);
+  if (request == nullptr) return;
+  auto form = MakeOpenAiForm({.head = HeadOf(served, *call), .request = *request});
+  StartGenerationJob(served.job_parts(), std::move(*request), std::move(form), call);
+}
+
+}  // namespace
+
+std::unique_ptr<nlohmann::json> BodyOf(Call& call) {
+  auto json = openai::ParseJson(call.TakeBody());
+  if (const auto* error = std::get_if<ApiError>(&json)) {
+    call.SendError(*error);
+    return nullptr;
+  }
+  return std::make_unique<nlohmann::json>(std::get<nlohmann::json>(std::move(json)));
+}
+
+bool PrepareTokens(const Served& served, ApiRequest& request, Call& call) {
+  GenerationRequest& generation = request.generation;
+  const Engine& engine = *served.engine;
+  for (const auto& [text, bias] : request.text_bias) {
+    for (const int32_t token : engine.Tokenize(text, false, true))
+      generation.sampling.logit_bias.emplace_back(token, bias);
+  }
+  if (request.prediction) AddPrediction(engine.Tokenize(*request.prediction), generation.speculation);
+  if (!request.prompt_parts.empty()) {
+    generation.tokens = TokensOfParts(engine, request.prompt_parts);
+    return true;
+  }
+  auto tokens = engine.PromptTokens(generation);
+  if (!tokens.ok()) {
+    call.SendError(openai::RefusalOf(tokens.status()));
+    return false;
+  }
+  generation.tokens = std::move(*tokens);
+  generation.prompt.clear();
+  generation.messages.clear();
+  return true;
+}
+
+openai::ResponseHead HeadOf(const Served& served, const Call& call) {
+  return {.id = call.id(),
+          .created = std::time(nullptr),
+          .model = served.model_name,
+          .fingerprint = "longspec-" LONGSPEC_VERSION "-" + served.engine->info().kernels};
+}
+
+void PostChatCompletions(Served& served, CallPtr call) {
+  PostOpenAi(served, Endpoint::kChatCompletions, call);
+}
+void PostCompletions(Served& served, CallPtr call) { PostOpenAi(served, Endpoint::kCompletions, call); }
+
+void PostLlamaCompletion(Served& served, CallPtr call) {
+  const auto request = RequestOf(served, Endpoint::kLlamaCompletion, *call);
+  if (request == nullptr) return;
+  std::string prompt = served.engine->Detokenize(request->generation.tokens);
+  auto form = MakeLlamaForm({.head = HeadOf(served, *call), .request = *request}, std::move(prompt));
+  StartGenerationJob(served.job_parts(), std::move(*request), std::move(form), call);
+}
+
+void PostMessages(Served& served, CallPtr call) {
+  const auto request = MessagesOf(served, false, *call);
+  if (request == nullptr) return;
+  auto form = MakeAnthropicForm({.head = HeadOf(served, *call), .request = *request});
+  StartGenerationJob(served.job_parts(), std::move(*request), std::move(form), call);
+}
+
+void PostResponses(Served& served, CallPtr call) {
+  nlohmann::json instructions;
+  const auto request = RequestOf(served, *call, [&](const nlohmann::json& body) -> Parsed {
+    auto parsed = ParseResponsesRequest(body, served.options.defaults);
+    if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
+    auto& responses = std::get<ResponsesRequest>(parsed);
+    instructions = std::move(responses.instructions);
+    return std::move(responses.chat);
+  });
+  if (request == nullptr) return;
+  auto form =
+      MakeResponsesForm({.head = HeadOf(served, *call), .request = *request}, std::move(instructions));
+  StartGenerationJob(served.job_parts(), std::move(*request), std::move(form), call);
+}
+
+void PostCountTokens(Served& served, CallPtr call) {
+  const auto request = MessagesOf(served, true, *call);
+  if (request != nullptr) call->SendJson({{"input_tokens", request->generation.tokens.size()}});
+}
+
+}  // namespace longspec::server

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/generation_job.h"
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace longspec::server {
+namespace {
+
+using openai::Answer;
+using openai::ApiError;
+using openai::TokenReport;
+
+// All but Cancel and Submitted runs on the loop's thread.
+class Job : public std::enable_shared_from_this<Job> {
+ public:
+  Job(const JobParts& parts, openai::ApiRequest request, std::unique_ptr<AnswerForm> form,
+      std::shared_ptr<Call> call)
+      : parts_(parts), request_(std::move(request)), form_(std::move(form)), call_(std::move(call)) {
+    answers_.resize(static_cast<size_t>(request_.n));
+    wants_tokens_ = request_.generation.n_logprobs >= 0 || request_.wishes.return_tokens ||
+                    request_.wishes.return_token_source;
+  }
+
+  Submission MakeSubmission() {
+    Submission submission{.request = request_.generation, .n = request_.n};
+    submission.for_answer = [job = shared_from_this()](int index, GenerationRequest& of) {
+      of.on_start = [job, index](int n_prompt, int n_cached) { job->Start(index, n_prompt, n_cached); };
+      of.on_prefill = [job, index](int done, int total) { return job->TakeProgress(index, done, total); };
+      of.on_token = [job, index](const GeneratedToken& token) { job->TakeToken(index, token); };
+      of.on_text = [job, index](std::string_view text) { return job->TakeText(index, text); };
+    };
+    submission.on_end = [job = shared_from_this()](int index, Result<GenerationResult> result) {
+      job->TakeEnd(index, std::move(result));
+    };
+    return submission;
+  }
+
+  // Now its number is known. Events begin, so that pings keep the connection alive in the queue.
+  void Submitted(int64_t id) {
+    {
+      const std::lock_guard lock(mutex_);
+      id_ = id;
+    }
+    if (request_.wishes.stream) BeginEvents();
+    call_->OnGone([job = weak_from_this()] {
+      if (const auto alive = job.lock()) alive->Cancel();
+    });
+  }
+
+  void Cancel() {
+    int64_t id = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      id = id_;
+    }
+    parts_.loop->Cancel(id);
+  }
+
+ private:
+  struct State {
+    Answer answer;
+    std::vector<TokenReport> pending;  // whose text has not been sent
+    size_t n_sent = 0;                 // bytes of text
+    Timings timings;
+    double started_ms = 0, last_token_ms = 0;
+    int n_prompt = 0, n_cached = 0, n_processed = -1, n_tokens = 0, slot = -1;
+    bool time_is_up = false, ended = false;
+  };
+  State& At(int index) { return answers_[static_cast<size_t>(index)]; }
+
+  // Whoever comes first: the loop may be quicker than the thread that submits.
+  void BeginEvents() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (std::exchange(begun_, true)) return;
+    }
+    const int wished = request_.wishes.sse_ping_interval;
+    call_->BeginEvents(wished >= 0 ? wished : parts_.ping_seconds);
+  }
+
+  // Whether the client is still there.
+  bool Send(std::string events) {
+    if (!request_.wishes.stream || events.empty()) return true;
+    BeginEvents();
+    return call_->Write(std::move(events));
+  }
+
+  void Start(int index, int n_prompt, int n_cached) {
+    State& state = At(index);
+    const double now = NowMs();
+    state.started_ms = now;
+    state.n_prompt = n_prompt;
+    state.n_cached = n_cached;
+    state.slot = parts_.slots->Take(request_.generation.tokens, call_->id(),
+                                    GenerationSettingsJson(request_.generation, parts_.engine->info().n_ctx));
+    parts_.slots->SetProgress(state.slot, n_cached, 0);
+    if (index == 0) {
+      parts_.metrics->Observe("longspec:request_queue_time_seconds", (now - call_->arrived_ms()) / 1000);
+      parts_.metrics->Observe("longspec:request_prompt_tokens", n_prompt);
+      call_->Note("prompt_tokens", n_prompt);
+      call_->Note("cached_tokens", n_cached);
+      call_->Note("queue_ms", now - call_->arrived_ms());
+    }
+    parts_.metrics->Add("longspec:prompt_tokens_total", n_prompt);
+    parts_.metrics->Add("longspec:prefix_cache_queries_total", n_prompt);
+    parts_.metrics->Add("longspec:prefix_cache_hits_total", n_cached);
+    Send(form_->OnStart(index, n_prompt, n_cached));
+    Send(form_->OnProgress(index, ProgressOf(state, n_cached)));
+  }
+
+  static Progress ProgressOf(const State& state, int processed) {
+    return {.total = state.n_prompt,
+            .cached = state.n_cached,
+            .processed = processed,
+            .ms = NowMs() - state.started_ms};
+  }
+
+  // The prompt's last token is part of the first round that generates.
+  bool TakeProgress(int index, int done, int total) {
+    return SendProgress(index, done == total ? At(index).n_prompt : At(index).n_cached + done);
+  }
+
+  bool SendProgress(int index, int processed) {
+    State& state = At(index);
+    if (state.n_processed == processed) return true;
+    state.n_processed = processed;
+    parts_.slots->SetProgress(state.slot, processed, 0);
+    return Send(form_->OnProgress(index, ProgressOf(state, processed)));
+  }
+
+  void TakeToken(int index, const GeneratedToken& token) {
+    State& state = At(index);
+    const double now = NowMs();
+    if (state.n_tokens == 0) {
+      SendProgress(index, state.n_prompt);  // where the whole prompt was one pass
+      parts_.metrics->Observe("longspec:time_to_first_token_seconds", (now - call_->arrived_ms()) / 1000);
+      if (index == 0) call_->Note("first_token_ms", now - call_->arrived_ms());
+    } else {
+      parts_.metrics->Observe("longspec:inter_token_latency_seconds", (now - state.last_token_ms) / 1000);
+    }
+    state.last_token_ms = now;
+    ++state.n_tokens;
+    state.timings = token.timings;
+    state.timings.predicted_n = state.n_tokens;
+    const int limit = request_.wishes.t_max_predict_ms;
+    if (limit > 0 && token.timings.predicted_ms > limit) state.time_is_up = true;
+    parts_.slots->SetProgress(state.slot, state.n_prompt, state.n_tokens);
+    if (token.is_end || !wants_tokens_) return;
+    TokenReport report{.token = TextOf({.token = token.id, .logprob = token.own.logprob}),
+                       .source = std::string(token.source),
+                       .text_begin = token.text_begin,
+                       .text_end = token.text_end};
+    for (const TokenLogprob& other : token.likeliest) report.likeliest.push_back(TextOf(other));
+    state.pending.push_back(std::move(report));
+  }
+
+  openai::TokenText TextOf(const TokenLogprob& token) const {
+    return {.id = token.token, .bytes = parts_.engine->Detokenize({token.token}), .logprob = token.logprob};
+  }
+
+  bool TakeText(int index, std::string_view text) {
+    State& state = At(index);
+    state.n_sent += text.size();
+    const auto whole = std::ranges::find_if(
+        state.pending, [&](const TokenReport& report) { return report.text_end > state.n_sent; });
+    return SendPiece(index, text, whole) && !state.time_is_up;
+  }
+
+  // Sends the text and the pending tokens before `end`, which become the answer's.
+  bool SendPiece(int index, std::string_view text, std::vector<TokenReport>::iterator end) {
+    State& state = At(index);
+    auto& tokens = state.answer.tokens;
+    const auto first = static_cast<std::ptrdiff_t>(tokens.size());
+    std::move(state.pending.begin(), end, std::back_inserter(tokens));
+    state.pending.erase(state.pending.begin(), end);
+    const auto sent = std::span(tokens).subspan(static_cast<size_t>(first));
+    if (text.empty() && sent.empty()) return true;
+    return Send(form_->OnPiece({.index = index, .text = text, .tokens = sent, .timings = state.timings}));
+  }
+
+  void TakeEnd(int index, Result<GenerationResult> result) {
+    State& state = At(index);
+    state.ended = true;
+    ++n_ended_;
+    if (result.ok()) {
+      Finish(index, std::move(*result));
+    } else {
+      parts_.slots->Leave(state.slot, {});
+      Fail(openai::FailureOf(result.status()));
+    }
+    if (n_ended_ < request_.n || failed_) return;
+    std::vector<Answer> answers;
+    for (State& ended : answers_) answers.push_back(std::move(ended.answer));
+    Count(answers);
+    if (request_.wishes.stream) {
+      Send(form_->OnEnd(answers));
+      call_->End();
+    } else {
+      call_->Send({.body = form_->Whole(answers)});
+    }
+  }
+
+  void Finish(int index, GenerationResult result) {
+    State& state = At(index);
+    if (state.time_is_up && result.finish_reason == FinishReason::kCancelled)
+      result.finish_reason = FinishReason::kLength;
+    std::vector<int32_t> tokens = request_.generation.tokens;
+    tokens.insert(tokens.end(), result.tokens.begin(), result.tokens.end());
+    parts_.slots->Leave(state.slot, std::move(tokens));
+    // Tokens that a stop string cut belong to the text if any of their characters do.
+    const auto cut = std::ranges::find_if(
+        state.pending, [&](const TokenReport& report) { return report.text_begin >= result.text.size(); });
+    state.answer.result = std::move(result);
+    SendPiece(index, "", cut);
+    Send(form_->OnAnswerEnd(index, state.answer));
+  }
+
+  // One error is the whole request's.
+  void Fail(const ApiError& error) {
+    if (std::exchange(failed_, true)) return;
+    if (request_.n > 1) Cancel();
+    bool begun = false;
+    {
+      const std::lock_guard lock(mutex_);
+      begun = std::exchange(begun_, true);
+    }
+    if (begun) {
+      call_->Note("error", error.message);
+      call_->Write(form_->OnError(error));
+      call_->End();
+    } else {
+      call_->SendError(error);
+    }
+  }
+
+  void Count(const std::vector<Answer>& answers) const {
+    Metrics& metrics = *parts_.metrics;
+    int64_t n_tokens = 0, drafted = 0, accepted = 0;
+    for (const Answer& answer : answers) {
+      const GenerationResult& result = answer.result;
+      const Timings& t = result.timings;
+      n_tokens += t.predicted_n;
+      drafted += t.draft_n;
+      accepted += t.draft_n_accepted;
+      metrics.Add("longspec:request_success_total", 1,
+                  {{"finished_reason", std::string(ToString(result.finish_reason))}});
+      metrics.Observe("longspec:e2e_request_latency_seconds", (NowMs() - call_->arrived_ms()) / 1000);
+      metrics.Observe("longspec:request_generation_tokens", static_cast<double>(t.predicted_n));
+      CountSpeculation(result);
+    }
+    metrics.Add("longspec:generation_tokens_total", static_cast<double>(n_tokens));
+    call_->Note("tokens", n_tokens);
+    call_->Note("draft_n", drafted);
+    call_->Note("draft_n_accepted", accepted);
+    call_->Note("finish", std::string(ToString(answers.front().result.finish_reason)));
+  }
+
+  void CountSpeculation(const GenerationResult& result) const {
+    Metrics& metrics = *parts_.metrics;
+    const SpeculativeStats& stats = result.speculative;
+    metrics.Add("longspec:spec_decode_num_drafts_total", static_cast<double>(stats.steps));
+    metrics.Add("longspec:spec_decode_num_draft_tokens_total", static_cast<double>(result.timings.draft_n));
+    metrics.Add("longspec:spec_decode_num_accepted_tokens_total",
+                static_cast<double>(result.timings.draft_n_accepted));
+    for (size_t i = 0; i < stats.accepted_at.size(); ++i) {
+      metrics.Add("longspec:spec_decode_num_accepted_tokens_per_pos_total",
+                  static_cast<double>(stats.accepted_at[i]), {{"position", std::to_string(i)}});
+    }
+    for (const AcceptanceCounts& counts : stats.by_drafter) {
+      metrics.Add("longspec:draft_tokens_total", static_cast<double>(counts.drafted),
+                  {{"drafter", counts.name}});
+      metrics.Add("longspec:accepted_tokens_total", static_cast<double>(counts.accepted),
+                  {{"drafter", counts.name}});
+    }
+    for (const AcceptanceCounts& counts : stats.by_context) {
+      metrics.Add("longspec:context_draft_tokens_total", static_cast<double>(counts.drafted),
+                  {{"context", counts.name}});
+      metrics.Add("longspec:context_accepted_tokens_total", static_cast<double>(counts.accepted),
+                  {{"context", counts.name}});
+    }
+  }
+
+  const JobParts parts_;
+  const openai::ApiRequest request_;
+  const std::unique_ptr<AnswerForm> form_;
+  const std::shared_ptr<Call> call_;
+  bool wants_tokens_ = false;
+  std::vector<State> answers_;
+  int n_ended_ = 0;
+  bool failed_ = false;
+  std::mutex mutex_;
+  int64_t id_ = 0;      // the loop's; 0: not known yet
+  bool begun_ = false;  // something is on its way to the client
+};
+
+// Why the engine would not take it.
+void SendRefusal(const JobParts& parts, const openai::ApiRequest& request, const Status& status, Call& call) {
+  const ApiError error = openai::RefusalOf(status);
+  nlohmann::ordered_json more = nlohmann::ordered_json::object();
+  if (error.code == "context_length_exceeded")
+    more = {{"n_prompt_tokens", request.generation.tokens.size()}, {"n_ctx", parts.engine->info().n_ctx}};
+  call.SendError(error, more);
+}
+
+}  // namespace
+
+void StartGenerationJob(const JobParts& parts, openai::ApiRequest request, std::unique_ptr<AnswerForm> form,
+                        std::shared_ptr<Call> call) {
+  const openai::ApiRequest copy{.generation = {.tokens = request.generation.tokens}};
+  const auto job = std::make_shared<Job>(parts, std::move(request), std::move(form), call);
+  const EngineLoop::Admission admission = parts.loop->Submit(job->MakeSubmission());
+  switch (admission.outcome) {
+    case EngineLoop::Outcome::kAccepted:
+      job->Submitted(admission.id);
+      break;
+    case EngineLoop::Outcome::kQueueFull:
+      call->SendError({.status_code = 429,
+                       .message = "too many requests wait already: try again later",
+                       .type = "rate_limit_error"});
+      break;
+    case EngineLoop::Outcome::kRefused:
+      SendRefusal(parts, copy, admission.status, *call);
+      break;
+  }
+}
+
+}  // namespace longspec::server

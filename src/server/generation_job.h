@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A request for text on its way: given to the engine's loop, followed, and sent on in its form. A client that
+// goes away cancels it.
+#pragma once
+
+#include <memory>
+
+#include "longspec/engine.h"
+#include "openai/requests.h"
+#include "server/answer_form.h"
+#include "server/call.h"
+#include "server/engine_loop.h"
+#include "server/metrics.h"
+#include "server/slots.h"
+
+namespace longspec::server {
+
+// Borrowed; outlives the jobs.
+struct JobParts {
+  const Engine* engine = nullptr;
+  EngineLoop* loop = nullptr;
+  Metrics* metrics = nullptr;
+  SlotTable* slots = nullptr;
+  int ping_seconds = 30;
+};
+
+// `request` has its prompt in tokens. Answers the call, now or later.
+void StartGenerationJob(const JobParts& parts, openai::ApiRequest request, std::unique_ptr<AnswerForm> form,
+                        std::shared_ptr<Call> call);
+
+}  // namespace longspec::server

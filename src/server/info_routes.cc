@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Routes that tell about the server, its model and its tokens.
+#include <utility>
+
+#include "longspec/version.h"
+#include "openai/fields.h"
+#include "openai/messages.h"
+#include "server/serving.h"
+
+namespace longspec::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using openai::ApiError;
+using openai::Fields;
+
+constexpr int64_t kMostTokenNumber = (int64_t{1} << 31) - 1;
+
+bool IsUtf8(const std::string& bytes) {
+  try {
+    (void)Json(bytes).dump();
+    return true;
+  } catch (const Json::exception&) {
+    return false;
+  }
+}
+
+// A text, or bytes where it is none by itself.
+Json PieceJson(const std::string& bytes) {
+  if (IsUtf8(bytes)) return bytes;
+  Json list = Json::array();
+  for (const char c : bytes) list.push_back(static_cast<unsigned char>(c));
+  return list;
+}
+
+}  // namespace
+
+void GetModels(Served& served, CallPtr call) {
+  const ModelInfo& info = served.engine->info();
+  const Json model = {{"id", served.model_name},
+                      {"object", "model"},
+                      {"created", served.created},
+                      {"owned_by", "longspec"},
+                      {"meta",
+                       {{"n_vocab", info.n_vocab},
+                        {"n_ctx", info.n_ctx},
+                        {"n_ctx_train", info.n_ctx_train},
+                        {"n_embd", info.n_embd},
+                        {"n_params", info.n_parameters},
+                        {"size", info.file_bytes},
+                        {"file_type", info.file_type}}}};
+  // GET /v1/models/NAME
+  const std::string& path = call->request().path;
+  if (const size_t at = path.find("/models/"); at != std::string::npos) {
+    const std::string name = path.substr(at + 8);
+    if (name == served.model_name) return call->SendJson(model);
+    return call->SendError(
+        {.status_code = 404,
+         .message = "the model \"" + name + "\" is not here: there is \"" + served.model_name + "\"",
+         .param = "model"});
+  }
+  // `models` is what ollama's clients and Codex look at.
+  const Json shown = {{"name", served.model_name},
+                      {"model", served.model_name},
+                      {"details", {{"format", "gguf"}, {"family", info.architecture}}}};
+  call->SendJson({{"object", "list"}, {"data", Json::array({model})}, {"models", Json::array({shown})}});
+}
+
+void GetProps(Served& served, CallPtr call) {
+  const ModelInfo& info = served.engine->info();
+  call->SendJson(
+      {{"default_generation_settings",
+        {{"n_ctx", info.n_ctx}, {"params", GenerationSettingsJson(served.options.defaults, info.n_ctx)}}},
+       {"total_slots", served.slots->size()},
+       {"model_alias", served.model_name},
+       {"model_path", info.path},
+       {"modalities", {{"vision", false}, {"audio", false}}},
+       {"chat_template", info.chat_template},
+       {"build_info", "longspec " LONGSPEC_VERSION},
+       {"kernels", info.kernels},
+       {"is_sleeping", false}});
+}
+
+void GetSlots(Served& served, CallPtr call) {
+  if (!call->request().QueryValue("fail_on_no_slot").empty() && served.slots->n_idle() == 0)
+    return call->SendError({.status_code = 503, .message = "no slot is idle", .type = "unavailable_error"});
+  call->SendJson(served.slots->Json());
+}
+
+void GetMetrics(Served& served, CallPtr call) {
+  call->Send({.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = served.metrics.Text()});
+}
+
+void PostTokenize(Served& served, CallPtr call) {
+  const auto body = BodyOf(*call);
+  if (body == nullptr) return;
+  Fields fields(*body, "");
+  std::string content;
+  bool add_special = false, parse_special = true, with_pieces = false;
+  fields.Text("content", &content);
+  fields.Bool("add_special", &add_special);
+  fields.Bool("parse_special", &parse_special);
+  fields.Bool("with_pieces", &with_pieces);
+  if (fields.error()) return call->SendError(*fields.error());
+  const std::vector<int32_t> tokens = served.engine->Tokenize(content, add_special, parse_special);
+  Json list = Json::array();
+  for (const int32_t token : tokens) {
+    if (with_pieces) {
+      list.push_back({{"id", token}, {"piece", PieceJson(served.engine->Detokenize({token}))}});
+    } else {
+      list.push_back(token);
+    }
+  }
+  call->SendJson({{"tokens", std::move(list)}});
+}
+
+void PostDetokenize(Served& served, CallPtr call) {
+  const auto body = BodyOf(*call);
+  if (body == nullptr) return;
+  Fields fields(*body, "");
+  std::vector<int32_t> tokens;
+  const nlohmann::json* list = fields.Find("tokens");
+  if (list != nullptr && list->is_array()) {
+    for (const auto& token : *list) {
+      const bool fits = token.is_number_integer() && token >= 0 && token <= kMostTokenNumber;
+      if (!fits) fields.Fail("tokens", "must be a list of token numbers", "invalid_type");
+      tokens.push_back(fits ? token.get<int32_t>() : 0);
+    }
+  } else if (list != nullptr) {
+    fields.Fail("tokens", "must be a list of token numbers", "invalid_type");
+  }
+  if (fields.error()) return call->SendError(*fields.error());
+  call->SendJson({{"content", served.engine->Detokenize(tokens)}});
+}
+
+void PostApplyTemplate(Served& served, CallPtr call) {
+  const auto body = BodyOf(*call);
+  if (body == nullptr) return;
+  Fields fields(*body, "");
+  const nlohmann::json* list = fields.Find("messages");
+  if (list == nullptr) fields.Missing("messages");
+  if (fields.error()) return call->SendError(*fields.error());
+  auto messages = openai::ParseMessages(*list);
+  if (const auto* error = std::get_if<ApiError>(&messages)) return call->SendError(*error);
+  const auto prompt = served.engine->ApplyChatTemplate(std::get<std::vector<Message>>(messages), true);
+  if (!prompt.ok()) return call->SendError(openai::RefusalOf(prompt.status()));
+  call->SendJson({{"prompt", *prompt}});
+}
+
+}  // namespace longspec::server

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// llama.cpp's own form of a completion.
+#include <algorithm>
+#include <utility>
+
+#include "server/answer_form.h"
+#include "server/call.h"
+
+namespace longspec::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using openai::Answer;
+
+// "none" while it is being written.
+const char* StopType(const GenerationResult& result) {
+  switch (result.finish_reason) {
+    case FinishReason::kStop:
+      return result.stop_string.empty() ? "eos" : "word";
+    case FinishReason::kLength:
+    case FinishReason::kContext:
+      return "limit";
+    case FinishReason::kCancelled:
+      break;
+  }
+  return "none";
+}
+
+// Where a name has slashes, what stands inside: "generation_settings/seed" becomes "seed".
+Json Picked(const Json& json, const std::vector<std::string>& fields) {
+  if (fields.empty()) return json;
+  Json picked = Json::object();
+  for (const std::string& field : fields) {
+    const Json* at = &json;
+    std::string name;
+    for (size_t begin = 0; at != nullptr && begin <= field.size();) {
+      const size_t end = std::min(field.find('/', begin), field.size());
+      name = field.substr(begin, end - begin);
+      const auto inside = at->is_object() ? at->find(name) : at->end();
+      at = at->is_object() && inside != at->end() ? &*inside : nullptr;
+      begin = end + 1;
+    }
+    if (at != nullptr) picked[name] = *at;
+  }
+  return picked;
+}
+
+class LlamaForm final : public AnswerForm {
+ public:
+  LlamaForm(FormParts parts, std::string prompt_text)
+      : head_(std::move(parts.head)),
+        request_(std::move(parts.request)),
+        prompt_text_(std::move(prompt_text)),
+        n_tokens_(static_cast<size_t>(request_.n), 0),
+        n_prompt_(static_cast<int>(request_.generation.tokens.size())) {}
+
+  std::string Whole(std::span<const Answer> answers) override {
+    Json all = Json::array();
+    for (size_t i = 0; i < answers.size(); ++i) {
+      Json json = Last(static_cast<int>(i), answers[i]);
+      json["content"] = answers[i].result.text;
+      if (request_.wishes.return_tokens) json["tokens"] = answers[i].result.tokens;
+      if (HasChances()) json["completion_probabilities"] = openai::LogprobsContentJson(answers[i].tokens);
+      AddSources(answers[i].tokens, &json);
+      all.push_back(Picked(json, request_.wishes.response_fields));
+    }
+    return DumpJson(answers.size() == 1 ? all[0] : all) + "\n";
+  }
+
+  std::string OnStart(int, int, int) override { return {}; }
+
+  std::string OnProgress(int index, const Progress& progress) override {
+    if (!request_.wishes.return_progress) return {};
+    Json chunk = First(index, "");
+    chunk["prompt_progress"] = {{"total", progress.total},
+                                {"cache", progress.cached},
+                                {"processed", progress.processed},
+                                {"time_ms", progress.ms}};
+    return Event(chunk);
+  }
+
+  std::string OnPiece(const Piece& piece) override {
+    const auto i = static_cast<size_t>(piece.index);
+    n_tokens_[i] = piece.timings.predicted_n;
+    Json chunk = First(piece.index, piece.text);
+    if (request_.wishes.return_tokens) {
+      for (const openai::TokenReport& report : piece.tokens) chunk["tokens"].push_back(report.token.id);
+    }
+    if (HasChances()) chunk["completion_probabilities"] = openai::LogprobsContentJson(piece.tokens);
+    AddSources(piece.tokens, &chunk);
+    if (request_.wishes.timings_per_token) chunk["timings"] = openai::TimingsJson(piece.timings);
+    return Event(chunk);
+  }
+
+  std::string OnAnswerEnd(int index, const Answer& answer) override {
+    return Event(Picked(Last(index, answer), request_.wishes.response_fields));
+  }
+
+  // No "[DONE]": the last event says `stop`.
+  std::string OnEnd(std::span<const Answer>) override { return {}; }
+  std::string OnError(const openai::ApiError& error) override { return Event(ErrorBody(error)); }
+
+ private:
+  bool HasChances() const { return request_.generation.n_logprobs >= 0; }
+
+  void AddSources(std::span<const openai::TokenReport> tokens, Json* json) const {
+    if (request_.wishes.return_token_source) (*json)["token_sources"] = openai::SourcesJson(tokens);
+  }
+
+  // What all chunks but the last have.
+  Json First(int index, std::string_view content) const {
+    return {{"index", index},
+            {"content", content},
+            {"tokens", Json::array()},
+            {"stop", false},
+            {"id_slot", -1},
+            {"tokens_predicted", n_tokens_[static_cast<size_t>(index)]},
+            {"tokens_evaluated", n_prompt_}};
+  }
+
+  Json Last(int index, const Answer& answer) const {
+    const GenerationResult& result = answer.result;
+    GenerationRequest settings = request_.generation;
+    settings.sampling.seed = result.seed;
+    const int64_t n_known = n_prompt_ + static_cast<int64_t>(result.tokens.size());
+    return {{"index", index},
+            {"content", ""},
+            {"tokens", Json::array()},
+            {"id_slot", -1},
+            {"stop", true},
+            {"model", head_.model},
+            {"tokens_predicted", result.tokens.size()},
+            {"tokens_evaluated", n_prompt_},
+            {"generation_settings", GenerationSettingsJson(settings, 0)},
+            {"prompt", prompt_text_},
+            {"has_new_line", result.text.find('\n') != std::string::npos},
+            {"truncated", false},
+            {"stop_type", StopType(result)},
+            {"stopping_word", result.stop_string},
+            {"tokens_cached", std::max<int64_t>(n_known - 1, 0)},
+            {"timings", openai::TimingsJson(result.timings)},
+            {"speculation", openai::SpeculationJson(result.speculative)}};
+  }
+
+  const openai::ResponseHead head_;
+  const openai::ApiRequest request_;
+  const std::string prompt_text_;
+  std::vector<int64_t> n_tokens_;
+  const int n_prompt_;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerForm> MakeLlamaForm(FormParts parts, std::string prompt_text) {
+  return std::make_unique<LlamaForm>(std::move(parts), std::move(prompt_text));
+}
+
+Json GenerationSettingsJson(const GenerationRequest& request, int n_ctx) {
+  const SamplingOptions& s = request.sampling;
+  Json json = {{"seed", s.seed ? Json(*s.seed) : Json(-1)},
+               {"temperature", s.temperature},
+               {"top_k", s.top_k},
+               {"top_p", s.top_p},
+               {"min_p", s.min_p},
+               {"repeat_last_n", s.repeat_last_n},
+               {"repeat_penalty", s.repeat_penalty},
+               {"presence_penalty", s.presence_penalty},
+               {"frequency_penalty", s.frequency_penalty},
+               {"stop", request.stop},
+               {"n_predict", request.n_predict},
+               {"max_tokens", request.n_predict},
+               {"ignore_eos", request.ignore_eos},
+               {"n_probs", std::max(request.n_logprobs, 0)},
+               {"speculative.type", request.speculation.type}};
+  if (n_ctx > 0) json["n_ctx"] = n_ctx;
+  Json bias = Json::array();
+  for (const auto& [token, value] : s.logit_bias) bias.push_back({token, value});
+  json["logit_bias"] = std::move(bias);
+  return json;
+}
+
+}  // namespace longspec::server

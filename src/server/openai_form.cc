@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <set>
+#include <utility>
+
+#include "server/answer_form.h"
+#include "server/call.h"
+
+namespace longspec::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using openai::Answer;
+using openai::Endpoint;
+
+class OpenAiForm final : public AnswerForm {
+ public:
+  explicit OpenAiForm(FormParts parts)
+      : head_(std::move(parts.head)),
+        endpoint_(parts.request.endpoint),
+        wishes_(parts.request.wishes),
+        shown_({.logprobs = parts.request.generation.n_logprobs >= 0,
+                .sources = wishes_.return_token_source,
+                .token_ids = wishes_.return_tokens}) {}
+
+  std::string Whole(std::span<const Answer> answers) override {
+    Json json = openai::ResponseJson(endpoint_, head_, answers, shown_);
+    if (answers.size() == 1) json["speculation"] = openai::SpeculationJson(answers[0].result.speculative);
+    return DumpJson(json) + "\n";
+  }
+
+  std::string OnStart(int, int, int) override { return {}; }
+
+  std::string OnProgress(int index, const Progress& progress) override {
+    if (!wishes_.return_progress) return {};
+    Json chunk = Chunk(Empty(index));
+    chunk["prompt_progress"] = {{"total", progress.total},
+                                {"cache", progress.cached},
+                                {"processed", progress.processed},
+                                {"time_ms", progress.ms}};
+    return First(index) + Event(chunk);
+  }
+
+  std::string OnPiece(const Piece& piece) override {
+    Json chunk = Chunk(openai::PieceChoiceJson(endpoint_, piece.index, piece.text, piece.tokens, shown_));
+    if (wishes_.timings_per_token) chunk["timings"] = openai::TimingsJson(piece.timings);
+    return First(piece.index) + Event(chunk);
+  }
+
+  std::string OnAnswerEnd(int index, const Answer& answer) override {
+    Json chunk = Chunk(openai::LastChoiceJson(endpoint_, index, answer.result.finish_reason));
+    // llama.cpp's place for it; with usage, the chunk after this one is the last.
+    if (!wishes_.include_usage && n_answers_ == 1) AddNumbers(answer, &chunk);
+    return First(index) + Event(chunk);
+  }
+
+  std::string OnEnd(std::span<const Answer> answers) override {
+    std::string events;
+    if (wishes_.include_usage) {
+      Json chunk = openai::ChunkJson(endpoint_, head_);
+      chunk["usage"] = openai::UsageJson(answers);
+      if (answers.size() == 1) AddNumbers(answers[0], &chunk);
+      events = Event(chunk);
+    }
+    return events + "data: [DONE]\n\n";
+  }
+
+  std::string OnError(const openai::ApiError& error) override { return Event(ErrorBody(error)); }
+
+  void set_answers(int n) { n_answers_ = n; }
+
+ private:
+  Json Chunk(Json choice) const {
+    Json chunk = openai::ChunkJson(endpoint_, head_);
+    chunk["choices"].push_back(std::move(choice));
+    return chunk;
+  }
+
+  static void AddNumbers(const Answer& answer, Json* chunk) {
+    (*chunk)["timings"] = openai::TimingsJson(answer.result.timings);
+    (*chunk)["speculation"] = openai::SpeculationJson(answer.result.speculative);
+  }
+
+  Json Empty(int index) const {
+    Json choice = openai::LastChoiceJson(endpoint_, index, FinishReason::kStop);
+    choice["finish_reason"] = nullptr;
+    return choice;
+  }
+
+  // What comes before anything else of an answer.
+  std::string First(int index) {
+    if (endpoint_ != Endpoint::kChatCompletions || !begun_.insert(index).second) return {};
+    return Event(Chunk(openai::FirstChoiceJson(index)));
+  }
+
+  const openai::ResponseHead head_;
+  const Endpoint endpoint_;
+  const openai::AnswerWishes wishes_;
+  const openai::Shown shown_;
+  std::set<int> begun_;
+  int n_answers_ = 1;
+};
+
+}  // namespace
+
+std::string Event(const Json& data) { return "data: " + DumpJson(data) + "\n\n"; }
+
+std::string NamedEvent(std::string_view name, const Json& data) {
+  return "event: " + std::string(name) + "\n" + Event(data);
+}
+
+std::unique_ptr<AnswerForm> MakeOpenAiForm(FormParts parts) {
+  const int n = parts.request.n;
+  auto form = std::make_unique<OpenAiForm>(std::move(parts));
+  form->set_answers(n);
+  return form;
+}
+
+}  // namespace longspec::server

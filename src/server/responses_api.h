@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// OpenAI's Responses API: requests become chat requests, answers take its form. Nothing is stored, so a
+// request brings its whole conversation.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <variant>
+
+#include "openai/errors.h"
+#include "openai/requests.h"
+#include "server/answer_form.h"
+
+namespace longspec::server {
+
+struct ResponsesRequest {
+  openai::ApiRequest chat;
+  nlohmann::json instructions;  // as they were given; null: none
+};
+
+// Text only: function tools, images and formats other than text are refused by name; tools of OpenAI's own
+// servers, which clients offer to any model, are passed over.
+std::variant<ResponsesRequest, openai::ApiError> ParseResponsesRequest(const nlohmann::json& body,
+                                                                       const GenerationRequest& defaults);
+
+std::unique_ptr<AnswerForm> MakeResponsesForm(FormParts parts, nlohmann::json instructions);
+
+}  // namespace longspec::server

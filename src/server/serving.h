@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A loaded engine and everything that serves it; what handlers of routes see. Each handler reads its request
+// and answers the call, now or later.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <variant>
+
+#include "longspec/engine.h"
+#include "openai/json.h"
+#include "openai/requests.h"
+#include "server/app.h"
+#include "server/call.h"
+#include "server/engine_loop.h"
+#include "server/generation_job.h"
+#include "server/slots.h"
+#include "server/workers.h"
+
+namespace longspec::server {
+
+// Declared in the order in which they are needed: the loop's thread uses what stands before it.
+struct Served {
+  const AppOptions& options;
+  Metrics& metrics;
+  std::string model_name;
+  int64_t created = 0;  // seconds since 1970
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<SlotTable> slots;
+  std::unique_ptr<EngineLoop> loop;
+  std::unique_ptr<Workers> workers;
+
+  JobParts job_parts() const {
+    return {.engine = engine.get(),
+            .loop = loop.get(),
+            .metrics = &metrics,
+            .slots = slots.get(),
+            .ping_seconds = options.ping_seconds};
+  }
+};
+
+using CallPtr = std::shared_ptr<Call>;
+
+// Quick ones, for the thread that serves connections.
+void GetModels(Served& served, CallPtr call);
+void GetProps(Served& served, CallPtr call);
+void GetSlots(Served& served, CallPtr call);
+void GetMetrics(Served& served, CallPtr call);
+
+// For the workers.
+void PostChatCompletions(Served& served, CallPtr call);
+void PostCompletions(Served& served, CallPtr call);
+void PostLlamaCompletion(Served& served, CallPtr call);
+void PostMessages(Served& served, CallPtr call);
+void PostCountTokens(Served& served, CallPtr call);
+void PostResponses(Served& served, CallPtr call);
+void PostTokenize(Served& served, CallPtr call);
+void PostDetokenize(Served& served, CallPtr call);
+void PostApplyTemplate(Served& served, CallPtr call);
+void PostSlot(Served& served, CallPtr call);
+
+// What several of them share.
+
+// The body as JSON; null after an error was sent.
+std::unique_ptr<nlohmann::json> BodyOf(Call& call);
+// Turns what the request says of its prompt, of biases and of predictions into tokens. False after an error
+// was sent.
+bool PrepareTokens(const Served& served, openai::ApiRequest& request, Call& call);
+openai::ResponseHead HeadOf(const Served& served, const Call& call);
+
+}  // namespace longspec::server

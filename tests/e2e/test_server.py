@@ -1,0 +1,627 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The server as its clients meet it: the openai and anthropic packages, sockets, faults, signals.
+
+Needs the program ($LONGSPEC_BIN, default build/release/longspec) and make_tiny_model beside it in tools/, which writes
+the models: random weights, so texts are noise, but each is one function of its request. The clients of clients.txt are
+installed into build/clients; without them their tests fail.
+"""
+
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import site
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BIN = os.environ.get("LONGSPEC_BIN", os.path.join(ROOT, "build/release/longspec"))
+TOOL = os.path.join(os.path.dirname(BIN), "tools/make_tiny_model")
+CLIENTS = os.path.join(ROOT, "build/clients")
+TIMEOUT = 120
+OK, USAGE, FAILURE = 0, 2, 1
+
+FOLDER = tempfile.TemporaryDirectory()
+MODEL = os.path.join(FOLDER.name, "tiny.gguf")
+SLOW_MODEL = os.path.join(FOLDER.name, "slow.gguf")  # its prompts take seconds
+
+
+def setUpModule():
+    if not os.access(BIN, os.X_OK):
+        raise unittest.SkipTest(f"no program at {BIN}")
+    subprocess.run([TOOL, "--out", MODEL, "--ctx", "4096", "--vocab", "1024"], check=True)
+    subprocess.run([TOOL, "--out", SLOW_MODEL, "--ctx", "8192", "--layers", "8", "--embd", "512", "--heads", "8",
+                    "--ff", "2048"], check=True)
+
+
+def tearDownModule():
+    FOLDER.cleanup()
+
+
+def client_packages():
+    """Makes `import openai` and `import anthropic` work, or says why not."""
+    wanted = os.path.join(ROOT, "tests/e2e/clients.txt")
+    stamp = os.path.join(CLIENTS, "installed.txt")
+    with open(wanted, encoding="utf-8") as file:
+        text = file.read()
+    if not os.path.exists(stamp) or open(stamp, encoding="utf-8").read() != text:
+        for command in ([sys.executable, "-m", "venv", CLIENTS],
+                        [os.path.join(CLIENTS, "bin/python"), "-m", "pip", "install", "--quiet", "-r", wanted]):
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+            if done.returncode != 0:
+                raise AssertionError(f"the clients cannot be installed: {' '.join(command)}\n{done.stdout}")
+        with open(stamp, "w", encoding="utf-8") as file:
+            file.write(text)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    site.addsitedir(os.path.join(CLIENTS, "lib", version, "site-packages"))
+
+
+class Server:
+    """The program, listening; ends with the block."""
+
+    def __init__(self, *args, model=MODEL, host=None):
+        where = ["--host", host] if host else ["--port", "0"]
+        self.log = []
+        self.process = subprocess.Popen(
+            [BIN, "serve", "-m", model, "-t", "2", "--no-progress", "--no-calibration-cache", *where, *args],
+            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.url = None
+        self.listening = threading.Event()
+        self.reader = threading.Thread(target=self.read_log, daemon=True)
+        self.reader.start()
+        if not self.listening.wait(TIMEOUT) or self.url is None:
+            self.process.kill()
+            raise AssertionError("the server did not start: " + "".join(self.log))
+
+    def read_log(self):
+        for line in self.process.stderr:
+            self.log.append(line)
+            if match := re.search(r"event=listening url=(\S+)", line):
+                self.url = match[1]
+                self.listening.set()
+        self.listening.set()
+
+    @property
+    def port(self):
+        return int(self.url.rsplit(":", 1)[1])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        self.reader.join(10)
+        self.process.stderr.close()
+
+    # --- requests ---
+
+    def connect(self):
+        return socket.create_connection(("127.0.0.1", self.port), TIMEOUT)
+
+    def request(self, method, path, body=None, headers=None):
+        """(status, headers, body)"""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT)
+        with contextlib.closing(connection):
+            data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
+            connection.request(method, path, data, headers or {})
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+
+    def get(self, path):
+        return self.request("GET", path)
+
+    def post(self, path, body, status=200):
+        got, _, text = self.request("POST", path, body)
+        if got != status:
+            raise AssertionError(f"{path}: status {got}: {text[:500]}")
+        return json.loads(text)
+
+    def text(self, prompt, **fields):
+        return self.post("/v1/completions", completion(prompt, **fields))["choices"][0]["text"]
+
+    def metric(self, name):
+        text = self.get("/metrics")[2].decode()
+        match = re.search(rf"^longspec:{re.escape(name)} (\S+)$", text, re.MULTILINE)
+        return float(match[1])
+
+    def wait_for(self, name, value, seconds=TIMEOUT):
+        deadline = time.monotonic() + seconds
+        while self.metric(name) != value:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{name} is {self.metric(name)}, not {value}, after {seconds} s")
+            time.sleep(0.02)
+
+    def stream(self, path, body):
+        """A socket on which the request was sent."""
+        data = json.dumps({**body, "stream": True}).encode()
+        sock = self.connect()
+        sock.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
+        return sock
+
+    def wait_for_rest(self):
+        """Nothing runs, and nothing is held."""
+        for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"):
+            self.wait_for(name, 0)
+
+
+def completion(prompt, **fields):
+    return {"prompt": prompt, "max_tokens": 16, "temperature": 0.8, "seed": 11, "ignore_eos": True, **fields}
+
+
+def read_until(sock, text):
+    data = b""
+    while text not in data:
+        piece = sock.recv(65536)
+        if not piece:
+            raise AssertionError(f"the connection ended before {text}: {data[-300:]}")
+        data += piece
+    return data
+
+
+def read_all(sock):
+    data = b""
+    while piece := sock.recv(65536):
+        data += piece
+    return data
+
+
+def words(n, first=0):
+    return " ".join(f"word{first + i}" for i in range(n))
+
+
+class Http(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--max-body", "1")
+        cls.addClassCleanup(cls.server.__exit__)
+
+    def raw(self, data):
+        with self.server.connect() as sock:
+            sock.sendall(data)
+            return read_all(sock)
+
+    def test_health_models_and_props(self):
+        self.assertEqual(json.loads(self.server.get("/health")[2]), {"status": "ok"})
+        self.assertEqual(json.loads(self.server.get("/v1/models")[2])["data"][0]["id"], "tiny")
+        props = json.loads(self.server.get("/props")[2])
+        self.assertEqual(props["default_generation_settings"]["n_ctx"], 4096)
+        self.assertIn("im_start", props["chat_template"])
+
+    def test_head_has_no_body(self):
+        answer = self.raw(b"HEAD /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        self.assertTrue(answer.startswith(b"HTTP/1.1 200 OK\r\n"))
+        self.assertTrue(answer.endswith(b"\r\n\r\n"))
+
+    def test_a_connection_is_kept_and_pipelined_requests_are_answered_in_order(self):
+        two = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        answer = self.raw(two)
+        self.assertLess(answer.index(b"200 OK"), answer.index(b"404 Not Found"))
+
+    def test_http_1_0_gets_no_chunks(self):
+        body = json.dumps(completion("the sea", stream=True)).encode()
+        answer = self.raw(b"POST /v1/completions HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        self.assertNotIn(b"chunked", answer)
+        self.assertTrue(answer.endswith(b"data: [DONE]\n\n"))
+
+    def test_expect_100_continue_and_chunked_bodies(self):
+        body = b'{"content": "the sea"}'
+        with self.server.connect() as sock:
+            sock.sendall(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nConnection: close\r\n"
+                         b"Content-Length: %d\r\n\r\n" % len(body))
+            self.assertTrue(read_until(sock, b"\r\n\r\n").startswith(b"HTTP/1.1 100 Continue"))
+            sock.sendall(body)
+            self.assertIn(b'{"tokens":[', read_all(sock))
+        chunked = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:7], body[7:])) + b"0\r\n\r\n"
+        answer = self.raw(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + chunked)
+        self.assertIn(b'{"tokens":[', answer)
+
+    def test_limits(self):
+        self.assertTrue(self.raw(b"GET / HTTP/1.1\r\nX: " + b"x" * 20000 + b"\r\n\r\n").startswith(b"HTTP/1.1 431 "))
+        announced = self.raw(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n")
+        self.assertTrue(announced.startswith(b"HTTP/1.1 413 "), announced)
+        grown = self.raw(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" +
+                         b"10000\r\n" + b"x" * 65536 + b"\r\n" + (b"10000\r\n" + b"y" * 65536 + b"\r\n") * 20)
+        self.assertTrue(grown.startswith(b"HTTP/1.1 413 "), grown)
+
+    def test_what_is_no_http(self):
+        for data in (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 4, b"GET /health HTTP/9.9\r\n\r\n",
+                     b"GET /health\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+                     b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"):
+            answer = self.raw(data)
+            self.assertTrue(not answer or re.match(rb"HTTP/1.1 (400|505) ", answer), (data, answer))
+        self.assertEqual(self.server.get("/health")[0], 200)
+
+    def test_broken_bodies(self):
+        for body in (b"\xff\xfe\xfa", b"{", b'{"prompt": "\xc3\x28"}', b"[" * 500000, b'{"prompt": 1e999}', b"",
+                     b'{"prompt": "x", "max_tokens": 99999999999999999999999999}', b"null", b'{"messages": [[[]]]}'):
+            for path in ("/v1/completions", "/v1/chat/completions", "/completion", "/tokenize", "/detokenize",
+                         "/apply-template", "/v1/messages", "/v1/messages/count_tokens"):
+                status, _, text = self.server.request("POST", path, body)
+                lenient = path in ("/tokenize", "/detokenize") or (path == "/completion" and b'"x"' in body)
+                self.assertIn(status, (200, 400, 413) if lenient else (400, 413), (path, body[:40], text))
+                if status != 200:
+                    self.assertTrue(json.loads(text)["error"]["message"])
+
+    def test_500_connections(self):
+        with contextlib.ExitStack() as stack:
+            socks = [stack.enter_context(self.server.connect()) for _ in range(500)]
+            self.assertEqual(self.server.get("/health")[0], 200)
+            for sock in socks:
+                sock.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            for sock in socks:
+                self.assertIn(b"200 OK", read_until(sock, b'"ok"'))
+            self.assertGreaterEqual(self.server.metric("http_connections"), 500)
+        self.server.wait_for("http_connections", 1)  # the one that asks
+
+    def test_a_half_closed_client_counts_as_gone(self):
+        sock = self.server.stream("/v1/completions", completion("the sea", max_tokens=4000))
+        with sock:
+            read_until(sock, b'"text"')
+            sock.shutdown(socket.SHUT_WR)
+            self.server.wait_for_rest()
+
+    def test_one_line_in_the_log_for_each_request(self):
+        before = len(self.server.log)
+        self.server.text("the sky")
+        time.sleep(0.2)
+        lines = [line for line in self.server.log[before:] if "path=/v1/completions" in line]
+        self.assertEqual(len(lines), 1, lines)
+        self.assertRegex(lines[0], r"status=200 ms=[\d.]+ .*prompt_tokens=\d+ .*tokens=16 .*finish=length")
+
+
+class Faults(unittest.TestCase):
+    """What others complain of; each test is named after where it was seen."""
+
+    def test_llamacpp_13262_disconnect_in_a_prompt(self):
+        with Server(model=SLOW_MODEL) as server:
+            sock = server.stream("/v1/completions", completion(words(900), return_progress=True))
+            read_until(sock, b'"prompt_progress"')
+            sock.close()
+            server.wait_for_rest()
+            self.assertEqual(server.metric("generation_tokens_total"), 0)
+
+    def test_llamacpp_11720_24496_a_cancel_in_the_queue_leaves_others_alone(self):
+        with Server("--parallel", "1") as server:
+            body = completion("the sea", max_tokens=300)
+            alone = server.post("/v1/completions", body)["choices"][0]["text"]
+            running = server.stream("/v1/completions", body)
+            read_until(running, b'"text"')
+            queued = server.stream("/v1/completions", completion("the sky", max_tokens=3000))
+            server.wait_for("num_requests_waiting", 1)
+            queued.close()
+            rest = read_until(running, b"[DONE]")
+            running.close()
+            self.assertIn(b'"finish_reason":"length"', rest)
+            self.assertEqual(server.post("/v1/completions", body)["choices"][0]["text"], alone)
+            server.wait_for_rest()
+
+    def test_llamacpp_24630_disconnects_while_decoding_wedge_nothing(self):
+        with Server("--parallel", "4") as server:
+            for _ in range(12):
+                sock = server.stream("/v1/completions", completion("the sea", max_tokens=4000))
+                read_until(sock, b'"text"')
+                sock.close()
+            server.wait_for_rest()
+            slots = json.loads(server.get("/slots")[2])
+            self.assertEqual([slot["is_processing"] for slot in slots], [False] * 4)
+            self.assertEqual(len(server.text("the sea")), len(server.text("the sea")))
+
+    def test_ik_1210_llamacpp_20684_health_answers_in_a_prompt_and_with_a_full_queue(self):
+        with Server("--parallel", "1", "--max-queued-requests", "4", model=SLOW_MODEL) as server:
+            socks = [server.stream("/v1/completions", completion(words(900, i))) for i in range(8)]
+            read_until(socks[0], b"\r\n\r\n")
+            for _ in range(20):
+                self.assertEqual(server.get("/health")[0], 200)
+            # They were answered while the first prompt was evaluated.
+            self.assertEqual(server.metric("generation_tokens_total"), 0)
+            for sock in socks:
+                sock.close()
+            server.wait_for_rest()
+
+    def test_llamacpp_6607_a_long_prompt_does_not_stop_a_stream(self):
+        with Server(model=SLOW_MODEL) as server:
+            stream = server.stream("/v1/completions", completion("the sea", max_tokens=6000))
+            read_until(stream, b'"text"')
+            long = server.stream("/v1/completions", completion(words(700), max_tokens=1))
+            received = 0
+            long.setblocking(False)
+            stream.settimeout(TIMEOUT)
+            data = b""
+            while b'"text"' not in data:
+                received += stream.recv(65536).count(b'"text"')
+                with contextlib.suppress(BlockingIOError):
+                    data += long.recv(65536)
+            self.assertGreater(received, 5)
+            stream.close()
+            long.close()
+            server.wait_for_rest()
+
+    def test_llamacpp_14343_a_short_prompt_overtakes_a_long_one(self):
+        with Server(model=SLOW_MODEL) as server:
+            long = server.stream("/v1/completions", completion(words(1000), max_tokens=1, return_progress=True))
+            read_until(long, b'"prompt_progress"')
+            short = server.text("the sea", max_tokens=1)
+            self.assertIsNotNone(short)
+            self.assertEqual(server.metric("generation_tokens_total"), 1)  # that of the short one
+            read_until(long, b"[DONE]")
+            long.close()
+
+    def test_llamacpp_23652_too_little_memory_for_all_fails_nobody(self):
+        prompts = [f"chapter {i} of the sea" for i in range(8)]
+        with Server("-c", "4096") as server:
+            alone = [server.text(prompt, max_tokens=700) for prompt in prompts]
+        # One context of keys and values for eight answers that need more together.
+        with Server("-c", "1024", "--parallel", "8") as server:
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                together = list(pool.map(lambda prompt: server.text(prompt, max_tokens=700), prompts))
+            self.assertGreater(server.metric("num_preemptions_total"), 0)
+        self.assertEqual(together, alone)
+
+    def test_llamacpp_7052_vllm_23138_texts_do_not_depend_on_others_or_on_the_cache(self):
+        bodies = [completion(words(5 + 20 * (i % 4)) + f" {i % 3}", seed=i, max_tokens=20 + 3 * i,
+                             temperature=0 if i % 4 == 0 else 0.9, n=1 + i % 2) for i in range(16)]
+        with Server("--cache-ram", "0", "--parallel", "1") as server:
+            alone = [server.post("/v1/completions", {**body, "speculative": False})["choices"] for body in bodies]
+        with Server() as server:
+            for _ in range(2):  # with an empty cache, and with all prompts known
+                with concurrent.futures.ThreadPoolExecutor(16) as pool:
+                    together = list(pool.map(lambda body: server.post("/v1/completions", body)["choices"], bodies))
+                self.assertEqual(together, alone)
+
+    def test_vllm_54360_53388_speculation_loses_no_prefix_hits(self):
+        with Server() as server:
+            body = completion(words(60), max_tokens=8)
+            first = server.post("/v1/completions", body)
+            again = server.post("/v1/completions", {**body, "speculative": {"drafters": "ngram"}})
+            tokens = first["usage"]["prompt_tokens"]
+            self.assertEqual(first["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
+            self.assertEqual(again["usage"]["prompt_tokens_details"]["cached_tokens"], tokens - 1)
+
+    def test_a_slot_that_is_being_saved_when_it_is_killed_is_whole_or_absent(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "a.bin")
+            for _ in range(3):
+                server = Server("--slot-save-path", folder)
+                body = completion(words(300), max_tokens=4)
+                whole = server.post("/v1/completions", body)["choices"]
+                sock = server.connect()
+                data = b'{"filename": "a.bin"}'
+                sock.sendall(b"POST /slots/0?action=save HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+                time.sleep(0.01)
+                server.process.kill()
+                server.__exit__()
+                sock.close()
+                with Server("--slot-save-path", folder) as again:
+                    restored = again.request("POST", "/slots/0?action=restore", {"filename": "a.bin"})
+                    self.assertEqual(restored[0], 200 if os.path.exists(path) else 404, restored)
+                    self.assertEqual(again.post("/v1/completions", body)["choices"], whole)
+
+
+class Operation(unittest.TestCase):
+    def test_sigterm_lets_what_runs_end_and_takes_nothing_new(self):
+        with Server() as server:
+            body = completion("the sea", max_tokens=400)
+            whole = server.text("the sea", max_tokens=400)
+            sock = server.stream("/v1/completions", body)
+            data = read_until(sock, b'"text"')
+            server.process.send_signal(signal.SIGTERM)
+            data += read_all(sock)
+            sock.close()
+            text = "".join(event["choices"][0]["text"] for event in events(data) if event["choices"])
+            self.assertEqual(text, whole)
+            self.assertEqual(server.process.wait(30), OK)
+            with self.assertRaises(OSError):
+                server.connect()
+
+    def test_a_second_signal_does_not_wait(self):
+        with Server("--drain-timeout", "600", model=SLOW_MODEL) as server:
+            sock = server.stream("/v1/completions", completion("the sea", max_tokens=8000))
+            read_until(sock, b'"text"')
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(0.1)
+            self.assertIsNone(server.process.poll())
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(10), 130)
+            sock.close()
+
+    def test_a_unix_socket(self):
+        path = os.path.join(FOLDER.name, "server.sock")
+        for _ in range(2):  # the second finds what the first, killed, left behind
+            server = Server(host=f"unix:{path}")
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.connect(path)
+                sock.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+                self.assertIn(b"200 OK", read_until(sock, b'"ok"'))
+            server.process.kill()
+            server.__exit__()
+        self.assertTrue(os.path.exists(path))
+
+    def test_a_port_that_is_taken(self):
+        with Server() as server:
+            done = subprocess.run([BIN, "serve", "-m", MODEL, "--no-progress", "--port", str(server.port)],
+                                  stderr=subprocess.PIPE, text=True, timeout=TIMEOUT, check=False)
+            self.assertNotEqual(done.returncode, OK)
+            self.assertIn(f"cannot listen on 127.0.0.1:{server.port}: Address already in use", done.stderr)
+
+    def test_bad_options(self):
+        for args, part in ((("--port", "99999"), "--port"), (("--slot-save-path", "/nonexistent"), "--slot-save-path"),
+                           (("--parallel", "-1"), "--parallel"), (("--spec-type", "magic"), "magic")):
+            done = subprocess.run([BIN, "serve", "-m", MODEL, "--no-progress", *args], stderr=subprocess.PIPE, text=True,
+                                  timeout=TIMEOUT, check=False)
+            self.assertEqual(done.returncode, USAGE, done.stderr)
+            self.assertIn(part, done.stderr)
+
+
+def events(data):
+    """Of a chunked response as it came over the wire."""
+    body = data.split(b"\r\n\r\n", 1)[1] if data.startswith(b"HTTP/") else data
+    text = b"".join(re.findall(rb"(?s)[0-9a-f]+\r\n(data: .*?\n\n|: ping\n\n|event: .*?\n\n)\r\n", body)).decode()
+    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+
+
+class Clients(unittest.TestCase):
+    """The packages that users have, unchanged."""
+
+    @classmethod
+    def setUpClass(cls):
+        client_packages()
+        import anthropic
+        import openai
+        cls.anthropic_package, cls.openai_package = anthropic, openai
+        cls.server = Server("--api-key", "secret", "--alias", "little")
+        cls.addClassCleanup(cls.server.__exit__)
+        cls.openai = openai.OpenAI(base_url=cls.server.url + "/v1", api_key="secret")
+        cls.anthropic = anthropic.Anthropic(base_url=cls.server.url, api_key="secret")
+
+    def chat(self, **fields):
+        return self.openai.chat.completions.create(**{"model": "little", "max_tokens": 24, "temperature": 0.7, "seed": 5,
+                                                      "messages": [{"role": "user", "content": "the sea"}], **fields})
+
+    def test_models(self):
+        self.assertEqual([model.id for model in self.openai.models.list()], ["little"])
+        self.assertEqual(self.openai.models.retrieve("little").id, "little")
+        with self.assertRaises(self.openai_package.NotFoundError):
+            self.openai.models.retrieve("big")
+
+    def test_chat_with_and_without_a_stream(self):
+        whole = self.chat()
+        self.assertIn(whole.choices[0].finish_reason, ("stop", "length"))
+        self.assertEqual(whole.usage.total_tokens, whole.usage.prompt_tokens + whole.usage.completion_tokens)
+        self.assertIsNotNone(whole.usage.completion_tokens_details.accepted_prediction_tokens)
+        text, usage, role = "", None, None
+        for chunk in self.chat(stream=True, stream_options={"include_usage": True}):
+            if chunk.choices:
+                role = role or chunk.choices[0].delta.role
+                text += chunk.choices[0].delta.content or ""
+            usage = chunk.usage or usage
+        self.assertEqual(text, whole.choices[0].message.content)
+        self.assertEqual(role, "assistant")
+        self.assertEqual(usage.completion_tokens, whole.usage.completion_tokens)
+
+    def test_several_choices(self):
+        whole = self.chat(n=3)
+        self.assertEqual([choice.index for choice in whole.choices], [0, 1, 2])
+        texts = ["", "", ""]
+        for chunk in self.chat(n=3, stream=True):
+            for choice in chunk.choices:
+                texts[choice.index] += choice.delta.content or ""
+        self.assertEqual(texts, [choice.message.content for choice in whole.choices])
+
+    def test_logprobs(self):
+        whole = self.chat(logprobs=True, top_logprobs=2, extra_body={"ignore_eos": True})
+        content = whole.choices[0].logprobs.content
+        self.assertEqual(len(content), 24)
+        self.assertTrue(all(len(token.top_logprobs) == 2 for token in content))
+        text = self.openai.completions.create(model="little", prompt="the sea", max_tokens=5, logprobs=1, seed=3,
+                                              extra_body={"ignore_eos": True})
+        self.assertEqual(len(text.choices[0].logprobs.tokens), 5)
+        self.assertEqual(text.choices[0].logprobs.text_offset[0], 0)
+
+    def test_stop(self):
+        whole = self.openai.completions.create(model="little", prompt="the sea", max_tokens=40, seed=3,
+                                               extra_body={"ignore_eos": True}).choices[0].text
+        stop = whole[10:13]
+        cut = self.openai.completions.create(model="little", prompt="the sea", max_tokens=40, seed=3, stop=[stop],
+                                             extra_body={"ignore_eos": True}).choices[0]
+        self.assertEqual(cut.text, whole[:whole.index(stop)])
+        self.assertEqual(cut.finish_reason, "stop")
+
+    def test_prediction(self):
+        plain = self.chat(temperature=0, extra_body={"ignore_eos": True}).choices[0].message.content
+        predicted = self.chat(temperature=0, prediction={"type": "content", "content": plain},
+                              extra_body={"ignore_eos": True, "speculative": {"drafters": "ngram", "max_rows": 8}})
+        self.assertEqual(predicted.choices[0].message.content, plain)
+        self.assertGreater(predicted.usage.completion_tokens_details.accepted_prediction_tokens, 0)
+
+    def test_errors(self):
+        with self.assertRaises(self.openai_package.BadRequestError) as raised:
+            self.chat(temperature=9)
+        self.assertEqual(raised.exception.param, "temperature")
+        self.assertIn("from 0 to 2", raised.exception.message)
+        with self.assertRaises(self.openai_package.BadRequestError) as raised:
+            self.chat(messages=[{"role": "user", "content": words(2000)}])
+        self.assertEqual(raised.exception.type, "exceed_context_size_error")
+        self.assertEqual(raised.exception.body["n_ctx"], 4096)
+        with self.assertRaises(self.openai_package.AuthenticationError):
+            self.openai_package.OpenAI(base_url=self.server.url + "/v1", api_key="guess").completions.create(
+                model="little", prompt="x")
+        with self.assertRaises(self.openai_package.NotFoundError):
+            self.openai.embeddings.create(model="little", input="x")
+
+    def test_a_full_queue_is_retried(self):
+        with Server("--parallel", "1", "--max-queued-requests", "1") as server:
+            client = self.openai_package.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=20)
+            ask = lambda i: client.completions.create(model="x", prompt=f"chapter {i}", max_tokens=60,
+                                                      extra_body={"ignore_eos": True}).usage.completion_tokens
+            with concurrent.futures.ThreadPoolExecutor(6) as pool:
+                self.assertEqual(list(pool.map(ask, range(6))), [60] * 6)
+        with Server("--parallel", "1", "--max-queued-requests", "1", model=SLOW_MODEL) as server:
+            once = self.openai_package.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+            endless = completion("the sea", max_tokens=8000)
+            with server.stream("/v1/completions", endless) as running:
+                read_until(running, b'"text"')
+                with server.stream("/v1/completions", endless):
+                    server.wait_for("num_requests_waiting", 1)
+                    with self.assertRaises(self.openai_package.RateLimitError) as raised:
+                        once.completions.create(model="x", prompt="y")
+                    self.assertEqual(raised.exception.response.headers["retry-after"], "1")
+
+    def test_responses(self):
+        ask = {"model": "little", "input": "the sea", "instructions": "Be brief.", "max_output_tokens": 24,
+               "temperature": 0.7, "extra_body": {"seed": 5}}
+        whole = self.openai.responses.create(**ask)
+        self.assertGreater(whole.usage.output_tokens, 0)
+        text, final = "", None
+        for event in self.openai.responses.create(stream=True, **ask):
+            if event.type == "response.output_text.delta":
+                text += event.delta
+            if event.type in ("response.completed", "response.incomplete"):
+                final = event.response
+        self.assertEqual(text, whole.output_text)
+        self.assertEqual(final.output_text, whole.output_text)
+        self.assertEqual(final.status, whole.status)
+        with self.assertRaises(self.openai_package.BadRequestError):
+            self.openai.responses.create(model="little", input="x", previous_response_id="resp_1")
+
+    def test_anthropic_messages(self):
+        ask = {"model": "little", "max_tokens": 24, "system": "Be brief.",
+               "messages": [{"role": "user", "content": "the sea"}], "extra_body": {"seed": 3}}
+        whole = self.anthropic.messages.create(**ask)
+        self.assertEqual(whole.role, "assistant")
+        self.assertIn(whole.stop_reason, ("end_turn", "max_tokens"))
+        with self.anthropic.messages.stream(**ask) as stream:
+            text = "".join(stream.text_stream)
+            final = stream.get_final_message()
+        self.assertEqual(text, "".join(block.text for block in whole.content))
+        self.assertEqual(final.stop_reason, whole.stop_reason)
+        self.assertEqual(final.usage.output_tokens, whole.usage.output_tokens)
+        counted = self.anthropic.messages.count_tokens(model="little", system="Be brief.", messages=ask["messages"])
+        self.assertEqual(counted.input_tokens,
+                         whole.usage.input_tokens + (whole.usage.cache_read_input_tokens or 0))
+
+    def test_anthropic_errors(self):
+        with self.assertRaises(self.anthropic_package.BadRequestError) as raised:
+            self.anthropic.messages.create(model="little", max_tokens=0, messages=[{"role": "user", "content": "x"}])
+        self.assertEqual(raised.exception.body["error"]["type"], "invalid_request_error")
+        with self.assertRaises(self.anthropic_package.AuthenticationError):
+            self.anthropic_package.Anthropic(base_url=self.server.url, api_key="guess").messages.create(
+                model="little", max_tokens=1, messages=[{"role": "user", "content": "x"}])
+
+
+if __name__ == "__main__":
+    unittest.main()
