@@ -12,8 +12,9 @@ namespace longspec {
 namespace {
 
 constexpr const DrafterEntry* kDrafters[] = {
-    &kNoneDrafter,      &kNgramDrafter,    &kReplayDrafter,   &kPpmDrafter, &kSuffixDrafter,
-    &kRecyclingDrafter, &kMagicDecDrafter, &kLongspecDrafter, &kLmDrafter,  &kPortfolioDrafter,
+    &kNoneDrafter,   &kNgramDrafter,     &kReplayDrafter,    &kPpmDrafter,
+    &kSuffixDrafter, &kRecyclingDrafter, &kMagicDecDrafter,  &kLongspecDrafter,
+    &kLmDrafter,     &kGrammarDrafter,   &kPortfolioDrafter,
 };
 
 // Of a type as SpeculationOptions has it; null if it is unknown.

@@ -70,7 +70,7 @@ struct DrafterEntry {
 };
 
 extern const DrafterEntry kNoneDrafter, kNgramDrafter, kReplayDrafter, kPpmDrafter, kSuffixDrafter,
-    kRecyclingDrafter, kMagicDecDrafter, kLongspecDrafter, kLmDrafter, kPortfolioDrafter;
+    kRecyclingDrafter, kMagicDecDrafter, kLongspecDrafter, kLmDrafter, kGrammarDrafter, kPortfolioDrafter;
 
 // In the order in which the help shows them, and in which "auto" asks them.
 std::span<const DrafterEntry* const> Drafters();

@@ -14,6 +14,7 @@
 #include "decode/policy.h"
 #include "draft/drafter.h"
 #include "engine/stop_matcher.h"
+#include "grammar/grammar.h"
 #include "model/shared_parts.h"
 #include "sampling/sampler.h"
 
@@ -81,7 +82,17 @@ Status CheckRequest(const GenerationParts& parts, const std::vector<int32_t>& pr
   if (std::any_of(request.stop.begin(), request.stop.end(), [](const auto& stop) { return stop.empty(); })) {
     return InvalidArgument("a stop string is empty: it would end every text before it begins");
   }
+  if (request.ignore_eos && request.grammar.kind != GrammarText::Kind::kNone)
+    return InvalidArgument("ignore_eos: an answer with a grammar or a schema ends where that lets it end");
   return CheckSpeculation(request.speculation);
+}
+
+// Null if any text will do.
+Result<std::unique_ptr<Constraint>> ConstraintOf(const GenerationParts& parts, const GrammarText& text) {
+  if (text.kind == GrammarText::Kind::kNone) return std::unique_ptr<Constraint>();
+  if (parts.grammar == nullptr) return Unsupported("grammars are not supported here");
+  LS_ASSIGN(const std::shared_ptr<const Grammar> grammar, parts.grammar(text));
+  return grammar->NewConstraint();
 }
 
 uint64_t FreshSeed() {
@@ -202,12 +213,14 @@ SpeculativeStats MakeSpeculativeStats(const DecodeStats& stats, const Drafter& d
 class AnswerImpl final : public Answer {
  public:
   AnswerImpl(const GenerationParts& parts, SessionState& session, const std::vector<int32_t>& prompt,
-             const GenerationRequest& request, Sampler sampler, uint64_t seed)
+             const GenerationRequest& request, Sampler sampler, std::unique_ptr<Constraint> constraint,
+             uint64_t seed)
       : parts_(parts),
         session_(session),
         request_(request),
         n_prompt_(prompt.size()),
         sampler_(std::move(sampler)),
+        constraint_(std::move(constraint)),
         text_(*parts.tokenizer, request_) {
     result_.seed = seed;
   }
@@ -227,6 +240,7 @@ class AnswerImpl final : public Answer {
                  .policy = policy_.get(),
                  .sampler = &sampler_,
                  .dice = request_.speculation.dice,
+                 .constraint = constraint_.get(),
                  .stats = {},
                  .draft_failure = {}};
     result_.timings.cache_n = static_cast<int64_t>(Reuse(parts_, session_, prompt));
@@ -332,6 +346,7 @@ class AnswerImpl final : public Answer {
   const GenerationRequest request_;
   const size_t n_prompt_;
   const Sampler sampler_;
+  const std::unique_ptr<Constraint> constraint_;  // null: any text
   const std::function<bool(int32_t)> is_end_ = [this](int32_t token) { return IsEnd(token); };
   AdaptiveMemory fresh_;  // outlives the policy
   LearnedCosts learned_;
@@ -359,8 +374,9 @@ Result<std::unique_ptr<Answer>> Answer::Start(const GenerationParts& parts, Sess
   const SamplingOptions sampling = ResolveSampling(parts, request);
   LS_ASSIGN(Sampler sampler,
             Sampler::Create(sampling, parts.target->vocab_size(), index, KernelsOf(*parts.target)));
-  auto answer =
-      std::make_unique<AnswerImpl>(parts, session, prompt, request, std::move(sampler), *sampling.seed);
+  LS_ASSIGN(std::unique_ptr<Constraint> constraint, ConstraintOf(parts, request.grammar));
+  auto answer = std::make_unique<AnswerImpl>(parts, session, prompt, request, std::move(sampler),
+                                             std::move(constraint), *sampling.seed);
   LS_TRY(answer->Prepare(prompt));
   return std::unique_ptr<Answer>(std::move(answer));
 }

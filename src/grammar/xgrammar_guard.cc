@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Compiled into longspec_xgrammar (cmake/xgrammar.cmake), which calls it: as its log, by
+// XGRAMMAR_LOG_CUSTOMIZE, and from its loops.
+#include "grammar/xgrammar_guard.h"
+
+#include "base/clock.h"
+
+namespace longspec {
+namespace {
+
+constexpr uint32_t kWorkBetweenLooks = 4096;
+
+thread_local XgrammarGuard* guard = nullptr;
+thread_local uint32_t work_done = 0;
+
+}  // namespace
+
+XgrammarGuard::XgrammarGuard(double most_ms) : deadline_ms_(NowMs() + most_ms) { guard = this; }
+XgrammarGuard::~XgrammarGuard() { guard = nullptr; }
+
+void XgrammarGuard::CheckTime() const {
+  if (NowMs() > deadline_ms_) throw XgrammarTimeout();
+}
+
+void XgrammarTick(uint32_t work) {
+  work_done += work;
+  if (work_done < kWorkBetweenLooks) return;
+  work_done = 0;
+  if (guard != nullptr) guard->CheckTime();
+}
+
+}  // namespace longspec
+
+namespace xgrammar {
+
+constexpr int kWarning = 2;  // XGRAMMAR_LOG_LEVEL_WARNING
+
+[[noreturn]] void LogFatalImpl(const std::string& /*file*/, int /*lineno*/, const std::string& message) {
+  throw std::runtime_error(message);
+}
+
+void LogMessageImpl(const std::string& /*file*/, int /*lineno*/, int level, const std::string& message) {
+  if (level >= kWarning && longspec::guard != nullptr) longspec::guard->Add(message);
+}
+
+}  // namespace xgrammar
