@@ -27,8 +27,9 @@ if(NOT LONGSPEC_HAS_GRAMMAR)
   return()
 endif()
 
-# A copy of a source file in which pairs of texts (what is there, what comes after it) are applied everywhere: its
-# long loops count their work, so that a grammar from a stranger cannot hold a thread for longer than it may.
+# A copy of a source file with a statement before each of some places, given as pairs (place, statement): its long
+# loops count their work, so that a grammar from a stranger cannot hold a thread for longer than it may, and what it
+# would get wrong is told.
 function(longspec_patched_source name result)
   file(READ ${LONGSPEC_XGRAMMAR_DIR}/cpp/${name} text)
   list(LENGTH ARGN n)
@@ -36,13 +37,13 @@ function(longspec_patched_source name result)
   foreach(i RANGE 0 ${last} 2)
     math(EXPR j "${i} + 1")
     list(GET ARGN ${i} place)
-    list(GET ARGN ${j} work)
+    list(GET ARGN ${j} statement)
     string(FIND "${text}" "${place}" found)
     if(found EQUAL -1)
       message(FATAL_ERROR "${LONGSPEC_XGRAMMAR_DIR}/cpp/${name} has no \"${place}\": other sources than those of "
                           "version ${LONGSPEC_XGRAMMAR_VERSION}?")
     endif()
-    string(REPLACE "${place}" "longspec::XgrammarTick(${work}); ${place}" text "${text}")
+    string(REPLACE "${place}" "${statement}; ${place}" text "${text}")
   endforeach()
   set(copy ${PROJECT_BINARY_DIR}/xgrammar/${name})
   file(WRITE ${copy}.in "#include \"grammar/xgrammar_guard.h\"\n${text}")
@@ -52,14 +53,22 @@ endfunction()
 
 file(GLOB sources ${LONGSPEC_XGRAMMAR_DIR}/cpp/*.cc ${LONGSPEC_XGRAMMAR_DIR}/cpp/converter_ext/*.cc
      ${LONGSPEC_XGRAMMAR_DIR}/cpp/support/*.cc)
-list(FILTER sources EXCLUDE REGEX "/(earley_parser|fsm|grammar_compiler)[.]cc$")
+list(FILTER sources EXCLUDE REGEX "/(earley_parser|fsm|grammar_compiler|json_schema_converter)[.]cc$")
+set(a_little "longspec::XgrammarTick(1)")
+set(more "longspec::XgrammarTick(4)")
+set(much "longspec::XgrammarTick(256)")
 longspec_patched_source(earley_parser.cc earley_parser
-  "tmp_process_state_queue_.pop()" 1 "Scan(state, ch)" 1)
+  "tmp_process_state_queue_.pop()" ${a_little} "Scan(state, ch)" ${a_little})
 longspec_patched_source(fsm.cc fsm
-  "queue.pop()" 1 "dfa.AddState()" 256 "int n = result.NumStates()" 256 "auto edges_to_i" 4 "auto node_edges" 4)
+  "queue.pop()" ${a_little} "dfa.AddState()" ${much} "int n = result.NumStates()" ${much}
+  "auto edges_to_i" ${more} "auto node_edges" ${more})
 longspec_patched_source(grammar_compiler.cc grammar_compiler
-  "tmp_rejected_indices_.clear()" 1024)
-add_library(longspec_xgrammar STATIC ${sources} ${earley_parser} ${fsm} ${grammar_compiler}
+  "tmp_rejected_indices_.clear()" "longspec::XgrammarTick(1024)")
+# What a pattern becomes that its automata cannot match may hold quotation marks that end the string.
+longspec_patched_source(json_schema_converter.cc json_schema_converter
+  "return AddSubGrammar(Grammar::FromEBNF(RegexToEBNF(regex)))"
+  "if (json_string) longspec::XgrammarWarn(\"a pattern that is too large, or needs quotation marks, backslashes or control characters: \" + regex)")
+add_library(longspec_xgrammar STATIC ${sources} ${earley_parser} ${fsm} ${grammar_compiler} ${json_schema_converter}
   ${PROJECT_SOURCE_DIR}/src/grammar/xgrammar_guard.cc)
 target_include_directories(longspec_xgrammar SYSTEM PUBLIC
   $<BUILD_INTERFACE:${LONGSPEC_XGRAMMAR_DIR}/include>

@@ -41,7 +41,7 @@ class Grammar {
 
 struct GrammarLimits {
   size_t text_bytes = size_t{256} << 10;
-  double compile_ms = 10'000;
+  double compile_ms = 10'000;               // of a processor's time
   size_t cached_bytes = size_t{256} << 20;  // of compiled grammars that nobody uses
 };
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/print.h"
 #include "base/status_macros.h"
 
 namespace longspec {
@@ -553,14 +554,51 @@ class Normaliser {
     return {};
   }
 
+  // In ASCII, and for the whole text, as xgrammar takes it. A pattern that is anchored on one side goes on on
+  // the other; one without anchors would allow any text around what it is about, and stands for that alone.
+  static Result<std::string> Pattern(const std::string& pattern, const std::string& place) {
+    if (pattern.size() > kMostPatternBytes) {
+      return ResourceExhausted("JSON schema: " + place + ": a pattern may have " +
+                               std::to_string(kMostPatternBytes) + " bytes");
+    }
+    std::string ascii;
+    for (size_t i = 0; i < pattern.size();) {
+      const auto first = static_cast<unsigned char>(pattern[i]);
+      if (first < 0x20) return CannotKeep(place, "control characters in a pattern are not supported");
+      if (first < 0x80) {
+        ascii += pattern[i++];
+        continue;
+      }
+      // nlohmann has checked that it is UTF-8.
+      const size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+      uint32_t code_point = first & (0xFFU >> (length + 1));
+      for (size_t k = 1; k < length; ++k)
+        code_point = code_point << 6 | (static_cast<unsigned char>(pattern[i + k]) & 0x3FU);
+      ascii += code_point <= 0xFFFF ? Print("\\u%04x", code_point) : Print("\\u{%x}", code_point);
+      i += length;
+    }
+    const bool begins = ascii.starts_with('^'), ends = EndsAnchored(ascii);
+    if (begins == ends) return ascii;
+    if (ascii.find('|') != std::string::npos)
+      return CannotKeep(place, "alternatives in a pattern with one anchor are not supported; write ^(...)$");
+    return begins ? ascii + ".*$" : "^.*" + ascii;
+  }
+
+  static bool EndsAnchored(const std::string& pattern) {
+    if (!pattern.ends_with('$')) return false;
+    const size_t before = pattern.find_last_not_of('\\', pattern.size() - 2);
+    const size_t n_slashes = pattern.size() - 1 - (before == std::string::npos ? 0 : before + 1);
+    return n_slashes % 2 == 0;
+  }
+
   Status PatternRules(const Json& patterns, const std::string& place, Json& own) {
     if (!patterns.is_object() || patterns.empty()) return Wrong(place, "must be an object of schemas");
     // A name that fits two patterns would have to fit both schemas.
     if (patterns.size() > 1) return CannotKeep(place, "more than one pattern is not supported");
     for (const auto& [pattern, property] : patterns.items()) {
-      LS_TRY(CheckPattern(pattern, place));
+      LS_ASSIGN(const std::string whole, Pattern(pattern, place));
       LS_ASSIGN(Json normal, Schema(property, Below(place, pattern), 0));
-      own["patternProperties"] = {{pattern, std::move(normal)}};
+      own["patternProperties"] = {{whole, std::move(normal)}};
     }
     return {};
   }
@@ -600,31 +638,26 @@ class Normaliser {
     return {};
   }
 
-  static Status CheckPattern(const std::string& pattern, const std::string& place) {
-    if (pattern.size() > kMostPatternBytes) {
-      return ResourceExhausted("JSON schema: " + place + ": a pattern may have " +
-                               std::to_string(kMostPatternBytes) + " bytes");
-    }
-    return {};
-  }
-
   static Status StringRules(const Json& schema, const std::string& place, Json& own) {
-    LS_ASSIGN(const int64_t least, Bound(schema, "minLength", place, 0, own));
-    LS_ASSIGN(const int64_t most, Bound(schema, "maxLength", place, kMostSchemaBound, own));
+    Json bounds = Json::object();
+    LS_ASSIGN(const int64_t least, Bound(schema, "minLength", place, 0, bounds));
+    LS_ASSIGN(const int64_t most, Bound(schema, "maxLength", place, kMostSchemaBound, bounds));
     if (most < least) return Wrong(place, "maxLength is less than minLength");
     for (const char* key : {"pattern", "format"}) {
-      if (!Has(schema, key)) continue;
-      if (!schema.at(key).is_string()) return Wrong(Below(place, key), "must be a text");
-      own[key] = schema.at(key);
+      if (Has(schema, key) && !schema.at(key).is_string()) return Wrong(Below(place, key), "must be a text");
     }
-    if (Has(own, "pattern")) {
-      own.erase("format");  // only a note where there is more to say
-      LS_TRY(CheckPattern(own["pattern"].get_ref<const std::string&>(), Below(place, "pattern")));
+    if (Has(schema, "pattern")) {
+      if (!bounds.empty())
+        return CannotKeep(Below(place, "pattern"), "beside minLength or maxLength it is not supported");
+      LS_ASSIGN(own["pattern"],
+                Pattern(schema.at("pattern").get_ref<const std::string&>(), Below(place, "pattern")));
+    } else if (!bounds.empty()) {
+      // As a pattern: xgrammar's own lengths let control characters through, which JSON forbids.
+      own["pattern"] =
+          "^.{" + std::to_string(least) + "," + (Has(bounds, "maxLength") ? std::to_string(most) : "") + "}$";
+    } else if (Has(schema, "format")) {
+      own["format"] = schema.at("format");  // only a note where there is more to say
     }
-    const bool lengths = Has(own, "minLength") || Has(own, "maxLength");
-    if (lengths && Has(own, "pattern"))
-      return CannotKeep(Below(place, "pattern"), "beside minLength or maxLength it is not supported");
-    if (lengths) own.erase("format");
     return {};
   }
 

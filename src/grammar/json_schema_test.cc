@@ -23,7 +23,7 @@ TEST(JsonSchema, NotesAreLeftOutAndTheOrderOfPropertiesIsKept) {
 }
 
 TEST(JsonSchema, RulesWithoutATypeAreThoseOfTheTypeTheySpeakOf) {
-  EXPECT_EQ(Normal(R"({"minLength": 2})"), R"({"type":"string","minLength":2})");
+  EXPECT_EQ(Normal(R"({"minLength": 2})"), R"({"type":"string","pattern":"^.{2,}$"})");
   EXPECT_EQ(Normal(R"({"maximum": 2})"), R"({"type":"number","maximum":2})");
   EXPECT_EQ(Normal(R"({"items": {"type": "null"}})"), R"({"type":"array","items":{"type":"null"}})");
   EXPECT_EQ(Normal(R"({"required": ["a"]})"),
@@ -62,6 +62,22 @@ TEST(JsonSchema, BoundsOfIntegersAreWhole) {
             R"({"type":"integer","exclusiveMinimum":2})");
   EXPECT_EQ(Normal(R"({"type": "integer", "exclusiveMaximum": 9.0})"),
             R"({"type":"integer","exclusiveMaximum":9})");
+}
+
+TEST(JsonSchema, PatternsAreOfTheWholeTextAndInAscii) {
+  const auto pattern = [](const std::string& given) { return Normal("{\"pattern\": \"" + given + "\"}"); };
+  const auto expect = [](const std::string& written) {
+    return "{\"type\":\"string\",\"pattern\":\"" + written + "\"}";
+  };
+  EXPECT_EQ(pattern("^[a-z]+$"), expect("^[a-z]+$"));
+  EXPECT_EQ(pattern("[a-z]+"), expect("[a-z]+"));
+  EXPECT_EQ(pattern("^[a-z]"), expect("^[a-z].*$"));
+  EXPECT_EQ(pattern("[a-z]$"), expect("^.*[a-z]$"));
+  EXPECT_EQ(pattern("^a\\\\$"), expect("^a\\\\$.*$"));  // the dollar is a character
+  EXPECT_EQ(pattern("^é😀$"), expect("^\\\\u00e9\\\\u{1f600}$"));
+  EXPECT_THAT(pattern("^a|b"), HasSubstr("#/pattern: alternatives in a pattern with one anchor"));
+  EXPECT_THAT(pattern("a\\n"), HasSubstr("#/pattern: control characters"));
+  EXPECT_EQ(Normal(R"({"type": "string", "maxLength": 4})"), expect("^.{0,4}$"));
 }
 
 TEST(JsonSchema, ReferencesAreFollowedAndMayRecur) {

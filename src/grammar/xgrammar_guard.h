@@ -16,8 +16,8 @@ struct XgrammarTimeout : std::runtime_error {
   XgrammarTimeout() : std::runtime_error("out of time") {}
 };
 
-// Of this thread, for as long as it lives; one at a time. What xgrammar was doing when it threw
-// XgrammarTimeout is left in an unknown state.
+// Of this thread and its time on a processor, for as long as it lives; one at a time. What xgrammar was doing
+// when it threw XgrammarTimeout is left in an unknown state.
 class XgrammarGuard {
  public:
   explicit XgrammarGuard(double most_ms);
@@ -34,7 +34,8 @@ class XgrammarGuard {
   std::vector<std::string> warnings_;
 };
 
-// Called by the patched loops; `work` is 1 for about 100 ns of work.
+// Called by the patched places. `work` is 1 for about 100 ns.
 void XgrammarTick(uint32_t work);
+void XgrammarWarn(const std::string& warning);
 
 }  // namespace longspec
