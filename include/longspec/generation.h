@@ -17,6 +17,7 @@ namespace longspec {
 struct Message {
   std::string role;
   std::string content;
+  std::string more = {};  // further members for the chat template, an object of JSON: {"tool_calls": [...]}
 };
 
 // What an answer must be. Only tokens that can lead to such an answer are sampled, and it ends where the

@@ -521,7 +521,10 @@ class Normaliser {
         return CannotKeep(Below(place, "propertyNames"), "beside other rules of names it is not supported");
       LS_ASSIGN(own["propertyNames"], Schema(schema.at("propertyNames"), Below(place, "propertyNames"), 0));
     }
-    if (closed) own["additionalProperties"] = false;
+    // An empty list of properties is one: a function without arguments.
+    const bool lists_none =
+        Has(schema, "properties") && normal.empty() && !has_more && !has_patterns && !has_names;
+    if (closed || lists_none) own["additionalProperties"] = false;
     if (has_more && !closed) own["additionalProperties"] = more;
     const bool free_names = has_patterns || has_names || (has_more && !closed) || normal.empty();
     LS_ASSIGN(const int64_t least, Bound(schema, "minProperties", place, 0, own));

@@ -28,6 +28,7 @@ TEST(JsonSchema, RulesWithoutATypeAreThoseOfTheTypeTheySpeakOf) {
   EXPECT_EQ(Normal(R"({"items": {"type": "null"}})"), R"({"type":"array","items":{"type":"null"}})");
   EXPECT_EQ(Normal(R"({"required": ["a"]})"),
             R"({"type":"object","required":["a"],"properties":{"a":true}})");
+  EXPECT_EQ(Normal(R"({"properties": {}})"), R"({"type":"object","additionalProperties":false})");
   EXPECT_EQ(Normal("true"), "true");
   EXPECT_EQ(Normal("{}"), "true");
 }

@@ -63,23 +63,28 @@ class XgrammarGrammar final : public Grammar {
 
 struct TooDeep {};
 
-// Schemas within a structural tag are held to what all schemas are.
+// Schemas within a structural tag are held to what all schemas are. Where the tag says "strict": false beside
+// its schema, as OpenAI's tools do, one that cannot be kept to allows any object.
 Status NormaliseSchemasIn(Json& tag) {
-  if (tag.is_object()) {
-    for (auto& [key, value] : tag.items()) {
-      const bool schema = (key == "json_schema" || key == "schema") && !value.is_string();
-      if (schema) {
-        LS_ASSIGN(const std::string normal, NormaliseSchema(value.dump()));
-        value = Json::parse(normal);
-      } else {
-        LS_TRY(NormaliseSchemasIn(value));
-      }
-    }
-    if (tag.contains("json_schema") && tag.contains("type") && !tag.contains("max_whitespace_cnt"))
-      tag["max_whitespace_cnt"] = kMostWhiteSpace;
-  } else if (tag.is_array()) {
+  if (tag.is_array()) {
     for (Json& element : tag) LS_TRY(NormaliseSchemasIn(element));
   }
+  if (!tag.is_object()) return {};
+  const bool strict = !tag.contains("strict") || tag["strict"] != false;
+  tag.erase("strict");
+  for (auto& [key, value] : tag.items()) {
+    if ((key != "json_schema" && key != "schema") || value.is_string()) {
+      LS_TRY(NormaliseSchemasIn(value));
+      continue;
+    }
+    auto normal = NormaliseSchema(value.dump());
+    if (!strict && normal.status().code() == StatusCode::kUnsupported)
+      normal = NormaliseSchema(R"({"type": "object"})");
+    LS_TRY(normal.status());
+    value = Json::parse(*normal);
+  }
+  if (tag.contains("json_schema") && tag.contains("type") && !tag.contains("max_whitespace_cnt"))
+    tag["max_whitespace_cnt"] = kMostWhiteSpace;
   return {};
 }
 

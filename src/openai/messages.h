@@ -14,6 +14,6 @@ namespace longspec::openai {
 
 // `messages` is the value of that field. The role "developer" is "system" for the templates of open models;
 // parts of a content are joined by line breaks.
-std::variant<std::vector<Message>, ApiError> ParseMessages(const nlohmann::json& messages);
+std::variant<std::vector<Message>, ApiError> ParseMessages(const nlohmann::ordered_json& messages);
 
 }  // namespace longspec::openai

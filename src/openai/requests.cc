@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "openai/answer_form.h"
 #include "openai/fields.h"
 #include "openai/json.h"
 #include "openai/messages.h"
@@ -13,7 +14,7 @@
 namespace longspec::openai {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr auto kMostInt64 = std::numeric_limits<int64_t>::max();
 constexpr float kMostPenalty = 100.0F;  // of repeat_penalty: beyond it a token is as good as forbidden
@@ -29,11 +30,8 @@ struct Unsupported {
   std::string_view name, allowed;
 };
 constexpr Unsupported kUnsupported[] = {
-    {"tools", "[[]]"},
-    {"tool_choice", R"(["none", "auto"])"},
     {"functions", "[[]]"},
     {"function_call", R"(["none", "auto"])"},
-    {"response_format", R"([{"type": "text"}])"},
     {"logprobs", "[false]"},
     {"top_logprobs", "[0]"},
     {"modalities", R"([["text"]])"},
@@ -44,8 +42,6 @@ constexpr Unsupported kUnsupported[] = {
     {"echo", "[false]"},
     {"suffix", R"([""])"},
     // What other engines add to constrain answers.
-    {"grammar", R"([""])"},
-    {"json_schema", "[]"},
     {"structured_outputs", "[]"},
     {"guided_json", "[]"},
     {"guided_regex", "[]"},
@@ -205,6 +201,8 @@ std::variant<ApiRequest, ApiError> ParseRequest(Endpoint endpoint, const Json& b
   ParseChoices(fields, &request.n);
   ParseLimit(endpoint, fields, &generation);
   ParseStop(fields, &generation.stop);
+  ParseAnswerForm(fields, &generation.grammar);
+  if (endpoint == Endpoint::kChatCompletions) ParseTools(fields, &request.tools);
   ParseSampling(fields, &generation.sampling);
   if (endpoint == Endpoint::kChatCompletions) {
     ParseChat(fields, &generation);

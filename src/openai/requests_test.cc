@@ -23,7 +23,7 @@ std::variant<ApiRequest, ApiError> Parse(Endpoint endpoint, const std::string& b
                                          const GenerationRequest& defaults = DefaultRequest()) {
   auto json = ParseJson(body);
   if (auto* error = std::get_if<ApiError>(&json)) return *error;
-  return ParseRequest(endpoint, std::get<nlohmann::json>(json), defaults);
+  return ParseRequest(endpoint, std::get<nlohmann::ordered_json>(json), defaults);
 }
 
 // The request, which must be accepted.
