@@ -110,7 +110,7 @@ struct Party {
 };
 
 // Rounds of all that are not done. Each answer is the constraint's, too.
-void Run(ToyTarget& target, std::vector<std::unique_ptr<Party>>& parties) {
+void RunAll(ToyTarget& target, std::vector<std::unique_ptr<Party>>& parties) {
   BatchDecoder rounds(&target);
   while (true) {
     std::vector<Turn> turns;
@@ -145,7 +145,7 @@ TEST(ConstraintEquality, EveryDrafterChainsAndTrees) {
         ToyTarget target(&Language());
         std::vector<std::unique_ptr<Party>> parties;
         parties.push_back(std::make_unique<Party>(job, rule, speculation, Make(speculation)));
-        Run(target, parties);
+        RunAll(target, parties);
         EXPECT_EQ(parties[0]->answer(), truth) << speculation.type << " " << speculation.tree;
         accepted += parties[0]->sequence.stats.accepted;
       }
@@ -171,7 +171,7 @@ TEST(ConstraintEquality, RandomTreesOfSeveralSequencesInOnePass) {
         parties.push_back(std::make_unique<Party>(job, Rules()[i], speculation,
                                                   std::make_unique<TreeDrafter>(text, kVocab, n_wrong, i)));
       }
-      Run(target, parties);
+      RunAll(target, parties);
       for (size_t i = 0; i < parties.size(); ++i) EXPECT_EQ(parties[i]->answer(), truths[i]) << i;
     }
   }
@@ -183,7 +183,7 @@ TEST(ConstraintEquality, ForcedTokensAreDraftedAndAllAccepted) {
   ToyTarget target(&Language());
   std::vector<std::unique_ptr<Party>> parties;
   parties.push_back(std::make_unique<Party>(job, Rules()[1], speculation, Make(speculation)));
-  Run(target, parties);
+  RunAll(target, parties);
   const DecodeStats& stats = parties[0]->sequence.stats;
   EXPECT_GT(stats.drafted, 25);
   EXPECT_EQ(stats.accepted, stats.drafted);
@@ -197,7 +197,7 @@ TEST(ConstraintEquality, ForbiddenGuessesCostNoRow) {
   ToyTarget target(&Language());
   std::vector<std::unique_ptr<Party>> parties;
   parties.push_back(std::make_unique<Party>(job, Rules()[2], speculation, Make(speculation)));
-  Run(target, parties);
+  RunAll(target, parties);
   EXPECT_GT(parties[0]->sequence.stats.proposed, 12);
   EXPECT_EQ(parties[0]->sequence.stats.drafted, 0);
   EXPECT_EQ(parties[0]->constraint.n_masks, 12);  // and one mask for each token
@@ -213,7 +213,7 @@ TEST(ConstraintEquality, OneMaskForEachTokenHoweverWideTheTree) {
   std::vector<std::unique_ptr<Party>> parties;
   parties.push_back(std::make_unique<Party>(job, Rules()[2], SpeculationOptions{.draft_n_max = 24},
                                             std::make_unique<TreeDrafter>(text, kVocab, 20, 3)));
-  Run(target, parties);
+  RunAll(target, parties);
   EXPECT_EQ(parties[0]->answer(), truth);
   EXPECT_LE(parties[0]->constraint.n_masks, 40 + 1);
 }
