@@ -44,8 +44,7 @@ struct GenerationRequest {
   std::string prompt = {};             // raw text
   std::vector<Message> messages = {};  // rendered with the model's chat template
   std::vector<int32_t> tokens = {};    // already tokenised
-  // What the chat template gets besides the messages, an object of JSON: {"tools": [...]}. Messages with more
-  // than a role and a content may be given here as "messages", which then stand in place of those above.
+  // What the chat template gets besides the messages, an object of JSON: {"tools": [...]}.
   std::string template_variables = {};
 
   int n_predict = -1;                  // -1: until an end token or a full context

@@ -21,6 +21,7 @@
 #include "engine/memory_plan.h"
 #include "engine/model_facts.h"
 #include "engine/scheduler.h"
+#include "engine/template_variables.h"
 #include "formats/feature_shard.h"
 #include "formats/gguf.h"
 #include "formats/session_file.h"
@@ -444,7 +445,7 @@ Result<std::string> EngineImpl::ApplyChatTemplate(const std::vector<Message>& me
   ChatTemplateInput input;
   for (const Message& message : messages) input.messages.push_back({message.role, message.content});
   input.add_generation_prompt = add_generation_prompt;
-  input.extra_json = template_variables;
+  LS_ASSIGN(input.extra_json, TemplateVariables(messages, template_variables));
   input.bos_token = TokenText(text_.tokenizer->spec().bos);
   input.eos_token = TokenText(text_.tokenizer->spec().eos);
   auto rendered = text_.chat_template->Render(input);

@@ -163,6 +163,10 @@ TEST(StructuredOutputTemplate, GetsVariablesAndMessagesWithMore) {
   ASSERT_TRUE(text.ok()) << text.status().message();
   EXPECT_THAT(*text, HasSubstr("b"));
   EXPECT_FALSE((*engine)->ApplyChatTemplate({{"user", "a"}}, false, "[").ok());
+  EXPECT_FALSE((*engine)->ApplyChatTemplate({{"user", "a", "[1]"}}, false).ok());
+  const auto role = (*engine)->ApplyChatTemplate({{"user", "a", R"({"role": "tool"})"}}, false);
+  ASSERT_TRUE(role.ok()) << role.status().message();
+  EXPECT_THAT(*role, HasSubstr("tool"));
   std::filesystem::remove(path);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any bytes as a JSON schema and as a grammar: what is accepted can be read again, and what is said of the rest is a
-// line.
+// Any bytes as a JSON schema and as a grammar: what is accepted can be read again, and what is said of the
+// rest is a line.
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>

@@ -23,8 +23,10 @@ double ThreadMs() {
 
 }  // namespace
 
-XgrammarGuard::XgrammarGuard(double most_ms) : deadline_ms_(ThreadMs() + most_ms) { guard = this; }
-XgrammarGuard::~XgrammarGuard() { guard = nullptr; }
+XgrammarGuard::XgrammarGuard(double most_ms) : outer_(guard), deadline_ms_(ThreadMs() + most_ms) {
+  guard = this;
+}
+XgrammarGuard::~XgrammarGuard() { guard = outer_; }
 
 void XgrammarGuard::CheckTime() const {
   if (ThreadMs() > deadline_ms_) throw XgrammarTimeout();

@@ -16,8 +16,8 @@ struct XgrammarTimeout : std::runtime_error {
   XgrammarTimeout() : std::runtime_error("out of time") {}
 };
 
-// Of this thread and its time on a processor, for as long as it lives; one at a time. What xgrammar was doing
-// when it threw XgrammarTimeout is left in an unknown state.
+// Of this thread and its time on a processor, for as long as it lives; the last one made counts. What
+// xgrammar was doing when it threw XgrammarTimeout is left in an unknown state.
 class XgrammarGuard {
  public:
   explicit XgrammarGuard(double most_ms);
@@ -30,6 +30,7 @@ class XgrammarGuard {
   void CheckTime() const;
 
  private:
+  XgrammarGuard* const outer_;
   double deadline_ms_;
   std::vector<std::string> warnings_;
 };

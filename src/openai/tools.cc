@@ -89,17 +89,6 @@ Json CallsForTemplates(const Json& calls) {
 
 bool HasMore(const Message& message) { return !message.more.empty() || message.role == "tool"; }
 
-Json MessagesForTemplates(const std::vector<Message>& messages) {
-  Json list = Json::array();
-  for (const Message& message : messages) {
-    Json json = {{"role", message.role}, {"content", message.content}};
-    if (!message.more.empty()) json.update(Json::parse(message.more));
-    if (json.contains("tool_calls")) json["tool_calls"] = CallsForTemplates(json["tool_calls"]);
-    list.push_back(std::move(json));
-  }
-  return list;
-}
-
 // For models whose template knows nothing of tools, in the words of SmolLM2's model card.
 std::string Introduction(const ToolUse& use) {
   Json functions = Json::array();
@@ -131,7 +120,7 @@ void SpellOut(std::vector<Message>& messages) {
     } else if (!message.more.empty()) {
       const Json more = Json::parse(message.more);
       Json calls = Json::array();
-      for (const Json& call : CallsForTemplates(more.value("tool_calls", Json::array())))
+      for (const Json& call : more.value("tool_calls", Json::array()))
         calls.push_back({{"name", call["function"]["name"]}, {"arguments", call["function"]["arguments"]}});
       if (!calls.empty()) message.content += "<tool_call>" + calls.dump() + "</tool_call>";
     }
@@ -150,12 +139,10 @@ void Tell(ToolFormat format, const ToolUse& use, GenerationRequest& generation) 
     system = Introduction(use) + (system.empty() ? "" : "\n\n" + system);
     return;
   }
-  Json variables = Json::object();
-  if (std::ranges::any_of(messages, HasMore)) variables["messages"] = MessagesForTemplates(messages);
-  for (const Tool& tool : use.tools) {
-    if (use.offered()) variables["tools"].push_back(tool.definition);
-  }
-  generation.template_variables = variables.dump();
+  if (!use.offered()) return;
+  Json definitions = Json::array();
+  for (const Tool& tool : use.tools) definitions.push_back(tool.definition);
+  generation.template_variables = Json{{"tools", std::move(definitions)}}.dump();
 }
 
 // --- What form calls have: structural tags of xgrammar. ---
@@ -233,7 +220,7 @@ void ParseToolMembers(Fields& fields, Message* message) {
                                 (function["arguments"].is_string() || function["arguments"].is_object());
                        });
     if (right) {
-      more["tool_calls"] = *calls;
+      more["tool_calls"] = CallsForTemplates(*calls);
     } else {
       fields.Fail("tool_calls",
                   "must be an assistant's list of calls of functions, with a name and arguments",

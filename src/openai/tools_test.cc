@@ -175,10 +175,10 @@ constexpr const char* kTurns = R"([{"role": "user", "content": "?"},
 TEST(Tools, EarlierCallsAreTold) {
   ApiRequest known = Request(kTools, kTurns);
   ASSERT_FALSE(ApplyTools(ToolFormat::kHermes, &known));
-  const Json variables = Json::parse(known.generation.template_variables);
-  EXPECT_EQ(variables["messages"][1]["tool_calls"][0]["function"]["arguments"]["city"], "Bonn");
-  EXPECT_EQ(variables["messages"][2]["role"], "tool");
-  EXPECT_EQ(variables["messages"][2]["tool_call_id"], "call_1");
+  const std::vector<Message>& turns = known.generation.messages;
+  EXPECT_EQ(Json::parse(turns[1].more)["tool_calls"][0]["function"]["arguments"]["city"], "Bonn");
+  EXPECT_EQ(turns[2].role, "tool");
+  EXPECT_EQ(turns[2].more, R"({"tool_call_id":"call_1"})");
   // Also where no tools are offered any more.
   ApiRequest told = Request("", kTurns);
   ASSERT_FALSE(ApplyTools(ToolFormat::kGeneric, &told));
