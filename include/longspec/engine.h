@@ -48,8 +48,9 @@ struct ModelInfo {
   std::string rope_scaling;  // "none", "linear x4", "yarn x4 (original 2048)"
   std::string tokenizer_model, tokenizer_pre;
   bool has_chat_template = false;
-  std::string cpu;      // model name and the features kernels care about
-  std::string kernels;  // the table in use
+  std::string chat_template;  // its source
+  std::string cpu;            // model name and the features kernels care about
+  std::string kernels;        // the table in use
   std::vector<std::string> kernels_available;
   std::vector<std::pair<std::string, std::string>> arithmetic;  // operation -> arithmetic in use
   std::vector<std::pair<std::string, uint64_t>> weight_bytes_by_type;
@@ -122,8 +123,6 @@ class Engine {
   virtual Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages,
                                                 bool add_generation_prompt,
                                                 std::string_view template_variables = {}) const = 0;
-  // The chat template's source; empty: there is none. Tells how the model writes tool calls.
-  virtual std::string chat_template() const = 0;
 
   // Compiles a grammar and keeps it for a while, so that a request that has it begins at once. Submit and
   // Start do so, too, on their caller's thread. The error is what is wrong with the grammar. Any thread.

@@ -81,10 +81,10 @@ int RunBatchCommand(const BatchFlags& flags) {
   if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
   const auto scheduler = (*engine)->NewScheduler(flags.scheduler);
   if (!scheduler.ok()) return Fail(scheduler.status(), Stage::kLoad);
-  const Status ran = (*batch)->Run(
-      **scheduler,
-      {.name = ModelName((*engine)->info()), .tool_format = openai::ToolFormatOf((*engine)->chat_template())},
-      ShowProgress(&progress));
+  const Status ran = (*batch)->Run(**scheduler,
+                                   {.name = ModelName((*engine)->info()),
+                                    .tool_format = openai::ToolFormatOf((*engine)->info().chat_template)},
+                                   ShowProgress(&progress));
   progress.Finish();
   const BatchSummary& summary = (*batch)->summary();
   std::fputs(FormatBatch(summary).c_str(), stderr);

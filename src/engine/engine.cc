@@ -102,7 +102,6 @@ Result<Opened> OpenModel(const ModelOptions& options) {
 
 struct Text {
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::string chat_template_source;
   std::shared_ptr<const ChatTemplate> chat_template;  // null: the status says why
   Status chat_template_status;
 };
@@ -121,8 +120,8 @@ Result<Text> LoadText(const GgufFile& file) {
         Unsupported(file.path() + ": the model has no chat template; give a raw prompt");
     return text;
   }
-  LS_ASSIGN(text.chat_template_source, file.GetString("tokenizer.chat_template"));
-  auto parsed = ChatTemplate::Parse(text.chat_template_source);
+  LS_ASSIGN(const std::string source, file.GetString("tokenizer.chat_template"));
+  auto parsed = ChatTemplate::Parse(source);
   if (parsed.ok()) {
     text.chat_template = *parsed;
   } else {
@@ -172,7 +171,6 @@ class EngineImpl final : public Engine {
   }
   Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages, bool add_generation_prompt,
                                         std::string_view template_variables) const override;
-  std::string chat_template() const override { return text_.chat_template_source; }
   Status PrepareGrammar(const GrammarText& grammar) override { return Compile(grammar).status(); }
 
  private:

@@ -69,6 +69,7 @@ void DescribeFile(const GgufFile& file, ModelInfo* info) {
   info->tokenizer_model = ValueOr(file.GetStringOr("tokenizer.ggml.model", ""), std::string());
   info->tokenizer_pre = ValueOr(file.GetStringOr("tokenizer.ggml.pre", ""), std::string());
   info->has_chat_template = file.Has("tokenizer.chat_template");
+  info->chat_template = ValueOr(file.GetStringOr("tokenizer.chat_template", ""), std::string());
 }
 
 void DescribeNetwork(const LlamaConfig& config, ModelInfo* info) {

@@ -157,7 +157,7 @@ TEST(StructuredOutputTemplate, GetsVariablesAndMessagesWithMore) {
   ASSERT_TRUE(WriteTinyModel({}, path).ok());
   const auto engine = Engine::Load({.path = path, .vocab_only = true});
   ASSERT_TRUE(engine.ok());
-  EXPECT_THAT((*engine)->chat_template(), HasSubstr("messages"));
+  EXPECT_THAT((*engine)->info().chat_template, HasSubstr("messages"));
   const auto text = (*engine)->ApplyChatTemplate({{"user", "a"}}, false,
                                                  R"({"messages": [{"role": "user", "content": "b"}]})");
   ASSERT_TRUE(text.ok()) << text.status().message();
