@@ -136,7 +136,9 @@ bool ToolCallReader::Step(bool at_end, AnswerPiece& out) {
 
 bool ToolCallReader::ReadText(bool at_end, AnswerPiece& out) {
   if (after_call_) {
-    held_.erase(0, std::min(held_.find_first_not_of(kWhiteSpace), held_.size()));
+    // Some models of the Llama kind part their calls by semicolons.
+    const std::string_view between = format_ == ToolFormat::kLlama3 ? " \n\t\r;" : kWhiteSpace;
+    held_.erase(0, std::min(held_.find_first_not_of(between), held_.size()));
     if (held_.empty()) return false;
   }
   const size_t trigger = held_.find(Trigger());
@@ -220,13 +222,7 @@ bool ToolCallReader::ReadTail(bool at_end) {
   };
   const auto brace = cursor.Take("}");
   if (!brace && !at_end) return false;
-  if (format_ == ToolFormat::kLlama3) {
-    // Some part their calls by semicolons.
-    const size_t end = cursor.at();
-    const auto semicolon = cursor.Take(";");
-    if (!semicolon && !at_end) return leave(State::kText, end);
-    return leave(State::kText, semicolon.value_or(false) ? cursor.at() : end);
-  }
+  if (format_ == ToolFormat::kLlama3) return leave(State::kText, cursor.at());
   if (in_list_) {
     const auto comma = cursor.Take(",");
     if (!comma && !at_end) return false;
