@@ -11,6 +11,7 @@ SOURCES  = $(shell git ls-files '*.cc' '*.h')
 
 release:        ## Build build/release/longspec (the default)
 	@tools/setup.sh build
+	@python3 tools/get_xgrammar || echo "warning: no xgrammar; structured output is left out" >&2
 	@tools/build.sh release
 
 trainer:        ## Fetch LibTorch and build build/trainer/longspec-train
@@ -27,6 +28,7 @@ test:           ## Build and run all tests; ends with "N passed, N failed"
 	@tools/setup.sh test || { echo "0 passed, 1 failed"; exit 1; }
 	@tools/setup.sh model && python3 tools/get_model \
 	  || echo "warning: no default model; the tests that need it are skipped" >&2
+	@python3 tools/get_xgrammar || echo "warning: no xgrammar; structured output is not tested" >&2
 	@python3 tools/run_tests.py
 
 test-arm:       ## Build and run the tests below the engine for AArch64, under emulation

@@ -11,8 +11,11 @@ preset=$1
 shift
 dir=build/$preset
 
-# Ninja itself runs CMake again when a CMakeLists.txt changed; only presets are not watched by it.
-if [ ! -e "$dir/build.ninja" ] || [ -n "$(find CMakePresets.json -newer "$dir/build.ninja")" ]; then
+# Ninja itself runs CMake again when a CMakeLists.txt changed; presets, and sources that are fetched, are not watched by it.
+watched=CMakePresets.json
+[ ! -d third_party ] || watched="$watched third_party"
+# shellcheck disable=SC2086
+if [ ! -e "$dir/build.ninja" ] || [ -n "$(find $watched -maxdepth 0 -newer "$dir/build.ninja")" ]; then
   mkdir -p "$dir"
   launcher=''
   if command -v ccache >/dev/null 2>&1; then launcher=-DCMAKE_CXX_COMPILER_LAUNCHER=ccache; fi

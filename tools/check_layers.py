@@ -19,7 +19,7 @@ import sys
 
 FLOORS = (
     ("base",),
-    ("tensor", "tree", "tokenizer", "jinja", "chart", "openai"),
+    ("tensor", "tree", "tokenizer", "jinja", "chart", "openai", "grammar"),
     ("formats", "kernels"),
     ("attention", "sampling"),
     ("kv", "verify"),

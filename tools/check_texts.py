@@ -28,7 +28,7 @@ def tracked(root):
         names = set(listed.stdout.decode("utf-8").split("\0")) - {""}
     else:
         names = {str(path.relative_to(root)) for path in root.rglob("*")}
-        names = {name for name in names if name.split("/")[0] not in ("build", "models", ".git")}
+        names = {name for name in names if name.split("/")[0] not in ("build", "models", "third_party", ".git")}
     return [root / name for name in sorted(names) if (root / name).is_file()]
 
 

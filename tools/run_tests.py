@@ -35,7 +35,7 @@ CONFIGURED = ["build.ninja"]  # what to build so that a preset is configured and
 # Every instruction of the kernels, and a CPU that lacks those of the fast table.
 EMULATOR = ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", "-cpu")
 EMULATED_CPU, OLD_EMULATED_CPU = "max", "cortex-a72"
-TSAN_PROGRAMS = ("base_test", "model_test", "decode_test")
+TSAN_PROGRAMS = ("base_test", "model_test", "decode_test", "grammar_test")
 CHECKS = (
     ("floors", [sys.executable, "tools/check_layers.py"]),
     ("texts", [sys.executable, "tools/check_texts.py"]),

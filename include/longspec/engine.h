@@ -131,8 +131,14 @@ class Engine {
   virtual std::string Detokenize(const std::vector<int32_t>& tokens, bool keep_special = true) const = 0;
   // The prompt that Generate would evaluate, in tokens, or what is wrong with it.
   virtual Result<std::vector<int32_t>> PromptTokens(const GenerationRequest& request) const = 0;
+  // template_variables: as in GenerationRequest.
   virtual Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages,
-                                                bool add_generation_prompt) const = 0;
+                                                bool add_generation_prompt,
+                                                std::string_view template_variables = {}) const = 0;
+
+  // Compiles a grammar and keeps it for a while, so that a request that has it begins at once. Submit and
+  // Start do so, too, on their caller's thread. The error is what is wrong with the grammar. Any thread.
+  virtual Status PrepareGrammar(const GrammarText& grammar) = 0;
 };
 
 // Drafters that SpeculationOptions::type may name.

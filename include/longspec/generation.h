@@ -18,6 +18,23 @@ namespace longspec {
 struct Message {
   std::string role;
   std::string content;
+  std::string more = {};  // further members for the chat template, an object of JSON: {"tool_calls": [...]}
+};
+
+// What an answer must be. Only tokens that can lead to such an answer are sampled, and it ends where the
+// grammar lets it end; the limits of a request may cut it short all the same.
+struct GrammarText {
+  enum class Kind : uint8_t {
+    kNone,           // any text
+    kJsonObject,     // some object of JSON; no text
+    kJsonSchema,     // JSON that this schema describes (docs/structured-output.md has the keywords)
+    kGbnf,           // llama.cpp's grammars
+    kStructuralTag,  // xgrammar's and vLLM's: parts of a text that are constrained once a tag begins them
+  };
+  Kind kind = Kind::kNone;
+  std::string text = {};
+
+  bool operator==(const GrammarText&) const = default;
 };
 
 // An end token or a stop string; n_predict; a full context; the caller.
@@ -48,6 +65,8 @@ struct GenerationRequest {
   std::string prompt = {};             // raw text
   std::vector<Message> messages = {};  // rendered with the model's chat template
   std::vector<int32_t> tokens = {};    // already tokenised
+  // What the chat template gets besides the messages, an object of JSON: {"tools": [...]}.
+  std::string template_variables = {};
 
   int n_predict = -1;                  // -1: until an end token or a full context
   std::vector<std::string> stop = {};  // stop strings; not part of the returned text
@@ -55,6 +74,7 @@ struct GenerationRequest {
   SamplingOptions sampling = {};
   SpeculationOptions speculation = {};
   PartialVerificationOptions partial_verification = {};
+  GrammarText grammar = {};
 
   // Called with each piece of text as it becomes final (complete UTF-8, not the beginning of a stop string).
   // Return false to stop after it.

@@ -23,6 +23,7 @@ constexpr Alias kAliases[] = {
     {"-sys", "--system-prompt", false},
     {"-ctk", "--cache-type-k", false},
     {"-ctv", "--cache-type-v", false},
+    {"-jf", "--json-schema-file", false},
     {"-md", "--spec-draft-model", false},
     {"-np", "--parallel", false},
     {"--model-draft", "--spec-draft-model", false},

@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "cli/report.h"
 #include "openai/responses.h"
+#include "openai/tool_calls.h"
 
 namespace longspec::cli {
 namespace {
@@ -47,6 +48,7 @@ struct Batch::Pending {
   size_t n_bytes = 0;
   std::string custom_id;
   openai::Endpoint endpoint = openai::Endpoint::kChatCompletions;
+  bool has_tools = false;
   std::vector<std::optional<GenerationResult>> answers;
   int64_t pieces = 0;  // of text so far
 };
@@ -85,7 +87,7 @@ Status Batch::OpenAnswers() {
   return output_;
 }
 
-Status Batch::Run(Scheduler& scheduler, const std::string& model, const OnBatchProgress& on_progress) {
+Status Batch::Run(Scheduler& scheduler, const BatchModel& model, const OnBatchProgress& on_progress) {
   model_ = model;
   on_progress_ = on_progress;
   const double begun_ms = NowMs();
@@ -141,8 +143,12 @@ void Batch::TakeLine(Scheduler& scheduler, const std::string& line) {
   } else if (const auto* error = std::get_if<openai::ApiError>(&parsed.request)) {
     WriteError(parsed.custom_id, line_number, *error);
   } else {
-    Submit(scheduler, line.size(), std::move(parsed.custom_id),
-           std::get<openai::ApiRequest>(std::move(parsed.request)));
+    auto& request = std::get<openai::ApiRequest>(parsed.request);
+    if (const auto refused = openai::ApplyTools(model_.tool_format, &request)) {
+      WriteError(parsed.custom_id, line_number, *refused);
+    } else {
+      Submit(scheduler, line.size(), std::move(parsed.custom_id), std::move(request));
+    }
   }
 }
 
@@ -169,6 +175,7 @@ void Batch::Submit(Scheduler& scheduler, size_t n_bytes, std::string custom_id, 
   pending->n_bytes = n_bytes;
   pending->custom_id = std::move(custom_id);
   pending->endpoint = request.endpoint;
+  pending->has_tools = request.tools.offered();
   pending->answers.resize(static_cast<size_t>(request.n));
   // The scheduler may hold these longer than the batch lives.
   const std::weak_ptr<Pending> weak = pending;
@@ -218,8 +225,9 @@ void Batch::WriteAnswer(const Pending& pending) {
   std::vector<openai::Answer> answers;
   for (const auto& answer : pending.answers) answers.push_back({.result = *answer});
   const std::string id = NextId();
-  const openai::ResponseHead head{.id = id, .created = std::time(nullptr), .model = model_};
-  const auto body = openai::ResponseJson(pending.endpoint, head, answers);
+  const openai::ResponseHead head{.id = id, .created = std::time(nullptr), .model = model_.name};
+  auto body = openai::ResponseJson(pending.endpoint, head, answers);
+  if (pending.has_tools) openai::MoveToolCalls(model_.tool_format, id, &body);
   if (!Write(openai::BatchAnswerJson(id, pending.custom_id, body))) return;
   ++summary_.answered;
   for (const openai::Answer& answer : answers) Count(answer.result);

@@ -14,6 +14,7 @@
 #include "cli/batch.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/grammar_flags.h"
 #include "cli/interrupt.h"
 #include "cli/loading.h"
 #include "cli/options.h"
@@ -29,6 +30,7 @@ namespace {
 struct BatchFlags {
   ModelOptions model;
   BatchOptions batch;
+  GrammarFlags grammar;
   SchedulerOptions scheduler;
   OutputFlags output;
 };
@@ -63,6 +65,9 @@ int RunBatchCommand(const BatchFlags& flags) {
   if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
   Progress progress("batch", Progress::StandardError(!flags.output.no_progress));
   BatchOptions options = flags.batch;
+  const auto grammar = ReadGrammar(flags.grammar);
+  if (!grammar.ok()) return Fail(grammar.status(), Stage::kLoad);
+  options.defaults.grammar = *grammar;
   options.on_warning = [&progress](const std::string& warning) {
     progress.Finish();
     Warn(warning);
@@ -76,7 +81,10 @@ int RunBatchCommand(const BatchFlags& flags) {
   if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
   const auto scheduler = (*engine)->NewScheduler(flags.scheduler);
   if (!scheduler.ok()) return Fail(scheduler.status(), Stage::kLoad);
-  const Status ran = (*batch)->Run(**scheduler, ModelName((*engine)->info()), ShowProgress(&progress));
+  const Status ran = (*batch)->Run(**scheduler,
+                                   {.name = ModelName((*engine)->info()),
+                                    .tool_format = openai::ToolFormatOf((*engine)->info().chat_template)},
+                                   ShowProgress(&progress));
   progress.Finish();
   const BatchSummary& summary = (*batch)->summary();
   std::fputs(FormatBatch(summary).c_str(), stderr);
@@ -111,6 +119,7 @@ Runner SetUpBatch(CLI::App& app) {
       ->group(group);
   // What a request does not say.
   AddLimitOptions(app, &defaults);
+  AddGrammarOptions(app, &flags->grammar);
   AddSamplingOptions(app, &defaults.sampling);
   AddSpeculationOptions(app, &defaults.speculation);
   AddOutputOptions(app, &flags->output);

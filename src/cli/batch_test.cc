@@ -83,7 +83,7 @@ class BatchTest : public ::testing::Test {
     const auto batch = Batch::Open(options_);
     if (!batch.ok()) return batch.status();
     if (const Status opened = (*batch)->OpenAnswers(); !opened.ok()) return opened;
-    const Status ran = (*batch)->Run(scheduler, "model", [&](const BatchProgress& at) {
+    const Status ran = (*batch)->Run(scheduler, {.name = "model"}, [&](const BatchProgress& at) {
       progress_.push_back(at);
       return !on_progress || on_progress(at);
     });

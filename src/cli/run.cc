@@ -9,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/grammar_flags.h"
 #include "cli/interrupt.h"
 #include "cli/loading.h"
 #include "cli/options.h"
@@ -25,6 +26,7 @@ struct RunOptions {
   ModelOptions model;
   PromptFlags prompt;
   GenerationRequest request;
+  GrammarFlags grammar;
   OutputFlags output;
   bool json = false;
   std::string stats_file, answers_file, session_file;
@@ -48,6 +50,7 @@ void AddRunOptions(CLI::App& app, RunOptions* options) {
       ->group(group);
   AddSessionOption(app, &options->session_file, "without a prompt its text goes on");
   AddLimitOptions(app, &options->request);
+  AddGrammarOptions(app, &options->grammar);
   AddSamplingOptions(app, &options->request.sampling);
   AddSpeculationOptions(app, &options->request.speculation);
   app.add_flag("--json", options->json, "Print one JSON object with text and statistics instead of the text")
@@ -74,6 +77,8 @@ class Run {
   int operator()() {
     const Status speculation = CheckSpeculation(options_.request.speculation);
     if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
+    const auto grammar = ReadGrammar(options_.grammar);
+    if (!grammar.ok()) return Fail(grammar.status(), Stage::kLoad);
     auto prompt = ComposePrompt(options_.prompt);
     const bool goes_on = options_.prompt.prompt.empty() && options_.prompt.file.empty() && saved_.Exists();
     if (!prompt.ok() && !goes_on) return Fail(prompt.status(), Stage::kLoad);
@@ -83,6 +88,7 @@ class Run {
     auto engine = LoadEngine(model, options_.output);
     if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
     GenerationRequest request = options_.request;
+    request.grammar = *grammar;
     auto session = saved_.Open(**engine);
     if (!session.ok()) return Fail(session.status(), Stage::kLoad);
     if (goes_on) {

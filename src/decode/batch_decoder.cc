@@ -165,7 +165,7 @@ void BatchDecoder::Propose(Work& work, bool may_guess) {
                                          .max_tokens = work.turn->max_tokens});
   work.asked = may_guess && budget.max_nodes > 0 && budget.max_depth > 0 && s.draft_failure.empty();
   if (!work.asked) return;
-  budget.foresight = Foresight(s.sampler, s.dice);
+  budget.foresight = Foresight(s.sampler, s.dice, s.constraint);
   const Status proposed = s.drafter->Propose(budget, *s.tokens, work.tree);
   if (proposed.ok()) {
     work.prefix = s.drafter->prefix();
@@ -175,6 +175,8 @@ void BatchDecoder::Propose(Work& work, bool may_guess) {
   }
   LS_CHECK(work.tree.size() - 1 <= budget.max_nodes && work.tree.max_depth() <= budget.max_depth);
   s.stats.proposed += work.tree.size() - 1;
+  // What cannot be chosen costs no row.
+  if (s.constraint != nullptr) work.tree = Allowed(work.tree, *s.constraint);
   work.draft_ms = watch.Lap();
   s.stats.draft_ms += work.draft_ms;
 }
@@ -295,7 +297,7 @@ void BatchDecoder::Commit(Work& work, const TargetOutput::Segment& output, doubl
   const float* of_root =
       output.logits + static_cast<size_t>(root - (n_rows - output.n_logits)) * static_cast<size_t>(vocab_);
   const LogitsView logits = {of_root, work.tree.size(), vocab_};
-  auto accepted = SampleAndMatch(work.tree, logits, *s.sampler, *s.tokens, scratch_);
+  auto accepted = SampleAndMatch(work.tree, logits, *s.sampler, *s.tokens, scratch_, s.constraint);
   if (!accepted.ok()) {
     turn.status = accepted.status();
     work.speculated.reset();  // rolls back
@@ -307,6 +309,7 @@ void BatchDecoder::Commit(Work& work, const TargetOutput::Segment& output, doubl
   // Row accepted.nodes[i] of the tree holds the keys and values of the token before tokens[i]: with as many
   // rows as tokens kept, the cache again holds all but the last.
   const auto kept = static_cast<size_t>(CountKept(work.accepted.tokens, turn.max_tokens, turn.is_end));
+  if (s.constraint != nullptr) s.constraint->Rollback(static_cast<int>(work.accepted.tokens.size() - kept));
   const auto path = std::span(work.accepted.nodes).first(kept);
   const auto tokens = std::span(work.accepted.tokens).first(kept);
   const int first = s.cache->length();

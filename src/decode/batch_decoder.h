@@ -20,6 +20,7 @@
 #include "decode/row_reader.h"
 #include "decode/stats.h"
 #include "draft/drafter.h"
+#include "grammar/constraint.h"
 #include "kv/kv_cache.h"
 #include "model/target.h"
 #include "sampling/sampler.h"
@@ -34,8 +35,9 @@ struct Sequence {
   Drafter* drafter = nullptr;
   Policy* policy = nullptr;
   const Sampler* sampler = nullptr;
-  bool dice = true;             // the drafter may use the sampler's random numbers
-  RowReader* reader = nullptr;  // sees the committed rows, too; null: nobody else does
+  bool dice = true;                  // the drafter may use the sampler's random numbers
+  RowReader* reader = nullptr;       // sees the committed rows, too; null: nobody else does
+  Constraint* constraint = nullptr;  // what the answer may be, behind its last token; null: any text
 
   DecodeStats stats;
   std::string draft_failure;  // why the drafter is not asked any more; empty: it is

@@ -18,6 +18,7 @@ Decoder::Decoder(const DecoderParts& parts, std::vector<int32_t>* committed)
                 .policy = parts.policy,
                 .sampler = parts.sampler,
                 .dice = parts.dice,
+                .constraint = parts.constraint,
                 .stats = {},
                 .draft_failure = {}},
       rounds_(parts.target) {

@@ -27,7 +27,8 @@ struct DecoderParts {
   Policy* policy = nullptr;          // borrowed
   const Sampler* sampler = nullptr;  // borrowed
   int prefill_chunk = 512;
-  bool dice = true;  // the drafter may use the sampler's random numbers
+  bool dice = true;                  // the drafter may use the sampler's random numbers
+  Constraint* constraint = nullptr;  // borrowed: what the answer may be; null: any text
 };
 
 // What one round committed. Views are valid until the next call.

@@ -15,9 +15,9 @@ using ::testing::HasSubstr;
 TEST(Registry, KnowsNamesAndAliases) {
   EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay", "prediction", "ppm", "suffix",
                                           "recycling", "magicdec", "partial", "longspec", "eagle", "eagle3",
-                                          "beagle", "medusa", "exit", "lm", "auto"));
+                                          "beagle", "medusa", "exit", "lm", "grammar", "auto"));
   for (const std::string name :
-       {"none", "ngram", "replay", "suffix", "ppm", "auto"}) {  // what needs no model
+       {"none", "ngram", "replay", "suffix", "ppm", "grammar", "auto"}) {  // what needs no model
     EXPECT_TRUE(CheckDrafter({.type = name}).ok());
     EXPECT_TRUE(CheckDrafter({.type = name, .tree = "4"}).ok());
     const auto drafter = MakeDrafter({.type = name});

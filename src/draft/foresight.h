@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What is known of how the target will choose before it has computed anything: its sampling options, so that
-// a draft's probabilities can pass what the target's will pass, and the dice, the random numbers of the
-// positions ahead (base/dice.h). The target takes the token of the largest log p + g, and g is known for each
-// token; a drafter that believes q draws its guesses towards the tokens that g favours (docs/decoding.md).
-// Nothing here changes what is committed: a guess counts only if it equals the target's choice. Plain values;
-// thread-safe.
+// a draft's probabilities can pass what the target's will pass, the grammar that its answer follows, and the
+// dice, the random numbers of the positions ahead (base/dice.h). The target takes the token of the largest
+// log p + g, and g is known for each token; a drafter that believes q draws its guesses towards the tokens
+// that g favours (docs/decoding.md). Nothing here changes what is committed: a guess counts only if it equals
+// the target's choice. Plain values; thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "grammar/constraint.h"
 #include "sampling/sampler.h"
 
 namespace longspec {
@@ -41,11 +42,16 @@ inline constexpr DiceModel kDiceOfModels = {.belief = 0.9, .dice = 0.55, .other 
 class Foresight {
  public:
   Foresight() = default;  // nothing is known
-  // `sampler` is borrowed. dice: false leaves the random numbers out of it.
-  Foresight(const Sampler* sampler, bool dice) : sampler_(sampler), dice_(dice) {}
+  // `sampler` and `constraint` are borrowed. dice: false leaves the random numbers out of it. `constraint` is
+  // what the answer may be, at its present end; null: any text.
+  Foresight(const Sampler* sampler, bool dice, Constraint* constraint = nullptr)
+      : sampler_(sampler), dice_(dice), constraint_(constraint) {}
 
   // Whether there are dice, and they may be used.
   bool has_dice() const { return dice_ && sampler_ != nullptr && !sampler_->is_greedy(); }
+
+  // Who walks it ahead brings it back.
+  Constraint* constraint() const { return constraint_; }
 
   // From a drafter's probabilities of the token after `history` to the chances of being chosen, likeliest
   // first (equal ones in the order given). `rest`: what is left to tokens that are not listed.
@@ -67,6 +73,7 @@ class Foresight {
 
   const Sampler* sampler_ = nullptr;
   bool dice_ = false;
+  Constraint* constraint_ = nullptr;
 };
 
 }  // namespace longspec

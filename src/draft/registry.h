@@ -71,7 +71,8 @@ struct DrafterEntry {
 
 extern const DrafterEntry kNoneDrafter, kNgramDrafter, kReplayDrafter, kPredictionDrafter, kPpmDrafter,
     kSuffixDrafter, kRecyclingDrafter, kMagicDecDrafter, kPartialDrafter, kLongspecDrafter, kEagleDrafter,
-    kEagle3Drafter, kBeagleDrafter, kMedusaDrafter, kExitDrafter, kLmDrafter, kPortfolioDrafter;
+    kEagle3Drafter, kBeagleDrafter, kMedusaDrafter, kExitDrafter, kLmDrafter, kGrammarDrafter,
+    kPortfolioDrafter;
 
 // In the order in which the help shows them, and in which "auto" asks them.
 std::span<const DrafterEntry* const> Drafters();

@@ -124,7 +124,7 @@ TEST(Table, EveryDraftModelHasOneReader) {
 }
 
 TEST(Table, AutoAsksItsMembersInTheOrderOfTheTable) {
-  EXPECT_THAT((*MakeDrafter({.type = "auto"}))->sources(), ElementsAre("ppm", "suffix"));
+  EXPECT_THAT((*MakeDrafter({.type = "auto"}))->sources(), ElementsAre("ppm", "suffix", "grammar"));
   const SpeculationOptions recycled = {.type = "auto", .recycling_file = "/nonexistent/table"};
   // It is asked: without a target it cannot be made.
   EXPECT_THAT(MakeDrafter(recycled).status().message(), HasSubstr("--spec-type recycling"));

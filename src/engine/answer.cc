@@ -16,6 +16,7 @@
 #include "draft/drafter.h"
 #include "engine/draft_state.h"
 #include "engine/stop_matcher.h"
+#include "grammar/grammar.h"
 #include "model/shared_parts.h"
 #include "sampling/log_softmax.h"
 #include "sampling/sampler.h"
@@ -112,7 +113,17 @@ Status CheckRequest(const GenerationParts& parts, const std::vector<int32_t>& pr
     return InvalidArgument("a stop string is empty: it would end every text before it begins");
   }
   LS_TRY(CheckPartialVerification(parts, request.partial_verification));
+  if (request.ignore_eos && request.grammar.kind != GrammarText::Kind::kNone)
+    return InvalidArgument("ignore_eos: an answer with a grammar or a schema ends where that lets it end");
   return CheckSpeculation(request.speculation);
+}
+
+// Null if any text will do.
+Result<std::unique_ptr<Constraint>> ConstraintOf(const GenerationParts& parts, const GrammarText& text) {
+  if (text.kind == GrammarText::Kind::kNone) return std::unique_ptr<Constraint>();
+  if (parts.grammar == nullptr) return Unsupported("grammars are not supported here");
+  LS_ASSIGN(const std::shared_ptr<const Grammar> grammar, parts.grammar(text));
+  return grammar->NewConstraint();
 }
 
 uint64_t FreshSeed() {
@@ -236,12 +247,14 @@ SpeculativeStats MakeSpeculativeStats(const DecodeStats& stats, const Drafter& d
 class AnswerImpl final : public Answer {
  public:
   AnswerImpl(const GenerationParts& parts, SessionState& session, const std::vector<int32_t>& prompt,
-             const GenerationRequest& request, Sampler sampler, uint64_t seed)
+             const GenerationRequest& request, Sampler sampler, std::unique_ptr<Constraint> constraint,
+             uint64_t seed)
       : parts_(parts),
         session_(session),
         request_(request),
         n_prompt_(prompt.size()),
         sampler_(std::move(sampler)),
+        constraint_(std::move(constraint)),
         text_(*parts.tokenizer, request_) {
     result_.seed = seed;
   }
@@ -277,6 +290,7 @@ class AnswerImpl final : public Answer {
                  .sampler = &sampler_,
                  .dice = request_.speculation.dice,
                  .reader = verifier_.get(),
+                 .constraint = constraint_.get(),
                  .stats = {},
                  .draft_failure = {}};
     result_.timings.cache_n = static_cast<int64_t>(Reuse(parts_, session_, prompt));
@@ -430,6 +444,7 @@ class AnswerImpl final : public Answer {
   const GenerationRequest request_;
   const size_t n_prompt_;
   const Sampler sampler_;
+  const std::unique_ptr<Constraint> constraint_;  // null: any text
   const std::function<bool(int32_t)> is_end_ = [this](int32_t token) { return IsEnd(token); };
   AdaptiveMemory fresh_;  // outlives the policy
   LearnedCosts learned_;
@@ -460,8 +475,9 @@ Result<std::unique_ptr<Answer>> Answer::Start(const GenerationParts& parts, Sess
   const SamplingOptions sampling = ResolveSampling(parts, request);
   LS_ASSIGN(Sampler sampler,
             Sampler::Create(sampling, parts.target->vocab_size(), index, KernelsOf(*parts.target)));
-  auto answer =
-      std::make_unique<AnswerImpl>(parts, session, prompt, request, std::move(sampler), *sampling.seed);
+  LS_ASSIGN(std::unique_ptr<Constraint> constraint, ConstraintOf(parts, request.grammar));
+  auto answer = std::make_unique<AnswerImpl>(parts, session, prompt, request, std::move(sampler),
+                                             std::move(constraint), *sampling.seed);
   LS_TRY(answer->Prepare(prompt));
   return std::unique_ptr<Answer>(std::move(answer));
 }

@@ -24,7 +24,8 @@ class Answer {
                                                const GenerationRequest& request, uint64_t index = 0);
   virtual ~Answer() = default;
 
-  // Whether Start would take these, as far as they tell by themselves. `capacity`: positions of a sequence.
+  // Whether Start would take these, as far as they tell by themselves; the grammar is not looked at.
+  // `capacity`: positions of a sequence.
   static Status Check(const GenerationParts& parts, const std::vector<int32_t>& prompt,
                       const GenerationRequest& request, int capacity);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <utility>
@@ -21,10 +22,12 @@
 #include "engine/memory_plan.h"
 #include "engine/model_facts.h"
 #include "engine/scheduler.h"
+#include "engine/template_variables.h"
 #include "formats/feature_shard.h"
 #include "formats/gguf.h"
 #include "formats/session_file.h"
 #include "formats/string_list.h"
+#include "grammar/grammar.h"
 #include "jinja/chat_template.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
@@ -215,8 +218,9 @@ class EngineImpl final : public Engine {
     return text_.tokenizer->Decode(tokens, keep_special);
   }
   Result<std::vector<int32_t>> PromptTokens(const GenerationRequest& request) const override;
-  Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages,
-                                        bool add_generation_prompt) const override;
+  Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages, bool add_generation_prompt,
+                                        std::string_view template_variables) const override;
+  Status PrepareGrammar(const GrammarText& grammar) override { return Compile(grammar).status(); }
 
  private:
   Result<SessionImpl*> Own(Session& session) const;
@@ -224,6 +228,8 @@ class EngineImpl final : public Engine {
   GenerationParts Parts();
   std::vector<int32_t> EncodePrompt(std::string_view text) const;
   std::string TokenText(int32_t id) const;
+  Result<std::shared_ptr<const Grammar>> Compile(const GrammarText& text);
+  GrammarVocabulary Vocabulary() const;
   LearnedCosts Learned();
   CostModel KnownOrMeasuredCosts();
   Result<Calibration> MeasureCosts();
@@ -241,6 +247,8 @@ class EngineImpl final : public Engine {
   std::string calibration_key_;       // empty: measured costs are not kept
   // What adaptive speculation has learned; absent until a generation asks for it.
   std::optional<AdaptiveMemory> memory_;
+  std::mutex grammars_mutex_;
+  std::unique_ptr<GrammarCompiler> grammars_;  // null until a request asks for one
   std::string costs_origin_;
 };
 
@@ -387,6 +395,7 @@ GenerationParts EngineImpl::Parts() {
   parts.draft_models = &draft_models_;
   parts.learned = [this] { return Learned(); };
   parts.prefixes = prefixes_.get();
+  parts.grammar = [this](const GrammarText& text) { return Compile(text); };
   return parts;
 }
 
@@ -439,7 +448,7 @@ Result<std::vector<int32_t>> EngineImpl::PromptTokens(const GenerationRequest& r
   if (given > 1) return InvalidArgument("give one of prompt, messages and tokens, not several");
   if (!request.tokens.empty()) return request.tokens;
   if (!request.prompt.empty()) return EncodePrompt(request.prompt);
-  LS_ASSIGN(const std::string text, ApplyChatTemplate(request.messages, true));
+  LS_ASSIGN(const std::string text, ApplyChatTemplate(request.messages, true, request.template_variables));
   return EncodePrompt(text);
 }
 
@@ -458,12 +467,44 @@ std::string EngineImpl::TokenText(int32_t id) const {
   return id >= 0 && id < text_.tokenizer->vocab_size() ? text_.tokenizer->TokenBytes(id) : std::string();
 }
 
+Result<std::shared_ptr<const Grammar>> EngineImpl::Compile(const GrammarText& text) {
+  {
+    const std::lock_guard lock(grammars_mutex_);
+    if (grammars_ == nullptr) {
+      LS_ASSIGN(grammars_, GrammarCompiler::Create(Vocabulary()));
+    }
+  }
+  return grammars_->Compile(text);
+}
+
+// What stands for no text, control tokens above all, is in no constrained answer but for its end.
+GrammarVocabulary EngineImpl::Vocabulary() const {
+  constexpr int32_t kUnused = 5;  // TokenizerSpec::token_types
+  const Tokenizer& tokenizer = *text_.tokenizer;
+  const std::vector<int32_t>& types = tokenizer.spec().token_types;
+  GrammarVocabulary vocabulary;
+  vocabulary.n_logits = target_ != nullptr ? target_->vocab_size() : tokenizer.vocab_size();
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const bool is_end = tokenizer.IsEndOfGeneration(id);
+    const auto i = static_cast<size_t>(id);
+    const bool is_text = !is_end && !tokenizer.IsControl(id) && (i >= types.size() || types[i] != kUnused);
+    vocabulary.tokens.push_back(is_text ? tokenizer.TokenBytes(id) : std::string());
+    if (is_end) vocabulary.end_tokens.push_back(id);
+  }
+  vocabulary.tokenize = [held = text_.tokenizer](std::string_view text) {
+    return held->Encode(text, {.add_special = false, .parse_special = false});
+  };
+  return vocabulary;
+}
+
 Result<std::string> EngineImpl::ApplyChatTemplate(const std::vector<Message>& messages,
-                                                  bool add_generation_prompt) const {
+                                                  bool add_generation_prompt,
+                                                  std::string_view template_variables) const {
   if (text_.chat_template == nullptr) return text_.chat_template_status;
   ChatTemplateInput input;
   for (const Message& message : messages) input.messages.push_back({message.role, message.content});
   input.add_generation_prompt = add_generation_prompt;
+  LS_ASSIGN(input.extra_json, TemplateVariables(messages, template_variables));
   input.bos_token = TokenText(text_.tokenizer->spec().bos);
   input.eos_token = TokenText(text_.tokenizer->spec().eos);
   auto rendered = text_.chat_template->Render(input);

@@ -14,6 +14,7 @@
 #include "decode/batch_decoder.h"
 #include "decode/policy.h"
 #include "draft/drafter.h"
+#include "grammar/grammar.h"
 #include "kv/full_cache.h"
 #include "kv/prefix_index.h"
 #include "longspec/engine.h"
@@ -40,6 +41,9 @@ struct GenerationParts {
   // For the adaptive policy: what is known of this machine and of its drafters. Null: nothing before this
   // generation, and nothing after.
   std::function<LearnedCosts()> learned = {};
+  // Compiles what an answer must be; compiled ones are known for as long as somebody holds them. Null: such
+  // requests are refused. Any thread.
+  std::function<Result<std::shared_ptr<const Grammar>>(const GrammarText&)> grammar = {};
   // Of beginnings that others evaluated, whole chunks only: the rest would have to be copied.
   bool whole_chunks_only = false;
   // For checks: sees what came of each turn before the answer takes it. May be empty.

@@ -31,6 +31,7 @@ struct Entry {
   int index = 0;
   std::shared_ptr<const Submission> of;
   std::vector<int32_t> prompt;
+  std::shared_ptr<const Grammar> grammar;  // held, so that its start finds it compiled
   double arrived_ms = 0;
 
   SessionState session;
@@ -73,6 +74,10 @@ class SchedulerImpl final : public Scheduler {
     LS_TRY(Answer::Check(parts_.generation, prompt, submission.request, parts_.ctx_size));
     LS_TRY(CheckFits(static_cast<int>(prompt.size()), submission.request.n_predict, parts_.ctx_size,
                      static_cast<int>(most_chunks_)));
+    std::shared_ptr<const Grammar> grammar;
+    if (submission.request.grammar.kind != GrammarText::Kind::kNone && parts_.generation.grammar != nullptr) {
+      LS_ASSIGN(grammar, parts_.generation.grammar(submission.request.grammar));
+    }
     const auto of = std::make_shared<const Submission>(std::move(submission));
     const std::lock_guard lock(mutex_);
     const int64_t id = ++last_id_;
@@ -82,6 +87,7 @@ class SchedulerImpl final : public Scheduler {
       entry.index = i;
       entry.of = of;
       entry.prompt = prompt;
+      entry.grammar = grammar;
       entry.arrived_ms = NowMs();
     }
     return id;

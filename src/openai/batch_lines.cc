@@ -10,7 +10,7 @@
 namespace longspec::openai {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 using OrderedJson = nlohmann::ordered_json;
 
 // Answers are our own, and n of them make a long line.

@@ -8,7 +8,7 @@ namespace longspec::openai {
 namespace {
 
 using ::testing::HasSubstr;
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 BatchLine Parse(const std::string& line) { return ParseBatchLine(line, DefaultRequest()); }
 

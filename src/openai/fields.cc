@@ -11,7 +11,7 @@
 namespace longspec::openai {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostUnknown = 8;
 

@@ -18,10 +18,10 @@ namespace longspec::openai {
 class Fields {
  public:
   // `object`, which must outlive this, is the value of the field `place`; "" for the request itself.
-  Fields(const nlohmann::json& object, std::string place);
+  Fields(const nlohmann::ordered_json& object, std::string place);
 
   // The value, or null if there is none. From then on the field counts as known.
-  const nlohmann::json* Find(std::string_view name);
+  const nlohmann::ordered_json* Find(std::string_view name);
 
   // These leave *out as it is if the field is absent, and say whether it was there.
   bool Bool(std::string_view name, bool* out);
@@ -44,9 +44,9 @@ class Fields {
   std::vector<std::string> Unknown() const;
 
  private:
-  void FailType(std::string_view name, const char* wanted, const nlohmann::json& value);
+  void FailType(std::string_view name, const char* wanted, const nlohmann::ordered_json& value);
 
-  const nlohmann::json& object_;
+  const nlohmann::ordered_json& object_;
   const std::string place_;
   std::vector<std::string_view> known_;  // names are literals
   std::optional<ApiError> error_;

@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 namespace longspec::openai {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr size_t kShortText = 40;  // bytes of a string that a message quotes
 
@@ -44,8 +45,18 @@ std::optional<ApiError> CheckSize(std::string_view text, const JsonLimits& limit
 
 std::variant<Json, ApiError> ParseJson(std::string_view text, const JsonLimits& limits) {
   if (auto error = CheckSize(text, limits)) return *std::move(error);
+  struct TooManyKeys {};
+  std::vector<size_t> keys;  // of the objects that are open
+  const auto count = [&](int, Json::parse_event_t event, Json&) {
+    if (event == Json::parse_event_t::object_start) keys.push_back(0);
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key && ++keys.back() > limits.keys) throw TooManyKeys();
+    return true;
+  };
   try {
-    return Json::parse(text);
+    return Json::parse(text, count);
+  } catch (const TooManyKeys&) {
+    return TooMuch("an object with more than " + std::to_string(limits.keys) + " keys");
   } catch (const Json::parse_error& error) {
     return ApiError{.message = "not JSON: a mistake at byte " + std::to_string(error.byte),
                     .code = "invalid_json"};

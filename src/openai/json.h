@@ -16,12 +16,15 @@ struct JsonLimits {
   size_t bytes = size_t{64} << 20;
   int nesting = 64;                 // containers within each other
   size_t values = size_t{4} << 20;  // a value takes up to about 70 bytes
+  size_t keys = 10'000;             // of one object: they are looked for one by one
 };
 
-// The value of a whole text. Of a key that an object has twice, the last counts.
-std::variant<nlohmann::json, ApiError> ParseJson(std::string_view text, const JsonLimits& limits = {});
+// The value of a whole text, with the keys of objects in their order, which schemas mean something by. Of a
+// key that an object has twice, the last counts.
+std::variant<nlohmann::ordered_json, ApiError> ParseJson(std::string_view text,
+                                                         const JsonLimits& limits = {});
 
 // A value for an error message: numbers and short strings as they are, others by their kind ("a list").
-std::string Describe(const nlohmann::json& value);
+std::string Describe(const nlohmann::ordered_json& value);
 
 }  // namespace longspec::openai

@@ -22,9 +22,9 @@ ApiError ErrorOf(std::string_view text, const JsonLimits& limits = {}) {
   return {};
 }
 
-nlohmann::json ValueOf(std::string_view text, const JsonLimits& limits = {}) {
+nlohmann::ordered_json ValueOf(std::string_view text, const JsonLimits& limits = {}) {
   auto json = ParseJson(text, limits);
-  if (auto* value = std::get_if<nlohmann::json>(&json)) return *value;
+  if (auto* value = std::get_if<nlohmann::ordered_json>(&json)) return *value;
   ADD_FAILURE() << std::get<ApiError>(json).message;
   return {};
 }
@@ -66,12 +66,12 @@ TEST(OpenAiJson, SizeHasALimit) {
 TEST(OpenAiJson, OfAKeyGivenTwiceTheLastCounts) { EXPECT_EQ(ValueOf(R"({"a": 1, "a": 2})")["a"], 2); }
 
 TEST(OpenAiJson, DescriptionsAreShort) {
-  EXPECT_EQ(Describe(nlohmann::json("x")), "\"x\"");
-  EXPECT_EQ(Describe(nlohmann::json(std::string(1000, 'x'))), "a longer text");
-  EXPECT_EQ(Describe(nlohmann::json(1.5)), "1.5");
-  EXPECT_EQ(Describe(nlohmann::json(nullptr)), "null");
-  EXPECT_EQ(Describe(nlohmann::json::array({1})), "a list");
-  EXPECT_EQ(Describe(nlohmann::json::object()), "an object");
+  EXPECT_EQ(Describe(nlohmann::ordered_json("x")), "\"x\"");
+  EXPECT_EQ(Describe(nlohmann::ordered_json(std::string(1000, 'x'))), "a longer text");
+  EXPECT_EQ(Describe(nlohmann::ordered_json(1.5)), "1.5");
+  EXPECT_EQ(Describe(nlohmann::ordered_json(nullptr)), "null");
+  EXPECT_EQ(Describe(nlohmann::ordered_json::array({1})), "a list");
+  EXPECT_EQ(Describe(nlohmann::ordered_json::object()), "an object");
 }
 
 }  // namespace

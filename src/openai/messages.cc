@@ -7,21 +7,24 @@
 
 #include "openai/fields.h"
 #include "openai/json.h"
+#include "openai/tools.h"
 
 namespace longspec::openai {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 void ParseRole(Fields& fields, Message* message) {
   if (!fields.Text("role", &message->role)) fields.Missing("role");
   if (message->role == "developer") message->role = "system";
-  if (message->role == "system" || message->role == "user" || message->role == "assistant") return;
-  const bool known = message->role == "tool" || message->role == "function";
-  fields.Fail(
-      "role",
-      known ? "\"" + message->role + "\" is not supported" : "must be system, developer, user or assistant",
-      known ? "unsupported_value" : "invalid_value");
+  if (message->role == "system" || message->role == "user" || message->role == "assistant" ||
+      message->role == "tool")
+    return;
+  const bool known = message->role == "function";
+  fields.Fail("role",
+              known ? "\"" + message->role + "\" is not supported"
+                    : "must be system, developer, user, assistant or tool",
+              known ? "unsupported_value" : "invalid_value");
 }
 
 // The text of a part, appended.
@@ -47,9 +50,8 @@ std::optional<ApiError> ParseMessage(const Json& json, const std::string& place,
   Fields fields(json, place);
   ParseRole(fields, message);
   ParseContent(fields, message);
-  fields.Only("tool_calls", "[[]]");
+  ParseToolMembers(fields, message);
   fields.Only("function_call", "[]");
-  fields.Only("tool_call_id", "[]");
   fields.Only("audio", "[]");
   return fields.error();
 }

@@ -17,7 +17,7 @@ namespace longspec::openai {
 
 // `messages` is the value of that field. The role "developer" is "system" for the templates of open models;
 // parts of a content are joined by line breaks.
-std::variant<std::vector<Message>, ApiError> ParseMessages(const nlohmann::json& messages);
+std::variant<std::vector<Message>, ApiError> ParseMessages(const nlohmann::ordered_json& messages);
 
 // The field `name` of an object: a text, or a list of parts of type "text", joined by line breaks. Mistakes
 // are the object's. REQUIRES: the field is there, or that is the mistake.

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "openai/answer_form.h"
 #include "openai/fields.h"
 #include "openai/json.h"
 #include "openai/messages.h"
@@ -14,7 +15,7 @@
 namespace longspec::openai {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr auto kMostInt64 = std::numeric_limits<int64_t>::max();
 constexpr int kMostDraftRows = 255;     // as the engine has it
@@ -34,11 +35,8 @@ struct Unsupported {
   std::string_view name, allowed;
 };
 constexpr Unsupported kUnsupported[] = {
-    {"tools", "[[]]"},
-    {"tool_choice", R"(["none", "auto"])"},
     {"functions", "[[]]"},
     {"function_call", R"(["none", "auto"])"},
-    {"response_format", R"([{"type": "text"}])"},
     {"modalities", R"([["text"]])"},
     {"audio", "[]"},
     {"web_search_options", "[]"},
@@ -47,8 +45,6 @@ constexpr Unsupported kUnsupported[] = {
     {"echo", "[false]"},
     {"suffix", R"([""])"},
     // What other engines add to constrain answers.
-    {"grammar", R"([""])"},
-    {"json_schema", "[]"},
     {"structured_outputs", "[]"},
     {"guided_json", "[]"},
     {"guided_regex", "[]"},
@@ -388,6 +384,8 @@ std::variant<ApiRequest, ApiError> ParseRequest(Endpoint endpoint, const Json& b
   ParseChoices(fields, &request.n);
   ParseLimit(endpoint, fields, &generation);
   ParseStop(endpoint, fields, &generation.stop);
+  ParseAnswerForm(fields, &generation.grammar);
+  if (endpoint == Endpoint::kChatCompletions) ParseTools(fields, &request.tools);
   ParseSampling(endpoint, fields, &request);
   ParseLogprobs(endpoint, fields, &generation);
   ParsePrediction(fields, &request);

@@ -15,6 +15,7 @@
 
 #include "longspec/generation.h"
 #include "openai/errors.h"
+#include "openai/tools.h"
 
 namespace longspec::openai {
 
@@ -52,7 +53,8 @@ struct ApiRequest {
   Endpoint endpoint = Endpoint::kChatCompletions;
   std::string model;  // as asked for; may be empty
   GenerationRequest generation;
-  int n = 1;  // answers
+  ToolUse tools;  // ApplyTools (openai/tools.h) tells the generation of them
+  int n = 1;      // answers
   AnswerWishes wishes;
   std::vector<PromptPart> prompt_parts;   // of llama.cpp's form; then the generation has no prompt
   std::optional<std::string> prediction;  // a text that the answer may be made of (predicted outputs)
@@ -65,7 +67,7 @@ GenerationRequest DefaultRequest();
 
 // `body` is the request's JSON. `defaults` is what its fields replace, one by one; of its prompt nothing is
 // used. Its n_predict -1 means OpenAI's defaults: no limit in a chat, kDefaultCompletionTokens otherwise.
-std::variant<ApiRequest, ApiError> ParseRequest(Endpoint endpoint, const nlohmann::json& body,
+std::variant<ApiRequest, ApiError> ParseRequest(Endpoint endpoint, const nlohmann::ordered_json& body,
                                                 const GenerationRequest& defaults);
 
 }  // namespace longspec::openai

@@ -43,6 +43,7 @@ class Sampler {
  public:
   struct Scratch {
     std::vector<float> logits;
+    std::vector<float> allowed;  // a row without the tokens that a grammar forbids
     std::vector<int32_t> counts;
     std::vector<std::pair<float, int32_t>> candidates;
     std::vector<TokenProbability> distribution;

@@ -27,14 +27,14 @@ constexpr const char* kOwnFields[] = {"system",        "messages",      "stop_se
                                       "container",     "mcp_servers",   "context_management", "output_config",
                                       "output_format", "cache_control", "inference_geo",      "speed"};
 
-void AddMessage(const char* role, std::string text, nlohmann::json* messages) {
+void AddMessage(const char* role, std::string text, nlohmann::ordered_json* messages) {
   messages->push_back({{"role", role}, {"content", std::move(text)}});
 }
 
-void ParseSystem(Fields& fields, const nlohmann::json& body, nlohmann::json* messages) {
-  const nlohmann::json* system = fields.Find("system");
+void ParseSystem(Fields& fields, const nlohmann::ordered_json& body, nlohmann::ordered_json* messages) {
+  const nlohmann::ordered_json* system = fields.Find("system");
   if (system == nullptr) return;
-  nlohmann::json without = body;
+  nlohmann::ordered_json without = body;
   if (system->is_array() && !system->empty() && system->front().is_object()) {
     const auto text = system->front().find("text");
     const bool is_billing = text != system->front().end() && text->is_string() &&
@@ -49,8 +49,8 @@ void ParseSystem(Fields& fields, const nlohmann::json& body, nlohmann::json* mes
   if (!text.empty()) AddMessage("system", std::move(text), messages);
 }
 
-void ParseTurns(Fields& fields, nlohmann::json* messages) {
-  const nlohmann::json* turns = fields.Find("messages");
+void ParseTurns(Fields& fields, nlohmann::ordered_json* messages) {
+  const nlohmann::ordered_json* turns = fields.Find("messages");
   if (turns == nullptr) return fields.Missing("messages");
   if (!turns->is_array() || turns->empty())
     return fields.Fail("messages", "must be a list of messages", "invalid_type");
@@ -154,12 +154,12 @@ class AnthropicForm final : public AnswerForm {
 
 }  // namespace
 
-std::variant<openai::ApiRequest, ApiError> ParseMessagesRequest(const nlohmann::json& body,
+std::variant<openai::ApiRequest, ApiError> ParseMessagesRequest(const nlohmann::ordered_json& body,
                                                                 const GenerationRequest& defaults,
                                                                 bool count_only) {
   Fields fields(body, "");
   if (fields.error()) return *fields.error();
-  auto messages = nlohmann::json::array();
+  auto messages = nlohmann::ordered_json::array();
   int max_tokens = 0;
   if (!count_only && !fields.Integer("max_tokens", 1, 1 << 30, &max_tokens)) fields.Missing("max_tokens");
   ParseSystem(fields, body, &messages);
@@ -171,7 +171,7 @@ std::variant<openai::ApiRequest, ApiError> ParseMessagesRequest(const nlohmann::
   fields.Only("container", "[]");
   fields.Only("output_format", "[]");
   if (fields.error()) return *fields.error();
-  nlohmann::json chat = body;
+  nlohmann::ordered_json chat = body;
   for (const char* name : kOwnFields) chat.erase(name);
   chat["messages"] = std::move(messages);
   if (const auto* stop = fields.Find("stop_sequences"); stop != nullptr) chat["stop"] = *stop;

@@ -16,7 +16,7 @@ namespace longspec::server {
 
 // Text only: tools, images and thinking are refused by name. Fields of our own and of llama.cpp work as in a
 // chat. `count_only`: for count_tokens, which has no max_tokens.
-std::variant<openai::ApiRequest, openai::ApiError> ParseMessagesRequest(const nlohmann::json& body,
+std::variant<openai::ApiRequest, openai::ApiError> ParseMessagesRequest(const nlohmann::ordered_json& body,
                                                                         const GenerationRequest& defaults,
                                                                         bool count_only);
 

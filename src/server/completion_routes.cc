@@ -60,13 +60,13 @@ std::unique_ptr<ApiRequest> RequestOf(Served& served, Call& call, const Parse& p
 }
 
 std::unique_ptr<ApiRequest> RequestOf(Served& served, Endpoint endpoint, Call& call) {
-  return RequestOf(served, call, [&](const nlohmann::json& body) {
+  return RequestOf(served, call, [&](const nlohmann::ordered_json& body) {
     return openai::ParseRequest(endpoint, body, served.options.defaults);
   });
 }
 
 std::unique_ptr<ApiRequest> MessagesOf(Served& served, bool count_only, Call& call) {
-  return RequestOf(served, call, [&](const nlohmann::json& body) {
+  return RequestOf(served, call, [&](const nlohmann::ordered_json& body) {
     return ParseMessagesRequest(body, served.options.defaults, count_only);
   });
 }
@@ -80,13 +80,13 @@ void PostOpenAi(Served& served, Endpoint endpoint, const CallPtr& call) {
 
 }  // namespace
 
-std::unique_ptr<nlohmann::json> BodyOf(Call& call) {
+std::unique_ptr<nlohmann::ordered_json> BodyOf(Call& call) {
   auto json = openai::ParseJson(call.TakeBody());
   if (const auto* error = std::get_if<ApiError>(&json)) {
     call.SendError(*error);
     return nullptr;
   }
-  return std::make_unique<nlohmann::json>(std::get<nlohmann::json>(std::move(json)));
+  return std::make_unique<nlohmann::ordered_json>(std::get<nlohmann::ordered_json>(std::move(json)));
 }
 
 bool PrepareTokens(const Served& served, ApiRequest& request, Call& call) {
@@ -140,8 +140,8 @@ void PostMessages(Served& served, CallPtr call) {
 }
 
 void PostResponses(Served& served, CallPtr call) {
-  nlohmann::json instructions;
-  const auto request = RequestOf(served, *call, [&](const nlohmann::json& body) -> Parsed {
+  nlohmann::ordered_json instructions;
+  const auto request = RequestOf(served, *call, [&](const nlohmann::ordered_json& body) -> Parsed {
     auto parsed = ParseResponsesRequest(body, served.options.defaults);
     if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
     auto& responses = std::get<ResponsesRequest>(parsed);

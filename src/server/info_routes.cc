@@ -120,7 +120,7 @@ void PostDetokenize(Served& served, CallPtr call) {
   if (body == nullptr) return;
   Fields fields(*body, "");
   std::vector<int32_t> tokens;
-  const nlohmann::json* list = fields.Find("tokens");
+  const nlohmann::ordered_json* list = fields.Find("tokens");
   if (list != nullptr && list->is_array()) {
     for (const auto& token : *list) {
       const bool fits = token.is_number_integer() && token >= 0 && token <= kMostTokenNumber;
@@ -138,7 +138,7 @@ void PostApplyTemplate(Served& served, CallPtr call) {
   const auto body = BodyOf(*call);
   if (body == nullptr) return;
   Fields fields(*body, "");
-  const nlohmann::json* list = fields.Find("messages");
+  const nlohmann::ordered_json* list = fields.Find("messages");
   if (list == nullptr) fields.Missing("messages");
   if (fields.error()) return call->SendError(*fields.error());
   auto messages = openai::ParseMessages(*list);

@@ -29,7 +29,7 @@ bool IsText(const std::string& type) {
 
 // A text, or parts of text.
 std::string ContentOf(Fields& item, const std::string& place) {
-  const nlohmann::json* content = item.Find("content");
+  const nlohmann::ordered_json* content = item.Find("content");
   if (content == nullptr) {
     item.Missing("content");
     return {};
@@ -55,8 +55,8 @@ std::string ContentOf(Fields& item, const std::string& place) {
   return text;
 }
 
-void ParseItem(const nlohmann::json& json, const std::string& place, Fields& fields,
-               nlohmann::json* messages) {
+void ParseItem(const nlohmann::ordered_json& json, const std::string& place, Fields& fields,
+               nlohmann::ordered_json* messages) {
   Fields item(json, place);
   std::string type = "message", role;
   item.Text("type", &type);
@@ -70,9 +70,9 @@ void ParseItem(const nlohmann::json& json, const std::string& place, Fields& fie
   messages->push_back({{"role", role}, {"content", std::move(text)}});
 }
 
-void ParseInput(Fields& fields, nlohmann::json* messages) {
+void ParseInput(Fields& fields, nlohmann::ordered_json* messages) {
   const size_t n_before = messages->size();
-  const nlohmann::json* input = fields.Find("input");
+  const nlohmann::ordered_json* input = fields.Find("input");
   if (input == nullptr) return fields.Missing("input");
   if (input->is_string()) {
     messages->push_back({{"role", "user"}, {"content", *input}});
@@ -86,19 +86,19 @@ void ParseInput(Fields& fields, nlohmann::json* messages) {
 }
 
 void ParseTools(Fields& fields) {
-  const nlohmann::json* tools = fields.Find("tools");
+  const nlohmann::ordered_json* tools = fields.Find("tools");
   if (tools == nullptr) return;
   if (!tools->is_array()) return fields.Fail("tools", "must be a list", "invalid_type");
   for (const auto& tool : *tools) {
-    const bool is_function = tool.is_object() && (tool.value("type", nlohmann::json()) == "function" ||
-                                                  tool.value("type", nlohmann::json()) == "custom");
+    const bool is_function = tool.is_object() && (tool.value("type", nlohmann::ordered_json()) == "function" ||
+                                                  tool.value("type", nlohmann::ordered_json()) == "custom");
     if (is_function) return fields.Fail("tools", "is not supported", "unsupported_parameter");
   }
 }
 
 class ResponsesForm final : public AnswerForm {
  public:
-  ResponsesForm(FormParts parts, nlohmann::json instructions)
+  ResponsesForm(FormParts parts, nlohmann::ordered_json instructions)
       : head_(std::move(parts.head)),
         generation_(std::move(parts.request.generation)),
         instructions_(std::move(instructions)) {}
@@ -219,18 +219,18 @@ class ResponsesForm final : public AnswerForm {
 
   const openai::ResponseHead head_;
   const GenerationRequest generation_;
-  const nlohmann::json instructions_;
+  const nlohmann::ordered_json instructions_;
   int64_t n_events_ = 0;
 };
 
 }  // namespace
 
-std::variant<ResponsesRequest, ApiError> ParseResponsesRequest(const nlohmann::json& body,
+std::variant<ResponsesRequest, ApiError> ParseResponsesRequest(const nlohmann::ordered_json& body,
                                                                const GenerationRequest& defaults) {
   Fields fields(body, "");
   if (fields.error()) return *fields.error();
   ResponsesRequest request;
-  auto messages = nlohmann::json::array();
+  auto messages = nlohmann::ordered_json::array();
   std::string instructions;
   if (fields.Text("instructions", &instructions)) {
     request.instructions = instructions;
@@ -253,7 +253,7 @@ std::variant<ResponsesRequest, ApiError> ParseResponsesRequest(const nlohmann::j
   int limit = 0;
   const bool limited = fields.Integer("max_output_tokens", 1, 1 << 30, &limit);
   if (fields.error()) return *fields.error();
-  nlohmann::json chat = body;
+  nlohmann::ordered_json chat = body;
   for (const char* name : kOwnFields) chat.erase(name);
   for (const char* name : {"n", "n_cmpl", "logprobs", "n_probs"}) {
     if (chat.contains(name)) {
@@ -270,7 +270,7 @@ std::variant<ResponsesRequest, ApiError> ParseResponsesRequest(const nlohmann::j
   return request;
 }
 
-std::unique_ptr<AnswerForm> MakeResponsesForm(FormParts parts, nlohmann::json instructions) {
+std::unique_ptr<AnswerForm> MakeResponsesForm(FormParts parts, nlohmann::ordered_json instructions) {
   return std::make_unique<ResponsesForm>(std::move(parts), std::move(instructions));
 }
 

@@ -17,14 +17,14 @@ namespace longspec::server {
 
 struct ResponsesRequest {
   openai::ApiRequest chat;
-  nlohmann::json instructions;  // as they were given; null: none
+  nlohmann::ordered_json instructions;  // as they were given; null: none
 };
 
 // Text only: function tools, images and formats other than text are refused by name; tools of OpenAI's own
 // servers, which clients offer to any model, are passed over.
-std::variant<ResponsesRequest, openai::ApiError> ParseResponsesRequest(const nlohmann::json& body,
+std::variant<ResponsesRequest, openai::ApiError> ParseResponsesRequest(const nlohmann::ordered_json& body,
                                                                        const GenerationRequest& defaults);
 
-std::unique_ptr<AnswerForm> MakeResponsesForm(FormParts parts, nlohmann::json instructions);
+std::unique_ptr<AnswerForm> MakeResponsesForm(FormParts parts, nlohmann::ordered_json instructions);
 
 }  // namespace longspec::server

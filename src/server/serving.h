@@ -65,7 +65,7 @@ void PostSlot(Served& served, CallPtr call);
 // What several of them share.
 
 // The body as JSON; null after an error was sent.
-std::unique_ptr<nlohmann::json> BodyOf(Call& call);
+std::unique_ptr<nlohmann::ordered_json> BodyOf(Call& call);
 // Turns what the request says of its prompt, of biases and of predictions into tokens. False after an error
 // was sent.
 bool PrepareTokens(const Served& served, openai::ApiRequest& request, Call& call);

@@ -1,31 +1,87 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <limits>
+
 #include "base/check.h"
+#include "base/status_macros.h"
 #include "sampling/logits_check.h"
 #include "verify/verify.h"
 
 namespace longspec {
+namespace {
+
+// The row with the forbidden tokens at minus infinity.
+std::span<const float> AllowedRow(std::span<const float> logits, std::span<const uint32_t> mask,
+                                  std::vector<float>& row) {
+  constexpr size_t kBits = 32;
+  row.assign(logits.size(), -std::numeric_limits<float>::infinity());
+  for (size_t word = 0; word < mask.size(); ++word) {
+    if (mask[word] == 0) continue;
+    const size_t end = std::min((word + 1) * kBits, logits.size());
+    for (size_t token = word * kBits; token < end; ++token) {
+      if ((mask[word] >> (token % kBits) & 1U) != 0) row[token] = logits[token];
+    }
+  }
+  return row;
+}
+
+Status NothingLeft(uint64_t position) {
+  return InvalidArgument("at position " + std::to_string(position) +
+                         ": none of the tokens that the grammar allows can be chosen: their logits or their "
+                         "biases are minus infinity");
+}
+
+// The token at a node, which the constraint has then accepted.
+Result<int32_t> Choose(std::span<const float> logits, const Sampler& sampler, const TokenHistory& history,
+                       Sampler::Scratch& scratch, Constraint* constraint) {
+  const uint64_t position = history.size();
+  LS_TRY(CheckLogits(logits, position));
+  if (constraint == nullptr) return sampler.Sample(logits, history, position, scratch);
+  LS_ASSIGN(const std::span<const uint32_t> mask, constraint->Mask());
+  const std::span<const float> row = AllowedRow(logits, mask, scratch.allowed);
+  if (!CheckLogits(row, position).ok()) return NothingLeft(position);
+  const int32_t token = sampler.Sample(row, history, position, scratch);
+  if (!constraint->Accept(token)) return NothingLeft(position);
+  return token;
+}
+
+}  // namespace
 
 Result<Accepted> SampleAndMatch(const TokenTree& tree, const LogitsView& logits, const Sampler& sampler,
-                                std::span<const int32_t> committed, Sampler::Scratch& scratch) {
+                                std::span<const int32_t> committed, Sampler::Scratch& scratch,
+                                Constraint* constraint) {
   LS_CHECK(logits.n_rows == tree.size());
   LS_CHECK(!committed.empty() && committed.back() == tree.node(0).token);
   Accepted accepted;
-  std::vector<int32_t> drafted;  // the path below the root so far
-  int node = 0;
-  while (node >= 0) {
-    const size_t position = committed.size() + drafted.size();
-    if (Status status = CheckLogits(logits.row(node), position); !status.ok()) {
-      if (node == 0) return status;
+  for (int node = 0; node >= 0;) {
+    const auto token = Choose(logits.row(node), sampler, {.committed = committed, .drafted = accepted.tokens},
+                              scratch, constraint);
+    if (!token.ok()) {
+      if (node == 0) return token.status();
       break;  // what comes before it stands, and the next round has this row as its root
     }
-    const int32_t token =
-        sampler.Sample(logits.row(node), {.committed = committed, .drafted = drafted}, position, scratch);
     accepted.nodes.push_back(node);
-    accepted.tokens.push_back(token);
-    drafted.push_back(token);
-    node = tree.FindChild(node, token);
+    accepted.tokens.push_back(*token);
+    if (constraint != nullptr && constraint->ended()) break;
+    node = tree.FindChild(node, *token);
   }
   return accepted;
+}
+
+TokenTree Allowed(const TokenTree& tree, Constraint& constraint) {
+  std::vector<bool> keep(static_cast<size_t>(tree.size()), false);
+  keep[0] = true;
+  const auto visit = [&](const auto& self, int parent) -> void {
+    for (int child = tree.node(parent).first_child; child >= 0; child = tree.node(child).next_sibling) {
+      if (!constraint.Accept(tree.node(child).token)) continue;
+      keep[static_cast<size_t>(child)] = true;
+      if (!constraint.ended()) self(self, child);
+      constraint.Rollback(1);
+    }
+  };
+  visit(visit, 0);
+  if (std::ranges::find(keep, false) == keep.end()) return tree;
+  return Pruned(tree, keep);
 }
 
 }  // namespace longspec

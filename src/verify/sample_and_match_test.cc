@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "grammar/testing/toy_constraint.h"
 #include "verify/testing/chi_square.h"
 #include "verify/testing/node_rules.h"
 #include "verify/verify.h"
@@ -171,6 +172,106 @@ TEST(SampleAndMatchDeathTest, RowsAndRootMustBelongToTheTree) {
   const TokenTree tree(1);
   EXPECT_DEATH((void)SampleAndMatch(tree, {rows.data(), 2, 2}, sampler, committed, scratch), "n_rows");
   EXPECT_DEATH((void)SampleAndMatch(tree, {rows.data(), 1, 2}, sampler, other, scratch), "committed");
+}
+
+// --- With a constraint. ---
+
+ToyConstraint Counting(int32_t end = -1) {
+  // 1, 2, 3, ...: or the end, from the third token on.
+  return {[end](std::span<const int32_t> answer, int32_t token) {
+            if (token == end) return answer.size() >= 2;
+            return token == static_cast<int32_t>(answer.size()) + 1;
+          },
+          6, end};
+}
+
+TEST(Constrained, ForbiddenTokensAreAsIfTheyCouldNotOccur) {
+  TokenTree tree(0);
+  const int a = tree.AddChild(0, 1);
+  tree.AddChild(a, 5);
+  ToyConstraint constraint = Counting();
+  // Every row likes 5 best.
+  const std::vector<float> rows = RowsFor({5, 5, 5}, 6);
+  Sampler::Scratch scratch;
+  const auto accepted = SampleAndMatch(tree, {rows.data(), 3, 6}, Make(Greedy(), 6), std::vector<int32_t>{0},
+                                       scratch, &constraint);
+  ASSERT_TRUE(accepted.ok());
+  EXPECT_THAT(accepted->tokens, ElementsAre(1, 2));
+  EXPECT_THAT(accepted->nodes, ElementsAre(0, a));
+  EXPECT_THAT(constraint.accepted, ElementsAre(1, 2));
+  EXPECT_EQ(constraint.n_masks, 2);
+}
+
+TEST(Constrained, TheyAreGoneBeforeFiltersAndPenalties) {
+  SamplingOptions options;
+  options.temperature = 1.0F;
+  options.top_k = 1;  // would leave 5 alone
+  options.presence_penalty = 1.0F;
+  ToyConstraint constraint({[](std::span<const int32_t>, int32_t token) { return token == 2 || token == 3; }},
+                           6);
+  std::vector<float> row = {0, 0, 2.0F, 1.5F, 0, 9};
+  Sampler::Scratch scratch;
+  const auto choose = [&](std::vector<int32_t> committed) {
+    const auto accepted = SampleAndMatch(TokenTree(committed.back()), {row.data(), 1, 6}, Make(options, 6),
+                                         committed, scratch, &constraint);
+    EXPECT_TRUE(accepted.ok());
+    constraint.Rollback(1);
+    return accepted->tokens.front();
+  };
+  EXPECT_EQ(choose({0}), 2);
+  EXPECT_EQ(choose({2, 0}), 3);  // 2 was said, and is penalised
+}
+
+TEST(Constrained, TheWalkEndsWithTheAnswer) {
+  TokenTree tree(0);
+  const int a = tree.AddChild(0, 1);
+  const int b = tree.AddChild(a, 2);
+  const int end = tree.AddChild(b, 4);
+  tree.AddChild(end, 1);
+  ToyConstraint constraint = Counting(4);
+  const std::vector<float> rows = RowsFor({1, 2, 4, 1, 1}, 6);
+  Sampler::Scratch scratch;
+  const auto accepted = SampleAndMatch(tree, {rows.data(), 5, 6}, Make(Greedy(), 6), std::vector<int32_t>{0},
+                                       scratch, &constraint);
+  ASSERT_TRUE(accepted.ok());
+  EXPECT_THAT(accepted->tokens, ElementsAre(1, 2, 4));
+  EXPECT_TRUE(constraint.ended());
+}
+
+TEST(Constrained, ARowWithNothingLeftEndsTheWalkAndIsAnErrorAtTheRoot) {
+  TokenTree tree(0);
+  tree.AddChild(0, 1);
+  ToyConstraint constraint = Counting();
+  std::vector<float> rows = RowsFor({1, 2}, 6);
+  rows[6 + 2] = -INFINITY;
+  Sampler::Scratch scratch;
+  const auto accepted = SampleAndMatch(tree, {rows.data(), 2, 6}, Make(Greedy(), 6), std::vector<int32_t>{0},
+                                       scratch, &constraint);
+  ASSERT_TRUE(accepted.ok());
+  EXPECT_THAT(accepted->tokens, ElementsAre(1));
+  const auto refused = SampleAndMatch(TokenTree(1), {rows.data() + 6, 1, 6}, Make(Greedy(), 6),
+                                      std::vector<int32_t>{0, 1}, scratch, &constraint);
+  EXPECT_THAT(refused.status().message(),
+              HasSubstr("at position 2: none of the tokens that the grammar allows"));
+  EXPECT_THAT(constraint.accepted, ElementsAre(1));
+}
+
+TEST(Constrained, OfATreeOnlyWhatCanBeStays) {
+  TokenTree tree(0);
+  const int a = tree.AddChild(0, 1);
+  tree.AddChild(0, 3);
+  const int b = tree.AddChild(a, 2);
+  tree.AddChild(a, 4);
+  const int end = tree.AddChild(b, 4);
+  tree.AddChild(b, 3);
+  tree.AddChild(end, 4);  // after the end there is nothing
+  ToyConstraint constraint = Counting(4);
+  const TokenTree allowed = Allowed(tree, constraint);
+  std::vector<int32_t> tokens;
+  for (const TreeNode& node : allowed.nodes()) tokens.push_back(node.token);
+  EXPECT_THAT(tokens, ElementsAre(0, 1, 2, 4, 3));
+  EXPECT_THAT(constraint.accepted, ::testing::IsEmpty());
+  EXPECT_EQ(Allowed(allowed, constraint).size(), allowed.size());
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "grammar/constraint.h"
 #include "longspec/status.h"
 #include "sampling/sampler.h"
 #include "tree/token_tree.h"
@@ -38,7 +39,16 @@ struct Accepted {
 // that a choice is made from is checked first (sampling/logits_check.h). One that is wrong ends the walk as
 // if its node were not there; the root's is an error. So an error comes after the same tokens as in plain
 // decoding. Rows off the path are not looked at.
+// `constraint` (may be null) is at the root: tokens that it forbids at a node are as if their logits were
+// minus infinity, before anything else is done with the row. Afterwards it is behind the tokens, and the walk
+// ends with an end token that it accepted; after an error it is at the root. A row whose allowed tokens
+// cannot be chosen is one that is wrong.
 Result<Accepted> SampleAndMatch(const TokenTree& tree, const LogitsView& logits, const Sampler& sampler,
-                                std::span<const int32_t> committed, Sampler::Scratch& scratch);
+                                std::span<const int32_t> committed, Sampler::Scratch& scratch,
+                                Constraint* constraint = nullptr);
+
+// The tree without the nodes that `constraint`, which is at its root before and after, forbids, and without
+// those below them or below an end token.
+TokenTree Allowed(const TokenTree& tree, Constraint& constraint);
 
 }  // namespace longspec

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Compiled grammars: what they allow, and what they refuse to be.
+#include "grammar/grammar.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/counter_rng.h"
+#include "grammar/testing/byte_vocabulary.h"
+
+namespace longspec::testing {
+namespace {
+
+using Json = nlohmann::json;
+using Kind = GrammarText::Kind;
+using ::testing::HasSubstr;
+using Vocabulary = ByteVocabulary;
+
+class GrammarTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasGrammars()) GTEST_SKIP() << "built without xgrammar";
+  }
+
+  static GrammarCompiler& Compiler() {
+    static const auto compiler = *GrammarCompiler::Create(Vocabulary::Make());
+    return *compiler;
+  }
+  static std::unique_ptr<Constraint> Start(Kind kind, const std::string& text) {
+    const auto grammar = Compiler().Compile({kind, text});
+    EXPECT_TRUE(grammar.ok()) << text << ": " << grammar.status().message();
+    return grammar.ok() ? *(*grammar)->NewConstraint() : nullptr;
+  }
+  static Status Refusal(Kind kind, const std::string& text) {
+    return Compiler().Compile({kind, text}).status();
+  }
+
+  // Whether the text, in these tokens or in bytes, is a whole answer.
+  static bool IsAnswer(Constraint& constraint, const std::string& text) {
+    int n = 0;
+    bool all = true;
+    for (const int32_t token : Vocabulary::Encode(text)) {
+      const bool allowed = IsAllowed(*constraint.Mask(), token);
+      all = constraint.Accept(token);
+      EXPECT_EQ(all, allowed) << text << ": the mask and Accept differ at token " << n;
+      if (!all) break;
+      ++n;
+    }
+    const bool complete = all && constraint.complete();
+    EXPECT_EQ(all && IsAllowed(*constraint.Mask(), Vocabulary::kEnd), complete) << text;
+    constraint.Rollback(n);
+    return complete;
+  }
+};
+
+TEST_F(GrammarTest, SchemasAllowWhatTheyDescribeAndNothingElse) {
+  std::ifstream file(LONGSPEC_SOURCE_DIR "/src/grammar/testdata/schemas.jsonl");
+  int n = 0;
+  for (std::string line; std::getline(file, line); ++n) {
+    const auto test = nlohmann::ordered_json::parse(line);
+    SCOPED_TRACE(test["name"].get<std::string>());
+    const auto constraint = Start(Kind::kJsonSchema, test["schema"].dump());
+    ASSERT_NE(constraint, nullptr);
+    for (const auto& text : test["good"]) EXPECT_TRUE(IsAnswer(*constraint, text)) << text;
+    for (const auto& text : test["bad"]) EXPECT_FALSE(IsAnswer(*constraint, text)) << text;
+  }
+  EXPECT_GE(n, 20);
+}
+
+// Any choice among the allowed tokens ends, or can go on.
+TEST_F(GrammarTest, RandomAnswersParse) {
+  const RngStream rng{.seed = 3, .purpose = RngPurpose::kTest};
+  std::ifstream file(LONGSPEC_SOURCE_DIR "/src/grammar/testdata/schemas.jsonl");
+  uint64_t answer = 0;
+  int n_ended = 0;
+  for (std::string line; std::getline(file, line);) {
+    const auto constraint = Start(Kind::kJsonSchema, nlohmann::ordered_json::parse(line)["schema"].dump());
+    for (int i = 0; i < 5; ++i) {
+      ++answer;
+      std::string text;
+      int n = 0;
+      for (; n < 400 && !constraint->ended(); ++n) {
+        std::vector<int32_t> allowed;
+        for (int32_t t = 0; t < Vocabulary::n_logits(); ++t) {
+          // Single bytes above ASCII may make no character; an answer's text has U+FFFD for them.
+          if ((t < 0x80 || t > 0xFF) && IsAllowed(*constraint->Mask(), t)) allowed.push_back(t);
+        }
+        ASSERT_FALSE(allowed.empty()) << text;
+        const bool end = IsAllowed(*constraint->Mask(), Vocabulary::kEnd);
+        const auto draw = static_cast<size_t>(rng.Uniform(answer, static_cast<uint32_t>(n)) *
+                                              static_cast<double>(allowed.size()));
+        const int32_t token = end ? Vocabulary::kEnd : allowed[draw];
+        ASSERT_TRUE(constraint->Accept(token));
+        if (!end) text += Vocabulary::Make().tokens[static_cast<size_t>(token)];
+      }
+      if (constraint->ended()) {
+        ++n_ended;
+        EXPECT_TRUE(Json::accept(text)) << text;
+      }
+      constraint->Rollback(n);
+    }
+  }
+  EXPECT_GT(n_ended, 50);
+}
+
+TEST_F(GrammarTest, TokensWithoutTextAreInNoAnswer) {
+  const auto constraint = Start(Kind::kGbnf, "root ::= .*");
+  const auto mask = *constraint->Mask();
+  EXPECT_TRUE(IsAllowed(mask, 'a'));
+  EXPECT_TRUE(IsAllowed(mask, Vocabulary::kEnd));
+  EXPECT_TRUE(IsAllowed(mask, Vocabulary::kOtherEnd));
+  EXPECT_FALSE(IsAllowed(mask, Vocabulary::kControl));
+  EXPECT_FALSE(IsAllowed(mask, Vocabulary::n_logits() - 1));
+  EXPECT_FALSE(constraint->Accept(Vocabulary::kControl));
+  EXPECT_FALSE(constraint->Accept(-1));
+  EXPECT_FALSE(constraint->Accept(1 << 20));
+}
+
+TEST_F(GrammarTest, TheEndIsAllowedOnlyWhereTheAnswerIsComplete) {
+  const auto constraint = Start(Kind::kGbnf, "root ::= \"ab\"");
+  EXPECT_FALSE(constraint->Accept(Vocabulary::kEnd));
+  EXPECT_TRUE(constraint->Accept('a'));
+  EXPECT_FALSE(constraint->complete());
+  EXPECT_TRUE(constraint->Accept('b'));
+  EXPECT_TRUE(constraint->complete());
+  EXPECT_FALSE(constraint->Accept('b'));
+  EXPECT_TRUE(constraint->Accept(Vocabulary::kOtherEnd));
+  EXPECT_TRUE(constraint->ended());
+  EXPECT_FALSE(constraint->Accept(Vocabulary::kEnd));
+  constraint->Rollback(2);
+  EXPECT_FALSE(constraint->ended());
+  EXPECT_FALSE(constraint->complete());
+  EXPECT_TRUE(constraint->Accept('b'));
+}
+
+TEST_F(GrammarTest, MasksAreTheSameAfterGoingBack) {
+  const auto constraint =
+      Start(Kind::kJsonSchema, R"({"type": "object", "properties": {"name": {"type": "string"}}})");
+  const auto copy = [&] {
+    const auto mask = *constraint->Mask();
+    return std::vector<uint32_t>(mask.begin(), mask.end());
+  };
+  std::vector<std::vector<uint32_t>> masks = {copy()};
+  const auto tokens = Vocabulary::Encode(R"({"name": "été"})");
+  for (const int32_t token : tokens) {
+    ASSERT_TRUE(constraint->Accept(token));
+    masks.push_back(copy());
+  }
+  const auto fork = constraint->Fork();
+  for (size_t left = tokens.size(); left > 0; --left) {
+    EXPECT_EQ(copy(), masks[left]);
+    constraint->Rollback(1);
+  }
+  EXPECT_EQ(copy(), masks[0]);
+  EXPECT_TRUE(fork->complete());
+  EXPECT_FALSE(constraint->complete());
+}
+
+TEST_F(GrammarTest, WhatMustComeNextIsForced) {
+  const auto constraint = Start(Kind::kJsonSchema, R"({"type": "object", "properties":
+      {"name": {"type": "string"}, "names": {"type": "boolean"}}, "required": ["name", "names"]})");
+  const auto text_of = [](const std::vector<int32_t>& tokens) {
+    std::string text;
+    for (const int32_t token : tokens) text += Vocabulary::Make().tokens[static_cast<size_t>(token)];
+    return text;
+  };
+  EXPECT_EQ(text_of(constraint->Forced(100)), R"({"name": ")");
+  EXPECT_EQ(constraint->Forced(2),
+            (std::vector<int32_t>{Vocabulary::LongToken("{\""), Vocabulary::LongToken("name")}));
+  EXPECT_EQ(constraint->Forced(0), std::vector<int32_t>());
+  for (const int32_t token : Vocabulary::Encode(R"({"name":"a")")) ASSERT_TRUE(constraint->Accept(token));
+  // As this answer writes it: no blank after a colon.
+  EXPECT_EQ(text_of(constraint->Forced(100)), R"(, "names":)");
+  for (const int32_t token : Vocabulary::Encode(R"(,"names":)")) ASSERT_TRUE(constraint->Accept(token));
+  EXPECT_EQ(text_of(constraint->Forced(100)), "");  // true or false
+  ASSERT_TRUE(constraint->Accept('t'));
+  EXPECT_EQ(text_of(constraint->Forced(100)), "rue}");
+}
+
+TEST_F(GrammarTest, StructuralTagsConstrainWhatATagBegins) {
+  const std::string tag =
+      R"({"type": "structural_tag", "format": {"type": "triggered_tags", "triggers": ["<tool_call>"],
+      "tags": [{"begin": "<tool_call>", "content": {"type": "json_schema", "json_schema":
+        {"type": "object", "properties": {"name": {"const": "f"}}, "required": ["name"]}}, "end": "</tool_call>"}]}})";
+  const auto constraint = Start(Kind::kStructuralTag, tag);
+  ASSERT_NE(constraint, nullptr);
+  EXPECT_TRUE(IsAnswer(*constraint, "any text"));
+  EXPECT_TRUE(IsAnswer(*constraint, "see <tool_call>{\"name\": \"f\"}</tool_call>"));
+  EXPECT_FALSE(IsAnswer(*constraint, "see <tool_call>{\"name\": \"g\"}</tool_call>"));
+  EXPECT_FALSE(IsAnswer(*constraint, "see <tool_call>"));
+}
+
+TEST_F(GrammarTest, AnObjectOfAnyKind) {
+  const auto constraint = Start(Kind::kJsonObject, "");
+  EXPECT_TRUE(IsAnswer(*constraint, R"({"a": [1, {"b": null}], "c": "d\n"})"));
+  EXPECT_FALSE(IsAnswer(*constraint, "[1]"));
+  EXPECT_FALSE(IsAnswer(*constraint, R"({"a": })"));
+}
+
+TEST_F(GrammarTest, WhiteSpaceEnds) {
+  const auto constraint = Start(Kind::kJsonObject, "");
+  ASSERT_TRUE(constraint->Accept('{'));
+  int n = 0;
+  while (n < 100 && constraint->Accept(' ')) ++n;
+  EXPECT_LT(n, 50);
+}
+
+TEST_F(GrammarTest, CompiledOnceAndForgottenWhenThereAreMany) {
+  GrammarLimits limits;
+  limits.cached_bytes = 1;
+  const auto compiler = *GrammarCompiler::Create(Vocabulary::Make(), limits);
+  const GrammarText text = {Kind::kGbnf, "root ::= \"a\""};
+  auto first = *compiler->Compile(text);
+  EXPECT_EQ(first, *compiler->Compile(text));  // held by the caller
+  const std::weak_ptr<const Grammar> seen = first;
+  first.reset();
+  ASSERT_TRUE(compiler->Compile({Kind::kGbnf, "root ::= \"b\""}).ok());
+  EXPECT_TRUE(seen.expired());
+  // The same text as another kind is another grammar.
+  EXPECT_FALSE(compiler->Compile({Kind::kJsonSchema, text.text}).ok());
+}
+
+TEST_F(GrammarTest, AGrammarOutlivesItsCompilerAndServesManyThreads) {
+  auto compiler = *GrammarCompiler::Create(Vocabulary::Make());
+  const auto grammar = *compiler->Compile({Kind::kJsonObject, ""});
+  compiler.reset();
+  std::vector<std::thread> threads;
+  std::vector<char> right(4, 0);
+  for (size_t i = 0; i < right.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const auto constraint = *grammar->NewConstraint();
+      for (int round = 0; round < 20; ++round)
+        right[i] = IsAnswer(*constraint, R"({"a": [true, {"b": 1.5e3}]})") ? 1 : 0;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(right, ::testing::Each(1));
+}
+
+TEST_F(GrammarTest, WhatCannotBeCompiledIsRefused) {
+  const auto expect = [](Kind kind, const std::string& text, StatusCode code, const std::string& message) {
+    const Status refusal = Refusal(kind, text);
+    EXPECT_EQ(refusal.code(), code) << text.substr(0, 80) << ": " << refusal.message();
+    EXPECT_THAT(refusal.message(), HasSubstr(message)) << text.substr(0, 80);
+    EXPECT_EQ(refusal.message().find('\n'), std::string::npos);
+  };
+  expect(Kind::kJsonSchema, R"({"type": "string", "pattern": "("})", StatusCode::kInvalidArgument,
+         "JSON schema: ");
+  expect(Kind::kJsonSchema, R"({"type": "string", "pattern": "^(?!a)b"})", StatusCode::kUnsupported,
+         "cannot be kept");
+  expect(Kind::kJsonSchema, R"({"type": "string", "pattern": "^\"a\"$"})", StatusCode::kUnsupported,
+         "cannot be kept: a pattern that is too large, or needs quotation marks");
+  expect(Kind::kJsonSchema, R"({"type": "string", "pattern": "^((a{1,100}){1,100}){1,100}$"})",
+         StatusCode::kUnsupported, "cannot be kept: a pattern that is too large");
+  expect(Kind::kJsonSchema, R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})",
+         StatusCode::kUnsupported, "cannot be kept: oneOf");
+  expect(Kind::kJsonSchema, R"({"type": "integer", "minimum": 3, "maximum": 2})",
+         StatusCode::kInvalidArgument, "range");
+  expect(Kind::kGbnf, "root ::= a\na ::= b\nb ::= a", StatusCode::kInvalidArgument,
+         "no answer could satisfy it");
+  expect(Kind::kStructuralTag, "{", StatusCode::kInvalidArgument, "structural tag: not JSON");
+  expect(Kind::kStructuralTag, "{}", StatusCode::kInvalidArgument, "structural tag: ");
+  expect(Kind::kStructuralTag,
+         R"({"type": "structural_tag", "format": {"type": "json_schema", "json_schema": {"not": {}}}})",
+         StatusCode::kUnsupported, "#: not is not supported");
+  expect(Kind::kGbnf, "root ::= \"" + std::string(300'000, 'a') + "\"", StatusCode::kResourceExhausted,
+         "300011 bytes are more than the 262144");
+}
+
+TEST_F(GrammarTest, HostileOnesEndWithinTheirTime) {
+  GrammarLimits limits;
+  limits.compile_ms = 300;
+  const auto compiler = *GrammarCompiler::Create(Vocabulary::Make(), limits);
+  std::string optional = "root ::=", choices = R"({"anyOf": [{"type": "null"})";
+  for (int i = 0; i < 5000; ++i) optional += " [a-z]?";
+  for (int i = 0; i < 2000; ++i) {
+    const std::string n = std::to_string(i);
+    choices += R"(, {"type": "object", "properties": {"k": {"const": "v)" + n + R"("}, "p)" + n +
+               R"(": {"type": "string"}}, "required": ["k"]})";
+  }
+  for (const GrammarText& text :
+       {GrammarText{Kind::kGbnf, optional}, GrammarText{Kind::kJsonSchema, choices + "]}"}}) {
+    const auto grammar = compiler->Compile(text);
+    EXPECT_EQ(grammar.status().code(), StatusCode::kResourceExhausted) << grammar.status().message();
+    EXPECT_THAT(grammar.status().message(), HasSubstr("takes more than 300 ms"));
+  }
+  // These are large, but no trouble.
+  EXPECT_TRUE(
+      Compiler().Compile({Kind::kJsonSchema, R"({"type": "string", "pattern": "^(a|b)*a(a|b){20}$"})"}).ok());
+  EXPECT_TRUE(Compiler().Compile({Kind::kGbnf, "root ::= root root | \"a\" | \"\""}).ok());
+}
+
+TEST(NoGrammar, IsRefusedByName) {
+  GrammarVocabulary vocabulary = Vocabulary::Make();
+  vocabulary.end_tokens.clear();
+  const auto compiler = GrammarCompiler::Create(std::move(vocabulary));
+  EXPECT_EQ(compiler.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(compiler.status().message(), HasSubstr(HasGrammars() ? "no end token" : "tools/get_xgrammar"));
+}
+
+}  // namespace
+}  // namespace longspec::testing

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "grammar/json_schema.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace longspec {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Normal(std::string_view text) {
+  auto normal = NormaliseSchema(text);
+  return normal.ok() ? *normal : "error: " + normal.status().message();
+}
+
+TEST(JsonSchema, NotesAreLeftOutAndTheOrderOfPropertiesIsKept) {
+  EXPECT_EQ(Normal(R"({"title": "T", "type": "object", "description": "d", "x-order": 1,
+                       "properties": {"b": {"type": "string", "default": "x"}, "a": {"examples": [1]}}})"),
+            R"({"type":"object","properties":{"b":{"type":"string"},"a":true}})");
+}
+
+TEST(JsonSchema, RulesWithoutATypeAreThoseOfTheTypeTheySpeakOf) {
+  EXPECT_EQ(Normal(R"({"minLength": 2})"), R"({"type":"string","pattern":"^.{2,}$"})");
+  EXPECT_EQ(Normal(R"({"maximum": 2})"), R"({"type":"number","maximum":2})");
+  EXPECT_EQ(Normal(R"({"items": {"type": "null"}})"), R"({"type":"array","items":{"type":"null"}})");
+  EXPECT_EQ(Normal(R"({"required": ["a"]})"),
+            R"({"type":"object","required":["a"],"properties":{"a":true}})");
+  EXPECT_EQ(Normal(R"({"properties": {}})"), R"({"type":"object","additionalProperties":false})");
+  EXPECT_EQ(Normal("true"), "true");
+  EXPECT_EQ(Normal("{}"), "true");
+}
+
+TEST(JsonSchema, ListedValuesAreThoseOfTheType) {
+  EXPECT_EQ(Normal(R"({"type": "string", "enum": ["a", 1, null, "b"]})"), R"({"enum":["a","b"]})");
+  EXPECT_EQ(Normal(R"({"type": ["integer", "null"], "enum": ["a", 1, null, 2.0]})"),
+            R"({"enum":[1,null,2.0]})");
+  EXPECT_THAT(Normal(R"({"type": "string", "enum": [1]})"),
+              HasSubstr("#: no listed value has the type \"string\""));
+}
+
+TEST(JsonSchema, WhatSeveralSchemasSayIsOneSchema) {
+  EXPECT_EQ(Normal(R"({"allOf": [{"type": "integer", "minimum": 1}, {"minimum": 3, "maximum": 9}]})"),
+            R"({"type":"integer","minimum":3,"maximum":9})");
+  EXPECT_EQ(Normal(R"({"type": "number", "allOf": [{"type": ["integer", "string"]}]})"),
+            R"({"type":"integer"})");
+  EXPECT_EQ(Normal(R"({"type": "object", "properties": {"a": {"type": "null"}},
+                       "anyOf": [{"required": ["a"]}, {"minProperties": 1}]})"),
+            R"({"anyOf":[{"type":"object","required":["a"],"properties":{"a":{"type":"null"}}},)"
+            R"({"type":"object","minProperties":1,"properties":{"a":{"type":"null"}}}]})");
+  EXPECT_EQ(Normal(R"({"$ref": "#/$defs/a", "maximum": 3, "$defs": {"a": {"type": "integer"}}})"),
+            R"({"type":"integer","maximum":3})");
+  EXPECT_THAT(Normal(R"({"allOf": [{"type": "integer"}, {"type": "string"}]})"),
+              HasSubstr("#/allOf/1: no type is allowed by both"));
+}
+
+TEST(JsonSchema, BoundsOfIntegersAreWhole) {
+  EXPECT_EQ(Normal(R"({"type": "integer", "minimum": 0.5, "exclusiveMaximum": 9.5})"),
+            R"({"type":"integer","minimum":1,"maximum":9})");
+  EXPECT_EQ(Normal(R"({"type": "integer", "minimum": 2, "exclusiveMinimum": true})"),
+            R"({"type":"integer","exclusiveMinimum":2})");
+  EXPECT_EQ(Normal(R"({"type": "integer", "exclusiveMaximum": 9.0})"),
+            R"({"type":"integer","exclusiveMaximum":9})");
+}
+
+TEST(JsonSchema, PatternsAreOfTheWholeTextAndInAscii) {
+  const auto pattern = [](const std::string& given) { return Normal("{\"pattern\": \"" + given + "\"}"); };
+  const auto expect = [](const std::string& written) {
+    return "{\"type\":\"string\",\"pattern\":\"" + written + "\"}";
+  };
+  EXPECT_EQ(pattern("^[a-z]+$"), expect("^[a-z]+$"));
+  EXPECT_EQ(pattern("[a-z]+"), expect("[a-z]+"));
+  EXPECT_EQ(pattern("^[a-z]"), expect("^[a-z].*$"));
+  EXPECT_EQ(pattern("[a-z]$"), expect("^.*[a-z]$"));
+  EXPECT_EQ(pattern("^a\\\\$"), expect("^a\\\\$.*$"));  // the dollar is a character
+  EXPECT_EQ(pattern("^é😀$"), expect("^\\\\u00e9\\\\u{1f600}$"));
+  EXPECT_THAT(pattern("^a|b"), HasSubstr("#/pattern: alternatives in a pattern with one anchor"));
+  EXPECT_THAT(pattern("a\\n"), HasSubstr("#/pattern: control characters"));
+  EXPECT_EQ(Normal(R"({"type": "string", "maxLength": 4})"), expect("^.{0,4}$"));
+}
+
+TEST(JsonSchema, ReferencesAreFollowedAndMayRecur) {
+  EXPECT_EQ(Normal(R"({"type": "object", "properties": {"a": {"$ref": "#"}}})"),
+            R"({"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}},)"
+            R"("$defs":{"d0":{"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}}}}})");
+}
+
+TEST(JsonSchema, WhatCouldNotEndIsRefusedOrLeftOut) {
+  const std::string endless = "refers to itself without end";
+  EXPECT_THAT(Normal(R"({"$ref": "#"})"), HasSubstr(endless));
+  EXPECT_THAT(
+      Normal(R"({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}})"),
+      HasSubstr(endless));
+  EXPECT_THAT(Normal(R"({"allOf": [{"$ref": "#"}, {"type": "string"}]})"), HasSubstr(endless));
+  EXPECT_THAT(Normal(R"({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]})"),
+              HasSubstr(endless));
+  EXPECT_THAT(Normal(R"({"type": "array", "items": {"$ref": "#"}, "minItems": 1})"), HasSubstr(endless));
+  EXPECT_EQ(Normal(R"({"anyOf": [{"type": "null"}, {"type": "array", "items": {"$ref": "#/$defs/e"}}],
+                       "$defs": {"e": {"type": "array", "prefixItems": [{"$ref": "#/$defs/e"}]}}})"),
+            R"({"anyOf":[{"type":"null"},{"type":"array","items":false}]})");
+}
+
+TEST(JsonSchema, RulesThatCannotBeKeptAreRefusedByName) {
+  const auto expect = [](std::string_view text, const std::string& message) {
+    const auto normal = NormaliseSchema(text);
+    EXPECT_EQ(normal.status().code(), StatusCode::kUnsupported) << text;
+    EXPECT_THAT(normal.status().message(), HasSubstr("JSON schema: " + message)) << text;
+  };
+  expect(R"({"not": {}})", "#: not is not supported");
+  expect(R"({"properties": {"a/b": {"if": {}}}})", "#/properties/a~1b: if is not supported");
+  expect(R"({"items": {"uniqueItems": true}})", "#/items/uniqueItems: is not supported");
+  expect(R"({"type": "array", "contains": {}})", "#: contains is not supported");
+  expect(R"({"type": "number", "multipleOf": 0.5})", "#/multipleOf: is supported for integers only");
+  expect(R"({"pattern": "a", "minLength": 3})", "#/pattern: beside minLength or maxLength");
+  expect(R"({"properties": {"a": {}}, "patternProperties": {"b": {}}})",
+         "#/patternProperties: beside other rules");
+  expect(R"({"type": "object", "minProperties": 2})", "#/minProperties: above 1");
+  expect(R"({"$ref": "https://example.com/a.json"})", "#/$ref: only references within the schema");
+  expect(R"({"enum": ["a"], "minLength": 1})", "#: minLength beside listed values");
+}
+
+TEST(JsonSchema, MistakesAreNamedWithTheirPlace) {
+  const auto expect = [](std::string_view text, const std::string& message) {
+    const auto normal = NormaliseSchema(text);
+    EXPECT_EQ(normal.status().code(), StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(normal.status().message(), HasSubstr("JSON schema: " + message)) << text;
+  };
+  expect("{", "not JSON: a mistake at byte 2");
+  expect("{\"title\": \"\xC3\x28\"}", "not JSON");
+  expect("[]", "#: a schema is an object, true or false");
+  expect("false", "#: the schema false allows no answer");
+  expect(R"({"properties": {"a": 3}})", "#/properties/a: a schema is an object");
+  expect(R"({"type": "text"})", "#/type: must be string, number");
+  expect(R"({"enum": []})", "#/enum: must be a list of values");
+  expect(R"({"required": "a"})", "#/required: must be a list of names");
+  expect(R"({"minLength": -1})", "#/minLength: must be a whole number");
+  expect(R"({"minItems": 3, "maxItems": 2})", "#: maxItems is less than minItems");
+  expect(R"({"$ref": "#/$defs/none"})", "#: the reference #/$defs/none names nothing");
+  expect(R"({"required": ["b"], "properties": {}, "additionalProperties": false})",
+         "#/required: \"b\" is required");
+}
+
+TEST(JsonSchema, HostileOnesAreRefused) {
+  const auto expect = [](const std::string& text, const std::string& message) {
+    const auto normal = NormaliseSchema(text);
+    EXPECT_EQ(normal.status().code(), StatusCode::kResourceExhausted) << text.substr(0, 50);
+    EXPECT_THAT(normal.status().message(), HasSubstr(message));
+  };
+  std::string deep = "{}", wide = "[0", bomb = R"({"$defs": {"a0": {"type": "null"})";
+  for (int i = 0; i < 5000; ++i) deep = R"({"items": )" + deep + "}";
+  for (int i = 0; i < 20'000; ++i) wide += "," + std::to_string(i);
+  expect(deep, "more than 64 brackets within each other");
+  expect(R"({"enum": )" + wide + "]}", "#: more than 10000 schemas and values");
+  expect(R"({"maxLength": 1e12})", "#/maxLength: must be at most 1000000");
+  expect(R"({"pattern": ")" + std::string(5000, 'a') + "\"}", "a pattern may have 4096 bytes");
+  // Each definition is the next one twice: merging them all would take 2^30 steps.
+  for (int i = 1; i <= 30; ++i) {
+    const std::string below = R"({"$ref": "#/$defs/a)" + std::to_string(i - 1) + "\"}";
+    bomb += ", \"a" + std::to_string(i) + R"(": {"allOf": [)" + below + ", " + below + ", {}]}";
+  }
+  expect(bomb + R"(}, "$ref": "#/$defs/a30", "title": "b"})", "more than 10000 schemas and values");
+}
+
+}  // namespace
+}  // namespace longspec

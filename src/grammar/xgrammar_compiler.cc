@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <list>
+#include <map>
+#include <mutex>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "grammar/gbnf.h"
+#include "grammar/grammar.h"
+#include "grammar/json_schema.h"
+#include "grammar/xgrammar_constraint.h"
+#include "grammar/xgrammar_guard.h"
+#include "xgrammar/compiler.h"
+
+namespace longspec {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Kind = GrammarText::Kind;
+
+// Between two signs of JSON. Enough for any indentation, and an answer cannot go on with it for ever.
+constexpr int kMostWhiteSpace = 20;
+constexpr int kMostTagNesting = 96;
+
+std::string_view NameOf(Kind kind) {
+  switch (kind) {
+    case Kind::kGbnf:
+      return "grammar";
+    case Kind::kStructuralTag:
+      return "structural tag";
+    default:
+      return "JSON schema";
+  }
+}
+
+class XgrammarGrammar final : public Grammar {
+ public:
+  XgrammarGrammar(xgrammar::CompiledGrammar compiled, std::shared_ptr<const GrammarVocabulary> vocabulary)
+      : compiled_(std::move(compiled)),
+        vocabulary_(std::move(vocabulary)),
+        bytes_(compiled_.MemorySizeBytes()) {}
+
+  Result<std::unique_ptr<Constraint>> NewConstraint() const override {
+    try {
+      return MakeXgrammarConstraint(compiled_, vocabulary_);
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      return InvalidArgument("the grammar failed: " + XgrammarMessage(error));
+    }
+  }
+  size_t bytes() const override { return bytes_; }
+
+ private:
+  xgrammar::CompiledGrammar compiled_;
+  std::shared_ptr<const GrammarVocabulary> vocabulary_;
+  size_t bytes_;
+};
+
+struct TooDeep {};
+
+// Schemas within a structural tag are held to what all schemas are. Where the tag says "strict": false beside
+// its schema, as OpenAI's tools do, one that cannot be kept to allows any object.
+Status NormaliseSchemasIn(Json& tag) {
+  if (tag.is_array()) {
+    for (Json& element : tag) LS_TRY(NormaliseSchemasIn(element));
+  }
+  if (!tag.is_object()) return {};
+  const bool strict = !tag.contains("strict") || tag["strict"] != false;
+  tag.erase("strict");
+  for (auto& [key, value] : tag.items()) {
+    if ((key != "json_schema" && key != "schema") || value.is_string()) {
+      LS_TRY(NormaliseSchemasIn(value));
+      continue;
+    }
+    auto normal = NormaliseSchema(value.dump());
+    if (!strict && normal.status().code() == StatusCode::kUnsupported)
+      normal = NormaliseSchema(R"({"type": "object"})");
+    LS_TRY(normal.status());
+    value = Json::parse(*normal);
+  }
+  if (tag.contains("json_schema") && tag.contains("type") && !tag.contains("max_whitespace_cnt"))
+    tag["max_whitespace_cnt"] = kMostWhiteSpace;
+  return {};
+}
+
+Result<std::string> NormaliseTag(const std::string& text) {
+  try {
+    Json tag = Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
+      if (depth > kMostTagNesting) throw TooDeep();
+      return true;
+    });
+    LS_TRY(NormaliseSchemasIn(tag));
+    return tag.dump();
+  } catch (const TooDeep&) {
+    return ResourceExhausted("structural tag: more than " + std::to_string(kMostTagNesting) +
+                             " brackets within each other");
+  } catch (const Json::exception&) {
+    return InvalidArgument("structural tag: not JSON");
+  }
+}
+
+class XgrammarCompiler final : public GrammarCompiler {
+ public:
+  XgrammarCompiler(xgrammar::TokenizerInfo tokens, std::shared_ptr<const GrammarVocabulary> vocabulary,
+                   const GrammarLimits& limits)
+      : tokens_(std::move(tokens)), vocabulary_(std::move(vocabulary)), limits_(limits) {}
+
+  Result<std::shared_ptr<const Grammar>> Compile(const GrammarText& text) override {
+    const std::string key = std::to_string(static_cast<int>(text.kind)) + text.text;
+    if (auto known = Known(key)) return known;
+    if (text.text.size() > limits_.text_bytes) {
+      return ResourceExhausted(std::string(NameOf(text.kind)) + ": " + std::to_string(text.text.size()) +
+                               " bytes are more than the " + std::to_string(limits_.text_bytes) +
+                               " it may have");
+    }
+    LS_ASSIGN(const std::string prepared, Prepared(text));
+    LS_ASSIGN(std::shared_ptr<const Grammar> grammar, CompileWithin(text.kind, prepared));
+    Keep(key, grammar);
+    return grammar;
+  }
+
+ private:
+  static Result<std::string> Prepared(const GrammarText& text) {
+    switch (text.kind) {
+      case Kind::kJsonObject:
+        return NormaliseSchema(R"({"type": "object"})");
+      case Kind::kJsonSchema:
+        return NormaliseSchema(text.text);
+      case Kind::kGbnf:
+        return TranslateGbnf(text.text);
+      default:
+        return NormaliseTag(text.text);
+    }
+  }
+
+  Result<std::shared_ptr<const Grammar>> CompileWithin(Kind kind, const std::string& text) const {
+    const std::string name(NameOf(kind));
+    try {
+      const XgrammarGuard guard(limits_.compile_ms);
+      xgrammar::GrammarCompiler compiler(tokens_, /*max_threads=*/1, /*cache_enabled=*/false);
+      auto grammar = std::make_shared<const XgrammarGrammar>(Compiled(compiler, kind, text), vocabulary_);
+      if (!guard.warnings().empty()) {
+        return Unsupported(name + ": a rule cannot be kept: " +
+                           XgrammarMessage(std::runtime_error(guard.warnings().front())));
+      }
+      LS_TRY(CheckBeginning(*grammar, name));
+      return std::shared_ptr<const Grammar>(std::move(grammar));
+    } catch (const XgrammarTimeout&) {
+      return ResourceExhausted(name + ": compiling it takes more than " +
+                               std::to_string(static_cast<int>(limits_.compile_ms)) + " ms; make it simpler");
+    } catch (const std::bad_alloc&) {
+      return ResourceExhausted(name + ": out of memory while compiling it");
+    } catch (const std::exception& error) {
+      return InvalidArgument(name + ": " + XgrammarMessage(error));
+    }
+  }
+
+  static xgrammar::CompiledGrammar Compiled(xgrammar::GrammarCompiler& compiler, Kind kind,
+                                            const std::string& text) {
+    if (kind == Kind::kGbnf) return compiler.CompileGrammar(text);
+    if (kind == Kind::kStructuralTag) return compiler.CompileStructuralTag(text);
+    return compiler.CompileJSONSchema(text, /*any_whitespace=*/true, std::nullopt, std::nullopt,
+                                      /*strict_mode=*/true, kMostWhiteSpace);
+  }
+
+  // Some token must be able to begin an answer.
+  static Status CheckBeginning(const Grammar& grammar, const std::string& name) {
+    LS_ASSIGN(const std::unique_ptr<Constraint> constraint, grammar.NewConstraint());
+    LS_ASSIGN(const auto mask, constraint->Mask());
+    if (std::ranges::any_of(mask, [](uint32_t word) { return word != 0; })) return {};
+    return InvalidArgument(name + ": no answer could satisfy it");
+  }
+
+  std::shared_ptr<const Grammar> Known(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    const auto at = known_.find(key);
+    if (at == known_.end()) return nullptr;
+    auto grammar = at->second.lock();
+    if (grammar == nullptr) {
+      known_.erase(at);
+      return nullptr;
+    }
+    const auto used = std::ranges::find(recent_, grammar);
+    if (used != recent_.end()) recent_.erase(used);
+    recent_.push_front(grammar);
+    return grammar;
+  }
+
+  // What was used last is kept, up to a limit; what is in use is known in any case.
+  void Keep(const std::string& key, const std::shared_ptr<const Grammar>& grammar) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(known_, [](const auto& entry) { return entry.second.expired(); });
+    known_[key] = grammar;
+    recent_.push_front(grammar);
+    size_t bytes = 0;
+    std::erase_if(recent_, [&](const auto& kept) { return (bytes += kept->bytes()) > limits_.cached_bytes; });
+  }
+
+  const xgrammar::TokenizerInfo tokens_;
+  const std::shared_ptr<const GrammarVocabulary> vocabulary_;
+  const GrammarLimits limits_;
+  std::mutex mutex_;
+  std::map<std::string, std::weak_ptr<const Grammar>> known_;  // by kind and text
+  std::list<std::shared_ptr<const Grammar>> recent_;           // the last used first
+};
+
+}  // namespace
+
+Result<std::unique_ptr<GrammarCompiler>> GrammarCompiler::Create(GrammarVocabulary vocabulary,
+                                                                 const GrammarLimits& limits) {
+  if (vocabulary.end_tokens.empty())
+    return Unsupported("the model has no end token, so an answer with a grammar could not end");
+  if (vocabulary.tokens.size() > static_cast<size_t>(vocabulary.n_logits))
+    return InvalidArgument("the vocabulary has more tokens than a row has logits");
+  try {
+    xgrammar::TokenizerInfo tokens(vocabulary.tokens, xgrammar::VocabType::RAW, vocabulary.n_logits,
+                                   vocabulary.end_tokens);
+    return std::unique_ptr<GrammarCompiler>(std::make_unique<XgrammarCompiler>(
+        std::move(tokens), std::make_shared<const GrammarVocabulary>(std::move(vocabulary)), limits));
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("out of memory while preparing the vocabulary for grammars");
+  } catch (const std::exception& error) {
+    return InvalidArgument("the vocabulary cannot be used for grammars: " + XgrammarMessage(error));
+  }
+}
+
+bool HasGrammars() { return true; }
+
+}  // namespace longspec

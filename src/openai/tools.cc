@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "openai/tools.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "openai/fields.h"
+#include "openai/json.h"
+#include "openai/requests.h"
+
+namespace longspec::openai {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kMostTools = 128;
+constexpr size_t kMostNameBytes = 64;
+
+bool IsName(const std::string& name) {
+  return !name.empty() && name.size() <= kMostNameBytes && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.';
+  });
+}
+
+std::optional<ApiError> ParseTool(const Json& json, const std::string& place, Tool* tool) {
+  Fields fields(json, place);
+  std::string type;
+  if (!fields.Text("type", &type)) fields.Missing("type");
+  if (!type.empty() && type != "function") fields.Fail("type", "must be \"function\"", "unsupported_value");
+  const Json* function = fields.Find("function");
+  if (function == nullptr) fields.Missing("function");
+  if (fields.error()) return fields.error();
+  Fields inner(*function, fields.PlaceOf("function"));
+  if (!inner.Text("name", &tool->name)) inner.Missing("name");
+  if (!inner.error() && !IsName(tool->name))
+    inner.Fail("name", "must have from 1 to 64 letters, digits, \"_\", \"-\" and \".\"", "invalid_value");
+  inner.Bool("strict", &tool->strict);
+  if (const Json* parameters = inner.Find("parameters"); parameters != nullptr) {
+    if (!parameters->is_object()) inner.Fail("parameters", "must be a JSON schema", "invalid_type");
+    tool->parameters = *parameters;
+  } else {
+    tool->parameters = {{"type", "object"}, {"additionalProperties", false}};
+  }
+  tool->definition = json;
+  return inner.error();
+}
+
+// "none", "auto", "required" or {"type": "function", "function": {"name": "f"}}.
+void ParseChoice(Fields& fields, ToolUse* use) {
+  use->choice = use->tools.empty() ? ToolChoice::kNone : ToolChoice::kAuto;
+  const Json* value = fields.Find("tool_choice");
+  if (value == nullptr) return;
+  if (*value == "none" || *value == "auto" || *value == "required") {
+    const bool required = *value == "required";
+    if (required && use->tools.empty()) return fields.Fail("tool_choice", "needs tools", "invalid_value");
+    if (*value == "none") use->choice = ToolChoice::kNone;
+    if (required) use->choice = ToolChoice::kRequired;
+    return;
+  }
+  const bool named = value->is_object() && value->contains("function") && (*value)["function"].is_object() &&
+                     (*value)["function"].contains("name");
+  if (!named) {
+    return fields.Fail("tool_choice", "must be \"none\", \"auto\", \"required\" or the name of a function",
+                       "invalid_value");
+  }
+  const Json name = (*value)["function"]["name"];
+  const auto tool = std::ranges::find_if(use->tools, [&](const Tool& t) { return name == t.name; });
+  if (tool == use->tools.end())
+    return fields.Fail("tool_choice", "names a function that tools does not have", "invalid_value");
+  use->tools = {Tool(*tool)};
+  use->choice = ToolChoice::kRequired;
+  use->parallel = false;
+}
+
+// --- How the model is told. ---
+
+// Arguments as templates want them: a value instead of its text.
+Json CallsForTemplates(const Json& calls) {
+  Json given = calls;
+  for (Json& call : given) {
+    Json& arguments = call["function"]["arguments"];
+    if (!arguments.is_string()) continue;
+    const auto parsed = ParseJson(arguments.get<std::string>());
+    if (const auto* value = std::get_if<Json>(&parsed)) arguments = Json(*value);
+  }
+  return given;
+}
+
+bool HasMore(const Message& message) { return !message.more.empty() || message.role == "tool"; }
+
+// For models whose template knows nothing of tools, in the words of SmolLM2's model card.
+std::string Introduction(const ToolUse& use) {
+  Json functions = Json::array();
+  for (const Tool& tool : use.tools) functions.push_back(tool.definition);
+  return "You are an expert in composing functions. You are given a question and a set of possible "
+         "functions. "
+         "Based on the question, you will need to make one or more function/tool calls to achieve the "
+         "purpose. "
+         "If none of the functions can be used, point it out and refuse to answer. "
+         "If the given question lacks the parameters required by the function, also point it out.\n\n"
+         "You have access to the following tools:\n<tools>" +
+         functions.dump() +
+         "</tools>\n\nThe output MUST strictly adhere to the following format, and NO other text MUST be "
+         "included.\n"
+         "The example format is as follows. Please make sure the parameter type is correct. If no function "
+         "call is "
+         "needed, please make the tool calls an empty list '[]'.\n<tool_call>[\n"
+         "{\"name\": \"func_name1\", \"arguments\": {\"argument1\": \"value1\", \"argument2\": "
+         "\"value2\"}},\n"
+         "... (more tool calls as required)\n]</tool_call>";
+}
+
+// Calls and their results as text of plain messages.
+void SpellOut(std::vector<Message>& messages) {
+  for (Message& message : messages) {
+    if (message.role == "tool") {
+      message.role = "user";
+      message.content = "<tool_response>\n" + message.content + "\n</tool_response>";
+    } else if (!message.more.empty()) {
+      const Json more = Json::parse(message.more);
+      Json calls = Json::array();
+      for (const Json& call : more.value("tool_calls", Json::array()))
+        calls.push_back({{"name", call["function"]["name"]}, {"arguments", call["function"]["arguments"]}});
+      if (!calls.empty()) message.content += "<tool_call>" + calls.dump() + "</tool_call>";
+    }
+    message.more.clear();
+  }
+}
+
+void Tell(ToolFormat format, const ToolUse& use, GenerationRequest& generation) {
+  std::vector<Message>& messages = generation.messages;
+  if (format == ToolFormat::kGeneric) {
+    SpellOut(messages);
+    if (!use.offered()) return;
+    if (messages.empty() || messages.front().role != "system")
+      messages.insert(messages.begin(), {"system", ""});
+    std::string& system = messages.front().content;
+    system = Introduction(use) + (system.empty() ? "" : "\n\n" + system);
+    return;
+  }
+  if (!use.offered()) return;
+  Json definitions = Json::array();
+  for (const Tool& tool : use.tools) definitions.push_back(tool.definition);
+  generation.template_variables = Json{{"tools", std::move(definitions)}}.dump();
+}
+
+// --- What form calls have: structural tags of xgrammar. ---
+
+Json CallTag(const std::string& begin, const char* arguments, const std::string& end, const Tool& tool) {
+  return {{"begin", begin + "{\"name\": \"" + tool.name + "\", \"" + arguments + "\": "},
+          {"content", {{"type", "json_schema"}, {"json_schema", tool.parameters}, {"strict", tool.strict}}},
+          {"end", "}" + end}};
+}
+
+Json Triggered(const char* trigger, Json tags, const ToolUse& use) {
+  return {{"type", "triggered_tags"},
+          {"triggers", {trigger}},
+          {"tags", std::move(tags)},
+          {"at_least_one", use.choice == ToolChoice::kRequired},
+          {"stop_after_first", !use.parallel}};
+}
+
+Json FormOfCalls(ToolFormat format, const ToolUse& use) {
+  Json tags = Json::array();
+  for (const Tool& tool : use.tools) {
+    if (format == ToolFormat::kHermes)
+      tags.push_back(CallTag("<tool_call>\n", "arguments", "\n</tool_call>", tool));
+    if (format == ToolFormat::kLlama3) tags.push_back(CallTag("", "parameters", "", tool));
+    if (format == ToolFormat::kGeneric) tags.push_back(CallTag("", "arguments", "", tool));
+  }
+  if (format == ToolFormat::kHermes) return Triggered("<tool_call>", std::move(tags), use);
+  if (format == ToolFormat::kLlama3) return Triggered("{\"name\": ", std::move(tags), use);
+  const Json list = {{"type", "tags_with_separator"},
+                     {"tags", std::move(tags)},
+                     {"separator", ", "},
+                     {"at_least_one", use.choice == ToolChoice::kRequired},
+                     {"stop_after_first", !use.parallel}};
+  ToolUse once = use;
+  once.parallel = false;  // one list
+  return Triggered("<tool_call>",
+                   Json::array({{{"begin", "<tool_call>["}, {"content", list}, {"end", "]</tool_call>"}}}),
+                   once);
+}
+
+}  // namespace
+
+void ParseTools(Fields& fields, ToolUse* use) {
+  if (const Json* tools = fields.Find("tools"); tools != nullptr) {
+    if (!tools->is_array() || tools->size() > kMostTools) {
+      return fields.Fail("tools", "must be a list of up to " + std::to_string(kMostTools) + " functions",
+                         "invalid_type");
+    }
+    use->tools.resize(tools->size());
+    for (size_t i = 0; i < tools->size(); ++i) {
+      auto error = ParseTool((*tools)[i], "tools[" + std::to_string(i) + "]", &use->tools[i]);
+      if (error) return fields.Fail(*std::move(error));
+      const auto same = [&](const Tool& other) { return other.name == use->tools[i].name; };
+      if (std::ranges::count_if(use->tools, same) > 1)
+        return fields.Fail("tools", "has two functions with the name " + use->tools[i].name, "invalid_value");
+    }
+  }
+  fields.Bool("parallel_tool_calls", &use->parallel);
+  ParseChoice(fields, use);
+}
+
+void ParseToolMembers(Fields& fields, Message* message) {
+  Json more = Json::object();
+  std::string id, name;
+  if (fields.Text("tool_call_id", &id)) more["tool_call_id"] = id;
+  if (fields.Text("name", &name) && message->role == "tool") more["name"] = name;
+  if (const Json* calls = fields.Find("tool_calls"); calls != nullptr && !calls->empty()) {
+    const bool right = message->role == "assistant" && calls->is_array() &&
+                       std::ranges::all_of(*calls, [](const Json& call) {
+                         if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
+                           return false;
+                         const Json& function = call["function"];
+                         return function.contains("name") && function["name"].is_string() &&
+                                function.contains("arguments") &&
+                                (function["arguments"].is_string() || function["arguments"].is_object());
+                       });
+    if (right) {
+      more["tool_calls"] = CallsForTemplates(*calls);
+    } else {
+      fields.Fail("tool_calls",
+                  "must be an assistant's list of calls of functions, with a name and arguments",
+                  "invalid_type");
+    }
+  }
+  if (!more.empty()) message->more = more.dump();
+}
+
+ToolFormat ToolFormatOf(std::string_view chat_template) {
+  const auto has = [&](std::string_view text) { return chat_template.find(text) != std::string_view::npos; };
+  if (!has("tools")) return ToolFormat::kGeneric;
+  if (has("<tool_call>")) return ToolFormat::kHermes;
+  if (has("<|python_tag|>") || has("\"parameters\": dictionary")) return ToolFormat::kLlama3;
+  return ToolFormat::kGeneric;
+}
+
+std::optional<ApiError> ApplyTools(ToolFormat format, ApiRequest* request) {
+  GenerationRequest& generation = request->generation;
+  const ToolUse& use = request->tools;
+  if (!use.offered() && !std::ranges::any_of(generation.messages, HasMore)) return std::nullopt;
+  Tell(format, use, generation);
+  if (!use.offered()) return std::nullopt;
+  if (generation.grammar.kind != GrammarText::Kind::kNone) {
+    return ApiError{.message = "tools: beside response_format, json_schema or grammar they are not supported",
+                    .param = "tools",
+                    .code = "unsupported_value"};
+  }
+  const Json tag = {{"type", "structural_tag"}, {"format", FormOfCalls(format, use)}};
+  generation.grammar = {GrammarText::Kind::kStructuralTag, tag.dump()};
+  return std::nullopt;
+}
+
+}  // namespace longspec::openai

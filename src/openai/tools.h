@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tools that an answer may call: what a request says of them, how the model is told, and what form its calls
+// must have. Each family of models writes calls in its own way, which its chat template shows. Pure
+// functions.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "longspec/generation.h"
+#include "openai/errors.h"
+
+namespace longspec::openai {
+
+class Fields;
+struct ApiRequest;
+
+enum class ToolFormat : uint8_t {
+  kHermes,   // <tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>: Hermes, Qwen 2.5 and 3
+  kLlama3,   // {"name": "f", "parameters": {...}}: Llama 3.1 and 3.2
+  kGeneric,  // <tool_call>[{"name": "f", "arguments": {...}}]</tool_call>: SmolLM2, and all that show nothing
+             // else
+};
+
+struct Tool {
+  std::string name;
+  nlohmann::ordered_json definition;  // as it was given: {"type": "function", "function": {...}}
+  nlohmann::ordered_json parameters;  // their schema
+  bool strict = false;                // a schema that cannot be kept to is an error
+};
+
+enum class ToolChoice : uint8_t { kNone, kAuto, kRequired };
+
+struct ToolUse {
+  std::vector<Tool> tools;  // of a named choice, that one
+  ToolChoice choice = ToolChoice::kNone;
+  bool parallel = true;  // more than one call
+
+  bool offered() const { return choice != ToolChoice::kNone && !tools.empty(); }
+};
+
+// tools, tool_choice and parallel_tool_calls of a chat.
+void ParseTools(Fields& fields, ToolUse* use);
+// tool_calls, tool_call_id and name of a message, into Message::more.
+void ParseToolMembers(Fields& fields, Message* message);
+
+// By the chat template's source.
+ToolFormat ToolFormatOf(std::string_view chat_template);
+
+// Tells the model of the tools and of calls in earlier messages, in its format, and makes the form of calls
+// the answer's grammar. Does nothing if there are neither. The error: a grammar was asked for, too.
+std::optional<ApiError> ApplyTools(ToolFormat format, ApiRequest* request);
+
+}  // namespace longspec::openai
