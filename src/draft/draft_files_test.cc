@@ -95,7 +95,7 @@ TEST_F(DraftFilesTest, WhatThePlanOpenedIsLoaded) {
       const auto drafter = MakeDrafter({.type = "auto", .draft_model = path},
                                        {.target = &tiny_.target(), .cache = cache.get(), .models = &models_});
       ASSERT_TRUE(drafter.ok()) << drafter.status().message();
-      EXPECT_THAT((*drafter)->sources(), ElementsAre("ppm", "suffix", type));
+      EXPECT_THAT((*drafter)->sources(), ElementsAre("ppm", "suffix", type, "grammar"));
     }
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kv/chunk_pool.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <mutex>
@@ -13,10 +14,12 @@
 
 namespace longspec {
 
-// A few chunks that were given back wait for the next who wants one: fresh memory costs as much as filling
-// it.
+// Some chunks that were given back wait for the next who wants one: fresh memory costs more than filling it.
+// A share of those in use, so that each of many sequences that stand at the end of a chunk finds one.
 struct ChunkPool::Shared {
-  static constexpr size_t kMostSpare = 4;
+  static constexpr size_t kMostSpare = 256;
+  size_t most_spare() const { return std::min(kMostSpare, 4 + in_memory / 4); }
+
   std::mutex mutex;
   size_t held = 0;
   size_t in_memory = 0;  // of them
@@ -60,8 +63,10 @@ Result<KvChunkRef> ChunkPool::Take() {
       const std::lock_guard lock(shared->mutex);
       --shared->held;
       shared->in_memory -= chunk->in_memory() ? 1 : 0;
-      if (shared->spare.size() < Shared::kMostSpare && chunk->memory().size() > 0) {
+      if (shared->spare.size() < shared->most_spare() && chunk->memory().size() > 0) {
         shared->spare.push_back(std::move(chunk->memory()));
+      } else if (shared->spare.size() > shared->most_spare()) {
+        shared->spare.pop_back();
       }
     }
     delete chunk;
