@@ -9,6 +9,7 @@
 
 #include "decode/testing/samplings.h"
 #include "draft/testing/block_drafts.h"
+#include "draft/testing/eagle_files.h"
 #include "draft/testing/longspec_files.h"
 #include "draft/testing/priors.h"
 #include "engine/gguf_tokenizer.h"
@@ -158,6 +159,50 @@ TEST(DraftModelArchitectures, TheTextIsThatOfPlainDecoding) {
       EXPECT_EQ(drafted->tokens, plain->tokens);
       EXPECT_GT(drafted->timings.draft_n_accepted, 0);
     }
+  }
+}
+
+// Drafts that read hidden states: in sessions that go on, that begin alike, and that are forked.
+TEST_F(DraftModelTest, EagleDraftsLeaveTheTextAsItIs) {
+  const testing::TinyTarget tiny;
+  for (const bool eagle3 : {false, true}) {
+    const testing::EagleShape shape = {.eagle3 = eagle3};
+    const std::string draft = testing::WriteEagle(
+        folder_, eagle3 ? "three" : "one", tiny.config, shape, testing::RandomEagle(tiny.config, shape, 4),
+        {}, R"(, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 1]})");
+    GenerationRequest request;
+    for (int i = 0; i < 80; ++i) request.tokens.insert(request.tokens.end(), {65, 70, 80, 90, 31 + i % 7});
+    request.n_predict = 40;
+    request.ignore_eos = true;
+    request.sampling.temperature = 0.7F;
+    request.sampling.top_k = 2;
+    request.sampling.seed = 5;
+    std::map<std::string, std::vector<std::vector<int32_t>>> texts;
+    std::string notices;
+    for (const std::string type : {"none", eagle3 ? "eagle3" : "eagle"}) {
+      // Each type has an engine of its own: what one has computed the other must compute too.
+      auto engine = Engine::Load({.path = folder_.File("target.gguf"), .threads = 2});
+      ASSERT_TRUE(engine.ok()) << engine.status().message();
+      request.speculation = {.type = type, .policy = "fixed", .draft_model = draft};
+      auto first = (*engine)->NewSession();
+      for (int turn = 0; turn < 3; ++turn) {
+        auto again = (*engine)->NewSession();
+        auto fork = (*engine)->Fork(**first);
+        for (Session* session : {first->get(), again->get(), fork->get()}) {
+          GenerationRequest next = request;
+          if (turn > 0) next.tokens.push_back(100 + turn);
+          const auto result = (*engine)->Generate(*session, next);
+          ASSERT_TRUE(result.ok()) << result.status().message();
+          texts[type].push_back(result->tokens);
+          notices += result->speculative.notice;
+          if (type != "none") {
+            EXPECT_GT(result->timings.draft_n, 0);
+          }
+        }
+      }
+    }
+    EXPECT_EQ(texts["none"], texts[eagle3 ? "eagle3" : "eagle"]);
+    EXPECT_EQ(notices, "");
   }
 }
 
@@ -330,7 +375,7 @@ TEST_F(DraftModelTest, WhatCannotWorkIsRefused) {
   EXPECT_EQ(Generate("longspec", "").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Generate("longspec", "/nonexistent").status().code(), StatusCode::kNotFound);
   EXPECT_THAT(Generate("longspec", folder_.File("target.gguf")).status().message(),
-              HasSubstr("is no LongSpec"));
+              HasSubstr("is no kind of draft model"));
   EXPECT_EQ(Generate("lm", draft_).status().code(), StatusCode::kInvalidArgument);
   TinyModelOptions larger;
   larger.n_vocab = 400;
