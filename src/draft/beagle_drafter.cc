@@ -42,9 +42,9 @@ class BeagleDrafter final : public Drafter, private GrowthModel {
   }
 
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
-    const int left = range_.LevelsLeft(committed.size());
+    const int left = range_.LevelsToGrow(committed.size());
     if (left <= 0) return {};
-    range_.Begin(forward_.block().begin());
+    range_.Sees(forward_.block().positions().size(), committed.size() - 1);
     root_position_ = static_cast<int>(committed.size()) - 1;
     forward_.BeginTree();
     GuidedGrowth guided(*this, budget.foresight, kDiceOfModels, committed);
@@ -86,7 +86,7 @@ Result<DraftMemory> BeagleMemory(const SpeculationOptions& options, const Target
 }
 
 DrafterResult MakeBeagle(const SpeculationOptions& options, const DraftContext& context) {
-  return MakeLearned<BeagleModel>(options, context, [&](auto model, TreeShape shape) {
+  return MakeLearned<BeagleModel>(options, context, "eagle2", [&](auto model, TreeShape shape) {
     return std::make_unique<BeagleDrafter>(std::move(model), std::move(shape),
                                            *context.target->shared_parts(), *context.cache);
   });

@@ -13,8 +13,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Registry, KnowsNamesAndAliases) {
-  EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay", "ppm", "suffix", "recycling", "magicdec",
-                                          "longspec", "beagle", "medusa", "exit", "lm", "auto"));
+  EXPECT_THAT(DrafterNames(),
+              ElementsAre("none", "ngram", "replay", "ppm", "suffix", "recycling", "magicdec", "longspec",
+                          "eagle", "eagle3", "beagle", "medusa", "exit", "lm", "auto"));
   for (const std::string name :
        {"none", "ngram", "replay", "suffix", "ppm", "auto"}) {  // what needs no model
     EXPECT_TRUE(CheckDrafter({.type = name}).ok());

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -19,15 +18,13 @@
 #include "draft/guided_growth.h"
 #include "draft/learned_draft.h"
 #include "draft/registry.h"
+#include "draft/trained_range.h"
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
 #include "kv/chunk_pool.h"
 
 namespace longspec {
 namespace {
-
-constexpr int kNoLimit = 1 << 30;
-constexpr double kFewUnread = 0.1;  // share of the positions that may be missing without a word
 
 size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
@@ -38,6 +35,7 @@ class EagleDrafter final : public Drafter, private GrowthModel {
       : model_(std::move(model)),
         shape_(std::move(shape)),
         width_(Z(model_->block.shape.n_embd)),
+        range_(model_->path, model_->trained_positions),
         forward_(model_, target,
                  DraftCacheLayout(model_->block.shape.n_head_kv, model_->block.shape.head_dim,
                                   cache.Span(0).layout),
@@ -60,12 +58,9 @@ class EagleDrafter final : public Drafter, private GrowthModel {
     // The root's slot is that of the last position whose feature there is.
     root_position_ = static_cast<int>(committed.size()) - 2;
     if (root_position_ < 0 || last_position_ != root_position_) return {};
-    const int left = PositionsLeft();
-    if (left <= 0) {
-      past_training_ = true;
-      return {};
-    }
-    n_unread_ = root_position_ - static_cast<int>(positions_.size());
+    const int left = range_.LevelsToGrow(committed.size() - 1);
+    if (left <= 0) return {};
+    range_.Sees(positions_.size(), Z(root_position_));
     paths_.clear();
     outputs_.clear();
     output_of_.clear();
@@ -102,18 +97,7 @@ class EagleDrafter final : public Drafter, private GrowthModel {
            (last_feature_.capacity() + outputs_.capacity()) * sizeof(float);
   }
 
-  std::string notice() const override {
-    if (past_training_) {
-      return "the draft model " + model_->path + " was trained for " +
-             std::to_string(model_->trained_positions) + " positions: beyond them nothing was proposed";
-    }
-    if (n_unread_ > kFewUnread * root_position_) {
-      return std::to_string(n_unread_) + " of " + std::to_string(root_position_) +
-             " positions were computed while the draft model " + model_->path +
-             " did not read along: it drafted without them";
-    }
-    return {};
-  }
+  std::string notice() const override { return range_.notice(); }
 
  private:
   // Forgets the slots of `position` and after it.
@@ -131,11 +115,6 @@ class EagleDrafter final : public Drafter, private GrowthModel {
     } else {
       (void)Follow(rows.sequence);
     }
-  }
-
-  // Levels a tree may have so that the draft runs at positions it knows only.
-  int PositionsLeft() const {
-    return model_->trained_positions == 0 ? kNoLimit : model_->trained_positions - root_position_;
   }
 
   void SetFeature(const TargetOutput::Segment& output, int row, EagleRow* slot) const {
@@ -186,13 +165,12 @@ class EagleDrafter final : public Drafter, private GrowthModel {
   const std::shared_ptr<const EagleModel> model_;
   const TreeShape shape_;
   const size_t width_;
+  TrainedRange range_;
   EagleForward forward_;
   std::vector<int32_t> text_;        // committed tokens
   std::vector<int32_t> positions_;   // of the slots whose keys are stored, ascending
   int last_position_ = -1;           // of the newest slot, which is not stored yet; -1: there is none
   std::vector<float> last_feature_;  // its own, (n_taps, width)
-  int n_unread_ = 0;                 // positions before the last root that it has not read
-  bool past_training_ = false;
   std::vector<EagleRow> slots_;
 
   // The tree that is being grown.
@@ -204,13 +182,6 @@ class EagleDrafter final : public Drafter, private GrowthModel {
 };
 
 constexpr DrafterOption kEagleOptions[] = {kDraftModelOption, kDraftWeightsOption};
-
-Result<TreeShape> Shape(const std::string& tree) { return ParseTreeShape(tree.empty() ? "eagle2" : tree); }
-
-Status CheckEagle(const SpeculationOptions& options) {
-  LS_TRY(CheckDraftWeights(options.draft_weights));
-  return Shape(options.tree).status();
-}
 
 // Its weights, its activations, and one layer's keys and values of the whole context.
 template <typename Model>
@@ -227,19 +198,10 @@ Result<DraftMemory> EagleMemory(const SpeculationOptions& options, const TargetF
 
 template <typename Model>
 DrafterResult MakeEagle(const SpeculationOptions& options, const DraftContext& context) {
-  LS_CHECK(context.target != nullptr && context.cache != nullptr);
-  const SharedParts* target = context.target->shared_parts();
-  if (target == nullptr) {
-    return Unsupported(options.draft_model + ": this target has no layers to share with a draft model");
-  }
-  LS_ASSIGN(TreeShape shape, Shape(options.tree));
-  LS_ASSIGN(auto model, context.models->Learned<Model>(options.draft_model, options.draft_weights, *target));
-  try {
-    return std::unique_ptr<Drafter>(
-        std::make_unique<EagleDrafter>(std::move(model), std::move(shape), *target, *context.cache));
-  } catch (const std::bad_alloc&) {
-    return ResourceExhausted(options.draft_model + ": no memory for the draft model's activations");
-  }
+  return MakeLearned<Model>(options, context, "eagle2", [&](auto model, TreeShape shape) {
+    return std::make_unique<EagleDrafter>(std::move(model), std::move(shape), *context.target->shared_parts(),
+                                          *context.cache);
+  });
 }
 
 template <typename Model>
@@ -249,7 +211,7 @@ constexpr DrafterEntry Entry(std::array<std::string_view, 3> aliases, std::strin
           .summary = summary,
           .options = kEagleOptions,
           .reads = ReadsLearned<Model>,
-          .check = CheckEagle,
+          .check = CheckLearned,
           .fits = LearnedFits<Model>,
           .memory = EagleMemory<Model>,
           .make = MakeEagle<Model>,

@@ -65,9 +65,9 @@ class ExitDrafter final : public Drafter, private GrowthModel {
     row_of_.clear();
     if (cache_.length() + 1 != static_cast<int>(committed.size()))
       return {};  // the root has no keys before it
-    const int left = range_.LevelsLeft(committed.size());
+    const int left = range_.LevelsToGrow(committed.size());
     if (left <= 0) return {};
-    range_.Begin(block_.begin());
+    range_.Sees(block_.positions().size(), committed.size() - 1);
     GuidedGrowth guided(*this, budget.foresight, kDiceOfModels, committed);
     return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
                     guided, tree);
@@ -157,7 +157,7 @@ Result<DraftMemory> ExitMemory(const SpeculationOptions& options, const TargetFa
 }
 
 DrafterResult MakeExit(const SpeculationOptions& options, const DraftContext& context) {
-  return MakeLearned<ExitModel>(options, context, [&](auto model, TreeShape shape) {
+  return MakeLearned<ExitModel>(options, context, "beam", [&](auto model, TreeShape shape) {
     return std::make_unique<ExitDrafter>(std::move(model), std::move(shape), *context.target, *context.cache);
   });
 }

@@ -28,8 +28,8 @@ StateBlock::StateBlock(const SharedParts& target, const DraftBlock& block, Input
       logits_(Z(kMaxRows) * Z(head) * sizeof(float)) {}
 
 size_t StateBlock::bytes() const {
-  return cache_->bytes() + slots_.bytes() + tokens_.capacity() * sizeof(int32_t) + attention_.bytes() +
-         work_.bytes() + logits_.size();
+  return cache_->bytes() + slots_.bytes() + (tokens_.capacity() + positions_.capacity()) * sizeof(int32_t) +
+         attention_.bytes() + work_.bytes() + logits_.size();
 }
 
 size_t StateBlock::ScratchBytes(const DraftBlock& block, int64_t head) {
@@ -46,9 +46,9 @@ void StateBlock::SetAngles(int row, int position) {
 
 // Forgets the states of `position` and after it.
 void StateBlock::KeepBefore(int position) {
-  cache_->Truncate(std::clamp(position - begin_, 0, cache_->length()));
-  if (cache_->length() == 0) begin_ = 0;
-  tokens_.resize(Z(end()));
+  positions_.erase(std::ranges::lower_bound(positions_, position), positions_.end());
+  cache_->Truncate(static_cast<int>(positions_.size()));
+  tokens_.resize(std::min(tokens_.size(), Z(position)));
 }
 
 void StateBlock::Follow(std::span<const int32_t> committed) {
@@ -61,11 +61,7 @@ Status StateBlock::Read(const CommittedRows& rows, const float* states, const At
   if (rows.rows.empty()) return {};
   LS_CHECK(states != nullptr);
   const auto n_rows = static_cast<int>(rows.rows.size());
-  KeepBefore(rows.first <= end() ? rows.first : 0);
-  if (cache_->length() == 0) {
-    begin_ = rows.first;
-    tokens_.assign(rows.sequence.begin(), rows.sequence.begin() + rows.first);
-  }
+  KeepBefore(rows.first);  // what the target computed again is read again
   LS_ASSIGN(KvTransaction kept, cache_->Begin(n_rows));
   const KvWriter writer = kept.Writer(0);
   for (int begin = 0; begin < n_rows; begin += kMaxRows) {
@@ -79,7 +75,8 @@ Status StateBlock::Read(const CommittedRows& rows, const float* states, const At
     target_.team->Run([&](ThreadTeam::Worker& worker) { Store(worker, w); });
   }
   kept.CommitAll();
-  const auto more = rows.sequence.subspan(Z(rows.first), Z(n_rows));
+  for (int i = 0; i < n_rows; ++i) positions_.push_back(rows.first + i);
+  const auto more = rows.sequence.first(Z(rows.first + n_rows)).subspan(tokens_.size());
   tokens_.insert(tokens_.end(), more.begin(), more.end());
   return {};
 }
@@ -95,8 +92,8 @@ void StateBlock::PlaceKeys(std::span<const Row> rows) {
   }
 }
 
-// What is kept and a tail together are one sequence of keys: the positions between them, if any are missing,
-// are in the keys' angles only.
+// What is kept and a tail together are one sequence of keys, whatever positions are missing between them:
+// where a key stands is in its angles.
 void StateBlock::Place(std::span<const Row> rows) {
   PlaceKeys(rows);
   views_.clear();

@@ -37,12 +37,11 @@ class StateBlock {
 
   // Forgets states of tokens that are not these.
   void Follow(std::span<const int32_t> committed);
-  // Keeps keys and values of the rows' states, (rows.n_output_rows, n_embd). Where positions before them are
-  // missing, what was kept is forgotten.
+  // Keeps keys and values of the rows' states, (rows.n_output_rows, n_embd). Positions that it does not read
+  // are not seen by what comes after them.
   Status Read(const CommittedRows& rows, const float* states, const AttentionWeights& w);
-  // Positions that are kept; position p is slot p - begin() of kept().
-  int begin() const { return begin_; }
-  int end() const { return begin_ + cache_->length(); }
+  // The positions that are kept, in the order of their slots in kept().
+  std::span<const int32_t> positions() const { return positions_; }
   KvSpan kept() const { return cache_->Span(0); }
 
   // --- A tree below them. Slots are for as long as it is grown.
@@ -90,9 +89,9 @@ class StateBlock {
   const std::unique_ptr<FullCache> cache_;
   KvSlots slots_;
   KvWriter slot_writer_;
-  int begin_ = 0;
   int n_slots_ = 0;
-  std::vector<int32_t> tokens_;  // of the positions before end(), those before begin() too
+  std::vector<int32_t> positions_;
+  std::vector<int32_t> tokens_;  // of all positions up to the last that is kept
 
   // Of one pass.
   std::vector<RowView> views_;
