@@ -23,14 +23,11 @@ namespace {
 
 class BeagleDrafter final : public Drafter, private GrowthModel {
  public:
-  BeagleDrafter(std::shared_ptr<const BeagleModel> model, TreeShape shape, const SharedParts& target,
-                const KvCache& cache)
+  BeagleDrafter(const std::shared_ptr<const BeagleModel>& model, TreeShape shape, const SharedParts& target,
+                std::shared_ptr<DraftStates> states, int capacity)
       : shape_(std::move(shape)),
         range_(model->path, model->trained_positions),
-        forward_(model, target,
-                 DraftCacheLayout(model->layer.block.shape.n_head_kv, model->layer.block.shape.head_dim,
-                                  cache.Span(0).layout),
-                 cache.capacity()) {}
+        forward_(model, target, std::move(states), capacity) {}
 
   std::string_view name() const override { return BeagleModel::kKind; }
   bool uses_dice() const override { return true; }
@@ -87,8 +84,9 @@ Result<DraftMemory> BeagleMemory(const SpeculationOptions& options, const Target
 
 DrafterResult MakeBeagle(const SpeculationOptions& options, const DraftContext& context) {
   return MakeLearned<BeagleModel>(options, context, "eagle2", [&](auto model, TreeShape shape) {
-    return std::make_unique<BeagleDrafter>(std::move(model), std::move(shape),
-                                           *context.target->shared_parts(), *context.cache);
+    return std::make_unique<BeagleDrafter>(model, std::move(shape), *context.target->shared_parts(),
+                                           LearnedStates(options, context, model->layer.block),
+                                           context.cache->capacity());
   });
 }
 

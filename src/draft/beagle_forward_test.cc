@@ -36,7 +36,7 @@ struct Rig {
                              .v_type = CacheType::kF32,
                              .n_kv_head = heads.n_kv_head,
                              .head_dim = heads.head_dim};
-    return BeagleForward(model, tiny.parts(), layout, 1000);
+    return BeagleForward(model, tiny.parts(), std::make_shared<DraftStates>(layout, 0), 1000);
   }
 
   // States of positions [first, first + n): a function of the position alone.

@@ -89,9 +89,9 @@ std::vector<Vec> StatesOf(TinyTarget& tiny, const std::vector<int32_t>& tokens, 
 // A sequence whose target's cache holds all but its last token, and a drafter that reads along.
 class Scene {
  public:
-  explicit Scene(Draft* draft, const std::string& tree = "", CacheType type = CacheType::kF32)
-      : d_(*draft), cache_(d_.tiny.NewCache(1000, type)), options_(d_.Options(tree)) {
-    auto made = MakeDrafter(options_, {.target = &d_.tiny.target(), .cache = cache_.get()});
+  explicit Scene(Draft* draft, const std::string& tree = "", DraftModels* models = nullptr)
+      : d_(*draft), cache_(d_.tiny.NewCache(1000)), options_(d_.Options(tree)) {
+    auto made = MakeDrafter(options_, {.target = &d_.tiny.target(), .cache = cache_.get(), .models = models});
     EXPECT_TRUE(made.ok()) << made.status().message();
     drafter_ = std::move(*made);
     policy_ = MakeFixedPolicy(options_);
@@ -265,6 +265,29 @@ TEST_P(BlockDrafter, DraftsWithWhatItHasRead) {
   nothing.ComputeUnread({tokens.begin(), tokens.begin() + 59});
   nothing.Compute(tokens);
   EXPECT_EQ(nothing.Propose().size() > 1, !is("medusa"));
+}
+
+// What one has read another one finds, also when the first is gone.
+TEST_P(BlockDrafter, ABeginningThatAnotherReadIsKnown) {
+  if (is("medusa")) GTEST_SKIP() << "keeps one state";
+  Draft draft(GetParam());
+  DraftModels models;
+  models.KeepStates(10);
+  const std::vector<int32_t> tokens = RandomTokens(300, 4);
+  {
+    Scene first(&draft, "", &models);
+    first.Compute(tokens, 90);
+  }
+  for (const size_t common : {299, 256, 100}) {
+    std::vector<int32_t> text(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(common));
+    Scene second(&draft, "", &models), fresh(&draft);
+    second.ComputeUnread(text);
+    text.insert(text.end(), {5, 6, 7, 8});
+    second.Compute(text);
+    fresh.Compute(text);
+    ExpectSameTree(second.Propose(), fresh.Propose());
+    EXPECT_EQ(second.drafter().notice(), "");
+  }
 }
 
 TEST_P(BlockDrafter, StopsWhereItsTrainingDid) {

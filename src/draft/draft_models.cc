@@ -39,6 +39,18 @@ Result<std::string> DraftModels::Architecture(const std::string& path) {
   return files_.Architecture(path);
 }
 
+std::shared_ptr<DraftStates> DraftModels::States(const std::string& path, const std::string& weights,
+                                                 const KvLayout& layout) {
+  std::shared_ptr<DraftStates>& states = learned_.at({path, weights}).states;
+  const auto is_of = [&](const KvLayout& other) {
+    return other.k_type == layout.k_type && other.v_type == layout.v_type;
+  };
+  if (states == nullptr || !is_of(states->pool()->layout())) {
+    states = std::make_shared<DraftStates>(layout, most_kept_chunks_);
+  }
+  return states;
+}
+
 Result<std::shared_ptr<const LmModel>> DraftModels::Lm(const std::string& path, const SharedParts& target) {
   if (const auto it = lm_.find(path); it != lm_.end()) return it->second;
   if (tokens_ == nullptr) return Unsupported(path + ": the target's vocabulary is not known");

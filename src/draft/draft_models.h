@@ -14,6 +14,7 @@
 
 #include "base/status_macros.h"
 #include "draft/draft_files.h"
+#include "draft/draft_states.h"
 #include "draft/lm_model.h"
 #include "formats/ngram_prior.h"
 #include "longspec/status.h"
@@ -68,9 +69,14 @@ class DraftModels {
     LS_ASSIGN(const auto checkpoint, files_.Draft(path, Model::kKind));
     auto model = Model::Load(*checkpoint, weights, target);
     files_.Close(path);
-    if (model.ok()) learned_[key] = {Model::kKind, *model};
+    if (model.ok()) learned_[key] = {.kind = Model::kKind, .model = *model};
     return model;
   }
+  // What learned drafts made of texts is kept, so many chunks of it for each; 0, the default: nothing.
+  void KeepStates(size_t most_chunks) { most_kept_chunks_ = most_chunks; }
+  // Of the model that Learned has loaded with the same arguments.
+  std::shared_ptr<DraftStates> States(const std::string& path, const std::string& weights,
+                                      const KvLayout& layout);
   Result<std::shared_ptr<const LmModel>> Lm(const std::string& path, const SharedParts& target);
 
  private:
@@ -79,8 +85,10 @@ class DraftModels {
   struct LearnedModel {
     std::string_view kind;
     std::shared_ptr<const void> model;
+    std::shared_ptr<DraftStates> states = nullptr;  // null: not asked for yet
   };
   std::map<Key, LearnedModel> learned_;
+  size_t most_kept_chunks_ = 0;
   std::map<std::string, std::shared_ptr<const LmModel>> lm_;
   const std::vector<std::string>* tokens_ = nullptr;
   WeightsCacheOptions weights_cache_;

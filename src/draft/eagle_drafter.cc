@@ -2,12 +2,13 @@
 //
 // EAGLE (arXiv 2401.15077, 2406.16858) and EAGLE-3 (2503.01840): trees grown by a one-layer draft model from
 // the target's hidden states, which are read as the target computes them. The draft's own keys and values,
-// one layer, are kept for all positions it has read. Hidden states are not kept: where a beginning was
-// computed without the draft (a prefix that another sequence had computed, a session from a file), it begins
-// at the first position it reads, and drafts with what came since.
+// one layer, are kept for all tokens it has read, and found by other sequences that begin alike
+// (draft/draft_states.h). Hidden states are not kept: tokens that were computed while no such draft read
+// along (without one, or for a session from a file) are left out, and it drafts with the others.
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -31,36 +32,41 @@ size_t Z(int64_t n) { return static_cast<size_t>(n); }
 class EagleDrafter final : public Drafter, private GrowthModel {
  public:
   EagleDrafter(std::shared_ptr<const EagleModel> model, TreeShape shape, const SharedParts& target,
-               const KvCache& cache)
+               std::shared_ptr<DraftStates> states, int capacity)
       : model_(std::move(model)),
         shape_(std::move(shape)),
         width_(Z(model_->block.shape.n_embd)),
         range_(model_->path, model_->trained_positions),
-        forward_(model_, target,
-                 DraftCacheLayout(model_->block.shape.n_head_kv, model_->block.shape.head_dim,
-                                  cache.Span(0).layout),
-                 cache.capacity()),
+        states_(std::move(states)),
+        forward_(model_, target, MakeFullCache(states_->pool(), capacity)),
         last_feature_(Z(model_->n_taps()) * width_) {}
+
+  ~EagleDrafter() override { Keep(); }
 
   std::string_view name() const override { return model_->name; }
   bool uses_dice() const override { return true; }
   Taps taps() const override { return model_->taps; }
 
-  // A slot depends on the tokens up to the one after it.
   Status Follow(std::span<const int32_t> committed) override {
     const auto same = static_cast<int>(std::ranges::mismatch(text_, committed).in1 - text_.begin());
-    KeepBefore(same - 1);
+    if (same < static_cast<int>(text_.size())) Keep();
+    KeepBefore(same);
     text_.assign(committed.begin(), committed.end());
+    const int known = states_->Adopt(committed.first(committed.size() - 1), forward_.cache());
+    if (known > static_cast<int>(slot_tokens_.size())) {
+      slot_tokens_.resize(Z(known));
+      std::iota(slot_tokens_.begin(), slot_tokens_.end(), 0);
+      if (last_token_ != known) last_token_ = -1;
+    }
     return {};
   }
 
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
-    // The root's slot is that of the last position whose feature there is.
-    root_position_ = static_cast<int>(committed.size()) - 2;
-    if (root_position_ < 0 || last_position_ != root_position_) return {};
-    const int left = range_.LevelsToGrow(committed.size() - 1);
+    root_ = static_cast<int>(committed.size()) - 1;
+    if (last_token_ != root_) return {};
+    const int left = range_.LevelsToGrow(Z(root_));
     if (left <= 0) return {};
-    range_.Sees(positions_.size(), Z(root_position_));
+    range_.Sees(slot_tokens_.size(), Z(root_));
     paths_.clear();
     outputs_.clear();
     output_of_.clear();
@@ -73,22 +79,28 @@ class EagleDrafter final : public Drafter, private GrowthModel {
   Status Read(const CommittedRows& rows) override {
     Remember(rows);
     if (rows.output == nullptr || rows.rows.empty()) return {};
-    KeepBefore(rows.first);  // what the target computed again is read again
+    KeepBefore(rows.first + 1);  // what the target computed again is read again
     slots_.clear();
-    if (last_position_ >= 0) slots_.push_back(LastSlot());
+    // No feature comes before token 0: its slot is there for the others to lie where their tokens are.
+    const bool first = slot_tokens_.empty();
+    const std::vector<float> none(first ? last_feature_.size() : 0);
+    if (first) slots_.push_back(SlotOf(0, none));
+    if (last_token_ >= 0) slots_.push_back(SlotOf(last_token_, last_feature_));
     for (size_t i = 0; i < rows.rows.size(); ++i) {
-      slots_.push_back({.token = text_[Z(rows.first) + i + 1], .position = rows.first + static_cast<int>(i)});
+      const int position = rows.first + static_cast<int>(i);
+      slots_.push_back({.token = text_[Z(position) + 1], .position = position});
       SetFeature(*rows.output, rows.rows[i], &slots_.back());
     }
     // The last one is run when the next tree is grown, and stored with those that follow.
     const auto stored = std::span(slots_).first(slots_.size() - 1);
     LS_TRY(forward_.Append(stored));
-    for (const EagleRow& slot : stored) positions_.push_back(slot.position);
+    for (const EagleRow& slot : stored) slot_tokens_.push_back(slot.position + 1);
     const EagleRow& last = slots_.back();
     for (int tap = 0; tap < model_->n_taps(); ++tap) {
       std::memcpy(last_feature_.data() + Z(tap) * width_, last.feature[Z(tap)], width_ * sizeof(float));
     }
-    last_position_ = last.position;
+    last_token_ = last.position + 1;
+    if (std::ssize(rows.rows) > rows.n_new) Keep();  // of a prompt
     return {};
   }
 
@@ -100,11 +112,18 @@ class EagleDrafter final : public Drafter, private GrowthModel {
   std::string notice() const override { return range_.notice(); }
 
  private:
-  // Forgets the slots of `position` and after it.
-  void KeepBefore(int position) {
-    positions_.erase(std::ranges::lower_bound(positions_, position), positions_.end());
-    forward_.Truncate(static_cast<int>(positions_.size()));
-    if (last_position_ >= position) last_position_ = -1;
+  // Forgets the slots of this token and of those after it.
+  void KeepBefore(int token) {
+    slot_tokens_.erase(std::ranges::lower_bound(slot_tokens_, token), slot_tokens_.end());
+    forward_.cache().Truncate(static_cast<int>(slot_tokens_.size()));
+    if (last_token_ >= token) last_token_ = -1;
+  }
+
+  // For other sequences: slots up to the first token it has not read.
+  void Keep() {
+    size_t n = 0;
+    while (n < slot_tokens_.size() && slot_tokens_[n] == static_cast<int32_t>(n)) ++n;
+    states_->Keep(std::span(text_).first(n), forward_.cache());
   }
 
   void Remember(const CommittedRows& rows) {
@@ -127,10 +146,11 @@ class EagleDrafter final : public Drafter, private GrowthModel {
     }
   }
 
-  EagleRow LastSlot() const {
-    EagleRow slot = {.token = text_[Z(last_position_) + 1], .position = last_position_};
+  // `feature` (n_taps, width): of the position before the token.
+  EagleRow SlotOf(int token, const std::vector<float>& feature) const {
+    EagleRow slot = {.token = text_[Z(token)], .position = token - 1};
     for (int tap = 0; tap < model_->n_taps(); ++tap) {
-      slot.feature[Z(tap)] = last_feature_.data() + Z(tap) * width_;
+      slot.feature[Z(tap)] = feature.data() + Z(tap) * width_;
     }
     return slot;
   }
@@ -147,11 +167,11 @@ class EagleDrafter final : public Drafter, private GrowthModel {
       const auto node = Z(which[i]);
       std::vector<int32_t>& path = paths_[node];
       if (nodes[node].parent < 0) {
-        slots_.push_back(LastSlot());
+        slots_.push_back(SlotOf(root_, last_feature_));
       } else {
         const auto parent = Z(nodes[node].parent);
         path = paths_[parent];
-        slots_.push_back({.token = nodes[node].token, .position = root_position_ + nodes[node].depth});
+        slots_.push_back({.token = nodes[node].token, .position = root_ - 1 + nodes[node].depth});
         slots_.back().feature[0] = outputs_.data() + Z(output_of_[parent]) * width_;
       }
       path.push_back(n_slots_);
@@ -166,15 +186,18 @@ class EagleDrafter final : public Drafter, private GrowthModel {
   const TreeShape shape_;
   const size_t width_;
   TrainedRange range_;
+  const std::shared_ptr<DraftStates> states_;
   EagleForward forward_;
-  std::vector<int32_t> text_;        // committed tokens
-  std::vector<int32_t> positions_;   // of the slots whose keys are stored, ascending
-  int last_position_ = -1;           // of the newest slot, which is not stored yet; -1: there is none
+  std::vector<int32_t> text_;  // committed tokens
+  // Tokens whose slots are stored, as places in the text, ascending. Slot 0 is that of token 0.
+  std::vector<int32_t> slot_tokens_;
+  int last_token_ = -1;              // of the newest slot, which is not stored yet; -1: there is none
   std::vector<float> last_feature_;  // its own, (n_taps, width)
   std::vector<EagleRow> slots_;
 
   // The tree that is being grown.
-  int root_position_ = 0, n_slots_ = 0;
+  int root_ = 0;  // its place in the text
+  int n_slots_ = 0;
   std::vector<std::vector<int32_t>>
       paths_;                       // per node that was run: slots of the root, its ancestors and itself
   std::vector<int32_t> output_of_;  // per node that was run: its place in outputs_, which is its slot
@@ -199,8 +222,9 @@ Result<DraftMemory> EagleMemory(const SpeculationOptions& options, const TargetF
 template <typename Model>
 DrafterResult MakeEagle(const SpeculationOptions& options, const DraftContext& context) {
   return MakeLearned<Model>(options, context, "eagle2", [&](auto model, TreeShape shape) {
+    auto states = LearnedStates(options, context, model->block);
     return std::make_unique<EagleDrafter>(std::move(model), std::move(shape), *context.target->shared_parts(),
-                                          *context.cache);
+                                          std::move(states), context.cache->capacity());
   });
 }
 

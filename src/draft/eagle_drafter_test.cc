@@ -61,9 +61,10 @@ struct SmallEagle {
 // A sequence, the target's cache of all of it but the last token, and a drafter that reads it.
 class Scene {
  public:
-  explicit Scene(SmallEagle* eagle, const std::string& tree = "")
+  explicit Scene(SmallEagle* eagle, const std::string& tree = "", DraftModels* models = nullptr)
       : e_(*eagle), cache_(e_.tiny.NewCache(1000)) {
-    auto drafter = MakeDrafter(e_.Options(tree), {.target = &e_.tiny.target(), .cache = cache_.get()});
+    auto drafter =
+        MakeDrafter(e_.Options(tree), {.target = &e_.tiny.target(), .cache = cache_.get(), .models = models});
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
     drafter_ = std::move(*drafter);
   }
@@ -355,12 +356,42 @@ TEST(EagleMemory, ABeginningItHasNotReadIsLeftOut) {
     scene.Compute(7);
     ExpectTree(scene.Propose(9, 2), BeamSearch(scene.Specified(0, 39), {3, 6}));
     EXPECT_THAT(scene.drafter().notice(),
-                HasSubstr("39 of 58 positions were computed while the draft model"));
+                HasSubstr("39 of 59 positions were computed while the draft model"));
     // Should the target compute it after all, all is well.
     scene.cache().Truncate(0);
     scene.Compute();
     ExpectTree(scene.Propose(9, 2), BeamSearch(scene.Specified(), {3, 6}));
     EXPECT_EQ(scene.drafter().notice(), "");
+  }
+}
+
+// What one drafter has read another one finds, also when the first is gone.
+TEST(EagleMemory, ABeginningThatAnotherReadIsKnown) {
+  for (const auto& eagle : BothKinds(SomeTokens())) {
+    DraftModels models;
+    models.KeepStates(10);
+    {
+      Scene first(eagle.get(), "3,6", &models);
+      first.Follow(RandomTokens(300, 8));
+      first.Compute(90);
+      first.Round(first.Propose(9, 2), {}, 77);
+    }
+    for (const int common : {300, 290, 256, 257, 100}) {
+      Scene second(eagle.get(), "3,6", &models);
+      std::vector<int32_t> text = RandomTokens(300, 8);
+      text.resize(static_cast<size_t>(common));
+      second.Follow(text);
+      second.Compute(1000, /*reads=*/false);
+      text.insert(text.end(), {5, 6, 7, 8});
+      second.Follow(text);
+      second.Compute();
+      ExpectTree(second.Propose(9, 2), BeamSearch(second.Specified(), {3, 6}));
+      EXPECT_EQ(second.drafter().notice(), "");
+    }
+    Scene third(eagle.get(), "3,6", &models);
+    third.Follow(RandomTokens(300, 9));
+    third.Compute(1000, /*reads=*/false);
+    EXPECT_EQ(third.Propose(9, 2).size(), 1);
   }
 }
 
@@ -415,7 +446,7 @@ TEST(Eagle3Forward, TheResidualIsTheFcOutputAndOutputsSkipFc) {
   const size_t d = 64;
   const KvLayout layout = {
       .k_type = CacheType::kF32, .v_type = CacheType::kF32, .n_kv_head = 1, .head_dim = 32};
-  EagleForward forward(*model, eagle.tiny.parts(), layout, 100);
+  EagleForward forward(*model, eagle.tiny.parts(), MakeFullCache(layout, 1, 100));
   std::vector<float> features(3 * d);
   for (size_t i = 0; i < features.size(); ++i) features[i] = std::sin(static_cast<float>(i));
   const std::vector<int32_t> path = {0}, second = {0, 1};
@@ -452,7 +483,7 @@ TEST(Eagle3Forward, TheTokenComesFirst) {
   ASSERT_TRUE(model.ok()) << model.status().message();
   const KvLayout layout = {
       .k_type = CacheType::kF32, .v_type = CacheType::kF32, .n_kv_head = 1, .head_dim = 32};
-  EagleForward forward(*model, eagle.tiny.parts(), layout, 100);
+  EagleForward forward(*model, eagle.tiny.parts(), MakeFullCache(layout, 1, 100));
   const std::vector<float> feature(64, 0.5F);
   const std::vector<int32_t> path = {0};
   std::vector<std::vector<TokenScore>> next;

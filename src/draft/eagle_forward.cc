@@ -40,12 +40,12 @@ AlignedBuffer Floats(int64_t n) { return AlignedBuffer(Z(n) * sizeof(float)); }
 }  // namespace
 
 EagleForward::EagleForward(std::shared_ptr<const EagleModel> model, const SharedParts& target,
-                           const KvLayout& layout, int capacity)
+                           std::unique_ptr<FullCache> cache)
     : model_(std::move(model)),
       target_(target),
       rope_(model_->block.rope),
-      layout_(layout),
-      cache_(MakeFullCache(layout, 1, capacity)),
+      layout_(cache->pool().layout()),
+      cache_(std::move(cache)),
       attention_(target.kernels, model_->block.attention(), target.team->size(), kStateBytes),
       work_(ShapeOf(model_->block, model_->n_taps()), target.kernels, kMaxRows, FormsOf(*model_)),
       features_(Floats(int64_t{kMaxRows} * work_.shape.n_other)),
@@ -196,7 +196,7 @@ void EagleForward::PlanAttention() {
   views_.clear();
   for (const EagleRow& row : rows_) {
     LS_CHECK(!row.path.empty());
-    views_.push_back({.begin = 0, .end = length(), .tail = row.path});
+    views_.push_back({.begin = std::min(1, cache_->length()), .end = cache_->length(), .tail = row.path});
     for (const int32_t slot : row.path) n_slots = std::max(n_slots, slot + 1);
   }
   while (static_cast<int>(tree_chunks_.size()) * kKvChunk < n_slots) {

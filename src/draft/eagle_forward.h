@@ -36,13 +36,13 @@ class EagleForward {
   // Rows of one pass; more are run in parts.
   static constexpr int kMaxRows = 32;
 
-  // `layout`: DraftCacheLayout. `capacity`: committed slots at most.
-  EagleForward(std::shared_ptr<const EagleModel> model, const SharedParts& target, const KvLayout& layout,
-               int capacity);
+  // `cache`: of committed slots, one layer of DraftCacheLayout.
+  EagleForward(std::shared_ptr<const EagleModel> model, const SharedParts& target,
+               std::unique_ptr<FullCache> cache);
 
-  // Committed slots. They lie in order, whatever their positions.
-  int length() const { return cache_->length(); }
-  void Truncate(int length) { cache_->Truncate(length); }
+  // Committed slots. They lie in order, whatever their positions. Slot 0 is never seen.
+  FullCache& cache() { return *cache_; }
+  const FullCache& cache() const { return *cache_; }
   // Stores the keys and values of slots that follow.
   Status Append(std::span<const EagleRow> rows);
 

@@ -71,6 +71,14 @@ inline Status CheckLearned(const SpeculationOptions& options) {
   return ParseTreeShape(options.tree).status();
 }
 
+// What was made of texts by the model that these options name, which is loaded.
+inline std::shared_ptr<DraftStates> LearnedStates(const SpeculationOptions& options,
+                                                  const DraftContext& context, const DraftBlock& block) {
+  const KvLayout layout =
+      DraftCacheLayout(block.shape.n_head_kv, block.shape.head_dim, context.cache->Span(0).layout);
+  return context.models->States(options.draft_model, options.draft_weights, layout);
+}
+
 // make(std::shared_ptr<const Model>, TreeShape) returns a std::unique_ptr of a drafter, and may throw
 // std::bad_alloc. `tree`: the shape where the options name none.
 template <typename Model, typename Make>

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "base/status_macros.h"
@@ -18,11 +20,12 @@ size_t Z(int64_t n) { return static_cast<size_t>(n); }
 }  // namespace
 
 StateBlock::StateBlock(const SharedParts& target, const DraftBlock& block, InputForms forms,
-                       const KvLayout& layout, int capacity, int64_t head)
+                       std::shared_ptr<DraftStates> states, int capacity, int64_t head)
     : target_(target),
       rope_(block.rope),
-      cache_(MakeFullCache(layout, 1, capacity)),
-      slots_(layout, 1),
+      states_(std::move(states)),
+      cache_(MakeFullCache(states_->pool(), capacity)),
+      slots_(states_->pool()->layout(), 1),
       attention_(target.kernels, block.attention(), target.team->size()),
       work_(block.shape, target.kernels, kMaxRows, forms),
       logits_(Z(kMaxRows) * Z(head) * sizeof(float)) {}
@@ -51,10 +54,24 @@ void StateBlock::KeepBefore(int position) {
   tokens_.resize(std::min(tokens_.size(), Z(position)));
 }
 
+// For other sequences: states up to the first position that it has not read.
+void StateBlock::Share() {
+  size_t n = 0;
+  while (n < positions_.size() && positions_[n] == static_cast<int32_t>(n)) ++n;
+  states_->Keep(std::span(tokens_).first(n), *cache_);
+}
+
 void StateBlock::Follow(std::span<const int32_t> committed) {
   // The last token's state is asked of the target again, as the root of a tree.
   const auto before = committed.first(committed.empty() ? 0 : committed.size() - 1);
-  KeepBefore(static_cast<int>(std::ranges::mismatch(tokens_, before).in1 - tokens_.begin()));
+  const auto same = std::ranges::mismatch(tokens_, before).in1 - tokens_.begin();
+  if (Z(same) < tokens_.size()) Share();
+  KeepBefore(static_cast<int>(same));
+  const size_t known = Z(states_->Adopt(before, *cache_));
+  if (known <= positions_.size()) return;
+  positions_.resize(known);
+  std::iota(positions_.begin(), positions_.end(), 0);
+  tokens_.assign(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(known));
 }
 
 Status StateBlock::Read(const CommittedRows& rows, const float* states, const AttentionWeights& w) {
@@ -78,6 +95,7 @@ Status StateBlock::Read(const CommittedRows& rows, const float* states, const At
   for (int i = 0; i < n_rows; ++i) positions_.push_back(rows.first + i);
   const auto more = rows.sequence.first(Z(rows.first + n_rows)).subspan(tokens_.size());
   tokens_.insert(tokens_.end(), more.begin(), more.end());
+  if (n_rows > rows.n_new) Share();  // of a prompt
   return {};
 }
 

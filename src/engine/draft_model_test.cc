@@ -9,6 +9,7 @@
 
 #include "decode/testing/samplings.h"
 #include "draft/testing/block_drafts.h"
+#include "draft/testing/eagle_files.h"
 #include "draft/testing/longspec_files.h"
 #include "draft/testing/priors.h"
 #include "engine/gguf_tokenizer.h"
@@ -86,44 +87,6 @@ TEST_F(DraftModelTest, TheTextIsThatOfPlainDecoding) {
   }
 }
 
-// Drafts that read the model's hidden states as they are computed, in a session of several answers.
-TEST_F(DraftModelTest, DraftsThatReadStatesLeaveTheTextAsItIs) {
-  const testing::TinyTarget tiny;
-  const testing::Folder folder;
-  const testing::OwnHeads heads;
-  const std::map<std::string, std::string> drafts = {
-      {"exit",
-       testing::WriteBlockDraft(folder, "exit", tiny.config, testing::RandomExit(tiny.config, heads, 3),
-                                heads, {}, ", \"longspec_exit_layer\": 0")},
-      {"beagle",
-       testing::WriteBlockDraft(folder, "beagle", tiny.config, testing::RandomBeagle(tiny.config, heads, 3))},
-      {"medusa",
-       testing::WriteBlockDraft(folder, "medusa", tiny.config, testing::RandomMedusa(tiny.config, 4, 3))}};
-  for (const auto& [kind, draft] : drafts) {
-    for (const std::string& type : {kind, std::string("auto"), "ppm," + kind}) {
-      SCOPED_TRACE(kind + " as " + type);
-      GenerationRequest request = Request("none", "");
-      const auto plain_session = engine_->NewSession(), session = engine_->NewSession();
-      for (int turn = 0; turn < 3; ++turn) {
-        request.speculation = Request("none", "").speculation;
-        const auto plain = engine_->Generate(**plain_session, request);
-        ASSERT_TRUE(plain.ok()) << plain.status().message();
-        request.speculation = Request(type, draft).speculation;
-        request.speculation.policy = turn == 2 ? "" : "fixed";
-        const auto drafted = engine_->Generate(**session, request);
-        ASSERT_TRUE(drafted.ok()) << drafted.status().message();
-        EXPECT_EQ(drafted->tokens, plain->tokens);
-        EXPECT_EQ(drafted->speculative.notice, "");
-        if (turn < 2) {
-          EXPECT_GT(drafted->timings.draft_n, 0);
-        }
-        request.tokens.insert(request.tokens.end(), plain->tokens.begin(), plain->tokens.end());
-        request.tokens.push_back(70 + turn);
-      }
-    }
-  }
-}
-
 // Qwen's architectures: biases, norms of the heads, and rotary pairs half a head apart.
 TEST(DraftModelArchitectures, TheTextIsThatOfPlainDecoding) {
   for (const char* architecture : {"qwen2", "qwen3"}) {
@@ -157,6 +120,93 @@ TEST(DraftModelArchitectures, TheTextIsThatOfPlainDecoding) {
       ASSERT_TRUE(drafted.ok()) << drafted.status().message();
       EXPECT_EQ(drafted->tokens, plain->tokens);
       EXPECT_GT(drafted->timings.draft_n_accepted, 0);
+    }
+  }
+}
+
+// Drafts that read hidden states: in sessions that go on, that begin alike, and that are forked.
+TEST_F(DraftModelTest, EagleDraftsLeaveTheTextAsItIs) {
+  const testing::TinyTarget tiny;
+  for (const bool eagle3 : {false, true}) {
+    const testing::EagleShape shape = {.eagle3 = eagle3};
+    const std::string draft = testing::WriteEagle(
+        folder_, eagle3 ? "three" : "one", tiny.config, shape, testing::RandomEagle(tiny.config, shape, 4),
+        {}, R"(, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 1]})");
+    GenerationRequest request;
+    for (int i = 0; i < 80; ++i) request.tokens.insert(request.tokens.end(), {65, 70, 80, 90, 31 + i % 7});
+    request.n_predict = 40;
+    request.ignore_eos = true;
+    request.sampling.temperature = 0.7F;
+    request.sampling.top_k = 2;
+    request.sampling.seed = 5;
+    std::map<std::string, std::vector<std::vector<int32_t>>> texts;
+    std::string notices;
+    for (const std::string type : {"none", eagle3 ? "eagle3" : "eagle"}) {
+      // Each type has an engine of its own: what one has computed the other must compute too.
+      auto engine = Engine::Load({.path = folder_.File("target.gguf"), .threads = 2});
+      ASSERT_TRUE(engine.ok()) << engine.status().message();
+      request.speculation = {.type = type, .policy = "fixed", .draft_model = draft};
+      auto first = (*engine)->NewSession();
+      for (int turn = 0; turn < 3; ++turn) {
+        auto again = (*engine)->NewSession();
+        auto fork = (*engine)->Fork(**first);
+        for (Session* session : {first->get(), again->get(), fork->get()}) {
+          GenerationRequest next = request;
+          if (turn > 0) next.tokens.push_back(100 + turn);
+          const auto result = (*engine)->Generate(*session, next);
+          ASSERT_TRUE(result.ok()) << result.status().message();
+          texts[type].push_back(result->tokens);
+          notices += result->speculative.notice;
+          if (type != "none") {
+            EXPECT_GT(result->timings.draft_n, 0);
+          }
+        }
+      }
+    }
+    EXPECT_EQ(texts["none"], texts[eagle3 ? "eagle3" : "eagle"]);
+    EXPECT_EQ(notices, "");
+  }
+}
+
+// The same of the other kinds that read them, alone and as one of several.
+TEST_F(DraftModelTest, DraftsThatReadStatesLeaveTheTextAsItIs) {
+  const testing::TinyTarget tiny;
+  const testing::OwnHeads heads;
+  const std::map<std::string, std::string> drafts = {
+      {"exit",
+       testing::WriteBlockDraft(folder_, "exit", tiny.config, testing::RandomExit(tiny.config, heads, 3),
+                                heads, {}, ", \"longspec_exit_layer\": 0")},
+      {"beagle", testing::WriteBlockDraft(folder_, "beagle", tiny.config,
+                                          testing::RandomBeagle(tiny.config, heads, 3))},
+      {"medusa",
+       testing::WriteBlockDraft(folder_, "medusa", tiny.config, testing::RandomMedusa(tiny.config, 4, 3))}};
+  const auto answers = [&](const std::string& type, const std::string& draft) {
+    // An engine of its own: what one has computed the other must compute too.
+    auto engine = Engine::Load({.path = folder_.File("target.gguf"), .threads = 2});
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    const auto session = (*engine)->NewSession();
+    GenerationRequest request = Request(type, draft);
+    request.speculation.policy = type == "auto" ? "" : "fixed";
+    std::vector<std::vector<int32_t>> texts;
+    for (int turn = 0; turn < 3; ++turn) {
+      const auto result = (*engine)->Generate(**session, request);
+      EXPECT_TRUE(result.ok()) << result.status().message();
+      if (!result.ok()) break;
+      EXPECT_EQ(result->speculative.notice, "") << turn;
+      if (type != "none" && type != "auto") {
+        EXPECT_GT(result->timings.draft_n, 0);
+      }
+      texts.push_back(result->tokens);
+      request.tokens.insert(request.tokens.end(), result->tokens.begin(), result->tokens.end());
+      request.tokens.push_back(70 + turn);
+    }
+    return texts;
+  };
+  const auto plain = answers("none", "");
+  for (const auto& [kind, draft] : drafts) {
+    for (const std::string& type : {kind, std::string("auto"), "ppm," + kind}) {
+      SCOPED_TRACE(kind + " as " + type);
+      EXPECT_EQ(answers(type, draft), plain);
     }
   }
 }
@@ -330,7 +380,7 @@ TEST_F(DraftModelTest, WhatCannotWorkIsRefused) {
   EXPECT_EQ(Generate("longspec", "").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Generate("longspec", "/nonexistent").status().code(), StatusCode::kNotFound);
   EXPECT_THAT(Generate("longspec", folder_.File("target.gguf")).status().message(),
-              HasSubstr("is no LongSpec"));
+              HasSubstr("is no kind of draft model"));
   EXPECT_EQ(Generate("lm", draft_).status().code(), StatusCode::kInvalidArgument);
   TinyModelOptions larger;
   larger.n_vocab = 400;

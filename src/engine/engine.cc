@@ -216,6 +216,7 @@ Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options)
   load.origin = &info_.weights_origin;
   LS_ASSIGN(target_, LoadLlama(model.file, model.config, load));
   draft_models_.SetFiles(model.draft_files);
+  draft_models_.KeepStates(kept / pool_->chunk_bytes());
   draft_models_.SetVocabulary(&text_.tokenizer->spec().tokens);
   draft_models_.SetWeightsCache(load.weights_cache);
   draft_models_.SetPriors(PriorsOf(*model.file, text_.tokenizer->spec(), target_->vocab_size()));

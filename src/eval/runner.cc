@@ -203,7 +203,9 @@ class Evaluation {
 
   Status RunPrompt(const EvalPrompt& prompt, std::vector<Cell>& cells) {
     LS_ASSIGN(const std::unique_ptr<Session> session, engine_.NewSession());
-    GenerationRequest warm_up = Request(prompt, 0.0, "none");
+    // A draft that reads the prompt's hidden states does it here, for the sessions that are forked.
+    const bool has_draft = !options_.speculation.draft_model.empty();
+    GenerationRequest warm_up = Request(prompt, 0.0, has_draft ? "auto@fixed" : "none");
     warm_up.n_predict = 1;
     LS_ASSIGN(const GenerationResult first, Generate(*session, warm_up));
     std::vector<int32_t> tokens = session->tokens();

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft/draft_states.h"
+
+#include <algorithm>
+#include <new>
+
+namespace longspec {
+
+DraftStates::DraftStates(const KvLayout& layout, size_t most_chunks)
+    : pool_(std::make_shared<ChunkPool>(layout, 1)), most_chunks_(most_chunks), index_(most_chunks) {}
+
+int DraftStates::Adopt(std::span<const int32_t> tokens, FullCache& cache) {
+  const std::lock_guard lock(mutex_);
+  if (most_chunks_ == 0 || index_.LengthKnown(tokens) <= cache.length()) return cache.length();
+  const PrefixIndex::Match match = index_.Find(tokens);
+  const int length = std::min(match.length, cache.capacity());
+  const auto n_chunks = static_cast<size_t>((length + kKvChunk - 1) / kKvChunk);
+  cache.Adopt(std::span(match.chunks).first(n_chunks), length);
+  return length;
+}
+
+void DraftStates::Keep(std::span<const int32_t> tokens, const FullCache& cache) try {
+  const std::lock_guard lock(mutex_);
+  if (most_chunks_ == 0 || tokens.empty()) return;
+  index_.Insert(tokens, cache.chunks());
+  index_.Trim();
+} catch (const std::bad_alloc&) {
+}
+
+}  // namespace longspec
