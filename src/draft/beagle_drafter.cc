@@ -23,14 +23,11 @@ namespace {
 
 class BeagleDrafter final : public Drafter, private GrowthModel {
  public:
-  BeagleDrafter(std::shared_ptr<const BeagleModel> model, TreeShape shape, const SharedParts& target,
-                const KvCache& cache)
+  BeagleDrafter(const std::shared_ptr<const BeagleModel>& model, TreeShape shape, const SharedParts& target,
+                std::shared_ptr<DraftStates> states, int capacity)
       : shape_(std::move(shape)),
         range_(model->path, model->trained_positions),
-        forward_(model, target,
-                 DraftCacheLayout(model->layer.block.shape.n_head_kv, model->layer.block.shape.head_dim,
-                                  cache.Span(0).layout),
-                 cache.capacity()) {}
+        forward_(model, target, std::move(states), capacity) {}
 
   std::string_view name() const override { return BeagleModel::kKind; }
   bool uses_dice() const override { return true; }
@@ -42,9 +39,9 @@ class BeagleDrafter final : public Drafter, private GrowthModel {
   }
 
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
-    const int left = range_.LevelsLeft(committed.size());
+    const int left = range_.LevelsToGrow(committed.size());
     if (left <= 0) return {};
-    range_.Begin(forward_.block().begin());
+    range_.Sees(forward_.block().positions().size(), committed.size() - 1);
     root_position_ = static_cast<int>(committed.size()) - 1;
     forward_.BeginTree();
     GuidedGrowth guided(*this, budget.foresight, kDiceOfModels, committed);
@@ -86,9 +83,10 @@ Result<DraftMemory> BeagleMemory(const SpeculationOptions& options, const Target
 }
 
 DrafterResult MakeBeagle(const SpeculationOptions& options, const DraftContext& context) {
-  return MakeLearned<BeagleModel>(options, context, [&](auto model, TreeShape shape) {
-    return std::make_unique<BeagleDrafter>(std::move(model), std::move(shape),
-                                           *context.target->shared_parts(), *context.cache);
+  return MakeLearned<BeagleModel>(options, context, "eagle2", [&](auto model, TreeShape shape) {
+    return std::make_unique<BeagleDrafter>(model, std::move(shape), *context.target->shared_parts(),
+                                           LearnedStates(options, context, model->layer.block),
+                                           context.cache->capacity());
   });
 }
 

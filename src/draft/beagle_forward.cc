@@ -31,9 +31,10 @@ AttentionWeights QueriesOf(const DraftLayer& layer) {
 }  // namespace
 
 BeagleForward::BeagleForward(std::shared_ptr<const BeagleModel> model, const SharedParts& target,
-                             const KvLayout& layout, int capacity)
+                             std::shared_ptr<DraftStates> states, int capacity)
     : model_(std::move(model)),
-      block_(target, model_->layer.block, FormsOf(*model_), layout, capacity, model_->head.matrix.n_out) {}
+      block_(target, model_->layer.block, FormsOf(*model_), std::move(states), capacity,
+             model_->head.matrix.n_out) {}
 
 Status BeagleForward::Read(const CommittedRows& rows) {
   return block_.Read(rows, rows.output->final_hidden, model_->layer.keys(model_->state_norm));

@@ -26,9 +26,9 @@ struct BeagleRow {
 
 class BeagleForward {
  public:
-  // `layout`: of its keys and values; `capacity`: positions.
-  BeagleForward(std::shared_ptr<const BeagleModel> model, const SharedParts& target, const KvLayout& layout,
-                int capacity);
+  // As a StateBlock's.
+  BeagleForward(std::shared_ptr<const BeagleModel> model, const SharedParts& target,
+                std::shared_ptr<DraftStates> states, int capacity);
 
   // StateBlock's, of final hidden states.
   void Follow(std::span<const int32_t> committed) { block_.Follow(committed); }

@@ -36,7 +36,7 @@ struct Rig {
                              .v_type = CacheType::kF32,
                              .n_kv_head = heads.n_kv_head,
                              .head_dim = heads.head_dim};
-    return BeagleForward(model, tiny.parts(), layout, 1000);
+    return BeagleForward(model, tiny.parts(), std::make_shared<DraftStates>(layout, 0), 1000);
   }
 
   // States of positions [first, first + n): a function of the position alone.
@@ -115,8 +115,8 @@ TEST(BeagleForward, StatesReadInOneGoAreThoseReadOneByOne) {
   for (int first = 0, n = 1; first < 300; first += n, n = 1 + (7 * first) % 50) {
     rig.Read(pieces, first, std::min(n, 300 - first));
   }
-  ASSERT_EQ(whole.block().end(), 300);
-  ASSERT_EQ(pieces.block().end(), 300);
+  ASSERT_EQ(whole.block().positions().size(), 300U);
+  ASSERT_EQ(pieces.block().positions().size(), 300U);
   for (int slot = 0; slot < 300; ++slot) {
     for (int d = 0; d < rig.heads.head_dim; ++d) {
       ASSERT_EQ(whole.block().kept().KeyAt(slot, 0, d), pieces.block().kept().KeyAt(slot, 0, d)) << slot;
@@ -131,7 +131,8 @@ TEST(BeagleForward, ARootIsWhatItsSpecificationSays) {
     const Rig rig(true, state_norm);
     BeagleForward forward = rig.New();
     for (const int n : {1, 5, 260}) {
-      rig.Read(forward, forward.block().end(), n - forward.block().end());
+      const auto n_read = static_cast<int>(forward.block().positions().size());
+      rig.Read(forward, n_read, n - n_read);
       forward.BeginTree();
       const auto logits = rig.Logits(forward, {{.node = 0, .parent = -1, .token = 33, .position = n}});
       const std::vector<Vec> states = Doubles(rig.States(0, n), Z(rig.tiny.config.n_embd));
@@ -208,7 +209,7 @@ TEST(BeagleForward, StatesAreProjectedWhenAChildAsks) {
     projected.push_back(forward.n_projected());
   }
   EXPECT_EQ(projected, (std::vector<int>{0, 1, 3, 4}));  // nodes with a child: 0, then 1 and 2, then 5
-  EXPECT_EQ(forward.block().end(), 40);
+  EXPECT_EQ(forward.block().positions().size(), 40U);
   const auto again = RunLevels(rig, forward);
   EXPECT_EQ(forward.n_projected(), 4);
   BeagleForward fresh = rig.New();

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <new>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -20,15 +19,13 @@
 #include "draft/guided_growth.h"
 #include "draft/learned_draft.h"
 #include "draft/registry.h"
+#include "draft/trained_range.h"
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
 #include "kv/chunk_pool.h"
 
 namespace longspec {
 namespace {
-
-constexpr int kNoLimit = 1 << 30;
-constexpr double kFewUnread = 0.1;  // share of the positions that may be missing without a word
 
 size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
@@ -39,6 +36,7 @@ class EagleDrafter final : public Drafter, private GrowthModel {
       : model_(std::move(model)),
         shape_(std::move(shape)),
         width_(Z(model_->block.shape.n_embd)),
+        range_(model_->path, model_->trained_positions),
         states_(std::move(states)),
         forward_(model_, target, MakeFullCache(states_->pool(), capacity)),
         last_feature_(Z(model_->n_taps()) * width_) {}
@@ -66,12 +64,9 @@ class EagleDrafter final : public Drafter, private GrowthModel {
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
     root_ = static_cast<int>(committed.size()) - 1;
     if (last_token_ != root_) return {};
-    const int left = PositionsLeft();
-    if (left <= 0) {
-      past_training_ = true;
-      return {};
-    }
-    n_unread_ = root_ - static_cast<int>(slot_tokens_.size());
+    const int left = range_.LevelsToGrow(Z(root_));
+    if (left <= 0) return {};
+    range_.Sees(slot_tokens_.size(), Z(root_));
     paths_.clear();
     outputs_.clear();
     output_of_.clear();
@@ -114,18 +109,7 @@ class EagleDrafter final : public Drafter, private GrowthModel {
            (last_feature_.capacity() + outputs_.capacity()) * sizeof(float);
   }
 
-  std::string notice() const override {
-    if (past_training_) {
-      return "the draft model " + model_->path + " was trained for " +
-             std::to_string(model_->trained_positions) + " positions: beyond them nothing was proposed";
-    }
-    if (n_unread_ > kFewUnread * root_) {
-      return std::to_string(n_unread_) + " of " + std::to_string(root_) +
-             " positions were computed while the draft model " + model_->path +
-             " did not read along: it drafted without them";
-    }
-    return {};
-  }
+  std::string notice() const override { return range_.notice(); }
 
  private:
   // Forgets the slots of this token and of those after it.
@@ -150,11 +134,6 @@ class EagleDrafter final : public Drafter, private GrowthModel {
     } else {
       (void)Follow(rows.sequence);
     }
-  }
-
-  // Levels a tree may have so that the draft runs at positions it knows only.
-  int PositionsLeft() const {
-    return model_->trained_positions == 0 ? kNoLimit : model_->trained_positions - (root_ - 1);
   }
 
   void SetFeature(const TargetOutput::Segment& output, int row, EagleRow* slot) const {
@@ -206,6 +185,7 @@ class EagleDrafter final : public Drafter, private GrowthModel {
   const std::shared_ptr<const EagleModel> model_;
   const TreeShape shape_;
   const size_t width_;
+  TrainedRange range_;
   const std::shared_ptr<DraftStates> states_;
   EagleForward forward_;
   std::vector<int32_t> text_;  // committed tokens
@@ -213,8 +193,6 @@ class EagleDrafter final : public Drafter, private GrowthModel {
   std::vector<int32_t> slot_tokens_;
   int last_token_ = -1;              // of the newest slot, which is not stored yet; -1: there is none
   std::vector<float> last_feature_;  // its own, (n_taps, width)
-  int n_unread_ = 0;                 // positions before the last root that it has not read
-  bool past_training_ = false;
   std::vector<EagleRow> slots_;
 
   // The tree that is being grown.
@@ -227,13 +205,6 @@ class EagleDrafter final : public Drafter, private GrowthModel {
 };
 
 constexpr DrafterOption kEagleOptions[] = {kDraftModelOption, kDraftWeightsOption};
-
-Result<TreeShape> Shape(const std::string& tree) { return ParseTreeShape(tree.empty() ? "eagle2" : tree); }
-
-Status CheckEagle(const SpeculationOptions& options) {
-  LS_TRY(CheckDraftWeights(options.draft_weights));
-  return Shape(options.tree).status();
-}
 
 // Its weights, its activations, and one layer's keys and values of the whole context.
 template <typename Model>
@@ -250,22 +221,11 @@ Result<DraftMemory> EagleMemory(const SpeculationOptions& options, const TargetF
 
 template <typename Model>
 DrafterResult MakeEagle(const SpeculationOptions& options, const DraftContext& context) {
-  LS_CHECK(context.target != nullptr && context.cache != nullptr);
-  const SharedParts* target = context.target->shared_parts();
-  if (target == nullptr) {
-    return Unsupported(options.draft_model + ": this target has no layers to share with a draft model");
-  }
-  LS_ASSIGN(TreeShape shape, Shape(options.tree));
-  LS_ASSIGN(auto model, context.models->Learned<Model>(options.draft_model, options.draft_weights, *target));
-  const BlockShape& block = model->block.shape;
-  const KvLayout layout = DraftCacheLayout(block.n_head_kv, block.head_dim, context.cache->Span(0).layout);
-  try {
-    auto states = context.models->States(options.draft_model, options.draft_weights, layout);
-    return std::unique_ptr<Drafter>(std::make_unique<EagleDrafter>(
-        std::move(model), std::move(shape), *target, std::move(states), context.cache->capacity()));
-  } catch (const std::bad_alloc&) {
-    return ResourceExhausted(options.draft_model + ": no memory for the draft model's activations");
-  }
+  return MakeLearned<Model>(options, context, "eagle2", [&](auto model, TreeShape shape) {
+    auto states = LearnedStates(options, context, model->block);
+    return std::make_unique<EagleDrafter>(std::move(model), std::move(shape), *context.target->shared_parts(),
+                                          std::move(states), context.cache->capacity());
+  });
 }
 
 template <typename Model>
@@ -275,7 +235,7 @@ constexpr DrafterEntry Entry(std::array<std::string_view, 3> aliases, std::strin
           .summary = summary,
           .options = kEagleOptions,
           .reads = ReadsLearned<Model>,
-          .check = CheckEagle,
+          .check = CheckLearned,
           .fits = LearnedFits<Model>,
           .memory = EagleMemory<Model>,
           .make = MakeEagle<Model>,

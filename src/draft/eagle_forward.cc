@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/status_macros.h"
-#include "draft/top_tokens.h"
+#include "draft/head_pass.h"
 #include "tensor/dequantize.h"
 
 namespace longspec {
@@ -222,14 +222,7 @@ void EagleForward::Head(ThreadTeam::Worker& worker, int k, std::span<std::vector
     Convert(worker, work_, x, width(), n_rows());
   }
   worker.Barrier();
-  const std::array head = {LinearJob{&model_->head.matrix, logits_.as<float>()}};
-  Project(worker, work_, head, x, width(), n_rows());
-  worker.Barrier();
-  const auto share = worker.ShareOf(n_rows());
-  for (int r = share.begin; r < share.end; ++r) {
-    TopTokens(*target_.kernels, logits_.as<float>() + Z(r) * Z(n_logits()), n_logits(), k, model_->head.vocab,
-              next[Z(r)]);
-  }
+  TopOfHead(worker, work_, model_->head, x, n_rows(), logits_.as<float>(), k, next);
 }
 
 }  // namespace longspec

@@ -36,15 +36,14 @@ InputForms FormsOf(const ExitModel& model) {
 
 class ExitDrafter final : public Drafter, private GrowthModel {
  public:
-  ExitDrafter(std::shared_ptr<const ExitModel> model, TreeShape shape, Target& target, const KvCache& cache)
+  ExitDrafter(std::shared_ptr<const ExitModel> model, TreeShape shape, Target& target, const KvCache& cache,
+              std::shared_ptr<DraftStates> states)
       : model_(std::move(model)),
         shape_(std::move(shape)),
         target_(target),
         cache_(cache),
         range_(model_->path, model_->trained_positions),
-        block_(*target.shared_parts(), model_->layer.block, FormsOf(*model_),
-               DraftCacheLayout(model_->layer.block.shape.n_head_kv, model_->layer.block.shape.head_dim,
-                                cache.Span(0).layout),
+        block_(*target.shared_parts(), model_->layer.block, FormsOf(*model_), std::move(states),
                cache.capacity(), model_->head.matrix.n_out),
         prefix_(cache.Span(0).layout, model_->exit_layer + 1, model_->layer.block.shape.n_embd) {}
 
@@ -65,9 +64,9 @@ class ExitDrafter final : public Drafter, private GrowthModel {
     row_of_.clear();
     if (cache_.length() + 1 != static_cast<int>(committed.size()))
       return {};  // the root has no keys before it
-    const int left = range_.LevelsLeft(committed.size());
+    const int left = range_.LevelsToGrow(committed.size());
     if (left <= 0) return {};
-    range_.Begin(block_.begin());
+    range_.Sees(block_.positions().size(), committed.size() - 1);
     GuidedGrowth guided(*this, budget.foresight, kDiceOfModels, committed);
     return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
                     guided, tree);
@@ -157,8 +156,10 @@ Result<DraftMemory> ExitMemory(const SpeculationOptions& options, const TargetFa
 }
 
 DrafterResult MakeExit(const SpeculationOptions& options, const DraftContext& context) {
-  return MakeLearned<ExitModel>(options, context, [&](auto model, TreeShape shape) {
-    return std::make_unique<ExitDrafter>(std::move(model), std::move(shape), *context.target, *context.cache);
+  return MakeLearned<ExitModel>(options, context, "beam", [&](auto model, TreeShape shape) {
+    auto states = LearnedStates(options, context, model->layer.block);
+    return std::make_unique<ExitDrafter>(std::move(model), std::move(shape), *context.target, *context.cache,
+                                         std::move(states));
   });
 }
 

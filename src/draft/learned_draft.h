@@ -71,16 +71,25 @@ inline Status CheckLearned(const SpeculationOptions& options) {
   return ParseTreeShape(options.tree).status();
 }
 
+// What was made of texts by the model that these options name, which is loaded.
+inline std::shared_ptr<DraftStates> LearnedStates(const SpeculationOptions& options,
+                                                  const DraftContext& context, const DraftBlock& block) {
+  const KvLayout layout =
+      DraftCacheLayout(block.shape.n_head_kv, block.shape.head_dim, context.cache->Span(0).layout);
+  return context.models->States(options.draft_model, options.draft_weights, layout);
+}
+
 // make(std::shared_ptr<const Model>, TreeShape) returns a std::unique_ptr of a drafter, and may throw
-// std::bad_alloc.
+// std::bad_alloc. `tree`: the shape where the options name none.
 template <typename Model, typename Make>
-DrafterResult MakeLearned(const SpeculationOptions& options, const DraftContext& context, const Make& make) {
+DrafterResult MakeLearned(const SpeculationOptions& options, const DraftContext& context, const char* tree,
+                          const Make& make) {
   LS_CHECK(context.target != nullptr && context.cache != nullptr);
   const SharedParts* target = context.target->shared_parts();
   if (target == nullptr) {
     return Unsupported(options.draft_model + ": this target has no layers to share with a draft model");
   }
-  LS_ASSIGN(TreeShape shape, ParseTreeShape(options.tree));
+  LS_ASSIGN(TreeShape shape, ParseTreeShape(options.tree.empty() ? tree : options.tree));
   LS_ASSIGN(auto model, context.models->Learned<Model>(options.draft_model, options.draft_weights, *target));
   try {
     return std::unique_ptr<Drafter>(make(std::move(model), std::move(shape)));

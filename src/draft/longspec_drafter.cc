@@ -4,7 +4,6 @@
 // and values, so that the draft's own memory is as small at 64,000 positions as at 512. Its
 // probabilities pass what the target's will pass, dice included (draft/foresight.h).
 #include <algorithm>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -15,13 +14,12 @@
 #include "draft/learned_draft.h"
 #include "draft/longspec_forward.h"
 #include "draft/registry.h"
+#include "draft/trained_range.h"
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
 
 namespace longspec {
 namespace {
-
-constexpr int kNoLimit = 1 << 30;
 
 class LongspecDrafter final : public Drafter, private GrowthModel {
  public:
@@ -31,6 +29,7 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
         shape_(std::move(shape)),
         cache_(cache),
         last_layer_(target.config->n_layer - 1),
+        range_(model_->path, model_->trained_positions),
         forward_(model_, target, cache->Span(0).layout) {}
 
   std::string_view name() const override { return "longspec"; }
@@ -38,17 +37,14 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
 
   Status Follow(std::span<const int32_t> committed) override {
     forward_.Reset();
-    if (PositionsLeft(committed.size()) <= 0) return {};
+    if (range_.LevelsLeft(committed.size()) <= 0) return {};
     return forward_.Extend(committed).status();
   }
 
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
     LS_CHECK(cache_->length() + 1 == static_cast<int>(committed.size()));
-    const int left = PositionsLeft(committed.size());
-    if (left <= 0) {
-      past_training_ = true;
-      return {};
-    }
+    const int left = range_.LevelsToGrow(committed.size());
+    if (left <= 0) return {};
     LS_TRY(forward_.Extend(committed).status());
     root_position_ = cache_->length();
     paths_.clear();
@@ -63,19 +59,9 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
 
   size_t bytes() const override { return forward_.bytes(); }
 
-  std::string notice() const override {
-    if (!past_training_) return {};
-    return "the draft model " + model_->path + " was trained for " +
-           std::to_string(model_->trained_positions) + " positions: beyond them nothing was proposed";
-  }
+  std::string notice() const override { return range_.notice(); }
 
  private:
-  // Levels a tree may have so that the draft runs at positions it knows only.
-  int PositionsLeft(size_t n_committed) const {
-    if (model_->trained_positions == 0) return kNoLimit;
-    return model_->trained_positions + 1 - static_cast<int>(n_committed);
-  }
-
   Status Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
                 std::vector<std::vector<TokenScore>>& next) override {
     paths_.resize(nodes.size());
@@ -98,8 +84,8 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
   const TreeShape shape_;
   const KvCache* const cache_;
   const int last_layer_;
+  TrainedRange range_;
   LongspecForward forward_;
-  bool past_training_ = false;
 
   // The tree that is being grown.
   int root_position_ = 0, n_slots_ = 0;
@@ -109,30 +95,16 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
 
 constexpr DrafterOption kLongspecOptions[] = {kDraftModelOption, kDraftWeightsOption};
 
-Status CheckLongspec(const SpeculationOptions& options) {
-  LS_TRY(CheckDraftWeights(options.draft_weights));
-  return ParseTreeShape(options.tree).status();
-}
-
 DrafterResult MakeLongspec(const SpeculationOptions& options, const DraftContext& context) {
-  LS_CHECK(context.target != nullptr && context.cache != nullptr);
-  const SharedParts* target = context.target->shared_parts();
-  if (target == nullptr) {
-    return Unsupported(options.draft_model + ": this target has no layers to share with a draft model");
-  }
+  LS_CHECK(context.cache != nullptr);
   if (context.cache->exactness() != Exactness::kLossless) {
     return Unsupported("--spec-type " + options.type +
                        ": reads the target's whole cache, and this one keeps a part");
   }
-  LS_ASSIGN(TreeShape shape, ParseTreeShape(options.tree));
-  LS_ASSIGN(auto model,
-            context.models->Learned<LongspecModel>(options.draft_model, options.draft_weights, *target));
-  try {
-    return std::unique_ptr<Drafter>(
-        std::make_unique<LongspecDrafter>(std::move(model), std::move(shape), *target, context.cache));
-  } catch (const std::bad_alloc&) {
-    return ResourceExhausted(options.draft_model + ": no memory for the draft model's activations");
-  }
+  return MakeLearned<LongspecModel>(options, context, "beam", [&](auto model, TreeShape shape) {
+    return std::make_unique<LongspecDrafter>(std::move(model), std::move(shape),
+                                             *context.target->shared_parts(), context.cache);
+  });
 }
 
 }  // namespace
@@ -143,7 +115,7 @@ constexpr DrafterEntry kLongspecDrafter = {
     .summary = "the guesses of a LongSpec draft model, which reads the model's last keys and values",
     .options = kLongspecOptions,
     .reads = ReadsLearned<LongspecModel>,
-    .check = CheckLongspec,
+    .check = CheckLearned,
     .fits = LearnedFits<LongspecModel>,
     // What it keeps of the text is a ring of some hundred rows, whatever the context.
     .memory = LearnedMemory<LongspecModel>,

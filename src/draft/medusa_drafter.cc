@@ -131,7 +131,7 @@ class MedusaDrafter final : public Drafter, private GrowthModel {
 constexpr DrafterOption kMedusaOptions[] = {kDraftModelOption, kDraftWeightsOption};
 
 DrafterResult MakeMedusa(const SpeculationOptions& options, const DraftContext& context) {
-  return MakeLearned<MedusaModel>(options, context, [&](auto model, TreeShape shape) {
+  return MakeLearned<MedusaModel>(options, context, "best", [&](auto model, TreeShape shape) {
     return std::make_unique<MedusaDrafter>(std::move(model), std::move(shape),
                                            *context.target->shared_parts());
   });

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "base/status_macros.h"
@@ -18,18 +20,19 @@ size_t Z(int64_t n) { return static_cast<size_t>(n); }
 }  // namespace
 
 StateBlock::StateBlock(const SharedParts& target, const DraftBlock& block, InputForms forms,
-                       const KvLayout& layout, int capacity, int64_t head)
+                       std::shared_ptr<DraftStates> states, int capacity, int64_t head)
     : target_(target),
       rope_(block.rope),
-      cache_(MakeFullCache(layout, 1, capacity)),
-      slots_(layout, 1),
+      states_(std::move(states)),
+      cache_(MakeFullCache(states_->pool(), capacity)),
+      slots_(states_->pool()->layout(), 1),
       attention_(target.kernels, block.attention(), target.team->size()),
       work_(block.shape, target.kernels, kMaxRows, forms),
       logits_(Z(kMaxRows) * Z(head) * sizeof(float)) {}
 
 size_t StateBlock::bytes() const {
-  return cache_->bytes() + slots_.bytes() + tokens_.capacity() * sizeof(int32_t) + attention_.bytes() +
-         work_.bytes() + logits_.size();
+  return cache_->bytes() + slots_.bytes() + (tokens_.capacity() + positions_.capacity()) * sizeof(int32_t) +
+         attention_.bytes() + work_.bytes() + logits_.size();
 }
 
 size_t StateBlock::ScratchBytes(const DraftBlock& block, int64_t head) {
@@ -46,26 +49,36 @@ void StateBlock::SetAngles(int row, int position) {
 
 // Forgets the states of `position` and after it.
 void StateBlock::KeepBefore(int position) {
-  cache_->Truncate(std::clamp(position - begin_, 0, cache_->length()));
-  if (cache_->length() == 0) begin_ = 0;
-  tokens_.resize(Z(end()));
+  positions_.erase(std::ranges::lower_bound(positions_, position), positions_.end());
+  cache_->Truncate(static_cast<int>(positions_.size()));
+  tokens_.resize(std::min(tokens_.size(), Z(position)));
+}
+
+// For other sequences: states up to the first position that it has not read.
+void StateBlock::Share() {
+  size_t n = 0;
+  while (n < positions_.size() && positions_[n] == static_cast<int32_t>(n)) ++n;
+  states_->Keep(std::span(tokens_).first(n), *cache_);
 }
 
 void StateBlock::Follow(std::span<const int32_t> committed) {
   // The last token's state is asked of the target again, as the root of a tree.
   const auto before = committed.first(committed.empty() ? 0 : committed.size() - 1);
-  KeepBefore(static_cast<int>(std::ranges::mismatch(tokens_, before).in1 - tokens_.begin()));
+  const auto same = std::ranges::mismatch(tokens_, before).in1 - tokens_.begin();
+  if (Z(same) < tokens_.size()) Share();
+  KeepBefore(static_cast<int>(same));
+  const size_t known = Z(states_->Adopt(before, *cache_));
+  if (known <= positions_.size()) return;
+  positions_.resize(known);
+  std::iota(positions_.begin(), positions_.end(), 0);
+  tokens_.assign(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(known));
 }
 
 Status StateBlock::Read(const CommittedRows& rows, const float* states, const AttentionWeights& w) {
   if (rows.rows.empty()) return {};
   LS_CHECK(states != nullptr);
   const auto n_rows = static_cast<int>(rows.rows.size());
-  KeepBefore(rows.first <= end() ? rows.first : 0);
-  if (cache_->length() == 0) {
-    begin_ = rows.first;
-    tokens_.assign(rows.sequence.begin(), rows.sequence.begin() + rows.first);
-  }
+  KeepBefore(rows.first);  // what the target computed again is read again
   LS_ASSIGN(KvTransaction kept, cache_->Begin(n_rows));
   const KvWriter writer = kept.Writer(0);
   for (int begin = 0; begin < n_rows; begin += kMaxRows) {
@@ -79,8 +92,10 @@ Status StateBlock::Read(const CommittedRows& rows, const float* states, const At
     target_.team->Run([&](ThreadTeam::Worker& worker) { Store(worker, w); });
   }
   kept.CommitAll();
-  const auto more = rows.sequence.subspan(Z(rows.first), Z(n_rows));
+  for (int i = 0; i < n_rows; ++i) positions_.push_back(rows.first + i);
+  const auto more = rows.sequence.first(Z(rows.first + n_rows)).subspan(tokens_.size());
   tokens_.insert(tokens_.end(), more.begin(), more.end());
+  if (n_rows > rows.n_new) Share();  // of a prompt
   return {};
 }
 
@@ -95,8 +110,8 @@ void StateBlock::PlaceKeys(std::span<const Row> rows) {
   }
 }
 
-// What is kept and a tail together are one sequence of keys: the positions between them, if any are missing,
-// are in the keys' angles only.
+// What is kept and a tail together are one sequence of keys, whatever positions are missing between them:
+// where a key stands is in its angles.
 void StateBlock::Place(std::span<const Row> rows) {
   PlaceKeys(rows);
   views_.clear();

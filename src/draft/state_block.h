@@ -14,6 +14,7 @@
 #include "attention/attention.h"
 #include "base/aligned_buffer.h"
 #include "draft/draft_block.h"
+#include "draft/draft_states.h"
 #include "draft/draft_weights.h"
 #include "draft/drafter.h"
 #include "draft/tree_growth.h"
@@ -29,20 +30,23 @@ class StateBlock {
  public:
   static constexpr int kMaxRows = 32;  // of one pass
 
-  // `layout`: of its keys and values. `capacity`: positions. `head`: the largest number of logits of a row.
-  StateBlock(const SharedParts& target, const DraftBlock& block, InputForms forms, const KvLayout& layout,
-             int capacity, int64_t head);
+  // `states`: where its keys and values lie, and are found by sequences that begin alike. `capacity`:
+  // positions. `head`: the largest number of logits of a row.
+  StateBlock(const SharedParts& target, const DraftBlock& block, InputForms forms,
+             std::shared_ptr<DraftStates> states, int capacity, int64_t head);
+  ~StateBlock() { Share(); }
+  StateBlock(const StateBlock&) = delete;
+  StateBlock& operator=(const StateBlock&) = delete;
 
   // --- Committed positions.
 
-  // Forgets states of tokens that are not these.
+  // Forgets states of tokens that are not these, and takes what is known of them.
   void Follow(std::span<const int32_t> committed);
-  // Keeps keys and values of the rows' states, (rows.n_output_rows, n_embd). Where positions before them are
-  // missing, what was kept is forgotten.
+  // Keeps keys and values of the rows' states, (rows.n_output_rows, n_embd). Positions that it does not read
+  // are not seen by what comes after them.
   Status Read(const CommittedRows& rows, const float* states, const AttentionWeights& w);
-  // Positions that are kept; position p is slot p - begin() of kept().
-  int begin() const { return begin_; }
-  int end() const { return begin_ + cache_->length(); }
+  // The positions that are kept, in the order of their slots in kept().
+  std::span<const int32_t> positions() const { return positions_; }
   KvSpan kept() const { return cache_->Span(0); }
 
   // --- A tree below them. Slots are for as long as it is grown.
@@ -84,15 +88,17 @@ class StateBlock {
  private:
   void SetAngles(int row, int position);
   void KeepBefore(int position);
+  void Share();
 
   const SharedParts target_;
   const RopeTable rope_;
+  const std::shared_ptr<DraftStates> states_;
   const std::unique_ptr<FullCache> cache_;
   KvSlots slots_;
   KvWriter slot_writer_;
-  int begin_ = 0;
   int n_slots_ = 0;
-  std::vector<int32_t> tokens_;  // of the positions before end(), those before begin() too
+  std::vector<int32_t> positions_;
+  std::vector<int32_t> tokens_;  // of all positions up to the last that is kept
 
   // Of one pass.
   std::vector<RowView> views_;
