@@ -72,8 +72,7 @@ at::Tensor BeagleTrainee::Block(const PlacedBatch& batch, const at::Tensor& rows
                                 std::span<const OwnStep> own) const {
   const FeatureTarget& t = setup_.target;
   const at::Tensor embedded = batch.embedded.index_select(0, rows);
-  const at::Tensor normed =
-      RmsNorm(embedded, parameters_.Find("layer.input_layernorm.weight"), t.rms_eps);
+  const at::Tensor normed = RmsNorm(embedded, parameters_.Find("layer.input_layernorm.weight"), t.rms_eps);
   const Rotation rotation = MakeRotation(t, batch.positions.index_select(0, rows), t.rope_magnitude);
   const at::Tensor q = Rotate(ProjectHeads(parameters_, "layer.cross_attn.q_proj", normed, t), rotation);
   const at::Tensor mixed = SeenAttention(q, memory.keys, memory.values, ends, batch.ends, seen, own);

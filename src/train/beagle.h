@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Beagle (arXiv 2505.24544): one block of cross-attention from a token's embedding to the states of the tokens
-// before it, the target's or, on the way down a chain, the draft's own. In its early stage windows of tokens are
-// predicted from the same states ("inverse block attention"); in its late stage chains are simulated with as
-// many further keys as there are rows.
+// Beagle (arXiv 2505.24544): one block of cross-attention from a token's embedding to the states of the
+// tokens before it, the target's or, on the way down a chain, the draft's own. In its early stage windows of
+// tokens are predicted from the same states ("inverse block attention"); in its late stage chains are
+// simulated with as many further keys as there are rows.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 
 namespace longspec::train {
 
-// How many states each query sees, of 1 .. length tokens, when windows of that many tokens begin after `offset`
-// tokens: the first of a window sees all states before it, and the others no more. Before the first window every
-// query sees all states before it.
+// How many states each query sees, of 1 .. length tokens, when windows of that many tokens begin after
+// `offset` tokens: the first of a window sees all states before it, and the others no more. Before the first
+// window every query sees all states before it.
 std::vector<int64_t> BlockVisibility(int64_t length, int window, int offset);
 
 class BeagleTrainee : public Trainee {

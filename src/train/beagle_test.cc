@@ -17,9 +17,9 @@ namespace {
 
 using testing::BatchOf;
 using testing::DifferentRows;
+using ::testing::ElementsAre;
 using testing::KindRig;
 using testing::Range;
-using ::testing::ElementsAre;
 
 // 9: golden rows.
 TEST(BlockVisibility, HasItsGoldenRows) {
@@ -115,7 +115,8 @@ TEST(Beagle, LateIsTheChain) {
   const auto steps = rig.beagle().Late(batch, batch.final_hidden, 1);
   const std::vector<at::Tensor> chain = rig.trainee->Chain(batch, 4);
   for (size_t i = 0; i < 4; ++i) {
-    EXPECT_LT((steps[i].states - chain[i].index_select(0, steps[i].rows)).abs().max().item<double>(), 2e-6) << i;
+    EXPECT_LT((steps[i].states - chain[i].index_select(0, steps[i].rows)).abs().max().item<double>(), 2e-6)
+        << i;
   }
 }
 
@@ -130,7 +131,8 @@ TEST(Beagle, DraftsThatAreReadAreDetached) {
     for (const at::Tensor& parameter : rig.trainee->parameters().Trained()) parameter.mutable_grad().reset();
     of[1].states.square().sum().backward();
     std::vector<at::Tensor> all;
-    for (const at::Tensor& parameter : rig.trainee->parameters().Trained()) all.push_back(parameter.grad().clone());
+    for (const at::Tensor& parameter : rig.trainee->parameters().Trained())
+      all.push_back(parameter.grad().clone());
     return all;
   };
   const std::vector<at::Tensor> through = gradients(steps),
@@ -166,8 +168,9 @@ TEST(Beagle, EarlierStepsWeighMore) {
     const auto& step = steps[static_cast<size_t>(i)];
     const at::Tensor labels = batch.labels.index_select(0, step.rows);
     const at::Tensor kept = labels.ge(0).nonzero().squeeze(1);
-    const at::Tensor cross = FusedCrossEntropy(step.states.index_select(0, kept), trainee->setup().frozen.head,
-                                               batch.targets.Select(labels.index_select(0, kept)));
+    const at::Tensor cross =
+        FusedCrossEntropy(step.states.index_select(0, kept), trainee->setup().frozen.head,
+                          batch.targets.Select(labels.index_select(0, kept)));
     expected += (2.0 - i) * cross.item<double>() * static_cast<double>(kept.numel());
   }
   EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-4 * expected);

@@ -33,8 +33,8 @@ class EagleTrainee : public Trainee {
 
   PassLoss Loss(const PlacedBatch& batch, const PassDraw& draw) const override {
     PassLoss loss;
-    const std::vector<at::Tensor> outputs =
-        Run(batch, AddNoise(batch.final_hidden, batch.ends, setup_.options, draw.seed), setup_.options.simulate);
+    const std::vector<at::Tensor> outputs = Run(
+        batch, AddNoise(batch.final_hidden, batch.ends, setup_.options, draw.seed), setup_.options.simulate);
     double weight = 1.0;
     for (size_t step = 0; step < outputs.size(); ++step, weight *= kStepWeight) {
       const SlotsAhead ahead = Ahead(batch.ends, static_cast<int64_t>(step));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// EAGLE-3 (Li et al. 2025): one block that reads the residual stream of three layers of the target and a token's
-// embedding, with a head of its own, trained on chains of its own states (training-time test). Tensor names are
-// those of the published checkpoints.
+// EAGLE-3 (Li et al. 2025): one block that reads the residual stream of three layers of the target and a
+// token's embedding, with a head of its own, trained on chains of its own states (training-time test). Tensor
+// names are those of the published checkpoints.
 #include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -135,7 +135,8 @@ class Eagle3Trainee : public Trainee {
         .prefix = prefix,
         .enter = [&](const at::Tensor& embedded, const at::Tensor& feature, int step) -> BlockInput {
           const at::Tensor g = step == 0 ? parameters_.Product("fc", feature) : feature;
-          const at::Tensor e = RmsNorm(embedded, parameters_.Find(prefix + "input_layernorm.weight"), epsilon);
+          const at::Tensor e =
+              RmsNorm(embedded, parameters_.Find(prefix + "input_layernorm.weight"), epsilon);
           return {g, at::cat({e, RmsNorm(g, parameters_.Find(prefix + "hidden_norm.weight"), epsilon)}, 1)};
         }};
     std::vector<at::Tensor> three;

@@ -17,15 +17,16 @@
 namespace longspec::train {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::BatchOf;
 using testing::DifferentRows;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::KindRig;
 using testing::TraineeOf;
 
 struct Eagle3Rig : KindRig {
-  explicit Eagle3Rig(int simulate = 4) : KindRig({.kind = "eagle3", .simulate = simulate, .layers = {0, 1, 0}}) {}
+  explicit Eagle3Rig(int simulate = 4)
+      : KindRig({.kind = "eagle3", .simulate = simulate, .layers = {0, 1, 0}}) {}
 };
 
 // 6: outputs of these layers.
@@ -76,8 +77,8 @@ TEST(Eagle3, TheEmbeddingComesBeforeTheFeature) {
   EXPECT_TRUE(DifferentRows(trainee->Chain(batch, 1)[0], plain).empty());
 }
 
-// 15: at step i a slot sees the first step's keys of slots up to its own and its own later ones, at positions one
-// further each step. Written out for one slot.
+// 15: at step i a slot sees the first step's keys of slots up to its own and its own later ones, at positions
+// one further each step. Written out for one slot.
 TEST(Eagle3, ChainsSeeTheFirstStepsKeysAndTheirOwn) {
   const Eagle3Rig rig;
   const auto trainee = TraineeOf(rig);
@@ -120,8 +121,8 @@ TEST(Eagle3, ChainsSeeTheFirstStepsKeysAndTheirOwn) {
   }
 }
 
-// 16 and 17: rows count whose likeliest token the draft's vocabulary has, the mean is over all rows, and steps
-// weigh 1, 0.8, 0.64, 0.512.
+// 16 and 17: rows count whose likeliest token the draft's vocabulary has, the mean is over all rows, and
+// steps weigh 1, 0.8, 0.64, 0.512.
 TEST(Eagle3, LossIsTheWeightedSumOfKnownRows) {
   const Eagle3Rig rig;
   const auto set = FeatureSet::Open(rig.options.features);

@@ -114,7 +114,8 @@ TEST(Eagle, BeginsWithTheTargetsLastLayer) {
   ASSERT_TRUE(trainee->InitFromTarget().ok());
   const at::NoGradGuard no_grad;
   const PlacedBatch batch = BatchOf(rig, {1});
-  const at::Tensor drafted = trainee->Chain(batch, 1)[0].slice(0, 1), before = batch.final_hidden.slice(0, 0, -1);
+  const at::Tensor drafted = trainee->Chain(batch, 1)[0].slice(0, 1),
+                   before = batch.final_hidden.slice(0, 0, -1);
   EXPECT_LT(testing::Relative(drafted, before), 0.5);
   EXPECT_GT(testing::Relative(drafted, before), 0.01);
 }

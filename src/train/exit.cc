@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Early exit: a llama block with keys and values of its own that reads the target's residual stream after one of
-// its first layers, and a norm before the target's head. The first layers are run for drafted tokens too, so the
-// draft's input is the target's own state wherever it stands in a chain. It begins as the target's last layer.
+// Early exit: a llama block with keys and values of its own that reads the target's residual stream after one
+// of its first layers, and a norm before the target's head. The first layers are run for drafted tokens too,
+// so the draft's input is the target's own state wherever it stands in a chain. It begins as the target's
+// last layer.
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -58,8 +59,8 @@ class ExitTrainee : public Trainee {
   at::Tensor Forward(const PlacedBatch& batch) const {
     const LlamaBlock block = {.parameters = parameters_, .target = setup_.target, .prefix = kPrefix};
     const Rotation rotation = MakeRotation(setup_.target, batch.positions, setup_.target.rope_magnitude);
-    return RmsNorm(block.Forward(batch.hidden.at(layer()), rotation, batch.ends), parameters_.Find("norm.weight"),
-                   setup_.target.rms_eps);
+    return RmsNorm(block.Forward(batch.hidden.at(layer()), rotation, batch.ends),
+                   parameters_.Find("norm.weight"), setup_.target.rms_eps);
   }
 };
 

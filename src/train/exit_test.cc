@@ -15,8 +15,8 @@ using testing::BatchOf;
 using testing::KindRig;
 using testing::TraineeOf;
 
-// A block that begins as the target's last layer behind the layer before it is the target: of two layers, the one
-// behind layer 0.
+// A block that begins as the target's last layer behind the layer before it is the target: of two layers, the
+// one behind layer 0.
 TEST(Exit, BehindTheLayerBeforeTheLastItIsTheTarget) {
   const KindRig rig({.kind = "exit", .layers = {0}});
   const auto trainee = TraineeOf(rig);
@@ -41,7 +41,8 @@ TEST(Exit, ReadsOneLayer) {
   batch.hidden[1][7] += 1.0;
   EXPECT_EQ(testing::DifferentRows(trainee->Chain(batch, 1)[0], plain), testing::Range(7, testing::kLength));
   rig.options.draft.layers = {2};
-  EXPECT_THAT(rig.Error(), ::testing::HasSubstr("--layers: must be one layer of the target for this kind, 0 to 1"));
+  EXPECT_THAT(rig.Error(),
+              ::testing::HasSubstr("--layers: must be one layer of the target for this kind, 0 to 1"));
 }
 
 }  // namespace

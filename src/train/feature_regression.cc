@@ -10,7 +10,8 @@
 
 namespace longspec::train {
 
-at::Tensor AddNoise(const at::Tensor& states, const Ends& ends, const TraineeOptions& options, uint64_t seed) {
+at::Tensor AddNoise(const at::Tensor& states, const Ends& ends, const TraineeOptions& options,
+                    uint64_t seed) {
   if (options.noise == StateNoise::kNone || options.noise_scale == 0.0) return states;
   const at::Generator generator = at::detail::createCPUGenerator(seed);
   at::Tensor noise = at::empty(states.sizes(), at::kFloat);
@@ -48,7 +49,9 @@ at::Tensor RegressionLoss(const LabelledStates& labelled, const PlacedBatch& bat
 
 std::string DescribeRegression(const TraineeOptions& o) {
   char text[96];
-  const char* noise = o.noise == StateNoise::kNone ? "none" : o.noise == StateNoise::kUniform ? "uniform" : "gauss";
+  const char* noise = o.noise == StateNoise::kNone      ? "none"
+                      : o.noise == StateNoise::kUniform ? "uniform"
+                                                        : "gauss";
   std::snprintf(text, sizeof(text), "--regression %g --noise %s --noise-scale %g", o.regression, noise,
                 o.noise_scale);
   return text;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What drafts that learn the target's states share (EAGLE, Beagle): noise on the states they read, and the loss
-// of what they make of them.
+// What drafts that learn the target's states share (EAGLE, Beagle): noise on the states they read, and the
+// loss of what they make of them.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -38,7 +38,7 @@ class FeatureSet {
   int n_sequences() const { return static_cast<int>(sequences_.size()); }
   const FeatureSequence& sequence(int i) const { return sequences_[static_cast<size_t>(i)]; }
   const FeatureKeep& keep(int i) const { return *keeps_[static_cast<size_t>(i)]; }  // of that sequence
-  std::vector<int64_t> lengths() const;  // by sequence
+  std::vector<int64_t> lengths() const;                                             // by sequence
   // Nothing if every sequence has what is asked for; else which of it the shards lack, and how to make it.
   Status Has(const ShardNeeds& needs) const;
   bool has_final_hidden() const;
@@ -66,14 +66,14 @@ struct LabelOptions {
 
 // Sequences one behind the other, without padding. n: rows, a token each.
 struct Batch {
-  Ends ends;                       // where each sequence ends
-  at::Tensor tokens;               // (n) int64
-  at::Tensor keys, values;         // (n, n_head_kv, head_dim) f32; keys at positions 0, 1, ...
-  at::Tensor final_hidden;         // (n, n_embd) f32
+  Ends ends;                         // where each sequence ends
+  at::Tensor tokens;                 // (n) int64
+  at::Tensor keys, values;           // (n, n_head_kv, head_dim) f32; keys at positions 0, 1, ...
+  at::Tensor final_hidden;           // (n, n_embd) f32
   std::map<int, at::Tensor> hidden;  // by layer, as final_hidden
-  at::Tensor rows;                 // (n_labels) int64, ascending: which rows have a target
-  at::Tensor labels;               // (n) int64: the index in `rows`, -1 without a target
-  Targets targets;                 // (n_labels, ...): what comes after the row's token
+  at::Tensor rows;                   // (n_labels) int64, ascending: which rows have a target
+  at::Tensor labels;                 // (n) int64: the index in `rows`, -1 without a target
+  Targets targets;                   // (n_labels, ...): what comes after the row's token
 
   int64_t n() const { return ends.empty() ? 0 : ends.back(); }
 };

@@ -86,7 +86,8 @@ TEST(MakeBatch, SoftTargetsFromHiddenStates) {
     const bool known = std::ranges::binary_search(frequent, SequenceTokens(1)[static_cast<size_t>(i) + 1]);
     EXPECT_EQ(batch.targets.weights[i][0].item<float>(), known ? 0.75F : 0.0F) << i;
     EXPECT_EQ(batch.targets.soft[i].item<float>(), known ? 0.25F : 1.0F) << i;
-    EXPECT_EQ(batch.targets.states[i][5].item<float>(), BFloat16ToFloat(words[static_cast<size_t>(i) * 64 + 5]));
+    EXPECT_EQ(batch.targets.states[i][5].item<float>(),
+              BFloat16ToFloat(words[static_cast<size_t>(i) * 64 + 5]));
   }
   EXPECT_LT(batch.targets.weights.gt(0).sum().item<int64_t>(), kLength - 1);
 }

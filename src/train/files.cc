@@ -174,8 +174,8 @@ Result<std::vector<int64_t>> LoadDraftVocab(const std::string& path, int n_vocab
   for (size_t i = 0; offsets && i < vocab.size(); ++i) vocab[i] += static_cast<int64_t>(i);
   const bool ascending = std::ranges::adjacent_find(vocab, std::greater_equal()) == vocab.end();
   if (vocab.empty() || !ascending || vocab.front() < 0 || vocab.back() >= n_vocab) {
-    return Corrupt(file->path() + ": tensor " + std::string(tensor->name) + " must hold ascending tokens below " +
-                   std::to_string(n_vocab));
+    return Corrupt(file->path() + ": tensor " + std::string(tensor->name) +
+                   " must hold ascending tokens below " + std::to_string(n_vocab));
   }
   return vocab;
 }

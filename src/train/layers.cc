@@ -81,9 +81,9 @@ at::Tensor SeenPart(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
   };
   for (const OwnStep& step : own) scores.push_back((scaled * own_rows(step.keys)).sum(-1, true));
   const at::Tensor shares = at::cat(scores, -1).softmax(-1);
-  at::Tensor sum = at::matmul(shares.slice(-1, 0, n).reshape({n_kv, m * group, n}),
-                              v.slice(0, 0, n).permute({1, 0, 2}))
-                       .view({n_kv, m, group, dim});
+  at::Tensor sum =
+      at::matmul(shares.slice(-1, 0, n).reshape({n_kv, m * group, n}), v.slice(0, 0, n).permute({1, 0, 2}))
+          .view({n_kv, m, group, dim});
   for (size_t i = 0; i < own.size(); ++i) {
     const int64_t column = n + static_cast<int64_t>(i);
     sum = sum + shares.slice(-1, column, column + 1) * own_rows(own[i].values);
@@ -164,16 +164,17 @@ at::Tensor LaggedAttention(const at::Tensor& q, const at::Tensor& k, const at::T
   return at::cat(parts, 0).flatten(1);
 }
 
-at::Tensor SeenAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Ends& query_ends,
-                         const Ends& key_ends, std::span<const int64_t> seen, std::span<const OwnStep> own) {
+at::Tensor SeenAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                         const Ends& query_ends, const Ends& key_ends, std::span<const int64_t> seen,
+                         std::span<const OwnStep> own) {
   std::vector<at::Tensor> parts;
   int64_t begin = 0, first_key = 0;
   for (size_t s = 0; s < query_ends.size(); ++s) {
     const at::Tensor keys = k.slice(0, first_key, key_ends[s]), values = v.slice(0, first_key, key_ends[s]);
     for (; begin < query_ends[s]; begin += parts.back().size(0)) {
       const int64_t end = std::min(query_ends[s], begin + kQueriesAtOnce);
-      parts.push_back(SeenPart(q.slice(0, begin, end), keys, values, seen.subspan(Z(begin), Z(end - begin)),
-                               own, begin));
+      parts.push_back(
+          SeenPart(q.slice(0, begin, end), keys, values, seen.subspan(Z(begin), Z(end - begin)), own, begin));
     }
     first_key = key_ends[s];
   }

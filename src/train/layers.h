@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What drafts are made of, over packed sequences: rows of sequences one behind the other, of which `ends` says
-// where each ends. Attention never crosses an end. Heads are (n, n_heads, head_dim). Free functions, from any
-// thread.
+// What drafts are made of, over packed sequences: rows of sequences one behind the other, of which `ends`
+// says where each ends. Attention never crosses an end. Heads are (n, n_heads, head_dim). Free functions,
+// from any thread.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -23,8 +23,8 @@ using Ends = std::vector<int64_t>;
 struct Rotation {
   at::Tensor cos, sin;
 };
-// `positions` (n) int64. Angles in double precision; `magnitude` is the factor of the model's table, 1 to move
-// keys that carry it already.
+// `positions` (n) int64. Angles in double precision; `magnitude` is the factor of the model's table, 1 to
+// move keys that carry it already.
 Rotation MakeRotation(const FeatureTarget& target, const at::Tensor& positions, double magnitude);
 // x (..., n, n_heads, head_dim), rotary halves split.
 at::Tensor Rotate(const at::Tensor& x, const Rotation& rotation);
@@ -61,13 +61,14 @@ struct OwnStep {
   at::Tensor keys, values;
 };
 // Query i of a sequence sees the first seen[i] keys of it, and row i of every own step: the visibility of
-// training-time test (EAGLE-3, "diagonals") and of Beagle's windows. 0 with none of both. Sequences have as many
-// queries as query_ends says and as many keys as key_ends.
-at::Tensor SeenAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Ends& query_ends,
-                         const Ends& key_ends, std::span<const int64_t> seen, std::span<const OwnStep> own);
+// training-time test (EAGLE-3, "diagonals") and of Beagle's windows. 0 with none of both. Sequences have as
+// many queries as query_ends says and as many keys as key_ends.
+at::Tensor SeenAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                         const Ends& query_ends, const Ends& key_ends, std::span<const int64_t> seen,
+                         std::span<const OwnStep> own);
 
-// A pre-norm block of the Llama kind, tensors PREFIX + input_layernorm, self_attn, post_attention_layernorm and
-// mlp; every row sees all before it.
+// A pre-norm block of the Llama kind, tensors PREFIX + input_layernorm, self_attn, post_attention_layernorm
+// and mlp; every row sees all before it.
 struct LlamaBlock {
   const Parameters& parameters;
   const FeatureTarget& target;

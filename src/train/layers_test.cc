@@ -25,7 +25,8 @@ Heads Random(int64_t n) {
 }
 
 // Of one query head over the keys and values that it sees.
-at::Tensor Written(const at::Tensor& q, const std::vector<at::Tensor>& keys, const std::vector<at::Tensor>& values) {
+at::Tensor Written(const at::Tensor& q, const std::vector<at::Tensor>& keys,
+                   const std::vector<at::Tensor>& values) {
   if (keys.empty()) return at::zeros_like(q);
   const at::Tensor scores = at::mv(at::stack(keys), q) / std::sqrt(static_cast<double>(kDim));
   return at::mv(at::stack(values).t(), scores.softmax(0));
@@ -76,7 +77,8 @@ TEST(SeenAttention, SeesSoManyKeysAndItsOwn) {
   std::vector<int64_t> seen;
   int64_t begin = 0;
   for (const int64_t end : ends) {
-    for (int64_t i = 0; i < end - begin; ++i) seen.push_back(i % 3 == 0 ? 0 : std::min(end - begin, i / 2 + 1));
+    for (int64_t i = 0; i < end - begin; ++i)
+      seen.push_back(i % 3 == 0 ? 0 : std::min(end - begin, i / 2 + 1));
     begin = end;
   }
   begin = 0;

@@ -16,8 +16,8 @@
 namespace longspec::train {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::BatchOf;
+using ::testing::ElementsAre;
 using testing::KindRig;
 using testing::ReadText;
 using testing::SequenceTokens;
@@ -53,7 +53,8 @@ TEST(Lm, TheEngineRunsWhatIsExported) {
     rig.options.vocab = 20;
     rig.options.learning_rate = 1e-3;
     ASSERT_TRUE(rig.Run().ok());
-    const auto target = GgufFile::Open(rig.options.model), draft = GgufFile::Open(rig.options.output + "/model.gguf");
+    const auto target = GgufFile::Open(rig.options.model),
+               draft = GgufFile::Open(rig.options.output + "/model.gguf");
     ASSERT_TRUE(draft.ok()) << draft.status().message();
     const auto tokens = (*target)->GetStrings("tokenizer.ggml.tokens");
     for (const auto& [key, value] : (*target)->metadata()) {
@@ -81,7 +82,8 @@ TEST(Lm, TheEngineRunsWhatIsExported) {
     EXPECT_NE((*folder)->FindTensor("model.embed_tokens.weight"), nullptr);
     const auto config = nlohmann::json::parse(ReadText(rig.options.output + "/config.json"));
     EXPECT_EQ(config.at("num_hidden_layers"), 2);
-    EXPECT_EQ(config.at("architectures")[0], architecture == "llama" ? "LlamaForCausalLM" : "Qwen2ForCausalLM");
+    EXPECT_EQ(config.at("architectures")[0],
+              architecture == "llama" ? "LlamaForCausalLM" : "Qwen2ForCausalLM");
   }
 }
 

@@ -54,8 +54,8 @@ at::Tensor LongspecTrainee::Forward(const PlacedBatch& batch, int lag) const {
   const at::Tensor q = Rotate(ProjectHeads(parameters_, "self_attn.q_proj", input, t), rotation);
   const at::Tensor k = Rotate(ProjectHeads(parameters_, "self_attn.k_proj", input, t), rotation);
   const at::Tensor v = ProjectHeads(parameters_, "self_attn.v_proj", input, t);
-  x = x + parameters_.Product("self_attn.o_proj",
-                              CausalAttention(q, k, v, batch.ends, setup_.options.window));
+  x = x +
+      parameters_.Product("self_attn.o_proj", CausalAttention(q, k, v, batch.ends, setup_.options.window));
   x = x + parameters_.Product("cross_attn.o_proj",
                               CrossAttention(norm(x, "post_self_attention"), rotation, batch, lag));
   return x + Mlp(parameters_, "mlp", norm(x, "post_cross_attention"));

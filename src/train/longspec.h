@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The LongSpec draft (Yang et al. 2025, 3.1): one pre-norm block of windowed self-attention, cross-attention on
-// the target's last-layer keys and values, and an MLP, without a final norm. Tensor names and shapes are those
-// of the published checkpoints. With `own_keys` cross-attention makes its keys and values from the target's
-// final hidden state with cross_attn.k_proj and .v_proj, which are without use otherwise.
+// The LongSpec draft (Yang et al. 2025, 3.1): one pre-norm block of windowed self-attention, cross-attention
+// on the target's last-layer keys and values, and an MLP, without a final norm. Tensor names and shapes are
+// those of the published checkpoints. With `own_keys` cross-attention makes its keys and values from the
+// target's final hidden state with cross_attn.k_proj and .v_proj, which are without use otherwise.
 #pragma once
 
 #include <ATen/ATen.h>

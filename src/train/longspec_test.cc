@@ -141,16 +141,17 @@ TEST(Longspec, BlocksChangeNothing) {
 // Behaviour 11: gradients reach what is used, and nothing else.
 TEST(Longspec, OnlyUsedTensorsHaveGradients) {
   for (const bool own_keys : {false, true}) {
-  const LongspecTrainee net = TinyNet(512, 5, own_keys);
-  const PlacedBatch input = RandomInput(12);
-  net.Forward(input, 1).square().sum().backward();
-  for (const auto& [name, tensor] : net.parameters().tensors()) {
-    const bool unused = !own_keys && (name.starts_with("cross_attn.k_proj") || name.starts_with("cross_attn.v_proj"));
-    EXPECT_EQ(tensor.grad().defined(), !unused) << name;
-    if (unused) continue;
-    EXPECT_GT(tensor.grad().abs().sum().item<double>(), 0.0) << name;
-  }
-  EXPECT_FALSE(input.keys.requires_grad());
+    const LongspecTrainee net = TinyNet(512, 5, own_keys);
+    const PlacedBatch input = RandomInput(12);
+    net.Forward(input, 1).square().sum().backward();
+    for (const auto& [name, tensor] : net.parameters().tensors()) {
+      const bool unused =
+          !own_keys && (name.starts_with("cross_attn.k_proj") || name.starts_with("cross_attn.v_proj"));
+      EXPECT_EQ(tensor.grad().defined(), !unused) << name;
+      if (unused) continue;
+      EXPECT_GT(tensor.grad().abs().sum().item<double>(), 0.0) << name;
+    }
+    EXPECT_FALSE(input.keys.requires_grad());
   }
 }
 

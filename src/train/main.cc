@@ -81,11 +81,12 @@ class Display {
       std::snprintf(text, sizeof(text), " %.3f/%.3f", all.agreement[i], all.top_4[i]);
       shares += text;
     }
-    std::fprintf(stderr,
-                 "step %lld, %lld tokens: validation loss %.4f, top-1/top-4 by lag%s, accepted of a chain of %d "
-                 "%.2f, of trees of 8 and 16 %.2f and %.2f\n",
-                 static_cast<long long>(p.step), static_cast<long long>(p.tokens), all.loss, shares.c_str(),
-                 kValidatedLags, all.accepted.chain, all.accepted.tree_8, all.accepted.tree_16);
+    std::fprintf(
+        stderr,
+        "step %lld, %lld tokens: validation loss %.4f, top-1/top-4 by lag%s, accepted of a chain of %d "
+        "%.2f, of trees of 8 and 16 %.2f and %.2f\n",
+        static_cast<long long>(p.step), static_cast<long long>(p.tokens), all.loss, shares.c_str(),
+        kValidatedLags, all.accepted.chain, all.accepted.tree_8, all.accepted.tree_16);
   }
 
   std::string Line(const TrainProgress& p, double now) const {
@@ -219,7 +220,8 @@ void AddKindOptions(CLI::App& app, Flags* flags) {
       ->transform(CLI::CheckedTransformer(std::map<std::string, StateNoise>{
           {"none", StateNoise::kNone}, {"uniform", StateNoise::kUniform}, {"gauss", StateNoise::kGaussian}}))
       ->default_str("uniform");
-  app.add_option("--layers", d.layers, "exit: the layer of the target that it reads, from 0; eagle3: the three that it reads; lm: "
+  app.add_option("--layers", d.layers,
+                 "exit: the layer of the target that it reads, from 0; eagle3: the three that it reads; lm: "
                  "those that it begins with")
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)

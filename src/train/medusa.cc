@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Medusa heads (Cai et al. 2024): head i, a residual layer before the target's own head, reads the target's final
-// hidden state and predicts the token i + 2 places after its own. Each layer begins as no change at all.
+// Medusa heads (Cai et al. 2024): head i, a residual layer before the target's own head, reads the target's
+// final hidden state and predicts the token i + 2 places after its own. Each layer begins as no change at
+// all.
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -35,8 +36,7 @@ class MedusaTrainee : public Trainee {
       const at::Tensor rows = ahead.rows.to(batch.embedded.device());
       const LabelledStates labelled = SelectLabelled(batch, States(batch, i, rows), rows);
       if (labelled.n() == 0) continue;
-      const at::Tensor sum =
-          EntropyLoss(labelled, batch, setup_.frozen.loss_head) * std::pow(kHeadWeight, i);
+      const at::Tensor sum = EntropyLoss(labelled, batch, setup_.frozen.loss_head) * std::pow(kHeadWeight, i);
       loss.sum = loss.sum.defined() ? loss.sum + sum : sum;
       loss.head_rows += static_cast<double>(labelled.n());
       if (i == 0) loss.rows = labelled.n();

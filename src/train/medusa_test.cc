@@ -15,8 +15,8 @@ using testing::BatchOf;
 using testing::KindRig;
 using testing::TraineeOf;
 
-// Head i predicts the token i + 2 places on: what follows a row's token comes from i + 1 rows before, at first
-// with the base head's own logits.
+// Head i predicts the token i + 2 places on: what follows a row's token comes from i + 1 rows before, at
+// first with the base head's own logits.
 TEST(Medusa, HeadsBeginAsNoChange) {
   const KindRig rig({.kind = "medusa", .n_heads = 3});
   const auto trainee = TraineeOf(rig);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AdamW with decoupled weight decay and clipping of the global norm, and on request Muon for matrices; the state
-// is tensors that a checkpoint can hold. Not thread-safe.
+// AdamW with decoupled weight decay and clipping of the global norm, and on request Muon for matrices; the
+// state is tensors that a checkpoint can hold. Not thread-safe.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -117,7 +117,8 @@ TEST(AdamW, ANormThatIsNoNumberChangesNothing) {
     optimiser.Step(0, 0.01);
     std::vector<at::Tensor> before;
     for (size_t i = 0; i < parameters.size(); ++i) {
-      for (const at::Tensor& t : {parameters[i], optimiser.state()[2 * i].second, optimiser.state()[2 * i + 1].second}) {
+      for (const at::Tensor& t :
+           {parameters[i], optimiser.state()[2 * i].second, optimiser.state()[2 * i + 1].second}) {
         before.push_back(t.detach().clone());
       }
     }

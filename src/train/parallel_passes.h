@@ -21,7 +21,7 @@ struct PassSum {
   double loss = 0.0;                  // of all rows, added up
   int64_t rows = 0;                   // tokens that are to be predicted
   int64_t tokens = 0;
-  double macs = 0.0;                  // multiply-adds
+  double macs = 0.0;  // multiply-adds
 };
 
 // Adds pass(0) + pass(1) + ... + pass(n - 1) to *sum. `pass` is called from all threads, on_pass from this

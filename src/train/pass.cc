@@ -23,8 +23,8 @@ PlacedBatch PlaceBatch(Batch batch, const at::Tensor& embedding, const FeatureTa
     begin = end;
   }
   PlacedBatch placed = {std::move(batch), {}, at::tensor(positions, at::kLong).to(device)};
-  for (at::Tensor* tensor : {&placed.tokens, &placed.keys, &placed.values, &placed.final_hidden,
-                             &placed.rows, &placed.labels}) {
+  for (at::Tensor* tensor :
+       {&placed.tokens, &placed.keys, &placed.values, &placed.final_hidden, &placed.rows, &placed.labels}) {
     if (tensor->defined()) *tensor = tensor->to(device);
   }
   for (auto& [layer, tensor] : placed.hidden) tensor = tensor.to(device);
@@ -41,8 +41,8 @@ PassSum RunPass(const Trainee& trainee, Batch batch, const PassDraw& draw) {
   const TraineeSetup& setup = trainee.setup();
   PassSum sum;
   sum.tokens = batch.n();
-  const PassLoss loss = trainee.Loss(
-      PlaceBatch(std::move(batch), setup.frozen.embedding, setup.target, draw.positions), draw);
+  const PassLoss loss =
+      trainee.Loss(PlaceBatch(std::move(batch), setup.frozen.embedding, setup.target, draw.positions), draw);
   sum.rows = loss.rows;
   if (!loss.sum.defined()) return sum;
   sum.loss = loss.sum.item<double>();

@@ -8,8 +8,8 @@
 
 namespace longspec::train {
 
-// The batch on the device of `frozen` and at the positions that were drawn. RoPE is a rotation, so the target's
-// keys are moved to them exactly.
+// The batch on the device of `frozen` and at the positions that were drawn. RoPE is a rotation, so the
+// target's keys are moved to them exactly.
 PlacedBatch PlaceBatch(Batch batch, const at::Tensor& embedding, const FeatureTarget& target,
                        const PositionDraw& positions);
 

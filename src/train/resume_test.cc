@@ -181,8 +181,8 @@ TEST(Train, AnotherFileIsNoCheckpoint) {
   EXPECT_THAT(rig.Error(), HasSubstr("malformed"));
 }
 
-// Warm-up, stable, decay: a run that has decayed goes on from before that with more steps, as one that was never
-// asked for fewer.
+// Warm-up, stable, decay: a run that has decayed goes on from before that with more steps, as one that was
+// never asked for fewer.
 TEST(Train, AStableRunIsContinued) {
   const auto prepare = [](Rig& rig) {
     rig.options.schedule = Schedule::kStableDecay;

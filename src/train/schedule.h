@@ -14,8 +14,9 @@ namespace longspec::train {
 // the peak. `step` counts from 0.
 double LearningRate(int64_t step, int64_t total, double peak, double warmup_share);
 
-// Warm-up, stable, decay: linear from 0 over `warmup` steps, the peak, and linear towards 0 over the last steps.
-// Up to where it decays nothing depends on `total`, so a run can be continued from there with more steps.
+// Warm-up, stable, decay: linear from 0 over `warmup` steps, the peak, and linear towards 0 over the last
+// steps. Up to where it decays nothing depends on `total`, so a run can be continued from there with more
+// steps.
 struct StableDecay {
   int64_t warmup = 100;
   double decay_share = 0.2;  // of all steps

@@ -49,7 +49,8 @@ SlotsAhead Ahead(const Ends& ends, int64_t steps) {
 
 at::Tensor RowsAhead(const Ends& ends, int64_t steps, at::Device device) {
   std::vector<int64_t> rows;
-  ForEachSlot(ends, [&](int64_t row, int64_t, int64_t end) { rows.push_back(std::min(row + steps, end - 1)); });
+  ForEachSlot(ends,
+              [&](int64_t row, int64_t, int64_t end) { rows.push_back(std::min(row + steps, end - 1)); });
   return at::tensor(rows, at::kLong).to(device);
 }
 

@@ -41,7 +41,13 @@ TEST(TrainLog, ALineForEachStepAndValidation) {
     progress.end_of_step = false;  // after a forward pass
     ASSERT_TRUE(log.Add(progress).ok());
     const Validation seen = {
-        .all = {.begin = 0, .end = 512, .rows = 7, .loss = 1.0, .agreement = {0.5, 0.25}, .top_4 = {0.75, 0.5}, .accepted = {0.5, 1.0, 1.5}},
+        .all = {.begin = 0,
+                .end = 512,
+                .rows = 7,
+                .loss = 1.0,
+                .agreement = {0.5, 0.25},
+                .top_4 = {0.75, 0.5},
+                .accepted = {0.5, 1.0, 1.5}},
         .buckets = {{.begin = 0, .end = 512, .rows = 7, .loss = 1.5, .agreement = {1.0}}}};
     progress.validation = &seen;
     ASSERT_TRUE(log.Add(progress).ok());
@@ -49,7 +55,8 @@ TEST(TrainLog, ALineForEachStepAndValidation) {
   const std::string both =
       std::string(kFirst) +
       "{\"step\":1,\"tokens\":100,\"validation\":["
-      "{\"begin\":0,\"end\":512,\"rows\":7,\"loss\":1.0000,\"agreement\":[0.5000,0.2500],\"top_4\":[0.7500,0.5000],"
+      "{\"begin\":0,\"end\":512,\"rows\":7,\"loss\":1.0000,\"agreement\":[0.5000,0.2500],\"top_4\":[0.7500,0."
+      "5000],"
       "\"accepted\":[0.5000,1.0000,1.5000]},"
       "{\"begin\":0,\"end\":512,\"rows\":7,\"loss\":1.5000,\"agreement\":[1.0000],\"top_4\":[],"
       "\"accepted\":[0.0000,0.0000,0.0000]}]}\n";

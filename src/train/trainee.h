@@ -33,7 +33,7 @@ struct FrozenHeads {
 
 struct TraineeSetup {
   FeatureTarget target;
-  int n_layer = 0;  // of the target
+  int n_layer = 0;                        // of the target
   std::shared_ptr<const GgufFile> model;  // the target's file
   FrozenHeads frozen;
   std::vector<int64_t> vocab;  // what the draft chooses among, ascending; empty: every token
@@ -56,8 +56,8 @@ struct PlacedBatch : Batch {
 };
 
 struct PassLoss {
-  at::Tensor sum;          // scalar, differentiable in the parameters; undefined: nothing is to be learned
-  int64_t rows = 0;        // sum / rows of all passes of a step is the step's loss
+  at::Tensor sum;           // scalar, differentiable in the parameters; undefined: nothing is to be learned
+  int64_t rows = 0;         // sum / rows of all passes of a step is the step's loss
   double forward_macs = 0;  // multiply-adds of the draft's forward pass, without the head
   double head_rows = 0;     // rows that went through the head
 };

@@ -7,14 +7,15 @@
 namespace longspec::train {
 
 std::span<const TraineeKind* const> TraineeKinds() {
-  static const std::array kinds = {&LongspecKind(), &EagleKind(),  &Eagle3Kind(), &BeagleKind(),
-                                   &MedusaKind(),   &ExitKind(), &LmKind()};
+  static const std::array kinds = {&LongspecKind(), &EagleKind(), &Eagle3Kind(), &BeagleKind(),
+                                   &MedusaKind(),   &ExitKind(),  &LmKind()};
   return kinds;
 }
 
 Result<const TraineeKind*> FindTraineeKind(const std::string& name) {
   const auto kinds = TraineeKinds();
-  const auto it = std::ranges::find(kinds, name, [](const TraineeKind* kind) { return std::string(kind->name); });
+  const auto it =
+      std::ranges::find(kinds, name, [](const TraineeKind* kind) { return std::string(kind->name); });
   if (it != kinds.end()) return *it;
   std::string known;
   for (const TraineeKind* kind : kinds) known += (known.empty() ? "" : ", ") + std::string(kind->name);

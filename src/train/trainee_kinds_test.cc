@@ -18,9 +18,9 @@
 namespace longspec::train {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::BatchOf;
 using testing::DifferentRows;
+using ::testing::HasSubstr;
 using testing::KeepAll;
 using testing::Range;
 using testing::ReadText;
@@ -127,8 +127,9 @@ TEST_P(EveryKind, PackingChangesNothing) {
   EXPECT_FALSE(trainee->setup().frozen.head.grad().defined());
 }
 
-// What a draft proposes after a row's token may depend on tokens up to it, and on what the target computed for
-// tokens `lag` places before at the latest. (Early exit runs the target's first layers for drafted tokens.)
+// What a draft proposes after a row's token may depend on tokens up to it, and on what the target computed
+// for tokens `lag` places before at the latest. (Early exit runs the target's first layers for drafted
+// tokens.)
 TEST_P(EveryKind, NothingComesFromTheFuture) {
   const auto rig = MakeRig();
   const auto trainee = TraineeOf(*rig);
@@ -152,7 +153,8 @@ TEST_P(EveryKind, NothingComesFromTheFuture) {
     hidden = hidden.clone();
     hidden[at] += 1.0;
   }
-  const std::vector<at::Tensor> other_token = trainee->Chain(tokens, 4), other_state = trainee->Chain(states, 4);
+  const std::vector<at::Tensor> other_token = trainee->Chain(tokens, 4),
+                                other_state = trainee->Chain(states, 4);
   for (size_t lag = 1; lag <= 4; ++lag) {
     EXPECT_EQ(plain[lag - 1].size(0), before.n());
     for (const int64_t row : DifferentRows(other_token[lag - 1], plain[lag - 1])) {
@@ -180,7 +182,8 @@ TEST_P(EveryKind, ExportsWhatItCanBeginWith) {
   EXPECT_EQ(config.at("hidden_size"), 64);
   EXPECT_EQ(config.at("intermediate_size"), 96);
   EXPECT_EQ(config.at("longspec_trained_positions"), testing::kLength);
-  const auto trained = TraineeOf(*rig, 1, set->FrequentTokens(20)), loaded = TraineeOf(*rig, 2, set->FrequentTokens(20));
+  const auto trained = TraineeOf(*rig, 1, set->FrequentTokens(20)),
+             loaded = TraineeOf(*rig, 2, set->FrequentTokens(20));
   const auto positions = LoadDraft(rig->options.output, loaded->parameters());
   ASSERT_TRUE(positions.ok()) << positions.status().message();
   EXPECT_EQ(*positions, testing::kLength);

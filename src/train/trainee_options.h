@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What can be chosen of a draft and of what its kind does in training. Each kind reads what concerns it. Free of
-// LibTorch.
+// What can be chosen of a draft and of what its kind does in training. Each kind reads what concerns it. Free
+// of LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct TraineeOptions {
   bool own_keys = false;  // keys and values of its own from the final hidden state, not the target's
 
   // eagle, eagle3, beagle: drafts that read states of their own
-  int simulate = -1;         // steps with states of their own in training; -1: as many as the kind's paper has
-  int block_window = 5;      // beagle's early stage: tokens that are predicted from the same states
+  int simulate = -1;     // steps with states of their own in training; -1: as many as the kind's paper has
+  int block_window = 5;  // beagle's early stage: tokens that are predicted from the same states
   double regression = 10.0;  // weight of SmoothL1 to the target's state beside the cross-entropy's 1
   StateNoise noise = StateNoise::kUniform;
   double noise_scale = 0.2;

@@ -46,7 +46,8 @@ Status CheckOptions(const TrainOptions& o) {
     return fail("--decay", "above 0 and at most 1");
   if (!(o.draft.regression >= 0.0)) return fail("--regression", "0 or more");
   if (!(o.draft.noise_scale >= 0.0)) return fail("--noise-scale", "0 or more");
-  if (o.draft.n_ff < 0 || o.draft.n_ff % 32 != 0) return fail("--ff", "a multiple of 32, or 0 (the target's)");
+  if (o.draft.n_ff < 0 || o.draft.n_ff % 32 != 0)
+    return fail("--ff", "a multiple of 32, or 0 (the target's)");
   if (o.vocab < 0) return fail("--draft-vocab", "0 (every token) or more");
   if (!(o.distill >= 0.0 && o.distill <= 1.0)) return fail("--distill", "from 0 to 1");
   if (o.init_from_target && !o.init.empty()) return fail("--init-from-target", "without --init");
@@ -87,7 +88,8 @@ class Run {
         threads_(threads),
         data_(std::move(data)),
         trainee_(std::move(trainee)),
-        optimiser_(trainee_->parameters().Trained(), options.optimiser, trainee_->parameters().TrainedHidden()),
+        optimiser_(trainee_->parameters().Trained(), options.optimiser,
+                   trainee_->parameters().TrainedHidden()),
         labels_{.distill = options.distill, .vocab = trainee_->setup().vocab} {
     steps_per_epoch_ = data_.features.n_sequences() / options.batch;
     progress_.steps = options.steps > 0 ? options.steps : steps_per_epoch_ * options.epochs;
@@ -122,13 +124,12 @@ class Run {
     const double seconds = (NowMs() - begun_ms) / 1000.0;
     LS_TRY(Save());
     if (progress_.tokens > 0) Look(on_progress);
-    return TrainSummary{
-        .steps = state_.steps,
-        .tokens = progress_.tokens,
-        .mean_loss = state_.mean_loss,
-        .seconds = progress_.tokens > 0 ? seconds : 0.0,
-        .giga_macs = macs_ / 1e9,
-        .peak_giga_macs = trainee_->setup().device.is_cpu() ? PeakGigaMacs(threads_) : 0.0};
+    return TrainSummary{.steps = state_.steps,
+                        .tokens = progress_.tokens,
+                        .mean_loss = state_.mean_loss,
+                        .seconds = progress_.tokens > 0 ? seconds : 0.0,
+                        .giga_macs = macs_ / 1e9,
+                        .peak_giga_macs = trainee_->setup().device.is_cpu() ? PeakGigaMacs(threads_) : 0.0};
   }
 
  private:
@@ -141,10 +142,10 @@ class Run {
     std::snprintf(numbers, sizeof(numbers),
                   "--kind %s --lr %g %s %g --batch %d --micro-batch %d --ff %d --draft-vocab %d --distill %g "
                   "--weight-decay %g --clip %g --seed %llu ",
-                  o.draft.kind.c_str(), o.learning_rate,
-                  cosine ? "--warmup" : "--schedule wsd --decay", cosine ? o.warmup : o.stable_decay.decay_share,
-                  o.batch, o.micro_batch, trainee_->setup().options.n_ff, o.vocab, o.distill,
-                  o.optimiser.weight_decay, o.optimiser.max_norm, static_cast<unsigned long long>(o.seed));
+                  o.draft.kind.c_str(), o.learning_rate, cosine ? "--warmup" : "--schedule wsd --decay",
+                  cosine ? o.warmup : o.stable_decay.decay_share, o.batch, o.micro_batch,
+                  trainee_->setup().options.n_ff, o.vocab, o.distill, o.optimiser.weight_decay,
+                  o.optimiser.max_norm, static_cast<unsigned long long>(o.seed));
     return numbers + trainee_->Describe() + (o.anchor_offset ? "" : " --no-anchor-offset") +
            (cosine ? " --steps " + std::to_string(progress_.steps)
                    : " --warmup-steps " + std::to_string(o.stable_decay.warmup)) +
@@ -152,7 +153,8 @@ class Run {
            (o.draft.precision == Precision::kBf16 ? " --precision bf16" : "") +
            (o.init.empty() ? "" : " --init " + o.init) + (o.init_from_target ? " --init-from-target" : "") +
            ", features of " + std::to_string(data_.features.n_sequences()) + " sequences, " +
-           std::to_string(data_.features.n_tokens()) + " tokens, model " + data_.features.target().fingerprint;
+           std::to_string(data_.features.n_tokens()) + " tokens, model " +
+           data_.features.target().fingerprint;
   }
 
   Status Begin() {
@@ -167,8 +169,8 @@ class Run {
         LS_TRY(Load(stable));
         if (GoesOn()) return {};
       }
-      return InvalidArgument("--steps " + std::to_string(progress_.steps) + ": the run in " + options_.output +
-                             " decays from step " + std::to_string(state_.steps) +
+      return InvalidArgument("--steps " + std::to_string(progress_.steps) + ": the run in " +
+                             options_.output + " decays from step " + std::to_string(state_.steps) +
                              " on at the earliest; ask for more steps");
     }
     const bool from_target = options_.init_from_target || trainee_->BeginsWithTarget();
@@ -295,7 +297,7 @@ class Run {
   int64_t steps_per_epoch_ = 0;
   TrainState state_;
   TrainProgress progress_;
-  double macs_ = 0.0;   // of this call
+  double macs_ = 0.0;  // of this call
   int64_t epoch_ = -1;
   std::vector<int32_t> order_;
 };
@@ -326,8 +328,8 @@ Result<std::unique_ptr<Trainee>> MakeTrainee(const TrainOptions& options, const 
   FrozenHeads frozen;
   frozen.embedding = parts.embedding.to(device);
   frozen.whole_head = parts.head.is_same(parts.embedding) ? frozen.embedding : parts.head.to(device);
-  frozen.head = vocab.empty() ? frozen.whole_head
-                              : frozen.whole_head.index_select(0, at::tensor(vocab).to(device));
+  frozen.head =
+      vocab.empty() ? frozen.whole_head : frozen.whole_head.index_select(0, at::tensor(vocab).to(device));
   frozen.loss_head =
       options.draft.precision == Precision::kBf16 ? frozen.head.to(at::kBFloat16) : frozen.head;
   LS_ASSIGN(const int n_layer, CountLayers(*data.model));

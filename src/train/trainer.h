@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Training a draft model of any kind from features. A run is a pure function of its options and features (on one
-// kind of CPU): stopped and continued, with one thread or many, it ends in the same weights. On a CPU each
-// thread has a forward and backward pass of its own, which shares nothing with the others' but the weights.
+// Training a draft model of any kind from features. A run is a pure function of its options and features (on
+// one kind of CPU): stopped and continued, with one thread or many, it ends in the same weights. On a CPU
+// each thread has a forward and backward pass of its own, which shares nothing with the others' but the
+// weights.
 #pragma once
 
 #include <cstdint>

@@ -68,8 +68,8 @@ class Rows {
 
   void Add(int sequence, std::vector<SeenRow>* seen) const {
     const FrozenHeads& frozen = trainee_.setup().frozen;
-    const PlacedBatch batch =
-        PlaceBatch(MakeBatch(set_, std::span(&sequence, 1), needs_, labels_), frozen.embedding, set_.target(), {});
+    const PlacedBatch batch = PlaceBatch(MakeBatch(set_, std::span(&sequence, 1), needs_, labels_),
+                                         frozen.embedding, set_.target(), {});
     if (batch.rows.numel() == 0) return;
     const std::vector<int64_t> choices =
         Choices(ExpectedTokens(set_, set_.sequence(sequence), batch, frozen.whole_head));
@@ -111,7 +111,8 @@ class Rows {
       for (int64_t i = begin; i < end; ++i) {
         SeenRow& row = seen[Z(i)];
         const int64_t better = rank.const_data_ptr<int64_t>()[i - begin];
-        row.ranks[Z(lag - 1)] = choices[Z(i)] < 0 ? kRanks : static_cast<int>(std::min<int64_t>(better, kRanks));
+        row.ranks[Z(lag - 1)] =
+            choices[Z(i)] < 0 ? kRanks : static_cast<int>(std::min<int64_t>(better, kRanks));
         if (lag == 1) row.loss = loss.const_data_ptr<double>()[i - begin];
       }
     }
@@ -121,8 +122,10 @@ class Rows {
     const at::Tensor ids = targets.ids.slice(0, begin, end), weights = targets.weights.slice(0, begin, end);
     at::Tensor expected = (logits.gather(1, ids) * weights).sum(1);
     if (targets.states.defined()) {
-      const at::Tensor label = at::matmul(targets.states.slice(0, begin, end), trainee_.setup().frozen.head.t());
-      expected = expected + at::linalg_vecdot(label.softmax(1), logits, 1) * targets.soft.slice(0, begin, end);
+      const at::Tensor label =
+          at::matmul(targets.states.slice(0, begin, end), trainee_.setup().frozen.head.t());
+      expected =
+          expected + at::linalg_vecdot(label.softmax(1), logits, 1) * targets.soft.slice(0, begin, end);
     }
     return (logits.logsumexp(1) - expected).to(at::kCPU, at::kDouble);
   }
@@ -167,7 +170,8 @@ std::vector<std::vector<double>> Rates(const std::vector<SeenRow>& rows) {
 class Counts {
  public:
   explicit Counts(const std::vector<SeenRow>& rows)
-      : chain_({{0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0}}), tree_8_(BestTree(Rates(rows), 8)),
+      : chain_({{0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0}}),
+        tree_8_(BestTree(Rates(rows), 8)),
         tree_16_(BestTree(Rates(rows), 16)) {
     for (size_t i = 0; i < rows.size(); ++i) {
       const size_t last = i + kValidatedLags - 1;
@@ -230,7 +234,8 @@ class Counts {
     mean.loss /= rows;
     for (double& share : mean.agreement) share /= rows;
     for (double& share : mean.top_4) share /= rows;
-    for (double* length : {&mean.accepted.chain, &mean.accepted.tree_8, &mean.accepted.tree_16}) *length /= walks;
+    for (double* length : {&mean.accepted.chain, &mean.accepted.tree_8, &mean.accepted.tree_16})
+      *length /= walks;
     return mean;
   }
 

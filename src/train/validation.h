@@ -24,8 +24,8 @@ struct ValidationBucket {
   int64_t begin = 0, end = 0;  // positions
   int64_t rows = 0;            // tokens that are to be predicted
   double loss = 0.0;           // mean at lag 1
-  // By lag - 1: the share of rows at which the draft's most probable token is the target's, or that of the text
-  // if the features do not tell the target's. With a reduced vocabulary others count as wrong.
+  // By lag - 1: the share of rows at which the draft's most probable token is the target's, or that of the
+  // text if the features do not tell the target's. With a reduced vocabulary others count as wrong.
   std::vector<double> agreement;
   std::vector<double> top_4;  // the same of its four most probable tokens
   AcceptedLengths accepted;   // mean, of rows that so many rows follow

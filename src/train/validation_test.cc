@@ -33,7 +33,8 @@ TEST(BestTree, HasTheLikeliestNodes) {
 class Oracle : public Trainee {
  public:
   // At lag j the right token has rank ranks[j - 1].
-  Oracle(TraineeSetup setup, std::vector<int64_t> ranks) : Trainee(std::move(setup)), ranks_(std::move(ranks)) {}
+  Oracle(TraineeSetup setup, std::vector<int64_t> ranks)
+      : Trainee(std::move(setup)), ranks_(std::move(ranks)) {}
 
   PassLoss Loss(const PlacedBatch&, const PassDraw&) const override { return {}; }
   std::string Describe() const override { return {}; }
@@ -97,7 +98,8 @@ TEST(Validate, AsksTheTarget) {
       return std::vector<at::Tensor>(static_cast<size_t>(n_lags), batch.final_hidden);
     }
   };
-  const Validation seen = Validate(Target(testing::TraineeOf(rig)->setup()), *set, {}, {.distill = 1.0, .vocab = {}});
+  const Validation seen =
+      Validate(Target(testing::TraineeOf(rig)->setup()), *set, {}, {.distill = 1.0, .vocab = {}});
   EXPECT_THAT(seen.all.agreement, ElementsAre(1.0, 1.0, 1.0, 1.0));
   EXPECT_EQ(seen.all.accepted.chain, 4.0);
 }

@@ -19,7 +19,8 @@
 namespace longspec::train::testing {
 
 // Of the rig's options and target, with random weights from `seed`.
-inline std::unique_ptr<Trainee> TraineeOf(const Rig& rig, uint64_t seed = 7, std::vector<int64_t> vocab = {}) {
+inline std::unique_ptr<Trainee> TraineeOf(const Rig& rig, uint64_t seed = 7,
+                                          std::vector<int64_t> vocab = {}) {
   const auto set = FeatureSet::Open(rig.options.features);
   const auto file = GgufFile::Open(rig.options.model);
   const auto kind = FindTraineeKind(rig.options.draft.kind);
