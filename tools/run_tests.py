@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds and runs the tests; the last line is `N passed, N failed` (and `, N skipped` if some were).
 
-  run_tests.py [STAGE...]       if none is named: checks ci dev tsan fuzz installed
+  run_tests.py [STAGE...]       if none is named: checks ci trainer dev tsan fuzz installed
 
   checks     programs that read the tree: floors, texts, format, the tools' own tests, what must not compile
   ci         every test of the optimised build, warnings as errors
-  dev        the same under AddressSanitizer and UBSan, without the slow tests
+  trainer    longspec-train and its tests; fetches LibTorch into .venv when it is not there (LONGSPEC_SKIP_TRAINER leaves all out)
+  dev        the tests of ci under AddressSanitizer and UBSan, without the slow tests
   tsan       the modules that share memory between threads under ThreadSanitizer, without the slow tests
   fuzz       every fuzz target for LONGSPEC_FUZZ_SECONDS (40; 0 leaves them out), as many at a time as there are cores
   installed  a consumer of the installed library, the code of README.md, and instruction counts
@@ -229,6 +230,34 @@ def ci(tally):
         run_end_to_end("ci", {}, tally)
 
 
+def configure_trainer(wanted):
+    """The trainer is built beside the rest of ci, whose objects it needs, and only here. True if that worked."""
+    python = ROOT / os.environ.get("LONGSPEC_VENV", ".venv") / "bin" / "python"
+    status, output = run(["cmake", str(BUILD / "ci"), f"-DLONGSPEC_BUILD_TRAINER={'ON' if wanted else 'OFF'}",
+                          f"-DLONGSPEC_TRAINER_PYTHON={python}"])
+    if status != 0:
+        print(tail(output), flush=True)
+    return status == 0
+
+
+def trainer(tally):
+    if os.environ.get("LONGSPEC_SKIP_TRAINER") or not build("ci", CONFIGURED, tally):
+        return
+    began = time.monotonic()
+    status, output = run(["tools/setup_trainer.sh", "--fetch"])
+    if status != 0 or not configure_trainer(True):
+        tally.add("LibTorch for the trainer", 0, [("", tail(output))], 0, time.monotonic() - began)
+        return
+    program = BUILD / "ci" / "longspec-train"
+    try:
+        if build("ci", ["tests/train_test", "longspec", program.name], tally):
+            run_programs("ci", ["tests/train_test"], {}, tally)
+            run_unittest("ci/longspec-train", "tests/e2e/test_training.py", {"LONGSPEC_BIN": str(BUILD / "ci" / "longspec")}, tally)
+    finally:  # what other stages find is never an older trainer
+        configure_trainer(False)
+        program.unlink(missing_ok=True)
+
+
 def sanitized(preset, wanted, tally):
     """True if all that is wanted was built."""
     if not build(preset, CONFIGURED, tally):
@@ -308,7 +337,7 @@ def arm(tally):
                 environment, tally)
 
 
-DEFAULT_STAGES = (checks, ci, dev, tsan, fuzz, installed)
+DEFAULT_STAGES = (checks, ci, trainer, dev, tsan, fuzz, installed)
 STAGES = {stage.__name__: stage for stage in (*DEFAULT_STAGES, arm)}
 
 

@@ -3,6 +3,7 @@
 
 import contextlib
 import io
+import os
 import json
 from pathlib import Path
 import sys
@@ -106,6 +107,23 @@ class RunTestsTest(unittest.TestCase):
             self.assertEqual(ran, ["usual"])
             run_tests.main(["special"])
             self.assertEqual(ran, ["usual", "special"])
+
+    def test_the_trainer_is_left_out_or_fails_without_libtorch(self):
+        ran = []
+
+        def fetch(command, *_):
+            ran.append(command[0])
+            return 1, "no network"
+
+        with (contextlib.redirect_stdout(io.StringIO()), mock.patch.multiple(run_tests, run=fetch, build=lambda *_: True)):
+            left_out, failed = run_tests.Tally(), run_tests.Tally()
+            with mock.patch.dict("os.environ", LONGSPEC_SKIP_TRAINER="1"):
+                run_tests.trainer(left_out)
+            self.assertEqual((ran, left_out.failed), ([], []))
+            with mock.patch.dict("os.environ"):
+                os.environ.pop("LONGSPEC_SKIP_TRAINER", None)
+                run_tests.trainer(failed)
+            self.assertEqual((ran, failed.failed), (["tools/setup_trainer.sh"], ["LibTorch for the trainer"]))
 
     def test_every_fuzz_target_has_the_whole_time(self):
         fuzzed = []

@@ -5,13 +5,14 @@
 #
 #   tools/setup_trainer.sh          for CPUs: torch without the CUDA libraries it would bring (0.5 GB to fetch instead of 3)
 #   tools/setup_trainer.sh --cuda   everything, for a GPU
+#   tools/setup_trainer.sh --fetch  for CPUs, and nothing is built
 #
 # LONGSPEC_VENV names another folder than .venv, CMAKE_ARGS adds to the configuration.
 set -eu
 cd "$(dirname "$0")/.."
 
 case ${1:-} in
-  '' | --cuda) ;;
+  '' | --cuda | --fetch) ;;
   *)
     echo "setup_trainer: unknown option '$1'; known: --cuda" >&2
     exit 2
@@ -28,7 +29,7 @@ python=$venv/bin/python
 
 if [ "${1:-}" = --cuda ]; then
   "$python" -m pip install --quiet torch
-else
+elif ! "$python" -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)'; then
   "$python" -m pip install --quiet --no-deps torch
   # The wheel of PyPI is built for CUDA too: its CPU library is linked with two small libraries of the toolkit.
   toolkit=$("$python" - <<'PYTHON'
@@ -41,6 +42,7 @@ PYTHON
   )
   [ -z "$toolkit" ] || "$python" -m pip install --quiet "$toolkit"
 fi
+[ "${1:-}" != --fetch ] || exit 0
 
 # shellcheck disable=SC2086
 cmake --preset release -B build/trainer -DLONGSPEC_BUILD_TRAINER=ON -DLONGSPEC_TRAINER_PYTHON="$python" ${CMAKE_ARGS:-} >/dev/null

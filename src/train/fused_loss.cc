@@ -24,6 +24,7 @@ class Fused : public torch::autograd::Function<Fused> {
                             const at::Tensor& soft, const at::Tensor& label_head, int64_t rows_at_once) {
     const int64_t n = hidden.size(0);
     at::Tensor gradient = at::empty_like(hidden), head_gradient;
+    const bool has_soft = soft.numel() > 0;
     if (head.requires_grad()) head_gradient = at::zeros(head.sizes(), hidden.options());
     at::Tensor total = at::zeros({}, hidden.options().dtype(at::kDouble));
     for (int64_t begin = 0; begin < n; begin += rows_at_once) {
@@ -32,7 +33,7 @@ class Fused : public torch::autograd::Function<Fused> {
       at::Tensor logits = Logits(hidden.slice(0, begin, end), head);
       const at::Tensor log_sum = logits.logsumexp(1);
       at::Tensor expected = (logits.gather(1, id) * weight).sum(1), shares;
-      if (states.defined()) {
+      if (has_soft) {
         shares = Logits(states.slice(0, begin, end), label_head).softmax(1);
         shares.mul_(soft.slice(0, begin, end).unsqueeze(1));
         expected = expected + at::linalg_vecdot(shares, logits, 1);
@@ -40,7 +41,7 @@ class Fused : public torch::autograd::Function<Fused> {
       total += (log_sum - expected).sum(at::kDouble);
       at::Tensor& error = logits.sub_(log_sum.unsqueeze(1)).exp_();
       error.scatter_add_(1, id, -weight);
-      if (states.defined()) error.sub_(shares);
+      if (has_soft) error.sub_(shares);
       const at::Tensor factor = error.to(head.scalar_type());
       gradient.slice(0, begin, end).copy_(at::matmul(factor, head));
       if (head_gradient.defined()) {
@@ -85,8 +86,11 @@ Targets Targets::To(at::Device device) const {
 
 at::Tensor FusedCrossEntropy(const at::Tensor& hidden, const at::Tensor& head, const Targets& targets,
                              int64_t rows_at_once, const at::Tensor& label_head) {
-  return Fused::apply(hidden, head, targets.ids, targets.weights, targets.states, targets.soft,
-                      label_head.defined() ? label_head : head.detach(), rows_at_once);
+  const at::Tensor none = at::empty({0});  // arguments must be defined
+  const bool soft = targets.states.defined();
+  return Fused::apply(hidden, head, targets.ids, targets.weights, soft ? targets.states : none,
+                      soft ? targets.soft : none, label_head.defined() ? label_head : head.detach(),
+                      rows_at_once);
 }
 
 }  // namespace longspec::train

@@ -33,15 +33,17 @@ std::vector<uint16_t> Halves(const at::Tensor& tensor) {
 }
 
 void AddHalves(const std::string& name, const at::Tensor& tensor, SafetensorsWriter* writer) {
+  const std::vector<uint16_t> halves = Halves(tensor);
   writer->AddTensor(name, DType::kF16, {tensor.sizes().rbegin(), tensor.sizes().rend()},
-                    std::as_bytes(std::span(Halves(tensor))));
+                    std::as_bytes(std::span(halves)));
 }
 
 // A matrix in f16, a vector in f32.
 void AddToGguf(const std::string& name, const at::Tensor& tensor, GgufWriter* writer) {
   const std::vector<int64_t> shape(tensor.sizes().rbegin(), tensor.sizes().rend());
   if (tensor.dim() > 1) {
-    writer->AddTensor(name, DType::kF16, shape, std::as_bytes(std::span(Halves(tensor))));
+    const std::vector<uint16_t> halves = Halves(tensor);
+    writer->AddTensor(name, DType::kF16, shape, std::as_bytes(std::span(halves)));
     return;
   }
   const at::Tensor values = tensor.detach().to(at::kCPU, at::kFloat).contiguous();
@@ -140,7 +142,7 @@ class LmTrainee : public Trainee {
     (*config)["hidden_act"] = "silu";
     (*config)["num_hidden_layers"] = setup_.options.layers.size();
     (*config)["tie_word_embeddings"] = Tied();
-    (*config)["torch_dtype"] = "float16";
+    (*config)["torch_dtype"] = "float32";
     for (const auto& [key, name] : {std::pair("bos", "bos_token_id"), std::pair("eos", "eos_token_id")}) {
       const auto id = setup_.model->GetUint(std::string("tokenizer.ggml.") + key + "_token_id");
       if (id.ok()) (*config)[name] = *id;

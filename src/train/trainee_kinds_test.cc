@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct Variant {
   std::string name;
   TraineeOptions options;
 };
+void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
 // Every kind, and its variants.
 std::vector<Variant> Variants() {
   std::vector<Variant> variants;
@@ -40,7 +42,6 @@ std::vector<Variant> Variants() {
   variants.push_back({"eagle_three_steps", {.kind = "eagle", .simulate = 3}});
   variants.push_back({"beagle_late", {.kind = "beagle", .simulate = 4}});
   for (Variant& variant : variants) {
-    variant.options.n_ff = 96;  // the tiny target's
     if (variant.options.kind == "eagle3") variant.options.layers = {0, 1, 1};
   }
   return variants;
@@ -55,7 +56,7 @@ struct EveryKind : ::testing::TestWithParam<Variant> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, EveryKind, ::testing::ValuesIn(Variants()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& variant) { return variant.param.name; });
 
 TEST_P(EveryKind, TheLossFalls) {
   const auto rig = MakeRig();
@@ -180,7 +181,7 @@ TEST_P(EveryKind, ExportsWhatItCanBeginWith) {
   EXPECT_EQ(config.at("longspec_draft"), rig->options.draft.kind);
   EXPECT_EQ(config.at("longspec_target"), set->target().fingerprint);
   EXPECT_EQ(config.at("hidden_size"), 64);
-  EXPECT_EQ(config.at("intermediate_size"), 96);
+  EXPECT_EQ(config.at("intermediate_size"), set->target().n_ff);
   EXPECT_EQ(config.at("longspec_trained_positions"), testing::kLength);
   const auto trained = TraineeOf(*rig, 1, set->FrequentTokens(20)),
              loaded = TraineeOf(*rig, 2, set->FrequentTokens(20));

@@ -93,6 +93,7 @@ class Run {
         labels_{.distill = options.distill, .vocab = trainee_->setup().vocab} {
     steps_per_epoch_ = data_.features.n_sequences() / options.batch;
     progress_.steps = options.steps > 0 ? options.steps : steps_per_epoch_ * options.epochs;
+    if (data_.validation) validator_.emplace(*data_.validation, data_.needs, labels_);
     state_.run = Describe();
     state_.total = progress_.steps;
   }
@@ -183,12 +184,12 @@ class Run {
     return LoadCheckpoint(path, &state_, trainee_->parameters(), optimiser_);
   }
 
-  // Whether the checkpoint that was read is on the way to this number of steps. A stable one is on the way to
-  // any number that it does not decay before.
+  // Whether the checkpoint that was read is on the way to this number of steps. One that has not decayed is
+  // on the way to any number that it does not decay before.
   bool GoesOn() {
-    const bool same = state_.total == progress_.steps;
-    state_.total = progress_.steps;
-    return same || state_.steps <= DecayBegin(progress_.steps, options_.stable_decay);
+    const int64_t its_total = std::exchange(state_.total, progress_.steps);
+    if (its_total == progress_.steps) return true;
+    return state_.steps <= DecayBegin(std::min(its_total, progress_.steps), options_.stable_decay);
   }
 
   // False: stopped in the middle of the step, of which nothing is left.
@@ -274,8 +275,8 @@ class Run {
 
   // Shows the weights as they are what they were not trained on. False: stop.
   bool Look(const std::function<bool(const TrainProgress&)>& on_progress) {
-    if (!data_.validation) return true;
-    const Validation seen = Validate(*trainee_, *data_.validation, data_.needs, labels_);
+    if (!validator_) return true;
+    const Validation seen = validator_->Look(*trainee_);
     progress_.validation = &seen;
     progress_.end_of_step = false;
     const bool go_on = on_progress(progress_);
@@ -294,6 +295,7 @@ class Run {
   const std::unique_ptr<Trainee> trainee_;
   Optimiser optimiser_;
   const LabelOptions labels_;
+  std::optional<Validator> validator_;
   int64_t steps_per_epoch_ = 0;
   TrainState state_;
   TrainProgress progress_;

@@ -59,82 +59,50 @@ std::vector<int64_t> ExpectedTokens(const FeatureSet& set, const FeatureSequence
   return expected;
 }
 
-class Rows {
- public:
-  Rows(const Trainee& trainee, const FeatureSet& set, const ShardNeeds& needs, const LabelOptions& labels)
-      : trainee_(trainee), set_(set), needs_(needs), labels_(labels) {
-    needs_.final_hidden |= set.has_final_hidden();
+// As rows of the draft's head; -1 of tokens it does not have.
+std::vector<int64_t> ToChoices(std::vector<int64_t> tokens, const std::vector<int64_t>& vocab) {
+  if (vocab.empty()) return tokens;
+  for (int64_t& token : tokens) {
+    const auto it = std::ranges::lower_bound(vocab, token);
+    token = it != vocab.end() && *it == token ? it - vocab.begin() : -1;
   }
+  return tokens;
+}
 
-  void Add(int sequence, std::vector<SeenRow>* seen) const {
-    const FrozenHeads& frozen = trainee_.setup().frozen;
-    const PlacedBatch batch = PlaceBatch(MakeBatch(set_, std::span(&sequence, 1), needs_, labels_),
-                                         frozen.embedding, set_.target(), {});
-    if (batch.rows.numel() == 0) return;
-    const std::vector<int64_t> choices =
-        Choices(ExpectedTokens(set_, set_.sequence(sequence), batch, frozen.whole_head));
-    const size_t first = seen->size();
-    const at::Tensor positions = batch.rows.to(at::kCPU);
-    for (int64_t i = 0; i < positions.numel(); ++i) {
-      seen->push_back({.sequence = sequence, .position = positions.const_data_ptr<int64_t>()[i]});
-    }
-    const std::vector<at::Tensor> states = trainee_.Chain(batch, kValidatedLags);
-    for (int lag = 1; lag <= kValidatedLags; ++lag) {
-      const at::Tensor hidden = states[Z(lag - 1)].index_select(0, batch.rows);
-      AddLag(hidden, batch.targets, choices, lag, std::span(*seen).subspan(first));
-    }
+at::Tensor Losses(const at::Tensor& logits, const Targets& targets, const at::Tensor& head, int64_t begin,
+                  int64_t end) {
+  const at::Tensor ids = targets.ids.slice(0, begin, end), weights = targets.weights.slice(0, begin, end);
+  at::Tensor expected = (logits.gather(1, ids) * weights).sum(1);
+  if (targets.states.defined()) {
+    const at::Tensor label = at::matmul(targets.states.slice(0, begin, end), head.t());
+    expected = expected + at::linalg_vecdot(label.softmax(1), logits, 1) * targets.soft.slice(0, begin, end);
   }
+  return (logits.logsumexp(1) - expected).to(at::kCPU, at::kDouble);
+}
 
- private:
-  // Rows of the head; -1 of tokens it does not have.
-  std::vector<int64_t> Choices(std::vector<int64_t> tokens) const {
-    if (labels_.vocab.empty()) return tokens;
-    for (int64_t& token : tokens) {
-      const auto it = std::ranges::lower_bound(labels_.vocab, token);
-      token = it != labels_.vocab.end() && *it == token ? it - labels_.vocab.begin() : -1;
-    }
-    return tokens;
-  }
-
-  void AddLag(const at::Tensor& hidden, const Targets& targets, const std::vector<int64_t>& choices, int lag,
-              std::span<SeenRow> seen) const {
-    const at::Tensor head = trainee_.Head(lag);
-    for (int64_t begin = 0; begin < hidden.size(0); begin += kRowsAtOnce) {
-      const int64_t end = std::min(hidden.size(0), begin + kRowsAtOnce);
-      const at::Tensor logits = at::matmul(hidden.slice(0, begin, end), head.t());
-      const at::Tensor choice =
-          at::tensor(std::span(choices).subspan(Z(begin), Z(end - begin)), at::kLong).to(logits.device());
-      // Equal ones count as better: a draft that says nothing is wrong.
-      const at::Tensor right = logits.gather(1, choice.clamp_min(0).unsqueeze(1));
-      const at::Tensor rank = logits.ge(right).sum(1).sub(1).to(at::kCPU);
-      const at::Tensor loss = lag == 1 ? Losses(logits, targets, begin, end) : at::Tensor();
-      for (int64_t i = begin; i < end; ++i) {
-        SeenRow& row = seen[Z(i)];
-        const int64_t better = rank.const_data_ptr<int64_t>()[i - begin];
-        row.ranks[Z(lag - 1)] =
-            choices[Z(i)] < 0 ? kRanks : static_cast<int>(std::min<int64_t>(better, kRanks));
-        if (lag == 1) row.loss = loss.const_data_ptr<double>()[i - begin];
-      }
+// Ranks at that lag, and the loss at the first.
+void AddLag(const Trainee& trainee, const at::Tensor& hidden, const Targets& targets,
+            const std::vector<int64_t>& choices, int lag, std::span<SeenRow> seen) {
+  const at::Tensor head = trainee.Head(lag);
+  for (int64_t begin = 0; begin < hidden.size(0); begin += kRowsAtOnce) {
+    const int64_t end = std::min(hidden.size(0), begin + kRowsAtOnce);
+    const at::Tensor logits = at::matmul(hidden.slice(0, begin, end), head.t());
+    const at::Tensor choice =
+        at::tensor(std::span(choices).subspan(Z(begin), Z(end - begin)), at::kLong).to(logits.device());
+    // Equal ones count as better: a draft that says nothing is wrong.
+    const at::Tensor right = logits.gather(1, choice.clamp_min(0).unsqueeze(1));
+    const at::Tensor rank = logits.ge(right).sum(1).sub(1).to(at::kCPU);
+    const at::Tensor loss =
+        lag == 1 ? Losses(logits, targets, trainee.setup().frozen.head, begin, end) : at::Tensor();
+    for (int64_t i = begin; i < end; ++i) {
+      SeenRow& row = seen[Z(i)];
+      const int64_t better = rank.const_data_ptr<int64_t>()[i - begin];
+      row.ranks[Z(lag - 1)] =
+          choices[Z(i)] < 0 ? kRanks : static_cast<int>(std::min<int64_t>(better, kRanks));
+      if (lag == 1) row.loss = loss.const_data_ptr<double>()[i - begin];
     }
   }
-
-  at::Tensor Losses(const at::Tensor& logits, const Targets& targets, int64_t begin, int64_t end) const {
-    const at::Tensor ids = targets.ids.slice(0, begin, end), weights = targets.weights.slice(0, begin, end);
-    at::Tensor expected = (logits.gather(1, ids) * weights).sum(1);
-    if (targets.states.defined()) {
-      const at::Tensor label =
-          at::matmul(targets.states.slice(0, begin, end), trainee_.setup().frozen.head.t());
-      expected =
-          expected + at::linalg_vecdot(label.softmax(1), logits, 1) * targets.soft.slice(0, begin, end);
-    }
-    return (logits.logsumexp(1) - expected).to(at::kCPU, at::kDouble);
-  }
-
-  const Trainee& trainee_;
-  const FeatureSet& set_;
-  ShardNeeds needs_;
-  const LabelOptions& labels_;
-};
+}
 
 // A static tree as it is walked: the child of each node by rank.
 class Tree {
@@ -272,12 +240,36 @@ std::vector<std::vector<int>> BestTree(const std::vector<std::vector<double>>& r
   return paths;
 }
 
-Validation Validate(const Trainee& trainee, const FeatureSet& set, const ShardNeeds& needs,
-                    const LabelOptions& labels) {
+Validator::Validator(const FeatureSet& set, const ShardNeeds& needs, const LabelOptions& labels)
+    : set_(set), needs_(needs), labels_(labels), choices_(Z(set.n_sequences())) {
+  needs_.final_hidden |= set.has_final_hidden();
+}
+
+Validation Validator::Look(const Trainee& trainee) {
   const at::NoGradGuard no_grad;
-  const Rows rows(trainee, set, needs, labels);
+  const FrozenHeads& frozen = trainee.setup().frozen;
   std::vector<SeenRow> seen;
-  for (int i = 0; i < set.n_sequences(); ++i) rows.Add(i, &seen);
+  for (int i = 0; i < set_.n_sequences(); ++i) {
+    const PlacedBatch batch =
+        PlaceBatch(MakeBatch(set_, std::span(&i, 1), needs_, labels_), frozen.embedding, set_.target(), {});
+    const int64_t n = batch.rows.numel();
+    if (n == 0) continue;
+    // The target's choice costs a product with its whole head, once.
+    std::vector<int64_t>& choices = choices_[Z(i)];
+    if (choices.empty()) {
+      choices = ToChoices(ExpectedTokens(set_, set_.sequence(i), batch, frozen.whole_head), labels_.vocab);
+    }
+    const size_t first = seen.size();
+    const at::Tensor positions = batch.rows.to(at::kCPU);
+    for (int64_t row = 0; row < n; ++row) {
+      seen.push_back({.sequence = i, .position = positions.const_data_ptr<int64_t>()[row]});
+    }
+    const std::vector<at::Tensor> states = trainee.Chain(batch, kValidatedLags);
+    for (int lag = 1; lag <= kValidatedLags; ++lag) {
+      const at::Tensor hidden = states[Z(lag - 1)].index_select(0, batch.rows);
+      AddLag(trainee, hidden, batch.targets, choices, lag, std::span(seen).subspan(first));
+    }
+  }
   return Counts(seen).Finish();
 }
 

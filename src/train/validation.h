@@ -43,8 +43,20 @@ inline constexpr int kValidatedLags = 4;
 // rank r is right. Its nodes as paths of ranks, parents before children.
 std::vector<std::vector<int>> BestTree(const std::vector<std::vector<double>>& rates, int n_nodes);
 
-// Sequences at plain positions, lags 1 .. kValidatedLags. Nothing is changed; one thread.
-Validation Validate(const Trainee& trainee, const FeatureSet& set, const ShardNeeds& needs,
-                    const LabelOptions& labels);
+// Looks at drafts of one target on the same sequences again and again.
+class Validator {
+ public:
+  // All are borrowed.
+  Validator(const FeatureSet& set, const ShardNeeds& needs, const LabelOptions& labels);
+
+  // At plain positions, lags 1 .. kValidatedLags. Nothing is changed; one thread.
+  Validation Look(const Trainee& trainee);
+
+ private:
+  const FeatureSet& set_;
+  ShardNeeds needs_;
+  const LabelOptions& labels_;
+  std::vector<std::vector<int64_t>> choices_;  // by sequence: what is right, as rows of the draft's head
+};
 
 }  // namespace longspec::train

@@ -60,13 +60,14 @@ class Oracle : public Trainee {
 };
 
 // Without the target's distribution the text is what is right.
-TEST(Validate, CountsRanksAndAcceptedTokens) {
+TEST(Validator, CountsRanksAndAcceptedTokens) {
   const Rig rig({}, {testing::kLength}, "llama", {}, 0);
   const auto set = FeatureSet::Open(rig.options.features);
   ASSERT_TRUE(set.ok());
+  const LabelOptions labels;
   const auto validate = [&](std::vector<int64_t> ranks) {
     TraineeSetup setup = testing::TraineeOf(rig)->setup();
-    return Validate(Oracle(std::move(setup), std::move(ranks)), *set, {}, {});
+    return Validator(*set, {}, labels).Look(Oracle(std::move(setup), std::move(ranks)));
   };
   const Validation right = validate({0, 0, 0, 0});
   EXPECT_EQ(right.all.rows, testing::kSequences * (testing::kLength - 1));
@@ -85,7 +86,7 @@ TEST(Validate, CountsRanksAndAcceptedTokens) {
 
 // With final hidden states it is the target's likeliest token; early exit at the last layer that computes its
 // own is right always.
-TEST(Validate, AsksTheTarget) {
+TEST(Validator, AsksTheTarget) {
   const Rig rig({}, {testing::kLength}, "llama", KeepAll(), 0);
   const auto set = FeatureSet::Open(rig.options.features);
   ASSERT_TRUE(set.ok());
@@ -98,8 +99,11 @@ TEST(Validate, AsksTheTarget) {
       return std::vector<at::Tensor>(static_cast<size_t>(n_lags), batch.final_hidden);
     }
   };
-  const Validation seen =
-      Validate(Target(testing::TraineeOf(rig)->setup()), *set, {}, {.distill = 1.0, .vocab = {}});
+  const LabelOptions labels = {.distill = 1.0, .vocab = {}};
+  Validator validator(*set, {}, labels);
+  const Target target(testing::TraineeOf(rig)->setup());
+  const Validation seen = validator.Look(target);
+  EXPECT_EQ(validator.Look(target).all.loss, seen.all.loss);
   EXPECT_THAT(seen.all.agreement, ElementsAre(1.0, 1.0, 1.0, 1.0));
   EXPECT_EQ(seen.all.accepted.chain, 4.0);
 }

@@ -125,7 +125,7 @@ class Training(TestCase):
         return read(self.log).count(b'"loss"') if os.path.exists(self.log) else 0
 
     def test_what_it_prints(self):
-        self.assertRegex(self.summary, r"draft model after 24 steps, mean loss \d\.\d+\n\d+ tokens \(and \d+\.\d % padding\), ")
+        self.assertRegex(self.summary, r"draft model after 24 steps, mean loss \d\.\d+\n\d+ tokens, \d+ tokens/s; ")
 
     def test_killed_while_it_saves(self):
         torn = 0
@@ -168,6 +168,27 @@ class Training(TestCase):
         missing = run(*self.command(self.output, "--log", os.path.join(self.folder.name, "no", "log")))
         self.expect_error(missing, 5, "no/log: cannot be written")
         self.expect_the_whole_run()
+
+    def test_every_kind(self):
+        """Of the default model: two steps, what is left of them, and the error where features lack what a kind needs."""
+        features = os.path.join(self.folder.name, "all")
+        made = run(BIN, "features", "-m", MODEL, "-i", write_text(self.folder.name), "-o", features, "--length", "64", "--min-length", "8",
+                   "--keep", "final,hidden:1,hidden:4,hidden:14,hidden:26", "--keep-type", "bf16")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        kinds = {"eagle": [], "beagle": ["--simulate", "4"], "exit": ["--layers", "4"], "eagle3": ["--simulate", "2"], "medusa": [],
+                 "lm": ["--layers", "0,29"], "longspec": ["--own-keys"]}
+        for kind, more in kinds.items():
+            with self.subTest(kind=kind):
+                output = os.path.join(self.folder.name, kind)
+                trained = run(TRAINER, "-m", MODEL, "-f", features, "-o", output, "--batch", "4", "--steps", "2", "--draft-vocab", "256",
+                              "--distill", "1", "--kind", kind, "--validate", features, *more)
+                self.assertEqual(trained.returncode, 0, trained.stderr)
+                self.assertIn("top-1/top-4 by lag", trained.stderr)
+                with open(os.path.join(output, "config.json"), encoding="utf-8") as file:
+                    self.assertEqual(json.load(file)["longspec_draft"], kind)
+                self.assertEqual(os.path.exists(os.path.join(output, "model.gguf")), kind == "lm")
+        lacking = run(TRAINER, "-m", MODEL, "-f", self.features, "-o", self.output, "--batch", "4", "--kind", "eagle")
+        self.expect_error(lacking, 2, "holds kv, and this kind of draft needs final too")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 // For tests of kinds: a draft and batches of a rig, as a run has them.
 #pragma once
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -21,6 +22,7 @@ namespace longspec::train::testing {
 // Of the rig's options and target, with random weights from `seed`.
 inline std::unique_ptr<Trainee> TraineeOf(const Rig& rig, uint64_t seed = 7,
                                           std::vector<int64_t> vocab = {}) {
+  at::set_num_threads(1);  // as a run's passes have it: more only wait for each other
   const auto set = FeatureSet::Open(rig.options.features);
   const auto file = GgufFile::Open(rig.options.model);
   const auto kind = FindTraineeKind(rig.options.draft.kind);
