@@ -13,8 +13,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Registry, KnowsNamesAndAliases) {
-  EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay", "prediction", "ppm", "suffix", "recycling", "magicdec",
-                                          "longspec", "lm", "auto"));
+  EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay", "prediction", "ppm", "suffix",
+                                          "recycling", "magicdec", "longspec", "lm", "auto"));
   for (const std::string name :
        {"none", "ngram", "replay", "suffix", "ppm", "auto"}) {  // what needs no model
     EXPECT_TRUE(CheckDrafter({.type = name}).ok());
