@@ -490,7 +490,7 @@ TEST_F(EngineTest, TokensAreReportedAsTheyCome) {
       ids.push_back(token.id);
       lines += Described(token);
       n_guessed += token.source.empty() ? 0 : 1;
-      if (!token.source.empty()) EXPECT_EQ(token.source, spec);
+      EXPECT_TRUE(token.source.empty() || token.source == spec) << token.source;
       EXPECT_EQ(token.text_begin, end);
       EXPECT_LE(text.size(), end);  // its text comes after it
       end = token.text_end;
