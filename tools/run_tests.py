@@ -36,7 +36,7 @@ CONFIGURED = ["build.ninja"]  # what to build so that a preset is configured and
 # Every instruction of the kernels, and a CPU that lacks those of the fast table.
 EMULATOR = ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", "-cpu")
 EMULATED_CPU, OLD_EMULATED_CPU = "max", "cortex-a72"
-TSAN_PROGRAMS = ("base_test", "model_test", "decode_test", "grammar_test")
+TSAN_PROGRAMS = ("base_test", "model_test", "decode_test", "grammar_test", "server_test", "http_test")
 CHECKS = (
     ("floors", [sys.executable, "tools/check_layers.py"]),
     ("texts", [sys.executable, "tools/check_texts.py"]),
@@ -262,7 +262,7 @@ def sanitized(preset, wanted, tally):
     """True if all that is wanted was built."""
     if not build(preset, CONFIGURED, tally):
         return False
-    targets = [target for target in targets_of(preset, r"tests/\w+_test|longspec") if wanted(Path(target).name)]
+    targets = [target for target in targets_of(preset, r"tests/\w+_test|longspec|tools/make_tiny_model") if wanted(Path(target).name)]
     if not targets or not build(preset, targets, tally):
         return False
     run_programs(preset, [target for target in targets if target.endswith("_test")], {"LONGSPEC_SKIP_SLOW": "1"}, tally)

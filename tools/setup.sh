@@ -86,6 +86,7 @@ require() { # task
       need_header gmock/gmock.h libgmock-dev
       need_header simde/x86/avx512.h libsimde-dev
       need_python_module jinja2 python3-jinja2
+      need_python_module ensurepip python3-venv
       need_command valgrind valgrind
       need_command git git
       want_command clang-format-14 clang-format-14

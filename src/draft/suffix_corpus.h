@@ -45,7 +45,9 @@ class SuffixCorpus final : public SuffixIndex {
   void Continuations(const SuffixContext& context, int most, std::vector<Continuation>& out) const override;
 
   size_t size() const { return tokens_.size(); }
-  size_t bytes() const { return tokens_.size_bytes() + order_.size_bytes(); }  // mapped or held
+  size_t bytes() const {  // mapped or held
+    return file_ ? file_->bytes().size() : tokens_.size_bytes() + order_.size_bytes();
+  }
 
  private:
   SuffixCorpus(MappedFile file, std::span<const int32_t> tokens, std::span<const uint32_t> order)

@@ -101,6 +101,31 @@ TEST_F(SuffixCorpusTest, FindsWhatAScanFinds) {
   }
 }
 
+TEST_F(SuffixCorpusTest, InMemoryItIsWhatItIsInAFile) {
+  std::mt19937 rng(6);
+  Text text;
+  for (int i = 0; i < 500; ++i) text.push_back(static_cast<int32_t>(rng() % 4));
+  const auto file = Make(text), memory = SuffixCorpus::Make(text);
+  EXPECT_EQ(memory->bytes(), 8U * 500U);
+  for (size_t n = 1; n < 400; n += 7) {
+    std::vector<SuffixContext> a, b;
+    file->Matches(std::span(text).first(n), 8, 4, a);
+    memory->Matches(std::span(text).first(n), 8, 4, b);
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      ASSERT_EQ(file->Count(a[i]), memory->Count(b[i]));
+      std::vector<Continuation> of_file, of_memory;
+      file->Continuations(a[i], 8, of_file);
+      memory->Continuations(b[i], 8, of_memory);
+      ASSERT_EQ(of_file.size(), of_memory.size());
+      for (size_t k = 0; k < of_file.size(); ++k) ASSERT_EQ(of_file[k].token, of_memory[k].token);
+    }
+  }
+  std::vector<SuffixContext> none;
+  SuffixCorpus::Make({})->Matches(text, 8, 4, none);
+  EXPECT_TRUE(none.empty());
+}
+
 TEST_F(SuffixCorpusTest, FrequentContinuationsAreSampled) {
   Text text;
   for (int i = 0; i < 3000; ++i) {

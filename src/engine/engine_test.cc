@@ -519,6 +519,114 @@ TEST_F(EngineTest, AnOffloadedCacheGivesTheSameText) {
   EXPECT_THAT(Engine::Load(offloaded).status().message(), HasSubstr("--kv-offload /nowhere/at/all"));
 }
 
+// Everything that is said of each token, in one line a token.
+std::string Described(const GeneratedToken& token) {
+  std::string line = std::to_string(token.id) + (token.is_end ? " end " : " ") +
+                     std::to_string(token.text_begin) + "-" + std::to_string(token.text_end) + " " +
+                     std::to_string(token.own.logprob);
+  for (const TokenLogprob& other : token.likeliest)
+    line += " " + std::to_string(other.token) + ":" + std::to_string(other.logprob);
+  return line + "\n";
+}
+
+TEST_F(EngineTest, TokensAreReportedAsTheyCome) {
+  const auto engine = Load();
+  std::string plain;
+  for (const char* spec : {"none", "ngram"}) {
+    auto session = engine->NewSession();
+    GenerationRequest request = Request("the sea the sea the sea the sea", spec);
+    request.n_predict = 60;
+    request.n_logprobs = 2;
+    std::vector<int32_t> ids;
+    std::string lines, text;
+    int n_guessed = 0, n_started = 0;
+    size_t end = 0;
+    int64_t drafted = 0, accepted = 0;
+    request.on_start = [&](int n_prompt, int n_cached) {
+      ++n_started;
+      EXPECT_GT(n_prompt, 5);
+      EXPECT_GE(n_cached, 0);
+      EXPECT_LT(n_cached, n_prompt);
+      EXPECT_TRUE(ids.empty());
+    };
+    request.on_token = [&](const GeneratedToken& token) {
+      ids.push_back(token.id);
+      lines += Described(token);
+      n_guessed += token.source.empty() ? 0 : 1;
+      EXPECT_TRUE(token.source.empty() || token.source == spec) << token.source;
+      EXPECT_EQ(token.text_begin, end);
+      EXPECT_LE(text.size(), end);  // its text comes after it
+      end = token.text_end;
+      EXPECT_EQ(token.own.token, token.id);
+      EXPECT_EQ(token.likeliest.size(), 2U);
+      EXPECT_GE(token.likeliest[0].logprob, token.own.logprob);
+      EXPECT_EQ(token.timings.predicted_n, static_cast<int64_t>(ids.size()));
+      drafted = token.timings.draft_n;
+      accepted = token.timings.draft_n_accepted;
+    };
+    request.on_text = [&](std::string_view piece) {
+      text += piece;
+      return true;
+    };
+    const GenerationResult result = Generate(*engine, **session, request);
+    EXPECT_EQ(n_started, 1);
+    EXPECT_EQ(ids, result.tokens);
+    EXPECT_EQ(text, result.text);
+    EXPECT_EQ(n_guessed, result.timings.draft_n_accepted);
+    EXPECT_EQ(drafted, result.timings.draft_n);
+    EXPECT_EQ(accepted, result.timings.draft_n_accepted);
+    if (plain.empty()) {
+      plain = lines;
+    } else {
+      EXPECT_EQ(lines, plain);  // chances do not depend on guesses
+      EXPECT_GT(n_guessed, 0);
+    }
+  }
+}
+
+TEST_F(EngineTest, AStopStringIsNamed) {
+  const auto engine = Load();
+  auto session = engine->NewSession();
+  const GenerationRequest request = Request("the sea");
+  const std::string text = Generate(*engine, **session, request).text;
+  GenerationRequest stopped = request;
+  stopped.stop = {"never to be seen", text.substr(text.size() / 2)};
+  const GenerationResult result = Generate(*engine, **session, stopped);
+  EXPECT_EQ(result.finish_reason, FinishReason::kStop);
+  EXPECT_EQ(result.stop_string, stopped.stop[1]);
+  EXPECT_EQ(Generate(*engine, **session, request).stop_string, "");
+}
+
+TEST_F(EngineTest, APromptInTokensIsWhatIsEvaluated) {
+  const auto engine = Load();
+  auto session = engine->NewSession();
+  const GenerationRequest request = Request("the sea");
+  const auto tokens = engine->PromptTokens(request);
+  ASSERT_TRUE(tokens.ok());
+  GenerationRequest same = request;
+  same.prompt.clear();
+  same.tokens = *tokens;
+  EXPECT_EQ(Generate(*engine, **session, same).tokens, Generate(*engine, **session, request).tokens);
+  EXPECT_FALSE(engine->PromptTokens({}).ok());
+}
+
+TEST_F(EngineTest, WhatIsForgottenIsEvaluatedAgain) {
+  ModelOptions options;
+  options.cache_ram = 16;
+  const auto engine = Load(options);
+  const GenerationRequest request = Request("the sea and the sky and the land and the sea");
+  const auto cached = [&] {
+    auto session = engine->NewSession();
+    return Generate(*engine, **session, request).timings.cache_n;
+  };
+  EXPECT_EQ(cached(), 0);
+  EXPECT_GT(cached(), 0);
+  auto session = engine->NewSession();
+  Generate(*engine, **session, request);
+  engine->Forget((*session)->tokens());
+  EXPECT_EQ(cached(), 0);
+}
+
 TEST(Speculation, OptionsAreCheckedWithoutAModel) {
   EXPECT_THAT(SpeculationTypes(), ::testing::Contains("ngram"));
   for (const std::string& type : SpeculationTypes())

@@ -456,5 +456,60 @@ TEST(SchedulerTest, SubmittedAndCancelledFromOtherThreads) {
   EXPECT_FALSE(*(*scheduler)->RunRound());
 }
 
+TEST(SchedulerReports, RoundsAndAnswersAreToldApart) {
+  Model model(kernels::Available().front(), 1);
+  const auto pool = model.NewPool();
+  PrefixIndex prefixes(64);
+  SchedulerParts parts{.generation = model.parts, .pool = pool, .ctx_size = kContext};
+  parts.generation.prefixes = &prefixes;
+  parts.tokenize = [](const GenerationRequest& request) -> Result<std::vector<int32_t>> {
+    return request.tokens;
+  };
+  std::vector<RoundReport> rounds;
+  SchedulerOptions options{.parallel = 2, .cache_bytes = 64 * pool->chunk_bytes()};
+  options.on_round = [&](const RoundReport& round) { rounds.push_back(round); };
+  const auto scheduler = MakeScheduler(parts, options, 0);
+  ASSERT_TRUE(scheduler.ok());
+  std::map<int, std::vector<int32_t>> reported, ended;
+  std::map<int, int> started;
+  Submission submission{.request = Request(Text(300, 5), "ppm", 0.9F, 20), .n = 3};
+  submission.for_answer = [&](int index, GenerationRequest& request) {
+    request.on_start = [&started, index](int n_prompt, int) { started[index] = n_prompt; };
+    request.on_token = [&reported, index](const GeneratedToken& token) {
+      reported[index].push_back(token.id);
+    };
+  };
+  submission.on_end = [&](int index, Result<GenerationResult> result) { ended[index] = result->tokens; };
+  ASSERT_TRUE((*scheduler)->Submit(std::move(submission)).ok());
+  int most_running = 0, most_waiting = 0;
+  for (bool more = true; more;) {
+    more = *(*scheduler)->RunRound();
+    const SchedulerStats stats = (*scheduler)->stats();
+    most_running = std::max(most_running, stats.running);
+    most_waiting = std::max(most_waiting, stats.waiting);
+    EXPECT_LE(stats.chunks_held, stats.chunks_most);
+  }
+  EXPECT_EQ(most_running, 2);
+  EXPECT_GE(most_waiting, 1);
+  EXPECT_EQ(started, (std::map<int, int>{{0, 300}, {1, 300}, {2, 300}}));
+  EXPECT_EQ(ended.size(), 3U);
+  EXPECT_EQ(reported, ended);
+  EXPECT_NE(ended[0], ended[1]);
+  int rows = 0, tokens = 0;
+  for (const RoundReport& round : rounds) {
+    rows += round.rows;
+    tokens += round.tokens;
+    EXPECT_GE(round.rows, round.sequences);
+    EXPECT_GE(round.round_ms, round.pass_ms);
+    EXPECT_GT(round.pass_ms, 0);
+    EXPECT_GT(round.predicted_ms, 0);
+  }
+  EXPECT_EQ(tokens, 60);
+  EXPECT_GE(rows, 300 + 57);
+  const SchedulerStats rest = (*scheduler)->stats();
+  EXPECT_EQ(rest.running + rest.waiting, 0);
+  EXPECT_EQ(rest.chunks_held, rest.chunks_reclaimable);
+}
+
 }  // namespace
 }  // namespace longspec

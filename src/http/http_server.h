@@ -23,7 +23,7 @@ struct HttpOptions {
   size_t most_buffered_bytes = size_t{512} << 20;  // bodies of all connections that have not been handled
   size_t most_unsent_bytes = size_t{8} << 20;      // of a stream; a client that lags more is given up
   int most_connections = 1024;
-  int header_seconds = 30;  // a request's head must be whole by then, or the next one have begun
+  int header_seconds = 30;   // a request's head must be whole by then, or the next one have begun
   int write_seconds = 3600;  // a client that takes nothing for so long is given up
   std::function<void(int)> on_connections = {};  // how many there are now
 };

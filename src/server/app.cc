@@ -96,9 +96,10 @@ class App::Serving {
     served_.engine = std::move(engine);
   }
 
-  // Workers first: they post to the loop, whose end cancels what is left.
+  // Workers first: they post to the loop, whose end cancels what is left. Its last tasks may still ask for
+  // workers.
   ~Serving() {
-    served_.workers.reset();
+    if (served_.workers != nullptr) served_.workers->Stop();
     served_.loop.reset();
   }
 

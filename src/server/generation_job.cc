@@ -278,6 +278,9 @@ class Job : public std::enable_shared_from_this<Job> {
       metrics.Add("longspec:accepted_tokens_total", static_cast<double>(counts.accepted),
                   {{"drafter", counts.name}});
     }
+    for (const auto& [decision, rounds] : stats.decisions) {
+      metrics.Add("longspec:speculation_rounds_total", static_cast<double>(rounds), {{"decision", decision}});
+    }
     for (const AcceptanceCounts& counts : stats.by_context) {
       metrics.Add("longspec:context_draft_tokens_total", static_cast<double>(counts.drafted),
                   {{"context", counts.name}});

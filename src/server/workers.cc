@@ -18,14 +18,18 @@ Workers::Workers(int n_threads, size_t most_waiting) : most_waiting_(most_waitin
   for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { Run(); });
 }
 
-Workers::~Workers() {
+Workers::~Workers() { Stop(); }
+
+void Workers::Stop() {
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
     waiting_.clear();
   }
   wake_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
+  }
 }
 
 bool Workers::Post(std::function<void()> work) {

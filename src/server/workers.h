@@ -16,12 +16,14 @@ class Workers {
  public:
   // They yield to the threads that run the model (nice).
   Workers(int n_threads, size_t most_waiting);
-  ~Workers();  // what waits is dropped
+  ~Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
   // False: too much waits already. Any thread.
   bool Post(std::function<void()> work);
+  // Waits for what is being done; what waits is dropped, and nothing more is taken.
+  void Stop();
 
  private:
   void Run();

@@ -62,7 +62,7 @@ class Usage(CliTestCase):
         self.assertRegex(longspec("--version").stdout, rb"^longspec \d+\.\d+\.\d+\n$")
 
     def test_no_or_unknown_command(self):
-        self.expect_error(longspec(), USAGE, "no command", "run, chat, batch, info, tokenize")
+        self.expect_error(longspec(), USAGE, "no command", "run, chat, batch, serve, info, tokenize")
         self.expect_error(longspec("fly"), USAGE, "'fly'", "run, chat")
         self.expect_error(longspec("--fly"), USAGE, "--fly")
 

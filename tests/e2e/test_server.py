@@ -53,7 +53,11 @@ def client_packages():
     stamp = os.path.join(CLIENTS, "installed.txt")
     with open(wanted, encoding="utf-8") as file:
         text = file.read()
-    if not os.path.exists(stamp) or open(stamp, encoding="utf-8").read() != text:
+    installed = ""
+    if os.path.exists(stamp):
+        with open(stamp, encoding="utf-8") as file:
+            installed = file.read()
+    if installed != text:
         for command in ([sys.executable, "-m", "venv", CLIENTS],
                         [os.path.join(CLIENTS, "bin/python"), "-m", "pip", "install", "--quiet", "-r", wanted]):
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
@@ -63,6 +67,11 @@ def client_packages():
             file.write(text)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     site.addsitedir(os.path.join(CLIENTS, "lib", version, "site-packages"))
+
+
+def needs_time(test):
+    """Prompts of the slow model take minutes under sanitizers."""
+    return unittest.skipIf("LONGSPEC_SKIP_SLOW" in os.environ, "slow")(test)
 
 
 class Server:
@@ -287,6 +296,7 @@ class Http(unittest.TestCase):
 class Faults(unittest.TestCase):
     """What others complain of; each test is named after where it was seen."""
 
+    @needs_time
     def test_llamacpp_13262_disconnect_in_a_prompt(self):
         with Server(model=SLOW_MODEL) as server:
             sock = server.stream("/v1/completions", completion(words(900), return_progress=True))
@@ -321,6 +331,7 @@ class Faults(unittest.TestCase):
             self.assertEqual([slot["is_processing"] for slot in slots], [False] * 4)
             self.assertEqual(len(server.text("the sea")), len(server.text("the sea")))
 
+    @needs_time
     def test_ik_1210_llamacpp_20684_health_answers_in_a_prompt_and_with_a_full_queue(self):
         with Server("--parallel", "1", "--max-queued-requests", "4", model=SLOW_MODEL) as server:
             socks = [server.stream("/v1/completions", completion(words(900, i))) for i in range(8)]
@@ -333,6 +344,7 @@ class Faults(unittest.TestCase):
                 sock.close()
             server.wait_for_rest()
 
+    @needs_time
     def test_llamacpp_6607_a_long_prompt_does_not_stop_a_stream(self):
         with Server(model=SLOW_MODEL) as server:
             stream = server.stream("/v1/completions", completion("the sea", max_tokens=6000))
@@ -351,6 +363,7 @@ class Faults(unittest.TestCase):
             long.close()
             server.wait_for_rest()
 
+    @needs_time
     def test_llamacpp_14343_a_short_prompt_overtakes_a_long_one(self):
         with Server(model=SLOW_MODEL) as server:
             long = server.stream("/v1/completions", completion(words(1000), max_tokens=1, return_progress=True))
@@ -428,6 +441,7 @@ class Operation(unittest.TestCase):
             with self.assertRaises(OSError):
                 server.connect()
 
+    @needs_time
     def test_a_second_signal_does_not_wait(self):
         with Server("--drain-timeout", "600", model=SLOW_MODEL) as server:
             sock = server.stream("/v1/completions", completion("the sea", max_tokens=8000))
@@ -563,6 +577,7 @@ class Clients(unittest.TestCase):
         with self.assertRaises(self.openai_package.NotFoundError):
             self.openai.embeddings.create(model="little", input="x")
 
+    @needs_time
     def test_a_full_queue_is_retried(self):
         with Server("--parallel", "1", "--max-queued-requests", "1") as server:
             client = self.openai_package.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=20)

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Any JSON as a request of the Messages and of the Responses API: what is accepted is a chat that can be run,
+// and what is said about the rest can be sent.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "openai/json.h"
+#include "server/anthropic.h"
+#include "server/call.h"
+#include "server/responses_api.h"
+
+namespace {
+
+using longspec::openai::ApiError;
+using longspec::openai::ApiRequest;
+using Json = nlohmann::json;
+
+void Require(bool condition) {
+  if (!condition) __builtin_trap();
+}
+
+void Check(const ApiRequest& request) {
+  Require(!request.generation.messages.empty() && request.generation.prompt.empty() &&
+          request.generation.tokens.empty());
+  Require(request.n == 1 && request.generation.n_logprobs == -1);
+  for (const auto& message : request.generation.messages)
+    Require(message.role == "system" || message.role == "user" || message.role == "assistant");
+}
+
+void Check(const ApiError& error) {
+  Require(!error.message.empty() && error.status_code >= 400 && error.status_code < 500);
+  for (const auto& body :
+       {longspec::server::ErrorBody(error), longspec::server::AnthropicErrorBody(error, Json::object())}) {
+    const Json read = Json::parse(longspec::server::DumpJson(body));
+    Require(read["error"]["message"].is_string() && read["error"]["type"].is_string());
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto body = longspec::openai::ParseJson(std::string_view(reinterpret_cast<const char*>(data), size));
+  if (const auto* error = std::get_if<ApiError>(&body)) {
+    Check(*error);
+    return 0;
+  }
+  const Json& json = std::get<Json>(body);
+  const longspec::GenerationRequest defaults = longspec::openai::DefaultRequest();
+  for (const bool count_only : {false, true}) {
+    const auto messages = longspec::server::ParseMessagesRequest(json, defaults, count_only);
+    std::visit([](const auto& result) { Check(result); }, messages);
+  }
+  const auto responses = longspec::server::ParseResponsesRequest(json, defaults);
+  if (const auto* error = std::get_if<ApiError>(&responses)) {
+    Check(*error);
+  } else {
+    Check(std::get<longspec::server::ResponsesRequest>(responses).chat);
+  }
+  return 0;
+}
