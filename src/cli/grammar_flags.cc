@@ -31,7 +31,9 @@ Result<GrammarText> ReadGrammar(const GrammarFlags& flags) {
     ++n_given;
     text.kind = kind;
     text.text = given;
-    if (is_file) LS_ASSIGN(text.text, ReadInput(given));
+    if (is_file) {
+      LS_ASSIGN(text.text, ReadInput(given));
+    }
     return {};
   };
   LS_TRY(take(Kind::kGbnf, flags.grammar, false));
