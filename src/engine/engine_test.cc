@@ -589,8 +589,10 @@ TEST_F(EngineTest, AStopStringIsNamed) {
   auto session = engine->NewSession();
   const GenerationRequest request = Request("the sea");
   const std::string text = Generate(*engine, **session, request).text;
+  size_t begin = text.size() / 2;
+  while ((static_cast<unsigned char>(text[begin]) & 0xC0U) == 0x80U) ++begin;  // of a character
   GenerationRequest stopped = request;
-  stopped.stop = {"never to be seen", text.substr(text.size() / 2)};
+  stopped.stop = {"never to be seen", text.substr(begin)};
   const GenerationResult result = Generate(*engine, **session, stopped);
   EXPECT_EQ(result.finish_reason, FinishReason::kStop);
   EXPECT_EQ(result.stop_string, stopped.stop[1]);

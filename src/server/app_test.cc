@@ -386,7 +386,7 @@ TEST_F(AppTest, WhatIsWrongIsSaidByName) {
             "temperature");
   EXPECT_EQ(
       Error(Post("/v1/chat/completions", Chat("x", {{"tools", {{{"type", "function"}}}}})), 400)["param"],
-      "tools");
+      "tools[0].function");
   EXPECT_THAT(
       std::string(Error(Post("/v1/chat/completions", Chat("x", {{"speculative", {{"drafters", "magic"}}}})),
                         400)["message"]),
