@@ -90,8 +90,9 @@ void ParseTools(Fields& fields) {
   if (tools == nullptr) return;
   if (!tools->is_array()) return fields.Fail("tools", "must be a list", "invalid_type");
   for (const auto& tool : *tools) {
-    const bool is_function = tool.is_object() && (tool.value("type", nlohmann::ordered_json()) == "function" ||
-                                                  tool.value("type", nlohmann::ordered_json()) == "custom");
+    const bool is_function =
+        tool.is_object() && (tool.value("type", nlohmann::ordered_json()) == "function" ||
+                             tool.value("type", nlohmann::ordered_json()) == "custom");
     if (is_function) return fields.Fail("tools", "is not supported", "unsupported_parameter");
   }
 }
