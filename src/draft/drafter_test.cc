@@ -38,7 +38,8 @@ TEST(Registry, UnknownTypesListTheKnown) {
     const auto drafter = MakeDrafter({.type = type});
     ASSERT_FALSE(drafter.ok()) << type;
     EXPECT_EQ(drafter.status().code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(drafter.status().message(), HasSubstr("known are none, ngram, replay, ppm, suffix"));
+    EXPECT_THAT(drafter.status().message(),
+                HasSubstr("known are none, ngram, replay, prediction, ppm, suffix"));
   }
 }
 
