@@ -387,6 +387,9 @@ TEST_F(AppTest, WhatIsWrongIsSaidByName) {
   EXPECT_EQ(
       Error(Post("/v1/chat/completions", Chat("x", {{"tools", {{{"type", "function"}}}}})), 400)["param"],
       "tools[0].function");
+  const json tool = {{"type", "function"},
+                     {"function", {{"name", "f"}, {"parameters", {{"type", "object"}}}}}};
+  EXPECT_EQ(Error(Post("/v1/chat/completions", Chat("x", {{"tools", {tool}}})), 400)["param"], "tools");
   EXPECT_THAT(
       std::string(Error(Post("/v1/chat/completions", Chat("x", {{"speculative", {{"drafters", "magic"}}}})),
                         400)["message"]),

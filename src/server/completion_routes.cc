@@ -74,6 +74,11 @@ std::unique_ptr<ApiRequest> MessagesOf(Served& served, bool count_only, Call& ca
 void PostOpenAi(Served& served, Endpoint endpoint, const CallPtr& call) {
   const auto request = RequestOf(served, endpoint, *call);
   if (request == nullptr) return;
+  if (request->tools.offered()) {
+    return call->SendError({.message = "tools: the server does not serve tools; longspec batch does",
+                            .param = "tools",
+                            .code = "unsupported_value"});
+  }
   auto form = MakeOpenAiForm({.head = HeadOf(served, *call), .request = *request});
   StartGenerationJob(served.job_parts(), std::move(*request), std::move(form), call);
 }
