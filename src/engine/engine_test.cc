@@ -511,7 +511,7 @@ TEST_F(EngineTest, AnOffloadedCacheGivesTheSameText) {
   offloaded.kv_offload = std::filesystem::temp_directory_path().string();
   offloaded.kv_memory = 0;
   EXPECT_EQ(answer(offloaded), answer({}));
-  const MemoryPlan& plan = Load(offloaded)->info().memory;
+  const MemoryPlan plan = Load(offloaded)->info().memory;
   EXPECT_EQ(plan.kv_at_context, 0U);
   EXPECT_GT(plan.kv_in_file, 0U);
   offloaded.path = Path();
