@@ -245,7 +245,9 @@ TEST(Train, TheExportSaysWhatItWasTrainedFor) {
   auto checkpoint = OpenDraftCheckpoint(rig.options.output);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
   EXPECT_EQ(checkpoint->config.hidden_size, 64);
-  EXPECT_EQ(checkpoint->config.window, 512);
+  const auto model = LongspecModel::Load(*checkpoint, "f32", rig.tiny.parts());
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ((*model)->window, 512);
   EXPECT_EQ(checkpoint->config.rope_theta, 10000.0);
   EXPECT_EQ(checkpoint->config.trained_positions, kLength);  // a context of 512 has no room for offsets
   Rig far([](FeatureHeader& header, std::vector<int8_t>&) { header.target.n_ctx = 8192; });
