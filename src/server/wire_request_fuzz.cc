@@ -16,7 +16,7 @@ namespace {
 
 using longspec::openai::ApiError;
 using longspec::openai::ApiRequest;
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 void Require(bool condition) {
   if (!condition) __builtin_trap();
