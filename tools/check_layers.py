@@ -20,7 +20,7 @@ import sys
 FLOORS = (
     ("base",),
     ("tensor", "tree", "tokenizer", "jinja", "chart", "openai", "grammar"),
-    ("formats", "kernels"),
+    ("formats", "kernels", "wire"),
     ("attention", "sampling"),
     ("kv", "verify"),
     ("model",),

@@ -239,7 +239,7 @@ void Batch::WriteError(const std::string& custom_id, int64_t line_number, const 
 
 // After a line that could not be written, none is: the disk may take a short one again.
 bool Batch::Write(const nlohmann::ordered_json& line) {
-  if (output_.ok()) output_ = answers_->Append(DumpJson(line));
+  if (output_.ok()) output_ = answers_->Append(JsonLine(line));
   return output_.ok();
 }
 

@@ -20,7 +20,7 @@ struct InfoOptions {
 int RunInfo(const InfoOptions& options) {
   const auto info = Engine::Inspect(options.model);
   if (!info.ok()) return Fail(info.status(), Stage::kLoad);
-  return WriteOutput(options.json ? DumpJson(InfoJson(*info)) : FormatInfo(*info));
+  return WriteOutput(options.json ? JsonLine(InfoJson(*info)) : FormatInfo(*info));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "base/print.h"
 #include "engine/memory_plan.h"
+#include "openai/json.h"
 #include "openai/responses.h"
 
 namespace longspec::cli {
@@ -261,9 +262,7 @@ Json InfoJson(const ModelInfo& info) {
   return json;
 }
 
-std::string DumpJson(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string JsonLine(const Json& json) { return openai::DumpJson(json) + "\n"; }
 
 std::string EscapeText(std::string_view bytes) {
   std::string text;

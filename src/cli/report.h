@@ -26,7 +26,7 @@ std::string FormatLoad(const ModelInfo& info, double ms);
 nlohmann::ordered_json InfoJson(const ModelInfo& info);
 
 // One line, ending in a line break. Bytes that are not UTF-8 become U+FFFD.
-std::string DumpJson(const nlohmann::ordered_json& json);
+std::string JsonLine(const nlohmann::ordered_json& json);
 
 // Tokens are shown on one line each: control characters and bytes that are not UTF-8 as \n, \t, \\ or \x1b.
 std::string EscapeText(std::string_view bytes);

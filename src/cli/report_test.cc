@@ -75,7 +75,7 @@ TEST(Report, NothingIsDividedByZero) {
   GenerationResult result;
   result.speculative.type = "ngram";
   for (const std::string& text :
-       {FormatStatistics(result), FormatBriefStatistics(result), DumpJson(GenerationJson(result, "m"))}) {
+       {FormatStatistics(result), FormatBriefStatistics(result), JsonLine(GenerationJson(result, "m"))}) {
     EXPECT_THAT(text, Not(HasSubstr("nan")));
     EXPECT_THAT(text, Not(HasSubstr("inf ")));
     EXPECT_THAT(text, Not(HasSubstr("null")));
@@ -147,7 +147,7 @@ TEST(Report, JsonOfBytesThatAreNotUtf8) {
   result.text =
       "a\xFF"
       "b\xC3";
-  const std::string line = DumpJson(GenerationJson(result, "\xFEpath"));
+  const std::string line = JsonLine(GenerationJson(result, "\xFEpath"));
   EXPECT_EQ(nlohmann::json::parse(line)["text"],
             "a\xEF\xBF\xBD"
             "b\xEF\xBF\xBD");

@@ -148,13 +148,13 @@ class Run {
     if (options_.answers_file.empty() || result.text.empty()) return;
     auto file = Output::Append(options_.answers_file);
     const Status kept = file.ok()
-                            ? file->Write(DumpJson({{"prompt", PromptOf(request)}, {"answer", result.text}}))
+                            ? file->Write(JsonLine({{"prompt", PromptOf(request)}, {"answer", result.text}}))
                             : file.status();
     if (!kept.ok()) Warn("--keep-answers: " + kept.message());
   }
 
   int Report(const GenerationResult& result, const ModelInfo& info) {
-    const std::string json = DumpJson(GenerationJson(result, info.path));
+    const std::string json = JsonLine(GenerationJson(result, info.path));
     if (options_.json) {
       written_ = stdout_.Write(json);
     } else if (!result.text.ends_with('\n')) {

@@ -30,7 +30,7 @@ int RunTokenize(const TokenizeOptions& options) {
   if (options.json) {
     nlohmann::ordered_json json;
     json["tokens"] = tokens;
-    return WriteOutput(DumpJson(json));
+    return WriteOutput(JsonLine(json));
   }
   std::string lines;
   for (const int32_t id : tokens) {

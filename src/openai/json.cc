@@ -79,4 +79,6 @@ std::string Describe(const Json& value) {
   }
 }
 
+std::string DumpJson(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 }  // namespace longspec::openai

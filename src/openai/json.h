@@ -27,4 +27,7 @@ std::variant<nlohmann::ordered_json, ApiError> ParseJson(std::string_view text,
 // A value for an error message: numbers and short strings as they are, others by their kind ("a list").
 std::string Describe(const nlohmann::ordered_json& value);
 
+// On one line, from any text: what is no UTF-8 becomes U+FFFD.
+std::string DumpJson(const nlohmann::ordered_json& json);
+
 }  // namespace longspec::openai

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "server/anthropic.h"
 #include "server/serving.h"
+#include "wire/anthropic.h"
 
 namespace longspec::server {
 namespace {
@@ -181,7 +181,7 @@ void App::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
     request.path.erase(0, options_.api_prefix.size());
   const auto call =
       std::make_shared<Call>(std::move(request), std::move(reply), CorsHeaders(request), log_, &metrics_);
-  if (call->request().path.starts_with("/v1/messages")) call->set_error_form(AnthropicErrorBody);
+  if (call->request().path.starts_with("/v1/messages")) call->set_error_form(wire::AnthropicErrorBody);
   Serving* serving = ready_;
   const std::string& method = call->request().method;
   const std::string& path = call->request().path;

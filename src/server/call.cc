@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/print.h"
+#include "openai/json.h"
 
 namespace longspec::server {
 namespace {
@@ -20,37 +21,7 @@ std::string NewId() {
                static_cast<unsigned long long>(engine() >> 32U));
 }
 
-// llama.cpp's names.
-std::string TypeOf(const openai::ApiError& error) {
-  if (error.code == "context_length_exceeded") return "exceed_context_size_error";
-  switch (error.status_code) {
-    case 401:
-      return "authentication_error";
-    case 403:
-      return "permission_error";
-    case 404:
-      return "not_found_error";
-    case 429:
-      return "rate_limit_error";
-    case 501:
-      return "not_supported_error";
-    case 503:
-      return "unavailable_error";
-    default:
-      return error.type;
-  }
-}
-
 }  // namespace
-
-std::string DumpJson(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
-Json ErrorBody(const openai::ApiError& error, const Json& more) {
-  Json body = {{"code", error.status_code}, {"message", error.message}, {"type", TypeOf(error)}};
-  body["param"] = error.param.empty() ? Json(nullptr) : Json(error.param);
-  for (const auto& [name, value] : more.items()) body[name] = value;
-  return {{"error", std::move(body)}};
-}
 
 Call::Call(HttpRequest request, std::shared_ptr<Reply> reply, Headers common, AccessLog* log,
            Metrics* metrics)
@@ -79,10 +50,10 @@ void Call::Send(HttpResponse response) {
   reply_->Send(std::move(response));
 }
 
-void Call::SendJson(const Json& json) { Send({.body = DumpJson(json) + "\n"}); }
+void Call::SendJson(const Json& json) { Send({.body = openai::DumpJson(json) + "\n"}); }
 
 void Call::SendError(const openai::ApiError& error, const Json& more) {
-  HttpResponse response{.status = error.status_code, .body = DumpJson(ErrorJson(error, more)) + "\n"};
+  HttpResponse response{.status = error.status_code, .body = openai::DumpJson(ErrorJson(error, more)) + "\n"};
   if (error.status_code == 429 || error.status_code == 503) response.headers.emplace_back("Retry-After", "1");
   if (error.status_code == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   Note("error", error.message);

@@ -15,17 +15,9 @@
 #include "server/access_log.h"
 #include "server/exchange.h"
 #include "server/metrics.h"
+#include "wire/errors.h"
 
 namespace longspec::server {
-
-// {"error": {"code": 400, "message", "type", "param"}} and `more` beside them: llama.cpp's form, whose names
-// OpenAI's clients read, too.
-nlohmann::ordered_json ErrorBody(const openai::ApiError& error, const nlohmann::ordered_json& more = {});
-
-// JSON from any text: what is no UTF-8 is replaced.
-std::string DumpJson(const nlohmann::ordered_json& json);
-
-using ErrorForm = nlohmann::ordered_json (*)(const openai::ApiError&, const nlohmann::ordered_json& more);
 
 class Call {
  public:
@@ -41,7 +33,7 @@ class Call {
   // What is left of the request has no body.
   std::string TakeBody() { return std::exchange(request_.body, std::string()); }
 
-  void set_error_form(ErrorForm form) { error_form_ = form; }
+  void set_error_form(wire::ErrorForm form) { error_form_ = form; }
   nlohmann::ordered_json ErrorJson(const openai::ApiError& error,
                                    const nlohmann::ordered_json& more = {}) const {
     return error_form_(error, more);
@@ -72,7 +64,7 @@ class Call {
   Metrics* const metrics_;
   const std::string id_;
   const double arrived_ms_;
-  ErrorForm error_form_ = ErrorBody;
+  wire::ErrorForm error_form_ = wire::ErrorBody;
   std::mutex mutex_;
   nlohmann::ordered_json notes_ = nlohmann::ordered_json::object();
   bool logged_ = false, begun_ = false;

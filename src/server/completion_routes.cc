@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "longspec/version.h"
-#include "server/anthropic.h"
-#include "server/responses_api.h"
 #include "server/serving.h"
+#include "wire/anthropic.h"
+#include "wire/responses_api.h"
 
 namespace longspec::server {
 namespace {
@@ -67,7 +67,7 @@ std::unique_ptr<ApiRequest> RequestOf(Served& served, Endpoint endpoint, Call& c
 
 std::unique_ptr<ApiRequest> MessagesOf(Served& served, bool count_only, Call& call) {
   return RequestOf(served, call, [&](const nlohmann::ordered_json& body) {
-    return ParseMessagesRequest(body, served.options.defaults, count_only);
+    return wire::ParseMessagesRequest(body, served.options.defaults, count_only);
   });
 }
 
@@ -79,7 +79,7 @@ void PostOpenAi(Served& served, Endpoint endpoint, const CallPtr& call) {
                             .param = "tools",
                             .code = "unsupported_value"});
   }
-  auto form = MakeOpenAiForm({.head = HeadOf(served, *call), .request = *request});
+  auto form = wire::MakeOpenAiForm({.head = HeadOf(served, *call), .request = *request});
   StartGenerationJob(served.job_parts(), std::move(*request), std::move(form), call);
 }
 
@@ -133,29 +133,29 @@ void PostLlamaCompletion(Served& served, CallPtr call) {
   const auto request = RequestOf(served, Endpoint::kLlamaCompletion, *call);
   if (request == nullptr) return;
   std::string prompt = served.engine->Detokenize(request->generation.tokens);
-  auto form = MakeLlamaForm({.head = HeadOf(served, *call), .request = *request}, std::move(prompt));
+  auto form = wire::MakeLlamaForm({.head = HeadOf(served, *call), .request = *request}, std::move(prompt));
   StartGenerationJob(served.job_parts(), std::move(*request), std::move(form), call);
 }
 
 void PostMessages(Served& served, CallPtr call) {
   const auto request = MessagesOf(served, false, *call);
   if (request == nullptr) return;
-  auto form = MakeAnthropicForm({.head = HeadOf(served, *call), .request = *request});
+  auto form = wire::MakeAnthropicForm({.head = HeadOf(served, *call), .request = *request});
   StartGenerationJob(served.job_parts(), std::move(*request), std::move(form), call);
 }
 
 void PostResponses(Served& served, CallPtr call) {
   nlohmann::ordered_json instructions;
   const auto request = RequestOf(served, *call, [&](const nlohmann::ordered_json& body) -> Parsed {
-    auto parsed = ParseResponsesRequest(body, served.options.defaults);
+    auto parsed = wire::ParseResponsesRequest(body, served.options.defaults);
     if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-    auto& responses = std::get<ResponsesRequest>(parsed);
+    auto& responses = std::get<wire::ResponsesRequest>(parsed);
     instructions = std::move(responses.instructions);
     return std::move(responses.chat);
   });
   if (request == nullptr) return;
   auto form =
-      MakeResponsesForm({.head = HeadOf(served, *call), .request = *request}, std::move(instructions));
+      wire::MakeResponsesForm({.head = HeadOf(served, *call), .request = *request}, std::move(instructions));
   StartGenerationJob(served.job_parts(), std::move(*request), std::move(form), call);
 }
 

@@ -19,7 +19,7 @@ using openai::TokenReport;
 // All but Cancel and Submitted runs on the loop's thread.
 class Job : public std::enable_shared_from_this<Job> {
  public:
-  Job(const JobParts& parts, openai::ApiRequest request, std::unique_ptr<AnswerForm> form,
+  Job(const JobParts& parts, openai::ApiRequest request, std::unique_ptr<wire::AnswerForm> form,
       std::shared_ptr<Call> call)
       : parts_(parts), request_(std::move(request)), form_(std::move(form)), call_(std::move(call)) {
     answers_.resize(static_cast<size_t>(request_.n));
@@ -97,8 +97,9 @@ class Job : public std::enable_shared_from_this<Job> {
     state.started_ms = now;
     state.n_prompt = n_prompt;
     state.n_cached = n_cached;
-    state.slot = parts_.slots->Take(request_.generation.tokens, call_->id(),
-                                    GenerationSettingsJson(request_.generation, parts_.engine->info().n_ctx));
+    state.slot =
+        parts_.slots->Take(request_.generation.tokens, call_->id(),
+                           wire::GenerationSettingsJson(request_.generation, parts_.engine->info().n_ctx));
     parts_.slots->SetProgress(state.slot, n_cached, 0);
     if (index == 0) {
       parts_.metrics->Observe("longspec:request_queue_time_seconds", (now - call_->arrived_ms()) / 1000);
@@ -114,7 +115,7 @@ class Job : public std::enable_shared_from_this<Job> {
     Send(form_->OnProgress(index, ProgressOf(state, n_cached)));
   }
 
-  static Progress ProgressOf(const State& state, int processed) {
+  static wire::Progress ProgressOf(const State& state, int processed) {
     return {.total = state.n_prompt,
             .cached = state.n_cached,
             .processed = processed,
@@ -291,7 +292,7 @@ class Job : public std::enable_shared_from_this<Job> {
 
   const JobParts parts_;
   const openai::ApiRequest request_;
-  const std::unique_ptr<AnswerForm> form_;
+  const std::unique_ptr<wire::AnswerForm> form_;
   const std::shared_ptr<Call> call_;
   bool wants_tokens_ = false;
   std::vector<State> answers_;
@@ -313,8 +314,8 @@ void SendRefusal(const JobParts& parts, const openai::ApiRequest& request, const
 
 }  // namespace
 
-void StartGenerationJob(const JobParts& parts, openai::ApiRequest request, std::unique_ptr<AnswerForm> form,
-                        std::shared_ptr<Call> call) {
+void StartGenerationJob(const JobParts& parts, openai::ApiRequest request,
+                        std::unique_ptr<wire::AnswerForm> form, std::shared_ptr<Call> call) {
   const openai::ApiRequest copy{.generation = {.tokens = request.generation.tokens}};
   const auto job = std::make_shared<Job>(parts, std::move(request), std::move(form), call);
   const EngineLoop::Admission admission = parts.loop->Submit(job->MakeSubmission());

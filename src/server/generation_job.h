@@ -8,11 +8,11 @@
 
 #include "longspec/engine.h"
 #include "openai/requests.h"
-#include "server/answer_form.h"
 #include "server/call.h"
 #include "server/engine_loop.h"
 #include "server/metrics.h"
 #include "server/slots.h"
+#include "wire/answer_form.h"
 
 namespace longspec::server {
 
@@ -26,7 +26,7 @@ struct JobParts {
 };
 
 // `request` has its prompt in tokens. Answers the call, now or later.
-void StartGenerationJob(const JobParts& parts, openai::ApiRequest request, std::unique_ptr<AnswerForm> form,
-                        std::shared_ptr<Call> call);
+void StartGenerationJob(const JobParts& parts, openai::ApiRequest request,
+                        std::unique_ptr<wire::AnswerForm> form, std::shared_ptr<Call> call);
 
 }  // namespace longspec::server

@@ -2,10 +2,11 @@
 #include <set>
 #include <utility>
 
-#include "server/answer_form.h"
-#include "server/call.h"
+#include "openai/json.h"
+#include "wire/answer_form.h"
+#include "wire/errors.h"
 
-namespace longspec::server {
+namespace longspec::wire {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -25,7 +26,7 @@ class OpenAiForm final : public AnswerForm {
   std::string Whole(std::span<const Answer> answers) override {
     Json json = openai::ResponseJson(endpoint_, head_, answers, shown_);
     if (answers.size() == 1) json["speculation"] = openai::SpeculationJson(answers[0].result.speculative);
-    return DumpJson(json) + "\n";
+    return openai::DumpJson(json) + "\n";
   }
 
   std::string OnStart(int, int, int) override { return {}; }
@@ -102,12 +103,6 @@ class OpenAiForm final : public AnswerForm {
 
 }  // namespace
 
-std::string Event(const Json& data) { return "data: " + DumpJson(data) + "\n\n"; }
-
-std::string NamedEvent(std::string_view name, const Json& data) {
-  return "event: " + std::string(name) + "\n" + Event(data);
-}
-
 std::unique_ptr<AnswerForm> MakeOpenAiForm(FormParts parts) {
   const int n = parts.request.n;
   auto form = std::make_unique<OpenAiForm>(std::move(parts));
@@ -115,4 +110,4 @@ std::unique_ptr<AnswerForm> MakeOpenAiForm(FormParts parts) {
   return form;
 }
 
-}  // namespace longspec::server
+}  // namespace longspec::wire

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/anthropic.h"
+#include "wire/anthropic.h"
 
 #include <string>
 #include <utility>
@@ -7,9 +7,9 @@
 #include "openai/fields.h"
 #include "openai/json.h"
 #include "openai/messages.h"
-#include "server/call.h"
+#include "wire/errors.h"
 
-namespace longspec::server {
+namespace longspec::wire {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -95,7 +95,7 @@ class AnthropicForm final : public AnswerForm {
     json["stop_reason"] = StopReason(result);
     json["stop_sequence"] = StopSequence(result);
     json["timings"] = openai::TimingsJson(result.timings);
-    return DumpJson(json) + "\n";
+    return openai::DumpJson(json) + "\n";
   }
 
   std::string OnStart(int, int n_prompt, int n_cached) override {
@@ -212,4 +212,4 @@ std::unique_ptr<AnswerForm> MakeAnthropicForm(FormParts parts) {
   return std::make_unique<AnthropicForm>(std::move(parts));
 }
 
-}  // namespace longspec::server
+}  // namespace longspec::wire

@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "openai/json.h"
-#include "server/anthropic.h"
-#include "server/call.h"
-#include "server/responses_api.h"
+#include "wire/anthropic.h"
+#include "wire/errors.h"
+#include "wire/responses_api.h"
 
 namespace {
 
@@ -33,8 +33,8 @@ void Check(const ApiRequest& request) {
 void Check(const ApiError& error) {
   Require(!error.message.empty() && error.status_code >= 400 && error.status_code < 500);
   for (const auto& body :
-       {longspec::server::ErrorBody(error), longspec::server::AnthropicErrorBody(error, Json::object())}) {
-    const Json read = Json::parse(longspec::server::DumpJson(body));
+       {longspec::wire::ErrorBody(error), longspec::wire::AnthropicErrorBody(error, Json::object())}) {
+    const Json read = Json::parse(longspec::wire::openai::DumpJson(body));
     Require(read["error"]["message"].is_string() && read["error"]["type"].is_string());
   }
 }
@@ -50,14 +50,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Json& json = std::get<Json>(body);
   const longspec::GenerationRequest defaults = longspec::openai::DefaultRequest();
   for (const bool count_only : {false, true}) {
-    const auto messages = longspec::server::ParseMessagesRequest(json, defaults, count_only);
+    const auto messages = longspec::wire::ParseMessagesRequest(json, defaults, count_only);
     std::visit([](const auto& result) { Check(result); }, messages);
   }
-  const auto responses = longspec::server::ParseResponsesRequest(json, defaults);
+  const auto responses = longspec::wire::ParseResponsesRequest(json, defaults);
   if (const auto* error = std::get_if<ApiError>(&responses)) {
     Check(*error);
   } else {
-    Check(std::get<longspec::server::ResponsesRequest>(responses).chat);
+    Check(std::get<longspec::wire::ResponsesRequest>(responses).chat);
   }
   return 0;
 }

@@ -12,7 +12,7 @@
 #include "openai/errors.h"
 #include "openai/responses.h"
 
-namespace longspec::server {
+namespace longspec::wire {
 
 struct Progress {
   int total = 0, cached = 0, processed = 0;  // tokens of the prompt; processed: those that were cached, too
@@ -57,4 +57,4 @@ std::unique_ptr<AnswerForm> MakeLlamaForm(FormParts parts, std::string prompt_te
 // What a request asked for, in llama.cpp's names.
 nlohmann::ordered_json GenerationSettingsJson(const GenerationRequest& request, int n_ctx);
 
-}  // namespace longspec::server
+}  // namespace longspec::wire

@@ -11,9 +11,9 @@
 
 #include "openai/errors.h"
 #include "openai/requests.h"
-#include "server/answer_form.h"
+#include "wire/answer_form.h"
 
-namespace longspec::server {
+namespace longspec::wire {
 
 struct ResponsesRequest {
   openai::ApiRequest chat;
@@ -27,4 +27,4 @@ std::variant<ResponsesRequest, openai::ApiError> ParseResponsesRequest(const nlo
 
 std::unique_ptr<AnswerForm> MakeResponsesForm(FormParts parts, nlohmann::ordered_json instructions);
 
-}  // namespace longspec::server
+}  // namespace longspec::wire

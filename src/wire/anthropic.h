@@ -10,9 +10,9 @@
 
 #include "openai/errors.h"
 #include "openai/requests.h"
-#include "server/answer_form.h"
+#include "wire/answer_form.h"
 
-namespace longspec::server {
+namespace longspec::wire {
 
 // Text only: tools, images and thinking are refused by name. Fields of our own and of llama.cpp work as in a
 // chat. `count_only`: for count_tokens, which has no max_tokens.
@@ -25,4 +25,4 @@ nlohmann::ordered_json AnthropicErrorBody(const openai::ApiError& error, const n
 
 std::unique_ptr<AnswerForm> MakeAnthropicForm(FormParts parts);
 
-}  // namespace longspec::server
+}  // namespace longspec::wire

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/responses_api.h"
+#include "wire/responses_api.h"
 
 #include <utility>
 
 #include "openai/fields.h"
 #include "openai/json.h"
-#include "server/call.h"
+#include "wire/errors.h"
 
-namespace longspec::server {
+namespace longspec::wire {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -105,7 +105,7 @@ class ResponsesForm final : public AnswerForm {
         instructions_(std::move(instructions)) {}
 
   std::string Whole(std::span<const Answer> answers) override {
-    return DumpJson(Response(&answers[0].result)) + "\n";
+    return openai::DumpJson(Response(&answers[0].result)) + "\n";
   }
 
   std::string OnStart(int, int, int) override {
@@ -275,4 +275,4 @@ std::unique_ptr<AnswerForm> MakeResponsesForm(FormParts parts, nlohmann::ordered
   return std::make_unique<ResponsesForm>(std::move(parts), std::move(instructions));
 }
 
-}  // namespace longspec::server
+}  // namespace longspec::wire

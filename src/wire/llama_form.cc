@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/answer_form.h"
-#include "server/call.h"
+#include "openai/json.h"
+#include "wire/answer_form.h"
+#include "wire/errors.h"
 
-namespace longspec::server {
+namespace longspec::wire {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -65,7 +66,7 @@ class LlamaForm final : public AnswerForm {
       AddSources(answers[i].tokens, &json);
       all.push_back(Picked(json, request_.wishes.response_fields));
     }
-    return DumpJson(answers.size() == 1 ? all[0] : all) + "\n";
+    return openai::DumpJson(answers.size() == 1 ? all[0] : all) + "\n";
   }
 
   std::string OnStart(int, int, int) override { return {}; }
@@ -180,4 +181,4 @@ Json GenerationSettingsJson(const GenerationRequest& request, int n_ctx) {
   return json;
 }
 
-}  // namespace longspec::server
+}  // namespace longspec::wire
