@@ -30,6 +30,14 @@ inline std::vector<int32_t> SequenceTokens(int i, int length = kLength) {
   return tokens;
 }
 
+// As many as training needs; sequence i has lengths[i % n].
+inline std::vector<std::vector<int32_t>> MakeSequences(const std::vector<int>& lengths) {
+  std::vector<std::vector<int32_t>> sequences;
+  for (int i = 0; i < kSequences; ++i)
+    sequences.push_back(SequenceTokens(i, lengths[static_cast<size_t>(i) % lengths.size()]));
+  return sequences;
+}
+
 // All that shards can hold of a tiny model of two layers.
 inline FeatureKeep KeepAll() {
   return {.kv = true, .final_hidden = true, .hidden_layers = {0, 1}, .type = DType::kBF16};
@@ -42,6 +50,12 @@ struct Rig {
   explicit Rig(const std::function<void(FeatureHeader&, std::vector<int8_t>&)>& change = {},
                const std::vector<int>& lengths = {kLength}, const std::string& architecture = "llama",
                const FeatureKeep& keep = {}, int top_k = kTopK)
+      : Rig(MakeSequences(lengths), change, architecture, keep, top_k) {}
+
+  // Of these tokens.
+  explicit Rig(const std::vector<std::vector<int32_t>>& sequences,
+               const std::function<void(FeatureHeader&, std::vector<int8_t>&)>& change = {},
+               const std::string& architecture = "llama", const FeatureKeep& keep = {}, int top_k = kTopK)
       : tiny({.architecture = architecture}) {
     TinyModelOptions tiny_options;
     tiny_options.architecture = architecture;
@@ -54,8 +68,7 @@ struct Rig {
     header.keep = keep;
     FeatureExtractor extractor(&tiny.target(), tiny.NewCache(512, CacheType::kF16), 64, top_k, keep);
     FeatureShardWriter writer;
-    for (int i = 0; i < kSequences; ++i) {
-      const std::vector<int32_t> tokens = SequenceTokens(i, lengths[static_cast<size_t>(i) % lengths.size()]);
+    for (const std::vector<int32_t>& tokens : sequences) {
       const auto f = extractor.Extract(tokens, [](int) { return true; });
       EXPECT_TRUE(f.ok());
       std::vector<int8_t> loss(tokens.size(), 1);

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is trained is what drafts: the trees of the engine's drafters over exported drafts of every kind have
+// the chances that the trainer's own forward pass gives their tokens.
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "decode/decoder.h"
+#include "decode/policy.h"
+#include "draft/registry.h"
+#include "draft/testing/table_model.h"
+#include "sampling/sampler.h"
+#include "train/files.h"
+#include "train/testing/rig.h"
+#include "train/testing/trainees.h"
+
+namespace longspec::train {
+namespace {
+
+using longspec::testing::Path;
+using longspec::testing::PathsOf;
+using testing::Rig;
+using testing::TraineeOf;
+
+constexpr int kCommitted = 40;
+constexpr double kBound = 0.02;  // of log-probabilities: the trainer reads states of 16 bits
+
+struct Variant {
+  std::string name;
+  TraineeOptions draft;
+  int depth = 3;  // of its trees
+};
+void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+
+class DraftParity : public ::testing::TestWithParam<Variant> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, DraftParity,
+                         ::testing::Values(Variant{"longspec", {.kind = "longspec"}},
+                                           Variant{"eagle", {.kind = "eagle"}},
+                                           Variant{"eagle3", {.kind = "eagle3", .layers = {0, 1, 1}}},
+                                           Variant{"beagle", {.kind = "beagle"}},
+                                           Variant{"medusa", {.kind = "medusa"}},
+                                           Variant{"exit", {.kind = "exit"}}),
+                         [](const auto& variant) { return variant.param.name; });
+
+FeatureKeep KeepAllIn16Bits() {
+  FeatureKeep keep = testing::KeepAll();
+  keep.type = DType::kF16;  // nearer to what the engine's drafters read, which is f32
+  return keep;
+}
+
+// The tree that the engine drafts below the last of these tokens.
+TokenTree Drafted(Rig& rig, std::vector<int32_t> tokens, const SpeculationOptions& options, int depth) {
+  const auto cache = rig.tiny.NewCache(512, CacheType::kF16);
+  auto drafter = MakeDrafter(options, {.target = &rig.tiny.target(), .cache = cache.get()});
+  EXPECT_TRUE(drafter.ok()) << drafter.status().message();
+  const auto policy = MakeFixedPolicy(options);
+  auto sampler = Sampler::Create({.seed = 1}, rig.tiny.config.n_vocab);
+  EXPECT_TRUE(sampler.ok()) << sampler.status().message();
+  Decoder decoder({.target = &rig.tiny.target(),
+                   .cache = cache.get(),
+                   .drafter = drafter->get(),
+                   .policy = policy.get(),
+                   .sampler = &*sampler},
+                  &tokens);
+  Status status = decoder.Prefill();
+  EXPECT_TRUE(status.ok()) << status.message();
+  TokenTree tree(tokens.back());
+  status = (*drafter)->Propose({.max_nodes = 12, .max_depth = depth}, tokens, tree);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return tree;
+}
+
+// Log-probabilities of what follows the last of these tokens, the draft knowing of the target's states those
+// up to `lag` tokens before it.
+at::Tensor Trained(const Trainee& trainee, const std::vector<int32_t>& tokens, int lag) {
+  const Rig seen({tokens}, {}, "llama", KeepAllIn16Bits(), 0);
+  const PlacedBatch batch = testing::BatchOf(seen, {0});
+  const at::Tensor states = trainee.Chain(batch, lag)[static_cast<size_t>(lag) - 1];
+  return at::matmul(trainee.Head(lag), states[static_cast<int64_t>(tokens.size()) - 1]).log_softmax(0);
+}
+
+TEST_P(DraftParity, TreesHaveTheTrainersChances) {
+  Rig rig({}, {testing::kLength}, "llama", KeepAllIn16Bits(), 0);
+  rig.options.draft = GetParam().draft;
+  rig.options.steps = 15;
+  rig.options.distill = 0.5;
+  ASSERT_TRUE(rig.Run().ok());
+  const auto trainee = TraineeOf(rig);
+  const auto loaded = LoadDraft(rig.options.output, trainee->parameters());
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  const at::NoGradGuard no_grad;
+
+  SpeculationOptions options;
+  options.type = GetParam().draft.kind;
+  options.draft_model = rig.options.output;
+  options.draft_weights = "f32";
+  options.tree = "4,3,2";
+  options.draft_n_max = 12;
+  const std::vector<int32_t> committed = testing::SequenceTokens(1, kCommitted);
+  const std::map<Path, double> paths = PathsOf(Drafted(rig, committed, options, GetParam().depth));
+  size_t deepest = 0;
+  double likeliest = -1e9;
+  for (const auto& [path, chance] : paths) {
+    deepest = std::max(deepest, path.size());
+    std::vector<int32_t> tokens = committed;
+    double expected = 0.0;
+    for (const int32_t token : path) {
+      const auto lag = static_cast<int>(tokens.size()) - kCommitted + 1;
+      const at::Tensor next = Trained(*trainee, tokens, lag);
+      expected += next[token].item<double>();
+      tokens.push_back(token);
+    }
+    EXPECT_NEAR(std::log(chance), expected, kBound) << "depth " << path.size();
+    likeliest = std::max(likeliest, expected);
+  }
+  EXPECT_NEAR(likeliest, Trained(*trainee, committed, 1).max().item<double>(), kBound);
+  EXPECT_EQ(paths.size(), 9U);
+  EXPECT_EQ(deepest, static_cast<size_t>(GetParam().depth));
+}
+
+}  // namespace
+}  // namespace longspec::train
