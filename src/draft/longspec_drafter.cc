@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // LongSpec (arXiv 2502.17421): trees grown by a one-block draft model that reads the target's last-layer keys
-// and values, so that the draft's own memory is as small at 64,000 positions as at 512. Its
+// and values, so that the draft's own memory is as small at 64,000 positions as at 512. One with keys of its
+// own keeps those of one layer, made of the target's final hidden states. Its
 // probabilities pass what the target's will pass, dice included (draft/foresight.h).
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "draft/learned_draft.h"
 #include "draft/longspec_forward.h"
 #include "draft/registry.h"
+#include "draft/state_block.h"
 #include "draft/trained_range.h"
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
@@ -23,20 +26,29 @@ namespace {
 
 class LongspecDrafter final : public Drafter, private GrowthModel {
  public:
+  // `states`: of a draft with keys of its own.
   LongspecDrafter(std::shared_ptr<const LongspecModel> model, TreeShape shape, const SharedParts& target,
-                  const KvCache* cache)
+                  const KvCache* cache, std::shared_ptr<DraftStates> states)
       : model_(std::move(model)),
         shape_(std::move(shape)),
         cache_(cache),
         last_layer_(target.config->n_layer - 1),
         range_(model_->path, model_->trained_positions),
-        forward_(model_, target, cache->Span(0).layout) {}
+        forward_(model_, target, cache->Span(0).layout) {
+    if (!model_->own_keys) return;
+    InputForms forms;
+    for (const kernels::PackedWeights* w : {&model_->cross_k, &model_->cross_v}) forms.Add(w->matrix());
+    own_keys_.emplace(target, LongspecModel::Block(*target.config, model_->n_ff), forms, std::move(states),
+                      cache->capacity(), kNoHead);
+  }
 
   std::string_view name() const override { return "longspec"; }
   bool uses_dice() const override { return true; }
+  Taps taps() const override { return {.final_hidden = own_keys_.has_value()}; }
 
   Status Follow(std::span<const int32_t> committed) override {
     forward_.Reset();
+    if (own_keys_) own_keys_->Follow(committed);
     if (range_.LevelsLeft(committed.size()) <= 0) return {};
     return forward_.Extend(committed).status();
   }
@@ -46,6 +58,7 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
     const int left = range_.LevelsToGrow(committed.size());
     if (left <= 0) return {};
     LS_TRY(forward_.Extend(committed).status());
+    if (own_keys_) range_.Sees(own_keys_->positions().size(), committed.size() - 1);
     root_position_ = cache_->length();
     paths_.clear();
     n_slots_ = 0;
@@ -54,14 +67,25 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
                     guided, tree);
   }
 
-  // What was accepted is read from the sequence when the next tree is grown.
-  Status Read(const CommittedRows&) override { return {}; }
+  // Its tokens are read from the sequence when the next tree is grown.
+  Status Read(const CommittedRows& rows) override {
+    if (!own_keys_ || rows.output == nullptr) return {};
+    return own_keys_->Read(rows, rows.output->final_hidden,
+                           {.k = &model_->cross_k.matrix(),
+                            .v = &model_->cross_v.matrix(),
+                            .k_bias = model_->cross_k_bias,
+                            .v_bias = model_->cross_v_bias});
+  }
 
-  size_t bytes() const override { return forward_.bytes(); }
+  size_t bytes() const override { return forward_.bytes() + (own_keys_ ? own_keys_->bytes() : 0); }
 
   std::string notice() const override { return range_.notice(); }
 
  private:
+  static constexpr int64_t kNoHead = 0;  // of the block that keeps keys: it only makes them
+
+  KvSpan Keys() const { return own_keys_ ? own_keys_->kept() : cache_->Span(last_layer_); }
+
   Status Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
                 std::vector<std::vector<TokenScore>>& next) override {
     paths_.resize(nodes.size());
@@ -77,7 +101,7 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
       }
       rows_.push_back(row);
     }
-    return forward_.Run(rows_, cache_->Span(last_layer_), k, next);
+    return forward_.Run(rows_, Keys(), k, next);
   }
 
   const std::shared_ptr<const LongspecModel> model_;
@@ -86,6 +110,7 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
   const int last_layer_;
   TrainedRange range_;
   LongspecForward forward_;
+  std::optional<StateBlock> own_keys_;
 
   // The tree that is being grown.
   int root_position_ = 0, n_slots_ = 0;
@@ -102,9 +127,28 @@ DrafterResult MakeLongspec(const SpeculationOptions& options, const DraftContext
                        ": reads the target's whole cache, and this one keeps a part");
   }
   return MakeLearned<LongspecModel>(options, context, "beam", [&](auto model, TreeShape shape) {
-    return std::make_unique<LongspecDrafter>(std::move(model), std::move(shape),
-                                             *context.target->shared_parts(), context.cache);
+    const SharedParts& target = *context.target->shared_parts();
+    std::shared_ptr<DraftStates> states;
+    if (model->own_keys)
+      states = LearnedStates(options, context, LongspecModel::Block(*target.config, model->n_ff));
+    return std::make_unique<LongspecDrafter>(std::move(model), std::move(shape), target, context.cache,
+                                             std::move(states));
   });
+}
+
+// What it keeps of the text is a ring of some hundred rows, whatever the context; with keys of its own, one
+// layer's of all of it.
+Result<DraftMemory> LongspecMemory(const SpeculationOptions& options, const TargetFacts& target,
+                                   DraftFiles& files) {
+  LS_ASSIGN(DraftMemory memory, LearnedMemory<LongspecModel>(options, target, files));
+  LS_ASSIGN(const auto checkpoint, files.Draft(options.draft_model, LongspecModel::kKind));
+  LS_ASSIGN(const bool own_keys, LongspecModel::HasOwnKeys(*checkpoint));
+  if (!own_keys) return memory;
+  const DraftBlock block = LongspecModel::Block(target.config, target.config.n_ff);
+  memory.fixed += StateBlock::ScratchBytes(block, 0);
+  memory.kv_chunk =
+      KvChunkBytes(DraftCacheLayout(block.shape.n_head_kv, block.shape.head_dim, target.cache), 1);
+  return memory;
 }
 
 }  // namespace
@@ -117,8 +161,7 @@ constexpr DrafterEntry kLongspecDrafter = {
     .reads = ReadsLearned<LongspecModel>,
     .check = CheckLearned,
     .fits = LearnedFits<LongspecModel>,
-    // What it keeps of the text is a ring of some hundred rows, whatever the context.
-    .memory = LearnedMemory<LongspecModel>,
+    .memory = LongspecMemory,
     .make = MakeLongspec,
     .in_auto = Always,
 };

@@ -137,6 +137,40 @@ TEST_F(LongspecDrafterTest, SameBitsAcrossChunksOfTheContext) {
   EXPECT_EQ(Generate(Options(), 0.7F, 1, 20), Plain(0.7F, 1, 20));  // nothing to attend to at first
 }
 
+// With keys of its own, made of the target's final hidden states: other guesses, the same text, and one layer
+// of the text in memory.
+TEST_F(LongspecDrafterTest, WithKeysOfItsOwn) {
+  ProposeLikelyTokensOnly();
+  std::unique_ptr<Drafter> reads_targets, reads_own;
+  const Text plain = Plain(0.7F, 300, 60);
+  const Text with_targets = Generate(Options("4"), 0.7F, 300, 60, &reads_targets);
+  Folder folder;
+  draft_ = WriteDraftFolder(folder, tiny_.config, RandomDraft(tiny_.config, 64, 3),
+                            ", \"longspec_own_keys\": true");
+  ProposeLikelyTokensOnly();
+  for (const float temperature : {0.0F, 0.7F, 1.0F}) {
+    for (const char* tree : {"chain", "4,3,2", "best"}) {
+      SCOPED_TRACE(std::string(tree) + " at " + std::to_string(temperature));
+      EXPECT_EQ(Generate(Options(tree), temperature, 300, 60), Plain(temperature, 300, 60));
+    }
+  }
+  const Text with_own = Generate(Options("4"), 0.7F, 300, 60, &reads_own);
+  EXPECT_EQ(with_own, plain);
+  EXPECT_GT(with_own.stats.accepted, 0);
+  EXPECT_NE(with_own.stats.accepted, with_targets.stats.accepted);
+  EXPECT_FALSE(reads_targets->taps().final_hidden);
+  EXPECT_TRUE(reads_own->taps().final_hidden);
+  EXPECT_GT(reads_own->bytes(), reads_targets->bytes());
+
+  DraftTensors lacks = RandomDraft(tiny_.config, 64, 3);
+  lacks.tensors.erase("cross_attn.v_proj.weight");
+  WriteDraft(lacks, draft_ + "/model.safetensors");
+  models_ = {};
+  const auto refused =
+      MakeDrafter(Options(), {.target = &tiny_.target(), .cache = cache_.get(), .models = &models_});
+  EXPECT_THAT(refused.status().message(), HasSubstr("cross_attn.v_proj.weight"));
+}
+
 // A draft that is never right: a token a round, and still the same text.
 TEST_F(LongspecDrafterTest, AnAdversaryCostsNothingButTime) {
   WriteDraft(RandomDraft(tiny_.config, 64, 3), draft_ + "/model.safetensors", "", DType::kF32, {5, 6, 7});

@@ -18,12 +18,6 @@ size_t Z(int64_t n) { return static_cast<size_t>(n); }
 // Of attention's partial states, whatever the context: the draft's memory is constant.
 constexpr size_t kStateBytes = 1 << 20;
 
-BlockShape ShapeOf(const LlamaConfig& target, const LongspecModel& model) {
-  BlockShape shape = target.block();
-  shape.n_ff = model.n_ff;
-  return shape;
-}
-
 InputForms FormsOf(const LongspecModel& model) {
   InputForms forms;
   for (const kernels::PackedWeights* w :
@@ -46,7 +40,7 @@ AttentionWeights SelfOf(const LongspecModel& m) {
           .v_bias = m.self_v_bias};
 }
 
-// Over the target's own keys and values: only the query is the draft's.
+// Over keys and values that are there: only the query is made.
 AttentionWeights CrossOf(const LongspecModel& m) {
   return {.norm = m.cross_norm,
           .q = &m.cross_q.matrix(),
@@ -73,7 +67,8 @@ LongspecForward::LongspecForward(std::shared_ptr<const LongspecModel> model, con
       layout_(layout),
       self_(target.kernels, target.config->attention(), target.team->size(), kStateBytes),
       cross_(target.kernels, target.config->attention(), target.team->size(), kStateBytes),
-      work_(ShapeOf(*target.config, *model_), target.kernels, kMaxRows, FormsOf(*model_)),
+      work_(LongspecModel::Block(*target.config, model_->n_ff).shape, target.kernels, kMaxRows,
+            FormsOf(*model_)),
       logits_(Z(kMaxRows) * Z(n_logits()) * sizeof(float)) {
   // As many chunks as a window's worth of positions can touch.
   const int n_ring = (model_->window + kKvChunk - 1) / kKvChunk + 1;

@@ -48,8 +48,9 @@ class LongspecForward {
   Result<int> Extend(std::span<const int32_t> committed);
 
   // The k most probable tokens after each row, which must see nothing that has not been run. `target` is the
-  // target's last layer: its committed positions, and nothing else of it, are read. REQUIRES: Extend has been
-  // called for all committed tokens; rows of one call do not see each other.
+  // target's last layer, or the draft's own keys of the target's states: committed positions, and nothing
+  // else of it, are read. REQUIRES: Extend has been called for all committed tokens; rows of one call do not
+  // see each other.
   Status Run(std::span<const LongspecRow> rows, const KvSpan& target, int k,
              std::vector<std::vector<TokenScore>>& next);
 

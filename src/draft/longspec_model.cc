@@ -20,6 +20,8 @@ Result<int> Window(const DraftCheckpoint& checkpoint) {
 }
 
 std::vector<DraftPart> PartsOf(const LlamaConfig& target, int64_t ff, LongspecModel* m) {
+  // Where keys and values of cross-attention are the target's, the file's are not in memory.
+  LongspecModel* const own = m->own_keys ? m : nullptr;
   const int64_t h = target.n_embd, q = int64_t{target.n_head} * target.head_dim,
                 kv = int64_t{target.n_head_kv} * target.head_dim;
   constexpr DraftRows kRotated = DraftRows::kAsTargetRotates;
@@ -32,11 +34,10 @@ std::vector<DraftPart> PartsOf(const LlamaConfig& target, int64_t ff, LongspecMo
           {"self_attn.o_proj.weight", q, h, &m->self_o},
           {"cross_attn.q_proj.weight", h, q, &m->cross_q, nullptr, kRotated},
           {"cross_attn.q_proj.bias", q, 1, nullptr, &m->cross_q_bias, kRotated},
-          // Not in memory: keys and values of cross-attention are the target's.
-          {"cross_attn.k_proj.weight", h, kv},
-          {"cross_attn.k_proj.bias", kv},
-          {"cross_attn.v_proj.weight", h, kv},
-          {"cross_attn.v_proj.bias", kv},
+          {"cross_attn.k_proj.weight", h, kv, own ? &own->cross_k : nullptr, nullptr, kRotated},
+          {"cross_attn.k_proj.bias", kv, 1, nullptr, own ? &own->cross_k_bias : nullptr, kRotated},
+          {"cross_attn.v_proj.weight", h, kv, own ? &own->cross_v : nullptr},
+          {"cross_attn.v_proj.bias", kv, 1, nullptr, own ? &own->cross_v_bias : nullptr},
           {"cross_attn.o_proj.weight", q, h, &m->cross_o},
           {"mlp.gate_proj.weight", h, ff, &m->gate},
           {"mlp.up_proj.weight", h, ff, &m->up},
@@ -58,12 +59,30 @@ Status LongspecModel::CheckFit(const DraftCheckpoint& checkpoint, const LlamaCon
   LS_TRY(Window(checkpoint).status());
   LS_ASSIGN(const int ff, MlpWidth(checkpoint));
   LongspecModel unused;
+  LS_ASSIGN(unused.own_keys, HasOwnKeys(checkpoint));
+  for (const char* tensor : {"cross_attn.k_proj.weight", "cross_attn.v_proj.weight"}) {
+    if (!unused.own_keys || checkpoint.Find(tensor) != nullptr) continue;
+    return Corrupt(checkpoint.path + ": tensor " + tensor +
+                   " is missing, which a draft model with \"longspec_own_keys\" has");
+  }
   return CheckDraftShapes(checkpoint, PartsOf(target, ff, &unused));
+}
+
+Result<bool> LongspecModel::HasOwnKeys(const DraftCheckpoint& checkpoint) {
+  return checkpoint.keys.Flag("longspec_own_keys", false);
+}
+
+DraftBlock LongspecModel::Block(const LlamaConfig& target, int n_ff) {
+  DraftBlock block = {.shape = target.block(), .rope = target.rope};
+  block.shape.n_ff = n_ff;
+  return block;
 }
 
 uint64_t LongspecModel::Bytes(const DraftCheckpoint& checkpoint, const std::string& weights,
                               const LlamaConfig& target, const TensorView& target_head) {
   LongspecModel unused;
+  const auto own_keys = HasOwnKeys(checkpoint);
+  unused.own_keys = own_keys.ok() && *own_keys;
   return DraftMatrixBytes(checkpoint, PartsOf(target, 0, &unused), weights) +
          DraftHeadBytes(checkpoint, target_head);
 }
@@ -77,6 +96,7 @@ Result<std::shared_ptr<const LongspecModel>> LongspecModel::Load(const DraftChec
   model->path = checkpoint.path;
   model->trained_positions = checkpoint.config.trained_positions;
   LS_ASSIGN(model->n_ff, MlpWidth(checkpoint));
+  LS_ASSIGN(model->own_keys, HasOwnKeys(checkpoint));
   LS_ASSIGN(const int window, Window(checkpoint));
   if (window > 0) model->window = window;
   LS_TRY(LoadDraftHead(checkpoint, target, &model->head));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "draft/draft_block.h"
 #include "draft/draft_checkpoint.h"
 #include "draft/draft_weights.h"
 #include "kernels/packing.h"
@@ -21,7 +22,8 @@ namespace longspec {
 
 // One position's input is a token and nothing else of the target but its last layer's keys and values:
 //   r1 = E[x] + self(norm(r0)); r2 = r1 + cross(norm(r1)); r3 = r2 + mlp(norm(r2)); logits = W r3
-// with the target's embedding E and head W, and no norm before W.
+// with the target's embedding E and head W, and no norm before W. With keys of its own ("longspec_own_keys")
+// cross-attention makes them of the target's final hidden states instead.
 struct LongspecModel {
   static constexpr std::string_view kKind = "longspec";
 
@@ -41,11 +43,17 @@ struct LongspecModel {
   int n_ff = 0;
   int window = 512;           // self-attention at position p sees p - window .. p
   int trained_positions = 0;  // 0: unknown
+  bool own_keys = false;      // cross_k and cross_v are there
+
+  // Whether a draft of this file has keys of its own.
+  static Result<bool> HasOwnKeys(const DraftCheckpoint& checkpoint);
+  // The block that runs it.
+  static DraftBlock Block(const LlamaConfig& target, int n_ff);
 
   AlignedBuffer memory;                                // of all matrices
   std::vector<float> self_norm, cross_norm, mlp_norm;  // (n_embd)
-  kernels::PackedWeights self_q, self_k, self_v, self_o, cross_q, cross_o, gate, up, down;
-  std::vector<float> self_q_bias, self_k_bias, self_v_bias, cross_q_bias;
+  kernels::PackedWeights self_q, self_k, self_v, self_o, cross_q, cross_k, cross_v, cross_o, gate, up, down;
+  std::vector<float> self_q_bias, self_k_bias, self_v_bias, cross_q_bias, cross_k_bias, cross_v_bias;
   DraftHead head;
 
   size_t bytes() const { return memory.size() + head.memory.size(); }

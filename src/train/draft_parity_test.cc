@@ -38,14 +38,15 @@ struct Variant {
 void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
 
 class DraftParity : public ::testing::TestWithParam<Variant> {};
-INSTANTIATE_TEST_SUITE_P(Kinds, DraftParity,
-                         ::testing::Values(Variant{"longspec", {.kind = "longspec"}},
-                                           Variant{"eagle", {.kind = "eagle"}},
-                                           Variant{"eagle3", {.kind = "eagle3", .layers = {0, 1, 1}}},
-                                           Variant{"beagle", {.kind = "beagle"}},
-                                           Variant{"medusa", {.kind = "medusa"}},
-                                           Variant{"exit", {.kind = "exit"}}),
-                         [](const auto& variant) { return variant.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, DraftParity,
+    ::testing::Values(Variant{"longspec", {.kind = "longspec"}},
+                      Variant{"longspec_own_keys", {.kind = "longspec", .own_keys = true}},
+                      Variant{"eagle", {.kind = "eagle"}},
+                      Variant{"eagle3", {.kind = "eagle3", .layers = {0, 1, 1}}},
+                      Variant{"beagle", {.kind = "beagle"}}, Variant{"medusa", {.kind = "medusa"}},
+                      Variant{"exit", {.kind = "exit"}}),
+    [](const auto& variant) { return variant.param.name; });
 
 FeatureKeep KeepAllIn16Bits() {
   FeatureKeep keep = testing::KeepAll();
