@@ -67,18 +67,20 @@ void Optimiser::MuonStep(size_t i, const at::Tensor& g, double learning_rate) {
   means_[i].mul_(kMuonMomentum).add_(g);
   at::Tensor p = parameters_[i];
   const auto longest = static_cast<double>(std::max(p.size(0), p.size(1)));
-  p.add_(Orthogonalise(g + kMuonMomentum * means_[i]), -learning_rate * kMuonScale * std::sqrt(longest));
+  p.add_(Orthogonalise(g + kMuonMomentum * means_[i], options_.muon_in_bf16 ? at::kBFloat16 : at::kFloat),
+         -learning_rate * kMuonScale * std::sqrt(longest));
 }
 
-at::Tensor Orthogonalise(const at::Tensor& matrix) {
+at::Tensor Orthogonalise(const at::Tensor& matrix, at::ScalarType products) {
   constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
   const bool tall = matrix.size(0) > matrix.size(1);
   at::Tensor x = tall ? matrix.t() : matrix;
-  x = x / (x.norm() + 1e-7);
+  x = (x / (x.norm() + 1e-7)).to(products).contiguous();
   for (int i = 0; i < 5; ++i) {
     const at::Tensor square = at::matmul(x, x.t());
     x = kA * x + at::matmul(kB * square + kC * at::matmul(square, square), x);
   }
+  x = x.to(matrix.scalar_type());
   return tall ? x.t() : x;
 }
 

@@ -39,8 +39,8 @@ class Optimiser {
   std::vector<std::pair<std::string, at::Tensor>> state_;
 };
 
-// The orthogonal matrix nearest to `matrix`, roughly: five steps of Newton and Schulz in f32 that bring all
-// singular values to between 0.7 and 1.2 (Jordan et al. 2024).
-at::Tensor Orthogonalise(const at::Tensor& matrix);
+// The orthogonal matrix nearest to `matrix`, roughly: five steps of Newton and Schulz that bring all singular
+// values to between 0.7 and 1.2 (Jordan et al. 2024, whose products are in bf16).
+at::Tensor Orthogonalise(const at::Tensor& matrix, at::ScalarType products = at::kFloat);
 
 }  // namespace longspec::train

@@ -10,6 +10,7 @@ struct OptimiserOptions {
   double weight_decay = 0.1;  // of every tensor, biases and norms included
   double max_norm = 1.0;      // of all gradients together; 0: no clipping
   bool muon = false;          // Muon for matrices of the block, AdamW for all else
+  bool muon_in_bf16 = false;  // its products, as Muon's authors have them
 };
 
 }  // namespace longspec::train

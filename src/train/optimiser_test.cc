@@ -145,13 +145,15 @@ TEST(AdamW, ATensorWithoutAGradientStays) {
 // All singular values come near 1, however they were; tall matrices and wide ones.
 TEST(Orthogonalise, BringsSingularValuesNearOne) {
   const at::Generator random = at::detail::createCPUGenerator(5);
-  for (const auto& [rows, columns] : {std::pair(12, 40), std::pair(40, 12), std::pair(16, 16)}) {
-    const at::Tensor matrix = at::empty({rows, columns}).normal_(0.0, 3.0, random);
-    const at::Tensor values = at::linalg_svdvals(Orthogonalise(matrix));
-    EXPECT_LT(values.max().item<double>(), 1.25);
-    EXPECT_GT(values.min().item<double>(), rows == columns ? 0.0 : 0.65);
-    // Singular vectors stay: the result times the matrix is positive.
-    EXPECT_GT((Orthogonalise(matrix) * matrix).sum().item<double>(), 0.0);
+  for (const at::ScalarType products : {at::kFloat, at::kBFloat16}) {
+    for (const auto& [rows, columns] : {std::pair(12, 40), std::pair(40, 12), std::pair(16, 16)}) {
+      const at::Tensor matrix = at::empty({rows, columns}).normal_(0.0, 3.0, random);
+      const at::Tensor values = at::linalg_svdvals(Orthogonalise(matrix, products));
+      EXPECT_LT(values.max().item<double>(), 1.25);
+      EXPECT_GT(values.min().item<double>(), rows == columns ? 0.0 : 0.65);
+      // Singular vectors stay: the result times the matrix is positive.
+      EXPECT_GT((Orthogonalise(matrix, products) * matrix).sum().item<double>(), 0.0);
+    }
   }
 }
 

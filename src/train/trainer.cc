@@ -63,6 +63,12 @@ Status CheckPrecision(Precision precision, at::Device device) {
   return Unsupported("--precision bf16: this CPU has no avx512_bf16; f32 is faster on it");
 }
 
+OptimiserOptions OptimiserOf(const TrainOptions& o) {
+  OptimiserOptions options = o.optimiser;
+  options.muon_in_bf16 = o.draft.precision == Precision::kBf16;
+  return options;
+}
+
 Result<at::Device> ParseDevice(const std::string& name) {
   if (name == "cpu") return at::Device(at::kCPU);
   if (!name.starts_with("cuda")) return InvalidArgument("--device " + name + ": must be cpu, cuda or cuda:N");
@@ -88,7 +94,7 @@ class Run {
         threads_(threads),
         data_(std::move(data)),
         trainee_(std::move(trainee)),
-        optimiser_(trainee_->parameters().Trained(), options.optimiser,
+        optimiser_(trainee_->parameters().Trained(), OptimiserOf(options),
                    trainee_->parameters().TrainedHidden()),
         labels_{.distill = options.distill, .vocab = trainee_->setup().vocab} {
     steps_per_epoch_ = data_.features.n_sequences() / options.batch;
