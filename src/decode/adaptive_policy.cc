@@ -9,7 +9,8 @@
 // what they propose; dear ones are asked only when what they proposed lately would pay for them. Of a
 // portfolio that is dear as a whole, the cheap members are asked all the same. What was proposed is held
 // against the text whether it was verified or not, so that estimates stay alive without speculating. Probes,
-// ever more rarely, tell what rows cost and how dear drafters do. Because estimates can be wrong, measured
+// ever more rarely, tell what rows cost and how dear drafters do, and plain rounds among those that speculate
+// what they are held against. Because estimates can be wrong, measured
 // speed has the last word: rounds that were slower than plain ones for a while make a pause.
 //
 // A generation starts from what others learned of its drafter: what proposals cost, and how often they were
@@ -43,9 +44,9 @@ constexpr double kTooSlow = 0.9;                  // of plain speed
 constexpr double kRate = 0.2;                     // of running means
 constexpr double kFade = 0.95;                    // of running maxima
 
-enum class Decision : uint8_t { kSpeculated, kOff, kPaused, kProbe, kNothing, kNoRoom };
-constexpr std::array<const char*, 6> kDecisionNames = {"speculated",       "off",    "paused", "probe",
-                                                       "nothing proposed", "no room"};
+enum class Decision : uint8_t { kSpeculated, kOff, kPaused, kProbe, kNothing, kNoRoom, kMeasured };
+constexpr std::array<const char*, 7> kDecisionNames = {
+    "speculated", "off", "paused", "probe", "nothing proposed", "no room", "plain, to measure it"};
 
 // Says when to try again: after ever more rounds, until a success.
 class Backoff {
@@ -68,11 +69,12 @@ class Backoff {
 
 class AdaptivePolicy final : public Policy {
  public:
-  AdaptivePolicy(const SpeculationOptions& options, CostModel* costs, DrafterMemory* drafter)
+  AdaptivePolicy(const SpeculationOptions& options, AdaptiveMemory* memory, DrafterMemory* drafter)
       : max_nodes_(std::max(0, options.adaptive_n_max)),
         min_nodes_(options.draft_n_min),
         has_members_(IsPortfolio(options.type)),
-        costs_(costs),
+        costs_(&memory->costs),
+        plain_rounds_(&memory->plain_rounds),
         drafter_(drafter),
         acceptance_(drafter->acceptance),
         draft_ms_(drafter->draft_ms),
@@ -117,7 +119,8 @@ class AdaptivePolicy final : public Policy {
     }
     const int best = BestCount(n_proposed);
     most_worth_ = std::max(kFade * most_worth_, static_cast<double>(best));
-    const bool worth = best >= min_nodes_ && Rate(best, gain_[Index(best)]) > kMargin * Rate(0, 0);
+    const double promise = Rate(best, gain_[Index(best)]) / Rate(0, 0);
+    const bool worth = best >= min_nodes_ && promise > kMargin;
     int n = best;
     last_.decision = worth ? Decision::kSpeculated : Decision::kOff;
     if (!worth && n_proposed >= min_nodes_) {
@@ -127,12 +130,15 @@ class AdaptivePolicy final : public Policy {
         last_.decision = Decision::kProbe;
       }
     }
-    if (worth && !probing_) {
+    if (worth && plain_rounds_->Due(promise)) {
+      n = 0;
+      last_.decision = Decision::kMeasured;
+    } else if (worth && !probing_) {
       tree_probe_.Reset();
       n = Varied(best, n_proposed);
     }
     Describe(n, n_proposed);
-    if (last_.decision == Decision::kOff) return TokenTree(proposed.node(0).token);
+    if (last_.decision == Decision::kOff || n == 0) return TokenTree(proposed.node(0).token);
     return n == n_proposed ? std::move(proposed) : Cut(proposed, n);
   }
 
@@ -158,7 +164,10 @@ class AdaptivePolicy final : public Policy {
 
   void Observe(const RoundResult& round) override {
     ++counts_[static_cast<size_t>(last_.decision)];
-    if (round.alone) costs_->Observe(round.tree.size(), round.context, round.target_ms);
+    if (round.alone) {
+      costs_->Observe(round.tree.size(), round.context, round.target_ms);
+      plain_rounds_->Count(round.tree.size() == 1, last_.decision == Decision::kMeasured);
+    }
     const auto n_tokens = static_cast<double>(round.accepted.tokens.size());
     sample_ms_.Add(round.verify_ms / n_tokens);
     if (round.asked && !quick_) {
@@ -400,6 +409,8 @@ class AdaptivePolicy final : public Policy {
         return "plain: nothing proposed";
       case Decision::kNoRoom:
         return "plain: no room for drafts";
+      case Decision::kMeasured:
+        return "plain: to measure what plain rounds take";
     }
     return "";
   }
@@ -407,6 +418,7 @@ class AdaptivePolicy final : public Policy {
   const int max_nodes_, min_nodes_;
   const bool has_members_;
   CostModel* costs_;
+  PlainWatch* plain_rounds_;
   DrafterMemory* drafter_;
 
   // This round.
@@ -453,7 +465,7 @@ std::unique_ptr<Policy> MakeAdaptivePolicy(const SpeculationOptions& options, st
   if (known == memory->drafters.end()) {
     known = memory->drafters.emplace(std::string(key), DrafterMemory()).first;
   }
-  return std::make_unique<AdaptivePolicy>(options, &memory->costs, &known->second);
+  return std::make_unique<AdaptivePolicy>(options, memory, &known->second);
 }
 
 }  // namespace longspec

@@ -126,6 +126,37 @@ TEST(Adaptive, GrowsWhereRowsAreCheapAndDraftsGood) {
   EXPECT_THAT(s.report().last_decision, StartsWith("on: "));
 }
 
+// A table that was measured while others had the cores: every pass took as long as they let it. Rounds that
+// speculate all agree with it, and only plain ones tell.
+TEST(Adaptive, PlainRoundsFindATableOfABusyMachineOut) {
+  const auto truth = [](int rows, int) { return 20.0 + 7.0 * rows; };
+  AdaptiveMemory memory = Knows([](int rows, int) { return 55.0 + 0.2 * rows; });
+  Simulation s({.cost = truth, .acceptance = 0.2, .score = 0.3F}, &memory);
+  EXPECT_GT(s.Rounds(8), 1);
+  s.Rounds(192);
+  EXPECT_GT(s.Speedup(), 0.88);  // 0.78 without them
+  s.Rounds(100);
+  EXPECT_GT(s.Speedup(), 0.97);
+}
+
+// What they cost where speculation pays: the first after eight rounds, and ever fewer.
+TEST(Adaptive, PlainRoundsAmongThoseThatSpeculateAreFew) {
+  AdaptiveMemory memory = Knows(CheapRows);
+  Simulation s({.cost = CheapRows, .acceptance = 0.95, .score = 0.95F}, &memory);
+  int n_plain = 0, first = 0;
+  for (int round = 1; round <= 1000; ++round) {
+    if (s.Round() > 0) continue;
+    if (++n_plain == 1) first = round;
+    EXPECT_THAT(s.report().last_decision, HasSubstr("to measure"));
+  }
+  EXPECT_LE(first, 10);
+  EXPECT_THAT(n_plain, ::testing::AllOf(::testing::Ge(4), ::testing::Le(10)));
+  Simulation next({.cost = CheapRows, .acceptance = 0.95, .score = 0.95F}, &memory);  // of the same engine
+  n_plain = 0;
+  for (int round = 0; round < 100; ++round) n_plain += next.Round() == 0 ? 1 : 0;
+  EXPECT_LE(n_plain, 1);
+}
+
 TEST(Adaptive, ShrinksWithAcceptance) {
   double last = 1e9;
   for (const double acceptance : {0.95, 0.8, 0.6}) {

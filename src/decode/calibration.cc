@@ -34,6 +34,10 @@ constexpr int kShallow = 256;
 // The machine had nothing else to do if the two shortest passes of most points agree.
 constexpr double kSteady = 1.25;
 constexpr double kMostUnsteady = 0.2;  // of the points
+// Another program on the same cores stops ours every few milliseconds; passes of equal length hide it where
+// every one of them is stopped.
+constexpr double kMostPreemptions = 40;  // a second
+constexpr double kFewPreemptions = 10;   // of any time
 
 // Costs at one depth, by row count.
 using Curve = std::map<int, double>;
@@ -54,6 +58,7 @@ class Calibrator {
       for (int i = 0; i < kWarmUps; ++i) LS_TRY(Pass(*scratch.back().cache, 1).status());
     }
     const double start = options_.now_ms();
+    const int64_t stopped = options_.preemptions();
     for (int round = 0; round < kRounds; ++round) {
       for (size_t i = 0; i < kOrder.size(); ++i) {
         const bool always = round == 0 && i < kAlways;
@@ -74,7 +79,10 @@ class Calibrator {
       for (Scratch& s : scratch) LS_TRY(Measure(rows, s));
       wide_.push_back(rows);
     }
-    return Calibration{.table = Fill(scratch), .steady = Steady(scratch)};
+    const double seconds = (options_.now_ms() - start) / 1000;
+    const bool undisturbed =
+        static_cast<double>(options_.preemptions() - stopped) <= kMostPreemptions * seconds + kFewPreemptions;
+    return Calibration{.table = Fill(scratch), .steady = undisturbed && Steady(scratch)};
   }
 
  private:

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "base/preemptions.h"
 #include "decode/cost_model.h"
 #include "kv/kv_cache.h"
 #include "model/target.h"
@@ -23,6 +24,7 @@ struct CalibrationOptions {
   double wide_ms = 2000;    // what the wide points may take altogether, by what narrower ones took
   int most_rows = 512;      // of a pass of the target
   std::function<double()> now_ms = NowMs;
+  std::function<int64_t()> preemptions = Preemptions;  // of this process, so far
 };
 
 // A scratch cache that already holds `depth` positions of made-up keys and values, with room for `rows` more.
@@ -30,7 +32,8 @@ using ScratchCache = std::function<Result<std::unique_ptr<KvCache>>(int depth, i
 
 struct Calibration {
   CostTable table;
-  bool steady = true;  // repeated passes agreed: the machine had nothing else to do
+  // Repeated passes agreed and nobody else wanted the cores: the machine had nothing else to do.
+  bool steady = true;
 };
 
 Result<Calibration> Calibrate(Target& target, const ScratchCache& make_cache,

@@ -172,6 +172,21 @@ TEST(Calibration, ABusyMachineIsToldApart) {
   EXPECT_FALSE(measured->steady);
 }
 
+// All passes alike, and yet stopped by others again and again.
+TEST(Calibration, OneThatTakesTheCoresInTurnIsToldApart) {
+  for (const int64_t stops : {0, 1000}) {
+    const ToyLanguage language{8, 1};
+    SlowTarget target(&language, 4, 0.1);
+    int64_t asked = 0;
+    CalibrationOptions options = {.capacity = 4096};
+    options.now_ms = [&target] { return target.now_ms; };
+    options.preemptions = [&] { return stops * asked++; };
+    const auto measured = Calibrate(target, Scratch, options);
+    ASSERT_TRUE(measured.ok());
+    EXPECT_EQ(measured->steady, stops == 0);
+  }
+}
+
 TEST(Calibration, ErrorsComeBack) {
   for (const int calls : {0, 1, 5}) {
     Fixture f;

@@ -5,6 +5,7 @@
 // policy sees one sequence's rounds in order. Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -76,10 +77,33 @@ struct DrafterMemory {
   int in_flight = 0;                  // generations that use it now
 };
 
+// When a round goes plain only to be measured. What plain rounds take is what speculation is held against,
+// and where every round speculates nothing tells: a table measured on a busy machine has rows cheap that are
+// not. The first are early, and then they may take so much of the time, of all generations.
+class PlainWatch {
+ public:
+  // Whether a round that promises `gain` times the speed of a plain one is to be plain. REQUIRES: gain > 1
+  bool Due(double gain) const {
+    const double share = (1 - 1 / gain) / kShare;
+    return rounds_ >= std::min(static_cast<double>(wait_), std::max<double>(kMinWait, share));
+  }
+  // What a round was; `measured`: plain because it was due.
+  void Count(bool plain, bool measured) {
+    rounds_ = plain ? 0 : rounds_ + 1;
+    if (measured) wait_ = std::min(2 * wait_, kMaxWait);
+  }
+
+ private:
+  static constexpr int kMinWait = 8, kMaxWait = 256;  // rounds
+  static constexpr double kShare = 0.005;             // of the time
+  int rounds_ = 0, wait_ = kMinWait;
+};
+
 // What adaptive policies have learned and the next one goes on with: it outlives generations, not the
 // machine. Policies borrow it.
 struct AdaptiveMemory {
   CostModel costs;
+  PlainWatch plain_rounds = {};
   std::map<std::string, DrafterMemory, std::less<>> drafters = {};  // by AcceptanceKey
 };
 
