@@ -99,7 +99,7 @@ struct SpeculationOptions {
   std::string draft_model = {};          // types with a model of their own: its file or folder
   int draft_sink = 4;                    // type "lm" with a window: first positions the draft sees
   int draft_window = 0;                  // and last ones; 0: the draft sees all of them
-  // type "lm": SpecExtend's cache: the draft sees this many chunks of 32 positions, those that the target's
+  // types "lm", "eagle", "eagle3": SpecExtend's cache: the draft sees this many chunks of 32 positions, those that the target's
   // last layer looks at, in positions of their own; chosen anew every so many rounds. 0 chunks: without.
   int spec_extend_chunks = 0;
   int spec_extend_every = 4;
