@@ -6,6 +6,7 @@
 // grown row by row; where a tree has branches, each level runs the nodes it needs below the last token all
 // nodes share.
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string>
@@ -41,7 +42,9 @@ std::unique_ptr<KvCache> MakeCache(const LmModel& model, const KvCache& target,
   if (options.draft_window > 0) {
     return MakeStreamingCache(layout, model.config.n_layer, options.draft_sink, options.draft_window);
   }
-  return MakeFullCache(layout, model.config.n_layer, target.capacity() + kMostSpeculated);
+  // A target's cache that forgets has no end.
+  const int positions = std::min(target.capacity(), std::numeric_limits<int>::max() - kMostSpeculated);
+  return MakeFullCache(layout, model.config.n_layer, positions + kMostSpeculated);
 }
 
 class LmDrafter final : public Drafter, private GrowthModel {
