@@ -280,6 +280,10 @@ TEST_F(PartialVerification, IsTheSameTextWhoeverDraftsAndHoweverItRuns) {
         }
         const GenerationResult result = Generate(*engine_, request);
         EXPECT_EQ(result.tokens, expected) << type << " " << tree << " " << temperature;
+        if (std::string_view(type) == "lm") {
+          EXPECT_GT(result.timings.draft_n, 0);
+          EXPECT_EQ(result.speculative.notice, "");
+        }
       }
     }
     for (const kernels::KernelTable* table : kernels::Available()) {
