@@ -47,13 +47,13 @@ struct SamplingOptions {
 };
 
 // Choosing tokens by a part of the cache (docs/caches.md). AN APPROXIMATION: the text is another one, though
-// always the same for equal options and seed.
+// always the same for equal options and seed if `refresh` is not 0.
 struct PartialVerificationOptions {
   bool enabled = false;
   int sink = 32;      // first positions that are seen, a multiple of 16
   int budget = 2048;  // positions that are retrieved, in blocks of 16
   int window = 128;   // last positions that are seen, at least
-  int refresh = 64;   // positions after which the whole cache is brought up to date and retrieved from anew
+  int refresh = 64;   // positions after which is retrieved anew; 0: SpecPV's modes, text depends on drafts
   std::string score = "minmax";  // how blocks are scored: "minmax", "quest", "mean", "norm"
 };
 
@@ -99,8 +99,8 @@ struct SpeculationOptions {
   std::string draft_model = {};          // types with a model of their own: its file or folder
   int draft_sink = 4;                    // type "lm" with a window: first positions the draft sees
   int draft_window = 0;                  // and last ones; 0: the draft sees all of them
-  // type "lm": SpecExtend's cache: the draft sees this many chunks of 32 positions, those that the target's
-  // last layer looks at, in positions of their own; chosen anew every so many rounds. 0 chunks: without.
+  // types "lm", "eagle", "eagle3": SpecExtend: the draft sees so many chunks of 32 positions, those that the
+  // target's last layer looks at, in positions of their own; chosen anew every so many rounds. 0: without.
   int spec_extend_chunks = 0;
   int spec_extend_every = 4;
   std::string draft_weights = {};  // type its matrices run in ("q8_0", "bf16", "f32"); "": the fast one

@@ -82,7 +82,7 @@ int RunEvalCommand(EvalFlags flags) {
   if (shown != kExitOk) return shown;
   const bool identical = std::all_of(cells->begin(), cells->end(), [](const Cell& cell) {
     return std::all_of(cell.items.begin(), cell.items.end(),
-                       [](const EvalItem& item) { return item.identical; });
+                       [](const EvalItem& item) { return item.identical || item.approximate; });
   });
   return identical ? static_cast<int>(kExitOk)
                    : Fail(kExitFailure, "a method changed the text; cells.jsonl says where");
@@ -107,11 +107,13 @@ Runner SetUpEval(CLI::App& app) {
   list("--families", eval.families, "Families, separated by commas (default: all)");
   list("--methods", eval.methods,
        "--spec-type values, separated by commas; TYPE@POLICY for another --spec-policy, TYPE:8 for another "
-       "most drafts per step, TYPE/no-dice and TYPE/no-prior without these; + joins drafters");
+       "most drafts per step, TYPE/no-dice and TYPE/no-prior without these; + joins drafters; "
+       "TYPE/partial=BUDGET: APPROXIMATE, --partial-verification");
   CLI::Option* lengths = list("--lengths", eval.lengths, "Context lengths, answer and drafts included");
   list("--paper", flags->papers,
        "Also lay the results out as papers' tables, with their figures beside them: " +
-           CLI::detail::join(PaperTableNames(), ", "));
+           CLI::detail::join(PaperTableNames(), ", ") +
+           "; or all tables of a paper: " + CLI::detail::join(PaperNames(), ", "));
   list("--temps", eval.temperatures, "Temperatures");
   app.add_option("--prompts", eval.n_prompts, "Prompts per family and length")
       ->capture_default_str()

@@ -40,6 +40,17 @@ CLI::Option* AddValue(CLI::App& app, const std::string& flags, T* target, const 
   return app.add_option(flags, *target, description)->capture_default_str()->group(group);
 }
 
+// A number of positions, or "paper", which the library calls 0.
+std::string ParseRefresh(const std::string& text, int* refresh) {
+  int n = 0;
+  const char* end = text.data() + text.size();
+  const auto [p, error] = std::from_chars(text.data(), end, n);
+  const bool is_number = error == std::errc() && p == end && n > 0;
+  if (!is_number && text != "paper") return "must be 1 or more, or paper";
+  *refresh = n;
+  return "";
+}
+
 // -1 (or any negative number) asks for a fresh seed.
 std::string ParseSeed(const std::string& text, std::optional<uint64_t>* seed) {
   const char* end = text.data() + text.size();
@@ -273,8 +284,14 @@ void AddLimitOptions(CLI::App& app, GenerationRequest* request) {
   app.add_option("--partial-window", partial.window, "Last positions that it sees, at least")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--partial-refresh", partial.refresh, "Positions after which it retrieves anew")
-      ->capture_default_str()
+  app.add_option_function<std::string>(
+         "--partial-refresh",
+         [&partial](const std::string& text) {
+           const std::string error = ParseRefresh(text, &partial.refresh);
+           if (!error.empty()) throw CLI::ValidationError("--partial-refresh", text + " " + error);
+         },
+         "Positions after which it retrieves anew; paper: when SpecPV does (THE TEXT DEPENDS ON THE DRAFTS)")
+      ->default_str(std::to_string(partial.refresh))
       ->group(group);
   app.add_option("--partial-score", partial.score, "How blocks are scored: minmax, quest, mean, norm")
       ->capture_default_str()

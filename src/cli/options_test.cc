@@ -56,6 +56,21 @@ TEST(Options, DraftModels) {
   EXPECT_EQ(parsed.speculation.tree, "4,16");
 }
 
+TEST(Options, PartialRefreshIsANumberOrThePapers) {
+  const auto partial = [](const std::string& refresh) {
+    return Parse({"-m", "x.gguf", "--partial-verification", "--partial-refresh", refresh});
+  };
+  EXPECT_EQ(partial("80").error, "");
+  EXPECT_EQ(partial("80").request.partial_verification.refresh, 80);
+  EXPECT_EQ(partial("paper").error, "");
+  EXPECT_EQ(partial("paper").request.partial_verification.refresh, 0);
+  for (const char* wrong : {"papers", "0", "-3", "8x"}) {
+    EXPECT_THAT(partial(wrong).error, HasSubstr("must be 1 or more, or paper")) << wrong;
+  }
+  EXPECT_EQ(Parse({"-m", "x.gguf"}).request.partial_verification.refresh,
+            PartialVerificationOptions().refresh);
+}
+
 TEST(Options, DefaultsAreThoseOfTheLibrary) {
   const Parsed parsed = Parse({"-m", "x.gguf"});
   EXPECT_EQ(parsed.error, "");

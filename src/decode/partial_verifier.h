@@ -8,6 +8,8 @@
 //
 // A refresh is a chunk of missing tokens like a prompt's, so rounds need no case for it. Its logits tell how
 // many tokens the whole cache would have chosen otherwise.
+//
+// SpecPV's own way is the other verifier: its refreshes depend on the drafts.
 #pragma once
 
 #include <cstdint>
@@ -27,50 +29,53 @@ struct PartialStats {
   uint64_t bytes = 0;     // of the set
 };
 
-class PartialVerifier final : public RowReader {
+class PartialVerifier : public RowReader {
  public:
-  // All borrowed but the set. `whole` is the sequence's cache, which keeps every position; `n_prompt`: tokens
-  // of the prompt. `options.refresh` is at least 1.
-  PartialVerifier(const RetrievalOptions& options, KvCache* whole, const SharedParts& target,
-                  const Sampler* sampler, int n_prompt);
-
   // What drafters may know of the sequence's cache: that it is not all of it.
   const KvCache& part() const { return *part_; }
 
   // Before each turn: gives the sequence the cache it goes on with. Afterwards n_missing() is of that cache.
-  Status Prepare(Sequence& sequence);
-  // What the turn may do besides: only tokens before the next refresh, or only its chunk.
-  void Limit(Turn& turn) const;
+  virtual Status Prepare(Sequence& sequence) = 0;
+  // What the turn may do besides.
+  virtual void Limit(Turn& turn) const = 0;
 
-  // The last cache that Prepare gave is the set, and no part of a refresh is under way.
-  bool in_part() const { return state_ == State::kPart; }
   PartialStats stats() const;
 
-  Taps taps() const override;
-  void Read(const CommittedRows& rows) override;
+ protected:
+  PartialVerifier(const RetrievalOptions& options, KvCache* whole, const SharedParts& target,
+                  const Sampler* sampler);
 
- private:
-  enum class State : uint8_t {
-    kWhole,    // everything is seen
-    kRefresh,  // the whole cache takes in what is missing up to boundary_
-    kPart,
-  };
-
+  // A set of what the whole cache holds, recent positions at least from `window` before `length` on.
   Status Choose(int length);
-  void Compare(const CommittedRows& rows);
+  // Of so many rows of the pass, which have them, for the next choice.
+  void TakeQueries(const CommittedRows& rows, int first_row, int n_rows);
+  // Counts tokens [partial_from_, end) that these rows would have chosen otherwise.
+  void Compare(const CommittedRows& rows, int end);
 
   const RetrievalOptions options_;
   KvCache& whole_;
+  const std::unique_ptr<RetrievalCache> part_;
+  int partial_from_ = 1 << 30;  // tokens from this index on were chosen by a set
+
+ private:
   const LlamaConfig& target_;
   const Sampler& sampler_;
-  const std::unique_ptr<RetrievalCache> part_;
-  const int first_;  // positions before it are always seen whole
-  State state_ = State::kWhole;
-  int boundary_ = 0;            // kPart: where its set was chosen. kRefresh: where it will be
-  int queries_of_ = -1;         // position whose queries the set has
-  int partial_from_ = 1 << 30;  // tokens from this index on were chosen by a set
   PartialStats stats_;
   Sampler::Scratch scratch_;
 };
+
+// All borrowed but what is returned. `whole` is the sequence's cache, which keeps every position; `n_prompt`:
+// tokens of the prompt.
+
+// Sets are chosen every `options.refresh` positions (at least 1), as above.
+std::unique_ptr<PartialVerifier> MakePartialVerifier(const RetrievalOptions& options, KvCache* whole,
+                                                     const SharedParts& target, const Sampler* sampler,
+                                                     int n_prompt);
+// SpecPV's own way, to compare with the paper (decode/partial_modes.h): a refresh comes when the tokens that
+// were accepted fill a buffer, verifies a tree by the whole cache, and chooses by the mean score of its
+// queries, wrong drafts and all. So THE TEXT DEPENDS ON THE DRAFTS. `options.refresh` is not used.
+std::unique_ptr<PartialVerifier> MakePaperVerifier(const RetrievalOptions& options, KvCache* whole,
+                                                   const SharedParts& target, const Sampler* sampler,
+                                                   int n_prompt);
 
 }  // namespace longspec

@@ -5,6 +5,9 @@
 // one layer, are kept for all tokens it has read, and found by other sequences that begin alike
 // (draft/draft_states.h). Hidden states are not kept: tokens that were computed while no such draft read
 // along (without one, or for a session from a file) are left out, and it drafts with the others.
+//
+// Or they are kept as SpecExtend's (draft/spec_extend.h): the draft sees some chunks of them, at positions of
+// its own, so that one trained on short texts reads long ones. Those are its sequence's alone.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -19,6 +22,7 @@
 #include "draft/guided_growth.h"
 #include "draft/learned_draft.h"
 #include "draft/registry.h"
+#include "draft/spec_extend.h"
 #include "draft/trained_range.h"
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
@@ -31,28 +35,33 @@ size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 class EagleDrafter final : public Drafter, private GrowthModel {
  public:
+  // `extended` may be null; if not, `states` is not used.
   EagleDrafter(std::shared_ptr<const EagleModel> model, TreeShape shape, const SharedParts& target,
-               std::shared_ptr<DraftStates> states, int capacity)
+               std::shared_ptr<DraftStates> states, int capacity, std::unique_ptr<SpecExtend> extended)
       : model_(std::move(model)),
         shape_(std::move(shape)),
         width_(Z(model_->block.shape.n_embd)),
         range_(model_->path, model_->trained_positions),
         states_(std::move(states)),
-        forward_(model_, target, MakeFullCache(states_->pool(), capacity)),
+        extended_(std::move(extended)),
+        full_(extended_ == nullptr ? MakeFullCache(states_->pool(), capacity) : nullptr),
+        cache_(extended_ == nullptr ? static_cast<KvCache*>(full_.get()) : &extended_->cache()),
+        forward_(model_, target, cache_, extended_ == nullptr ? 1 : 0),
         last_feature_(Z(model_->n_taps()) * width_) {}
 
   ~EagleDrafter() override { Keep(); }
 
   std::string_view name() const override { return model_->name; }
   bool uses_dice() const override { return true; }
-  Taps taps() const override { return model_->taps; }
+  Taps taps() const override { return extended_ == nullptr ? model_->taps : extended_->With(model_->taps); }
 
   Status Follow(std::span<const int32_t> committed) override {
     const auto same = static_cast<int>(std::ranges::mismatch(text_, committed).in1 - text_.begin());
     if (same < static_cast<int>(text_.size())) Keep();
     KeepBefore(same);
     text_.assign(committed.begin(), committed.end());
-    const int known = states_->Adopt(committed.first(committed.size() - 1), forward_.cache());
+    if (full_ == nullptr) return {};
+    const int known = states_->Adopt(committed.first(committed.size() - 1), *full_);
     if (known > static_cast<int>(slot_tokens_.size())) {
       slot_tokens_.resize(Z(known));
       std::iota(slot_tokens_.begin(), slot_tokens_.end(), 0);
@@ -64,9 +73,10 @@ class EagleDrafter final : public Drafter, private GrowthModel {
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
     root_ = static_cast<int>(committed.size()) - 1;
     if (last_token_ != root_) return {};
-    const int left = range_.LevelsToGrow(Z(root_));
+    root_place_ = PlaceOf(root_ - 1, 0);
+    const int left = range_.LevelsToGrow(Z(root_place_ + 1));
     if (left <= 0) return {};
-    range_.Sees(slot_tokens_.size(), Z(root_));
+    range_.Sees(slot_tokens_.size() + (full_ == nullptr ? 1 : 0), Z(root_));
     paths_.clear();
     outputs_.clear();
     output_of_.clear();
@@ -78,11 +88,12 @@ class EagleDrafter final : public Drafter, private GrowthModel {
 
   Status Read(const CommittedRows& rows) override {
     Remember(rows);
+    if (extended_ != nullptr) extended_->Read(rows);
     if (rows.output == nullptr || rows.rows.empty()) return {};
     KeepBefore(rows.first + 1);  // what the target computed again is read again
     slots_.clear();
     // No feature comes before token 0: its slot is there for the others to lie where their tokens are.
-    const bool first = slot_tokens_.empty();
+    const bool first = full_ != nullptr && slot_tokens_.empty();
     const std::vector<float> none(first ? last_feature_.size() : 0);
     if (first) slots_.push_back(SlotOf(0, none));
     if (last_token_ >= 0) slots_.push_back(SlotOf(last_token_, last_feature_));
@@ -92,20 +103,20 @@ class EagleDrafter final : public Drafter, private GrowthModel {
       SetFeature(*rows.output, rows.rows[i], &slots_.back());
     }
     // The last one is run when the next tree is grown, and stored with those that follow.
-    const auto stored = std::span(slots_).first(slots_.size() - 1);
-    LS_TRY(forward_.Append(stored));
-    for (const EagleRow& slot : stored) slot_tokens_.push_back(slot.position + 1);
+    LS_TRY(Store(std::span(slots_).first(slots_.size() - 1)));
     const EagleRow& last = slots_.back();
     for (int tap = 0; tap < model_->n_taps(); ++tap) {
       std::memcpy(last_feature_.data() + Z(tap) * width_, last.feature[Z(tap)], width_ * sizeof(float));
     }
     last_token_ = last.position + 1;
-    if (std::ssize(rows.rows) > rows.n_new) Keep();  // of a prompt
-    return {};
+    const bool of_prompt = std::ssize(rows.rows) > rows.n_new;
+    if (of_prompt) Keep();
+    return extended_ == nullptr ? Status() : Look(of_prompt);
   }
 
   size_t bytes() const override {
-    return forward_.bytes() + text_.capacity() * sizeof(int32_t) +
+    return (full_ != nullptr ? full_->bytes() : extended_->bytes()) + forward_.bytes() +
+           (text_.capacity() + slot_tokens_.capacity()) * sizeof(int32_t) +
            (last_feature_.capacity() + outputs_.capacity()) * sizeof(float);
   }
 
@@ -115,15 +126,43 @@ class EagleDrafter final : public Drafter, private GrowthModel {
   // Forgets the slots of this token and of those after it.
   void KeepBefore(int token) {
     slot_tokens_.erase(std::ranges::lower_bound(slot_tokens_, token), slot_tokens_.end());
-    forward_.cache().Truncate(static_cast<int>(slot_tokens_.size()));
+    cache_->Truncate(static_cast<int>(slot_tokens_.size()));
     if (last_token_ >= token) last_token_ = -1;
   }
 
   // For other sequences: slots up to the first token it has not read.
   void Keep() {
+    if (full_ == nullptr) return;
     size_t n = 0;
     while (n < slot_tokens_.size() && slot_tokens_[n] == static_cast<int32_t>(n)) ++n;
-    states_->Keep(std::span(text_).first(n), forward_.cache());
+    states_->Keep(std::span(text_).first(n), *full_);
+  }
+
+  // Where a slot stands, the `ahead`-th after those stored, whose feature is of this position.
+  int PlaceOf(int position, int ahead) const {
+    return extended_ == nullptr ? position : cache_->next_position() + ahead;
+  }
+
+  // `slots`: at the positions of their features; they are moved to where they stand.
+  Status Store(std::span<EagleRow> slots) {
+    std::vector<int32_t> tokens;
+    for (EagleRow& slot : slots) {
+      tokens.push_back(slot.position + 1);
+      slot.position = PlaceOf(slot.position, static_cast<int>(tokens.size()) - 1);
+    }
+    LS_TRY(forward_.Append(slots));
+    slot_tokens_.insert(slot_tokens_.end(), tokens.begin(), tokens.end());
+    return {};
+  }
+
+  // Changes what the draft sees. One tree sees one set, its root too: its key stands where the set ends.
+  // (The released code runs the root on the old set; research: specextend.md 3.4.)
+  Status Look(bool after_prompt) {
+    if (after_prompt) LS_TRY(extended_->HoldLast());
+    if (!extended_->has_scores()) return {};
+    std::vector<int32_t> features;  // their positions
+    for (const int32_t token : slot_tokens_) features.push_back(token - 1);
+    return extended_->Choose(features);
   }
 
   void Remember(const CommittedRows& rows) {
@@ -168,10 +207,11 @@ class EagleDrafter final : public Drafter, private GrowthModel {
       std::vector<int32_t>& path = paths_[node];
       if (nodes[node].parent < 0) {
         slots_.push_back(SlotOf(root_, last_feature_));
+        slots_.back().position = root_place_;
       } else {
         const auto parent = Z(nodes[node].parent);
         path = paths_[parent];
-        slots_.push_back({.token = nodes[node].token, .position = root_ - 1 + nodes[node].depth});
+        slots_.push_back({.token = nodes[node].token, .position = root_place_ + nodes[node].depth});
         slots_.back().feature[0] = outputs_.data() + Z(output_of_[parent]) * width_;
       }
       path.push_back(n_slots_);
@@ -187,16 +227,20 @@ class EagleDrafter final : public Drafter, private GrowthModel {
   const size_t width_;
   TrainedRange range_;
   const std::shared_ptr<DraftStates> states_;
+  const std::unique_ptr<SpecExtend> extended_;  // null: full_ is used
+  const std::unique_ptr<FullCache> full_;
+  KvCache* const cache_;
   EagleForward forward_;
   std::vector<int32_t> text_;  // committed tokens
-  // Tokens whose slots are stored, as places in the text, ascending. Slot 0 is that of token 0.
+  // Tokens whose slots are stored, as places in the text, ascending. In full_ slot 0 is that of token 0.
   std::vector<int32_t> slot_tokens_;
   int last_token_ = -1;              // of the newest slot, which is not stored yet; -1: there is none
   std::vector<float> last_feature_;  // its own, (n_taps, width)
   std::vector<EagleRow> slots_;
 
   // The tree that is being grown.
-  int root_ = 0;  // its place in the text
+  int root_ = 0;        // its place in the text
+  int root_place_ = 0;  // where its slot stands
   int n_slots_ = 0;
   std::vector<std::vector<int32_t>>
       paths_;                       // per node that was run: slots of the root, its ancestors and itself
@@ -204,7 +248,12 @@ class EagleDrafter final : public Drafter, private GrowthModel {
   std::vector<float> outputs_;      // (n_slots, width)
 };
 
-constexpr DrafterOption kEagleOptions[] = {kDraftModelOption, kDraftWeightsOption};
+constexpr DrafterOption kEagleOptions[] = {kDraftModelOption, kDraftWeightsOption, kSpecExtendChunksOption,
+                                           kSpecExtendEveryOption};
+
+KvLayout LayoutOf(const BlockShape& shape, const KvLayout& target) {
+  return DraftCacheLayout(shape.n_head_kv, shape.head_dim, target);
+}
 
 // Its weights, its activations, and one layer's keys and values of the whole context.
 template <typename Model>
@@ -213,18 +262,28 @@ Result<DraftMemory> EagleMemory(const SpeculationOptions& options, const TargetF
   LS_ASSIGN(DraftMemory memory, LearnedMemory<Model>(options, target, files));
   LS_ASSIGN(const auto checkpoint, files.Draft(options.draft_model, Model::kKind));
   LS_ASSIGN(const EagleFacts facts, Model::Facts(*checkpoint, target.config));
-  const BlockShape& shape = facts.block.shape;
   memory.fixed += EagleForward::ScratchBytes(facts);
-  memory.kv_chunk = KvChunkBytes(DraftCacheLayout(shape.n_head_kv, shape.head_dim, target.cache), 1);
+  const KvLayout layout = LayoutOf(facts.block.shape, target.cache);
+  if (options.spec_extend_chunks > 0) {
+    AddSpecExtendMemory(options, layout, 1, EagleForward::kMaxRows, &memory);
+  } else {
+    memory.kv_chunk = KvChunkBytes(layout, 1);
+  }
   return memory;
 }
 
 template <typename Model>
 DrafterResult MakeEagle(const SpeculationOptions& options, const DraftContext& context) {
+  LS_CHECK(context.cache != nullptr);
+  LS_TRY(CheckSpecExtend(options, *context.cache));
   return MakeLearned<Model>(options, context, "eagle2", [&](auto model, TreeShape shape) {
-    auto states = LearnedStates(options, context, model->block);
-    return std::make_unique<EagleDrafter>(std::move(model), std::move(shape), *context.target->shared_parts(),
-                                          std::move(states), context.cache->capacity());
+    const SharedParts& target = *context.target->shared_parts();
+    const DraftBlock& block = model->block;
+    auto extended = MakeSpecExtend(options, target, *context.cache,
+                                   LayoutOf(block.shape, context.cache->Span(0).layout), 1, block.rope);
+    auto states = extended == nullptr ? LearnedStates(options, context, block) : nullptr;
+    return std::make_unique<EagleDrafter>(std::move(model), std::move(shape), target, std::move(states),
+                                          context.cache->capacity(), std::move(extended));
   });
 }
 

@@ -47,12 +47,15 @@ struct SmallEagle {
     options.draft_weights = "f32";
     options.tree = tree;
     options.draft_n_max = n_max;
+    options.spec_extend_chunks = extend_chunks;
+    options.spec_extend_every = extend_every;
     return options;
   }
 
   Folder folder;
   TinyTarget tiny{{.n_layers = 4}};
   EagleShape shape;
+  int extend_chunks = 0, extend_every = 4;
   std::vector<int64_t> tokens;  // of the head; empty: all
   DraftTensors draft;
   std::string path;
@@ -114,34 +117,47 @@ class Scene {
   // What the specification says comes after a path below the last token, if the draft has not read positions
   // from `unread` to `begin`.
   Next Specified(int unread = 0, int begin = 0, bool residual_is_normed = false) {
-    const Taps taps = drafter_->taps();
-    const std::vector<Vec> features = Features(taps);
-    std::vector<EagleSlot> slots;
-    for (int j = 0; j + 1 < static_cast<int>(committed_.size()); ++j) {
-      if (j >= unread && j < begin) continue;
-      slots.push_back({committed_[static_cast<size_t>(j) + 1], features[static_cast<size_t>(j)], j});
+    return After(Slots(unread, begin), residual_is_normed);
+  }
+
+  // The same, if of the stored slots, which are all but the last, it sees these chunks of 32, at positions
+  // from 0 on.
+  Next Extended(const std::vector<int>& chunks, int unread = 0, int begin = 0) {
+    const std::vector<EagleSlot> all = Slots(unread, begin);
+    std::vector<EagleSlot> seen;
+    for (const int c : chunks) {
+      const size_t end = std::min(static_cast<size_t>(c + 1) * 32, all.size() - 1);
+      for (size_t i = static_cast<size_t>(c) * 32; i < end; ++i) seen.push_back(all[i]);
     }
-    const RopeConfig rope = {
-        .pairing = kernels::RopePairing::kHalfSplit, .n_rot = e_.shape.head_dim, .freq_factors = {}};
-    const EagleReference reference(e_.draft, e_.shape, e_.tiny.parts(), rope, residual_is_normed);
-    return [this, reference, slots](const Path& path) {
-      std::vector<EagleSlot> all = slots;
-      Vec output = reference.Output(all);
-      for (const int32_t token : path) {
-        all.push_back({token, output, all.back().position + 1});
-        output = reference.Output(all);
-      }
-      const Vec of_head = reference.LogProbs(output);
-      Vec log_probs(static_cast<size_t>(e_.tiny.config.n_vocab), -1e300);
-      if (e_.tokens.empty()) return of_head;
-      if (e_.shape.eagle3) {
-        for (size_t i = 0; i < e_.tokens.size(); ++i)
-          log_probs[static_cast<size_t>(e_.tokens[i])] = of_head[i];
-        return log_probs;
-      }
-      for (const int64_t t : e_.tokens) log_probs[static_cast<size_t>(t)] = of_head[static_cast<size_t>(t)];
-      return LogSoftmax(log_probs);
-    };
+    seen.push_back(all.back());
+    for (size_t i = 0; i < seen.size(); ++i) seen[i].position = static_cast<int>(i);
+    return After(seen, false);
+  }
+
+  // SpecExtend's choice, said naively: the `k` chunks of the stored slots at whose features the last computed
+  // position of the target looks most, in the last layer, and the newest one.
+  std::vector<int> Choice(int k, int unread = 0, int begin = 0) {
+    const std::vector<double> looks = Looks();
+    std::vector<double> scores;  // by slot
+    for (const EagleSlot& slot : Slots(unread, begin))
+      scores.push_back(looks[static_cast<size_t>(slot.position)]);
+    scores.pop_back();
+    std::vector<std::pair<double, int>> chunks;
+    for (size_t first = 0; first < scores.size(); first += 32) {
+      const size_t end = std::min(first + 32, scores.size());
+      double sum = 0;
+      for (size_t i = first; i < end; ++i) sum += scores[i];
+      chunks.emplace_back(-sum / static_cast<double>(end - first), static_cast<int>(first / 32));
+    }
+    const int newest = chunks.back().second;
+    std::ranges::sort(chunks);
+    chunks.resize(std::min(chunks.size(), static_cast<size_t>(k)));
+    std::vector<int> chosen = {newest};
+    for (const auto& [score, chunk] : chunks) {
+      if (chunk != newest) chosen.push_back(chunk);
+    }
+    std::ranges::sort(chosen);
+    return chosen;
   }
 
   Drafter& drafter() { return *drafter_; }
@@ -169,6 +185,76 @@ class Scene {
                                         .tree = tree,
                                         .vocab = output->vocab});
     ASSERT_TRUE(read.ok()) << read.message();
+  }
+
+  // Of what the draft has read.
+  std::vector<EagleSlot> Slots(int unread, int begin) {
+    const std::vector<Vec> features = Features(drafter_->taps());
+    std::vector<EagleSlot> slots;
+    for (int j = 0; j + 1 < static_cast<int>(committed_.size()); ++j) {
+      if (j >= unread && j < begin) continue;
+      slots.push_back({committed_[static_cast<size_t>(j) + 1], features[static_cast<size_t>(j)], j});
+    }
+    return slots;
+  }
+
+  Next After(const std::vector<EagleSlot>& slots, bool residual_is_normed) {
+    const RopeConfig rope = {
+        .pairing = kernels::RopePairing::kHalfSplit, .n_rot = e_.shape.head_dim, .freq_factors = {}};
+    const EagleReference reference(e_.draft, e_.shape, e_.tiny.parts(), rope, residual_is_normed);
+    return [this, reference, slots](const Path& path) {
+      std::vector<EagleSlot> all = slots;
+      Vec output = reference.Output(all);
+      for (const int32_t token : path) {
+        all.push_back({token, output, all.back().position + 1});
+        output = reference.Output(all);
+      }
+      const Vec of_head = reference.LogProbs(output);
+      Vec log_probs(static_cast<size_t>(e_.tiny.config.n_vocab), -1e300);
+      if (e_.tokens.empty()) return of_head;
+      if (e_.shape.eagle3) {
+        for (size_t i = 0; i < e_.tokens.size(); ++i)
+          log_probs[static_cast<size_t>(e_.tokens[i])] = of_head[i];
+        return log_probs;
+      }
+      for (const int64_t t : e_.tokens) log_probs[static_cast<size_t>(t)] = of_head[static_cast<size_t>(t)];
+      return LogSoftmax(log_probs);
+    };
+  }
+
+  // How much the last computed position looks at each one: mean over heads of the last layer's softmax.
+  std::vector<double> Looks() {
+    const LlamaConfig& c = e_.tiny.config;
+    const auto cache = e_.tiny.NewCache(1000);
+    const auto n = committed_.size() - 1;
+    auto rows = cache->Begin(static_cast<int>(n));
+    Taps taps;
+    taps.query_rows = 1;
+    const ForwardSegment segment = {.tokens = std::span(committed_).first(n),
+                                    .parents = {},
+                                    .kv = &*rows,
+                                    .logits = LogitsFor::kNone,
+                                    .taps = &taps};
+    const auto output = e_.tiny.target().Forward({&segment, 1});
+    EXPECT_TRUE(output.ok());
+    rows->CommitAll();
+    const KvSpan span = cache->Span(c.n_layer - 1);
+    const float* queries = output->segments[0].queries[static_cast<size_t>(c.n_layer - 1)];
+    std::vector<double> looks(n);
+    for (int head = 0; head < c.n_head; ++head) {
+      std::vector<double> weights(n);
+      double sum = 0;
+      for (size_t p = 0; p < n; ++p) {
+        double dot = 0;
+        for (int d = 0; d < c.head_dim; ++d) {
+          dot += static_cast<double>(queries[head * c.head_dim + d]) *
+                 static_cast<double>(span.KeyAt(static_cast<int>(p), head * c.n_head_kv / c.n_head, d));
+        }
+        sum += weights[p] = std::exp(dot / std::sqrt(c.head_dim));
+      }
+      for (size_t p = 0; p < n; ++p) looks[p] += weights[p] / sum / c.n_head;
+    }
+    return looks;
   }
 
   std::vector<Vec> Features(const Taps& taps) {
@@ -429,6 +515,126 @@ TEST(EagleMemory, BeyondItsTrainingItProposesNothingAndSaysSo) {
               AllOf(HasSubstr("trained for 50 positions"), HasSubstr("nothing was proposed")));
 }
 
+// --- SpecExtend: what it sees is what the target looks at. ---
+
+TEST(EagleExtended, WithRoomForEverythingItIsTheSpecifications) {
+  for (const auto& eagle : BothKinds(SomeTokens())) {
+    eagle->extend_chunks = 100;
+    Scene scene(eagle.get(), "3,5,4");
+    scene.Follow(RandomTokens(270, 4));
+    scene.Compute(17);
+    ExpectTree(scene.Propose(12, 3), BeamSearch(scene.Specified(), {3, 5, 4}));
+    scene.Round(scene.Propose(12, 3), {1}, 50);
+    ExpectTree(scene.Propose(12, 3), BeamSearch(scene.Specified(), {3, 5, 4}));
+    EXPECT_EQ(scene.drafter().notice(), "");
+  }
+}
+
+// Before anything was verified: the last chunks. Then those of the naive choice, every other round, with the
+// newest one always there.
+TEST(EagleExtended, ItSeesTheNaiveChoice) {
+  for (const auto& eagle : BothKinds(SomeTokens())) {
+    eagle->extend_chunks = 3;
+    eagle->extend_every = 2;
+    Scene scene(eagle.get(), "3,5");
+    scene.Follow(RandomTokens(282, 8));
+    scene.Compute(31);
+    std::vector<int> chunks = {6, 7, 8};  // of 280 slots
+    ExpectTree(scene.Propose(8, 2), BeamSearch(scene.Extended(chunks), {3, 5}));
+    int n_not_last = 0;
+    for (int round = 0; round < 7; ++round) {
+      const TokenTree tree = scene.Propose(8, 2);
+      EXPECT_EQ(scene.drafter().taps().query_rows > 0, round % 2 == 0);
+      std::vector<int32_t> accepted;
+      if (round % 3 != 1) accepted = tree.PathTo(tree.size() - 1);
+      if (!accepted.empty()) accepted.erase(accepted.begin());
+      scene.Round(tree, accepted, 10 + round);
+      const int newest = (static_cast<int>(scene.committed().size()) - 3) / 32;
+      if (round % 2 == 0) {
+        chunks = scene.Choice(3);
+      } else if (chunks.back() != newest) {
+        chunks.push_back(newest);
+      }
+      n_not_last += chunks.front() < newest - 3;
+      SCOPED_TRACE(round);
+      ExpectTree(scene.Propose(8, 2), BeamSearch(scene.Extended(chunks), {3, 5}));
+    }
+    EXPECT_GT(n_not_last, 3);  // else the choice was of the last ones
+    EXPECT_EQ((static_cast<int>(scene.committed().size()) - 3) / 32, 9);  // a chunk was begun
+  }
+}
+
+// Back, into what it sees and before it, and on: with each round the choice is that of the text as it is.
+TEST(EagleExtended, Rewinds) {
+  for (const auto& eagle : BothKinds(SomeTokens())) {
+    eagle->extend_chunks = 2;
+    eagle->extend_every = 1;
+    Scene scene(eagle.get(), "3,5");
+    scene.Follow(RandomTokens(300, 8));
+    scene.Compute();
+    scene.Round(scene.Propose(8, 2), {}, 9);
+    for (const size_t length : {297U, 180U, 40U}) {
+      std::vector<int32_t> shorter = scene.committed();
+      shorter.resize(length);
+      scene.Follow(shorter);
+      const TokenTree none = scene.Propose(8, 2);
+      EXPECT_EQ(none.size(), 1);
+      scene.Round(none, {}, 17);
+      ExpectTree(scene.Propose(8, 2), BeamSearch(scene.Extended(scene.Choice(2)), {3, 5}));
+    }
+  }
+}
+
+// As of a session from a file: what was computed without it is left out, and the rest is scored where it is.
+TEST(EagleExtended, ABeginningItHasNotReadIsLeftOut) {
+  for (const auto& eagle : BothKinds(SomeTokens())) {
+    eagle->extend_chunks = 2;
+    Scene scene(eagle.get(), "3,5");
+    std::vector<int32_t> text = RandomTokens(300, 8);
+    text.resize(60);
+    scene.Follow(text);
+    scene.Compute(100, /*reads=*/false);
+    scene.Follow(RandomTokens(300, 8));
+    scene.Compute();
+    EXPECT_THAT(scene.drafter().notice(), "");
+    scene.Round(scene.Propose(8, 2), {}, 9);
+    const std::vector<int> chunks = scene.Choice(2, 0, 59);
+    ExpectTree(scene.Propose(8, 2), BeamSearch(scene.Extended(chunks, 0, 59), {3, 5}));
+    EXPECT_THAT(scene.drafter().notice(), HasSubstr("59 of 300 positions were computed while"));
+  }
+}
+
+TEST(EagleExtended, TheSetStaysAsLargeAndTheStoreGrows) {
+  for (const auto& eagle : BothKinds(SomeTokens())) {
+    eagle->extend_chunks = 2;
+    Scene scene(eagle.get(), "2,2");
+    size_t at_400 = 0;
+    for (const int n : {400, 700, 990}) {
+      scene.Follow(RandomTokens(n, 8));
+      scene.Compute(100);
+      scene.Round(scene.Propose(4, 2), {}, 9);
+      EXPECT_EQ(scene.Propose(4, 2).size(), 5);
+      const size_t bytes = scene.drafter().bytes();
+      if (at_400 == 0) at_400 = bytes;
+      // Keys and values in f32, with what vectors keep to spare.
+      EXPECT_LT(bytes, at_400 + static_cast<size_t>(n) * 2 * 2 * 32 * sizeof(float) + 65536);
+    }
+  }
+}
+
+// It stands at positions of its set, so it goes on where one that sees all must stop.
+TEST(EagleExtended, ItDraftsBeyondItsTraining) {
+  SmallEagle eagle({}, SomeTokens(), R"(, "longspec_trained_positions": 120)");
+  for (const int chunks : {0, 2, 100}) {
+    eagle.extend_chunks = chunks;
+    Scene scene(&eagle, "2,2,2");
+    scene.Follow(RandomTokens(300, 8));
+    scene.Compute();
+    EXPECT_EQ(scene.Propose(20, 3).size() > 1, chunks == 2);
+    EXPECT_EQ(scene.drafter().notice().empty(), chunks == 2);
+  }
+}
+
 // --- Parts of the layer. ---
 
 // Behaviours 2 and 4: without MLP and attention's output a slot's output is fc of its feature, and a feature
@@ -446,7 +652,8 @@ TEST(Eagle3Forward, TheResidualIsTheFcOutputAndOutputsSkipFc) {
   const size_t d = 64;
   const KvLayout layout = {
       .k_type = CacheType::kF32, .v_type = CacheType::kF32, .n_kv_head = 1, .head_dim = 32};
-  EagleForward forward(*model, eagle.tiny.parts(), MakeFullCache(layout, 1, 100));
+  const auto cache = MakeFullCache(layout, 1, 100);
+  EagleForward forward(*model, eagle.tiny.parts(), cache.get(), 1);
   std::vector<float> features(3 * d);
   for (size_t i = 0; i < features.size(); ++i) features[i] = std::sin(static_cast<float>(i));
   const std::vector<int32_t> path = {0}, second = {0, 1};
@@ -483,7 +690,8 @@ TEST(Eagle3Forward, TheTokenComesFirst) {
   ASSERT_TRUE(model.ok()) << model.status().message();
   const KvLayout layout = {
       .k_type = CacheType::kF32, .v_type = CacheType::kF32, .n_kv_head = 1, .head_dim = 32};
-  EagleForward forward(*model, eagle.tiny.parts(), MakeFullCache(layout, 1, 100));
+  const auto cache = MakeFullCache(layout, 1, 100);
+  EagleForward forward(*model, eagle.tiny.parts(), cache.get(), 1);
   const std::vector<float> feature(64, 0.5F);
   const std::vector<int32_t> path = {0};
   std::vector<std::vector<TokenScore>> next;
@@ -613,28 +821,64 @@ TEST(EagleDrafters, SameBitsForEveryShapeAndTemperature) {
   }
 }
 
-TEST(EagleDrafters, SeveralInOnePassAreWhatEachIsAlone) {
+// SpecExtend, chain and trees, and one who takes over in the middle, as after a session from a file.
+TEST(EagleDrafters, SameBitsWhateverTheySee) {
   for (const auto& eagle : BothKinds(LikelyTokens())) {
     DraftModels models;
-    const SpeculationOptions options = eagle->Options("3,6,6", 12);
     int64_t accepted = 0;
     for (const float temperature : {0.0F, 0.7F}) {
-      std::vector<std::unique_ptr<Running>> all;
-      for (uint64_t seed = 1; seed <= 4; ++seed) {
-        all.push_back(std::make_unique<Running>(eagle.get(), &models,
-                                                seed == 3 ? SpeculationOptions{.type = "none"} : options,
-                                                temperature, seed, 40 + 30 * static_cast<int>(seed)));
-      }
-      RunAll(eagle.get(), all, 30);
-      for (uint64_t seed = 1; seed <= 4; ++seed) {
-        const Text& text = all[seed - 1]->text;
-        EXPECT_EQ(text, Generate(eagle.get(), &models, {.type = "none"}, temperature, seed,
-                                 40 + 30 * static_cast<int>(seed), 30))
-            << seed;
-        accepted += text.stats.accepted;
+      const Text plain = Generate(eagle.get(), &models, {.type = "none"}, temperature, 11, 170, 50);
+      for (const char* tree : {"chain", "", "opt:0.1"}) {
+        for (const int chunks : {1, 2, 100}) {
+          for (const int every : {1, 4}) {
+            SCOPED_TRACE(std::string(tree) + " " + std::to_string(chunks) + " " + std::to_string(every));
+            eagle->extend_chunks = chunks;
+            eagle->extend_every = every;
+            const SpeculationOptions options = eagle->Options(tree, 16);
+            std::vector<std::unique_ptr<Running>> one;
+            one.push_back(std::make_unique<Running>(eagle.get(), &models, options, temperature, 11, 170));
+            RunAll(eagle.get(), one, 20);
+            one[0]->drafter = *MakeDrafter(
+                options, {.target = &eagle->tiny.target(), .cache = one[0]->cache.get(), .models = &models});
+            one[0]->sequence.drafter = one[0]->drafter.get();
+            one[0]->sequence.Follow();
+            RunAll(eagle.get(), one, 50);
+            EXPECT_EQ(one[0]->text, plain);
+            EXPECT_GT(one[0]->text.stats.drafted, 0);
+            accepted += one[0]->text.stats.accepted;
+          }
+        }
       }
     }
-    EXPECT_GT(accepted, 10);
+    EXPECT_GT(accepted, 100);  // else nothing was tested
+  }
+}
+
+TEST(EagleDrafters, SeveralInOnePassAreWhatEachIsAlone) {
+  for (const int chunks : {0, 1}) {
+    for (const auto& eagle : BothKinds(LikelyTokens())) {
+      DraftModels models;
+      eagle->extend_chunks = chunks;
+      const SpeculationOptions options = eagle->Options("3,6,6", 12);
+      int64_t accepted = 0;
+      for (const float temperature : {0.0F, 0.7F}) {
+        std::vector<std::unique_ptr<Running>> all;
+        for (uint64_t seed = 1; seed <= 4; ++seed) {
+          all.push_back(std::make_unique<Running>(eagle.get(), &models,
+                                                  seed == 3 ? SpeculationOptions{.type = "none"} : options,
+                                                  temperature, seed, 40 + 30 * static_cast<int>(seed)));
+        }
+        RunAll(eagle.get(), all, 30);
+        for (uint64_t seed = 1; seed <= 4; ++seed) {
+          const Text& text = all[seed - 1]->text;
+          EXPECT_EQ(text, Generate(eagle.get(), &models, {.type = "none"}, temperature, seed,
+                                   40 + 30 * static_cast<int>(seed), 30))
+              << seed;
+          accepted += text.stats.accepted;
+        }
+      }
+      EXPECT_GT(accepted, 10);
+    }
   }
 }
 
@@ -683,6 +927,7 @@ TEST(EagleOptions, AreCheckedBeforeAnyModelIsRead) {
     EXPECT_THAT(message({.tree = "wide", .draft_model = "x"}), HasSubstr("--spec-tree wide: must be"));
     EXPECT_THAT(message({.draft_model = "x", .draft_weights = "q9"}),
                 HasSubstr("--spec-draft-weights q9: must be"));
+    EXPECT_THAT(message({.draft_model = "x", .spec_extend_every = 0}), HasSubstr("--spec-extend-every 0"));
     EXPECT_EQ(message({.tree = "eagle2:8:5:48", .draft_model = "x"}), "");
   }
 }

@@ -39,13 +39,14 @@ AlignedBuffer Floats(int64_t n) { return AlignedBuffer(Z(n) * sizeof(float)); }
 
 }  // namespace
 
-EagleForward::EagleForward(std::shared_ptr<const EagleModel> model, const SharedParts& target,
-                           std::unique_ptr<FullCache> cache)
+EagleForward::EagleForward(std::shared_ptr<const EagleModel> model, const SharedParts& target, KvCache* cache,
+                           int first_seen)
     : model_(std::move(model)),
       target_(target),
       rope_(model_->block.rope),
-      layout_(cache->pool().layout()),
-      cache_(std::move(cache)),
+      layout_(cache->Span(0).layout),
+      cache_(cache),
+      first_seen_(first_seen),
       attention_(target.kernels, model_->block.attention(), target.team->size(), kStateBytes),
       work_(ShapeOf(model_->block, model_->n_taps()), target.kernels, kMaxRows, FormsOf(*model_)),
       features_(Floats(int64_t{kMaxRows} * work_.shape.n_other)),
@@ -56,8 +57,8 @@ EagleForward::EagleForward(std::shared_ptr<const EagleModel> model, const Shared
 }
 
 size_t EagleForward::bytes() const {
-  return cache_->bytes() + tree_chunks_.size() * layout_.layer_bytes() + work_.bytes() + features_.size() +
-         tokens_.size() + joined_.size() + logits_.size() + attention_.bytes();
+  return tree_chunks_.size() * layout_.layer_bytes() + work_.bytes() + features_.size() + tokens_.size() +
+         joined_.size() + logits_.size() + attention_.bytes();
 }
 
 size_t EagleForward::ScratchBytes(const EagleFacts& facts) {
@@ -193,10 +194,11 @@ Status EagleForward::RunPass(std::span<const EagleRow> rows, bool drafted, int k
 
 void EagleForward::PlanAttention() {
   int n_slots = 0;
+  const int n_stored = cache_->n_slots();
   views_.clear();
   for (const EagleRow& row : rows_) {
     LS_CHECK(!row.path.empty());
-    views_.push_back({.begin = std::min(1, cache_->length()), .end = cache_->length(), .tail = row.path});
+    views_.push_back({.begin = std::min(first_seen_, n_stored), .end = n_stored, .tail = row.path});
     for (const int32_t slot : row.path) n_slots = std::max(n_slots, slot + 1);
   }
   while (static_cast<int>(tree_chunks_.size()) * kKvChunk < n_slots) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Running an EAGLE draft model for one sequence: the keys and values of its committed slots, one layer for
-// the whole context, and those of a tree's nodes beside them. A slot's keys depend on its own input alone, so
-// slots of a prompt are stored without attention. One thread; uses the target's team, which must be free.
+// Running an EAGLE draft model for one sequence: the keys and values of its committed slots, one layer in a
+// cache of its drafter's choice, and those of a tree's nodes beside them. A slot's keys depend on its own
+// input alone, so slots of a prompt are stored without attention. One thread; uses the target's team, which
+// must be free.
 #pragma once
 
 #include <array>
@@ -15,7 +16,7 @@
 #include "base/aligned_buffer.h"
 #include "draft/eagle_model.h"
 #include "draft/tree_growth.h"
-#include "kv/full_cache.h"
+#include "kv/kv_cache.h"
 #include "model/block.h"
 #include "model/rope.h"
 #include "model/shared_parts.h"
@@ -25,7 +26,7 @@ namespace longspec {
 // A slot to run: a token, and the feature of the position before it.
 struct EagleRow {
   int32_t token = 0;
-  int position = 0;  // absolute, of the feature
+  int position = 0;  // where it stands, for rotation: that of the feature, or one of a re-indexed cache
   // n_taps hidden states of the target, (n_embd) each; of a node that a draft made, one: its parent's output.
   std::array<const float*, 8> feature = {};
   std::span<const int32_t> path = {};  // of a tree: slots of its ancestors in depth order, then its own
@@ -36,14 +37,12 @@ class EagleForward {
   // Rows of one pass; more are run in parts.
   static constexpr int kMaxRows = 32;
 
-  // `cache`: of committed slots, one layer of DraftCacheLayout.
-  EagleForward(std::shared_ptr<const EagleModel> model, const SharedParts& target,
-               std::unique_ptr<FullCache> cache);
+  // `cache`: borrowed; of committed slots, one layer of DraftCacheLayout. They lie in order, whatever their
+  // positions. Rows of a tree see those from `first_seen` on.
+  EagleForward(std::shared_ptr<const EagleModel> model, const SharedParts& target, KvCache* cache,
+               int first_seen);
 
-  // Committed slots. They lie in order, whatever their positions. Slot 0 is never seen.
-  FullCache& cache() { return *cache_; }
-  const FullCache& cache() const { return *cache_; }
-  // Stores the keys and values of slots that follow.
+  // Stores the keys and values of committed slots that follow.
   Status Append(std::span<const EagleRow> rows);
 
   // The k most probable tokens after each row, and its output (rows, n_embd), which is the feature of rows
@@ -56,7 +55,7 @@ class EagleForward {
   const float* logits() const { return logits_.as<float>(); }
   int n_logits() const { return static_cast<int>(model_->head.matrix.n_out); }
 
-  size_t bytes() const;
+  size_t bytes() const;  // without the cache
   // What it holds besides its cache, for one thread.
   static size_t ScratchBytes(const EagleFacts& facts);
 
@@ -76,7 +75,8 @@ class EagleForward {
   const SharedParts target_;
   const RopeTable rope_;
   const KvLayout layout_;
-  const std::unique_ptr<FullCache> cache_;
+  KvCache* const cache_;
+  const int first_seen_;
 
   // Of the tree.
   std::vector<AlignedBuffer> tree_chunks_;

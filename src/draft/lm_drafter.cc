@@ -6,31 +6,29 @@
 // grown row by row; where a tree has branches, each level runs the nodes it needs below the last token all
 // nodes share.
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "attention/attention_mass.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
 #include "draft/guided_growth.h"
 #include "draft/registry.h"
+#include "draft/spec_extend.h"
 #include "draft/top_tokens.h"
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
 #include "kv/full_cache.h"
-#include "kv/reindexed_cache.h"
 #include "kv/streaming_cache.h"
-#include "model/rope.h"
 
 namespace longspec {
 namespace {
 
 constexpr size_t kMostTreeRows = 256;
-constexpr int kMostTreeRowsOfTarget = 256;
 // Positions beyond the target's, for drafted tokens and rows that are not kept.
 constexpr int kMostSpeculated = 2 * kLmMaxRows;
 
@@ -38,27 +36,15 @@ static_assert(kMostTreeRows <= kLmMaxRows);
 
 size_t Z(int n) { return static_cast<size_t>(n); }
 
-// SpecExtend's cache, if it is asked for.
-std::unique_ptr<ReindexedCache> MakeExtended(const LmModel& model, const KvCache& target,
-                                             const SharedParts& parts, const SpeculationOptions& options) {
-  if (options.spec_extend_chunks == 0) return nullptr;
-  const auto rope = std::make_shared<const RopeTable>(model.config.rope);
-  return MakeReindexedCache(LmCacheLayout(model.config, target.Span(0).layout), model.config.n_layer,
-                            {.kernels = parts.kernels,
-                             .pairing = model.config.rope.pairing,
-                             .n_rot = rope->n_rot(),
-                             .magnitude = rope->magnitude(),
-                             .row = [rope](int position, float* cos_sin) { rope->Row(position, cos_sin); }},
-                            ReindexOptions{.n_chunks = options.spec_extend_chunks});
-}
-
 std::unique_ptr<KvCache> MakeCache(const LmModel& model, const KvCache& target,
                                    const SpeculationOptions& options) {
   const KvLayout layout = LmCacheLayout(model.config, target.Span(0).layout);
   if (options.draft_window > 0) {
     return MakeStreamingCache(layout, model.config.n_layer, options.draft_sink, options.draft_window);
   }
-  return MakeFullCache(layout, model.config.n_layer, target.capacity() + kMostSpeculated);
+  // A target's cache that forgets has no end.
+  const int positions = std::min(target.capacity(), std::numeric_limits<int>::max() - kMostSpeculated);
+  return MakeFullCache(layout, model.config.n_layer, positions + kMostSpeculated);
 }
 
 class LmDrafter final : public Drafter, private GrowthModel {
@@ -68,12 +54,11 @@ class LmDrafter final : public Drafter, private GrowthModel {
       : model_(std::move(model)),
         shape_(std::move(shape)),
         target_(target),
-        target_cache_(cache),
         windowed_(options.draft_window > 0),
-        every_(options.spec_extend_every),
-        extended_(MakeExtended(*model_, cache, target, options)),
+        extended_(MakeSpecExtend(options, target, cache, LmCacheLayout(model_->config, cache.Span(0).layout),
+                                 model_->config.n_layer, model_->config.rope)),
         own_(extended_ == nullptr ? MakeCache(*model_, cache, options) : nullptr),
-        cache_(extended_ == nullptr ? own_.get() : extended_.get()) {}
+        cache_(extended_ == nullptr ? own_.get() : &extended_->cache()) {}
 
   std::string_view name() const override { return "lm"; }
   bool uses_dice() const override { return true; }
@@ -100,28 +85,17 @@ class LmDrafter final : public Drafter, private GrowthModel {
                     guided, tree);
   }
 
-  Taps taps() const override {
-    Taps taps;
-    if (extended_ != nullptr && n_rounds_ % every_ == 0) taps.query_rows = kMostTreeRowsOfTarget;
-    return taps;
-  }
+  Taps taps() const override { return extended_ == nullptr ? Taps() : extended_->With({}); }
 
   // What was accepted is found in the sequence when the next tree is grown. Where the target's last token
   // looks is what the draft is to see from then on.
   Status Read(const CommittedRows& rows) override {
-    if (extended_ == nullptr || rows.tree == nullptr || rows.rows.empty()) return {};
-    const int last = rows.rows.back();
-    if (n_rounds_++ % every_ != 0 || !rows.HasQueries(last)) return {};
-    const LlamaConfig& c = *target_.config;
-    const int layer = c.n_layer - 1, width = c.n_head * c.head_dim;
-    AttentionMass(*target_.kernels, c.attention(), target_cache_.Span(layer),
-                  {rows.QueriesOf(last, layer, width), Z(width)}, &mass_);
-    chooses_ = true;
+    if (extended_ != nullptr) extended_->Read(rows);
     return {};
   }
 
   size_t bytes() const override {
-    return cache_->bytes() + held_.capacity() * sizeof(int32_t) + mass_.capacity() * sizeof(float);
+    return (extended_ == nullptr ? own_->bytes() : extended_->bytes()) + held_.capacity() * sizeof(int32_t);
   }
 
   std::string notice() const override {
@@ -178,7 +152,7 @@ class LmDrafter final : public Drafter, private GrowthModel {
       LS_ASSIGN(const float* logits, Append(committed_.subspan(held_.size()), LogitsFor::kLastRow));
       Top(logits, k, next[0]);
       // The root was computed with the old set (research: specextend.md 3.4).
-      if (std::exchange(chooses_, false)) LS_TRY(extended_->Choose(mass_));
+      if (extended_ != nullptr) LS_TRY(extended_->Choose());
     } else if (!windowed_ && which.size() == 1 && nodes[Z(which[0])].parent == chain_.back()) {
       // As long as every level has had one node, that node's token continues what the cache holds. (A window
       // would lose a committed position for it, which a wrong draft does not bring back.)
@@ -230,15 +204,10 @@ class LmDrafter final : public Drafter, private GrowthModel {
   const std::shared_ptr<const LmModel> model_;
   const TreeShape shape_;
   const SharedParts target_;
-  const KvCache& target_cache_;
-  const bool windowed_;  // the cache forgets
-  const int every_;
-  const std::unique_ptr<ReindexedCache> extended_;  // null: own_ is used
+  const bool windowed_;                         // the cache forgets
+  const std::unique_ptr<SpecExtend> extended_;  // null: own_ is used
   const std::unique_ptr<KvCache> own_;
   KvCache* const cache_;
-  int64_t n_rounds_ = 0;
-  std::vector<float> mass_;
-  bool chooses_ = false;       // mass_ is new
   std::vector<int32_t> held_;  // tokens the cache holds
   bool past_training_ = false;
 
@@ -261,16 +230,8 @@ constexpr DrafterOption kLmOptions[] = {
      .member = &SpeculationOptions::draft_window,
      .help = "and last ones, so that its cache stays as large; 0: all",
      .most = kMostWindow},
-    {.flags = "--spec-extend-chunks",
-     .member = &SpeculationOptions::spec_extend_chunks,
-     .help =
-         "SpecExtend: it sees so many chunks of 32 positions, those the model looks at (paper: 32); 0: all",
-     .most = kMostWindow / 32},
-    {.flags = "--spec-extend-every",
-     .member = &SpeculationOptions::spec_extend_every,
-     .help = "rounds after which they are chosen anew",
-     .least = 1,
-     .most = kMostWindow},
+    kSpecExtendChunksOption,
+    kSpecExtendEveryOption,
 };
 
 Status CheckLm(const SpeculationOptions& options) {
@@ -303,13 +264,7 @@ Result<DraftMemory> LmMemory(const SpeculationOptions& options, const TargetFact
     const int positions = options.draft_sink + options.draft_window;
     plan.fixed += static_cast<uint64_t>(positions / kKvChunk + 1) * chunk;
   } else if (options.spec_extend_chunks > 0) {
-    // The set, and the store of all positions: keys in f32, values as they are.
-    const KvLayout layout = LmCacheLayout(config, target.cache);
-    plan.fixed +=
-        static_cast<uint64_t>((options.spec_extend_chunks * 32 + kLmMaxRows) / kKvChunk + 1) * chunk;
-    plan.kv_chunk = uint64_t{kKvChunk} * static_cast<uint64_t>(config.n_layer) *
-                    static_cast<uint64_t>(layout.n_kv_head) *
-                    (static_cast<uint64_t>(layout.head_dim) * sizeof(float) + layout.v_row_bytes());
+    AddSpecExtendMemory(options, LmCacheLayout(config, target.cache), config.n_layer, kLmMaxRows, &plan);
   } else {
     plan.kv_chunk = chunk;
   }
@@ -324,9 +279,7 @@ DrafterResult MakeLm(const SpeculationOptions& options, const DraftContext& cont
   }
   LS_ASSIGN(TreeShape shape, Shape(options.tree));
   LS_ASSIGN(auto model, context.models->Lm(options.draft_model, *target));
-  if (options.spec_extend_chunks > 0 && context.cache->exactness() != Exactness::kLossless) {
-    return Unsupported("--spec-extend-chunks: reads the target's whole cache, and this one keeps a part");
-  }
+  LS_TRY(CheckSpecExtend(options, *context.cache));
   try {
     return std::unique_ptr<Drafter>(
         std::make_unique<LmDrafter>(std::move(model), std::move(shape), *target, *context.cache, options));

@@ -84,7 +84,7 @@ Status CheckPartialVerification(const GenerationParts& parts, const PartialVerif
     return fail("--partial-budget", options.budget, std::to_string(kKeyBlock) + " or more");
   }
   if (options.window < 1) return fail("--partial-window", options.window, "1 or more");
-  if (options.refresh < 1) return fail("--partial-refresh", options.refresh, "1 or more");
+  if (options.refresh < 0) return fail("--partial-refresh", options.refresh, "1 or more, or paper");
   return ParseBlockScore(options.score, "--partial-score").status();
 }
 
@@ -269,7 +269,8 @@ class AnswerImpl final : public Answer {
     if (request_.partial_verification.enabled) {
       const PartialVerificationOptions& o = request_.partial_verification;
       LS_ASSIGN(const BlockScore score, ParseBlockScore(o.score, "--partial-score"));
-      verifier_ = std::make_unique<PartialVerifier>(
+      const auto make = o.refresh == 0 ? MakePaperVerifier : MakePartialVerifier;
+      verifier_ = make(
           RetrievalOptions{
               .sink = o.sink, .budget = o.budget, .window = o.window, .refresh = o.refresh, .score = score},
           session_.cache.get(), *parts_.target->shared_parts(), &sampler_, static_cast<int>(n_prompt_));
@@ -373,8 +374,8 @@ class AnswerImpl final : public Answer {
     result_.speculative = MakeSpeculativeStats(stats, drafter, policy_->report(),
                                                session_.cache->exactness() == Exactness::kLossless);
     result_.speculative.costs = learned_.origin;
-    for (const std::string& notice :
-         {drafter.notice(), sequence_.draft_failure, std::exchange(session_.draft_notice, {})}) {
+    for (const std::string& notice : {PartNotice(), drafter.notice(), sequence_.draft_failure,
+                                      std::exchange(session_.draft_notice, {})}) {
       AddNotice(notice, &result_.speculative.notice);
     }
     result_.speculative.uses = drafter.uses();
@@ -398,6 +399,12 @@ class AnswerImpl final : public Answer {
                                     .refreshes = stats.refreshes,
                                     .bytes = stats.bytes};
     result_.speculative.lossless = result_.speculative.lossless && stats.refreshes == 0;
+  }
+
+  std::string PartNotice() const {
+    const PartialVerificationOptions& o = request_.partial_verification;
+    if (!o.enabled || o.refresh != 0) return {};
+    return "partial verification (approximate) in SpecPV's modes: the text depends on the drafts";
   }
 
   bool prompt_is_whole() const { return session_.cache->length() + 1 >= static_cast<int>(n_prompt_); }

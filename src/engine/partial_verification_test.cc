@@ -6,10 +6,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "decode/partial_modes.h"
 #include "decode/testing/samplings.h"
 #include "draft/testing/longspec_files.h"
 #include "kernels/dispatch.h"
@@ -79,32 +82,34 @@ class PartialVerification : public ::testing::Test {
   std::unique_ptr<Engine> engine_;
 };
 
-// One token at a time; at every refresh the whole text is evaluated anew and a new set is chosen from
-// nothing. Also counts the tokens that a whole cache would have chosen otherwise.
-std::vector<int32_t> Naive(const std::string& path, const GenerationRequest& request, int64_t* differing,
-                           int64_t* refreshes) {
-  const auto file = *GgufFile::Open(path);
-  const LlamaConfig config = *ReadLlamaConfig(*file, {});
-  ThreadTeam team(1);
-  LlamaLoadOptions load;
-  load.kernels = kernels::Available().front();
-  load.team = &team;
-  load.max_rows = 512;
-  const auto target = *LoadLlama(file, config, load);
-  const KvLayout layout = config.kv_layout(CacheType::kF16, CacheType::kF16);
-  SamplingOptions sampling = request.sampling;
-  for (const int32_t end : {2})
-    sampling.logit_bias.emplace_back(end, -std::numeric_limits<float>::infinity());
-  const Sampler sampler = *Sampler::Create(sampling, target->vocab_size());
-  Sampler::Scratch scratch;
-  std::vector<int32_t> tokens = request.tokens;
-  const auto choose = [&](const float* logits, size_t at) {
+// A target of its own, and a text that is evaluated as a loop says.
+struct NaiveModel {
+  NaiveModel(const std::string& path, const GenerationRequest& request)
+      : file(*GgufFile::Open(path)), config(*ReadLlamaConfig(*file, {})), tokens(request.tokens) {
+    LlamaLoadOptions load;
+    load.kernels = kernels::Available().front();
+    load.team = &team;
+    load.max_rows = 512;
+    target = std::move(*LoadLlama(file, config, load));
+    SamplingOptions sampling = request.sampling;
+    for (const int32_t end : {kTinyModelEos, kTinyModelEndOfText})
+      sampling.logit_bias.emplace_back(end, -std::numeric_limits<float>::infinity());
+    sampler.emplace(*Sampler::Create(sampling, target->vocab_size()));
+  }
+
+  KvLayout Layout() const { return config.kv_layout(CacheType::kF16, CacheType::kF16); }
+  std::unique_ptr<KvCache> Whole() const { return MakeFullCache(Layout(), config.n_layer, 1024); }
+  std::unique_ptr<RetrievalCache> Set() const {
+    return MakeRetrievalCache(Layout(), config.n_layer, config.n_head, kSet);
+  }
+
+  // The token of this index, from these logits.
+  int32_t Choose(const float* logits, size_t at) {
     const auto vocab = static_cast<size_t>(target->vocab_size());
-    return sampler.Sample({logits, vocab}, {std::span(tokens).first(at), {}}, at, scratch);
-  };
-  const auto whole = [&] { return MakeFullCache(layout, config.n_layer, 1024); };
+    return sampler->Sample({logits, vocab}, {std::span(tokens).first(at), {}}, at, scratch);
+  }
   // Evaluates tokens [0, n) of the text; the queries of the last.
-  const auto evaluate = [&](KvCache& cache, size_t n, const Taps& taps) {
+  TargetOutput Evaluate(KvCache& cache, size_t n, const Taps& taps) {
     auto rows = cache.Begin(static_cast<int>(n));
     const ForwardSegment segment = {
         .tokens = std::span(tokens).first(n), .parents = {}, .kv = &*rows, .taps = &taps};
@@ -112,42 +117,94 @@ std::vector<int32_t> Naive(const std::string& path, const GenerationRequest& req
     EXPECT_TRUE(output.ok());
     rows->CommitAll();
     return *output;
-  };
-  auto set = MakeRetrievalCache(layout, config.n_layer, config.n_head, kSet);
+  }
+  static const float* Row(const TargetOutput& output, size_t row) {
+    return output.segments[0].logits + row * static_cast<size_t>(output.vocab);
+  }
+  // Runs the last token, and returns what comes after it.
+  int32_t Step(KvCache& cache) {
+    auto row = cache.Begin(1);
+    const ForwardSegment segment = {.tokens = {&tokens.back(), 1}, .parents = {}, .kv = &*row};
+    const auto output = target->Forward({&segment, 1});
+    const int32_t next = Choose(output->segments[0].logits, tokens.size());
+    row->CommitAll();
+    return next;
+  }
+
+  std::shared_ptr<const GgufFile> file;
+  LlamaConfig config;
+  ThreadTeam team{1};
+  std::unique_ptr<Target> target;
+  std::optional<Sampler> sampler;
+  Sampler::Scratch scratch;
+  std::vector<int32_t> tokens;
+};
+
+// One token at a time; at every refresh the whole text is evaluated anew and a new set is chosen from
+// nothing. Also counts the tokens that a whole cache would have chosen otherwise.
+std::vector<int32_t> Naive(const std::string& path, const GenerationRequest& request, int64_t* differing,
+                           int64_t* refreshes) {
+  NaiveModel model(path, request);
+  std::vector<int32_t>& tokens = model.tokens;
+  auto set = model.Set();
   const int first = std::max<int>(kPrompt - 1, kSet.sink + kSet.budget + kSet.window + kKeyBlock);
   int boundary = -1;
   size_t compared = static_cast<size_t>(first) + 1;
-  const Taps taps = {.query_rows = 1};
   while (tokens.size() < request.tokens.size() + static_cast<size_t>(kTokens)) {
     const size_t held = tokens.size() - 1;
     if (static_cast<int>(held) < first) {
-      const auto cache = whole();
-      const TargetOutput output = evaluate(*cache, tokens.size(), {});
-      tokens.push_back(
-          choose(output.segments[0].logits + (tokens.size() - 1) * static_cast<size_t>(output.vocab),
-                 tokens.size()));
+      const auto cache = model.Whole();
+      const TargetOutput output = model.Evaluate(*cache, tokens.size(), {});
+      tokens.push_back(model.Choose(model.Row(output, held), tokens.size()));
       continue;
     }
     if (boundary < 0 || static_cast<int>(held) - boundary == kSet.refresh) {
       boundary = static_cast<int>(held);
-      const auto cache = whole();
-      const TargetOutput output = evaluate(*cache, held, taps);
+      const auto cache = model.Whole();
+      const TargetOutput output = model.Evaluate(*cache, held, {.query_rows = 1});
       for (; compared <= held; ++compared) {
-        const float* row = output.segments[0].logits + (compared - 1) * static_cast<size_t>(output.vocab);
-        *differing += choose(row, compared) != tokens[compared];
+        *differing += model.Choose(model.Row(output, compared - 1), compared) != tokens[compared];
       }
-      set = MakeRetrievalCache(layout, config.n_layer, config.n_head, kSet);
-      std::vector<const float*> queries = output.segments[0].queries;
-      set->SetQueries(queries);
+      set = model.Set();
+      set->SetQueries(output.segments[0].queries);
       EXPECT_TRUE(set->Choose(*cache, (boundary - kSet.window) / kKeyBlock * kKeyBlock).ok());
       ++*refreshes;
     }
-    auto row = set->Begin(1);
-    const ForwardSegment segment = {.tokens = {&tokens.back(), 1}, .parents = {}, .kv = &*row};
-    const auto output = target->Forward({&segment, 1});
-    const int32_t next = choose(output->segments[0].logits, tokens.size());
-    row->CommitAll();
-    tokens.push_back(next);
+    tokens.push_back(model.Step(*set));
+  }
+  return {tokens.begin() + static_cast<std::ptrdiff_t>(request.tokens.size()), tokens.end()};
+}
+
+// The same with SpecPV's modes, where nothing is drafted: a refresh and twenty partial steps.
+std::vector<int32_t> NaivePaper(const std::string& path, const GenerationRequest& request, int64_t* differing,
+                                int64_t* refreshes) {
+  NaiveModel model(path, request);
+  std::vector<int32_t>& tokens = model.tokens;
+  std::unique_ptr<RetrievalCache> set;
+  int refreshed_at = -1;
+  size_t compared = tokens.size();
+  while (tokens.size() < request.tokens.size() + static_cast<size_t>(kTokens)) {
+    const int n = static_cast<int>(tokens.size()) - 1;
+    const PartialMode mode =
+        n < kPrompt ? PartialMode::kFull : PaperMode(n, kSet.sink + kSet.budget + kSet.window, refreshed_at);
+    if (mode == PartialMode::kPartial) {
+      tokens.push_back(model.Step(*set));
+      continue;
+    }
+    const auto cache = model.Whole();
+    const TargetOutput output = model.Evaluate(*cache, tokens.size(), {.query_rows = 1});
+    if (mode == PartialMode::kRefresh) {
+      for (; refreshed_at >= 0 && compared <= static_cast<size_t>(n); ++compared) {
+        *differing += model.Choose(model.Row(output, compared - 1), compared) != tokens[compared];
+      }
+      set = model.Set();
+      set->SetQueries(output.segments[0].queries);
+      EXPECT_TRUE(set->Choose(*cache, (n - kSet.window) / kKeyBlock * kKeyBlock).ok());
+      refreshed_at = n;
+      ++*refreshes;
+    }
+    tokens.push_back(model.Choose(model.Row(output, tokens.size() - 1), tokens.size()));
+    compared = tokens.size();
   }
   return {tokens.begin() + static_cast<std::ptrdiff_t>(request.tokens.size()), tokens.end()};
 }
@@ -163,11 +220,50 @@ TEST_F(PartialVerification, IsWhatTheNaiveLoopWrites) {
     EXPECT_EQ(result.partial_verification.differing, differing);
     EXPECT_GT(differing, 0);  // else nothing was approximate
     EXPECT_GT(result.partial_verification.checked, 60);
+    EXPECT_EQ(result.speculative.notice, "");
     EXPECT_FALSE(result.speculative.lossless);
     GenerationRequest plain = request;
     plain.partial_verification = {};
     EXPECT_NE(Generate(*engine_, plain).tokens, expected);
   }
+}
+
+TEST_F(PartialVerification, WithThePapersModesIsWhatTheirNaiveLoopWrites) {
+  for (const float temperature : {0.0F, 0.7F}) {
+    GenerationRequest request = Request(temperature);
+    request.partial_verification.refresh = 0;
+    int64_t differing = 0, refreshes = 0;
+    const std::vector<int32_t> expected = NaivePaper(Path(), request, &differing, &refreshes);
+    EXPECT_EQ(refreshes, 5);  // 89 steps behind the first token, 21 each
+    const GenerationResult result = Generate(*engine_, request);
+    EXPECT_EQ(result.tokens, expected);
+    // Of the last refresh the set is chosen when it is needed.
+    EXPECT_EQ(result.partial_verification.refreshes, refreshes);
+    EXPECT_EQ(result.partial_verification.differing, differing);
+    EXPECT_GT(differing, 0);  // else nothing was approximate
+    EXPECT_EQ(result.partial_verification.checked, 80);
+    EXPECT_THAT(result.speculative.notice, HasSubstr("the text depends on the drafts"));
+    EXPECT_FALSE(result.speculative.lossless);
+  }
+}
+
+// Which is why they are not the default.
+TEST_F(PartialVerification, WithThePapersModesTheTextDependsOnTheDrafts) {
+  int n_other = 0;
+  for (const float temperature : {0.0F, 0.7F}) {
+    GenerationRequest request = Request(temperature);
+    request.partial_verification.refresh = 0;
+    const std::vector<int32_t> without = Generate(*engine_, request).tokens;
+    for (const char* type : {"ppm", "lm"}) {
+      request.speculation.type = type;
+      request.speculation.draft_model = std::string_view(type) == "lm" ? Path() : "";
+      const GenerationResult result = Generate(*engine_, request);
+      n_other += result.tokens != without;
+      EXPECT_GT(result.partial_verification.refreshes, 0);
+      EXPECT_EQ(Generate(*engine_, request).tokens, result.tokens);  // the same drafts, the same text
+    }
+  }
+  EXPECT_GT(n_other, 0);
 }
 
 TEST_F(PartialVerification, IsTheSameTextWhoeverDraftsAndHoweverItRuns) {
@@ -184,6 +280,10 @@ TEST_F(PartialVerification, IsTheSameTextWhoeverDraftsAndHoweverItRuns) {
         }
         const GenerationResult result = Generate(*engine_, request);
         EXPECT_EQ(result.tokens, expected) << type << " " << tree << " " << temperature;
+        if (std::string_view(type) == "lm") {
+          EXPECT_GT(result.timings.draft_n, 0);
+          EXPECT_EQ(result.speculative.notice, "");
+        }
       }
     }
     for (const kernels::KernelTable* table : kernels::Available()) {
@@ -264,7 +364,7 @@ TEST_F(PartialVerification, RefusesWhatCannotBe) {
   EXPECT_THAT(message({.enabled = true, .sink = 5}), HasSubstr("--partial-sink 5: must be a multiple of 16"));
   EXPECT_THAT(message({.enabled = true, .budget = 3}), HasSubstr("--partial-budget 3"));
   EXPECT_THAT(message({.enabled = true, .window = 0}), HasSubstr("--partial-window 0"));
-  EXPECT_THAT(message({.enabled = true, .refresh = 0}), HasSubstr("--partial-refresh 0"));
+  EXPECT_THAT(message({.enabled = true, .refresh = -1}), HasSubstr("--partial-refresh -1: must be 1 or"));
   EXPECT_THAT(message({.enabled = true, .score = "best"}), HasSubstr("--partial-score best"));
   EXPECT_THAT(message({.enabled = true}, "magicdec"), HasSubstr("a cache of all its positions"));
   EXPECT_THAT(message({.enabled = true}, "partial"), HasSubstr("a cache of all its positions"));

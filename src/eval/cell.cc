@@ -24,6 +24,7 @@ std::vector<std::pair<std::string, T>> NamedFrom(const Json& json) {
 
 Json ItemJson(const EvalItem& item) {
   return {{"id", item.id},
+          {"subset", item.subset},
           {"prompt_tokens", item.prompt_tokens},
           {"prompt_ms", item.prompt_ms},
           {"tokens", item.tokens},
@@ -42,6 +43,10 @@ Json ItemJson(const EvalItem& item) {
           {"accepted_at", item.accepted_at},
           {"acceptance_per_position", item.acceptance_per_position},
           {"identical", item.identical},
+          {"approximate", item.approximate},
+          {"rouge_l_to_exact", item.rouge_l_to_exact},
+          {"checked", item.checked},
+          {"differing", item.differing},
           {"distinct_4gram", item.distinct_4gram},
           {"loops", item.loops()},
           {"quality", Named(item.quality)},
@@ -54,6 +59,7 @@ Json ItemJson(const EvalItem& item) {
 EvalItem ItemFrom(const Json& json) {
   EvalItem item;
   json.at("id").get_to(item.id);
+  item.subset = json.value("subset", "");  // not in folders of earlier versions
   json.at("prompt_tokens").get_to(item.prompt_tokens);
   json.at("prompt_ms").get_to(item.prompt_ms);
   json.at("tokens").get_to(item.tokens);
@@ -74,6 +80,10 @@ EvalItem ItemFrom(const Json& json) {
     json.at("accepted_at").get_to(item.accepted_at);
   }
   json.at("identical").get_to(item.identical);
+  item.approximate = json.value("approximate", false);  // nor these
+  item.rouge_l_to_exact = json.value("rouge_l_to_exact", 0.0);
+  item.checked = json.value("checked", int64_t{0});
+  item.differing = json.value("differing", int64_t{0});
   json.at("distinct_4gram").get_to(item.distinct_4gram);
   json.at("last_decision").get_to(item.last_decision);
   item.quality = NamedFrom<double>(json.at("quality"));
@@ -98,6 +108,10 @@ void CellSums::Add(const EvalItem& item, int runs) {
   ++prompts;
   looping += item.loops() ? 1 : 0;
   identical += item.identical ? 1 : 0;
+  approximate += item.approximate ? 1 : 0;
+  rouge_l_to_exact += item.rouge_l_to_exact;
+  checked += item.checked;
+  differing += item.differing;
   tokens += item.tokens * runs;
   steps += item.steps;
   drafted += item.drafted;
@@ -108,7 +122,10 @@ void CellSums::Add(const EvalItem& item, int runs) {
   target_ms += item.target_ms;
   verify_ms += item.verify_ms;
   commit_ms += item.commit_ms;
+  prompt_ms += item.prompt_ms * runs;
   distinct_4gram += item.distinct_4gram;
+  speedups += item.speedup();
+  acceptance_lengths += item.mean_acceptance_length();
   draft_bytes = std::max(draft_bytes, item.draft_bytes);
   AddByPosition(item.drafted_at, drafted_at);
   AddByPosition(item.accepted_at, accepted_at);
@@ -146,7 +163,9 @@ Json CellJson(const Cell& cell) {
           {"method", cell.key.method},
           {"runs", cell.runs},
           {"speedup", sums.speedup()},
+          {"macro_speedup", sums.macro_speedup()},
           {"mean_acceptance_length", sums.mean_acceptance_length()},
+          {"macro_acceptance_length", sums.macro_acceptance_length()},
           {"tokens_per_second", sums.tokens_per_second()},
           {"plain_tokens_per_second", sums.plain_tokens_per_second()},
           {"prompts", sums.prompts},

@@ -19,11 +19,14 @@ namespace longspec {
 
 // Distinct 4-gram share below which a text counts as looping.
 inline constexpr double kLoops = 0.5;
+// From this share on a text says little twice: drafters get nothing from repetition.
+inline constexpr double kHardlyRepeats = 0.8;
 
 // One prompt. Counts and times sum over its repetitions, plain decoding's too; `ms` and `plain_ms` are as
 // many times the sum of median turns.
 struct EvalItem {
   std::string id;
+  std::string subset = {};                // of its family; empty: the family has none
   int64_t prompt_tokens = 0, tokens = 0;  // per run
   int64_t steps = 0, proposed = 0, drafted = 0, accepted = 0;
   double ms = 0, plain_ms = 0;
@@ -33,6 +36,11 @@ struct EvalItem {
   std::vector<int64_t> drafted_at, accepted_at;  // [i]: rounds that drafted, accepted depth i + 1
   std::vector<double> acceptance_per_position;   // their quotients; older files have only these
   bool identical = false;                        // all runs, plain and not, gave the same tokens
+  // Of a method that may write another text: what it is beside plain decoding's (SpecPV, table 2). Tokens
+  // that were checked by the whole cache, and those of them that it would have chosen otherwise.
+  bool approximate = false;
+  double rouge_l_to_exact = 0;
+  int64_t checked = 0, differing = 0;
   double distinct_4gram = 1;
   Quality quality;
   std::vector<std::pair<std::string, int64_t>> decisions;
@@ -41,6 +49,10 @@ struct EvalItem {
   std::vector<std::pair<std::string, std::string>> uses;  // older files have neither
 
   bool loops() const { return distinct_4gram < kLoops; }
+  double speedup() const { return ms > 0 ? plain_ms / ms : 0; }
+  double mean_acceptance_length() const {
+    return steps > 0 ? 1.0 + static_cast<double>(accepted) / static_cast<double>(steps) : 0;
+  }
 };
 
 struct CellKey {
@@ -59,12 +71,17 @@ struct Cell {
   std::vector<EvalItem> items;
 };
 
-// Sums over items.
+// Sums over items. Micro means are quotients of sums, so that long answers weigh more; macro means are means
+// of the items' own quotients, so that each prompt counts once.
 struct CellSums {
+  int64_t approximate = 0, checked = 0, differing = 0;
+  double rouge_l_to_exact = 0;  // sum, not mean
   int64_t prompts = 0, looping = 0, identical = 0, tokens = 0, steps = 0, drafted = 0, accepted = 0;
   double ms = 0, plain_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
-  double distinct_4gram = 0;  // sum, not mean
-  uint64_t draft_bytes = 0;   // most, not sum
+  double prompt_ms = 0;                         // as often as there were runs
+  double distinct_4gram = 0;                    // sum, not mean
+  double speedups = 0, acceptance_lengths = 0;  // sums of the items' own
+  uint64_t draft_bytes = 0;                     // most, not sum
   std::vector<int64_t> drafted_at, accepted_at;
 
   void Add(const EvalItem& item, int runs);
@@ -73,10 +90,15 @@ struct CellSums {
   double mean_acceptance_length() const {
     return steps > 0 ? 1.0 + static_cast<double>(accepted) / static_cast<double>(steps) : 0;
   }
+  double macro_speedup() const { return MeanOf(speedups); }
+  double macro_acceptance_length() const { return MeanOf(acceptance_lengths); }
   double tokens_per_second() const { return ms > 0 ? 1e3 * static_cast<double>(tokens) / ms : 0; }
   double plain_tokens_per_second() const {
     return plain_ms > 0 ? 1e3 * static_cast<double>(tokens) / plain_ms : 0;
   }
+
+ private:
+  double MeanOf(double sum) const { return prompts > 0 ? sum / static_cast<double>(prompts) : 0; }
 };
 
 // Adds `more` at each position; `sums` grows to hold them.

@@ -139,6 +139,37 @@ TEST_F(EvalTest, RunsEveryCellOnceAndAllTextsAreIdentical) {
   EXPECT_FALSE(WriteReport(*cells, {.title = "Tiny"}, options_.out + "/nowhere").ok());
 }
 
+// A method that may write another text stands beside exact ones, and says how far off it was.
+TEST_F(EvalTest, ApproximationsAreNoErrors) {
+  options_.families = {"report"};
+  options_.methods = {"ngram:3", "ngram:3/partial=16"};
+  options_.lengths = {512};
+  options_.temperatures = {0.0};
+  options_.n_predict = 100;
+  const Status status = Run();
+  ASSERT_TRUE(status.ok()) << status.message();
+  int64_t checked = 0, differing = 0;
+  const auto cells = ReadCells(options_.out);
+  for (const Cell& cell : *cells) {
+    ASSERT_FALSE(cell.items.empty());
+    for (const EvalItem& item : cell.items) {
+      const bool partial = cell.key.method == "ngram:3/partial=16";
+      EXPECT_EQ(item.approximate, partial);
+      EXPECT_EQ(item.tokens, 100);
+      checked += item.checked;
+      differing += item.differing;
+      if (!partial) {
+        EXPECT_TRUE(item.identical);
+        EXPECT_EQ(item.checked, 0);
+      }
+    }
+  }
+  EXPECT_GT(checked, 0);
+  EXPECT_GT(differing, 0);
+  options_.methods = {"ngram/partial=no"};
+  EXPECT_THAT(Run().message(), HasSubstr("ngram/partial=no"));
+}
+
 TEST_F(EvalTest, OtherSettingsNeedAnotherFolder) {
   options_.families = {"needle"};
   options_.lengths = {256};

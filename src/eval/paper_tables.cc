@@ -15,12 +15,19 @@ namespace {
 
 using Json = nlohmann::json;
 
-enum class Part : uint8_t { kLength, kRate, kSpeedup };
+enum class Part : uint8_t { kLength, kRate, kSpeedup, kRougeL };
 
-// What of our results stands under a heading: a family, at one context length or at all (0); no family: all.
+Part ParsePart(const std::string& name) {
+  if (name == "length") return Part::kLength;
+  if (name == "rate") return Part::kRate;
+  return name == "speedup" ? Part::kSpeedup : Part::kRougeL;
+}
+
+// What of our results stands under a heading: a family, or a subset of it, at one context length or at all
+// (0); no family: all.
 struct Column {
   std::string heading;
-  std::string family;
+  std::string family, subset;
   int length = 0;
   int paper_cells = 1;
 };
@@ -38,6 +45,7 @@ struct PaperTable {
   std::vector<Part> cell;
   int digits = 0;
   bool counts_target_token = false;  // in the accepted length
+  bool counts_prompt = false;        // in times
   std::vector<Column> columns;
   std::vector<PaperRow> rows;
 };
@@ -49,13 +57,15 @@ PaperTable ReadTable(const Json& json) {
   json.at("title").get_to(table.title);
   json.at("note").get_to(table.note);
   for (const Json& part : json.at("cell")) {
-    table.cell.push_back(part == "length" ? Part::kLength : part == "rate" ? Part::kRate : Part::kSpeedup);
+    table.cell.push_back(ParsePart(part));
   }
   json.at("digits").get_to(table.digits);
   json.at("counts_target_token").get_to(table.counts_target_token);
+  table.counts_prompt = json.value("counts_prompt", false);
   for (const Json& column : json.at("columns")) {
     table.columns.push_back({.heading = column.at("heading"),
                              .family = column.value("family", ""),
+                             .subset = column.value("subset", ""),
                              .length = column.value("length", 0),
                              .paper_cells = column.value("paper_cells", 1)});
   }
@@ -74,16 +84,28 @@ const std::vector<PaperTable>& Tables() {
   return tables;
 }
 
-const PaperTable* Find(std::string_view name) {
-  const auto table =
-      std::find_if(Tables().begin(), Tables().end(), [&](const PaperTable& t) { return name == t.name; });
-  return table == Tables().end() ? nullptr : &*table;
+std::string PaperOf(const PaperTable& table) { return table.name.substr(0, table.name.find('-')); }
+
+// Those that a name stands for: one table, or all of a paper.
+std::vector<const PaperTable*> Find(std::string_view name) {
+  std::vector<const PaperTable*> found;
+  for (const PaperTable& table : Tables()) {
+    if (name == table.name || name == PaperOf(table)) found.push_back(&table);
+  }
+  return found;
 }
 
-std::string Format(const PaperTable& table, double length, double rate, double speedup) {
+struct Figures {
+  double length = 0, rate = 0, speedup = 0, rouge_l = 0;
+};
+
+std::string Format(const PaperTable& table, const Figures& f) {
   std::string text;
   for (const Part part : table.cell) {
-    const double value = part == Part::kLength ? length : part == Part::kRate ? rate : speedup;
+    const double value = part == Part::kLength    ? f.length
+                         : part == Part::kRate    ? f.rate
+                         : part == Part::kSpeedup ? f.speedup
+                                                  : 100 * f.rouge_l;
     text +=
         Print("%s%.*f%s", text.empty() ? "" : " / ", table.digits, value, part == Part::kSpeedup ? "x" : "");
   }
@@ -99,9 +121,18 @@ CellSums SumOf(const std::vector<Cell>& cells, const std::string& method, double
                         (column.family.empty() || key.family == column.family) &&
                         (column.length == 0 || key.length == column.length);
     if (!counts) continue;
-    for (const EvalItem& item : cell.items) sums.Add(item, cell.runs);
+    for (const EvalItem& item : cell.items) {
+      if (column.subset.empty() || item.subset == column.subset) sums.Add(item, cell.runs);
+    }
   }
   return sums;
+}
+
+// "(3, 1 loops)": prompts, and those whose texts loop.
+std::string CountOf(const CellSums& s) {
+  std::string text = Print(" (%lld", static_cast<long long>(s.prompts));
+  if (s.looping > 0) text += Print(", %lld loop", static_cast<long long>(s.looping));
+  return text + ")";
 }
 
 // `plain`: the plain decoding that the method was measured beside.
@@ -114,11 +145,17 @@ std::string OurRow(const PaperTable& table, const std::vector<Cell>& cells, cons
     row += " | ";
     if (s.prompts == 0) {
       row += "-";
-    } else if (plain) {
-      row += Format(table, 1 - own, s.plain_tokens_per_second(), 1);
-    } else {
-      row += Format(table, s.mean_acceptance_length() - own, s.tokens_per_second(), s.speedup());
+      continue;
     }
+    const double before = table.counts_prompt ? s.prompt_ms : 0;
+    const double ms = before + (plain ? s.plain_ms : s.ms);
+    const auto n = static_cast<double>(s.prompts);
+    const bool exact = plain || s.approximate == 0;  // then the text is that of plain decoding
+    row += Format(table, {.length = (plain ? 1 : s.mean_acceptance_length()) - own,
+                          .rate = ms > 0 ? 1e3 * static_cast<double>(s.tokens) / ms : 0,
+                          .speedup = ms > 0 ? (before + s.plain_ms) / ms : 0,
+                          .rouge_l = exact ? 1 : s.rouge_l_to_exact / n}) +
+           CountOf(s);
   }
   return row;
 }
@@ -141,18 +178,29 @@ std::vector<std::string> PaperTableNames() {
   return names;
 }
 
+std::vector<std::string> PaperNames() {
+  std::vector<std::string> names;
+  for (const PaperTable& table : Tables()) {
+    if (std::ranges::find(names, PaperOf(table)) == names.end()) names.push_back(PaperOf(table));
+  }
+  return names;
+}
+
 Status CheckPaperTable(std::string_view name) {
-  if (Find(name) != nullptr) return {};
+  if (!Find(name).empty()) return {};
   std::string known;
   for (const std::string& table : PaperTableNames()) known += (known.empty() ? "" : ", ") + table;
+  for (const std::string& paper : PaperNames()) known += ", " + paper;
   return InvalidArgument("--paper " + std::string(name) + ": unknown; known are " + known);
 }
 
-std::string PaperTableMarkdown(std::string_view name, const std::vector<Cell>& cells,
-                               const std::string& model) {
-  const PaperTable& table = *Find(name);
-  std::string text = "## In the form of " + table.title + "\n\n" + table.note +
-                     " The paper's models ran on GPUs; lines of this model are last.\n\n| model | method";
+namespace {
+
+std::string Markdown(const PaperTable& table, const std::vector<Cell>& cells, const std::string& model) {
+  std::string text =
+      "## In the form of " + table.title + "\n\n" + table.note +
+      " The paper's models ran on GPUs; lines of this model are last, with the prompts of each "
+      "cell in brackets, and of them those whose text loops.\n\n| model | method";
   std::string rule = "|---|---";
   for (const Column& column : table.columns) {
     text += " | " + column.heading;
@@ -180,6 +228,16 @@ std::string PaperTableMarkdown(std::string_view name, const std::vector<Cell>& c
     text += "| " + model + " | " + method + at + OurRow(table, cells, method, temperature, false) + " |\n";
   }
   return text + "\n";
+}
+
+}  // namespace
+
+std::string PaperTableMarkdown(std::string_view name, const std::vector<Cell>& cells,
+                               const std::string& model) {
+  std::string text;
+  for (const PaperTable* table : Find(name))
+    text += (text.empty() ? "" : "\n") + Markdown(*table, cells, model);
+  return text;
 }
 
 }  // namespace longspec

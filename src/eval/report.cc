@@ -19,8 +19,18 @@ namespace longspec {
 namespace {
 
 struct Sums {
-  CellSums all, straight;  // of all texts; of those that do not loop
+  CellSums all, straight, fresh;  // of all texts; of those that do not loop; of those that hardly repeat
 };
+
+// What a row of figures is of.
+struct Texts {
+  const char* name;
+  const CellSums& sums;
+};
+std::array<Texts, 3> TextsOf(const Sums& sums) {
+  return {{{"all", sums.all}, {"from 0.5", sums.straight}, {"from 0.8", sums.fresh}}};
+}
+static_assert(kLoops == 0.5 && kHardlyRepeats == 0.8);
 
 // Cells in groups, by what `key_of` says of them; cells without items count for nothing.
 template <typename Key>
@@ -31,6 +41,7 @@ std::map<Key, Sums> SumBy(const std::vector<Cell>& cells, const std::function<Ke
       Sums& group = sums[key_of(cell.key)];
       group.all.Add(item, cell.runs);
       if (!item.loops()) group.straight.Add(item, cell.runs);
+      if (item.distinct_4gram >= kHardlyRepeats) group.fresh.Add(item, cell.runs);
     }
   }
   return sums;
@@ -47,33 +58,82 @@ std::string Number(const char* format, double value, bool known) {
   return known ? Print(format, value) : "-";
 }
 
-std::string LengthTable(const std::vector<Cell>& cells) {
+// Micro and macro means, with what they are of.
+constexpr char kMeansHeading[] =
+    "texts | prompts | tokens | speedup | its macro mean | accepted length | its macro mean |";
+constexpr char kMeansRule[] = "---|---:|---:|---:|---:|---:|---:|";
+std::string MeansCells(const Texts& texts) {
+  const CellSums& s = texts.sums;
+  const bool known = s.prompts > 0;
+  return Print(" %s | %lld | %lld |", texts.name, static_cast<long long>(s.prompts),
+               static_cast<long long>(s.tokens)) +
+         " " + Number("%.2fx", s.speedup(), known) + " | " + Number("%.2fx", s.macro_speedup(), known) +
+         " | " + Number("%.2f", s.mean_acceptance_length(), known) + " | " +
+         Number("%.2f", s.macro_acceptance_length(), known) + " |";
+}
+
+std::string MeansTable(const std::vector<Cell>& cells) {
+  using Key = std::pair<double, std::string>;
+  std::string text = std::string("| temp | method | ") + kMeansHeading + "\n|---:|---|" + kMeansRule + "\n";
+  const auto groups = SumBy<Key>(cells, [](const CellKey& key) { return Key(key.temperature, key.method); });
+  for (const auto& [key, sums] : groups) {
+    for (const Texts& texts : TextsOf(sums)) {
+      text += Print("| %g | %s |", key.first, key.second.c_str()) + MeansCells(texts) + "\n";
+    }
+  }
+  return text;
+}
+
+// How far methods that may write another text are from plain decoding.
+std::string ApproximationTable(const std::vector<Cell>& cells) {
+  using Key = std::tuple<std::string, double, std::string, int>;
   std::string text =
-      "| temp | method | length | prompts | speedup | accepted length | tokens/s | plain tokens/s | looping "
-      "| speedup "
-      "without | accepted length without | distinct 4-grams | identical |\n"
-      "|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+      "| family | temp | method | length | prompts | speedup | ROUGE-L | tokens checked | chosen otherwise "
+      "|\n"
+      "|---|---:|---|---:|---:|---:|---:|---:|---:|\n";
+  const auto groups = SumBy<Key>(
+      cells, [](const CellKey& key) { return Key(key.family, key.temperature, key.method, key.length); });
+  for (const auto& [key, sums] : groups) {
+    const CellSums& s = sums.all;
+    if (s.approximate == 0) continue;
+    const auto& [family, temperature, method, length] = key;
+    text += Print("| %s | %g | %s | %d | %lld | %.2fx | %.3f | %lld | ", family.c_str(), temperature,
+                  method.c_str(), length, static_cast<long long>(s.prompts), s.speedup(),
+                  s.rouge_l_to_exact / static_cast<double>(s.prompts), static_cast<long long>(s.checked)) +
+            Number("%.1f %%",
+                   100.0 * static_cast<double>(s.differing) /
+                       static_cast<double>(std::max<int64_t>(1, s.checked)),
+                   s.checked > 0) +
+            " |\n";
+  }
+  return text;
+}
+
+std::string LengthTable(const std::vector<Cell>& cells) {
+  std::string text = std::string("| temp | method | length | ") + kMeansHeading +
+                     " tokens/s | plain tokens/s | distinct 4-grams | identical |\n|---:|---|---:|" +
+                     kMeansRule + "---:|---:|---:|---:|\n";
   for (const auto& [row, sums] : SumByRow(cells)) {
     const auto& [temperature, method, length] = row;
-    const CellSums& s = sums.all;
-    const bool straight = sums.straight.prompts > 0;
-    const auto n = static_cast<double>(s.prompts);
-    text +=
-        Print("| %g | %s | %d | %lld | %.2fx | %.2f | %.1f | %.1f | %lld | %s | %s | %.2f | %.0f %% |\n",
-              temperature, method.c_str(), length, static_cast<long long>(s.prompts), s.speedup(),
-              s.mean_acceptance_length(), s.tokens_per_second(), s.plain_tokens_per_second(),
-              static_cast<long long>(s.looping), Number("%.2fx", sums.straight.speedup(), straight).c_str(),
-              Number("%.2f", sums.straight.mean_acceptance_length(), straight).c_str(), s.distinct_4gram / n,
-              100.0 * static_cast<double>(s.identical) / n);
+    for (const Texts& texts : TextsOf(sums)) {
+      const CellSums& s = texts.sums;
+      const bool known = s.prompts > 0;
+      const double n = static_cast<double>(std::max<int64_t>(1, s.prompts));
+      text += Print("| %g | %s | %d |", temperature, method.c_str(), length) + MeansCells(texts) + " " +
+              Number("%.1f", s.tokens_per_second(), known) + " | " +
+              Number("%.1f", s.plain_tokens_per_second(), known) + " | " +
+              Number("%.2f", s.distinct_4gram / n, known) + " | " +
+              Number("%.0f %%", 100.0 * static_cast<double>(s.identical) / n, known && s.approximate == 0) +
+              " |\n";
+    }
   }
   return text;
 }
 
 std::string FamilyTable(const std::vector<Cell>& cells) {
   using Key = std::tuple<std::string, double, std::string>;
-  std::string text =
-      "| family | temp | method | speedup | accepted length | tokens | looping | slowest length |\n"
-      "|---|---:|---|---:|---:|---:|---:|---|\n";
+  std::string text = std::string("| family | temp | method | ") + kMeansHeading +
+                     " slowest length |\n|---|---:|---|" + kMeansRule + "---|\n";
   std::map<Key, std::pair<double, int>> slowest;
   for (const Cell& cell : cells) {
     CellSums sums;
@@ -88,10 +148,10 @@ std::string FamilyTable(const std::vector<Cell>& cells) {
   for (const auto& [key, sums] : groups) {
     const auto& [family, temperature, method] = key;
     const auto& [speedup, length] = slowest.at(key);
-    text += Print("| %s | %g | %s | %.2fx | %.2f | %lld | %lld of %lld | %.2fx at %d |\n", family.c_str(),
-                  temperature, method.c_str(), sums.all.speedup(), sums.all.mean_acceptance_length(),
-                  static_cast<long long>(sums.all.tokens), static_cast<long long>(sums.all.looping),
-                  static_cast<long long>(sums.all.prompts), speedup, length);
+    for (const Texts& texts : TextsOf(sums)) {
+      text += Print("| %s | %g | %s |", family.c_str(), temperature, method.c_str()) + MeansCells(texts) +
+              Print(" %.2fx at %d |\n", speedup, length);
+    }
   }
   return text;
 }
@@ -219,6 +279,7 @@ std::map<Place, Contest> Contests(const std::vector<Cell>& cells) {
     const CellSums sums = SumsOfAnswers(cell);
     if (sums.prompts == 0) continue;
     Contest& contest = contests[{cell.key.family, cell.key.temperature, cell.key.length}];
+    if (sums.approximate > 0) continue;  // of another text
     contest.distinct_4gram = sums.distinct_4gram / static_cast<double>(sums.prompts);
     if (!cell.key.is_fixed()) {
       contest.adaptive.emplace_back(cell.key.method, sums.speedup());
@@ -249,8 +310,8 @@ std::string ContestTable(const std::vector<Cell>& cells) {
 // Means over cells, each counting once, of every method; of adaptive ones also how they stand to the best.
 std::string MethodTable(const std::vector<Cell>& cells) {
   struct Means {
-    int n = 0, n_straight = 0, n_contests = 0, slower = 0, within = 0;
-    double sum = 0, sum_straight = 0, least = 0, shares = 0, least_share = 0;
+    int n = 0, n_straight = 0, n_fresh = 0, slower = 0, within = 0;
+    double sum = 0, sum_straight = 0, sum_fresh = 0, least = 0, shares = 0, least_share = 0;
   };
   std::map<std::string, Means> methods;
   const auto contests = Contests(cells);
@@ -271,16 +332,20 @@ std::string MethodTable(const std::vector<Cell>& cells) {
       ++means.n_straight;
       means.sum_straight += speedup;
     }
+    if (contest.distinct_4gram >= kHardlyRepeats) {
+      ++means.n_fresh;
+      means.sum_fresh += speedup;
+    }
   }
   std::string text =
-      "| method | cells | mean speedup | without looping texts | least | over 2 % slower than plain | mean "
-      "share of the "
-      "best fixed setting | least | cells within 5 % of it "
-      "|\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+      "| method | cells | mean speedup | distinct 4-grams from 0.5: cells | mean speedup | from 0.8: cells | "
+      "mean speedup | least | over 2 % slower than plain | mean share of the best fixed setting | least | "
+      "cells within 5 % of it |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
   for (const auto& [method, m] : methods) {
-    text += Print("| %s | %d | %.2fx | %s | %.2fx | %d | %.0f %% | %.0f %% | %d |\n", method.c_str(), m.n,
-                  m.sum / m.n,
+    text += Print("| %s | %d | %.2fx | %d | %s | %d | %s | %.2fx | %d | %.0f %% | %.0f %% | %d |\n",
+                  method.c_str(), m.n, m.sum / m.n, m.n_straight,
                   Number("%.2fx", m.sum_straight / std::max(1, m.n_straight), m.n_straight > 0).c_str(),
+                  m.n_fresh, Number("%.2fx", m.sum_fresh / std::max(1, m.n_fresh), m.n_fresh > 0).c_str(),
                   m.least, m.slower, 100 * m.shares / m.n, 100 * m.least_share, m.within);
   }
   return text;
@@ -341,6 +406,7 @@ std::string ReportMarkdown(const std::vector<Cell>& cells, const ReportOptions& 
   int64_t prompts = 0, identical = 0;
   for (const Cell& cell : cells) {
     for (const EvalItem& item : cell.items) {
+      if (item.approximate) continue;
       ++prompts;
       identical += item.identical ? 1 : 0;
     }
@@ -350,10 +416,13 @@ std::string ReportMarkdown(const std::vector<Cell>& cells, const ReportOptions& 
                 static_cast<long long>(identical), static_cast<long long>(prompts));
   text +=
       "Speedups are over plain decoding of the same prompts in the same process, in turn with it; prompt "
-      "evaluation is "
-      "not counted. The accepted length is 1 + accepted / steps. A text loops if fewer than half of its "
-      "4-grams are "
-      "distinct, which flatters every drafter: the columns \"without\" leave such texts out.\n\n";
+      "evaluation is not counted. The accepted length is 1 + accepted / steps. Means are quotients of sums; "
+      "in "
+      "macro means each prompt counts once. A text loops if fewer than half of its 4-grams are distinct, "
+      "which "
+      "flatters every drafter: rows \"from 0.5\" leave such texts out, rows \"from 0.8\" all of which a "
+      "fifth "
+      "or more is said again.\n\n";
   if (const std::string with = DraftedWith(cells); !with.empty()) {
     text += "Drafted with (dice are for temperatures above 0): " + with + ".\n\n";
   }
@@ -367,6 +436,15 @@ std::string ReportMarkdown(const std::vector<Cell>& cells, const ReportOptions& 
         "is known only afterwards.\n\n" +
         table;
   }
+  if (const std::string table = ApproximationTable(cells); std::ranges::count(table, '\n') > 2) {
+    text +=
+        "\n## Approximations\n\nThese methods may write another text than plain decoding. ROUGE-L is its F1 "
+        "against plain decoding's text; the last column is the share of the checked tokens that the whole "
+        "cache "
+        "would have chosen otherwise.\n\n" +
+        table;
+  }
+  text += "\n## Of all prompts\n\n" + MeansTable(cells);
   text += "\n## By context length\n\n" + LengthTable(cells) + "\n![speedup](speedup.svg)\n\n";
   text += "![accepted length](accepted_length.svg)\n\n## By family\n\n" + FamilyTable(cells);
   text +=

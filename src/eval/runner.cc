@@ -38,16 +38,38 @@ bool CutSuffix(std::string_view suffix, std::string& name) {
   return true;
 }
 
-// TYPE[@POLICY][:NODES][/no-dice][/no-prior]. A number that is none, or another word, is left in the policy
-// or the type, where it will be refused.
-SpeculationOptions SpeculationOf(const std::string& method, const SpeculationOptions& base) {
-  SpeculationOptions speculation = base;
+// What a method is, besides what all of them are.
+struct MethodOptions {
+  SpeculationOptions speculation;
+  PartialVerificationOptions partial;
+};
+
+// Cuts "/partial=BUDGET" off the end of `name`, if it is there and right.
+bool CutPartial(std::string& name, PartialVerificationOptions* partial) {
+  constexpr std::string_view kPartial = "/partial=";
+  const size_t at = name.rfind(kPartial);
+  if (at == std::string::npos) return false;
+  int budget = 0;
+  const char* const end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(name.data() + at + kPartial.size(), end, budget);
+  if (error != std::errc() || rest != end || budget <= 0) return false;
+  *partial = {.enabled = true, .budget = budget};
+  name.resize(at);
+  return true;
+}
+
+// TYPE[@POLICY][:NODES][/no-dice][/no-prior][/partial=BUDGET]. A number that is none, or another word, is
+// left in the policy or the type, where it will be refused.
+MethodOptions OptionsOf(const std::string& method, const SpeculationOptions& base) {
+  MethodOptions options = {.speculation = base, .partial = {}};
+  SpeculationOptions& speculation = options.speculation;
   std::string name = method;
   for (bool more = true; more;) {
     const bool no_dice = CutSuffix("/no-dice", name), no_prior = CutSuffix("/no-prior", name);
+    const bool partial = CutPartial(name, &options.partial);
     if (no_dice) speculation.dice = false;
     if (no_prior) speculation.prior = "none";
-    more = no_dice || no_prior;
+    more = no_dice || no_prior || partial;
   }
   if (const size_t colon = name.rfind(':'); colon != std::string::npos) {
     int nodes = 0;
@@ -62,7 +84,7 @@ SpeculationOptions SpeculationOf(const std::string& method, const SpeculationOpt
   speculation.type = name.substr(0, at);
   std::replace(speculation.type.begin(), speculation.type.end(), '+', ',');
   speculation.policy = at == std::string::npos ? std::string() : name.substr(at + 1);
-  return speculation;
+  return options;
 }
 
 // What cells must agree in to stand in one table.
@@ -242,7 +264,10 @@ class Evaluation {
   Status RunTogether(const EvalPrompt& prompt, const Session& prefilled, double temperature, double prompt_ms,
                      const std::vector<Cell*>& cells) {
     for (Cell* cell : cells) {
-      cell->items.push_back({.id = prompt.sample->id, .prompt_ms = prompt_ms, .identical = true});
+      cell->items.push_back({.id = prompt.sample->id,
+                             .subset = prompt.sample->subset,
+                             .prompt_ms = prompt_ms,
+                             .identical = true});
     }
     std::vector<TurnTimes> times(cells.size() + 1);  // plain decoding's first
     for (int run = 0; run < options_.runs; ++run) {
@@ -265,6 +290,12 @@ class Evaluation {
         item.identical = item.identical && result.tokens == plain.tokens;
         AddRun(result, item);
         if (run == 0) Describe(result, *prompt.sample, item);
+        if (run == 0 && result.partial_verification.enabled) {
+          item.approximate = true;
+          item.rouge_l_to_exact = RougeL(result.text, plain.text);
+          item.checked = result.partial_verification.checked;
+          item.differing = result.partial_verification.differing;
+        }
       }
     }
     for (size_t i = 0; i < cells.size(); ++i) {
@@ -357,7 +388,9 @@ class Evaluation {
     request.sampling = options_.sampling;
     request.sampling.temperature = static_cast<float>(temperature);
     request.sampling.seed = options_.seed;
-    request.speculation = SpeculationOf(method, options_.speculation);
+    MethodOptions of_method = OptionsOf(method, options_.speculation);
+    request.speculation = std::move(of_method.speculation);
+    request.partial_verification = of_method.partial;
     request.on_prefill = [this](int, int) { return KeepGoing(); };
     return request;
   }
@@ -414,7 +447,7 @@ Status CheckNumbers(const EvalOptions& o) {
 Status CheckEvaluation(const EvalOptions& options) {
   LS_TRY(CheckNumbers(options));
   for (const std::string& method : options.methods) {
-    LS_TRY(CheckSpeculation(SpeculationOf(method, options.speculation)));
+    LS_TRY(CheckSpeculation(OptionsOf(method, options.speculation).speculation));
     if (std::count(options.methods.begin(), options.methods.end(), method) > 1) {
       return InvalidArgument("--methods: " + method + " is named twice");
     }

@@ -20,7 +20,8 @@ struct EvalOptions {
   std::string data, out;                   // folders
   std::vector<std::string> families = {};  // empty: all of the data
   // --spec-type values, "a+b" for lists; "a@policy" for another policy, "a:8" for another most nodes per
-  // step, "a/no-dice" and "a/no-prior" without these.
+  // step, "a/no-dice" and "a/no-prior" without these; "a/partial=2048": APPROXIMATE, a part of the cache of
+  // that budget chooses.
   std::vector<std::string> methods = {"ngram", "auto"};
   std::vector<int> lengths = {512, 2048, 4096,
                               8192};  // prompt, answer and room for drafts; at most the context

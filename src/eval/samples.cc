@@ -35,6 +35,7 @@ Result<Sample> ParseSample(std::string_view line) {
   LS_ASSIGN(sample.id, StringOr(object, "id"));
   LS_ASSIGN(sample.text, StringOr(object, "prompt_text"));
   LS_ASSIGN(sample.instruction, StringOr(object, "instruction"));
+  LS_ASSIGN(sample.subset, StringOr(object, "subset"));
   LS_ASSIGN(const std::string reference, StringOr(object, "reference"));
   if (!reference.empty()) sample.reference = reference;
   if (sample.id.empty()) return Corrupt("`id` is missing");

@@ -44,6 +44,16 @@ TEST_F(SamplesTest, ReadsPlainAndGzipFamilies) {
   EXPECT_THAT((*code)[1].text, HasSubstr("return x + 1"));
 }
 
+TEST_F(SamplesTest, ASubsetMayBeNamed) {
+  ASSERT_TRUE(Read("{\"id\":\"a\",\"prompt_text\":\"t\",\"subset\":\"pg19\"}\n"
+                   "{\"id\":\"b\",\"prompt_text\":\"t\"}\n")
+                  .ok());
+  const auto samples = ReadFamily(folder_, "x");
+  ASSERT_TRUE(samples.ok());
+  EXPECT_EQ((*samples)[0].subset, "pg19");
+  EXPECT_EQ((*samples)[1].subset, "");
+}
+
 TEST_F(SamplesTest, ErrorsNameFileAndLine) {
   EXPECT_THAT(Read("{\"id\":\"a\",\"prompt_text\":\"t\"}\n\nnot json\n").message(),
               HasSubstr("x.jsonl:3: not a JSON"));

@@ -42,7 +42,7 @@ class ReindexedCacheImpl final : public ReindexedCache {
   }
 
   // Positions are cut off from the end, which is in the set. Where so much is cut that the newest chunk is
-  // not, the next rows see the last chunks.
+  // not, the set is the last chunks; if there is no memory for them, the next Begin says so.
   void Truncate(int length) override {
     LS_CHECK(length >= 0 && length <= length_ && n_speculated_ == 0);
     length_ = length;
@@ -53,6 +53,7 @@ class ReindexedCacheImpl final : public ReindexedCache {
     if (length == 0 || (!chunks_.empty() && chunks_.back() == NewestChunk())) return;
     held_.clear();
     chunks_.clear();
+    (void)HoldLast(options_.n_chunks);
   }
 
   Status Choose(std::span<const float> scores) override {
@@ -74,6 +75,13 @@ class ReindexedCacheImpl final : public ReindexedCache {
     std::ranges::sort(best);
     if (best.back() != n_chunks - 1) best.push_back(n_chunks - 1);
     return Hold(best);
+  }
+
+  Status HoldLast(int n_chunks) override {
+    std::vector<int32_t> last;
+    const int end = length_ == 0 ? 0 : NewestChunk() + 1;
+    for (int c = std::max(0, end - n_chunks); c < end; ++c) last.push_back(c);
+    return Hold(last);
   }
 
   std::span<const int32_t> chunks() const override { return chunks_; }
@@ -137,12 +145,6 @@ class ReindexedCacheImpl final : public ReindexedCache {
 
   void AddNewChunks() {
     for (int c = chunks_.empty() ? 0 : chunks_.back() + 1; c <= NewestChunk(); ++c) chunks_.push_back(c);
-  }
-
-  Status HoldLast(int n) {
-    std::vector<int32_t> last;
-    for (int c = std::max(0, NewestChunk() + 1 - n); c <= NewestChunk(); ++c) last.push_back(c);
-    return Hold(last);
   }
 
   // Makes the set these chunks. A slot that holds the right position already is left as it is.

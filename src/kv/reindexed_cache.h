@@ -44,6 +44,10 @@ class ReindexedCache : public KvCache {
   // first positions; those beyond count as 0. REQUIRES: no transaction is open.
   virtual Status Choose(std::span<const float> scores) = 0;
 
+  // Makes the set the last `n_chunks` chunks, as after a prompt of which nothing was scored. REQUIRES: no
+  // transaction is open.
+  virtual Status HoldLast(int n_chunks) = 0;
+
   // The chunks of the set, ascending.
   virtual std::span<const int32_t> chunks() const = 0;
 };

@@ -176,6 +176,24 @@ TEST(ReindexedCache, GoesBack) {
   ExpectHolds(*cache, {0}, 8);
 }
 
+TEST(ReindexedCache, HoldsTheLastChunks) {
+  const auto cache =
+      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall);
+  ASSERT_TRUE(cache->HoldLast(2).ok());
+  EXPECT_EQ(cache->n_slots(), 0);
+  Grow(*cache, 90);
+  ASSERT_TRUE(cache->HoldLast(2).ok());
+  ExpectHolds(*cache, {10, 11}, 8);
+  Grow(*cache, 8);
+  ExpectHolds(*cache, {10, 11, 12}, 8);
+  ASSERT_TRUE(cache->HoldLast(100).ok());
+  ExpectHolds(*cache, UpTo(13), 8);
+  // Cut to before what is held: what it then has is there at once.
+  ASSERT_TRUE(cache->HoldLast(1).ok());
+  cache->Truncate(50);
+  ExpectHolds(*cache, {4, 5, 6}, 8);
+}
+
 TEST(ReindexedCache, DestructionIsRollback) {
   const auto cache =
       MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall);

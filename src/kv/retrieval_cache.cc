@@ -36,7 +36,7 @@ class RetrievalCacheImpl final : public RetrievalCache {
   int capacity() const override { return std::numeric_limits<int>::max(); }
   Exactness exactness() const override { return Exactness::kApproximate; }
   size_t bytes() const override {
-    return chunks_.size() * chunk_bytes() + summaries_.bytes() + queries_.size() * sizeof(float) +
+    return chunks_.size() * chunk_bytes() + summaries_.bytes() + queries_.capacity() * sizeof(float) +
            held_.size() * sizeof(int32_t);
   }
 
@@ -52,11 +52,17 @@ class RetrievalCacheImpl final : public RetrievalCache {
 
   bool wants_queries() const override { return n_blocks_ > 0 && options_.score != BlockScore::kNorm; }
 
-  void SetQueries(std::span<const float* const> by_layer) override {
-    LS_CHECK(std::ssize(by_layer) == n_layer_);
-    const size_t width = Z(int64_t{n_head_} * layout_.head_dim);
-    for (size_t layer = 0; layer < by_layer.size(); ++layer) {
-      std::copy_n(by_layer[layer], width, queries_.begin() + static_cast<std::ptrdiff_t>(layer * width));
+  void SetQueries(std::span<const float* const> by_layer, int n_rows) override {
+    LS_CHECK(std::ssize(by_layer) == n_layer_ && n_rows >= 1);
+    const size_t of_head = Z(int64_t{n_head_ / layout_.n_kv_head} * layout_.head_dim);
+    queries_.clear();
+    for (const float* rows : by_layer) {
+      for (size_t head = 0; head < Z(layout_.n_kv_head); ++head) {
+        for (size_t row = 0; row < Z(n_rows); ++row) {
+          const float* q = rows + (row * Z(layout_.n_kv_head) + head) * of_head;
+          queries_.insert(queries_.end(), q, q + of_head);
+        }
+      }
     }
   }
 
@@ -81,12 +87,11 @@ class RetrievalCacheImpl final : public RetrievalCache {
     if (n_fixed_ == 0) CopySink(source);
     std::vector<float> scores(Z(summaries_.n_blocks() - first));
     std::vector<int32_t> best;
-    const int group = n_head_ / layout_.n_kv_head;
+    const size_t of_head = queries_.size() / Z(int64_t{n_layer_} * layout_.n_kv_head);
     for (int layer = 0; layer < n_layer_ && n_blocks_ > 0; ++layer) {
       for (int head = 0; head < layout_.n_kv_head; ++head) {
-        const size_t at = Z((int64_t{layer} * n_head_ + int64_t{head} * group) * layout_.head_dim);
-        summaries_.Score(layer, head, std::span(queries_).subspan(at, Z(int64_t{group} * layout_.head_dim)),
-                         first, scores);
+        const size_t at = Z(int64_t{layer} * layout_.n_kv_head + head) * of_head;
+        summaries_.Score(layer, head, std::span(queries_).subspan(at, of_head), first, scores);
         BestBlocks(std::span(scores).first(Z(end - first)), first, n_blocks_, &best);
         CopyBlocks(source, layer, head, best);
       }
@@ -214,7 +219,7 @@ class RetrievalCacheImpl final : public RetrievalCache {
   int n_speculated_ = 0;
   int64_t n_choices_ = 0;
   BlockSummaries summaries_;
-  std::vector<float> queries_;  // (n_layer, n_head, head_dim)
+  std::vector<float> queries_;  // (n_layer, n_kv_head, rows that choose, group, head_dim)
   std::vector<int32_t> held_;   // (n_layer, n_kv_head, n_blocks): what the fixed slots hold
   std::vector<AlignedBuffer> chunks_;
   std::vector<std::byte*> bases_;

@@ -2,8 +2,9 @@
 //
 // A working set that chooses what to see (SpecPV, arXiv 2512.02337; TriForce, arXiv 2404.11912): the first
 // `sink` positions; `budget` positions in blocks of 16, for each layer and KV head those that the last query
-// scores highest; and all positions from some point before the end on, which grow until the next choice. Keys
-// keep the rotation of their original positions, so a choice is a copy of bytes.
+// scores highest (of several rows' queries: their mean score); and all positions from some point before the
+// end on, which grow until the next choice. Keys keep the rotation of their original positions, so a choice
+// is a copy of bytes.
 //
 // Slots: [0, sink) the sink, [sink, sink + budget) the chosen blocks in ascending order, then the recent
 // positions one by one. As long as everything fits, slots are positions and attention is that of the full

@@ -175,6 +175,53 @@ TEST(RetrievalCache, ChoosesTheBlocksOfTheHighestScores) {
   }
 }
 
+// Of several rows' queries a block's score is the mean of what each says.
+TEST(RetrievalCache, SeveralRowsChooseByTheMeanScore) {
+  std::mt19937 rng(3);
+  const auto source = MakeFullCache(Layout(CacheType::kF32), kLayers, 1000);
+  const auto part = MakeRetrievalCache(Layout(CacheType::kF32), kLayers, kHeads * kGroup, kSmall);
+  Grow(*source, 350, rng);
+  const Queries rows[] = {Queries(5), Queries(6), Queries(7)};
+  std::vector<std::vector<float>> together(kLayers);
+  std::vector<const float*> views;
+  for (int layer = 0; layer < kLayers; ++layer) {
+    for (const Queries& row : rows) {
+      together[static_cast<size_t>(layer)].insert(together[static_cast<size_t>(layer)].end(),
+                                                  row.numbers[layer].begin(), row.numbers[layer].end());
+    }
+    views.push_back(together[static_cast<size_t>(layer)].data());
+  }
+  part->SetQueries(views, 3);
+  ASSERT_TRUE(part->Follow(*source).ok());
+  int n_other = 0;  // than what the first row alone would choose
+  for (int layer = 0; layer < kLayers; ++layer) {
+    for (int head = 0; head < kHeads; ++head) {
+      const auto best = [&](std::span<const Queries> of) {
+        std::vector<int> all(static_cast<size_t>(part->recent_begin() / kKeyBlock - 1));
+        std::iota(all.begin(), all.end(), 1);
+        std::map<int, float> scores;
+        for (const int b : all) {
+          for (const Queries& q : of) scores[b] += NaiveScore(*source, layer, head, b, q, kSmall.score);
+        }
+        std::ranges::stable_sort(all, [&](int a, int b) { return scores[a] > scores[b]; });
+        all.resize(4);
+        std::ranges::sort(all);
+        return all;
+      };
+      const auto blocks = part->blocks(layer, head);
+      EXPECT_EQ(std::vector<int>(blocks.begin(), blocks.end()), best(rows));
+      n_other += best(rows) != best(std::span(rows).first(1));
+    }
+  }
+  EXPECT_GT(n_other, 0);
+  // The next choice is by what was given last.
+  part->SetQueries(rows[1].views);
+  Grow(*source, 41, rng);
+  ASSERT_TRUE(part->Follow(*source).ok());
+  EXPECT_EQ(part->n_choices(), 2);
+  ExpectHolds(*source, *part, kSmall);
+}
+
 // SpecPV's own example: q (1, -1), most (2, 3), least (-1, -2): 1, where Quest's bound is 4.
 TEST(BlockSummaries, ScoreSpecPvsExample) {
   const KvLayout layout = {

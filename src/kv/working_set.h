@@ -20,8 +20,9 @@ class WorkingSet : public KvCache {
 
   // Whether what it holds depends on what the target asked for last.
   virtual bool wants_queries() const { return false; }
-  // The rotated queries of the newest position of `source`, per layer (n_head * head_dim).
-  virtual void SetQueries(std::span<const float* const>) {}
+  // The rotated queries of the newest position of `source`, per layer (n_rows, n_head * head_dim); or of
+  // several rows that are to choose together.
+  virtual void SetQueries(std::span<const float* const>, int /*n_rows*/ = 1) {}
 };
 
 }  // namespace longspec

@@ -715,8 +715,9 @@ class Eval(WithModel):
                 self.assertTrue(os.path.exists(os.path.join(out, name)), name)
             self.expect_whole_page(os.path.join(out, "report.html"), first.stdout.decode())
             self.assertEqual(longspec(*args).stdout, first.stdout)  # nothing is run again
-            in_form = longspec(*args, "--paper", "specextend-table2,beagle-table1").stdout.decode()
+            in_form = longspec(*args, "--paper", "specextend,beagle-table1").stdout.decode()
             self.assertIn("In the form of SpecExtend, table 2", in_form)
+            self.assertIn("In the form of SpecExtend, table 3", in_form)
             self.assertIn("In the form of Beagle, table 1", in_form)
             self.expect_error(longspec(*args, "-n", "9"), USAGE, "n_predict 8, not 9")
 
