@@ -107,6 +107,7 @@ class App::Serving {
     const ModelInfo& info = served_.engine->info();
     served_.model_name = app_.options_.model_name.empty() ? NameOf(info) : app_.options_.model_name;
     served_.created = std::time(nullptr);
+    served_.tool_format = openai::ToolFormatOf(info.chat_template);
     SchedulerOptions options = app_.options_.scheduler;
     options.on_round = [&metrics = app_.metrics_](const RoundReport& round) { Count(round, metrics); };
     LS_ASSIGN(auto scheduler, served_.engine->NewScheduler(options));

@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import typing
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -166,6 +167,11 @@ class Server:
         """Nothing runs, and nothing is held."""
         for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"):
             self.wait_for(name, 0)
+
+
+# Arguments that random weights write in a few tokens.
+SWITCH = {"type": "object", "properties": {"state": {"type": "string", "enum": ["on", "off"]}}, "required": ["state"],
+          "additionalProperties": False}
 
 
 def completion(prompt, **fields):
@@ -598,6 +604,133 @@ class Clients(unittest.TestCase):
                     with self.assertRaises(self.openai_package.RateLimitError) as raised:
                         once.completions.create(model="x", prompt="y")
                     self.assertEqual(raised.exception.response.headers["retry-after"], "1")
+
+    # --- tools and forms of answers ---
+
+    def needs_grammars(self):
+        status, _, text = self.server.request("POST", "/completion", {"prompt": "x", "json_schema": {}, "n_predict": 1},
+                                              {"Authorization": "Bearer secret"})
+        if status == 400 and b"get_xgrammar" in text:
+            self.skipTest("built without xgrammar")
+
+    def tools_of_a_chat(self):
+        return {"tools": [{"type": "function", "function": {"name": name, "description": "Switches it.", "strict": True,
+                                                            "parameters": SWITCH}} for name in ("lamp", "fan")],
+                "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 400}
+
+    def test_tools(self):
+        self.needs_grammars()
+        whole = self.chat(**self.tools_of_a_chat())
+        choice = whole.choices[0]
+        self.assertEqual(choice.finish_reason, "tool_calls")
+        self.assertIsNone(choice.message.content)
+        call, = choice.message.tool_calls
+        self.assertIn(call.function.name, ("lamp", "fan"))
+        self.assertIn(json.loads(call.function.arguments)["state"], ("on", "off"))
+        # Their results go back as they came.
+        turns = [{"role": "user", "content": "the sea"}, choice.message.model_dump(exclude_none=True),
+                 {"role": "tool", "tool_call_id": call.id, "content": "done"}]
+        again = self.chat(messages=turns, tools=self.tools_of_a_chat()["tools"], tool_choice="none")
+        self.assertIsNone(again.choices[0].message.tool_calls)
+        self.assertGreater(again.usage.prompt_tokens, whole.usage.prompt_tokens)
+        named = self.chat(**{**self.tools_of_a_chat(), "tool_choice": {"type": "function", "function": {"name": "fan"}}})
+        self.assertEqual(named.choices[0].message.tool_calls[0].function.name, "fan")
+
+    def test_streamed_tools(self):
+        self.needs_grammars()
+        whole = self.chat(n=2, **self.tools_of_a_chat())
+        calls, finish = [None, None], [None, None]
+        for chunk in self.chat(n=2, stream=True, **self.tools_of_a_chat()):
+            for choice in chunk.choices:
+                finish[choice.index] = choice.finish_reason or finish[choice.index]
+                for delta in choice.delta.tool_calls or ():
+                    self.assertEqual(delta.index, 0)
+                    if calls[choice.index] is None:
+                        self.assertEqual(delta.type, "function")
+                        calls[choice.index] = [delta.function.name, delta.function.arguments, delta.id]
+                    else:
+                        self.assertIsNone(delta.id)
+                        calls[choice.index][1] += delta.function.arguments
+        self.assertEqual(finish, ["tool_calls"] * 2)
+        self.assertEqual([call[:2] for call in calls],
+                         [[choice.message.tool_calls[0].function.name, choice.message.tool_calls[0].function.arguments]
+                          for choice in whole.choices])
+        self.assertNotEqual(calls[0][2], calls[1][2])
+        # The package's own way of putting a stream together.
+        ask = {"model": "little", "temperature": 0.7, "seed": 5, "messages": [{"role": "user", "content": "the sea"}]}
+        with self.openai.chat.completions.stream(**ask, **self.tools_of_a_chat()) as stream:
+            final = stream.get_final_completion()
+        self.assertEqual(final.choices[0].message.tool_calls[0].function.arguments, calls[0][1])
+
+    def test_structured_output(self):
+        self.needs_grammars()
+        import pydantic
+
+        class Verdict(pydantic.BaseModel):
+            verdict: typing.Literal["yes", "no"]
+            sure: bool
+
+        ask = {"model": "little", "seed": 5, "messages": [{"role": "user", "content": "the sea"}], "max_tokens": 400}
+        parsed = self.openai.chat.completions.parse(response_format=Verdict, **ask).choices[0]
+        self.assertEqual(parsed.finish_reason, "stop")
+        self.assertIn(parsed.message.parsed.verdict, ("yes", "no"))
+        with self.openai.chat.completions.stream(response_format=Verdict, **ask) as stream:
+            self.assertEqual(stream.get_final_completion().choices[0].message.parsed, parsed.message.parsed)
+        response = self.openai.responses.parse(model="little", input="the sea", text_format=Verdict, max_output_tokens=400)
+        self.assertIn(response.output_parsed.verdict, ("yes", "no"))
+        with self.assertRaises(self.openai_package.BadRequestError) as raised:
+            self.chat(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": {"not": {}}}})
+        self.assertEqual(raised.exception.param, "response_format")
+        self.assertIn("not is not supported", raised.exception.message)
+
+    def test_tools_of_responses(self):
+        self.needs_grammars()
+        tool = {"type": "function", "name": "lamp", "parameters": SWITCH, "strict": True}
+        ask = {"model": "little", "input": "the sea", "max_output_tokens": 400, "tools": [tool], "tool_choice": "required",
+               "parallel_tool_calls": False, "extra_body": {"seed": 5}}
+        whole = self.openai.responses.create(**ask)
+        call, = whole.output
+        self.assertEqual((whole.status, call.type, call.name), ("completed", "function_call", "lamp"))
+        self.assertIn(json.loads(call.arguments)["state"], ("on", "off"))
+        self.assertEqual(whole.tools[0].name, "lamp")
+        told, final = "", None
+        for event in self.openai.responses.create(stream=True, **ask):
+            if event.type == "response.function_call_arguments.delta":
+                told += event.delta
+            if event.type == "response.function_call_arguments.done":
+                self.assertEqual(event.arguments, told)
+            if event.type == "response.completed":
+                final = event.response
+        self.assertEqual(told, call.arguments)
+        self.assertEqual(final.output[0].arguments, call.arguments)
+        turns = [{"role": "user", "content": "the sea"}, call.model_dump(exclude_none=True),
+                 {"type": "function_call_output", "call_id": call.call_id, "output": "done"}]
+        again = self.openai.responses.create(model="little", input=turns, max_output_tokens=16)
+        self.assertGreater(again.usage.input_tokens, 16)
+
+    def test_anthropic_tools(self):
+        self.needs_grammars()
+        tools = [{"name": name, "description": "Switches it.", "input_schema": SWITCH} for name in ("lamp", "fan")]
+        ask = {"model": "little", "max_tokens": 400, "messages": [{"role": "user", "content": "the sea"}], "tools": tools,
+               "tool_choice": {"type": "any", "disable_parallel_tool_use": True}, "extra_body": {"seed": 3}}
+        whole = self.anthropic.messages.create(**ask)
+        self.assertEqual(whole.stop_reason, "tool_use")
+        call, = whole.content
+        self.assertEqual(call.type, "tool_use")
+        self.assertIn(call.input["state"], ("on", "off"))
+        with self.anthropic.messages.stream(**ask) as stream:
+            pieces = [event.partial_json for event in stream if event.type == "input_json"]
+            final = stream.get_final_message()
+        self.assertEqual(json.loads("".join(pieces)), call.input)
+        self.assertEqual([(block.name, block.input) for block in final.content], [(call.name, call.input)])
+        self.assertEqual(final.stop_reason, "tool_use")
+        turns = ask["messages"] + [
+            {"role": "assistant", "content": [call.model_dump(exclude_none=True)]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "done"}]}]
+        again = self.anthropic.messages.create(**{**ask, "messages": turns, "max_tokens": 16, "tool_choice": {"type": "none"}})
+        self.assertIn(again.stop_reason, ("end_turn", "max_tokens"))
+        counted = self.anthropic.messages.count_tokens(model="little", messages=ask["messages"], tools=tools)
+        self.assertEqual(counted.input_tokens, whole.usage.input_tokens + (whole.usage.cache_read_input_tokens or 0))
 
     def test_responses(self):
         ask = {"model": "little", "input": "the sea", "instructions": "Be brief.", "max_output_tokens": 24,
