@@ -135,6 +135,27 @@ TEST_F(AppTest, Models) {
   Error(Get("/v1/models/big"), 404);
 }
 
+TEST_F(AppTest, ThePageNeedsNoKeyAndNothingFromElsewhere) {
+  Start({.api_keys = {"one"}});
+  const HttpResponse page = Get("/");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_EQ(page.content_type, "text/html; charset=utf-8");
+  EXPECT_TRUE(page.body.starts_with("<!DOCTYPE html>") && page.body.ends_with("</html>\n"));
+  // Names of namespaces are no addresses that are visited.
+  size_t n_addresses = 0;
+  for (size_t at = 0; (at = page.body.find("://", at)) != std::string::npos; ++at) ++n_addresses;
+  EXPECT_EQ(n_addresses, 1U);
+  EXPECT_THAT(page.body, HasSubstr("http://www.w3.org/2000/svg"));
+  std::string policy;
+  for (const auto& [name, value] : page.headers) {
+    if (name == "Content-Security-Policy") policy = value;
+  }
+  EXPECT_THAT(policy, HasSubstr("default-src 'none'"));
+  EXPECT_THAT(policy, Not(HasSubstr("http")));
+  Serve({.page = false});
+  Error(Get("/"), 404);
+}
+
 TEST_F(AppTest, RoutesAndMethods) {
   Serve();
   EXPECT_EQ(Error(Get("/nothing"), 404)["type"], "not_found_error");
