@@ -431,6 +431,7 @@ TEST_F(AppTest, AnthropicsMessages) {
       {"model", "x"},
       {"max_tokens", 12},
       {"seed", 4},
+      {"ignore_eos", true},
       {"system",
        {{{"type", "text"}, {"text", "x-anthropic-billing-header: 1"}},
         {{"type", "text"}, {"text", "Be brief."}, {"cache_control", {{"type", "ephemeral"}}}}}},
@@ -446,9 +447,12 @@ TEST_F(AppTest, AnthropicsMessages) {
       Ok("/v1/chat/completions",
          {{"max_tokens", 12},
           {"seed", 4},
+          {"ignore_eos", true},
           {"messages",
            {{{"role", "system"}, {"content", "Be brief."}}, {{"role", "user"}, {"content", "the sea"}}}}});
+  EXPECT_EQ(answer["content"].size(), 1U);
   EXPECT_EQ(answer["content"][0]["text"], chat["choices"][0]["message"]["content"]);
+  EXPECT_NE(answer["content"][0]["text"], "");
   EXPECT_EQ(chat["usage"]["prompt_tokens"], n_prompt);
   EXPECT_EQ(Ok("/v1/messages/count_tokens", body)["input_tokens"], n_prompt);
   json streaming = body;
@@ -505,6 +509,7 @@ TEST_F(AppTest, OpenAisResponses) {
           {"ignore_eos", true},
           {"messages",
            {{{"role", "system"}, {"content", "Be brief."}}, {{"role", "user"}, {"content", "the sea"}}}}});
+  EXPECT_EQ(answer["output"].size(), 1U);
   EXPECT_EQ(answer["output"][0]["content"][0]["text"], chat["choices"][0]["message"]["content"]);
   json streaming = body;
   streaming["stream"] = true;
@@ -599,6 +604,7 @@ TEST_F(AppTest, ToolsAreCalledInEachApi) {
                           {"tool_choice", {{"type", "tool"}, {"name", "lamp"}}},
                           {"messages", {{{"role", "user"}, {"content", "lamp"}}}}});
   EXPECT_EQ(messages["stop_reason"], "tool_use") << messages;
+  EXPECT_EQ(messages["content"].size(), 1U);
   EXPECT_EQ(messages["content"][0]["type"], "tool_use");
   EXPECT_TRUE(messages["content"][0]["input"].contains("state"));
   json tool = function;
@@ -610,6 +616,7 @@ TEST_F(AppTest, ToolsAreCalledInEachApi) {
                                               {"parallel_tool_calls", false},
                                               {"input", "lamp"}});
   EXPECT_EQ(responses["status"], "completed") << responses;
+  EXPECT_EQ(responses["output"].size(), 1U);
   EXPECT_EQ(responses["output"][0]["type"], "function_call");
   EXPECT_EQ(responses["output"][0]["name"], "lamp");
   // What the model is told, it can be asked for.

@@ -28,6 +28,7 @@ struct Piece {
   Timings timings;                              // so far
 };
 
+// Is asked either for the whole, once, or for events.
 class AnswerForm {
  public:
   virtual ~AnswerForm() = default;
