@@ -191,13 +191,12 @@ def run_load(client, requests, concurrency):
     return outcomes, time.monotonic() - start
 
 
-def differences(client, requests, outcomes):
-    """Texts that are not what the request says alone, one line each."""
+def different(outcomes, outcomes_alone):
+    """Texts that are not what the same request says alone, one line each."""
     lines = []
-    for i, (request, outcome) in enumerate(zip(requests, outcomes)):
+    for i, (outcome, alone) in enumerate(zip(outcomes, outcomes_alone)):
         if outcome.error:
             continue
-        alone = client.ask(Request(0, request.body))
         if alone.error:
             lines.append(f"request {i} alone: {alone.error}")
             continue
@@ -290,9 +289,9 @@ def main(argv=None):
     told = summary(outcomes, seconds)
     bad = [f"request {i}: {outcome.error}" for i, outcome in enumerate(outcomes) if outcome.error]
     if not options.no_check:
-        different = differences(client, requests, outcomes)
-        told["as_alone"] = len(outcomes) - len(bad) - len(different)
-        bad += different
+        lines = different(outcomes, [client.ask(Request(0, request.body)) for request in requests])
+        told["as_alone"] = len(outcomes) - len(bad) - len(lines)
+        bad += lines
     show(told)
     if not options.no_check:
         print(f"texts             {told['as_alone']} of {told['requests']} as alone")

@@ -97,7 +97,7 @@ class Page(unittest.TestCase):
         self.assertEqual(self.texts("assistant")[1], self.answer_to(messages))
         facts = self.browser.run("return [...document.querySelectorAll('article.assistant .facts')].map(e => e.textContent)")
         self.assertIn("tokens of the prompt were known", facts[1])
-        self.assertRegex(facts[1], r"\d+ tokens · [\d.]+ tokens/s · first after [\d.]+ s")
+        self.assertRegex(facts[1], r"\d+ tokens · [\d.,]+ tokens/s · first after [\d.]+ s")
         # Nothing came from elsewhere, and nothing of a document became an element.
         urls = self.browser.run("return performance.getEntriesByType('resource').map(e => e.name)")
         self.assertTrue(all(url.startswith(self.server.url + "/") for url in urls), urls)
@@ -123,7 +123,7 @@ class Page(unittest.TestCase):
         self.browser.click(".check")
         self.wait_for_status("Compared.")
         verdict = self.browser.run("return document.querySelector('.verdict').textContent")
-        self.assertRegex(verdict, r"^✓ The same text\. [\d.]+ tokens/s with guesses, [\d.]+ without$")
+        self.assertRegex(verdict, r"^✓ The same text\. [\d.,]+ tokens/s with guesses, [\d.,]+ without$")
         self.assertIn("tokens a second", self.browser.run("return document.getElementById('plain-note').textContent"))
         self.assertEqual(self.browser.run("return document.querySelectorAll('#speed .reference').length"), 1)
         self.assertGreater(len(self.browser.run("return document.querySelector('#speed path').getAttribute('d')")), 10)

@@ -25,6 +25,9 @@ import typing
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tools"))
+import load_test  # noqa: E402
+
 BIN = os.environ.get("LONGSPEC_BIN", os.path.join(ROOT, "build/release/longspec"))
 TOOL = os.path.join(os.path.dirname(BIN), "tools/make_tiny_model")
 CLIENTS = os.path.join(ROOT, "build/clients")
@@ -434,6 +437,39 @@ class Faults(unittest.TestCase):
                     self.assertEqual(again.post("/v1/completions", body)["choices"], whole)
 
 
+class Load(unittest.TestCase):
+    """tools/load_test.py's requests: random arrivals and lengths, a shared document, clients that go away."""
+
+    def requests(self):
+        options = load_test.parse(["--requests", "64", "--rate", "40", "--prompt-words", "4:100", "--max-tokens", "8:80",
+                                   "--shared", "0.5", "--shared-words", "60", "--cancel", "0.3"])
+        requests = load_test.plan(options)
+        for i, request in enumerate(requests):
+            request.body.update([{"temperature": 0}, {"top_k": 20}, {"speculative": {"drafters": "ngram", "max_rows": 6}},
+                                 {"speculative": False}, {"repeat_penalty": 1.2}, {"logprobs": 2}][i % 6])
+        return requests
+
+    def test_64_mixed_requests_16_at_once_say_what_each_says_alone(self):
+        requests = self.requests()
+        # With an empty cache, all of it known, and with memory for hardly more than the longest.
+        loads = []
+        for args, rounds in ((("--parallel", "16"), 2), (("--parallel", "16", "-c", "1280"), 1)):
+            with Server(*args) as server:
+                for _ in range(rounds):
+                    outcomes, _ = load_test.run_load(load_test.Client(server.url), requests, 16)
+                    loads.append(outcomes)
+                server.wait_for_rest()
+                preemptions = server.metric("num_preemptions_total")
+        self.assertGreater(preemptions, 0)
+        with Server("--parallel", "1", "--cache-ram", "0", "--spec-type", "none") as server:
+            alone = [load_test.Client(server.url).ask(load_test.Request(0, request.body)) for request in requests]
+        for outcomes in loads:
+            self.assertEqual([outcome.error for outcome in outcomes if outcome.error], [])
+            self.assertGreater(sum(outcome.cancelled for outcome in outcomes), 3)
+            self.assertGreater(sum(not outcome.cancelled for outcome in outcomes), 40)
+            self.assertEqual(load_test.different(outcomes, alone), [])
+
+
 class Operation(unittest.TestCase):
     def test_sigterm_lets_what_runs_end_and_takes_nothing_new(self):
         with Server() as server:
@@ -632,7 +668,7 @@ class Clients(unittest.TestCase):
                  {"role": "tool", "tool_call_id": call.id, "content": "done"}]
         again = self.chat(messages=turns, tools=self.tools_of_a_chat()["tools"], tool_choice="none")
         self.assertIsNone(again.choices[0].message.tool_calls)
-        self.assertGreater(again.usage.prompt_tokens, whole.usage.prompt_tokens)
+        self.assertGreater(again.usage.prompt_tokens, self.chat().usage.prompt_tokens)  # tools that are not offered are not told
         named = self.chat(**{**self.tools_of_a_chat(), "tool_choice": {"type": "function", "function": {"name": "fan"}}})
         self.assertEqual(named.choices[0].message.tool_calls[0].function.name, "fan")
 
