@@ -698,6 +698,17 @@ class Clients(unittest.TestCase):
             final = stream.get_final_completion()
         self.assertEqual(final.choices[0].message.tool_calls[0].function.arguments, calls[0][1])
 
+    def test_the_agent_of_the_page_in_docs(self):
+        self.needs_grammars()
+        with open(os.path.join(ROOT, "docs/server.md"), encoding="utf-8") as file:
+            program, = re.findall(r"(?s)```python\n(import json\n.*?)```", file.read())
+        program, n = re.subn(r'base_url="[^"]*", api_key="none"', f'base_url="{self.server.url}/v1", api_key="secret"', program)
+        self.assertEqual(n, 1)
+        done = subprocess.run([os.path.join(CLIENTS, "bin/python"), "-c", program], capture_output=True, text=True,
+                              timeout=TIMEOUT, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreaterEqual(int(done.stdout.split()[0]), 3)  # what was asked, a call and its result
+
     def test_structured_output(self):
         self.needs_grammars()
         import pydantic
