@@ -44,7 +44,7 @@ void Check(const ApiError& error) {
   Require(!error.message.empty() && error.status_code >= 400 && error.status_code < 500);
   for (const auto& body :
        {longspec::wire::ErrorBody(error), longspec::wire::AnthropicErrorBody(error, Json::object())}) {
-    const Json read = Json::parse(longspec::wire::openai::DumpJson(body));
+    const Json read = Json::parse(longspec::openai::DumpJson(body));
     Require(read["error"]["message"].is_string() && read["error"]["type"].is_string());
   }
 }
