@@ -146,6 +146,8 @@ Runner SetUpServe(CLI::App& app) {
       ->group(group);
   app.add_flag("--slots,!--no-slots", flags->app.slots, "Whether /slots is there (default: yes)")
       ->group(group);
+  app.add_flag("--webui,!--no-webui", flags->app.page, "Whether the page at / is there (default: yes)")
+      ->group(group);
   add("--sse-ping-interval", &flags->app.ping_seconds,
       "Seconds after which a silent stream gets a comment, so that nobody closes it; 0: never")
       ->check(CLI::Range(0, 3600));

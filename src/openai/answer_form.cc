@@ -2,8 +2,10 @@
 #include "openai/answer_form.h"
 
 #include <string>
+#include <utility>
 
 #include "openai/json.h"
+#include "openai/requests.h"
 
 namespace longspec::openai {
 namespace {
@@ -40,10 +42,12 @@ GrammarText SchemaOf(Fields& format) {
   return {Kind::kJsonSchema, schema->dump()};
 }
 
-void ParseResponseFormat(Fields& fields, GrammarText* grammar) {
-  const Json* value = fields.Find("response_format");
+}  // namespace
+
+void ParseResponseFormat(Fields& fields, std::string_view name, GrammarText* grammar) {
+  const Json* value = fields.Find(name);
   if (value == nullptr) return;
-  Fields format(*value, "response_format");
+  Fields format(*value, fields.PlaceOf(name));
   std::string type;
   if (!format.Text("type", &type)) format.Missing("type");
   if (format.error()) return fields.Fail(*format.error());
@@ -61,17 +65,19 @@ void ParseResponseFormat(Fields& fields, GrammarText* grammar) {
   if (format.error()) fields.Fail(*format.error());
 }
 
-}  // namespace
-
-void ParseAnswerForm(Fields& fields, GrammarText* grammar) {
+void ParseAnswerForm(Fields& fields, ApiRequest* request) {
+  GrammarText* const grammar = &request->generation.grammar;
   int n_given = 0;
-  const auto given = [&](std::string_view name) {
+  const auto given = [&](const char* name) {
     const Json* value = fields.Find(name);
-    if (value != nullptr && !(value->is_string() && value->get_ref<const std::string&>().empty())) ++n_given;
+    if (value == nullptr || (value->is_string() && value->get_ref<const std::string&>().empty()))
+      return value;
+    ++n_given;
+    request->grammar_field = name;
     return value;
   };
-  ParseResponseFormat(fields, grammar);
-  if (fields.Find("response_format") != nullptr && grammar->kind != Kind::kNone) ++n_given;
+  ParseResponseFormat(fields, "response_format", grammar);
+  if (grammar->kind != Kind::kNone) given("response_format");
   if (const Json* schema = given("json_schema"); schema != nullptr) {
     if (!IsSchema(*schema)) fields.Fail("json_schema", "must be a JSON schema", "invalid_type");
     *grammar = {Kind::kJsonSchema, schema->dump()};
@@ -83,6 +89,17 @@ void ParseAnswerForm(Fields& fields, GrammarText* grammar) {
   }
   if (n_given > 1)
     fields.Fail("response_format", "json_schema and grammar: only one of them may be given", "invalid_value");
+}
+
+std::optional<ApiError> SetAnswerForm(GrammarText grammar, std::string field, ApiRequest* request) {
+  if (!request->grammar_field.empty()) {
+    return ApiError{.message = field + " is not supported beside " + request->grammar_field,
+                    .param = field,
+                    .code = "unsupported_value"};
+  }
+  request->generation.grammar = std::move(grammar);
+  request->grammar_field = std::move(field);
+  return std::nullopt;
 }
 
 }  // namespace longspec::openai

@@ -4,13 +4,27 @@
 // llama.cpp's grammar and json_schema.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <string_view>
+
 #include "longspec/generation.h"
+#include "openai/errors.h"
 #include "openai/fields.h"
 
 namespace longspec::openai {
 
-// Leaves *grammar as it is if the request has none of the fields. Whether a schema or a grammar can be kept
-// to, the engine says.
-void ParseAnswerForm(Fields& fields, GrammarText* grammar);
+struct ApiRequest;
+
+// The field `name` in the form of response_format: {"type": "text"}, {"type": "json_object"}, {"type":
+// "json_schema", "json_schema": {"name", "schema"}}, or with the schema beside the type. Leaves *grammar as
+// it is if there is none. Whether a schema or a grammar can be kept to, the engine says.
+void ParseResponseFormat(Fields& fields, std::string_view name, GrammarText* grammar);
+
+// response_format, json_schema and grammar of a request.
+void ParseAnswerForm(Fields& fields, ApiRequest* request);
+
+// Makes it the form of the answer; `field` is the one that asks for it. The error: another one does, too.
+std::optional<ApiError> SetAnswerForm(GrammarText grammar, std::string field, ApiRequest* request);
 
 }  // namespace longspec::openai

@@ -384,7 +384,7 @@ std::variant<ApiRequest, ApiError> ParseRequest(Endpoint endpoint, const Json& b
   ParseChoices(fields, &request.n);
   ParseLimit(endpoint, fields, &generation);
   ParseStop(endpoint, fields, &generation.stop);
-  ParseAnswerForm(fields, &generation.grammar);
+  ParseAnswerForm(fields, &request);
   if (endpoint == Endpoint::kChatCompletions) ParseTools(fields, &request.tools);
   ParseSampling(endpoint, fields, &request);
   ParseLogprobs(endpoint, fields, &generation);

@@ -53,8 +53,9 @@ struct ApiRequest {
   Endpoint endpoint = Endpoint::kChatCompletions;
   std::string model;  // as asked for; may be empty
   GenerationRequest generation;
-  ToolUse tools;  // ApplyTools (openai/tools.h) tells the generation of them
-  int n = 1;      // answers
+  std::string grammar_field;  // what asks for the generation's grammar; empty: nothing in the request does
+  ToolUse tools;              // ApplyTools (openai/tools.h) tells the generation of them
+  int n = 1;                  // answers
   AnswerWishes wishes;
   std::vector<PromptPart> prompt_parts;   // of llama.cpp's form; then the generation has no prompt
   std::optional<std::string> prediction;  // a text that the answer may be made of (predicted outputs)

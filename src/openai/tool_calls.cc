@@ -100,27 +100,58 @@ Head ReadHeadOf(std::string_view text, bool tag, bool list_goes_on) {
   return head;
 }
 
+void Say(std::string_view text, AnswerParts& out) {
+  if (text.empty()) return;
+  if (out.empty() || !std::holds_alternative<std::string>(out.back())) out.emplace_back(std::string());
+  std::get<std::string>(out.back()) += text;
+}
+
+void Call(ToolCallPiece piece, AnswerParts& out) {
+  auto* last = out.empty() ? nullptr : std::get_if<ToolCallPiece>(&out.back());
+  if (last != nullptr && last->index == piece.index) {
+    last->arguments += piece.arguments;
+  } else {
+    out.emplace_back(std::move(piece));
+  }
+}
+
 }  // namespace
 
 std::string_view ToolCallReader::Trigger() const { return format_ == ToolFormat::kLlama3 ? kObject : kOpen; }
 
-AnswerPiece ToolCallReader::Push(std::string_view text) {
+AnswerParts ToolCallReader::Push(std::string_view text) {
+  AnswerParts out;
+  if (!format_) {
+    Say(text, out);
+    return out;
+  }
   held_ += text;
-  AnswerPiece out;
   while (Step(false, out)) {
   }
   return out;
 }
 
-AnswerPiece ToolCallReader::Finish() {
-  AnswerPiece out;
+AnswerParts ToolCallReader::Finish() {
+  AnswerParts out;
   while (Step(true, out)) {
   }
   return out;
 }
 
+AnswerParts ToolCallReader::ReadWhole(std::string_view text) {
+  AnswerParts parts = Push(text);
+  for (auto& part : Finish()) {
+    if (auto* call = std::get_if<ToolCallPiece>(&part)) {
+      Call(std::move(*call), parts);
+    } else {
+      Say(std::get<std::string>(part), parts);
+    }
+  }
+  return parts;
+}
+
 // One state's work; false when it needs more text.
-bool ToolCallReader::Step(bool at_end, AnswerPiece& out) {
+bool ToolCallReader::Step(bool at_end, AnswerParts& out) {
   switch (state_) {
     case State::kText:
       return ReadText(at_end, out);
@@ -134,7 +165,7 @@ bool ToolCallReader::Step(bool at_end, AnswerPiece& out) {
   return false;
 }
 
-bool ToolCallReader::ReadText(bool at_end, AnswerPiece& out) {
+bool ToolCallReader::ReadText(bool at_end, AnswerParts& out) {
   if (after_call_) {
     // Some models of the Llama kind part their calls by semicolons.
     const std::string_view between = format_ == ToolFormat::kLlama3 ? " \n\t\r;" : kWhiteSpace;
@@ -145,7 +176,7 @@ bool ToolCallReader::ReadText(bool at_end, AnswerPiece& out) {
   const size_t n = trigger != std::string::npos ? trigger
                    : at_end                     ? held_.size()
                                                 : held_.size() - HeldBack(held_, Trigger());
-  out.content += held_.substr(0, n);
+  Say(std::string_view(held_).substr(0, n), out);
   after_call_ = after_call_ && n == 0;
   held_.erase(0, n);
   if (trigger == std::string::npos) return false;
@@ -154,14 +185,14 @@ bool ToolCallReader::ReadText(bool at_end, AnswerPiece& out) {
 }
 
 // held_ begins with the trigger, or with what separates calls of a list.
-bool ToolCallReader::ReadHead(bool at_end, AnswerPiece& out) {
+bool ToolCallReader::ReadHead(bool at_end, AnswerParts& out) {
   const bool tag = format_ != ToolFormat::kLlama3;
   const size_t before = tag && !in_list_ ? kOpen.size() : 0;
   Head head = ReadHeadOf(std::string_view(held_).substr(before), tag, in_list_);
   if (head.outcome == Head::kOpenEnded && !at_end && held_.size() < kMostHeadBytes) return false;
   if (head.outcome != Head::kIs) {  // it only looked like one
     const size_t n = std::max<size_t>(before, 1);
-    out.content += held_.substr(0, std::min(n, held_.size()));
+    Say(std::string_view(held_).substr(0, n), out);
     held_.erase(0, n);
     in_list_ = false;
     after_call_ = false;
@@ -177,12 +208,12 @@ bool ToolCallReader::ReadHead(bool at_end, AnswerPiece& out) {
     state_ = State::kTail;
     return true;
   }
-  out.calls.push_back({.index = n_calls_++, .name = std::move(head.name), .arguments = ""});
+  Call({.index = n_calls_++, .name = std::move(head.name), .arguments = ""}, out);
   state_ = State::kArguments;
   return true;
 }
 
-bool ToolCallReader::ReadArguments(AnswerPiece& out) {
+bool ToolCallReader::ReadArguments(AnswerParts& out) {
   size_t n = 0;
   bool ended = false;
   while (n < held_.size() && !ended) {
@@ -198,12 +229,7 @@ bool ToolCallReader::ReadArguments(AnswerPiece& out) {
     }
     ++n;
   }
-  if (n > 0) {
-    const int index = n_calls_ - 1;
-    if (out.calls.empty() || out.calls.back().index != index)
-      out.calls.push_back({.index = index, .name = "", .arguments = ""});
-    out.calls.back().arguments += held_.substr(0, n);
-  }
+  if (n > 0) Call({.index = n_calls_ - 1, .name = "", .arguments = held_.substr(0, n)}, out);
   const bool more = ended || n < held_.size();
   held_.erase(0, n);
   if (more) state_ = State::kTail;
@@ -235,10 +261,11 @@ bool ToolCallReader::ReadTail(bool at_end) {
   return leave(State::kText, cursor.at());
 }
 
-Json ToolCallDeltaJson(const ToolCallPiece& piece, const std::string& id) {
+Json ToolCallDeltaJson(const ToolCallPiece& piece, const std::string& id, int choice) {
   Json json = {{"index", piece.index}};
   if (!piece.name.empty()) {
-    json["id"] = "call_" + id + "_" + std::to_string(piece.index);
+    json["id"] =
+        "call_" + id + (choice == 0 ? "" : "_" + std::to_string(choice)) + "_" + std::to_string(piece.index);
     json["type"] = "function";
     json["function"] = {{"name", piece.name}};
   }
@@ -250,29 +277,20 @@ void MoveToolCalls(ToolFormat format, const std::string& id, Json* response) {
   for (Json& choice : (*response)["choices"]) {
     Json& message = choice["message"];
     if (!message["content"].is_string()) continue;
+    std::string content;
+    Json calls = Json::array();
     ToolCallReader reader(format);
-    AnswerPiece answer = reader.Push(message["content"].get_ref<const std::string&>());
-    AnswerPiece rest = reader.Finish();
-    if (reader.n_calls() == 0) continue;
-    answer.content += rest.content;
-    answer.calls.insert(answer.calls.end(), rest.calls.begin(), rest.calls.end());
-    std::vector<ToolCallPiece> whole;
-    for (const ToolCallPiece& piece : answer.calls) {
-      if (!piece.name.empty()) {
-        whole.push_back(piece);
+    for (const auto& part : reader.ReadWhole(message["content"].get_ref<const std::string&>())) {
+      if (const auto* call = std::get_if<ToolCallPiece>(&part)) {
+        calls.push_back(ToolCallDeltaJson(*call, id, choice["index"].get<int>()));
+        calls.back().erase("index");
       } else {
-        whole.back().arguments += piece.arguments;
+        content += std::get<std::string>(part);
       }
     }
-    Json calls = Json::array();
-    const std::string of_choice = id + (choice["index"] == 0 ? "" : "_" + choice["index"].dump());
-    for (const ToolCallPiece& call : whole) {
-      calls.push_back(ToolCallDeltaJson(call, of_choice));
-      calls.back().erase("index");
-    }
-    message["content"] = answer.content.empty() ? Json(nullptr) : Json(answer.content);
-    message["tool_calls"] = std::move(calls);
-    if (choice["finish_reason"] == "stop") choice["finish_reason"] = "tool_calls";
+    message["content"] = content.empty() && !calls.empty() ? Json(nullptr) : Json(content);
+    if (!calls.empty()) message["tool_calls"] = std::move(calls);
+    if (reader.has_whole_calls() && choice["finish_reason"] == "stop") choice["finish_reason"] = "tool_calls";
   }
 }
 

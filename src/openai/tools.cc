@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "openai/answer_form.h"
 #include "openai/fields.h"
 #include "openai/json.h"
 #include "openai/requests.h"
@@ -32,16 +33,7 @@ std::optional<ApiError> ParseTool(const Json& json, const std::string& place, To
   if (function == nullptr) fields.Missing("function");
   if (fields.error()) return fields.error();
   Fields inner(*function, fields.PlaceOf("function"));
-  if (!inner.Text("name", &tool->name)) inner.Missing("name");
-  if (!inner.error() && !IsName(tool->name))
-    inner.Fail("name", "must have from 1 to 64 letters, digits, \"_\", \"-\" and \".\"", "invalid_value");
-  inner.Bool("strict", &tool->strict);
-  if (const Json* parameters = inner.Find("parameters"); parameters != nullptr) {
-    if (!parameters->is_object()) inner.Fail("parameters", "must be a JSON schema", "invalid_type");
-    tool->parameters = *parameters;
-  } else {
-    tool->parameters = {{"type", "object"}, {"additionalProperties", false}};
-  }
+  ParseFunction(inner, "parameters", tool);
   tool->definition = json;
   return inner.error();
 }
@@ -64,13 +56,9 @@ void ParseChoice(Fields& fields, ToolUse* use) {
     return fields.Fail("tool_choice", "must be \"none\", \"auto\", \"required\" or the name of a function",
                        "invalid_value");
   }
-  const Json name = (*value)["function"]["name"];
-  const auto tool = std::ranges::find_if(use->tools, [&](const Tool& t) { return name == t.name; });
-  if (tool == use->tools.end())
-    return fields.Fail("tool_choice", "names a function that tools does not have", "invalid_value");
-  use->tools = {Tool(*tool)};
-  use->choice = ToolChoice::kRequired;
-  use->parallel = false;
+  const Json& name = (*value)["function"]["name"];
+  if (!name.is_string() || !ChooseTool(name.get_ref<const std::string&>(), use))
+    fields.Fail("tool_choice", "names a function that tools does not have", "invalid_value");
 }
 
 // --- How the model is told. ---
@@ -185,19 +173,51 @@ Json FormOfCalls(ToolFormat format, const ToolUse& use) {
 
 }  // namespace
 
+void ParseFunction(Fields& fields, std::string_view schema, Tool* tool) {
+  if (!fields.Text("name", &tool->name)) fields.Missing("name");
+  if (!fields.error() && !IsName(tool->name))
+    fields.Fail("name", "must have from 1 to 64 letters, digits, \"_\", \"-\" and \".\"", "invalid_value");
+  fields.Bool("strict", &tool->strict);
+  Json function = {{"name", tool->name}};
+  std::string description;
+  if (fields.Text("description", &description)) function["description"] = std::move(description);
+  if (const Json* parameters = fields.Find(schema); parameters != nullptr) {
+    if (!parameters->is_object()) fields.Fail(schema, "must be a JSON schema", "invalid_type");
+    tool->parameters = *parameters;
+    function["parameters"] = *parameters;
+  } else {
+    tool->parameters = {{"type", "object"}, {"additionalProperties", false}};
+  }
+  tool->definition = {{"type", "function"}, {"function", std::move(function)}};
+}
+
+void AddTool(Fields& fields, Tool tool, ToolUse* use) {
+  if (use->tools.size() == kMostTools) {
+    return fields.Fail("tools", "must be a list of up to " + std::to_string(kMostTools) + " functions",
+                       "invalid_value");
+  }
+  if (std::ranges::any_of(use->tools, [&](const Tool& other) { return other.name == tool.name; }))
+    return fields.Fail("tools", "has two functions with the name " + tool.name, "invalid_value");
+  use->tools.push_back(std::move(tool));
+}
+
+bool ChooseTool(std::string_view name, ToolUse* use) {
+  const auto tool = std::ranges::find_if(use->tools, [&](const Tool& t) { return name == t.name; });
+  if (tool == use->tools.end()) return false;
+  use->tools = {Tool(*tool)};
+  use->choice = ToolChoice::kRequired;
+  use->parallel = false;
+  return true;
+}
+
 void ParseTools(Fields& fields, ToolUse* use) {
   if (const Json* tools = fields.Find("tools"); tools != nullptr) {
-    if (!tools->is_array() || tools->size() > kMostTools) {
-      return fields.Fail("tools", "must be a list of up to " + std::to_string(kMostTools) + " functions",
-                         "invalid_type");
-    }
-    use->tools.resize(tools->size());
-    for (size_t i = 0; i < tools->size(); ++i) {
-      auto error = ParseTool((*tools)[i], "tools[" + std::to_string(i) + "]", &use->tools[i]);
+    if (!tools->is_array()) return fields.Fail("tools", "must be a list of functions", "invalid_type");
+    for (size_t i = 0; i < tools->size() && !fields.error(); ++i) {
+      Tool tool;
+      auto error = ParseTool((*tools)[i], "tools[" + std::to_string(i) + "]", &tool);
       if (error) return fields.Fail(*std::move(error));
-      const auto same = [&](const Tool& other) { return other.name == use->tools[i].name; };
-      if (std::ranges::count_if(use->tools, same) > 1)
-        return fields.Fail("tools", "has two functions with the name " + use->tools[i].name, "invalid_value");
+      AddTool(fields, std::move(tool), use);
     }
   }
   fields.Bool("parallel_tool_calls", &use->parallel);
@@ -244,14 +264,8 @@ std::optional<ApiError> ApplyTools(ToolFormat format, ApiRequest* request) {
   if (!use.offered() && !std::ranges::any_of(generation.messages, HasMore)) return std::nullopt;
   Tell(format, use, generation);
   if (!use.offered()) return std::nullopt;
-  if (generation.grammar.kind != GrammarText::Kind::kNone) {
-    return ApiError{.message = "tools: beside response_format, json_schema or grammar they are not supported",
-                    .param = "tools",
-                    .code = "unsupported_value"};
-  }
   const Json tag = {{"type", "structural_tag"}, {"format", FormOfCalls(format, use)}};
-  generation.grammar = {GrammarText::Kind::kStructuralTag, tag.dump()};
-  return std::nullopt;
+  return SetAnswerForm({GrammarText::Kind::kStructuralTag, tag.dump()}, "tools", request);
 }
 
 }  // namespace longspec::openai

@@ -43,6 +43,14 @@ struct ToolUse {
   bool offered() const { return choice != ToolChoice::kNone && !tools.empty(); }
 };
 
+// A function as every API describes it: name, description, strict, and its arguments' schema under the name
+// `schema`.
+void ParseFunction(Fields& fields, std::string_view schema, Tool* tool);
+// Mistakes are those of the field "tools": too many, or two of one name.
+void AddTool(Fields& fields, Tool tool, ToolUse* use);
+// It and no other is to be called, once. False: there is none of this name.
+bool ChooseTool(std::string_view name, ToolUse* use);
+
 // tools, tool_choice and parallel_tool_calls of a chat.
 void ParseTools(Fields& fields, ToolUse* use);
 // tool_calls, tool_call_id and name of a message, into Message::more.
@@ -52,7 +60,7 @@ void ParseToolMembers(Fields& fields, Message* message);
 ToolFormat ToolFormatOf(std::string_view chat_template);
 
 // Tells the model of the tools and of calls in earlier messages, in its format, and makes the form of calls
-// the answer's grammar. Does nothing if there are neither. The error: a grammar was asked for, too.
+// the answer's grammar. Does nothing if there are neither. The error: the request asks for a grammar, too.
 std::optional<ApiError> ApplyTools(ToolFormat format, ApiRequest* request);
 
 }  // namespace longspec::openai

@@ -191,9 +191,16 @@ TEST(Tools, EarlierCallsAreTold) {
 
 TEST(Tools, AGrammarBesideThemIsRefused) {
   ApiRequest request = Request(std::string(kTools) + R"(, "response_format": {"type": "json_object"})");
+  EXPECT_EQ(request.grammar_field, "response_format");
   const auto error = ApplyTools(ToolFormat::kHermes, &request);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->param, "tools");
+  // One that the request does not ask for gives way.
+  ApiRequest other = Request(kTools);
+  other.generation.grammar = {Kind::kJsonObject, ""};
+  ASSERT_FALSE(ApplyTools(ToolFormat::kHermes, &other));
+  EXPECT_EQ(other.generation.grammar.kind, Kind::kStructuralTag);
+  EXPECT_EQ(other.grammar_field, "tools");
 }
 
 // --- Calls in an answer. ---
@@ -209,9 +216,14 @@ Told Read(ToolFormat format, const std::string& text) {
   const auto read = [&](size_t piece) {
     ToolCallReader reader(format);
     Told told;
-    const auto take = [&](const AnswerPiece& part) {
-      told.content += part.content;
-      for (const ToolCallPiece& call : part.calls) {
+    const auto take = [&](const AnswerParts& parts) {
+      for (const auto& part : parts) {
+        if (const auto* said = std::get_if<std::string>(&part)) {
+          EXPECT_FALSE(said->empty());
+          told.content += *said;
+          continue;
+        }
+        const auto& call = std::get<ToolCallPiece>(part);
         if (!call.name.empty()) told.calls.emplace_back(call.name, "");
         EXPECT_EQ(call.index + 1, static_cast<int>(told.calls.size()));
         told.calls.back().second += call.arguments;
@@ -261,6 +273,20 @@ TEST(ToolCalls, OneThatWasCutShortKeepsWhatItHas) {
             (Told{"", {{"weather", "{\"city\": \"Bo"}}}));
 }
 
+TEST(ToolCalls, PartsAreInTheOrderOfTheText) {
+  const std::string call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {\"a\": 1}}\n</tool_call>";
+  const AnswerParts parts =
+      ToolCallReader(ToolFormat::kHermes).ReadWhole("One. " + call + call + "Two. " + call);
+  ASSERT_EQ(parts.size(), 5U);
+  EXPECT_EQ(std::get<std::string>(parts[0]), "One. ");
+  EXPECT_EQ(std::get<ToolCallPiece>(parts[2]).arguments, "{\"a\": 1}");
+  EXPECT_EQ(std::get<std::string>(parts[3]), "Two. ");
+  EXPECT_EQ(std::get<ToolCallPiece>(parts[4]).index, 2);
+  ASSERT_EQ(ToolCallReader(std::nullopt).ReadWhole(call).size(), 1U);  // nobody offered tools
+  EXPECT_EQ(std::get<std::string>(ToolCallReader(std::nullopt).ReadWhole(call)[0]), call);
+  EXPECT_THAT(ToolCallReader(ToolFormat::kHermes).ReadWhole(""), IsEmpty());
+}
+
 TEST(ToolCalls, AreMovedToTheirPlaceInAResponse) {
   Json response = {
       {"choices",
@@ -269,7 +295,11 @@ TEST(ToolCalls, AreMovedToTheirPlaceInAResponse) {
           {{"role", "assistant"},
            {"content", "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"}}},
          {"finish_reason", "stop"}},
-        {{"index", 1}, {"message", {{"role", "assistant"}, {"content", "no"}}}, {"finish_reason", "stop"}}}}};
+        {{"index", 1}, {"message", {{"role", "assistant"}, {"content", "no"}}}, {"finish_reason", "stop"}},
+        {{"index", 2},
+         {"message",
+          {{"role", "assistant"}, {"content", "<tool_call>\n{\"name\": \"now\", \"arguments\": {\"a"}}},
+         {"finish_reason", "stop"}}}}};
   MoveToolCalls(ToolFormat::kHermes, "7", &response);
   EXPECT_EQ(response["choices"][0]["message"].dump(),
             R"({"role":"assistant","content":null,"tool_calls":[{"id":"call_7_0","type":"function",)"
@@ -277,13 +307,33 @@ TEST(ToolCalls, AreMovedToTheirPlaceInAResponse) {
   EXPECT_EQ(response["choices"][0]["finish_reason"], "tool_calls");
   EXPECT_EQ(response["choices"][1]["message"]["content"], "no");
   EXPECT_EQ(response["choices"][1]["finish_reason"], "stop");
+  EXPECT_FALSE(response["choices"][1]["message"].contains("tool_calls"));
+  // A stop string has cut it.
+  EXPECT_EQ(response["choices"][2]["message"]["tool_calls"][0]["function"]["arguments"], "{\"a");
+  EXPECT_EQ(response["choices"][2]["finish_reason"], "stop");
 }
 
 TEST(ToolCalls, DeltasAsAStreamHasThem) {
-  EXPECT_EQ(ToolCallDeltaJson({.index = 1, .name = "f", .arguments = ""}, "9").dump(),
+  EXPECT_EQ(ToolCallDeltaJson({.index = 1, .name = "f", .arguments = ""}, "9", 0).dump(),
             R"({"index":1,"id":"call_9_1","type":"function","function":{"name":"f","arguments":""}})");
-  EXPECT_EQ(ToolCallDeltaJson({.index = 1, .name = "", .arguments = "{}"}, "9").dump(),
+  EXPECT_EQ(ToolCallDeltaJson({.index = 1, .name = "", .arguments = "{}"}, "9", 0).dump(),
             R"({"index":1,"function":{"arguments":"{}"}})");
+  // Calls of another choice have other names.
+  EXPECT_EQ(ToolCallDeltaJson({.index = 1, .name = "f", .arguments = ""}, "9", 2)["id"], "call_9_2_1");
+}
+
+TEST(ToolCalls, AreWholeUnlessTheLastWasCutShort) {
+  const auto whole = [](const std::string& text) {
+    ToolCallReader reader(ToolFormat::kHermes);
+    reader.ReadWhole(text);
+    return reader.has_whole_calls();
+  };
+  const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}";
+  EXPECT_TRUE(whole(call + "}\n</tool_call>"));
+  EXPECT_TRUE(whole(call));
+  EXPECT_TRUE(whole(call + "}\n</tool_call> and <tool_ca"));
+  EXPECT_FALSE(whole(call.substr(0, call.size() - 1)));
+  EXPECT_FALSE(whole("nothing"));
 }
 
 TEST(Json, AnObjectMayHaveSoManyKeys) {

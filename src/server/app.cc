@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "server/page.h"
 #include "server/serving.h"
 #include "wire/anthropic.h"
 
@@ -107,6 +108,7 @@ class App::Serving {
     const ModelInfo& info = served_.engine->info();
     served_.model_name = app_.options_.model_name.empty() ? NameOf(info) : app_.options_.model_name;
     served_.created = std::time(nullptr);
+    served_.tool_format = openai::ToolFormatOf(info.chat_template);
     SchedulerOptions options = app_.options_.scheduler;
     options.on_round = [&metrics = app_.metrics_](const RoundReport& round) { Count(round, metrics); };
     LS_ASSIGN(auto scheduler, served_.engine->NewScheduler(options));
@@ -195,6 +197,14 @@ void App::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
     if (draining_) return call->SendError(Unavailable("the server is stopping"));
     if (serving == nullptr) return call->SendError(Unavailable("Loading model"));
     return call->SendJson({{"status", "ok"}});
+  }
+  if (options_.page && (path == "/" || path == "/index.html") && (method == "GET" || method == "HEAD")) {
+    return call->Send({.content_type = "text/html; charset=utf-8",
+                       .headers = {{"Content-Security-Policy", kPagePolicy},
+                                   {"X-Content-Type-Options", "nosniff"},
+                                   {"Referrer-Policy", "no-referrer"},
+                                   {"Cache-Control", "no-cache"}},
+                       .body = std::string(Page())});
   }
   const Route* route = nullptr;
   std::string allowed;

@@ -24,6 +24,7 @@ struct AppOptions {
   std::vector<std::string> api_keys;  // empty: none is asked for
   std::string api_prefix;             // "/llm": what all paths begin with
   bool metrics = true, slots = true;  // whether /metrics and /slots are there
+  bool page = true;                   // and the page at /
   std::string slot_save_path;         // a folder; empty: slots are neither saved nor restored
   int ping_seconds = 30;              // of streams in which nothing happens; 0: none
   int most_queued = 64;               // requests that wait to start

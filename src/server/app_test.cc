@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "formats/tiny_model.h"
+#include "grammar/grammar.h"
 #include "server/testing/fake_client.h"
 
 namespace longspec::server {
@@ -27,7 +28,7 @@ class AppTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     TinyModelOptions options;
-    options.context_length = 1024;
+    options.context_length = 4096;  // that of tools has to fit
     ASSERT_TRUE(WriteTinyModel(options, Path()).ok());
   }
   static void TearDownTestSuite() { std::filesystem::remove(Path()); }
@@ -132,6 +133,27 @@ TEST_F(AppTest, Models) {
   EXPECT_EQ(JsonOf(Get("/models")), list);
   EXPECT_EQ(JsonOf(Get("/v1/models/little"))["id"], "little");
   Error(Get("/v1/models/big"), 404);
+}
+
+TEST_F(AppTest, ThePageNeedsNoKeyAndNothingFromElsewhere) {
+  Start({.api_keys = {"one"}});
+  const HttpResponse page = Get("/");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_EQ(page.content_type, "text/html; charset=utf-8");
+  EXPECT_TRUE(page.body.starts_with("<!DOCTYPE html>") && page.body.ends_with("</html>\n"));
+  // Names of namespaces are no addresses that are visited.
+  size_t n_addresses = 0;
+  for (size_t at = 0; (at = page.body.find("://", at)) != std::string::npos; ++at) ++n_addresses;
+  EXPECT_EQ(n_addresses, 1U);
+  EXPECT_THAT(page.body, HasSubstr("http://www.w3.org/2000/svg"));
+  std::string policy;
+  for (const auto& [name, value] : page.headers) {
+    if (name == "Content-Security-Policy") policy = value;
+  }
+  EXPECT_THAT(policy, HasSubstr("default-src 'none'"));
+  EXPECT_THAT(policy, Not(HasSubstr("http")));
+  Serve({.page = false});
+  Error(Get("/"), 404);
 }
 
 TEST_F(AppTest, RoutesAndMethods) {
@@ -387,9 +409,6 @@ TEST_F(AppTest, WhatIsWrongIsSaidByName) {
   EXPECT_EQ(
       Error(Post("/v1/chat/completions", Chat("x", {{"tools", {{{"type", "function"}}}}})), 400)["param"],
       "tools[0].function");
-  const json tool = {{"type", "function"},
-                     {"function", {{"name", "f"}, {"parameters", {{"type", "object"}}}}}};
-  EXPECT_EQ(Error(Post("/v1/chat/completions", Chat("x", {{"tools", {tool}}})), 400)["param"], "tools");
   EXPECT_THAT(
       std::string(Error(Post("/v1/chat/completions", Chat("x", {{"speculative", {{"drafters", "magic"}}}})),
                         400)["message"]),
@@ -401,8 +420,8 @@ TEST_F(AppTest, WhatIsWrongIsSaidByName) {
   for (int i = 0; i < 3000; ++i) longer += "word ";
   const json error = Error(Post("/v1/completions", Text(longer)), 400);
   EXPECT_EQ(error["type"], "exceed_context_size_error");
-  EXPECT_EQ(error["n_ctx"], 1024);
-  EXPECT_GT(error["n_prompt_tokens"], 1024);
+  EXPECT_EQ(error["n_ctx"], 4096);
+  EXPECT_GT(error["n_prompt_tokens"], 4096);
   Error(Post("/completion", {{"prompt", json::array({100000})}}), 400);
 }
 
@@ -412,6 +431,7 @@ TEST_F(AppTest, AnthropicsMessages) {
       {"model", "x"},
       {"max_tokens", 12},
       {"seed", 4},
+      {"ignore_eos", true},
       {"system",
        {{{"type", "text"}, {"text", "x-anthropic-billing-header: 1"}},
         {{"type", "text"}, {"text", "Be brief."}, {"cache_control", {{"type", "ephemeral"}}}}}},
@@ -427,9 +447,12 @@ TEST_F(AppTest, AnthropicsMessages) {
       Ok("/v1/chat/completions",
          {{"max_tokens", 12},
           {"seed", 4},
+          {"ignore_eos", true},
           {"messages",
            {{{"role", "system"}, {"content", "Be brief."}}, {{"role", "user"}, {"content", "the sea"}}}}});
+  EXPECT_EQ(answer["content"].size(), 1U);
   EXPECT_EQ(answer["content"][0]["text"], chat["choices"][0]["message"]["content"]);
+  EXPECT_NE(answer["content"][0]["text"], "");
   EXPECT_EQ(chat["usage"]["prompt_tokens"], n_prompt);
   EXPECT_EQ(Ok("/v1/messages/count_tokens", body)["input_tokens"], n_prompt);
   json streaming = body;
@@ -447,7 +470,7 @@ TEST_F(AppTest, AnthropicsMessages) {
       "message_start content_block_start content_block_delta content_block_stop message_delta message_stop ");
   for (const auto& [change, name] : std::vector<std::pair<json, std::string>>{
            {{{"max_tokens", 0}}, "max_tokens"},
-           {{{"tools", {{{"name", "f"}}}}}, "tools"},
+           {{{"tools", {{{"type", "computer_20250124"}}}}}, "tools[0].type"},
            {{{"thinking", {{"type", "enabled"}, {"budget_tokens", 1024}}}}, "thinking"},
            {{{"messages", {{{"role", "system"}, {"content", "x"}}}}}, "messages[0].role"},
            {{{"messages", {{{"role", "user"}, {"content", {{{"type", "image"}}}}}}}},
@@ -486,6 +509,7 @@ TEST_F(AppTest, OpenAisResponses) {
           {"ignore_eos", true},
           {"messages",
            {{{"role", "system"}, {"content", "Be brief."}}, {{"role", "user"}, {"content", "the sea"}}}}});
+  EXPECT_EQ(answer["output"].size(), 1U);
   EXPECT_EQ(answer["output"][0]["content"][0]["text"], chat["choices"][0]["message"]["content"]);
   json streaming = body;
   streaming["stream"] = true;
@@ -506,13 +530,131 @@ TEST_F(AppTest, OpenAisResponses) {
            {{{"previous_response_id", "resp_1"}}, "previous_response_id"},
            {{{"input", json::array()}}, "input"},
            {{{"input", 5}}, "input"},
-           {{{"input", {{{"type", "function_call_output"}}}}}, "input[0].type"},
-           {{{"tools", {{{"type", "function"}, {"name", "f"}}}}}, "tools"},
-           {{{"text", {{"format", {{"type", "json_object"}}}}}}, "text.format"}}) {
+           {{{"input", {{{"type", "computer_call"}}}}}, "input[0].type"},
+           {{{"tools", {{{"type", "custom"}, {"name", "f"}}}}}, "tools[0].type"},
+           {{{"text", {{"format", {{"type", "xml"}}}}}}, "text.format.type"}}) {
     json bad = body;
     bad.update(change);
     EXPECT_EQ(Error(Post("/v1/responses", bad), 400)["param"], name);
   }
+}
+
+// A function whose arguments random weights can write in a few tokens.
+json Toggle(const std::string& name) {
+  const json schema = {{"type", "object"},
+                       {"properties", {{"state", {{"enum", {"on", "off"}}}}}},
+                       {"required", {"state"}},
+                       {"additionalProperties", false}};
+  return {{"type", "function"}, {"function", {{"name", name}, {"parameters", schema}, {"strict", true}}}};
+}
+
+TEST_F(AppTest, ToolsAreCalledInEachApi) {
+  if (!HasGrammars()) GTEST_SKIP() << "built without xgrammar";
+  Serve();
+  const json ask = {{"tools", {Toggle("lamp"), Toggle("fan")}},
+                    {"tool_choice", "required"},
+                    {"parallel_tool_calls", false},
+                    {"max_tokens", 400}};
+  json two = ask;
+  two["n"] = 2;
+  const json whole = Ok("/v1/chat/completions", Chat("lamp", two));
+  for (const json& choice : whole["choices"]) {
+    EXPECT_EQ(choice["finish_reason"], "tool_calls") << whole;
+    EXPECT_TRUE(choice["message"]["content"].is_null());
+    ASSERT_EQ(choice["message"]["tool_calls"].size(), 1U);
+    const json& function = choice["message"]["tool_calls"][0]["function"];
+    EXPECT_TRUE(function["name"] == "lamp" || function["name"] == "fan");
+    const json arguments = json::parse(function["arguments"].get<std::string>());
+    EXPECT_TRUE(arguments["state"] == "on" || arguments["state"] == "off");
+  }
+  const json& call = whole["choices"][0]["message"]["tool_calls"][0];
+  json streaming = two;
+  streaming["stream"] = true;
+  std::map<int, json> calls;
+  const HttpResponse stream = Post("/v1/chat/completions", Chat("lamp", streaming));
+  for (const json& event : EventsOf(stream.body)) {
+    if (!event.is_object()) continue;
+    for (const json& choice : event["choices"]) {
+      if (!choice["delta"].contains("tool_calls")) continue;
+      const json& delta = choice["delta"]["tool_calls"][0];
+      json& told = calls[choice["index"]];
+      if (told.is_null()) {
+        told = delta["function"];
+      } else {
+        told["arguments"] =
+            told["arguments"].get<std::string>() + delta["function"]["arguments"].get<std::string>();
+      }
+    }
+  }
+  for (const int i : {0, 1})
+    EXPECT_EQ(calls[i], whole["choices"][static_cast<size_t>(i)]["message"]["tool_calls"][0]["function"]);
+  EXPECT_EQ(ReadStream(stream.body).finish.at(0), "tool_calls");
+  // Without speculation it is the same call.
+  json plain = ask;
+  plain["speculative"] = false;
+  EXPECT_EQ(
+      Ok("/v1/chat/completions", Chat("lamp", plain))["choices"][0]["message"]["tool_calls"][0]["function"],
+      call["function"]);
+
+  const json function = Toggle("lamp")["function"];
+  const json messages =
+      Ok("/v1/messages", {{"max_tokens", 400},
+                          {"seed", 7},
+                          {"tools", {{{"name", "lamp"}, {"input_schema", function["parameters"]}}}},
+                          {"tool_choice", {{"type", "tool"}, {"name", "lamp"}}},
+                          {"messages", {{{"role", "user"}, {"content", "lamp"}}}}});
+  EXPECT_EQ(messages["stop_reason"], "tool_use") << messages;
+  EXPECT_EQ(messages["content"].size(), 1U);
+  EXPECT_EQ(messages["content"][0]["type"], "tool_use");
+  EXPECT_TRUE(messages["content"][0]["input"].contains("state"));
+  json tool = function;
+  tool["type"] = "function";
+  const json responses = Ok("/v1/responses", {{"max_output_tokens", 400},
+                                              {"seed", 7},
+                                              {"tools", {tool}},
+                                              {"tool_choice", "required"},
+                                              {"parallel_tool_calls", false},
+                                              {"input", "lamp"}});
+  EXPECT_EQ(responses["status"], "completed") << responses;
+  EXPECT_EQ(responses["output"].size(), 1U);
+  EXPECT_EQ(responses["output"][0]["type"], "function_call");
+  EXPECT_EQ(responses["output"][0]["name"], "lamp");
+  // What the model is told, it can be asked for.
+  EXPECT_THAT(std::string(Ok("/apply-template", Chat("hi", {{"tools", {Toggle("fan")}}}))["prompt"]),
+              HasSubstr("\"fan\""));
+}
+
+TEST_F(AppTest, FormsOfAnswersAreKeptOrRefused) {
+  if (!HasGrammars()) GTEST_SKIP() << "built without xgrammar";
+  Serve();
+  const json schema = {{"enum", {"yes", "no"}}};
+  const json format = {{"type", "json_schema"}, {"json_schema", {{"name", "n"}, {"schema", schema}}}};
+  const std::string text = Ok("/v1/chat/completions",
+                              Chat("?", {{"response_format", format}}))["choices"][0]["message"]["content"];
+  EXPECT_TRUE(text == "\"yes\"" || text == "\"no\"") << text;
+  EXPECT_EQ(
+      Ok("/completion", {{"prompt", "?"}, {"json_schema", {{"const", 7}}}, {"n_predict", 20}})["content"],
+      "7");
+  const json text_format = {{"format", {{"type", "json_schema"}, {"name", "n"}, {"schema", schema}}}};
+  const std::string told =
+      Ok("/v1/responses", {{"input", "?"}, {"text", text_format}})["output"][0]["content"][0]["text"];
+  EXPECT_TRUE(told == "\"yes\"" || told == "\"no\"") << told;
+  // What cannot be kept is refused by the field that asks for it, before anything is computed.
+  const json bad = {{"not", json::object()}};
+  json tool = Toggle("f");
+  tool["function"]["parameters"] = bad;
+  for (const auto& [fields, param] : std::vector<std::pair<json, std::string>>{
+           {{{"response_format", {{"type", "json_schema"}, {"schema", bad}}}}, "response_format"},
+           {{{"json_schema", bad}}, "json_schema"},
+           {{{"grammar", "root ::= a"}}, "grammar"},
+           {{{"tools", {tool}}}, "tools"},
+           {{{"tools", {Toggle("f")}}, {"grammar", "root ::= \"a\""}}, "tools"}}) {
+    EXPECT_EQ(Error(Post("/v1/chat/completions", Chat("x", fields)), 400)["param"], param) << fields;
+  }
+  EXPECT_EQ(Error(Post("/v1/responses",
+                       {{"input", "x"}, {"text", {{"format", {{"type", "json_schema"}, {"schema", bad}}}}}}),
+                  400)["param"],
+            "text.format");
 }
 
 TEST_F(AppTest, ManyAtOnceSayWhatEachSaysAlone) {

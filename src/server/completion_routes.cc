@@ -55,6 +55,10 @@ std::unique_ptr<ApiRequest> RequestOf(Served& served, Call& call, const Parse& p
   auto request = std::make_unique<ApiRequest>(std::get<ApiRequest>(std::move(parsed)));
   if (!request->unknown.empty()) call.Note("unknown_fields", request->unknown);
   call.Note("stream", request->wishes.stream);
+  if (const auto error = openai::ApplyTools(served.tool_format, request.get())) {
+    call.SendError(*error);
+    return nullptr;
+  }
   if (!PrepareTokens(served, *request, call)) return nullptr;
   return request;
 }
@@ -71,16 +75,31 @@ std::unique_ptr<ApiRequest> MessagesOf(Served& served, bool count_only, Call& ca
   });
 }
 
+wire::FormParts FormPartsOf(const Served& served, const Call& call, const ApiRequest& request) {
+  wire::FormParts parts{.head = HeadOf(served, call), .request = request};
+  if (request.tools.offered()) parts.tool_format = served.tool_format;
+  return parts;
+}
+
+// Compiles the grammar first, here and not on the engine's thread: others are written meanwhile.
+void Generate(Served& served, ApiRequest& request, std::unique_ptr<wire::AnswerForm> form,
+              const CallPtr& call) {
+  const GrammarText& grammar = request.generation.grammar;
+  if (grammar.kind != GrammarText::Kind::kNone) {
+    const Status compiled = served.engine->PrepareGrammar(grammar);
+    if (!compiled.ok()) {
+      ApiError error = openai::RefusalOf(compiled);
+      error.param = request.grammar_field;
+      return call->SendError(error);
+    }
+  }
+  StartGenerationJob(served.job_parts(), std::move(request), std::move(form), call);
+}
+
 void PostOpenAi(Served& served, Endpoint endpoint, const CallPtr& call) {
   const auto request = RequestOf(served, endpoint, *call);
   if (request == nullptr) return;
-  if (request->tools.offered()) {
-    return call->SendError({.message = "tools: the server does not serve tools; longspec batch does",
-                            .param = "tools",
-                            .code = "unsupported_value"});
-  }
-  auto form = wire::MakeOpenAiForm({.head = HeadOf(served, *call), .request = *request});
-  StartGenerationJob(served.job_parts(), std::move(*request), std::move(form), call);
+  Generate(served, *request, wire::MakeOpenAiForm(FormPartsOf(served, *call, *request)), call);
 }
 
 }  // namespace
@@ -114,6 +133,7 @@ bool PrepareTokens(const Served& served, ApiRequest& request, Call& call) {
   generation.tokens = std::move(*tokens);
   generation.prompt.clear();
   generation.messages.clear();
+  generation.template_variables.clear();
   return true;
 }
 
@@ -133,30 +153,28 @@ void PostLlamaCompletion(Served& served, CallPtr call) {
   const auto request = RequestOf(served, Endpoint::kLlamaCompletion, *call);
   if (request == nullptr) return;
   std::string prompt = served.engine->Detokenize(request->generation.tokens);
-  auto form = wire::MakeLlamaForm({.head = HeadOf(served, *call), .request = *request}, std::move(prompt));
-  StartGenerationJob(served.job_parts(), std::move(*request), std::move(form), call);
+  auto form = wire::MakeLlamaForm(FormPartsOf(served, *call, *request), std::move(prompt));
+  Generate(served, *request, std::move(form), call);
 }
 
 void PostMessages(Served& served, CallPtr call) {
   const auto request = MessagesOf(served, false, *call);
   if (request == nullptr) return;
-  auto form = wire::MakeAnthropicForm({.head = HeadOf(served, *call), .request = *request});
-  StartGenerationJob(served.job_parts(), std::move(*request), std::move(form), call);
+  Generate(served, *request, wire::MakeAnthropicForm(FormPartsOf(served, *call, *request)), call);
 }
 
 void PostResponses(Served& served, CallPtr call) {
-  nlohmann::ordered_json instructions;
+  nlohmann::ordered_json repeated = nlohmann::ordered_json::object();
   const auto request = RequestOf(served, *call, [&](const nlohmann::ordered_json& body) -> Parsed {
     auto parsed = wire::ParseResponsesRequest(body, served.options.defaults);
     if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
     auto& responses = std::get<wire::ResponsesRequest>(parsed);
-    instructions = std::move(responses.instructions);
+    repeated = std::move(responses.repeated);
     return std::move(responses.chat);
   });
   if (request == nullptr) return;
-  auto form =
-      wire::MakeResponsesForm({.head = HeadOf(served, *call), .request = *request}, std::move(instructions));
-  StartGenerationJob(served.job_parts(), std::move(*request), std::move(form), call);
+  auto form = wire::MakeResponsesForm(FormPartsOf(served, *call, *request), std::move(repeated));
+  Generate(served, *request, std::move(form), call);
 }
 
 void PostCountTokens(Served& served, CallPtr call) {

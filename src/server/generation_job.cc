@@ -15,11 +15,12 @@ namespace {
 using openai::Answer;
 using openai::ApiError;
 using openai::TokenReport;
+using wire::AnswerForm;
 
 // All but Cancel and Submitted runs on the loop's thread.
 class Job : public std::enable_shared_from_this<Job> {
  public:
-  Job(const JobParts& parts, openai::ApiRequest request, std::unique_ptr<wire::AnswerForm> form,
+  Job(const JobParts& parts, openai::ApiRequest request, std::unique_ptr<AnswerForm> form,
       std::shared_ptr<Call> call)
       : parts_(parts), request_(std::move(request)), form_(std::move(form)), call_(std::move(call)) {
     answers_.resize(static_cast<size_t>(request_.n));
@@ -84,9 +85,13 @@ class Job : public std::enable_shared_from_this<Job> {
     call_->BeginEvents(wished >= 0 ? wished : parts_.ping_seconds);
   }
 
+  // What `make` makes of the form, which is not asked for events of an answer that is sent as a whole.
   // Whether the client is still there.
-  bool Send(std::string events) {
-    if (!request_.wishes.stream || events.empty()) return true;
+  template <typename Make>
+  bool SendEvents(const Make& make) {
+    if (!request_.wishes.stream) return true;
+    std::string events = make(*form_);
+    if (events.empty()) return true;
     BeginEvents();
     return call_->Write(std::move(events));
   }
@@ -111,8 +116,9 @@ class Job : public std::enable_shared_from_this<Job> {
     parts_.metrics->Add("longspec:prompt_tokens_total", n_prompt);
     parts_.metrics->Add("longspec:prefix_cache_queries_total", n_prompt);
     parts_.metrics->Add("longspec:prefix_cache_hits_total", n_cached);
-    Send(form_->OnStart(index, n_prompt, n_cached));
-    Send(form_->OnProgress(index, ProgressOf(state, n_cached)));
+    SendEvents([&](AnswerForm& form) {
+      return form.OnStart(index, n_prompt, n_cached) + form.OnProgress(index, ProgressOf(state, n_cached));
+    });
   }
 
   static wire::Progress ProgressOf(const State& state, int processed) {
@@ -132,7 +138,7 @@ class Job : public std::enable_shared_from_this<Job> {
     if (state.n_processed == processed) return true;
     state.n_processed = processed;
     parts_.slots->SetProgress(state.slot, processed, 0);
-    return Send(form_->OnProgress(index, ProgressOf(state, processed)));
+    return SendEvents([&](AnswerForm& form) { return form.OnProgress(index, ProgressOf(state, processed)); });
   }
 
   void TakeToken(int index, const GeneratedToken& token) {
@@ -182,7 +188,9 @@ class Job : public std::enable_shared_from_this<Job> {
     state.pending.erase(state.pending.begin(), end);
     const auto sent = std::span(tokens).subspan(static_cast<size_t>(first));
     if (text.empty() && sent.empty()) return true;
-    return Send(form_->OnPiece({.index = index, .text = text, .tokens = sent, .timings = state.timings}));
+    return SendEvents([&](AnswerForm& form) {
+      return form.OnPiece({.index = index, .text = text, .tokens = sent, .timings = state.timings});
+    });
   }
 
   void TakeEnd(int index, Result<GenerationResult> result) {
@@ -200,7 +208,7 @@ class Job : public std::enable_shared_from_this<Job> {
     for (State& ended : answers_) answers.push_back(std::move(ended.answer));
     Count(answers);
     if (request_.wishes.stream) {
-      Send(form_->OnEnd(answers));
+      SendEvents([&](AnswerForm& form) { return form.OnEnd(answers); });
       call_->End();
     } else {
       call_->Send({.body = form_->Whole(answers)});
@@ -219,7 +227,7 @@ class Job : public std::enable_shared_from_this<Job> {
         state.pending, [&](const TokenReport& report) { return report.text_begin >= result.text.size(); });
     state.answer.result = std::move(result);
     SendPiece(index, "", cut);
-    Send(form_->OnAnswerEnd(index, state.answer));
+    SendEvents([&](AnswerForm& form) { return form.OnAnswerEnd(index, state.answer); });
   }
 
   // One error is the whole request's.
@@ -292,7 +300,7 @@ class Job : public std::enable_shared_from_this<Job> {
 
   const JobParts parts_;
   const openai::ApiRequest request_;
-  const std::unique_ptr<wire::AnswerForm> form_;
+  const std::unique_ptr<AnswerForm> form_;
   const std::shared_ptr<Call> call_;
   bool wants_tokens_ = false;
   std::vector<State> answers_;

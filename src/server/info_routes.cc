@@ -5,7 +5,6 @@
 
 #include "longspec/version.h"
 #include "openai/fields.h"
-#include "openai/messages.h"
 #include "server/serving.h"
 
 namespace longspec::server {
@@ -137,13 +136,12 @@ void PostDetokenize(Served& served, CallPtr call) {
 void PostApplyTemplate(Served& served, CallPtr call) {
   const auto body = BodyOf(*call);
   if (body == nullptr) return;
-  Fields fields(*body, "");
-  const nlohmann::ordered_json* list = fields.Find("messages");
-  if (list == nullptr) fields.Missing("messages");
-  if (fields.error()) return call->SendError(*fields.error());
-  auto messages = openai::ParseMessages(*list);
-  if (const auto* error = std::get_if<ApiError>(&messages)) return call->SendError(*error);
-  const auto prompt = served.engine->ApplyChatTemplate(std::get<std::vector<Message>>(messages), true);
+  auto parsed = openai::ParseRequest(openai::Endpoint::kChatCompletions, *body, served.options.defaults);
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return call->SendError(*error);
+  auto& request = std::get<openai::ApiRequest>(parsed);
+  if (const auto error = openai::ApplyTools(served.tool_format, &request)) return call->SendError(*error);
+  const auto prompt = served.engine->ApplyChatTemplate(request.generation.messages, true,
+                                                       request.generation.template_variables);
   if (!prompt.ok()) return call->SendError(openai::RefusalOf(prompt.status()));
   call->SendJson({{"prompt", *prompt}});
 }

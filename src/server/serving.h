@@ -13,6 +13,7 @@
 #include "longspec/engine.h"
 #include "openai/json.h"
 #include "openai/requests.h"
+#include "openai/tools.h"
 #include "server/app.h"
 #include "server/call.h"
 #include "server/engine_loop.h"
@@ -27,7 +28,8 @@ struct Served {
   const AppOptions& options;
   Metrics& metrics;
   std::string model_name;
-  int64_t created = 0;  // seconds since 1970
+  int64_t created = 0;                                            // seconds since 1970
+  openai::ToolFormat tool_format = openai::ToolFormat::kGeneric;  // as the model's chat template has it
   std::unique_ptr<Engine> engine;
   std::unique_ptr<SlotTable> slots;
   std::unique_ptr<EngineLoop> loop;

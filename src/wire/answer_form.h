@@ -5,12 +5,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "openai/errors.h"
 #include "openai/responses.h"
+#include "openai/tools.h"
 
 namespace longspec::wire {
 
@@ -26,6 +28,7 @@ struct Piece {
   Timings timings;                              // so far
 };
 
+// Is asked either for the whole, once, or for events.
 class AnswerForm {
  public:
   virtual ~AnswerForm() = default;
@@ -49,6 +52,7 @@ std::string NamedEvent(std::string_view name, const nlohmann::ordered_json& data
 struct FormParts {
   openai::ResponseHead head;
   openai::ApiRequest request;
+  std::optional<openai::ToolFormat> tool_format = {};  // of calls in the answers; nothing: there are none
 };
 // Chat and text completions of OpenAI's API; llama.cpp's /completion.
 std::unique_ptr<AnswerForm> MakeOpenAiForm(FormParts parts);

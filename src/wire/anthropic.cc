@@ -4,9 +4,13 @@
 #include <string>
 #include <utility>
 
+#include "openai/answer_form.h"
 #include "openai/fields.h"
 #include "openai/json.h"
 #include "openai/messages.h"
+#include "openai/tool_calls.h"
+#include "openai/tools.h"
+#include "wire/chat_turns.h"
 #include "wire/errors.h"
 
 namespace longspec::wire {
@@ -22,19 +26,16 @@ using openai::Fields;
 constexpr std::string_view kBillingHeader = "x-anthropic-billing-header";
 
 // Fields of this API alone.
-constexpr const char* kOwnFields[] = {"system",        "messages",      "stop_sequences",     "thinking",
-                                      "tools",         "tool_choice",   "metadata",           "service_tier",
-                                      "container",     "mcp_servers",   "context_management", "output_config",
-                                      "output_format", "cache_control", "inference_geo",      "speed"};
+constexpr const char* kMessagesFields[] = {
+    "system",        "messages",      "stop_sequences",     "thinking",
+    "tools",         "tool_choice",   "metadata",           "service_tier",
+    "container",     "mcp_servers",   "context_management", "output_config",
+    "output_format", "cache_control", "inference_geo",      "speed"};
 
-void AddMessage(const char* role, std::string text, nlohmann::ordered_json* messages) {
-  messages->push_back({{"role", role}, {"content", std::move(text)}});
-}
-
-void ParseSystem(Fields& fields, const nlohmann::ordered_json& body, nlohmann::ordered_json* messages) {
-  const nlohmann::ordered_json* system = fields.Find("system");
+void ParseSystem(Fields& fields, const Json& body, ChatTurns* turns) {
+  const Json* system = fields.Find("system");
   if (system == nullptr) return;
-  nlohmann::ordered_json without = body;
+  Json without = body;
   if (system->is_array() && !system->empty() && system->front().is_object()) {
     const auto text = system->front().find("text");
     const bool is_billing = text != system->front().end() && text->is_string() &&
@@ -46,28 +47,159 @@ void ParseSystem(Fields& fields, const nlohmann::ordered_json& body, nlohmann::o
   std::string text;
   openai::ParseTextContent(rest, "system", &text);
   if (rest.error()) return fields.Fail(*rest.error());
-  if (!text.empty()) AddMessage("system", std::move(text), messages);
+  if (!text.empty()) turns->Say("system", std::move(text));
 }
 
-void ParseTurns(Fields& fields, nlohmann::ordered_json* messages) {
-  const nlohmann::ordered_json* turns = fields.Find("messages");
-  if (turns == nullptr) return fields.Missing("messages");
-  if (!turns->is_array() || turns->empty())
+// The blocks of a turn: texts, joined by line breaks where nothing stands between them, calls and results.
+class TurnReader {
+ public:
+  TurnReader(std::string role, ChatTurns* turns) : role_(std::move(role)), turns_(turns) {}
+
+  void Read(Fields& block) {
+    std::string type;
+    if (!block.Text("type", &type)) block.Missing("type");
+    if (type == "text") {
+      std::string text;
+      if (!block.Text("text", &text)) block.Missing("text");
+      text_ += (text_.empty() ? "" : "\n") + text;
+    } else if (type == "tool_use" && role_ == "assistant") {
+      ReadCall(block);
+    } else if (type == "tool_result" && role_ == "user") {
+      ReadResult(block);
+    } else if (!(role_ == "assistant" && (type == "thinking" || type == "redacted_thinking"))) {
+      block.Fail("type", "\"" + type + "\" is not supported in a message of the " + role_,
+                 "unsupported_value");
+    }
+  }
+
+  void End() {
+    if (!text_.empty() || !said_) Say();
+  }
+
+ private:
+  void Say() {
+    turns_->Say(role_, std::exchange(text_, std::string()));
+    said_ = true;
+  }
+
+  void ReadCall(Fields& block) {
+    std::string id, name;
+    if (!block.Text("id", &id)) block.Missing("id");
+    if (!block.Text("name", &name)) block.Missing("name");
+    const Json* input = block.Find("input");
+    if (input == nullptr) return block.Missing("input");
+    if (!input->is_object()) return block.Fail("input", "must be an object", "invalid_type");
+    if (!text_.empty() || !said_) Say();  // the message that the call joins
+    turns_->Call(std::move(id), std::move(name), input->dump());
+  }
+
+  void ReadResult(Fields& block) {
+    std::string id, text;
+    if (!block.Text("tool_use_id", &id)) block.Missing("tool_use_id");
+    if (block.Find("content") != nullptr) openai::ParseTextContent(block, "content", &text);
+    if (!text_.empty()) Say();
+    turns_->Result(std::move(id), std::move(text));
+    said_ = true;
+  }
+
+  const std::string role_;
+  ChatTurns* const turns_;
+  std::string text_;
+  bool said_ = false;
+};
+
+void ParseTurn(Fields& turn, ChatTurns* turns) {
+  std::string role;
+  if (!turn.Text("role", &role)) turn.Missing("role");
+  if (role != "user" && role != "assistant") turn.Fail("role", "must be user or assistant", "invalid_value");
+  const Json* content = turn.Find("content");
+  if (content == nullptr) return turn.Missing("content");
+  TurnReader reader(role, turns);
+  if (!content->is_array()) {
+    std::string text;
+    turn.Text("content", &text);
+    return turns->Say(role, std::move(text));
+  }
+  for (size_t i = 0; i < content->size() && !turn.error(); ++i) {
+    Fields block((*content)[i], turn.PlaceOf("content[" + std::to_string(i) + "]"));
+    reader.Read(block);
+    if (block.error()) turn.Fail(*block.error());
+  }
+  reader.End();
+}
+
+void ParseTurns(Fields& fields, ChatTurns* turns) {
+  const Json* messages = fields.Find("messages");
+  if (messages == nullptr) return fields.Missing("messages");
+  if (!messages->is_array() || messages->empty())
     return fields.Fail("messages", "must be a list of messages", "invalid_type");
-  for (size_t i = 0; i < turns->size(); ++i) {
-    Fields turn((*turns)[i], "messages[" + std::to_string(i) + "]");
-    std::string role, text;
-    if (!turn.Text("role", &role)) turn.Missing("role");
-    if (role != "user" && role != "assistant")
-      turn.Fail("role", "must be user or assistant", "invalid_value");
-    openai::ParseTextContent(turn, "content", &text);
+  for (size_t i = 0; i < messages->size(); ++i) {
+    Fields turn((*messages)[i], "messages[" + std::to_string(i) + "]");
+    ParseTurn(turn, turns);
     if (turn.error()) return fields.Fail(*turn.error());
-    AddMessage(role.c_str(), std::move(text), messages);
   }
 }
 
-const char* StopReason(const GenerationResult& result) {
+// {"type": "auto", "any", "tool" or "none", "name", "disable_parallel_tool_use"}
+void ParseClientChoice(Fields& fields, openai::ToolUse* use) {
+  using openai::ToolChoice;
+  use->choice = use->tools.empty() ? ToolChoice::kNone : ToolChoice::kAuto;
+  const Json* value = fields.Find("tool_choice");
+  if (value == nullptr) return;
+  Fields choice(*value, "tool_choice");
+  std::string type, name;
+  bool one = false;
+  if (!choice.Text("type", &type)) choice.Missing("type");
+  if (choice.Bool("disable_parallel_tool_use", &one)) use->parallel = !one;
+  if (type == "none") {
+    use->choice = ToolChoice::kNone;
+  } else if (type == "any") {
+    if (use->tools.empty()) choice.Fail("type", "\"any\" needs tools", "invalid_value");
+    use->choice = ToolChoice::kRequired;
+  } else if (type == "tool") {
+    if (!choice.Text("name", &name)) choice.Missing("name");
+    if (!openai::ChooseTool(name, use)) choice.Fail("name", "is not that of a tool", "invalid_value");
+  } else if (type != "auto") {
+    choice.Fail("type", "must be auto, any, tool or none", "invalid_value");
+  }
+  if (choice.error()) fields.Fail(*choice.error());
+}
+
+void ParseClientTools(Fields& fields, openai::ToolUse* use) {
+  if (const Json* tools = fields.Find("tools"); tools != nullptr) {
+    if (!tools->is_array()) return fields.Fail("tools", "must be a list of tools", "invalid_type");
+    for (size_t i = 0; i < tools->size() && !fields.error(); ++i) {
+      Fields inner((*tools)[i], "tools[" + std::to_string(i) + "]");
+      std::string type = "custom";
+      inner.Text("type", &type);
+      if (type != "custom") {
+        inner.Fail("type", "\"" + type + "\" is not supported: only tools of the client's own (custom) are",
+                   "unsupported_value");
+      }
+      openai::Tool tool;
+      openai::ParseFunction(inner, "input_schema", &tool);
+      if (inner.error()) return fields.Fail(*inner.error());
+      openai::AddTool(fields, std::move(tool), use);
+    }
+  }
+  ParseClientChoice(fields, use);
+}
+
+// output_config.format, and its older name: {"type": "json_schema", "schema": {...}}.
+void ParseFormat(Fields& fields, GrammarText* grammar, std::string* field) {
+  *field = "output_format";
+  openai::ParseResponseFormat(fields, "output_format", grammar);
+  if (const Json* value = fields.Find("output_config"); value != nullptr) {
+    Fields config(*value, "output_config");
+    if (config.Find("format") != nullptr) *field = "output_config.format";
+    openai::ParseResponseFormat(config, "format", grammar);
+    if (config.error()) fields.Fail(*config.error());
+  }
+}
+
+const char* StopReason(const GenerationResult& result, bool has_calls) {
   if (result.finish_reason != FinishReason::kStop) return "max_tokens";
+  if (has_calls) return "tool_use";
   return result.stop_string.empty() ? "end_turn" : "stop_sequence";
 }
 
@@ -85,14 +217,17 @@ Json UsageJson(int64_t evaluated, int64_t cached, int64_t output) {
 
 class AnthropicForm final : public AnswerForm {
  public:
-  explicit AnthropicForm(FormParts parts) : head_(std::move(parts.head)), wishes_(parts.request.wishes) {}
+  explicit AnthropicForm(FormParts parts)
+      : head_(std::move(parts.head)), wishes_(parts.request.wishes), reader_(parts.tool_format) {}
 
   std::string Whole(std::span<const Answer> answers) override {
     const GenerationResult& result = answers[0].result;
     Json json =
         Message(UsageJson(result.timings.prompt_n, result.timings.cache_n, result.timings.predicted_n));
-    json["content"].push_back({{"type", "text"}, {"text", result.text}});
-    json["stop_reason"] = StopReason(result);
+    Blocks(reader_.ReadWhole(result.text));
+    EndBlocks();
+    json["content"] = content_;
+    json["stop_reason"] = StopReason(result, reader_.has_whole_calls());
     json["stop_sequence"] = StopSequence(result);
     json["timings"] = openai::TimingsJson(result.timings);
     return openai::DumpJson(json) + "\n";
@@ -100,10 +235,7 @@ class AnthropicForm final : public AnswerForm {
 
   std::string OnStart(int, int n_prompt, int n_cached) override {
     return NamedEvent("message_start", {{"type", "message_start"},
-                                        {"message", Message(UsageJson(n_prompt - n_cached, n_cached, 0))}}) +
-           NamedEvent("content_block_start", {{"type", "content_block_start"},
-                                              {"index", 0},
-                                              {"content_block", {{"type", "text"}, {"text", ""}}}});
+                                        {"message", Message(UsageJson(n_prompt - n_cached, n_cached, 0))}});
   }
 
   std::string OnProgress(int, const Progress& progress) override {
@@ -116,22 +248,19 @@ class AnthropicForm final : public AnswerForm {
                                  {"time_ms", progress.ms}}}});
   }
 
-  std::string OnPiece(const Piece& piece) override {
-    if (piece.text.empty()) return {};
-    return NamedEvent("content_block_delta", {{"type", "content_block_delta"},
-                                              {"index", 0},
-                                              {"delta", {{"type", "text_delta"}, {"text", piece.text}}}});
-  }
+  std::string OnPiece(const Piece& piece) override { return Blocks(reader_.Push(piece.text)); }
 
   std::string OnAnswerEnd(int, const Answer& answer) override {
     const GenerationResult& result = answer.result;
-    return NamedEvent("content_block_stop", {{"type", "content_block_stop"}, {"index", 0}}) +
-           NamedEvent(
-               "message_delta",
-               {{"type", "message_delta"},
-                {"delta", {{"stop_reason", StopReason(result)}, {"stop_sequence", StopSequence(result)}}},
-                {"usage", {{"output_tokens", result.timings.predicted_n}}},
-                {"timings", openai::TimingsJson(result.timings)}});
+    std::string events = Blocks(reader_.Finish());
+    events += EndBlocks();
+    return events +
+           NamedEvent("message_delta", {{"type", "message_delta"},
+                                        {"delta",
+                                         {{"stop_reason", StopReason(result, reader_.has_whole_calls())},
+                                          {"stop_sequence", StopSequence(result)}}},
+                                        {"usage", {{"output_tokens", result.timings.predicted_n}}},
+                                        {"timings", openai::TimingsJson(result.timings)}});
   }
 
   std::string OnEnd(std::span<const Answer>) override {
@@ -148,32 +277,99 @@ class AnthropicForm final : public AnswerForm {
             {"stop_sequence", nullptr}, {"usage", std::move(usage)}};
   }
 
+  // --- The blocks of the content: events, while content_ becomes the same as a whole. ---
+
+  std::string Blocks(const openai::AnswerParts& parts) {
+    std::string events;
+    for (const auto& part : parts) {
+      if (const auto* call = std::get_if<openai::ToolCallPiece>(&part)) {
+        if (call->index == n_calls_) {
+          ++n_calls_;
+          const std::string id = "toolu_" + head_.id + "_" + std::to_string(call->index);
+          events +=
+              OpenBlock({{"type", "tool_use"}, {"id", id}, {"name", call->name}, {"input", Json::object()}});
+        }
+        input_ += call->arguments;
+        if (!call->arguments.empty())
+          events += Delta({{"type", "input_json_delta"}, {"partial_json", call->arguments}});
+      } else {
+        const auto& text = std::get<std::string>(part);
+        if (!open_ || content_.back()["type"] != "text")
+          events += OpenBlock({{"type", "text"}, {"text", ""}});
+        content_.back()["text"].get_ref<std::string&>() += text;
+        events += Delta({{"type", "text_delta"}, {"text", text}});
+      }
+    }
+    return events;
+  }
+
+  // An answer has at least one block.
+  std::string EndBlocks() {
+    std::string events;
+    if (content_.empty()) events = OpenBlock({{"type", "text"}, {"text", ""}});
+    return events + CloseBlock();
+  }
+
+  std::string OpenBlock(Json block) {
+    std::string events = CloseBlock();
+    content_.push_back(std::move(block));
+    open_ = true;
+    return events + NamedEvent("content_block_start", {{"type", "content_block_start"},
+                                                       {"index", content_.size() - 1},
+                                                       {"content_block", content_.back()}});
+  }
+
+  std::string Delta(Json delta) const {
+    return NamedEvent(
+        "content_block_delta",
+        {{"type", "content_block_delta"}, {"index", content_.size() - 1}, {"delta", std::move(delta)}});
+  }
+
+  // Arguments that were cut short are no input.
+  std::string CloseBlock() {
+    if (!std::exchange(open_, false)) return {};
+    Json& block = content_.back();
+    if (block["type"] == "tool_use") {
+      const auto input = openai::ParseJson(std::exchange(input_, std::string()));
+      if (const auto* value = std::get_if<Json>(&input); value != nullptr && value->is_object())
+        block["input"] = *value;
+    }
+    return NamedEvent("content_block_stop", {{"type", "content_block_stop"}, {"index", content_.size() - 1}});
+  }
+
   const openai::ResponseHead head_;
   const openai::AnswerWishes wishes_;
+  openai::ToolCallReader reader_;
+  Json content_ = Json::array();
+  bool open_ = false;  // the last block
+  int n_calls_ = 0;
+  std::string input_;  // of the last call, as text
 };
 
 }  // namespace
 
-std::variant<openai::ApiRequest, ApiError> ParseMessagesRequest(const nlohmann::ordered_json& body,
+std::variant<openai::ApiRequest, ApiError> ParseMessagesRequest(const Json& body,
                                                                 const GenerationRequest& defaults,
                                                                 bool count_only) {
   Fields fields(body, "");
   if (fields.error()) return *fields.error();
-  auto messages = nlohmann::ordered_json::array();
+  ChatTurns turns;
+  openai::ToolUse tools;
+  GrammarText grammar;
+  std::string grammar_field;
   int max_tokens = 0;
   if (!count_only && !fields.Integer("max_tokens", 1, 1 << 30, &max_tokens)) fields.Missing("max_tokens");
-  ParseSystem(fields, body, &messages);
-  ParseTurns(fields, &messages);
-  fields.Only("tools", "[[]]");
-  fields.Only("tool_choice", R"([{"type": "auto"}, {"type": "none"}])");
+  ParseSystem(fields, body, &turns);
+  ParseTurns(fields, &turns);
+  ParseClientTools(fields, &tools);
+  ParseFormat(fields, &grammar, &grammar_field);
   fields.Only("thinking", R"([{"type": "disabled"}])");
   fields.Only("mcp_servers", "[[]]");
   fields.Only("container", "[]");
-  fields.Only("output_format", "[]");
   if (fields.error()) return *fields.error();
-  nlohmann::ordered_json chat = body;
-  for (const char* name : kOwnFields) chat.erase(name);
-  chat["messages"] = std::move(messages);
+  Json chat = body;
+  for (const char* name : kMessagesFields) chat.erase(name);
+  chat["messages"] = turns.Take();
   if (const auto* stop = fields.Find("stop_sequences"); stop != nullptr) chat["stop"] = *stop;
   for (const char* name : {"n", "n_cmpl", "logprobs", "top_logprobs", "n_probs"}) {
     if (chat.contains(name))
@@ -181,7 +377,15 @@ std::variant<openai::ApiRequest, ApiError> ParseMessagesRequest(const nlohmann::
                       .param = name,
                       .code = "unsupported_parameter"};
   }
-  return openai::ParseRequest(openai::Endpoint::kChatCompletions, chat, defaults);
+  auto parsed = openai::ParseRequest(openai::Endpoint::kChatCompletions, chat, defaults);
+  auto* request = std::get_if<openai::ApiRequest>(&parsed);
+  if (request == nullptr) return parsed;
+  request->tools = std::move(tools);
+  if (grammar.kind != GrammarText::Kind::kNone) {
+    if (auto error = openai::SetAnswerForm(std::move(grammar), std::move(grammar_field), request))
+      return *std::move(error);
+  }
+  return parsed;
 }
 
 Json AnthropicErrorBody(const ApiError& error, const Json&) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "openai/json.h"
+#include "openai/tool_calls.h"
 #include "wire/answer_form.h"
 #include "wire/errors.h"
 
@@ -19,12 +20,15 @@ class OpenAiForm final : public AnswerForm {
       : head_(std::move(parts.head)),
         endpoint_(parts.request.endpoint),
         wishes_(parts.request.wishes),
+        tool_format_(parts.tool_format),
+        readers_(static_cast<size_t>(parts.request.n), openai::ToolCallReader(parts.tool_format)),
         shown_({.logprobs = parts.request.generation.n_logprobs >= 0,
                 .sources = wishes_.return_token_source,
                 .token_ids = wishes_.return_tokens}) {}
 
   std::string Whole(std::span<const Answer> answers) override {
     Json json = openai::ResponseJson(endpoint_, head_, answers, shown_);
+    if (tool_format_) openai::MoveToolCalls(*tool_format_, head_.id, &json);
     if (answers.size() == 1) json["speculation"] = openai::SpeculationJson(answers[0].result.speculative);
     return openai::DumpJson(json) + "\n";
   }
@@ -42,16 +46,18 @@ class OpenAiForm final : public AnswerForm {
   }
 
   std::string OnPiece(const Piece& piece) override {
-    Json chunk = Chunk(openai::PieceChoiceJson(endpoint_, piece.index, piece.text, piece.tokens, shown_));
-    if (wishes_.timings_per_token) chunk["timings"] = openai::TimingsJson(piece.timings);
-    return First(piece.index) + Event(chunk);
+    return First(piece.index) + Parts(Reader(piece.index).Push(piece.text), piece);
   }
 
   std::string OnAnswerEnd(int index, const Answer& answer) override {
+    std::string events = First(index);
+    events += Parts(Reader(index).Finish(), {.index = index, .text = {}, .tokens = {}, .timings = {}});
     Json chunk = Chunk(openai::LastChoiceJson(endpoint_, index, answer.result.finish_reason));
+    Json& reason = chunk["choices"][0]["finish_reason"];
+    if (Reader(index).has_whole_calls() && reason == "stop") reason = "tool_calls";
     // llama.cpp's place for it; with usage, the chunk after this one is the last.
-    if (!wishes_.include_usage && n_answers_ == 1) AddNumbers(answer, &chunk);
-    return First(index) + Event(chunk);
+    if (!wishes_.include_usage && readers_.size() == 1) AddNumbers(answer, &chunk);
+    return events + Event(chunk);
   }
 
   std::string OnEnd(std::span<const Answer> answers) override {
@@ -67,9 +73,37 @@ class OpenAiForm final : public AnswerForm {
 
   std::string OnError(const openai::ApiError& error) override { return Event(ErrorBody(error)); }
 
-  void set_answers(int n) { n_answers_ = n; }
-
  private:
+  openai::ToolCallReader& Reader(int index) { return readers_[static_cast<size_t>(index)]; }
+
+  std::string TextChunk(const Piece& piece) const {
+    Json chunk = Chunk(openai::PieceChoiceJson(endpoint_, piece.index, piece.text, piece.tokens, shown_));
+    if (wishes_.timings_per_token) chunk["timings"] = openai::TimingsJson(piece.timings);
+    return Event(chunk);
+  }
+
+  // A chunk for each part that the piece has made readable. The piece's tokens are those of the first, or of
+  // a chunk of their own.
+  std::string Parts(const openai::AnswerParts& parts, Piece piece) const {
+    std::string events;
+    for (const auto& part : parts) {
+      if (const auto* call = std::get_if<openai::ToolCallPiece>(&part)) {
+        Json choice = openai::PieceChoiceJson(endpoint_, piece.index, "", piece.tokens, shown_);
+        Json calls = Json::array({openai::ToolCallDeltaJson(*call, head_.id, piece.index)});
+        choice["delta"] = {{"tool_calls", std::move(calls)}};
+        Json chunk = Chunk(std::move(choice));
+        if (wishes_.timings_per_token) chunk["timings"] = openai::TimingsJson(piece.timings);
+        events += Event(chunk);
+      } else {
+        piece.text = std::get<std::string>(part);
+        events += TextChunk(piece);
+      }
+      piece.tokens = {};
+    }
+    piece.text = {};
+    return piece.tokens.empty() ? events : events + TextChunk(piece);
+  }
+
   Json Chunk(Json choice) const {
     Json chunk = openai::ChunkJson(endpoint_, head_);
     chunk["choices"].push_back(std::move(choice));
@@ -96,18 +130,16 @@ class OpenAiForm final : public AnswerForm {
   const openai::ResponseHead head_;
   const Endpoint endpoint_;
   const openai::AnswerWishes wishes_;
+  const std::optional<openai::ToolFormat> tool_format_;
+  std::vector<openai::ToolCallReader> readers_;  // one for each answer
   const openai::Shown shown_;
   std::set<int> begun_;
-  int n_answers_ = 1;
 };
 
 }  // namespace
 
 std::unique_ptr<AnswerForm> MakeOpenAiForm(FormParts parts) {
-  const int n = parts.request.n;
-  auto form = std::make_unique<OpenAiForm>(std::move(parts));
-  form->set_answers(n);
-  return form;
+  return std::make_unique<OpenAiForm>(std::move(parts));
 }
 
 }  // namespace longspec::wire

@@ -3,8 +3,12 @@
 
 #include <utility>
 
+#include "openai/answer_form.h"
 #include "openai/fields.h"
 #include "openai/json.h"
+#include "openai/tool_calls.h"
+#include "openai/tools.h"
+#include "wire/chat_turns.h"
 #include "wire/errors.h"
 
 namespace longspec::wire {
@@ -16,32 +20,36 @@ using openai::ApiError;
 using openai::Fields;
 
 // Fields of this API alone, and those that a chat knows under another name.
-constexpr const char* kOwnFields[] = {"input",          "instructions",      "max_output_tokens",
-                                      "tools",          "tool_choice",       "text",
-                                      "reasoning",      "include",           "previous_response_id",
-                                      "conversation",   "background",        "truncation",
-                                      "max_tool_calls", "top_logprobs",      "prompt",
-                                      "stream_options", "context_management"};
+constexpr const char* kResponsesFields[] = {"input",          "instructions",      "max_output_tokens",
+                                            "tools",          "tool_choice",       "text",
+                                            "reasoning",      "include",           "previous_response_id",
+                                            "conversation",   "background",        "truncation",
+                                            "max_tool_calls", "top_logprobs",      "prompt",
+                                            "stream_options", "context_management"};
+
+// What responses repeat of their requests.
+constexpr const char* kRepeated[] = {"instructions",        "metadata", "text", "tool_choice", "tools",
+                                     "parallel_tool_calls", "user"};
 
 bool IsText(const std::string& type) {
   return type == "input_text" || type == "output_text" || type == "text";
 }
 
-// A text, or parts of text.
-std::string ContentOf(Fields& item, const std::string& place) {
-  const nlohmann::ordered_json* content = item.Find("content");
+// The field `name`: a text, or parts of text.
+std::string TextOf(Fields& item, const char* name) {
+  const Json* content = item.Find(name);
   if (content == nullptr) {
-    item.Missing("content");
+    item.Missing(name);
     return {};
   }
   if (!content->is_array()) {
     std::string text;
-    item.Text("content", &text);
+    item.Text(name, &text);
     return text;
   }
   std::string text;
   for (size_t i = 0; i < content->size(); ++i) {
-    Fields part((*content)[i], place + ".content[" + std::to_string(i) + "]");
+    Fields part((*content)[i], item.PlaceOf(std::string(name) + "[" + std::to_string(i) + "]"));
     std::string type, own;
     if (!part.Text("type", &type)) part.Missing("type");
     if (!IsText(type)) part.Fail("type", "is not supported: only texts are", "unsupported_value");
@@ -55,83 +63,109 @@ std::string ContentOf(Fields& item, const std::string& place) {
   return text;
 }
 
-void ParseItem(const nlohmann::ordered_json& json, const std::string& place, Fields& fields,
-               nlohmann::ordered_json* messages) {
-  Fields item(json, place);
-  std::string type = "message", role;
+void ParseItem(Fields& item, ChatTurns* turns) {
+  std::string type = "message", role, id, name, text;
   item.Text("type", &type);
-  if (type == "reasoning") return;
-  if (type != "message")
-    item.Fail("type", "\"" + type + "\" is not supported: only messages are", "unsupported_value");
-  if (!item.Text("role", &role)) item.Missing("role");
-  std::string text;
-  if (!item.error()) text = ContentOf(item, place);
-  if (item.error()) return fields.Fail(*item.error());
-  messages->push_back({{"role", role}, {"content", std::move(text)}});
+  if (type == "message") {
+    if (!item.Text("role", &role)) item.Missing("role");
+    text = TextOf(item, "content");
+    if (!item.error()) turns->Say(role, std::move(text));
+  } else if (type == "function_call") {
+    if (!item.Text("call_id", &id)) item.Missing("call_id");
+    if (!item.Text("name", &name)) item.Missing("name");
+    if (!item.Text("arguments", &text)) item.Missing("arguments");
+    turns->Call(std::move(id), std::move(name), std::move(text));
+  } else if (type == "function_call_output") {
+    if (!item.Text("call_id", &id)) item.Missing("call_id");
+    text = TextOf(item, "output");
+    turns->Result(std::move(id), std::move(text));
+  } else if (type != "reasoning") {
+    item.Fail("type", "\"" + type + "\" is not supported: messages, functions' calls and their outputs are",
+              "unsupported_value");
+  }
 }
 
-void ParseInput(Fields& fields, nlohmann::ordered_json* messages) {
-  const size_t n_before = messages->size();
-  const nlohmann::ordered_json* input = fields.Find("input");
+void ParseInput(Fields& fields, ChatTurns* turns) {
+  const Json* input = fields.Find("input");
   if (input == nullptr) return fields.Missing("input");
-  if (input->is_string()) {
-    messages->push_back({{"role", "user"}, {"content", *input}});
-  } else if (input->is_array()) {
-    for (size_t i = 0; i < input->size(); ++i)
-      ParseItem((*input)[i], "input[" + std::to_string(i) + "]", fields, messages);
-  } else {
-    fields.Fail("input", "must be a text or a list of items", "invalid_type");
+  if (input->is_string()) return turns->Say("user", *input);
+  if (!input->is_array()) return fields.Fail("input", "must be a text or a list of items", "invalid_type");
+  const size_t n_before = turns->size();
+  for (size_t i = 0; i < input->size(); ++i) {
+    Fields item((*input)[i], "input[" + std::to_string(i) + "]");
+    ParseItem(item, turns);
+    if (item.error()) return fields.Fail(*item.error());
   }
-  if (messages->size() == n_before) fields.Fail("input", "must hold a message", "invalid_value");
+  if (turns->size() == n_before) fields.Fail("input", "must hold a message", "invalid_value");
 }
 
-void ParseTools(Fields& fields) {
-  const nlohmann::ordered_json* tools = fields.Find("tools");
-  if (tools == nullptr) return;
-  if (!tools->is_array()) return fields.Fail("tools", "must be a list", "invalid_type");
-  for (const auto& tool : *tools) {
-    const bool is_function =
-        tool.is_object() && (tool.value("type", nlohmann::ordered_json()) == "function" ||
-                             tool.value("type", nlohmann::ordered_json()) == "custom");
-    if (is_function) return fields.Fail("tools", "is not supported", "unsupported_parameter");
+// "none", "auto", "required" or {"type": "function", "name": "f"}.
+void ParseFunctionChoice(Fields& fields, openai::ToolUse* use) {
+  using openai::ToolChoice;
+  use->choice = use->tools.empty() ? ToolChoice::kNone : ToolChoice::kAuto;
+  const Json* value = fields.Find("tool_choice");
+  if (value == nullptr || *value == "auto") return;
+  if (*value == "none") {
+    use->choice = ToolChoice::kNone;
+  } else if (*value == "required") {
+    if (use->tools.empty()) fields.Fail("tool_choice", "needs functions in tools", "invalid_value");
+    use->choice = ToolChoice::kRequired;
+  } else if (value->is_object() && value->value("type", Json()) == "function") {
+    const Json name = value->value("name", Json());
+    if (!name.is_string() || !openai::ChooseTool(name.get_ref<const std::string&>(), use))
+      fields.Fail("tool_choice.name", "must be that of a function in tools", "invalid_value");
+  } else {
+    fields.Fail("tool_choice", "must be \"none\", \"auto\", \"required\" or the name of a function",
+                "invalid_value");
   }
+}
+
+void ParseFunctions(Fields& fields, openai::ToolUse* use) {
+  if (const Json* tools = fields.Find("tools"); tools != nullptr) {
+    if (!tools->is_array()) return fields.Fail("tools", "must be a list", "invalid_type");
+    for (size_t i = 0; i < tools->size() && !fields.error(); ++i) {
+      Fields inner((*tools)[i], "tools[" + std::to_string(i) + "]");
+      std::string type;
+      if (!inner.Text("type", &type)) inner.Missing("type");
+      if (type == "custom") inner.Fail("type", "\"custom\" is not supported", "unsupported_value");
+      openai::Tool tool;
+      if (type == "function") openai::ParseFunction(inner, "parameters", &tool);
+      if (inner.error()) return fields.Fail(*inner.error());
+      if (type == "function") openai::AddTool(fields, std::move(tool), use);
+    }
+  }
+  fields.Bool("parallel_tool_calls", &use->parallel);
+  ParseFunctionChoice(fields, use);
 }
 
 class ResponsesForm final : public AnswerForm {
  public:
-  ResponsesForm(FormParts parts, nlohmann::ordered_json instructions)
+  ResponsesForm(FormParts parts, Json repeated)
       : head_(std::move(parts.head)),
         generation_(std::move(parts.request.generation)),
-        instructions_(std::move(instructions)) {}
+        repeated_(std::move(repeated)),
+        reader_(parts.tool_format) {}
 
   std::string Whole(std::span<const Answer> answers) override {
-    return openai::DumpJson(Response(&answers[0].result)) + "\n";
+    const GenerationResult& result = answers[0].result;
+    Items(reader_.ReadWhole(result.text));
+    EndItems(result);
+    return openai::DumpJson(Response(&result)) + "\n";
   }
 
   std::string OnStart(int, int, int) override {
     std::string events = Numbered("response.created", {{"response", Response(nullptr)}});
-    events += Numbered("response.in_progress", {{"response", Response(nullptr)}});
-    events += Numbered("response.output_item.added", {{"output_index", 0}, {"item", Item("in_progress")}});
-    return events + Numbered("response.content_part.added", OfPart({{"part", Part("")}}));
+    return events + Numbered("response.in_progress", {{"response", Response(nullptr)}});
   }
 
   std::string OnProgress(int, const Progress&) override { return {}; }
 
-  std::string OnPiece(const Piece& piece) override {
-    if (piece.text.empty()) return {};
-    return Numbered("response.output_text.delta",
-                    OfPart({{"delta", piece.text}, {"logprobs", Json::array()}}));
-  }
+  std::string OnPiece(const Piece& piece) override { return Items(reader_.Push(piece.text)); }
 
   std::string OnAnswerEnd(int, const Answer& answer) override {
-    const std::string& text = answer.result.text;
-    Json item = Item("completed");
-    item["content"].push_back(Part(text));
     const bool whole = answer.result.finish_reason == FinishReason::kStop;
-    std::string events =
-        Numbered("response.output_text.done", OfPart({{"text", text}, {"logprobs", Json::array()}}));
-    events += Numbered("response.content_part.done", OfPart({{"part", Part(text)}}));
-    events += Numbered("response.output_item.done", {{"output_index", 0}, {"item", std::move(item)}});
+    std::string events = Items(reader_.Finish());
+    events += EndItems(answer.result);
     return events + Numbered(whole ? "response.completed" : "response.incomplete",
                              {{"response", Response(&answer.result)}});
   }
@@ -152,9 +186,89 @@ class ResponsesForm final : public AnswerForm {
     return NamedEvent(type, event);
   }
 
+  // --- The items of the output: events, while output_ becomes the same as a whole. ---
+
+  std::string Items(const openai::AnswerParts& parts) {
+    std::string events;
+    for (const auto& part : parts) {
+      if (const auto* call = std::get_if<openai::ToolCallPiece>(&part)) {
+        if (call->index == n_calls_) events += OpenCall(call->name);
+        output_.back()["arguments"].get_ref<std::string&>() += call->arguments;
+        if (!call->arguments.empty())
+          events += Numbered("response.function_call_arguments.delta", OfItem({{"delta", call->arguments}}));
+      } else {
+        const auto& text = std::get<std::string>(part);
+        if (!open_ || IsCall()) events += OpenMessage();
+        text_ += text;
+        events +=
+            Numbered("response.output_text.delta", OfPart({{"delta", text}, {"logprobs", Json::array()}}));
+      }
+    }
+    return events;
+  }
+
+  // An output has at least one item.
+  std::string EndItems(const GenerationResult& result) {
+    std::string events;
+    if (output_.empty()) events = OpenMessage();
+    return events + CloseItem(result.finish_reason == FinishReason::kStop ? "completed" : "incomplete");
+  }
+
+  std::string OpenMessage() {
+    std::string events = Open({{"id", "msg_" + head_.id + Number(output_.size())},
+                               {"type", "message"},
+                               {"status", "in_progress"},
+                               {"role", "assistant"},
+                               {"content", Json::array()}});
+    return events + Numbered("response.content_part.added", OfPart({{"part", Part("")}}));
+  }
+
+  std::string OpenCall(const std::string& name) {
+    const std::string of_call = head_.id + "_" + std::to_string(n_calls_++);
+    return Open({{"id", "fc_" + of_call},
+                 {"type", "function_call"},
+                 {"status", "in_progress"},
+                 {"call_id", "call_" + of_call},
+                 {"name", name},
+                 {"arguments", ""}});
+  }
+
+  std::string Open(Json item) {
+    std::string events = CloseItem("completed");
+    output_.push_back(std::move(item));
+    open_ = true;
+    return events + Numbered("response.output_item.added",
+                             {{"output_index", output_.size() - 1}, {"item", output_.back()}});
+  }
+
+  std::string CloseItem(const char* status) {
+    if (!std::exchange(open_, false)) return {};
+    Json& item = output_.back();
+    std::string events;
+    if (IsCall()) {
+      events = Numbered("response.function_call_arguments.done",
+                        OfItem({{"name", item["name"]}, {"arguments", item["arguments"]}}));
+    } else {
+      const std::string text = std::exchange(text_, std::string());
+      events = Numbered("response.output_text.done", OfPart({{"text", text}, {"logprobs", Json::array()}}));
+      events += Numbered("response.content_part.done", OfPart({{"part", Part(text)}}));
+      item["content"].push_back(Part(text));
+    }
+    item["status"] = status;
+    return events +
+           Numbered("response.output_item.done", {{"output_index", output_.size() - 1}, {"item", item}});
+  }
+
+  bool IsCall() const { return output_.back()["type"] == "function_call"; }
+
+  Json OfItem(Json fields) const {
+    fields["item_id"] = output_.back()["id"];
+    fields["output_index"] = output_.size() - 1;
+    return fields;
+  }
+
   Json OfPart(Json fields) const {
-    fields["item_id"] = "msg_" + head_.id;
-    fields["output_index"] = 0;
+    fields = OfItem(std::move(fields));
     fields["content_index"] = 0;
     return fields;
   }
@@ -164,13 +278,7 @@ class ResponsesForm final : public AnswerForm {
         {"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
   }
 
-  Json Item(const char* status) const {
-    return {{"id", "msg_" + head_.id},
-            {"type", "message"},
-            {"status", status},
-            {"role", "assistant"},
-            {"content", Json::array()}};
-  }
+  static std::string Number(size_t n) { return n == 0 ? "" : "_" + std::to_string(n); }
 
   // Null: it is in the making.
   Json Response(const GenerationResult* result) const {
@@ -185,7 +293,7 @@ class ResponsesForm final : public AnswerForm {
                                      : "incomplete"},
         {"error", nullptr},
         {"incomplete_details", nullptr},
-        {"instructions", instructions_},
+        {"instructions", nullptr},
         {"max_output_tokens", generation_.n_predict < 0 ? Json(nullptr) : Json(generation_.n_predict)},
         {"model", head_.model},
         {"output", Json::array()},
@@ -202,11 +310,10 @@ class ResponsesForm final : public AnswerForm {
         {"usage", nullptr},
         {"user", nullptr},
         {"metadata", Json::object()}};
+    for (const auto& [name, value] : repeated_.items()) json[name] = value;
     if (result == nullptr) return json;
     if (!whole) json["incomplete_details"] = {{"reason", "max_output_tokens"}};
-    Json item = Item(whole ? "completed" : "incomplete");
-    item["content"].push_back(Part(result->text));
-    json["output"].push_back(std::move(item));
+    json["output"] = output_;
     const Timings& t = result->timings;
     const int64_t input = t.cache_n + t.prompt_n;
     json["usage"] = {{"input_tokens", input},
@@ -220,42 +327,45 @@ class ResponsesForm final : public AnswerForm {
 
   const openai::ResponseHead head_;
   const GenerationRequest generation_;
-  const nlohmann::ordered_json instructions_;
+  const Json repeated_;
+  openai::ToolCallReader reader_;
+  Json output_ = Json::array();
+  bool open_ = false;  // the last item
+  std::string text_;   // of the last message
+  int n_calls_ = 0;
   int64_t n_events_ = 0;
 };
 
 }  // namespace
 
-std::variant<ResponsesRequest, ApiError> ParseResponsesRequest(const nlohmann::ordered_json& body,
+std::variant<ResponsesRequest, ApiError> ParseResponsesRequest(const Json& body,
                                                                const GenerationRequest& defaults) {
   Fields fields(body, "");
   if (fields.error()) return *fields.error();
   ResponsesRequest request;
-  auto messages = nlohmann::ordered_json::array();
+  ChatTurns turns;
+  openai::ToolUse tools;
+  GrammarText grammar;
   std::string instructions;
-  if (fields.Text("instructions", &instructions)) {
-    request.instructions = instructions;
-    if (!instructions.empty()) messages.push_back({{"role", "system"}, {"content", instructions}});
-  }
-  ParseInput(fields, &messages);
-  ParseTools(fields);
+  if (fields.Text("instructions", &instructions) && !instructions.empty()) turns.Say("system", instructions);
+  ParseInput(fields, &turns);
+  ParseFunctions(fields, &tools);
   fields.Only("previous_response_id", "[]");
   fields.Only("conversation", "[]");
   fields.Only("prompt", "[]");
   fields.Only("background", "[false]");
   fields.Only("truncation", R"(["disabled"])");
-  fields.Only("tool_choice", R"(["auto", "none"])");
   fields.Only("top_logprobs", "[0]");
   if (const auto* text = fields.Find("text"); text != nullptr) {
     Fields inside(*text, "text");
-    inside.Only("format", R"([{"type": "text"}])");
+    openai::ParseResponseFormat(inside, "format", &grammar);
     if (inside.error()) fields.Fail(*inside.error());
   }
   int limit = 0;
   const bool limited = fields.Integer("max_output_tokens", 1, 1 << 30, &limit);
   if (fields.error()) return *fields.error();
-  nlohmann::ordered_json chat = body;
-  for (const char* name : kOwnFields) chat.erase(name);
+  Json chat = body;
+  for (const char* name : kResponsesFields) chat.erase(name);
   for (const char* name : {"n", "n_cmpl", "logprobs", "n_probs"}) {
     if (chat.contains(name)) {
       return ApiError{.message = std::string(name) + " is not supported here",
@@ -263,16 +373,25 @@ std::variant<ResponsesRequest, ApiError> ParseResponsesRequest(const nlohmann::o
                       .code = "unsupported_parameter"};
     }
   }
-  chat["messages"] = std::move(messages);
+  chat["messages"] = turns.Take();
   if (limited) chat["max_tokens"] = limit;
   auto parsed = openai::ParseRequest(openai::Endpoint::kChatCompletions, chat, defaults);
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   request.chat = std::get<openai::ApiRequest>(std::move(parsed));
+  request.chat.tools = std::move(tools);
+  if (grammar.kind != GrammarText::Kind::kNone) {
+    if (auto error = openai::SetAnswerForm(std::move(grammar), "text.format", &request.chat))
+      return *std::move(error);
+  }
+  request.repeated = Json::object();
+  for (const char* name : kRepeated) {
+    if (const Json* value = fields.Find(name); value != nullptr) request.repeated[name] = *value;
+  }
   return request;
 }
 
-std::unique_ptr<AnswerForm> MakeResponsesForm(FormParts parts, nlohmann::ordered_json instructions) {
-  return std::make_unique<ResponsesForm>(std::move(parts), std::move(instructions));
+std::unique_ptr<AnswerForm> MakeResponsesForm(FormParts parts, Json repeated) {
+  return std::make_unique<ResponsesForm>(std::move(parts), std::move(repeated));
 }
 
 }  // namespace longspec::wire

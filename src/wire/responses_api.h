@@ -17,14 +17,14 @@ namespace longspec::wire {
 
 struct ResponsesRequest {
   openai::ApiRequest chat;
-  nlohmann::ordered_json instructions;  // as they were given; null: none
+  nlohmann::ordered_json repeated;  // fields that the response repeats, as they were given
 };
 
-// Text only: function tools, images and formats other than text are refused by name; tools of OpenAI's own
-// servers, which clients offer to any model, are passed over.
+// Texts and functions; images, files and custom tools are refused by name. Tools of OpenAI's own servers,
+// which clients offer to any model, are passed over, and so is what an earlier answer reasoned.
 std::variant<ResponsesRequest, openai::ApiError> ParseResponsesRequest(const nlohmann::ordered_json& body,
                                                                        const GenerationRequest& defaults);
 
-std::unique_ptr<AnswerForm> MakeResponsesForm(FormParts parts, nlohmann::ordered_json instructions);
+std::unique_ptr<AnswerForm> MakeResponsesForm(FormParts parts, nlohmann::ordered_json repeated);
 
 }  // namespace longspec::wire

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "openai/json.h"
+#include "openai/tools.h"
 #include "wire/anthropic.h"
 #include "wire/errors.h"
 #include "wire/responses_api.h"
@@ -16,6 +17,7 @@ namespace {
 
 using longspec::openai::ApiError;
 using longspec::openai::ApiRequest;
+using longspec::openai::ToolFormat;
 using Json = nlohmann::ordered_json;
 
 void Require(bool condition) {
@@ -27,14 +29,22 @@ void Check(const ApiRequest& request) {
           request.generation.tokens.empty());
   Require(request.n == 1 && request.generation.n_logprobs == -1);
   for (const auto& message : request.generation.messages)
-    Require(message.role == "system" || message.role == "user" || message.role == "assistant");
+    Require(message.role == "system" || message.role == "user" || message.role == "assistant" ||
+            message.role == "tool");
+  for (const ToolFormat format : {ToolFormat::kHermes, ToolFormat::kLlama3, ToolFormat::kGeneric}) {
+    ApiRequest told = request;
+    const auto refused = longspec::openai::ApplyTools(format, &told);
+    Require(!refused || (request.tools.offered() && !request.grammar_field.empty()));
+    for (const auto& message : told.generation.messages)
+      Require(message.more.empty() || Json::accept(message.more));
+  }
 }
 
 void Check(const ApiError& error) {
   Require(!error.message.empty() && error.status_code >= 400 && error.status_code < 500);
   for (const auto& body :
        {longspec::wire::ErrorBody(error), longspec::wire::AnthropicErrorBody(error, Json::object())}) {
-    const Json read = Json::parse(longspec::wire::openai::DumpJson(body));
+    const Json read = Json::parse(longspec::openai::DumpJson(body));
     Require(read["error"]["message"].is_string() && read["error"]["type"].is_string());
   }
 }

@@ -21,9 +21,13 @@ import sys
 import tempfile
 import threading
 import time
+import typing
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tools"))
+import load_test  # noqa: E402
+
 BIN = os.environ.get("LONGSPEC_BIN", os.path.join(ROOT, "build/release/longspec"))
 TOOL = os.path.join(os.path.dirname(BIN), "tools/make_tiny_model")
 CLIENTS = os.path.join(ROOT, "build/clients")
@@ -166,6 +170,11 @@ class Server:
         """Nothing runs, and nothing is held."""
         for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"):
             self.wait_for(name, 0)
+
+
+# Arguments that random weights write in a few tokens.
+SWITCH = {"type": "object", "properties": {"state": {"type": "string", "enum": ["on", "off"]}}, "required": ["state"],
+          "additionalProperties": False}
 
 
 def completion(prompt, **fields):
@@ -428,6 +437,42 @@ class Faults(unittest.TestCase):
                     self.assertEqual(again.post("/v1/completions", body)["choices"], whole)
 
 
+class Load(unittest.TestCase):
+    """tools/load_test.py's requests: random arrivals and lengths, a shared document, clients that go away."""
+
+    N = 16 if "LONGSPEC_SKIP_SLOW" in os.environ else 64
+
+    def requests(self):
+        options = load_test.parse(["--requests", str(self.N), "--rate", "40", "--prompt-words", "4:100", "--max-tokens", "8:80",
+                                   "--shared", "0.5", "--shared-words", "60", "--cancel", "0.3"])
+        requests = load_test.plan(options)
+        for i, request in enumerate(requests):
+            request.body.update([{"temperature": 0}, {"top_k": 20}, {"speculative": {"drafters": "ngram", "max_rows": 6}},
+                                 {"speculative": False}, {"repeat_penalty": 1.2}, {"logprobs": 2}][i % 6])
+        return requests
+
+    def test_64_mixed_requests_16_at_once_say_what_each_says_alone(self):
+        requests = self.requests()
+        # With an empty cache, all of it known, and with memory for hardly more than the longest.
+        loads = []
+        for args, rounds in ((("--parallel", "16"), 2), (("--parallel", "16", "-c", "1280"), 1)):
+            with Server(*args) as server:
+                for _ in range(rounds):
+                    outcomes, _ = load_test.run_load(load_test.Client(server.url), requests, 16)
+                    loads.append(outcomes)
+                server.wait_for_rest()
+                preemptions = server.metric("num_preemptions_total")
+        if self.N == 64:
+            self.assertGreater(preemptions, 0)
+        with Server("--parallel", "1", "--cache-ram", "0", "--spec-type", "none") as server:
+            alone = [load_test.Client(server.url).ask(load_test.Request(0, request.body)) for request in requests]
+        for outcomes in loads:
+            self.assertEqual([outcome.error for outcome in outcomes if outcome.error], [])
+            self.assertGreater(sum(outcome.cancelled for outcome in outcomes), self.N // 20)
+            self.assertGreater(sum(not outcome.cancelled for outcome in outcomes), self.N // 2)
+            self.assertEqual(load_test.different(outcomes, alone), [])
+
+
 class Operation(unittest.TestCase):
     def test_sigterm_lets_what_runs_end_and_takes_nothing_new(self):
         with Server() as server:
@@ -598,6 +643,144 @@ class Clients(unittest.TestCase):
                     with self.assertRaises(self.openai_package.RateLimitError) as raised:
                         once.completions.create(model="x", prompt="y")
                     self.assertEqual(raised.exception.response.headers["retry-after"], "1")
+
+    # --- tools and forms of answers ---
+
+    def needs_grammars(self):
+        status, _, text = self.server.request("POST", "/completion", {"prompt": "x", "json_schema": {}, "n_predict": 1},
+                                              {"Authorization": "Bearer secret"})
+        if status == 400 and b"get_xgrammar" in text:
+            self.skipTest("built without xgrammar")
+
+    def tools_of_a_chat(self):
+        return {"tools": [{"type": "function", "function": {"name": name, "description": "Switches it.", "strict": True,
+                                                            "parameters": SWITCH}} for name in ("lamp", "fan")],
+                "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 400}
+
+    def test_tools(self):
+        self.needs_grammars()
+        whole = self.chat(**self.tools_of_a_chat())
+        choice = whole.choices[0]
+        self.assertEqual(choice.finish_reason, "tool_calls")
+        self.assertIsNone(choice.message.content)
+        call, = choice.message.tool_calls
+        self.assertIn(call.function.name, ("lamp", "fan"))
+        self.assertIn(json.loads(call.function.arguments)["state"], ("on", "off"))
+        # Their results go back as they came.
+        turns = [{"role": "user", "content": "the sea"}, choice.message.model_dump(exclude_none=True),
+                 {"role": "tool", "tool_call_id": call.id, "content": "done"}]
+        again = self.chat(messages=turns, tools=self.tools_of_a_chat()["tools"], tool_choice="none")
+        self.assertIsNone(again.choices[0].message.tool_calls)
+        self.assertGreater(again.usage.prompt_tokens, self.chat().usage.prompt_tokens)  # tools that are not offered are not told
+        named = self.chat(**{**self.tools_of_a_chat(), "tool_choice": {"type": "function", "function": {"name": "fan"}}})
+        self.assertEqual(named.choices[0].message.tool_calls[0].function.name, "fan")
+
+    def test_streamed_tools(self):
+        self.needs_grammars()
+        whole = self.chat(n=2, **self.tools_of_a_chat())
+        calls, finish = [None, None], [None, None]
+        for chunk in self.chat(n=2, stream=True, **self.tools_of_a_chat()):
+            for choice in chunk.choices:
+                finish[choice.index] = choice.finish_reason or finish[choice.index]
+                for delta in choice.delta.tool_calls or ():
+                    self.assertEqual(delta.index, 0)
+                    if calls[choice.index] is None:
+                        self.assertEqual(delta.type, "function")
+                        calls[choice.index] = [delta.function.name, delta.function.arguments, delta.id]
+                    else:
+                        self.assertIsNone(delta.id)
+                        calls[choice.index][1] += delta.function.arguments
+        self.assertEqual(finish, ["tool_calls"] * 2)
+        self.assertEqual([call[:2] for call in calls],
+                         [[choice.message.tool_calls[0].function.name, choice.message.tool_calls[0].function.arguments]
+                          for choice in whole.choices])
+        self.assertNotEqual(calls[0][2], calls[1][2])
+        # The package's own way of putting a stream together.
+        ask = {"model": "little", "temperature": 0.7, "seed": 5, "messages": [{"role": "user", "content": "the sea"}]}
+        with self.openai.chat.completions.stream(**ask, **self.tools_of_a_chat()) as stream:
+            final = stream.get_final_completion()
+        self.assertEqual(final.choices[0].message.tool_calls[0].function.arguments, calls[0][1])
+
+    def test_the_agent_of_the_page_in_docs(self):
+        self.needs_grammars()
+        with open(os.path.join(ROOT, "docs/server.md"), encoding="utf-8") as file:
+            program, = re.findall(r"(?s)```python\n(import json\n.*?)```", file.read())
+        program, n = re.subn(r'base_url="[^"]*", api_key="none"', f'base_url="{self.server.url}/v1", api_key="secret"', program)
+        self.assertEqual(n, 1)
+        done = subprocess.run([os.path.join(CLIENTS, "bin/python"), "-c", program], capture_output=True, text=True,
+                              timeout=TIMEOUT, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreaterEqual(int(done.stdout.split()[0]), 3)  # what was asked, a call and its result
+
+    def test_structured_output(self):
+        self.needs_grammars()
+        import pydantic
+
+        class Verdict(pydantic.BaseModel):
+            verdict: typing.Literal["yes", "no"]
+            sure: bool
+
+        ask = {"model": "little", "seed": 5, "messages": [{"role": "user", "content": "the sea"}], "max_tokens": 400}
+        parsed = self.openai.chat.completions.parse(response_format=Verdict, **ask).choices[0]
+        self.assertEqual(parsed.finish_reason, "stop")
+        self.assertIn(parsed.message.parsed.verdict, ("yes", "no"))
+        with self.openai.chat.completions.stream(response_format=Verdict, **ask) as stream:
+            self.assertEqual(stream.get_final_completion().choices[0].message.parsed, parsed.message.parsed)
+        response = self.openai.responses.parse(model="little", input="the sea", text_format=Verdict, max_output_tokens=400)
+        self.assertIn(response.output_parsed.verdict, ("yes", "no"))
+        with self.assertRaises(self.openai_package.BadRequestError) as raised:
+            self.chat(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": {"not": {}}}})
+        self.assertEqual(raised.exception.param, "response_format")
+        self.assertIn("not is not supported", raised.exception.message)
+
+    def test_tools_of_responses(self):
+        self.needs_grammars()
+        tool = {"type": "function", "name": "lamp", "parameters": SWITCH, "strict": True}
+        ask = {"model": "little", "input": "the sea", "max_output_tokens": 400, "tools": [tool], "tool_choice": "required",
+               "parallel_tool_calls": False, "extra_body": {"seed": 5}}
+        whole = self.openai.responses.create(**ask)
+        call, = whole.output
+        self.assertEqual((whole.status, call.type, call.name), ("completed", "function_call", "lamp"))
+        self.assertIn(json.loads(call.arguments)["state"], ("on", "off"))
+        self.assertEqual(whole.tools[0].name, "lamp")
+        told, final = "", None
+        for event in self.openai.responses.create(stream=True, **ask):
+            if event.type == "response.function_call_arguments.delta":
+                told += event.delta
+            if event.type == "response.function_call_arguments.done":
+                self.assertEqual(event.arguments, told)
+            if event.type == "response.completed":
+                final = event.response
+        self.assertEqual(told, call.arguments)
+        self.assertEqual(final.output[0].arguments, call.arguments)
+        turns = [{"role": "user", "content": "the sea"}, call.model_dump(exclude_none=True),
+                 {"type": "function_call_output", "call_id": call.call_id, "output": "done"}]
+        again = self.openai.responses.create(model="little", input=turns, max_output_tokens=16)
+        self.assertGreater(again.usage.input_tokens, 16)
+
+    def test_anthropic_tools(self):
+        self.needs_grammars()
+        tools = [{"name": name, "description": "Switches it.", "input_schema": SWITCH} for name in ("lamp", "fan")]
+        ask = {"model": "little", "max_tokens": 400, "messages": [{"role": "user", "content": "the sea"}], "tools": tools,
+               "tool_choice": {"type": "any", "disable_parallel_tool_use": True}, "extra_body": {"seed": 3}}
+        whole = self.anthropic.messages.create(**ask)
+        self.assertEqual(whole.stop_reason, "tool_use")
+        call, = whole.content
+        self.assertEqual(call.type, "tool_use")
+        self.assertIn(call.input["state"], ("on", "off"))
+        with self.anthropic.messages.stream(**ask) as stream:
+            pieces = [event.partial_json for event in stream if event.type == "input_json"]
+            final = stream.get_final_message()
+        self.assertEqual(json.loads("".join(pieces)), call.input)
+        self.assertEqual([(block.name, block.input) for block in final.content], [(call.name, call.input)])
+        self.assertEqual(final.stop_reason, "tool_use")
+        turns = ask["messages"] + [
+            {"role": "assistant", "content": [call.model_dump(exclude_none=True)]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "done"}]}]
+        again = self.anthropic.messages.create(**{**ask, "messages": turns, "max_tokens": 16, "tool_choice": {"type": "none"}})
+        self.assertIn(again.stop_reason, ("end_turn", "max_tokens"))
+        counted = self.anthropic.messages.count_tokens(model="little", messages=ask["messages"], tools=tools)
+        self.assertEqual(counted.input_tokens, whole.usage.input_tokens + (whole.usage.cache_read_input_tokens or 0))
 
     def test_responses(self):
         ask = {"model": "little", "input": "the sea", "instructions": "Be brief.", "max_output_tokens": 24,
