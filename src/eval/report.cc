@@ -235,6 +235,7 @@ std::string QualityTable(const std::vector<Cell>& cells) {
   std::map<Key, std::pair<double, int>> groups;
   for (const Cell& cell : cells) {
     for (const EvalItem& item : cell.items) {
+      if (item.approximate) continue;  // of another text
       for (const auto& [measure, value] : item.quality) {
         auto& [sum, n] = groups[{cell.key.family, measure, cell.key.temperature, cell.key.length}];
         sum += value;
@@ -450,7 +451,7 @@ std::string ReportMarkdown(const std::vector<Cell>& cells, const ReportOptions& 
   text +=
       "\n## Time of a step, ms, and memory\n\n" + TimeTable(cells) + "\n![time split](time_split.svg)\n\n";
   text += "## Acceptance by position\n\n" + PositionTable(cells);
-  text += "\n## Quality\n\nThe same for every method, as the texts are.\n\n" + QualityTable(cells);
+  text += "\n## Quality\n\nThe same for every exact method, as the texts are.\n\n" + QualityTable(cells);
   text += "\n## By cell\n\nTimes are ms a step; the last columns are the acceptance by position.\n\n" +
           CellTable(cells);
   for (const std::string& paper : options.papers)

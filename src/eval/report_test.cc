@@ -422,6 +422,7 @@ TEST(Report, SetsApproximationsApart) {
   partial.items[0].identical = false;
   partial.items[0].approximate = true;
   partial.items[0].rouge_l_to_exact = 0.6;
+  partial.items[0].quality = {{"rouge1", 0.9}};
   partial.items[0].checked = 40;
   partial.items[0].differing = 5;
   partial.items.push_back(partial.items[0]);
@@ -429,6 +430,7 @@ TEST(Report, SetsApproximationsApart) {
   partial.items[1].differing = 2;
   const std::string report = ReportMarkdown({exact, partial}, {.title = "T"});
   EXPECT_THAT(report, HasSubstr("Identical to plain decoding: 1 of 1 generations."));
+  EXPECT_THAT(report, Not(HasSubstr("| rouge1 |")));
   EXPECT_THAT(report,
               HasSubstr("| gov_report | 0 | lm/partial=2048 | 512 | 2 | 2.00x | 0.550 | 80 | 8.8 % |\n"));
   EXPECT_THAT(report,
