@@ -531,7 +531,7 @@ TEST_F(AppTest, OpenAisResponses) {
            {{{"input", json::array()}}, "input"},
            {{{"input", 5}}, "input"},
            {{{"input", {{{"type", "computer_call"}}}}}, "input[0].type"},
-           {{{"tools", {{{"type", "custom"}, {"name", "f"}}}}}, "tools[0].type"},
+           {{{"tools", {{{"name", "f"}}}}}, "tools[0].type"},
            {{{"text", {{"format", {{"type", "xml"}}}}}}, "text.format.type"}}) {
     json bad = body;
     bad.update(change);

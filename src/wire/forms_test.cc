@@ -190,8 +190,7 @@ TEST(Responses, ChoicesAndForms) {
 
 TEST(Responses, MistakesAreNamed) {
   const std::pair<const char*, const char*> wrong[] = {
-      {R"({"tools": [{"type": "custom", "name": "f"}]})", "tools[0].type"},
-      {R"({"tools": [{"name": "f"}]})", "tools[0].type"},
+      {R"({"tools": [{"type": "custom", "name": "g"}, {"name": "f"}]})", "tools[1].type"},
       {R"({"tools": [{"type": "function"}]})", "tools[0].name"},
       {R"({"tool_choice": {"type": "function", "name": "f"}})", "tool_choice.name"},
       {R"({"tool_choice": {"type": "web_search"}})", "tool_choice"},

@@ -127,7 +127,6 @@ void ParseFunctions(Fields& fields, openai::ToolUse* use) {
       Fields inner((*tools)[i], "tools[" + std::to_string(i) + "]");
       std::string type;
       if (!inner.Text("type", &type)) inner.Missing("type");
-      if (type == "custom") inner.Fail("type", "\"custom\" is not supported", "unsupported_value");
       openai::Tool tool;
       if (type == "function") openai::ParseFunction(inner, "parameters", &tool);
       if (inner.error()) return fields.Fail(*inner.error());

@@ -20,8 +20,8 @@ struct ResponsesRequest {
   nlohmann::ordered_json repeated;  // fields that the response repeats, as they were given
 };
 
-// Texts and functions; images, files and custom tools are refused by name. Tools of OpenAI's own servers,
-// which clients offer to any model, are passed over, and so is what an earlier answer reasoned.
+// Texts and functions; images and files are refused by name. Tools that are no functions, which clients offer
+// to any model, are passed over, and so is what an earlier answer reasoned.
 std::variant<ResponsesRequest, openai::ApiError> ParseResponsesRequest(const nlohmann::ordered_json& body,
                                                                        const GenerationRequest& defaults);
 
