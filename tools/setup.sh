@@ -88,6 +88,10 @@ require() { # task
       need_python_module jinja2 python3-jinja2
       need_python_module ensurepip python3-venv
       need_command valgrind valgrind
+      # The server's page in a browser, and several servers behind one address.
+      want_command chromium chromium
+      want_command chromedriver chromium-driver
+      want_command haproxy haproxy
       need_command git git
       want_command clang-format-14 clang-format-14
       ;;
