@@ -102,6 +102,10 @@ def run(command, environment=None, timeout=PROGRAM_TIMEOUT_S):
         return 127, str(error)
 
 
+def cores():
+    return len(os.sched_getaffinity(0))
+
+
 def ending(status):
     return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
 
@@ -196,18 +200,27 @@ def targets_of(preset, pattern):
 
 
 def run_program(name, command, environment, tally):
+    tally.add(*result_of(name, command, environment))
+
+
+def result_of(name, command, environment):
+    """What Tally.add wants to know."""
     began = time.monotonic()
     passed, failures, skipped = run_googletest(command, environment)
-    tally.add(name, passed, failures, skipped, time.monotonic() - began)
+    return name, passed, failures, skipped, time.monotonic() - began
 
 
-def run_programs(preset, programs, environment, tally, left_out=None):
+def run_programs(preset, programs, environment, tally, left_out=None, at_once=1):
     """`left_out`: GoogleTest patterns by the program's name."""
-    for program in programs:
+    def run_one(program):
         path = BUILD / preset / program
         patterns = (left_out or {}).get(path.name, ())
         options = [f"--gtest_filter=-{':'.join(patterns)}"] if patterns else []
-        run_program(f"{preset}/{path.name}", [path, *options], environment, tally)
+        return result_of(f"{preset}/{path.name}", [path, *options], environment)
+
+    with ThreadPoolExecutor(at_once) as pool:
+        for result in pool.map(run_one, programs):
+            tally.add(*result)
 
 
 def run_check(name, command, tally):
@@ -277,7 +290,8 @@ def sanitized(preset, wanted, tally, left_out=None):
     if not targets or not build(preset, targets, tally):
         return False
     programs = [target for target in targets if target.endswith("_test")]
-    run_programs(preset, programs, {"LONGSPEC_SKIP_SLOW": "1"}, tally, left_out)
+    # Most of what a sanitizer slows down runs in one thread.
+    run_programs(preset, programs, {"LONGSPEC_SKIP_SLOW": "1"}, tally, left_out, at_once=cores())
     return True
 
 
@@ -323,7 +337,7 @@ def fuzz(tally):
         return
     programs = targets_of("fuzz", r"fuzz/\w+_fuzz")
     if programs and build("fuzz", programs, tally):
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        with ThreadPoolExecutor(cores()) as pool:
             for result in pool.map(lambda program: fuzz_one(BUILD / "fuzz" / program, seconds), programs):
                 tally.add(*result)
 
