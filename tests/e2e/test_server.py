@@ -612,7 +612,7 @@ class Clients(unittest.TestCase):
     def test_prediction(self):
         plain = self.chat(temperature=0, extra_body={"ignore_eos": True}).choices[0].message.content
         predicted = self.chat(temperature=0, prediction={"type": "content", "content": plain},
-                              extra_body={"ignore_eos": True, "speculative": {"drafters": "ngram", "max_rows": 8}})
+                              extra_body={"ignore_eos": True, "speculative": {"drafters": "prediction", "max_rows": 8}})
         self.assertEqual(predicted.choices[0].message.content, plain)
         self.assertGreater(predicted.usage.completion_tokens_details.accepted_prediction_tokens, 0)
 
