@@ -6,10 +6,10 @@ import contextlib
 import http.server
 import io
 import json
-import threading
 import unittest
 
 import check_schemas
+import fake_server
 
 
 class FakeServer(http.server.ThreadingHTTPServer):
@@ -43,11 +43,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class CheckSchemas(unittest.TestCase):
     def setUp(self):
         self.server = FakeServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        self.addCleanup(thread.join)
-        self.addCleanup(self.server.server_close)
-        self.addCleanup(self.server.shutdown)
+        fake_server.serve(self, self.server)
 
     def run_main(self, *args):
         out, err = io.StringIO(), io.StringIO()

@@ -11,6 +11,7 @@ import time
 import unittest
 from unittest import mock
 
+import fake_server
 import load_test
 
 
@@ -84,11 +85,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class LoadTest(unittest.TestCase):
     def setUp(self):
         self.server = FakeServer()
-        thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        self.addCleanup(thread.join)
-        self.addCleanup(self.server.server_close)
-        self.addCleanup(self.server.shutdown)
+        fake_server.serve(self, self.server)
 
     def run_main(self, *args):
         """(status, standard output, standard error)"""

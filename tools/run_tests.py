@@ -276,7 +276,8 @@ def trainer(tally):
     try:
         if build("ci", ["tests/train_test", "longspec", program.name], tally):
             run_programs("ci", ["tests/train_test"], {}, tally)
-            run_unittest("ci/longspec-train", "tests/e2e/test_training.py", {"LONGSPEC_BIN": str(BUILD / "ci" / "longspec")}, tally)
+            run_unittest("ci/longspec-train", "tests/e2e/test_training.py", {"LONGSPEC_BIN": str(BUILD / "ci" / "longspec")},
+                         tally)
     finally:  # what other stages find is never an older trainer
         configure_trainer(False)
         program.unlink(missing_ok=True)
@@ -286,7 +287,8 @@ def sanitized(preset, wanted, tally, left_out=None):
     """True if all that is wanted was built."""
     if not build(preset, CONFIGURED, tally):
         return False
-    targets = [target for target in targets_of(preset, r"tests/\w+_test|longspec|tools/make_tiny_model") if wanted(Path(target).name)]
+    targets = [target for target in targets_of(preset, r"tests/\w+_test|longspec|tools/make_tiny_model")
+               if wanted(Path(target).name)]
     if not targets or not build(preset, targets, tally):
         return False
     programs = [target for target in targets if target.endswith("_test")]
