@@ -41,7 +41,7 @@ coverage:       ## Line coverage of each module; fails below 80 %
 	  || echo "warning: no default model; the tests that need it are skipped" >&2
 	@python3 tools/coverage.py
 
-fuzz:           ## Fuzz each parser for LONGSPEC_FUZZ_SECONDS (40)
+fuzz:           ## Fuzz each parser for LONGSPEC_FUZZ_SECONDS (20)
 	@tools/setup.sh fuzz
 	@python3 tools/run_tests.py fuzz
 
@@ -54,7 +54,7 @@ format:         ## Format all C++ files in place
 
 tidy:           ## Run clang-tidy over all modules
 	@tools/setup.sh test lint
-	@cmake --preset ci -B build/tidy -DLONGSPEC_PRECOMPILE=OFF >/dev/null
+	@cmake --preset ci -B build/tidy -DLONGSPEC_PRECOMPILE=OFF -DLONGSPEC_UNITY=OFF >/dev/null
 	@printf '%s\n' $(filter %.cc,$(SOURCES)) | grep '^src/' | grep -v -e '_fuzz.cc$$' -e '^src/train/' -e '^src/http/' \
 	  | xargs -P "$$(nproc)" -n 4 clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p build/tidy
 

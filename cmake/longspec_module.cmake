@@ -6,15 +6,24 @@
 # tools/check_layers.py compares DEPS with the includes and with the floors.
 #
 # UNITY n says that the sources may be compiled n at a time as one file, which LONGSPEC_UNITY does: most of what the
-# compiler does for them is the same headers and templates. ALONE names those that may not. COLD says that no test
-# spends its time in the module: it is compiled with LONGSPEC_COLD_OPTIONS. Debug presets have -O0 there, which with
-# sanitizers takes the compiler half as long as -O1.
+# compiler does for them is the same headers and templates. TEST_UNITY n says it of the tests. ALONE names files that
+# may not. HOT says that instructions of the module are counted: joined files would be optimised together, so an
+# optimised build leaves its sources apart. COLD says that no test spends its time in the module: it is compiled with
+# LONGSPEC_COLD_OPTIONS. Debug presets have -O0 there, which with sanitizers takes the compiler half as long as -O1.
 
 set(LONGSPEC_COLD_OPTIONS "" CACHE STRING "Compiler options for modules whose speed matters to no test")
 option(LONGSPEC_UNITY "Compile sources of a module together: less work from nothing, more after a small change" OFF)
 
+# Joins sources of a target, `batch` at a time; those of `alone` stay as they are.
+function(longspec_join target batch alone)
+  if(LONGSPEC_UNITY AND batch)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${batch})
+    set_source_files_properties(${alone} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
+endfunction()
+
 function(longspec_module name)
-  cmake_parse_arguments(ARG "COLD" "UNITY" "SOURCES;ALONE;DEPS;LIBS;TEST_DEPS;TEST_LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD;HOT" "UNITY;TEST_UNITY" "SOURCES;ALONE;DEPS;LIBS;TEST_DEPS;TEST_LIBS" ${ARGN})
   set(target longspec_${name})
   add_library(${target} STATIC ${ARG_SOURCES})
   target_include_directories(${target} PUBLIC
@@ -28,9 +37,8 @@ function(longspec_module name)
     target_compile_options(${target} PRIVATE ${LONGSPEC_COLD_OPTIONS})
   endif()
   set_property(GLOBAL APPEND PROPERTY LONGSPEC_MODULES ${target})
-  if(LONGSPEC_UNITY AND ARG_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${ARG_UNITY})
-    set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  if(NOT ARG_HOT OR CMAKE_BUILD_TYPE STREQUAL Debug)
+    longspec_join(${target} "${ARG_UNITY}" "${ARG_ALONE}")
   endif()
 
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
@@ -41,6 +49,7 @@ function(longspec_module name)
       target_link_libraries(${name}_test PRIVATE longspec_${dep})
     endforeach()
     target_compile_definitions(${name}_test PRIVATE LONGSPEC_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    longspec_join(${name}_test "${ARG_TEST_UNITY}" "${ARG_ALONE}")
     target_compile_options(${name}_test PRIVATE -O0)  # a test's time goes into what it tests, and into compiling it
     set_target_properties(${name}_test PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     longspec_precompile(${name}_test longspec_test_headers)

@@ -79,9 +79,10 @@ target_include_directories(longspec_xgrammar SYSTEM PRIVATE
 target_compile_definitions(longspec_xgrammar PRIVATE XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0
   XGRAMMAR_LOG_CUSTOMIZE=1)
 # Its warnings and its arithmetic (hashes that overflow) are its own business; addresses and threads are checked.
-target_compile_options(longspec_xgrammar PRIVATE -w)
+target_compile_options(longspec_xgrammar PRIVATE -w $<$<CONFIG:Debug>:-O0>)  # no test spends its time there
 if(LONGSPEC_SANITIZE)
   target_compile_options(longspec_xgrammar PRIVATE -fno-sanitize=undefined,float-cast-overflow)
 endif()
 target_link_libraries(longspec_xgrammar PUBLIC Threads::Threads)
 set_target_properties(longspec_xgrammar PROPERTIES CXX_STANDARD 17)
+longspec_join(longspec_xgrammar 8 ${LONGSPEC_XGRAMMAR_DIR}/cpp/converter_ext/minimax_m3.cc)  # a name twice

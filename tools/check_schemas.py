@@ -13,11 +13,11 @@ import argparse
 import contextlib
 import json
 import os
-import re
-import subprocess
 import sys
 import urllib.error
 import urllib.request
+
+from server_process import ServerProcess
 
 try:
     import jsonschema
@@ -26,7 +26,7 @@ except ImportError:
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SCHEMAS = os.path.join(ROOT, "tools/check_schemas.jsonl")
-MOST_TOKENS = 600  # more than any of the schemas lets an answer have
+MOST_TOKENS = 4000  # more than any of the schemas lets an answer have, with all the white space between its signs
 
 
 def read_schemas(path=SCHEMAS):
@@ -46,33 +46,10 @@ def complaint(schema, text):
 
 
 class Server:
-    """The program, for as long as the block lasts; or one that runs already."""
+    """One that runs."""
 
-    def __init__(self, options):
-        self.url, self.process = options.url, None
-        if self.url:
-            return
-        self.process = subprocess.Popen(
-            [options.bin, "serve", "-m", options.model, "--port", "0", "--parallel", "1", "--no-progress",
-             *options.serve_args], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        said = []
-        for line in self.process.stderr:
-            said.append(line)
-            if match := re.search(r"event=listening url=(\S+)", line):
-                self.url = match[1]
-                break
-        else:
-            raise RuntimeError("the server did not start: " + "".join(said).strip())
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process is not None:
-            self.process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.communicate(timeout=30)
-            self.process.kill()
+    def __init__(self, url):
+        self.url = url
 
     def ask(self, ask, seed, **fields):
         """A choice of a chat, and its timings."""
@@ -162,8 +139,13 @@ def main(argv=None):
         return 2
     tell = (lambda text: print(text, end="", file=sys.stderr, flush=True)) if sys.stderr.isatty() else lambda _: None
     try:
-        with Server(options) as server:
-            sums, n_valid, bad = check(server, read_schemas(), options.answers, not options.no_speeds, tell)
+        with contextlib.ExitStack() as stack:
+            url = options.url
+            if not url:
+                url = stack.enter_context(ServerProcess([
+                    options.bin, "serve", "-m", options.model, "--port", "0", "--parallel", "1", "--no-progress",
+                    *options.serve_args])).url
+            sums, n_valid, bad = check(Server(url), read_schemas(), options.answers, not options.no_speeds, tell)
     except (OSError, RuntimeError) as error:
         print(f"check_schemas: {error}", file=sys.stderr)
         return 1

@@ -26,7 +26,8 @@ class CheckTextsTest(unittest.TestCase):
 
     def test_good_files(self):
         self.assertEqual(self.messages("a.cc", LICENCE + "int a;\n"), [])
-        self.assertEqual(self.messages("a.md", "[x](there.md#part) [y](https://example.com)\n```\n[z](no.md)\n```\n"), [])
+        self.assertEqual(self.messages("a.md", "[x](there.md#part) [y](https://example.com)\n```\n[z](no.md)\n```\n"),
+                         [])
         self.assertEqual(self.messages("a", "#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\necho\n"), [])
 
     def test_bad_files(self):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures `longspec eval` beside llama.cpp's prompt lookup on the same prompts, greedily, prompt evaluation not counted.
+"""Measures `longspec eval` beside llama.cpp's prompt lookup on the same prompts, greedily, prompt evaluation not
+counted.
 
   python3 -m pip install llama-cpp-python      # builds llama.cpp; a virtual environment is best
   tools/compare_prompt_lookup.py --data DIR [--families a,b] [--lengths 512,2048] [--out docs/lookup.md]
@@ -71,8 +72,8 @@ def evaluate(options, family, length, folder):
     command = [options.longspec, "eval", "-m", options.model, "-t", str(options.threads), "--data", options.data,
                "--out", folder, "--families", family, "--lengths", str(length), "--methods", "auto", "--temps", "0",
                "-n", str(options.predict)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                          check=False)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          text=True, check=False)
     if done.returncode != 0:
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise Failure(f"{' '.join(command)} ended with {done.returncode}: {reason}")
@@ -115,7 +116,8 @@ def report(rows, version, options):
     mean = f"{statistics.mean(ratios):.2f}x" if ratios else "-"
     return "\n".join([
         "# Speculation beside llama.cpp's prompt lookup", "",
-        f"Tokens/s of decoding, greedy. {cpu_name()}; {options.threads} threads; {Path(options.model).name}; f16 KV, flash "
+        f"Tokens/s of decoding, greedy. {cpu_name()}; {options.threads} threads; {Path(options.model).name}; "
+        "f16 KV, flash "
         f"attention on; llama-cpp-python {version}; {date.today().isoformat()}.", "",
         *lines, "", f"Mean of auto over the best of llama.cpp: {mean}.", ""])
 

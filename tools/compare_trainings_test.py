@@ -36,7 +36,8 @@ class CompareTrainings(unittest.TestCase):
     def test_far_positions_are_weighted_by_rows(self):
         log = self.write("a", [
             {"step": 1, "tokens": 5, "loss": 9},
-            validation(10, bucket(0, 7, 4, [0.5, 0.5]), bucket(0, 3, 1, [1]), bucket(2048, 3, 2, [1]), bucket(4096, 1, 6, [1]))])
+            validation(10, bucket(0, 7, 4, [0.5, 0.5]), bucket(0, 3, 1, [1]), bucket(2048, 3, 2, [1]),
+                       bucket(4096, 1, 6, [1]))])
         self.assertEqual(compare_trainings.read_validations(log, 2048), [(10, [0.5, 0.5], 7, 3.0)])
         self.assertEqual(compare_trainings.read_validations(log, 8192), [(10, [0.5, 0.5], 7, None)])
 

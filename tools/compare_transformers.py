@@ -6,10 +6,10 @@
   tools/compare_transformers.py -m models/SmolLM2-135M-Instruct.Q4_1.gguf [--out docs/transformers.md]
 
 transformers widens the file's weights to the type of --dtype (it has no kernels for them) and attends with PyTorch's
-scaled_dot_product_attention. Three things, at each depth (tokens already in the cache): evaluating a prompt of that length, a
-decoding step of one row, and a step of several rows with logits for all of them. Rounds of the two programs alternate;
-the table shows medians and their ratio. Then attention alone, for a tree of rows: transformers' eager attention, with a
-mask of all rows and keys, scores kept whole and key-value heads repeated, beside ours.
+scaled_dot_product_attention. Three things, at each depth (tokens already in the cache): evaluating a prompt of that
+length, a decoding step of one row, and a step of several rows with logits for all of them. Rounds of the two programs
+alternate; the table shows medians and their ratio. Then attention alone, for a tree of rows: transformers' eager
+attention, with a mask of all rows and keys, scores kept whole and key-value heads repeated, beside ours.
 """
 
 import argparse
@@ -55,7 +55,8 @@ class Transformers:
         if not model.exists():
             raise Failure(f"{model}: no such file; make model fetches the default one")
         self.model = transformers.AutoModelForCausalLM.from_pretrained(
-            str(model.parent), gguf_file=model.name, dtype=getattr(torch, options.dtype), attn_implementation="sdpa").eval()
+            str(model.parent), gguf_file=model.name, dtype=getattr(torch, options.dtype),
+            attn_implementation="sdpa").eval()
         self.n_vocab = self.model.config.vocab_size
 
     def forward(self, cache, position, n, all_logits):
@@ -147,7 +148,8 @@ def report(theirs, ours, options, version):
     table = [line.replace("llama.cpp", "transformers") for line in comparison_table(theirs, ours)]
     return "\n".join([
         "# longspec beside transformers", "",
-        f"{cpu_name()}; {options.threads} threads; {Path(options.model).name}, widened to {options.dtype} by transformers "
+        f"{cpu_name()}; {options.threads} threads; {Path(options.model).name}, widened to {options.dtype} "
+        "by transformers "
         f"{version}, {options.cache_type} KV in longspec; {date.today().isoformat()}.",
         f"Medians of {options.rounds} alternating rounds; higher ratios favour longspec.", "", *table])
 

@@ -5,7 +5,8 @@
   coverage.py [--minimum PERCENT]
 
 Exit status 1 if a test fails or a module is below the minimum (80). Tests, fuzz targets and test helpers do not count,
-nor do files whose instructions this CPU lacks, nor a module that is not built: the trainer needs LibTorch. Such are named.
+nor do files whose instructions this CPU lacks, nor a module that is not built: the trainer needs LibTorch. Such are
+named.
 """
 
 import argparse
@@ -36,8 +37,8 @@ def measure():
     """gcovr's summary: {"files": [{"filename", "line_total", "line_covered"}]}."""
     excluded = list(NOT_COUNTED) + [pattern for pattern, flag in NEEDS_CPU if flag not in cpu_flags()]
     report = BUILD / "coverage.json"
-    command = ["gcovr", "--root", str(run_tests.ROOT), "--filter", f"{run_tests.ROOT}/src/", "--json-summary", str(report),
-               "--gcov-ignore-parse-errors", "-j", str(os.cpu_count()), str(BUILD)]
+    command = ["gcovr", "--root", str(run_tests.ROOT), "--filter", f"{run_tests.ROOT}/src/", "--json-summary",
+               str(report), "--gcov-ignore-parse-errors", "-j", str(os.cpu_count()), str(BUILD)]
     for pattern in excluded:
         command += ["--exclude", pattern]
     # It warns of every count that threads have upset; a line that ran has some count all the same.
@@ -91,8 +92,8 @@ def main():
         counts.unlink()
     programs = run_tests.targets_of("coverage", r"tests/\w+_test")
     run_tests.run_programs("coverage", programs, {"LONGSPEC_SKIP_SLOW": "1"}, tally)
-    # The command line is mostly tested by running it, most of it on the default model: without that (make model), cli is
-    # below the minimum.
+    # The command line is mostly tested by running it, most of it on the default model: without that (make model), cli
+    # is below the minimum.
     run_tests.run_end_to_end("coverage", {"LONGSPEC_SKIP_SLOW": "1"}, tally)
     modules = by_module(measure())
     lines, low = table(modules, minimum)

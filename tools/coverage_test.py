@@ -7,13 +7,15 @@ import unittest
 
 import coverage
 
-FILES = [("src/base/a.cc", 10, 9), ("src/base/b.h", 10, 10), ("src/kernels/cpu/c.cc", 10, 7), ("include/longspec/x.h", 5, 0)]
+FILES = [("src/base/a.cc", 10, 9), ("src/base/b.h", 10, 10), ("src/kernels/cpu/c.cc", 10, 7),
+         ("include/longspec/x.h", 5, 0)]
 
 
 class CoverageTest(unittest.TestCase):
     def setUp(self):
         self.modules = coverage.by_module(
-            {"files": [{"filename": name, "line_total": total, "line_covered": covered} for name, total, covered in FILES]})
+            {"files": [{"filename": name, "line_total": total, "line_covered": covered} for name, total,
+                       covered in FILES]})
 
     def test_lines_are_summed_by_module(self):
         self.assertEqual(self.modules, {"base": (19, 20), "kernels": (7, 10)})

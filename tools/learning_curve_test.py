@@ -38,7 +38,8 @@ class LearningCurve(unittest.TestCase):
         self.assertEqual(validations, [(100, 8, 1.75)])
 
     def test_a_run_that_was_stopped_goes_on_counting(self):
-        log = self.write("a", [step(100, 9), step(100, 8, 2), step(200, 7, 3), validation(200, 7, [0.5], 3), step(60, 6, 4)])
+        log = self.write("a",
+                         [step(100, 9), step(100, 8, 2), step(200, 7, 3), validation(200, 7, [0.5], 3), step(60, 6, 4)])
         self.assertEqual([tokens for tokens, _ in learning_curve.read_entries(log)], [100, 200, 300, 300, 360])
 
     def test_steps_that_a_killed_run_lost_are_counted_once(self):

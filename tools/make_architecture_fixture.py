@@ -26,6 +26,13 @@ NAMES = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k":
          "attn_k_norm": "self_attn.k_norm", "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj",
          "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 MODELS = [{"arch": "llama", "head-dim": 0}, {"arch": "qwen2", "head-dim": 0}, {"arch": "qwen3", "head-dim": 32}]
+# YaRN: the original context, and the other keys of GGUF under rope.scaling.
+MODELS += [{"arch": "llama", "head-dim": 0, "yarn": {"original": 64, "numbers": numbers}} for numbers in (
+    {"factor": 4.0}, {"factor": 8.0, "yarn_beta_fast": 4.0, "yarn_beta_slow": 0.5, "yarn_log_multiplier": 0.5},
+    {"factor": 4.0, "yarn_attn_factor": 1.25})]
+# Their names in a configuration of transformers.
+ROPE_NAMES = {"factor": "factor", "yarn_beta_fast": "beta_fast", "yarn_beta_slow": "beta_slow",
+              "yarn_log_multiplier": "mscale_all_dim", "yarn_attn_factor": "attention_factor"}
 TOKENS = [5, 17, 300, 299, 42, 42, 7, 258, 100, 3, 383, 64]
 
 
@@ -44,16 +51,35 @@ def unpermuted(x, n_heads):
     return x.view(n_heads, head_dim // 2, 2, -1).transpose(1, 2).reshape(x.shape)
 
 
+def tool_options(model):
+    options = [f"--arch={model['arch']}", f"--head-dim={model['head-dim']}"]
+    if yarn := model.get("yarn"):
+        options += ["--rope-scaling=yarn", f"--rope-original-context={yarn['original']}"]
+        for key, value in yarn["numbers"].items():
+            options.append(f"--rope-scaling-number={key}={value}")
+    return options
+
+
+def rope_parameters(model):
+    parameters = {"rope_type": "default", "rope_theta": 10000.0}
+    if yarn := model.get("yarn"):
+        parameters.update(rope_type="yarn", original_max_position_embeddings=yarn["original"])
+        parameters.update({ROPE_NAMES[key]: value for key, value in yarn["numbers"].items()})
+        if "mscale_all_dim" in parameters:
+            parameters["mscale"] = 1.0
+    return parameters
+
+
 def logits(tool, model):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "tiny.gguf")
-        subprocess.run([tool, "--out", path, "--untied"] + [f"--{k}={v}" for k, v in model.items()], check=True)
+        subprocess.run([tool, "--out", path, "--untied", *tool_options(model)], check=True)
         tensors = {t.name: torch.tensor(t.data.copy()).float() for t in GGUFReader(path).tensors}
     config_class, model_class = CLASSES[model["arch"]]
     head_dim = model["head-dim"] or 16
     net = model_class(config_class(
         vocab_size=384, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=head_dim, rms_norm_eps=1e-5, rope_theta=10000.0,
+        num_key_value_heads=2, head_dim=head_dim, rms_norm_eps=1e-5, rope_parameters=rope_parameters(model),
         max_position_embeddings=512, tie_word_embeddings=False, attn_implementation="eager"))
     weights = {}
     for name, x in tensors.items():

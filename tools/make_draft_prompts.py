@@ -5,8 +5,8 @@ tasks about excerpts of the training texts, and small talk about a list of topic
 
     tools/make_draft_prompts.py --data train --out prompts.jsonl      # books.jsonl.gz, code.jsonl.gz, ... in train/
 
-One JSON object a line, {"prompt": ...} or {"text": ...}, for `longspec features --write`. The same seed and texts give the
-same prompts, in an order of which any beginning is a fair sample.
+One JSON object a line, {"prompt": ...} or {"text": ...}, for `longspec features --write`. The same seed and texts give
+the same prompts, in an order of which any beginning is a fair sample.
 """
 
 import argparse
@@ -93,23 +93,29 @@ CHAT = [
     "Write a critical review of a book about {}.",
 ]
 TOPICS = """
-the water cycle|photosynthesis|black holes|the French Revolution|supply and demand|machine learning|the history of bread|healthy
-eating|learning a language|public speaking|time management|climate change|renewable energy|the solar system|Roman roads|jazz music|chess openings|vaccines|
-the immune system|inflation|personal budgeting|remote work|gardening in spring|coffee brewing|mountain hiking|a trip to Japan|a trip to Iceland|volcanoes|
-earthquakes|the printing press|the Silk Road|impressionist painting|classical architecture|binary search|hash tables|recursion|sorting algorithms|databases|
-operating systems|the internet|encryption|quantum computers|probability|prime numbers|the Pythagorean theorem|calculus|statistics|genetics|evolution|plate
-tectonics|ocean currents|coral reefs|bees and pollination|wolves|migratory birds|the human heart|sleep|stress|meditation|exercise for beginners|marathon
-training|teamwork|leadership|job interviews|writing a resume|customer complaints|a product launch|a birthday party|a wedding speech|a lost dog|a lighthouse
-keeper|a robot that learns to paint|a village by the sea|a detective in London|a time traveller|a talking tree|a dragon who is afraid of fire|friendship|
-courage|loneliness|the changing seasons|autumn leaves|the night sky|city life|a rainy day|the first day of school|electric cars|public transport|urban
-planning|recycling|plastic waste|drinking water|nuclear power|solar panels|the stock market|small businesses|taxes|insurance|democracy|elections|human
-rights|the United Nations|free trade|immigration|education systems|homework|school uniforms|social media|video games|privacy|artificial intelligence|space
-exploration|the Moon landing|Mars|telescopes|microscopes|bacteria|antibiotics|nutrition labels|vegetarian cooking|chocolate cake|pasta sauce|soup recipes|
-table tennis|football tactics|swimming|yoga|poetry|haiku|Shakespeare|Greek mythology|Norse mythology|fairy tales|film directing|photography|guitar
-practice|orchestras|opera|dance|fashion|furniture making|home repair|bicycles|trains|aeroplanes|ships|bridges|skyscrapers|castles|pyramids|ancient Egypt|
-ancient Greece|the Middle Ages|the Renaissance|the Industrial Revolution|World War I|the Cold War|the history of computers|the history of mathematics|
-philosophy of mind|ethics|logic puzzles|riddles|negotiation|conflict resolution|parenting|elderly care|pets|horses|fishing|weather forecasts|maps and
-compasses|camping|survival skills|first aid|project management|software testing|version control|web design|email etiquette|data visualisation
+the water cycle|photosynthesis|black holes|the French Revolution|supply and demand|machine learning|
+the history of bread|healthy eating|learning a language|public speaking|time management|climate change|renewable energy|
+the solar system|Roman roads|jazz music|chess openings|vaccines|the immune system|inflation|personal budgeting|
+remote work|gardening in spring|coffee brewing|mountain hiking|a trip to Japan|a trip to Iceland|volcanoes|earthquakes|
+the printing press|the Silk Road|impressionist painting|classical architecture|binary search|hash tables|recursion|
+sorting algorithms|databases|operating systems|the internet|encryption|quantum computers|probability|prime numbers|
+the Pythagorean theorem|calculus|statistics|genetics|evolution|plate tectonics|ocean currents|coral reefs|
+bees and pollination|wolves|migratory birds|the human heart|sleep|stress|meditation|exercise for beginners|
+marathon training|teamwork|leadership|job interviews|writing a resume|customer complaints|a product launch|
+a birthday party|a wedding speech|a lost dog|a lighthouse keeper|a robot that learns to paint|a village by the sea|
+a detective in London|a time traveller|a talking tree|a dragon who is afraid of fire|friendship|courage|loneliness|
+the changing seasons|autumn leaves|the night sky|city life|a rainy day|the first day of school|electric cars|
+public transport|urban planning|recycling|plastic waste|drinking water|nuclear power|solar panels|the stock market|
+small businesses|taxes|insurance|democracy|elections|human rights|the United Nations|free trade|immigration|
+education systems|homework|school uniforms|social media|video games|privacy|artificial intelligence|space exploration|
+the Moon landing|Mars|telescopes|microscopes|bacteria|antibiotics|nutrition labels|vegetarian cooking|chocolate cake|
+pasta sauce|soup recipes|table tennis|football tactics|swimming|yoga|poetry|haiku|Shakespeare|Greek mythology|
+Norse mythology|fairy tales|film directing|photography|guitar practice|orchestras|opera|dance|fashion|furniture making|
+home repair|bicycles|trains|aeroplanes|ships|bridges|skyscrapers|castles|pyramids|ancient Egypt|ancient Greece|
+the Middle Ages|the Renaissance|the Industrial Revolution|World War I|the Cold War|the history of computers|
+the history of mathematics|philosophy of mind|ethics|logic puzzles|riddles|negotiation|conflict resolution|parenting|
+elderly care|pets|horses|fishing|weather forecasts|maps and compasses|camping|survival skills|first aid|
+project management|software testing|version control|web design|email etiquette|data visualisation
 """.strip("\n").replace("\n", " ").split("|")
 
 

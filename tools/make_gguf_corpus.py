@@ -37,8 +37,9 @@ def seeds():
     scalars = [
         entry(b"u8", U8, b"\x01"), entry(b"i8", I8, b"\xff"), entry(b"u16", U16, b"\x01\x02"),
         entry(b"i16", I16, b"\xff\xff"), entry(b"u32", U32, b"\x01\0\0\0"), entry(b"i32", I32, b"\xff" * 4),
-        entry(b"f32", F32, struct.pack("<f", 0.5)), entry(b"yes", BOOL, b"\x01"), entry(b"text", STRING, string(b"hello")),
-        entry(b"u64", U64, b"\x01" * 8), entry(b"i64", I64, b"\xff" * 8), entry(b"f64", F64, struct.pack("<d", -2.5)),
+        entry(b"f32", F32, struct.pack("<f", 0.5)), entry(b"yes", BOOL, b"\x01"),
+        entry(b"text", STRING, string(b"hello")), entry(b"u64", U64, b"\x01" * 8), entry(b"i64", I64, b"\xff" * 8),
+        entry(b"f64", F64, struct.pack("<d", -2.5)),
     ]
     arrays = [
         entry(b"tokens", ARRAY, array(STRING, string(b"a"), string(b""), string(b"\xc4\xa0t"))),

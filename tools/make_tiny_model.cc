@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "formats/tiny_model.h"
 #include "tensor/dtype.h"
@@ -55,6 +56,15 @@ void SetShape(const std::string& name, longspec::TinyModelOptions* options) {
   throw CLI::ValidationError("--shape", "unknown shape " + name + "; known are 1b, 3b, 8b");
 }
 
+void AddScalingNumber(const std::string& text, longspec::TinyModelOptions* options) {
+  const size_t sign = text.find('=');
+  float value = 0.0F;
+  if (sign == std::string::npos || !CLI::detail::lexical_cast(text.substr(sign + 1), value)) {
+    throw CLI::ValidationError("--rope-scaling-number", text + ": must be KEY=VALUE");
+  }
+  options->rope_scaling_numbers.emplace_back(text.substr(0, sign), value);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -79,6 +89,15 @@ int main(int argc, char** argv) {
   app.add_option("--vocab", options.n_vocab, "tokens, at least 259");
   app.add_option("--ctx", options.context_length, "context length");
   app.add_option("--rope-freq-base", options.rope_freq_base, "RoPE base");
+  app.add_option("--rope-scaling", options.rope_scaling, "rope.scaling.type: none, linear, yarn");
+  app.add_option("--rope-original-context", options.rope_original_context,
+                 "rope.scaling.original_context_length");
+  app.add_option_function<std::vector<std::string>>(
+      "--rope-scaling-number",
+      [&](const std::vector<std::string>& texts) {
+        for (const std::string& text : texts) AddScalingNumber(text, &options);
+      },
+      "KEY=VALUE: another key under rope.scaling.; may be repeated");
   app.add_option("--name", options.name, "general.name");
   AddTypeOption(&app, "--type",
                 "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K (default F32)",

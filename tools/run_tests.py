@@ -6,15 +6,17 @@
 
   checks     programs that read the tree: floors, texts, format, the tools' own tests, what must not compile
   ci         every test of the optimised build, warnings as errors
-  trainer    longspec-train and its tests; fetches LibTorch into .venv when it is not there (LONGSPEC_SKIP_TRAINER leaves all out)
-  dev        the tests of ci under AddressSanitizer and UBSan, without the slow tests
+  trainer    longspec-train and its tests; fetches LibTorch into .venv when it is not there (LONGSPEC_SKIP_TRAINER
+             leaves all out)
+  dev        the tests of ci under AddressSanitizer and UBSan, without the slow tests and those of DEV_LEFT_OUT
   tsan       the modules that share memory between threads under ThreadSanitizer, without the slow tests
-  fuzz       every fuzz target for LONGSPEC_FUZZ_SECONDS (40; 0 leaves them out), as many at a time as there are cores
+  fuzz       every fuzz target for LONGSPEC_FUZZ_SECONDS (20; 0 leaves them out), as many at a time as there are cores
   installed  a consumer of the installed library, the code of README.md, and instruction counts
-  arm        the modules below the engine, cross-compiled for AArch64, under emulation and without the slow tests; only if named
+  arm        the modules below the engine, cross-compiled for AArch64, under emulation and without the slow tests;
+             only if named
 
-Each GoogleTest case, Python test, fuzz target and check counts as one test; so does a build that fails and a program that crashes.
-Exit status 0 only if at least one test ran and none failed.
+Each GoogleTest case, Python test, fuzz target and check counts as one test; so does a build that fails and a program
+that crashes. Exit status 0 only if at least one test ran and none failed.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +25,7 @@ import json
 import os
 from pathlib import Path
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -43,6 +46,15 @@ TSAN_PROGRAMS = {
     "decode_test": ("TinyModel.EveryDrafter*", "TinyModel.QuantisedCaches", "EveryDrafter.*", "Law.*", "CostModel.*",
                     "ShareSpeculation.*", "TrainingFree.*"),
 }
+# Long sums of one thread that touch no memory which shorter tests do not.
+DEV_LEFT_OUT = {"recorded_test": ("PolicyOnRecordings.*",), "engine_test": ("Schedule.TheTableOfTheDocs",),
+                "bench_test": ("BenchTest.SelfcheckCatchesKernels*",)}
+# Tests of the optimised build that compare times: they have the machine for themselves.
+TIMED_TESTS = {"draft_test": ("*.*ATokenCosts*", "Mixture.AsksAgainWhereItPays"), "decode_test": ("Calibration.*",)}
+# Longest first: what is begun last is short, and no core waits for it.
+LONG = ("engine_test", "draft_test", "kernels_test", "model_test", "golden_test", "attention_test", "decode_test",
+        "test_cli.py", "test_server_faults.py", "test_server.py", "test_draft_models.py", "test_structured_output.py",
+        "test_batch.py", "test_sessions.py", "test_dice.py")
 CHECKS = (
     ("floors", [sys.executable, "tools/check_layers.py"]),
     ("texts", [sys.executable, "tools/check_texts.py"]),
@@ -172,11 +184,16 @@ def parse_unittest(output, status):
     return max(0, int(ran[1]) - skipped - len(tests)), failures, skipped
 
 
-def run_unittest(name, path, environment, tally):
+def result_of_unittest(name, path, environment):
+    """What Tally.add wants to know."""
     began = time.monotonic()
     status, output = run([sys.executable, path], environment)
     passed, failures, skipped = parse_unittest(output, status)
-    tally.add(name, passed, failures, skipped, time.monotonic() - began)
+    return name, passed, failures, skipped, time.monotonic() - began
+
+
+def run_unittest(name, path, environment, tally):
+    tally.add(*result_of_unittest(name, path, environment))
 
 
 # --- Stages ---
@@ -210,6 +227,18 @@ def result_of(name, command, environment):
     return name, passed, failures, skipped, time.monotonic() - began
 
 
+def longest_first(programs):
+    rank = {name: i for i, name in enumerate(LONG)}
+    return sorted(programs, key=lambda program: (rank.get(Path(program).name, len(rank)), program))
+
+
+def add_all(result_of_one, programs, at_once, tally):
+    """Runs so many at once, the longest first."""
+    with ThreadPoolExecutor(at_once) as pool:
+        for result in pool.map(result_of_one, longest_first(programs)):
+            tally.add(*result)
+
+
 def run_programs(preset, programs, environment, tally, left_out=None, at_once=1):
     """`left_out`: GoogleTest patterns by the program's name."""
     def run_one(program):
@@ -218,9 +247,7 @@ def run_programs(preset, programs, environment, tally, left_out=None, at_once=1)
         options = [f"--gtest_filter=-{':'.join(patterns)}"] if patterns else []
         return result_of(f"{preset}/{path.name}", [path, *options], environment)
 
-    with ThreadPoolExecutor(at_once) as pool:
-        for result in pool.map(run_one, programs):
-            tally.add(*result)
+    add_all(run_one, programs, at_once, tally)
 
 
 def run_check(name, command, tally):
@@ -243,14 +270,19 @@ def checks(tally):
 
 def run_end_to_end(preset, environment, tally):
     """Tests of the program as its users run it."""
-    program = {"LONGSPEC_BIN": str(BUILD / preset / "longspec")}
-    for path in sorted(glob.glob("tests/e2e/test_*.py", root_dir=ROOT)):
-        run_unittest(f"{preset}/{Path(path).name}", path, {**program, **environment}, tally)
+    everywhere = {"LONGSPEC_BIN": str(BUILD / preset / "longspec"), **environment}
+    add_all(lambda path: result_of_unittest(f"{preset}/{Path(path).name}", path, everywhere),
+            glob.glob("tests/e2e/test_*.py", root_dir=ROOT), cores(), tally)
 
 
 def ci(tally):
     if build("ci", [], tally):
-        run_programs("ci", targets_of("ci", r"tests/\w+_test"), {}, tally)
+        programs = targets_of("ci", r"tests/\w+_test")
+        run_programs("ci", programs, {}, tally, TIMED_TESTS, at_once=cores())
+        for program in programs:
+            path = BUILD / "ci" / program
+            if timed := TIMED_TESTS.get(path.name):
+                run_program(f"ci/{path.name}, timed", [path, f"--gtest_filter={':'.join(timed)}"], {}, tally)
         run_end_to_end("ci", {}, tally)
 
 
@@ -276,8 +308,8 @@ def trainer(tally):
     try:
         if build("ci", ["tests/train_test", "longspec", program.name], tally):
             run_programs("ci", ["tests/train_test"], {}, tally)
-            run_unittest("ci/longspec-train", "tests/e2e/test_training.py", {"LONGSPEC_BIN": str(BUILD / "ci" / "longspec")},
-                         tally)
+            run_unittest("ci/longspec-train", "tests/e2e/test_training.py",
+                         {"LONGSPEC_BIN": str(BUILD / "ci" / "longspec")}, tally)
     finally:  # what other stages find is never an older trainer
         configure_trainer(False)
         program.unlink(missing_ok=True)
@@ -298,7 +330,7 @@ def sanitized(preset, wanted, tally, left_out=None):
 
 
 def dev(tally):
-    if sanitized("dev", lambda name: True, tally):
+    if sanitized("dev", lambda name: True, tally, DEV_LEFT_OUT):
         # The default model takes minutes here; what the program does with bad input takes none.
         run_end_to_end("dev", {"LONGSPEC_MODEL": "/nonexistent", "LONGSPEC_SKIP_SLOW": "1"}, tally)
 
@@ -334,14 +366,12 @@ def fuzz_one(path, seconds):
 
 
 def fuzz(tally):
-    seconds = int(os.environ.get("LONGSPEC_FUZZ_SECONDS", "40"))
+    seconds = int(os.environ.get("LONGSPEC_FUZZ_SECONDS", "20"))
     if seconds <= 0 or not build("fuzz", CONFIGURED, tally):
         return
     programs = targets_of("fuzz", r"fuzz/\w+_fuzz")
     if programs and build("fuzz", programs, tally):
-        with ThreadPoolExecutor(cores()) as pool:
-            for result in pool.map(lambda program: fuzz_one(BUILD / "fuzz" / program, seconds), programs):
-                tally.add(*result)
+        add_all(lambda program: fuzz_one(BUILD / "fuzz" / program, seconds), programs, cores(), tally)
 
 
 def installed(tally):
@@ -361,12 +391,18 @@ def arm(tally):
         path = BUILD / "arm" / program
         run_program(f"arm/{path.name}", [*EMULATOR, EMULATED_CPU, path], environment, tally)
     run_program("arm/kernels_test on an older CPU",
-                [*EMULATOR, OLD_EMULATED_CPU, BUILD / "arm" / "tests" / "kernels_test", "--gtest_filter=DispatchTest.*"],
-                environment, tally)
+                [*EMULATOR, OLD_EMULATED_CPU, BUILD / "arm" / "tests" / "kernels_test",
+                 "--gtest_filter=DispatchTest.*"], environment, tally)
 
 
 DEFAULT_STAGES = (checks, ci, trainer, dev, tsan, fuzz, installed)
 STAGES = {stage.__name__: stage for stage in (*DEFAULT_STAGES, arm)}
+
+
+def processor_seconds():
+    """What the programs took that ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def main(arguments):
@@ -377,7 +413,10 @@ def main(arguments):
     tally = Tally()
     for name, stage in STAGES.items():
         if name in arguments or (not arguments and stage in DEFAULT_STAGES):
+            began, used = time.monotonic(), processor_seconds()
             stage(tally)
+            minutes, of_processors = (time.monotonic() - began) / 60, (processor_seconds() - used) / 60
+            print(f"{name}: {minutes:.1f} minutes, {of_processors:.1f} of processors", flush=True)
     return tally.finish()
 
 

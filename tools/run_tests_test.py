@@ -102,7 +102,8 @@ class RunTestsTest(unittest.TestCase):
         ran = []
         usual, special = (lambda tally: ran.append("usual")), (lambda tally: ran.append("special"))
         stages = {"usual": usual, "special": special}
-        with mock.patch.multiple(run_tests, STAGES=stages, DEFAULT_STAGES=(usual,)), contextlib.redirect_stdout(io.StringIO()):
+        with mock.patch.multiple(run_tests, STAGES=stages,
+                                 DEFAULT_STAGES=(usual,)), contextlib.redirect_stdout(io.StringIO()):
             run_tests.main([])
             self.assertEqual(ran, ["usual"])
             run_tests.main(["special"])
@@ -115,7 +116,8 @@ class RunTestsTest(unittest.TestCase):
             ran.append(command[0])
             return 1, "no network"
 
-        with (contextlib.redirect_stdout(io.StringIO()), mock.patch.multiple(run_tests, run=fetch, build=lambda *_: True)):
+        with (contextlib.redirect_stdout(io.StringIO()),
+              mock.patch.multiple(run_tests, run=fetch, build=lambda *_: True)):
             left_out, failed = run_tests.Tally(), run_tests.Tally()
             with mock.patch.dict("os.environ", LONGSPEC_SKIP_TRAINER="1"):
                 run_tests.trainer(left_out)

@@ -33,12 +33,18 @@ struct MemoryPlan {
   uint64_t kv_at_context =
       0;                    // the cache in memory when the whole context is used; it grows to this in chunks
   uint64_t kv_in_file = 0;  // of the context, besides, in ModelOptions::kv_offload
+  // Of kv_in_file: what memory has no room for, so that each step at the whole context reads it from the
+  // disk.
+  uint64_t kv_from_disk = 0;
+  double disk_bytes_per_second = 0;  // at which that folder's disk was read when tried; 0: it was not
   uint64_t scratch = 0;
-  uint64_t draft = 0;      // a draft model: weights, activations and its cache at the same context
+  uint64_t draft = 0;  // a draft model: weights, activations and its cache at the same context
+  // Of ModelOptions::partial_verification, with what is remembered of the blocks of the same context.
+  uint64_t working_set = 0;
   uint64_t available = 0;  // what the system could give when asked; 0: it did not say
   int ctx_size = 0;
 
-  uint64_t total() const { return weights + kv_at_context + scratch + draft; }
+  uint64_t total() const { return weights + kv_at_context + scratch + draft + working_set; }
 };
 
 struct ModelInfo {

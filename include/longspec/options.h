@@ -24,13 +24,15 @@ enum class Bf16Arithmetic : uint8_t { kF32, kBF16, kBF16Amx };
 struct RopeOptions {
   enum class Scaling : uint8_t { kFromModel, kNone, kLinear, kYarn };
   Scaling scaling = Scaling::kFromModel;
-  float scale = 0.0F;             // context extension factor; 0: from the model
-  float freq_base = 0.0F;         // 0: from the model
-  int yarn_orig_ctx = 0;          // 0: the model's training context
-  float yarn_ext_factor = -1.0F;  // extrapolation mix; negative: 1
-  float yarn_attn_factor = 1.0F;  // extra factor on the attention magnitude
-  float yarn_beta_fast = 32.0F;
-  float yarn_beta_slow = 1.0F;
+  float scale = 0.0F;      // context extension factor; 0: from the model
+  float freq_base = 0.0F;  // 0: from the model
+  // Of --rope-scaling yarn, the model's or one's own. Negative: from the model, which has 1, 1, 32 and 1 if
+  // it does not say.
+  int yarn_orig_ctx = 0;           // 0: from the model, its training context if it does not say
+  float yarn_ext_factor = -1.0F;   // extrapolation mix, 0 to 1
+  float yarn_attn_factor = -1.0F;  // times 0.1 ln(scale) + 1: factor on the attention magnitude
+  float yarn_beta_fast = -1.0F;    // turns over the original context above which a rotation is kept
+  float yarn_beta_slow = -1.0F;    // and below which it is scaled
 };
 
 struct SamplingOptions {
@@ -55,6 +57,9 @@ struct PartialVerificationOptions {
   int window = 128;   // last positions that are seen, at least
   int refresh = 64;   // positions after which is retrieved anew; 0: SpecPV's modes, text depends on drafts
   std::string score = "minmax";  // how blocks are scored: "minmax", "quest", "mean", "norm"
+  // refresh 0: what scores of several queries are made to: their "mean" or "max"; "last": of the last
+  // verified token's alone. (Otherwise one query chooses.)
+  std::string reduce = "mean";
 };
 
 struct SpeculationOptions {
@@ -75,6 +80,10 @@ struct SpeculationOptions {
   std::string policy = {};
   int adaptive_n_max = 32;
   std::vector<int32_t> replay_tokens = {};  // type "replay": the tokens to propose, by absolute output index
+  // Less than 1: it plays a draft that is right with this chance at each token, as a chain that is as deep as
+  // pays, and each token of a proposal takes so long.
+  float replay_accept = 1.0F;
+  float replay_step_ms = 0.0F;
   // type "prediction": tokens of a text that the answer may be made of, in this order or another.
   std::vector<int32_t> prediction_tokens = {};
   int suffix_max_depth = 24;     // type "suffix": longest suffix told apart
@@ -99,10 +108,12 @@ struct SpeculationOptions {
   std::string draft_model = {};          // types with a model of their own: its file or folder
   int draft_sink = 4;                    // type "lm" with a window: first positions the draft sees
   int draft_window = 0;                  // and last ones; 0: the draft sees all of them
-  // types "lm", "eagle", "eagle3": SpecExtend: the draft sees so many chunks of 32 positions, those that the
-  // target's last layer looks at, in positions of their own; chosen anew every so many rounds. 0: without.
-  int spec_extend_chunks = 0;
-  int spec_extend_every = 4;
+  // types "lm", "eagle", "eagle3": SpecExtend: the draft sees some chunks of 32 positions, those that the
+  // target's last layer looks at, in positions of their own. 0 below: the paper's number, by kind of draft.
+  bool spec_extend = false;
+  int spec_extend_chunks = 0;      // more than 0: SpecExtend as well
+  int spec_extend_every = 0;       // rounds after which they are chosen anew
+  int spec_extend_from = 0;        // in shorter texts it sees all positions; 0: as many as the chunks hold
   std::string draft_weights = {};  // type its matrices run in ("q8_0", "bf16", "f32"); "": the fast one
 
   bool operator==(const SpeculationOptions&) const = default;
@@ -122,11 +133,14 @@ struct ModelOptions {
   // (-1: half of what the system could give), what comes after them in a file there. Never changes output.
   std::string kv_offload = {};
   int kv_memory = -1;
+  bool kv_offload_anyway =
+      false;  // even where reading that file makes a step twice as slow and q8_0 would fit
   Bf16Arithmetic bf16_weights = Bf16Arithmetic::kF32;
   RopeOptions rope = {};
   // What generations will ask for: the draft model it names is part of the memory plan. Each request has its
   // own.
   SpeculationOptions speculation = {};
+  PartialVerificationOptions partial_verification = {};  // the same of its working set
   bool vocab_only =
       false;  // the tokenizer and chat template only: no weights are read, nothing can be generated
   // What forward passes cost is measured for the adaptive policy, once per model and machine, and kept in

@@ -25,7 +25,7 @@ struct RoundReport {
 struct SchedulerOptions {
   int parallel = 0;          // sequences at once; 0: as many as memory holds, 64 at most
   uint64_t cache_bytes = 0;  // for keys and values; 0: the planned KV memory
-  double prefill_ms = 100;   // that prompts may add to a round in which answers are written
+  double prefill_ms = 25;    // that prompts may add to a round in which answers are written
   bool share_prefixes = true;
   std::function<void(const RoundReport&)> on_round = {};  // called after each forward pass
 };

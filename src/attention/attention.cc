@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/size.h"
 
 namespace longspec {
 namespace {
@@ -18,8 +19,6 @@ constexpr int kTileRows = 16;
 constexpr float kUnseen = -std::numeric_limits<float>::infinity();  // a score whose weight is zero
 
 static_assert(kKvChunk == kernels::kChunk && kKeyBlock == kernels::kKeyGroup);
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 // Makes room for `floats` numbers, whatever was there; more than asked for, since contexts grow.
 void Reserve(AlignedBuffer& buffer, size_t floats, size_t most = std::numeric_limits<size_t>::max()) {

@@ -10,12 +10,14 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "attention/tree_rows.h"
+#include "base/size.h"
 #include "kernels/dispatch.h"
 #include "kernels/tables.h"
 
@@ -25,8 +27,6 @@ namespace {
 using kernels::kChunk;
 using kernels::KernelTable;
 using kernels::kStateHeader;
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 // A cache of one layer with room for `slots`, keys and values given as floats.
 class ToyCache {
@@ -417,6 +417,34 @@ TEST(Attention, PartsMergeInAnyOrder) {
           EXPECT_NEAR(out[d], sums[d] / total, 1e-5) << table->name << " " << apart;
       } while (std::next_permutation(order.begin(), order.end()));
     }
+  }
+}
+
+// Parts of equal weight count a half each, whatever their largest scores are; a part without keys counts
+// nothing (research: specextend.md 11.3).
+TEST(Attention, PartsCountByTheirSumsOfExponentials) {
+  constexpr size_t kDim = 16;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto part = [&](float most, float sum, float value) {
+    std::vector<float> state(kStateHeader + kDim, sum * value);
+    state[0] = most;
+    state[1] = sum;
+    return state;
+  };
+  for (const KernelTable* table : kernels::Available()) {
+    const auto merge = [&](std::vector<float> state, const std::vector<float>& other) {
+      std::vector<float> out(kDim);
+      table->merge_state(state.data(), other.data(), kDim);
+      table->finish_state(state.data(), kDim, out.data());
+      return out;
+    };
+    // e^2 * 4 = e^(2 + ln 4) * 1
+    const std::vector<float> here = part(2, 4, 5), there = part(2 + std::log(4.0F), 1, -3);
+    for (const float x : merge(here, there)) EXPECT_NEAR(x, (5.0 - 3.0) / 2, 1e-6) << table->name;
+    for (const float x : merge(there, here)) EXPECT_NEAR(x, (5.0 - 3.0) / 2, 1e-6) << table->name;
+    const std::vector<float> nothing = part(-kInfinity, 0, 0);
+    EXPECT_EQ(merge(nothing, here), std::vector<float>(kDim, 5)) << table->name;
+    EXPECT_EQ(merge(here, nothing), std::vector<float>(kDim, 5)) << table->name;
   }
 }
 

@@ -4,11 +4,10 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/size.h"
 
 namespace longspec {
 namespace {
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 // How many rows, from the first on, follow each other and are ancestors of all rows after them. None of a
 // forest.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include "bench/forced_trees.h"
 #include "bench/measure.h"
 #include "bench/measure_answers.h"
+#include "bench/measure_draft.h"
 #include "bench/selfcheck.h"
 #include "draft/drafter.h"
 #include "draft/registry.h"
@@ -59,10 +61,14 @@ TEST_F(BenchTest, SelfcheckPassesOnEveryTable) {
     EXPECT_TRUE(line.identical || line.skipped) << line.name << ": " << line.detail;
   }
   EXPECT_GE(lines_.size(), 30U);
+  // Those of one way to draft; with all of them in the same passes each is named once more.
   const auto named = [&](const std::string& part) {
-    return std::count_if(lines_.begin(), lines_.end(),
-                         [&](const CheckLine& l) { return l.name.find(part) != std::string::npos; });
+    return std::count_if(lines_.begin(), lines_.end(), [&](const CheckLine& l) {
+      return l.name.find(part) != std::string::npos && !l.name.starts_with("all at once");
+    });
   };
+  EXPECT_TRUE(std::any_of(lines_.begin(), lines_.end(),
+                          [](const CheckLine& l) { return l.name.starts_with("all at once: ngram"); }));
   for (const char* temperature : {", temp 0.0", ", temp 0.7", ", temp 1.0"}) {
     const auto at = [&](const std::string& part) { return named(part + temperature); };
     for (const char* type : {"ngram", "suffix", "recycling", "magicdec", "partial", "replay"}) {
@@ -142,6 +148,15 @@ TEST_F(BenchTest, SelfcheckRunsDraftModels) {
   ASSERT_NE(found, lines_.end());
   // The model drafts for itself: all is accepted.
   EXPECT_NE(found->detail.find("35 drafted, 8.00 tokens a step"), std::string::npos) << found->detail;
+  // On less than it could see, and in the same passes as all others.
+  for (const char* way : {"lm with SpecExtend", "partial with lm inside", "all at once: plain",
+                          "all at once: lm chain", "all at once: lm with SpecExtend",
+                          "all at once: partial with lm inside", "all at once: magicdec chain"}) {
+    const auto line = std::ranges::find(lines_, std::string(way) + ", temp 0.0", &CheckLine::name);
+    ASSERT_NE(line, lines_.end()) << way;
+    EXPECT_EQ(line->detail.find(" 0 drafted") == std::string::npos, !line->name.ends_with("plain, temp 0.0"))
+        << line->name << ": " << line->detail;
+  }
   // One that does not fit is an error, no line.
   options_.draft_models = {"/nonexistent/draft"};
   EXPECT_FALSE(Run({kernels::Available().front()}).ok());
@@ -399,6 +414,33 @@ TEST_F(BenchTest, AnswersOfOneDocumentReadItOnce) {
   EXPECT_EQ(MeasureAnswers(options, {}).code(), StatusCode::kInvalidArgument);
   options.sequences = {65};
   EXPECT_EQ(MeasureAnswers(options, {}).code(), StatusCode::kInvalidArgument);
+}
+
+// A proposal of so many levels beside a plain step, of a chain and of wide levels, at each depth.
+TEST_F(BenchTest, MeasuresADraftsSteps) {
+  testing::Folder folder;
+  const auto file = *GgufFile::Open(path_);
+  const LlamaConfig config = *ReadLlamaConfig(*file, {});
+  DraftBenchOptions options = {
+      .model = options_.model, .speculation = {}, .depths = {20, 300}, .repetitions = 1};
+  options.speculation.draft_model =
+      testing::WriteDraftFolder(folder, config, testing::RandomDraft(config, 64, 3));
+  std::vector<DraftMeasurement> seen;
+  const Status status = MeasureDraft(options, [&](const DraftMeasurement& m) { seen.push_back(m); });
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(seen.size(), 16U);  // two depths, two widths, four levels
+  for (size_t i = 0; i < seen.size(); ++i) {
+    EXPECT_EQ(seen[i].draft, "longspec");
+    EXPECT_EQ(seen[i].depth, i < 8 ? 20 : 300);
+    EXPECT_EQ(seen[i].width, i % 8 < 4 ? 1 : 8);
+    EXPECT_EQ(seen[i].levels, static_cast<int>(i % 4) + 1);
+    EXPECT_GT(seen[i].ms, 0);
+    EXPECT_GT(seen[i].of_plain_step, 0);
+    EXPECT_TRUE(i % 4 < 3 || seen[i].ms > seen[i - 3].ms);  // four levels take longer than one
+  }
+  options.speculation.draft_model = path_ + ".missing";
+  EXPECT_THAT(MeasureDraft(options, [](const DraftMeasurement&) {}).message(),
+              ::testing::HasSubstr(".missing"));
 }
 
 }  // namespace

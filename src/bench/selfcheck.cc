@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "draft/draft_models.h"
 #include "draft/drafter.h"
 #include "draft/registry.h"
+#include "draft/spec_extend.h"
 #include "engine/gguf_tokenizer.h"
 #include "formats/gguf.h"
 #include "tokenizer/tokenizer.h"
@@ -74,6 +76,7 @@ class Selfcheck {
     for (size_t i = 0; i < plain.size(); ++i) LS_TRY(CheckDrafters(recorder, model, i, plain[i]));
     LS_TRY(CheckPrefillChunks(model, plain));
     LS_TRY(CheckTogether(model, plain));
+    LS_TRY(CheckAllTogether(model, plain));
     LS_TRY(CheckThreads(model, plain));
     LS_TRY(CheckTables(model, plain));
     return all_identical_;
@@ -107,6 +110,7 @@ class Selfcheck {
         speculation.draft_model = path;
         LS_TRY(CheckDrafter(speculation));
         AddShapes(*entry, speculation);
+        AddLessSeen(*entry, speculation);
         if (entry->in_auto != nullptr) AddAuto("auto with a draft model", speculation);
       }
       if (drafts[entry].empty()) on_line_({.name = type, .skipped = true, .detail = usable.message()});
@@ -142,6 +146,26 @@ class Selfcheck {
                                 : speculation.tree == "chain" ? " chain"
                                                               : " tree of width 4";
       ways_.push_back({type + shape, speculation});
+    }
+  }
+
+  // Of a draft with a cache of its own: on what SpecExtend shows it, and inside of what drafts for it in
+  // turn.
+  void AddLessSeen(const DrafterEntry& entry, SpeculationOptions speculation) {
+    const auto n_prompt = static_cast<int>(options_.prompt.size());
+    const std::string type(entry.name);
+    if (std::ranges::any_of(entry.options,
+                            [](const DrafterOption& o) { return o.flags == kSpecExtendOption.flags; })) {
+      SpeculationOptions extended = speculation;
+      extended.spec_extend_chunks = std::max(1, n_prompt / (2 * ReindexOptions().chunk));
+      ways_.push_back({type + " with SpecExtend", extended});
+    }
+    if (&entry == &kLmDrafter) {
+      SpeculationOptions nested = speculation;
+      nested.type = kPartialDrafter.name;
+      nested.partial_inner = type;
+      kPartialDrafter.narrow(nested, n_prompt);
+      ways_.push_back({nested.type + " with " + type + " inside", nested});
     }
   }
 
@@ -275,6 +299,40 @@ class Selfcheck {
         Report(std::string("five at once: ") + names[k], i, items[k].prompt == half ? half_plain : plain[i],
                traces[k]);
       }
+    }
+    return {};
+  }
+
+  // One of each way to draft, all in the same passes, on keys that they share.
+  Status CheckAllTogether(LoadedModel& model, const std::vector<Trace>& plain) {
+    SpeculationOptions none;
+    none.type = "none";
+    const int rounds_of_prompt = (static_cast<int>(options_.prompt.size()) - 1) / kTogetherChunk + 1;
+    for (size_t i = 0; i < plain.size(); ++i) {
+      std::vector<TogetherItem> items = {
+          {.prompt = options_.prompt, .make_drafter = Registered(none), .options = Options(i)}};
+      std::vector<std::string> names = {"plain"};
+      std::set<std::string> seen;
+      for (const Way& way : ways_) {
+        SpeculationOptions speculation = way.speculation;
+        const bool extended = AsksForSpecExtend(speculation);
+        if (way.adaptive || !speculation.dice ||
+            !seen.insert(speculation.type + speculation.draft_model + speculation.partial_inner +
+                         (extended ? " extended" : ""))
+                 .second) {
+          continue;
+        }
+        speculation.replay_tokens = plain[i].tokens;
+        items.push_back({.prompt = options_.prompt,
+                         .make_drafter = Registered(speculation),
+                         .options = Options(i),
+                         .first_round = rounds_of_prompt + 1,
+                         .shares_first = true});
+        names.push_back(way.name);
+      }
+      LS_ASSIGN(const std::vector<Trace> traces,
+                RecordTogether(model, items, options_.n_predict, kTogetherChunk, &draft_models_));
+      for (size_t k = 0; k < items.size(); ++k) Report("all at once: " + names[k], i, plain[i], traces[k]);
     }
     return {};
   }

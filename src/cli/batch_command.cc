@@ -77,6 +77,7 @@ int RunBatchCommand(const BatchFlags& flags) {
   if (const Status opened = (*batch)->OpenAnswers(); !opened.ok()) return FailOutput(opened);
   ModelOptions model = flags.model;
   model.speculation = options.defaults.speculation;
+  model.partial_verification = options.defaults.partial_verification;
   const auto engine = LoadEngine(model, flags.output);
   if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
   const auto scheduler = (*engine)->NewScheduler(flags.scheduler);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // longspec bench: what prefill, a decoding step and a step with many rows cost on this machine; with --sweep,
-// a table of steps by rows and keys; with --answers, whole answers of several sequences.
+// a table of steps by rows and keys; with -md, the steps of a draft model; with --answers, whole answers of
+// several sequences.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -16,6 +17,7 @@
 #include "bench/measure.h"
 #include "bench/measure_answers.h"
 #include "bench/measure_batch.h"
+#include "bench/measure_draft.h"
 #include "chart/chart.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
@@ -43,7 +45,7 @@ struct BenchFlags {
 const std::vector<int> kSweepDepths = {512, 2048, 4096, 8192, 16384, 32768, 65536};
 const std::vector<int> kSweepRows = {1, 2, 4, 8, 16, 32, 64, 128};
 
-std::string JsonLine(const Measurement& m) {
+std::string MeasuredJson(const Measurement& m) {
   nlohmann::ordered_json json;
   json["test"] = m.test;
   json["depth"] = m.depth;
@@ -58,7 +60,7 @@ std::string JsonLine(const Measurement& m) {
   return json.dump() + "\n";
 }
 
-std::string JsonLine(const MachineLimits& limits) {
+std::string MeasuredJson(const MachineLimits& limits) {
   nlohmann::ordered_json json;
   json["test"] = "machine";
   json["cpu"] = kernels::CpuDescription();
@@ -71,7 +73,7 @@ std::string JsonLine(const MachineLimits& limits) {
   return json.dump() + "\n";
 }
 
-std::string JsonLine(const SamplingCost& cost) {
+std::string MeasuredJson(const SamplingCost& cost) {
   nlohmann::ordered_json json;
   json["test"] = "sampling";
   json["depth"] = cost.depth;
@@ -94,7 +96,7 @@ std::string SamplingLine(const SamplingCost& cost, bool first) {
   return text + Print("| %-7s | %10.1f | %20s |\n", cost.filters.c_str(), cost.us, share.c_str());
 }
 
-std::string JsonLine(const BatchMeasurement& m) {
+std::string MeasuredJson(const BatchMeasurement& m) {
   nlohmann::ordered_json json;
   json["test"] = "batch";
   json["sequences"] = m.sequences;
@@ -121,7 +123,7 @@ std::string BatchLine(const BatchMeasurement& m) {
                m.times_parts, m.one_document_ms);
 }
 
-std::string JsonLine(const AnswersMeasurement& m) {
+std::string MeasuredJson(const AnswersMeasurement& m) {
   nlohmann::ordered_json json;
   json["test"] = "answers";
   json["sequences"] = m.sequences;
@@ -285,11 +287,11 @@ int RunSweep(const BenchFlags& flags, const char* kernel_table, Output& out) {
   const Status status = RunBench(
       flags.bench,
       [&](const MachineLimits& limits) {
-        write(flags.json ? JsonLine(limits) : MachineText(kernel_table, limits));
+        write(flags.json ? MeasuredJson(limits) : MachineText(kernel_table, limits));
       },
       [&](const Measurement& m) {
         sweep.Add(m);
-        if (flags.json) write(JsonLine(m));
+        if (flags.json) write(MeasuredJson(m));
       });
   if (!status.ok()) return Fail(status, Stage::kLoad);
   if (!flags.json) write(sweep.Table(info->n_ctx_train));
@@ -300,22 +302,66 @@ int RunSweep(const BenchFlags& flags, const char* kernel_table, Output& out) {
   return svg.good() ? static_cast<int>(kExitOk) : FailOutput(IoError(flags.svg + ": cannot be written"));
 }
 
+// A table of which `measure` makes one line after the other: it is called with what writes a line. What is
+// wrong is said without a table: the header comes with the first line.
+template <typename Measure>
+int RunTable(const BenchFlags& flags, const char* kernel_table, const char* header, Output& out,
+             const Measure& measure) {
+  Status written;
+  std::string head =
+      flags.json ? "" : kernels::CpuDescription() + ", kernels " + kernel_table + "\n\n" + header;
+  const Status status = measure([&](const std::string& text) {
+    const Status line = out.Write(std::exchange(head, "") + text);
+    if (written.ok()) written = line;
+  });
+  if (!status.ok()) return Fail(status, Stage::kLoad);
+  return written.ok() ? static_cast<int>(kExitOk) : FailOutput(written);
+}
+
 // Steps of several sequences.
 int RunBatches(const BenchFlags& flags, const char* kernel_table, Output& out) {
   const BatchBenchOptions options = {.model = flags.bench.model,
                                      .depths = flags.bench.depths,
                                      .sequences = flags.parallel,
                                      .repetitions = flags.bench.repetitions};
-  Status written;
-  if (!flags.json) {
-    written = out.Write(kernels::CpuDescription() + ", kernels " + kernel_table + "\n\n" + kBatchHeader);
-  }
-  const Status status = MeasureBatches(options, [&](const BatchMeasurement& m) {
-    const Status line = out.Write(flags.json ? JsonLine(m) : BatchLine(m));
-    if (written.ok()) written = line;
+  return RunTable(flags, kernel_table, kBatchHeader, out, [&](const auto& write) {
+    return MeasureBatches(
+        options, [&](const BatchMeasurement& m) { write(flags.json ? MeasuredJson(m) : BatchLine(m)); });
   });
-  if (!status.ok()) return Fail(status, Stage::kLoad);
-  return written.ok() ? static_cast<int>(kExitOk) : FailOutput(written);
+}
+
+std::string MeasuredJson(const DraftMeasurement& m) {
+  nlohmann::ordered_json json;
+  json["test"] = "draft";
+  json["draft"] = m.draft;
+  json["depth"] = m.depth;
+  json["width"] = m.width;
+  json["levels"] = m.levels;
+  json["ms"] = m.ms;
+  json["of_plain_step"] = m.of_plain_step;
+  json["level_of_plain_step"] = m.level_of_plain_step;
+  return json.dump() + "\n";
+}
+
+constexpr const char* kDraftHeader =
+    "| draft    |   keys | nodes a level | levels |       ms | of a plain step | last level |\n"
+    "|----------|-------:|--------------:|-------:|---------:|----------------:|-----------:|\n";
+
+std::string DraftLine(const DraftMeasurement& m) {
+  return Print("| %-8s | %6d | %13d | %6d | %8.3f | %15.3f | %10.3f |\n", m.draft.c_str(), m.depth, m.width,
+               m.levels, m.ms, m.of_plain_step, m.level_of_plain_step);
+}
+
+// A draft model's own steps.
+int RunDraft(const BenchFlags& flags, const char* kernel_table, Output& out) {
+  const DraftBenchOptions options = {.model = flags.bench.model,
+                                     .speculation = flags.speculation,
+                                     .depths = flags.bench.depths,
+                                     .repetitions = flags.bench.repetitions};
+  return RunTable(flags, kernel_table, kDraftHeader, out, [&](const auto& write) {
+    return MeasureDraft(
+        options, [&](const DraftMeasurement& m) { write(flags.json ? MeasuredJson(m) : DraftLine(m)); });
+  });
 }
 
 // Whole answers of several sequences.
@@ -339,18 +385,11 @@ int RunAnswers(const BenchFlags& flags, const char* kernel_table, Output& out) {
                                  .repetitions = flags.bench.repetitions};
   options.model.speculation = flags.speculation;
   if (flags.speculation.type != "none") options.speculation.push_back(flags.speculation);
-  Status written;
   AnswersTable table;
-  if (!flags.json) {
-    written =
-        out.Write(kernels::CpuDescription() + ", kernels " + kernel_table + "\n\n" + AnswersTable::kHeader);
-  }
-  const Status status = MeasureAnswers(options, [&](const AnswersMeasurement& m) {
-    const Status line = out.Write(flags.json ? JsonLine(m) : table.Line(m));
-    if (written.ok()) written = line;
+  return RunTable(flags, kernel_table, AnswersTable::kHeader, out, [&](const auto& write) {
+    return MeasureAnswers(
+        options, [&](const AnswersMeasurement& m) { write(flags.json ? MeasuredJson(m) : table.Line(m)); });
   });
-  if (!status.ok()) return Fail(status, Stage::kLoad);
-  return written.ok() ? static_cast<int>(kExitOk) : FailOutput(written);
 }
 
 int RunBenchCommand(const BenchFlags& flags) {
@@ -362,9 +401,10 @@ int RunBenchCommand(const BenchFlags& flags) {
   if (!written.ok()) return FailOutput(written);
   if (flags.sweep) return RunSweep(flags, (*table)->name, out);
   if (flags.answer > 0) return RunAnswers(flags, (*table)->name, out);
+  if (!flags.speculation.draft_model.empty()) return RunDraft(flags, (*table)->name, out);
   if (!flags.parallel.empty()) return RunBatches(flags, (*table)->name, out);
   const auto on_machine = [&](const MachineLimits& limits) {
-    written = out.Write(flags.json ? JsonLine(limits) : TableHeader((*table)->name, limits));
+    written = out.Write(flags.json ? MeasuredJson(limits) : TableHeader((*table)->name, limits));
   };
   const auto write = [&](const std::string& text) {
     const Status line = out.Write(text);
@@ -372,9 +412,10 @@ int RunBenchCommand(const BenchFlags& flags) {
   };
   bool first = true;
   const Status status = RunBench(
-      flags.bench, on_machine, [&](const Measurement& m) { write(flags.json ? JsonLine(m) : TableLine(m)); },
+      flags.bench, on_machine,
+      [&](const Measurement& m) { write(flags.json ? MeasuredJson(m) : TableLine(m)); },
       [&](const SamplingCost& cost) {
-        write(flags.json ? JsonLine(cost) : SamplingLine(cost, std::exchange(first, false)));
+        write(flags.json ? MeasuredJson(cost) : SamplingLine(cost, std::exchange(first, false)));
       });
   if (!status.ok()) return Fail(status, Stage::kLoad);
   return written.ok() ? static_cast<int>(kExitOk) : FailOutput(written);

@@ -202,6 +202,7 @@ int RunChat(const ChatOptions& options) {
   if (!writable.ok()) return FailOutput(writable);
   ModelOptions model = options.model;
   model.speculation = options.request.speculation;
+  model.partial_verification = options.request.partial_verification;
   auto engine = LoadEngine(model, options.output);
   if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
   // A model without a template, or with one that is not understood, is refused before the first question.

@@ -30,6 +30,7 @@ Runner SetUpInfo(CLI::App& app);
 Runner SetUpTokenize(CLI::App& app);
 Runner SetUpSelfcheck(CLI::App& app);
 Runner SetUpBench(CLI::App& app);
+Runner SetUpPerplexity(CLI::App& app);
 Runner SetUpCorpus(CLI::App& app);
 Runner SetUpConvert(CLI::App& app);
 Runner SetUpEval(CLI::App& app);

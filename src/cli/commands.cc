@@ -13,6 +13,7 @@ const std::vector<Command>& Commands() {
       {"tokenize", "Show the tokens of a text", SetUpTokenize},
       {"selfcheck", "Compare plain and speculative output, bit by bit", SetUpSelfcheck},
       {"bench", "Measure prefill, decoding and steps with many rows", SetUpBench},
+      {"perplexity", "Measure how well the model foretells a text, by position", SetUpPerplexity},
       {"corpus", "Index texts for --spec-type suffix --spec-corpus", SetUpCorpus},
       {"convert", "Turn a draft model into a GGUF file, and back", SetUpConvert},
       {"eval", "Measure speed and quality on task files, by context length", SetUpEval},

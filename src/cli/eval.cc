@@ -107,8 +107,11 @@ Runner SetUpEval(CLI::App& app) {
   list("--families", eval.families, "Families, separated by commas (default: all)");
   list("--methods", eval.methods,
        "--spec-type values, separated by commas; TYPE@POLICY for another --spec-policy, TYPE:8 for another "
-       "most drafts per step, TYPE/no-dice and TYPE/no-prior without these; + joins drafters; "
-       "TYPE/partial=BUDGET: APPROXIMATE, --partial-verification");
+       "most drafts per step, TYPE/no-dice and TYPE/no-prior without these, TYPE/extend and "
+       "TYPE/extend=CHUNKS with SpecExtend, TYPE/extend-from=TOKENS for another --spec-extend-from, "
+       "TYPE/budget=POSITIONS for another --spec-partial-budget; + joins drafters; "
+       "TYPE/partial=BUDGET: APPROXIMATE, --partial-verification; replay/accept=0.5/cost=0.05, alone or in a "
+       "list: a draft that is not there, right with that chance at that part of a plain step");
   CLI::Option* lengths = list("--lengths", eval.lengths, "Context lengths, answer and drafts included");
   list("--paper", flags->papers,
        "Also lay the results out as papers' tables, with their figures beside them: " +

@@ -12,7 +12,6 @@
 #include "cli/report.h"
 
 namespace longspec::cli {
-namespace {
 
 void WarnOfLongContext(const ModelInfo& info, const RopeOptions& rope) {
   const bool scaled = rope.scaling != RopeOptions::Scaling::kFromModel || rope.scale != 0;
@@ -20,8 +19,6 @@ void WarnOfLongContext(const ModelInfo& info, const RopeOptions& rope) {
   Warn("a context of " + std::to_string(info.n_ctx) + " exceeds the " + std::to_string(info.n_ctx_train) +
        " tokens the model was trained for; --rope-scaling yarn --rope-scale N extends it");
 }
-
-}  // namespace
 
 // A warning may come long after the load, from that of a draft model: so it shares the progress.
 ModelOptions WithProgress(const ModelOptions& options, const std::shared_ptr<Progress>& progress) {

@@ -18,6 +18,9 @@ namespace longspec::cli {
 // line.
 ModelOptions WithProgress(const ModelOptions& options, const std::shared_ptr<Progress>& progress);
 
+// A context beyond the positions that the model was trained for, where nothing extends them.
+void WarnOfLongContext(const ModelInfo& info, const RopeOptions& rope);
+
 Result<std::unique_ptr<Engine>> LoadEngine(const ModelOptions& options, const OutputFlags& flags);
 
 // A GenerationRequest::on_prefill that shows `progress`, which must outlive it, and stops on Ctrl-C.

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <set>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -78,13 +79,17 @@ void AddRopeOptions(CLI::App& app, RopeOptions* rope) {
       ->check(CLI::NonNegativeNumber);
   AddValue(app, "--rope-freq-base", &rope->freq_base, "RoPE base frequency; 0: from the model", group)
       ->check(CLI::NonNegativeNumber);
-  AddValue(app, "--yarn-orig-ctx", &rope->yarn_orig_ctx, "YaRN: original context; 0: the training context",
-           group)
+  AddValue(app, "--yarn-orig-ctx", &rope->yarn_orig_ctx,
+           "YaRN: positions the model was trained for before; 0: from the model", group)
       ->check(CLI::Range(0, kMaxInt));
-  AddValue(app, "--yarn-ext-factor", &rope->yarn_ext_factor, "YaRN: extrapolation mix; negative: 1", group);
-  AddValue(app, "--yarn-attn-factor", &rope->yarn_attn_factor, "YaRN: factor on attention magnitude", group);
-  AddValue(app, "--yarn-beta-fast", &rope->yarn_beta_fast, "YaRN: high correction dim", group);
-  AddValue(app, "--yarn-beta-slow", &rope->yarn_beta_slow, "YaRN: low correction dim", group);
+  AddValue(app, "--yarn-ext-factor", &rope->yarn_ext_factor,
+           "YaRN: share that fast rotations keep, 0 to 1; negative: from the model, else 1", group);
+  AddValue(app, "--yarn-attn-factor", &rope->yarn_attn_factor,
+           "YaRN: factor on the attention magnitude; negative: from the model, else 1", group);
+  AddValue(app, "--yarn-beta-fast", &rope->yarn_beta_fast,
+           "YaRN: more turns than this are fast; negative: from the model, else 32", group);
+  AddValue(app, "--yarn-beta-slow", &rope->yarn_beta_slow,
+           "YaRN: fewer turns than this are slow; negative: from the model, else 1", group);
 }
 
 // A line for each.
@@ -141,6 +146,9 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
   AddValue(app, "--kv-memory", &options->kv_memory,
            "With --kv-offload: MiB of keys and values in memory; -1: half of what is free", group)
       ->check(CLI::Range(-1, kMaxInt));
+  app.add_flag("--kv-offload-anyway", options->kv_offload_anyway,
+               "With --kv-offload: even where the disk is too slow and q8_0 would fit into memory")
+      ->group(group);
   AddChoice(app, "--cache-type-k", &options->cache_type_k, cache_types,
             "KV cache: type of keys (-ctk; default f16)", group);
   AddChoice(app, "--cache-type-v", &options->cache_type_v, cache_types,
@@ -257,7 +265,12 @@ void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
     const std::string help = read.readers + ": " + std::string(read.option->help);
     std::visit(
         [&](auto member) {
-          AddValue(app, std::string(read.option->flags), &(options->*member), help, group);
+          const std::string flags(read.option->flags);
+          if constexpr (std::is_same_v<decltype(member), bool SpeculationOptions::*>) {
+            app.add_flag(flags, options->*member, help)->group(group);
+          } else {
+            AddValue(app, flags, &(options->*member), help, group);
+          }
         },
         read.option->member);
   }
@@ -294,6 +307,10 @@ void AddLimitOptions(CLI::App& app, GenerationRequest* request) {
       ->default_str(std::to_string(partial.refresh))
       ->group(group);
   app.add_option("--partial-score", partial.score, "How blocks are scored: minmax, quest, mean, norm")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--partial-reduce", partial.reduce,
+                 "With --partial-refresh paper: what queries' scores are made to: mean, max, last")
       ->capture_default_str()
       ->group(group);
   app.add_flag("--ignore-eos", request->ignore_eos, "Never choose an end token")->group(group);

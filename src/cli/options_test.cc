@@ -67,6 +67,8 @@ TEST(Options, PartialRefreshIsANumberOrThePapers) {
   for (const char* wrong : {"papers", "0", "-3", "8x"}) {
     EXPECT_THAT(partial(wrong).error, HasSubstr("must be 1 or more, or paper")) << wrong;
   }
+  EXPECT_EQ(Parse({"-m", "x.gguf"}).request.partial_verification.reduce, "mean");
+  EXPECT_EQ(Parse({"-m", "x.gguf", "--partial-reduce", "max"}).request.partial_verification.reduce, "max");
   EXPECT_EQ(Parse({"-m", "x.gguf"}).request.partial_verification.refresh,
             PartialVerificationOptions().refresh);
 }
@@ -221,6 +223,8 @@ TEST(Options, EveryGroupIsBound) {
   EXPECT_TRUE(parsed.output.no_progress);
 }
 
+// Nothing of a flag, which is off unless it is named.
+std::string Shown(bool) { return ""; }
 template <typename T>
 std::string Shown(const T& value) {
   std::ostringstream out;
@@ -231,6 +235,7 @@ std::string Shown(const T& value) {
 // A value that is not the default.
 int Other(int value) { return value + 1; }
 float Other(float value) { return value / 2; }
+bool Other(bool value) { return !value; }
 std::string Other(const std::string& value) { return value + "x"; }
 
 std::vector<std::string> Split(const std::string& text, char separator) {
@@ -245,7 +250,9 @@ TEST(Options, ThoseOfDraftersAreParsed) {
     for (const std::string& flag : Split(std::string(read.option->flags), ',')) {
       const auto expect = [&](auto member) {
         const auto value = Other(SpeculationOptions().*member);
-        const Parsed parsed = Parse({"-m", "x", flag, Shown(value)});
+        std::vector<std::string> arguments = {"-m", "x", flag};
+        if (!std::is_same_v<decltype(member), bool SpeculationOptions::*>) arguments.push_back(Shown(value));
+        const Parsed parsed = Parse(arguments);
         EXPECT_EQ(parsed.error, "") << flag;
         EXPECT_EQ(parsed.speculation.*member, value) << flag;
       };

@@ -83,10 +83,17 @@ Json UsesJson(const SpeculativeStats& s) {
 }
 
 Json MemoryJson(const MemoryPlan& plan) {
-  return {
-      {"ctx_size", plan.ctx_size},     {"weights", plan.weights},    {"kv_at_context", plan.kv_at_context},
-      {"kv_in_file", plan.kv_in_file}, {"scratch", plan.scratch},    {"draft", plan.draft},
-      {"total", plan.total()},         {"available", plan.available}};
+  return {{"ctx_size", plan.ctx_size},
+          {"weights", plan.weights},
+          {"kv_at_context", plan.kv_at_context},
+          {"kv_in_file", plan.kv_in_file},
+          {"kv_from_disk", plan.kv_from_disk},
+          {"disk_bytes_per_second", plan.disk_bytes_per_second},
+          {"scratch", plan.scratch},
+          {"draft", plan.draft},
+          {"working_set", plan.working_set},
+          {"total", plan.total()},
+          {"available", plan.available}};
 }
 
 // What the approximation did.
@@ -97,6 +104,17 @@ std::string PartialLine(const PartialVerificationStats& p) {
       "have chosen %lld otherwise\n",
       static_cast<long long>(p.refreshes), static_cast<long long>(p.checked),
       static_cast<long long>(p.differing));
+}
+
+// Only what is known.
+std::string FormatDisk(const MemoryPlan& plan) {
+  if (plan.disk_bytes_per_second <= 0.0) return "";
+  std::string text = Print(" (read at %.0f MB/s", plan.disk_bytes_per_second / 1e6);
+  if (plan.kv_from_disk > 0) {
+    text += "; " + FormatBytes(plan.kv_from_disk) + " have no room in memory" +
+            Print(": %.2g s a step", static_cast<double>(plan.kv_from_disk) / plan.disk_bytes_per_second);
+  }
+  return text + ")";
 }
 
 }  // namespace
@@ -188,12 +206,13 @@ Json GenerationJson(const GenerationResult& result, const std::string& model) {
 }
 
 std::string FormatMemoryPlan(const MemoryPlan& plan) {
-  std::string text = FormatBytes(plan.total()) + ": weights " + FormatBytes(plan.weights) + ", KV cache " +
-                     FormatBytes(plan.kv_at_context) +
-                     (plan.kv_in_file > 0 ? " and " + FormatBytes(plan.kv_in_file) + " in a file" : "") +
-                     " at a context of " + std::to_string(plan.ctx_size) + ", scratch " +
-                     FormatBytes(plan.scratch);
+  std::string text =
+      FormatBytes(plan.total()) + ": weights " + FormatBytes(plan.weights) + ", KV cache " +
+      FormatBytes(plan.kv_at_context) +
+      (plan.kv_in_file > 0 ? " and " + FormatBytes(plan.kv_in_file) + " in a file" + FormatDisk(plan) : "") +
+      " at a context of " + std::to_string(plan.ctx_size) + ", scratch " + FormatBytes(plan.scratch);
   if (plan.draft > 0) text += ", draft model " + FormatBytes(plan.draft);
+  if (plan.working_set > 0) text += ", working set " + FormatBytes(plan.working_set);
   return text + (plan.available > 0 ? "; " + FormatBytes(plan.available) + " available" : std::string());
 }
 

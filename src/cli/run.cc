@@ -85,6 +85,7 @@ class Run {
     if (const Status writable = OpenOutputs(); !writable.ok()) return FailOutput(writable);
     ModelOptions model = options_.model;
     model.speculation = options_.request.speculation;
+    model.partial_verification = options_.request.partial_verification;
     auto engine = LoadEngine(model, options_.output);
     if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
     GenerationRequest request = options_.request;

@@ -2,6 +2,7 @@
 //
 // longspec serve: the model behind HTTP, for clients of OpenAI's API and of llama-server.
 #include <poll.h>
+#include <unistd.h>
 
 #include <CLI/App.hpp>
 #include <CLI/Option.hpp>
@@ -22,6 +23,7 @@
 #include "http/http_server.h"
 #include "longspec/engine.h"
 #include "server/app.h"
+#include "server/log_writer.h"
 
 namespace longspec::cli {
 namespace {
@@ -88,8 +90,11 @@ int RunServe(ServeFlags flags) {
   }
   flags.http.most_body_bytes = static_cast<size_t>(flags.most_body_mib) << 20;
   InstallTermination();
-  server::AccessLog log(flags.log_json ? server::LogForm::kJson : server::LogForm::kText,
-                        [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
+  const server::LogForm form = flags.log_json ? server::LogForm::kJson : server::LogForm::kText;
+  server::LogWriter writer(STDERR_FILENO, {.dropped_line = [form](int64_t n) {
+                             return server::LogLine(form, {{"event", "log_lines_dropped"}, {"lines", n}});
+                           }});
+  server::AccessLog log(form, [&writer](const std::string& line) { writer.Write(line); });
   auto app = std::make_unique<server::App>(flags.app, &log);
   flags.http.on_connections = [&metrics = app->metrics()](int n) {
     metrics.Set("longspec:http_connections", n);
@@ -102,6 +107,7 @@ int RunServe(ServeFlags flags) {
   if (!http.ok()) return Fail(http.status(), Stage::kGenerate);
   ModelOptions model = flags.model;
   model.speculation = flags.app.defaults.speculation;
+  model.partial_verification = flags.app.defaults.partial_verification;
   auto engine = LoadEngine(model, flags.output);
   const Status ready = engine.ok() ? app->SetEngine(std::move(*engine)) : engine.status();
   if (ready.ok()) {

@@ -159,6 +159,9 @@ TEST(LoadEngine, TheMemoryPlanIsShownFirst) {
   options.speculation.draft_model = options.path;
   EXPECT_THAT(shown({}), HasSubstr(", draft model "));
   options.speculation = {};
+  options.partial_verification.enabled = true;
+  EXPECT_THAT(shown({}), HasSubstr(", working set "));
+  options.partial_verification = {};
   const std::string verbose = shown({.verbose = true, .no_progress = true});
   EXPECT_THAT(verbose, HasSubstr("at a context of 128"));
   EXPECT_THAT(verbose, Not(HasSubstr("memory: ")));  // a row of the facts

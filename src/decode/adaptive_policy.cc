@@ -6,8 +6,8 @@
 //   (1 + sum of their chances) / (cost of 1 + n rows at this context + drafting + sampling)
 //
 // which is plain decoding when n is 0. Drafters that cost next to nothing are asked every round and judged by
-// what they propose; dear ones are asked only when what they proposed lately would pay for them. Of a
-// portfolio that is dear as a whole, the cheap members are asked all the same. What was proposed is held
+// what they propose; dear ones are asked only when what they proposed lately would pay for them. A portfolio
+// decides about its dear members itself, round by round (draft/asking_gain.h). What was proposed is held
 // against the text whether it was verified or not, so that estimates stay alive without speculating. Probes,
 // ever more rarely, tell what rows cost and how dear drafters do, and plain rounds among those that speculate
 // what they are held against. Because estimates can be wrong, measured
@@ -35,14 +35,13 @@ constexpr double kProbeCost = 1.3;    // of a plain step, at most
 constexpr int kProbeNodes = 8;        // at most
 constexpr int kSpareNodes = 5;        // asked for beyond half as much again as was worth verifying lately
 constexpr int kFirstAsk = 8;          // nodes, while the drafter's cost is unknown
-constexpr int kMinWait = 16, kMaxWait = 128;      // rounds between probes, at least and if they cost nothing
-constexpr double kProbeShare = 0.005;             // of the time: probes that cost much wait longer
-constexpr int kVaryEvery = 32, kQuickEvery = 16;  // rounds
-constexpr int kMinPause = 16, kMaxPause = 256;    // rounds
-constexpr int kTrial = 24;                        // speculated rounds before they are judged
-constexpr double kTooSlow = 0.9;                  // of plain speed
-constexpr double kRate = 0.2;                     // of running means
-constexpr double kFade = 0.95;                    // of running maxima
+constexpr int kMinWait = 16, kMaxWait = 128;    // rounds between probes, at least and if they cost nothing
+constexpr double kProbeShare = 0.005;           // of the time: probes that cost much wait longer
+constexpr int kVaryEvery = 32;                  // rounds
+constexpr int kMinPause = 16, kMaxPause = 256;  // rounds
+constexpr int kTrial = 24;                      // speculated rounds before they are judged
+constexpr double kTooSlow = 0.9;                // of plain speed
+constexpr double kFade = 0.95;                  // of running maxima
 
 enum class Decision : uint8_t { kSpeculated, kOff, kPaused, kProbe, kNothing, kNoRoom, kMeasured };
 constexpr std::array<const char*, 7> kDecisionNames = {
@@ -79,8 +78,7 @@ class AdaptivePolicy final : public Policy {
         acceptance_(drafter->acceptance),
         draft_ms_(drafter->draft_ms),
         draft_nodes_(drafter->draft_nodes),
-        gains_(Index(max_nodes_)),
-        quick_gains_(Index(max_nodes_)) {
+        gains_(Index(max_nodes_)) {
     ++drafter_->in_flight;
     Fade();
   }
@@ -104,7 +102,8 @@ class AdaptivePolicy final : public Policy {
     if (!asked_before_ && (!draft_ms_.known() || MayPay(std::min({cap, depth, kFirstAsk})))) {
       return Ask(std::min(cap, kFirstAsk), std::min(depth, kFirstAsk));
     }
-    if (DraftIsCheap()) return Ask(std::min(cap, kSpareNodes + static_cast<int>(1.5 * most_worth_)), depth);
+    if (JudgedByProposal())
+      return Ask(std::min(cap, kSpareNodes + static_cast<int>(1.5 * most_worth_)), depth);
     return AskIfItPays(cap, depth);
   }
 
@@ -170,7 +169,7 @@ class AdaptivePolicy final : public Policy {
     }
     const auto n_tokens = static_cast<double>(round.accepted.tokens.size());
     sample_ms_.Add(round.verify_ms / n_tokens);
-    if (round.asked && !quick_) {
+    if (round.asked) {
       for (RunningMean* mean : {&draft_ms_, &drafter_->draft_ms}) mean->Add(round.draft_ms);
       for (RunningMean* mean : {&draft_nodes_, &drafter_->draft_nodes}) mean->Add(asked_nodes_);
     }
@@ -178,7 +177,7 @@ class AdaptivePolicy final : public Policy {
     const double expected = last_.expected - 1;
     if (last_.decision == Decision::kProbe && n_accepted > 2 * expected + 0.5) TextMayHaveChanged();
     if (round.asked) Count(round.accepted.tokens);
-    if (round.alone && (round.tree.size() > 1 || (round.asked && !JudgedByProposal())))
+    if (round.alone && (round.tree.size() > 1 || (round.asked && round.draft_ms > DearMs())))
       Judge(round, n_tokens);
   }
 
@@ -211,7 +210,7 @@ class AdaptivePolicy final : public Policy {
   bool MayPay(int nodes) const { return Rate(nodes, nodes, draft_ms_.value()) > kMargin * Rate(0, 0); }
 
   DraftBudget Skip(Decision decision) {
-    probing_ = quick_ = false;
+    probing_ = false;
     last_ = {.decision = decision};
     if (decision == Decision::kOff) Describe(std::max(1, plan_), 0);
     skipped_ = true;
@@ -219,44 +218,37 @@ class AdaptivePolicy final : public Policy {
   }
 
   DraftBudget Ask(int nodes, int depth) {
-    skipped_ = probing_ = quick_ = false;
+    skipped_ = probing_ = false;
     asked_before_ = true;
     asked_nodes_ = nodes;
-    return {.max_nodes = nodes, .max_depth = std::min(depth, nodes)};
-  }
-
-  DraftBudget AskQuickMembers(int nodes, int depth) {
-    DraftBudget budget = Ask(nodes, depth);
-    quick_ = true;
-    budget.most_ms = kCheapDraft * PlainMs();
+    DraftBudget budget = {.max_nodes = nodes, .max_depth = std::min(depth, nodes)};
+    if (has_members_) {
+      budget.asking = &drafter_->asking;
+      budget.dear_ms = DearMs();
+    }
     return budget;
   }
 
   // Of a dear drafter.
   DraftBudget AskIfItPays(int cap, int depth) {
-    const Plan plan = BestPlan(gains_, draft_ms_.value(), cap);
-    const double quick_rate = has_members_ ? BestPlan(quick_gains_, 0, cap).rate : 0.0;
+    const Plan plan = BestPlan(cap);
     plan_ = plan.nodes;
     plan_gain_ = plan.gain;
-    if (plan.rate > kMargin * std::max(quick_rate, Rate(0, 0))) {
+    if (plan.rate > kMargin * Rate(0, 0)) {
       draft_probe_.Reset();
-      // What the quick ones alone would do is looked at from time to time.
-      if (has_members_ && ++rounds_full_ % kQuickEvery == 0) return AskQuickMembers(cap, depth);
       // Half as much again, so that the plan can grow.
       return Ask(std::min(cap, plan.nodes + plan.nodes / 2 + 2), depth);
     }
-    if (draft_probe_.Due(draft_ms_.value() / PlainMs())) {
-      const DraftBudget budget = Ask(std::min(cap, kProbeNodes), depth);
-      probing_ = true;
-      return budget;
-    }
-    return has_members_ ? AskQuickMembers(cap, depth) : Skip(Decision::kOff);
+    if (!draft_probe_.Due(draft_ms_.value() / PlainMs())) return Skip(Decision::kOff);
+    const DraftBudget budget = Ask(std::min(cap, kProbeNodes), depth);
+    probing_ = true;
+    return budget;
   }
 
   double PlainMs() const { return row_ms_[0] + sample_ms_.value(); }
-  bool DraftIsCheap() const { return draft_ms_.value() < kCheapDraft * PlainMs(); }
-  // This round's drafting cost next to nothing, so only verifying is in question.
-  bool JudgedByProposal() const { return quick_ || DraftIsCheap(); }
+  double DearMs() const { return kCheapDraft * PlainMs(); }  // drafting that takes longer is dear
+  // Drafting costs next to nothing, or a portfolio decides what it may cost: only verifying is in question.
+  bool JudgedByProposal() const { return has_members_ || draft_ms_.value() < DearMs(); }
 
   // Expected tokens per millisecond of a round that verifies n nodes.
   double Rate(int n, double gain, double draft_ms = 0) const {
@@ -269,13 +261,13 @@ class AdaptivePolicy final : public Policy {
   };
 
   // The number of nodes, at least one, that promises most going by what was proposed lately.
-  Plan BestPlan(const std::vector<double>& gains, double draft_ms, int cap) const {
+  Plan BestPlan(int cap) const {
     Plan best;
     double gain = 0;
     for (int n = 1; n <= cap; ++n) {
-      gain += gains[Index(n - 1)];
+      gain += gains_[Index(n - 1)].value();
       const double share = 0.3 + 0.7 * n / std::max(1.0, draft_nodes_.value());
-      const double rate = Rate(n, gain, draft_ms * std::min(1.0, share));
+      const double rate = Rate(n, gain, draft_ms_.value() * std::min(1.0, share));
       if (rate > best.rate) best = {.nodes = n, .gain = gain, .rate = rate};
     }
     return best;
@@ -299,10 +291,8 @@ class AdaptivePolicy final : public Policy {
   // What the drafter's best nodes promised, lately.
   void Learn(int n_proposed) {
     if (skipped_) return;
-    std::vector<double>& gains = quick_ ? quick_gains_ : gains_;
     for (int i = 0; i < std::min(asked_nodes_, max_nodes_); ++i) {
-      const double reach = i < n_proposed ? reach_[Index(order_[Index(i)])] : 0.0;
-      gains[Index(i)] += kRate * (reach - gains[Index(i)]);
+      gains_[Index(i)].Add(i < n_proposed ? reach_[Index(order_[Index(i)])] : 0.0);
     }
   }
 
@@ -427,7 +417,6 @@ class AdaptivePolicy final : public Policy {
   bool skipped_ = false;
   bool asked_before_ = false;
   bool probing_ = false;            // a dear drafter is asked although it does not promise to pay
-  bool quick_ = false;              // of a portfolio, only the cheap members are asked
   std::vector<double> row_ms_;      // [n]: target cost of 1 + n rows
   std::vector<double> reach_;       // by node
   std::vector<int> order_;          // nodes, best first
@@ -439,13 +428,12 @@ class AdaptivePolicy final : public Policy {
   // Learned in this generation, or known when it began.
   AcceptanceTable acceptance_;
   RunningMean draft_ms_, draft_nodes_, sample_ms_;
-  // [i]: running mean of the chance of the i-th best node; of quick members alone.
-  std::vector<double> gains_, quick_gains_;
-  double most_worth_ = 0;  // nodes
-  int plan_ = 0;           // the count that promised most when a dear drafter was considered
+  std::vector<RunningMean> gains_;  // [i]: chance of the i-th best node
+  double most_worth_ = 0;           // nodes
+  int plan_ = 0;                    // the count that promised most when a dear drafter was considered
   double plan_gain_ = 0;
   Backoff tree_probe_, draft_probe_;
-  int rounds_on_ = 0, rounds_full_ = 0;
+  int rounds_on_ = 0;
   int pause_ = 0, next_pause_ = kMinPause, n_judged_ = 0;
   double spent_ms_ = 0, plain_ms_ = 0, speed_ = 1;
   std::array<int64_t, kDecisionNames.size()> counts_{};

@@ -143,7 +143,11 @@ Status BatchDecoder::Run(std::span<Turn> turns) {
       CommitChunk(*running_[i], output->segments[i], target_ms);
     }
   }
-  if (several) JudgeRound(plain_ms, round.Lap());
+  const double round_ms = round.Lap();
+  int tokens = 0;
+  for (const Work* work : running_) tokens += static_cast<int>(work->turn->tokens.size());
+  if (several) trial_.Observe(plain_ms, round_ms, tokens, static_cast<int>(running_.size()));
+  if (OnlyDecodes() && tokens > 0) token_ms_.Add(round_ms / tokens);
   return {};
 }
 
@@ -165,6 +169,7 @@ void BatchDecoder::Propose(Work& work, bool may_guess) {
                                          .max_tokens = work.turn->max_tokens});
   work.asked = may_guess && budget.max_nodes > 0 && budget.max_depth > 0 && s.draft_failure.empty();
   if (!work.asked) return;
+  budget.token_ms = token_ms_.value();
   budget.foresight = Foresight(s.sampler, s.dice, s.constraint);
   const Status proposed = s.drafter->Propose(budget, *s.tokens, work.tree);
   if (proposed.ok()) {
@@ -184,17 +189,14 @@ void BatchDecoder::Propose(Work& work, bool may_guess) {
 // What the pass would be expected to take without guesses, where all that share it decode; 0 where prompts
 // do, too.
 double BatchDecoder::PlainMs() const {
-  if (!std::ranges::all_of(works_, [](const Work& work) { return work.decodes && work.n_missing == 1; }))
-    return 0;
+  if (!OnlyDecodes()) return 0;
   std::vector<PassPart> parts = Parts();
   for (PassPart& part : parts) part.rows = 1;
   return PassCost(*costs_).Ms(parts);
 }
 
-void BatchDecoder::JudgeRound(double plain_ms, double round_ms) {
-  int tokens = 0;
-  for (const Work* work : running_) tokens += static_cast<int>(work->turn->tokens.size());
-  trial_.Observe(plain_ms, round_ms, tokens, static_cast<int>(running_.size()));
+bool BatchDecoder::OnlyDecodes() const {
+  return std::ranges::all_of(works_, [](const Work& work) { return work.decodes && work.n_missing == 1; });
 }
 
 // How much of each proposal is verified.

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/running_mean.h"
 #include "decode/batch_trial.h"
 #include "decode/pass_cost.h"
 #include "decode/policy.h"
@@ -100,8 +101,8 @@ class BatchDecoder {
   void Propose(Work& work, bool may_guess);
   void Choose();
   std::vector<PassPart> Parts() const;
+  bool OnlyDecodes() const;  // no prompt's rows are in the pass
   double PlainMs() const;
-  void JudgeRound(double plain_ms, double round_ms);
   void Begin(Work& work);
   void Commit(Work& work, const TargetOutput::Segment& output, double target_ms, bool alone);
   void CommitChunk(Work& work, const TargetOutput::Segment& output, double target_ms);
@@ -110,6 +111,7 @@ class BatchDecoder {
   Target* const target_;
   CostModel* const costs_;
   BatchTrial trial_;
+  RunningMean token_ms_;  // what a token takes, whoever gets it
   int vocab_ = 0;
   Pass last_pass_;
   std::vector<Work> works_;

@@ -21,8 +21,8 @@ namespace {
 
 constexpr int kVocab = 12;
 constexpr Hash128 kTokenizer = {.high = 1, .low = 2};
-const std::vector<std::string> kNeedAModel = {"magicdec", "partial", "longspec", "eagle", "eagle3",
-                                              "beagle",   "medusa",  "exit",     "lm"};
+const std::vector<std::string> kNeedAModel = {"magicdec", "partial", "longspec",   "eagle", "eagle3",
+                                              "beagle",   "medusa",  "tokenswift", "exit",  "lm"};
 
 const ToyLanguage& Language() {
   static const ToyLanguage language(kVocab, 11);

@@ -16,10 +16,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/running_mean.h"
 #include "decode/acceptance_table.h"
 #include "decode/cost_model.h"
-#include "decode/running_mean.h"
 #include "decode/share_speculation.h"
+#include "draft/asking_gain.h"
 #include "draft/drafter.h"
 #include "verify/verify.h"
 
@@ -73,6 +74,7 @@ std::unique_ptr<Policy> MakeFixedPolicy(const SpeculationOptions& options);
 // What is known of a drafter, from all generations that it drafted for.
 struct DrafterMemory {
   AcceptanceTable acceptance;
+  AskingGain asking = {};             // of a portfolio: its members that take time
   RunningMean draft_ms, draft_nodes;  // of a proposal; the nodes that were asked for
   int in_flight = 0;                  // generations that use it now
 };

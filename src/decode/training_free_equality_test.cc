@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The same bits with drafters that need no training as without: on a toy target, and on a tiny model.
+// The same bits with drafters that need no training as without: on a toy target, and on a tiny model. With
+// MagicDec, TriForce and exact partial verification goes TokenSwift, whose heads are random here.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include "decode/testing/samplings.h"
 #include "draft/draft_models.h"
 #include "draft/suffix_corpus.h"
+#include "draft/testing/block_drafts.h"
 #include "draft/testing/longspec_files.h"
 #include "draft/testing/priors.h"
 #include "formats/gguf.h"
@@ -138,6 +140,7 @@ class TinyModel : public TrainingFree {
     load.team = &team_;
     target_ = *LoadLlama(file_, config_, load);
     for (int i = 0; i < 280; ++i) prompt_.push_back(3 + i * i % 97);
+    heads_ = WriteBlockDraft(folder_, "tokenswift", config_, RandomTokenswift(config_, 3, 5));
   }
 
   struct Generated {
@@ -194,8 +197,20 @@ class TinyModel : public TrainingFree {
     return std::move(drafted.stats);
   }
 
+  // With a working set so small that it is chosen several times.
+  SpeculationOptions Partly(SpeculationOptions options) const {
+    options.partial_sink = 0;
+    options.partial_budget = 16;
+    options.partial_window = 12;
+    options.partial_refresh = 6;
+    if (options.type == "tokenswift") options.draft_model = heads_;
+    return options;
+  }
+
   std::shared_ptr<const GgufFile> file_;
   LlamaConfig config_;
+  Folder folder_;
+  std::string heads_;  // of TokenSwift
   CacheType k_type_ = CacheType::kF16, v_type_ = CacheType::kF16;
   ThreadTeam team_{2};
   std::unique_ptr<Target> target_;
@@ -203,17 +218,8 @@ class TinyModel : public TrainingFree {
   std::vector<int32_t> prompt_;
 };
 
-// With a working set so small that it is chosen several times.
-SpeculationOptions Partly(SpeculationOptions options) {
-  options.partial_sink = 0;
-  options.partial_budget = 16;
-  options.partial_window = 12;
-  options.partial_refresh = 6;
-  return options;
-}
-
 TEST_F(TinyModel, EveryDrafterAtEveryTemperature) {
-  for (const char* type : {"suffix", "ppm", "recycling", "magicdec", "partial"}) {
+  for (const char* type : {"suffix", "ppm", "recycling", "magicdec", "partial", "tokenswift"}) {
     for (const char* tree : {"", "4"}) {
       for (const float temperature : {0.0F, 0.7F, 1.0F}) {
         SCOPED_TRACE(std::string(type) + " " + tree + " " + std::to_string(temperature));
@@ -235,8 +241,8 @@ TEST_F(TinyModel, EveryDrafterUnderEveryWayOfSampling) {
   std::map<std::string, int64_t> accepted;
   for (const SamplingOptions& sampling : EverySampling({7})) {
     const Generated plain = Generate({.type = "none"}, sampling);
-    for (const char* type :
-         {"suffix", "ppm", "recycling", "magicdec", "partial", "auto", "recycling,ppm,suffix"}) {
+    for (const char* type : {"suffix", "ppm", "recycling", "magicdec", "partial", "tokenswift", "auto",
+                             "recycling,ppm,suffix"}) {
       for (const bool dice : {true, false}) {
         SCOPED_TRACE(Describe(sampling) + ", " + type + (dice ? "" : " without dice"));
         const SpeculationOptions speculation =
@@ -259,7 +265,7 @@ TEST_F(TinyModel, QuantisedCaches) {
                              {CacheType::kQ8_0, CacheType::kF16}}) {
     k_type_ = k;
     v_type_ = v;
-    for (const char* type : {"suffix", "magicdec", "partial"}) {
+    for (const char* type : {"suffix", "magicdec", "partial", "tokenswift"}) {
       for (const char* tree : {"", "4"}) {
         for (const float temperature : {0.0F, 1.0F}) {
           SCOPED_TRACE(std::string(type) + " " + tree + " " + std::to_string(temperature));
@@ -294,6 +300,40 @@ TEST_F(TinyModel, PartialAcceptsMoreWhenItSeesMore) {
     return ExpectPlainBits(options, Temperature(0.0F)).mean_acceptance_length();
   };
   EXPECT_LT(accepted(0), accepted(512));
+}
+
+// TokenSwift's contextual penalty: 1.2 over the last 1,024 tokens (here of a text that is shorter, and of the
+// last 40). It holds at each position of a tree, so the text is that of plain decoding with the same penalty,
+// and another one than without.
+TEST_F(TinyModel, TokenSwiftWithAPenaltyIsPlainDecodingWithIt) {
+  const auto options = [&](const char* tree) {
+    return Partly({.type = "tokenswift", .draft_n_max = 40, .tree = tree});
+  };
+  const Generated free = Generate({.type = "none"}, Temperature(0.0F));
+  for (const float temperature : {0.0F, 0.7F, 1.0F}) {
+    for (const int last_n : {1024, 40}) {
+      SamplingOptions sampling = Temperature(temperature);
+      sampling.repeat_penalty = 1.2F;
+      sampling.repeat_last_n = last_n;
+      sampling.min_p = 0.1F;
+      const Generated plain = Generate({.type = "none"}, sampling);
+      if (temperature == 0.0F) {
+        EXPECT_NE(plain.tokens, free.tokens);
+      }
+      for (const char* tree : {"tokenswift", "chain"}) {
+        SCOPED_TRACE(std::string(tree) + " " + std::to_string(temperature) + " " + std::to_string(last_n));
+        ExpectBits(plain, options(tree), sampling);
+      }
+    }
+  }
+}
+
+// With all in sight the first token of each proposal is the target's own.
+TEST_F(TinyModel, TokenSwiftWithRoomForEverythingAlwaysGainsAToken) {
+  const DecodeStats stats =
+      ExpectPlainBits({.type = "tokenswift", .draft_n_max = 12, .draft_model = heads_}, Temperature(0.0F));
+  EXPECT_GE(stats.accepted, stats.steps - 1);
+  EXPECT_GT(stats.drafted, 2 * stats.steps);
 }
 
 // Prompt and answer fit into the window: the draft is the target itself.

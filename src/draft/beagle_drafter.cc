@@ -33,18 +33,15 @@ class BeagleDrafter final : public Drafter, private GrowthModel {
   bool uses_dice() const override { return true; }
   Taps taps() const override { return {.final_hidden = true}; }
 
-  Status Follow(std::span<const int32_t> committed) override {
-    forward_.Follow(committed);
-    return {};
-  }
+  Status Follow(std::span<const int32_t> committed) override { return forward_.Follow(committed); }
 
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
     const int left = range_.LevelsToGrow(committed.size());
     if (left <= 0) return {};
+    LS_TRY(forward_.BeginTree());
     range_.Sees(forward_.block().positions().size(), committed.size() - 1);
     root_position_ = static_cast<int>(committed.size()) - 1;
-    forward_.BeginTree();
-    GuidedGrowth guided(*this, budget.foresight, kDiceOfModels, committed);
+    GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
     return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
                     guided, tree);
   }
@@ -102,6 +99,7 @@ constexpr DrafterEntry kBeagleDrafter = {
     .memory = BeagleMemory,
     .make = MakeBeagle,
     .in_auto = Always,
+    .as_member = GrowBestAsMember,
 };
 
 }  // namespace longspec

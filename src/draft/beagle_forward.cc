@@ -8,12 +8,11 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/size.h"
 #include "base/status_macros.h"
 
 namespace longspec {
 namespace {
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 InputForms FormsOf(const BeagleModel& model) {
   InputForms forms = model.layer.forms();
@@ -40,10 +39,12 @@ Status BeagleForward::Read(const CommittedRows& rows) {
   return block_.Read(rows, rows.output->final_hidden, model_->layer.keys(model_->state_norm));
 }
 
-void BeagleForward::BeginTree() {
+Status BeagleForward::BeginTree() {
+  LS_TRY(block_.Settle());
   block_.ClearTree();
   nodes_.clear();
   n_projected_ = 0;
+  return {};
 }
 
 const float* BeagleForward::state(int node) const {

@@ -31,10 +31,10 @@ class BeagleForward {
                 std::shared_ptr<DraftStates> states, int capacity);
 
   // StateBlock's, of final hidden states.
-  void Follow(std::span<const int32_t> committed) { block_.Follow(committed); }
+  Status Follow(std::span<const int32_t> committed) { return block_.Follow(committed); }
   Status Read(const CommittedRows& rows);
 
-  void BeginTree();
+  Status BeginTree();
   // The k most probable tokens after each row, which sees the states of all positions that are kept, and of
   // its proper ancestors in the tree, but never its own. Each node is run once in a tree's life.
   Status Run(std::span<const BeagleRow> rows, int k, std::vector<std::vector<TokenScore>>& next);

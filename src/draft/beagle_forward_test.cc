@@ -10,16 +10,15 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/size.h"
 #include "draft/testing/block_drafts.h"
 
 namespace longspec::testing {
 namespace {
 
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
-
 // A model, and states of a target as random numbers.
-struct Rig {
-  explicit Rig(bool concat = true, bool state_norm = false) {
+struct BeagleRig {
+  explicit BeagleRig(bool concat = true, bool state_norm = false) {
     tensors = RandomBeagle(tiny.config, heads, 9, state_norm);
     const std::string path = WriteBlockDraft(folder, "beagle", tiny.config, tensors, heads, {},
                                              concat ? "" : ", \"concat\": false");
@@ -109,7 +108,7 @@ std::vector<Vec> Doubles(const std::vector<float>& states, size_t width) {
 
 // 3: two products of each state, whatever came with it.
 TEST(BeagleForward, StatesReadInOneGoAreThoseReadOneByOne) {
-  const Rig rig;
+  const BeagleRig rig;
   BeagleForward whole = rig.New(), pieces = rig.New();
   rig.Read(whole, 0, 300);
   for (int first = 0, n = 1; first < 300; first += n, n = 1 + (7 * first) % 50) {
@@ -128,12 +127,12 @@ TEST(BeagleForward, StatesReadInOneGoAreThoseReadOneByOne) {
 // 4, and 1: a root sees the states before it and no other.
 TEST(BeagleForward, ARootIsWhatItsSpecificationSays) {
   for (const bool state_norm : {false, true}) {
-    const Rig rig(true, state_norm);
+    const BeagleRig rig(true, state_norm);
     BeagleForward forward = rig.New();
     for (const int n : {1, 5, 260}) {
       const auto n_read = static_cast<int>(forward.block().positions().size());
       rig.Read(forward, n_read, n - n_read);
-      forward.BeginTree();
+      ASSERT_TRUE(forward.BeginTree().ok());
       const auto logits = rig.Logits(forward, {{.node = 0, .parent = -1, .token = 33, .position = n}});
       const std::vector<Vec> states = Doubles(rig.States(0, n), Z(rig.tiny.config.n_embd));
       const BlockReference reference = rig.reference();
@@ -144,9 +143,9 @@ TEST(BeagleForward, ARootIsWhatItsSpecificationSays) {
 
 // 20: with no key, what attention adds is zero.
 TEST(BeagleForward, ARootWithoutKeysIsItsToken) {
-  const Rig rig;
+  const BeagleRig rig;
   BeagleForward forward = rig.New();
-  forward.BeginTree();
+  ASSERT_TRUE(forward.BeginTree().ok());
   const auto logits = rig.Logits(forward, {{.node = 0, .parent = -1, .token = 33, .position = 0}});
   const BlockReference reference = rig.reference();
   ExpectNear(logits[0], reference.Head(reference.BeagleState(33, 0, {})));
@@ -162,8 +161,8 @@ const std::vector<std::vector<BeagleRow>> kLevels = {{{.node = 0, .parent = -1, 
                                                       {.node = 5, .parent = 2, .token = 33, .position = 42}},
                                                      {{.node = 6, .parent = 5, .token = 35, .position = 43}}};
 
-std::vector<std::vector<float>> RunLevels(const Rig& rig, BeagleForward& forward) {
-  forward.BeginTree();
+std::vector<std::vector<float>> RunLevels(const BeagleRig& rig, BeagleForward& forward) {
+  EXPECT_TRUE(forward.BeginTree().ok());
   std::vector<std::vector<float>> all;
   for (const auto& level : kLevels) {
     for (auto& logits : rig.Logits(forward, level)) all.push_back(std::move(logits));
@@ -173,12 +172,12 @@ std::vector<std::vector<float>> RunLevels(const Rig& rig, BeagleForward& forward
 
 // 5: siblings are not seen, so a path in a tree is that path alone, to the bit.
 TEST(BeagleForward, ANodeOfATreeIsTheEndOfItsChain) {
-  const Rig rig;
+  const BeagleRig rig;
   BeagleForward forward = rig.New();
   rig.Read(forward, 0, 40);
   const auto tree = RunLevels(rig, forward);
   for (const std::vector<int>& path : {std::vector{0, 1, 4}, {0, 2, 5, 6}}) {
-    forward.BeginTree();
+    ASSERT_TRUE(forward.BeginTree().ok());
     std::vector<Vec> states = Doubles(rig.States(0, 40), Z(rig.tiny.config.n_embd));
     const BlockReference reference = rig.reference();
     for (size_t i = 0; i < path.size(); ++i) {
@@ -199,10 +198,10 @@ TEST(BeagleForward, ANodeOfATreeIsTheEndOfItsChain) {
 
 // 7: states become keys when a child is run, once; those of the last level never do. 6: and then they go.
 TEST(BeagleForward, StatesAreProjectedWhenAChildAsks) {
-  const Rig rig;
+  const BeagleRig rig;
   BeagleForward forward = rig.New();
   rig.Read(forward, 0, 40);
-  forward.BeginTree();
+  ASSERT_TRUE(forward.BeginTree().ok());
   std::vector<int> projected;
   for (const auto& level : kLevels) {
     rig.Logits(forward, level);
@@ -220,7 +219,7 @@ TEST(BeagleForward, StatesAreProjectedWhenAChildAsks) {
 
 // 8: a token at a position, and the target's states.
 TEST(BeagleForward, WithoutConcatGuessesBeforeItAreNotSeen) {
-  const Rig rig(/*concat=*/false), with;
+  const BeagleRig rig(/*concat=*/false), with;
   BeagleForward forward = rig.New(), other = with.New();
   rig.Read(forward, 0, 40);
   with.Read(other, 0, 40);

@@ -8,11 +8,11 @@
 namespace longspec {
 namespace {
 
-constexpr char kLayer[] = "layer";
+constexpr char kBeagleLayer[] = "layer";
 constexpr char kStateNorm[] = "layer.kv_layernorm.weight";
 
 std::vector<DraftPart> PartsOf(const BlockShape& shape, BeagleModel* m) {
-  std::vector<DraftPart> parts = m->layer.Parts(shape, kLayer, "cross_attn");
+  std::vector<DraftPart> parts = m->layer.Parts(shape, kBeagleLayer, "cross_attn");
   parts.push_back({kStateNorm, shape.n_embd, 1, nullptr, &m->state_norm});
   return parts;
 }
@@ -31,7 +31,7 @@ Status CheckStateNorm(const DraftCheckpoint& checkpoint) {
 Status BeagleModel::CheckFit(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
   LS_TRY(checkpoint.keys.Flag("concat", true).status());
   LS_TRY(CheckStateNorm(checkpoint));
-  LS_ASSIGN(const DraftBlock block, ReadDraftLayerBlock(checkpoint, target, kLayer));
+  LS_ASSIGN(const DraftBlock block, ReadDraftLayerBlock(checkpoint, target, kBeagleLayer));
   BeagleModel unused;
   return CheckDraftShapes(checkpoint, PartsOf(block.shape, &unused));
 }
@@ -52,7 +52,7 @@ Result<std::shared_ptr<const BeagleModel>> BeagleModel::Load(const DraftCheckpoi
   model->path = checkpoint.path;
   model->trained_positions = checkpoint.config.trained_positions;
   LS_ASSIGN(model->concat, checkpoint.keys.Flag("concat", true));
-  LS_ASSIGN(model->layer.block, ReadDraftLayerBlock(checkpoint, *target.config, kLayer));
+  LS_ASSIGN(model->layer.block, ReadDraftLayerBlock(checkpoint, *target.config, kBeagleLayer));
   LS_TRY(LoadDraftHead(checkpoint, target, &model->head));
   LS_TRY(LoadDraftParts(checkpoint, PartsOf(model->layer.block.shape, model.get()), weights, target,
                         &model->memory));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The drafters exit, beagle and medusa: trees against their specifications' naive passes, what is remembered
-// of prompts, rounds and rewinds, and the real loop, whose text is that of plain decoding to the bit.
+// of prompts, rounds and rewinds, and the real loop, whose text is that of plain decoding to the bit. Of
+// tokenswift the last; the rest is in tokenswift_drafter_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/size.h"
 #include "decode/batch_decoder.h"
 #include "decode/decoder.h"
 #include "decode/policy.h"
@@ -32,8 +34,6 @@ using ::testing::HasSubstr;
 constexpr int kExitLayer = 1, kMedusaHeads = 3;
 constexpr char kExitConfig[] = ", \"longspec_exit_layer\": 1";
 
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
-
 // A draft in a folder of its own, for a target of four layers.
 struct Draft {
   explicit Draft(const std::string& of_kind, const std::vector<int64_t>& of_head = {},
@@ -46,6 +46,7 @@ struct Draft {
       tensors = RandomMedusa(tiny.config, kMedusaHeads, 9,
                              with_extras ? std::vector<int>{0, 2} : std::vector<int>());
     }
+    if (kind == "tokenswift") tensors = RandomTokenswift(tiny.config, kMedusaHeads, 9);
     path = WriteBlockDraft(folder, kind, tiny.config, tensors, heads, vocab,
                            (kind == "exit" ? kExitConfig : "") + more);
   }
@@ -57,6 +58,11 @@ struct Draft {
     options.draft_weights = "f32";
     options.tree = tree;
     options.draft_n_max = n_max;
+    // tokenswift: so small a part that it is chosen again and again.
+    options.partial_sink = 0;
+    options.partial_budget = 16;
+    options.partial_window = 8;
+    options.partial_refresh = 6;
     return options;
   }
 
@@ -430,7 +436,11 @@ Batch Generate(Draft& draft, Target& target, const SpeculationOptions& options, 
   return batch;
 }
 
-TEST_P(BlockDrafter, TheTextIsThatOfPlainDecodingInBatchesToo) {
+class EveryHead : public BlockDrafter {};
+INSTANTIATE_TEST_SUITE_P(Kinds, EveryHead, ::testing::Values("exit", "beagle", "medusa", "tokenswift"),
+                         [](const auto& kind) { return std::string(kind.param); });
+
+TEST_P(EveryHead, TheTextIsThatOfPlainDecodingInBatchesToo) {
   Draft one(GetParam(), LikelyTokens()), two(GetParam(), LikelyTokens(), "", false, /*threads=*/2);
   SpeculationOptions none;
   none.type = "none";

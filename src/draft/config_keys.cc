@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kMost = 1 << 30;
-constexpr int kMaxDepth = 32;
+constexpr int kMaxJsonDepth = 32;
 
 bool IsWhole(const Json& value, int64_t least) {
   return value.is_number_integer() && value.get<int64_t>() >= least && value.get<int64_t>() <= kMost;
@@ -27,7 +27,9 @@ std::string WholeNumber(int64_t least) {
 
 Result<ConfigKeys> ConfigKeys::Parse(const std::string& text, const std::string& path) {
   bool too_deep = false;
-  const auto watch = [&](int depth, Json::parse_event_t, Json&) { return !(too_deep |= depth > kMaxDepth); };
+  const auto watch = [&](int depth, Json::parse_event_t, Json&) {
+    return !(too_deep |= depth > kMaxJsonDepth);
+  };
   Json json = Json::parse(text, watch, /*allow_exceptions=*/false);
   if (too_deep || json.is_discarded() || !json.is_object()) return Corrupt(path + ": not a JSON object");
   ConfigKeys keys;

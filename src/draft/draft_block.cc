@@ -79,7 +79,7 @@ Result<RopeConfig> ReadDraftRope(const DraftCheckpoint& checkpoint, int head_dim
   if (c.rope_beta_fast != 0) rope.beta_fast = c.rope_beta_fast;
   if (c.rope_beta_slow != 0) rope.beta_slow = c.rope_beta_slow;
   LS_ASSIGN(const double magnitude, scaling.Positive("attention_factor"));
-  if (magnitude != 0) rope.attn_factor = magnitude / (1 + 0.1 * std::log(rope.scale));
+  if (magnitude != 0) rope.attn_factor = magnitude / rope.YarnMagnitude();
   return rope;
 }
 

@@ -94,6 +94,16 @@ std::vector<DraftTensor> MedusaTensors(const DraftCheckpoint& checkpoint) {
   }
 }
 
+// TokenSwift's heads, as many as there are names for.
+std::vector<DraftTensor> TokenswiftTensors(const DraftCheckpoint& checkpoint) {
+  std::vector<DraftTensor> tensors;
+  for (int head = 0;; ++head) {
+    const std::string prefix = "medusa_layers." + std::to_string(head) + ".";
+    if (head > 0 && !HasPrefix(checkpoint, prefix)) return tensors;
+    Add(&tensors, prefix, {"linear.weight", "input_layernorm.weight", "post_layernorm.weight"});
+  }
+}
+
 std::vector<DraftTensor> ExitTensors(const DraftCheckpoint&) {
   std::vector<DraftTensor> tensors;
   Add(&tensors, "layers.0.", {"input_layernorm.weight", "post_attention_layernorm.weight"});
@@ -134,6 +144,9 @@ constexpr DraftKind kKinds[] = {
            return HasPrefix(c, "medusa_head.") || c.keys.Has("medusa_num_heads");
          },
      .tensors = MedusaTensors},
+    {.name = "tokenswift",
+     .recognise = [](const DraftCheckpoint& c) { return HasPrefix(c, "medusa_layers."); },
+     .tensors = TokenswiftTensors},
     {.name = "exit",
      .recognise = [](const DraftCheckpoint& c) { return c.keys.Has("longspec_exit_layer"); },
      .tensors = ExitTensors},

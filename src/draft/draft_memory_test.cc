@@ -70,6 +70,15 @@ TEST_F(DraftMemoryTest, ALanguageModelTakesACacheToo) {
   ASSERT_TRUE(windowed.ok());
   EXPECT_EQ(windowed->fixed, memory.weights + memory.scratch + 4 * chunk);
   EXPECT_EQ(windowed->kv_chunk, 0U);
+  // SpecExtend: the set, as large as the gate lets it become, and a store of all positions.
+  for (const auto& [from, positions] : {std::pair(0, 2 * 32), std::pair(1000, 1000)}) {
+    const auto extended =
+        Plan({.type = "lm", .draft_model = Target(), .spec_extend_chunks = 2, .spec_extend_from = from});
+    ASSERT_TRUE(extended.ok());
+    EXPECT_EQ(extended->fixed, memory.weights + memory.scratch +
+                                   static_cast<uint64_t>((positions + kLmMaxRows) / kKvChunk + 1) * chunk);
+    EXPECT_EQ(extended->kv_chunk, chunk);  // here keys are in f32 anyway
+  }
 }
 
 TEST_F(DraftMemoryTest, AutoTakesWhatTheDrafterOfItsFileTakes) {

@@ -25,14 +25,16 @@ using ::testing::Not;
 using ::testing::Pair;
 using ::testing::StartsWith;
 
-constexpr int kVocab = 9;
+constexpr int kModelsVocab = 9;
 constexpr Hash128 kOwn = {.high = 1, .low = 2}, kForeign = {.high = 1, .low = 3};
 
 class PriorTest : public ::testing::Test {
  protected:
-  PriorTest() { models_.SetPriors({.tokenizer = kOwn, .vocab_size = kVocab, .folder = folder_.path()}); }
+  PriorTest() {
+    models_.SetPriors({.tokenizer = kOwn, .vocab_size = kModelsVocab, .folder = folder_.path()});
+  }
 
-  std::string Table(const std::string& name, const Hash128& tokenizer = kOwn, int vocab_size = kVocab) {
+  std::string Table(const std::string& name, const Hash128& tokenizer = kOwn, int vocab_size = kModelsVocab) {
     const std::vector<int32_t> text = {1, 2, 3, 1, 2, 4, 1, 2, 3};
     testing::WritePrior(folder_.File(name), text, vocab_size, tokenizer);
     return folder_.File(name);
@@ -65,7 +67,7 @@ TEST_F(PriorTest, TheFirstOfThisTokenizerIsFoundAmongWhatElseThereIs) {
   Table("e.ngrams.tmp");
   const std::string second = Table("g.ngrams"), first = Table("f.ngrams");
   DraftModels models;
-  models.SetPriors({.tokenizer = kOwn, .vocab_size = kVocab, .folder = folder_.path()});
+  models.SetPriors({.tokenizer = kOwn, .vocab_size = kModelsVocab, .folder = folder_.path()});
   const auto found = models.Prior("");
   ASSERT_TRUE(found.ok()) << found.status().message();
   ASSERT_NE(*found, nullptr);
@@ -82,7 +84,7 @@ TEST_F(PriorTest, WhereThereIsNoneNothingIsSaid) {
   EXPECT_EQ(Path(""), "");
   for (const std::string& folder : {folder_.File("nowhere"), folder_.File("b.ngrams"), std::string()}) {
     DraftModels models;
-    models.SetPriors({.tokenizer = kOwn, .vocab_size = kVocab, .folder = folder});
+    models.SetPriors({.tokenizer = kOwn, .vocab_size = kModelsVocab, .folder = folder});
     EXPECT_EQ(*models.Prior(""), nullptr);
     EXPECT_THAT(models.prior_problem(), IsEmpty());
   }
@@ -103,7 +105,7 @@ TEST_F(PriorTest, ADamagedOneThatWasFoundIsNotUsedAndSaysSo) {
 }
 
 TEST_F(PriorTest, OneOfMoreTokensThanTheModelHasIsNotUsedAndSaysSo) {
-  const std::string path = Table("a.ngrams", kOwn, kVocab + 1);
+  const std::string path = Table("a.ngrams", kOwn, kModelsVocab + 1);
   EXPECT_EQ(Path(""), "");
   EXPECT_THAT(models_.prior_problem(), AllOf(HasSubstr(path), HasSubstr("a vocabulary of 10 tokens")));
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/size.h"
 #include "base/status_macros.h"
 #include "draft/packed_rows.h"
 #include "tensor/dequantize.h"
@@ -15,8 +16,6 @@
 
 namespace longspec {
 namespace {
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 bool Close(double a, double b) { return std::abs(a - b) <= 1e-6 * std::max(std::abs(a), std::abs(b)); }
 

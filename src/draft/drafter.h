@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "draft/adviser.h"
 #include "draft/foresight.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
@@ -21,11 +22,22 @@
 
 namespace longspec {
 
+class AskingGain;
+class Mixture;
+
 struct DraftBudget {
   int max_nodes = 0;  // proposed nodes, the root not counted; 0: propose nothing
   int max_depth = 0;
-  double most_ms = 0;        // if not 0: a portfolio leaves out members that lately took longer than this
+  double token_ms = 0;       // what a token takes at the present speed; 0: unknown
   Foresight foresight = {};  // what is known of how the target will choose
+  int max_levels = 1 << 20;  // of the tree that a draft model is asked for; deeper ones are an adviser's
+  // Of a portfolio: members that lately took longer than dear_ms are asked where that gains. Null: always.
+  AskingGain* asking = nullptr;
+  double dear_ms = 0;
+  Mixture* mixture = nullptr;  // of a portfolio: what a draft model's opinion is mixed with; null: nothing
+
+  // Of a drafter that takes time and has no adviser's opinion to go on with.
+  int asked_depth() const { return max_depth < max_levels ? max_depth : max_levels; }
 };
 
 // Rows of a target's pass that became committed: a prompt's chunk, or what a round kept.
@@ -80,6 +92,8 @@ class Drafter {
   virtual Status Follow(std::span<const int32_t> committed) = 0;
 
   // Grows `tree`, whose root is committed.back(), within the budget. Proposing nothing is always right.
+  // Besides the last token, others may have no keys in the target's cache yet: the end of a prompt, in the
+  // same pass.
   virtual Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) = 0;
 
   // Rows of the last proposal that it ran through the target's first layers: verification goes on where they
@@ -88,6 +102,9 @@ class Drafter {
 
   // Rows of the sequence became committed, in the order of their positions.
   virtual Status Read(const CommittedRows& rows) = 0;
+
+  // Its opinion on continuations of the sequence, if that costs next to nothing; null: it does not.
+  virtual Adviser* adviser() { return nullptr; }
 
   // Whether Propose may be asked about a text that continues the committed one otherwise than the last time,
   // at a cost that does not grow with the text.

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/clock.h"
+
 namespace longspec {
 namespace {
 
@@ -15,7 +17,7 @@ using ::testing::HasSubstr;
 TEST(Registry, KnowsNamesAndAliases) {
   EXPECT_THAT(DrafterNames(), ElementsAre("none", "ngram", "replay", "prediction", "ppm", "suffix",
                                           "recycling", "magicdec", "partial", "longspec", "eagle", "eagle3",
-                                          "beagle", "medusa", "exit", "lm", "grammar", "auto"));
+                                          "beagle", "medusa", "tokenswift", "exit", "lm", "grammar", "auto"));
   for (const std::string name :
        {"none", "ngram", "replay", "suffix", "ppm", "grammar", "auto"}) {  // what needs no model
     EXPECT_TRUE(CheckDrafter({.type = name}).ok());
@@ -122,6 +124,45 @@ TEST(Replay, DecoysComeBeforeTheRightChild) {
   EXPECT_EQ(tree.node(7).parent, 6);
   TokenTree last(3);
   EXPECT_THAT(Replayed("4", 1, {1, 1}, last), ElementsAre(11));
+}
+
+// A draft that is not there: as often right as was set, and as slow.
+TEST(Replay, PlaysADraftOfAChosenAcceptance) {
+  std::vector<int32_t> answer(2000);
+  for (size_t i = 0; i < answer.size(); ++i) answer[i] = static_cast<int32_t>(i % 50);
+  const auto drafter = MakeDrafter(
+      {.type = "replay", .replay_tokens = answer, .replay_accept = 0.6F, .replay_step_ms = 0.01F});
+  ASSERT_TRUE(drafter.ok());
+  std::vector<int32_t> text = {3};
+  ASSERT_TRUE((*drafter)->Follow(text).ok());
+  int n_asked = 0, n_right = 0, n_deep = 0, n_both = 0;
+  for (size_t i = 0; i + 4 < answer.size(); ++i) {
+    TokenTree tree(text.back());
+    ASSERT_TRUE((*drafter)->Propose({.max_nodes = 4, .max_depth = 4}, text, tree).ok());
+    ASSERT_EQ(tree.max_depth(), 4);
+    EXPECT_FLOAT_EQ(tree.node(2).score, 0.36F);
+    ++n_asked;
+    const bool first = tree.node(1).token == answer[i];
+    n_right += first ? 1 : 0;
+    n_deep += first ? 1 : 0;
+    n_both += first && tree.node(2).token == answer[i + 1] ? 1 : 0;
+    text.push_back(answer[i]);
+  }
+  EXPECT_NEAR(1.0 * n_right / n_asked, 0.6, 0.04);
+  EXPECT_NEAR(1.0 * n_both / n_deep, 0.6, 0.05);
+  // As deep as it is asked for, at its price.
+  const auto dear =
+      MakeDrafter({.type = "replay", .replay_tokens = answer, .replay_accept = 0.6F, .replay_step_ms = 1});
+  const std::vector<int32_t> start = {3};
+  ASSERT_TRUE((*dear)->Follow(start).ok());
+  TokenTree tree(3);
+  const double begin = NowMs();
+  ASSERT_TRUE((*dear)->Propose({.max_nodes = 4, .max_depth = 4, .max_levels = 1}, start, tree).ok());
+  EXPECT_EQ(tree.max_depth(), 1);
+  EXPECT_GE(NowMs() - begin, 1);
+  EXPECT_THAT(CheckDrafter({.type = "replay", .replay_accept = 0}).message(), HasSubstr("replay_accept 0"));
+  EXPECT_THAT(CheckDrafter({.type = "replay", .replay_step_ms = -1}).message(),
+              HasSubstr("replay_step_ms -1"));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/size.h"
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
 #include "draft/eagle_forward.h"
@@ -30,8 +31,6 @@
 
 namespace longspec {
 namespace {
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 class EagleDrafter final : public Drafter, private GrowthModel {
  public:
@@ -60,7 +59,10 @@ class EagleDrafter final : public Drafter, private GrowthModel {
     if (same < static_cast<int>(text_.size())) Keep();
     KeepBefore(same);
     text_.assign(committed.begin(), committed.end());
-    if (full_ == nullptr) return {};
+    if (extended_ != nullptr) {
+      extended_->Restart();
+      return extended_->Follow(text_.size());
+    }
     const int known = states_->Adopt(committed.first(committed.size() - 1), *full_);
     if (known > static_cast<int>(slot_tokens_.size())) {
       slot_tokens_.resize(Z(known));
@@ -81,13 +83,13 @@ class EagleDrafter final : public Drafter, private GrowthModel {
     outputs_.clear();
     output_of_.clear();
     n_slots_ = 0;
-    GuidedGrowth guided(*this, budget.foresight, kDiceOfModels, committed);
+    GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
     return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
                     guided, tree);
   }
 
   Status Read(const CommittedRows& rows) override {
-    Remember(rows);
+    LS_TRY(Remember(rows));
     if (extended_ != nullptr) extended_->Read(rows);
     if (rows.output == nullptr || rows.rows.empty()) return {};
     KeepBefore(rows.first + 1);  // what the target computed again is read again
@@ -158,6 +160,7 @@ class EagleDrafter final : public Drafter, private GrowthModel {
   // Changes what the draft sees. One tree sees one set, its root too: its key stands where the set ends.
   // (The released code runs the root on the old set; research: specextend.md 3.4.)
   Status Look(bool after_prompt) {
+    LS_TRY(extended_->Follow(text_.size()));
     if (after_prompt) LS_TRY(extended_->HoldLast());
     if (!extended_->has_scores()) return {};
     std::vector<int32_t> features;  // their positions
@@ -165,14 +168,12 @@ class EagleDrafter final : public Drafter, private GrowthModel {
     return extended_->Choose(features);
   }
 
-  void Remember(const CommittedRows& rows) {
+  Status Remember(const CommittedRows& rows) {
     const auto n_new = Z(rows.n_new);
-    if (text_.size() + n_new == rows.sequence.size()) {
-      const auto added = rows.sequence.last(n_new);
-      text_.insert(text_.end(), added.begin(), added.end());
-    } else {
-      (void)Follow(rows.sequence);
-    }
+    if (text_.size() + n_new != rows.sequence.size()) return Follow(rows.sequence);
+    const auto added = rows.sequence.last(n_new);
+    text_.insert(text_.end(), added.begin(), added.end());
+    return {};
   }
 
   void SetFeature(const TargetOutput::Segment& output, int row, EagleRow* slot) const {
@@ -248,8 +249,9 @@ class EagleDrafter final : public Drafter, private GrowthModel {
   std::vector<float> outputs_;      // (n_slots, width)
 };
 
-constexpr DrafterOption kEagleOptions[] = {kDraftModelOption, kDraftWeightsOption, kSpecExtendChunksOption,
-                                           kSpecExtendEveryOption};
+constexpr DrafterOption kEagleOptions[] = {kDraftModelOption,      kDraftWeightsOption,
+                                           kSpecExtendOption,      kSpecExtendChunksOption,
+                                           kSpecExtendEveryOption, kSpecExtendFromOption};
 
 KvLayout LayoutOf(const BlockShape& shape, const KvLayout& target) {
   return DraftCacheLayout(shape.n_head_kv, shape.head_dim, target);
@@ -264,8 +266,8 @@ Result<DraftMemory> EagleMemory(const SpeculationOptions& options, const TargetF
   LS_ASSIGN(const EagleFacts facts, Model::Facts(*checkpoint, target.config));
   memory.fixed += EagleForward::ScratchBytes(facts);
   const KvLayout layout = LayoutOf(facts.block.shape, target.cache);
-  if (options.spec_extend_chunks > 0) {
-    AddSpecExtendMemory(options, layout, 1, EagleForward::kMaxRows, &memory);
+  if (AsksForSpecExtend(options)) {
+    AddSpecExtendMemory(options, kSpecExtendOfEagle, layout, 1, EagleForward::kMaxRows, &memory);
   } else {
     memory.kv_chunk = KvChunkBytes(layout, 1);
   }
@@ -279,8 +281,9 @@ DrafterResult MakeEagle(const SpeculationOptions& options, const DraftContext& c
   return MakeLearned<Model>(options, context, "eagle2", [&](auto model, TreeShape shape) {
     const SharedParts& target = *context.target->shared_parts();
     const DraftBlock& block = model->block;
-    auto extended = MakeSpecExtend(options, target, *context.cache,
-                                   LayoutOf(block.shape, context.cache->Span(0).layout), 1, block.rope);
+    auto extended =
+        MakeSpecExtend(SpecExtendOf(options, kSpecExtendOfEagle, model->trained_positions), target,
+                       *context.cache, LayoutOf(block.shape, context.cache->Span(0).layout), 1, block.rope);
     auto states = extended == nullptr ? LearnedStates(options, context, block) : nullptr;
     return std::make_unique<EagleDrafter>(std::move(model), std::move(shape), target, std::move(states),
                                           context.cache->capacity(), std::move(extended));
@@ -298,7 +301,8 @@ constexpr DrafterEntry Entry(std::array<std::string_view, 3> aliases, std::strin
           .fits = LearnedFits<Model>,
           .memory = EagleMemory<Model>,
           .make = MakeEagle<Model>,
-          .in_auto = Always};
+          .in_auto = Always,
+          .as_member = GrowBestAsMember};
 }
 
 }  // namespace

@@ -16,8 +16,7 @@
 #include "draft/draft_models.h"
 #include "draft/eagle_forward.h"
 #include "draft/registry.h"
-#include "draft/testing/eagle_files.h"
-#include "draft/testing/tree_search.h"
+#include "draft/testing/eagle_scene.h"
 #include "sampling/sampler.h"
 
 namespace longspec::testing {
@@ -26,281 +25,12 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr char kLayers[] = R"(, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 2]})";
-
-// A draft in a folder of its own, for a target of four layers.
-struct SmallEagle {
-  explicit SmallEagle(const EagleShape& s, const std::vector<int64_t>& of_head = {},
-                      const std::string& more = "")
-      : shape(s), tokens(of_head) {
-    if (shape.eagle3) shape.n_tokens = static_cast<int>(tokens.size());
-    draft = RandomEagle(tiny.config, shape, 9);
-    const bool names_layers = more.find("eagle_config") != std::string::npos;
-    path =
-        WriteEagle(folder, "draft", tiny.config, shape, draft, tokens, (names_layers ? "" : kLayers) + more);
-  }
-
-  SpeculationOptions Options(const std::string& tree, int n_max = 24) const {
-    SpeculationOptions options;
-    options.type = shape.eagle3 ? "eagle3" : "eagle";
-    options.draft_model = path;
-    options.draft_weights = "f32";
-    options.tree = tree;
-    options.draft_n_max = n_max;
-    options.spec_extend_chunks = extend_chunks;
-    options.spec_extend_every = extend_every;
-    return options;
-  }
-
-  Folder folder;
-  TinyTarget tiny{{.n_layers = 4}};
-  EagleShape shape;
-  int extend_chunks = 0, extend_every = 4;
-  std::vector<int64_t> tokens;  // of the head; empty: all
-  DraftTensors draft;
-  std::string path;
-};
-
-// A sequence, the target's cache of all of it but the last token, and a drafter that reads it.
-class Scene {
- public:
-  explicit Scene(SmallEagle* eagle, const std::string& tree = "", DraftModels* models = nullptr)
-      : e_(*eagle), cache_(e_.tiny.NewCache(1000)) {
-    auto drafter =
-        MakeDrafter(e_.Options(tree), {.target = &e_.tiny.target(), .cache = cache_.get(), .models = models});
-    EXPECT_TRUE(drafter.ok()) << drafter.status().message();
-    drafter_ = std::move(*drafter);
-  }
-
-  void Follow(const std::vector<int32_t>& committed) {
-    const auto same = std::ranges::mismatch(committed_, committed).in1 - committed_.begin();
-    committed_ = committed;
-    cache_->Truncate(
-        std::min({cache_->length(), static_cast<int>(same), static_cast<int>(committed.size()) - 1}));
-    ASSERT_TRUE(drafter_->Follow(committed).ok());
-  }
-
-  // The target computes all but the last token, so many at a time. The drafter reads them.
-  void Compute(int chunk = 100, bool reads = true) {
-    const auto end = static_cast<int>(committed_.size()) - 1;
-    while (cache_->length() < end) {
-      const int n = std::min(chunk, end - cache_->length());
-      const auto first = committed_.begin() + cache_->length();
-      std::vector<int32_t> rows(static_cast<size_t>(n));
-      std::iota(rows.begin(), rows.end(), 0);
-      Forward({first, first + n}, {}, rows, 0, reads, nullptr);
-    }
-  }
-
-  // A round in which nodes of a tree are verified, and these of them accepted, and then `next` is chosen.
-  void Round(const TokenTree& tree, const std::vector<int32_t>& accepted, int32_t next) {
-    std::vector<int32_t> tokens, parents;
-    for (const TreeNode& node : tree.nodes()) {
-      tokens.push_back(node.token);
-      parents.push_back(node.parent);
-    }
-    for (const int32_t node : accepted) committed_.push_back(tree.node(node).token);
-    committed_.push_back(next);
-    std::vector<int32_t> rows = {0};
-    rows.insert(rows.end(), accepted.begin(), accepted.end());
-    Forward(tokens, parents, rows, static_cast<int>(accepted.size()) + 1, true, &tree);
-  }
-
-  TokenTree Propose(int max_nodes, int max_depth) {
-    TokenTree tree(committed_.back());
-    const Status status =
-        drafter_->Propose({.max_nodes = max_nodes, .max_depth = max_depth}, committed_, tree);
-    EXPECT_TRUE(status.ok()) << status.message();
-    return tree;
-  }
-
-  // What the specification says comes after a path below the last token, if the draft has not read positions
-  // from `unread` to `begin`.
-  Next Specified(int unread = 0, int begin = 0, bool residual_is_normed = false) {
-    return After(Slots(unread, begin), residual_is_normed);
-  }
-
-  // The same, if of the stored slots, which are all but the last, it sees these chunks of 32, at positions
-  // from 0 on.
-  Next Extended(const std::vector<int>& chunks, int unread = 0, int begin = 0) {
-    const std::vector<EagleSlot> all = Slots(unread, begin);
-    std::vector<EagleSlot> seen;
-    for (const int c : chunks) {
-      const size_t end = std::min(static_cast<size_t>(c + 1) * 32, all.size() - 1);
-      for (size_t i = static_cast<size_t>(c) * 32; i < end; ++i) seen.push_back(all[i]);
-    }
-    seen.push_back(all.back());
-    for (size_t i = 0; i < seen.size(); ++i) seen[i].position = static_cast<int>(i);
-    return After(seen, false);
-  }
-
-  // SpecExtend's choice, said naively: the `k` chunks of the stored slots at whose features the last computed
-  // position of the target looks most, in the last layer, and the newest one.
-  std::vector<int> Choice(int k, int unread = 0, int begin = 0) {
-    const std::vector<double> looks = Looks();
-    std::vector<double> scores;  // by slot
-    for (const EagleSlot& slot : Slots(unread, begin))
-      scores.push_back(looks[static_cast<size_t>(slot.position)]);
-    scores.pop_back();
-    std::vector<std::pair<double, int>> chunks;
-    for (size_t first = 0; first < scores.size(); first += 32) {
-      const size_t end = std::min(first + 32, scores.size());
-      double sum = 0;
-      for (size_t i = first; i < end; ++i) sum += scores[i];
-      chunks.emplace_back(-sum / static_cast<double>(end - first), static_cast<int>(first / 32));
-    }
-    const int newest = chunks.back().second;
-    std::ranges::sort(chunks);
-    chunks.resize(std::min(chunks.size(), static_cast<size_t>(k)));
-    std::vector<int> chosen = {newest};
-    for (const auto& [score, chunk] : chunks) {
-      if (chunk != newest) chosen.push_back(chunk);
-    }
-    std::ranges::sort(chosen);
-    return chosen;
-  }
-
-  Drafter& drafter() { return *drafter_; }
-  KvCache& cache() { return *cache_; }
-  const std::vector<int32_t>& committed() const { return committed_; }
-
- private:
-  void Forward(const std::vector<int32_t>& tokens, const std::vector<int32_t>& parents,
-               const std::vector<int32_t>& rows, int n_new, bool reads, const TokenTree* tree) {
-    const int first = cache_->length();
-    auto speculated = cache_->Begin(static_cast<int>(tokens.size()));
-    ASSERT_TRUE(speculated.ok());
-    const Taps taps = drafter_->taps();
-    const ForwardSegment segment = {.tokens = tokens, .parents = parents, .kv = &*speculated, .taps = &taps};
-    const auto output = e_.tiny.target().Forward({&segment, 1});
-    ASSERT_TRUE(output.ok()) << output.status().message();
-    speculated->Commit(rows);
-    if (!reads) return;
-    const Status read = drafter_->Read({.sequence = committed_,
-                                        .n_new = n_new,
-                                        .first = first,
-                                        .rows = rows,
-                                        .output = &output->segments[0],
-                                        .n_output_rows = static_cast<int>(tokens.size()),
-                                        .tree = tree,
-                                        .vocab = output->vocab});
-    ASSERT_TRUE(read.ok()) << read.message();
-  }
-
-  // Of what the draft has read.
-  std::vector<EagleSlot> Slots(int unread, int begin) {
-    const std::vector<Vec> features = Features(drafter_->taps());
-    std::vector<EagleSlot> slots;
-    for (int j = 0; j + 1 < static_cast<int>(committed_.size()); ++j) {
-      if (j >= unread && j < begin) continue;
-      slots.push_back({committed_[static_cast<size_t>(j) + 1], features[static_cast<size_t>(j)], j});
-    }
-    return slots;
-  }
-
-  Next After(const std::vector<EagleSlot>& slots, bool residual_is_normed) {
-    const RopeConfig rope = {
-        .pairing = kernels::RopePairing::kHalfSplit, .n_rot = e_.shape.head_dim, .freq_factors = {}};
-    const EagleReference reference(e_.draft, e_.shape, e_.tiny.parts(), rope, residual_is_normed);
-    return [this, reference, slots](const Path& path) {
-      std::vector<EagleSlot> all = slots;
-      Vec output = reference.Output(all);
-      for (const int32_t token : path) {
-        all.push_back({token, output, all.back().position + 1});
-        output = reference.Output(all);
-      }
-      const Vec of_head = reference.LogProbs(output);
-      Vec log_probs(static_cast<size_t>(e_.tiny.config.n_vocab), -1e300);
-      if (e_.tokens.empty()) return of_head;
-      if (e_.shape.eagle3) {
-        for (size_t i = 0; i < e_.tokens.size(); ++i)
-          log_probs[static_cast<size_t>(e_.tokens[i])] = of_head[i];
-        return log_probs;
-      }
-      for (const int64_t t : e_.tokens) log_probs[static_cast<size_t>(t)] = of_head[static_cast<size_t>(t)];
-      return LogSoftmax(log_probs);
-    };
-  }
-
-  // How much the last computed position looks at each one: mean over heads of the last layer's softmax.
-  std::vector<double> Looks() {
-    const LlamaConfig& c = e_.tiny.config;
-    const auto cache = e_.tiny.NewCache(1000);
-    const auto n = committed_.size() - 1;
-    auto rows = cache->Begin(static_cast<int>(n));
-    Taps taps;
-    taps.query_rows = 1;
-    const ForwardSegment segment = {.tokens = std::span(committed_).first(n),
-                                    .parents = {},
-                                    .kv = &*rows,
-                                    .logits = LogitsFor::kNone,
-                                    .taps = &taps};
-    const auto output = e_.tiny.target().Forward({&segment, 1});
-    EXPECT_TRUE(output.ok());
-    rows->CommitAll();
-    const KvSpan span = cache->Span(c.n_layer - 1);
-    const float* queries = output->segments[0].queries[static_cast<size_t>(c.n_layer - 1)];
-    std::vector<double> looks(n);
-    for (int head = 0; head < c.n_head; ++head) {
-      std::vector<double> weights(n);
-      double sum = 0;
-      for (size_t p = 0; p < n; ++p) {
-        double dot = 0;
-        for (int d = 0; d < c.head_dim; ++d) {
-          dot += static_cast<double>(queries[head * c.head_dim + d]) *
-                 static_cast<double>(span.KeyAt(static_cast<int>(p), head * c.n_head_kv / c.n_head, d));
-        }
-        sum += weights[p] = std::exp(dot / std::sqrt(c.head_dim));
-      }
-      for (size_t p = 0; p < n; ++p) looks[p] += weights[p] / sum / c.n_head;
-    }
-    return looks;
-  }
-
-  std::vector<Vec> Features(const Taps& taps) {
-    const auto cache = e_.tiny.NewCache(1000);
-    const auto n = committed_.size() - 1, d = static_cast<size_t>(e_.tiny.config.n_embd);
-    auto rows = cache->Begin(static_cast<int>(n));
-    const ForwardSegment segment = {.tokens = std::span(committed_).first(n),
-                                    .parents = {},
-                                    .kv = &*rows,
-                                    .logits = LogitsFor::kNone,
-                                    .taps = &taps};
-    const auto output = e_.tiny.target().Forward({&segment, 1});
-    EXPECT_TRUE(output.ok());
-    std::vector<const float*> parts = output->segments[0].hidden;
-    if (taps.final_hidden) parts = {output->segments[0].final_hidden};
-    std::vector<Vec> features(n);
-    for (size_t j = 0; j < n; ++j) {
-      for (const float* part : parts) features[j].insert(features[j].end(), part + j * d, part + (j + 1) * d);
-    }
-    return features;
-  }
-
-  SmallEagle& e_;
-  std::unique_ptr<KvCache> cache_;
-  std::unique_ptr<Drafter> drafter_;
-  std::vector<int32_t> committed_;
-};
-
-const std::vector<int64_t>& SomeTokens() {
-  static const std::vector<int64_t> tokens = {3, 7, 42, 100, 101, 200, 201, 300, 383};
-  return tokens;
-}
-
-std::vector<std::unique_ptr<SmallEagle>> BothKinds(const std::vector<int64_t>& tokens = {}) {
-  std::vector<std::unique_ptr<SmallEagle>> both;
-  both.push_back(std::make_unique<SmallEagle>(EagleShape{}, tokens));
-  both.push_back(std::make_unique<SmallEagle>(EagleShape{.eagle3 = true}, tokens));
-  return both;
-}
-
 // --- Against the specification. ---
 
 TEST(EagleTree, BeamsAreTheSpecifications) {
   for (const auto& eagle : BothKinds()) {
     SCOPED_TRACE(eagle->path + (eagle->shape.eagle3 ? " eagle3" : " eagle"));
-    Scene scene(eagle.get(), "3,5,4");
+    EagleScene scene(eagle.get(), "3,5,4");
     scene.Follow(RandomTokens(40, 4));
     scene.Compute(17);
     ExpectTree(scene.Propose(12, 3), BeamSearch(scene.Specified(), {3, 5, 4}));
@@ -314,7 +44,7 @@ TEST(EagleTree, ReducedHeadsAndBiases) {
   SmallEagle one_layer({.eagle3 = true, .n_taps = 2}, SomeTokens(),
                        R"(, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [3, 1]})");
   for (SmallEagle* e : {&eagle, &eagle3, &one_layer}) {
-    Scene scene(e, "4,6,6,6");
+    EagleScene scene(e, "4,6,6,6");
     scene.Follow(RandomTokens(30, 5));
     scene.Compute();
     ExpectTree(scene.Propose(22, 4), BeamSearch(scene.Specified(), {4, 6, 6, 6}));
@@ -323,7 +53,7 @@ TEST(EagleTree, ReducedHeadsAndBiases) {
 
 TEST(EagleTree, NormBeforeResidual) {
   SmallEagle eagle({.eagle3 = true}, {}, R"(, "norm_before_residual": true)");
-  Scene scene(&eagle, "2,3");
+  EagleScene scene(&eagle, "2,3");
   scene.Follow(RandomTokens(20, 5));
   scene.Compute();
   ExpectTree(scene.Propose(5, 2), BeamSearch(scene.Specified(0, 0, true), {2, 3}));
@@ -332,7 +62,7 @@ TEST(EagleTree, NormBeforeResidual) {
 // Chunks of 256 positions end within the text, and chains are long.
 TEST(EagleTree, AcrossChunks) {
   for (const auto& eagle : BothKinds(SomeTokens())) {
-    Scene scene(eagle.get(), "chain");
+    EagleScene scene(eagle.get(), "chain");
     scene.Follow(RandomTokens(259, 6));
     scene.Compute(256);
     ExpectTree(scene.Propose(4, 4), BeamSearch(scene.Specified(), {1, 1, 1, 1}));
@@ -344,7 +74,7 @@ TEST(EagleTree, APathOfATreeIsAChain) {
   for (const auto& eagle : BothKinds(SomeTokens())) {
     std::map<std::string, std::map<Path, double>> trees;
     for (const char* tree : {"chain", "", "best:5", "opt:0.1:5", "eagle2:4:4:40", "4"}) {
-      Scene scene(eagle.get(), tree);
+      EagleScene scene(eagle.get(), tree);
       scene.Follow(RandomTokens(50, 7));
       scene.Compute();
       trees[tree] = PathsOf(scene.Propose(60, 5));
@@ -367,9 +97,9 @@ TEST(EagleTree, APathOfATreeIsAChain) {
 // Behaviours 1 and 13: after any way to a text the draft stands where one stands that has read it at once.
 TEST(EagleMemory, RoundsChunksAndRewindsLeaveWhatOnePassLeaves) {
   for (const auto& eagle : BothKinds(SomeTokens())) {
-    Scene scene(eagle.get(), "3,6,6");
+    EagleScene scene(eagle.get(), "3,6,6");
     const auto expect_fresh = [&] {
-      Scene fresh(eagle.get(), "3,6,6");
+      EagleScene fresh(eagle.get(), "3,6,6");
       fresh.Follow(scene.committed());
       fresh.Compute(1000);
       const auto expected = PathsOf(fresh.Propose(15, 3));
@@ -397,7 +127,7 @@ TEST(EagleMemory, RoundsChunksAndRewindsLeaveWhatOnePassLeaves) {
 // token.
 TEST(EagleMemory, AForkLosesOneSlot) {
   for (const auto& eagle : BothKinds(SomeTokens())) {
-    Scene scene(eagle.get(), "3,6,6");
+    EagleScene scene(eagle.get(), "3,6,6");
     scene.Follow(RandomTokens(70, 8));
     scene.Compute();
     std::vector<int32_t> other = scene.committed();
@@ -414,7 +144,7 @@ TEST(EagleMemory, AForkLosesOneSlot) {
 // round.
 TEST(EagleMemory, ARewindToARootProposesNothingForOneRound) {
   for (const auto& eagle : BothKinds(SomeTokens())) {
-    Scene scene(eagle.get(), "3,6");
+    EagleScene scene(eagle.get(), "3,6");
     scene.Follow(RandomTokens(60, 8));
     scene.Compute();
     std::vector<int32_t> shorter = scene.committed();
@@ -431,7 +161,7 @@ TEST(EagleMemory, ARewindToARootProposesNothingForOneRound) {
 // A beginning that was computed for another sequence: its hidden states are gone.
 TEST(EagleMemory, ABeginningItHasNotReadIsLeftOut) {
   for (const auto& eagle : BothKinds(SomeTokens())) {
-    Scene scene(eagle.get(), "3,6");
+    EagleScene scene(eagle.get(), "3,6");
     std::vector<int32_t> text = RandomTokens(60, 8);
     text.resize(40);
     scene.Follow(text);
@@ -457,13 +187,13 @@ TEST(EagleMemory, ABeginningThatAnotherReadIsKnown) {
     DraftModels models;
     models.KeepStates(10);
     {
-      Scene first(eagle.get(), "3,6", &models);
+      EagleScene first(eagle.get(), "3,6", &models);
       first.Follow(RandomTokens(300, 8));
       first.Compute(90);
       first.Round(first.Propose(9, 2), {}, 77);
     }
     for (const int common : {300, 290, 256, 257, 100}) {
-      Scene second(eagle.get(), "3,6", &models);
+      EagleScene second(eagle.get(), "3,6", &models);
       std::vector<int32_t> text = RandomTokens(300, 8);
       text.resize(static_cast<size_t>(common));
       second.Follow(text);
@@ -474,7 +204,7 @@ TEST(EagleMemory, ABeginningThatAnotherReadIsKnown) {
       ExpectTree(second.Propose(9, 2), BeamSearch(second.Specified(), {3, 6}));
       EXPECT_EQ(second.drafter().notice(), "");
     }
-    Scene third(eagle.get(), "3,6", &models);
+    EagleScene third(eagle.get(), "3,6", &models);
     third.Follow(RandomTokens(300, 9));
     third.Compute(1000, /*reads=*/false);
     EXPECT_EQ(third.Propose(9, 2).size(), 1);
@@ -483,7 +213,7 @@ TEST(EagleMemory, ABeginningThatAnotherReadIsKnown) {
 
 TEST(EagleMemory, OneLayerOfTheContext) {
   for (const auto& eagle : BothKinds(SomeTokens())) {
-    Scene scene(eagle.get(), "2,2");
+    EagleScene scene(eagle.get(), "2,2");
     size_t at_600 = 0;
     for (const int n : {600, 700, 860}) {
       scene.Follow(RandomTokens(n, 8));
@@ -503,7 +233,7 @@ TEST(EagleMemory, OneLayerOfTheContext) {
 
 TEST(EagleMemory, BeyondItsTrainingItProposesNothingAndSaysSo) {
   SmallEagle eagle({}, SomeTokens(), R"(, "longspec_trained_positions": 50, "max_position_embeddings": 20)");
-  Scene scene(&eagle, "2,2,2");
+  EagleScene scene(&eagle, "2,2,2");
   scene.Follow(RandomTokens(50, 8));
   scene.Compute();
   EXPECT_EQ(scene.Propose(20, 3).max_depth(), 2);  // it runs at positions 48 and 49
@@ -513,126 +243,6 @@ TEST(EagleMemory, BeyondItsTrainingItProposesNothingAndSaysSo) {
   EXPECT_EQ(scene.Propose(20, 3).size(), 1);
   EXPECT_THAT(scene.drafter().notice(),
               AllOf(HasSubstr("trained for 50 positions"), HasSubstr("nothing was proposed")));
-}
-
-// --- SpecExtend: what it sees is what the target looks at. ---
-
-TEST(EagleExtended, WithRoomForEverythingItIsTheSpecifications) {
-  for (const auto& eagle : BothKinds(SomeTokens())) {
-    eagle->extend_chunks = 100;
-    Scene scene(eagle.get(), "3,5,4");
-    scene.Follow(RandomTokens(270, 4));
-    scene.Compute(17);
-    ExpectTree(scene.Propose(12, 3), BeamSearch(scene.Specified(), {3, 5, 4}));
-    scene.Round(scene.Propose(12, 3), {1}, 50);
-    ExpectTree(scene.Propose(12, 3), BeamSearch(scene.Specified(), {3, 5, 4}));
-    EXPECT_EQ(scene.drafter().notice(), "");
-  }
-}
-
-// Before anything was verified: the last chunks. Then those of the naive choice, every other round, with the
-// newest one always there.
-TEST(EagleExtended, ItSeesTheNaiveChoice) {
-  for (const auto& eagle : BothKinds(SomeTokens())) {
-    eagle->extend_chunks = 3;
-    eagle->extend_every = 2;
-    Scene scene(eagle.get(), "3,5");
-    scene.Follow(RandomTokens(282, 8));
-    scene.Compute(31);
-    std::vector<int> chunks = {6, 7, 8};  // of 280 slots
-    ExpectTree(scene.Propose(8, 2), BeamSearch(scene.Extended(chunks), {3, 5}));
-    int n_not_last = 0;
-    for (int round = 0; round < 7; ++round) {
-      const TokenTree tree = scene.Propose(8, 2);
-      EXPECT_EQ(scene.drafter().taps().query_rows > 0, round % 2 == 0);
-      std::vector<int32_t> accepted;
-      if (round % 3 != 1) accepted = tree.PathTo(tree.size() - 1);
-      if (!accepted.empty()) accepted.erase(accepted.begin());
-      scene.Round(tree, accepted, 10 + round);
-      const int newest = (static_cast<int>(scene.committed().size()) - 3) / 32;
-      if (round % 2 == 0) {
-        chunks = scene.Choice(3);
-      } else if (chunks.back() != newest) {
-        chunks.push_back(newest);
-      }
-      n_not_last += chunks.front() < newest - 3;
-      SCOPED_TRACE(round);
-      ExpectTree(scene.Propose(8, 2), BeamSearch(scene.Extended(chunks), {3, 5}));
-    }
-    EXPECT_GT(n_not_last, 3);  // else the choice was of the last ones
-    EXPECT_EQ((static_cast<int>(scene.committed().size()) - 3) / 32, 9);  // a chunk was begun
-  }
-}
-
-// Back, into what it sees and before it, and on: with each round the choice is that of the text as it is.
-TEST(EagleExtended, Rewinds) {
-  for (const auto& eagle : BothKinds(SomeTokens())) {
-    eagle->extend_chunks = 2;
-    eagle->extend_every = 1;
-    Scene scene(eagle.get(), "3,5");
-    scene.Follow(RandomTokens(300, 8));
-    scene.Compute();
-    scene.Round(scene.Propose(8, 2), {}, 9);
-    for (const size_t length : {297U, 180U, 40U}) {
-      std::vector<int32_t> shorter = scene.committed();
-      shorter.resize(length);
-      scene.Follow(shorter);
-      const TokenTree none = scene.Propose(8, 2);
-      EXPECT_EQ(none.size(), 1);
-      scene.Round(none, {}, 17);
-      ExpectTree(scene.Propose(8, 2), BeamSearch(scene.Extended(scene.Choice(2)), {3, 5}));
-    }
-  }
-}
-
-// As of a session from a file: what was computed without it is left out, and the rest is scored where it is.
-TEST(EagleExtended, ABeginningItHasNotReadIsLeftOut) {
-  for (const auto& eagle : BothKinds(SomeTokens())) {
-    eagle->extend_chunks = 2;
-    Scene scene(eagle.get(), "3,5");
-    std::vector<int32_t> text = RandomTokens(300, 8);
-    text.resize(60);
-    scene.Follow(text);
-    scene.Compute(100, /*reads=*/false);
-    scene.Follow(RandomTokens(300, 8));
-    scene.Compute();
-    EXPECT_THAT(scene.drafter().notice(), "");
-    scene.Round(scene.Propose(8, 2), {}, 9);
-    const std::vector<int> chunks = scene.Choice(2, 0, 59);
-    ExpectTree(scene.Propose(8, 2), BeamSearch(scene.Extended(chunks, 0, 59), {3, 5}));
-    EXPECT_THAT(scene.drafter().notice(), HasSubstr("59 of 300 positions were computed while"));
-  }
-}
-
-TEST(EagleExtended, TheSetStaysAsLargeAndTheStoreGrows) {
-  for (const auto& eagle : BothKinds(SomeTokens())) {
-    eagle->extend_chunks = 2;
-    Scene scene(eagle.get(), "2,2");
-    size_t at_400 = 0;
-    for (const int n : {400, 700, 990}) {
-      scene.Follow(RandomTokens(n, 8));
-      scene.Compute(100);
-      scene.Round(scene.Propose(4, 2), {}, 9);
-      EXPECT_EQ(scene.Propose(4, 2).size(), 5);
-      const size_t bytes = scene.drafter().bytes();
-      if (at_400 == 0) at_400 = bytes;
-      // Keys and values in f32, with what vectors keep to spare.
-      EXPECT_LT(bytes, at_400 + static_cast<size_t>(n) * 2 * 2 * 32 * sizeof(float) + 65536);
-    }
-  }
-}
-
-// It stands at positions of its set, so it goes on where one that sees all must stop.
-TEST(EagleExtended, ItDraftsBeyondItsTraining) {
-  SmallEagle eagle({}, SomeTokens(), R"(, "longspec_trained_positions": 120)");
-  for (const int chunks : {0, 2, 100}) {
-    eagle.extend_chunks = chunks;
-    Scene scene(&eagle, "2,2,2");
-    scene.Follow(RandomTokens(300, 8));
-    scene.Compute();
-    EXPECT_EQ(scene.Propose(20, 3).size() > 1, chunks == 2);
-    EXPECT_EQ(scene.drafter().notice().empty(), chunks == 2);
-  }
 }
 
 // --- Parts of the layer. ---
@@ -706,10 +316,10 @@ TEST(Eagle3Forward, TheTokenComesFirst) {
 // --- The real loop. ---
 
 // Few tokens are likely, so that even a draft that knows nothing is right now and then.
-constexpr int kLikely = 8;
+constexpr int kEagleLikely = 8;
 
-std::vector<int64_t> LikelyTokens() {
-  std::vector<int64_t> tokens(kLikely);
+std::vector<int64_t> EagleLikelyTokens() {
+  std::vector<int64_t> tokens(kEagleLikely);
   std::iota(tokens.begin(), tokens.end(), 200);
   return tokens;
 }
@@ -718,15 +328,15 @@ SamplingOptions Sampling(float temperature, uint64_t seed) {
   SamplingOptions sampling;
   sampling.temperature = temperature;
   sampling.seed = seed;
-  for (int32_t t = 0; t < kLikely; ++t) sampling.logit_bias.emplace_back(200 + t, 9.0F);
+  for (int32_t t = 0; t < kEagleLikely; ++t) sampling.logit_bias.emplace_back(200 + t, 9.0F);
   return sampling;
 }
 
-struct Text {
+struct EagleText {
   std::vector<int32_t> tokens;
   std::vector<float> logits;  // of every generated token, bit by bit
   DecodeStats stats;
-  bool operator==(const Text& o) const {
+  bool operator==(const EagleText& o) const {
     return tokens == o.tokens && logits.size() == o.logits.size() &&
            std::memcmp(logits.data(), o.logits.data(), logits.size() * sizeof(float)) == 0;
   }
@@ -758,7 +368,7 @@ struct Running {
   std::unique_ptr<Policy> policy;
   std::unique_ptr<Drafter> drafter;
   Sequence sequence;
-  Text text;
+  EagleText text;
 };
 
 // All of them in every pass until each has n_predict tokens.
@@ -790,8 +400,8 @@ void RunAll(SmallEagle* eagle, std::vector<std::unique_ptr<Running>>& all, int n
   }
 }
 
-Text Generate(SmallEagle* eagle, DraftModels* models, const SpeculationOptions& options, float temperature,
-              uint64_t seed, int n_prompt, int n_predict) {
+EagleText Generate(SmallEagle* eagle, DraftModels* models, const SpeculationOptions& options,
+                   float temperature, uint64_t seed, int n_prompt, int n_predict) {
   std::vector<std::unique_ptr<Running>> one;
   one.push_back(std::make_unique<Running>(eagle, models, options, temperature, seed, n_prompt));
   RunAll(eagle, one, n_predict);
@@ -799,16 +409,16 @@ Text Generate(SmallEagle* eagle, DraftModels* models, const SpeculationOptions& 
 }
 
 TEST(EagleDrafters, SameBitsForEveryShapeAndTemperature) {
-  for (const auto& eagle : BothKinds(LikelyTokens())) {
+  for (const auto& eagle : BothKinds(EagleLikelyTokens())) {
     DraftModels models;
     int64_t accepted = 0;
     for (const float temperature : {0.0F, 0.7F, 1.0F}) {
-      const Text plain = Generate(eagle.get(), &models, {.type = "none"}, temperature, 11, 70, 50);
+      const EagleText plain = Generate(eagle.get(), &models, {.type = "none"}, temperature, 11, 70, 50);
       for (const char* tree : {"chain", "", "3,5,9", "best:3", "opt:0.1", "eagle2", "eagle2:3:4:20"}) {
         for (const int n_max : {1, 24, 100}) {
           SCOPED_TRACE(std::string(tree) + " " + std::to_string(n_max) + " at " +
                        std::to_string(temperature));
-          const Text text =
+          const EagleText text =
               Generate(eagle.get(), &models, eagle->Options(tree, n_max), temperature, 11, 70, 50);
           EXPECT_EQ(text, plain);
           EXPECT_GT(text.stats.drafted, 0);
@@ -823,17 +433,18 @@ TEST(EagleDrafters, SameBitsForEveryShapeAndTemperature) {
 
 // SpecExtend, chain and trees, and one who takes over in the middle, as after a session from a file.
 TEST(EagleDrafters, SameBitsWhateverTheySee) {
-  for (const auto& eagle : BothKinds(LikelyTokens())) {
+  for (const auto& eagle : BothKinds(EagleLikelyTokens())) {
     DraftModels models;
     int64_t accepted = 0;
     for (const float temperature : {0.0F, 0.7F}) {
-      const Text plain = Generate(eagle.get(), &models, {.type = "none"}, temperature, 11, 170, 50);
+      const EagleText plain = Generate(eagle.get(), &models, {.type = "none"}, temperature, 11, 170, 50);
       for (const char* tree : {"chain", "", "opt:0.1"}) {
         for (const int chunks : {1, 2, 100}) {
           for (const int every : {1, 4}) {
             SCOPED_TRACE(std::string(tree) + " " + std::to_string(chunks) + " " + std::to_string(every));
             eagle->extend_chunks = chunks;
             eagle->extend_every = every;
+            eagle->extend_from = chunks == 2 ? 185 : 1;  // a gate in the middle
             const SpeculationOptions options = eagle->Options(tree, 16);
             std::vector<std::unique_ptr<Running>> one;
             one.push_back(std::make_unique<Running>(eagle.get(), &models, options, temperature, 11, 170));
@@ -856,7 +467,7 @@ TEST(EagleDrafters, SameBitsWhateverTheySee) {
 
 TEST(EagleDrafters, SeveralInOnePassAreWhatEachIsAlone) {
   for (const int chunks : {0, 1}) {
-    for (const auto& eagle : BothKinds(LikelyTokens())) {
+    for (const auto& eagle : BothKinds(EagleLikelyTokens())) {
       DraftModels models;
       eagle->extend_chunks = chunks;
       const SpeculationOptions options = eagle->Options("3,6,6", 12);
@@ -870,7 +481,7 @@ TEST(EagleDrafters, SeveralInOnePassAreWhatEachIsAlone) {
         }
         RunAll(eagle.get(), all, 30);
         for (uint64_t seed = 1; seed <= 4; ++seed) {
-          const Text& text = all[seed - 1]->text;
+          const EagleText& text = all[seed - 1]->text;
           EXPECT_EQ(text, Generate(eagle.get(), &models, {.type = "none"}, temperature, seed,
                                    40 + 30 * static_cast<int>(seed), 30))
               << seed;
@@ -884,13 +495,13 @@ TEST(EagleDrafters, SeveralInOnePassAreWhatEachIsAlone) {
 
 // Beside others, and by "auto".
 TEST(EagleDrafters, AsOneOfSeveral) {
-  for (const auto& eagle : BothKinds(LikelyTokens())) {
+  for (const auto& eagle : BothKinds(EagleLikelyTokens())) {
     DraftModels models;
-    const Text plain = Generate(eagle.get(), &models, {.type = "none"}, 0.7F, 3, 60, 60);
+    const EagleText plain = Generate(eagle.get(), &models, {.type = "none"}, 0.7F, 3, 60, 60);
     for (const std::string& type : {std::string("auto"), "suffix," + eagle->Options("").type}) {
       SpeculationOptions options = eagle->Options("4", 12);
       options.type = type;
-      const Text text = Generate(eagle.get(), &models, options, 0.7F, 3, 60, 60);
+      const EagleText text = Generate(eagle.get(), &models, options, 0.7F, 3, 60, 60);
       EXPECT_EQ(text, plain);
       EXPECT_GT(text.stats.accepted, 5) << type;
     }
@@ -899,7 +510,7 @@ TEST(EagleDrafters, AsOneOfSeveral) {
 
 // Weights that make no numbers are slow, not wrong.
 TEST(EagleDrafters, NoWeightsCanChangeABit) {
-  for (const auto& eagle : BothKinds(LikelyTokens())) {
+  for (const auto& eagle : BothKinds(EagleLikelyTokens())) {
     const std::string layer = eagle->shape.eagle3 ? "midlayer." : "layers.0.";
     const DraftTensors draft = eagle->draft;
     for (const std::string& name :
@@ -907,9 +518,10 @@ TEST(EagleDrafters, NoWeightsCanChangeABit) {
       for (const float value : {0.0F, 3e38F}) {
         DraftTensors changed = draft;
         std::ranges::fill(changed[name], value);
-        WriteEagle(eagle->folder, "draft", eagle->tiny.config, eagle->shape, changed, eagle->tokens, kLayers);
+        WriteEagle(eagle->folder, "draft", eagle->tiny.config, eagle->shape, changed, eagle->tokens,
+                   kLowLayers);
         DraftModels models;
-        const Text plain = Generate(eagle.get(), &models, {.type = "none"}, 0.7F, 5, 30, 20);
+        const EagleText plain = Generate(eagle.get(), &models, {.type = "none"}, 0.7F, 5, 30, 20);
         EXPECT_EQ(Generate(eagle.get(), &models, eagle->Options("3,6", 9), 0.7F, 5, 30, 20), plain)
             << name << value;
       }
@@ -927,7 +539,8 @@ TEST(EagleOptions, AreCheckedBeforeAnyModelIsRead) {
     EXPECT_THAT(message({.tree = "wide", .draft_model = "x"}), HasSubstr("--spec-tree wide: must be"));
     EXPECT_THAT(message({.draft_model = "x", .draft_weights = "q9"}),
                 HasSubstr("--spec-draft-weights q9: must be"));
-    EXPECT_THAT(message({.draft_model = "x", .spec_extend_every = 0}), HasSubstr("--spec-extend-every 0"));
+    EXPECT_THAT(message({.draft_model = "x", .spec_extend_every = -1}), HasSubstr("--spec-extend-every -1"));
+    EXPECT_THAT(message({.draft_model = "x", .spec_extend_from = -1}), HasSubstr("--spec-extend-from -1"));
     EXPECT_EQ(message({.tree = "eagle2:8:5:48", .draft_model = "x"}), "");
   }
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/size.h"
 #include "base/status_macros.h"
 #include "draft/head_pass.h"
 #include "tensor/dequantize.h"
@@ -14,9 +15,7 @@
 namespace longspec {
 namespace {
 
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
-
-constexpr size_t kStateBytes = 1 << 20;  // of attention's partial states, whatever the context
+constexpr size_t kEagleStateBytes = 1 << 20;  // of attention's partial states, whatever the context
 
 // fc reads two or more hidden states, EAGLE-3's attention two.
 BlockShape ShapeOf(const DraftBlock& block, int n_taps) {
@@ -47,7 +46,7 @@ EagleForward::EagleForward(std::shared_ptr<const EagleModel> model, const Shared
       layout_(cache->Span(0).layout),
       cache_(cache),
       first_seen_(first_seen),
-      attention_(target.kernels, model_->block.attention(), target.team->size(), kStateBytes),
+      attention_(target.kernels, model_->block.attention(), target.team->size(), kEagleStateBytes),
       work_(ShapeOf(model_->block, model_->n_taps()), target.kernels, kMaxRows, FormsOf(*model_)),
       features_(Floats(int64_t{kMaxRows} * work_.shape.n_other)),
       tokens_(Floats(int64_t{kMaxRows} * width())),
@@ -65,7 +64,7 @@ size_t EagleForward::ScratchBytes(const EagleFacts& facts) {
   const BlockShape shape = ShapeOf(facts.block, facts.n_taps);
   const int64_t floats = shape.n_other + 3 * shape.n_embd + facts.n_logits;
   return Z(kMaxRows) * (Workspace::RowBytes(shape, {.q8 = true, .bf16 = true}) + Z(floats) * sizeof(float)) +
-         kStateBytes;
+         kEagleStateBytes;
 }
 
 // The rows of a pass: rotary angles, and their embeddings and features where the first product reads them.

@@ -23,7 +23,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kLayers[] = R"(, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 3]})";
+constexpr char kOtherLayers[] = R"(, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 3]})";
 
 class EagleModelTest : public ::testing::Test {
  protected:
@@ -53,9 +53,10 @@ TEST_F(EagleModelTest, BothFormsLoadInEveryType) {
   for (const char* weights : {"", "f32", "bf16", "q4_0"}) {
     EXPECT_EQ(Load<Eagle1Model>(Write({}), weights), "");
     EXPECT_EQ(Load<Eagle1Model>(Write({.fc_bias = false, .qkv_bias = true}, "", {5, 9, 300}), weights), "");
-    EXPECT_EQ(Load<Eagle3Model>(Write({.eagle3 = true}, kLayers), weights), "");
+    EXPECT_EQ(Load<Eagle3Model>(Write({.eagle3 = true}, kOtherLayers), weights), "");
   }
-  const auto checkpoint = OpenDraftCheckpoint(Write({.eagle3 = true, .n_tokens = 3}, kLayers, {5, 9, 300}));
+  const auto checkpoint =
+      OpenDraftCheckpoint(Write({.eagle3 = true, .n_tokens = 3}, kOtherLayers, {5, 9, 300}));
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
   const auto model = Eagle3Model::Load(*checkpoint, "", tiny_.parts());
   ASSERT_TRUE(model.ok()) << model.status().message();
@@ -71,7 +72,7 @@ TEST_F(EagleModelTest, BothFormsLoadInEveryType) {
 TEST_F(EagleModelTest, ThroughGguf) {
   for (const bool eagle3 : {false, true}) {
     const EagleShape shape = {.eagle3 = eagle3, .n_tokens = eagle3 ? 4 : 0};
-    const auto folder = OpenDraftCheckpoint(Write(shape, kLayers, {1, 5, 9, 300}));
+    const auto folder = OpenDraftCheckpoint(Write(shape, kOtherLayers, {1, 5, 9, 300}));
     ASSERT_TRUE(folder.ok()) << folder.status().message();
     const std::string gguf = folder_.File("draft.gguf");
     ASSERT_TRUE(WriteDraftGguf(*folder, DType::kQ8_0, gguf).ok());
@@ -98,11 +99,11 @@ TEST_F(EagleModelTest, WhatDoesNotFitIsRefused) {
               HasSubstr("tensor fc.weight has shape (64, 192), the target asks for (64, 128)"));
   EXPECT_THAT(LoadEagle3(eagle3, R"(, "eagle_config": {"eagle_aux_hidden_state_layer_ids": 3})"),
               HasSubstr("must be an array of whole numbers"));
-  EXPECT_THAT(LoadEagle3(eagle3, std::string(kLayers) + R"(, "target_hidden_size": 128)"),
+  EXPECT_THAT(LoadEagle3(eagle3, std::string(kOtherLayers) + R"(, "target_hidden_size": 128)"),
               HasSubstr("hidden size of its target 128, the target has 64"));
-  EXPECT_THAT(LoadEagle3({.eagle3 = true, .n_tokens = 100}, kLayers),
+  EXPECT_THAT(LoadEagle3({.eagle3 = true, .n_tokens = 100}, kOtherLayers),
               HasSubstr("lm_head.weight has shape (100, 64), the target asks for (384, 64)"));
-  EXPECT_THAT(LoadEagle3({.eagle3 = true, .n_head = 3, .n_kv_head = 2}, kLayers),
+  EXPECT_THAT(LoadEagle3({.eagle3 = true, .n_head = 3, .n_kv_head = 2}, kOtherLayers),
               HasSubstr("3 attention heads over 2 key-value heads"));
   EXPECT_THAT(Load<Eagle1Model>(Write({.head_dim = 24})), HasSubstr("of dimension 24"));
   EXPECT_THAT(Load<Eagle1Model>(Write({.n_ff = 40})), HasSubstr("MLP width 40 is no multiple of 32"));
@@ -139,7 +140,7 @@ TEST_F(EagleModelTest, TokensAreOffsetsAndAMask) {
   const EagleShape shape = {.eagle3 = true, .n_tokens = 4};
   const DraftTensors draft = RandomEagle(tiny_.config, shape, 3);
   const auto tokens = [&](std::vector<int64_t> d2t, const std::vector<int>& kept, size_t n_mask = 384) {
-    const std::string path = WriteEagle(folder_, "draft", tiny_.config, shape, draft, {}, kLayers);
+    const std::string path = WriteEagle(folder_, "draft", tiny_.config, shape, draft, {}, kOtherLayers);
     std::vector<int8_t> t2d(n_mask, 0);
     for (const int token : kept) t2d[static_cast<size_t>(token)] = 1;
     SafetensorsWriter maps;
@@ -169,7 +170,7 @@ TEST_F(EagleModelTest, WhatItTakesIsPlanned) {
   for (const bool eagle3 : {false, true}) {
     for (const char* weights : {"", "f32"}) {
       DraftFiles files;
-      const std::string path = Write({.eagle3 = eagle3, .n_tokens = eagle3 ? 3 : 0}, kLayers, {3, 5, 8});
+      const std::string path = Write({.eagle3 = eagle3, .n_tokens = eagle3 ? 3 : 0}, kOtherLayers, {3, 5, 8});
       const auto plan = PlanDraftMemory({.draft_model = path, .draft_weights = weights},
                                         {.file = *file, .config = tiny_.config, .cache = layout}, files);
       ASSERT_TRUE(plan.ok()) << plan.status().message();

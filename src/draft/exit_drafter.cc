@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/size.h"
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
 #include "draft/exit_model.h"
@@ -25,8 +26,6 @@
 
 namespace longspec {
 namespace {
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 InputForms FormsOf(const ExitModel& model) {
   InputForms forms = model.layer.forms();
@@ -54,8 +53,7 @@ class ExitDrafter final : public Drafter, private GrowthModel {
 
   Status Follow(std::span<const int32_t> committed) override {
     prefix_.Clear(0);
-    block_.Follow(committed);
-    return {};
+    return block_.Follow(committed);
   }
 
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
@@ -66,8 +64,9 @@ class ExitDrafter final : public Drafter, private GrowthModel {
       return {};  // the root has no keys before it
     const int left = range_.LevelsToGrow(committed.size());
     if (left <= 0) return {};
+    LS_TRY(block_.Settle());
     range_.Sees(block_.positions().size(), committed.size() - 1);
-    GuidedGrowth guided(*this, budget.foresight, kDiceOfModels, committed);
+    GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
     return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
                     guided, tree);
   }
@@ -176,6 +175,7 @@ constexpr DrafterEntry kExitDrafter = {
     .memory = ExitMemory,
     .make = MakeExit,
     .in_auto = Always,
+    .as_member = GrowBestAsMember,
 };
 
 }  // namespace longspec

@@ -8,10 +8,10 @@
 namespace longspec {
 namespace {
 
-constexpr char kLayer[] = "layers.0";
+constexpr char kExitLayer[] = "layers.0";
 
 std::vector<DraftPart> PartsOf(const BlockShape& shape, ExitModel* m) {
-  std::vector<DraftPart> parts = m->layer.Parts(shape, kLayer, "self_attn");
+  std::vector<DraftPart> parts = m->layer.Parts(shape, kExitLayer, "self_attn");
   parts.push_back({"norm.weight", shape.n_embd, 1, nullptr, &m->output_norm});
   return parts;
 }
@@ -34,7 +34,7 @@ Result<int> ExitModel::ExitLayer(const DraftCheckpoint& checkpoint, const LlamaC
 
 Status ExitModel::CheckFit(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
   LS_TRY(ExitLayer(checkpoint, target).status());
-  LS_ASSIGN(const DraftBlock block, ReadDraftLayerBlock(checkpoint, target, kLayer));
+  LS_ASSIGN(const DraftBlock block, ReadDraftLayerBlock(checkpoint, target, kExitLayer));
   ExitModel unused;
   return CheckDraftShapes(checkpoint, PartsOf(block.shape, &unused));
 }
@@ -55,7 +55,7 @@ Result<std::shared_ptr<const ExitModel>> ExitModel::Load(const DraftCheckpoint& 
   model->path = checkpoint.path;
   model->trained_positions = checkpoint.config.trained_positions;
   LS_ASSIGN(model->exit_layer, ExitLayer(checkpoint, *target.config));
-  LS_ASSIGN(model->layer.block, ReadDraftLayerBlock(checkpoint, *target.config, kLayer));
+  LS_ASSIGN(model->layer.block, ReadDraftLayerBlock(checkpoint, *target.config, kExitLayer));
   LS_TRY(LoadDraftHead(checkpoint, target, &model->head));
   LS_TRY(LoadDraftParts(checkpoint, PartsOf(model->layer.block.shape, model.get()), weights, target,
                         &model->memory));

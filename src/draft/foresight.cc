@@ -11,9 +11,9 @@ namespace {
 
 // A filter drops a candidate that it would drop by this factor.
 constexpr double kWide = 4;
-constexpr double kNegligible = 1e-12;  // chance
+constexpr double kNegligibleChance = 1e-12;  // chance
 
-void SortByChance(std::vector<Guess>& guesses) {
+void StableSortByChance(std::vector<Guess>& guesses) {
   std::stable_sort(guesses.begin(), guesses.end(),
                    [](const Guess& a, const Guess& b) { return a.chance > b.chance; });
 }
@@ -51,15 +51,15 @@ void Foresight::Refine(const DiceModel& model, const TokenHistory& history, doub
                        std::vector<Guess>& guesses) const {
   rest = Shift(history, guesses, rest);
   ThrowDice(model, history, rest, guesses);
-  SortByChance(guesses);
+  StableSortByChance(guesses);
 }
 
 void Foresight::RefineDistribution(const DiceModel& model, const TokenHistory& history, double rest,
                                    std::vector<Guess>& guesses) const {
   rest = Shift(history, guesses, rest);
-  SortByChance(guesses);
+  StableSortByChance(guesses);
   if (sampler_ == nullptr || sampler_->is_greedy() || guesses.empty()) return;
-  while (guesses.back().chance < kNegligible && guesses.size() > 1) {
+  while (guesses.back().chance < kNegligibleChance && guesses.size() > 1) {
     rest += guesses.back().chance;
     guesses.pop_back();
   }
@@ -85,7 +85,7 @@ void Foresight::RefineDistribution(const DiceModel& model, const TokenHistory& h
   for (Guess& guess : guesses) total += guess.chance = std::pow(guess.chance / first, power);
   for (Guess& guess : guesses) guess.chance /= total;
   ThrowDice(model, history, rest / total, guesses);
-  SortByChance(guesses);
+  StableSortByChance(guesses);
 }
 
 }  // namespace longspec

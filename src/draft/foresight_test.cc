@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr int kVocab = 100;
+constexpr int kForesightVocab = 100;
 constexpr DiceModel kExact = {.belief = 1, .dice = 1, .other = 0};
 
 SamplingOptions Unfiltered(float temperature) {
@@ -30,8 +30,8 @@ SamplingOptions Unfiltered(float temperature) {
   return options;
 }
 
-Sampler Make(const SamplingOptions& options) {
-  auto sampler = Sampler::Create(options, kVocab);
+Sampler MakeSampler(const SamplingOptions& options) {
+  auto sampler = Sampler::Create(options, kForesightVocab);
   EXPECT_TRUE(sampler.ok()) << sampler.status().message();
   return *sampler;
 }
@@ -66,7 +66,7 @@ TEST(Foresight, WithoutKnowledgeItOnlySorts) {
 }
 
 TEST(Foresight, GreedyTargetsHaveNoDice) {
-  const Sampler greedy = Make(Unfiltered(0));
+  const Sampler greedy = MakeSampler(Unfiltered(0));
   std::vector<Guess> guesses = kGuesses;
   Foresight(&greedy, true).Refine(kExact, kThere, 0.1, guesses);
   EXPECT_FALSE(Foresight(&greedy, true).has_dice());
@@ -74,7 +74,7 @@ TEST(Foresight, GreedyTargetsHaveNoDice) {
 }
 
 TEST(Foresight, ChancesAreTheModels) {
-  const Sampler sampler = Make(Unfiltered(1));
+  const Sampler sampler = MakeSampler(Unfiltered(1));
   const DiceModel model = {.belief = 0.8, .dice = 0.4, .other = 0.7};
   std::vector<Guess> guesses = kGuesses;
   Foresight(&sampler, true).Refine(model, kThere, 0.1, guesses);
@@ -94,18 +94,18 @@ TEST(Foresight, ChancesAreTheModels) {
 // A draft that believes what the target believes, and throws its dice, is always right.
 TEST(Foresight, APerfectDraftForeseesTheChoice) {
   for (const float temperature : {0.7F, 1.0F, 1.5F}) {
-    const Sampler sampler = Make(Unfiltered(temperature));
+    const Sampler sampler = MakeSampler(Unfiltered(temperature));
     Sampler::Scratch scratch;
     const RngStream rng{.seed = 3, .purpose = RngPurpose::kTest};
     for (uint32_t round = 0; round < 200; ++round) {
-      std::vector<float> logits(kVocab);
+      std::vector<float> logits(kForesightVocab);
       double total = 0;
-      for (uint32_t i = 0; i < kVocab; ++i) {
+      for (uint32_t i = 0; i < kForesightVocab; ++i) {
         logits[i] = static_cast<float>(6 * rng.Uniform(round, i));
         total += std::exp(static_cast<double>(logits[i]));
       }
       std::vector<Guess> guesses;
-      for (int32_t i = 0; i < kVocab; ++i) {
+      for (int32_t i = 0; i < kForesightVocab; ++i) {
         guesses.push_back(
             {.token = i, .chance = std::exp(static_cast<double>(logits[static_cast<size_t>(i)])) / total});
       }
@@ -124,14 +124,14 @@ TEST(Foresight, APerfectDraftForeseesTheChoice) {
 TEST(Foresight, ChancesAreHonestForErrorsOfTheGumbelDistribution) {
   constexpr double kScale = 2;
   constexpr DiceModel kModel = {.belief = 1 / kScale, .dice = 1 / kScale, .other = 0};
-  const Sampler sampler = Make(Unfiltered(1));
+  const Sampler sampler = MakeSampler(Unfiltered(1));
   const Sampler errors = *Sampler::Create(
       [] {
         SamplingOptions other = Unfiltered(1);
         other.seed = 99;
         return other;
       }(),
-      kVocab);
+      kForesightVocab);
   double claimed = 0, right = 0;
   constexpr int kRounds = 4000;
   for (int round = 0; round < kRounds; ++round) {
@@ -153,7 +153,7 @@ TEST(Foresight, ChancesAreHonestForErrorsOfTheGumbelDistribution) {
 }
 
 TEST(Foresight, WhatIsMissingCountsHoweverCompleteTheListSeems) {
-  const Sampler sampler = Make(Unfiltered(1));
+  const Sampler sampler = MakeSampler(Unfiltered(1));
   std::vector<Guess> sure = {{.token = 1, .chance = 1}}, doubted = sure;
   Foresight(&sampler, true).Refine({.belief = 1, .dice = 0}, kThere, 0, sure);
   Foresight(&sampler, true).Refine({.belief = 1, .dice = 0, .other = 0, .missing = 0.25}, kThere, 0, doubted);
@@ -162,7 +162,7 @@ TEST(Foresight, WhatIsMissingCountsHoweverCompleteTheListSeems) {
 }
 
 TEST(Foresight, DiceAreThoseOfThePosition) {
-  const Sampler sampler = Make(Unfiltered(1));
+  const Sampler sampler = MakeSampler(Unfiltered(1));
   const std::vector<int32_t> drafted = {1};
   std::vector<Guess> here = kGuesses, further = kGuesses, off = kGuesses;
   Foresight(&sampler, true).Refine(kExact, kThere, 0.1, here);
@@ -177,7 +177,7 @@ TEST(Foresight, BiasAndPenaltiesMoveChances) {
   options.logit_bias = {{3, -std::numeric_limits<float>::infinity()}, {9, std::log(3.0F)}};
   options.presence_penalty = 0.5F;
   options.frequency_penalty = 0.25F;
-  const Sampler sampler = Make(options);
+  const Sampler sampler = MakeSampler(options);
   std::vector<Guess> guesses = kGuesses;
   Foresight(&sampler, true).Refine(kExact, kThere, 0.1, guesses);
   EXPECT_THAT(Tokens(guesses), ElementsAre(9, 7));  // 3 cannot come
@@ -189,7 +189,7 @@ TEST(Foresight, BiasAndPenaltiesMoveChances) {
 TEST(Foresight, DistributionsAreFilteredByAWideMarginAndTempered) {
   SamplingOptions options = Unfiltered(0.5F);
   options.min_p = 0.4F;
-  const Sampler sampler = Make(options);
+  const Sampler sampler = MakeSampler(options);
   std::vector<Guess> guesses = {
       {.token = 1, .chance = 0.6}, {.token = 2, .chance = 0.2}, {.token = 3, .chance = 0.05}};
   Foresight(&sampler, false).RefineDistribution(kExact, kThere, 0.15, guesses);
@@ -197,7 +197,7 @@ TEST(Foresight, DistributionsAreFilteredByAWideMarginAndTempered) {
   EXPECT_NEAR(guesses[0].chance, 0.36 / 0.40, 1e-9);
   options = Unfiltered(1);
   options.top_k = 1;
-  const Sampler first = Make(options);
+  const Sampler first = MakeSampler(options);
   Foresight(&first, false).RefineDistribution(kExact, kThere, 0, guesses);
   EXPECT_THAT(Tokens(guesses), ElementsAre(1));
   EXPECT_EQ(guesses[0].chance, 1.0);
@@ -205,7 +205,7 @@ TEST(Foresight, DistributionsAreFilteredByAWideMarginAndTempered) {
 
 TEST(Foresight, SurvivesExtremes) {
   for (const float temperature : {1e-30F, 1e-3F, 1e30F}) {
-    const Sampler sampler = Make(Unfiltered(temperature));
+    const Sampler sampler = MakeSampler(Unfiltered(temperature));
     for (const double small : {0.0, 1e-320, 1e-30}) {
       std::vector<Guess> guesses = {
           {.token = 1, .chance = small}, {.token = 2, .chance = 0.9}, {.token = 3, .chance = small}};
@@ -224,19 +224,19 @@ TEST(Foresight, SurvivesExtremes) {
 // Grown over the target's own probabilities, the first child of each node is the target's choice there.
 TEST(GuidedGrowth, TreesFollowTheTargetsChoices) {
   const auto law = [](const testing::Path& path) {
-    std::vector<double> p(kVocab);
+    std::vector<double> p(kForesightVocab);
     double total = 0;
-    for (uint32_t i = 0; i < kVocab; ++i) {
+    for (uint32_t i = 0; i < kForesightVocab; ++i) {
       p[i] = std::exp(5 * RngStream{.seed = 8}.Uniform(path.size(), i + (path.empty() ? 0 : path.back())));
       total += p[i];
     }
     for (double& x : p) x /= total;
     return p;
   };
-  const Sampler sampler = Make(Unfiltered(0.8F));
+  const Sampler sampler = MakeSampler(Unfiltered(0.8F));
   Sampler::Scratch scratch;
   testing::TableModel model(law);
-  GuidedGrowth guided(model, Foresight(&sampler, true), kExact, kHistory);
+  GuidedGrowth guided(model, {.foresight = Foresight(&sampler, true)}, kExact, kHistory);
   TokenTree tree(kHistory.back());
   TreeShape shape;
   shape.widths = {3, 3, 3};

@@ -9,14 +9,20 @@
 namespace longspec {
 namespace {
 
-// Candidates looked at for each node where dice may favour an unlikely one.
+// Candidates looked at for each node where dice or an adviser may favour an unlikely one.
 constexpr int kCandidates = 64;
 
 }  // namespace
 
 Status GuidedGrowth::Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
                             std::vector<std::vector<TokenScore>>& next) {
-  LS_TRY(model_.Expand(nodes, which, foresight_.has_dice() ? std::max(k, kCandidates) : k, next));
+  // Nodes come level by level, so a model that was not asked about one is not asked about what follows it.
+  if (nodes[static_cast<size_t>(which[0])].depth < max_levels_) {
+    const bool more = foresight_.has_dice() || mixture_ != nullptr;
+    LS_TRY(model_.Expand(nodes, which, more ? std::max(k, kCandidates) : k, next));
+  } else {
+    next.assign(which.size(), {});
+  }
   for (size_t i = 0; i < which.size(); ++i) Refine(nodes, which[i], k, next[i]);
   return {};
 }
@@ -28,12 +34,13 @@ void GuidedGrowth::Refine(std::span<const GrownNode> nodes, int32_t node, int k,
     path_.push_back(nodes[static_cast<size_t>(node)].token);
   }
   std::reverse(path_.begin(), path_.end());
-  double rest = 1;
   guesses_.clear();
   for (const TokenScore& score : next) {
     guesses_.push_back({.token = score.token, .chance = std::exp(score.log_prob)});
-    rest -= guesses_.back().chance;
   }
+  if (mixture_ != nullptr) mixture_->Mix(path_, guesses_);
+  double rest = 1;
+  for (const Guess& guess : guesses_) rest -= guess.chance;
   foresight_.RefineDistribution(dice_, {.committed = committed_, .drafted = path_}, std::max(rest, 0.0),
                                 guesses_);
   next.clear();

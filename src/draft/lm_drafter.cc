@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/size.h"
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
 #include "draft/guided_growth.h"
@@ -34,8 +35,6 @@ constexpr int kMostSpeculated = 2 * kLmMaxRows;
 
 static_assert(kMostTreeRows <= kLmMaxRows);
 
-size_t Z(int n) { return static_cast<size_t>(n); }
-
 std::unique_ptr<KvCache> MakeCache(const LmModel& model, const KvCache& target,
                                    const SpeculationOptions& options) {
   const KvLayout layout = LmCacheLayout(model.config, target.Span(0).layout);
@@ -55,7 +54,8 @@ class LmDrafter final : public Drafter, private GrowthModel {
         shape_(std::move(shape)),
         target_(target),
         windowed_(options.draft_window > 0),
-        extended_(MakeSpecExtend(options, target, cache, LmCacheLayout(model_->config, cache.Span(0).layout),
+        extended_(MakeSpecExtend(SpecExtendOf(options, kSpecExtendOfLm, model_->target->context_length()),
+                                 target, cache, LmCacheLayout(model_->config, cache.Span(0).layout),
                                  model_->config.n_layer, model_->config.rope)),
         own_(extended_ == nullptr ? MakeCache(*model_, cache, options) : nullptr),
         cache_(extended_ == nullptr ? own_.get() : &extended_->cache()) {}
@@ -65,22 +65,23 @@ class LmDrafter final : public Drafter, private GrowthModel {
   bool rewinds() const override { return !windowed_; }
 
   Status Follow(std::span<const int32_t> committed) override {
+    if (extended_ != nullptr) extended_->Restart();
+    LS_TRY(Trim(committed));
     if (PositionsLeft(committed.size()) <= 0) return {};
-    Trim(committed);
     const auto missing = committed.first(committed.size() - 1).subspan(held_.size());
     return Append(missing, LogitsFor::kNone).status();
   }
 
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
+    LS_TRY(Trim(committed));
     const int left = PositionsLeft(committed.size());
     if (left <= 0) {
       past_training_ = true;
       return {};
     }
-    Trim(committed);
     committed_ = committed;
     chain_.clear();
-    GuidedGrowth guided(*this, budget.foresight, kDiceOfModels, committed);
+    GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
     return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
                     guided, tree);
   }
@@ -90,8 +91,9 @@ class LmDrafter final : public Drafter, private GrowthModel {
   // What was accepted is found in the sequence when the next tree is grown. Where the target's last token
   // looks is what the draft is to see from then on.
   Status Read(const CommittedRows& rows) override {
-    if (extended_ != nullptr) extended_->Read(rows);
-    return {};
+    if (extended_ == nullptr) return {};
+    extended_->Read(rows);
+    return Trim(rows.sequence);
   }
 
   size_t bytes() const override {
@@ -107,17 +109,20 @@ class LmDrafter final : public Drafter, private GrowthModel {
  private:
   int PositionsLeft(size_t n_committed) const {
     // A row's position is one of the working set.
-    if (extended_ != nullptr) return model_->target->context_length() - cache_->n_slots();
+    if (extended_ != nullptr && !extended_->sees_all())
+      return model_->target->context_length() - cache_->n_slots();
     return model_->target->context_length() + 1 - static_cast<int>(n_committed);
   }
 
-  // Forgets what does not begin this sequence, and its last token: what follows that one is asked for.
-  void Trim(std::span<const int32_t> committed) {
+  // Forgets what does not begin this sequence, and its last token: what follows that one is asked for. The
+  // sequence's length says what is seen of it.
+  Status Trim(std::span<const int32_t> committed) {
     const auto same = std::ranges::mismatch(held_, committed).in1 - held_.begin();
     const size_t n_kept = std::min(static_cast<size_t>(same), committed.size() - 1);
     // What a window held before the positions it loses is gone, so it is filled anew.
     held_.resize(windowed_ && n_kept < held_.size() ? 0 : n_kept);
     cache_->Truncate(static_cast<int>(held_.size()));
+    return extended_ == nullptr ? Status() : extended_->Follow(committed.size());
   }
 
   // Runs tokens after those held, and holds them. Returns the last one's logits if they are asked for.
@@ -230,8 +235,10 @@ constexpr DrafterOption kLmOptions[] = {
      .member = &SpeculationOptions::draft_window,
      .help = "and last ones, so that its cache stays as large; 0: all",
      .most = kMostWindow},
+    kSpecExtendOption,
     kSpecExtendChunksOption,
     kSpecExtendEveryOption,
+    kSpecExtendFromOption,
 };
 
 Status CheckLm(const SpeculationOptions& options) {
@@ -239,9 +246,8 @@ Status CheckLm(const SpeculationOptions& options) {
     return InvalidArgument("--spec-draft-weights " + options.draft_weights + ": --spec-type " + options.type +
                            " runs its model as it is stored");
   }
-  if (options.spec_extend_chunks > 0 && options.draft_window > 0) {
-    return InvalidArgument(
-        "--spec-extend-chunks: not with --spec-draft-window, which says otherwise what it sees");
+  if (AsksForSpecExtend(options) && options.draft_window > 0) {
+    return InvalidArgument("--spec-extend: not with --spec-draft-window, which says otherwise what it sees");
   }
   return Shape(options.tree).status();
 }
@@ -263,8 +269,9 @@ Result<DraftMemory> LmMemory(const SpeculationOptions& options, const TargetFact
   if (options.draft_window > 0) {
     const int positions = options.draft_sink + options.draft_window;
     plan.fixed += static_cast<uint64_t>(positions / kKvChunk + 1) * chunk;
-  } else if (options.spec_extend_chunks > 0) {
-    AddSpecExtendMemory(options, LmCacheLayout(config, target.cache), config.n_layer, kLmMaxRows, &plan);
+  } else if (AsksForSpecExtend(options)) {
+    AddSpecExtendMemory(options, kSpecExtendOfLm, LmCacheLayout(config, target.cache), config.n_layer,
+                        kLmMaxRows, &plan);
   } else {
     plan.kv_chunk = chunk;
   }
@@ -301,6 +308,7 @@ constexpr DrafterEntry kLmDrafter = {
     .memory = LmMemory,
     .make = MakeLm,
     .in_auto = Always,
+    .as_member = GrowBestAsMember,
     .chain_by_default = true,
 };
 

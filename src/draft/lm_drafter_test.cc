@@ -2,11 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 
 #include "decode/decoder.h"
 #include "decode/policy.h"
 #include "draft/draft_models.h"
+#include "draft/spec_extend.h"
 #include "draft/testing/longspec_files.h"
 #include "sampling/sampler.h"
 
@@ -147,7 +149,179 @@ TEST_F(LmDrafterTest, ExtendedItIsAskedForQueriesEveryFewRounds) {
   options.spec_extend_chunks = 2;
   EXPECT_GT((*Make(options, *cache))->taps().query_rows, 0);
   options.draft_window = 10;
-  EXPECT_THAT(Make(options, *cache).status().message(), HasSubstr("--spec-extend-chunks: not with"));
+  EXPECT_THAT(Make(options, *cache).status().message(), HasSubstr("--spec-extend: not with"));
+  options.spec_extend_chunks = 0;
+  options.spec_extend = true;
+  EXPECT_THAT(Make(options, *cache).status().message(), HasSubstr("--spec-extend: not with"));
+}
+
+// Below the gate proposals are those without SpecExtend, to the bit; from it on those of a gate that was
+// never closed.
+TEST_F(LmDrafterTest, BelowTheGateItSeesAll) {
+  TinyModelOptions longer;
+  longer.context_length = 2000;
+  const std::string path = Write(longer);
+  std::vector<int32_t> text;
+  for (int32_t i = 0; i < 1500; ++i) text.push_back(i * 7 % 300 + 10);
+  const auto cache = tiny_.NewCache(1700, CacheType::kF16);
+  const auto propose = [&](int chunks, int from) {
+    SpeculationOptions options = Options(path, "2,2,2", 6);
+    options.spec_extend_chunks = chunks;
+    options.spec_extend_from = from;
+    auto drafter = Make(options, *cache);
+    EXPECT_TRUE(drafter.ok()) << drafter.status().message();
+    EXPECT_TRUE((*drafter)->Follow(text).ok());
+    TokenTree tree(text.back());
+    EXPECT_TRUE((*drafter)->Propose({.max_nodes = 6, .max_depth = 3}, text, tree).ok());
+    std::vector<std::pair<int32_t, float>> nodes;
+    for (int i = 1; i < tree.size(); ++i) nodes.emplace_back(tree.node(i).token, tree.node(i).score);
+    EXPECT_EQ(nodes.size(), 6U);
+    return nodes;
+  };
+  const auto without = propose(0, 0), with = propose(2, 1);
+  EXPECT_NE(with, without);  // of the prompt a window was seen
+  EXPECT_EQ(propose(2, 1501), without);
+  EXPECT_EQ(propose(2, 1500), with);
+  EXPECT_EQ(propose(2, 0), with);      // 64: what the chunks hold
+  EXPECT_EQ(propose(47, 0), without);  // 1504
+}
+
+TEST_F(LmDrafterTest, TheTextIsTheSameAcrossTheGate) {
+  const std::string perfect = Perfect();
+  for (const float temperature : {0.0F, 0.7F}) {
+    const std::vector<int32_t> plain = Generate({.type = "none"}, temperature, 60);
+    for (const char* tree : {"chain", "2,1,1,3"}) {
+      for (const int every : {1, 3}) {
+        SpeculationOptions options = Options(perfect, tree, 5);
+        options.spec_extend_chunks = 1;
+        options.spec_extend_every = every;
+        std::vector<int64_t> accepted;
+        for (const int from : {1, 100, 1000}) {
+          options.spec_extend_from = from;
+          DecodeStats stats;
+          EXPECT_EQ(Generate(options, temperature, 60, &stats), plain) << tree << every << from;
+          accepted.push_back(stats.accepted);
+        }
+        if (temperature == 0.0F && std::string_view(tree) == "chain") {
+          // A perfect draft is so as long as it sees what the target sees.
+          EXPECT_LT(accepted[0], accepted[1]);
+          EXPECT_LT(accepted[1], accepted[2]);
+          EXPECT_EQ(accepted[2], 50);
+        }
+      }
+    }
+  }
+}
+
+// A text of a small target with a draft that sees one chunk and the newest.
+class ExtendedScene {
+ public:
+  ExtendedScene(TinyTarget* tiny, Drafter* drafter, KvCache* cache, const Sampler* sampler)
+      : tiny_(*tiny), drafter_(*drafter), cache_(*cache), sampler_(*sampler) {}
+
+  // Evaluates a text, and makes so many rounds.
+  void Decode(const std::vector<int32_t>& prompt, int n_rounds, const SpeculationOptions& options) {
+    committed_ = prompt;
+    cache_.Truncate(0);
+    EXPECT_TRUE(drafter_.Follow(committed_).ok());
+    const auto policy = MakeFixedPolicy(options);
+    Decoder decoder({.target = &tiny_.target(),
+                     .cache = &cache_,
+                     .drafter = &drafter_,
+                     .policy = policy.get(),
+                     .sampler = &sampler_,
+                     .prefill_chunk = 64},
+                    &committed_);
+    EXPECT_TRUE(decoder.Prefill().ok());
+    for (int i = 0; i < n_rounds; ++i) EXPECT_TRUE(decoder.Step(20, {}).ok());
+  }
+  // Tokens and scores of nodes of each depth.
+  std::vector<std::vector<std::pair<int32_t, float>>> Propose() {
+    TokenTree tree(committed_.back());
+    EXPECT_TRUE(drafter_.Propose({.max_nodes = 14, .max_depth = 3}, committed_, tree).ok());
+    std::vector<std::vector<std::pair<int32_t, float>>> levels(4);
+    for (int i = 1; i < tree.size(); ++i) {
+      levels[static_cast<size_t>(tree.node(i).depth)].emplace_back(tree.node(i).token, tree.node(i).score);
+    }
+    return levels;
+  }
+  const std::vector<int32_t>& committed() const { return committed_; }
+
+ private:
+  TinyTarget& tiny_;
+  Drafter& drafter_;
+  KvCache& cache_;
+  const Sampler& sampler_;
+  std::vector<int32_t> committed_;
+};
+
+std::vector<int32_t> Text(int32_t seed, int32_t n) {
+  std::vector<int32_t> text;
+  for (int32_t i = 0; i < n; ++i) text.push_back((i * (seed + 5) + i * i % (7 + seed)) % 300 + 10);
+  return text;
+}
+
+// The last token is run on the set that was: the first level of a tree does not know yet whether another set
+// was chosen, and the next ones do (research: specextend.md 11.20).
+TEST_F(LmDrafterTest, TheRootIsRunOnTheOldSet) {
+  const Sampler sampler = *Sampler::Create({.temperature = 0, .seed = 5}, tiny_.config.n_vocab);
+  int n_other = 0;
+  for (int32_t seed = 0; seed < 6; ++seed) {
+    const auto propose = [&](int every) {
+      SpeculationOptions options = Options(Perfect(), "2,2,2", 14);
+      options.spec_extend_chunks = 1;
+      options.spec_extend_every = every;
+      const auto cache = tiny_.NewCache(400, CacheType::kF16);
+      const auto drafter = std::move(*Make(options, *cache));
+      ExtendedScene scene(&tiny_, drafter.get(), cache.get(), &sampler);
+      scene.Decode(Text(seed, 250), 2, options);  // of the second round's attention a set is chosen, or not
+      auto levels = scene.Propose();
+      EXPECT_EQ(levels[1].size(), 2U);
+      return levels;
+    };
+    const auto chosen = propose(1), kept = propose(100);
+    EXPECT_EQ(chosen[1], kept[1]) << seed;
+    n_other += chosen[2] != kept[2];
+  }
+  EXPECT_GT(n_other, 0);  // else no set changed
+}
+
+// Two texts one after the other are as in sessions of their own (research: specextend.md 11.14).
+TEST_F(LmDrafterTest, ExtendedNothingOfATextBeforeIsLeft) {
+  const Sampler sampler = *Sampler::Create({.temperature = 0, .seed = 5}, tiny_.config.n_vocab);
+  SpeculationOptions options = Options(Perfect(), "2,2,2", 14);
+  options.spec_extend_chunks = 1;
+  options.spec_extend_every = 3;
+  const auto propose = [&](bool after_another, int n_rounds) {
+    const auto cache = tiny_.NewCache(400, CacheType::kF16);
+    const auto drafter = std::move(*Make(options, *cache));
+    ExtendedScene scene(&tiny_, drafter.get(), cache.get(), &sampler);
+    if (after_another) scene.Decode(Text(9, 230), 4, options);
+    scene.Decode(Text(3, 250), n_rounds, options);
+    return scene.Propose();
+  };
+  for (const int n_rounds : {0, 1, 2, 4})
+    EXPECT_EQ(propose(true, n_rounds), propose(false, n_rounds)) << n_rounds;
+}
+
+// The paper's numbers, where nothing else is said (research: specextend.md 6).
+TEST(SpecExtendOptions, AreThePapersByKindOfDraft) {
+  const auto numbers = [](const SpecExtendSettings& s) { return std::array{s.n_chunks, s.every, s.from}; };
+  const auto of = [&](const SpeculationOptions& options, bool eagle, int trained) {
+    return numbers(SpecExtendOf(options, eagle ? kSpecExtendOfEagle : kSpecExtendOfLm, trained));
+  };
+  EXPECT_EQ(of({}, false, 0), (std::array{0, 0, 0}));
+  EXPECT_FALSE(SpecExtendOf({.spec_extend_every = 3}, kSpecExtendOfLm, 0).on());
+  EXPECT_EQ(of({.spec_extend = true}, false, 8192), (std::array{32, 4, 1024}));
+  EXPECT_EQ(of({.spec_extend = true}, true, 0), (std::array{64, 8, 2048}));
+  // A draft of as many positions as the set has needs places for what it drafts.
+  EXPECT_EQ(of({.spec_extend = true}, true, 2048), (std::array{56, 8, 1792}));
+  EXPECT_EQ(of({.spec_extend = true}, false, 20), (std::array{1, 4, 20}));
+  EXPECT_EQ(of({.spec_extend_chunks = 20, .spec_extend_every = 2}, true, 2048), (std::array{20, 2, 640}));
+  EXPECT_EQ(of({.spec_extend_chunks = 100, .spec_extend_from = 1}, true, 2048), (std::array{100, 8, 1}));
+  // SpecExtend begins where a draft's training ends, if not before.
+  EXPECT_EQ(of({.spec_extend = true, .spec_extend_from = 4000}, false, 2048), (std::array{32, 4, 2048}));
+  EXPECT_EQ(of({.spec_extend = true, .spec_extend_from = 4000}, false, 8192), (std::array{32, 4, 4000}));
 }
 
 // Scores are the draft's probabilities of the paths, however the tree was cut into passes.

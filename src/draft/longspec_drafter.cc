@@ -48,21 +48,24 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
 
   Status Follow(std::span<const int32_t> committed) override {
     forward_.Reset();
-    if (own_keys_) own_keys_->Follow(committed);
-    if (range_.LevelsLeft(committed.size()) <= 0) return {};
-    return forward_.Extend(committed).status();
+    // The tokens are read when a tree is grown.
+    return own_keys_ ? own_keys_->Follow(committed) : Status();
   }
 
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
-    LS_CHECK(cache_->length() + 1 == static_cast<int>(committed.size()));
+    if (cache_->length() + 1 != static_cast<int>(committed.size()))
+      return {};  // the keys of a prompt's end, which it looks at, are not there yet
     const int left = range_.LevelsToGrow(committed.size());
     if (left <= 0) return {};
     LS_TRY(forward_.Extend(committed).status());
-    if (own_keys_) range_.Sees(own_keys_->positions().size(), committed.size() - 1);
+    if (own_keys_) {
+      LS_TRY(own_keys_->Settle());
+      range_.Sees(own_keys_->positions().size(), committed.size() - 1);
+    }
     root_position_ = cache_->length();
     paths_.clear();
     n_slots_ = 0;
-    GuidedGrowth guided(*this, budget.foresight, kDiceOfModels, committed);
+    GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
     return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
                     guided, tree);
   }
@@ -164,6 +167,7 @@ constexpr DrafterEntry kLongspecDrafter = {
     .memory = LongspecMemory,
     .make = MakeLongspec,
     .in_auto = Always,
+    .as_member = GrowBestAsMember,
 };
 
 }  // namespace longspec

@@ -23,13 +23,13 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // Few tokens are likely, so that even a draft that knows nothing is right now and then.
-constexpr int kLikely = 8;
+constexpr int kLongspecLikely = 8;
 
-struct Text {
+struct LongspecText {
   std::vector<int32_t> tokens;
   std::vector<float> logits;  // of every generated token, bit by bit
   DecodeStats stats;
-  bool operator==(const Text& o) const {
+  bool operator==(const LongspecText& o) const {
     return tokens == o.tokens && logits.size() == o.logits.size() &&
            std::memcmp(logits.data(), o.logits.data(), logits.size() * sizeof(float)) == 0;
   }
@@ -54,12 +54,12 @@ class LongspecDrafterTest : public ::testing::Test {
     return prompt;
   }
 
-  Text Generate(const SpeculationOptions& options, float temperature, int n_prompt, int n_predict,
-                std::unique_ptr<Drafter>* drafter_out = nullptr) {
+  LongspecText Generate(const SpeculationOptions& options, float temperature, int n_prompt, int n_predict,
+                        std::unique_ptr<Drafter>* drafter_out = nullptr) {
     SamplingOptions sampling;
     sampling.temperature = temperature;
     sampling.seed = 11;
-    for (int32_t t = 0; t < kLikely; ++t) sampling.logit_bias.emplace_back(200 + t, 9.0F);
+    for (int32_t t = 0; t < kLongspecLikely; ++t) sampling.logit_bias.emplace_back(200 + t, 9.0F);
     const auto sampler = Sampler::Create(sampling, tiny_.config.n_vocab);
     EXPECT_TRUE(sampler.ok());
     cache_ = tiny_.NewCache(n_prompt + n_predict + 64, CacheType::kF16);
@@ -76,7 +76,7 @@ class LongspecDrafterTest : public ::testing::Test {
                      .prefill_chunk = 64},
                     &committed_);
     EXPECT_TRUE(decoder.Prefill().ok());
-    Text text;
+    LongspecText text;
     while (static_cast<int>(text.tokens.size()) < n_predict) {
       const auto step = decoder.Step(n_predict - static_cast<int>(text.tokens.size()), {});
       EXPECT_TRUE(step.ok()) << step.status().message();
@@ -95,11 +95,11 @@ class LongspecDrafterTest : public ::testing::Test {
   // They make up the draft's whole vocabulary.
   void ProposeLikelyTokensOnly() {
     std::vector<int64_t> vocab;
-    for (int64_t t = 0; t < kLikely; ++t) vocab.push_back(200 + t);
+    for (int64_t t = 0; t < kLongspecLikely; ++t) vocab.push_back(200 + t);
     WriteDraft(RandomDraft(tiny_.config, 64, 3), draft_ + "/model.safetensors", "", DType::kF32, vocab);
   }
 
-  Text Plain(float temperature, int n_prompt, int n_predict) {
+  LongspecText Plain(float temperature, int n_prompt, int n_predict) {
     return Generate({.type = "none"}, temperature, n_prompt, n_predict);
   }
 
@@ -115,11 +115,11 @@ TEST_F(LongspecDrafterTest, SameBitsForEveryShapeAndTemperature) {
   ProposeLikelyTokensOnly();
   int64_t accepted = 0;
   for (const float temperature : {0.0F, 0.7F, 1.0F}) {
-    const Text plain = Plain(temperature, 20, 60);
+    const LongspecText plain = Plain(temperature, 20, 60);
     for (const char* tree : {"chain", "", "4", "3,5,9", "best", "best:3", "opt:0.1", "opt-last:0.1:4"}) {
       for (const int n_max : {1, 24, 100}) {
         SCOPED_TRACE(std::string(tree) + " " + std::to_string(n_max) + " at " + std::to_string(temperature));
-        const Text text = Generate(Options(tree, n_max), temperature, 20, 60);
+        const LongspecText text = Generate(Options(tree, n_max), temperature, 20, 60);
         EXPECT_EQ(text, plain);
         EXPECT_GT(text.stats.drafted, 0);
         EXPECT_EQ(text.stats.accepted + text.stats.steps, 60);
@@ -131,7 +131,7 @@ TEST_F(LongspecDrafterTest, SameBitsForEveryShapeAndTemperature) {
 }
 
 TEST_F(LongspecDrafterTest, SameBitsAcrossChunksOfTheContext) {
-  const Text plain = Plain(0.7F, 500, 40);
+  const LongspecText plain = Plain(0.7F, 500, 40);
   EXPECT_EQ(Generate(Options("", 60), 0.7F, 500, 40), plain);
   EXPECT_EQ(Generate(Options("chain", 5), 0.7F, 500, 40), plain);
   EXPECT_EQ(Generate(Options(), 0.7F, 1, 20), Plain(0.7F, 1, 20));  // nothing to attend to at first
@@ -142,8 +142,8 @@ TEST_F(LongspecDrafterTest, SameBitsAcrossChunksOfTheContext) {
 TEST_F(LongspecDrafterTest, WithKeysOfItsOwn) {
   ProposeLikelyTokensOnly();
   std::unique_ptr<Drafter> reads_targets, reads_own;
-  const Text plain = Plain(0.7F, 300, 60);
-  const Text with_targets = Generate(Options("4"), 0.7F, 300, 60, &reads_targets);
+  const LongspecText plain = Plain(0.7F, 300, 60);
+  const LongspecText with_targets = Generate(Options("4"), 0.7F, 300, 60, &reads_targets);
   Folder folder;
   draft_ = WriteDraftFolder(folder, tiny_.config, RandomDraft(tiny_.config, 64, 3),
                             ", \"longspec_own_keys\": true");
@@ -154,7 +154,7 @@ TEST_F(LongspecDrafterTest, WithKeysOfItsOwn) {
       EXPECT_EQ(Generate(Options(tree), temperature, 300, 60), Plain(temperature, 300, 60));
     }
   }
-  const Text with_own = Generate(Options("4"), 0.7F, 300, 60, &reads_own);
+  const LongspecText with_own = Generate(Options("4"), 0.7F, 300, 60, &reads_own);
   EXPECT_EQ(with_own, plain);
   EXPECT_GT(with_own.stats.accepted, 0);
   EXPECT_NE(with_own.stats.accepted, with_targets.stats.accepted);
@@ -174,8 +174,8 @@ TEST_F(LongspecDrafterTest, WithKeysOfItsOwn) {
 // A draft that is never right: a token a round, and still the same text.
 TEST_F(LongspecDrafterTest, AnAdversaryCostsNothingButTime) {
   WriteDraft(RandomDraft(tiny_.config, 64, 3), draft_ + "/model.safetensors", "", DType::kF32, {5, 6, 7});
-  const Text plain = Plain(0.0F, 20, 20);
-  const Text text = Generate(Options("3,9", 12), 0.0F, 20, 20);
+  const LongspecText plain = Plain(0.0F, 20, 20);
+  const LongspecText text = Generate(Options("3,9", 12), 0.0F, 20, 20);
   EXPECT_EQ(text, plain);
   EXPECT_EQ(text.stats.accepted, 0);
   EXPECT_EQ(text.stats.steps, 20);
@@ -213,12 +213,12 @@ TEST_F(LongspecDrafterTest, NoWeightsCanChangeABit) {
     WriteDraft(draft, draft_ + "/model.safetensors", "", DType::kF32, adversary.vocab);
     models_ = {};
     for (const float temperature : {0.0F, 0.7F, 1.0F}) {
-      const Text plain = Plain(temperature, 20, 16);
+      const LongspecText plain = Plain(temperature, 20, 16);
       for (const char* tree : {"chain", "", "4", "best", "opt:0.1", "opt-last:0.1:4"}) {
         SCOPED_TRACE(std::string(adversary.what) + ": " + tree + " at " + std::to_string(temperature));
         SpeculationOptions options = Options(tree);
         options.draft_weights = "f32";
-        const Text text = Generate(options, temperature, 20, 16);
+        const LongspecText text = Generate(options, temperature, 20, 16);
         EXPECT_EQ(text, plain);
         EXPECT_EQ(text.stats.drafted > 0, adversary.proposes);
         EXPECT_EQ(text.stats.accepted + text.stats.steps, 16);
@@ -233,7 +233,7 @@ TEST_F(LongspecDrafterTest, NoWeightsCanChangeABit) {
 // What a round leaves in the cache is what prefill of the same text would.
 TEST_F(LongspecDrafterTest, TheCacheEqualsAFreshPrefill) {
   ProposeLikelyTokensOnly();
-  const Text text_of_rounds = Generate(Options("", 60), 1.0F, 490, 60);
+  const LongspecText text_of_rounds = Generate(Options("", 60), 1.0F, 490, 60);
   EXPECT_GT(text_of_rounds.stats.accepted, 10);  // else nothing was moved
   const std::unique_ptr<KvCache> after = std::move(cache_);
   std::vector<int32_t> text = committed_;
@@ -311,15 +311,15 @@ TEST_F(LongspecDrafterTest, BeyondItsTrainingItProposesNothingAndSaysSo) {
   (void)WriteDraftFolder(folder_, tiny_.config, RandomDraft(tiny_.config, 64, 3),
                          ", \"max_position_embeddings\": 4096, \"longspec_trained_positions\": 50");
   std::unique_ptr<Drafter> drafter;
-  const Text plain = Plain(0.0F, 40, 30);
-  const Text text = Generate(Options("4,4,4"), 0.0F, 40, 30, &drafter);
+  const LongspecText plain = Plain(0.0F, 40, 30);
+  const LongspecText text = Generate(Options("4,4,4"), 0.0F, 40, 30, &drafter);
   EXPECT_EQ(text, plain);
   EXPECT_GT(text.stats.drafted, 0);
   EXPECT_THAT(drafter->notice(),
               AllOf(HasSubstr("trained for 50 positions"), HasSubstr("nothing was proposed")));
-  const Text late = Generate(Options(), 0.0F, 51, 5, &drafter);
+  const LongspecText late = Generate(Options(), 0.0F, 51, 5, &drafter);
   EXPECT_EQ(late.stats.drafted, 0);
-  const Text early = Generate(Options(), 0.0F, 10, 5, &drafter);
+  const LongspecText early = Generate(Options(), 0.0F, 10, 5, &drafter);
   EXPECT_GT(early.stats.drafted, 0);
   EXPECT_EQ(drafter->notice(), "");
   // The last levels before the limit: the root at position 48 may have two.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/size.h"
 #include "base/status_macros.h"
 #include "draft/head_pass.h"
 #include "tensor/dequantize.h"
@@ -13,10 +14,8 @@
 namespace longspec {
 namespace {
 
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
-
 // Of attention's partial states, whatever the context: the draft's memory is constant.
-constexpr size_t kStateBytes = 1 << 20;
+constexpr size_t kLongspecStateBytes = 1 << 20;
 
 InputForms FormsOf(const LongspecModel& model) {
   InputForms forms;
@@ -65,8 +64,8 @@ LongspecForward::LongspecForward(std::shared_ptr<const LongspecModel> model, con
       target_(target),
       rope_(target.config->rope),
       layout_(layout),
-      self_(target.kernels, target.config->attention(), target.team->size(), kStateBytes),
-      cross_(target.kernels, target.config->attention(), target.team->size(), kStateBytes),
+      self_(target.kernels, target.config->attention(), target.team->size(), kLongspecStateBytes),
+      cross_(target.kernels, target.config->attention(), target.team->size(), kLongspecStateBytes),
       work_(LongspecModel::Block(*target.config, model_->n_ff).shape, target.kernels, kMaxRows,
             FormsOf(*model_)),
       logits_(Z(kMaxRows) * Z(n_logits()) * sizeof(float)) {

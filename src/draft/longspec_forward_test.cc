@@ -19,10 +19,10 @@ namespace {
 
 constexpr int kFf = 96;
 // Largest difference of a logit (their deviation is about 1) that float32 arithmetic may make.
-constexpr double kBound = 1e-4;
+constexpr double kMostDistance = 1e-4;
 
 // A target, a draft for it, and a sequence whose last token is the root.
-struct Rig {
+struct LongspecRig {
   struct Options {
     int n_committed = 40;
     int window = 512;
@@ -38,7 +38,7 @@ struct Rig {
     DType stored = DType::kF32;
   };
 
-  explicit Rig(const Options& o, const std::function<void(DraftTensors&)>& change = {})
+  explicit LongspecRig(const Options& o, const std::function<void(DraftTensors&)>& change = {})
       : tiny({.architecture = o.architecture,
               .n_embd = o.n_embd,
               .n_heads = o.n_heads,
@@ -130,23 +130,23 @@ double Deviation(const Vec& x) {
 TEST(LongspecForward, RootAgreesWithTheSpecification) {
   for (const int n : {1, 2, 40, 300}) {
     for (const int window : {512, 7}) {
-      Rig rig({.n_committed = n, .window = window});
+      LongspecRig rig({.n_committed = n, .window = window});
       const Vec expected = rig.Expected({});
       EXPECT_GT(Deviation(expected), 0.5);
-      EXPECT_LT(Distance(rig.RootLogits(), expected), kBound) << n << " " << window;
+      EXPECT_LT(Distance(rig.RootLogits(), expected), kMostDistance) << n << " " << window;
     }
   }
 }
 
 // Behaviour 2 of the specification: even a norm without weights would scale all logits.
 TEST(LongspecForward, NoNormComesBeforeTheHead) {
-  Rig rig({});
+  LongspecRig rig({});
   double ss = 0;
   const Vec hidden = rig.ExpectedHidden({});
   for (const double x : hidden) ss += x * x;
   Vec normed = rig.Expected({});
   for (double& x : normed) x /= std::sqrt(ss / static_cast<double>(hidden.size()));
-  EXPECT_LT(Distance(rig.RootLogits(), rig.Expected({})), kBound);
+  EXPECT_LT(Distance(rig.RootLogits(), rig.Expected({})), kMostDistance);
   EXPECT_GT(Distance(rig.RootLogits(), normed), 0.1);
 }
 
@@ -154,61 +154,62 @@ TEST(LongspecForward, NoNormComesBeforeTheHead) {
 TEST(LongspecForward, TreeNodesAgreeWithTheSpecification) {
   for (const int window : {512, 3}) {
     for (const int n : {1, 33, 257}) {
-      Rig rig({.n_committed = n, .window = window});
+      LongspecRig rig({.n_committed = n, .window = window});
       (void)rig.RootLogits();
       const int r = rig.root_position();
       const std::vector<int32_t> a = {0}, b = {1}, aa = {0, 2}, ba = {1, 3}, bb = {1, 4}, bba = {1, 4, 5};
       const auto level1 = rig.Run({{11, r + 1, 0, a}, {22, r + 1, 1, b}}, rig.LastLayer());
-      EXPECT_LT(Distance(level1[0], rig.Expected({11})), kBound);
-      EXPECT_LT(Distance(level1[1], rig.Expected({22})), kBound);
+      EXPECT_LT(Distance(level1[0], rig.Expected({11})), kMostDistance);
+      EXPECT_LT(Distance(level1[1], rig.Expected({22})), kMostDistance);
       const auto level2 =
           rig.Run({{33, r + 2, 2, aa}, {44, r + 2, 3, ba}, {55, r + 2, 4, bb}}, rig.LastLayer());
-      EXPECT_LT(Distance(level2[0], rig.Expected({11, 33})), kBound);
-      EXPECT_LT(Distance(level2[1], rig.Expected({22, 44})), kBound);
-      EXPECT_LT(Distance(level2[2], rig.Expected({22, 55})), kBound);
+      EXPECT_LT(Distance(level2[0], rig.Expected({11, 33})), kMostDistance);
+      EXPECT_LT(Distance(level2[1], rig.Expected({22, 44})), kMostDistance);
+      EXPECT_LT(Distance(level2[2], rig.Expected({22, 55})), kMostDistance);
       const auto level3 = rig.Run({{66, r + 3, 5, bba}}, rig.LastLayer());
-      EXPECT_LT(Distance(level3[0], rig.Expected({22, 55, 66})), kBound);
+      EXPECT_LT(Distance(level3[0], rig.Expected({22, 55, 66})), kMostDistance);
     }
   }
 }
 
 TEST(LongspecForward, OtherTypesAreCloseToTheSpecification) {
-  const auto relative = [](Rig rig) {
+  const auto relative = [](LongspecRig rig) {
     const Vec expected = rig.Expected({});
     return Distance(rig.RootLogits(), expected) / Deviation(expected);
   };
-  EXPECT_LT(relative(Rig({.type = CacheType::kF16})), 0.01);
-  EXPECT_LT(relative(Rig({.type = CacheType::kBF16})), 0.05);
-  EXPECT_LT(relative(Rig({.type = CacheType::kBF16Amx})), 0.05);
-  EXPECT_LT(relative(Rig({.type = CacheType::kQ8_0, .n_kv_heads = 1})), 0.02);
-  EXPECT_LT(relative(Rig({.type = CacheType::kQ4_0, .n_kv_heads = 1})), 0.36);  // 127 / 7 times q8_0's
-  EXPECT_LT(relative(Rig({.weights = "bf16"})), 0.05);
-  EXPECT_LT(relative(Rig({.weights = ""})), 0.1);
-  EXPECT_LT(relative(Rig({.weights = "q8_0"})), 0.1);
+  EXPECT_LT(relative(LongspecRig({.type = CacheType::kF16})), 0.01);
+  EXPECT_LT(relative(LongspecRig({.type = CacheType::kBF16})), 0.05);
+  EXPECT_LT(relative(LongspecRig({.type = CacheType::kBF16Amx})), 0.05);
+  EXPECT_LT(relative(LongspecRig({.type = CacheType::kQ8_0, .n_kv_heads = 1})), 0.02);
+  EXPECT_LT(relative(LongspecRig({.type = CacheType::kQ4_0, .n_kv_heads = 1})),
+            0.36);  // 127 / 7 times q8_0's
+  EXPECT_LT(relative(LongspecRig({.weights = "bf16"})), 0.05);
+  EXPECT_LT(relative(LongspecRig({.weights = ""})), 0.1);
+  EXPECT_LT(relative(LongspecRig({.weights = "q8_0"})), 0.1);
 }
 
 // Targets whose rotary halves lie as in the checkpoint, so that nothing changes places.
 TEST(LongspecForward, QwenTargetsAgreeAsWell) {
   for (const char* architecture : {"qwen2", "qwen3"}) {
-    Rig rig({.n_committed = 30, .architecture = architecture});
+    LongspecRig rig({.n_committed = 30, .architecture = architecture});
     EXPECT_EQ(rig.config.rope.pairing, kernels::RopePairing::kHalfSplit);
-    EXPECT_LT(Distance(rig.RootLogits(), rig.Expected({})), kBound) << architecture;
+    EXPECT_LT(Distance(rig.RootLogits(), rig.Expected({})), kMostDistance) << architecture;
     const std::vector<int32_t> path = {0};
     const auto node = rig.Run({{11, rig.root_position() + 1, 0, path}}, rig.LastLayer());
-    EXPECT_LT(Distance(node[0], rig.Expected({11})), kBound) << architecture;
+    EXPECT_LT(Distance(node[0], rig.Expected({11})), kMostDistance) << architecture;
   }
 }
 
 // What published drafts have: as many key-value heads as query heads, a fourth or a fifth of them, positions
 // scaled linearly, files of F16.
 TEST(LongspecForward, PublishedKindsAgreeWithTheSpecification) {
-  const auto expect_agreement = [](const Rig::Options& options,
+  const auto expect_agreement = [](const LongspecRig::Options& options,
                                    const std::function<void(DraftTensors&)>& change) {
-    Rig rig(options, change);
-    EXPECT_LT(Distance(rig.RootLogits(), rig.Expected({})), kBound);
+    LongspecRig rig(options, change);
+    EXPECT_LT(Distance(rig.RootLogits(), rig.Expected({})), kMostDistance);
     const std::vector<int32_t> path = {0};
     const auto node = rig.Run({{11, rig.root_position() + 1, 0, path}}, rig.LastLayer());
-    EXPECT_LT(Distance(node[0], rig.Expected({11})), kBound);
+    EXPECT_LT(Distance(node[0], rig.Expected({11})), kMostDistance);
   };
   expect_agreement({.n_kv_heads = 4, .n_heads = 4}, {});
   expect_agreement({.n_kv_heads = 2, .n_heads = 8, .n_embd = 128}, {});
@@ -222,7 +223,7 @@ TEST(LongspecForward, PublishedKindsAgreeWithTheSpecification) {
 }
 
 TEST(LongspecForward, LogitsGiveTheTokensInOrder) {
-  Rig rig({});
+  LongspecRig rig({});
   std::vector<std::vector<TokenScore>> next;
   const LongspecRow root = rig.Root();
   ASSERT_TRUE(rig.forward->Run({&root, 1}, rig.LastLayer(), 10, next).ok());
@@ -233,7 +234,7 @@ TEST(LongspecForward, LogitsGiveTheTokensInOrder) {
   for (const TokenScore& score : next[0]) {
     const auto best = std::max_element(expected.begin(), expected.end());
     EXPECT_EQ(score.token, best - expected.begin());
-    EXPECT_NEAR(score.log_prob, *best - std::log(sum), kBound);
+    EXPECT_NEAR(score.log_prob, *best - std::log(sum), kMostDistance);
     *best = -1e300;
   }
 }
@@ -242,7 +243,7 @@ TEST(LongspecForward, LogitsGiveTheTokensInOrder) {
 TEST(LongspecForward, RowsDoNotDependOnEachOtherNorOnThreads) {
   std::vector<std::vector<float>> first;
   for (const int threads : {1, 2, 3}) {
-    Rig rig({.n_committed = 300, .n_threads = threads});
+    LongspecRig rig({.n_committed = 300, .n_threads = threads});
     (void)rig.RootLogits();
     std::vector<std::vector<int32_t>> paths;
     for (int32_t i = 0; i < 30; ++i) paths.push_back({i});
@@ -260,7 +261,7 @@ TEST(LongspecForward, RowsDoNotDependOnEachOtherNorOnThreads) {
 }
 
 TEST(LongspecForward, LongCallsRunInParts) {
-  Rig rig({});
+  LongspecRig rig({});
   (void)rig.RootLogits();
   const int n = 2 * LongspecForward::kMaxRows + 3;
   std::vector<std::vector<int32_t>> paths;
@@ -283,7 +284,7 @@ TEST(LongspecForward, LongCallsRunInParts) {
 
 // Of the target it reads the last layer's committed rows and nothing else.
 TEST(LongspecForward, ReadsTheLastLayersCommittedRowsOnly) {
-  Rig rig({.n_committed = 270});
+  LongspecRig rig({.n_committed = 270});
   auto speculated = rig.cache->Begin(20);
   ASSERT_TRUE(speculated.ok());
   const std::vector<float> before = rig.RootLogits();
@@ -299,12 +300,12 @@ TEST(LongspecForward, ReadsTheLastLayersCommittedRowsOnly) {
 }
 
 TEST(LongspecForward, UnusedProjectionsAreNotUsedAndBiasesAre) {
-  const std::vector<float> before = Rig({}).RootLogits();
+  const std::vector<float> before = LongspecRig({}).RootLogits();
   const auto with = [](const char* name) {
-    return Rig({},
-               [name](DraftTensors& draft) {
-                 for (float& x : draft[name]) x = x * -2.0F + 0.1F;
-               })
+    return LongspecRig({},
+                       [name](DraftTensors& draft) {
+                         for (float& x : draft[name]) x = x * -2.0F + 0.1F;
+                       })
         .RootLogits();
   };
   for (const char* name : {"cross_attn.k_proj.weight", "cross_attn.k_proj.bias", "cross_attn.v_proj.weight",
@@ -321,7 +322,7 @@ TEST(LongspecForward, UnusedProjectionsAreNotUsedAndBiasesAre) {
 // Behaviour 6 of the specification: p - 512 is seen, p - 513 is not.
 TEST(LongspecForward, TheWindowReaches512TokensBack) {
   for (const int n : {514, 700, 769, 1030}) {
-    Rig rig({.n_committed = n, .window = 512});
+    LongspecRig rig({.n_committed = n, .window = 512});
     const auto with = [&](int changed) {
       std::vector<int32_t> tokens = rig.committed;
       if (changed >= 0) tokens[static_cast<size_t>(changed)] ^= 1;
@@ -339,7 +340,7 @@ TEST(LongspecForward, TheWindowReaches512TokensBack) {
 // However the ring was filled, a node of a tree at its far end included.
 TEST(LongspecForward, TheRingHoldsWhatAFullPrefillWould) {
   const std::vector<int32_t> tokens = RandomTokens(2010, 4);
-  Rig rig({.n_committed = 40});
+  LongspecRig rig({.n_committed = 40});
   const auto filled = [&](const std::vector<int>& lengths, std::vector<int>* computed) {
     rig.forward->Reset();
     for (const int n : lengths) {
@@ -383,7 +384,7 @@ TEST(LongspecForward, TheRingHoldsWhatAFullPrefillWould) {
 // Behaviour 7 of the specification: a cache as long as the text holds the same rows and gives the same bits.
 TEST(LongspecForward, TheRingEqualsACacheOfTheWholeText) {
   const std::vector<int32_t> tokens = RandomTokens(1600, 4);
-  Rig rig({.n_committed = 40});
+  LongspecRig rig({.n_committed = 40});
   const LlamaConfig& c = rig.config;
   // Chunks for a window of the whole text, which is then no wider than the ring's.
   auto* window_of = const_cast<LongspecModel*>(rig.model.get());
@@ -423,7 +424,7 @@ TEST(LongspecForward, TheRingEqualsACacheOfTheWholeText) {
 }
 
 TEST(LongspecForward, AShorterSequenceStartsAgain) {
-  Rig rig({.n_committed = 100});
+  LongspecRig rig({.n_committed = 100});
   const std::vector<float> before = rig.RootLogits();
   EXPECT_EQ(*rig.forward->Extend(std::span(rig.committed).first(60)), 60);
   EXPECT_EQ(*rig.forward->Extend(rig.committed), 40);
@@ -431,9 +432,9 @@ TEST(LongspecForward, AShorterSequenceStartsAgain) {
 }
 
 TEST(LongspecForward, ReducedVocabulary) {
-  const std::vector<float> all = Rig({}).RootLogits();
+  const std::vector<float> all = LongspecRig({}).RootLogits();
   const std::vector<int64_t> vocab = {300, 7, 0, 383, 64, 65, 66, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 99};
-  Rig rig({.vocab = vocab});
+  LongspecRig rig({.vocab = vocab});
   std::vector<int64_t> sorted = vocab;
   std::ranges::sort(sorted);
   const std::vector<float> reduced = rig.RootLogits();
@@ -457,7 +458,7 @@ TEST(LongspecForward, ReducedVocabulary) {
 }
 
 TEST(LongspecForward, TokensOutsideTheVocabularyAreRefused) {
-  Rig rig({});
+  LongspecRig rig({});
   const std::vector<int32_t> bad = {5, 384};
   rig.forward->Reset();
   EXPECT_EQ(rig.forward->Extend(bad).status().code(), StatusCode::kInvalidArgument);
@@ -468,7 +469,7 @@ TEST(LongspecForward, TokensOutsideTheVocabularyAreRefused) {
 
 // Weights out of all proportion: no number is a number any more, and nothing is proposed.
 TEST(LongspecForward, LogitsThatAreNoNumbersProposeNothing) {
-  Rig rig({}, [](DraftTensors& draft) {
+  LongspecRig rig({}, [](DraftTensors& draft) {
     for (float& x : draft["mlp.down_proj.weight"]) x = 3e38F;
   });
   std::vector<std::vector<TokenScore>> next;

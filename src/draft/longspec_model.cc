@@ -8,13 +8,13 @@
 namespace longspec {
 namespace {
 
-constexpr int kMaxWindow = 1 << 16;
+constexpr int kMaxLongspecWindow = 1 << 16;
 
 Result<int> Window(const DraftCheckpoint& checkpoint) {
   LS_ASSIGN(const int window, checkpoint.keys.Size("longspec_window"));
-  if (window > kMaxWindow) {
+  if (window > kMaxLongspecWindow) {
     return Unsupported(checkpoint.path + ": a window of " + std::to_string(window) + " tokens, at most " +
-                       std::to_string(kMaxWindow) + " are supported");
+                       std::to_string(kMaxLongspecWindow) + " are supported");
   }
   return window;
 }

@@ -21,11 +21,11 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr int kFf = 64;
+constexpr int kModelFf = 64;
 
 class LongspecModelTest : public ::testing::Test {
  protected:
-  LongspecModelTest() : draft_(RandomDraft(tiny_.config, kFf, 5)) {}
+  LongspecModelTest() : draft_(RandomDraft(tiny_.config, kModelFf, 5)) {}
 
   std::string Write(const std::string& more = "") {
     return WriteDraftFolder(folder_, tiny_.config, draft_, more);
@@ -69,7 +69,7 @@ TEST_F(LongspecModelTest, TheSpecificationsTensorsAndCounts) {
     if (tensor.required) n_used += draft_[tensor.name].size();
   }
   const size_t h = 64, kv = 32;
-  EXPECT_EQ(n, 2 * (2 * h * h + 2 * h * kv + h + 2 * kv) + 3 * h * kFf + 3 * h);
+  EXPECT_EQ(n, 2 * (2 * h * h + 2 * h * kv + h + 2 * kv) + 3 * h * kModelFf + 3 * h);
   EXPECT_EQ(n - n_used, 2 * (h * kv + kv));
 }
 

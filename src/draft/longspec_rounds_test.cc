@@ -94,11 +94,11 @@ class ChangedTrees final : public Drafter {
 
 TokenTree Unchanged(const TokenTree& tree, std::span<const int32_t>) { return tree; }
 
-struct Text {
+struct RoundsText {
   std::vector<int32_t> tokens;
   std::vector<float> logits;
   std::vector<size_t> rounds;  // tokens of each
-  bool operator==(const Text& o) const {
+  bool operator==(const RoundsText& o) const {
     return tokens == o.tokens && rounds == o.rounds && logits.size() == o.logits.size() &&
            std::memcmp(logits.data(), o.logits.data(), logits.size() * sizeof(float)) == 0;
   }
@@ -125,9 +125,9 @@ class LongspecRoundsTest : public ::testing::Test {
   }
 
   // Rounds until the text has n_predict tokens. `at_round(cache)` is called before each.
-  Text Generate(Target& target, const SpeculationOptions& options, const ChangedTrees::Change& change,
-                int n_prompt, int n_predict, int n_more = 0,
-                const std::function<void(const KvCache&)>& at_round = {}) {
+  RoundsText Generate(Target& target, const SpeculationOptions& options, const ChangedTrees::Change& change,
+                      int n_prompt, int n_predict, int n_more = 0,
+                      const std::function<void(const KvCache&)>& at_round = {}) {
     SamplingOptions sampling;
     sampling.temperature = 0.7F;
     sampling.seed = 11;
@@ -148,7 +148,7 @@ class LongspecRoundsTest : public ::testing::Test {
                      .prefill_chunk = 512},
                     &committed);
     EXPECT_TRUE(decoder.Prefill().ok());
-    Text text;
+    RoundsText text;
     while (static_cast<int>(text.tokens.size()) < n_predict) {
       if (at_round) at_round(*cache);
       const auto step = decoder.Step(n_predict - static_cast<int>(text.tokens.size()), {});
@@ -209,7 +209,7 @@ std::vector<int> DraftRows(const LongspecModel& model) {
 // in each, and the m pending tokens are those the draft has not stored when a round begins; of the prompt's
 // 2001 tokens it has stored the window and the root.
 TEST_F(LongspecRoundsTest, TheWorkedExampleOfTheSpecification) {
-  const Text plain = Generate(tiny_.target(), Options("none"), Unchanged, 2001, 30);
+  const RoundsText plain = Generate(tiny_.target(), Options("none"), Unchanged, 2001, 30);
   RecordingTarget target(&tiny_.target());
   const auto model = models_.Learned<LongspecModel>(draft_, "", *target.shared_parts());
   ASSERT_TRUE(model.ok()) << model.status().message();
@@ -234,16 +234,17 @@ TEST_F(LongspecRoundsTest, TheWorkedExampleOfTheSpecification) {
       depths.insert(depths.end(), static_cast<size_t>(width), depths.back() + 1);
     EXPECT_EQ(target.passes[0].depths, depths);
   };
-  const Text text = Generate(target, Options("longspec"), scripted, 2001, 15, 0, [&](const KvCache& cache) {
-    ASSERT_LT(n_rounds, accepted.size());
-    EXPECT_EQ(cache.length(), roots[n_rounds]);  // T = R
-    if (n_rounds > 0) {
-      check_last_round();
-      Norms().clear();
-    }
-    target.passes.clear();
-    ++n_rounds;
-  });
+  const RoundsText text =
+      Generate(target, Options("longspec"), scripted, 2001, 15, 0, [&](const KvCache& cache) {
+        ASSERT_LT(n_rounds, accepted.size());
+        EXPECT_EQ(cache.length(), roots[n_rounds]);  // T = R
+        if (n_rounds > 0) {
+          check_last_round();
+          Norms().clear();
+        }
+        target.passes.clear();
+        ++n_rounds;
+      });
   check_last_round();
   EXPECT_EQ(text.rounds, (std::vector<size_t>{4, 4, 1, 6}));  // a + 1 each
   EXPECT_EQ(text.tokens, std::vector<int32_t>(plain.tokens.begin(), plain.tokens.begin() + 15));
@@ -284,7 +285,7 @@ TEST_F(LongspecRoundsTest, UnusedRowsChangeNothingThatIsAccepted) {
   const auto generate = [&](const ChangedTrees::Change& change) {
     return Generate(tiny_.target(), Options("longspec", 60), change, 300, 60, 30);
   };
-  const Text text = generate(Unchanged);
+  const RoundsText text = generate(Unchanged);
   EXPECT_LT(text.rounds.size(), 45U);  // else little was accepted
   EXPECT_EQ(generate(Reversed), text);
   EXPECT_EQ(generate(Padded), text);

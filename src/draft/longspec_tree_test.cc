@@ -16,10 +16,10 @@ namespace longspec::testing {
 namespace {
 
 // A sequence, the target's cache of all of it but the last token, and a drafter that follows it.
-class Scene {
+class TreeScene {
  public:
   // `vocab`: tokens the draft chooses among; empty: all.
-  explicit Scene(const std::string& tree, int window = 512, const std::vector<int64_t>& vocab = {})
+  explicit TreeScene(const std::string& tree, int window = 512, const std::vector<int64_t>& vocab = {})
       : tiny_({.n_embd = 32, .n_heads = 2, .n_kv_heads = 1, .n_ff = 32}),
         draft_(RandomDraft(tiny_.config, 32, 9)),
         window_(window),
@@ -93,10 +93,10 @@ class Scene {
 // border.
 TEST(LongspecTree, BeamsAreTheSpecifications) {
   const std::vector<int> widths = {4, 16, 16, 16, 16};
-  Scene scene("");
+  TreeScene scene("");
   scene.Commit(258);
   ExpectTree(scene.Propose(68, 5), BeamSearch(scene.Specified(), widths));
-  Scene narrow("", 7);
+  TreeScene narrow("", 7);
   for (const int n : {254, 258}) {
     narrow.Commit(n);
     ExpectTree(narrow.Propose(68, 5), BeamSearch(narrow.Specified(), widths));
@@ -104,13 +104,13 @@ TEST(LongspecTree, BeamsAreTheSpecifications) {
 }
 
 TEST(LongspecTree, TheFirstTokenOfAllHasNothingToAttendTo) {
-  Scene scene("3,5,2");
+  TreeScene scene("3,5,2");
   scene.Commit(1);
   ExpectTree(scene.Propose(10, 3), BeamSearch(scene.Specified(), {3, 5, 2}));
 }
 
 TEST(LongspecTree, ABeamBeyondTheBudgetKeepsItsBest) {
-  Scene scene("");
+  TreeScene scene("");
   scene.Commit(40);
   const Scores whole = BeamSearch(scene.Specified(), {4, 16, 16, 16, 16});
   for (const int n : {1, 8, 30, 67}) ExpectTree(scene.Propose(n, 5), Best(whole, static_cast<size_t>(n)));
@@ -119,7 +119,7 @@ TEST(LongspecTree, ABeamBeyondTheBudgetKeepsItsBest) {
 
 TEST(LongspecTree, ChainsAreTheMostProbableTokens) {
   for (const int window : {512, 3}) {
-    Scene scene("chain", window);
+    TreeScene scene("chain", window);
     for (const int n : {39, 40, 46}) {
       scene.Commit(n);
       ExpectTree(scene.Propose(6, 6), BeamSearch(scene.Specified(), std::vector<int>(6, 1)));
@@ -130,7 +130,7 @@ TEST(LongspecTree, ChainsAreTheMostProbableTokens) {
 // Of few tokens, so that the best paths are long.
 TEST(LongspecTree, BestFirstIsTheMostProbablePaths) {
   for (const size_t depth : {10, 2}) {
-    Scene scene("best:" + std::to_string(depth), 512, {7, 200, 42});
+    TreeScene scene("best:" + std::to_string(depth), 512, {7, 200, 42});
     for (const int n : {30, 34}) {
       scene.Commit(n);
       const size_t n_nodes = depth == 2 ? 9 : 24;
@@ -144,7 +144,7 @@ TEST(LongspecTree, BestFirstIsTheMostProbablePaths) {
 // Behaviour 17: whatever lies in the target's rows from the root on, while they are speculated and after they
 // were rolled back.
 TEST(LongspecTree, RowsFromTheRootOnAreNotRead) {
-  Scene scene("");
+  TreeScene scene("");
   scene.Commit(250);
   const std::map<Path, double> before = PathsOf(scene.Propose(68, 5));
   {

@@ -14,17 +14,17 @@
 namespace longspec {
 namespace {
 
-constexpr int kMaxWindow = 1 << 24;
+constexpr int kMaxMagicdecWindow = 1 << 24;
 constexpr DrafterOption kMagicDecOptions[] = {
     {.flags = "--spec-magicdec-sink",
      .member = &SpeculationOptions::magicdec_sink,
      .help = "first positions the draft sees",
-     .most = kMaxWindow},
+     .most = kMaxMagicdecWindow},
     {.flags = "--spec-magicdec-window",
      .member = &SpeculationOptions::magicdec_window,
      .help = "and last ones",
      .least = 1,
-     .most = kMaxWindow},
+     .most = kMaxMagicdecWindow},
 };
 
 Status CheckMagicDec(const SpeculationOptions& options) { return ParseTreeWidth(options.tree).status(); }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Medusa (arXiv 2401.10774): heads that predict the tokens further on from the target's final hidden state at
-// the last computed position. A head does not see the tokens before its own, so all nodes of a level have the
-// same children; a tree is the best products of probabilities, or the paper's fixed one (--spec-tree medusa).
-// Verification is that of all drafters, and exact: the paper's typical acceptance, which is not, is left out.
+// the last computed position (draft/head_growth.h). A tree is the best products of their probabilities, or
+// the paper's fixed one (--spec-tree medusa). Verification is that of all drafters, and exact: the paper's
+// typical acceptance, which is not, is left out.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -11,19 +11,18 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/size.h"
 #include "base/status_macros.h"
 #include "draft/guided_growth.h"
+#include "draft/head_growth.h"
 #include "draft/head_pass.h"
 #include "draft/learned_draft.h"
 #include "draft/medusa_model.h"
 #include "draft/registry.h"
-#include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
 
 namespace longspec {
 namespace {
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 // A row of a head's pass is its state and one product as wide.
 BlockShape ShapeOf(int n_embd) { return {.n_embd = n_embd, .n_ff = n_embd}; }
@@ -43,7 +42,7 @@ int64_t MostLogits(const MedusaModel& model) {
   return most;
 }
 
-class MedusaDrafter final : public Drafter, private GrowthModel {
+class MedusaDrafter final : public Drafter, private HeadGrowth {
  public:
   MedusaDrafter(std::shared_ptr<const MedusaModel> model, TreeShape shape, const SharedParts& target)
       : model_(std::move(model)),
@@ -64,7 +63,7 @@ class MedusaDrafter final : public Drafter, private GrowthModel {
 
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
     if (read_.size() + 1 != committed.size()) return {};  // the last state was not computed while it read
-    GuidedGrowth guided(*this, budget.foresight, kDiceOfModels, committed);
+    GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
     const auto n_heads = static_cast<int>(model_->heads.size());
     return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, n_heads)},
                     guided, tree);
@@ -87,16 +86,8 @@ class MedusaDrafter final : public Drafter, private GrowthModel {
   }
 
  private:
-  // Of nodes of one depth: what that depth's head says, whatever they are.
-  Status Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
-                std::vector<std::vector<TokenScore>>& next) override {
-    next.resize(1);
-    RunHead(model_->heads[Z(nodes[Z(which[0])].depth)], k, next);
-    next.resize(which.size(), next[0]);
-    return {};
-  }
-
-  void RunHead(const MedusaModel::Head& head, int k, std::span<std::vector<TokenScore>> next) {
+  void RunHead(int i, int k, std::span<std::vector<TokenScore>> next) override {
+    const MedusaModel::Head& head = model_->heads[Z(i)];
     const int n = model_->n_embd;
     float *gate = work_.gate.as<float>(), *ones = work_.up.as<float>(), *x = work_.x.as<float>(),
           *activated = work_.activated.as<float>();
@@ -110,7 +101,7 @@ class MedusaDrafter final : public Drafter, private GrowthModel {
       worker.Barrier();
       if (worker.index() == 0) {
         target_.kernels->swiglu(gate, ones, n, activated);
-        for (int i = 0; i < n; ++i) x[i] = state_[Z(i)] + activated[i];
+        for (int d = 0; d < n; ++d) x[d] = state_[Z(d)] + activated[d];
       }
       worker.Barrier();
       Convert(worker, work_, x, n, 1);
@@ -150,6 +141,7 @@ constexpr DrafterEntry kMedusaDrafter = {
     .memory = LearnedMemory<MedusaModel>,
     .make = MakeMedusa,
     .in_auto = Always,
+    .as_member = GrowBestAsMember,
 };
 
 }  // namespace longspec

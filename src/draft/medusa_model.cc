@@ -9,11 +9,11 @@
 namespace longspec {
 namespace {
 
-std::string Prefix(size_t head) { return "medusa_head." + std::to_string(head) + "."; }
+std::string MedusaPrefix(size_t head) { return "medusa_head." + std::to_string(head) + "."; }
 
-size_t CountHeads(const DraftCheckpoint& checkpoint) {
+size_t CountMedusaHeads(const DraftCheckpoint& checkpoint) {
   size_t n = 0;
-  while (checkpoint.Find(Prefix(n) + "0.linear.weight") != nullptr) ++n;
+  while (checkpoint.Find(MedusaPrefix(n) + "0.linear.weight") != nullptr) ++n;
   return n;
 }
 
@@ -22,9 +22,9 @@ std::vector<DraftPart> PartsOf(const LlamaConfig& target, std::vector<MedusaMode
   std::vector<DraftPart> parts;
   for (size_t i = 0; i < heads->size(); ++i) {
     MedusaModel::Head& head = (*heads)[i];
-    parts.push_back({Prefix(i) + "0.linear.weight", target.n_embd, target.n_embd, &head.linear});
-    parts.push_back({Prefix(i) + "0.linear.bias", target.n_embd, 1, nullptr, &head.bias});
-    parts.push_back({Prefix(i) + "1.weight", target.n_embd, target.n_vocab, &head.own});
+    parts.push_back({MedusaPrefix(i) + "0.linear.weight", target.n_embd, target.n_embd, &head.linear});
+    parts.push_back({MedusaPrefix(i) + "0.linear.bias", target.n_embd, 1, nullptr, &head.bias});
+    parts.push_back({MedusaPrefix(i) + "1.weight", target.n_embd, target.n_vocab, &head.own});
   }
   return parts;
 }
@@ -38,7 +38,7 @@ Status MedusaModel::CheckFit(const DraftCheckpoint& checkpoint, const LlamaConfi
     return Unsupported(checkpoint.path + ": heads of " + std::to_string(layers) +
                        " layers (\"medusa_num_layers\"); one is supported");
   }
-  const size_t n_heads = CountHeads(checkpoint);
+  const size_t n_heads = CountMedusaHeads(checkpoint);
   LS_ASSIGN(const int stated, checkpoint.keys.Size("medusa_num_heads"));
   if (stated > 0 && static_cast<size_t>(stated) > n_heads) {
     return Corrupt(checkpoint.path + ": \"medusa_num_heads\" is " + std::to_string(stated) +
@@ -50,7 +50,7 @@ Status MedusaModel::CheckFit(const DraftCheckpoint& checkpoint, const LlamaConfi
 
 uint64_t MedusaModel::Bytes(const DraftCheckpoint& checkpoint, const std::string& weights,
                             const LlamaConfig& target, const TensorView& target_head) {
-  std::vector<Head> unused(CountHeads(checkpoint));
+  std::vector<Head> unused(CountMedusaHeads(checkpoint));
   return DraftMatrixBytes(checkpoint, PartsOf(target, &unused), weights) +
          DraftHeadBytes(checkpoint, target_head);
 }
@@ -63,7 +63,7 @@ Result<std::shared_ptr<const MedusaModel>> MedusaModel::Load(const DraftCheckpoi
   auto model = std::make_shared<MedusaModel>();
   model->path = checkpoint.path;
   model->n_embd = target.config->n_embd;
-  model->heads.resize(CountHeads(checkpoint));
+  model->heads.resize(CountMedusaHeads(checkpoint));
   LS_TRY(LoadDraftHead(checkpoint, target, &model->target_head));
   LS_TRY(LoadDraftParts(checkpoint, PartsOf(*target.config, &model->heads), weights, target, &model->memory));
   for (Head& head : model->heads) head.own_head.matrix = head.own.matrix();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/size.h"
 #include "base/status_macros.h"
 #include "draft/top_logits.h"
 #include "model/shared_parts.h"
@@ -14,20 +15,29 @@
 namespace longspec {
 namespace {
 
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
-
 constexpr DiceModel kDice = {.belief = 1, .dice = 0.8, .other = 0, .missing = 0.05};
 
 }  // namespace
 
 NestedDrafter::NestedDrafter(const DraftContext& context, const NestedOptions& options,
-                             std::unique_ptr<WorkingSet> part, std::unique_ptr<Drafter> inner)
+                             std::unique_ptr<WorkingSet> part, std::unique_ptr<Drafter> inner,
+                             std::unique_ptr<DraftExtension> extension)
     : target_(*context.target),
       cache_(*context.cache),
       options_(options),
       part_(std::move(part)),
-      inner_(std::move(inner)) {
+      inner_(std::move(inner)),
+      extension_(std::move(extension)),
+      pass_taps_(extension_ == nullptr ? Taps() : extension_->taps()) {
   LS_CHECK(inner_ == nullptr || inner_->taps().empty());
+}
+
+std::vector<std::string_view> NestedDrafter::sources() const {
+  std::vector<std::string_view> sources = {name()};
+  if (extension_ != nullptr) {
+    for (const std::string_view source : extension_->sources()) sources.push_back(source);
+  }
+  return sources;
 }
 
 Taps NestedDrafter::taps() const {
@@ -39,12 +49,24 @@ Taps NestedDrafter::taps() const {
 }
 
 Status NestedDrafter::Follow(std::span<const int32_t> committed) {
-  part_->Truncate(0);
+  text_.resize(n_committed_);
+  const auto same = std::ranges::mismatch(text_, committed).in1 - text_.begin();
+  part_->Forget(static_cast<int>(std::min<ptrdiff_t>(same, std::ssize(committed) - 1)));
+  text_.assign(committed.begin(), committed.end());
+  n_committed_ = committed.size();
+  part_->Prepare(cache_);  // what was computed before
+  if (extension_ != nullptr) extension_->Follow(committed);
   return inner_ == nullptr ? Status() : inner_->Follow(committed);
 }
 
 Status NestedDrafter::Read(const CommittedRows& rows) {
+  text_.resize(n_committed_);
+  const auto more = rows.sequence.subspan(std::min(n_committed_, rows.sequence.size()));
+  text_.insert(text_.end(), more.begin(), more.end());
+  n_committed_ = text_.size();
+  part_->Prepare(cache_);
   if (inner_ != nullptr) LS_TRY(inner_->Read(rows));
+  if (extension_ != nullptr) extension_->Read(rows);
   if (!part_->wants_queries() || rows.rows.empty() || !rows.HasQueries(rows.rows.back())) return {};
   const LlamaConfig& c = *target_.shared_parts()->config;
   std::vector<const float*> queries;
@@ -55,22 +77,36 @@ Status NestedDrafter::Read(const CommittedRows& rows) {
   return {};
 }
 
-// Pass after pass over the part: each chooses a token at least, and one more for each guess that it confirms.
+// Pass after pass over the part, or one that is extended: each chooses a token at least, and one more for
+// each guess that it confirms.
 Status NestedDrafter::Propose(const DraftBudget& budget, std::span<const int32_t> committed,
                               TokenTree& tree) {
-  LS_CHECK(cache_.length() + 1 == static_cast<int>(committed.size()));
+  if (cache_.length() + 1 != static_cast<int>(committed.size()))
+    return {};  // the keys of a prompt's end, which it goes on from, are not there yet
   LS_TRY(part_->Follow(cache_));
   text_.assign(committed.begin(), committed.end());
   n_committed_ = committed.size();
   int tip = 0;
-  while (tree.node(tip).depth < budget.max_depth && tree.size() <= budget.max_nodes) {
-    const int room = budget.max_depth - tree.node(tip).depth;
+  while (tree.node(tip).depth < budget.asked_depth() && tree.size() <= budget.max_nodes) {
+    const int room = budget.asked_depth() - tree.node(tip).depth;
     TokenTree inner(text_.back());
     LS_TRY(GuessInside(budget, room - 1, &inner));
     LS_ASSIGN(const int next, RunPass(tip, room, budget, inner, tree));
     if (next < 0) break;
     tip = next;
+    if (extension_ != nullptr) return Extend(tip, budget, tree);
   }
+  return {};
+}
+
+Status NestedDrafter::Extend(int tip, const DraftBudget& budget, TokenTree& tree) {
+  const DraftBudget left = {.max_nodes = budget.max_nodes + 1 - tree.size(),
+                            .max_depth = budget.asked_depth() - tree.node(tip).depth,
+                            .foresight = budget.foresight};
+  if (left.max_nodes <= 0 || left.max_depth <= 0) return {};
+  proposals_.clear();
+  LS_TRY(extension_->Propose(pass_.segments[0], last_row_, left, text_, &proposals_));
+  merger_.AddBest(proposals_, budget.max_nodes, tree, tip, /*first_source=*/1);
   return {};
 }
 
@@ -94,15 +130,18 @@ Result<int> NestedDrafter::RunPass(int tip, int room, const DraftBudget& budget,
     parents_.push_back(node.parent);
   }
   LS_ASSIGN(KvTransaction rows, part_->Begin(inner.size()));
-  const ForwardSegment segment = {
-      .tokens = tokens_, .parents = parents_, .kv = &rows, .logits = LogitsFor::kAllRows};
-  LS_ASSIGN(const TargetOutput output, target_.Forward({&segment, 1}));
+  const ForwardSegment segment = {.tokens = tokens_,
+                                  .parents = parents_,
+                                  .kv = &rows,
+                                  .logits = LogitsFor::kAllRows,
+                                  .taps = pass_taps_.empty() ? nullptr : &pass_taps_};
+  LS_ASSIGN(pass_, target_.Forward({&segment, 1}));
   ++n_passes_;
   kept_.assign(1, 0);
   bool known = false;
   for (int at = 0; at >= 0 && room > 0 && tree.size() <= budget.max_nodes; --room) {
-    const auto vocab = Z(output.vocab);
-    GuessesAt({output.segments[0].logits + Z(at) * vocab, vocab},
+    const auto vocab = Z(pass_.vocab);
+    GuessesAt({pass_.segments[0].logits + Z(at) * vocab, vocab},
               budget.foresight.has_dice() ? kMaxTopLogits : options_.width);
     const auto text = std::span<const int32_t>(text_);
     budget.foresight.RefineDistribution(
@@ -118,6 +157,7 @@ Result<int> NestedDrafter::RunPass(int tip, int room, const DraftBudget& budget,
       if (i == 0) tip = node;
     }
     known = true;
+    last_row_ = at;
     ++n_chosen_;
     text_.push_back(guesses_[0].token);
     at = inner.FindChild(at, guesses_[0].token);
@@ -145,7 +185,8 @@ void NestedDrafter::GuessesAt(std::span<const float> logits, int most) {
 }
 
 size_t NestedDrafter::bytes() const {
-  return part_->bytes() + (inner_ == nullptr ? 0 : inner_->bytes()) + text_.capacity() * sizeof(int32_t);
+  return part_->bytes() + (inner_ == nullptr ? 0 : inner_->bytes()) +
+         (extension_ == nullptr ? 0 : extension_->bytes()) + text_.capacity() * sizeof(int32_t);
 }
 
 std::vector<std::pair<std::string, std::string>> NestedDrafter::uses() const {

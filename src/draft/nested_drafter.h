@@ -4,9 +4,10 @@
 // positions are copied from the sequence's own cache, so no prefill is needed, and none of the catching up
 // that a draft's own would. What it chooses there is proposed as a chain, with the next likeliest tokens
 // beside it. A drafter inside may guess for it, so that one pass over the part yields several tokens; what it
-// guesses counts only where it is what the part says. Each pass costs one over that small cache: worth it
-// where reading the whole cache is most of a step. MagicDec, TriForce and exact partial verification are
-// settings of this.
+// guesses counts only where it is what the part says. An extension guesses further from what a pass computed,
+// and then one pass is a proposal. Each pass costs one over that small cache: worth it where reading the
+// whole cache is most of a step. MagicDec, TriForce, TokenSwift and exact partial verification are settings
+// of this.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,9 @@
 #include <string_view>
 #include <vector>
 
+#include "draft/draft_extension.h"
 #include "draft/drafter.h"
+#include "draft/tree_merge.h"
 #include "kv/working_set.h"
 
 namespace longspec {
@@ -27,11 +30,14 @@ struct NestedOptions {
 
 class NestedDrafter final : public Drafter {
  public:
-  // `inner`: guesses for the part; null: nobody does. Not one that reads the target's states.
+  // `inner`: guesses for the part; null: nobody does. Not one that reads the target's states. `extension`:
+  // null: there is pass after pass.
   NestedDrafter(const DraftContext& context, const NestedOptions& options, std::unique_ptr<WorkingSet> part,
-                std::unique_ptr<Drafter> inner);
+                std::unique_ptr<Drafter> inner, std::unique_ptr<DraftExtension> extension = nullptr);
 
   std::string_view name() const override { return options_.name; }
+  // Itself, for what passes choose, and the extension's.
+  std::vector<std::string_view> sources() const override;
   bool uses_dice() const override { return true; }
   Taps taps() const override;
 
@@ -47,10 +53,12 @@ class NestedDrafter final : public Drafter {
   // Passes over the part so far, and tokens they chose.
   int64_t n_passes() const { return n_passes_; }
   int64_t n_chosen() const { return n_chosen_; }
+  const WorkingSet& part() const { return *part_; }
 
  private:
   Status GuessInside(const DraftBudget& budget, int room, TokenTree* inner);
   Result<int> RunPass(int tip, int room, const DraftBudget& budget, const TokenTree& inner, TokenTree& tree);
+  Status Extend(int tip, const DraftBudget& budget, TokenTree& tree);
   void GuessesAt(std::span<const float> logits, int most);
 
   Target& target_;
@@ -58,14 +66,21 @@ class NestedDrafter final : public Drafter {
   const NestedOptions options_;
   const std::unique_ptr<WorkingSet> part_;
   const std::unique_ptr<Drafter> inner_;
+  const std::unique_ptr<DraftExtension> extension_;
+  const Taps pass_taps_;  // of passes over the part
   int64_t n_passes_ = 0, n_chosen_ = 0;
 
-  // Of one proposal.
-  std::vector<int32_t> text_;  // committed, and what was chosen after it
+  std::vector<int32_t> text_;  // committed, and what a proposal chose after it
   size_t n_committed_ = 0;
+
+  // Of one proposal.
   std::vector<int32_t> best_, tokens_, parents_, kept_;
   std::vector<Guess> guesses_;
   double rest_ = 1;
+  TargetOutput pass_;  // the last one's, until the target is run again
+  int last_row_ = 0;   // of it: the one that chose the last token
+  std::vector<TokenTree> proposals_;
+  TreeMerger merger_;
 };
 
 }  // namespace longspec

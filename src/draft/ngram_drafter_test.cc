@@ -8,6 +8,7 @@
 
 #include "base/counter_rng.h"
 #include "draft/drafter.h"
+#include "draft/testing/letters.h"
 
 namespace longspec {
 namespace {
@@ -15,8 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::IsEmpty;
-
-std::vector<int32_t> Text(std::string_view letters) { return {letters.begin(), letters.end()}; }
+using testing::Letters;
 
 struct Lookup {
   std::string rule = "recent";
@@ -24,7 +24,7 @@ struct Lookup {
   std::string tree = {};
 };
 
-std::unique_ptr<Drafter> Make(const Lookup& lookup) {
+std::unique_ptr<Drafter> MakeLookup(const Lookup& lookup) {
   SpeculationOptions options;
   options.type = "ngram";
   options.ngram_max = lookup.max_n;
@@ -52,28 +52,28 @@ std::vector<int32_t> Tokens(const TokenTree& chain) {
 }
 
 std::vector<int32_t> Draft(const Lookup& lookup, const std::vector<int32_t>& text, int n) {
-  const auto drafter = Make(lookup);
+  const auto drafter = MakeLookup(lookup);
   EXPECT_TRUE(drafter->Follow(text).ok());
   return Tokens(Propose(*drafter, text, n, n));
 }
 
 TEST(Ngram, CopiesWhatFollowed) {
-  EXPECT_EQ(Draft({}, Text("abcdefab"), 4), Text("cdef"));
-  EXPECT_EQ(Draft({}, Text("abcdefab"), 2), Text("cd"));
-  EXPECT_THAT(Draft({}, Text("abcdefab"), 0), IsEmpty());
-  EXPECT_THAT(Draft({}, Text("abcdef"), 4), IsEmpty());  // the suffix does not match itself
-  EXPECT_THAT(Draft({}, Text("a"), 4), IsEmpty());
+  EXPECT_EQ(Draft({}, Letters("abcdefab"), 4), Letters("cdef"));
+  EXPECT_EQ(Draft({}, Letters("abcdefab"), 2), Letters("cd"));
+  EXPECT_THAT(Draft({}, Letters("abcdefab"), 0), IsEmpty());
+  EXPECT_THAT(Draft({}, Letters("abcdef"), 4), IsEmpty());  // the suffix does not match itself
+  EXPECT_THAT(Draft({}, Letters("a"), 4), IsEmpty());
 }
 
 TEST(Ngram, LongerSuffixBeforeMoreRecent) {
   // "xab" occurred first, "ab" again later with another continuation.
-  EXPECT_EQ(Draft({}, Text("xabPQabRSxab"), 2), Text("PQ"));
-  EXPECT_EQ(Draft({.max_n = 2}, Text("xabPQabRSxab"), 2), Text("RS"));
+  EXPECT_EQ(Draft({}, Letters("xabPQabRSxab"), 2), Letters("PQ"));
+  EXPECT_EQ(Draft({.max_n = 2}, Letters("xabPQabRSxab"), 2), Letters("RS"));
 }
 
 TEST(Ngram, MinimumLength) {
-  EXPECT_EQ(Draft({.min_n = 1}, Text("abcdb"), 2), Text("cd"));
-  EXPECT_THAT(Draft({.min_n = 2}, Text("abcdb"), 2), IsEmpty());
+  EXPECT_EQ(Draft({.min_n = 1}, Letters("abcdb"), 2), Letters("cd"));
+  EXPECT_THAT(Draft({.min_n = 2}, Letters("abcdb"), 2), IsEmpty());
 }
 
 TEST(Ngram, PeriodicTextFillsTheWholeBudget) {
@@ -88,7 +88,7 @@ TEST(Ngram, PeriodicTextFillsTheWholeBudget) {
 
 // One text in which every rule, with its own program's usual lengths, copies from another place.
 TEST(Ngram, TheRulesOfOtherPrograms) {
-  const auto text = Text(
+  const auto text = Letters(
       "zAaa"
       "yzBbb"
       "xyzCcc"
@@ -96,29 +96,29 @@ TEST(Ngram, TheRulesOfOtherPrograms) {
       "vwxyzFff"
       "uwxyzEee"
       "vwxyz");
-  EXPECT_EQ(Draft({"tgi"}, text, 3), Text("Aaa"));         // the first occurrence of the last token
-  EXPECT_EQ(Draft({"hf", 2}, text, 3), Text("Bbb"));       // the first of the last two
-  EXPECT_EQ(Draft({"pld", 3}, text, 3), Text("Ccc"));      // the first of the last three
-  EXPECT_EQ(Draft({"vllm", 5, 5}, text, 3), Text("Ddd"));  // the first of the last five
-  EXPECT_EQ(Draft({"recent", 5}, text, 3), Text("Fff"));   // the latest of the last five
-  EXPECT_EQ(Draft({"llama", 4}, text, 3), Text("Eee"));    // the latest of the last four
+  EXPECT_EQ(Draft({"tgi"}, text, 3), Letters("Aaa"));         // the first occurrence of the last token
+  EXPECT_EQ(Draft({"hf", 2}, text, 3), Letters("Bbb"));       // the first of the last two
+  EXPECT_EQ(Draft({"pld", 3}, text, 3), Letters("Ccc"));      // the first of the last three
+  EXPECT_EQ(Draft({"vllm", 5, 5}, text, 3), Letters("Ddd"));  // the first of the last five
+  EXPECT_EQ(Draft({"recent", 5}, text, 3), Letters("Fff"));   // the latest of the last five
+  EXPECT_EQ(Draft({"llama", 4}, text, 3), Letters("Eee"));    // the latest of the last four
 }
 
 TEST(Ngram, TheRulesDifferWithEqualLengths) {
   // Only the last token occurred before.
-  const auto one = Text("bcdb");
-  EXPECT_EQ(Draft({"hf", 3, 2}, one, 2), Text("cd"));
-  EXPECT_EQ(Draft({"pld", 3, 2}, one, 2), Text("cd"));
-  EXPECT_EQ(Draft({"tgi", 3, 2}, one, 2), Text("cd"));
+  const auto one = Letters("bcdb");
+  EXPECT_EQ(Draft({"hf", 3, 2}, one, 2), Letters("cd"));
+  EXPECT_EQ(Draft({"pld", 3, 2}, one, 2), Letters("cd"));
+  EXPECT_EQ(Draft({"tgi", 3, 2}, one, 2), Letters("cd"));
   EXPECT_THAT(Draft({"vllm", 3, 2}, one, 2), IsEmpty());
   EXPECT_THAT(Draft({"llama", 2, 1}, one, 2), IsEmpty());
   // A copy that reaches the end: cut, refused for a shorter suffix that has a whole one, or read on.
-  const auto cut = Text("cQRSTUVWabcdabc");
-  EXPECT_EQ(Draft({"hf"}, cut, 6), Text("dabc"));
-  EXPECT_EQ(Draft({"vllm"}, cut, 6), Text("dabc"));
-  EXPECT_EQ(Draft({"llama"}, cut, 6), Text("dabc"));
-  EXPECT_EQ(Draft({"pld"}, cut, 6), Text("QRSTUV"));
-  EXPECT_EQ(Draft({"recent"}, cut, 6), Text("dabcda"));
+  const auto cut = Letters("cQRSTUVWabcdabc");
+  EXPECT_EQ(Draft({"hf"}, cut, 6), Letters("dabc"));
+  EXPECT_EQ(Draft({"vllm"}, cut, 6), Letters("dabc"));
+  EXPECT_EQ(Draft({"llama"}, cut, 6), Letters("dabc"));
+  EXPECT_EQ(Draft({"pld"}, cut, 6), Letters("QRSTUV"));
+  EXPECT_EQ(Draft({"recent"}, cut, 6), Letters("dabcda"));
 }
 
 // --- Against a scan, on random texts. ---
@@ -152,7 +152,7 @@ TEST(Ngram, EqualsAScanOnRandomTexts) {
   for (const char* rule : {"recent", "pld", "hf", "vllm", "tgi", "llama"}) {
     for (uint64_t seed = 0; seed < 10; ++seed) {
       const Lookup lookup = {rule, 2 + static_cast<int>(seed % 4), 1 + static_cast<int>(seed % 2)};
-      const auto drafter = Make(lookup);
+      const auto drafter = MakeLookup(lookup);
       std::vector<int32_t> text = {0, 1, 2, 0};
       ASSERT_TRUE(drafter->Follow(text).ok());
       for (uint32_t round = 0; round < 60; ++round) {
@@ -171,14 +171,14 @@ TEST(Ngram, EqualsAScanOnRandomTexts) {
 }
 
 TEST(Ngram, FollowsASequenceThatChangedBehindItsBack) {
-  const auto drafter = Make({});
-  ASSERT_TRUE(drafter->Follow(Text("abcab")).ok());
-  EXPECT_EQ(Tokens(Propose(*drafter, Text("xyzwxy"), 2, 2)), Text("zw"));
-  ASSERT_TRUE(drafter->Read({.sequence = Text("ghijklmgh"), .n_new = 1}).ok());
-  EXPECT_EQ(Tokens(Propose(*drafter, Text("ghijklmgh"), 2, 2)), Text("ij"));
+  const auto drafter = MakeLookup({});
+  ASSERT_TRUE(drafter->Follow(Letters("abcab")).ok());
+  EXPECT_EQ(Tokens(Propose(*drafter, Letters("xyzwxy"), 2, 2)), Letters("zw"));
+  ASSERT_TRUE(drafter->Read({.sequence = Letters("ghijklmgh"), .n_new = 1}).ok());
+  EXPECT_EQ(Tokens(Propose(*drafter, Letters("ghijklmgh"), 2, 2)), Letters("ij"));
   EXPECT_GT(drafter->bytes(), 0U);
-  ASSERT_TRUE(drafter->Follow(Text("mnom")).ok());
-  EXPECT_EQ(Tokens(Propose(*drafter, Text("mnom"), 2, 2)), Text("no"));
+  ASSERT_TRUE(drafter->Follow(Letters("mnom")).ok());
+  EXPECT_EQ(Tokens(Propose(*drafter, Letters("mnom"), 2, 2)), Letters("no"));
 }
 
 // --- Trees. ---
@@ -196,13 +196,13 @@ std::vector<std::string> Paths(const TokenTree& tree) {
 }
 
 TokenTree DraftTree(const Lookup& lookup, const std::vector<int32_t>& text, int nodes, int depth) {
-  const auto drafter = Make(lookup);
+  const auto drafter = MakeLookup(lookup);
   EXPECT_TRUE(drafter->Follow(text).ok());
   return Propose(*drafter, text, nodes, depth);
 }
 
 TEST(NgramTree, MergesDistinctContinuationsLongestThenMostRecentFirst) {
-  const auto text = Text("xabPQRabPSTbUVWxab");
+  const auto text = Letters("xabPQRabPSTbUVWxab");
   // "xab" -> PQR; "ab" -> PST (more recent); "b" -> UVW.
   EXPECT_THAT(Paths(DraftTree({.tree = "1"}, text, 9, 3)), ElementsAre("PQR"));
   EXPECT_THAT(Paths(DraftTree({.tree = "2"}, text, 9, 3)), ElementsAre("PQR", "PST"));
@@ -211,12 +211,12 @@ TEST(NgramTree, MergesDistinctContinuationsLongestThenMostRecentFirst) {
 }
 
 TEST(NgramTree, SharesTheBudgetAndGivesWhatIsLeftToTheBest) {
-  const auto text = Text("xabPQRabPSTbUVWxab");
+  const auto text = Letters("xabPQRabPSTbUVWxab");
   EXPECT_THAT(Paths(DraftTree({.tree = "3"}, text, 6, 3)), ElementsAre("PQ", "PST", "UV"));
   EXPECT_THAT(Paths(DraftTree({.tree = "3"}, text, 3, 3)), ElementsAre("PS", "U"));
   EXPECT_THAT(Paths(DraftTree({.tree = "3"}, text, 1, 1)), ElementsAre("P"));
   // The third copy needs one node of its three, which leaves two.
-  const auto shared = Text("xyabPQRSyabUVWXabPQRTxyab");
+  const auto shared = Letters("xyabPQRSyabUVWXabPQRTxyab");
   EXPECT_THAT(Paths(DraftTree({.max_n = 4, .tree = "3"}, shared, 9, 4)), ElementsAre("PQRT", "PQRS", "UVWX"));
 }
 

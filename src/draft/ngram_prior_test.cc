@@ -373,8 +373,8 @@ TEST_F(NgramPriorTest, SaysHowMuchWasWritten) {
   counter.Add(Text{1, 2, 3, 1, 2, 4});
   const auto written = counter.Write(path_, kEverything, kTokenizer);
   ASSERT_TRUE(written.ok());
-  EXPECT_THAT(written->contexts, testing::ElementsAre(1, 3, 3, 0, 0));
-  EXPECT_THAT(written->pairs, testing::ElementsAre(4, 4, 4, 0, 0));
+  EXPECT_THAT(written->contexts, ::testing::ElementsAre(1, 3, 3, 0, 0));
+  EXPECT_THAT(written->pairs, ::testing::ElementsAre(4, 4, 4, 0, 0));
   EXPECT_EQ((*NgramPrior::Open(path_, 5, kTokenizer))->n_pairs(), 12);
 }
 

@@ -1,27 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Several drafters, one tree: every member proposes as if it were alone, and the nodes with the best scores,
-// whoever they come from, make the tree within the budget. A token that several propose is one node, with the
-// best score, and TreeNode::source says whose it was first. Members are chosen by name, or by "auto", which
-// takes whatever these options and this model allow.
+// Several drafters, one tree: every member proposes as if it were alone, and the nodes with the best scores
+// make the tree within the budget (draft/tree_merge.h). Members are chosen by name, or by "auto", which takes
+// whatever these options and this model allow.
+//
+// If one of them is an adviser (draft/adviser.h), draft models grow their trees from its opinion and their
+// own together (draft/mixture.h). Members that take time are asked last, if that gains what it costs
+// (draft/asking_gain.h).
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "draft/asking_gain.h"
 #include "draft/draft_models.h"
+#include "draft/mixture.h"
 #include "draft/registry.h"
+#include "draft/tree_merge.h"
 
 namespace longspec {
 namespace {
 
-constexpr double kRate = 0.2;  // of running means
-
 class PortfolioDrafter final : public Drafter {
  public:
   PortfolioDrafter(std::string name, std::vector<std::unique_ptr<Drafter>> members)
-      : name_(std::move(name)), members_(std::move(members)), ms_(members_.size(), 0.0) {
-    for (const auto& member : members_) Join(member->taps());
+      : name_(std::move(name)), members_(std::move(members)) {
+    for (size_t i = 0; i < members_.size(); ++i) {
+      Join(members_[i]->taps());
+      Adviser* const adviser = members_[i]->adviser();
+      if (adviser == nullptr || mixture_) continue;
+      mixture_.emplace(*adviser);
+      adviser_ = i;
+    }
   }
 
   std::string_view name() const override { return name_; }
@@ -38,18 +50,42 @@ class PortfolioDrafter final : public Drafter {
   }
 
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
-    candidates_.clear();
-    proposals_.clear();
-    for (size_t i = 0; i < members_.size(); ++i) {
-      TokenTree& own = proposals_.emplace_back(committed.back());
-      if (budget.most_ms > 0 && ms_[i] > budget.most_ms) continue;
-      const double start = NowMs();
-      LS_TRY(members_[i]->Propose(budget, committed, own));
-      const double took = NowMs() - start;
-      ms_[i] = ms_[i] == 0 ? took : ms_[i] + kRate * (took - ms_[i]);
+    DraftBudget own = budget;
+    mixer_ = kNobody;
+    if (mixture_) {
+      mixture_->Begin();
+      own.mixture = &*mixture_;
     }
-    for (size_t source = 0; source < proposals_.size(); ++source) AddCandidates(source, 0, 0);
-    while (tree.size() <= budget.max_nodes && !candidates_.empty()) TakeBest(tree);
+    proposals_.assign(members_.size(), TokenTree(committed.back()));
+    asked_.reset();
+    const auto dear = [&](size_t i) {
+      return budget.asking != nullptr && budget.asking->IsDear(i, budget.dear_ms);
+    };
+    bool any_dear = false;
+    for (size_t i = 0; i < members_.size(); ++i) {
+      any_dear = any_dear || dear(i);
+      if (!dear(i)) LS_TRY(Ask(i, own, committed));
+    }
+    Merge(budget, tree);
+    if (!any_dear) return {};
+    double expected = 0;
+    for (const TreeNode& node : tree.nodes().subspan(1)) expected += static_cast<double>(node.score);
+    own.max_levels = budget.asking->Levels(expected, budget.token_ms, budget.max_depth);
+    if (own.max_levels == 0) return {};
+    asked_ = Asked{.gain = budget.asking,
+                   .at = committed.size(),
+                   .expected = expected,
+                   .levels = own.max_levels,
+                   .is_dear = {},
+                   .without = tree};
+    const double start = NowMs();
+    for (size_t i = 0; i < members_.size(); ++i) {
+      asked_->is_dear.push_back(dear(i));
+      if (asked_->is_dear.back()) LS_TRY(Ask(i, own, committed));
+    }
+    asked_->ms = NowMs() - start;
+    tree = TokenTree(committed.back());
+    Merge(budget, tree);
     return {};
   }
 
@@ -62,6 +98,8 @@ class PortfolioDrafter final : public Drafter {
   }
 
   Status Read(const CommittedRows& rows) override {
+    if (mixture_) mixture_->Learn(rows.sequence, rows.n_new);
+    LearnWhatAskingGained(rows);
     for (size_t i = 0; i < members_.size(); ++i) {
       if (rows.output == nullptr || taps_.hidden_layers.empty()) {
         LS_TRY(members_[i]->Read(rows));
@@ -114,13 +152,84 @@ class PortfolioDrafter final : public Drafter {
   }
 
  private:
-  // A member's node whose parent is in the merged tree.
-  struct Candidate {
-    float score;
-    size_t source;
-    int node;    // of the member's tree
-    int parent;  // of the merged tree
+  static constexpr size_t kNobody = std::numeric_limits<size_t>::max();
+
+  // A round in which members that take time were asked: the tree with their guesses and without.
+  struct Asked {
+    AskingGain* gain;           // the budget's
+    size_t at;                  // committed tokens then
+    double expected;            // of the tree without
+    int levels;                 // of their guesses
+    std::vector<bool> is_dear;  // by member
+    TokenTree without;
+    double ms = 0;
   };
+
+  Status Ask(size_t member, const DraftBudget& budget, std::span<const int32_t> committed) {
+    const double start = NowMs();
+    LS_TRY(members_[member]->Propose(budget, committed, proposals_[member]));
+    if (mixer_ == kNobody && mixture_ && mixture_->used()) mixer_ = member;
+    if (budget.asking != nullptr) budget.asking->Took(member, NowMs() - start);
+    return {};
+  }
+
+  // Of what was proposed so far.
+  void Merge(const DraftBudget& budget, TokenTree& tree) {
+    if (mixer_ == kNobody) return merger_.AddBest(proposals_, budget.max_nodes, tree);
+    // What the adviser says is in the draft model's tree, weighed against what the model says.
+    const int32_t root = tree.node(0).token;
+    proposals_[adviser_] = TokenTree(root);
+    TokenTree merged(root);
+    merger_.AddBest(proposals_, budget.max_nodes, merged);
+    NameSources(merged, mixer_, tree);
+  }
+
+  void LearnWhatAskingGained(const CommittedRows& rows) {
+    const auto added = static_cast<size_t>(rows.n_new);
+    if (asked_ && added > 0 && rows.tree != nullptr && rows.tree->size() > 1 &&
+        rows.sequence.size() == asked_->at + added) {
+      followed_.clear();
+      for (int levels = 0; levels <= asked_->levels; ++levels) {
+        followed_.push_back(FollowedBy(*asked_, levels, *rows.tree, rows.sequence.last(added)));
+      }
+      asked_->gain->Learn(asked_->expected, followed_, asked_->ms);
+    }
+    asked_.reset();
+  }
+
+  // How many of these tokens are on a path of what was verified, with so many levels of dear members'
+  // guesses. Without them, as many nodes of the others' tree would have been: its best, which come first.
+  static int FollowedBy(const Asked& asked, int levels, const TokenTree& verified,
+                        std::span<const int32_t> text) {
+    int with = 0, without = 0, n = 0;
+    const auto is_theirs = [&](int node) {
+      return asked.is_dear[static_cast<size_t>(verified.node(node).source)];
+    };
+    for (const int32_t token : text) {
+      if (with >= 0) with = verified.FindChild(with, token);
+      if (without >= 0) without = asked.without.FindChild(without, token);
+      if (without >= verified.size()) without = -1;
+      if (levels == 0 ? without < 0 : with < 0) break;
+      if (levels > 0 && n >= levels && without < 0 && is_theirs(with)) break;
+      ++n;
+    }
+    return n;
+  }
+
+  // Copies a merged tree. Of the mixer's nodes, those that are there for what the adviser says are its own.
+  void NameSources(const TokenTree& merged, size_t mixer, TokenTree& tree) {
+    std::vector<int32_t> path;
+    for (int i = 1; i < merged.size(); ++i) {
+      const TreeNode& node = merged.node(i);
+      path.clear();
+      for (const int32_t on_path : merged.PathTo(node.parent)) {
+        if (on_path > 0) path.push_back(merged.node(on_path).token);
+      }
+      const bool advisers =
+          node.source == static_cast<int32_t>(mixer) && mixture_->IsAdvisers(path, node.token);
+      tree.AddChild(node.parent, node.token, node.score, advisers ? static_cast<int>(adviser_) : node.source);
+    }
+  }
 
   // Adds what a member wants: the union, each layer once.
   void Join(const Taps& wanted) {
@@ -146,35 +255,16 @@ class PortfolioDrafter final : public Drafter {
     return view;
   }
 
-  void AddCandidates(size_t source, int node, int merged) {
-    const TokenTree& own = proposals_[source];
-    for (int child = own.node(node).first_child; child >= 0; child = own.node(child).next_sibling) {
-      candidates_.push_back(
-          {.score = own.node(child).score, .source = source, .node = child, .parent = merged});
-    }
-  }
-
-  // Of equal scores the member named first wins, then the node it proposed first.
-  static bool Better(const Candidate& a, const Candidate& b) {
-    if (a.score != b.score) return a.score > b.score;
-    return a.source != b.source ? a.source < b.source : a.node < b.node;
-  }
-
-  void TakeBest(TokenTree& tree) {
-    const auto best = std::min_element(candidates_.begin(), candidates_.end(), Better);
-    const Candidate taken = *best;
-    candidates_.erase(best);
-    const int32_t token = proposals_[taken.source].node(taken.node).token;
-    const int merged = tree.AddChild(taken.parent, token, taken.score, static_cast<int>(taken.source));
-    AddCandidates(taken.source, taken.node, merged);
-  }
-
   std::string name_;
   std::vector<std::unique_ptr<Drafter>> members_;
   Taps taps_;
-  std::vector<double> ms_;            // by member: what a proposal takes, a running mean; 0: unknown
+  std::optional<Mixture> mixture_;    // with the opinion of the first adviser among the members,
+  size_t adviser_ = kNobody;          // which is this one
   std::vector<TokenTree> proposals_;  // by member
-  std::vector<Candidate> candidates_;
+  size_t mixer_ = kNobody;            // whose proposal holds the adviser's opinion
+  std::optional<Asked> asked_;        // in the last proposal
+  std::vector<int> followed_;
+  TreeMerger merger_;
 };
 
 bool IsList(const std::string& type) { return type.find(',') != std::string::npos; }
@@ -208,6 +298,12 @@ Result<std::vector<SpeculationOptions>> Members(const SpeculationOptions& option
   std::string architecture;
   if (!options.draft_model.empty()) {
     LS_ASSIGN(architecture, files.Architecture(options.draft_model));
+    const DrafterEntry* reader = FindReader(architecture);
+    if (reader->in_auto == nullptr) {
+      const std::string name(reader->name);
+      return InvalidArgument(options.draft_model + ": a draft for --spec-type " + name +
+                             ", which cannot be one of several and has to be named");
+    }
   }
   for (const DrafterEntry* entry : Drafters()) {
     if (entry->in_auto == nullptr || !entry->in_auto(options)) continue;

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/counter_rng.h"
+#include "draft/asking_gain.h"
 #include "draft/drafter.h"
 
 namespace longspec {
@@ -102,19 +104,62 @@ TEST(Portfolio, MembersFollowWhatWasAccepted) {
   EXPECT_EQ(tree.node(3).token, 't');
 }
 
-TEST(Portfolio, WithLittleTimeSlowMembersAreLeftOut) {
-  const auto drafter = Make({.type = "ngram,replay", .ngram_min = 1, .replay_tokens = Text("XYZ")});
-  const auto text = Text("abcdefab");
-  ASSERT_TRUE(drafter->Follow(text).ok());
-  const auto size = [&](double most_ms) {
-    TokenTree tree('b');
-    EXPECT_TRUE(drafter->Propose({.max_nodes = 8, .max_depth = 3, .most_ms = most_ms}, text, tree).ok());
-    return tree.size();
-  };
-  EXPECT_GT(size(1e-9), 1);  // nothing is known yet
-  EXPECT_EQ(size(1e-9), 1);  // everything takes longer than a picosecond
-  EXPECT_GT(size(1e9), 1);
-  EXPECT_GT(size(0), 1);
+// A text that ngram cannot guess beside a played draft that takes time.
+class DearMember : public ::testing::Test {
+ protected:
+  // The share of rounds in which the played draft was asked.
+  double AskedShare(float accept, float step_ms, double token_ms, AskingGain* gain) {
+    std::vector<int32_t> answer(400);
+    const RngStream rng = {.seed = 5, .sequence = 0, .purpose = RngPurpose::kTest};
+    for (size_t i = 0; i < answer.size(); ++i) answer[i] = static_cast<int32_t>(rng.Uniform(i) * 1000);
+    auto drafter = MakeDrafter({.type = "ngram,replay",
+                                .ngram_min = 3,
+                                .replay_tokens = answer,
+                                .replay_accept = accept,
+                                .replay_step_ms = step_ms});
+    EXPECT_TRUE(drafter.ok()) << drafter.status().message();
+    std::vector<int32_t> text = {3};
+    EXPECT_TRUE((*drafter)->Follow(text).ok());
+    int n_asked = 0, n_rounds = 0;
+    for (size_t i = 0; i + 4 < answer.size(); ++n_rounds) {
+      TokenTree tree(text.back());
+      EXPECT_TRUE(
+          (*drafter)
+              ->Propose(
+                  {.max_nodes = 3, .max_depth = 3, .token_ms = token_ms, .asking = gain, .dear_ms = 0.02},
+                  text, tree)
+              .ok());
+      n_asked += tree.size() > 1 ? 1 : 0;
+      int n_new = 1;
+      for (int at = tree.FindChild(0, answer[i]); at > 0;
+           at = tree.FindChild(at, answer[i + static_cast<size_t>(n_new) - 1])) {
+        ++n_new;
+      }
+      for (int k = 0; k < n_new; ++k) text.push_back(answer[i++]);
+      EXPECT_TRUE((*drafter)->Read({.sequence = text, .n_new = n_new, .tree = &tree}).ok());
+    }
+    return 1.0 * n_asked / n_rounds;
+  }
+};
+
+TEST_F(DearMember, IsAskedWhereItPays) {
+  AskingGain gain;
+  EXPECT_EQ(AskedShare(0.9F, 0.05F, 20, &gain), 1);
+  EXPECT_GT(gain.added(0, 1), 0.7);
+  EXPECT_GT(gain.added(0, 2), 0.5);
+  EXPECT_GE(gain.level_ms(), 0.05);
+}
+
+TEST_F(DearMember, IsLeftOutWhereItDoesNot) {
+  AskingGain gain;
+  EXPECT_LT(AskedShare(0.05F, 0.2F, 0.4, &gain), 0.2);
+  EXPECT_LT(gain.added(0, 1), 0.2);
+  // Its next sequence knows, from the first round on.
+  EXPECT_TRUE(gain.IsDear(1, 0.02));
+  EXPECT_FALSE(gain.IsDear(0, 0.02));
+  EXPECT_LT(AskedShare(0.05F, 0.2F, 0.4, &gain), 0.06);
+  // Where nobody counts, all are asked.
+  EXPECT_EQ(AskedShare(0.05F, 0.05F, 0.4, nullptr), 1);
 }
 
 // --- Scores of ngram, which the portfolio and the policy go by. ---

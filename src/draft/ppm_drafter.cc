@@ -20,7 +20,7 @@ namespace {
 // Dice can make a token this much likelier, for all practical purposes.
 constexpr double kMostLuck = 8;
 
-class PpmDrafter final : public Drafter {
+class PpmDrafter final : public Drafter, private Adviser {
  public:
   PpmDrafter(double min_prob, int width, std::shared_ptr<const NgramPrior> prior, std::string notice)
       : min_prob_(min_prob),
@@ -62,6 +62,8 @@ class PpmDrafter final : public Drafter {
 
   size_t bytes() const override { return text_.bytes(); }
 
+  Adviser* adviser() override { return this; }
+
   std::vector<std::pair<std::string, std::string>> uses() const override {
     if (prior_ == nullptr) return {{"prior", "none"}};
     return {{"prior", prior_->path() + ", " + std::to_string(prior_->n_pairs()) + " pairs"}};
@@ -69,6 +71,15 @@ class PpmDrafter final : public Drafter {
   std::string notice() const override { return notice_; }
 
  private:
+  void Advise(std::span<const int32_t> path, double least, std::vector<Guess>& guesses) override {
+    text_.index().Current(advised_);
+    for (const int32_t token : path) {
+      text_.index().Extend(advised_, token, extended_);
+      std::swap(advised_, extended_);
+    }
+    text_.index().Predict(advised_, path.empty(), least, guesses);
+  }
+
   struct Candidate {
     double score;
     int order;  // of discovery: earlier ones first among equals
@@ -112,6 +123,7 @@ class PpmDrafter final : public Drafter {
   const std::string notice_;
   FollowedText<PpmModel> text_;
   std::vector<PpmModel::Contexts> contexts_;  // by node of the tree
+  PpmModel::Contexts advised_, extended_;
   std::vector<Guess> guesses_;
   std::vector<int32_t> path_;
   std::vector<Candidate> heap_;
@@ -119,7 +131,7 @@ class PpmDrafter final : public Drafter {
 };
 
 // "" is as wide as there are likely tokens.
-Result<int> Width(const std::string& tree) {
+Result<int> PpmWidth(const std::string& tree) {
   constexpr int kAll = 64;
   return tree.empty() ? Result<int>(kAll) : ParseTreeWidth(tree);
 }
@@ -137,10 +149,10 @@ constexpr DrafterOption kPpmOptions[] = {
          "the one in the folder priors beside the model that fits it)"},
 };
 
-Status CheckPpm(const SpeculationOptions& options) { return Width(options.tree).status(); }
+Status CheckPpm(const SpeculationOptions& options) { return PpmWidth(options.tree).status(); }
 
 DrafterResult MakePpm(const SpeculationOptions& options, const DraftContext& context) {
-  LS_ASSIGN(const int width, Width(options.tree));
+  LS_ASSIGN(const int width, PpmWidth(options.tree));
   LS_ASSIGN(std::shared_ptr<const NgramPrior> prior, context.models->Prior(options.prior));
   return std::unique_ptr<Drafter>(
       std::make_unique<PpmDrafter>(static_cast<double>(options.ppm_min_prob), width, std::move(prior),

@@ -13,6 +13,7 @@
 #include "draft/draft_models.h"
 #include "draft/drafter.h"
 #include "draft/ppm_model.h"
+#include "draft/testing/letters.h"
 #include "draft/testing/longspec_files.h"
 #include "draft/testing/priors.h"
 #include "draft/testing/prose.h"
@@ -23,9 +24,8 @@ namespace longspec {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::Letters;
 using Text = std::vector<int32_t>;
-
-Text Letters(std::string_view text) { return {text.begin(), text.end()}; }
 
 Text RandomText(std::mt19937& rng, int n, int n_letters) {
   Text text;
@@ -38,13 +38,13 @@ Text RandomText(std::mt19937& rng, int n, int n_letters) {
   return text;
 }
 
-constexpr Hash128 kTokenizer = {.high = 4, .low = 5};
+constexpr Hash128 kPpmTokenizer = {.high = 4, .low = 5};
 
 std::shared_ptr<const NgramPrior> PriorOf(const Text& text, int vocab_size, int order,
                                           const NgramOptions& options = testing::kEveryNgram) {
   const testing::Folder folder;
-  testing::WritePrior(folder.File("prior"), text, vocab_size, kTokenizer, order, options);
-  auto prior = NgramPrior::Open(folder.File("prior"), vocab_size, kTokenizer);
+  testing::WritePrior(folder.File("prior"), text, vocab_size, kPpmTokenizer, order, options);
+  auto prior = NgramPrior::Open(folder.File("prior"), vocab_size, kPpmTokenizer);
   EXPECT_TRUE(prior.ok()) << prior.status().message();
   return *prior;
 }
@@ -281,11 +281,11 @@ int AppendAndPropose(PpmModel& model, std::span<const int32_t> text, const Sampl
   return depth;
 }
 
-struct Cost {
+struct PpmCost {
   double nodes, steps, nanoseconds, bytes;
 };
 
-Cost CostAfter(size_t n, const std::shared_ptr<const NgramPrior>& prior, const Sampler* sampler) {
+PpmCost CostAfter(size_t n, const std::shared_ptr<const NgramPrior>& prior, const Sampler* sampler) {
   constexpr size_t kMeasured = 1000;
   const Text text = testing::Prose(n + kMeasured);
   PpmModel model(prior);
@@ -317,7 +317,7 @@ TEST(PpmModel, ATokenCostsAboutTheSameInALongText) {
       const auto cost = [&](size_t n) {
         return CostAfter(n, with_prior ? prior : nullptr, with_dice ? &sampler : nullptr);
       };
-      const Cost small = cost(1000), large = cost(100000);
+      const PpmCost small = cost(1000), large = cost(100000);
       for (const auto& [length, c] : {std::pair("1K", small), std::pair("100K", large)}) {
         std::printf("a token after %s%s%s, with a proposal: %.1f nodes, %.1f steps, %.0f ns, %.0f bytes\n",
                     length, with_prior ? ", a prior" : "", with_dice ? ", dice" : "", c.nodes, c.steps,
@@ -329,14 +329,14 @@ TEST(PpmModel, ATokenCostsAboutTheSameInALongText) {
   }
 }
 
-std::unique_ptr<Drafter> Make(SpeculationOptions options) {
+std::unique_ptr<Drafter> MakePpm(SpeculationOptions options) {
   options.type = "ppm";
   auto drafter = MakeDrafter(options);
   EXPECT_TRUE(drafter.ok()) << drafter.status().message();
   return std::move(*drafter);
 }
 
-TokenTree Propose(Drafter& drafter, const Text& text, DraftBudget budget) {
+TokenTree ProposePpm(Drafter& drafter, const Text& text, DraftBudget budget) {
   TokenTree tree(text.back());
   EXPECT_TRUE(drafter.Propose(budget, text, tree).ok());
   EXPECT_LE(tree.size() - 1, budget.max_nodes);
@@ -345,10 +345,10 @@ TokenTree Propose(Drafter& drafter, const Text& text, DraftBudget budget) {
 }
 
 TEST(Ppm, DraftsTheLikelyAndStopsWhereNothingIs) {
-  const auto drafter = Make({});
+  const auto drafter = MakePpm({});
   const Text text = Letters("the cat sat on the mat. the cat sat on the");
   ASSERT_TRUE(drafter->Follow(text).ok());
-  const TokenTree tree = Propose(*drafter, text, {5, 5});
+  const TokenTree tree = ProposePpm(*drafter, text, {5, 5});
   EXPECT_EQ(tree.size(), 6);
   Text chain;
   for (int32_t node = tree.node(0).first_child; node >= 0; node = tree.node(node).first_child) {
@@ -356,17 +356,17 @@ TEST(Ppm, DraftsTheLikelyAndStopsWhereNothingIs) {
     EXPECT_GT(tree.node(node).score, 0.08F);
   }
   EXPECT_EQ(Text(chain.begin(), chain.begin() + 3), Letters(" ma"));
-  EXPECT_EQ(Propose(*drafter, text, {0, 0}).size(), 1);
-  EXPECT_EQ(Propose(*drafter, Letters("abc"), {8, 8}).size(), 1);  // another text
+  EXPECT_EQ(ProposePpm(*drafter, text, {0, 0}).size(), 1);
+  EXPECT_EQ(ProposePpm(*drafter, Letters("abc"), {8, 8}).size(), 1);  // another text
   EXPECT_GT(drafter->bytes(), 0U);
 }
 
 TEST(Ppm, WidthAndLeastChanceShapeTheTree) {
   const Text text = Letters("abxabyabxabyab");
   const auto size = [&](SpeculationOptions options) {
-    const auto drafter = Make(std::move(options));
+    const auto drafter = MakePpm(std::move(options));
     EXPECT_TRUE(drafter->Follow(text).ok());
-    return Propose(*drafter, text, {32, 4}).size();
+    return ProposePpm(*drafter, text, {32, 4}).size();
   };
   const int all = size({});
   EXPECT_GT(all, size({.tree = "chain"}));
@@ -383,7 +383,7 @@ TEST(Ppm, WidthAndLeastChanceShapeTheTree) {
 TEST(Ppm, LearnsWhatIsCommittedAsIfItHadBeenThere) {
   std::mt19937 rng(3);
   const Text text = RandomText(rng, 200, 5);
-  const auto fresh = Make({}), growing = Make({});
+  const auto fresh = MakePpm({}), growing = MakePpm({});
   size_t n = 10;
   ASSERT_TRUE(growing->Follow(std::span(text).first(n)).ok());
   while (n < text.size()) {
@@ -391,9 +391,9 @@ TEST(Ppm, LearnsWhatIsCommittedAsIfItHadBeenThere) {
     n += added;
     ASSERT_TRUE(growing->Read({.sequence = std::span(text).first(n), .n_new = static_cast<int>(added)}).ok());
     const Text now(text.begin(), text.begin() + static_cast<ptrdiff_t>(n));
-    const auto again = Make({});
+    const auto again = MakePpm({});
     ASSERT_TRUE(again->Follow(now).ok());
-    const TokenTree a = Propose(*growing, now, {12, 6}), b = Propose(*again, now, {12, 6});
+    const TokenTree a = ProposePpm(*growing, now, {12, 6}), b = ProposePpm(*again, now, {12, 6});
     ASSERT_EQ(a.size(), b.size());
     for (int i = 0; i < a.size(); ++i) {
       EXPECT_EQ(a.node(i).token, b.node(i).token);
@@ -405,7 +405,7 @@ TEST(Ppm, LearnsWhatIsCommittedAsIfItHadBeenThere) {
   const Text other = RandomText(rng, 50, 5);
   ASSERT_TRUE(growing->Read({.sequence = other, .n_new = 1}).ok());
   ASSERT_TRUE(fresh->Follow(other).ok());
-  EXPECT_EQ(Propose(*growing, other, {12, 6}).size(), Propose(*fresh, other, {12, 6}).size());
+  EXPECT_EQ(ProposePpm(*growing, other, {12, 6}).size(), ProposePpm(*fresh, other, {12, 6}).size());
 }
 
 // --- With a prior. ---
@@ -417,10 +417,10 @@ class PpmWithPrior : public ::testing::Test {
     for (int i = 0; i < 4; ++i) {
       for (const int32_t letter : Letters("the cat sat on the mat. ")) text.push_back(letter);
     }
-    testing::WritePrior(folder_.File("cats.ngrams"), text, 256, kTokenizer);
-    models_.SetPriors({.tokenizer = kTokenizer, .vocab_size = 256, .folder = folder_.path()});
+    testing::WritePrior(folder_.File("cats.ngrams"), text, 256, kPpmTokenizer);
+    models_.SetPriors({.tokenizer = kPpmTokenizer, .vocab_size = 256, .folder = folder_.path()});
   }
-  std::unique_ptr<Drafter> Make(const std::string& prior) {
+  std::unique_ptr<Drafter> MakePpm(const std::string& prior) {
     auto drafter = MakeDrafter({.type = "ppm", .prior = prior}, {.models = &models_});
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
     return std::move(*drafter);
@@ -432,9 +432,9 @@ class PpmWithPrior : public ::testing::Test {
 
 TEST_F(PpmWithPrior, ATextWithoutPrecedentGetsDrafts) {
   const Text text = Letters("zq th");
-  EXPECT_EQ(Propose(*Make("none"), text, {4, 4}).size(), 1);
+  EXPECT_EQ(ProposePpm(*MakePpm("none"), text, {4, 4}).size(), 1);
   for (const std::string& prior : {std::string(), folder_.File("cats.ngrams")}) {
-    const TokenTree tree = Propose(*Make(prior), text, {4, 4});
+    const TokenTree tree = ProposePpm(*MakePpm(prior), text, {4, 4});
     ASSERT_GT(tree.size(), 2) << prior;
     EXPECT_EQ(tree.node(1).token, 'e');
     EXPECT_EQ(tree.node(2).token, ' ');
@@ -446,7 +446,7 @@ TEST_F(PpmWithPrior, ATextWithoutPrecedentGetsDrafts) {
 // What the text says weighs more than what others said.
 TEST_F(PpmWithPrior, TheTextComesFirst) {
   const Text text = Letters("thin thin th");
-  const TokenTree tree = Propose(*Make(""), text, {8, 1});
+  const TokenTree tree = ProposePpm(*MakePpm(""), text, {8, 1});
   EXPECT_EQ(tree.node(1).token, 'i');
   const int other = tree.FindChild(0, 'e');
   ASSERT_GE(other, 0);
@@ -458,7 +458,7 @@ TEST_F(PpmWithPrior, WithoutOneEverythingIsAsItWas) {
   for (int round = 0; round < 10; ++round) {
     const Text text = RandomText(rng, 100, 5);
     const auto without = MakeDrafter({.type = "ppm"});
-    const TokenTree a = Propose(*Make("none"), text, {12, 6}), b = Propose(**without, text, {12, 6});
+    const TokenTree a = ProposePpm(*MakePpm("none"), text, {12, 6}), b = ProposePpm(**without, text, {12, 6});
     EXPECT_EQ(testing::PathsOf(a), testing::PathsOf(b));
     EXPECT_GT(a.size(), 1);
   }
@@ -467,16 +467,16 @@ TEST_F(PpmWithPrior, WithoutOneEverythingIsAsItWas) {
 TEST_F(PpmWithPrior, LearnsWhatIsCommittedAsIfItHadBeenThere) {
   std::mt19937 rng(4);
   Text text = Letters("the cat");
-  const auto growing = Make("");
+  const auto growing = MakePpm("");
   ASSERT_TRUE(growing->Follow(text).ok());
   for (int i = 0; i < 40; ++i) {
     const int added = 1 + static_cast<int>(rng() % 4);
     for (int j = 0; j < added; ++j) text.push_back(Letters("the cat sat")[rng() % 11]);
     ASSERT_TRUE(growing->Read({.sequence = text, .n_new = added}).ok());
-    const auto fresh = Make("");
+    const auto fresh = MakePpm("");
     ASSERT_TRUE(fresh->Follow(text).ok());
-    EXPECT_EQ(testing::PathsOf(Propose(*growing, text, {12, 6})),
-              testing::PathsOf(Propose(*fresh, text, {12, 6})));
+    EXPECT_EQ(testing::PathsOf(ProposePpm(*growing, text, {12, 6})),
+              testing::PathsOf(ProposePpm(*fresh, text, {12, 6})));
   }
 }
 
@@ -491,11 +491,11 @@ TEST_F(PpmWithPrior, WithDiceTheNumbersDecideBetweenTheLikely) {
       for (int32_t& token : text) token = Letters("the ca")[static_cast<size_t>(token)];
       const Sampler sampler = testing::UnfilteredSampler(256, seed);
       DraftBudget budget = {.max_nodes = 24, .max_depth = 5};
-      const TokenTree plain = Propose(*Make(prior), text, budget);
+      const TokenTree plain = ProposePpm(*MakePpm(prior), text, budget);
       budget.foresight = Foresight(&sampler, false);
-      EXPECT_EQ(testing::PathsOf(Propose(*Make(prior), text, budget)), testing::PathsOf(plain));
+      EXPECT_EQ(testing::PathsOf(ProposePpm(*MakePpm(prior), text, budget)), testing::PathsOf(plain));
       budget.foresight = Foresight(&sampler, true);
-      const TokenTree tree = Propose(*Make(prior), text, budget);
+      const TokenTree tree = ProposePpm(*MakePpm(prior), text, budget);
       ASSERT_NO_FATAL_FAILURE(testing::ExpectWellFormed(tree, budget));
       drafted += tree.size() - 1;
       changed += testing::PathsOf(tree) != testing::PathsOf(plain) ? 1 : 0;

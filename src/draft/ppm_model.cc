@@ -9,7 +9,7 @@ namespace {
 // Of a context, the others are too rare to be drafted.
 constexpr int kMostContinuations = 8;
 // Shorter contexts that could add no more than this part of the least chance that is asked for are not asked.
-constexpr double kNegligible = 0.1;
+constexpr double kNegligibleShare = 0.1;
 
 double Power(double x, int n) {
   double product = 1;
@@ -83,7 +83,7 @@ double PpmModel::Predict(const Contexts& contexts, bool at_end, double least, st
     }
   };
   const std::vector<SuffixContext>& text = contexts.text;
-  for (size_t i = 0; i + 1 < text.size() && unsaid > kNegligible * least; ++i) {
+  for (size_t i = 0; i + 1 < text.size() && unsaid > kNegligibleShare * least; ++i) {
     const SuffixContext& context = text[i];
     const int64_t count = text_.Count(context);
     const int64_t followed = count - (at_end ? 1 : 0);
@@ -98,7 +98,7 @@ double PpmModel::Predict(const Contexts& contexts, bool at_end, double least, st
     }
     unsaid *= kept;
   }
-  for (int k = prior_ != nullptr ? prior_->order() : 0; k > 0 && unsaid > kNegligible * least; --k) {
+  for (int k = prior_ != nullptr ? prior_->order() : 0; k > 0 && unsaid > kNegligibleShare * least; --k) {
     const int32_t node = contexts.prior.node[static_cast<size_t>(k)];
     if (node == NgramPrior::kUnknown) continue;
     const double n = static_cast<double>(prior_->Count(node)) + kDoubt;

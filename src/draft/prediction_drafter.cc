@@ -15,7 +15,7 @@ namespace longspec {
 namespace {
 
 constexpr int kMaxContext = 64;  // longest suffix that is looked up
-constexpr int kMaxMatches = 4;
+constexpr int kMaxPredictionMatches = 4;
 constexpr int kDepthPerToken = 8;  // of a match: the text is meant for this answer, so little is proof enough
 constexpr double kMinProb = 0.1;
 constexpr float kFirstScore = 0.8F;  // of the text's first token, and of each that follows the one before
@@ -59,7 +59,7 @@ class PredictionDrafter final : public Drafter {
 
   void ProposeContinuation(const DraftBudget& budget, std::span<const int32_t> committed,
                            std::span<const int32_t> answer, TokenTree& tree) {
-    text_->Matches(answer, kMaxContext, kMaxMatches, matches_);
+    text_->Matches(answer, kMaxContext, kMaxPredictionMatches, matches_);
     SuffixDraft best;
     for (const SuffixContext& match : matches_) {
       const int depth = std::min(budget.max_depth, match.length * kDepthPerToken);

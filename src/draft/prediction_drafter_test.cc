@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "draft/drafter.h"
+#include "draft/testing/letters.h"
 
 namespace longspec {
 namespace {
@@ -12,9 +13,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::IsEmpty;
+using testing::Letters;
 using Text = std::vector<int32_t>;
-
-Text Letters(std::string_view text) { return {text.begin(), text.end()}; }
 
 class PredictionDrafterTest : public ::testing::Test {
  protected:

@@ -117,7 +117,7 @@ class RecyclingDrafter final : public Drafter {
 };
 
 // "" is the whole tree; a number keeps so many candidates of each node.
-Result<int> Width(const std::string& tree) {
+Result<int> RecyclingWidth(const std::string& tree) {
   return tree.empty() ? Result<int>(kRecycledCandidates) : ParseTreeWidth(tree);
 }
 
@@ -135,13 +135,13 @@ constexpr DrafterOption kRecyclingOptions[] = {
      .help = "what was learned is read from and written to this file"},
 };
 
-Status CheckRecycling(const SpeculationOptions& options) { return Width(options.tree).status(); }
+Status CheckRecycling(const SpeculationOptions& options) { return RecyclingWidth(options.tree).status(); }
 
 DrafterResult MakeRecycling(const SpeculationOptions& options, const DraftContext& context) {
   if (context.target == nullptr) {
     return InvalidArgument("--spec-type recycling: needs a target, whose vocabulary it is for");
   }
-  LS_ASSIGN(const int width, Width(options.tree));
+  LS_ASSIGN(const int width, RecyclingWidth(options.tree));
   LS_ASSIGN(RecyclingTable table, OpenTable(options.recycling_file, context.target->vocab_size()));
   return std::unique_ptr<Drafter>(
       std::make_unique<RecyclingDrafter>(std::move(table), width, options.recycling_file));

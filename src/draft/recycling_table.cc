@@ -13,27 +13,27 @@
 namespace longspec {
 namespace {
 
-constexpr char kMagic[8] = {'L', 'S', 'R', 'E', 'C', 'Y', 'C', 'L'};
-constexpr uint32_t kVersion = 1;
+constexpr char kTableMagic[8] = {'L', 'S', 'R', 'E', 'C', 'Y', 'C', 'L'};
+constexpr uint32_t kTableVersion = 1;
 
-struct Header {
+struct TableHeader {
   char magic[8];
   uint32_t version;
   uint32_t n_candidates;
   uint64_t vocab_size;
 };
-static_assert(sizeof(Header) == 24);
+static_assert(sizeof(TableHeader) == 24);
 
 Status CheckHeader(const std::string& path, std::span<const std::byte> bytes, int vocab_size) {
-  Header header = {};
+  TableHeader header = {};
   if (bytes.size() >= sizeof(header)) std::memcpy(&header, bytes.data(), sizeof(header));
-  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
+  if (std::memcmp(header.magic, kTableMagic, sizeof(kTableMagic)) != 0) {
     return Corrupt(path + ": not a file that --spec-recycling-file wrote");
   }
-  if (header.version != kVersion || header.n_candidates != kRecycledCandidates) {
+  if (header.version != kTableVersion || header.n_candidates != kRecycledCandidates) {
     return Unsupported(path + ": version " + std::to_string(header.version) + " with " +
                        std::to_string(header.n_candidates) +
-                       " candidates a token; this program reads version " + std::to_string(kVersion) +
+                       " candidates a token; this program reads version " + std::to_string(kTableVersion) +
                        " with " + std::to_string(kRecycledCandidates));
   }
   if (header.vocab_size != static_cast<uint64_t>(vocab_size)) {
@@ -61,7 +61,7 @@ Result<RecyclingTable> RecyclingTable::Parse(std::span<const std::byte> bytes, c
                                              int vocab_size) {
   LS_TRY(CheckHeader(name, bytes, vocab_size));
   RecyclingTable table(vocab_size);
-  std::memcpy(table.candidates_.data(), bytes.data() + sizeof(Header),
+  std::memcpy(table.candidates_.data(), bytes.data() + sizeof(TableHeader),
               table.candidates_.size() * sizeof(int32_t));
   for (const int32_t token : table.candidates_) {
     if (token < kUnknown || token >= vocab_size) {
@@ -73,9 +73,9 @@ Result<RecyclingTable> RecyclingTable::Parse(std::span<const std::byte> bytes, c
 }
 
 std::vector<std::byte> RecyclingTable::Bytes() const {
-  Header header = {};
-  std::memcpy(header.magic, kMagic, sizeof(kMagic));
-  header.version = kVersion;
+  TableHeader header = {};
+  std::memcpy(header.magic, kTableMagic, sizeof(kTableMagic));
+  header.version = kTableVersion;
   header.n_candidates = kRecycledCandidates;
   header.vocab_size = static_cast<uint64_t>(vocab_size());
   const auto candidates = std::as_bytes(std::span(candidates_));

@@ -12,10 +12,10 @@ namespace longspec {
 namespace {
 
 constexpr const DrafterEntry* kDrafters[] = {
-    &kNoneDrafter,   &kNgramDrafter,     &kReplayDrafter,    &kPredictionDrafter, &kPpmDrafter,
-    &kSuffixDrafter, &kRecyclingDrafter, &kMagicDecDrafter,  &kPartialDrafter,    &kLongspecDrafter,
-    &kEagleDrafter,  &kEagle3Drafter,    &kBeagleDrafter,    &kMedusaDrafter,     &kExitDrafter,
-    &kLmDrafter,     &kGrammarDrafter,   &kPortfolioDrafter,
+    &kNoneDrafter,   &kNgramDrafter,     &kReplayDrafter,   &kPredictionDrafter, &kPpmDrafter,
+    &kSuffixDrafter, &kRecyclingDrafter, &kMagicDecDrafter, &kPartialDrafter,    &kLongspecDrafter,
+    &kEagleDrafter,  &kEagle3Drafter,    &kBeagleDrafter,   &kMedusaDrafter,     &kTokenswiftDrafter,
+    &kExitDrafter,   &kLmDrafter,        &kGrammarDrafter,  &kPortfolioDrafter,
 };
 
 // Of a type as SpeculationOptions has it; null if it is unknown.

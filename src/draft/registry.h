@@ -24,12 +24,12 @@ using DrafterResult = Result<std::unique_ptr<Drafter>>;
 
 // An option of the command line that only some drafters read. Its default is the member's initialiser.
 struct DrafterOption {
-  using Member =
-      std::variant<int SpeculationOptions::*, float SpeculationOptions::*, std::string SpeculationOptions::*>;
+  using Member = std::variant<int SpeculationOptions::*, float SpeculationOptions::*,
+                              std::string SpeculationOptions::*, bool SpeculationOptions::*>;
 
   std::string_view flags;  // separated by commas, the first one for messages: "--spec-ngram-max,--ngram-max"
-  Member member;
-  std::string_view help;  // one line, without the drafter's name and the default
+  Member member;           // a bool is set by the flag alone
+  std::string_view help;   // one line, without the drafter's name and the default
   // What a number may be. No upper bound still means finite.
   double least = 0, most = std::numeric_limits<double>::infinity();
   bool above_least = false;  // `least` itself is refused
@@ -71,8 +71,8 @@ struct DrafterEntry {
 
 extern const DrafterEntry kNoneDrafter, kNgramDrafter, kReplayDrafter, kPredictionDrafter, kPpmDrafter,
     kSuffixDrafter, kRecyclingDrafter, kMagicDecDrafter, kPartialDrafter, kLongspecDrafter, kEagleDrafter,
-    kEagle3Drafter, kBeagleDrafter, kMedusaDrafter, kExitDrafter, kLmDrafter, kGrammarDrafter,
-    kPortfolioDrafter;
+    kEagle3Drafter, kBeagleDrafter, kMedusaDrafter, kTokenswiftDrafter, kExitDrafter, kLmDrafter,
+    kGrammarDrafter, kPortfolioDrafter;
 
 // In the order in which the help shows them, and in which "auto" asks them.
 std::span<const DrafterEntry* const> Drafters();
@@ -95,6 +95,10 @@ inline constexpr DrafterOption kDraftModelOption = {
     .member = &SpeculationOptions::draft_model,
     .help = "the draft model: its file or folder (-md)",
 };
+// Beside an adviser (draft/mixture.h) a tree is as deep as it is worth, so nothing else bounds it.
+inline void GrowBestAsMember(SpeculationOptions& options) {
+  if (options.tree.empty()) options.tree = "best";
+}
 inline bool Always(const SpeculationOptions&) { return true; }
 
 }  // namespace longspec

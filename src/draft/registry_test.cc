@@ -101,7 +101,7 @@ TEST(Table, AnOptionOfSeveralDraftersIsOne) {
     EXPECT_TRUE(flags.insert(read.option->flags).second) << read.option->flags;
     if (read.option->name() == "--spec-draft-model") readers = read.readers;
   }
-  EXPECT_EQ(readers, "longspec, eagle, eagle3, beagle, medusa, exit, lm");
+  EXPECT_EQ(readers, "longspec, eagle, eagle3, beagle, medusa, tokenswift, exit, lm");
   EXPECT_TRUE(flags.contains("--spec-ngram-max,--ngram-max"));
 }
 
@@ -111,6 +111,7 @@ TEST(Table, EveryDraftModelHasOneReader) {
   EXPECT_EQ(FindReader("eagle3"), &kEagle3Drafter);
   EXPECT_EQ(FindReader("beagle"), &kBeagleDrafter);
   EXPECT_EQ(FindReader("medusa"), &kMedusaDrafter);
+  EXPECT_EQ(FindReader("tokenswift"), &kTokenswiftDrafter);
   EXPECT_EQ(FindReader("exit"), &kExitDrafter);
   for (const char* architecture : {"llama", "qwen2", "of tomorrow"}) {
     EXPECT_EQ(FindReader(architecture), &kLmDrafter);

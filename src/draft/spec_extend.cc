@@ -2,23 +2,23 @@
 #include "draft/spec_extend.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "attention/attention_mass.h"
 #include "base/check.h"
+#include "base/size.h"
 #include "kv/chunk_pool.h"
 #include "model/llama.h"
 
 namespace longspec {
 namespace {
 
-size_t Z(int n) { return static_cast<size_t>(n); }
-
 constexpr int kMostTreeRowsOfTarget = 256;
 
-std::unique_ptr<ReindexedCache> MakeCache(const SpeculationOptions& options, const SharedParts& target,
+std::unique_ptr<ReindexedCache> MakeCache(const SpecExtendSettings& settings, const SharedParts& target,
                                           const KvLayout& layout, int n_layer, const RopeConfig& config) {
-  LS_CHECK(options.spec_extend_chunks > 0);
+  LS_CHECK(settings.on());
   const auto rope = std::make_shared<const RopeTable>(config);
   return MakeReindexedCache(layout, n_layer,
                             {.kernels = target.kernels,
@@ -26,28 +26,64 @@ std::unique_ptr<ReindexedCache> MakeCache(const SpeculationOptions& options, con
                              .n_rot = rope->n_rot(),
                              .magnitude = rope->magnitude(),
                              .row = [rope](int position, float* cos_sin) { rope->Row(position, cos_sin); }},
-                            ReindexOptions{.n_chunks = options.spec_extend_chunks});
+                            ReindexOptions{.n_chunks = settings.n_chunks});
 }
 
 }  // namespace
 
-SpecExtend::SpecExtend(const SpeculationOptions& options, const SharedParts& target, const KvCache& cache,
+SpecExtendSettings SpecExtendOf(const SpeculationOptions& options, const SpecExtendSettings& paper,
+                                int trained_positions) {
+  if (!AsksForSpecExtend(options)) return {};
+  constexpr int kChunk = ReindexOptions{}.chunk;
+  const int trained = trained_positions > 0 ? trained_positions : std::numeric_limits<int>::max();
+  SpecExtendSettings settings = {.n_chunks = options.spec_extend_chunks,
+                                 .every = options.spec_extend_every,
+                                 .from = options.spec_extend_from};
+  if (settings.n_chunks == 0) {
+    settings.n_chunks = std::clamp((trained - trained / 8) / kChunk, 1, paper.n_chunks);
+  }
+  if (settings.every == 0) settings.every = paper.every;
+  if (settings.from == 0) settings.from = settings.n_chunks * kChunk;
+  settings.from = std::min(settings.from, trained);
+  return settings;
+}
+
+SpecExtend::SpecExtend(const SpecExtendSettings& settings, const SharedParts& target, const KvCache& cache,
                        const KvLayout& layout, int n_layer, const RopeConfig& rope)
     : target_(target),
       target_cache_(cache),
-      every_(options.spec_extend_every),
-      n_chunks_(options.spec_extend_chunks),
-      cache_(MakeCache(options, target, layout, n_layer, rope)) {}
+      settings_(settings),
+      cache_(MakeCache(settings, target, layout, n_layer, rope)) {}
+
+void SpecExtend::Restart() {
+  n_rounds_ = 0;
+  has_scores_ = false;
+}
+
+Status SpecExtend::Follow(size_t n_tokens) {
+  const bool all = n_tokens < Z(settings_.from);
+  if (all == sees_all_) return {};
+  sees_all_ = all;
+  Restart();
+  return cache_->SeeAll(all);
+}
 
 Taps SpecExtend::With(Taps taps) const {
-  if (n_rounds_ % every_ == 0) taps.query_rows = std::max(taps.query_rows, kMostTreeRowsOfTarget);
+  if (!sees_all_ && n_rounds_ % settings_.every == 0) {
+    taps.query_rows = std::max(taps.query_rows, kMostTreeRowsOfTarget);
+  }
   return taps;
 }
 
 void SpecExtend::Read(const CommittedRows& rows) {
-  if (rows.tree == nullptr || rows.rows.empty()) return;
+  if (sees_all_ || rows.tree == nullptr || rows.rows.empty()) return;
   const int last = rows.rows.back();
-  if (n_rounds_++ % every_ != 0 || !rows.HasQueries(last)) return;
+  if (n_rounds_ % settings_.every != 0) {
+    ++n_rounds_;
+    return;
+  }
+  if (!rows.HasQueries(last)) return;  // the next round is asked for them again
+  ++n_rounds_;
   const LlamaConfig& c = *target_.config;
   const int layer = c.n_layer - 1, width = c.n_head * c.head_dim;
   AttentionMass(*target_.kernels, c.attention(), target_cache_.Span(layer),
@@ -63,21 +99,22 @@ Status SpecExtend::Choose(std::span<const int32_t> positions) {
   return cache_->Choose(scores_);
 }
 
-std::unique_ptr<SpecExtend> MakeSpecExtend(const SpeculationOptions& options, const SharedParts& target,
+std::unique_ptr<SpecExtend> MakeSpecExtend(const SpecExtendSettings& settings, const SharedParts& target,
                                            const KvCache& cache, const KvLayout& layout, int n_layer,
                                            const RopeConfig& rope) {
-  if (options.spec_extend_chunks == 0) return nullptr;
-  return std::make_unique<SpecExtend>(options, target, cache, layout, n_layer, rope);
+  if (!settings.on()) return nullptr;
+  return std::make_unique<SpecExtend>(settings, target, cache, layout, n_layer, rope);
 }
 
 Status CheckSpecExtend(const SpeculationOptions& options, const KvCache& cache) {
-  if (options.spec_extend_chunks == 0 || cache.exactness() == Exactness::kLossless) return {};
-  return Unsupported("--spec-extend-chunks: reads the target's whole cache, and this one keeps a part");
+  if (!AsksForSpecExtend(options) || cache.exactness() == Exactness::kLossless) return {};
+  return Unsupported("--spec-extend: reads the target's whole cache, and this one keeps a part");
 }
 
-void AddSpecExtendMemory(const SpeculationOptions& options, const KvLayout& layout, int n_layer, int max_rows,
-                         DraftMemory* plan) {
-  const int positions = options.spec_extend_chunks * ReindexOptions{}.chunk + max_rows;
+void AddSpecExtendMemory(const SpeculationOptions& options, const SpecExtendSettings& paper,
+                         const KvLayout& layout, int n_layer, int max_rows, DraftMemory* plan) {
+  const SpecExtendSettings settings = SpecExtendOf(options, paper, /*trained_positions=*/0);
+  const int positions = std::max(settings.n_chunks * ReindexOptions{}.chunk, settings.from) + max_rows;
   plan->fixed += static_cast<uint64_t>(positions / kKvChunk + 1) * KvChunkBytes(layout, n_layer);
   // Keys in f32, values as they are.
   plan->kv_chunk = uint64_t{kKvChunk} * static_cast<uint64_t>(n_layer) *

@@ -3,7 +3,8 @@
 // SpecExtend (arXiv 2505.20776; research: specextend.md 3) for any draft with a cache that grows: the cache,
 // which shows the draft some chunks of the text, and when and by what they are chosen. That is the attention
 // of the target's last layer from the last accepted token, every few verified rounds. What is an entry of
-// the draft's cache, and when in a round the set may change, is the drafter's to say.
+// the draft's cache, and when in a round the set may change, is the drafter's to say. Texts that are short
+// enough (a gate) the draft sees as without SpecExtend.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +21,51 @@
 
 namespace longspec {
 
+// What a draft sees and when that is chosen anew, with nothing left to default.
+struct SpecExtendSettings {
+  int n_chunks = 0;  // 0: without SpecExtend
+  int every = 0;     // verified rounds
+  int from = 0;      // tokens; of a shorter text it sees all
+
+  bool on() const { return n_chunks > 0; }
+};
+
+// The paper's numbers for small language models and for EAGLE (research: specextend.md 6).
+inline constexpr SpecExtendSettings kSpecExtendOfLm = {.n_chunks = 32, .every = 4};
+inline constexpr SpecExtendSettings kSpecExtendOfEagle = {.n_chunks = 64, .every = 8};
+
+inline bool AsksForSpecExtend(const SpeculationOptions& options) {
+  return options.spec_extend || options.spec_extend_chunks > 0;
+}
+
+// What the options say, and else the paper. `trained_positions` of the draft, 0 if unknown: the paper's
+// chunks take no more than seven eighths of them, so that what is drafted has a place as well, and SpecExtend
+// begins where they end at the latest.
+SpecExtendSettings SpecExtendOf(const SpeculationOptions& options, const SpecExtendSettings& paper,
+                                int trained_positions);
+
 class SpecExtend {
  public:
-  // `options.spec_extend_chunks` is at least 1. `layout`, `n_layer` and `rope` are the draft's. `cache`: the
-  // target's, borrowed, as CheckSpecExtend wants it.
-  SpecExtend(const SpeculationOptions& options, const SharedParts& target, const KvCache& cache,
+  // `settings` are on. `layout`, `n_layer` and `rope` are the draft's. `cache`: the target's, borrowed, as
+  // CheckSpecExtend wants it.
+  SpecExtend(const SpecExtendSettings& settings, const SharedParts& target, const KvCache& cache,
              const KvLayout& layout, int n_layer, const RopeConfig& rope);
 
   ReindexedCache& cache() { return *cache_; }
   const ReindexedCache& cache() const { return *cache_; }
 
+  // Another text begins, or this one goes on by other means than rounds: the next round's attention chooses,
+  // and nothing that was said before.
+  void Restart();
+  // The text has so many tokens, whatever of it the cache holds. REQUIRES: the cache holds nothing of another
+  // text, and no transaction of it is open.
+  Status Follow(size_t n_tokens);
+  // Whether the draft sees all of the text, which has not reached the gate.
+  bool sees_all() const { return sees_all_; }
+
   // What a draft asks for, and the queries of the rounds by which is chosen.
   Taps With(Taps taps) const;
-  // Takes scores from every n-th round, the first one included.
+  // Takes scores from every n-th round since the gate was reached, the first one included.
   void Read(const CommittedRows& rows);
   // There are scores by which was not chosen yet.
   bool has_scores() const { return has_scores_; }
@@ -40,44 +73,53 @@ class SpecExtend {
   // scored; empty: entry i by position i. REQUIRES: no transaction of the cache is open.
   Status Choose(std::span<const int32_t> positions = {});
   // After a prompt: makes the set the last chunks, as many as are chosen.
-  Status HoldLast() { return cache_->HoldLast(n_chunks_); }
+  Status HoldLast() { return cache_->HoldLast(settings_.n_chunks); }
 
   size_t bytes() const { return cache_->bytes() + (mass_.capacity() + scores_.capacity()) * sizeof(float); }
 
  private:
   const SharedParts target_;
   const KvCache& target_cache_;
-  const int every_, n_chunks_;
+  const SpecExtendSettings settings_;
   const std::unique_ptr<ReindexedCache> cache_;
+  bool sees_all_ = false;
   int64_t n_rounds_ = 0;
   std::vector<float> mass_;    // by position of the target
   std::vector<float> scores_;  // by entry
   bool has_scores_ = false;
 };
 
-// Null if the options ask for none. May throw std::bad_alloc.
-std::unique_ptr<SpecExtend> MakeSpecExtend(const SpeculationOptions& options, const SharedParts& target,
+// Null if they are not on. May throw std::bad_alloc.
+std::unique_ptr<SpecExtend> MakeSpecExtend(const SpecExtendSettings& settings, const SharedParts& target,
                                            const KvCache& cache, const KvLayout& layout, int n_layer,
                                            const RopeConfig& rope);
 
 // Whether this cache of a target has what is asked for: all positions.
 Status CheckSpecExtend(const SpeculationOptions& options, const KvCache& cache);
 
-// Adds the set, which passes of `max_rows` rows are appended to, and the store of all positions.
-void AddSpecExtendMemory(const SpeculationOptions& options, const KvLayout& layout, int n_layer, int max_rows,
-                         DraftMemory* plan);
+// Adds the set, which passes of `max_rows` rows are appended to, and the store of all positions: of a draft
+// that was trained for as many as need be. REQUIRES: the options ask for SpecExtend.
+void AddSpecExtendMemory(const SpeculationOptions& options, const SpecExtendSettings& paper,
+                         const KvLayout& layout, int n_layer, int max_rows, DraftMemory* plan);
 
+inline constexpr DrafterOption kSpecExtendOption = {
+    .flags = "--spec-extend",
+    .member = &SpeculationOptions::spec_extend,
+    .help = "SpecExtend: of a long text it sees the chunks of 32 positions that the model looks at"};
 inline constexpr DrafterOption kSpecExtendChunksOption = {
     .flags = "--spec-extend-chunks",
     .member = &SpeculationOptions::spec_extend_chunks,
-    .help =
-        "SpecExtend: it sees so many chunks of 32 positions, those the model looks at (paper: 32, EAGLE 64); "
-        "0: all",
+    .help = "the same, so many of them; 0: the paper's number, 32 or for EAGLE 64",
     .most = (1 << 24) / 32};
-inline constexpr DrafterOption kSpecExtendEveryOption = {.flags = "--spec-extend-every",
-                                                         .member = &SpeculationOptions::spec_extend_every,
-                                                         .help = "rounds after which they are chosen anew",
-                                                         .least = 1,
-                                                         .most = 1 << 24};
+inline constexpr DrafterOption kSpecExtendEveryOption = {
+    .flags = "--spec-extend-every",
+    .member = &SpeculationOptions::spec_extend_every,
+    .help = "rounds after which they are chosen anew; 0: the paper's number, 4 or for EAGLE 8",
+    .most = 1 << 24};
+inline constexpr DrafterOption kSpecExtendFromOption = {
+    .flags = "--spec-extend-from",
+    .member = &SpeculationOptions::spec_extend_from,
+    .help = "of a text shorter than so many tokens it sees all; 0: than what the chunks hold",
+    .most = 1 << 24};
 
 }  // namespace longspec

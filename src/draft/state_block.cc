@@ -8,17 +8,12 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/size.h"
 #include "base/status_macros.h"
 #include "draft/head_pass.h"
 #include "tensor/dequantize.h"
 
 namespace longspec {
-namespace {
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
-
-}  // namespace
-
 StateBlock::StateBlock(const SharedParts& target, const DraftBlock& block, InputForms forms,
                        std::shared_ptr<DraftStates> states, int capacity, int64_t head)
     : target_(target),
@@ -30,14 +25,20 @@ StateBlock::StateBlock(const SharedParts& target, const DraftBlock& block, Input
       work_(block.shape, target.kernels, kMaxRows, forms),
       logits_(Z(kMaxRows) * Z(head) * sizeof(float)) {}
 
+StateBlock::~StateBlock() {
+  static_cast<void>(Settle());  // what could not be settled is not shared
+  Share();
+}
+
 size_t StateBlock::bytes() const {
-  return cache_->bytes() + slots_.bytes() + (tokens_.capacity() + positions_.capacity()) * sizeof(int32_t) +
+  return cache_->bytes() + slots_.bytes() + waiting_states_.capacity() * sizeof(float) +
+         (tokens_.capacity() + positions_.capacity() + waiting_.capacity()) * sizeof(int32_t) +
          attention_.bytes() + work_.bytes() + logits_.size();
 }
 
 size_t StateBlock::ScratchBytes(const DraftBlock& block, int64_t head) {
-  return Z(kMaxRows) *
-             (Workspace::RowBytes(block.shape, {.q8 = true, .bf16 = true}) + Z(head) * sizeof(float)) +
+  return Z(kMaxRows) * (Workspace::RowBytes(block.shape, {.q8 = true, .bf16 = true}) +
+                        (Z(head) + Z(block.shape.n_embd)) * sizeof(float)) +
          AttentionPlan::MostBytes(block.attention(), 1, kMaxRows);
 }
 
@@ -51,6 +52,8 @@ void StateBlock::SetAngles(int row, int position) {
 void StateBlock::KeepBefore(int position) {
   positions_.erase(std::ranges::lower_bound(positions_, position), positions_.end());
   cache_->Truncate(static_cast<int>(positions_.size()));
+  waiting_.erase(std::ranges::lower_bound(waiting_, position), waiting_.end());
+  waiting_states_.resize(waiting_.size() * Z(work_.shape.n_embd));
   tokens_.resize(std::min(tokens_.size(), Z(position)));
 }
 
@@ -61,17 +64,19 @@ void StateBlock::Share() {
   states_->Keep(std::span(tokens_).first(n), *cache_);
 }
 
-void StateBlock::Follow(std::span<const int32_t> committed) {
+Status StateBlock::Follow(std::span<const int32_t> committed) {
+  LS_TRY(Settle());
   // The last token's state is asked of the target again, as the root of a tree.
   const auto before = committed.first(committed.empty() ? 0 : committed.size() - 1);
   const auto same = std::ranges::mismatch(tokens_, before).in1 - tokens_.begin();
   if (Z(same) < tokens_.size()) Share();
   KeepBefore(static_cast<int>(same));
   const size_t known = Z(states_->Adopt(before, *cache_));
-  if (known <= positions_.size()) return;
+  if (known <= positions_.size()) return {};
   positions_.resize(known);
   std::iota(positions_.begin(), positions_.end(), 0);
   tokens_.assign(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(known));
+  return {};
 }
 
 Status StateBlock::Read(const CommittedRows& rows, const float* states, const AttentionWeights& w) {
@@ -79,23 +84,37 @@ Status StateBlock::Read(const CommittedRows& rows, const float* states, const At
   LS_CHECK(states != nullptr);
   const auto n_rows = static_cast<int>(rows.rows.size());
   KeepBefore(rows.first);  // what the target computed again is read again
-  LS_ASSIGN(KvTransaction kept, cache_->Begin(n_rows));
-  const KvWriter writer = kept.Writer(0);
-  for (int begin = 0; begin < n_rows; begin += kMaxRows) {
-    places_.clear();
-    for (int i = begin; i < std::min(n_rows, begin + kMaxRows); ++i) {
-      const float* state = states + Z(rows.rows[Z(i)]) * Z(work_.shape.n_embd);
-      std::memcpy(x(i - begin), state, Z(work_.shape.n_embd) * sizeof(float));
-      SetAngles(i - begin, rows.first + i);
-      places_.push_back({.to = &writer, .slot = kept.slot() + i});
-    }
-    target_.team->Run([&](ThreadTeam::Worker& worker) { Store(worker, w); });
+  weights_ = w;
+  for (int i = 0; i < n_rows; ++i) {
+    if (waiting_.size() == Z(kMaxRows)) LS_TRY(Settle());
+    const float* state = states + Z(rows.rows[Z(i)]) * Z(work_.shape.n_embd);
+    waiting_states_.insert(waiting_states_.end(), state, state + work_.shape.n_embd);
+    waiting_.push_back(rows.first + i);
   }
-  kept.CommitAll();
-  for (int i = 0; i < n_rows; ++i) positions_.push_back(rows.first + i);
   const auto more = rows.sequence.first(Z(rows.first + n_rows)).subspan(tokens_.size());
   tokens_.insert(tokens_.end(), more.begin(), more.end());
-  if (n_rows > rows.n_new) Share();  // of a prompt
+  if (n_rows <= rows.n_new) return {};
+  LS_TRY(Settle());  // of a prompt
+  Share();
+  return {};
+}
+
+Status StateBlock::Settle() {
+  if (waiting_.empty()) return {};
+  const auto n_rows = static_cast<int>(waiting_.size());
+  LS_ASSIGN(KvTransaction kept, cache_->Begin(n_rows));
+  const KvWriter writer = kept.Writer(0);
+  places_.clear();
+  std::memcpy(x(0), waiting_states_.data(), waiting_states_.size() * sizeof(float));
+  for (int i = 0; i < n_rows; ++i) {
+    SetAngles(i, waiting_[Z(i)]);
+    places_.push_back({.to = &writer, .slot = kept.slot() + i});
+  }
+  target_.team->Run([&](ThreadTeam::Worker& worker) { Store(worker, weights_); });
+  kept.CommitAll();
+  positions_.insert(positions_.end(), waiting_.begin(), waiting_.end());
+  waiting_.clear();
+  waiting_states_.clear();
   return {};
 }
 

@@ -34,17 +34,21 @@ class StateBlock {
   // positions. `head`: the largest number of logits of a row.
   StateBlock(const SharedParts& target, const DraftBlock& block, InputForms forms,
              std::shared_ptr<DraftStates> states, int capacity, int64_t head);
-  ~StateBlock() { Share(); }
+  ~StateBlock();
   StateBlock(const StateBlock&) = delete;
   StateBlock& operator=(const StateBlock&) = delete;
 
   // --- Committed positions.
 
-  // Forgets states of tokens that are not these, and takes what is known of them.
-  void Follow(std::span<const int32_t> committed);
-  // Keeps keys and values of the rows' states, (rows.n_output_rows, n_embd). Positions that it does not read
-  // are not seen by what comes after them.
+  // Forgets states of tokens that are not these, and takes what is known of them. Settles.
+  Status Follow(std::span<const int32_t> committed);
+  // Takes the rows' states, (rows.n_output_rows, n_embd), to keep keys and values of them; `w`, what it views
+  // included, outlives this. Positions that it does not read are not seen by what comes after them.
   Status Read(const CommittedRows& rows, const float* states, const AttentionWeights& w);
+  // Computes the keys and values of what was read and is still waiting: a few rows after each round cost a
+  // pass over the weights each time, and nobody looks at them before the next tree. What follows is of what
+  // was settled.
+  Status Settle();
   // The positions that are kept, in the order of their slots in kept().
   std::span<const int32_t> positions() const { return positions_; }
   KvSpan kept() const { return cache_->Span(0); }
@@ -98,7 +102,11 @@ class StateBlock {
   KvWriter slot_writer_;
   int n_slots_ = 0;
   std::vector<int32_t> positions_;
-  std::vector<int32_t> tokens_;  // of all positions up to the last that is kept
+  std::vector<int32_t> tokens_;  // of all positions up to the last that is kept or waiting
+  // Read and not settled: as many positions as states, (waiting_.size(), n_embd), and the weights for them.
+  std::vector<int32_t> waiting_;
+  std::vector<float> waiting_states_;
+  AttentionWeights weights_ = {};
 
   // Of one pass.
   std::vector<RowView> views_;

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "draft/testing/cold_cost.h"
+#include "draft/testing/letters.h"
 #include "draft/testing/prose.h"
 
 namespace longspec {
@@ -24,13 +25,12 @@ namespace {
 using testing::Prose;
 
 using ::testing::IsEmpty;
+using testing::Letters;
 using Text = std::vector<int32_t>;
 
 void AppendAll(SuffixAutomaton& automaton, const Text& text) {
   for (const int32_t token : text) automaton.Append(token);
 }
-
-Text Letters(std::string_view text) { return {text.begin(), text.end()}; }
 
 int Occurrences(const Text& text, const Text& string) {
   int n = 0;
@@ -180,12 +180,12 @@ void AppendAndPropose(SuffixAutomaton& automaton, int32_t token) {
   }
 }
 
-struct Cost {
+struct AutomatonCost {
   double append_steps, steps, nanoseconds, bytes;
 };
 
 // Of the last 1000 tokens, the text before them being there already.
-Cost CostPerToken(const Text& text) {
+AutomatonCost CostPerToken(const Text& text) {
   constexpr size_t kMeasured = 1000;
   SuffixAutomaton appended(24), proposing(24);
   for (size_t i = 0; i + kMeasured < text.size(); ++i) {
@@ -220,7 +220,7 @@ TEST(SuffixAutomaton, ATokenCostsTheSameInALongText) {
       {"all different", [&](size_t n) { return cycle(n, n); }},
   };
   for (const auto& [name, make] : kinds) {
-    const Cost small = CostPerToken(make(2000)), large = CostPerToken(make(101000));
+    const AutomatonCost small = CostPerToken(make(2000)), large = CostPerToken(make(101000));
     for (const auto& [length, cost] : {std::pair("1K", small), std::pair("100K", large)}) {
       std::printf("%-15s a token after %s: %.1f steps to append, %.1f with a proposal, %.0f ns, %.0f bytes\n",
                   name, length, cost.append_steps, cost.steps, cost.nanoseconds, cost.bytes);

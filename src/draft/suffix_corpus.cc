@@ -14,31 +14,31 @@
 namespace longspec {
 namespace {
 
-constexpr char kMagic[8] = {'L', 'S', 'C', 'O', 'R', 'P', 'U', 'S'};
-constexpr uint32_t kVersion = 1;
+constexpr char kCorpusMagic[8] = {'L', 'S', 'C', 'O', 'R', 'P', 'U', 'S'};
+constexpr uint32_t kCorpusVersion = 1;
 constexpr int32_t kSortedTokens = 128;  // of each place: longer contexts are not looked up
 constexpr int64_t kSample = 64;         // places looked at for continuations
 
-struct Header {
+struct CorpusHeader {
   char magic[8];
   uint32_t version;
   uint32_t vocab_size;
   uint64_t n_tokens;
 };
-static_assert(sizeof(Header) == 24);
+static_assert(sizeof(CorpusHeader) == 24);
 
-Result<Header> ReadHeader(const std::string& path, std::span<const std::byte> bytes) {
-  Header header;
+Result<CorpusHeader> ReadCorpusHeader(const std::string& path, std::span<const std::byte> bytes) {
+  CorpusHeader header;
   if (bytes.size() < sizeof(header)) {
     return Corrupt(path + ": " + std::to_string(bytes.size()) + " bytes are too few for a corpus file");
   }
   std::memcpy(&header, bytes.data(), sizeof(header));
-  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
+  if (std::memcmp(header.magic, kCorpusMagic, sizeof(kCorpusMagic)) != 0) {
     return Corrupt(path + ": not a corpus file; 'longspec corpus' makes them");
   }
-  if (header.version != kVersion) {
+  if (header.version != kCorpusVersion) {
     return Unsupported(path + ": corpus file of version " + std::to_string(header.version) +
-                       "; this program reads version " + std::to_string(kVersion));
+                       "; this program reads version " + std::to_string(kCorpusVersion));
   }
   const uint64_t room = (bytes.size() - sizeof(header)) / (sizeof(int32_t) + sizeof(uint32_t));
   if (header.n_tokens > room || sizeof(header) + 8 * header.n_tokens != bytes.size() ||
@@ -80,9 +80,9 @@ Status SuffixCorpus::Write(const std::string& path, int vocab_size, std::span<co
                            " tokens; at most 4294967295 can be indexed");
   }
   const std::vector<uint32_t> order = SortedPlaces(tokens);
-  Header header = {};
-  std::memcpy(header.magic, kMagic, sizeof(kMagic));
-  header.version = kVersion;
+  CorpusHeader header = {};
+  std::memcpy(header.magic, kCorpusMagic, sizeof(kCorpusMagic));
+  header.version = kCorpusVersion;
   header.vocab_size = static_cast<uint32_t>(vocab_size);
   header.n_tokens = tokens.size();
   LS_ASSIGN(AtomicFile file, AtomicFile::Create(path));
@@ -94,14 +94,14 @@ Status SuffixCorpus::Write(const std::string& path, int vocab_size, std::span<co
 
 Result<std::unique_ptr<SuffixCorpus>> SuffixCorpus::Open(const std::string& path, int vocab_size) {
   LS_ASSIGN(MappedFile file, MappedFile::Open(path));
-  LS_ASSIGN(const Header header, ReadHeader(path, file.bytes()));
+  LS_ASSIGN(const CorpusHeader header, ReadCorpusHeader(path, file.bytes()));
   if (header.vocab_size != static_cast<uint32_t>(vocab_size)) {
     return InvalidArgument(path + ": made for a vocabulary of " + std::to_string(header.vocab_size) +
                            " tokens; this model has " + std::to_string(vocab_size) +
                            ": make it again with 'longspec corpus' and this model");
   }
   const auto n = static_cast<size_t>(header.n_tokens);
-  const std::byte* data = file.bytes().data() + sizeof(Header);
+  const std::byte* data = file.bytes().data() + sizeof(CorpusHeader);
   const std::span tokens(reinterpret_cast<const int32_t*>(data), n);
   const std::span order(reinterpret_cast<const uint32_t*>(data + n * sizeof(int32_t)), n);
   for (size_t i = 0; i < n; ++i) {

@@ -53,7 +53,7 @@ class SuffixCorpusTest : public ::testing::Test {
   std::string path_;
 };
 
-int Occurrences(const Text& text, std::span<const int32_t> string) {
+int CorpusOccurrences(const Text& text, std::span<const int32_t> string) {
   int n = 0;
   for (size_t i = 0; i + string.size() <= text.size(); ++i) {
     n += std::equal(string.begin(), string.end(), text.begin() + static_cast<std::ptrdiff_t>(i)) ? 1 : 0;
@@ -76,11 +76,11 @@ TEST_F(SuffixCorpusTest, FindsWhatAScanFinds) {
       corpus->Matches(sequence, 8, 20, matches);
       const auto limit = std::min<size_t>(8, sequence.size());
       size_t longest = limit;
-      while (longest > 0 && Occurrences(text, std::span(sequence).last(longest)) == 0) --longest;
+      while (longest > 0 && CorpusOccurrences(text, std::span(sequence).last(longest)) == 0) --longest;
       ASSERT_EQ(matches.size() > 0 ? static_cast<size_t>(matches[0].length) : 0, longest);
       for (const SuffixContext& match : matches) {
         Text string(sequence.end() - match.length, sequence.end());
-        const int n = Occurrences(text, string);
+        const int n = CorpusOccurrences(text, string);
         ASSERT_EQ(corpus->Count(match), n);
         std::vector<Continuation> found;
         corpus->Continuations(match, 8, found);
@@ -89,7 +89,7 @@ TEST_F(SuffixCorpusTest, FindsWhatAScanFinds) {
         string.push_back(0);
         for (int32_t token = 0; token < 4; ++token) {
           string.back() = token;
-          const double share = static_cast<double>(Occurrences(text, string)) / n;
+          const double share = static_cast<double>(CorpusOccurrences(text, string)) / n;
           if (n <= 64) {
             ASSERT_DOUBLE_EQ(shares.contains(token) ? shares[token] : 0.0, share);
           } else if (shares.contains(token)) {

@@ -18,7 +18,7 @@ namespace longspec {
 namespace {
 
 // Matches tried: shorter ones are more frequent but draft less deep.
-constexpr int kMaxMatches = 8;
+constexpr int kMaxSuffixMatches = 8;
 constexpr int kMaxCorpusMatches = 4;
 
 class SuffixDrafter final : public Drafter {
@@ -58,7 +58,7 @@ class SuffixDrafter final : public Drafter {
  private:
   void TryOwnText(const DraftBudget& budget) {
     SuffixContext match = text_.index().LongestMatch();
-    for (int i = 0; i < kMaxMatches && match.length > 0; ++i) {
+    for (int i = 0; i < kMaxSuffixMatches && match.length > 0; ++i) {
       Try(text_.index(), match, budget);
       match = text_.index().Shorter(match);
     }

@@ -14,6 +14,7 @@
 #include "draft/drafter.h"
 #include "draft/suffix_corpus.h"
 #include "draft/suffix_growth.h"
+#include "draft/testing/letters.h"
 #include "draft/testing/trees.h"
 
 namespace longspec {
@@ -22,13 +23,12 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::Letters;
 using Text = std::vector<int32_t>;
 
-Text Letters(std::string_view text) { return {text.begin(), text.end()}; }
-
-class VocabularyOnly final : public Target {
+class SuffixTarget final : public Target {
  public:
-  explicit VocabularyOnly(int vocab) : vocab_(vocab) {}
+  explicit SuffixTarget(int vocab) : vocab_(vocab) {}
   int vocab_size() const override { return vocab_; }
   int context_length() const override { return 1000; }
   Result<TargetOutput> Forward(std::span<const ForwardSegment>) override {
@@ -46,13 +46,13 @@ SpeculationOptions Options(const std::string& tree = "") {
   return options;
 }
 
-std::unique_ptr<Drafter> Make(const SpeculationOptions& options, const DraftContext& context = {}) {
+std::unique_ptr<Drafter> MakeSuffix(const SpeculationOptions& options, const DraftContext& context = {}) {
   auto drafter = MakeDrafter(options, context);
   EXPECT_TRUE(drafter.ok()) << drafter.status().message();
   return std::move(*drafter);
 }
 
-TokenTree Propose(Drafter& drafter, const Text& text, DraftBudget budget) {
+TokenTree ProposeSuffix(Drafter& drafter, const Text& text, DraftBudget budget) {
   TokenTree tree(text.back());
   EXPECT_TRUE(drafter.Propose(budget, text, tree).ok());
   EXPECT_LE(tree.size() - 1, budget.max_nodes);
@@ -60,10 +60,11 @@ TokenTree Propose(Drafter& drafter, const Text& text, DraftBudget budget) {
   return tree;
 }
 
-Text Draft(const SpeculationOptions& options, const Text& text, int n, const DraftContext& context = {}) {
-  const auto drafter = Make(options, context);
+Text DraftSuffix(const SpeculationOptions& options, const Text& text, int n,
+                 const DraftContext& context = {}) {
+  const auto drafter = MakeSuffix(options, context);
   EXPECT_TRUE(drafter->Follow(text).ok());
-  const TokenTree tree = Propose(*drafter, text, {n, n});
+  const TokenTree tree = ProposeSuffix(*drafter, text, {n, n});
   EXPECT_TRUE(tree.is_chain());
   Text tokens;
   for (int i = 1; i < tree.size(); ++i) tokens.push_back(tree.node(i).token);
@@ -71,18 +72,18 @@ Text Draft(const SpeculationOptions& options, const Text& text, int n, const Dra
 }
 
 TEST(Suffix, CopiesAsFarAsTheMatchIsLong) {
-  EXPECT_EQ(Draft(Options(), Letters("abcdefghXabc"), 8), Letters("def"));
-  EXPECT_EQ(Draft(Options(), Letters("abcdefghXabc"), 2), Letters("de"));
-  EXPECT_THAT(Draft(Options(), Letters("abcdef"), 8), IsEmpty());
-  EXPECT_THAT(Draft(Options(), Letters("abcabc"), 0), IsEmpty());
+  EXPECT_EQ(DraftSuffix(Options(), Letters("abcdefghXabc"), 8), Letters("def"));
+  EXPECT_EQ(DraftSuffix(Options(), Letters("abcdefghXabc"), 2), Letters("de"));
+  EXPECT_THAT(DraftSuffix(Options(), Letters("abcdef"), 8), IsEmpty());
+  EXPECT_THAT(DraftSuffix(Options(), Letters("abcabc"), 0), IsEmpty());
   SpeculationOptions options = Options();
   options.suffix_factor = 2;
-  EXPECT_EQ(Draft(options, Letters("abcdefghXabc"), 8), Letters("defghX"));
+  EXPECT_EQ(DraftSuffix(options, Letters("abcdefghXabc"), 8), Letters("defghX"));
   options.suffix_factor = 0.5F;
-  EXPECT_EQ(Draft(options, Letters("abcdefghXabc"), 8), Letters("d"));
+  EXPECT_EQ(DraftSuffix(options, Letters("abcdefghXabc"), 8), Letters("d"));
   options.suffix_max_depth = 1;
   options.suffix_factor = 3;
-  EXPECT_EQ(Draft(options, Letters("abcdefghXabc"), 8), Letters("def"));
+  EXPECT_EQ(DraftSuffix(options, Letters("abcdefghXabc"), 8), Letters("def"));
 }
 
 TEST(Suffix, DraftsAreNeverDeeperThanTheirMatchAllows) {
@@ -97,16 +98,16 @@ TEST(Suffix, DraftsAreNeverDeeperThanTheirMatchAllows) {
           longest = n;
       }
     }
-    EXPECT_LE(Draft(Options(), text, 60).size(), static_cast<size_t>(longest));
+    EXPECT_LE(DraftSuffix(Options(), text, 60).size(), static_cast<size_t>(longest));
   }
 }
 
 TEST(Suffix, FrequencyDecidesBetweenContinuations) {
   // "ab" was followed by x twice, then by y once, more recently.
   const Text text = Letters("abx1abx2aby3ab");
-  const auto drafter = Make(Options("4"));
+  const auto drafter = MakeSuffix(Options("4"));
   ASSERT_TRUE(drafter->Follow(text).ok());
-  const TokenTree tree = Propose(*drafter, text, {8, 8});
+  const TokenTree tree = ProposeSuffix(*drafter, text, {8, 8});
   ASSERT_GE(tree.FindChild(0, 'x'), 0);
   ASSERT_GE(tree.FindChild(0, 'y'), 0);
   EXPECT_FLOAT_EQ(tree.node(tree.FindChild(0, 'x')).score, 2.0F / 4);
@@ -114,16 +115,16 @@ TEST(Suffix, FrequencyDecidesBetweenContinuations) {
   const int one = tree.FindChild(tree.FindChild(0, 'x'), '1');
   ASSERT_GE(one, 0);
   EXPECT_FLOAT_EQ(tree.node(one).score, 0.25F);  // half of the times that x came
-  EXPECT_EQ(Draft(Options(), text, 1), Letters("x"));
+  EXPECT_EQ(DraftSuffix(Options(), text, 1), Letters("x"));
 }
 
 TEST(Suffix, UnlikelyNodesAreLeftOut) {
   SpeculationOptions options = Options("4");
   options.suffix_min_prob = 0.3F;
   const Text text = Letters("abx1abx2aby3ab");
-  const auto drafter = Make(options);
+  const auto drafter = MakeSuffix(options);
   ASSERT_TRUE(drafter->Follow(text).ok());
-  const TokenTree tree = Propose(*drafter, text, {8, 8});
+  const TokenTree tree = ProposeSuffix(*drafter, text, {8, 8});
   EXPECT_EQ(tree.size(), 2);
   EXPECT_GE(tree.FindChild(0, 'x'), 0);
 }
@@ -133,10 +134,10 @@ TEST(Suffix, TreesKeepTheBestNodesWithinTheBudget) {
   Text text;
   for (int i = 0; i < 400; ++i) text.push_back(static_cast<int32_t>(rng() % 3));
   for (const char* width : {"chain", "2", "3", "64"}) {
-    const auto drafter = Make(Options(width));
+    const auto drafter = MakeSuffix(Options(width));
     ASSERT_TRUE(drafter->Follow(text).ok());
     for (const auto& [nodes, depth] : {std::pair{1, 1}, {4, 2}, {9, 9}, {40, 3}, {3, 0}}) {
-      const TokenTree tree = Propose(*drafter, text, {nodes, depth});
+      const TokenTree tree = ProposeSuffix(*drafter, text, {nodes, depth});
       const auto most = static_cast<unsigned>(std::max(1, std::atoi(width)));
       std::map<int, unsigned> children;
       for (int i = 1; i < tree.size(); ++i) {
@@ -156,12 +157,12 @@ TEST(Suffix, PeriodicTextFillsTheWholeBudget) {
     Text text, expected;
     for (int i = 0; i < 60; ++i) text.push_back(i % period);
     for (int i = 60; i < 72; ++i) expected.push_back(i % period);
-    EXPECT_EQ(Draft(Options(), text, 12), expected) << period;
+    EXPECT_EQ(DraftSuffix(Options(), text, 12), expected) << period;
   }
 }
 
 TEST(Suffix, LearnsWhatIsAccepted) {
-  const auto drafter = Make(Options());
+  const auto drafter = MakeSuffix(Options());
   Text text = Letters("The");
   ASSERT_TRUE(drafter->Follow(text).ok());
   const size_t empty = drafter->bytes();
@@ -169,17 +170,17 @@ TEST(Suffix, LearnsWhatIsAccepted) {
     text.push_back(c);
     ASSERT_TRUE(drafter->Read({.sequence = text, .n_new = 1}).ok());
   }
-  EXPECT_EQ(Propose(*drafter, text, {8, 8}).size(), 4);  // "fox"
+  EXPECT_EQ(ProposeSuffix(*drafter, text, {8, 8}).size(), 4);  // "fox"
   EXPECT_GT(drafter->bytes(), empty);
   // Another text, by Prefill or unannounced: nothing of the old one is proposed.
   text = Letters("quick brown Thx");
   ASSERT_TRUE(drafter->Follow(text).ok());
-  EXPECT_EQ(Propose(*drafter, text, {8, 8}).size(), 1);
+  EXPECT_EQ(ProposeSuffix(*drafter, text, {8, 8}).size(), 1);
   text = Letters("ababab");
   ASSERT_TRUE(drafter->Read({.sequence = text, .n_new = 2}).ok());
-  EXPECT_GE(Propose(*drafter, text, {3, 3}).size(), 3);
+  EXPECT_GE(ProposeSuffix(*drafter, text, {3, 3}).size(), 3);
   text = Letters("xyxyxyx");
-  EXPECT_EQ(Propose(*drafter, text, {1, 3}).node(1).token, 'y');
+  EXPECT_EQ(ProposeSuffix(*drafter, text, {1, 3}).node(1).token, 'y');
 }
 
 class SuffixWithCorpus : public ::testing::Test {
@@ -197,28 +198,28 @@ class SuffixWithCorpus : public ::testing::Test {
   }
 
   std::string path_;
-  VocabularyOnly target_{200};
+  SuffixTarget target_{200};
   DraftContext context_{.target = &target_};
 };
 
 TEST_F(SuffixWithCorpus, ARepeatedRequestDraftsItsFormerOutput) {
   const SpeculationOptions options = With(Letters("Q: why? A: because it rains."));
-  EXPECT_EQ(Draft(options, Letters("Q: why? A:"), 10, context_), Letters(" because i"));
-  EXPECT_NE(Draft(Options(), Letters("Q: why? A:"), 10), Letters(" because i"));
+  EXPECT_EQ(DraftSuffix(options, Letters("Q: why? A:"), 10, context_), Letters(" because i"));
+  EXPECT_NE(DraftSuffix(Options(), Letters("Q: why? A:"), 10), Letters(" because i"));
 }
 
 TEST_F(SuffixWithCorpus, TheSequencesOwnTextWinsTies) {
   // In the corpus "ab" is followed by x; in the sequence, as surely, by y.
   const SpeculationOptions options = With(Letters("abx1abx2"));
-  const auto drafter = Make(options, context_);
-  EXPECT_EQ(Draft(With(Letters("abx1ab")), Letters("aby2ab"), 1, context_), Letters("y"));
-  EXPECT_EQ(Draft(With(Letters("abxabxab")), Letters("aby2ab"), 1, context_), Letters("x"));
-  EXPECT_GT(drafter->bytes(), Make(Options())->bytes());
+  const auto drafter = MakeSuffix(options, context_);
+  EXPECT_EQ(DraftSuffix(With(Letters("abx1ab")), Letters("aby2ab"), 1, context_), Letters("y"));
+  EXPECT_EQ(DraftSuffix(With(Letters("abxabxab")), Letters("aby2ab"), 1, context_), Letters("x"));
+  EXPECT_GT(drafter->bytes(), MakeSuffix(Options())->bytes());
 }
 
 TEST_F(SuffixWithCorpus, RefusesACorpusOfAnotherModel) {
   SpeculationOptions options = With(Letters("abc"));
-  VocabularyOnly other(300);
+  SuffixTarget other(300);
   const auto refused = MakeDrafter(options, {.target = &other});
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.status().message(),
@@ -274,9 +275,9 @@ TEST(Suffix, WithDiceTheNumbersDecideBetweenEquals) {
     const Sampler sampler = testing::UnfilteredSampler(2000);
     DraftBudget budget = {.max_nodes = 12, .max_depth = 2, .foresight = Foresight(&sampler, false)};
     const auto propose = [&] {
-      const auto drafter = Make(options);
+      const auto drafter = MakeSuffix(options);
       EXPECT_TRUE(drafter->Follow(text).ok());
-      return Propose(*drafter, text, budget);
+      return ProposeSuffix(*drafter, text, budget);
     };
     const TokenTree plain = propose();
     budget.foresight = Foresight(&sampler, true);
@@ -300,12 +301,12 @@ TEST(Suffix, WithDiceTreesKeepWithinTheBudget) {
   for (const char* width : {"chain", "2", "3", "64"}) {
     for (int round = 0; round < 20; ++round) {
       text.push_back(static_cast<int32_t>(rng() % 3));
-      const auto drafter = Make(Options(width));
+      const auto drafter = MakeSuffix(Options(width));
       ASSERT_TRUE(drafter->Follow(text).ok());
       for (const auto& [nodes, depth] : {std::pair{1, 1}, {4, 2}, {9, 9}, {40, 3}, {3, 0}, {0, 3}}) {
         const DraftBudget budget = {
             .max_nodes = nodes, .max_depth = depth, .foresight = Foresight(&sampler, true)};
-        const TokenTree tree = Propose(*drafter, text, budget);
+        const TokenTree tree = ProposeSuffix(*drafter, text, budget);
         ASSERT_NO_FATAL_FAILURE(testing::ExpectWellFormed(tree, budget));
         std::map<int, int> children;
         for (int i = 1; i < tree.size(); ++i) {

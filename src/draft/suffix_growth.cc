@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/size.h"
+
 namespace longspec {
 namespace {
 
@@ -12,8 +14,6 @@ constexpr auto kWorse = [](const auto& a, const auto& b) {
 };
 
 constexpr int kRefined = 8;  // continuations that dice choose among
-
-size_t Z(int32_t i) { return static_cast<size_t>(i); }
 
 }  // namespace
 

@@ -12,7 +12,7 @@
 namespace longspec {
 namespace {
 
-constexpr size_t kBlock = 64;
+constexpr size_t kBlockOfLogits = 64;
 // Logits come from all cores' caches, which no core expects.
 constexpr size_t kLineFloats = 16, kAhead = 1024;
 
@@ -22,7 +22,7 @@ bool AnyAbove(const float* x, float bound) {
   using Ints [[gnu::vector_size(16)]] = int32_t;
   const Floats bounds = {bound, bound, bound, bound};
   Ints above = {};
-  for (size_t i = 0; i < kBlock; i += 4) {
+  for (size_t i = 0; i < kBlockOfLogits; i += 4) {
     Floats four;
     std::memcpy(&four, x + i, sizeof(four));
     above |= four > bounds;
@@ -38,10 +38,11 @@ int TopLogits(std::span<const float> logits, std::span<int32_t> tokens) {
   std::array<float, kMaxTopLogits> values;
   size_t n = 0;
   float bound = -std::numeric_limits<float>::infinity();  // only larger ones matter
-  for (size_t begin = 0; begin < logits.size(); begin += kBlock) {
-    const size_t end = std::min(begin + kBlock, logits.size());
-    for (size_t i = 0; i < kBlock; i += kLineFloats) __builtin_prefetch(logits.data() + begin + kAhead + i);
-    if (end - begin == kBlock && !AnyAbove(logits.data() + begin, bound)) continue;
+  for (size_t begin = 0; begin < logits.size(); begin += kBlockOfLogits) {
+    const size_t end = std::min(begin + kBlockOfLogits, logits.size());
+    for (size_t i = 0; i < kBlockOfLogits; i += kLineFloats)
+      __builtin_prefetch(logits.data() + begin + kAhead + i);
+    if (end - begin == kBlockOfLogits && !AnyAbove(logits.data() + begin, bound)) continue;
     for (size_t i = begin; i < end; ++i) {
       if (!(logits[i] > bound)) continue;
       if (n < tokens.size()) ++n;

@@ -9,7 +9,7 @@
 namespace longspec {
 namespace {
 
-constexpr int kBlock = 256;
+constexpr int kBlockOfSum = 256;
 constexpr int kStripes = 8;
 
 bool AllFinite(const float* x, int n) {
@@ -21,13 +21,13 @@ bool AllFinite(const float* x, int n) {
 // log of the sum of exp(x - m)
 double LogSum(const kernels::KernelTable& kernels, const float* x, int n, float m) {
   std::array<double, kStripes> sums{};
-  std::array<float, kBlock> e;
-  for (int begin = 0; begin < n; begin += kBlock) {
-    const int count = std::min(kBlock, n - begin);
+  std::array<float, kBlockOfSum> e;
+  for (int begin = 0; begin < n; begin += kBlockOfSum) {
+    const int count = std::min(kBlockOfSum, n - begin);
     for (int i = 0; i < count; ++i) e[static_cast<size_t>(i)] = x[begin + i] - m;
     std::fill(e.begin() + count, e.end(), -std::numeric_limits<float>::infinity());
-    kernels.exp(e.data(), kBlock, e.data());
-    for (size_t i = 0; i < kBlock; ++i) sums[i % kStripes] += static_cast<double>(e[i]);
+    kernels.exp(e.data(), kBlockOfSum, e.data());
+    for (size_t i = 0; i < kBlockOfSum; ++i) sums[i % kStripes] += static_cast<double>(e[i]);
   }
   double sum = 0.0;
   for (const double stripe : sums) sum += stripe;

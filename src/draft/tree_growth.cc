@@ -6,12 +6,11 @@
 #include <functional>
 
 #include "base/check.h"
+#include "base/size.h"
 #include "base/status_macros.h"
 
 namespace longspec {
 namespace {
-
-size_t Z(int n) { return static_cast<size_t>(n); }
 
 class Growth {
  public:

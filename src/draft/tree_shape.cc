@@ -146,6 +146,25 @@ TreeShape MedusaTree() {
   return shape;
 }
 
+// TokenSwift's 39 nodes below what its pass chose (arXiv 2502.18890): three children of each, three levels.
+TreeShape TokenswiftTree() {
+  TreeShape shape;
+  shape.kind = TreeShape::Kind::kStatic;
+  std::vector<std::vector<int>> level = {{}};
+  for (int depth = 0; depth < 3; ++depth) {
+    std::vector<std::vector<int>> children;
+    for (const std::vector<int>& parent : level) {
+      for (int rank = 0; rank < 3; ++rank) {
+        children.push_back(parent);
+        children.back().push_back(rank);
+      }
+    }
+    shape.paths.insert(shape.paths.end(), children.begin(), children.end());
+    level = std::move(children);
+  }
+  return shape;
+}
+
 bool IsBracketed(std::string_view text) {
   return text.size() > 2 && (text.front() == '[' || text.front() == '(') &&
          (text.back() == ']' || text.back() == ')');
@@ -164,6 +183,7 @@ std::optional<TreeShape> Parse(const std::string& text) {
     return shape;
   }
   if (text == "medusa") return MedusaTree();
+  if (text == "tokenswift") return TokenswiftTree();
   const std::vector<std::string_view> parts = Split(text, ':');
   if (parts[0] == "best" || parts[0] == "opt" || parts[0] == "opt-last") return ParseNamed(parts);
   if (parts[0] == "eagle2") return ParseEagle2(parts);
@@ -175,10 +195,11 @@ std::optional<TreeShape> Parse(const std::string& text) {
 Result<TreeShape> ParseTreeShape(const std::string& text) {
   const auto shape = Parse(text);
   if (shape) return *shape;
-  return InvalidArgument("--spec-tree " + text +
-                         ": must be chain, beam, medusa, widths from 1 to 255 such as 4,16,16, best[:DEPTH], "
-                         "opt[:THRESHOLD[:DEPTH]], eagle2[:K[:DEPTH[:TOTAL]]] or paths of ranks, each with "
-                         "its parent, such as [[0],[1],[0,0]]");
+  return InvalidArgument(
+      "--spec-tree " + text +
+      ": must be chain, beam, medusa, tokenswift, widths from 1 to 255 such as 4,16,16, "
+      "best[:DEPTH], opt[:THRESHOLD[:DEPTH]], eagle2[:K[:DEPTH[:TOTAL]]] or paths of ranks, each with "
+      "its parent, such as [[0],[1],[0,0]]");
 }
 
 }  // namespace longspec

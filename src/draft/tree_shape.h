@@ -28,8 +28,8 @@ struct TreeShape {
 // "", "beam": LongSpec's widths. "chain": one node a level. "8": five levels of up to 8. "4,16,16": these
 // widths. "best[:DEPTH]": the most probable nodes. "opt[:THRESHOLD[:DEPTH]]", "opt-last[...]": OPT-Tree.
 // "eagle2[:K[:DEPTH[:TOTAL]]]": EAGLE-2's.
-// "medusa": Medusa's 63 nodes. "[[0],[1],[0,0]]", also with round brackets: a fixed tree, as Medusa and
-// EAGLE-1 have them.
+// "medusa": Medusa's 63 nodes. "tokenswift": TokenSwift's 39. "[[0],[1],[0,0]]", also with round brackets: a
+// fixed tree, as Medusa and EAGLE-1 have them.
 Result<TreeShape> ParseTreeShape(const std::string& text);
 
 }  // namespace longspec

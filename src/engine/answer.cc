@@ -15,6 +15,7 @@
 #include "decode/policy.h"
 #include "draft/drafter.h"
 #include "engine/draft_state.h"
+#include "engine/partial_retrieval.h"
 #include "engine/stop_matcher.h"
 #include "grammar/grammar.h"
 #include "model/shared_parts.h"
@@ -71,21 +72,10 @@ class TextStream {
 
 Status CheckPartialVerification(const GenerationParts& parts, const PartialVerificationOptions& options) {
   if (!options.enabled) return {};
-  const auto fail = [](const std::string& option, int value, const std::string& right) {
-    return InvalidArgument(option + " " + std::to_string(value) + ": must be " + right);
-  };
   if (parts.target->shared_parts() == nullptr) {
     return Unsupported("--partial-verification: needs a target of known shape");
   }
-  if (options.sink < 0 || options.sink % kKeyBlock != 0) {
-    return fail("--partial-sink", options.sink, "a multiple of " + std::to_string(kKeyBlock));
-  }
-  if (options.budget < kKeyBlock) {
-    return fail("--partial-budget", options.budget, std::to_string(kKeyBlock) + " or more");
-  }
-  if (options.window < 1) return fail("--partial-window", options.window, "1 or more");
-  if (options.refresh < 0) return fail("--partial-refresh", options.refresh, "1 or more, or paper");
-  return ParseBlockScore(options.score, "--partial-score").status();
+  return PartialRetrieval(options).status();
 }
 
 Status CheckRequest(const GenerationParts& parts, const std::vector<int32_t>& prompt,
@@ -267,13 +257,10 @@ class AnswerImpl final : public Answer {
 
   Status Prepare(const std::vector<int32_t>& prompt) {
     if (request_.partial_verification.enabled) {
-      const PartialVerificationOptions& o = request_.partial_verification;
-      LS_ASSIGN(const BlockScore score, ParseBlockScore(o.score, "--partial-score"));
-      const auto make = o.refresh == 0 ? MakePaperVerifier : MakePartialVerifier;
-      verifier_ = make(
-          RetrievalOptions{
-              .sink = o.sink, .budget = o.budget, .window = o.window, .refresh = o.refresh, .score = score},
-          session_.cache.get(), *parts_.target->shared_parts(), &sampler_, static_cast<int>(n_prompt_));
+      LS_ASSIGN(const RetrievalOptions retrieval, PartialRetrieval(request_.partial_verification));
+      const auto make = retrieval.refresh == 0 ? MakePaperVerifier : MakePartialVerifier;
+      verifier_ = make(retrieval, session_.cache.get(), *parts_.target->shared_parts(), &sampler_,
+                       static_cast<int>(n_prompt_));
     }
     const KvCache& known = verifier_ == nullptr ? *session_.cache : verifier_->part();
     LS_ASSIGN(Drafter* const drafter, DrafterOf(parts_, session_, request_.speculation, known));

@@ -211,6 +211,38 @@ TEST_F(DraftModelTest, DraftsThatReadStatesLeaveTheTextAsItIs) {
   }
 }
 
+// TokenSwift's heads, over a part of the cache: as the others, but that they have to be named.
+TEST_F(DraftModelTest, TokenSwiftLeavesTheTextAsItIsAndHasToBeNamed) {
+  const testing::TinyTarget tiny;
+  const std::string draft = testing::WriteBlockDraft(folder_, "tokenswift", tiny.config,
+                                                     testing::RandomTokenswift(tiny.config, 3, 3));
+  const auto answers = [&](const std::string& type) {
+    auto engine = Engine::Load({.path = folder_.File("target.gguf"), .threads = 2});
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    const auto session = (*engine)->NewSession();
+    GenerationRequest request = Request(type, draft);
+    request.speculation.policy = "fixed";
+    request.speculation.partial_sink = 16;
+    request.speculation.partial_budget = 16;
+    request.speculation.partial_window = 8;
+    request.speculation.partial_refresh = 4;
+    std::vector<std::vector<int32_t>> texts;
+    for (int turn = 0; turn < 3; ++turn) {
+      const auto result = (*engine)->Generate(**session, request);
+      EXPECT_TRUE(result.ok()) << result.status().message();
+      if (!result.ok()) break;
+      EXPECT_EQ(result->timings.draft_n > 0, type != "none") << turn;
+      texts.push_back(result->tokens);
+      request.tokens.insert(request.tokens.end(), result->tokens.begin(), result->tokens.end());
+      request.tokens.push_back(70 + turn);
+    }
+    return texts;
+  };
+  EXPECT_EQ(answers("tokenswift"), answers("none"));
+  const auto refused = Generate("auto", draft);
+  EXPECT_THAT(refused.status().message(), HasSubstr("a draft for --spec-type tokenswift"));
+}
+
 // Trees of models and retrieval together, whoever's nodes they hold: the text is that of plain decoding.
 TEST_F(DraftModelTest, MergedTreesLeaveTheTextAsItIs) {
   struct Merge {
@@ -264,6 +296,58 @@ TEST_F(DraftModelTest, MergedTreesLeaveTheTextAsItIs) {
         EXPECT_THAT(verified, ::testing::UnorderedElementsAreArray(merge.drafters));
       }
     }
+  }
+}
+
+// Many at once, whose prompts end beside guesses of others: the last rows of a prompt and its first guesses
+// may be one pass.
+TEST_F(DraftModelTest, DraftsOfManySequencesLeaveTheirTextsAsTheyAre) {
+  const testing::TinyTarget tiny;
+  const testing::OwnHeads heads;
+  const testing::EagleShape shape = {};
+  const std::map<std::string, std::string> drafts = {
+      {"none", ""},
+      {"longspec",
+       testing::WriteDraftFolder(folder_, tiny.config, testing::RandomDraft(tiny.config, 64, 2), "")},
+      {"lm", folder_.File("target.gguf")},
+      {"eagle", testing::WriteEagle(folder_, "eagle", tiny.config, shape,
+                                    testing::RandomEagle(tiny.config, shape, 4), {}, "")},
+      {"exit",
+       testing::WriteBlockDraft(folder_, "exit", tiny.config, testing::RandomExit(tiny.config, heads, 3),
+                                heads, {}, ", \"longspec_exit_layer\": 0")},
+      {"beagle", testing::WriteBlockDraft(folder_, "beagle", tiny.config,
+                                          testing::RandomBeagle(tiny.config, heads, 3))},
+      {"medusa",
+       testing::WriteBlockDraft(folder_, "medusa", tiny.config, testing::RandomMedusa(tiny.config, 4, 3))},
+      {"magicdec", ""},
+      {"partial", ""}};
+  const auto answers = [&](const std::string& type, const std::string& draft) {
+    const auto scheduler = engine_->NewScheduler({.parallel = 3, .share_prefixes = false});
+    EXPECT_TRUE(scheduler.ok()) << scheduler.status().message();
+    std::map<int, std::vector<int32_t>> texts;
+    int64_t drafted = 0;
+    for (int i = 0; i < 4; ++i) {
+      Submission submission{.request = Request(type, draft), .on_end = {}};
+      submission.request.tokens = testing::RandomTokens(3 + 40 * i, static_cast<unsigned>(i), 250);
+      submission.request.speculation.policy = "fixed";
+      submission.on_end = [&, i](int, Result<GenerationResult> result) {
+        ASSERT_TRUE(result.ok()) << result.status().message();
+        drafted += result->timings.draft_n;
+        EXPECT_EQ(result->speculative.notice, "");
+        texts[i] = result->tokens;
+      };
+      EXPECT_TRUE((*scheduler)->Submit(std::move(submission)).ok());
+    }
+    bool more = true;
+    while (more) more = *(*scheduler)->RunRound();
+    EXPECT_EQ(drafted > 0, type != "none");
+    return texts;
+  };
+  const auto plain = answers("none", "");
+  ASSERT_EQ(plain.size(), 4U);
+  for (const auto& [type, draft] : drafts) {
+    SCOPED_TRACE(type);
+    EXPECT_EQ(answers(type, draft), plain);
   }
 }
 

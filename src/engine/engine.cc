@@ -21,6 +21,8 @@
 #include "engine/gguf_tokenizer.h"
 #include "engine/memory_plan.h"
 #include "engine/model_facts.h"
+#include "engine/offload_cost.h"
+#include "engine/partial_retrieval.h"
 #include "engine/scheduler.h"
 #include "engine/template_variables.h"
 #include "formats/feature_shard.h"
@@ -74,6 +76,8 @@ struct Opened {
   DraftFiles draft_files;  // opened for the memory plan
   MemoryNeeds needs;
   KvOffload offload;
+  KvLayout layout;
+  ReadSpeeds speeds;  // of the offload's folder
   ModelInfo info;
 };
 
@@ -98,13 +102,19 @@ Result<Opened> OpenModel(const ModelOptions& options) {
 
   const TargetFacts facts = {.file = *model.file, .config = config, .cache = layout};
   LS_ASSIGN(const DraftMemory draft, PlanDraftMemory(options.speculation, facts, model.draft_files));
-  model.needs = NeedsOf(config, *model.file, layout, MaxRows(options), info.n_ctx, draft);
+  const int most_drafted = std::max(options.speculation.draft_n_max, options.speculation.adaptive_n_max);
+  LS_ASSIGN(const WorkingSetMemory working_set,
+            PlanPartialRetrieval(options.partial_verification, layout, config.n_layer, config.n_head,
+                                 most_drafted));
+  model.needs = NeedsOf(config, *model.file, layout, MaxRows(options), info.n_ctx, draft, working_set);
   const uint64_t available = AvailableMemory();
   if (!options.kv_offload.empty()) {
     model.offload = OffloadOf(options, model.needs.kv_chunk, available);
     model.needs.most_kv = model.offload.memory_chunks * model.needs.kv_chunk;
   }
   info.memory = PlanMemory(model.needs, available);
+  model.layout = layout;
+  model.speeds = MeasureOffload(options.kv_offload, &info.memory);
   return model;
 }
 
@@ -529,6 +539,10 @@ Result<std::unique_ptr<Engine>> LoadAll(const ModelOptions& options) {
   LS_ASSIGN(Opened model, OpenModel(options));
   LS_TRY(CheckMemory(options.path, model.needs, model.info.memory.available));
   LS_TRY(CheckOffload(options.kv_offload, model.info.memory));
+  if (!options.kv_offload_anyway) {
+    const uint64_t as_q8 = KvBytesAsQ8(model.layout, model.config.n_layer, model.info.memory);
+    LS_TRY(CheckOffloadPays(options.kv_offload, model.info.memory, as_q8, model.speeds));
+  }
   LS_ASSIGN(Text text, LoadText(*model.file));
   if (text.tokenizer->vocab_size() > model.config.n_vocab) {
     return Corrupt(options.path + ": the tokenizer has " + std::to_string(text.tokenizer->vocab_size()) +

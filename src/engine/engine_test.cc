@@ -492,33 +492,6 @@ TEST_F(EngineTest, ProgressRisesToOne) {
   EXPECT_LE(shares.back(), 1.0);
 }
 
-// Where keys and values lie changes nothing, and the plan says where they do.
-TEST_F(EngineTest, AnOffloadedCacheGivesTheSameText) {
-  GenerationRequest request;
-  request.prompt = std::string(300, 'a') + " and so on";
-  request.n_predict = 60;
-  request.ignore_eos = true;
-  request.sampling.temperature = 0.7F;
-  request.sampling.seed = 3;
-  const auto answer = [&](const ModelOptions& options) {
-    const auto engine = Load(options);
-    const auto session = engine->NewSession();
-    auto result = engine->Generate(**session, request);
-    EXPECT_TRUE(result.ok()) << result.status().message();
-    return result.ok() ? result->tokens : std::vector<int32_t>();
-  };
-  ModelOptions offloaded;
-  offloaded.kv_offload = std::filesystem::temp_directory_path().string();
-  offloaded.kv_memory = 0;
-  EXPECT_EQ(answer(offloaded), answer({}));
-  const MemoryPlan plan = Load(offloaded)->info().memory;
-  EXPECT_EQ(plan.kv_at_context, 0U);
-  EXPECT_GT(plan.kv_in_file, 0U);
-  offloaded.path = Path();
-  offloaded.kv_offload = "/nowhere/at/all";
-  EXPECT_THAT(Engine::Load(offloaded).status().message(), HasSubstr("--kv-offload /nowhere/at/all"));
-}
-
 // Everything that is said of each token, in one line a token.
 std::string Described(const GeneratedToken& token) {
   std::string line = std::to_string(token.id) + (token.is_end ? " end " : " ") +

@@ -100,15 +100,21 @@ uint64_t Chunks(const MemoryNeeds& needs) {
   return (static_cast<uint64_t>(std::max(needs.ctx_size, 0)) + positions - 1) / positions;
 }
 
+// What does not grow with the context.
+uint64_t Fixed(const MemoryNeeds& needs) {
+  return needs.weights + needs.scratch + needs.draft.fixed + needs.working_set.fixed;
+}
+
 }  // namespace
 
 MemoryNeeds NeedsOf(const LlamaConfig& config, const GgufFile& file, const KvLayout& layout, int max_rows,
-                    int ctx_size, const DraftMemory& draft) {
+                    int ctx_size, const DraftMemory& draft, const WorkingSetMemory& working_set) {
   const LlamaMemory memory = PlanLlamaMemory(config, file, max_rows);
   return {.weights = memory.weights,
           .scratch = memory.scratch,
           .kv_chunk = KvChunkBytes(layout, config.n_layer),
           .draft = draft,
+          .working_set = working_set,
           .kv_chunk_positions = kKvChunk,
           .ctx_size = ctx_size};
 }
@@ -121,19 +127,20 @@ MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available) {
   plan.kv_in_file = kv - plan.kv_at_context;
   plan.scratch = needs.scratch;
   plan.draft = needs.draft.fixed + Chunks(needs) * needs.draft.kv_chunk;
+  plan.working_set = needs.working_set.fixed + Chunks(needs) * needs.working_set.source_chunk;
   plan.available = available;
   plan.ctx_size = needs.ctx_size;
   return plan;
 }
 
 int LargestContextThatFits(const MemoryNeeds& needs, uint64_t available) {
-  const uint64_t fixed = needs.weights + needs.scratch + needs.draft.fixed;
+  const uint64_t fixed = Fixed(needs), growing = needs.draft.kv_chunk + needs.working_set.source_chunk;
   if (available < fixed) return 0;
   const uint64_t kv_all = Chunks(needs) * needs.kv_chunk;
-  if (needs.most_kv && *needs.most_kv < kv_all && needs.draft.kv_chunk == 0) {
+  if (needs.most_kv && *needs.most_kv < kv_all && growing == 0) {
     return available - fixed >= *needs.most_kv ? needs.ctx_size : 0;
   }
-  const uint64_t chunk = needs.kv_chunk + needs.draft.kv_chunk;
+  const uint64_t chunk = needs.kv_chunk + growing;
   const uint64_t chunks = chunk == 0 ? kNoLimit : (available - fixed) / chunk;
   const auto positions = static_cast<uint64_t>(needs.kv_chunk_positions);
   const auto wanted = static_cast<uint64_t>(std::max(needs.ctx_size, 0));
@@ -161,18 +168,18 @@ Status CheckOffload(const std::string& folder, const MemoryPlan& plan) {
 Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t available) {
   const MemoryPlan plan = PlanMemory(needs, available);
   if (available == 0 || plan.total() <= available) return {};
-  std::string message = path + ": " + FormatBytes(plan.total()) + " of memory needed (weights " +
-                        FormatBytes(plan.weights) + ", KV cache " + FormatBytes(plan.kv_at_context) +
-                        " for a context of " + std::to_string(plan.ctx_size) + ", scratch " +
-                        FormatBytes(plan.scratch) +
-                        (plan.draft > 0 ? ", draft model " + FormatBytes(plan.draft) : std::string()) +
-                        ") but " + FormatBytes(available) + " available; ";
+  std::string message =
+      path + ": " + FormatBytes(plan.total()) + " of memory needed (weights " + FormatBytes(plan.weights) +
+      ", KV cache " + FormatBytes(plan.kv_at_context) + " for a context of " + std::to_string(plan.ctx_size) +
+      ", scratch " + FormatBytes(plan.scratch) +
+      (plan.draft > 0 ? ", draft model " + FormatBytes(plan.draft) : std::string()) +
+      (plan.working_set > 0 ? ", working set " + FormatBytes(plan.working_set) : std::string()) + ") but " +
+      FormatBytes(available) + " available; ";
   const int fits = LargestContextThatFits(needs, available);
   if (fits > 0) {
     message += "a context size of " + std::to_string(fits) + " (-c " + std::to_string(fits) + ") would fit";
   } else {
-    message += "no context size fits, what does not grow with it alone takes " +
-               FormatBytes(plan.weights + plan.scratch + needs.draft.fixed);
+    message += "no context size fits, what does not grow with it alone takes " + FormatBytes(Fixed(needs));
   }
   return ResourceExhausted(std::move(message));
 }

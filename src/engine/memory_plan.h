@@ -10,6 +10,7 @@
 
 #include "draft/draft_memory.h"
 #include "kv/chunk_pool.h"
+#include "kv/retrieval_cache.h"
 #include "longspec/engine.h"
 #include "longspec/status.h"
 #include "model/llama.h"
@@ -21,6 +22,7 @@ struct MemoryNeeds {
   uint64_t scratch = 0;
   uint64_t kv_chunk = 0;  // bytes of one chunk of kv_chunk_positions positions
   DraftMemory draft;
+  WorkingSetMemory working_set;
   std::optional<uint64_t> most_kv;  // bytes of the cache in memory, whole chunks; nothing: all of it
   int kv_chunk_positions = 256;
   int ctx_size = 0;
@@ -28,7 +30,7 @@ struct MemoryNeeds {
 
 // Of one loaded model and one sequence of ctx_size positions.
 MemoryNeeds NeedsOf(const LlamaConfig& config, const GgufFile& file, const KvLayout& layout, int max_rows,
-                    int ctx_size, const DraftMemory& draft = {});
+                    int ctx_size, const DraftMemory& draft = {}, const WorkingSetMemory& working_set = {});
 
 // `available`: bytes the system could give, 0 if unknown.
 MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available);

@@ -85,6 +85,22 @@ TEST(MemoryPlan, ADraftModelIsPartOfIt) {
   EXPECT_THAT(CheckMemory("m.gguf", needs, 10 * kMiB).message(), HasSubstr("alone takes 150.0 MiB"));
 }
 
+// So is the working set of partial verification, beside what is remembered of each block.
+TEST(MemoryPlan, AWorkingSetIsPartOfIt) {
+  MemoryNeeds needs = Needs(8192);
+  needs.working_set = {.fixed = 30 * kMiB, .source_chunk = kMiB};
+  EXPECT_EQ(PlanMemory(needs, 0).working_set, (30 + 32) * kMiB);
+  EXPECT_EQ(PlanMemory(needs, 0).draft, 0U);
+  EXPECT_EQ(PlanMemory(needs, 0).total(), (100 + 20 + 32 * 6 + 30 + 32) * kMiB);
+  EXPECT_EQ(LargestContextThatFits(needs, 156 * kMiB), 0);
+  EXPECT_EQ(LargestContextThatFits(needs, 157 * kMiB), 256);
+  const Status refused = CheckMemory("m.gguf", needs, 200 * kMiB);
+  for (const char* part : {"374.0 MiB", "working set 62.0 MiB", "-c 1792"}) {
+    EXPECT_THAT(refused.message(), HasSubstr(part));
+  }
+  EXPECT_THAT(CheckMemory("m.gguf", needs, 10 * kMiB).message(), HasSubstr("alone takes 150.0 MiB"));
+}
+
 TEST(MemoryPlan, RefusalNamesTheNumbersAndWhatFits) {
   EXPECT_TRUE(CheckMemory("m.gguf", Needs(8192), 312 * kMiB).ok());
   EXPECT_TRUE(CheckMemory("m.gguf", Needs(8192), 0).ok());  // unknown: nothing to refuse on

@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 constexpr int kPrompt = 150, kTokens = 90;
 constexpr RetrievalOptions kSet = {.sink = 16, .budget = 32, .window = 20, .refresh = 12};
 
-std::vector<int32_t> Prompt(int n = kPrompt) {
+std::vector<int32_t> LongPrompt(int n = kPrompt) {
   std::vector<int32_t> tokens;
   for (int32_t i = 0; i < n; ++i) tokens.push_back(3 + i * i % 97 + i / 40);
   return tokens;
@@ -37,7 +37,7 @@ std::vector<int32_t> Prompt(int n = kPrompt) {
 
 GenerationRequest Request(float temperature, const std::string& type = "none", int n_prompt = kPrompt) {
   GenerationRequest request;
-  request.tokens = Prompt(n_prompt);
+  request.tokens = LongPrompt(n_prompt);
   request.n_predict = kTokens;
   request.ignore_eos = true;
   request.sampling.temperature = temperature;
@@ -247,6 +247,97 @@ TEST_F(PartialVerification, WithThePapersModesIsWhatTheirNaiveLoopWrites) {
   }
 }
 
+// A set of exactly the text's size is the text: the same bits as of the whole cache. One block less is not
+// (research: specpv.md 10.4).
+TEST_F(PartialVerification, ASetOfTheTextsSizeSaysTheSame) {
+  for (const int more : {0, kKeyBlock}) {
+    const int held = kSet.sink + kSet.budget + kSet.window + more;
+    GenerationRequest request = Request(0);
+    request.tokens = LongPrompt(held + 1);
+    NaiveModel model(Path(), request);
+    const auto whole = model.Whole();
+    const TargetOutput output = model.Evaluate(*whole, static_cast<size_t>(held), {.query_rows = 1});
+    const auto set = model.Set();
+    set->SetQueries(output.segments[0].queries);
+    ASSERT_TRUE(set->Choose(*whole, (held - kSet.window) / kKeyBlock * kKeyBlock).ok());
+    EXPECT_EQ(set->blocks(0, 0).size(), static_cast<size_t>(kSet.budget / kKeyBlock));
+    const auto logits = [&](KvCache& cache) {
+      auto row = cache.Begin(1);
+      const ForwardSegment segment = {.tokens = {&model.tokens.back(), 1}, .parents = {}, .kv = &*row};
+      const auto said = model.target->Forward({&segment, 1});
+      return std::vector<float>(said->segments[0].logits, said->segments[0].logits + said->vocab);
+    };
+    EXPECT_EQ(logits(*set) == logits(*whole), more == 0);
+  }
+}
+
+// What the set takes is in the plan of a load that says so.
+TEST_F(PartialVerification, TheExactOneTakesNoMoreMemoryThanWasPlanned) {
+  GenerationRequest request = Request(0, "partial", 700);
+  request.partial_verification = {};
+  request.speculation.partial_budget = 256;
+  request.speculation.partial_inner = "none";
+  ModelOptions options;
+  options.path = Path();
+  options.threads = 1;
+  options.ctx_size = 1024;
+  EXPECT_EQ(engine_->info().memory.draft, 0U);
+  options.speculation = request.speculation;
+  const auto engine = Engine::Load(options);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  const uint64_t planned = (*engine)->info().memory.draft;
+  const uint64_t taken = Generate(**engine, request).speculative.draft_bytes;
+  EXPECT_GT(taken, 0U);
+  EXPECT_LE(taken, planned);
+  EXPECT_LT(planned, 3 * taken);
+}
+
+// The same of the approximate one, which every position's block summaries are part of.
+TEST_F(PartialVerification, TakesNoMoreMemoryThanWasPlanned) {
+  EXPECT_EQ(engine_->info().memory.working_set, 0U);
+  for (const int refresh : {40, 0}) {
+    GenerationRequest request = Request(0, "ppm", 700);
+    request.partial_verification.budget = 256;
+    request.partial_verification.refresh = refresh;
+    ModelOptions options;
+    options.path = Path();
+    options.threads = 1;
+    options.ctx_size = 1024;
+    options.partial_verification = request.partial_verification;
+    const auto engine = Engine::Load(options);
+    ASSERT_TRUE(engine.ok()) << engine.status().message();
+    const MemoryPlan plan = (*engine)->info().memory;
+    const uint64_t taken = Generate(**engine, request).partial_verification.bytes;
+    EXPECT_GT(taken, 0U);
+    EXPECT_LE(taken, plan.working_set) << refresh;
+    EXPECT_LT(plan.working_set, 3 * taken) << refresh;
+    EXPECT_EQ(plan.total(), plan.weights + plan.kv_at_context + plan.scratch + plan.working_set);
+    options.partial_verification.sink = 5;
+    EXPECT_THAT(Engine::Load(options).status().message(), HasSubstr("--partial-sink 5"));
+  }
+}
+
+// How scores of several queries are reduced makes no difference where nothing is drafted, and may where
+// something is (research: specpv.md 10.18).
+TEST_F(PartialVerification, ReductionsAreOfDraftsQueries) {
+  int n_other = 0;
+  for (const char* type : {"none", "ppm", "lm"}) {
+    GenerationRequest request = Request(0, type);
+    request.partial_verification.refresh = 0;
+    if (std::string_view(type) == "lm") request.speculation.draft_model = Path();
+    const std::vector<int32_t> mean = Generate(*engine_, request).tokens;
+    for (const char* reduce : {"max", "last"}) {
+      request.partial_verification.reduce = reduce;
+      const bool same = Generate(*engine_, request).tokens == mean;
+      if (std::string_view(type) == "none") {
+        EXPECT_TRUE(same) << reduce;
+      }
+      n_other += !same;
+    }
+  }
+  EXPECT_GT(n_other, 0);
+}
+
 // Which is why they are not the default.
 TEST_F(PartialVerification, WithThePapersModesTheTextDependsOnTheDrafts) {
   int n_other = 0;
@@ -366,6 +457,8 @@ TEST_F(PartialVerification, RefusesWhatCannotBe) {
   EXPECT_THAT(message({.enabled = true, .window = 0}), HasSubstr("--partial-window 0"));
   EXPECT_THAT(message({.enabled = true, .refresh = -1}), HasSubstr("--partial-refresh -1: must be 1 or"));
   EXPECT_THAT(message({.enabled = true, .score = "best"}), HasSubstr("--partial-score best"));
+  EXPECT_THAT(message({.enabled = true, .reduce = "sum"}),
+              HasSubstr("--partial-reduce sum: must be mean, max"));
   EXPECT_THAT(message({.enabled = true}, "magicdec"), HasSubstr("a cache of all its positions"));
   EXPECT_THAT(message({.enabled = true}, "partial"), HasSubstr("a cache of all its positions"));
 }

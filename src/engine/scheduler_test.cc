@@ -361,7 +361,9 @@ TEST(SchedulerTest, WhatIsLearnedOutlivesAnswersAndSchedulers) {
   const auto learned = [&]() -> const DrafterMemory& { return model.memory.drafters.at("ngram"); };
   std::vector<Asked> asked;
   for (unsigned i = 0; i < 5; ++i) {
-    asked.push_back({Request(Text(60, 80 + i % 2), "ngram", 0.0F, 40)});
+    std::vector<int32_t> twice = Text(30, 80 + i % 2);  // so that the first look finds something
+    twice.insert(twice.end(), twice.begin(), twice.begin() + 30);
+    asked.push_back({Request(twice, "ngram", 0.0F, 40)});
     asked.back().request.speculation.policy = "adaptive";
     asked.back().request.on_text = [&](std::string_view) {
       most_in_flight = std::max(most_in_flight, learned().in_flight);

@@ -6,14 +6,14 @@
 namespace longspec {
 namespace {
 
-struct Outcome {
+struct Fed {
   std::string text;
   bool stopped;
-  bool operator==(const Outcome&) const = default;
+  bool operator==(const Fed&) const = default;
 };
 
 // Pushes `text` in pieces of `n` bytes.
-Outcome Feed(const std::vector<std::string>& stops, const std::string& text, size_t n) {
+Fed Feed(const std::vector<std::string>& stops, const std::string& text, size_t n) {
   StopMatcher matcher(stops);
   std::string out;
   for (size_t i = 0; i < text.size() && !matcher.stopped(); i += n) out += matcher.Push(text.substr(i, n));
@@ -49,17 +49,16 @@ TEST(StopMatcher, FinishGivesWhatWasHeldBack) {
 
 TEST(StopMatcher, OverlappingPrefixesOfOneStop) {
   // A naive matcher that restarts after a mismatch misses this one.
-  for (size_t n = 1; n <= 8; ++n) EXPECT_EQ(Feed({"aab"}, "aaaab!", n), (Outcome{"aa", true})) << n;
-  for (size_t n = 1; n <= 8; ++n) EXPECT_EQ(Feed({"abab"}, "abaabab", n), (Outcome{"aba", true})) << n;
+  for (size_t n = 1; n <= 8; ++n) EXPECT_EQ(Feed({"aab"}, "aaaab!", n), (Fed{"aa", true})) << n;
+  for (size_t n = 1; n <= 8; ++n) EXPECT_EQ(Feed({"abab"}, "abaabab", n), (Fed{"aba", true})) << n;
 }
 
 TEST(StopMatcher, FirstCompleteOccurrenceWinsHoweverTextIsCut) {
   const std::string text = "xxabcyy";
   for (size_t n = 1; n <= text.size(); ++n) {
-    EXPECT_EQ(Feed({"abc", "b"}, text, n), (Outcome{"xxa", true})) << n;
-    EXPECT_EQ(Feed({"c", "abc"}, text, n), (Outcome{"xx", true}))
-        << n;  // they end together: the earlier begin
-    EXPECT_EQ(Feed({"yyy"}, text, n), (Outcome{text, false})) << n;
+    EXPECT_EQ(Feed({"abc", "b"}, text, n), (Fed{"xxa", true})) << n;
+    EXPECT_EQ(Feed({"c", "abc"}, text, n), (Fed{"xx", true})) << n;  // they end together: the earlier begin
+    EXPECT_EQ(Feed({"yyy"}, text, n), (Fed{text, false})) << n;
   }
 }
 
@@ -82,13 +81,13 @@ TEST(StopMatcher, Utf8StopsAndText) {
 
 TEST(StopMatcher, NeverCutsInsideACharacter) {
   // The stop is a lone continuation byte: it may not match the tail of "é" (C3 A9).
-  EXPECT_EQ(Feed({"\xA9"}, "caf\xC3\xA9.", 7), (Outcome{"caf\xC3\xA9.", false}));
+  EXPECT_EQ(Feed({"\xA9"}, "caf\xC3\xA9.", 7), (Fed{"caf\xC3\xA9.", false}));
   // A suffix that shares only continuation bytes with the stop is not held back.
   StopMatcher matcher({"\xA9z"});
   EXPECT_EQ(matcher.Push("\xC3\xA9"), "\xC3\xA9");
 }
 
-TEST(StopMatcher, StopAtTheVeryBeginning) { EXPECT_EQ(Feed({"<"}, "<end>", 2), (Outcome{"", true})); }
+TEST(StopMatcher, StopAtTheVeryBeginning) { EXPECT_EQ(Feed({"<"}, "<end>", 2), (Fed{"", true})); }
 
 TEST(StopMatcherDeathTest, EmptyStopIsABug) { EXPECT_DEATH(StopMatcher({""}), "empty"); }
 

@@ -39,6 +39,7 @@ Json ItemJson(const EvalItem& item) {
           {"verify_ms", item.verify_ms},
           {"commit_ms", item.commit_ms},
           {"draft_bytes", item.draft_bytes},
+          {"kv_bytes", item.kv_bytes},
           {"drafted_at", item.drafted_at},
           {"accepted_at", item.accepted_at},
           {"acceptance_per_position", item.acceptance_per_position},
@@ -74,6 +75,7 @@ EvalItem ItemFrom(const Json& json) {
   json.at("verify_ms").get_to(item.verify_ms);
   json.at("commit_ms").get_to(item.commit_ms);
   json.at("draft_bytes").get_to(item.draft_bytes);
+  item.kv_bytes = json.value("kv_bytes", uint64_t{0});
   json.at("acceptance_per_position").get_to(item.acceptance_per_position);
   if (json.contains("drafted_at")) {  // not in folders of earlier versions
     json.at("drafted_at").get_to(item.drafted_at);
@@ -127,6 +129,7 @@ void CellSums::Add(const EvalItem& item, int runs) {
   speedups += item.speedup();
   acceptance_lengths += item.mean_acceptance_length();
   draft_bytes = std::max(draft_bytes, item.draft_bytes);
+  kv_bytes = std::max(kv_bytes, item.kv_bytes);
   AddByPosition(item.drafted_at, drafted_at);
   AddByPosition(item.accepted_at, accepted_at);
 }
@@ -183,6 +186,7 @@ Json CellJson(const Cell& cell) {
           {"verify_ms", sums.verify_ms},
           {"commit_ms", sums.commit_ms},
           {"draft_bytes", sums.draft_bytes},
+          {"kv_bytes", sums.kv_bytes},
           {"drafted_at", sums.drafted_at},
           {"accepted_at", sums.accepted_at},
           {"acceptance_per_position", sums.acceptance_per_position()},

@@ -32,7 +32,8 @@ struct EvalItem {
   double ms = 0, plain_ms = 0;
   double draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
   double prompt_ms = 0;
-  uint64_t draft_bytes = 0;                      // held for drafting at the end; the most of any run
+  uint64_t draft_bytes = 0;  // held for drafting at the end; the most of any run
+  uint64_t kv_bytes = 0;     // of the sequence's own keys and values in memory at the end; older files have 0
   std::vector<int64_t> drafted_at, accepted_at;  // [i]: rounds that drafted, accepted depth i + 1
   std::vector<double> acceptance_per_position;   // their quotients; older files have only these
   bool identical = false;                        // all runs, plain and not, gave the same tokens
@@ -81,7 +82,7 @@ struct CellSums {
   double prompt_ms = 0;                         // as often as there were runs
   double distinct_4gram = 0;                    // sum, not mean
   double speedups = 0, acceptance_lengths = 0;  // sums of the items' own
-  uint64_t draft_bytes = 0;                     // most, not sum
+  uint64_t draft_bytes = 0, kv_bytes = 0;       // most, not sum
   std::vector<int64_t> drafted_at, accepted_at;
 
   void Add(const EvalItem& item, int runs);

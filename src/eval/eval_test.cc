@@ -170,6 +170,41 @@ TEST_F(EvalTest, ApproximationsAreNoErrors) {
   EXPECT_THAT(Run().message(), HasSubstr("ngram/partial=no"));
 }
 
+// What a draft sees is said method by method, so that one table has several.
+TEST_F(EvalTest, MethodsSayWhatADraftSees) {
+  options_.families = {"report"};
+  options_.lengths = {512};
+  options_.temperatures = {0.7};
+  options_.speculation.draft_model = engine_->info().path;
+  options_.methods = {"lm",
+                      "lm/extend",
+                      "lm/extend=2",
+                      "lm/extend-from=100/extend=4/no-dice",
+                      "partial:4/budget=16",
+                      "partial:4/budget=128"};
+  const Status status = Run();
+  ASSERT_TRUE(status.ok()) << status.message();
+  std::map<std::string, uint64_t> held;
+  const auto cells = ReadCells(options_.out);
+  for (const Cell& cell : *cells) {
+    ASSERT_FALSE(cell.items.empty());
+    for (const EvalItem& item : cell.items) {
+      EXPECT_TRUE(item.identical) << cell.key.method;
+      EXPECT_FALSE(item.approximate);
+      held[cell.key.method] = std::max(held[cell.key.method], item.draft_bytes);
+    }
+  }
+  EXPECT_EQ(held.size(), 6U);
+  EXPECT_GT(held["lm/extend=2"], held["lm"]);  // a set beside the store
+  EXPECT_GT(held["lm/extend"], held["lm"]);
+  EXPECT_GT(held["partial:4/budget=128"], held["partial:4/budget=16"]);
+  for (const char* wrong :
+       {"lm/extend=0", "lm/extend=x", "lm/extend-from=x", "partial/budget=-1", "partial/budget="}) {
+    options_.methods = {wrong};
+    EXPECT_THAT(Run().message(), HasSubstr(wrong));
+  }
+}
+
 TEST_F(EvalTest, OtherSettingsNeedAnotherFolder) {
   options_.families = {"needle"};
   options_.lengths = {256};
@@ -325,6 +360,37 @@ TEST_F(EvalTest, CellsSayWhatWasDraftedWith) {
   }
   const std::string report = ReportMarkdown(*cells, {.title = "T"});
   EXPECT_THAT(report, HasSubstr("auto/no-prior: dice, prior none; ppm: dice, prior " + prior));
+}
+
+// A draft that is not there, at a chosen rate and price, alone and beside ppm: the text is plain decoding's.
+TEST_F(EvalTest, PlaysDraftsOfChosenAcceptance) {
+  options_.families = {"report"};
+  options_.lengths = {256};
+  options_.temperatures = {0, 0.7};
+  options_.methods = {"replay@fixed:1/accept=0.5/cost=0.5", "replay@fixed:1/accept=0.9/cost=0",
+                      "ppm+replay@fixed:2/accept=0.7"};
+  ASSERT_TRUE(Run().ok());
+  const auto cells = ReadCells(options_.out);
+  ASSERT_EQ(cells->size(), 6U);
+  for (size_t i = 0; i < cells->size(); ++i) {
+    const EvalItem& item = (*cells)[i].items.at(0);
+    EXPECT_TRUE(item.identical) << (*cells)[i].key.method;
+    EXPECT_GT(item.drafted, 0) << (*cells)[i].key.method;
+  }
+  // A draft at half a plain step takes more of a round than one that is free.
+  const auto share = [&](size_t i) {
+    const EvalItem& item = (*cells)[i].items[0];
+    return item.draft_ms / (item.draft_ms + item.target_ms);
+  };
+  EXPECT_GT(share(0), share(1));
+  EXPECT_LT((*cells)[0].items[0].accepted * (*cells)[1].items[0].drafted,
+            (*cells)[1].items[0].accepted * (*cells)[0].items[0].drafted);
+  EXPECT_FALSE(CheckEvaluation([&] {
+                 EvalOptions changed = options_;
+                 changed.methods = {"replay/accept=1.5"};
+                 return changed;
+               }())
+                   .ok());
 }
 
 TEST_F(EvalTest, RefusesNonsenseBeforeAnythingRuns) {

@@ -10,10 +10,12 @@
 //                        decoding's text, times 100); digits after the point
 //   counts_target_token  whether the paper's accepted length has the target's own token in it
 //   counts_prompt        whether its times have prompt evaluation in them (absent: no)
-//   columns              {heading, family, subset, length, paper_cells}: our results of this family (absent:
-//   of
-//                        all), this subset of it (absent: all of it) at this context length (absent: at any)
-//                        stand beside so many (absent: 1) cells of the paper
+//   shows_memory         whether each of our methods has a line of its memory (absent: no)
+//   shows_distance       whether an approximate one has a line of how far it is from the exact text (absent:
+//   no) columns              {heading, family, subset, length, paper_cells}: our results of this family
+//   (absent:
+//                        of all), this subset of it (absent: all of it) at this context length (absent: at
+//                        any) stand beside so many (absent: 1) cells of the paper
 //   rows                 {model, method, cells}: as printed
 #pragma once
 

@@ -46,6 +46,8 @@ struct PaperTable {
   int digits = 0;
   bool counts_target_token = false;  // in the accepted length
   bool counts_prompt = false;        // in times
+  bool shows_memory = false;         // of our methods, in lines of their own
+  bool shows_distance = false;       // of approximate ones from the exact text, too
   std::vector<Column> columns;
   std::vector<PaperRow> rows;
 };
@@ -62,6 +64,8 @@ PaperTable ReadTable(const Json& json) {
   json.at("digits").get_to(table.digits);
   json.at("counts_target_token").get_to(table.counts_target_token);
   table.counts_prompt = json.value("counts_prompt", false);
+  table.shows_memory = json.value("shows_memory", false);
+  table.shows_distance = json.value("shows_distance", false);
   for (const Json& column : json.at("columns")) {
     table.columns.push_back({.heading = column.at("heading"),
                              .family = column.value("family", ""),
@@ -160,6 +164,42 @@ std::string OurRow(const PaperTable& table, const std::vector<Cell>& cells, cons
   return row;
 }
 
+// "0.5 / 180.0": MiB held to draft, and of the sequence's own keys and values in memory, the most of any
+// prompt. Results of earlier versions do not say the latter.
+std::string MemoryRow(const PaperTable& table, const std::vector<Cell>& cells, const std::string& method,
+                      double temperature) {
+  const auto mib = [](uint64_t bytes) { return Print("%.1f", static_cast<double>(bytes) / (1 << 20)); };
+  std::string row;
+  for (const Column& column : table.columns) {
+    const CellSums s = SumOf(cells, method, temperature, column);
+    row += " | ";
+    row += s.prompts == 0 ? "-" : mib(s.draft_bytes) + " / " + (s.kv_bytes == 0 ? "-" : mib(s.kv_bytes));
+  }
+  return row;
+}
+
+// "55.0 / 8.8 %": ROUGE-L to the exact text, times 100, and the share of the tokens that a refresh looked at
+// again which the whole cache would have chosen otherwise. Empty: the method is exact.
+std::string DistanceRow(const PaperTable& table, const std::vector<Cell>& cells, const std::string& method,
+                        double temperature) {
+  std::string row;
+  bool approximate = false;
+  for (const Column& column : table.columns) {
+    const CellSums s = SumOf(cells, method, temperature, column);
+    row += " | ";
+    if (s.approximate == 0) {
+      row += "-";
+      continue;
+    }
+    approximate = true;
+    row += Print("%.1f / ", 100 * s.rouge_l_to_exact / static_cast<double>(s.prompts)) +
+           (s.checked > 0
+                ? Print("%.1f %%", 100 * static_cast<double>(s.differing) / static_cast<double>(s.checked))
+                : "-");
+  }
+  return approximate ? row : "";
+}
+
 // The papers have two columns of code tasks where we have one family: it stands for both.
 std::string PaperCells(const PaperTable& table, const PaperRow& row) {
   std::string text;
@@ -200,7 +240,13 @@ std::string Markdown(const PaperTable& table, const std::vector<Cell>& cells, co
   std::string text =
       "## In the form of " + table.title + "\n\n" + table.note +
       " The paper's models ran on GPUs; lines of this model are last, with the prompts of each "
-      "cell in brackets, and of them those whose text loops.\n\n| model | method";
+      "cell in brackets, and of them those whose text loops." +
+      (table.shows_memory ? " Memory: held to draft / keys and values of the sequence itself." : "") +
+      (table.shows_distance
+           ? " Distance of approximate methods from the exact text: ROUGE-L, times 100 / share of the "
+             "tokens looked at again that the whole cache would have chosen otherwise."
+           : "") +
+      "\n\n| model | method";
   std::string rule = "|---|---";
   for (const Column& column : table.columns) {
     text += " | " + column.heading;
@@ -226,6 +272,13 @@ std::string Markdown(const PaperTable& table, const std::vector<Cell>& cells, co
       plain_at = temperature;
     }
     text += "| " + model + " | " + method + at + OurRow(table, cells, method, temperature, false) + " |\n";
+    if (table.shows_memory) {
+      text += "| " + model + " | " + method + at + ": memory, MiB" +
+              MemoryRow(table, cells, method, temperature) + " |\n";
+    }
+    const std::string distance =
+        table.shows_distance ? DistanceRow(table, cells, method, temperature) : std::string();
+    if (!distance.empty()) text += "| " + model + " | " + method + at + ": distance" + distance + " |\n";
   }
   return text + "\n";
 }

@@ -67,6 +67,7 @@ Cell SampleCell() {
   straight.plain_ms = 200;
   straight.target_ms = 80;
   straight.draft_bytes = 3 << 19;
+  straight.kv_bytes = 5 << 20;
   straight.identical = true;
   straight.distinct_4gram = 0.9;
   straight.draft_ms = 10;
@@ -109,6 +110,7 @@ TEST(Cell, SurvivesTheDisk) {
   EXPECT_EQ(json["verify_ms"], 0);
   EXPECT_EQ(json["commit_ms"], 0);
   EXPECT_EQ(json["draft_bytes"], 3 << 19);
+  EXPECT_EQ(json["kv_bytes"], 5 << 20);
   EXPECT_THAT(json["drafted_at"], ElementsAre(40, 20, 5));
   EXPECT_THAT(json["accepted_at"], ElementsAre(26, 10, 4));
   EXPECT_THAT(json["acceptance_per_position"], ElementsAre(0.65, 0.5, 0.8));
@@ -139,7 +141,7 @@ TEST(Cell, ReadsOlderLines) {
     ASSERT_EQ(json.erase(name), 1U) << name;
   }
   for (auto& item : json["items"]) {
-    for (const char* name : {"subset", "drafted_at", "accepted_at", "dice", "uses"}) {
+    for (const char* name : {"subset", "kv_bytes", "drafted_at", "accepted_at", "dice", "uses"}) {
       ASSERT_EQ(item.erase(name), 1U);
     }
   }
@@ -340,6 +342,8 @@ TEST(PaperTables, HaveThePapersCellsAndKnownParts) {
 TEST(PaperTables, LayResultsOutBesideThePapers) {
   const auto cell = [](const char* family, int length, double temperature) {
     EvalItem item{.id = "a", .tokens = 60, .steps = 20, .accepted = 40, .ms = 500, .plain_ms = 1000};
+    item.draft_bytes = 1 << 19;
+    item.kv_bytes = 45 << 20;
     return Cell{.key = {.family = family, .method = "auto", .length = length, .temperature = temperature},
                 .items = {item}};
   };
@@ -355,6 +359,11 @@ TEST(PaperTables, LayResultsOutBesideThePapers) {
   EXPECT_THAT(
       specextend,
       HasSubstr("| Tiny | auto, T = 0 | - | 2.00 / 120.00 / 2.00x (1) | 2.00 / 120.00 / 2.00x (1) | - |"));
+  EXPECT_THAT(specextend, HasSubstr("| Tiny | auto, T = 0: memory, MiB | - | 0.5 / 45.0 | 0.5 / 45.0 | - |"));
+  std::vector<Cell> older = cells;
+  older[0].items[0].kv_bytes = 0;
+  EXPECT_THAT(PaperTableMarkdown("specextend-table3", older, "Tiny"), HasSubstr(" | 0.5 / - | 0.5 / 45.0 |"));
+  EXPECT_THAT(longspec, Not(HasSubstr("memory, MiB")));
   const std::string beagle = PaperTableMarkdown("beagle-table1", cells, "Tiny");
   EXPECT_THAT(beagle, HasSubstr("| Vicuna-7B | Beagle | 104.6 / 3.0x / 4.1 |"));
   EXPECT_THAT(beagle, HasSubstr("| Tiny | auto, T = 0.7 | 120.0 / 2.0x / 3.0 (1) | - | - |"));
@@ -441,6 +450,13 @@ TEST(Report, SetsApproximationsApart) {
   const std::string table = PaperTableMarkdown("specpv-table2", {exact, partial}, "Tiny");
   EXPECT_THAT(table, HasSubstr("| Tiny | lm, T = 0 | 100.0 (1) | - |"));
   EXPECT_THAT(table, HasSubstr("| Tiny | lm/partial=2048, T = 0 | 55.0 (2) | - |"));
+  EXPECT_THAT(table, HasSubstr("| Tiny | lm/partial=2048, T = 0: distance | 55.0 / 8.8 % | - |\n"));
+  EXPECT_THAT(table, Not(HasSubstr("lm, T = 0: distance")));
+  Cell unchecked = partial;
+  for (EvalItem& other : unchecked.items) other.checked = other.differing = 0;
+  EXPECT_THAT(PaperTableMarkdown("specpv-table2", {unchecked}, "Tiny"),
+              HasSubstr(": distance | 55.0 / - | - |\n"));
+  EXPECT_THAT(PaperTableMarkdown("specextend-table2", {partial}, "Tiny"), Not(HasSubstr(": distance")));
   const auto back = ParseCell(CellJson(partial).dump());
   ASSERT_TRUE(back.ok());
   EXPECT_TRUE(back->items[0].approximate);

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <sstream>
 #include <system_error>
@@ -38,38 +40,66 @@ bool CutSuffix(std::string_view suffix, std::string& name) {
   return true;
 }
 
+// A draft that is played (draft/replay_drafter.cc): how often it is right, what its step costs in plain ones.
+struct PlayedDraft {
+  double accept = 0;  // 0: none is
+  double cost = 0.05;
+};
+
 // What a method is, besides what all of them are.
 struct MethodOptions {
   SpeculationOptions speculation;
   PartialVerificationOptions partial;
+  PlayedDraft played;
 };
 
-// Cuts "/partial=BUDGET" off the end of `name`, if it is there and right.
-bool CutPartial(std::string& name, PartialVerificationOptions* partial) {
-  constexpr std::string_view kPartial = "/partial=";
-  const size_t at = name.rfind(kPartial);
+// The answer that a played draft knows.
+struct KnownAnswer {
+  std::vector<int32_t> tokens;
+  double ms_per_token = 0;  // of plain decoding
+};
+
+// Cuts "NUMBER" behind `word` off the end of `name`, if it is there and not out of this range.
+template <typename Number>
+bool CutNumber(std::string_view word, Number least, Number most, std::string& name, Number* number) {
+  const size_t at = name.rfind(word);
   if (at == std::string::npos) return false;
-  int budget = 0;
+  Number value = 0;
   const char* const end = name.data() + name.size();
-  const auto [rest, error] = std::from_chars(name.data() + at + kPartial.size(), end, budget);
-  if (error != std::errc() || rest != end || budget <= 0) return false;
-  *partial = {.enabled = true, .budget = budget};
+  const auto [rest, error] = std::from_chars(name.data() + at + word.size(), end, value);
+  if (error != std::errc() || rest != end || !(value >= least && value <= most)) return false;
+  *number = value;
   name.resize(at);
   return true;
 }
+bool CutShare(std::string_view word, std::string& name, double* share) {
+  return CutNumber(word, 0.0, 1.0, name, share);
+}
+bool CutCount(std::string_view word, std::string& name, int* count) {
+  return CutNumber(word, 1, std::numeric_limits<int>::max(), name, count);
+}
 
-// TYPE[@POLICY][:NODES][/no-dice][/no-prior][/partial=BUDGET]. A number that is none, or another word, is
+// TYPE[@POLICY][:NODES] and then, in any order, /no-dice /no-prior /extend /extend=CHUNKS /extend-from=TOKENS
+// /budget=POSITIONS /partial=BUDGET /accept=CHANCE /cost=SHARE. A number that is none, or another word, is
 // left in the policy or the type, where it will be refused.
 MethodOptions OptionsOf(const std::string& method, const SpeculationOptions& base) {
-  MethodOptions options = {.speculation = base, .partial = {}};
+  MethodOptions options = {.speculation = base, .partial = {}, .played = {}};
   SpeculationOptions& speculation = options.speculation;
   std::string name = method;
   for (bool more = true; more;) {
     const bool no_dice = CutSuffix("/no-dice", name), no_prior = CutSuffix("/no-prior", name);
-    const bool partial = CutPartial(name, &options.partial);
+    const bool partial = CutCount("/partial=", name, &options.partial.budget);
+    options.partial.enabled = options.partial.enabled || partial;
+    const bool extended = CutSuffix("/extend", name);
+    const bool seen = CutCount("/extend=", name, &speculation.spec_extend_chunks) ||
+                      CutCount("/extend-from=", name, &speculation.spec_extend_from) ||
+                      CutCount("/budget=", name, &speculation.partial_budget);
+    speculation.spec_extend = speculation.spec_extend || extended;
     if (no_dice) speculation.dice = false;
     if (no_prior) speculation.prior = "none";
-    more = no_dice || no_prior || partial;
+    const bool played =
+        CutShare("/accept=", name, &options.played.accept) || CutShare("/cost=", name, &options.played.cost);
+    more = no_dice || no_prior || partial || extended || seen || played;
   }
   if (const size_t colon = name.rfind(':'); colon != std::string::npos) {
     int nodes = 0;
@@ -254,11 +284,34 @@ class Evaluation {
   using TurnTimes = std::vector<std::vector<double>>;  // [run][turn]
 
   Result<Runner> MakeRunner(const EvalPrompt& prompt, const Session& prefilled, double temperature,
-                            const std::string& method) {
+                            const std::string& method, const KnownAnswer& known = {}) {
     Runner runner;
     LS_ASSIGN(runner.session, engine_.Fork(prefilled));
-    LS_ASSIGN(runner.generation, engine_.Start(*runner.session, Request(prompt, temperature, method)));
+    GenerationRequest request = Request(prompt, temperature, method);
+    if (const PlayedDraft played = OptionsOf(method, options_.speculation).played; played.accept > 0) {
+      request.speculation.replay_tokens = known.tokens;
+      request.speculation.replay_accept = static_cast<float>(played.accept);
+      request.speculation.replay_step_ms = static_cast<float>(played.cost * known.ms_per_token);
+    }
+    LS_ASSIGN(runner.generation, engine_.Start(*runner.session, std::move(request)));
     return runner;
+  }
+
+  // For drafts that are played; nothing if there are none.
+  Result<KnownAnswer> Know(const EvalPrompt& prompt, const Session& prefilled, double temperature,
+                           const std::vector<Cell*>& cells) {
+    if (std::ranges::none_of(cells, [&](const Cell* cell) {
+          return OptionsOf(cell->key.method, options_.speculation).played.accept > 0;
+        }))
+      return KnownAnswer{};
+    std::vector<Runner> plain(1);
+    LS_ASSIGN(plain[0], MakeRunner(prompt, prefilled, temperature, "none"));
+    LS_TRY(TakeTurns(plain));
+    const std::vector<double>& ms = plain[0].turn_ms;
+    KnownAnswer known = {.tokens = plain[0].generation->Finish().tokens};
+    known.ms_per_token = std::accumulate(ms.begin(), ms.end(), 0.0) /
+                         static_cast<double>(std::max<size_t>(known.tokens.size(), 1));
+    return known;
   }
 
   Status RunTogether(const EvalPrompt& prompt, const Session& prefilled, double temperature, double prompt_ms,
@@ -269,12 +322,13 @@ class Evaluation {
                              .prompt_ms = prompt_ms,
                              .identical = true});
     }
+    LS_ASSIGN(const KnownAnswer known, Know(prompt, prefilled, temperature, cells));
     std::vector<TurnTimes> times(cells.size() + 1);  // plain decoding's first
     for (int run = 0; run < options_.runs; ++run) {
       std::vector<Runner> runners(1);
       LS_ASSIGN(runners[0], MakeRunner(prompt, prefilled, temperature, "none"));
       for (const Cell* cell : cells) {
-        LS_ASSIGN(Runner runner, MakeRunner(prompt, prefilled, temperature, cell->key.method));
+        LS_ASSIGN(Runner runner, MakeRunner(prompt, prefilled, temperature, cell->key.method, known));
         runners.push_back(std::move(runner));
       }
       LS_TRY(TakeTurns(runners));
@@ -290,6 +344,7 @@ class Evaluation {
         item.identical = item.identical && result.tokens == plain.tokens;
         AddRun(result, item);
         if (run == 0) Describe(result, *prompt.sample, item);
+        item.kv_bytes = KeysInMemory(item.prompt_tokens + item.tokens);
         if (run == 0 && result.partial_verification.enabled) {
           item.approximate = true;
           item.rouge_l_to_exact = RougeL(result.text, plain.text);
@@ -303,6 +358,16 @@ class Evaluation {
       cells[i]->items.back().ms = options_.runs * SumOfMedians(times[i + 1]);
     }
     return {};
+  }
+
+  // Bytes of keys and values of so many positions, less what lies in a file.
+  uint64_t KeysInMemory(int64_t positions) const {
+    constexpr int64_t kChunk = 256;  // memory is taken by these
+    const MemoryPlan& plan = engine_.info().memory;
+    if (plan.ctx_size <= 0) return 0;
+    const uint64_t a_position = (plan.kv_at_context + plan.kv_in_file) / static_cast<uint64_t>(plan.ctx_size);
+    const uint64_t all = static_cast<uint64_t>((positions + kChunk - 1) / kChunk * kChunk) * a_position;
+    return plan.kv_in_file > 0 ? std::min(all, plan.kv_at_context) : all;
   }
 
   static Transcript::Prompt InTranscript(const CellKey& key, const EvalPrompt& prompt) {

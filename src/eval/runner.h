@@ -20,8 +20,11 @@ struct EvalOptions {
   std::string data, out;                   // folders
   std::vector<std::string> families = {};  // empty: all of the data
   // --spec-type values, "a+b" for lists; "a@policy" for another policy, "a:8" for another most nodes per
-  // step, "a/no-dice" and "a/no-prior" without these; "a/partial=2048": APPROXIMATE, a part of the cache of
-  // that budget chooses.
+  // step, "a/no-dice" and "a/no-prior" without these; "a/extend": --spec-extend, "a/extend=32":
+  // --spec-extend-chunks, "a/extend-from=4000": --spec-extend-from; "a/budget=512": --spec-partial-budget;
+  // "a/partial=2048": APPROXIMATE, a part of the cache of that budget chooses.
+  // "replay/accept=0.5", alone or in a list: a draft that is not there, right with this chance, whose step
+  // costs 0.05 of a plain one or "/cost=0.1".
   std::vector<std::string> methods = {"ngram", "auto"};
   std::vector<int> lengths = {512, 2048, 4096,
                               8192};  // prompt, answer and room for drafts; at most the context

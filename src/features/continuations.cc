@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/size.h"
 #include "base/status_macros.h"
 #include "decode/policy.h"
 #include "draft/drafter.h"
@@ -17,8 +18,6 @@
 
 namespace longspec {
 namespace {
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 // Stands in a drafter's place, as that sees all committed rows. It proposes nothing. An error is kept,
 // because rounds go on without a drafter that failed.
@@ -114,7 +113,7 @@ class RowRecorder final : public Drafter {
 // A sequence under way. Rounds leave the newest token without keys and values, and the features are to have
 // those of all: one token more than asked for is drawn, and dropped.
 struct ContinuationWriter::Slot {
-  Slot(KvCache* cache, Sampler of_sampler, RowRecorder of_recorder, Continuation* of)
+  Slot(KvCache* cache, Sampler of_sampler, RowRecorder of_recorder, WrittenContinuation* of)
       : to(of), n_begun(of->tokens.size()), sampler(std::move(of_sampler)), recorder(std::move(of_recorder)) {
     sequence.tokens = &to->tokens;
     sequence.cache = cache;
@@ -129,7 +128,7 @@ struct ContinuationWriter::Slot {
     return n == n_begun + Z(options.max_tokens) || (n > n_begun && to->tokens[n - 1] == options.end);
   }
 
-  Continuation* const to;
+  WrittenContinuation* const to;
   const size_t n_begun;
   const Sampler sampler;
   RowRecorder recorder;
@@ -150,10 +149,10 @@ ContinuationWriter::ContinuationWriter(Target* target,
   for (int i = 0; i < options_.at_once; ++i) caches_.push_back(new_cache());
 }
 
-Result<std::vector<Continuation>> ContinuationWriter::Write(std::span<const std::vector<int32_t>> beginnings,
-                                                            int64_t first_index,
-                                                            const std::function<bool(int)>& on_rows) {
-  std::vector<Continuation> all(beginnings.size());
+Result<std::vector<WrittenContinuation>> ContinuationWriter::Write(
+    std::span<const std::vector<int32_t>> beginnings, int64_t first_index,
+    const std::function<bool(int)>& on_rows) {
+  std::vector<WrittenContinuation> all(beginnings.size());
   const Status status = RunAll(beginnings, first_index, on_rows, &all);
   for (const auto& cache : caches_) cache->Truncate(0);
   if (!status.ok()) return status;
@@ -161,7 +160,8 @@ Result<std::vector<Continuation>> ContinuationWriter::Write(std::span<const std:
 }
 
 Status ContinuationWriter::RunAll(std::span<const std::vector<int32_t>> beginnings, int64_t first_index,
-                                  const std::function<bool(int)>& on_rows, std::vector<Continuation>* all) {
+                                  const std::function<bool(int)>& on_rows,
+                                  std::vector<WrittenContinuation>* all) {
   std::vector<std::unique_ptr<Slot>> slots;  // in the order of their beginnings
   size_t next = 0;
   while (true) {
@@ -175,7 +175,7 @@ Status ContinuationWriter::RunAll(std::span<const std::vector<int32_t>> beginnin
       sampling.seed = options_.seed;
       LS_ASSIGN(Sampler sampler,
                 Sampler::Create(sampling, target_->vocab_size(), static_cast<uint64_t>(index)));
-      Continuation& to = (*all)[next];
+      WrittenContinuation& to = (*all)[next];
       to.tokens = beginnings[next++];
       cache->Truncate(0);
       slots.push_back(std::make_unique<Slot>(

@@ -43,7 +43,7 @@ struct ExtractedFeatures {
   FeatureTensors<std::vector<uint16_t>> kept;
 };
 
-struct Continuation {
+struct WrittenContinuation {
   std::vector<int32_t> tokens;  // the beginning, and what was written
   ExtractedFeatures features;   // of all of them
 };
@@ -58,14 +58,15 @@ class ContinuationWriter {
 
   // No beginning may be empty. The first has index `first_index`. kCancelled as soon as on_rows, called after
   // every pass with the rows it had, returns false.
-  Result<std::vector<Continuation>> Write(std::span<const std::vector<int32_t>> beginnings,
-                                          int64_t first_index, const std::function<bool(int)>& on_rows);
+  Result<std::vector<WrittenContinuation>> Write(std::span<const std::vector<int32_t>> beginnings,
+                                                 int64_t first_index,
+                                                 const std::function<bool(int)>& on_rows);
 
  private:
   struct Slot;
   Status Pass(std::vector<std::unique_ptr<Slot>>& slots, const std::function<bool(int)>& on_rows);
   Status RunAll(std::span<const std::vector<int32_t>> beginnings, int64_t first_index,
-                const std::function<bool(int)>& on_rows, std::vector<Continuation>* all);
+                const std::function<bool(int)>& on_rows, std::vector<WrittenContinuation>* all);
 
   Target* const target_;
   const ContinuationOptions options_;

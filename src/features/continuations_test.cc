@@ -18,9 +18,9 @@ namespace {
 
 using Beginnings = std::vector<std::vector<int32_t>>;
 
-struct Rig {
-  std::vector<Continuation> Write(const ContinuationOptions& options, const Beginnings& beginnings,
-                                  int64_t first_index = 0) {
+struct ContinuationsRig {
+  std::vector<WrittenContinuation> Write(const ContinuationOptions& options, const Beginnings& beginnings,
+                                         int64_t first_index = 0) {
     const auto new_cache = [&] { return tiny.NewCache(512); };
     ContinuationWriter writer(&tiny.target(), new_cache, options);
     auto all = writer.Write(beginnings, first_index, [&](int n) {
@@ -29,7 +29,7 @@ struct Rig {
       return true;
     });
     EXPECT_TRUE(all.ok()) << all.status().message();
-    return all.ok() ? std::move(all).value() : std::vector<Continuation>();
+    return all.ok() ? std::move(all).value() : std::vector<WrittenContinuation>();
   }
 
   TinyTarget tiny{{.context_length = 512}};
@@ -46,7 +46,7 @@ Beginnings SomeBeginnings() {
 }
 
 TEST(ContinuationWriter, WritesTheMostProbableAtTemperatureZero) {
-  Rig rig;
+  ContinuationsRig rig;
   const auto all =
       rig.Write({.max_tokens = 12, .temperatures = {0.0F}, .at_once = 2, .top_k = 3}, SomeBeginnings());
   ASSERT_EQ(all.size(), 5U);
@@ -71,7 +71,7 @@ TEST(ContinuationWriter, WritesTheMostProbableAtTemperatureZero) {
 }
 
 TEST(ContinuationWriter, BeginningsCanHaveProbabilitiesToo) {
-  Rig rig;
+  ContinuationsRig rig;
   const Beginnings beginnings = SomeBeginnings();
   const auto all = rig.Write({.max_tokens = 3, .top_k = 2, .beginning_logits = true, .rows = 7}, beginnings);
   FeatureExtractor extractor(&rig.tiny.target(), rig.tiny.NewCache(512), 24, 2);
@@ -83,11 +83,11 @@ TEST(ContinuationWriter, BeginningsCanHaveProbabilitiesToo) {
 // What is kept of rows that came in chunks, beside others, is what one pass of the sequence alone taps.
 TEST(ContinuationWriter, KeepsTheHiddenStatesThatAreNamed) {
   for (const DType type : {DType::kF16, DType::kBF16}) {
-    Rig rig;
+    ContinuationsRig rig;
     const auto keep = ParseFeatureKeep("final,hidden:1,hidden:0", type);
     ASSERT_TRUE(keep.ok());
     const auto all = rig.Write({.max_tokens = 5, .at_once = 3, .rows = 16, .keep = *keep}, SomeBeginnings());
-    for (const Continuation& c : all) {
+    for (const WrittenContinuation& c : all) {
       const auto n = c.tokens.size();
       const auto cache = rig.tiny.NewCache(512);
       auto kv = cache->Begin(static_cast<int>(n));
@@ -115,7 +115,7 @@ TEST(ContinuationWriter, KeepsTheHiddenStatesThatAreNamed) {
 }
 
 TEST(ContinuationWriter, IsAFunctionOfSeedAndIndex) {
-  Rig rig;
+  ContinuationsRig rig;
   const Beginnings beginnings = SomeBeginnings();
   const ContinuationOptions options = {
       .max_tokens = 20, .temperatures = {0.0F, 2.0F}, .seed = 5, .at_once = 1};
@@ -138,13 +138,13 @@ TEST(ContinuationWriter, PassesDoNotDecideWhatIsWritten) {
   for (const bool logits : {false, true}) {
     ContinuationOptions options = {
         .max_tokens = 11, .temperatures = {1.0F}, .at_once = 1, .top_k = 2, .beginning_logits = logits};
-    Rig alone;
+    ContinuationsRig alone;
     const auto expected = alone.Write(options, SomeBeginnings());
     EXPECT_EQ(alone.most_rows, logits ? kFeatureRowsWithLogits : 37);
     for (const int rows : {3, 20, 512}) {
       options.rows = rows;
       options.at_once = 5;
-      Rig rig;
+      ContinuationsRig rig;
       const auto all = rig.Write(options, SomeBeginnings());
       EXPECT_EQ(rig.most_rows, std::min(rows, logits ? kFeatureRowsWithLogits : 95));
       EXPECT_EQ(rig.rows, alone.rows);
@@ -161,7 +161,7 @@ TEST(ContinuationWriter, PassesDoNotDecideWhatIsWritten) {
 }
 
 TEST(ContinuationWriter, FillsItsCachesToTheLastPosition) {
-  Rig rig;
+  ContinuationsRig rig;
   const auto all = rig.Write({.max_tokens = 12, .at_once = 1}, {std::vector<int32_t>(500, 7)});
   ASSERT_EQ(all.size(), 1U);
   EXPECT_EQ(all[0].tokens.size(), 512U);
@@ -169,7 +169,7 @@ TEST(ContinuationWriter, FillsItsCachesToTheLastPosition) {
 }
 
 TEST(ContinuationWriter, StopsAtTheEndToken) {
-  Rig rig;
+  ContinuationsRig rig;
   const auto whole = rig.Write({.max_tokens = 12, .temperatures = {0.0F}}, SomeBeginnings());
   const int32_t end = whole[2].tokens[19 + 4];
   const auto ended = rig.Write({.max_tokens = 12, .temperatures = {0.0F}, .end = end}, SomeBeginnings());
@@ -178,7 +178,7 @@ TEST(ContinuationWriter, StopsAtTheEndToken) {
 }
 
 TEST(ContinuationWriter, CanBeStopped) {
-  Rig rig;
+  ContinuationsRig rig;
   ContinuationWriter writer(&rig.tiny.target(), [&] { return rig.tiny.NewCache(512); }, {.max_tokens = 9});
   for (const int passes : {1, 7}) {
     int left = passes;

@@ -44,7 +44,7 @@ FeatureExtractor::FeatureExtractor(Target* target, std::unique_ptr<KvCache> cach
 Result<ExtractedFeatures> FeatureExtractor::Extract(std::span<const int32_t> tokens,
                                                     const std::function<bool(int)>& on_rows) {
   const std::vector<int32_t> beginning(tokens.begin(), tokens.end());
-  LS_ASSIGN(std::vector<Continuation> all, writer_.Write({&beginning, 1}, 0, on_rows));
+  LS_ASSIGN(std::vector<WrittenContinuation> all, writer_.Write({&beginning, 1}, 0, on_rows));
   return std::move(all[0].features);
 }
 

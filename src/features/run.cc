@@ -7,14 +7,13 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/size.h"
 #include "base/status_macros.h"
 
 namespace longspec {
 namespace {
 
 namespace fs = std::filesystem;
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 void Append(const std::vector<int32_t>& tokens, bool learn, LabelledTokens* to) {
   to->tokens.insert(to->tokens.end(), tokens.begin(), tokens.end());
@@ -152,7 +151,8 @@ class Run {
 
   Status Continuations(std::span<const std::vector<int32_t>> beginnings, int64_t first_index) {
     const auto on_rows = [this](int rows) { return Report(rows); };
-    LS_ASSIGN(const std::vector<Continuation> all, continuations_->Write(beginnings, first_index, on_rows));
+    LS_ASSIGN(const std::vector<WrittenContinuation> all,
+              continuations_->Write(beginnings, first_index, on_rows));
     for (size_t i = 0; i < all.size(); ++i) {
       std::vector<int8_t> learn(all[i].tokens.size(), 1);
       if (options_.learn_from == LearnFrom::kAnswers) std::fill_n(learn.begin(), beginnings[i].size(), 0);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/size.h"
 #include "base/status_macros.h"
 
 namespace longspec {
@@ -20,8 +21,6 @@ constexpr char kHeaderKey[] = "longspec.features";
 constexpr int kFormatVersion = 2;
 constexpr int kKeysAndValuesOnly = 1;  // a version that did not say what it keeps: keys and values in f16
 constexpr int kMaxTopK = 1 << 16;
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 // Calls visit(name, width, numbers) for each tensor that `keep` names, in the order of a file. `tensors` is a
 // FeatureTensors.

@@ -9,7 +9,7 @@ namespace longspec {
 namespace {
 
 // By type number; withdrawn numbers have no name.
-constexpr GgmlType kTypes[] = {
+constexpr GgmlType kGgmlTypes[] = {
     {"F32", DType::kF32},
     {"F16", DType::kF16},
     {"Q4_0", DType::kQ4_0},
@@ -55,14 +55,14 @@ constexpr GgmlType kTypes[] = {
 }  // namespace
 
 const GgmlType* FindGgmlType(uint32_t number) {
-  if (number >= std::size(kTypes) || kTypes[number].name.empty()) return nullptr;
-  return &kTypes[number];
+  if (number >= std::size(kGgmlTypes) || kGgmlTypes[number].name.empty()) return nullptr;
+  return &kGgmlTypes[number];
 }
 
 uint32_t GgmlTypeNumber(DType dtype) {
   uint32_t number = 0;
-  while (number < std::size(kTypes) && kTypes[number].dtype != dtype) ++number;
-  LS_CHECK(number < std::size(kTypes));
+  while (number < std::size(kGgmlTypes) && kGgmlTypes[number].dtype != dtype) ++number;
+  LS_CHECK(number < std::size(kGgmlTypes));
   return number;
 }
 

@@ -161,7 +161,7 @@ Status Parser::CheckVersion(uint32_t version) const {
 }
 
 Status Parser::ReadPreamble(uint64_t* n_tensors, uint64_t* n_entries) {
-  uint32_t magic, version;
+  uint32_t magic = 0, version = 0;
   LS_TRY(Read(&magic));
   if (magic != kGgufMagic) return Bad("not a GGUF file: it does not begin with the bytes 'GGUF'");
   LS_TRY(Read(&version));
@@ -278,7 +278,7 @@ Status Parser::ReadBools(uint64_t n, GgufArray* array) {
   std::vector<bool> values;
   values.reserve(n);
   for (uint64_t i = 0; i < n; ++i) {
-    bool value;
+    bool value = false;
     LS_TRY(ReadBool(&value));
     values.push_back(value);
   }
@@ -344,7 +344,7 @@ Status Parser::ReadShape(TensorView* tensor) {
 }
 
 Status Parser::ReadType(TensorView* tensor) {
-  uint32_t number;
+  uint32_t number = 0;
   LS_TRY(Read(&number));
   const GgmlType* type = FindGgmlType(number);
   if (type == nullptr) return Bad(where_ + " has unknown type number " + std::to_string(number));

@@ -19,7 +19,7 @@
 namespace longspec {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 static_assert(std::endian::native == std::endian::little, "safetensors is read as the machine stores it");
 
@@ -33,20 +33,20 @@ struct TypeName {
   std::string_view name;
   DType dtype;
 };
-constexpr TypeName kTypes[] = {
+constexpr TypeName kSafetensorsTypes[] = {
     {"F32", DType::kF32}, {"F16", DType::kF16}, {"BF16", DType::kBF16},
     {"F64", DType::kF64}, {"I8", DType::kI8},   {"I16", DType::kI16},
     {"I32", DType::kI32}, {"I64", DType::kI64}, {"BOOL", DType::kI8},  // bytes 0 and 1; written back as I8
 };
 
 const TypeName* FindType(std::string_view name) {
-  const auto* it = std::ranges::find(kTypes, name, &TypeName::name);
-  return it == std::end(kTypes) ? nullptr : it;
+  const auto* it = std::ranges::find(kSafetensorsTypes, name, &TypeName::name);
+  return it == std::end(kSafetensorsTypes) ? nullptr : it;
 }
 
 const TypeName* FindType(DType dtype) {
-  const auto* it = std::ranges::find(kTypes, dtype, &TypeName::dtype);
-  return it == std::end(kTypes) ? nullptr : it;
+  const auto* it = std::ranges::find(kSafetensorsTypes, dtype, &TypeName::dtype);
+  return it == std::end(kSafetensorsTypes) ? nullptr : it;
 }
 
 class SafetensorsContents final : public SafetensorsFile {
@@ -69,10 +69,10 @@ class SafetensorsContents final : public SafetensorsFile {
   Status TensorError(const std::string& name, const std::string& what) const {
     return Error("tensor " + Quote(name) + ": " + what);
   }
-  Result<Json> ParseHeader(std::string_view text) const;
-  Status ReadMetadata(const Json& json);
-  Status ReadTensor(const std::string& name, const Json& json, std::span<const std::byte> data);
-  Status ReadShape(const Json& json, TensorView* tensor, uint64_t* n_elements) const;
+  Result<OrderedJson> ParseHeader(std::string_view text) const;
+  Status ReadMetadata(const OrderedJson& json);
+  Status ReadTensor(const std::string& name, const OrderedJson& json, std::span<const std::byte> data);
+  Status ReadShape(const OrderedJson& json, TensorView* tensor, uint64_t* n_elements) const;
   Status CheckCoverage(std::span<const std::byte> data);
 
   std::string path_;
@@ -83,21 +83,21 @@ class SafetensorsContents final : public SafetensorsFile {
 };
 
 // Names may not repeat (the second would silently win) and nothing nests deeper than a tensor's shape.
-Result<Json> SafetensorsContents::ParseHeader(std::string_view text) const {
+Result<OrderedJson> SafetensorsContents::ParseHeader(std::string_view text) const {
   std::unordered_set<std::string> names;
   std::string repeated;
   bool too_deep = false;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
+  const auto watch = [&](int depth, OrderedJson::parse_event_t event, OrderedJson& value) {
     const bool opens =
-        event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
+        event == OrderedJson::parse_event_t::object_start || event == OrderedJson::parse_event_t::array_start;
     if (opens && depth >= kMaxDepth) too_deep = true;
-    if (event == Json::parse_event_t::key && depth == 1) {
+    if (event == OrderedJson::parse_event_t::key && depth == 1) {
       auto name = value.get<std::string>();
       if (!names.insert(name).second && repeated.empty()) repeated = std::move(name);
     }
     return !too_deep;
   };
-  Json json = Json::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/false);
+  OrderedJson json = OrderedJson::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/false);
   if (too_deep) return Error("the header nests deeper than a tensor's shape");
   if (json.is_discarded() || !json.is_object()) return Error("the header is not a JSON object");
   if (!repeated.empty()) return Error("tensor " + Quote(repeated) + " appears twice");
@@ -114,7 +114,7 @@ Status SafetensorsContents::Read(std::span<const std::byte> bytes) {
   }
   const auto data = bytes.subspan(sizeof(length) + length);
   const auto* text = reinterpret_cast<const char*>(bytes.data()) + sizeof(length);
-  LS_ASSIGN(const Json header, ParseHeader({text, static_cast<size_t>(length)}));
+  LS_ASSIGN(const OrderedJson header, ParseHeader({text, static_cast<size_t>(length)}));
   for (const auto& [name, value] : header.items()) {
     if (name == kMetadataKey) {
       LS_TRY(ReadMetadata(value));
@@ -125,7 +125,7 @@ Status SafetensorsContents::Read(std::span<const std::byte> bytes) {
   return CheckCoverage(data);
 }
 
-Status SafetensorsContents::ReadMetadata(const Json& json) {
+Status SafetensorsContents::ReadMetadata(const OrderedJson& json) {
   if (!json.is_object()) return Error("__metadata__ must be an object of strings");
   for (const auto& [key, value] : json.items()) {
     if (!value.is_string()) return Error("__metadata__ " + Quote(key) + " must be a string");
@@ -134,7 +134,8 @@ Status SafetensorsContents::ReadMetadata(const Json& json) {
   return {};
 }
 
-Status SafetensorsContents::ReadShape(const Json& json, TensorView* tensor, uint64_t* n_elements) const {
+Status SafetensorsContents::ReadShape(const OrderedJson& json, TensorView* tensor,
+                                      uint64_t* n_elements) const {
   if (!json.is_array()) return TensorError(tensor->name, "shape must be an array");
   if (json.size() > kMaxDims) {
     return TensorError(tensor->name, std::to_string(json.size()) + " dimensions, at most " +
@@ -143,7 +144,7 @@ Status SafetensorsContents::ReadShape(const Json& json, TensorView* tensor, uint
   *n_elements = 1;
   tensor->n_dims = static_cast<int>(json.size());
   for (size_t i = 0; i < json.size(); ++i) {
-    const Json& dim = json[json.size() - 1 - i];
+    const OrderedJson& dim = json[json.size() - 1 - i];
     if (!dim.is_number_unsigned()) return TensorError(tensor->name, "dimensions must be whole numbers");
     const auto n = dim.get<uint64_t>();
     if (n == 0 || n > kMaxElements || *n_elements > kMaxElements / n) {
@@ -155,7 +156,7 @@ Status SafetensorsContents::ReadShape(const Json& json, TensorView* tensor, uint
   return {};
 }
 
-Status SafetensorsContents::ReadTensor(const std::string& name, const Json& json,
+Status SafetensorsContents::ReadTensor(const std::string& name, const OrderedJson& json,
                                        std::span<const std::byte> data) {
   if (!json.is_object() || !json.contains("dtype") || !json.contains("shape") ||
       !json.contains("data_offsets")) {
@@ -173,7 +174,7 @@ Status SafetensorsContents::ReadTensor(const std::string& name, const Json& json
   tensor.dtype = type->dtype;
   uint64_t n_elements = 0;
   LS_TRY(ReadShape(json["shape"], &tensor, &n_elements));
-  const Json& offsets = json["data_offsets"];
+  const OrderedJson& offsets = json["data_offsets"];
   if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
       !offsets[1].is_number_unsigned()) {
     return TensorError(name, "data_offsets must be two whole numbers");
@@ -244,7 +245,7 @@ void SafetensorsWriter::AddTensor(std::string name, DType dtype, std::vector<int
 }
 
 std::vector<std::byte> SafetensorsWriter::Header() const {
-  Json json = Json::object();
+  OrderedJson json = OrderedJson::object();
   if (!metadata_.empty()) json[std::string(kMetadataKey)] = metadata_;
   size_t offset = 0;
   for (const Tensor& tensor : tensors_) {
@@ -254,7 +255,7 @@ std::vector<std::byte> SafetensorsWriter::Header() const {
         {"dtype", FindType(tensor.dtype)->name}, {"shape", shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
-  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   text.append((8 - text.size() % 8) % 8, ' ');  // tensor bytes begin at a multiple of 8
   const uint64_t length = text.size();
   std::vector<std::byte> bytes(sizeof(length) + text.size());

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMost = std::numeric_limits<uint32_t>::max();
 
-void Put(size_t number, std::vector<std::byte>& out) {
+void PutNumber(size_t number, std::vector<std::byte>& out) {
   LS_CHECK(number <= kMost);
   const auto value = static_cast<uint32_t>(number);
   const auto bytes = std::as_bytes(std::span(&value, 1));
@@ -33,9 +33,9 @@ std::optional<uint32_t> Take(std::span<const std::byte>& bytes) {
 
 std::vector<std::byte> PackStrings(std::span<const std::string> strings) {
   std::vector<std::byte> out;
-  Put(strings.size(), out);
+  PutNumber(strings.size(), out);
   for (const std::string& text : strings) {
-    Put(text.size(), out);
+    PutNumber(text.size(), out);
     const auto bytes = std::as_bytes(std::span(text));
     out.insert(out.end(), bytes.begin(), bytes.end());
   }

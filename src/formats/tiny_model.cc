@@ -150,6 +150,10 @@ class Builder {
     set(".attention.head_count", o_.n_heads);
     set(".attention.head_count_kv", o_.n_kv_heads);
     writer_.SetFloat32(o_.architecture + ".rope.freq_base", o_.rope_freq_base);
+    const std::string scaling = o_.architecture + ".rope.scaling.";
+    if (!o_.rope_scaling.empty()) writer_.SetString(scaling + "type", o_.rope_scaling);
+    if (o_.rope_original_context > 0) set(".rope.scaling.original_context_length", o_.rope_original_context);
+    for (const auto& [key, value] : o_.rope_scaling_numbers) writer_.SetFloat32(scaling + key, value);
     writer_.SetFloat32(o_.architecture + ".attention.layer_norm_rms_epsilon", 1e-5F);
     writer_.SetUint32("general.file_type", FileType(o_.dtype));
     set(".vocab_size", o_.n_vocab);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "longspec/status.h"
@@ -30,6 +31,10 @@ struct TinyModelOptions {
   DType dtype = DType::kF32;             // of all matrices; norms are F32
   std::optional<DType> embedding_dtype;  // of token_embd.weight and output.weight, `dtype` if absent
   float rope_freq_base = 10000.0F;
+  std::string rope_scaling = {};  // rope.scaling.type; empty: the file does not say
+  int rope_original_context = 0;  // rope.scaling.original_context_length; 0: the file does not say
+  // Other keys under rope.scaling. that are floats: {"factor", 4}, {"yarn_beta_fast", 16}.
+  std::vector<std::pair<std::string, float>> rope_scaling_numbers = {};
   bool tied = true;  // the output matrix is token_embd.weight
   std::string name = "tiny";
 };

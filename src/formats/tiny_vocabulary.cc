@@ -36,9 +36,9 @@ std::vector<std::string> ByteAlphabet() {
   return alphabet;
 }
 
-class Builder {
+class VocabularyBuilder {
  public:
-  explicit Builder(size_t n_tokens) : n_tokens_(n_tokens) {}
+  explicit VocabularyBuilder(size_t n_tokens) : n_tokens_(n_tokens) {}
 
   TinyVocabulary Build() {
     for (const char* control : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}) Add(control, kControl);
@@ -78,7 +78,7 @@ class Builder {
 
 TinyVocabulary MakeTinyVocabulary(int n_tokens) {
   LS_CHECK(n_tokens >= 259);
-  return Builder(static_cast<size_t>(n_tokens)).Build();
+  return VocabularyBuilder(static_cast<size_t>(n_tokens)).Build();
 }
 
 }  // namespace longspec

@@ -7,16 +7,29 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/size.h"
 
 namespace longspec {
 namespace {
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 float Dot(std::span<const float> a, const float* b) {
   float sum = 0;
   for (size_t d = 0; d < a.size(); ++d) sum += a[d] * b[d];
   return sum;
+}
+
+size_t WithSpare(size_t n) { return n + n / 8; }
+
+// Of a block of one KV head.
+size_t Numbers(const KvLayout& layout, BlockScore score) {
+  switch (score) {
+    case BlockScore::kMean:
+      return Z(layout.head_dim);
+    case BlockScore::kNorm:
+      return 1;
+    default:
+      return 2 * Z(layout.head_dim);  // least, most
+  }
 }
 
 float Bound(std::span<const float> q, const float* least, const float* most) {
@@ -35,18 +48,21 @@ Result<BlockScore> ParseBlockScore(const std::string& name, const std::string& o
   return InvalidArgument(option + " " + name + ": must be minmax, quest, mean or norm");
 }
 
+Result<QueryReduction> ParseQueryReduction(const std::string& name, const std::string& option) {
+  if (name == "mean") return QueryReduction::kMean;
+  if (name == "max") return QueryReduction::kMax;
+  if (name == "last") return QueryReduction::kLast;
+  return InvalidArgument(option + " " + name + ": must be mean, max or last");
+}
+
 BlockSummaries::BlockSummaries(const KvLayout& layout, int n_layer, BlockScore score)
     : layout_(layout), n_layer_(n_layer), score_(score) {}
 
-size_t BlockSummaries::n_numbers() const {
-  switch (score_) {
-    case BlockScore::kMean:
-      return Z(layout_.head_dim);
-    case BlockScore::kNorm:
-      return 1;
-    default:
-      return 2 * Z(layout_.head_dim);  // least, most
-  }
+size_t BlockSummaries::n_numbers() const { return Numbers(layout_, score_); }
+
+size_t BlockSummaries::BytesOf(int n_blocks, const KvLayout& layout, int n_layer, BlockScore score) {
+  return WithSpare(Z(int64_t{n_blocks} * n_layer * layout.n_kv_head) * Numbers(layout, score)) *
+         sizeof(float);
 }
 
 size_t BlockSummaries::At(int block, int layer, int kv_head) const {
@@ -58,7 +74,10 @@ void BlockSummaries::Follow(const KvCache& source) {
   LS_CHECK(source.n_slots() == source.length());
   const int n_blocks = source.length() / kKeyBlock;
   if (n_blocks <= n_blocks_) return;
-  numbers_.resize(At(n_blocks, 0, 0));
+  // Most of the memory is that of one long context: it is not doubled for a few blocks more.
+  const size_t needed = At(n_blocks, 0, 0);
+  if (numbers_.capacity() < needed) numbers_.reserve(WithSpare(needed));
+  numbers_.resize(needed);
   const int dim = layout_.head_dim;
   std::vector<float> keys(Z(int64_t{kKeyBlock} * dim));
   for (int layer = 0; layer < n_layer_; ++layer) {
@@ -96,6 +115,7 @@ void BlockSummaries::Follow(const KvCache& source) {
       }
     }
   }
+  n_summarised_ += n_blocks - n_blocks_;
   n_blocks_ = n_blocks;
 }
 
@@ -104,32 +124,41 @@ void BlockSummaries::Truncate(int length) {
   numbers_.resize(At(n_blocks_, 0, 0));
 }
 
+float BlockSummaries::ScoreOf(std::span<const float> q, const float* numbers) const {
+  switch (score_) {
+    case BlockScore::kMinMax:
+      return std::max(Dot(q, numbers + q.size()), Dot(q, numbers));
+    case BlockScore::kQuest:
+      return Bound(q, numbers, numbers + q.size());
+    case BlockScore::kMean:
+      return Dot(q, numbers);
+    case BlockScore::kNorm:
+      return *numbers;
+  }
+  return 0;
+}
+
 void BlockSummaries::Score(int layer, int kv_head, std::span<const float> queries, int first,
-                           std::span<float> scores) const {
+                           std::span<float> scores, int n_rows, QueryReduction reduce) const {
   const auto dim = Z(layout_.head_dim);
-  LS_CHECK(queries.size() % dim == 0 && scores.size() == Z(n_blocks_ - first));
-  const size_t group = queries.size() / dim;
+  LS_CHECK(n_rows > 0 && queries.size() % (Z(n_rows) * dim) == 0 && scores.size() == Z(n_blocks_ - first));
+  const size_t group = queries.size() / (Z(n_rows) * dim);
+  const size_t n_counted = reduce == QueryReduction::kLast ? 1 : Z(n_rows);
+  const size_t n_summed = reduce == QueryReduction::kMean ? n_counted * group : group;
   for (int block = first; block < n_blocks_; ++block) {
     const float* numbers = numbers_.data() + At(block, layer, kv_head);
+    const auto score_of = [&](size_t row, size_t head) {
+      return ScoreOf(queries.subspan((row * group + head) * dim, dim), numbers);
+    };
     float sum = 0;
-    for (size_t h = 0; h < group; ++h) {
-      const auto q = queries.subspan(h * dim, dim);
-      switch (score_) {
-        case BlockScore::kMinMax:
-          sum += std::max(Dot(q, numbers + dim), Dot(q, numbers));
-          break;
-        case BlockScore::kQuest:
-          sum += Bound(q, numbers, numbers + dim);
-          break;
-        case BlockScore::kMean:
-          sum += Dot(q, numbers);
-          break;
-        case BlockScore::kNorm:
-          sum += *numbers;
-          break;
+    for (size_t i = 0; i < n_summed; ++i) {
+      float score = score_of(i / group, i % group);
+      for (size_t row = 1; row < n_counted && reduce == QueryReduction::kMax; ++row) {
+        score = std::max(score, score_of(row, i));
       }
+      sum += score;
     }
-    scores[Z(block - first)] = sum / static_cast<float>(group);
+    scores[Z(block - first)] = sum / static_cast<float>(n_summed);
   }
 }
 

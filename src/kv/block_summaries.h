@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +29,17 @@ enum class BlockScore : unsigned char {
 // "minmax", "quest", "mean", "norm"; the message of another name begins with `option`.
 Result<BlockScore> ParseBlockScore(const std::string& name, const std::string& option);
 
+// What the scores that several queries give a block are made to, head by head (research: specpv.md 2.3); of
+// the query heads of a KV head then counts the mean. One query: all are the same.
+enum class QueryReduction : unsigned char {
+  kMean,
+  kMax,
+  kLast,  // the last verified token's query alone: the first row, which is the root of what is drafted
+};
+
+// "mean", "max", "last"; the message of another name begins with `option`.
+Result<QueryReduction> ParseQueryReduction(const std::string& name, const std::string& option);
+
 class BlockSummaries {
  public:
   // `score` decides what is kept.
@@ -39,21 +51,27 @@ class BlockSummaries {
   void Truncate(int length);
 
   int n_blocks() const { return n_blocks_; }
-  // Scores of blocks [first, n_blocks()) of one layer and KV head for its query heads: of each block the mean
-  // over them. `queries`: (group, head_dim) of that KV head.
-  void Score(int layer, int kv_head, std::span<const float> queries, int first,
-             std::span<float> scores) const;
+  // So far; more than n_blocks() where some were forgotten.
+  int64_t n_summarised() const { return n_summarised_; }
+  // Scores of blocks [first, n_blocks()) of one layer and KV head for its query heads. `queries`: (n_rows,
+  // group, head_dim) of that KV head.
+  void Score(int layer, int kv_head, std::span<const float> queries, int first, std::span<float> scores,
+             int n_rows = 1, QueryReduction reduce = QueryReduction::kMean) const;
 
+  // What so many blocks take, with what is kept for those that follow.
+  static size_t BytesOf(int n_blocks, const KvLayout& layout, int n_layer, BlockScore score);
   size_t bytes() const { return numbers_.capacity() * sizeof(float); }
 
  private:
   size_t n_numbers() const;  // of a block of one KV head
+  float ScoreOf(std::span<const float> q, const float* numbers) const;
   size_t At(int block, int layer, int kv_head) const;
 
   const KvLayout layout_;
   const int n_layer_;
   const BlockScore score_;
   int n_blocks_ = 0;
+  int64_t n_summarised_ = 0;
   std::vector<float> numbers_;  // (n_blocks, n_layer, n_kv_head, n_numbers)
 };
 

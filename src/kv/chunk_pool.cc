@@ -15,14 +15,16 @@
 namespace longspec {
 
 // Some chunks that were given back wait for the next who wants one: fresh memory costs more than filling it.
-// A share of those in use, so that each of many sequences that stand at the end of a chunk finds one.
+// Half of those in use, so that each of many sequences that stand at the end of their second chunk finds one;
+// never more than could be held beside those that are.
 struct ChunkPool::Shared {
   static constexpr size_t kMostSpare = 256;
-  size_t most_spare() const { return std::min(kMostSpare, 4 + in_memory / 4); }
+  size_t most_spare() const { return std::min({kMostSpare, 4 + in_memory / 2, most_in_memory - in_memory}); }
 
   std::mutex mutex;
   size_t held = 0;
   size_t in_memory = 0;  // of them
+  size_t most_in_memory = std::numeric_limits<size_t>::max();
   std::vector<AlignedBuffer> spare;
   std::shared_ptr<SpillFile> file;  // null: not needed yet
 };
@@ -39,6 +41,10 @@ ChunkPool::ChunkPool(const KvLayout& layout, int n_layer, size_t most_chunks, Kv
       offload_(std::move(offload)),
       shared_(std::make_shared<Shared>()) {
   shared_->spare.reserve(Shared::kMostSpare);
+  if (most_chunks_ > 0) shared_->most_in_memory = most_chunks_;
+  if (!offload_.folder.empty()) {
+    shared_->most_in_memory = std::min(shared_->most_in_memory, offload_.memory_chunks);
+  }
 }
 
 Result<KvChunkRef> ChunkPool::Take() {
@@ -125,6 +131,11 @@ Result<KvChunkRef> ChunkPool::Copy(const KvChunkRef& of, int n) {
     }
   }
   return copy;
+}
+
+size_t ChunkPool::spare() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->spare.size();
 }
 
 size_t ChunkPool::held() const {

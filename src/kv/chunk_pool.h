@@ -66,6 +66,7 @@ class ChunkPool {
   size_t chunk_bytes() const { return chunk_bytes_; }
   size_t most_chunks() const { return most_chunks_; }
   size_t held() const;          // chunks
+  size_t spare() const;         // chunks that were given back and wait for who takes the next one
   uint64_t file_bytes() const;  // on the disk
   size_t free() const;          // chunks that Take still gives; the largest number where there is no limit
 

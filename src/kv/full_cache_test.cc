@@ -239,6 +239,33 @@ TEST(ChunkPool, ChunksOutliveTheirPool) {
   (*chunk)->data()[0] = std::byte{1};
 }
 
+// Sequences that all stand at the end of a chunk take one each and give it back, round after round.
+TEST(ChunkPool, KeepsAChunkForEachOfManySequences) {
+  constexpr size_t kSequences = 16;
+  ChunkPool pool(Layout(CacheType::kF16, CacheType::kF16), kLayers);
+  std::vector<KvChunkRef> held, taken;
+  for (size_t i = 0; i < 2 * kSequences; ++i) held.push_back(*pool.Take());
+  for (size_t i = 0; i < kSequences; ++i) taken.push_back(*pool.Take());
+  taken.clear();
+  EXPECT_EQ(pool.spare(), kSequences);
+  held.clear();
+  EXPECT_LE(pool.spare(), kSequences);
+}
+
+// What waits is never more than what could be held at once.
+TEST(ChunkPool, SparesStayWithinTheLimit) {
+  ChunkPool pool(Layout(CacheType::kF16, CacheType::kF16), kLayers, 5);
+  std::vector<KvChunkRef> held;
+  for (int i = 0; i < 5; ++i) held.push_back(*pool.Take());
+  EXPECT_FALSE(pool.Take().ok());
+  for (size_t left = 4;; --left) {
+    held.pop_back();
+    EXPECT_LE(pool.spare() + pool.held(), 5U);
+    if (left == 0) break;
+  }
+  EXPECT_GT(pool.spare(), 0U);
+}
+
 // --- Chunks in a file. ---
 
 size_t FilesIn(const std::string& folder) {

@@ -11,12 +11,11 @@
 
 #include "base/aligned_buffer.h"
 #include "base/check.h"
+#include "base/size.h"
 #include "base/status_macros.h"
 
 namespace longspec {
 namespace {
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 class ReindexedCacheImpl final : public ReindexedCache {
  public:
@@ -58,7 +57,7 @@ class ReindexedCacheImpl final : public ReindexedCache {
 
   Status Choose(std::span<const float> scores) override {
     LS_CHECK(!transaction_open());
-    if (length_ == 0) return {};
+    if (length_ == 0 || sees_all_) return {};
     const int n_chunks = NewestChunk() + 1;
     std::vector<double> mean(Z(n_chunks));
     for (int c = 0; c < n_chunks; ++c) {
@@ -80,8 +79,15 @@ class ReindexedCacheImpl final : public ReindexedCache {
   Status HoldLast(int n_chunks) override {
     std::vector<int32_t> last;
     const int end = length_ == 0 ? 0 : NewestChunk() + 1;
-    for (int c = std::max(0, end - n_chunks); c < end; ++c) last.push_back(c);
+    for (int c = sees_all_ ? 0 : std::max(0, end - n_chunks); c < end; ++c) last.push_back(c);
     return Hold(last);
+  }
+
+  Status SeeAll(bool all) override {
+    LS_CHECK(!transaction_open());
+    if (all == sees_all_) return {};
+    sees_all_ = all;
+    return HoldLast(options_.n_chunks);
   }
 
   std::span<const int32_t> chunks() const override { return chunks_; }
@@ -90,7 +96,7 @@ class ReindexedCacheImpl final : public ReindexedCache {
   // What a long prompt leaves in the set is cut to what its next rows are to see.
   Status Reserve(int n_rows) override {
     if (held_.empty() && length_ > 0) LS_TRY(HoldLast(options_.n_chunks));
-    if (n_rows >= options_.prompt_rows && n_slots() > options_.prefill_window) {
+    if (!sees_all_ && n_rows >= options_.prompt_rows && n_slots() > options_.prefill_window) {
       LS_TRY(HoldLast((options_.prefill_window + options_.chunk - 1) / options_.chunk + 1));
     }
     LS_TRY(MakeRoom(n_slots() + n_rows));
@@ -213,6 +219,7 @@ class ReindexedCacheImpl final : public ReindexedCache {
   const int n_layer_;
   const Rotary rotary_;
   const ReindexOptions options_;
+  bool sees_all_ = false;
   int length_ = 0;
   int n_speculated_ = 0;
   std::vector<float> keys_;        // the store: (length, n_layer, n_kv_head, head_dim), not rotated

@@ -48,6 +48,11 @@ class ReindexedCache : public KvCache {
   // transaction is open.
   virtual Status HoldLast(int n_chunks) = 0;
 
+  // All: from now on every position is seen, where it is, as without a choice: nothing is chosen, and a
+  // prompt's rows see all before them. Not all: the set is the last chunks, until the next choice. REQUIRES:
+  // no transaction is open.
+  virtual Status SeeAll(bool all) = 0;
+
   // The chunks of the set, ascending.
   virtual std::span<const int32_t> chunks() const = 0;
 };

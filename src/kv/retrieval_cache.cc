@@ -9,13 +9,12 @@
 
 #include "base/aligned_buffer.h"
 #include "base/check.h"
+#include "base/size.h"
 #include "base/status_macros.h"
 #include "kv/copy_slot.h"
 
 namespace longspec {
 namespace {
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 constexpr int32_t kNothing = -1;  // in the place of a block
 
@@ -56,6 +55,7 @@ class RetrievalCacheImpl final : public RetrievalCache {
     LS_CHECK(std::ssize(by_layer) == n_layer_ && n_rows >= 1);
     const size_t of_head = Z(int64_t{n_head_ / layout_.n_kv_head} * layout_.head_dim);
     queries_.clear();
+    n_rows_ = n_rows;
     for (const float* rows : by_layer) {
       for (size_t head = 0; head < Z(layout_.n_kv_head); ++head) {
         for (size_t row = 0; row < Z(n_rows); ++row) {
@@ -91,7 +91,8 @@ class RetrievalCacheImpl final : public RetrievalCache {
     for (int layer = 0; layer < n_layer_ && n_blocks_ > 0; ++layer) {
       for (int head = 0; head < layout_.n_kv_head; ++head) {
         const size_t at = Z(int64_t{layer} * layout_.n_kv_head + head) * of_head;
-        summaries_.Score(layer, head, std::span(queries_).subspan(at, of_head), first, scores);
+        summaries_.Score(layer, head, std::span(queries_).subspan(at, of_head), first, scores, n_rows_,
+                         options_.reduce);
         BestBlocks(std::span(scores).first(Z(end - first)), first, n_blocks_, &best);
         CopyBlocks(source, layer, head, best);
       }
@@ -99,12 +100,23 @@ class RetrievalCacheImpl final : public RetrievalCache {
     n_fixed_ = n_fixed;
     recent_begin_ = followed_ = recent_begin;
     lost_ = false;
-    ++n_choices_;
+    ++work_.choices;
     return CopyRecent(source);
   }
 
+  void Prepare(const KvCache& source) override { summaries_.Follow(source); }
+
+  void Forget(int length) override {
+    Drop(std::min(length, length_));
+    summaries_.Truncate(length);
+  }
+
   int recent_begin() const override { return recent_begin_; }
-  int64_t n_choices() const override { return n_choices_; }
+  RetrievalWork work() const override {
+    RetrievalWork work = work_;
+    work.blocks_summarised = summaries_.n_summarised();
+    return work;
+  }
   std::span<const int32_t> blocks(int layer, int kv_head) const override {
     if (n_fixed_ == 0) return {};
     return std::span(held_).subspan(Z((int64_t{layer} * layout_.n_kv_head + kv_head) * n_blocks_),
@@ -112,15 +124,7 @@ class RetrievalCacheImpl final : public RetrievalCache {
   }
 
   void Truncate(int length) override {
-    LS_CHECK(length >= 0 && length <= length_ && n_speculated_ == 0);
-    if (length < recent_begin_) {  // some of what was chosen is gone
-      lost_ = true;
-      n_fixed_ = 0;
-      recent_begin_ = length;
-      std::ranges::fill(held_, kNothing);
-    }
-    length_ = length;
-    followed_ = std::min(followed_, length);
+    Drop(length);
     summaries_.Truncate(length);
   }
 
@@ -146,6 +150,19 @@ class RetrievalCacheImpl final : public RetrievalCache {
 
  private:
   size_t chunk_bytes() const { return Z(n_layer_) * layout_.layer_bytes(); }
+
+  // Held positions from `length` on.
+  void Drop(int length) {
+    LS_CHECK(length >= 0 && length <= length_ && n_speculated_ == 0);
+    if (length < recent_begin_) {  // some of what was chosen is gone
+      lost_ = true;
+      n_fixed_ = 0;
+      recent_begin_ = length;
+      std::ranges::fill(held_, kNothing);
+    }
+    length_ = length;
+    followed_ = std::min(followed_, length);
+  }
 
   Status MakeRoom(int n_slots) {
     try {
@@ -178,6 +195,7 @@ class RetrievalCacheImpl final : public RetrievalCache {
       const KvWriter to = Writer(layer);
       for (int p = followed_; p < length; ++p) CopySlot(from, p, to, n_fixed_ + p - recent_begin_);
     }
+    work_.positions_copied += length - followed_;
     length_ = followed_ = length;
     return {};
   }
@@ -199,6 +217,7 @@ class RetrievalCacheImpl final : public RetrievalCache {
     for (size_t i = 0; i < blocks.size(); ++i) {
       if (held[i] == blocks[i]) continue;
       held[i] = blocks[i];
+      ++work_.blocks_copied;
       CopyBlock(from, blocks[i] * kKeyBlock, to, options_.sink + static_cast<int>(i) * kKeyBlock, head);
     }
   }
@@ -217,15 +236,27 @@ class RetrievalCacheImpl final : public RetrievalCache {
   int followed_ = 0;   // recent positions before it are the source's
   bool lost_ = false;  // positions before recent_begin_ are nowhere
   int n_speculated_ = 0;
-  int64_t n_choices_ = 0;
+  RetrievalWork work_;
   BlockSummaries summaries_;
-  std::vector<float> queries_;  // (n_layer, n_kv_head, rows that choose, group, head_dim)
+  int n_rows_ = 1;              // that choose
+  std::vector<float> queries_;  // (n_layer, n_kv_head, n_rows, group, head_dim)
   std::vector<int32_t> held_;   // (n_layer, n_kv_head, n_blocks): what the fixed slots hold
   std::vector<AlignedBuffer> chunks_;
   std::vector<std::byte*> bases_;
 };
 
 }  // namespace
+
+WorkingSetMemory PlanRetrievalCache(const KvLayout& layout, int n_layer, int n_head,
+                                    const RetrievalOptions& options, int most_rows, int n_query_rows) {
+  const auto u = [](int n) { return static_cast<uint64_t>(n); };
+  const uint64_t slots =
+      u(options.sink) + u(options.budget) + u(options.window) + u(options.refresh) + kKeyBlock + u(most_rows);
+  const uint64_t queries = u(n_query_rows) * u(n_layer) * u(n_head) * u(layout.head_dim) * sizeof(float);
+  const uint64_t held = u(n_layer) * u(layout.n_kv_head) * u(options.budget / kKeyBlock) * sizeof(int32_t);
+  return {.fixed = (slots / kKvChunk + 1) * u(n_layer) * layout.layer_bytes() + queries + held,
+          .source_chunk = BlockSummaries::BytesOf(kKvChunk / kKeyBlock, layout, n_layer, options.score)};
+}
 
 std::unique_ptr<RetrievalCache> MakeRetrievalCache(const KvLayout& layout, int n_layer, int n_head,
                                                    const RetrievalOptions& options) {

@@ -2,9 +2,9 @@
 //
 // A working set that chooses what to see (SpecPV, arXiv 2512.02337; TriForce, arXiv 2404.11912): the first
 // `sink` positions; `budget` positions in blocks of 16, for each layer and KV head those that the last query
-// scores highest (of several rows' queries: their mean score); and all positions from some point before the
-// end on, which grow until the next choice. Keys keep the rotation of their original positions, so a choice
-// is a copy of bytes.
+// scores highest (of several rows' queries: what their scores are reduced to); and all positions from some
+// point before the end on, which grow until the next choice. Keys keep the rotation of their original
+// positions, so a choice is a copy of bytes.
 //
 // Slots: [0, sink) the sink, [sink, sink + budget) the chosen blocks in ascending order, then the recent
 // positions one by one. As long as everything fits, slots are positions and attention is that of the full
@@ -26,6 +26,21 @@ struct RetrievalOptions {
   int window = 128;   // recent positions right after a choice, at least
   int refresh = 64;   // positions after which is chosen anew
   BlockScore score = BlockScore::kMinMax;
+  QueryReduction reduce = QueryReduction::kMean;
+};
+
+// What a working set takes, known before there is one, in bytes.
+struct WorkingSetMemory {
+  uint64_t fixed = 0;
+  uint64_t source_chunk = 0;  // for each kKvChunk positions of its source, besides
+};
+
+// What a cache has done so far, of all layers and KV heads where not said otherwise.
+struct RetrievalWork {
+  int64_t choices = 0;
+  int64_t positions_copied = 0;   // recent ones, each once whatever the layers
+  int64_t blocks_copied = 0;      // chosen ones, of one KV head each
+  int64_t blocks_summarised = 0;  // each once whatever the layers
 };
 
 class RetrievalCache : public WorkingSet {
@@ -35,10 +50,15 @@ class RetrievalCache : public WorkingSet {
   virtual Status Choose(const KvCache& source, int recent_begin) = 0;
 
   virtual int recent_begin() const = 0;
-  virtual int64_t n_choices() const = 0;  // so far
+  virtual RetrievalWork work() const = 0;
   // Of one layer and KV head: the chosen blocks, ascending. Empty: everything is held.
   virtual std::span<const int32_t> blocks(int layer, int kv_head) const = 0;
 };
+
+// Of a set that rows of its own are appended to, `most_rows` at a time, and that is chosen by the queries of
+// `n_query_rows`.
+WorkingSetMemory PlanRetrievalCache(const KvLayout& layout, int n_layer, int n_head,
+                                    const RetrievalOptions& options, int most_rows, int n_query_rows = 1);
 
 // `n_head`: query heads of the target.
 std::unique_ptr<RetrievalCache> MakeRetrievalCache(const KvLayout& layout, int n_layer, int n_head,

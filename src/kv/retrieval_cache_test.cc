@@ -218,15 +218,125 @@ TEST(RetrievalCache, SeveralRowsChooseByTheMeanScore) {
   part->SetQueries(rows[1].views);
   Grow(*source, 41, rng);
   ASSERT_TRUE(part->Follow(*source).ok());
-  EXPECT_EQ(part->n_choices(), 2);
+  EXPECT_EQ(part->work().choices, 2);
   ExpectHolds(*source, *part, kSmall);
 }
 
-// SpecPV's own example: q (1, -1), most (2, 3), least (-1, -2): 1, where Quest's bound is 4.
-TEST(BlockSummaries, ScoreSpecPvsExample) {
+// A set of exactly the text's size has all of it, each position in its place; where the text is a block
+// longer, each KV head leaves out one of its own (research: specpv.md 10.4, 10.9).
+TEST(RetrievalCache, ASetOfTheTextsSizeHasAllOfIt) {
+  std::mt19937 rng(3);
+  const auto source = MakeFullCache(Layout(CacheType::kF16), kLayers, 1000);
+  const int size = kSmall.sink + kSmall.budget + kSmall.window;
+  Grow(*source, size, rng);
+  const auto part = MakeRetrievalCache(Layout(CacheType::kF16), kLayers, kHeads * kGroup, kSmall);
+  const Queries queries(5);
+  part->SetQueries(queries.views);
+  ASSERT_TRUE(part->Choose(*source, kSmall.sink + kSmall.budget).ok());
+  EXPECT_EQ(part->blocks(0, 0).size(), 4U);  // they were chosen
+  ASSERT_EQ(part->n_slots(), size);
+  for (int layer = 0; layer < kLayers; ++layer) {
+    for (int head = 0; head < kHeads; ++head) {
+      for (int p = 0; p < size; ++p) ExpectSamePosition(*source, p, *part, p, layer, head);
+    }
+  }
+  Grow(*source, kKeyBlock, rng);
+  ASSERT_TRUE(part->Choose(*source, kSmall.sink + kSmall.budget + kKeyBlock).ok());
+  EXPECT_EQ(part->n_slots(), size);
+  ExpectHolds(*source, *part, kSmall);
+  int n_other = 0;
+  for (int layer = 0; layer < kLayers; ++layer) {
+    n_other += !std::ranges::equal(part->blocks(layer, 0), part->blocks(layer, 1));
+  }
+  EXPECT_GT(n_other, 0);
+}
+
+// Which head of a group a query is of changes nothing (research: specpv.md 10.8).
+TEST(RetrievalCache, HeadsOfAGroupHaveOneVoteEach) {
+  std::mt19937 rng(3);
+  const auto source = MakeFullCache(Layout(CacheType::kF32), kLayers, 1000);
+  Grow(*source, 350, rng);
+  const Queries queries(5);
+  Queries turned = queries;
+  for (size_t layer = 0; layer < kLayers; ++layer) {
+    std::vector<float>& numbers = turned.numbers[layer];
+    for (size_t head = 0; head < kHeads; ++head) {
+      const auto begin = numbers.begin() + static_cast<std::ptrdiff_t>(head * kGroup * kDim);
+      std::rotate(begin, begin + kDim, begin + kGroup * kDim);
+    }
+    turned.views[layer] = numbers.data();
+  }
+  EXPECT_NE(turned.numbers[0], queries.numbers[0]);
+  const auto choose = [&](const Queries& by) {
+    const auto part = MakeRetrievalCache(Layout(CacheType::kF32), kLayers, kHeads * kGroup, kSmall);
+    part->SetQueries(by.views);
+    EXPECT_TRUE(part->Follow(*source).ok());
+    std::vector<int32_t> all;
+    for (int layer = 0; layer < kLayers; ++layer) {
+      for (int head = 0; head < kHeads; ++head) {
+        all.insert(all.end(), part->blocks(layer, head).begin(), part->blocks(layer, head).end());
+      }
+    }
+    return all;
+  };
+  EXPECT_EQ(choose(turned), choose(queries));
+}
+
+// How several rows' scores are reduced makes no difference for one (research: specpv.md 10.18), and does for
+// three: each KV head chooses as its scores, head by head, say.
+TEST(RetrievalCache, ReductionsAreOfRowsAndEqualForOne) {
+  std::mt19937 rng(3);
+  const auto source = MakeFullCache(Layout(CacheType::kF32), kLayers, 1000);
+  Grow(*source, 350, rng);
+  const Queries rows[] = {Queries(5), Queries(6), Queries(7)};
+  using Chosen = std::vector<std::vector<int32_t>>;  // by layer and KV head
+  const auto choose = [&](size_t n_rows, QueryReduction reduce) {
+    RetrievalOptions options = kSmall;
+    options.reduce = reduce;
+    const auto part = MakeRetrievalCache(Layout(CacheType::kF32), kLayers, kHeads * kGroup, options);
+    std::vector<std::vector<float>> together(kLayers);
+    std::vector<const float*> views;
+    for (size_t layer = 0; layer < kLayers; ++layer) {
+      for (const Queries& row : std::span(rows).first(n_rows)) {
+        together[layer].insert(together[layer].end(), row.numbers[layer].begin(), row.numbers[layer].end());
+      }
+      views.push_back(together[layer].data());
+    }
+    part->SetQueries(views, static_cast<int>(n_rows));
+    EXPECT_TRUE(part->Follow(*source).ok());
+    Chosen chosen;
+    for (int layer = 0; layer < kLayers; ++layer) {
+      for (int head = 0; head < kHeads; ++head) {
+        chosen.emplace_back(part->blocks(layer, head).begin(), part->blocks(layer, head).end());
+      }
+    }
+    return chosen;
+  };
+  const Chosen mean = choose(1, QueryReduction::kMean);
+  EXPECT_EQ(choose(1, QueryReduction::kMax), mean);
+  EXPECT_EQ(choose(1, QueryReduction::kLast), mean);
+  EXPECT_EQ(choose(3, QueryReduction::kLast), mean);  // of the first row alone
+  EXPECT_NE(choose(3, QueryReduction::kMean), mean);
+  EXPECT_NE(choose(3, QueryReduction::kMax), mean);
+  EXPECT_NE(choose(3, QueryReduction::kMax), choose(3, QueryReduction::kMean));
+}
+
+TEST(BlockSummaries, ReductionsByTheirNames) {
+  for (const auto& [name, reduce] : {std::pair("mean", QueryReduction::kMean),
+                                     {"max", QueryReduction::kMax},
+                                     {"last", QueryReduction::kLast}}) {
+    const auto parsed = ParseQueryReduction(name, "--x");
+    ASSERT_TRUE(parsed.ok());
+    EXPECT_EQ(*parsed, reduce);
+  }
+  EXPECT_EQ(ParseQueryReduction("sum", "--x").status().message(), "--x sum: must be mean, max or last");
+}
+
+// One block with most (2, 3) and least (-1, -2) in its first two elements.
+std::unique_ptr<KvCache> SpecPvsBlock() {
   const KvLayout layout = {
       .k_type = CacheType::kF32, .v_type = CacheType::kF32, .n_kv_head = 1, .head_dim = 16};
-  const auto source = MakeFullCache(layout, 1, 16);
+  auto source = MakeFullCache(layout, 1, 16);
   auto rows = source->Begin(16);
   for (int i = 0; i < 16; ++i) {
     float k[16] = {}, v[16] = {};
@@ -243,15 +353,40 @@ TEST(BlockSummaries, ScoreSpecPvsExample) {
                                        .v_type = kernels::KvType::kF32});
   }
   rows->CommitAll();
+  return source;
+}
+
+// SpecPV's own example: q (1, -1), most (2, 3), least (-1, -2): 1, where Quest's bound is 4.
+TEST(BlockSummaries, ScoreSpecPvsExample) {
+  const auto source = SpecPvsBlock();
   std::vector<float> q(16), score(1);
   q[0] = 1;
   q[1] = -1;
   for (const auto& [kind, expected] : {std::pair(BlockScore::kMinMax, 1.0F), {BlockScore::kQuest, 4.0F}}) {
-    BlockSummaries summaries(layout, 1, kind);
+    BlockSummaries summaries(source->Span(0).layout, 1, kind);
     summaries.Follow(*source);
     ASSERT_EQ(summaries.n_blocks(), 1);
     summaries.Score(0, 0, q, 0, score);
     EXPECT_EQ(score[0], expected);
+  }
+}
+
+// Three rows of two query heads, whose scores of that block are 1 and 4, 3 and 2, 1 and 0.
+TEST(BlockSummaries, ScoresOfSeveralRowsAreReducedHeadByHead) {
+  const auto source = SpecPvsBlock();
+  BlockSummaries summaries(source->Span(0).layout, 1, BlockScore::kMinMax);
+  summaries.Follow(*source);
+  std::vector<float> queries, score(1);
+  for (const auto& [x, y] :
+       {std::pair(1.0F, -1.0F), {2.0F, 0.0F}, {0.0F, 1.0F}, {0.0F, -1.0F}, {-1.0F, 0.0F}, {0.0F, 0.0F}}) {
+    queries.insert(queries.end(), {x, y});
+    queries.resize(queries.size() + 14);
+  }
+  for (const auto& [reduce, expected] : {std::pair(QueryReduction::kMean, 11.0F / 6),
+                                         {QueryReduction::kMax, (3.0F + 4.0F) / 2},
+                                         {QueryReduction::kLast, (1.0F + 4.0F) / 2}}) {
+    summaries.Score(0, 0, queries, 0, score, 3, reduce);
+    EXPECT_EQ(score[0], expected) << static_cast<int>(reduce);
   }
 }
 
@@ -314,16 +449,16 @@ TEST(RetrievalCache, FollowsASourceThatGrows) {
     ASSERT_TRUE(part->Follow(*source).ok());
     ExpectHolds(*source, *part, kSmall);
     if (source->length() <= 16 + 64 + 24 + 16) {
-      EXPECT_EQ(part->n_choices(), 0);
+      EXPECT_EQ(part->work().choices, 0);
       EXPECT_EQ(part->n_slots(), source->length());
     }
-    if (part->n_choices() != choices) {
+    if (part->work().choices != choices) {
       EXPECT_GT(part->recent_begin(), recent);
       fresh_choice();
     } else {
       EXPECT_EQ(part->recent_begin(), recent);
     }
-    choices = part->n_choices();
+    choices = part->work().choices;
     // Rows of its own are forgotten by the next Follow.
     Grow(*part, 3, rng);
     EXPECT_EQ(part->length(), source->length() + 3);
@@ -346,6 +481,42 @@ TEST(RetrievalCache, TruncateForgetsAndFollowsAgain) {
       Grow(*source, 11, rng);
       ASSERT_TRUE(part->Follow(*source).ok());
       ExpectHolds(*source, *part, kSmall);
+    }
+  }
+}
+
+// What a prompt's chunks were prepared for is not computed again when is chosen, and neither is what a text
+// has in common with the one before.
+TEST(RetrievalCache, PreparesSummariesOnce) {
+  std::mt19937 rng(9);
+  const auto source = MakeFullCache(Layout(CacheType::kF16), kLayers, 1000);
+  const auto part = MakeRetrievalCache(Layout(CacheType::kF16), kLayers, kHeads * kGroup, kSmall);
+  for (int i = 0; i < 10; ++i) {
+    Grow(*source, 40, rng);
+    part->Prepare(*source);
+    EXPECT_EQ(part->work().blocks_summarised, source->length() / kKeyBlock);
+  }
+  ASSERT_TRUE(part->Follow(*source).ok());
+  EXPECT_EQ(part->work().blocks_summarised, 400 / kKeyBlock);
+  EXPECT_EQ(part->work().choices, 1);
+  EXPECT_EQ(part->work().blocks_copied, kLayers * kHeads * 4);
+  EXPECT_EQ(part->work().positions_copied, 400 - part->recent_begin());
+  for (const int kept : {399, 330, 50, 0}) {
+    part->Forget(kept);
+    source->Truncate(kept);
+    Grow(*source, 400 - kept, rng);
+    const int64_t before = part->work().blocks_summarised;
+    part->Prepare(*source);
+    const Queries queries(5);
+    part->SetQueries(queries.views);
+    ASSERT_TRUE(part->Follow(*source).ok());
+    EXPECT_EQ(part->work().blocks_summarised - before, 400 / kKeyBlock - kept / kKeyBlock) << kept;
+    ExpectHolds(*source, *part, kSmall);
+    const auto fresh = MakeRetrievalCache(Layout(CacheType::kF16), kLayers, kHeads * kGroup, kSmall);
+    fresh->SetQueries(queries.views);
+    ASSERT_TRUE(fresh->Choose(*source, part->recent_begin()).ok());
+    if (kept < 300) {  // it had to choose anew
+      EXPECT_TRUE(std::ranges::equal(fresh->blocks(1, 1), part->blocks(1, 1)));
     }
   }
 }

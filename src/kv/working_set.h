@@ -14,9 +14,14 @@ class WorkingSet : public KvCache {
  public:
   // Makes this cache hold what it is to hold of `source`, and drops rows of its own. Only what it does not
   // have from there yet is copied. REQUIRES: `source` keeps every position, has the same layout and layers,
-  // and has not changed a position since the last call other than by growing; after anything else,
-  // Truncate(0) first.
+  // and has not changed a position since the last call other than by growing; after anything else, Forget
+  // first.
   virtual Status Follow(const KvCache& source) = 0;
+  // Takes in what choosing will ask of the positions that `source` holds, as far as it is not known yet, so
+  // that Follow has less to do: while a prompt is read. REQUIRES: as Follow.
+  virtual void Prepare(const KvCache& /*source*/) {}
+  // Positions of the source from `length` on are others than they were, or gone.
+  virtual void Forget(int /*length*/) { Truncate(0); }
 
   // Whether what it holds depends on what the target asked for last.
   virtual bool wants_queries() const { return false; }

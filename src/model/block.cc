@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/size.h"
 #include "kernels/packing.h"
 
 namespace longspec {
@@ -12,8 +13,6 @@ namespace {
 
 using kernels::kQuantBlock;
 using kernels::Q8Block;
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 // What weights multiply instead of float activations, of numbers [at, at + n) of a product's whole input;
 // both multiples of 32.

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/size.h"
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
@@ -24,8 +25,6 @@ namespace {
 
 constexpr int kLayers = 5;
 const Taps kNoTaps;
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 std::vector<int32_t> Tokens(int n, unsigned seed) {
   std::mt19937 rng(seed);

@@ -14,6 +14,7 @@
 #include "attention/tree_rows.h"
 #include "base/aligned_buffer.h"
 #include "base/check.h"
+#include "base/size.h"
 #include "base/status_macros.h"
 #include "kv/copy_slot.h"
 #include "model/block.h"
@@ -23,8 +24,6 @@
 
 namespace longspec {
 namespace {
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 AttentionWeights AttentionOf(const LlamaLayer& layer) {
   return {.norm = layer.attn_norm,

@@ -8,6 +8,7 @@
 #include "model/architecture.h"
 #include "model/llama.h"
 #include "model/llama_tensors.h"
+#include "model/read_rope.h"
 #include "tensor/dequantize.h"
 
 namespace longspec {
@@ -28,59 +29,6 @@ Result<int> ReadSize(const GgufFile& file, const std::string& key, uint64_t max)
 Result<int> ReadSizeOr(const GgufFile& file, const std::string& key, uint64_t max, int fallback) {
   if (!file.Has(key)) return fallback;
   return ReadSize(file, key, max);
-}
-
-Result<RopeConfig> ReadRope(const GgufFile& file, const LlamaConfig& c, const RopeOptions& options) {
-  using Scaling = RopeOptions::Scaling;
-  const std::string prefix = c.architecture + ".rope.";
-  RopeConfig rope;
-  LS_ASSIGN(rope.n_rot, ReadSizeOr(file, prefix + "dimension_count", kMaxWidth, c.head_dim));
-  if (rope.n_rot % 2 != 0 || rope.n_rot > c.head_dim) {
-    return Corrupt(file.path() + ": " + prefix + "dimension_count is " + std::to_string(rope.n_rot) +
-                   ", expected an even number up to the head dimension " + std::to_string(c.head_dim));
-  }
-  LS_ASSIGN(rope.freq_base, file.GetFloatOr(prefix + "freq_base", 10000.0));
-  LS_ASSIGN(const std::string type, file.GetStringOr(prefix + "scaling.type", "none"));
-  LS_ASSIGN(rope.scale, file.GetFloatOr(prefix + "scaling.factor", 1.0));
-  LS_ASSIGN(rope.attn_factor, file.GetFloatOr(prefix + "scaling.attn_factor", 1.0));
-  LS_ASSIGN(rope.orig_ctx,
-            ReadSizeOr(file, prefix + "scaling.original_context_length", kMaxContext, c.n_ctx_train));
-  if (type == "linear") {
-    rope.scaling = Scaling::kLinear;
-  } else if (type == "yarn") {
-    rope.scaling = Scaling::kYarn;
-  } else if (type != "none") {
-    return Unsupported(file.path() + ": " + prefix + "scaling.type \"" + type +
-                       "\" is not supported; known are none, linear, yarn");
-  }
-
-  if (options.scaling != Scaling::kFromModel) rope.scaling = options.scaling;
-  if (options.scale != 0.0F) rope.scale = options.scale;
-  if (options.freq_base != 0.0F) rope.freq_base = options.freq_base;
-  if (options.yarn_orig_ctx != 0) rope.orig_ctx = options.yarn_orig_ctx;
-  if (options.yarn_ext_factor >= 0.0F) rope.ext_factor = options.yarn_ext_factor;
-  rope.attn_factor *= options.yarn_attn_factor;
-  rope.beta_fast = options.yarn_beta_fast;
-  rope.beta_slow = options.yarn_beta_slow;
-  const auto positive = [](double v) { return std::isfinite(v) && v > 0.0; };
-  if (!positive(rope.scale)) return InvalidArgument("--rope-scale must be a positive number");
-  if (!positive(rope.freq_base) || rope.freq_base <= 1.0)
-    return InvalidArgument("--rope-freq-base must be greater than 1");
-  if (rope.orig_ctx <= 0) return InvalidArgument("--yarn-orig-ctx must be positive");
-  if (!positive(rope.beta_fast) || !positive(rope.beta_slow)) {
-    return InvalidArgument("--yarn-beta-fast and --yarn-beta-slow must be positive numbers");
-  }
-  if (rope.scaling == Scaling::kNone) rope.scale = 1.0;
-
-  if (const TensorView* factors = file.FindTensor("rope_freqs.weight"); factors != nullptr) {
-    if (factors->dtype != DType::kF32 || factors->n_elements() != rope.n_rot / 2) {
-      return Corrupt(file.path() + ": tensor rope_freqs.weight must hold " + std::to_string(rope.n_rot / 2) +
-                     " F32 values");
-    }
-    rope.freq_factors.resize(static_cast<size_t>(rope.n_rot / 2));
-    DequantizeRow(DType::kF32, factors->data, factors->n_elements(), rope.freq_factors.data());
-  }
-  return rope;
 }
 
 Status CheckTensor(const GgufFile& file, const TensorRequirement& need) {

@@ -152,9 +152,6 @@ TEST(LlamaConfig, UsersRopeOptionsWin) {
   options = {};
   options.freq_base = 0.5F;
   model.ExpectError(Unchanged, "--rope-freq-base", "", options);
-  options = {};
-  options.yarn_beta_fast = -1;
-  model.ExpectError(Unchanged, "--yarn-beta-fast", "", options);
 }
 
 std::vector<float> Row(const RopeConfig& config, int position) {

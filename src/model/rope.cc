@@ -2,8 +2,8 @@
 #include "model/rope.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <numbers>
 
 #include "base/elementary.h"
@@ -15,6 +15,13 @@ namespace {
 // original context.
 double CorrectionIndex(const RopeConfig& c, double rotations) {
   return c.n_rot * Log(c.orig_ctx / (rotations * 2.0 * std::numbers::pi)) / (2.0 * Log(c.freq_base));
+}
+
+// Files and options have floats: the fewest digits that make this one again.
+std::string Shortest(double value) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof(text), static_cast<float>(value)).ptr;
+  return {text, end};
 }
 
 }  // namespace
@@ -31,28 +38,37 @@ std::string RopeConfig::ScalingName() const {
 }
 
 std::string RopeConfig::Describe() const {
-  char text[80];
-  switch (scaling) {
-    case RopeOptions::Scaling::kLinear:
-      std::snprintf(text, sizeof(text), "linear x%g", scale);
-      return text;
-    case RopeOptions::Scaling::kYarn:
-      std::snprintf(text, sizeof(text), "yarn x%g (original %d)", scale, orig_ctx);
-      return text;
-    default:
-      return freq_factors.empty() ? "none" : "frequency factors of the model";
+  std::string more;
+  const auto add = [&more](const std::string& text) { more += (more.empty() ? "" : ", ") + text; };
+  std::string text = freq_factors.empty() ? "none" : "frequency factors of the model";
+  if (scaling == RopeOptions::Scaling::kLinear) text = "linear x" + Shortest(scale);
+  if (scaling == RopeOptions::Scaling::kYarn) {
+    text = "yarn x" + Shortest(scale);
+    add("original " + std::to_string(orig_ctx));
+    if (beta_fast != 32.0 || beta_slow != 1.0)
+      add("beta " + Shortest(beta_fast) + " to " + Shortest(beta_slow));
+    if (ext_factor != 1.0) add("extrapolation " + Shortest(ext_factor));
   }
+  if (const double magnitude = attn_factor * YarnMagnitude(); attn_factor != 1.0 || log_multiplier != 0.0) {
+    add("magnitude " + Shortest(magnitude));
+  }
+  return more.empty() ? text : text + " (" + more + ")";
+}
+
+double RopeConfig::YarnMagnitude() const {
+  if (scaling != RopeOptions::Scaling::kYarn || ext_factor == 0.0 || scale <= 1.0) return 1.0;
+  const double stretch = 0.1 * Log(scale);
+  return (1.0 + stretch) / (1.0 + log_multiplier * stretch);
 }
 
 RopeTable::RopeTable(const RopeConfig& c) {
+  magnitude_ = c.attn_factor * c.YarnMagnitude();
   const bool yarn = c.scaling == RopeOptions::Scaling::kYarn;
   const double interpolation = c.scaling == RopeOptions::Scaling::kNone ? 1.0 : 1.0 / c.scale;
   double low = 0, high = 0;
   if (yarn) {
     low = std::max(0.0, std::floor(CorrectionIndex(c, c.beta_fast)));
     high = std::min(c.n_rot - 1.0, std::ceil(CorrectionIndex(c, c.beta_slow)));
-    magnitude_ = c.attn_factor;
-    if (c.ext_factor != 0.0) magnitude_ *= 1.0 + 0.1 * Log(c.scale);
   }
   for (int i = 0; i < c.n_rot / 2; ++i) {
     double frequency = Power(c.freq_base, -2.0 * i / c.n_rot);

@@ -21,12 +21,21 @@ struct RopeConfig {
   double freq_base = 10000.0;
   double scale = 1.0;  // context extension factor, >= 1 as a rule
   int orig_ctx = 0;    // YaRN: positions the model was trained for before scaling
-  double ext_factor = 1.0, attn_factor = 1.0, beta_fast = 32.0, beta_slow = 1.0;
+  // YaRN: share of the unscaled frequency that fast rotations keep; turns over orig_ctx from which on a
+  // rotation is fast, and below which it is slow.
+  double ext_factor = 1.0, beta_fast = 32.0, beta_slow = 1.0;
+  double log_multiplier = 0.0;  // YaRN: transformers' mscale_all_dim; YarnMagnitude is divided by its share
+  double attn_factor = 1.0;     // on cosine and sine, of any scaling, beside YarnMagnitude
   std::vector<float> freq_factors;  // (n_rot / 2) divisors of the frequencies (Llama 3), or empty
 
   // As draft models and feature files name it: "none", "linear", "yarn", "llama3".
   std::string ScalingName() const;
-  std::string Describe() const;  // "none", "linear x4", "yarn x4 (original 2048)"
+  // "none", "linear x4", "yarn x4 (original 2048)", and every other number that is not the usual one: equal
+  // texts mean equal scaling.
+  std::string Describe() const;
+  // What YaRN multiplies cosine and sine by (Peng et al. 2023, section 3.4): 0.1 ln(scale) + 1, divided by
+  // 0.1 log_multiplier ln(scale) + 1. 1 if nothing is stretched.
+  double YarnMagnitude() const;
 };
 
 // Fills cos_sin (n_rot / 2, 2) for one position.
@@ -41,7 +50,7 @@ class RopeTable {
 
  private:
   std::vector<double> frequency_;  // radians per position, scaling applied
-  double magnitude_ = 1.0;         // YaRN's factor on cosine and sine
+  double magnitude_ = 1.0;         // factor on cosine and sine
 };
 
 }  // namespace longspec

@@ -10,23 +10,23 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::ordered_json;
 
-BatchLine Parse(const std::string& line) { return ParseBatchLine(line, DefaultRequest()); }
+BatchLine ParseLine(const std::string& line) { return ParseBatchLine(line, DefaultRequest()); }
 
-const ApiError* ErrorOf(const BatchLine& line) { return std::get_if<ApiError>(&line.request); }
+const ApiError* LineError(const BatchLine& line) { return std::get_if<ApiError>(&line.request); }
 
 constexpr const char* kGood =
     R"({"custom_id": "a", "method": "POST", "url": "/v1/chat/completions",
         "body": {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}})";
 
 TEST(BatchLines, ALineIsARequest) {
-  const BatchLine chat = Parse(kGood);
+  const BatchLine chat = ParseLine(kGood);
   EXPECT_EQ(chat.custom_id, "a");
-  ASSERT_EQ(ErrorOf(chat), nullptr);
+  ASSERT_EQ(LineError(chat), nullptr);
   EXPECT_EQ(std::get<ApiRequest>(chat.request).endpoint, Endpoint::kChatCompletions);
   EXPECT_EQ(std::get<ApiRequest>(chat.request).generation.n_predict, 4);
   const BatchLine text =
-      Parse(R"({"custom_id": "b", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x"}})");
-  ASSERT_EQ(ErrorOf(text), nullptr);
+      ParseLine(R"({"custom_id": "b", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x"}})");
+  ASSERT_EQ(LineError(text), nullptr);
   EXPECT_EQ(std::get<ApiRequest>(text.request).endpoint, Endpoint::kCompletions);
 }
 
@@ -52,15 +52,15 @@ TEST(BatchLines, MistakesKeepTheCustomIdIfThereIsOne) {
        "a", "logprobs"},
   };
   for (const auto& bad : cases) {
-    const BatchLine line = Parse(bad.line);
+    const BatchLine line = ParseLine(bad.line);
     EXPECT_EQ(line.custom_id, bad.custom_id) << bad.line;
-    ASSERT_NE(ErrorOf(line), nullptr) << bad.line;
-    EXPECT_EQ(ErrorOf(line)->param, bad.param) << bad.line;
+    ASSERT_NE(LineError(line), nullptr) << bad.line;
+    EXPECT_EQ(LineError(line)->param, bad.param) << bad.line;
   }
-  const BatchLine long_id = Parse(R"({"custom_id": ")" + std::string(kMaxCustomIdBytes + 1, 'x') + "\"}");
+  const BatchLine long_id = ParseLine(R"({"custom_id": ")" + std::string(kMaxCustomIdBytes + 1, 'x') + "\"}");
   EXPECT_EQ(long_id.custom_id, "");
-  ASSERT_NE(ErrorOf(long_id), nullptr);
-  EXPECT_THAT(ErrorOf(long_id)->message, HasSubstr("4096 bytes"));
+  ASSERT_NE(LineError(long_id), nullptr);
+  EXPECT_THAT(LineError(long_id)->message, HasSubstr("4096 bytes"));
 }
 
 TEST(BatchLines, AnAnswerHasOpenAisForm) {

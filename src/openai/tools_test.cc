@@ -20,7 +20,7 @@ using Kind = GrammarText::Kind;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-std::variant<ApiRequest, ApiError> Parse(
+std::variant<ApiRequest, ApiError> ParseTools(
     const std::string& more, const std::string& messages = R"([{"role": "user", "content": "?"}])") {
   return ParseRequest(Endpoint::kChatCompletions,
                       Json::parse(R"({"messages": )" + messages + (more.empty() ? "" : ", ") + more + "}"),
@@ -28,15 +28,15 @@ std::variant<ApiRequest, ApiError> Parse(
 }
 ApiRequest Request(const std::string& more,
                    const std::string& messages = R"([{"role": "user", "content": "?"}])") {
-  auto parsed = Parse(more, messages);
+  auto parsed = ParseTools(more, messages);
   if (const auto* error = std::get_if<ApiError>(&parsed)) {
     ADD_FAILURE() << error->message;
     return {};
   }
   return std::get<ApiRequest>(std::move(parsed));
 }
-std::string ErrorOf(const std::string& more) {
-  const auto parsed = Parse(more);
+std::string ToolsError(const std::string& more) {
+  const auto parsed = ParseTools(more);
   const auto* error = std::get_if<ApiError>(&parsed);
   return error == nullptr ? "no error" : error->message;
 }
@@ -77,15 +77,16 @@ TEST(AnswerForm, OfLlamaCppAndVllm) {
 }
 
 TEST(AnswerForm, MistakesAreNamed) {
-  EXPECT_THAT(ErrorOf(R"("response_format": {"type": "xml"})"),
+  EXPECT_THAT(ToolsError(R"("response_format": {"type": "xml"})"),
               HasSubstr("response_format.type must be text, json_object"));
-  EXPECT_THAT(ErrorOf(R"("response_format": {"type": "json_schema"})"),
+  EXPECT_THAT(ToolsError(R"("response_format": {"type": "json_schema"})"),
               HasSubstr("response_format.json_schema is missing"));
-  EXPECT_THAT(ErrorOf(R"("response_format": {"type": "json_schema", "json_schema": {"name": "n"}})"),
+  EXPECT_THAT(ToolsError(R"("response_format": {"type": "json_schema", "json_schema": {"name": "n"}})"),
               HasSubstr("response_format.json_schema.schema is missing"));
-  EXPECT_THAT(ErrorOf(R"("response_format": "json_object")"), HasSubstr("response_format must be an object"));
-  EXPECT_THAT(ErrorOf(R"("json_schema": 3)"), HasSubstr("json_schema must be a JSON schema"));
-  EXPECT_THAT(ErrorOf(R"("json_schema": {}, "grammar": "root ::= \"a\"")"), HasSubstr("only one of them"));
+  EXPECT_THAT(ToolsError(R"("response_format": "json_object")"),
+              HasSubstr("response_format must be an object"));
+  EXPECT_THAT(ToolsError(R"("json_schema": 3)"), HasSubstr("json_schema must be a JSON schema"));
+  EXPECT_THAT(ToolsError(R"("json_schema": {}, "grammar": "root ::= \"a\"")"), HasSubstr("only one of them"));
 }
 
 // --- Tools of a request. ---
@@ -112,17 +113,18 @@ TEST(Tools, AreRead) {
 }
 
 TEST(Tools, MistakesAreNamed) {
-  EXPECT_THAT(ErrorOf(R"("tools": 3)"), HasSubstr("tools must be a list"));
-  EXPECT_THAT(ErrorOf(R"("tools": [{"type": "web_search"}])"),
+  EXPECT_THAT(ToolsError(R"("tools": 3)"), HasSubstr("tools must be a list"));
+  EXPECT_THAT(ToolsError(R"("tools": [{"type": "web_search"}])"),
               HasSubstr("tools[0].type must be \"function\""));
-  EXPECT_THAT(ErrorOf(R"("tools": [{"type": "function", "function": {}}])"),
+  EXPECT_THAT(ToolsError(R"("tools": [{"type": "function", "function": {}}])"),
               HasSubstr("tools[0].function.name is missing"));
-  EXPECT_THAT(ErrorOf(R"("tools": [{"type": "function", "function": {"name": "a b"}}])"),
+  EXPECT_THAT(ToolsError(R"("tools": [{"type": "function", "function": {"name": "a b"}}])"),
               HasSubstr("letters, digits"));
-  EXPECT_THAT(ErrorOf(std::string(kTools) + R"(, "tool_choice": {"function": {"name": "f"}})"),
+  EXPECT_THAT(ToolsError(std::string(kTools) + R"(, "tool_choice": {"function": {"name": "f"}})"),
               HasSubstr("tool_choice names a function that tools does not have"));
-  EXPECT_THAT(ErrorOf(R"("tool_choice": "required")"), HasSubstr("tool_choice needs tools"));
-  EXPECT_THAT(ErrorOf(std::string(kTools) + R"(, "tool_choice": "maybe")"), HasSubstr("tool_choice must be"));
+  EXPECT_THAT(ToolsError(R"("tool_choice": "required")"), HasSubstr("tool_choice needs tools"));
+  EXPECT_THAT(ToolsError(std::string(kTools) + R"(, "tool_choice": "maybe")"),
+              HasSubstr("tool_choice must be"));
 }
 
 std::string Template(const std::string& name) {

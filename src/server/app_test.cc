@@ -278,6 +278,16 @@ TEST_F(AppTest, AStreamSaysWhatTheWholeAnswerSays) {
   }
 }
 
+// The loop has the first event before the thread that submits has sent the head.
+TEST_F(AppTest, AHeadGoesBeforeTheFirstEvent) {
+  Serve();
+  const std::string body = Chat("hello", {{"stream", true}}).dump();
+  const auto reply = SendTo(*app_, "POST", "/v1/chat/completions", body, {}, std::chrono::milliseconds(200));
+  const HttpResponse response = reply->Wait();
+  EXPECT_EQ(response.content_type, "text/event-stream");
+  EXPECT_EQ(EventsOf(response.body).back(), "[DONE]");
+}
+
 TEST_F(AppTest, ChancesBelongToTheTextAndDoNotDependOnSpeculation) {
   Serve();
   const json fields = {{"logprobs", true}, {"top_logprobs", 3}, {"max_tokens", 20}, {"ignore_eos", true}};

@@ -75,12 +75,11 @@ class Job : public std::enable_shared_from_this<Job> {
   };
   State& At(int index) { return answers_[static_cast<size_t>(index)]; }
 
-  // Whoever comes first: the loop may be quicker than the thread that submits.
+  // Whoever comes first: the loop may be quicker than the thread that submits. Under the lock, for whoever
+  // comes second writes at once, and the head goes before.
   void BeginEvents() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (std::exchange(begun_, true)) return;
-    }
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(begun_, true)) return;
     const int wished = request_.wishes.sse_ping_interval;
     call_->BeginEvents(wished >= 0 ? wished : parts_.ping_seconds);
   }

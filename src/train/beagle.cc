@@ -13,7 +13,7 @@
 namespace longspec::train {
 namespace {
 
-constexpr double kOutputScale = 0.02;  // of matrices taken over: the head follows at once
+constexpr double kBeagleOutputScale = 0.02;  // of matrices taken over: the head follows at once
 
 int Window(const TraineeOptions& options) {
   return options.simulate > 0 ? options.simulate : options.block_window;
@@ -193,8 +193,8 @@ std::string BeagleTrainee::Describe() const {
 
 Status BeagleTrainee::InitFromTarget() {
   const std::string first = "blk.0.", last = "blk." + std::to_string(setup_.n_layer - 1) + ".";
-  std::vector<TakenOver> parts = AttentionOf(parameters_, "layer.cross_attn", last, kOutputScale);
-  for (const TakenOver& part : MlpOf("layer.mlp", first, kOutputScale)) parts.push_back(part);
+  std::vector<TakenOver> parts = AttentionOf(parameters_, "layer.cross_attn", last, kBeagleOutputScale);
+  for (const TakenOver& part : MlpOf("layer.mlp", first, kBeagleOutputScale)) parts.push_back(part);
   parts.push_back({"layer.input_layernorm.weight", last + "attn_norm.weight"});
   parts.push_back({"layer.post_attention_layernorm.weight", first + "ffn_norm.weight"});
   return TakeOver(*setup_.model, setup_.target, parts, parameters_);

@@ -27,25 +27,35 @@ using longspec::testing::PathsOf;
 using testing::Rig;
 using testing::TraineeOf;
 
-constexpr int kCommitted = 40;
 constexpr double kBound = 0.02;  // of log-probabilities: the trainer reads states of 16 bits
 
-struct Variant {
+struct DraftVariant {
   std::string name;
   TraineeOptions draft;
   int depth = 3;  // of its trees
+  // Levels that the target itself chooses, over a part of its cache that holds all of a text as short as
+  // here.
+  int own_levels = 0;
+  size_t n_nodes = 9;
+  int n_committed = 40;  // tokens; of tokenswift three, which have no 4-gram
 };
-void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+void PrintTo(const DraftVariant& variant, std::ostream* out) { *out << variant.name; }
 
-class DraftParity : public ::testing::TestWithParam<Variant> {};
+class DraftParity : public ::testing::TestWithParam<DraftVariant> {};
 INSTANTIATE_TEST_SUITE_P(
     Kinds, DraftParity,
-    ::testing::Values(Variant{"longspec", {.kind = "longspec"}},
-                      Variant{"longspec_own_keys", {.kind = "longspec", .own_keys = true}},
-                      Variant{"eagle", {.kind = "eagle"}},
-                      Variant{"eagle3", {.kind = "eagle3", .layers = {0, 1, 1}}},
-                      Variant{"beagle", {.kind = "beagle"}}, Variant{"medusa", {.kind = "medusa"}},
-                      Variant{"exit", {.kind = "exit"}}),
+    ::testing::Values(DraftVariant{"longspec", {.kind = "longspec"}},
+                      DraftVariant{"longspec_own_keys", {.kind = "longspec", .own_keys = true}},
+                      DraftVariant{"eagle", {.kind = "eagle"}},
+                      DraftVariant{"eagle3", {.kind = "eagle3", .layers = {0, 1, 1}}},
+                      DraftVariant{"beagle", {.kind = "beagle"}}, DraftVariant{"medusa", {.kind = "medusa"}},
+                      DraftVariant{"tokenswift",
+                                   {.kind = "tokenswift"},
+                                   /*depth=*/4,
+                                   /*own_levels=*/1,
+                                   /*n_nodes=*/10,
+                                   /*n_committed=*/3},
+                      DraftVariant{"exit", {.kind = "exit"}}),
     [](const auto& variant) { return variant.param.name; });
 
 FeatureKeep KeepAllIn16Bits() {
@@ -77,10 +87,14 @@ TokenTree Drafted(Rig& rig, std::vector<int32_t> tokens, const SpeculationOption
 }
 
 // Log-probabilities of what follows the last of these tokens, the draft knowing of the target's states those
-// up to `lag` tokens before it.
+// up to `lag` tokens before it. At lag 0 they are the target's own.
 at::Tensor Trained(const Trainee& trainee, const std::vector<int32_t>& tokens, int lag) {
   const Rig seen({tokens}, {}, "llama", KeepAllIn16Bits(), 0);
   const PlacedBatch batch = testing::BatchOf(seen, {0});
+  if (lag == 0) {
+    const at::Tensor state = batch.final_hidden[static_cast<int64_t>(tokens.size()) - 1];
+    return at::matmul(trainee.Head(1), state).log_softmax(0);
+  }
   const at::Tensor states = trainee.Chain(batch, lag)[static_cast<size_t>(lag) - 1];
   return at::matmul(trainee.Head(lag), states[static_cast<int64_t>(tokens.size()) - 1]).log_softmax(0);
 }
@@ -102,7 +116,7 @@ TEST_P(DraftParity, TreesHaveTheTrainersChances) {
   options.draft_weights = "f32";
   options.tree = "4,3,2";
   options.draft_n_max = 12;
-  const std::vector<int32_t> committed = testing::SequenceTokens(1, kCommitted);
+  const std::vector<int32_t> committed = testing::SequenceTokens(1, GetParam().n_committed);
   const std::map<Path, double> paths = PathsOf(Drafted(rig, committed, options, GetParam().depth));
   size_t deepest = 0;
   double likeliest = -1e9;
@@ -111,7 +125,7 @@ TEST_P(DraftParity, TreesHaveTheTrainersChances) {
     std::vector<int32_t> tokens = committed;
     double expected = 0.0;
     for (const int32_t token : path) {
-      const auto lag = static_cast<int>(tokens.size()) - kCommitted + 1;
+      const auto lag = static_cast<int>(tokens.size()) - GetParam().n_committed + 1 - GetParam().own_levels;
       const at::Tensor next = Trained(*trainee, tokens, lag);
       expected += next[token].item<double>();
       tokens.push_back(token);
@@ -119,8 +133,9 @@ TEST_P(DraftParity, TreesHaveTheTrainersChances) {
     EXPECT_NEAR(std::log(chance), expected, kBound) << "depth " << path.size();
     likeliest = std::max(likeliest, expected);
   }
-  EXPECT_NEAR(likeliest, Trained(*trainee, committed, 1).max().item<double>(), kBound);
-  EXPECT_EQ(paths.size(), 9U);
+  EXPECT_NEAR(likeliest, Trained(*trainee, committed, 1 - GetParam().own_levels).max().item<double>(),
+              kBound);
+  EXPECT_EQ(paths.size(), GetParam().n_nodes);
   EXPECT_EQ(deepest, static_cast<size_t>(GetParam().depth));
 }
 

@@ -17,13 +17,13 @@
 namespace longspec::train {
 namespace {
 
-constexpr char kPrefix[] = "layers.0.";
+constexpr char kEaglePrefix[] = "layers.0.";
 
 class EagleTrainee : public Trainee {
  public:
   explicit EagleTrainee(TraineeSetup setup) : Trainee(std::move(setup)) {
     const FeatureTarget& t = setup_.target;
-    const std::string prefix = kPrefix;
+    const std::string prefix = kEaglePrefix;
     parameters_.Matrix("fc", t.n_embd, 2 * int64_t{t.n_embd});
     parameters_.Vector("fc.bias", t.n_embd, 0.0);
     AddAttention(&parameters_, t, prefix + "self_attn", {.n_in = t.n_embd});
@@ -62,18 +62,20 @@ class EagleTrainee : public Trainee {
     return DescribeRegression(setup_.options) + " --simulate " + std::to_string(setup_.options.simulate);
   }
 
-  // Begins as the target's last layer behind the feature alone, outputs made small: what is drafted at first
-  // is the state of the token before.
+  // Begins with the embedding alone and the target's first layer, outputs made small: near the even guess
+  // that other kinds begin with. (To begin with the feature is to be certain of the token that is known
+  // already, which takes hundreds of thousands of tokens to unlearn.)
   Status InitFromTarget() override {
-    const std::string last = "blk." + std::to_string(setup_.n_layer - 1) + ".", prefix = kPrefix;
-    constexpr double kOutputScale = 0.1;
-    std::vector<TakenOver> parts = AttentionOf(parameters_, prefix + "self_attn", last, kOutputScale);
-    for (const TakenOver& part : MlpOf(prefix + "mlp", last, kOutputScale)) parts.push_back(part);
-    parts.push_back({prefix + "post_attention_layernorm.weight", last + "ffn_norm.weight"});
+    const std::string first = "blk.0.", prefix = kEaglePrefix;
+    constexpr double kOutputScale = 0.02;
+    std::vector<TakenOver> parts = AttentionOf(parameters_, prefix + "self_attn", first, kOutputScale);
+    for (const TakenOver& part : MlpOf(prefix + "mlp", first, kOutputScale)) parts.push_back(part);
+    parts.push_back({prefix + "post_attention_layernorm.weight", first + "ffn_norm.weight"});
     LS_TRY(TakeOver(*setup_.model, setup_.target, parts, parameters_));
     const at::NoGradGuard no_grad;
     const at::Tensor& fc = parameters_.Find("fc.weight");
-    fc.slice(1, setup_.target.n_embd).add_(at::eye(setup_.target.n_embd, fc.options()));
+    fc.zero_();
+    fc.slice(1, 0, setup_.target.n_embd).add_(at::eye(setup_.target.n_embd, fc.options()));
     return {};
   }
 
@@ -86,7 +88,7 @@ class EagleTrainee : public Trainee {
   // `states` (n, n_embd), by row, are what the slots read.
   std::vector<at::Tensor> Run(const PlacedBatch& batch, const at::Tensor& states, int steps) const {
     const FeatureBlock block = {
-        .prefix = kPrefix,
+        .prefix = kEaglePrefix,
         .enter = [&](const at::Tensor& embedded, const at::Tensor& feature, int) -> BlockInput {
           const at::Tensor x = parameters_.Product("fc", at::cat({embedded, feature}, 1));
           return {x, x};

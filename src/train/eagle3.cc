@@ -18,7 +18,7 @@
 namespace longspec::train {
 namespace {
 
-constexpr char kPrefix[] = "midlayer.";
+constexpr char kEagle3Prefix[] = "midlayer.";
 constexpr int kSteps = 4;             // the YaRN fine-tune's; the first trainer had 7
 constexpr int64_t kRowsAtOnce = 256;  // of the target's whole head
 
@@ -26,7 +26,7 @@ class Eagle3Trainee : public Trainee {
  public:
   explicit Eagle3Trainee(TraineeSetup setup) : Trainee(std::move(setup)) {
     const FeatureTarget& t = setup_.target;
-    const std::string prefix = kPrefix;
+    const std::string prefix = kEagle3Prefix;
     parameters_.Matrix("fc", t.n_embd, 3 * int64_t{t.n_embd});
     AddAttention(&parameters_, t, prefix + "self_attn", {.n_in = 2 * int64_t{t.n_embd}});
     AddMlp(&parameters_, t, prefix + "mlp", n_ff());
@@ -130,7 +130,7 @@ class Eagle3Trainee : public Trainee {
 
   std::vector<at::Tensor> Run(const PlacedBatch& batch, int steps) const {
     const double epsilon = setup_.target.rms_eps;
-    const std::string prefix = kPrefix;
+    const std::string prefix = kEagle3Prefix;
     const FeatureBlock block = {
         .prefix = prefix,
         .enter = [&](const at::Tensor& embedded, const at::Tensor& feature, int step) -> BlockInput {
@@ -147,7 +147,7 @@ class Eagle3Trainee : public Trainee {
   }
 };
 
-Status Resolve(TraineeOptions* o, const FeatureTarget&, int n_layer) {
+Status ResolveEagle3(TraineeOptions* o, const FeatureTarget&, int n_layer) {
   if (o->simulate < 0) o->simulate = kSteps;
   if (o->simulate < 1) return InvalidArgument("--simulate: must be at least 1 for this kind");
   if (o->layers.empty() && n_layer >= 8) o->layers = {1, n_layer / 2 - 1, n_layer - 4};
@@ -164,7 +164,7 @@ const TraineeKind& Eagle3Kind() {
   static const TraineeKind kind = {
       .name = "eagle3",
       .what = "EAGLE-3: reads three layers of the target, with a head of its own (use --distill 1)",
-      .resolve = Resolve,
+      .resolve = ResolveEagle3,
       .needs = [](const TraineeOptions& o) { return ShardNeeds{.layers = o.layers}; },
       .make = [](TraineeSetup setup) -> std::unique_ptr<Trainee> {
         return std::make_unique<Eagle3Trainee>(std::move(setup));

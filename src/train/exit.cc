@@ -16,14 +16,14 @@
 namespace longspec::train {
 namespace {
 
-constexpr char kPrefix[] = "layers.0.";
+constexpr char kExitPrefix[] = "layers.0.";
 
 class ExitTrainee : public Trainee {
  public:
   explicit ExitTrainee(TraineeSetup setup) : Trainee(std::move(setup)) {
     const FeatureTarget& t = setup_.target;
     const bool bias = setup_.model->FindTensor("blk.0.attn_q.bias") != nullptr;
-    AddLlamaBlock(&parameters_, t, kPrefix, n_ff(), bias);
+    AddLlamaBlock(&parameters_, t, kExitPrefix, n_ff(), bias);
     parameters_.Vector("norm.weight", t.n_embd, 1.0);
   }
 
@@ -46,7 +46,7 @@ class ExitTrainee : public Trainee {
   bool BeginsWithTarget() const override { return true; }
   Status InitFromTarget() override {
     const std::string last = "blk." + std::to_string(setup_.n_layer - 1) + ".";
-    std::vector<TakenOver> parts = BlockOf(parameters_, kPrefix, last);
+    std::vector<TakenOver> parts = BlockOf(parameters_, kExitPrefix, last);
     parts.push_back({"norm.weight", "output_norm.weight"});
     return TakeOver(*setup_.model, setup_.target, parts, parameters_);
   }
@@ -57,7 +57,7 @@ class ExitTrainee : public Trainee {
   int layer() const { return setup_.options.layers.front(); }
 
   at::Tensor Forward(const PlacedBatch& batch) const {
-    const LlamaBlock block = {.parameters = parameters_, .target = setup_.target, .prefix = kPrefix};
+    const LlamaBlock block = {.parameters = parameters_, .target = setup_.target, .prefix = kExitPrefix};
     const Rotation rotation = MakeRotation(setup_.target, batch.positions, setup_.target.rope_magnitude);
     return RmsNorm(block.Forward(batch.hidden.at(layer()), rotation, batch.ends),
                    parameters_.Find("norm.weight"), setup_.target.rms_eps);

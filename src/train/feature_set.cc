@@ -7,13 +7,12 @@
 #include <set>
 #include <utility>
 
+#include "base/size.h"
 #include "base/status_macros.h"
 #include "tensor/half.h"
 
 namespace longspec::train {
 namespace {
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 Status CheckSequence(const FeatureShard& shard, const FeatureSequence& s) {
   const auto n = static_cast<int64_t>(s.tokens.size());

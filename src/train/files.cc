@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/size.h"
 #include "base/status_macros.h"
 #include "formats/atomic_file.h"
 #include "formats/gguf.h"
@@ -29,8 +30,6 @@ using Json = nlohmann::json;
 constexpr char kStateKey[] = "longspec.trainer";
 constexpr char kPositionsKey[] = "longspec.trained_positions";
 constexpr char kVocabTensor[] = "draft.vocab";
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 // Values of any float type into `tensor`, whose shape they must have.
 Status ReadTensor(const SafetensorsFile& file, const std::string& name, at::Tensor tensor) {

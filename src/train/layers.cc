@@ -5,12 +5,12 @@
 #include <cmath>
 #include <optional>
 
+#include "base/size.h"
+
 namespace longspec::train {
 namespace {
 
 constexpr int64_t kQueriesAtOnce = 128;  // of attention whose scores are written out
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 // q (n, n_head, head_dim), k and v with the key-value heads, which are repeated. The same shape as q.
 at::Tensor Attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/size.h"
 #include "base/status_macros.h"
 #include "formats/gguf_writer.h"
 #include "tensor/half.h"
@@ -21,8 +22,6 @@
 
 namespace longspec::train {
 namespace {
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 std::string Prefix(size_t layer) { return "model.layers." + std::to_string(layer) + "."; }
 
@@ -195,7 +194,7 @@ class LmTrainee : public Trainee {
   }
 };
 
-Status Resolve(TraineeOptions* o, const FeatureTarget&, int n_layer) {
+Status ResolveLm(TraineeOptions* o, const FeatureTarget&, int n_layer) {
   if (o->layers.empty()) {
     // The first and the last, and two between them.
     for (int i = 0; i < 4; ++i) o->layers.push_back(i * (n_layer - 1) / 3);
@@ -211,7 +210,7 @@ const TraineeKind& LmKind() {
   static const TraineeKind kind = {
       .name = "lm",
       .what = "a language model of some of the target's layers; also written as model.gguf",
-      .resolve = Resolve,
+      .resolve = ResolveLm,
       .needs = [](const TraineeOptions&) { return ShardNeeds{}; },
       .make = [](TraineeSetup setup) -> std::unique_ptr<Trainee> {
         return std::make_unique<LmTrainee>(std::move(setup));

@@ -17,7 +17,7 @@ namespace {
 
 // Of the output matrices that a draft takes over. In the target more layers and a norm follow; here the LM
 // head does, and at their own size the first logits would be far too large.
-constexpr double kOutputScale = 0.02;
+constexpr double kLongspecOutputScale = 0.02;
 
 }  // namespace
 
@@ -84,9 +84,9 @@ std::string LongspecTrainee::Describe() const {
 
 Status LongspecTrainee::InitFromTarget() {
   const std::string first = "blk.0.", last = "blk." + std::to_string(setup_.n_layer - 1) + ".";
-  std::vector<TakenOver> parts = AttentionOf(parameters_, "self_attn", first, kOutputScale);
-  for (const TakenOver& part : MlpOf("mlp", first, kOutputScale)) parts.push_back(part);
-  for (const TakenOver& part : AttentionOf(parameters_, "cross_attn", last, kOutputScale)) {
+  std::vector<TakenOver> parts = AttentionOf(parameters_, "self_attn", first, kLongspecOutputScale);
+  for (const TakenOver& part : MlpOf("mlp", first, kLongspecOutputScale)) parts.push_back(part);
+  for (const TakenOver& part : AttentionOf(parameters_, "cross_attn", last, kLongspecOutputScale)) {
     // Its own keys and values read another state than the target's do.
     if (!part.to.starts_with("cross_attn.k_proj") && !part.to.starts_with("cross_attn.v_proj"))
       parts.push_back(part);

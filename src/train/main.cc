@@ -226,7 +226,7 @@ void AddKindOptions(CLI::App& app, Flags* flags) {
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->default_str("chosen by the kind");
-  app.add_option("--heads", d.n_heads, "medusa: heads")->capture_default_str();
+  app.add_option("--heads", d.n_heads, "medusa, tokenswift: heads")->default_str("4, tokenswift 3");
   app.add_option("--noise-scale", d.noise_scale,
                  "Deviation of gauss noise; uniform noise reaches 256 / length of it")
       ->capture_default_str();

@@ -15,6 +15,7 @@
 namespace longspec::train {
 namespace {
 
+constexpr int kMedusaHeads = 4;
 constexpr double kHeadWeight = 0.8;  // of each head beside the one before
 
 class MedusaTrainee : public Trainee {
@@ -81,6 +82,7 @@ const TraineeKind& MedusaKind() {
       .name = "medusa",
       .what = "Medusa: heads that read the target's final hidden state, one for each place ahead",
       .resolve = [](TraineeOptions* o, const FeatureTarget&, int) -> Status {
+        if (o->n_heads < 0) o->n_heads = kMedusaHeads;
         if (o->n_heads < 1) return InvalidArgument("--heads: must be at least 1");
         return {};
       },

@@ -7,8 +7,8 @@
 namespace longspec::train {
 
 std::span<const TraineeKind* const> TraineeKinds() {
-  static const std::array kinds = {&LongspecKind(), &EagleKind(), &Eagle3Kind(), &BeagleKind(),
-                                   &MedusaKind(),   &ExitKind(),  &LmKind()};
+  static const std::array kinds = {&LongspecKind(), &EagleKind(),      &Eagle3Kind(), &BeagleKind(),
+                                   &MedusaKind(),   &TokenswiftKind(), &ExitKind(),   &LmKind()};
   return kinds;
 }
 

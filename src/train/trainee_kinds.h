@@ -27,6 +27,7 @@ const TraineeKind& BeagleKind();
 const TraineeKind& ExitKind();
 const TraineeKind& Eagle3Kind();
 const TraineeKind& MedusaKind();
+const TraineeKind& TokenswiftKind();
 const TraineeKind& LmKind();
 
 std::span<const TraineeKind* const> TraineeKinds();

@@ -163,7 +163,10 @@ TEST_P(EveryKind, NothingComesFromTheFuture) {
       EXPECT_LT(row, testing::kLength);
     }
     const std::vector<int64_t> changed = DifferentRows(other_state[lag - 1], plain[lag - 1]);
-    EXPECT_EQ(changed.empty(), !reads_states);
+    // TokenSwift has three heads, and drafts nothing behind them.
+    const bool drafts = plain[lag - 1].abs().max().item<double>() > 0;
+    EXPECT_TRUE(drafts || (lag == 4 && rig->options.draft.kind == "tokenswift")) << lag;
+    EXPECT_EQ(changed.empty(), !reads_states || !drafts);
     for (const int64_t row : changed) {
       EXPECT_GE(row, at + static_cast<int64_t>(lag)) << lag;
       EXPECT_LT(row, testing::kLength);

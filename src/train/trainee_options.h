@@ -33,7 +33,7 @@ struct TraineeOptions {
   double noise_scale = 0.2;
 
   std::vector<int> layers;  // eagle3: three that it reads; exit: the one; lm: those that it begins with
-  int n_heads = 4;          // medusa
+  int n_heads = -1;         // medusa, tokenswift; -1: as many as the kind's paper has
 };
 
 }  // namespace longspec::train

@@ -11,16 +11,15 @@
 #include <span>
 #include <utility>
 
+#include "base/size.h"
 #include "train/pass.h"
 
 namespace longspec::train {
 namespace {
 
 constexpr int64_t kFirstBucket = 512;
-constexpr int64_t kRowsAtOnce = 256;
+constexpr int64_t kValidatedAtOnce = 256;
 constexpr int kRanks = 16;  // a draft's choices that a tree may hold at a place
-
-size_t Z(int64_t n) { return static_cast<size_t>(n); }
 
 // 0 for positions below 512, 1 below 1024, 2 below 2048, ...
 size_t BucketOf(int64_t position) {
@@ -43,8 +42,8 @@ std::vector<int64_t> ExpectedTokens(const FeatureSet& set, const FeatureSequence
   const at::Tensor rows = batch.rows.to(at::kCPU);
   std::vector<int64_t> expected;
   if (set.top_k() == 0 && batch.final_hidden.defined()) {
-    for (int64_t begin = 0; begin < rows.numel(); begin += kRowsAtOnce) {
-      const at::Tensor part = batch.rows.slice(0, begin, begin + kRowsAtOnce);
+    for (int64_t begin = 0; begin < rows.numel(); begin += kValidatedAtOnce) {
+      const at::Tensor part = batch.rows.slice(0, begin, begin + kValidatedAtOnce);
       const at::Tensor states = batch.final_hidden.index_select(0, part);
       const at::Tensor best = at::matmul(states, head.t()).argmax(1).to(at::kCPU);
       const auto* tokens = best.const_data_ptr<int64_t>();
@@ -84,8 +83,8 @@ at::Tensor Losses(const at::Tensor& logits, const Targets& targets, const at::Te
 void AddLag(const Trainee& trainee, const at::Tensor& hidden, const Targets& targets,
             const std::vector<int64_t>& choices, int lag, std::span<SeenRow> seen) {
   const at::Tensor head = trainee.Head(lag);
-  for (int64_t begin = 0; begin < hidden.size(0); begin += kRowsAtOnce) {
-    const int64_t end = std::min(hidden.size(0), begin + kRowsAtOnce);
+  for (int64_t begin = 0; begin < hidden.size(0); begin += kValidatedAtOnce) {
+    const int64_t end = std::min(hidden.size(0), begin + kValidatedAtOnce);
     const at::Tensor logits = at::matmul(hidden.slice(0, begin, end), head.t());
     const at::Tensor choice =
         at::tensor(std::span(choices).subspan(Z(begin), Z(end - begin)), at::kLong).to(logits.device());

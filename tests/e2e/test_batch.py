@@ -80,7 +80,8 @@ class Batch(unittest.TestCase):
                 "sampled": ["-p", "Tell me a story.", "--temp", "0.9", "--top-p", "0.8", "--seed", "5"]}
         defaults = ["--top-k", "0", "--top-p", "1", "--min-p", "0"]
         for name, args in runs.items():
-            alone = json.loads(longspec("run", "-m", MODEL, "-c", "1024", "-n", "12", "--json", *defaults, *args).stdout)
+            alone = json.loads(longspec("run", "-m", MODEL, "-c", "1024", "-n", "12", "--json", *defaults,
+                                        *args).stdout)
             body = answers[name]["response"]["body"]
             choice = body["choices"][0]
             self.assertEqual(choice["text"] if name == "text" else choice["message"]["content"], alone["text"])

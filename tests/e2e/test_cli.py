@@ -10,6 +10,7 @@ import json
 import os
 import pty
 import re
+import resource
 import select
 import signal
 import subprocess
@@ -28,9 +29,12 @@ TIMEOUT = 120
 OK, FAILURE, USAGE, BAD_MODEL, RESOURCES, OUTPUT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
-def longspec(*args, stdin=b"", stdout=subprocess.PIPE, env=None, timeout=TIMEOUT):
+def longspec(*args, stdin=b"", stdout=subprocess.PIPE, env=None, timeout=TIMEOUT, largest_file=None):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
     return subprocess.run([BIN, *args], input=stdin, stdout=stdout, stderr=subprocess.PIPE, timeout=timeout,
-                          env={**os.environ, **(env or {})}, check=False)
+                          env={**os.environ, **(env or {})}, check=False,
+                          preexec_fn=None if largest_file is None else limit)
 
 
 @unittest.skipUnless(os.access(BIN, os.X_OK), f"no program at {BIN}")
@@ -49,7 +53,7 @@ class CliTestCase(unittest.TestCase):
 
 class Usage(CliTestCase):
     def test_help_lists_options_and_exit_codes(self):
-        for command in ([], ["run"], ["chat"], ["info"], ["tokenize"]):
+        for command in ([], ["run"], ["chat"], ["info"], ["tokenize"], ["perplexity"]):
             result = longspec(*command, "--help")
             self.assertEqual(result.returncode, OK)
             self.assertIn(b"Exit status: 0 success; 1 generation failed; 2 usage", result.stdout)
@@ -107,11 +111,12 @@ class Usage(CliTestCase):
         self.assertIn(b"longspec: warning: --draft-max is called --spec-draft-n-max here", result.stderr)
 
     def test_options_of_llama_cpp_say_what_is_done_instead(self):
-        result = longspec("run", "-m", "/nonexistent.gguf", "-p", "hi", "-ub", "256", "-tb", "2", "-fa", "on", "--spec-default",
-                          "--spec-draft-p-min", "0.5", "--samplers", "top_k;xtc;temperature")
+        result = longspec("run", "-m", "/nonexistent.gguf", "-p", "hi", "-ub", "256", "-tb", "2", "-fa", "on",
+                          "--spec-default", "--spec-draft-p-min", "0.5", "--samplers", "top_k;xtc;temperature")
         self.expect_error(result, BAD_MODEL, "/nonexistent.gguf")
-        for part in ("-ub is called --batch-size here", "-tb has no effect", "-fa has no effect", "--spec-default is --spec-type auto",
-                     "--spec-draft-p-min sets", "--samplers: left out, not here: xtc"):
+        for part in ("-ub is called --batch-size here", "-tb has no effect", "-fa has no effect",
+                     "--spec-default is --spec-type auto", "--spec-draft-p-min sets",
+                     "--samplers: left out, not here: xtc"):
             self.assertEqual(result.stderr.decode().count("longspec: warning: " + part), 1, result.stderr)
         self.expect_error(longspec("tokenize", "-m", "x.gguf", "-f", "-", "-fa", "on"), USAGE, "-fa")
 
@@ -191,8 +196,8 @@ class Run(WithModel):
                           "draft_n_accepted"])
         self.assertEqual(list(out["speculative"]),
                          ["type", "steps", "mean_acceptance_length", "acceptance_per_position", "exactness",
-                          "distinct_4gram", "draft_ms", "target_ms", "verify_ms", "commit_ms", "proposed", "draft_bytes", "dice",
-                          "uses", "policy", "by_drafter", "by_context"])
+                          "distinct_4gram", "draft_ms", "target_ms", "verify_ms", "commit_ms", "proposed",
+                          "draft_bytes", "dice", "uses", "policy", "by_drafter", "by_context"])
         self.assertEqual(out["speculative"]["exactness"], "lossless")
         self.assertEqual(out["timings"]["predicted_n"], len(out["tokens"]))
         self.assertLessEqual(len(out["tokens"]), 8)
@@ -206,16 +211,20 @@ class Run(WithModel):
         out = self.run_json("-p", "Say hello.", "-n", "8", "--temp", "0")
         self.assertEqual(result.stdout.decode(), out["text"].rstrip("\n") + "\n")
         stderr = result.stderr.decode()
-        self.assertRegex(stderr, r"prompt eval time = +[\d.]+ ms / +\d+ tokens \( *[\d.]+ ms per token, +[\d.]+ tokens per second\)")
+        self.assertRegex(stderr,
+                         r"prompt eval time = +[\d.]+ ms / +\d+ tokens "
+                         r"\( *[\d.]+ ms per token, +[\d.]+ tokens per second\)")
         self.assertRegex(stderr, r"(?m)^ +eval time = +[\d.]+ ms / +\d+ tokens")
-        self.assertRegex(stderr, r"draft acceptance = [\d.]+ \( *\d+ accepted / +\d+ generated\), mean acceptance length = [\d.]+, "
-                                 r"acceptance rate per position = \(")
+        self.assertRegex(stderr,
+                         r"draft acceptance = [\d.]+ \( *\d+ accepted / +\d+ generated\), "
+                         r"mean acceptance length = [\d.]+, acceptance rate per position = \(")
         self.assertRegex(stderr, r"distinct 4-gram share = [\d.]+")
         self.assertIn("speculation: auto (exactness: lossless)", stderr)
 
     def test_speculation_never_changes_the_text(self):
         prompt = "Repeat three times: the quick brown fox jumps over the lazy dog."
-        for sampling in (("--temp", "0"), ("--temp", "0.7", "-s", "7"), ("--temp", "1.0", "-s", "8", "--repeat-penalty", "1.1")):
+        for sampling in (("--temp", "0"), ("--temp", "0.7", "-s", "7"),
+                         ("--temp", "1.0", "-s", "8", "--repeat-penalty", "1.1")):
             outs = [self.run_json("-p", prompt, "-n", "48", *sampling, *options)
                     for options in (("--spec-type", "none"), (), ("--spec-type", "ngram"),
                                     ("--spec-type", "ngram", "--spec-tree", "4", "--spec-draft-n-max", "16"),
@@ -227,7 +236,8 @@ class Run(WithModel):
             self.assertEqual(outs[0]["speculative"]["type"], "none")
             self.assertEqual(outs[1]["speculative"]["type"], "auto")
             self.assertEqual(outs[1]["speculative"]["policy"]["name"], "adaptive")
-            self.assertEqual(sum(outs[1]["speculative"]["policy"]["decisions"].values()), outs[1]["speculative"]["steps"])
+            self.assertEqual(sum(outs[1]["speculative"]["policy"]["decisions"].values()),
+                             outs[1]["speculative"]["steps"])
             self.assertEqual(outs[0]["timings"]["draft_n"], 0)
 
     def test_equal_seeds_give_equal_text(self):
@@ -269,8 +279,9 @@ class Run(WithModel):
             os.symlink("/dev/full", kept[0] + ".tmp")
             result = longspec("run", "-m", MODEL, "--json", "--weights-cache", folder, *args)
             self.assertEqual(result.returncode, OK, result.stderr)
-            self.assertRegex(result.stderr.decode(), r"longspec: warning: \S+: cannot be written: No space left on device; "
-                                                     r"the packed weights are not kept")
+            self.assertRegex(result.stderr.decode(),
+                             r"longspec: warning: \S+: cannot be written: No space left on device; "
+                             r"the packed weights are not kept")
             runs.append(json.loads(result.stdout))
             self.assertFalse([name for name in os.listdir(folder) if not name.endswith(".longspec-hash")])
         for run in runs:
@@ -328,7 +339,8 @@ class Run(WithModel):
             file.flush()
             out = self.run_json("--no-chat", "-p", "Text:", "-f", file.name, "-n", "4", "--temp", "0")
             same = self.run_json("--no-chat", "-p", "Text:\n\nThe sky is blue.", "-n", "4", "--temp", "0")
-            piped = self.run_json("--no-chat", "-p", "Text:", "-f", "-", "-n", "4", "--temp", "0", stdin=b"The sky is blue.\n")
+            piped = self.run_json("--no-chat", "-p", "Text:", "-f", "-", "-n", "4", "--temp", "0",
+                                  stdin=b"The sky is blue.\n")
         self.assertEqual(out["tokens"], same["tokens"])
         self.assertEqual(out["tokens"], piped["tokens"])
 
@@ -342,7 +354,8 @@ class Run(WithModel):
         for chat in ("--chat", "--no-chat"):
             out = self.run_json(chat, "-f", "-", "-n", "4", "--temp", "0", stdin=b"caf\xe9 \xff\xfe\x00 \xc3")
             self.assertEqual(len(out["tokens"]), out["timings"]["predicted_n"])
-        result = subprocess.run([os.fsencode(BIN), b"run", b"-m", os.fsencode(MODEL), b"--json", b"-n", b"2", b"-p", b"\xff\xfe"],
+        result = subprocess.run([os.fsencode(BIN), b"run", b"-m", os.fsencode(MODEL), b"--json", b"-n", b"2", b"-p",
+                                 b"\xff\xfe"],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TIMEOUT, check=False)
         self.assertEqual(result.returncode, OK, result.stderr)
         json.loads(result.stdout.decode("utf-8"))
@@ -356,8 +369,23 @@ class Run(WithModel):
         result = longspec("run", "-m", MODEL, "-p", "Say hello.", "-n", "4", "--stats-file", "/dev/full")
         self.assertEqual(result.returncode, OUTPUT, result.stderr)
 
+    def test_a_disk_that_fills_up_under_an_offloaded_cache(self):
+        question = " ".join(f"word {i * i % 89}" for i in range(150))
+        with tempfile.TemporaryDirectory() as folder:
+            offloaded = (MODEL, "-c", "2048", "--temp", "0", "-n", "4", "--kv-offload", folder, "--kv-memory", "0")
+            full = longspec("run", "-m", *offloaded, "-p", question, largest_file=7 << 20)  # room for 256 positions
+            self.expect_error(full, RESOURCES, folder + ": no room for the key-value cache beyond 5 MiB")
+            # A conversation says so and goes on.
+            talk = longspec("chat", "-m", *offloaded, stdin=(question + "\nHello\n").encode(), largest_file=7 << 20)
+            self.assertEqual(talk.returncode, RESOURCES, talk.stderr)
+            self.assertEqual(talk.stdout, longspec("chat", "-m", *offloaded, stdin=b"Hello\n").stdout)
+            plain = longspec("run", "-m", *offloaded[:-4], "-p", question)
+            self.assertEqual(longspec("run", "-m", *offloaded, "-p", question).stdout, plain.stdout)
+            self.assertEqual(os.listdir(folder), [])
+
     def test_a_reader_that_goes_away_ends_it_quietly(self):
-        process = subprocess.Popen([BIN, "run", "-m", MODEL, "--no-chat", "-p", "Once upon a time", "--ignore-eos", "-n", "2000"],
+        process = subprocess.Popen([BIN, "run", "-m", MODEL, "--no-chat", "-p", "Once upon a time", "--ignore-eos",
+                                    "-n", "2000"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         process.stdout.read(1)
         process.stdout.close()
@@ -472,8 +500,8 @@ class Chat(WithModel):
     def spawn(self, *extra):
         self.seen = b""
         parent, child = pty.openpty()
-        process = subprocess.Popen([BIN, "chat", "-m", MODEL, "--temp", "0", *extra], stdin=child, stdout=child, stderr=child,
-                                   start_new_session=True)
+        process = subprocess.Popen([BIN, "chat", "-m", MODEL, "--temp", "0", *extra], stdin=child, stdout=child,
+                                   stderr=child, start_new_session=True)
         os.close(child)
         self.addCleanup(os.close, parent)
         self.addCleanup(process.wait)
@@ -580,21 +608,22 @@ class Selfcheck(WithModel):
         drafters = refused.split("known are ")[1].strip().split(", ")
         self.assertGreater(len(drafters), 5)
         with tempfile.TemporaryDirectory() as folder:
-            result = longspec("selfcheck", "-m", MODEL, "-f", "-", "-n", "32", "-md", write_draft(folder), "-md", MODEL,
+            result = longspec("selfcheck", "-m", MODEL, "-f", "-", "-n", "16", "-md", write_draft(folder), "-md", MODEL,
                               stdin=text, timeout=900)
         lines = result.stdout.decode().splitlines()
         self.assertEqual(result.returncode, OK, result.stdout.decode() + result.stderr.decode())
         # Of those with a draft of their own two have one here.
-        without = [kind for kind in ("eagle", "eagle3", "beagle", "medusa", "exit") if kind in drafters]
+        without = [kind for kind in ("eagle", "eagle3", "beagle", "medusa", "tokenswift", "exit") if kind in drafters]
         skipped = [line.split()[1].rstrip(":") for line in lines if line.startswith("skipped  ")]
         self.assertEqual(skipped, without)
         checked = [line for line in lines[:-1] if not line.startswith("skipped  ")]
         self.assertEqual(lines[-1], f"{len(checked)} comparisons, 0 different")
         self.assertTrue(all(line.startswith("identical  ") for line in checked), lines)
         for temperature in self.TEMPERATURES:
-            at = [line.removeprefix("identical  ") for line in lines if f", temp {temperature}: 32 tokens" in line]
+            at = [line.removeprefix("identical  ") for line in lines if f", temp {temperature}: 16 tokens" in line]
             for name in (*drafters, "ngram,suffix", "suffix,recycling"):
-                if name in without or name in ("grammar", "prediction"):  # without a grammar or a text they guess nothing
+                # Without a grammar or a text they guess nothing.
+                if name in without or name in ("grammar", "prediction"):
                     continue
                 drafted = [int(re.search(r"(\d+) drafted", line)[1]) for line in at
                            if re.match(re.escape(name) + r"( \w|, temp)", line)]
@@ -605,18 +634,43 @@ class Selfcheck(WithModel):
                          "random trees of 40 nodes", "prefill in chunks of 1,", "prefill in chunks of 7,", "threads "):
                 self.assertTrue(any(part in line for line in at), f"{part} is missing at {temperature} in {lines}")
             self.assertEqual(any(line.startswith("auto without dice, ") for line in at), temperature != "0.0", at)
-            self.assertTrue(any("kernels reference against" in line and f"temp {temperature}" in line for line in lines), lines)
+            self.assertTrue(any("kernels reference against" in line and f"temp {temperature}" in line
+                                for line in lines), lines)
 
     def test_drafters_without_a_model_are_named(self):
         result = longspec("selfcheck", "-m", MODEL, "-n", "1", "--temps", "0", "-f", "-", stdin=b"Once upon a time")
         self.assertEqual(result.returncode, OK, result.stderr)
-        for name in ("longspec", "eagle", "eagle3", "beagle", "medusa", "exit", "lm"):
-            self.assertRegex(result.stdout.decode(), rf"(?m)^skipped    {name}: .*needs a draft model.*--spec-draft-model")
+        for name in ("longspec", "eagle", "eagle3", "beagle", "medusa", "tokenswift", "exit", "lm"):
+            self.assertRegex(result.stdout.decode(),
+                             rf"(?m)^skipped    {name}: .*needs a draft model.*--spec-draft-model")
         self.assertNotIn(b"temp 0.7", result.stdout)
 
     def test_bad_options(self):
         self.expect_error(longspec("selfcheck", "-m", MODEL, "--temps", "warm"), USAGE, "--temps")
-        self.expect_error(longspec("selfcheck", "-m", MODEL, "-md", "/nonexistent.gguf"), BAD_MODEL, "/nonexistent.gguf")
+        self.expect_error(longspec("selfcheck", "-m", MODEL, "-md", "/nonexistent.gguf"), BAD_MODEL,
+                          "/nonexistent.gguf")
+
+
+class Perplexity(WithModel):
+    TEXT = b" ".join(b"The committee heard %d reports on bridge %d." % (i * i % 17, i) for i in range(20))
+
+    def perplexity(self, *args):
+        result = longspec("perplexity", "-m", MODEL, "-f", "-", *args, stdin=self.TEXT)
+        self.assertEqual(result.returncode, OK, result.stderr)
+        return result.stdout.decode()
+
+    def test_the_same_numbers_for_any_batch(self):
+        one, other = (json.loads(self.perplexity("--json", "-b", rows)) for rows in ("512", "13"))
+        self.assertEqual(one, other)
+        self.assertEqual(sum(bucket["tokens"] for bucket in one["by_position"]), one["tokens"])
+        self.assertIn(f"Final estimate: PPL = {one['perplexity']:.4f} +/- ", self.perplexity())
+        yarn = json.loads(self.perplexity("--json", "--rope-scaling", "yarn", "--rope-scale", "8"))
+        self.assertEqual(yarn["rope_scaling"], "yarn x8 (original 8192)")
+        self.assertNotEqual(yarn["nats"], one["nats"])
+
+    def test_errors(self):
+        self.expect_error(longspec("perplexity", "-m", MODEL, "-f", "/nowhere"), BAD_MODEL, "/nowhere")
+        self.expect_error(longspec("perplexity", "-m", MODEL, "-f", "-"), USAGE, "a text of 0 tokens has none to foretell")
 
 
 class Bench(WithModel):
@@ -625,7 +679,8 @@ class Bench(WithModel):
         self.assertEqual(result.returncode, OK, result.stderr)
         machine, *rows, unfiltered, filtered = [json.loads(line) for line in result.stdout.splitlines()]
         self.assertEqual(machine["test"], "machine")
-        for limit in ("gb_per_second", "q8_gmac_per_second", "f32_gmac_per_second", "bf16_gmac_per_second", "barrier_us"):
+        for limit in ("gb_per_second", "q8_gmac_per_second", "f32_gmac_per_second", "bf16_gmac_per_second",
+                      "barrier_us"):
             self.assertGreater(machine[limit], 0)
         self.assertEqual([(row["test"], row["depth"], row["rows"]) for row in rows],
                          [("prefill", 64, 64), ("decode", 64, 1), ("rows", 64, 4)])
@@ -644,14 +699,17 @@ class Bench(WithModel):
         result = longspec("bench", "-m", MODEL, "--depth", "64", "--rows", "1", "--repetitions", "1")
         self.assertEqual(result.returncode, OK, result.stderr)
         table = result.stdout.decode()
-        self.assertRegex(table, r"\n\| decode +\| +64 \| +1 \|.*\n\nChoosing one of \d+ tokens at temperature 1, after 64 keys:\n\n"
-                                r"\| filters .*\n\|-.*\n\| none +\| +[\d.]+ \| +[\d.]+ % \|\n\| default +\| +[\d.]+ \| +[\d.]+ % \|\n$")
+        self.assertRegex(table,
+                         r"\n\| decode +\| +64 \| +1 \|.*\n\nChoosing one of \d+ tokens at temperature "
+                         r"1, after 64 keys:\n\n"
+                         r"\| filters .*\n\|-.*\n\| none +\| +[\d.]+ \| +[\d.]+ % \|\n\| "
+                         r"default +\| +[\d.]+ \| +[\d.]+ % \|\n$")
 
     def test_sweep(self):
         with tempfile.TemporaryDirectory() as folder:
             svg = os.path.join(folder, "sweep.svg")
-            result = longspec("bench", "-m", MODEL, "--sweep", "--depth", "256,9000", "--rows", "2", "--repetitions", "1",
-                              "--svg", svg)
+            result = longspec("bench", "-m", MODEL, "--sweep", "--depth", "256,9000", "--rows", "2", "--repetitions",
+                              "1", "--svg", svg)
             self.assertEqual(result.returncode, 0, result.stderr)
             lines = result.stdout.decode().splitlines()
             self.assertEqual(lines[3], "| rows | 256 keys | 9000* keys |")
@@ -660,8 +718,8 @@ class Bench(WithModel):
             self.assertIn("speed only", result.stdout.decode())
             with open(svg, encoding="utf-8") as file:
                 self.assertIn("Cost of a step", file.read())
-            result = longspec("bench", "-m", MODEL, "--sweep", "--depth", "256", "--rows", "1", "--repetitions", "1", "--svg",
-                              "/dev/full")
+            result = longspec("bench", "-m", MODEL, "--sweep", "--depth", "256", "--rows", "1", "--repetitions", "1",
+                              "--svg", "/dev/full")
             self.assertEqual(result.returncode, OUTPUT, result.stderr)
 
     def test_answers(self):
@@ -694,6 +752,10 @@ class Bench(WithModel):
 
     def test_a_depth_that_cannot_fit_is_refused_with_numbers(self):
         self.expect_error(longspec("bench", "-m", MODEL, "--depth", "512,1000000000"), RESOURCES, "GiB")
+
+    def test_a_file_that_is_missing_is_said_before_any_table(self):
+        for args in (("-m", MODEL, "-md", "/nonexistent.gguf"), ("-m", "/nonexistent.gguf", "--parallel", "2")):
+            self.expect_error(longspec("bench", *args, "--depth", "64"), BAD_MODEL, "/nonexistent.gguf")
 
 
 class Eval(WithModel):
@@ -732,9 +794,11 @@ class Eval(WithModel):
             report = result.stdout.decode()
             self.assertIn("Identical to plain decoding: 6 of 6 generations.", report)
             prior = f"prior {table}, "
-            self.assertRegex(report, rf"\nDrafted with \(.*\): auto: dice, {prior}\d+ pairs; auto/no-dice: {prior}\d+ pairs; "
-                                     r"auto/no-prior: dice, prior none\.\n")
-            cells = {(cell["method"], cell["temperature"]): cell["items"][0] for cell in self.lines_of(out, "cells.jsonl")}
+            self.assertRegex(report,
+                             rf"\nDrafted with \(.*\): auto: dice, {prior}\d+ pairs; auto/no-dice: {prior}\d+ pairs; "
+                             r"auto/no-prior: dice, prior none\.\n")
+            cells = {(cell["method"], cell["temperature"]): cell["items"][0]
+                     for cell in self.lines_of(out, "cells.jsonl")}
             self.assertEqual(len(cells), 6)
             for (method, temperature), item in cells.items():
                 self.assertEqual(item["dice"], temperature > 0 and method != "auto/no-dice", method)
@@ -853,138 +917,10 @@ class Tokenize(WithModel):
     def test_special_tokens(self):
         text = b"<|im_start|>"
         parsed = json.loads(longspec("tokenize", "-m", MODEL, "-f", "-", "--json", stdin=text).stdout)["tokens"]
-        plain = json.loads(longspec("tokenize", "-m", MODEL, "-f", "-", "--json", "--no-parse-special", stdin=text).stdout)["tokens"]
+        plain = json.loads(longspec("tokenize", "-m", MODEL, "-f", "-", "--json", "--no-parse-special",
+                                    stdin=text).stdout)["tokens"]
         self.assertEqual(len(parsed), 1)
         self.assertGreater(len(plain), 1)
-
-
-class Corpus(WithModel):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.corpus = os.path.join(self.folder.name, "corpus")
-
-    def test_a_former_answer_is_drafted_and_changes_nothing(self):
-        run = ("run", "-m", MODEL, "-p", "Name three rivers.", "-n", "24", "--temp", "0", "--json")
-        plain = json.loads(longspec(*run, "--spec-type", "none").stdout)
-        made = longspec("corpus", "-m", MODEL, "-f", "-", "-o", self.corpus, stdin=plain["text"].encode())
-        self.assertEqual(made.returncode, OK, made.stderr)
-        self.assertRegex(made.stdout.decode(), r"corpus: \d+ tokens\n$")
-        drafted = json.loads(longspec(*run, "--spec-type", "suffix", "--spec-corpus", self.corpus).stdout)
-        self.assertEqual(drafted["text"], plain["text"])
-        self.assertEqual(drafted["tokens"], plain["tokens"])
-        self.assertGreater(drafted["timings"]["draft_n_accepted"], 5)
-
-    def test_recycling_keeps_its_file(self):
-        table = os.path.join(self.folder.name, "table")
-        run = ("run", "-m", MODEL, "-p", "Count to ten.", "-n", "16", "--temp", "0", "--json", "--spec-type", "recycling",
-               "--spec-recycling-file", table)
-        cold, warm = (json.loads(longspec(*run).stdout) for _ in range(2))
-        self.assertTrue(os.path.exists(table))
-        self.assertEqual(cold["tokens"], warm["tokens"])
-        self.assertGreaterEqual(warm["timings"]["draft_n_accepted"], cold["timings"]["draft_n_accepted"])
-
-    def test_bad_files(self):
-        with open(self.corpus, "wb") as file:
-            file.write(b"LSCORPUS")
-        run = ("run", "-m", MODEL, "-p", "hi", "-n", "1", "--spec-type", "suffix", "--spec-corpus")
-        for path in (self.corpus, os.path.join(self.folder.name, "none")):
-            result = longspec(*run, path)
-            self.assertNotEqual(result.returncode, OK)
-            self.assertIn(path.encode(), result.stderr)
-        self.expect_error(longspec("corpus", "-m", MODEL, "-f", "-", "-o", self.corpus, stdin=b""), USAGE, "empty")
-        self.expect_error(longspec("corpus", "-m", MODEL, "-f", "-", "-o", "/nonexistent/x", stdin=b"a"), OUTPUT, "/nonexistent/x")
-        self.expect_error(longspec("corpus", "-m", MODEL, "-o", self.corpus), USAGE, "--file")
-
-
-class Ngrams(WithModel):
-    SUMMARY = r"^\S+: (\d+) tokens counted; \d+ single tokens, \d+ contexts of 1 with (\d+) successors, .*; \d+ pairs in (\d+) bytes\n$"
-
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.table = self.path("table.ngrams")
-
-    def path(self, name, text=None):
-        path = os.path.join(self.folder.name, name)
-        if text is not None:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
-        return path
-
-    def count(self, *args, output=None):
-        """Tokens counted, pairs of contexts of one token, and the table's bytes."""
-        output = output or self.table
-        result = longspec("corpus", "--ngrams", "-m", MODEL, "-o", output, *args)
-        self.assertEqual(result.returncode, OK, result.stderr)
-        summary = re.match(self.SUMMARY, result.stdout.decode())
-        self.assertTrue(summary, result.stdout)
-        with open(output, "rb") as file:
-            table = file.read()
-        self.assertEqual(len(table), int(summary[3]))
-        self.assertTrue(table.startswith(b"LSNGRAMS"))
-        return int(summary[1]), int(summary[2]), table
-
-    def test_texts_documents_and_former_tables(self):
-        text = self.path("text.txt", "one two three four\n" * 20)
-        tokens, pairs, table = self.count("-f", text)
-        self.assertGreater(pairs, 3)
-        self.assertEqual(self.count("-f", text)[2], table)
-        # Twice the text is the text and its table, but for the end of one and the beginning of the other.
-        self.assertEqual(self.count("-f", text, text, output=self.path("twice"))[0], 2 * tokens)
-        merged_tokens, merged_pairs, merged = self.count("-f", text, "--merge", self.table, output=self.path("merged"))
-        self.assertEqual((merged_tokens, merged_pairs), (tokens, pairs))
-        self.assertNotEqual(merged, table)
-        # Only answers are counted.
-        answers = self.path("answers.jsonl", json.dumps({"prompt": "one two " * 50, "answer": "five six"}) + "\n")
-        few, _, _ = self.count("-f", answers, "--ngram-min-count", "1", "--ngram-order", "2", "--ngram-successors", "2")
-        self.assertLess(few, 10)
-
-    def test_answers_are_kept_to_be_counted(self):
-        kept = self.path("kept.jsonl")
-        run = ("run", "-m", MODEL, "-p", "Name \"three\" rivers.\n\u00e9", "-n", "12", "--temp", "0", "--json", "--keep-answers", kept)
-        texts = [json.loads(longspec(*run).stdout)["text"] for _ in range(2)]
-        with open(kept, encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file]
-        self.assertEqual(lines, [{"prompt": "Name \"three\" rivers.\n\u00e9", "answer": text} for text in texts])
-        tokens, _, _ = self.count("-f", kept, "--ngram-min-count", "2")
-        self.assertGreater(tokens, 20)
-
-    def test_an_answer_that_cannot_be_kept_is_a_warning(self):
-        for path in ("/nonexistent/kept", "/dev/full"):
-            result = longspec("run", "-m", MODEL, "-p", "hi", "-n", "2", "--temp", "0", "--keep-answers", path)
-            self.assertEqual(result.returncode, OK, result.stderr)
-            self.assertEqual(result.stderr.decode().count("longspec: warning: --keep-answers: cannot write " + path), 1)
-
-    def test_errors(self):
-        count = ("corpus", "--ngrams", "-m", MODEL, "-o", self.table)
-        empty = self.path("empty.txt", "")
-        self.expect_error(longspec(*count), USAGE, "nothing to count", "--file")
-        self.expect_error(longspec(*count, "-f", empty), USAGE, "empty")
-        self.expect_error(longspec(*count, "-f", self.path("once.txt", "once")), USAGE, "no token occurs 3 times")
-        self.expect_error(longspec(*count, "-f", self.path("none.jsonl")), BAD_MODEL, "none.jsonl")
-        self.expect_error(longspec(*count, "-f", self.path("bad.jsonl", "{}\n")), BAD_MODEL, "bad.jsonl:1")
-        self.expect_error(longspec(*count, "--shards", self.folder.name), BAD_MODEL, self.folder.name)
-        self.expect_error(longspec(*count, "--merge", empty), BAD_MODEL, "empty.txt", "not a table of n-grams")
-        for option in (("--ngram-order", "5"), ("--weight", "0"), ("--ngram-min-count", "0"), ("--ngram-successors", "0")):
-            self.expect_error(longspec(*count, "-f", empty, *option), USAGE, option[0])
-        self.expect_error(longspec("corpus", "-m", MODEL, "-o", self.table, "-f", empty, "--weight", "2"), USAGE, "--ngrams")
-        self.expect_error(longspec("corpus", "--ngrams", "-m", MODEL, "-o", "/nonexistent/x", "-f",
-                                   self.path("a.txt", "a a a a")), OUTPUT, "/nonexistent/x")
-        self.assertFalse(os.path.exists(self.table))
-
-    def test_ctrl_c(self):
-        lines = json.dumps({"text": "one two three " * 500}) + "\n"
-        many = self.path("many.jsonl", lines * 6000)
-        process = subprocess.Popen([BIN, "corpus", "--ngrams", "-m", MODEL, "-o", self.table, "-f", many],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        time.sleep(1)
-        process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=TIMEOUT)
-        self.assertEqual(process.returncode, INTERRUPTED, stderr)
-        self.assertEqual(stdout, b"")
-        self.assertIn(b"interrupted; ", stderr)
-        self.assertFalse(os.path.exists(self.table))
 
 
 if __name__ == "__main__":

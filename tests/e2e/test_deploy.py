@@ -96,7 +96,8 @@ class HaProxy(unittest.TestCase):
 
     def test_a_conversation_says_by_a_header_or_a_field_that_it_is_one(self):
         # Their beginnings differ, but that is not asked.
-        for mark in (lambda i: ({}, {"X-Conversation": "report-17"}), lambda i: ({"prompt_cache_key": "report-18"}, {})):
+        for mark in (lambda i: ({}, {"X-Conversation": "report-17"}),
+                     lambda i: ({"prompt_cache_key": "report-18"}, {})):
             before = self.counts()
             for i in range(8):
                 fields, headers = mark(i)
@@ -136,14 +137,16 @@ class Systemd(unittest.TestCase):
             path = os.path.join(folder, "longspec.service")
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text.replace("/usr/local/bin/longspec", os.path.abspath(serving.BIN)))
-            done = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, timeout=60,
+                                  check=False)
             complaints = [line for line in done.stderr.splitlines() if "longspec.service" in line]
             self.assertEqual((done.returncode, complaints), (0, []), done.stderr)
 
     def test_its_options_are_those_of_the_program(self):
         with open(os.path.join(EXAMPLES, "longspec.service"), encoding="utf-8") as file:
             options = re.findall(r"--[a-z-]+", re.search(r"^ExecStart=(.*)$", file.read(), re.MULTILINE)[1])
-        said = subprocess.run([serving.BIN, "serve", "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+        said = subprocess.run([serving.BIN, "serve", "--help"], capture_output=True, text=True, timeout=60,
+                              check=True).stdout
         for option in options:
             self.assertRegex(said, rf"{option}\b")
 

@@ -82,7 +82,8 @@ class DiceAndPriors(WithModel):
         self.assertIn("dice: used", both)
         self.assertTrue(any(re.match(rf"prior: {re.escape(self.table)}, \d+ pairs$", line) for line in both), both)
         self.assertIn("prior: none", details("--temp", "0.8", "--spec-prior", "none"))
-        for options in (("--temp", "0"), ("--temp", "0.8", "--spec-dice", "off"), ("--temp", "0.8", "--spec-type", "none")):
+        for options in (("--temp", "0"), ("--temp", "0.8", "--spec-dice", "off"),
+                        ("--temp", "0.8", "--spec-type", "none")):
             self.assertNotIn("dice: used", details(*options), options)
 
     def test_the_one_beside_the_model_is_found(self):
@@ -124,7 +125,8 @@ class DiceAndPriors(WithModel):
         self.expect_error(longspec(*run, other), USAGE, self.table, "made for another tokenizer than this model's")
         self.assertEqual(longspec(*run, MODEL).returncode, OK)
         own = write_table(self.folder, other)
-        self.assertEqual(longspec("run", "-p", "hi", "-n", "2", "--temp", "0", "--spec-prior", own, "-m", other).returncode, OK)
+        self.assertEqual(longspec("run", "-p", "hi", "-n", "2", "--temp", "0", "--spec-prior", own, "-m",
+                                  other).returncode, OK)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Features for training as users make them: from text to shards, stopped and continued; and the trainer, if it is built.
+"""Features for training as users make them: from text to shards, stopped and continued; and the trainer, if it is
+built.
 
-Needs the program ($LONGSPEC_BIN, default build/release/longspec) and the default model ($LONGSPEC_MODEL). Tests whose needs are
-not met are skipped.
+Needs the program ($LONGSPEC_BIN, default build/release/longspec) and the default model ($LONGSPEC_MODEL). Tests whose
+needs are not met are skipped.
 """
 
 import gzip
@@ -25,7 +26,8 @@ TRAINER = os.path.join(os.path.dirname(BIN), "longspec-train")
 
 
 def longspec(*args):
-    return subprocess.run([BIN, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False)
+    return subprocess.run([BIN, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600,
+                          check=False)
 
 
 def read_shard(path):
@@ -91,8 +93,10 @@ class Features(unittest.TestCase):
         self.assertEqual(made.returncode, 0, made.stderr)
         # Caches for 32 sequences of this length take 1.6 GiB.
         little = self.output + "-little"
-        limited = subprocess.run([BIN, "features", "-m", MODEL, "-o", little, *args], capture_output=True, text=True, timeout=600,
-                                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (6 * 10**8, 6 * 10**8)), check=False)
+        limited = subprocess.run([BIN, "features", "-m", MODEL, "-o", little, *args], capture_output=True, text=True,
+                                 timeout=600,
+                                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (6 * 10**8, 6 * 10**8)),
+                                 check=False)
         self.assertEqual(limited.returncode, 0, limited.stderr)
         shards = []
         for folder in (self.output, little):
@@ -104,7 +108,8 @@ class Features(unittest.TestCase):
         text = self.write("a.jsonl", [{"text": f"Line {i} of a text that is long enough. " * 30} for i in range(40)])
         args = ["-i", text, "--length", "128", "--max-tokens", "2000"]
         command = [BIN, "features", "-m", MODEL, "-o", self.output, *args]
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as process:
             time.sleep(1.5)
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=300)
@@ -135,7 +140,8 @@ class Features(unittest.TestCase):
         text = self.write("a.jsonl", [{"text": "The quick brown fox jumps over the lazy dog. " * 40}])
         self.assertEqual(self.features("-i", text, "--length", "64").returncode, 0)
         draft = os.path.join(self.folder.name, "draft")
-        trained = longspec("train", "-m", MODEL, "-f", self.output, "-o", draft, "--batch", "2", "--steps", "3", "--draft-vocab", "512")
+        trained = longspec("train", "-m", MODEL, "-f", self.output, "-o", draft, "--batch", "2", "--steps", "3",
+                           "--draft-vocab", "512")
         self.assertEqual(trained.returncode, 0, trained.stderr)
         run = ["run", "-m", MODEL, "-p", "The quick brown fox", "-n", "16", "--temp", "0"]
         plain = longspec(*run, "--spec-type", "none")

@@ -28,6 +28,7 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tools"))
 import load_test  # noqa: E402
+from server_process import ServerProcess  # noqa: E402
 
 BIN = os.environ.get("LONGSPEC_BIN", os.path.join(ROOT, "build/release/longspec"))
 TOOL = os.path.join(os.path.dirname(BIN), "tools/make_tiny_model")
@@ -79,48 +80,18 @@ def needs_time(test):
     return unittest.skipIf("LONGSPEC_SKIP_SLOW" in os.environ, "slow")(test)
 
 
-class Server:
-    """The program, listening; ends with the block."""
+class Server(ServerProcess):
+    """The program, listening, and what is asked of it."""
 
     def __init__(self, *args, model=MODEL, host=None):
         where = ["--host", host] if host else ["--port", "0"]
-        self.log = []
-        self.process = subprocess.Popen(
-            [BIN, "serve", "-m", model, "-t", "2", "--no-progress", "--no-calibration-cache", *where, *args],
-            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        self.url = None
-        self.listening = threading.Event()
-        self.reader = threading.Thread(target=self.read_log, daemon=True)
-        self.reader.start()
-        if not self.listening.wait(TIMEOUT) or self.url is None:
-            self.process.kill()
-            raise AssertionError("the server did not start: " + "".join(self.log))
-
-    def read_log(self):
-        for line in self.process.stderr:
-            self.log.append(line)
-            if match := re.search(r"event=listening url=(\S+)", line):
-                self.url = match[1]
-                self.listening.set()
-        self.listening.set()
+        super().__init__([BIN, "serve", "-m", model, "-t", "2", "--no-progress", "--no-calibration-cache", *where,
+                          *args],
+                         seconds=TIMEOUT)
 
     @property
     def port(self):
         return int(self.url.rsplit(":", 1)[1])
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise
-        self.reader.join(10)
-        self.process.stderr.close()
 
     # --- requests ---
 
@@ -153,12 +124,12 @@ class Server:
         match = re.search(rf"^longspec:{re.escape(name)} (\S+)$", text, re.MULTILINE)
         return float(match[1])
 
-    def wait_for(self, name, value, seconds=TIMEOUT):
+    def wait_for(self, name, value, seconds=TIMEOUT, pause=0.02):
         deadline = time.monotonic() + seconds
         while self.metric(name) != value:
             if time.monotonic() > deadline:
                 raise AssertionError(f"{name} is {self.metric(name)}, not {value}, after {seconds} s")
-            time.sleep(0.02)
+            time.sleep(pause)
 
     def stream(self, path, body):
         """A socket on which the request was sent."""
@@ -246,7 +217,8 @@ class Http(unittest.TestCase):
             sock.sendall(body)
             self.assertIn(b'{"tokens":[', read_all(sock))
         chunked = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:7], body[7:])) + b"0\r\n\r\n"
-        answer = self.raw(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + chunked)
+        answer = self.raw(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+                          b"Connection: close\r\n\r\n" + chunked)
         self.assertIn(b'{"tokens":[', answer)
 
     def test_limits(self):
@@ -303,153 +275,19 @@ class Http(unittest.TestCase):
         self.assertRegex(lines[0], r"status=200 ms=[\d.]+ .*prompt_tokens=\d+ .*tokens=16 .*finish=length")
 
 
-class Faults(unittest.TestCase):
-    """What others complain of; each test is named after where it was seen."""
-
-    @needs_time
-    def test_llamacpp_13262_disconnect_in_a_prompt(self):
-        with Server(model=SLOW_MODEL) as server:
-            sock = server.stream("/v1/completions", completion(words(900), return_progress=True))
-            read_until(sock, b'"prompt_progress"')
-            sock.close()
-            server.wait_for_rest()
-            self.assertEqual(server.metric("generation_tokens_total"), 0)
-
-    @needs_time
-    def test_llamacpp_11720_24496_a_cancel_in_the_queue_leaves_others_alone(self):
-        with Server("--parallel", "1", model=SLOW_MODEL) as server:
-            body = completion("the sea", max_tokens=300)
-            alone = server.post("/v1/completions", body)["choices"][0]["text"]
-            running = server.stream("/v1/completions", body)
-            read_until(running, b'"text"')
-            queued = server.stream("/v1/completions", completion("the sky", max_tokens=3000))
-            server.wait_for("num_requests_waiting", 1)
-            queued.close()
-            rest = read_until(running, b"[DONE]")
-            running.close()
-            self.assertIn(b'"finish_reason":"length"', rest)
-            self.assertEqual(server.post("/v1/completions", body)["choices"][0]["text"], alone)
-            server.wait_for_rest()
-
-    def test_llamacpp_24630_disconnects_while_decoding_wedge_nothing(self):
-        with Server("--parallel", "4") as server:
-            for _ in range(12):
-                sock = server.stream("/v1/completions", completion("the sea", max_tokens=4000))
-                read_until(sock, b'"text"')
-                sock.close()
-            server.wait_for_rest()
-            deadline = time.monotonic() + 30
-            while any(slot["is_processing"] for slot in json.loads(server.get("/slots")[2])):
-                self.assertLess(time.monotonic(), deadline, "a slot is still busy")
-                time.sleep(0.05)
-            self.assertEqual(len(server.text("the sea")), len(server.text("the sea")))
-
-    @needs_time
-    def test_ik_1210_llamacpp_20684_health_answers_in_a_prompt_and_with_a_full_queue(self):
-        with Server("--parallel", "1", "--max-queued-requests", "4", model=SLOW_MODEL) as server:
-            socks = [server.stream("/v1/completions", completion(words(900, i))) for i in range(8)]
-            read_until(socks[0], b"\r\n\r\n")
-            for _ in range(20):
-                self.assertEqual(server.get("/health")[0], 200)
-            # They were answered while the first prompt was evaluated.
-            self.assertEqual(server.metric("generation_tokens_total"), 0)
-            for sock in socks:
-                sock.close()
-            server.wait_for_rest()
-
-    @needs_time
-    def test_llamacpp_6607_a_long_prompt_does_not_stop_a_stream(self):
-        with Server(model=SLOW_MODEL) as server:
-            stream = server.stream("/v1/completions", completion("the sea", max_tokens=6000))
-            read_until(stream, b'"text"')
-            long = server.stream("/v1/completions", completion(words(700), max_tokens=1))
-            received = 0
-            long.setblocking(False)
-            stream.settimeout(TIMEOUT)
-            data = b""
-            while b'"text"' not in data:
-                received += stream.recv(65536).count(b'"text"')
-                with contextlib.suppress(BlockingIOError):
-                    data += long.recv(65536)
-            self.assertGreater(received, 5)
-            stream.close()
-            long.close()
-            server.wait_for_rest()
-
-    @needs_time
-    def test_llamacpp_14343_a_short_prompt_overtakes_a_long_one(self):
-        with Server(model=SLOW_MODEL) as server:
-            long = server.stream("/v1/completions", completion(words(1000), max_tokens=1, return_progress=True))
-            read_until(long, b'"prompt_progress"')
-            short = server.text("the sea", max_tokens=1)
-            self.assertIsNotNone(short)
-            self.assertEqual(server.metric("generation_tokens_total"), 1)  # that of the short one
-            read_until(long, b"[DONE]")
-            long.close()
-
-    def test_llamacpp_23652_too_little_memory_for_all_fails_nobody(self):
-        prompts = [f"chapter {i} of the sea" for i in range(8)]
-        with Server("-c", "4096") as server:
-            alone = [server.text(prompt, max_tokens=700) for prompt in prompts]
-        # One context of keys and values for eight answers that need more together.
-        with Server("-c", "1024", "--parallel", "8") as server:
-            with concurrent.futures.ThreadPoolExecutor(8) as pool:
-                together = list(pool.map(lambda prompt: server.text(prompt, max_tokens=700), prompts))
-            self.assertGreater(server.metric("num_preemptions_total"), 0)
-        self.assertEqual(together, alone)
-
-    def test_llamacpp_7052_vllm_23138_texts_do_not_depend_on_others_or_on_the_cache(self):
-        bodies = [completion(words(5 + 20 * (i % 4)) + f" {i % 3}", seed=i, max_tokens=20 + 3 * i,
-                             temperature=0 if i % 4 == 0 else 0.9, n=1 + i % 2) for i in range(16)]
-        with Server("--cache-ram", "0", "--parallel", "1") as server:
-            alone = [server.post("/v1/completions", {**body, "speculative": False})["choices"] for body in bodies]
-        with Server() as server:
-            for _ in range(2):  # with an empty cache, and with all prompts known
-                with concurrent.futures.ThreadPoolExecutor(16) as pool:
-                    together = list(pool.map(lambda body: server.post("/v1/completions", body)["choices"], bodies))
-                self.assertEqual(together, alone)
-
-    def test_vllm_54360_53388_speculation_loses_no_prefix_hits(self):
-        with Server() as server:
-            body = completion(words(60), max_tokens=8)
-            first = server.post("/v1/completions", body)
-            again = server.post("/v1/completions", {**body, "speculative": {"drafters": "ngram"}})
-            tokens = first["usage"]["prompt_tokens"]
-            self.assertEqual(first["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
-            self.assertEqual(again["usage"]["prompt_tokens_details"]["cached_tokens"], tokens - 1)
-
-    def test_a_slot_that_is_being_saved_when_it_is_killed_is_whole_or_absent(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "a.bin")
-            for _ in range(3):
-                server = Server("--slot-save-path", folder)
-                body = completion(words(300), max_tokens=4)
-                whole = server.post("/v1/completions", body)["choices"]
-                sock = server.connect()
-                data = b'{"filename": "a.bin"}'
-                sock.sendall(b"POST /slots/0?action=save HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
-                time.sleep(0.01)
-                server.process.kill()
-                server.__exit__()
-                sock.close()
-                with Server("--slot-save-path", folder) as again:
-                    restored = again.request("POST", "/slots/0?action=restore", {"filename": "a.bin"})
-                    self.assertEqual(restored[0], 200 if os.path.exists(path) else 404, restored)
-                    self.assertEqual(again.post("/v1/completions", body)["choices"], whole)
-
-
 class Load(unittest.TestCase):
     """tools/load_test.py's requests: random arrivals and lengths, a shared document, clients that go away."""
 
     N = 16 if "LONGSPEC_SKIP_SLOW" in os.environ else 64
 
     def requests(self):
-        options = load_test.parse(["--requests", str(self.N), "--rate", "40", "--prompt-words", "4:100", "--max-tokens", "8:80",
-                                   "--shared", "0.5", "--shared-words", "60", "--cancel", "0.3"])
+        options = load_test.parse(["--requests", str(self.N), "--rate", "40", "--prompt-words", "4:100", "--max-tokens",
+                                   "8:80", "--shared", "0.5", "--shared-words", "60", "--cancel", "0.3"])
         requests = load_test.plan(options)
         for i, request in enumerate(requests):
-            request.body.update([{"temperature": 0}, {"top_k": 20}, {"speculative": {"drafters": "ngram", "max_rows": 6}},
-                                 {"speculative": False}, {"repeat_penalty": 1.2}, {"logprobs": 2}][i % 6])
+            request.body.update([{"temperature": 0}, {"top_k": 20},
+                                 {"speculative": {"drafters": "ngram", "max_rows": 6}}, {"speculative": False},
+                                 {"repeat_penalty": 1.2}, {"logprobs": 2}][i % 6])
         return requests
 
     def test_64_mixed_requests_16_at_once_say_what_each_says_alone(self):
@@ -460,9 +298,9 @@ class Load(unittest.TestCase):
                 loads.append(load_test.run_load(load_test.Client(server.url), requests, 16)[0])
         # With memory for hardly more than the longest; all at once, as often as somebody has to wait for it.
         rush = [dataclasses.replace(request, at=0) for request in requests]
-        with Server("--parallel", "16", "-c", "1280") as server:
+        with Server("--parallel", "16", "-c", "1280", "--prefill-ms", "1000") as server:
             preemptions = 0
-            for _ in range(8):
+            for _ in range(24):
                 loads.append(load_test.run_load(load_test.Client(server.url), rush, 16)[0])
                 server.wait_for_rest()
                 preemptions = server.metric("num_preemptions_total")
@@ -481,7 +319,7 @@ class Load(unittest.TestCase):
 
 class Operation(unittest.TestCase):
     def test_sigterm_lets_what_runs_end_and_takes_nothing_new(self):
-        with Server() as server:
+        with Server("--drain-timeout", "600") as server:
             body = completion("the sea", max_tokens=400)
             whole = server.text("the sea", max_tokens=400)
             sock = server.stream("/v1/completions", body)
@@ -529,8 +367,8 @@ class Operation(unittest.TestCase):
     def test_bad_options(self):
         for args, part in ((("--port", "99999"), "--port"), (("--slot-save-path", "/nonexistent"), "--slot-save-path"),
                            (("--parallel", "-1"), "--parallel"), (("--spec-type", "magic"), "magic")):
-            done = subprocess.run([BIN, "serve", "-m", MODEL, "--no-progress", *args], stderr=subprocess.PIPE, text=True,
-                                  timeout=TIMEOUT, check=False)
+            done = subprocess.run([BIN, "serve", "-m", MODEL, "--no-progress", *args], stderr=subprocess.PIPE,
+                                  text=True, timeout=TIMEOUT, check=False)
             self.assertEqual(done.returncode, USAGE, done.stderr)
             self.assertIn(part, done.stderr)
 
@@ -557,8 +395,9 @@ class Clients(unittest.TestCase):
         cls.anthropic = anthropic.Anthropic(base_url=cls.server.url, api_key="secret")
 
     def chat(self, **fields):
-        return self.openai.chat.completions.create(**{"model": "little", "max_tokens": 24, "temperature": 0.7, "seed": 5,
-                                                      "messages": [{"role": "user", "content": "the sea"}], **fields})
+        return self.openai.chat.completions.create(**{"model": "little", "max_tokens": 24, "temperature": 0.7,
+                                                      "seed": 5, "messages": [{"role": "user", "content": "the sea"}],
+                                                      **fields})
 
     def test_models(self):
         self.assertEqual([model.id for model in self.openai.models.list()], ["little"])
@@ -677,8 +516,10 @@ class Clients(unittest.TestCase):
                  {"role": "tool", "tool_call_id": call.id, "content": "done"}]
         again = self.chat(messages=turns, tools=self.tools_of_a_chat()["tools"], tool_choice="none")
         self.assertIsNone(again.choices[0].message.tool_calls)
-        self.assertGreater(again.usage.prompt_tokens, self.chat().usage.prompt_tokens)  # tools that are not offered are not told
-        named = self.chat(**{**self.tools_of_a_chat(), "tool_choice": {"type": "function", "function": {"name": "fan"}}})
+        self.assertGreater(again.usage.prompt_tokens,
+                           self.chat().usage.prompt_tokens)  # tools that are not offered are not told
+        named = self.chat(**{**self.tools_of_a_chat(),
+                             "tool_choice": {"type": "function", "function": {"name": "fan"}}})
         self.assertEqual(named.choices[0].message.tool_calls[0].function.name, "fan")
 
     def test_streamed_tools(self):
@@ -711,7 +552,8 @@ class Clients(unittest.TestCase):
         self.needs_grammars()
         with open(os.path.join(ROOT, "docs/server.md"), encoding="utf-8") as file:
             program, = re.findall(r"(?s)```python\n(import json\n.*?)```", file.read())
-        program, n = re.subn(r'base_url="[^"]*", api_key="none"', f'base_url="{self.server.url}/v1", api_key="secret"', program)
+        program, n = re.subn(r'base_url="[^"]*", api_key="none"', f'base_url="{self.server.url}/v1", api_key="secret"',
+                             program)
         self.assertEqual(n, 1)
         done = subprocess.run([os.path.join(CLIENTS, "bin/python"), "-c", program], capture_output=True, text=True,
                               timeout=TIMEOUT, check=False)
@@ -732,7 +574,8 @@ class Clients(unittest.TestCase):
         self.assertIn(parsed.message.parsed.verdict, ("yes", "no"))
         with self.openai.chat.completions.stream(response_format=Verdict, **ask) as stream:
             self.assertEqual(stream.get_final_completion().choices[0].message.parsed, parsed.message.parsed)
-        response = self.openai.responses.parse(model="little", input="the sea", text_format=Verdict, max_output_tokens=400)
+        response = self.openai.responses.parse(model="little", input="the sea", text_format=Verdict,
+                                               max_output_tokens=400)
         self.assertIn(response.output_parsed.verdict, ("yes", "no"))
         with self.assertRaises(self.openai_package.BadRequestError) as raised:
             self.chat(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": {"not": {}}}})
@@ -742,8 +585,8 @@ class Clients(unittest.TestCase):
     def test_tools_of_responses(self):
         self.needs_grammars()
         tool = {"type": "function", "name": "lamp", "parameters": SWITCH, "strict": True}
-        ask = {"model": "little", "input": "the sea", "max_output_tokens": 400, "tools": [tool], "tool_choice": "required",
-               "parallel_tool_calls": False, "extra_body": {"seed": 5}}
+        ask = {"model": "little", "input": "the sea", "max_output_tokens": 400, "tools": [tool],
+               "tool_choice": "required", "parallel_tool_calls": False, "extra_body": {"seed": 5}}
         whole = self.openai.responses.create(**ask)
         call, = whole.output
         self.assertEqual((whole.status, call.type, call.name), ("completed", "function_call", "lamp"))
@@ -767,8 +610,9 @@ class Clients(unittest.TestCase):
     def test_anthropic_tools(self):
         self.needs_grammars()
         tools = [{"name": name, "description": "Switches it.", "input_schema": SWITCH} for name in ("lamp", "fan")]
-        ask = {"model": "little", "max_tokens": 400, "messages": [{"role": "user", "content": "the sea"}], "tools": tools,
-               "tool_choice": {"type": "any", "disable_parallel_tool_use": True}, "extra_body": {"seed": 3}}
+        ask = {"model": "little", "max_tokens": 400, "messages": [{"role": "user", "content": "the sea"}],
+               "tools": tools, "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
+               "extra_body": {"seed": 3}}
         whole = self.anthropic.messages.create(**ask)
         self.assertEqual(whole.stop_reason, "tool_use")
         call, = whole.content
@@ -783,7 +627,8 @@ class Clients(unittest.TestCase):
         turns = ask["messages"] + [
             {"role": "assistant", "content": [call.model_dump(exclude_none=True)]},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "done"}]}]
-        again = self.anthropic.messages.create(**{**ask, "messages": turns, "max_tokens": 16, "tool_choice": {"type": "none"}})
+        again = self.anthropic.messages.create(**{**ask, "messages": turns, "max_tokens": 16,
+                                                  "tool_choice": {"type": "none"}})
         self.assertIn(again.stop_reason, ("end_turn", "max_tokens"))
         counted = self.anthropic.messages.count_tokens(model="little", messages=ask["messages"], tools=tools)
         self.assertEqual(counted.input_tokens, whole.usage.input_tokens + (whole.usage.cache_read_input_tokens or 0))

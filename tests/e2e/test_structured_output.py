@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of the default model under schemas and grammars, as users ask for them: valid, by a validator that is not ours,
-and the same with speculation and without.
+"""Answers of the default model under schemas and grammars, as users ask for them: valid, by a validator that is not
+ours, and the same with speculation and without.
 
 Needs the program ($LONGSPEC_BIN, default build/release/longspec), built with grammars, and the default model
 ($LONGSPEC_MODEL). What jsonschema (PyPI) would say is left out where it is not installed.

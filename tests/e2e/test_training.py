@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trainer as users stop it, kill it and let its disk run full; and features on a full disk.
 
-Needs the program ($LONGSPEC_BIN, default build/release/longspec) and the default model ($LONGSPEC_MODEL); most of it the trainer
-beside the program. Tests whose needs are not met are skipped.
+Needs the program ($LONGSPEC_BIN, default build/release/longspec) and the default model ($LONGSPEC_MODEL); most of it
+the trainer beside the program. Tests whose needs are not met are skipped.
 """
 
 import json
@@ -27,7 +27,8 @@ def run(*command, largest_file=None):
     def limit():
         if largest_file is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False, preexec_fn=limit)
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False,
+                          preexec_fn=limit)
 
 
 def write_text(folder):
@@ -39,7 +40,8 @@ def write_text(folder):
 
 
 def make_features(folder, output, **limits):
-    return run(BIN, "features", "-m", MODEL, "-i", write_text(folder), "-o", output, "--length", "64", "--min-length", "8", **limits)
+    return run(BIN, "features", "-m", MODEL, "-i", write_text(folder), "-o", output, "--length", "64", "--min-length",
+               "8", **limits)
 
 
 def read(path):
@@ -70,7 +72,8 @@ class FeaturesOnAFullDisk(TestCase):
     def test_the_shard_is_named_and_the_run_goes_on(self):
         with tempfile.TemporaryDirectory() as folder:
             output = os.path.join(folder, "features")
-            self.expect_error(make_features(folder, output, largest_file=20000), 4, "features-00000.safetensors", "cannot be written")
+            self.expect_error(make_features(folder, output, largest_file=20000), 4, "features-00000.safetensors",
+                              "cannot be written")
             self.assertEqual(os.listdir(output), [])
             made = make_features(folder, output)
             self.assertEqual(made.returncode, 0, made.stderr)
@@ -93,8 +96,9 @@ class Training(TestCase):
 
     @classmethod
     def command(cls, output, *more):
-        return (TRAINER, "-m", MODEL, "-f", cls.features, "-o", output, "--batch", "4", "--steps", str(STEPS), "--draft-vocab", "256",
-                "--ff", "64", "--checkpoint-every", "1", "--threads", "2", "--lr", "0.001", *more)
+        return (TRAINER, "-m", MODEL, "-f", cls.features, "-o", output, "--batch", "4", "--steps", str(STEPS),
+                "--draft-vocab", "256", "--ff", "64", "--checkpoint-every", "1", "--threads", "2", "--lr", "0.001",
+                *more)
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -112,8 +116,8 @@ class Training(TestCase):
 
     def start_and_signal(self, number, until):
         """The exit status after the signal, which is sent as soon as until() holds, and stderr."""
-        with subprocess.Popen(self.command(self.output, "--log", self.log), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(self.command(self.output, "--log", self.log), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
             end = time.monotonic() + 300
             while process.poll() is None and not until() and time.monotonic() < end:
                 time.sleep(0.001)
@@ -164,24 +168,26 @@ class Training(TestCase):
 
     def test_a_log_that_cannot_be_written(self):
         full = run(*self.command(self.output, "--log", "/dev/full"))
-        self.expect_error(full, 4, "--log /dev/full: cannot be written: No space left on device; the state is saved in " + self.output)
+        self.expect_error(full, 4, "--log /dev/full: cannot be written: No space left on device; the state is saved in "
+                          + self.output)
         missing = run(*self.command(self.output, "--log", os.path.join(self.folder.name, "no", "log")))
         self.expect_error(missing, 5, "no/log: cannot be written")
         self.expect_the_whole_run()
 
     def test_every_kind(self):
-        """Of the default model: two steps, what is left of them, and the error where features lack what a kind needs."""
+        """Of the default model: two steps, what is left of them, and the error where features lack what is needed."""
         features = os.path.join(self.folder.name, "all")
-        made = run(BIN, "features", "-m", MODEL, "-i", write_text(self.folder.name), "-o", features, "--length", "64", "--min-length", "8",
-                   "--keep", "final,hidden:1,hidden:4,hidden:14,hidden:26", "--keep-type", "bf16")
+        made = run(BIN, "features", "-m", MODEL, "-i", write_text(self.folder.name), "-o", features, "--length", "64",
+                   "--min-length", "8", "--keep", "final,hidden:1,hidden:4,hidden:14,hidden:26,hidden:29",
+                   "--keep-type", "bf16")
         self.assertEqual(made.returncode, 0, made.stderr)
-        kinds = {"eagle": [], "beagle": ["--simulate", "4"], "exit": ["--layers", "4"], "eagle3": ["--simulate", "2"], "medusa": [],
-                 "lm": ["--layers", "0,29"], "longspec": ["--own-keys"]}
+        kinds = {"eagle": [], "beagle": ["--simulate", "4"], "exit": ["--layers", "4"], "eagle3": ["--simulate", "2"],
+                 "medusa": [], "tokenswift": [], "lm": ["--layers", "0,29"], "longspec": ["--own-keys"]}
         for kind, more in kinds.items():
             with self.subTest(kind=kind):
                 output = os.path.join(self.folder.name, kind)
-                trained = run(TRAINER, "-m", MODEL, "-f", features, "-o", output, "--batch", "4", "--steps", "2", "--draft-vocab", "256",
-                              "--distill", "1", "--kind", kind, "--validate", features, *more)
+                trained = run(TRAINER, "-m", MODEL, "-f", features, "-o", output, "--batch", "4", "--steps", "2",
+                              "--draft-vocab", "256", "--distill", "1", "--kind", kind, "--validate", features, *more)
                 self.assertEqual(trained.returncode, 0, trained.stderr)
                 self.assertIn("top-1/top-4 by lag", trained.stderr)
                 with open(os.path.join(output, "config.json"), encoding="utf-8") as file:

@@ -56,7 +56,7 @@ std::vector<float> LastLogits(const TinyModelOptions& options, const std::vector
   return {logits, logits + output->vocab};
 }
 
-TEST(Golden, EveryArchitectureComputesWhatTransformersDoes) {
+TEST(Golden, EveryArchitectureAndYarnComputeWhatTransformersDoes) {
   std::ifstream in(LONGSPEC_SOURCE_DIR "/tests/golden/architectures.json");
   const Json golden = Json::parse(in);
   const auto tokens = golden["tokens"].get<std::vector<int32_t>>();
@@ -66,7 +66,15 @@ TEST(Golden, EveryArchitectureComputesWhatTransformersDoes) {
     options.architecture = one["model"]["arch"].get<std::string>();
     options.head_dim = one["model"]["head-dim"].get<int>();
     options.tied = false;
-    seen += (seen.empty() ? "" : ", ") + options.architecture;
+    if (const auto yarn = one["model"].find("yarn"); yarn != one["model"].end()) {
+      options.rope_scaling = "yarn";
+      options.rope_original_context = (*yarn)["original"].get<int>();
+      for (const auto& [key, value] : (*yarn)["numbers"].items()) {
+        options.rope_scaling_numbers.emplace_back(key, value.get<float>());
+      }
+    } else {
+      seen += (seen.empty() ? "" : ", ") + options.architecture;
+    }
     const auto expected = one["logits"].get<std::vector<double>>();
     const std::vector<float> logits = LastLogits(options, tokens);
     ASSERT_EQ(logits.size(), expected.size()) << options.architecture;
@@ -75,7 +83,7 @@ TEST(Golden, EveryArchitectureComputesWhatTransformersDoes) {
       worst = std::max(worst, std::abs(static_cast<double>(logits[i]) - expected[i]));
     }
     // Both compute in f32, in another order; the logits' deviation is 1, and they are stored to a millionth.
-    EXPECT_LT(worst, 2e-5) << options.architecture;
+    EXPECT_LT(worst, 2e-5) << one["model"];
   }
   EXPECT_EQ(seen, KnownArchitectures());
 }

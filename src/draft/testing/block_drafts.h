@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests: early-exit, Beagle and Medusa checkpoints with random weights, and the models as their
-// specifications say them, in double precision and with no thought of speed: nothing is cached.
+// For tests: early-exit, Beagle, Medusa and TokenSwift checkpoints with random weights, and the models as
+// their specifications say them, in double precision and with no thought of speed: nothing is cached.
 #pragma once
 
 #include <string>
@@ -68,6 +68,18 @@ inline DraftTensors RandomMedusa(const LlamaConfig& c, int n_heads, uint64_t see
     make.AddMatrix(head + "0.linear.weight", c.n_embd, c.n_embd);
     make.Add(head + "0.linear.bias", c.n_embd, 1, 0, 0.3F);
     if (std::ranges::find(own, i) != own.end()) make.Add(head + "1.weight", c.n_embd, c.n_vocab, 0, 0.3F);
+  }
+  return draft;
+}
+
+inline DraftTensors RandomTokenswift(const LlamaConfig& c, int n_heads, uint64_t seed) {
+  DraftTensors draft;
+  TensorMaker make(&draft, seed);
+  for (int i = 0; i < n_heads; ++i) {
+    const std::string head = "medusa_layers." + std::to_string(i) + ".";
+    make.AddMatrix(head + "linear.weight", c.n_embd, c.n_embd);
+    make.AddNorm(head + "input_layernorm.weight", c.n_embd);
+    make.AddNorm(head + "post_layernorm.weight", c.n_embd);
   }
   return draft;
 }
@@ -140,6 +152,16 @@ class BlockReference : private ReferenceMath {
     for (double& v : x) v = v / (1.0 + std::exp(-v));
     Add(x, state);
     return d_.tensors.contains(head + "1.weight") ? Linear(x, head + "1", false) : TargetHead(x);
+  }
+
+  // Of head i, from the output of the target's last layer at the last position.
+  Vec Tokenswift(Vec state, size_t i) const {
+    for (size_t head = 0; head <= i; ++head) {
+      const std::string name = "medusa_layers." + std::to_string(head) + ".";
+      Add(state, Linear(Norm(state, name + "input_layernorm.weight"), name + "linear", false));
+      if (head == i) return TargetHead(Norm(state, name + "post_layernorm.weight"));
+    }
+    return {};
   }
 
  private:

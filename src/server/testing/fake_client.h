@@ -12,6 +12,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,9 @@ namespace longspec::testing {
 
 class FakeReply final : public server::Reply {
  public:
+  // `before_begin`: how long a head takes until it is on its way.
+  explicit FakeReply(std::chrono::milliseconds before_begin = {}) : before_begin_(before_begin) {}
+
   void Send(server::HttpResponse response) override {
     const std::lock_guard lock(mutex_);
     EXPECT_FALSE(begun_ || ended_) << "a second response";
@@ -29,6 +33,7 @@ class FakeReply final : public server::Reply {
     changed_.notify_all();
   }
   void Begin(server::HttpResponse head, Idle idle) override {
+    std::this_thread::sleep_for(before_begin_);
     const std::lock_guard lock(mutex_);
     EXPECT_FALSE(begun_ || ended_) << "a second response";
     response_ = std::move(head);
@@ -90,6 +95,7 @@ class FakeReply final : public server::Reply {
   int idle_seconds() const { return idle_seconds_; }
 
  private:
+  const std::chrono::milliseconds before_begin_;
   std::mutex mutex_;
   std::condition_variable changed_;
   server::HttpResponse response_;
@@ -100,9 +106,10 @@ class FakeReply final : public server::Reply {
 
 inline std::shared_ptr<FakeReply> SendTo(server::App& app, const std::string& method,
                                          const std::string& target, const std::string& body = "",
-                                         server::Headers headers = {}) {
+                                         server::Headers headers = {},
+                                         std::chrono::milliseconds before_begin = {}) {
   const size_t question = std::min(target.find('?'), target.size());
-  auto reply = std::make_shared<FakeReply>();
+  auto reply = std::make_shared<FakeReply>(before_begin);
   app.Handle({.method = method,
               .path = target.substr(0, question),
               .query = target.substr(std::min(question + 1, target.size())),

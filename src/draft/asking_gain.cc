@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft/asking_gain.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace longspec {
+
+void AskingGain::Took(size_t member, double ms) {
+  if (member >= ms_.size()) ms_.resize(member + 1);
+  ms_[member].Add(ms);
+}
+
+size_t AskingGain::ClassOf(double expected) {
+  constexpr std::array<double, kClasses - 1> kBounds = {0.5, 1, 2};
+  return static_cast<size_t>(std::ranges::upper_bound(kBounds, expected) - kBounds.begin());
+}
+
+double AskingGain::Added(size_t of, size_t level) const {
+  double of_all = kAddedAtFirst;
+  for (size_t i = 0; i <= level; ++i) of_all = added_of_all_[i].Beside(i == 0 ? of_all : kNextLevel * of_all);
+  return added_[of][level].Beside(of_all);
+}
+
+int AskingGain::Levels(double expected, double token_ms, int max_levels) {
+  max_levels = std::min(max_levels, kMaxLevels);
+  const size_t of = ClassOf(expected);
+  int best = 0;
+  double gain = 0, most = 0;
+  for (int level = 1; level <= max_levels; ++level) {
+    gain += kWorth * token_ms * Added(of, Index(level - 1)) - level_ms_.value;
+    if (gain > most) best = level, most = gain;
+  }
+  if (token_ms <= 0) best = 1;
+  waited_ms_ += (1 + expected) * token_ms;
+  const bool try_it = waited_ms_ * kProbeShare > level_ms_.value && of + 1 < kClasses;
+  if (best == 0 && !try_it) return 0;
+  waited_ms_ = 0;
+  const bool deeper = best == 0 || ++n_asked_ % kDeeperEvery == 0;
+  return std::min(best + (deeper ? 1 : 0), max_levels);
+}
+
+void AskingGain::Learn(double expected, std::span<const int> followed, double ms) {
+  const size_t of = ClassOf(expected);
+  const size_t n_levels = std::min<size_t>(followed.size() - 1, kMaxLevels);
+  for (size_t i = 0; i < n_levels; ++i) {
+    const int added = followed[i + 1] - followed[i];
+    added_[of][i].Add(added);
+    added_of_all_[i].Add(added);
+  }
+  if (std::exchange(warm_, true) && n_levels > 0) level_ms_.Add(ms / static_cast<double>(n_levels));
+}
+
+}  // namespace longspec

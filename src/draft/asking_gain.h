@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it gains to ask those members of a portfolio that take time, and how many levels deep: how many tokens
+// each level of their guesses adds to what the others, which cost next to nothing, would have had accepted in
+// the same round. It is counted after each round in which they were asked, by holding the tree with their
+// guesses and the one without against the text that came, apart for rounds in which the others expect little
+// and those in which they expect much: a draft model has nothing to add to a copy.
+//
+// As many levels are asked for as are worth more, at the present speed, than their time. One more is tried
+// now and then, and one where none is worth it but the others expect little, so that a change of the text is
+// noticed.
+//
+// It outlives generations, and may be shared by those in flight. It decides trees, never text. Not
+// thread-safe.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "base/running_mean.h"
+
+namespace longspec {
+
+class AskingGain {
+ public:
+  static constexpr int kMaxLevels = 8;
+
+  // A proposal of the portfolio's member of that number took so long.
+  void Took(size_t member, double ms);
+  // Whether its proposals lately took longer.
+  bool IsDear(size_t member, double dear_ms) const {
+    return member < ms_.size() && ms_[member].value() > dear_ms;
+  }
+
+  // How many levels to ask for in this round, at most `max_levels`; 0: nothing. `expected`: tokens that the
+  // others' tree promises; `token_ms`: what a token takes at the present speed, 0 if that is unknown.
+  int Levels(double expected, double token_ms, int max_levels);
+
+  // They were asked in a round in which the others expected that much. `followed`[d]: tokens of the text that
+  // the tree had with d levels of their guesses, without any at [0]; `ms`: what they took.
+  void Learn(double expected, std::span<const int> followed, double ms);
+
+  // What is believed of such a round: tokens that level d, from 1, adds, and what a level takes. For tests.
+  double added(double expected, int level) const { return Added(ClassOf(expected), Index(level - 1)); }
+  double level_ms() const { return level_ms_.value; }
+
+ private:
+  static constexpr size_t kClasses = 4;
+  static constexpr double kAddedAtFirst = 0.4;  // tokens, by the first level
+  static constexpr double kNextLevel = 0.5;     // what a level adds, of what the one above does
+  static constexpr double kDoubt = 4;           // rounds that such a belief counts for
+  static constexpr double kRate = 1.0 / 64;     // of running means, at least
+  // Rows are verified up to where they just pay, so that a token that is gained is worth a part of its time.
+  static constexpr double kWorth = 0.5;
+  static constexpr double kProbeShare = 0.01;  // of the time
+  static constexpr int kDeeperEvery = 8;       // rounds
+
+  // A running mean whose first values count alike.
+  struct Mean {
+    double value = 0, n = 0;
+    void Add(double x) {
+      n += 1;
+      const double rate = 1 / n > kRate ? 1 / n : kRate;
+      value += rate * (x - value);
+    }
+    // With what is believed without it, which counts where little was seen.
+    double Beside(double belief) const { return (kDoubt * belief + n * value) / (kDoubt + n); }
+  };
+  using ByLevel = std::array<Mean, kMaxLevels>;
+
+  static size_t Index(int i) { return static_cast<size_t>(i); }
+  static size_t ClassOf(double expected);
+  double Added(size_t of, size_t level) const;
+  bool IsMostPromising(size_t of) const;  // of all
+
+  std::vector<RunningMean> ms_;  // by member
+  std::array<ByLevel, kClasses> added_;
+  ByLevel added_of_all_;
+  Mean level_ms_;
+  bool warm_ = false;     // they were asked before: a first time takes longer
+  double waited_ms_ = 0;  // since they were asked last
+  int n_asked_ = 0;
+};
+
+}  // namespace longspec

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// When members that take time are asked and how deep, where what they add is known.
+#include "draft/asking_gain.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace longspec {
+namespace {
+
+constexpr double kTokenMs = 4;
+
+// What a draft adds in truth: the tokens followed with 0, 1, ... levels, and the time of a level.
+struct Truth {
+  std::vector<int> followed;
+  double level_ms = 1;
+};
+
+// Mean number of levels asked for.
+double MeanLevels(AskingGain& gain, int rounds, double expected, const Truth& truth) {
+  double sum = 0;
+  for (int i = 0; i < rounds; ++i) {
+    const int levels = gain.Levels(expected, kTokenMs, 8);
+    sum += levels;
+    if (levels == 0) continue;
+    std::vector<int> followed = truth.followed;
+    followed.resize(static_cast<size_t>(levels) + 1, truth.followed.back());
+    gain.Learn(expected, followed, levels * truth.level_ms);
+  }
+  return sum / rounds;
+}
+
+TEST(AskingGain, AsksAsDeepAsIsWorthItsTime) {
+  AskingGain gain;
+  MeanLevels(gain, 300, 0.3, {{0, 1, 2, 2}});
+  // Two levels of a token each, for 4 ms a token; and one more, which adds nothing, is tried now and then.
+  EXPECT_NEAR(MeanLevels(gain, 1000, 0.3, {{0, 1, 2, 2}}), 2 + 1.0 / 8, 0.01);
+  EXPECT_NEAR(gain.added(0.3, 1), 1, 0.05);
+  EXPECT_NEAR(gain.added(0.3, 3), 0, 0.05);
+  EXPECT_NEAR(gain.level_ms(), 1, 1e-6);
+  EXPECT_EQ(gain.Levels(0.3, kTokenMs, 1), 1);
+  EXPECT_EQ(gain.Levels(0.3, kTokenMs, 0), 0);
+}
+
+TEST(AskingGain, LeavesWhatAddsNothing) {
+  AskingGain gain;
+  MeanLevels(gain, 100, 0.3, {{0, 0}});
+  const double levels = MeanLevels(gain, 3000, 0.3, {{0, 0}});
+  EXPECT_LT(levels, 0.06);  // now and then, to see
+  EXPECT_GT(levels, 0.005);
+}
+
+TEST(AskingGain, LooksAtRoundsApartByWhatTheOthersExpect) {
+  AskingGain gain;
+  double unsure = 0, sure = 0;
+  for (int i = 0; i < 300; ++i) {
+    unsure += MeanLevels(gain, 1, 0.1, {{0, 1, 1}});
+    sure += MeanLevels(gain, 1, 6, {{4, 4}});
+  }
+  EXPECT_GT(unsure, 300);
+  EXPECT_LT(sure, 60);
+}
+
+TEST(AskingGain, NoticesWhenTheTextChanges) {
+  AskingGain gain;
+  MeanLevels(gain, 300, 0.3, {{0, 0}});
+  EXPECT_LT(MeanLevels(gain, 300, 0.3, {{0, 0}}), 0.1);
+  MeanLevels(gain, 5000, 0.3, {{0, 1, 1}});
+  EXPECT_GT(MeanLevels(gain, 300, 0.3, {{0, 1, 1}}), 1);
+}
+
+TEST(AskingGain, WhatIsDearerIsAskedMoreSeldomInVain) {
+  AskingGain cheap, dear;
+  MeanLevels(cheap, 300, 0.3, {{0, 0}, 1});
+  MeanLevels(dear, 300, 0.3, {{0, 0}, 10});
+  const double of_cheap = MeanLevels(cheap, 9000, 0.3, {{0, 0}, 1}),
+               of_dear = MeanLevels(dear, 9000, 0.3, {{0, 0}, 10});
+  EXPECT_NEAR(of_cheap / of_dear, 10, 2);
+}
+
+TEST(AskingGain, AsksWhereTheSpeedIsUnknown) {
+  AskingGain gain;
+  MeanLevels(gain, 200, 0.3, {{0, 0}, 100});
+  EXPECT_GE(gain.Levels(0.3, 0, 8), 1);
+}
+
+}  // namespace
+}  // namespace longspec
