@@ -6,12 +6,13 @@
 //   (1 + sum of their chances) / (cost of 1 + n rows at this context + drafting + sampling)
 //
 // which is plain decoding when n is 0. Drafters that cost next to nothing are asked every round and judged by
-// what they propose; dear ones are asked only when what they proposed lately would pay for them. A portfolio
-// decides about its dear members itself, round by round (draft/asking_gain.h). What was proposed is held
-// against the text whether it was verified or not, so that estimates stay alive without speculating. Probes,
-// ever more rarely, tell what rows cost and how dear drafters do, and plain rounds among those that speculate
-// what they are held against. Because estimates can be wrong, measured
-// speed has the last word: rounds that were slower than plain ones for a while make a pause.
+// what they propose; dear ones are asked only when what they proposed lately would pay for them, and for as
+// many levels as promise most, since each takes time (decode/draft_time.h, decode/level_chances.h). A
+// portfolio decides about its dear members itself, round by round (draft/asking_gain.h). What was proposed is
+// held against the text whether it was verified or not, so that estimates stay alive without speculating.
+// Probes, ever more rarely, tell what rows cost and how dear drafters do, and plain rounds among those that
+// speculate what they are held against. Because estimates can be wrong, measured speed has the last word:
+// rounds that were slower than plain ones for a while make a pause.
 //
 // A generation starts from what others learned of its drafter: what proposals cost, and how often they were
 // accepted, which counts for a quarter, since another text begins. What it learns is told to the ones after
@@ -20,9 +21,12 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <numeric>
 #include <span>
 
+#include "base/running_mean.h"
+#include "decode/level_chances.h"
 #include "decode/policy.h"
 #include "draft/drafter.h"
 
@@ -34,7 +38,9 @@ constexpr double kCheapDraft = 0.05;  // of a plain step: drafters below it are 
 constexpr double kProbeCost = 1.3;    // of a plain step, at most
 constexpr int kProbeNodes = 8;        // at most
 constexpr int kSpareNodes = 5;        // asked for beyond half as much again as was worth verifying lately
-constexpr int kFirstAsk = 8;          // nodes, while the drafter's cost is unknown
+constexpr int kFirstAsk = 8;          // nodes, and levels, while the drafter's cost is unknown
+constexpr int kProbeLevels = 2;       // of a dear drafter; more where that costs little
+constexpr int kDeeperEvery = 8;       // rounds that ask it: then for some more levels
 constexpr int kMinWait = 16, kMaxWait = 128;    // rounds between probes, at least and if they cost nothing
 constexpr double kProbeShare = 0.005;           // of the time: probes that cost much wait longer
 constexpr int kVaryEvery = 32;                  // rounds
@@ -42,6 +48,7 @@ constexpr int kMinPause = 16, kMaxPause = 256;  // rounds
 constexpr int kTrial = 24;                      // speculated rounds before they are judged
 constexpr double kTooSlow = 0.9;                // of plain speed
 constexpr double kFade = 0.95;                  // of running maxima
+constexpr double kTooSeldom = 1e-3;             // is a level reached for those below it to be planned
 
 enum class Decision : uint8_t { kSpeculated, kOff, kPaused, kProbe, kNothing, kNoRoom, kMeasured };
 constexpr std::array<const char*, 7> kDecisionNames = {
@@ -76,9 +83,7 @@ class AdaptivePolicy final : public Policy {
         plain_rounds_(&memory->plain_rounds),
         drafter_(drafter),
         acceptance_(drafter->acceptance),
-        draft_ms_(drafter->draft_ms),
-        draft_nodes_(drafter->draft_nodes),
-        gains_(Index(max_nodes_)) {
+        draft_time_(drafter->draft_time) {
     ++drafter_->in_flight;
     Fade();
   }
@@ -92,25 +97,27 @@ class AdaptivePolicy final : public Policy {
     const int depth = std::min(cap, input.max_tokens - 1);
     row_ms_.resize(static_cast<size_t>(cap) + 1);
     costs_->TargetMs(context_, row_ms_);
-    asked_nodes_ = 0;
+    asked_levels_ = 0;
     if (depth <= 0) return Skip(Decision::kNoRoom);
     if (pause_ > 0) {
       --pause_;
       return Skip(Decision::kPaused);
     }
+    const int spare = std::min(cap, kSpareNodes + static_cast<int>(1.5 * most_worth_));
+    JudgeDearness(std::min(spare, depth));
     // Every text gets a look, but for a drafter that would not pay if all it says came true.
-    if (!asked_before_ && (!draft_ms_.known() || MayPay(std::min({cap, depth, kFirstAsk})))) {
-      return Ask(std::min(cap, kFirstAsk), std::min(depth, kFirstAsk));
+    const int first = std::min({cap, depth, kFirstAsk});
+    if (!asked_before_ &&
+        (!draft_time_.known() || (JudgedByProposal() && MayPay(first, draft_time_.mean_ms())))) {
+      return Ask(std::min(cap, kFirstAsk), first);
     }
-    if (JudgedByProposal())
-      return Ask(std::min(cap, kSpareNodes + static_cast<int>(1.5 * most_worth_)), depth);
-    return AskIfItPays(cap, depth);
+    return JudgedByProposal() ? Ask(spare, depth) : AskIfItPays(cap, depth);
   }
 
   TokenTree Choose(TokenTree proposed) override {
     const int n_proposed = proposed.size() - 1;
     Rank(proposed);
-    Learn(n_proposed);
+    Learn(proposed);
     proposal_ = proposed;
     if (n_proposed == 0) {
       last_ = {.decision = Decision::kNothing};
@@ -143,7 +150,7 @@ class AdaptivePolicy final : public Policy {
 
   std::optional<SpeculationCandidates> Value(const TokenTree& proposed) override {
     Rank(proposed);
-    Learn(proposed.size() - 1);
+    Learn(proposed);
     proposal_ = proposed;
     best_reach_.clear();
     for (const int node : order_) best_reach_.push_back(reach_[Index(node)]);
@@ -170,8 +177,8 @@ class AdaptivePolicy final : public Policy {
     const auto n_tokens = static_cast<double>(round.accepted.tokens.size());
     sample_ms_.Add(round.verify_ms / n_tokens);
     if (round.asked) {
-      for (RunningMean* mean : {&draft_ms_, &drafter_->draft_ms}) mean->Add(round.draft_ms);
-      for (RunningMean* mean : {&draft_nodes_, &drafter_->draft_nodes}) mean->Add(asked_nodes_);
+      const int levels = proposal_.size() > 1 ? proposal_.max_depth() : asked_levels_;
+      for (DraftTime* time : {&draft_time_, &drafter_->draft_time}) time->Add(levels, round.draft_ms);
     }
     const auto n_accepted = static_cast<double>(round.accepted.nodes.size()) - 1;
     const double expected = last_.expected - 1;
@@ -207,7 +214,9 @@ class AdaptivePolicy final : public Policy {
   }
 
   // Whether a proposal of so many nodes, all accepted, would be worth its cost.
-  bool MayPay(int nodes) const { return Rate(nodes, nodes, draft_ms_.value()) > kMargin * Rate(0, 0); }
+  bool MayPay(int nodes, double draft_ms) const {
+    return Rate(nodes, nodes, draft_ms) > kMargin * Rate(0, 0);
+  }
 
   DraftBudget Skip(Decision decision) {
     probing_ = false;
@@ -220,8 +229,8 @@ class AdaptivePolicy final : public Policy {
   DraftBudget Ask(int nodes, int depth) {
     skipped_ = probing_ = false;
     asked_before_ = true;
-    asked_nodes_ = nodes;
-    DraftBudget budget = {.max_nodes = nodes, .max_depth = std::min(depth, nodes)};
+    asked_levels_ = std::min(depth, nodes);
+    DraftBudget budget = {.max_nodes = nodes, .max_depth = asked_levels_};
     if (has_members_) {
       budget.asking = &drafter_->asking;
       budget.dear_ms = DearMs();
@@ -231,24 +240,56 @@ class AdaptivePolicy final : public Policy {
 
   // Of a dear drafter.
   DraftBudget AskIfItPays(int cap, int depth) {
-    const Plan plan = BestPlan(cap);
+    const int few = FewLevels(depth), probe_nodes = std::min(cap, kProbeNodes);
+    if ((!asked_before_ && MayPayAtAll(depth)) || !draft_time_.sure()) return Ask(probe_nodes, few);
+    const Plan plan = BestPlan(cap, depth);
     plan_ = plan.nodes;
     plan_gain_ = plan.gain;
-    if (plan.rate > kMargin * Rate(0, 0)) {
+    // While it is asked all that is believed of it is put to the test: that may fall a little. While it is
+    // not, little is learned.
+    pays_ = plan.rate > (pays_ ? 1 : kMargin) * Rate(0, 0);
+    if (pays_) {
       draft_probe_.Reset();
-      // Half as much again, so that the plan can grow.
-      return Ask(std::min(cap, plan.nodes + plan.nodes / 2 + 2), depth);
+      const bool deeper = ++rounds_asked_ % kDeeperEvery == 0;
+      const int levels = std::min(depth, plan.levels + (deeper ? plan.levels / 4 + 1 : 0));
+      // Half as many nodes again, so that the plan can grow.
+      return Ask(std::min(cap, std::max(levels, plan.nodes + plan.nodes / 2 + 2)), levels);
     }
-    if (!draft_probe_.Due(draft_ms_.value() / PlainMs())) return Skip(Decision::kOff);
-    const DraftBudget budget = Ask(std::min(cap, kProbeNodes), depth);
+    if (!draft_probe_.Due(draft_time_.Ms(few) / PlainMs())) return Skip(Decision::kOff);
+    const DraftBudget budget = Ask(probe_nodes, few);
     probing_ = true;
     return budget;
+  }
+
+  // Levels of a look at a dear drafter.
+  int FewLevels(int depth) const {
+    int levels = kProbeLevels;
+    while (levels < kFirstAsk && draft_time_.Ms(levels + 1) <= kProbeCost * draft_time_.Ms(kProbeLevels))
+      ++levels;
+    return std::min(levels, depth);
+  }
+
+  bool MayPayAtAll(int depth) const {
+    for (int levels = 1; levels <= std::min(depth, kFirstAsk); ++levels) {
+      if (MayPay(levels, draft_time_.Ms(levels))) return true;
+    }
+    return false;
+  }
+
+  // A drafter that takes little is asked for as much as may be worth verifying, and is dear when that takes
+  // long. One that is, and takes little because it is asked for little, stays dear.
+  void JudgeDearness(int cheap_levels) {
+    if (draft_time_.mean_ms() >= DearMs()) {
+      dear_ = true;
+    } else if (draft_time_.Ms(cheap_levels) < DearMs()) {
+      dear_ = false;
+    }
   }
 
   double PlainMs() const { return row_ms_[0] + sample_ms_.value(); }
   double DearMs() const { return kCheapDraft * PlainMs(); }  // drafting that takes longer is dear
   // Drafting costs next to nothing, or a portfolio decides what it may cost: only verifying is in question.
-  bool JudgedByProposal() const { return has_members_ || draft_ms_.value() < DearMs(); }
+  bool JudgedByProposal() const { return has_members_ || !dear_; }
 
   // Expected tokens per millisecond of a round that verifies n nodes.
   double Rate(int n, double gain, double draft_ms = 0) const {
@@ -256,19 +297,30 @@ class AdaptivePolicy final : public Policy {
   }
 
   struct Plan {
-    int nodes = 0;
+    int levels = 0, nodes = 0;
     double gain = 0, rate = 0;
   };
 
-  // The number of nodes, at least one, that promises most going by what was proposed lately.
-  Plan BestPlan(int cap) const {
+  // The numbers of levels and of their best nodes, at least one, that promise most going by what was proposed
+  // lately.
+  Plan BestPlan(int cap, int depth) {
     Plan best;
-    double gain = 0;
-    for (int n = 1; n <= cap; ++n) {
-      gain += gains_[Index(n - 1)].value();
-      const double share = 0.3 + 0.7 * n / std::max(1.0, draft_nodes_.value());
-      const double rate = Rate(n, gain, draft_ms_.value() * std::min(1.0, share));
-      if (rate > best.rate) best = {.nodes = n, .gain = gain, .rate = rate};
+    planned_.clear();
+    double at_level = 1;
+    const int most = std::min(depth, 2 * chances_.known());
+    for (int levels = 1; levels <= most && at_level > kTooSeldom; ++levels) {
+      const auto n_above = std::ssize(planned_);
+      at_level = chances_.Append(levels, at_level, &planned_);
+      std::inplace_merge(planned_.begin(), planned_.begin() + n_above, planned_.end(), std::greater());
+      planned_.resize(std::min(planned_.size(), Index(cap)));
+      const double draft_ms = draft_time_.Ms(levels);
+      double gain = 0;
+      for (size_t i = 0; i < planned_.size(); ++i) {
+        gain += planned_[i];
+        const int n = static_cast<int>(i) + 1;
+        const double rate = Rate(n, gain, draft_ms);
+        if (rate > best.rate) best = {.levels = levels, .nodes = n, .gain = gain, .rate = rate};
+      }
     }
     return best;
   }
@@ -288,12 +340,9 @@ class AdaptivePolicy final : public Policy {
     for (const int node : order_) gain_.push_back(gain_.back() + reach_[Index(node)]);
   }
 
-  // What the drafter's best nodes promised, lately.
-  void Learn(int n_proposed) {
-    if (skipped_) return;
-    for (int i = 0; i < std::min(asked_nodes_, max_nodes_); ++i) {
-      gains_[Index(i)].Add(i < n_proposed ? reach_[Index(order_[Index(i)])] : 0.0);
-    }
+  // What was promised, if that may decide whether the drafter is asked.
+  void Learn(const TokenTree& proposed) {
+    if (!skipped_ && !has_members_) chances_.Learn(proposed, order_, reach_, asked_levels_);
   }
 
   // The number of nodes, at least one, that promises most.
@@ -413,7 +462,7 @@ class AdaptivePolicy final : public Policy {
 
   // This round.
   int context_ = 0;
-  int asked_nodes_ = 0;
+  int asked_levels_ = 0;
   bool skipped_ = false;
   bool asked_before_ = false;
   bool probing_ = false;            // a dear drafter is asked although it does not promise to pay
@@ -422,18 +471,21 @@ class AdaptivePolicy final : public Policy {
   std::vector<int> order_;          // nodes, best first
   std::vector<double> gain_;        // [n]: expected accepted tokens of the best n
   std::vector<double> best_reach_;  // of order_
+  std::vector<double> planned_;     // chances of nodes, best first
   TokenTree proposal_{0};
   Last last_;
 
   // Learned in this generation, or known when it began.
   AcceptanceTable acceptance_;
-  RunningMean draft_ms_, draft_nodes_, sample_ms_;
-  std::vector<RunningMean> gains_;  // [i]: chance of the i-th best node
-  double most_worth_ = 0;           // nodes
-  int plan_ = 0;                    // the count that promised most when a dear drafter was considered
+  DraftTime draft_time_;
+  bool dear_ = false, pays_ = false;  // a dear one pays
+  RunningMean sample_ms_;
+  LevelChances chances_;
+  double most_worth_ = 0;  // nodes
+  int plan_ = 0;           // the count that promised most when a dear drafter was considered
   double plan_gain_ = 0;
   Backoff tree_probe_, draft_probe_;
-  int rounds_on_ = 0;
+  int rounds_on_ = 0, rounds_asked_ = 0;
   int pause_ = 0, next_pause_ = kMinPause, n_judged_ = 0;
   double spent_ms_ = 0, plain_ms_ = 0, speed_ = 1;
   std::array<int64_t, kDecisionNames.size()> counts_{};

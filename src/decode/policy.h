@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/running_mean.h"
 #include "decode/acceptance_table.h"
 #include "decode/cost_model.h"
+#include "decode/draft_time.h"
 #include "decode/share_speculation.h"
 #include "draft/asking_gain.h"
 #include "draft/drafter.h"
@@ -74,9 +74,9 @@ std::unique_ptr<Policy> MakeFixedPolicy(const SpeculationOptions& options);
 // What is known of a drafter, from all generations that it drafted for.
 struct DrafterMemory {
   AcceptanceTable acceptance;
-  AskingGain asking = {};             // of a portfolio: its members that take time
-  RunningMean draft_ms, draft_nodes;  // of a proposal; the nodes that were asked for
-  int in_flight = 0;                  // generations that use it now
+  AskingGain asking = {};  // of a portfolio: its members that take time
+  DraftTime draft_time;    // of a proposal
+  int in_flight = 0;       // generations that use it now
 };
 
 // When a round goes plain only to be measured. What plain rounds take is what speculation is held against,

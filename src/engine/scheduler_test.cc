@@ -375,7 +375,7 @@ TEST(SchedulerTest, WhatIsLearnedOutlivesAnswersAndSchedulers) {
   for (int scheduler = 0; scheduler < 2; ++scheduler) {
     ExpectAsAlone(model, asked, RunAll(model, asked, {.share = false}), alone);
     EXPECT_EQ(model.memory.drafters.size(), 1U);
-    EXPECT_TRUE(learned().draft_ms.known());
+    EXPECT_TRUE(learned().draft_time.known());
     EXPECT_EQ(learned().in_flight, 0);
   }
   EXPECT_GT(most_in_flight, 1);
