@@ -82,6 +82,7 @@ def distinct_share(texts):
 def run(options, requests, parallel, spec, out):
     command = [options.longspec, "batch", "-m", options.model, "-f", requests, "-o", out, "--parallel", str(parallel),
                "-t", str(options.threads), "--no-progress", *spec]
+    Path(out).unlink(missing_ok=True)  # answers that are there already would not be given again
     begin = time.monotonic()
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                           check=False)

@@ -31,8 +31,8 @@ constexpr int kThreadCounts[] = {1, 2, 3};
 constexpr const char* kShapes[] = {"", "chain", "4"};  // values of --spec-tree
 constexpr const char* kMerged[] = {"ngram,suffix", "suffix,recycling"};
 // The reference loops take about a second a token on a small model.
-constexpr size_t kReferencePrompt = 16;
-constexpr int kReferencePredict = 4;
+constexpr size_t kReferencePrompt = 8;
+constexpr int kReferencePredict = 3;
 constexpr int kReferenceTree = 3;
 
 SamplingOptions AtTemperature(float temperature) {

@@ -27,11 +27,14 @@
 namespace longspec::cli {
 namespace {
 
+// Nobody reads along, so answers may wait for prompts, which are computed faster in wide pieces.
+constexpr double kPrefillMs = 1e4;
+
 struct BatchFlags {
   ModelOptions model;
   BatchOptions batch;
   GrammarFlags grammar;
-  SchedulerOptions scheduler;
+  SchedulerOptions scheduler = {.prefill_ms = kPrefillMs};
   OutputFlags output;
 };
 

@@ -195,6 +195,13 @@ double BatchDecoder::PlainMs() const {
   return PassCost(*costs_).Ms(parts);
 }
 
+// What the pass would be expected to take for the pieces of prompts in it alone.
+double BatchDecoder::PromptsMs() const {
+  std::vector<PassPart> parts = Parts();
+  for (size_t i = 0; i < parts.size(); ++i) parts[i].rows = works_[i].n_missing - (works_[i].decodes ? 1 : 0);
+  return PassCost(*costs_).Ms(parts);
+}
+
 bool BatchDecoder::OnlyDecodes() const {
   return std::ranges::all_of(works_, [](const Work& work) { return work.decodes && work.n_missing == 1; });
 }
@@ -222,6 +229,7 @@ void BatchDecoder::Choose() {
     proposed.push_back(works_[i].tree);
     if (valued[i]) works_[i].tree = TokenTree(works_[i].tree.node(0).token);
   }
+  options.prompts_ms = PromptsMs();
   const SpeculationShares shares = ShareSpeculation(Parts(), candidates, PassCost(*costs_), options);
   for (size_t i = 0; i < works_.size(); ++i) {
     if (valued[i])

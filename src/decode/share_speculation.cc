@@ -50,9 +50,11 @@ class Sharing {
   }
 
  private:
+  static constexpr double kLeastMs = 1e-3;  // rows beside a piece of a prompt may cost nothing
+
   // Of the round as it is: tokens of a sequence, by this or that mean, for each millisecond.
   double Value() const {
-    double ms = pass_.ms() + options_.overhead_ms;
+    double ms = std::max(kLeastMs, pass_.ms() - options_.prompts_ms) + options_.overhead_ms;
     double sum = 0, sum_of_logs = 0;
     for (size_t i = 0; i < gains_.size(); ++i) {
       const double tokens = 1 + gains_[i];

@@ -7,9 +7,12 @@
 //   mean of E / T          arithmetic mean: total throughput
 //   geometric mean of E / T     proportional fairness (Kelly 1998): sum of log E - log T
 //
-// With one sequence both are (1 + sum of chances) / T, as in docs/decoding.md. Nodes are taken one by one,
-// always the one with the highest gain for its price. Of all the counts on this way the best is chosen, not
-// the first after which the value falls: rows are priced in steps, and the next may be free again.
+// With one sequence both are (1 + sum of chances) / T, as in docs/decoding.md. Where pieces of prompts are in
+// the pass, T is what it takes longer for the roots and nodes: prompts have to be evaluated anyway, and a
+// token that is not guessed now is written in a later round, for a later round's price. Else a long piece
+// would make any guess look cheap. Nodes are taken one by one, always the one with the highest gain for its
+// price. Of all the counts on this way the best is chosen, not the first after which the value falls: rows
+// are priced in steps, and the next may be free again.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +37,7 @@ struct ShareOptions {
   SpeculationObjective objective = SpeculationObjective::kFairness;
   double margin = 1;       // speculation must promise more than so many times what a plain round does
   double overhead_ms = 0;  // of the round, whatever is chosen: drafting
+  double prompts_ms = 0;   // of the pass, were there only its pieces of prompts
   int max_nodes = std::numeric_limits<int>::max();  // of all sequences
 };
 

@@ -238,6 +238,25 @@ TEST(ShareSpeculation, WhoProposesNothingCountsAllTheSame) {
   }
 }
 
+// A row of a guess costs what a row of a later round does, or more; a long pass does not make it cheap.
+TEST(ShareSpeculation, PromptsInThePassMakeNoGuessCheap) {
+  const CostModel costs = Made([](int rows, int) { return rows <= 8 ? 4.0 : 4.0 + 0.8 * (rows - 8); });
+  const std::vector<double> likely = {0.6, 0.5, 0.4};
+  const std::vector<SpeculationCandidates> candidates = {{.reach = likely}, {.reach = likely}, {}};
+  const auto nodes = [&](int prompt_rows, bool with_prompts) {
+    const std::vector<PassPart> parts = {
+        {.rows = 1, .keys = 300}, {.rows = 1, .keys = 300}, {.rows = prompt_rows, .keys = 300}};
+    const PassPart prompt = parts.back();
+    const PassCost cost(costs);
+    const double prompts_ms = with_prompts ? cost.Ms({&prompt, 1}) : 0;
+    return ShareSpeculation(parts, candidates, cost, {.margin = 1.03, .prompts_ms = prompts_ms}).nodes;
+  };
+  EXPECT_EQ(nodes(60, true), (std::vector{0, 0, 0}));
+  EXPECT_EQ(nodes(60, false), (std::vector{3, 3, 0}));  // what it looks like by all of the pass
+  // Beside the end of a short prompt the first eight rows cost the same, and are filled.
+  EXPECT_EQ(nodes(1, true), (std::vector{3, 2, 0}));
+}
+
 TEST(ShareSpeculation, NodesOfSharedKeysAreCheaper) {
   const CostModel costs =
       Made([](int rows, int keys) { return 4 + 0.1 * rows + keys * (2e-3 + 2e-4 * rows); });

@@ -186,8 +186,8 @@ class PortfolioDrafter final : public Drafter {
 
   void LearnWhatAskingGained(const CommittedRows& rows) {
     const auto added = static_cast<size_t>(rows.n_new);
-    if (asked_ && added > 0 && rows.tree != nullptr && rows.tree->size() > 1 &&
-        rows.sequence.size() == asked_->at + added) {
+    // Where nothing was verified, asking gained nothing.
+    if (asked_ && added > 0 && rows.tree != nullptr && rows.sequence.size() == asked_->at + added) {
       followed_.clear();
       for (int levels = 0; levels <= asked_->levels; ++levels) {
         followed_.push_back(FollowedBy(*asked_, levels, *rows.tree, rows.sequence.last(added)));
