@@ -144,7 +144,8 @@ def make_report(options):
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             wide = os.path.join(folder, "f32.gguf")
             weights.write(wide)
-            rope = [] if options.rope_scale == 1 else ["--rope-scaling", "yarn", "--rope-scale", str(options.rope_scale)]
+            scaled = ["--rope-scaling", "yarn", "--rope-scale", str(options.rope_scale)]
+            rope = [] if options.rope_scale == 1 else scaled
             ours = longspec(options, "perplexity", "-m", wide, "-f", options.file, "-c", str(options.tokens),
                             "--chunks", "1", "-ctk", "f32", "-ctv", "f32", "-t", str(options.threads), "--json", *rope)
         tokens = longspec(options, "tokenize", "-m", options.model, "-f", options.file, "--no-parse-special",

@@ -196,10 +196,9 @@ double BatchDecoder::PlainMs() const {
 }
 
 // What the pass would be expected to take for the pieces of prompts in it alone.
-double BatchDecoder::PromptsMs() const {
-  std::vector<PassPart> parts = Parts();
+double BatchDecoder::PromptsMs(std::vector<PassPart> parts, const PassCost& cost) const {
   for (size_t i = 0; i < parts.size(); ++i) parts[i].rows = works_[i].n_missing - (works_[i].decodes ? 1 : 0);
-  return PassCost(*costs_).Ms(parts);
+  return cost.Ms(parts);
 }
 
 bool BatchDecoder::OnlyDecodes() const {
@@ -229,8 +228,10 @@ void BatchDecoder::Choose() {
     proposed.push_back(works_[i].tree);
     if (valued[i]) works_[i].tree = TokenTree(works_[i].tree.node(0).token);
   }
-  options.prompts_ms = PromptsMs();
-  const SpeculationShares shares = ShareSpeculation(Parts(), candidates, PassCost(*costs_), options);
+  const std::vector<PassPart> parts = Parts();
+  const PassCost cost(*costs_);
+  options.prompts_ms = PromptsMs(parts, cost);
+  const SpeculationShares shares = ShareSpeculation(parts, candidates, cost, options);
   for (size_t i = 0; i < works_.size(); ++i) {
     if (valued[i])
       works_[i].tree = works_[i].turn->sequence->policy->Take(std::move(proposed[i]), shares.nodes[i]);

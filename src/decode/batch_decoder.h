@@ -103,7 +103,7 @@ class BatchDecoder {
   std::vector<PassPart> Parts() const;
   bool OnlyDecodes() const;  // no prompt's rows are in the pass
   double PlainMs() const;
-  double PromptsMs() const;
+  double PromptsMs(std::vector<PassPart> parts, const PassCost& cost) const;
   void Begin(Work& work);
   void Commit(Work& work, const TargetOutput::Segment& output, double target_ms, bool alone);
   void CommitChunk(Work& work, const TargetOutput::Segment& output, double target_ms);

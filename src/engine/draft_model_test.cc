@@ -54,6 +54,19 @@ class DraftModelTest : public ::testing::Test {
     return engine_->Generate(**session, request);
   }
 
+  // By kind.
+  std::map<std::string, std::string> WriteDraftsThatReadStates() const {
+    const testing::TinyTarget tiny;
+    const testing::OwnHeads heads;
+    return {{"exit", testing::WriteBlockDraft(folder_, "exit", tiny.config,
+                                              testing::RandomExit(tiny.config, heads, 3), heads, {},
+                                              ", \"longspec_exit_layer\": 0")},
+            {"beagle", testing::WriteBlockDraft(folder_, "beagle", tiny.config,
+                                                testing::RandomBeagle(tiny.config, heads, 3))},
+            {"medusa", testing::WriteBlockDraft(folder_, "medusa", tiny.config,
+                                                testing::RandomMedusa(tiny.config, 4, 3))}};
+  }
+
   // In the folder where the engine looks; returns its path.
   std::string WritePrior(const std::string& name) const {
     std::filesystem::create_directories(folder_.File("priors"));
@@ -170,16 +183,7 @@ TEST_F(DraftModelTest, EagleDraftsLeaveTheTextAsItIs) {
 
 // The same of the other kinds that read them, alone and as one of several.
 TEST_F(DraftModelTest, DraftsThatReadStatesLeaveTheTextAsItIs) {
-  const testing::TinyTarget tiny;
-  const testing::OwnHeads heads;
-  const std::map<std::string, std::string> drafts = {
-      {"exit",
-       testing::WriteBlockDraft(folder_, "exit", tiny.config, testing::RandomExit(tiny.config, heads, 3),
-                                heads, {}, ", \"longspec_exit_layer\": 0")},
-      {"beagle", testing::WriteBlockDraft(folder_, "beagle", tiny.config,
-                                          testing::RandomBeagle(tiny.config, heads, 3))},
-      {"medusa",
-       testing::WriteBlockDraft(folder_, "medusa", tiny.config, testing::RandomMedusa(tiny.config, 4, 3))}};
+  const std::map<std::string, std::string> drafts = WriteDraftsThatReadStates();
   const auto answers = [&](const std::string& type, const std::string& draft) {
     // An engine of its own: what one has computed the other must compute too.
     auto engine = Engine::Load({.path = folder_.File("target.gguf"), .threads = 2});
@@ -303,24 +307,14 @@ TEST_F(DraftModelTest, MergedTreesLeaveTheTextAsItIs) {
 // may be one pass.
 TEST_F(DraftModelTest, DraftsOfManySequencesLeaveTheirTextsAsTheyAre) {
   const testing::TinyTarget tiny;
-  const testing::OwnHeads heads;
   const testing::EagleShape shape = {};
-  const std::map<std::string, std::string> drafts = {
-      {"none", ""},
-      {"longspec",
-       testing::WriteDraftFolder(folder_, tiny.config, testing::RandomDraft(tiny.config, 64, 2), "")},
-      {"lm", folder_.File("target.gguf")},
-      {"eagle", testing::WriteEagle(folder_, "eagle", tiny.config, shape,
-                                    testing::RandomEagle(tiny.config, shape, 4), {}, "")},
-      {"exit",
-       testing::WriteBlockDraft(folder_, "exit", tiny.config, testing::RandomExit(tiny.config, heads, 3),
-                                heads, {}, ", \"longspec_exit_layer\": 0")},
-      {"beagle", testing::WriteBlockDraft(folder_, "beagle", tiny.config,
-                                          testing::RandomBeagle(tiny.config, heads, 3))},
-      {"medusa",
-       testing::WriteBlockDraft(folder_, "medusa", tiny.config, testing::RandomMedusa(tiny.config, 4, 3))},
-      {"magicdec", ""},
-      {"partial", ""}};
+  std::map<std::string, std::string> drafts = WriteDraftsThatReadStates();
+  drafts["none"] = drafts["magicdec"] = drafts["partial"] = "";
+  drafts["longspec"] =
+      testing::WriteDraftFolder(folder_, tiny.config, testing::RandomDraft(tiny.config, 64, 2), "");
+  drafts["lm"] = folder_.File("target.gguf");
+  drafts["eagle"] = testing::WriteEagle(folder_, "eagle", tiny.config, shape,
+                                        testing::RandomEagle(tiny.config, shape, 4), {}, "");
   const auto answers = [&](const std::string& type, const std::string& draft) {
     const auto scheduler = engine_->NewScheduler({.parallel = 3, .share_prefixes = false});
     EXPECT_TRUE(scheduler.ok()) << scheduler.status().message();

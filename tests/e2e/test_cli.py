@@ -596,7 +596,7 @@ class MemoryPlan(WithModel):
 
 class Selfcheck(WithModel):
     EXCERPT_BYTES = 5000
-    TEMPERATURES = ("0.0", "0.7")  # at 1.0: test_methods_without_dice_and_without_a_prior
+    TEMPERATURES = ("0.0", "0.7", "1.0")
 
     def test_the_promise_holds_on_the_default_model(self):
         """Every drafter the program knows, on a real text that is longer than their windows."""
@@ -670,7 +670,8 @@ class Perplexity(WithModel):
 
     def test_errors(self):
         self.expect_error(longspec("perplexity", "-m", MODEL, "-f", "/nowhere"), BAD_MODEL, "/nowhere")
-        self.expect_error(longspec("perplexity", "-m", MODEL, "-f", "-"), USAGE, "a text of 0 tokens has none to foretell")
+        self.expect_error(longspec("perplexity", "-m", MODEL, "-f", "-"), USAGE,
+                          "a text of 0 tokens has none to foretell")
 
 
 class Bench(WithModel):
