@@ -27,7 +27,7 @@
 namespace longspec::cli {
 namespace {
 
-// Nobody reads along, so answers may wait for prompts, which are computed faster in wide pieces.
+// Nobody reads along, so answers may wait for prompts: then more of them are written in each pass.
 constexpr double kPrefillMs = 1e4;
 
 struct BatchFlags {
