@@ -42,7 +42,7 @@ coverage:       ## Line coverage of each module; fails below 80 %
 	@python3 tools/coverage.py
 
 fuzz:           ## Fuzz each parser for LONGSPEC_FUZZ_SECONDS (20)
-	@tools/setup.sh fuzz
+	@tools/setup.sh test
 	@python3 tools/run_tests.py fuzz
 
 bench: release model  ## Prefill, decode and the cost of rows on this machine

@@ -10,7 +10,8 @@
              leaves all out)
   dev        the tests of ci under AddressSanitizer and UBSan, without the slow tests and those of DEV_LEFT_OUT
   tsan       the modules that share memory between threads under ThreadSanitizer, without the slow tests
-  fuzz       every fuzz target for LONGSPEC_FUZZ_SECONDS (20; 0 leaves them out), as many at a time as there are cores
+  fuzz       every fuzz target of dev for LONGSPEC_FUZZ_SECONDS (20; 0 leaves them out), as many at a time as there are
+             cores
   installed  a consumer of the installed library, the code of README.md, and instruction counts
   arm        the modules below the engine, cross-compiled for AArch64, under emulation and without the slow tests;
              only if named
@@ -20,6 +21,7 @@ that crashes. Exit status 0 only if at least one test ran and none failed.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+import functools
 import glob
 import json
 import os
@@ -46,11 +48,12 @@ TSAN_PROGRAMS = {
     "decode_test": ("TinyModel.EveryDrafter*", "TinyModel.QuantisedCaches", "EveryDrafter.*", "Law.*", "CostModel.*",
                     "ShareSpeculation.*", "TrainingFree.*"),
 }
-# Long sums of one thread that touch no memory which shorter tests do not.
+# Long sums of one thread that touch no memory which shorter tests do not, and comparisons of times.
 DEV_LEFT_OUT = {"recorded_test": ("PolicyOnRecordings.*",), "engine_test": ("Schedule.TheTableOfTheDocs",),
-                "bench_test": ("BenchTest.SelfcheckCatchesKernels*",)}
+                "bench_test": ("BenchTest.SelfcheckCatchesKernels*",), "draft_test": ("*.*ATokenCosts*", "DearMember.*")}
 # Tests of the optimised build that compare times: they have the machine for themselves.
-TIMED_TESTS = {"draft_test": ("*.*ATokenCosts*", "Mixture.AsksAgainWhereItPays"), "decode_test": ("Calibration.*",)}
+TIMED_TESTS = {"draft_test": ("*.*ATokenCosts*", "Mixture.AsksAgainWhereItPays", "DearMember.*"),
+               "decode_test": ("Calibration.*",)}
 # Longest first: what is begun last is short, and no core waits for it.
 LONG = ("engine_test", "draft_test", "kernels_test", "model_test", "golden_test", "attention_test", "decode_test",
         "test_cli.py", "test_server_faults.py", "test_server.py", "test_draft_models.py", "test_structured_output.py",
@@ -296,11 +299,21 @@ def configure_trainer(wanted):
     return status == 0
 
 
+def wants_trainer():
+    return not os.environ.get("LONGSPEC_SKIP_TRAINER")
+
+
+@functools.cache
+def libtorch():
+    """Fetching it, which takes no processor and goes on beside other stages: a future of (exit status, output)."""
+    return ThreadPoolExecutor(1).submit(run, ["tools/setup_trainer.sh", "--fetch"])
+
+
 def trainer(tally):
-    if os.environ.get("LONGSPEC_SKIP_TRAINER") or not build("ci", CONFIGURED, tally):
+    if not wants_trainer() or not build("ci", CONFIGURED, tally):
         return
     began = time.monotonic()
-    status, output = run(["tools/setup_trainer.sh", "--fetch"])
+    status, output = libtorch().result()
     if status != 0 or not configure_trainer(True):
         tally.add("LibTorch for the trainer", 0, [("", tail(output))], 0, time.monotonic() - began)
         return
@@ -352,7 +365,7 @@ def fuzz_inputs(program):
 
 def fuzz_one(path, seconds):
     """What Tally.add wants to know."""
-    artifacts = BUILD / "fuzz" / "artifacts"
+    artifacts = BUILD / "dev" / "artifacts"
     artifacts.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as corpus:  # finds go to the first folder; the others are only read
@@ -367,11 +380,11 @@ def fuzz_one(path, seconds):
 
 def fuzz(tally):
     seconds = int(os.environ.get("LONGSPEC_FUZZ_SECONDS", "20"))
-    if seconds <= 0 or not build("fuzz", CONFIGURED, tally):
+    if seconds <= 0 or not build("dev", CONFIGURED, tally):
         return
-    programs = targets_of("fuzz", r"fuzz/\w+_fuzz")
-    if programs and build("fuzz", programs, tally):
-        add_all(lambda program: fuzz_one(BUILD / "fuzz" / program, seconds), programs, cores(), tally)
+    programs = targets_of("dev", r"fuzz/\w+_fuzz")
+    if programs and build("dev", programs, tally):
+        add_all(lambda program: fuzz_one(BUILD / "dev" / program, seconds), programs, cores(), tally)
 
 
 def installed(tally):
@@ -411,12 +424,15 @@ def main(arguments):
         print(f"run_tests: unknown stage '{unknown[0]}'; known: {' '.join(STAGES)}", file=sys.stderr)
         return 2
     tally = Tally()
-    for name, stage in STAGES.items():
-        if name in arguments or (not arguments and stage in DEFAULT_STAGES):
-            began, used = time.monotonic(), processor_seconds()
-            stage(tally)
-            minutes, of_processors = (time.monotonic() - began) / 60, (processor_seconds() - used) / 60
-            print(f"{name}: {minutes:.1f} minutes, {of_processors:.1f} of processors", flush=True)
+    stages = {name: stage for name, stage in STAGES.items()
+              if name in arguments or (not arguments and stage in DEFAULT_STAGES)}
+    if trainer in stages.values() and wants_trainer():
+        libtorch()
+    for name, stage in stages.items():
+        began, used = time.monotonic(), processor_seconds()
+        stage(tally)
+        minutes, of_processors = (time.monotonic() - began) / 60, (processor_seconds() - used) / 60
+        print(f"{name}: {minutes:.1f} minutes, {of_processors:.1f} of processors", flush=True)
     return tally.finish()
 
 

@@ -3,7 +3,7 @@
 #
 # Installs what is missing for a task, from the distribution's packages, and nothing when all is there.
 #
-#   tools/setup.sh [build|model|demo|test|arm|fuzz|coverage|lint]...
+#   tools/setup.sh [build|model|demo|test|arm|coverage|lint]...
 set -eu
 
 MIN_CMAKE=3.25
@@ -75,13 +75,10 @@ require() { # task
       [ -d /etc/ssl/certs ] || missing="$missing ca-certificates"
       ;;
     demo) require build && require model ;;
-    fuzz)
+    test)
       require build
       need_command clang++ clang
       need_fuzzer_runtime
-      ;;
-    test)
-      require fuzz
       need_header gtest/gtest.h libgtest-dev
       need_header gmock/gmock.h libgmock-dev
       need_header simde/x86/avx512.h libsimde-dev
@@ -111,7 +108,7 @@ require() { # task
       need_command clang-tidy clang-tidy
       ;;
     *)
-      echo "setup: unknown task '$1'; known: build model demo test arm fuzz coverage lint" >&2
+      echo "setup: unknown task '$1'; known: build model demo test arm coverage lint" >&2
       exit 2
       ;;
   esac

@@ -12,6 +12,7 @@
 #include <deque>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -49,6 +50,11 @@ class ToyCache {
                                        .k_type = static_cast<kernels::KvType>(layout_.k_type),
                                        .v_type = static_cast<kernels::KvType>(layout_.v_type)});
   }
+
+  ToyCache(const ToyCache& other) : layout_(other.layout_), storage_(other.storage_) {
+    for (std::vector<std::byte>& chunk : storage_) bases_.push_back(chunk.data());
+  }
+  ToyCache& operator=(const ToyCache&) = delete;
 
   // Has the first n chunks of another one.
   void Share(const ToyCache& other, int n) { std::copy_n(other.bases_.begin(), n, bases_.begin()); }
@@ -109,20 +115,34 @@ std::vector<int> Visible(const Problem& p, int row) {
   return slots;
 }
 
-// One row as plain decoding defines it: the visible keys copied, in order, to a fresh contiguous cache, then
-// chunk by chunk with the reference kernels and one row per call.
-std::vector<float> NaiveRow(const Problem& p, int row) {
+// The cache's positions from `begin` on hold these slots of the problem.
+void StoreSlots(const Problem& p, const std::vector<int>& slots, int begin, ToyCache* cache) {
+  for (auto i = Z(begin); i < slots.size(); ++i) {
+    for (int h = 0; h < 2; ++h) {
+      const size_t at = (Z(slots[i]) * 2 + Z(h)) * Z(p.shape.head_dim);
+      cache->Store(static_cast<int>(i), h, p.k.data() + at, p.v.data() + at);
+    }
+  }
+}
+
+// What every row sees.
+ToyCache Committed(const Problem& p) {
+  std::vector<int> slots(Z(p.base));
+  std::iota(slots.begin(), slots.end(), 0);
+  ToyCache cache(p.layout, p.base + p.n_rows);
+  StoreSlots(p, slots, 0, &cache);
+  return cache;
+}
+
+// One row as plain decoding defines it: the visible keys copied, in order, to a contiguous cache of its own,
+// then chunk by chunk with the reference kernels and one row per call.
+std::vector<float> NaiveRow(const Problem& p, const ToyCache& committed, int row) {
   const KernelTable& ref = kernels::kReferenceTable;
   const int head_dim = p.shape.head_dim, group = p.shape.group();
   const std::vector<int> slots = Visible(p, row);
   const auto n = static_cast<int>(slots.size());
-  ToyCache cache(p.layout, n);
-  for (int i = 0; i < n; ++i) {
-    for (int h = 0; h < 2; ++h) {
-      const size_t at = (Z(slots[Z(i)]) * 2 + Z(h)) * Z(head_dim);
-      cache.Store(i, h, p.k.data() + at, p.v.data() + at);
-    }
-  }
+  ToyCache cache = committed;
+  StoreSlots(p, slots, p.base, &cache);
   const KvSpan span = cache.Span(n, 0);
   std::vector<float> out(Z(p.shape.n_head) * Z(head_dim));
   for (int head = 0; head < p.shape.n_head; ++head) {
@@ -161,14 +181,16 @@ std::vector<float> NaiveRow(const Problem& p, int row) {
   return out;
 }
 
-std::vector<float> RunPlan(const Problem& p, const KernelTable* table, int threads) {
+// All slots where a sequence has them.
+ToyCache AllSlots(const Problem& p) {
+  std::vector<int> slots(Z(p.base + p.n_rows));
+  std::iota(slots.begin(), slots.end(), 0);
   ToyCache cache(p.layout, p.base + p.n_rows);
-  for (int slot = 0; slot < p.base + p.n_rows; ++slot) {
-    for (int h = 0; h < 2; ++h) {
-      const size_t at = (Z(slot) * 2 + Z(h)) * Z(p.shape.head_dim);
-      cache.Store(slot, h, p.k.data() + at, p.v.data() + at);
-    }
-  }
+  StoreSlots(p, slots, 0, &cache);
+  return cache;
+}
+
+std::vector<float> RunPlan(const Problem& p, const ToyCache& cache, const KernelTable* table, int threads) {
   ThreadTeam team(threads);
   AttentionPlan plan(table, p.shape, threads);
   TreeRows rows;
@@ -179,12 +201,17 @@ std::vector<float> RunPlan(const Problem& p, const KernelTable* table, int threa
   return out;
 }
 
+std::vector<float> RunPlan(const Problem& p, const KernelTable* table, int threads) {
+  return RunPlan(p, AllSlots(p), table, threads);
+}
+
 void ExpectCanonical(const Problem& p) {
   std::vector<std::vector<float>> naive;
-  for (int row = 0; row < p.n_rows; ++row) naive.push_back(NaiveRow(p, row));
+  const ToyCache committed = Committed(p), all = AllSlots(p);
+  for (int row = 0; row < p.n_rows; ++row) naive.push_back(NaiveRow(p, committed, row));
   for (const KernelTable* table : kernels::Available()) {
     for (const int threads : {1, 2}) {
-      const std::vector<float> out = RunPlan(p, table, threads);
+      const std::vector<float> out = RunPlan(p, all, table, threads);
       for (int row = 0; row < p.n_rows; ++row) {
         const std::vector<float>& want = naive[Z(row)];
         EXPECT_EQ(std::memcmp(out.data() + Z(row) * want.size(), want.data(), want.size() * sizeof(float)), 0)
@@ -225,7 +252,7 @@ TEST(Attention, ATreeDeeperThanAChunk) {
   const Problem p = MakeProblem(250, 300, parents, CacheType::kF16, 16, 1);
   const std::vector<float> out = RunPlan(p, kernels::Available().front(), 2);
   for (const int row : {0, 5, 6, 255, 262, 298, 299}) {
-    const std::vector<float> want = NaiveRow(p, row);
+    const std::vector<float> want = NaiveRow(p, Committed(p), row);
     EXPECT_EQ(std::memcmp(out.data() + Z(row) * want.size(), want.data(), want.size() * sizeof(float)), 0)
         << row;
   }
@@ -472,7 +499,7 @@ TEST(Attention, AChainAndTheTreeUnderItsEnd) {
         const Problem p = MakeProblem(base, n, parents, type, 16, 2, type);
         const std::vector<float> out = RunPlan(p, kernels::Available().front(), 2);
         for (const int row : {0, chain / 2, chain - 1, n - 6, n - 3, n - 1}) {
-          const std::vector<float> want = NaiveRow(p, row);
+          const std::vector<float> want = NaiveRow(p, Committed(p), row);
           EXPECT_EQ(std::memcmp(out.data() + Z(row) * want.size(), want.data(), want.size() * sizeof(float)),
                     0)
               << chain << " " << base << " " << row;
@@ -489,13 +516,7 @@ class Pass {
   Pass(const std::vector<Problem>& problems, const std::vector<int>& n_shared) : problems_(problems) {
     for (size_t i = 0; i < problems.size(); ++i) {
       const Problem& p = problems[i];
-      caches_.emplace_back(p.layout, p.base + p.n_rows);
-      for (int slot = 0; slot < p.base + p.n_rows; ++slot) {
-        for (int h = 0; h < 2; ++h) {
-          const size_t at = (Z(slot) * 2 + Z(h)) * Z(p.shape.head_dim);
-          caches_.back().Store(slot, h, p.k.data() + at, p.v.data() + at);
-        }
-      }
+      caches_.push_back(AllSlots(p));
       if (i > 0) caches_.back().Share(caches_.front(), n_shared[i]);
       rows_.Add(caches_.back().Span(p.base, p.n_rows), p.base, p.n_rows, p.parents);
     }
@@ -567,7 +588,7 @@ TEST(Attention, PartialStatesThatDoNotFitTogetherAreMergedInWaves) {
   const KernelTable* table = kernels::Available().front();
   const std::vector<float> out = RunPlan(p, table, 2);
   for (const int row : {0, 17, 31}) {
-    const std::vector<float> want = NaiveRow(p, row);
+    const std::vector<float> want = NaiveRow(p, Committed(p), row);
     EXPECT_EQ(std::memcmp(out.data() + Z(row) * want.size(), want.data(), want.size() * sizeof(float)), 0)
         << row;
   }
@@ -587,12 +608,7 @@ TEST(Attention, APlanCanBeReplanned) {
   ThreadTeam team(2);
   AttentionPlan plan(table, big.shape, 2);
   for (const Problem* p : {&big, &small, &big}) {
-    ToyCache cache(p->layout, p->base + p->n_rows);
-    for (int slot = 0; slot < p->base + p->n_rows; ++slot) {
-      for (int h = 0; h < 2; ++h)
-        cache.Store(slot, h, p->k.data() + (Z(slot) * 2 + Z(h)) * 32,
-                    p->v.data() + (Z(slot) * 2 + Z(h)) * 32);
-    }
+    const ToyCache cache = AllSlots(*p);
     TreeRows rows;
     rows.Add(cache.Span(p->base, p->n_rows), p->base, p->n_rows, p->parents);
     plan.Plan(rows.Segments());

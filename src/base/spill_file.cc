@@ -23,7 +23,7 @@ std::string ErrorText(int error) { return std::strerror(error); }
 }  // namespace
 
 SpillFile::SpillFile(std::string folder, int fd, size_t part_bytes)
-    : folder_(std::move(folder)), fd_(fd), part_bytes_(part_bytes), mapped_bytes_(WholePages(part_bytes)) {}
+    : folder_(std::move(folder)), fd_(fd), mapped_bytes_(WholePages(part_bytes)) {}
 
 SpillFile::~SpillFile() {
   for (std::byte* part : all_) munmap(part, mapped_bytes_);

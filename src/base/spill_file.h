@@ -38,7 +38,7 @@ class SpillFile {
 
   const std::string folder_;
   const int fd_;
-  const size_t part_bytes_, mapped_bytes_;  // of a part; in whole pages
+  const size_t mapped_bytes_;  // of a part: whole pages
   mutable std::mutex mutex_;
   uint64_t end_ = 0;  // of the file
   std::vector<std::byte*> all_, unused_;

@@ -98,7 +98,11 @@ struct Choice {
   std::vector<PassPart> parts;
   std::vector<std::vector<double>> reach;
 
-  std::vector<SpeculationCandidates> Candidates() const { return {reach.begin(), reach.end()}; }
+  std::vector<SpeculationCandidates> Candidates() const {
+    std::vector<SpeculationCandidates> all;
+    for (const std::vector<double>& of_one : reach) all.push_back({.reach = of_one});
+    return all;
+  }
   double Value(const PassCost& cost, const std::vector<int>& nodes, SpeculationObjective objective) const {
     std::vector<PassPart> grown = parts;
     double sum = 0, logs = 0;

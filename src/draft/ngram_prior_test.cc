@@ -92,7 +92,7 @@ class NgramPriorTest : public ::testing::Test {
       const int32_t node = contexts.node[context.size()];
       ASSERT_NE(node, NgramPrior::kUnknown);
       std::vector<int64_t> counts;
-      prior.ForSuccessors(node, [&](int32_t token, int64_t count) {
+      prior.ForSuccessors(node, [&, &context = context](int32_t token, int64_t count) {
         Text ngram = context;
         ngram.push_back(token);
         ASSERT_EQ(count, Rounded(naive.counts.at(ngram)));
@@ -490,13 +490,13 @@ TEST_F(NgramPriorTest, WrongNumbersDoNoHarm) {
   Write(counter, 400, {.min_count = 1, .successors = 500});
   const std::string good = Bytes();
   int n_refused = 0;
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < 600; ++round) {
     std::string bytes = good;
     const size_t at = sizeof(Header) + rng() % (good.size() - sizeof(Header));
     bytes[at] = static_cast<char>(round % 3 == 0 ? 255 : rng());
     n_refused += ExerciseNgrams(std::as_bytes(std::span(bytes))).ok() ? 0 : 1;
   }
-  EXPECT_GT(n_refused, 500);
+  EXPECT_GT(n_refused, 200);
 }
 
 TEST_F(NgramPriorTest, SeedsOfTheFuzzerAreTables) {

@@ -425,7 +425,7 @@ class Evaluation {
     item.acceptance_per_position = AcceptancePerPosition(item.drafted_at, item.accepted_at);
     for (const auto& [decision, n] : s.decisions) {
       const auto known = std::find_if(item.decisions.begin(), item.decisions.end(),
-                                      [&](const auto& d) { return d.first == decision; });
+                                      [&name = decision](const auto& d) { return d.first == name; });
       if (known != item.decisions.end()) {
         known->second += n;
       } else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// build/fuzz/fuzz/ngram_prior_fuzz -max_len=4096 <scratch folder> src/formats/testdata/fuzz_ngram_prior
+// build/dev/fuzz/ngram_prior_fuzz -max_len=4096 <scratch folder> src/formats/testdata/fuzz_ngram_prior
 #include "formats/ngram_exercise.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

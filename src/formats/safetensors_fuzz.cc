@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// build/fuzz/fuzz/safetensors_fuzz -max_len=4096 <scratch folder> src/formats/testdata/safetensors_corpus
+// build/dev/fuzz/safetensors_fuzz -max_len=4096 <scratch folder> src/formats/testdata/safetensors_corpus
 #include <cstdint>
 #include <cstdlib>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// build/fuzz/fuzz/session_file_fuzz -max_len=4096 <scratch folder> src/formats/testdata/fuzz_session_file
+// build/dev/fuzz/session_file_fuzz -max_len=4096 <scratch folder> src/formats/testdata/fuzz_session_file
 #include <vector>
 
 #include "base/check.h"

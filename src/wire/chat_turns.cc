@@ -5,15 +5,13 @@
 
 namespace longspec::wire {
 
-using Json = nlohmann::ordered_json;
-
 void ChatTurns::Say(const std::string& role, std::string text) {
   messages_.push_back({{"role", role}, {"content", std::move(text)}});
 }
 
 void ChatTurns::Call(std::string id, std::string name, std::string arguments) {
   if (messages_.empty() || messages_.back()["role"] != "assistant") Say("assistant", "");
-  Json function = {{"name", std::move(name)}, {"arguments", std::move(arguments)}};
+  nlohmann::ordered_json function = {{"name", std::move(name)}, {"arguments", std::move(arguments)}};
   messages_.back()["tool_calls"].push_back(
       {{"id", std::move(id)}, {"type", "function"}, {"function", std::move(function)}});
 }
@@ -22,6 +20,6 @@ void ChatTurns::Result(std::string id, std::string text) {
   messages_.push_back({{"role", "tool"}, {"tool_call_id", std::move(id)}, {"content", std::move(text)}});
 }
 
-Json ChatTurns::Take() { return std::exchange(messages_, Json::array()); }
+nlohmann::ordered_json ChatTurns::Take() { return std::exchange(messages_, nlohmann::ordered_json::array()); }
 
 }  // namespace longspec::wire

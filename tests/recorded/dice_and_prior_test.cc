@@ -104,7 +104,7 @@ TEST(DiceAndPrior, TreesHoldMore) {
     Print(what.c_str(), sums, &Sum::length);
     for (const auto& [group, by_setting] : sums) {
       if (group.find("repeating") != std::string::npos || by_setting[0].tokens < kEnough) continue;
-      const auto length = [&](size_t i) { return by_setting[i].length(); };
+      const auto length = [&sum = by_setting](size_t i) { return sum[i].length(); };
       EXPECT_GT(length(3), length(0) * (n_nodes == 1 ? 1.02 : 1.05)) << group << ", " << n_nodes;
       if (group.starts_with("0.0")) {
         EXPECT_EQ(length(3), length(2));  // nothing is drawn, so there are no dice
