@@ -41,6 +41,7 @@ import load_test
 from server_process import LISTENING, ServerProcess
 
 START_S = 300  # to load a model
+CLIENT_TIMEOUT_S = 600  # without a byte; what OpenAI's Python client waits
 WARM_UP_TOKENS = 16
 SLOT_TOKENS = 256  # llama-server rounds a slot's context up to such a multiple
 OURS, THEIRS = "longspec", "llama-server"
@@ -76,6 +77,9 @@ def parse(argv=None):
     parser.add_argument("--max-tokens", type=int, default=64, help="tokens of each answer (default: 64)")
     parser.add_argument("--requests", type=int, default=8, help="of a line, at least; one a user (default: 8)")
     parser.add_argument("--rounds", type=int, default=1, help="of each line (default: 1)")
+    parser.add_argument("--timeout", type=int, default=CLIENT_TIMEOUT_S, metavar="S",
+                        help=f"a client gives up after so many seconds without a byte (default: {CLIENT_TIMEOUT_S}, "
+                        "as OpenAI's Python client)")
     parser.add_argument("--text", type=Path, default=ROOT / "data" / "demo" / "report.txt",
                         help="what prompts are cut from")
     parser.add_argument("--out", type=Path, help="write the report (Markdown) here as well")
@@ -160,7 +164,7 @@ def measure(side, options, cell, prompts):
             count = max(cell.users, options.requests)
             requests = [load_test.Request(0, body(prompt, options.max_tokens, i))
                         for i, prompt in enumerate(prompts.of(server.url, cell, count))]
-            client = load_test.Client(server.url)
+            client = load_test.Client(server.url, timeout=options.timeout)
             warm_up = client.ask(load_test.Request(0, body(prompts.cut(server.url, 7, WARM_UP_TOKENS), 8, 0)))
             outcomes, seconds = load_test.run_load(client, requests, cell.users)
     except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
@@ -250,7 +254,7 @@ def report(results, options, versions):
         f"{','.join(map(str, options.users))} "
         f"--prompts {','.join(map(str, options.prompts))}",
         f"--documents {options.documents} --max-tokens {options.max_tokens} --requests {options.requests} --rounds "
-        f"{options.rounds}{''.join(' ' + words for words in given)}`.", ""])
+        f"{options.rounds} --timeout {options.timeout}{''.join(' ' + words for words in given)}`.", ""])
 
 
 def main(argv=None):
