@@ -10,16 +10,19 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "base/counter_rng.h"
+#include "base/deep_stack.h"
 #include "base/dice.h"
 #include "base/elementary.h"
 #include "base/hash.h"
 #include "base/mapped_file.h"
+#include "base/percent_decoding.h"
 #include "base/thread_team.h"
 #include "base/to_int.h"
 
@@ -275,6 +278,33 @@ TEST(Hash, InPiecesItIsTheSameForEveryTeamAndNoticesEveryBit) {
   EXPECT_NE(HashInPieces(std::span(bytes).first(bytes.size() - 1), three), hash);
   EXPECT_EQ(HashInPieces({}, one), HashInPieces({}, three));
   EXPECT_EQ(HashInPieces(bytes, one, [](uint64_t) { return false; }), std::nullopt);
+}
+
+// Each level holds a kilobyte until those below it are done.
+int Deep(int levels) {
+  std::array<volatile char, 1024> held{};
+  held[0] = 1;
+  const int below = levels == 0 ? 0 : Deep(levels - 1);
+  return below + held[0];
+}
+
+TEST(DeepStack, HoldsWhatAnOrdinaryOneDoesNot) {
+  int result = 0;
+  ASSERT_TRUE(RunOnDeepStack(size_t{128} << 20, [&] { result = Deep(20'000); }).ok());
+  EXPECT_EQ(result, 20'001);
+  EXPECT_THROW((void)RunOnDeepStack(1 << 20, [] { throw std::runtime_error("no"); }), std::runtime_error);
+  const Status refused = RunOnDeepStack(1, [&] { result = 0; });
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(result, 20'001);
+}
+
+TEST(PercentDecoding, DecodesWhatIsOneAndKeepsTheRest) {
+  EXPECT_EQ(PercentDecoded("a%20b%2Fc%2f"), "a b/c/");
+  EXPECT_EQ(PercentDecoded("%C3%A9"), "\xC3\xA9");
+  EXPECT_EQ(PercentDecoded("%00").size(), 1U);
+  for (const char* text : {"", "%", "%4", "100%", "%g1", "%1g", "%-1", "%+1", "% 1"})
+    EXPECT_EQ(PercentDecoded(text), text);
+  EXPECT_EQ(PercentDecoded("%%41"), "%A");
 }
 
 }  // namespace

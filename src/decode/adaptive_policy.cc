@@ -491,6 +491,18 @@ class AdaptivePolicy final : public Policy {
   std::array<int64_t, kDecisionNames.size()> counts_{};
 };
 
+// Makes room for one more drafter, unless all are in use.
+void ForgetTheOldest(AdaptiveMemory* memory) {
+  auto& known = memory->drafters;
+  if (known.size() < AdaptiveMemory::kMostDrafters) return;
+  auto oldest = known.end();
+  for (auto at = known.begin(); at != known.end(); ++at) {
+    if (at->second.in_flight > 0) continue;
+    if (oldest == known.end() || at->second.last_used < oldest->second.last_used) oldest = at;
+  }
+  if (oldest != known.end()) known.erase(oldest);
+}
+
 }  // namespace
 
 std::string AcceptanceKey(const Drafter& drafter, bool dice) {
@@ -503,8 +515,10 @@ std::unique_ptr<Policy> MakeAdaptivePolicy(const SpeculationOptions& options, st
                                            AdaptiveMemory* memory) {
   auto known = memory->drafters.find(key);
   if (known == memory->drafters.end()) {
+    ForgetTheOldest(memory);
     known = memory->drafters.emplace(std::string(key), DrafterMemory()).first;
   }
+  known->second.last_used = ++memory->n_policies;
   return std::make_unique<AdaptivePolicy>(options, memory, &known->second);
 }
 

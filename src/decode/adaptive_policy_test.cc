@@ -565,6 +565,22 @@ TEST(Adaptive, LearnsAcrossGenerationsByDrafter) {
   EXPECT_EQ(memory.drafters.at("simulated").in_flight, 0);
 }
 
+// Requests may name mixtures of drafters without end.
+TEST(Adaptive, OfManyDraftersTheOneUsedLongestAgoIsForgotten) {
+  AdaptiveMemory memory = Knows(CheapRows);
+  const auto in_use = MakeAdaptivePolicy({}, "in use", &memory);
+  const auto key = [](int i) { return "mixture " + std::to_string(i); };
+  const int most = static_cast<int>(AdaptiveMemory::kMostDrafters);
+  for (int i = 0; i < 3 * most; ++i) {
+    (void)MakeAdaptivePolicy({}, key(i), &memory);
+    (void)MakeAdaptivePolicy({}, key(0), &memory);
+  }
+  EXPECT_EQ(memory.drafters.size(), AdaptiveMemory::kMostDrafters);
+  for (const std::string& kept : {std::string("in use"), key(0), key(3 * most - 1), key(2 * most + 2)})
+    EXPECT_TRUE(memory.drafters.contains(kept)) << kept;
+  EXPECT_FALSE(memory.drafters.contains(key(2 * most + 1)));
+}
+
 // What a dear drafter costs is known from the first generation on: it gets no look where it cannot pay.
 TEST(Adaptive, DraftCostsOutliveAGeneration) {
   AdaptiveMemory memory = Knows(CheapRows);

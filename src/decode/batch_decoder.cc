@@ -2,6 +2,7 @@
 #include "decode/batch_decoder.h"
 
 #include <algorithm>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -69,6 +70,16 @@ void CountRound(const TokenTree& tree, std::span<const int32_t> accepted, int n_
 
 constexpr double kMargin = 1.03;  // speculation of several must promise at least this to be worth the doubt
 
+// What a drafter does. Memory may be too short for it and enough for the answer.
+template <typename Step>
+Status Tried(const Step& step) {
+  try {
+    return step();
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("out of memory");
+  }
+}
+
 // A draft that fails is no draft: the answer goes on without.
 void NoMoreDrafts(Sequence& sequence, const Status& status) {
   sequence.draft_failure = "no speculation any more: " + status.message();
@@ -82,11 +93,11 @@ void Sequence::Check() const {
 }
 
 void Sequence::Follow() {
-  const Status followed = drafter->Follow(*tokens);
+  const Status followed = Tried([&] { return drafter->Follow(*tokens); });
   if (!followed.ok()) draft_failure = "no speculation: " + followed.message();
 }
 
-Status BatchDecoder::Run(std::span<Turn> turns) {
+Status BatchDecoder::Run(std::span<Turn> turns) try {
   works_.clear();
   works_.reserve(turns.size());
   running_.clear();
@@ -149,6 +160,9 @@ Status BatchDecoder::Run(std::span<Turn> turns) {
   if (several) trial_.Observe(plain_ms, round_ms, tokens, static_cast<int>(running_.size()));
   if (OnlyDecodes() && tokens > 0) token_ms_.Add(round_ms / tokens);
   return {};
+} catch (...) {
+  works_.clear();  // rolls back, while the sequences are there
+  throw;
 }
 
 // The tree of a turn: its root alone where nothing is to be decoded or proposed.
@@ -171,7 +185,7 @@ void BatchDecoder::Propose(Work& work, bool may_guess) {
   if (!work.asked) return;
   budget.token_ms = token_ms_.value();
   budget.foresight = Foresight(s.sampler, s.dice, s.constraint);
-  const Status proposed = s.drafter->Propose(budget, *s.tokens, work.tree);
+  const Status proposed = Tried([&] { return s.drafter->Propose(budget, *s.tokens, work.tree); });
   if (proposed.ok()) {
     work.prefix = s.drafter->prefix();
   } else {
@@ -366,7 +380,8 @@ void BatchDecoder::Read(Work& work, const CommittedRows& rows) {
   Sequence& s = *work.turn->sequence;
   if (s.reader != nullptr) s.reader->Read(rows);
   if (!s.draft_failure.empty()) return;
-  if (const Status status = s.drafter->Read(rows); !status.ok()) NoMoreDrafts(s, status);
+  const Status status = Tried([&] { return s.drafter->Read(rows); });
+  if (!status.ok()) NoMoreDrafts(s, status);
 }
 
 }  // namespace longspec

@@ -6,6 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <new>
+
+#include "decode/batch_decoder.h"
+#include "decode/row_reader.h"
 #include "decode/testing/generate.h"
 #include "decode/testing/tree_drafter.h"
 
@@ -167,6 +171,66 @@ TEST(Step, ADrafterThatFailsIsNotAskedAgainAndTheAnswerGoesOn) {
     EXPECT_EQ(rig.decoder.stats().drafted, drafted);
     EXPECT_EQ(rig.generated(), DecodePlainly(Language(), job));
   }
+}
+
+TEST(Step, ADrafterWithoutMemoryIsNotAskedAgainAndTheAnswerGoesOn) {
+  const Job job = {.n_predict = 20, .sampling = Temperature(0.0F)};
+  for (const bool reading : {false, true}) {
+    TreeDrafter drafter(Truth(job), kVocab, 0, 1);
+    Rig rig(Language(), job, &drafter, {.draft_n_max = 4});
+    ASSERT_TRUE(rig.decoder.Prefill().ok());
+    ASSERT_TRUE(rig.Step().ok());
+    (reading ? drafter.read_throws : drafter.propose_throws) = true;
+    ASSERT_TRUE(rig.Step().ok());
+    EXPECT_EQ(rig.decoder.draft_failure(), "no speculation any more: out of memory");
+    rig.Run();
+    EXPECT_EQ(rig.generated(), DecodePlainly(Language(), job));
+  }
+}
+
+class ReaderWithoutMemory final : public RowReader {
+ public:
+  Taps taps() const override { return {}; }
+  void Read(const CommittedRows&) override { throw std::bad_alloc(); }
+};
+
+// A sequence, and what it borrows.
+struct Member {
+  explicit Member(RowReader* reader = nullptr)
+      : drafter(std::move(*MakeDrafter(kNone))),
+        policy(MakeFixedPolicy(kNone)),
+        sampler(MakeSampler(Temperature(0.0F), kVocab)),
+        sequence{.tokens = &tokens,
+                 .cache = &cache,
+                 .drafter = drafter.get(),
+                 .policy = policy.get(),
+                 .sampler = &sampler,
+                 .reader = reader} {}
+
+  std::vector<int32_t> tokens = {1};
+  ToyCache cache{100};
+  std::unique_ptr<Drafter> drafter;
+  std::unique_ptr<Policy> policy;
+  Sampler sampler;
+  Sequence sequence;
+};
+
+// Whoever catches the exception may end the sequences, and their caches with them.
+TEST(Step, AnExceptionLeavesNoCacheOpen) {
+  ToyTarget target(&Language());
+  ReaderWithoutMemory reader;
+  BatchDecoder rounds(&target);
+  Member third;
+  {
+    Member first(&reader), second;
+    std::vector<Turn> turns = {{.sequence = &first.sequence}, {.sequence = &second.sequence}};
+    EXPECT_THROW((void)rounds.Run(turns), std::bad_alloc);
+    EXPECT_EQ(second.cache.n_rollback, 1);
+    EXPECT_FALSE(first.cache.open() || second.cache.open());
+  }
+  std::vector<Turn> turns = {{.sequence = &third.sequence}};
+  ASSERT_TRUE(rounds.Run(turns).ok());
+  EXPECT_EQ(third.tokens.size(), 2U);
 }
 
 TEST(Step, TheTreeShrinksToTheContextAndThenThereIsNoRoom) {

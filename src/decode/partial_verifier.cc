@@ -123,6 +123,8 @@ void PartialVerifier::Compare(const CommittedRows& rows, int end) {
   for (size_t i = 0; i < rows.rows.size(); ++i) {
     const int next = rows.first + static_cast<int>(i) + 1;
     if (next < partial_from_ || next >= end) continue;
+    // A sequence that gave way computes its prompt again: a chunk of it that reaches beyond has no logits.
+    if (!rows.HasLogits(rows.rows[i])) continue;
     const auto at = static_cast<size_t>(next);
     const TokenHistory history = {.committed = rows.sequence.first(at), .drafted = {}};
     const int32_t token = sampler_.Sample(rows.LogitsOf(rows.rows[i]), history, at, scratch_);

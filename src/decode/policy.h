@@ -77,6 +77,7 @@ struct DrafterMemory {
   AskingGain asking = {};  // of a portfolio: its members that take time
   DraftTime draft_time;    // of a proposal
   int in_flight = 0;       // generations that use it now
+  int64_t last_used = 0;   // AdaptiveMemory::n_policies then
 };
 
 // When a round goes plain only to be measured. What plain rounds take is what speculation is held against,
@@ -106,7 +107,12 @@ class PlainWatch {
 struct AdaptiveMemory {
   CostModel costs;
   PlainWatch plain_rounds = {};
-  std::map<std::string, DrafterMemory, std::less<>> drafters = {};  // by AcceptanceKey
+  // By AcceptanceKey. Requests can name any mixture of drafters, so of those that nobody uses now the one
+  // used longest ago is forgotten when there are kMostDrafters.
+  std::map<std::string, DrafterMemory, std::less<>> drafters = {};
+  int64_t n_policies = 0;  // that were made
+
+  static constexpr size_t kMostDrafters = 64;
 };
 
 // What is learned of a drafter is learned apart by what it drafts with, dice included: its scores mean

@@ -62,6 +62,7 @@ struct CommittedRows {
     return output->queries[static_cast<size_t>(layer)] + at * static_cast<size_t>(q_width);
   }
 
+  bool HasLogits(int row) const { return output != nullptr && row >= n_output_rows - output->n_logits; }
   // Of a row of the pass that has them.
   std::span<const float> LogitsOf(int row) const {
     const int at = row - (n_output_rows - output->n_logits);

@@ -250,7 +250,7 @@ class SchedulerImpl final : public Scheduler {
     for (const int i : plan.admit) {
       Entry& entry = *listed[static_cast<size_t>(i)];
       if (IsComputedByAnother(entry)) continue;  // by one that was admitted before it, in this round
-      if (const Status status = Admit(entry); !status.ok())
+      if (const Status status = AdmitOrFail(entry); !status.ok())
         failed.emplace_back(static_cast<size_t>(i), status);
     }
     MakeRoom(static_cast<size_t>(plan.new_chunks));
@@ -314,6 +314,16 @@ class SchedulerImpl final : public Scheduler {
     ++stats_.preemptions;
   }
 
+  // A sequence that memory has no room for ends alone: it would be tried again in every round.
+  Status AdmitOrFail(Entry& entry) {
+    try {
+      return Admit(entry);
+    } catch (const std::bad_alloc&) {
+      return ResourceExhausted("out of memory for a sequence of " + std::to_string(entry.tokens().size()) +
+                               " tokens");
+    }
+  }
+
   Status Admit(Entry& entry) {
     const bool tight = IsTight();
     parts_.generation.whole_chunks_only = tight;
@@ -326,7 +336,11 @@ class SchedulerImpl final : public Scheduler {
       stats_.prompt_tokens_known += entry.session.cache->length();
       stats_.prompt_tokens += static_cast<int64_t>(entry.prompt.size());
     } else if (PrefixIndex* prefixes = parts_.generation.prefixes) {
-      PrefixIndex::Match match = prefixes->Find(entry.all_but_last());
+      std::span<const int32_t> known = entry.all_but_last();
+      // A partial verifier reads its set by the queries of the last of them, which has to be computed for
+      // that.
+      if (entry.of->request.partial_verification.enabled) known = known.first(known.size() - 1);
+      PrefixIndex::Match match = prefixes->Find(known);
       if (tight) match.KeepWholeChunks();
       if (match.length > 0) entry.session.cache->Adopt(match.chunks, match.length);
     }

@@ -286,6 +286,23 @@ TEST(SchedulerTest, WhoGivesWaySaysTheSame) {
   EXPECT_EQ(seen.n_different, 0);
 }
 
+// What a partial verifier chose stays while its sequence gives way, and the whole cache is computed again.
+TEST(SchedulerTest, WhoGivesWayWithPartialVerificationSaysTheSame) {
+  Model model(kernels::Available().front(), 2);
+  std::vector<Asked> asked;
+  for (unsigned i = 0; i < 4; ++i) {
+    asked.push_back({Request(Text(240, 40 + i), i % 2 == 0 ? "none" : "ppm", i < 2 ? 0.0F : 0.9F, 500)});
+    asked.back().request.partial_verification = {
+        .enabled = true, .sink = 16, .budget = 32, .window = 20, .refresh = 24};
+  }
+  std::map<std::pair<size_t, int>, std::vector<int32_t>> alone;
+  for (const bool share : {true, false}) {
+    // How often one gives way depends on what rounds take: mostly, but not in each run.
+    for (const size_t chunks : {5, 7})
+      ExpectAsAlone(model, asked, RunAll(model, asked, {.chunks = chunks, .share = share}), alone);
+  }
+}
+
 // The check can fail: another model says other things after the same text.
 TEST(SchedulerTest, LogitsOfAnotherTargetAreNoticed) {
   Model model(kernels::Available().front(), 1);

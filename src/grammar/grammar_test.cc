@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -293,6 +294,21 @@ TEST_F(GrammarTest, HostileOnesEndWithinTheirTime) {
   EXPECT_TRUE(
       Compiler().Compile({Kind::kJsonSchema, R"({"type": "string", "pattern": "^(a|b)*a(a|b){20}$"})"}).ok());
   EXPECT_TRUE(Compiler().Compile({Kind::kGbnf, "root ::= root root | \"a\" | \"\""}).ok());
+}
+
+// Each definition is reached through the one before.
+TEST_F(GrammarTest, AChainOfReferencesMayBeAsLongAsASchema) {
+  // More than an ordinary stack holds; with sanitizers these are as well.
+  const int n_links = std::getenv("LONGSPEC_SKIP_SLOW") != nullptr ? 1500 : 4300;
+  std::string schema = R"({"$ref": "#/d0")";
+  for (int i = 0; i < n_links; ++i) {
+    schema += ", \"d" + std::to_string(i) + R"(": {"properties": {"a": {"$ref": "#/d)" +
+              std::to_string(i + 1) + "\"}}}";
+  }
+  schema += ", \"d" + std::to_string(n_links) + R"(": {"type": "null"}})";
+  const auto grammar = Compiler().Compile({Kind::kJsonSchema, schema});
+  EXPECT_TRUE(grammar.ok() || grammar.status().code() == StatusCode::kResourceExhausted)
+      << grammar.status().message();
 }
 
 TEST(NoGrammar, IsRefusedByName) {

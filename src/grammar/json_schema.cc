@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/percent_decoding.h"
 #include "base/print.h"
 #include "base/status_macros.h"
 
@@ -111,6 +112,23 @@ class Normaliser {
                              " schemas and values");
   }
 
+  // Values that are written more than once, and take memory each time.
+  Status CountCopies(const std::string& place, size_t n) {
+    n_copies_ += n;
+    if (n_copies_ <= kMostSchemaCopies) return {};
+    return ResourceExhausted("JSON schema: " + place +
+                             ": with rules beside anyOf and oneOf in each of their options " +
+                             "there are more than " + std::to_string(kMostSchemaCopies) + " values");
+  }
+
+  static size_t NumValues(const Json& json) {
+    size_t n = 1;
+    if (json.is_structured()) {
+      for (const Json& value : json) n += NumValues(value);
+    }
+    return n;
+  }
+
   Result<Json> Schema(const Json& given, const std::string& place, int merges) {
     LS_TRY(Count(place));
     if (given.is_boolean()) {
@@ -187,10 +205,12 @@ class Normaliser {
       if (!options.is_array()) return Wrong(Below(place, choice), "must be a list of schemas");
       Json base = whole;
       base.erase(std::string(choice));
+      const size_t n_copied = NumValues(base);
       Json joined = Json::array();
       for (size_t i = 0; i < options.size(); ++i) {
         const std::string here = Below(place, choice, i);
         LS_TRY(Count(here, base.size()));
+        LS_TRY(CountCopies(here, n_copied));
         LS_ASSIGN(const Json option, Followed(options[i], here, true, merges));
         LS_ASSIGN(Json both, Merge(base, option, here));
         joined.push_back(std::move(both));
@@ -283,27 +303,11 @@ class Normaliser {
 
   Result<const Json*> Target(const std::string& pointer, const std::string& place) const {
     try {
-      const auto path = nlohmann::json_pointer<std::string>(Decoded(pointer.substr(1)));
+      const auto path = nlohmann::json_pointer<std::string>(PercentDecoded(pointer.substr(1)));
       if (root_.contains(path)) return &root_.at(path);
     } catch (const Json::exception&) {
     }
     return Wrong(place, "the reference " + pointer.substr(0, 100) + " names nothing in the schema");
-  }
-
-  // %-escapes of a fragment.
-  static std::string Decoded(const std::string& text) {
-    std::string decoded;
-    for (size_t i = 0; i < text.size(); ++i) {
-      const auto digits = text.substr(i + 1 < text.size() ? i + 1 : i, 2);
-      if (text[i] == '%' && digits.size() == 2 &&
-          digits.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos) {
-        decoded += static_cast<char>(std::stoi(digits, nullptr, 16));
-        i += 2;
-      } else {
-        decoded += text[i];
-      }
-    }
-    return decoded;
   }
 
   Result<Json> Reference(const Json& schema, const std::string& place) {
@@ -702,7 +706,7 @@ class Normaliser {
   }
 
   const Json root_;
-  size_t n_parts_ = 0;
+  size_t n_parts_ = 0, n_copies_ = 0;
   std::map<std::string, std::string> names_;  // of definitions, by what refers to them
   std::vector<std::string> pending_;
   Json definitions_ = Json::object();

@@ -13,9 +13,10 @@
 
 namespace longspec {
 
-inline constexpr int kMostSchemaNesting = 64;       // containers within each other
-inline constexpr int kMostSchemaParts = 10'000;     // schemas within the schema, and values of enum
-inline constexpr int kMostSchemaBound = 1'000'000;  // of lengths and counts
+inline constexpr int kMostSchemaNesting = 64;           // containers within each other
+inline constexpr int kMostSchemaParts = 10'000;         // schemas within the schema, and values of enum
+inline constexpr size_t kMostSchemaCopies = 1'000'000;  // values in them that stand once more in each option
+inline constexpr int kMostSchemaBound = 1'000'000;      // of lengths and counts
 inline constexpr size_t kMostPatternBytes = 4096;
 
 // Answers are those of the schema, with properties in the order in which it lists them, and none that it does

@@ -161,6 +161,12 @@ TEST(JsonSchema, HostileOnesAreRefused) {
     bomb += ", \"a" + std::to_string(i) + R"(": {"allOf": [)" + below + ", " + below + ", {}]}";
   }
   expect(bomb + R"(}, "$ref": "#/$defs/a30", "title": "b"})", "more than 10000 schemas and values");
+  // A property with many values, once more in each of many options.
+  std::string empties = "[]", options = "true";
+  for (int i = 0; i < 5000; ++i) empties += ",[]";
+  for (int i = 0; i < 4000; ++i) options += ",true";
+  expect(R"({"properties": {"a": {"enum": [)" + empties + R"(]}}, "anyOf": [)" + options + "]}",
+         "there are more than 1000000 values");
 }
 
 }  // namespace

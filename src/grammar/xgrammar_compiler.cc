@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/deep_stack.h"
 #include "base/status_macros.h"
 #include "grammar/gbnf.h"
 #include "grammar/grammar.h"
@@ -25,6 +26,8 @@ using Kind = GrammarText::Kind;
 // Between two signs of JSON. Enough for any indentation, and an answer cannot go on with it for ever.
 constexpr int kMostWhiteSpace = 20;
 constexpr int kMostTagNesting = 96;
+// Measured: a reference takes 2 KiB, with sanitizers more.
+constexpr size_t kCompilerStack = size_t{kMostSchemaParts} * (16 << 10);
 
 std::string_view NameOf(Kind kind) {
   switch (kind) {
@@ -138,7 +141,16 @@ class XgrammarCompiler final : public GrammarCompiler {
     }
   }
 
+  // xgrammar follows references, each from within the one before: the longest chain has as many as a schema
+  // has parts.
   Result<std::shared_ptr<const Grammar>> CompileWithin(Kind kind, const std::string& text) const {
+    std::optional<Result<std::shared_ptr<const Grammar>>> grammar;
+    const Status ran = RunOnDeepStack(kCompilerStack, [&] { grammar = CompileHere(kind, text); });
+    if (!ran.ok()) return ResourceExhausted(std::string(NameOf(kind)) + ": " + ran.message());
+    return std::move(*grammar);
+  }
+
+  Result<std::shared_ptr<const Grammar>> CompileHere(Kind kind, const std::string& text) const {
     const std::string name(NameOf(kind));
     try {
       const XgrammarGuard guard(limits_.compile_ms);

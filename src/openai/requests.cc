@@ -76,18 +76,17 @@ void ParseLimit(Endpoint endpoint, Fields& fields, GenerationRequest* request) {
   if (!given && !chat && request->n_predict < 0) request->n_predict = kDefaultCompletionTokens;
 }
 
-void ParseStop(Endpoint endpoint, Fields& fields, std::vector<std::string>* stop) {
-  const size_t most = endpoint == Endpoint::kLlamaCompletion ? kMostLlamaStopStrings : kMostStopStrings;
+void ParseStop(Fields& fields, std::vector<std::string>* stop) {
   const Json* value = fields.Find("stop");
   if (value == nullptr) return;
   stop->clear();
   if (value->is_string()) {
     stop->push_back(value->get<std::string>());
-  } else if (value->is_array() && value->size() <= most &&
+  } else if (value->is_array() && value->size() <= kMostStopStrings &&
              std::all_of(value->begin(), value->end(), [](const Json& s) { return s.is_string(); })) {
     *stop = value->get<std::vector<std::string>>();
   } else {
-    fields.Fail("stop", "must be a text or a list of up to " + std::to_string(most) + " texts",
+    fields.Fail("stop", "must be a text or a list of up to " + std::to_string(kMostStopStrings) + " texts",
                 "invalid_type");
   }
   if (std::any_of(stop->begin(), stop->end(), [](const std::string& s) { return s.empty(); }))
@@ -383,7 +382,7 @@ std::variant<ApiRequest, ApiError> ParseRequest(Endpoint endpoint, const Json& b
   ParseWishes(endpoint, fields, &request.wishes);
   ParseChoices(fields, &request.n);
   ParseLimit(endpoint, fields, &generation);
-  ParseStop(endpoint, fields, &generation.stop);
+  ParseStop(fields, &generation.stop);
   ParseAnswerForm(fields, &request);
   if (endpoint == Endpoint::kChatCompletions) ParseTools(fields, &request.tools);
   ParseSampling(endpoint, fields, &request);

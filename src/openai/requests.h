@@ -24,9 +24,8 @@ enum class Endpoint : uint8_t { kChatCompletions, kCompletions, kLlamaCompletion
 inline constexpr std::string_view kChatCompletionsUrl = "/v1/chat/completions";
 inline constexpr std::string_view kCompletionsUrl = "/v1/completions";
 
-inline constexpr int kMostChoices = 128;             // of `n`
-inline constexpr size_t kMostStopStrings = 4;        // of `stop`
-inline constexpr size_t kMostLlamaStopStrings = 64;  // of llama.cpp's form
+inline constexpr int kMostChoices = 128;        // of `n`
+inline constexpr size_t kMostStopStrings = 64;  // of `stop`: OpenAI takes 4, others as many as there are
 inline constexpr int kMostLogprobs = 20;
 inline constexpr int kDefaultCompletionTokens = 16;  // of a text completion that does not say max_tokens
 

@@ -50,6 +50,12 @@ ApiError Refused(Endpoint endpoint, const std::string& body) {
 }
 
 // {"prompt": "hi", <fields>} and a chat with the same fields.
+std::string Repeated(const std::string& text, int n) {
+  std::string all;
+  for (int i = 0; i < n; ++i) all += text;
+  return all;
+}
+
 std::string Text(const std::string& fields) { return R"({"prompt": "hi", )" + fields + "}"; }
 std::string Chat(const std::string& fields) {
   return R"({"messages": [{"role": "user", "content": "hi"}], )" + fields + "}";
@@ -218,9 +224,9 @@ TEST(OpenAiRequests, MistakesAreNamed) {
       {kText, Text(R"("n": 0)"), "n", "from 1 to 128"},
       {kText, Text(R"("n": 129)"), "n", "from 1 to 128"},
       {kText, Text(R"("n": 2, "best_of": 3)"), "best_of", "is not supported"},
-      {kText, Text(R"("stop": 5)"), "stop", "up to 4 texts"},
-      {kText, Text(R"("stop": ["a", 5])"), "stop", "up to 4 texts"},
-      {kText, Text(R"("stop": ["a", "b", "c", "d", "e"])"), "stop", "up to 4 texts"},
+      {kText, Text(R"("stop": 5)"), "stop", "up to 64 texts"},
+      {kText, Text(R"("stop": ["a", 5])"), "stop", "up to 64 texts"},
+      {kText, Text("\"stop\": [\"a\"" + Repeated(", \"a\"", 64) + "]"), "stop", "up to 64 texts"},
       {kText, Text(R"("stop": "")"), "stop", "empty"},
       {kText, Text(R"("logit_bias": 5)"), "logit_bias", "an object of token numbers"},
       {kText, Text(R"("logit_bias": [5])"), "logit_bias", "pairs"},

@@ -188,10 +188,13 @@ void App::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   const std::string& method = call->request().method;
   const std::string& path = call->request().path;
   if (method == "OPTIONS") {
-    return call->Send({.content_type = "text/plain",
-                       .headers = {{"Access-Control-Allow-Credentials", "true"},
-                                   {"Access-Control-Allow-Methods", "GET, POST"},
-                                   {"Access-Control-Allow-Headers", "*"}}});
+    // A page that may send credentials is told the names of headers: to it * is one of them.
+    const std::string_view wanted = call->request().Header("access-control-request-headers");
+    return call->Send(
+        {.content_type = "text/plain",
+         .headers = {{"Access-Control-Allow-Credentials", "true"},
+                     {"Access-Control-Allow-Methods", "GET, POST"},
+                     {"Access-Control-Allow-Headers", wanted.empty() ? "*" : std::string(wanted)}}});
   }
   if (path == "/health" || path == "/v1/health") {
     if (draining_) return call->SendError(Unavailable("the server is stopping"));

@@ -168,6 +168,12 @@ TEST_F(AppTest, RoutesAndMethods) {
                           {"Access-Control-Allow-Methods", "GET, POST"},
                           {"Access-Control-Allow-Headers", "*"}};
   for (const auto& header : wanted) EXPECT_THAT(options.headers, ::testing::Contains(header));
+  const HttpResponse named = SendTo(*app_, "OPTIONS", "/v1/chat/completions", "",
+                                    {{"Origin", "https://a.example"},
+                                     {"Access-Control-Request-Headers", "authorization,content-type"}})
+                                 ->Wait();
+  EXPECT_THAT(named.headers, ::testing::Contains(std::pair<std::string, std::string>(
+                                 "Access-Control-Allow-Headers", "authorization,content-type")));
 }
 
 TEST_F(AppTest, KeysAreAskedForEverywhereButWhereHealthIs) {

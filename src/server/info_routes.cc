@@ -3,6 +3,7 @@
 // Routes that tell about the server, its model and its tokens.
 #include <utility>
 
+#include "base/percent_decoding.h"
 #include "longspec/version.h"
 #include "openai/fields.h"
 #include "server/serving.h"
@@ -52,7 +53,7 @@ void GetModels(Served& served, CallPtr call) {
   // GET /v1/models/NAME
   const std::string& path = call->request().path;
   if (const size_t at = path.find("/models/"); at != std::string::npos) {
-    const std::string name = path.substr(at + 8);
+    const std::string name = PercentDecoded(path.substr(at + 8));
     if (name == served.model_name) return call->SendJson(model);
     return call->SendError(
         {.status_code = 404,

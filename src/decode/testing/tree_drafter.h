@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <new>
 #include <vector>
 
 #include "base/counter_rng.h"
@@ -30,6 +31,7 @@ class TreeDrafter final : public Drafter {
 
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
     if (!propose_status.ok()) return propose_status;
+    if (propose_throws) throw std::bad_alloc();
     ++round_;
     draw_ = 0;
     const auto known = static_cast<int>(truth_.size()) - static_cast<int>(committed.size());
@@ -53,6 +55,7 @@ class TreeDrafter final : public Drafter {
     n_rows_read += static_cast<int>(rows.rows.size());
     if (rows.tree != nullptr) accepted_sizes.push_back(rows.n_new);
     n_committed = static_cast<int>(rows.sequence.size());
+    if (read_throws) throw std::bad_alloc();
     return read_status;
   }
 
@@ -60,6 +63,7 @@ class TreeDrafter final : public Drafter {
   int n_prefilled = 0, n_committed = 0, n_rows_read = 0;
   std::vector<int> accepted_sizes;
   Status propose_status, read_status;
+  bool propose_throws = false, read_throws = false;  // that there is no memory
 
  private:
   int Below(int n) { return static_cast<int>(rng_.Uniform(round_, draw_++) * n); }
