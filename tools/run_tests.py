@@ -50,7 +50,8 @@ TSAN_PROGRAMS = {
 }
 # Long sums of one thread that touch no memory which shorter tests do not, and comparisons of times.
 DEV_LEFT_OUT = {"recorded_test": ("PolicyOnRecordings.*",), "engine_test": ("Schedule.TheTableOfTheDocs",),
-                "bench_test": ("BenchTest.SelfcheckCatchesKernels*",), "draft_test": ("*.*ATokenCosts*", "DearMember.*")}
+                "bench_test": ("BenchTest.SelfcheckCatchesKernels*",),
+                "draft_test": ("*.*ATokenCosts*", "DearMember.*")}
 # Tests of the optimised build that compare times: they have the machine for themselves.
 TIMED_TESTS = {"draft_test": ("*.*ATokenCosts*", "Mixture.AsksAgainWhereItPays", "DearMember.*"),
                "decode_test": ("Calibration.*",)}

@@ -125,14 +125,16 @@ void StoreSlots(const Problem& p, const std::vector<int>& slots, int begin, ToyC
   }
 }
 
-// What every row sees.
-ToyCache Committed(const Problem& p) {
-  std::vector<int> slots(Z(p.base));
+// The problem's first n slots where a sequence has them; the committed ones are what every row sees.
+ToyCache FirstSlots(const Problem& p, int n) {
+  std::vector<int> slots(Z(n));
   std::iota(slots.begin(), slots.end(), 0);
   ToyCache cache(p.layout, p.base + p.n_rows);
   StoreSlots(p, slots, 0, &cache);
   return cache;
 }
+ToyCache Committed(const Problem& p) { return FirstSlots(p, p.base); }
+ToyCache AllSlots(const Problem& p) { return FirstSlots(p, p.base + p.n_rows); }
 
 // One row as plain decoding defines it: the visible keys copied, in order, to a contiguous cache of its own,
 // then chunk by chunk with the reference kernels and one row per call.
@@ -179,15 +181,6 @@ std::vector<float> NaiveRow(const Problem& p, const ToyCache& committed, int row
     ref.finish_state(state.data(), head_dim, out.data() + Z(head) * Z(head_dim));
   }
   return out;
-}
-
-// All slots where a sequence has them.
-ToyCache AllSlots(const Problem& p) {
-  std::vector<int> slots(Z(p.base + p.n_rows));
-  std::iota(slots.begin(), slots.end(), 0);
-  ToyCache cache(p.layout, p.base + p.n_rows);
-  StoreSlots(p, slots, 0, &cache);
-  return cache;
 }
 
 std::vector<float> RunPlan(const Problem& p, const ToyCache& cache, const KernelTable* table, int threads) {
@@ -250,9 +243,10 @@ TEST(Attention, ATreeDeeperThanAChunk) {
   for (int i = 0; i < 300; ++i) parents[Z(i)] = i - 1;
   parents[299] = 5;
   const Problem p = MakeProblem(250, 300, parents, CacheType::kF16, 16, 1);
+  const ToyCache committed = Committed(p);
   const std::vector<float> out = RunPlan(p, kernels::Available().front(), 2);
   for (const int row : {0, 5, 6, 255, 262, 298, 299}) {
-    const std::vector<float> want = NaiveRow(p, Committed(p), row);
+    const std::vector<float> want = NaiveRow(p, committed, row);
     EXPECT_EQ(std::memcmp(out.data() + Z(row) * want.size(), want.data(), want.size() * sizeof(float)), 0)
         << row;
   }
@@ -498,8 +492,9 @@ TEST(Attention, AChainAndTheTreeUnderItsEnd) {
         const auto n = static_cast<int>(parents.size());
         const Problem p = MakeProblem(base, n, parents, type, 16, 2, type);
         const std::vector<float> out = RunPlan(p, kernels::Available().front(), 2);
+        const ToyCache committed = Committed(p);
         for (const int row : {0, chain / 2, chain - 1, n - 6, n - 3, n - 1}) {
-          const std::vector<float> want = NaiveRow(p, Committed(p), row);
+          const std::vector<float> want = NaiveRow(p, committed, row);
           EXPECT_EQ(std::memcmp(out.data() + Z(row) * want.size(), want.data(), want.size() * sizeof(float)),
                     0)
               << chain << " " << base << " " << row;
@@ -587,8 +582,9 @@ TEST(Attention, PartialStatesThatDoNotFitTogetherAreMergedInWaves) {
   const Problem p = MakeProblem(5000, 32, {}, CacheType::kF16, 128, 16);
   const KernelTable* table = kernels::Available().front();
   const std::vector<float> out = RunPlan(p, table, 2);
+  const ToyCache committed = Committed(p);
   for (const int row : {0, 17, 31}) {
-    const std::vector<float> want = NaiveRow(p, Committed(p), row);
+    const std::vector<float> want = NaiveRow(p, committed, row);
     EXPECT_EQ(std::memcmp(out.data() + Z(row) * want.size(), want.data(), want.size() * sizeof(float)), 0)
         << row;
   }

@@ -158,33 +158,26 @@ TEST(Step, CacheErrorsBeforeTheCommitChangeNothing) {
 TEST(Step, ADrafterThatFailsIsNotAskedAgainAndTheAnswerGoesOn) {
   const Job job = {.n_predict = 20, .sampling = Temperature(0.0F)};
   for (const bool reading : {false, true}) {
-    TreeDrafter drafter(Truth(job), kVocab, 0, 1);
-    Rig rig(Language(), job, &drafter, {.draft_n_max = 4});
-    ASSERT_TRUE(rig.decoder.Prefill().ok());
-    ASSERT_TRUE(rig.Step().ok());
-    (reading ? drafter.read_status : drafter.propose_status) = IoError("books lost");
-    ASSERT_TRUE(rig.Step().ok());
-    EXPECT_EQ(rig.decoder.draft_failure(), "no speculation any more: books lost");
-    drafter.read_status = drafter.propose_status = {};
-    const int64_t drafted = rig.decoder.stats().drafted;
-    rig.Run();
-    EXPECT_EQ(rig.decoder.stats().drafted, drafted);
-    EXPECT_EQ(rig.generated(), DecodePlainly(Language(), job));
-  }
-}
-
-TEST(Step, ADrafterWithoutMemoryIsNotAskedAgainAndTheAnswerGoesOn) {
-  const Job job = {.n_predict = 20, .sampling = Temperature(0.0F)};
-  for (const bool reading : {false, true}) {
-    TreeDrafter drafter(Truth(job), kVocab, 0, 1);
-    Rig rig(Language(), job, &drafter, {.draft_n_max = 4});
-    ASSERT_TRUE(rig.decoder.Prefill().ok());
-    ASSERT_TRUE(rig.Step().ok());
-    (reading ? drafter.read_throws : drafter.propose_throws) = true;
-    ASSERT_TRUE(rig.Step().ok());
-    EXPECT_EQ(rig.decoder.draft_failure(), "no speculation any more: out of memory");
-    rig.Run();
-    EXPECT_EQ(rig.generated(), DecodePlainly(Language(), job));
+    for (const bool throws : {false, true}) {
+      TreeDrafter drafter(Truth(job), kVocab, 0, 1);
+      Rig rig(Language(), job, &drafter, {.draft_n_max = 4});
+      ASSERT_TRUE(rig.decoder.Prefill().ok());
+      ASSERT_TRUE(rig.Step().ok());
+      if (throws) {
+        (reading ? drafter.read_throws : drafter.propose_throws) = true;
+      } else {
+        (reading ? drafter.read_status : drafter.propose_status) = IoError("books lost");
+      }
+      ASSERT_TRUE(rig.Step().ok());
+      EXPECT_EQ(rig.decoder.draft_failure(),
+                throws ? "no speculation any more: out of memory" : "no speculation any more: books lost");
+      drafter.read_status = drafter.propose_status = {};
+      drafter.read_throws = drafter.propose_throws = false;
+      const int64_t drafted = rig.decoder.stats().drafted;
+      rig.Run();
+      EXPECT_EQ(rig.decoder.stats().drafted, drafted);
+      EXPECT_EQ(rig.generated(), DecodePlainly(Language(), job));
+    }
   }
 }
 

@@ -49,13 +49,13 @@ ApiError Refused(Endpoint endpoint, const std::string& body) {
   return {};
 }
 
-// {"prompt": "hi", <fields>} and a chat with the same fields.
 std::string Repeated(const std::string& text, int n) {
   std::string all;
   for (int i = 0; i < n; ++i) all += text;
   return all;
 }
 
+// {"prompt": "hi", <fields>} and a chat with the same fields.
 std::string Text(const std::string& fields) { return R"({"prompt": "hi", )" + fields + "}"; }
 std::string Chat(const std::string& fields) {
   return R"({"messages": [{"role": "user", "content": "hi"}], )" + fields + "}";
