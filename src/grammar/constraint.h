@@ -35,7 +35,8 @@ class Constraint {
   virtual bool ended() const = 0;
 
   // Tokens, at most `most`, that spell what must come next, as the tokenizer would write it. The answer may
-  // write the same text in other tokens. Each is allowed after the ones before it.
+  // write the same text in other tokens. Each is allowed after the ones before it. Where looking ahead fails
+  // or takes too long, nothing is forced from then on, and the answer goes on.
   virtual std::vector<int32_t> Forced(int most) = 0;
 };
 

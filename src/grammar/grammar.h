@@ -42,6 +42,7 @@ class Grammar {
 struct GrammarLimits {
   size_t text_bytes = size_t{256} << 10;
   double compile_ms = 10'000;               // of a processor's time
+  double look_ahead_ms = 50;                // the same, of one Constraint::Forced
   size_t cached_bytes = size_t{256} << 20;  // of compiled grammars that nobody uses
 };
 

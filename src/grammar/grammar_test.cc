@@ -183,6 +183,21 @@ TEST_F(GrammarTest, WhatMustComeNextIsForced) {
   EXPECT_EQ(text_of(constraint->Forced(100)), "rue}");
 }
 
+// No time at all: the first look at the clock ends it, and clocks are looked at now and then only.
+TEST_F(GrammarTest, ALookAheadThatTakesTooLongIsNoFailureOfTheAnswer) {
+  GrammarLimits limits;
+  limits.look_ahead_ms = -1;
+  const auto compiler = *GrammarCompiler::Create(Vocabulary::Make(), limits);
+  const auto grammar = *compiler->Compile({Kind::kJsonSchema, R"({"type": "object", "properties":
+      {"name": {"type": "string"}}, "required": ["name"]})"});
+  const auto constraint = *grammar->NewConstraint();
+  int n = 0;
+  while (!constraint->Forced(100).empty() && n < 100'000) ++n;
+  EXPECT_LT(n, 100'000);
+  EXPECT_TRUE(constraint->Mask().ok());
+  EXPECT_TRUE(IsAnswer(*constraint, R"({"name": "a"})"));
+}
+
 TEST_F(GrammarTest, StructuralTagsConstrainWhatATagBegins) {
   const std::string tag =
       R"({"type": "structural_tag", "format": {"type": "triggered_tags", "triggers": ["<tool_call>"],

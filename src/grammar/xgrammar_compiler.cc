@@ -42,14 +42,16 @@ std::string_view NameOf(Kind kind) {
 
 class XgrammarGrammar final : public Grammar {
  public:
-  XgrammarGrammar(xgrammar::CompiledGrammar compiled, std::shared_ptr<const GrammarVocabulary> vocabulary)
+  XgrammarGrammar(xgrammar::CompiledGrammar compiled, std::shared_ptr<const GrammarVocabulary> vocabulary,
+                  double look_ahead_ms)
       : compiled_(std::move(compiled)),
         vocabulary_(std::move(vocabulary)),
+        look_ahead_ms_(look_ahead_ms),
         bytes_(compiled_.MemorySizeBytes()) {}
 
   Result<std::unique_ptr<Constraint>> NewConstraint() const override {
     try {
-      return MakeXgrammarConstraint(compiled_, vocabulary_);
+      return MakeXgrammarConstraint(compiled_, vocabulary_, look_ahead_ms_);
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception& error) {
@@ -61,6 +63,7 @@ class XgrammarGrammar final : public Grammar {
  private:
   xgrammar::CompiledGrammar compiled_;
   std::shared_ptr<const GrammarVocabulary> vocabulary_;
+  double look_ahead_ms_;
   size_t bytes_;
 };
 
@@ -155,7 +158,8 @@ class XgrammarCompiler final : public GrammarCompiler {
     try {
       const XgrammarGuard guard(limits_.compile_ms);
       xgrammar::GrammarCompiler compiler(tokens_, /*max_threads=*/1, /*cache_enabled=*/false);
-      auto grammar = std::make_shared<const XgrammarGrammar>(Compiled(compiler, kind, text), vocabulary_);
+      auto grammar = std::make_shared<const XgrammarGrammar>(Compiled(compiler, kind, text), vocabulary_,
+                                                             limits_.look_ahead_ms);
       if (!guard.warnings().empty()) {
         return Unsupported(name + ": a rule cannot be kept: " +
                            XgrammarMessage(std::runtime_error(guard.warnings().front())));

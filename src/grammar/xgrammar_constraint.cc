@@ -22,9 +22,11 @@ constexpr std::string_view kWhiteSpace = " \n\t\r";
 
 class XgrammarConstraint final : public Constraint {
  public:
-  XgrammarConstraint(xgrammar::GrammarMatcher matcher, std::shared_ptr<const GrammarVocabulary> vocabulary)
+  XgrammarConstraint(xgrammar::GrammarMatcher matcher, std::shared_ptr<const GrammarVocabulary> vocabulary,
+                     double look_ahead_ms)
       : matcher_(std::move(matcher)),
         vocabulary_(std::move(vocabulary)),
+        look_ahead_ms_(look_ahead_ms),
         mask_(static_cast<size_t>(xgrammar::GetBitmaskSize(vocabulary_->n_logits))) {}
 
   Result<std::span<const uint32_t>> Mask() override {
@@ -54,36 +56,43 @@ class XgrammarConstraint final : public Constraint {
     if (failure_.ok()) matcher_.Rollback(n);
   }
 
-  std::unique_ptr<Constraint> Fork() const override {
-    auto fork = std::make_unique<XgrammarConstraint>(matcher_.Fork(), vocabulary_);
-    fork->written_ = written_;
-    fork->lengths_ = lengths_;
-    fork->failure_ = failure_;
-    return fork;
-  }
+  std::unique_ptr<Constraint> Fork() const override { return Copy(); }
 
   bool complete() const override { return failure_.ok() && matcher_.IsCompleted(); }
   bool ended() const override { return failure_.ok() && matcher_.IsTerminated(); }
 
   std::vector<int32_t> Forced(int most) override {
-    if (most <= 0 || !failure_.ok() || ended() || vocabulary_->tokenize == nullptr) return {};
-    const std::string text = ForcedText();
+    if (most <= 0 || !looks_ahead_ || !failure_.ok() || ended() || vocabulary_->tokenize == nullptr)
+      return {};
+    // A copy looks ahead: what is not written yet, and may never be, cannot be this answer's failure.
+    const auto ahead = Copy();
+    const std::string text = ahead->ForcedText();
     std::vector<int32_t> forced;
-    if (text.empty()) return forced;
-    for (const int32_t token : vocabulary_->tokenize(text)) {
-      if (static_cast<int>(forced.size()) == most || !Accept(token)) break;
-      forced.push_back(token);
+    if (!text.empty()) {
+      for (const int32_t token : vocabulary_->tokenize(text)) {
+        if (static_cast<int>(forced.size()) == most || !ahead->Accept(token)) break;
+        forced.push_back(token);
+      }
     }
-    Rollback(static_cast<int>(forced.size()));
+    looks_ahead_ = ahead->failure_.ok();
     return forced;
   }
 
  private:
+  std::unique_ptr<XgrammarConstraint> Copy() const {
+    auto copy = std::make_unique<XgrammarConstraint>(matcher_.Fork(), vocabulary_, look_ahead_ms_);
+    copy->written_ = written_;
+    copy->lengths_ = lengths_;
+    copy->failure_ = failure_;
+    copy->looks_ahead_ = looks_ahead_;
+    return copy;
+  }
+
   // Runs what may throw. A matcher that threw is not used any more.
   template <typename Step>
-  bool Guarded(const Step& step) {
+  bool Guarded(const Step& step, double most_ms = kMostStepMs) {
     try {
-      const XgrammarGuard guard(kMostStepMs);
+      const XgrammarGuard guard(most_ms);
       return step();
     } catch (const XgrammarTimeout&) {
       failure_ = ResourceExhausted("the grammar is too ambiguous: a token took more than " +
@@ -116,7 +125,7 @@ class XgrammarConstraint final : public Constraint {
   std::string ForcedText() {
     std::string text;
     int steps = 0;
-    Guarded([&] {
+    const auto look = [&] {
       while (text.size() < kMostForcedBytes) {
         std::string piece = matcher_.FindJumpForwardString();
         if (piece.empty()) piece = AfterWhiteSpace(text);
@@ -126,7 +135,8 @@ class XgrammarConstraint final : public Constraint {
       }
       if (steps > 0) matcher_.Rollback(steps);
       return true;
-    });
+    };
+    Guarded(look, look_ahead_ms_);
     return failure_.ok() ? text : std::string();
   }
 
@@ -168,6 +178,8 @@ class XgrammarConstraint final : public Constraint {
 
   xgrammar::GrammarMatcher matcher_;
   std::shared_ptr<const GrammarVocabulary> vocabulary_;
+  double look_ahead_ms_;
+  bool looks_ahead_ = true;  // it has not failed yet
   std::vector<uint32_t> mask_;
   bool mask_is_of_here_ = false;
   std::string written_;          // the text of the accepted tokens
@@ -178,8 +190,10 @@ class XgrammarConstraint final : public Constraint {
 }  // namespace
 
 std::unique_ptr<Constraint> MakeXgrammarConstraint(const xgrammar::CompiledGrammar& grammar,
-                                                   std::shared_ptr<const GrammarVocabulary> vocabulary) {
-  return std::make_unique<XgrammarConstraint>(xgrammar::GrammarMatcher(grammar), std::move(vocabulary));
+                                                   std::shared_ptr<const GrammarVocabulary> vocabulary,
+                                                   double look_ahead_ms) {
+  return std::make_unique<XgrammarConstraint>(xgrammar::GrammarMatcher(grammar), std::move(vocabulary),
+                                              look_ahead_ms);
 }
 
 std::string XgrammarMessage(const std::exception& error) {

@@ -10,9 +10,11 @@
 
 namespace longspec {
 
-// At the beginning of an answer. The vocabulary is that of the compiled grammar.
+// At the beginning of an answer. The vocabulary is that of the compiled grammar; `look_ahead_ms`:
+// GrammarLimits.
 std::unique_ptr<Constraint> MakeXgrammarConstraint(const xgrammar::CompiledGrammar& grammar,
-                                                   std::shared_ptr<const GrammarVocabulary> vocabulary);
+                                                   std::shared_ptr<const GrammarVocabulary> vocabulary,
+                                                   double look_ahead_ms);
 
 // What xgrammar threw, as one line without its own notes.
 std::string XgrammarMessage(const std::exception& error);

@@ -191,6 +191,21 @@ class PendingReply final : public server::Reply {
   std::function<void()> on_gone_;
 };
 
+// Bytes of one body among those of all.
+class BodyLease {
+ public:
+  explicit BodyLease(std::shared_ptr<std::atomic<size_t>> all) : all_(std::move(all)) {}
+  ~BodyLease() { *all_ -= bytes_; }
+  BodyLease(const BodyLease&) = delete;
+  BodyLease& operator=(const BodyLease&) = delete;
+
+  void GrowTo(size_t bytes) { *all_ += bytes - std::exchange(bytes_, bytes); }
+
+ private:
+  const std::shared_ptr<std::atomic<size_t>> all_;
+  size_t bytes_ = 0;
+};
+
 class ServerImpl;
 
 // One client. Everything happens on the server's thread.
@@ -226,12 +241,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
  private:
   awaitable<bool> Serve();
-  awaitable<bool> ReadBody(Parser& parser, error_code& error);
+  awaitable<bool> ReadBody(Parser& parser, BodyLease& lease, error_code& error);
   awaitable<void> Watch(std::shared_ptr<PendingReply> reply);
   awaitable<bool> Answer(std::shared_ptr<PendingReply> reply);
   awaitable<bool> SendAll(std::string text);
   awaitable<bool> Refuse(int status, std::string message);
-  void Buffered(size_t n);
 
   ServerImpl& server_;
   Socket socket_;
@@ -240,7 +254,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   asio::steady_timer wake_;  // cancelled when a reply has something to send
   std::optional<Clock::time_point> deadline_;
   std::shared_ptr<PendingReply> reply_;
-  size_t n_buffered_ = 0;  // bytes of the request's body
   bool draining_ = false, is_waiting_ = false, is_watching_ = false;
 };
 
@@ -291,8 +304,7 @@ class ServerImpl final : public HttpServer {
   const HttpOptions& options() const { return options_; }
   const server::Handler& handler() const { return handler_; }
   bool is_draining() const { return !acceptor_.is_open(); }
-  size_t buffered() const { return buffered_; }
-  void AddBuffered(std::ptrdiff_t n) { buffered_ += static_cast<size_t>(n); }
+  const std::shared_ptr<std::atomic<size_t>>& buffered() const { return buffered_; }
   void Add(Connection* connection) {
     connections_.insert(connection);
     Count();
@@ -431,21 +443,14 @@ class ServerImpl final : public HttpServer {
   asio::steady_timer room_{context_};  // cancelled when a connection ends
   std::set<Connection*> connections_;
   std::atomic<int> n_connections_{0};
-  size_t buffered_ = 0;
+  // Bytes of bodies that are in memory; a lease may outlive the server.
+  const std::shared_ptr<std::atomic<size_t>> buffered_ = std::make_shared<std::atomic<size_t>>(0);
   bool stopping_ = false;
   std::string url_, unix_path_;
   std::thread thread_;
 };
 
-Connection::~Connection() {
-  Buffered(0);
-  server_.Remove(this);
-}
-
-void Connection::Buffered(size_t n) {
-  server_.AddBuffered(static_cast<std::ptrdiff_t>(n) - static_cast<std::ptrdiff_t>(n_buffered_));
-  n_buffered_ = n;
-}
+Connection::~Connection() { server_.Remove(this); }
 
 awaitable<void> Connection::Run() {
   const auto self = shared_from_this();
@@ -485,7 +490,8 @@ awaitable<bool> Connection::Serve() {
   if (IsBadHttp(error)) co_return co_await Refuse(400, "this is not HTTP: " + error.message());
   if (error) co_return false;
 
-  const bool body_was_read = co_await ReadBody(parser, error);
+  auto lease = std::make_shared<BodyLease>(server_.buffered());
+  const bool body_was_read = co_await ReadBody(parser, *lease, error);
   if (!body_was_read) co_return false;
   auto message = parser.release();
   HttpRequest request;
@@ -497,6 +503,7 @@ awaitable<bool> Connection::Serve() {
   for (const auto& field : message)
     request.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
   request.body = std::move(message.body());
+  request.body_lease = std::move(lease);
   request.client = client_;
 
   const bool is_new = message.version() >= 11;
@@ -512,18 +519,17 @@ awaitable<bool> Connection::Serve() {
                                                     });
   reply_ = reply;
   server_.handler()(std::move(request), reply);
-  Buffered(0);
   const bool answered = co_await Answer(reply);
   reply_ = nullptr;
   co_return answered&& keep_alive;
 }
 
 // The rest of the request. A body that grows too slowly, or beyond what all may have, is not waited for.
-awaitable<bool> Connection::ReadBody(Parser& parser, error_code& error) {
+awaitable<bool> Connection::ReadBody(Parser& parser, BodyLease& lease, error_code& error) {
   const auto announced = parser.content_length();
   const auto expected = static_cast<double>(announced ? *announced : server_.options().most_body_bytes);
   deadline_ = In(server_.options().header_seconds + expected / kSlowestBytesPerSecond);
-  if (announced && server_.buffered() + *announced > server_.options().most_buffered_bytes) {
+  if (announced && *server_.buffered() + *announced > server_.options().most_buffered_bytes) {
     co_await Refuse(503, "too many bytes of requests wait already: try again later");
     co_return false;
   }
@@ -544,8 +550,8 @@ awaitable<bool> Connection::ReadBody(Parser& parser, error_code& error) {
       co_return false;
     }
     if (error) co_return false;
-    Buffered(parser.get().body().size());
-    if (server_.buffered() > server_.options().most_buffered_bytes) {
+    lease.GrowTo(parser.get().body().size());
+    if (*server_.buffered() > server_.options().most_buffered_bytes) {
       co_await Refuse(503, "too many bytes of requests wait already: try again later");
       co_return false;
     }

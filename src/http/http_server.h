@@ -20,7 +20,7 @@ struct HttpOptions {
   int port = 8080;                 // 0: any that is free
   size_t most_header_bytes = 16 << 10;
   size_t most_body_bytes = size_t{64} << 20;
-  size_t most_buffered_bytes = size_t{512} << 20;  // bodies of all connections that have not been handled
+  size_t most_buffered_bytes = size_t{512} << 20;  // bodies of all requests until they have been understood
   size_t most_unsent_bytes = size_t{8} << 20;      // of a stream; a client that lags more is given up
   int most_connections = 1024;
   int header_seconds = 30;   // a request's head must be whole by then, or the next one have begun

@@ -100,6 +100,10 @@ class HttpServerTest : public ::testing::Test {
         changed_.notify_all();
         return;
       }
+      if (request.path == "/keep") {
+        const std::lock_guard lock(mutex_);
+        kept_lease_ = request.body_lease;
+      }
       reply->Send({.content_type = "text/plain",
                    .headers = {{"X-Echo", std::string(request.Header("x-ECHO"))}},
                    .body = request.method + " " + request.path + "?" + request.query + " " +
@@ -130,6 +134,7 @@ class HttpServerTest : public ::testing::Test {
   std::condition_variable changed_;
   std::vector<std::shared_ptr<Reply>> replies_;
   std::atomic<int> n_gone_{0};
+  std::shared_ptr<const void> kept_lease_;  // of a body of a request to /keep
 };
 
 constexpr const char* kHold = "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -264,6 +269,27 @@ TEST_F(HttpServerTest, BodiesOfAllTogetherAreLimited) {
   EXPECT_THAT(first.ReadUntil("POST /x"), HasSubstr("200 OK"));
   second.Send("POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n" + std::string(1000, 'x'));
   EXPECT_THAT(second.ReadUntil("POST /x"), HasSubstr("200 OK"));
+}
+
+TEST_F(HttpServerTest, ABodyCountsUntilItIsLetGo) {
+  options_.most_buffered_bytes = 1500;
+  Start();
+  const Client first(*server_);
+  const std::string rest =
+      " HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n" + std::string(1000, 'x');
+  first.Send("POST /keep" + rest);
+  EXPECT_THAT(first.ReadAll(), HasSubstr("200 OK"));
+  const auto answer = [&] {
+    const Client next(*server_);
+    next.Send("POST /x" + rest);
+    return next.ReadAll();
+  };
+  EXPECT_THAT(answer(), StartsWith("HTTP/1.1 503 "));
+  {
+    const std::lock_guard lock(mutex_);
+    kept_lease_ = nullptr;
+  }
+  EXPECT_THAT(answer(), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST_F(HttpServerTest, MoreConnectionsWait) {

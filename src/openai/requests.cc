@@ -150,6 +150,10 @@ void ParseLogitBias(Fields& fields, ApiRequest* request) {
       fields.Fail("logit_bias", "must have token numbers as keys", "invalid_value");
     }
   };
+  if (value->size() > kMostBiases) {
+    return fields.Fail("logit_bias", "must have at most " + std::to_string(kMostBiases) + " entries",
+                       "invalid_value");
+  }
   if (value->is_object()) {
     for (const auto& [key, bias] : value->items()) add(key, bias, false);
     return;

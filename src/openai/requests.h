@@ -27,7 +27,8 @@ inline constexpr std::string_view kCompletionsUrl = "/v1/completions";
 inline constexpr int kMostChoices = 128;        // of `n`
 inline constexpr size_t kMostStopStrings = 64;  // of `stop`: OpenAI takes 4, others as many as there are
 inline constexpr int kMostLogprobs = 20;
-inline constexpr int kDefaultCompletionTokens = 16;  // of a text completion that does not say max_tokens
+inline constexpr size_t kMostBiases = size_t{1} << 17;  // of logit_bias; each costs time at every token
+inline constexpr int kDefaultCompletionTokens = 16;     // of a text completion that does not say max_tokens
 
 // A part of a prompt that mixes texts and token numbers, as llama.cpp's may.
 struct PromptPart {

@@ -33,7 +33,7 @@ OrderedJson LegacyLogprobsJson(std::span<const TokenReport> tokens) {
                       {"tokens", OrderedJson::array()},
                       {"top_logprobs", OrderedJson::array()}};
   for (const TokenReport& report : tokens) {
-    json["text_offset"].push_back(report.text_begin);
+    json["text_offset"].push_back(report.text_offset);
     json["token_logprobs"].push_back(report.token.logprob);
     json["tokens"].push_back(report.token.bytes);
     OrderedJson top = OrderedJson::object();

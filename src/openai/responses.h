@@ -32,7 +32,8 @@ struct TokenReport {
   TokenText token;
   std::vector<TokenText> likeliest = {};
   std::string source = {};              // the drafter that had guessed it; empty: none had
-  size_t text_begin = 0, text_end = 0;  // of its characters in the text
+  size_t text_begin = 0, text_end = 0;  // of its bytes in the text
+  size_t text_offset = 0;               // of its first character, counted in characters
 };
 
 struct Answer {

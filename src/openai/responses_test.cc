@@ -58,8 +58,9 @@ const std::vector<TokenReport> kTokens = {
      .likeliest = {{.id = 7, .bytes = "Fo", .logprob = -0.5F}, {.id = 9, .bytes = "\xE2", .logprob = -2.0F}},
      .source = "ngram",
      .text_begin = 3,
-     .text_end = 5},
-    {.token = {.id = 8, .bytes = "ur", .logprob = -0.25F}, .text_begin = 5, .text_end = 7}};
+     .text_end = 5,
+     .text_offset = 2},
+    {.token = {.id = 8, .bytes = "ur", .logprob = -0.25F}, .text_begin = 5, .text_end = 7, .text_offset = 4}};
 
 TEST(OpenAiResponses, PiecesOfAStream) {
   const Shown shown{.logprobs = true, .sources = true, .token_ids = true};
@@ -82,7 +83,7 @@ TEST(OpenAiResponses, PiecesOfAStream) {
 TEST(OpenAiResponses, ATextCompletionHasListsOfChances) {
   const auto piece = PieceChoiceJson(Endpoint::kCompletions, 0, "Four", kTokens, {.logprobs = true});
   EXPECT_EQ(piece["text"], "Four");
-  EXPECT_EQ(piece["logprobs"]["text_offset"].dump(), "[3,5]");
+  EXPECT_EQ(piece["logprobs"]["text_offset"].dump(), "[2,4]");
   EXPECT_EQ(piece["logprobs"]["token_logprobs"].dump(), "[-0.5,-0.25]");
   EXPECT_EQ(piece["logprobs"]["tokens"].dump(), R"(["Fo","ur"])");
   EXPECT_EQ(piece["logprobs"]["top_logprobs"][0]["Fo"], -0.5);

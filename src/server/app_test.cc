@@ -202,6 +202,9 @@ TEST_F(AppTest, TokensAndBack) {
   EXPECT_EQ(Ok("/detokenize", {{"tokens", tokens}})["content"], "the sea");
   const json pieces = Ok("/tokenize", {{"content", "\xC3\xA9"}, {"with_pieces", true}})["tokens"];
   EXPECT_EQ(pieces[0]["piece"], json::array({0xC3}));
+  // What would be an answer of hundreds of megabytes.
+  const std::string much(600'000, '\xC3');
+  EXPECT_EQ(Error(Post("/tokenize", {{"content", much}, {"with_pieces", true}}), 413)["param"], "content");
   Error(Post("/detokenize", {{"tokens", json::array({-1})}}), 400);
   Error(Post("/detokenize", {{"tokens", "x"}}), 400);
   EXPECT_EQ(Ok("/detokenize", {{"tokens", json::array({2147483647})}})["content"], "");
@@ -327,6 +330,14 @@ TEST_F(AppTest, ChancesBelongToTheTextAndDoNotDependOnSpeculation) {
   EXPECT_EQ(streamed, content);
 }
 
+TEST_F(AppTest, BiasesOfLongTextsAreLimited) {
+  Serve();
+  json biases = json::array();
+  for (int i = 0; i < 3; ++i) biases.push_back({std::string(50'000, '\x01'), 1.0});
+  const json body = {{"prompt", "the sea"}, {"n_predict", 1}, {"logit_bias", biases}};
+  EXPECT_EQ(Error(Post("/completion", body), 400)["param"], "logit_bias");
+}
+
 TEST_F(AppTest, AStopStringEndsTextAndChances) {
   Serve();
   const json whole = Ok("/v1/completions", Text("the sea", {{"max_tokens", 40}, {"logprobs", 0}}));
@@ -348,6 +359,38 @@ TEST_F(AppTest, AStopStringEndsTextAndChances) {
   EXPECT_EQ(native["content"], text.substr(0, at));
   EXPECT_EQ(native["stop_type"], "word");
   EXPECT_EQ(native["stopping_word"], stop);
+}
+
+TEST_F(AppTest, OffsetsOfTokensCountCharacters) {
+  Serve();
+  int n_after_longer_ones = 0;
+  for (const bool stream : {false, true}) {
+    const json fields = {{"max_tokens", 60}, {"logprobs", 0}, {"stream", stream}};
+    const HttpResponse response = Post("/v1/completions", Text("the sea", fields));
+    std::string text;
+    std::vector<std::pair<size_t, std::string>> tokens;
+    for (const json& event : stream ? EventsOf(response.body) : std::vector<json>{JsonOf(response)}) {
+      if (!event.contains("choices") || event["choices"].empty()) continue;
+      const json& choice = event["choices"][0];
+      text += choice["text"];
+      if (choice["logprobs"].is_null()) continue;
+      for (size_t i = 0; i < choice["logprobs"]["tokens"].size(); ++i)
+        tokens.emplace_back(choice["logprobs"]["text_offset"][i], choice["logprobs"]["tokens"][i]);
+    }
+    std::vector<size_t> begins;  // of characters, in bytes
+    for (size_t i = 0; i < text.size(); ++i) {
+      if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) begins.push_back(i);
+    }
+    ASSERT_EQ(tokens.size(), 60U);
+    for (const auto& [offset, token] : tokens) {
+      ASSERT_LE(offset, begins.size());
+      const bool plain = std::ranges::all_of(token, [](char c) { return c > 0; });
+      if (!plain || token.empty()) continue;
+      EXPECT_EQ(text.substr(begins.at(offset), token.size()), token);
+      n_after_longer_ones += begins[offset] > offset ? 1 : 0;
+    }
+  }
+  EXPECT_GT(n_after_longer_ones, 2);
 }
 
 TEST_F(AppTest, LlamaCppsCompletion) {

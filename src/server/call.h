@@ -30,8 +30,12 @@ class Call {
   const HttpRequest& request() const { return request_; }
   const std::string& id() const { return id_; }  // random, for names of responses
   double arrived_ms() const { return arrived_ms_; }
-  // What is left of the request has no body.
-  std::string TakeBody() { return std::exchange(request_.body, std::string()); }
+  // What is left of the request has no body. Whoever has it holds the lease as long.
+  struct Body {
+    std::string text;
+    std::shared_ptr<const void> lease;
+  };
+  Body TakeBody() { return {std::exchange(request_.body, {}), std::exchange(request_.body_lease, nullptr)}; }
 
   void set_error_form(wire::ErrorForm form) { error_form_ = form; }
   nlohmann::ordered_json ErrorJson(const openai::ApiError& error,

@@ -105,7 +105,8 @@ void PostOpenAi(Served& served, Endpoint endpoint, const CallPtr& call) {
 }  // namespace
 
 std::unique_ptr<nlohmann::ordered_json> BodyOf(Call& call) {
-  auto json = openai::ParseJson(call.TakeBody());
+  const Call::Body body = call.TakeBody();
+  auto json = openai::ParseJson(body.text);
   if (const auto* error = std::get_if<ApiError>(&json)) {
     call.SendError(*error);
     return nullptr;
@@ -116,9 +117,16 @@ std::unique_ptr<nlohmann::ordered_json> BodyOf(Call& call) {
 bool PrepareTokens(const Served& served, ApiRequest& request, Call& call) {
   GenerationRequest& generation = request.generation;
   const Engine& engine = *served.engine;
+  auto& biases = generation.sampling.logit_bias;
   for (const auto& [text, bias] : request.text_bias) {
-    for (const int32_t token : engine.Tokenize(text, false, true))
-      generation.sampling.logit_bias.emplace_back(token, bias);
+    for (const int32_t token : engine.Tokenize(text, false, true)) biases.emplace_back(token, bias);
+    if (biases.size() > openai::kMostBiases) {
+      call.SendError({.message = "logit_bias: its texts have more than " +
+                                 std::to_string(openai::kMostBiases) + " tokens",
+                      .code = "invalid_value",
+                      .param = "logit_bias"});
+      return false;
+    }
   }
   if (request.prediction) AddPrediction(engine.Tokenize(*request.prediction), generation.speculation);
   if (!request.prompt_parts.empty()) {

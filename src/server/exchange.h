@@ -22,6 +22,8 @@ struct HttpRequest {
   std::string query;   // "action=save"; empty: none
   Headers headers;
   std::string body;
+  // Counts the body among what all requests hold: let go of it together with the body. May be null.
+  std::shared_ptr<const void> body_lease = nullptr;
   std::string client;  // address, for logs
 
   std::string_view Header(std::string_view name) const;  // names in any case; empty: not there

@@ -17,6 +17,12 @@ using openai::ApiError;
 using openai::TokenReport;
 using wire::AnswerForm;
 
+// Of a text that is UTF-8.
+size_t CountCharacters(std::string_view text) {
+  return static_cast<size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; }));
+}
+
 // All but Cancel and Submitted runs on the loop's thread.
 class Job : public std::enable_shared_from_this<Job> {
  public:
@@ -66,8 +72,9 @@ class Job : public std::enable_shared_from_this<Job> {
  private:
   struct State {
     Answer answer;
-    std::vector<TokenReport> pending;  // whose text has not been sent
-    size_t n_sent = 0;                 // bytes of text
+    std::vector<TokenReport> pending;            // whose text has not been sent
+    std::string sent;                            // the text
+    size_t counted = 0, counted_characters = 0;  // of its bytes; how many characters these are
     Timings timings;
     double started_ms = 0, last_token_ms = 0;
     int n_prompt = 0, n_cached = 0, n_processed = -1, n_tokens = 0, slot = -1;
@@ -172,9 +179,9 @@ class Job : public std::enable_shared_from_this<Job> {
 
   bool TakeText(int index, std::string_view text) {
     State& state = At(index);
-    state.n_sent += text.size();
+    state.sent += text;
     const auto whole = std::ranges::find_if(
-        state.pending, [&](const TokenReport& report) { return report.text_end > state.n_sent; });
+        state.pending, [&](const TokenReport& report) { return report.text_end > state.sent.size(); });
     return SendPiece(index, text, whole) && !state.time_is_up;
   }
 
@@ -182,6 +189,13 @@ class Job : public std::enable_shared_from_this<Job> {
   bool SendPiece(int index, std::string_view text, std::vector<TokenReport>::iterator end) {
     State& state = At(index);
     auto& tokens = state.answer.tokens;
+    for (auto token = state.pending.begin(); token != end; ++token) {
+      const size_t until = std::min(token->text_begin, state.sent.size());
+      state.counted_characters +=
+          CountCharacters(std::string_view(state.sent).substr(state.counted, until - state.counted));
+      state.counted = until;
+      token->text_offset = state.counted_characters;
+    }
     const auto first = static_cast<std::ptrdiff_t>(tokens.size());
     std::move(state.pending.begin(), end, std::back_inserter(tokens));
     state.pending.erase(state.pending.begin(), end);

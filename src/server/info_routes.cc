@@ -16,6 +16,8 @@ using openai::ApiError;
 using openai::Fields;
 
 constexpr int64_t kMostTokenNumber = (int64_t{1} << 31) - 1;
+constexpr size_t kMostListedTokens = size_t{4} << 20;    // 16 bytes each
+constexpr size_t kMostListedPieces = size_t{512} << 10;  // some 400 bytes each
 
 bool IsUtf8(const std::string& bytes) {
   try {
@@ -104,6 +106,15 @@ void PostTokenize(Served& served, CallPtr call) {
   fields.Bool("with_pieces", &with_pieces);
   if (fields.error()) return call->SendError(*fields.error());
   const std::vector<int32_t> tokens = served.engine->Tokenize(content, add_special, parse_special);
+  const size_t most = with_pieces ? kMostListedPieces : kMostListedTokens;
+  if (tokens.size() > most) {
+    return call->SendError({.status_code = 413,
+                            .message = "content has " + std::to_string(tokens.size()) +
+                                       " tokens, of which at most " + std::to_string(most) +
+                                       (with_pieces ? " are listed with their pieces" : " are listed"),
+                            .code = "request_too_large",
+                            .param = "content"});
+  }
   Json list = Json::array();
   for (const int32_t token : tokens) {
     if (with_pieces) {
