@@ -10,8 +10,8 @@
              leaves all out)
   dev        the tests of ci under AddressSanitizer and UBSan, without the slow tests and those of DEV_LEFT_OUT
   tsan       the modules that share memory between threads under ThreadSanitizer, without the slow tests
-  fuzz       every fuzz target of dev for LONGSPEC_FUZZ_SECONDS (20; 0 leaves them out), as many at a time as there are
-             cores
+  fuzz       every fuzz target of dev for LONGSPEC_FUZZ_SECONDS (20; 0 leaves them out; those of requests three times
+             as long), as many at a time as there are cores
   installed  a consumer of the installed library, the code of README.md, and instruction counts
   arm        the modules below the engine, cross-compiled for AArch64, under emulation and without the slow tests;
              only if named
@@ -55,6 +55,8 @@ DEV_LEFT_OUT = {"recorded_test": ("PolicyOnRecordings.*",), "engine_test": ("Sch
 # Tests of the optimised build that compare times: they have the machine for themselves.
 TIMED_TESTS = {"draft_test": ("*.*ATokenCosts*", "Mixture.AsksAgainWhereItPays", "DearMember.*"),
                "decode_test": ("Calibration.*",)}
+# What strangers send to a server: three times as long.
+FUZZ_LONGER = ("openai_request_fuzz", "wire_request_fuzz")
 # Longest first: what is begun last is short, and no core waits for it.
 LONG = ("engine_test", "draft_test", "kernels_test", "model_test", "golden_test", "attention_test", "decode_test",
         "test_cli.py", "test_server_faults.py", "test_server.py", "test_draft_models.py", "test_structured_output.py",
@@ -196,10 +198,6 @@ def result_of_unittest(name, path, environment):
     return name, passed, failures, skipped, time.monotonic() - began
 
 
-def run_unittest(name, path, environment, tally):
-    tally.add(*result_of_unittest(name, path, environment))
-
-
 # --- Stages ---
 
 def build(preset, targets, tally):
@@ -236,10 +234,10 @@ def longest_first(programs):
     return sorted(programs, key=lambda program: (rank.get(Path(program).name, len(rank)), program))
 
 
-def add_all(result_of_one, programs, at_once, tally):
-    """Runs so many at once, the longest first."""
+def add_all(result_of_one, items, at_once, tally):
+    """Runs so many at once, in this order."""
     with ThreadPoolExecutor(at_once) as pool:
-        for result in pool.map(result_of_one, longest_first(programs)):
+        for result in pool.map(result_of_one, items):
             tally.add(*result)
 
 
@@ -251,32 +249,37 @@ def run_programs(preset, programs, environment, tally, left_out=None, at_once=1)
         options = [f"--gtest_filter=-{':'.join(patterns)}"] if patterns else []
         return result_of(f"{preset}/{path.name}", [path, *options], environment)
 
-    add_all(run_one, programs, at_once, tally)
+    add_all(run_one, longest_first(programs), at_once, tally)
 
 
-def run_check(name, command, tally):
+def result_of_check(name, command):
+    """What Tally.add wants to know."""
     began = time.monotonic()
     status, output = run(command)
     seconds = time.monotonic() - began
     failures = [] if status in (0, SKIPPED) else [("", f"{tail(output)}\n{ending(status)}")]
-    tally.add(name, int(status == 0), failures, int(status == SKIPPED), seconds)
+    return name, int(status == 0), failures, int(status == SKIPPED), seconds
+
+
+def run_check(name, command, tally):
+    tally.add(*result_of_check(name, command))
 
 
 def checks(tally):
     print("checks", flush=True)
-    for name, command in CHECKS:
-        run_check(name, command, tally)
     named = sorted(glob.glob("tools/*_test.py", root_dir=ROOT))
-    for path in named:
-        if path.replace(".py", "_test.py") not in named:  # load_test.py is a tool, which has a test
-            run_unittest(path, path, {}, tally)
+    # load_test.py is a tool, which has a test
+    tests = [path for path in named if path.replace(".py", "_test.py") not in named]
+    work = [functools.partial(result_of_check, *check) for check in CHECKS]
+    work += [functools.partial(result_of_unittest, path, path, {}) for path in tests]
+    add_all(lambda result: result(), work, cores(), tally)
 
 
 def run_end_to_end(preset, environment, tally):
     """Tests of the program as its users run it."""
     everywhere = {"LONGSPEC_BIN": str(BUILD / preset / "longspec"), **environment}
     add_all(lambda path: result_of_unittest(f"{preset}/{Path(path).name}", path, everywhere),
-            glob.glob("tests/e2e/test_*.py", root_dir=ROOT), cores(), tally)
+            longest_first(glob.glob("tests/e2e/test_*.py", root_dir=ROOT)), cores(), tally)
 
 
 def ci(tally):
@@ -321,9 +324,10 @@ def trainer(tally):
     program = BUILD / "ci" / "longspec-train"
     try:
         if build("ci", ["tests/train_test", "longspec", program.name], tally):
-            run_programs("ci", ["tests/train_test"], {}, tally)
-            run_unittest("ci/longspec-train", "tests/e2e/test_training.py",
-                         {"LONGSPEC_BIN": str(BUILD / "ci" / "longspec")}, tally)
+            work = [functools.partial(result_of, "ci/train_test", [BUILD / "ci" / "tests" / "train_test"], {}),
+                    functools.partial(result_of_unittest, "ci/longspec-train", "tests/e2e/test_training.py",
+                                      {"LONGSPEC_BIN": str(BUILD / "ci" / "longspec")})]
+            add_all(lambda result: result(), work, cores(), tally)
     finally:  # what other stages find is never an older trainer
         configure_trainer(False)
         program.unlink(missing_ok=True)
@@ -366,6 +370,8 @@ def fuzz_inputs(program):
 
 def fuzz_one(path, seconds):
     """What Tally.add wants to know."""
+    if path.name in FUZZ_LONGER:
+        seconds *= 3
     artifacts = BUILD / "dev" / "artifacts"
     artifacts.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
@@ -385,7 +391,8 @@ def fuzz(tally):
         return
     programs = targets_of("dev", r"fuzz/\w+_fuzz")
     if programs and build("dev", programs, tally):
-        add_all(lambda program: fuzz_one(BUILD / "dev" / program, seconds), programs, cores(), tally)
+        longer_first = sorted(programs, key=lambda program: Path(program).name not in FUZZ_LONGER)
+        add_all(lambda program: fuzz_one(BUILD / "dev" / program, seconds), longer_first, cores(), tally)
 
 
 def installed(tally):
