@@ -203,7 +203,8 @@ TEST_F(AppTest, TokensAndBack) {
   const json pieces = Ok("/tokenize", {{"content", "\xC3\xA9"}, {"with_pieces", true}})["tokens"];
   EXPECT_EQ(pieces[0]["piece"], json::array({0xC3}));
   // What would be an answer of hundreds of megabytes.
-  const std::string much(600'000, '\xC3');
+  std::string much;
+  for (int i = 0; i < 600'000; ++i) much += "\xC3\xA9";
   EXPECT_EQ(Error(Post("/tokenize", {{"content", much}, {"with_pieces", true}}), 413)["param"], "content");
   Error(Post("/detokenize", {{"tokens", json::array({-1})}}), 400);
   Error(Post("/detokenize", {{"tokens", "x"}}), 400);
@@ -386,6 +387,8 @@ TEST_F(AppTest, OffsetsOfTokensCountCharacters) {
       ASSERT_LE(offset, begins.size());
       const bool plain = std::ranges::all_of(token, [](char c) { return c > 0; });
       if (!plain || token.empty()) continue;
+      // It also has what bytes before it, which make no character, are shown as.
+      if (text.substr(begins.at(offset)).starts_with("\xEF\xBF\xBD")) continue;
       EXPECT_EQ(text.substr(begins.at(offset), token.size()), token);
       n_after_longer_ones += begins[offset] > offset ? 1 : 0;
     }

@@ -123,8 +123,8 @@ bool PrepareTokens(const Served& served, ApiRequest& request, Call& call) {
     if (biases.size() > openai::kMostBiases) {
       call.SendError({.message = "logit_bias: its texts have more than " +
                                  std::to_string(openai::kMostBiases) + " tokens",
-                      .code = "invalid_value",
-                      .param = "logit_bias"});
+                      .param = "logit_bias",
+                      .code = "invalid_value"});
       return false;
     }
   }

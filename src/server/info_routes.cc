@@ -112,8 +112,8 @@ void PostTokenize(Served& served, CallPtr call) {
                             .message = "content has " + std::to_string(tokens.size()) +
                                        " tokens, of which at most " + std::to_string(most) +
                                        (with_pieces ? " are listed with their pieces" : " are listed"),
-                            .code = "request_too_large",
-                            .param = "content"});
+                            .param = "content",
+                            .code = "request_too_large"});
   }
   Json list = Json::array();
   for (const int32_t token : tokens) {
