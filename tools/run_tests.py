@@ -36,6 +36,9 @@ import time
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 PROGRAM_TIMEOUT_S = 1200
+# Costs of passes that tests measure are none of the user's.
+TEST_ENVIRONMENT = {"XDG_CACHE_HOME": str(BUILD / "cache")}
+MODEL = ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 SKIPPED = 77  # exit status of a check that has nothing to check
 CONFIGURED = ["build.ninja"]  # what to build so that a preset is configured and nothing is compiled
 # Every instruction of the kernels, and a CPU that lacks those of the fast table.
@@ -49,9 +52,12 @@ TSAN_PROGRAMS = {
                     "ShareSpeculation.*", "TrainingFree.*"),
 }
 # Long sums of one thread that touch no memory which shorter tests do not, and comparisons of times.
-DEV_LEFT_OUT = {"recorded_test": ("PolicyOnRecordings.*",), "engine_test": ("Schedule.TheTableOfTheDocs",),
-                "bench_test": ("BenchTest.SelfcheckCatchesKernels*",),
-                "draft_test": ("*.*ATokenCosts*", "DearMember.*")}
+DEV_LEFT_OUT = {"recorded_test": ("PolicyOnRecordings.*",),
+                "engine_test": ("Schedule.TheTableOfTheDocs", "Schedule.EverybodyEndsWhere*"),
+                "bench_test": ("BenchTest.SelfcheckCatchesKernels*",), "model_test": ("NotFinite.OneBrokenWeight*",),
+                "attention_test": ("Attention.KeysSummedTogetherCutAnywhere",),
+                "draft_test": ("*.*ATokenCosts*", "DearMember.*", "EagleExtended.WithRoomForEverything*",
+                               "EagleExtended.BelowTheGate*")}
 # Tests of the optimised build that compare times: they have the machine for themselves.
 TIMED_TESTS = {"draft_test": ("*.*ATokenCosts*", "Mixture.AsksAgainWhereItPays", "DearMember.*"),
                "decode_test": ("Calibration.*",)}
@@ -163,7 +169,8 @@ def parse_output(output, status):
 def run_googletest(command, environment):
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
-        status, output = run([*map(str, command), f"--gtest_output=json:{report}"], environment)
+        status, output = run([*map(str, command), f"--gtest_output=json:{report}"],
+                             {**TEST_ENVIRONMENT, **environment})
         try:
             passed, failures, skipped = parse_report(json.loads(report.read_text(encoding="utf-8")))
         except (OSError, ValueError):
@@ -193,7 +200,7 @@ def parse_unittest(output, status):
 def result_of_unittest(name, path, environment):
     """What Tally.add wants to know."""
     began = time.monotonic()
-    status, output = run([sys.executable, path], environment)
+    status, output = run([sys.executable, path], {**TEST_ENVIRONMENT, **environment})
     passed, failures, skipped = parse_unittest(output, status)
     return name, passed, failures, skipped, time.monotonic() - began
 
@@ -290,6 +297,9 @@ def ci(tally):
             path = BUILD / "ci" / program
             if timed := TIMED_TESTS.get(path.name):
                 run_program(f"ci/{path.name}, timed", [path, f"--gtest_filter={':'.join(timed)}"], {}, tally)
+        # Costs are kept where they were measured with nothing beside: else each process measures them again.
+        if MODEL.exists():
+            run([str(BUILD / "ci" / "longspec"), "run", "-m", str(MODEL), "-p", "Hello", "-n", "1"], TEST_ENVIRONMENT)
         run_end_to_end("ci", {}, tally)
 
 
