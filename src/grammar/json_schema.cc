@@ -67,6 +67,11 @@ bool IsTypeOf(const Json& value, std::string_view type) {
          (value.is_number() && std::trunc(value.get<double>()) == value.get<double>());
 }
 
+struct Definition {
+  std::string name;
+  Json schema;
+};
+
 class Normaliser {
  public:
   explicit Normaliser(Json root) : root_(std::move(root)) {}
@@ -79,12 +84,17 @@ class Normaliser {
       pending_.pop_back();
       LS_ASSIGN(const Json* const target, Target(pointer, "#"));
       LS_ASSIGN(Json definition, Schema(*target, pointer, 0));
-      definitions_[names_.at(pointer)] = std::move(definition);
+      definitions_.push_back({names_.at(pointer), std::move(definition)});
     }
     LS_TRY(KeepFinite(schema));
     if (!definitions_.empty()) {
       if (schema.is_boolean()) schema = Json::object();
-      schema["$defs"] = definitions_;
+      Json::object_t all;
+      all.reserve(definitions_.size());
+      // Names are all different: nothing has to look for one.
+      using Members = std::vector<Json::object_t::value_type>;
+      for (Definition& d : definitions_) static_cast<Members&>(all).emplace_back(d.name, std::move(d.schema));
+      schema["$defs"] = std::move(all);
     }
     return schema.dump();
   }
@@ -303,8 +313,7 @@ class Normaliser {
 
   Result<const Json*> Target(const std::string& pointer, const std::string& place) const {
     try {
-      const auto path = nlohmann::json_pointer<std::string>(PercentDecoded(pointer.substr(1)));
-      if (root_.contains(path)) return &root_.at(path);
+      return &root_.at(nlohmann::json_pointer<std::string>(PercentDecoded(pointer.substr(1))));
     } catch (const Json::exception&) {
     }
     return Wrong(place, "the reference " + pointer.substr(0, 100) + " names nothing in the schema");
@@ -312,9 +321,12 @@ class Normaliser {
 
   Result<Json> Reference(const Json& schema, const std::string& place) {
     LS_ASSIGN(const std::string pointer, Pointer(schema, place));
-    LS_TRY(Target(pointer, place).status());
-    const auto [known, is_new] = names_.try_emplace(pointer, "d" + std::to_string(names_.size()));
-    if (is_new) pending_.push_back(pointer);
+    auto known = names_.find(pointer);
+    if (known == names_.end()) {
+      LS_TRY(Target(pointer, place).status());
+      known = names_.emplace(pointer, "d" + std::to_string(names_.size())).first;
+      pending_.push_back(pointer);
+    }
     return Json{{"$ref", std::string(kDefinitions) + known->second}};
   }
 
@@ -381,21 +393,34 @@ class Normaliser {
     }
   }
 
+  // Adds `user` to those of each definition that the schema refers to.
+  static void FindUsers(const Json& schema, size_t user, std::map<std::string, std::vector<size_t>>& users) {
+    if (!schema.is_structured()) return;
+    if (Has(schema, "$ref") && schema["$ref"].is_string())
+      users[schema["$ref"].get<std::string>()].push_back(user);
+    for (const Json& part : schema) FindUsers(part, user, users);
+  }
+
   Status KeepFinite(Json& schema) {
-    for (bool more = true; std::exchange(more, false);) {
-      for (const auto& [name, definition] : definitions_.items()) {
-        if (!finite_.contains(name) && IsFinite(definition)) more = finite_.insert(name).second;
-      }
+    // One that turns out to be finite may make those finite that refer to it, and no others.
+    std::map<std::string, std::vector<size_t>> users;
+    std::vector<size_t> open;
+    for (size_t i = 0; i < definitions_.size(); ++i) {
+      FindUsers(definitions_[i].schema, i, users);
+      open.push_back(i);
+    }
+    while (!open.empty()) {
+      const Definition& definition = definitions_[open.back()];
+      open.pop_back();
+      if (finite_.contains(definition.name) || !IsFinite(definition.schema)) continue;
+      finite_.insert(definition.name);
+      const auto of_it = users.find(std::string(kDefinitions) + definition.name);
+      if (of_it != users.end()) open.insert(open.end(), of_it->second.begin(), of_it->second.end());
     }
     if (!IsFinite(schema)) return Wrong("#", "it refers to itself without end: no answer could satisfy it");
     DropEndless(schema);
-    Json kept = Json::object();
-    for (const auto& [name, definition] : definitions_.items()) {
-      if (!finite_.contains(name)) continue;
-      DropEndless(definition);
-      kept[name] = definition;
-    }
-    definitions_ = std::move(kept);
+    std::erase_if(definitions_, [&](const Definition& d) { return !finite_.contains(d.name); });
+    for (Definition& definition : definitions_) DropEndless(definition.schema);
     return {};
   }
 
@@ -709,7 +734,7 @@ class Normaliser {
   size_t n_parts_ = 0, n_copies_ = 0;
   std::map<std::string, std::string> names_;  // of definitions, by what refers to them
   std::vector<std::string> pending_;
-  Json definitions_ = Json::object();
+  std::vector<Definition> definitions_;
   std::set<std::string> finite_;  // definitions that some finite value satisfies
 };
 
