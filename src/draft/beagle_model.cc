@@ -40,7 +40,7 @@ uint64_t BeagleModel::Bytes(const DraftCheckpoint& checkpoint, const std::string
                             const TensorView& target_head) {
   BeagleModel unused;
   return DraftMatrixBytes(checkpoint, PartsOf({}, &unused), weights) +
-         DraftHeadBytes(checkpoint, target_head);
+         DraftHeadBytes(checkpoint, weights, target_head);
 }
 
 Result<std::shared_ptr<const BeagleModel>> BeagleModel::Load(const DraftCheckpoint& checkpoint,
@@ -53,7 +53,7 @@ Result<std::shared_ptr<const BeagleModel>> BeagleModel::Load(const DraftCheckpoi
   model->trained_positions = checkpoint.config.trained_positions;
   LS_ASSIGN(model->concat, checkpoint.keys.Flag("concat", true));
   LS_ASSIGN(model->layer.block, ReadDraftLayerBlock(checkpoint, *target.config, kBeagleLayer));
-  LS_TRY(LoadDraftHead(checkpoint, target, &model->head));
+  LS_TRY(LoadDraftHead(checkpoint, weights, target, &model->head));
   LS_TRY(LoadDraftParts(checkpoint, PartsOf(model->layer.block.shape, model.get()), weights, target,
                         &model->memory));
   return std::shared_ptr<const BeagleModel>(std::move(model));

@@ -39,6 +39,22 @@ uint64_t BytesOf(const TensorView& tensor, std::optional<DType> wanted) {
   return kernels::PackedBytes(TypeInMemory(tensor, wanted), tensor.shape[0], tensor.n_rows());
 }
 
+// Of rows of the target's head: the type that the draft's largest matrix runs in, where it takes less.
+DType HeadType(const DraftCheckpoint& checkpoint, std::optional<DType> wanted,
+               const TensorView& target_head) {
+  const TensorView* largest = nullptr;
+  for (const TensorView& tensor : checkpoint.tensors) {
+    const bool is_matrix = tensor.n_rows() > 1 && tensor.name != kDraftVocabTensor;
+    if (is_matrix && (largest == nullptr || tensor.n_elements() > largest->n_elements())) largest = &tensor;
+  }
+  if (largest == nullptr) return target_head.dtype;
+  const DType type = TypeInMemory(*largest, wanted);
+  const auto bytes = [&](DType t) {
+    return kernels::PackedBytes(t, target_head.shape[0], kernels::kRowGroup);
+  };
+  return bytes(type) < bytes(target_head.dtype) ? type : target_head.dtype;
+}
+
 // Which row of the checkpoint becomes a row.
 class RowOrder {
  public:
@@ -220,7 +236,8 @@ Status LoadDraftParts(const DraftCheckpoint& checkpoint, std::span<const DraftPa
   return {};
 }
 
-Status LoadDraftHead(const DraftCheckpoint& checkpoint, const SharedParts& target, DraftHead* head) {
+Status LoadDraftHead(const DraftCheckpoint& checkpoint, const std::string& weights, const SharedParts& target,
+                     DraftHead* head) {
   head->matrix = *target.output;
   const TensorView* vocab = checkpoint.Find(kDraftVocabTensor);
   if (vocab == nullptr) return {};
@@ -238,14 +255,32 @@ Status LoadDraftHead(const DraftCheckpoint& checkpoint, const SharedParts& targe
     return Corrupt(checkpoint.path + ": tensor " + kDraftVocabTensor + " names token " +
                    std::to_string(*repeated) + " twice");
   }
-  head->matrix = GatherPackedRows(head->matrix, head->vocab, &head->memory);
+  const DType type = HeadType(checkpoint, FindDType(weights), target.head);
+  if (type == target.head.dtype) {
+    head->matrix = GatherPackedRows(head->matrix, head->vocab, &head->memory);
+    return {};
+  }
+  TensorView rows = target.head;
+  rows.shape[1] = std::ssize(head->vocab);
+  const size_t row_bytes = RowBytes(rows.dtype, rows.shape[0]);
+  AlignedBuffer stored(row_bytes * head->vocab.size());
+  for (size_t i = 0; i < head->vocab.size(); ++i)
+    std::memcpy(stored.data() + i * row_bytes, target.head.row(head->vocab[i]), row_bytes);
+  rows.data = stored.data();
+  rows.n_bytes = stored.size();
+  head->memory = AlignedBuffer(DraftHeadBytes(checkpoint, weights, target.head));
+  kernels::PackedWeights packed;
+  LS_TRY(Loader(checkpoint, type, target).LoadMatrix(rows, {.matrix = &packed}, head->memory.data()));
+  head->matrix = packed.matrix();
   return {};
 }
 
-uint64_t DraftHeadBytes(const DraftCheckpoint& checkpoint, const TensorView& target_head) {
+uint64_t DraftHeadBytes(const DraftCheckpoint& checkpoint, const std::string& weights,
+                        const TensorView& target_head) {
   const TensorView* vocab = checkpoint.Find(kDraftVocabTensor);
   if (vocab == nullptr) return 0;
-  return kernels::PackedBytes(target_head.dtype, target_head.shape[0], vocab->n_elements());
+  const DType type = HeadType(checkpoint, FindDType(weights), target_head);
+  return kernels::PackedBytes(type, target_head.shape[0], vocab->n_elements());
 }
 
 std::vector<int64_t> DraftTokens(const TensorView& tensor) {

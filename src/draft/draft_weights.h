@@ -60,15 +60,19 @@ uint64_t DraftMatrixBytes(const DraftCheckpoint& checkpoint, std::span<const Dra
 Status LoadDraftParts(const DraftCheckpoint& checkpoint, std::span<const DraftPart> parts,
                       const std::string& weights, const SharedParts& target, AlignedBuffer* memory);
 
-// The target's LM head, or the rows of it that kDraftVocabTensor names.
+// The target's LM head, or the rows of it that kDraftVocabTensor names. Such rows are rounded to the type
+// that the draft's own matrices run in, if that takes less: a draft's step is bound by the bytes that it
+// reads.
 struct DraftHead {
   std::vector<int32_t> vocab;    // ascending: what row i stands for; empty: token i
   AlignedBuffer memory;          // of a reduced head
   kernels::PackedMatrix matrix;  // (n_out, n_embd)
 };
-Status LoadDraftHead(const DraftCheckpoint& checkpoint, const SharedParts& target, DraftHead* head);
+Status LoadDraftHead(const DraftCheckpoint& checkpoint, const std::string& weights, const SharedParts& target,
+                     DraftHead* head);
 // What its memory will be. `target_head`: the target's output matrix.
-uint64_t DraftHeadBytes(const DraftCheckpoint& checkpoint, const TensorView& target_head);
+uint64_t DraftHeadBytes(const DraftCheckpoint& checkpoint, const std::string& weights,
+                        const TensorView& target_head);
 
 // The whole numbers of an I32 or I64 tensor.
 std::vector<int64_t> DraftTokens(const TensorView& tensor);

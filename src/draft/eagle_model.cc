@@ -92,7 +92,7 @@ uint64_t Eagle1Model::Bytes(const DraftCheckpoint& checkpoint, const std::string
                             const LlamaConfig& target, const TensorView& target_head) {
   EagleModel unused;
   return DraftMatrixBytes(checkpoint, Eagle1Parts({}, target, &unused), weights) +
-         DraftHeadBytes(checkpoint, target_head);
+         DraftHeadBytes(checkpoint, weights, target_head);
 }
 
 Result<std::shared_ptr<const Eagle1Model>> Eagle1Model::Load(const DraftCheckpoint& checkpoint,
@@ -103,7 +103,7 @@ Result<std::shared_ptr<const Eagle1Model>> Eagle1Model::Load(const DraftCheckpoi
   LS_ASSIGN(const EagleFacts facts, Facts(checkpoint, *target.config));
   LS_ASSIGN(auto model, Begin<Eagle1Model>(checkpoint, facts));
   model->taps.final_hidden = true;
-  LS_TRY(LoadDraftHead(checkpoint, target, &model->head));
+  LS_TRY(LoadDraftHead(checkpoint, weights, target, &model->head));
   const std::vector<DraftPart> parts = Eagle1Parts(facts, *target.config, model.get());
   LS_TRY(LoadDraftParts(checkpoint, parts, weights, target, &model->memory));
   return std::shared_ptr<const Eagle1Model>(std::move(model));

@@ -43,7 +43,7 @@ uint64_t ExitModel::Bytes(const DraftCheckpoint& checkpoint, const std::string& 
                           const TensorView& target_head) {
   ExitModel unused;
   return DraftMatrixBytes(checkpoint, PartsOf({}, &unused), weights) +
-         DraftHeadBytes(checkpoint, target_head);
+         DraftHeadBytes(checkpoint, weights, target_head);
 }
 
 Result<std::shared_ptr<const ExitModel>> ExitModel::Load(const DraftCheckpoint& checkpoint,
@@ -56,7 +56,7 @@ Result<std::shared_ptr<const ExitModel>> ExitModel::Load(const DraftCheckpoint& 
   model->trained_positions = checkpoint.config.trained_positions;
   LS_ASSIGN(model->exit_layer, ExitLayer(checkpoint, *target.config));
   LS_ASSIGN(model->layer.block, ReadDraftLayerBlock(checkpoint, *target.config, kExitLayer));
-  LS_TRY(LoadDraftHead(checkpoint, target, &model->head));
+  LS_TRY(LoadDraftHead(checkpoint, weights, target, &model->head));
   LS_TRY(LoadDraftParts(checkpoint, PartsOf(model->layer.block.shape, model.get()), weights, target,
                         &model->memory));
   return std::shared_ptr<const ExitModel>(std::move(model));

@@ -84,7 +84,7 @@ uint64_t LongspecModel::Bytes(const DraftCheckpoint& checkpoint, const std::stri
   const auto own_keys = HasOwnKeys(checkpoint);
   unused.own_keys = own_keys.ok() && *own_keys;
   return DraftMatrixBytes(checkpoint, PartsOf(target, 0, &unused), weights) +
-         DraftHeadBytes(checkpoint, target_head);
+         DraftHeadBytes(checkpoint, weights, target_head);
 }
 
 Result<std::shared_ptr<const LongspecModel>> LongspecModel::Load(const DraftCheckpoint& checkpoint,
@@ -99,7 +99,7 @@ Result<std::shared_ptr<const LongspecModel>> LongspecModel::Load(const DraftChec
   LS_ASSIGN(model->own_keys, HasOwnKeys(checkpoint));
   LS_ASSIGN(const int window, Window(checkpoint));
   if (window > 0) model->window = window;
-  LS_TRY(LoadDraftHead(checkpoint, target, &model->head));
+  LS_TRY(LoadDraftHead(checkpoint, weights, target, &model->head));
   const std::vector<DraftPart> parts = PartsOf(*target.config, model->n_ff, model.get());
   LS_TRY(LoadDraftParts(checkpoint, parts, weights, target, &model->memory));
   return std::shared_ptr<const LongspecModel>(std::move(model));

@@ -10,9 +10,12 @@
 #include <cstring>
 
 #include "draft/draft_checkpoint.h"
+#include "draft/draft_weights.h"
 #include "draft/packed_rows.h"
 #include "draft/testing/longspec_files.h"
 #include "formats/gguf_writer.h"
+#include "tensor/dequantize.h"
+#include "tensor/quantize.h"
 
 namespace longspec::testing {
 namespace {
@@ -237,6 +240,40 @@ TEST_F(LongspecModelTest, ReducedVocabulariesAreChecked) {
   draft_.tensors["draft.vocab"] = {{2}, {1.0F, 2.0F}};
   WriteDraft(draft_, path);
   EXPECT_THAT(Load(path).message(), HasSubstr("draft.vocab must hold I32 or I64 tokens"));
+}
+
+TEST_F(LongspecModelTest, RowsOfTheHeadTakeNoMoreThanTheDraftsMatrices) {
+  const std::string path = folder_.File("v.safetensors");
+  WriteDraft(draft_, path, "", DType::kF32, {40, 7, 21});
+  const TensorView& head = tiny_.parts().head;
+  const auto kept = OpenAndLoad(path, "f32", tiny_.parts());
+  ASSERT_TRUE(kept.ok()) << kept.status().message();
+  EXPECT_EQ((*kept)->head.matrix.format, tiny_.parts().output->format);
+
+  const auto rounded = OpenAndLoad(path, "q4_0", tiny_.parts());
+  ASSERT_TRUE(rounded.ok()) << rounded.status().message();
+  ASSERT_LT(RowBytes(DType::kQ4_0, head.shape[0]), RowBytes(head.dtype, head.shape[0]));
+  std::vector<std::byte> bytes(3 * RowBytes(DType::kQ4_0, head.shape[0]));
+  std::vector<float> values(static_cast<size_t>(head.shape[0]));
+  const int64_t sorted[] = {7, 21, 40};
+  for (size_t i = 0; i < 3; ++i) {
+    DequantizeRow(head.dtype, head.row(sorted[i]), head.shape[0], values.data());
+    QuantizeRow(DType::kQ4_0, values.data(), head.shape[0], bytes.data() + i * bytes.size() / 3);
+  }
+  TensorView rows{.name = "rows", .dtype = DType::kQ4_0, .n_dims = 2, .shape = {head.shape[0], 3, 1, 1}};
+  rows.data = bytes.data();
+  rows.n_bytes = bytes.size();
+  kernels::PackedWeights expected(rows);
+  expected.Pack(rows, 0, expected.n_groups());
+  const kernels::PackedMatrix& matrix = (*rounded)->head.matrix;
+  EXPECT_EQ(matrix.format, expected.matrix().format);
+  EXPECT_EQ(matrix.n_out, 3);
+  const auto checkpoint = OpenDraftCheckpoint(path);
+  ASSERT_TRUE(checkpoint.ok());
+  const uint64_t n_bytes = DraftHeadBytes(*checkpoint, "q4_0", head);
+  ASSERT_EQ((*rounded)->head.memory.size(), n_bytes);
+  EXPECT_EQ(std::memcmp(matrix.data, expected.matrix().data, n_bytes), 0);
+  EXPECT_LT(n_bytes, DraftHeadBytes(*checkpoint, "f32", head));
 }
 
 TEST_F(LongspecModelTest, BrokenFilesAreRefused) {

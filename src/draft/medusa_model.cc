@@ -52,7 +52,7 @@ uint64_t MedusaModel::Bytes(const DraftCheckpoint& checkpoint, const std::string
                             const LlamaConfig& target, const TensorView& target_head) {
   std::vector<Head> unused(CountMedusaHeads(checkpoint));
   return DraftMatrixBytes(checkpoint, PartsOf(target, &unused), weights) +
-         DraftHeadBytes(checkpoint, target_head);
+         DraftHeadBytes(checkpoint, weights, target_head);
 }
 
 Result<std::shared_ptr<const MedusaModel>> MedusaModel::Load(const DraftCheckpoint& checkpoint,
@@ -64,7 +64,7 @@ Result<std::shared_ptr<const MedusaModel>> MedusaModel::Load(const DraftCheckpoi
   model->path = checkpoint.path;
   model->n_embd = target.config->n_embd;
   model->heads.resize(CountMedusaHeads(checkpoint));
-  LS_TRY(LoadDraftHead(checkpoint, target, &model->target_head));
+  LS_TRY(LoadDraftHead(checkpoint, weights, target, &model->target_head));
   LS_TRY(LoadDraftParts(checkpoint, PartsOf(*target.config, &model->heads), weights, target, &model->memory));
   for (Head& head : model->heads) head.own_head.matrix = head.own.matrix();
   return std::shared_ptr<const MedusaModel>(std::move(model));

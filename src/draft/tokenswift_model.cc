@@ -48,7 +48,7 @@ uint64_t TokenswiftModel::Bytes(const DraftCheckpoint& checkpoint, const std::st
                                 const LlamaConfig& target, const TensorView& target_head) {
   std::vector<Head> unused(CountTokenswiftHeads(checkpoint));
   return DraftMatrixBytes(checkpoint, PartsOf(target, &unused), weights) +
-         DraftHeadBytes(checkpoint, target_head);
+         DraftHeadBytes(checkpoint, weights, target_head);
 }
 
 Result<std::shared_ptr<const TokenswiftModel>> TokenswiftModel::Load(const DraftCheckpoint& checkpoint,
@@ -59,7 +59,7 @@ Result<std::shared_ptr<const TokenswiftModel>> TokenswiftModel::Load(const Draft
   auto model = std::make_shared<TokenswiftModel>();
   model->path = checkpoint.path;
   model->heads.resize(CountTokenswiftHeads(checkpoint));
-  LS_TRY(LoadDraftHead(checkpoint, target, &model->output));
+  LS_TRY(LoadDraftHead(checkpoint, weights, target, &model->output));
   LS_TRY(LoadDraftParts(checkpoint, PartsOf(*target.config, &model->heads), weights, target, &model->memory));
   return std::shared_ptr<const TokenswiftModel>(std::move(model));
 } catch (const std::bad_alloc&) {

@@ -94,8 +94,9 @@ Plan FillVectors(const GgufFile& file, const LlamaConfig& config, LlamaWeights& 
     }
   }
   weights.output_norm = Vector(Tensor(file, "output_norm.weight"));
-  plan.Add(Tensor(file, config.tied_embeddings ? "token_embd.weight" : "output.weight"), weights.output);
   weights.embedding = Tensor(file, "token_embd.weight");
+  weights.head = config.tied_embeddings ? weights.embedding : Tensor(file, "output.weight");
+  plan.Add(weights.head, weights.output);
   return plan;
 }
 

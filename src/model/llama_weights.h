@@ -27,6 +27,7 @@ struct LlamaWeights {
   kernels::PackedWeights output;                    // (n_vocab, n_embd)
   bool any_quantized = false, any_in_bf16 = false;  // of the matrices
   TensorView embedding;  // rows are decoded from the mapped file as they are needed
+  TensorView head;       // what `output` was packed from, in that file
 };
 
 // Of `options`, the team, progress and what concerns the cache count.

@@ -18,6 +18,7 @@ struct SharedParts {
   ThreadTeam* team = nullptr;
   TensorView embedding;                           // (n_vocab rows of n_embd), as stored in the file
   const kernels::PackedMatrix* output = nullptr;  // (n_vocab, n_embd), the LM head
+  TensorView head;                                // the same as stored in the file
 };
 
 }  // namespace longspec
