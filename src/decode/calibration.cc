@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "base/counter_rng.h"
@@ -20,6 +21,7 @@ constexpr size_t kAlways = 2;  // of the order, whatever the budget
 // Pieces of prompts; the last is as wide as the default batch, and prompts have no logits.
 constexpr std::array<int, 2> kPromptRows = {128, 512};
 constexpr int kMostWithLogits = 128;
+constexpr size_t kDepthsOfWide = 2;  // at which they are measured
 // A row count costs what it does in the median of several rounds, in steps of the row beside it: neighbours
 // on the same cores slow computing and reading down by different amounts, and the shortest passes are those
 // without neighbours, which decoding will not be.
@@ -50,8 +52,12 @@ class Calibrator {
     const int widest = std::min(kRows.back(), options_.capacity - 1);
     const int shallow = std::clamp(options_.capacity - widest, 1, kShallow);
     const int deep = std::clamp(options_.capacity - widest, shallow, options_.deep);
+    std::vector<int> depths = {shallow};
+    if (deep > shallow) depths.push_back(deep);
+    if (options_.deepest >= 2 * deep && options_.deepest <= options_.capacity - widest)
+      depths.push_back(options_.deepest);
     std::vector<Scratch> scratch;
-    for (const int depth : deep > shallow ? std::vector{shallow, deep} : std::vector{shallow}) {
+    for (const int depth : depths) {
       const int room = std::clamp(options_.capacity - depth, widest, kPromptRows.back());
       LS_ASSIGN(std::unique_ptr<KvCache> cache, make_cache(depth, room));
       scratch.push_back({.depth = depth, .cache = std::move(cache), .passes = {}});
@@ -69,14 +75,15 @@ class Calibrator {
       }
     }
     double left_ms = options_.wide_ms;
+    const auto for_wide = std::span(scratch).first(std::min(scratch.size(), kDepthsOfWide));
     for (const int rows : kPromptRows) {
-      if (rows > std::min(options_.most_rows, options_.capacity - scratch.back().depth)) break;
-      for (const Scratch& s : scratch) {
+      if (rows > std::min(options_.most_rows, options_.capacity - for_wide.back().depth)) break;
+      for (const Scratch& s : for_wide) {
         const auto& [narrower, passes] = *s.passes.rbegin();
         left_ms -= passes.ms.back() * rows / narrower;
       }
       if (left_ms < 0) break;
-      for (Scratch& s : scratch) LS_TRY(Measure(rows, s));
+      for (Scratch& s : for_wide) LS_TRY(Measure(rows, s));
       wide_.push_back(rows);
     }
     const double seconds = (options_.now_ms() - start) / 1000;
@@ -166,22 +173,27 @@ class Calibrator {
     for (int keys = kShallow; keys < options_.capacity; keys *= 4) table.keys.push_back(keys);
     table.keys.push_back(options_.capacity);
     table.ms.resize(table.rows.size() * table.keys.size());
-    const Curve front = CurveOf(scratch.front()), back = CurveOf(scratch.back());
+    std::vector<Curve> curves;
+    for (const Scratch& s : scratch) curves.push_back(CurveOf(s));
     for (size_t r = 0; r < table.rows.size(); ++r) {
-      const double shallow = At(front, table.rows[r]);
-      double slope = 0;
-      if (scratch.size() > 1) {
-        const double rise = At(back, table.rows[r]) - shallow;
-        slope = std::max(0.0, rise / (scratch.back().depth - scratch.front().depth));
-      }
-      // The rows of a chain see those before them, too.
-      const double seen = scratch.front().depth + 0.5 * (table.rows[r] - 1);
+      std::vector<double> ms;
+      for (const Curve& curve : curves) ms.push_back(At(curve, table.rows[r]));
       for (size_t k = 0; k < table.keys.size(); ++k) {
-        const double ms = shallow + slope * (table.keys[k] - seen);
-        table.at(r, k) = std::max(ms, 0.1 * shallow);
+        // The rows of a chain see those before them, too.
+        const double keys = table.keys[k] - 0.5 * (table.rows[r] - 1);
+        table.at(r, k) = std::max(AtDepth(scratch, ms, keys), 0.1 * ms.front());
       }
     }
     return table;
+  }
+
+  // Linear between the depths, and on with the nearest slope outside them. `ms`: at each of them.
+  static double AtDepth(const std::vector<Scratch>& scratch, const std::vector<double>& ms, double keys) {
+    if (scratch.size() == 1) return ms.front();
+    size_t high = 1;
+    while (high + 1 < scratch.size() && keys > scratch[high].depth) ++high;
+    const double slope = (ms[high] - ms[high - 1]) / (scratch[high].depth - scratch[high - 1].depth);
+    return ms[high - 1] + std::max(0.0, slope) * (keys - scratch[high - 1].depth);
   }
 
   Target& target_;

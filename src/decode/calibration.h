@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measures what forward passes cost, in about a second: a few row counts at two depths of scratch caches.
-// What lies between is interpolated, what lies deeper extrapolated linearly in the number of keys. Pieces of
+// Measures what forward passes cost, in about a second: a few row counts at two depths of scratch caches, or
+// three. What lies between is interpolated, what lies deeper extrapolated linearly in the number of keys: so
+// who will go far beyond the second depth wants a third, whose keys no processor's cache holds. Pieces of
 // prompts are much wider than what decoding verifies: of them two points are measured, once each, unless that
 // would take too long, as on large models, where rows cost in proportion anyway.
 #pragma once
@@ -20,6 +21,7 @@ namespace longspec {
 struct CalibrationOptions {
   int capacity = 0;         // positions of the caches that will be used
   int deep = 2048;          // keys of the deeper cache, if the capacity allows
+  int deepest = 0;          // and of a third one; 0, or not twice as deep: there is none
   double budget_ms = 1000;  // row counts beyond the first two are measured while it lasts
   double wide_ms = 2000;    // what the wide points may take altogether, by what narrower ones took
   int most_rows = 512;      // of a pass of the target

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <map>
 
 #include "base/clock.h"
@@ -76,6 +78,8 @@ class SlowTarget final : public Target {
  public:
   SlowTarget(const ToyLanguage* language, double ms, double ms_per_row)
       : toy_(language), ms_(ms), ms_per_row_(ms_per_row) {}
+  // What keys add for each row, in ms; null: nothing.
+  std::function<double(int keys)> ms_of_keys;
   int vocab_size() const override { return toy_.vocab_size(); }
   int context_length() const override { return toy_.context_length(); }
   Result<TargetOutput> Forward(std::span<const ForwardSegment> segments) override {
@@ -83,6 +87,7 @@ class SlowTarget final : public Target {
     ++passes[rows];
     has_logits[rows] = segments[0].logits != LogitsFor::kNone;
     now_ms += ms_ + ms_per_row_ * rows;
+    if (ms_of_keys) now_ms += rows * ms_of_keys(segments[0].kv->base());
     return toy_.Forward(segments);
   }
   std::map<int, int> passes;
@@ -108,6 +113,27 @@ TEST(Calibration, PiecesOfPromptsAreMeasuredOnceEach) {
   for (const int rows : {16, 64, 128, 200, 512}) {
     EXPECT_NEAR(model.TargetMs(rows, 512), 2 + 0.25 * rows, 1e-9) << rows;
   }
+}
+
+// Up to 3,000 keys lie in a processor's cache. What lies beyond is told by a depth beyond alone.
+TEST(Calibration, AThirdDepthTellsWhatLongContextsCost) {
+  const auto error_at = [](int keys, int deepest) {
+    const ToyLanguage language{8, 1};
+    SlowTarget target(&language, 2, 0.25);
+    target.ms_of_keys = [](int n) { return 1e-4 * n + 5e-4 * std::max(0, n - 3000); };
+    const auto measured = Calibrate(
+        target, Scratch,
+        {.capacity = 65536, .deep = 2048, .deepest = deepest, .now_ms = [&target] { return target.now_ms; }});
+    EXPECT_TRUE(measured.ok());
+    const double truth = 2 + 0.25 * 8 + 8 * target.ms_of_keys(keys);
+    return std::abs(CostModel(measured->table).TargetMs(8, keys) / truth - 1);
+  };
+  EXPECT_LT(error_at(1024, 8192), 0.01);
+  EXPECT_LT(error_at(16384, 8192), 0.15);
+  EXPECT_LT(error_at(65536, 8192), 0.15);
+  EXPECT_GT(error_at(16384, 0), 0.7);
+  EXPECT_GT(error_at(65536, 0), 0.7);
+  EXPECT_GT(error_at(65536, 3000), 0.7);  // no twice as deep as the second
 }
 
 TEST(Calibration, WidePassesThatWouldTakeTooLongAreLeftOut) {

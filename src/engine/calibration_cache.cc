@@ -19,7 +19,7 @@
 namespace longspec {
 namespace {
 
-constexpr const char* kHeader = "longspec costs 4";
+constexpr const char* kHeader = "longspec costs 5";
 constexpr uintmax_t kMaxFileBytes = 64 << 10;
 constexpr size_t kMaxPoints = 64;  // of an axis
 

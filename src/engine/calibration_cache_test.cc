@@ -61,9 +61,9 @@ TEST_F(CalibrationCacheTest, HostileFilesAreRefused) {
   }
   Overwrite(good);
   ASSERT_TRUE(ReadCalibration(folder_, "key").ok());
-  const std::string head = "longspec costs 4\nkey\n";
+  const std::string head = "longspec costs 5\nkey\n";
   for (const std::string& bad :
-       {std::string(), std::string("\n\n\n"), std::string(1000, '\0'), std::string("longspec costs 4\nkey\n"),
+       {std::string(), std::string("\n\n\n"), std::string(1000, '\0'), std::string("longspec costs 5\nkey\n"),
         head, head + "rows 1 8\nkeys 256 4096\nms 1 2 3\nend\n",
         head + "rows 1 8\nkeys 256 4096\nms 1 2 3 nan\nend\n",
         head + "rows 1 8\nkeys 256 4096\nms 1 2 3 -4\nend\n",
@@ -91,7 +91,7 @@ TEST_F(CalibrationCacheTest, HostileFilesAreRefused) {
 TEST_F(CalibrationCacheTest, AnOlderVersionIsNotRead) {
   ASSERT_TRUE(WriteCalibration(folder_, "key", table_).ok());
   std::string older = Contents();
-  ASSERT_EQ(older.rfind("longspec costs 4\n", 0), 0U);
+  ASSERT_EQ(older.rfind("longspec costs 5\n", 0), 0U);
   older[15] = '3';
   Overwrite(older);
   EXPECT_EQ(ReadCalibration(folder_, "key").status().code(), StatusCode::kCorrupt);

@@ -441,15 +441,21 @@ CostModel EngineImpl::KnownOrMeasuredCosts() {
 
 Result<Calibration> EngineImpl::MeasureCosts() {
   constexpr size_t kMostScratch = 256 << 20;  // bytes of made-up keys and values
+  constexpr int kLongContext = 16384;         // costs there are not told from those of short ones
   const size_t chunk_bytes = KvChunkBytes(layout_, info_.n_layer);
-  const auto most = static_cast<int>(std::min<size_t>(kMostScratch / chunk_bytes, 8)) * kKvChunk;
+  const auto depth_of = [&](size_t n_chunks) {
+    return std::max(static_cast<int>(std::min(kMostScratch / chunk_bytes, n_chunks)), 1) * kKvChunk;
+  };
   const auto make_cache = [&](int depth, int rows) -> Result<std::unique_ptr<KvCache>> {
     std::unique_ptr<KvCache> cache = MakeFullCache(layout_, info_.n_layer, depth + rows);
     LS_TRY(CommitMadeUp(*cache, info_.n_layer, depth));
     return cache;
   };
   return Calibrate(*target_, make_cache,
-                   {.capacity = info_.n_ctx, .deep = std::max(most, kKvChunk), .most_rows = max_rows_});
+                   {.capacity = info_.n_ctx,
+                    .deep = depth_of(8),
+                    .deepest = info_.n_ctx >= kLongContext ? depth_of(32) : 0,
+                    .most_rows = max_rows_});
 }
 
 Result<std::vector<int32_t>> EngineImpl::PromptTokens(const GenerationRequest& request) const {
