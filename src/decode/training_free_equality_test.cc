@@ -219,7 +219,8 @@ class TinyModel : public TrainingFree {
 };
 
 TEST_F(TinyModel, EveryDrafterAtEveryTemperature) {
-  for (const char* type : {"suffix", "ppm", "recycling", "magicdec", "partial", "tokenswift"}) {
+  for (const char* type :
+       {"suffix", "ppm", "recycling", "magicdec", "partial", "tokenswift", "ppm,suffix,partial"}) {
     for (const char* tree : {"", "4"}) {
       for (const float temperature : {0.0F, 0.7F, 1.0F}) {
         SCOPED_TRACE(std::string(type) + " " + tree + " " + std::to_string(temperature));
@@ -242,7 +243,7 @@ TEST_F(TinyModel, EveryDrafterUnderEveryWayOfSampling) {
   for (const SamplingOptions& sampling : EverySampling({7})) {
     const Generated plain = Generate({.type = "none"}, sampling);
     for (const char* type : {"suffix", "ppm", "recycling", "magicdec", "partial", "tokenswift", "auto",
-                             "recycling,ppm,suffix"}) {
+                             "recycling,ppm,suffix", "ppm,suffix,partial"}) {
       for (const bool dice : {true, false}) {
         SCOPED_TRACE(Describe(sampling) + ", " + type + (dice ? "" : " without dice"));
         const SpeculationOptions speculation =
@@ -265,7 +266,7 @@ TEST_F(TinyModel, QuantisedCaches) {
                              {CacheType::kQ8_0, CacheType::kF16}}) {
     k_type_ = k;
     v_type_ = v;
-    for (const char* type : {"suffix", "magicdec", "partial", "tokenswift"}) {
+    for (const char* type : {"suffix", "magicdec", "partial", "tokenswift", "ppm,partial"}) {
       for (const char* tree : {"", "4"}) {
         for (const float temperature : {0.0F, 1.0F}) {
           SCOPED_TRACE(std::string(type) + " " + tree + " " + std::to_string(temperature));

@@ -76,7 +76,6 @@ constexpr DrafterEntry kPartialDrafter = {
     .check = CheckPartial,
     .memory = PartialMemory,
     .make = MakePartial,
-    .alone = true,
     .chain_by_default = true,
     .narrow = SeeLess,
 };
