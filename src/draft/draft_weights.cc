@@ -39,20 +39,21 @@ uint64_t BytesOf(const TensorView& tensor, std::optional<DType> wanted) {
   return kernels::PackedBytes(TypeInMemory(tensor, wanted), tensor.shape[0], tensor.n_rows());
 }
 
-// Of rows of the target's head: the type that the draft's largest matrix runs in, where it takes less.
+// Of rows of the target's head, where that takes less: rounding them to four bits does not cost a draft that
+// is in blocks itself any of its right guesses, as rounding its own matrices does.
 DType HeadType(const DraftCheckpoint& checkpoint, std::optional<DType> wanted,
                const TensorView& target_head) {
-  const TensorView* largest = nullptr;
-  for (const TensorView& tensor : checkpoint.tensors) {
-    const bool is_matrix = tensor.n_rows() > 1 && tensor.name != kDraftVocabTensor;
-    if (is_matrix && (largest == nullptr || tensor.n_elements() > largest->n_elements())) largest = &tensor;
-  }
-  if (largest == nullptr) return target_head.dtype;
-  const DType type = TypeInMemory(*largest, wanted);
+  constexpr DType kRounded = DType::kQ4_1;
+  const auto in_blocks = [&](const TensorView& tensor) {
+    return tensor.n_rows() > 1 && tensor.name != kDraftVocabTensor &&
+           Info(TypeInMemory(tensor, wanted)).block_elements > 1;
+  };
   const auto bytes = [&](DType t) {
     return kernels::PackedBytes(t, target_head.shape[0], kernels::kRowGroup);
   };
-  return bytes(type) < bytes(target_head.dtype) ? type : target_head.dtype;
+  return std::ranges::any_of(checkpoint.tensors, in_blocks) && bytes(kRounded) < bytes(target_head.dtype)
+             ? kRounded
+             : target_head.dtype;
 }
 
 // Which row of the checkpoint becomes a row.

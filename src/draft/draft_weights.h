@@ -60,9 +60,9 @@ uint64_t DraftMatrixBytes(const DraftCheckpoint& checkpoint, std::span<const Dra
 Status LoadDraftParts(const DraftCheckpoint& checkpoint, std::span<const DraftPart> parts,
                       const std::string& weights, const SharedParts& target, AlignedBuffer* memory);
 
-// The target's LM head, or the rows of it that kDraftVocabTensor names. Such rows are rounded to the type
-// that the draft's own matrices run in, if that takes less: a draft's step is bound by the bytes that it
-// reads.
+// The target's LM head, or the rows of it that kDraftVocabTensor names. Such rows are rounded to Q4_1 where
+// the draft's own matrices run in a block type, if that takes less: a draft's step is bound by the bytes that
+// it reads.
 struct DraftHead {
   std::vector<int32_t> vocab;    // ascending: what row i stands for; empty: token i
   AlignedBuffer memory;          // of a reduced head

@@ -242,7 +242,7 @@ TEST_F(LongspecModelTest, ReducedVocabulariesAreChecked) {
   EXPECT_THAT(Load(path).message(), HasSubstr("draft.vocab must hold I32 or I64 tokens"));
 }
 
-TEST_F(LongspecModelTest, RowsOfTheHeadTakeNoMoreThanTheDraftsMatrices) {
+TEST_F(LongspecModelTest, RowsOfTheHeadAreInFourBitsBesideMatricesInBlocks) {
   const std::string path = folder_.File("v.safetensors");
   WriteDraft(draft_, path, "", DType::kF32, {40, 7, 21});
   const TensorView& head = tiny_.parts().head;
@@ -250,17 +250,17 @@ TEST_F(LongspecModelTest, RowsOfTheHeadTakeNoMoreThanTheDraftsMatrices) {
   ASSERT_TRUE(kept.ok()) << kept.status().message();
   EXPECT_EQ((*kept)->head.matrix.format, tiny_.parts().output->format);
 
-  const auto rounded = OpenAndLoad(path, "q4_0", tiny_.parts());
+  const auto rounded = OpenAndLoad(path, "q8_0", tiny_.parts());
   ASSERT_TRUE(rounded.ok()) << rounded.status().message();
-  ASSERT_LT(RowBytes(DType::kQ4_0, head.shape[0]), RowBytes(head.dtype, head.shape[0]));
-  std::vector<std::byte> bytes(3 * RowBytes(DType::kQ4_0, head.shape[0]));
+  ASSERT_LT(RowBytes(DType::kQ4_1, head.shape[0]), RowBytes(head.dtype, head.shape[0]));
+  std::vector<std::byte> bytes(3 * RowBytes(DType::kQ4_1, head.shape[0]));
   std::vector<float> values(static_cast<size_t>(head.shape[0]));
   const int64_t sorted[] = {7, 21, 40};
   for (size_t i = 0; i < 3; ++i) {
     DequantizeRow(head.dtype, head.row(sorted[i]), head.shape[0], values.data());
-    QuantizeRow(DType::kQ4_0, values.data(), head.shape[0], bytes.data() + i * bytes.size() / 3);
+    QuantizeRow(DType::kQ4_1, values.data(), head.shape[0], bytes.data() + i * bytes.size() / 3);
   }
-  TensorView rows{.name = "rows", .dtype = DType::kQ4_0, .n_dims = 2, .shape = {head.shape[0], 3, 1, 1}};
+  TensorView rows{.name = "rows", .dtype = DType::kQ4_1, .n_dims = 2, .shape = {head.shape[0], 3, 1, 1}};
   rows.data = bytes.data();
   rows.n_bytes = bytes.size();
   kernels::PackedWeights expected(rows);
@@ -270,7 +270,7 @@ TEST_F(LongspecModelTest, RowsOfTheHeadTakeNoMoreThanTheDraftsMatrices) {
   EXPECT_EQ(matrix.n_out, 3);
   const auto checkpoint = OpenDraftCheckpoint(path);
   ASSERT_TRUE(checkpoint.ok());
-  const uint64_t n_bytes = DraftHeadBytes(*checkpoint, "q4_0", head);
+  const uint64_t n_bytes = DraftHeadBytes(*checkpoint, "q8_0", head);
   ASSERT_EQ((*rounded)->head.memory.size(), n_bytes);
   EXPECT_EQ(std::memcmp(matrix.data, expected.matrix().data, n_bytes), 0);
   EXPECT_LT(n_bytes, DraftHeadBytes(*checkpoint, "f32", head));
