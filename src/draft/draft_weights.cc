@@ -39,8 +39,8 @@ uint64_t BytesOf(const TensorView& tensor, std::optional<DType> wanted) {
   return kernels::PackedBytes(TypeInMemory(tensor, wanted), tensor.shape[0], tensor.n_rows());
 }
 
-// Of rows of the target's head. Four bits, where that takes less, cost a draft that is in blocks itself hardly
-// a right guess; its own matrices in four bits cost many.
+// Of rows of the target's head. Four bits, where that takes less, cost a draft that is in blocks itself
+// hardly a right guess; its own matrices in four bits cost many.
 DType HeadType(const DraftCheckpoint& checkpoint, std::optional<DType> wanted,
                const TensorView& target_head) {
   constexpr DType kRounded = DType::kQ4_1;
