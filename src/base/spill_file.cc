@@ -55,6 +55,10 @@ Result<std::byte*> SpillFile::Take() {
   if (mapped == MAP_FAILED) {
     return ResourceExhausted(folder_ + ": the key-value cache cannot be mapped: " + ErrorText(errno));
   }
+  // Which bytes come next, Prefetch says. Left to itself the system reads as far ahead as the disk's setting
+  // says, 8 MiB on some machines, at each piece of a layer, and what it reads in vain drives out what was
+  // asked for.
+  madvise(mapped, mapped_bytes_, MADV_RANDOM);
   all_.reserve(all_.size() + 1);
   unused_.reserve(all_.capacity());  // so that Return cannot fail
   all_.push_back(static_cast<std::byte*>(mapped));

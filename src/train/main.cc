@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // longspec-train: trains a draft model on the feature shards of `longspec features`.
+#include <malloc.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -8,6 +9,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -290,7 +292,17 @@ int RunTraining(Flags flags, const CLI::App& app) {
   return std::fflush(stdout) == 0 ? 0 : Fail(kExitOutput, "standard output cannot be written");
 }
 
+// A pass takes as much memory as the one before. Given back in between, it costs a fifth of the time: the
+// system clears each page before it gives it again.
+void KeepFreedMemory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that is allowed
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+#endif
+}
+
 int Main(int argc, char** argv) {
+  KeepFreedMemory();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of writing like any other
   std::signal(SIGINT, HandleInterrupt);
