@@ -438,6 +438,12 @@ TEST_F(BenchTest, MeasuresADraftsSteps) {
     EXPECT_GT(seen[i].of_plain_step, 0);
     EXPECT_TRUE(i % 4 < 3 || seen[i].ms > seen[i - 3].ms);  // four levels take longer than one
   }
+  options.depths = {20};
+  options.sequences = {1, 3};
+  seen.clear();
+  ASSERT_TRUE(MeasureDraft(options, [&](const DraftMeasurement& m) { seen.push_back(m); }).ok());
+  ASSERT_EQ(seen.size(), 16U);
+  for (size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i].sequences, i < 8 ? 1 : 3);
   options.speculation.draft_model = path_ + ".missing";
   EXPECT_THAT(MeasureDraft(options, [](const DraftMeasurement&) {}).message(),
               ::testing::HasSubstr(".missing"));

@@ -53,8 +53,9 @@ class Answers {
     AnswersMeasurement m{.sequences = n, .depth = depth, .one_document = one_document, .speculation = {}};
     for (int repetition = 0; repetition < options_.repetitions; ++repetition) {
       const std::vector<Tokens> prompts = Prompts(n, depth, one_document);
-      // A prompt nothing is generated of is evaluated, and known to whoever asks next.
-      LS_ASSIGN(const Ran read, Run(prompts, 0, SpeculationOptions{.type = "none"}));
+      // A prompt nothing is generated of is evaluated, and known to whoever asks next. A draft model knows
+      // what it has read itself.
+      LS_ASSIGN(const Ran read, Run(prompts, 0, Reader()));
       prompt_ms.push_back(read.ms);
       m.prompt_tokens = read.stats.prompt_tokens;
       m.prompt_tokens_read = read.stats.prompt_tokens - read.stats.prompt_tokens_known;
@@ -84,6 +85,14 @@ class Answers {
   }
 
  private:
+  SpeculationOptions Reader() const {
+    const auto has_model = [](const SpeculationOptions& s) {
+      return s.type != "none" && !s.draft_model.empty();
+    };
+    const auto reader = std::ranges::find_if(options_.speculation, has_model);
+    return reader == options_.speculation.end() ? SpeculationOptions{.type = "none"} : *reader;
+  }
+
   // Other ones in every call, so that no keys are known of an earlier one.
   std::vector<Tokens> Prompts(int n, int depth, bool one_document) {
     std::vector<Tokens> prompts;

@@ -15,6 +15,7 @@
 #include "decode/decoder.h"
 #include "decode/policy.h"
 #include "draft/draft_models.h"
+#include "draft/pass_meeting.h"
 #include "draft/registry.h"
 #include "sampling/sampler.h"
 
@@ -25,53 +26,41 @@ constexpr int kMostLevels = 4;
 constexpr int kWidths[] = {1, 8};
 constexpr int kRoom = 64;  // positions behind the context
 
-// Proposals of up to kMostLevels levels for one text, a plain step beside each.
+// Proposals of up to kMostLevels levels, a plain step of one sequence beside them.
 class DraftBench {
  public:
   DraftBench(const DraftBenchOptions& options, LoadedModel model)
       : options_(options), model_(std::move(model)) {}
 
-  Status Measure(int depth, int width, const std::function<void(const DraftMeasurement&)>& on_measurement) {
+  Status Measure(int depth, int n_sequences, int width,
+                 const std::function<void(const DraftMeasurement&)>& on_measurement) {
     SpeculationOptions speculation = options_.speculation;
     speculation.tree = width == 1 ? "chain" : std::to_string(width);
-    const auto cache = model_.NewCache(depth + kRoom);
-    LS_ASSIGN(const auto drafter,
-              MakeDrafter(speculation,
-                          {.target = model_.target.get(), .cache = cache.get(), .models = &draft_models_}));
-    std::vector<int32_t> text = Text(depth);
-    LS_TRY(Read(speculation, *cache, *drafter, text));
+    std::vector<Writing> all(static_cast<size_t>(n_sequences));
+    for (size_t i = 0; i < all.size(); ++i) LS_TRY(Begin(speculation, depth, i, &all[i]));
     const auto propose = [&](size_t which) -> Result<double> {
-      if (which == 0) return PlainStep(*cache);
-      const int levels = static_cast<int>(which);
-      TokenTree tree(text.back());
-      LS_TRY(PlainStep(*cache).status());  // which leaves nothing of the draft's weights in the caches
-      const double start = NowMs();
-      LS_TRY(drafter->Propose({.max_nodes = levels * width, .max_depth = levels}, text, tree));
-      const double ms = NowMs() - start;
-      if (tree.size() == 1) {
-        return InvalidArgument(options_.speculation.draft_model + ": proposes nothing after " +
-                               std::to_string(depth) + " tokens" +
-                               (drafter->notice().empty() ? "" : ": " + drafter->notice()));
-      }
-      deepest_ = std::max(deepest_, tree.max_depth());
-      return ms;
+      KvCache& cache = *all[0].cache;
+      if (which == 0) return PlainStep(cache);
+      LS_TRY(PlainStep(cache).status());  // which leaves nothing of the draft's weights in the caches
+      return Propose(static_cast<int>(which), width, all);
     };
     deepest_ = 0;
     LS_ASSIGN(const std::vector<Times> times, InTurn(1 + kMostLevels, options_.repetitions, propose));
     for (int levels = 1; levels <= std::min(kMostLevels, deepest_); ++levels) {
       const auto at = static_cast<size_t>(levels);
-      std::vector<double> all, added;
+      std::vector<double> whole, added;
       for (size_t round = 0; round < times[0].ms.size(); ++round) {
-        all.push_back(times[at].ms[round] / times[0].ms[round]);
+        whole.push_back(times[at].ms[round] / times[0].ms[round]);
         const double before = levels > 1 ? times[at - 1].ms[round] : 0;
         added.push_back((times[at].ms[round] - before) / times[0].ms[round]);
       }
-      on_measurement({.draft = std::string(drafter->name()),
+      on_measurement({.draft = std::string(all[0].drafter->name()),
                       .depth = depth,
+                      .sequences = n_sequences,
                       .width = width,
                       .levels = levels,
                       .ms = times[at].median,
-                      .of_plain_step = Median(all),
+                      .of_plain_step = Median(whole),
                       .level_of_plain_step = Median(added)});
     }
     return {};
@@ -84,9 +73,54 @@ class DraftBench {
   }
 
  private:
+  struct Writing {
+    std::unique_ptr<KvCache> cache;
+    std::unique_ptr<Drafter> drafter;
+    std::vector<int32_t> text;
+  };
+
+  Status Begin(const SpeculationOptions& speculation, int depth, size_t sequence, Writing* one) {
+    one->cache = model_.NewCache(depth + kRoom);
+    LS_ASSIGN(one->drafter, MakeDrafter(speculation, {.target = model_.target.get(),
+                                                      .cache = one->cache.get(),
+                                                      .models = &draft_models_}));
+    one->text = Text(depth, sequence);
+    return Read(speculation, *one->cache, *one->drafter, one->text);
+  }
+
+  // Of all of them, in ms.
+  Result<double> Propose(int levels, int width, std::vector<Writing>& all) {
+    const DraftBudget budget = {.max_nodes = levels * width, .max_depth = levels};
+    std::vector<TokenTree> trees;
+    for (const Writing& one : all) trees.emplace_back(one.text.back());
+    Status proposed;
+    const double start = NowMs();
+    meeting_.Run(
+        static_cast<int>(all.size()),
+        [&](int i) {
+          const auto at = static_cast<size_t>(i);
+          return all[at].drafter->Draft(budget, all[at].text, trees[at], meeting_);
+        },
+        [&](int, DraftTask& task, double) {
+          if (Status status = task.Result(); proposed.ok()) proposed = std::move(status);
+        });
+    const double ms = NowMs() - start;
+    LS_TRY(proposed);
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (trees[i].size() == 1) {
+        const std::string notice = all[i].drafter->notice();
+        return InvalidArgument(options_.speculation.draft_model + ": proposes nothing after " +
+                               std::to_string(all[i].text.size() - 1) + " tokens" +
+                               (notice.empty() ? "" : ": " + notice));
+      }
+      deepest_ = std::max(deepest_, trees[i].max_depth());
+    }
+    return ms;
+  }
+
   // Any tokens do: time does not depend on which.
-  std::vector<int32_t> Text(int n) const {
-    const RngStream rng = {.seed = 1, .sequence = 0, .purpose = RngPurpose::kTest};
+  std::vector<int32_t> Text(int n, uint64_t sequence) const {
+    const RngStream rng = {.seed = 1, .sequence = sequence, .purpose = RngPurpose::kTest};
     std::vector<int32_t> text;
     for (int i = 0; i < n; ++i) {
       text.push_back(
@@ -126,6 +160,7 @@ class DraftBench {
   LoadedModel model_;
   std::vector<std::string> tokens_;  // the target's
   DraftModels draft_models_;
+  PassMeeting meeting_;
   int deepest_ = 0;  // level that was proposed
 };
 
@@ -150,7 +185,9 @@ Status MeasureDraft(const DraftBenchOptions& options,
   DraftBench bench(named, std::move(model));
   LS_TRY(bench.Prepare());
   for (const int depth : options.depths) {
-    for (const int width : kWidths) LS_TRY(bench.Measure(depth, width, on_measurement));
+    for (const int n : options.sequences) {
+      for (const int width : kWidths) LS_TRY(bench.Measure(depth, n, width, on_measurement));
+    }
   }
   return {};
 }

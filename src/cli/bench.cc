@@ -335,6 +335,7 @@ std::string MeasuredJson(const DraftMeasurement& m) {
   json["test"] = "draft";
   json["draft"] = m.draft;
   json["depth"] = m.depth;
+  json["sequences"] = m.sequences;
   json["width"] = m.width;
   json["levels"] = m.levels;
   json["ms"] = m.ms;
@@ -344,12 +345,12 @@ std::string MeasuredJson(const DraftMeasurement& m) {
 }
 
 constexpr const char* kDraftHeader =
-    "| draft    |   keys | nodes a level | levels |       ms | of a plain step | last level |\n"
-    "|----------|-------:|--------------:|-------:|---------:|----------------:|-----------:|\n";
+    "| draft    |   keys | sequences | nodes a level | levels |       ms | of a plain step | last level |\n"
+    "|----------|-------:|----------:|--------------:|-------:|---------:|----------------:|-----------:|\n";
 
 std::string DraftLine(const DraftMeasurement& m) {
-  return Print("| %-8s | %6d | %13d | %6d | %8.3f | %15.3f | %10.3f |\n", m.draft.c_str(), m.depth, m.width,
-               m.levels, m.ms, m.of_plain_step, m.level_of_plain_step);
+  return Print("| %-8s | %6d | %9d | %13d | %6d | %8.3f | %15.3f | %10.3f |\n", m.draft.c_str(), m.depth,
+               m.sequences, m.width, m.levels, m.ms, m.of_plain_step, m.level_of_plain_step);
 }
 
 // A draft model's own steps.
@@ -357,6 +358,7 @@ int RunDraft(const BenchFlags& flags, const char* kernel_table, Output& out) {
   const DraftBenchOptions options = {.model = flags.bench.model,
                                      .speculation = flags.speculation,
                                      .depths = flags.bench.depths,
+                                     .sequences = flags.parallel.empty() ? std::vector{1} : flags.parallel,
                                      .repetitions = flags.bench.repetitions};
   return RunTable(flags, kernel_table, kDraftHeader, out, [&](const auto& write) {
     return MeasureDraft(
@@ -441,7 +443,8 @@ Runner SetUpBench(CLI::App& app) {
   app.add_flag("--attention", flags->bench.attention_only,
                "Attention alone, of all layers, for chains and for trees of rows, after made-up contexts");
   app.add_option("--parallel", flags->parallel,
-                 "Steps of so many sequences with one row each, beside their parts, after made-up contexts")
+                 "Steps of so many sequences with one row each, beside their parts, after made-up contexts; "
+                 "with -md, proposals of so many")
       ->delimiter(',');
   app.add_option("--answers", flags->answer,
                  "Whole answers of so many tokens by --parallel sequences (8), unrelated prompts of --depth "

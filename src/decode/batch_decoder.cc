@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/size.h"
 #include "base/status_macros.h"
 
 namespace longspec {
@@ -112,8 +113,9 @@ Status BatchDecoder::Run(std::span<Turn> turns) try {
     LS_CHECK(missing >= 1 && turn.max_rows >= 1 && turn.max_tokens >= 1);
     Work& work = works_.emplace_back(Work{
         .turn = &turn, .n_missing = std::min(missing, turn.max_rows), .decodes = missing <= turn.max_rows});
-    Propose(work, may_guess);
+    Prepare(work, may_guess);
   }
+  Draft();
   const double plain_ms = several ? PlainMs() : 0;
   Choose();
   for (Work& work : works_) {
@@ -165,9 +167,8 @@ Status BatchDecoder::Run(std::span<Turn> turns) try {
   throw;
 }
 
-// The tree of a turn: its root alone where nothing is to be decoded or proposed.
-void BatchDecoder::Propose(Work& work, bool may_guess) {
-  Stopwatch watch;
+// The tree of a turn: its root alone as long as nothing is proposed.
+void BatchDecoder::Prepare(Work& work, bool may_guess) {
   Sequence& s = *work.turn->sequence;
   work.taps = s.draft_failure.empty() ? s.drafter->taps() : Taps();
   if (s.reader != nullptr) {
@@ -178,26 +179,53 @@ void BatchDecoder::Propose(Work& work, bool may_guess) {
   if (!work.decodes) return;
   work.tree = TokenTree(s.tokens->back());
   const int room = s.cache->capacity() - static_cast<int>(s.tokens->size()) + 1;
-  DraftBudget budget = s.policy->Budget({.context = static_cast<int>(s.tokens->size()),
-                                         .room = std::min(room, work.turn->max_nodes + 1),
-                                         .max_tokens = work.turn->max_tokens});
-  work.asked = may_guess && budget.max_nodes > 0 && budget.max_depth > 0 && s.draft_failure.empty();
+  work.budget = s.policy->Budget({.context = static_cast<int>(s.tokens->size()),
+                                  .room = std::min(room, work.turn->max_nodes + 1),
+                                  .max_tokens = work.turn->max_tokens});
+  work.asked = may_guess && work.budget.max_nodes > 0 && work.budget.max_depth > 0 && s.draft_failure.empty();
   if (!work.asked) return;
-  budget.token_ms = token_ms_.value();
-  budget.foresight = Foresight(s.sampler, s.dice, s.constraint);
-  const Status proposed = Tried([&] { return s.drafter->Propose(budget, *s.tokens, work.tree); });
+  work.budget.token_ms = token_ms_.value();
+  work.budget.foresight = Foresight(s.sampler, s.dice, s.constraint);
+}
+
+// Proposals of all that are asked, whose draft models' passes are run together.
+void BatchDecoder::Draft() {
+  drafting_.clear();
+  for (Work& work : works_) {
+    if (work.asked) drafting_.push_back(&work);
+  }
+  const auto begin = [&](int i) {
+    Work& work = *drafting_[Z(i)];
+    const Sequence& s = *work.turn->sequence;
+    DraftTask task;
+    const Status begun = Tried([&] {
+      task = s.drafter->Draft(work.budget, *s.tokens, work.tree, meeting_);
+      return Status();
+    });
+    return begun.ok() ? std::move(task) : DraftTask(begun);
+  };
+  const auto end = [&](int i, DraftTask& task, double ms) {
+    Work& work = *drafting_[Z(i)];
+    Stopwatch watch;
+    TakeProposal(work, Tried([&] { return task.Result(); }));
+    work.draft_ms = ms + watch.Lap();
+    work.turn->sequence->stats.draft_ms += work.draft_ms;
+  };
+  meeting_.Run(static_cast<int>(drafting_.size()), begin, end);
+}
+
+void BatchDecoder::TakeProposal(Work& work, const Status& proposed) {
+  Sequence& s = *work.turn->sequence;
   if (proposed.ok()) {
     work.prefix = s.drafter->prefix();
   } else {
     NoMoreDrafts(s, proposed);
     work.tree = TokenTree(s.tokens->back());
   }
-  LS_CHECK(work.tree.size() - 1 <= budget.max_nodes && work.tree.max_depth() <= budget.max_depth);
+  LS_CHECK(work.tree.size() - 1 <= work.budget.max_nodes && work.tree.max_depth() <= work.budget.max_depth);
   s.stats.proposed += work.tree.size() - 1;
   // What cannot be chosen costs no row.
   if (s.constraint != nullptr) work.tree = Allowed(work.tree, *s.constraint);
-  work.draft_ms = watch.Lap();
-  s.stats.draft_ms += work.draft_ms;
 }
 
 // What the pass would be expected to take without guesses, where all that share it decode; 0 where prompts

@@ -21,6 +21,7 @@
 #include "decode/row_reader.h"
 #include "decode/stats.h"
 #include "draft/drafter.h"
+#include "draft/pass_meeting.h"
 #include "grammar/constraint.h"
 #include "kv/kv_cache.h"
 #include "model/target.h"
@@ -90,6 +91,7 @@ class BatchDecoder {
     bool decodes;   // the last missing token is among them
     TokenTree tree{0};
     bool asked = false;
+    DraftBudget budget;  // of what is asked
     double draft_ms = 0;
     Taps taps;
     const LayerPrefix* prefix = nullptr;  // the drafter's
@@ -98,7 +100,9 @@ class BatchDecoder {
     Accepted accepted;
   };
 
-  void Propose(Work& work, bool may_guess);
+  void Prepare(Work& work, bool may_guess);
+  void Draft();
+  void TakeProposal(Work& work, const Status& proposed);
   void Choose();
   std::vector<PassPart> Parts() const;
   bool OnlyDecodes() const;  // no prompt's rows are in the pass
@@ -117,6 +121,8 @@ class BatchDecoder {
   Pass last_pass_;
   std::vector<Work> works_;
   std::vector<Work*> running_;
+  PassMeeting meeting_;
+  std::vector<Work*> drafting_;
   std::vector<ForwardSegment> segments_;
   Sampler::Scratch scratch_;
 };

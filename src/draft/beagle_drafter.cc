@@ -42,8 +42,8 @@ class BeagleDrafter final : public Drafter, private GrowthModel {
     range_.Sees(forward_.block().positions().size(), committed.size() - 1);
     root_position_ = static_cast<int>(committed.size()) - 1;
     GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
-    return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
-                    guided, tree);
+    return GrowTreeNow(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
+                       guided, tree);
   }
 
   Status Read(const CommittedRows& rows) override {
@@ -54,8 +54,8 @@ class BeagleDrafter final : public Drafter, private GrowthModel {
   std::string notice() const override { return range_.notice(); }
 
  private:
-  Status Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
-                std::vector<std::vector<TokenScore>>& next) override {
+  DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                   std::vector<std::vector<TokenScore>>& next) override {
     rows_.clear();
     for (const int32_t i : which) {
       const GrownNode& node = nodes[static_cast<size_t>(i)];

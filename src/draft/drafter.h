@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "draft/adviser.h"
+#include "draft/draft_task.h"
 #include "draft/foresight.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
@@ -24,6 +25,7 @@ namespace longspec {
 
 class AskingGain;
 class Mixture;
+class PassMeeting;
 
 struct DraftBudget {
   int max_nodes = 0;  // proposed nodes, the root not counted; 0: propose nothing
@@ -97,6 +99,11 @@ class Drafter {
   // same pass.
   virtual Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) = 0;
 
+  // The same in a round of several sequences, which draft at the same time: rows of draft models are handed
+  // to `meeting`, and the task waits until they are run. All that is passed is borrowed until it ends.
+  virtual DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
+                          PassMeeting& meeting);
+
   // Rows of the last proposal that it ran through the target's first layers: verification goes on where they
   // end. Null: none. Valid until the next call.
   virtual const LayerPrefix* prefix() const { return nullptr; }
@@ -130,6 +137,14 @@ class Drafter {
 
   // Something the user should know, such as why nothing is proposed any more; empty: nothing. One line.
   virtual std::string notice() const { return {}; }
+};
+
+// One whose rows meet those of other sequences.
+class MeetingDrafter : public Drafter {
+ public:
+  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) final;
+  DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
+                  PassMeeting& meeting) override = 0;
 };
 
 class DraftModels;

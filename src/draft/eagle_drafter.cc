@@ -22,6 +22,7 @@
 #include "draft/eagle_forward.h"
 #include "draft/guided_growth.h"
 #include "draft/learned_draft.h"
+#include "draft/pass_meeting.h"
 #include "draft/registry.h"
 #include "draft/spec_extend.h"
 #include "draft/trained_range.h"
@@ -32,7 +33,7 @@
 namespace longspec {
 namespace {
 
-class EagleDrafter final : public Drafter, private GrowthModel {
+class EagleDrafter final : public MeetingDrafter, private GrowthModel {
  public:
   // `extended` may be null; if not, `states` is not used.
   EagleDrafter(std::shared_ptr<const EagleModel> model, TreeShape shape, const SharedParts& target,
@@ -72,20 +73,22 @@ class EagleDrafter final : public Drafter, private GrowthModel {
     return {};
   }
 
-  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
+  DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
+                  PassMeeting& meeting) override {
     root_ = static_cast<int>(committed.size()) - 1;
-    if (last_token_ != root_) return {};
+    if (last_token_ != root_) co_return Status();
     root_place_ = PlaceOf(root_ - 1, 0);
     const int left = range_.LevelsToGrow(Z(root_place_ + 1));
-    if (left <= 0) return {};
+    if (left <= 0) co_return Status();
     range_.Sees(slot_tokens_.size() + (full_ == nullptr ? 1 : 0), Z(root_));
+    meeting_ = &meeting;
     paths_.clear();
     outputs_.clear();
     output_of_.clear();
     n_slots_ = 0;
     GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
-    return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
-                    guided, tree);
+    const DraftBudget most = {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)};
+    co_return co_await GrowTree(shape_, most, guided, tree);
   }
 
   Status Read(const CommittedRows& rows) override {
@@ -195,8 +198,8 @@ class EagleDrafter final : public Drafter, private GrowthModel {
     return slot;
   }
 
-  Status Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
-                std::vector<std::vector<TokenScore>>& next) override {
+  DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                   std::vector<std::vector<TokenScore>>& next) override {
     paths_.resize(nodes.size());
     output_of_.resize(nodes.size(), -1);
     // What is to be run must not move any more: features point into it.
@@ -220,7 +223,8 @@ class EagleDrafter final : public Drafter, private GrowthModel {
       slots_.back().path = path;
     }
     const bool drafted = nodes[Z(which[0])].parent >= 0;
-    return forward_.Run(slots_, drafted, k, next, outputs_.data() + first);
+    EagleRows rows(&forward_, slots_, drafted, k, &next, outputs_.data() + first);
+    co_return co_await meeting_->Join(rows);
   }
 
   const std::shared_ptr<const EagleModel> model_;
@@ -240,6 +244,7 @@ class EagleDrafter final : public Drafter, private GrowthModel {
   std::vector<EagleRow> slots_;
 
   // The tree that is being grown.
+  PassMeeting* meeting_ = nullptr;
   int root_ = 0;        // its place in the text
   int root_place_ = 0;  // where its slot stands
   int n_slots_ = 0;

@@ -159,43 +159,53 @@ Status EagleForward::Append(std::span<const EagleRow> rows) {
   return {};
 }
 
-Status EagleForward::Run(std::span<const EagleRow> rows, bool drafted, int k,
-                         std::vector<std::vector<TokenScore>>& next, float* outputs) try {
-  next.resize(rows.size());
-  for (size_t begin = 0; begin < rows.size(); begin += Z(kMaxRows)) {
-    const size_t n = std::min(Z(kMaxRows), rows.size() - begin);
-    LS_TRY(RunPass(rows.subspan(begin, n), drafted, k, std::span(next).subspan(begin, n),
-                   outputs + begin * Z(width())));
-  }
-  return {};
-} catch (const std::bad_alloc&) {
-  return ResourceExhausted("no memory for a draft of " + std::to_string(rows.size()) + " rows");
+MeetingRows::Key EagleRows::key() const { return {.model = forward->model(), .form = drafted ? 1 : 0}; }
+
+Status EagleRows::Run(std::span<MeetingRows* const> together) {
+  return EagleForward::RunTogether(AsOne<EagleRows>(together));
 }
 
-Status EagleForward::RunPass(std::span<const EagleRow> rows, bool drafted, int k,
-                             std::span<std::vector<TokenScore>> next, float* outputs) {
+Status EagleForward::RunTogether(std::span<EagleRows* const> all) try {
+  return RunInPasses(all, Z(kMaxRows), [](std::span<const Piece> pieces) {
+    return pieces.front().of->forward->RunPass(pieces);
+  });
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory for drafts of " + std::to_string(all.size()) + " sequences");
+}
+
+Status EagleForward::RunPass(std::span<const Piece> pieces) {
+  std::vector<EagleRow> rows;
+  for (const Piece& piece : pieces) rows.insert(rows.end(), piece.rows().begin(), piece.rows().end());
+  const bool drafted = pieces.front().of->drafted;
   LS_TRY(Embed(rows, drafted));
-  PlanAttention();
+  PlanAttention(pieces);
   const MlpWeights mlp = {.norm = model_->mlp_norm,
                           .gate = &model_->gate.matrix(),
                           .up = &model_->up.matrix(),
                           .down = &model_->down.matrix()};
+  next_.resize(rows.size());
+  const int k = MostWanted(pieces);
   target_.team->Run([&](ThreadTeam::Worker& worker) {
     const AttentionInput input = Compose(worker, drafted);
     worker.Barrier();
     AddAttentionOf(worker, work_, input, Attention(), places_, 0, attention_);
     AddMlp(worker, work_, mlp, n_rows());
-    Head(worker, k, next);
+    Head(worker, k, next_);
   });
-  std::memcpy(outputs, work_.x.data(), rows.size() * Z(width()) * sizeof(float));
+  const float* x = work_.x.as<float>();
+  for (const Piece& piece : pieces) {
+    std::memcpy(piece.of->outputs + piece.begin * Z(width()), x, piece.n * Z(width()) * sizeof(float));
+    x += piece.n * Z(width());
+  }
+  HandOut(pieces, std::span(next_));
   return {};
 }
 
-void EagleForward::PlanAttention() {
+AttentionSegment EagleForward::ViewRows(std::span<const EagleRow> rows) {
   int n_slots = 0;
   const int n_stored = cache_->n_slots();
   views_.clear();
-  for (const EagleRow& row : rows_) {
+  for (const EagleRow& row : rows) {
     LS_CHECK(!row.path.empty());
     views_.push_back({.begin = std::min(first_seen_, n_stored), .end = n_stored, .tail = row.path});
     for (const int32_t slot : row.path) n_slots = std::max(n_slots, slot + 1);
@@ -205,12 +215,21 @@ void EagleForward::PlanAttention() {
     tree_bases_.push_back(tree_chunks_.back().data());
   }
   tree_span_.chunks = tree_writer_.chunks = tree_bases_.data();
-  const AttentionSegment segment = {
+  return {
       .stored = cache_->Span(0), .tail = tree_span_, .tail_begin = 0, .tail_end = n_slots, .rows = views_};
-  attention_.Plan({&segment, 1});
+}
+
+void EagleForward::PlanAttention(std::span<const Piece> pieces) {
+  segments_.clear();
+  for (const Piece& piece : pieces) segments_.push_back(piece.of->forward->ViewRows(piece.rows()));
+  attention_.Plan(segments_);
   places_.clear();
-  for (int r = 0; r < n_rows(); ++r) {
-    places_.push_back({.query = attention_.Place(r), .to = &tree_writer_, .slot = rows_[Z(r)].path.back()});
+  for (const Piece& piece : pieces) {
+    for (const EagleRow& row : piece.rows()) {
+      const auto r = static_cast<int>(places_.size());
+      places_.push_back(
+          {.query = attention_.Place(r), .to = &piece.of->forward->tree_writer_, .slot = row.path.back()});
+    }
   }
 }
 

@@ -15,6 +15,8 @@
 #include "attention/attention.h"
 #include "base/aligned_buffer.h"
 #include "draft/eagle_model.h"
+#include "draft/pass_meeting.h"
+#include "draft/row_pieces.h"
 #include "draft/tree_growth.h"
 #include "kv/kv_cache.h"
 #include "model/block.h"
@@ -32,6 +34,27 @@ struct EagleRow {
   std::span<const int32_t> path = {};  // of a tree: slots of its ancestors in depth order, then its own
 };
 
+class EagleForward;
+
+// Rows to run, which see all committed slots and their paths, whose earlier slots have been run, and not each
+// other. The k most probable tokens after each go to `next`, and its output (n_embd), the feature of rows
+// below it, to `outputs`. `drafted`: their features are outputs of this model. All borrowed.
+struct EagleRows final : MeetingRows {
+  EagleRows(EagleForward* of, std::span<const EagleRow> some, bool below, int n_best,
+            std::vector<std::vector<TokenScore>>* to, float* features)
+      : forward(of), rows(some), drafted(below), k(n_best), next(to), outputs(features) {}
+
+  Key key() const override;
+  Status Run(std::span<MeetingRows* const> together) override;
+
+  EagleForward* forward;
+  std::span<const EagleRow> rows;
+  bool drafted;
+  int k;
+  std::vector<std::vector<TokenScore>>* next;
+  float* outputs;  // (rows, n_embd)
+};
+
 class EagleForward {
  public:
   // Rows of one pass; more are run in parts.
@@ -45,11 +68,16 @@ class EagleForward {
   // Stores the keys and values of committed slots that follow.
   Status Append(std::span<const EagleRow> rows);
 
-  // The k most probable tokens after each row, and its output (rows, n_embd), which is the feature of rows
-  // below it. Rows see all committed slots and their paths, whose earlier slots have been run. `drafted`:
-  // their features are outputs of this model. REQUIRES: rows of one call do not see each other.
+  // Rows of several sequences' drafts of one model, all drafted or none, in as few passes as hold them.
+  static Status RunTogether(std::span<EagleRows* const> all);
+  // Those of this one alone.
   Status Run(std::span<const EagleRow> rows, bool drafted, int k, std::vector<std::vector<TokenScore>>& next,
-             float* outputs);
+             float* outputs) {
+    EagleRows own(this, rows, drafted, k, &next, outputs);
+    EagleRows* const alone = &own;
+    return RunTogether({&alone, 1});
+  }
+  const EagleModel* model() const { return model_.get(); }
 
   // For tests: the logits of the last pass, (rows of it, n_logits).
   const float* logits() const { return logits_.as<float>(); }
@@ -66,9 +94,12 @@ class EagleForward {
   Status Embed(std::span<const EagleRow> rows, bool drafted);
   AttentionInput Compose(ThreadTeam::Worker& worker, bool drafted);
   AttentionWeights Attention() const;
-  Status RunPass(std::span<const EagleRow> rows, bool drafted, int k, std::span<std::vector<TokenScore>> next,
-                 float* outputs);
-  void PlanAttention();
+  using Piece = RowPiece<EagleRows>;
+
+  // In this one's workspace.
+  Status RunPass(std::span<const Piece> pieces);
+  void PlanAttention(std::span<const Piece> pieces);
+  AttentionSegment ViewRows(std::span<const EagleRow> rows);
   void Head(ThreadTeam::Worker& worker, int k, std::span<std::vector<TokenScore>> next);
 
   const std::shared_ptr<const EagleModel> model_;
@@ -86,7 +117,9 @@ class EagleForward {
 
   // Of one pass.
   std::vector<EagleRow> rows_;
-  std::vector<RowView> views_;
+  std::vector<RowView> views_;  // of its own rows
+  std::vector<AttentionSegment> segments_;
+  std::vector<std::vector<TokenScore>> next_;
   std::vector<RowPlace> places_;
   AttentionPlan attention_;
   Workspace work_;

@@ -67,8 +67,8 @@ class ExitDrafter final : public Drafter, private GrowthModel {
     LS_TRY(block_.Settle());
     range_.Sees(block_.positions().size(), committed.size() - 1);
     GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
-    return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
-                    guided, tree);
+    return GrowTreeNow(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
+                       guided, tree);
   }
 
   Status Read(const CommittedRows& rows) override {
@@ -81,8 +81,8 @@ class ExitDrafter final : public Drafter, private GrowthModel {
   std::string notice() const override { return range_.notice(); }
 
  private:
-  Status Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
-                std::vector<std::vector<TokenScore>>& next) override try {
+  DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                   std::vector<std::vector<TokenScore>>& next) override try {
     const size_t part = Z(StateBlock::kMaxRows);
     next.resize(which.size());
     row_of_.resize(nodes.size(), -1);

@@ -240,7 +240,7 @@ TEST(GuidedGrowth, TreesFollowTheTargetsChoices) {
   TokenTree tree(kHistory.back());
   TreeShape shape;
   shape.widths = {3, 3, 3};
-  ASSERT_TRUE(GrowTree(shape, {.max_nodes = 9, .max_depth = 3}, guided, tree).ok());
+  ASSERT_TRUE(GrowTreeNow(shape, {.max_nodes = 9, .max_depth = 3}, guided, tree).ok());
   testing::Path path;
   for (int node = tree.node(0).first_child; node >= 0; node = tree.node(node).first_child) {
     std::vector<float> logits;

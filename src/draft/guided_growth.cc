@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/status_macros.h"
-
 namespace longspec {
 namespace {
 
@@ -14,17 +12,17 @@ constexpr int kCandidates = 64;
 
 }  // namespace
 
-Status GuidedGrowth::Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
-                            std::vector<std::vector<TokenScore>>& next) {
+DraftTask GuidedGrowth::Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                               std::vector<std::vector<TokenScore>>& next) {
   // Nodes come level by level, so a model that was not asked about one is not asked about what follows it.
   if (nodes[static_cast<size_t>(which[0])].depth < max_levels_) {
     const bool more = foresight_.has_dice() || mixture_ != nullptr;
-    LS_TRY(model_.Expand(nodes, which, more ? std::max(k, kCandidates) : k, next));
+    LS_CO_TRY(co_await model_.Expand(nodes, which, more ? std::max(k, kCandidates) : k, next));
   } else {
     next.assign(which.size(), {});
   }
   for (size_t i = 0; i < which.size(); ++i) Refine(nodes, which[i], k, next[i]);
-  return {};
+  co_return Status();
 }
 
 void GuidedGrowth::Refine(std::span<const GrownNode> nodes, int32_t node, int k,

@@ -28,8 +28,8 @@ class GuidedGrowth final : public GrowthModel {
         dice_(dice),
         committed_(committed) {}
 
-  Status Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
-                std::vector<std::vector<TokenScore>>& next) override;
+  DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                   std::vector<std::vector<TokenScore>>& next) override;
 
  private:
   void Refine(std::span<const GrownNode> nodes, int32_t node, int k, std::vector<TokenScore>& next);

@@ -17,8 +17,8 @@ class HeadGrowth : public GrowthModel {
   // next[0]: the k most probable tokens of this head. Those of earlier levels were run for the same state.
   virtual void RunHead(int head, int k, std::span<std::vector<TokenScore>> next) = 0;
 
-  Status Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
-                std::vector<std::vector<TokenScore>>& next) final {
+  DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                   std::vector<std::vector<TokenScore>>& next) final {
     next.resize(1);
     RunHead(nodes[static_cast<size_t>(which[0])].depth, k, next);
     next.resize(which.size(), next[0]);

@@ -82,8 +82,8 @@ class LmDrafter final : public Drafter, private GrowthModel {
     committed_ = committed;
     chain_.clear();
     GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
-    return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
-                    guided, tree);
+    return GrowTreeNow(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
+                       guided, tree);
   }
 
   Taps taps() const override { return extended_ == nullptr ? Taps() : extended_->With({}); }
@@ -150,8 +150,8 @@ class LmDrafter final : public Drafter, private GrowthModel {
     TopTokens(*target_.kernels, logits, model_->config.n_vocab, k, {}, out);
   }
 
-  Status Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
-                std::vector<std::vector<TokenScore>>& next) override {
+  DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                   std::vector<std::vector<TokenScore>>& next) override {
     next.resize(which.size());
     if (chain_.empty()) {  // the root, and what was accepted before it
       LS_ASSIGN(const float* logits, Append(committed_.subspan(held_.size()), LogitsFor::kLastRow));

@@ -15,6 +15,7 @@
 #include "draft/guided_growth.h"
 #include "draft/learned_draft.h"
 #include "draft/longspec_forward.h"
+#include "draft/pass_meeting.h"
 #include "draft/registry.h"
 #include "draft/state_block.h"
 #include "draft/trained_range.h"
@@ -24,7 +25,7 @@
 namespace longspec {
 namespace {
 
-class LongspecDrafter final : public Drafter, private GrowthModel {
+class LongspecDrafter final : public MeetingDrafter, private GrowthModel {
  public:
   // `states`: of a draft with keys of its own.
   LongspecDrafter(std::shared_ptr<const LongspecModel> model, TreeShape shape, const SharedParts& target,
@@ -52,22 +53,24 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
     return own_keys_ ? own_keys_->Follow(committed) : Status();
   }
 
-  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
+  DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
+                  PassMeeting& meeting) override {
     if (cache_->length() + 1 != static_cast<int>(committed.size()))
-      return {};  // the keys of a prompt's end, which it looks at, are not there yet
+      co_return Status();  // the keys of a prompt's end, which it looks at, are not there yet
     const int left = range_.LevelsToGrow(committed.size());
-    if (left <= 0) return {};
-    LS_TRY(forward_.Extend(committed).status());
+    if (left <= 0) co_return Status();
+    LS_CO_TRY(forward_.Extend(committed).status());
     if (own_keys_) {
-      LS_TRY(own_keys_->Settle());
+      LS_CO_TRY(own_keys_->Settle());
       range_.Sees(own_keys_->positions().size(), committed.size() - 1);
     }
+    meeting_ = &meeting;
     root_position_ = cache_->length();
     paths_.clear();
     n_slots_ = 0;
     GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
-    return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
-                    guided, tree);
+    const DraftBudget most = {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)};
+    co_return co_await GrowTree(shape_, most, guided, tree);
   }
 
   // Its tokens are read from the sequence when the next tree is grown.
@@ -89,8 +92,8 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
 
   KvSpan Keys() const { return own_keys_ ? own_keys_->kept() : cache_->Span(last_layer_); }
 
-  Status Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
-                std::vector<std::vector<TokenScore>>& next) override {
+  DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                   std::vector<std::vector<TokenScore>>& next) override {
     paths_.resize(nodes.size());
     rows_.clear();
     for (const int32_t i : which) {
@@ -104,7 +107,8 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
       }
       rows_.push_back(row);
     }
-    return forward_.Run(rows_, Keys(), k, next);
+    LongspecRows rows(&forward_, rows_, Keys(), k, &next);
+    co_return co_await meeting_->Join(rows);
   }
 
   const std::shared_ptr<const LongspecModel> model_;
@@ -116,6 +120,7 @@ class LongspecDrafter final : public Drafter, private GrowthModel {
   std::optional<StateBlock> own_keys_;
 
   // The tree that is being grown.
+  PassMeeting* meeting_ = nullptr;
   int root_position_ = 0, n_slots_ = 0;
   std::vector<std::vector<int32_t>> paths_;  // per node that was run: slots of its ancestors and itself
   std::vector<LongspecRow> rows_;

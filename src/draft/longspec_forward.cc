@@ -111,7 +111,8 @@ Result<int> LongspecForward::Extend(std::span<const int32_t> committed) {
       rows.push_back({.token = committed[Z(p)], .position = p});
     }
     LS_TRY(Embed(rows));
-    PlaceKeys();
+    self_places_.clear();
+    PlaceKeys(rows, &self_places_);
     target_.team->Run(
         [&](ThreadTeam::Worker& worker) { StoreKeys(worker, work_, SelfOf(*model_), self_places_, 0); });
   }
@@ -125,37 +126,44 @@ void LongspecForward::ReserveSlots(int n_slots) {
   tree_span_.chunks = tree_writer_.chunks = tree_bases_.data();
 }
 
-Status LongspecForward::Run(std::span<const LongspecRow> rows, const KvSpan& target, int k,
-                            std::vector<std::vector<TokenScore>>& next) try {
-  next.resize(rows.size());
-  for (size_t begin = 0; begin < rows.size(); begin += Z(kMaxRows)) {
-    const size_t n = std::min(Z(kMaxRows), rows.size() - begin);
-    LS_TRY(RunPass(rows.subspan(begin, n), target, k, std::span(next).subspan(begin, n)));
-  }
-  return {};
-} catch (const std::bad_alloc&) {
-  return ResourceExhausted("no memory for a draft of " + std::to_string(rows.size()) + " rows");
+MeetingRows::Key LongspecRows::key() const { return {.model = forward->model()}; }
+
+Status LongspecRows::Run(std::span<MeetingRows* const> together) {
+  return LongspecForward::RunTogether(AsOne<LongspecRows>(together));
 }
 
-Status LongspecForward::RunPass(std::span<const LongspecRow> rows, const KvSpan& target, int k,
-                                std::span<std::vector<TokenScore>> next) {
+Status LongspecForward::RunTogether(std::span<LongspecRows* const> all) try {
+  return RunInPasses(all, Z(kMaxRows), [](std::span<const Piece> pieces) {
+    return pieces.front().of->forward->RunPass(pieces);
+  });
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory for drafts of " + std::to_string(all.size()) + " sequences");
+}
+
+Status LongspecForward::RunPass(std::span<const Piece> pieces) {
+  std::vector<LongspecRow> rows;
+  for (const Piece& piece : pieces) rows.insert(rows.end(), piece.rows().begin(), piece.rows().end());
   LS_TRY(Embed(rows));
-  PlanAttention(target);
+  PlanAttention(pieces);
+  next_.resize(rows.size());
+  const int k = MostWanted(pieces);
   target_.team->Run([&](ThreadTeam::Worker& worker) {
     AddAttention(worker, work_, SelfOf(*model_), self_places_, 0, self_);
     AddAttention(worker, work_, CrossOf(*model_), cross_places_, 0, cross_);
     AddMlp(worker, work_, MlpOf(*model_), n_rows());
-    Head(worker, k, next);
+    Head(worker, k, next_);
   });
+  HandOut(pieces, std::span(next_));
   return {};
 }
 
-// What each row sees. A node comes after the last committed token, which is the root and in the ring as well.
-// Ring and path together reach back as far as the window: position - window.
-void LongspecForward::PlanAttention(const KvSpan& target) {
+// What each of its rows sees. A node comes after the last committed token, which is the root and in the ring
+// as well. Ring and path together reach back as far as the window: position - window.
+void LongspecForward::ViewRows(std::span<const LongspecRow> rows, const KvSpan& target,
+                               std::vector<AttentionSegment>* self, std::vector<AttentionSegment>* cross) {
   self_views_.clear();
   int n_slots = 0;
-  for (const LongspecRow& row : rows_) {
+  for (const LongspecRow& row : rows) {
     const int end = std::min(row.position + 1, ring_end_);
     const size_t n_path = std::min(row.path.size(), Z(model_->window) + 1);
     self_views_.push_back({.begin = std::clamp(row.position - model_->window, 0, end),
@@ -163,19 +171,29 @@ void LongspecForward::PlanAttention(const KvSpan& target) {
                            .tail = row.path.last(n_path)});
     for (const int32_t slot : row.path) n_slots = std::max(n_slots, slot + 1);
   }
-  cross_views_.assign(rows_.size(), {.begin = 0, .end = target.n_committed});
+  cross_views_.assign(rows.size(), {.begin = 0, .end = target.n_committed});
   ReserveSlots(n_slots);
-  const AttentionSegment self = {.stored = ring_span_,
-                                 .n_ring_chunks = n_ring_chunks(),
-                                 .tail = tree_span_,
-                                 .tail_begin = 0,
-                                 .tail_end = n_slots,
-                                 .rows = self_views_};
-  const AttentionSegment cross = {.stored = target, .rows = cross_views_};
-  self_.Plan({&self, 1});
-  cross_.Plan({&cross, 1});
-  PlaceKeys();
+  self->push_back({.stored = ring_span_,
+                   .n_ring_chunks = n_ring_chunks(),
+                   .tail = tree_span_,
+                   .tail_begin = 0,
+                   .tail_end = n_slots,
+                   .rows = self_views_});
+  cross->push_back({.stored = target, .rows = cross_views_});
+}
+
+void LongspecForward::PlanAttention(std::span<const Piece> pieces) {
+  self_segments_.clear();
+  cross_segments_.clear();
+  self_places_.clear();
   cross_places_.clear();
+  for (const Piece& piece : pieces) {
+    LongspecForward& own = *piece.of->forward;
+    own.ViewRows(piece.rows(), piece.of->target, &self_segments_, &cross_segments_);
+    own.PlaceKeys(piece.rows(), &self_places_);
+  }
+  self_.Plan(self_segments_);
+  cross_.Plan(cross_segments_);
   for (int r = 0; r < n_rows(); ++r) {
     self_places_[Z(r)].query = self_.Place(r);
     cross_places_.push_back({.query = cross_.Place(r)});
@@ -183,12 +201,11 @@ void LongspecForward::PlanAttention(const KvSpan& target) {
 }
 
 // Keys and values go into the ring or the tree.
-void LongspecForward::PlaceKeys() {
-  self_places_.clear();
-  for (const LongspecRow& row : rows_) {
+void LongspecForward::PlaceKeys(std::span<const LongspecRow> rows, std::vector<RowPlace>* places) const {
+  for (const LongspecRow& row : rows) {
     const bool in_ring = row.slot < 0;
-    self_places_.push_back({.to = in_ring ? &ring_writer_ : &tree_writer_,
-                            .slot = in_ring ? row.position % (n_ring_chunks() * kKvChunk) : row.slot});
+    places->push_back({.to = in_ring ? &ring_writer_ : &tree_writer_,
+                       .slot = in_ring ? row.position % (n_ring_chunks() * kKvChunk) : row.slot});
   }
 }
 

@@ -15,6 +15,8 @@
 #include "attention/attention.h"
 #include "base/aligned_buffer.h"
 #include "draft/longspec_model.h"
+#include "draft/pass_meeting.h"
+#include "draft/row_pieces.h"
 #include "draft/tree_growth.h"
 #include "model/block.h"
 #include "model/rope.h"
@@ -29,6 +31,26 @@ struct LongspecRow {
   int position = 0;               // absolute
   int slot = -1;                  // of the tree, where its keys and values go; -1: a committed token
   std::span<const int32_t> path;  // slots of its ancestors in depth order, then its own; empty: committed
+};
+
+class LongspecForward;
+
+// Rows to run, which must see nothing that has not been run, and do not see each other; the k most probable
+// tokens after each go to `next`. `target` is the target's last layer, or the draft's own keys of the
+// target's states: committed positions, and nothing else of it, are read. All borrowed.
+struct LongspecRows final : MeetingRows {
+  LongspecRows(LongspecForward* of, std::span<const LongspecRow> some, const KvSpan& keys, int n_best,
+               std::vector<std::vector<TokenScore>>* to)
+      : forward(of), rows(some), target(keys), k(n_best), next(to) {}
+
+  Key key() const override;
+  Status Run(std::span<MeetingRows* const> together) override;
+
+  LongspecForward* forward;
+  std::span<const LongspecRow> rows;
+  KvSpan target;
+  int k;
+  std::vector<std::vector<TokenScore>>* next;
 };
 
 class LongspecForward {
@@ -47,12 +69,17 @@ class LongspecForward {
   // computed again. Returns how many tokens were.
   Result<int> Extend(std::span<const int32_t> committed);
 
-  // The k most probable tokens after each row, which must see nothing that has not been run. `target` is the
-  // target's last layer, or the draft's own keys of the target's states: committed positions, and nothing
-  // else of it, are read. REQUIRES: Extend has been called for all committed tokens; rows of one call do not
-  // see each other.
+  // Rows of several sequences' drafts of one model in as few passes as hold them. REQUIRES: Extend has been
+  // called for all committed tokens of each.
+  static Status RunTogether(std::span<LongspecRows* const> all);
+  // Those of this one alone.
   Status Run(std::span<const LongspecRow> rows, const KvSpan& target, int k,
-             std::vector<std::vector<TokenScore>>& next);
+             std::vector<std::vector<TokenScore>>& next) {
+    LongspecRows own(this, rows, target, k, &next);
+    LongspecRows* const alone = &own;
+    return RunTogether({&alone, 1});
+  }
+  const LongspecModel* model() const { return model_.get(); }
 
   // For tests: the logits of the last pass, (rows of it, n_logits).
   const float* logits() const { return logits_.as<float>(); }
@@ -68,10 +95,14 @@ class LongspecForward {
 
   Status Embed(std::span<const LongspecRow> rows);
   void ReserveSlots(int n_slots);
-  Status RunPass(std::span<const LongspecRow> rows, const KvSpan& target, int k,
-                 std::span<std::vector<TokenScore>> next);
-  void PlanAttention(const KvSpan& target);
-  void PlaceKeys();
+  using Piece = RowPiece<LongspecRows>;
+
+  // In this one's workspace.
+  Status RunPass(std::span<const Piece> pieces);
+  void PlanAttention(std::span<const Piece> pieces);
+  void ViewRows(std::span<const LongspecRow> rows, const KvSpan& target, std::vector<AttentionSegment>* self,
+                std::vector<AttentionSegment>* cross);
+  void PlaceKeys(std::span<const LongspecRow> rows, std::vector<RowPlace>* places) const;
   void Head(ThreadTeam::Worker& worker, int k, std::span<std::vector<TokenScore>> next);
 
   const std::shared_ptr<const LongspecModel> model_;
@@ -87,7 +118,9 @@ class LongspecForward {
 
   // Of one pass.
   std::vector<LongspecRow> rows_;
-  std::vector<RowView> self_views_, cross_views_;
+  std::vector<RowView> self_views_, cross_views_;  // of its own rows
+  std::vector<AttentionSegment> self_segments_, cross_segments_;
+  std::vector<std::vector<TokenScore>> next_;
   std::vector<RowPlace> self_places_, cross_places_;
   AttentionPlan self_, cross_;
   Workspace work_;

@@ -65,8 +65,9 @@ class MedusaDrafter final : public Drafter, private HeadGrowth {
     if (read_.size() + 1 != committed.size()) return {};  // the last state was not computed while it read
     GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
     const auto n_heads = static_cast<int>(model_->heads.size());
-    return GrowTree(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, n_heads)},
-                    guided, tree);
+    return GrowTreeNow(shape_,
+                       {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, n_heads)},
+                       guided, tree);
   }
 
   Status Read(const CommittedRows& rows) override {

@@ -121,8 +121,8 @@ TEST(Mixture, LearnsOnlyFromWhatCame) {
 // A model that says how deep it was asked.
 class DeepTable final : public GrowthModel {
  public:
-  Status Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
-                std::vector<std::vector<TokenScore>>& next) override {
+  DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                   std::vector<std::vector<TokenScore>>& next) override {
     levels = std::max(levels, nodes[static_cast<size_t>(which[0])].depth + 1);
     return table_.Expand(nodes, which, k, next);
   }
@@ -145,7 +145,7 @@ TEST(Mixture, DeepLevelsAreTheAdvisers) {
         .max_nodes = 8, .max_depth = 4, .max_levels = max_levels, .mixture = &mixture};
     DeepTable model;
     GuidedGrowth guided(model, budget, kDiceOfModels, text);
-    EXPECT_TRUE(GrowTree(shape, budget, guided, tree).ok());
+    EXPECT_TRUE(GrowTreeNow(shape, budget, guided, tree).ok());
     EXPECT_EQ(tree.max_depth(), 4);
     EXPECT_EQ(model.levels, std::min(max_levels, 4));
   }

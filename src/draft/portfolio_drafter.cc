@@ -12,18 +12,18 @@
 #include <optional>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/status_macros.h"
 #include "draft/asking_gain.h"
 #include "draft/draft_models.h"
 #include "draft/mixture.h"
+#include "draft/pass_meeting.h"
 #include "draft/registry.h"
 #include "draft/tree_merge.h"
 
 namespace longspec {
 namespace {
 
-class PortfolioDrafter final : public Drafter {
+class PortfolioDrafter final : public MeetingDrafter {
  public:
   PortfolioDrafter(std::string name, std::vector<std::unique_ptr<Drafter>> members)
       : name_(std::move(name)), members_(std::move(members)) {
@@ -49,7 +49,8 @@ class PortfolioDrafter final : public Drafter {
     return {};
   }
 
-  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
+  DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
+                  PassMeeting& meeting) override {
     DraftBudget own = budget;
     mixer_ = kNobody;
     if (mixture_) {
@@ -64,29 +65,29 @@ class PortfolioDrafter final : public Drafter {
     bool any_dear = false;
     for (size_t i = 0; i < members_.size(); ++i) {
       any_dear = any_dear || dear(i);
-      if (!dear(i)) LS_TRY(Ask(i, own, committed));
+      if (!dear(i)) LS_CO_TRY(co_await Ask(i, own, committed, meeting));
     }
     Merge(budget, tree);
-    if (!any_dear) return {};
+    if (!any_dear) co_return Status();
     double expected = 0;
     for (const TreeNode& node : tree.nodes().subspan(1)) expected += static_cast<double>(node.score);
     own.max_levels = budget.asking->Levels(expected, budget.token_ms, budget.max_depth);
-    if (own.max_levels == 0) return {};
+    if (own.max_levels == 0) co_return Status();
     asked_ = Asked{.gain = budget.asking,
                    .at = committed.size(),
                    .expected = expected,
                    .levels = own.max_levels,
                    .is_dear = {},
                    .without = tree};
-    const double start = NowMs();
+    const double start = meeting.Ms();
     for (size_t i = 0; i < members_.size(); ++i) {
       asked_->is_dear.push_back(dear(i));
-      if (asked_->is_dear.back()) LS_TRY(Ask(i, own, committed));
+      if (asked_->is_dear.back()) LS_CO_TRY(co_await Ask(i, own, committed, meeting));
     }
-    asked_->ms = NowMs() - start;
+    asked_->ms = meeting.Ms() - start;
     tree = TokenTree(committed.back());
     Merge(budget, tree);
-    return {};
+    co_return Status();
   }
 
   // Of the first member that has one: only draft models do, and there is one of them.
@@ -165,12 +166,13 @@ class PortfolioDrafter final : public Drafter {
     double ms = 0;
   };
 
-  Status Ask(size_t member, const DraftBudget& budget, std::span<const int32_t> committed) {
-    const double start = NowMs();
-    LS_TRY(members_[member]->Propose(budget, committed, proposals_[member]));
+  DraftTask Ask(size_t member, const DraftBudget& budget, std::span<const int32_t> committed,
+                PassMeeting& meeting) {
+    const double start = meeting.Ms();
+    LS_CO_TRY(co_await members_[member]->Draft(budget, committed, proposals_[member], meeting));
     if (mixer_ == kNobody && mixture_ && mixture_->used()) mixer_ = member;
-    if (budget.asking != nullptr) budget.asking->Took(member, NowMs() - start);
-    return {};
+    if (budget.asking != nullptr) budget.asking->Took(member, meeting.Ms() - start);
+    co_return Status();
   }
 
   // Of what was proposed so far.

@@ -106,7 +106,7 @@ class TokenswiftExtension final : public DraftExtension {
     TokenTree& by_heads = trees->emplace_back(text.back());
     heads_.Begin(pass.hidden[0] + Z(row) * Z(heads_.width()));
     GuidedGrowth guided(heads_, budget, kDiceOfModels, text);
-    LS_TRY(GrowTree(
+    LS_TRY(GrowTreeNow(
         shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, heads_.n_heads())},
         guided, by_heads));
     TokenTree& by_ngrams = trees->emplace_back(text.back());

@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/size.h"
-#include "base/status_macros.h"
 
 namespace longspec {
 namespace {
@@ -17,11 +16,11 @@ class Growth {
   Growth(const DraftBudget& budget, GrowthModel& model, GrowthReport* report)
       : max_nodes_(budget.max_nodes), max_depth_(budget.max_depth), model_(model), report_(report) {}
 
-  Status Beam(const std::vector<int>& widths);
-  Status BestFirst(int max_depth);
-  Status OptTree(const TreeShape& shape);
-  Status Eagle2(const TreeShape& shape);
-  Status Static(const std::vector<std::vector<int>>& paths);
+  DraftTask Beam(const std::vector<int>& widths);
+  DraftTask BestFirst(int max_depth);
+  DraftTask OptTree(const TreeShape& shape);
+  DraftTask Eagle2(const TreeShape& shape);
+  DraftTask Static(const std::vector<std::vector<int>>& paths);
   void Cut(TokenTree& tree) const;
   void SetRoot(int32_t token) { nodes_.push_back({.token = token}); }
   int n_candidates() const { return static_cast<int>(nodes_.size()) - 1; }
@@ -38,7 +37,7 @@ class Growth {
   // Of the newest level, those whose children may yet be among the best: a child scores no more than its
   // parent and loses ties, so it must beat the last of the best as they are now.
   std::vector<int32_t> Promising() const;
-  Status AddLevel(const std::vector<int32_t>& parents, int width);
+  DraftTask AddLevel(const std::vector<int32_t>& parents, int width);
   std::vector<double> BestScores() const;  // of the max_nodes_ best, descending
 
   const int max_nodes_, max_depth_;
@@ -75,8 +74,8 @@ std::vector<int32_t> Growth::Promising() const {
 }
 
 // The `width` best children of `parents`, exactly: the best of all lie among the best `width` of each.
-Status Growth::AddLevel(const std::vector<int32_t>& parents, int width) {
-  LS_TRY(model_.Expand(nodes_, parents, width, next_));
+DraftTask Growth::AddLevel(const std::vector<int32_t>& parents, int width) {
+  LS_CO_TRY(co_await model_.Expand(nodes_, parents, width, next_));
   LS_CHECK(next_.size() == parents.size());
   if (report_ != nullptr) report_->rows.push_back(static_cast<int>(parents.size()));
   candidates_.clear();
@@ -94,37 +93,38 @@ Status Growth::AddLevel(const std::vector<int32_t>& parents, int width) {
   for (const Candidate& c : candidates_) {
     nodes_.push_back({c.token, c.parent, nodes_[Z(c.parent)].depth + 1, c.log_prob});
   }
-  return {};
+  co_return Status();
 }
 
-Status Growth::Beam(const std::vector<int>& widths) {
+DraftTask Growth::Beam(const std::vector<int>& widths) {
   const size_t n_levels = std::min(widths.size(), Z(max_depth_));
   for (size_t level = 0; level < n_levels; ++level) {
     const std::vector<int32_t> parents = level == 0 ? Newest() : Promising();
     if (parents.empty()) break;
     // No more than the budget can be among the best.
-    LS_TRY(AddLevel(parents, std::min(widths[level], max_nodes_)));
+    LS_CO_TRY(co_await AddLevel(parents, std::min(widths[level], max_nodes_)));
   }
-  return {};
+  co_return Status();
 }
 
 // Exactly the best nodes of the model's whole tree down to max_depth: a node is run if it is among the best
 // of those known when its level is, and it stays among them or none of its children would be.
-Status Growth::BestFirst(int max_depth) {
+DraftTask Growth::BestFirst(int max_depth) {
   const int n_levels = std::min(max_depth, max_depth_);
   for (int level = 0; level < n_levels; ++level) {
     const std::vector<int32_t> parents = level == 0 ? Newest() : Promising();
     if (parents.empty()) break;
-    LS_TRY(AddLevel(parents, max_nodes_));
+    LS_CO_TRY(co_await AddLevel(parents, max_nodes_));
   }
-  return {};
+  co_return Status();
 }
 
 // OPT-Tree (arXiv 2406.17276) as released, but that nothing is run in vain: neither the level that is created
 // only to be left out of the choice (with use_last_level it is, and takes part), nor nodes that cannot have a
 // child among the best. The tree is the same.
-Status Growth::OptTree(const TreeShape& shape) {
-  LS_TRY(AddLevel(Newest(), max_nodes_));
+DraftTask Growth::OptTree(const TreeShape& shape) {
+  const std::vector<int32_t> root = Newest();
+  LS_CO_TRY(co_await AddLevel(root, max_nodes_));
   double before = 0.0;
   for (int n_levels = 1;; ++n_levels) {
     double expected = 0.0;
@@ -132,10 +132,10 @@ Status Growth::OptTree(const TreeShape& shape) {
     if (report_ != nullptr) report_->expected.push_back(expected);
     const bool go_on = expected - before > shape.threshold && n_levels + 1 < shape.max_depth;
     const bool may_add = n_levels < max_depth_ && n_levels < shape.max_depth;
-    if (!may_add || (!go_on && !shape.use_last_level)) return {};
+    if (!may_add || (!go_on && !shape.use_last_level)) co_return Status();
     const std::vector<int32_t> parents = Promising();
-    if (!parents.empty()) LS_TRY(AddLevel(parents, max_nodes_));
-    if (!go_on) return {};
+    if (!parents.empty()) LS_CO_TRY(co_await AddLevel(parents, max_nodes_));
+    if (!go_on) co_return Status();
     before = expected;
   }
 }
@@ -143,11 +143,11 @@ Status Growth::OptTree(const TreeShape& shape) {
 // EAGLE-2 (arXiv 2406.16858; eagle.md 4) as released: K children of each of the K best of the last level, all
 // of them candidates; ties go to the candidate found first. As above, what cannot have a child in the tree is
 // not run.
-Status Growth::Eagle2(const TreeShape& shape) {
+DraftTask Growth::Eagle2(const TreeShape& shape) {
   const int n_levels = std::min(shape.n_loops + 1, max_depth_);
   std::vector<int32_t> beam = Newest();
   for (int level = 0; level < n_levels && !beam.empty(); ++level) {
-    LS_TRY(model_.Expand(nodes_, beam, shape.top_k, next_));
+    LS_CO_TRY(co_await model_.Expand(nodes_, beam, shape.top_k, next_));
     LS_CHECK(next_.size() == beam.size());
     if (report_ != nullptr) report_->rows.push_back(static_cast<int>(beam.size()));
     level_begin_ = nodes_.size();
@@ -163,12 +163,12 @@ Status Growth::Eagle2(const TreeShape& shape) {
                      [&](int32_t a, int32_t b) { return nodes_[Z(a)].log_prob > nodes_[Z(b)].log_prob; });
     if (beam.size() > Z(shape.top_k)) beam.resize(Z(shape.top_k));
   }
-  return {};
+  co_return Status();
 }
 
 // The same ranks every round, whatever their probabilities; a rank the model does not offer leaves its part
 // of the tree out.
-Status Growth::Static(const std::vector<std::vector<int>>& paths) {
+DraftTask Growth::Static(const std::vector<std::vector<int>>& paths) {
   std::vector<int32_t> placed(paths.size(), -1);  // the node of each path
   const auto parent_of = [&](const std::vector<int>& path) {
     if (path.size() == 1) return 0;
@@ -186,8 +186,8 @@ Status Growth::Static(const std::vector<std::vector<int>>& paths) {
       n_ranks = std::max(n_ranks, paths[end].back() + 1);
       if (parents.empty() || parents.back() != parent) parents.push_back(parent);
     }
-    if (parents.empty()) return {};
-    LS_TRY(model_.Expand(nodes_, parents, n_ranks, next_));
+    if (parents.empty()) co_return Status();
+    LS_CO_TRY(co_await model_.Expand(nodes_, parents, n_ranks, next_));
     if (report_ != nullptr) report_->rows.push_back(static_cast<int>(parents.size()));
     for (size_t i = begin; i < end; ++i) {
       const int32_t parent = parent_of(paths[i]);
@@ -202,7 +202,7 @@ Status Growth::Static(const std::vector<std::vector<int>>& paths) {
           {next[rank].token, parent, before.depth + 1, before.log_prob + std::min(next[rank].log_prob, 0.0)});
     }
   }
-  return {};
+  co_return Status();
 }
 
 void Growth::Cut(TokenTree& tree) const {
@@ -222,36 +222,40 @@ void Growth::Cut(TokenTree& tree) const {
   }
 }
 
-}  // namespace
-
-Status GrowTree(const TreeShape& shape, const DraftBudget& budget, GrowthModel& model, TokenTree& tree,
-                GrowthReport* report) {
+DraftTask Grow(const TreeShape& shape, DraftBudget budget, GrowthModel& model, TokenTree& tree,
+               GrowthReport* report) {
   LS_CHECK(tree.size() == 1);
-  if (budget.max_nodes <= 0 || budget.max_depth <= 0) return {};
-  DraftBudget most = budget;
-  if (shape.kind == TreeShape::Kind::kEagle2) most.max_nodes = std::min(most.max_nodes, shape.total);
-  Growth growth(most, model, report);
+  if (budget.max_nodes <= 0 || budget.max_depth <= 0) co_return Status();
+  if (shape.kind == TreeShape::Kind::kEagle2) budget.max_nodes = std::min(budget.max_nodes, shape.total);
+  Growth growth(budget, model, report);
   growth.SetRoot(tree.node(0).token);
   switch (shape.kind) {
     case TreeShape::Kind::kBeam:
-      LS_TRY(growth.Beam(shape.widths));
+      LS_CO_TRY(co_await growth.Beam(shape.widths));
       break;
     case TreeShape::Kind::kBestFirst:
-      LS_TRY(growth.BestFirst(shape.max_depth));
+      LS_CO_TRY(co_await growth.BestFirst(shape.max_depth));
       break;
     case TreeShape::Kind::kOptTree:
-      LS_TRY(growth.OptTree(shape));
+      LS_CO_TRY(co_await growth.OptTree(shape));
       break;
     case TreeShape::Kind::kEagle2:
-      LS_TRY(growth.Eagle2(shape));
+      LS_CO_TRY(co_await growth.Eagle2(shape));
       break;
     case TreeShape::Kind::kStatic:
-      LS_TRY(growth.Static(shape.paths));
+      LS_CO_TRY(co_await growth.Static(shape.paths));
       break;
   }
   if (report != nullptr) report->n_candidates = growth.n_candidates();
   growth.Cut(tree);
-  return {};
+  co_return Status();
+}
+
+}  // namespace
+
+DraftTask GrowTree(const TreeShape& shape, const DraftBudget& budget, GrowthModel& model, TokenTree& tree,
+                   GrowthReport* report) {
+  return Grow(shape, budget, model, tree, report);
 }
 
 }  // namespace longspec

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "draft/draft_task.h"
 #include "draft/drafter.h"
 #include "draft/tree_shape.h"
 #include "tree/token_tree.h"
@@ -35,8 +36,8 @@ class GrowthModel {
   // For each of `which` (nodes of one depth, each named once in a tree's life, their parents before them):
   // its k most probable next tokens by descending probability, equal ones by ascending token; fewer if there
   // are fewer. `next` has one entry per node of `which`.
-  virtual Status Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
-                        std::vector<std::vector<TokenScore>>& next) = 0;
+  virtual DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                           std::vector<std::vector<TokenScore>>& next) = 0;
 };
 
 // What growing took, for tests and reports.
@@ -47,7 +48,12 @@ struct GrowthReport {
 };
 
 // Adds to `tree`, which holds its root. An error of the model leaves the tree as it was.
-Status GrowTree(const TreeShape& shape, const DraftBudget& budget, GrowthModel& model, TokenTree& tree,
-                GrowthReport* report = nullptr);
+DraftTask GrowTree(const TreeShape& shape, const DraftBudget& budget, GrowthModel& model, TokenTree& tree,
+                   GrowthReport* report = nullptr);
+// Of a model that never waits.
+inline Status GrowTreeNow(const TreeShape& shape, const DraftBudget& budget, GrowthModel& model,
+                          TokenTree& tree, GrowthReport* report = nullptr) {
+  return RunNow(GrowTree(shape, budget, model, tree, report));
+}
 
 }  // namespace longspec

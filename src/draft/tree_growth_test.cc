@@ -32,7 +32,7 @@ TreeShape Opt(double threshold, int depth = 10, bool last = false) {
 TokenTree Grow(const TreeShape& shape, const DraftBudget& budget, TableModel& model,
                GrowthReport* report = nullptr) {
   TokenTree tree(77);
-  const Status status = GrowTree(shape, budget, model, tree, report);
+  const Status status = GrowTreeNow(shape, budget, model, tree, report);
   EXPECT_TRUE(status.ok()) << status.message();
   return tree;
 }
@@ -238,7 +238,7 @@ TEST(StaticTree, HasTheNodesOfItsPaths) {
   TokenTree tree(0);
   TableModel model(d);
   GrowthReport report;
-  ASSERT_TRUE(GrowTree(*shape, {.max_nodes = 100, .max_depth = 10}, model, tree, &report).ok());
+  ASSERT_TRUE(GrowTreeNow(*shape, {.max_nodes = 100, .max_depth = 10}, model, tree, &report).ok());
   EXPECT_THAT(report.rows, ElementsAre(1, 2, 1));
   std::map<Path, double> expected;
   for (const std::vector<int>& ranks : shape->paths) {
@@ -262,12 +262,12 @@ TEST(StaticTree, HasTheNodesOfItsPaths) {
   // The budget takes the most probable of them, a depth its levels, and ranks beyond the vocabulary are left
   // out.
   TokenTree few(0), flat(0), missing(0);
-  ASSERT_TRUE(GrowTree(*shape, {.max_nodes = 3, .max_depth = 10}, model, few).ok());
+  ASSERT_TRUE(GrowTreeNow(*shape, {.max_nodes = 3, .max_depth = 10}, model, few).ok());
   ExpectSamePaths(few, BestOf(expected, 3));
-  ASSERT_TRUE(GrowTree(*shape, {.max_nodes = 100, .max_depth = 1}, model, flat).ok());
+  ASSERT_TRUE(GrowTreeNow(*shape, {.max_nodes = 100, .max_depth = 1}, model, flat).ok());
   EXPECT_EQ(flat.size(), 3);
   const auto wide = ParseTreeShape("[[0],[9],[9,0],[9,0,0],[0,0]]");
-  ASSERT_TRUE(GrowTree(*wide, {.max_nodes = 100, .max_depth = 10}, model, missing).ok());
+  ASSERT_TRUE(GrowTreeNow(*wide, {.max_nodes = 100, .max_depth = 10}, model, missing).ok());
   EXPECT_EQ(missing.size(), 3);
 }
 
@@ -361,7 +361,7 @@ TEST(Growth, ErrorsOfTheModelLeaveTheTree) {
       TableModel model(Random(5, 1));
       model.calls_before_failure = calls;
       TokenTree tree(1);
-      EXPECT_EQ(GrowTree(shape, kPlenty, model, tree).code(), StatusCode::kIo);
+      EXPECT_EQ(GrowTreeNow(shape, kPlenty, model, tree).code(), StatusCode::kIo);
       EXPECT_EQ(tree.size(), 1);
     }
   }

@@ -17,6 +17,8 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/status_macros.h"
+#include "draft/draft_files.h"
+#include "draft/registry.h"
 #include "eval/eta.h"
 #include "eval/lines.h"
 #include "eval/prompts.h"
@@ -255,9 +257,7 @@ class Evaluation {
 
   Status RunPrompt(const EvalPrompt& prompt, std::vector<Cell>& cells) {
     LS_ASSIGN(const std::unique_ptr<Session> session, engine_.NewSession());
-    // A draft that reads the prompt's hidden states does it here, for the sessions that are forked.
-    const bool has_draft = !options_.speculation.draft_model.empty();
-    GenerationRequest warm_up = Request(prompt, 0.0, has_draft ? "auto@fixed" : "none");
+    LS_ASSIGN(GenerationRequest warm_up, WarmUp(prompt));
     warm_up.n_predict = 1;
     LS_ASSIGN(const GenerationResult first, Generate(*session, warm_up));
     std::vector<int32_t> tokens = session->tokens();
@@ -272,6 +272,19 @@ class Evaluation {
       LS_TRY(RunTogether(prompt, *session, temperature, first.timings.prompt_ms, together));
     }
     return {};
+  }
+
+  // A draft that reads the prompt's hidden states does it here, for the sessions that are forked. Those that
+  // "auto" does not take read none.
+  Result<GenerationRequest> WarmUp(const EvalPrompt& prompt) const {
+    const std::string& draft = options_.speculation.draft_model;
+    const DrafterEntry* reader = nullptr;
+    if (!draft.empty()) {
+      DraftFiles files;
+      LS_ASSIGN(const std::string architecture, files.Architecture(draft));
+      reader = FindReader(architecture);
+    }
+    return Request(prompt, 0.0, reader != nullptr && reader->in_auto != nullptr ? "auto@fixed" : "none");
   }
 
   // A prompt being continued by one method, in a session of its own.

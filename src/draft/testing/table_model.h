@@ -20,8 +20,8 @@ class TableModel final : public GrowthModel {
  public:
   explicit TableModel(Distribution distribution) : distribution_(std::move(distribution)) {}
 
-  Status Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
-                std::vector<std::vector<TokenScore>>& next) override {
+  DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                   std::vector<std::vector<TokenScore>>& next) override {
     if (calls_before_failure >= 0 && calls_before_failure-- == 0) return IoError("the table failed");
     next.assign(which.size(), {});
     for (size_t i = 0; i < which.size(); ++i) {

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft/pass_meeting.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/size.h"
+
+namespace longspec {
+
+bool PassMeeting::Turn::await_ready() {
+  if (meeting_->several_) return false;
+  ++meeting_->n_passes_;
+  status_ = rows_->Run({&rows_, 1});
+  return true;
+}
+
+void PassMeeting::Turn::await_suspend(std::coroutine_handle<> draft) {
+  meeting_->waiting_.push_back({this, draft, meeting_->now_});
+}
+
+double PassMeeting::Ms() const {
+  if (now_ < 0) return NowMs();
+  const Clock& clock = clocks_[Z(now_)];
+  return clock.ms + NowMs() - clock.since;
+}
+
+template <typename Step>
+void PassMeeting::Clocked(int who, const Step& step) {
+  now_ = who;
+  clocks_[Z(who)].since = NowMs();
+  step();
+  clocks_[Z(who)].ms += NowMs() - clocks_[Z(who)].since;
+  now_ = -1;
+}
+
+// One pass of those that wait for what the first waits for.
+void PassMeeting::RunFirst() {
+  const MeetingRows::Key key = waiting_.front().turn->rows_->key();
+  const auto others =
+      std::ranges::stable_partition(waiting_, [&](const Waiting& w) { return w.turn->rows_->key() == key; });
+  std::vector<Waiting> met(waiting_.begin(), others.begin());
+  waiting_.erase(waiting_.begin(), others.begin());
+  std::vector<MeetingRows*> rows;
+  for (const Waiting& w : met) rows.push_back(w.turn->rows_);
+  ++n_passes_;
+  const double start = NowMs();
+  const Status status = rows.front()->Run(rows);
+  const double ms = (NowMs() - start) / static_cast<double>(met.size());
+  for (const Waiting& w : met) {
+    clocks_[Z(w.who)].ms += ms;
+    w.turn->status_ = status;
+    Clocked(w.who, [&] { w.draft.resume(); });
+  }
+}
+
+void PassMeeting::Run(int n, const std::function<DraftTask(int)>& begin,
+                      const std::function<void(int, DraftTask&, double)>& end) {
+  several_ = n > 1;
+  waiting_.clear();
+  n_passes_ = 0;
+  clocks_.assign(Z(n), {});
+  std::vector<DraftTask> drafts(Z(n));
+  for (int i = 0; i < n; ++i) {
+    Clocked(i, [&] {
+      drafts[Z(i)] = begin(i);
+      drafts[Z(i)].Start();
+    });
+  }
+  while (!waiting_.empty()) RunFirst();
+  for (int i = 0; i < n; ++i) end(i, drafts[Z(i)], clocks_[Z(i)].ms);
+}
+
+}  // namespace longspec

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whose passes are run together, and that drafts are the same whoever else drafts: scores compared to the
+// bit.
+#include "draft/pass_meeting.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <new>
+#include <thread>
+
+#include "base/size.h"
+#include "decode/batch_decoder.h"
+#include "decode/policy.h"
+#include "draft/draft_models.h"
+#include "draft/testing/eagle_scene.h"
+#include "sampling/sampler.h"
+
+namespace longspec::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::Ge;
+using ::testing::Lt;
+
+constexpr auto kPassTime = std::chrono::milliseconds(20);
+
+// Passes that only say who was in them.
+struct Log {
+  std::vector<std::vector<char>> passes;
+  Status result;
+  std::chrono::milliseconds time{0};
+};
+
+struct NamedRows final : MeetingRows {
+  NamedRows(Log* to, char who, const void* of, int of_form = 0)
+      : log(to), name(who), model(of), form(of_form) {}
+  Key key() const override { return {.model = model, .form = form}; }
+  Status Run(std::span<MeetingRows* const> together) override {
+    std::this_thread::sleep_for(log->time);
+    log->passes.emplace_back();
+    for (MeetingRows* const rows : together)
+      log->passes.back().push_back(static_cast<NamedRows*>(rows)->name);
+    return log->result;
+  }
+  Log* log;
+  char name;
+  const void* model;
+  int form;
+};
+
+// So many passes of a model, one after the other.
+DraftTask Levels(PassMeeting& meeting, Log& log, char name, int n, const void* model, bool forms = false) {
+  for (int level = 0; level < n; ++level) {
+    NamedRows rows(&log, name, model, forms ? level : 0);
+    LS_CO_TRY(co_await meeting.Join(rows));
+  }
+  co_return Status();
+}
+
+struct Ended {
+  std::vector<Status> results;
+  std::vector<double> ms;
+};
+
+Ended RunAll(PassMeeting& meeting, int n, const std::function<DraftTask(int)>& begin) {
+  Ended ended;
+  meeting.Run(n, begin, [&](int, DraftTask& task, double ms) {
+    ended.results.push_back(task.Result());
+    ended.ms.push_back(ms);
+  });
+  return ended;
+}
+
+TEST(PassMeeting, RowsOfOneModelShareAPass) {
+  PassMeeting meeting;
+  Log log;
+  const Ended ended = RunAll(meeting, 3, [&](int i) {
+    return Levels(meeting, log, static_cast<char>('a' + i), std::array{3, 1, 2}[Z(i)], &log);
+  });
+  EXPECT_THAT(log.passes, ElementsAre(ElementsAre('a', 'b', 'c'), ElementsAre('a', 'c'), ElementsAre('a')));
+  EXPECT_EQ(meeting.n_passes(), 3);
+  for (const Status& result : ended.results) EXPECT_TRUE(result.ok());
+}
+
+TEST(PassMeeting, OtherModelsAndFormsHavePassesOfTheirOwn) {
+  PassMeeting meeting;
+  Log log;
+  const int other = 0;
+  RunAll(meeting, 4, [&](int i) {
+    return Levels(meeting, log, static_cast<char>('a' + i), 2,
+                  i % 2 == 0 ? &log : static_cast<const void*>(&other));
+  });
+  EXPECT_THAT(log.passes, ElementsAre(ElementsAre('a', 'c'), ElementsAre('b', 'd'), ElementsAre('a', 'c'),
+                                      ElementsAre('b', 'd')));
+  log.passes.clear();
+  RunAll(meeting, 2,
+         [&](int i) { return Levels(meeting, log, static_cast<char>('a' + i), 1 + i, &log, true); });
+  EXPECT_THAT(log.passes, ElementsAre(ElementsAre('a', 'b'), ElementsAre('b')));
+}
+
+TEST(PassMeeting, OneAloneDoesNotWait) {
+  PassMeeting meeting;
+  Log log;
+  EXPECT_TRUE(RunNow(Levels(meeting, log, 'x', 2, &log)).ok());
+  RunAll(meeting, 1, [&](int) { return Levels(meeting, log, 'a', 2, &log); });
+  EXPECT_EQ(log.passes.size(), 4U);
+}
+
+TEST(PassMeeting, AnErrorEndsThoseInThePassAndNobodyElse) {
+  PassMeeting meeting;
+  Log bad, good;
+  bad.result = IoError("the pass failed");
+  const Ended ended = RunAll(meeting, 4, [&](int i) -> DraftTask {
+    if (i == 3) return ResourceExhausted("never began");
+    return Levels(meeting, i == 1 ? good : bad, static_cast<char>('a' + i), 2, i == 1 ? &good : &bad);
+  });
+  EXPECT_EQ(ended.results[0].code(), StatusCode::kIo);
+  EXPECT_TRUE(ended.results[1].ok());
+  EXPECT_EQ(ended.results[2].code(), StatusCode::kIo);
+  EXPECT_EQ(ended.results[3].code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(bad.passes.size(), 1U);
+  EXPECT_EQ(good.passes.size(), 2U);
+}
+
+TEST(PassMeeting, WhatADraftThrowsIsThrownWhereItsResultIsTaken) {
+  PassMeeting meeting;
+  Log log;
+  const auto throws = [&]() -> DraftTask {
+    NamedRows rows(&log, 'a', &log);
+    LS_CO_TRY(co_await meeting.Join(rows));
+    throw std::bad_alloc();
+  };
+  int thrown = 0;
+  meeting.Run(
+      2, [&](int i) { return i == 0 ? throws() : Levels(meeting, log, 'b', 2, &log); },
+      [&](int i, DraftTask& task, double) {
+        try {
+          EXPECT_TRUE(task.Result().ok());
+          EXPECT_EQ(i, 1);
+        } catch (const std::bad_alloc&) {
+          EXPECT_EQ(i, 0);
+          ++thrown;
+        }
+      });
+  EXPECT_EQ(thrown, 1);
+}
+
+// What a pass takes is shared by those that were in it.
+TEST(PassMeeting, TimeIsShared) {
+  PassMeeting meeting;
+  Log log;
+  log.time = kPassTime;
+  double inside = 0;
+  const auto timed = [&]() -> DraftTask {
+    const double start = meeting.Ms();
+    LS_CO_TRY(co_await Levels(meeting, log, 'a', 1, &log));
+    inside = meeting.Ms() - start;
+    co_return Status();
+  };
+  const double pass = static_cast<double>(kPassTime.count());
+  const Ended ended =
+      RunAll(meeting, 2, [&](int i) { return i == 0 ? timed() : Levels(meeting, log, 'b', 2, &log); });
+  EXPECT_THAT(ended.ms[0], AllOf(Ge(pass / 2), Lt(ended.ms[1])));
+  EXPECT_GE(ended.ms[1], pass * 1.5);
+  EXPECT_GE(inside, pass / 2);
+  EXPECT_LE(inside, ended.ms[0]);
+}
+
+TEST(DraftTask, NobodyNeedsToRunIt) {
+  Log log;
+  PassMeeting meeting;
+  { const DraftTask dropped = Levels(meeting, log, 'a', 1, &log); }
+  EXPECT_TRUE(log.passes.empty());
+  EXPECT_TRUE(DraftTask().Result().ok());
+  DraftTask moved = Levels(meeting, log, 'a', 1, &log);
+  moved = DraftTask(IoError("other"));
+  EXPECT_EQ(moved.Result().code(), StatusCode::kIo);
+}
+
+// ---- Drafts of real kinds
+
+// Sequences of one target, which have read their texts, and their drafters.
+class Group {
+ public:
+  Group(TinyTarget* tiny, const SpeculationOptions& options, int n) : options_(options) {
+    for (int i = 0; i < n; ++i) {
+      auto one = std::make_unique<One>(*tiny, options, &models_, i);
+      BatchDecoder decoder(&tiny->target());
+      Turn turn{.sequence = &one->sequence, .max_rows = 64, .max_tokens = 1};
+      while (one->sequence.n_missing() > 1) {
+        turn.max_rows = std::min(64, one->sequence.n_missing() - 1);
+        EXPECT_TRUE(decoder.Run({&turn, 1}).ok() && turn.status.ok());
+      }
+      all_.push_back(std::move(one));
+    }
+  }
+
+  using Trees = std::vector<std::vector<TreeNode>>;
+
+  Trees Alone() const {
+    Trees trees;
+    for (const auto& one : all_) {
+      TokenTree tree(one->tokens.back());
+      EXPECT_TRUE(one->drafter->Propose(Budget(), one->tokens, tree).ok());
+      trees.emplace_back(tree.nodes().begin(), tree.nodes().end());
+    }
+    return trees;
+  }
+
+  Trees Together() {
+    std::vector<TokenTree> trees;
+    for (const auto& one : all_) trees.emplace_back(one->tokens.back());
+    const DraftBudget budget = Budget();
+    meeting.Run(
+        static_cast<int>(all_.size()),
+        [&](int i) { return all_[Z(i)]->drafter->Draft(budget, all_[Z(i)]->tokens, trees[Z(i)], meeting); },
+        [](int, DraftTask& task, double) { EXPECT_TRUE(task.Result().ok()); });
+    Trees all;
+    for (const TokenTree& tree : trees) all.emplace_back(tree.nodes().begin(), tree.nodes().end());
+    return all;
+  }
+
+  PassMeeting meeting;
+
+ private:
+  struct One {
+    One(const TinyTarget& tiny, const SpeculationOptions& options, DraftModels* models, int i)
+        : tokens(RandomTokens(20 + 90 * i, 5 + static_cast<uint64_t>(i))),
+          cache(tiny.NewCache(1000)),
+          policy(MakeFixedPolicy(options)),
+          sampler(*Sampler::Create({.seed = 1}, tiny.config.n_vocab)) {
+      auto made = MakeDrafter(
+          options,
+          {.target = &const_cast<TinyTarget&>(tiny).target(), .cache = cache.get(), .models = models});
+      EXPECT_TRUE(made.ok()) << made.status().message();
+      drafter = std::move(*made);
+      sequence.tokens = &tokens;
+      sequence.cache = cache.get();
+      sequence.drafter = drafter.get();
+      sequence.policy = policy.get();
+      sequence.sampler = &sampler;
+      sequence.Follow();
+    }
+    std::vector<int32_t> tokens;
+    std::unique_ptr<KvCache> cache;
+    std::unique_ptr<Policy> policy;
+    const Sampler sampler;
+    std::unique_ptr<Drafter> drafter;
+    Sequence sequence;
+  };
+
+  DraftBudget Budget() const { return {.max_nodes = options_.draft_n_max, .max_depth = 8}; }
+
+  const SpeculationOptions options_;
+  DraftModels models_;
+  std::vector<std::unique_ptr<One>> all_;
+};
+
+void ExpectSameTrees(const Group::Trees& some, const Group::Trees& others) {
+  ASSERT_EQ(some.size(), others.size());
+  for (size_t i = 0; i < some.size(); ++i) {
+    ASSERT_EQ(some[i].size(), others[i].size()) << i;
+    EXPECT_GT(some[i].size(), 1U) << i;
+    for (size_t n = 0; n < some[i].size(); ++n) {
+      EXPECT_EQ(some[i][n].token, others[i][n].token);
+      EXPECT_EQ(some[i][n].parent, others[i][n].parent);
+      EXPECT_EQ(some[i][n].score, others[i][n].score);
+    }
+  }
+}
+
+// So many sequences with such trees, and how many passes their levels and rows need.
+struct Case {
+  const char* tree;
+  int n, n_passes;
+};
+// The last: levels of 1, 12 and 12 rows for each of 5, and 32 rows in a pass.
+constexpr Case kOneDraft[] = {{"chain", 5, 4}, {"4,4", 3, 2}, {"12,12,12", 5, 1 + 2 + 2}};
+constexpr Case kOneOfSeveral[] = {{"chain", 5, 8}, {"4", 3, 5}};
+
+void ExpectTheSameTogether(TinyTarget* tiny, SpeculationOptions options, std::span<const Case> cases) {
+  for (const Case& c : cases) {
+    SCOPED_TRACE(std::string(options.type) + " " + c.tree);
+    options.tree = c.tree;
+    options.draft_n_max = options.tree == "chain" ? 4 : 24;
+    Group group(tiny, options, c.n);
+    const Group::Trees alone = group.Alone();
+    ExpectSameTrees(group.Together(), alone);
+    EXPECT_LE(group.meeting.n_passes(), c.n_passes);
+    ExpectSameTrees(group.Alone(), alone);
+  }
+}
+
+TEST(PassMeeting, LongspecDraftsAreTheSameTogether) {
+  for (const char* more : {"", ", \"longspec_own_keys\": true"}) {
+    for (const int threads : {1, 2}) {
+      TinyTarget tiny({}, {}, threads);
+      const Folder folder;
+      SpeculationOptions options;
+      options.type = "longspec";
+      options.draft_model = WriteDraftFolder(folder, tiny.config, RandomDraft(tiny.config, 64, 3), more);
+      ExpectTheSameTogether(&tiny, options, kOneDraft);
+      options.type = "ppm,longspec";
+      ExpectTheSameTogether(&tiny, options, kOneOfSeveral);
+    }
+  }
+}
+
+TEST(PassMeeting, EagleDraftsAreTheSameTogether) {
+  std::vector<int64_t> some;
+  for (int64_t t = 3; t < 380; t += 2) some.push_back(t);
+  for (const bool third : {false, true}) {
+    SmallEagle eagle({.eagle3 = third}, some);
+    ExpectTheSameTogether(&eagle.tiny, eagle.Options(""), kOneDraft);
+  }
+}
+
+}  // namespace
+}  // namespace longspec::testing
