@@ -38,10 +38,10 @@ void PassMeeting::Clocked(int who, const Step& step) {
 // One pass of those that wait for what the first waits for.
 void PassMeeting::RunFirst() {
   const MeetingRows::Key key = waiting_.front().turn->rows_->key();
-  const auto others =
-      std::ranges::stable_partition(waiting_, [&](const Waiting& w) { return w.turn->rows_->key() == key; });
-  std::vector<Waiting> met(waiting_.begin(), others.begin());
-  waiting_.erase(waiting_.begin(), others.begin());
+  const auto same = [&](const Waiting& w) { return w.turn->rows_->key() == key; };
+  const auto others = std::stable_partition(waiting_.begin(), waiting_.end(), same);
+  std::vector<Waiting> met(waiting_.begin(), others);
+  waiting_.erase(waiting_.begin(), others);
   std::vector<MeetingRows*> rows;
   for (const Waiting& w : met) rows.push_back(w.turn->rows_);
   ++n_passes_;
