@@ -202,6 +202,7 @@ class Shipped(DraftModelTestCase):
     """models/drafts/: trained for the default model, so what it proposes is often right."""
 
     DRAFT = os.path.join(ROOT, "models/drafts/SmolLM2-135M-Instruct.longspec.gguf")
+    EAGLE = os.path.join(ROOT, "models/drafts/SmolLM2-135M-Instruct.eagle.gguf")
 
     def answer(self, n_characters, *args):
         with open(os.path.join(ROOT, "data/demo/report.txt"), encoding="utf-8") as file:
@@ -222,6 +223,20 @@ class Shipped(DraftModelTestCase):
                 steps += drafted["speculative"]["steps"]
                 tokens += len(drafted["tokens"])
         self.assertGreater(tokens / steps, 1.3)
+
+    def test_so_is_the_eagle_draft(self):
+        steps = tokens = 0
+        for temperature in ("0", "0.7"):
+            plain = self.answer(4000, "--temp", temperature, "--spec-type", "none")
+            for tree in ("eagle2", "chain"):
+                drafted = self.answer(4000, "--temp", temperature, "--spec-type", "eagle", "-md", self.EAGLE,
+                                      "--spec-tree", tree, "--spec-draft-n-max", "16" if tree == "eagle2" else "4")
+                self.assertEqual(drafted["tokens"], plain["tokens"])
+                self.assertNotIn("notice", drafted["speculative"])
+                steps += drafted["speculative"]["steps"]
+                tokens += len(drafted["tokens"])
+        self.assertGreater(tokens / steps, 1.3)
+        self.assertLess(os.path.getsize(self.EAGLE), 6 << 20)
 
     def test_its_memory_does_not_grow_with_the_text(self):
         sizes = {self.answer(n, "--spec-type", "longspec", "-md", self.DRAFT)["speculative"]["draft_bytes"]
