@@ -444,6 +444,12 @@ TEST_F(BenchTest, MeasuresADraftsSteps) {
   ASSERT_TRUE(MeasureDraft(options, [&](const DraftMeasurement& m) { seen.push_back(m); }).ok());
   ASSERT_EQ(seen.size(), 16U);
   for (size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i].sequences, i < 8 ? 1 : 3);
+  for (const int n : {0, -1, 65}) {
+    options.sequences = {n};
+    EXPECT_THAT(MeasureDraft(options, [](const DraftMeasurement&) {}).message(),
+                ::testing::HasSubstr("--parallel " + std::to_string(n) + ": must be from 1 to 64"));
+  }
+  options.sequences = {1};
   options.speculation.draft_model = path_ + ".missing";
   EXPECT_THAT(MeasureDraft(options, [](const DraftMeasurement&) {}).message(),
               ::testing::HasSubstr(".missing"));

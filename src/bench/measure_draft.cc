@@ -25,6 +25,7 @@ namespace {
 constexpr int kMostLevels = 4;
 constexpr int kWidths[] = {1, 8};
 constexpr int kRoom = 64;  // positions behind the context
+constexpr int kMostSequences = 64;
 
 // Proposals of up to kMostLevels levels, a plain step of one sequence beside them.
 class DraftBench {
@@ -179,6 +180,12 @@ Status MeasureDraft(const DraftBenchOptions& options,
   LS_TRY(CheckDrafter(named.speculation));
   if (options.depths.empty() || *std::min_element(options.depths.begin(), options.depths.end()) < 2)
     return InvalidArgument("--depth: a draft needs at least 2 tokens before it");
+  for (const int n : options.sequences) {
+    if (n < 1 || n > kMostSequences) {
+      return InvalidArgument("--parallel " + std::to_string(n) + ": must be from 1 to " +
+                             std::to_string(kMostSequences) + " for drafts");
+    }
+  }
   const int deepest = *std::max_element(options.depths.begin(), options.depths.end());
   LS_ASSIGN(LoadedModel model,
             LoadForBench(options.model, nullptr, options.model.batch_size, deepest + kRoom));

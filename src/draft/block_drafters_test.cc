@@ -19,6 +19,7 @@
 #include "draft/exit_model.h"
 #include "draft/medusa_model.h"
 #include "draft/registry.h"
+#include "draft/testing/batch_sequence.h"
 #include "draft/testing/block_drafts.h"
 #include "draft/testing/tree_search.h"
 #include "draft/testing/trees.h"
@@ -384,41 +385,26 @@ struct Batch {
 
 Batch Generate(Draft& draft, Target& target, const SpeculationOptions& options, float temperature,
                int n_sequences, int n_predict) {
-  struct One {
-    std::unique_ptr<KvCache> cache;
-    std::unique_ptr<Drafter> drafter;
-    std::unique_ptr<Policy> policy;
-    std::vector<int32_t> tokens;
+  struct One : BatchSequence {
+    using BatchSequence::BatchSequence;
     size_t end = 0;
-    Sequence sequence;
   };
-  const Sampler sampler = SamplerAt(temperature, draft.tiny.config.n_vocab);
-  std::vector<One> all(Z(n_sequences));
-  for (size_t i = 0; i < all.size(); ++i) {
-    One& one = all[i];
-    one.cache = draft.tiny.NewCache(500, CacheType::kF16);
-    auto made = MakeDrafter(options, {.target = &target, .cache = one.cache.get()});
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    one.drafter = std::move(*made);
-    one.policy = MakeFixedPolicy(options);
-    one.tokens = RandomTokens(20 + 100 * static_cast<int>(i), 4 + i);
-    one.end = one.tokens.size() + Z(n_predict);
-    one.sequence.tokens = &one.tokens;
-    one.sequence.cache = one.cache.get();
-    one.sequence.drafter = one.drafter.get();
-    one.sequence.policy = one.policy.get();
-    one.sequence.sampler = &sampler;
-    one.sequence.Follow();
+  std::vector<std::unique_ptr<One>> all;
+  for (int i = 0; i < n_sequences; ++i) {
+    all.push_back(std::make_unique<One>(&target, draft.tiny.NewCache(500, CacheType::kF16), options, nullptr,
+                                        SamplerAt(temperature, draft.tiny.config.n_vocab),
+                                        RandomTokens(20 + 100 * i, 4 + Z(i))));
+    all.back()->end = all.back()->tokens.size() + Z(n_predict);
   }
   BatchDecoder decoder(&target);
   for (bool done = false; !done;) {
     std::vector<Turn> turns;
-    for (One& one : all) {
-      if (one.tokens.size() >= one.end) continue;
-      const int missing = one.sequence.n_missing();
-      turns.push_back({.sequence = &one.sequence,
+    for (const auto& one : all) {
+      if (one->tokens.size() >= one->end) continue;
+      const int missing = one->sequence.n_missing();
+      turns.push_back({.sequence = &one->sequence,
                        .max_rows = missing > 1 ? std::min(missing - 1, 64) : 1,
-                       .max_tokens = static_cast<int>(one.end - one.tokens.size())});
+                       .max_tokens = static_cast<int>(one->end - one->tokens.size())});
     }
     done = turns.empty();
     if (done) break;
@@ -428,10 +414,10 @@ Batch Generate(Draft& draft, Target& target, const SpeculationOptions& options, 
     if (!status.ok()) break;
   }
   Batch batch;
-  for (const One& one : all) {
-    EXPECT_EQ(one.sequence.draft_failure, "");
-    batch.tokens.push_back(one.tokens);
-    batch.accepted.push_back(one.sequence.stats.accepted);
+  for (const auto& one : all) {
+    EXPECT_EQ(one->sequence.draft_failure, "");
+    batch.tokens.push_back(one->tokens);
+    batch.accepted.push_back(one->sequence.stats.accepted);
   }
   return batch;
 }

@@ -16,6 +16,7 @@
 #include "draft/draft_models.h"
 #include "draft/eagle_forward.h"
 #include "draft/registry.h"
+#include "draft/testing/batch_sequence.h"
 #include "draft/testing/eagle_scene.h"
 #include "sampling/sampler.h"
 
@@ -343,31 +344,13 @@ struct EagleText {
 };
 
 // One sequence of a batch.
-struct Running {
+struct Running : BatchSequence {
   Running(SmallEagle* eagle, DraftModels* models, const SpeculationOptions& options, float temperature,
           uint64_t seed, int n_prompt)
-      : sampler(*Sampler::Create(Sampling(temperature, seed), eagle->tiny.config.n_vocab)),
-        tokens(RandomTokens(n_prompt, seed)),
-        cache(eagle->tiny.NewCache(n_prompt + 200, CacheType::kF16)),
-        policy(MakeFixedPolicy(options)) {
-    auto made =
-        MakeDrafter(options, {.target = &eagle->tiny.target(), .cache = cache.get(), .models = models});
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    drafter = std::move(*made);
-    sequence.tokens = &tokens;
-    sequence.cache = cache.get();
-    sequence.drafter = drafter.get();
-    sequence.policy = policy.get();
-    sequence.sampler = &sampler;
-    sequence.Follow();
-  }
+      : BatchSequence(&eagle->tiny.target(), eagle->tiny.NewCache(n_prompt + 200, CacheType::kF16), options,
+                      models, *Sampler::Create(Sampling(temperature, seed), eagle->tiny.config.n_vocab),
+                      RandomTokens(n_prompt, seed)) {}
 
-  const Sampler sampler;
-  std::vector<int32_t> tokens;
-  std::unique_ptr<KvCache> cache;
-  std::unique_ptr<Policy> policy;
-  std::unique_ptr<Drafter> drafter;
-  Sequence sequence;
   EagleText text;
 };
 

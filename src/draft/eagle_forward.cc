@@ -161,18 +161,6 @@ Status EagleForward::Append(std::span<const EagleRow> rows) {
 
 MeetingRows::Key EagleRows::key() const { return {.model = forward->model(), .form = drafted ? 1 : 0}; }
 
-Status EagleRows::Run(std::span<MeetingRows* const> together) {
-  return EagleForward::RunTogether(AsOne<EagleRows>(together));
-}
-
-Status EagleForward::RunTogether(std::span<EagleRows* const> all) try {
-  return RunInPasses(all, Z(kMaxRows), [](std::span<const Piece> pieces) {
-    return pieces.front().of->forward->RunPass(pieces);
-  });
-} catch (const std::bad_alloc&) {
-  return ResourceExhausted("no memory for drafts of " + std::to_string(all.size()) + " sequences");
-}
-
 Status EagleForward::RunPass(std::span<const Piece> pieces) {
   std::vector<EagleRow> rows;
   for (const Piece& piece : pieces) rows.insert(rows.end(), piece.rows().begin(), piece.rows().end());

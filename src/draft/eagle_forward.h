@@ -15,8 +15,7 @@
 #include "attention/attention.h"
 #include "base/aligned_buffer.h"
 #include "draft/eagle_model.h"
-#include "draft/pass_meeting.h"
-#include "draft/row_pieces.h"
+#include "draft/forward_rows.h"
 #include "draft/tree_growth.h"
 #include "kv/kv_cache.h"
 #include "model/block.h"
@@ -36,22 +35,17 @@ struct EagleRow {
 
 class EagleForward;
 
-// Rows to run, which see all committed slots and their paths, whose earlier slots have been run, and not each
-// other. The k most probable tokens after each go to `next`, and its output (n_embd), the feature of rows
-// below it, to `outputs`. `drafted`: their features are outputs of this model. All borrowed.
-struct EagleRows final : MeetingRows {
+// They see all committed slots and their paths, whose earlier slots have been run. The output of each
+// (n_embd), the feature of rows below it, goes to `outputs`. `drafted`: their features are outputs of this
+// model.
+struct EagleRows final : ForwardRows<EagleRows, EagleForward, EagleRow> {
   EagleRows(EagleForward* of, std::span<const EagleRow> some, bool below, int n_best,
             std::vector<std::vector<TokenScore>>* to, float* features)
-      : forward(of), rows(some), drafted(below), k(n_best), next(to), outputs(features) {}
+      : ForwardRows(of, some, n_best, to), drafted(below), outputs(features) {}
 
   Key key() const override;
-  Status Run(std::span<MeetingRows* const> together) override;
 
-  EagleForward* forward;
-  std::span<const EagleRow> rows;
   bool drafted;
-  int k;
-  std::vector<std::vector<TokenScore>>* next;
   float* outputs;  // (rows, n_embd)
 };
 
@@ -68,14 +62,10 @@ class EagleForward {
   // Stores the keys and values of committed slots that follow.
   Status Append(std::span<const EagleRow> rows);
 
-  // Rows of several sequences' drafts of one model, all drafted or none, in as few passes as hold them.
-  static Status RunTogether(std::span<EagleRows* const> all);
-  // Those of this one alone.
+  // Rows of this draft alone.
   Status Run(std::span<const EagleRow> rows, bool drafted, int k, std::vector<std::vector<TokenScore>>& next,
              float* outputs) {
-    EagleRows own(this, rows, drafted, k, &next, outputs);
-    EagleRows* const alone = &own;
-    return RunTogether({&alone, 1});
+    return EagleRows(this, rows, drafted, k, &next, outputs).RunAlone();
   }
   const EagleModel* model() const { return model_.get(); }
 
@@ -88,6 +78,8 @@ class EagleForward {
   static size_t ScratchBytes(const EagleFacts& facts);
 
  private:
+  friend EagleRows::ForwardRows;
+
   int n_rows() const { return static_cast<int>(rows_.size()); }
   int width() const { return model_->block.shape.n_embd; }
 

@@ -128,18 +128,6 @@ void LongspecForward::ReserveSlots(int n_slots) {
 
 MeetingRows::Key LongspecRows::key() const { return {.model = forward->model()}; }
 
-Status LongspecRows::Run(std::span<MeetingRows* const> together) {
-  return LongspecForward::RunTogether(AsOne<LongspecRows>(together));
-}
-
-Status LongspecForward::RunTogether(std::span<LongspecRows* const> all) try {
-  return RunInPasses(all, Z(kMaxRows), [](std::span<const Piece> pieces) {
-    return pieces.front().of->forward->RunPass(pieces);
-  });
-} catch (const std::bad_alloc&) {
-  return ResourceExhausted("no memory for drafts of " + std::to_string(all.size()) + " sequences");
-}
-
 Status LongspecForward::RunPass(std::span<const Piece> pieces) {
   std::vector<LongspecRow> rows;
   for (const Piece& piece : pieces) rows.insert(rows.end(), piece.rows().begin(), piece.rows().end());

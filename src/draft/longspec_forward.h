@@ -14,9 +14,8 @@
 
 #include "attention/attention.h"
 #include "base/aligned_buffer.h"
+#include "draft/forward_rows.h"
 #include "draft/longspec_model.h"
-#include "draft/pass_meeting.h"
-#include "draft/row_pieces.h"
 #include "draft/tree_growth.h"
 #include "model/block.h"
 #include "model/rope.h"
@@ -35,22 +34,17 @@ struct LongspecRow {
 
 class LongspecForward;
 
-// Rows to run, which must see nothing that has not been run, and do not see each other; the k most probable
-// tokens after each go to `next`. `target` is the target's last layer, or the draft's own keys of the
-// target's states: committed positions, and nothing else of it, are read. All borrowed.
-struct LongspecRows final : MeetingRows {
+// `target` is the target's last layer, or the draft's own keys of the target's states: committed positions,
+// and nothing else of it, are read. REQUIRES: LongspecForward::Extend has been called for all committed
+// tokens.
+struct LongspecRows final : ForwardRows<LongspecRows, LongspecForward, LongspecRow> {
   LongspecRows(LongspecForward* of, std::span<const LongspecRow> some, const KvSpan& keys, int n_best,
                std::vector<std::vector<TokenScore>>* to)
-      : forward(of), rows(some), target(keys), k(n_best), next(to) {}
+      : ForwardRows(of, some, n_best, to), target(keys) {}
 
   Key key() const override;
-  Status Run(std::span<MeetingRows* const> together) override;
 
-  LongspecForward* forward;
-  std::span<const LongspecRow> rows;
   KvSpan target;
-  int k;
-  std::vector<std::vector<TokenScore>>* next;
 };
 
 class LongspecForward {
@@ -69,15 +63,10 @@ class LongspecForward {
   // computed again. Returns how many tokens were.
   Result<int> Extend(std::span<const int32_t> committed);
 
-  // Rows of several sequences' drafts of one model in as few passes as hold them. REQUIRES: Extend has been
-  // called for all committed tokens of each.
-  static Status RunTogether(std::span<LongspecRows* const> all);
-  // Those of this one alone.
+  // Rows of this draft alone.
   Status Run(std::span<const LongspecRow> rows, const KvSpan& target, int k,
              std::vector<std::vector<TokenScore>>& next) {
-    LongspecRows own(this, rows, target, k, &next);
-    LongspecRows* const alone = &own;
-    return RunTogether({&alone, 1});
+    return LongspecRows(this, rows, target, k, &next).RunAlone();
   }
   const LongspecModel* model() const { return model_.get(); }
 
@@ -91,6 +80,8 @@ class LongspecForward {
   size_t bytes() const;
 
  private:
+  friend LongspecRows::ForwardRows;
+
   int n_rows() const { return static_cast<int>(rows_.size()); }
 
   Status Embed(std::span<const LongspecRow> rows);

@@ -2,6 +2,8 @@
 #include "draft/pass_meeting.h"
 
 #include <algorithm>
+#include <new>
+#include <string>
 #include <utility>
 
 #include "base/clock.h"
@@ -12,7 +14,7 @@ namespace longspec {
 bool PassMeeting::Turn::await_ready() {
   if (meeting_->several_) return false;
   ++meeting_->n_passes_;
-  status_ = rows_->Run({&rows_, 1});
+  status_ = RunPass({&rows_, 1});
   return true;
 }
 
@@ -24,6 +26,12 @@ double PassMeeting::Ms() const {
   if (now_ < 0) return NowMs();
   const Clock& clock = clocks_[Z(now_)];
   return clock.ms + NowMs() - clock.since;
+}
+
+Status PassMeeting::RunPass(std::span<MeetingRows* const> together) try {
+  return together.front()->Run(together);
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted("no memory for drafts of " + std::to_string(together.size()) + " sequences");
 }
 
 template <typename Step>
@@ -46,7 +54,7 @@ void PassMeeting::RunFirst() {
   for (const Waiting& w : met) rows.push_back(w.turn->rows_);
   ++n_passes_;
   const double start = NowMs();
-  const Status status = rows.front()->Run(rows);
+  const Status status = RunPass(rows);
   const double ms = (NowMs() - start) / static_cast<double>(met.size());
   for (const Waiting& w : met) {
     clocks_[Z(w.who)].ms += ms;

@@ -29,7 +29,7 @@ class MeetingRows {
     bool operator==(const Key&) const = default;
   };
   virtual Key key() const = 0;
-  // Runs those of all of `together`, of which this is the first. An error is that of each.
+  // Runs those of all of `together`, of which this is the first. An error, or no memory, is that of each.
   virtual Status Run(std::span<MeetingRows* const> together) = 0;
 };
 
@@ -74,6 +74,7 @@ class PassMeeting {
     double ms = 0, since = 0;
   };
 
+  static Status RunPass(std::span<MeetingRows* const> together);
   void RunFirst();
   template <typename Step>
   void Clocked(int who, const Step& step);

@@ -14,11 +14,8 @@
 #include <thread>
 
 #include "base/size.h"
-#include "decode/batch_decoder.h"
-#include "decode/policy.h"
-#include "draft/draft_models.h"
+#include "draft/testing/batch_sequence.h"
 #include "draft/testing/eagle_scene.h"
-#include "sampling/sampler.h"
 
 namespace longspec::testing {
 namespace {
@@ -34,6 +31,7 @@ constexpr auto kPassTime = std::chrono::milliseconds(20);
 struct Log {
   std::vector<std::vector<char>> passes;
   Status result;
+  bool out_of_memory = false;
   std::chrono::milliseconds time{0};
 };
 
@@ -46,6 +44,7 @@ struct NamedRows final : MeetingRows {
     log->passes.emplace_back();
     for (MeetingRows* const rows : together)
       log->passes.back().push_back(static_cast<NamedRows*>(rows)->name);
+    if (log->out_of_memory) throw std::bad_alloc();
     return log->result;
   }
   Log* log;
@@ -151,6 +150,17 @@ TEST(PassMeeting, WhatADraftThrowsIsThrownWhereItsResultIsTaken) {
   EXPECT_EQ(thrown, 1);
 }
 
+TEST(PassMeeting, NoMemoryForAPassIsAnErrorOfItsDrafts) {
+  PassMeeting meeting;
+  Log log;
+  log.out_of_memory = true;
+  for (const int n : {1, 2}) {
+    const Ended ended = RunAll(meeting, n, [&](int) { return Levels(meeting, log, 'a', 2, &log); });
+    for (const Status& result : ended.results) EXPECT_EQ(result.code(), StatusCode::kResourceExhausted);
+  }
+  EXPECT_EQ(log.passes.size(), 2U);
+}
+
 // What a pass takes is shared by those that were in it.
 TEST(PassMeeting, TimeIsShared) {
   PassMeeting meeting;
@@ -190,7 +200,9 @@ class Group {
  public:
   Group(TinyTarget* tiny, const SpeculationOptions& options, int n) : options_(options) {
     for (int i = 0; i < n; ++i) {
-      auto one = std::make_unique<One>(*tiny, options, &models_, i);
+      auto one = std::make_unique<BatchSequence>(&tiny->target(), tiny->NewCache(1000), options, &models_,
+                                                 *Sampler::Create({.seed = 1}, tiny->config.n_vocab),
+                                                 RandomTokens(20 + 90 * i, 5 + Z(i)));
       BatchDecoder decoder(&tiny->target());
       Turn turn{.sequence = &one->sequence, .max_rows = 64, .max_tokens = 1};
       while (one->sequence.n_missing() > 1) {
@@ -229,37 +241,11 @@ class Group {
   PassMeeting meeting;
 
  private:
-  struct One {
-    One(const TinyTarget& tiny, const SpeculationOptions& options, DraftModels* models, int i)
-        : tokens(RandomTokens(20 + 90 * i, 5 + static_cast<uint64_t>(i))),
-          cache(tiny.NewCache(1000)),
-          policy(MakeFixedPolicy(options)),
-          sampler(*Sampler::Create({.seed = 1}, tiny.config.n_vocab)) {
-      auto made = MakeDrafter(
-          options,
-          {.target = &const_cast<TinyTarget&>(tiny).target(), .cache = cache.get(), .models = models});
-      EXPECT_TRUE(made.ok()) << made.status().message();
-      drafter = std::move(*made);
-      sequence.tokens = &tokens;
-      sequence.cache = cache.get();
-      sequence.drafter = drafter.get();
-      sequence.policy = policy.get();
-      sequence.sampler = &sampler;
-      sequence.Follow();
-    }
-    std::vector<int32_t> tokens;
-    std::unique_ptr<KvCache> cache;
-    std::unique_ptr<Policy> policy;
-    const Sampler sampler;
-    std::unique_ptr<Drafter> drafter;
-    Sequence sequence;
-  };
-
   DraftBudget Budget() const { return {.max_nodes = options_.draft_n_max, .max_depth = 8}; }
 
   const SpeculationOptions options_;
   DraftModels models_;
-  std::vector<std::unique_ptr<One>> all_;
+  std::vector<std::unique_ptr<BatchSequence>> all_;
 };
 
 void ExpectSameTrees(const Group::Trees& some, const Group::Trees& others) {

@@ -12,6 +12,7 @@
 #include <map>
 #include <numeric>
 
+#include "draft/testing/block_drafts.h"
 #include "draft/testing/priors.h"
 #include "engine/gguf_tokenizer.h"
 #include "eval/cell.h"
@@ -202,6 +203,28 @@ TEST_F(EvalTest, MethodsSayWhatADraftSees) {
        {"lm/extend=0", "lm/extend=x", "lm/extend-from=x", "partial/budget=-1", "partial/budget="}) {
     options_.methods = {wrong};
     EXPECT_THAT(Run().message(), HasSubstr(wrong));
+  }
+}
+
+// TokenSwift's heads have to be named.
+TEST_F(EvalTest, TakesADraftThatAutoDoesNot) {
+  const testing::Folder folder;
+  const auto file = *GgufFile::Open(engine_->info().path);
+  const LlamaConfig config = *ReadLlamaConfig(*file, {});
+  options_.speculation.draft_model =
+      testing::WriteBlockDraft(folder, "tokenswift", config, testing::RandomTokenswift(config, 3, 9));
+  options_.families = {"report"};
+  options_.lengths = {256};
+  options_.methods = {"tokenswift:4/budget=16"};
+  const Status status = Run();
+  ASSERT_TRUE(status.ok()) << status.message();
+  const auto cells = ReadCells(options_.out);
+  ASSERT_EQ(cells->size(), 2U);
+  for (const Cell& cell : *cells) {
+    for (const EvalItem& item : cell.items) {
+      EXPECT_TRUE(item.identical);
+      EXPECT_GT(item.drafted, 0);
+    }
   }
 }
 

@@ -209,6 +209,7 @@ class Evaluation {
     const auto is_finished = [&](const CellKey& key) {
       return std::any_of(finished.begin(), finished.end(), [&](const Cell& cell) { return cell.key == key; });
     };
+    LS_ASSIGN(reading_method_, ReadingMethod(options_.speculation.draft_model));
     LS_ASSIGN(std::vector<std::string> families, ListFamilies(options_.data));
     if (!options_.families.empty()) families = options_.families;
     const int shortest = *std::min_element(options_.lengths.begin(), options_.lengths.end());
@@ -257,7 +258,7 @@ class Evaluation {
 
   Status RunPrompt(const EvalPrompt& prompt, std::vector<Cell>& cells) {
     LS_ASSIGN(const std::unique_ptr<Session> session, engine_.NewSession());
-    LS_ASSIGN(GenerationRequest warm_up, WarmUp(prompt));
+    GenerationRequest warm_up = Request(prompt, 0.0, reading_method_);
     warm_up.n_predict = 1;
     LS_ASSIGN(const GenerationResult first, Generate(*session, warm_up));
     std::vector<int32_t> tokens = session->tokens();
@@ -274,17 +275,14 @@ class Evaluation {
     return {};
   }
 
-  // A draft that reads the prompt's hidden states does it here, for the sessions that are forked. Those that
-  // "auto" does not take read none.
-  Result<GenerationRequest> WarmUp(const EvalPrompt& prompt) const {
-    const std::string& draft = options_.speculation.draft_model;
-    const DrafterEntry* reader = nullptr;
-    if (!draft.empty()) {
-      DraftFiles files;
-      LS_ASSIGN(const std::string architecture, files.Architecture(draft));
-      reader = FindReader(architecture);
-    }
-    return Request(prompt, 0.0, reader != nullptr && reader->in_auto != nullptr ? "auto@fixed" : "none");
+  // A draft that reads the prompt's hidden states does it before sessions are forked. Those that "auto" does
+  // not take read none.
+  static Result<std::string> ReadingMethod(const std::string& draft) {
+    if (draft.empty()) return std::string("none");
+    DraftFiles files;
+    LS_ASSIGN(const std::string architecture, files.Architecture(draft));
+    const DrafterEntry* const reader = FindReader(architecture);
+    return std::string(reader != nullptr && reader->in_auto != nullptr ? "auto@fixed" : "none");
   }
 
   // A prompt being continued by one method, in a session of its own.
@@ -494,6 +492,7 @@ class Evaluation {
   const OnEvalProgress& on_progress_;
   EvalProgress progress_;
   double total_weight_ = 0;
+  std::string reading_method_;  // by which prompts are evaluated
   std::vector<Group> groups_;
   std::vector<Sample> samples_;  // of the family that runs
   Transcript transcript_;
