@@ -292,7 +292,7 @@ int RunTraining(Flags flags, const CLI::App& app) {
   return std::fflush(stdout) == 0 ? 0 : Fail(kExitOutput, "standard output cannot be written");
 }
 
-// A pass takes as much memory as the one before. Given back in between, it costs a fifth of the time: the
+// A pass takes as much memory as the one before. Given back in between, it costs a good part of the time: the
 // system clears each page before it gives it again.
 void KeepFreedMemory() {
 #ifdef __GLIBC__
