@@ -13,6 +13,7 @@
 #include "draft/draft_models.h"
 #include "draft/guided_growth.h"
 #include "draft/learned_draft.h"
+#include "draft/pass_meeting.h"
 #include "draft/registry.h"
 #include "draft/trained_range.h"
 #include "draft/tree_growth.h"
@@ -21,7 +22,7 @@
 namespace longspec {
 namespace {
 
-class BeagleDrafter final : public Drafter, private GrowthModel {
+class BeagleDrafter final : public MeetingDrafter, private GrowthModel {
  public:
   BeagleDrafter(const std::shared_ptr<const BeagleModel>& model, TreeShape shape, const SharedParts& target,
                 std::shared_ptr<DraftStates> states, int capacity)
@@ -35,15 +36,17 @@ class BeagleDrafter final : public Drafter, private GrowthModel {
 
   Status Follow(std::span<const int32_t> committed) override { return forward_.Follow(committed); }
 
-  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
+  DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
+                  PassMeeting& meeting) override {
     const int left = range_.LevelsToGrow(committed.size());
-    if (left <= 0) return {};
-    LS_TRY(forward_.BeginTree());
+    if (left <= 0) co_return Status();
+    LS_CO_TRY(forward_.BeginTree());
     range_.Sees(forward_.block().positions().size(), committed.size() - 1);
     root_position_ = static_cast<int>(committed.size()) - 1;
+    meeting_ = &meeting;
     GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
-    return GrowTreeNow(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
-                       guided, tree);
+    const DraftBudget most = {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)};
+    co_return co_await GrowTree(shape_, most, guided, tree);
   }
 
   Status Read(const CommittedRows& rows) override {
@@ -62,12 +65,16 @@ class BeagleDrafter final : public Drafter, private GrowthModel {
       rows_.push_back(
           {.node = i, .parent = node.parent, .token = node.token, .position = root_position_ + node.depth});
     }
-    return forward_.Run(rows_, k, next);
+    BeagleRows rows(&forward_, rows_, k, &next);
+    co_return co_await meeting_->Join(rows);
   }
 
   const TreeShape shape_;
   TrainedRange range_;
   BeagleForward forward_;
+
+  // The tree that is being grown.
+  PassMeeting* meeting_ = nullptr;
   int root_position_ = 0;
   std::vector<BeagleRow> rows_;
 };

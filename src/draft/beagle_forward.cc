@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "draft/beagle_forward.h"
 
-#include <algorithm>
 #include <cstring>
-#include <new>
-#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -47,54 +44,55 @@ Status BeagleForward::BeginTree() {
   return {};
 }
 
-const float* BeagleForward::state(int node) const {
-  return states_.data() + Z(node) * Z(model_->layer.block.shape.n_embd);
-}
+const float* BeagleForward::state(int node) const { return states_.data() + Z(node) * width(); }
 
-Status BeagleForward::Run(std::span<const BeagleRow> rows, int k,
-                          std::vector<std::vector<TokenScore>>& next) try {
-  const size_t part = Z(StateBlock::kMaxRows);
-  next.resize(rows.size());
-  for (size_t begin = 0; begin < rows.size(); begin += part) {
-    const size_t n = std::min(part, rows.size() - begin);
-    LS_TRY(RunPass(rows.subspan(begin, n), k, std::span(next).subspan(begin, n)));
+MeetingRows::Key BeagleRows::key() const { return {.model = forward->model()}; }
+
+void BeagleForward::MakeRoom(std::span<const BeagleRow> rows) {
+  for (const BeagleRow& row : rows) {
+    LS_CHECK(row.parent < row.node);
+    if (nodes_.size() <= Z(row.node)) nodes_.resize(Z(row.node) + 1);
   }
-  return {};
-} catch (const std::bad_alloc&) {
-  return ResourceExhausted("no memory for a draft of " + std::to_string(rows.size()) + " rows");
+  if (states_.size() < nodes_.size() * width()) states_.resize(nodes_.size() * width());
 }
 
-// Keys and values of the parents' states, those that have none yet.
-void BeagleForward::ProjectParents(std::span<const BeagleRow> rows) {
+// Those that have no slot so far; they get one.
+std::span<const StateBlock::Row> BeagleForward::ParentsToProject(std::span<const BeagleRow> rows) {
   rows_.clear();
-  std::vector<int> parents;
+  parents_.clear();
   for (const BeagleRow& row : rows) {
     if (row.parent < 0 || nodes_[Z(row.parent)].slot >= 0) continue;
     Node& parent = nodes_[Z(row.parent)];
     parent.slot = block_.NewSlot();
     rows_.push_back({.position = parent.position, .slot = parent.slot});
-    parents.push_back(row.parent);
+    parents_.push_back(row.parent);
   }
-  if (rows_.empty()) return;
-  block_.PlaceKeys(rows_);
-  const size_t width = Z(model_->layer.block.shape.n_embd);
-  for (size_t i = 0; i < parents.size(); ++i) {
-    std::memcpy(block_.x(static_cast<int>(i)), state(parents[i]), width * sizeof(float));
+  n_projected_ += static_cast<int>(parents_.size());
+  return rows_;
+}
+
+// Keys and values of the parents' states, those that have none yet.
+void BeagleForward::ProjectParents(std::span<const Piece> pieces) {
+  parts_.clear();
+  for (const Piece& piece : pieces) {
+    BeagleForward& of = *piece.of->forward;
+    const auto rows = of.ParentsToProject(piece.rows());
+    if (!rows.empty()) parts_.push_back({.of = &of.block_, .rows = rows});
+  }
+  if (parts_.empty()) return;
+  block_.PlaceKeys(parts_);
+  int r = 0;
+  for (const Piece& piece : pieces) {
+    const BeagleForward& of = *piece.of->forward;
+    for (const int parent : of.parents_) {
+      std::memcpy(block_.x(r++), of.state(parent), width() * sizeof(float));
+    }
   }
   block_.target().team->Run(
       [&](ThreadTeam::Worker& worker) { block_.Store(worker, model_->layer.keys(model_->state_norm)); });
-  n_projected_ += static_cast<int>(parents.size());
 }
 
-Status BeagleForward::RunPass(std::span<const BeagleRow> rows, int k,
-                              std::span<std::vector<TokenScore>> next) {
-  const size_t width = Z(model_->layer.block.shape.n_embd);
-  for (const BeagleRow& row : rows) {
-    LS_CHECK(row.parent < row.node);
-    if (nodes_.size() <= Z(row.node)) nodes_.resize(Z(row.node) + 1);
-  }
-  if (states_.size() < nodes_.size() * width) states_.resize(nodes_.size() * width);
-  if (model_->concat) ProjectParents(rows);
+std::span<const StateBlock::Row> BeagleForward::Place(std::span<const BeagleRow> rows) {
   rows_.clear();
   for (const BeagleRow& row : rows) {
     Node& node = nodes_[Z(row.node)];
@@ -105,19 +103,39 @@ Status BeagleForward::RunPass(std::span<const BeagleRow> rows, int k,
     }
     rows_.push_back({.position = row.position, .slot = -1, .tail = node.ancestors});
   }
-  block_.Place(rows_);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    LS_TRY(EmbedToken(block_.target(), rows[i].token, block_.x(static_cast<int>(i))));
+  return rows_;
+}
+
+Status BeagleForward::RunPass(std::span<const Piece> pieces) {
+  for (const Piece& piece : pieces) piece.of->forward->MakeRoom(piece.rows());
+  if (model_->concat) ProjectParents(pieces);
+  parts_.clear();
+  for (const Piece& piece : pieces) {
+    BeagleForward& of = *piece.of->forward;
+    parts_.push_back({.of = &of.block_, .rows = of.Place(piece.rows())});
   }
+  block_.Place(parts_);
+  int n_rows = 0;
+  for (const Piece& piece : pieces) {
+    for (const BeagleRow& row : piece.rows()) {
+      LS_TRY(EmbedToken(block_.target(), row.token, block_.x(n_rows++)));
+    }
+  }
+  next_.resize(Z(n_rows));
+  const int k = MostWanted(pieces);
   block_.target().team->Run([&](ThreadTeam::Worker& worker) {
     block_.Attend(worker, QueriesOf(model_->layer));
     block_.RunMlp(worker, model_->layer.mlp());
-    block_.Top(worker, {}, model_->head, k, next);
+    block_.Top(worker, {}, model_->head, k, next_);
   });
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::memcpy(states_.data() + Z(rows[i].node) * width, block_.x(static_cast<int>(i)),
-                width * sizeof(float));
+  const float* x = block_.x(0);
+  for (const Piece& piece : pieces) {
+    for (const BeagleRow& row : piece.rows()) {
+      std::memcpy(piece.of->forward->states_.data() + Z(row.node) * width(), x, width() * sizeof(float));
+      x += width();
+    }
   }
+  HandOut(pieces, std::span(next_));
   return {};
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "draft/beagle_model.h"
+#include "draft/forward_rows.h"
 #include "draft/state_block.h"
 
 namespace longspec {
@@ -24,8 +25,19 @@ struct BeagleRow {
   int position = 0;  // absolute
 };
 
+class BeagleForward;
+
+// They see the states of all positions that are kept, and of their proper ancestors in the tree, but never
+// their own. Each node is run once in a tree's life.
+struct BeagleRows final : ForwardRows<BeagleRows, BeagleForward, BeagleRow> {
+  using ForwardRows::ForwardRows;
+  Key key() const override;
+};
+
 class BeagleForward {
  public:
+  static constexpr int kMaxRows = StateBlock::kMaxRows;
+
   // As a StateBlock's.
   BeagleForward(std::shared_ptr<const BeagleModel> model, const SharedParts& target,
                 std::shared_ptr<DraftStates> states, int capacity);
@@ -35,9 +47,11 @@ class BeagleForward {
   Status Read(const CommittedRows& rows);
 
   Status BeginTree();
-  // The k most probable tokens after each row, which sees the states of all positions that are kept, and of
-  // its proper ancestors in the tree, but never its own. Each node is run once in a tree's life.
-  Status Run(std::span<const BeagleRow> rows, int k, std::vector<std::vector<TokenScore>>& next);
+  // Rows of this draft alone.
+  Status Run(std::span<const BeagleRow> rows, int k, std::vector<std::vector<TokenScore>>& next) {
+    return BeagleRows(this, rows, k, &next).RunAlone();
+  }
+  const BeagleModel* model() const { return model_.get(); }
 
   // States of nodes that became keys since BeginTree.
   int n_projected() const { return n_projected_; }
@@ -53,14 +67,28 @@ class BeagleForward {
     std::vector<int32_t> ancestors;  // slots of its proper ones, in depth order
   };
 
-  void ProjectParents(std::span<const BeagleRow> rows);
-  Status RunPass(std::span<const BeagleRow> rows, int k, std::span<std::vector<TokenScore>> next);
+  friend BeagleRows::ForwardRows;
+  using Piece = RowPiece<BeagleRows>;
+
+  size_t width() const { return static_cast<size_t>(model_->layer.block.shape.n_embd); }
+
+  // Of several drafts, in this one's workspace.
+  Status RunPass(std::span<const Piece> pieces);
+  void ProjectParents(std::span<const Piece> pieces);
+
+  // Of its own rows.
+  void MakeRoom(std::span<const BeagleRow> rows);
+  std::span<const StateBlock::Row> ParentsToProject(std::span<const BeagleRow> rows);
+  std::span<const StateBlock::Row> Place(std::span<const BeagleRow> rows);
 
   const std::shared_ptr<const BeagleModel> model_;
   StateBlock block_;
   std::vector<Node> nodes_;
   std::vector<float> states_;  // (nodes, n_embd)
   std::vector<StateBlock::Row> rows_;
+  std::vector<int> parents_;  // nodes whose states are to become keys
+  std::vector<StateBlock::Part> parts_;
+  std::vector<std::vector<TokenScore>> next_;
   int n_projected_ = 0;
 };
 

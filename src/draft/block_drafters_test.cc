@@ -319,10 +319,9 @@ class DoubtingTarget final : public Target {
   int vocab_size() const override { return real_->vocab_size(); }
   int context_length() const override { return real_->context_length(); }
   const SharedParts* shared_parts() const override { return real_->shared_parts(); }
-  Status RunPrefix(const KvCache& cache, std::span<const int32_t> tokens, std::span<const int32_t> parents,
-                   LayerPrefix& prefix) override {
-    n_ahead += static_cast<int>(tokens.size());
-    return real_->RunPrefix(cache, tokens, parents, prefix);
+  Status RunPrefix(std::span<const PrefixSegment> segments) override {
+    for (const PrefixSegment& segment : segments) n_ahead += static_cast<int>(segment.tokens.size());
+    return real_->RunPrefix(segments);
   }
   Result<TargetOutput> Forward(std::span<const ForwardSegment> segments) override {
     std::vector<ForwardSegment> bare(segments.begin(), segments.end());

@@ -6,7 +6,6 @@
 // (model/layer_prefix.h): nothing of the target is computed twice.
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -15,8 +14,10 @@
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
 #include "draft/exit_model.h"
+#include "draft/forward_rows.h"
 #include "draft/guided_growth.h"
 #include "draft/learned_draft.h"
+#include "draft/pass_meeting.h"
 #include "draft/registry.h"
 #include "draft/state_block.h"
 #include "draft/trained_range.h"
@@ -27,117 +28,188 @@
 namespace longspec {
 namespace {
 
+// A guess to run, below a row of the prefix that has been run.
+struct ExitRow {
+  int32_t token = 0;
+  int32_t parent = -1;  // -1: it is the root
+};
+
+class ExitForward;
+
+// Row i of the prefix is slot i of the block's own keys and values.
+struct ExitRows final : ForwardRows<ExitRows, ExitForward, ExitRow> {
+  using ForwardRows::ForwardRows;
+  Key key() const override;
+};
+
 InputForms FormsOf(const ExitModel& model) {
   InputForms forms = model.layer.forms();
   forms.Add(model.head.matrix);
   return forms;
 }
 
-class ExitDrafter final : public Drafter, private GrowthModel {
+// Running guesses through the target's first layers, and through the draft's block behind them.
+class ExitForward {
  public:
-  ExitDrafter(std::shared_ptr<const ExitModel> model, TreeShape shape, Target& target, const KvCache& cache,
+  static constexpr int kMaxRows = StateBlock::kMaxRows;
+
+  ExitForward(std::shared_ptr<const ExitModel> model, Target& target, const KvCache& cache,
               std::shared_ptr<DraftStates> states)
       : model_(std::move(model)),
-        shape_(std::move(shape)),
         target_(target),
         cache_(cache),
-        range_(model_->path, model_->trained_positions),
         block_(*target.shared_parts(), model_->layer.block, FormsOf(*model_), std::move(states),
                cache.capacity(), model_->head.matrix.n_out),
         prefix_(cache.Span(0).layout, model_->exit_layer + 1, model_->layer.block.shape.n_embd) {}
 
-  std::string_view name() const override { return ExitModel::kKind; }
-  bool uses_dice() const override { return true; }
-  Taps taps() const override { return {.hidden_layers = {model_->exit_layer}}; }
-  const LayerPrefix* prefix() const override { return prefix_.n_rows() > 0 ? &prefix_ : nullptr; }
+  const ExitModel* model() const { return model_.get(); }
+  const StateBlock& block() const { return block_; }
+  const LayerPrefix& prefix() const { return prefix_; }
 
-  Status Follow(std::span<const int32_t> committed) override {
+  Status Follow(std::span<const int32_t> committed) {
     prefix_.Clear(0);
     return block_.Follow(committed);
   }
-
-  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
-    prefix_.Clear(cache_.length());
-    block_.ClearTree();
-    row_of_.clear();
-    if (cache_.length() + 1 != static_cast<int>(committed.size()))
-      return {};  // the root has no keys before it
-    const int left = range_.LevelsToGrow(committed.size());
-    if (left <= 0) return {};
-    LS_TRY(block_.Settle());
-    range_.Sees(block_.positions().size(), committed.size() - 1);
-    GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
-    return GrowTreeNow(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
-                       guided, tree);
-  }
-
-  Status Read(const CommittedRows& rows) override {
+  Status Read(const CommittedRows& rows) {
     prefix_.Clear(0);
     if (rows.output == nullptr) return {};
     return block_.Read(rows, rows.output->hidden[0], model_->layer.keys(model_->layer.attention_norm));
   }
-
-  size_t bytes() const override { return block_.bytes() + prefix_.bytes(); }
-  std::string notice() const override { return range_.notice(); }
-
- private:
-  DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
-                   std::vector<std::vector<TokenScore>>& next) override try {
-    const size_t part = Z(StateBlock::kMaxRows);
-    next.resize(which.size());
-    row_of_.resize(nodes.size(), -1);
-    for (size_t begin = 0; begin < which.size(); begin += part) {
-      const size_t n = std::min(part, which.size() - begin);
-      LS_TRY(RunPart(nodes, which.subspan(begin, n), k, std::span(next).subspan(begin, n)));
-    }
-    return {};
-  } catch (const std::bad_alloc&) {
-    return ResourceExhausted("no memory for a draft of " + std::to_string(which.size()) + " rows");
+  Status BeginTree() {
+    prefix_.Clear(cache_.length());
+    block_.ClearTree();
+    return block_.Settle();
   }
 
-  // Row i of the prefix is slot i of the block's own keys and values.
-  Status RunPart(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
-                 std::span<std::vector<TokenScore>> next) {
+  size_t bytes() const { return block_.bytes() + prefix_.bytes(); }
+
+ private:
+  friend ExitRows::ForwardRows;
+
+  // What the next rows of this one are, before and after they have run through the first layers.
+  PrefixSegment Begin(std::span<const ExitRow> rows) {
     tokens_.clear();
     parents_.clear();
-    const int first = prefix_.n_rows();
-    for (const int32_t i : which) {
-      const GrownNode& node = nodes[Z(i)];
-      tokens_.push_back(node.token);
-      parents_.push_back(node.parent < 0 ? -1 : row_of_[Z(node.parent)]);
-      row_of_[Z(i)] = first + static_cast<int>(tokens_.size()) - 1;
+    for (const ExitRow& row : rows) {
+      tokens_.push_back(row.token);
+      parents_.push_back(row.parent);
     }
-    LS_TRY(target_.RunPrefix(cache_, tokens_, parents_, prefix_));
+    return {.cache = &cache_, .tokens = tokens_, .parents = parents_, .prefix = &prefix_};
+  }
+  StateBlock::Part Place(size_t n_rows) {
     rows_.clear();
-    for (int row = first; row < prefix_.n_rows(); ++row) {
+    for (int row = prefix_.n_rows() - static_cast<int>(n_rows); row < prefix_.n_rows(); ++row) {
       LS_CHECK(block_.NewSlot() == row);
       rows_.push_back({.position = prefix_.position(row), .slot = row, .tail = prefix_.path(row)});
     }
-    block_.Place(rows_);
-    for (int row = first; row < prefix_.n_rows(); ++row) {
-      std::memcpy(block_.x(row - first), prefix_.hidden(row),
-                  Z(model_->layer.block.shape.n_embd) * sizeof(float));
+    return {.of = &block_, .rows = rows_};
+  }
+
+  // Of several drafts, in this one's workspace.
+  Status RunPass(std::span<const RowPiece<ExitRows>> pieces) {
+    segments_.clear();
+    for (const auto& piece : pieces) segments_.push_back(piece.of->forward->Begin(piece.rows()));
+    LS_TRY(target_.RunPrefix(segments_));
+    parts_.clear();
+    for (const auto& piece : pieces) parts_.push_back(piece.of->forward->Place(piece.n));
+    block_.Place(parts_);
+    int r = 0;
+    for (const PrefixSegment& segment : segments_) {
+      const LayerPrefix& prefix = *segment.prefix;
+      for (int row = prefix.n_rows() - static_cast<int>(segment.tokens.size()); row < prefix.n_rows();
+           ++row) {
+        std::memcpy(block_.x(r++), prefix.hidden(row), Z(model_->layer.block.shape.n_embd) * sizeof(float));
+      }
     }
+    next_.resize(Z(r));
+    const int k = MostWanted(pieces);
     block_.target().team->Run([&](ThreadTeam::Worker& worker) {
       block_.Attend(worker, model_->layer.attention());
       block_.RunMlp(worker, model_->layer.mlp());
-      block_.Top(worker, model_->output_norm, model_->head, k, next);
+      block_.Top(worker, model_->output_norm, model_->head, k, next_);
     });
+    HandOut(pieces, std::span(next_));
     return {};
   }
 
   const std::shared_ptr<const ExitModel> model_;
-  const TreeShape shape_;
   Target& target_;
   const KvCache& cache_;
-  TrainedRange range_;
   StateBlock block_;
+  LayerPrefix prefix_;  // the tree that is being grown, or that was last
 
-  // The tree that is being grown, or that was last.
-  LayerPrefix prefix_;
-  std::vector<int32_t> row_of_;  // of the prefix, per node; -1: it was not run
+  // Of one pass, its own rows.
   std::vector<int32_t> tokens_, parents_;
   std::vector<StateBlock::Row> rows_;
+  // And of all.
+  std::vector<PrefixSegment> segments_;
+  std::vector<StateBlock::Part> parts_;
+  std::vector<std::vector<TokenScore>> next_;
+};
+
+MeetingRows::Key ExitRows::key() const { return {.model = forward->model()}; }
+
+class ExitDrafter final : public MeetingDrafter, private GrowthModel {
+ public:
+  ExitDrafter(const std::shared_ptr<const ExitModel>& model, TreeShape shape, Target& target,
+              const KvCache& cache, std::shared_ptr<DraftStates> states)
+      : shape_(std::move(shape)),
+        cache_(cache),
+        range_(model->path, model->trained_positions),
+        forward_(model, target, cache, std::move(states)) {}
+
+  std::string_view name() const override { return ExitModel::kKind; }
+  bool uses_dice() const override { return true; }
+  Taps taps() const override { return {.hidden_layers = {forward_.model()->exit_layer}}; }
+  const LayerPrefix* prefix() const override {
+    return forward_.prefix().n_rows() > 0 ? &forward_.prefix() : nullptr;
+  }
+
+  Status Follow(std::span<const int32_t> committed) override { return forward_.Follow(committed); }
+  Status Read(const CommittedRows& rows) override { return forward_.Read(rows); }
+
+  DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
+                  PassMeeting& meeting) override {
+    LS_CO_TRY(forward_.BeginTree());
+    row_of_.clear();
+    if (cache_.length() + 1 != static_cast<int>(committed.size())) {
+      co_return Status();  // the root has no keys before it
+    }
+    const int left = range_.LevelsToGrow(committed.size());
+    if (left <= 0) co_return Status();
+    range_.Sees(forward_.block().positions().size(), committed.size() - 1);
+    meeting_ = &meeting;
+    GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
+    const DraftBudget most = {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)};
+    co_return co_await GrowTree(shape_, most, guided, tree);
+  }
+
+  size_t bytes() const override { return forward_.bytes(); }
+  std::string notice() const override { return range_.notice(); }
+
+ private:
+  DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                   std::vector<std::vector<TokenScore>>& next) override {
+    row_of_.resize(nodes.size(), -1);
+    rows_.clear();
+    for (const int32_t i : which) {
+      const GrownNode& node = nodes[Z(i)];
+      row_of_[Z(i)] = forward_.prefix().n_rows() + static_cast<int>(rows_.size());
+      rows_.push_back({.token = node.token, .parent = node.parent < 0 ? -1 : row_of_[Z(node.parent)]});
+    }
+    ExitRows rows(&forward_, rows_, k, &next);
+    co_return co_await meeting_->Join(rows);
+  }
+
+  const TreeShape shape_;
+  const KvCache& cache_;
+  TrainedRange range_;
+  ExitForward forward_;
+
+  // The tree that is being grown.
+  PassMeeting* meeting_ = nullptr;
+  std::vector<int32_t> row_of_;  // of the prefix, per node; -1: it was not run
+  std::vector<ExitRow> rows_;
 };
 
 constexpr DrafterOption kExitOptions[] = {kDraftModelOption, kDraftWeightsOption};

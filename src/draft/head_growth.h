@@ -15,14 +15,14 @@ namespace longspec {
 class HeadGrowth : public GrowthModel {
  private:
   // next[0]: the k most probable tokens of this head. Those of earlier levels were run for the same state.
-  virtual void RunHead(int head, int k, std::span<std::vector<TokenScore>> next) = 0;
+  virtual DraftTask RunHead(int head, int k, std::vector<std::vector<TokenScore>>& next) = 0;
 
   DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
                    std::vector<std::vector<TokenScore>>& next) final {
     next.resize(1);
-    RunHead(nodes[static_cast<size_t>(which[0])].depth, k, next);
+    LS_CO_TRY(co_await RunHead(nodes[static_cast<size_t>(which[0])].depth, k, next));
     next.resize(which.size(), next[0]);
-    return {};
+    co_return Status();
   }
 };
 

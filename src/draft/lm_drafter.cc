@@ -18,6 +18,7 @@
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
 #include "draft/guided_growth.h"
+#include "draft/pass_meeting.h"
 #include "draft/registry.h"
 #include "draft/spec_extend.h"
 #include "draft/top_tokens.h"
@@ -46,7 +47,49 @@ std::unique_ptr<KvCache> MakeCache(const LmModel& model, const KvCache& target,
   return MakeFullCache(layout, model.config.n_layer, positions + kMostSpeculated);
 }
 
-class LmDrafter final : public Drafter, private GrowthModel {
+// Rows of one draft in a pass of the model. After those in `wanted`, places among them, the k most probable
+// tokens go to `next`. All borrowed.
+struct LmRows final : MeetingRows {
+  Key key() const override { return {.model = model}; }
+
+  // In as few passes as hold all drafts' rows.
+  Status Run(std::span<MeetingRows* const> together) override {
+    std::vector<ForwardSegment> segments;
+    for (size_t begin = 0, end = 0; begin < together.size(); begin = end) {
+      size_t n_rows = 0;
+      segments.clear();
+      for (; end < together.size(); ++end) {
+        const ForwardSegment& of_one = static_cast<const LmRows*>(together[end])->segment;
+        n_rows += of_one.tokens.size();
+        if (end > begin && n_rows > Z(kLmMaxRows)) break;
+        segments.push_back(of_one);
+      }
+      LS_ASSIGN(const TargetOutput output, model->target->Forward(segments));
+      for (size_t i = begin; i < end; ++i) {
+        static_cast<const LmRows*>(together[i])->Take(output.segments[i - begin]);
+      }
+    }
+    return {};
+  }
+
+  const LmModel* model = nullptr;
+  const kernels::KernelTable* kernels = nullptr;
+  ForwardSegment segment;
+  std::span<const int32_t> wanted;
+  int k = 0;
+  std::span<std::vector<TokenScore>> next;
+
+ private:
+  void Take(const TargetOutput::Segment& output) const {
+    const int n_rows = static_cast<int>(segment.tokens.size()), n_vocab = model->config.n_vocab;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const int row = wanted[i] - (n_rows - output.n_logits);
+      TopTokens(*kernels, output.logits + Z(row) * Z(n_vocab), n_vocab, k, {}, next[i]);
+    }
+  }
+};
+
+class LmDrafter final : public MeetingDrafter, private GrowthModel {
  public:
   LmDrafter(std::shared_ptr<const LmModel> model, TreeShape shape, const SharedParts& target,
             const KvCache& cache, const SpeculationOptions& options)
@@ -68,22 +111,23 @@ class LmDrafter final : public Drafter, private GrowthModel {
     if (extended_ != nullptr) extended_->Restart();
     LS_TRY(Trim(committed));
     if (PositionsLeft(committed.size()) <= 0) return {};
-    const auto missing = committed.first(committed.size() - 1).subspan(held_.size());
-    return Append(missing, LogitsFor::kNone).status();
+    return Hold(committed.first(committed.size() - 1).subspan(held_.size()));
   }
 
-  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
-    LS_TRY(Trim(committed));
+  DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
+                  PassMeeting& meeting) override {
+    LS_CO_TRY(Trim(committed));
     const int left = PositionsLeft(committed.size());
     if (left <= 0) {
       past_training_ = true;
-      return {};
+      co_return Status();
     }
     committed_ = committed;
     chain_.clear();
+    meeting_ = &meeting;
     GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
-    return GrowTreeNow(shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)},
-                       guided, tree);
+    const DraftBudget most = {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)};
+    co_return co_await GrowTree(shape_, most, guided, tree);
   }
 
   Taps taps() const override { return extended_ == nullptr ? Taps() : extended_->With({}); }
@@ -125,65 +169,88 @@ class LmDrafter final : public Drafter, private GrowthModel {
     return extended_ == nullptr ? Status() : extended_->Follow(committed.size());
   }
 
-  // Runs tokens after those held, and holds them. Returns the last one's logits if they are asked for.
-  Result<const float*> Append(std::span<const int32_t> tokens, LogitsFor logits) {
-    const float* last = nullptr;
+  // Runs tokens after those held, and holds them.
+  Status Hold(std::span<const int32_t> tokens) {
     while (!tokens.empty()) {
       const auto part = tokens.first(std::min(tokens.size(), Z(kLmMaxRows)));
       tokens = tokens.subspan(part.size());
       LS_ASSIGN(KvTransaction rows, cache_->Begin(static_cast<int>(part.size())));
-      LS_ASSIGN(last, Forward(part, {}, tokens.empty() ? logits : LogitsFor::kNone, rows));
-      rows.CommitAll();
-      held_.insert(held_.end(), part.begin(), part.end());
+      const ForwardSegment segment = {.tokens = part, .kv = &rows, .logits = LogitsFor::kNone};
+      LS_TRY(model_->target->Forward({&segment, 1}).status());
+      Commit(part, &rows);
     }
-    return last;
+    return {};
   }
 
-  Result<const float*> Forward(std::span<const int32_t> tokens, std::span<const int32_t> parents,
-                               LogitsFor logits, KvTransaction& rows) {
-    const ForwardSegment segment = {.tokens = tokens, .parents = parents, .kv = &rows, .logits = logits};
-    LS_ASSIGN(const TargetOutput output, model_->target->Forward({&segment, 1}));
-    return output.segments[0].logits;
+  void Commit(std::span<const int32_t> tokens, KvTransaction* rows) {
+    rows->CommitAll();
+    held_.insert(held_.end(), tokens.begin(), tokens.end());
   }
 
-  void Top(const float* logits, int k, std::vector<TokenScore>& out) const {
-    TopTokens(*target_.kernels, logits, model_->config.n_vocab, k, {}, out);
+  LmRows Rows(std::span<const int32_t> tokens, KvTransaction* rows) const {
+    LmRows all;
+    all.model = model_.get();
+    all.kernels = target_.kernels;
+    all.segment = {.tokens = tokens, .kv = rows};
+    return all;
+  }
+
+  // The same, and what follows the last of them.
+  DraftTask HoldAndAsk(std::span<const int32_t> tokens, int k, std::span<std::vector<TokenScore>> next) {
+    const auto last = tokens.last(std::min(tokens.size(), Z(kLmMaxRows)));
+    LS_CO_TRY(Hold(tokens.first(tokens.size() - last.size())));
+    Result<KvTransaction> kept = cache_->Begin(static_cast<int>(last.size()));
+    LS_CO_TRY(kept.status());
+    LmRows rows = Rows(last, &*kept);
+    rows.segment.logits = LogitsFor::kLastRow;
+    const auto wanted = static_cast<int32_t>(last.size()) - 1;
+    rows.wanted = {&wanted, 1};
+    rows.k = k;
+    rows.next = next;
+    LS_CO_TRY(co_await meeting_->Join(rows));
+    Commit(last, &*kept);
+    co_return Status();
   }
 
   DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
                    std::vector<std::vector<TokenScore>>& next) override {
     next.resize(which.size());
     if (chain_.empty()) {  // the root, and what was accepted before it
-      LS_ASSIGN(const float* logits, Append(committed_.subspan(held_.size()), LogitsFor::kLastRow));
-      Top(logits, k, next[0]);
+      LS_CO_TRY(co_await HoldAndAsk(committed_.subspan(held_.size()), k, next));
       // The root was computed with the old set (research: specextend.md 3.4).
-      if (extended_ != nullptr) LS_TRY(extended_->Choose());
+      if (extended_ != nullptr) LS_CO_TRY(extended_->Choose());
     } else if (!windowed_ && which.size() == 1 && nodes[Z(which[0])].parent == chain_.back()) {
       // As long as every level has had one node, that node's token continues what the cache holds. (A window
       // would lose a committed position for it, which a wrong draft does not bring back.)
-      LS_ASSIGN(const float* logits, Append({&nodes[Z(which[0])].token, 1}, LogitsFor::kLastRow));
-      Top(logits, k, next[0]);
+      const int32_t token = nodes[Z(which[0])].token;
+      LS_CO_TRY(co_await HoldAndAsk({&token, 1}, k, next));
     } else {
-      return ExpandBranches(nodes, which, k, next);
+      co_return co_await ExpandBranches(nodes, which, k, next);
     }
     chain_.push_back(which[0]);
-    return {};
+    co_return Status();
   }
 
   // The nodes and their ancestors below the chain, as one tree that is not kept; in parts if they are many.
-  Status ExpandBranches(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
-                        std::vector<std::vector<TokenScore>>& next) {
-    for (size_t begin = 0; begin < which.size();) {
-      size_t n = which.size() - begin;
+  DraftTask ExpandBranches(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                           std::span<std::vector<TokenScore>> next) {
+    std::vector<int32_t> wanted;
+    for (size_t begin = 0, n = 0; begin < which.size(); begin += n) {
+      n = which.size() - begin;
       // One path alone is never longer than a budget is deep.
       while (Collect(nodes, which.subspan(begin, n)) > kMostTreeRows && n > 1) n = (n + 1) / 2;
-      LS_ASSIGN(KvTransaction rows, cache_->Begin(static_cast<int>(tokens_.size())));
-      LS_ASSIGN(const float* logits, Forward(tokens_, parents_, LogitsFor::kAllRows, rows));
-      for (const size_t end = begin + n; begin < end; ++begin) {
-        Top(logits + Z(row_of_[Z(which[begin])]) * Z(model_->config.n_vocab), k, next[begin]);
-      }
+      wanted.clear();
+      for (const int32_t i : which.subspan(begin, n)) wanted.push_back(row_of_[Z(i)]);
+      Result<KvTransaction> dropped = cache_->Begin(static_cast<int>(tokens_.size()));
+      LS_CO_TRY(dropped.status());
+      LmRows rows = Rows(tokens_, &*dropped);
+      rows.segment.parents = parents_;
+      rows.wanted = wanted;
+      rows.k = k;
+      rows.next = next.subspan(begin, n);
+      LS_CO_TRY(co_await meeting_->Join(rows));
     }
-    return {};
+    co_return Status();
   }
 
   // tokens_ and parents_ of these nodes and their ancestors below the chain, parents first; row_of_ says
@@ -217,6 +284,7 @@ class LmDrafter final : public Drafter, private GrowthModel {
   bool past_training_ = false;
 
   // The tree that is being grown.
+  PassMeeting* meeting_ = nullptr;
   std::span<const int32_t> committed_;  // up to its root
   std::vector<int32_t> chain_;          // nodes whose tokens are held: the root and its only descendants
   std::vector<int32_t> row_of_, tokens_, parents_;

@@ -13,11 +13,13 @@
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
+#include "draft/forward_rows.h"
 #include "draft/guided_growth.h"
 #include "draft/head_growth.h"
 #include "draft/head_pass.h"
 #include "draft/learned_draft.h"
 #include "draft/medusa_model.h"
+#include "draft/pass_meeting.h"
 #include "draft/registry.h"
 #include "draft/tree_shape.h"
 
@@ -42,15 +44,90 @@ int64_t MostLogits(const MedusaModel& model) {
   return most;
 }
 
-class MedusaDrafter final : public Drafter, private HeadGrowth {
+class MedusaForward;
+
+// One head, of as many sequences; a row is a state, (n_embd).
+struct MedusaRows final : ForwardRows<MedusaRows, MedusaForward, const float*> {
+  MedusaRows(MedusaForward* of, std::span<const float* const> states, int of_head, int n_best,
+             std::vector<std::vector<TokenScore>>* to)
+      : ForwardRows(of, states, n_best, to), head(of_head) {}
+
+  Key key() const override;
+
+  int head;
+};
+
+class MedusaForward {
  public:
-  MedusaDrafter(std::shared_ptr<const MedusaModel> model, TreeShape shape, const SharedParts& target)
+  static constexpr int kMaxRows = 16;
+
+  MedusaForward(std::shared_ptr<const MedusaModel> model, const SharedParts& target)
       : model_(std::move(model)),
-        shape_(std::move(shape)),
         target_(target),
-        state_(Z(model_->n_embd)),
-        work_(ShapeOf(model_->n_embd), target.kernels, 1, FormsOf(*model_)),
-        logits_(Z(MostLogits(*model_)) * sizeof(float)) {}
+        work_(ShapeOf(model_->n_embd), target.kernels, kMaxRows, FormsOf(*model_)),
+        logits_(Z(kMaxRows) * Z(MostLogits(*model_)) * sizeof(float)) {}
+
+  const MedusaModel* model() const { return model_.get(); }
+  size_t bytes() const { return work_.bytes() + logits_.size(); }
+  static size_t ScratchBytes(int n_embd, int64_t n_logits) {
+    return Z(kMaxRows) *
+           (Workspace::RowBytes(ShapeOf(n_embd), {.q8 = true, .bf16 = true}) + Z(n_logits) * sizeof(float));
+  }
+
+ private:
+  friend MedusaRows::ForwardRows;
+
+  Status RunPass(std::span<const RowPiece<MedusaRows>> pieces) {
+    const MedusaModel::Head& head = model_->heads[Z(pieces.front().of->head)];
+    states_.clear();
+    for (const auto& piece : pieces) {
+      states_.insert(states_.end(), piece.rows().begin(), piece.rows().end());
+    }
+    const int n = model_->n_embd, n_rows = static_cast<int>(states_.size()), k = MostWanted(pieces);
+    const size_t width = Z(n);
+    float *gate = work_.gate.as<float>(), *ones = work_.up.as<float>(), *x = work_.x.as<float>(),
+          *activated = work_.activated.as<float>();
+    std::fill_n(ones, width, 1.0F);
+    for (size_t r = 0; r < states_.size(); ++r) {
+      std::memcpy(gate + r * width, head.bias.data(), width * sizeof(float));
+      std::memcpy(x + r * width, states_[r], width * sizeof(float));
+    }
+    next_.resize(states_.size());
+    target_.team->Run([&](ThreadTeam::Worker& worker) {
+      Convert(worker, work_, x, n, n_rows);
+      worker.Barrier();
+      const std::array linear = {LinearJob{&head.linear.matrix(), gate, true}};
+      Project(worker, work_, linear, x, n, n_rows);
+      worker.Barrier();
+      const auto share = worker.ShareOf(n_rows);
+      for (int r = share.begin; r < share.end; ++r) {
+        float *row = x + Z(r) * width, *added = activated + Z(r) * width;
+        target_.kernels->swiglu(gate + Z(r) * width, ones, n, added);
+        for (size_t d = 0; d < width; ++d) row[d] += added[d];
+      }
+      worker.Barrier();
+      Convert(worker, work_, x, n, n_rows);
+      worker.Barrier();
+      TopOfHead(worker, work_, model_->OutputOf(head), x, n_rows, logits_.as<float>(), k, next_);
+    });
+    HandOut(pieces, std::span(next_));
+    return {};
+  }
+
+  const std::shared_ptr<const MedusaModel> model_;
+  const SharedParts target_;
+  Workspace work_;
+  AlignedBuffer logits_;
+  std::vector<const float*> states_;  // of one pass, as is what follows
+  std::vector<std::vector<TokenScore>> next_;
+};
+
+MeetingRows::Key MedusaRows::key() const { return {.model = forward->model(), .form = head}; }
+
+class MedusaDrafter final : public MeetingDrafter, private HeadGrowth {
+ public:
+  MedusaDrafter(const std::shared_ptr<const MedusaModel>& model, TreeShape shape, const SharedParts& target)
+      : shape_(std::move(shape)), forward_(model, target), state_(Z(model->n_embd)) {}
 
   std::string_view name() const override { return MedusaModel::kKind; }
   bool uses_dice() const override { return true; }
@@ -61,13 +138,16 @@ class MedusaDrafter final : public Drafter, private HeadGrowth {
     return {};
   }
 
-  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
-    if (read_.size() + 1 != committed.size()) return {};  // the last state was not computed while it read
+  DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
+                  PassMeeting& meeting) override {
+    // Else the last state was not computed while it read.
+    if (read_.size() + 1 != committed.size()) co_return Status();
+    meeting_ = &meeting;
     GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
-    const auto n_heads = static_cast<int>(model_->heads.size());
-    return GrowTreeNow(shape_,
-                       {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, n_heads)},
-                       guided, tree);
+    const auto n_heads = static_cast<int>(forward_.model()->heads.size());
+    const DraftBudget most = {.max_nodes = budget.max_nodes,
+                              .max_depth = std::min(budget.max_depth, n_heads)};
+    co_return co_await GrowTree(shape_, most, guided, tree);
   }
 
   Status Read(const CommittedRows& rows) override {
@@ -82,50 +162,36 @@ class MedusaDrafter final : public Drafter, private HeadGrowth {
   }
 
   size_t bytes() const override {
-    return work_.bytes() + logits_.size() + state_.capacity() * sizeof(float) +
-           read_.capacity() * sizeof(int32_t);
+    return forward_.bytes() + state_.capacity() * sizeof(float) + read_.capacity() * sizeof(int32_t);
   }
 
  private:
-  void RunHead(int i, int k, std::span<std::vector<TokenScore>> next) override {
-    const MedusaModel::Head& head = model_->heads[Z(i)];
-    const int n = model_->n_embd;
-    float *gate = work_.gate.as<float>(), *ones = work_.up.as<float>(), *x = work_.x.as<float>(),
-          *activated = work_.activated.as<float>();
-    std::fill_n(ones, n, 1.0F);
-    std::memcpy(gate, head.bias.data(), Z(n) * sizeof(float));
-    target_.team->Run([&](ThreadTeam::Worker& worker) {
-      Convert(worker, work_, state_.data(), n, 1);
-      worker.Barrier();
-      const std::array linear = {LinearJob{&head.linear.matrix(), gate, true}};
-      Project(worker, work_, linear, state_.data(), n, 1);
-      worker.Barrier();
-      if (worker.index() == 0) {
-        target_.kernels->swiglu(gate, ones, n, activated);
-        for (int d = 0; d < n; ++d) x[d] = state_[Z(d)] + activated[d];
-      }
-      worker.Barrier();
-      Convert(worker, work_, x, n, 1);
-      worker.Barrier();
-      TopOfHead(worker, work_, model_->OutputOf(head), x, 1, logits_.as<float>(), k, next);
-    });
+  DraftTask RunHead(int head, int k, std::vector<std::vector<TokenScore>>& next) override {
+    const float* const state = state_.data();
+    MedusaRows rows(&forward_, {&state, 1}, head, k, &next);
+    co_return co_await meeting_->Join(rows);
   }
 
-  const std::shared_ptr<const MedusaModel> model_;
   const TreeShape shape_;
-  const SharedParts target_;
+  MedusaForward forward_;
   std::vector<float> state_;   // (n_embd), at the last position of read_
   std::vector<int32_t> read_;  // committed tokens whose states were computed; the last one's is state_
-  Workspace work_;
-  AlignedBuffer logits_;
+  PassMeeting* meeting_ = nullptr;
 };
 
 constexpr DrafterOption kMedusaOptions[] = {kDraftModelOption, kDraftWeightsOption};
 
+// Its weights and the activations of a pass: what it keeps of the text is one state.
+Result<DraftMemory> MedusaMemory(const SpeculationOptions& options, const TargetFacts& target,
+                                 DraftFiles& files) {
+  LS_ASSIGN(DraftMemory memory, LearnedMemory<MedusaModel>(options, target, files));
+  memory.fixed += MedusaForward::ScratchBytes(target.config.n_embd, target.config.n_vocab);
+  return memory;
+}
+
 DrafterResult MakeMedusa(const SpeculationOptions& options, const DraftContext& context) {
   return MakeLearned<MedusaModel>(options, context, "best", [&](auto model, TreeShape shape) {
-    return std::make_unique<MedusaDrafter>(std::move(model), std::move(shape),
-                                           *context.target->shared_parts());
+    return std::make_unique<MedusaDrafter>(model, std::move(shape), *context.target->shared_parts());
   });
 }
 
@@ -138,8 +204,7 @@ constexpr DrafterEntry kMedusaDrafter = {
     .reads = ReadsLearned<MedusaModel>,
     .check = CheckLearned,
     .fits = LearnedFits<MedusaModel>,
-    // What it keeps of the text is one state.
-    .memory = LearnedMemory<MedusaModel>,
+    .memory = MedusaMemory,
     .make = MakeMedusa,
     .in_auto = Always,
     .as_member = GrowBestAsMember,

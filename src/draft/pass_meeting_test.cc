@@ -15,6 +15,7 @@
 
 #include "base/size.h"
 #include "draft/testing/batch_sequence.h"
+#include "draft/testing/block_drafts.h"
 #include "draft/testing/eagle_scene.h"
 
 namespace longspec::testing {
@@ -199,10 +200,11 @@ TEST(DraftTask, NobodyNeedsToRunIt) {
 class Group {
  public:
   Group(TinyTarget* tiny, const SpeculationOptions& options, int n) : options_(options) {
+    models_.SetVocabulary(&kVocabulary);
     for (int i = 0; i < n; ++i) {
       auto one = std::make_unique<BatchSequence>(&tiny->target(), tiny->NewCache(1000), options, &models_,
                                                  *Sampler::Create({.seed = 1}, tiny->config.n_vocab),
-                                                 RandomTokens(20 + 90 * i, 5 + Z(i)));
+                                                 RandomTokens(20 + 90 * (i % 5), 5 + Z(i)));
       BatchDecoder decoder(&tiny->target());
       Turn turn{.sequence = &one->sequence, .max_rows = 64, .max_tokens = 1};
       while (one->sequence.n_missing() > 1) {
@@ -243,6 +245,12 @@ class Group {
  private:
   DraftBudget Budget() const { return {.max_nodes = options_.draft_n_max, .max_depth = 8}; }
 
+  static std::vector<std::string> TokensOfTiny() {
+    const auto bytes = TinyModelBytes({});
+    return *(*GgufFile::Parse(*bytes, "tiny"))->GetStrings("tokenizer.ggml.tokens");
+  }
+
+  static inline const std::vector<std::string> kVocabulary = TokensOfTiny();
   const SpeculationOptions options_;
   DraftModels models_;
   std::vector<std::unique_ptr<BatchSequence>> all_;
@@ -304,6 +312,44 @@ TEST(PassMeeting, EagleDraftsAreTheSameTogether) {
   for (const bool third : {false, true}) {
     SmallEagle eagle({.eagle3 = third}, some);
     ExpectTheSameTogether(&eagle.tiny, eagle.Options(""), kOneDraft);
+  }
+}
+
+// Kinds whose drafts read states of the target, with heads of their own.
+TEST(PassMeeting, DraftsOfStatesAreTheSameTogether) {
+  constexpr OwnHeads kHeads;
+  for (const std::string kind : {"beagle", "exit", "medusa"}) {
+    for (const int threads : {1, 2}) {
+      TinyTarget tiny({.n_layers = 4}, {}, threads);
+      const Folder folder;
+      const DraftTensors tensors = kind == "beagle" ? RandomBeagle(tiny.config, kHeads, 9)
+                                   : kind == "exit" ? RandomExit(tiny.config, kHeads, 9)
+                                                    : RandomMedusa(tiny.config, 4, 9, {1});
+      SpeculationOptions options;
+      options.type = kind;
+      options.draft_model = WriteBlockDraft(folder, kind, tiny.config, tensors, kHeads, {},
+                                            kind == "exit" ? ", \"longspec_exit_layer\": 1" : "");
+      options.draft_weights = "f32";
+      ExpectTheSameTogether(&tiny, options, kOneDraft);
+      // A head is asked once, whatever it is asked for: 20 sequences and 16 rows in a pass.
+      if (kind == "medusa") ExpectTheSameTogether(&tiny, options, {{{"4,4", 20, 2}}});
+      options.type = "ppm," + kind;
+      ExpectTheSameTogether(&tiny, options, kOneOfSeveral);
+    }
+  }
+}
+
+TEST(PassMeeting, DraftsOfALanguageModelAreTheSameTogether) {
+  for (const int threads : {1, 2}) {
+    TinyTarget tiny({.n_layers = 4}, {}, threads);
+    const Folder folder;
+    SpeculationOptions options;
+    options.type = "lm";
+    options.draft_model = folder.File("draft.gguf");
+    ASSERT_TRUE(WriteTinyModel({.seed = 9}, options.draft_model).ok());
+    ExpectTheSameTogether(&tiny, options, kOneDraft);
+    // Many sequences' branches are more rows than a pass of it has.
+    ExpectTheSameTogether(&tiny, options, {{{"12,12", 45, 3}}});
   }
 }
 

@@ -118,26 +118,33 @@ Status StateBlock::Settle() {
   return {};
 }
 
-void StateBlock::PlaceKeys(std::span<const Row> rows) {
-  LS_CHECK(!rows.empty() && rows.size() <= Z(kMaxRows));
-  slots_.Reserve(n_slots_);
-  slot_writer_ = slots_.writer();
+void StateBlock::PlaceKeys(std::span<const Part> parts) {
   places_.clear();
-  for (const Row& row : rows) {
-    SetAngles(n_rows(), row.position);
-    places_.push_back({.to = row.slot < 0 ? nullptr : &slot_writer_, .slot = std::max(row.slot, 0)});
+  for (const Part& part : parts) {
+    StateBlock& of = *part.of;
+    LS_CHECK(places_.size() + part.rows.size() <= Z(kMaxRows));
+    of.slots_.Reserve(of.n_slots_);
+    of.slot_writer_ = of.slots_.writer();
+    for (const Row& row : part.rows) {
+      SetAngles(n_rows(), row.position);
+      places_.push_back({.to = row.slot < 0 ? nullptr : &of.slot_writer_, .slot = std::max(row.slot, 0)});
+    }
   }
 }
 
 // What is kept and a tail together are one sequence of keys, whatever positions are missing between them:
 // where a key stands is in its angles.
-void StateBlock::Place(std::span<const Row> rows) {
-  PlaceKeys(rows);
+AttentionSegment StateBlock::View(std::span<const Row> rows) {
   views_.clear();
   for (const Row& row : rows) views_.push_back({.begin = 0, .end = cache_->length(), .tail = row.tail});
-  const AttentionSegment segment = {
-      .stored = kept(), .tail = slots(), .tail_begin = 0, .tail_end = n_slots_, .rows = views_};
-  attention_.Plan({&segment, 1});
+  return {.stored = kept(), .tail = slots(), .tail_begin = 0, .tail_end = n_slots_, .rows = views_};
+}
+
+void StateBlock::Place(std::span<const Part> parts) {
+  PlaceKeys(parts);
+  segments_.clear();
+  for (const Part& part : parts) segments_.push_back(part.of->View(part.rows));
+  attention_.Plan(segments_);
   for (int r = 0; r < n_rows(); ++r) places_[Z(r)].query = attention_.Place(r);
 }
 

@@ -64,10 +64,16 @@ class StateBlock {
     int slot = -1;                       // for its key and value; -1: it has none
     std::span<const int32_t> tail = {};  // slots it sees after the kept positions, in their order
   };
-  // The rows of the passes that follow, at most kMaxRows. Throws std::bad_alloc.
-  void Place(std::span<const Row> rows);
+  // Rows of a sequence in a pass over those of several. `of`: its block, of the same model.
+  struct Part {
+    StateBlock* of;
+    std::span<const Row> rows;
+  };
+  // The rows of the passes that follow, at most kMaxRows, in this one's workspace; one part of each sequence.
+  // Throws std::bad_alloc.
+  void Place(std::span<const Part> parts);
   // The same for rows that only get keys and values.
-  void PlaceKeys(std::span<const Row> rows);
+  void PlaceKeys(std::span<const Part> parts);
   int n_rows() const { return static_cast<int>(places_.size()); }
   float* x(int row);  // (n_embd), to be filled
 
@@ -91,6 +97,7 @@ class StateBlock {
 
  private:
   void SetAngles(int row, int position);
+  AttentionSegment View(std::span<const Row> rows);
   void KeepBefore(int position);
   void Share();
 
@@ -109,7 +116,8 @@ class StateBlock {
   AttentionWeights weights_ = {};
 
   // Of one pass.
-  std::vector<RowView> views_;
+  std::vector<RowView> views_;  // of its own rows
+  std::vector<AttentionSegment> segments_;
   std::vector<RowPlace> places_;
   AttentionPlan attention_;
   Workspace work_;

@@ -60,7 +60,7 @@ class SerialHeads final : public HeadGrowth {
   size_t bytes() const { return work_.bytes() + logits_.size() + states_.capacity() * sizeof(float); }
 
  private:
-  void RunHead(int i, int k, std::span<std::vector<TokenScore>> next) override {
+  DraftTask RunHead(int i, int k, std::vector<std::vector<TokenScore>>& next) override {
     const TokenswiftModel::Head& head = model_->heads[Z(i)];
     const int n = width();
     const float* before = states_.data() + Z(i) * Z(n);
@@ -77,6 +77,7 @@ class SerialHeads final : public HeadGrowth {
       worker.Barrier();
       TopOfHead(worker, work_, model_->output, normed, 1, logits_.as<float>(), k, next);
     });
+    return {};
   }
 
   const std::shared_ptr<const TokenswiftModel> model_;

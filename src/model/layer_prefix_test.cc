@@ -60,6 +60,7 @@ class Model {
       rows->CommitAll();
     }
   }
+  Status Run(const PrefixSegment& segment) { return target->RunPrefix({&segment, 1}); }
   LayerPrefix NewPrefix(int n_layers, const KvCache& cache) const {
     LayerPrefix prefix(layout(), n_layers, config.n_embd);
     prefix.Clear(cache.length());
@@ -106,9 +107,14 @@ void RunLevels(Model& m, const KvCache& cache, const Tree& tree, const std::vect
       tokens.push_back(tree.tokens[Z(i)]);
       parents.push_back(tree.ParentOf(i) < 0 ? -1 : row_of[Z(tree.ParentOf(i))]);
     }
-    const Status status = m.target->RunPrefix(cache, tokens, parents, prefix);
+    const Status status = m.Run({.cache = &cache, .tokens = tokens, .parents = parents, .prefix = &prefix});
     ASSERT_TRUE(status.ok()) << status.message();
   }
+}
+
+// The row of a prefix that is this one of the tree.
+int RowOf(const LayerPrefix& prefix, const Tree& tree, int row) {
+  return row < 0 ? -1 : prefix.Find(RowOf(prefix, tree, tree.ParentOf(row)), tree.tokens[Z(row)]);
 }
 
 // What a pass over the rows gives: logits of all, then what was tapped, then the keys and values of all
@@ -291,16 +297,66 @@ TEST(LayerPrefix, ReadsTheSlotsOfACacheThatForgets) {
   EXPECT_TRUE(SameBits(Pass(m, *cache, tree, &prefix), Pass(m, *cache, tree, nullptr)));
 }
 
+// Rows of several sequences in one pass: each gets the bits of a pass of its own.
+TEST(LayerPrefix, SequencesShareAPass) {
+  Model m;
+  const std::vector<Tree> trees = {Chain(3), Branches(9), Chain(1), Branches(20)};
+  std::vector<std::unique_ptr<KvCache>> caches;
+  std::vector<LayerPrefix> together;
+  std::vector<PrefixSegment> segments;
+  together.reserve(trees.size());
+  std::vector<std::vector<int32_t>> parents;
+  for (size_t i = 0; i < trees.size(); ++i) {
+    caches.push_back(m.NewCache(Tokens(5 + 90 * static_cast<int>(i), 3 + i)));
+    together.push_back(m.NewPrefix(2, *caches[i]));
+    parents.emplace_back();
+    for (int row = 0; row < static_cast<int>(trees[i].tokens.size()); ++row) {
+      parents[i].push_back(trees[i].ParentOf(row));
+    }
+  }
+  // Rows see the rows above them only when those have been run: one level at a time.
+  for (int depth = 0; depth < 20; ++depth) {
+    segments.clear();
+    std::vector<std::vector<int32_t>> tokens(trees.size()), below(trees.size());
+    for (size_t i = 0; i < trees.size(); ++i) {
+      for (int row = 0; row < static_cast<int>(trees[i].tokens.size()); ++row) {
+        if (trees[i].DepthOf(row) != depth) continue;
+        const int above = parents[i][Z(row)];
+        tokens[i].push_back(trees[i].tokens[Z(row)]);
+        below[i].push_back(above < 0 ? -1 : RowOf(together[i], trees[i], above));
+      }
+      segments.push_back(
+          {.cache = caches[i].get(), .tokens = tokens[i], .parents = below[i], .prefix = &together[i]});
+    }
+    ASSERT_TRUE(m.target->RunPrefix(segments).ok());
+  }
+  for (size_t i = 0; i < trees.size(); ++i) {
+    SCOPED_TRACE(i);
+    ASSERT_EQ(together[i].n_rows(), static_cast<int>(trees[i].tokens.size()));
+    EXPECT_TRUE(
+        SameBits(Pass(m, *caches[i], trees[i], &together[i]), Pass(m, *caches[i], trees[i], nullptr)));
+    LayerPrefix alone = m.NewPrefix(2, *caches[i]);
+    RunLevels(m, *caches[i], trees[i], std::vector<bool>(trees[i].tokens.size(), true), alone);
+    for (int row = 0; row < alone.n_rows(); ++row) {
+      EXPECT_EQ(std::memcmp(alone.hidden(row), together[i].hidden(row), Z(m.config.n_embd) * sizeof(float)),
+                0);
+    }
+  }
+}
+
 TEST(LayerPrefix, WhatCannotBeRunLeavesItAsItWas) {
   Model m;
   const auto cache = m.NewCache(Tokens(10, 3));
   LayerPrefix prefix = m.NewPrefix(2, *cache);
   const std::vector<int32_t> good = {5, 6}, bad = {7, 1000000}, parents = {-1, 0};
-  ASSERT_TRUE(m.target->RunPrefix(*cache, good, parents, prefix).ok());
-  const Status refused = m.target->RunPrefix(*cache, bad, parents, prefix);
+  const auto run = [&](const std::vector<int32_t>& tokens, const std::vector<int32_t>& below) {
+    return m.Run({.cache = cache.get(), .tokens = tokens, .parents = below, .prefix = &prefix});
+  };
+  ASSERT_TRUE(run(good, parents).ok());
+  const Status refused = run(bad, parents);
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.message().find("1000000"), std::string::npos);
-  const Status many = m.target->RunPrefix(*cache, Tokens(65, 1), std::vector<int32_t>(65, 1), prefix);
+  const Status many = run(Tokens(65, 1), std::vector<int32_t>(65, 1));
   ASSERT_FALSE(many.ok());
   EXPECT_NE(many.message().find("65 rows"), std::string::npos);
   EXPECT_EQ(prefix.n_rows(), 2);

@@ -82,8 +82,7 @@ class Llama final : public Target {
     return Output(segments);
   }
 
-  Status RunPrefix(const KvCache& cache, std::span<const int32_t> tokens, std::span<const int32_t> parents,
-                   LayerPrefix& prefix) override;
+  Status RunPrefix(std::span<const PrefixSegment> segments) override;
 
  private:
   // What a segment asks to be copied: the residual stream after a layer, or what the LM head sees.
@@ -114,6 +113,7 @@ class Llama final : public Target {
   int FirstLayerOf(std::span<const ForwardSegment> segments, const Row& row) const;
   void PlanTaps(std::span<const ForwardSegment> segments);
   void PlanStages(std::span<const ForwardSegment> segments);
+  void PlanPrefix(std::span<const PrefixSegment> segments, int n_rows);
   Stage& StageAt(size_t i);
   TargetOutput Output(std::span<const ForwardSegment> segments) const;
   void ForwardOn(ThreadTeam::Worker& worker, std::span<const ForwardSegment> segments);
@@ -318,50 +318,77 @@ void Llama::PlanStages(std::span<const ForwardSegment> segments) {
   }
 }
 
-Status Llama::RunPrefix(const KvCache& cache, std::span<const int32_t> tokens,
-                        std::span<const int32_t> parents, LayerPrefix& prefix) {
-  LS_CHECK(tokens.size() == parents.size() && prefix.base() == cache.length() &&
-           prefix.n_layers() <= config_.n_layer);
-  if (tokens.empty()) return {};
-  for (const int32_t token : tokens) LS_TRY(CheckToken(token));
-  LS_TRY(CheckRowCount(static_cast<int>(tokens.size())));
-  const int before = prefix.n_rows();
+// The new rows of the prefixes, what each sees, and where its key and value go.
+void Llama::PlanPrefix(std::span<const PrefixSegment> segments, int n_rows) {
   Stage& stage = StageAt(0);
-  KvWriter writer;
+  views_.clear();
+  views_.reserve(Z(n_rows));  // attention refers to them
+  parts_.clear();
+  writers_.clear();
+  writers_.reserve(segments.size());
+  stage.places.clear();
+  for (const PrefixSegment& segment : segments) {
+    if (segment.tokens.empty()) continue;
+    LayerPrefix& prefix = *segment.prefix;
+    const size_t first_view = views_.size();
+    const int before = prefix.n_rows();
+    for (size_t i = 0; i < segment.tokens.size(); ++i) prefix.Add(segment.tokens[i], segment.parents[i]);
+    writers_.push_back(prefix.writer());
+    for (int row = before; row < prefix.n_rows(); ++row) {
+      views_.push_back({.begin = 0, .end = segment.cache->n_slots(), .tail = prefix.path(row)});
+      stage.places.push_back({.to = &writers_.back(), .slot = row});
+      const auto r = static_cast<int>(views_.size()) - 1;
+      rope_.Row(prefix.position(row), work_.cos_sin.as<float>() + Z(r) * Z(config_.rope.n_rot));
+    }
+    parts_.push_back({.stored = segment.cache->Span(0),
+                      .tail = prefix.span(),
+                      .tail_begin = 0,
+                      .tail_end = prefix.n_rows(),
+                      .rows = std::span<const RowView>(views_).subspan(first_view)});
+  }
+  stage.attention.Plan(parts_);
+  for (int r = 0; r < n_rows; ++r) stage.places[Z(r)].query = stage.attention.Place(r);
+}
+
+Status Llama::RunPrefix(std::span<const PrefixSegment> segments) {
+  std::vector<int> before;  // rows of each prefix
+  int n_rows = 0;
+  for (const PrefixSegment& segment : segments) {
+    const LayerPrefix& prefix = *segment.prefix;
+    LS_CHECK(segment.tokens.size() == segment.parents.size() && prefix.base() == segment.cache->length() &&
+             prefix.n_layers() == segments[0].prefix->n_layers() && prefix.n_layers() <= config_.n_layer);
+    for (const int32_t token : segment.tokens) LS_TRY(CheckToken(token));
+    before.push_back(prefix.n_rows());
+    n_rows += static_cast<int>(segment.tokens.size());
+  }
+  if (n_rows == 0) return {};
+  LS_TRY(CheckRowCount(n_rows));
   try {
-    for (size_t i = 0; i < tokens.size(); ++i) prefix.Add(tokens[i], parents[i]);
-    writer = prefix.writer();
-    views_.clear();
-    for (int row = before; row < prefix.n_rows(); ++row) {
-      views_.push_back({.begin = 0, .end = cache.n_slots(), .tail = prefix.path(row)});
-    }
-    const AttentionSegment segment = {.stored = cache.Span(0),
-                                      .tail = prefix.span(),
-                                      .tail_begin = 0,
-                                      .tail_end = prefix.n_rows(),
-                                      .rows = views_};
-    stage.attention.Plan({&segment, 1});
-    stage.places.clear();
-    for (int row = before; row < prefix.n_rows(); ++row) {
-      stage.places.push_back({.query = stage.attention.Place(row - before), .to = &writer, .slot = row});
-    }
+    PlanPrefix(segments, n_rows);
   } catch (const std::bad_alloc&) {
-    prefix.Truncate(before);
-    return ResourceExhausted("no memory for the first layers of " + std::to_string(tokens.size()) + " rows");
+    for (size_t s = 0; s < segments.size(); ++s) segments[s].prefix->Truncate(before[s]);
+    return ResourceExhausted("no memory for the first layers of " + std::to_string(n_rows) + " rows");
   }
-  float* x = work_.x.as<float>();
-  for (int row = before; row < prefix.n_rows(); ++row) {
-    rope_.Row(prefix.position(row), work_.cos_sin.as<float>() + Z(row - before) * Z(config_.rope.n_rot));
-  }
-  const auto n = static_cast<int>(tokens.size());
-  team_.Run([&](ThreadTeam::Worker& worker) {
-    const auto share = worker.ShareOf(n);
-    for (int r = share.begin; r < share.end; ++r) Embed(tokens[Z(r)], x + Z(r) * Z(config_.n_embd));
-    worker.Barrier();
-    for (int layer = 0; layer < prefix.n_layers(); ++layer) RunLayer(worker, stage, layer);
-    for (int r = share.begin; r < share.end; ++r) {
-      std::memcpy(prefix.hidden(before + r), x + Z(r) * Z(config_.n_embd), Z(config_.n_embd) * sizeof(float));
+  const size_t width = Z(config_.n_embd);
+  // f(row of the workspace, segment, row of its new ones), for this worker's part.
+  const auto for_each_row = [&](const ThreadTeam::Worker& worker, const auto& f) {
+    const auto share = worker.ShareOf(n_rows);
+    int r = 0;
+    for (size_t s = 0; s < segments.size(); ++s) {
+      for (size_t i = 0; i < segments[s].tokens.size(); ++i, ++r) {
+        if (r >= share.begin && r < share.end) f(work_.x.as<float>() + Z(r) * width, s, i);
+      }
     }
+  };
+  team_.Run([&](ThreadTeam::Worker& worker) {
+    for_each_row(worker, [&](float* x, size_t s, size_t i) { Embed(segments[s].tokens[i], x); });
+    worker.Barrier();
+    for (int layer = 0; layer < segments[0].prefix->n_layers(); ++layer) {
+      RunLayer(worker, StageAt(0), layer);
+    }
+    for_each_row(worker, [&](const float* x, size_t s, size_t i) {
+      std::memcpy(segments[s].prefix->hidden(before[s] + static_cast<int>(i)), x, width * sizeof(float));
+    });
   });
   return {};
 }

@@ -61,6 +61,15 @@ struct TargetOutput {
 
 struct SharedParts;
 
+// Rows of one sequence to add to a prefix of it: these tokens below its rows `parents` (n; -1: right after
+// the committed positions of `cache`, which is read and not changed).
+struct PrefixSegment {
+  const KvCache* cache = nullptr;
+  std::span<const int32_t> tokens;
+  std::span<const int32_t> parents;
+  LayerPrefix* prefix = nullptr;
+};
+
 class Target {
  public:
   virtual ~Target() = default;
@@ -71,13 +80,11 @@ class Target {
   // Writes the rows' keys and values into each segment's transaction; committing is the caller's.
   virtual Result<TargetOutput> Forward(std::span<const ForwardSegment> segments) = 0;
 
-  // Adds rows to a prefix: these tokens below its rows `parents` (n; -1: right after the committed positions
-  // of `cache`), run through its layers. What the cache holds is read and not changed. An error leaves the
-  // prefix as it was. REQUIRES: prefix.base() == cache.length(), no transaction is open, parents are earlier
-  // rows, prefix.n_layers() is not more than the target has.
-  virtual Status RunPrefix(const KvCache& cache, std::span<const int32_t> tokens,
-                           std::span<const int32_t> parents, LayerPrefix& prefix) {
-    (void)cache, (void)tokens, (void)parents, (void)prefix;
+  // Adds rows to prefixes of several sequences, all equally deep, run through their layers. An error leaves
+  // the prefixes as they were. REQUIRES: of each, prefix->base() == cache->length(), no transaction is open,
+  // parents are earlier rows, prefix->n_layers() is not more than the target has.
+  virtual Status RunPrefix(std::span<const PrefixSegment> segments) {
+    (void)segments;
     return Unsupported("this target has no first layers that could be run apart");
   }
 };
