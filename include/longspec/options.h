@@ -119,6 +119,10 @@ struct SpeculationOptions {
   bool operator==(const SpeculationOptions&) const = default;
 };
 
+// How attention goes over the keys. kEager copies all of them before each use, as eager implementations do:
+// for measuring beside. The output is the same.
+enum class AttentionKind : uint8_t { kFlash, kEager };
+
 struct ModelOptions {
   std::string path = {};  // a GGUF file; of a split model, its first shard
   int ctx_size = 0;       // positions the cache may hold; 0: the model's training context
@@ -136,6 +140,7 @@ struct ModelOptions {
   bool kv_offload_anyway =
       false;  // even where reading that file makes a step twice as slow and q8_0 would fit
   Bf16Arithmetic bf16_weights = Bf16Arithmetic::kF32;
+  AttentionKind attention = AttentionKind::kFlash;
   RopeOptions rope = {};
   // What generations will ask for: the draft model it names is part of the memory plan. Each request has its
   // own.

@@ -54,7 +54,17 @@ struct AttentionSegment {
   int PlaceOf(int chunk) const { return n_ring_chunks > 0 ? chunk % n_ring_chunks : chunk; }
 };
 
-class AttentionPlan {
+// Plan once per forward pass, Run once per layer: below. Implementations give the same bits.
+class Attention {
+ public:
+  virtual ~Attention() = default;
+  virtual void Plan(std::span<const AttentionSegment> segments) = 0;
+  virtual int Place(int row) const = 0;
+  virtual void Run(ThreadTeam::Worker& worker, int layer, const float* q, float* out) = 0;
+  virtual size_t bytes() const = 0;
+};
+
+class AttentionPlan final : public Attention {
  public:
   // Partial states of all KV heads: what does not fit into so many bytes is done in several waves.
   static constexpr size_t kStateBytes = 8 << 20;
@@ -70,23 +80,23 @@ class AttentionPlan {
 
   // What segments view (chunks, rows, tails) must stay until the last Run. Spans are those of layer 0; rows
   // of all segments are counted through, in their order.
-  void Plan(std::span<const AttentionSegment> segments);
+  void Plan(std::span<const AttentionSegment> segments) override;
 
   int n_rows() const { return static_cast<int>(rows_.size()); }
   // Where row `row` lies in q: rows of sequences that share chunks lie together.
-  int Place(int row) const { return place_[static_cast<size_t>(row)]; }
+  int Place(int row) const override { return place_[static_cast<size_t>(row)]; }
 
   // Called by every worker after a barrier. q: (n_kv_head, n_rows, group, head_dim) f32, rows in the order of
   // Place; out: (n_rows, n_head * head_dim) f32, in the order of the segments, zero for a row that sees
   // nothing. The keys and values are there already. `layer`: of the spans' chunks. Contains barriers and uses
   // Worker::Claim before the first; on return `out` is whole after the caller's next barrier.
-  void Run(ThreadTeam::Worker& worker, int layer, const float* q, float* out);
+  void Run(ThreadTeam::Worker& worker, int layer, const float* q, float* out) override;
 
   // Of a layer: what is claimed by threads, and how often their partial states are merged.
   int n_items() const { return static_cast<int>(works_.size()) * shape_.n_kv_head; }
   int n_waves() const { return static_cast<int>(waves_.size()); }
 
-  size_t bytes() const;  // memory held now
+  size_t bytes() const override;  // memory held now
   // What it will hold at most, whatever the context, for passes of so many rows and as many slots in tails.
   static size_t MostBytes(const AttentionShape& shape, int n_threads, int n_rows);
 

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "attention/eager_attention.h"
 #include "attention/tree_rows.h"
 #include "base/size.h"
 #include "kernels/dispatch.h"
@@ -183,9 +184,10 @@ std::vector<float> NaiveRow(const Problem& p, const ToyCache& committed, int row
   return out;
 }
 
+template <typename Plan = AttentionPlan>
 std::vector<float> RunPlan(const Problem& p, const ToyCache& cache, const KernelTable* table, int threads) {
   ThreadTeam team(threads);
-  AttentionPlan plan(table, p.shape, threads);
+  Plan plan(table, p.shape, threads);
   TreeRows rows;
   rows.Add(cache.Span(p.base, p.n_rows), p.base, p.n_rows, p.parents);
   plan.Plan(rows.Segments());
@@ -202,17 +204,20 @@ void ExpectCanonical(const Problem& p) {
   std::vector<std::vector<float>> naive;
   const ToyCache committed = Committed(p), all = AllSlots(p);
   for (int row = 0; row < p.n_rows; ++row) naive.push_back(NaiveRow(p, committed, row));
+  const auto expect_naive = [&](const std::vector<float>& out, const std::string& who) {
+    for (int row = 0; row < p.n_rows; ++row) {
+      const std::vector<float>& want = naive[Z(row)];
+      EXPECT_EQ(std::memcmp(out.data() + Z(row) * want.size(), want.data(), want.size() * sizeof(float)), 0)
+          << who << ", base " << p.base << ", row " << row << " of " << p.n_rows;
+    }
+  };
   for (const KernelTable* table : kernels::Available()) {
     for (const int threads : {1, 2}) {
-      const std::vector<float> out = RunPlan(p, all, table, threads);
-      for (int row = 0; row < p.n_rows; ++row) {
-        const std::vector<float>& want = naive[Z(row)];
-        EXPECT_EQ(std::memcmp(out.data() + Z(row) * want.size(), want.data(), want.size() * sizeof(float)), 0)
-            << table->name << ", " << threads << " threads, base " << p.base << ", row " << row << " of "
-            << p.n_rows;
-      }
+      expect_naive(RunPlan(p, all, table, threads),
+                   std::string(table->name) + ", " + std::to_string(threads) + " threads");
     }
   }
+  expect_naive(RunPlan<EagerAttention>(p, all, kernels::Available().front(), 2), "eager");
 }
 
 std::vector<int32_t> RandomTree(int n, unsigned seed) {

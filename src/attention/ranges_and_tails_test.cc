@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attention/attention.h"
+#include "attention/eager_attention.h"
 #include "base/aligned_buffer.h"
 #include "base/counter_rng.h"
 #include "kernels/dispatch.h"
@@ -100,7 +101,7 @@ struct Stored {
   int n_ring = 0;
 };
 
-std::vector<float> Attend(AttentionPlan& attention, ThreadTeam& team, const Stored& stored, const Keys& tail,
+std::vector<float> Attend(Attention& attention, ThreadTeam& team, const Stored& stored, const Keys& tail,
                           int n_tail, const std::vector<RowView>& rows, const std::vector<float>& q) {
   std::vector<float> out(rows.size() * 6 * 16, -1.0F);
   const AttentionSegment segment = {.stored = stored.span,
@@ -155,6 +156,27 @@ TEST(RangesAndTails, IsSoftmaxAttentionOverRangeAndPath) {
           ASSERT_NEAR(out[i], expected[i], 2e-6) << table->name << " " << i;
       }
     }
+  }
+}
+
+TEST(RangesAndTails, EagerAttentionHasTheSameBits) {
+  const Keys stored(12, 1), tail(2, 2);
+  std::vector<int32_t> slots(300);
+  for (size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<int32_t>(i * 7 % 300);
+  const std::vector<Case> cases = Cases(slots);
+  for (const int threads : {1, 3}) {
+    ThreadTeam team(threads);
+    const kernels::KernelTable* table = kernels::Available().front();
+    AttentionPlan flash(table, kShape, threads);
+    EagerAttention eager(table, kShape, threads);
+    for (const Case& c : cases) {
+      const std::vector<float> q = Queries(c.rows.size());
+      EXPECT_EQ(Attend(eager, team, {stored.span, c.n_ring}, tail, 300, c.rows, q),
+                Attend(flash, team, {stored.span, c.n_ring}, tail, 300, c.rows, q));
+    }
+    // Three query heads for each KV head: three times the bytes, whole chunks.
+    EXPECT_EQ(EagerAttention::CopyBytes(kShape, kLayout, 257), 2 * 3 * kLayout.layer_bytes());
+    EXPECT_GE(eager.bytes(), EagerAttention::CopyBytes(kShape, kLayout, 3000));
   }
 }
 

@@ -20,7 +20,8 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
     LS_ASSIGN(model.kernels, kernels::Choose(options.kernels));
   }
   LS_ASSIGN(model.file, GgufFile::Open(options.path));
-  LS_ASSIGN(model.config, ReadLlamaConfig(*model.file, options.rope, options.bf16_weights));
+  LS_ASSIGN(model.config,
+            ReadLlamaConfig(*model.file, options.rope, options.bf16_weights, options.attention));
   model.layout = model.config.kv_layout(options.cache_type_k, options.cache_type_v);
   if (Status status = CheckLayout(model.layout); !status.ok()) {
     return Status(status.code(), options.path + ": " + status.message());

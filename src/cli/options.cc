@@ -158,6 +158,12 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
                              {"bf16", Bf16Arithmetic::kBF16},
                              {"bf16-amx", Bf16Arithmetic::kBF16Amx}},
                             "Arithmetic of BF16 weights (default f32)", group);
+  AddChoice<AttentionKind>(
+      app, "--attn-implementation", &options->attention,
+      {{"flash", AttentionKind::kFlash}, {"eager", AttentionKind::kEager}},
+      "How attention goes over the keys (default flash); eager: copies all of them first, "
+      "for measuring beside; never changes output",
+      group);
   app.add_option(
          "--weights-cache", options->weights_cache,
          "Folder to keep repacked weights in, so that the next load of this model maps them (default: none)")

@@ -65,7 +65,8 @@ std::string CalibrationKey(const ModelInfo& info, const ModelOptions& options) {
       << (error ? 0 : changed) << " | " << info.cpu << " | " << info.kernels << " | " << info.threads
       << " threads | kv " << static_cast<int>(options.cache_type_k) << ' '
       << static_cast<int>(options.cache_type_v) << " | bf16 weights "
-      << static_cast<int>(options.bf16_weights) << " | ctx " << info.n_ctx;
+      << static_cast<int>(options.bf16_weights)
+      << (options.attention == AttentionKind::kEager ? " | eager attention" : "") << " | ctx " << info.n_ctx;
   std::string line = key.str();
   std::replace_if(
       line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');

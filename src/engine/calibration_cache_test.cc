@@ -149,6 +149,7 @@ TEST_F(CalibrationCacheTest, TheKeyNamesEverythingACostDependsOn) {
   EXPECT_TRUE(changed([](auto& i, auto&) { i.path += "2"; }));
   EXPECT_TRUE(changed([](auto& i, auto&) { i.n_ctx = 4096; }));
   EXPECT_TRUE(changed([](auto&, auto& o) { o.cache_type_k = CacheType::kF32; }));
+  EXPECT_TRUE(changed([](auto&, auto& o) { o.attention = AttentionKind::kEager; }));
   std::filesystem::last_write_time(path,
                                    std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
   EXPECT_NE(CalibrationKey(info, {}), key);

@@ -86,7 +86,8 @@ Result<Opened> OpenModel(const ModelOptions& options) {
   Opened model;
   LS_ASSIGN(model.kernels, kernels::Choose(options.kernels));
   LS_ASSIGN(model.file, OpenFile(options.path));
-  LS_ASSIGN(model.config, ReadLlamaConfig(*model.file, options.rope, options.bf16_weights));
+  LS_ASSIGN(model.config,
+            ReadLlamaConfig(*model.file, options.rope, options.bf16_weights, options.attention));
   const LlamaConfig& config = model.config;
   const KvLayout layout = config.kv_layout(options.cache_type_k, options.cache_type_v);
   if (Status status = CheckLayout(layout); !status.ok()) {

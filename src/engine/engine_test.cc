@@ -183,6 +183,7 @@ TEST_F(EngineTest, OutputDoesNotDependOnHowItIsComputed) {
     ModelOptions options;
     options.batch_size = batch;
     options.threads = 1 + batch % 2;
+    if (batch == 7) options.attention = AttentionKind::kEager;
     const auto other = Load(options);
     auto other_session = other->NewSession();
     const GenerationResult result = Generate(*other, **other_session, Request(prompt, "ngram"));
@@ -190,6 +191,15 @@ TEST_F(EngineTest, OutputDoesNotDependOnHowItIsComputed) {
     EXPECT_EQ(result.text, plain.text);
     EXPECT_EQ(result.timings.prompt_n, plain.timings.prompt_n);
   }
+}
+
+TEST_F(EngineTest, TheCopyOfEagerAttentionIsInTheMemoryPlan) {
+  const auto scratch = [](AttentionKind kind) {
+    ModelOptions options;
+    options.attention = kind;
+    return Load(options)->info().memory.scratch;
+  };
+  EXPECT_GT(scratch(AttentionKind::kEager), scratch(AttentionKind::kFlash));
 }
 
 TEST_F(EngineTest, GenerationsInTurnSayWhatEachSaysAlone) {

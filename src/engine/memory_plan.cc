@@ -13,6 +13,7 @@
 #include <optional>
 #include <sstream>
 
+#include "attention/eager_attention.h"
 #include "kv/full_cache.h"
 
 namespace longspec {
@@ -111,7 +112,9 @@ MemoryNeeds NeedsOf(const LlamaConfig& config, const GgufFile& file, const KvLay
                     int ctx_size, const DraftMemory& draft, const WorkingSetMemory& working_set) {
   const LlamaMemory memory = PlanLlamaMemory(config, file, max_rows);
   return {.weights = memory.weights,
-          .scratch = memory.scratch,
+          .scratch = memory.scratch + (config.attention_kind == AttentionKind::kEager
+                                           ? EagerAttention::CopyBytes(config.attention(), layout, ctx_size)
+                                           : 0),
           .kv_chunk = KvChunkBytes(layout, config.n_layer),
           .draft = draft,
           .working_set = working_set,

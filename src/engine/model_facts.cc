@@ -98,7 +98,8 @@ void DescribeKernels(const kernels::KernelTable& table, const LlamaConfig& confi
   const std::string scores(AttentionArithmetic(options.cache_type_k));
   const std::string values(AttentionArithmetic(options.cache_type_v));
   info->arithmetic.emplace_back("attention",
-                                scores == values ? scores : scores + " scores, " + values + " values");
+                                (scores == values ? scores : scores + " scores, " + values + " values") +
+                                    (options.attention == AttentionKind::kEager ? ", eager" : ""));
   info->arithmetic.emplace_back("KV cache", "keys " + std::string(CacheTypeName(options.cache_type_k)) +
                                                 ", values " +
                                                 std::string(CacheTypeName(options.cache_type_v)));

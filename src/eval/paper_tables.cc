@@ -15,20 +15,23 @@ namespace {
 
 using Json = nlohmann::json;
 
-enum class Part : uint8_t { kLength, kRate, kSpeedup, kRougeL };
+enum class Part : uint8_t { kLength, kRate, kSpeedup, kRougeL, kDraftMs, kTargetMs, kVerifyMs };
 
 Part ParsePart(const std::string& name) {
   if (name == "length") return Part::kLength;
   if (name == "rate") return Part::kRate;
+  if (name == "draft_ms") return Part::kDraftMs;
+  if (name == "target_ms") return Part::kTargetMs;
+  if (name == "verify_ms") return Part::kVerifyMs;
   return name == "speedup" ? Part::kSpeedup : Part::kRougeL;
 }
 
-// What of our results stands under a heading: a family, or a subset of it, at one context length or at all
-// (0); no family: all.
+// What of our results stands under a heading: a family, or a subset of it, at context lengths beyond `above`
+// and up to `up_to` (0: any); no family: all.
 struct Column {
   std::string heading;
   std::string family, subset;
-  int length = 0;
+  int above = 0, up_to = 0;
   int paper_cells = 1;
 };
 
@@ -67,10 +70,12 @@ PaperTable ReadTable(const Json& json) {
   table.shows_memory = json.value("shows_memory", false);
   table.shows_distance = json.value("shows_distance", false);
   for (const Json& column : json.at("columns")) {
+    const int length = column.value("length", 0);
     table.columns.push_back({.heading = column.at("heading"),
                              .family = column.value("family", ""),
                              .subset = column.value("subset", ""),
-                             .length = column.value("length", 0),
+                             .above = column.value("above", std::max(0, length - 1)),
+                             .up_to = column.value("up_to", length),
                              .paper_cells = column.value("paper_cells", 1)});
   }
   for (const Json& row : json.at("rows")) {
@@ -101,17 +106,34 @@ std::vector<const PaperTable*> Find(std::string_view name) {
 
 struct Figures {
   double length = 0, rate = 0, speedup = 0, rouge_l = 0;
+  double draft_ms = 0, target_ms = 0, verify_ms = 0;  // of a round
+
+  double Of(Part part) const {
+    switch (part) {
+      case Part::kLength:
+        return length;
+      case Part::kRate:
+        return rate;
+      case Part::kSpeedup:
+        return speedup;
+      case Part::kRougeL:
+        return 100 * rouge_l;
+      case Part::kDraftMs:
+        return draft_ms;
+      case Part::kTargetMs:
+        return target_ms;
+      case Part::kVerifyMs:
+        return verify_ms;
+    }
+    return 0;
+  }
 };
 
 std::string Format(const PaperTable& table, const Figures& f) {
   std::string text;
   for (const Part part : table.cell) {
-    const double value = part == Part::kLength    ? f.length
-                         : part == Part::kRate    ? f.rate
-                         : part == Part::kSpeedup ? f.speedup
-                                                  : 100 * f.rouge_l;
-    text +=
-        Print("%s%.*f%s", text.empty() ? "" : " / ", table.digits, value, part == Part::kSpeedup ? "x" : "");
+    text += Print("%s%.*f%s", text.empty() ? "" : " / ", table.digits, f.Of(part),
+                  part == Part::kSpeedup ? "x" : "");
   }
   return text;
 }
@@ -123,7 +145,7 @@ CellSums SumOf(const std::vector<Cell>& cells, const std::string& method, double
     const CellKey& key = cell.key;
     const bool counts = key.method == method && key.temperature == temperature &&
                         (column.family.empty() || key.family == column.family) &&
-                        (column.length == 0 || key.length == column.length);
+                        (column.up_to == 0 || (key.length > column.above && key.length <= column.up_to));
     if (!counts) continue;
     for (const EvalItem& item : cell.items) {
       if (column.subset.empty() || item.subset == column.subset) sums.Add(item, cell.runs);
@@ -155,10 +177,14 @@ std::string OurRow(const PaperTable& table, const std::vector<Cell>& cells, cons
     const double ms = before + (plain ? s.plain_ms : s.ms);
     const auto n = static_cast<double>(s.prompts);
     const bool exact = plain || s.approximate == 0;  // then the text is that of plain decoding
+    const auto rounds = static_cast<double>(std::max<int64_t>(plain ? s.tokens : s.steps, 1));
     row += Format(table, {.length = (plain ? 1 : s.mean_acceptance_length()) - own,
                           .rate = ms > 0 ? 1e3 * static_cast<double>(s.tokens) / ms : 0,
                           .speedup = ms > 0 ? (before + s.plain_ms) / ms : 0,
-                          .rouge_l = exact ? 1 : s.rouge_l_to_exact / n}) +
+                          .rouge_l = exact ? 1 : s.rouge_l_to_exact / n,
+                          .draft_ms = plain ? 0 : s.draft_ms / rounds,
+                          .target_ms = (plain ? s.plain_ms : s.target_ms) / rounds,
+                          .verify_ms = plain ? 0 : s.verify_ms / rounds}) +
            CountOf(s);
   }
   return row;

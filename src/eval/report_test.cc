@@ -322,7 +322,9 @@ TEST(PaperTables, HaveThePapersCellsAndKnownParts) {
     size_t n = 0;
     for (const nlohmann::json& column : table.at("columns")) n += column.value("paper_cells", size_t{1});
     for (const nlohmann::json& part : table.at("cell")) {
-      EXPECT_THAT(part.get<std::string>(), AnyOf("length", "rate", "speedup", "rougeL")) << name;
+      EXPECT_THAT(part.get<std::string>(),
+                  AnyOf("length", "rate", "speedup", "rougeL", "draft_ms", "target_ms", "verify_ms"))
+          << name;
     }
     EXPECT_FALSE(table.at("source").get<std::string>().empty());
     const std::string markdown = PaperTableMarkdown(name, {}, "Tiny");
@@ -378,13 +380,33 @@ TEST(PaperTables, LayResultsOutBesideThePapers) {
       EXPECT_EQ(Count(line, "|"), n) << name << ": " << line;
     }
   }
-  EXPECT_THAT(PaperTableNames(),
-              ElementsAre("longspec-table1", "longspec-table4", "specextend-table2", "specextend-table3",
-                          "specpv-table1", "specpv-table2", "specpv-table3", "beagle-table1"));
+  EXPECT_THAT(PaperTableNames(), ElementsAre("longspec-table1", "longspec-table4", "longspec-table5",
+                                             "specextend-table2", "specextend-table3", "specpv-table1",
+                                             "specpv-table2", "specpv-table3", "beagle-table1"));
   EXPECT_THAT(PaperNames(), ElementsAre("longspec", "specextend", "specpv", "beagle"));
   EXPECT_THAT(CheckPaperTable("longspec-table9").message(), HasSubstr("known are longspec-table1, "));
   EXPECT_THAT(ReportMarkdown(cells, {.title = "T", .model = "Tiny", .papers = {"beagle-table1"}}),
               HasSubstr("## In the form of Beagle, table 1"));
+}
+
+// Times of a round, by ranges of context lengths.
+TEST(PaperTables, SplitTimeByContext) {
+  const auto cell = [](int length, double draft_ms) {
+    return Cell{.key = {.family = "gov_report", .method = "auto", .length = length},
+                .items = {{.tokens = 60,
+                           .steps = 20,
+                           .accepted = 40,
+                           .ms = 500,
+                           .plain_ms = 1200,
+                           .draft_ms = draft_ms,
+                           .target_ms = 380,
+                           .verify_ms = 10}}};
+  };
+  const std::string table =
+      PaperTableMarkdown("longspec-table5", {cell(512, 90), cell(5000, 110), cell(5001, 100)}, "Tiny");
+  EXPECT_THAT(table, HasSubstr("| Tiny | plain, T = 0 | 50.00 / 1.00 / 0.00 / 20.00 / 0.00 (2) | 50.00 / "));
+  EXPECT_THAT(table, HasSubstr("| Tiny | auto, T = 0 | 120.00 / 3.00 / 5.00 / 19.00 / 0.50 (2) | "
+                               "120.00 / 3.00 / 5.00 / 19.00 / 0.50 (1) | - | - | - | - |"));
 }
 
 TEST(PaperTables, OfAPaperAreAllOfItsTables) {

@@ -171,15 +171,15 @@ void StoreKeysOf(ThreadTeam::Worker& worker, Workspace& ws, const AttentionInput
 }
 
 void AddAttention(ThreadTeam::Worker& worker, Workspace& ws, const AttentionWeights& w,
-                  std::span<const RowPlace> rows, int layer, AttentionPlan& plan) {
+                  std::span<const RowPlace> rows, int layer, Attention& attention) {
   Normalise(worker, ws, ws.x.as<float>(), w.norm, static_cast<int>(rows.size()));
   worker.Barrier();
-  AddAttentionOf(worker, ws, {ws.normed.as<float>(), ws.shape.n_embd}, w, rows, layer, plan);
+  AddAttentionOf(worker, ws, {ws.normed.as<float>(), ws.shape.n_embd}, w, rows, layer, attention);
 }
 
 void AddAttentionOf(ThreadTeam::Worker& worker, Workspace& ws, const AttentionInput& input,
                     const AttentionWeights& w, std::span<const RowPlace> rows, int layer,
-                    AttentionPlan& plan) {
+                    Attention& attention) {
   const auto n_rows = static_cast<int>(rows.size());
   const bool has_keys = w.k != nullptr;
   const std::array jobs = {LinearJob{w.q, ws.q.as<float>()}, LinearJob{w.k, ws.k.as<float>()},
@@ -194,7 +194,7 @@ void AddAttentionOf(ThreadTeam::Worker& worker, Workspace& ws, const AttentionIn
   }
   worker.Barrier();
   float* attended = ws.attended.as<float>();
-  plan.Run(worker, layer, ws.q_by_head.as<float>(), attended);
+  attention.Run(worker, layer, ws.q_by_head.as<float>(), attended);
   worker.Barrier();
   Convert(worker, ws, attended, ws.shape.q_width(), n_rows);
   worker.Barrier();

@@ -113,11 +113,11 @@ void StoreKeysOf(ThreadTeam::Worker& worker, Workspace& ws, const AttentionInput
 // x += output(attention(norm(x))); stores the rows' keys and values if w has them. REQUIRES: x and cos_sin
 // are whole. Ends with a barrier.
 void AddAttention(ThreadTeam::Worker& worker, Workspace& ws, const AttentionWeights& w,
-                  std::span<const RowPlace> rows, int layer, AttentionPlan& plan);
+                  std::span<const RowPlace> rows, int layer, Attention& attention);
 // x += output(attention(input)), after a barrier.
 void AddAttentionOf(ThreadTeam::Worker& worker, Workspace& ws, const AttentionInput& input,
                     const AttentionWeights& w, std::span<const RowPlace> rows, int layer,
-                    AttentionPlan& plan);
+                    Attention& attention);
 
 // x += down(silu(gate(norm(x))) * up(norm(x))). REQUIRES: x is whole. Ends with a barrier.
 void AddMlp(ThreadTeam::Worker& worker, Workspace& ws, const MlpWeights& w, int n_rows);

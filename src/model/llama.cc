@@ -11,6 +11,7 @@
 #include <new>
 #include <numeric>
 
+#include "attention/eager_attention.h"
 #include "attention/tree_rows.h"
 #include "base/aligned_buffer.h"
 #include "base/check.h"
@@ -98,10 +99,9 @@ class Llama final : public Target {
   };
   // Layers that all of the first rows of the workspace pass: those that were begun elsewhere join later.
   struct Stage {
-    Stage(const kernels::KernelTable* kernels, const AttentionShape& shape, int n_threads)
-        : attention(kernels, shape, n_threads) {}
+    explicit Stage(std::unique_ptr<Attention> own) : attention(std::move(own)) {}
     int layer_begin = 0, layer_end = 0;
-    AttentionPlan attention;
+    std::unique_ptr<Attention> attention;
     std::vector<RowPlace> places;  // of its rows, in the order of the workspace
   };
 
@@ -114,6 +114,7 @@ class Llama final : public Target {
   void PlanTaps(std::span<const ForwardSegment> segments);
   void PlanStages(std::span<const ForwardSegment> segments);
   void PlanPrefix(std::span<const PrefixSegment> segments, int n_rows);
+  std::unique_ptr<Attention> MakeAttention() const;
   Stage& StageAt(size_t i);
   TargetOutput Output(std::span<const ForwardSegment> segments) const;
   void ForwardOn(ThreadTeam::Worker& worker, std::span<const ForwardSegment> segments);
@@ -263,8 +264,15 @@ Status Llama::Prepare(std::span<const ForwardSegment> segments) {
   return {};
 }
 
+std::unique_ptr<Attention> Llama::MakeAttention() const {
+  if (config_.attention_kind == AttentionKind::kEager) {
+    return std::make_unique<EagerAttention>(&kernels_, config_.attention(), team_.size());
+  }
+  return std::make_unique<AttentionPlan>(&kernels_, config_.attention(), team_.size());
+}
+
 Llama::Stage& Llama::StageAt(size_t i) {
-  if (i == stages_.size()) stages_.emplace_back(&kernels_, config_.attention(), team_.size());
+  if (i == stages_.size()) stages_.emplace_back(MakeAttention());
   return stages_[i];
 }
 
@@ -307,11 +315,11 @@ void Llama::PlanStages(std::span<const ForwardSegment> segments) {
     Stage& stage = StageAt(n_stages_++);
     stage.layer_begin = layer;
     stage.layer_end = end < n_rows() ? first_layer(order_[Z(end)]) : config_.n_layer;
-    stage.attention.Plan(parts_);
+    stage.attention->Plan(parts_);
     stage.places.clear();
     for (int place = 0; place < end; ++place) {
       const Row& row = rows_[Z(order_[Z(place)])];
-      stage.places.push_back({.query = stage.attention.Place(place),
+      stage.places.push_back({.query = stage.attention->Place(place),
                               .to = &writers_[Z(row.segment)],
                               .slot = segments[Z(row.segment)].kv->slot() + row.index});
     }
@@ -346,8 +354,8 @@ void Llama::PlanPrefix(std::span<const PrefixSegment> segments, int n_rows) {
                       .tail_end = prefix.n_rows(),
                       .rows = std::span<const RowView>(views_).subspan(first_view)});
   }
-  stage.attention.Plan(parts_);
-  for (int r = 0; r < n_rows; ++r) stage.places[Z(r)].query = stage.attention.Place(r);
+  stage.attention->Plan(parts_);
+  for (int r = 0; r < n_rows; ++r) stage.places[Z(r)].query = stage.attention->Place(r);
 }
 
 Status Llama::RunPrefix(std::span<const PrefixSegment> segments) {
@@ -484,7 +492,7 @@ void Llama::BeginRow(std::span<const ForwardSegment> segments, const Row& row, f
 
 void Llama::RunLayer(ThreadTeam::Worker& worker, Stage& stage, int layer) {
   const LlamaLayer& weights = weights_->layers[Z(layer)];
-  AddAttention(worker, work_, AttentionOf(weights), stage.places, layer, stage.attention);
+  AddAttention(worker, work_, AttentionOf(weights), stage.places, layer, *stage.attention);
   if (!query_taps_.empty()) TapQueries(worker, stage, layer);
   AddMlp(worker, work_, MlpOf(weights), static_cast<int>(stage.places.size()));
 }

@@ -32,6 +32,7 @@ struct LlamaConfig {
   bool tied_embeddings = false;  // the LM head is the embedding matrix
   bool qkv_bias = false;         // q, k and v have biases
   bool qk_norm = false;          // each head of q and k is normalised before it is rotated
+  AttentionKind attention_kind = AttentionKind::kFlash;
   // What BF16 matrices are multiplied as.
   kernels::WeightFormat bf16_format = kernels::WeightFormat::kBF16;
 
@@ -43,7 +44,8 @@ struct LlamaConfig {
 // Reads and checks the metadata, and every tensor's presence, shape and type. An unsupported architecture is
 // named.
 Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rope,
-                                    Bf16Arithmetic bf16_weights = Bf16Arithmetic::kF32);
+                                    Bf16Arithmetic bf16_weights = Bf16Arithmetic::kF32,
+                                    AttentionKind attention = AttentionKind::kFlash);
 
 struct LlamaMemory {
   uint64_t weights = 0;  // repacked, bytes

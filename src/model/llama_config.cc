@@ -107,7 +107,7 @@ std::vector<TensorRequirement> LayerRequirements(const LlamaConfig& c, int layer
 }
 
 Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rope,
-                                    Bf16Arithmetic bf16_weights) {
+                                    Bf16Arithmetic bf16_weights, AttentionKind attention) {
   LlamaConfig c;
   LS_ASSIGN(c.architecture, file.GetString("general.architecture"));
   const Architecture* architecture = FindArchitecture(c.architecture);
@@ -160,6 +160,7 @@ Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rop
   LS_ASSIGN(c.rope, ReadRope(file, c, rope));
   c.rope.pairing = architecture->pairing;
   c.bf16_format = Bf16Format(bf16_weights);
+  c.attention_kind = attention;
   return c;
 }
 
