@@ -180,7 +180,16 @@ void AddTrainingOptions(CLI::App& app, Flags* flags) {
   app.add_option("--clip", t.optimiser.max_norm, "Largest norm of the gradients; 0: any")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  app.add_flag("--no-anchor-offset", flags->no_anchor_offset, "Plain positions for short sequences too");
+  app.add_option("--positions", t.positions,
+                 "Where tokens of short sequences stand: anchor-offset (LongSpec's), gaps (up to 4, anywhere "
+                 "inside), or plain")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, Positions>{{"anchor-offset", Positions::kAnchorOffset},
+                                           {"gaps", Positions::kGaps},
+                                           {"plain", Positions::kPlain}}))
+      ->default_str("anchor-offset");
+  app.add_flag("--no-anchor-offset", flags->no_anchor_offset, "The same as --positions plain")
+      ->excludes("--positions");
   app.add_option("--distill", t.distill,
                  "Share of the target's own probabilities in the labels; needs features of --keep final, or "
                  "with --top-k")
@@ -270,7 +279,7 @@ int RunTraining(Flags flags, const CLI::App& app) {
   const Stage& stage = Stages().at(flags.stage);
   if (app.count("--lr") == 0) flags.train.learning_rate = stage.learning_rate;
   if (app.count("--batch") == 0) flags.train.batch = stage.batch;
-  flags.train.anchor_offset = !flags.no_anchor_offset;
+  if (flags.no_anchor_offset) flags.train.positions = Positions::kPlain;
   TrainLog log;
   if (const Status status = log.Open(flags.log); !status.ok()) return Fail(kExitOutput, status.message());
   Display display(!flags.no_progress);

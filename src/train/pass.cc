@@ -30,7 +30,7 @@ PlacedBatch PlaceBatch(Batch batch, const at::Tensor& embedding, const FeatureTa
   for (auto& [layer, tensor] : placed.hidden) tensor = tensor.to(device);
   placed.targets = placed.targets.To(device);
   placed.embedded = embedding.index_select(0, placed.tokens);
-  if (placed.keys.defined() && draw.offset != 0) {
+  if (placed.keys.defined() && draw.moves()) {
     const Rotation rotation = MakeRotation(target, at::tensor(moves, at::kLong).to(device), 1.0);
     placed.keys = Rotate(placed.keys, rotation);
   }

@@ -175,18 +175,25 @@ TEST(PlaceBatch, KeysAreWhereTheEngineWouldRotateThem) {
     const auto both = [](const at::Tensor& keys) { return at::cat({keys, keys.slice(0, 0, 5)}, 0); };
     batch.keys = both(rotated({}));
     batch.values = at::ones_like(batch.keys);
+    const auto place = [&](const PositionDraw& draw) {
+      const PlacedBatch placed = PlaceBatch(batch, at::zeros({1, 8}), target, draw);
+      EXPECT_LT((placed.keys - both(rotated(draw))).abs().max().item<double>(), 1e-5)
+          << draw.anchors << " " << draw.offset << " " << draw.gaps.size();
+      EXPECT_TRUE(placed.values.equal(batch.values));
+      return placed.positions;
+    };
     for (int anchors = 0; anchors <= kMaxAnchors; ++anchors) {
       for (const int64_t offset : {0, 1, 700, 28000}) {
-        const PositionDraw draw = {.anchors = anchors, .offset = offset};
-        const PlacedBatch placed = PlaceBatch(batch, at::zeros({1, 8}), target, draw);
-        EXPECT_LT((placed.keys - both(rotated(draw))).abs().max().item<double>(), 1e-5)
-            << anchors << " " << offset;
+        const at::Tensor positions = place({.anchors = anchors, .offset = offset});
         for (int64_t i = 0; i < kKeys + 5; ++i) {
-          const int64_t place = i % kKeys;
-          EXPECT_EQ(placed.positions[i].item<int64_t>(), place < anchors ? place : place + offset);
+          const int64_t token = i % kKeys;
+          EXPECT_EQ(positions[i].item<int64_t>(), token < anchors ? token : token + offset);
         }
-        EXPECT_TRUE(placed.values.equal(batch.values));
       }
+    }
+    const at::Tensor gaps = place({.gaps = {{.before = 2, .size = 700}, {.before = 4, .size = 30}}});
+    for (int64_t i = 0; i < kKeys; ++i) {
+      EXPECT_EQ(gaps[i].item<int64_t>(), i + (i >= 2 ? 700 : 0) + (i >= 4 ? 30 : 0));
     }
   }
 }

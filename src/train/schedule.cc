@@ -14,7 +14,7 @@
 namespace longspec::train {
 namespace {
 
-enum Draw : uint64_t { kAnchors, kOffset, kLag, kOrder, kSeed };
+enum Draw : uint64_t { kAnchors, kOffset, kLag, kOrder, kSeed, kGaps };
 
 // An integer of 0 .. n - 1.
 int64_t Draw(uint64_t seed, enum Draw what, int64_t counter, uint32_t index, int64_t n) {
@@ -50,15 +50,31 @@ double StableDecayRate(int64_t step, int64_t total, double peak, const StableDec
 
 int64_t AnchorOffsetReach(int64_t n_ctx) { return std::min<int64_t>(30000, n_ctx - 1000); }
 
-PositionDraw DrawPositions(uint64_t seed, int64_t pass, int64_t length, int64_t n_ctx) {
-  if (length > kAnchorOffsetLength) return {};
+PositionDraw DrawPositions(Positions positions, uint64_t seed, int64_t pass, int64_t length, int64_t n_ctx) {
+  if (length > kAnchorOffsetLength || positions == Positions::kPlain) return {};
   const int64_t most = std::max<int64_t>(AnchorOffsetReach(n_ctx) - length, 0);
-  return {.anchors = static_cast<int>(Draw(seed, kAnchors, pass, 0, kMaxAnchors + 1)),
-          .offset = Draw(seed, kOffset, pass, 0, most + 1)};
+  if (positions == Positions::kAnchorOffset) {
+    return {.anchors = static_cast<int>(Draw(seed, kAnchors, pass, 0, kMaxAnchors + 1)),
+            .offset = Draw(seed, kOffset, pass, 0, most + 1)};
+  }
+  // One to four gaps. Their whole size is spread evenly, and each one's share of it, as offsets are.
+  PositionDraw draw;
+  const auto n = static_cast<uint32_t>(1 + Draw(seed, kGaps, pass, 0, kMostGaps));
+  const int64_t all = Draw(seed, kOffset, pass, 0, most + 1);
+  std::vector<int64_t> cuts = {0, all};
+  for (uint32_t i = 1; i < n; ++i) cuts.push_back(Draw(seed, kGaps, pass, i, all + 1));
+  std::ranges::sort(cuts);
+  for (uint32_t i = 0; i < n; ++i) {
+    const int64_t before = 1 + Draw(seed, kGaps, pass, kMostGaps + i, std::max<int64_t>(length - 1, 1));
+    draw.gaps.push_back({.before = before, .size = cuts[i + 1] - cuts[i]});
+  }
+  return draw;
 }
 
 int64_t PositionOf(const PositionDraw& draw, int64_t index) {
-  return index < draw.anchors ? index : index + draw.offset;
+  int64_t position = index < draw.anchors ? index : index + draw.offset;
+  for (const PositionDraw::Gap& gap : draw.gaps) position += index >= gap.before ? gap.size : 0;
+  return position;
 }
 
 int DrawLag(uint64_t seed, int64_t pass, int most) {

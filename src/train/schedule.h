@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What training draws and follows besides the data, as pure functions of a seed and a step: the learning
-// rate, the Anchor-Offset positions and the lag of flash noisy training of LongSpec (Yang et al. 2025, 3.2),
-// and the order of the sequences. A resumed run needs no state of a random generator.
+// rate, the positions (Anchor-Offset's, or random gaps) and the lag of flash noisy training of LongSpec (Yang
+// et al. 2025, 3.2), and the order of the sequences. A resumed run needs no state of a random generator.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,25 @@ inline constexpr int kMaxAnchors = 4;
 // Positions that offsets reach for a model of that context: min(30000, n_ctx - 1000).
 int64_t AnchorOffsetReach(int64_t n_ctx);
 
+// Where the tokens of short sequences stand. Rotary attention knows distances only, so an offset behind
+// anchors moves no distance but those to the anchors; gaps inside a sequence move those across them, so that
+// it has near, middle and far ones.
+enum class Positions : uint8_t { kPlain, kAnchorOffset, kGaps };
+inline constexpr int kMostGaps = 4;
+
 struct PositionDraw {
   int anchors = 0;     // the first tokens that keep their positions
   int64_t offset = 0;  // of all others
+  struct Gap {
+    int64_t before, size;  // positions left out before token `before`
+  };
+  std::vector<Gap> gaps = {};
+
+  bool moves() const { return offset != 0 || !gaps.empty(); }
 };
-// For forward pass `pass` of a run, shared by all its sequences, padded to `length`.
-PositionDraw DrawPositions(uint64_t seed, int64_t pass, int64_t length, int64_t n_ctx);
+// For forward pass `pass` of a run, shared by all its sequences, padded to `length`. Neither goes beyond
+// AnchorOffsetReach.
+PositionDraw DrawPositions(Positions positions, uint64_t seed, int64_t pass, int64_t length, int64_t n_ctx);
 int64_t PositionOf(const PositionDraw& draw, int64_t index);
 
 // The lag of cross-attention, one of 1 .. `most`: the query of token t sees target keys 0 .. t - lag.

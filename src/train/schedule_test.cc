@@ -57,7 +57,7 @@ TEST(AnchorOffset, FollowsTheLaw) {
     std::set<int> anchors;
     int64_t most = 0, least = reach;
     for (int64_t pass = 0; pass < 3000; ++pass) {
-      const PositionDraw draw = DrawPositions(42, pass, length, n_ctx);
+      const PositionDraw draw = DrawPositions(Positions::kAnchorOffset, 42, pass, length, n_ctx);
       anchors.insert(draw.anchors);
       most = std::max(most, draw.offset);
       least = std::min(least, draw.offset);
@@ -74,10 +74,37 @@ TEST(AnchorOffset, FollowsTheLaw) {
 
 TEST(AnchorOffset, LongSequencesAndSmallModelsKeepPlainPositions) {
   for (int64_t pass = 0; pass < 50; ++pass) {
-    EXPECT_EQ(PositionOf(DrawPositions(1, pass, 1201, 40000), 1200), 1200);
-    EXPECT_EQ(PositionOf(DrawPositions(1, pass, 1024, 1500), 1023), 1023);
+    for (const Positions positions : {Positions::kAnchorOffset, Positions::kGaps}) {
+      EXPECT_EQ(PositionOf(DrawPositions(positions, 1, pass, 1201, 40000), 1200), 1200);
+      EXPECT_EQ(PositionOf(DrawPositions(positions, 1, pass, 1024, 1500), 1023), 1023);
+    }
+    EXPECT_FALSE(DrawPositions(Positions::kPlain, 1, pass, 1000, 40000).moves());
   }
-  EXPECT_GT(DrawPositions(1, 0, 1200, 40000).offset, 0);
+  EXPECT_GT(DrawPositions(Positions::kAnchorOffset, 1, 0, 1200, 40000).offset, 0);
+}
+
+// One to four of them, anywhere behind the first token; the last token's position is spread evenly.
+TEST(RandomGaps, MoveMiddleDistancesToo) {
+  constexpr int64_t kTokens = 1024, kContext = 8192, kReach = kContext - 1000;
+  std::map<size_t, int> n_gaps;
+  int64_t n_middle = 0;
+  double last = 0;
+  for (int64_t pass = 0; pass < 3000; ++pass) {
+    const PositionDraw draw = DrawPositions(Positions::kGaps, 42, pass, kTokens, kContext);
+    EXPECT_EQ(PositionOf(draw, 0), 0);
+    for (int64_t i = 1; i < kTokens; ++i) ASSERT_GT(PositionOf(draw, i), PositionOf(draw, i - 1));
+    ++n_gaps[draw.gaps.size()];
+    const int64_t end = PositionOf(draw, kTokens - 1);
+    EXPECT_LT(end, kReach);
+    last += static_cast<double>(end) / 3000;
+    // An offset would leave the distance of these two as it is.
+    n_middle += PositionOf(draw, 700) - PositionOf(draw, 300) > 400 ? 1 : 0;
+  }
+  ASSERT_EQ(n_gaps.size(), 4U);
+  for (const auto& [n, count] : n_gaps) EXPECT_NEAR(count, 750, 100) << n;
+  EXPECT_NEAR(last, (kTokens + kReach) / 2.0, 150);
+  // One to four gaps, of which each is between them in 400 of 1023 places: 1 - mean of (623 / 1023)^n.
+  EXPECT_NEAR(static_cast<double>(n_middle) / 3000, 0.66, 0.04);
 }
 
 // Behaviour 9.

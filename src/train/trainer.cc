@@ -31,6 +31,19 @@ namespace fs = std::filesystem;
 
 constexpr double kMeanDecay = 0.98;  // of the running mean of the loss
 
+// How checkpoints name them; the default had no name before there were others.
+const char* PositionsFlag(Positions positions) {
+  switch (positions) {
+    case Positions::kPlain:
+      return " --no-anchor-offset";
+    case Positions::kGaps:
+      return " --positions gaps";
+    case Positions::kAnchorOffset:
+      return "";
+  }
+  return "";
+}
+
 Status CheckOptions(const TrainOptions& o) {
   const auto fail = [](const std::string& option, const std::string& right) {
     return InvalidArgument(option + ": must be " + right);
@@ -153,7 +166,7 @@ class Run {
                   cosine ? o.warmup : o.stable_decay.decay_share, o.batch, o.micro_batch,
                   trainee_->setup().options.n_ff, o.vocab, o.distill, o.optimiser.weight_decay,
                   o.optimiser.max_norm, static_cast<unsigned long long>(o.seed));
-    return numbers + trainee_->Describe() + (o.anchor_offset ? "" : " --no-anchor-offset") +
+    return numbers + trainee_->Describe() + PositionsFlag(o.positions) +
            (cosine ? " --steps " + std::to_string(progress_.steps)
                    : " --warmup-steps " + std::to_string(o.stable_decay.warmup)) +
            (o.optimiser.muon ? " --optimiser muon" : "") +
@@ -249,9 +262,8 @@ class Run {
     PassDraw draw{.lag = DrawLag(options_.seed, pass, options_.draft.most_lag),
                   .positions = {},
                   .seed = DrawSeed(options_.seed, pass)};
-    if (options_.anchor_offset) {
-      draw.positions = DrawPositions(options_.seed, pass, longest, data_.features.target().n_ctx);
-    }
+    draw.positions =
+        DrawPositions(options_.positions, options_.seed, pass, longest, data_.features.target().n_ctx);
     PassSum sum = RunPass(*trainee_, MakeBatch(data_.features, sequences, data_.needs, labels_), draw);
     if (!std::isfinite(sum.loss)) return NotANumber("the loss is");
     return sum;
@@ -272,7 +284,7 @@ class Run {
   // Checkpoint and draft. Gradients of an unfinished step are not part of either.
   Status Save() {
     LS_TRY(SaveCheckpoint(state_, trainee_->parameters(), optimiser_, CheckpointPath(options_.output)));
-    const int64_t offsets = options_.anchor_offset && data_.features.has_short()
+    const int64_t offsets = options_.positions != Positions::kPlain && data_.features.has_short()
                                 ? AnchorOffsetReach(data_.features.target().n_ctx)
                                 : int64_t{0};
     return ExportDraft(*trainee_, std::max({state_.trained_positions, offsets, data_.features.longest()}),

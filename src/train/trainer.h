@@ -39,7 +39,7 @@ struct TrainOptions {
   int64_t steps = 0;    // 0: as many as the epochs have
   int batch = 32;       // sequences of an optimiser step
   int micro_batch = 2;  // sequences of a forward pass; shares one lag and one draw of positions
-  bool anchor_offset = true;
+  Positions positions = Positions::kAnchorOffset;  // of short sequences
   int vocab = 0;         // the draft's head is reduced to the most frequent tokens; 0: it is not
   double distill = 0.0;  // share of the target's distribution in the labels
   OptimiserOptions optimiser;

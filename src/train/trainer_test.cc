@@ -105,7 +105,7 @@ TEST(Train, MicroBatchesChangeHardlyAnything) {
   Rig rig({}, lengths), other({}, lengths);
   for (Rig* r : {&rig, &other}) {
     r->options.steps = 0;
-    r->options.anchor_offset = false;
+    r->options.positions = Positions::kPlain;
     r->options.draft.most_lag = 1;
   }
   other.options.micro_batch = 1;
