@@ -4,8 +4,9 @@
 tasks about excerpts of the training texts, and small talk about a list of topics.
 
     tools/make_draft_prompts.py --data train --out prompts.jsonl      # books.jsonl.gz, code.jsonl.gz, ... in train/
+    tools/make_draft_prompts.py --data train --out plain.jsonl --plain
 
-One JSON object a line, {"prompt": ...} or {"text": ...}, for `longspec features --write`. The same seed and texts give
+With --plain pieces of the texts themselves, each once. One JSON object a line, {"prompt": ...} or {"text": ...}, for `longspec features --write`. The same seed and texts give
 the same prompts, in an order of which any beginning is a fair sample.
 """
 
@@ -168,6 +169,27 @@ class Prompts:
         return {"text": self.excerpt("books", low, high)}
 
 
+# Characters of a piece, some 1,000 tokens each, and how often a piece is of this family.
+PIECE = {"books": 4300, "code": 3600, "docs": 3800, "math": 3200, "reports_meetings": 4300}
+SHARE = {"books": .25, "code": .18, "docs": .25, "math": .04, "reports_meetings": .28}
+SHORTEST_PIECE = 800
+
+
+def plain(texts, seed, count):
+    """`count` pieces of the texts ({family: [text]}), or as many as there are, families mixed by SHARE."""
+    draw = random.Random(seed)
+    pieces = {}
+    for family, size in PIECE.items():
+        cut = (text[begin:begin + size] for text in texts[family] for begin in range(0, len(text), size))
+        pieces[family] = [piece for piece in cut if len(piece) > SHORTEST_PIECE]
+        draw.shuffle(pieces[family])
+    while count > 0 and any(pieces.values()):
+        family = draw.choices(list(SHARE), list(SHARE.values()))[0]
+        if pieces[family]:
+            yield {"text": pieces[family].pop()}
+            count -= 1
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True, help="folder of the training texts")
@@ -175,11 +197,14 @@ def main():
     parser.add_argument("--count", type=int, default=6000)
     parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--longest", type=int, default=2600, help="characters of an excerpt at most")
+    parser.add_argument("--plain", action="store_true", help="pieces of the texts instead of prompts")
     args = parser.parse_args()
     prompts = Prompts(args.data, args.seed)
+    lines = (plain(prompts.texts, args.seed, args.count) if args.plain
+             else (prompts.one(high=args.longest) for _ in range(args.count)))
     with open(args.out, "w", encoding="utf-8") as file:
-        for _ in range(args.count):
-            file.write(json.dumps(prompts.one(high=args.longest)) + "\n")
+        for line in lines:
+            file.write(json.dumps(line) + "\n")
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ struct MedusaRows final : ForwardRows<MedusaRows, MedusaForward, const float*> {
 
 class MedusaForward {
  public:
-  static constexpr int kMaxRows = 16;
+  static constexpr int kMaxRows = 8;
 
   MedusaForward(std::shared_ptr<const MedusaModel> model, const SharedParts& target)
       : model_(std::move(model)),

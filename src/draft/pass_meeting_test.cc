@@ -331,7 +331,7 @@ TEST(PassMeeting, DraftsOfStatesAreTheSameTogether) {
                                             kind == "exit" ? ", \"longspec_exit_layer\": 1" : "");
       options.draft_weights = "f32";
       ExpectTheSameTogether(&tiny, options, kOneDraft);
-      // A head is asked once, whatever it is asked for: 20 sequences and 16 rows in a pass.
+      // A head is asked once, whatever it is asked for: 20 sequences and 8 rows in a pass.
       if (kind == "medusa") ExpectTheSameTogether(&tiny, options, {{{"4,4", 20, 2}}});
       options.type = "ppm," + kind;
       ExpectTheSameTogether(&tiny, options, kOneOfSeveral);
