@@ -19,7 +19,7 @@ AttentionShape Repeated(AttentionShape shape) {
   return shape;
 }
 
-int Chunks(int slots) { return (slots + kKvChunk - 1) / kKvChunk; }
+int ChunksFor(int slots) { return (slots + kKvChunk - 1) / kKvChunk; }
 
 }  // namespace
 
@@ -28,13 +28,13 @@ EagerAttention::EagerAttention(const kernels::KernelTable* kernels, const Attent
     : shape_(shape), of_copy_(kernels, Repeated(shape), n_threads) {}
 
 size_t EagerAttention::CopyBytes(const AttentionShape& shape, const KvLayout& layout, int n_positions) {
-  return Z(Chunks(n_positions)) * Repeated(layout, shape.n_head).layer_bytes();
+  return Z(ChunksFor(n_positions)) * Repeated(layout, shape.n_head).layer_bytes();
 }
 
 // The chunks of the first `n_slots`; of a ring in the order of their positions.
 EagerAttention::Range EagerAttention::Add(const KvSpan& span, int n_slots, const AttentionSegment* ring) {
   const size_t begin = chunks_.size();
-  for (int chunk = 0; chunk < Chunks(n_slots); ++chunk) {
+  for (int chunk = 0; chunk < ChunksFor(n_slots); ++chunk) {
     const int place = ring != nullptr ? ring->PlaceOf(chunk) : chunk;
     chunks_.push_back(
         {.from = span.chunks[place] + span.layer_offset, .layout = span.layout, .at = copy_bytes_});
