@@ -6,8 +6,9 @@ tasks about excerpts of the training texts, and small talk about a list of topic
     tools/make_draft_prompts.py --data train --out prompts.jsonl      # books.jsonl.gz, code.jsonl.gz, ... in train/
     tools/make_draft_prompts.py --data train --out plain.jsonl --plain
 
-With --plain pieces of the texts themselves, each once. One JSON object a line, {"prompt": ...} or {"text": ...}, for `longspec features --write`. The same seed and texts give
-the same prompts, in an order of which any beginning is a fair sample.
+With --plain pieces of the texts themselves, each once. One JSON object a line, {"prompt": ...} or {"text": ...},
+for `longspec features --write`. The same seed and texts give the same prompts, in an order of which any beginning
+is a fair sample.
 """
 
 import argparse

@@ -75,11 +75,11 @@ class ExitForward {
     if (rows.output == nullptr) return {};
     return block_.Read(rows, rows.output->hidden[0], model_->layer.keys(model_->layer.attention_norm));
   }
-  Status BeginTree() {
+  void ClearTree() {
     prefix_.Clear(cache_.length());
     block_.ClearTree();
-    return block_.Settle();
   }
+  Status Settle() { return block_.Settle(); }
 
   size_t bytes() const { return block_.bytes() + prefix_.bytes(); }
 
@@ -170,13 +170,14 @@ class ExitDrafter final : public MeetingDrafter, private GrowthModel {
 
   DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
                   PassMeeting& meeting) override {
-    LS_CO_TRY(forward_.BeginTree());
+    forward_.ClearTree();
     row_of_.clear();
     if (cache_.length() + 1 != static_cast<int>(committed.size())) {
       co_return Status();  // the root has no keys before it
     }
     const int left = range_.LevelsToGrow(committed.size());
     if (left <= 0) co_return Status();
+    LS_CO_TRY(forward_.Settle());
     range_.Sees(forward_.block().positions().size(), committed.size() - 1);
     meeting_ = &meeting;
     GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
