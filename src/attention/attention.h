@@ -61,7 +61,6 @@ class Attention {
   virtual void Plan(std::span<const AttentionSegment> segments) = 0;
   virtual int Place(int row) const = 0;
   virtual void Run(ThreadTeam::Worker& worker, int layer, const float* q, float* out) = 0;
-  virtual size_t bytes() const = 0;
 };
 
 class AttentionPlan final : public Attention {
@@ -96,7 +95,7 @@ class AttentionPlan final : public Attention {
   int n_items() const { return static_cast<int>(works_.size()) * shape_.n_kv_head; }
   int n_waves() const { return static_cast<int>(waves_.size()); }
 
-  size_t bytes() const override;  // memory held now
+  size_t bytes() const;  // memory held now
   // What it will hold at most, whatever the context, for passes of so many rows and as many slots in tails.
   static size_t MostBytes(const AttentionShape& shape, int n_threads, int n_rows);
 

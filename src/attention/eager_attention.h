@@ -26,7 +26,7 @@ class EagerAttention final : public Attention {
   int Place(int row) const override { return of_copy_.Place(row); }
   void Run(ThreadTeam::Worker& worker, int layer, const float* q, float* out) override;
 
-  size_t bytes() const override { return copy_.size() + q_.size() + of_copy_.bytes(); }
+  size_t bytes() const { return copy_.size() + q_.size() + of_copy_.bytes(); }
   // Of the copy of a sequence of so many positions. `layout`: its cache's.
   static size_t CopyBytes(const AttentionShape& shape, const KvLayout& layout, int n_positions);
 
