@@ -5,15 +5,19 @@ tasks about excerpts of the training texts, and small talk about a list of topic
 
     tools/make_draft_prompts.py --data train --out prompts.jsonl      # books.jsonl.gz, code.jsonl.gz, ... in train/
     tools/make_draft_prompts.py --data train --out plain.jsonl --plain
+    tools/make_draft_prompts.py --data eval --out validation.jsonl --held-out --count 40 --longest 2000
 
-With --plain pieces of the texts themselves, each once. One JSON object a line, {"prompt": ...} or {"text": ...},
+With --plain pieces of the texts themselves, each once. With --held-out the beginnings of the evaluation set's texts, in
+order, one of each family in turn, behind their instructions: what is trained on must not have seen them. One JSON object a line, {"prompt": ...} or {"text": ...},
 for `longspec features --write`. The same seed and texts give the same prompts, in an order of which any beginning
 is a fair sample.
 """
 
 import argparse
 import gzip
+import itertools
 import json
+import os
 import random
 
 FAMILIES = ("books", "code", "docs", "math", "reports_meetings")
@@ -191,6 +195,18 @@ def plain(texts, seed, count):
             count -= 1
 
 
+def held_out(folder, count, longest):
+    """`count` prompts of the evaluation set in `folder`, or as many as there are, of `longest` characters of a text."""
+    families = []
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".jsonl.gz"):
+            with gzip.open(os.path.join(folder, name), "rt", encoding="utf-8") as file:
+                families.append([json.loads(line) for line in file])
+    in_turn = [entry for entries in itertools.zip_longest(*families) for entry in entries if entry is not None]
+    for entry in in_turn[:count]:
+        yield {"prompt": f"{entry['instruction']}\n\n{entry['prompt_text'][:longest]}".strip()}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True, help="folder of the training texts")
@@ -199,10 +215,14 @@ def main():
     parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--longest", type=int, default=2600, help="characters of an excerpt at most")
     parser.add_argument("--plain", action="store_true", help="pieces of the texts instead of prompts")
+    parser.add_argument("--held-out", action="store_true", help="prompts of the evaluation set, which --data names")
     args = parser.parse_args()
-    prompts = Prompts(args.data, args.seed)
-    lines = (plain(prompts.texts, args.seed, args.count) if args.plain
-             else (prompts.one(high=args.longest) for _ in range(args.count)))
+    if args.held_out:
+        lines = held_out(args.data, args.count, args.longest)
+    else:
+        prompts = Prompts(args.data, args.seed)
+        lines = (plain(prompts.texts, args.seed, args.count) if args.plain
+                 else (prompts.one(high=args.longest) for _ in range(args.count)))
     with open(args.out, "w", encoding="utf-8") as file:
         for line in lines:
             file.write(json.dumps(line) + "\n")

@@ -38,6 +38,20 @@ class PlainTest(unittest.TestCase):
         self.assertNotEqual(some, list(tool.plain(texts(3), seed=6, count=10)))
 
 
+class HeldOutTest(unittest.TestCase):
+    def test_families_take_turns(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for family, n in (("a", 1), ("b", 3)):
+                with gzip.open(f"{folder}/{family}.jsonl.gz", "wt", encoding="utf-8") as file:
+                    file.writelines(json.dumps({"instruction": "Say.", "prompt_text": f"{family}{i} and more"}) + "\n"
+                                    for i in range(n))
+            with open(f"{folder}/README.md", "w", encoding="utf-8") as file:
+                file.write("not a family")
+            self.assertEqual([line["prompt"] for line in tool.held_out(folder, 3, longest=2)],
+                             ["Say.\n\na0", "Say.\n\nb0", "Say.\n\nb1"])
+            self.assertEqual(len(list(tool.held_out(folder, 10, longest=2))), 4)
+
+
 class ProgramTest(unittest.TestCase):
     def test_writes_prompts_or_pieces(self):
         with tempfile.TemporaryDirectory() as folder:

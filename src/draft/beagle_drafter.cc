@@ -3,7 +3,6 @@
 // Beagle (arXiv 2505.24544): trees grown by a draft that attends from guessed tokens to the target's final
 // hidden states. Guesses before a guess are seen as the draft's own states, which are dropped when the round
 // is over: the states that are kept are the target's.
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -11,7 +10,7 @@
 #include "base/status_macros.h"
 #include "draft/beagle_forward.h"
 #include "draft/draft_models.h"
-#include "draft/guided_growth.h"
+#include "draft/growing_drafter.h"
 #include "draft/learned_draft.h"
 #include "draft/pass_meeting.h"
 #include "draft/registry.h"
@@ -22,11 +21,11 @@
 namespace longspec {
 namespace {
 
-class BeagleDrafter final : public MeetingDrafter, private GrowthModel {
+class BeagleDrafter final : public GrowingDrafter {
  public:
   BeagleDrafter(const std::shared_ptr<const BeagleModel>& model, TreeShape shape, const SharedParts& target,
                 std::shared_ptr<DraftStates> states, int capacity)
-      : shape_(std::move(shape)),
+      : GrowingDrafter(std::move(shape)),
         range_(model->path, model->trained_positions),
         forward_(model, target, std::move(states), capacity) {}
 
@@ -36,19 +35,6 @@ class BeagleDrafter final : public MeetingDrafter, private GrowthModel {
 
   Status Follow(std::span<const int32_t> committed) override { return forward_.Follow(committed); }
 
-  DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
-                  PassMeeting& meeting) override {
-    const int left = range_.LevelsToGrow(committed.size());
-    if (left <= 0) co_return Status();
-    LS_CO_TRY(forward_.BeginTree());
-    range_.Sees(forward_.block().positions().size(), committed.size() - 1);
-    root_position_ = static_cast<int>(committed.size()) - 1;
-    meeting_ = &meeting;
-    GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
-    const DraftBudget most = {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)};
-    co_return co_await GrowTree(shape_, most, guided, tree);
-  }
-
   Status Read(const CommittedRows& rows) override {
     return rows.output == nullptr ? Status() : forward_.Read(rows);
   }
@@ -57,6 +43,15 @@ class BeagleDrafter final : public MeetingDrafter, private GrowthModel {
   std::string notice() const override { return range_.notice(); }
 
  private:
+  Result<int> BeginTree(std::span<const int32_t> committed) override {
+    const int left = range_.LevelsToGrow(committed.size());
+    if (left <= 0) return left;
+    LS_TRY(forward_.BeginTree());
+    range_.Sees(forward_.block().positions().size(), committed.size() - 1);
+    root_position_ = static_cast<int>(committed.size()) - 1;
+    return left;
+  }
+
   DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
                    std::vector<std::vector<TokenScore>>& next) override {
     rows_.clear();
@@ -66,15 +61,13 @@ class BeagleDrafter final : public MeetingDrafter, private GrowthModel {
           {.node = i, .parent = node.parent, .token = node.token, .position = root_position_ + node.depth});
     }
     BeagleRows rows(&forward_, rows_, k, &next);
-    co_return co_await meeting_->Join(rows);
+    co_return co_await Meet(rows);
   }
 
-  const TreeShape shape_;
   TrainedRange range_;
   BeagleForward forward_;
 
   // The tree that is being grown.
-  PassMeeting* meeting_ = nullptr;
   int root_position_ = 0;
   std::vector<BeagleRow> rows_;
 };

@@ -20,7 +20,7 @@
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
 #include "draft/eagle_forward.h"
-#include "draft/guided_growth.h"
+#include "draft/growing_drafter.h"
 #include "draft/learned_draft.h"
 #include "draft/pass_meeting.h"
 #include "draft/registry.h"
@@ -33,13 +33,13 @@
 namespace longspec {
 namespace {
 
-class EagleDrafter final : public MeetingDrafter, private GrowthModel {
+class EagleDrafter final : public GrowingDrafter {
  public:
   // `extended` may be null; if not, `states` is not used.
   EagleDrafter(std::shared_ptr<const EagleModel> model, TreeShape shape, const SharedParts& target,
                std::shared_ptr<DraftStates> states, int capacity, std::unique_ptr<SpecExtend> extended)
-      : model_(std::move(model)),
-        shape_(std::move(shape)),
+      : GrowingDrafter(std::move(shape)),
+        model_(std::move(model)),
         width_(Z(model_->block.shape.n_embd)),
         range_(model_->path, model_->trained_positions),
         states_(std::move(states)),
@@ -71,24 +71,6 @@ class EagleDrafter final : public MeetingDrafter, private GrowthModel {
       if (last_token_ != known) last_token_ = -1;
     }
     return {};
-  }
-
-  DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
-                  PassMeeting& meeting) override {
-    root_ = static_cast<int>(committed.size()) - 1;
-    if (last_token_ != root_) co_return Status();
-    root_place_ = PlaceOf(root_ - 1, 0);
-    const int left = range_.LevelsToGrow(Z(root_place_ + 1));
-    if (left <= 0) co_return Status();
-    range_.Sees(slot_tokens_.size() + (full_ == nullptr ? 1 : 0), Z(root_));
-    meeting_ = &meeting;
-    paths_.clear();
-    outputs_.clear();
-    output_of_.clear();
-    n_slots_ = 0;
-    GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
-    const DraftBudget most = {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)};
-    co_return co_await GrowTree(shape_, most, guided, tree);
   }
 
   Status Read(const CommittedRows& rows) override {
@@ -128,6 +110,20 @@ class EagleDrafter final : public MeetingDrafter, private GrowthModel {
   std::string notice() const override { return range_.notice(); }
 
  private:
+  Result<int> BeginTree(std::span<const int32_t> committed) override {
+    root_ = static_cast<int>(committed.size()) - 1;
+    if (last_token_ != root_) return 0;
+    root_place_ = PlaceOf(root_ - 1, 0);
+    const int left = range_.LevelsToGrow(Z(root_place_ + 1));
+    if (left <= 0) return left;
+    range_.Sees(slot_tokens_.size() + (full_ == nullptr ? 1 : 0), Z(root_));
+    paths_.clear();
+    outputs_.clear();
+    output_of_.clear();
+    n_slots_ = 0;
+    return left;
+  }
+
   // Forgets the slots of this token and of those after it.
   void KeepBefore(int token) {
     slot_tokens_.erase(std::ranges::lower_bound(slot_tokens_, token), slot_tokens_.end());
@@ -224,11 +220,10 @@ class EagleDrafter final : public MeetingDrafter, private GrowthModel {
     }
     const bool drafted = nodes[Z(which[0])].parent >= 0;
     EagleRows rows(&forward_, slots_, drafted, k, &next, outputs_.data() + first);
-    co_return co_await meeting_->Join(rows);
+    co_return co_await Meet(rows);
   }
 
   const std::shared_ptr<const EagleModel> model_;
-  const TreeShape shape_;
   const size_t width_;
   TrainedRange range_;
   const std::shared_ptr<DraftStates> states_;
@@ -244,7 +239,6 @@ class EagleDrafter final : public MeetingDrafter, private GrowthModel {
   std::vector<EagleRow> slots_;
 
   // The tree that is being grown.
-  PassMeeting* meeting_ = nullptr;
   int root_ = 0;        // its place in the text
   int root_place_ = 0;  // where its slot stands
   int n_slots_ = 0;

@@ -4,7 +4,6 @@
 // block of the draft's own after the target's first layers. A guess passes those layers as it is drafted, and
 // since a row's result does not depend on the rows beside it, verification goes on where they end
 // (model/layer_prefix.h): nothing of the target is computed twice.
-#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -15,7 +14,7 @@
 #include "draft/draft_models.h"
 #include "draft/exit_model.h"
 #include "draft/forward_rows.h"
-#include "draft/guided_growth.h"
+#include "draft/growing_drafter.h"
 #include "draft/learned_draft.h"
 #include "draft/pass_meeting.h"
 #include "draft/registry.h"
@@ -149,11 +148,11 @@ class ExitForward {
 
 MeetingRows::Key ExitRows::key() const { return {.model = forward->model()}; }
 
-class ExitDrafter final : public MeetingDrafter, private GrowthModel {
+class ExitDrafter final : public GrowingDrafter {
  public:
   ExitDrafter(const std::shared_ptr<const ExitModel>& model, TreeShape shape, Target& target,
               const KvCache& cache, std::shared_ptr<DraftStates> states)
-      : shape_(std::move(shape)),
+      : GrowingDrafter(std::move(shape)),
         cache_(cache),
         range_(model->path, model->trained_positions),
         forward_(model, target, cache, std::move(states)) {}
@@ -168,27 +167,23 @@ class ExitDrafter final : public MeetingDrafter, private GrowthModel {
   Status Follow(std::span<const int32_t> committed) override { return forward_.Follow(committed); }
   Status Read(const CommittedRows& rows) override { return forward_.Read(rows); }
 
-  DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
-                  PassMeeting& meeting) override {
-    forward_.ClearTree();
-    row_of_.clear();
-    if (cache_.length() + 1 != static_cast<int>(committed.size())) {
-      co_return Status();  // the root has no keys before it
-    }
-    const int left = range_.LevelsToGrow(committed.size());
-    if (left <= 0) co_return Status();
-    LS_CO_TRY(forward_.Settle());
-    range_.Sees(forward_.block().positions().size(), committed.size() - 1);
-    meeting_ = &meeting;
-    GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
-    const DraftBudget most = {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)};
-    co_return co_await GrowTree(shape_, most, guided, tree);
-  }
-
   size_t bytes() const override { return forward_.bytes(); }
   std::string notice() const override { return range_.notice(); }
 
  private:
+  Result<int> BeginTree(std::span<const int32_t> committed) override {
+    forward_.ClearTree();
+    row_of_.clear();
+    if (cache_.length() + 1 != static_cast<int>(committed.size())) {
+      return 0;  // the root has no keys before it
+    }
+    const int left = range_.LevelsToGrow(committed.size());
+    if (left <= 0) return left;
+    LS_TRY(forward_.Settle());
+    range_.Sees(forward_.block().positions().size(), committed.size() - 1);
+    return left;
+  }
+
   DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
                    std::vector<std::vector<TokenScore>>& next) override {
     row_of_.resize(nodes.size(), -1);
@@ -199,16 +194,14 @@ class ExitDrafter final : public MeetingDrafter, private GrowthModel {
       rows_.push_back({.token = node.token, .parent = node.parent < 0 ? -1 : row_of_[Z(node.parent)]});
     }
     ExitRows rows(&forward_, rows_, k, &next);
-    co_return co_await meeting_->Join(rows);
+    co_return co_await Meet(rows);
   }
 
-  const TreeShape shape_;
   const KvCache& cache_;
   TrainedRange range_;
   ExitForward forward_;
 
   // The tree that is being grown.
-  PassMeeting* meeting_ = nullptr;
   std::vector<int32_t> row_of_;  // of the prefix, per node; -1: it was not run
   std::vector<ExitRow> rows_;
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Growing a tree by heads, one for each level, that read one state of the target and do not see the tokens
-// before their own (Medusa, TokenSwift): all nodes of a level have the same children.
+// before their own (Medusa, TokenSwift): all nodes of a level have the same children. `Growth`: the
+// GrowthModel that it is.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,11 @@
 
 namespace longspec {
 
-class HeadGrowth : public GrowthModel {
+template <typename Growth>
+class HeadGrowth : public Growth {
+ protected:
+  using Growth::Growth;
+
  private:
   // next[0]: the k most probable tokens of this head. Those of earlier levels were run for the same state.
   virtual DraftTask RunHead(int head, int k, std::vector<std::vector<TokenScore>>& next) = 0;

@@ -17,11 +17,12 @@
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
-#include "draft/guided_growth.h"
+#include "draft/growing_drafter.h"
 #include "draft/pass_meeting.h"
 #include "draft/registry.h"
 #include "draft/spec_extend.h"
 #include "draft/top_tokens.h"
+#include "draft/trained_range.h"
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
 #include "kv/full_cache.h"
@@ -89,12 +90,13 @@ struct LmRows final : MeetingRows {
   }
 };
 
-class LmDrafter final : public MeetingDrafter, private GrowthModel {
+class LmDrafter final : public GrowingDrafter {
  public:
   LmDrafter(std::shared_ptr<const LmModel> model, TreeShape shape, const SharedParts& target,
             const KvCache& cache, const SpeculationOptions& options)
-      : model_(std::move(model)),
-        shape_(std::move(shape)),
+      : GrowingDrafter(std::move(shape)),
+        model_(std::move(model)),
+        range_(model_->path, model_->target->context_length()),
         target_(target),
         windowed_(options.draft_window > 0),
         extended_(MakeSpecExtend(SpecExtendOf(options, kSpecExtendOfLm, model_->target->context_length()),
@@ -110,24 +112,8 @@ class LmDrafter final : public MeetingDrafter, private GrowthModel {
   Status Follow(std::span<const int32_t> committed) override {
     if (extended_ != nullptr) extended_->Restart();
     LS_TRY(Trim(committed));
-    if (PositionsLeft(committed.size()) <= 0) return {};
+    if (range_.LevelsLeft(Seen(committed.size())) <= 0) return {};
     return Hold(committed.first(committed.size() - 1).subspan(held_.size()));
-  }
-
-  DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
-                  PassMeeting& meeting) override {
-    LS_CO_TRY(Trim(committed));
-    const int left = PositionsLeft(committed.size());
-    if (left <= 0) {
-      past_training_ = true;
-      co_return Status();
-    }
-    committed_ = committed;
-    chain_.clear();
-    meeting_ = &meeting;
-    GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
-    const DraftBudget most = {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)};
-    co_return co_await GrowTree(shape_, most, guided, tree);
   }
 
   Taps taps() const override { return extended_ == nullptr ? Taps() : extended_->With({}); }
@@ -144,18 +130,21 @@ class LmDrafter final : public MeetingDrafter, private GrowthModel {
     return (extended_ == nullptr ? own_->bytes() : extended_->bytes()) + held_.capacity() * sizeof(int32_t);
   }
 
-  std::string notice() const override {
-    if (!past_training_) return {};
-    return "the draft model " + model_->path + " was trained for " +
-           std::to_string(model_->target->context_length()) + " positions: beyond them nothing was proposed";
-  }
+  std::string notice() const override { return range_.notice(); }
 
  private:
-  int PositionsLeft(size_t n_committed) const {
-    // A row's position is one of the working set.
-    if (extended_ != nullptr && !extended_->sees_all())
-      return model_->target->context_length() - cache_->n_slots();
-    return model_->target->context_length() + 1 - static_cast<int>(n_committed);
+  Result<int> BeginTree(std::span<const int32_t> committed) override {
+    LS_TRY(Trim(committed));
+    const int left = range_.LevelsToGrow(Seen(committed.size()));
+    committed_ = committed;
+    chain_.clear();
+    return left;
+  }
+
+  // Tokens up to the last one of a text, at the positions where the draft has them: those of its working set
+  // if it has one.
+  size_t Seen(size_t n_committed) const {
+    return extended_ != nullptr && !extended_->sees_all() ? Z(cache_->n_slots()) + 1 : n_committed;
   }
 
   // Forgets what does not begin this sequence, and its last token: what follows that one is asked for. The
@@ -207,7 +196,7 @@ class LmDrafter final : public MeetingDrafter, private GrowthModel {
     rows.wanted = {&wanted, 1};
     rows.k = k;
     rows.next = next;
-    LS_CO_TRY(co_await meeting_->Join(rows));
+    LS_CO_TRY(co_await Meet(rows));
     Commit(last, &*kept);
     co_return Status();
   }
@@ -248,7 +237,7 @@ class LmDrafter final : public MeetingDrafter, private GrowthModel {
       rows.wanted = wanted;
       rows.k = k;
       rows.next = next.subspan(begin, n);
-      LS_CO_TRY(co_await meeting_->Join(rows));
+      LS_CO_TRY(co_await Meet(rows));
     }
     co_return Status();
   }
@@ -274,17 +263,15 @@ class LmDrafter final : public MeetingDrafter, private GrowthModel {
   }
 
   const std::shared_ptr<const LmModel> model_;
-  const TreeShape shape_;
+  TrainedRange range_;
   const SharedParts target_;
   const bool windowed_;                         // the cache forgets
   const std::unique_ptr<SpecExtend> extended_;  // null: own_ is used
   const std::unique_ptr<KvCache> own_;
   KvCache* const cache_;
   std::vector<int32_t> held_;  // tokens the cache holds
-  bool past_training_ = false;
 
   // The tree that is being grown.
-  PassMeeting* meeting_ = nullptr;
   std::span<const int32_t> committed_;  // up to its root
   std::vector<int32_t> chain_;          // nodes whose tokens are held: the root and its only descendants
   std::vector<int32_t> row_of_, tokens_, parents_;

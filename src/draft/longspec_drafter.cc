@@ -4,7 +4,6 @@
 // and values, so that the draft's own memory is as small at 64,000 positions as at 512. One with keys of its
 // own keeps those of one layer, made of the target's final hidden states. Its
 // probabilities pass what the target's will pass, dice included (draft/foresight.h).
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +11,7 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
-#include "draft/guided_growth.h"
+#include "draft/growing_drafter.h"
 #include "draft/learned_draft.h"
 #include "draft/longspec_forward.h"
 #include "draft/pass_meeting.h"
@@ -25,13 +24,13 @@
 namespace longspec {
 namespace {
 
-class LongspecDrafter final : public MeetingDrafter, private GrowthModel {
+class LongspecDrafter final : public GrowingDrafter {
  public:
   // `states`: of a draft with keys of its own.
   LongspecDrafter(std::shared_ptr<const LongspecModel> model, TreeShape shape, const SharedParts& target,
                   const KvCache* cache, std::shared_ptr<DraftStates> states)
-      : model_(std::move(model)),
-        shape_(std::move(shape)),
+      : GrowingDrafter(std::move(shape)),
+        model_(std::move(model)),
         cache_(cache),
         last_layer_(target.config->n_layer - 1),
         range_(model_->path, model_->trained_positions),
@@ -53,26 +52,6 @@ class LongspecDrafter final : public MeetingDrafter, private GrowthModel {
     return own_keys_ ? own_keys_->Follow(committed) : Status();
   }
 
-  DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
-                  PassMeeting& meeting) override {
-    if (cache_->length() + 1 != static_cast<int>(committed.size()))
-      co_return Status();  // the keys of a prompt's end, which it looks at, are not there yet
-    const int left = range_.LevelsToGrow(committed.size());
-    if (left <= 0) co_return Status();
-    LS_CO_TRY(forward_.Extend(committed).status());
-    if (own_keys_) {
-      LS_CO_TRY(own_keys_->Settle());
-      range_.Sees(own_keys_->positions().size(), committed.size() - 1);
-    }
-    meeting_ = &meeting;
-    root_position_ = cache_->length();
-    paths_.clear();
-    n_slots_ = 0;
-    GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
-    const DraftBudget most = {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, left)};
-    co_return co_await GrowTree(shape_, most, guided, tree);
-  }
-
   // Its tokens are read from the sequence when the next tree is grown.
   Status Read(const CommittedRows& rows) override {
     if (!own_keys_ || rows.output == nullptr) return {};
@@ -88,6 +67,22 @@ class LongspecDrafter final : public MeetingDrafter, private GrowthModel {
   std::string notice() const override { return range_.notice(); }
 
  private:
+  Result<int> BeginTree(std::span<const int32_t> committed) override {
+    if (cache_->length() + 1 != static_cast<int>(committed.size()))
+      return 0;  // the keys of a prompt's end, which it looks at, are not there yet
+    const int left = range_.LevelsToGrow(committed.size());
+    if (left <= 0) return left;
+    LS_TRY(forward_.Extend(committed).status());
+    if (own_keys_) {
+      LS_TRY(own_keys_->Settle());
+      range_.Sees(own_keys_->positions().size(), committed.size() - 1);
+    }
+    root_position_ = cache_->length();
+    paths_.clear();
+    n_slots_ = 0;
+    return left;
+  }
+
   static constexpr int64_t kNoHead = 0;  // of the block that keeps keys: it only makes them
 
   KvSpan Keys() const { return own_keys_ ? own_keys_->kept() : cache_->Span(last_layer_); }
@@ -108,11 +103,10 @@ class LongspecDrafter final : public MeetingDrafter, private GrowthModel {
       rows_.push_back(row);
     }
     LongspecRows rows(&forward_, rows_, Keys(), k, &next);
-    co_return co_await meeting_->Join(rows);
+    co_return co_await Meet(rows);
   }
 
   const std::shared_ptr<const LongspecModel> model_;
-  const TreeShape shape_;
   const KvCache* const cache_;
   const int last_layer_;
   TrainedRange range_;
@@ -120,7 +114,6 @@ class LongspecDrafter final : public MeetingDrafter, private GrowthModel {
   std::optional<StateBlock> own_keys_;
 
   // The tree that is being grown.
-  PassMeeting* meeting_ = nullptr;
   int root_position_ = 0, n_slots_ = 0;
   std::vector<std::vector<int32_t>> paths_;  // per node that was run: slots of its ancestors and itself
   std::vector<LongspecRow> rows_;

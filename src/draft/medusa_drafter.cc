@@ -14,7 +14,7 @@
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "draft/forward_rows.h"
-#include "draft/guided_growth.h"
+#include "draft/growing_drafter.h"
 #include "draft/head_growth.h"
 #include "draft/head_pass.h"
 #include "draft/learned_draft.h"
@@ -124,10 +124,10 @@ class MedusaForward {
 
 MeetingRows::Key MedusaRows::key() const { return {.model = forward->model(), .form = head}; }
 
-class MedusaDrafter final : public MeetingDrafter, private HeadGrowth {
+class MedusaDrafter final : public HeadGrowth<GrowingDrafter> {
  public:
   MedusaDrafter(const std::shared_ptr<const MedusaModel>& model, TreeShape shape, const SharedParts& target)
-      : shape_(std::move(shape)), forward_(model, target), state_(Z(model->n_embd)) {}
+      : HeadGrowth(std::move(shape)), forward_(model, target), state_(Z(model->n_embd)) {}
 
   std::string_view name() const override { return MedusaModel::kKind; }
   bool uses_dice() const override { return true; }
@@ -136,18 +136,6 @@ class MedusaDrafter final : public MeetingDrafter, private HeadGrowth {
   Status Follow(std::span<const int32_t> committed) override {
     if (!std::ranges::equal(read_, committed.first(std::min(read_.size(), committed.size())))) read_.clear();
     return {};
-  }
-
-  DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
-                  PassMeeting& meeting) override {
-    // Else the last state was not computed while it read.
-    if (read_.size() + 1 != committed.size()) co_return Status();
-    meeting_ = &meeting;
-    GuidedGrowth guided(*this, budget, kDiceOfModels, committed);
-    const auto n_heads = static_cast<int>(forward_.model()->heads.size());
-    const DraftBudget most = {.max_nodes = budget.max_nodes,
-                              .max_depth = std::min(budget.max_depth, n_heads)};
-    co_return co_await GrowTree(shape_, most, guided, tree);
   }
 
   Status Read(const CommittedRows& rows) override {
@@ -166,17 +154,21 @@ class MedusaDrafter final : public MeetingDrafter, private HeadGrowth {
   }
 
  private:
+  Result<int> BeginTree(std::span<const int32_t> committed) override {
+    // Else the last state was not computed while it read.
+    if (read_.size() + 1 != committed.size()) return 0;
+    return static_cast<int>(forward_.model()->heads.size());
+  }
+
   DraftTask RunHead(int head, int k, std::vector<std::vector<TokenScore>>& next) override {
     const float* const state = state_.data();
     MedusaRows rows(&forward_, {&state, 1}, head, k, &next);
-    co_return co_await meeting_->Join(rows);
+    co_return co_await Meet(rows);
   }
 
-  const TreeShape shape_;
   MedusaForward forward_;
   std::vector<float> state_;   // (n_embd), at the last position of read_
   std::vector<int32_t> read_;  // committed tokens whose states were computed; the last one's is state_
-  PassMeeting* meeting_ = nullptr;
 };
 
 constexpr DrafterOption kMedusaOptions[] = {kDraftModelOption, kDraftWeightsOption};

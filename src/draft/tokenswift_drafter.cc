@@ -42,7 +42,7 @@ InputForms FormsOf(const TokenswiftModel& model) {
 }
 
 // What the heads say after one state.
-class SerialHeads final : public HeadGrowth {
+class SerialHeads final : public HeadGrowth<GrowthModel> {
  public:
   SerialHeads(std::shared_ptr<const TokenswiftModel> model, const SharedParts& target)
       : model_(std::move(model)),

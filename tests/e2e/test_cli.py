@@ -89,6 +89,7 @@ class Usage(CliTestCase):
             (("-ctk", "q9_0"), "--cache-type-k"),
             (("-ctv", "q5_1"), "f32,f16,bf16,q8_0,q4_0,bf16-amx"),
             (("--bf16-weights", "f16"), "f32,bf16,bf16-amx"),
+            (("--attn-implementation", "lazy"), "flash,eager"),
             (("--rope-scaling", "spiral"), "--rope-scaling"),
             (("--spec-type", "magic"), "ngram"),
             (("--spec-draft-n-max", "1000"), "--spec-draft-n-max"),
@@ -239,6 +240,18 @@ class Run(WithModel):
             self.assertEqual(sum(outs[1]["speculative"]["policy"]["decisions"].values()),
                              outs[1]["speculative"]["steps"])
             self.assertEqual(outs[0]["timings"]["draft_n"], 0)
+
+    def test_eager_attention_writes_the_same_text_in_more_memory(self):
+        runs = {}
+        for kind in ("flash", "eager"):
+            result = longspec("run", "-m", MODEL, "--json", "-c", "8192", "-p", "Count to ten.", "-n", "24",
+                              "--temp", "0.7", "-s", "3", "--attn-implementation", kind)
+            self.assertEqual(result.returncode, OK, result.stderr)
+            runs[kind] = (json.loads(result.stdout)["tokens"],
+                          float(re.search(rb"scratch ([\d.]+) MiB", result.stderr)[1]))
+        self.assertEqual(runs["flash"][0], runs["eager"][0])
+        # Of one layer, its 3 KV heads for their 9 query heads, f16: the keys and values of 8192 tokens.
+        self.assertAlmostEqual(runs["eager"][1] - runs["flash"][1], 2 * 8192 * 9 * 64 * 2 / 2 ** 20, delta=0.2)
 
     def test_equal_seeds_give_equal_text(self):
         args = ("-p", "Write a poem.", "-n", "24", "--temp", "1.2", "--top-k", "0", "--top-p", "1", "--min-p", "0")
