@@ -24,10 +24,11 @@ namespace {
 class BeagleDrafter final : public GrowingDrafter {
  public:
   BeagleDrafter(const std::shared_ptr<const BeagleModel>& model, TreeShape shape, const SharedParts& target,
-                std::shared_ptr<DraftStates> states, int capacity)
+                std::shared_ptr<DraftStates> states, int capacity,
+                std::shared_ptr<BeagleForward::Scratch> scratch)
       : GrowingDrafter(std::move(shape)),
         range_(model->path, model->trained_positions),
-        forward_(model, target, std::move(states), capacity) {}
+        forward_(model, target, std::move(states), capacity, std::move(scratch)) {}
 
   std::string_view name() const override { return BeagleModel::kKind; }
   bool uses_dice() const override { return true; }
@@ -83,7 +84,8 @@ DrafterResult MakeBeagle(const SpeculationOptions& options, const DraftContext& 
   return MakeLearned<BeagleModel>(options, context, "eagle2", [&](auto model, TreeShape shape) {
     return std::make_unique<BeagleDrafter>(model, std::move(shape), *context.target->shared_parts(),
                                            LearnedStates(options, context, model->layer.block),
-                                           context.cache->capacity());
+                                           context.cache->capacity(),
+                                           LearnedScratch<BeagleForward>(options, context, *model));
   });
 }
 

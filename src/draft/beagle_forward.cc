@@ -26,11 +26,17 @@ AttentionWeights QueriesOf(const DraftLayer& layer) {
 
 }  // namespace
 
+std::shared_ptr<BeagleForward::Scratch> BeagleForward::MakeScratch(const BeagleModel& model,
+                                                                   const SharedParts& target) {
+  return std::make_shared<Scratch>(target, model.layer.block, FormsOf(model), model.head.matrix.n_out);
+}
+
 BeagleForward::BeagleForward(std::shared_ptr<const BeagleModel> model, const SharedParts& target,
-                             std::shared_ptr<DraftStates> states, int capacity)
+                             std::shared_ptr<DraftStates> states, int capacity,
+                             std::shared_ptr<Scratch> scratch)
     : model_(std::move(model)),
-      block_(target, model_->layer.block, FormsOf(*model_), std::move(states), capacity,
-             model_->head.matrix.n_out) {}
+      block_(target, model_->layer.block, std::move(states), capacity,
+             scratch != nullptr ? std::move(scratch) : MakeScratch(*model_, target)) {}
 
 Status BeagleForward::Read(const CommittedRows& rows) {
   return block_.Read(rows, rows.output->final_hidden, model_->layer.keys(model_->state_norm));

@@ -38,9 +38,13 @@ class BeagleForward {
  public:
   static constexpr int kMaxRows = StateBlock::kMaxRows;
 
-  // As a StateBlock's.
+  using Scratch = StateBlock::Scratch;
+  static std::shared_ptr<Scratch> MakeScratch(const BeagleModel& model, const SharedParts& target);
+
+  // As a StateBlock's. `scratch`: of this model; null: its own.
   BeagleForward(std::shared_ptr<const BeagleModel> model, const SharedParts& target,
-                std::shared_ptr<DraftStates> states, int capacity);
+                std::shared_ptr<DraftStates> states, int capacity,
+                std::shared_ptr<Scratch> scratch = nullptr);
 
   // StateBlock's, of final hidden states.
   Status Follow(std::span<const int32_t> committed) { return block_.Follow(committed); }
@@ -72,7 +76,7 @@ class BeagleForward {
 
   size_t width() const { return static_cast<size_t>(model_->layer.block.shape.n_embd); }
 
-  // Of several drafts, in this one's workspace.
+  // Of several drafts.
   Status RunPass(std::span<const Piece> pieces);
   void ProjectParents(std::span<const Piece> pieces);
 

@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <set>
+
 #include "draft/draft_models.h"
 #include "draft/drafter.h"
+#include "draft/longspec_forward.h"
 #include "draft/testing/longspec_files.h"
 #include "kv/full_cache.h"
 
@@ -43,6 +47,7 @@ TEST_F(DraftMemoryTest, ALongspecDraftTakesWhatWasPlanned) {
   testing::WriteDraft(draft, other.File("model.safetensors"), "", DType::kF32, {3, 5, 8, 200, 201, 7});
   std::ofstream(other.File("config.json")) << testing::ConfigJson(tiny_.config, "");
   DraftModels models;
+  std::set<const void*> of_models;
   for (const std::string& path : {whole, other.path()}) {
     for (const char* weights : {"", "q8_0", "bf16", "f32"}) {
       SCOPED_TRACE(path + " " + weights);
@@ -50,8 +55,18 @@ TEST_F(DraftMemoryTest, ALongspecDraftTakesWhatWasPlanned) {
       ASSERT_TRUE(plan.ok()) << plan.status().message();
       const auto model = models.Learned<LongspecModel>(path, weights, tiny_.parts());
       ASSERT_TRUE(model.ok()) << model.status().message();
-      EXPECT_EQ(plan->fixed, (*model)->bytes());
+      const auto scratch = models.Scratch(
+          path, weights, [&] { return std::make_shared<LongspecForward::Scratch>(**model, tiny_.parts()); });
+      EXPECT_EQ(plan->fixed,
+                (*model)->bytes() + LongspecForward::ScratchBytes(tiny_.config, tiny_.config.n_ff,
+                                                                  (*model)->head.matrix.n_out));
+      EXPECT_LE(scratch->bytes(), plan->fixed - (*model)->bytes());
       EXPECT_EQ(plan->kv_chunk, 0U);
+      // Made once for all sequences.
+      const auto again = models.Scratch(
+          path, weights, []() -> std::shared_ptr<LongspecForward::Scratch> { return nullptr; });
+      EXPECT_EQ(again, scratch);
+      EXPECT_TRUE(of_models.insert(again.get()).second);
     }
   }
   EXPECT_EQ(Plan({.type = "none", .draft_model = whole})->fixed, 0U);

@@ -77,6 +77,14 @@ class DraftModels {
   // Of the model that Learned has loaded with the same arguments.
   std::shared_ptr<DraftStates> States(const std::string& path, const std::string& weights,
                                       const KvLayout& layout);
+  // What the passes of that model work in, for all that draft with it: what make() makes, a shared_ptr of one
+  // type for each kind of model.
+  template <typename Make>
+  auto Scratch(const std::string& path, const std::string& weights, const Make& make) -> decltype(make()) {
+    std::shared_ptr<void>& scratch = learned_.at({path, weights}).scratch;
+    if (scratch == nullptr) scratch = make();
+    return std::static_pointer_cast<typename decltype(make())::element_type>(scratch);
+  }
   Result<std::shared_ptr<const LmModel>> Lm(const std::string& path, const SharedParts& target);
 
  private:
@@ -86,6 +94,7 @@ class DraftModels {
     std::string_view kind;
     std::shared_ptr<const void> model;
     std::shared_ptr<DraftStates> states = nullptr;  // null: not asked for yet
+    std::shared_ptr<void> scratch = nullptr;        // the same
   };
   std::map<Key, LearnedModel> learned_;
   size_t most_kept_chunks_ = 0;

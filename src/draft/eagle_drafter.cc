@@ -37,7 +37,8 @@ class EagleDrafter final : public GrowingDrafter {
  public:
   // `extended` may be null; if not, `states` is not used.
   EagleDrafter(std::shared_ptr<const EagleModel> model, TreeShape shape, const SharedParts& target,
-               std::shared_ptr<DraftStates> states, int capacity, std::unique_ptr<SpecExtend> extended)
+               std::shared_ptr<DraftStates> states, int capacity, std::unique_ptr<SpecExtend> extended,
+               std::shared_ptr<EagleForward::Scratch> scratch)
       : GrowingDrafter(std::move(shape)),
         model_(std::move(model)),
         width_(Z(model_->block.shape.n_embd)),
@@ -46,7 +47,7 @@ class EagleDrafter final : public GrowingDrafter {
         extended_(std::move(extended)),
         full_(extended_ == nullptr ? MakeFullCache(states_->pool(), capacity) : nullptr),
         cache_(extended_ == nullptr ? static_cast<KvCache*>(full_.get()) : &extended_->cache()),
-        forward_(model_, target, cache_, extended_ == nullptr ? 1 : 0),
+        forward_(model_, target, cache_, extended_ == nullptr ? 1 : 0, std::move(scratch)),
         last_feature_(Z(model_->n_taps()) * width_) {}
 
   ~EagleDrafter() override { Keep(); }
@@ -284,8 +285,9 @@ DrafterResult MakeEagle(const SpeculationOptions& options, const DraftContext& c
         MakeSpecExtend(SpecExtendOf(options, kSpecExtendOfEagle, model->trained_positions), target,
                        *context.cache, LayoutOf(block.shape, context.cache->Span(0).layout), 1, block.rope);
     auto states = extended == nullptr ? LearnedStates(options, context, block) : nullptr;
+    auto scratch = LearnedScratch<EagleForward>(options, context, *model);
     return std::make_unique<EagleDrafter>(std::move(model), std::move(shape), target, std::move(states),
-                                          context.cache->capacity(), std::move(extended));
+                                          context.cache->capacity(), std::move(extended), std::move(scratch));
   });
 }
 

@@ -38,27 +38,27 @@ AlignedBuffer Floats(int64_t n) { return AlignedBuffer(Z(n) * sizeof(float)); }
 
 }  // namespace
 
+EagleForward::Scratch::Scratch(const EagleModel& model, const SharedParts& target)
+    : DraftScratch(target, ShapeOf(model.block, model.n_taps()), FormsOf(model), kMaxRows,
+                   model.head.matrix.n_out),
+      attention(target.kernels, model.block.attention(), target.team->size(), kEagleStateBytes),
+      features(Floats(int64_t{kMaxRows} * work.shape.n_other)),
+      tokens(Floats(int64_t{kMaxRows} * work.shape.n_embd)),
+      joined(Floats(int64_t{kMaxRows} * 2 * work.shape.n_embd)) {}
+
 EagleForward::EagleForward(std::shared_ptr<const EagleModel> model, const SharedParts& target, KvCache* cache,
-                           int first_seen)
+                           int first_seen, std::shared_ptr<Scratch> scratch)
     : model_(std::move(model)),
       target_(target),
       rope_(model_->block.rope),
       layout_(cache->Span(0).layout),
       cache_(cache),
       first_seen_(first_seen),
-      attention_(target.kernels, model_->block.attention(), target.team->size(), kEagleStateBytes),
-      work_(ShapeOf(model_->block, model_->n_taps()), target.kernels, kMaxRows, FormsOf(*model_)),
-      features_(Floats(int64_t{kMaxRows} * work_.shape.n_other)),
-      tokens_(Floats(int64_t{kMaxRows} * width())),
-      joined_(Floats(int64_t{kMaxRows} * 2 * width())),
-      logits_(Floats(int64_t{kMaxRows} * n_logits())) {
+      scratch_(scratch != nullptr ? std::move(scratch) : MakeScratch(*model_, target)) {
   tree_span_.layout = tree_writer_.layout = layout_;
 }
 
-size_t EagleForward::bytes() const {
-  return tree_chunks_.size() * layout_.layer_bytes() + work_.bytes() + features_.size() + tokens_.size() +
-         joined_.size() + logits_.size() + attention_.bytes();
-}
+size_t EagleForward::bytes() const { return tree_chunks_.size() * layout_.layer_bytes() + scratch_->bytes(); }
 
 size_t EagleForward::ScratchBytes(const EagleFacts& facts) {
   const BlockShape shape = ShapeOf(facts.block, facts.n_taps);
@@ -79,8 +79,8 @@ Status EagleForward::Embed(std::span<const EagleRow> rows, bool drafted) {
       return InvalidArgument("token " + std::to_string(row.token) + " is outside the vocabulary of " +
                              std::to_string(n_vocab));
     }
-    float* features = features_.as<float>();
-    float* token = tokens_.as<float>() + r * d;
+    float* features = scratch_->features.as<float>();
+    float* token = scratch_->tokens.as<float>() + r * d;
     float* x = work_.x.as<float>() + r * d;
     if (!model_->is_eagle3()) {
       token = features + r * 2 * d;
@@ -105,7 +105,7 @@ AttentionInput EagleForward::Compose(ThreadTeam::Worker& worker, bool drafted) {
   const bool through_fc = !model_->is_eagle3() || !drafted;
   float* x = work_.x.as<float>();
   if (through_fc) {
-    const float* features = features_.as<float>();
+    const float* features = scratch_->features.as<float>();
     Convert(worker, work_, features, n_features * d, n_rows());
     worker.Barrier();
     const std::array fc = {LinearJob{&model_->fc.matrix(), x, !model_->fc_bias.empty()}};
@@ -116,14 +116,15 @@ AttentionInput EagleForward::Compose(ThreadTeam::Worker& worker, bool drafted) {
     Convert(worker, work_, x, d, n_rows());
     return {x, d};
   }
-  float* joined = joined_.as<float>();
+  float* joined = scratch_->joined.as<float>();
   const auto share = worker.ShareOf(n_rows());
   for (int r = share.begin; r < share.end; ++r) {
     float* token = joined + Z(r) * 2 * Z(d);
     float* feature = token + d;
     float* residual = x + Z(r) * Z(d);
     const float eps = work_.shape.rms_eps;
-    target_.kernels->rms_norm(tokens_.as<float>() + Z(r) * Z(d), model_->token_norm.data(), d, eps, token);
+    target_.kernels->rms_norm(scratch_->tokens.as<float>() + Z(r) * Z(d), model_->token_norm.data(), d, eps,
+                              token);
     target_.kernels->rms_norm(residual, model_->feature_norm.data(), d, eps, feature);
     if (model_->residual_is_normed) std::memcpy(residual, feature, Z(d) * sizeof(float));
     ConvertRow(work_, joined, 2 * d, r);
@@ -230,7 +231,7 @@ void EagleForward::Head(ThreadTeam::Worker& worker, int k, std::span<std::vector
     Convert(worker, work_, x, width(), n_rows());
   }
   worker.Barrier();
-  TopOfHead(worker, work_, model_->head, x, n_rows(), logits_.as<float>(), k, next);
+  TopOfHead(worker, work_, model_->head, x, n_rows(), scratch_->logits.as<float>(), k, next);
 }
 
 }  // namespace longspec

@@ -14,6 +14,7 @@
 
 #include "attention/attention.h"
 #include "base/aligned_buffer.h"
+#include "draft/draft_scratch.h"
 #include "draft/eagle_model.h"
 #include "draft/forward_rows.h"
 #include "draft/tree_growth.h"
@@ -54,10 +55,24 @@ class EagleForward {
   // Rows of one pass; more are run in parts.
   static constexpr int kMaxRows = 32;
 
+  struct Scratch : DraftScratch {
+    Scratch(const EagleModel& model, const SharedParts& target);
+    size_t bytes() const {
+      return DraftScratch::bytes() + attention.bytes() + features.size() + tokens.size() + joined.size();
+    }
+    AttentionPlan attention;
+    AlignedBuffer features;  // (rows, n_taps * n_embd), EAGLE: embeddings and features, (rows, 2 * n_embd)
+    AlignedBuffer tokens;    // (rows, n_embd): embeddings, EAGLE-3
+    AlignedBuffer joined;    // (rows, 2 * n_embd): what attention reads, EAGLE-3
+  };
+  static std::shared_ptr<Scratch> MakeScratch(const EagleModel& model, const SharedParts& target) {
+    return std::make_shared<Scratch>(model, target);
+  }
+
   // `cache`: borrowed; of committed slots, one layer of DraftCacheLayout. They lie in order, whatever their
-  // positions. Rows of a tree see those from `first_seen` on.
+  // positions. Rows of a tree see those from `first_seen` on. `scratch`: of this model; null: its own.
   EagleForward(std::shared_ptr<const EagleModel> model, const SharedParts& target, KvCache* cache,
-               int first_seen);
+               int first_seen, std::shared_ptr<Scratch> scratch = nullptr);
 
   // Stores the keys and values of committed slots that follow.
   Status Append(std::span<const EagleRow> rows);
@@ -70,11 +85,11 @@ class EagleForward {
   const EagleModel* model() const { return model_.get(); }
 
   // For tests: the logits of the last pass, (rows of it, n_logits).
-  const float* logits() const { return logits_.as<float>(); }
+  const float* logits() const { return scratch_->logits.as<float>(); }
   int n_logits() const { return static_cast<int>(model_->head.matrix.n_out); }
 
   size_t bytes() const;  // without the cache
-  // What it holds besides its cache, for one thread.
+  // Scratch::bytes(), for one thread.
   static size_t ScratchBytes(const EagleFacts& facts);
 
  private:
@@ -88,7 +103,6 @@ class EagleForward {
   AttentionWeights Attention() const;
   using Piece = RowPiece<EagleRows>;
 
-  // In this one's workspace.
   Status RunPass(std::span<const Piece> pieces);
   void PlanAttention(std::span<const Piece> pieces);
   AttentionSegment ViewRows(std::span<const EagleRow> rows);
@@ -113,12 +127,9 @@ class EagleForward {
   std::vector<AttentionSegment> segments_;
   std::vector<std::vector<TokenScore>> next_;
   std::vector<RowPlace> places_;
-  AttentionPlan attention_;
-  Workspace work_;
-  AlignedBuffer features_;  // (n_rows, n_taps * n_embd), EAGLE: embeddings and features, (n_rows, 2 * n_embd)
-  AlignedBuffer tokens_;    // (n_rows, n_embd): embeddings, EAGLE-3
-  AlignedBuffer joined_;    // (n_rows, 2 * n_embd): what attention reads, EAGLE-3
-  AlignedBuffer logits_;
+  const std::shared_ptr<Scratch> scratch_;
+  AttentionPlan& attention_ = scratch_->attention;
+  Workspace& work_ = scratch_->work;
 };
 
 }  // namespace longspec

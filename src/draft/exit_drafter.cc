@@ -52,13 +52,18 @@ class ExitForward {
  public:
   static constexpr int kMaxRows = StateBlock::kMaxRows;
 
+  using Scratch = StateBlock::Scratch;
+  static std::shared_ptr<Scratch> MakeScratch(const ExitModel& model, const SharedParts& target) {
+    return std::make_shared<Scratch>(target, model.layer.block, FormsOf(model), model.head.matrix.n_out);
+  }
+
   ExitForward(std::shared_ptr<const ExitModel> model, Target& target, const KvCache& cache,
-              std::shared_ptr<DraftStates> states)
+              std::shared_ptr<DraftStates> states, std::shared_ptr<Scratch> scratch)
       : model_(std::move(model)),
         target_(target),
         cache_(cache),
-        block_(*target.shared_parts(), model_->layer.block, FormsOf(*model_), std::move(states),
-               cache.capacity(), model_->head.matrix.n_out),
+        block_(*target.shared_parts(), model_->layer.block, std::move(states), cache.capacity(),
+               std::move(scratch)),
         prefix_(cache.Span(0).layout, model_->exit_layer + 1, model_->layer.block.shape.n_embd) {}
 
   const ExitModel* model() const { return model_.get(); }
@@ -104,7 +109,7 @@ class ExitForward {
     return {.of = &block_, .rows = rows_};
   }
 
-  // Of several drafts, in this one's workspace.
+  // Of several drafts.
   Status RunPass(std::span<const RowPiece<ExitRows>> pieces) {
     segments_.clear();
     for (const auto& piece : pieces) segments_.push_back(piece.of->forward->Begin(piece.rows()));
@@ -151,11 +156,12 @@ MeetingRows::Key ExitRows::key() const { return {.model = forward->model()}; }
 class ExitDrafter final : public GrowingDrafter {
  public:
   ExitDrafter(const std::shared_ptr<const ExitModel>& model, TreeShape shape, Target& target,
-              const KvCache& cache, std::shared_ptr<DraftStates> states)
+              const KvCache& cache, std::shared_ptr<DraftStates> states,
+              std::shared_ptr<ExitForward::Scratch> scratch)
       : GrowingDrafter(std::move(shape)),
         cache_(cache),
         range_(model->path, model->trained_positions),
-        forward_(model, target, cache, std::move(states)) {}
+        forward_(model, target, cache, std::move(states), std::move(scratch)) {}
 
   std::string_view name() const override { return ExitModel::kKind; }
   bool uses_dice() const override { return true; }
@@ -223,8 +229,9 @@ Result<DraftMemory> ExitMemory(const SpeculationOptions& options, const TargetFa
 DrafterResult MakeExit(const SpeculationOptions& options, const DraftContext& context) {
   return MakeLearned<ExitModel>(options, context, "beam", [&](auto model, TreeShape shape) {
     auto states = LearnedStates(options, context, model->layer.block);
+    auto scratch = LearnedScratch<ExitForward>(options, context, *model);
     return std::make_unique<ExitDrafter>(std::move(model), std::move(shape), *context.target, *context.cache,
-                                         std::move(states));
+                                         std::move(states), std::move(scratch));
   });
 }
 

@@ -79,6 +79,15 @@ inline std::shared_ptr<DraftStates> LearnedStates(const SpeculationOptions& opti
   return context.models->States(options.draft_model, options.draft_weights, layout);
 }
 
+// What the passes of a model work in that these options name, which is loaded. Forward: a class with
+// MakeScratch(model, target). Throws std::bad_alloc.
+template <typename Forward, typename Model>
+auto LearnedScratch(const SpeculationOptions& options, const DraftContext& context, const Model& model) {
+  return context.models->Scratch(options.draft_model, options.draft_weights, [&] {
+    return Forward::MakeScratch(model, *context.target->shared_parts());
+  });
+}
+
 // make(std::shared_ptr<const Model>, TreeShape) returns a std::unique_ptr of a drafter, and may throw
 // std::bad_alloc. `tree`: the shape where the options name none.
 template <typename Model, typename Make>

@@ -26,20 +26,34 @@ namespace {
 
 class LongspecDrafter final : public GrowingDrafter {
  public:
+  struct Scratch {
+    Scratch(const LongspecModel& model, const SharedParts& target) : forward(model, target) {
+      if (!model.own_keys) return;
+      InputForms forms;
+      for (const kernels::PackedWeights* w : {&model.cross_k, &model.cross_v}) forms.Add(w->matrix());
+      own_keys = std::make_shared<StateBlock::Scratch>(
+          target, LongspecModel::Block(*target.config, model.n_ff), forms, kNoHead);
+    }
+    LongspecForward::Scratch forward;
+    std::shared_ptr<StateBlock::Scratch> own_keys;  // null: it has none
+  };
+  static std::shared_ptr<Scratch> MakeScratch(const LongspecModel& model, const SharedParts& target) {
+    return std::make_shared<Scratch>(model, target);
+  }
+
   // `states`: of a draft with keys of its own.
   LongspecDrafter(std::shared_ptr<const LongspecModel> model, TreeShape shape, const SharedParts& target,
-                  const KvCache* cache, std::shared_ptr<DraftStates> states)
+                  const KvCache* cache, std::shared_ptr<DraftStates> states,
+                  const std::shared_ptr<Scratch>& scratch)
       : GrowingDrafter(std::move(shape)),
         model_(std::move(model)),
         cache_(cache),
         last_layer_(target.config->n_layer - 1),
         range_(model_->path, model_->trained_positions),
-        forward_(model_, target, cache->Span(0).layout) {
+        forward_(model_, target, cache->Span(0).layout, {scratch, &scratch->forward}) {
     if (!model_->own_keys) return;
-    InputForms forms;
-    for (const kernels::PackedWeights* w : {&model_->cross_k, &model_->cross_v}) forms.Add(w->matrix());
-    own_keys_.emplace(target, LongspecModel::Block(*target.config, model_->n_ff), forms, std::move(states),
-                      cache->capacity(), kNoHead);
+    own_keys_.emplace(target, LongspecModel::Block(*target.config, model_->n_ff), std::move(states),
+                      cache->capacity(), scratch->own_keys);
   }
 
   std::string_view name() const override { return "longspec"; }
@@ -132,18 +146,22 @@ DrafterResult MakeLongspec(const SpeculationOptions& options, const DraftContext
     std::shared_ptr<DraftStates> states;
     if (model->own_keys)
       states = LearnedStates(options, context, LongspecModel::Block(*target.config, model->n_ff));
+    const auto scratch = LearnedScratch<LongspecDrafter>(options, context, *model);
     return std::make_unique<LongspecDrafter>(std::move(model), std::move(shape), target, context.cache,
-                                             std::move(states));
+                                             std::move(states), scratch);
   });
 }
 
-// What it keeps of the text is a ring of some hundred rows, whatever the context; with keys of its own, one
-// layer's of all of it.
+// Its weights and activations: what it keeps of the text is a ring of some hundred rows, whatever the
+// context; with keys of its own, one layer's of all of it.
 Result<DraftMemory> LongspecMemory(const SpeculationOptions& options, const TargetFacts& target,
                                    DraftFiles& files) {
   LS_ASSIGN(DraftMemory memory, LearnedMemory<LongspecModel>(options, target, files));
   LS_ASSIGN(const auto checkpoint, files.Draft(options.draft_model, LongspecModel::kKind));
   LS_ASSIGN(const bool own_keys, LongspecModel::HasOwnKeys(*checkpoint));
+  const TensorView* vocab = checkpoint->Find(kDraftVocabTensor);
+  memory.fixed += LongspecForward::ScratchBytes(
+      target.config, target.config.n_ff, vocab != nullptr ? vocab->n_elements() : target.config.n_vocab);
   if (!own_keys) return memory;
   const DraftBlock block = LongspecModel::Block(target.config, target.config.n_ff);
   memory.fixed += StateBlock::ScratchBytes(block, 0);

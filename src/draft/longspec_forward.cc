@@ -58,17 +58,19 @@ void AddChunk(const KvLayout& layout, std::vector<AlignedBuffer>* chunks, std::v
 
 }  // namespace
 
+LongspecForward::Scratch::Scratch(const LongspecModel& model, const SharedParts& target)
+    : DraftScratch(target, LongspecModel::Block(*target.config, model.n_ff).shape, FormsOf(model), kMaxRows,
+                   model.head.matrix.n_out),
+      self(target.kernels, target.config->attention(), target.team->size(), kLongspecStateBytes),
+      cross(target.kernels, target.config->attention(), target.team->size(), kLongspecStateBytes) {}
+
 LongspecForward::LongspecForward(std::shared_ptr<const LongspecModel> model, const SharedParts& target,
-                                 const KvLayout& layout)
+                                 const KvLayout& layout, std::shared_ptr<Scratch> scratch)
     : model_(std::move(model)),
       target_(target),
       rope_(target.config->rope),
       layout_(layout),
-      self_(target.kernels, target.config->attention(), target.team->size(), kLongspecStateBytes),
-      cross_(target.kernels, target.config->attention(), target.team->size(), kLongspecStateBytes),
-      work_(LongspecModel::Block(*target.config, model_->n_ff).shape, target.kernels, kMaxRows,
-            FormsOf(*model_)),
-      logits_(Z(kMaxRows) * Z(n_logits()) * sizeof(float)) {
+      scratch_(scratch != nullptr ? std::move(scratch) : std::make_shared<Scratch>(*model_, target)) {
   // As many chunks as a window's worth of positions can touch.
   const int n_ring = (model_->window + kKvChunk - 1) / kKvChunk + 1;
   for (int i = 0; i < n_ring; ++i) AddChunk(layout_, &ring_chunks_, &ring_bases_);
@@ -77,8 +79,14 @@ LongspecForward::LongspecForward(std::shared_ptr<const LongspecModel> model, con
 }
 
 size_t LongspecForward::bytes() const {
-  return (ring_chunks_.size() + tree_chunks_.size()) * layout_.layer_bytes() + work_.bytes() +
-         logits_.size() + self_.bytes() + cross_.bytes();
+  return (ring_chunks_.size() + tree_chunks_.size()) * layout_.layer_bytes() + scratch_->bytes();
+}
+
+size_t LongspecForward::ScratchBytes(const LlamaConfig& target, int n_ff, int64_t n_logits) {
+  const BlockShape shape = LongspecModel::Block(target, n_ff).shape;
+  return Z(kMaxRows) *
+             (Workspace::RowBytes(shape, {.q8 = true, .bf16 = true}) + Z(n_logits) * sizeof(float)) +
+         2 * kLongspecStateBytes;
 }
 
 // The rows of a pass: their embeddings and rotary angles.
@@ -202,7 +210,7 @@ void LongspecForward::Head(ThreadTeam::Worker& worker, int k, std::span<std::vec
   const float* x = work_.x.as<float>();
   Convert(worker, work_, x, target_.config->n_embd, n_rows());
   worker.Barrier();
-  TopOfHead(worker, work_, model_->head, x, n_rows(), logits_.as<float>(), k, next);
+  TopOfHead(worker, work_, model_->head, x, n_rows(), scratch_->logits.as<float>(), k, next);
 }
 
 }  // namespace longspec

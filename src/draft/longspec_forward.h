@@ -14,6 +14,7 @@
 
 #include "attention/attention.h"
 #include "base/aligned_buffer.h"
+#include "draft/draft_scratch.h"
 #include "draft/forward_rows.h"
 #include "draft/longspec_model.h"
 #include "draft/tree_growth.h"
@@ -52,9 +53,16 @@ class LongspecForward {
   // Rows of one pass; more are run in parts.
   static constexpr int kMaxRows = 32;
 
-  // Keys and values are kept in the types of `layout`, the target cache's.
+  struct Scratch : DraftScratch {
+    Scratch(const LongspecModel& model, const SharedParts& target);
+    size_t bytes() const { return DraftScratch::bytes() + self.bytes() + cross.bytes(); }
+    AttentionPlan self, cross;
+  };
+
+  // Keys and values are kept in the types of `layout`, the target cache's. `scratch`: of this model; null:
+  // its own.
   LongspecForward(std::shared_ptr<const LongspecModel> model, const SharedParts& target,
-                  const KvLayout& layout);
+                  const KvLayout& layout, std::shared_ptr<Scratch> scratch = nullptr);
 
   // Forgets the sequence.
   void Reset() { ring_end_ = 0; }
@@ -71,13 +79,15 @@ class LongspecForward {
   const LongspecModel* model() const { return model_.get(); }
 
   // For tests: the logits of the last pass, (rows of it, n_logits).
-  const float* logits() const { return logits_.as<float>(); }
+  const float* logits() const { return scratch_->logits.as<float>(); }
   int n_logits() const { return static_cast<int>(model_->head.matrix.n_out); }
   // The keys and values of committed tokens; those of position p lie in chunk p / 256 round the ring.
   const KvSpan& ring() const { return ring_span_; }
   int n_ring_chunks() const { return static_cast<int>(ring_chunks_.size()); }
 
   size_t bytes() const;
+  // Scratch::bytes(), for one thread.
+  static size_t ScratchBytes(const LlamaConfig& target, int n_ff, int64_t n_logits);
 
  private:
   friend LongspecRows::ForwardRows;
@@ -88,7 +98,6 @@ class LongspecForward {
   void ReserveSlots(int n_slots);
   using Piece = RowPiece<LongspecRows>;
 
-  // In this one's workspace.
   Status RunPass(std::span<const Piece> pieces);
   void PlanAttention(std::span<const Piece> pieces);
   void ViewRows(std::span<const LongspecRow> rows, const KvSpan& target, std::vector<AttentionSegment>* self,
@@ -113,9 +122,9 @@ class LongspecForward {
   std::vector<AttentionSegment> self_segments_, cross_segments_;
   std::vector<std::vector<TokenScore>> next_;
   std::vector<RowPlace> self_places_, cross_places_;
-  AttentionPlan self_, cross_;
-  Workspace work_;
-  AlignedBuffer logits_;
+  const std::shared_ptr<Scratch> scratch_;
+  AttentionPlan &self_ = scratch_->self, &cross_ = scratch_->cross;
+  Workspace& work_ = scratch_->work;
 };
 
 }  // namespace longspec

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
+#include "draft/draft_scratch.h"
 #include "draft/forward_rows.h"
 #include "draft/growing_drafter.h"
 #include "draft/head_growth.h"
@@ -61,14 +62,18 @@ class MedusaForward {
  public:
   static constexpr int kMaxRows = 8;
 
-  MedusaForward(std::shared_ptr<const MedusaModel> model, const SharedParts& target)
-      : model_(std::move(model)),
-        target_(target),
-        work_(ShapeOf(model_->n_embd), target.kernels, kMaxRows, FormsOf(*model_)),
-        logits_(Z(kMaxRows) * Z(MostLogits(*model_)) * sizeof(float)) {}
+  using Scratch = DraftScratch;
+  static std::shared_ptr<Scratch> MakeScratch(const MedusaModel& model, const SharedParts& target) {
+    return std::make_shared<Scratch>(target, ShapeOf(model.n_embd), FormsOf(model), kMaxRows,
+                                     MostLogits(model));
+  }
+
+  MedusaForward(std::shared_ptr<const MedusaModel> model, const SharedParts& target,
+                std::shared_ptr<Scratch> scratch)
+      : model_(std::move(model)), target_(target), scratch_(std::move(scratch)) {}
 
   const MedusaModel* model() const { return model_.get(); }
-  size_t bytes() const { return work_.bytes() + logits_.size(); }
+  size_t bytes() const { return scratch_->bytes(); }
   static size_t ScratchBytes(int n_embd, int64_t n_logits) {
     return Z(kMaxRows) *
            (Workspace::RowBytes(ShapeOf(n_embd), {.q8 = true, .bf16 = true}) + Z(n_logits) * sizeof(float));
@@ -108,7 +113,7 @@ class MedusaForward {
       worker.Barrier();
       Convert(worker, work_, x, n, n_rows);
       worker.Barrier();
-      TopOfHead(worker, work_, model_->OutputOf(head), x, n_rows, logits_.as<float>(), k, next_);
+      TopOfHead(worker, work_, model_->OutputOf(head), x, n_rows, scratch_->logits.as<float>(), k, next_);
     });
     HandOut(pieces, std::span(next_));
     return {};
@@ -116,8 +121,8 @@ class MedusaForward {
 
   const std::shared_ptr<const MedusaModel> model_;
   const SharedParts target_;
-  Workspace work_;
-  AlignedBuffer logits_;
+  const std::shared_ptr<Scratch> scratch_;
+  Workspace& work_ = scratch_->work;
   std::vector<const float*> states_;  // of one pass, as is what follows
   std::vector<std::vector<TokenScore>> next_;
 };
@@ -126,8 +131,9 @@ MeetingRows::Key MedusaRows::key() const { return {.model = forward->model(), .f
 
 class MedusaDrafter final : public HeadGrowth<GrowingDrafter> {
  public:
-  MedusaDrafter(const std::shared_ptr<const MedusaModel>& model, TreeShape shape, const SharedParts& target)
-      : HeadGrowth(std::move(shape)), forward_(model, target), state_(Z(model->n_embd)) {}
+  MedusaDrafter(const std::shared_ptr<const MedusaModel>& model, TreeShape shape, const SharedParts& target,
+                std::shared_ptr<MedusaForward::Scratch> scratch)
+      : HeadGrowth(std::move(shape)), forward_(model, target, std::move(scratch)), state_(Z(model->n_embd)) {}
 
   std::string_view name() const override { return MedusaModel::kKind; }
   bool uses_dice() const override { return true; }
@@ -183,7 +189,8 @@ Result<DraftMemory> MedusaMemory(const SpeculationOptions& options, const Target
 
 DrafterResult MakeMedusa(const SpeculationOptions& options, const DraftContext& context) {
   return MakeLearned<MedusaModel>(options, context, "best", [&](auto model, TreeShape shape) {
-    return std::make_unique<MedusaDrafter>(model, std::move(shape), *context.target->shared_parts());
+    return std::make_unique<MedusaDrafter>(model, std::move(shape), *context.target->shared_parts(),
+                                           LearnedScratch<MedusaForward>(options, context, *model));
   });
 }
 

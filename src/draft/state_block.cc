@@ -14,16 +14,14 @@
 #include "tensor/dequantize.h"
 
 namespace longspec {
-StateBlock::StateBlock(const SharedParts& target, const DraftBlock& block, InputForms forms,
-                       std::shared_ptr<DraftStates> states, int capacity, int64_t head)
+StateBlock::StateBlock(const SharedParts& target, const DraftBlock& block,
+                       std::shared_ptr<DraftStates> states, int capacity, std::shared_ptr<Scratch> scratch)
     : target_(target),
       rope_(block.rope),
       states_(std::move(states)),
       cache_(MakeFullCache(states_->pool(), capacity)),
       slots_(states_->pool()->layout(), 1),
-      attention_(target.kernels, block.attention(), target.team->size()),
-      work_(block.shape, target.kernels, kMaxRows, forms),
-      logits_(Z(kMaxRows) * Z(head) * sizeof(float)) {}
+      scratch_(std::move(scratch)) {}
 
 StateBlock::~StateBlock() {
   static_cast<void>(Settle());  // what could not be settled is not shared
@@ -33,7 +31,7 @@ StateBlock::~StateBlock() {
 size_t StateBlock::bytes() const {
   return cache_->bytes() + slots_.bytes() + waiting_states_.capacity() * sizeof(float) +
          (tokens_.capacity() + positions_.capacity() + waiting_.capacity()) * sizeof(int32_t) +
-         attention_.bytes() + work_.bytes() + logits_.size();
+         scratch_->bytes();
 }
 
 size_t StateBlock::ScratchBytes(const DraftBlock& block, int64_t head) {
@@ -169,7 +167,7 @@ void StateBlock::Top(ThreadTeam::Worker& worker, std::span<const float> norm, co
     Normalise(worker, work_, work_.x.as<float>(), norm, n_rows());
   }
   worker.Barrier();
-  TopOfHead(worker, work_, head, input, n_rows(), logits_.as<float>(), k, next);
+  TopOfHead(worker, work_, head, input, n_rows(), scratch_->logits.as<float>(), k, next);
 }
 
 Status EmbedToken(const SharedParts& target, int32_t token, float* x) {

@@ -14,6 +14,7 @@
 #include "attention/attention.h"
 #include "base/aligned_buffer.h"
 #include "draft/draft_block.h"
+#include "draft/draft_scratch.h"
 #include "draft/draft_states.h"
 #include "draft/draft_weights.h"
 #include "draft/drafter.h"
@@ -30,10 +31,19 @@ class StateBlock {
  public:
   static constexpr int kMaxRows = 32;  // of one pass
 
+  struct Scratch : DraftScratch {
+    // `head`: the largest number of logits of a row.
+    Scratch(const SharedParts& target, const DraftBlock& block, InputForms forms, int64_t head)
+        : DraftScratch(target, block.shape, forms, kMaxRows, head),
+          attention(target.kernels, block.attention(), target.team->size()) {}
+    size_t bytes() const { return DraftScratch::bytes() + attention.bytes(); }
+    AttentionPlan attention;
+  };
+
   // `states`: where its keys and values lie, and are found by sequences that begin alike. `capacity`:
-  // positions. `head`: the largest number of logits of a row.
-  StateBlock(const SharedParts& target, const DraftBlock& block, InputForms forms,
-             std::shared_ptr<DraftStates> states, int capacity, int64_t head);
+  // positions. `scratch`: of this block.
+  StateBlock(const SharedParts& target, const DraftBlock& block, std::shared_ptr<DraftStates> states,
+             int capacity, std::shared_ptr<Scratch> scratch);
   ~StateBlock();
   StateBlock(const StateBlock&) = delete;
   StateBlock& operator=(const StateBlock&) = delete;
@@ -69,8 +79,7 @@ class StateBlock {
     StateBlock* of;
     std::span<const Row> rows;
   };
-  // The rows of the passes that follow, at most kMaxRows, in this one's workspace; one part of each sequence.
-  // Throws std::bad_alloc.
+  // The rows of the passes that follow, at most kMaxRows; one part of each sequence. Throws std::bad_alloc.
   void Place(std::span<const Part> parts);
   // The same for rows that only get keys and values.
   void PlaceKeys(std::span<const Part> parts);
@@ -90,9 +99,9 @@ class StateBlock {
 
   const SharedParts& target() const { return target_; }
   // For tests: of the last pass, (n_rows, head).
-  const float* logits() const { return logits_.as<float>(); }
+  const float* logits() const { return scratch_->logits.as<float>(); }
   size_t bytes() const;
-  // What it holds besides keys and values, for one thread; `head`: as in the constructor.
+  // Scratch::bytes(), for one thread.
   static size_t ScratchBytes(const DraftBlock& block, int64_t head);
 
  private:
@@ -119,9 +128,9 @@ class StateBlock {
   std::vector<RowView> views_;  // of its own rows
   std::vector<AttentionSegment> segments_;
   std::vector<RowPlace> places_;
-  AttentionPlan attention_;
-  Workspace work_;
-  AlignedBuffer logits_;
+  const std::shared_ptr<Scratch> scratch_;
+  AttentionPlan& attention_ = scratch_->attention;
+  Workspace& work_ = scratch_->work;
 };
 
 // The target's embedding of a token, (n_embd).
