@@ -3,11 +3,13 @@
 """Draws logs of longspec-train (--log) side by side as an SVG and prints their last validations as a table.
 
     tools/compare_trainings.py "all of it=base.jsonl" "without anchors=plain.jsonl" --far 2048 -o ablations.svg
+    tools/compare_trainings.py "eagle=eagle-1.jsonl,eagle-2.jsonl,eagle-3.jsonl" "exit=exit-1.jsonl" -o kinds.svg
 
 Above: the accepted length that agreement with the target lets one expect over all validated positions. Below: the
-loss at positions from --far on. Logs are compared by tokens seen; losses of runs with other labels (--distill) are
-not comparable, accepted lengths are: positions that one run leaves out and another does not, because their label is in
-no vocabulary of the draft, count as wrong.
+loss at positions from --far on. Logs of one name are runs with other seeds: each has a line, and the table has their
+means and in brackets the least and the most. Logs are compared by tokens seen; losses of runs with other labels
+(--distill) are not comparable, accepted lengths are: positions that one run leaves out and another does not, because
+their label is in no vocabulary of the draft, count as wrong.
 """
 
 import argparse
@@ -15,7 +17,7 @@ import sys
 
 from learning_curve import BOTTOM, GAP, HEIGHT, LEFT, TOP, WIDTH, Panel, accepted_length, read_entries, ticks
 
-COLORS = ("#06c", "#c30", "#083", "#a0a", "#850", "#555")
+COLORS = ("#06c", "#c30", "#083", "#a0a", "#850", "#555", "#0aa", "#e80", "#639")
 
 
 def read_validations(path, far):
@@ -48,7 +50,7 @@ def legend(panel, names):
     return "".join(out)
 
 
-def draw(runs, far):
+def draw(logs, runs, far):
     x_most = max(point[0] for points in runs.values() for point in points)
     lengths = [point[1] for points in runs.values() for point in points]
     losses = [point[2] for points in runs.values() for point in points if point[2] is not None]
@@ -57,14 +59,15 @@ def draw(runs, far):
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" '
            f'font-size="12"><rect width="100%" height="100%" fill="white"/>',
            above.frame("Accepted length to expect of a chain of four")]
-    for i, points in enumerate(runs.values()):
-        out.append(above.line([(x, y) for x, y, _ in points], COLORS[i]))
-    out.append(legend(above, runs))
+    lines = [(runs[path], color) for paths, color in zip(logs.values(), COLORS) for path in paths]
+    for points, color in lines:
+        out.append(above.line([(x, y) for x, y, _ in points], color))
+    out.append(legend(above, logs))
     if losses:
         below = Panel(TOP + height + GAP, height, x_most, min(losses) - 0.1, max(losses) + 0.1)
         out.append(below.frame(f"Validation loss at positions from {far} on"))
-        for i, points in enumerate(runs.values()):
-            out.append(below.line([(x, loss) for x, _, loss in points if loss is not None], COLORS[i]))
+        for points, color in lines:
+            out.append(below.line([(x, loss) for x, _, loss in points if loss is not None], color))
     for x in ticks(0, x_most, 6):
         px, _ = above.at(x, 1.0)
         out.append(f'<text x="{px}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{x / 1e3:g} k</text>')
@@ -72,35 +75,64 @@ def draw(runs, far):
     return "\n".join(out) + "\n"
 
 
-def table(runs, far):
-    lines = [f"| run | tokens seen | accepted length to expect | loss at positions from {far} on |",
-             "|---|---:|---:|---:|"]
-    for name, points in runs.items():
-        tokens, accepted, loss = points[-1]
-        lines.append(f"| {name} | {tokens:,} | {accepted:.2f} | {'' if loss is None else f'{loss:.2f}'} |")
+def last_validation(path):
+    """(tokens, entry of all rows) of a log's last validation."""
+    return [(tokens, entry["validation"][0]) for tokens, entry in read_entries(path) if "validation" in entry][-1]
+
+
+def of_seeds(values, form="{:.2f}"):
+    """The mean, and where there are several the least and the most; values may be missing."""
+    if any(value is None for value in values):
+        return ""
+    mean = form.format(sum(values) / len(values))
+    if len(values) == 1:
+        return mean
+    return f"{mean} ({form.format(min(values))} to {form.format(max(values))})"
+
+
+def table(logs, runs, far):
+    """`logs`: paths by name. `runs`: points by path, as expect_of_all gives them."""
+    lines = ["| run | tokens seen | loss | first choice, by lag | among four, by lag | chain of 4 | trees of 8, 16 "
+             f"| accepted length to expect | loss at positions from {far} on |",
+             "|---|---:|---:|---|---|---:|---|---:|---:|"]
+    for name, paths in logs.items():
+        last = [last_validation(path) for path in paths]
+        by_lag = [" ".join(of_seeds([entry.get(kind, [])[lag] for _, entry in last])
+                           for lag in range(min(len(entry.get(kind, [])) for _, entry in last)))
+                  for kind in ("agreement", "top_4")]
+        # The target's own token is one more.
+        chain, *trees = [of_seeds([1 + entry["accepted"][shape] if "accepted" in entry else None for _, entry in last])
+                         for shape in range(3)]
+        points = [runs[path][-1] for path in paths]
+        cells = (name, of_seeds([tokens for tokens, _ in last], "{:,.0f}"), of_seeds([entry["loss"] for _, entry in last]),
+                 *by_lag, chain, ", ".join(tree for tree in trees if tree),
+                 of_seeds([accepted for _, accepted, _ in points]), of_seeds([loss for *_, loss in points]))
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def main(argv):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("logs", nargs="+", metavar="NAME=LOG")
+    parser.add_argument("logs", nargs="+", metavar="NAME=LOG[,LOG...]")
     parser.add_argument("--far", type=int, default=2048, metavar="POSITION")
     parser.add_argument("-o", "--output", required=True)
     args = parser.parse_args(argv)
     if len(args.logs) > len(COLORS):
-        sys.exit(f"compare_trainings: at most {len(COLORS)} logs")
-    runs = {}
+        sys.exit(f"compare_trainings: at most {len(COLORS)} names")
+    logs, runs = {}, {}
     for pair in args.logs:
-        name, separator, path = pair.partition("=")
+        name, separator, paths = pair.partition("=")
         if not separator:
             sys.exit(f"compare_trainings: {pair}: expected NAME=LOG")
-        runs[name] = read_validations(path, args.far)
-        if not runs[name]:
-            sys.exit(f"compare_trainings: {path}: no validations; train with --validate")
+        logs[name] = paths.split(",")
+        for path in logs[name]:
+            runs[path] = read_validations(path, args.far)
+            if not runs[path]:
+                sys.exit(f"compare_trainings: {path}: no validations; train with --validate")
     runs = expect_of_all(runs)
     with open(args.output, "w", encoding="utf-8") as file:
-        file.write(draw(runs, args.far))
-    print(table(runs, args.far))
+        file.write(draw(logs, runs, args.far))
+    print(table(logs, runs, args.far))
 
 
 if __name__ == "__main__":

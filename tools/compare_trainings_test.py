@@ -59,10 +59,23 @@ class CompareTrainings(unittest.TestCase):
         text = io.StringIO()
         with contextlib.redirect_stdout(text):
             compare_trainings.main([f"one={first}", f"two={second}", "-o", self.output])
-        self.assertIn("| one | 20 | 1.20 | 4.00 |", text.getvalue())
-        self.assertIn("| two | 10 | 1.30 |  |", text.getvalue())
+        self.assertIn("| one | 20 | 3.00 | 0.20 |  |  |  | 1.20 | 4.00 |", text.getvalue())
+        self.assertIn("| two | 10 | 4.00 | 0.30 |  |  |  | 1.30 |  |", text.getvalue())
         root = xml.etree.ElementTree.parse(self.output).getroot()
         self.assertEqual(len(root.findall("{http://www.w3.org/2000/svg}polyline")), 4)
+
+    def test_seeds_of_one_name_are_a_mean_with_its_range(self):
+        logs = [self.write(name, [validation(tokens, {**bucket(0, 4, loss, [first, 0.5]), "top_4": [0.6, 0.7],
+                                                      "accepted": [chain, 1, 1.25]})])
+                for name, tokens, loss, first, chain in (("a", 1000, 4, 0.25, 0.5), ("b", 1200, 5, 0.75, 0.7))]
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            compare_trainings.main(["eagle=" + ",".join(logs), "-o", self.output])
+        self.assertIn("| eagle | 1,100 (1,000 to 1,200) | 4.50 (4.00 to 5.00) | 0.50 (0.25 to 0.75) 0.50 (0.50 to 0.50) "
+                      "| 0.60 (0.60 to 0.60) 0.70 (0.70 to 0.70) | 1.60 (1.50 to 1.70) "
+                      "| 2.00 (2.00 to 2.00), 2.25 (2.25 to 2.25) | 1.75 (1.38 to 2.12) |  |", text.getvalue())
+        root = xml.etree.ElementTree.parse(self.output).getroot()
+        self.assertEqual(len(root.findall("{http://www.w3.org/2000/svg}polyline")), 2)
 
     def test_a_log_without_validations_is_an_error(self):
         log = self.write("a", [{"step": 1, "tokens": 5, "loss": 9}])
