@@ -18,9 +18,9 @@
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
 #include "draft/growing_drafter.h"
-#include "draft/pass_meeting.h"
 #include "draft/registry.h"
 #include "draft/spec_extend.h"
+#include "draft/target_rows.h"
 #include "draft/top_tokens.h"
 #include "draft/trained_range.h"
 #include "draft/tree_growth.h"
@@ -48,41 +48,20 @@ std::unique_ptr<KvCache> MakeCache(const LmModel& model, const KvCache& target,
   return MakeFullCache(layout, model.config.n_layer, positions + kMostSpeculated);
 }
 
-// Rows of one draft in a pass of the model. After those in `wanted`, places among them, the k most probable
-// tokens go to `next`. All borrowed.
-struct LmRows final : MeetingRows {
-  Key key() const override { return {.model = model}; }
+// After the rows in `wanted`, places among them, the k most probable tokens go to `next`. All borrowed.
+struct LmRows final : TargetRows {
+  LmRows(const LmModel& of, const kernels::KernelTable* table)
+      : TargetRows(of.target.get(), Z(kLmMaxRows)), kernels(table), n_vocab(of.config.n_vocab) {}
 
-  // In as few passes as hold all drafts' rows.
-  Status Run(std::span<MeetingRows* const> together) override {
-    std::vector<ForwardSegment> segments;
-    for (size_t begin = 0, end = 0; begin < together.size(); begin = end) {
-      size_t n_rows = 0;
-      segments.clear();
-      for (; end < together.size(); ++end) {
-        const ForwardSegment& of_one = static_cast<const LmRows*>(together[end])->segment;
-        n_rows += of_one.tokens.size();
-        if (end > begin && n_rows > Z(kLmMaxRows)) break;
-        segments.push_back(of_one);
-      }
-      LS_ASSIGN(const TargetOutput output, model->target->Forward(segments));
-      for (size_t i = begin; i < end; ++i) {
-        static_cast<const LmRows*>(together[i])->Take(output.segments[i - begin]);
-      }
-    }
-    return {};
-  }
-
-  const LmModel* model = nullptr;
-  const kernels::KernelTable* kernels = nullptr;
-  ForwardSegment segment;
+  const kernels::KernelTable* kernels;
+  int n_vocab;
   std::span<const int32_t> wanted;
   int k = 0;
   std::span<std::vector<TokenScore>> next;
 
  private:
-  void Take(const TargetOutput::Segment& output) const {
-    const int n_rows = static_cast<int>(segment.tokens.size()), n_vocab = model->config.n_vocab;
+  void Take(const TargetOutput::Segment& output) override {
+    const int n_rows = static_cast<int>(segment.tokens.size());
     for (size_t i = 0; i < wanted.size(); ++i) {
       const int row = wanted[i] - (n_rows - output.n_logits);
       TopTokens(*kernels, output.logits + Z(row) * Z(n_vocab), n_vocab, k, {}, next[i]);
@@ -177,9 +156,7 @@ class LmDrafter final : public GrowingDrafter {
   }
 
   LmRows Rows(std::span<const int32_t> tokens, KvTransaction* rows) const {
-    LmRows all;
-    all.model = model_.get();
-    all.kernels = target_.kernels;
+    LmRows all(*model_, target_.kernels);
     all.segment = {.tokens = tokens, .kv = rows};
     return all;
   }

@@ -9,12 +9,15 @@
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
+#include "draft/pass_meeting.h"
+#include "draft/target_rows.h"
 #include "draft/top_logits.h"
 #include "model/shared_parts.h"
 
 namespace longspec {
 namespace {
 
+constexpr size_t kMostRows = 256;  // of a pass: as many as the largest tree has, which any target takes
 constexpr DiceModel kDice = {.belief = 1, .dice = 0.8, .other = 0, .missing = 0.05};
 
 }  // namespace
@@ -77,71 +80,91 @@ Status NestedDrafter::Read(const CommittedRows& rows) {
   return {};
 }
 
+// The last chosen token and the guesses below it in one pass over the part. What it chooses is added under
+// `tip`.
+struct NestedDrafter::Pass final : TargetRows {
+  Pass(NestedDrafter* by, const DraftBudget& asked, TokenTree* to, int last)
+      : TargetRows(&by->target_, kMostRows),
+        of(by),
+        budget(asked),
+        tree(to),
+        inner(by->text_.back()),
+        tip(last) {}
+
+  bool is_costly() const override { return true; }
+  // Tokens that may still be chosen: each is a level, and a node at least.
+  int room() const {
+    return std::min(budget.asked_depth() - tree->node(tip).depth, budget.max_nodes + 1 - tree->size());
+  }
+
+  NestedDrafter* of;
+  const DraftBudget& budget;
+  TokenTree* tree;
+  TokenTree inner;  // the guesses
+  int tip;          // the last node chosen
+  Status status;    // of the extension
+
+ private:
+  void Take(const TargetOutput::Segment& output) override { of->Choose(output, *this); }
+};
+
 // Pass after pass over the part, or one that is extended: each chooses a token at least, and one more for
 // each guess that it confirms.
-Status NestedDrafter::Propose(const DraftBudget& budget, std::span<const int32_t> committed,
-                              TokenTree& tree) {
+DraftTask NestedDrafter::Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
+                               PassMeeting& meeting) {
   if (cache_.length() + 1 != static_cast<int>(committed.size()))
-    return {};  // the keys of a prompt's end, which it goes on from, are not there yet
-  LS_TRY(part_->Follow(cache_));
+    co_return Status();  // the keys of a prompt's end, which it goes on from, are not there yet
+  LS_CO_TRY(part_->Follow(cache_));
   text_.assign(committed.begin(), committed.end());
   n_committed_ = committed.size();
-  int tip = 0;
-  while (tree.node(tip).depth < budget.asked_depth() && tree.size() <= budget.max_nodes) {
-    const int room = budget.asked_depth() - tree.node(tip).depth;
-    TokenTree inner(text_.back());
-    LS_TRY(GuessInside(budget, room - 1, &inner));
-    LS_ASSIGN(const int next, RunPass(tip, room, budget, inner, tree));
-    if (next < 0) break;
-    tip = next;
-    if (extension_ != nullptr) return Extend(tip, budget, tree);
+  for (int tip = 0;;) {
+    Pass pass(this, budget, &tree, tip);
+    if (pass.room() <= 0) break;
+    LS_CO_TRY(co_await GuessInside(budget, pass.room() - 1, &pass.inner, meeting));
+    tokens_.clear();
+    parents_.clear();
+    for (const TreeNode& node : pass.inner.nodes()) {
+      tokens_.push_back(node.token);
+      parents_.push_back(node.parent);
+    }
+    Result<KvTransaction> rows = part_->Begin(pass.inner.size());
+    LS_CO_TRY(rows.status());
+    pass.segment = {.tokens = tokens_,
+                    .parents = parents_,
+                    .kv = &*rows,
+                    .logits = LogitsFor::kAllRows,
+                    .taps = pass_taps_.empty() ? nullptr : &pass_taps_};
+    LS_CO_TRY(co_await meeting.Join(pass));
+    ++n_passes_;
+    rows->Commit(kept_);
+    if (extension_ != nullptr) co_return std::move(pass.status);
+    if (pass.tip == tip) break;  // the target knows none
+    tip = pass.tip;
   }
-  return {};
-}
-
-Status NestedDrafter::Extend(int tip, const DraftBudget& budget, TokenTree& tree) {
-  const DraftBudget left = {.max_nodes = budget.max_nodes + 1 - tree.size(),
-                            .max_depth = budget.asked_depth() - tree.node(tip).depth,
-                            .foresight = budget.foresight};
-  if (left.max_nodes <= 0 || left.max_depth <= 0) return {};
-  proposals_.clear();
-  LS_TRY(extension_->Propose(pass_.segments[0], last_row_, left, text_, &proposals_));
-  merger_.AddBest(proposals_, budget.max_nodes, tree, tip, /*first_source=*/1);
-  return {};
+  co_return Status();
 }
 
 // Drafters that index the text are asked for the committed text only: what is chosen here may be taken back.
-Status NestedDrafter::GuessInside(const DraftBudget& budget, int room, TokenTree* inner) {
-  if (inner_ == nullptr || room <= 0) return {};
-  if (text_.size() != n_committed_ && !inner_->rewinds()) return {};
+DraftTask NestedDrafter::GuessInside(const DraftBudget& budget, int room, TokenTree* inner,
+                                     PassMeeting& meeting) {
+  if (inner_ == nullptr || room <= 0) co_return Status();
+  if (text_.size() != n_committed_ && !inner_->rewinds()) co_return Status();
   const DraftBudget own = {
       .max_nodes = options_.inner_nodes, .max_depth = room, .foresight = budget.foresight};
-  return inner_->Propose(own, text_, *inner);
+  co_return co_await inner_->Draft(own, text_, *inner, meeting);
 }
 
-// The last chosen token and the guesses below it in one pass over the part; what it chooses is added under
-// `tip`, and its keys are kept. Returns the last node chosen, -1 if the target knows none.
-Result<int> NestedDrafter::RunPass(int tip, int room, const DraftBudget& budget, const TokenTree& inner,
-                                   TokenTree& tree) {
-  tokens_.clear();
-  parents_.clear();
-  for (const TreeNode& node : inner.nodes()) {
-    tokens_.push_back(node.token);
-    parents_.push_back(node.parent);
-  }
-  LS_ASSIGN(KvTransaction rows, part_->Begin(inner.size()));
-  const ForwardSegment segment = {.tokens = tokens_,
-                                  .parents = parents_,
-                                  .kv = &rows,
-                                  .logits = LogitsFor::kAllRows,
-                                  .taps = pass_taps_.empty() ? nullptr : &pass_taps_};
-  LS_ASSIGN(pass_, target_.Forward({&segment, 1}));
-  ++n_passes_;
+// What the pass says: rows whose keys are to stay go to kept_. Whoever goes on from it does so now, as what
+// it computed is gone with the next one.
+void NestedDrafter::Choose(const TargetOutput::Segment& output, Pass& pass) {
+  const DraftBudget& budget = pass.budget;
+  TokenTree& tree = *pass.tree;
+  const auto vocab = Z(target_.vocab_size());
+  int last_row = 0, room = pass.room();
+  const int first_tip = pass.tip;
   kept_.assign(1, 0);
-  bool known = false;
   for (int at = 0; at >= 0 && room > 0 && tree.size() <= budget.max_nodes; --room) {
-    const auto vocab = Z(pass_.vocab);
-    GuessesAt({pass_.segments[0].logits + Z(at) * vocab, vocab},
+    GuessesAt({output.logits + Z(at) * vocab, vocab},
               budget.foresight.has_dice() ? kMaxTopLogits : options_.width);
     const auto text = std::span<const int32_t>(text_);
     budget.foresight.RefineDistribution(
@@ -150,21 +173,30 @@ Result<int> NestedDrafter::RunPass(int tip, int room, const DraftBudget& budget,
     if (guesses_.empty()) break;
     const size_t n =
         std::min(guesses_.size(), Z(std::min(options_.width, budget.max_nodes + 1 - tree.size())));
-    const int parent = tip;
+    const int parent = pass.tip;
     for (size_t i = 0; i < n; ++i) {
       const double score = static_cast<double>(tree.node(parent).score) * guesses_[i].chance;
       const int node = tree.AddChild(parent, guesses_[i].token, static_cast<float>(score));
-      if (i == 0) tip = node;
+      if (i == 0) pass.tip = node;
     }
-    known = true;
-    last_row_ = at;
+    last_row = at;
     ++n_chosen_;
     text_.push_back(guesses_[0].token);
-    at = inner.FindChild(at, guesses_[0].token);
+    at = pass.inner.FindChild(at, guesses_[0].token);
     if (at >= 0) kept_.push_back(at);
   }
-  rows.Commit(kept_);
-  return known ? tip : -1;
+  if (extension_ != nullptr && pass.tip != first_tip) pass.status = Extend(output, last_row, pass);
+}
+
+Status NestedDrafter::Extend(const TargetOutput::Segment& output, int row, const Pass& pass) {
+  if (pass.room() <= 0) return {};
+  const DraftBudget left = {.max_nodes = pass.budget.max_nodes + 1 - pass.tree->size(),
+                            .max_depth = pass.budget.asked_depth() - pass.tree->node(pass.tip).depth,
+                            .foresight = pass.budget.foresight};
+  proposals_.clear();
+  LS_TRY(extension_->Propose(output, row, left, text_, &proposals_));
+  merger_.AddBest(proposals_, pass.budget.max_nodes, *pass.tree, pass.tip, /*first_source=*/1);
+  return {};
 }
 
 // The likeliest tokens and their shares to guesses_, what is left to rest_.

@@ -28,7 +28,7 @@ struct NestedOptions {
   int inner_nodes = 8;  // of the drafter inside, a pass at most
 };
 
-class NestedDrafter final : public Drafter {
+class NestedDrafter final : public MeetingDrafter {
  public:
   // `inner`: guesses for the part; null: nobody does. Not one that reads the target's states. `extension`:
   // null: there is pass after pass.
@@ -42,7 +42,8 @@ class NestedDrafter final : public Drafter {
   Taps taps() const override;
 
   Status Follow(std::span<const int32_t> committed) override;
-  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override;
+  DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
+                  PassMeeting& meeting) override;
   // What the round committed is copied from the sequence's cache when it is next needed.
   Status Read(const CommittedRows& rows) override;
 
@@ -56,9 +57,11 @@ class NestedDrafter final : public Drafter {
   const WorkingSet& part() const { return *part_; }
 
  private:
-  Status GuessInside(const DraftBudget& budget, int room, TokenTree* inner);
-  Result<int> RunPass(int tip, int room, const DraftBudget& budget, const TokenTree& inner, TokenTree& tree);
-  Status Extend(int tip, const DraftBudget& budget, TokenTree& tree);
+  struct Pass;
+
+  DraftTask GuessInside(const DraftBudget& budget, int room, TokenTree* inner, PassMeeting& meeting);
+  void Choose(const TargetOutput::Segment& output, Pass& pass);
+  Status Extend(const TargetOutput::Segment& output, int row, const Pass& pass);
   void GuessesAt(std::span<const float> logits, int most);
 
   Target& target_;
@@ -74,11 +77,9 @@ class NestedDrafter final : public Drafter {
   size_t n_committed_ = 0;
 
   // Of one proposal.
-  std::vector<int32_t> best_, tokens_, parents_, kept_;
+  std::vector<int32_t> best_, tokens_, parents_, kept_;  // the last three of its last pass
   std::vector<Guess> guesses_;
   double rest_ = 1;
-  TargetOutput pass_;  // the last one's, until the target is run again
-  int last_row_ = 0;   // of it: the one that chose the last token
   std::vector<TokenTree> proposals_;
   TreeMerger merger_;
 };

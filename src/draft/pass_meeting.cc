@@ -43,9 +43,11 @@ void PassMeeting::Clocked(int who, const Step& step) {
   now_ = -1;
 }
 
-// One pass of those that wait for what the first waits for.
-void PassMeeting::RunFirst() {
-  const MeetingRows::Key key = waiting_.front().turn->rows_->key();
+// One pass of those that wait for what the first waits for, or the first of those whose pass is not costly.
+void PassMeeting::RunNext() {
+  const auto cheap =
+      std::ranges::find_if(waiting_, [](const Waiting& w) { return !w.turn->rows_->is_costly(); });
+  const MeetingRows::Key key = (cheap == waiting_.end() ? waiting_.front() : *cheap).turn->rows_->key();
   const auto same = [&](const Waiting& w) { return w.turn->rows_->key() == key; };
   const auto others = std::stable_partition(waiting_.begin(), waiting_.end(), same);
   std::vector<Waiting> met(waiting_.begin(), others);
@@ -76,7 +78,7 @@ void PassMeeting::Run(int n, const std::function<DraftTask(int)>& begin,
       drafts[Z(i)].Start();
     });
   }
-  while (!waiting_.empty()) RunFirst();
+  while (!waiting_.empty()) RunNext();
   for (int i = 0; i < n; ++i) end(i, drafts[Z(i)], clocks_[Z(i)].ms);
 }
 

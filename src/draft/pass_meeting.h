@@ -29,6 +29,8 @@ class MeetingRows {
     bool operator==(const Key&) const = default;
   };
   virtual Key key() const = 0;
+  // Other passes go first, so that those who need them may catch up and meet in this one.
+  virtual bool is_costly() const { return false; }
   // Runs those of all of `together`, of which this is the first. An error, or no memory, is that of each.
   virtual Status Run(std::span<MeetingRows* const> together) = 0;
 };
@@ -75,7 +77,7 @@ class PassMeeting {
   };
 
   static Status RunPass(std::span<MeetingRows* const> together);
-  void RunFirst();
+  void RunNext();
   template <typename Step>
   void Clocked(int who, const Step& step);
 

@@ -48,10 +48,12 @@ struct NamedRows final : MeetingRows {
     if (log->out_of_memory) throw std::bad_alloc();
     return log->result;
   }
+  bool is_costly() const override { return costly; }
   Log* log;
   char name;
   const void* model;
   int form;
+  bool costly = false;
 };
 
 // So many passes of a model, one after the other.
@@ -102,6 +104,25 @@ TEST(PassMeeting, OtherModelsAndFormsHavePassesOfTheirOwn) {
   RunAll(meeting, 2,
          [&](int i) { return Levels(meeting, log, static_cast<char>('a' + i), 1 + i, &log, true); });
   EXPECT_THAT(log.passes, ElementsAre(ElementsAre('a', 'b'), ElementsAre('b')));
+}
+
+TEST(PassMeeting, ACostlyPassWaitsForAllWhoAreOnTheirWayToIt) {
+  PassMeeting meeting;
+  Log log;
+  const int dear = 0;
+  // After so many passes of a small model, twice.
+  RunAll(meeting, 3, [&](int i) -> DraftTask {
+    const char name = static_cast<char>('a' + i);
+    for (int turn = 0; turn < 2; ++turn) {
+      LS_CO_TRY(co_await Levels(meeting, log, name, i, &log));
+      NamedRows rows(&log, name, &dear);
+      rows.costly = true;
+      LS_CO_TRY(co_await meeting.Join(rows));
+    }
+    co_return Status();
+  });
+  const std::vector<std::vector<char>> turn = {{'b', 'c'}, {'c'}, {'a', 'b', 'c'}};
+  EXPECT_THAT(log.passes, ElementsAre(turn[0], turn[1], turn[2], turn[0], turn[1], turn[2]));
 }
 
 TEST(PassMeeting, OneAloneDoesNotWait) {
@@ -350,6 +371,34 @@ TEST(PassMeeting, DraftsOfALanguageModelAreTheSameTogether) {
     ExpectTheSameTogether(&tiny, options, kOneDraft);
     // Many sequences' branches are more rows than a pass of it has.
     ExpectTheSameTogether(&tiny, options, {{{"12,12", 45, 3}}});
+  }
+}
+
+// The target over a part of each sequence's cache. Passes of a drafter inside that is a model meet, too.
+TEST(PassMeeting, DraftsOfPartsOfTheCacheAreTheSameTogether) {
+  for (const std::string inner : {"", "none", "ppm", "lm"}) {
+    for (const int threads : {1, 2}) {
+      SCOPED_TRACE(inner);
+      TinyTarget tiny({.n_layers = 2}, {}, threads);
+      const Folder folder;
+      SpeculationOptions options;
+      options.type = inner.empty() ? "magicdec" : "partial";
+      options.draft_n_max = 4;
+      options.magicdec_sink = options.partial_sink = 16;
+      options.magicdec_window = options.partial_window = 32;
+      options.partial_budget = 64;
+      options.partial_inner = inner;
+      if (inner == "lm") {
+        options.draft_model = folder.File("draft.gguf");
+        ASSERT_TRUE(WriteTinyModel({.seed = 9}, options.draft_model).ok());
+      }
+      Group group(&tiny, options, 5);
+      const Group::Trees alone = group.Alone();
+      ExpectSameTrees(group.Together(), alone);
+      // A pass for each level of the longest chain; the one inside guesses as far as there is room: 3, 2, 1.
+      EXPECT_LE(group.meeting.n_passes(), inner == "lm" ? 4 + 3 + 2 + 1 : 4);
+      ExpectSameTrees(group.Alone(), alone);
+    }
   }
 }
 
