@@ -80,6 +80,11 @@ def last_validation(path):
     return [(tokens, entry["validation"][0]) for tokens, entry in read_entries(path) if "validation" in entry][-1]
 
 
+def by_lag(entries, kind):
+    """What validations of several seeds say for each place of a chain; "" if one of them does not say it."""
+    return " ".join(of_seeds(shares) for shares in zip(*(entry.get(kind, ()) for entry in entries)))
+
+
 def of_seeds(values, form="{:.2f}"):
     """The mean, and where there are several the least and the most; values may be missing."""
     if any(value is None for value in values):
@@ -96,17 +101,14 @@ def table(logs, runs, far):
              f"| accepted length to expect | loss at positions from {far} on |",
              "|---|---:|---:|---|---|---:|---|---:|---:|"]
     for name, paths in logs.items():
-        last = [last_validation(path) for path in paths]
-        by_lag = [" ".join(of_seeds([entry.get(kind, [])[lag] for _, entry in last])
-                           for lag in range(min(len(entry.get(kind, [])) for _, entry in last)))
-                  for kind in ("agreement", "top_4")]
+        tokens, entries = zip(*map(last_validation, paths))
         # The target's own token is one more.
-        chain, *trees = [of_seeds([1 + entry["accepted"][shape] if "accepted" in entry else None for _, entry in last])
+        chain, *trees = [of_seeds([1 + entry["accepted"][shape] if "accepted" in entry else None for entry in entries])
                          for shape in range(3)]
-        points = [runs[path][-1] for path in paths]
-        cells = (name, of_seeds([tokens for tokens, _ in last], "{:,.0f}"), of_seeds([entry["loss"] for _, entry in last]),
-                 *by_lag, chain, ", ".join(tree for tree in trees if tree),
-                 of_seeds([accepted for _, accepted, _ in points]), of_seeds([loss for *_, loss in points]))
+        _, accepted, losses = zip(*(runs[path][-1] for path in paths))
+        cells = (name, of_seeds(tokens, "{:,.0f}"), of_seeds([entry["loss"] for entry in entries]),
+                 by_lag(entries, "agreement"), by_lag(entries, "top_4"), chain,
+                 ", ".join(tree for tree in trees if tree), of_seeds(accepted), of_seeds(losses))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -8,9 +8,10 @@ tasks about excerpts of the training texts, and small talk about a list of topic
     tools/make_draft_prompts.py --data eval --out validation.jsonl --held-out --count 40 --longest 2000
 
 With --plain pieces of the texts themselves, each once. With --held-out the beginnings of the evaluation set's texts, in
-order, one of each family in turn, behind their instructions: what is trained on must not have seen them. One JSON object a line, {"prompt": ...} or {"text": ...},
-for `longspec features --write`. The same seed and texts give the same prompts, in an order of which any beginning
-is a fair sample.
+order, one of each family in turn, behind their instructions: for validation, never for training.
+
+One JSON object a line, {"prompt": ...} or {"text": ...}, for `longspec features --write`. The same seed and texts give
+the same prompts, in an order of which any beginning is a fair sample.
 """
 
 import argparse

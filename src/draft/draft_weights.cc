@@ -284,6 +284,11 @@ uint64_t DraftHeadBytes(const DraftCheckpoint& checkpoint, const std::string& we
   return kernels::PackedBytes(type, target_head.shape[0], vocab->n_elements());
 }
 
+int64_t DraftHeadRows(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+  const TensorView* vocab = checkpoint.Find(kDraftVocabTensor);
+  return vocab != nullptr ? vocab->n_elements() : target.n_vocab;
+}
+
 std::vector<int64_t> DraftTokens(const TensorView& tensor) {
   std::vector<int64_t> tokens;
   for (int64_t i = 0; i < tensor.n_elements(); ++i) {

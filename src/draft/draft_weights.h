@@ -74,6 +74,9 @@ Status LoadDraftHead(const DraftCheckpoint& checkpoint, const std::string& weigh
 uint64_t DraftHeadBytes(const DraftCheckpoint& checkpoint, const std::string& weights,
                         const TensorView& target_head);
 
+// Its rows: logits of a row of the draft.
+int64_t DraftHeadRows(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+
 // The whole numbers of an I32 or I64 tensor.
 std::vector<int64_t> DraftTokens(const TensorView& tensor);
 

@@ -77,8 +77,7 @@ Result<EagleFacts> Eagle1Model::Facts(const DraftCheckpoint& checkpoint, const L
   LS_TRY(CheckDraftWidths(checkpoint, target));
   EagleFacts facts;
   LS_ASSIGN(facts.block, ReadDraftBlock(checkpoint, target, "layers.0.mlp.up_proj.weight"));
-  const TensorView* vocab = checkpoint.Find(kDraftVocabTensor);
-  facts.n_logits = vocab == nullptr ? target.n_vocab : vocab->n_elements();
+  facts.n_logits = DraftHeadRows(checkpoint, target);
   return facts;
 }
 

@@ -57,9 +57,7 @@ Result<DraftMemory> StateBlockMemory(const SpeculationOptions& options, const Ta
   LS_ASSIGN(DraftMemory memory, LearnedMemory<Model>(options, target, files));
   LS_ASSIGN(const auto checkpoint, files.Draft(options.draft_model, Model::kKind));
   LS_ASSIGN(const DraftBlock block, ReadDraftLayerBlock(*checkpoint, target.config, layer));
-  const TensorView* vocab = checkpoint->Find(kDraftVocabTensor);
-  memory.fixed +=
-      StateBlock::ScratchBytes(block, vocab != nullptr ? vocab->n_elements() : target.config.n_vocab);
+  memory.fixed += StateBlock::ScratchBytes(block, DraftHeadRows(*checkpoint, target.config));
   memory.kv_chunk =
       KvChunkBytes(DraftCacheLayout(block.shape.n_head_kv, block.shape.head_dim, target.cache), 1);
   return memory;

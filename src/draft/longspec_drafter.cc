@@ -159,9 +159,8 @@ Result<DraftMemory> LongspecMemory(const SpeculationOptions& options, const Targ
   LS_ASSIGN(DraftMemory memory, LearnedMemory<LongspecModel>(options, target, files));
   LS_ASSIGN(const auto checkpoint, files.Draft(options.draft_model, LongspecModel::kKind));
   LS_ASSIGN(const bool own_keys, LongspecModel::HasOwnKeys(*checkpoint));
-  const TensorView* vocab = checkpoint->Find(kDraftVocabTensor);
-  memory.fixed += LongspecForward::ScratchBytes(
-      target.config, target.config.n_ff, vocab != nullptr ? vocab->n_elements() : target.config.n_vocab);
+  memory.fixed += LongspecForward::ScratchBytes(target.config, target.config.n_ff,
+                                                DraftHeadRows(*checkpoint, target.config));
   if (!own_keys) return memory;
   const DraftBlock block = LongspecModel::Block(target.config, target.config.n_ff);
   memory.fixed += StateBlock::ScratchBytes(block, 0);
