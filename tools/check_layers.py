@@ -33,7 +33,7 @@ FLOORS = (
 )
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}
 # The trainer stands beside the tower: nothing includes it, and it sees only these.
-SIDE = {"train": {"base", "tensor", "formats", "tokenizer", "tree"}}
+SIDE = {"train": {"base", "tensor", "formats", "kernels", "tokenizer", "tree"}}
 # The module a public header belongs to; what is declared in those of base needs no library.
 PUBLIC = {
     "longspec/status.h": "base",

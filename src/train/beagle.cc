@@ -75,7 +75,8 @@ at::Tensor BeagleTrainee::Block(const PlacedBatch& batch, const at::Tensor& rows
   const at::Tensor normed = RmsNorm(embedded, parameters_.Find("layer.input_layernorm.weight"), t.rms_eps);
   const Rotation rotation = MakeRotation(t, batch.positions.index_select(0, rows), t.rope_magnitude);
   const at::Tensor q = Rotate(ProjectHeads(parameters_, "layer.cross_attn.q_proj", normed, t), rotation);
-  const at::Tensor mixed = SeenAttention(q, memory.keys, memory.values, ends, batch.ends, seen, own);
+  const Visibility sees = {.query_ends = ends, .key_ends = batch.ends, .seen = {seen.begin(), seen.end()}};
+  const at::Tensor mixed = SeenAttention({q, memory.keys, memory.values}, sees, own, parameters_.precision());
   const at::Tensor y = embedded + parameters_.Product("layer.cross_attn.o_proj", mixed);
   const at::Tensor post = RmsNorm(y, parameters_.Find("layer.post_attention_layernorm.weight"), t.rms_eps);
   return y + Mlp(parameters_, "layer.mlp", post);
@@ -139,7 +140,7 @@ PassLoss BeagleTrainee::EarlyLoss(const PlacedBatch& batch, const PassDraw& draw
       SelectLabelled(batch, Early(batch, states, offset).index_select(0, kept), kept);
   PassLoss loss = {.rows = labelled.n(), .forward_macs = CausalMacs(batch.ends)};
   if (labelled.n() == 0) return loss;
-  loss.sum = EntropyLoss(labelled, batch, setup_.frozen.loss_head) +
+  loss.sum = EntropyLoss(labelled, batch.targets, setup_.frozen.loss_head) +
              setup_.options.regression * RegressionLoss(labelled, batch);
   loss.head_rows = static_cast<double>(labelled.n());
   return loss;
@@ -156,7 +157,7 @@ PassLoss BeagleTrainee::LateLoss(const PlacedBatch& batch, const PassDraw& draw)
     if (labelled.n() == 0) continue;
     // A step counts once for each token whose acceptance it decides: of 3 steps 3, 2, 1 (eq. 6).
     const double weight = static_cast<double>(n_steps) - static_cast<double>(i);
-    const at::Tensor sum = weight * EntropyLoss(labelled, batch, setup_.frozen.loss_head) +
+    const at::Tensor sum = weight * EntropyLoss(labelled, batch.targets, setup_.frozen.loss_head) +
                            setup_.options.regression * RegressionLoss(labelled, batch);
     loss.sum = loss.sum.defined() ? loss.sum + sum : sum;
     loss.rows += labelled.n();

@@ -35,6 +35,7 @@ class EagleTrainee : public Trainee {
     PassLoss loss;
     const std::vector<at::Tensor> outputs = Run(
         batch, AddNoise(batch.final_hidden, batch.ends, setup_.options, draw.seed), setup_.options.simulate);
+    const Targets targets = batch.targets.WithLogits(setup_.frozen.loss_head);
     double weight = 1.0;
     for (size_t step = 0; step < outputs.size(); ++step, weight *= kStepWeight) {
       const SlotsAhead ahead = Ahead(batch.ends, static_cast<int64_t>(step));
@@ -42,7 +43,7 @@ class EagleTrainee : public Trainee {
       const LabelledStates labelled =
           SelectLabelled(batch, outputs[step].index_select(0, ahead.slots.to(device)), ahead.rows.to(device));
       if (labelled.n() == 0) continue;
-      const at::Tensor sum = EntropyLoss(labelled, batch, setup_.frozen.loss_head) +
+      const at::Tensor sum = EntropyLoss(labelled, targets, setup_.frozen.loss_head) +
                              setup_.options.regression * RegressionLoss(labelled, batch);
       loss.sum = loss.sum.defined() ? loss.sum + sum * weight : sum;
       loss.head_rows += static_cast<double>(labelled.n());

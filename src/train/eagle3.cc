@@ -3,11 +3,14 @@
 // EAGLE-3 (Li et al. 2025): one block that reads the residual stream of three layers of the target and a
 // token's embedding, with a head of its own, trained on chains of its own states (training-time test). Tensor
 // names are those of the published checkpoints.
+#include <algorithm>
 #include <array>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "train/bf16_product.h"
 #include "train/feature_chain.h"
 #include "train/feature_regression.h"
 #include "train/files.h"
@@ -21,6 +24,7 @@ namespace {
 constexpr char kEagle3Prefix[] = "midlayer.";
 constexpr int kSteps = 4;             // the YaRN fine-tune's; the first trainer had 7
 constexpr int64_t kRowsAtOnce = 256;  // of the target's whole head
+constexpr int64_t kLogitsAtOnce = int64_t{1} << 23;
 
 class Eagle3Trainee : public Trainee {
  public:
@@ -39,6 +43,15 @@ class Eagle3Trainee : public Trainee {
     const at::NoGradGuard no_grad;
     at::Tensor head = parameters_.Find("lm_head.weight");
     head.copy_(setup_.frozen.head);
+    known_ = at::zeros({setup_.target.n_vocab}, head.options().dtype(at::kBool));
+    if (setup_.vocab.empty()) return;
+    known_.index_fill_(0, at::tensor(setup_.vocab).to(known_.device()), true);
+    if (setup_.options.precision == Precision::kF32) return;
+    whole_head_ = setup_.frozen.whole_head.to(at::kBFloat16);
+    const double never = -std::numeric_limits<double>::infinity();
+    known_only_ =
+        at::zeros({setup_.target.n_vocab}, whole_head_.options()).masked_fill_(known_.logical_not(), never);
+    others_only_ = at::zeros_like(known_only_).masked_fill_(known_, never);
   }
 
   PassLoss Loss(const PlacedBatch& batch, const PassDraw&) const override {
@@ -47,6 +60,9 @@ class Eagle3Trainee : public Trainee {
     const at::Tensor known = KnownLabels(batch);
     at::Tensor head = parameters_.Find("lm_head.weight");
     if (setup_.options.precision == Precision::kBf16) head = head.to(at::kBFloat16);
+    const Targets targets = batch.targets.WithLogits(setup_.frozen.loss_head);
+    // The gradient of a trained head is added up once for so many rows.
+    const int64_t at_once = std::max(kRowsAtOnce, kLogitsAtOnce / head.size(0));
     // The mean is over all rows, whether they have a label or not.
     PassLoss loss = {.rows = batch.n()};
     double weight = 1.0;
@@ -56,9 +72,9 @@ class Eagle3Trainee : public Trainee {
           SelectLabelled(batch, outputs[step].index_select(0, ahead.slots.to(device)), ahead.rows.to(device));
       const at::Tensor kept = known.index_select(0, labelled.labels).nonzero().squeeze(1);
       if (kept.numel() == 0) continue;
-      const Targets targets = batch.targets.Select(labelled.labels.index_select(0, kept));
+      const Targets of_step = targets.Select(labelled.labels.index_select(0, kept));
       const at::Tensor states = Normed(labelled.states.index_select(0, kept));
-      const at::Tensor sum = FusedCrossEntropy(states, head, targets, kRowsAtOnce, setup_.frozen.loss_head) *
+      const at::Tensor sum = FusedCrossEntropy(states, head, of_step, at_once, setup_.frozen.loss_head) *
                              (weight * static_cast<double>(kept.numel()));
       loss.sum = loss.sum.defined() ? loss.sum + sum : sum;
       loss.head_rows += static_cast<double>(kept.numel());
@@ -115,17 +131,32 @@ class Eagle3Trainee : public Trainee {
 
   // Which labels (n_labels) count: where the target's likeliest token is of the draft's vocabulary.
   at::Tensor KnownLabels(const PlacedBatch& batch) const {
-    const at::Tensor all = at::ones({batch.rows.numel()}, batch.rows.options().dtype(at::kBool));
-    if (setup_.vocab.empty() || !batch.targets.states.defined()) return all;
     const at::NoGradGuard no_grad;
-    at::Tensor member = at::zeros({setup_.target.n_vocab}, all.options());
-    member.index_fill_(0, at::tensor(setup_.vocab).to(all.device()), true);
-    std::vector<at::Tensor> known = {all.slice(0, 0, 0)};
-    for (int64_t begin = 0; begin < all.numel(); begin += kRowsAtOnce) {
+    at::Tensor known = at::ones({batch.rows.numel()}, batch.rows.options().dtype(at::kBool));
+    if (setup_.vocab.empty() || !batch.targets.states.defined()) return known;
+    for (int64_t begin = 0; begin < known.numel(); begin += kRowsAtOnce) {
       const at::Tensor states = batch.targets.states.slice(0, begin, begin + kRowsAtOnce);
-      known.push_back(member.index_select(0, at::matmul(states, setup_.frozen.whole_head.t()).argmax(1)));
+      known.slice(0, begin, begin + kRowsAtOnce).copy_(LikeliestIsKnown(states));
     }
-    return at::cat(known, 0);
+    return known;
+  }
+
+  at::Tensor LikeliestIsKnown(const at::Tensor& states) const {
+    const at::Tensor& head = setup_.frozen.whole_head;
+    if (setup_.options.precision == Precision::kF32) {
+      return known_.index_select(0, at::matmul(states, head.t()).argmax(1));
+    }
+    // Products in bf16 decide where the best token of the vocabulary and the best of the others are far
+    // apart.
+    constexpr double kClose = 0.02;
+    const at::Tensor logits = at::matmul(FilledUp(states), whole_head_.t()).slice(0, 0, states.size(0));
+    const at::Tensor best = (logits + known_only_).amax(1).to(at::kFloat);
+    const at::Tensor other = (logits + others_only_).amax(1).to(at::kFloat);
+    at::Tensor known = best.gt(other);
+    const at::Tensor close = (best - other).abs().le(best.abs() * kClose).nonzero().squeeze(1);
+    if (close.numel() == 0) return known;
+    const at::Tensor exact = at::matmul(states.index_select(0, close), head.t()).argmax(1);
+    return known.index_copy(0, close, known_.index_select(0, exact));
   }
 
   std::vector<at::Tensor> Run(const PlacedBatch& batch, int steps) const {
@@ -145,6 +176,11 @@ class Eagle3Trainee : public Trainee {
     const at::Tensor before = MakeSlots(batch.ends).rows.to(states.device()) - 1;
     return RunChains(block, parameters_, setup_.target, batch, states.index_select(0, before), steps);
   }
+
+  at::Tensor known_;       // (n_vocab) whether a token is of the draft's vocabulary
+  at::Tensor whole_head_;  // the target's, in bf16
+  // (n_vocab) what is added to logits so that only these tokens are left.
+  at::Tensor known_only_, others_only_;
 };
 
 Status ResolveEagle3(TraineeOptions* o, const FeatureTarget&, int n_layer) {

@@ -112,7 +112,9 @@ TEST(Eagle3, ChainsSeeTheFirstStepsKeysAndTheirOwn) {
     }
     const at::Tensor q = heads("q", last, place);
     const std::vector<int64_t> seen = {keys.size(0)};
-    const at::Tensor mixed = SeenAttention(q, keys, values, {1}, {keys.size(0)}, seen, {});
+    const at::Tensor mixed =
+        SeenAttention({q, keys, values}, {.query_ends = {1}, .key_ends = {keys.size(0)}, .seen = seen}, {},
+                      Precision::kF32);
     const at::Tensor x = residual + p.Product("midlayer.self_attn.o_proj", mixed);
     g = x + Mlp(p, "midlayer.mlp", norm(x, "midlayer.post_attention_layernorm"));
     const at::Tensor got = chain[static_cast<size_t>(step)][slot + 1 + step];

@@ -89,7 +89,7 @@ TEST(StateLoss, IsCrossEntropyAndSmoothL1) {
   ASSERT_EQ(labelled.n(), 2);
   EXPECT_TRUE(labelled.rows.equal(at::tensor({1, 2}, at::kLong)));
   const double entropy = std::log(std::exp(0.5) + 4) + std::log(std::exp(2.0) + 4) - 2.0;
-  EXPECT_NEAR(EntropyLoss(labelled, batch, head).item<double>(), entropy, 1e-5);
+  EXPECT_NEAR(EntropyLoss(labelled, batch.targets, head).item<double>(), entropy, 1e-5);
   EXPECT_NEAR(RegressionLoss(labelled, batch).item<double>(), (0.125 + 1.5) / 4, 1e-6);
 }
 

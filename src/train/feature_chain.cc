@@ -10,7 +10,7 @@ std::vector<at::Tensor> RunChains(const FeatureBlock& block, const Parameters& p
   const at::Device device = batch.embedded.device();
   const Slots slots = MakeSlots(batch.ends);
   // Of the first step's slots each sees those up to its own.
-  const std::vector<int64_t>& seen = slots.seen;
+  const Visibility sees = {.query_ends = slots.ends, .key_ends = slots.ends, .seen = slots.seen};
   const std::string attention = block.prefix + "self_attn";
   at::Tensor feature = features, first_keys, first_values;
   std::vector<OwnStep> own;
@@ -27,10 +27,10 @@ std::vector<at::Tensor> RunChains(const FeatureBlock& block, const Parameters& p
     if (step == 0) {
       first_keys = k;
       first_values = v;
-      mixed = CausalAttention(q, k, v, slots.ends);
+      mixed = CausalAttention({q, k, v}, slots.ends, parameters.precision());
     } else {
       own.push_back({k, v});
-      mixed = SeenAttention(q, first_keys, first_values, slots.ends, slots.ends, seen, own);
+      mixed = SeenAttention({q, first_keys, first_values}, sees, own, parameters.precision());
     }
     const at::Tensor x = residual + parameters.Product(attention + ".o_proj", mixed);
     const at::Tensor normed =

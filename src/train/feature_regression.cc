@@ -37,9 +37,9 @@ LabelledStates SelectLabelled(const PlacedBatch& batch, const at::Tensor& states
           .labels = labels.index_select(0, kept)};
 }
 
-at::Tensor EntropyLoss(const LabelledStates& labelled, const PlacedBatch& batch, const at::Tensor& head) {
+at::Tensor EntropyLoss(const LabelledStates& labelled, const Targets& targets, const at::Tensor& head) {
   const auto n = static_cast<double>(labelled.n());
-  return FusedCrossEntropy(labelled.states, head, batch.targets.Select(labelled.labels)) * n;
+  return FusedCrossEntropy(labelled.states, head, targets.Select(labelled.labels)) * n;
 }
 
 at::Tensor RegressionLoss(const LabelledStates& labelled, const PlacedBatch& batch) {

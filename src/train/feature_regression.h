@@ -29,7 +29,7 @@ LabelledStates SelectLabelled(const PlacedBatch& batch, const at::Tensor& states
 
 // Added up over rows: the cross-entropy behind the head, and the mean over dimensions of SmoothL1 to the
 // target's state.
-at::Tensor EntropyLoss(const LabelledStates& labelled, const PlacedBatch& batch, const at::Tensor& head);
+at::Tensor EntropyLoss(const LabelledStates& labelled, const Targets& targets, const at::Tensor& head);
 at::Tensor RegressionLoss(const LabelledStates& labelled, const PlacedBatch& batch);
 
 std::string DescribeRegression(const TraineeOptions& options);

@@ -5,6 +5,10 @@
 
 #include <algorithm>
 
+#include "base/size.h"
+#include "train/bf16_product.h"
+#include "train/row_kernels.h"
+
 namespace longspec::train {
 namespace {
 
@@ -17,36 +21,89 @@ at::Tensor Logits(const at::Tensor& hidden, const at::Tensor& head) {
   return head.scalar_type() == at::kBFloat16 ? logits.to(at::kFloat) : logits;
 }
 
+// Of some rows: the sum of their losses, and of each of them what its logits' gradient is, in the type of the
+// head.
+struct PartLoss {
+  at::Tensor sum, factor;
+};
+
+// Whether losses behind that head take the way of Bf16LossOf.
+bool HaveBf16Rows(const at::Tensor& head) {
+  return head.scalar_type() == at::kBFloat16 && head.device().is_cpu() && HasRowKernels();
+}
+
+struct LossHeads {
+  at::Tensor of_logits, of_labels;
+};
+
+PartLoss LossOf(const at::Tensor& hidden, const LossHeads& heads, const Targets& targets) {
+  at::Tensor logits = Logits(hidden, heads.of_logits);
+  const at::Tensor log_sum = logits.logsumexp(1);
+  at::Tensor expected = (logits.gather(1, targets.ids) * targets.weights).sum(1), shares;
+  if (targets.states.defined()) {
+    shares = Logits(targets.states, heads.of_labels).softmax(1);
+    shares.mul_(targets.soft.unsqueeze(1));
+    expected = expected + at::linalg_vecdot(shares, logits, 1);
+  }
+  const at::Tensor sum = (log_sum - expected).sum(at::kDouble);
+  at::Tensor& error = logits.sub_(log_sum.unsqueeze(1)).exp_();
+  error.scatter_add_(1, targets.ids, -targets.weights);
+  if (shares.defined()) error.sub_(shares);
+  return {sum, error.to(heads.of_logits.scalar_type())};
+}
+
+// The same with logits that stay in bf16. The factor has FullRows(n) rows, of which those after n are nothing
+// to go by.
+PartLoss Bf16LossOf(const at::Tensor& hidden, const LossHeads& heads, const Targets& targets) {
+  const int64_t n = hidden.size(0), width = heads.of_logits.size(0), k = targets.ids.size(1);
+  const at::Tensor logits = at::matmul(FilledUp(hidden), heads.of_logits.t());
+  const at::Tensor ids = targets.ids.contiguous(), weights = targets.weights.to(at::kFloat).contiguous();
+  at::Tensor labels, soft;
+  if (targets.states.defined()) {
+    labels = targets.logits.defined() ? targets.logits.contiguous()
+                                      : at::matmul(FilledUp(targets.states), heads.of_labels.t());
+    soft = targets.soft.to(at::kFloat).contiguous();
+  }
+  double sum = 0.0;
+  for (int64_t i = 0; i < n; ++i) {
+    RowLabels row = {.ids = {ids.const_data_ptr<int64_t>() + i * k, Z(k)},
+                     .weights = {weights.const_data_ptr<float>() + i * k, Z(k)}};
+    if (labels.defined()) {
+      row.scores = labels.const_data_ptr<at::BFloat16>() + i * width;
+      row.soft = soft.const_data_ptr<float>()[i];
+    }
+    sum += CrossEntropyRow({logits.mutable_data_ptr<at::BFloat16>() + i * width, Z(width)}, row);
+  }
+  return {at::full({}, sum, at::kDouble), logits};
+}
+
 class Fused : public torch::autograd::Function<Fused> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& head,
                             const at::Tensor& ids, const at::Tensor& weights, const at::Tensor& states,
-                            const at::Tensor& soft, const at::Tensor& label_head, int64_t rows_at_once) {
+                            const at::Tensor& soft, const at::Tensor& label_logits,
+                            const at::Tensor& label_head, int64_t rows_at_once) {
     const int64_t n = hidden.size(0);
+    const bool rows_of_bf16 = HaveBf16Rows(head);
+    Targets targets = {.ids = ids, .weights = weights};
+    if (states.numel() > 0) {
+      targets.states = states;
+      targets.soft = soft;
+    }
+    if (label_logits.numel() > 0) targets.logits = label_logits;
     at::Tensor gradient = at::empty_like(hidden), head_gradient;
-    const bool has_soft = soft.numel() > 0;
     if (head.requires_grad()) head_gradient = at::zeros(head.sizes(), hidden.options());
     at::Tensor total = at::zeros({}, hidden.options().dtype(at::kDouble));
     for (int64_t begin = 0; begin < n; begin += rows_at_once) {
       const int64_t end = std::min(n, begin + rows_at_once);
-      const at::Tensor id = ids.slice(0, begin, end), weight = weights.slice(0, begin, end);
-      at::Tensor logits = Logits(hidden.slice(0, begin, end), head);
-      const at::Tensor log_sum = logits.logsumexp(1);
-      at::Tensor expected = (logits.gather(1, id) * weight).sum(1), shares;
-      if (has_soft) {
-        shares = Logits(states.slice(0, begin, end), label_head).softmax(1);
-        shares.mul_(soft.slice(0, begin, end).unsqueeze(1));
-        expected = expected + at::linalg_vecdot(shares, logits, 1);
-      }
-      total += (log_sum - expected).sum(at::kDouble);
-      at::Tensor& error = logits.sub_(log_sum.unsqueeze(1)).exp_();
-      error.scatter_add_(1, id, -weight);
-      if (has_soft) error.sub_(shares);
-      const at::Tensor factor = error.to(head.scalar_type());
-      gradient.slice(0, begin, end).copy_(at::matmul(factor, head));
+      const at::Tensor part = hidden.slice(0, begin, end);
+      const PartLoss loss = rows_of_bf16 ? Bf16LossOf(part, {head, label_head}, targets.Slice(begin, end))
+                                         : LossOf(part, {head, label_head}, targets.Slice(begin, end));
+      total += loss.sum;
+      gradient.slice(0, begin, end).copy_(at::matmul(loss.factor, head).slice(0, 0, end - begin));
       if (head_gradient.defined()) {
-        const at::Tensor part = hidden.slice(0, begin, end).to(head.scalar_type());
-        head_gradient.add_(at::matmul(factor.t(), part).to(hidden.scalar_type()));
+        const at::Tensor factor = loss.factor.slice(0, 0, end - begin);
+        head_gradient.add_(at::matmul(factor.t(), part.to(head.scalar_type())).to(hidden.scalar_type()));
       }
     }
     const auto rows = static_cast<double>(n);
@@ -60,7 +117,7 @@ class Fused : public torch::autograd::Function<Fused> {
     const variable_list saved = context->get_saved_variables();
     at::Tensor head;
     if (saved[1].defined()) head = saved[1] * gradients[0];
-    return {saved[0] * gradients[0], head, {}, {}, {}, {}, {}, {}};
+    return {saved[0] * gradients[0], head, {}, {}, {}, {}, {}, {}, {}};
   }
 };
 
@@ -72,7 +129,27 @@ Targets Targets::Select(const at::Tensor& rows) const {
     selected.states = states.index_select(0, rows);
     selected.soft = soft.index_select(0, rows);
   }
+  if (logits.defined()) selected.logits = logits.index_select(0, rows);
   return selected;
+}
+
+Targets Targets::Slice(int64_t begin, int64_t end) const {
+  Targets part = {.ids = ids.slice(0, begin, end), .weights = weights.slice(0, begin, end)};
+  if (states.defined()) {
+    part.states = states.slice(0, begin, end);
+    part.soft = soft.slice(0, begin, end);
+  }
+  if (logits.defined()) part.logits = logits.slice(0, begin, end);
+  return part;
+}
+
+Targets Targets::WithLogits(const at::Tensor& head) const {
+  constexpr int64_t kMostLogits = int64_t{1} << 26;
+  Targets with = *this;
+  if (!states.defined() || !HaveBf16Rows(head) || n() * head.size(0) > kMostLogits) return with;
+  const at::NoGradGuard no_grad;
+  with.logits = at::matmul(FilledUp(states), head.t()).slice(0, 0, n());
+  return with;
 }
 
 Targets Targets::To(at::Device device) const {
@@ -81,6 +158,7 @@ Targets Targets::To(at::Device device) const {
     there.states = states.to(device);
     there.soft = soft.to(device);
   }
+  if (logits.defined()) there.logits = logits.to(device);
   return there;
 }
 
@@ -89,8 +167,8 @@ at::Tensor FusedCrossEntropy(const at::Tensor& hidden, const at::Tensor& head, c
   const at::Tensor none = at::empty({0});  // arguments must be defined
   const bool soft = targets.states.defined();
   return Fused::apply(hidden, head, targets.ids, targets.weights, soft ? targets.states : none,
-                      soft ? targets.soft : none, label_head.defined() ? label_head : head.detach(),
-                      rows_at_once);
+                      soft ? targets.soft : none, targets.logits.defined() ? targets.logits : none,
+                      label_head.defined() ? label_head : head.detach(), rows_at_once);
 }
 
 }  // namespace longspec::train

@@ -17,9 +17,14 @@ struct Targets {
   at::Tensor weights;  // (n, k) f32
   at::Tensor states;   // (n, width) the target's final hidden states; undefined: no such share
   at::Tensor soft;     // (n) f32, with states
+  at::Tensor logits;   // (n, n_vocab) head * states, in bf16; undefined: computed where they are needed
 
   int64_t n() const { return ids.size(0); }
   Targets Select(const at::Tensor& rows) const;  // rows (m) int64
+  Targets Slice(int64_t begin, int64_t end) const;
+  // For losses that read most rows several times, behind the same head: with logits, where they may be in
+  // bf16 and are not too many.
+  Targets WithLogits(const at::Tensor& head) const;
   Targets To(at::Device device) const;
 };
 

@@ -114,6 +114,33 @@ TEST(FusedCrossEntropy, AHeadOfItsOwnGetsAGradient) {
   EXPECT_LT(RelativeDistance(p.head.grad(), head), 1e-4);
 }
 
+// Logits in bf16 against those of f32: labels, soft ones, a head of its own, logits computed beforehand.
+TEST(FusedCrossEntropy, InBf16) {
+  for (const bool trained : {false, true}) {
+    Problem p = MakeProblem(75, 2);
+    p.targets.states = at::randn({75, 24});
+    p.targets.soft = at::rand({75});
+    p.targets.weights = p.targets.weights * (1.0 - p.targets.soft).unsqueeze(1);
+    const at::Tensor label_head = at::randn({300, 24}).to(at::kBFloat16);
+    at::Tensor head = p.head.to(at::kBFloat16);
+    p.head = head.to(at::kFloat).requires_grad_(trained);
+    head.requires_grad_(trained);
+    const at::Tensor expected = FusedCrossEntropy(p.hidden, p.head, p.targets, 32, label_head.to(at::kFloat));
+    expected.backward();
+    const at::Tensor slope = p.hidden.grad().clone();
+    for (const Targets& targets : {p.targets, p.targets.WithLogits(label_head)}) {
+      p.hidden.mutable_grad().reset();
+      if (trained) head.mutable_grad().reset();
+      const at::Tensor loss = FusedCrossEntropy(p.hidden, head, targets, 32, label_head);
+      loss.backward();
+      EXPECT_LT(RelativeDistance(loss, expected), 5e-3);
+      EXPECT_LT(RelativeDistance(p.hidden.grad(), slope), 0.02);
+      if (!trained) continue;
+      EXPECT_LT(RelativeDistance(head.grad().to(at::kFloat), p.head.grad()), 0.02);
+    }
+  }
+}
+
 TEST(Targets, SelectsRows) {
   Problem p = MakeProblem(5, 2);
   p.targets.states = at::randn({5, 24});

@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What drafts are made of, over packed sequences: rows of sequences one behind the other, of which `ends`
-// says where each ends. Attention never crosses an end. Heads are (n, n_heads, head_dim). Free functions,
-// from any thread.
+// What drafts are made of beside attention (attention.h), over packed sequences. Heads are (n, n_heads,
+// head_dim). Free functions, from any thread.
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <cstdint>
-#include <span>
 #include <string>
-#include <vector>
 
 #include "formats/feature_shard.h"
+#include "train/attention.h"
 #include "train/parameters.h"
 
 namespace longspec::train {
-
-using Ends = std::vector<int64_t>;
 
 // Cosines and sines of some positions, (n, rotated values / 2) each.
 struct Rotation {
@@ -47,25 +43,6 @@ void AddMlp(Parameters* parameters, const FeatureTarget& target, const std::stri
 at::Tensor ProjectHeads(const Parameters& parameters, const std::string& name, const at::Tensor& x,
                         const FeatureTarget& target);
 at::Tensor Mlp(const Parameters& parameters, const std::string& prefix, const at::Tensor& x);
-
-// The results of attention are (n, n_heads * head_dim).
-
-// Query i sees keys i - window .. i; window < 0: all up to i.
-at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Ends& ends,
-                           int64_t window = -1);
-// Query i sees keys 0 .. i - lag; 0 with none.
-at::Tensor LaggedAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Ends& ends,
-                           int64_t lag);
-// What each query has of a draft's own earlier steps: row i is query i's.
-struct OwnStep {
-  at::Tensor keys, values;
-};
-// Query i of a sequence sees the first seen[i] keys of it, and row i of every own step: the visibility of
-// training-time test (EAGLE-3, "diagonals") and of Beagle's windows. 0 with none of both. Sequences have as
-// many queries as query_ends says and as many keys as key_ends.
-at::Tensor SeenAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                         const Ends& query_ends, const Ends& key_ends, std::span<const int64_t> seen,
-                         std::span<const OwnStep> own);
 
 // A pre-norm block of the Llama kind, tensors PREFIX + input_layernorm, self_attn, post_attention_layernorm
 // and mlp; every row sees all before it.

@@ -36,11 +36,13 @@ at::Tensor LongspecTrainee::CrossAttention(const at::Tensor& x, const Rotation& 
                                            const PlacedBatch& batch, int lag) const {
   const FeatureTarget& t = setup_.target;
   const at::Tensor q = Rotate(ProjectHeads(parameters_, "cross_attn.q_proj", x, t), rotation);
-  if (!setup_.options.own_keys) return LaggedAttention(q, batch.keys, batch.values, batch.ends, lag);
+  const Precision precision = parameters_.precision();
+  if (!setup_.options.own_keys)
+    return LaggedAttention({q, batch.keys, batch.values}, batch.ends, precision, lag);
   const at::Tensor k =
       Rotate(ProjectHeads(parameters_, "cross_attn.k_proj", batch.final_hidden, t), rotation);
   const at::Tensor v = ProjectHeads(parameters_, "cross_attn.v_proj", batch.final_hidden, t);
-  return LaggedAttention(q, k, v, batch.ends, lag);
+  return LaggedAttention({q, k, v}, batch.ends, precision, lag);
 }
 
 at::Tensor LongspecTrainee::Forward(const PlacedBatch& batch, int lag) const {
@@ -54,8 +56,9 @@ at::Tensor LongspecTrainee::Forward(const PlacedBatch& batch, int lag) const {
   const at::Tensor q = Rotate(ProjectHeads(parameters_, "self_attn.q_proj", input, t), rotation);
   const at::Tensor k = Rotate(ProjectHeads(parameters_, "self_attn.k_proj", input, t), rotation);
   const at::Tensor v = ProjectHeads(parameters_, "self_attn.v_proj", input, t);
-  x = x +
-      parameters_.Product("self_attn.o_proj", CausalAttention(q, k, v, batch.ends, setup_.options.window));
+  x = x + parameters_.Product(
+              "self_attn.o_proj",
+              CausalAttention({q, k, v}, batch.ends, parameters_.precision(), setup_.options.window));
   x = x + parameters_.Product("cross_attn.o_proj",
                               CrossAttention(norm(x, "post_self_attention"), rotation, batch, lag));
   return x + Mlp(parameters_, "mlp", norm(x, "post_cross_attention"));

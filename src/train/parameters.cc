@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "train/bf16_product.h"
 
 namespace longspec::train {
 
@@ -63,7 +64,7 @@ at::Tensor Parameters::Product(const std::string& name, const at::Tensor& x) con
   std::optional<at::Tensor> bias;
   if (Has(name + ".bias")) bias = Find(name + ".bias");
   if (precision_ == Precision::kF32) return at::linear(x, weight, bias);
-  const at::Tensor y = at::linear(x.to(at::kBFloat16), weight.to(at::kBFloat16)).to(at::kFloat);
+  const at::Tensor y = Bf16Product(x, weight);
   return bias ? y + *bias : y;
 }
 

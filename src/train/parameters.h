@@ -27,6 +27,7 @@ class Parameters {
 
   // All, in the order of their files.
   const std::vector<std::pair<std::string, at::Tensor>>& tensors() const { return tensors_; }
+  Precision precision() const { return precision_; }
   bool Has(const std::string& name) const;
   const at::Tensor& Find(const std::string& name) const;  // REQUIRES: Has(name)
   std::vector<at::Tensor> Trained() const;

@@ -40,10 +40,11 @@ class TokenswiftTrainee : public Trainee {
   PassLoss Loss(const PlacedBatch& batch, const PassDraw&) const override {
     PassLoss loss;
     const at::Tensor head = setup_.frozen.loss_head;
+    const Targets targets = batch.targets.WithLogits(head);
     ForEachHead(batch, setup_.options.n_heads, [&](int i, const at::Tensor& states, const at::Tensor& rows) {
       const LabelledStates labelled = SelectLabelled(batch, states, rows);
       if (labelled.n() == 0) return;
-      const at::Tensor sum = EntropyLoss(labelled, batch, head);
+      const at::Tensor sum = EntropyLoss(labelled, targets, head);
       loss.sum = loss.sum.defined() ? loss.sum + sum : sum;
       loss.head_rows += static_cast<double>(labelled.n());
       if (i == 0) loss.rows = labelled.n();

@@ -10,7 +10,8 @@
 
 namespace longspec::train {
 
-// Of products with weights: bf16 multiplies values of 8 bits of mantissa and adds them up in f32.
+// Of products with weights and of attention: bf16 multiplies values of 8 bits of mantissa and adds them up in
+// f32.
 enum class Precision : uint8_t { kF32, kBf16 };
 // On the target's states, as they are fed to a draft in training.
 enum class StateNoise : uint8_t { kNone, kUniform, kGaussian };

@@ -20,6 +20,7 @@
 #include "train/optimiser.h"
 #include "train/parallel_passes.h"
 #include "train/pass.h"
+#include "train/row_kernels.h"
 #include "train/schedule.h"
 #include "train/target_weights.h"
 #include "train/trainee_kinds.h"
@@ -70,9 +71,7 @@ Status CheckOptions(const TrainOptions& o) {
 
 Status CheckPrecision(Precision precision, at::Device device) {
   if (precision == Precision::kF32 || !device.is_cpu()) return {};
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512bf16") != 0) return {};  // with amx too
-#endif
+  if (HasRowKernels()) return {};  // with amx too
   return Unsupported("--precision bf16: this CPU has no avx512_bf16; f32 is faster on it");
 }
 

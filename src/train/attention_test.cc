@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Attention over packed sequences against sums that are written out.
-#include "train/layers.h"
+#include "train/attention.h"
 
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 #include <functional>
 #include <vector>
 
+#include "train/row_kernels.h"
+
 namespace longspec::train {
 namespace {
 
 constexpr int64_t kHeads = 4, kKvHeads = 2, kDim = 8;
-
-struct Heads {
-  at::Tensor q, k, v;
-};
 
 Heads Random(int64_t n) {
   at::manual_seed(11);
@@ -60,12 +59,12 @@ TEST(Attention, IsWhatItSays) {
   const Heads h = Random(30);
   const Ends ends = {13, 14, 30};
   const auto causal = [](int64_t i, int64_t j) { return j <= i; };
-  EXPECT_LT(Distance(CausalAttention(h.q, h.k, h.v, ends), Whole(h, ends, causal)), 1e-5);
+  EXPECT_LT(Distance(CausalAttention(h, ends, Precision::kF32), Whole(h, ends, causal)), 1e-5);
   const auto windowed = [](int64_t i, int64_t j) { return j <= i && j >= i - 3; };
-  EXPECT_LT(Distance(CausalAttention(h.q, h.k, h.v, ends, 3), Whole(h, ends, windowed)), 1e-5);
+  EXPECT_LT(Distance(CausalAttention(h, ends, Precision::kF32, 3), Whole(h, ends, windowed)), 1e-5);
   for (const int64_t lag : {1, 4, 14}) {
     const auto lagged = [lag](int64_t i, int64_t j) { return j <= i - lag; };
-    EXPECT_LT(Distance(LaggedAttention(h.q, h.k, h.v, ends, lag), Whole(h, ends, lagged)), 1e-5) << lag;
+    EXPECT_LT(Distance(LaggedAttention(h, ends, Precision::kF32, lag), Whole(h, ends, lagged)), 1e-5) << lag;
   }
 }
 
@@ -90,7 +89,8 @@ TEST(SeenAttention, SeesSoManyKeysAndItsOwn) {
                                     {at::randn_like(h.k), at::randn_like(h.v)}};
   for (const size_t steps : {0, 1, 2}) {
     const auto part = std::span(own).first(steps);
-    const at::Tensor got = SeenAttention(h.q, h.k, h.v, ends, ends, seen, part).view({n, kHeads, kDim});
+    const at::Tensor got =
+        SeenAttention(h, {ends, ends, seen}, part, Precision::kF32).view({n, kHeads, kDim});
     for (const int64_t i : {0, 1, 5, 129, 199, 200, 201, 202, 299}) {
       for (int64_t head = 0; head < kHeads; ++head) {
         std::vector<at::Tensor> keys, values;
@@ -113,17 +113,77 @@ TEST(SeenAttention, HiddenKeysHaveNoInfluence) {
   Heads h = Random(6);
   const Ends ends = {6};
   const std::vector<int64_t> seen = {0, 2, 2, 2, 3, 3};
-  const at::Tensor before = SeenAttention(h.q, h.k, h.v, ends, ends, seen, {});
+  const at::Tensor before = SeenAttention(h, {ends, ends, seen}, {}, Precision::kF32);
   Heads changed = {h.q, h.k.clone(), h.v.clone()};
   changed.k.slice(0, 3).mul_(1e6);
   changed.v.slice(0, 3).mul_(1e6);
-  EXPECT_TRUE(SeenAttention(changed.q, changed.k, changed.v, ends, ends, seen, {}).equal(before));
+  EXPECT_TRUE(SeenAttention(changed, {ends, ends, seen}, {}, Precision::kF32).equal(before));
   EXPECT_EQ(before[0].abs().sum().item<double>(), 0.0);
   for (at::Tensor* tensor : {&h.q, &h.k, &h.v}) tensor->requires_grad_(true);
-  SeenAttention(h.q, h.k, h.v, ends, ends, seen, {}).square().sum().backward();
+  SeenAttention(h, {ends, ends, seen}, {}, Precision::kF32).square().sum().backward();
   for (const at::Tensor& tensor : {h.q, h.k, h.v}) EXPECT_TRUE(tensor.grad().isfinite().all().item<bool>());
   EXPECT_EQ(h.k.grad().slice(0, 3).abs().sum().item<double>(), 0.0);
   EXPECT_GT(h.k.grad().slice(0, 0, 3).abs().sum().item<double>(), 0.0);
+}
+
+// In bf16 results and gradients are those of f32 but for its rounding: for several lengths, windows, heads
+// without a key, and own steps.
+TEST(Bf16Attention, IsThatOfF32) {
+  if (!HasRowKernels()) GTEST_SKIP() << "no AVX-512 BF16";
+  at::manual_seed(12);
+  const Ends ends = {1, 203, 330, 333};  // blocks of 128, and less
+  const int64_t n = ends.back();
+  Visibility sees = {.query_ends = ends, .key_ends = ends};
+  int64_t begin = 0;
+  for (const int64_t end : ends) {
+    for (int64_t i = 0; i < end - begin; ++i) sees.seen.push_back(i % 50 == 49 ? 0 : i);
+    begin = end;
+  }
+  const auto random = [&](int64_t heads) { return at::randn({n, heads, 64}).requires_grad_(true); };
+  for (const int64_t window : {-1, 5, 100}) {
+    for (const size_t steps : {0, 2}) {
+      sees.window = window;
+      const Heads h = {random(kHeads), random(kKvHeads), random(kKvHeads)};
+      std::vector<OwnStep> own;
+      std::vector<at::Tensor> inputs = {h.q, h.k, h.v};
+      for (size_t i = 0; i < steps; ++i) {
+        own.push_back({random(kKvHeads), random(kKvHeads)});
+        inputs.push_back(own[i].keys);
+        inputs.push_back(own[i].values);
+      }
+      const at::Tensor weights = at::randn({n, kHeads * 64});
+      std::vector<std::vector<at::Tensor>> results;
+      for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+        const at::Tensor out = SeenAttention(h, sees, own, precision);
+        results.push_back({out});
+        for (const at::Tensor& gradient : torch::autograd::grad({out}, inputs, {weights}))
+          results.back().push_back(gradient);
+      }
+      for (size_t i = 0; i < results[0].size(); ++i) {
+        const double far = ((results[1][i] - results[0][i]).norm() / results[0][i].norm()).item<double>();
+        EXPECT_LT(far, 0.01) << window << " " << steps << " " << i;
+      }
+    }
+  }
+}
+
+TEST(Bf16Attention, CausalAndLagged) {
+  if (!HasRowKernels()) GTEST_SKIP() << "no AVX-512 BF16";
+  at::manual_seed(13);
+  const Ends ends = {70, 300};
+  const Heads h = {at::randn({300, kHeads, 64}), at::randn({300, kKvHeads, 64}),
+                   at::randn({300, kKvHeads, 64})};
+  const auto near = [](const at::Tensor& a, const at::Tensor& b) {
+    return ((a - b).norm() / b.norm()).item<double>() < 0.01;
+  };
+  for (const int64_t window : {-1, 20}) {
+    EXPECT_TRUE(near(CausalAttention(h, ends, Precision::kBf16, window),
+                     CausalAttention(h, ends, Precision::kF32, window)));
+  }
+  for (const int64_t lag : {1, 3, 80}) {
+    EXPECT_TRUE(near(LaggedAttention(h, ends, Precision::kBf16, lag),
+                     LaggedAttention(h, ends, Precision::kF32, lag)));
+  }
 }
 
 }  // namespace
