@@ -46,9 +46,15 @@ TEST_F(DraftMemoryTest, ALongspecDraftTakesWhatWasPlanned) {
   const Folder other;
   testing::WriteDraft(draft, other.File("model.safetensors"), "", DType::kF32, {3, 5, 8, 200, 201, 7});
   std::ofstream(other.File("config.json")) << testing::ConfigJson(tiny_.config, "");
+  // A draft's MLP may be wider than the target's (--ff).
+  LlamaConfig wide_config = tiny_.config;
+  wide_config.n_ff *= 4;
+  const Folder wide_folder;
+  const std::string wide =
+      testing::WriteDraftFolder(wide_folder, wide_config, testing::RandomDraft(wide_config, 64, 2), "");
   DraftModels models;
   std::set<const void*> of_models;
-  for (const std::string& path : {whole, other.path()}) {
+  for (const std::string& path : {whole, other.path(), wide}) {
     for (const char* weights : {"", "q8_0", "bf16", "f32"}) {
       SCOPED_TRACE(path + " " + weights);
       const auto plan = Plan({.draft_model = path, .draft_weights = weights});
@@ -57,9 +63,8 @@ TEST_F(DraftMemoryTest, ALongspecDraftTakesWhatWasPlanned) {
       ASSERT_TRUE(model.ok()) << model.status().message();
       const auto scratch = models.Scratch(
           path, weights, [&] { return std::make_shared<LongspecForward::Scratch>(**model, tiny_.parts()); });
-      EXPECT_EQ(plan->fixed,
-                (*model)->bytes() + LongspecForward::ScratchBytes(tiny_.config, tiny_.config.n_ff,
-                                                                  (*model)->head.matrix.n_out));
+      EXPECT_EQ(plan->fixed, (*model)->bytes() + LongspecForward::ScratchBytes(tiny_.config, (*model)->n_ff,
+                                                                               (*model)->head.matrix.n_out));
       EXPECT_LE(scratch->bytes(), plan->fixed - (*model)->bytes());
       EXPECT_EQ(plan->kv_chunk, 0U);
       // Made once for all sequences.

@@ -159,10 +159,10 @@ Result<DraftMemory> LongspecMemory(const SpeculationOptions& options, const Targ
   LS_ASSIGN(DraftMemory memory, LearnedMemory<LongspecModel>(options, target, files));
   LS_ASSIGN(const auto checkpoint, files.Draft(options.draft_model, LongspecModel::kKind));
   LS_ASSIGN(const bool own_keys, LongspecModel::HasOwnKeys(*checkpoint));
-  memory.fixed += LongspecForward::ScratchBytes(target.config, target.config.n_ff,
+  LS_ASSIGN(const DraftBlock block, LongspecModel::ReadBlock(*checkpoint, target.config));
+  memory.fixed += LongspecForward::ScratchBytes(target.config, block.shape.n_ff,
                                                 DraftHeadRows(*checkpoint, target.config));
   if (!own_keys) return memory;
-  const DraftBlock block = LongspecModel::Block(target.config, target.config.n_ff);
   memory.fixed += StateBlock::ScratchBytes(block, 0);
   memory.kv_chunk =
       KvChunkBytes(DraftCacheLayout(block.shape.n_head_kv, block.shape.head_dim, target.cache), 1);

@@ -78,6 +78,11 @@ DraftBlock LongspecModel::Block(const LlamaConfig& target, int n_ff) {
   return block;
 }
 
+Result<DraftBlock> LongspecModel::ReadBlock(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+  LS_ASSIGN(const int n_ff, MlpWidth(checkpoint));
+  return Block(target, n_ff);
+}
+
 uint64_t LongspecModel::Bytes(const DraftCheckpoint& checkpoint, const std::string& weights,
                               const LlamaConfig& target, const TensorView& target_head) {
   LongspecModel unused;

@@ -47,8 +47,9 @@ struct LongspecModel {
 
   // Whether a draft of this file has keys of its own.
   static Result<bool> HasOwnKeys(const DraftCheckpoint& checkpoint);
-  // The block that runs it.
+  // The block that runs it: the target's, but for the width of its MLP, which a draft's file says.
   static DraftBlock Block(const LlamaConfig& target, int n_ff);
+  static Result<DraftBlock> ReadBlock(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
 
   AlignedBuffer memory;                                // of all matrices
   std::vector<float> self_norm, cross_norm, mlp_norm;  // (n_embd)

@@ -13,6 +13,21 @@ constexpr double kMuonMomentum = 0.95;
 // Steps as large as AdamW's usually are, so that one learning rate serves both (Liu et al. 2025).
 constexpr double kMuonScale = 0.2;
 
+// x * x^T. It is its own mirror image, so a strip of rows is computed from its own columns on.
+at::Tensor WithItself(const at::Tensor& x) {
+  constexpr int64_t kStrip = 192;
+  const int64_t n = x.size(0);
+  if (n <= kStrip) return at::matmul(x, x.t());
+  at::Tensor square = at::empty({n, n}, x.options());
+  for (int64_t begin = 0; begin < n; begin += kStrip) {
+    const int64_t end = std::min(n, begin + kStrip);
+    const at::Tensor strip = at::matmul(x.slice(0, begin, end), x.slice(0, begin, n).t());
+    square.slice(0, begin, end).slice(1, begin, n).copy_(strip);
+    square.slice(0, end, n).slice(1, begin, end).copy_(strip.slice(1, end - begin).t());
+  }
+  return square;
+}
+
 }  // namespace
 
 Optimiser::Optimiser(std::vector<at::Tensor> parameters, const OptimiserOptions& options,
@@ -77,8 +92,8 @@ at::Tensor Orthogonalise(const at::Tensor& matrix, at::ScalarType products) {
   at::Tensor x = tall ? matrix.t() : matrix;
   x = (x / (x.norm() + 1e-7)).to(products).contiguous();
   for (int i = 0; i < 5; ++i) {
-    const at::Tensor square = at::matmul(x, x.t());
-    x = kA * x + at::matmul(kB * square + kC * at::matmul(square, square), x);
+    const at::Tensor square = WithItself(x);
+    x = kA * x + at::matmul(kB * square + kC * WithItself(square), x);
   }
   x = x.to(matrix.scalar_type());
   return tall ? x.t() : x;
