@@ -170,6 +170,24 @@ TEST(Train, GradientsThatAreNoNumbersKeepTheLastCheckpoint) {
   EXPECT_EQ(rig.Weights(), weights);
 }
 
+TEST(Train, AFinishedRunIsValidatedAndElseLeftAlone) {
+  Rig rig;
+  ASSERT_TRUE(rig.Run().ok());
+  const std::string bytes = Checkpoint(rig);
+  rig.options.validation = rig.options.features;
+  std::vector<int64_t> steps, rows;
+  const auto summary = Train(rig.options, [&](const TrainProgress& progress) {
+    steps.push_back(progress.step);
+    rows.push_back(progress.validation == nullptr ? 0 : progress.validation->all.rows);
+    return true;
+  });
+  ASSERT_TRUE(summary.ok()) << summary.status().message();
+  EXPECT_EQ(summary->tokens, 0);
+  EXPECT_THAT(steps, ::testing::ElementsAre(summary->steps));
+  EXPECT_THAT(rows, ::testing::ElementsAre(::testing::Gt(0)));
+  EXPECT_EQ(Checkpoint(rig), bytes);
+}
+
 TEST(Train, AnotherFileIsNoCheckpoint) {
   Rig rig;
   std::filesystem::create_directories(rig.options.output);

@@ -123,6 +123,7 @@ class Run {
                              options_.features.front());
     }
     LS_TRY(Begin());
+    progress_.step = state_.steps;
     const double begun_ms = NowMs();
     while (state_.steps < progress_.steps) {
       LS_ASSIGN(const bool go_on, Step(on_progress));
@@ -142,7 +143,7 @@ class Run {
     }
     const double seconds = (NowMs() - begun_ms) / 1000.0;
     LS_TRY(Save());
-    if (progress_.tokens > 0) Look(on_progress);
+    Look(on_progress);  // a finished run too, that is called again with other texts
     return TrainSummary{.steps = state_.steps,
                         .tokens = progress_.tokens,
                         .mean_loss = state_.mean_loss,
