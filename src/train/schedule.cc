@@ -48,11 +48,9 @@ double StableDecayRate(int64_t step, int64_t total, double peak, const StableDec
   return step < begin ? peak : peak * share(total - step, total - begin + 1);
 }
 
-int64_t AnchorOffsetReach(int64_t n_ctx) { return std::min<int64_t>(30000, n_ctx - 1000); }
-
 PositionDraw DrawPositions(Positions positions, uint64_t seed, int64_t pass, int64_t length, int64_t n_ctx) {
   if (length > kAnchorOffsetLength || positions == Positions::kPlain) return {};
-  const int64_t most = std::max<int64_t>(AnchorOffsetReach(n_ctx) - length, 0);
+  const int64_t most = std::max<int64_t>(n_ctx - length, 0);
   if (positions == Positions::kAnchorOffset) {
     return {.anchors = static_cast<int>(Draw(seed, kAnchors, pass, 0, kMaxAnchors + 1)),
             .offset = Draw(seed, kOffset, pass, 0, most + 1)};

@@ -27,8 +27,6 @@ double StableDecayRate(int64_t step, int64_t total, double peak, const StableDec
 // Sequences longer than this keep plain positions.
 inline constexpr int kAnchorOffsetLength = 1200;
 inline constexpr int kMaxAnchors = 4;
-// Positions that offsets reach for a model of that context: min(30000, n_ctx - 1000).
-int64_t AnchorOffsetReach(int64_t n_ctx);
 
 // Where the tokens of short sequences stand. Rotary attention knows distances only, so an offset behind
 // anchors moves no distance but those to the anchors; gaps inside a sequence move those across them, so that
@@ -46,8 +44,9 @@ struct PositionDraw {
 
   bool moves() const { return offset != 0 || !gaps.empty(); }
 };
-// For forward pass `pass` of a run, shared by all its sequences, padded to `length`. Neither goes beyond
-// AnchorOffsetReach.
+// For forward pass `pass` of a run, shared by all its sequences, padded to `length`. None goes beyond the
+// context; LongSpec's code leaves out its last 1,000 positions and those from 30,000 on, where a draft would
+// then be silent.
 PositionDraw DrawPositions(Positions positions, uint64_t seed, int64_t pass, int64_t length, int64_t n_ctx);
 int64_t PositionOf(const PositionDraw& draw, int64_t index);
 

@@ -285,7 +285,7 @@ class Run {
   Status Save() {
     LS_TRY(SaveCheckpoint(state_, trainee_->parameters(), optimiser_, CheckpointPath(options_.output)));
     const int64_t offsets = options_.positions != Positions::kPlain && data_.features.has_short()
-                                ? AnchorOffsetReach(data_.features.target().n_ctx)
+                                ? int64_t{data_.features.target().n_ctx}
                                 : int64_t{0};
     return ExportDraft(*trainee_, std::max({state_.trained_positions, offsets, data_.features.longest()}),
                        options_.output);

@@ -249,11 +249,11 @@ TEST(Train, TheExportSaysWhatItWasTrainedFor) {
   ASSERT_TRUE(model.ok()) << model.status().message();
   EXPECT_EQ((*model)->window, 512);
   EXPECT_EQ(checkpoint->config.rope_theta, 10000.0);
-  EXPECT_EQ(checkpoint->config.trained_positions, kLength);  // a context of 512 has no room for offsets
+  EXPECT_EQ(checkpoint->config.trained_positions, 512);  // offsets reach the end of the context
   Rig far([](FeatureHeader& header, std::vector<int8_t>&) { header.target.n_ctx = 8192; });
   ASSERT_TRUE(far.Run().ok());
   checkpoint = OpenDraftCheckpoint(far.options.output);
-  EXPECT_EQ(checkpoint->config.trained_positions, 7192);
+  EXPECT_EQ(checkpoint->config.trained_positions, 8192);
 }
 
 TEST(Train, WhatCannotWorkIsSaid) {
