@@ -11,12 +11,6 @@
 namespace longspec {
 namespace {
 
-InputForms FormsOf(const BeagleModel& model) {
-  InputForms forms = model.layer.forms();
-  forms.Add(model.head.matrix);
-  return forms;
-}
-
 // Queries are the draft's rows, keys and values its states.
 AttentionWeights QueriesOf(const DraftLayer& layer) {
   AttentionWeights w = layer.attention();
@@ -28,7 +22,7 @@ AttentionWeights QueriesOf(const DraftLayer& layer) {
 
 std::shared_ptr<BeagleForward::Scratch> BeagleForward::MakeScratch(const BeagleModel& model,
                                                                    const SharedParts& target) {
-  return std::make_shared<Scratch>(target, model.layer.block, FormsOf(model), model.head.matrix.n_out);
+  return std::make_shared<Scratch>(target, model.layer, model.head);
 }
 
 BeagleForward::BeagleForward(std::shared_ptr<const BeagleModel> model, const SharedParts& target,

@@ -41,12 +41,6 @@ struct ExitRows final : ForwardRows<ExitRows, ExitForward, ExitRow> {
   Key key() const override;
 };
 
-InputForms FormsOf(const ExitModel& model) {
-  InputForms forms = model.layer.forms();
-  forms.Add(model.head.matrix);
-  return forms;
-}
-
 // Running guesses through the target's first layers, and through the draft's block behind them.
 class ExitForward {
  public:
@@ -54,7 +48,7 @@ class ExitForward {
 
   using Scratch = StateBlock::Scratch;
   static std::shared_ptr<Scratch> MakeScratch(const ExitModel& model, const SharedParts& target) {
-    return std::make_shared<Scratch>(target, model.layer.block, FormsOf(model), model.head.matrix.n_out);
+    return std::make_shared<Scratch>(target, model.layer, model.head);
   }
 
   ExitForward(std::shared_ptr<const ExitModel> model, Target& target, const KvCache& cache,

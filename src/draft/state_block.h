@@ -14,6 +14,7 @@
 #include "attention/attention.h"
 #include "base/aligned_buffer.h"
 #include "draft/draft_block.h"
+#include "draft/draft_layer.h"
 #include "draft/draft_scratch.h"
 #include "draft/draft_states.h"
 #include "draft/draft_weights.h"
@@ -36,8 +37,18 @@ class StateBlock {
     Scratch(const SharedParts& target, const DraftBlock& block, InputForms forms, int64_t head)
         : DraftScratch(target, block.shape, forms, kMaxRows, head),
           attention(target.kernels, block.attention(), target.team->size()) {}
+    // Of a model that is one layer and a head.
+    Scratch(const SharedParts& target, const DraftLayer& layer, const DraftHead& head)
+        : Scratch(target, layer.block, FormsOf(layer, head), head.matrix.n_out) {}
     size_t bytes() const { return DraftScratch::bytes() + attention.bytes(); }
     AttentionPlan attention;
+
+   private:
+    static InputForms FormsOf(const DraftLayer& layer, const DraftHead& head) {
+      InputForms forms = layer.forms();
+      forms.Add(head.matrix);
+      return forms;
+    }
   };
 
   // `states`: where its keys and values lie, and are found by sequences that begin alike. `capacity`:

@@ -194,7 +194,13 @@ std::string BeagleTrainee::Describe() const {
 
 Status BeagleTrainee::InitFromTarget() {
   const std::string first = "blk.0.", last = "blk." + std::to_string(setup_.n_layer - 1) + ".";
-  std::vector<TakenOver> parts = AttentionOf(parameters_, "layer.cross_attn", last, kBeagleOutputScale);
+  std::vector<TakenOver> parts;
+  for (const TakenOver& part : AttentionOf(parameters_, "layer.cross_attn", last, kBeagleOutputScale)) {
+    // Keys and values of final hidden states are the draft's own: what makes the target's last layer's of
+    // another, smaller state makes scores of these that let one key alone be seen.
+    if (!part.to.starts_with("layer.cross_attn.k_proj") && !part.to.starts_with("layer.cross_attn.v_proj"))
+      parts.push_back(part);
+  }
   for (const TakenOver& part : MlpOf("layer.mlp", first, kBeagleOutputScale)) parts.push_back(part);
   parts.push_back({"layer.input_layernorm.weight", last + "attn_norm.weight"});
   parts.push_back({"layer.post_attention_layernorm.weight", first + "ffn_norm.weight"});

@@ -7,7 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
+#include <string>
 
 #include "train/testing/rig.h"
 #include "train/testing/trainees.h"
@@ -48,6 +50,20 @@ struct BeagleRig : KindRig {
   const BeagleTrainee& beagle() const { return static_cast<const BeagleTrainee&>(*trainee); }
   std::unique_ptr<Trainee> trainee;
 };
+
+// Queries begin as the target's; what makes keys and values of final hidden states does not: the target's own
+// reads states that a norm made small.
+TEST(Beagle, BeginsWithQueriesOfTheTarget) {
+  const BeagleRig rig;
+  const Parameters& net = rig.trainee->parameters();
+  std::map<std::string, at::Tensor> before;
+  for (const char* name : {"q", "k", "v"})
+    before[name] = net.Find(std::string("layer.cross_attn.") + name + "_proj.weight").clone();
+  ASSERT_TRUE(rig.trainee->InitFromTarget().ok());
+  for (const auto& [name, weights] : before) {
+    EXPECT_EQ(net.Find("layer.cross_attn." + name + "_proj.weight").equal(weights), name != "q") << name;
+  }
+}
 
 // 1: neither its own state nor a later one.
 TEST(Beagle, SeesWhatIsBeforeAToken) {

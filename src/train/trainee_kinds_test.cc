@@ -185,12 +185,12 @@ TEST_P(EveryKind, ExportsWhatItCanBeginWith) {
   EXPECT_EQ(config.at("longspec_target"), set->target().fingerprint);
   EXPECT_EQ(config.at("hidden_size"), 64);
   EXPECT_EQ(config.at("intermediate_size"), set->target().n_ff);
-  EXPECT_EQ(config.at("longspec_trained_positions"), testing::kLength);
+  EXPECT_EQ(config.at("longspec_trained_positions"), set->target().n_ctx);
   const auto trained = TraineeOf(*rig, 1, set->FrequentTokens(20)),
              loaded = TraineeOf(*rig, 2, set->FrequentTokens(20));
   const auto positions = LoadDraft(rig->options.output, loaded->parameters());
   ASSERT_TRUE(positions.ok()) << positions.status().message();
-  EXPECT_EQ(*positions, testing::kLength);
+  EXPECT_EQ(*positions, set->target().n_ctx);
   bool differs = false;
   for (const auto& [name, tensor] : loaded->parameters().tensors()) {
     differs |= !tensor.equal(trained->parameters().Find(name));
