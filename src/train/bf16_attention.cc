@@ -48,19 +48,23 @@ struct Block {
   int64_t first_key = 0, end_key = 0;
 };
 
+// The first of the `seen` first keys that a query sees.
+int64_t FirstSeen(int64_t seen, int64_t window) {
+  return window < 0 ? 0 : std::max<int64_t>(0, seen - 1 - window);
+}
+
 at::BFloat16* RowOf(const at::Tensor& scores, int64_t row) {
   return scores.mutable_data_ptr<at::BFloat16>() + row * scores.size(2);
 }
 
 // A row of a block's scores, with the keys that its query sees.
 SeenScores SeenRow(const at::Tensor& scores, int64_t row, const Block& block, int64_t seen, int64_t window) {
-  const int64_t first = window < 0 ? 0 : std::max<int64_t>(0, seen - 1 - window);
   return {.scores = {RowOf(scores, row), Z(scores.size(2))},
-          .first = std::max<int64_t>(0, first - block.first_key),
+          .first = std::max<int64_t>(0, FirstSeen(seen, window) - block.first_key),
           .end = std::max<int64_t>(0, seen - block.first_key)};
 }
 
-// All blocks of all sequences, each with the sequence's first query and its keys.
+// Where a sequence's queries and keys stand among all.
 struct Sequence {
   int64_t first_query = 0, end_query = 0, first_key = 0, end_key = 0;
 };
@@ -83,7 +87,7 @@ void ForEachBlock(const Visibility& sees, const Sequence& sequence, const Visit&
     for (int64_t i = block.begin; i < block.end; ++i) {
       const int64_t seen = sees.seen[Z(i)];
       if (seen == 0) continue;
-      first = std::min(first, sees.window < 0 ? 0 : std::max<int64_t>(0, seen - 1 - sees.window));
+      first = std::min(first, FirstSeen(seen, sees.window));
       end = std::max(end, seen);
     }
     if (end == 0) continue;
@@ -93,7 +97,7 @@ void ForEachBlock(const Visibility& sees, const Sequence& sequence, const Visit&
   }
 }
 
-// The shares of a block's rows of (n, n_head) numbers in the order of ByGroup's rows.
+// Calls visit(query, head, row) for each row of a block's scores, which lie as ByGroup's rows do.
 template <typename Visit>
 void ForEachRow(const Block& block, int64_t n_kv, int64_t group, const Visit& visit) {
   const int64_t full = FullRows(block.end - block.begin);

@@ -198,7 +198,7 @@ void AddTrainingOptions(CLI::App& app, Flags* flags) {
                  "Reduce the draft's head to the most frequent tokens; 0: all tokens")
       ->capture_default_str();
   app.add_option("--precision", t.draft.precision,
-                 "f32, or bf16: products of weights, where the CPU has them")
+                 "f32, or bf16: products of weights and of attention, where the CPU has them")
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, Precision>{{"f32", Precision::kF32}, {"bf16", Precision::kBf16}}))
       ->default_str("f32");
