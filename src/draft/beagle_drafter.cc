@@ -24,11 +24,12 @@ namespace {
 class BeagleDrafter final : public GrowingDrafter {
  public:
   BeagleDrafter(const std::shared_ptr<const BeagleModel>& model, TreeShape shape, const SharedParts& target,
-                std::shared_ptr<DraftStates> states, int capacity,
+                const KvCache& cache, std::shared_ptr<DraftStates> states,
                 std::shared_ptr<BeagleForward::Scratch> scratch)
       : GrowingDrafter(std::move(shape)),
+        cache_(cache),
         range_(model->path, model->trained_positions),
-        forward_(model, target, std::move(states), capacity, std::move(scratch)) {}
+        forward_(model, target, std::move(states), cache.capacity(), std::move(scratch)) {}
 
   std::string_view name() const override { return BeagleModel::kKind; }
   bool uses_dice() const override { return true; }
@@ -45,6 +46,9 @@ class BeagleDrafter final : public GrowingDrafter {
 
  private:
   Result<int> BeginTree(std::span<const int32_t> committed) override {
+    if (cache_.length() + 1 != static_cast<int>(committed.size())) {
+      return 0;  // the states of a prompt's end, which are to be read, are not there yet
+    }
     const int left = range_.LevelsToGrow(committed.size());
     if (left <= 0) return left;
     LS_TRY(forward_.BeginTree());
@@ -65,6 +69,7 @@ class BeagleDrafter final : public GrowingDrafter {
     co_return co_await Meet(rows);
   }
 
+  const KvCache& cache_;
   TrainedRange range_;
   BeagleForward forward_;
 
@@ -83,8 +88,8 @@ Result<DraftMemory> BeagleMemory(const SpeculationOptions& options, const Target
 DrafterResult MakeBeagle(const SpeculationOptions& options, const DraftContext& context) {
   return MakeLearned<BeagleModel>(options, context, "eagle2", [&](auto model, TreeShape shape) {
     return std::make_unique<BeagleDrafter>(model, std::move(shape), *context.target->shared_parts(),
+                                           *context.cache,
                                            LearnedStates(options, context, model->layer.block),
-                                           context.cache->capacity(),
                                            LearnedScratch<BeagleForward>(options, context, *model));
   });
 }

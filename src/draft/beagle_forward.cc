@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
+#include "draft/embed_token.h"
 
 namespace longspec {
 namespace {

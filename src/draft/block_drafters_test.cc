@@ -258,6 +258,49 @@ TEST_P(BlockDrafter, FollowsRewindsAndOtherTexts) {
   }
 }
 
+// A conversation that was cleared: its session is saved, or goes on with another text.
+TEST_P(BlockDrafter, FollowsNothing) {
+  Draft draft(GetParam());
+  Scene scene(&draft), fresh(&draft);
+  scene.Compute(RandomTokens(60, 4));
+  ASSERT_TRUE(scene.drafter().Follow({}).ok());
+  scene.cache().Truncate(0);
+  const std::vector<int32_t> other = RandomTokens(50, 5);
+  scene.Compute(other);
+  fresh.Compute(other);
+  ExpectSameTree(scene.Propose(), fresh.Propose());
+}
+
+// Where the model's levels end, its adviser goes on: copied text is as deep a guess as without the model.
+TEST(BlockDrafters, BesidePpmTreesAreDeeperThanTheModel) {
+  const std::vector<int32_t> line = RandomTokens(30, 4);
+  std::vector<int32_t> text;
+  for (int i = 0; i < 5; ++i) text.insert(text.end(), line.begin(), line.end());
+  text.resize(text.size() - 10);
+  for (const char* kind : {"medusa", "exit"}) {
+    Draft draft(kind);
+    draft.kind = std::string("ppm,") + kind;
+    Scene scene(&draft);
+    scene.Compute(text);
+    EXPECT_GT(scene.Propose(16, 16).max_depth(), 10) << kind;
+  }
+}
+
+// Heads that kernels have no room for, or whose width is none of a row of weights.
+TEST(BlockDrafters, HeadsThatCannotBeComputedAreRefused) {
+  for (const char* heads :
+       {", \"num_attention_heads\": 8, \"num_key_value_heads\": 1, \"head_dim\": 1024",
+        ", \"num_attention_heads\": 3, \"num_key_value_heads\": 3, \"head_dim\": 16",
+        ", \"num_attention_heads\": 268435712, \"num_key_value_heads\": 1, \"head_dim\": 16",
+        ", \"num_attention_heads\": 3, \"num_key_value_heads\": 2, \"head_dim\": 32"}) {
+    Draft draft("exit", {}, heads);
+    const auto cache = draft.tiny.NewCache(100);
+    const auto made = MakeDrafter(draft.Options(""), {.target = &draft.tiny.target(), .cache = cache.get()});
+    EXPECT_EQ(made.status().code(), StatusCode::kUnsupported) << heads;
+    EXPECT_THAT(made.status().message(), AllOf(HasSubstr(draft.path), HasSubstr("heads"))) << heads;
+  }
+}
+
 // A beginning that another sequence has computed is not read.
 TEST_P(BlockDrafter, DraftsWithWhatItHasRead) {
   Draft draft(GetParam());

@@ -7,11 +7,13 @@
 
 #include "base/status_macros.h"
 #include "draft/draft_weights.h"
+#include "kernels/ops.h"
 
 namespace longspec {
 namespace {
 
 constexpr int kHeadDimUnit = 16;  // AttentionShape::head_dim
+constexpr int64_t kMaxAttentionWidth = 1 << 20;
 
 int Or(int stated, int otherwise) { return stated != 0 ? stated : otherwise; }
 
@@ -92,11 +94,15 @@ Result<DraftBlock> ReadDraftBlock(const DraftCheckpoint& checkpoint, const Llama
   s.n_head = Or(c.n_head, target.n_head);
   s.n_head_kv = Or(c.n_kv_head, target.n_head_kv);
   s.head_dim = Or(c.head_dim, target.head_dim);
-  if (s.n_head % s.n_head_kv != 0 || s.head_dim % kHeadDimUnit != 0) {
-    return Unsupported(checkpoint.path + ": " + std::to_string(s.n_head) + " attention heads over " +
-                       std::to_string(s.n_head_kv) + " key-value heads of dimension " +
-                       std::to_string(s.head_dim) +
-                       "; heads must be a multiple of key-value heads, and their dimension of 16");
+  const int64_t width = int64_t{s.n_head} * s.head_dim;
+  if (s.n_head % s.n_head_kv != 0 || s.head_dim % kHeadDimUnit != 0 || s.head_dim > kernels::kMaxHeadDim ||
+      width % kernels::kQuantBlock != 0 || width > kMaxAttentionWidth) {
+    return Unsupported(
+        checkpoint.path + ": " + std::to_string(s.n_head) + " attention heads over " +
+        std::to_string(s.n_head_kv) + " key-value heads of dimension " + std::to_string(s.head_dim) +
+        "; heads must be a multiple of key-value heads, their dimension a multiple of 16 up to " +
+        std::to_string(kernels::kMaxHeadDim) + ", and together a multiple of 32 up to " +
+        std::to_string(kMaxAttentionWidth));
   }
   LS_ASSIGN(s.n_ff, DraftRowsOf(checkpoint, up, "MLP width"));
   s.rms_eps = c.rms_eps != 0 ? static_cast<float>(c.rms_eps) : target.rms_eps;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 
+#include "base/size.h"
 #include "draft/draft_models.h"
 #include "draft/drafter.h"
 #include "draft/longspec_forward.h"
@@ -63,8 +64,11 @@ TEST_F(DraftMemoryTest, ALongspecDraftTakesWhatWasPlanned) {
       ASSERT_TRUE(model.ok()) << model.status().message();
       const auto scratch = models.Scratch(
           path, weights, [&] { return std::make_shared<LongspecForward::Scratch>(**model, tiny_.parts()); });
-      EXPECT_EQ(plan->fixed, (*model)->bytes() + LongspecForward::ScratchBytes(tiny_.config, (*model)->n_ff,
-                                                                               (*model)->head.matrix.n_out));
+      const size_t ring = Z(LongspecForward::RingChunks((*model)->window)) *
+                          tiny_.config.kv_layout(CacheType::kF32, CacheType::kF32).layer_bytes();
+      EXPECT_EQ(plan->fixed,
+                (*model)->bytes() + ring +
+                    LongspecForward::ScratchBytes(tiny_.config, (*model)->n_ff, (*model)->head.matrix.n_out));
       EXPECT_LE(scratch->bytes(), plan->fixed - (*model)->bytes());
       EXPECT_EQ(plan->kv_chunk, 0U);
       // Made once for all sequences.
@@ -88,7 +92,7 @@ TEST_F(DraftMemoryTest, ALanguageModelTakesACacheToo) {
   EXPECT_EQ(whole->kv_chunk, chunk);
   const auto windowed = Plan({.type = "lm", .draft_model = Target(), .draft_window = 1000});
   ASSERT_TRUE(windowed.ok());
-  EXPECT_EQ(windowed->fixed, memory.weights + memory.scratch + 4 * chunk);
+  EXPECT_EQ(windowed->fixed, memory.weights + memory.scratch + 6 * chunk);
   EXPECT_EQ(windowed->kv_chunk, 0U);
   // SpecExtend: the set, as large as the gate lets it become, and a store of all positions.
   for (const auto& [from, positions] : {std::pair(0, 2 * 32), std::pair(1000, 1000)}) {

@@ -109,15 +109,13 @@ class Loader {
       for (int row = share.begin; row < share.end; ++row) {
         const std::byte* from = stored.row(order(row));
         std::byte* out = bytes.data() + Z(row) * row_bytes;
-        if (tensor.dtype == stored.dtype) {
+        DequantizeRow(stored.dtype, from, stored.shape[0], values.data());
+        if (!AllFinite(values)) {
+          finite = false;
+        } else if (tensor.dtype == stored.dtype) {
           std::memcpy(out, from, row_bytes);
         } else {
-          DequantizeRow(stored.dtype, from, stored.shape[0], values.data());
-          if (AllFinite(values)) {
-            QuantizeRow(tensor.dtype, values.data(), stored.shape[0], out);
-          } else {
-            finite = false;
-          }
+          QuantizeRow(tensor.dtype, values.data(), stored.shape[0], out);
         }
       }
       worker.Barrier();

@@ -73,6 +73,11 @@ struct CommittedRows {
   }
 };
 
+// All but the newest token, whose row is yet to come; of an empty text nothing.
+inline std::span<const int32_t> BeforeLast(std::span<const int32_t> committed) {
+  return committed.first(committed.empty() ? 0 : committed.size() - 1);
+}
+
 // What a drafter keeps of its sequence that cannot be computed from tokens, as a session file holds it.
 struct DraftState {
   std::string drafter;   // Drafter::name of whom it is of

@@ -50,13 +50,16 @@ class EagleDrafter final : public GrowingDrafter {
         forward_(model_, target, cache_, extended_ == nullptr ? 1 : 0, std::move(scratch)),
         last_feature_(Z(model_->n_taps()) * width_) {}
 
-  ~EagleDrafter() override { Keep(); }
+  ~EagleDrafter() override {
+    if (Settle().ok()) Keep();
+  }
 
   std::string_view name() const override { return model_->name; }
   bool uses_dice() const override { return true; }
   Taps taps() const override { return extended_ == nullptr ? model_->taps : extended_->With(model_->taps); }
 
   Status Follow(std::span<const int32_t> committed) override {
+    LS_TRY(Settle());
     const auto same = static_cast<int>(std::ranges::mismatch(text_, committed).in1 - text_.begin());
     if (same < static_cast<int>(text_.size())) Keep();
     KeepBefore(same);
@@ -65,7 +68,7 @@ class EagleDrafter final : public GrowingDrafter {
       extended_->Restart();
       return extended_->Follow(text_.size());
     }
-    const int known = states_->Adopt(committed.first(committed.size() - 1), *full_);
+    const int known = states_->Adopt(BeforeLast(committed), *full_);
     if (known > static_cast<int>(slot_tokens_.size())) {
       slot_tokens_.resize(Z(known));
       std::iota(slot_tokens_.begin(), slot_tokens_.end(), 0);
@@ -81,31 +84,34 @@ class EagleDrafter final : public GrowingDrafter {
     KeepBefore(rows.first + 1);  // what the target computed again is read again
     slots_.clear();
     // No feature comes before token 0: its slot is there for the others to lie where their tokens are.
-    const bool first = full_ != nullptr && slot_tokens_.empty();
+    const bool first = full_ != nullptr && slot_tokens_.empty() && waiting_.empty();
     const std::vector<float> none(first ? last_feature_.size() : 0);
-    if (first) slots_.push_back(SlotOf(0, none));
-    if (last_token_ >= 0) slots_.push_back(SlotOf(last_token_, last_feature_));
+    if (first) slots_.push_back(SlotOf(0, none.data()));
+    if (last_token_ >= 0) slots_.push_back(SlotOf(last_token_, last_feature_.data()));
     for (size_t i = 0; i < rows.rows.size(); ++i) {
       const int position = rows.first + static_cast<int>(i);
       slots_.push_back({.token = text_[Z(position) + 1], .position = position});
       SetFeature(*rows.output, rows.rows[i], &slots_.back());
     }
     // The last one is run when the next tree is grown, and stored with those that follow.
-    LS_TRY(Store(std::span(slots_).first(slots_.size() - 1)));
+    LS_TRY(Take(std::span(slots_).first(slots_.size() - 1)));
     const EagleRow& last = slots_.back();
     for (int tap = 0; tap < model_->n_taps(); ++tap) {
       std::memcpy(last_feature_.data() + Z(tap) * width_, last.feature[Z(tap)], width_ * sizeof(float));
     }
     last_token_ = last.position + 1;
     const bool of_prompt = std::ssize(rows.rows) > rows.n_new;
-    if (of_prompt) Keep();
+    if (of_prompt) {
+      LS_TRY(Settle());
+      Keep();
+    }
     return extended_ == nullptr ? Status() : Look(of_prompt);
   }
 
   size_t bytes() const override {
     return (full_ != nullptr ? full_->bytes() : extended_->bytes()) + forward_.bytes() +
-           (text_.capacity() + slot_tokens_.capacity()) * sizeof(int32_t) +
-           (last_feature_.capacity() + outputs_.capacity()) * sizeof(float);
+           (text_.capacity() + slot_tokens_.capacity() + waiting_.capacity()) * sizeof(int32_t) +
+           (last_feature_.capacity() + waiting_features_.capacity() + outputs_.capacity()) * sizeof(float);
   }
 
   std::string notice() const override { return range_.notice(); }
@@ -117,6 +123,7 @@ class EagleDrafter final : public GrowingDrafter {
     root_place_ = PlaceOf(root_ - 1, 0);
     const int left = range_.LevelsToGrow(Z(root_place_ + 1));
     if (left <= 0) return left;
+    LS_TRY(Settle());
     range_.Sees(slot_tokens_.size() + (full_ == nullptr ? 1 : 0), Z(root_));
     paths_.clear();
     outputs_.clear();
@@ -129,6 +136,8 @@ class EagleDrafter final : public GrowingDrafter {
   void KeepBefore(int token) {
     slot_tokens_.erase(std::ranges::lower_bound(slot_tokens_, token), slot_tokens_.end());
     cache_->Truncate(static_cast<int>(slot_tokens_.size()));
+    waiting_.erase(std::ranges::lower_bound(waiting_, token), waiting_.end());
+    waiting_features_.resize(waiting_.size() * last_feature_.size());
     if (last_token_ >= token) last_token_ = -1;
   }
 
@@ -143,6 +152,34 @@ class EagleDrafter final : public GrowingDrafter {
   // Where a slot stands, the `ahead`-th after those stored, whose feature is of this position.
   int PlaceOf(int position, int ahead) const {
     return extended_ == nullptr ? position : cache_->next_position() + ahead;
+  }
+
+  // Stores them, or lets them wait: a few slots after each round cost a pass over weights each time, and
+  // nobody looks at them before the next tree. A set that may change has them at once.
+  Status Take(std::span<EagleRow> slots) {
+    if (extended_ != nullptr) return Store(slots);
+    for (const EagleRow& slot : slots) {
+      if (waiting_.size() == Z(EagleForward::kMaxRows)) LS_TRY(Settle());
+      waiting_.push_back(slot.position + 1);
+      for (int tap = 0; tap < model_->n_taps(); ++tap) {
+        const float* feature = slot.feature[Z(tap)];
+        waiting_features_.insert(waiting_features_.end(), feature, feature + width_);
+      }
+    }
+    return {};
+  }
+
+  // Stores what waits.
+  Status Settle() {
+    if (waiting_.empty()) return {};
+    std::vector<EagleRow> slots;
+    for (size_t i = 0; i < waiting_.size(); ++i) {
+      slots.push_back(SlotOf(waiting_[i], waiting_features_.data() + i * last_feature_.size()));
+    }
+    LS_TRY(Store(slots));
+    waiting_.clear();
+    waiting_features_.clear();
+    return {};
   }
 
   // `slots`: at the positions of their features; they are moved to where they stand.
@@ -187,11 +224,9 @@ class EagleDrafter final : public GrowingDrafter {
   }
 
   // `feature` (n_taps, width): of the position before the token.
-  EagleRow SlotOf(int token, const std::vector<float>& feature) const {
+  EagleRow SlotOf(int token, const float* feature) const {
     EagleRow slot = {.token = text_[Z(token)], .position = token - 1};
-    for (int tap = 0; tap < model_->n_taps(); ++tap) {
-      slot.feature[Z(tap)] = feature.data() + Z(tap) * width_;
-    }
+    for (int tap = 0; tap < model_->n_taps(); ++tap) slot.feature[Z(tap)] = feature + Z(tap) * width_;
     return slot;
   }
 
@@ -207,7 +242,7 @@ class EagleDrafter final : public GrowingDrafter {
       const auto node = Z(which[i]);
       std::vector<int32_t>& path = paths_[node];
       if (nodes[node].parent < 0) {
-        slots_.push_back(SlotOf(root_, last_feature_));
+        slots_.push_back(SlotOf(root_, last_feature_.data()));
         slots_.back().position = root_place_;
       } else {
         const auto parent = Z(nodes[node].parent);
@@ -235,6 +270,9 @@ class EagleDrafter final : public GrowingDrafter {
   std::vector<int32_t> text_;  // committed tokens
   // Tokens whose slots are stored, as places in the text, ascending. In full_ slot 0 is that of token 0.
   std::vector<int32_t> slot_tokens_;
+  // Read and not stored: as many tokens as features, (n_taps, width) each.
+  std::vector<int32_t> waiting_;
+  std::vector<float> waiting_features_;
   int last_token_ = -1;              // of the newest slot, which is not stored yet; -1: there is none
   std::vector<float> last_feature_;  // its own, (n_taps, width)
   std::vector<EagleRow> slots_;

@@ -141,6 +141,19 @@ TEST(EagleMemory, AForkLosesOneSlot) {
   }
 }
 
+// A conversation that was cleared: its session is saved, or goes on with another text.
+TEST(EagleMemory, ItFollowsNothing) {
+  for (const auto& eagle : BothKinds(SomeTokens())) {
+    EagleScene scene(eagle.get(), "3,6");
+    scene.Follow(RandomTokens(300, 8));
+    scene.Compute();
+    ASSERT_TRUE(scene.drafter().Follow({}).ok());
+    scene.Follow(RandomTokens(40, 9));
+    scene.Compute();
+    ExpectTree(scene.Propose(9, 2), BeamSearch(scene.Specified(), {3, 6}));
+  }
+}
+
 // After a rewind to a text whose last hidden state is gone, there is nothing to draft with until the next
 // round.
 TEST(EagleMemory, ARewindToARootProposesNothingForOneRound) {

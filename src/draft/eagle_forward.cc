@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
-#include <string>
 
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
+#include "draft/embed_token.h"
 #include "draft/head_pass.h"
-#include "tensor/dequantize.h"
 
 namespace longspec {
 namespace {
@@ -51,14 +50,12 @@ EagleForward::EagleForward(std::shared_ptr<const EagleModel> model, const Shared
     : model_(std::move(model)),
       target_(target),
       rope_(model_->block.rope),
-      layout_(cache->Span(0).layout),
       cache_(cache),
       first_seen_(first_seen),
-      scratch_(scratch != nullptr ? std::move(scratch) : MakeScratch(*model_, target)) {
-  tree_span_.layout = tree_writer_.layout = layout_;
-}
+      tree_(cache->Span(0).layout, 1),
+      scratch_(scratch != nullptr ? std::move(scratch) : MakeScratch(*model_, target)) {}
 
-size_t EagleForward::bytes() const { return tree_chunks_.size() * layout_.layer_bytes() + scratch_->bytes(); }
+size_t EagleForward::bytes() const { return tree_.bytes() + scratch_->bytes(); }
 
 size_t EagleForward::ScratchBytes(const EagleFacts& facts) {
   const BlockShape shape = ShapeOf(facts.block, facts.n_taps);
@@ -74,11 +71,6 @@ Status EagleForward::Embed(std::span<const EagleRow> rows, bool drafted) {
   const size_t d = Z(width()), n_taps = Z(model_->n_taps());
   for (size_t r = 0; r < rows_.size(); ++r) {
     const EagleRow& row = rows_[r];
-    const int n_vocab = target_.config->n_vocab;
-    if (row.token < 0 || row.token >= n_vocab) {
-      return InvalidArgument("token " + std::to_string(row.token) + " is outside the vocabulary of " +
-                             std::to_string(n_vocab));
-    }
     float* features = scratch_->features.as<float>();
     float* token = scratch_->tokens.as<float>() + r * d;
     float* x = work_.x.as<float>() + r * d;
@@ -93,7 +85,7 @@ Status EagleForward::Embed(std::span<const EagleRow> rows, bool drafted) {
         std::memcpy(features + (r * n_taps + tap) * d, row.feature[tap], d * sizeof(float));
       }
     }
-    DequantizeRow(target_.embedding.dtype, target_.embedding.row(row.token), width(), token);
+    LS_TRY(EmbedToken(target_, row.token, token));
     rope_.Row(row.position, work_.cos_sin.as<float>() + r * Z(model_->block.rope.n_rot));
   }
   return {};
@@ -199,13 +191,10 @@ AttentionSegment EagleForward::ViewRows(std::span<const EagleRow> rows) {
     views_.push_back({.begin = std::min(first_seen_, n_stored), .end = n_stored, .tail = row.path});
     for (const int32_t slot : row.path) n_slots = std::max(n_slots, slot + 1);
   }
-  while (static_cast<int>(tree_chunks_.size()) * kKvChunk < n_slots) {
-    tree_chunks_.emplace_back(layout_.layer_bytes());
-    tree_bases_.push_back(tree_chunks_.back().data());
-  }
-  tree_span_.chunks = tree_writer_.chunks = tree_bases_.data();
+  tree_.Reserve(n_slots);
+  tree_writer_ = tree_.writer();
   return {
-      .stored = cache_->Span(0), .tail = tree_span_, .tail_begin = 0, .tail_end = n_slots, .rows = views_};
+      .stored = cache_->Span(0), .tail = tree_.span(), .tail_begin = 0, .tail_end = n_slots, .rows = views_};
 }
 
 void EagleForward::PlanAttention(std::span<const Piece> pieces) {

@@ -19,6 +19,7 @@
 #include "draft/forward_rows.h"
 #include "draft/tree_growth.h"
 #include "kv/kv_cache.h"
+#include "kv/kv_slots.h"
 #include "model/block.h"
 #include "model/rope.h"
 #include "model/shared_parts.h"
@@ -111,14 +112,11 @@ class EagleForward {
   const std::shared_ptr<const EagleModel> model_;
   const SharedParts target_;
   const RopeTable rope_;
-  const KvLayout layout_;
   KvCache* const cache_;
   const int first_seen_;
 
   // Of the tree.
-  std::vector<AlignedBuffer> tree_chunks_;
-  std::vector<std::byte*> tree_bases_;
-  KvSpan tree_span_;
+  KvSlots tree_;
   KvWriter tree_writer_;
 
   // Of one pass.

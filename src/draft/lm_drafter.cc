@@ -90,19 +90,22 @@ class LmDrafter final : public GrowingDrafter {
 
   Status Follow(std::span<const int32_t> committed) override {
     if (extended_ != nullptr) extended_->Restart();
-    LS_TRY(Trim(committed));
-    if (range_.LevelsLeft(Seen(committed.size())) <= 0) return {};
-    return Hold(committed.first(committed.size() - 1).subspan(held_.size()));
+    return Trim(committed);
   }
 
   Taps taps() const override { return extended_ == nullptr ? Taps() : extended_->With({}); }
 
-  // What was accepted is found in the sequence when the next tree is grown. Where the target's last token
-  // looks is what the draft is to see from then on.
+  // A prompt is run piece by piece, as the target runs it: whoever writes meanwhile waits for no more than a
+  // piece. What was accepted is found in the sequence when the next tree is grown. Where the target's last
+  // token looks is what the draft is to see from then on.
   Status Read(const CommittedRows& rows) override {
-    if (extended_ == nullptr) return {};
-    extended_->Read(rows);
-    return Trim(rows.sequence);
+    if (extended_ != nullptr) {
+      extended_->Read(rows);
+      LS_TRY(Trim(rows.sequence));
+    }
+    if (std::ssize(rows.rows) <= rows.n_new || range_.LevelsLeft(Seen(rows.sequence.size())) <= 0) return {};
+    const size_t end = std::min(Z(rows.first) + rows.rows.size(), BeforeLast(rows.sequence).size());
+    return end > held_.size() ? Hold(rows.sequence.first(end).subspan(held_.size())) : Status();
   }
 
   size_t bytes() const override {
@@ -130,7 +133,7 @@ class LmDrafter final : public GrowingDrafter {
   // sequence's length says what is seen of it.
   Status Trim(std::span<const int32_t> committed) {
     const auto same = std::ranges::mismatch(held_, committed).in1 - held_.begin();
-    const size_t n_kept = std::min(static_cast<size_t>(same), committed.size() - 1);
+    const size_t n_kept = std::min(static_cast<size_t>(same), BeforeLast(committed).size());
     // What a window held before the positions it loses is gone, so it is filled anew.
     held_.resize(windowed_ && n_kept < held_.size() ? 0 : n_kept);
     cache_->Truncate(static_cast<int>(held_.size()));
@@ -299,7 +302,8 @@ Result<DraftMemory> LmMemory(const SpeculationOptions& options, const TargetFact
   const uint64_t chunk = KvChunkBytes(LmCacheLayout(config, target.cache), config.n_layer);
   DraftMemory plan = {.fixed = memory.weights + memory.scratch};
   if (options.draft_window > 0) {
-    const int positions = options.draft_sink + options.draft_window;
+    // Rows of a prompt stand beside the window until the oldest have made room.
+    const int64_t positions = int64_t{options.draft_sink} + options.draft_window + kLmMaxRows;
     plan.fixed += static_cast<uint64_t>(positions / kKvChunk + 1) * chunk;
   } else if (AsksForSpecExtend(options)) {
     AddSpecExtendMemory(options, kSpecExtendOfLm, LmCacheLayout(config, target.cache), config.n_layer,

@@ -120,6 +120,27 @@ TEST_F(LmDrafterTest, SameTokensForEveryShapeAndTemperature) {
 
 // SpecExtend: with room for everything the draft sees what it would see; with less it sees less, and the text
 // is the same all the while.
+// A conversation that was cleared: its session is saved, or goes on with another text.
+TEST_F(LmDrafterTest, ItFollowsNothing) {
+  const auto cache = tiny_.NewCache(300, CacheType::kF16);
+  for (const int window : {0, 32}) {
+    SpeculationOptions options = Options(Perfect(), "chain", 4);
+    options.draft_window = window;
+    const auto drafter = std::move(*Make(options, *cache));
+    const std::vector<int32_t> text(90, 7), other = {5, 6, 7, 8, 9};
+    TokenTree tree(text.back()), again(other.back()), expected(other.back());
+    ASSERT_TRUE(drafter->Follow(text).ok());
+    ASSERT_TRUE(drafter->Propose({.max_nodes = 4, .max_depth = 4}, text, tree).ok());
+    ASSERT_TRUE(drafter->Follow({}).ok());
+    ASSERT_TRUE(drafter->Follow(other).ok());
+    ASSERT_TRUE(drafter->Propose({.max_nodes = 4, .max_depth = 4}, other, again).ok());
+    const auto fresh = std::move(*Make(options, *cache));
+    ASSERT_TRUE(fresh->Propose({.max_nodes = 4, .max_depth = 4}, other, expected).ok());
+    ASSERT_EQ(again.size(), 5);
+    for (int i = 0; i < again.size(); ++i) EXPECT_EQ(again.node(i).token, expected.node(i).token);
+  }
+}
+
 TEST_F(LmDrafterTest, ExtendedItSeesWhatTheTargetLooksAt) {
   const std::string perfect = Perfect();
   for (const float temperature : {0.0F, 0.7F}) {

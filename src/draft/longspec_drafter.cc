@@ -152,8 +152,8 @@ DrafterResult MakeLongspec(const SpeculationOptions& options, const DraftContext
   });
 }
 
-// Its weights and activations: what it keeps of the text is a ring of some hundred rows, whatever the
-// context; with keys of its own, one layer's of all of it.
+// Its weights, its activations and the ring of its window, whatever the context; with keys of its own, one
+// layer's of all of it.
 Result<DraftMemory> LongspecMemory(const SpeculationOptions& options, const TargetFacts& target,
                                    DraftFiles& files) {
   LS_ASSIGN(DraftMemory memory, LearnedMemory<LongspecModel>(options, target, files));
@@ -162,6 +162,8 @@ Result<DraftMemory> LongspecMemory(const SpeculationOptions& options, const Targ
   LS_ASSIGN(const DraftBlock block, LongspecModel::ReadBlock(*checkpoint, target.config));
   memory.fixed += LongspecForward::ScratchBytes(target.config, block.shape.n_ff,
                                                 DraftHeadRows(*checkpoint, target.config));
+  LS_ASSIGN(const int window, LongspecModel::WindowOf(*checkpoint));
+  memory.fixed += Z(LongspecForward::RingChunks(window)) * target.cache.layer_bytes();
   if (!own_keys) return memory;
   memory.fixed += StateBlock::ScratchBytes(block, 0);
   memory.kv_chunk =

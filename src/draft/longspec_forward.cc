@@ -3,13 +3,12 @@
 
 #include <algorithm>
 #include <new>
-#include <string>
 
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
+#include "draft/embed_token.h"
 #include "draft/head_pass.h"
-#include "tensor/dequantize.h"
 
 namespace longspec {
 namespace {
@@ -51,11 +50,6 @@ MlpWeights MlpOf(const LongspecModel& m) {
   return {.norm = m.mlp_norm, .gate = &m.gate.matrix(), .up = &m.up.matrix(), .down = &m.down.matrix()};
 }
 
-void AddChunk(const KvLayout& layout, std::vector<AlignedBuffer>* chunks, std::vector<std::byte*>* bases) {
-  chunks->emplace_back(layout.layer_bytes());
-  bases->push_back(chunks->back().data());
-}
-
 }  // namespace
 
 LongspecForward::Scratch::Scratch(const LongspecModel& model, const SharedParts& target)
@@ -69,18 +63,15 @@ LongspecForward::LongspecForward(std::shared_ptr<const LongspecModel> model, con
     : model_(std::move(model)),
       target_(target),
       rope_(target.config->rope),
-      layout_(layout),
+      n_ring_chunks_(RingChunks(model_->window)),
+      ring_(layout, 1),
+      tree_(layout, 1),
       scratch_(scratch != nullptr ? std::move(scratch) : std::make_shared<Scratch>(*model_, target)) {
-  // As many chunks as a window's worth of positions can touch.
-  const int n_ring = (model_->window + kKvChunk - 1) / kKvChunk + 1;
-  for (int i = 0; i < n_ring; ++i) AddChunk(layout_, &ring_chunks_, &ring_bases_);
-  ring_span_.layout = tree_span_.layout = ring_writer_.layout = tree_writer_.layout = layout_;
-  ring_span_.chunks = ring_writer_.chunks = ring_bases_.data();
+  ring_.Reserve(n_ring_chunks() * kKvChunk);
+  ring_writer_ = ring_.writer();
 }
 
-size_t LongspecForward::bytes() const {
-  return (ring_chunks_.size() + tree_chunks_.size()) * layout_.layer_bytes() + scratch_->bytes();
-}
+size_t LongspecForward::bytes() const { return ring_.bytes() + tree_.bytes() + scratch_->bytes(); }
 
 size_t LongspecForward::ScratchBytes(const LlamaConfig& target, int n_ff, int64_t n_logits) {
   const BlockShape shape = LongspecModel::Block(target, n_ff).shape;
@@ -95,13 +86,7 @@ Status LongspecForward::Embed(std::span<const LongspecRow> rows) {
   rows_.assign(rows.begin(), rows.end());
   const LlamaConfig& c = *target_.config;
   for (size_t r = 0; r < rows_.size(); ++r) {
-    const int32_t token = rows_[r].token;
-    if (token < 0 || token >= c.n_vocab) {
-      return InvalidArgument("token " + std::to_string(token) + " is outside the vocabulary of " +
-                             std::to_string(c.n_vocab));
-    }
-    DequantizeRow(target_.embedding.dtype, target_.embedding.row(token), c.n_embd,
-                  work_.x.as<float>() + r * Z(c.n_embd));
+    LS_TRY(EmbedToken(target_, rows_[r].token, work_.x.as<float>() + r * Z(c.n_embd)));
     rope_.Row(rows_[r].position, work_.cos_sin.as<float>() + r * Z(c.rope.n_rot));
   }
   return {};
@@ -129,9 +114,8 @@ Result<int> LongspecForward::Extend(std::span<const int32_t> committed) {
 }
 
 void LongspecForward::ReserveSlots(int n_slots) {
-  while (static_cast<int>(tree_chunks_.size()) * kKvChunk < n_slots)
-    AddChunk(layout_, &tree_chunks_, &tree_bases_);
-  tree_span_.chunks = tree_writer_.chunks = tree_bases_.data();
+  tree_.Reserve(n_slots);
+  tree_writer_ = tree_.writer();
 }
 
 MeetingRows::Key LongspecRows::key() const { return {.model = forward->model()}; }
@@ -169,9 +153,9 @@ void LongspecForward::ViewRows(std::span<const LongspecRow> rows, const KvSpan& 
   }
   cross_views_.assign(rows.size(), {.begin = 0, .end = target.n_committed});
   ReserveSlots(n_slots);
-  self->push_back({.stored = ring_span_,
+  self->push_back({.stored = ring_.span(),
                    .n_ring_chunks = n_ring_chunks(),
-                   .tail = tree_span_,
+                   .tail = tree_.span(),
                    .tail_begin = 0,
                    .tail_end = n_slots,
                    .rows = self_views_});

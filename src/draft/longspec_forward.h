@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "attention/attention.h"
-#include "base/aligned_buffer.h"
 #include "draft/draft_scratch.h"
 #include "draft/forward_rows.h"
 #include "draft/longspec_model.h"
 #include "draft/tree_growth.h"
+#include "kv/kv_slots.h"
 #include "model/block.h"
 #include "model/rope.h"
 #include "model/shared_parts.h"
@@ -82,8 +82,10 @@ class LongspecForward {
   const float* logits() const { return scratch_->logits.as<float>(); }
   int n_logits() const { return static_cast<int>(model_->head.matrix.n_out); }
   // The keys and values of committed tokens; those of position p lie in chunk p / 256 round the ring.
-  const KvSpan& ring() const { return ring_span_; }
-  int n_ring_chunks() const { return static_cast<int>(ring_chunks_.size()); }
+  KvSpan ring() const { return ring_.span(); }
+  int n_ring_chunks() const { return n_ring_chunks_; }
+  // As many as a window's worth of positions can touch.
+  static int RingChunks(int window) { return (window + kKvChunk - 1) / kKvChunk + 1; }
 
   size_t bytes() const;
   // Scratch::bytes(), for one thread.
@@ -108,11 +110,9 @@ class LongspecForward {
   const std::shared_ptr<const LongspecModel> model_;
   const SharedParts target_;
   const RopeTable rope_;
-  const KvLayout layout_;
 
-  std::vector<AlignedBuffer> ring_chunks_, tree_chunks_;
-  std::vector<std::byte*> ring_bases_, tree_bases_;
-  KvSpan ring_span_, tree_span_;
+  const int n_ring_chunks_;
+  KvSlots ring_, tree_;
   KvWriter ring_writer_, tree_writer_;
   int ring_end_ = 0;  // positions before it are in the ring, as far back as the window reaches
 

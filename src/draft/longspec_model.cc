@@ -10,15 +10,6 @@ namespace {
 
 constexpr int kMaxLongspecWindow = 1 << 16;
 
-Result<int> Window(const DraftCheckpoint& checkpoint) {
-  LS_ASSIGN(const int window, checkpoint.keys.Size("longspec_window"));
-  if (window > kMaxLongspecWindow) {
-    return Unsupported(checkpoint.path + ": a window of " + std::to_string(window) + " tokens, at most " +
-                       std::to_string(kMaxLongspecWindow) + " are supported");
-  }
-  return window;
-}
-
 std::vector<DraftPart> PartsOf(const LlamaConfig& target, int64_t ff, LongspecModel* m) {
   // Where keys and values of cross-attention are the target's, the file's are not in memory.
   LongspecModel* const own = m->own_keys ? m : nullptr;
@@ -56,7 +47,7 @@ Result<int> MlpWidth(const DraftCheckpoint& checkpoint) {
 Status LongspecModel::CheckFit(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
   LS_TRY(CheckDraftWidths(checkpoint, target));
   LS_TRY(CheckDraftSharesKeys(checkpoint, target));
-  LS_TRY(Window(checkpoint).status());
+  LS_TRY(LongspecModel::WindowOf(checkpoint).status());
   LS_ASSIGN(const int ff, MlpWidth(checkpoint));
   LongspecModel unused;
   LS_ASSIGN(unused.own_keys, HasOwnKeys(checkpoint));
@@ -66,6 +57,15 @@ Status LongspecModel::CheckFit(const DraftCheckpoint& checkpoint, const LlamaCon
                    " is missing, which a draft model with \"longspec_own_keys\" has");
   }
   return CheckDraftShapes(checkpoint, PartsOf(target, ff, &unused));
+}
+
+Result<int> LongspecModel::WindowOf(const DraftCheckpoint& checkpoint) {
+  LS_ASSIGN(const int window, checkpoint.keys.Size("longspec_window"));
+  if (window > kMaxLongspecWindow) {
+    return Unsupported(checkpoint.path + ": a window of " + std::to_string(window) + " tokens, at most " +
+                       std::to_string(kMaxLongspecWindow) + " are supported");
+  }
+  return window > 0 ? window : LongspecModel().window;
 }
 
 Result<bool> LongspecModel::HasOwnKeys(const DraftCheckpoint& checkpoint) {
@@ -102,8 +102,7 @@ Result<std::shared_ptr<const LongspecModel>> LongspecModel::Load(const DraftChec
   model->trained_positions = checkpoint.config.trained_positions;
   LS_ASSIGN(model->n_ff, MlpWidth(checkpoint));
   LS_ASSIGN(model->own_keys, HasOwnKeys(checkpoint));
-  LS_ASSIGN(const int window, Window(checkpoint));
-  if (window > 0) model->window = window;
+  LS_ASSIGN(model->window, WindowOf(checkpoint));
   LS_TRY(LoadDraftHead(checkpoint, weights, target, &model->head));
   const std::vector<DraftPart> parts = PartsOf(*target.config, model->n_ff, model.get());
   LS_TRY(LoadDraftParts(checkpoint, parts, weights, target, &model->memory));

@@ -48,6 +48,8 @@ struct LongspecModel {
   // Whether a draft of this file has keys of its own.
   static Result<bool> HasOwnKeys(const DraftCheckpoint& checkpoint);
   // The block that runs it: the target's, but for the width of its MLP, which a draft's file says.
+  // As its configuration says, or 512.
+  static Result<int> WindowOf(const DraftCheckpoint& checkpoint);
   static DraftBlock Block(const LlamaConfig& target, int n_ff);
   static Result<DraftBlock> ReadBlock(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
 

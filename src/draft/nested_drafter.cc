@@ -54,7 +54,7 @@ Taps NestedDrafter::taps() const {
 Status NestedDrafter::Follow(std::span<const int32_t> committed) {
   text_.resize(n_committed_);
   const auto same = std::ranges::mismatch(text_, committed).in1 - text_.begin();
-  part_->Forget(static_cast<int>(std::min<ptrdiff_t>(same, std::ssize(committed) - 1)));
+  part_->Forget(static_cast<int>(std::min(static_cast<size_t>(same), BeforeLast(committed).size())));
   text_.assign(committed.begin(), committed.end());
   n_committed_ = committed.size();
   part_->Prepare(cache_);  // what was computed before

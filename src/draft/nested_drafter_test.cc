@@ -102,6 +102,26 @@ TEST_P(Nested, RoundsCostTheSameHoweverLongTheTextIs) {
   }
 }
 
+// A conversation that was cleared: its session is saved, or goes on with another text.
+TEST_P(Nested, FollowsNothing) {
+  NestedRig rig(&tiny_, Options(), 1000), fresh(&tiny_, Options(), 1000);
+  const std::vector<int32_t> text = RandomTokens(400, 4), other = RandomTokens(300, 5);
+  rig.Follow(text);
+  rig.GoOnTo(text);
+  ASSERT_TRUE(rig.drafter->Follow({}).ok());
+  for (NestedRig* of : {&rig, &fresh}) {
+    of->cache->Truncate(0);
+    of->text.clear();
+    of->Follow(other);
+    of->GoOnTo(other);
+  }
+  const TokenTree tree = rig.Propose({.max_nodes = 4, .max_depth = 4});
+  const TokenTree expected = fresh.Propose({.max_nodes = 4, .max_depth = 4});
+  ASSERT_EQ(tree.size(), expected.size());
+  ASSERT_GT(tree.size(), 1);
+  for (int i = 0; i < tree.size(); ++i) EXPECT_EQ(tree.node(i).token, expected.node(i).token) << i;
+}
+
 // Of a cache that was there before, a restored session's, keys are summarised when the drafter is told, and
 // not in its first round; of a text that begins like the one before, only what is new.
 TEST_P(Nested, ARestoredCacheIsSummarisedBeforeTheFirstRound) {

@@ -42,7 +42,14 @@ class PortfolioDrafter final : public MeetingDrafter {
     for (const auto& member : members_) names.push_back(member->name());
     return names;
   }
-  Taps taps() const override { return taps_; }
+  // Layers stay in their order, which is that of what is read; how many rows of queries a member wants may
+  // change from round to round.
+  Taps taps() const override {
+    Taps taps = taps_;
+    for (const auto& member : members_)
+      taps.query_rows = std::max(taps.query_rows, member->taps().query_rows);
+    return taps;
+  }
 
   Status Follow(std::span<const int32_t> committed) override {
     for (const auto& member : members_) LS_TRY(member->Follow(committed));
@@ -237,7 +244,6 @@ class PortfolioDrafter final : public MeetingDrafter {
   void Join(const Taps& wanted) {
     taps_.final_hidden = taps_.final_hidden || wanted.final_hidden;
     taps_.logits = taps_.logits || wanted.logits;
-    taps_.query_rows = std::max(taps_.query_rows, wanted.query_rows);
     for (const int layer : wanted.hidden_layers) {
       auto& layers = taps_.hidden_layers;
       if (std::find(layers.begin(), layers.end(), layer) == layers.end()) layers.push_back(layer);

@@ -11,7 +11,6 @@
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "draft/head_pass.h"
-#include "tensor/dequantize.h"
 
 namespace longspec {
 StateBlock::StateBlock(const SharedParts& target, const DraftBlock& block,
@@ -65,7 +64,7 @@ void StateBlock::Share() {
 Status StateBlock::Follow(std::span<const int32_t> committed) {
   LS_TRY(Settle());
   // The last token's state is asked of the target again, as the root of a tree.
-  const auto before = committed.first(committed.empty() ? 0 : committed.size() - 1);
+  const auto before = BeforeLast(committed);
   const auto same = std::ranges::mismatch(tokens_, before).in1 - tokens_.begin();
   if (Z(same) < tokens_.size()) Share();
   KeepBefore(static_cast<int>(same));
@@ -83,14 +82,15 @@ Status StateBlock::Read(const CommittedRows& rows, const float* states, const At
   const auto n_rows = static_cast<int>(rows.rows.size());
   KeepBefore(rows.first);  // what the target computed again is read again
   weights_ = w;
+  // Before any of their states: what waits always has its tokens, also after an error.
+  const auto more = rows.sequence.first(Z(rows.first + n_rows)).subspan(tokens_.size());
+  tokens_.insert(tokens_.end(), more.begin(), more.end());
   for (int i = 0; i < n_rows; ++i) {
     if (waiting_.size() == Z(kMaxRows)) LS_TRY(Settle());
     const float* state = states + Z(rows.rows[Z(i)]) * Z(work_.shape.n_embd);
     waiting_states_.insert(waiting_states_.end(), state, state + work_.shape.n_embd);
     waiting_.push_back(rows.first + i);
   }
-  const auto more = rows.sequence.first(Z(rows.first + n_rows)).subspan(tokens_.size());
-  tokens_.insert(tokens_.end(), more.begin(), more.end());
   if (n_rows <= rows.n_new) return {};
   LS_TRY(Settle());  // of a prompt
   Share();
@@ -168,15 +168,6 @@ void StateBlock::Top(ThreadTeam::Worker& worker, std::span<const float> norm, co
   }
   worker.Barrier();
   TopOfHead(worker, work_, head, input, n_rows(), scratch_->logits.as<float>(), k, next);
-}
-
-Status EmbedToken(const SharedParts& target, int32_t token, float* x) {
-  if (token < 0 || token >= target.config->n_vocab) {
-    return InvalidArgument("token " + std::to_string(token) + " is outside the vocabulary of " +
-                           std::to_string(target.config->n_vocab));
-  }
-  DequantizeRow(target.embedding.dtype, target.embedding.row(token), target.config->n_embd, x);
-  return {};
 }
 
 }  // namespace longspec

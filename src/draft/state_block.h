@@ -144,7 +144,4 @@ class StateBlock {
   Workspace& work_ = scratch_->work;
 };
 
-// The target's embedding of a token, (n_embd).
-Status EmbedToken(const SharedParts& target, int32_t token, float* x);
-
 }  // namespace longspec

@@ -22,7 +22,7 @@ class TrainedRange {
   // The same, of a tree that is to be grown.
   int LevelsToGrow(size_t n_committed) {
     const int left = LevelsLeft(n_committed);
-    left_ = left_ || left <= 0;
+    left_ = left <= 0;
     return left;
   }
 

@@ -87,6 +87,14 @@ class Sessions(unittest.TestCase):
         self.assertFalse(os.path.exists(self.temporary))
         self.assertNotEqual(self.contents(), former)
 
+    def test_a_conversation_that_was_cleared_is_saved_whoever_guesses(self):
+        for guesses in (["partial"], ["magicdec"], ["lm", "-md", MODEL]):
+            chat = (*self.CHAT, "--spec-type", *guesses, "--session", self.path)
+            self.longspec(*chat, stdin="Hello there.\n/clear\n/exit\n")
+            answer = self.longspec(*chat, stdin="Count to three.\n")
+            os.remove(self.path)
+            self.assertEqual(answer, self.longspec(*self.CHAT, stdin="Count to three.\n"), guesses)
+
     def test_killed_between_at_most_the_running_answer_is_lost(self):
         first, second, third = "My name is Ann.\n", "Count to three.\n", "What is my name?\n"
         expected = self.longspec(*self.CHAT, stdin=first + third)
