@@ -134,6 +134,8 @@ class Engine {
   // parse_special: "<|im_start|>" becomes its token rather than text.
   virtual std::vector<int32_t> Tokenize(std::string_view text, bool add_special = false,
                                         bool parse_special = true) const = 0;
+  // Whether an answer ends with this token: the end of a text or of a turn.
+  virtual bool EndsAnswer(int32_t token) const = 0;
   virtual std::string Detokenize(const std::vector<int32_t>& tokens, bool keep_special = true) const = 0;
   // The prompt that Generate would evaluate, in tokens, or what is wrong with it.
   virtual Result<std::vector<int32_t>> PromptTokens(const GenerationRequest& request) const = 0;

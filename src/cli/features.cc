@@ -71,11 +71,11 @@ Result<LoadedModel> LoadTargetThatFits(FeatureFlags& flags) {
 }
 
 std::unique_ptr<ContinuationWriter> WriterOf(const FeatureFlags& flags, const LoadedModel& model,
-                                             const FeatureTokenizer& tokenizer) {
+                                             const Engine& engine) {
   if (flags.run.write <= 0) return nullptr;
   ContinuationOptions options = flags.write;
   options.max_tokens = flags.run.write;
-  options.end = tokenizer.end_of_text;
+  options.ends = [&engine](int32_t token) { return engine.EndsAnswer(token); };
   options.top_k = flags.run.top_k;
   options.beginning_logits = flags.run.top_k > 0 && flags.run.learn_from == LearnFrom::kEverything;
   options.rows = flags.model.batch_size;
@@ -129,7 +129,7 @@ Result<std::string> Make(FeatureFlags flags) {
     return !Interrupted();
   };
   const FeatureTokenizer tokenizer = FeatureTokenizerOf(*engine, *model.file);
-  const auto writer = WriterOf(flags, model, tokenizer);
+  const auto writer = WriterOf(flags, model, *engine);
   const auto made = MakeFeatures(flags.run, target, tokenizer, extractor, show, writer.get());
   progress.Finish();
   if (!made.ok()) return made.status();

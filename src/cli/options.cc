@@ -258,9 +258,10 @@ void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
            "Fewer drafted tokens than this are not verified", group);
   app.add_option(
          "--spec-tree", options->tree,
-         "Shape of drafts: chain (default), or the number of continuations to merge; with a draft model: "
-         "beam (default), widths such as 4,16,16, best[:DEPTH], opt[:THRESHOLD[:DEPTH]], or a fixed tree by "
-         "ranks such as [[0],[1],[0,0]]")
+         "Shape of drafts: chain (default), or the number of continuations to merge; with a draft model (its "
+         "kind decides the default): chain, beam, widths such as 4,16,16, best[:DEPTH], "
+         "opt[:THRESHOLD[:DEPTH]], eagle2[:K[:DEPTH[:TOTAL]]], or a fixed tree by ranks such as "
+         "[[0],[1],[0,0]]")
       ->group(group);
   app.add_option_function<std::string>(
          "--spec-dice", [options](const std::string& value) { options->dice = value == "on"; },

@@ -225,6 +225,7 @@ class EngineImpl final : public Engine {
   std::vector<int32_t> Tokenize(std::string_view text, bool add_special, bool parse_special) const override {
     return text_.tokenizer->Encode(text, {.add_special = add_special, .parse_special = parse_special});
   }
+  bool EndsAnswer(int32_t token) const override { return text_.tokenizer->IsEndOfGeneration(token); }
   std::string Detokenize(const std::vector<int32_t>& tokens, bool keep_special) const override {
     return text_.tokenizer->Decode(tokens, keep_special);
   }

@@ -2,6 +2,7 @@
 #include "features/continuations.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -74,10 +75,17 @@ class RowRecorder final : public Drafter {
     return keep_.type == DType::kBF16 ? FloatToBFloat16(value) : FloatToHalf(value);
   }
 
-  void KeepRow(const float* rows, int32_t row, std::vector<uint16_t>* to) const {
+  void KeepRow(const float* rows, int32_t row, std::vector<uint16_t>* to) {
+    constexpr float kLargestHalf = 65504;
     const auto width = Z(parts_.config->n_embd);
     const float* from = rows + Z(row) * width;
-    for (size_t d = 0; d < width; ++d) to->push_back(Half(from[d]));
+    bool fits = true;
+    for (size_t d = 0; d < width; ++d) {
+      fits = fits && (keep_.type == DType::kBF16 || !(std::abs(from[d]) > kLargestHalf));
+      to->push_back(Half(from[d]));
+    }
+    if (!fits)
+      status_ = Unsupported("--keep-type f16: a state of the target is larger than f16 holds; bf16 holds it");
   }
 
   void KeepKeysAndValues(const KvCache& cache, FeatureTensors<std::vector<uint16_t>>* kept) const {
@@ -125,7 +133,8 @@ struct ContinuationWriter::Slot {
   // REQUIRES: a token was drawn.
   bool IsComplete(const ContinuationOptions& options) const {
     const size_t n = to->tokens.size() - 1;
-    return n == n_begun + Z(options.max_tokens) || (n > n_begun && to->tokens[n - 1] == options.end);
+    return n == n_begun + Z(options.max_tokens) ||
+           (n > n_begun && options.ends && options.ends(to->tokens[n - 1]));
   }
 
   WrittenContinuation* const to;

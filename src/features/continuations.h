@@ -28,9 +28,9 @@ struct ContinuationOptions {
   int max_tokens = 256;                      // written after a beginning at most; 0: only features
   std::vector<float> temperatures = {0.7F};  // sequence i has the i-th, and so on around; 0: greedy
   uint64_t seed = 1;
-  int32_t end = -1;  // ends a sequence, and is written; -1: nothing does
-  int at_once = 32;  // sequences that are under way, each with a cache
-  int top_k = 0;     // of every row: of beginnings, too, if beginning_logits
+  std::function<bool(int32_t)> ends;  // whether a token ends a sequence, and is written; null: none does
+  int at_once = 32;                   // sequences that are under way, each with a cache
+  int top_k = 0;                      // of every row: of beginnings, too, if beginning_logits
   bool beginning_logits = false;
   int rows = 512;         // of a pass at most; the target allows as many
   FeatureKeep keep = {};  // layers must be the target's

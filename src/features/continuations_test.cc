@@ -172,7 +172,9 @@ TEST(ContinuationWriter, StopsAtTheEndToken) {
   ContinuationsRig rig;
   const auto whole = rig.Write({.max_tokens = 12, .temperatures = {0.0F}}, SomeBeginnings());
   const int32_t end = whole[2].tokens[19 + 4];
-  const auto ended = rig.Write({.max_tokens = 12, .temperatures = {0.0F}, .end = end}, SomeBeginnings());
+  const auto ended = rig.Write(
+      {.max_tokens = 12, .temperatures = {0.0F}, .ends = [end](int32_t token) { return token == end; }},
+      SomeBeginnings());
   const auto first = std::find(whole[2].tokens.begin() + 19, whole[2].tokens.end(), end);
   EXPECT_EQ(ended[2].tokens, std::vector<int32_t>(whole[2].tokens.begin(), first + 1));
 }

@@ -113,9 +113,13 @@ Result<bool> DocumentSource::Next(TrainingDocument* document) {
   std::string line;
   LS_ASSIGN(const bool more, NextLine(&line));
   if (!more) return false;
-  const std::string where = paths_[n_opened_ - 1] + ":" + std::to_string(file_->line_number());
-  LS_ASSIGN(*document, ParseTrainingDocument(line, where));
+  LS_ASSIGN(*document, ParseTrainingDocument(line, Where()));
   return true;
+}
+
+std::string DocumentSource::Where() const {
+  if (n_opened_ == 0) return {};
+  return paths_[n_opened_ - 1] + (file_ == nullptr ? "" : ":" + std::to_string(file_->line_number()));
 }
 
 Result<bool> DocumentSource::Skip() {

@@ -51,6 +51,8 @@ class DocumentSource {
   // Passes over a document without looking at it.
   Result<bool> Skip();
   double share_read() const;
+  // "file:line" of the last document, for errors.
+  std::string Where() const;
 
  private:
   Result<bool> NextLine(std::string* line);

@@ -13,7 +13,7 @@ namespace longspec {
 FeatureTarget DescribeTarget(const SharedParts& parts, const GgufFile& file) {
   const LlamaConfig& c = *parts.config;
   const RopeTable table(c.rope);
-  return {.name = c.name,
+  return {.name = ValidUtf8(c.name),
           .fingerprint = TargetFingerprint(file),
           .n_embd = c.n_embd,
           .n_head = c.n_head,

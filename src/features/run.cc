@@ -38,7 +38,7 @@ std::string DescribeSource(const FeatureRunOptions& options, const ContinuationO
     const uintmax_t size = fs::file_size(input, error);
     text += ", " + fs::path(input).filename().string() + " of " + std::to_string(error ? 0 : size) + " bytes";
   }
-  return text;
+  return ValidUtf8(text);
 }
 
 FeatureTensors<std::span<const uint16_t>> Views(const FeatureTensors<std::vector<uint16_t>>& of) {
@@ -68,8 +68,8 @@ class Run {
   Result<FeatureSummary> Make() {
     LS_TRY(Continue());
     const Status status = header_.last ? Status() : options_.write > 0 ? Beginnings() : Documents();
-    // What was extracted before an interruption is worth keeping.
-    const bool keep = status.ok() || status.code() == StatusCode::kCancelled;
+    // What was extracted before an interruption, or before a document that is wrong, is worth keeping.
+    const bool keep = status.ok() || status.code() == StatusCode::kCancelled || document_failed_;
     if (keep && writer_.n_tokens() > 0) LS_TRY(Close());
     if (!status.ok()) return status;
     if (summary_.sequences > 0) return summary_;
@@ -109,15 +109,30 @@ class Run {
 
   bool Full() const { return options_.max_tokens > 0 && summary_.tokens >= options_.max_tokens; }
 
+  Result<bool> Next(TrainingDocument* document) {
+    auto more = documents_.Next(document);
+    document_failed_ = !more.ok();
+    return more;
+  }
+
+  // What is wrong with a document, and where it stands.
+  template <typename T>
+  Result<T> Located(Result<T> result) {
+    document_failed_ = !result.ok();
+    if (result.ok()) return result;
+    return Status(result.status().code(), documents_.Where() + ": " + result.status().message());
+  }
+
   Status Documents() {
     TrainingDocument document;
     while (!Full()) {
-      LS_ASSIGN(const bool more, documents_.Next(&document));
+      LS_ASSIGN(const bool more, Next(&document));
       if (!more) {
         header_.last = true;
         return {};
       }
-      LS_ASSIGN(const LabelledTokens all, TokenizeDocument(document, options_.learn_from, tokenizer_));
+      LS_ASSIGN(const LabelledTokens all,
+                Located(TokenizeDocument(document, options_.learn_from, tokenizer_)));
       LS_TRY(Pieces(all, document.messages.empty()));
       if (header_.next_piece > 0) return {};  // full in the middle of it
       ++header_.next_document;
@@ -133,9 +148,9 @@ class Run {
       int64_t n = 0;
       for (; n < options_.write_together; ++n) {
         TrainingDocument document;
-        LS_ASSIGN(const bool more, documents_.Next(&document));
+        LS_ASSIGN(const bool more, Next(&document));
         if (!more) break;
-        LS_ASSIGN(std::vector<int32_t> tokens, TokenizeBeginning(document, tokenizer_));
+        LS_ASSIGN(std::vector<int32_t> tokens, Located(TokenizeBeginning(document, tokenizer_)));
         const size_t most = Z(options_.length - options_.write);
         if (tokens.size() > most && document.messages.empty()) tokens.resize(most);
         if (tokens.size() <= most && !tokens.empty()) beginnings.push_back(std::move(tokens));
@@ -227,6 +242,7 @@ class Run {
   FeatureShardWriter writer_;
   FeatureProgress progress_;
   FeatureSummary summary_;
+  bool document_failed_ = false;  // the last one
 };
 
 Status CheckOptions(const FeatureRunOptions& options, const FeatureTarget& target) {

@@ -38,6 +38,7 @@ struct FeatureRunOptions {
 
 // What the run asks of a tokenizer.
 struct FeatureTokenizer {
+  // `beginning`: with what a sequence begins with, unless the text does. Nothing is put behind it.
   std::function<std::vector<int32_t>(const std::string& text, bool beginning, bool parse_special)> encode;
   // The messages in the model's template, with what makes the assistant speak next if `prompt`.
   std::function<Result<std::string>(const std::vector<TrainingMessage>& messages, bool prompt)>

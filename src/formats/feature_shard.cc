@@ -339,6 +339,10 @@ Result<std::vector<std::shared_ptr<const FeatureShard>>> OpenFeatureShards(const
   return NotFound(folder + ": no feature shards (" + FeatureShardPath("", 0) + ", ...) in this folder");
 }
 
+std::string ValidUtf8(const std::string& text) {
+  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+}
+
 std::string TargetFingerprint(const GgufFile& file) {
   constexpr size_t kSample = 4096;
   Fnv hash;
