@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/size.h"
-#include "train/row_kernels.h"
+#include "train/bf16_product.h"
 
 namespace longspec::train {
 namespace {
@@ -98,7 +98,7 @@ at::Tensor SeenPart(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
 
 // Whether bf16_attention.cc has it.
 bool InBf16(const Heads& heads, Precision precision) {
-  return precision == Precision::kBf16 && heads.q.device().is_cpu() && HasRowKernels();
+  return precision == Precision::kBf16 && HasBf16Rows(heads.q.device());
 }
 
 // As many queries as keys; query i of a sequence sees `less` keys fewer than i + 1.

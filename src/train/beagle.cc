@@ -216,6 +216,7 @@ const TraineeKind& BeagleKind() {
   static const TraineeKind kind = {
       .name = "beagle",
       .what = "Beagle: attends to the target's final hidden states; --simulate 0: early stage, 4: late stage",
+      .reads = {"--ff", "--simulate", "--block-window", "--regression", "--noise", "--noise-scale"},
       .resolve = [](TraineeOptions* o, const FeatureTarget&, int) -> Status {
         if (o->simulate < 0) o->simulate = 0;
         if (o->block_window < 1) return InvalidArgument("--block-window: must be at least 1");

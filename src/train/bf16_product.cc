@@ -3,6 +3,8 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "train/row_kernels.h"
+
 namespace longspec::train {
 namespace {
 
@@ -29,6 +31,8 @@ class Product : public torch::autograd::Function<Product> {
 };
 
 }  // namespace
+
+bool HasBf16Rows(at::Device device) { return device.is_cpu() && HasRowKernels(); }
 
 at::Tensor FilledUp(const at::Tensor& x) {
   const int64_t n = x.size(0), full = FullRows(n);

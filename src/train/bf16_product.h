@@ -14,6 +14,9 @@ inline constexpr int64_t kRowStep = 64;
 // n, rounded up.
 inline int64_t FullRows(int64_t n) { return (n + kRowStep - 1) / kRowStep * kRowStep; }
 
+// Whether what is done to rows of bf16 on this device has loops of its own (row_kernels.h).
+bool HasBf16Rows(at::Device device);
+
 // x (n, width) as bf16, (FullRows(n), width).
 at::Tensor FilledUp(const at::Tensor& x);
 

@@ -35,7 +35,8 @@ class EagleTrainee : public Trainee {
     PassLoss loss;
     const std::vector<at::Tensor> outputs = Run(
         batch, AddNoise(batch.final_hidden, batch.ends, setup_.options, draw.seed), setup_.options.simulate);
-    const Targets targets = batch.targets.WithLogits(setup_.frozen.loss_head);
+    const Targets targets =
+        outputs.size() > 1 ? batch.targets.WithLogits(setup_.frozen.loss_head) : batch.targets;
     double weight = 1.0;
     for (size_t step = 0; step < outputs.size(); ++step, weight *= kStepWeight) {
       const SlotsAhead ahead = Ahead(batch.ends, static_cast<int64_t>(step));
@@ -105,6 +106,7 @@ const TraineeKind& EagleKind() {
   static const TraineeKind kind = {
       .name = "eagle",
       .what = "EAGLE-1 and 2: reads the target's final hidden state, drafts the next one",
+      .reads = {"--ff", "--simulate", "--regression", "--noise", "--noise-scale"},
       .resolve = [](TraineeOptions* o, const FeatureTarget&, int) -> Status {
         if (o->simulate < 0) o->simulate = 1;
         if (o->simulate < 1) return InvalidArgument("--simulate: must be at least 1 for this kind");

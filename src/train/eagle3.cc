@@ -200,6 +200,7 @@ const TraineeKind& Eagle3Kind() {
   static const TraineeKind kind = {
       .name = "eagle3",
       .what = "EAGLE-3: reads three layers of the target, with a head of its own (use --distill 1)",
+      .reads = {"--ff", "--simulate", "--layers"},
       .resolve = ResolveEagle3,
       .needs = [](const TraineeOptions& o) { return ShardNeeds{.layers = o.layers}; },
       .make = [](TraineeSetup setup) -> std::unique_ptr<Trainee> {

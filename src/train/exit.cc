@@ -70,6 +70,7 @@ const TraineeKind& ExitKind() {
   static const TraineeKind kind = {
       .name = "exit",
       .what = "early exit: a block behind one of the target's first layers",
+      .reads = {"--layers"},
       .resolve = [](TraineeOptions* o, const FeatureTarget&, int n_layer) -> Status {
         if (o->layers.empty()) o->layers = {n_layer / 7};
         if (o->layers.size() == 1 && o->layers[0] >= 0 && o->layers[0] < n_layer) return {};

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "tensor/half.h"
@@ -151,6 +152,17 @@ Status FeatureSet::Has(const ShardNeeds& needs) const {
                            " too; make the features with longspec features --keep");
   }
   return {};
+}
+
+std::string FeatureSet::Digest() const {
+  std::string all;
+  for (const auto& shard : shards_) {
+    const FeatureHeader& h = shard->header();
+    all += h.source + '\n' + FormatFeatureKeep(h.keep) + ' ' + std::string(Info(h.keep.type).name) + ' ' +
+           std::to_string(h.top_k) + ' ' + std::to_string(shard->n_sequences()) + ' ' +
+           std::to_string(shard->n_tokens()) + '\n';
+  }
+  return ToHex(HashOf(std::as_bytes(std::span(all)))).substr(0, 8);
 }
 
 bool FeatureSet::has_final_hidden() const { return Has({.final_hidden = true}).ok(); }

@@ -42,6 +42,8 @@ class FeatureSet {
   // Nothing if every sequence has what is asked for; else which of it the shards lack, and how to make it.
   Status Has(const ShardNeeds& needs) const;
   bool has_final_hidden() const;
+  // Tells apart what was made otherwise, of other texts, or is read in another order; in a few digits.
+  std::string Digest() const;
   int64_t n_tokens() const { return n_tokens_; }
   int64_t longest() const { return longest_; }
   bool has_short() const { return has_short_; }  // a sequence that Anchor-Offset positions apply to

@@ -166,15 +166,26 @@ Result<std::vector<int64_t>> LoadDraftVocab(const std::string& path, int n_vocab
   if (offsets) tensor = file->FindTensor("d2t");
   std::vector<int64_t> vocab;
   if (tensor == nullptr) return vocab;
-  if (tensor->dtype != DType::kI64)
-    return Corrupt(file->path() + ": tensor " + std::string(tensor->name) + " must be I64");
-  vocab.resize(static_cast<size_t>(tensor->n_elements()));
-  std::memcpy(vocab.data(), tensor->data, vocab.size() * sizeof(int64_t));
-  for (size_t i = 0; offsets && i < vocab.size(); ++i) vocab[i] += static_cast<int64_t>(i);
+  const std::string name = file->path() + ": tensor " + std::string(tensor->name);
+  if (tensor->dtype == DType::kI32) {
+    std::vector<int32_t> narrow(Z(tensor->n_elements()));
+    std::memcpy(narrow.data(), tensor->data, narrow.size() * sizeof(int32_t));
+    vocab.assign(narrow.begin(), narrow.end());
+  } else if (tensor->dtype == DType::kI64) {
+    vocab.resize(Z(tensor->n_elements()));
+    std::memcpy(vocab.data(), tensor->data, vocab.size() * sizeof(int64_t));
+  } else {
+    return Corrupt(name + " must be I32 or I64");
+  }
+  const auto is_token = [&](int64_t token) { return token >= 0 && token < n_vocab; };
+  // Offsets are no larger than tokens, so that none wraps around.
+  if (offsets && std::ranges::all_of(vocab, is_token)) {
+    for (size_t i = 0; i < vocab.size(); ++i) vocab[i] += static_cast<int64_t>(i);
+  }
+  if (!offsets) std::ranges::sort(vocab);  // a reduced head's rows are the target's, in any order
   const bool ascending = std::ranges::adjacent_find(vocab, std::greater_equal()) == vocab.end();
-  if (vocab.empty() || !ascending || vocab.front() < 0 || vocab.back() >= n_vocab) {
-    return Corrupt(file->path() + ": tensor " + std::string(tensor->name) +
-                   " must hold ascending tokens below " + std::to_string(n_vocab));
+  if (vocab.empty() || !ascending || !is_token(vocab.front()) || !is_token(vocab.back())) {
+    return Corrupt(name + " must hold tokens below " + std::to_string(n_vocab) + ", each once");
   }
   return vocab;
 }

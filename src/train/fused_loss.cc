@@ -29,7 +29,7 @@ struct PartLoss {
 
 // Whether losses behind that head take the way of Bf16LossOf.
 bool HaveBf16Rows(const at::Tensor& head) {
-  return head.scalar_type() == at::kBFloat16 && head.device().is_cpu() && HasRowKernels();
+  return head.scalar_type() == at::kBFloat16 && HasBf16Rows(head.device());
 }
 
 struct LossHeads {

@@ -210,6 +210,8 @@ const TraineeKind& LmKind() {
   static const TraineeKind kind = {
       .name = "lm",
       .what = "a language model of some of the target's layers; also written as model.gguf",
+      .reads = {"--layers"},
+      .whole_head = true,
       .resolve = ResolveLm,
       .needs = [](const TraineeOptions&) { return ShardNeeds{}; },
       .make = [](TraineeSetup setup) -> std::unique_ptr<Trainee> {

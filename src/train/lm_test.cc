@@ -50,7 +50,6 @@ TEST(Lm, TheEngineRunsWhatIsExported) {
     testing::Rig rig({}, {testing::kLength}, architecture);
     rig.options.draft = {.kind = "lm", .layers = {1, 0}};
     rig.options.steps = 3;
-    rig.options.vocab = 20;
     rig.options.learning_rate = 1e-3;
     ASSERT_TRUE(rig.Run().ok());
     const auto target = GgufFile::Open(rig.options.model),

@@ -120,6 +120,7 @@ const TraineeKind& LongspecKind() {
   static const TraineeKind kind = {
       .name = "longspec",
       .what = "LongSpec: attends to the target's last-layer keys and values; constant memory",
+      .reads = {"--ff", "--window", "--noise-max", "--own-keys"},
       .resolve = [](TraineeOptions* o, const FeatureTarget&, int) -> Status {
         if (o->most_lag < 1) return InvalidArgument("--noise-max: must be at least 1");
         if (o->window < 1) return InvalidArgument("--window: must be at least 1");

@@ -12,11 +12,11 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "longspec/version.h"
 #include "train/train_log.h"
-#include "train/trainee_kinds.h"
 #include "train/trainer.h"
 
 namespace longspec::train {
@@ -154,6 +154,7 @@ void AddTrainingOptions(CLI::App& app, Flags* flags) {
       ->check(CLI::Range(1, 3));
   app.add_option("--lr", t.learning_rate,
                  "Peak learning rate (default: 5e-4 in stage 1, 5e-6 in stages 2 and 3)");
+  app.add_option("--kind", t.draft.kind, "Kind of draft: " + TraineeKindNames())->capture_default_str();
   app.add_option("--schedule", t.schedule,
                  "cosine, or wsd: warm-up, stable, decay, which can be continued with more --steps")
       ->transform(CLI::CheckedTransformer(
@@ -165,7 +166,9 @@ void AddTrainingOptions(CLI::App& app, Flags* flags) {
       ->capture_default_str();
   app.add_option("--decay", t.stable_decay.decay_share, "Share of the steps in which wsd falls to 0")
       ->capture_default_str();
-  app.add_option("--epochs", t.epochs, "Times that each sequence is seen")->capture_default_str();
+  app.add_option("--epochs", t.epochs, "Times that each sequence is seen")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1'000'000));
   app.add_option("--steps", t.steps, "Optimiser steps; 0: as many as the epochs have")->capture_default_str();
   app.add_option("--batch", t.batch,
                  "Sequences of an optimiser step (default: 32 in stage 1, 8 in stages 2 and 3)");
@@ -204,12 +207,12 @@ void AddTrainingOptions(CLI::App& app, Flags* flags) {
       ->default_str("f32");
 }
 
-// What is drafted.
+constexpr char kKindGroup[] = "Options of some kinds";
+
+// What is drafted. These are options of some kinds only.
 void AddKindOptions(CLI::App& app, Flags* flags) {
   TraineeOptions& d = flags->train.draft;
-  std::string kinds;
-  for (const TraineeKind* kind : TraineeKinds()) kinds += std::string(kinds.empty() ? "" : ", ") + kind->name;
-  app.add_option("--kind", d.kind, "Kind of draft: " + kinds)->capture_default_str();
+  const size_t n_before = app.get_options().size();
   app.add_option("--ff", d.n_ff, "Width of the MLP; 0: the target's")->capture_default_str();
   app.add_option("--window", d.window, "longspec: tokens that self-attention sees back")
       ->capture_default_str();
@@ -220,6 +223,7 @@ void AddKindOptions(CLI::App& app, Flags* flags) {
                "longspec: keys and values of its own from the final hidden state, not the target's");
   app.add_option("--simulate", d.simulate,
                  "eagle, eagle3, beagle: steps that the draft takes with states of its own in training")
+      ->check(CLI::Range(0, 64))
       ->default_str("as the kind's paper");
   app.add_option("--block-window", d.block_window,
                  "beagle with --simulate 0: tokens that are predicted from the same states")
@@ -237,10 +241,14 @@ void AddKindOptions(CLI::App& app, Flags* flags) {
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->default_str("chosen by the kind");
-  app.add_option("--heads", d.n_heads, "medusa, tokenswift: heads")->default_str("4, tokenswift 3");
+  app.add_option("--heads", d.n_heads, "medusa, tokenswift: heads")
+      ->check(CLI::Range(1, 64))
+      ->default_str("4, tokenswift 3");
   app.add_option("--noise-scale", d.noise_scale,
                  "Deviation of gauss noise; uniform noise reaches 256 / length of it")
       ->capture_default_str();
+  const std::vector<CLI::Option*> options = app.get_options();
+  for (size_t i = n_before; i < options.size(); ++i) options[i]->group(kKindGroup);
 }
 
 int Fail(int code, const std::string& message) {
@@ -275,7 +283,23 @@ std::string Speed(const TrainSummary& t) {
   return text;
 }
 
+// Options that would have no effect beside others.
+Status CheckGiven(const Flags& flags, const CLI::App& app) {
+  const bool cosine = flags.train.schedule == Schedule::kCosine;
+  if (!cosine && app.count("--warmup") > 0)
+    return InvalidArgument("--warmup: of --schedule cosine; wsd has --warmup-steps");
+  for (const char* option : {"--warmup-steps", "--decay"}) {
+    if (cosine && app.count(option) > 0) return InvalidArgument(std::string(option) + ": of --schedule wsd");
+  }
+  std::vector<std::string> given;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group() == kKindGroup && option->count() > 0) given.push_back(option->get_name());
+  }
+  return CheckTraineeOptions(flags.train.draft.kind, given);
+}
+
 int RunTraining(Flags flags, const CLI::App& app) {
+  if (const Status status = CheckGiven(flags, app); !status.ok()) return Fail(kExitUsage, status.message());
   const Stage& stage = Stages().at(flags.stage);
   if (app.count("--lr") == 0) flags.train.learning_rate = stage.learning_rate;
   if (app.count("--batch") == 0) flags.train.batch = stage.batch;

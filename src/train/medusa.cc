@@ -83,6 +83,7 @@ const TraineeKind& MedusaKind() {
   static const TraineeKind kind = {
       .name = "medusa",
       .what = "Medusa: heads that read the target's final hidden state, one for each place ahead",
+      .reads = {"--heads"},
       .resolve = [](TraineeOptions* o, const FeatureTarget&, int) -> Status {
         if (o->n_heads < 0) o->n_heads = kMedusaHeads;
         if (o->n_heads < 1) return InvalidArgument("--heads: must be at least 1");

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -125,7 +126,9 @@ Result<bool> RunPasses(int n, int threads, const std::function<Result<PassSum>(i
 double PeakGigaMacs(int threads) {
   constexpr int64_t kSize = 512;
   constexpr double kMs = 500.0;
-  std::vector<double> rates(static_cast<size_t>(threads));
+  // More threads than processors share what there is.
+  const auto processors = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  std::vector<double> rates(static_cast<size_t>(std::clamp(threads, 1, processors)));
   {
     std::vector<std::jthread> all;
     for (double& rate : rates) {

@@ -219,6 +219,18 @@ TEST(Train, AStableRunIsContinued) {
   ASSERT_TRUE(rig.Run().ok());
   EXPECT_EQ(rig.losses.size(), 8U + 10U);  // from step 6 on
   EXPECT_EQ(rig.Weights(), whole.Weights());
+  // Stopped, and at once in its decay by a smaller number of steps: what has not decayed is kept.
+  Rig stopped;
+  prepare(stopped);
+  stopped.options.steps = 16;
+  EXPECT_EQ(stopped.Run(12).status().code(), StatusCode::kCancelled);  // at the end of step 6
+  EXPECT_EQ(stopped.last.step, 6);
+  stopped.options.steps = 8;  // decays from step 6 on
+  ASSERT_TRUE(stopped.Run().ok());
+  EXPECT_EQ(stopped.Weights(), short_run);
+  stopped.options.steps = 16;
+  ASSERT_TRUE(stopped.Run().ok());
+  EXPECT_EQ(stopped.Weights(), whole.Weights());
   // Back to where it did not come from it cannot go.
   rig.options.steps = 8;
   EXPECT_THAT(rig.Error(), HasSubstr("--steps 8: the run in"));

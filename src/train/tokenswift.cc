@@ -107,6 +107,7 @@ const TraineeKind& TokenswiftKind() {
   static const TraineeKind kind = {
       .name = "tokenswift",
       .what = "TokenSwift: heads on the target's last layer, each on the state of the one before",
+      .reads = {"--heads"},
       .resolve = [](TraineeOptions* o, const FeatureTarget&, int n_layer) -> Status {
         if (o->n_heads < 0) o->n_heads = kTokenswiftHeads;
         o->layers = {n_layer - 1};

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/status_macros.h"
+
 namespace longspec::train {
 
 std::span<const TraineeKind* const> TraineeKinds() {
@@ -12,14 +14,30 @@ std::span<const TraineeKind* const> TraineeKinds() {
   return kinds;
 }
 
+std::string TraineeKindNames() {
+  std::string names;
+  for (const TraineeKind* kind : TraineeKinds())
+    names += (names.empty() ? "" : ", ") + std::string(kind->name);
+  return names;
+}
+
+Status CheckTraineeOptions(const std::string& kind, std::span<const std::string> given) {
+  LS_ASSIGN(const TraineeKind* const entry, FindTraineeKind(kind));
+  std::string has;
+  for (const std::string& option : entry->reads) has += (has.empty() ? "" : ", ") + option;
+  for (const std::string& option : given) {
+    if (std::ranges::find(entry->reads, option) != entry->reads.end()) continue;
+    return InvalidArgument(option + ": not an option of --kind " + kind + ", which has " + has);
+  }
+  return {};
+}
+
 Result<const TraineeKind*> FindTraineeKind(const std::string& name) {
   const auto kinds = TraineeKinds();
   const auto it =
       std::ranges::find(kinds, name, [](const TraineeKind* kind) { return std::string(kind->name); });
   if (it != kinds.end()) return *it;
-  std::string known;
-  for (const TraineeKind* kind : kinds) known += (known.empty() ? "" : ", ") + std::string(kind->name);
-  return InvalidArgument("--kind " + name + ": unknown; known are " + known);
+  return InvalidArgument("--kind " + name + ": unknown; known are " + TraineeKindNames());
 }
 
 }  // namespace longspec::train

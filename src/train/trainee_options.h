@@ -5,8 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "longspec/status.h"
 
 namespace longspec::train {
 
@@ -15,6 +18,11 @@ namespace longspec::train {
 enum class Precision : uint8_t { kF32, kBf16 };
 // On the target's states, as they are fed to a draft in training.
 enum class StateNoise : uint8_t { kNone, kUniform, kGaussian };
+
+// The kinds that there are, with commas (trainee_kinds.h).
+std::string TraineeKindNames();
+// Whether a kind has all of these options, which only some kinds have: "--window", "--heads".
+Status CheckTraineeOptions(const std::string& kind, std::span<const std::string> given);
 
 struct TraineeOptions {
   std::string kind = "longspec";

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/clock.h"
@@ -24,6 +25,7 @@
 #include "train/schedule.h"
 #include "train/target_weights.h"
 #include "train/trainee_kinds.h"
+#include "train/validation.h"
 
 namespace longspec::train {
 namespace {
@@ -126,15 +128,16 @@ class Run {
     progress_.step = state_.steps;
     const double begun_ms = NowMs();
     while (state_.steps < progress_.steps) {
-      LS_ASSIGN(const bool go_on, Step(on_progress));
-      if (!go_on) {
-        LS_TRY(Save());
-        return Cancelled("interrupted");
-      }
+      // Before the first step that decays, wherever this call began.
       if (options_.schedule == Schedule::kStableDecay &&
           state_.steps == DecayBegin(progress_.steps, options_.stable_decay)) {
         LS_TRY(SaveCheckpoint(state_, trainee_->parameters(), optimiser_,
                               StableCheckpointPath(options_.output)));
+      }
+      LS_ASSIGN(const bool go_on, Step(on_progress));
+      if (!go_on) {
+        LS_TRY(Save());
+        return Cancelled("interrupted");
       }
       if (state_.steps % options_.checkpoint_every == 0 && state_.steps < progress_.steps) {
         LS_TRY(Save());
@@ -166,15 +169,17 @@ class Run {
                   cosine ? o.warmup : o.stable_decay.decay_share, o.batch, o.micro_batch,
                   trainee_->setup().options.n_ff, o.vocab, o.distill, o.optimiser.weight_decay,
                   o.optimiser.max_norm, static_cast<unsigned long long>(o.seed));
-    return numbers + trainee_->Describe() + PositionsFlag(o.positions) +
-           (cosine ? " --steps " + std::to_string(progress_.steps)
-                   : " --warmup-steps " + std::to_string(o.stable_decay.warmup)) +
-           (o.optimiser.muon ? " --optimiser muon" : "") +
-           (o.draft.precision == Precision::kBf16 ? " --precision bf16" : "") +
-           (o.init.empty() ? "" : " --init " + o.init) + (o.init_from_target ? " --init-from-target" : "") +
-           ", features of " + std::to_string(data_.features.n_sequences()) + " sequences, " +
-           std::to_string(data_.features.n_tokens()) + " tokens, model " +
-           data_.features.target().fingerprint;
+    const std::string text = numbers + trainee_->Describe() + PositionsFlag(o.positions) +
+                             (cosine ? " --steps " + std::to_string(progress_.steps)
+                                     : " --warmup-steps " + std::to_string(o.stable_decay.warmup)) +
+                             (o.optimiser.muon ? " --optimiser muon" : "") +
+                             (o.draft.precision == Precision::kBf16 ? " --precision bf16" : "") +
+                             (o.init.empty() ? "" : " --init " + o.init) +
+                             (o.init_from_target ? " --init-from-target" : "") + ", features of " +
+                             std::to_string(data_.features.n_sequences()) + " sequences, " +
+                             std::to_string(data_.features.n_tokens()) + " tokens (" +
+                             data_.features.Digest() + "), model " + data_.features.target().fingerprint;
+    return ValidUtf8(text);
   }
 
   Status Begin() {
@@ -363,19 +368,24 @@ Result<std::unique_ptr<Trainee>> MakeTrainee(const TrainOptions& options, const 
                     .device = device});
 }
 
-Status CheckDistillation(const TrainOptions& options, const FeatureSet& features) {
-  if (options.distill == 0.0 || features.top_k() > 0 || features.has_final_hidden()) return {};
-  return InvalidArgument("--distill: " + options.features.front() +
-                         " tells nothing of what the target expects; make the features with --keep final");
+// `option` is that of these features. Labels of one kind are learned, so what is validated has that kind too.
+Status CheckDistillation(const TrainOptions& options, const FeatureSet& features, const char* option,
+                         bool needs_final) {
+  if (options.distill == 0.0 || (features.top_k() > 0 && !needs_final)) return {};
+  const Status has = features.Has({.final_hidden = true});
+  if (has.ok()) return {};
+  return InvalidArgument("--distill: these features of " + std::string(option) +
+                         " tell nothing of what the target expects: " + has.message());
 }
 
 Result<Data> OpenData(const TrainOptions& options) {
   LS_ASSIGN(FeatureSet features, FeatureSet::Open(options.features));
-  LS_TRY(CheckDistillation(options, features));
+  LS_TRY(CheckDistillation(options, features, "--features", /*needs_final=*/false));
   Data data = {.features = std::move(features), .validation = {}, .needs = {}, .model = {}};
   LS_ASSIGN(data.model, GgufFile::Open(options.model));
   if (options.validation.empty()) return data;
   LS_ASSIGN(data.validation, FeatureSet::Open(options.validation));
+  LS_TRY(CheckDistillation(options, *data.validation, "--validate", data.features.has_final_hidden()));
   if (data.validation->target() == data.features.target()) return data;
   return InvalidArgument("--validate: " + options.validation.front() +
                          " holds features of another model than " + options.features.front());
@@ -387,9 +397,18 @@ Result<TrainSummary> TrainUnguarded(TrainOptions options,
   LS_ASSIGN(const TraineeKind* const kind, FindTraineeKind(options.draft.kind));
   LS_ASSIGN(const at::Device device, ParseDevice(options.device));
   LS_TRY(CheckPrecision(options.draft.precision, device));
+  if (kind->whole_head && options.vocab > 0) {
+    return InvalidArgument("--draft-vocab: a draft of --kind " + options.draft.kind +
+                           " keeps the target's whole head");
+  }
   LS_ASSIGN(Data data, OpenData(options));
   LS_ASSIGN(const int n_layer, CountLayers(*data.model));
   LS_TRY(kind->resolve(&options.draft, data.features.target(), n_layer));
+  if (const int n_ff = data.features.target().n_ff;
+      options.init_from_target && options.draft.n_ff > 0 && options.draft.n_ff != n_ff) {
+    return InvalidArgument("--ff " + std::to_string(options.draft.n_ff) +
+                           ": with --init-from-target it is the target's, " + std::to_string(n_ff));
+  }
   data.needs = kind->needs(options.draft);
   LS_TRY(data.features.Has(data.needs));
   if (data.validation) LS_TRY(data.validation->Has(data.needs));
@@ -423,6 +442,8 @@ Result<TrainSummary> Train(const TrainOptions& options,
     return ResourceExhausted("LibTorch: " + message.substr(0, message.find('\n')));
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("out of memory; a smaller --micro-batch needs less");
+  } catch (const std::system_error& error) {  // a thread that the system does not give
+    return ResourceExhausted(std::string("--threads: ") + error.what());
   }
 }
 

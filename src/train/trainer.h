@@ -3,7 +3,7 @@
 // Training a draft model of any kind from features. A run is a pure function of its options and features (on
 // one kind of CPU): stopped and continued, with one thread or many, it ends in the same weights. On a CPU
 // each thread has a forward and backward pass of its own, which shares nothing with the others' but the
-// weights.
+// weights. Free of LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 #include "train/optimiser_options.h"
 #include "train/schedule.h"
 #include "train/trainee_options.h"
-#include "train/validation.h"
+#include "train/validation_result.h"
 
 namespace longspec::train {
 

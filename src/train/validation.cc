@@ -88,9 +88,9 @@ void AddLag(const Trainee& trainee, const at::Tensor& hidden, const Targets& tar
     const at::Tensor logits = at::matmul(hidden.slice(0, begin, end), head.t());
     const at::Tensor choice =
         at::tensor(std::span(choices).subspan(Z(begin), Z(end - begin)), at::kLong).to(logits.device());
-    // Equal ones count as better: a draft that says nothing is wrong.
+    // Equal ones count as better, and so do those that are no numbers: a draft that says nothing is wrong.
     const at::Tensor right = logits.gather(1, choice.clamp_min(0).unsqueeze(1));
-    const at::Tensor rank = logits.ge(right).sum(1).sub(1).to(at::kCPU);
+    const at::Tensor rank = logits.lt(right).logical_not().sum(1).sub(1).to(at::kCPU);
     const at::Tensor loss =
         lag == 1 ? Losses(logits, targets, trainee.setup().frozen.head, begin, end) : at::Tensor();
     for (int64_t i = begin; i < end; ++i) {

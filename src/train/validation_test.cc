@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "train/testing/rig.h"
 #include "train/testing/trainees.h"
@@ -82,6 +83,28 @@ TEST(Validator, CountsRanksAndAcceptedTokens) {
   const Validation wrong = validate({40, 40, 40, 40});
   EXPECT_THAT(wrong.all.top_4, ElementsAre(0.0, 0.0, 0.0, 0.0));
   EXPECT_EQ(wrong.all.accepted.tree_16, 0.0);
+}
+
+// States that are no numbers are wrong guesses, and nothing else.
+TEST(Validator, WhatIsNoNumberIsWrong) {
+  class Nan final : public Oracle {
+   public:
+    using Oracle::Oracle;
+    std::vector<at::Tensor> Chain(const PlacedBatch& batch, int n_lags) const override {
+      return std::vector<at::Tensor>(
+          static_cast<size_t>(n_lags),
+          at::full({batch.n(), setup_.target.n_vocab}, std::numeric_limits<float>::quiet_NaN()));
+    }
+  };
+  const Rig rig({}, {testing::kLength}, "llama", {}, 0);
+  const auto set = FeatureSet::Open(rig.options.features);
+  const auto like = testing::TraineeOf(rig);
+  const LabelOptions labels;
+  const Validation seen = Validator(*set, {}, labels).Look(Nan(like->setup(), {0, 0, 0, 0}));
+  EXPECT_GT(seen.all.rows, 0);
+  EXPECT_THAT(seen.all.agreement, ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(seen.all.top_4, ElementsAre(0, 0, 0, 0));
+  EXPECT_EQ(seen.all.accepted.chain, 0);
 }
 
 // With final hidden states it is the target's likeliest token; early exit at the last layer that computes its
