@@ -609,7 +609,7 @@ class MemoryPlan(WithModel):
 
 class Selfcheck(WithModel):
     EXCERPT_BYTES = 5000
-    TEMPERATURES = ("0.0", "0.7", "1.0")
+    TEMPERATURES = ("0.0", "0.7")
 
     def test_the_promise_holds_on_the_default_model(self):
         """Every drafter the program knows, on a real text that is longer than their windows."""
