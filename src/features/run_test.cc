@@ -224,6 +224,31 @@ TEST(Features, AStoppedRunGoesOn) {
 }
 
 // The target ends texts and answers prompts; a stopped run goes on with what was not begun.
+// The error says which document is wrong, and what was made of those before it stays.
+TEST(Features, AWrongDocumentIsNamedAndCostsNothing) {
+  for (const auto& [wrong, why] :
+       {std::pair("{\"text\": 3}\n", "\"text\" must be a string"),
+        std::pair("{\"messages\": [{\"role\": \"user\", \"content\": \"take back\"}]}\n", "chat template")}) {
+    Rig rig;
+    rig.Input(Text(40, 'a') + Text(50, 'b') + wrong + Text(30, 'c'));
+    FeatureTokenizer tokenizer = Bytes();
+    tokenizer.apply_template = [](const std::vector<TrainingMessage>&, bool) -> Result<std::string> {
+      return Unsupported("the chat template raised an exception");
+    };
+    const auto make = [&] {
+      return MakeFeatures(rig.options, rig.target, tokenizer, rig.extractor,
+                          [](const FeatureProgress&) { return true; });
+    };
+    const auto failed = make();
+    EXPECT_THAT(failed.status().message(), ::testing::AllOf(HasSubstr("in.jsonl:3: "), HasSubstr(why)));
+    ASSERT_EQ(rig.Sequences().size(), 2U);
+    EXPECT_EQ(rig.Sequences()[1].size(), 52U);
+    // The next call is no more than that error.
+    EXPECT_EQ(make().status().message(), failed.status().message());
+    EXPECT_EQ(rig.Sequences().size(), 2U);
+  }
+}
+
 TEST(Features, AFullDiskKeepsWhatIsComplete) {
   Rig rig, whole;
   for (Rig* each : {&rig, &whole}) {
