@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "train/fused_loss.h"
 #include "train/layers.h"
 #include "train/target_weights.h"
 #include "train/trainee_kinds.h"
@@ -28,13 +27,7 @@ class ExitTrainee : public Trainee {
   }
 
   PassLoss Loss(const PlacedBatch& batch, const PassDraw&) const override {
-    PassLoss loss = {.rows = batch.rows.numel()};
-    if (loss.rows == 0) return loss;
-    const at::Tensor hidden = Forward(batch).index_select(0, batch.rows);
-    loss.sum = FusedCrossEntropy(hidden, setup_.frozen.loss_head, batch.targets) * loss.rows;
-    loss.forward_macs = CausalMacs(batch.ends);
-    loss.head_rows = static_cast<double>(loss.rows);
-    return loss;
+    return CausalLoss(batch, Forward(batch));
   }
 
   std::vector<at::Tensor> Chain(const PlacedBatch& batch, int n_lags) const override {

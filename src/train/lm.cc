@@ -15,7 +15,6 @@
 #include "formats/gguf_writer.h"
 #include "tensor/half.h"
 #include "train/files.h"
-#include "train/fused_loss.h"
 #include "train/layers.h"
 #include "train/target_weights.h"
 #include "train/trainee_kinds.h"
@@ -104,13 +103,7 @@ class LmTrainee : public Trainee {
   }
 
   PassLoss Loss(const PlacedBatch& batch, const PassDraw&) const override {
-    PassLoss loss = {.rows = batch.rows.numel()};
-    if (loss.rows == 0) return loss;
-    const at::Tensor hidden = Forward(batch).index_select(0, batch.rows);
-    loss.sum = FusedCrossEntropy(hidden, setup_.frozen.loss_head, batch.targets) * loss.rows;
-    loss.forward_macs = CausalMacs(batch.ends);
-    loss.head_rows = static_cast<double>(loss.rows);
-    return loss;
+    return CausalLoss(batch, Forward(batch));
   }
 
   std::vector<at::Tensor> Chain(const PlacedBatch& batch, int n_lags) const override {

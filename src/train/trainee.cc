@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "train/files.h"
+#include "train/fused_loss.h"
 
 namespace longspec::train {
 
@@ -30,6 +31,16 @@ void Trainee::AddTensors(SafetensorsWriter* writer) const {
 }
 
 Status Trainee::ExportMore(const std::string& /*folder*/) const { return {}; }
+
+PassLoss Trainee::CausalLoss(const PlacedBatch& batch, const at::Tensor& states) const {
+  PassLoss loss = {.rows = batch.rows.numel()};
+  if (loss.rows == 0) return loss;
+  loss.sum = FusedCrossEntropy(states.index_select(0, batch.rows), setup_.frozen.loss_head, batch.targets) *
+             static_cast<double>(loss.rows);
+  loss.forward_macs = CausalMacs(batch.ends);
+  loss.head_rows = static_cast<double>(loss.rows);
+  return loss;
+}
 
 double Trainee::CausalMacs(const Ends& ends) const {
   double seen = 0.0, begin = 0.0;

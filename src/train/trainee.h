@@ -96,6 +96,8 @@ class Trainee {
   int n_ff() const { return setup_.options.n_ff > 0 ? setup_.options.n_ff : setup_.target.n_ff; }
   // The multiply-adds of a pass over sequences in which each row sees all rows before it.
   double CausalMacs(const Ends& ends) const;
+  // Of what such a pass made, (n, n_embd): every row foresees what follows it.
+  PassLoss CausalLoss(const PlacedBatch& batch, const at::Tensor& states) const;
 
   TraineeSetup setup_;
   Parameters parameters_;
