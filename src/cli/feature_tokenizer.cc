@@ -9,7 +9,6 @@
 #include "cli/options.h"
 
 namespace longspec::cli {
-
 namespace {
 
 // What the engine puts before a prompt that does not begin with it: one token at most.

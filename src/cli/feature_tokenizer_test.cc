@@ -20,14 +20,9 @@ namespace {
 // A vocabulary whose prompts begin with a token and whose texts end with one, if they are asked to.
 struct Vocabulary {
   explicit Vocabulary(const std::string& chat_template) {
-    TinyVocabulary tiny = MakeTinyVocabulary(300);
     GgufWriter writer;
     writer.SetString("general.architecture", "unheard-of");
-    writer.SetString("tokenizer.ggml.model", "gpt2");
-    writer.SetString("tokenizer.ggml.pre", "smollm");
-    writer.SetStrings("tokenizer.ggml.tokens", tiny.tokens);
-    writer.SetInt32s("tokenizer.ggml.token_type", tiny.types);
-    writer.SetStrings("tokenizer.ggml.merges", tiny.merges);
+    SetTinyVocabulary(300, &writer);
     writer.SetUint32("tokenizer.ggml.bos_token_id", kTinyModelBos);
     writer.SetUint32("tokenizer.ggml.eos_token_id", kTinyModelEndOfText);
     writer.SetUint32("tokenizer.ggml.eot_token_id", kTinyModelEos);

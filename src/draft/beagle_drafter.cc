@@ -46,9 +46,7 @@ class BeagleDrafter final : public GrowingDrafter {
 
  private:
   Result<int> BeginTree(std::span<const int32_t> committed) override {
-    if (cache_.length() + 1 != static_cast<int>(committed.size())) {
-      return 0;  // the states of a prompt's end, which are to be read, are not there yet
-    }
+    if (!HoldsBeforeLast(cache_, committed)) return 0;
     const int left = range_.LevelsToGrow(committed.size());
     if (left <= 0) return left;
     LS_TRY(forward_.BeginTree());

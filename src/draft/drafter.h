@@ -16,6 +16,7 @@
 #include "draft/adviser.h"
 #include "draft/draft_task.h"
 #include "draft/foresight.h"
+#include "kv/kv_cache.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
 #include "model/target.h"
@@ -76,6 +77,12 @@ struct CommittedRows {
 // All but the newest token, whose row is yet to come; of an empty text nothing.
 inline std::span<const int32_t> BeforeLast(std::span<const int32_t> committed) {
   return committed.first(committed.empty() ? 0 : committed.size() - 1);
+}
+
+// Whether the sequence's cache holds all of it but the newest token. Else the end of a prompt is in the pass
+// that is to come, and what it computes of these tokens is not there yet.
+inline bool HoldsBeforeLast(const KvCache& cache, std::span<const int32_t> committed) {
+  return cache.length() + 1 == static_cast<int>(committed.size());
 }
 
 // What a drafter keeps of its sequence that cannot be computed from tokens, as a session file holds it.

@@ -174,9 +174,7 @@ class ExitDrafter final : public GrowingDrafter {
   Result<int> BeginTree(std::span<const int32_t> committed) override {
     forward_.ClearTree();
     row_of_.clear();
-    if (cache_.length() + 1 != static_cast<int>(committed.size())) {
-      return 0;  // the root has no keys before it
-    }
+    if (!HoldsBeforeLast(cache_, committed)) return 0;
     const int left = range_.LevelsToGrow(committed.size());
     if (left <= 0) return left;
     LS_TRY(forward_.Settle());

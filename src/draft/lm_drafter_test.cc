@@ -118,8 +118,6 @@ TEST_F(LmDrafterTest, SameTokensForEveryShapeAndTemperature) {
   EXPECT_GT(accepted, 200);
 }
 
-// SpecExtend: with room for everything the draft sees what it would see; with less it sees less, and the text
-// is the same all the while.
 // A conversation that was cleared: its session is saved, or goes on with another text.
 TEST_F(LmDrafterTest, ItFollowsNothing) {
   const auto cache = tiny_.NewCache(300, CacheType::kF16);
@@ -141,6 +139,8 @@ TEST_F(LmDrafterTest, ItFollowsNothing) {
   }
 }
 
+// SpecExtend: with room for everything the draft sees what it would see; with less it sees less, and the text
+// is the same all the while.
 TEST_F(LmDrafterTest, ExtendedItSeesWhatTheTargetLooksAt) {
   const std::string perfect = Perfect();
   for (const float temperature : {0.0F, 0.7F}) {

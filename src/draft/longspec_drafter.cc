@@ -82,8 +82,7 @@ class LongspecDrafter final : public GrowingDrafter {
 
  private:
   Result<int> BeginTree(std::span<const int32_t> committed) override {
-    if (cache_->length() + 1 != static_cast<int>(committed.size()))
-      return 0;  // the keys of a prompt's end, which it looks at, are not there yet
+    if (!HoldsBeforeLast(*cache_, committed)) return 0;
     const int left = range_.LevelsToGrow(committed.size());
     if (left <= 0) return left;
     LS_TRY(forward_.Extend(committed).status());

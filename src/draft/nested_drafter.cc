@@ -112,8 +112,7 @@ struct NestedDrafter::Pass final : TargetRows {
 // each guess that it confirms.
 DraftTask NestedDrafter::Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
                                PassMeeting& meeting) {
-  if (cache_.length() + 1 != static_cast<int>(committed.size()))
-    co_return Status();  // the keys of a prompt's end, which it goes on from, are not there yet
+  if (!HoldsBeforeLast(cache_, committed)) co_return Status();
   LS_CO_TRY(part_->Follow(cache_));
   text_.assign(committed.begin(), committed.end());
   n_committed_ = committed.size();

@@ -411,14 +411,9 @@ TEST_F(EngineTest, BadRequestsAreNamed) {
 
 // A file with a tokenizer and the given chat template, and no weights.
 std::unique_ptr<Engine> LoadVocabulary(const std::string& chat_template) {
-  TinyVocabulary vocabulary = MakeTinyVocabulary(300);
   GgufWriter writer;
   writer.SetString("general.architecture", "unheard-of");
-  writer.SetString("tokenizer.ggml.model", "gpt2");
-  writer.SetString("tokenizer.ggml.pre", "smollm");
-  writer.SetStrings("tokenizer.ggml.tokens", vocabulary.tokens);
-  writer.SetInt32s("tokenizer.ggml.token_type", vocabulary.types);
-  writer.SetStrings("tokenizer.ggml.merges", vocabulary.merges);
+  SetTinyVocabulary(300, &writer);
   if (!chat_template.empty()) writer.SetString("tokenizer.chat_template", chat_template);
   const std::string path = ::testing::TempDir() + "/longspec_engine_test_vocabulary.gguf";
   EXPECT_TRUE(writer.Write(path).ok());

@@ -223,7 +223,6 @@ TEST(Features, AStoppedRunGoesOn) {
   }
 }
 
-// The target ends texts and answers prompts; a stopped run goes on with what was not begun.
 // The error says which document is wrong, and what was made of those before it stays.
 TEST(Features, AWrongDocumentIsNamedAndCostsNothing) {
   for (const auto& [wrong, why] :
@@ -280,6 +279,7 @@ TEST(Features, AFullDiskKeepsWhatIsComplete) {
   EXPECT_EQ(rig.Sequences(), whole.Sequences());
 }
 
+// The target ends texts and answers prompts; a stopped run goes on with what was not begun.
 TEST(Features, TheTargetWritesOn) {
   std::string text = Text(10, 'a') + Text(100, 'b') + "{\"prompt\":\"" + std::string(90, 'x') + "\"}\n";
   for (int i = 0; i < 70; ++i) text += "{\"prompt\":\"p\",\"answer\":\"not this\"}\n";

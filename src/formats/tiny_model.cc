@@ -166,12 +166,7 @@ class Builder {
   }
 
   void SetTokenizer() {
-    TinyVocabulary vocabulary = MakeTinyVocabulary(o_.n_vocab);
-    writer_.SetString("tokenizer.ggml.model", "gpt2");
-    writer_.SetString("tokenizer.ggml.pre", "smollm");
-    writer_.SetStrings("tokenizer.ggml.tokens", std::move(vocabulary.tokens));
-    writer_.SetInt32s("tokenizer.ggml.token_type", std::move(vocabulary.types));
-    writer_.SetStrings("tokenizer.ggml.merges", std::move(vocabulary.merges));
+    SetTinyVocabulary(o_.n_vocab, &writer_);
     writer_.SetUint32("tokenizer.ggml.bos_token_id", kTinyModelBos);
     writer_.SetUint32("tokenizer.ggml.eos_token_id", kTinyModelEos);
     writer_.SetUint32("tokenizer.ggml.unknown_token_id", kTinyModelEndOfText);

@@ -81,4 +81,13 @@ TinyVocabulary MakeTinyVocabulary(int n_tokens) {
   return VocabularyBuilder(static_cast<size_t>(n_tokens)).Build();
 }
 
+void SetTinyVocabulary(int n_tokens, GgufWriter* writer) {
+  TinyVocabulary vocabulary = MakeTinyVocabulary(n_tokens);
+  writer->SetString("tokenizer.ggml.model", "gpt2");
+  writer->SetString("tokenizer.ggml.pre", "smollm");
+  writer->SetStrings("tokenizer.ggml.tokens", std::move(vocabulary.tokens));
+  writer->SetInt32s("tokenizer.ggml.token_type", std::move(vocabulary.types));
+  writer->SetStrings("tokenizer.ggml.merges", std::move(vocabulary.merges));
+}
+
 }  // namespace longspec

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "formats/gguf_writer.h"
+
 namespace longspec {
 
 struct TinyVocabulary {
@@ -18,5 +20,7 @@ struct TinyVocabulary {
 
 // REQUIRES: n_tokens >= 259.
 TinyVocabulary MakeTinyVocabulary(int n_tokens);
+// The same as the keys of a file.
+void SetTinyVocabulary(int n_tokens, GgufWriter* writer);
 
 }  // namespace longspec

@@ -30,7 +30,7 @@ using testing::Rig;
 using testing::TraineeOf;
 
 // A kind whose head cannot be reduced.
-bool HasWholeHead(const Rig& rig) { return rig.options.draft.kind == "lm"; }
+bool HasWholeHead(const Rig& rig) { return (*FindTraineeKind(rig.options.draft.kind))->whole_head; }
 
 struct Variant {
   std::string name;

@@ -235,7 +235,8 @@ TEST(Train, TokensOfAHeadAreReadInAnyOrderAndEitherType) {
 
 // The same sequences in another order are other batches.
 TEST(Train, ARunThatGoesOnHasTheFoldersItBeganWith) {
-  Rig rig, other([](FeatureHeader&header, std::vector<int8_t>&) { header.source = "others"; });
+  const auto named = [](FeatureHeader& header, std::vector<int8_t>&) { header.source = "others"; };
+  Rig rig, other(named);
   rig.options.features.push_back(other.options.features.front());
   ASSERT_TRUE(rig.Run().ok());
   std::ranges::reverse(rig.options.features);
