@@ -17,7 +17,13 @@ from pathlib import Path
 def read_cells(folder):
     lines = (folder / "cells.jsonl").read_text(encoding="utf-8").splitlines()
     settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
-    return [(settings, json.loads(line)) for line in lines]
+    cells = []
+    for line in lines:
+        try:
+            cells.append((settings, json.loads(line)))
+        except ValueError:  # cut short when the evaluation was killed; its cell was run again
+            continue
+    return cells
 
 
 class Sum:

@@ -28,6 +28,9 @@ struct SchedulerOptions {
   double prefill_ms = 25;    // that prompts may add to a round in which answers are written
   bool share_prefixes = true;
   std::function<void(const RoundReport&)> on_round = {};  // called after each forward pass
+  // Called where nothing can run for memory that sessions hold. True: some of them will be let go of, and the
+  // next round tries again; else the oldest request fails.
+  std::function<bool()> waits_for_sessions = {};
 };
 
 // A request given to the scheduler. on_end is called once for each of the n answers, from inside RunRound (or

@@ -11,6 +11,7 @@
 #include "bench/forced_trees.h"
 #include "bench/measure.h"
 #include "bench/measure_answers.h"
+#include "bench/measure_batch.h"
 #include "bench/measure_draft.h"
 #include "bench/selfcheck.h"
 #include "draft/drafter.h"
@@ -379,6 +380,11 @@ TEST_F(BenchTest, RefusesNonsense) {
   bench.rows = {1};
   bench.repetitions = 0;
   fails("--repetitions");
+  BatchBenchOptions batches = {.model = options_.model, .depths = {0}, .sequences = {2}, .repetitions = 1};
+  const auto refused = [&] { return MeasureBatches(batches, [](const BatchMeasurement&) {}).message(); };
+  EXPECT_THAT(refused(), ::testing::HasSubstr("--depth 0: must be from 1"));
+  batches = {.model = options_.model, .depths = {1 << 26}, .sequences = {64}, .repetitions = 1};
+  EXPECT_THAT(refused(), ::testing::HasSubstr("64 sequences of it have too many positions"));
   EXPECT_FALSE(Run({}).ok());
   options_.prompt.clear();
   EXPECT_FALSE(Run({&kernels::kReferenceTable}).ok());
@@ -450,6 +456,10 @@ TEST_F(BenchTest, MeasuresADraftsSteps) {
                 ::testing::HasSubstr("--parallel " + std::to_string(n) + ": must be from 1 to 64"));
   }
   options.sequences = {1};
+  options.depths = {1};
+  EXPECT_THAT(MeasureDraft(options, [](const DraftMeasurement&) {}).message(),
+              ::testing::HasSubstr("--depth 1: must be from 2"));
+  options.depths = {20};
   options.speculation.draft_model = path_ + ".missing";
   EXPECT_THAT(MeasureDraft(options, [](const DraftMeasurement&) {}).message(),
               ::testing::HasSubstr(".missing"));

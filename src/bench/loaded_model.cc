@@ -1,15 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/loaded_model.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+
 #include "base/status_macros.h"
 #include "engine/memory_plan.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
 
 namespace longspec {
+namespace {
+
+constexpr int kDeepest = 1 << 30;
+
+}  // namespace
 
 std::unique_ptr<KvCache> LoadedModel::NewCache(int capacity) const {
   return MakeFullCache(std::make_shared<ChunkPool>(layout, config.n_layer, 0, offload), capacity);
+}
+
+Result<int> PositionsOf(const std::vector<int>& depths, int least_depth, int n_sequences) {
+  int64_t deepest = 0;
+  for (const int depth : depths) {
+    if (depth < least_depth || depth > kDeepest) {
+      return InvalidArgument("--depth " + std::to_string(depth) + ": must be from " +
+                             std::to_string(least_depth) + " to " + std::to_string(kDeepest));
+    }
+    deepest = std::max<int64_t>(deepest, depth);
+  }
+  const int64_t chunks = (deepest + kKvChunk - 1) / kKvChunk + 1, positions = n_sequences * chunks * kKvChunk;
+  if (positions <= std::numeric_limits<int>::max()) return static_cast<int>(positions);
+  return InvalidArgument("--depth " + std::to_string(deepest) + ": " + std::to_string(n_sequences) +
+                         " sequences of it have too many positions");
 }
 
 Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::KernelTable* kernels,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "base/thread_team.h"
 #include "formats/gguf.h"
@@ -29,6 +30,10 @@ struct LoadedModel {
 
   std::unique_ptr<KvCache> NewCache(int capacity) const;
 };
+
+// Positions that so many sequences of the largest depth take, whole chunks each and one for what is measured.
+// kInvalidArgument, by the name of the option, if a depth is out of range or all of them are too many.
+Result<int> PositionsOf(const std::vector<int>& depths, int least_depth, int n_sequences);
 
 // `kernels` null: what options.kernels, the environment or the CPU say. `max_rows`: most rows of one forward
 // pass. Refused, with the numbers, if the model and a cache of `ctx_size` positions cannot fit into memory.

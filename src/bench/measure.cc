@@ -19,8 +19,6 @@
 namespace longspec {
 namespace {
 
-constexpr int kDeepest = 1 << 30;
-
 class Bench {
  public:
   Bench(const BenchOptions& options, LoadedModel model, const MachineLimits& limits,
@@ -197,12 +195,7 @@ class Bench {
 Status RunBench(const BenchOptions& options, const std::function<void(const MachineLimits&)>& on_machine,
                 const std::function<void(const Measurement&)>& on_measurement,
                 const std::function<void(const SamplingCost&)>& on_sampling) {
-  for (const int depth : options.depths) {
-    if (depth < 1 || depth > kDeepest) {
-      return InvalidArgument("--depth " + std::to_string(depth) + ": must be from 1 to " +
-                             std::to_string(kDeepest));
-    }
-  }
+  LS_TRY(PositionsOf(options.depths, 1, 1).status());
   for (const int rows : options.rows) {
     if (rows < 1 || rows > 512)
       return InvalidArgument("--rows " + std::to_string(rows) + ": must be from 1 to 512");

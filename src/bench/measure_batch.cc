@@ -112,9 +112,9 @@ Status MeasureBatches(const BatchBenchOptions& options,
   if (options.sequences.empty() || options.depths.empty())
     return InvalidArgument("--parallel and --depth need at least one number");
   const int most = *std::max_element(options.sequences.begin(), options.sequences.end());
-  const int deepest = *std::max_element(options.depths.begin(), options.depths.end());
-  LS_ASSIGN(LoadedModel model, LoadForBench(options.model, nullptr, std::max(options.model.batch_size, most),
-                                            most * (deepest + kKvChunk)));
+  LS_ASSIGN(const int positions, PositionsOf(options.depths, 1, most));
+  LS_ASSIGN(LoadedModel model,
+            LoadForBench(options.model, nullptr, std::max(options.model.batch_size, most), positions));
   Batches batches(std::move(model));
   for (const int depth : options.depths) {
     for (const int n : options.sequences) {

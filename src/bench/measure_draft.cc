@@ -178,17 +178,17 @@ Status MeasureDraft(const DraftBenchOptions& options,
   }
   named.speculation.type = reader->name;
   LS_TRY(CheckDrafter(named.speculation));
-  if (options.depths.empty() || *std::min_element(options.depths.begin(), options.depths.end()) < 2)
-    return InvalidArgument("--depth: a draft needs at least 2 tokens before it");
   for (const int n : options.sequences) {
     if (n < 1 || n > kMostSequences) {
       return InvalidArgument("--parallel " + std::to_string(n) + ": must be from 1 to " +
                              std::to_string(kMostSequences) + " for drafts");
     }
   }
-  const int deepest = *std::max_element(options.depths.begin(), options.depths.end());
-  LS_ASSIGN(LoadedModel model,
-            LoadForBench(options.model, nullptr, options.model.batch_size, deepest + kRoom));
+  if (options.sequences.empty() || options.depths.empty())
+    return InvalidArgument("--parallel and --depth need at least one number");
+  const int most = *std::max_element(options.sequences.begin(), options.sequences.end());
+  LS_ASSIGN(const int positions, PositionsOf(options.depths, 2, most));  // a draft needs two tokens before it
+  LS_ASSIGN(LoadedModel model, LoadForBench(options.model, nullptr, options.model.batch_size, positions));
   DraftBench bench(named, std::move(model));
   LS_TRY(bench.Prepare());
   for (const int depth : options.depths) {

@@ -34,6 +34,7 @@ struct BenchFlags {
   BenchOptions bench;
   bool json = false;
   bool sweep = false;
+  bool rows_given = false;
   std::string svg;
   std::vector<int> parallel;  // empty: steps of one sequence
   int answer = 0;             // tokens; 0: steps, and no answers
@@ -269,6 +270,15 @@ Status CheckSweep(const BenchFlags& flags) {
     return InvalidArgument("--answers: measures no steps, which --sweep and --attention ask for");
   if (flags.sweep && flags.bench.attention_only)
     return InvalidArgument("--attention: measures no whole steps, which --sweep asks for");
+  const bool of_others = !flags.parallel.empty() || !flags.speculation.draft_model.empty();
+  if (flags.answer == 0 && of_others && (flags.sweep || flags.bench.attention_only)) {
+    return InvalidArgument(std::string(flags.sweep ? "--sweep" : "--attention") +
+                           ": is of one sequence without a draft; leave out --parallel and -md");
+  }
+  if (flags.rows_given && (flags.answer > 0 || of_others))
+    return InvalidArgument("--rows: is for steps of one sequence; leave out --answers, --parallel and -md");
+  if (flags.answer == 0 && !flags.text_file.empty())
+    return InvalidArgument("--text " + flags.text_file + ": needs --answers");
   return {};
 }
 
@@ -462,6 +472,7 @@ Runner SetUpBench(CLI::App& app) {
   app.add_flag("--json", flags->json, "Print one JSON object a line");
   AddSpeculationOptions(app, &flags->speculation);
   return [flags, depths, rows] {
+    flags->rows_given = rows->count() > 0;
     if (flags->sweep) {
       flags->bench.made_up_context = true;
       if (depths->count() == 0) flags->bench.depths = kSweepDepths;

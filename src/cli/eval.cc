@@ -39,11 +39,16 @@ std::string FormatEta(double ms) {
 }
 
 // Lengths nobody asked for are left out where the context is too short.
-void FitLengths(const ModelInfo& info, EvalFlags& flags) {
+Status FitLengths(const ModelInfo& info, EvalFlags& flags) {
   auto& lengths = flags.eval.lengths;
-  if (!flags.default_lengths) return;
+  if (!flags.default_lengths) return {};
+  const int shortest = *std::min_element(lengths.begin(), lengths.end());
   lengths.erase(std::remove_if(lengths.begin(), lengths.end(), [&](int n) { return n > info.n_ctx; }),
                 lengths.end());
+  if (!lengths.empty()) return {};
+  return InvalidArgument("--lengths: the shortest that is measured unless others are named has " +
+                         std::to_string(shortest) + " positions, and the context holds " +
+                         std::to_string(info.n_ctx) + " (-c)");
 }
 
 int FailEval(const Status& status) {
@@ -56,9 +61,16 @@ int RunEvalCommand(EvalFlags flags) {
     if (const Status known = CheckPaperTable(paper); !known.ok()) return Fail(known, Stage::kLoad);
   }
   if (const Status checked = CheckEvaluation(flags.eval); !checked.ok()) return Fail(checked, Stage::kLoad);
+  if (const Status created = CreateFolder(flags.eval); !created.ok()) return FailOutput(created);
+  flags.model.cache_ram =
+      0;  // the time of a prompt is that of all of it, also where a shorter one begins alike
+  auto planned = PlannedSpeculation(flags.eval);
+  if (!planned.ok()) return Fail(planned.status(), Stage::kLoad);
+  flags.model.speculation = *std::move(planned);
+  flags.model.partial_verification = PlannedPart(flags.eval);
   auto engine = LoadEngine(flags.model, flags.output);
   if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
-  FitLengths((*engine)->info(), flags);
+  if (const Status fits = FitLengths((*engine)->info(), flags); !fits.ok()) return Fail(fits, Stage::kLoad);
   Progress progress("evaluating", Progress::StandardError(!flags.output.no_progress));
   const Status ran = RunEvaluation(**engine, flags.eval, [&](const EvalProgress& at) {
     const double share = at.total > 0 ? static_cast<double>(at.done) / at.total : 1.0;

@@ -2,9 +2,11 @@
 //
 // longspec run: one prompt, one answer.
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "cli/command.h"
@@ -148,9 +150,12 @@ class Run {
   void KeepAnswer(const GenerationRequest& request, const GenerationResult& result) {
     if (options_.answers_file.empty() || result.text.empty()) return;
     auto file = Output::Append(options_.answers_file);
-    const Status kept = file.ok()
-                            ? file->Write(JsonLine({{"prompt", PromptOf(request)}, {"answer", result.text}}))
-                            : file.status();
+    Status kept = file.status();
+    std::error_code error;
+    const uintmax_t before = std::filesystem::file_size(options_.answers_file, error);
+    if (kept.ok()) kept = file->Write(JsonLine({{"prompt", PromptOf(request)}, {"answer", result.text}}));
+    // A disk that was full in the middle of a line leaves none of it, for others would be glued to it.
+    if (file.ok() && !kept.ok() && !error) (void)file->CutTo(before);
     if (!kept.ok()) Warn("--keep-answers: " + kept.message());
   }
 

@@ -84,6 +84,9 @@ int RunServe(ServeFlags flags) {
   const Status speculation = CheckSpeculation(flags.app.defaults.speculation);
   if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
   for (const std::string& list : flags.api_keys) AddKeys(list, &flags.app.api_keys);
+  // An empty variable of a script must not open the server to everybody.
+  if (!flags.api_keys.empty() && flags.app.api_keys.empty())
+    return Fail(InvalidArgument("--api-key: has no key in it; leave it out to ask for none"), Stage::kLoad);
   if (!flags.api_key_file.empty()) {
     if (const Status read = ReadKeys(flags.api_key_file, &flags.app.api_keys); !read.ok())
       return Fail(read, Stage::kLoad);

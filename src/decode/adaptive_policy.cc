@@ -50,9 +50,10 @@ constexpr double kTooSlow = 0.9;                // of plain speed
 constexpr double kFade = 0.95;                  // of running maxima
 constexpr double kTooSeldom = 1e-3;             // is a level reached for those below it to be planned
 
-enum class Decision : uint8_t { kSpeculated, kOff, kPaused, kProbe, kNothing, kNoRoom, kMeasured };
-constexpr std::array<const char*, 7> kDecisionNames = {
-    "speculated", "off", "paused", "probe", "nothing proposed", "no room", "plain, to measure it"};
+enum class Decision : uint8_t { kSpeculated, kOff, kPaused, kProbe, kNothing, kNoRoom, kMeasured, kSatOut };
+constexpr std::array<const char*, 8> kDecisionNames = {
+    "speculated",           "off",      "paused", "probe", "nothing proposed", "no room",
+    "plain, to measure it", "not asked"};
 
 // Says when to try again: after ever more rounds, until a success.
 class Backoff {
@@ -91,13 +92,13 @@ class AdaptivePolicy final : public Policy {
   AdaptivePolicy& operator=(const AdaptivePolicy&) = delete;
   ~AdaptivePolicy() override { --drafter_->in_flight; }
 
+  void SitOut(const PolicyInput& input) override {
+    (void)BeginRound(input);
+    Skip(Decision::kSatOut);
+  }
+
   DraftBudget Budget(const PolicyInput& input) override {
-    context_ = input.context;
-    const int cap = std::clamp(input.room - 1, 0, max_nodes_);
-    const int depth = std::min(cap, input.max_tokens - 1);
-    row_ms_.resize(static_cast<size_t>(cap) + 1);
-    costs_->TargetMs(context_, row_ms_);
-    asked_levels_ = 0;
+    const int cap = BeginRound(input), depth = std::min(cap, input.max_tokens - 1);
     if (depth <= 0) return Skip(Decision::kNoRoom);
     if (pause_ > 0) {
       --pause_;
@@ -198,6 +199,16 @@ class AdaptivePolicy final : public Policy {
 
  private:
   static size_t Index(int i) { return static_cast<size_t>(i); }
+
+  // The most nodes there is room for.
+  int BeginRound(const PolicyInput& input) {
+    context_ = input.context;
+    const int cap = std::clamp(input.room - 1, 0, max_nodes_);
+    row_ms_.resize(static_cast<size_t>(cap) + 1);
+    costs_->TargetMs(context_, row_ms_);
+    asked_levels_ = 0;
+    return cap;
+  }
 
   // A probe was accepted beyond expectation: what made speculation stop counts for less, and the next probe
   // comes soon.
@@ -450,6 +461,8 @@ class AdaptivePolicy final : public Policy {
         return "plain: no room for drafts";
       case Decision::kMeasured:
         return "plain: to measure what plain rounds take";
+      case Decision::kSatOut:
+        return "plain: nobody is asked, for the sequences of the batch together would lose";
     }
     return "";
   }

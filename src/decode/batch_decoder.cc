@@ -105,7 +105,9 @@ Status BatchDecoder::Run(std::span<Turn> turns) try {
   last_pass_ = {};
   Stopwatch round;
   const bool several = turns.size() > 1 && costs_ != nullptr;
-  const bool may_guess = !several || trial_.MayGuess();
+  const bool only_decode =
+      std::ranges::all_of(turns, [](const Turn& t) { return t.sequence->n_missing() == 1; });
+  const bool may_guess = !several || trial_.MayGuess(only_decode);
   for (Turn& turn : turns) {
     turn.sequence->Check();
     turn.tokens = turn.path = turn.sources = {};
@@ -147,7 +149,7 @@ Status BatchDecoder::Run(std::span<Turn> turns) try {
   vocab_ = output->vocab;
   const double target_ms = watch.Lap();
   last_pass_.target_ms = target_ms;
-  if (costs_ != nullptr && works_.size() > 1) ObservePass(Parts(), target_ms, costs_);
+  if (costs_ != nullptr && running_.size() > 1) ObservePass(Parts(), target_ms, costs_);
   LS_CHECK(output->segments.size() == running_.size());
   for (size_t i = 0; i < running_.size(); ++i) {
     if (running_[i]->decodes) {
@@ -157,9 +159,21 @@ Status BatchDecoder::Run(std::span<Turn> turns) try {
     }
   }
   const double round_ms = round.Lap();
-  int tokens = 0;
-  for (const Work* work : running_) tokens += static_cast<int>(work->turn->tokens.size());
-  if (several) trial_.Observe(plain_ms, round_ms, tokens, static_cast<int>(running_.size()));
+  int tokens = 0, nodes = 0;
+  double draft_ms = 0;
+  for (const Work* work : running_) {
+    tokens += static_cast<int>(work->turn->tokens.size());
+    nodes += work->decodes ? work->tree.size() - 1 : 0;
+    draft_ms += work->draft_ms;
+  }
+  if (several) {
+    trial_.Observe({.plain_ms = plain_ms,
+                    .round_ms = round_ms,
+                    .draft_ms = draft_ms,
+                    .tokens = tokens,
+                    .nodes = nodes,
+                    .sequences = static_cast<int>(running_.size())});
+  }
   if (OnlyDecodes() && tokens > 0) token_ms_.Add(round_ms / tokens);
   return {};
 } catch (...) {
@@ -179,10 +193,12 @@ void BatchDecoder::Prepare(Work& work, bool may_guess) {
   if (!work.decodes) return;
   work.tree = TokenTree(s.tokens->back());
   const int room = s.cache->capacity() - static_cast<int>(s.tokens->size()) + 1;
-  work.budget = s.policy->Budget({.context = static_cast<int>(s.tokens->size()),
-                                  .room = std::min(room, work.turn->max_nodes + 1),
-                                  .max_tokens = work.turn->max_tokens});
-  work.asked = may_guess && work.budget.max_nodes > 0 && work.budget.max_depth > 0 && s.draft_failure.empty();
+  const PolicyInput input = {.context = static_cast<int>(s.tokens->size()),
+                             .room = std::min(room, work.turn->max_nodes + 1),
+                             .max_tokens = work.turn->max_tokens};
+  if (!may_guess || !s.draft_failure.empty()) return s.policy->SitOut(input);
+  work.budget = s.policy->Budget(input);
+  work.asked = work.budget.max_nodes > 0 && work.budget.max_depth > 0;
   if (!work.asked) return;
   work.budget.token_ms = token_ms_.value();
   work.budget.foresight = Foresight(s.sampler, s.dice, s.constraint);
@@ -224,8 +240,13 @@ void BatchDecoder::TakeProposal(Work& work, const Status& proposed) {
   }
   LS_CHECK(work.tree.size() - 1 <= work.budget.max_nodes && work.tree.max_depth() <= work.budget.max_depth);
   s.stats.proposed += work.tree.size() - 1;
-  // What cannot be chosen costs no row.
-  if (s.constraint != nullptr) work.tree = Allowed(work.tree, *s.constraint);
+  if (s.constraint == nullptr) return;
+  // What cannot be chosen costs no row. On a copy: what nobody chose cannot be this answer's failure.
+  const Status pruned = Tried([&] {
+    work.tree = Allowed(work.tree, *s.constraint->Fork());
+    return Status();
+  });
+  if (!pruned.ok()) work.tree = TokenTree(s.tokens->back());
 }
 
 // What the pass would be expected to take without guesses, where all that share it decode; 0 where prompts
@@ -261,6 +282,7 @@ void BatchDecoder::Choose() {
   for (Work& work : works_) {
     std::optional<SpeculationCandidates> value;
     if (work.asked) value = work.turn->sequence->policy->Value(work.tree);
+    if (work.asked && !value) work.tree = work.turn->sequence->policy->Choose(std::move(work.tree));
     valued.push_back(value.has_value());
     candidates.push_back(value.value_or(SpeculationCandidates()));
     options.overhead_ms += work.draft_ms;
@@ -285,6 +307,7 @@ std::vector<PassPart> BatchDecoder::Parts() const {
   std::vector<PassPart> parts;
   std::vector<KvSpan> spans;
   for (const Work& work : works_) {
+    if (!work.turn->status.ok()) continue;  // it could not begin
     const KvCache& cache = *work.turn->sequence->cache;
     PassPart part = ChainPart(work.n_missing, cache.length());
     part.rows += work.decodes ? work.tree.size() - 1 : 0;

@@ -10,12 +10,18 @@ namespace longspec {
 
 class BatchTrial {
  public:
-  // Before a round of several: whether anybody is asked for guesses.
-  bool MayGuess();
+  // Before a round of several: whether anybody is asked for guesses. `only_decode`: no prompts are in it, so
+  // that it can be measured.
+  bool MayGuess(bool only_decode);
 
-  // After it. `plain_ms`: what was expected of the pass without guesses; `round_ms`: what the round took,
-  // drafting and choosing included; `tokens` were written by `sequences` that decode.
-  void Observe(double plain_ms, double round_ms, int tokens, int sequences);
+  // What a round was.
+  struct Round {
+    double plain_ms = 0;  // expected of the pass without guesses; 0: not known, for prompts were in it
+    double round_ms = 0;  // what it took, drafting and choosing included
+    double draft_ms = 0;
+    int tokens = 0, nodes = 0, sequences = 0;  // written, verified, that decode
+  };
+  void Observe(const Round& round);
 
  private:
   static constexpr int kPlainEvery = 12;  // rounds
@@ -25,6 +31,7 @@ class BatchTrial {
   static constexpr int kMinPause = 32, kMaxPause = 1024;  // rounds
   static constexpr double kWorth = 1.02;                  // speed over that of plain rounds
   static constexpr double kRate = 0.15;                   // of running means
+  static constexpr double kNoDrafting = 0.02;             // of a round: takes less where nothing was guessed
 
   bool guesses_ = true;  // in this round
   int rounds_ = 0, judged_ = 0;

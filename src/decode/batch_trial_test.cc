@@ -16,11 +16,16 @@ struct World {
 double Cost(BatchTrial& trial, const World& world, int rounds) {
   double ms = 0, tokens = 0;
   for (int i = 0; i < rounds; ++i) {
-    const bool guesses = trial.MayGuess();
+    const bool guesses = trial.MayGuess(true);
     const double took = guesses ? world.guessed_ms : world.plain_ms;
     const double each = guesses ? world.tokens_each : 1;
     // 1.5 tokens each are 6 of 4.
-    trial.Observe(world.expected_ms, took, static_cast<int>(each * 4), 4);
+    trial.Observe({.plain_ms = world.expected_ms,
+                   .round_ms = took,
+                   .draft_ms = guesses ? 0.5 : 0,
+                   .tokens = static_cast<int>(each * 4),
+                   .nodes = guesses ? 16 : 0,
+                   .sequences = 4});
     ms += took;
     tokens += each;
   }
@@ -48,10 +53,30 @@ TEST(BatchTrial, TriesAgain) {
 
 TEST(BatchTrial, NothingMeasuredChangesNothing) {
   BatchTrial trial;
-  trial.Observe(0, 1, 1, 1);
-  trial.Observe(1, 0, 1, 1);
-  trial.Observe(1, 1, 1, 0);
-  EXPECT_FALSE(trial.MayGuess());  // the first is plain
+  trial.Observe({.plain_ms = 0, .round_ms = 1, .tokens = 1, .sequences = 1});
+  trial.Observe({.plain_ms = 1, .round_ms = 0, .tokens = 1, .sequences = 1});
+  trial.Observe({.plain_ms = 1, .round_ms = 1, .tokens = 1, .sequences = 0});
+  EXPECT_FALSE(trial.MayGuess(true));  // the first is plain
+}
+
+// A chat that repeats nothing must not cost the copies that come after it their guesses.
+TEST(BatchTrial, RoundsInWhichNothingWasGuessedAreNotHeldAgainstGuesses) {
+  BatchTrial trial;
+  for (int i = 0; i < 3000; ++i) {
+    (void)trial.MayGuess(true);
+    trial.Observe({.plain_ms = 8, .round_ms = 10, .draft_ms = 0.05, .tokens = 4, .sequences = 4});
+  }
+  EXPECT_LT(Cost(trial, {}, 60), 0.86);
+}
+
+// Where a prompt is part of every round, none can be measured, and guesses are as good as elsewhere.
+TEST(BatchTrial, BesidePromptsItGuessesAtOnce) {
+  BatchTrial trial;
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_TRUE(trial.MayGuess(false)) << i;
+    trial.Observe({.plain_ms = 0, .round_ms = 50, .tokens = 6, .nodes = 16, .sequences = 5});
+  }
+  EXPECT_FALSE(trial.MayGuess(true));
 }
 
 }  // namespace

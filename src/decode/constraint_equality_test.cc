@@ -203,6 +203,45 @@ TEST(ConstraintEquality, ForbiddenGuessesCostNoRow) {
   EXPECT_EQ(parties[0]->constraint.n_masks, 12);  // and one mask for each token
 }
 
+// A guess on which the grammar gives up, as one that is too ambiguous does, is not the answer's failure.
+TEST(ConstraintEquality, AGuessThatBreaksTheConstraintBreaksNothing) {
+  class Fragile final : public Constraint {
+   public:
+    explicit Fragile(const ToyConstraint& rule) : rule_(rule) {}
+    Result<std::span<const uint32_t>> Mask() override {
+      if (broken_) return ResourceExhausted("too ambiguous");
+      return rule_.Mask();
+    }
+    bool Accept(int32_t token) override {
+      broken_ = broken_ || token == kEnd;
+      return !broken_ && rule_.Accept(token);
+    }
+    void Rollback(int n) override { rule_.Rollback(n); }
+    std::unique_ptr<Constraint> Fork() const override { return std::make_unique<Fragile>(*this); }
+    bool complete() const override { return rule_.complete(); }
+    bool ended() const override { return rule_.ended(); }
+    std::vector<int32_t> Forced(int most) override { return rule_.Forced(most); }
+
+   private:
+    ToyConstraint rule_;
+    bool broken_ = false;
+  };
+  const Job job = {.n_predict = 12, .sampling = Temperature(0.0F)};
+  const SpeculationOptions speculation = {.type = "replay", .replay_tokens = std::vector<int32_t>(12, kEnd)};
+  ToyTarget target(&Language());
+  Party party(job, Rules()[2], speculation, Make(speculation));
+  Fragile fragile(ToyConstraint(Rules()[2], kVocab, kEnd));
+  party.sequence.constraint = &fragile;
+  BatchDecoder rounds(&target);
+  while (!party.done()) {
+    Turn turn = party.NextTurn();
+    ASSERT_TRUE(rounds.Run({&turn, 1}).ok());
+    ASSERT_TRUE(turn.status.ok()) << turn.status.message();
+  }
+  EXPECT_GT(party.sequence.stats.proposed, 12);
+  EXPECT_EQ(party.answer(), DecodePlainly(job, Rules()[2]));
+}
+
 // Masks are made for the nodes of the verified path only.
 TEST(ConstraintEquality, OneMaskForEachTokenHoweverWideTheTree) {
   const Job job = {.n_predict = 40, .sampling = Temperature(0.7F)};

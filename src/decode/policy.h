@@ -55,11 +55,13 @@ class Policy {
   virtual ~Policy() = default;
   // What the drafter may propose. max_nodes 0: it is not asked.
   virtual DraftBudget Budget(const PolicyInput& input) = 0;
+  // In place of Budget in a round in which the drafter is not asked, whatever the policy thinks of it.
+  virtual void SitOut(const PolicyInput&) {}
   // The part of the proposal that is worth verifying; the root alone is plain decoding.
   virtual TokenTree Choose(TokenTree proposed) = 0;
   // Where several sequences share a pass, how much of each proposal is verified is decided for all of them
   // (decode/share_speculation.h), and Value and Take stand in the place of Choose. Value says what the
-  // proposal promises, in views that are valid until the next call; nothing: all of it is to be verified.
+  // proposal promises, in views that are valid until the next call; nothing: Choose decides all the same.
   virtual std::optional<SpeculationCandidates> Value(const TokenTree&) { return std::nullopt; }
   // The n best nodes of the proposal that was valued last.
   virtual TokenTree Take(TokenTree proposed, int) { return proposed; }

@@ -2,6 +2,7 @@
 #include "draft/asking_gain.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace longspec {
@@ -24,6 +25,7 @@ double AskingGain::Added(size_t of, size_t level) const {
 
 int AskingGain::Levels(double expected, double token_ms, int max_levels) {
   max_levels = std::min(max_levels, kMaxLevels);
+  if (!std::isfinite(expected)) expected = 0;
   const size_t of = ClassOf(expected);
   int best = 0;
   double gain = 0, most = 0;
@@ -48,7 +50,11 @@ void AskingGain::Learn(double expected, std::span<const int> followed, double ms
     added_[of][i].Add(added);
     added_of_all_[i].Add(added);
   }
-  if (std::exchange(warm_, true) && n_levels > 0) level_ms_.Add(ms / static_cast<double>(n_levels));
+  if (!std::exchange(warm_, true) || n_levels == 0) return;
+  // A machine that stood still once must not keep them from being asked for minutes; one that is slow stays
+  // so.
+  const double a_level_ms = ms / static_cast<double>(n_levels);
+  level_ms_.Add(level_ms_.n > 0 ? std::min(a_level_ms, kStall * level_ms_.value) : a_level_ms);
 }
 
 }  // namespace longspec

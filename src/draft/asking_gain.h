@@ -56,6 +56,7 @@ class AskingGain {
   static constexpr double kWorth = 0.5;
   static constexpr double kProbeShare = 0.01;  // of the time
   static constexpr int kDeeperEvery = 8;       // rounds
+  static constexpr double kStall = 4;          // times what was known: what takes longer counts as this
 
   // A running mean whose first values count alike.
   struct Mean {

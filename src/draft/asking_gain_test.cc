@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 namespace longspec {
@@ -78,6 +79,16 @@ TEST(AskingGain, WhatIsDearerIsAskedMoreSeldomInVain) {
   const double of_cheap = MeanLevels(cheap, 9000, 0.3, {{0, 0}, 1}),
                of_dear = MeanLevels(dear, 9000, 0.3, {{0, 0}, 10});
   EXPECT_NEAR(of_cheap / of_dear, 10, 2);
+}
+
+// A machine that stood still in the middle of it, and a tree that promises what is no number.
+TEST(AskingGain, OneStallAndNonsenseAreForgotten) {
+  AskingGain gain;
+  MeanLevels(gain, 100, 0.3, {{0, 0}, 1});
+  gain.Learn(0.3, std::vector<int>{0, 0}, 3.6e6);
+  EXPECT_LT(gain.level_ms(), 2);
+  (void)gain.Levels(std::nan(""), kTokenMs, 4);
+  EXPECT_GT(MeanLevels(gain, 3000, 0.3, {{0, 0}, 1}), 0.005);
 }
 
 TEST(AskingGain, AsksWhereTheSpeedIsUnknown) {

@@ -12,6 +12,7 @@ namespace {
 // A filter drops a candidate that it would drop by this factor.
 constexpr double kWide = 4;
 constexpr double kNegligibleChance = 1e-12;  // chance
+constexpr double kLargestShift = 1e6;        // of a logit
 
 void StableSortByChance(std::vector<Guess>& guesses) {
   std::stable_sort(guesses.begin(), guesses.end(),
@@ -27,8 +28,13 @@ double Foresight::Shift(const TokenHistory& history, std::vector<Guess>& guesses
   std::vector<int32_t> tokens;
   for (const Guess& guess : guesses) tokens.push_back(guess.token);
   const std::vector<double> shifts = LogitShifts(sampler_->options(), history, tokens);
+  // Against the largest, for a bias of a thousand has no exponential. What is not listed is not shifted.
+  double most = 0;
+  for (const double shift : shifts) most = std::max(most, std::min(shift, kLargestShift));
+  rest *= std::exp(-most);
   double total = rest;
-  for (size_t i = 0; i < guesses.size(); ++i) total += guesses[i].chance *= std::exp(shifts[i]);
+  for (size_t i = 0; i < guesses.size(); ++i)
+    total += guesses[i].chance *= std::exp(std::min(shifts[i], kLargestShift) - most);
   std::erase_if(guesses, [](const Guess& guess) { return !(guess.chance > 0); });
   for (Guess& guess : guesses) guess.chance /= total;
   return total > 0 ? rest / total : 0;
@@ -77,6 +83,7 @@ void Foresight::RefineDistribution(const DiceModel& model, const TokenHistory& h
   }
   if (n < guesses.size()) rest = 0;
   guesses.resize(n);
+  if (guesses.empty()) return;
   // Temperature, as shares of the likeliest. What is not listed counts as tokens like the last one listed.
   const double power = 1 / static_cast<double>(options.temperature);
   const double first = guesses.front().chance, last = guesses.back().chance;

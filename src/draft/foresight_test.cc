@@ -53,6 +53,27 @@ const TokenHistory kThere = {.committed = kHistory, .drafted = {}};
 const std::vector<Guess> kGuesses = {
     {.token = 7, .chance = 0.2}, {.token = 3, .chance = 0.5}, {.token = 9, .chance = 0.2}};
 
+TEST(Foresight, AHugeBiasLeavesChances) {
+  for (const float temperature : {0.0F, 0.7F}) {
+    SamplingOptions options = Unfiltered(temperature);
+    for (int i = 0; i < 10; ++i) options.logit_bias.emplace_back(3, 100.0F);
+    const Sampler sampler = MakeSampler(options);
+    const Foresight foresight(&sampler, false);
+    for (const bool whole : {false, true}) {
+      std::vector<Guess> guesses = kGuesses;
+      if (whole) {
+        foresight.RefineDistribution(kExact, kThere, 0.1, guesses);
+      } else {
+        foresight.Refine(kExact, kThere, 0.1, guesses);
+      }
+      ASSERT_FALSE(guesses.empty());
+      EXPECT_EQ(guesses[0].token, 3);
+      EXPECT_NEAR(guesses[0].chance, 1, 1e-9);
+      for (const Guess& guess : guesses) EXPECT_TRUE(guess.chance >= 0 && guess.chance <= 1) << guess.token;
+    }
+  }
+}
+
 TEST(Foresight, WithoutKnowledgeItOnlySorts) {
   for (const Foresight& blind : {Foresight(), Foresight(nullptr, true)}) {
     std::vector<Guess> guesses = kGuesses;

@@ -140,9 +140,8 @@ int LargestContextThatFits(const MemoryNeeds& needs, uint64_t available) {
   const uint64_t fixed = Fixed(needs), growing = needs.draft.kv_chunk + needs.working_set.source_chunk;
   if (available < fixed) return 0;
   const uint64_t kv_all = Chunks(needs) * needs.kv_chunk;
-  if (needs.most_kv && *needs.most_kv < kv_all && growing == 0) {
-    return available - fixed >= *needs.most_kv ? needs.ctx_size : 0;
-  }
+  const bool rest_in_file = needs.most_kv && *needs.most_kv < kv_all && growing == 0;
+  if (rest_in_file && available - fixed >= *needs.most_kv) return needs.ctx_size;
   const uint64_t chunk = needs.kv_chunk + growing;
   const uint64_t chunks = chunk == 0 ? kNoLimit : (available - fixed) / chunk;
   const auto positions = static_cast<uint64_t>(needs.kv_chunk_positions);
@@ -181,6 +180,7 @@ Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t a
   const int fits = LargestContextThatFits(needs, available);
   if (fits > 0) {
     message += "a context size of " + std::to_string(fits) + " (-c " + std::to_string(fits) + ") would fit";
+    if (needs.most_kv) message += ", or a smaller --kv-memory may";
   } else {
     message += "no context size fits, what does not grow with it alone takes " + FormatBytes(Fixed(needs));
   }

@@ -101,6 +101,15 @@ TEST(MemoryPlan, AWorkingSetIsPartOfIt) {
   EXPECT_THAT(CheckMemory("m.gguf", needs, 10 * kMiB).message(), HasSubstr("alone takes 150.0 MiB"));
 }
 
+TEST(MemoryPlan, WhereTheMemoryOfAFileIsTooMuchAShorterContextFits) {
+  MemoryNeeds needs = Needs(8192);  // 192 MiB of keys and values, of which 100 may be in memory
+  needs.most_kv = 100 * kMiB;
+  EXPECT_EQ(LargestContextThatFits(needs, 220 * kMiB), 8192);
+  EXPECT_EQ(LargestContextThatFits(needs, 150 * kMiB), 5 * 256);
+  const Status refused = CheckMemory("m.gguf", needs, 150 * kMiB);
+  EXPECT_THAT(refused.message(), HasSubstr("(-c 1280) would fit, or a smaller --kv-memory may"));
+}
+
 TEST(MemoryPlan, RefusalNamesTheNumbersAndWhatFits) {
   EXPECT_TRUE(CheckMemory("m.gguf", Needs(8192), 312 * kMiB).ok());
   EXPECT_TRUE(CheckMemory("m.gguf", Needs(8192), 0).ok());  // unknown: nothing to refuse on
@@ -168,7 +177,7 @@ TEST(MemoryPlan, AnOffloadedCacheTakesWhatMemoryItMay) {
   EXPECT_EQ(plan.kv_in_file, 96 * kMiB);
   EXPECT_EQ(plan.total(), 216 * kMiB);
   EXPECT_TRUE(CheckMemory("m", needs, 216 * kMiB).ok());
-  EXPECT_THAT(CheckMemory("m", needs, 200 * kMiB).message(), HasSubstr("no context size fits"));
+  EXPECT_THAT(CheckMemory("m", needs, 200 * kMiB).message(), HasSubstr("(-c 3328) would fit"));
   EXPECT_EQ(LargestContextThatFits(needs, 216 * kMiB), 8192);
   ModelOptions options;
   EXPECT_TRUE(OffloadOf(options, 6 * kMiB, 100 * kMiB).folder.empty());

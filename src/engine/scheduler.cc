@@ -64,6 +64,7 @@ class SchedulerImpl final : public Scheduler {
     schedule_.parallel = std::min({schedule_.parallel, schedule_.batch_rows, kMostRowsWithLogits});
     schedule_.prefill_ms = options.prefill_ms;
     on_round_ = options.on_round;
+    waits_for_sessions_ = options.waits_for_sessions;
     parts_.generation.learned = [this] { return learned_; };
     if (!options.share_prefixes) parts_.generation.prefixes = nullptr;
   }
@@ -196,6 +197,7 @@ class SchedulerImpl final : public Scheduler {
     state.reclaimable_chunks = prefixes == nullptr ? 0 : static_cast<int>(prefixes->n_reclaimable());
     const double now = NowMs();
     size_t n_waiting = 0;
+    std::vector<std::vector<const KvChunk*>> chunks;  // of those that are listed
     for (auto at = entries_.begin(); at != entries_.end(); ++at) {
       if (!at->running && (++n_waiting > kMostLookedAt || IsComputedByAnother(*at))) continue;
       const auto n_tokens = static_cast<int>(at->tokens().size());
@@ -206,12 +208,16 @@ class SchedulerImpl final : public Scheduler {
                       .most_chunks = MostChunks(static_cast<int>(at->prompt.size()),
                                                 at->of->request.n_predict, parts_.ctx_size),
                       .waited_ms = now - at->arrived_ms};
+      std::vector<const KvChunk*>& own = chunks.emplace_back();
       if (at->running) {
+        for (const KvChunkRef& chunk : at->session.cache->chunks()) own.push_back(chunk.get());
         s.chunks = HeldChunks(*at->session.cache);
-        FindShared(*at, listed, s);
+        FindShared(chunks, s);
       } else if (prefixes != nullptr) {
         const int known = prefixes->LengthKnown(at->all_but_last());
-        s.chunks = known / kKvChunk;
+        own = prefixes->WholeChunksKnown(at->all_but_last());
+        s.chunks = static_cast<int>(own.size());
+        FindShared(chunks, s);
         s.missing = n_tokens - known;
       }
       listed.push_back(at);
@@ -220,12 +226,11 @@ class SchedulerImpl final : public Scheduler {
     return state;
   }
 
-  static void FindShared(const Entry& entry, const std::vector<Entries::iterator>& before, SequenceState& s) {
-    const auto own = entry.session.cache->chunks();
-    for (size_t i = 0; i < before.size(); ++i) {
-      if (!before[i]->running) continue;
-      const auto theirs = before[i]->session.cache->chunks();
-      const auto common = static_cast<int>(std::ranges::mismatch(own, theirs).in1 - own.begin());
+  // `chunks` of those before it, held or to be shared, and of itself.
+  static void FindShared(std::span<const std::vector<const KvChunk*>> chunks, SequenceState& s) {
+    const auto& own = chunks.back();
+    for (size_t i = 0; i + 1 < chunks.size() && s.shared_chunks < std::ssize(own); ++i) {
+      const auto common = static_cast<int>(std::ranges::mismatch(own, chunks[i]).in1 - own.begin());
       if (common <= s.shared_chunks) continue;
       s.shared_chunks = common;
       s.shared_with = static_cast<int>(i);
@@ -238,8 +243,11 @@ class SchedulerImpl final : public Scheduler {
     const RoundState state = State(listed);
     const RoundPlan plan = PlanRound(state, PassCost(learned_.memory->costs), schedule_);
     if (plan.parts.empty()) {
+      if (waits_for_sessions_ && waits_for_sessions_()) return;
       // The oldest could run, were it not for chunks that belong to nobody here: those of sessions.
-      End(entries_.begin(),
+      // One that only waits has nothing to give to the others.
+      const auto oldest = std::ranges::find_if(entries_, [](const Entry& e) { return e.running; });
+      End(oldest == entries_.end() ? entries_.begin() : oldest,
           ResourceExhausted("no room for a sequence: " + std::to_string(parts_.pool->held()) + " of " +
                             std::to_string(most_chunks_) + " chunks of " + std::to_string(kKvChunk) +
                             " positions are held, some by sessions"));
@@ -389,6 +397,7 @@ class SchedulerImpl final : public Scheduler {
   LearnedCosts learned_;
   BatchDecoder rounds_;
   std::function<void(const RoundReport&)> on_round_;
+  std::function<bool()> waits_for_sessions_;
   Entries entries_;  // in order of arrival
   SchedulerStats stats_;
 

@@ -164,6 +164,7 @@ std::vector<int32_t> Alone(Model& model, const GenerationRequest& request, int i
 struct Outcome {
   std::map<std::pair<size_t, int>, Result<GenerationResult>> answers;
   SchedulerStats stats;
+  int most_running = 0;  // at once
 };
 
 struct RunOptions {
@@ -206,6 +207,7 @@ Outcome RunAll(Model& model, const std::vector<Asked>& asked, const RunOptions& 
       EXPECT_TRUE(ran.ok()) << ran.status().message();
       more = *ran;
       EXPECT_LE(pool->held(), options.chunks);
+      outcome.most_running = std::max(outcome.most_running, (*scheduler)->stats().running);
     }
   }
   outcome.stats = (*scheduler)->stats();
@@ -374,6 +376,25 @@ TEST(SchedulerTest, OneDocumentIsEvaluatedOnce) {
   ExpectAsAlone(model, asked, outcome, alone);
   EXPECT_EQ(outcome.stats.prompt_tokens, 8 * 1003);
   EXPECT_EQ(outcome.stats.prompt_tokens_known, 7 * 1000);
+}
+
+// What one that waits will share is there already: it needs memory for the rest alone.
+TEST(SchedulerTest, OfOneDocumentSeveralRunInLittleMemory) {
+  Model model(kernels::Available().front(), 1);
+  const std::vector<int32_t> document = Text(1024, 5);  // four chunks
+  std::vector<Asked> several, one;
+  for (int32_t i = 0; i < 3; ++i) {
+    std::vector<int32_t> prompt = document;
+    prompt.insert(prompt.end(), {100 + i, 120, 130 + i});
+    several.push_back({Request(prompt, "none", 0.0F, 40)});
+  }
+  one.push_back({several[0].request, 3});
+  for (const auto& asked : {several, one}) {
+    std::map<std::pair<size_t, int>, std::vector<int32_t>> alone;
+    const Outcome outcome = RunAll(model, asked, {.chunks = 8});
+    ExpectAsAlone(model, asked, outcome, alone);
+    EXPECT_EQ(outcome.most_running, 3);
+  }
 }
 
 // What is learned of a drafter lives with the engine: answers of one scheduler share it, those of the next

@@ -29,7 +29,7 @@ struct EvalItem {
   std::string subset = {};                // of its family; empty: the family has none
   int64_t prompt_tokens = 0, tokens = 0;  // per run
   int64_t steps = 0, proposed = 0, drafted = 0, accepted = 0;
-  double ms = 0, plain_ms = 0;
+  double ms = 0, plain_ms = 0;  // plain_ms: of as many tokens
   double draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
   double prompt_ms = 0;
   uint64_t draft_bytes = 0;  // held for drafting at the end; the most of any run

@@ -242,17 +242,43 @@ TEST_F(EvalTest, OtherSettingsNeedAnotherFolder) {
 
 TEST_F(EvalTest, CountsTheCachesThatLieSideBySide) {
   constexpr uint64_t kMiB = 1 << 20;
-  // A MiB a position: five caches of 512 positions.
+  // A MiB a position: 512 positions, and of four answers two chunks of 256 each.
   MemoryPlan plan{
       .weights = 100 * kMiB, .kv_at_context = 1024 * kMiB, .scratch = 10 * kMiB, .ctx_size = 1024};
-  plan.available = (110 + 5 * 512) * kMiB;
+  plan.available = (110 + 512 + 4 * 512) * kMiB;
   EXPECT_TRUE(CheckEvaluationMemory(options_, plan).ok());
   --plan.available;
   const Status refused = CheckEvaluationMemory(options_, plan);
   EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(refused.message(), HasSubstr("5 caches of 512 positions side by side take 2560 MiB"));
+  EXPECT_THAT(refused.message(), HasSubstr("512 positions and of 4 answers side by side take 2560 MiB"));
+  plan.available += 1000;
+  EXPECT_TRUE(CheckEvaluationMemory(options_, plan).ok());
+  plan.draft = 1001;
+  EXPECT_FALSE(CheckEvaluationMemory(options_, plan).ok());
   plan.available = 0;  // unknown
   EXPECT_TRUE(CheckEvaluationMemory(options_, plan).ok());
+}
+
+TEST_F(EvalTest, SettingsThatCellsDependOnAreNotMixed) {
+  options_.families = {"report"};
+  options_.methods = {"ngram"};
+  ASSERT_TRUE(Run().ok());
+  const EvalOptions same = options_;
+  const auto refused = [&](const std::string& name) {
+    const Status status = Run();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("holds cells with " + name));
+    options_ = same;
+  };
+  options_.speculation.draft_window = 64;
+  refused("draft_window 0, not 64");
+  options_.speculation.spec_extend = true;
+  refused("spec_extend false, not true");
+  options_.lengths = {200, 256, 512};
+  refused("shortest_length 256, not 200");
+  options_.methods.emplace_back("suffix");
+  options_.lengths.push_back(600);
+  EXPECT_TRUE(Run().ok());
 }
 
 TEST_F(EvalTest, PromptsAndAnswersAreWrittenOnceHoweverOftenItGoesOn) {
@@ -420,7 +446,8 @@ TEST_F(EvalTest, RefusesNonsenseBeforeAnythingRuns) {
   const auto fails = [&](const std::string& part, auto&& change) {
     EvalOptions changed = options_;
     change(changed);
-    const Status status = CheckEvaluation(changed);
+    Status status = CheckEvaluation(changed);
+    if (status.ok()) status = CreateFolder(changed);
     EXPECT_FALSE(status.ok()) << part;
     EXPECT_THAT(status.message(), HasSubstr(part));
   };

@@ -279,8 +279,8 @@ std::map<Place, Contest> Contests(const std::vector<Cell>& cells) {
   for (const Cell& cell : cells) {
     const CellSums sums = SumsOfAnswers(cell);
     if (sums.prompts == 0) continue;
-    Contest& contest = contests[{cell.key.family, cell.key.temperature, cell.key.length}];
     if (sums.approximate > 0) continue;  // of another text
+    Contest& contest = contests[{cell.key.family, cell.key.temperature, cell.key.length}];
     contest.distinct_4gram = sums.distinct_4gram / static_cast<double>(sums.prompts);
     if (!cell.key.is_fixed()) {
       contest.adaptive.emplace_back(cell.key.method, sums.speedup());

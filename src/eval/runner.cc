@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -24,6 +25,8 @@
 #include "eval/prompts.h"
 #include "eval/samples.h"
 #include "eval/transcript.h"
+#include "formats/atomic_file.h"
+#include "kv/kv_cache.h"
 
 namespace longspec {
 namespace {
@@ -121,6 +124,7 @@ MethodOptions OptionsOf(const std::string& method, const SpeculationOptions& bas
 
 // What cells must agree in to stand in one table.
 Json SettingsJson(const ModelInfo& info, const EvalOptions& o) {
+  const SpeculationOptions& s = o.speculation;
   Json arithmetic = Json::object();
   for (const auto& [operation, name] : info.arithmetic) arithmetic[operation] = name;
   return {{"model", info.path},
@@ -142,25 +146,55 @@ Json SettingsJson(const ModelInfo& info, const EvalOptions& o) {
           {"top_p", o.sampling.top_p},
           {"min_p", o.sampling.min_p},
           {"repeat_penalty", o.sampling.repeat_penalty},
-          {"draft_n_max", o.speculation.draft_n_max},
-          {"adaptive_n_max", o.speculation.adaptive_n_max},
-          {"dice", o.speculation.dice},
-          {"prior", o.speculation.prior},
-          {"tree", o.speculation.tree}};
+          // Prompts for it are of all texts, for longer ones of those that are long enough.
+          {"shortest_length", *std::min_element(o.lengths.begin(), o.lengths.end())},
+          {"draft_n_max", s.draft_n_max},
+          {"draft_n_min", s.draft_n_min},
+          {"adaptive_n_max", s.adaptive_n_max},
+          {"dice", s.dice},
+          {"prior", s.prior},
+          {"tree", s.tree},
+          {"ngram_max", s.ngram_max},
+          {"ngram_min", s.ngram_min},
+          {"ngram_rule", s.ngram_rule},
+          {"suffix_max_depth", s.suffix_max_depth},
+          {"suffix_factor", s.suffix_factor},
+          {"suffix_min_prob", s.suffix_min_prob},
+          {"ppm_min_prob", s.ppm_min_prob},
+          {"corpus", s.corpus},
+          {"recycling_file", s.recycling_file},
+          {"magicdec_sink", s.magicdec_sink},
+          {"magicdec_window", s.magicdec_window},
+          {"partial_sink", s.partial_sink},
+          {"partial_budget", s.partial_budget},
+          {"partial_window", s.partial_window},
+          {"partial_refresh", s.partial_refresh},
+          {"partial_score", s.partial_score},
+          {"partial_inner", s.partial_inner},
+          {"draft_model", s.draft_model},
+          {"draft_sink", s.draft_sink},
+          {"draft_window", s.draft_window},
+          {"draft_weights", s.draft_weights},
+          {"spec_extend", s.spec_extend},
+          {"spec_extend_chunks", s.spec_extend_chunks},
+          {"spec_extend_every", s.spec_extend_every},
+          {"spec_extend_from", s.spec_extend_from}};
 }
 
-Status CheckSettings(const std::string& out, const Json& settings) {
+// `unset`: what earlier versions, which did not write all of them, had where nothing else was asked for.
+Status CheckSettings(const std::string& out, const Json& settings, const Json& unset) {
   const std::string path = out + "/settings.json";
   std::ifstream in(path);
   if (!in) {
-    std::ofstream file(path);
-    file << settings.dump(1) << "\n";
-    return file.good() ? Status() : IoError("--out " + out + ": cannot be written");
+    LS_ASSIGN(AtomicFile file, AtomicFile::Create(path));
+    const std::string text = settings.dump(1) + "\n";
+    LS_TRY(file.Write(std::as_bytes(std::span(text))));
+    return file.Commit();
   }
   const Json known = Json::parse(in, nullptr, false);
   if (!known.is_object()) return Corrupt(path + ": not a JSON object; remove it or choose another --out");
   for (const auto& [name, value] : settings.items()) {
-    if (known.contains(name) && known[name] == value) continue;
+    if (known.contains(name) ? known[name] == value : value == unset[name]) continue;
     return InvalidArgument("--out " + out + ": holds cells with " + name + " " +
                            (known.contains(name) ? known[name].dump() : "unset") + ", not " + value.dump() +
                            "; choose another folder or remove it");
@@ -204,7 +238,10 @@ class Evaluation {
 
   Status Plan() {
     LS_TRY(CheckEvaluationMemory(options_, engine_.info().memory));
-    LS_TRY(CheckSettings(options_.out, SettingsJson(engine_.info(), options_)));
+    EvalOptions unset;
+    unset.lengths = options_.lengths;
+    LS_TRY(CheckSettings(options_.out, SettingsJson(engine_.info(), options_),
+                         SettingsJson(engine_.info(), unset)));
     LS_ASSIGN(const std::vector<Cell> finished, ReadCells(options_.out));
     const auto is_finished = [&](const CellKey& key) {
       return std::any_of(finished.begin(), finished.end(), [&](const Cell& cell) { return cell.key == key; });
@@ -335,6 +372,7 @@ class Evaluation {
     }
     LS_ASSIGN(const KnownAnswer known, Know(prompt, prefilled, temperature, cells));
     std::vector<TurnTimes> times(cells.size() + 1);  // plain decoding's first
+    int64_t n_plain = 0;
     for (int run = 0; run < options_.runs; ++run) {
       std::vector<Runner> runners(1);
       LS_ASSIGN(runners[0], MakeRunner(prompt, prefilled, temperature, "none"));
@@ -345,6 +383,7 @@ class Evaluation {
       LS_TRY(TakeTurns(runners));
       for (size_t i = 0; i < runners.size(); ++i) times[i].push_back(std::move(runners[i].turn_ms));
       const GenerationResult plain = runners[0].generation->Finish();
+      n_plain = static_cast<int64_t>(plain.tokens.size());
       if (run == 0) {
         LS_TRY(transcript_.AddAnswer(InTranscript(cells.front()->key, prompt), temperature, plain.tokens,
                                      plain.text));
@@ -365,8 +404,11 @@ class Evaluation {
       }
     }
     for (size_t i = 0; i < cells.size(); ++i) {
-      cells[i]->items.back().plain_ms = options_.runs * SumOfMedians(times[0]);
-      cells[i]->items.back().ms = options_.runs * SumOfMedians(times[i + 1]);
+      // Of as many tokens: an approximate method's text may be shorter or longer.
+      EvalItem& item = cells[i]->items.back();
+      item.plain_ms = options_.runs * SumOfMedians(times[0]) * static_cast<double>(item.tokens) /
+                      static_cast<double>(std::max<int64_t>(n_plain, 1));
+      item.ms = options_.runs * SumOfMedians(times[i + 1]);
     }
     return {};
   }
@@ -536,27 +578,57 @@ Status CheckEvaluation(const EvalOptions& options) {
     for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
     return InvalidArgument("--families " + family + ": not in " + options.data + ", which has " + names);
   }
+  return {};
+}
+
+Status CreateFolder(const EvalOptions& options) {
   std::error_code error;
   std::filesystem::create_directories(options.out, error);
   return error ? IoError("--out " + options.out + ": " + error.message()) : Status();
 }
 
 Status CheckEvaluationMemory(const EvalOptions& o, const MemoryPlan& plan) {
-  const auto n_caches = static_cast<uint64_t>(o.methods.size()) + 2;
-  const auto longest = static_cast<uint64_t>(*std::max_element(o.lengths.begin(), o.lengths.end()));
-  const uint64_t cache = plan.kv_at_context / static_cast<uint64_t>(std::max(plan.ctx_size, 1)) * longest;
-  const uint64_t needed = plan.weights + plan.scratch + n_caches * cache;
+  const auto chunks_of = [](int positions) {
+    return static_cast<uint64_t>(positions + kKvChunk - 1) / kKvChunk;
+  };
+  const int longest = *std::max_element(o.lengths.begin(), o.lengths.end());
+  const int drafts = std::max(o.speculation.draft_n_max, o.speculation.adaptive_n_max);
+  // Each answer has chunks of its own, and a copy of the prompt's last one.
+  const uint64_t n_answers = o.methods.size() + 1, of_answer = chunks_of(o.n_predict + drafts) + 1;
+  const uint64_t chunk = plan.kv_at_context / static_cast<uint64_t>(std::max(plan.ctx_size, 1)) * kKvChunk;
+  const uint64_t caches = (chunks_of(longest) + n_answers * of_answer) * chunk;
+  const uint64_t needed = plan.weights + plan.scratch + plan.draft + plan.working_set + caches;
   if (plan.available == 0 || needed <= plan.available) return {};
   constexpr uint64_t kMiB = 1 << 20;
-  return ResourceExhausted(
-      "--methods: " + std::to_string(n_caches) + " caches of " + std::to_string(longest) +
-      " positions side by side take " + std::to_string(n_caches * cache / kMiB) + " MiB, " +
-      std::to_string(needed / kMiB) + " MiB with the model, and " + std::to_string(plan.available / kMiB) +
-      " MiB are available; name fewer methods or shorter --lengths");
+  return ResourceExhausted("--methods: the keys and values of " + std::to_string(longest) +
+                           " positions and of " + std::to_string(n_answers) + " answers side by side take " +
+                           std::to_string(caches / kMiB) + " MiB, " + std::to_string(needed / kMiB) +
+                           " MiB with the model, and " + std::to_string(plan.available / kMiB) +
+                           " MiB are available; name fewer methods or shorter --lengths");
+}
+
+Result<SpeculationOptions> PlannedSpeculation(const EvalOptions& options) {
+  SpeculationOptions planned = options.speculation;
+  if (planned.draft_model.empty()) return planned;
+  DraftFiles files;
+  LS_ASSIGN(const std::string architecture, files.Architecture(planned.draft_model));
+  const DrafterEntry* const reader = FindReader(architecture);
+  if (reader != nullptr) planned.type = reader->name;
+  return planned;
+}
+
+PartialVerificationOptions PlannedPart(const EvalOptions& options) {
+  PartialVerificationOptions planned;
+  for (const std::string& method : options.methods) {
+    const PartialVerificationOptions of_method = OptionsOf(method, options.speculation).partial;
+    if (of_method.enabled && (!planned.enabled || of_method.budget > planned.budget)) planned = of_method;
+  }
+  return planned;
 }
 
 Status RunEvaluation(Engine& engine, const EvalOptions& options, const OnEvalProgress& on_progress) {
   LS_TRY(CheckEvaluation(options));
+  LS_TRY(CreateFolder(options));
   return Evaluation(engine, options, on_progress).Run();
 }
 

@@ -49,11 +49,20 @@ using OnEvalProgress = std::function<bool(const EvalProgress&)>;
 // Says before a model is loaded what RunEvaluation would say of these options and of the folders.
 Status CheckEvaluation(const EvalOptions& options);
 
-// Every method continues a copy of the prompt's cache, beside the prompt's own and plain decoding's: whether
-// all of them fit. kResourceExhausted with the numbers if not.
+// Makes the folder of results. kIo if that cannot be.
+Status CreateFolder(const EvalOptions& options);
+
+// What the engine is to plan memory for, beside the model: the draft model and the largest part of the cache
+// that a method asks for.
+Result<SpeculationOptions> PlannedSpeculation(const EvalOptions& options);
+PartialVerificationOptions PlannedPart(const EvalOptions& options);
+
+// Every method and plain decoding continue the prompt side by side, each with keys and values of its own
+// answer: whether all of them fit. kResourceExhausted with the numbers if not.
 Status CheckEvaluationMemory(const EvalOptions& options, const MemoryPlan& plan);
 
 // kCancelled keeps the finished cells. kInvalidArgument if `out` holds cells of other settings.
+// prompt_ms are of whole prompts if the engine keeps no keys of earlier ones (cache_ram 0).
 Status RunEvaluation(Engine& engine, const EvalOptions& options, const OnEvalProgress& on_progress);
 
 // The cells of a folder, in the order they were finished; lines cut short are skipped.

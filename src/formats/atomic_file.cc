@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -60,9 +62,18 @@ void SyncParent(const std::string& path) {
 }  // namespace
 
 Result<AtomicFile> AtomicFile::Create(const std::string& path, uint64_t reserve) {
+  // What a link names is replaced, not the link.
+  std::error_code error;
+  if (std::filesystem::is_symlink(path, error)) {
+    const std::filesystem::path named = std::filesystem::canonical(path, error);
+    if (!error) return Create(named.string(), reserve);
+  }
   const std::string name = TemporaryName(path);
   LS_ASSIGN(const int fd, OpenLocked(name));
   AtomicFile file(path, fd);
+  // Who could not read the file before cannot read it now. Best effort: some file systems know no modes.
+  struct stat before {};
+  if (stat(path.c_str(), &before) == 0 && S_ISREG(before.st_mode)) (void)!fchmod(fd, before.st_mode & 07777);
   // What a killed process left. Devices cannot be cut short, and have nothing to cut.
   struct stat info {};
   if (fstat(fd, &info) == 0 && info.st_size > 0 && ftruncate(fd, 0) != 0) {

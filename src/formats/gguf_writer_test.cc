@@ -173,6 +173,23 @@ TEST(AtomicFileTest, WithoutCommitNothingRemains) {
   EXPECT_EQ(folder.n_files(), 0U);
 }
 
+// A conversation that others must not read, or that lies elsewhere, stays as it was.
+TEST(AtomicFileTest, WhoMayReadAndWhereALinkLeadsStay) {
+  const TestFolder folder;
+  const auto write = [&](const std::string& name, size_t n) {
+    auto file = AtomicFile::Create(folder.File(name));
+    ASSERT_TRUE(file.ok() && file->Write(Pattern(n, 0)).ok() && file->Commit().ok());
+  };
+  write("x", 5);
+  const auto only_mine = std::filesystem::perms::owner_read | std::filesystem::perms::owner_write;
+  std::filesystem::permissions(folder.File("x"), only_mine);
+  std::filesystem::create_symlink("x", folder.File("link"));
+  write("link", 7);
+  EXPECT_TRUE(std::filesystem::is_symlink(folder.File("link")));
+  EXPECT_EQ(ReadFileBytes(folder.File("x")), Pattern(7, 0));
+  EXPECT_EQ(std::filesystem::status(folder.File("x")).permissions(), only_mine);
+}
+
 TEST(AtomicFileTest, OnlyOneWritesAtOnce) {
   const TestFolder folder;
   {

@@ -51,6 +51,8 @@ constexpr TypeRules kRules[] = {
     {"string", {"minLength", "maxLength", "pattern", "format"}},
     {"number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}},
 };
+constexpr int kMostSchemasWithin = 128;  // reading one takes about 3 KiB of stack
+constexpr size_t kLongPlace = 1000, kBytesOfAValue = 64;
 constexpr std::string_view kDefinitions = "#/$defs/";
 constexpr std::string_view kChoices[] = {"anyOf", "oneOf", "allOf"};
 
@@ -106,7 +108,9 @@ class Normaliser {
   static Status CannotKeep(const std::string& place, const std::string& what) {
     return Unsupported("JSON schema: " + place + ": " + what);
   }
+  // Places are for people: those within long names are not told apart further.
   static std::string Below(const std::string& place, std::string_view key) {
+    if (place.size() > kLongPlace) return place;
     std::string escaped;
     for (const char c : key) escaped += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
     return place + "/" + escaped;
@@ -123,23 +127,70 @@ class Normaliser {
   }
 
   // Values that are written more than once, and take memory each time.
-  Status CountCopies(const std::string& place, size_t n) {
-    n_copies_ += n;
+  Status CountCopies(const std::string& place, const Json& copied) {
+    n_copies_ += NumValues(copied);
     if (n_copies_ <= kMostSchemaCopies) return {};
     return ResourceExhausted("JSON schema: " + place +
-                             ": with rules beside anyOf and oneOf in each of their options " +
+                             ": with rules beside references, allOf, anyOf and oneOf written into these " +
                              "there are more than " + std::to_string(kMostSchemaCopies) + " values");
   }
 
+  // Long texts count as several.
   static size_t NumValues(const Json& json) {
+    const auto of_text = [](const std::string& text) { return text.size() / kBytesOfAValue; };
     size_t n = 1;
-    if (json.is_structured()) {
+    if (json.is_string()) n += of_text(json.get_ref<const std::string&>());
+    if (json.is_array()) {
       for (const Json& value : json) n += NumValues(value);
+    }
+    if (json.is_object()) {
+      for (const auto& [key, value] : json.get_ref<const Json::object_t&>())
+        n += of_text(key) + NumValues(value);
     }
     return n;
   }
 
   Result<Json> Schema(const Json& given, const std::string& place, int merges) {
+    if (n_within_ == kMostSchemasWithin) {
+      return ResourceExhausted("JSON schema: " + place +
+                               ": with what its references stand for it has more than " +
+                               std::to_string(kMostSchemasWithin) + " schemas within each other");
+    }
+    ++n_within_;
+    auto normal = IsMerged(given) ? Merged(given, place, merges) : Unmerged(given, place, merges);
+    --n_within_;
+    return normal;
+  }
+
+  // Whether it is written as one schema with others that it names or lists.
+  static bool IsMerged(const Json& given) {
+    if (!given.is_object()) return false;
+    const Json rules = Rules(given);
+    if (Has(rules, "allOf")) return true;
+    return rules.size() > 1 && (Has(rules, "$ref") || Has(rules, "anyOf") || Has(rules, "oneOf"));
+  }
+
+  // {"$ref": r, "type": t} within what r says: the same again, without end, if it did not get a name.
+  Result<Json> Merged(const Json& given, const std::string& place, int merges) {
+    const auto [at, is_first] = merging_.emplace(Rules(given).dump(), "");
+    if (!is_first) {
+      if (at->second.empty()) at->second = NewName();
+      return ReferenceTo(at->second);
+    }
+    LS_ASSIGN(Json normal, Unmerged(given, place, merges));
+    const std::string name = at->second;
+    merging_.erase(at);
+    if (name.empty()) return normal;
+    definitions_.push_back({name, std::move(normal)});
+    return ReferenceTo(name);
+  }
+
+  std::string NewName() { return "d" + std::to_string(n_names_++); }
+  static Json ReferenceTo(const std::string& name) {
+    return Json{{"$ref", std::string(kDefinitions) + name}};
+  }
+
+  Result<Json> Unmerged(const Json& given, const std::string& place, int merges) {
     LS_TRY(Count(place));
     if (given.is_boolean()) {
       if (!given.get<bool>()) return Wrong(place, "the schema false allows no answer");
@@ -174,6 +225,7 @@ class Normaliser {
       const std::string here = Below(place, "allOf", i);
       LS_TRY(Count(here));
       LS_ASSIGN(Json part, Followed(parts[i], here, parts.size() > 1 || !whole.empty(), merges));
+      LS_TRY(CountCopies(here, part));
       LS_ASSIGN(whole, Merge(std::move(whole), part, here));
     }
     return WithoutSiblings(std::move(whole), place, merges);
@@ -193,6 +245,7 @@ class Normaliser {
     LS_ASSIGN(const std::string pointer, Pointer(part, place));
     LS_ASSIGN(const Json* const target, Target(pointer, place));
     if (!target->is_object()) return Followed(*target, pointer, false, merges + 1);
+    LS_TRY(CountCopies(place, *target));
     LS_ASSIGN(Json own, Joined(*target, pointer, merges + 1));
     if (Has(own, "$ref")) return Followed(own, place, true, merges + 1);
     Json rest = Rules(part);
@@ -215,12 +268,11 @@ class Normaliser {
       if (!options.is_array()) return Wrong(Below(place, choice), "must be a list of schemas");
       Json base = whole;
       base.erase(std::string(choice));
-      const size_t n_copied = NumValues(base);
       Json joined = Json::array();
       for (size_t i = 0; i < options.size(); ++i) {
         const std::string here = Below(place, choice, i);
         LS_TRY(Count(here, base.size()));
-        LS_TRY(CountCopies(here, n_copied));
+        LS_TRY(CountCopies(here, base));
         LS_ASSIGN(const Json option, Followed(options[i], here, true, merges));
         LS_ASSIGN(Json both, Merge(base, option, here));
         joined.push_back(std::move(both));
@@ -324,10 +376,10 @@ class Normaliser {
     auto known = names_.find(pointer);
     if (known == names_.end()) {
       LS_TRY(Target(pointer, place).status());
-      known = names_.emplace(pointer, "d" + std::to_string(names_.size())).first;
+      known = names_.emplace(pointer, NewName()).first;
       pending_.push_back(pointer);
     }
-    return Json{{"$ref", std::string(kDefinitions) + known->second}};
+    return ReferenceTo(known->second);
   }
 
   // --- Schemas that no finite value satisfies: {"required": ["a"], "properties": {"a": {"$ref": "#"}}}. ---
@@ -731,8 +783,10 @@ class Normaliser {
   }
 
   const Json root_;
-  size_t n_parts_ = 0, n_copies_ = 0;
-  std::map<std::string, std::string> names_;  // of definitions, by what refers to them
+  size_t n_parts_ = 0, n_copies_ = 0, n_names_ = 0;
+  int n_within_ = 0;                            // schemas that are being read, each within the one before
+  std::map<std::string, std::string> names_;    // of definitions, by what refers to them
+  std::map<std::string, std::string> merging_;  // names by the rules that are being merged; most have none
   std::vector<std::string> pending_;
   std::vector<Definition> definitions_;
   std::set<std::string> finite_;  // definitions that some finite value satisfies

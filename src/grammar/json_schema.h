@@ -15,7 +15,7 @@ namespace longspec {
 
 inline constexpr int kMostSchemaNesting = 64;           // containers within each other
 inline constexpr int kMostSchemaParts = 10'000;         // schemas within the schema, and values of enum
-inline constexpr size_t kMostSchemaCopies = 1'000'000;  // values in them that stand once more in each option
+inline constexpr size_t kMostSchemaCopies = 1'000'000;  // values in them that are written in several places
 inline constexpr int kMostSchemaBound = 1'000'000;      // of lengths and counts
 inline constexpr size_t kMostPatternBytes = 4096;
 

@@ -85,6 +85,13 @@ TEST(JsonSchema, ReferencesAreFollowedAndMayRecur) {
   EXPECT_EQ(Normal(R"({"type": "object", "properties": {"a": {"$ref": "#"}}})"),
             R"({"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}},)"
             R"("$defs":{"d0":{"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}}}}})");
+  // Also where it has rules of its own, which agents write beside each reference.
+  const std::string tree = R"({"type":"object","properties":{"x":{"$ref":"#/$defs/d1"}}})";
+  for (const std::string within : {R"({"$ref": "#/$defs/a", "type": "object"})",
+                                   R"({"allOf": [{"$ref": "#/$defs/a"}, {"type": "object"}]})"}) {
+    EXPECT_EQ(Normal(R"({"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"x": )" + within + "}}}}"),
+              R"({"$ref":"#/$defs/d0","$defs":{"d1":)" + tree + R"(,"d0":)" + tree + "}}");
+  }
 }
 
 TEST(JsonSchema, WhatCouldNotEndIsRefusedOrLeftOut) {
@@ -167,6 +174,25 @@ TEST(JsonSchema, HostileOnesAreRefused) {
   for (int i = 0; i < 4000; ++i) options += ",true";
   expect(R"({"properties": {"a": {"enum": [)" + empties + R"(]}}, "anyOf": [)" + options + "]}",
          "there are more than 1000000 values");
+  // References that grow with each step: none is ever the same again.
+  const auto growing = [](const std::string& name) {
+    const std::string a = R"({"$ref": "#/$defs/a"})", x = "{\"properties\": {\"" + name + "\": ";
+    return R"({"$ref": "#/$defs/a", "$defs": {"a": )" + x + R"({"allOf": [)" + a + ", " + x + a + "}}]}}}}}";
+  };
+  expect(growing("x"), "more than");
+  expect(growing(std::string(60'000, 'x')), "more than");
+  std::string chain = R"({"$ref": "#/$defs/a0", "$defs": {"a200": {})";
+  for (int i = 0; i < 200; ++i) {
+    chain += ", \"a" + std::to_string(i) +
+             R"(": {"properties": {"x": {"type": "object", "$ref": "#/$defs/a)" + std::to_string(i + 1) +
+             "\"}}}";
+  }
+  expect(chain + "}}", "more than 128 schemas within each other");
+  // Long values that are written once for each reference.
+  std::string many = R"({"$ref": "#/$defs/a", "type": "string"})";
+  for (int i = 0; i < 3000; ++i) many += R"(,{"$ref": "#/$defs/a", "type": "string"})";
+  expect(R"({"anyOf": [)" + many + R"(], "$defs": {"a": {"const": ")" + std::string(60'000, 'c') + R"("}}})",
+         "more than 1000000 values");
 }
 
 }  // namespace

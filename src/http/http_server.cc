@@ -527,8 +527,10 @@ awaitable<bool> Connection::Serve() {
 // The rest of the request. A body that grows too slowly, or beyond what all may have, is not waited for.
 awaitable<bool> Connection::ReadBody(Parser& parser, BodyLease& lease, error_code& error) {
   const auto announced = parser.content_length();
-  const auto expected = static_cast<double>(announced ? *announced : server_.options().most_body_bytes);
-  deadline_ = In(server_.options().header_seconds + expected / kSlowestBytesPerSecond);
+  const double seconds = server_.options().header_seconds;
+  const auto fewest = static_cast<size_t>(seconds * kSlowestBytesPerSecond);  // in so many seconds
+  size_t n_counted = 0;
+  deadline_ = In(seconds);
   if (announced && *server_.buffered() + *announced > server_.options().most_buffered_bytes) {
     co_await Refuse(503, "too many bytes of requests wait already: try again later");
     co_return false;
@@ -551,6 +553,10 @@ awaitable<bool> Connection::ReadBody(Parser& parser, BodyLease& lease, error_cod
     }
     if (error) co_return false;
     lease.GrowTo(parser.get().body().size());
+    if (parser.get().body().size() >= n_counted + fewest) {
+      n_counted = parser.get().body().size();
+      deadline_ = In(seconds);
+    }
     if (*server_.buffered() > server_.options().most_buffered_bytes) {
       co_await Refuse(503, "too many bytes of requests wait already: try again later");
       co_return false;

@@ -231,9 +231,15 @@ TEST_F(HttpServerTest, AHeadThatNeverEndsIsNotWaitedFor) {
 
 TEST_F(HttpServerTest, ABodyThatNeverEndsIsNotWaitedFor) {
   options_.header_seconds = 1;
-  const Client client(Start());
-  client.Send("POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf");
-  EXPECT_EQ(client.ReadAll(), "");
+  // However long it is said to be, and however quickly it began.
+  const std::string large = "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 60000000\r\n\r\n";
+  for (const std::string& begun :
+       {std::string("POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf"), large + "half",
+        large + std::string(1'000'000, 'x')}) {
+    const Client client(Start());
+    client.Send(begun);
+    EXPECT_EQ(client.ReadAll(), "");
+  }
 }
 
 TEST_F(HttpServerTest, Limits) {

@@ -23,7 +23,8 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool b) override { return Put(Value::Bool(b)); }
   bool number_integer(number_integer_t i) override { return Put(Value::Int(i)); }
   bool number_unsigned(number_unsigned_t u) override {
-    if (u > static_cast<number_unsigned_t>(INT64_MAX)) return Fail("an integer does not fit in 64 bits");
+    // As numbers beyond 64 bits are. Models write them, and their conversations go on.
+    if (u > static_cast<number_unsigned_t>(INT64_MAX)) return Put(Value::Float(static_cast<double>(u)));
     return Put(Value::Int(static_cast<int64_t>(u)));
   }
   bool number_float(number_float_t d, const string_t&) override { return Put(Value::Float(d)); }

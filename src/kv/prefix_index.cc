@@ -74,6 +74,18 @@ int PrefixIndex::LengthKnown(std::span<const int32_t> tokens) const {
   return length;
 }
 
+std::vector<const KvChunk*> PrefixIndex::WholeChunksKnown(std::span<const int32_t> tokens) const {
+  std::vector<const KvChunk*> chunks;
+  for (const Node* node = root_.get(); tokens.size() >= static_cast<size_t>(kKvChunk);) {
+    const Step step = Closest(*node, FirstChunk(tokens));
+    if (step.common < kKvChunk) break;
+    node = step.child;
+    chunks.push_back(node->chunk.get());
+    tokens = tokens.subspan(kKvChunk);
+  }
+  return chunks;
+}
+
 void PrefixIndex::Insert(std::span<const int32_t> tokens, std::span<const KvChunkRef> chunks) {
   LS_CHECK(chunks.size() * kKvChunk >= tokens.size());
   ++now_;

@@ -35,8 +35,10 @@ class PrefixIndex {
   };
   // The longest known beginning of `tokens`.
   Match Find(std::span<const int32_t> tokens);
-  // The length alone, and of how many chunks; nothing counts as used.
+  // The length alone; nothing counts as used.
   int LengthKnown(std::span<const int32_t> tokens) const;
+  // The whole chunks of it, valid until the next change.
+  std::vector<const KvChunk*> WholeChunksKnown(std::span<const int32_t> tokens) const;
 
   // Remembers that `chunks` hold these tokens' keys and values. Trim when the sequence may have let go of
   // others.

@@ -106,6 +106,27 @@ std::vector<TensorRequirement> LayerRequirements(const LlamaConfig& c, int layer
   return needs;
 }
 
+namespace {
+
+// A tensor that is not used would have changed the answer: biases of outputs, norms of other architectures.
+Status CheckNoOthers(const GgufFile& file, const LlamaConfig& c) {
+  std::set<std::string> used;
+  for (int layer = 0; layer < c.n_layer; ++layer) {
+    for (const TensorRequirement& need : LayerRequirements(c, layer)) used.insert(need.name);
+  }
+  for (const TensorView& tensor : file.tensors()) {
+    const std::string& name = tensor.name;
+    const bool computes =
+        name.ends_with(".bias") || (name.starts_with("blk.") && !name.ends_with("rot_embd.weight"));
+    if (!computes || used.contains(name)) continue;
+    return Unsupported(file.path() + ": tensor " + name +
+                       " is not supported: what it changes would not be done");
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rope,
                                     Bf16Arithmetic bf16_weights, AttentionKind attention) {
   LlamaConfig c;
@@ -157,6 +178,7 @@ Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rop
   for (int layer = 0; layer < c.n_layer; ++layer) {
     for (const TensorRequirement& need : LayerRequirements(c, layer)) LS_TRY(CheckTensor(file, need));
   }
+  LS_TRY(CheckNoOthers(file, c));
   LS_ASSIGN(c.rope, ReadRope(file, c, rope));
   c.rope.pairing = architecture->pairing;
   c.bf16_format = Bf16Format(bf16_weights);

@@ -128,6 +128,10 @@ TEST(LlamaConfig, KnowsWhatAnArchitectureHas) {
   };
   llama.ExpectError(add_bias("blk.0.attn_q.bias", 64), "tensor blk.0.attn_k.bias is missing");
   llama.ExpectError(add_bias("blk.0.attn_q.bias", 32), "expected (64, 1)");
+  // What is not used changes the answers of who made the model.
+  for (const char* name :
+       {"blk.0.attn_output.bias", "blk.1.ffn_up.bias", "output.bias", "blk.0.post_norm.weight"})
+    llama.ExpectError(add_bias(name, 64), "tensor " + std::string(name) + " is not supported");
 }
 
 TEST(LlamaConfig, UsersRopeOptionsWin) {

@@ -23,6 +23,12 @@ OrderedJson ErrorJson(const ApiError& error) {
           {"code", OrNull(error.code)}};
 }
 
+ApiError BadValueOf(const Status& status) {
+  if (status.code() == StatusCode::kResourceExhausted)
+    return {.message = status.message(), .code = "invalid_value"};
+  return FailureOf(status);
+}
+
 ApiError RefusalOf(const Status& status) {
   if (status.code() == StatusCode::kResourceExhausted)
     return {.message = status.message(), .code = "context_length_exceeded"};
@@ -35,6 +41,7 @@ ApiError FailureOf(const Status& status) {
     case StatusCode::kUnsupported:
       return {.message = status.message(), .code = "invalid_value"};
     case StatusCode::kResourceExhausted:
+    case StatusCode::kCancelled:  // by the server, which stops: whoever went away hears nothing
       return ServerError(503, status);
     default:
       return ServerError(500, status);

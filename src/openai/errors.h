@@ -21,7 +21,10 @@ struct ApiError {
 // {"message", "type", "param", "code"}; null for what is empty.
 nlohmann::ordered_json ErrorJson(const ApiError& error);
 
-// A request that was refused before anything was computed. kResourceExhausted: it can never fit.
+// A value that was read before anything was computed. kResourceExhausted: it has more of something than it
+// may.
+ApiError BadValueOf(const Status& status);
+// A request whose prompt was measured and refused. kResourceExhausted: it can never fit.
 ApiError RefusalOf(const Status& status);
 // A generation that failed on the way.
 ApiError FailureOf(const Status& status);

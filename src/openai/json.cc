@@ -47,16 +47,20 @@ std::variant<Json, ApiError> ParseJson(std::string_view text, const JsonLimits& 
   if (auto error = CheckSize(text, limits)) return *std::move(error);
   struct TooManyKeys {};
   std::vector<size_t> keys;  // of the objects that are open
+  size_t n_compared = 0;
   const auto count = [&](int, Json::parse_event_t event, Json&) {
     if (event == Json::parse_event_t::object_start) keys.push_back(0);
     if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && ++keys.back() > limits.keys) throw TooManyKeys();
+    if (event != Json::parse_event_t::key) return true;
+    n_compared += keys.back();
+    if (++keys.back() > limits.keys || n_compared > limits.compared_keys) throw TooManyKeys();
     return true;
   };
   try {
     return Json::parse(text, count);
   } catch (const TooManyKeys&) {
-    return TooMuch("an object with more than " + std::to_string(limits.keys) + " keys");
+    return TooMuch("an object with more than " + std::to_string(limits.keys) +
+                   " keys, or many of nearly as many");
   } catch (const Json::parse_error& error) {
     return ApiError{.message = "not JSON: a mistake at byte " + std::to_string(error.byte),
                     .code = "invalid_json"};

@@ -14,9 +14,10 @@ namespace longspec::openai {
 
 struct JsonLimits {
   size_t bytes = size_t{64} << 20;
-  int nesting = 64;                 // containers within each other
-  size_t values = size_t{4} << 20;  // a value takes up to about 70 bytes
-  size_t keys = 10'000;             // of one object: they are looked for one by one
+  int nesting = 64;                    // containers within each other
+  size_t values = size_t{4} << 20;     // a value takes up to about 70 bytes
+  size_t keys = 10'000;                // of one object: they are looked for one by one
+  size_t compared_keys = 100'000'000;  // by looking for keys, in all objects: about a second
 };
 
 // The value of a whole text, with the keys of objects in their order, which schemas mean something by. Of a

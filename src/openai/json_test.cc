@@ -61,6 +61,12 @@ TEST(OpenAiJson, SizeHasALimit) {
   EXPECT_TRUE(ValueOf("[1, 2, 3]", limits).is_array());
   EXPECT_EQ(ErrorOf("[1, 2, 3, 4]", limits).message, "the request has more than 4 values");
   EXPECT_EQ(ErrorOf(std::string(JsonLimits().bytes + 1, ' ')).status_code, 413);
+  // Keys are looked for one by one, in as many objects as there are.
+  const std::string object = R"({"a":0,"b":0,"c":0})";  // 3 comparisons
+  const JsonLimits keys{.keys = 3, .compared_keys = 6};
+  EXPECT_TRUE(ValueOf("[" + object + "," + object + "]", keys).is_array());
+  EXPECT_THAT(ErrorOf("[" + object + "," + object + "," + object + "]", keys).message, HasSubstr("keys"));
+  EXPECT_THAT(ErrorOf(R"({"a":0,"b":0,"c":0,"d":0})", keys).message, HasSubstr("more than 3 keys"));
 }
 
 TEST(OpenAiJson, OfAKeyGivenTwiceTheLastCounts) { EXPECT_EQ(ValueOf(R"({"a": 1, "a": 2})")["a"], 2); }

@@ -91,6 +91,13 @@ void ParseStop(Fields& fields, std::vector<std::string>* stop) {
   }
   if (std::any_of(stop->begin(), stop->end(), [](const std::string& s) { return s.empty(); }))
     fields.Fail("stop", "must not hold an empty text", "invalid_value");
+  size_t bytes = 0;
+  for (const std::string& s : *stop) bytes += s.size();
+  if (bytes > kMostStopBytes) {
+    stop->clear();
+    fields.Fail("stop", "must have at most " + std::to_string(kMostStopBytes) + " bytes in all",
+                "invalid_value");
+  }
 }
 
 // -1 asks for a fresh one, as it does on the command line; other negative numbers are seeds like any other.
@@ -122,7 +129,8 @@ bool ParseBias(const Json& value, float* bias) {
   return !std::isnan(*bias);
 }
 
-// {"15043": -100, ...}, or as llama.cpp has it, where texts stand for all their tokens:
+// {"15043": -100, ...}, or as llama.cpp has it, where texts, also those of digits, stand for all their
+// tokens:
 // [[15043, -100], [" Hello", false], ...].
 void ParseLogitBias(Fields& fields, ApiRequest* request) {
   const Json* value = fields.Find("logit_bias");
@@ -140,7 +148,7 @@ void ParseLogitBias(Fields& fields, ApiRequest* request) {
       return;
     }
     int32_t token = -1;
-    if (key.is_string() && IsTokenNumber(key.get_ref<const std::string&>(), &token)) {
+    if (key.is_string() && !texts && IsTokenNumber(key.get_ref<const std::string&>(), &token)) {
       biases.emplace_back(token, number);
     } else if (key.is_string() && texts) {
       request->text_bias.emplace_back(key.get_ref<const std::string&>(), number);

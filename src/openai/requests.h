@@ -24,7 +24,8 @@ enum class Endpoint : uint8_t { kChatCompletions, kCompletions, kLlamaCompletion
 inline constexpr std::string_view kChatCompletionsUrl = "/v1/chat/completions";
 inline constexpr std::string_view kCompletionsUrl = "/v1/completions";
 
-inline constexpr int kMostChoices = 128;        // of `n`
+inline constexpr int kMostChoices = 128;                    // of `n`
+inline constexpr size_t kMostStopBytes = size_t{64} << 10;  // of all of them
 inline constexpr size_t kMostStopStrings = 64;  // of `stop`: OpenAI takes 4, others as many as there are
 inline constexpr int kMostLogprobs = 20;
 inline constexpr size_t kMostBiases = size_t{1} << 17;  // of logit_bias; each costs time at every token

@@ -111,6 +111,11 @@ class App::Serving {
     served_.tool_format = openai::ToolFormatOf(info.chat_template);
     SchedulerOptions options = app_.options_.scheduler;
     options.on_round = [&metrics = app_.metrics_](const RoundReport& round) { Count(round, metrics); };
+    options.waits_for_sessions = [&n_saving = served_.n_saving] {
+      if (n_saving == 0) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      return true;
+    };
     LS_ASSIGN(auto scheduler, served_.engine->NewScheduler(options));
     const int n_slots = options.parallel > 0 ? std::min(options.parallel, kMostSlots) : kMostSlots;
     served_.slots = std::make_unique<SlotTable>(n_slots, info.n_ctx);

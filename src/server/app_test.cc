@@ -337,6 +337,27 @@ TEST_F(AppTest, BiasesOfLongTextsAreLimited) {
   for (int i = 0; i < 3; ++i) biases.push_back({std::string(50'000, '\x01'), 1.0});
   const json body = {{"prompt", "the sea"}, {"n_predict", 1}, {"logit_bias", biases}};
   EXPECT_EQ(Error(Post("/completion", body), 400)["param"], "logit_bias");
+  // Also one of no token is refused before anything is sent.
+  for (const bool stream : {false, true}) {
+    const json unknown = Text("the sea", {{"stream", stream}, {"logit_bias", {{"99999999", 1}}}});
+    const json error = Error(Post("/v1/completions", unknown), 400);
+    EXPECT_EQ(error["param"], "logit_bias");
+    EXPECT_THAT(std::string(error["message"]), HasSubstr("token 99999999 is not in the vocabulary"));
+  }
+}
+
+TEST_F(AppTest, SlotsKeepLittleOfALongRequest) {
+  Serve({.scheduler = {.parallel = 1}});
+  json biases = json::object();
+  for (int i = 0; i < 300; ++i) biases[std::to_string(i)] = 1;
+  Ok("/v1/completions", Text("the sea", {{"max_tokens", 1}, {"logit_bias", biases}}));
+  EXPECT_EQ(JsonOf(Get("/slots"))[0]["params"]["logit_bias"].size(), 256U);
+}
+
+TEST_F(AppTest, ManyTokensAreNotWrittenAsText) {
+  Serve();
+  const json tokens(std::vector<int>(600'000, 1));
+  EXPECT_EQ(Error(Post("/detokenize", {{"tokens", tokens}}), 413)["param"], "tokens");
 }
 
 TEST_F(AppTest, AStopStringEndsTextAndChances) {
@@ -483,6 +504,10 @@ TEST_F(AppTest, WhatIsWrongIsSaidByName) {
   const json error = Error(Post("/v1/completions", Text(longer)), 400);
   EXPECT_EQ(error["type"], "exceed_context_size_error");
   EXPECT_EQ(error["n_ctx"], 4096);
+  // What has too much of something else is no prompt to cut.
+  const json schema = {{"type", "string"}, {"maxLength", 1e12}};
+  EXPECT_EQ(Error(Post("/completion", {{"prompt", "x"}, {"json_schema", schema}}), 400)["type"],
+            "invalid_request_error");
   EXPECT_GT(error["n_prompt_tokens"], 4096);
   Error(Post("/completion", {{"prompt", json::array({100000})}}), 400);
 }
@@ -751,6 +776,10 @@ TEST_F(AppTest, AClientThatGoesAwayIsCancelledAndOthersGoOn) {
   EXPECT_EQ(app_->metrics().Value("longspec:num_requests_running"), 0);
   EXPECT_EQ(app_->metrics().Value("longspec:num_requests_waiting"), 0);
   EXPECT_EQ(app_->metrics().Value("longspec:kv_cache_usage_perc"), 0);
+  const std::lock_guard lock(log_mutex_);
+  const auto n_gone = std::ranges::count_if(
+      lines_, [](const std::string& line) { return line.find("\"status\":499") != std::string::npos; });
+  EXPECT_EQ(n_gone, 2);
 }
 
 TEST_F(AppTest, AFullQueueSaysTryAgain) {

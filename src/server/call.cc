@@ -82,8 +82,11 @@ void Call::Note(const std::string& name, Json value) {
   notes_[name] = std::move(value);
 }
 
+void Call::SetGone() { gone_ = true; }
+
 void Call::Log(int status) {
   const std::lock_guard lock(mutex_);
+  if (gone_) status = kClientGone;
   if (std::exchange(logged_, true)) return;
   if (status >= 400) metrics_->Add("longspec:request_failure_total", 1, {{"status", std::to_string(status)}});
   Json fields = {{"id", id_},     {"client", client_}, {"method", method_},

@@ -4,6 +4,7 @@
 // Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -52,6 +53,7 @@ class Call {
   bool Write(std::string events);  // false: the client has gone
   void End();
   void OnGone(std::function<void()> on_gone);
+  void SetGone();  // the log says so
 
   // A field of the log's line.
   void Note(const std::string& name, nlohmann::ordered_json value);
@@ -72,6 +74,7 @@ class Call {
   std::mutex mutex_;
   nlohmann::ordered_json notes_ = nlohmann::ordered_json::object();
   bool logged_ = false, begun_ = false;
+  std::atomic<bool> gone_ = false;
 };
 
 }  // namespace longspec::server

@@ -88,7 +88,7 @@ void Generate(Served& served, ApiRequest& request, std::unique_ptr<wire::AnswerF
   if (grammar.kind != GrammarText::Kind::kNone) {
     const Status compiled = served.engine->PrepareGrammar(grammar);
     if (!compiled.ok()) {
-      ApiError error = openai::RefusalOf(compiled);
+      ApiError error = openai::BadValueOf(compiled);
       error.param = request.grammar_field;
       return call->SendError(error);
     }
@@ -128,6 +128,15 @@ bool PrepareTokens(const Served& served, ApiRequest& request, Call& call) {
       return false;
     }
   }
+  const int n_vocab = engine.info().n_vocab;
+  for (const auto& [token, bias] : biases) {
+    if (token < n_vocab) continue;
+    call.SendError({.message = "logit_bias: token " + std::to_string(token) +
+                               " is not in the vocabulary of " + std::to_string(n_vocab) + " tokens",
+                    .param = "logit_bias",
+                    .code = "invalid_value"});
+    return false;
+  }
   if (request.prediction) AddPrediction(engine.Tokenize(*request.prediction), generation.speculation);
   if (!request.prompt_parts.empty()) {
     generation.tokens = TokensOfParts(engine, request.prompt_parts);
@@ -135,7 +144,7 @@ bool PrepareTokens(const Served& served, ApiRequest& request, Call& call) {
   }
   auto tokens = engine.PromptTokens(generation);
   if (!tokens.ok()) {
-    call.SendError(openai::RefusalOf(tokens.status()));
+    call.SendError(openai::BadValueOf(tokens.status()));
     return false;
   }
   generation.tokens = std::move(*tokens);

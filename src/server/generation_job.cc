@@ -56,7 +56,10 @@ class Job : public std::enable_shared_from_this<Job> {
     }
     if (request_.wishes.stream) BeginEvents();
     call_->OnGone([job = weak_from_this()] {
-      if (const auto alive = job.lock()) alive->Cancel();
+      const auto alive = job.lock();
+      if (alive == nullptr) return;
+      alive->call_->SetGone();
+      alive->Cancel();
     });
   }
 

@@ -142,6 +142,13 @@ void PostDetokenize(Served& served, CallPtr call) {
     fields.Fail("tokens", "must be a list of token numbers", "invalid_type");
   }
   if (fields.error()) return call->SendError(*fields.error());
+  if (tokens.size() > kMostListedPieces) {
+    return call->SendError({.status_code = 413,
+                            .message = "tokens has " + std::to_string(tokens.size()) + " entries; at most " +
+                                       std::to_string(kMostListedPieces) + " are read",
+                            .param = "tokens",
+                            .code = "request_too_large"});
+  }
   call->SendJson({{"content", served.engine->Detokenize(tokens)}});
 }
 
@@ -154,7 +161,7 @@ void PostApplyTemplate(Served& served, CallPtr call) {
   if (const auto error = openai::ApplyTools(served.tool_format, &request)) return call->SendError(*error);
   const auto prompt = served.engine->ApplyChatTemplate(request.generation.messages, true,
                                                        request.generation.template_variables);
-  if (!prompt.ok()) return call->SendError(openai::RefusalOf(prompt.status()));
+  if (!prompt.ok()) return call->SendError(openai::BadValueOf(prompt.status()));
   call->SendJson({{"prompt", *prompt}});
 }
 

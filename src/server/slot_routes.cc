@@ -38,9 +38,12 @@ ApiError FileError(const Status& status) {
 }
 
 // A session that has evaluated these tokens. What is still known of them costs nothing.
-Result<std::shared_ptr<Session>> Evaluated(Engine& engine, const std::vector<int32_t>& tokens) {
+Result<std::shared_ptr<Session>> Evaluated(Engine& engine, std::vector<int32_t> tokens) {
+  // Where an answer filled the context, nobody evaluated its last token.
+  if (const auto most = static_cast<size_t>(engine.info().n_ctx) - 1; tokens.size() > most)
+    tokens.resize(most);
   LS_ASSIGN(std::shared_ptr<Session> session, engine.NewSession());
-  GenerationRequest request{.tokens = tokens, .n_predict = 0};
+  GenerationRequest request{.tokens = std::move(tokens), .n_predict = 0};
   request.speculation.type = "none";
   LS_ASSIGN(const auto generation, engine.Start(*session, request));
   (void)generation->Finish();
@@ -58,12 +61,16 @@ void Save(Served& served, int slot, const std::string& name, const CallPtr& call
     const double start = NowMs();
     const auto session = Evaluated(*served.engine, tokens);
     if (!session.ok()) return call->SendError(FileError(session.status()));
+    ++served.n_saving;
     const bool posted =
         served.workers->Post([&served, slot, name, call, session = *session, start]() mutable {
           const std::string path = (std::filesystem::path(served.options.slot_save_path) / name).string();
           const Status saved = served.engine->SaveSession(*session, path);
           const size_t n_saved = session->tokens().size();
-          served.loop->Post([held = std::move(session)]() mutable { held.reset(); });
+          served.loop->Post([&served, held = std::move(session)]() mutable {
+            held.reset();
+            --served.n_saving;
+          });
           if (!saved.ok()) return call->SendError(FileError(saved));
           std::error_code error;
           call->SendJson({{"id_slot", slot},
@@ -72,8 +79,9 @@ void Save(Served& served, int slot, const std::string& name, const CallPtr& call
                           {"n_written", std::filesystem::file_size(path, error)},
                           {"timings", {{"save_ms", NowMs() - start}}}});
         });
-    if (!posted)
-      call->SendError({.status_code = 503, .message = "too much to do", .type = "unavailable_error"});
+    if (posted) return;
+    --served.n_saving;
+    call->SendError({.status_code = 503, .message = "too much to do", .type = "unavailable_error"});
   });
 }
 

@@ -2,9 +2,16 @@
 #include "server/slots.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <utility>
 
 namespace longspec::server {
+namespace {
+
+constexpr std::ptrdiff_t kMostShown = 256;  // entries of a list, such as biases: slots keep what they show
+
+}  // namespace
 
 int SlotTable::Take(std::vector<int32_t> prompt, const std::string& task, nlohmann::ordered_json params) {
   const std::lock_guard lock(mutex_);
@@ -23,6 +30,10 @@ int SlotTable::Take(std::vector<int32_t> prompt, const std::string& task, nlohma
     }
   }
   if (best < 0) return best;
+  for (auto& value : params) {
+    if (value.is_array() && std::ssize(value) > kMostShown)
+      value.erase(value.begin() + kMostShown, value.end());
+  }
   Slot& slot = slots_[static_cast<size_t>(best)];
   slot = {
       .busy = true, .tokens = std::move(prompt), .task = task, .params = std::move(params), .used = ++now_};

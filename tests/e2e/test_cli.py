@@ -67,6 +67,8 @@ class Usage(CliTestCase):
 
     def test_no_or_unknown_command(self):
         self.expect_error(longspec(), USAGE, "no command", "run, chat, batch, serve, info, tokenize")
+        # An empty variable of a script does not open a server to everybody.
+        self.expect_error(longspec("serve", "-m", "x.gguf", "--api-key", ","), USAGE, "--api-key: has no key in it")
         self.expect_error(longspec("fly"), USAGE, "'fly'", "run, chat")
         self.expect_error(longspec("--fly"), USAGE, "--fly")
 

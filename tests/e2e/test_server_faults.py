@@ -399,6 +399,32 @@ class Slots(unittest.TestCase):
             self.save(again)  # what was left is in nobody's way
         self.assertFalse(os.path.exists(self.path + ".tmp"))
 
+    def test_while_a_slot_is_saved_others_wait_for_its_room(self):
+        os.mkfifo(self.path + ".tmp")  # saving is held up for as long as nobody reads
+        with self.server("-c", "1024") as server:
+            server.post("/v1/completions", {**self.BODY, "prompt": words(160)})  # all there is
+            with contextlib.closing(server.connect()) as sock:
+                data = b'{"filename": "a.bin"}'
+                sock.sendall(b"POST /slots/0?action=save HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+                             % len(data) + data)
+                with open(self.path + ".tmp", "rb", buffering=0) as pipe:
+                    self.assertTrue(pipe.read(1))
+                    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                        other = pool.submit(server.request, "POST", "/v1/completions", self.BODY)
+                        with self.assertRaises(concurrent.futures.TimeoutError):
+                            other.result(timeout=1)
+                        while pipe.read(1 << 16):
+                            pass
+                        status, _, text = other.result(timeout=TIMEOUT)
+                        self.assertEqual(status, 200, text)
+
+    def test_a_slot_whose_answer_filled_the_context_is_saved(self):
+        with self.server("-c", "1024") as server:
+            answer = server.post("/completion", {"prompt": words(160), "n_predict": -1, "ignore_eos": True})
+            self.assertEqual(answer["stop_type"], "limit")
+            self.assertEqual(self.save(server)["n_saved"], 1023)
+            self.assertEqual(self.restore(server)[0], 200)
+
     def test_damaged_files_are_refused_and_change_nothing(self):
         with self.server() as server:
             whole = server.post("/v1/completions", self.BODY)["choices"]
