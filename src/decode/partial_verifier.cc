@@ -53,7 +53,7 @@ class SteadyVerifier final : public PartialVerifier {
         turn.max_tokens = std::min(turn.max_tokens, std::max(1, first_ - length));
         break;
       case State::kRefresh:
-        turn.max_rows = std::min(turn.max_rows, s.n_missing() - 1);
+        turn.max_rows = std::min({turn.max_rows, s.n_missing() - 1, kMostRefreshRows});
         break;
       case State::kPart:
         turn.max_tokens = std::min(turn.max_tokens, boundary_ + options_.refresh - length);
@@ -80,6 +80,9 @@ class SteadyVerifier final : public PartialVerifier {
   }
 
  private:
+  static constexpr int kMostRefreshRows =
+      256;  // logits of each are asked for, and memory is planned for so many
+
   enum class State : uint8_t {
     kWhole,    // everything is seen
     kRefresh,  // the whole cache takes in what is missing up to boundary_

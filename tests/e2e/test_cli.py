@@ -421,7 +421,8 @@ class Run(WithModel):
         self.assertEqual(stats["text"].rstrip("\n") + "\n", result.stdout.decode())
 
     def test_kernels_by_option_and_environment(self):
-        args = ("-p", "Say hello.", "-n", "4", "--temp", "0")
+        # Few tokens: the reference takes seconds for each.
+        args = ("--no-chat", "-p", "Say hello.", "-n", "4", "--temp", "0")
         a = self.run_json(*args, "--kernels", "reference")
         b = self.run_json(*args)
         self.assertEqual(a["tokens"], b["tokens"])
