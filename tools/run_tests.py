@@ -26,6 +26,7 @@ import glob
 import json
 import os
 from pathlib import Path
+import queue
 import re
 import resource
 import subprocess
@@ -114,9 +115,12 @@ def tail(text, lines=100):
     return "\n".join(["[...]"] * (len(kept) > lines) + kept[-lines:])
 
 
-def run(command, environment=None, timeout=PROGRAM_TIMEOUT_S):
-    """(exit status, output). A time-out is status 124; a program that cannot start, 127."""
+def run(command, environment=None, timeout=PROGRAM_TIMEOUT_S, core=None):
+    """(exit status, output). A time-out is status 124; a program that cannot start, 127. `core`: the only one that it
+    may use."""
     try:
+        if core is not None:
+            command = ["taskset", "--cpu-list", str(core), *command]
         done = subprocess.run(command, cwd=ROOT, env={**os.environ, **(environment or {})}, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout, check=False)
         return done.returncode, done.stdout.decode("utf-8", "replace")
@@ -166,11 +170,11 @@ def parse_output(output, status):
     return len(ended["OK"]), failures, len(ended["SKIPPED"])
 
 
-def run_googletest(command, environment):
+def run_googletest(command, environment, core=None):
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
         status, output = run([*map(str, command), f"--gtest_output=json:{report}"],
-                             {**TEST_ENVIRONMENT, **environment})
+                             {**TEST_ENVIRONMENT, **environment}, core=core)
         try:
             passed, failures, skipped = parse_report(json.loads(report.read_text(encoding="utf-8")))
         except (OSError, ValueError):
@@ -197,10 +201,10 @@ def parse_unittest(output, status):
     return max(0, int(ran[1]) - skipped - len(tests)), failures, skipped
 
 
-def result_of_unittest(name, path, environment):
+def result_of_unittest(name, path, environment, core=None):
     """What Tally.add wants to know."""
     began = time.monotonic()
-    status, output = run([sys.executable, path], {**TEST_ENVIRONMENT, **environment})
+    status, output = run([sys.executable, path], {**TEST_ENVIRONMENT, **environment}, core=core)
     passed, failures, skipped = parse_unittest(output, status)
     return name, passed, failures, skipped, time.monotonic() - began
 
@@ -229,10 +233,10 @@ def run_program(name, command, environment, tally):
     tally.add(*result_of(name, command, environment))
 
 
-def result_of(name, command, environment):
+def result_of(name, command, environment, core=None):
     """What Tally.add wants to know."""
     began = time.monotonic()
-    passed, failures, skipped = run_googletest(command, environment)
+    passed, failures, skipped = run_googletest(command, environment, core)
     return name, passed, failures, skipped, time.monotonic() - began
 
 
@@ -248,15 +252,35 @@ def add_all(result_of_one, items, at_once, tally):
             tally.add(*result)
 
 
-def run_programs(preset, programs, environment, tally, left_out=None, at_once=1):
+def add_all_on_cores(result_of_one, items, tally):
+    """As many at once as there are cores, each on one of its own, which `result_of_one` is given as well. Programs
+    that take a thread for each core wait for each other where several do so on the same cores."""
+    free = queue.SimpleQueue()
+    for core in sorted(os.sched_getaffinity(0)):
+        free.put(core)
+
+    def run_one(item):
+        core = free.get()
+        try:
+            return result_of_one(item, core)
+        finally:
+            free.put(core)
+
+    add_all(run_one, items, cores(), tally)
+
+
+def run_programs(preset, programs, environment, tally, left_out=None, own_cores=True):
     """`left_out`: GoogleTest patterns by the program's name."""
-    def run_one(program):
+    def run_one(program, core):
         path = BUILD / preset / program
         patterns = (left_out or {}).get(path.name, ())
         options = [f"--gtest_filter=-{':'.join(patterns)}"] if patterns else []
-        return result_of(f"{preset}/{path.name}", [path, *options], environment)
+        return result_of(f"{preset}/{path.name}", [path, *options], environment, core)
 
-    add_all(run_one, longest_first(programs), at_once, tally)
+    if own_cores:
+        add_all_on_cores(run_one, longest_first(programs), tally)
+    else:
+        add_all(lambda program: run_one(program, None), longest_first(programs), cores(), tally)
 
 
 def result_of_check(name, command):
@@ -285,21 +309,22 @@ def checks(tally):
 def run_end_to_end(preset, environment, tally):
     """Tests of the program as its users run it."""
     everywhere = {"LONGSPEC_BIN": str(BUILD / preset / "longspec"), **environment}
-    add_all(lambda path: result_of_unittest(f"{preset}/{Path(path).name}", path, everywhere),
-            longest_first(glob.glob("tests/e2e/test_*.py", root_dir=ROOT)), cores(), tally)
+    add_all_on_cores(lambda path, core: result_of_unittest(f"{preset}/{Path(path).name}", path, everywhere, core),
+                     longest_first(glob.glob("tests/e2e/test_*.py", root_dir=ROOT)), tally)
 
 
 def ci(tally):
     if build("ci", [], tally):
         programs = targets_of("ci", r"tests/\w+_test")
-        run_programs("ci", programs, {}, tally, TIMED_TESTS, at_once=cores())
+        run_programs("ci", programs, {}, tally, TIMED_TESTS)
         for program in programs:
             path = BUILD / "ci" / program
             if timed := TIMED_TESTS.get(path.name):
                 run_program(f"ci/{path.name}, timed", [path, f"--gtest_filter={':'.join(timed)}"], {}, tally)
         # Costs are kept where they were measured with nothing beside: else each process measures them again.
         if MODEL.exists():
-            run([str(BUILD / "ci" / "longspec"), "run", "-m", str(MODEL), "-p", "Hello", "-n", "1"], TEST_ENVIRONMENT)
+            run([str(BUILD / "ci" / "longspec"), "run", "-m", str(MODEL), "-p", "Hello", "-n", "1"], TEST_ENVIRONMENT,
+                core=min(os.sched_getaffinity(0)))
         run_end_to_end("ci", {}, tally)
 
 
@@ -343,7 +368,7 @@ def trainer(tally):
         program.unlink(missing_ok=True)
 
 
-def sanitized(preset, wanted, tally, left_out=None):
+def sanitized(preset, wanted, tally, left_out=None, own_cores=True):
     """True if all that is wanted was built."""
     if not build(preset, CONFIGURED, tally):
         return False
@@ -352,8 +377,7 @@ def sanitized(preset, wanted, tally, left_out=None):
     if not targets or not build(preset, targets, tally):
         return False
     programs = [target for target in targets if target.endswith("_test")]
-    # Most of what a sanitizer slows down runs in one thread.
-    run_programs(preset, programs, {"LONGSPEC_SKIP_SLOW": "1"}, tally, left_out, at_once=cores())
+    run_programs(preset, programs, {"LONGSPEC_SKIP_SLOW": "1"}, tally, left_out, own_cores)
     return True
 
 
@@ -364,7 +388,8 @@ def dev(tally):
 
 
 def tsan(tally):
-    sanitized("tsan", lambda name: name in TSAN_PROGRAMS, tally, TSAN_PROGRAMS)
+    # Threads that share a core are never in the same place at once.
+    sanitized("tsan", lambda name: name in TSAN_PROGRAMS, tally, TSAN_PROGRAMS, own_cores=False)
 
 
 def fuzz_inputs(program):

@@ -31,6 +31,18 @@ void Pause() {
 constexpr int kIdleSpins = 40000;  // about a millisecond of pauses before an idle worker sleeps
 constexpr int kBarrierSpins =
     4000;  // before a waiting worker offers its core: the one waited for may need it
+constexpr int kCrowdedSpins =
+    50;  // before either, where there are more workers than cores: one surely needs it
+
+// Where this process was allowed to run when it was asked first.
+bool IsCrowded(int n_threads) {
+  static const int n_processors = [] {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    return sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : CPU_SETSIZE;
+  }();
+  return n_threads > n_processors;
+}
 
 // Moves the calling thread to the index-th processor after `first`, counted around those it may run on, and
 // lets it go again. A scheduler that counts two threads which yield to each other as one that works leaves
@@ -92,11 +104,12 @@ void ThreadTeam::RunErased(Entry entry, void* context) {
 }
 
 void ThreadTeam::ThreadMain(int index) {
+  const int most_spins = IsCrowded(size_) ? kCrowdedSpins : kIdleSpins;
   uint32_t seen = 0;
   for (;;) {
     int spins = 0;
     while (epoch_.load(std::memory_order_acquire) == seen) {
-      if (++spins < kIdleSpins) {
+      if (++spins < most_spins) {
         Pause();
         continue;
       }
@@ -123,9 +136,10 @@ void ThreadTeam::Arrive() {
     phase_.store(phase + 1, std::memory_order_release);
     return;
   }
+  const int most_spins = IsCrowded(size_) ? kCrowdedSpins : kBarrierSpins;
   int spins = 0;
   while (phase_.load(std::memory_order_acquire) == phase) {
-    if (++spins < kBarrierSpins) {
+    if (++spins < most_spins) {
       Pause();
     } else {
       std::this_thread::yield();
