@@ -172,7 +172,9 @@ class Normaliser {
 
   // {"$ref": r, "type": t} within what r says: the same again, without end, if it did not get a name.
   Result<Json> Merged(const Json& given, const std::string& place, int merges) {
-    const auto [at, is_first] = merging_.emplace(Rules(given).dump(), "");
+    const Json rules = Rules(given);
+    LS_TRY(CountCopies(place, rules));
+    const auto [at, is_first] = merging_.emplace(rules.dump(), "");
     if (!is_first) {
       if (at->second.empty()) at->second = NewName();
       return ReferenceTo(at->second);
