@@ -28,11 +28,9 @@ void Pause() {
 #endif
 }
 
-constexpr int kIdleSpins = 40000;  // about a millisecond of pauses before an idle worker sleeps
-constexpr int kBarrierSpins =
-    4000;  // before a waiting worker offers its core: the one waited for may need it
-constexpr int kCrowdedSpins =
-    50;  // before either, where there are more workers than cores: one surely needs it
+constexpr int kIdleSpins = 40000;    // about a millisecond of pauses before an idle worker sleeps
+constexpr int kBarrierSpins = 4000;  // before a waiting worker offers its core: it may be needed
+constexpr int kCrowdedSpins = 50;    // before either, where workers are more than cores: it is needed
 
 // Where this process was allowed to run when it was asked first.
 bool IsCrowded(int n_threads) {

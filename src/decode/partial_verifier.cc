@@ -80,8 +80,7 @@ class SteadyVerifier final : public PartialVerifier {
   }
 
  private:
-  static constexpr int kMostRefreshRows =
-      256;  // logits of each are asked for, and memory is planned for so many
+  static constexpr int kMostRefreshRows = 256;  // that give logits: memory is planned for so many
 
   enum class State : uint8_t {
     kWhole,    // everything is seen

@@ -214,8 +214,7 @@ class SchedulerImpl final : public Scheduler {
         s.chunks = HeldChunks(*at->session.cache);
         FindShared(chunks, s);
       } else if (prefixes != nullptr) {
-        const int known = prefixes->LengthKnown(at->all_but_last());
-        own = prefixes->WholeChunksKnown(at->all_but_last());
+        const int known = prefixes->LengthKnown(at->all_but_last(), &own);
         s.chunks = static_cast<int>(own.size());
         FindShared(chunks, s);
         s.missing = n_tokens - known;

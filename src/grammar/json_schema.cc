@@ -165,9 +165,10 @@ class Normaliser {
   // Whether it is written as one schema with others that it names or lists.
   static bool IsMerged(const Json& given) {
     if (!given.is_object()) return false;
-    const Json rules = Rules(given);
-    if (Has(rules, "allOf")) return true;
-    return rules.size() > 1 && (Has(rules, "$ref") || Has(rules, "anyOf") || Has(rules, "oneOf"));
+    if (Has(given, "allOf")) return true;
+    if (!Has(given, "$ref") && !Has(given, "anyOf") && !Has(given, "oneOf")) return false;
+    const auto& members = given.get_ref<const Json::object_t&>();
+    return std::ranges::count_if(members, [](const auto& member) { return IsRule(member.first); }) > 1;
   }
 
   // {"$ref": r, "type": t} within what r says: the same again, without end, if it did not get a name.
@@ -288,13 +289,16 @@ class Normaliser {
   static Json Rules(const Json& given) {
     Json rules = Json::object();
     for (const auto& [key, value] : given.items()) {
-      bool rule = key == "type" || key == "enum" || key == "const" || key == "$ref" ||
-                  std::ranges::find(kChoices, key) != std::end(kChoices);
-      for (const TypeRules& of_type : kRules)
-        rule = rule || std::ranges::find(of_type.keywords, key) != of_type.keywords.end();
-      if (rule) rules[key] = value;
+      if (IsRule(key)) rules[key] = value;
     }
     return rules;
+  }
+  static bool IsRule(const std::string& key) {
+    if (key == "type" || key == "enum" || key == "const" || key == "$ref") return true;
+    if (std::ranges::find(kChoices, key) != std::end(kChoices)) return true;
+    return std::ranges::any_of(kRules, [&](const TypeRules& of_type) {
+      return std::ranges::find(of_type.keywords, key) != of_type.keywords.end();
+    });
   }
 
   // What both say.

@@ -62,28 +62,18 @@ PrefixIndex::Match PrefixIndex::Find(std::span<const int32_t> tokens) {
   return match;
 }
 
-int PrefixIndex::LengthKnown(std::span<const int32_t> tokens) const {
+int PrefixIndex::LengthKnown(std::span<const int32_t> tokens,
+                             std::vector<const KvChunk*>* whole_chunks) const {
   int length = 0;
   for (const Node* node = root_.get(); !tokens.empty();) {
     const Step step = Closest(*node, FirstChunk(tokens));
     length += step.common;
     if (step.common < kKvChunk) break;
     node = step.child;
+    if (whole_chunks != nullptr) whole_chunks->push_back(node->chunk.get());
     tokens = tokens.subspan(kKvChunk);
   }
   return length;
-}
-
-std::vector<const KvChunk*> PrefixIndex::WholeChunksKnown(std::span<const int32_t> tokens) const {
-  std::vector<const KvChunk*> chunks;
-  for (const Node* node = root_.get(); tokens.size() >= static_cast<size_t>(kKvChunk);) {
-    const Step step = Closest(*node, FirstChunk(tokens));
-    if (step.common < kKvChunk) break;
-    node = step.child;
-    chunks.push_back(node->chunk.get());
-    tokens = tokens.subspan(kKvChunk);
-  }
-  return chunks;
 }
 
 void PrefixIndex::Insert(std::span<const int32_t> tokens, std::span<const KvChunkRef> chunks) {

@@ -35,10 +35,9 @@ class PrefixIndex {
   };
   // The longest known beginning of `tokens`.
   Match Find(std::span<const int32_t> tokens);
-  // The length alone; nothing counts as used.
-  int LengthKnown(std::span<const int32_t> tokens) const;
-  // The whole chunks of it, valid until the next change.
-  std::vector<const KvChunk*> WholeChunksKnown(std::span<const int32_t> tokens) const;
+  // The length alone, and its whole chunks if they are asked for, valid until the next change; nothing counts
+  // as used.
+  int LengthKnown(std::span<const int32_t> tokens, std::vector<const KvChunk*>* whole_chunks = nullptr) const;
 
   // Remembers that `chunks` hold these tokens' keys and values. Trim when the sequence may have let go of
   // others.

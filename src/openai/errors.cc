@@ -30,9 +30,9 @@ ApiError BadValueOf(const Status& status) {
 }
 
 ApiError RefusalOf(const Status& status) {
-  if (status.code() == StatusCode::kResourceExhausted)
-    return {.message = status.message(), .code = "context_length_exceeded"};
-  return FailureOf(status);
+  ApiError error = BadValueOf(status);
+  if (status.code() == StatusCode::kResourceExhausted) error.code = "context_length_exceeded";
+  return error;
 }
 
 ApiError FailureOf(const Status& status) {

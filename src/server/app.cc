@@ -111,8 +111,8 @@ class App::Serving {
     served_.tool_format = openai::ToolFormatOf(info.chat_template);
     SchedulerOptions options = app_.options_.scheduler;
     options.on_round = [&metrics = app_.metrics_](const RoundReport& round) { Count(round, metrics); };
-    options.waits_for_sessions = [&n_saving = served_.n_saving] {
-      if (n_saving == 0) return false;
+    options.waits_for_sessions = [&saving = served_.saving] {
+      if (saving.use_count() == 1) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       return true;
     };

@@ -4,7 +4,6 @@
 // and answers the call, now or later.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -33,7 +32,8 @@ struct Served {
   openai::ToolFormat tool_format = openai::ToolFormat::kGeneric;  // as the model's chat template has it
   std::unique_ptr<Engine> engine;
   std::unique_ptr<SlotTable> slots;
-  std::atomic<int> n_saving = 0;  // sessions that are being written, and hold their memory meanwhile
+  // Whoever writes a session, which holds its memory meanwhile, has a copy.
+  std::shared_ptr<const int> saving = std::make_shared<const int>(0);
   std::unique_ptr<EngineLoop> loop;
   std::unique_ptr<Workers> workers;
 

@@ -61,27 +61,22 @@ void Save(Served& served, int slot, const std::string& name, const CallPtr& call
     const double start = NowMs();
     const auto session = Evaluated(*served.engine, tokens);
     if (!session.ok()) return call->SendError(FileError(session.status()));
-    ++served.n_saving;
-    const bool posted =
-        served.workers->Post([&served, slot, name, call, session = *session, start]() mutable {
-          const std::string path = (std::filesystem::path(served.options.slot_save_path) / name).string();
-          const Status saved = served.engine->SaveSession(*session, path);
-          const size_t n_saved = session->tokens().size();
-          served.loop->Post([&served, held = std::move(session)]() mutable {
-            held.reset();
-            --served.n_saving;
-          });
-          if (!saved.ok()) return call->SendError(FileError(saved));
-          std::error_code error;
-          call->SendJson({{"id_slot", slot},
-                          {"filename", name},
-                          {"n_saved", n_saved},
-                          {"n_written", std::filesystem::file_size(path, error)},
-                          {"timings", {{"save_ms", NowMs() - start}}}});
-        });
-    if (posted) return;
-    --served.n_saving;
-    call->SendError({.status_code = 503, .message = "too much to do", .type = "unavailable_error"});
+    const bool posted = served.workers->Post([&served, slot, name, call, session = *session, start,
+                                              saving = served.saving]() mutable {
+      const std::string path = (std::filesystem::path(served.options.slot_save_path) / name).string();
+      const Status saved = served.engine->SaveSession(*session, path);
+      const size_t n_saved = session->tokens().size();
+      served.loop->Post([held = std::move(session), saving = std::move(saving)]() mutable { held.reset(); });
+      if (!saved.ok()) return call->SendError(FileError(saved));
+      std::error_code error;
+      call->SendJson({{"id_slot", slot},
+                      {"filename", name},
+                      {"n_saved", n_saved},
+                      {"n_written", std::filesystem::file_size(path, error)},
+                      {"timings", {{"save_ms", NowMs() - start}}}});
+    });
+    if (!posted)
+      call->SendError({.status_code = 503, .message = "too much to do", .type = "unavailable_error"});
   });
 }
 
