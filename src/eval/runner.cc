@@ -202,6 +202,15 @@ Status CheckSettings(const std::string& out, const Json& settings, const Json& u
   return {};
 }
 
+// The drafter that a draft model is for; null: none is named, or none reads it.
+Result<const DrafterEntry*> ReaderOf(const std::string& draft) {
+  const DrafterEntry* none = nullptr;
+  if (draft.empty()) return none;
+  DraftFiles files;
+  LS_ASSIGN(const std::string architecture, files.Architecture(draft));
+  return FindReader(architecture);
+}
+
 // Cells that share prompts and are run together.
 struct Group {
   std::string family;
@@ -315,10 +324,7 @@ class Evaluation {
   // A draft that reads the prompt's hidden states does it before sessions are forked. Those that "auto" does
   // not take read none.
   static Result<std::string> ReadingMethod(const std::string& draft) {
-    if (draft.empty()) return std::string("none");
-    DraftFiles files;
-    LS_ASSIGN(const std::string architecture, files.Architecture(draft));
-    const DrafterEntry* const reader = FindReader(architecture);
+    LS_ASSIGN(const DrafterEntry* const reader, ReaderOf(draft));
     return std::string(reader != nullptr && reader->in_auto != nullptr ? "auto@fixed" : "none");
   }
 
@@ -609,10 +615,7 @@ Status CheckEvaluationMemory(const EvalOptions& o, const MemoryPlan& plan) {
 
 Result<SpeculationOptions> PlannedSpeculation(const EvalOptions& options) {
   SpeculationOptions planned = options.speculation;
-  if (planned.draft_model.empty()) return planned;
-  DraftFiles files;
-  LS_ASSIGN(const std::string architecture, files.Architecture(planned.draft_model));
-  const DrafterEntry* const reader = FindReader(architecture);
+  LS_ASSIGN(const DrafterEntry* const reader, ReaderOf(planned.draft_model));
   if (reader != nullptr) planned.type = reader->name;
   return planned;
 }
