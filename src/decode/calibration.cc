@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/counter_rng.h"
 #include "base/median.h"
 #include "base/status_macros.h"
@@ -63,12 +64,12 @@ class Calibrator {
       scratch.push_back({.depth = depth, .cache = std::move(cache), .passes = {}});
       for (int i = 0; i < kWarmUps; ++i) LS_TRY(Pass(*scratch.back().cache, 1).status());
     }
-    const double start = options_.now_ms();
+    const double start = NowMs();
     const int64_t stopped = options_.preemptions();
     for (int round = 0; round < kRounds; ++round) {
       for (size_t i = 0; i < kOrder.size(); ++i) {
         const bool always = round == 0 && i < kAlways;
-        if (kOrder[i] > widest || (!always && options_.now_ms() - start > options_.budget_ms)) continue;
+        if (kOrder[i] > widest || (!always && NowMs() - start > options_.budget_ms)) continue;
         if (round > 0 && kOrder[i] > kMostRepeated) continue;
         if (kOrder[i] > kWide && std::all_of(scratch.begin(), scratch.end(), InProportion)) continue;
         for (Scratch& s : scratch) LS_TRY(Measure(kOrder[i], s));
@@ -86,7 +87,7 @@ class Calibrator {
       for (Scratch& s : for_wide) LS_TRY(Measure(rows, s));
       wide_.push_back(rows);
     }
-    const double seconds = (options_.now_ms() - start) / 1000;
+    const double seconds = (NowMs() - start) / 1000;
     const bool undisturbed =
         static_cast<double>(options_.preemptions() - stopped) <= kMostPreemptions * seconds + kFewPreemptions;
     return Calibration{.table = Fill(scratch), .steady = undisturbed && Steady(scratch)};
@@ -108,14 +109,14 @@ class Calibrator {
     for (int i = 0; i < rows; ++i) {
       tokens.push_back(static_cast<int32_t>(rng_.Uniform(draws_++) * target_.vocab_size()));
     }
-    const double start = options_.now_ms();
+    const double start = NowMs();
     LS_ASSIGN(KvTransaction transaction, cache.Begin(rows));
     const ForwardSegment segment{.tokens = tokens,
                                  .parents = {},
                                  .kv = &transaction,
                                  .logits = rows <= kMostWithLogits ? LogitsFor::kAllRows : LogitsFor::kNone};
     LS_TRY(target_.Forward({&segment, 1}).status());
-    return std::max(options_.now_ms() - start, 1e-6);
+    return std::max(NowMs() - start, 1e-6);
   }
 
   Status Measure(int rows, Scratch& scratch) {

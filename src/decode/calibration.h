@@ -10,7 +10,6 @@
 #include <functional>
 #include <memory>
 
-#include "base/clock.h"
 #include "base/preemptions.h"
 #include "decode/cost_model.h"
 #include "kv/kv_cache.h"
@@ -25,7 +24,6 @@ struct CalibrationOptions {
   double budget_ms = 1000;  // row counts beyond the first two are measured while it lasts
   double wide_ms = 2000;    // what the wide points may take altogether, by what narrower ones took
   int most_rows = 512;      // of a pass of the target
-  std::function<double()> now_ms = NowMs;
   std::function<int64_t()> preemptions = Preemptions;  // of this process, so far
 };
 

@@ -14,7 +14,7 @@
 namespace longspec::testing {
 namespace {
 
-// A toy that counts its passes by rows.
+// A toy that counts its passes by rows. Wider ones take longer.
 class CountingTarget final : public Target {
  public:
   explicit CountingTarget(const ToyLanguage* language) : toy_(language) {}
@@ -24,6 +24,7 @@ class CountingTarget final : public Target {
     if (fail_after >= 0 && fail_after-- == 0) return IoError("the target failed");
     ++passes[static_cast<int>(segments[0].tokens.size())];
     keys.push_back(segments[0].kv->base());
+    SpendMs(1 + 0.1 * static_cast<double>(segments[0].tokens.size()));
     return toy_.Forward(segments);
   }
   std::map<int, int> passes;
@@ -43,6 +44,7 @@ Result<std::unique_ptr<KvCache>> Scratch(int depth, int rows) {
 }
 
 struct Fixture {
+  const SimulatedClock clock{};
   ToyLanguage language{8, 1};
   CountingTarget target{&language};
 };
@@ -73,7 +75,7 @@ TEST(Calibration, WithoutTimeItMeasuresLittleAndStillKnowsAllRows) {
   EXPECT_EQ(table->rows.size(), 10U);
 }
 
-// A machine whose clock is this: a pass takes `ms` and so much for each row.
+// A pass takes `ms` and so much for each row, by a clock of its own.
 class SlowTarget final : public Target {
  public:
   SlowTarget(const ToyLanguage* language, double ms, double ms_per_row)
@@ -86,15 +88,15 @@ class SlowTarget final : public Target {
     const auto rows = static_cast<int>(segments[0].tokens.size());
     ++passes[rows];
     has_logits[rows] = segments[0].logits != LogitsFor::kNone;
-    now_ms += ms_ + ms_per_row_ * rows;
-    if (ms_of_keys) now_ms += rows * ms_of_keys(segments[0].kv->base());
+    SpendMs(ms_ + ms_per_row_ * rows);
+    if (ms_of_keys) SpendMs(rows * ms_of_keys(segments[0].kv->base()));
     return toy_.Forward(segments);
   }
   std::map<int, int> passes;
   std::map<int, bool> has_logits;
-  double now_ms = 0;
 
  private:
+  const SimulatedClock clock_;
   ToyTarget toy_;
   const double ms_, ms_per_row_;
 };
@@ -102,8 +104,7 @@ class SlowTarget final : public Target {
 TEST(Calibration, PiecesOfPromptsAreMeasuredOnceEach) {
   const ToyLanguage language{8, 1};
   SlowTarget target(&language, 2, 0.25);
-  const auto measured = Calibrate(
-      target, Scratch, {.capacity = 2048, .deep = 1024, .now_ms = [&target] { return target.now_ms; }});
+  const auto measured = Calibrate(target, Scratch, {.capacity = 2048, .deep = 1024});
   ASSERT_TRUE(measured.ok());
   EXPECT_EQ(target.passes[128], 2);  // one at each depth
   EXPECT_EQ(target.passes[512], 2);
@@ -121,9 +122,7 @@ TEST(Calibration, AThirdDepthTellsWhatLongContextsCost) {
     const ToyLanguage language{8, 1};
     SlowTarget target(&language, 2, 0.25);
     target.ms_of_keys = [](int n) { return 1e-4 * n + 5e-4 * std::max(0, n - 3000); };
-    const auto measured = Calibrate(
-        target, Scratch,
-        {.capacity = 65536, .deep = 2048, .deepest = deepest, .now_ms = [&target] { return target.now_ms; }});
+    const auto measured = Calibrate(target, Scratch, {.capacity = 65536, .deep = 2048, .deepest = deepest});
     EXPECT_TRUE(measured.ok());
     const double truth = 2 + 0.25 * 8 + 8 * target.ms_of_keys(keys);
     return std::abs(CostModel(measured->table).TargetMs(8, keys) / truth - 1);
@@ -140,7 +139,6 @@ TEST(Calibration, WidePassesThatWouldTakeTooLongAreLeftOut) {
   const auto widest = [](double ms_per_row, CalibrationOptions options) {
     const ToyLanguage language{8, 1};
     SlowTarget target(&language, 0, ms_per_row);
-    options.now_ms = [&target] { return target.now_ms; };
     const auto measured = Calibrate(target, Scratch, options);
     EXPECT_TRUE(measured.ok());
     EXPECT_EQ(measured->table.rows.back(), std::max(32, target.passes.rbegin()->first));
@@ -179,13 +177,12 @@ class TiringTarget final : public Target {
   int context_length() const override { return toy_.context_length(); }
   Result<TargetOutput> Forward(std::span<const ForwardSegment> segments) override {
     ++calls_;
-    const double end = NowMs() + 0.2 * calls_ * (calls_ % 2 == 0 ? 1 : 3);
-    while (NowMs() < end) {
-    }
+    SpendMs(0.2 * calls_ * (calls_ % 2 == 0 ? 1 : 3));
     return toy_.Forward(segments);
   }
 
  private:
+  const SimulatedClock clock_;
   int calls_ = 0;
   ToyTarget toy_;
 };
@@ -205,7 +202,6 @@ TEST(Calibration, OneThatTakesTheCoresInTurnIsToldApart) {
     SlowTarget target(&language, 4, 0.1);
     int64_t asked = 0;
     CalibrationOptions options = {.capacity = 4096};
-    options.now_ms = [&target] { return target.now_ms; };
     options.preemptions = [&] { return stops * asked++; };
     const auto measured = Calibrate(target, Scratch, options);
     ASSERT_TRUE(measured.ok());

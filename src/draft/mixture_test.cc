@@ -8,7 +8,6 @@
 
 #include <cmath>
 
-#include "base/clock.h"
 #include "draft/guided_growth.h"
 #include "draft/testing/table_model.h"
 

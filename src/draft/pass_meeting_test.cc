@@ -8,11 +8,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <chrono>
 #include <memory>
 #include <new>
-#include <thread>
 
+#include "base/clock.h"
 #include "base/size.h"
 #include "draft/testing/batch_sequence.h"
 #include "draft/testing/block_drafts.h"
@@ -21,19 +20,14 @@
 namespace longspec::testing {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::Ge;
-using ::testing::Lt;
-
-constexpr auto kPassTime = std::chrono::milliseconds(20);
 
 // Passes that only say who was in them.
 struct Log {
   std::vector<std::vector<char>> passes;
   Status result;
   bool out_of_memory = false;
-  std::chrono::milliseconds time{0};
+  double ms = 0;  // that each takes
 };
 
 struct NamedRows final : MeetingRows {
@@ -41,7 +35,7 @@ struct NamedRows final : MeetingRows {
       : log(to), name(who), model(of), form(of_form) {}
   Key key() const override { return {.model = model, .form = form}; }
   Status Run(std::span<MeetingRows* const> together) override {
-    std::this_thread::sleep_for(log->time);
+    SpendMs(log->ms);
     log->passes.emplace_back();
     for (MeetingRows* const rows : together)
       log->passes.back().push_back(static_cast<NamedRows*>(rows)->name);
@@ -186,8 +180,9 @@ TEST(PassMeeting, NoMemoryForAPassIsAnErrorOfItsDrafts) {
 // What a pass takes is shared by those that were in it.
 TEST(PassMeeting, TimeIsShared) {
   PassMeeting meeting;
+  const SimulatedClock clock;
   Log log;
-  log.time = kPassTime;
+  log.ms = 10;
   double inside = 0;
   const auto timed = [&]() -> DraftTask {
     const double start = meeting.Ms();
@@ -195,13 +190,10 @@ TEST(PassMeeting, TimeIsShared) {
     inside = meeting.Ms() - start;
     co_return Status();
   };
-  const double pass = static_cast<double>(kPassTime.count());
   const Ended ended =
       RunAll(meeting, 2, [&](int i) { return i == 0 ? timed() : Levels(meeting, log, 'b', 2, &log); });
-  EXPECT_THAT(ended.ms[0], AllOf(Ge(pass / 2), Lt(ended.ms[1])));
-  EXPECT_GE(ended.ms[1], pass * 1.5);
-  EXPECT_GE(inside, pass / 2);
-  EXPECT_LE(inside, ended.ms[0]);
+  EXPECT_THAT(ended.ms, ElementsAre(5, 15));
+  EXPECT_EQ(inside, 5);
 }
 
 TEST(DraftTask, NobodyNeedsToRunIt) {

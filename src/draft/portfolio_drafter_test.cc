@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/clock.h"
 #include "base/counter_rng.h"
 #include "draft/asking_gain.h"
 #include "draft/drafter.h"
@@ -141,6 +142,9 @@ class DearMember : public ::testing::Test {
     }
     return 1.0 * n_asked / n_rounds;
   }
+
+ private:
+  const SimulatedClock clock_;
 };
 
 TEST_F(DearMember, IsAskedWhereItPays) {

@@ -48,8 +48,7 @@ class PlayedDrafter final : public Drafter {
       ++n;
       tree.AddChild(n - 1, on_path ? tokens_[i] : Decoy(tokens_[i], 1), static_cast<float>(reach));
     }
-    while (NowMs() - start < n * step_ms_) {
-    }
+    SpendMs(n * step_ms_ - (NowMs() - start));
     return {};
   }
 
