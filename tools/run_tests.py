@@ -361,7 +361,7 @@ def trainer(tally):
             work = [functools.partial(result_of, "ci/train_test", [BUILD / "ci" / "tests" / "train_test"], {}),
                     functools.partial(result_of_unittest, "ci/longspec-train", "tests/e2e/test_training.py",
                                       {"LONGSPEC_BIN": str(BUILD / "ci" / "longspec")})]
-            add_all(lambda result: result(), work, cores(), tally)
+            add_all_on_cores(lambda result, core: result(core=core), work, tally)
     finally:  # what other stages find is never an older trainer
         configure_trainer(False)
         program.unlink(missing_ok=True)

@@ -31,45 +31,62 @@ size_t EagerAttention::CopyBytes(const AttentionShape& shape, const KvLayout& la
   return Z(ChunksFor(n_positions)) * Repeated(layout, shape.n_head).layer_bytes();
 }
 
-// The chunks of the first `n_slots`; of a ring in the order of their positions.
-EagerAttention::Range EagerAttention::Add(const KvSpan& span, int n_slots, const AttentionSegment* ring) {
-  const size_t begin = chunks_.size();
-  for (int chunk = 0; chunk < ChunksFor(n_slots); ++chunk) {
+// The chunks of slots [first, end), of which whole chunks before them stay empty; of a ring in the order of
+// their positions. Returns where they begin among the bases.
+size_t EagerAttention::Add(const KvSpan& span, int first, int end, const AttentionSegment* ring) {
+  const size_t begin = n_bases_;
+  n_bases_ += Z(ChunksFor(end));
+  for (int chunk = first / kKvChunk; chunk < ChunksFor(end); ++chunk) {
     const int place = ring != nullptr ? ring->PlaceOf(chunk) : chunk;
-    chunks_.push_back(
-        {.from = span.chunks[place] + span.layer_offset, .layout = span.layout, .at = copy_bytes_});
+    chunks_.push_back({.from = span.chunks[place] + span.layer_offset,
+                       .layout = span.layout,
+                       .base = begin + Z(chunk),
+                       .at = copy_bytes_});
     copy_bytes_ += Repeated(span.layout, shape_.n_head).layer_bytes();
   }
-  return {.begin = begin, .end = chunks_.size()};
+  return begin;
 }
 
-KvSpan EagerAttention::SpanOf(const KvSpan& span, const Range& range) const {
+KvSpan EagerAttention::SpanOf(const KvSpan& span, size_t base) const {
   return {.layout = Repeated(span.layout, shape_.n_head),
-          .chunks = bases_.data() + range.begin,
+          .chunks = bases_.data() + base,
           .n_committed = span.n_committed,
           .n_speculated = span.n_speculated};
 }
 
 void EagerAttention::Plan(std::span<const AttentionSegment> segments) {
   chunks_.clear();
+  n_bases_ = 0;
   copy_bytes_ = 0;
-  std::vector<std::pair<Range, Range>> ranges;  // of stored chunks, and of tails
+  std::vector<std::pair<size_t, size_t>> begins;  // of stored chunks and of tails, among the bases
   for (const AttentionSegment& segment : segments) {
     int end = 0;
-    for (const RowView& row : segment.rows) end = std::max(end, row.end);
-    const Range stored = Add(segment.stored, end, &segment);
-    const bool has_tail = segment.tail.chunks != nullptr;
-    ranges.emplace_back(stored, Add(segment.tail, has_tail ? segment.tail_end : 0, nullptr));
+    bool has_tails = false;
+    for (const RowView& row : segment.rows) {
+      end = std::max(end, row.end);
+      has_tails = has_tails || !row.tail.empty();
+    }
+    // Tails of a tree lie behind what is stored: one copy of both.
+    const bool same = segment.tail.chunks == segment.stored.chunks && segment.n_ring_chunks == 0 &&
+                      segment.tail.layer_offset == segment.stored.layer_offset;
+    if (has_tails && same) end = std::max(end, segment.tail_end);
+    const size_t stored = Add(segment.stored, 0, end, &segment);
+    begins.emplace_back(stored, has_tails && !same
+                                    ? Add(segment.tail, segment.tail_begin, segment.tail_end, nullptr)
+                                    : stored);
   }
-  if (copy_.size() < copy_bytes_) copy_ = AlignedBuffer(copy_bytes_ + copy_bytes_ / 2);
-  bases_.clear();
-  for (const Chunk& chunk : chunks_) bases_.push_back(copy_.data() + chunk.at);
+  if (copy_.size() < copy_bytes_) {
+    copy_ = AlignedBuffer();  // before there is another one
+    copy_ = AlignedBuffer(copy_bytes_);
+  }
+  bases_.assign(n_bases_, nullptr);
+  for (const Chunk& chunk : chunks_) bases_[chunk.base] = copy_.data() + chunk.at;
   segments_.assign(segments.begin(), segments.end());
   for (size_t i = 0; i < segments_.size(); ++i) {
     AttentionSegment& segment = segments_[i];
-    segment.stored = SpanOf(segment.stored, ranges[i].first);
+    segment.stored = SpanOf(segment.stored, begins[i].first);
     segment.n_ring_chunks = 0;
-    if (segment.tail.chunks != nullptr) segment.tail = SpanOf(segment.tail, ranges[i].second);
+    if (segment.tail.chunks != nullptr) segment.tail = SpanOf(segment.tail, begins[i].second);
   }
   of_copy_.Plan(segments_);
   const size_t floats = Z(of_copy_.n_rows()) * Z(shape_.n_head) * Z(shape_.head_dim);

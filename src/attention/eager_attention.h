@@ -27,7 +27,8 @@ class EagerAttention final : public Attention {
   void Run(ThreadTeam::Worker& worker, int layer, const float* q, float* out) override;
 
   size_t bytes() const { return copy_.size() + q_.size() + of_copy_.bytes(); }
-  // Of the copy of a sequence of so many positions. `layout`: its cache's.
+  size_t copy_bytes() const { return copy_.size(); }  // what of it is the copy
+  // Of the copy of a sequence of so many positions, at most. `layout`: its cache's.
   static size_t CopyBytes(const AttentionShape& shape, const KvLayout& layout, int n_positions);
 
  private:
@@ -35,20 +36,19 @@ class EagerAttention final : public Attention {
   struct Chunk {
     const std::byte* from;
     KvLayout layout;
-    size_t at;  // of copy_
-  };
-  struct Range {
-    size_t begin, end;  // of chunks_
+    size_t base;  // which of the bases its copy is
+    size_t at;    // where that lies in copy_
   };
 
-  Range Add(const KvSpan& span, int n_slots, const AttentionSegment* ring);
-  KvSpan SpanOf(const KvSpan& span, const Range& range) const;
+  size_t Add(const KvSpan& span, int first, int end, const AttentionSegment* ring);
+  KvSpan SpanOf(const KvSpan& span, size_t base) const;
   void CopyHead(const Chunk& chunk, int layer, int head);
 
   const AttentionShape shape_;
   AttentionPlan of_copy_;
   std::vector<Chunk> chunks_;
-  std::vector<const std::byte*> bases_;  // of their copies
+  std::vector<const std::byte*> bases_;  // of copies; null: nobody reads that chunk
+  size_t n_bases_ = 0;
   std::vector<AttentionSegment> segments_;
   size_t copy_bytes_ = 0;
   AlignedBuffer copy_, q_;

@@ -176,7 +176,39 @@ TEST(RangesAndTails, EagerAttentionHasTheSameBits) {
     }
     // Three query heads for each KV head: three times the bytes, whole chunks.
     EXPECT_EQ(EagerAttention::CopyBytes(kShape, kLayout, 257), 2 * 3 * kLayout.layer_bytes());
-    EXPECT_GE(eager.bytes(), EagerAttention::CopyBytes(kShape, kLayout, 3000));
+  }
+}
+
+// As a target lays out its rows: guesses stand behind what is stored, in the same chunks.
+TEST(RangesAndTails, EagerAttentionCopiesAKeyOnce) {
+  const Keys stored(12, 1);
+  const std::vector<int32_t> path = {2900, 2905};
+  struct Planned {
+    std::vector<RowView> rows;
+    int tail_begin, tail_end, copied;
+  };
+  const Planned passes[] = {{{{0, 1000, {}}}, 999, 1000, 1000},
+                            {{{0, 2048, {}}, {0, 2049, {}}}, 2047, 2049, 2049},
+                            {{{0, 2900, {}}, {0, 2900, path}}, 2900, 2906, 2906}};
+  ThreadTeam team(2);
+  const kernels::KernelTable* table = kernels::Available().front();
+  AttentionPlan flash(table, kShape, 2);
+  EagerAttention eager(table, kShape, 2);
+  for (const Planned& pass : passes) {
+    const AttentionSegment segment = {.stored = stored.span,
+                                      .tail = stored.span,
+                                      .tail_begin = pass.tail_begin,
+                                      .tail_end = pass.tail_end,
+                                      .rows = pass.rows};
+    const std::vector<float> q = Queries(pass.rows.size());
+    const auto attend = [&](Attention& attention) {
+      std::vector<float> out(q.size(), -1.0F);
+      attention.Plan({&segment, 1});
+      team.Run([&](ThreadTeam::Worker& worker) { attention.Run(worker, 0, q.data(), out.data()); });
+      return out;
+    };
+    EXPECT_EQ(attend(eager), attend(flash));
+    EXPECT_EQ(eager.copy_bytes(), EagerAttention::CopyBytes(kShape, kLayout, pass.copied));
   }
 }
 

@@ -51,7 +51,8 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
   if (Status status = CheckLayout(model.layout); !status.ok()) {
     return Status(status.code(), options.path + ": " + status.message());
   }
-  MemoryNeeds needs = NeedsOf(model.config, *model.file, model.layout, max_rows, ctx_size);
+  const int n_threads = options.threads > 0 ? options.threads : ThreadTeam::PhysicalCores();
+  MemoryNeeds needs = NeedsOf(model.config, *model.file, model.layout, max_rows, n_threads, ctx_size);
   const uint64_t available = AvailableMemory();
   if (!options.kv_offload.empty()) {
     model.offload = OffloadOf(options, needs.kv_chunk, available);
@@ -59,8 +60,7 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
   }
   LS_TRY(CheckMemory(options.path, needs, available));
   LS_TRY(CheckOffload(options.kv_offload, PlanMemory(needs, available)));
-  model.team =
-      std::make_unique<ThreadTeam>(options.threads > 0 ? options.threads : ThreadTeam::PhysicalCores());
+  model.team = std::make_unique<ThreadTeam>(n_threads);
   LlamaLoadOptions load;
   load.kernels = model.kernels;
   load.team = model.team.get();

@@ -94,12 +94,17 @@ TEST_F(DraftMemoryTest, ALanguageModelTakesACacheToo) {
   ASSERT_TRUE(windowed.ok());
   EXPECT_EQ(windowed->fixed, memory.weights + memory.scratch + 6 * chunk);
   EXPECT_EQ(windowed->kv_chunk, 0U);
-  // SpecExtend: the set, as large as the gate lets it become, and a store of all positions.
+  // SpecExtend: the set, as large as the gate lets it become, a store of all positions, and the queries of
+  // the largest tree in all layers of the target.
+  const uint64_t queries =
+      uint64_t{256} *
+      static_cast<uint64_t>(tiny_.config.n_layer * tiny_.config.n_head * tiny_.config.head_dim) *
+      sizeof(float);
   for (const auto& [from, positions] : {std::pair(0, 2 * 32), std::pair(1000, 1000)}) {
     const auto extended =
         Plan({.type = "lm", .draft_model = Target(), .spec_extend_chunks = 2, .spec_extend_from = from});
     ASSERT_TRUE(extended.ok());
-    EXPECT_EQ(extended->fixed, memory.weights + memory.scratch +
+    EXPECT_EQ(extended->fixed, memory.weights + memory.scratch + queries +
                                    static_cast<uint64_t>((positions + kLmMaxRows) / kKvChunk + 1) * chunk);
     EXPECT_EQ(extended->kv_chunk, chunk);  // here keys are in f32 anyway
   }

@@ -305,7 +305,8 @@ Result<DraftMemory> EagleMemory(const SpeculationOptions& options, const TargetF
   memory.fixed += EagleForward::ScratchBytes(facts);
   const KvLayout layout = LayoutOf(facts.block.shape, target.cache);
   if (AsksForSpecExtend(options)) {
-    AddSpecExtendMemory(options, kSpecExtendOfEagle, layout, 1, EagleForward::kMaxRows, &memory);
+    AddSpecExtendMemory(options, kSpecExtendOfEagle, target.config, layout, 1, EagleForward::kMaxRows,
+                        &memory);
   } else {
     memory.kv_chunk = KvChunkBytes(layout, 1);
   }

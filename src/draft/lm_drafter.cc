@@ -306,8 +306,8 @@ Result<DraftMemory> LmMemory(const SpeculationOptions& options, const TargetFact
     const int64_t positions = int64_t{options.draft_sink} + options.draft_window + kLmMaxRows;
     plan.fixed += static_cast<uint64_t>(positions / kKvChunk + 1) * chunk;
   } else if (AsksForSpecExtend(options)) {
-    AddSpecExtendMemory(options, kSpecExtendOfLm, LmCacheLayout(config, target.cache), config.n_layer,
-                        kLmMaxRows, &plan);
+    AddSpecExtendMemory(options, kSpecExtendOfLm, target.config, LmCacheLayout(config, target.cache),
+                        config.n_layer, kLmMaxRows, &plan);
   } else {
     plan.kv_chunk = chunk;
   }

@@ -112,10 +112,13 @@ Status CheckSpecExtend(const SpeculationOptions& options, const KvCache& cache) 
 }
 
 void AddSpecExtendMemory(const SpeculationOptions& options, const SpecExtendSettings& paper,
-                         const KvLayout& layout, int n_layer, int max_rows, DraftMemory* plan) {
+                         const LlamaConfig& target, const KvLayout& layout, int n_layer, int max_rows,
+                         DraftMemory* plan) {
   const SpecExtendSettings settings = SpecExtendOf(options, paper, /*trained_positions=*/0);
   const int positions = std::max(settings.n_chunks * ReindexOptions{}.chunk, settings.from) + max_rows;
   plan->fixed += static_cast<uint64_t>(positions / kKvChunk + 1) * KvChunkBytes(layout, n_layer);
+  plan->fixed += uint64_t{kMostTreeRowsOfTarget} * static_cast<uint64_t>(target.n_layer) *
+                 static_cast<uint64_t>(int64_t{target.n_head} * target.head_dim) * sizeof(float);
   // Keys in f32, values as they are.
   plan->kv_chunk = uint64_t{kKvChunk} * static_cast<uint64_t>(n_layer) *
                    static_cast<uint64_t>(layout.n_kv_head) *

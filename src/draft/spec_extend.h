@@ -97,10 +97,12 @@ std::unique_ptr<SpecExtend> MakeSpecExtend(const SpecExtendSettings& settings, c
 // Whether this cache of a target has what is asked for: all positions.
 Status CheckSpecExtend(const SpeculationOptions& options, const KvCache& cache);
 
-// Adds the set, which passes of `max_rows` rows are appended to, and the store of all positions: of a draft
-// that was trained for as many as need be. REQUIRES: the options ask for SpecExtend.
+// Adds the set, which passes of `max_rows` rows are appended to, the store of all positions, and the queries
+// that the target hands over: of a draft that was trained for as many positions as need be. REQUIRES: the
+// options ask for SpecExtend.
 void AddSpecExtendMemory(const SpeculationOptions& options, const SpecExtendSettings& paper,
-                         const KvLayout& layout, int n_layer, int max_rows, DraftMemory* plan);
+                         const LlamaConfig& target, const KvLayout& layout, int n_layer, int max_rows,
+                         DraftMemory* plan);
 
 inline constexpr DrafterOption kSpecExtendOption = {
     .flags = "--spec-extend",

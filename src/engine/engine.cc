@@ -107,7 +107,8 @@ Result<Opened> OpenModel(const ModelOptions& options) {
   LS_ASSIGN(const WorkingSetMemory working_set,
             PlanPartialRetrieval(options.partial_verification, layout, config.n_layer, config.n_head,
                                  most_drafted));
-  model.needs = NeedsOf(config, *model.file, layout, MaxRows(options), info.n_ctx, draft, working_set);
+  model.needs =
+      NeedsOf(config, *model.file, layout, MaxRows(options), info.threads, info.n_ctx, draft, working_set);
   const uint64_t available = AvailableMemory();
   if (!options.kv_offload.empty()) {
     model.offload = OffloadOf(options, model.needs.kv_chunk, available);

@@ -109,8 +109,9 @@ uint64_t Fixed(const MemoryNeeds& needs) {
 }  // namespace
 
 MemoryNeeds NeedsOf(const LlamaConfig& config, const GgufFile& file, const KvLayout& layout, int max_rows,
-                    int ctx_size, const DraftMemory& draft, const WorkingSetMemory& working_set) {
-  const LlamaMemory memory = PlanLlamaMemory(config, file, max_rows);
+                    int n_threads, int ctx_size, const DraftMemory& draft,
+                    const WorkingSetMemory& working_set) {
+  const LlamaMemory memory = PlanLlamaMemory(config, file, max_rows, n_threads);
   return {.weights = memory.weights,
           .scratch = memory.scratch + (config.attention_kind == AttentionKind::kEager
                                            ? EagerAttention::CopyBytes(config.attention(), layout, ctx_size)

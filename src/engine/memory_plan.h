@@ -28,9 +28,11 @@ struct MemoryNeeds {
   int ctx_size = 0;
 };
 
-// Of one loaded model and one sequence of ctx_size positions.
+// Of one loaded model, passes of at most `max_rows` rows on `n_threads` threads, and one sequence of ctx_size
+// positions.
 MemoryNeeds NeedsOf(const LlamaConfig& config, const GgufFile& file, const KvLayout& layout, int max_rows,
-                    int ctx_size, const DraftMemory& draft = {}, const WorkingSetMemory& working_set = {});
+                    int n_threads, int ctx_size, const DraftMemory& draft = {},
+                    const WorkingSetMemory& working_set = {});
 
 // `available`: bytes the system could give, 0 if unknown.
 MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available);

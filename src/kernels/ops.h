@@ -4,9 +4,9 @@
 //
 // The law (docs/arithmetic.md): for every operation, each table returns the same bits per row as
 // kernels/reference/, whatever the number of rows in the call, the tiling, and which thread computes what.
-// Kernels allocate nothing, log nothing and never fail; shapes are the caller's promise. This header is all
-// that kernel files see, so it has no inline functions: a file built for one instruction set must not emit
-// code another file might link.
+// Kernels allocate nothing (the reference may), log nothing and never fail; shapes are the caller's promise.
+// This header is all that kernel files see, so it has no inline functions: a file built for one instruction
+// set must not emit code another file might link.
 #pragma once
 
 #include <cstddef>

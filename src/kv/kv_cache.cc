@@ -39,9 +39,8 @@ void KvTransaction::Commit(std::span<const int32_t> rows) {
     LS_CHECK(row > previous && row < n_rows_);
     previous = row;
   }
-  KvCache* cache = std::exchange(cache_, nullptr);
-  cache->transaction_open_ = false;
-  cache->CommitRows(rows);
+  cache_->CommitRows(rows);  // if it throws, the transaction is rolled back
+  std::exchange(cache_, nullptr)->transaction_open_ = false;
 }
 
 void KvTransaction::CommitAll() {

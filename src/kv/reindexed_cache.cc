@@ -20,7 +20,11 @@ namespace {
 class ReindexedCacheImpl final : public ReindexedCache {
  public:
   ReindexedCacheImpl(const KvLayout& layout, int n_layer, Rotary rotary, const ReindexOptions& options)
-      : layout_(layout), n_layer_(n_layer), rotary_(std::move(rotary)), options_(options) {}
+      : layout_(layout),
+        n_layer_(n_layer),
+        rotary_(std::move(rotary)),
+        options_(options),
+        turn_(Z(rotary_.n_rot)) {}
 
   int length() const override { return length_; }
   int n_slots() const override { return static_cast<int>(held_.size()); }
@@ -28,8 +32,9 @@ class ReindexedCacheImpl final : public ReindexedCache {
   int capacity() const override { return std::numeric_limits<int>::max(); }
   Exactness exactness() const override { return Exactness::kApproximate; }
   size_t bytes() const override {
-    return slots_.size() * Z(n_layer_) * layout_.layer_bytes() + keys_.capacity() * sizeof(float) +
-           values_.capacity() + held_.capacity() * sizeof(int32_t);
+    return slots_.size() * Z(n_layer_) * layout_.layer_bytes() +
+           store_.size() * (n_keys(kKvChunk) * sizeof(float) + value_bytes(kKvChunk)) +
+           held_.capacity() * sizeof(int32_t);
   }
 
   KvSpan Span(int layer) const override {
@@ -45,8 +50,7 @@ class ReindexedCacheImpl final : public ReindexedCache {
   void Truncate(int length) override {
     LS_CHECK(length >= 0 && length <= length_ && n_speculated_ == 0);
     length_ = length;
-    keys_.resize(KeyAt(length, 0, 0));
-    values_.resize(ValueAt(length, 0, 0));
+    store_.resize(StoreChunks(length));
     while (!held_.empty() && held_.back() >= length) held_.pop_back();
     while (!chunks_.empty() && int64_t{chunks_.back()} * options_.chunk >= length) chunks_.pop_back();
     if (length == 0 || (!chunks_.empty() && chunks_.back() == NewestChunk())) return;
@@ -99,7 +103,7 @@ class ReindexedCacheImpl final : public ReindexedCache {
     if (!sees_all_ && n_rows >= options_.prompt_rows && n_slots() > options_.prefill_window) {
       LS_TRY(HoldLast((options_.prefill_window + options_.chunk - 1) / options_.chunk + 1));
     }
-    LS_TRY(MakeRoom(n_slots() + n_rows));
+    LS_TRY(MakeRoom(n_slots() + n_rows, length_ + n_rows));
     n_speculated_ = n_rows;
     return {};
   }
@@ -108,8 +112,6 @@ class ReindexedCacheImpl final : public ReindexedCache {
   // position.
   void CommitRows(std::span<const int32_t> rows) override {
     const int first = n_slots();
-    keys_.resize(KeyAt(length_ + static_cast<int>(rows.size()), 0, 0));
-    values_.resize(ValueAt(length_ + static_cast<int>(rows.size()), 0, 0));
     for (size_t i = 0; i < rows.size(); ++i) {
       LS_CHECK(rows[i] == static_cast<int32_t>(i));
       Store(first + static_cast<int>(i), length_);
@@ -127,16 +129,39 @@ class ReindexedCacheImpl final : public ReindexedCache {
 
  private:
   int NewestChunk() const { return (length_ - 1) / options_.chunk; }
-  // Of the store: (position, layer, KV head).
-  size_t KeyAt(int position, int layer, int head) const {
-    return Z((int64_t{position} * n_layer_ + layer) * layout_.n_kv_head + head) * Z(layout_.head_dim);
+  // The store, so many positions at a time: it grows without being moved.
+  struct StoreChunk {
+    std::vector<float> keys;        // (kKvChunk, n_layer, n_kv_head, head_dim), not rotated
+    std::vector<std::byte> values;  // (kKvChunk, n_layer, n_kv_head) rows
+  };
+  static size_t StoreChunks(int length) { return Z((length + kKvChunk - 1) / kKvChunk); }
+  size_t n_keys(int positions) const {
+    return Z(int64_t{positions} * n_layer_ * layout_.n_kv_head) * Z(layout_.head_dim);
   }
-  size_t ValueAt(int position, int layer, int head) const {
-    return Z((int64_t{position} * n_layer_ + layer) * layout_.n_kv_head + head) * layout_.v_row_bytes();
+  size_t value_bytes(int positions) const {
+    return Z(int64_t{positions} * n_layer_ * layout_.n_kv_head) * layout_.v_row_bytes();
+  }
+  size_t PlaceOf(int position, int layer, int head) const {
+    return Z((int64_t{position % kKvChunk} * n_layer_ + layer) * layout_.n_kv_head + head);
+  }
+  float* KeyAt(int position, int layer, int head) {
+    return store_[Z(position / kKvChunk)].keys.data() + PlaceOf(position, layer, head) * Z(layout_.head_dim);
+  }
+  std::byte* ValueAt(int position, int layer, int head) {
+    return store_[Z(position / kKvChunk)].values.data() +
+           PlaceOf(position, layer, head) * layout_.v_row_bytes();
   }
 
-  Status MakeRoom(int n_slots) {
+  // For slots of the set, and positions of the store. What is committed then takes no memory.
+  Status MakeRoom(int n_slots, int n_stored) {
     try {
+      held_.reserve(std::max(held_.capacity(), Z(n_slots)));
+      chunks_.reserve(std::max(chunks_.capacity(), Z(n_stored / options_.chunk + 1)));
+      store_.reserve(std::max(store_.capacity(), StoreChunks(n_stored)));
+      while (store_.size() < StoreChunks(n_stored)) {
+        store_.push_back({.keys = std::vector<float>(n_keys(kKvChunk)),
+                          .values = std::vector<std::byte>(value_bytes(kKvChunk))});
+      }
       while (std::ssize(slots_) * kKvChunk < n_slots) {
         bases_.reserve(slots_.size() + 1);
         slots_.emplace_back(Z(n_layer_) * layout_.layer_bytes());
@@ -160,7 +185,7 @@ class ReindexedCacheImpl final : public ReindexedCache {
       for (int p = c * options_.chunk; p < std::min((c + 1) * options_.chunk, length_); ++p)
         wanted.push_back(p);
     }
-    LS_TRY(MakeRoom(static_cast<int>(wanted.size())));
+    LS_TRY(MakeRoom(static_cast<int>(wanted.size()), length_));
     for (size_t slot = 0; slot < wanted.size(); ++slot) {
       if (slot < held_.size() && held_[slot] == wanted[slot]) continue;
       Load(wanted[slot], static_cast<int>(slot));
@@ -172,7 +197,6 @@ class ReindexedCacheImpl final : public ReindexedCache {
 
   // From the set to the store: keys are turned back by the position of their slot.
   void Store(int slot, int position) {
-    turn_.resize(Z(rotary_.n_rot));
     rotary_.row(slot, turn_.data());
     const auto scale = static_cast<float>(1.0 / (rotary_.magnitude * rotary_.magnitude));
     for (size_t i = 0; i < turn_.size(); i += 2) {
@@ -182,24 +206,22 @@ class ReindexedCacheImpl final : public ReindexedCache {
     for (int layer = 0; layer < n_layer_; ++layer) {
       const KvSpan span = Span(layer);
       for (int head = 0; head < layout_.n_kv_head; ++head) {
-        float* key = keys_.data() + KeyAt(position, layer, head);
+        float* key = KeyAt(position, layer, head);
         for (int d = 0; d < layout_.head_dim; ++d) key[d] = span.KeyAt(slot, head, d);
         rotary_.kernels->rope(key, rotary_.n_rot, turn_.data(), rotary_.pairing);
-        std::memcpy(values_.data() + ValueAt(position, layer, head), span.value_row(slot, head),
-                    layout_.v_row_bytes());
+        std::memcpy(ValueAt(position, layer, head), span.value_row(slot, head), layout_.v_row_bytes());
       }
     }
   }
 
   // From the store to the set: keys are turned to the position of their slot, values copied.
   void Load(int position, int slot) {
-    turn_.resize(Z(rotary_.n_rot));
     rotary_.row(slot, turn_.data());
     std::vector<float> key(Z(layout_.head_dim)), no_value(key.size());
     for (int layer = 0; layer < n_layer_; ++layer) {
       const KvWriter to = Writer(layer);
       for (int head = 0; head < layout_.n_kv_head; ++head) {
-        std::copy_n(keys_.data() + KeyAt(position, layer, head), key.size(), key.begin());
+        std::copy_n(KeyAt(position, layer, head), key.size(), key.begin());
         rotary_.kernels->rope(key.data(), rotary_.n_rot, turn_.data(), rotary_.pairing);
         rotary_.kernels->store_kv({.k = key.data(),
                                    .v = no_value.data(),
@@ -209,8 +231,7 @@ class ReindexedCacheImpl final : public ReindexedCache {
                                    .head_dim = layout_.head_dim,
                                    .k_type = KernelType(layout_.k_type),
                                    .v_type = KernelType(layout_.v_type)});
-        std::memcpy(to.value_row(slot, head), values_.data() + ValueAt(position, layer, head),
-                    layout_.v_row_bytes());
+        std::memcpy(to.value_row(slot, head), ValueAt(position, layer, head), layout_.v_row_bytes());
       }
     }
   }
@@ -222,8 +243,7 @@ class ReindexedCacheImpl final : public ReindexedCache {
   bool sees_all_ = false;
   int length_ = 0;
   int n_speculated_ = 0;
-  std::vector<float> keys_;        // the store: (length, n_layer, n_kv_head, head_dim), not rotated
-  std::vector<std::byte> values_;  // (length, n_layer, n_kv_head) rows
+  std::vector<StoreChunk> store_;  // of all positions
   std::vector<int32_t> held_;      // by slot: the position
   std::vector<int32_t> chunks_;
   std::vector<AlignedBuffer> slots_;

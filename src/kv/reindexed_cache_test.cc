@@ -317,5 +317,23 @@ TEST(ReindexedCache, ManyChoicesLoseNothing) {
   }
 }
 
+// A store that doubles would hold twice what was planned, and more while it moves.
+TEST(ReindexedCache, TheStoreGrowsByChunks) {
+  const auto cache =
+      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall);
+  const size_t a_position = kLayers * kHeads * (kDim * sizeof(float) + Layout().v_row_bytes());
+  const size_t set = 2 * kLayers * Layout().layer_bytes(), places = 2 * 256 * sizeof(int32_t);
+  for (int length = 7; length < 1200; length += 7) {
+    Grow(*cache, 7);
+    ASSERT_LE(cache->bytes(), set + places + static_cast<size_t>((length + 255) / 256) * 256 * a_position);
+    if (length % 70 == 0) {
+      ASSERT_TRUE(cache->HoldLast(3).ok());
+    }
+  }
+  cache->Truncate(100);
+  EXPECT_LE(cache->bytes(), set + places + 256 * a_position);
+  ExpectHolds(*cache, {10, 11, 12}, 8);
+}
+
 }  // namespace
 }  // namespace longspec

@@ -252,7 +252,8 @@ WorkingSetMemory PlanRetrievalCache(const KvLayout& layout, int n_layer, int n_h
   const auto u = [](int n) { return static_cast<uint64_t>(n); };
   const uint64_t slots =
       u(options.sink) + u(options.budget) + u(options.window) + u(options.refresh) + kKeyBlock + u(most_rows);
-  const uint64_t queries = u(n_query_rows) * u(n_layer) * u(n_head) * u(layout.head_dim) * sizeof(float);
+  // What the target hands over, and its copy.
+  const uint64_t queries = 2 * u(n_query_rows) * u(n_layer) * u(n_head) * u(layout.head_dim) * sizeof(float);
   const uint64_t held = u(n_layer) * u(layout.n_kv_head) * u(options.budget / kKeyBlock) * sizeof(int32_t);
   return {.fixed = (slots / kKvChunk + 1) * u(n_layer) * layout.layer_bytes() + queries + held,
           .source_chunk = BlockSummaries::BytesOf(kKvChunk / kKeyBlock, layout, n_layer, options.score)};

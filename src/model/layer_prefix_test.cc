@@ -367,5 +367,30 @@ TEST(LayerPrefix, WhatCannotBeRunLeavesItAsItWas) {
   EXPECT_EQ(cache->length(), 10);
 }
 
+// A draft's rows are run between a pass and who reads what it tapped.
+TEST(LayerPrefix, WhatThePassBeforeTappedStays) {
+  Model m;
+  const auto cache = m.NewCache(Tokens(40, 1));
+  const Taps taps = {.hidden_layers = {1}, .query_rows = 8};
+  const std::vector<int32_t> root = {7};
+  const auto output = [&] {
+    auto rows = cache->Begin(1);
+    const ForwardSegment segment = {.tokens = root, .kv = &*rows, .taps = &taps};
+    return *m.target->Forward({&segment, 1});
+  }();
+  const TargetOutput::Segment& out = output.segments[0];
+  ASSERT_EQ(out.n_query_rows, 1);
+  const auto tapped = [&] {
+    std::vector<float> all(out.hidden[0], out.hidden[0] + m.config.n_embd);
+    for (const float* q : out.queries) all.insert(all.end(), q, q + m.config.n_head * m.config.head_dim);
+    return all;
+  };
+  const std::vector<float> before = tapped();
+  LayerPrefix prefix = m.NewPrefix(3, *cache);
+  const std::vector<int32_t> tokens = Tokens(6, 5), parents = {-1, 0, 1, 1, 3, 3};
+  ASSERT_TRUE(m.Run({.cache = cache.get(), .tokens = tokens, .parents = parents, .prefix = &prefix}).ok());
+  EXPECT_TRUE(SameBits(tapped(), before));
+}
+
 }  // namespace
 }  // namespace longspec

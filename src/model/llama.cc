@@ -72,7 +72,10 @@ class Llama final : public Target {
 
   int vocab_size() const override { return config_.n_vocab; }
   int context_length() const override {
-    return static_cast<int>(std::min(config_.n_ctx_train * std::max(1.0, config_.rope.scale), 2147483647.0));
+    // A file's context length may be what it is after scaling; then it names the one before.
+    const int unscaled = config_.rope.orig_ctx > 0 ? config_.rope.orig_ctx : config_.n_ctx_train;
+    const double scaled = std::max(1.0 * config_.n_ctx_train, unscaled * std::max(1.0, config_.rope.scale));
+    return static_cast<int>(std::min(scaled, 2147483647.0));
   }
 
   const SharedParts* shared_parts() const override { return &shared_; }
@@ -120,10 +123,11 @@ class Llama final : public Target {
   void ForwardOn(ThreadTeam::Worker& worker, std::span<const ForwardSegment> segments);
   void BeginRow(std::span<const ForwardSegment> segments, const Row& row, float* x);
   void Embed(int32_t token, float* x) const;
-  void RunLayer(ThreadTeam::Worker& worker, Stage& stage, int layer);
+  void RunLayer(ThreadTeam::Worker& worker, Stage& stage, int layer, std::span<const QueryTap> query_taps);
   template <typename F>
   void ForEachTappedRow(const ThreadTeam::Worker& worker, int layer, const F& f);
-  void TapQueries(const ThreadTeam::Worker& worker, const Stage& stage, int layer);
+  void TapQueries(const ThreadTeam::Worker& worker, const Stage& stage, int layer,
+                  std::span<const QueryTap> query_taps);
   size_t q_width() const { return Z(int64_t{config_.n_head} * config_.head_dim); }
   int n_rows() const { return static_cast<int>(rows_.size()); }
 
@@ -392,7 +396,7 @@ Status Llama::RunPrefix(std::span<const PrefixSegment> segments) {
     for_each_row(worker, [&](float* x, size_t s, size_t i) { Embed(segments[s].tokens[i], x); });
     worker.Barrier();
     for (int layer = 0; layer < segments[0].prefix->n_layers(); ++layer) {
-      RunLayer(worker, StageAt(0), layer);
+      RunLayer(worker, StageAt(0), layer, {});
     }
     for_each_row(worker, [&](const float* x, size_t s, size_t i) {
       std::memcpy(segments[s].prefix->hidden(before[s] + static_cast<int>(i)), x, width * sizeof(float));
@@ -450,10 +454,11 @@ void Llama::ForEachTappedRow(const ThreadTeam::Worker& worker, int layer, const 
 }
 
 // As attention had them: of each KV head its group's. Rows that were begun elsewhere are never tapped.
-void Llama::TapQueries(const ThreadTeam::Worker& worker, const Stage& stage, int layer) {
+void Llama::TapQueries(const ThreadTeam::Worker& worker, const Stage& stage, int layer,
+                       std::span<const QueryTap> query_taps) {
   const auto share = worker.ShareOf(static_cast<int>(stage.places.size()));
   const size_t n = stage.places.size(), group = q_width() / Z(config_.n_head_kv);
-  for (const QueryTap& tap : query_taps_) {
+  for (const QueryTap& tap : query_taps) {
     float* const to = tapped_.data() + tap.at + Z(layer) * Z(tap.row_end - tap.row_begin) * q_width();
     for (int place = share.begin; place < share.end; ++place) {
       const int row = order_[Z(place)];
@@ -490,10 +495,11 @@ void Llama::BeginRow(std::span<const ForwardSegment> segments, const Row& row, f
   }
 }
 
-void Llama::RunLayer(ThreadTeam::Worker& worker, Stage& stage, int layer) {
+void Llama::RunLayer(ThreadTeam::Worker& worker, Stage& stage, int layer,
+                     std::span<const QueryTap> query_taps) {
   const LlamaLayer& weights = weights_->layers[Z(layer)];
   AddAttention(worker, work_, AttentionOf(weights), stage.places, layer, *stage.attention);
-  if (!query_taps_.empty()) TapQueries(worker, stage, layer);
+  if (!query_taps.empty()) TapQueries(worker, stage, layer, query_taps);
   AddMlp(worker, work_, MlpOf(weights), static_cast<int>(stage.places.size()));
 }
 
@@ -519,7 +525,7 @@ void Llama::ForwardOn(ThreadTeam::Worker& worker, std::span<const ForwardSegment
           segment.kv->cache().Prefetch((layer + 1) % config_.n_layer);
         }
       }
-      RunLayer(worker, stages_[s], layer);
+      RunLayer(worker, stages_[s], layer, query_taps_);
       tap(layer);
     }
   }
@@ -542,7 +548,7 @@ void Llama::ForwardOn(ThreadTeam::Worker& worker, std::span<const ForwardSegment
 
 }  // namespace
 
-LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int max_rows) {
+LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int max_rows, int n_threads) {
   constexpr int kMostLogitRows = 256;  // the largest tree decoding proposes, its root included
   LlamaMemory memory;
   InputForms forms;
@@ -556,7 +562,7 @@ LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int
   memory.scratch =
       Z(max_rows) * (Workspace::RowBytes(config.block(), forms) + Z(config.n_embd) * sizeof(float)) +
       Z(std::min(max_rows, kMostLogitRows)) * Z(config.n_vocab) * sizeof(float) +
-      AttentionPlan::MostBytes(config.attention(), 1, max_rows);
+      AttentionPlan::MostBytes(config.attention(), n_threads, max_rows);
   return memory;
 }
 

@@ -51,7 +51,7 @@ struct LlamaMemory {
   uint64_t weights = 0;  // repacked, bytes
   uint64_t scratch = 0;  // activations for `max_rows` rows, their attention, logits of the largest tree
 };
-LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int max_rows);
+LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int max_rows, int n_threads = 1);
 
 // Where packed weights are kept on disk (model/weights_cache.h).
 struct WeightsCacheOptions {

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -21,6 +23,7 @@ namespace {
 
 constexpr int kRows = 3;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+const float kErased = std::bit_cast<float>(0xFFFFFFFFU);  // what erased storage holds
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 struct Damage {
@@ -31,7 +34,7 @@ struct Damage {
 
 // How many of the rows of a short text have a logit that is no finite number.
 int BrokenRows(const TinyModelOptions& tiny, const Damage* damage, const kernels::KernelTable* table,
-               CacheType cache_type = CacheType::kF16) {
+               CacheType cache_type = CacheType::kF16, Bf16Arithmetic arithmetic = Bf16Arithmetic::kF32) {
   std::vector<std::byte> bytes = *TinyModelBytes(tiny);
   auto file = *GgufFile::Parse(bytes, "broken");
   if (damage != nullptr) {
@@ -40,7 +43,7 @@ int BrokenRows(const TinyModelOptions& tiny, const Damage* damage, const kernels
     const auto offset = static_cast<size_t>(tensor->data - bytes.data()) + damage->at * sizeof(float);
     std::memcpy(bytes.data() + offset, &damage->value, sizeof(float));
   }
-  const LlamaConfig config = *ReadLlamaConfig(*file, {});
+  const LlamaConfig config = *ReadLlamaConfig(*file, {}, arithmetic);
   ThreadTeam team(1);
   LlamaLoadOptions options;
   options.kernels = table;
@@ -84,12 +87,30 @@ TEST(NotFinite, OneBrokenWeightShowsInEveryRow) {
 TEST(NotFinite, EveryCacheTypeKeepsWhatIsBroken) {
   TinyModelOptions tiny;
   tiny.n_embd = 128;
-  const Damage damage = {"blk.0.attn_norm.weight", 3, kNan};
-  for (const CacheType type :
-       {CacheType::kF32, CacheType::kF16, CacheType::kBF16, CacheType::kQ8_0, CacheType::kQ4_0}) {
+  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kBF16, CacheType::kBF16Amx,
+                               CacheType::kQ8_0, CacheType::kQ4_0}) {
     for (const kernels::KernelTable* table : kernels::Available()) {
       EXPECT_EQ(BrokenRows(tiny, nullptr, table, type), 0) << table->name;
-      EXPECT_EQ(BrokenRows(tiny, &damage, table, type), kRows) << table->name;
+      for (const float value : {kNan, kErased}) {
+        const Damage damage = {"blk.0.attn_norm.weight", 3, value};
+        EXPECT_EQ(BrokenRows(tiny, &damage, table, type), kRows) << table->name;
+      }
+    }
+  }
+}
+
+// Activations that are rounded to bf16 stay what they are, too.
+TEST(NotFinite, Bf16ArithmeticKeepsWhatIsBroken) {
+  TinyModelOptions tiny;
+  tiny.n_embd = 128;
+  tiny.dtype = DType::kBF16;
+  for (const Bf16Arithmetic arithmetic : {Bf16Arithmetic::kBF16, Bf16Arithmetic::kBF16Amx}) {
+    for (const kernels::KernelTable* table : kernels::Available()) {
+      EXPECT_EQ(BrokenRows(tiny, nullptr, table, CacheType::kF16, arithmetic), 0) << table->name;
+      for (const float value : {kNan, kErased}) {
+        const Damage damage = {"output_norm.weight", 7, value};
+        EXPECT_EQ(BrokenRows(tiny, &damage, table, CacheType::kF16, arithmetic), kRows) << table->name;
+      }
     }
   }
 }

@@ -81,7 +81,7 @@ inline float MaxOf(__m256 v) {
 
 // ---- bf16
 
-// To bf16 numbers, after denormals were flushed. NaN may become infinite: rows are finite.
+// To bf16 numbers, after denormals were flushed; NaN stays NaN.
 inline __m256 RoundToBf16(__m256 x) {
   const __m256i bits = _mm256_castps_si256(x);
   const __m256i exponent = _mm256_and_si256(bits, _mm256_set1_epi32(0x7F800000));
@@ -91,7 +91,10 @@ inline __m256 RoundToBf16(__m256 x) {
       _mm256_and_si256(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF))),
                        _mm256_set1_epi32(static_cast<int>(0xFFFF0000)));
   const __m256i sign = _mm256_and_si256(bits, _mm256_set1_epi32(static_cast<int>(0x80000000)));
-  return _mm256_castsi256_ps(_mm256_blendv_epi8(rounded, sign, denormal));
+  const __m256i quiet = _mm256_and_si256(_mm256_or_si256(bits, _mm256_set1_epi32(0x00400000)),
+                                         _mm256_set1_epi32(static_cast<int>(0xFFFF0000)));
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+  return _mm256_castsi256_ps(_mm256_blendv_epi8(_mm256_blendv_epi8(rounded, sign, denormal), quiet, nan));
 }
 
 // 16 numbers, as bf16_lanes.h wants them.

@@ -141,14 +141,16 @@ inline __m512 ExpVector(__m512 x) {
 // ---- bf16
 // -----------------------------------------------------------------------------------------------------------
 
-// To bf16 numbers, after denormals were flushed. NaN may become infinite: rows are finite.
+// To bf16 numbers, after denormals were flushed; NaN stays NaN.
 inline __m512 RoundToBf16(__m512 x) {
   const __m512i bits = _mm512_castps_si512(x);
   const __m512 magnitude = _mm512_abs_ps(x);
   const __mmask16 denormal = _mm512_cmp_ps_mask(magnitude, _mm512_set1_ps(0x1.0p-126F), _CMP_LT_OQ);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
   const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
-  const __m512i number = _mm512_and_si512(rounded, _mm512_set1_epi32(static_cast<int>(0xFFFF0000)));
+  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  const __m512i whole = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x00400000));
+  const __m512i number = _mm512_and_si512(whole, _mm512_set1_epi32(static_cast<int>(0xFFFF0000)));
   const __m512i sign = _mm512_and_si512(bits, _mm512_set1_epi32(static_cast<int>(0x80000000)));
   return _mm512_castsi512_ps(_mm512_mask_mov_epi32(number, denormal, sign));
 }

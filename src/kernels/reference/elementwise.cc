@@ -10,7 +10,7 @@
 namespace longspec::kernels::reference {
 
 // exp(x) = 2^n * exp(r) with n = rint(x / ln 2), r = x - n ln 2 in two steps, and the Cephes polynomial of
-// degree 6 for exp(r) on [-ln 2 / 2, ln 2 / 2]. Relative error below 2e-7.
+// degree 6 for exp(r) on [-ln 2 / 2, ln 2 / 2]. Relative error below 3e-7.
 float ExpOf(float x) {
   if (std::isnan(x)) return x;
   if (x < -87.33654F) return 0.0F;  // keeps the result a normal number, or 0
