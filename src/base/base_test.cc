@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <sched.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include <algorithm>
 #include <array>
@@ -229,6 +232,26 @@ TEST_P(ThreadTeamTest, WorkersMayRunWhereTheProcessMay) {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));  // longer than the team spins
   }
 }
+
+#if defined(__x86_64__)
+// As a program is begun that was linked with -ffast-math.
+TEST_P(ThreadTeamTest, KeepsSmallNumbersWhateverTheProgramDoes) {
+  const unsigned before = _mm_getcsr(), flushing = before | 0x8040;
+  _mm_setcsr(flushing);
+  ThreadTeam team(GetParam());
+  std::atomic<int> n_kept{0};
+  for (int run = 0; run < 2; ++run) {
+    team.Run([&](ThreadTeam::Worker&) {
+      volatile float least = std::numeric_limits<float>::min();
+      volatile const float half = least / 2;
+      if (half > 0 && half * 2 == least) n_kept.fetch_add(1);
+    });
+  }
+  EXPECT_EQ(_mm_getcsr() & 0xFFC0U, flushing & 0xFFC0U);
+  _mm_setcsr(before);
+  EXPECT_EQ(n_kept.load(), 2 * GetParam());
+}
+#endif
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ThreadTeamTest, ::testing::Values(1, 2, 3, 5));
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/float_mode.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -87,6 +88,7 @@ ThreadTeam::~ThreadTeam() {
 }
 
 void ThreadTeam::RunErased(Entry entry, void* context) {
+  const DefaultFloatMode mode;
   entry_ = entry;
   context_ = context;
   if (size_ > 1) {
@@ -102,6 +104,7 @@ void ThreadTeam::RunErased(Entry entry, void* context) {
 }
 
 void ThreadTeam::ThreadMain(int index) {
+  const DefaultFloatMode mode;
   const int most_spins = IsCrowded(size_) ? kCrowdedSpins : kIdleSpins;
   uint32_t seen = 0;
   for (;;) {

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/float_mode.h"
 #include "base/size.h"
 #include "base/status_macros.h"
 
@@ -99,6 +100,7 @@ void Sequence::Follow() {
 }
 
 Status BatchDecoder::Run(std::span<Turn> turns) try {
+  const DefaultFloatMode mode;  // of what is computed beside the team, too
   works_.clear();
   works_.reserve(turns.size());
   running_.clear();

@@ -108,6 +108,17 @@ Result<DraftBlock> ReadDraftBlock(const DraftCheckpoint& checkpoint, const Llama
   s.rms_eps = c.rms_eps != 0 ? static_cast<float>(c.rms_eps) : target.rms_eps;
   s.pairing = kernels::RopePairing::kHalfSplit;
   s.n_rot = s.head_dim;
+  LS_ASSIGN(const bool of_target, checkpoint.keys.Flag("longspec_rope_of_target", false));
+  if (of_target) {
+    const Status same = CheckDraftRope(checkpoint, target);
+    if (same.ok() && target.rope.n_rot <= s.head_dim) {
+      block.rope = target.rope;
+      block.rope.pairing = s.pairing;
+      s.n_rot = target.rope.n_rot;
+      return block;
+    }
+    if (c.rope_scaling != "none") return same;
+  }
   LS_ASSIGN(block.rope, ReadDraftRope(checkpoint, s.head_dim));
   return block;
 }

@@ -23,7 +23,10 @@ struct DraftBlock {
   AttentionShape attention() const;
 };
 
-// `up`: the tensor whose rows are the MLP's width. Heads that cannot be computed are refused.
+// `up`: the tensor whose rows are the MLP's width. Heads that cannot be computed are refused. Rotary
+// positions are ReadDraftRope's, or the target's where the file says that it was trained with those
+// ("longspec_rope_of_target"), which may hold more than a configuration can name; a target whose scaling is
+// another one by now is refused, or, if the draft was trained without any, rotates as it was trained.
 Result<DraftBlock> ReadDraftBlock(const DraftCheckpoint& checkpoint, const LlamaConfig& target,
                                   const std::string& up);
 

@@ -34,8 +34,8 @@ struct DraftLayer {
   InputForms forms() const;
 };
 
-// ReadDraftBlock of the MLP PREFIX.mlp. Rotary positions are the target's where the file says nothing of
-// them.
+// ReadDraftBlock of the MLP PREFIX.mlp. Rotary positions are the target's also where there is no
+// configuration.
 Result<DraftBlock> ReadDraftLayerBlock(const DraftCheckpoint& checkpoint, const LlamaConfig& target,
                                        const std::string& prefix);
 

@@ -162,6 +162,11 @@ Status CheckDraftSharesKeys(const DraftCheckpoint& checkpoint, const LlamaConfig
   LS_TRY(CheckDraftSize(checkpoint, "attention heads", c.n_head, target.n_head));
   LS_TRY(CheckDraftSize(checkpoint, "key-value heads", c.n_kv_head, target.n_head_kv));
   LS_TRY(CheckDraftSize(checkpoint, "head dimension", c.head_dim, target.head_dim));
+  return CheckDraftRope(checkpoint, target);
+}
+
+Status CheckDraftRope(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+  const DraftConfig& c = checkpoint.config;
   if (c.rope_theta == 0.0) return {};  // the file does not say
   if (!Close(c.rope_theta, target.rope.freq_base)) {
     return DraftMisfit(checkpoint, "RoPE base", Number(c.rope_theta), Number(target.rope.freq_base));

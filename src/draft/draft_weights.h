@@ -44,6 +44,8 @@ Status CheckDraftSize(const DraftCheckpoint& checkpoint, const std::string& what
 Status CheckDraftWidths(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
 // That queries meet the target's own keys: its heads and rotary positions.
 Status CheckDraftSharesKeys(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+// That it was trained for these rotary positions: base, scaling and factor.
+Status CheckDraftRope(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
 Status CheckDraftShapes(const DraftCheckpoint& checkpoint, std::span<const DraftPart> parts);
 // Rows of a matrix that is there (the width of an MLP, say), a multiple of 32.
 Result<int> DraftRowsOf(const DraftCheckpoint& checkpoint, const std::string& tensor,

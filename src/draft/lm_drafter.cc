@@ -105,7 +105,10 @@ class LmDrafter final : public GrowingDrafter {
     }
     if (std::ssize(rows.rows) <= rows.n_new || range_.LevelsLeft(Seen(rows.sequence.size())) <= 0) return {};
     const size_t end = std::min(Z(rows.first) + rows.rows.size(), BeforeLast(rows.sequence).size());
-    return end > held_.size() ? Hold(rows.sequence.first(end).subspan(held_.size())) : Status();
+    if (end <= held_.size()) return {};
+    if (extended_ != nullptr) LS_TRY(extended_->BeginPromptPiece());
+    ran_prompt_ = true;
+    return Hold(rows.sequence.first(end).subspan(held_.size()));
   }
 
   size_t bytes() const override {
@@ -117,6 +120,7 @@ class LmDrafter final : public GrowingDrafter {
  private:
   Result<int> BeginTree(std::span<const int32_t> committed) override {
     LS_TRY(Trim(committed));
+    if (std::exchange(ran_prompt_, false) && extended_ != nullptr) LS_TRY(extended_->HoldLast());
     const int left = range_.LevelsToGrow(Seen(committed.size()));
     committed_ = committed;
     chain_.clear();
@@ -250,6 +254,7 @@ class LmDrafter final : public GrowingDrafter {
   const std::unique_ptr<KvCache> own_;
   KvCache* const cache_;
   std::vector<int32_t> held_;  // tokens the cache holds
+  bool ran_prompt_ = false;    // since the last tree
 
   // The tree that is being grown.
   std::span<const int32_t> committed_;  // up to its root

@@ -31,6 +31,9 @@ SpeculationOptions InnerOptions(const SpeculationOptions& options) {
   SpeculationOptions inner = options;
   inner.type = options.partial_inner;
   inner.tree = {};
+  inner.spec_extend =
+      false;  // it reads the target's attention, and nobody shows that to a member of a member
+  inner.spec_extend_chunks = 0;
   return inner;
 }
 

@@ -72,6 +72,8 @@ class SpecExtend {
   // Chooses by them, if there are any. positions[i]: the target's position by which entry i of the cache is
   // scored; empty: entry i by position i. REQUIRES: no transaction of the cache is open.
   Status Choose(std::span<const int32_t> positions = {});
+  // Before a piece of a prompt that the draft runs: its rows see a window.
+  Status BeginPromptPiece() { return cache_->HoldPromptWindow(); }
   // After a prompt: makes the set the last chunks, as many as are chosen.
   Status HoldLast() { return cache_->HoldLast(settings_.n_chunks); }
 

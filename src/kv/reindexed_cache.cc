@@ -87,6 +87,11 @@ class ReindexedCacheImpl final : public ReindexedCache {
     return Hold(last);
   }
 
+  Status HoldPromptWindow() override {
+    const int n_chunks = (options_.prefill_window + options_.chunk - 1) / options_.chunk + 1;
+    return sees_all_ || n_slots() <= n_chunks * options_.chunk ? Status() : HoldLast(n_chunks);
+  }
+
   Status SeeAll(bool all) override {
     LS_CHECK(!transaction_open());
     if (all == sees_all_) return {};
@@ -100,9 +105,7 @@ class ReindexedCacheImpl final : public ReindexedCache {
   // What a long prompt leaves in the set is cut to what its next rows are to see.
   Status Reserve(int n_rows) override {
     if (held_.empty() && length_ > 0) LS_TRY(HoldLast(options_.n_chunks));
-    if (!sees_all_ && n_rows >= options_.prompt_rows && n_slots() > options_.prefill_window) {
-      LS_TRY(HoldLast((options_.prefill_window + options_.chunk - 1) / options_.chunk + 1));
-    }
+    if (n_rows >= options_.prompt_rows) LS_TRY(HoldPromptWindow());
     LS_TRY(MakeRoom(n_slots() + n_rows, length_ + n_rows));
     n_speculated_ = n_rows;
     return {};

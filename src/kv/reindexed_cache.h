@@ -48,6 +48,10 @@ class ReindexedCache : public KvCache {
   // transaction is open.
   virtual Status HoldLast(int n_chunks) = 0;
 
+  // Makes a set that is larger the last positions that a prompt's rows see at least, before a piece of a
+  // prompt that may be as short as a tree. REQUIRES: no transaction is open.
+  virtual Status HoldPromptWindow() = 0;
+
   // All: from now on every position is seen, where it is, as without a choice: nothing is chosen, and a
   // prompt's rows see all before them. Not all: the set is the last chunks, until the next choice. REQUIRES:
   // no transaction is open.

@@ -37,8 +37,14 @@ struct DraftVariant {
   // here.
   int own_levels = 0;
   size_t n_nodes = 9;
-  int n_committed = 40;  // tokens; of tokenswift three, which have no 4-gram
+  int n_committed = 40;         // tokens; of tokenswift three, which have no 4-gram
+  TinyModelOptions model = {};  // the target
 };
+// With everything that a file can say of it.
+const TinyModelOptions kYarn = {
+    .rope_scaling = "yarn",
+    .rope_original_context = 16,
+    .rope_scaling_numbers = {{"factor", 4}, {"yarn_beta_fast", 4}, {"yarn_attn_factor", 1.25F}}};
 void PrintTo(const DraftVariant& variant, std::ostream* out) { *out << variant.name; }
 
 class DraftParity : public ::testing::TestWithParam<DraftVariant> {};
@@ -55,7 +61,10 @@ INSTANTIATE_TEST_SUITE_P(
                                    /*own_levels=*/1,
                                    /*n_nodes=*/10,
                                    /*n_committed=*/3},
-                      DraftVariant{"exit", {.kind = "exit"}}),
+                      DraftVariant{"exit", {.kind = "exit"}},
+                      DraftVariant{.name = "eagle_of_yarn", .draft = {.kind = "eagle"}, .model = kYarn},
+                      DraftVariant{.name = "beagle_of_yarn", .draft = {.kind = "beagle"}, .model = kYarn},
+                      DraftVariant{.name = "exit_of_yarn", .draft = {.kind = "exit"}, .model = kYarn}),
     [](const auto& variant) { return variant.param.name; });
 
 FeatureKeep KeepAllIn16Bits() {
@@ -88,8 +97,9 @@ TokenTree Drafted(Rig& rig, std::vector<int32_t> tokens, const SpeculationOption
 
 // Log-probabilities of what follows the last of these tokens, the draft knowing of the target's states those
 // up to `lag` tokens before it. At lag 0 they are the target's own.
-at::Tensor Trained(const Trainee& trainee, const std::vector<int32_t>& tokens, int lag) {
-  const Rig seen({tokens}, {}, "llama", KeepAllIn16Bits(), 0);
+at::Tensor Trained(const Trainee& trainee, const TinyModelOptions& model, const std::vector<int32_t>& tokens,
+                   int lag) {
+  const Rig seen({tokens}, {}, model, KeepAllIn16Bits(), 0);
   const PlacedBatch batch = testing::BatchOf(seen, {0});
   if (lag == 0) {
     const at::Tensor state = batch.final_hidden[static_cast<int64_t>(tokens.size()) - 1];
@@ -100,7 +110,7 @@ at::Tensor Trained(const Trainee& trainee, const std::vector<int32_t>& tokens, i
 }
 
 TEST_P(DraftParity, TreesHaveTheTrainersChances) {
-  Rig rig({}, {testing::kLength}, "llama", KeepAllIn16Bits(), 0);
+  Rig rig({}, {testing::kLength}, GetParam().model, KeepAllIn16Bits(), 0);
   rig.options.draft = GetParam().draft;
   rig.options.steps = 15;
   rig.options.distill = 0.5;
@@ -126,14 +136,15 @@ TEST_P(DraftParity, TreesHaveTheTrainersChances) {
     double expected = 0.0;
     for (const int32_t token : path) {
       const auto lag = static_cast<int>(tokens.size()) - GetParam().n_committed + 1 - GetParam().own_levels;
-      const at::Tensor next = Trained(*trainee, tokens, lag);
+      const at::Tensor next = Trained(*trainee, GetParam().model, tokens, lag);
       expected += next[token].item<double>();
       tokens.push_back(token);
     }
     EXPECT_NEAR(std::log(chance), expected, kBound) << "depth " << path.size();
     likeliest = std::max(likeliest, expected);
   }
-  EXPECT_NEAR(likeliest, Trained(*trainee, committed, 1 - GetParam().own_levels).max().item<double>(),
+  EXPECT_NEAR(likeliest,
+              Trained(*trainee, GetParam().model, committed, 1 - GetParam().own_levels).max().item<double>(),
               kBound);
   EXPECT_EQ(paths.size(), GetParam().n_nodes);
   EXPECT_EQ(deepest, static_cast<size_t>(GetParam().depth));

@@ -70,7 +70,7 @@ TEST(MakeBatch, ReducedAndSoftTargets) {
 
 // With final hidden states the target's share is theirs; a token that the head lacks leaves all to them.
 TEST(MakeBatch, SoftTargetsFromHiddenStates) {
-  const Rig rig({}, {kLength}, "llama", testing::KeepAll(), 0);
+  const Rig rig({}, {kLength}, {}, testing::KeepAll(), 0);
   const auto set = FeatureSet::Open(rig.options.features);
   ASSERT_TRUE(set.ok());
   EXPECT_TRUE(set->has_final_hidden());
@@ -93,7 +93,7 @@ TEST(MakeBatch, SoftTargetsFromHiddenStates) {
 }
 
 TEST(FeatureSet, SaysWhatIsMissing) {
-  const Rig rig({}, {kLength}, "llama", {.kv = false, .hidden_layers = {1}});
+  const Rig rig({}, {kLength}, {}, {.kv = false, .hidden_layers = {1}});
   const auto set = FeatureSet::Open(rig.options.features);
   ASSERT_TRUE(set.ok());
   EXPECT_TRUE(set->Has({.layers = {1}}).ok());

@@ -72,6 +72,7 @@ Json ConfigJson(const Trainee& trainee, int64_t trained_positions) {
                {"max_position_embeddings", t.n_ctx},
                {"rope_theta", t.rope_base},
                {"rope_scaling", RopeScaling(t)},
+               {"longspec_rope_of_target", true},
                {"longspec_trained_positions", trained_positions},
                {"longspec_target", t.fingerprint}};
   trainee.AddConfig(&json);

@@ -47,7 +47,7 @@ TEST(Lm, OfAllLayersItIsTheTarget) {
 // heads have changed their order twice.
 TEST(Lm, TheEngineRunsWhatIsExported) {
   for (const std::string architecture : {"llama", "qwen2"}) {
-    testing::Rig rig({}, {testing::kLength}, architecture);
+    testing::Rig rig({}, {testing::kLength}, {.architecture = architecture});
     rig.options.draft = {.kind = "lm", .layers = {1, 0}};
     rig.options.steps = 3;
     rig.options.learning_rate = 1e-3;

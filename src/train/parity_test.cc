@@ -26,7 +26,7 @@ using testing::SequenceTokens;
 // engine's at a node j - 1 levels below the root, where the tree holds the sequence's own tokens.
 // A window of 12 is shorter than the sequence, one of 4 also shorter than the tree's path and its root.
 void ExpectParity(int window, const std::string& architecture = "llama") {
-  Rig rig({}, {kLength}, architecture);
+  Rig rig({}, {kLength}, {.architecture = architecture});
   rig.options.draft.window = window;
   rig.options.steps = 20;
   ASSERT_TRUE(rig.Run().ok());

@@ -219,7 +219,7 @@ TEST(TraineeKinds, OptionsOfOtherKindsAreRefused) {
               HasSubstr("--heads: not an option of --kind eagle"));
   EXPECT_THAT(CheckTraineeOptions("owl", {}).message(), HasSubstr("--kind owl: unknown"));
   // A block that begins as the target's is as wide.
-  Rig rig({}, {testing::kLength}, "llama", KeepAll(), 0);
+  Rig rig({}, {testing::kLength}, {}, KeepAll(), 0);
   rig.options.draft.kind = "eagle";
   rig.options.draft.n_ff = 32;
   rig.options.init_from_target = true;
@@ -232,7 +232,7 @@ TEST(TraineeKinds, UnknownOnesAndMissingFeaturesAreSaid) {
   EXPECT_THAT(rig.Error(), HasSubstr("--kind owl: unknown; known are longspec"));
   rig.options.draft.kind = "eagle";
   EXPECT_THAT(rig.Error(), HasSubstr("holds kv, and this kind of draft needs final too"));
-  Rig other({}, {testing::kLength}, "llama", KeepAll(), 0);
+  Rig other({}, {testing::kLength}, {}, KeepAll(), 0);
   other.options.draft.kind = "eagle";
   other.options.draft.simulate = 0;
   EXPECT_THAT(other.Error(), HasSubstr("--simulate: must be at least 1"));

@@ -159,7 +159,7 @@ TEST(Train, BeginsWithTheTargetsWeights) {
 
 // Of a qwen2 target the biases too, and nothing changes places.
 TEST(Train, BeginsWithTheWeightsOfAQwen) {
-  Rig rig({}, {kLength}, "qwen2");
+  Rig rig({}, {kLength}, {.architecture = "qwen2"});
   rig.options.draft.n_ff = 0;
   rig.options.init_from_target = true;
   rig.options.steps = 1;
@@ -256,7 +256,7 @@ TEST(Train, NamesThatAreNoUtf8AreKept) {
 }
 
 TEST(Train, WhatIsValidatedHasTheSameLabels) {
-  Rig rig({}, {testing::kLength}, "llama", KeepAll(), 0), without;
+  Rig rig({}, {testing::kLength}, {}, KeepAll(), 0), without;
   rig.options.distill = 1.0;
   rig.options.validation = without.options.features;
   EXPECT_THAT(rig.Error(), ::testing::AllOf(HasSubstr("--distill: these features of --validate"),

@@ -62,7 +62,7 @@ class Oracle : public Trainee {
 
 // Without the target's distribution the text is what is right.
 TEST(Validator, CountsRanksAndAcceptedTokens) {
-  const Rig rig({}, {testing::kLength}, "llama", {}, 0);
+  const Rig rig({}, {testing::kLength}, {}, {}, 0);
   const auto set = FeatureSet::Open(rig.options.features);
   ASSERT_TRUE(set.ok());
   const LabelOptions labels;
@@ -96,7 +96,7 @@ TEST(Validator, WhatIsNoNumberIsWrong) {
           at::full({batch.n(), setup_.target.n_vocab}, std::numeric_limits<float>::quiet_NaN()));
     }
   };
-  const Rig rig({}, {testing::kLength}, "llama", {}, 0);
+  const Rig rig({}, {testing::kLength}, {}, {}, 0);
   const auto set = FeatureSet::Open(rig.options.features);
   const auto like = testing::TraineeOf(rig);
   const LabelOptions labels;
@@ -110,7 +110,7 @@ TEST(Validator, WhatIsNoNumberIsWrong) {
 // With final hidden states it is the target's likeliest token; early exit at the last layer that computes its
 // own is right always.
 TEST(Validator, AsksTheTarget) {
-  const Rig rig({}, {testing::kLength}, "llama", KeepAll(), 0);
+  const Rig rig({}, {testing::kLength}, {}, KeepAll(), 0);
   const auto set = FeatureSet::Open(rig.options.features);
   ASSERT_TRUE(set.ok());
   class Target : public Trainee {

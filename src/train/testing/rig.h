@@ -48,18 +48,16 @@ struct Rig {
   // `change` sees the header and each sequence's loss before they are written; sequence i has lengths[i % n].
   // With top_k the target's distribution comes from that many probabilities, not from hidden states.
   explicit Rig(const std::function<void(FeatureHeader&, std::vector<int8_t>&)>& change = {},
-               const std::vector<int>& lengths = {kLength}, const std::string& architecture = "llama",
+               const std::vector<int>& lengths = {kLength}, const TinyModelOptions& model = {},
                const FeatureKeep& keep = {}, int top_k = kTopK)
-      : Rig(MakeSequences(lengths), change, architecture, keep, top_k) {}
+      : Rig(MakeSequences(lengths), change, model, keep, top_k) {}
 
   // Of these tokens.
   explicit Rig(const std::vector<std::vector<int32_t>>& sequences,
                const std::function<void(FeatureHeader&, std::vector<int8_t>&)>& change = {},
-               const std::string& architecture = "llama", const FeatureKeep& keep = {}, int top_k = kTopK)
-      : tiny({.architecture = architecture}) {
-    TinyModelOptions tiny_options;
-    tiny_options.architecture = architecture;
-    tiny_options.context_length = 512;
+               const TinyModelOptions& model = {}, const FeatureKeep& keep = {}, int top_k = kTopK)
+      : tiny(InContext(model)) {
+    const TinyModelOptions tiny_options = InContext(model);
     EXPECT_TRUE(WriteTinyModel(tiny_options, folder.File("tiny.gguf")).ok());
     const auto file = GgufFile::Open(folder.File("tiny.gguf"));
     FeatureHeader header;
@@ -91,6 +89,11 @@ struct Rig {
     options.threads = 1;
   }
 
+  static TinyModelOptions InContext(TinyModelOptions model) {
+    model.context_length = 512;
+    return model;
+  }
+
   // Stops after so many forward passes.
   Result<TrainSummary> Run(int passes = 1 << 30) {
     return Train(options, [&](const TrainProgress& p) {
@@ -103,7 +106,7 @@ struct Rig {
   std::string Weights() const { return ReadText(options.output + "/model.safetensors"); }
 
   Folder folder;
-  TinyTarget tiny{{.context_length = 512}};
+  TinyTarget tiny;
   TrainOptions options;
   TrainProgress last;
   std::vector<double> losses;
@@ -112,7 +115,7 @@ struct Rig {
 // With all that shards can hold, for a draft as `draft` says.
 struct KindRig : Rig {
   explicit KindRig(const TraineeOptions& draft, const std::vector<int>& lengths = {kLength})
-      : Rig({}, lengths, "llama", KeepAll(), 0) {
+      : Rig({}, lengths, {}, KeepAll(), 0) {
     options.draft = draft;
   }
 };
