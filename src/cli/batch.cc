@@ -26,6 +26,16 @@ constexpr int kLinesBetweenReports = 256;  // where requests are only passed ove
 
 bool IsBlank(const std::string& line) { return line.find_first_not_of(" \t") == std::string::npos; }
 
+// The requests are counted before they are answered, so they are read twice. What is not there is left to
+// who opens it; opening a pipe could wait for ever.
+Status CheckReadTwice(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status) || fs::is_regular_file(status) || fs::is_directory(status)) return {};
+  return Unsupported("-f " + path +
+                     ": is a pipe or a device, and requests are read twice; write them to a file first");
+}
+
 Result<int64_t> CountRequests(const std::string& path) {
   LS_ASSIGN(const std::unique_ptr<LineSource> lines, OpenLines(path));
   std::string line;
@@ -57,6 +67,7 @@ Result<std::unique_ptr<Batch>> Batch::Open(const BatchOptions& options) {
   std::error_code error;
   if (fs::equivalent(options.input, options.output, error))
     return InvalidArgument("-o " + options.output + ": is the file of requests itself");
+  LS_TRY(CheckReadTwice(options.input));
   LS_ASSIGN(const int64_t total, CountRequests(options.input));
   LS_ASSIGN(std::unique_ptr<LineSource> lines, OpenLines(options.input));
   return std::unique_ptr<Batch>(new Batch(options, std::move(lines), total));
@@ -98,6 +109,7 @@ Status Batch::Run(Scheduler& scheduler, const BatchModel& model, const OnBatchPr
     scheduler.Cancel(pending->scheduled_as);
   }
   if (ran.ok()) ran = output_ = answers_->Sync();
+  if (ran.ok()) ran = CheckCount();
   summary_.seconds = (NowMs() - begun_ms) / 1000.0;
   summary_.distinct_4gram =
       summary_.tokens > 0 ? distinct_tokens_ / static_cast<double>(summary_.tokens) : 1.0;
@@ -262,16 +274,24 @@ void Batch::WarnOfUnknown(const openai::ApiRequest& request) {
 }
 
 bool Batch::Report() {
-  return on_progress_({.done = summary_.skipped + summary_.answered + summary_.errors,
+  return on_progress_({.done = summary_.done(),
                        .total = summary_.total,
                        .skipped = summary_.skipped,
                        .tokens = summary_.tokens + pieces_in_flight_});
 }
 
 Status Batch::Stopped(const Status& why) const {
-  const int64_t done = summary_.skipped + summary_.answered + summary_.errors;
-  return {why.code(), why.message() + "; " + std::to_string(done) + " of " + std::to_string(summary_.total) +
+  return {why.code(), why.message() + "; " + std::to_string(summary_.done()) + " of " +
+                          std::to_string(summary_.total) +
                           " requests are done, and the same command goes on from there"};
+}
+
+// Every request that was read is done now.
+Status Batch::CheckCount() const {
+  if (summary_.done() == summary_.total) return {};
+  return Corrupt(options_.input + ": changed while it was read: it had " + std::to_string(summary_.total) +
+                 " requests at first, and " + std::to_string(summary_.done()) +
+                 " later; run the same command again for what it has now");
 }
 
 Status Batch::Interrupted() const { return Stopped(Cancelled(options_.output + ": interrupted")); }

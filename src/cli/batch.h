@@ -55,12 +55,14 @@ struct BatchSummary {
   int64_t drafted = 0, accepted = 0;
   double seconds = 0;
   double distinct_4gram = 1.0;  // of the answers, each by its tokens
+
+  int64_t done() const { return skipped + answered + errors; }
 };
 
 class Batch {
  public:
-  // Reads through the requests. This and OpenAnswers say what is wrong with the files before a model is
-  // loaded.
+  // Reads through the requests: a file, since they are read again by Run. This and OpenAnswers say what is
+  // wrong with the files before a model is loaded.
   static Result<std::unique_ptr<Batch>> Open(const BatchOptions& options);
   ~Batch();
   Batch(const Batch&) = delete;
@@ -96,6 +98,7 @@ class Batch {
   void WarnOfUnknown(const openai::ApiRequest& request);
   bool Report();
   Status Stopped(const Status& why) const;
+  Status CheckCount() const;
   Status Interrupted() const;
   std::string NextId();
 

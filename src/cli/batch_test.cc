@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -126,6 +127,39 @@ TEST_F(BatchTest, EveryRequestIsAnsweredOnce) {
   ASSERT_FALSE(progress_.empty());
   EXPECT_EQ(progress_.back().done, 100);
   EXPECT_EQ(progress_.back().tokens, summary_.tokens);
+}
+
+// They are read twice, and opening a pipe that nobody writes would wait for ever.
+TEST_F(BatchTest, RequestsMustBeAFile) {
+  ASSERT_EQ(mkfifo(options_.input.c_str(), 0600), 0);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  for (const std::string& pipe :
+       {options_.input, "/dev/fd/" + std::to_string(ends[0]), std::string("/dev/null")}) {
+    options_.input = pipe;
+    const auto batch = Batch::Open(options_);
+    EXPECT_EQ(batch.status().code(), StatusCode::kUnsupported) << pipe;
+    EXPECT_THAT(batch.status().message(), AllOf(HasSubstr(pipe), HasSubstr("write them to a file first")));
+  }
+  close(ends[0]);
+  close(ends[1]);
+  options_.input = folder_;
+  EXPECT_THAT(Batch::Open(options_).status().message(), HasSubstr("is a folder"));
+}
+
+TEST_F(BatchTest, RequestsThatChangeMeanwhileAreAnError) {
+  for (const int n : {2, 6}) {
+    std::filesystem::remove(options_.output);
+    WriteRequests(Requests(4));
+    const auto batch = Batch::Open(options_);
+    ASSERT_TRUE(batch.ok() && (*batch)->OpenAnswers().ok());
+    WriteRequests(Requests(n));
+    FakeScheduler scheduler(3);
+    const Status ran = (*batch)->Run(scheduler, {.name = "model"}, [](const BatchProgress&) { return true; });
+    EXPECT_EQ(ran.code(), StatusCode::kCorrupt);
+    EXPECT_THAT(ran.message(), HasSubstr("it had 4 requests at first, and " + std::to_string(n) + " later"));
+    ExpectAllAnswered(n);
+  }
 }
 
 TEST_F(BatchTest, AnAnswerHasTheFormOfItsRequest) {

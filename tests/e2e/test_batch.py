@@ -146,6 +146,10 @@ class Batch(unittest.TestCase):
         self.assertIn("answers.jsonl:1: no answer of a batch", diary.stderr)
         missing = longspec("batch", "-m", MODEL, "-f", "/nowhere.jsonl", "-o", self.output)
         self.assertEqual(missing.returncode, BAD_MODEL, missing.stderr)
+        piped = subprocess.run([BIN, "batch", "-m", MODEL, "-f", "/dev/stdin", "-o", self.output], input="{}\n",
+                               capture_output=True, text=True, timeout=600, check=False)
+        self.assertEqual(piped.returncode, BAD_MODEL, piped.stderr)
+        self.assertIn("-f /dev/stdin: is a pipe", piped.stderr)
         self.assertEqual(longspec("batch", "-m", MODEL, "-f", self.input).returncode, USAGE)
 
 
