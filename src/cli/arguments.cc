@@ -125,6 +125,14 @@ bool IsSwitch(std::string_view value) {
   return std::ranges::find(kSwitches, value) != std::end(kSwitches);
 }
 
+// CLI11 would take the next argument for a value that is attached and empty: it becomes an argument of its
+// own.
+void PushWithValue(std::string_view option, std::string_view attached, std::vector<std::string>* args) {
+  const bool empty = attached == "=";
+  args->push_back(std::string(option) + std::string(empty ? "" : attached));
+  if (empty) args->emplace_back();
+}
+
 // What stands for args[i], whose value is attached with '=' or is the next argument; moves i to what was
 // used.
 void ReplaceForeign(const Foreign& foreign, const std::vector<std::string>& args, size_t& i,
@@ -138,7 +146,7 @@ void ReplaceForeign(const Foreign& foreign, const std::vector<std::string>& args
     value = "=" + args[++i];
   }
   for (const std::string_view option : foreign.options) {
-    if (!option.empty()) out.args.push_back(std::string(option) + value);
+    if (!option.empty()) PushWithValue(option, value, &out.args);
   }
 }
 
@@ -182,8 +190,13 @@ Result<NormalizedArguments> NormalizeArguments(std::vector<std::string> args,
     } else if (IsUnknownSingleDash(name)) {
       return InvalidArgument("unknown option " + name);
     }
-    out.args.push_back(option + attached);
-    if (attached.empty() && takes_value(option) && i + 1 < args.size()) out.args.push_back(args[++i]);
+    const bool valued = takes_value(option);
+    if (valued && option.starts_with("--")) {
+      PushWithValue(option, attached, &out.args);
+    } else {
+      out.args.push_back(option + attached);
+    }
+    if (valued && attached.empty() && i + 1 < args.size()) out.args.push_back(args[++i]);
   }
   return out;
 }

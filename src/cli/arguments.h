@@ -19,8 +19,9 @@ struct NormalizedArguments {
 };
 
 // `takes_value` tells whether an option ("-p", "--prompt") of the command is followed by a value; values are
-// never rewritten. A multi-letter option with one dash that is not known is an error: it would otherwise be
-// read as a short option and its value ("-md x" as "-m d").
+// never rewritten. An empty value that is attached ("--prompt=") becomes an argument of its own. A
+// multi-letter option with one dash that is not known is an error: it would otherwise be read as a short
+// option and its value ("-md x" as "-m d").
 Result<NormalizedArguments> NormalizeArguments(std::vector<std::string> args,
                                                const std::function<bool(const std::string&)>& takes_value);
 

@@ -132,6 +132,19 @@ TEST(NormalizeArguments, OptionsOfLlamaCppThatAreArrangedDifferently) {
   EXPECT_THAT(preset->warnings, ElementsAre("--spec-default is --spec-type auto here"));
 }
 
+// What follows is not taken for the value.
+TEST(NormalizeArguments, AnEmptyValueThatIsAttached) {
+  EXPECT_THAT(Normalize({"--prompt=", "--json"})->args, ElementsAre("--prompt", "", "--json"));
+  EXPECT_THAT(Normalize({"-sys=", "-n", "4"})->args, ElementsAre("--system-prompt", "", "-n", "4"));
+  EXPECT_THAT(Normalize({"--draft-max=", "x"})->args, ElementsAre("--spec-draft-n-max", "", "x"));
+  EXPECT_THAT(Normalize({"--json=", "x"})->args, ElementsAre("--json=", "x"));  // takes none
+  const auto has = [](const std::string& name) {
+    return name == "--spec-suffix-min-prob" || name == "--spec-ppm-min-prob";
+  };
+  EXPECT_THAT(NormalizeArguments({"--draft-p-min=", "x"}, has)->args,
+              ElementsAre("--spec-suffix-min-prob", "", "--spec-ppm-min-prob", "", "x"));
+}
+
 TEST(NormalizeArguments, AnOptionWithoutItsValueAtTheEnd) {
   EXPECT_THAT(Normalize({"-p"})->args, ElementsAre("-p"));
   EXPECT_THAT(Normalize({"-sys"})->args, ElementsAre("--system-prompt"));

@@ -460,12 +460,13 @@ Runner SetUpBench(CLI::App& app) {
                  "Whole answers of so many tokens by --parallel sequences (8), unrelated prompts of --depth "
                  "tokens and one document, plain and with --spec-type, end to end")
       ->check(CLI::Range(1, kMaxInt));
-  app.add_option("--text", flags->text_file, "With --answers: a file whose text prompts are cut from");
+  app.add_option("--text", flags->text_file, "With --answers: a file whose text prompts are cut from")
+      ->check(CheckNotEmpty);
   app.add_option("--prompts", flags->prompts,
                  "With --answers: unrelated ones, those of one document, or both")
       ->check(CLI::IsMember({"unrelated", "one-document", "both"}))
       ->capture_default_str();
-  app.add_option("--svg", flags->svg, "With --sweep: a chart of it in this file");
+  app.add_option("--svg", flags->svg, "With --sweep: a chart of it in this file")->check(CheckNotEmpty);
   app.add_option("--repetitions", flags->bench.repetitions,
                  "Runs of each step at least, more of short ones; the median is shown")
       ->capture_default_str();

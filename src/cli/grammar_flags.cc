@@ -4,21 +4,27 @@
 #include <CLI/Option.hpp>
 
 #include "base/status_macros.h"
+#include "cli/options.h"
 #include "cli/prompt.h"
 
 namespace longspec::cli {
 
 void AddGrammarOptions(CLI::App& app, GrammarFlags* flags) {
   const std::string group = "Form of the answer";
-  app.add_option("--grammar", flags->grammar, "Grammar of the answer, as text (GBNF)")->group(group);
+  app.add_option("--grammar", flags->grammar, "Grammar of the answer, as text (GBNF)")
+      ->check(CheckNotEmpty)
+      ->group(group);
   app.add_option("--grammar-file", flags->grammar_file,
                  "File with the grammar of the answer; -: standard input")
+      ->check(CheckNotEmpty)
       ->group(group);
   app.add_option("-j,--json-schema", flags->json_schema,
                  "JSON schema of the answer, as text; {} is any JSON value")
+      ->check(CheckNotEmpty)
       ->group(group);
   app.add_option("--json-schema-file", flags->json_schema_file,
                  "File with the JSON schema of the answer (-jf); -: standard input")
+      ->check(CheckNotEmpty)
       ->group(group);
 }
 

@@ -142,7 +142,8 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
            "MiB of prompts and answers kept for those that begin alike; -1: a full context's; 0: none", group)
       ->check(CLI::Range(-1, kMaxInt));
   AddValue(app, "--kv-offload", &options->kv_offload,
-           "Folder for keys and values that memory has no room for; never changes output", group);
+           "Folder for keys and values that memory has no room for; never changes output", group)
+      ->check(CheckNotEmpty);
   AddValue(app, "--kv-memory", &options->kv_memory,
            "With --kv-offload: MiB of keys and values in memory; -1: half of what is free", group)
       ->check(CLI::Range(-1, kMaxInt));
@@ -168,6 +169,7 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
          "--weights-cache", options->weights_cache,
          "Folder to keep repacked weights in, so that the next load of this model maps them (default: none)")
       ->type_name("DIR")
+      ->check(CheckNotEmpty)
       ->group(group);
   // Said once: some commands load a model many times, each with a copy of these options.
   options->on_warning = [said = std::make_shared<std::set<std::string>>()](const std::string& warning) {
@@ -328,6 +330,19 @@ void AddOutputOptions(CLI::App& app, OutputFlags* flags) {
       ->group("Output");
   app.add_flag("--no-progress", flags->no_progress, "No memory plan and no progress on standard error")
       ->group("Output");
+}
+
+std::string CheckNotEmpty(const std::string& value) {
+  return value.empty() ? "is empty: give a value, or leave the option out" : "";
+}
+
+void RefuseEmptyNumbers(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    if (type.starts_with("INT") || type.starts_with("UINT") || type.starts_with("FLOAT")) {
+      option->check(CheckNotEmpty);
+    }
+  }
 }
 
 }  // namespace longspec::cli

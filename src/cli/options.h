@@ -31,6 +31,12 @@ void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options);
 void AddLimitOptions(CLI::App& app, GenerationRequest* request);
 void AddOutputOptions(CLI::App& app, OutputFlags* flags);
 
+// A check for options: what an unset variable of a script leaves must not mean that nothing was asked for.
+std::string CheckNotEmpty(const std::string& value);
+// The same of all numbers that the command has: CLI11 reads an empty one as 0. Called with all options
+// declared.
+void RefuseEmptyNumbers(CLI::App& app);
+
 // "1234+0.5", "1234-inf" -> token and bias.
 Result<std::pair<int32_t, float>> ParseLogitBias(const std::string& text);
 

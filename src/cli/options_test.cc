@@ -39,6 +39,7 @@ Parsed Parse(std::vector<std::string> args) {
   AddSpeculationOptions(app, &parsed.speculation);
   AddLimitOptions(app, &parsed.request);
   AddOutputOptions(app, &parsed.output);
+  RefuseEmptyNumbers(app);
   try {
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
   } catch (const CLI::ParseError& error) {
@@ -54,6 +55,17 @@ TEST(Options, DraftModels) {
   EXPECT_EQ(parsed.speculation.draft_model, "draft");
   EXPECT_EQ(parsed.speculation.draft_weights, "bf16");
   EXPECT_EQ(parsed.speculation.tree, "4,16");
+}
+
+// An unset variable of a script asks for nothing, not for 0 or for no file.
+TEST(Options, EmptyNumbersAndFilesAreRefused) {
+  for (const std::string option : {"--top-k", "--ctx-size", "--temp", "--spec-draft-n-max",
+                                   "--spec-ppm-min-prob", "--weights-cache", "--kv-offload"}) {
+    EXPECT_THAT(Parse({"-m", "x.gguf", option, ""}).error, HasSubstr(option)) << option;
+  }
+  EXPECT_EQ(Parse({"-m", "x.gguf", "--top-k", ""}).error,
+            "--top-k: is empty: give a value, or leave the option out");
+  EXPECT_EQ(Parse({"-m", "x.gguf", "--samplers", ""}).error, "");
 }
 
 TEST(Options, PartialRefreshIsANumberOrThePapers) {

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "longspec/version.h"
 
@@ -39,6 +40,7 @@ int RunCommand(const Command& command, std::vector<std::string> args) {
   app.footer(kExitCodeHelp);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   const Runner run = command.setup(app);
+  RefuseEmptyNumbers(app);
   const std::string hint = std::string(" (longspec ") + command.name + " --help lists the options)";
   auto normalized =
       NormalizeArguments(std::move(args), [&app](const std::string& name) { return TakesValue(app, name); });

@@ -41,6 +41,7 @@ void AddRunOptions(CLI::App& app, RunOptions* options) {
                  "Prompt; with -f the instruction that precedes the document")
       ->group(group);
   app.add_option("-f,--file", options->prompt.file, "File with the prompt or document; -: standard input")
+      ->check(CheckNotEmpty)
       ->group(group);
   app.add_option("--system-prompt", options->prompt.system_prompt, "System message (-sys)")->group(group);
   app.add_flag_callback(
@@ -58,9 +59,11 @@ void AddRunOptions(CLI::App& app, RunOptions* options) {
   app.add_flag("--json", options->json, "Print one JSON object with text and statistics instead of the text")
       ->group("Output");
   app.add_option("--stats-file", options->stats_file, "Also write that JSON object to this file")
+      ->check(CheckNotEmpty)
       ->group("Output");
   app.add_option("--keep-answers", options->answers_file,
                  "Append prompt and answer to this file as a line of JSON, for 'longspec corpus --ngrams'")
+      ->check(CheckNotEmpty)
       ->group("Output");
   AddOutputOptions(app, &options->output);
 }

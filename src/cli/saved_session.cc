@@ -8,10 +8,13 @@
 #include <filesystem>
 #include <system_error>
 
+#include "cli/options.h"
+
 namespace longspec::cli {
 
 void AddSessionOption(CLI::App& app, std::string* path, const std::string& what) {
   app.add_option("--session", *path, "File with the conversation so far, kept up to date; " + what)
+      ->check(CheckNotEmpty)
       ->group("Prompt");
 }
 

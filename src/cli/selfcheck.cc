@@ -106,7 +106,8 @@ int RunSelfcheckCommand(const SelfcheckFlags& flags) {
 Runner SetUpSelfcheck(CLI::App& app) {
   auto flags = std::make_shared<SelfcheckFlags>();
   AddModelOptions(app, &flags->model);
-  app.add_option("-f,--file", flags->file, "Text to continue instead of the built-in one; -: standard input");
+  app.add_option("-f,--file", flags->file, "Text to continue instead of the built-in one; -: standard input")
+      ->check(CheckNotEmpty);
   app.add_option("-n,--predict", flags->n_predict, "Tokens to generate in each comparison")
       ->capture_default_str();
   app.add_option("--temps", flags->temperatures,

@@ -144,7 +144,7 @@ Runner SetUpServe(CLI::App& app) {
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group(group);
-  add("--api-key-file", &flags->api_key_file, "File of keys, one a line");
+  add("--api-key-file", &flags->api_key_file, "File of keys, one a line")->check(CheckNotEmpty);
   add("--api-prefix", &flags->app.api_prefix, "What all paths begin with, such as /llm");
   add("--timeout", &flags->http.write_seconds, "Seconds after which a client that takes nothing is given up")
       ->check(CLI::Range(1, kMaxInt));

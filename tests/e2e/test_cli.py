@@ -69,6 +69,9 @@ class Usage(CliTestCase):
         self.expect_error(longspec(), USAGE, "no command", "run, chat, batch, serve, info, tokenize")
         # An empty variable of a script does not open a server to everybody.
         self.expect_error(longspec("serve", "-m", "x.gguf", "--api-key", ","), USAGE, "--api-key: has no key in it")
+        self.expect_error(longspec("serve", "-m", "x.gguf", "--api-key=", "--no-webui"), USAGE,
+                          "--api-key: has no key in it")
+        self.expect_error(longspec("serve", "-m", "x.gguf", "--api-key-file="), USAGE, "--api-key-file: is empty")
         self.expect_error(longspec("fly"), USAGE, "'fly'", "run, chat")
         self.expect_error(longspec("--fly"), USAGE, "--fly")
 
@@ -102,6 +105,12 @@ class Usage(CliTestCase):
             (("--spec-ppm-min-prob", "2"), "--spec-ppm-min-prob"),
             (("--spec-type", "ngram,magic"), "magic"),
             (("-n",), "--predict"),
+            (("--stats-file=", "--json"), "--stats-file: is empty"),
+            (("--session", ""), "--session: is empty"),
+            (("--grammar", ""), "--grammar: is empty"),
+            (("-j", ""), "--json-schema: is empty"),
+            (("-f", ""), "--file: is empty"),
+            (("--top-k=", "-v"), "--top-k: is empty"),
         ]
         for options, part in cases:
             with self.subTest(options=options):
