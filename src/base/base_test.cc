@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -252,6 +254,26 @@ TEST_P(ThreadTeamTest, KeepsSmallNumbersWhateverTheProgramDoes) {
   EXPECT_EQ(n_kept.load(), 2 * GetParam());
 }
 #endif
+
+// Address space for a few stacks stands for a system that gives no more threads.
+TEST(ThreadTeam, AThreadThatIsRefusedEndsThoseBefore) {
+  uint64_t pages = 0;
+  ASSERT_TRUE(std::ifstream("/proc/self/statm") >> pages);
+  const uint64_t used = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  if (used > uint64_t{1} << 40) GTEST_SKIP() << "a sanitizer has mapped its shadow, and needs room for more";
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit little{used + (uint64_t{64} << 20), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &little), 0);
+  const auto refused = ThreadTeam::Start(1000);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(refused.status().message().find("--threads 1000: the system refuses one"), std::string::npos);
+  std::atomic<int> runs{0};
+  ThreadTeam(3).Run([&](ThreadTeam::Worker&) { runs.fetch_add(1); });
+  EXPECT_EQ(runs.load(), 3);
+}
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ThreadTeamTest, ::testing::Values(1, 2, 3, 5));
 

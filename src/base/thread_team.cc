@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -72,15 +73,31 @@ int ReadInt(const std::string& path, int fallback) {
 
 ThreadTeam::ThreadTeam(int n_threads) : size_(n_threads) {
   LS_CHECK(n_threads >= 1);
-  for (int i = 1; i < n_threads; ++i) {
-    threads_.emplace_back([this, i, first = sched_getcpu()] {
-      SpreadOut(std::max(first, 0), i);
-      ThreadMain(i);
-    });
+  try {
+    for (int i = 1; i < n_threads; ++i) {
+      threads_.emplace_back([this, i, first = sched_getcpu()] {
+        SpreadOut(std::max(first, 0), i);
+        ThreadMain(i);
+      });
+    }
+  } catch (...) {
+    End();
+    throw;
   }
 }
 
-ThreadTeam::~ThreadTeam() {
+Result<std::unique_ptr<ThreadTeam>> ThreadTeam::Start(int n_threads) {
+  try {
+    return std::make_unique<ThreadTeam>(n_threads);
+  } catch (const std::system_error& error) {
+    return ResourceExhausted("--threads " + std::to_string(n_threads) +
+                             ": the system refuses one: " + error.what() + "; give fewer");
+  }
+}
+
+ThreadTeam::~ThreadTeam() { End(); }
+
+void ThreadTeam::End() {
   stop_.store(true, std::memory_order_relaxed);
   epoch_.fetch_add(1, std::memory_order_seq_cst);
   epoch_.notify_all();

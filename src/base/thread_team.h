@@ -7,9 +7,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <type_traits>
 #include <vector>
+
+#include "longspec/status.h"
 
 namespace longspec {
 
@@ -45,7 +48,10 @@ class ThreadTeam {
     int index_;
   };
 
-  explicit ThreadTeam(int n_threads);  // REQUIRES: n_threads >= 1
+  // REQUIRES: n_threads >= 1. Throws std::system_error if the system refuses a thread.
+  explicit ThreadTeam(int n_threads);
+  // The same as a Status, which names --threads.
+  static Result<std::unique_ptr<ThreadTeam>> Start(int n_threads);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;
@@ -67,6 +73,7 @@ class ThreadTeam {
   using Entry = void (*)(void*, Worker&);
   void RunErased(Entry entry, void* context);
   void ThreadMain(int index);
+  void End();
   void Arrive();
 
   const int size_;

@@ -60,7 +60,7 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
   }
   LS_TRY(CheckMemory(options.path, needs, available));
   LS_TRY(CheckOffload(options.kv_offload, PlanMemory(needs, available)));
-  model.team = std::make_unique<ThreadTeam>(n_threads);
+  LS_ASSIGN(model.team, ThreadTeam::Start(n_threads));
   LlamaLoadOptions load;
   load.kernels = model.kernels;
   load.team = model.team.get();

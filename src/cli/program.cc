@@ -3,6 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <exception>
+#include <new>
+#include <stdexcept>
 #include <utility>
 
 #include "cli/arguments.h"
@@ -35,6 +38,19 @@ void Parse(CLI::App& app, std::vector<std::string> args) {
 
 int ShowHelp(const CLI::App& app) { return WriteOutput(app.help()); }
 
+// What the library turns into no Status: memory and threads that the system does not give.
+int RunGuarded(const Runner& run) {
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    return Fail(kExitResources, "out of memory");
+  } catch (const std::length_error&) {
+    return Fail(kExitResources, "out of memory: an input is too large");
+  } catch (const std::exception& error) {
+    return Fail(kExitResources, error.what());
+  }
+}
+
 int RunCommand(const Command& command, std::vector<std::string> args) {
   CLI::App app(command.description, std::string("longspec ") + command.name);
   app.footer(kExitCodeHelp);
@@ -57,7 +73,7 @@ int RunCommand(const Command& command, std::vector<std::string> args) {
     return Fail(kExitUsage, error.what() + hint);
   }
   for (const std::string& warning : normalized->warnings) Warn(warning);
-  return run();
+  return RunGuarded(run);
 }
 
 int RunTopLevel(std::vector<std::string> args) {

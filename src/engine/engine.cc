@@ -275,7 +275,7 @@ Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options)
   max_rows_ = MaxRows(options);
   fingerprint_ = TargetFingerprint(*model.file);
   if (options.calibration_cache) calibration_key_ = CalibrationKey(info_, options);
-  team_ = std::make_unique<ThreadTeam>(info_.threads);
+  LS_ASSIGN(team_, ThreadTeam::Start(info_.threads));
   LlamaLoadOptions load;
   load.kernels = model.kernels;
   load.team = team_.get();

@@ -15,7 +15,12 @@ constexpr int kNice = 5;
 }  // namespace
 
 Workers::Workers(int n_threads, size_t most_waiting) : most_waiting_(most_waiting) {
-  for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { Run(); });
+  try {
+    for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { Run(); });
+  } catch (...) {
+    Stop();
+    throw;
+  }
 }
 
 Workers::~Workers() { Stop(); }

@@ -14,7 +14,7 @@ namespace longspec::server {
 
 class Workers {
  public:
-  // They yield to the threads that run the model (nice).
+  // They yield to the threads that run the model (nice). Throws std::system_error if one is refused.
   Workers(int n_threads, size_t most_waiting);
   ~Workers();
   Workers(const Workers&) = delete;

@@ -29,12 +29,15 @@ TIMEOUT = 120
 OK, FAILURE, USAGE, BAD_MODEL, RESOURCES, OUTPUT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
-def longspec(*args, stdin=b"", stdout=subprocess.PIPE, env=None, timeout=TIMEOUT, largest_file=None):
+def longspec(*args, stdin=b"", stdout=subprocess.PIPE, env=None, timeout=TIMEOUT, largest_file=None,
+             most_memory=None):
     def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+        for name, most in ((resource.RLIMIT_FSIZE, largest_file), (resource.RLIMIT_AS, most_memory)):
+            if most is not None:
+                resource.setrlimit(name, (most, most))
     return subprocess.run([BIN, *args], input=stdin, stdout=stdout, stderr=subprocess.PIPE, timeout=timeout,
                           env={**os.environ, **(env or {})}, check=False,
-                          preexec_fn=None if largest_file is None else limit)
+                          preexec_fn=None if largest_file is None and most_memory is None else limit)
 
 
 @unittest.skipUnless(os.access(BIN, os.X_OK), f"no program at {BIN}")
@@ -158,6 +161,18 @@ class BadFiles(CliTestCase):
     def test_missing_prompt_file(self):
         self.expect_error(longspec("run", "-m", "unused.gguf", "-f", self.path("no.txt")), BAD_MODEL, "no.txt")
         self.expect_error(longspec("run", "-m", "unused.gguf", "-f", self.folder.name), BAD_MODEL, self.folder.name)
+
+    def test_a_prompt_that_memory_has_no_room_for(self):
+        path = self.path("huge.txt", b"")
+        os.truncate(path, 1 << 30)
+        result = longspec("run", "-m", "unused.gguf", "-f", path, most_memory=400 << 20)
+        self.expect_error(result, RESOURCES, "out of memory")
+
+    @unittest.skipUnless(os.path.exists(MODEL), f"no model at {MODEL}")
+    def test_threads_that_the_system_does_not_give(self):
+        # Room for the model, and not for the stacks of so many threads.
+        result = longspec("run", "-m", MODEL, "-p", "hi", "-c", "256", "-t", "1024", most_memory=2 << 30)
+        self.expect_error(result, RESOURCES, "--threads 1024: the system refuses one")
 
     def test_not_a_model(self):
         for name, data in (("empty", b""), ("text", b"hello world, this is no model"), ("magic", b"GGUF")):
