@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/output.h"
@@ -28,22 +27,21 @@ Result<std::optional<DType>> ParseType(const std::string& name) {
                          ": must be a type weights may have, such as f32, f16, bf16 or q8_0");
 }
 
-Result<std::string> Convert(const ConvertOptions& options) {
-  LS_ASSIGN(const std::optional<DType> type, ParseType(options.type));
-  LS_ASSIGN(const DraftCheckpoint checkpoint, OpenDraftCheckpoint(options.input));
-  const bool gguf = options.output.ends_with(".gguf");
-  LS_TRY(gguf ? WriteDraftGguf(checkpoint, type, options.output)
-              : WriteDraftFolder(checkpoint, type, options.output));
-  int64_t n_parameters = 0;
-  for (const TensorView& tensor : checkpoint.tensors) n_parameters += tensor.n_elements();
-  return options.output + ": " + (gguf ? "GGUF file" : "folder") + " of " +
-         std::to_string(checkpoint.tensors.size()) + " tensors, " + std::to_string(n_parameters) +
-         " values, kind " + std::string(checkpoint.kind->name) + "\n";
-}
-
 int RunConvert(const ConvertOptions& options) {
-  const auto done = Convert(options);
-  return done.ok() ? WriteOutput(*done) : Fail(done.status(), Stage::kLoad);
+  const auto type = ParseType(options.type);
+  if (!type.ok()) return Fail(type.status(), Stage::kLoad);
+  const auto checkpoint = OpenDraftCheckpoint(options.input);
+  if (!checkpoint.ok()) return Fail(checkpoint.status(), Stage::kLoad);
+  const bool gguf = options.output.ends_with(".gguf");
+  const Status written = gguf ? WriteDraftGguf(*checkpoint, *type, options.output)
+                              : WriteDraftFolder(*checkpoint, *type, options.output);
+  if (!written.ok()) return Fail(written, Stage::kWrite);
+  int64_t n_parameters = 0;
+  for (const TensorView& tensor : checkpoint->tensors) n_parameters += tensor.n_elements();
+  return WriteOutput(options.output + ": " + (gguf ? "GGUF file" : "folder") + " of " +
+                     std::to_string(checkpoint->tensors.size()) + " tensors, " +
+                     std::to_string(n_parameters) + " values, kind " + std::string(checkpoint->kind->name) +
+                     "\n");
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ int RunCorpus(const CorpusOptions& options) {
   }
   if (tokens.empty()) return Fail(kExitUsage, "the texts are empty: there is nothing to index");
   const Status written = SuffixCorpus::Write(options.output, info->n_vocab, tokens);
-  if (!written.ok()) return Fail(kExitOutput, written.message());
+  if (!written.ok()) return Fail(written, Stage::kWrite);
   return WriteOutput(options.output + ": " + std::to_string(tokens.size()) + " tokens\n");
 }
 

@@ -51,9 +51,9 @@ Status FitLengths(const ModelInfo& info, EvalFlags& flags) {
                          std::to_string(info.n_ctx) + " (-c)");
 }
 
-int FailEval(const Status& status) {
-  return status.code() == StatusCode::kCancelled ? static_cast<int>(kExitInterrupted)
-                                                 : Fail(status, Stage::kGenerate);
+int FailEval(const Status& status, bool output_failed) {
+  if (status.code() == StatusCode::kCancelled) return kExitInterrupted;
+  return Fail(status, output_failed ? Stage::kWrite : Stage::kGenerate);
 }
 
 int RunEvalCommand(EvalFlags flags) {
@@ -72,14 +72,16 @@ int RunEvalCommand(EvalFlags flags) {
   if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
   if (const Status fits = FitLengths((*engine)->info(), flags); !fits.ok()) return Fail(fits, Stage::kLoad);
   Progress progress("evaluating", Progress::StandardError(!flags.output.no_progress));
-  const Status ran = RunEvaluation(**engine, flags.eval, [&](const EvalProgress& at) {
+  const auto on_progress = [&](const EvalProgress& at) {
     const double share = at.total > 0 ? static_cast<double>(at.done) / at.total : 1.0;
     progress.Update(share, at.doing + ", " + std::to_string(at.done) + "/" + std::to_string(at.total) +
                                " cells" + FormatEta(at.eta_ms));
     return !Interrupted();
-  });
+  };
+  bool output_failed = false;
+  const Status ran = RunEvaluation(**engine, flags.eval, on_progress, &output_failed);
   progress.Finish();
-  if (!ran.ok()) return FailEval(ran);
+  if (!ran.ok()) return FailEval(ran, output_failed);
   const auto cells = ReadCells(flags.eval.out);
   if (!cells.ok()) return Fail(cells.status(), Stage::kGenerate);
   const ModelInfo& info = (*engine)->info();

@@ -16,13 +16,15 @@ int ExitCodeOf(const Status& status, Stage stage) {
       return kExitOk;
     case StatusCode::kInvalidArgument:
       return kExitUsage;
-    case StatusCode::kResourceExhausted:
-      return kExitResources;
+    case StatusCode::kResourceExhausted:  // writing: the disk is full
+      return stage == Stage::kWrite ? kExitOutput : kExitResources;
     case StatusCode::kCancelled:
       return kExitInterrupted;
     case StatusCode::kIo:
+      if (stage == Stage::kWrite) return kExitOutput;
       return stage == Stage::kLoad ? kExitModel : kExitFailure;
     case StatusCode::kNotFound:
+      return stage == Stage::kWrite ? kExitOutput : kExitModel;
     case StatusCode::kCorrupt:
     case StatusCode::kUnsupported:
       return kExitModel;

@@ -24,7 +24,7 @@ enum ExitCode : int {
 extern const char kExitCodeHelp[];  // the table for --help
 
 // Where a Status came from: the same code means different things.
-enum class Stage { kLoad, kGenerate };
+enum class Stage { kLoad, kGenerate, kWrite };
 
 int ExitCodeOf(const Status& status, Stage stage);
 

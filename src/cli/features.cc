@@ -107,7 +107,7 @@ void ShowDisk(const FeatureRunOptions& run, const FeatureTarget& target) {
   std::fputs((text + "\n").c_str(), stderr);
 }
 
-Result<std::string> Make(FeatureFlags flags) {
+Result<std::string> Make(FeatureFlags flags, bool* output_failed) {
   LS_ASSIGN(flags.run.keep,
             ParseFeatureKeep(flags.keep, flags.keep_type == "bf16" ? DType::kBF16 : DType::kF16));
   ModelOptions vocabulary = flags.model;
@@ -130,7 +130,7 @@ Result<std::string> Make(FeatureFlags flags) {
   };
   const FeatureTokenizer tokenizer = FeatureTokenizerOf(*engine, *model.file);
   const auto writer = WriterOf(flags, model, *engine);
-  const auto made = MakeFeatures(flags.run, target, tokenizer, extractor, show, writer.get());
+  const auto made = MakeFeatures(flags.run, target, tokenizer, extractor, show, writer.get(), output_failed);
   progress.Finish();
   if (!made.ok()) return made.status();
   if (made->cut > 0) {
@@ -143,9 +143,14 @@ Result<std::string> Make(FeatureFlags flags) {
 }
 
 int RunFeatures(const FeatureFlags& flags) {
-  const auto made = Make(flags);
+  // Before the model is loaded.
+  if (const Status created = CreateFeatureFolder(flags.run); !created.ok())
+    return Fail(created, Stage::kWrite);
+  bool output_failed = false;
+  const auto made = Make(flags, &output_failed);
   if (made.ok()) return WriteOutput(*made);
-  if (made.status().code() != StatusCode::kCancelled) return Fail(made.status(), Stage::kLoad);
+  if (made.status().code() != StatusCode::kCancelled)
+    return Fail(made.status(), output_failed ? Stage::kWrite : Stage::kLoad);
   return Fail(
       kExitInterrupted,
       flags.run.output + ": interrupted; what is complete was kept, and the same command goes on from there");

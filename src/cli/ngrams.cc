@@ -218,8 +218,7 @@ int CountNgrams(const ModelOptions& model, const std::vector<std::string>& texts
   }
   const auto written = counting.Write(output);
   if (written.ok()) return WriteOutput(Summary(output, counting.tokens(), flags.order, *written));
-  const bool usage = written.status().code() == StatusCode::kInvalidArgument;
-  return Fail(usage ? kExitUsage : kExitOutput, written.status().message());
+  return Fail(written.status(), Stage::kWrite);
 }
 
 }  // namespace longspec::cli

@@ -317,6 +317,10 @@ TEST(ExitCode, ByCodeAndStage) {
   EXPECT_EQ(ExitCodeOf(IoError(""), Stage::kGenerate), kExitFailure);
   EXPECT_EQ(ExitCodeOf(ResourceExhausted(""), Stage::kGenerate), kExitResources);
   EXPECT_EQ(ExitCodeOf(Cancelled(""), Stage::kLoad), kExitInterrupted);
+  for (const Status& status : {IoError(""), NotFound(""), ResourceExhausted("")}) {
+    EXPECT_EQ(ExitCodeOf(status, Stage::kWrite), kExitOutput);
+  }
+  EXPECT_EQ(ExitCodeOf(InvalidArgument(""), Stage::kWrite), kExitUsage);
 }
 
 TEST(OneLine, MessagesStayOneLineAndHarmless) {

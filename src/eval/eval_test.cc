@@ -71,6 +71,18 @@ class EvalTest : public ::testing::Test {
 std::string* EvalTest::folder_ = nullptr;
 Engine* EvalTest::engine_ = nullptr;
 
+TEST_F(EvalTest, SaysWhetherTheOutputFailed) {
+  std::filesystem::create_directories(options_.out + "/settings.json.tmp");  // in the way
+  bool output_failed = false;
+  const Status unwritten = RunEvaluation(*engine_, options_, nullptr, &output_failed);
+  EXPECT_EQ(unwritten.code(), StatusCode::kIo);
+  EXPECT_TRUE(output_failed);
+  options_.lengths = {4096};
+  std::filesystem::remove(options_.out + "/settings.json.tmp");
+  EXPECT_EQ(RunEvaluation(*engine_, options_, nullptr, &output_failed).code(), StatusCode::kInvalidArgument);
+  EXPECT_FALSE(output_failed);
+}
+
 TEST_F(EvalTest, RunsEveryCellOnceAndAllTextsAreIdentical) {
   std::vector<EvalProgress> seen;
   const Status status = RunEvaluation(*engine_, options_, [&](const EvalProgress& at) {

@@ -181,16 +181,18 @@ Json SettingsJson(const ModelInfo& info, const EvalOptions& o) {
           {"spec_extend_from", s.spec_extend_from}};
 }
 
+std::string SettingsPath(const std::string& out) { return out + "/settings.json"; }
+
+Status WriteSettings(const std::string& out, const Json& settings) {
+  LS_ASSIGN(AtomicFile file, AtomicFile::Create(SettingsPath(out)));
+  const std::string text = settings.dump(1) + "\n";
+  LS_TRY(file.Write(std::as_bytes(std::span(text))));
+  return file.Commit();
+}
+
 // `unset`: what earlier versions, which did not write all of them, had where nothing else was asked for.
-Status CheckSettings(const std::string& out, const Json& settings, const Json& unset) {
-  const std::string path = out + "/settings.json";
-  std::ifstream in(path);
-  if (!in) {
-    LS_ASSIGN(AtomicFile file, AtomicFile::Create(path));
-    const std::string text = settings.dump(1) + "\n";
-    LS_TRY(file.Write(std::as_bytes(std::span(text))));
-    return file.Commit();
-  }
+Status CheckSettings(const std::string& out, std::ifstream& in, const Json& settings, const Json& unset) {
+  const std::string path = SettingsPath(out);
   const Json known = Json::parse(in, nullptr, false);
   if (!known.is_object()) return Corrupt(path + ": not a JSON object; remove it or choose another --out");
   for (const auto& [name, value] : settings.items()) {
@@ -240,7 +242,14 @@ class Evaluation {
     return {};
   }
 
+  bool output_failed() const { return output_failed_; }
+
  private:
+  Status Written(Status status) {
+    output_failed_ = !status.ok();
+    return status;
+  }
+
   bool KeepGoing() const { return on_progress_ == nullptr || on_progress_(progress_); }
 
   static double Weight(const Group& group) { return GroupWeight(group.length, group.missing.size()); }
@@ -249,8 +258,12 @@ class Evaluation {
     LS_TRY(CheckEvaluationMemory(options_, engine_.info().memory));
     EvalOptions unset;
     unset.lengths = options_.lengths;
-    LS_TRY(CheckSettings(options_.out, SettingsJson(engine_.info(), options_),
-                         SettingsJson(engine_.info(), unset)));
+    const Json settings = SettingsJson(engine_.info(), options_);
+    if (std::ifstream in(SettingsPath(options_.out)); in) {
+      LS_TRY(CheckSettings(options_.out, in, settings, SettingsJson(engine_.info(), unset)));
+    } else {
+      LS_TRY(Written(WriteSettings(options_.out, settings)));
+    }
     LS_ASSIGN(const std::vector<Cell> finished, ReadCells(options_.out));
     const auto is_finished = [&](const CellKey& key) {
       return std::any_of(finished.begin(), finished.end(), [&](const Cell& cell) { return cell.key == key; });
@@ -299,7 +312,7 @@ class Evaluation {
          ChoosePrompts(engine_, samples_, n_tokens, options_.n_prompts, group.any_length)) {
       LS_TRY(RunPrompt(prompt, cells));
     }
-    return Append(cells);
+    return Written(Append(cells));
   }
 
   Status RunPrompt(const EvalPrompt& prompt, std::vector<Cell>& cells) {
@@ -309,7 +322,7 @@ class Evaluation {
     LS_ASSIGN(const GenerationResult first, Generate(*session, warm_up));
     std::vector<int32_t> tokens = session->tokens();
     tokens.resize(tokens.size() - first.tokens.size());
-    LS_TRY(transcript_.AddPrompt(InTranscript(cells.front().key, prompt), tokens));
+    LS_TRY(Written(transcript_.AddPrompt(InTranscript(cells.front().key, prompt), tokens)));
     for (const double temperature : options_.temperatures) {
       std::vector<Cell*> together;
       for (Cell& cell : cells) {
@@ -391,8 +404,8 @@ class Evaluation {
       const GenerationResult plain = runners[0].generation->Finish();
       n_plain = static_cast<int64_t>(plain.tokens.size());
       if (run == 0) {
-        LS_TRY(transcript_.AddAnswer(InTranscript(cells.front()->key, prompt), temperature, plain.tokens,
-                                     plain.text));
+        LS_TRY(Written(transcript_.AddAnswer(InTranscript(cells.front()->key, prompt), temperature,
+                                             plain.tokens, plain.text)));
       }
       for (size_t i = 0; i < cells.size(); ++i) {
         EvalItem& item = cells[i]->items.back();
@@ -545,6 +558,7 @@ class Evaluation {
   std::vector<Sample> samples_;  // of the family that runs
   Transcript transcript_;
   int turn_ = 0;
+  bool output_failed_ = false;
 };
 
 Status CheckNumbers(const EvalOptions& o) {
@@ -629,10 +643,17 @@ PartialVerificationOptions PlannedPart(const EvalOptions& options) {
   return planned;
 }
 
-Status RunEvaluation(Engine& engine, const EvalOptions& options, const OnEvalProgress& on_progress) {
+Status RunEvaluation(Engine& engine, const EvalOptions& options, const OnEvalProgress& on_progress,
+                     bool* output_failed) {
+  if (output_failed != nullptr) *output_failed = false;
   LS_TRY(CheckEvaluation(options));
-  LS_TRY(CreateFolder(options));
-  return Evaluation(engine, options, on_progress).Run();
+  const Status created = CreateFolder(options);
+  if (output_failed != nullptr) *output_failed = !created.ok();
+  LS_TRY(created);
+  Evaluation evaluation(engine, options, on_progress);
+  Status ran = evaluation.Run();
+  if (output_failed != nullptr) *output_failed = evaluation.output_failed();
+  return ran;
 }
 
 Result<std::vector<Cell>> ReadCells(const std::string& out) {

@@ -62,8 +62,10 @@ PartialVerificationOptions PlannedPart(const EvalOptions& options);
 Status CheckEvaluationMemory(const EvalOptions& options, const MemoryPlan& plan);
 
 // kCancelled keeps the finished cells. kInvalidArgument if `out` holds cells of other settings.
-// prompt_ms are of whole prompts if the engine keeps no keys of earlier ones (cache_ram 0).
-Status RunEvaluation(Engine& engine, const EvalOptions& options, const OnEvalProgress& on_progress);
+// prompt_ms are of whole prompts if the engine keeps no keys of earlier ones (cache_ram 0). `output_failed`:
+// whether an error is that results could not be written.
+Status RunEvaluation(Engine& engine, const EvalOptions& options, const OnEvalProgress& on_progress,
+                     bool* output_failed = nullptr);
 
 // The cells of a folder, in the order they were finished; lines cut short are skipped.
 Result<std::vector<Cell>> ReadCells(const std::string& out);

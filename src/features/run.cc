@@ -77,12 +77,12 @@ class Run {
                            std::to_string(options_.min_length) + " tokens and one to learn");
   }
 
+  bool output_failed() const { return output_failed_; }
+
  private:
   // Takes up where the folder's last shard ends.
   Status Continue() {
     std::error_code error;
-    fs::create_directories(options_.output, error);
-    if (error) return IoError(options_.output + ": " + error.message());
     if (!fs::exists(FeatureShardPath(options_.output, 0), error)) return {};
     LS_ASSIGN(const auto shards, OpenFeatureShards(options_.output));
     const FeatureHeader& before = shards.back()->header();
@@ -227,7 +227,10 @@ class Run {
   }
 
   Status Close() {
-    LS_TRY(writer_.Write(header_, FeatureShardPath(options_.output, static_cast<int>(summary_.shards))));
+    const Status written =
+        writer_.Write(header_, FeatureShardPath(options_.output, static_cast<int>(summary_.shards)));
+    output_failed_ = !written.ok();
+    LS_TRY(written);
     ++summary_.shards;
     return {};
   }
@@ -243,6 +246,7 @@ class Run {
   FeatureProgress progress_;
   FeatureSummary summary_;
   bool document_failed_ = false;  // the last one
+  bool output_failed_ = false;
 };
 
 Status CheckOptions(const FeatureRunOptions& options, const FeatureTarget& target) {
@@ -310,13 +314,26 @@ Result<std::vector<int32_t>> TokenizeBeginning(const TrainingDocument& document,
   return tokenizer.encode(text, true, true);
 }
 
+Status CreateFeatureFolder(const FeatureRunOptions& options) {
+  std::error_code error;
+  fs::create_directories(options.output, error);
+  return error ? IoError(options.output + ": cannot be made: " + error.message()) : Status();
+}
+
 Result<FeatureSummary> MakeFeatures(const FeatureRunOptions& options, const FeatureTarget& target,
                                     const FeatureTokenizer& tokenizer, FeatureExtractor& extractor,
                                     const std::function<bool(const FeatureProgress&)>& on_progress,
-                                    ContinuationWriter* writer) {
+                                    ContinuationWriter* writer, bool* output_failed) {
+  if (output_failed != nullptr) *output_failed = false;
   LS_TRY(CheckOptions(options, target));
   LS_CHECK(options.write == 0 || (writer != nullptr && writer->options().max_tokens == options.write));
-  return Run(options, target, tokenizer, extractor, on_progress, writer).Make();
+  const Status created = CreateFeatureFolder(options);
+  if (output_failed != nullptr) *output_failed = !created.ok();
+  LS_TRY(created);
+  Run run(options, target, tokenizer, extractor, on_progress, writer);
+  auto made = run.Make();
+  if (output_failed != nullptr) *output_failed = run.output_failed();
+  return made;
 }
 
 }  // namespace longspec

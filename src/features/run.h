@@ -56,12 +56,16 @@ struct FeatureSummary {
   int64_t cut = 0;  // conversations of this call that were too long: they lost their end, or were left out
 };
 
+// Makes the folder of shards. kIo if that cannot be.
+Status CreateFeatureFolder(const FeatureRunOptions& options);
+
 // on_progress returns false to stop: what is complete is kept, and the result is kCancelled. The extractor
 // must hold sequences of options.length. `writer` is needed if options.write > 0, and must agree with it.
+// `output_failed`: whether an error is that the folder or a shard could not be written.
 Result<FeatureSummary> MakeFeatures(const FeatureRunOptions& options, const FeatureTarget& target,
                                     const FeatureTokenizer& tokenizer, FeatureExtractor& extractor,
                                     const std::function<bool(const FeatureProgress&)>& on_progress,
-                                    ContinuationWriter* writer = nullptr);
+                                    ContinuationWriter* writer = nullptr, bool* output_failed = nullptr);
 
 // A tokenised document: `learn` (1 or 0) says what the draft learns to predict.
 struct LabelledTokens {

@@ -73,14 +73,15 @@ struct Rig {
       last = p;
       return ++calls < stop_after;
     };
-    if (options.write == 0) return MakeFeatures(options, target, Bytes(), extractor, on_progress);
+    if (options.write == 0)
+      return MakeFeatures(options, target, Bytes(), extractor, on_progress, nullptr, &output_failed);
     ContinuationWriter writer(&tiny.target(), [this] { return tiny.NewCache(options.length + kKvChunk); },
                               {.max_tokens = options.write,
                                .temperatures = {0.0F, 1.0F},
                                .at_once = 3,
                                .top_k = options.top_k,
                                .beginning_logits = options.learn_from == LearnFrom::kEverything});
-    return MakeFeatures(options, target, Bytes(), extractor, on_progress, &writer);
+    return MakeFeatures(options, target, Bytes(), extractor, on_progress, &writer, &output_failed);
   }
 
   std::vector<std::vector<int32_t>> Sequences() {
@@ -103,6 +104,7 @@ struct Rig {
   FeatureRunOptions options;
   FeatureTarget target;
   FeatureProgress last;
+  bool output_failed = false;
 };
 
 std::string Text(int n, char c) { return "{\"text\":\"" + std::string(static_cast<size_t>(n), c) + "\"}\n"; }
@@ -256,6 +258,7 @@ TEST(Features, AFullDiskKeepsWhatIsComplete) {
   }
   ASSERT_TRUE(whole.Make().ok());
   ASSERT_EQ(rig.Make(9).status().code(), StatusCode::kCancelled);
+  EXPECT_FALSE(rig.output_failed);
   const auto names = [&] {
     std::vector<std::string> all;
     for (const auto& entry : std::filesystem::directory_iterator(rig.options.output)) {
@@ -272,11 +275,23 @@ TEST(Features, AFullDiskKeepsWhatIsComplete) {
     const Status status = rig.Make().status();
     EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
     EXPECT_THAT(status.message(), HasSubstr(next + ": cannot be written"));
+    EXPECT_TRUE(rig.output_failed);
   }
   EXPECT_EQ(names(), before);
   EXPECT_EQ(ReadText(before.back()), last);
   ASSERT_TRUE(rig.Make().ok());
   EXPECT_EQ(rig.Sequences(), whole.Sequences());
+}
+
+TEST(Features, AFolderThatCannotBeMadeIsAnErrorOfTheOutput) {
+  Rig rig;
+  rig.Input(Text(40, 'a'));
+  rig.options.output = rig.options.inputs.front() + "/out";
+  EXPECT_THAT(rig.Make().status().message(), HasSubstr("in.jsonl/out: cannot be made: Not a directory"));
+  EXPECT_TRUE(rig.output_failed);
+  rig.options.inputs = {rig.folder.File("nothing.jsonl")};
+  EXPECT_FALSE(rig.Make().ok());
+  EXPECT_FALSE(rig.output_failed);
 }
 
 // The target ends texts and answers prompts; a stopped run goes on with what was not begun.

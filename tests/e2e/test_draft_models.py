@@ -148,6 +148,10 @@ class Convert(DraftModelTestCase):
         self.expect_error(longspec("convert", self.path("bad.safetensors"), self.path("x.gguf")), 3,
                           "not a safetensors file")
         self.assertFalse(os.path.exists(self.path("x.gguf")))
+        for name in ("bad.safetensors/x.gguf", "bad.safetensors/x"):
+            self.expect_error(longspec("convert", folder, self.path(name)), 5, "bad.safetensors/x")
+        os.symlink("/dev/full", self.path("x.gguf.tmp"))
+        self.expect_error(longspec("convert", folder, self.path("x.gguf")), 5, "No space left on device")
 
 
 @unittest.skipUnless(os.path.exists(MODEL), "the default model is not here")

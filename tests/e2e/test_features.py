@@ -129,6 +129,12 @@ class Features(unittest.TestCase):
             self.assertIn(message, failed.stderr)
             self.assertEqual(len([line for line in failed.stderr.splitlines() if "error" in line]), 1)
 
+    def test_a_folder_that_cannot_be_made_is_said_before_the_model_is_read(self):
+        text = self.write("a.jsonl", [{"text": "x"}])
+        failed = longspec("features", "-m", text, "-i", text, "-o", os.path.join(text, "features"))
+        self.assertEqual(failed.returncode, 5, failed.stderr)
+        self.assertIn("a.jsonl/features: cannot be made: Not a directory", failed.stderr)
+
     @unittest.skipIf(os.path.exists(TRAINER), "the trainer is built")
     def test_without_the_trainer_train_says_how_to_get_it(self):
         failed = longspec("train", "--steps", "3")

@@ -72,7 +72,7 @@ class FeaturesOnAFullDisk(TestCase):
     def test_the_shard_is_named_and_the_run_goes_on(self):
         with tempfile.TemporaryDirectory() as folder:
             output = os.path.join(folder, "features")
-            self.expect_error(make_features(folder, output, largest_file=20000), 4, "features-00000.safetensors",
+            self.expect_error(make_features(folder, output, largest_file=20000), 5, "features-00000.safetensors",
                               "cannot be written")
             self.assertEqual(os.listdir(output), [])
             made = make_features(folder, output)
