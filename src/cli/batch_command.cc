@@ -78,6 +78,7 @@ int RunBatchCommand(const BatchFlags& flags) {
   const auto batch = Batch::Open(options);
   if (!batch.ok()) return Fail(batch.status(), Stage::kLoad);
   if (const Status opened = (*batch)->OpenAnswers(); !opened.ok()) return FailOutput(opened);
+  CatchInterrupt();
   ModelOptions model = flags.model;
   model.speculation = options.defaults.speculation;
   model.partial_verification = options.defaults.partial_verification;

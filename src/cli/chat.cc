@@ -194,6 +194,7 @@ Result<std::unique_ptr<Session>> OpenSession(const SavedSession& saved, Engine& 
 }
 
 int RunChat(const ChatOptions& options) {
+  CatchInterrupt();
   const Status speculation = CheckSpeculation(options.request.speculation);
   if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
   const SavedSession saved(options.session_file);

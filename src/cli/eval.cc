@@ -57,6 +57,7 @@ int FailEval(const Status& status, bool output_failed) {
 }
 
 int RunEvalCommand(EvalFlags flags) {
+  CatchInterrupt();
   for (const std::string& paper : flags.papers) {
     if (const Status known = CheckPaperTable(paper); !known.ok()) return Fail(known, Stage::kLoad);
   }

@@ -143,6 +143,7 @@ Result<std::string> Make(FeatureFlags flags, bool* output_failed) {
 }
 
 int RunFeatures(const FeatureFlags& flags) {
+  CatchInterrupt();
   // Before the model is loaded.
   if (const Status created = CreateFeatureFolder(flags.run); !created.ok())
     return Fail(created, Stage::kWrite);

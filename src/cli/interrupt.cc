@@ -28,17 +28,20 @@ void HandleInterrupt(int /*signal*/) {
 
 }  // namespace
 
-void InstallSignalHandlers() {
+void IgnoreWriteSignals() {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+void CatchInterrupt() {
   if (g_pipe[0] < 0 && pipe2(g_pipe, O_CLOEXEC | O_NONBLOCK) != 0) g_pipe[0] = g_pipe[1] = -1;
   struct sigaction action {};
   action.sa_handler = HandleInterrupt;
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);
 }
 
-void InstallTermination() {
+void CatchTermination() {
   struct sigaction action {};
   action.sa_handler = HandleInterrupt;
   action.sa_flags = SA_RESTART;

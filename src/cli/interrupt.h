@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ctrl-C. The first one only raises a flag that long operations ask for; a second one before the flag was
-// lowered ends the process with status 130. Process-wide; the functions may be called from any thread.
+// Ctrl-C. Once it is caught, the first one only raises a flag that long operations ask for; a second one
+// before the flag was lowered ends the process with status 130. Process-wide; the functions may be called
+// from any thread.
 #pragma once
 
 namespace longspec::cli {
 
-// SIGINT as above; SIGPIPE and SIGXFSZ ignored, so that a closed pipe and a file that may not grow are write
-// errors like any other.
-void InstallSignalHandlers();
+// SIGPIPE and SIGXFSZ: a closed pipe and a file that may not grow are write errors like any other.
+void IgnoreWriteSignals();
+
+// SIGINT as above, for commands that ask for the flag. Others it ends at once, by the signal.
+void CatchInterrupt();
 
 // SIGTERM does what SIGINT does, for commands that run until they are told to stop.
-void InstallTermination();
+void CatchTermination();
 
 bool Interrupted();
 void ClearInterrupt();

@@ -210,6 +210,7 @@ int CountNgrams(const ModelOptions& model, const std::vector<std::string>& texts
   if (texts.empty() && flags.shards.empty() && flags.merge.empty()) {
     return Fail(kExitUsage, "nothing to count: give texts with --file, or --shards or --merge");
   }
+  CatchInterrupt();
   Counting counting(texts, flags);
   if (const Status opened = counting.Open(model); !opened.ok()) return Fail(opened, Stage::kLoad);
   if (const Status counted = counting.Count(); !counted.ok()) {

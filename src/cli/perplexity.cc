@@ -107,6 +107,7 @@ Result<Measured> Measure(const PerplexityFlags& flags) {
   options.window = static_cast<int>(std::min<int64_t>(info.n_ctx, most));
   if (options.window > info.n_ctx_train) WarnOfLongContext(info, flags.model.rope);
 
+  CatchInterrupt();  // not before the text is read, which may come from a terminal
   auto loading = std::make_shared<Progress>("loading", Progress::StandardError(!flags.output.no_progress));
   LS_ASSIGN(const LoadedModel model,
             LoadForBench(WithProgress(flags.model, loading), nullptr, options.rows, options.window));

@@ -99,7 +99,7 @@ int RunTopLevel(std::vector<std::string> args) {
 
 int RunProgram(std::vector<std::string> args) {
   ReserveStandardStreams();
-  InstallSignalHandlers();
+  IgnoreWriteSignals();
   if (args.empty() || args.front().starts_with('-')) return RunTopLevel(std::move(args));
   const std::string name = args.front();
   for (const Command& command : Commands()) {

@@ -87,6 +87,7 @@ class Run {
     auto prompt = ComposePrompt(options_.prompt);
     const bool goes_on = options_.prompt.prompt.empty() && options_.prompt.file.empty() && saved_.Exists();
     if (!prompt.ok() && !goes_on) return Fail(prompt.status(), Stage::kLoad);
+    CatchInterrupt();  // not before the prompt is read, which may come from a terminal
     if (const Status writable = OpenOutputs(); !writable.ok()) return FailOutput(writable);
     ModelOptions model = options_.model;
     model.speculation = options_.request.speculation;

@@ -92,7 +92,8 @@ int RunServe(ServeFlags flags) {
       return Fail(read, Stage::kLoad);
   }
   flags.http.most_body_bytes = static_cast<size_t>(flags.most_body_mib) << 20;
-  InstallTermination();
+  CatchInterrupt();
+  CatchTermination();
   const server::LogForm form = flags.log_json ? server::LogForm::kJson : server::LogForm::kText;
   server::LogWriter writer(STDERR_FILENO, {.dropped_line = [form](int64_t n) {
                              return server::LogLine(form, {{"event", "log_lines_dropped"}, {"lines", n}});

@@ -84,7 +84,7 @@ TEST(LineReader, ALineLongerThanOneRead) {
 }
 
 TEST(LineReader, InterruptEndsTheWait) {
-  InstallSignalHandlers();
+  CatchInterrupt();
   ClearInterrupt();
   Pipe pipe;
   LineReader reader(pipe.reader(), InterruptFd());
@@ -105,7 +105,7 @@ TEST(LineReader, InterruptEndsTheWait) {
 TEST(InterruptDeathTest, TheSecondOneEndsTheProcess) {
   EXPECT_EXIT(
       {
-        InstallSignalHandlers();
+        CatchInterrupt();
         raise(SIGINT);
         raise(SIGINT);
       },
@@ -240,7 +240,7 @@ TEST(Progress, DisabledSaysNothing) {
 }
 
 TEST(Progress, PrefillReportsTokensAndStopsOnInterrupt) {
-  InstallSignalHandlers();
+  CatchInterrupt();
   ClearInterrupt();
   std::string out;
   double now = 0;

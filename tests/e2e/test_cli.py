@@ -463,6 +463,15 @@ class Run(WithModel):
         self.assertTrue(stdout.endswith(b"\n"))
         self.assertIn(b"eval time", stderr)
 
+    def test_ctrl_c_ends_a_command_that_has_nothing_to_keep(self):
+        # Whoever started the tests may ignore the signal.
+        process = subprocess.Popen([BIN, "tokenize", "-m", MODEL, "-f", "-"], stdin=subprocess.PIPE,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        with process:
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(TIMEOUT), -signal.SIGINT)
+
 
 class Chat(WithModel):
     ARGS = ("chat", "-m", MODEL, "--temp", "0", "-n", "16", "--no-progress")
