@@ -58,7 +58,7 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
     model.offload = OffloadOf(options, needs.kv_chunk, available);
     needs.most_kv = model.offload.memory_chunks * needs.kv_chunk;
   }
-  LS_TRY(CheckMemory(options.path, needs, available));
+  LS_TRY(CheckMemory(options.path, needs, available, /*by_option=*/false));
   LS_TRY(CheckOffload(options.kv_offload, PlanMemory(needs, available)));
   LS_ASSIGN(model.team, ThreadTeam::Start(n_threads));
   LlamaLoadOptions load;

@@ -35,6 +35,7 @@ struct BenchFlags {
   bool json = false;
   bool sweep = false;
   bool rows_given = false;
+  bool context_given = false;
   std::string svg;
   std::vector<int> parallel;  // empty: steps of one sequence
   int answer = 0;             // tokens; 0: steps, and no answers
@@ -277,6 +278,9 @@ Status CheckSweep(const BenchFlags& flags) {
   }
   if (flags.rows_given && (flags.answer > 0 || of_others))
     return InvalidArgument("--rows: is for steps of one sequence; leave out --answers, --parallel and -md");
+  if (flags.answer == 0 && flags.context_given)
+    return InvalidArgument(
+        "--ctx-size: has no effect without --answers: --depth says how many positions there are");
   if (flags.answer == 0 && !flags.text_file.empty())
     return InvalidArgument("--text " + flags.text_file + ": needs --answers");
   return {};
@@ -472,8 +476,10 @@ Runner SetUpBench(CLI::App& app) {
       ->capture_default_str();
   app.add_flag("--json", flags->json, "Print one JSON object a line");
   AddSpeculationOptions(app, &flags->speculation);
-  return [flags, depths, rows] {
+  const CLI::Option* context = app.get_option("--ctx-size");
+  return [flags, depths, rows, context] {
     flags->rows_given = rows->count() > 0;
+    flags->context_given = context->count() > 0;
     if (flags->sweep) {
       flags->bench.made_up_context = true;
       if (depths->count() == 0) flags->bench.depths = kSweepDepths;

@@ -163,6 +163,7 @@ Runner SetUpFeatures(CLI::App& app) {
   auto flags = std::make_shared<FeatureFlags>();
   FeatureRunOptions& run = flags->run;
   AddModelOptions(app, &flags->model);
+  RefuseContextSize(app, "--length says how many positions a sequence has");
   app.add_option("-i,--input", run.inputs,
                  "Files of JSON lines, plain or gzip: objects with \"text\", \"prompt\" and \"answer\", or "
                  "\"messages\"; with --write, \"prompt\" alone")

@@ -28,6 +28,10 @@ void AddGrammarOptions(CLI::App& app, GrammarFlags* flags) {
       ->group(group);
 }
 
+bool ReadsStandardInput(const GrammarFlags& flags) {
+  return flags.grammar_file == "-" || flags.json_schema_file == "-";
+}
+
 Result<GrammarText> ReadGrammar(const GrammarFlags& flags) {
   using Kind = GrammarText::Kind;
   GrammarText text;

@@ -17,6 +17,7 @@ struct GrammarFlags {
 };
 
 void AddGrammarOptions(CLI::App& app, GrammarFlags* flags);
+bool ReadsStandardInput(const GrammarFlags& flags);
 // kInvalidArgument if several are given.
 Result<GrammarText> ReadGrammar(const GrammarFlags& flags);
 

@@ -184,6 +184,14 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
   AddRopeOptions(app, &options->rope);
 }
 
+void RefuseContextSize(CLI::App& app, const std::string& why) {
+  // CLI11 does not name an option that its help leaves out.
+  const auto refuse = [why](const std::string&) -> std::string {
+    throw CLI::ValidationError("--ctx-size: has no effect here: " + why);
+  };
+  app.get_option("--ctx-size")->check(refuse)->group("");
+}
+
 void AddFilterOptions(CLI::App& app, SamplingOptions* options, const std::string& group) {
   AddValue(app, "--top-k", &options->top_k, "Keep the k most likely tokens; 0: off", group);
   AddValue(app, "--top-p", &options->top_p, "Keep the likeliest tokens of this total; 1: off", group)

@@ -23,6 +23,9 @@ struct OutputFlags {
 };
 
 void AddModelOptions(CLI::App& app, ModelOptions* options);
+// For a command whose context has the size it takes: `why` says what decides it, where -c would have no
+// effect.
+void RefuseContextSize(CLI::App& app, const std::string& why);
 // What is left of the distribution before temperature: --top-k, --top-p, --min-p.
 void AddFilterOptions(CLI::App& app, SamplingOptions* options, const std::string& group);
 void AddSamplingOptions(CLI::App& app, SamplingOptions* options);

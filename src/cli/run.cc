@@ -32,6 +32,8 @@ struct RunOptions {
   OutputFlags output;
   bool json = false;
   std::string stats_file, answers_file, session_file;
+  bool prompt_given = false;  // with -p or -f
+  std::string about_prompt;   // an option that says how a prompt is shown to the model, if one is given
 };
 
 void AddRunOptions(CLI::App& app, RunOptions* options) {
@@ -82,10 +84,18 @@ class Run {
   int operator()() {
     const Status speculation = CheckSpeculation(options_.request.speculation);
     if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
+    if (options_.prompt.file == "-" && ReadsStandardInput(options_.grammar)) {
+      return Fail(kExitUsage,
+                  "--file -: the form of the answer is read from there; give one of them as a file");
+    }
     const auto grammar = ReadGrammar(options_.grammar);
     if (!grammar.ok()) return Fail(grammar.status(), Stage::kLoad);
     auto prompt = ComposePrompt(options_.prompt);
-    const bool goes_on = options_.prompt.prompt.empty() && options_.prompt.file.empty() && saved_.Exists();
+    const bool goes_on = !options_.prompt_given && saved_.Exists();
+    if (goes_on && !options_.about_prompt.empty()) {
+      return Fail(kExitUsage, options_.about_prompt +
+                                  ": has no effect where a session goes on without a prompt: give -p or -f");
+    }
     if (!prompt.ok() && !goes_on) return Fail(prompt.status(), Stage::kLoad);
     CatchInterrupt();  // not before the prompt is read, which may come from a terminal
     if (const Status writable = OpenOutputs(); !writable.ok()) return FailOutput(writable);
@@ -192,7 +202,14 @@ class Run {
 Runner SetUpRun(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   AddRunOptions(app, options.get());
-  return [options] { return Run(*options)(); };
+  return [options, &app] {
+    const auto given = [&app](const char* name) { return app.get_option(name)->count() > 0; };
+    options->prompt_given = given("--prompt") || given("--file");
+    for (const char* name : {"--system-prompt", "--chat", "--no-chat"}) {
+      if (given(name)) options->about_prompt = name;
+    }
+    return Run(*options)();
+  };
 }
 
 }  // namespace longspec::cli

@@ -106,6 +106,7 @@ int RunSelfcheckCommand(const SelfcheckFlags& flags) {
 Runner SetUpSelfcheck(CLI::App& app) {
   auto flags = std::make_shared<SelfcheckFlags>();
   AddModelOptions(app, &flags->model);
+  RefuseContextSize(app, "the text of -f and --predict say how many positions there are");
   app.add_option("-f,--file", flags->file, "Text to continue instead of the built-in one; -: standard input")
       ->check(CheckNotEmpty);
   app.add_option("-n,--predict", flags->n_predict, "Tokens to generate in each comparison")

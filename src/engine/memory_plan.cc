@@ -168,7 +168,7 @@ Status CheckOffload(const std::string& folder, const MemoryPlan& plan) {
                            " are free; a smaller context (-c) or more memory (--kv-memory) needs less");
 }
 
-Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t available) {
+Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t available, bool by_option) {
   const MemoryPlan plan = PlanMemory(needs, available);
   if (available == 0 || plan.total() <= available) return {};
   std::string message =
@@ -180,7 +180,8 @@ Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t a
       FormatBytes(available) + " available; ";
   const int fits = LargestContextThatFits(needs, available);
   if (fits > 0) {
-    message += "a context size of " + std::to_string(fits) + " (-c " + std::to_string(fits) + ") would fit";
+    message += "a context size of " + std::to_string(fits) +
+               (by_option ? " (-c " + std::to_string(fits) + ")" : std::string()) + " would fit";
     if (needs.most_kv) message += ", or a smaller --kv-memory may";
   } else {
     message += "no context size fits, what does not grow with it alone takes " + FormatBytes(Fixed(needs));

@@ -41,7 +41,9 @@ MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available);
 int LargestContextThatFits(const MemoryNeeds& needs, uint64_t available);
 
 // kResourceExhausted, with the numbers and the context that would fit, if the plan exceeds what is available.
-Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t available);
+// `by_option`: -c chooses the context.
+Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t available,
+                   bool by_option = true);
 
 // What this process may still take: the least of MemAvailable, the limits of its control groups (v1 and v2;
 // page cache counts as free) and its address-space limit. 0 if none of them can be read. `root` replaces "/"

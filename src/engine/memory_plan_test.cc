@@ -178,6 +178,7 @@ TEST(MemoryPlan, AnOffloadedCacheTakesWhatMemoryItMay) {
   EXPECT_EQ(plan.total(), 216 * kMiB);
   EXPECT_TRUE(CheckMemory("m", needs, 216 * kMiB).ok());
   EXPECT_THAT(CheckMemory("m", needs, 200 * kMiB).message(), HasSubstr("(-c 3328) would fit"));
+  EXPECT_THAT(CheckMemory("m", needs, 200 * kMiB, false).message(), HasSubstr("size of 3328 would fit"));
   EXPECT_EQ(LargestContextThatFits(needs, 216 * kMiB), 8192);
   ModelOptions options;
   EXPECT_TRUE(OffloadOf(options, 6 * kMiB, 100 * kMiB).folder.empty());

@@ -110,6 +110,8 @@ class Usage(CliTestCase):
             (("-n",), "--predict"),
             (("--stats-file=", "--json"), "--stats-file: is empty"),
             (("--session", ""), "--session: is empty"),
+            (("-f", "-", "-jf", "-"), "--file -: standard input"),
+            (("-f", "-", "--grammar-file", "-"), "--file -: standard input"),
             (("--grammar", ""), "--grammar: is empty"),
             (("-j", ""), "--json-schema: is empty"),
             (("-f", ""), "--file: is empty"),
@@ -119,6 +121,20 @@ class Usage(CliTestCase):
             with self.subTest(options=options):
                 self.expect_error(longspec(*run, *options), USAGE, part)
         self.expect_error(longspec("run", "-p", "hi"), USAGE, "--model")
+
+    def test_options_that_would_have_no_effect(self):
+        for command, part in ((("features", "-i", "x.jsonl", "-o", "x"), "--length"), (("selfcheck",), "--predict"),
+                              (("bench",), "--depth")):
+            self.expect_error(longspec(*command, "-m", "unused.gguf", "-c", "512"), USAGE, "--ctx-size: has no effect",
+                              part)
+            self.assertEqual(b"--ctx-size" in longspec(command[0], "--help").stdout, command[0] == "bench")
+        with tempfile.NamedTemporaryFile() as session:
+            for options in (("-sys", "Be brief."), ("--chat",), ("--no-chat",)):
+                with self.subTest(options=options):
+                    self.expect_error(longspec("run", "-m", "unused.gguf", "--session", session.name, *options), USAGE,
+                                      options[0].replace("-sys", "--system-prompt") + ": has no effect")
+            self.expect_error(longspec("run", "-m", "unused.gguf", "--session", session.name, "-p", ""), USAGE,
+                              "prompt is empty")
 
     def test_old_spellings_warn(self):
         result = longspec("run", "-m", "/nonexistent.gguf", "-p", "hi", "--draft-max", "4")
