@@ -5,9 +5,11 @@
 #include <cstdio>
 
 #include "base/print.h"
+#include "cli/exit_code.h"
 #include "engine/memory_plan.h"
 #include "openai/json.h"
 #include "openai/responses.h"
+#include "tokenizer/utf8.h"
 
 namespace longspec::cli {
 namespace {
@@ -39,22 +41,9 @@ std::string AcceptanceLine(const GenerationResult& result) {
 
 const char* ExactnessName(bool lossless) { return lossless ? "lossless" : "approximate"; }
 
-std::string Row(const char* label, const std::string& value) { return Print("%-12s ", label) + value + "\n"; }
-
-// The length of the well-formed UTF-8 character at the beginning of `s`, 0 if there is none.
-size_t CharacterLength(std::string_view s) {
-  const auto byte = [&](size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0U; };
-  const auto continues = [&](size_t i) { return (byte(i) & 0xC0U) == 0x80U; };
-  const unsigned b = byte(0);
-  if (b < 0x80) return 1;
-  if (b >= 0xC2 && b <= 0xDF && continues(1)) return 2;
-  if (b == 0xE0 && byte(1) < 0xA0) return 0;  // overlong
-  if (b == 0xED && byte(1) > 0x9F) return 0;  // surrogates
-  if (b >= 0xE0 && b <= 0xEF && continues(1) && continues(2)) return 3;
-  if (b == 0xF0 && byte(1) < 0x90) return 0;  // overlong
-  if (b == 0xF4 && byte(1) > 0x8F) return 0;  // beyond U+10FFFF
-  if (b >= 0xF0 && b <= 0xF4 && continues(1) && continues(2) && continues(3)) return 4;
-  return 0;
+// A model file may name itself with an escape sequence, which must not reach the terminal.
+std::string Row(const char* label, const std::string& value) {
+  return Print("%-12s ", label) + OneLine(value) + "\n";
 }
 
 Json CountsJson(const std::vector<AcceptanceCounts>& counts, bool with_steps) {
@@ -287,7 +276,8 @@ std::string EscapeText(std::string_view bytes) {
   std::string text;
   while (!bytes.empty()) {
     const auto byte = static_cast<unsigned char>(bytes[0]);
-    const size_t length = CharacterLength(bytes);
+    const Utf8Step step = ScanUtf8(bytes);
+    const size_t length = step.kind == Utf8Kind::kCharacter ? step.length : 0;
     if (length > 1) {
       text += bytes.substr(0, length);
     } else if (bytes[0] == '\n') {

@@ -194,6 +194,16 @@ TEST(Report, InfoForPeople) {
   }
 }
 
+TEST(Report, AModelFileCannotWriteToTheTerminal) {
+  ModelInfo info = SampleInfo();
+  info.name = "Smol\x1b[31m";
+  info.tokenizer_pre = "smollm\nloaded";
+  const std::string text = FormatInfo(info);
+  EXPECT_THAT(text, HasSubstr("Smol?[31m (llama"));
+  EXPECT_THAT(text, HasSubstr("gpt2, smollm loaded, chat template"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+}
+
 TEST(Report, InfoForPrograms) {
   const auto json = InfoJson(SampleInfo());
   EXPECT_EQ(json["arithmetic"]["matmul Q4_1"], "q8");
