@@ -38,7 +38,7 @@ LineReader::Outcome LineReader::Read(std::string* line) {
     const ssize_t n = read(fd_, bytes.data(), bytes.size());
     if (n > 0) {
       buffer_.append(bytes.data(), static_cast<size_t>(n));
-    } else if (n == 0 || errno != EINTR) {
+    } else if (n == 0 || (errno != EINTR && errno != EAGAIN)) {
       end_ = true;
     }
   }

@@ -2,6 +2,7 @@
 #include "cli/output.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -77,6 +78,8 @@ Status Output::Write(std::string_view text) {
     const ssize_t n = write(fd_, text.data(), text.size());
     if (n > 0) {
       text.remove_prefix(static_cast<size_t>(n));
+    } else if (n < 0 && errno == EAGAIN) {
+      WaitUntilReady(fd_, POLLOUT);
     } else if (n == 0 || errno != EINTR) {
       return Error(n == 0 ? ENOSPC : errno);
     }
@@ -113,5 +116,10 @@ int WriteOutput(std::string_view text) {
 }
 
 bool IsTerminal(int fd) { return isatty(fd) == 1; }
+
+void WaitUntilReady(int fd, short events) {
+  pollfd waiting{.fd = fd, .events = events, .revents = 0};
+  (void)poll(&waiting, 1, -1);  // what went wrong the next read or write says
+}
 
 }  // namespace longspec::cli

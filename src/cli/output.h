@@ -58,4 +58,8 @@ int WriteOutput(std::string_view text);
 
 bool IsTerminal(int fd);
 
+// After EAGAIN: whoever gave the program a pipe that does not block still wants all of it. `events`: POLLIN
+// or POLLOUT.
+void WaitUntilReady(int fd, short events);
+
 }  // namespace longspec::cli

@@ -2,6 +2,7 @@
 #include "cli/prompt.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "cli/output.h"
 
 namespace longspec::cli {
 namespace {
@@ -22,7 +24,11 @@ Result<std::string> ReadAll(int fd, const std::string& name) {
     const ssize_t n = read(fd, block.data(), block.size());
     if (n > 0) text.append(block.data(), static_cast<size_t>(n));
     if (n == 0) return text;
-    if (n < 0 && errno != EINTR) return IoError("cannot read " + name + ": " + std::strerror(errno));
+    if (n < 0 && errno == EAGAIN) {
+      WaitUntilReady(fd, POLLIN);
+    } else if (n < 0 && errno != EINTR) {
+      return IoError("cannot read " + name + ": " + std::strerror(errno));
+    }
   }
 }
 

@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -136,6 +138,39 @@ TEST(Output, WhatCannotBeWrittenSaysWhy) {
   EXPECT_EQ(written.code(), StatusCode::kIo);
   EXPECT_THAT(written.message(), HasSubstr("No space"));
   EXPECT_EQ(FailOutput(written), kExitOutput);
+}
+
+// A megabyte through pipes that do not block as standard input and output; ends the process.
+[[noreturn]] void CopyWithoutBlocking() {
+  int in[2], out[2];
+  if (pipe2(in, O_NONBLOCK) != 0 || pipe2(out, O_NONBLOCK) != 0) std::_Exit(2);
+  dup2(in[0], STDIN_FILENO);
+  dup2(out[1], STDOUT_FILENO);
+  close(out[1]);
+  const std::string text(1 << 20, 'x');
+  std::thread feeder([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    fcntl(in[1], F_SETFL, 0);
+    for (size_t at = 0; at < text.size(); at += 4096) (void)!write(in[1], text.data() + at, 4096);
+    close(in[1]);
+  });
+  const auto read_back = ReadInput("-");
+  feeder.join();
+  size_t arrived = 0;
+  std::thread reader([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    fcntl(out[0], F_SETFL, 0);
+    std::vector<char> block(1 << 16);
+    for (ssize_t n; (n = read(out[0], block.data(), block.size())) > 0;) arrived += static_cast<size_t>(n);
+  });
+  const bool written = Output::Standard().Write(text).ok();
+  close(STDOUT_FILENO);
+  reader.join();
+  std::_Exit(read_back.ok() && *read_back == text && written && arrived == text.size() ? 0 : 1);
+}
+
+TEST(NonBlockingDeathTest, PipesAreWaitedFor) {
+  EXPECT_EXIT(CopyWithoutBlocking(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(LoadEngine, TheMemoryPlanIsShownFirst) {
