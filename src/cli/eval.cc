@@ -3,11 +3,9 @@
 // longspec eval: speed, accepted lengths and quality on task files, by context length, method and
 // temperature.
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <string>
 
-#include "base/to_int.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
@@ -29,14 +27,6 @@ struct EvalFlags {
   std::vector<std::string> papers;
   bool default_lengths = true;
 };
-
-std::string FormatEta(double ms) {
-  if (ms < 0) return "";
-  const int seconds = ToInt(ms / 1000, 0, 999 * 3600);
-  char text[48];
-  std::snprintf(text, sizeof(text), ", %d:%02d left", seconds / 60, seconds % 60);
-  return text;
-}
 
 // Lengths nobody asked for are left out where the context is too short.
 Status FitLengths(const ModelInfo& info, EvalFlags& flags) {
@@ -76,7 +66,7 @@ int RunEvalCommand(EvalFlags flags) {
   const auto on_progress = [&](const EvalProgress& at) {
     const double share = at.total > 0 ? static_cast<double>(at.done) / at.total : 1.0;
     progress.Update(share, at.doing + ", " + std::to_string(at.done) + "/" + std::to_string(at.total) +
-                               " cells" + FormatEta(at.eta_ms));
+                               " cells" + FormatTimeLeft(at.eta_ms));
     return !Interrupted();
   };
   bool output_failed = false;

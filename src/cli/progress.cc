@@ -16,9 +16,9 @@ namespace longspec::cli {
 namespace {
 
 constexpr double kTerminalIntervalMs = 50;
-constexpr double kLogIntervalMs = 2000;           // at the least, between two lines of a log
-constexpr double kLogPatienceMs = 15000;          // a line even if no quarter was reached
-constexpr double kMostSecondsShown = 999 * 3600;  // of time left
+constexpr double kLogIntervalMs = 2000;        // at the least, between two lines of a log
+constexpr double kLogPatienceMs = 15000;       // a line even if no quarter was reached
+constexpr int kMostSecondsShown = 999 * 3600;  // of time left
 
 std::string Line(const std::string& label, double share, std::string_view detail) {
   std::string line = label + " " + std::to_string(ToInt(share * 100, 0, 100)) + " %";
@@ -69,11 +69,15 @@ void Progress::Finish() {
   shown_ = false;
 }
 
+std::string FormatTimeLeft(double ms) {
+  if (ms < 0) return "";
+  const int seconds = ToInt(ms / 1000.0, 0, kMostSecondsShown);
+  return Print(", %d:%02d:%02d left", seconds / 3600, seconds / 60 % 60, seconds % 60);
+}
+
 std::string FormatTimeLeft(double share, double first_share, double elapsed_ms) {
   if (share <= first_share) return "";
-  const double left = elapsed_ms / 1000.0 * (1.0 - share) / (share - first_share);
-  const auto seconds = static_cast<int>(std::clamp(left, 0.0, kMostSecondsShown));
-  return Print(", %d:%02d:%02d left", seconds / 3600, seconds / 60 % 60, seconds % 60);
+  return FormatTimeLeft(std::max(0.0, elapsed_ms * (1.0 - share) / (share - first_share)));
 }
 
 }  // namespace longspec::cli

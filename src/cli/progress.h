@@ -41,7 +41,9 @@ class Progress {
   bool shown_ = false;
 };
 
-// ", 1:02:03 left" after `elapsed_ms` that led from `first_share` to `share`; empty while nothing is known.
+// ", 1:02:03 left"; empty if that is not known, and negative.
+std::string FormatTimeLeft(double ms);
+// The same after `elapsed_ms` that led from `first_share` to `share`; empty while nothing is known.
 // What was done before the first share is not this run's speed.
 std::string FormatTimeLeft(double share, double first_share, double elapsed_ms);
 
