@@ -25,6 +25,9 @@ struct CorpusOptions {
 };
 
 int RunCorpus(const CorpusOptions& options) {
+  for (const std::string& path : options.texts) {
+    if (const Status there = CheckInput(path); !there.ok()) return Fail(there, Stage::kLoad);
+  }
   if (options.ngrams.ngrams) {
     return CountNgrams(options.model, options.texts, options.output, options.ngrams);
   }

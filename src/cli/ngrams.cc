@@ -131,7 +131,8 @@ class Counting {
     while (true) {
       LS_ASSIGN(const bool more, documents.Next(&document));
       if (!more) return {};
-      LS_ASSIGN(const LabelledTokens all, TokenizeDocument(document, LearnFrom::kAnswers, tokenizer_));
+      LS_ASSIGN(const LabelledTokens all,
+                documents.Located(TokenizeDocument(document, LearnFrom::kAnswers, tokenizer_)));
       counter_->Add(all.tokens, all.learn);
       LS_TRY(Show(size * documents.share_read()));
     }

@@ -17,6 +17,11 @@
 namespace longspec::cli {
 namespace {
 
+Status CannotRead(const std::string& name, int error) {
+  const StatusCode code = error == ENOENT ? StatusCode::kNotFound : StatusCode::kIo;
+  return {code, "cannot read " + name + ": " + std::strerror(error)};
+}
+
 Result<std::string> ReadAll(int fd, const std::string& name) {
   std::string text;
   std::vector<char> block(size_t{1} << 16);
@@ -27,7 +32,7 @@ Result<std::string> ReadAll(int fd, const std::string& name) {
     if (n < 0 && errno == EAGAIN) {
       WaitUntilReady(fd, POLLIN);
     } else if (n < 0 && errno != EINTR) {
-      return IoError("cannot read " + name + ": " + std::strerror(errno));
+      return CannotRead(name, errno);
     }
   }
 }
@@ -37,13 +42,18 @@ Result<std::string> ReadAll(int fd, const std::string& name) {
 Result<std::string> ReadInput(const std::string& path) {
   if (path == "-") return ReadAll(STDIN_FILENO, "standard input");
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    const StatusCode code = errno == ENOENT ? StatusCode::kNotFound : StatusCode::kIo;
-    return Status(code, "cannot read " + path + ": " + std::strerror(errno));
-  }
+  if (fd < 0) return CannotRead(path, errno);
   auto text = ReadAll(fd, path);
   close(fd);
   return text;
+}
+
+Status CheckInput(const std::string& path) {
+  if (path == "-") return {};
+  // Opening it would wait for who writes a pipe, and closing it would tell that nobody reads.
+  struct stat info {};
+  if (access(path.c_str(), R_OK) != 0 || stat(path.c_str(), &info) != 0) return CannotRead(path, errno);
+  return S_ISDIR(info.st_mode) ? CannotRead(path, EISDIR) : Status();
 }
 
 Result<std::string> ComposePrompt(const PromptFlags& flags) {

@@ -21,6 +21,9 @@ struct PromptFlags {
 // A whole file, or standard input for "-", as bytes.
 Result<std::string> ReadInput(const std::string& path);
 
+// What ReadInput says of a file that is not there or is a folder, before anything else is done.
+Status CheckInput(const std::string& path);
+
 // The instruction, a blank line, the document; or the one that is there. One line end at the end of the
 // document is dropped. kInvalidArgument if nothing is left.
 Result<std::string> ComposePrompt(const PromptFlags& flags);

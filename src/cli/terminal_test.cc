@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -227,6 +228,8 @@ TEST(LoadEngine, WeightsAreKeptAndWhatCannotBeIsAWarning) {
 }
 
 TEST(Progress, TimeLeftGoesByWhatThisRunDid) {
+  EXPECT_EQ(FormatTimeLeft(3'723'000), ", 1:02:03 left");
+  EXPECT_EQ(FormatTimeLeft(-1), "");
   EXPECT_EQ(FormatTimeLeft(0.5, 0.0, 60'000), ", 0:01:00 left");
   EXPECT_EQ(FormatTimeLeft(0.6, 0.5, 3'600'000), ", 4:00:00 left");
   EXPECT_EQ(FormatTimeLeft(1.0, 0.5, 1000), ", 0:00:00 left");
@@ -288,6 +291,20 @@ TEST(Progress, PrefillReportsTokensAndStopsOnInterrupt) {
   raise(SIGINT);
   EXPECT_FALSE(report(1024, 2048));
   ClearInterrupt();
+}
+
+// Also of a pipe that nobody writes: it is not opened.
+TEST(ReadInput, WhatIsNotThereIsSaidBefore) {
+  EXPECT_TRUE(CheckInput("-").ok());
+  EXPECT_EQ(CheckInput(TempPath("nothing")).code(), StatusCode::kNotFound);
+  for (const std::string& path : {TempPath("nothing"), ::testing::TempDir()}) {
+    EXPECT_EQ(CheckInput(path).message(), ReadInput(path).status().message());
+  }
+  const std::string fifo = TempPath("fifo");
+  std::filesystem::remove(fifo);
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_TRUE(CheckInput(fifo).ok());
+  std::filesystem::remove(fifo);
 }
 
 TEST(ComposePrompt, InstructionThenDocument) {

@@ -53,6 +53,12 @@ class DocumentSource {
   double share_read() const;
   // "file:line" of the last document, for errors.
   std::string Where() const;
+  // What is wrong with the last document, and where it stands.
+  template <typename T>
+  Result<T> Located(Result<T> result) const {
+    if (result.ok()) return result;
+    return Status(result.status().code(), Where() + ": " + result.status().message());
+  }
 
  private:
   Result<bool> NextLine(std::string* line);

@@ -115,6 +115,18 @@ TEST(DocumentSource, SkipsWithoutLooking) {
   EXPECT_FALSE(*source.Skip());
 }
 
+TEST(DocumentSource, SaysWhereADocumentIsThatIsWrong) {
+  const Folder folder;
+  const std::string path = folder.Write("a", "{\"text\":\"a\"}\n\n{\"text\":\"b\"}\n");
+  DocumentSource source({path});
+  TrainingDocument document;
+  ASSERT_TRUE(*source.Next(&document) && *source.Next(&document));
+  const auto wrong = source.Located(Result<int>(Unsupported("no template")));
+  EXPECT_EQ(wrong.status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(wrong.status().message(), path + ":3: no template");
+  EXPECT_EQ(*source.Located(Result<int>(7)), 7);
+}
+
 TEST(DocumentSource, ErrorsNameTheFile) {
   const Folder folder;
   TrainingDocument document;

@@ -115,12 +115,10 @@ class Run {
     return more;
   }
 
-  // What is wrong with a document, and where it stands.
   template <typename T>
   Result<T> Located(Result<T> result) {
     document_failed_ = !result.ok();
-    if (result.ok()) return result;
-    return Status(result.status().code(), documents_.Where() + ": " + result.status().message());
+    return documents_.Located(std::move(result));
   }
 
   Status Documents() {

@@ -128,6 +128,10 @@ class Ngrams(WithModel):
         self.expect_error(longspec(*count, "-f", self.path("bad.jsonl", "{}\n")), BAD_MODEL, "bad.jsonl:1")
         self.expect_error(longspec(*count, "--shards", self.folder.name), BAD_MODEL, self.folder.name)
         self.expect_error(longspec(*count, "--merge", empty), BAD_MODEL, "empty.txt", "not a table of n-grams")
+        # Said before the model and the first text are read.
+        for kind in ((), ("--ngrams",)):
+            self.expect_error(longspec("corpus", *kind, "-m", "unused.gguf", "-o", self.table, "-f", empty, "-f",
+                                       self.path("none.txt")), BAD_MODEL, "none.txt")
         for option in (("--ngram-order", "5"), ("--weight", "0"), ("--ngram-min-count", "0"),
                        ("--ngram-successors", "0")):
             self.expect_error(longspec(*count, "-f", empty, *option), USAGE, option[0])
