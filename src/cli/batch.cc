@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/print.h"
+#include "base/size.h"
 #include "base/status_macros.h"
 #include "cli/report.h"
 #include "openai/responses.h"
@@ -50,6 +51,8 @@ Result<int64_t> CountRequests(const std::string& path) {
 double Share(double part, double whole) { return whole > 0 ? part / whole : 0.0; }
 
 }  // namespace
+
+size_t MostInFlight(int parallel) { return std::max(BatchOptions().most_in_flight, 2 * Z(parallel)); }
 
 // A request that the scheduler has.
 struct Batch::Pending {

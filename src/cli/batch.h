@@ -27,12 +27,15 @@ struct BatchOptions {
   std::string input, output;
   GenerationRequest defaults;  // what requests do not say
   // Requests handed to the scheduler and not answered yet: enough to choose from, whatever the length of the
-  // file.
+  // file. MostInFlight says how many that is.
   size_t most_in_flight = 256;
   size_t most_bytes_in_flight = size_t{64} << 20;  // of their lines, unless a single one is longer
   // Called with one line for what goes wrong without being anybody's error.
   std::function<void(const std::string&)> on_warning = {};
 };
+
+// With so many answers written at once.
+size_t MostInFlight(int parallel);
 
 struct BatchProgress {
   int64_t done = 0, total = 0;  // requests; those that had answers before count as done

@@ -71,6 +71,7 @@ int RunBatchCommand(const BatchFlags& flags) {
   const auto grammar = ReadGrammar(flags.grammar);
   if (!grammar.ok()) return Fail(grammar.status(), Stage::kLoad);
   options.defaults.grammar = *grammar;
+  options.most_in_flight = MostInFlight(flags.scheduler.parallel);
   options.on_warning = [&progress](const std::string& warning) {
     progress.Finish();
     Warn(warning);

@@ -129,6 +129,12 @@ TEST_F(BatchTest, EveryRequestIsAnsweredOnce) {
   EXPECT_EQ(progress_.back().tokens, summary_.tokens);
 }
 
+TEST(MostInFlight, IsEnoughForAllThatAreWrittenAtOnce) {
+  EXPECT_EQ(MostInFlight(0), 256U);
+  EXPECT_EQ(MostInFlight(128), 256U);
+  EXPECT_EQ(MostInFlight(1024), 2048U);
+}
+
 // They are read twice, and opening a pipe that nobody writes would wait for ever.
 TEST_F(BatchTest, RequestsMustBeAFile) {
   ASSERT_EQ(mkfifo(options_.input.c_str(), 0600), 0);
