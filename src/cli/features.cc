@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -101,8 +102,10 @@ void ShowDisk(const FeatureRunOptions& run, const FeatureTarget& target) {
   }
   const auto space = std::filesystem::space(there, error);
   std::string text = "disk: " + std::to_string(bytes) + " bytes a token";
-  if (run.max_tokens > 0)
-    text += ", " + FormatBytes(static_cast<uint64_t>(bytes * run.max_tokens)) + " at most";
+  if (run.max_tokens > 0) {
+    const int64_t most = std::numeric_limits<int64_t>::max() / std::max<int64_t>(bytes, 1);
+    text += ", " + FormatBytes(static_cast<uint64_t>(bytes * std::min(run.max_tokens, most))) + " at most";
+  }
   if (!error) text += "; " + FormatBytes(space.available) + " free";
   std::fputs((text + "\n").c_str(), stderr);
 }
@@ -144,7 +147,9 @@ Result<std::string> Make(FeatureFlags flags, bool* output_failed) {
 
 int RunFeatures(const FeatureFlags& flags) {
   CatchInterrupt();
-  // Before the model is loaded.
+  // All that needs no model before one is loaded.
+  if (const Status checked = CheckFeatureOptions(flags.run); !checked.ok())
+    return Fail(checked, Stage::kLoad);
   if (const Status created = CreateFeatureFolder(flags.run); !created.ok())
     return Fail(created, Stage::kWrite);
   bool output_failed = false;

@@ -247,23 +247,15 @@ class Run {
   bool output_failed_ = false;
 };
 
-Status CheckOptions(const FeatureRunOptions& options, const FeatureTarget& target) {
-  if (options.write < 0 || options.write >= options.length) {
-    return InvalidArgument("--write " + std::to_string(options.write) +
-                           ": must be from 0 to less than --length " + std::to_string(options.length));
-  }
-  if (options.inputs.empty()) return InvalidArgument("no file of documents given");
-  if (options.length < 2 || options.length > target.n_ctx) {
+// What depends on the model.
+Status CheckAgainst(const FeatureTarget& target, const FeatureRunOptions& options) {
+  if (options.length > target.n_ctx) {
     return InvalidArgument("--length " + std::to_string(options.length) +
                            ": must be from 2 to the model's context of " + std::to_string(target.n_ctx));
   }
-  if (options.top_k < 0 || options.top_k > target.n_vocab) {
+  if (options.top_k > target.n_vocab) {
     return InvalidArgument("--top-k " + std::to_string(options.top_k) +
                            ": must be from 0 to the vocabulary of " + std::to_string(target.n_vocab));
-  }
-  if (options.shard_tokens < 1) return InvalidArgument("--shard-tokens must be at least 1");
-  for (const std::string& input : options.inputs) {
-    LS_ASSIGN([[maybe_unused]] const auto file, OpenLines(input));
   }
   return {};
 }
@@ -312,6 +304,25 @@ Result<std::vector<int32_t>> TokenizeBeginning(const TrainingDocument& document,
   return tokenizer.encode(text, true, true);
 }
 
+Status CheckFeatureOptions(const FeatureRunOptions& options) {
+  if (options.inputs.empty()) return InvalidArgument("no file of documents given");
+  if (options.length < 2) {
+    return InvalidArgument("--length " + std::to_string(options.length) + ": must be at least 2");
+  }
+  if (options.write < 0 || options.write >= options.length) {
+    return InvalidArgument("--write " + std::to_string(options.write) +
+                           ": must be from 0 to less than --length " + std::to_string(options.length));
+  }
+  if (options.top_k < 0) {
+    return InvalidArgument("--top-k " + std::to_string(options.top_k) + ": must be 0 or more");
+  }
+  if (options.shard_tokens < 1) return InvalidArgument("--shard-tokens must be at least 1");
+  for (const std::string& input : options.inputs) {
+    LS_ASSIGN([[maybe_unused]] const auto file, OpenLines(input));
+  }
+  return {};
+}
+
 Status CreateFeatureFolder(const FeatureRunOptions& options) {
   std::error_code error;
   fs::create_directories(options.output, error);
@@ -323,7 +334,8 @@ Result<FeatureSummary> MakeFeatures(const FeatureRunOptions& options, const Feat
                                     const std::function<bool(const FeatureProgress&)>& on_progress,
                                     ContinuationWriter* writer, bool* output_failed) {
   if (output_failed != nullptr) *output_failed = false;
-  LS_TRY(CheckOptions(options, target));
+  LS_TRY(CheckFeatureOptions(options));
+  LS_TRY(CheckAgainst(target, options));
   LS_CHECK(options.write == 0 || (writer != nullptr && writer->options().max_tokens == options.write));
   const Status created = CreateFeatureFolder(options);
   if (output_failed != nullptr) *output_failed = !created.ok();

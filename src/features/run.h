@@ -56,6 +56,9 @@ struct FeatureSummary {
   int64_t cut = 0;  // conversations of this call that were too long: they lost their end, or were left out
 };
 
+// Says before a model is loaded what MakeFeatures would say of these options and of the inputs.
+Status CheckFeatureOptions(const FeatureRunOptions& options);
+
 // Makes the folder of shards. kIo if that cannot be.
 Status CreateFeatureFolder(const FeatureRunOptions& options);
 

@@ -129,6 +129,14 @@ class Features(unittest.TestCase):
             self.assertIn(message, failed.stderr)
             self.assertEqual(len([line for line in failed.stderr.splitlines() if "error" in line]), 1)
 
+    def test_options_are_checked_before_the_model_is_read(self):
+        text = self.write("a.jsonl", [{"text": "x"}])
+        for options in (("--length", "1"), ("--top-k", "-1"), ("--write", "5000"), ("--shard-tokens", "0")):
+            failed = longspec("features", "-m", text, "-i", text, "-o", self.output, *options)
+            self.assertEqual(failed.returncode, 2, failed.stderr)
+            self.assertIn(options[0], failed.stderr)
+        self.assertFalse(os.path.exists(self.output))
+
     def test_a_folder_that_cannot_be_made_is_said_before_the_model_is_read(self):
         text = self.write("a.jsonl", [{"text": "x"}])
         failed = longspec("features", "-m", text, "-i", text, "-o", os.path.join(text, "features"))
