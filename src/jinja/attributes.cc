@@ -9,12 +9,17 @@
 
 namespace longspec::jinja {
 
-std::vector<Value> AttributePath(const Value& attribute) {
-  if (attribute.IsNone()) return {};
-  if (!attribute.IsString()) return {attribute};
+Result<std::vector<Value>> AttributePath(Runtime& runtime, const Value& attribute) {
   std::vector<Value> path;
+  if (attribute.IsNone()) return path;
+  if (!attribute.IsString()) {
+    path.push_back(attribute);
+    return path;
+  }
+  if (!runtime.ChargeBytes(attribute.text().size())) return runtime.status();
   std::string_view rest = attribute.text();
   while (true) {
+    if (!runtime.Charge(4)) return runtime.status();  // a step takes about as much memory as 4 list elements
     const size_t dot = std::min(rest.find('.'), rest.size());
     const std::string_view step = rest.substr(0, dot);
     const bool digits = !step.empty() && step.find_first_not_of("0123456789") == std::string_view::npos;

@@ -11,7 +11,7 @@
 namespace longspec::jinja {
 
 // The steps of a path: names, and integers where the path has digits. None is an empty path.
-std::vector<Value> AttributePath(const Value& attribute);
+Result<std::vector<Value>> AttributePath(Runtime& runtime, const Value& attribute);
 // Follows a path; what is undefined on the way becomes `otherwise` if that is given.
 Result<Value> FollowPath(Runtime& runtime, const Value& object, const std::vector<Value>& path,
                          const Value* otherwise = nullptr);

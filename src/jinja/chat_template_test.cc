@@ -252,6 +252,13 @@ TEST(ChatTemplateLimitTest, HostileTemplatesEnd) {
   const std::string doubling = "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for i in range(60) %}";
   const std::string nesting =
       "{% set ns = namespace(x=[]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}";
+  // Twenty times an expression on a long text.
+  const auto looping = [](const std::string& text, const std::string& expression) {
+    return "{% set x = " + text +
+           " %}{% set ns = namespace({x: 1}) %}{% for i in range(20) %}{% set y = " + expression +
+           " %}{% endfor %}";
+  };
+  const std::string letters = "'a' * 900000";
   for (const std::string& source : std::vector<std::string>{
            "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
            "{{ range(10000000000) }}",
@@ -280,6 +287,24 @@ TEST(ChatTemplateLimitTest, HostileTemplatesEnd) {
            "{{ ('a' * 900000) | list | length }}",
            "{{ ('a' * 900000).strip('b' * 900000) }}",
            "{{ ('a' * 900000).rfind('a' * 450000 ~ 'b') }}",
+           "{{ ('a' * 900000).rsplit('a' * 450000 ~ 'b') | length }}",
+           looping("' ' * 900000", "x.strip()"),
+           looping("'{' ~ ' ' * 900000 ~ '0}'", "x.format(1)"),
+           looping(letters, "''.strip(x)"),
+           looping(letters, "x.removeprefix(x)"),
+           looping(letters, "x.removesuffix(x)"),
+           looping(letters, "x.count(x)"),
+           looping(letters, "x in x"),
+           looping(letters, "ns[x]"),
+           looping(letters, "'a' | indent(x)"),
+           looping(letters, "'a' | indent(900000)"),
+           looping(letters, "[] | tojson(indent=x)"),
+           looping(letters, "[] | tojson(indent=900000)"),
+           looping(letters, "[] | tojson(separators=(x, x))"),
+           looping(letters, "[] | map(attribute=x)"),
+           looping(letters, "[] | selectattr(x)"),
+           looping(letters, "[] | sort(attribute=x)"),
+           "{{ [] | map(attribute='.' * 900000) | list }}",
            "{{ ('\n' * 900000) | indent | length }}",
            nesting + "{{ ns.x }}",
            nesting + "{{ ns.x | tojson }}",

@@ -37,7 +37,7 @@ Result<NamedCall> TakeNamedCall(const Arguments& arguments, size_t at,
 
 Result<Value> MapAttribute(Runtime& runtime, const Value& self, const Arguments& arguments) {
   LS_ASSIGN(const Parameters p, Parameters::Bind(arguments, "map(attribute, default)", 1));
-  const std::vector<Value> path = AttributePath(*p[0]);
+  LS_ASSIGN(const std::vector<Value> path, AttributePath(runtime, *p[0]));
   LS_ASSIGN(std::vector<Value> items, Iterate(runtime, self));
   for (Value& item : items) {
     LS_ASSIGN(item, FollowPath(runtime, item, path, p[1]));
@@ -86,7 +86,8 @@ Result<Value> SelectItems(Runtime& runtime, const Value& self, const Arguments& 
 template <bool wanted>
 Result<Value> SelectByAttribute(Runtime& runtime, const Value& self, const Arguments& arguments) {
   if (arguments.positional.empty()) return InvalidArgument("the attribute to select by is missing");
-  return Select(runtime, self, arguments, 1, AttributePath(arguments.positional[0]), wanted);
+  LS_ASSIGN(const std::vector<Value> path, AttributePath(runtime, arguments.positional[0]));
+  return Select(runtime, self, arguments, 1, path, wanted);
 }
 
 Result<Value> Default(Runtime&, const Value& self, const Arguments& arguments) {

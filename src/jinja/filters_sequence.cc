@@ -16,8 +16,9 @@ using Type = Value::Type;
 
 Value Empty() { return Value::Undefined("the sequence is empty"); }
 
-std::vector<Value> PathOf(const Value* attribute) {
-  return attribute == nullptr ? std::vector<Value>() : AttributePath(*attribute);
+Result<std::vector<Value>> PathOf(Runtime& runtime, const Value* attribute) {
+  if (attribute == nullptr) return std::vector<Value>();
+  return AttributePath(runtime, *attribute);
 }
 
 Result<Value> Count(Runtime& runtime, const Value& self, const Arguments& arguments) {
@@ -62,7 +63,7 @@ Result<Value> Join(Runtime& runtime, const Value& self, const Arguments& argumen
   LS_ASSIGN(const Parameters p, Parameters::Bind(arguments, "join(d, attribute)"));
   LS_ASSIGN(std::vector<Value> items, Iterate(runtime, self));
   LS_ASSIGN(const std::string separator, p.Text(runtime, 0, ""));
-  const std::vector<Value> path = PathOf(p[1]);
+  LS_ASSIGN(const std::vector<Value> path, PathOf(runtime, p[1]));
   for (Value& item : items) {
     LS_ASSIGN(item, FollowPath(runtime, item, path));
   }
@@ -111,12 +112,15 @@ Result<Value> Sort(Runtime& runtime, const Value& self, const Arguments& argumen
   if (p[2] != nullptr && p[2]->IsString()) {
     for (std::string_view rest = p[2]->text();;) {
       const size_t comma = std::min(rest.find(','), rest.size());
-      paths.push_back(AttributePath(Value::Literal(std::string(rest.substr(0, comma)))));
+      const Value attribute = Value::Literal(std::string(rest.substr(0, comma)));
+      LS_ASSIGN(std::vector<Value> path, AttributePath(runtime, attribute));
+      paths.push_back(std::move(path));
       if (comma == rest.size()) break;
       rest.remove_prefix(comma + 1);
     }
   } else {
-    paths.push_back(PathOf(p[2]));
+    LS_ASSIGN(std::vector<Value> path, PathOf(runtime, p[2]));
+    paths.push_back(std::move(path));
   }
   const bool case_sensitive = p.Flag(1, false);
   const SortKey key = [&](const Value& item) -> Result<Value> {
@@ -134,7 +138,7 @@ Result<Value> Sort(Runtime& runtime, const Value& self, const Arguments& argumen
 Result<Value> Unique(Runtime& runtime, const Value& self, const Arguments& arguments) {
   LS_ASSIGN(const Parameters p, Parameters::Bind(arguments, "unique(case_sensitive, attribute)"));
   LS_ASSIGN(const std::vector<Value> items, Iterate(runtime, self));
-  const std::vector<Value> path = PathOf(p[1]);
+  LS_ASSIGN(const std::vector<Value> path, PathOf(runtime, p[1]));
   Dict* seen = runtime.NewDict();
   std::vector<Value> kept;
   for (const Value& item : items) {
@@ -149,7 +153,7 @@ Result<Value> Unique(Runtime& runtime, const Value& self, const Arguments& argum
 
 Result<Value> Extreme(Runtime& runtime, const Value& self, const Parameters& p, bool largest) {
   LS_ASSIGN(const std::vector<Value> items, Iterate(runtime, self));
-  const std::vector<Value> path = PathOf(p[1]);
+  LS_ASSIGN(const std::vector<Value> path, PathOf(runtime, p[1]));
   Value best = Empty();
   Value best_key;
   for (size_t i = 0; i < items.size(); ++i) {
@@ -178,7 +182,7 @@ Result<Value> Max(Runtime& runtime, const Value& self, const Arguments& argument
 Result<Value> Sum(Runtime& runtime, const Value& self, const Arguments& arguments) {
   LS_ASSIGN(const Parameters p, Parameters::Bind(arguments, "sum(attribute, start)"));
   LS_ASSIGN(const std::vector<Value> items, Iterate(runtime, self));
-  const std::vector<Value> path = PathOf(p[0]);
+  LS_ASSIGN(const std::vector<Value> path, PathOf(runtime, p[0]));
   Value total = p[1] == nullptr ? Value::Int(0) : *p[1];
   if (total.IsString()) return InvalidArgument("sum cannot add texts: use join");
   for (const Value& item : items) {

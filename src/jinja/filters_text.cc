@@ -90,6 +90,7 @@ Result<Value> Indent(Runtime& runtime, const Value& self, const Arguments& argum
     if (width > 0 && !runtime.CheckSize(static_cast<size_t>(width))) return runtime.status();
     indent.assign(static_cast<size_t>(std::max<int64_t>(width, 0)), ' ');
   }
+  if (!runtime.ChargeBytes(indent.size())) return runtime.status();
   const bool blank = p.Flag(2, false);
   const std::string terminated =
       text + "\n";  // so that text that ends in a newline keeps its last, empty line

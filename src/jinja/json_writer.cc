@@ -177,13 +177,15 @@ Status ReadIndent(Runtime& runtime, const Value& indent, Style* style) {
   style->item_separator.assign(1, ',');
   if (indent.IsString()) {
     style->indent = indent.text();
-    return {};
+    runtime.ChargeBytes(style->indent.size());
+    return runtime.status();
   }
   if (!indent.IsInteger()) return InvalidArgument("tojson needs an integer or a string as 'indent'");
   const size_t width = static_cast<size_t>(std::max<int64_t>(indent.integer(), 0));
   if (!runtime.CheckSize(width)) return runtime.status();
   style->indent.assign(width, ' ');
-  return {};
+  runtime.ChargeBytes(width);
+  return runtime.status();
 }
 
 Status ReadSeparators(Runtime& runtime, const Value& separators, Style* style) {
@@ -194,7 +196,8 @@ Status ReadSeparators(Runtime& runtime, const Value& separators, Style* style) {
   }
   style->item_separator = pair[0].text();
   style->key_separator = pair[1].text();
-  return {};
+  runtime.ChargeBytes(style->item_separator.size() + style->key_separator.size());
+  return runtime.status();
 }
 
 }  // namespace

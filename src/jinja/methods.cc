@@ -14,8 +14,8 @@ namespace {
 
 using Type = Value::Type;
 
-Result<std::string> NeedText(const Parameters& p, size_t i, std::string_view method) {
-  if (p[i]->IsString()) return p[i]->text();
+Result<std::string_view> NeedText(const Parameters& p, size_t i, std::string_view method) {
+  if (p[i]->IsString()) return std::string_view(p[i]->text());
   return InvalidArgument(std::string(method) + " needs a string, not " + std::string(p[i]->TypeName()));
 }
 
@@ -58,7 +58,8 @@ Result<Value> CheckAffix(Runtime& runtime, const Value& self, const Arguments& a
 template <bool at_start>
 Result<Value> RemoveAffix(Runtime& runtime, const Value& self, const Arguments& arguments) {
   LS_ASSIGN(const Parameters p, Parameters::Bind(arguments, "removeprefix(prefix)", 1));
-  LS_ASSIGN(const std::string affix, NeedText(p, 0, at_start ? "removeprefix" : "removesuffix"));
+  LS_ASSIGN(const std::string_view affix, NeedText(p, 0, at_start ? "removeprefix" : "removesuffix"));
+  if (!runtime.ChargeBytes(affix.size())) return runtime.status();
   const std::string& text = self.text();
   if (!HasAffix(text, affix, at_start)) return self;
   return runtime.String(at_start ? text.substr(affix.size()) : text.substr(0, text.size() - affix.size()));
@@ -116,9 +117,11 @@ void SplitByText(Runtime& runtime, std::string_view text, std::string_view separ
 
 void SplitByTextFromRight(Runtime& runtime, std::string_view text, std::string_view separator, int64_t limit,
                           std::vector<Value>* pieces) {
+  // All the searches together: none looks again at what the one before it passed.
+  if (!runtime.ChargeProduct(text.size(), separator.size())) return;
   for (; limit != 0; --limit) {
     const size_t at = text.rfind(separator);
-    if (at == std::string_view::npos || !runtime.ChargeBytes(text.size() - at)) break;
+    if (at == std::string_view::npos) break;
     if (!AddPiece(runtime, text.substr(at + separator.size()), pieces)) return;
     text = text.substr(0, at);
   }
@@ -135,7 +138,7 @@ Result<Value> Split(Runtime& runtime, const Value& self, const Arguments& argume
   if (p[0] == nullptr || p[0]->IsNone()) {
     (from_right ? SplitBySpaceFromRight : SplitBySpace)(runtime, self.text(), limit, &pieces);
   } else {
-    LS_ASSIGN(const std::string separator, NeedText(p, 0, "split"));
+    LS_ASSIGN(const std::string_view separator, NeedText(p, 0, "split"));
     if (separator.empty()) return InvalidArgument("split needs a separator that is not empty");
     (from_right ? SplitByTextFromRight : SplitByText)(runtime, self.text(), separator, limit, &pieces);
   }
@@ -154,21 +157,22 @@ Result<Value> SplitLinesOf(Runtime& runtime, const Value& self, const Arguments&
 
 Result<Value> Partition(Runtime& runtime, const Value& self, const Arguments& arguments) {
   LS_ASSIGN(const Parameters p, Parameters::Bind(arguments, "partition(sep)", 1));
-  LS_ASSIGN(const std::string separator, NeedText(p, 0, "partition"));
+  LS_ASSIGN(const std::string_view separator, NeedText(p, 0, "partition"));
   if (separator.empty()) return InvalidArgument("partition needs a separator that is not empty");
   if (!runtime.ChargeBytes(self.text().size())) return runtime.status();
   const std::string& text = self.text();
   const size_t at = std::min(FindText(text, separator), text.size());
   const bool found = at < text.size();
-  std::vector<Value> parts = {runtime.String(text.substr(0, at)), runtime.String(found ? separator : ""),
+  std::vector<Value> parts = {runtime.String(text.substr(0, at)),
+                              runtime.String(std::string(found ? separator : "")),
                               runtime.String(found ? text.substr(at + separator.size()) : "")};
   return runtime.NewList(std::move(parts), ListKind::kTuple);
 }
 
 Result<Value> ReplaceIn(Runtime& runtime, const Value& self, const Arguments& arguments) {
   LS_ASSIGN(const Parameters p, Parameters::Bind(arguments, "replace(old, new, count)", 2));
-  LS_ASSIGN(const std::string old_text, NeedText(p, 0, "replace"));
-  LS_ASSIGN(const std::string new_text, NeedText(p, 1, "replace"));
+  LS_ASSIGN(const std::string_view old_text, NeedText(p, 0, "replace"));
+  LS_ASSIGN(const std::string_view new_text, NeedText(p, 1, "replace"));
   LS_ASSIGN(const int64_t count, p.Integer(2, -1));
   return ReplaceText(runtime, self.text(), old_text, new_text, count);
 }
@@ -186,12 +190,10 @@ Result<Value> JoinItems(Runtime& runtime, const Value& self, const Arguments& ar
 // The position, counted in characters, of a text: -1 if it is not there.
 Result<int64_t> Position(Runtime& runtime, const Value& self, const Arguments& arguments, bool last) {
   LS_ASSIGN(const Parameters p, Parameters::Bind(arguments, "find(sub)", 1));
-  LS_ASSIGN(const std::string needle, NeedText(p, 0, "find"));
+  LS_ASSIGN(const std::string_view needle, NeedText(p, 0, "find"));
   const std::string_view text = self.text();
   // Searching from the right takes the product of the lengths at worst.
-  size_t work = text.size();
-  if (last && __builtin_mul_overflow(work, needle.size() + 1, &work)) work = SIZE_MAX / 2;
-  if (!runtime.ChargeBytes(work)) return runtime.status();
+  if (!runtime.ChargeProduct(text.size(), last ? needle.size() : 0)) return runtime.status();
   const size_t at = last ? text.rfind(needle) : FindText(text, needle);
   if (at == std::string_view::npos) return int64_t{-1};
   return static_cast<int64_t>(CountCodePoints(text.substr(0, at)));
@@ -211,7 +213,7 @@ Result<Value> TextIndex(Runtime& runtime, const Value& self, const Arguments& ar
 
 Result<Value> TextCount(Runtime& runtime, const Value& self, const Arguments& arguments) {
   LS_ASSIGN(const Parameters p, Parameters::Bind(arguments, "count(sub)", 1));
-  LS_ASSIGN(const std::string needle, NeedText(p, 0, "count"));
+  LS_ASSIGN(const std::string_view needle, NeedText(p, 0, "count"));
   if (!runtime.ChargeBytes(self.text().size())) return runtime.status();
   return Value::Int(static_cast<int64_t>(CountText(self.text(), needle)));
 }

@@ -292,7 +292,10 @@ Result<Value> GetItem(Runtime& runtime, const Value& object, const Value& key) {
     const std::optional<size_t> index = ResolveIndex(key.integer(), object.list().items.size());
     return index.has_value() ? object.list().items[*index] : MissingElement(object, key);
   }
-  if (key.IsString()) return GetAttribute(runtime, object, key.text());
+  if (key.IsString()) {
+    if (!runtime.ChargeBytes(key.text().size())) return runtime.status();
+    return GetAttribute(runtime, object, key.text());
+  }
   return MissingElement(object, key);
 }
 

@@ -18,6 +18,12 @@ bool Runtime::Charge(size_t steps) {
   return true;
 }
 
+bool Runtime::ChargeProduct(size_t bytes, size_t times) {
+  size_t work = 0;
+  if (__builtin_mul_overflow(bytes + 1, times + 1, &work)) work = SIZE_MAX;
+  return ChargeBytes(work);
+}
+
 bool Runtime::CheckSize(size_t bytes) {
   if (bytes <= limits_.max_bytes) return true;
   return Exhausted("the template builds a text of more than " + std::to_string(limits_.max_bytes) + " bytes");

@@ -36,6 +36,8 @@ class Runtime {
   // False once a limit has been passed; status() says which. Whoever loops must charge.
   bool Charge(size_t steps);
   bool ChargeBytes(size_t bytes) { return Charge(1 + bytes / kBytesPerStep); }
+  // For work that takes the product of two lengths at worst, and something even if one of them is zero.
+  bool ChargeProduct(size_t bytes, size_t times);
   // Says that a text of `bytes` is about to be built.
   bool CheckSize(size_t bytes);
   bool ok() const { return status_.ok(); }

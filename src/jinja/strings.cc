@@ -30,18 +30,16 @@ Result<Value> FormatField(std::string_view field, const Arguments& arguments, si
 }  // namespace
 
 Result<Value> StripText(Runtime& runtime, std::string_view text, const Value* characters, Side side) {
-  if (characters == nullptr || characters->IsNone())
+  if (characters == nullptr || characters->IsNone()) {
+    if (!runtime.ChargeBytes(text.size())) return runtime.status();
     return runtime.String(std::string(StripSpace(text, side)));
+  }
   if (!characters->IsString()) {
     return InvalidArgument("strip arg must be None or str, not " + std::string(characters->TypeName()));
   }
   const std::string& set = characters->text();
   // Each character of the text is looked for in all of the set.
-  size_t work = 0;
-  if (__builtin_mul_overflow(text.size(), set.size(), &work) || !runtime.ChargeBytes(work)) {
-    runtime.Charge(SIZE_MAX);
-    return runtime.status();
-  }
+  if (!runtime.ChargeProduct(text.size(), set.size())) return runtime.status();
   return runtime.String(std::string(StripCharacters(text, set, side)));
 }
 
@@ -83,6 +81,7 @@ Result<std::vector<std::string_view>> SplitLinesMetered(Runtime& runtime, std::s
 }
 
 Result<Value> FormatBraces(Runtime& runtime, std::string_view format, const Arguments& arguments) {
+  if (!runtime.ChargeBytes(format.size())) return runtime.status();
   TextBuilder out(runtime);
   size_t next = 0;
   for (size_t at = 0; at < format.size();) {
