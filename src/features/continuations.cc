@@ -7,12 +7,14 @@
 #include <string_view>
 #include <utility>
 
+#include "attention/kv_span.h"
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "decode/policy.h"
 #include "draft/drafter.h"
 #include "draft/top_tokens.h"
+#include "kernels/packing.h"
 #include "model/shared_parts.h"
 #include "sampling/sampler.h"
 #include "tensor/half.h"
@@ -156,6 +158,16 @@ ContinuationWriter::ContinuationWriter(Target* target,
   LS_CHECK(target_->shared_parts() != nullptr && options_.rows > 0 && options_.at_once > 0);
   LS_CHECK(!options_.temperatures.empty() && options_.max_tokens >= 0);
   for (int i = 0; i < options_.at_once; ++i) caches_.push_back(new_cache());
+}
+
+std::string ContinuationWriter::arithmetic() const {
+  const KvLayout layout = caches_.front()->Span(0).layout;
+  const kernels::WeightFormat of_bf16 = target_->shared_parts()->config->bf16_format;
+  std::string text;
+  if (layout.k_type != CacheType::kF16) text += " -ctk " + std::string(CacheTypeName(layout.k_type));
+  if (layout.v_type != CacheType::kF16) text += " -ctv " + std::string(CacheTypeName(layout.v_type));
+  if (kernels::IsInBf16(of_bf16)) text += std::string(" --bf16-weights ") + kernels::ArithmeticName(of_bf16);
+  return text;
 }
 
 Result<std::vector<WrittenContinuation>> ContinuationWriter::Write(

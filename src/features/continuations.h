@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "decode/batch_decoder.h"
@@ -55,6 +56,8 @@ class ContinuationWriter {
                      ContinuationOptions options);
 
   const ContinuationOptions& options() const { return options_; }
+  // The options by which target and caches compute in another way than by default, as the program has them.
+  std::string arithmetic() const;
 
   // No beginning may be empty. The first has index `first_index`. kCancelled as soon as on_rows, called after
   // every pass with the rows it had, returns false.

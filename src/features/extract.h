@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "features/continuations.h"
 #include "formats/feature_shard.h"
@@ -26,6 +27,8 @@ class FeatureExtractor {
   // `cache` is the target's, empty and as long as the longest sequence. `rows`: of one forward pass.
   FeatureExtractor(Target* target, std::unique_ptr<KvCache> cache, int rows, int top_k,
                    const FeatureKeep& keep = {});
+
+  std::string arithmetic() const { return writer_.arithmetic(); }  // as ContinuationWriter's
 
   // kCancelled as soon as on_rows, called after every pass with the rows it had, returns false. REQUIRES:
   // there are tokens.

@@ -26,13 +26,16 @@ std::string WriterText(const ContinuationOptions& options) {
   return text;
 }
 
-// What decides the sequences of a folder, so that a run is not continued with others.
-std::string DescribeSource(const FeatureRunOptions& options, const ContinuationOptions& writer) {
+// What decides the sequences of a folder and what is kept of them, so that a run is not continued with
+// others. What is as by default in `arithmetic` is not said: folders from before it was said go on as such.
+std::string DescribeSource(const FeatureRunOptions& options, const ContinuationOptions& writer,
+                           const std::string& arithmetic) {
   std::string text = "--length " + std::to_string(options.length) + " --min-length " +
                      std::to_string(options.min_length) + " --max-pieces " +
                      std::to_string(options.max_pieces) +
                      (options.learn_from == LearnFrom::kAnswers ? " --learn answers" : " --learn everything");
   if (options.write > 0) text += " --write " + std::to_string(options.write) + WriterText(writer);
+  text += arithmetic;
   for (const std::string& input : options.inputs) {
     std::error_code error;
     const uintmax_t size = fs::file_size(input, error);
@@ -60,7 +63,8 @@ class Run {
         on_progress_(on_progress),
         documents_(options.inputs) {
     header_.target = target;
-    header_.source = DescribeSource(options, writer == nullptr ? ContinuationOptions() : writer->options());
+    header_.source = DescribeSource(options, writer == nullptr ? ContinuationOptions() : writer->options(),
+                                    options.write > 0 ? writer->arithmetic() : extractor.arithmetic());
     header_.top_k = options.top_k;
     header_.keep = options.keep;
   }

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <tuple>
 
 #include "draft/testing/longspec_files.h"
 #include "draft/testing/longspec_reference.h"
@@ -349,6 +350,34 @@ TEST(Features, AnotherRunsFolderIsRefused) {
   ASSERT_TRUE(rig.Make().ok());
   rig.options.min_length = 5;
   EXPECT_THAT(rig.Make().status().message(), HasSubstr("another model, text or options"));
+}
+
+// What is kept depends on them.
+TEST(Features, AFolderOfOtherCacheTypesIsRefused) {
+  Rig rig, other(0, CacheType::kQ8_0);
+  for (Rig* each : {&rig, &other}) each->Input(Text(100, 'a'));
+  other.options.output = rig.options.output;
+  ASSERT_TRUE(rig.Make().ok());
+  EXPECT_THAT(other.Make().status().message(), HasSubstr("another model, text or options"));
+  EXPECT_TRUE(rig.Make().ok());
+  other.options.output = other.folder.File("out");
+  ASSERT_TRUE(other.Make().ok());
+  rig.options.output = other.options.output;
+  EXPECT_THAT(rig.Make().status().message(), HasSubstr("begun with (tiny, --keep kv --top-k 0 --length 64"));
+  EXPECT_THAT(rig.Make().status().message(), HasSubstr("-ctk q8_0 -ctv q8_0, in.jsonl"));
+}
+
+TEST(Features, TheArithmeticIsNamedWhereItIsNotTheDefault) {
+  const TinyModelOptions model = {.n_heads = 2, .n_kv_heads = 1};
+  for (const auto& [bf16_weights, type, text] :
+       {std::tuple(Bf16Arithmetic::kF32, CacheType::kF16, ""),
+        std::tuple(Bf16Arithmetic::kBF16, CacheType::kF16, " --bf16-weights bf16"),
+        std::tuple(Bf16Arithmetic::kBF16Amx, CacheType::kQ8_0,
+                   " -ctk q8_0 -ctv q8_0 --bf16-weights bf16-amx")}) {
+    TinyTarget tiny(model, {}, 1, bf16_weights);
+    const FeatureExtractor extractor(&tiny.target(), tiny.NewCache(64, type), 24, 0);
+    EXPECT_EQ(extractor.arithmetic(), text);
+  }
 }
 
 TEST(Features, BadOptionsAndEmptyTextsAreErrors) {

@@ -72,14 +72,15 @@ inline void Poke(const KvSpan& span, int slot) {
 
 class TinyTarget {
  public:
-  explicit TinyTarget(const TinyModelOptions& options = {}, const RopeOptions& rope = {}, int n_threads = 1)
+  explicit TinyTarget(const TinyModelOptions& options = {}, const RopeOptions& rope = {}, int n_threads = 1,
+                      Bf16Arithmetic bf16_weights = Bf16Arithmetic::kF32)
       : team_(n_threads) {
     auto bytes = TinyModelBytes(options);
     EXPECT_TRUE(bytes.ok()) << bytes.status().message();
     bytes_ = std::move(*bytes);
     auto file = GgufFile::Parse(bytes_, "tiny.gguf");
     EXPECT_TRUE(file.ok()) << file.status().message();
-    auto config_read = ReadLlamaConfig(**file, rope);
+    auto config_read = ReadLlamaConfig(**file, rope, bf16_weights);
     EXPECT_TRUE(config_read.ok()) << config_read.status().message();
     config = *config_read;
     LlamaLoadOptions load;
