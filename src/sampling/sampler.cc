@@ -23,6 +23,12 @@ double Weight(float logit, float largest, double temperature) {
   return Exp((static_cast<double>(logit) - static_cast<double>(largest)) / temperature);
 }
 
+// The token of the largest logit.
+int32_t Likeliest(std::span<const float> row) {
+  const int32_t token = ArgMax(row);
+  return row[static_cast<size_t>(token)] > kMinusInfinity ? token : kNoToken;
+}
+
 // What survives the filters: the first n_kept candidates of `order`.
 struct Survivors {
   CandidateOrder order;
@@ -118,19 +124,20 @@ int32_t Sampler::Sample(std::span<const float> logits, const TokenHistory& histo
                         Scratch& scratch) const {
   LS_CHECK(logits.size() == static_cast<size_t>(vocab_size_));
   const std::span<const float> row = Processed(options_, logits, history, scratch);
-  if (is_greedy()) return ArgMax(row);
+  if (is_greedy()) return Likeliest(row);
 
   const Dice dice = DiceAt(position);
   if (!Filters(options_)) {
-    const float largest = row[static_cast<size_t>(ArgMax(row))];
-    if (!(largest > kMinusInfinity)) return 0;
+    const int32_t likeliest = Likeliest(row);
+    if (likeliest == kNoToken) return kNoToken;
     return kernels_->gumbel_argmax({.logits = row.data(),
                                     .n = vocab_size_,
-                                    .largest = largest,
+                                    .largest = row[static_cast<size_t>(likeliest)],
                                     .temperature = options_.temperature,
                                     .dice = {dice.key()[0], dice.key()[1]}});
   }
   auto [order, largest, n] = Select(options_, row, scratch.candidates);
+  if (largest == kMinusInfinity) return kNoToken;
   return GumbelChoice(std::span(scratch.candidates).first(n), largest, options_.temperature, dice);
 }
 
@@ -140,11 +147,13 @@ std::span<const TokenProbability> Sampler::Distribution(std::span<const float> l
   const std::span<const float> row = Processed(options_, logits, history, scratch);
   scratch.distribution.clear();
   if (is_greedy()) {
-    scratch.distribution.push_back({ArgMax(row), 1.0});
+    const int32_t token = Likeliest(row);
+    if (token != kNoToken) scratch.distribution.push_back({token, 1.0});
     return scratch.distribution;
   }
   const double temperature = options_.temperature;
   auto [order, largest, n] = Select(options_, row, scratch.candidates);
+  if (largest == kMinusInfinity) return scratch.distribution;
   const double total = SumWeights(std::span(scratch.candidates).first(n), largest, temperature);
   for (size_t i = 0; i < n; ++i) {
     const double weight = Weight(order[i].first, largest, temperature);

@@ -5,8 +5,8 @@
 // those of that absolute position (base/dice.h). Top-p and min-p therefore look at probabilities at
 // temperature 1, top-p at those among the top-k. A pure function of (logits, history, seed, sequence,
 // position), so the token at a position is the same however many rows were computed beside it. A NaN logit
-// counts as minus infinity; who must not choose from such a row asks CheckLogits first (logits_check.h). A
-// Sampler is immutable; scratch space is the caller's, one per thread.
+// counts as minus infinity, which is a token that cannot occur; who must not choose from a row with NaN asks
+// CheckLogits first (logits_check.h). A Sampler is immutable; scratch space is the caller's, one per thread.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,8 @@ struct TokenHistory {
   }
 };
 
+inline constexpr int32_t kNoToken = -1;  // what is chosen where none can occur
+
 struct TokenProbability {
   int32_t token;
   double probability;
@@ -55,12 +57,13 @@ class Sampler {
                                 const kernels::KernelTable* kernels = nullptr);
 
   // The token for absolute position `position`. logits: (vocab_size) f32. Temperature <= 0: the largest logit
-  // after penalties and bias, the lowest token id on ties.
+  // after penalties and bias, the lowest token id on ties. kNoToken if bias and penalties leave none that can
+  // occur.
   int32_t Sample(std::span<const float> logits, const TokenHistory& history, uint64_t position,
                  Scratch& scratch) const;
 
   // The processed distribution Sample draws from: descending probability, ties by ascending token id, sums to
-  // 1; tokens that cannot occur are left out. Valid until scratch is used again.
+  // 1; tokens that cannot occur are left out, so it may be empty. Valid until scratch is used again.
   std::span<const TokenProbability> Distribution(std::span<const float> logits, const TokenHistory& history,
                                                  Scratch& scratch) const;
 

@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "kernels/dispatch.h"
 #include "kernels/tables.h"
@@ -131,8 +132,8 @@ void ExpectSameLaw(const std::vector<TokenProbability>& actual,
 TEST(Greedy, LargestLogitLowestIdOnTies) {
   EXPECT_EQ(Pick(Greedy(), std::vector<float>{1, 3, 3, 2}), 1);
   EXPECT_EQ(Pick(Greedy(), std::vector<float>{kNan, -5, kNan, -4}), 3);
-  EXPECT_EQ(Pick(Greedy(), std::vector<float>{kNan, kNan}), 0);
-  EXPECT_EQ(Pick(Greedy(), std::vector<float>{kNan, -kInfinity}), 0);
+  EXPECT_EQ(Pick(Greedy(), std::vector<float>{kNan, kNan}), kNoToken);
+  EXPECT_EQ(Pick(Greedy(), std::vector<float>{kNan, -kInfinity}), kNoToken);
   EXPECT_EQ(Pick(Greedy(), std::vector<float>{0, kInfinity, kInfinity}), 1);
   SamplingOptions negative = Greedy();
   negative.temperature = -1;
@@ -222,6 +223,27 @@ TEST(LogitBias, AddsAndForbids) {
   EXPECT_EQ(law[0].token, 0);
 }
 
+TEST(LogitBias, MayLeaveNothing) {
+  for (const float temperature : {0.0F, 1.0F}) {
+    for (const auto& [top_k, top_p, min_p] :
+         {std::tuple(0, 1.0F, 0.0F), std::tuple(2, 1.0F, 0.0F), std::tuple(0, 0.5F, 0.0F),
+          std::tuple(0, 1.0F, 0.1F), std::tuple(40, 0.95F, 0.05F)}) {
+      SamplingOptions options = Plain();
+      options.temperature = temperature;
+      options.top_k = top_k;
+      options.top_p = top_p;
+      options.min_p = min_p;
+      options.logit_bias = {{0, -kInfinity}, {2, -kInfinity}};
+      const std::vector<float> logits = {1, -kInfinity, 2, kNan};
+      EXPECT_EQ(Pick(options, logits), kNoToken) << temperature << " " << top_k;
+      EXPECT_TRUE(Law(options, logits).empty());
+      options.logit_bias.pop_back();
+      EXPECT_EQ(Pick(options, logits), 2) << temperature << " " << top_k;
+      EXPECT_EQ(Law(options, logits).size(), 1U);
+    }
+  }
+}
+
 TEST(Filters, TopP) {
   SamplingOptions options = Plain();
   std::vector<float> logits;
@@ -307,9 +329,7 @@ TEST(Law, EqualsTheSpecificationForRandomOptions) {
 
 TEST(Law, SurvivesInfinitiesAndNaN) {
   const SamplingOptions options = Plain();
-  const auto all_nan = Law(options, std::vector<float>{kNan, kNan});
-  ASSERT_EQ(all_nan.size(), 2U);
-  EXPECT_EQ(all_nan[0].probability, 0.5);
+  EXPECT_TRUE(Law(options, std::vector<float>{kNan, kNan}).empty());
   const auto infinite = Law(options, std::vector<float>{3, kInfinity, kInfinity, -kInfinity});
   ASSERT_EQ(infinite.size(), 2U);
   EXPECT_EQ(infinite[0].token, 1);

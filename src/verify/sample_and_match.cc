@@ -25,10 +25,10 @@ std::span<const float> AllowedRow(std::span<const float> logits, std::span<const
   return row;
 }
 
-Status NothingLeft(uint64_t position) {
-  return InvalidArgument("at position " + std::to_string(position) +
-                         ": none of the tokens that the grammar allows can be chosen: their logits or their "
-                         "biases are minus infinity");
+Status NothingLeft(uint64_t position, const Constraint* constraint) {
+  return InvalidArgument("at position " + std::to_string(position) + ": none of the tokens" +
+                         (constraint == nullptr ? "" : " that the grammar allows") +
+                         " can be chosen: their logits or their biases are minus infinity");
 }
 
 // The token at a node, which the constraint has then accepted.
@@ -36,12 +36,15 @@ Result<int32_t> Choose(std::span<const float> logits, const Sampler& sampler, co
                        Sampler::Scratch& scratch, Constraint* constraint) {
   const uint64_t position = history.size();
   LS_TRY(CheckLogits(logits, position));
-  if (constraint == nullptr) return sampler.Sample(logits, history, position, scratch);
-  LS_ASSIGN(const std::span<const uint32_t> mask, constraint->Mask());
-  const std::span<const float> row = AllowedRow(logits, mask, scratch.allowed);
-  if (!CheckLogits(row, position).ok()) return NothingLeft(position);
+  std::span<const float> row = logits;
+  if (constraint != nullptr) {
+    LS_ASSIGN(const std::span<const uint32_t> mask, constraint->Mask());
+    row = AllowedRow(logits, mask, scratch.allowed);
+  }
+  // Mask and biases may each leave something and together nothing.
   const int32_t token = sampler.Sample(row, history, position, scratch);
-  if (!constraint->Accept(token)) return NothingLeft(position);
+  const bool chosen = token != kNoToken && (constraint == nullptr || constraint->Accept(token));
+  if (!chosen) return NothingLeft(position, constraint);
   return token;
 }
 

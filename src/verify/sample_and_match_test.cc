@@ -256,6 +256,49 @@ TEST(Constrained, ARowWithNothingLeftEndsTheWalkAndIsAnErrorAtTheRoot) {
   EXPECT_THAT(constraint.accepted, ElementsAre(1));
 }
 
+// A token that the grammar forces and a bias forbids: not chosen, whatever its number and the filters are.
+TEST(Constrained, ATokenThatABiasForbidsIsNotChosen) {
+  SamplingOptions plain{.temperature = 0.7F, .top_k = 0, .top_p = 1.0F, .min_p = 0.0F};
+  SamplingOptions few = plain, likely = plain, all;
+  few.top_k = 2;
+  likely.top_p = 0.5F;
+  for (SamplingOptions options : {Greedy(), plain, few, likely, all}) {
+    for (const int32_t only : {0, 20}) {
+      ToyConstraint constraint([only](std::span<const int32_t>, int32_t token) { return token == only; }, 24);
+      const std::vector<float> row = RowsFor({only}, 24);
+      Sampler::Scratch scratch;
+      const auto choose = [&] {
+        return SampleAndMatch(TokenTree(1), {row.data(), 1, 24}, Make(options, 24), std::vector<int32_t>{1},
+                              scratch, &constraint);
+      };
+      options.logit_bias = {{only, -INFINITY}};
+      const Status refused = choose().status();
+      EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+      EXPECT_THAT(refused.message(), HasSubstr("at position 1: none of the tokens that the grammar allows"));
+      EXPECT_THAT(constraint.accepted, ::testing::IsEmpty());
+      options.logit_bias = {{only, -100.0F}};
+      const auto chosen = choose();
+      ASSERT_TRUE(chosen.ok()) << chosen.status().message();
+      EXPECT_THAT(chosen->tokens, ElementsAre(only));
+    }
+  }
+}
+
+TEST(SampleAndMatch, BiasesThatForbidAllEndTheWalk) {
+  TokenTree tree(0);
+  tree.AddChild(0, 1);
+  SamplingOptions options = Greedy();
+  options.logit_bias = {{0, -INFINITY}, {1, -INFINITY}};
+  std::vector<float> rows = RowsFor({2, 2}, 3);
+  Sampler::Scratch scratch;
+  const auto choose = [&] {
+    return SampleAndMatch(tree, {rows.data(), 2, 3}, Make(options, 3), std::vector<int32_t>{0}, scratch);
+  };
+  EXPECT_THAT(choose()->tokens, ElementsAre(2));
+  options.logit_bias.emplace_back(2, -INFINITY);
+  EXPECT_THAT(choose().status().message(), HasSubstr("at position 1: none of the tokens can be chosen"));
+}
+
 TEST(Constrained, OfATreeOnlyWhatCanBeStays) {
   TokenTree tree(0);
   const int a = tree.AddChild(0, 1);

@@ -41,8 +41,8 @@ struct Accepted {
 // decoding. Rows off the path are not looked at.
 // `constraint` (may be null) is at the root: tokens that it forbids at a node are as if their logits were
 // minus infinity, before anything else is done with the row. Afterwards it is behind the tokens, and the walk
-// ends with an end token that it accepted; after an error it is at the root. A row whose allowed tokens
-// cannot be chosen is one that is wrong.
+// ends with an end token that it accepted; after an error it is at the root. A row in which mask and biases
+// leave nothing that can be chosen is one that is wrong.
 Result<Accepted> SampleAndMatch(const TokenTree& tree, const LogitsView& logits, const Sampler& sampler,
                                 std::span<const int32_t> committed, Sampler::Scratch& scratch,
                                 Constraint* constraint = nullptr);
