@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kv/full_cache.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,19 +67,24 @@ class FullCacheImpl final : public FullCache {
 
  protected:
   Status Reserve(int n_rows) override {
-    const auto written = static_cast<size_t>(length_ / kKvChunk);
-    for (size_t i = written; i < chunks_.size(); ++i) {
-      if (chunks_[i].use_count() == 1) continue;
-      LS_ASSIGN(KvChunkRef own,
-                pool_->Copy(chunks_[i], std::clamp(length_ - static_cast<int>(i) * kKvChunk, 0, kKvChunk)));
-      chunks_[i] = std::move(own);
-      bases_[i] = chunks_[i]->data();
+    const auto last = static_cast<size_t>(length_ / kKvChunk);  // the chunk that has room, if there is one
+    KvChunkRef own;                                             // in its place, if others hold it too
+    if (last < chunks_.size() && chunks_[last].use_count() > 1) {
+      LS_ASSIGN(own, pool_->Copy(chunks_[last], length_ % kKvChunk));
     }
     while (chunks_.size() < Chunks(length_ + n_rows)) {
-      LS_ASSIGN(KvChunkRef chunk, pool_->Take());
+      auto chunk = pool_->Take();
+      if (!chunk.ok()) {
+        Rollback();  // others may need what was taken
+        return chunk.status();
+      }
       bases_.reserve(chunks_.size() + 1);
-      chunks_.push_back(std::move(chunk));
+      chunks_.push_back(*std::move(chunk));
       bases_.push_back(chunks_.back()->data());
+    }
+    if (own != nullptr) {
+      chunks_[last] = std::move(own);
+      bases_[last] = chunks_[last]->data();
     }
     n_speculated_ = n_rows;
     return {};

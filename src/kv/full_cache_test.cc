@@ -229,6 +229,23 @@ TEST(FullCache, APoolWithoutAChunkLeftIsAnErrorAndNothingIsLost) {
   ExpectHolds(*cache, tokens);
 }
 
+TEST(FullCache, WhatWasTakenBeforeAnErrorIsGivenBack) {
+  const auto pool = std::make_shared<ChunkPool>(Layout(CacheType::kF16, CacheType::kF16), kLayers, 2);
+  const auto greedy = MakeFullCache(pool, 10000), modest = MakeFullCache(pool, 10000);
+  EXPECT_EQ(greedy->Begin(600).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(pool->free(), 2U);
+  EXPECT_EQ(greedy->bytes(), 0U);
+  Append(*modest, 5);
+  // The chunk that a fork has to copy is shared as before.
+  const auto fork = modest->Fork();
+  EXPECT_EQ(fork->Begin(300).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(pool->free(), 1U);
+  ExpectHolds(*fork, {5});
+  Append(*modest, 6);
+  ExpectHolds(*modest, {5, 6});
+  ExpectHolds(*fork, {5});
+}
+
 TEST(ChunkPool, ChunksOutliveTheirPool) {
   auto pool = std::make_unique<ChunkPool>(Layout(CacheType::kF16, CacheType::kF16), kLayers);
   auto chunk = pool->Take();
