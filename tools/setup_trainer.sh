@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 case ${1:-} in
   '' | --cuda | --fetch) ;;
   *)
-    echo "setup_trainer: unknown option '$1'; known: --cuda" >&2
+    echo "setup_trainer: unknown option '$1'; known: --cuda, --fetch" >&2
     exit 2
     ;;
 esac
@@ -29,15 +29,18 @@ python=$venv/bin/python
 
 if [ "${1:-}" = --cuda ]; then
   "$python" -m pip install --quiet torch
-elif ! "$python" -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)'; then
-  "$python" -m pip install --quiet --no-deps torch
+else
+  # Asked of what pip has recorded, which it does last: an installation that was interrupted is begun again.
+  "$python" -c 'from importlib.metadata import version; version("torch")' 2>/dev/null ||
+    "$python" -m pip install --quiet --no-deps torch
   # The wheel of PyPI is built for CUDA too: its CPU library is linked with two small libraries of the toolkit.
   toolkit=$("$python" - <<'PYTHON'
-from importlib.metadata import requires
+from importlib.metadata import distributions, requires
 import re
 needs = [r for r in requires("torch") or [] if r.startswith("cuda-toolkit")]
 version = re.search(r"==[0-9.]+", needs[0]).group() if needs else ""
-print("cuda-toolkit[cudart,cupti]" + version if needs else "")
+have = any(d.metadata["Name"] == "cuda-toolkit" and version in ("", "==" + d.version) for d in distributions())
+print("cuda-toolkit[cudart,cupti]" + version if needs and not have else "")
 PYTHON
   )
   [ -z "$toolkit" ] || "$python" -m pip install --quiet "$toolkit"
