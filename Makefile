@@ -11,7 +11,8 @@ SOURCES  = $(shell git ls-files '*.cc' '*.h')
 
 release:        ## Build build/release/longspec (the default)
 	@tools/setup.sh build
-	@python3 tools/get_xgrammar || echo "warning: no xgrammar; structured output is left out" >&2
+	@tools/setup.sh model && python3 tools/get_xgrammar \
+	  || echo "warning: no xgrammar; structured output is left out" >&2
 	@tools/build.sh release
 
 trainer:        ## Fetch LibTorch and build build/trainer/longspec-train

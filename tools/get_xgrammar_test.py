@@ -72,6 +72,13 @@ class GetXgrammarTest(unittest.TestCase):
         cmake = (Path(__file__).parent.parent / "cmake" / "xgrammar.cmake").read_text(encoding="utf-8")
         self.assertEqual(re.search(r"LONGSPEC_XGRAMMAR_VERSION ([0-9.]+)\)", cmake)[1], get_xgrammar.VERSION)
 
+    def test_make_installs_what_fetches_it_first(self):
+        recipes = (Path(__file__).parent.parent / "Makefile").read_text(encoding="utf-8").split("\n\n")
+        fetching = [recipe for recipe in recipes if "tools/get_" in recipe]
+        self.assertGreaterEqual(len(fetching), 3)
+        for recipe in fetching:
+            self.assertIn("tools/setup.sh model", recipe[:recipe.index("tools/get_")], recipe)
+
 
 if __name__ == "__main__":
     unittest.main()
