@@ -10,7 +10,8 @@ import sys
 import tempfile
 import unittest
 
-TORCH = {"Name": "torch", "Version": "9.1", "Requires-Dist": 'cuda-toolkit[cudart,cupti,nvrtc]==13.0.2; sys_platform != ""'}
+TORCH = {"Name": "torch", "Version": "9.1",
+         "Requires-Dist": 'cuda-toolkit[cudart,cupti,nvrtc]==13.0.2; sys_platform != ""'}
 TOOLKIT = {"Name": "cuda-toolkit", "Version": "13.0.2"}
 # What `python -m pip install` leaves of torch; all else is Python, with no packages but those of the test.
 PYTHON = """#!/bin/sh

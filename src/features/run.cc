@@ -67,6 +67,9 @@ class Run {
                                     options.write > 0 ? writer->arithmetic() : extractor.arithmetic());
     header_.top_k = options.top_k;
     header_.keep = options.keep;
+    most_tokens_ = options.shard_bytes / FeatureBytesPerToken(target, options.keep, options.top_k);
+    const int64_t together = most_tokens_ / 4 / options.length;
+    write_together_ = std::clamp<int64_t>(together, 1, std::max(options.write_together, 1));
   }
 
   Result<FeatureSummary> Make() {
@@ -111,6 +114,12 @@ class Run {
     return {};
   }
 
+  // With `next` tokens that may come before it is asked again.
+  bool IsShardFull(int64_t next) const {
+    const int64_t n = writer_.n_tokens();
+    return n >= options_.shard_tokens || (n > 0 && n + next > most_tokens_);
+  }
+
   bool Full() const { return options_.max_tokens > 0 && summary_.tokens >= options_.max_tokens; }
 
   Result<bool> Next(TrainingDocument* document) {
@@ -148,7 +157,7 @@ class Run {
       std::vector<std::vector<int32_t>> beginnings;
       const int64_t first = header_.next_document;
       int64_t n = 0;
-      for (; n < options_.write_together; ++n) {
+      for (; n < write_together_; ++n) {
         TrainingDocument document;
         LS_ASSIGN(const bool more, Next(&document));
         if (!more) break;
@@ -160,20 +169,20 @@ class Run {
       summary_.cut += n - static_cast<int64_t>(beginnings.size());
       LS_TRY(Continuations(beginnings, first));
       header_.next_document += n;
-      header_.last = n < options_.write_together;
-      if (writer_.n_tokens() >= options_.shard_tokens) LS_TRY(Close());
+      header_.last = n < write_together_;
+      if (IsShardFull(write_together_ * options_.length)) LS_TRY(Close());
     }
     return {};
   }
 
   Status Continuations(std::span<const std::vector<int32_t>> beginnings, int64_t first_index) {
     const auto on_rows = [this](int rows) { return Report(rows); };
-    LS_ASSIGN(const std::vector<WrittenContinuation> all,
-              continuations_->Write(beginnings, first_index, on_rows));
+    LS_ASSIGN(std::vector<WrittenContinuation> all, continuations_->Write(beginnings, first_index, on_rows));
     for (size_t i = 0; i < all.size(); ++i) {
       std::vector<int8_t> learn(all[i].tokens.size(), 1);
       if (options_.learn_from == LearnFrom::kAnswers) std::fill_n(learn.begin(), beginnings[i].size(), 0);
       if (learn.size() >= Z(options_.min_length)) Add(all[i].tokens, learn, all[i].features);
+      all[i] = {};  // not held twice
     }
     return {};
   }
@@ -201,7 +210,7 @@ class Run {
       const int64_t begin = header_.next_piece * options_.length;
       LS_TRY(Piece(all, Z(begin), Z(std::min<int64_t>(options_.length, n - begin))));
       ++header_.next_piece;
-      if (writer_.n_tokens() >= options_.shard_tokens) LS_TRY(Close());
+      if (IsShardFull(options_.length)) LS_TRY(Close());
     }
     header_.next_piece = 0;
     return {};
@@ -243,6 +252,8 @@ class Run {
   ContinuationWriter* const continuations_;
   const std::function<bool(const FeatureProgress&)>& on_progress_;
   DocumentSource documents_;
+  int64_t most_tokens_ = 0;  // of a shard, by its bytes
+  int64_t write_together_ = 1;
   FeatureHeader header_;
   FeatureShardWriter writer_;
   FeatureProgress progress_;
@@ -321,6 +332,7 @@ Status CheckFeatureOptions(const FeatureRunOptions& options) {
     return InvalidArgument("--top-k " + std::to_string(options.top_k) + ": must be 0 or more");
   }
   if (options.shard_tokens < 1) return InvalidArgument("--shard-tokens must be at least 1");
+  LS_CHECK(options.shard_bytes > 0);
   for (const std::string& input : options.inputs) {
     LS_ASSIGN([[maybe_unused]] const auto file, OpenLines(input));
   }

@@ -20,19 +20,21 @@ enum class LearnFrom : uint8_t { kAnswers, kEverything };  // of messages; texts
 
 struct FeatureRunOptions {
   std::vector<std::string> inputs;
-  std::string output;             // a folder, made if it is not there
-  int length = 1024;              // tokens of a sequence at most
-  int min_length = 32;            // shorter pieces are left out
-  int64_t max_pieces = 0;         // sequences of one text; 0: all of it
-  int64_t max_tokens = 0;         // in all; 0: no limit
-  int64_t shard_tokens = 262144;  // a shard is closed when it holds as many
+  std::string output;                      // a folder, made if it is not there
+  int length = 1024;                       // tokens of a sequence at most
+  int min_length = 32;                     // shorter pieces are left out
+  int64_t max_pieces = 0;                  // sequences of one text; 0: all of it
+  int64_t max_tokens = 0;                  // in all; 0: no limit
+  int64_t shard_tokens = 262144;           // a shard is closed when it holds as many,
+  int64_t shard_bytes = int64_t{1} << 30;  // or before it holds more: shards are collected in memory
   int top_k = 0;
   FeatureKeep keep = {};  // as the extractor's and the writer's
   LearnFrom learn_from = LearnFrom::kAnswers;
   // Above 0: documents are beginnings, and the target writes as many tokens at most after each: after a text
   // as it is, of messages in the place of what the assistant says last. Only that is learned, or everything.
   int write = 0;
-  // Documents whose ends are written before any of them is kept. The last ones leave places of a pass empty.
+  // Documents whose ends are written before any of them is kept: fewer, if they could take more than a
+  // quarter of shard_bytes. The last ones leave places of a pass empty.
   int write_together = 256;
 };
 

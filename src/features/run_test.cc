@@ -226,6 +226,33 @@ TEST(Features, AStoppedRunGoesOn) {
   }
 }
 
+TEST(Features, AShardEndsBeforeItsBytesAreMore) {
+  const std::string text = Text(300, 'a') + Text(90, 'b') + Text(64, 'c') + Text(200, 'd');
+  Rig whole, rig;
+  for (Rig* each : {&whole, &rig}) each->Input(text);
+  ASSERT_TRUE(whole.Make().ok());
+  const int64_t bytes = FeatureBytesPerToken(rig.target, rig.options.keep, 0);
+  rig.options.shard_bytes = 150 * bytes;
+  const auto made = rig.Make();
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_EQ(rig.Sequences(), whole.Sequences());
+  const auto shards = OpenFeatureShards(rig.options.output);
+  ASSERT_TRUE(shards.ok());
+  EXPECT_GE(shards->size(), 5U);
+  for (const auto& shard : *shards) {
+    EXPECT_LE(shard->n_tokens(), 150);
+    if (shard->header().last) continue;
+    EXPECT_GT(shard->n_tokens(), 150 - 64);
+  }
+  // A sequence that is more by itself has a shard of its own.
+  Rig small;
+  small.Input(text);
+  small.options.shard_bytes = 1;
+  ASSERT_TRUE(small.Make().ok());
+  EXPECT_EQ(small.Sequences(), whole.Sequences());
+  EXPECT_EQ(OpenFeatureShards(small.options.output)->size(), whole.Sequences().size());
+}
+
 // The error says which document is wrong, and what was made of those before it stays.
 TEST(Features, AWrongDocumentIsNamedAndCostsNothing) {
   for (const auto& [wrong, why] :
@@ -337,6 +364,25 @@ TEST(Features, TheTargetWritesOn) {
   rig.options.write = 64;
   EXPECT_THAT(rig.Make().status().message(),
               HasSubstr("--write 64: must be from 0 to less than --length 64"));
+}
+
+TEST(Features, LessIsWrittenTogetherWhereAShardHoldsLittle) {
+  std::string text;
+  for (int i = 0; i < 70; ++i)
+    text += "{\"prompt\":\"" + std::string(1, static_cast<char>('a' + i % 26)) + "\"}\n";
+  Rig whole(2), rig(2);
+  for (Rig* each : {&whole, &rig}) {
+    each->Input(text);
+    each->options.write = 8;
+  }
+  ASSERT_TRUE(whole.Make().ok());
+  rig.options.shard_bytes = 700 * FeatureBytesPerToken(rig.target, rig.options.keep, 2);
+  ASSERT_TRUE(rig.Make().ok());
+  EXPECT_EQ(rig.Sequences(), whole.Sequences());
+  const auto shards = OpenFeatureShards(rig.options.output);
+  ASSERT_TRUE(shards.ok());
+  EXPECT_GE(shards->size(), 3U);
+  for (const auto& shard : *shards) EXPECT_LE(shard->n_tokens(), 700);
 }
 
 TEST(Features, AConversationWithoutAQuestionHasNoAnswer) {

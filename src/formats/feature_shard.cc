@@ -146,9 +146,16 @@ Status ReadTensor(const SafetensorsFile& file, const std::string& name, DType dt
   return {};
 }
 
+using Parts = std::vector<std::span<const std::byte>>;
+
 template <typename T>
-void Append(std::vector<T>* to, std::span<const T> from) {
-  to->insert(to->end(), from.begin(), from.end());
+std::vector<T> Copy(std::span<const T> from) {
+  return {from.begin(), from.end()};
+}
+
+template <typename T>
+void AppendTo(Parts& parts, const std::vector<T>& part) {
+  parts.push_back(std::as_bytes(std::span(part)));
 }
 
 class Fnv {
@@ -215,41 +222,51 @@ int64_t FeatureBytesPerToken(const FeatureTarget& target, const FeatureKeep& kee
 }
 
 void FeatureShardWriter::Add(const FeatureHeader& header, const FeatureSequence& s) {
-  Append(&tokens_, s.tokens);
-  Append(&positions_, s.positions);
-  Append(&loss_, s.loss);
-  ForEachTensor(header.target, header.keep, kept_, [](const std::string&, size_t, auto&) {});
-  Append(&kept_.keys, s.kept.keys);
-  Append(&kept_.values, s.kept.values);
-  Append(&kept_.final_hidden, s.kept.final_hidden);
-  for (size_t i = 0; i < kept_.hidden.size(); ++i) Append(&kept_.hidden[i], s.kept.hidden[i]);
-  if (header.top_k > 0) {
-    Append(&top_ids_, s.top_ids);
-    Append(&top_log_probs_, s.top_log_probs);
+  Owned owned{.tokens = Copy(s.tokens), .positions = Copy(s.positions), .loss = Copy(s.loss)};
+  owned.kept = {
+      .keys = Copy(s.kept.keys), .values = Copy(s.kept.values), .final_hidden = Copy(s.kept.final_hidden)};
+  for (size_t i = 0; i < header.keep.hidden_layers.size(); ++i) {
+    owned.kept.hidden.push_back(Copy(s.kept.hidden[i]));
   }
-  ends_.push_back(n_tokens());
+  if (header.top_k > 0) {
+    owned.top_ids = Copy(s.top_ids);
+    owned.top_log_probs = Copy(s.top_log_probs);
+  }
+  ends_.push_back(n_tokens() + static_cast<int64_t>(s.tokens.size()));
+  sequences_.push_back(std::move(owned));
 }
 
 Status FeatureShardWriter::Write(const FeatureHeader& header, const std::string& path) {
+  Parts tokens, positions, loss, top_ids, top_log_probs;
+  FeatureTensors<Parts> kept;
+  kept.hidden.resize(header.keep.hidden_layers.size());
+  for (const Owned& s : sequences_) {
+    AppendTo(tokens, s.tokens);
+    AppendTo(positions, s.positions);
+    AppendTo(loss, s.loss);
+    AppendTo(top_ids, s.top_ids);
+    AppendTo(top_log_probs, s.top_log_probs);
+    AppendTo(kept.keys, s.kept.keys);
+    AppendTo(kept.values, s.kept.values);
+    AppendTo(kept.final_hidden, s.kept.final_hidden);
+    for (size_t i = 0; i < kept.hidden.size(); ++i) AppendTo(kept.hidden[i], s.kept.hidden[i]);
+  }
   SafetensorsWriter writer;
   writer.SetMetadata(kHeaderKey, HeaderToJson(header));
   const int64_t n = n_tokens();
   // Widest first, so that every tensor is aligned.
   writer.AddTensor("sequence_ends", DType::kI64, {static_cast<int64_t>(ends_.size())},
                    std::as_bytes(std::span(ends_)));
-  writer.AddTensor("tokens", DType::kI32, {n}, std::as_bytes(std::span(tokens_)));
-  writer.AddTensor("positions", DType::kI32, {n}, std::as_bytes(std::span(positions_)));
+  writer.AddTensorInParts("tokens", DType::kI32, {n}, std::move(tokens));
+  writer.AddTensorInParts("positions", DType::kI32, {n}, std::move(positions));
   if (header.top_k > 0) {
-    writer.AddTensor("top_ids", DType::kI32, {header.top_k, n}, std::as_bytes(std::span(top_ids_)));
-    writer.AddTensor("top_log_probs", DType::kF16, {header.top_k, n},
-                     std::as_bytes(std::span(top_log_probs_)));
+    writer.AddTensorInParts("top_ids", DType::kI32, {header.top_k, n}, std::move(top_ids));
+    writer.AddTensorInParts("top_log_probs", DType::kF16, {header.top_k, n}, std::move(top_log_probs));
   }
-  ForEachTensor(header.target, header.keep, kept_,
-                [&](const std::string& name, size_t width, const std::vector<uint16_t>& numbers) {
-                  writer.AddTensor(name, header.keep.type, {static_cast<int64_t>(width), n},
-                                   std::as_bytes(std::span(numbers)));
-                });
-  writer.AddTensor("loss", DType::kI8, {n}, std::as_bytes(std::span(loss_)));
+  ForEachTensor(header.target, header.keep, kept, [&](const std::string& name, size_t width, Parts& parts) {
+    writer.AddTensorInParts(name, header.keep.type, {static_cast<int64_t>(width), n}, std::move(parts));
+  });
+  writer.AddTensorInParts("loss", DType::kI8, {n}, std::move(loss));
   LS_TRY(writer.Write(path));
   *this = {};
   return {};

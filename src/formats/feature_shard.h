@@ -95,15 +95,20 @@ class FeatureShardWriter {
  public:
   // REQUIRES: the parts of `sequence` have the sizes that the header asks for.
   void Add(const FeatureHeader& header, const FeatureSequence& sequence);
-  int64_t n_tokens() const { return static_cast<int64_t>(tokens_.size()); }
+  int64_t n_tokens() const { return ends_.empty() ? 0 : ends_.back(); }
   // Writes what was added, through a temporary file, and forgets it.
   Status Write(const FeatureHeader& header, const std::string& path);
 
  private:
-  std::vector<int32_t> tokens_, positions_, top_ids_;
-  std::vector<int8_t> loss_;
-  FeatureTensors<std::vector<uint16_t>> kept_;
-  std::vector<uint16_t> top_log_probs_;
+  // Each takes what it needs: of vectors that grow a part stands empty, and growing one copies it.
+  struct Owned {
+    std::vector<int32_t> tokens, positions, top_ids;
+    std::vector<int8_t> loss;
+    FeatureTensors<std::vector<uint16_t>> kept;
+    std::vector<uint16_t> top_log_probs;
+  };
+
+  std::vector<Owned> sequences_;
   std::vector<int64_t> ends_;
 };
 

@@ -236,12 +236,22 @@ Result<std::shared_ptr<const SafetensorsFile>> SafetensorsFile::Parse(std::span<
 
 void SafetensorsWriter::AddTensor(std::string name, DType dtype, std::vector<int64_t> shape,
                                   std::span<const std::byte> bytes) {
+  AddTensorInParts(std::move(name), dtype, std::move(shape), {bytes});
+  Tensor& tensor = tensors_.back();
+  tensor.own.assign(bytes.begin(), bytes.end());
+  tensor.parts.clear();
+}
+
+void SafetensorsWriter::AddTensorInParts(std::string name, DType dtype, std::vector<int64_t> shape,
+                                         std::vector<std::span<const std::byte>> parts) {
   LS_CHECK(FindType(dtype) != nullptr && name != kMetadataKey && shape.size() <= kMaxDims);
   LS_CHECK(std::ranges::find(tensors_, name, &Tensor::name) == tensors_.end());
   auto n_bytes = static_cast<size_t>(Info(dtype).block_bytes);
   for (const int64_t n : shape) n_bytes *= static_cast<size_t>(n);
-  LS_CHECK(n_bytes == bytes.size() && n_bytes > 0);
-  tensors_.push_back({std::move(name), dtype, std::move(shape), {bytes.begin(), bytes.end()}});
+  size_t n_given = 0;
+  for (const auto& part : parts) n_given += part.size();
+  LS_CHECK(n_bytes == n_given && n_bytes > 0);
+  tensors_.push_back({std::move(name), dtype, std::move(shape), n_bytes, {}, std::move(parts)});
 }
 
 std::vector<std::byte> SafetensorsWriter::Header() const {
@@ -250,7 +260,7 @@ std::vector<std::byte> SafetensorsWriter::Header() const {
   size_t offset = 0;
   for (const Tensor& tensor : tensors_) {
     const std::vector<int64_t> shape(tensor.shape.rbegin(), tensor.shape.rend());
-    const size_t end = offset + tensor.bytes.size();
+    const size_t end = offset + tensor.n_bytes;
     json[tensor.name] = {
         {"dtype", FindType(tensor.dtype)->name}, {"shape", shape}, {"data_offsets", {offset, end}}};
     offset = end;
@@ -267,13 +277,19 @@ std::vector<std::byte> SafetensorsWriter::Header() const {
 Status SafetensorsWriter::Write(const std::string& path) const {
   LS_ASSIGN(AtomicFile file, AtomicFile::Create(path));
   LS_TRY(file.Write(Header()));
-  for (const Tensor& tensor : tensors_) LS_TRY(file.Write(tensor.bytes));
+  for (const Tensor& tensor : tensors_) {
+    LS_TRY(file.Write(tensor.own));
+    for (const auto& part : tensor.parts) LS_TRY(file.Write(part));
+  }
   return file.Commit();
 }
 
 std::vector<std::byte> SafetensorsWriter::Serialize() const {
   std::vector<std::byte> bytes = Header();
-  for (const Tensor& tensor : tensors_) bytes.insert(bytes.end(), tensor.bytes.begin(), tensor.bytes.end());
+  for (const Tensor& tensor : tensors_) {
+    bytes.insert(bytes.end(), tensor.own.begin(), tensor.own.end());
+    for (const auto& part : tensor.parts) bytes.insert(bytes.end(), part.begin(), part.end());
+  }
   return bytes;
 }
 

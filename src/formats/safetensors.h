@@ -44,6 +44,10 @@ class SafetensorsWriter {
   // shape[0] varies fastest, as in TensorView. The bytes are copied. REQUIRES: bytes.size() is what dtype and
   // shape ask for; the name is new; the type is no block type.
   void AddTensor(std::string name, DType dtype, std::vector<int64_t> shape, std::span<const std::byte> bytes);
+  // The same without a copy: the tensor's bytes are these parts, one after the other, which must outlive the
+  // writer.
+  void AddTensorInParts(std::string name, DType dtype, std::vector<int64_t> shape,
+                        std::vector<std::span<const std::byte>> parts);
 
   Status Write(const std::string& path) const;
   std::vector<std::byte> Serialize() const;
@@ -53,7 +57,9 @@ class SafetensorsWriter {
     std::string name;
     DType dtype;
     std::vector<int64_t> shape;
-    std::vector<std::byte> bytes;
+    size_t n_bytes;
+    std::vector<std::byte> own;  // the bytes, or none:
+    std::vector<std::span<const std::byte>> parts;
   };
   std::vector<std::byte> Header() const;
 

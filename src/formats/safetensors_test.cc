@@ -72,6 +72,23 @@ TEST(Safetensors, ReadsNamesTypesShapesAndBytes) {
   EXPECT_EQ((*file)->FindTensor("c"), nullptr);
 }
 
+TEST(Safetensors, PartsAreWrittenAsOneTensor) {
+  const std::vector<int16_t> values = {1, 2, 3, 4, 5, 6};
+  const auto bytes = std::as_bytes(std::span(values));
+  SafetensorsWriter whole, parts;
+  whole.AddTensor("a", DType::kI16, {2, 3}, bytes);
+  whole.AddTensor("b", DType::kI16, {1}, bytes.first(2));
+  parts.AddTensorInParts("a", DType::kI16, {2, 3}, {bytes.first(4), {}, bytes.subspan(4)});
+  parts.AddTensor("b", DType::kI16, {1}, bytes.first(2));
+  EXPECT_EQ(parts.Serialize(), whole.Serialize());
+  const std::string path = ::testing::TempDir() + "/longspec_parts_test.safetensors";
+  ASSERT_TRUE(parts.Write(path).ok());
+  const auto file = SafetensorsFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_EQ(std::memcmp((*file)->FindTensor("a")->data, values.data(), bytes.size()), 0);
+  std::filesystem::remove(path);
+}
+
 TEST(Safetensors, WrittenFilesAreReadBack) {
   std::vector<float> values(30);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) - 3.5F;
