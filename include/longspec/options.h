@@ -126,7 +126,7 @@ enum class AttentionKind : uint8_t { kFlash, kEager };
 struct ModelOptions {
   std::string path = {};  // a GGUF file; of a split model, its first shard
   int ctx_size = 0;       // positions the cache may hold; 0: the model's training context
-  int threads = 0;        // 0: one per physical core
+  int threads = 0;        // 0: one per physical core it may use, at most the CPU quota
   int batch_size = 512;   // prompt tokens per prefill step; never changes output
   // MiB of keys and values kept of prompts and answers that no session holds any more, so that a prompt that
   // begins like one of them is not evaluated again. -1: as much as one full context takes; 0: none.

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/cgroups.h"
 #include "base/check.h"
 #include "base/float_mode.h"
 
@@ -34,12 +35,14 @@ constexpr int kIdleSpins = 40000;    // about a millisecond of pauses before an 
 constexpr int kBarrierSpins = 4000;  // before a waiting worker offers its core: it may be needed
 constexpr int kCrowdedSpins = 50;    // before either, where workers are more than cores: it is needed
 
-// Where this process was allowed to run when it was asked first.
+// Where this process was allowed to run when it was asked first, and how much: who spins uses up the quota of
+// those that work.
 bool IsCrowded(int n_threads) {
   static const int n_processors = [] {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
-    return sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : CPU_SETSIZE;
+    const bool known = sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
+    return std::min(known ? CPU_COUNT(&allowed) : CPU_SETSIZE, CgroupProcessors());
   }();
   return n_threads > n_processors;
 }
@@ -165,7 +168,7 @@ void ThreadTeam::Arrive() {
   }
 }
 
-int ThreadTeam::PhysicalCores() {
+int ThreadTeam::UsableCores(const std::string& root) {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
@@ -175,7 +178,7 @@ int ThreadTeam::PhysicalCores() {
     const std::string topology = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
     cores.emplace(ReadInt(topology + "physical_package_id", 0), ReadInt(topology + "core_id", cpu));
   }
-  return cores.empty() ? 1 : static_cast<int>(cores.size());
+  return std::clamp(static_cast<int>(cores.size()), 1, CgroupProcessors(root));
 }
 
 }  // namespace longspec

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -66,8 +67,9 @@ class ThreadTeam {
               const_cast<void*>(static_cast<const void*>(&f)));
   }
 
-  // The number of distinct physical cores this process may run on, at least 1.
-  static int PhysicalCores();
+  // The number of distinct physical cores this process may run on, at most as many as its control groups'
+  // quota allows the time of, at least 1. `root` replaces "/" in tests, for that quota.
+  static int UsableCores(const std::string& root = "");
 
  private:
   using Entry = void (*)(void*, Worker&);

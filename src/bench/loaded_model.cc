@@ -51,7 +51,7 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
   if (Status status = CheckLayout(model.layout); !status.ok()) {
     return Status(status.code(), options.path + ": " + status.message());
   }
-  const int n_threads = options.threads > 0 ? options.threads : ThreadTeam::PhysicalCores();
+  const int n_threads = options.threads > 0 ? options.threads : ThreadTeam::UsableCores();
   MemoryNeeds needs = NeedsOf(model.config, *model.file, model.layout, max_rows, n_threads, ctx_size);
   const uint64_t available = AvailableMemory();
   if (!options.kv_offload.empty()) {

@@ -99,7 +99,7 @@ Result<Opened> OpenModel(const ModelOptions& options) {
   DescribeNetwork(config, &info);
   DescribeKernels(*model.kernels, config, *model.file, options, &info);
   info.n_ctx = options.ctx_size > 0 ? options.ctx_size : config.n_ctx_train;
-  info.threads = options.threads > 0 ? options.threads : ThreadTeam::PhysicalCores();
+  info.threads = options.threads > 0 ? options.threads : ThreadTeam::UsableCores();
 
   const TargetFacts facts = {.file = *model.file, .config = config, .cache = layout};
   LS_ASSIGN(const DraftMemory draft, PlanDraftMemory(options.speculation, facts, model.draft_files));

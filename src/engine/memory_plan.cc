@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "attention/eager_attention.h"
+#include "base/cgroups.h"
 #include "kv/full_cache.h"
 
 namespace longspec {
@@ -41,8 +42,11 @@ std::optional<uint64_t> ReadField(const std::string& path, const std::string& ke
 }
 
 struct CgroupFiles {
-  std::string mount, limit, usage, inactive, active;
+  const char *limit, *usage, *inactive, *active;
 };
+constexpr CgroupFiles kFilesOfV1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file",
+                                    "total_active_file"};
+constexpr CgroupFiles kFilesOfV2 = {"memory.max", "memory.current", "inactive_file", "active_file"};
 
 // What one control group still allows: page cache it holds can be dropped, so it counts as free.
 uint64_t GroupRoom(const std::string& folder, const CgroupFiles& files) {
@@ -56,35 +60,11 @@ uint64_t GroupRoom(const std::string& folder, const CgroupFiles& files) {
   return *limit - std::min(*limit, used);
 }
 
-// The least room of a group and its ancestors. Inside a container the group's own path may not be mounted:
-// the mount's root then is the group.
-uint64_t HierarchyRoom(const std::string& mount, std::string group, const CgroupFiles& files) {
-  uint64_t room = GroupRoom(mount, files);
-  while (group.size() > 1) {
-    room = std::min(room, GroupRoom(mount + group, files));
-    const size_t slash = group.rfind('/');
-    group.resize(slash == std::string::npos ? 0 : slash);
-  }
-  return room;
-}
-
 uint64_t CgroupRoom(const std::string& root) {
-  const CgroupFiles v2 = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file", "active_file"};
-  const CgroupFiles v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-                          "total_inactive_file", "total_active_file"};
   uint64_t room = kNoLimit;
-  std::ifstream file(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {  // "hierarchy:controllers:path"
-    const size_t first = line.find(':');
-    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string group = line.substr(second + 1);
-    if (controllers == ",,") room = std::min(room, HierarchyRoom(root + v2.mount, group, v2));
-    if (controllers.find(",memory,") != std::string::npos) {
-      room = std::min(room, HierarchyRoom(root + v1.mount, group, v1));
-    }
-  }
+  ForEachCgroup(root, "memory", [&](const std::string& folder, CgroupVersion version) {
+    room = std::min(room, GroupRoom(folder, version == CgroupVersion::kV2 ? kFilesOfV2 : kFilesOfV1));
+  });
   return room;
 }
 

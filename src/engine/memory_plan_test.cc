@@ -4,8 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
+#include "base/testing/fake_root.h"
 
 namespace longspec {
 namespace {
@@ -23,26 +22,14 @@ MemoryNeeds Needs(int ctx_size) {
   return needs;
 }
 
-// A made-up root folder with /proc and /sys/fs/cgroup files.
-class FakeRoot : public ::testing::Test {
+class AvailableMemoryOf : public ::testing::Test {
  protected:
-  FakeRoot()
-      : root_(std::filesystem::path(::testing::TempDir()) /
-              ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    std::filesystem::remove_all(root_);
-    Write("/proc/self/statm", "1 1 1 0 0 0 0\n");
-  }
-  ~FakeRoot() override { std::filesystem::remove_all(root_); }
-
-  void Write(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories(
-        (root_.string() + path).substr(0, (root_.string() + path).rfind('/')));
-    std::ofstream(root_.string() + path) << text;
-  }
-  uint64_t Available() const { return AvailableMemory(root_.string()); }
+  AvailableMemoryOf() { Write("/proc/self/statm", "1 1 1 0 0 0 0\n"); }
+  void Write(const std::string& path, const std::string& text) const { root_.Write(path, text); }
+  uint64_t Available() const { return AvailableMemory(root_.path()); }
 
  private:
-  std::filesystem::path root_;
+  testing::FakeRoot root_;
 };
 
 TEST(MemoryPlan, KvIsWholeChunks) {
@@ -122,14 +109,14 @@ TEST(MemoryPlan, RefusalNamesTheNumbersAndWhatFits) {
   EXPECT_THAT(CheckMemory("m.gguf", Needs(8192), 10 * kMiB).message(), HasSubstr("alone takes 120.0 MiB"));
 }
 
-TEST_F(FakeRoot, NothingReadableIsUnknown) { EXPECT_EQ(Available(), 0U); }
+TEST_F(AvailableMemoryOf, NothingReadableIsUnknown) { EXPECT_EQ(Available(), 0U); }
 
-TEST_F(FakeRoot, MeminfoAlone) {
+TEST_F(AvailableMemoryOf, MeminfoAlone) {
   Write("/proc/meminfo", "MemTotal: 2000 kB\nMemFree: 10 kB\nMemAvailable:    1000 kB\n");
   EXPECT_EQ(Available(), 1000U * 1024);
 }
 
-TEST_F(FakeRoot, UnifiedGroupAndItsAncestorsLimit) {
+TEST_F(AvailableMemoryOf, UnifiedGroupAndItsAncestorsLimit) {
   Write("/proc/meminfo", "MemAvailable: 100000 kB\n");
   Write("/proc/self/cgroup", "0::/a/b\n");
   Write("/sys/fs/cgroup/a/b/memory.max", "max\n");
@@ -142,7 +129,7 @@ TEST_F(FakeRoot, UnifiedGroupAndItsAncestorsLimit) {
   EXPECT_EQ(Available(), 3000U);
 }
 
-TEST_F(FakeRoot, OldGroupOfAContainerWhosePathIsNotMounted) {
+TEST_F(AvailableMemoryOf, OldGroupOfAContainerWhosePathIsNotMounted) {
   Write("/proc/meminfo", "MemAvailable: 100000 kB\n");
   Write("/proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/docker/123\nnonsense\n0::/\n");
   Write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9000\n");
@@ -152,7 +139,7 @@ TEST_F(FakeRoot, OldGroupOfAContainerWhosePathIsNotMounted) {
   EXPECT_EQ(Available(), 100000U * 1024);
 }
 
-TEST_F(FakeRoot, AnExhaustedGroupIsNotUnknown) {
+TEST_F(AvailableMemoryOf, AnExhaustedGroupIsNotUnknown) {
   Write("/proc/self/cgroup", "0::/\n");
   Write("/sys/fs/cgroup/memory.max", "100\n");
   Write("/sys/fs/cgroup/memory.current", "400\n");

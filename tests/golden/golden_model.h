@@ -41,7 +41,7 @@ class GoldenModel : public ::testing::Test {
     config_ = *config;
     auto table = kernels::Choose("");
     ASSERT_TRUE(table.ok()) << table.status().message();
-    team_ = std::make_unique<ThreadTeam>(ThreadTeam::PhysicalCores());
+    team_ = std::make_unique<ThreadTeam>(ThreadTeam::UsableCores());
     auto target = LoadLlama(
         file_, config_, {.kernels = *table, .team = team_.get(), .max_rows = kMostRows, .on_progress = {}});
     ASSERT_TRUE(target.ok()) << target.status().message();
