@@ -13,11 +13,16 @@ namespace {
 
 constexpr size_t kMost = std::numeric_limits<uint32_t>::max();
 
+void Put(const void* bytes, size_t n, std::vector<std::byte>& out) {
+  const size_t end = out.size();
+  out.resize(end + n);
+  if (n > 0) std::memcpy(out.data() + end, bytes, n);
+}
+
 void PutNumber(size_t number, std::vector<std::byte>& out) {
   LS_CHECK(number <= kMost);
   const auto value = static_cast<uint32_t>(number);
-  const auto bytes = std::as_bytes(std::span(&value, 1));
-  out.insert(out.end(), bytes.begin(), bytes.end());
+  Put(&value, sizeof(value), out);
 }
 
 // The number at the beginning of `bytes`, which then begin behind it.
@@ -36,8 +41,7 @@ std::vector<std::byte> PackStrings(std::span<const std::string> strings) {
   PutNumber(strings.size(), out);
   for (const std::string& text : strings) {
     PutNumber(text.size(), out);
-    const auto bytes = std::as_bytes(std::span(text));
-    out.insert(out.end(), bytes.begin(), bytes.end());
+    Put(text.data(), text.size(), out);
   }
   return out;
 }
