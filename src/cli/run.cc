@@ -86,7 +86,7 @@ class Run {
     if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
     if (options_.prompt.file == "-" && ReadsStandardInput(options_.grammar)) {
       return Fail(kExitUsage,
-                  "--file -: the form of the answer is read from there; give one of them as a file");
+                  "--file -: standard input is read for the form of the answer; give one of them as a file");
     }
     const auto grammar = ReadGrammar(options_.grammar);
     if (!grammar.ok()) return Fail(grammar.status(), Stage::kLoad);

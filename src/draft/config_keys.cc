@@ -38,6 +38,19 @@ Result<ConfigKeys> ConfigKeys::Parse(const std::string& text, const std::string&
   return keys;
 }
 
+Result<ConfigKeys> ConfigKeys::With(const char* key) const {
+  LS_ASSIGN(const ConfigKeys nested, Object(key));
+  if (nested.empty()) return *this;
+  Json json = *nested.json_;
+  for (const auto& [name, value] : json_->items()) {
+    if (!value.is_null()) json[name] = value;
+  }
+  ConfigKeys keys;
+  keys.json_ = std::make_shared<const Json>(std::move(json));
+  keys.path_ = path_;
+  return keys;
+}
+
 const Json* ConfigKeys::Find(const char* key) const {
   if (json_ == nullptr) return nullptr;
   const auto it = json_->find(key);

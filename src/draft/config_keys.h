@@ -19,6 +19,10 @@ class ConfigKeys {
   // `path` is for messages. What is no JSON object is kCorrupt.
   static Result<ConfigKeys> Parse(const std::string& json, const std::string& path);
 
+  // These, and where they have none those of the object `key`, if there is one: configurations that nest what
+  // others have side by side.
+  Result<ConfigKeys> With(const char* key) const;
+
   bool empty() const { return json_ == nullptr; }
   bool Has(const char* key) const { return Find(key) != nullptr; }
 

@@ -27,7 +27,8 @@ constexpr size_t kMaxConfigBytes = 1 << 20;
 
 Status SetConfig(std::string text, const std::string& path, DraftCheckpoint* checkpoint) {
   checkpoint->config_json = std::move(text);
-  LS_ASSIGN(checkpoint->keys, ConfigKeys::Parse(checkpoint->config_json, path));
+  LS_ASSIGN(const ConfigKeys keys, ConfigKeys::Parse(checkpoint->config_json, path));
+  LS_ASSIGN(checkpoint->keys, keys.With("transformer_layer_config"));  // as speculators nests a draft's layer
   LS_ASSIGN(checkpoint->config, ReadDraftConfig(checkpoint->keys));
   return {};
 }

@@ -93,6 +93,27 @@ TEST_F(CheckpointTest, Eagle3UnderItsOtherNames) {
   }
 }
 
+// As speculators writes it: what it keeps in an object of its own counts as if it stood beside the rest.
+TEST_F(CheckpointTest, ALayersConfigurationMayBeNested) {
+  std::vector<std::string> names = Names("eagle3");
+  names.insert(names.end(), {"d2t", "t2d"});
+  Write(names, R"({"speculators_model_type": "eagle3", "target_hidden_size": null, "vocab_size": 380,
+                   "transformer_layer_config": {"hidden_size": 64, "num_attention_heads": 2, "head_dim": 32,
+                     "rope_theta": 500000.0, "vocab_size": 1, "max_position_embeddings": 4096,
+                     "rope_scaling": {"rope_type": "linear", "factor": 2.0}}})");
+  const auto checkpoint = OpenDraftCheckpoint(Path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  const DraftConfig& config = checkpoint->config;
+  EXPECT_EQ(config.hidden_size, 64);
+  EXPECT_EQ(config.n_head, 2);
+  EXPECT_EQ(config.head_dim, 32);
+  EXPECT_EQ(config.n_vocab, 380);
+  EXPECT_EQ(config.rope_theta, 500000.0);
+  EXPECT_EQ(config.rope_scaling, "linear");
+  EXPECT_EQ(config.rope_factor, 2.0);
+  EXPECT_EQ(config.trained_positions, 8192);
+}
+
 TEST_F(CheckpointTest, ATargetsHeadMayBeReduced) {
   for (const DraftKind& kind : DraftKinds()) {
     std::vector<std::string> names = Names(kind.name);

@@ -99,12 +99,47 @@ TEST(Noise, HasItsLaw) {
     return AddNoise(states, ends, {.noise = law, .noise_scale = 0.2}, seed);
   };
   EXPECT_NEAR(noise({2048}, StateNoise::kUniform, 1).abs().max().item<double>(), 0.1 * 512 / 2048, 1e-3);
-  EXPECT_NEAR(noise({48, 2048}, StateNoise::kUniform, 1).abs().max().item<double>(), 0.1 * 512 / 2000, 1e-3);
-  EXPECT_NEAR(noise({100, 200}, StateNoise::kUniform, 1).abs().max().item<double>(), 0.1, 1e-3);
+  // Of each sequence by its own length, whatever is packed beside it.
+  const at::Tensor both = noise({128, 2048}, StateNoise::kUniform, 1).abs();
+  EXPECT_NEAR(both.slice(0, 0, 128).max().item<double>(), 0.1 * 512 / 128, 2e-3);
+  EXPECT_NEAR(both.slice(0, 128, 2048).max().item<double>(), 0.1 * 512 / 1920, 1e-3);
   EXPECT_NEAR(noise({2048}, StateNoise::kGaussian, 1).std().item<double>(), 0.2, 0.01);
   EXPECT_EQ(noise({2048}, StateNoise::kNone, 1).abs().max().item<double>(), 0.0);
   EXPECT_TRUE(noise({2048}, StateNoise::kUniform, 1).equal(noise({2048}, StateNoise::kUniform, 1)));
   EXPECT_FALSE(noise({2048}, StateNoise::kUniform, 1).equal(noise({2048}, StateNoise::kUniform, 2)));
+}
+
+// Of each step the cross-entropy and ten times SmoothL1 to the target's state, a step counting 0.8 of the one
+// before.
+TEST(Eagle, LossIsTheWeightedSumOfStepsAndStates) {
+  for (const double regression : {0.0, 10.0}) {
+    testing::KindRig rig(
+        {.kind = "eagle", .simulate = 3, .regression = regression, .noise = StateNoise::kNone});
+    const auto trainee = TraineeOf(rig);
+    const PlacedBatch batch = BatchOf(rig, {1, 2}, {.distill = 1.0, .vocab = {}});
+    const PassLoss loss = trainee->Loss(batch, {});
+    const at::NoGradGuard no_grad;
+    const at::Tensor head = trainee->Head(1);
+    const std::vector<at::Tensor> chain = trainee->Chain(batch, 3);
+    double expected = 0.0;
+    int64_t counted = 0;
+    for (int step = 0; step < 3; ++step) {
+      const at::Tensor rows = Ahead(batch.ends, step).rows;
+      for (int64_t i = 0; i < rows.numel(); ++i) {
+        const int64_t row = rows[i].item<int64_t>();
+        if (batch.labels[row].item<int64_t>() < 0) continue;
+        const at::Tensor drafted = chain[static_cast<size_t>(step)][row], state = batch.final_hidden[row];
+        const at::Tensor share = at::softmax(at::mv(head, state), 0);
+        const double entropy = -(share * at::log_softmax(at::mv(head, drafted), 0)).sum().item<double>();
+        const double distance = at::smooth_l1_loss(drafted, state).item<double>();
+        expected += std::pow(0.8, step) * (entropy + regression * distance);
+        counted += step == 0 ? 1 : 0;
+      }
+    }
+    EXPECT_GT(counted, 40);
+    EXPECT_EQ(loss.rows, counted);
+    EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-4 * expected);
+  }
 }
 
 // Behind the embedding alone, with small outputs: what is drafted first is nearly the token's embedding.

@@ -18,13 +18,12 @@ at::Tensor AddNoise(const at::Tensor& states, const Ends& ends, const TraineeOpt
   if (options.noise == StateNoise::kGaussian) {
     noise.normal_(0.0, options.noise_scale, generator);
   } else {
-    int64_t length = 512, begin = 0;
+    int64_t begin = 0;
     for (const int64_t end : ends) {
-      length = std::max(length, end - begin);
+      const double reach = 0.5 * options.noise_scale * 512.0 / static_cast<double>(end - begin);
+      if (end > begin) noise.slice(0, begin, end).uniform_(-reach, reach, generator);
       begin = end;
     }
-    const double reach = 0.5 * options.noise_scale * 512.0 / static_cast<double>(length);
-    noise.uniform_(-reach, reach, generator);
   }
   return states + noise.to(states.device());
 }

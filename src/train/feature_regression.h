@@ -13,8 +13,8 @@
 
 namespace longspec::train {
 
-// Uniform noise is (u - 0.5) * scale * 512 / length as in EAGLE's trainer, where length is the longest
-// sequence's, 512 at least; Gaussian noise has the deviation `scale` (Beagle). From `seed` alone.
+// Uniform noise is (u - 0.5) * scale * 512 / length as in EAGLE's trainer, of each sequence by its own
+// length; Gaussian noise has the deviation `scale` (Beagle). From `seed` alone.
 at::Tensor AddNoise(const at::Tensor& states, const Ends& ends, const TraineeOptions& options, uint64_t seed);
 
 // States whose rows have a label.
