@@ -344,6 +344,21 @@ TEST_F(LmDrafterTest, PiecesOfAPromptDoNotMakeTheSetLarger) {
   }
 }
 
+// Inside another drafter nobody shows it the target's attention, so it reads all of a text.
+TEST_F(LmDrafterTest, InsideAnotherItIsNotExtended) {
+  SpeculationOptions options = Options(Perfect(), "chain", 5);
+  options.type = "partial";
+  options.partial_inner = "lm";
+  const auto cache = tiny_.NewCache(400, CacheType::kF16);
+  const auto plain = Make(options, *cache);
+  options.spec_extend = true;
+  options.spec_extend_chunks = 2;
+  const auto extended = Make(options, *cache);
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  ASSERT_TRUE(extended.ok()) << extended.status().message();
+  EXPECT_EQ((*extended)->taps().query_rows, (*plain)->taps().query_rows);
+}
+
 // The paper's numbers, where nothing else is said (research: specextend.md 6).
 TEST(SpecExtendOptions, AreThePapersByKindOfDraft) {
   const auto numbers = [](const SpecExtendSettings& s) { return std::array{s.n_chunks, s.every, s.from}; };

@@ -31,8 +31,8 @@ SpeculationOptions InnerOptions(const SpeculationOptions& options) {
   SpeculationOptions inner = options;
   inner.type = options.partial_inner;
   inner.tree = {};
-  inner.spec_extend =
-      false;  // it reads the target's attention, and nobody shows that to a member of a member
+  // SpecExtend reads the target's attention, and nobody shows that to a drafter inside another.
+  inner.spec_extend = false;
   inner.spec_extend_chunks = 0;
   return inner;
 }

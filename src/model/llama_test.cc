@@ -425,6 +425,23 @@ TEST(Llama, LoadingReportsProgressAndCanBeCancelled) {
   EXPECT_EQ(cancelled.status().code(), StatusCode::kCancelled);
 }
 
+// A file that names the length before scaling has the one after it as its own.
+TEST(Llama, TheContextIsScaledOnce) {
+  const auto context = [](const std::string& scaling, int length, int original) {
+    TinyModelOptions tiny;
+    tiny.context_length = length;
+    tiny.rope_scaling = scaling;
+    tiny.rope_original_context = original;
+    if (!scaling.empty()) tiny.rope_scaling_numbers = {{"factor", 4}};
+    return Load(tiny).target->context_length();
+  };
+  EXPECT_EQ(context("", 512, 0), 512);
+  EXPECT_EQ(context("linear", 512, 0), 2048);
+  EXPECT_EQ(context("yarn", 512, 0), 2048);
+  EXPECT_EQ(context("yarn", 512, 128), 512);
+  EXPECT_EQ(context("yarn", 128, 128), 512);
+}
+
 TEST(Llama, ThePlanKnowsTheWeights) {
   Model m = Load({});
   const LlamaMemory one = PlanLlamaMemory(m.config, *m.file, 1),

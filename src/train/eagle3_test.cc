@@ -146,17 +146,14 @@ TEST(Eagle3, LossIsTheWeightedSumOfKnownRows) {
   const std::vector<at::Tensor> chain = trainee->Chain(batch, 4);
   double expected = 0.0;
   int counted = 0;
-  for (int step = 0; step < 4; ++step) {
-    const at::Tensor rows = Ahead(batch.ends, step).rows;
-    for (int64_t i = 0; i < rows.numel(); ++i) {
-      const int64_t row = rows[i].item<int64_t>(), label = batch.labels[row].item<int64_t>();
-      if (label < 0 || !std::ranges::binary_search(vocab, best[label].item<int64_t>())) continue;
-      const at::Tensor log_probs = at::log_softmax(at::mv(head, chain[static_cast<size_t>(step)][row]), 0);
-      const at::Tensor share = at::softmax(at::mv(target_head, batch.final_hidden[row]), 0);
-      expected -= std::pow(0.8, step) * (share * log_probs).sum().item<double>();
-      ++counted;
-    }
-  }
+  testing::ForEachDraftedRow(batch, 4, [&](int step, int64_t row) {
+    const int64_t label = batch.labels[row].item<int64_t>();
+    if (!std::ranges::binary_search(vocab, best[label].item<int64_t>())) return;
+    const at::Tensor drafted = chain[static_cast<size_t>(step)][row];
+    expected +=
+        std::pow(0.8, step) * testing::CrossEntropy(head, drafted, target_head, batch.final_hidden[row]);
+    ++counted;
+  });
   EXPECT_GT(counted, 8);
   EXPECT_LT(counted, 4 * 90);
   EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-4 * expected);

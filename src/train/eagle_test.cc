@@ -123,19 +123,13 @@ TEST(Eagle, LossIsTheWeightedSumOfStepsAndStates) {
     const std::vector<at::Tensor> chain = trainee->Chain(batch, 3);
     double expected = 0.0;
     int64_t counted = 0;
-    for (int step = 0; step < 3; ++step) {
-      const at::Tensor rows = Ahead(batch.ends, step).rows;
-      for (int64_t i = 0; i < rows.numel(); ++i) {
-        const int64_t row = rows[i].item<int64_t>();
-        if (batch.labels[row].item<int64_t>() < 0) continue;
-        const at::Tensor drafted = chain[static_cast<size_t>(step)][row], state = batch.final_hidden[row];
-        const at::Tensor share = at::softmax(at::mv(head, state), 0);
-        const double entropy = -(share * at::log_softmax(at::mv(head, drafted), 0)).sum().item<double>();
-        const double distance = at::smooth_l1_loss(drafted, state).item<double>();
-        expected += std::pow(0.8, step) * (entropy + regression * distance);
-        counted += step == 0 ? 1 : 0;
-      }
-    }
+    testing::ForEachDraftedRow(batch, 3, [&](int step, int64_t row) {
+      const at::Tensor drafted = chain[static_cast<size_t>(step)][row], state = batch.final_hidden[row];
+      const double distance = at::smooth_l1_loss(drafted, state).item<double>();
+      expected +=
+          std::pow(0.8, step) * (testing::CrossEntropy(head, drafted, head, state) + regression * distance);
+      counted += step == 0 ? 1 : 0;
+    });
     EXPECT_GT(counted, 40);
     EXPECT_EQ(loss.rows, counted);
     EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-4 * expected);

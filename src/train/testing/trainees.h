@@ -13,6 +13,7 @@
 #include "train/feature_set.h"
 #include "train/files.h"
 #include "train/pass.h"
+#include "train/slots.h"
 #include "train/target_weights.h"
 #include "train/testing/rig.h"
 #include "train/trainee_kinds.h"
@@ -69,6 +70,25 @@ inline std::vector<int64_t> Range(int64_t begin, int64_t end) {
   std::vector<int64_t> rows;
   for (int64_t i = begin; i < end; ++i) rows.push_back(i);
   return rows;
+}
+
+// f(step, row) for every row with a label that is so many steps behind the beginning of a chain.
+template <typename F>
+void ForEachDraftedRow(const PlacedBatch& batch, int n_steps, const F& f) {
+  for (int step = 0; step < n_steps; ++step) {
+    const at::Tensor rows = Ahead(batch.ends, step).rows;
+    for (int64_t i = 0; i < rows.numel(); ++i) {
+      const int64_t row = rows[i].item<int64_t>();
+      if (batch.labels[row].item<int64_t>() >= 0) f(step, row);
+    }
+  }
+}
+
+// Of what a draft says of a row behind its head, against what the target's head says of its state.
+inline double CrossEntropy(const at::Tensor& head, const at::Tensor& drafted, const at::Tensor& target_head,
+                           const at::Tensor& state) {
+  const at::Tensor share = at::softmax(at::mv(target_head, state), 0);
+  return -(share * at::log_softmax(at::mv(head, drafted), 0)).sum().item<double>();
 }
 
 inline double Relative(const at::Tensor& got, const at::Tensor& expected) {
