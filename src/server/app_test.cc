@@ -17,6 +17,7 @@ namespace longspec::server {
 namespace {
 
 using longspec::testing::EventsOf;
+using longspec::testing::ExpectSoon;
 using longspec::testing::FakeReply;
 using longspec::testing::JsonOf;
 using longspec::testing::SendTo;
@@ -94,9 +95,11 @@ class AppTest : public ::testing::Test {
   }
   // Waits until nobody's answers are to come.
   void WaitForRest() const {
-    for (int i = 0; i < 3000 && app_->n_unended() > 0; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    EXPECT_EQ(app_->n_unended(), 0);
+    ExpectSoon([&] { return app_->n_unended() == 0; }, "answers are to come");
+  }
+  // The same of what is counted after a round.
+  void ExpectSoonZero(const std::string& gauge) const {
+    ExpectSoon([&] { return app_->metrics().Value(gauge) == 0; }, gauge);
   }
 
   std::mutex log_mutex_;
@@ -292,7 +295,8 @@ TEST_F(AppTest, AStreamSaysWhatTheWholeAnswerSays) {
 TEST_F(AppTest, AHeadGoesBeforeTheFirstEvent) {
   Serve();
   const std::string body = Chat("hello", {{"stream", true}}).dump();
-  const auto reply = SendTo(*app_, "POST", "/v1/chat/completions", body, {}, std::chrono::milliseconds(200));
+  const auto reply = SendTo(*app_, "POST", "/v1/chat/completions", body, {},
+                            {.before_begin = std::chrono::milliseconds(200)});
   const HttpResponse response = reply->Wait();
   EXPECT_EQ(response.content_type, "text/event-stream");
   EXPECT_EQ(EventsOf(response.body).back(), "[DONE]");
@@ -763,45 +767,44 @@ TEST_F(AppTest, ManyAtOnceSayWhatEachSaysAlone) {
 TEST_F(AppTest, AClientThatGoesAwayIsCancelledAndOthersGoOn) {
   Serve({.scheduler = {.parallel = 2}});
   const json endless = Text("the sea", {{"max_tokens", 900}, {"stream", true}});
-  const auto writing = SendTo(*app_, "POST", "/v1/completions", endless.dump());
-  const auto other = SendTo(*app_, "POST", "/v1/completions", endless.dump());
-  const auto queued = SendTo(*app_, "POST", "/v1/completions", endless.dump());
-  writing->WaitUntil([](const std::string& body, bool) { return body.find("text") != std::string::npos; });
+  const auto send = [&](bool hold) {
+    return SendTo(*app_, "POST", "/v1/completions", endless.dump(), {}, {.hold = hold});
+  };
+  const auto other = send(true);
+  other->WaitForBytes();
+  const auto writing = send(true);
+  other->GoOn();
+  writing->WaitForBytes();
+  const auto queued = send(false);
+  queued->WaitForHead();
   queued->GoAway();
   writing->GoAway();
   const HttpResponse rest = other->Wait();
   EXPECT_EQ(ReadStream(rest.body).n_done, 1);
   EXPECT_EQ(ReadStream(rest.body).finish.at(0), "length");
   WaitForRest();
-  EXPECT_EQ(app_->metrics().Value("longspec:num_requests_running"), 0);
-  EXPECT_EQ(app_->metrics().Value("longspec:num_requests_waiting"), 0);
-  EXPECT_EQ(app_->metrics().Value("longspec:kv_cache_usage_perc"), 0);
-  const std::lock_guard lock(log_mutex_);
-  const auto n_gone = std::ranges::count_if(
-      lines_, [](const std::string& line) { return line.find("\"status\":499") != std::string::npos; });
-  EXPECT_EQ(n_gone, 2);
+  ExpectSoonZero("longspec:num_requests_running");
+  ExpectSoonZero("longspec:num_requests_waiting");
+  ExpectSoonZero("longspec:kv_cache_usage_perc");
+  const auto n_gone = [&] {
+    const std::lock_guard lock(log_mutex_);
+    return std::ranges::count_if(
+        lines_, [](const std::string& line) { return line.find("\"status\":499") != std::string::npos; });
+  };
+  ExpectSoon([&] { return n_gone() == 2; }, "lines of clients that are gone");
 }
 
 TEST_F(AppTest, AFullQueueSaysTryAgain) {
   Serve({.scheduler = {.parallel = 1}, .most_queued = 1});
   const json endless = Text("the sea", {{"max_tokens", 900}, {"stream", true}});
-  std::vector<std::shared_ptr<FakeReply>> replies;
-  for (int i = 0; i < 8; ++i) replies.push_back(SendTo(*app_, "POST", "/v1/completions", endless.dump()));
-  bool found = false;
-  for (int i = 0; i < 3000 && !found; ++i) {
-    for (const auto& reply : replies) {
-      if (reply->begun()) continue;
-      const HttpResponse response =
-          reply->WaitUntil([&](const std::string& body, bool) { return !body.empty(); });
-      if (response.status != 429) continue;
-      found = true;
-      EXPECT_EQ(Error(response, 429)["type"], "rate_limit_error");
-      EXPECT_THAT(response.headers,
-                  ::testing::Contains(std::pair<std::string, std::string>("Retry-After", "1")));
-    }
-  }
-  EXPECT_TRUE(found);
-  for (const auto& reply : replies) reply->GoAway();
+  const auto writing = SendTo(*app_, "POST", "/v1/completions", endless.dump(), {}, {.hold = true});
+  writing->WaitForBytes();
+  const auto queued = SendTo(*app_, "POST", "/v1/completions", endless.dump());
+  queued->WaitForHead();
+  const HttpResponse refused = Post("/v1/completions", endless);
+  EXPECT_EQ(Error(refused, 429)["type"], "rate_limit_error");
+  EXPECT_THAT(refused.headers, ::testing::Contains(std::pair<std::string, std::string>("Retry-After", "1")));
+  for (const auto& reply : {writing, queued}) reply->GoAway();
   WaitForRest();
 }
 

@@ -68,7 +68,11 @@ void Call::BeginEvents(int ping_seconds) {
   reply_->Begin(std::move(head), {.bytes = ": ping\n\n", .seconds = ping_seconds});
 }
 
-bool Call::Write(std::string events) { return reply_->Write(std::move(events)); }
+bool Call::Write(std::string events) {
+  if (reply_->Write(std::move(events))) return true;
+  SetGone();  // who writes may hear of it before OnGone's function is called
+  return false;
+}
 
 void Call::End() {
   Log(200);

@@ -35,15 +35,14 @@ EngineLoop::Admission EngineLoop::Submit(Submission submission) {
     ++n_waiting_;
     requests_.insert(request);
   }
+  // Or will never start.
   const auto started = [this, request] {
     const std::lock_guard lock(mutex_);
     if (std::exchange(request->waiting, false)) --n_waiting_;
   };
   const auto ended = [this, request] {
     const std::lock_guard lock(mutex_);
-    if (--request->unended > 0) return;
-    if (std::exchange(request->waiting, false)) --n_waiting_;
-    requests_.erase(request);
+    if (--request->unended == 0) requests_.erase(request);
   };
   submission.for_answer = [started, inner = std::move(submission.for_answer)](int index,
                                                                               GenerationRequest& of) {
@@ -53,10 +52,11 @@ EngineLoop::Admission EngineLoop::Submit(Submission submission) {
       if (own) own(n_prompt, n_cached);
     };
   };
-  submission.on_end = [ended, inner = std::move(submission.on_end)](int index,
-                                                                    Result<GenerationResult> result) {
-    ended();
+  submission.on_end = [started, ended, inner = std::move(submission.on_end)](
+                          int index, Result<GenerationResult> result) {
+    started();  // who never began waits no longer: whoever hears of the end finds its place free
     if (inner) inner(index, std::move(result));
+    ended();
   };
   auto id = scheduler_->Submit(std::move(submission));
   if (!id.ok()) {

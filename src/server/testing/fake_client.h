@@ -20,10 +20,17 @@
 
 namespace longspec::testing {
 
+struct FakeReplyOptions {
+  std::chrono::milliseconds before_begin = {};  // how long a head takes until it is on its way
+  // Whoever writes is kept in Write from the first bytes on, until GoOn or GoAway. That is the engine's
+  // thread: what waits meanwhile goes on waiting, however busy the machine is.
+  bool hold = false;
+};
+
 class FakeReply final : public server::Reply {
  public:
-  // `before_begin`: how long a head takes until it is on its way.
-  explicit FakeReply(std::chrono::milliseconds before_begin = {}) : before_begin_(before_begin) {}
+  explicit FakeReply(FakeReplyOptions options = {})
+      : before_begin_(options.before_begin), hold_(options.hold) {}
 
   void Send(server::HttpResponse response) override {
     const std::lock_guard lock(mutex_);
@@ -42,12 +49,13 @@ class FakeReply final : public server::Reply {
     changed_.notify_all();
   }
   bool Write(std::string bytes) override {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     EXPECT_TRUE(begun_ && !ended_) << "written outside a response: " << bytes;
     if (gone_) return false;
     response_.body += bytes;
     changed_.notify_all();
-    return true;
+    EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return gone_ || !hold_; })) << "held for ever";
+    return !gone_;
   }
   void End() override {
     const std::lock_guard lock(mutex_);
@@ -73,43 +81,51 @@ class FakeReply final : public server::Reply {
       const std::lock_guard lock(mutex_);
       gone_ = true;
       if (!ended_) on_gone = std::exchange(on_gone_, nullptr);
+      changed_.notify_all();
     }
     if (on_gone) on_gone();
+  }
+  void GoOn() {
+    const std::lock_guard lock(mutex_);
+    hold_ = false;
+    changed_.notify_all();
   }
 
   // Waits until `done` is true of what has come so far.
   server::HttpResponse WaitUntil(const std::function<bool(const std::string& body, bool ended)>& done) {
     std::unique_lock lock(mutex_);
-    const bool in_time =
-        changed_.wait_for(lock, std::chrono::seconds(60), [&] { return done(response_.body, ended_); });
+    const bool in_time = changed_.wait_for(lock, kPatience, [&] { return done(response_.body, ended_); });
     EXPECT_TRUE(in_time) << "no answer in time, but so far: " << response_.body;
     return response_;
   }
   server::HttpResponse Wait() {
     return WaitUntil([](const std::string&, bool ended) { return ended; });
   }
-  bool begun() {
-    const std::lock_guard lock(mutex_);
-    return begun_;
+  // For the first bytes of events, and for the head before them: then the request has been taken.
+  void WaitForBytes() {
+    WaitUntil([](const std::string& body, bool) { return !body.empty(); });
+  }
+  void WaitForHead() {
+    WaitUntil([this](const std::string&, bool ended) { return begun_ || ended; });
   }
   int idle_seconds() const { return idle_seconds_; }
 
  private:
+  static constexpr std::chrono::seconds kPatience{60};
   const std::chrono::milliseconds before_begin_;
   std::mutex mutex_;
   std::condition_variable changed_;
   server::HttpResponse response_;
   std::function<void()> on_gone_;
   int idle_seconds_ = -1;
-  bool begun_ = false, ended_ = false, gone_ = false;
+  bool hold_ = false, begun_ = false, ended_ = false, gone_ = false;
 };
 
 inline std::shared_ptr<FakeReply> SendTo(server::App& app, const std::string& method,
                                          const std::string& target, const std::string& body = "",
-                                         server::Headers headers = {},
-                                         std::chrono::milliseconds before_begin = {}) {
+                                         server::Headers headers = {}, FakeReplyOptions options = {}) {
   const size_t question = std::min(target.find('?'), target.size());
-  auto reply = std::make_shared<FakeReply>(before_begin);
+  auto reply = std::make_shared<FakeReply>(options);
   app.Handle({.method = method,
               .path = target.substr(0, question),
               .query = target.substr(std::min(question + 1, target.size())),
@@ -118,6 +134,12 @@ inline std::shared_ptr<FakeReply> SendTo(server::App& app, const std::string& me
               .client = "test"},
              reply);
   return reply;
+}
+
+// What other threads bring about in their own time.
+inline void ExpectSoon(const std::function<bool()>& what, const std::string& description) {
+  for (int i = 0; i < 6000 && !what(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(what()) << description;
 }
 
 inline nlohmann::json JsonOf(const server::HttpResponse& response) {
