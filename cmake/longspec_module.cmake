@@ -44,11 +44,11 @@ function(longspec_module name)
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
   if(LONGSPEC_BUILD_TESTS AND tests)
     add_executable(${name}_test ${tests})
-    target_link_libraries(${name}_test PRIVATE ${target} longspec_warnings ${ARG_TEST_LIBS} GTest::gmock GTest::gtest_main)
+    target_link_libraries(${name}_test PRIVATE ${target} longspec_source_path longspec_warnings ${ARG_TEST_LIBS}
+      GTest::gmock GTest::gtest_main)
     foreach(dep IN LISTS ARG_TEST_DEPS)
       target_link_libraries(${name}_test PRIVATE longspec_${dep})
     endforeach()
-    target_compile_definitions(${name}_test PRIVATE LONGSPEC_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     longspec_join(${name}_test "${ARG_TEST_UNITY}" "${ARG_ALONE}")
     target_compile_options(${name}_test PRIVATE -O0)  # a test's time goes into what it tests, and into compiling it
     set_target_properties(${name}_test PROPERTIES POSITION_INDEPENDENT_CODE OFF)

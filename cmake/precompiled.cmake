@@ -1,8 +1,9 @@
 # The heavy headers of the tests and of the command line, parsed once instead of in every file. Left out where a
-# compiler cache is in use, which does better; a target whose flags differ falls back to the headers themselves.
+# compiler cache is in use that would not keep files with them (tools/build.sh tells ccache to); a target whose flags
+# differ falls back to the headers themselves.
 
 set(precompile_default ON)
-if(CMAKE_CXX_COMPILER_LAUNCHER OR CMAKE_CXX_COMPILER_ID MATCHES Clang)
+if((CMAKE_CXX_COMPILER_LAUNCHER AND NOT DEFINED ENV{CCACHE_SLOPPINESS}) OR CMAKE_CXX_COMPILER_ID MATCHES Clang)
   set(precompile_default OFF)
 endif()
 option(LONGSPEC_PRECOMPILE "Precompile the headers of tests and of the command line" ${precompile_default})
@@ -10,7 +11,7 @@ option(LONGSPEC_PRECOMPILE "Precompile the headers of tests and of the command l
 # longspec_headers(name PIC on|off LIBS ... HEADERS ...) declares a set of headers for longspec_precompile(target name);
 # PIC is what the targets have that use it.
 function(longspec_headers name)
-  cmake_parse_arguments(ARG "" "PIC" "LIBS;HEADERS;OPTIONS;DEFINITIONS" ${ARGN})
+  cmake_parse_arguments(ARG "" "PIC" "LIBS;HEADERS;OPTIONS" ${ARGN})
   if(NOT LONGSPEC_PRECOMPILE)
     return()
   endif()
@@ -19,7 +20,6 @@ function(longspec_headers name)
   add_library(${name} OBJECT ${PROJECT_BINARY_DIR}/${name}.cc)
   target_link_libraries(${name} PRIVATE longspec_warnings ${ARG_LIBS})
   target_compile_options(${name} PRIVATE ${ARG_OPTIONS})
-  target_compile_definitions(${name} PRIVATE ${ARG_DEFINITIONS})
   target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
   set_target_properties(${name} PROPERTIES PCH_WARN_INVALID OFF POSITION_INDEPENDENT_CODE ${ARG_PIC})
 endfunction()

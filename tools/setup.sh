@@ -77,6 +77,7 @@ require() { # task
     demo) require build && require model ;;
     test)
       require build
+      want_command ccache ccache
       need_command clang++ clang
       need_fuzzer_runtime
       need_header gtest/gtest.h libgtest-dev

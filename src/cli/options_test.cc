@@ -11,6 +11,7 @@
 #include <map>
 #include <sstream>
 
+#include "base/testing/source_path.h"
 #include "cli/command.h"
 #include "cli/samplers.h"
 #include "draft/registry.h"
@@ -301,7 +302,7 @@ TEST(Options, HelpHasEveryDrafterAndItsOptions) {
 // first. A row of several options has their defaults in the same order.
 std::map<std::string, std::string> DocumentedDefaults() {
   std::map<std::string, std::string> defaults;
-  std::ifstream in(LONGSPEC_SOURCE_DIR "/docs/cli.md");
+  std::ifstream in(testing::SourcePath("docs/cli.md"));
   bool inside = false;
   for (std::string line; std::getline(in, line);) {
     inside = line.starts_with("| option | default |") || (inside && line.starts_with("|"));

@@ -13,6 +13,7 @@
 #include <random>
 #include <vector>
 
+#include "base/testing/source_path.h"
 #include "draft/ngram_counter.h"
 #include "formats/ngram_exercise.h"
 
@@ -500,7 +501,7 @@ TEST_F(NgramPriorTest, WrongNumbersDoNoHarm) {
 }
 
 TEST_F(NgramPriorTest, SeedsOfTheFuzzerAreTables) {
-  const std::filesystem::path folder = LONGSPEC_SOURCE_DIR "/src/formats/testdata/fuzz_ngram_prior";
+  const std::filesystem::path folder = testing::SourcePath("src/formats/testdata/fuzz_ngram_prior");
   int n = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     std::ifstream file(entry.path(), std::ios::binary);

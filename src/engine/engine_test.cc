@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/testing/source_path.h"
 #include "engine/calibration_cache.h"
 #include "formats/gguf_writer.h"
 #include "formats/tiny_model.h"
@@ -625,7 +626,7 @@ TEST(FinishReasons, HaveNames) {
 }
 
 TEST(DefaultModel, ChatTemplate) {
-  const std::string path = LONGSPEC_SOURCE_DIR "/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+  const std::string path = testing::SourcePath("models/SmolLM2-135M-Instruct.Q4_1.gguf");
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "no model at " << path;
   const auto engine = Engine::Load({.path = path, .vocab_only = true});
   ASSERT_TRUE(engine.ok()) << engine.status().message();

@@ -13,6 +13,7 @@
 #include <numeric>
 
 #include "base/print.h"
+#include "base/testing/source_path.h"
 #include "decode/share_speculation.h"
 
 namespace longspec::testing {
@@ -252,7 +253,7 @@ std::string Row(const Machine& machine, const Rules& rules, int pool) {
 }
 
 void ExpectInDocs(const std::string& table) {
-  std::ifstream file(LONGSPEC_SOURCE_DIR "/docs/scheduling.md");
+  std::ifstream file(testing::SourcePath("docs/scheduling.md"));
   const std::string docs{std::istreambuf_iterator<char>(file), {}};
   EXPECT_NE(docs.find(table), std::string::npos) << "docs/scheduling.md shows another table than this one:\n"
                                                  << table;

@@ -12,6 +12,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/testing/source_path.h"
 #include "draft/testing/block_drafts.h"
 #include "draft/testing/priors.h"
 #include "engine/gguf_tokenizer.h"
@@ -51,7 +52,7 @@ class EvalTest : public ::testing::Test {
   }
 
   void SetUp() override {
-    options_.data = LONGSPEC_SOURCE_DIR "/src/eval/testdata";
+    options_.data = testing::SourcePath("src/eval/testdata");
     options_.out = *folder_ + "/" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
     options_.families = {"report", "needle"};
     options_.methods = {"ngram:3", "auto", "ngram@adaptive:5"};

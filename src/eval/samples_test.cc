@@ -8,13 +8,15 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/testing/source_path.h"
+
 namespace longspec {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const std::string kData = LONGSPEC_SOURCE_DIR "/src/eval/testdata";
+const std::string kData = testing::SourcePath("src/eval/testdata");
 
 class SamplesTest : public ::testing::Test {
  protected:

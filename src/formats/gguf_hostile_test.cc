@@ -10,6 +10,7 @@
 
 #include "base/counter_rng.h"
 #include "base/mapped_file.h"
+#include "base/testing/source_path.h"
 #include "formats/gguf.h"
 #include "formats/gguf_exercise.h"
 #include "formats/gguf_test_bytes.h"
@@ -34,7 +35,7 @@ void ExpectRefused(std::span<const std::byte> bytes, const std::string& message,
   ASSERT_FALSE(file.ok()) << message;
   EXPECT_EQ(file.status().code(), code) << file.status().message();
   EXPECT_THAT(file.status().message(), HasSubstr(message));
-  EXPECT_THAT(file.status().message(), testing::StartsWith("bad.gguf: "));
+  EXPECT_THAT(file.status().message(), ::testing::StartsWith("bad.gguf: "));
   EXPECT_EQ(file.status().message().find('\n'), std::string::npos);
 }
 
@@ -216,7 +217,7 @@ TEST(GgufHostileTest, RandomBytesInAModelAreHarmless) {
 }
 
 TEST(GgufHostileTest, TheDefaultModelsHeaderTruncatedEverywhere) {
-  const std::string path = LONGSPEC_SOURCE_DIR "/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+  const std::string path = testing::SourcePath("models/SmolLM2-135M-Instruct.Q4_1.gguf");
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
   const auto mapped = MappedFile::Open(path);
   ASSERT_TRUE(mapped.ok());
@@ -234,7 +235,7 @@ TEST(GgufHostileTest, TheDefaultModelsHeaderTruncatedEverywhere) {
 TEST(GgufCorpusTest, EveryFileIsHarmless) {
   size_t n_files = 0, n_good = 0;
   for (const auto& entry :
-       std::filesystem::directory_iterator(LONGSPEC_SOURCE_DIR "/src/formats/testdata/gguf_corpus")) {
+       std::filesystem::directory_iterator(testing::SourcePath("src/formats/testdata/gguf_corpus"))) {
     ++n_files;
     n_good += ExerciseGguf(ReadFileBytes(entry.path().string()));
   }

@@ -50,7 +50,7 @@ GgufBytes ShardBytes(const ShardSpec& spec, float value) {
   return b;
 }
 
-class GgufShardsTest : public testing::Test {
+class GgufShardsTest : public ::testing::Test {
  protected:
   // Writes shards 1.. of `count` and opens shard `number`.
   Result<std::shared_ptr<const GgufFile>> Open(const std::vector<ShardSpec>& specs, int count = 3,

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 
+#include "base/testing/source_path.h"
 #include "formats/gguf_test_bytes.h"
 
 namespace longspec {
@@ -136,7 +137,7 @@ TEST(GgufTest, ReadsVersionTwo) {
   EXPECT_EQ(file->version(), 2U);
 }
 
-class GgufGetTest : public testing::Test {
+class GgufGetTest : public ::testing::Test {
  protected:
   void SetUp() override {
     bytes_.Header(0, 12)
@@ -248,7 +249,7 @@ TEST(GgufOpenTest, MapsAFile) {
 }
 
 TEST(GgufOpenTest, OpensTheDefaultModel) {
-  const std::string path = LONGSPEC_SOURCE_DIR "/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+  const std::string path = testing::SourcePath("models/SmolLM2-135M-Instruct.Q4_1.gguf");
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
   const auto file = GgufFile::Open(path);
   ASSERT_TRUE(file.ok()) << file.status().message();

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/counter_rng.h"
+#include "base/testing/source_path.h"
 #include "formats/gguf_test_bytes.h"
 #include "formats/safetensors_exercise.h"
 
@@ -211,7 +212,7 @@ TEST(Safetensors, DamagedFiles) {
 TEST(Safetensors, FuzzCorpus) {
   int n = 0, n_good = 0;
   for (const auto& entry :
-       std::filesystem::directory_iterator(LONGSPEC_SOURCE_DIR "/src/formats/testdata/safetensors_corpus")) {
+       std::filesystem::directory_iterator(testing::SourcePath("src/formats/testdata/safetensors_corpus"))) {
     const bool good = ExerciseSafetensors(ReadFileBytes(entry.path().string()));
     EXPECT_EQ(good, !entry.path().filename().string().starts_with("bad_")) << entry.path();
     ++n;

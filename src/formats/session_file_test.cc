@@ -9,6 +9,8 @@
 #include <fstream>
 #include <random>
 
+#include "base/testing/source_path.h"
+
 namespace longspec {
 namespace {
 
@@ -178,7 +180,7 @@ TEST_F(SessionFileTest, SectionsThatCannotBeAreRefused) {
 
 // The format before sections.
 TEST_F(SessionFileTest, FilesOfVersionOneAreRead) {
-  const auto file = ReadSessionFile(LONGSPEC_SOURCE_DIR "/src/formats/testdata/fuzz_session_file/version1");
+  const auto file = ReadSessionFile(testing::SourcePath("src/formats/testdata/fuzz_session_file/version1"));
   ASSERT_TRUE(file.ok()) << file.status().message();
   EXPECT_EQ(file->contents.chunks.size(), 2U);
   EXPECT_FALSE(file->contents.tokens.empty());

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/counter_rng.h"
+#include "base/testing/source_path.h"
 #include "grammar/testing/byte_vocabulary.h"
 
 namespace longspec::testing {
@@ -60,7 +61,7 @@ class GrammarTest : public ::testing::Test {
 };
 
 TEST_F(GrammarTest, SchemasAllowWhatTheyDescribeAndNothingElse) {
-  std::ifstream file(LONGSPEC_SOURCE_DIR "/src/grammar/testdata/schemas.jsonl");
+  std::ifstream file(testing::SourcePath("src/grammar/testdata/schemas.jsonl"));
   int n = 0;
   for (std::string line; std::getline(file, line); ++n) {
     const auto test = nlohmann::ordered_json::parse(line);
@@ -76,7 +77,7 @@ TEST_F(GrammarTest, SchemasAllowWhatTheyDescribeAndNothingElse) {
 // Any choice among the allowed tokens ends, or can go on.
 TEST_F(GrammarTest, RandomAnswersParse) {
   const RngStream rng{.seed = 3, .purpose = RngPurpose::kTest};
-  std::ifstream file(LONGSPEC_SOURCE_DIR "/src/grammar/testdata/schemas.jsonl");
+  std::ifstream file(testing::SourcePath("src/grammar/testdata/schemas.jsonl"));
   uint64_t answer = 0;
   int n_ended = 0;
   for (std::string line; std::getline(file, line);) {

@@ -12,13 +12,15 @@
 #include <thread>
 #include <vector>
 
+#include "base/testing/source_path.h"
+
 namespace longspec {
 namespace {
 
 using Json = nlohmann::ordered_json;
 using ::testing::HasSubstr;
 
-const std::filesystem::path kRoot = LONGSPEC_SOURCE_DIR;
+const std::filesystem::path kRoot = testing::SourcePath("");
 const std::filesystem::path kTestData = kRoot / "src/jinja/testdata";
 
 std::string ReadFile(const std::filesystem::path& path) {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/testing/source_path.h"
 #include "openai/answer_form.h"
 #include "openai/json.h"
 #include "openai/requests.h"
@@ -128,7 +129,7 @@ TEST(Tools, MistakesAreNamed) {
 }
 
 std::string Template(const std::string& name) {
-  std::ifstream file(LONGSPEC_SOURCE_DIR "/src/jinja/testdata/templates/" + name);
+  std::ifstream file(testing::SourcePath("src/jinja/testdata/templates/" + name));
   std::stringstream text;
   text << file.rdbuf();
   EXPECT_FALSE(text.str().empty()) << name;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/source_path.h"
 #include "tensor/quant_blocks.h"
 
 namespace longspec {
@@ -25,7 +26,7 @@ struct Record {
 };
 
 std::vector<Record> ReadFixture() {
-  std::ifstream in(LONGSPEC_SOURCE_DIR "/src/tensor/testdata/dequantize.bin", std::ios::binary);
+  std::ifstream in(testing::SourcePath("src/tensor/testdata/dequantize.bin"), std::ios::binary);
   std::vector<Record> records;
   char name[9] = {};
   uint32_t n = 0;

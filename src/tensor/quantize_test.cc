@@ -20,7 +20,7 @@ struct TypeCase {
   float max_error;  // of values in [-1, 1], worst case by the type's number of codes
 };
 
-std::string CaseName(const testing::TestParamInfo<TypeCase>& info) {
+std::string CaseName(const ::testing::TestParamInfo<TypeCase>& info) {
   return std::string(Info(info.param.dtype).name);
 }
 
@@ -49,7 +49,7 @@ float MaxError(const std::vector<float>& a, const std::vector<float>& b) {
   return error;
 }
 
-class QuantizeTest : public testing::TestWithParam<TypeCase> {};
+class QuantizeTest : public ::testing::TestWithParam<TypeCase> {};
 
 TEST_P(QuantizeTest, ErrorIsBoundedByTheStep) {
   const auto [dtype, max_error] = GetParam();
@@ -83,12 +83,12 @@ TEST_P(QuantizeTest, WritesExactlyTheRow) {
 // Half a step of the type's range, plus what an 11-bit scale (and a 6 or 8-bit sub-scale) may be off by over
 // the range. A symmetric type gives up to a whole step at the end it does not reach.
 INSTANTIATE_TEST_SUITE_P(Types, QuantizeTest,
-                         testing::Values(TypeCase{DType::kF32, 0.0F}, TypeCase{DType::kF16, 0x1.0p-12F},
-                                         TypeCase{DType::kBF16, 0x1.0p-9F}, TypeCase{DType::kQ4_0, 0.126F},
-                                         TypeCase{DType::kQ4_1, 0.068F}, TypeCase{DType::kQ5_0, 0.0635F},
-                                         TypeCase{DType::kQ5_1, 0.034F}, TypeCase{DType::kQ8_0, 0.0045F},
-                                         TypeCase{DType::kQ4_K, 0.1F}, TypeCase{DType::kQ5_K, 0.06F},
-                                         TypeCase{DType::kQ6_K, 0.036F}),
+                         ::testing::Values(TypeCase{DType::kF32, 0.0F}, TypeCase{DType::kF16, 0x1.0p-12F},
+                                           TypeCase{DType::kBF16, 0x1.0p-9F}, TypeCase{DType::kQ4_0, 0.126F},
+                                           TypeCase{DType::kQ4_1, 0.068F}, TypeCase{DType::kQ5_0, 0.0635F},
+                                           TypeCase{DType::kQ5_1, 0.034F}, TypeCase{DType::kQ8_0, 0.0045F},
+                                           TypeCase{DType::kQ4_K, 0.1F}, TypeCase{DType::kQ5_K, 0.06F},
+                                           TypeCase{DType::kQ6_K, 0.036F}),
                          CaseName);
 
 TEST(QuantizeTest, TheLargestValueOfASymmetricBlockIsExact) {

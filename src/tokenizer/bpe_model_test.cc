@@ -13,8 +13,8 @@
 namespace longspec {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::IsEmpty;
 
 std::vector<int32_t> EncodePiece(const TokenizerSpec& spec, std::string_view piece,

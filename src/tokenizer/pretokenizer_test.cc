@@ -13,7 +13,7 @@
 namespace longspec {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 using Pieces = std::vector<std::string>;
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kBad[] = "\xEF\xBF\xBD";
 
-class StreamDecoderTest : public testing::Test {
+class StreamDecoderTest : public ::testing::Test {
  protected:
   StreamDecoderTest() {
     TokenizerSpec spec = ByteLevelSpec();
@@ -95,7 +95,7 @@ TEST_F(StreamDecoderTest, AgreesWithReplacingInTheWholeText) {
       EXPECT_EQ(ValidUtf8Prefix(text), text.size());
       streamed += text;
     }
-    ASSERT_EQ(streamed, expected) << testing::PrintToString(bytes);
+    ASSERT_EQ(streamed, expected) << ::testing::PrintToString(bytes);
   }
 }
 

@@ -13,8 +13,8 @@
 namespace longspec {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::IsEmpty;
 
 std::shared_ptr<const Tokenizer> MustCreate(TokenizerSpec spec) {
@@ -48,7 +48,7 @@ TEST(Tokenizer, DecodeSkipsIdsOutOfRange) {
   EXPECT_EQ(tokenizer->Decode({'a', -1, 256, 1 << 30, 'b'}, true), "ab");
 }
 
-class SpecialTokensInText : public testing::Test {
+class SpecialTokensInText : public ::testing::Test {
  protected:
   SpecialTokensInText() {
     TokenizerSpec spec = ByteLevelSpec();
@@ -169,7 +169,7 @@ TEST(Tokenizer, MayBeSharedBetweenThreads) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_THAT(agreed, testing::Each(200));
+  EXPECT_THAT(agreed, ::testing::Each(200));
 }
 
 struct BadSpec {

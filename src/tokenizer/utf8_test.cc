@@ -62,8 +62,8 @@ TEST(Utf8, IllFormedSubsequencesAreMaximal) {
   };
   for (const Case& c : cases) {
     const Utf8Step step = ScanUtf8(c.bytes);
-    EXPECT_EQ(step.kind, c.kind) << testing::PrintToString(c.bytes);
-    EXPECT_EQ(step.length, c.length) << testing::PrintToString(c.bytes);
+    EXPECT_EQ(step.kind, c.kind) << ::testing::PrintToString(c.bytes);
+    EXPECT_EQ(step.length, c.length) << ::testing::PrintToString(c.bytes);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/source_path.h"
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
@@ -57,7 +58,7 @@ std::vector<float> LastLogits(const TinyModelOptions& options, const std::vector
 }
 
 TEST(Golden, EveryArchitectureAndYarnComputeWhatTransformersDoes) {
-  std::ifstream in(LONGSPEC_SOURCE_DIR "/tests/golden/architectures.json");
+  std::ifstream in(testing::SourcePath("tests/golden/architectures.json"));
   const Json golden = Json::parse(in);
   const auto tokens = golden["tokens"].get<std::vector<int32_t>>();
   std::string seen;

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/testing/source_path.h"
 #include "engine/gguf_tokenizer.h"
 #include "golden_model.h"
 #include "tokenizer/tokenizer.h"
@@ -114,7 +115,7 @@ class CacheNeedles : public GoldenModel {
 
  private:
   void ReadSentences() {
-    std::ifstream in(std::string(LONGSPEC_SOURCE_DIR) + "/data/demo/report.txt");
+    std::ifstream in(testing::SourcePath("data/demo/report.txt"));
     for (std::string line; std::getline(in, line);) {
       if (line.empty() || line[0] == '#') continue;
       if (line.starts_with("- ")) line.erase(0, 2);

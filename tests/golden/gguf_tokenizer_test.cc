@@ -15,11 +15,11 @@
 namespace longspec {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 Result<TokenizerSpec> SpecOf(const std::function<void(GgufWriter*)>& write) {
-  const std::string path = testing::TempDir() + "longspec_gguf_tokenizer_test.gguf";
+  const std::string path = ::testing::TempDir() + "longspec_gguf_tokenizer_test.gguf";
   GgufWriter writer;
   write(&writer);
   if (Status status = writer.Write(path); !status.ok()) return status;

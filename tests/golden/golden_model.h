@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/testing/source_path.h"
 #include "formats/gguf.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
@@ -30,7 +31,7 @@ class GoldenModel : public ::testing::Test {
   static constexpr int kMostRows = 512;
 
   void SetUp() override {
-    const std::string path = std::string(LONGSPEC_SOURCE_DIR) + "/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+    const std::string path = testing::SourcePath("models/SmolLM2-135M-Instruct.Q4_1.gguf");
     if (std::getenv("LONGSPEC_SKIP_SLOW") != nullptr) GTEST_SKIP() << "slow";
     if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there (make model)";
     auto file = GgufFile::Open(path);

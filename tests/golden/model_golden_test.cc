@@ -14,13 +14,14 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/source_path.h"
 #include "golden_model.h"
 
 namespace longspec {
 namespace {
 
 std::vector<nlohmann::json> Lines(const std::string& name) {
-  std::ifstream in(std::string(LONGSPEC_SOURCE_DIR) + "/tests/golden/" + name);
+  std::ifstream in(testing::SourcePath("tests/golden/" + name));
   std::vector<nlohmann::json> lines;
   for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
   return lines;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/source_path.h"
 #include "engine/gguf_tokenizer.h"
 #include "formats/gguf.h"
 #include "tokenizer/tokenizer.h"
@@ -17,15 +18,15 @@
 namespace longspec {
 namespace {
 
-constexpr char kModel[] = LONGSPEC_SOURCE_DIR "/models/SmolLM2-135M-Instruct.Q4_1.gguf";
-constexpr char kGolden[] = LONGSPEC_SOURCE_DIR "/tests/golden/tokens.jsonl";
+const std::string kModel = testing::SourcePath("models/SmolLM2-135M-Instruct.Q4_1.gguf");
+const std::string kGolden = testing::SourcePath("tests/golden/tokens.jsonl");
 
 struct Line {
   std::string text;
   std::vector<int32_t> ids;
 };
 
-class TokenizerGolden : public testing::Test {
+class TokenizerGolden : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(kModel)) GTEST_SKIP() << kModel << " is not there";

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/testing/source_path.h"
 #include "eval/samples.h"
 #include "formats/ngram_prior.h"
 
@@ -17,8 +18,8 @@ namespace longspec::testing {
 
 std::vector<Recording> ReadRecordings() {
   const char* other = std::getenv("LONGSPEC_RECORDED");
-  const auto text = ReadMaybeGzip(
-      other != nullptr ? other : std::string(LONGSPEC_SOURCE_DIR) + "/tests/recorded/answers.jsonl.gz");
+  const auto text =
+      ReadMaybeGzip(other != nullptr ? other : testing::SourcePath("tests/recorded/answers.jsonl.gz"));
   EXPECT_TRUE(text.ok()) << text.status().message();
   if (!text.ok()) return {};
   std::istringstream lines(*text);
@@ -78,7 +79,7 @@ CostTable DearRows() { return Machine({{1, 2, 3, 4, 5, 6, 8, 12, 16, 32}}); }
 
 DraftModels* ShippedPrior() {
   static DraftModels models;
-  const std::string folder = std::string(LONGSPEC_SOURCE_DIR) + "/models/priors";
+  const std::string folder = testing::SourcePath("models/priors");
   const char* other = std::getenv("LONGSPEC_PRIOR");
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".ngrams") continue;
