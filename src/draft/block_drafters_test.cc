@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <set>
 
 #include "base/size.h"
 #include "decode/batch_decoder.h"
@@ -35,13 +36,19 @@ using ::testing::HasSubstr;
 constexpr int kExitLayer = 1, kMedusaHeads = 3;
 constexpr char kExitConfig[] = ", \"longspec_exit_layer\": 1";
 
+// The variant of exit that reads final states too.
+constexpr char kExitOfFinal[] = "exit_of_final";
+
 // A draft in a folder of its own, for a target of four layers.
 struct Draft {
   explicit Draft(const std::string& of_kind, const std::vector<int64_t>& of_head = {},
                  const std::string& more = "", bool with_extras = false, int threads = 1)
-      : kind(of_kind), vocab(of_head), tiny({.n_layers = 4}, {}, threads) {
+      : kind(of_kind == kExitOfFinal ? "exit" : of_kind),
+        reads_feature(of_kind == kExitOfFinal),
+        vocab(of_head),
+        tiny({.n_layers = 4}, {}, threads) {
     heads.bias = with_extras;
-    if (kind == "exit") tensors = RandomExit(tiny.config, heads, 9);
+    if (kind == "exit") tensors = RandomExit(tiny.config, heads, 9, reads_feature);
     if (kind == "beagle") tensors = RandomBeagle(tiny.config, heads, 9, with_extras);
     if (kind == "medusa") {
       tensors = RandomMedusa(tiny.config, kMedusaHeads, 9,
@@ -68,6 +75,7 @@ struct Draft {
   }
 
   std::string kind;
+  bool reads_feature;
   std::vector<int64_t> vocab;  // of the head; empty: all
   Folder folder;
   TinyTarget tiny;
@@ -135,15 +143,15 @@ class Scene {
 
   // What the specification says comes after a path below the last token, if it began to read at `begin`.
   Next Specified(int begin = 0, bool concat = true) {
+    if (d_.kind == "exit") {
+      // What reads final states does not see the first that it reads, which has none before it.
+      std::set<int> unseen;
+      for (int i = 0; i < begin + (d_.reads_feature ? 1 : 0); ++i) unseen.insert(i);
+      return SpecifiedExit(unseen);
+    }
     return [this, begin, concat](const Path& path) {
       const BlockReference reference(d_.tensors, d_.heads, d_.tiny.parts());
       std::vector<int32_t> tokens = committed_;
-      if (d_.kind == "exit") {
-        tokens.insert(tokens.end(), path.begin(), path.end());
-        std::vector<Vec> states = StatesOf(d_.tiny, tokens, kExitLayer);
-        states.erase(states.begin(), states.begin() + begin);
-        return LogProbs(reference.Exit(states, begin));
-      }
       const int root = static_cast<int>(tokens.size()) - 1;
       tokens.pop_back();
       std::vector<Vec> states = StatesOf(d_.tiny, tokens, -1);
@@ -155,6 +163,19 @@ class Scene {
         state = reference.BeagleState(path[i], root + 1 + static_cast<int>(i), states, begin);
       }
       return LogProbs(reference.Head(state));
+    };
+  }
+
+  // The same of exit, with states of these positions missing.
+  Next SpecifiedExit(const std::set<int>& unseen) {
+    return [this, unseen](const Path& path) {
+      std::vector<int32_t> tokens = committed_;
+      tokens.pop_back();
+      const std::vector<Vec> finals = StatesOf(d_.tiny, tokens, -1);
+      tokens.push_back(committed_.back());
+      tokens.insert(tokens.end(), path.begin(), path.end());
+      const BlockReference reference(d_.tensors, d_.heads, d_.tiny.parts());
+      return LogProbs(reference.Exit(StatesOf(d_.tiny, tokens, kExitLayer), finals, unseen));
     };
   }
 
@@ -190,10 +211,11 @@ void ExpectSameTree(const TokenTree& a, const TokenTree& b) {
 
 class BlockDrafter : public ::testing::TestWithParam<const char*> {
  protected:
-  bool is(const char* kind) const { return std::strcmp(GetParam(), kind) == 0; }
+  bool is(const std::string& kind) const { return GetParam() == kind || (kind == "exit" && reads_final()); }
+  bool reads_final() const { return std::strcmp(GetParam(), kExitOfFinal) == 0; }
 };
 
-INSTANTIATE_TEST_SUITE_P(Kinds, BlockDrafter, ::testing::Values("exit", "beagle", "medusa"),
+INSTANTIATE_TEST_SUITE_P(Kinds, BlockDrafter, ::testing::Values("exit", kExitOfFinal, "beagle", "medusa"),
                          [](const auto& kind) { return std::string(kind.param); });
 
 TEST_P(BlockDrafter, ItsTreesAreThoseOfItsSpecification) {
@@ -237,6 +259,7 @@ TEST_P(BlockDrafter, WhatItReadsDoesNotDependOnHowItCame) {
 }
 
 TEST_P(BlockDrafter, FollowsRewindsAndOtherTexts) {
+  if (reads_final()) GTEST_SKIP() << "it lacks the state before what is computed anew";
   Draft draft(GetParam());
   std::vector<int32_t> tokens = RandomTokens(100, 4), other = RandomTokens(80, 5);
   std::copy_n(tokens.begin(), 50, other.begin());
@@ -256,6 +279,27 @@ TEST_P(BlockDrafter, FollowsRewindsAndOtherTexts) {
     if (is("medusa") && proposed.size() == 1) continue;  // it was rewound to a state that it had forgotten
     ExpectSameTree(proposed, expected);
   }
+}
+
+// Final states are not kept: the first position after a rewind is left out, and a text that is only cut gets
+// its next draft after another token.
+TEST(ExitOfFinal, LeavesOutWhatComesAfterAStateThatItLacks) {
+  Draft draft(kExitOfFinal);
+  std::vector<int32_t> tokens = RandomTokens(100, 4), other = RandomTokens(80, 5);
+  std::copy_n(tokens.begin(), 50, other.begin());
+  Scene scene(&draft, "4,3,2");
+  scene.Compute(tokens);
+  EXPECT_EQ(scene.Propose(9).size(), 10);
+  scene.cache().Truncate(59);
+  scene.Compute({tokens.begin(), tokens.begin() + 60});
+  EXPECT_EQ(scene.Propose(9).size(), 1);
+  scene.cache().Truncate(50);
+  scene.Compute(other);
+  ExpectTree(scene.Propose(9), BeamSearch(scene.SpecifiedExit({0, 50}), {4, 3, 2}));
+  // From the beginning nothing is missing.
+  scene.cache().Truncate(0);
+  scene.Compute(tokens);
+  ExpectTree(scene.Propose(9), BeamSearch(scene.Specified(), {4, 3, 2}));
 }
 
 // A conversation that was cleared: its session is saved, or goes on with another text.
@@ -310,11 +354,12 @@ TEST_P(BlockDrafter, DraftsWithWhatItHasRead) {
   scene.Compute(tokens);
   ExpectTree(scene.Propose(10, 3), BestFirstSearch(scene.Specified(40), 10, 3));
   const bool is_late = !is("medusa");
-  EXPECT_EQ(scene.drafter().notice().find("40 of 59 positions") != std::string::npos, is_late);
+  const char* missing = reads_final() ? "41 of 59 positions" : "40 of 59 positions";
+  EXPECT_EQ(scene.drafter().notice().find(missing) != std::string::npos, is_late);
   Scene nothing(&draft, "best");
   nothing.ComputeUnread({tokens.begin(), tokens.begin() + 59});
   nothing.Compute(tokens);
-  EXPECT_EQ(nothing.Propose().size() > 1, !is("medusa"));
+  EXPECT_EQ(nothing.Propose().size() > 1, !is("medusa") && !reads_final());
 }
 
 // What one has read another one finds, also when the first is gone.
@@ -330,13 +375,18 @@ TEST_P(BlockDrafter, ABeginningThatAnotherReadIsKnown) {
   }
   for (const size_t common : {299, 256, 100}) {
     std::vector<int32_t> text(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(common));
-    Scene second(&draft, "", &models), fresh(&draft);
+    Scene second(&draft, reads_final() ? "best" : "", &models), fresh(&draft);
     second.ComputeUnread(text);
     text.insert(text.end(), {5, 6, 7, 8});
     second.Compute(text);
+    EXPECT_EQ(second.drafter().notice(), "");
+    if (reads_final()) {  // what comes next has no state before it
+      const auto hole = static_cast<int>(common);
+      ExpectTree(second.Propose(10, 3), BestFirstSearch(second.SpecifiedExit({0, hole}), 10, 3));
+      continue;
+    }
     fresh.Compute(text);
     ExpectSameTree(second.Propose(), fresh.Propose());
-    EXPECT_EQ(second.drafter().notice(), "");
   }
 }
 
@@ -465,7 +515,8 @@ Batch Generate(Draft& draft, Target& target, const SpeculationOptions& options, 
 }
 
 class EveryHead : public BlockDrafter {};
-INSTANTIATE_TEST_SUITE_P(Kinds, EveryHead, ::testing::Values("exit", "beagle", "medusa", "tokenswift"),
+INSTANTIATE_TEST_SUITE_P(Kinds, EveryHead,
+                         ::testing::Values("exit", kExitOfFinal, "beagle", "medusa", "tokenswift"),
                          [](const auto& kind) { return std::string(kind.param); });
 
 TEST_P(EveryHead, TheTextIsThatOfPlainDecodingInBatchesToo) {
@@ -580,6 +631,9 @@ TEST(BlockDrafts, WhatDoesNotFitIsRefused) {
   EXPECT_THAT(Refusal("exit", ", \"longspec_exit_layer\": 4"),
               AllOf(HasSubstr("does not fit the target"), HasSubstr("after layer 4"), HasSubstr("4 layers")));
   EXPECT_THAT(Refusal("exit", ", \"longspec_exit_layer\": null"), HasSubstr("longspec_exit_layer"));
+  DraftTensors wide = RandomExit({.n_embd = 64}, {}, 1);
+  TensorMaker(&wide, 1).AddMatrix("feature.weight", 128, 64);
+  EXPECT_THAT(Refusal("exit", "", &wide), HasSubstr("feature.weight"));
   EXPECT_THAT(Refusal("beagle", ", \"kv_norm\": true"),
               AllOf(HasSubstr("kv_norm"), HasSubstr("kv_layernorm")));
   EXPECT_THAT(Refusal("medusa", ", \"medusa_num_layers\": 2"), HasSubstr("medusa_num_layers"));

@@ -110,6 +110,7 @@ std::vector<DraftTensor> ExitTensors(const DraftCheckpoint&) {
   AddAttention(&tensors, "layers.0.self_attn.");
   AddMlp(&tensors, "layers.0.");
   Add(&tensors, "", {"norm.weight"});
+  Add(&tensors, "", {"feature.weight"}, kOptional);
   return tensors;
 }
 

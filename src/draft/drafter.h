@@ -106,6 +106,10 @@ class Drafter {
   // computed before, a session that goes on, a rewind.
   virtual Status Follow(std::span<const int32_t> committed) = 0;
 
+  // Where a beginning is taken over that another sequence computed: how many of its last positions this one
+  // wants computed again, as it needs states of them for what comes next.
+  virtual int overlap() const { return 0; }
+
   // Grows `tree`, whose root is committed.back(), within the budget. Proposing nothing is always right.
   // Besides the last token, others may have no keys in the target's cache yet: the end of a prompt, in the
   // same pass.

@@ -56,6 +56,7 @@ class EagleDrafter final : public GrowingDrafter {
 
   std::string_view name() const override { return model_->name; }
   bool uses_dice() const override { return true; }
+  int overlap() const override { return extended_ == nullptr ? 1 : 0; }
   Taps taps() const override { return extended_ == nullptr ? model_->taps : extended_->With(model_->taps); }
 
   Status Follow(std::span<const int32_t> committed) override {

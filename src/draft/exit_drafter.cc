@@ -3,7 +3,10 @@
 // Early exit, or self-speculation (LayerSkip, arXiv 2404.16710; Kangaroo, arXiv 2404.18911): trees grown by a
 // block of the draft's own after the target's first layers. A guess passes those layers as it is drafted, and
 // since a row's result does not depend on the rows beside it, verification goes on where they end
-// (model/layer_prefix.h): nothing of the target is computed twice.
+// (model/layer_prefix.h): nothing of the target is computed twice. A draft may read the target's final state
+// of the token before as well, as EAGLE does, and its own output further down; as with EAGLE, that of a
+// position which was computed while no such draft read along is not to be had.
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -48,7 +51,10 @@ class ExitForward {
 
   using Scratch = StateBlock::Scratch;
   static std::shared_ptr<Scratch> MakeScratch(const ExitModel& model, const SharedParts& target) {
-    return std::make_shared<Scratch>(target, model.layer, model.head);
+    InputForms forms = model.layer.forms();
+    forms.Add(model.head.matrix);
+    if (model.reads_feature) forms.Add(model.feature.matrix());
+    return std::make_shared<Scratch>(target, model.layer.block, forms, model.head.matrix.n_out);
   }
 
   ExitForward(std::shared_ptr<const ExitModel> model, Target& target, const KvCache& cache,
@@ -57,8 +63,9 @@ class ExitForward {
         target_(target),
         cache_(cache),
         block_(*target.shared_parts(), model_->layer.block, std::move(states), cache.capacity(),
-               std::move(scratch)),
-        prefix_(cache.Span(0).layout, model_->exit_layer + 1, model_->layer.block.shape.n_embd) {}
+               std::move(scratch), /*sees_first=*/!model_->reads_feature),
+        prefix_(cache.Span(0).layout, model_->exit_layer + 1, width()),
+        feature_(model_->reads_feature ? Z(width()) : 0) {}
 
   const ExitModel* model() const { return model_.get(); }
   const StateBlock& block() const { return block_; }
@@ -66,23 +73,51 @@ class ExitForward {
 
   Status Follow(std::span<const int32_t> committed) {
     prefix_.Clear(0);
+    const auto same = std::ranges::mismatch(block_.tokens(), committed).in1 - block_.tokens().begin();
+    if (last_ >= same) last_ = -1;
     return block_.Follow(committed);
   }
-  Status Read(const CommittedRows& rows) {
+  Status Read(CommittedRows rows) {
     prefix_.Clear(0);
-    if (rows.output == nullptr) return {};
-    return block_.Read(rows, rows.output->hidden[0], model_->layer.keys(model_->layer.attention_norm));
+    if (rows.output == nullptr || rows.rows.empty()) return {};
+    const AttentionWeights keys = model_->layer.keys(model_->layer.attention_norm);
+    const float* states = rows.output->hidden[0];
+    if (!model_->reads_feature) return block_.Read(rows, states, keys);
+    const auto final_of = [&](int32_t row) { return rows.output->final_hidden + Z(row) * Z(width()); };
+    const float* const newest = final_of(rows.rows.back());
+    const int last = rows.first + static_cast<int>(rows.rows.size()) - 1;
+    StateBefore before = {
+        .w = &model_->feature.matrix(), .first = feature_.data(), .states = rows.output->final_hidden};
+    if (rows.first == 0) {
+      std::ranges::fill(feature_, 0.0F);
+    } else if (rows.first != last_ + 1) {  // what comes before it is not known: it was read once, or is not
+      before.first = final_of(rows.rows[0]);
+      rows.rows = rows.rows.subspan(1);
+      ++rows.first;
+    }
+    LS_TRY(block_.Read(rows, states, keys, before));
+    feature_.assign(newest, newest + width());
+    last_ = last;
+    return {};
   }
+  // Whether a tree may have its root at this position.
+  bool CanBegin(int root) const { return !model_->reads_feature || (root > 0 && last_ == root - 1); }
   void ClearTree() {
     prefix_.Clear(cache_.length());
+    outputs_.clear();
     block_.ClearTree();
   }
   Status Settle() { return block_.Settle(); }
 
-  size_t bytes() const { return block_.bytes() + prefix_.bytes(); }
+  size_t bytes() const {
+    return block_.bytes() + prefix_.bytes() +
+           (feature_.capacity() + inputs_.capacity() + outputs_.capacity()) * sizeof(float);
+  }
 
  private:
   friend ExitRows::ForwardRows;
+
+  int width() const { return model_->layer.block.shape.n_embd; }
 
   // What the next rows of this one are, before and after they have run through the first layers.
   PrefixSegment Begin(std::span<const ExitRow> rows) {
@@ -103,6 +138,26 @@ class ExitForward {
     return {.of = &block_, .rows = rows_};
   }
 
+  // Its rows of the pass that `pass` runs, from row r on: states after the first layers, and what the draft
+  // reads beside them.
+  void AddInputs(ExitForward* pass, int* r) {
+    const auto d = Z(width());
+    const int first = prefix_.n_rows() - static_cast<int>(tokens_.size());
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      std::memcpy(pass->block_.x((*r)++), prefix_.hidden(first + static_cast<int>(i)), d * sizeof(float));
+      if (!model_->reads_feature) continue;
+      const float* before = parents_[i] < 0 ? feature_.data() : outputs_.data() + Z(parents_[i]) * d;
+      pass->inputs_.insert(pass->inputs_.end(), before, before + d);
+    }
+  }
+  // For the rows below them.
+  void KeepOutputs(const ExitForward& pass, int* r) {
+    for (size_t i = 0; i < tokens_.size() && model_->reads_feature; ++i) {
+      const float* output = pass.block_.normed((*r)++);
+      outputs_.insert(outputs_.end(), output, output + width());
+    }
+  }
+
   // Of several drafts.
   Status RunPass(std::span<const RowPiece<ExitRows>> pieces) {
     segments_.clear();
@@ -112,20 +167,18 @@ class ExitForward {
     for (const auto& piece : pieces) parts_.push_back(piece.of->forward->Place(piece.n));
     block_.Place(parts_);
     int r = 0;
-    for (const PrefixSegment& segment : segments_) {
-      const LayerPrefix& prefix = *segment.prefix;
-      for (int row = prefix.n_rows() - static_cast<int>(segment.tokens.size()); row < prefix.n_rows();
-           ++row) {
-        std::memcpy(block_.x(r++), prefix.hidden(row), Z(model_->layer.block.shape.n_embd) * sizeof(float));
-      }
-    }
+    inputs_.clear();
+    for (const auto& piece : pieces) piece.of->forward->AddInputs(this, &r);
     next_.resize(Z(r));
     const int k = MostWanted(pieces);
     block_.target().team->Run([&](ThreadTeam::Worker& worker) {
+      if (model_->reads_feature) block_.AddProduct(worker, model_->feature.matrix(), inputs_.data());
       block_.Attend(worker, model_->layer.attention());
       block_.RunMlp(worker, model_->layer.mlp());
       block_.Top(worker, model_->output_norm, model_->head, k, next_);
     });
+    r = 0;
+    for (const auto& piece : pieces) piece.of->forward->KeepOutputs(*this, &r);
     HandOut(pieces, std::span(next_));
     return {};
   }
@@ -135,6 +188,10 @@ class ExitForward {
   const KvCache& cache_;
   StateBlock block_;
   LayerPrefix prefix_;  // the tree that is being grown, or that was last
+  // Where the draft reads final states: that of position last_, the newest that was read (-1: it is not
+  // known), and what stands for them below the root, by row of the prefix, (n_rows, n_embd).
+  int last_ = -1;
+  std::vector<float> feature_, outputs_;
 
   // Of one pass, its own rows.
   std::vector<int32_t> tokens_, parents_;
@@ -142,6 +199,7 @@ class ExitForward {
   // And of all.
   std::vector<PrefixSegment> segments_;
   std::vector<StateBlock::Part> parts_;
+  std::vector<float> inputs_;  // final states or outputs, (n_rows, n_embd)
   std::vector<std::vector<TokenScore>> next_;
 };
 
@@ -159,7 +217,11 @@ class ExitDrafter final : public GrowingDrafter {
 
   std::string_view name() const override { return ExitModel::kKind; }
   bool uses_dice() const override { return true; }
-  Taps taps() const override { return {.hidden_layers = {forward_.model()->exit_layer}}; }
+  Taps taps() const override {
+    const ExitModel& model = *forward_.model();
+    return {.hidden_layers = {model.exit_layer}, .final_hidden = model.reads_feature};
+  }
+  int overlap() const override { return forward_.model()->reads_feature ? 1 : 0; }
   const LayerPrefix* prefix() const override {
     return forward_.prefix().n_rows() > 0 ? &forward_.prefix() : nullptr;
   }
@@ -175,6 +237,7 @@ class ExitDrafter final : public GrowingDrafter {
     forward_.ClearTree();
     row_of_.clear();
     if (!HoldsBeforeLast(cache_, committed)) return 0;
+    if (!forward_.CanBegin(static_cast<int>(committed.size()) - 1)) return 0;
     const int left = range_.LevelsToGrow(committed.size());
     if (left <= 0) return left;
     LS_TRY(forward_.Settle());
@@ -215,6 +278,9 @@ Result<DraftMemory> ExitMemory(const SpeculationOptions& options, const TargetFa
   LS_ASSIGN(const int layer, ExitModel::ExitLayer(*checkpoint, target.config));
   memory.fixed += KvChunkBytes(target.cache, layer + 1) +
                   AttentionPlan::MostBytes(target.config.attention(), 1, kKvChunk);
+  // States that a row reads besides: of those that wait or run, and of every node of a tree.
+  if (ExitModel::ReadsFeature(*checkpoint))
+    memory.fixed += (2 * Z(StateBlock::kMaxRows) + kKvChunk) * Z(target.config.n_embd) * sizeof(float);
   return memory;
 }
 

@@ -9,9 +9,11 @@ namespace longspec {
 namespace {
 
 constexpr char kExitLayer[] = "layers.0";
+constexpr char kFeature[] = "feature.weight";
 
 std::vector<DraftPart> PartsOf(const BlockShape& shape, ExitModel* m) {
   std::vector<DraftPart> parts = m->layer.Parts(shape, kExitLayer, "self_attn");
+  parts.push_back({kFeature, shape.n_embd, shape.n_embd, &m->feature});
   parts.push_back({"norm.weight", shape.n_embd, 1, nullptr, &m->output_norm});
   return parts;
 }
@@ -30,6 +32,10 @@ Result<int> ExitModel::ExitLayer(const DraftCheckpoint& checkpoint, const LlamaC
                        std::to_string(target.n_layer) + " layers");
   }
   return layer;
+}
+
+bool ExitModel::ReadsFeature(const DraftCheckpoint& checkpoint) {
+  return checkpoint.Find(kFeature) != nullptr;
 }
 
 Status ExitModel::CheckFit(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
@@ -56,6 +62,7 @@ Result<std::shared_ptr<const ExitModel>> ExitModel::Load(const DraftCheckpoint& 
   model->trained_positions = checkpoint.config.trained_positions;
   LS_ASSIGN(model->exit_layer, ExitLayer(checkpoint, *target.config));
   LS_ASSIGN(model->layer.block, ReadDraftLayerBlock(checkpoint, *target.config, kExitLayer));
+  model->reads_feature = ReadsFeature(checkpoint);
   LS_TRY(LoadDraftHead(checkpoint, weights, target, &model->head));
   LS_TRY(LoadDraftParts(checkpoint, PartsOf(model->layer.block.shape, model.get()), weights, target,
                         &model->memory));

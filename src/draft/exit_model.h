@@ -19,7 +19,9 @@ namespace longspec {
 
 // With h the target's residual stream after layer `exit_layer` at a position:
 //   y = h + self(norm(h)); z = y + mlp(norm(y)); logits of the next token = W norm(z)
-// with the target's head W, or rows of it. Keys and values at a position are made of h there.
+// with the target's head W, or rows of it. Keys and values at a position are made of h there. A draft that
+// has `feature` reads h + feature f in the place of h, with f the target's final hidden state at the position
+// before it, and below the root of a tree its own norm(z) there; nothing sees position 0.
 struct ExitModel {
   static constexpr std::string_view kKind = "exit";
 
@@ -33,10 +35,14 @@ struct ExitModel {
   // The layer after which it reads, 0-based ("longspec_exit_layer").
   static Result<int> ExitLayer(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
 
+  static bool ReadsFeature(const DraftCheckpoint& checkpoint);
+
   std::string path;
   int trained_positions = 0;  // 0: unknown
   int exit_layer = 0;
   DraftLayer layer;
+  bool reads_feature = false;
+  kernels::PackedWeights feature;  // (n_embd, n_embd)
   std::vector<float> output_norm;
   DraftHead head;
   AlignedBuffer memory;  // of all matrices

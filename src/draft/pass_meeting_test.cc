@@ -331,12 +331,13 @@ TEST(PassMeeting, EagleDraftsAreTheSameTogether) {
 // Kinds whose drafts read states of the target, with heads of their own.
 TEST(PassMeeting, DraftsOfStatesAreTheSameTogether) {
   constexpr OwnHeads kHeads;
-  for (const std::string kind : {"beagle", "exit", "medusa"}) {
+  for (const std::string name : {"beagle", "exit", "exit_of_final", "medusa"}) {
+    const std::string kind = name == "exit_of_final" ? "exit" : name;
     for (const int threads : {1, 2}) {
       TinyTarget tiny({.n_layers = 4}, {}, threads);
       const Folder folder;
       const DraftTensors tensors = kind == "beagle" ? RandomBeagle(tiny.config, kHeads, 9)
-                                   : kind == "exit" ? RandomExit(tiny.config, kHeads, 9)
+                                   : kind == "exit" ? RandomExit(tiny.config, kHeads, 9, name != kind)
                                                     : RandomMedusa(tiny.config, 4, 9, {1});
       SpeculationOptions options;
       options.type = kind;

@@ -133,6 +133,11 @@ class PortfolioDrafter final : public MeetingDrafter {
     return {};
   }
 
+  int overlap() const override {
+    int most = 0;
+    for (const auto& member : members_) most = std::max(most, member->overlap());
+    return most;
+  }
   bool uses_dice() const override {
     return std::ranges::any_of(members_, [](const auto& member) { return member->uses_dice(); });
   }

@@ -2,6 +2,7 @@
 #include "draft/state_block.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -14,11 +15,13 @@
 
 namespace longspec {
 StateBlock::StateBlock(const SharedParts& target, const DraftBlock& block,
-                       std::shared_ptr<DraftStates> states, int capacity, std::shared_ptr<Scratch> scratch)
+                       std::shared_ptr<DraftStates> states, int capacity, std::shared_ptr<Scratch> scratch,
+                       bool sees_first)
     : target_(target),
       rope_(block.rope),
       states_(std::move(states)),
       cache_(MakeFullCache(states_->pool(), capacity)),
+      sees_first_(sees_first),
       slots_(states_->pool()->layout(), 1),
       scratch_(std::move(scratch)) {}
 
@@ -28,7 +31,8 @@ StateBlock::~StateBlock() {
 }
 
 size_t StateBlock::bytes() const {
-  return cache_->bytes() + slots_.bytes() + waiting_states_.capacity() * sizeof(float) +
+  return cache_->bytes() + slots_.bytes() +
+         (waiting_states_.capacity() + waiting_before_.capacity()) * sizeof(float) +
          (tokens_.capacity() + positions_.capacity() + waiting_.capacity()) * sizeof(int32_t) +
          scratch_->bytes();
 }
@@ -41,6 +45,10 @@ size_t StateBlock::ScratchBytes(const DraftBlock& block, int64_t head) {
 
 float* StateBlock::x(int row) { return work_.x.as<float>() + Z(row) * Z(work_.shape.n_embd); }
 
+const float* StateBlock::normed(int row) const {
+  return work_.normed.as<float>() + Z(row) * Z(work_.shape.n_embd);
+}
+
 void StateBlock::SetAngles(int row, int position) {
   rope_.Row(position, work_.cos_sin.as<float>() + Z(row) * Z(work_.shape.n_rot));
 }
@@ -51,6 +59,7 @@ void StateBlock::KeepBefore(int position) {
   cache_->Truncate(static_cast<int>(positions_.size()));
   waiting_.erase(std::ranges::lower_bound(waiting_, position), waiting_.end());
   waiting_states_.resize(waiting_.size() * Z(work_.shape.n_embd));
+  if (before_ != nullptr) waiting_before_.resize(waiting_states_.size());
   tokens_.resize(std::min(tokens_.size(), Z(position)));
 }
 
@@ -76,19 +85,26 @@ Status StateBlock::Follow(std::span<const int32_t> committed) {
   return {};
 }
 
-Status StateBlock::Read(const CommittedRows& rows, const float* states, const AttentionWeights& w) {
+Status StateBlock::Read(const CommittedRows& rows, const float* states, const AttentionWeights& w,
+                        const StateBefore& before) {
   if (rows.rows.empty()) return {};
   LS_CHECK(states != nullptr);
   const auto n_rows = static_cast<int>(rows.rows.size());
   KeepBefore(rows.first);  // what the target computed again is read again
   weights_ = w;
+  before_ = before.w;
   // Before any of their states: what waits always has its tokens, also after an error.
   const auto more = rows.sequence.first(Z(rows.first + n_rows)).subspan(tokens_.size());
   tokens_.insert(tokens_.end(), more.begin(), more.end());
+  const auto d = Z(work_.shape.n_embd);
+  const auto append = [d](std::vector<float>& to, const float* state) {
+    to.insert(to.end(), state, state + d);
+  };
   for (int i = 0; i < n_rows; ++i) {
     if (waiting_.size() == Z(kMaxRows)) LS_TRY(Settle());
-    const float* state = states + Z(rows.rows[Z(i)]) * Z(work_.shape.n_embd);
-    waiting_states_.insert(waiting_states_.end(), state, state + work_.shape.n_embd);
+    append(waiting_states_, states + Z(rows.rows[Z(i)]) * d);
+    if (before_ != nullptr)
+      append(waiting_before_, i == 0 ? before.first : before.states + Z(rows.rows[Z(i - 1)]) * d);
     waiting_.push_back(rows.first + i);
   }
   if (n_rows <= rows.n_new) return {};
@@ -108,11 +124,15 @@ Status StateBlock::Settle() {
     SetAngles(i, waiting_[Z(i)]);
     places_.push_back({.to = &writer, .slot = kept.slot() + i});
   }
-  target_.team->Run([&](ThreadTeam::Worker& worker) { Store(worker, weights_); });
+  target_.team->Run([&](ThreadTeam::Worker& worker) {
+    if (before_ != nullptr) AddProduct(worker, *before_, waiting_before_.data());
+    Store(worker, weights_);
+  });
   kept.CommitAll();
   positions_.insert(positions_.end(), waiting_.begin(), waiting_.end());
   waiting_.clear();
   waiting_states_.clear();
+  waiting_before_.clear();
   return {};
 }
 
@@ -134,7 +154,8 @@ void StateBlock::PlaceKeys(std::span<const Part> parts) {
 // where a key stands is in its angles.
 AttentionSegment StateBlock::View(std::span<const Row> rows) {
   views_.clear();
-  for (const Row& row : rows) views_.push_back({.begin = 0, .end = cache_->length(), .tail = row.tail});
+  const int begin = !sees_first_ && !positions_.empty() && positions_.front() == 0 ? 1 : 0;
+  for (const Row& row : rows) views_.push_back({.begin = begin, .end = cache_->length(), .tail = row.tail});
   return {.stored = kept(), .tail = slots(), .tail_begin = 0, .tail_end = n_slots_, .rows = views_};
 }
 
@@ -144,6 +165,15 @@ void StateBlock::Place(std::span<const Part> parts) {
   for (const Part& part : parts) segments_.push_back(part.of->View(part.rows));
   attention_.Plan(segments_);
   for (int r = 0; r < n_rows(); ++r) places_[Z(r)].query = attention_.Place(r);
+}
+
+void StateBlock::AddProduct(ThreadTeam::Worker& worker, const kernels::PackedMatrix& w, const float* inputs) {
+  const int width = work_.shape.n_embd;
+  Convert(worker, work_, inputs, width, n_rows());
+  worker.Barrier();
+  const std::array jobs = {LinearJob{&w, x(0), /*accumulate=*/true}};
+  Project(worker, work_, jobs, inputs, width, n_rows());
+  worker.Barrier();
 }
 
 void StateBlock::Store(ThreadTeam::Worker& worker, const AttentionWeights& w) {

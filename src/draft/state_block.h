@@ -28,6 +28,13 @@
 
 namespace longspec {
 
+// What is added to the state of each row that is read: a product with a state of the position before it.
+struct StateBefore {
+  const kernels::PackedMatrix* w = nullptr;  // (n_embd, n_embd), outlives the block; null: nothing is added
+  const float* first = nullptr;              // (n_embd): before the first of the rows
+  const float* states = nullptr;             // (rows.n_output_rows, n_embd)
+};
+
 class StateBlock {
  public:
   static constexpr int kMaxRows = 32;  // of one pass
@@ -52,9 +59,10 @@ class StateBlock {
   };
 
   // `states`: where its keys and values lie, and are found by sequences that begin alike. `capacity`:
-  // positions. `scratch`: of this block.
+  // positions. `scratch`: of this block. `sees_first`: whether rows of a tree see position 0, which a draft
+  // that reads the state before each token has not learned.
   StateBlock(const SharedParts& target, const DraftBlock& block, std::shared_ptr<DraftStates> states,
-             int capacity, std::shared_ptr<Scratch> scratch);
+             int capacity, std::shared_ptr<Scratch> scratch, bool sees_first = true);
   ~StateBlock();
   StateBlock(const StateBlock&) = delete;
   StateBlock& operator=(const StateBlock&) = delete;
@@ -65,7 +73,8 @@ class StateBlock {
   Status Follow(std::span<const int32_t> committed);
   // Takes the rows' states, (rows.n_output_rows, n_embd), to keep keys and values of them; `w`, what it views
   // included, outlives this. Positions that it does not read are not seen by what comes after them.
-  Status Read(const CommittedRows& rows, const float* states, const AttentionWeights& w);
+  Status Read(const CommittedRows& rows, const float* states, const AttentionWeights& w,
+              const StateBefore& before = {});
   // Computes the keys and values of what was read and is still waiting: a few rows after each round cost a
   // pass over the weights each time, and nobody looks at them before the next tree. What follows is of what
   // was settled.
@@ -73,6 +82,8 @@ class StateBlock {
   // The positions that are kept, in the order of their slots in kept().
   std::span<const int32_t> positions() const { return positions_; }
   KvSpan kept() const { return cache_->Span(0); }
+  // Of all positions up to the last that was read.
+  std::span<const int32_t> tokens() const { return tokens_; }
 
   // --- A tree below them. Slots are for as long as it is grown.
 
@@ -98,6 +109,8 @@ class StateBlock {
   float* x(int row);  // (n_embd), to be filled
 
   // Of these rows; called by every worker, with barriers as those of block.h.
+  // x += the product of w, (n_embd, n_embd), and `inputs`, (n_rows, n_embd). Ends with a barrier.
+  void AddProduct(ThreadTeam::Worker& worker, const kernels::PackedMatrix& w, const float* inputs);
   void Attend(ThreadTeam::Worker& worker, const AttentionWeights& w) {
     AddAttention(worker, work_, w, places_, 0, attention_);
   }
@@ -107,6 +120,9 @@ class StateBlock {
   // The k most probable tokens after each row by this head; `norm`: before it, empty: none. x must be whole.
   void Top(ThreadTeam::Worker& worker, std::span<const float> norm, const DraftHead& head, int k,
            std::span<std::vector<TokenScore>> next);
+
+  // What that norm made of a row.
+  const float* normed(int row) const;
 
   const SharedParts& target() const { return target_; }
   // For tests: of the last pass, (n_rows, head).
@@ -125,15 +141,18 @@ class StateBlock {
   const RopeTable rope_;
   const std::shared_ptr<DraftStates> states_;
   const std::unique_ptr<FullCache> cache_;
+  const bool sees_first_;
   KvSlots slots_;
   KvWriter slot_writer_;
   int n_slots_ = 0;
   std::vector<int32_t> positions_;
   std::vector<int32_t> tokens_;  // of all positions up to the last that is kept or waiting
-  // Read and not settled: as many positions as states, (waiting_.size(), n_embd), and the weights for them.
+  // Read and not settled: as many positions as states, (waiting_.size(), n_embd), states before them if
+  // something is made of those, and the weights for both.
   std::vector<int32_t> waiting_;
-  std::vector<float> waiting_states_;
+  std::vector<float> waiting_states_, waiting_before_;
   AttentionWeights weights_ = {};
+  const kernels::PackedMatrix* before_ = nullptr;
 
   // Of one pass.
   std::vector<RowView> views_;  // of its own rows

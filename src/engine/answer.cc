@@ -135,8 +135,9 @@ SamplingOptions ResolveSampling(const GenerationParts& parts, const GenerationRe
 }
 
 // Makes `prompt` the session's tokens, keeping the cache of the longest beginning that the session or any
-// other sequence has evaluated. Returns its length.
-size_t Reuse(const GenerationParts& parts, SessionState& session, const std::vector<int32_t>& prompt) {
+// other sequence has evaluated, of the latter all but the last `overlap` positions. Returns its length.
+size_t Reuse(const GenerationParts& parts, SessionState& session, const std::vector<int32_t>& prompt,
+             int overlap) {
   const size_t limit =
       std::min({static_cast<size_t>(session.cache->length()), session.tokens.size(), prompt.size() - 1});
   size_t n = 0;
@@ -145,8 +146,9 @@ size_t Reuse(const GenerationParts& parts, SessionState& session, const std::vec
   session.tokens = prompt;
   if (parts.prefixes == nullptr) return n;
   const auto all_but_last = std::span(prompt).first(prompt.size() - 1);
-  if (static_cast<size_t>(parts.prefixes->LengthKnown(all_but_last)) <= n) return n;
+  if (parts.prefixes->LengthKnown(all_but_last) <= static_cast<int>(n) + overlap) return n;
   PrefixIndex::Match match = parts.prefixes->Find(all_but_last);
+  match.KeepOnly(match.length - overlap);
   if (parts.whole_chunks_only) match.KeepWholeChunks();
   if (static_cast<size_t>(match.length) <= n) return n;
   session.cache->Adopt(match.chunks, match.length);
@@ -281,7 +283,7 @@ class AnswerImpl final : public Answer {
                  .constraint = constraint_.get(),
                  .stats = {},
                  .draft_failure = {}};
-    result_.timings.cache_n = static_cast<int64_t>(Reuse(parts_, session_, prompt));
+    result_.timings.cache_n = static_cast<int64_t>(Reuse(parts_, session_, prompt, drafter->overlap()));
     result_.timings.prompt_n = static_cast<int64_t>(prompt.size()) - result_.timings.cache_n;
     n_computed_ = session_.cache->length();
     sources_ = drafter->sources();

@@ -215,6 +215,61 @@ TEST_F(DraftModelTest, DraftsThatReadStatesLeaveTheTextAsItIs) {
   }
 }
 
+// A conversation as a server sees it, a new session for each turn: what was read in earlier turns, also by
+// other sequences with the same beginning, is all there. So each turn is drafted as by one that reads it
+// whole.
+TEST_F(DraftModelTest, DraftsOfLaterTurnsLackNothing) {
+  const testing::TinyTarget tiny;
+  const testing::OwnHeads heads;
+  const testing::EagleShape shape;
+  std::vector<int64_t>
+      likely;  // to the draft all there is, and to the sampler: else it would hardly be right
+  for (int64_t t = 200; t < 208; ++t) likely.push_back(t);
+  const auto write = [&](const char* kind, const testing::DraftTensors& tensors, const char* more = "") {
+    return testing::WriteBlockDraft(folder_, kind, tiny.config, tensors, heads, likely, more);
+  };
+  const std::map<std::string, std::string> drafts = {
+      {"eagle", testing::WriteEagle(folder_, "eagle", tiny.config, shape,
+                                    testing::RandomEagle(tiny.config, shape, 4), likely)},
+      {"exit", write("exit", testing::RandomExit(tiny.config, heads, 3, /*feature=*/true),
+                     ", \"longspec_exit_layer\": 0")},
+      {"beagle", write("beagle", testing::RandomBeagle(tiny.config, heads, 3))}};
+  for (const auto& [kind, draft] : drafts) {
+    SCOPED_TRACE(kind);
+    GenerationRequest request = Request(kind, draft);
+    for (int i = 0; i < 300; ++i) request.tokens.push_back(200 + i % 8);
+    for (const int64_t t : likely) request.sampling.logit_bias.emplace_back(static_cast<int32_t>(t), 9.0F);
+    request.speculation.policy = "fixed";
+    request.speculation.tree = "4,4,4";
+    const auto new_engine = [&] {
+      return *Engine::Load({.path = folder_.File("target.gguf"), .threads = 1});
+    };
+    const auto answer = [&](Engine& engine) {
+      auto result = engine.Generate(**engine.NewSession(), request);
+      EXPECT_TRUE(result.ok()) << result.status().message();
+      return std::move(*result);
+    };
+    const auto engine = new_engine();
+    int64_t accepted = 0;
+    for (int turn = 0; turn < 4; ++turn) {
+      const GenerationResult fresh = answer(*new_engine());
+      for (int again = 0; again < 2; ++again) {  // the second knows the whole prompt
+        const GenerationResult result = answer(*engine);
+        EXPECT_EQ(result.tokens, fresh.tokens);
+        EXPECT_EQ(result.speculative.accepted_at, fresh.speculative.accepted_at) << turn << " " << again;
+        EXPECT_EQ(result.timings.cache_n > 0, turn + again > 0);
+      }
+      accepted += fresh.timings.draft_n_accepted;
+      // Another question after the same beginning, now and then: what is shared ends in the middle of a
+      // chunk.
+      if (turn == 1) request.tokens.resize(request.tokens.size() - 20);
+      request.tokens.insert(request.tokens.end(), fresh.tokens.begin(), fresh.tokens.begin() + 30);
+      request.tokens.push_back(70 + turn);
+    }
+    EXPECT_GT(accepted, 30);
+  }
+}
+
 // TokenSwift's heads, over a part of the cache: as the others, but that they have to be named.
 TEST_F(DraftModelTest, TokenSwiftLeavesTheTextAsItIsAndHasToBeNamed) {
   const testing::TinyTarget tiny;

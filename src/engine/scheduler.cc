@@ -269,12 +269,18 @@ class SchedulerImpl final : public Scheduler {
       n_rows += part.rows;
       n_decoding += part.completes ? 1 : 0;
     }
-    const int spare = std::min(parts_.max_rows - n_rows, kMostRowsWithLogits - n_decoding);
+    int spare = std::min(parts_.max_rows - n_rows, kMostRowsWithLogits - n_decoding);
     for (const RoundPlan::Part& part : plan.parts) {
       const auto i = static_cast<size_t>(part.sequence);
       Entry& entry = *listed[i];
       if (!entry.running) continue;
-      Turn turn = entry.answer->NextTurn(std::min(part.rows, entry.n_missing()));
+      int rows = std::min(part.rows, entry.n_missing());
+      // One that has just taken over a beginning may want its last position again (Drafter::overlap).
+      if (part.completes && entry.n_missing() == rows + 1 && spare > 0) {
+        ++rows;
+        --spare;
+      }
+      Turn turn = entry.answer->NextTurn(rows);
       turn.max_nodes = std::clamp(spare / std::max(n_decoding, 1), 0, part.most_nodes);
       if (turn.max_rows < 1) {  // nothing may be generated
         entry.answer->End(FinishReason::kLength);

@@ -28,10 +28,11 @@ class PrefixIndex {
     int length = 0;                  // positions
     std::vector<KvChunkRef> chunks;  // the last may hold more than is matched
 
-    void KeepWholeChunks() {
-      length -= length % kKvChunk;
-      chunks.resize(static_cast<size_t>(length / kKvChunk));
+    void KeepOnly(int positions) {
+      length = positions;
+      chunks.resize(static_cast<size_t>((positions + kKvChunk - 1) / kKvChunk));
     }
+    void KeepWholeChunks() { KeepOnly(length - length % kKvChunk); }
   };
   // The longest known beginning of `tokens`.
   Match Find(std::span<const int32_t> tokens);

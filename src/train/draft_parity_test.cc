@@ -62,9 +62,13 @@ INSTANTIATE_TEST_SUITE_P(
                                    /*n_nodes=*/10,
                                    /*n_committed=*/3},
                       DraftVariant{"exit", {.kind = "exit"}},
+                      DraftVariant{"exit_of_final", {.kind = "exit", .simulate = 2}},
                       DraftVariant{.name = "eagle_of_yarn", .draft = {.kind = "eagle"}, .model = kYarn},
                       DraftVariant{.name = "beagle_of_yarn", .draft = {.kind = "beagle"}, .model = kYarn},
-                      DraftVariant{.name = "exit_of_yarn", .draft = {.kind = "exit"}, .model = kYarn}),
+                      DraftVariant{.name = "exit_of_yarn", .draft = {.kind = "exit"}, .model = kYarn},
+                      DraftVariant{.name = "exit_of_final_of_yarn",
+                                   .draft = {.kind = "exit", .simulate = 2},
+                                   .model = kYarn}),
     [](const auto& variant) { return variant.param.name; });
 
 FeatureKeep KeepAllIn16Bits() {

@@ -32,24 +32,13 @@ class EagleTrainee : public Trainee {
   }
 
   PassLoss Loss(const PlacedBatch& batch, const PassDraw& draw) const override {
-    PassLoss loss;
-    const std::vector<at::Tensor> outputs = Run(
-        batch, AddNoise(batch.final_hidden, batch.ends, setup_.options, draw.seed), setup_.options.simulate);
-    const Targets targets =
-        outputs.size() > 1 ? batch.targets.WithLogits(setup_.frozen.loss_head) : batch.targets;
-    double weight = 1.0;
-    for (size_t step = 0; step < outputs.size(); ++step, weight *= kStepWeight) {
-      const SlotsAhead ahead = Ahead(batch.ends, static_cast<int64_t>(step));
-      const at::Device device = batch.embedded.device();
-      const LabelledStates labelled =
-          SelectLabelled(batch, outputs[step].index_select(0, ahead.slots.to(device)), ahead.rows.to(device));
-      if (labelled.n() == 0) continue;
-      const at::Tensor sum = EntropyLoss(labelled, targets, setup_.frozen.loss_head) +
-                             setup_.options.regression * RegressionLoss(labelled, batch);
-      loss.sum = loss.sum.defined() ? loss.sum + sum * weight : sum;
-      loss.head_rows += static_cast<double>(labelled.n());
-      if (step == 0) loss.rows = labelled.n();
-    }
+    PassLoss loss =
+        ChainLoss(Run(batch, AddNoise(batch.final_hidden, batch.ends, setup_.options, draw.seed),
+                      setup_.options.simulate),
+                  batch, setup_.frozen, [&](const LabelledStates& labelled, const Targets& targets) {
+                    return EntropyLoss(labelled, targets, setup_.frozen.loss_head) +
+                           setup_.options.regression * RegressionLoss(labelled, batch);
+                  });
     loss.forward_macs = ChainMacs(parameters_, setup_.target, batch.ends, setup_.options.simulate);
     return loss;
   }
@@ -96,7 +85,8 @@ class EagleTrainee : public Trainee {
           return {x, x};
         }};
     const at::Tensor before = MakeSlots(batch.ends).rows.to(states.device()) - 1;
-    return RunChains(block, parameters_, setup_.target, batch, states.index_select(0, before), steps);
+    return RunChains(block, parameters_, setup_.target, batch, batch.embedded, states.index_select(0, before),
+                     steps);
   }
 };
 

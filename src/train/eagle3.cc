@@ -174,7 +174,8 @@ class Eagle3Trainee : public Trainee {
     for (const int layer : setup_.options.layers) three.push_back(batch.hidden.at(layer));
     const at::Tensor states = at::cat(three, 1);
     const at::Tensor before = MakeSlots(batch.ends).rows.to(states.device()) - 1;
-    return RunChains(block, parameters_, setup_.target, batch, states.index_select(0, before), steps);
+    return RunChains(block, parameters_, setup_.target, batch, batch.embedded, states.index_select(0, before),
+                     steps);
   }
 
   at::Tensor known_;       // (n_vocab) whether a token is of the draft's vocabulary

@@ -4,9 +4,10 @@
 #include <algorithm>
 
 namespace longspec::train {
+
 std::vector<at::Tensor> RunChains(const FeatureBlock& block, const Parameters& parameters,
                                   const FeatureTarget& target, const PlacedBatch& batch,
-                                  const at::Tensor& features, int steps) {
+                                  const at::Tensor& tokens, const at::Tensor& features, int steps) {
   const at::Device device = batch.embedded.device();
   const Slots slots = MakeSlots(batch.ends);
   // Of the first step's slots each sees those up to its own.
@@ -17,7 +18,7 @@ std::vector<at::Tensor> RunChains(const FeatureBlock& block, const Parameters& p
   std::vector<at::Tensor> outputs;
   for (int step = 0; step < steps; ++step) {
     const at::Tensor rows = RowsAhead(batch.ends, step, device);
-    const auto [residual, attended] = block.enter(batch.embedded.index_select(0, rows), feature, step);
+    const auto [residual, attended] = block.enter(tokens.index_select(0, rows), feature, step);
     const Rotation rotation =
         MakeRotation(target, batch.positions.index_select(0, rows - 1), target.rope_magnitude);
     const at::Tensor q = Rotate(ProjectHeads(parameters, attention + ".q_proj", attended, target), rotation);
@@ -39,6 +40,26 @@ std::vector<at::Tensor> RunChains(const FeatureBlock& block, const Parameters& p
     outputs.push_back(feature);
   }
   return outputs;
+}
+
+PassLoss ChainLoss(const std::vector<at::Tensor>& outputs, const PlacedBatch& batch,
+                   const FrozenHeads& frozen,
+                   const std::function<at::Tensor(const LabelledStates&, const Targets&)>& sum_of) {
+  PassLoss loss;
+  const Targets targets = outputs.size() > 1 ? batch.targets.WithLogits(frozen.loss_head) : batch.targets;
+  const at::Device device = batch.embedded.device();
+  double weight = 1.0;
+  for (size_t step = 0; step < outputs.size(); ++step, weight *= kStepWeight) {
+    const SlotsAhead ahead = Ahead(batch.ends, static_cast<int64_t>(step));
+    const LabelledStates labelled =
+        SelectLabelled(batch, outputs[step].index_select(0, ahead.slots.to(device)), ahead.rows.to(device));
+    if (labelled.n() == 0) continue;
+    const at::Tensor sum = sum_of(labelled, targets);
+    loss.sum = loss.sum.defined() ? loss.sum + sum * weight : sum;
+    loss.head_rows += static_cast<double>(labelled.n());
+    if (step == 0) loss.rows = labelled.n();
+  }
+  return loss;
 }
 
 double ChainMacs(const Parameters& parameters, const FeatureTarget& target, const Ends& ends, int steps) {

@@ -222,7 +222,8 @@ void AddKindOptions(CLI::App& app, Flags* flags) {
   app.add_flag("--own-keys", d.own_keys,
                "longspec: keys and values of its own from the final hidden state, not the target's");
   app.add_option("--simulate", d.simulate,
-                 "eagle, eagle3, beagle: steps that the draft takes with states of its own in training")
+                 "eagle, eagle3, beagle: steps that the draft takes with states of its own in training; "
+                 "exit: more than 0: it reads the final state of the token before as well")
       ->check(CLI::Range(0, 64))
       ->default_str("as the kind's paper");
   app.add_option("--block-window", d.block_window,

@@ -34,7 +34,7 @@ struct TraineeOptions {
   int most_lag = 4;       // flash noisy training: 1 .. most_lag
   bool own_keys = false;  // keys and values of its own from the final hidden state, not the target's
 
-  // eagle, eagle3, beagle: drafts that read states of their own
+  // eagle, eagle3, beagle, exit: drafts that read states of their own
   int simulate = -1;     // steps with states of their own in training; -1: as many as the kind's paper has
   int block_window = 5;  // beagle's early stage: tokens that are predicted from the same states
   double regression = 10.0;  // weight of SmoothL1 to the target's state beside the cross-entropy's 1

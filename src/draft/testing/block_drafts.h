@@ -4,6 +4,7 @@
 // their specifications say them, in double precision and with no thought of speed: nothing is cached.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,11 +42,13 @@ inline void AddLayer(TensorMaker& make, const LlamaConfig& c, const OwnHeads& s,
   make.AddMatrix(layer + "mlp.down_proj.weight", s.n_ff, d);
 }
 
-inline DraftTensors RandomExit(const LlamaConfig& c, const OwnHeads& s, uint64_t seed) {
+// `feature`: one that reads final states too.
+inline DraftTensors RandomExit(const LlamaConfig& c, const OwnHeads& s, uint64_t seed, bool feature = false) {
   DraftTensors draft;
   TensorMaker make(&draft, seed);
   AddLayer(make, c, s, "layers.0.", "self_attn.");
   make.AddNorm("norm.weight", c.n_embd);
+  if (feature) make.AddMatrix("feature.weight", c.n_embd, c.n_embd);
   return draft;
 }
 
@@ -109,23 +112,27 @@ class BlockReference : private ReferenceMath {
                       {.pairing = kernels::RopePairing::kHalfSplit, .n_rot = s.head_dim, .freq_factors = {}}),
         bias_(s.bias) {}
 
-  // Logits after the last of these states of the target's exit layer, which lie at `first` and after it.
-  Vec Exit(const std::vector<Vec>& states, int first = 0) const {
+  // Logits after the last of these states of the target's exit layer. `finals`: its final states at the
+  // positions before the root, which one with a feature reads. Keys of `unseen` positions are not seen.
+  Vec Exit(std::vector<Vec> states, const std::vector<Vec>& finals, const std::set<int>& unseen = {}) const {
     std::vector<Vec> keys, values;
-    Vec q;
+    Vec output;
+    const bool reads_feature = d_.tensors.contains("feature.weight");
     for (size_t i = 0; i < states.size(); ++i) {
-      const int position = first + static_cast<int>(i);
-      const Vec n = Norm(states[i], "layers.0.input_layernorm.weight");
-      AddKey(n, "layers.0.self_attn.", position, &keys, &values);
-      if (i + 1 == states.size()) {
-        q = Linear(n, "layers.0.self_attn.q_proj", bias_);
-        Rotate(q, position);
-      }
+      const auto position = static_cast<int>(i);
+      Vec x = states[i];
+      if (reads_feature && i > 0)
+        Add(x, Linear(i <= finals.size() ? finals[i - 1] : output, "feature", false));
+      const Vec n = Norm(x, "layers.0.input_layernorm.weight");
+      if (!unseen.contains(position)) AddKey(n, "layers.0.self_attn.", position, &keys, &values);
+      if (i < finals.size()) continue;
+      Vec q = Linear(n, "layers.0.self_attn.q_proj", bias_);
+      Rotate(q, position);
+      Add(x, Linear(Attend(q, keys, values), "layers.0.self_attn.o_proj", false));
+      AddMlp(x, "layers.0.post_attention_layernorm.weight", "layers.0.");
+      output = Norm(x, "norm.weight");
     }
-    Vec x = states.back();
-    Add(x, Linear(Attend(q, keys, values), "layers.0.self_attn.o_proj", false));
-    AddMlp(x, "layers.0.post_attention_layernorm.weight", "layers.0.");
-    return TargetHead(Norm(x, "norm.weight"));
+    return TargetHead(output);
   }
 
   // The state of a token, which sees these states at the positions after `first`.
