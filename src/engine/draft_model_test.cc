@@ -222,8 +222,8 @@ TEST_F(DraftModelTest, DraftsOfLaterTurnsLackNothing) {
   const testing::TinyTarget tiny;
   const testing::OwnHeads heads;
   const testing::EagleShape shape;
-  std::vector<int64_t>
-      likely;  // to the draft all there is, and to the sampler: else it would hardly be right
+  // All that the draft chooses from, and likely to be sampled: else it would hardly ever be right.
+  std::vector<int64_t> likely;
   for (int64_t t = 200; t < 208; ++t) likely.push_back(t);
   const auto write = [&](const char* kind, const testing::DraftTensors& tensors, const char* more = "") {
     return testing::WriteBlockDraft(folder_, kind, tiny.config, tensors, heads, likely, more);
@@ -260,8 +260,7 @@ TEST_F(DraftModelTest, DraftsOfLaterTurnsLackNothing) {
         EXPECT_EQ(result.timings.cache_n > 0, turn + again > 0);
       }
       accepted += fresh.timings.draft_n_accepted;
-      // Another question after the same beginning, now and then: what is shared ends in the middle of a
-      // chunk.
+      // After one turn another question: what is shared ends in the middle of a chunk.
       if (turn == 1) request.tokens.resize(request.tokens.size() - 20);
       request.tokens.insert(request.tokens.end(), fresh.tokens.begin(), fresh.tokens.begin() + 30);
       request.tokens.push_back(70 + turn);

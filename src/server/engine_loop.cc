@@ -35,7 +35,7 @@ EngineLoop::Admission EngineLoop::Submit(Submission submission) {
     ++n_waiting_;
     requests_.insert(request);
   }
-  // Or will never start.
+  // It waits no longer: it has started, or it never will.
   const auto started = [this, request] {
     const std::lock_guard lock(mutex_);
     if (std::exchange(request->waiting, false)) --n_waiting_;
