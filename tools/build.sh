@@ -12,8 +12,7 @@ shift
 dir=build/$preset
 
 # A compiler cache, where there is one, serves other copies of the repository too: paths are taken relative to its root,
-# which debug information does not name then. (Not so joined files, LONGSPEC_UNITY: CMake writes whole paths into them.)
-# It is told that precompiled headers are known by what is in them.
+# which debug information does not name then. It is told that precompiled headers are known by what is in them.
 export CCACHE_BASEDIR="${CCACHE_BASEDIR-$PWD}" CCACHE_NOHASHDIR="${CCACHE_NOHASHDIR-1}"
 export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS-pch_defines,time_macros,include_file_mtime,include_file_ctime}"
 

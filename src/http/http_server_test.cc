@@ -20,9 +20,12 @@
 #include <mutex>
 #include <thread>
 
+#include "base/testing/soon.h"
+
 namespace longspec::http {
 namespace {
 
+using longspec::testing::ExpectSoon;
 using server::HttpRequest;
 using server::Reply;
 using ::testing::HasSubstr;
@@ -121,12 +124,6 @@ class HttpServerTest : public ::testing::Test {
         changed_.wait_for(lock, std::chrono::milliseconds(kPatienceMs), [&] { return replies_.size() > n; }));
     return replies_.at(n);
   }
-  template <typename F>
-  static void Eventually(const F& what) {
-    for (int i = 0; i < kPatienceMs / 10 && !what(); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    EXPECT_TRUE(what());
-  }
 
   HttpOptions options_;
   std::unique_ptr<HttpServer> server_;
@@ -181,13 +178,13 @@ TEST_F(HttpServerTest, WhoGoesAwayIsNoticed) {
   const auto reply = Held();
   EXPECT_EQ(n_gone_, 0);
   client.Close();
-  Eventually([&] { return n_gone_ == 1; });
+  ExpectSoon([&] { return n_gone_ == 1; }, "a client that is known to be gone");
   reply->Begin({}, {});
   EXPECT_FALSE(reply->Write("too late"));
   int again = 0;
   reply->OnGone([&again] { ++again; });
   EXPECT_EQ(again, 1);
-  Eventually([&] { return server_->n_connections() == 0; });
+  ExpectSoon([&] { return server_->n_connections() == 0; }, "no connections");
 }
 
 TEST_F(HttpServerTest, ASlowClientIsGivenUpAndTheOthersAreNot) {
@@ -204,7 +201,7 @@ TEST_F(HttpServerTest, ASlowClientIsGivenUpAndTheOthersAreNot) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_FALSE(taken);
-  Eventually([&] { return n_gone_ == 1; });
+  ExpectSoon([&] { return n_gone_ == 1; }, "a client that is known to be gone");
   other.Send("GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_THAT(other.ReadUntil("GET /x"), HasSubstr("200 OK"));
 }
@@ -216,7 +213,7 @@ TEST_F(HttpServerTest, AClientThatTakesNothingIsGivenUp) {
   client.Send(kHold);
   const auto reply = Held();
   reply->Send({.body = std::string(64 << 20, 'x')});
-  Eventually([&] { return server_->n_connections() == 0; });
+  ExpectSoon([&] { return server_->n_connections() == 0; }, "no connections");
 }
 
 TEST_F(HttpServerTest, AHeadThatNeverEndsIsNotWaitedFor) {
@@ -226,7 +223,7 @@ TEST_F(HttpServerTest, AHeadThatNeverEndsIsNotWaitedFor) {
   dribbling.Send("GET /x HT");
   EXPECT_EQ(dribbling.ReadAll(), "");
   EXPECT_EQ(silent.ReadAll(), "");
-  Eventually([&] { return server_->n_connections() == 0; });
+  ExpectSoon([&] { return server_->n_connections() == 0; }, "no connections");
 }
 
 TEST_F(HttpServerTest, ABodyThatNeverEndsIsNotWaitedFor) {
@@ -321,7 +318,7 @@ TEST_F(HttpServerTest, DrainingEndsWhatIsIdleAndLetsTheRestEnd) {
   EXPECT_EQ(idle.ReadAll(), "");
   reply->Send({.body = "done"});
   EXPECT_THAT(busy.ReadAll(), ::testing::EndsWith("done"));
-  Eventually([&] { return server_->n_connections() == 0; });
+  ExpectSoon([&] { return server_->n_connections() == 0; }, "no connections");
 }
 
 TEST_F(HttpServerTest, HeadersOfAResponseCannotBeMadeUp) {
@@ -342,7 +339,7 @@ TEST_F(HttpServerTest, ManyAtOnce) {
   for (const auto& client : clients) EXPECT_THAT(client->ReadUntil("GET /x"), HasSubstr("200 OK"));
   EXPECT_EQ(server_->n_connections(), 500);
   clients.clear();
-  Eventually([&] { return server_->n_connections() == 0; });
+  ExpectSoon([&] { return server_->n_connections() == 0; }, "no connections");
 }
 
 TEST_F(HttpServerTest, AUnixSocketAndWhatStandsInItsWay) {

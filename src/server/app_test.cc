@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/testing/soon.h"
 #include "formats/tiny_model.h"
 #include "grammar/grammar.h"
 #include "server/testing/fake_client.h"

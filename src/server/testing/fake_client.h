@@ -136,12 +136,6 @@ inline std::shared_ptr<FakeReply> SendTo(server::App& app, const std::string& me
   return reply;
 }
 
-// What other threads bring about in their own time.
-inline void ExpectSoon(const std::function<bool()>& what, const std::string& description) {
-  for (int i = 0; i < 6000 && !what(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_TRUE(what()) << description;
-}
-
 inline nlohmann::json JsonOf(const server::HttpResponse& response) {
   auto json = nlohmann::json::parse(response.body, nullptr, false);
   EXPECT_FALSE(json.is_discarded()) << response.body;
