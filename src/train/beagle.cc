@@ -140,7 +140,7 @@ PassLoss BeagleTrainee::EarlyLoss(const PlacedBatch& batch, const PassDraw& draw
       SelectLabelled(batch, Early(batch, states, offset).index_select(0, kept), kept);
   PassLoss loss = {.rows = labelled.n(), .forward_macs = CausalMacs(batch.ends)};
   if (labelled.n() == 0) return loss;
-  loss.sum = EntropyLoss(labelled, batch.targets, setup_.frozen.loss_head) +
+  loss.sum = EntropyLoss(labelled, batch.targets, batch.loss_head.weight) +
              setup_.options.regression * RegressionLoss(labelled, batch);
   loss.head_rows = static_cast<double>(labelled.n());
   return loss;
@@ -157,7 +157,7 @@ PassLoss BeagleTrainee::LateLoss(const PlacedBatch& batch, const PassDraw& draw)
     if (labelled.n() == 0) continue;
     // A step counts once for each token whose acceptance it decides: of 3 steps 3, 2, 1 (eq. 6).
     const double weight = static_cast<double>(n_steps) - static_cast<double>(i);
-    const at::Tensor sum = weight * EntropyLoss(labelled, batch.targets, setup_.frozen.loss_head) +
+    const at::Tensor sum = weight * EntropyLoss(labelled, batch.targets, batch.loss_head.weight) +
                            setup_.options.regression * RegressionLoss(labelled, batch);
     loss.sum = loss.sum.defined() ? loss.sum + sum : sum;
     loss.rows += labelled.n();

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -169,6 +170,38 @@ TEST(Beagle, NothingToSeeIsNoNumberLess) {
                                     rig.trainee->setup().target.rms_eps);
   const at::Tensor expected = y + Mlp(parameters, "layer.mlp", normed);
   EXPECT_LT((states.slice(0, 0, 5) - expected).abs().max().item<double>(), 1e-6);
+}
+
+// The loss of the early stage, by loops: of each row that has a label, from the end of the first window on,
+// the cross-entropy of what follows, and SmoothL1 to the target's state, the mean over dimensions,
+// `--regression` times.
+TEST(Beagle, TheEarlyLossIsEntropyAndRegression) {
+  const at::NoGradGuard no_grad;
+  const BeagleRig rig(0, 3);
+  const PlacedBatch batch = BatchOf(rig, {1});
+  const PassLoss loss = rig.trainee->Loss(batch, {.seed = 5});  // windows begin at row 2 and each third one
+  const at::Tensor states = rig.beagle().Early(batch, batch.final_hidden, 2).to(at::kDouble);
+  const at::Tensor head = rig.trainee->setup().frozen.head.to(at::kDouble);
+  const at::Tensor targets = batch.final_hidden.to(at::kDouble);
+  double expected = 0.0;
+  int64_t rows = 0;
+  for (int64_t row = 2; row < batch.n(); ++row) {
+    const auto label = batch.labels[row].item<int64_t>();
+    if (label < 0) continue;
+    ++rows;
+    const at::Tensor logits = at::matmul(head, states[row]);
+    const auto next = batch.targets.ids[label][0].item<int64_t>();
+    expected += logits.logsumexp(0).item<double>() - logits[next].item<double>();
+    double far = 0.0;
+    for (int64_t i = 0; i < states.size(1); ++i) {
+      const double d = std::abs((states[row][i] - targets[row][i]).item<double>());
+      far += d < 1.0 ? 0.5 * d * d : d - 0.5;
+    }
+    expected += rig.options.draft.regression * far / static_cast<double>(states.size(1));
+  }
+  EXPECT_GT(rows, 5);
+  EXPECT_EQ(loss.rows, rows);
+  EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-4 * expected);
 }
 
 // 14: of s simulated steps the betas are s .. 1.

@@ -32,13 +32,12 @@ class EagleTrainee : public Trainee {
   }
 
   PassLoss Loss(const PlacedBatch& batch, const PassDraw& draw) const override {
-    PassLoss loss =
-        ChainLoss(Run(batch, AddNoise(batch.final_hidden, batch.ends, setup_.options, draw.seed),
-                      setup_.options.simulate),
-                  batch, setup_.frozen, [&](const LabelledStates& labelled, const Targets& targets) {
-                    return EntropyLoss(labelled, targets, setup_.frozen.loss_head) +
-                           setup_.options.regression * RegressionLoss(labelled, batch);
-                  });
+    PassLoss loss = ChainLoss(Run(batch, AddNoise(batch.final_hidden, batch.ends, setup_.options, draw.seed),
+                                  setup_.options.simulate),
+                              batch, [&](const LabelledStates& labelled, const Targets& targets) {
+                                return EntropyLoss(labelled, targets, batch.loss_head.weight) +
+                                       setup_.options.regression * RegressionLoss(labelled, batch);
+                              });
     loss.forward_macs = ChainMacs(parameters_, setup_.target, batch.ends, setup_.options.simulate);
     return loss;
   }

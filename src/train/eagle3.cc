@@ -58,9 +58,9 @@ class Eagle3Trainee : public Trainee {
     const at::Device device = batch.embedded.device();
     const std::vector<at::Tensor> outputs = Run(batch, setup_.options.simulate);
     const at::Tensor known = KnownLabels(batch);
-    at::Tensor head = parameters_.Find("lm_head.weight");
+    at::Tensor head = batch.loss_head.RowsOf(parameters_.Find("lm_head.weight"));
     if (setup_.options.precision == Precision::kBf16) head = head.to(at::kBFloat16);
-    const Targets targets = batch.targets.WithLogits(setup_.frozen.loss_head);
+    const Targets targets = batch.targets.WithLogits(batch.loss_head.weight);
     // The gradient of a trained head is added up once for so many rows.
     const int64_t at_once = std::max(kRowsAtOnce, kLogitsAtOnce / head.size(0));
     // The mean is over all rows, whether they have a label or not.
@@ -74,7 +74,7 @@ class Eagle3Trainee : public Trainee {
       if (kept.numel() == 0) continue;
       const Targets of_step = targets.Select(labelled.labels.index_select(0, kept));
       const at::Tensor states = Normed(labelled.states.index_select(0, kept));
-      const at::Tensor sum = FusedCrossEntropy(states, head, of_step, at_once, setup_.frozen.loss_head) *
+      const at::Tensor sum = FusedCrossEntropy(states, head, of_step, at_once, batch.loss_head.weight) *
                              (weight * static_cast<double>(kept.numel()));
       loss.sum = loss.sum.defined() ? loss.sum + sum : sum;
       loss.head_rows += static_cast<double>(kept.numel());

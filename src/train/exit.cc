@@ -33,9 +33,9 @@ class ExitTrainee : public Trainee {
 
   PassLoss Loss(const PlacedBatch& batch, const PassDraw&) const override {
     if (!reads_feature()) return CausalLoss(batch, Forward(batch));
-    PassLoss loss = ChainLoss(Run(batch, setup_.options.simulate), batch, setup_.frozen,
+    PassLoss loss = ChainLoss(Run(batch, setup_.options.simulate), batch,
                               [&](const LabelledStates& labelled, const Targets& targets) {
-                                return EntropyLoss(labelled, targets, setup_.frozen.loss_head);
+                                return EntropyLoss(labelled, targets, batch.loss_head.weight);
                               });
     loss.forward_macs = ChainMacs(parameters_, setup_.target, batch.ends, setup_.options.simulate);
     return loss;

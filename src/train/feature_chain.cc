@@ -43,10 +43,10 @@ std::vector<at::Tensor> RunChains(const FeatureBlock& block, const Parameters& p
 }
 
 PassLoss ChainLoss(const std::vector<at::Tensor>& outputs, const PlacedBatch& batch,
-                   const FrozenHeads& frozen,
                    const std::function<at::Tensor(const LabelledStates&, const Targets&)>& sum_of) {
   PassLoss loss;
-  const Targets targets = outputs.size() > 1 ? batch.targets.WithLogits(frozen.loss_head) : batch.targets;
+  const Targets targets =
+      outputs.size() > 1 ? batch.targets.WithLogits(batch.loss_head.weight) : batch.targets;
   const at::Device device = batch.embedded.device();
   double weight = 1.0;
   for (size_t step = 0; step < outputs.size(); ++step, weight *= kStepWeight) {

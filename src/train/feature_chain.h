@@ -41,9 +41,9 @@ std::vector<at::Tensor> RunChains(const FeatureBlock& block, const Parameters& p
                                   const FeatureTarget& target, const PlacedBatch& batch,
                                   const at::Tensor& tokens, const at::Tensor& features, int steps);
 
-// The loss of such outputs behind the frozen head; `sum_of` gives that of a step's labelled states, added up.
+// The loss of such outputs behind the batch's loss head; `sum_of` gives that of a step's labelled states,
+// added up.
 PassLoss ChainLoss(const std::vector<at::Tensor>& outputs, const PlacedBatch& batch,
-                   const FrozenHeads& frozen,
                    const std::function<at::Tensor(const LabelledStates&, const Targets&)>& sum_of);
 
 // Multiply-adds of RunChains.

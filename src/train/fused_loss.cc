@@ -15,9 +15,16 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// In the head's type; logits in the type of the hidden states.
-at::Tensor Logits(const at::Tensor& hidden, const at::Tensor& head) {
-  const at::Tensor logits = at::matmul(hidden.to(head.scalar_type()), head.t());
+// In the head's type, with the logarithms of counts, if there are any.
+at::Tensor Scores(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& log_counts) {
+  const at::Tensor input = hidden.to(head.scalar_type());
+  return log_counts.defined() ? at::addmm(log_counts.to(head.scalar_type()), input, head.t())
+                              : at::matmul(input, head.t());
+}
+
+// Scores that are computed with: none is in bf16.
+at::Tensor Logits(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& log_counts) {
+  const at::Tensor logits = Scores(hidden, head, log_counts);
   return head.scalar_type() == at::kBFloat16 ? logits.to(at::kFloat) : logits;
 }
 
@@ -37,11 +44,11 @@ struct LossHeads {
 };
 
 PartLoss LossOf(const at::Tensor& hidden, const LossHeads& heads, const Targets& targets) {
-  at::Tensor logits = Logits(hidden, heads.of_logits);
+  at::Tensor logits = Logits(hidden, heads.of_logits, targets.log_counts);
   const at::Tensor log_sum = logits.logsumexp(1);
   at::Tensor expected = (logits.gather(1, targets.ids) * targets.weights).sum(1), shares;
   if (targets.states.defined()) {
-    shares = Logits(targets.states, heads.of_labels).softmax(1);
+    shares = Logits(targets.states, heads.of_labels, targets.log_counts).softmax(1);
     shares.mul_(targets.soft.unsqueeze(1));
     expected = expected + at::linalg_vecdot(shares, logits, 1);
   }
@@ -56,12 +63,12 @@ PartLoss LossOf(const at::Tensor& hidden, const LossHeads& heads, const Targets&
 // to go by.
 PartLoss Bf16LossOf(const at::Tensor& hidden, const LossHeads& heads, const Targets& targets) {
   const int64_t n = hidden.size(0), width = heads.of_logits.size(0), k = targets.ids.size(1);
-  const at::Tensor logits = at::matmul(FilledUp(hidden), heads.of_logits.t());
+  const at::Tensor logits = Scores(FilledUp(hidden), heads.of_logits, targets.log_counts);
   const at::Tensor ids = targets.ids.contiguous(), weights = targets.weights.to(at::kFloat).contiguous();
   at::Tensor labels, soft;
   if (targets.states.defined()) {
     labels = targets.logits.defined() ? targets.logits.contiguous()
-                                      : at::matmul(FilledUp(targets.states), heads.of_labels.t());
+                                      : Scores(FilledUp(targets.states), heads.of_labels, targets.log_counts);
     soft = targets.soft.to(at::kFloat).contiguous();
   }
   double sum = 0.0;
@@ -82,7 +89,8 @@ class Fused : public torch::autograd::Function<Fused> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& head,
                             const at::Tensor& ids, const at::Tensor& weights, const at::Tensor& states,
                             const at::Tensor& soft, const at::Tensor& label_logits,
-                            const at::Tensor& label_head, int64_t rows_at_once) {
+                            const at::Tensor& label_head, const at::Tensor& log_counts,
+                            int64_t rows_at_once) {
     const int64_t n = hidden.size(0);
     const bool rows_of_bf16 = HaveBf16Rows(head);
     Targets targets = {.ids = ids, .weights = weights};
@@ -91,6 +99,7 @@ class Fused : public torch::autograd::Function<Fused> {
       targets.soft = soft;
     }
     if (label_logits.numel() > 0) targets.logits = label_logits;
+    if (log_counts.numel() > 0) targets.log_counts = log_counts;
     at::Tensor gradient = at::empty_like(hidden), head_gradient;
     if (head.requires_grad()) head_gradient = at::zeros(head.sizes(), hidden.options());
     at::Tensor total = at::zeros({}, hidden.options().dtype(at::kDouble));
@@ -117,7 +126,7 @@ class Fused : public torch::autograd::Function<Fused> {
     const variable_list saved = context->get_saved_variables();
     at::Tensor head;
     if (saved[1].defined()) head = saved[1] * gradients[0];
-    return {saved[0] * gradients[0], head, {}, {}, {}, {}, {}, {}, {}};
+    return {saved[0] * gradients[0], head, {}, {}, {}, {}, {}, {}, {}, {}};
   }
 };
 
@@ -130,6 +139,7 @@ Targets Targets::Select(const at::Tensor& rows) const {
     selected.soft = soft.index_select(0, rows);
   }
   if (logits.defined()) selected.logits = logits.index_select(0, rows);
+  selected.log_counts = log_counts;
   return selected;
 }
 
@@ -140,6 +150,7 @@ Targets Targets::Slice(int64_t begin, int64_t end) const {
     part.soft = soft.slice(0, begin, end);
   }
   if (logits.defined()) part.logits = logits.slice(0, begin, end);
+  part.log_counts = log_counts;
   return part;
 }
 
@@ -148,7 +159,7 @@ Targets Targets::WithLogits(const at::Tensor& head) const {
   Targets with = *this;
   if (!states.defined() || !HaveBf16Rows(head) || n() * head.size(0) > kMostLogits) return with;
   const at::NoGradGuard no_grad;
-  with.logits = at::matmul(FilledUp(states), head.t()).slice(0, 0, n());
+  with.logits = Scores(FilledUp(states), head, log_counts).slice(0, 0, n());
   return with;
 }
 
@@ -159,6 +170,7 @@ Targets Targets::To(at::Device device) const {
     there.soft = soft.to(device);
   }
   if (logits.defined()) there.logits = logits.to(device);
+  if (log_counts.defined()) there.log_counts = log_counts.to(device);
   return there;
 }
 
@@ -168,7 +180,8 @@ at::Tensor FusedCrossEntropy(const at::Tensor& hidden, const at::Tensor& head, c
   const bool soft = targets.states.defined();
   return Fused::apply(hidden, head, targets.ids, targets.weights, soft ? targets.states : none,
                       soft ? targets.soft : none, targets.logits.defined() ? targets.logits : none,
-                      label_head.defined() ? label_head : head.detach(), rows_at_once);
+                      label_head.defined() ? label_head : head.detach(),
+                      targets.log_counts.defined() ? targets.log_counts : none, rows_at_once);
 }
 
 }  // namespace longspec::train

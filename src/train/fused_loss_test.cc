@@ -6,6 +6,8 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace longspec::train {
 namespace {
 
@@ -102,6 +104,37 @@ TEST(FusedCrossEntropy, SoftLabelsFromStates) {
   }
 }
 
+// A row of the head that stands for three tokens is three equal rows.
+TEST(FusedCrossEntropy, RowsThatStandForSeveral) {
+  for (const bool soft : {false, true}) {
+    Problem p = MakeProblem(21, 1);
+    if (soft) {
+      p.targets.states = at::randn({21, 24});
+      p.targets.soft = at::full({21}, 0.75);
+      p.targets.weights = at::full({21, 1}, 0.25);
+    }
+    p.targets.ids = p.targets.ids % 100;
+    Problem several = p;
+    several.hidden = p.hidden.detach().clone().requires_grad_(true);
+    several.head = at::cat({p.head.slice(0, 0, 100), p.head.slice(0, 100).repeat({3, 1})});
+    p.targets.log_counts = at::cat({at::zeros({100}), at::full({200}, std::log(3.0))});
+    const at::Tensor expected = FusedCrossEntropy(several.hidden, several.head, several.targets, 8);
+    expected.backward();
+    const at::Tensor loss = FusedCrossEntropy(p.hidden, p.head, p.targets, 8);
+    loss.backward();
+    EXPECT_LT(RelativeDistance(p.hidden.grad(), several.hidden.grad()), 1e-4);
+    // A distribution over three tokens of one score has the logarithm of three more entropy.
+    const double more = soft ? 0.75 * std::log(3.0) *
+                                   at::softmax(at::matmul(several.targets.states, several.head.t()), 1)
+                                       .slice(1, 100)
+                                       .sum(1)
+                                       .mean()
+                                       .item<double>()
+                             : 0.0;
+    EXPECT_NEAR(loss.item<double>() + more, expected.item<double>(), 1e-4);
+  }
+}
+
 TEST(FusedCrossEntropy, AHeadOfItsOwnGetsAGradient) {
   Problem p = MakeProblem(21, 2);
   p.head.requires_grad_(true);
@@ -114,10 +147,12 @@ TEST(FusedCrossEntropy, AHeadOfItsOwnGetsAGradient) {
   EXPECT_LT(RelativeDistance(p.head.grad(), head), 1e-4);
 }
 
-// Logits in bf16 against those of f32: labels, soft ones, a head of its own, logits computed beforehand.
+// Logits in bf16 against those of f32: labels, soft ones, a head of its own, logits computed beforehand, rows
+// that stand for several.
 TEST(FusedCrossEntropy, InBf16) {
   for (const bool trained : {false, true}) {
     Problem p = MakeProblem(75, 2);
+    p.targets.log_counts = at::rand({300}) * 2.0;
     p.targets.states = at::randn({75, 24});
     p.targets.soft = at::rand({75});
     p.targets.weights = p.targets.weights * (1.0 - p.targets.soft).unsqueeze(1);

@@ -68,7 +68,7 @@ PassLoss LongspecTrainee::Loss(const PlacedBatch& batch, const PassDraw& draw) c
   PassLoss loss = {.rows = batch.rows.numel()};
   if (loss.rows == 0) return loss;  // none of the labels is of the reduced vocabulary
   const at::Tensor hidden = Forward(batch, draw.lag).index_select(0, batch.rows);
-  loss.sum = FusedCrossEntropy(hidden, setup_.frozen.loss_head, batch.targets) * loss.rows;
+  loss.sum = FusedCrossEntropy(hidden, batch.loss_head.weight, batch.targets) * loss.rows;
   loss.forward_macs = ForwardMacs(batch.ends);
   loss.head_rows = static_cast<double>(loss.rows);
   return loss;

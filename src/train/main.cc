@@ -200,6 +200,12 @@ void AddTrainingOptions(CLI::App& app, Flags* flags) {
   app.add_option("--draft-vocab", t.vocab,
                  "Reduce the draft's head to the most frequent tokens; 0: all tokens")
       ->capture_default_str();
+  app.add_option(
+         "--sampled-softmax", t.tokens_of_loss,
+         "Losses over so many tokens of the draft's head, those of the texts among them, others in each "
+         "pass: faster; 0: all")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--precision", t.draft.precision,
                  "f32, or bf16: products of weights and of attention, where the CPU has them")
       ->transform(CLI::CheckedTransformer(

@@ -32,14 +32,14 @@ class MedusaTrainee : public Trainee {
   // steps on.
   PassLoss Loss(const PlacedBatch& batch, const PassDraw&) const override {
     PassLoss loss;
-    const Targets targets = batch.targets.WithLogits(setup_.frozen.loss_head);
+    const Targets targets = batch.targets.WithLogits(batch.loss_head.weight);
     for (int i = 0; i < setup_.options.n_heads; ++i) {
       const SlotsAhead ahead = Ahead(batch.ends, i);
       const at::Tensor rows = ahead.rows.to(batch.embedded.device());
       const LabelledStates labelled = SelectLabelled(batch, States(batch, i, rows), rows);
       if (labelled.n() == 0) continue;
       const at::Tensor sum =
-          EntropyLoss(labelled, targets, setup_.frozen.loss_head) * std::pow(kHeadWeight, i);
+          EntropyLoss(labelled, targets, batch.loss_head.weight) * std::pow(kHeadWeight, i);
       loss.sum = loss.sum.defined() ? loss.sum + sum : sum;
       loss.head_rows += static_cast<double>(labelled.n());
       if (i == 0) loss.rows = labelled.n();

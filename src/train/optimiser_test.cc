@@ -16,7 +16,7 @@ namespace {
 constexpr int kSteps = 12;
 
 // A matrix, a bias and a norm: decay does not tell them apart.
-std::vector<at::Tensor> Parameters() {
+std::vector<at::Tensor> SomeParameters() {
   const at::Generator random = at::detail::createCPUGenerator(3);
   return {at::empty({3, 4}).normal_(0.0, 0.5, random).requires_grad_(true),
           at::empty({4}).normal_(0.0, 0.5, random).requires_grad_(true), at::ones({5}).requires_grad_(true)};
@@ -70,7 +70,7 @@ class Reference {
 
 // Gradients of about `size`, in turn above and below a norm of 1 if that is 0.3.
 void ExpectTheFormula(const OptimiserOptions& options, double size) {
-  const std::vector<at::Tensor> parameters = Parameters();
+  const std::vector<at::Tensor> parameters = SomeParameters();
   Optimiser optimiser(parameters, options);
   Reference reference(parameters, options);
   const at::Generator random = at::detail::createCPUGenerator(4);
@@ -107,7 +107,7 @@ TEST(AdamW, FollowsItsFormulaWhereGradientsAreSmall) { ExpectTheFormula({}, 1e-6
 
 TEST(AdamW, ANormThatIsNoNumberChangesNothing) {
   for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-    std::vector<at::Tensor> parameters = Parameters();
+    std::vector<at::Tensor> parameters = SomeParameters();
     Optimiser optimiser(parameters, {});
     const auto give = [&](float value) {
       for (at::Tensor& p : parameters) p.mutable_grad() = at::full_like(p.detach(), 0.1);
@@ -134,7 +134,7 @@ TEST(AdamW, ANormThatIsNoNumberChangesNothing) {
 }
 
 TEST(AdamW, ATensorWithoutAGradientStays) {
-  std::vector<at::Tensor> parameters = Parameters();
+  std::vector<at::Tensor> parameters = SomeParameters();
   const at::Tensor before = parameters[1].detach().clone();
   Optimiser optimiser(parameters, {});
   parameters[0].mutable_grad() = at::full_like(parameters[0].detach(), 0.1);
@@ -161,8 +161,8 @@ TEST(Orthogonalise, BringsSingularValuesNearOne) {
 // A matrix takes a step of that size in that direction, after the decay; a bias takes AdamW's.
 TEST(Muon, IsForHiddenMatrices) {
   const OptimiserOptions options = {.max_norm = 0.0, .muon = true};
-  std::vector<at::Tensor> parameters = Parameters(), others = Parameters();
-  const std::vector<at::Tensor> before = Parameters();
+  std::vector<at::Tensor> parameters = SomeParameters(), others = SomeParameters();
+  const std::vector<at::Tensor> before = SomeParameters();
   Optimiser muon(parameters, options, {true, false, false}), adam(others, {.max_norm = 0.0});
   const at::Tensor g = at::arange(12, at::kFloat).view({3, 4}) - 5.0;
   for (std::vector<at::Tensor>* list : {&parameters, &others}) {

@@ -8,9 +8,9 @@
 
 namespace longspec::train {
 
-// The batch on the device of `frozen` and at the positions that were drawn. RoPE is a rotation, so the
-// target's keys are moved to them exactly.
-PlacedBatch PlaceBatch(Batch batch, const at::Tensor& embedding, const FeatureTarget& target,
+// The batch on the device of `frozen`, behind all of its head, and at the positions that were drawn. RoPE is
+// a rotation, so the target's keys are moved to them exactly.
+PlacedBatch PlaceBatch(Batch batch, const FrozenHeads& frozen, const FeatureTarget& target,
                        const PositionDraw& positions);
 
 // The loss of the batch's rows, added up, and its gradients by the trainee's trained parameters; nothing else

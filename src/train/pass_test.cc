@@ -176,7 +176,7 @@ TEST(PlaceBatch, KeysAreWhereTheEngineWouldRotateThem) {
     batch.keys = both(rotated({}));
     batch.values = at::ones_like(batch.keys);
     const auto place = [&](const PositionDraw& draw) {
-      const PlacedBatch placed = PlaceBatch(batch, at::zeros({1, 8}), target, draw);
+      const PlacedBatch placed = PlaceBatch(batch, {.embedding = at::zeros({1, 8})}, target, draw);
       EXPECT_LT((placed.keys - both(rotated(draw))).abs().max().item<double>(), 1e-5)
           << draw.anchors << " " << draw.offset << " " << draw.gaps.size();
       EXPECT_TRUE(placed.values.equal(batch.values));

@@ -39,7 +39,7 @@ class TokenswiftTrainee : public Trainee {
   // slot's chain i steps on.
   PassLoss Loss(const PlacedBatch& batch, const PassDraw&) const override {
     PassLoss loss;
-    const at::Tensor head = setup_.frozen.loss_head;
+    const at::Tensor head = batch.loss_head.weight;
     const Targets targets = batch.targets.WithLogits(head);
     ForEachHead(batch, setup_.options.n_heads, [&](int i, const at::Tensor& states, const at::Tensor& rows) {
       const LabelledStates labelled = SelectLabelled(batch, states, rows);

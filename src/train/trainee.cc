@@ -35,7 +35,7 @@ Status Trainee::ExportMore(const std::string& /*folder*/) const { return {}; }
 PassLoss Trainee::CausalLoss(const PlacedBatch& batch, const at::Tensor& states) const {
   PassLoss loss = {.rows = batch.rows.numel()};
   if (loss.rows == 0) return loss;
-  loss.sum = FusedCrossEntropy(states.index_select(0, batch.rows), setup_.frozen.loss_head, batch.targets) *
+  loss.sum = FusedCrossEntropy(states.index_select(0, batch.rows), batch.loss_head.weight, batch.targets) *
              static_cast<double>(loss.rows);
   loss.forward_macs = CausalMacs(batch.ends);
   loss.head_rows = static_cast<double>(loss.rows);

@@ -17,6 +17,7 @@
 #include "formats/safetensors.h"
 #include "longspec/status.h"
 #include "train/feature_set.h"
+#include "train/loss_head.h"
 #include "train/parameters.h"
 #include "train/schedule.h"
 #include "train/trainee_options.h"
@@ -46,13 +47,15 @@ struct TraineeSetup {
 struct PassDraw {
   int lag = 1;
   PositionDraw positions;
-  uint64_t seed = 0;  // of what else a kind draws
+  uint64_t seed = 0;           // of what else a kind draws
+  int64_t tokens_of_loss = 0;  // that losses are over; 0: all of the draft's head
 };
 
 // A batch on the device and at the positions that were drawn.
 struct PlacedBatch : Batch {
   at::Tensor embedded;   // (n, n_embd)
   at::Tensor positions;  // (n) int64
+  LossHead loss_head;    // what its targets' ids are of
 };
 
 struct PassLoss {

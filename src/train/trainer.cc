@@ -66,6 +66,7 @@ Status CheckOptions(const TrainOptions& o) {
     return fail("--ff", "a multiple of 32, or 0 (the target's)");
   if (o.vocab < 0) return fail("--draft-vocab", "0 (every token) or more");
   if (!(o.distill >= 0.0 && o.distill <= 1.0)) return fail("--distill", "from 0 to 1");
+  if (o.tokens_of_loss < 0) return fail("--sampled-softmax", "0 (every token) or more");
   if (o.init_from_target && !o.init.empty()) return fail("--init-from-target", "without --init");
   if (o.checkpoint_every < 1) return fail("--checkpoint-every", "at least 1");
   return {};
@@ -169,16 +170,17 @@ class Run {
                   cosine ? o.warmup : o.stable_decay.decay_share, o.batch, o.micro_batch,
                   trainee_->setup().options.n_ff, o.vocab, o.distill, o.optimiser.weight_decay,
                   o.optimiser.max_norm, static_cast<unsigned long long>(o.seed));
-    const std::string text = numbers + trainee_->Describe() + PositionsFlag(o.positions) +
-                             (cosine ? " --steps " + std::to_string(progress_.steps)
-                                     : " --warmup-steps " + std::to_string(o.stable_decay.warmup)) +
-                             (o.optimiser.muon ? " --optimiser muon" : "") +
-                             (o.draft.precision == Precision::kBf16 ? " --precision bf16" : "") +
-                             (o.init.empty() ? "" : " --init " + o.init) +
-                             (o.init_from_target ? " --init-from-target" : "") + ", features of " +
-                             std::to_string(data_.features.n_sequences()) + " sequences, " +
-                             std::to_string(data_.features.n_tokens()) + " tokens (" +
-                             data_.features.Digest() + "), model " + data_.features.target().fingerprint;
+    const std::string text =
+        numbers + trainee_->Describe() + PositionsFlag(o.positions) +
+        (cosine ? " --steps " + std::to_string(progress_.steps)
+                : " --warmup-steps " + std::to_string(o.stable_decay.warmup)) +
+        (o.optimiser.muon ? " --optimiser muon" : "") +
+        (o.draft.precision == Precision::kBf16 ? " --precision bf16" : "") +
+        (o.tokens_of_loss > 0 ? " --sampled-softmax " + std::to_string(o.tokens_of_loss) : "") +
+        (o.init.empty() ? "" : " --init " + o.init) + (o.init_from_target ? " --init-from-target" : "") +
+        ", features of " + std::to_string(data_.features.n_sequences()) + " sequences, " +
+        std::to_string(data_.features.n_tokens()) + " tokens (" + data_.features.Digest() + "), model " +
+        data_.features.target().fingerprint;
     return ValidUtf8(text);
   }
 
@@ -266,7 +268,8 @@ class Run {
     }
     PassDraw draw{.lag = DrawLag(options_.seed, pass, options_.draft.most_lag),
                   .positions = {},
-                  .seed = DrawSeed(options_.seed, pass)};
+                  .seed = DrawSeed(options_.seed, pass),
+                  .tokens_of_loss = options_.tokens_of_loss};
     draw.positions =
         DrawPositions(options_.positions, options_.seed, pass, longest, data_.features.target().n_ctx);
     PassSum sum = RunPass(*trainee_, MakeBatch(data_.features, sequences, data_.needs, labels_), draw);

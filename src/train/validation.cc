@@ -250,7 +250,7 @@ Validation Validator::Look(const Trainee& trainee) {
   std::vector<SeenRow> seen;
   for (int i = 0; i < set_.n_sequences(); ++i) {
     const PlacedBatch batch =
-        PlaceBatch(MakeBatch(set_, std::span(&i, 1), needs_, labels_), frozen.embedding, set_.target(), {});
+        PlaceBatch(MakeBatch(set_, std::span(&i, 1), needs_, labels_), frozen, set_.target(), {});
     const int64_t n = batch.rows.numel();
     if (n == 0) continue;
     // The target's choice costs a product with its whole head, once.

@@ -20,6 +20,12 @@
 
 namespace longspec::train::testing {
 
+// The target's, and what of its head a draft that chooses among `vocab` (empty: all) learns from.
+inline FrozenHeads FrozenOf(const FrozenParts& parts, const std::vector<int64_t>& vocab) {
+  const at::Tensor head = vocab.empty() ? parts.head : parts.head.index_select(0, at::tensor(vocab));
+  return {.embedding = parts.embedding, .head = head, .loss_head = head, .whole_head = parts.head};
+}
+
 // Of the rig's options and target, with random weights from `seed`.
 inline std::unique_ptr<Trainee> TraineeOf(const Rig& rig, uint64_t seed = 7,
                                           std::vector<int64_t> vocab = {}) {
@@ -33,11 +39,10 @@ inline std::unique_ptr<Trainee> TraineeOf(const Rig& rig, uint64_t seed = 7,
   EXPECT_TRUE(parts.ok() && n_layer.ok());
   TraineeOptions options = rig.options.draft;
   EXPECT_TRUE((*kind)->resolve(&options, set->target(), *n_layer).ok());
-  const at::Tensor head = vocab.empty() ? parts->head : parts->head.index_select(0, at::tensor(vocab));
   return (*kind)->make({.target = set->target(),
                         .n_layer = *n_layer,
                         .model = *file,
-                        .frozen = {parts->embedding, head, head, parts->head},
+                        .frozen = FrozenOf(*parts, vocab),
                         .vocab = vocab,
                         .options = options,
                         .seed = seed});
@@ -53,7 +58,8 @@ inline PlacedBatch BatchOf(const Rig& rig, const std::vector<int>& sequences, co
   const FeatureKeep& keep = set->keep(0);
   const ShardNeeds needs = {
       .keys_values = keep.kv, .final_hidden = keep.final_hidden, .layers = keep.hidden_layers};
-  return PlaceBatch(MakeBatch(*set, sequences, needs, labels), parts->embedding, set->target(), draw);
+  const FrozenHeads frozen = FrozenOf(*parts, labels.vocab);
+  return PlaceBatch(MakeBatch(*set, sequences, needs, labels), frozen, set->target(), draw);
 }
 
 // Rows at which two results differ.
