@@ -34,8 +34,8 @@ struct Targets {
 
 // The mean over rows of the cross-entropy between `targets` and softmax(head * hidden + log_counts), a scalar
 // that is differentiable in `hidden` (n, width) and, if it asks for a gradient, in `head` (n_vocab, width).
-// The targets' states go through `label_head`, by default `head`. A head in bf16 has its products in bf16. n
-// > 0.
+// The targets' states go through `label_head`, by default `head`. A head in bf16 has its products in bf16.
+// There is at least one row.
 at::Tensor FusedCrossEntropy(const at::Tensor& hidden, const at::Tensor& head, const Targets& targets,
                              int64_t rows_at_once = 256, const at::Tensor& label_head = {});
 

@@ -75,6 +75,14 @@ TEST(LossHead, NeverLacksALabel) {
   EXPECT_THAT(Values(DrawLossHead(p.head, 2, 1, &p.targets).tokens), AllOf(SizeIs(6), IsSupersetOf(kLabels)));
 }
 
+// A text may have no label that the draft can choose.
+TEST(LossHead, DoesWithoutLabels) {
+  HeadProblem p = MakeHeadProblem();
+  p.targets = p.targets.Slice(0, 0);
+  EXPECT_EQ(DrawLossHead(p.head, 12, 1, &p.targets).tokens.numel(), 12);
+  EXPECT_EQ(p.targets.ids.sizes(), (std::vector<int64_t>{0, 2}));
+}
+
 // Those that were drawn stand for all that were not labels, so sums over the head are right on average.
 TEST(LossHead, StandsForTheWholeHead) {
   const HeadProblem whole = MakeHeadProblem();

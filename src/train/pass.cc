@@ -43,7 +43,7 @@ PassSum RunPass(const Trainee& trainee, Batch batch, const PassDraw& draw) {
   PassSum sum;
   sum.tokens = batch.n();
   PlacedBatch placed = PlaceBatch(std::move(batch), setup.frozen, setup.target, draw.positions);
-  placed.loss_head = DrawLossHead(setup.frozen.loss_head, draw.tokens_of_loss, draw.seed, &placed.targets);
+  placed.loss_head = DrawLossHead(placed.loss_head.weight, draw.tokens_of_loss, draw.seed, &placed.targets);
   const PassLoss loss = trainee.Loss(placed, draw);
   sum.rows = loss.rows;
   if (!loss.sum.defined()) return sum;

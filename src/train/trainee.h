@@ -47,7 +47,7 @@ struct TraineeSetup {
 struct PassDraw {
   int lag = 1;
   PositionDraw positions;
-  uint64_t seed = 0;           // of what else a kind draws
+  uint64_t seed = 0;           // of what else is drawn
   int64_t tokens_of_loss = 0;  // that losses are over; 0: all of the draft's head
 };
 

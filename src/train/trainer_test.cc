@@ -253,6 +253,9 @@ TEST(Train, NamesThatAreNoUtf8AreKept) {
   ASSERT_TRUE(second.Run().ok());
   second.options.steps = 4;  // of a cosine: another run
   EXPECT_THAT(second.Error(), HasSubstr("a run with other options"));
+  second.options.steps = 2;
+  second.options.tokens_of_loss = 16;
+  EXPECT_THAT(second.Error(), HasSubstr("a run with other options"));
 }
 
 TEST(Train, WhatIsValidatedHasTheSameLabels) {
@@ -323,6 +326,7 @@ TEST(Train, WhatCannotWorkIsSaid) {
   EXPECT_THAT(error([](TrainOptions& o) { o.micro_batch = 3; }), HasSubstr("--micro-batch"));
   EXPECT_THAT(error([](TrainOptions& o) { o.draft.most_lag = 0; }), HasSubstr("--noise-max"));
   EXPECT_THAT(error([](TrainOptions& o) { o.distill = 2; }), HasSubstr("--distill"));
+  EXPECT_THAT(error([](TrainOptions& o) { o.tokens_of_loss = -1; }), HasSubstr("--sampled-softmax"));
   EXPECT_THAT(error([](TrainOptions& o) { o.draft.n_ff = 33; }), HasSubstr("--ff"));
   EXPECT_THAT(error([](TrainOptions& o) { o.batch = 100; }), HasSubstr("only 12 sequences"));
   EXPECT_THAT(error([](TrainOptions& o) { o.features[0] += "x"; }), HasSubstr("no feature shards"));
