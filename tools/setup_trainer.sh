@@ -49,5 +49,5 @@ fi
 
 # shellcheck disable=SC2086
 cmake --preset release -B build/trainer -DLONGSPEC_BUILD_TRAINER=ON -DLONGSPEC_TRAINER_PYTHON="$python" ${CMAKE_ARGS:-} >/dev/null
-cmake --build build/trainer --target longspec_program longspec_train_program -j "$(nproc)"
+cmake --build build/trainer --target longspec_program longspec_train_program longspec_write_program -j "$(nproc)"
 echo "build/trainer/longspec-train is ready; docs/how-to/train-a-draft-model.md says how to use it"

@@ -53,8 +53,8 @@ std::string TokenRate(const FeatureProgress& progress, double begun_ms) {
 Result<LoadedModel> LoadTarget(const FeatureFlags& flags) {
   const auto progress =
       std::make_shared<Progress>("loading", Progress::StandardError(!flags.output.no_progress));
-  const int64_t positions =
-      (int64_t{flags.run.length} + kKvChunk) * (flags.run.write > 0 ? flags.write.at_once + 1 : 1);
+  const int64_t positions = (int64_t{flags.run.length} + kKvChunk) *
+                            (flags.run.write > 0 && !flags.run.write_later ? flags.write.at_once + 1 : 1);
   return LoadForBench(WithProgress(flags.model, progress), nullptr, flags.model.batch_size,
                       static_cast<int>(std::min<int64_t>(positions, kMaxInt)));
 }
@@ -73,7 +73,7 @@ Result<LoadedModel> LoadTargetThatFits(FeatureFlags& flags) {
 
 std::unique_ptr<ContinuationWriter> WriterOf(const FeatureFlags& flags, const LoadedModel& model,
                                              const Engine& engine) {
-  if (flags.run.write <= 0) return nullptr;
+  if (flags.run.write <= 0 || flags.run.write_later) return nullptr;
   ContinuationOptions options = flags.write;
   options.max_tokens = flags.run.write;
   options.ends = [&engine](int32_t token) { return engine.EndsAnswer(token); };
@@ -111,8 +111,6 @@ void ShowDisk(const FeatureRunOptions& run, const FeatureTarget& target) {
 }
 
 Result<std::string> Make(FeatureFlags flags, bool* output_failed) {
-  LS_ASSIGN(flags.run.keep,
-            ParseFeatureKeep(flags.keep, flags.keep_type == "bf16" ? DType::kBF16 : DType::kF16));
   ModelOptions vocabulary = flags.model;
   vocabulary.vocab_only = true;
   LS_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Load(vocabulary));
@@ -145,9 +143,12 @@ Result<std::string> Make(FeatureFlags flags, bool* output_failed) {
          std::to_string(made->sequences) + " sequences, " + std::to_string(made->shards) + " shards\n";
 }
 
-int RunFeatures(const FeatureFlags& flags) {
+int RunFeatures(FeatureFlags flags) {
   CatchInterrupt();
   // All that needs no model before one is loaded.
+  auto keep = ParseFeatureKeep(flags.keep, flags.keep_type == "bf16" ? DType::kBF16 : DType::kF16);
+  if (!keep.ok()) return Fail(keep.status(), Stage::kLoad);
+  flags.run.keep = *std::move(keep);
   if (const Status checked = CheckFeatureOptions(flags.run); !checked.ok())
     return Fail(checked, Stage::kLoad);
   if (const Status created = CreateFeatureFolder(flags.run); !created.ok())
@@ -191,7 +192,9 @@ Runner SetUpFeatures(CLI::App& app) {
   app.add_option(
          "--keep", flags->keep,
          "What is kept of each token, separated by commas: kv (the last layer's keys and values), final "
-         "(the hidden state that the LM head sees), hidden:L (what layer L puts out, counted from 0)")
+         "(the hidden state that the LM head sees), hidden:L (what layer L puts out, counted from 0); or "
+         "none: "
+         "tokens alone, and longspec-train computes the rest")
       ->capture_default_str();
   app.add_option("--keep-type", flags->keep_type, "Type of what is kept")
       ->capture_default_str()
@@ -213,6 +216,8 @@ Runner SetUpFeatures(CLI::App& app) {
       ->capture_default_str()
       ->delimiter(',')
       ->check(CLI::NonNegativeNumber);
+  app.add_flag("--write-later", run.write_later,
+               "With --write and --keep none: keep the documents only, for longspec-write to end them");
   app.add_option("--write-seed", flags->write.seed, "Decides what is written")->capture_default_str();
   AddOutputOptions(app, &flags->output);
   return [flags] { return RunFeatures(*flags); };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "features/extract.h"
 
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,13 @@ FeatureExtractor::FeatureExtractor(Target* target, std::unique_ptr<KvCache> cach
 
 Result<ExtractedFeatures> FeatureExtractor::Extract(std::span<const int32_t> tokens,
                                                     const std::function<bool(int)>& on_rows) {
+  if (KeepsNothing()) {
+    ExtractedFeatures positions;
+    positions.positions.resize(tokens.size());
+    std::iota(positions.positions.begin(), positions.positions.end(), 0);
+    if (!on_rows(static_cast<int>(tokens.size()))) return Cancelled("interrupted");
+    return positions;
+  }
   const std::vector<int32_t> beginning(tokens.begin(), tokens.end());
   LS_ASSIGN(std::vector<WrittenContinuation> all, writer_.Write({&beginning, 1}, 0, on_rows));
   return std::move(all[0].features);

@@ -30,11 +30,13 @@ class FeatureExtractor {
 
   std::string arithmetic() const { return writer_.arithmetic(); }  // as ContinuationWriter's
 
-  // kCancelled as soon as on_rows, called after every pass with the rows it had, returns false. REQUIRES:
-  // there are tokens.
+  // kCancelled as soon as on_rows, called after every pass with the rows it had, returns false. Where nothing
+  // is to be kept the target is not run. REQUIRES: there are tokens.
   Result<ExtractedFeatures> Extract(std::span<const int32_t> tokens, const std::function<bool(int)>& on_rows);
 
  private:
+  bool KeepsNothing() const { return !writer_.options().keep.any() && writer_.options().top_k == 0; }
+
   ContinuationWriter writer_;
 };
 

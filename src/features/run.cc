@@ -34,7 +34,8 @@ std::string DescribeSource(const FeatureRunOptions& options, const ContinuationO
                      std::to_string(options.min_length) + " --max-pieces " +
                      std::to_string(options.max_pieces) +
                      (options.learn_from == LearnFrom::kAnswers ? " --learn answers" : " --learn everything");
-  if (options.write > 0) text += " --write " + std::to_string(options.write) + WriterText(writer);
+  if (options.write > 0) text += " --write " + std::to_string(options.write);
+  if (options.write > 0) text += options.write_later ? " --write-later" : WriterText(writer);
   text += arithmetic;
   for (const std::string& input : options.inputs) {
     std::error_code error;
@@ -64,7 +65,7 @@ class Run {
         documents_(options.inputs) {
     header_.target = target;
     header_.source = DescribeSource(options, writer == nullptr ? ContinuationOptions() : writer->options(),
-                                    options.write > 0 ? writer->arithmetic() : extractor.arithmetic());
+                                    writer != nullptr ? writer->arithmetic() : extractor.arithmetic());
     header_.top_k = options.top_k;
     header_.keep = options.keep;
     most_tokens_ = options.shard_bytes / FeatureBytesPerToken(target, options.keep, options.top_k);
@@ -167,10 +168,19 @@ class Run {
         if (tokens.size() <= most && !tokens.empty()) beginnings.push_back(std::move(tokens));
       }
       summary_.cut += n - static_cast<int64_t>(beginnings.size());
-      LS_TRY(Continuations(beginnings, first));
+      LS_TRY(options_.write_later ? AsTheyAre(beginnings) : Continuations(beginnings, first));
       header_.next_document += n;
       header_.last = n < write_together_;
       if (IsShardFull(write_together_ * options_.length)) LS_TRY(Close());
+    }
+    return {};
+  }
+
+  Status AsTheyAre(std::span<const std::vector<int32_t>> beginnings) {
+    const auto on_rows = [this](int rows) { return Report(rows); };
+    for (const std::vector<int32_t>& tokens : beginnings) {
+      LS_ASSIGN(const ExtractedFeatures f, extractor_.Extract(tokens, on_rows));
+      Add(tokens, std::vector<int8_t>(tokens.size(), 0), f);
     }
     return {};
   }
@@ -328,6 +338,9 @@ Status CheckFeatureOptions(const FeatureRunOptions& options) {
     return InvalidArgument("--write " + std::to_string(options.write) +
                            ": must be from 0 to less than --length " + std::to_string(options.length));
   }
+  if (options.write_later && (options.write == 0 || options.keep.any() || options.top_k > 0)) {
+    return InvalidArgument("--write-later: with --write N and --keep none, and without --top-k");
+  }
   if (options.top_k < 0) {
     return InvalidArgument("--top-k " + std::to_string(options.top_k) + ": must be 0 or more");
   }
@@ -352,7 +365,8 @@ Result<FeatureSummary> MakeFeatures(const FeatureRunOptions& options, const Feat
   if (output_failed != nullptr) *output_failed = false;
   LS_TRY(CheckFeatureOptions(options));
   LS_TRY(CheckAgainst(target, options));
-  LS_CHECK(options.write == 0 || (writer != nullptr && writer->options().max_tokens == options.write));
+  const bool writes = options.write > 0 && !options.write_later;
+  LS_CHECK(!writes || (writer != nullptr && writer->options().max_tokens == options.write));
   const Status created = CreateFeatureFolder(options);
   if (output_failed != nullptr) *output_failed = !created.ok();
   LS_TRY(created);

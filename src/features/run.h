@@ -33,6 +33,9 @@ struct FeatureRunOptions {
   // Above 0: documents are beginnings, and the target writes as many tokens at most after each: after a text
   // as it is, of messages in the place of what the assistant says last. Only that is learned, or everything.
   int write = 0;
+  // The ends are left to someone else: only beginnings are kept, of which nothing is learned. REQUIRES: write
+  // > 0, nothing kept.
+  bool write_later = false;
   // Documents whose ends are written before any of them is kept: fewer, if they could take more than a
   // quarter of shard_bytes. The last ones leave places of a pass empty.
   int write_together = 256;

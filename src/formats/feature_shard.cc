@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 
@@ -18,6 +19,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kHeaderKey[] = "longspec.features";
+constexpr char kKeepNone[] = "none";
 constexpr int kFormatVersion = 2;
 constexpr int kKeysAndValuesOnly = 1;  // a version that did not say what it keeps: keys and values in f16
 constexpr int kMaxTopK = 1 << 16;
@@ -75,7 +77,8 @@ FeatureHeader ParseHeader(const Json& json, int version) {
   if (version != kKeysAndValuesOnly) {
     const bool bf16 = json.at("type").get<std::string>() == "bf16";
     auto keep = ParseFeatureKeep(json.at("keep").get<std::string>(), bf16 ? DType::kBF16 : DType::kF16);
-    h.keep = keep.ok() ? *std::move(keep) : FeatureKeep{.kv = false};  // which is not plausible
+    if (!keep.ok()) throw std::runtime_error(keep.status().message());  // as of other values that are wrong
+    h.keep = *std::move(keep);
   }
   h.source = json.at("source").get<std::string>();
   h.top_k = json.at("top_k").get<int>();
@@ -105,7 +108,7 @@ bool Plausible(const FeatureHeader& h) {
   return size(t.n_embd) && size(t.n_head) && size(t.n_head_kv) && size(t.head_dim) && size(t.n_ff) &&
          size(t.n_vocab) && t.n_ctx >= 1 && t.n_head % t.n_head_kv == 0 && h.top_k >= 0 &&
          h.top_k <= kMaxTopK && t.rms_eps > 0.0 && t.rope_frequencies.size() * 2 <= Z(t.head_dim) &&
-         h.next_document >= 0 && h.next_piece >= 0 && h.keep != FeatureKeep{.kv = false};
+         h.next_document >= 0 && h.next_piece >= 0;
 }
 
 Result<FeatureHeader> ReadHeader(const SafetensorsFile& file) {
@@ -125,7 +128,7 @@ Result<FeatureHeader> ReadHeader(const SafetensorsFile& file) {
     FeatureHeader header = ParseHeader(json, version);
     if (!Plausible(header)) return broken();
     return header;
-  } catch (const Json::exception&) {
+  } catch (const std::exception&) {
     return broken();
   }
 }
@@ -180,9 +183,11 @@ class Fnv {
 Result<FeatureKeep> ParseFeatureKeep(const std::string& list, DType type) {
   FeatureKeep keep{.kv = false, .type = type};
   const auto wrong = [&](const std::string& why) {
-    return InvalidArgument("--keep " + list + ": " + why +
-                           "; right is a list of kv, final and hidden:LAYER, such as kv,final,hidden:4");
+    return InvalidArgument(
+        "--keep " + list + ": " + why +
+        "; right is none, or a list of kv, final and hidden:LAYER, such as kv,final,hidden:4");
   };
+  if (list == kKeepNone) return keep;
   for (size_t begin = 0; begin <= list.size();) {
     const size_t end = std::min(list.find(',', begin), list.size());
     const std::string_view name = std::string_view(list).substr(begin, end - begin);
@@ -210,7 +215,7 @@ Result<FeatureKeep> ParseFeatureKeep(const std::string& list, DType type) {
 std::string FormatFeatureKeep(const FeatureKeep& keep) {
   std::string list = std::string(keep.kv ? ",kv" : "") + (keep.final_hidden ? ",final" : "");
   for (const int layer : keep.hidden_layers) list += ",hidden:" + std::to_string(layer);
-  return list.substr(std::min<size_t>(1, list.size()));
+  return list.empty() ? kKeepNone : list.substr(1);
 }
 
 int64_t FeatureBytesPerToken(const FeatureTarget& target, const FeatureKeep& keep, int top_k) {

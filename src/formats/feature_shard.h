@@ -56,9 +56,10 @@ struct FeatureKeep {
   std::vector<int> hidden_layers;  // whose output is kept, 0-based, ascending
   DType type = DType::kF16;        // or kBF16
 
+  bool any() const { return kv || final_hidden || !hidden_layers.empty(); }
   bool operator==(const FeatureKeep&) const = default;
 };
-// "kv,final,hidden:4": any of "kv", "final" and "hidden:L", in any order, each once.
+// "kv,final,hidden:4": any of "kv", "final" and "hidden:L", in any order, each once; or "none".
 Result<FeatureKeep> ParseFeatureKeep(const std::string& list, DType type);
 std::string FormatFeatureKeep(const FeatureKeep& keep);  // without the type
 

@@ -101,6 +101,8 @@ bool InBf16(const Heads& heads, Precision precision) {
   return precision == Precision::kBf16 && HasBf16Rows(heads.q.device());
 }
 
+bool OnGpu(const Heads& heads) { return !heads.q.device().is_cpu(); }
+
 // As many queries as keys; query i of a sequence sees `less` keys fewer than i + 1.
 Visibility CausalVisibility(const Ends& ends, int64_t less, int64_t window) {
   Visibility sees = {.query_ends = ends, .key_ends = ends, .seen = {}, .window = window};
@@ -113,6 +115,7 @@ Visibility CausalVisibility(const Ends& ends, int64_t less, int64_t window) {
 }  // namespace
 
 at::Tensor CausalAttention(const Heads& heads, const Ends& ends, Precision precision, int64_t window) {
+  if (OnGpu(heads)) return PaddedAttention(heads, CausalVisibility(ends, 0, window), {}, precision);
   if (InBf16(heads, precision)) return Bf16Attention(heads, CausalVisibility(ends, 0, window), {});
   std::vector<at::Tensor> parts;
   ForEachSequence(ends, [&](int64_t begin, int64_t end) {
@@ -123,6 +126,7 @@ at::Tensor CausalAttention(const Heads& heads, const Ends& ends, Precision preci
 }
 
 at::Tensor LaggedAttention(const Heads& heads, const Ends& ends, Precision precision, int64_t lag) {
+  if (OnGpu(heads)) return PaddedAttention(heads, CausalVisibility(ends, lag, -1), {}, precision);
   if (InBf16(heads, precision)) return Bf16Attention(heads, CausalVisibility(ends, lag, -1), {});
   std::vector<at::Tensor> parts;
   ForEachSequence(ends, [&](int64_t begin, int64_t end) {
@@ -137,6 +141,7 @@ at::Tensor LaggedAttention(const Heads& heads, const Ends& ends, Precision preci
 
 at::Tensor SeenAttention(const Heads& heads, const Visibility& sees, std::span<const OwnStep> own,
                          Precision precision) {
+  if (OnGpu(heads)) return PaddedAttention(heads, sees, own, precision);
   if (InBf16(heads, precision)) return Bf16Attention(heads, sees, own);
   std::vector<at::Tensor> parts;
   int64_t begin = 0, first_key = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Attention over packed sequences: rows of sequences one behind the other, of which `ends` says where each
-// ends. It never crosses an end. Heads are (n, n_heads, head_dim), results (n, n_heads * head_dim). With
-// Precision::kBf16 on a CPU products are in bf16 (bf16_attention.cc), else all is f32. Free functions, from
-// any thread.
+// ends. It never crosses an end. Heads are (n, n_heads, head_dim), results (n, n_heads * head_dim), both f32.
+// With Precision::kBf16 products are in bf16: on a CPU by loops of its own (bf16_attention.cc), on a GPU,
+// where sequences stand beside each other (padded_attention.cc). Free functions, from any thread.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -42,6 +42,10 @@ struct Visibility {
 // (EAGLE-3, "diagonals") and of Beagle's windows. 0 with none of both.
 at::Tensor SeenAttention(const Heads& heads, const Visibility& sees, std::span<const OwnStep> own,
                          Precision precision);
+
+// The same in one call for all sequences, each filled up to the longest: for a GPU.
+at::Tensor PaddedAttention(const Heads& heads, const Visibility& sees, std::span<const OwnStep> own,
+                           Precision precision);
 
 // The same in bf16. REQUIRES: HasRowKernels() (row_kernels.h), all on the CPU.
 at::Tensor Bf16Attention(const Heads& heads, const Visibility& sees, std::span<const OwnStep> own);

@@ -186,5 +186,46 @@ TEST(Bf16Attention, CausalAndLagged) {
   }
 }
 
+// A whole batch at once, as on a GPU: values and gradients.
+TEST(PaddedAttention, IsTheSame) {
+  const Ends ends = {13, 14, 30, 43};
+  Heads h = Random(43);
+  for (at::Tensor* x : {&h.q, &h.k, &h.v}) x->requires_grad_(true);
+  std::vector<int64_t> seen, causal, lagged;
+  int64_t begin = 0;
+  for (const int64_t end : ends) {
+    for (int64_t i = 0; i < end - begin; ++i) {
+      seen.push_back(i % 3 == 0 ? 0 : i / 2 + 1);
+      causal.push_back(i + 1);
+      lagged.push_back(std::max<int64_t>(0, i - 1));
+    }
+    begin = end;
+  }
+  const std::vector<OwnStep> own = {{at::randn_like(h.k), at::randn_like(h.v)}};
+  const auto compare = [&](const Visibility& sees, std::span<const OwnStep> steps, const char* what) {
+    const at::Tensor one = SeenAttention(h, sees, steps, Precision::kF32);
+    const at::Tensor other = PaddedAttention(h, sees, steps, Precision::kF32);
+    EXPECT_LT(Distance(one, other), 1e-5) << what;
+    const at::Tensor weights = at::randn_like(one);
+    const auto gradients = [&](const at::Tensor& y) {
+      return torch::autograd::grad({(y * weights).sum()}, {h.q, h.k, h.v});
+    };
+    const auto of_one = gradients(one), of_other = gradients(other);
+    for (size_t i = 0; i < 3; ++i) EXPECT_LT(Distance(of_one[i], of_other[i]), 1e-4) << what << i;
+  };
+  compare({ends, ends, causal}, {}, "causal");
+  compare({ends, ends, causal, 3}, {}, "windowed");
+  compare({ends, ends, lagged}, {}, "lagged");
+  compare({ends, ends, seen}, {}, "seen");
+  compare({ends, ends, seen}, own, "own");
+  // Fewer queries than keys.
+  const Ends queries = {2, 2, 5, 6};
+  const Heads few = {h.q.slice(0, 0, 6), h.k, h.v};
+  const Visibility sees = {queries, ends, {3, 13, 0, 8, 16, 1}};
+  EXPECT_LT(Distance(SeenAttention(few, sees, {}, Precision::kF32),
+                     PaddedAttention(few, sees, {}, Precision::kF32)),
+            1e-5);
+}
+
 }  // namespace
 }  // namespace longspec::train

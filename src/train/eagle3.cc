@@ -22,8 +22,7 @@ namespace longspec::train {
 namespace {
 
 constexpr char kEagle3Prefix[] = "midlayer.";
-constexpr int kSteps = 4;             // the YaRN fine-tune's; the first trainer had 7
-constexpr int64_t kRowsAtOnce = 256;  // of the target's whole head
+constexpr int kSteps = 4;  // the YaRN fine-tune's; the first trainer had 7
 constexpr int64_t kLogitsAtOnce = int64_t{1} << 23;
 
 class Eagle3Trainee : public Trainee {
@@ -62,7 +61,7 @@ class Eagle3Trainee : public Trainee {
     if (setup_.options.precision == Precision::kBf16) head = head.to(at::kBFloat16);
     const Targets targets = batch.targets.WithLogits(batch.loss_head.weight);
     // The gradient of a trained head is added up once for so many rows.
-    const int64_t at_once = std::max(kRowsAtOnce, kLogitsAtOnce / head.size(0));
+    const int64_t at_once = std::max(RowsAtOnce(head), kLogitsAtOnce / head.size(0));
     // The mean is over all rows, whether they have a label or not.
     PassLoss loss = {.rows = batch.n()};
     double weight = 1.0;
@@ -134,9 +133,10 @@ class Eagle3Trainee : public Trainee {
     const at::NoGradGuard no_grad;
     at::Tensor known = at::ones({batch.rows.numel()}, batch.rows.options().dtype(at::kBool));
     if (setup_.vocab.empty() || !batch.targets.states.defined()) return known;
-    for (int64_t begin = 0; begin < known.numel(); begin += kRowsAtOnce) {
-      const at::Tensor states = batch.targets.states.slice(0, begin, begin + kRowsAtOnce);
-      known.slice(0, begin, begin + kRowsAtOnce).copy_(LikeliestIsKnown(states));
+    const int64_t at_once = RowsAtOnce(setup_.frozen.whole_head);
+    for (int64_t begin = 0; begin < known.numel(); begin += at_once) {
+      const at::Tensor states = batch.targets.states.slice(0, begin, begin + at_once);
+      known.slice(0, begin, begin + at_once).copy_(LikeliestIsKnown(states));
     }
     return known;
   }

@@ -11,6 +11,7 @@
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "tensor/half.h"
+#include "train/target_states.h"
 
 namespace longspec::train {
 namespace {
@@ -117,6 +118,13 @@ Result<FeatureSet> FeatureSet::Open(std::span<const std::string> folders) {
       return InvalidArgument(folder + ": features of another model or with another --top-k than " +
                              folders.front());
     }
+    if (!set.shards_.empty() && next.keep.any() == set.only_tokens_) {
+      return InvalidArgument(folder + ": holds --keep " + FormatFeatureKeep(next.keep) + ", and " +
+                             folders.front() + " --keep " +
+                             FormatFeatureKeep(set.shards_.front()->header().keep) +
+                             "; tokens alone do not go together with more");
+    }
+    set.only_tokens_ = !next.keep.any();
     set.shards_.insert(set.shards_.end(), shards.begin(), shards.end());
   }
   for (const auto& shard : set.shards_) {
@@ -144,6 +152,7 @@ std::vector<int64_t> FeatureSet::lengths() const {
 }
 
 Status FeatureSet::Has(const ShardNeeds& needs) const {
+  if (only_tokens_) return {};
   for (const auto& shard : shards_) {
     const std::string missing = Missing(needs, shard->header().keep);
     if (missing.empty()) continue;
@@ -209,6 +218,7 @@ Batch MakeBatch(const FeatureSet& set, std::span<const int> sequences, const Sha
     }
     tokens.insert(tokens.end(), s.tokens.begin(), s.tokens.end());
     batch.ends.push_back(batch.n() + n);
+    if (set.only_tokens()) continue;
     if (needs.keys_values) {
       keys.push_back(numbers(s.kept.keys));
       values.push_back(numbers(s.kept.values));
@@ -234,8 +244,13 @@ Batch MakeBatch(const FeatureSet& set, std::span<const int> sequences, const Sha
   batch.labels = at::tensor(labels, at::kLong);
   batch.targets.ids = at::tensor(ids, at::kLong).view({n_rows, labeller.width()});
   batch.targets.weights = at::tensor(weights, at::kFloat).view({n_rows, labeller.width()});
+  if (set.only_tokens()) {
+    ShardNeeds all = needs;
+    all.final_hidden |= labeller.states();
+    set.states()->Compute(all, &batch);
+  }
   if (labeller.states()) {
-    batch.targets.states = batch.final_hidden.index_select(0, batch.rows);
+    batch.targets.states = batch.final_hidden.index_select(0, batch.rows.to(batch.final_hidden.device()));
     batch.targets.soft = at::tensor(soft, at::kFloat);
   }
   return batch;

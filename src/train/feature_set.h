@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "formats/feature_shard.h"
@@ -18,6 +19,8 @@
 #include "train/schedule.h"
 
 namespace longspec::train {
+
+class TargetStates;
 
 // What a draft's kind reads of the target.
 struct ShardNeeds {
@@ -30,7 +33,8 @@ class FeatureSet {
  public:
   // Shards stay mapped. Sequences that are longer than the model's context, or in which nothing is to be
   // learned, are refused.
-  // Several folders are of one target, with as many probabilities a token; they may keep different tensors.
+  // Several folders are of one target, with as many probabilities a token; they may keep different tensors,
+  // or all none.
   static Result<FeatureSet> Open(std::span<const std::string> folders);
 
   const FeatureTarget& target() const { return shards_.front()->header().target; }
@@ -39,6 +43,10 @@ class FeatureSet {
   const FeatureSequence& sequence(int i) const { return sequences_[static_cast<size_t>(i)]; }
   const FeatureKeep& keep(int i) const { return *keeps_[static_cast<size_t>(i)]; }  // of that sequence
   std::vector<int64_t> lengths() const;                                             // by sequence
+  // Whether the shards hold tokens alone: then batches have what `states` compute. REQUIRES: set before them.
+  bool only_tokens() const { return only_tokens_; }
+  void ComputeWith(std::shared_ptr<const TargetStates> states) { states_ = std::move(states); }
+  const TargetStates* states() const { return states_.get(); }
   // Nothing if every sequence has what is asked for; else which of it the shards lack, and how to make it.
   Status Has(const ShardNeeds& needs) const;
   bool has_final_hidden() const;
@@ -57,7 +65,8 @@ class FeatureSet {
   std::vector<FeatureSequence> sequences_;
   std::vector<const FeatureKeep*> keeps_;
   int64_t n_tokens_ = 0, longest_ = 0;
-  bool has_short_ = false;
+  bool has_short_ = false, only_tokens_ = false;
+  std::shared_ptr<const TargetStates> states_;
 };
 
 // How labels become targets.
@@ -79,6 +88,7 @@ struct Batch {
 
   int64_t n() const { return ends.empty() ? 0 : ends.back(); }
 };
+// On the CPU, but for what is computed, which is where it was computed.
 Batch MakeBatch(const FeatureSet& set, std::span<const int> sequences, const ShardNeeds& needs,
                 const LabelOptions& options);
 

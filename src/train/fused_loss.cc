@@ -174,10 +174,16 @@ Targets Targets::To(at::Device device) const {
   return there;
 }
 
+int64_t RowsAtOnce(const at::Tensor& head) {
+  constexpr int64_t kOfCpu = 256, kLogitsOfGpu = int64_t{1} << 27;
+  return head.device().is_cpu() ? kOfCpu : std::max(kOfCpu, kLogitsOfGpu / head.size(0));
+}
+
 at::Tensor FusedCrossEntropy(const at::Tensor& hidden, const at::Tensor& head, const Targets& targets,
                              int64_t rows_at_once, const at::Tensor& label_head) {
   const at::Tensor none = at::empty({0});  // arguments must be defined
   const bool soft = targets.states.defined();
+  if (rows_at_once == 0) rows_at_once = RowsAtOnce(head);
   return Fused::apply(hidden, head, targets.ids, targets.weights, soft ? targets.states : none,
                       soft ? targets.soft : none, targets.logits.defined() ? targets.logits : none,
                       label_head.defined() ? label_head : head.detach(),

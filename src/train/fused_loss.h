@@ -35,8 +35,11 @@ struct Targets {
 // The mean over rows of the cross-entropy between `targets` and softmax(head * hidden + log_counts), a scalar
 // that is differentiable in `hidden` (n, width) and, if it asks for a gradient, in `head` (n_vocab, width).
 // The targets' states go through `label_head`, by default `head`. A head in bf16 has its products in bf16.
-// There is at least one row.
+// There is at least one row. `rows_at_once`: of which logits are there at the same time, 0: RowsAtOnce.
 at::Tensor FusedCrossEntropy(const at::Tensor& hidden, const at::Tensor& head, const Targets& targets,
-                             int64_t rows_at_once = 256, const at::Tensor& label_head = {});
+                             int64_t rows_at_once = 0, const at::Tensor& label_head = {});
+
+// Rows whose products with a head are computed together: few enough for a CPU's cache, many for a GPU.
+int64_t RowsAtOnce(const at::Tensor& head);
 
 }  // namespace longspec::train

@@ -6,10 +6,9 @@
 namespace longspec::train {
 
 Rotation MakeRotation(const FeatureTarget& target, const at::Tensor& positions, double magnitude) {
-  const at::Tensor frequencies = at::tensor(target.rope_frequencies, at::kDouble);
-  const at::Tensor angles = positions.to(at::kCPU, at::kDouble).unsqueeze(1) * frequencies;
-  const auto float_on_device = [&](const at::Tensor& x) { return x.to(positions.device(), at::kFloat); };
-  return {float_on_device(angles.cos() * magnitude), float_on_device(angles.sin() * magnitude)};
+  const at::Tensor frequencies = at::tensor(target.rope_frequencies, at::kDouble).to(positions.device());
+  const at::Tensor angles = positions.to(at::kDouble).unsqueeze(1) * frequencies;
+  return {(angles.cos() * magnitude).to(at::kFloat), (angles.sin() * magnitude).to(at::kFloat)};
 }
 
 at::Tensor Rotate(const at::Tensor& x, const Rotation& rotation) {

@@ -13,11 +13,11 @@ constexpr double kMuonMomentum = 0.95;
 // Steps as large as AdamW's usually are, so that one learning rate serves both (Liu et al. 2025).
 constexpr double kMuonScale = 0.2;
 
-// x * x^T. It is its own mirror image, so a strip of rows is computed from its own columns on.
+// x * x^T. It is its own mirror image, so on a CPU a strip of rows is computed from its own columns on.
 at::Tensor WithItself(const at::Tensor& x) {
   constexpr int64_t kStrip = 192;
   const int64_t n = x.size(0);
-  if (n <= kStrip) return at::matmul(x, x.t());
+  if (n <= kStrip || !x.device().is_cpu()) return at::matmul(x, x.t());
   at::Tensor square = at::empty({n, n}, x.options());
   for (int64_t begin = 0; begin < n; begin += kStrip) {
     const int64_t end = std::min(n, begin + kStrip);

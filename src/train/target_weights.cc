@@ -21,6 +21,19 @@ std::vector<int64_t> SplitOrder(int64_t n_rows, const FeatureTarget& t) {
   return order;
 }
 
+// Whether the file has rotary pairs as neighbours.
+Result<bool> HasPairs(const GgufFile& file) {
+  LS_ASSIGN(const std::string architecture, file.GetString("general.architecture"));
+  if (architecture == "llama") return true;
+  if (architecture == "qwen2") return false;
+  return Unsupported(file.path() + ": layers of architectures llama and qwen2 can be taken over, not of " +
+                     architecture);
+}
+
+at::Tensor SplitPairs(const at::Tensor& rows, const FeatureTarget& target) {
+  return rows.index_select(0, at::tensor(SplitOrder(rows.size(0), target)));
+}
+
 }  // namespace
 
 Result<at::Tensor> LoadRows(const GgufFile& file, const std::string& name, int64_t n_rows, int64_t width) {
@@ -35,6 +48,20 @@ Result<at::Tensor> LoadRows(const GgufFile& file, const std::string& name, int64
     DequantizeRow(view->dtype, view->row(r), width, rows.data_ptr<float>() + r * width);
   }
   return rows;
+}
+
+Result<at::Tensor> LoadHeads(const GgufFile& file, const FeatureTarget& target, const std::string& name,
+                             int64_t n_rows) {
+  LS_ASSIGN(const bool paired, HasPairs(file));
+  LS_ASSIGN(const at::Tensor rows, LoadRows(file, name + ".weight", n_rows, target.n_embd));
+  return paired ? SplitPairs(rows, target) : rows;
+}
+
+Result<at::Tensor> LoadHeadBias(const GgufFile& file, const FeatureTarget& target, const std::string& name,
+                                int64_t n_rows) {
+  LS_ASSIGN(const bool paired, HasPairs(file));
+  LS_ASSIGN(const at::Tensor bias, LoadRows(file, name + ".bias", 1, n_rows));
+  return paired ? SplitPairs(bias.flatten(), target) : bias.flatten();
 }
 
 Result<int> CountLayers(const GgufFile& file) {
@@ -74,12 +101,7 @@ std::vector<TakenOver> BlockOf(const Parameters& parameters, const std::string& 
 
 Status TakeOver(const GgufFile& file, const FeatureTarget& target, const std::vector<TakenOver>& parts,
                 const Parameters& parameters) {
-  LS_ASSIGN(const std::string architecture, file.GetString("general.architecture"));
-  const bool paired = architecture == "llama";  // its files have rotary pairs as neighbours
-  if (!paired && architecture != "qwen2") {
-    return Unsupported(file.path() + ": layers of architectures llama and qwen2 can be taken over, not of " +
-                       architecture);
-  }
+  LS_ASSIGN(const bool paired, HasPairs(file));
   const at::NoGradGuard no_grad;
   for (const TakenOver& part : parts) {
     if (part.from.ends_with(".bias") && file.FindTensor(part.from) == nullptr) continue;
@@ -87,7 +109,7 @@ Status TakeOver(const GgufFile& file, const FeatureTarget& target, const std::ve
     const bool vector = to.dim() == 1;
     LS_ASSIGN(at::Tensor from, LoadRows(file, part.from, vector ? 1 : to.size(0), to.size(vector ? 0 : 1)));
     if (vector) from = from.flatten();
-    if (part.rotated && paired) from = from.index_select(0, at::tensor(SplitOrder(from.size(0), target)));
+    if (part.rotated && paired) from = SplitPairs(from, target);
     to.copy_((from * part.scale).view_as(to));
   }
   return {};

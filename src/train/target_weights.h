@@ -19,6 +19,13 @@ namespace longspec::train {
 // A matrix (n_rows, width) in f32, or a vector as one row.
 Result<at::Tensor> LoadRows(const GgufFile& file, const std::string& name, int64_t n_rows, int64_t width);
 
+// Rows of rotary heads, NAME.weight (n_rows, n_embd) and NAME.bias (n_rows), their halves split. kUnsupported
+// of an architecture other than llama and qwen2.
+Result<at::Tensor> LoadHeads(const GgufFile& file, const FeatureTarget& target, const std::string& name,
+                             int64_t n_rows);
+Result<at::Tensor> LoadHeadBias(const GgufFile& file, const FeatureTarget& target, const std::string& name,
+                                int64_t n_rows);
+
 // Number of layers of the model in the file.
 Result<int> CountLayers(const GgufFile& file);
 

@@ -23,6 +23,7 @@
 #include "train/pass.h"
 #include "train/row_kernels.h"
 #include "train/schedule.h"
+#include "train/target_states.h"
 #include "train/target_weights.h"
 #include "train/trainee_kinds.h"
 #include "train/validation.h"
@@ -381,6 +382,18 @@ Status CheckDistillation(const TrainOptions& options, const FeatureSet& features
                          " tell nothing of what the target expects: " + has.message());
 }
 
+// What shards of tokens alone leave out is computed.
+Status ComputeStates(const TrainOptions& options, at::Device device, Data* data) {
+  const bool validated = data->validation && data->validation->only_tokens();
+  if (!data->features.only_tokens() && !validated) return {};
+  const at::ScalarType type = options.draft.precision == Precision::kBf16 ? at::kBFloat16 : at::kFloat;
+  LS_ASSIGN(TargetStates loaded, TargetStates::Load(*data->model, data->features.target(), device, type));
+  const auto states = std::make_shared<const TargetStates>(std::move(loaded));
+  data->features.ComputeWith(states);
+  if (data->validation) data->validation->ComputeWith(states);
+  return {};
+}
+
 Result<Data> OpenData(const TrainOptions& options) {
   LS_ASSIGN(FeatureSet features, FeatureSet::Open(options.features));
   LS_TRY(CheckDistillation(options, features, "--features", /*needs_final=*/false));
@@ -405,6 +418,7 @@ Result<TrainSummary> TrainUnguarded(TrainOptions options,
                            " keeps the target's whole head");
   }
   LS_ASSIGN(Data data, OpenData(options));
+  LS_TRY(ComputeStates(options, device, &data));
   LS_ASSIGN(const int n_layer, CountLayers(*data.model));
   LS_TRY(kind->resolve(&options.draft, data.features.target(), n_layer));
   if (const int n_ff = data.features.target().n_ff;
@@ -416,10 +430,11 @@ Result<TrainSummary> TrainUnguarded(TrainOptions options,
   LS_TRY(data.features.Has(data.needs));
   if (data.validation) LS_TRY(data.validation->Has(data.needs));
   LS_ASSIGN(std::unique_ptr<Trainee> trainee, MakeTrainee(options, *kind, data, device));
-  int threads = 1;
+  const int threads = options.threads > 0 ? options.threads : device.is_cpu() ? at::get_num_threads() : 1;
   if (device.is_cpu()) {
-    threads = options.threads > 0 ? options.threads : at::get_num_threads();
     at::set_num_threads(1);
+  } else {
+    at::globalContext().setAllowTF32CuBLAS(true);  // what is f32 in one precision and in the other
   }
   return Run(options, std::move(data), std::move(trainee), threads).Go(on_progress);
 }

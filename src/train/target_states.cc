@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/target_states.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/size.h"
+#include "base/status_macros.h"
+#include "train/files.h"
+#include "train/layers.h"
+#include "train/target_weights.h"
+
+namespace longspec::train {
+namespace {
+
+// Masks whose rows are of another length are copied by LibTorch's kernels.
+int64_t WholeSteps(int64_t length) {
+  constexpr int64_t kStep = 16;
+  return (length + kStep - 1) / kStep * kStep;
+}
+
+// Sequences of different lengths as rows of one table, filled up at their ends.
+struct Table {
+  int64_t n = 0, length = 0;
+  at::Tensor rows;  // (sum of lengths) int64: where each token stands in the table
+};
+
+Table TableOf(std::span<const int64_t> lengths, at::Device device) {
+  Table table = {.n = std::ssize(lengths), .length = *std::ranges::max_element(lengths), .rows = {}};
+  std::vector<int64_t> rows;
+  for (int64_t i = 0; i < table.n; ++i) {
+    for (int64_t j = 0; j < lengths[Z(i)]; ++j) rows.push_back(i * table.length + j);
+  }
+  table.rows = at::tensor(rows, at::kLong).to(device);
+  return table;
+}
+
+}  // namespace
+
+// Keys and values of all layers, (n_sequences, n_head_kv, length, head_dim) each.
+struct TargetStates::Cache {
+  std::vector<at::Tensor> keys, values;
+};
+
+Result<TargetStates> TargetStates::Load(const GgufFile& file, const FeatureTarget& target, at::Device device,
+                                        at::ScalarType type) {
+  TargetStates states;
+  states.target_ = target;
+  states.device_ = device;
+  states.type_ = type;
+  LS_ASSIGN(const FrozenParts frozen, LoadFrozenParts(file, target));
+  states.embedding_ = frozen.embedding.to(device);
+  states.head_ = frozen.head.to(device, type);
+  const auto norm = [&](const std::string& name) -> Result<at::Tensor> {
+    LS_ASSIGN(const at::Tensor rows, LoadRows(file, name, 1, target.n_embd));
+    return rows.flatten().to(device);
+  };
+  LS_ASSIGN(states.final_norm_, norm("output_norm.weight"));
+  const Rotation rotation =
+      MakeRotation(target, at::arange(int64_t{target.n_ctx}, at::kLong), target.rope_magnitude);
+  states.cos_ = rotation.cos.to(device);
+  states.sin_ = rotation.sin.to(device);
+  LS_ASSIGN(const int n_layer, CountLayers(file));
+  const int64_t q = int64_t{target.n_head} * target.head_dim,
+                kv = int64_t{target.n_head_kv} * target.head_dim;
+  for (int i = 0; i < n_layer; ++i) {
+    const std::string prefix = "blk." + std::to_string(i) + ".";
+    Layer layer;
+    LS_ASSIGN(layer.attention_norm, norm(prefix + "attn_norm.weight"));
+    LS_ASSIGN(layer.mlp_norm, norm(prefix + "ffn_norm.weight"));
+    LS_ASSIGN(const at::Tensor queries, LoadHeads(file, target, prefix + "attn_q", q));
+    LS_ASSIGN(const at::Tensor keys, LoadHeads(file, target, prefix + "attn_k", kv));
+    LS_ASSIGN(const at::Tensor values, LoadRows(file, prefix + "attn_v.weight", kv, target.n_embd));
+    layer.qkv = at::cat({queries, keys, values}, 0).to(device, type);
+    if (file.FindTensor(prefix + "attn_q.bias") != nullptr) {
+      LS_ASSIGN(const at::Tensor q_bias, LoadHeadBias(file, target, prefix + "attn_q", q));
+      LS_ASSIGN(const at::Tensor k_bias, LoadHeadBias(file, target, prefix + "attn_k", kv));
+      LS_ASSIGN(const at::Tensor v_bias, LoadRows(file, prefix + "attn_v.bias", 1, kv));
+      layer.qkv_bias = at::cat({q_bias, k_bias, v_bias.flatten()}, 0).to(device, type);
+    }
+    LS_ASSIGN(const at::Tensor output, LoadRows(file, prefix + "attn_output.weight", target.n_embd, q));
+    layer.output = output.to(device, type);
+    LS_ASSIGN(const at::Tensor gate, LoadRows(file, prefix + "ffn_gate.weight", target.n_ff, target.n_embd));
+    LS_ASSIGN(const at::Tensor up, LoadRows(file, prefix + "ffn_up.weight", target.n_ff, target.n_embd));
+    layer.gate_up = at::cat({gate, up}, 0).to(device, type);
+    LS_ASSIGN(const at::Tensor down, LoadRows(file, prefix + "ffn_down.weight", target.n_embd, target.n_ff));
+    layer.down = down.to(device, type);
+    states.layers_.push_back(std::move(layer));
+  }
+  return states;
+}
+
+at::Tensor TargetStates::Norm(const at::Tensor& x, const at::Tensor& weight) const {
+  return at::rms_norm(x, {target_.n_embd}, weight, target_.rms_eps);
+}
+
+TargetStates::Projected TargetStates::Project(const Layer& layer, const at::Tensor& x,
+                                              const at::Tensor& positions) const {
+  std::optional<at::Tensor> bias;
+  if (layer.qkv_bias.defined()) bias = layer.qkv_bias;
+  const at::Tensor heads = at::linear(Norm(x, layer.attention_norm).to(type_), layer.qkv, bias)
+                               .view({x.size(0), -1, target_.head_dim});
+  const int64_t n_rotated = int64_t{target_.n_head} + target_.n_head_kv;
+  const Rotation rotation = {cos_.index_select(0, positions).to(type_),
+                             sin_.index_select(0, positions).to(type_)};
+  const at::Tensor rotated = Rotate(heads.narrow(1, 0, n_rotated), rotation);
+  return {rotated.narrow(1, 0, target_.n_head), rotated.narrow(1, target_.n_head, target_.n_head_kv),
+          heads.narrow(1, n_rotated, target_.n_head_kv)};
+}
+
+at::Tensor TargetStates::Finish(const Layer& layer, const at::Tensor& x, const at::Tensor& mixed) const {
+  const at::Tensor y = x + at::linear(mixed, layer.output);
+  const std::vector<at::Tensor> parts =
+      at::linear(Norm(y, layer.mlp_norm).to(type_), layer.gate_up).chunk(2, 1);
+  return y + at::linear(at::silu(parts[0]) * parts[1], layer.down);
+}
+
+at::Tensor TargetStates::Prefill(const at::Tensor& tokens, const Visit& visit) const {
+  const int64_t n = tokens.size(0), length = tokens.size(1), group = target_.n_head / target_.n_head_kv;
+  const at::Tensor positions = at::arange(length, tokens.options()).repeat({n});
+  at::Tensor x = embedding_.index_select(0, tokens.flatten());
+  // (n_sequences, heads, length, head_dim)
+  const auto beside = [&](const at::Tensor& rows) {
+    return rows.view({n, length, rows.size(1), rows.size(2)}).transpose(1, 2);
+  };
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const Projected projected = Project(layers_[i], x, positions);
+    const at::Tensor mixed = at::scaled_dot_product_attention(
+        beside(projected.q), beside(projected.k).repeat_interleave(group, 1),
+        beside(projected.v).repeat_interleave(group, 1), {}, 0.0, /*is_causal=*/true);
+    x = Finish(layers_[i], x, mixed.transpose(1, 2).reshape({n * length, -1}));
+    visit(static_cast<int>(i), projected, x);
+  }
+  return Norm(x, final_norm_);
+}
+
+void TargetStates::Compute(const ShardNeeds& needs, Batch* batch) const {
+  const at::NoGradGuard no_grad;
+  std::vector<int64_t> lengths;
+  for (size_t i = 0; i < batch->ends.size(); ++i) {
+    lengths.push_back(batch->ends[i] - (i > 0 ? batch->ends[i - 1] : 0));
+  }
+  const Table table = TableOf(lengths, device_);
+  const at::Tensor tokens = at::zeros({table.n * table.length}, table.rows.options())
+                                .index_copy_(0, table.rows, batch->tokens.to(device_))
+                                .view({table.n, table.length});
+  const auto kept = [&](const at::Tensor& x) { return x.index_select(0, table.rows).to(at::kFloat); };
+  const int last = static_cast<int>(layers_.size()) - 1;
+  const at::Tensor final_hidden =
+      Prefill(tokens, [&](int layer, const Projected& projected, const at::Tensor& x) {
+        if (std::ranges::count(needs.layers, layer) > 0) batch->hidden[layer] = kept(x);
+        if (!needs.keys_values || layer != last) return;
+        batch->keys = kept(projected.k);
+        batch->values = kept(projected.v);
+      });
+  if (needs.final_hidden) batch->final_hidden = kept(final_hidden);
+}
+
+// Draws by the exponential race: the smallest of -log(u) / p is token i with probability p_i.
+at::Tensor TargetStates::Choose(const at::Tensor& x, const at::Tensor& temperatures) const {
+  const at::Tensor logits = at::linear(Norm(x, final_norm_).to(type_), head_).to(at::kFloat);
+  const at::Tensor noise = at::empty_like(logits).exponential_().log_();
+  return (logits - noise * temperatures.unsqueeze(1)).argmax(1);
+}
+
+std::vector<std::vector<int32_t>> TargetStates::Write(std::span<const std::vector<int32_t>> beginnings,
+                                                      int64_t first_index, const WriteOptions& options,
+                                                      const std::function<bool(int)>& on_step) const {
+  const at::NoGradGuard no_grad;
+  std::vector<int64_t> lengths;
+  std::vector<float> temperatures;
+  for (size_t i = 0; i < beginnings.size(); ++i) {
+    lengths.push_back(std::ssize(beginnings[i]));
+    temperatures.push_back(options.temperatures[(Z(first_index) + i) % options.temperatures.size()]);
+  }
+  const Table table = TableOf(lengths, device_);
+  const int64_t n = table.n, length = table.length, room = WholeSteps(length + options.max_tokens);
+  const int64_t group = target_.n_head / target_.n_head_kv;
+  std::vector<int64_t> flat;
+  for (const std::vector<int32_t>& tokens : beginnings) flat.insert(flat.end(), tokens.begin(), tokens.end());
+  const at::Tensor tokens = at::zeros({n * length}, table.rows.options())
+                                .index_copy_(0, table.rows, at::tensor(flat, at::kLong).to(device_))
+                                .view({n, length});
+  Cache cache;
+  at::Tensor last;
+  const auto in_cache = [&](const at::Tensor& rows) {
+    at::Tensor all = at::zeros({n, target_.n_head_kv, room, target_.head_dim}, rows.options());
+    all.slice(2, 0, length).copy_(rows.view({n, length, rows.size(1), rows.size(2)}).transpose(1, 2));
+    return all;
+  };
+  at::Tensor at_position = at::tensor(lengths, at::kLong).to(device_);  // of the next token
+  const at::Tensor of_last = at::arange(n, at_position.options()) * length + at_position - 1;
+  Prefill(tokens, [&](int, const Projected& projected, const at::Tensor& x) {
+    cache.keys.push_back(in_cache(projected.k));
+    cache.values.push_back(in_cache(projected.v));
+    last = x;
+  });
+  const at::Tensor temperature = at::tensor(temperatures).to(device_);
+  at::Tensor next = Choose(last.index_select(0, of_last), temperature);
+  std::vector<at::Tensor> written = {next};
+  const at::Tensor sequence = at::arange(n, at_position.options());
+  const at::Tensor key = at::arange(room, at_position.options());
+  const at::Tensor ends =
+      at::tensor(std::vector<int64_t>(options.ends.begin(), options.ends.end()), at::kLong);
+  const at::Tensor ends_there = ends.to(device_);
+  at::Tensor ended = at::isin(next, ends_there);
+  constexpr int kLook = 16;  // to look whether all have ended waits for the device
+  for (int step = 1; step < options.max_tokens; ++step) {
+    if (!on_step(step)) return {};
+    if (step % kLook == 0 && ended.all().item<bool>()) break;
+    at::Tensor x = embedding_.index_select(0, next);
+    // What lies behind a sequence's newest token is not there yet.
+    const int64_t seen = WholeSteps(length + step);
+    const at::Tensor mask =
+        at::zeros({n, 1, 1, seen}, at::TensorOptions(type_).device(device_))
+            .masked_fill_(key.slice(0, 0, seen).gt(at_position.unsqueeze(1)).view({n, 1, 1, seen}),
+                          -std::numeric_limits<double>::infinity())
+            .expand({n, target_.n_head_kv, group, seen});
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      const Projected projected = Project(layers_[i], x, at_position);
+      cache.keys[i].transpose(1, 2).index_put_({sequence, at_position}, projected.k);
+      cache.values[i].transpose(1, 2).index_put_({sequence, at_position}, projected.v);
+      // The queries of a group stand beside each other as if they were of one head.
+      const at::Tensor mixed = at::scaled_dot_product_attention(
+          projected.q.reshape({n, target_.n_head_kv, group, target_.head_dim}),
+          cache.keys[i].slice(2, 0, seen), cache.values[i].slice(2, 0, seen), mask);
+      x = Finish(layers_[i], x, mixed.reshape({n, -1}));
+    }
+    next = Choose(x, temperature);
+    ended.logical_or_(at::isin(next, ends_there));
+    written.push_back(next);
+    at_position = at_position + 1;
+  }
+  const at::Tensor all = at::stack(written, 1).to(at::kCPU, at::kInt).contiguous();
+  std::vector<std::vector<int32_t>> texts(beginnings.begin(), beginnings.end());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const int32_t* const tokens_of = all.const_data_ptr<int32_t>() + i * Z(all.size(1));
+    for (int64_t j = 0; j < all.size(1); ++j) {
+      texts[i].push_back(tokens_of[j]);
+      if (std::ranges::count(options.ends, tokens_of[j]) > 0) break;
+    }
+  }
+  return texts;
+}
+
+}  // namespace longspec::train
