@@ -22,12 +22,6 @@ at::Tensor Scores(const at::Tensor& hidden, const at::Tensor& head, const at::Te
                               : at::matmul(input, head.t());
 }
 
-// Scores that are computed with: none is in bf16.
-at::Tensor Logits(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& log_counts) {
-  const at::Tensor logits = Scores(hidden, head, log_counts);
-  return head.scalar_type() == at::kBFloat16 ? logits.to(at::kFloat) : logits;
-}
-
 // Of some rows: the sum of their losses, and of each of them what its logits' gradient is, in the type of the
 // head.
 struct PartLoss {
@@ -43,19 +37,23 @@ struct LossHeads {
   at::Tensor of_logits, of_labels;
 };
 
+// Computed with, and kept in more than bf16.
+at::ScalarType WiderType(const at::Tensor& head) {
+  return head.scalar_type() == at::kBFloat16 ? at::kFloat : head.scalar_type();
+}
+
 PartLoss LossOf(const at::Tensor& hidden, const LossHeads& heads, const Targets& targets) {
-  at::Tensor logits = Logits(hidden, heads.of_logits, targets.log_counts);
-  const at::Tensor log_sum = logits.logsumexp(1);
-  at::Tensor expected = (logits.gather(1, targets.ids) * targets.weights).sum(1), shares;
+  const at::ScalarType type = WiderType(heads.of_logits);
+  at::Tensor log_shares = at::log_softmax(Scores(hidden, heads.of_logits, targets.log_counts), 1, type);
+  at::Tensor sum = (log_shares.gather(1, targets.ids) * targets.weights).sum(at::kDouble).neg(), expected;
   if (targets.states.defined()) {
-    shares = Logits(targets.states, heads.of_labels, targets.log_counts).softmax(1);
-    shares.mul_(targets.soft.unsqueeze(1));
-    expected = expected + at::linalg_vecdot(shares, logits, 1);
+    expected = at::softmax(Scores(targets.states, heads.of_labels, targets.log_counts), 1, type);
+    expected.mul_(targets.soft.unsqueeze(1));
+    sum = sum - at::linalg_vecdot(expected, log_shares, 1).sum(at::kDouble);
   }
-  const at::Tensor sum = (log_sum - expected).sum(at::kDouble);
-  at::Tensor& error = logits.sub_(log_sum.unsqueeze(1)).exp_();
+  at::Tensor& error = log_shares.exp_();
   error.scatter_add_(1, targets.ids, -targets.weights);
-  if (shares.defined()) error.sub_(shares);
+  if (expected.defined()) error.sub_(expected);
   return {sum, error.to(heads.of_logits.scalar_type())};
 }
 

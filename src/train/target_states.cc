@@ -20,23 +20,38 @@ int64_t WholeSteps(int64_t length) {
   return (length + kStep - 1) / kStep * kStep;
 }
 
-// Sequences of different lengths as rows of one table, filled up at their ends.
-struct Table {
-  int64_t n = 0, length = 0;
-  at::Tensor rows;  // (sum of lengths) int64: where each token stands in the table
-};
-
-Table TableOf(std::span<const int64_t> lengths, at::Device device) {
-  Table table = {.n = std::ssize(lengths), .length = *std::ranges::max_element(lengths), .rows = {}};
-  std::vector<int64_t> rows;
-  for (int64_t i = 0; i < table.n; ++i) {
-    for (int64_t j = 0; j < lengths[Z(i)]; ++j) rows.push_back(i * table.length + j);
-  }
-  table.rows = at::tensor(rows, at::kLong).to(device);
-  return table;
-}
-
 }  // namespace
+
+// Sequences one behind the other, and as rows of one table, filled up at their ends.
+struct TargetStates::Packed {
+  Packed(std::span<const int64_t> lengths, at::Device device) : n(std::ssize(lengths)) {
+    std::vector<int64_t> in_table, at_position;
+    for (const int64_t l : lengths) length = std::max(length, l);
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t j = 0; j < lengths[Z(i)]; ++j) {
+        in_table.push_back(i * length + j);
+        at_position.push_back(j);
+      }
+    }
+    places = at::tensor(in_table, at::kLong).to(device);
+    positions = at::tensor(at_position, at::kLong).to(device);
+  }
+
+  // x (rows, heads, head_dim) as (n, heads, length, head_dim); zeros behind a sequence's end.
+  at::Tensor Beside(const at::Tensor& x) const {
+    return at::zeros({n * length, x.size(1), x.size(2)}, x.options())
+        .index_copy_(0, places, x)
+        .view({n, length, x.size(1), x.size(2)})
+        .transpose(1, 2);
+  }
+  // And back, (rows, heads * head_dim).
+  at::Tensor Behind(const at::Tensor& x) const {
+    return x.transpose(1, 2).reshape({n * length, -1}).index_select(0, places);
+  }
+
+  int64_t n = 0, length = 0;
+  at::Tensor places, positions;  // (rows) int64
+};
 
 // Keys and values of all layers, (n_sequences, n_head_kv, length, head_dim) each.
 struct TargetStates::Cache {
@@ -116,20 +131,15 @@ at::Tensor TargetStates::Finish(const Layer& layer, const at::Tensor& x, const a
   return y + at::linear(at::silu(parts[0]) * parts[1], layer.down);
 }
 
-at::Tensor TargetStates::Prefill(const at::Tensor& tokens, const Visit& visit) const {
-  const int64_t n = tokens.size(0), length = tokens.size(1), group = target_.n_head / target_.n_head_kv;
-  const at::Tensor positions = at::arange(length, tokens.options()).repeat({n});
-  at::Tensor x = embedding_.index_select(0, tokens.flatten());
-  // (n_sequences, heads, length, head_dim)
-  const auto beside = [&](const at::Tensor& rows) {
-    return rows.view({n, length, rows.size(1), rows.size(2)}).transpose(1, 2);
-  };
+at::Tensor TargetStates::Prefill(const at::Tensor& tokens, const Packed& packed, const Visit& visit) const {
+  const int64_t group = target_.n_head / target_.n_head_kv;
+  at::Tensor x = embedding_.index_select(0, tokens);
   for (size_t i = 0; i < layers_.size(); ++i) {
-    const Projected projected = Project(layers_[i], x, positions);
+    const Projected projected = Project(layers_[i], x, packed.positions);
     const at::Tensor mixed = at::scaled_dot_product_attention(
-        beside(projected.q), beside(projected.k).repeat_interleave(group, 1),
-        beside(projected.v).repeat_interleave(group, 1), {}, 0.0, /*is_causal=*/true);
-    x = Finish(layers_[i], x, mixed.transpose(1, 2).reshape({n * length, -1}));
+        packed.Beside(projected.q), packed.Beside(projected.k).repeat_interleave(group, 1),
+        packed.Beside(projected.v).repeat_interleave(group, 1), {}, 0.0, /*is_causal=*/true);
+    x = Finish(layers_[i], x, packed.Behind(mixed));
     visit(static_cast<int>(i), projected, x);
   }
   return Norm(x, final_norm_);
@@ -141,20 +151,16 @@ void TargetStates::Compute(const ShardNeeds& needs, Batch* batch) const {
   for (size_t i = 0; i < batch->ends.size(); ++i) {
     lengths.push_back(batch->ends[i] - (i > 0 ? batch->ends[i - 1] : 0));
   }
-  const Table table = TableOf(lengths, device_);
-  const at::Tensor tokens = at::zeros({table.n * table.length}, table.rows.options())
-                                .index_copy_(0, table.rows, batch->tokens.to(device_))
-                                .view({table.n, table.length});
-  const auto kept = [&](const at::Tensor& x) { return x.index_select(0, table.rows).to(at::kFloat); };
   const int last = static_cast<int>(layers_.size()) - 1;
-  const at::Tensor final_hidden =
-      Prefill(tokens, [&](int layer, const Projected& projected, const at::Tensor& x) {
-        if (std::ranges::count(needs.layers, layer) > 0) batch->hidden[layer] = kept(x);
-        if (!needs.keys_values || layer != last) return;
-        batch->keys = kept(projected.k);
-        batch->values = kept(projected.v);
-      });
-  if (needs.final_hidden) batch->final_hidden = kept(final_hidden);
+  const at::Tensor final_hidden = Prefill(batch->tokens.to(device_), Packed(lengths, device_),
+                                          [&](int layer, const Projected& projected, const at::Tensor& x) {
+                                            if (std::ranges::count(needs.layers, layer) > 0)
+                                              batch->hidden[layer] = x;
+                                            if (!needs.keys_values || layer != last) return;
+                                            batch->keys = projected.k.to(at::kFloat);
+                                            batch->values = projected.v.to(at::kFloat);
+                                          });
+  if (needs.final_hidden) batch->final_hidden = final_hidden;
 }
 
 // Draws by the exponential race: the smallest of -log(u) / p is token i with probability p_i.
@@ -174,30 +180,27 @@ std::vector<std::vector<int32_t>> TargetStates::Write(std::span<const std::vecto
     lengths.push_back(std::ssize(beginnings[i]));
     temperatures.push_back(options.temperatures[(Z(first_index) + i) % options.temperatures.size()]);
   }
-  const Table table = TableOf(lengths, device_);
-  const int64_t n = table.n, length = table.length, room = WholeSteps(length + options.max_tokens);
+  const Packed packed(lengths, device_);
+  const int64_t n = packed.n, length = packed.length, room = WholeSteps(length + options.max_tokens);
   const int64_t group = target_.n_head / target_.n_head_kv;
-  std::vector<int64_t> flat;
-  for (const std::vector<int32_t>& tokens : beginnings) flat.insert(flat.end(), tokens.begin(), tokens.end());
-  const at::Tensor tokens = at::zeros({n * length}, table.rows.options())
-                                .index_copy_(0, table.rows, at::tensor(flat, at::kLong).to(device_))
-                                .view({n, length});
+  std::vector<int64_t> tokens;
+  for (const std::vector<int32_t>& text : beginnings) tokens.insert(tokens.end(), text.begin(), text.end());
   Cache cache;
   at::Tensor last;
   const auto in_cache = [&](const at::Tensor& rows) {
     at::Tensor all = at::zeros({n, target_.n_head_kv, room, target_.head_dim}, rows.options());
-    all.slice(2, 0, length).copy_(rows.view({n, length, rows.size(1), rows.size(2)}).transpose(1, 2));
+    all.slice(2, 0, length).copy_(packed.Beside(rows));
     return all;
   };
   at::Tensor at_position = at::tensor(lengths, at::kLong).to(device_);  // of the next token
-  const at::Tensor of_last = at::arange(n, at_position.options()) * length + at_position - 1;
-  Prefill(tokens, [&](int, const Projected& projected, const at::Tensor& x) {
-    cache.keys.push_back(in_cache(projected.k));
-    cache.values.push_back(in_cache(projected.v));
-    last = x;
-  });
+  Prefill(at::tensor(tokens, at::kLong).to(device_), packed,
+          [&](int, const Projected& projected, const at::Tensor& x) {
+            cache.keys.push_back(in_cache(projected.k));
+            cache.values.push_back(in_cache(projected.v));
+            last = x.index_select(0, at_position.cumsum(0) - 1);
+          });
   const at::Tensor temperature = at::tensor(temperatures).to(device_);
-  at::Tensor next = Choose(last.index_select(0, of_last), temperature);
+  at::Tensor next = Choose(last, temperature);
   std::vector<at::Tensor> written = {next};
   const at::Tensor sequence = at::arange(n, at_position.options());
   const at::Tensor key = at::arange(room, at_position.options());

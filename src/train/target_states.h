@@ -48,7 +48,7 @@ class TargetStates {
     at::Tensor output;                    // (n_embd, n_head head_dim)
     at::Tensor gate_up, down;             // (2 n_ff, n_embd), (n_embd, n_ff)
   };
-  // Of sequences beside each other, each filled up to `length`.
+  struct Packed;
   struct Cache;
 
   TargetStates() = default;
@@ -60,9 +60,9 @@ class TargetStates {
   Projected Project(const Layer& layer, const at::Tensor& x, const at::Tensor& positions) const;
   // x after attention's output was added, after the MLP's.
   at::Tensor Finish(const Layer& layer, const at::Tensor& x, const at::Tensor& mixed) const;
-  // The tokens (n_sequences, length) all from position 0; visit(layer, projected, x) after each layer.
+  // Of the rows' tokens; visit(layer, projected, x) after each layer. What the head reads, (rows, n_embd).
   using Visit = std::function<void(int layer, const Projected&, const at::Tensor& x)>;
-  at::Tensor Prefill(const at::Tensor& tokens, const Visit& visit) const;
+  at::Tensor Prefill(const at::Tensor& tokens, const Packed& packed, const Visit& visit) const;
   at::Tensor Choose(const at::Tensor& x, const at::Tensor& temperatures) const;
 
   FeatureTarget target_;
