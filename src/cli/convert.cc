@@ -10,6 +10,8 @@
 #include "cli/exit_code.h"
 #include "cli/output.h"
 #include "draft/draft_checkpoint.h"
+#include "draft/draft_kinds.h"
+#include "draft/lm_file.h"
 #include "tensor/dequantize.h"
 
 namespace longspec::cli {
@@ -27,9 +29,29 @@ Result<std::optional<DType>> ParseType(const std::string& name) {
                          ": must be a type weights may have, such as f32, f16, bf16 or q8_0");
 }
 
+// A language model that drafts, of which there are GGUF files alone.
+int ConvertLm(const GgufFile& lm, const ConvertOptions& options, std::optional<DType> type) {
+  if (!type || !options.output.ends_with(".gguf")) {
+    return Fail(
+        InvalidArgument(options.input + ": a language model; it becomes a .gguf file of another --type"),
+        Stage::kLoad);
+  }
+  if (const Status written = WriteLmGguf(lm, *type, options.output); !written.ok())
+    return Fail(written, Stage::kWrite);
+  return WriteOutput(options.output + ": GGUF file of " + std::to_string(lm.tensors().size()) +
+                     " tensors, a language model\n");
+}
+
 int RunConvert(const ConvertOptions& options) {
   const auto type = ParseType(options.type);
   if (!type.ok()) return Fail(type.status(), Stage::kLoad);
+  if (BeginsAsGguf(options.input)) {
+    const auto file = GgufFile::Open(options.input);
+    if (!file.ok()) return Fail(file.status(), Stage::kLoad);
+    const auto architecture = (*file)->GetString("general.architecture");
+    if (architecture.ok() && FindDraftKind(*architecture) == nullptr)
+      return ConvertLm(**file, options, *type);
+  }
   const auto checkpoint = OpenDraftCheckpoint(options.input);
   if (!checkpoint.ok()) return Fail(checkpoint.status(), Stage::kLoad);
   const bool gguf = options.output.ends_with(".gguf");

@@ -193,19 +193,6 @@ Status Read(const std::string& path, DraftCheckpoint* checkpoint) {
   return ReadGguf(std::move(file), checkpoint);
 }
 
-// A tensor's bytes as another type.
-std::vector<std::byte> Convert(const TensorView& tensor, DType to) {
-  const int64_t n = tensor.shape[0];
-  const size_t row_bytes = RowBytes(to, n);
-  std::vector<std::byte> bytes(row_bytes * static_cast<size_t>(tensor.n_rows()));
-  std::vector<float> row(static_cast<size_t>(n));
-  for (int64_t r = 0; r < tensor.n_rows(); ++r) {
-    DequantizeRow(tensor.dtype, tensor.row(r), n, row.data());
-    QuantizeRow(to, row.data(), n, bytes.data() + static_cast<size_t>(r) * row_bytes);
-  }
-  return bytes;
-}
-
 // Calls add(name, type, shape, bytes) for each tensor. Vectors and the vocabulary keep their types.
 template <typename Add>
 Status Export(const DraftCheckpoint& checkpoint, std::optional<DType> type, Add&& add) {
@@ -217,13 +204,8 @@ Status Export(const DraftCheckpoint& checkpoint, std::optional<DType> type, Add&
       add(tensor.name, to, shape, std::span(tensor.data, tensor.n_bytes));
       continue;
     }
-    if (tensor.shape[0] % Info(to).block_elements != 0) {
-      return InvalidArgument(checkpoint.path + ": tensor " + tensor.name + " has rows of " +
-                             std::to_string(tensor.shape[0]) + ", no multiple of " +
-                             std::to_string(Info(to).block_elements) + ", the block size of " +
-                             std::string(Info(to).name));
-    }
-    add(tensor.name, to, shape, std::span<const std::byte>(Convert(tensor, to)));
+    LS_TRY(CheckRowsFit(checkpoint.path, tensor, to));
+    add(tensor.name, to, shape, std::span<const std::byte>(QuantizeTensor(tensor, to)));
   }
   return {};
 }
@@ -259,6 +241,14 @@ Result<DraftCheckpoint> DraftCheckpointOf(std::shared_ptr<const GgufFile> file) 
   return checkpoint;
 } catch (const std::bad_alloc&) {
   return ResourceExhausted(file->path() + ": not enough memory for its header");
+}
+
+Status CheckRowsFit(const std::string& path, const TensorView& tensor, DType type) {
+  if (tensor.shape[0] % Info(type).block_elements == 0) return {};
+  return InvalidArgument(path + ": tensor " + tensor.name + " has rows of " +
+                         std::to_string(tensor.shape[0]) + ", no multiple of " +
+                         std::to_string(Info(type).block_elements) + ", the block size of " +
+                         std::string(Info(type).name));
 }
 
 Status WriteDraftGguf(const DraftCheckpoint& checkpoint, std::optional<DType> type, const std::string& path) {

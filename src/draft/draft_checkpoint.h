@@ -57,6 +57,9 @@ Result<DraftCheckpoint> OpenDraftCheckpoint(const std::string& path);
 // Of a GGUF file that is open.
 Result<DraftCheckpoint> DraftCheckpointOf(std::shared_ptr<const GgufFile> file);
 
+// Refuses a type whose blocks the tensor's rows do not fill. `path`: of its file.
+Status CheckRowsFit(const std::string& path, const TensorView& tensor, DType type);
+
 // `type`: what matrices are stored as; absent: as they are.
 Status WriteDraftGguf(const DraftCheckpoint& checkpoint, std::optional<DType> type, const std::string& path);
 // A folder of config.json and model.safetensors, made if it is not there. Block types are decoded to F32.

@@ -12,6 +12,8 @@
 #include "draft/drafter.h"
 #include "draft/longspec_forward.h"
 #include "draft/testing/longspec_files.h"
+#include "formats/feature_shard.h"
+#include "formats/gguf_writer.h"
 #include "kv/full_cache.h"
 
 namespace longspec {
@@ -138,6 +140,30 @@ TEST_F(DraftMemoryTest, WhatDoesNotFitIsSaidBeforeWeightsAreRead) {
         ::testing::HasSubstr("does not fit the target: a vocabulary of 400 tokens, the target has 384"))
         << type;
   }
+  // A model without an embedding is of the target that it names.
+  const auto whole = GgufFile::Open(Target());
+  GgufWriter writer;
+  for (const auto& [key, value] : (*whole)->metadata()) writer.SetValue(key, value);
+  for (const TensorView& t : (*whole)->tensors()) {
+    if (t.name == "token_embd.weight" || t.name == "output.weight") continue;
+    writer.AddTensor(t.name, t.dtype, {t.shape, t.shape + t.n_dims}, {t.data, t.n_bytes});
+  }
+  const std::string part = folder_.File("part.gguf");
+  ASSERT_TRUE(writer.Write(part).ok());
+  EXPECT_THAT(Plan({.type = "lm", .draft_model = part}).status().message(),
+              ::testing::HasSubstr("longspec.target"));
+  writer.SetString("longspec.target", "0123456789abcdef");
+  const std::string foreign = folder_.File("foreign.gguf");
+  ASSERT_TRUE(writer.Write(foreign).ok());
+  EXPECT_THAT(Plan({.type = "lm", .draft_model = foreign}).status().message(),
+              ::testing::HasSubstr("the head of the model 0123456789abcdef, the target is "));
+  writer.SetString("longspec.target", TargetFingerprint(**whole));
+  const std::vector<int32_t> twice = {7, 9, 7};
+  writer.AddTensor("draft.vocab", DType::kI32, {3}, std::as_bytes(std::span(twice)));
+  const std::string doubled = folder_.File("doubled.gguf");
+  ASSERT_TRUE(writer.Write(doubled).ok());
+  EXPECT_THAT(Plan({.type = "lm", .draft_model = doubled}).status().message(),
+              ::testing::HasSubstr("names token 7 twice"));
   LlamaConfig other = tiny_.config;
   other.n_embd *= 2;
   const std::string draft = testing::WriteDraftFolder(folder_, other, testing::RandomDraft(other, 64, 2));

@@ -240,25 +240,29 @@ Status LoadDraftParts(const DraftCheckpoint& checkpoint, std::span<const DraftPa
   return {};
 }
 
+Result<std::vector<int32_t>> ReadDraftVocab(const std::string& path, const TensorView& tensor, int n_vocab) {
+  std::vector<int32_t> vocab;
+  for (const int64_t token : DraftTokens(tensor)) {
+    if (token < 0 || token >= n_vocab) {
+      return Unsupported(path + ": the draft model does not fit the target: tensor " + kDraftVocabTensor +
+                         " names token " + std::to_string(token) + ", the target has a vocabulary of " +
+                         std::to_string(n_vocab));
+    }
+    vocab.push_back(static_cast<int32_t>(token));
+  }
+  std::ranges::sort(vocab);
+  const auto repeated = std::ranges::adjacent_find(vocab);
+  if (repeated == vocab.end()) return vocab;
+  return Corrupt(path + ": tensor " + kDraftVocabTensor + " names token " + std::to_string(*repeated) +
+                 " twice");
+}
+
 Status LoadDraftHead(const DraftCheckpoint& checkpoint, const std::string& weights, const SharedParts& target,
                      DraftHead* head) {
   head->matrix = *target.output;
   const TensorView* vocab = checkpoint.Find(kDraftVocabTensor);
   if (vocab == nullptr) return {};
-  for (const int64_t token : DraftTokens(*vocab)) {
-    if (token < 0 || token >= target.config->n_vocab) {
-      return Unsupported(checkpoint.path + ": the draft model does not fit the target: tensor " +
-                         kDraftVocabTensor + " names token " + std::to_string(token) +
-                         ", the target has a vocabulary of " + std::to_string(target.config->n_vocab));
-    }
-    head->vocab.push_back(static_cast<int32_t>(token));
-  }
-  std::ranges::sort(head->vocab);
-  const auto repeated = std::ranges::adjacent_find(head->vocab);
-  if (repeated != head->vocab.end()) {
-    return Corrupt(checkpoint.path + ": tensor " + kDraftVocabTensor + " names token " +
-                   std::to_string(*repeated) + " twice");
-  }
+  LS_ASSIGN(head->vocab, ReadDraftVocab(checkpoint.path, *vocab, target.config->n_vocab));
   const DType type = HeadType(checkpoint, FindDType(weights), target.head);
   if (type == target.head.dtype) {
     head->matrix = GatherPackedRows(head->matrix, head->vocab, &head->memory);

@@ -79,6 +79,10 @@ uint64_t DraftHeadBytes(const DraftCheckpoint& checkpoint, const std::string& we
 // Its rows: logits of a row of the draft.
 int64_t DraftHeadRows(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
 
+// The tokens that kDraftVocabTensor of the file `path` names, ascending. Each is named once and of a
+// vocabulary of n_vocab, or it is refused.
+Result<std::vector<int32_t>> ReadDraftVocab(const std::string& path, const TensorView& tensor, int n_vocab);
+
 // The whole numbers of an I32 or I64 tensor.
 std::vector<int64_t> DraftTokens(const TensorView& tensor);
 

@@ -18,6 +18,7 @@
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
 #include "draft/growing_drafter.h"
+#include "draft/lm_file.h"
 #include "draft/registry.h"
 #include "draft/spec_extend.h"
 #include "draft/target_rows.h"
@@ -25,6 +26,7 @@
 #include "draft/trained_range.h"
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
+#include "formats/feature_shard.h"
 #include "kv/full_cache.h"
 #include "kv/streaming_cache.h"
 
@@ -51,10 +53,14 @@ std::unique_ptr<KvCache> MakeCache(const LmModel& model, const KvCache& target,
 // After the rows in `wanted`, places among them, the k most probable tokens go to `next`. All borrowed.
 struct LmRows final : TargetRows {
   LmRows(const LmModel& of, const kernels::KernelTable* table)
-      : TargetRows(of.target.get(), Z(kLmMaxRows)), kernels(table), n_vocab(of.config.n_vocab) {}
+      : TargetRows(of.target.get(), Z(kLmMaxRows)),
+        kernels(table),
+        n_logits(of.config.n_logits),
+        vocab(of.vocab) {}
 
   const kernels::KernelTable* kernels;
-  int n_vocab;
+  int n_logits;
+  std::span<const int32_t> vocab;  // as LmModel's
   std::span<const int32_t> wanted;
   int k = 0;
   std::span<std::vector<TokenScore>> next;
@@ -64,7 +70,7 @@ struct LmRows final : TargetRows {
     const int n_rows = static_cast<int>(segment.tokens.size());
     for (size_t i = 0; i < wanted.size(); ++i) {
       const int row = wanted[i] - (n_rows - output.n_logits);
-      TopTokens(*kernels, output.logits + Z(row) * Z(n_vocab), n_vocab, k, {}, next[i]);
+      TopTokens(*kernels, output.logits + Z(row) * Z(n_logits), n_logits, k, vocab, next[i]);
     }
   }
 };
@@ -292,18 +298,34 @@ Status CheckLm(const SpeculationOptions& options) {
   return Shape(options.tree).status();
 }
 
-Status LmFits(const SpeculationOptions& options, const TargetFacts& target, DraftFiles& files) {
+// REQUIRES: the target's file was read.
+Result<LmFile> LmFileOf(const SpeculationOptions& options, const TargetFacts& target, DraftFiles& files) {
   LS_ASSIGN(const auto file, files.Gguf(options.draft_model));
-  LS_ASSIGN(const LlamaConfig config, ReadLlamaConfig(*file, {}));
-  LS_ASSIGN(const std::vector<std::string> tokens, target.file.GetStrings("tokenizer.ggml.tokens"));
-  return CheckLmFit(*file, config, target.config.n_vocab, tokens);
+  const TensorView* const embedding = target.file.FindTensor("token_embd.weight");
+  const TensorView* const head = target.file.FindTensor("output.weight");
+  return ReadLmFile(file, *embedding, head == nullptr ? *embedding : *head);
+}
+
+Status LmFits(const SpeculationOptions& options, const TargetFacts& target, DraftFiles& files) {
+  LS_ASSIGN(const LmFile lm, LmFileOf(options, target, files));
+  if (!lm.of_target) {
+    LS_ASSIGN(const std::vector<std::string> tokens, target.file.GetStrings("tokenizer.ggml.tokens"));
+    return CheckLmFit(lm, target.config.n_vocab, tokens);
+  }
+  LS_ASSIGN(const std::string of, lm.file->GetString(kLmTargetKey));
+  const std::string fingerprint = TargetFingerprint(target.file);
+  if (of == fingerprint) return {};
+  return Unsupported(options.draft_model +
+                     ": the draft model does not fit the target: it has the embedding and "
+                     "the head of the model " +
+                     of + ", the target is " + fingerprint);
 }
 
 Result<DraftMemory> LmMemory(const SpeculationOptions& options, const TargetFacts& target,
                              DraftFiles& files) {
-  LS_ASSIGN(const auto file, files.Gguf(options.draft_model));
-  LS_ASSIGN(const LlamaConfig config, ReadLlamaConfig(*file, {}));
-  const LlamaMemory memory = PlanLlamaMemory(config, *file, kLmMaxRows);
+  LS_ASSIGN(const LmFile lm, LmFileOf(options, target, files));
+  const LlamaConfig& config = lm.config;
+  const LlamaMemory memory = PlanLlamaMemory(config, *lm.file, kLmMaxRows);
   const uint64_t chunk = KvChunkBytes(LmCacheLayout(config, target.cache), config.n_layer);
   DraftMemory plan = {.fixed = memory.weights + memory.scratch};
   if (options.draft_window > 0) {

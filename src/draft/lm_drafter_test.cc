@@ -7,9 +7,13 @@
 
 #include "decode/decoder.h"
 #include "decode/policy.h"
+#include "draft/draft_checkpoint.h"
 #include "draft/draft_models.h"
+#include "draft/lm_file.h"
 #include "draft/spec_extend.h"
 #include "draft/testing/longspec_files.h"
+#include "formats/feature_shard.h"
+#include "formats/gguf_writer.h"
 #include "sampling/sampler.h"
 
 namespace longspec::testing {
@@ -31,6 +35,27 @@ class LmDrafterTest : public ::testing::Test {
   std::string Write(const TinyModelOptions& options) {
     EXPECT_TRUE(WriteTinyModel(options, folder_.File("draft.gguf")).ok());
     return folder_.File("draft.gguf");
+  }
+
+  // The target's own layers, with its embedding and a head of these tokens.
+  std::string OfTarget(const std::vector<int32_t>& vocab, DType type, const std::string& of = "") {
+    const auto file = GgufFile::Open(Perfect());
+    GgufWriter writer;
+    for (const auto& [key, value] : (*file)->metadata()) {
+      if (!key.starts_with("tokenizer.")) writer.SetValue(key, value);
+    }
+    writer.SetString(kLmTargetKey, of.empty() ? TargetFingerprint(**file) : of);
+    for (const TensorView& t : (*file)->tensors()) {
+      if (t.name == "token_embd.weight" || t.name == "output.weight") continue;
+      writer.AddTensor(t.name, t.dtype, {t.shape, t.shape + t.n_dims}, {t.data, t.n_bytes});
+    }
+    if (!vocab.empty()) {
+      writer.AddTensor(kDraftVocabTensor, DType::kI32, {std::ssize(vocab)}, std::as_bytes(std::span(vocab)));
+    }
+    EXPECT_TRUE(writer.Write(folder_.File("part.gguf")).ok());
+    const auto part = GgufFile::Open(folder_.File("part.gguf"));
+    EXPECT_TRUE(WriteLmGguf(**part, type, folder_.File("of_target.gguf")).ok());
+    return folder_.File("of_target.gguf");
   }
 
   SpeculationOptions Options(const std::string& path, const std::string& tree, int n_max) const {
@@ -93,6 +118,33 @@ TEST_F(LmDrafterTest, ThePerfectDraftIsAcceptedWhole) {
   EXPECT_EQ(stats.accepted, 50);
   EXPECT_EQ(Generate(Options(Perfect(), "3,6,6", 15), 0.0F, 60, &stats), plain);
   EXPECT_GE(stats.accepted, 40);  // the likeliest path need not be the one of likeliest tokens
+}
+
+// One that leaves out what its target has: as right as the whole one where it has all tokens, and where it
+// has those that the target writes.
+TEST_F(LmDrafterTest, TheEmbeddingAndTheHeadAreTheTargets) {
+  const std::vector<int32_t> plain = Generate({.type = "none"}, 0.0F, 60);
+  std::vector<int32_t> written(plain.begin() + 70, plain.end());
+  std::ranges::sort(written);
+  const auto repeated = std::ranges::unique(written);
+  written.erase(repeated.begin(), repeated.end());
+  ASSERT_LT(written.size(), 60U);
+  for (const std::vector<int32_t>& vocab : {std::vector<int32_t>(), written}) {
+    DecodeStats stats;
+    const std::string path = OfTarget(vocab, DType::kF32);
+    models_ = DraftModels();
+    models_.SetVocabulary(&tokens_);
+    EXPECT_EQ(Generate(Options(path, "", 5), 0.0F, 60, &stats), plain);
+    EXPECT_EQ(stats.accepted, 50) << vocab.size();
+  }
+  // A token that is left out is never drafted; in few bits, and by chance, the text is the same too.
+  const std::vector<int32_t> some(written.begin(), written.end() - 1);
+  models_ = DraftModels();
+  models_.SetVocabulary(&tokens_);
+  DecodeStats stats;
+  EXPECT_EQ(Generate(Options(OfTarget(some, DType::kQ4_1), "best:4", 16), 0.7F, 40, &stats),
+            Generate({.type = "none"}, 0.7F, 40));
+  EXPECT_GT(stats.accepted, 0);
 }
 
 TEST_F(LmDrafterTest, SameTokensForEveryShapeAndTemperature) {

@@ -15,14 +15,14 @@ KvLayout LmCacheLayout(const LlamaConfig& draft, const KvLayout& target) {
   return DraftCacheLayout(draft.n_head_kv, draft.head_dim, target);
 }
 
-Status CheckLmFit(const GgufFile& draft, const LlamaConfig& config, int n_vocab,
-                  const std::vector<std::string>& tokens) {
-  const std::string misfit = draft.path() + ": the draft model does not fit the target: ";
-  if (config.n_vocab != n_vocab) {
-    return Unsupported(misfit + "a vocabulary of " + std::to_string(config.n_vocab) +
+Status CheckLmFit(const LmFile& draft, int n_vocab, const std::vector<std::string>& tokens) {
+  if (draft.of_target) return {};
+  const std::string misfit = draft.file->path() + ": the draft model does not fit the target: ";
+  if (draft.config.n_vocab != n_vocab) {
+    return Unsupported(misfit + "a vocabulary of " + std::to_string(draft.config.n_vocab) +
                        " tokens, the target has " + std::to_string(n_vocab));
   }
-  LS_ASSIGN(const std::vector<std::string> own, draft.GetStrings("tokenizer.ggml.tokens"));
+  LS_ASSIGN(const std::vector<std::string> own, draft.file->GetStrings("tokenizer.ggml.tokens"));
   if (own.size() != tokens.size()) {
     return Unsupported(misfit + "its tokenizer has " + std::to_string(own.size()) +
                        " tokens, the target's has " + std::to_string(tokens.size()));
@@ -39,14 +39,17 @@ Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::shared_ptr<const G
                                                    const WeightsCacheOptions& weights_cache) try {
   auto model = std::make_shared<LmModel>();
   model->path = draft->path();
-  LS_ASSIGN(model->config, ReadLlamaConfig(*draft, {}));
-  LS_TRY(CheckLmFit(*draft, model->config, target.config->n_vocab, tokens));
+  LS_ASSIGN(LmFile lm, ReadLmFile(draft, target.embedding, target.head));
+  LS_TRY(CheckLmFit(lm, target.config->n_vocab, tokens));
+  model->config = lm.config;
+  model->vocab = std::move(lm.vocab);
   LlamaLoadOptions load;
   load.kernels = target.kernels;
   load.team = target.team;
   load.max_rows = kLmMaxRows;
-  load.weights_cache = weights_cache;
-  LS_ASSIGN(model->target, LoadLlama(draft, model->config, load));
+  // What is kept on disk is known by the file that it is of.
+  if (!lm.of_target) load.weights_cache = weights_cache;
+  LS_ASSIGN(model->target, LoadLlama(lm.file, model->config, load));
   return std::shared_ptr<const LmModel>(std::move(model));
 } catch (const std::bad_alloc&) {
   return ResourceExhausted(draft->path() + ": no memory for the draft model");

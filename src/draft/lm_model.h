@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "draft/lm_file.h"
 #include "formats/gguf.h"
 #include "longspec/status.h"
 #include "model/shared_parts.h"
@@ -18,6 +19,7 @@ namespace longspec {
 struct LmModel {
   std::string path;
   LlamaConfig config;
+  std::vector<int32_t> vocab;  // ascending: the token of each logit; empty: logit i is of token i
   std::unique_ptr<Target> target;
 };
 
@@ -29,9 +31,9 @@ KvLayout LmCacheLayout(const LlamaConfig& draft, const KvLayout& target);
 inline constexpr int kLmMaxRows = 512;
 
 // Whether a draft fits a target with `n_vocab` logits and this vocabulary: one with another number of tokens,
-// or with another token of the same number, is refused with the reason. `config`: the draft's.
-Status CheckLmFit(const GgufFile& draft, const LlamaConfig& config, int n_vocab,
-                  const std::vector<std::string>& tokens);
+// or with another token of the same number, is refused with the reason. One that was made for a target has
+// its vocabulary.
+Status CheckLmFit(const LmFile& draft, int n_vocab, const std::vector<std::string>& tokens);
 
 // `tokens`: the target's vocabulary. What does not fit is refused.
 Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::shared_ptr<const GgufFile>& draft,

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <memory>
 #include <string_view>
+#include <variant>
 
 #include "base/check.h"
 #include "base/status_macros.h"
@@ -55,6 +57,40 @@ uint64_t AlignUp(uint64_t n, uint64_t alignment) { return (n + alignment - 1) / 
 
 constexpr uint32_t Number(GgufType type) { return static_cast<uint32_t>(type); }
 
+struct CopyArray {
+  const std::string& key;
+  GgufWriter& writer;
+  void operator()(const std::vector<std::string>& values) const { writer.SetStrings(key, values); }
+  void operator()(const std::vector<double>& values) const {
+    writer.SetFloat32s(key, {values.begin(), values.end()});
+  }
+  void operator()(const std::vector<int64_t>& values) const {
+    writer.SetInt32s(key, {values.begin(), values.end()});
+  }
+  void operator()(const std::vector<uint64_t>& values) const {
+    writer.SetInt32s(key, {values.begin(), values.end()});
+  }
+  // No key that a tokenizer or a Llama has is of these.
+  void operator()(const std::vector<bool>&) const {}
+  void operator()(const std::vector<GgufValue>&) const {}
+};
+
+struct CopyValue {
+  const std::string& key;
+  GgufWriter& writer;
+  void operator()(uint64_t value) const {
+    if (value <= UINT32_MAX) return writer.SetUint32(key, static_cast<uint32_t>(value));
+    writer.SetUint64(key, value);
+  }
+  void operator()(int64_t value) const { writer.SetInt32(key, static_cast<int32_t>(value)); }
+  void operator()(double value) const { writer.SetFloat32(key, static_cast<float>(value)); }
+  void operator()(bool value) const { writer.SetBool(key, value); }
+  void operator()(const std::string& value) const { writer.SetString(key, value); }
+  void operator()(const std::shared_ptr<const GgufArray>& array) const {
+    std::visit(CopyArray{key, writer}, array->values);
+  }
+};
+
 }  // namespace
 
 void GgufWriter::Set(std::string key, uint32_t type, std::vector<std::byte> payload) {
@@ -97,6 +133,10 @@ void GgufWriter::SetInt32s(std::string key, std::vector<int32_t> value) {
 }
 void GgufWriter::SetFloat32s(std::string key, std::vector<float> value) {
   Set(std::move(key), Number(GgufType::kArray), Array(GgufType::kFloat32, value));
+}
+
+void GgufWriter::SetValue(const std::string& key, const GgufValue& value) {
+  std::visit(CopyValue{key, *this}, value);
 }
 
 void GgufWriter::AddTensor(std::string name, DType dtype, std::vector<int64_t> shape,

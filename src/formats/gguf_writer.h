@@ -28,6 +28,9 @@ class GgufWriter {
   void SetStrings(std::string key, std::vector<std::string> value);
   void SetInt32s(std::string key, std::vector<int32_t> value);
   void SetFloat32s(std::string key, std::vector<float> value);
+  // As another file has it; whole numbers in the smallest type that holds them. A list of truth values or of
+  // lists, which no key of a model or tokenizer is, is left out.
+  void SetValue(const std::string& key, const GgufValue& value);
 
   // shape[0] varies fastest. The bytes are copied. REQUIRES: bytes.size() is what dtype and shape ask for;
   // the name is new and has 1 to 64 bytes; the shape has 1 to 4 positive dimensions.

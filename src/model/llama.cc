@@ -70,7 +70,7 @@ class Llama final : public Target {
               {.q8 = weights_->any_quantized, .bf16 = weights_->any_in_bf16}),
         out_rows_(Z(max_rows_) * Z(config_.n_embd) * sizeof(float)) {}
 
-  int vocab_size() const override { return config_.n_vocab; }
+  int vocab_size() const override { return config_.n_logits; }
   int context_length() const override {
     // A file's context length may be what it is after scaling; then it names the one before.
     const int unscaled = config_.rope.orig_ctx > 0 ? config_.rope.orig_ctx : config_.n_ctx_train;
@@ -153,7 +153,7 @@ class Llama final : public Target {
   size_t n_stages_ = 0;
   Workspace work_;
   AlignedBuffer out_rows_;     // (n logit rows, n_embd): the residual stream of those that pass the head
-  std::vector<float> logits_;  // (logit_rows_, n_vocab)
+  std::vector<float> logits_;  // (logit_rows_, n_logits)
   std::vector<Tap> taps_;      // in the order of the segments, and of what each asks for
   std::vector<QueryTap> query_taps_;
   std::vector<float> tapped_;
@@ -258,7 +258,7 @@ Status Llama::Prepare(std::span<const ForwardSegment> segments) {
   try {
     PlanStages(segments);
     PlanTaps(segments);
-    logits_.resize(std::max(logits_.size(), logit_rows_.size() * Z(config_.n_vocab)));
+    logits_.resize(std::max(logits_.size(), logit_rows_.size() * Z(config_.n_logits)));
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("no memory for a forward pass of " + std::to_string(n_rows()) + " rows");
   }
@@ -407,14 +407,14 @@ Status Llama::RunPrefix(std::span<const PrefixSegment> segments) {
 
 TargetOutput Llama::Output(std::span<const ForwardSegment> segments) const {
   TargetOutput output;
-  output.vocab = config_.n_vocab;
+  output.vocab = config_.n_logits;
   output.width = config_.n_embd;
   size_t next_logits = 0;
   auto tap = taps_.begin();
   auto queries = query_taps_.begin();
   for (size_t s = 0; s < segments.size(); ++s) {
     TargetOutput::Segment out;
-    out.logits = logits_.data() + next_logits * Z(config_.n_vocab);
+    out.logits = logits_.data() + next_logits * Z(config_.n_logits);
     while (next_logits < logit_rows_.size() &&
            rows_[Z(logit_rows_[next_logits])].segment == static_cast<int>(s)) {
       ++next_logits;
@@ -561,7 +561,7 @@ LlamaMemory PlanLlamaMemory(const LlamaConfig& config, const GgufFile& file, int
   }
   memory.scratch =
       Z(max_rows) * (Workspace::RowBytes(config.block(), forms) + Z(config.n_embd) * sizeof(float)) +
-      Z(std::min(max_rows, kMostLogitRows)) * Z(config.n_vocab) * sizeof(float) +
+      Z(std::min(max_rows, kMostLogitRows)) * Z(config.n_logits) * sizeof(float) +
       AttentionPlan::MostBytes(config.attention(), n_threads, max_rows);
   return memory;
 }

@@ -26,6 +26,7 @@ namespace longspec {
 struct LlamaConfig {
   std::string architecture, name;
   int n_layer = 0, n_embd = 0, n_head = 0, n_head_kv = 0, head_dim = 0, n_ff = 0, n_vocab = 0;
+  int n_logits = 0;  // rows of the LM head: n_vocab, but in a draft that chooses among fewer tokens
   int n_ctx_train = 0;
   float rms_eps = 1e-5F;
   RopeConfig rope;

@@ -170,7 +170,7 @@ Result<LlamaConfig> ReadLlamaConfig(const GgufFile& file, const RopeOptions& rop
     return Corrupt(file.path() + ": tensor token_embd.weight has " + std::to_string(embedding->n_rows()) +
                    " rows, too many");
   }
-  c.n_vocab = static_cast<int>(embedding->n_rows());
+  c.n_logits = c.n_vocab = static_cast<int>(embedding->n_rows());
   LS_TRY(CheckTensor(file, {"token_embd.weight", c.n_embd, c.n_vocab}));
   LS_TRY(CheckTensor(file, {"output_norm.weight", c.n_embd, 1}));
   c.tied_embeddings = file.FindTensor("output.weight") == nullptr;

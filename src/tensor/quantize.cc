@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "tensor/dequantize.h"
 #include "tensor/half.h"
 #include "tensor/quant_blocks.h"
 
@@ -186,6 +187,18 @@ void QuantizeRow(DType dtype, const float* src, int64_t n, std::byte* dst) {
   const RowEncoder encode = FindEncoder(dtype);
   LS_CHECK(encode != nullptr && n >= 0 && n % Info(dtype).block_elements == 0);
   if (n > 0) encode(src, n, dst);
+}
+
+std::vector<std::byte> QuantizeTensor(const TensorView& tensor, DType dtype) {
+  const int64_t n = tensor.shape[0];
+  const size_t row_bytes = RowBytes(dtype, n);
+  std::vector<std::byte> bytes(row_bytes * static_cast<size_t>(tensor.n_rows()));
+  std::vector<float> row(static_cast<size_t>(n));
+  for (int64_t r = 0; r < tensor.n_rows(); ++r) {
+    DequantizeRow(tensor.dtype, tensor.row(r), n, row.data());
+    QuantizeRow(dtype, row.data(), n, bytes.data() + static_cast<size_t>(r) * row_bytes);
+  }
+  return bytes;
 }
 
 }  // namespace longspec

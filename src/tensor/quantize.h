@@ -7,8 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "tensor/dtype.h"
+#include "tensor/tensor_view.h"
 
 namespace longspec {
 
@@ -16,5 +18,8 @@ namespace longspec {
 // that had a number in it that is not finite is left open. REQUIRES: CanDequantize(dtype); n a multiple of
 // the type's block_elements.
 void QuantizeRow(DType dtype, const float* src, int64_t n, std::byte* dst);
+
+// The bytes of all rows of `tensor` in another type. REQUIRES: CanDequantize of both types; rows as above.
+std::vector<std::byte> QuantizeTensor(const TensorView& tensor, DType dtype);
 
 }  // namespace longspec

@@ -2,13 +2,13 @@
 //
 // A small language model of the target's own tokenizer: some of the target's layers, trained to stand behind
 // each other, between its embedding and its head, which stay as they are. It is exported as the folder of a
-// Llama and as a GGUF file that any program can run.
+// Llama and as a GGUF file that any program can run; with a reduced head without both, for its target alone
+// (draft/lm_file.h).
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
-#include <variant>
 
 #include "base/size.h"
 #include "base/status_macros.h"
@@ -57,40 +57,6 @@ void CopyTensor(const GgufFile& file, const std::string& name, GgufWriter* write
   const size_t bytes = RowBytes(view->dtype, view->shape[0]) * Z(view->n_rows());
   writer->AddTensor(name, view->dtype, shape, {view->data, bytes});
 }
-
-struct CopyArray {
-  const std::string& key;
-  GgufWriter* writer;
-  void operator()(const std::vector<std::string>& values) const { writer->SetStrings(key, values); }
-  void operator()(const std::vector<double>& values) const {
-    writer->SetFloat32s(key, {values.begin(), values.end()});
-  }
-  void operator()(const std::vector<int64_t>& values) const {
-    writer->SetInt32s(key, {values.begin(), values.end()});
-  }
-  void operator()(const std::vector<uint64_t>& values) const {
-    writer->SetInt32s(key, {values.begin(), values.end()});
-  }
-  // No key that a tokenizer or a Llama has is of these.
-  void operator()(const std::vector<bool>&) const {}
-  void operator()(const std::vector<GgufValue>&) const {}
-};
-
-struct CopyValue {
-  const std::string& key;
-  GgufWriter* writer;
-  void operator()(uint64_t value) const {
-    if (value <= UINT32_MAX) return writer->SetUint32(key, static_cast<uint32_t>(value));
-    writer->SetUint64(key, value);
-  }
-  void operator()(int64_t value) const { writer->SetInt32(key, static_cast<int32_t>(value)); }
-  void operator()(double value) const { writer->SetFloat32(key, static_cast<float>(value)); }
-  void operator()(bool value) const { writer->SetBool(key, value); }
-  void operator()(const std::string& value) const { writer->SetString(key, value); }
-  void operator()(const std::shared_ptr<const GgufArray>& array) const {
-    std::visit(CopyArray{key, writer}, array->values);
-  }
-};
 
 class LmTrainee : public Trainee {
  public:
@@ -142,6 +108,7 @@ class LmTrainee : public Trainee {
   }
 
   void AddTensors(SafetensorsWriter* writer) const override {
+    if (OfTarget()) return Trainee::AddTensors(writer);
     AddHalves("model.embed_tokens.weight", setup_.frozen.embedding, writer);
     for (const auto& [name, tensor] : parameters_.tensors()) AddTensor(name, tensor, writer);
     if (!Tied()) AddHalves("lm_head.weight", setup_.frozen.whole_head, writer);
@@ -152,14 +119,19 @@ class LmTrainee : public Trainee {
     GgufWriter writer;
     const std::string own = Architecture() + ".";
     for (const auto& [key, value] : target.metadata()) {
-      if (key.starts_with("tokenizer.") || key.starts_with(own)) std::visit(CopyValue{key, &writer}, value);
+      if ((key.starts_with("tokenizer.") && !OfTarget()) || key.starts_with(own)) writer.SetValue(key, value);
     }
     writer.SetString("general.architecture", Architecture());
     writer.SetString("general.name", setup_.target.name + " draft of " +
                                          std::to_string(setup_.options.layers.size()) + " layers");
     writer.SetUint32(own + "block_count", static_cast<uint32_t>(setup_.options.layers.size()));
-    for (const char* name : {"token_embd.weight", "output.weight", "rope_freqs.weight"}) {
-      CopyTensor(target, name, &writer);
+    CopyTensor(target, "rope_freqs.weight", &writer);
+    if (OfTarget()) {
+      writer.SetString("longspec.target", setup_.target.fingerprint);
+      const std::vector<int32_t> vocab(setup_.vocab.begin(), setup_.vocab.end());
+      writer.AddTensor("draft.vocab", DType::kI32, {std::ssize(vocab)}, std::as_bytes(std::span(vocab)));
+    } else {
+      for (const char* name : {"token_embd.weight", "output.weight"}) CopyTensor(target, name, &writer);
     }
     AddToGguf("output_norm.weight", parameters_.Find("model.norm.weight"), &writer);
     for (size_t i = 0; i < setup_.options.layers.size(); ++i) {
@@ -175,6 +147,8 @@ class LmTrainee : public Trainee {
 
  private:
   std::string Architecture() const { return *setup_.model->GetString("general.architecture"); }
+  // Whether it is of use to its target alone, with whose embedding and head it is run.
+  bool OfTarget() const { return !setup_.vocab.empty(); }
   bool Tied() const { return setup_.frozen.whole_head.is_same(setup_.frozen.embedding); }
 
   at::Tensor Forward(const PlacedBatch& batch) const {
@@ -204,7 +178,6 @@ const TraineeKind& LmKind() {
       .name = "lm",
       .what = "a language model of some of the target's layers; also written as model.gguf",
       .reads = {"--layers"},
-      .whole_head = true,
       .resolve = ResolveLm,
       .needs = [](const TraineeOptions&) { return ShardNeeds{}; },
       .make = [](TraineeSetup setup) -> std::unique_ptr<Trainee> {

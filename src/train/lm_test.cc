@@ -86,5 +86,42 @@ TEST(Lm, TheEngineRunsWhatIsExported) {
   }
 }
 
+// With fewer tokens to choose among it has its target's embedding and head: logits are those of the trainer's
+// head, and another target is refused.
+TEST(Lm, WithAReducedHeadItIsOfItsTargetAlone) {
+  KindRig rig({.kind = "lm", .layers = {0, 1}});
+  rig.options.vocab = 24;
+  rig.options.steps = 3;
+  ASSERT_TRUE(rig.Run().ok());
+  const auto target = GgufFile::Open(rig.options.model),
+             draft = GgufFile::Open(rig.options.output + "/model.gguf");
+  ASSERT_TRUE(draft.ok()) << draft.status().message();
+  EXPECT_EQ((*draft)->FindTensor("token_embd.weight"), nullptr);
+  EXPECT_EQ((*draft)->FindTensor("output.weight"), nullptr);
+  EXPECT_FALSE((*draft)->Has("tokenizer.ggml.tokens"));
+  EXPECT_EQ(*(*draft)->GetString(kLmTargetKey), TargetFingerprint(**target));
+  const auto tokens = (*target)->GetStrings("tokenizer.ggml.tokens");
+  const auto model = LoadLmModel(*draft, rig.tiny.parts(), *tokens, {});
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  const auto set = FeatureSet::Open(rig.options.features);
+  const std::vector<int64_t> vocab = set->FrequentTokens(24);
+  EXPECT_EQ(std::vector<int64_t>((*model)->vocab.begin(), (*model)->vocab.end()), vocab);
+  EXPECT_EQ((*model)->target->vocab_size(), 24);
+  const auto cache = rig.tiny.NewCache(512, CacheType::kF32);
+  const std::vector<int32_t> sequence = SequenceTokens(1);
+  auto kv = cache->Begin(testing::kLength);
+  const ForwardSegment segment = {
+      .tokens = sequence, .parents = {}, .kv = &*kv, .logits = LogitsFor::kLastRow};
+  const auto output = (*model)->target->Forward({&segment, 1});
+  ASSERT_TRUE(output.ok());
+  EXPECT_EQ(output->vocab, 24);
+  const at::Tensor got = at::from_blob(const_cast<float*>(output->segments[0].logits), {24}).clone();
+  const auto trainee = TraineeOf(rig, 7, vocab);
+  ASSERT_TRUE(LoadDraft(rig.options.output, trainee->parameters()).ok());
+  const at::NoGradGuard no_grad;
+  const at::Tensor state = trainee->Chain(BatchOf(rig, {1}), 1)[0][testing::kLength - 1];
+  EXPECT_LT(testing::Relative(got, at::mv(trainee->Head(1), state)), 0.02);
+}
+
 }  // namespace
 }  // namespace longspec::train

@@ -16,7 +16,6 @@ struct TraineeKind {
   const char* name;
   const char* what;                // a line for help
   std::vector<std::string> reads;  // options of the command line that only some kinds have
-  bool whole_head = false;         // it is exported with the target's head: the head cannot be reduced
   // Fills in what was left open for a target of so many layers. Errors name the option.
   Status (*resolve)(TraineeOptions* options, const FeatureTarget& target, int n_layer);
   ShardNeeds (*needs)(const TraineeOptions& options);

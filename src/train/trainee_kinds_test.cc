@@ -29,9 +29,6 @@ using testing::Relative;
 using testing::Rig;
 using testing::TraineeOf;
 
-// A kind whose head cannot be reduced.
-bool HasWholeHead(const Rig& rig) { return (*FindTraineeKind(rig.options.draft.kind))->whole_head; }
-
 struct Variant {
   std::string name;
   TraineeOptions options;
@@ -67,7 +64,7 @@ TEST_P(EveryKind, TheLossFalls) {
   for (const int tokens_of_loss : {0, 8}) {
     const auto rig = MakeRig();
     rig->options.steps = tokens_of_loss > 0 ? 30 : 50;
-    rig->options.vocab = HasWholeHead(*rig) ? 0 : 20;
+    rig->options.vocab = 20;
     rig->options.tokens_of_loss = tokens_of_loss;
     rig->options.optimiser.weight_decay = 0.0;
     rig->options.validation = rig->options.features;
@@ -189,12 +186,7 @@ TEST_P(EveryKind, NothingComesFromTheFuture) {
 TEST_P(EveryKind, ExportsWhatItCanBeginWith) {
   const auto rig = MakeRig();
   rig->options.steps = 3;
-  const bool whole_head = HasWholeHead(*rig);
   rig->options.vocab = 20;
-  if (whole_head) {
-    EXPECT_THAT(rig->Error(), HasSubstr("--draft-vocab: a draft of --kind lm keeps the target's whole head"));
-    rig->options.vocab = 0;
-  }
   ASSERT_TRUE(rig->Run().ok());
   const auto config = nlohmann::json::parse(ReadText(rig->options.output + "/config.json"));
   const auto set = FeatureSet::Open(rig->options.features);
@@ -215,7 +207,7 @@ TEST_P(EveryKind, ExportsWhatItCanBeginWith) {
   EXPECT_TRUE(differs);
   const auto vocab = LoadDraftVocab(rig->options.output, set->target().n_vocab);
   ASSERT_TRUE(vocab.ok()) << vocab.status().message();
-  EXPECT_EQ(*vocab, whole_head ? std::vector<int64_t>() : set->FrequentTokens(20));
+  EXPECT_EQ(*vocab, set->FrequentTokens(20));
 }
 
 TEST(TraineeKinds, OptionsOfOtherKindsAreRefused) {

@@ -413,10 +413,6 @@ Result<TrainSummary> TrainUnguarded(TrainOptions options,
   LS_ASSIGN(const TraineeKind* const kind, FindTraineeKind(options.draft.kind));
   LS_ASSIGN(const at::Device device, ParseDevice(options.device));
   LS_TRY(CheckPrecision(options.draft.precision, device));
-  if (kind->whole_head && options.vocab > 0) {
-    return InvalidArgument("--draft-vocab: a draft of --kind " + options.draft.kind +
-                           " keeps the target's whole head");
-  }
   LS_ASSIGN(Data data, OpenData(options));
   LS_TRY(ComputeStates(options, device, &data));
   LS_ASSIGN(const int n_layer, CountLayers(*data.model));
