@@ -15,7 +15,7 @@ release:        ## Build build/release/longspec (the default)
 	  || echo "warning: no xgrammar; structured output is left out" >&2
 	@tools/build.sh release
 
-trainer:        ## Fetch LibTorch and build build/trainer/longspec-train
+trainer:        ## Fetch LibTorch and build build/trainer/longspec-train, longspec-write
 	@tools/setup_trainer.sh
 
 model:          ## Fetch the default model into models/

@@ -358,16 +358,17 @@ def trainer(tally):
     if status != 0 or not configure_trainer(True):
         tally.add("LibTorch for the trainer", 0, [("", tail(output))], 0, time.monotonic() - began)
         return
-    program = BUILD / "ci" / "longspec-train"
+    programs = [BUILD / "ci" / "longspec-train", BUILD / "ci" / "longspec-write"]
     try:
-        if build("ci", ["tests/train_test", "longspec", program.name], tally):
+        if build("ci", ["tests/train_test", "longspec", *(program.name for program in programs)], tally):
             work = [functools.partial(result_of, "ci/train_test", [BUILD / "ci" / "tests" / "train_test"], {}),
                     functools.partial(result_of_unittest, "ci/longspec-train", "tests/e2e/test_training.py",
                                       {"LONGSPEC_BIN": str(BUILD / "ci" / "longspec")})]
             add_all_on_cores(lambda result, core: result(core=core), work, tally)
     finally:  # what other stages find is never an older trainer
         configure_trainer(False)
-        program.unlink(missing_ok=True)
+        for program in programs:
+            program.unlink(missing_ok=True)
 
 
 def sanitized(preset, wanted, tally, left_out=None, own_cores=True):

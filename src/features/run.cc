@@ -176,11 +176,16 @@ class Run {
     return {};
   }
 
+  // All are added or none, as a run goes on behind all of them.
   Status AsTheyAre(std::span<const std::vector<int32_t>> beginnings) {
     const auto on_rows = [this](int rows) { return Report(rows); };
+    std::vector<ExtractedFeatures> all;
     for (const std::vector<int32_t>& tokens : beginnings) {
-      LS_ASSIGN(const ExtractedFeatures f, extractor_.Extract(tokens, on_rows));
-      Add(tokens, std::vector<int8_t>(tokens.size(), 0), f);
+      LS_ASSIGN(ExtractedFeatures f, extractor_.Extract(tokens, on_rows));
+      all.push_back(std::move(f));
+    }
+    for (size_t i = 0; i < all.size(); ++i) {
+      Add(beginnings[i], std::vector<int8_t>(beginnings[i].size(), 0), all[i]);
     }
     return {};
   }

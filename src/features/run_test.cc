@@ -44,9 +44,10 @@ FeatureTokenizer Bytes() {
 
 struct Rig {
   // Heads of 32 can be stored in every type.
-  explicit Rig(int top_k = 0, CacheType type = CacheType::kF16, int length = 64)
+  explicit Rig(int top_k = 0, CacheType type = CacheType::kF16, int length = 64, const FeatureKeep& keep = {})
       : tiny({.n_heads = 2, .n_kv_heads = 1, .context_length = 512}),
-        extractor(&tiny.target(), tiny.NewCache(length + kKvChunk, type), 24, top_k) {
+        extractor(&tiny.target(), tiny.NewCache(length + kKvChunk, type), 24, top_k, keep) {
+    options.keep = keep;
     options.length = length;
     options.min_length = 4;
     options.top_k = top_k;
@@ -74,14 +75,15 @@ struct Rig {
       last = p;
       return ++calls < stop_after;
     };
-    if (options.write == 0)
+    if (options.write == 0 || options.write_later)
       return MakeFeatures(options, target, Bytes(), extractor, on_progress, nullptr, &output_failed);
     ContinuationWriter writer(&tiny.target(), [this] { return tiny.NewCache(options.length + kKvChunk); },
                               {.max_tokens = options.write,
                                .temperatures = {0.0F, 1.0F},
                                .at_once = 3,
                                .top_k = options.top_k,
-                               .beginning_logits = options.learn_from == LearnFrom::kEverything});
+                               .beginning_logits = options.learn_from == LearnFrom::kEverything,
+                               .keep = options.keep});
     return MakeFeatures(options, target, Bytes(), extractor, on_progress, &writer, &output_failed);
   }
 
@@ -99,6 +101,18 @@ struct Rig {
     return all;
   }
 
+  // By sequence: how many of its tokens are to be learned.
+  std::vector<int64_t> Learned() const {
+    std::vector<int64_t> all;
+    const auto shards = OpenFeatureShards(options.output);
+    for (const auto& shard : *shards) {
+      for (int i = 0; i < shard->n_sequences(); ++i) {
+        all.push_back(std::ranges::count(shard->sequence(i).loss, 1));
+      }
+    }
+    return all;
+  }
+
   Folder folder;
   TinyTarget tiny;
   FeatureExtractor extractor;
@@ -107,6 +121,9 @@ struct Rig {
   FeatureProgress last;
   bool output_failed = false;
 };
+
+// With --keep none.
+Rig TokensAlone() { return Rig(0, CacheType::kF16, 64, {.kv = false}); }
 
 std::string Text(int n, char c) { return "{\"text\":\"" + std::string(static_cast<size_t>(n), c) + "\"}\n"; }
 
@@ -383,6 +400,75 @@ TEST(Features, LessIsWrittenTogetherWhereAShardHoldsLittle) {
   ASSERT_TRUE(shards.ok());
   EXPECT_GE(shards->size(), 3U);
   for (const auto& shard : *shards) EXPECT_LE(shard->n_tokens(), 700);
+}
+
+// Given texts and written ones are the same, whatever is kept of them.
+TEST(Features, TokensAloneCanBeKept) {
+  const std::string text = Text(100, 'a') + "{\"prompt\":\"p\",\"answer\":\"an answer\"}\n" + Text(10, 'c');
+  for (const int write : {0, 8}) {
+    Rig whole, rig = TokensAlone();
+    for (Rig* each : {&whole, &rig}) {
+      each->Input(text);
+      each->options.write = write;
+    }
+    ASSERT_TRUE(whole.Make().ok());
+    EXPECT_EQ(rig.Make(2).status().code(), StatusCode::kCancelled);
+    const auto made = rig.Make();
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    EXPECT_EQ(rig.Sequences(), whole.Sequences());
+    EXPECT_EQ(rig.Learned(), whole.Learned());
+    const auto shards = OpenFeatureShards(rig.options.output);
+    EXPECT_FALSE(shards->front()->header().keep.any());
+    EXPECT_EQ(shards->front()->sequence(0).positions.back(), 63);
+    // No folder of one kind becomes one of the other.
+    whole.options.output = rig.options.output;
+    EXPECT_THAT(whole.Make().status().message(), HasSubstr("begun with (tiny, --keep none --top-k 0"));
+  }
+}
+
+// Beginnings as they would be written on from, for longspec-write.
+TEST(Features, EndsCanBeLeftForLater) {
+  std::string text = Text(10, 'a') + Text(100, 'b') + "{\"prompt\":\"" + std::string(90, 'x') + "\"}\n";
+  for (int i = 0; i < 70; ++i) text += "{\"prompt\":\"p\",\"answer\":\"not this\"}\n";
+  Rig written, rig = TokensAlone();
+  for (Rig* each : {&written, &rig}) {
+    each->Input(text);
+    each->options.write = 8;
+    each->options.write_together = 64;
+  }
+  rig.options.write_later = true;
+  rig.options.shard_tokens = 100;
+  EXPECT_EQ(rig.Make(70).status().code(), StatusCode::kCancelled);  // among the second 64
+  EXPECT_EQ(rig.Sequences().size(), 63U);
+  const auto made = rig.Make();
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_EQ(made->sequences, 72);
+  ASSERT_TRUE(written.Make().ok());
+  const auto beginnings = rig.Sequences(), whole = written.Sequences();
+  ASSERT_EQ(beginnings.size(), whole.size());
+  for (size_t i = 0; i < whole.size(); ++i) {
+    ASSERT_EQ(beginnings[i].size() + 8, whole[i].size()) << i;
+    EXPECT_TRUE(std::equal(beginnings[i].begin(), beginnings[i].end(), whole[i].begin())) << i;
+  }
+  EXPECT_EQ(std::ranges::max(rig.Learned()), 0);
+  const auto shards = OpenFeatureShards(rig.options.output);
+  EXPECT_THAT(shards->back()->header().source, HasSubstr("--write 8 --write-later, in.jsonl"));
+  rig.options.write_later = false;
+  EXPECT_THAT(rig.Make().status().message(), HasSubstr("another model, text or options"));
+}
+
+TEST(Features, WhatIsEndedLaterHasTokensAlone) {
+  const auto error = [](Rig rig, int write) {
+    rig.Input(Text(40, 'a'));
+    rig.options.write = write;
+    rig.options.write_later = true;
+    return rig.Make().status().message();
+  };
+  const auto is_said = HasSubstr("--write-later: with --write N and --keep none, and without --top-k");
+  EXPECT_THAT(error(TokensAlone(), 0), is_said);
+  EXPECT_THAT(error(Rig(), 8), is_said);
+  EXPECT_THAT(error(Rig(2, CacheType::kF16, 64, {.kv = false}), 8), is_said);
+  EXPECT_EQ(error(TokensAlone(), 8), "");
 }
 
 TEST(Features, AConversationWithoutAQuestionHasNoAnswer) {

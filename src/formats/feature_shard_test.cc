@@ -159,9 +159,44 @@ TEST(FeatureShard, HoldsTheTensorsThatAreNamed) {
   }
 }
 
+TEST(FeatureShard, MayHoldTokensAlone) {
+  const auto keep = ParseFeatureKeep("none", DType::kF16);
+  ASSERT_TRUE(keep.ok());
+  EXPECT_FALSE(keep->any());
+  EXPECT_EQ(FormatFeatureKeep(*keep), "none");
+  const FeatureHeader header = Header(0, *keep);
+  EXPECT_EQ(FeatureBytesPerToken(header.target, *keep, 0), 9);
+  const Folder folder;
+  const std::string path = FeatureShardPath(folder.path(), 0);
+  FeatureShardWriter writer;
+  const std::vector<Made> made = {Made(3, 0, 7), Made(2, 0, 20)};
+  for (const Made& m : made) {
+    FeatureSequence s = m.view();
+    s.kept = {};
+    writer.Add(header, s);
+  }
+  ASSERT_TRUE(writer.Write(header, path).ok());
+  const auto file = SafetensorsFile::Open(path);
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ((*file)->tensors().size(), 4U);  // tokens, positions, loss, sequence_ends
+  const auto shard = FeatureShard::Open(path);
+  ASSERT_TRUE(shard.ok()) << shard.status().message();
+  EXPECT_EQ((*shard)->header().keep, *keep);
+  ASSERT_EQ((*shard)->n_sequences(), 2);
+  for (int i = 0; i < 2; ++i) {
+    const FeatureSequence s = (*shard)->sequence(i);
+    const Made& m = made[static_cast<size_t>(i)];
+    EXPECT_THAT(s.tokens, ElementsAreArray(m.tokens));
+    EXPECT_THAT(s.positions, ElementsAreArray(m.positions));
+    EXPECT_THAT(s.loss, ElementsAreArray(m.loss));
+    EXPECT_TRUE(s.kept.keys.empty() && s.kept.values.empty() && s.kept.final_hidden.empty());
+    EXPECT_TRUE(s.kept.hidden.empty());
+  }
+}
+
 TEST(FeatureKeep, BadListsAreRefused) {
-  for (const char* list : {"", "kv,", "keys", "kv,kv", "hidden:", "hidden:-1", "hidden:1x",
-                           "hidden:3,hidden:3", "hidden:99999999999"}) {
+  for (const char* list : {"", "none,kv", "kv,none", "kv,", "keys", "kv,kv", "hidden:", "hidden:-1",
+                           "hidden:1x", "hidden:3,hidden:3", "hidden:99999999999"}) {
     const auto keep = ParseFeatureKeep(list, DType::kF16);
     EXPECT_THAT(keep.status().message(), HasSubstr("--keep " + std::string(list) + ":")) << list;
   }

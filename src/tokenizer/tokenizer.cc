@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/tokenizer.h"
 
-#include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -14,10 +12,6 @@
 
 namespace longspec {
 namespace {
-
-constexpr std::string_view kEndOfTurnNames[] = {
-    "<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "</s>", "<|end|>",
-};
 
 // Bytes of text that are split at once: positions inside a piece must fit in 31 bits.
 constexpr size_t kLongestRun = size_t{1} << 30;
@@ -86,10 +80,8 @@ class BpeTokenizer final : public Tokenizer {
     bytes_.reserve(spec_.tokens.size());
     for (size_t id = 0; id < spec_.tokens.size(); ++id) {
       bytes_.push_back(BytesOfToken(spec_, id));
-      ends_generation_[id] = IsNamedEndOfTurn(id);
     }
-    if (spec_.eos >= 0) ends_generation_[static_cast<size_t>(spec_.eos)] = true;
-    if (spec_.eot >= 0) ends_generation_[static_cast<size_t>(spec_.eot)] = true;
+    for (const int32_t id : EndsOfGeneration(spec_)) ends_generation_[static_cast<size_t>(id)] = true;
   }
 
   std::vector<int32_t> Encode(std::string_view text, EncodeOptions options) const override {
@@ -151,14 +143,6 @@ class BpeTokenizer final : public Tokenizer {
       model_.EncodePiece(text.substr(0, 1), &buffers->scratch, tokens);
       text.remove_prefix(1);
     }
-  }
-
-  // A normal token may spell such a name by chance: "</s>" is HTML too. Without types the name is all there
-  // is.
-  bool IsNamedEndOfTurn(size_t id) const {
-    if (!spec_.token_types.empty() && TypeOfToken(spec_, id) == TokenType::kNormal) return false;
-    return std::find(std::begin(kEndOfTurnNames), std::end(kEndOfTurnNames), spec_.tokens[id]) !=
-           std::end(kEndOfTurnNames);
   }
 
   TokenizerSpec spec_;

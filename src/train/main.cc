@@ -6,8 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <limits>
 #include <map>
@@ -16,25 +14,19 @@
 
 #include "base/clock.h"
 #include "longspec/version.h"
+#include "train/program.h"
 #include "train/train_log.h"
 #include "train/trainer.h"
 
 namespace longspec::train {
 namespace {
 
-constexpr int kExitUsage = 2, kExitInput = 3, kExitResources = 4, kExitOutput = 5, kExitInterrupted = 130;
+constexpr char kProgram[] = "longspec-train";
 constexpr char kExitCodeHelp[] =
     "Exit status: 0 done, 2 bad options, 3 features or model unreadable or loss not finite,\n"
     "4 out of memory or disk, 5 output cannot be written,\n"
     "130 interrupted (Ctrl-C saves; the same command goes on from there).";
 constexpr double kTerminalIntervalMs = 200, kLogIntervalMs = 15000;
-
-std::atomic<bool> g_interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "used in a signal handler");
-
-void HandleInterrupt(int /*signal*/) {
-  if (g_interrupted.exchange(true)) _exit(kExitInterrupted);
-}
 
 // LongSpec's three stages: what differs between them, with batches scaled to one machine.
 struct Stage {
@@ -258,26 +250,6 @@ void AddKindOptions(CLI::App& app, Flags* flags) {
   for (size_t i = n_before; i < options.size(); ++i) options[i]->group(kKindGroup);
 }
 
-int Fail(int code, const std::string& message) {
-  std::string line = message;
-  std::ranges::replace(line, '\n', ' ');
-  std::fprintf(stderr, "longspec-train: error: %s\n", line.c_str());
-  return code;
-}
-
-int ExitCodeOf(const Status& status) {
-  switch (status.code()) {
-    case StatusCode::kInvalidArgument:
-      return kExitUsage;
-    case StatusCode::kResourceExhausted:
-      return kExitResources;
-    case StatusCode::kIo:
-      return kExitOutput;
-    default:
-      return kExitInput;
-  }
-}
-
 // Empty if there was nothing left to do.
 std::string Speed(const TrainSummary& t) {
   if (t.seconds <= 0.0 || t.peak_giga_macs <= 0.0) return "";
@@ -306,30 +278,33 @@ Status CheckGiven(const Flags& flags, const CLI::App& app) {
 }
 
 int RunTraining(Flags flags, const CLI::App& app) {
-  if (const Status status = CheckGiven(flags, app); !status.ok()) return Fail(kExitUsage, status.message());
+  if (const Status status = CheckGiven(flags, app); !status.ok())
+    return Fail(kProgram, kExitUsage, status.message());
   const Stage& stage = Stages().at(flags.stage);
   if (app.count("--lr") == 0) flags.train.learning_rate = stage.learning_rate;
   if (app.count("--batch") == 0) flags.train.batch = stage.batch;
   if (flags.no_anchor_offset) flags.train.positions = Positions::kPlain;
   TrainLog log;
-  if (const Status status = log.Open(flags.log); !status.ok()) return Fail(kExitOutput, status.message());
+  if (const Status status = log.Open(flags.log); !status.ok())
+    return Fail(kProgram, kExitOutput, status.message());
   Display display(!flags.no_progress);
   Status logged;
   const auto trained = Train(flags.train, [&](const TrainProgress& progress) {
     display.Show(progress);
     if (logged.ok()) logged = log.Add(progress);
-    return logged.ok() && !g_interrupted.load();
+    return logged.ok() && !Interrupted();
   });
   display.Finish();
   const bool stopped = !trained.ok() && trained.status().code() == StatusCode::kCancelled;
-  if (!trained.ok() && !stopped) return Fail(ExitCodeOf(trained.status()), trained.status().message());
+  if (!trained.ok() && !stopped)
+    return Fail(kProgram, ExitCodeOf(trained.status()), trained.status().message());
   const std::string saved =
       "; the state is saved in " + flags.train.output + ", and the same command goes on from there";
-  if (!logged.ok()) return Fail(ExitCodeOf(logged), logged.message() + saved);
-  if (stopped) return Fail(kExitInterrupted, "interrupted" + saved);
+  if (!logged.ok()) return Fail(kProgram, ExitCodeOf(logged), logged.message() + saved);
+  if (stopped) return Fail(kProgram, kExitInterrupted, "interrupted" + saved);
   std::printf("%s: draft model after %lld steps, mean loss %.4f\n%s", flags.train.output.c_str(),
               static_cast<long long>(trained->steps), trained->mean_loss, Speed(*trained).c_str());
-  return std::fflush(stdout) == 0 ? 0 : Fail(kExitOutput, "standard output cannot be written");
+  return std::fflush(stdout) == 0 ? 0 : Fail(kProgram, kExitOutput, "standard output cannot be written");
 }
 
 // A pass takes as much memory as the one before. Given back in between, it costs a good part of the time: the
@@ -343,10 +318,8 @@ void KeepFreedMemory() {
 
 int Main(int argc, char** argv) {
   KeepFreedMemory();
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of writing like any other
-  std::signal(SIGINT, HandleInterrupt);
-  CLI::App app("Trains a draft model on features of its target.", "longspec-train");
+  CatchSignals();
+  CLI::App app("Trains a draft model on features of its target.", kProgram);
   app.footer(kExitCodeHelp);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.set_version_flag("--version", "longspec-train " LONGSPEC_VERSION);
@@ -359,7 +332,8 @@ int Main(int argc, char** argv) {
   } catch (const CLI::Success& success) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    return Fail(kExitUsage, std::string(error.what()) + " (longspec-train --help lists the options)");
+    return Fail(kProgram, kExitUsage,
+                std::string(error.what()) + " (longspec-train --help lists the options)");
   }
   return RunTraining(std::move(flags), app);
 }

@@ -53,7 +53,7 @@ int64_t PositionOf(const PositionDraw& draw, int64_t index);
 // The lag of cross-attention, one of 1 .. `most`: the query of token t sees target keys 0 .. t - lag.
 int DrawLag(uint64_t seed, int64_t pass, int most);
 
-// For what else a pass draws: noise, beginnings of windows.
+// For what else a pass draws: noise, beginnings of windows; for a batch of texts, by its first one.
 uint64_t DrawSeed(uint64_t seed, int64_t pass);
 
 // A permutation of 0 .. n - 1 for that epoch.

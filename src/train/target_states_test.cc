@@ -3,6 +3,7 @@
 // The target in LibTorch against the engine, and what it writes against itself.
 #include "train/target_states.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,6 +25,7 @@ using testing::Rig;
 const ShardNeeds kAll = {.keys_values = true, .final_hidden = true, .layers = {0, 1}};
 
 TargetStates StatesOf(const Rig& rig) {
+  at::set_num_threads(1);  // more only wait for each other
   const auto set = FeatureSet::Open(rig.options.features);
   const auto file = GgufFile::Open(rig.options.model);
   auto states = TargetStates::Load(**file, set->target(), at::kCPU, at::kFloat);
@@ -134,25 +136,37 @@ TEST(TargetStates, WriteByChanceAtATemperature) {
   }
 }
 
-// Shards of tokens alone train the same draft, but for rounding.
+// Of two steps, and of a look at other texts between them. Stopped: the end of a run measures the
+// machine.
+std::vector<double> FirstLosses(const Rig& rig) {
+  std::vector<double> losses;
+  const auto trained = Train(rig.options, [&](const TrainProgress& p) {
+    if (p.validation != nullptr) losses.push_back(p.validation->all.loss);
+    if (p.end_of_step) losses.push_back(p.loss);
+    return losses.size() < 3;
+  });
+  EXPECT_EQ(trained.status().code(), StatusCode::kCancelled) << trained.status().message();
+  return losses;
+}
+
+// Shards of tokens alone train the same draft, but for rounding. These kinds read all that shards can hold.
 TEST(TargetStates, TrainWithoutFeatures) {
-  for (const char* name : {"eagle", "eagle3", "longspec", "exit", "medusa", "beagle"}) {
+  for (const char* name : {"eagle", "longspec", "exit"}) {
     TraineeOptions draft;
     draft.kind = name;
-    if (draft.kind == "eagle3") draft.layers = {0, 0, 1};
     if (draft.kind == "exit") draft.layers = {0};
-    KindRig rig(draft, {48, 20});
+    KindRig rig(draft, {20, 9});
     rig.options.distill = 1.0;
-    rig.options.steps = 4;
-    ASSERT_EQ(rig.Error(), "") << name;
-    const std::vector<double> with = rig.losses;
+    rig.options.checkpoint_every = 1;
+    rig.options.validation = rig.options.features;
+    const std::vector<double> with = FirstLosses(rig);
     rig.options.features = {TokensOf(rig)};
     rig.options.validation = rig.options.features;
     rig.options.output += "-tokens";
-    rig.losses.clear();
-    ASSERT_EQ(rig.Error(), "") << name;
-    ASSERT_EQ(rig.losses.size(), with.size());
-    for (size_t i = 0; i < with.size(); ++i) EXPECT_NEAR(rig.losses[i], with[i], 0.02) << name << i;
+    const std::vector<double> without = FirstLosses(rig);
+    ASSERT_EQ(with.size(), 3U) << name;
+    ASSERT_EQ(without.size(), 3U) << name;
+    for (size_t i = 0; i < with.size(); ++i) EXPECT_NEAR(without[i], with[i], 0.02) << name << i;
   }
 }
 

@@ -2,7 +2,6 @@
 #include "train/trainer.h"
 
 #include <ATen/Parallel.h>
-#include <torch/cuda.h>
 
 #include <algorithm>
 #include <cmath>
@@ -16,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "train/device.h"
 #include "train/feature_set.h"
 #include "train/files.h"
 #include "train/optimiser.h"
@@ -83,16 +83,6 @@ OptimiserOptions OptimiserOf(const TrainOptions& o) {
   OptimiserOptions options = o.optimiser;
   options.muon_in_bf16 = o.draft.precision == Precision::kBf16;
   return options;
-}
-
-Result<at::Device> ParseDevice(const std::string& name) {
-  if (name == "cpu") return at::Device(at::kCPU);
-  if (!name.starts_with("cuda")) return InvalidArgument("--device " + name + ": must be cpu, cuda or cuda:N");
-  if (!torch::cuda::is_available()) {
-    return Unsupported("--device " + name +
-                       ": LibTorch finds no CUDA device, or this trainer was built without CUDA");
-  }
-  return at::Device(name);
 }
 
 // What a run trains on, and what it does not change.
@@ -452,8 +442,7 @@ Result<TrainSummary> Train(const TrainOptions& options,
   try {
     return TrainUnguarded(options, on_progress);
   } catch (const c10::Error& error) {
-    const std::string message = error.what_without_backtrace();
-    return ResourceExhausted("LibTorch: " + message.substr(0, message.find('\n')));
+    return StatusOf(error);
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("out of memory; a smaller --micro-batch needs less");
   } catch (const std::system_error& error) {  // a thread that the system does not give

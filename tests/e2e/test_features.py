@@ -105,6 +105,25 @@ class Features(unittest.TestCase):
         self.assertEqual(wrong.returncode, 2)
         self.assertIn("--write 96", wrong.stderr)
 
+    def test_tokens_alone(self):
+        text = self.write("a.jsonl", [{"prompt": "What is two and two?"}, {"text": "The quick brown fox jumps. " * 9}])
+        later = ("--length", "48", "--write", "12", "--write-later")
+        for options in ((), ("--keep", "none", "--top-k", "2")):
+            failed = self.features("-i", text, *later, *options)
+            self.assertEqual(failed.returncode, 2, failed.stderr)
+            self.assertIn("--write-later: with --write N and --keep none", failed.stderr)
+        made = self.features("-i", text, *later, "--keep", "none")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertIn("2 sequences, 1 shards", made.stdout)
+        self.assertIn("disk: 9 bytes a token", made.stderr)
+        tensors, metadata = read_shard(os.path.join(self.output, "features-00000.safetensors"))
+        self.assertEqual(set(tensors), {"tokens", "positions", "loss", "sequence_ends"})
+        self.assertEqual(metadata["keep"], "none")
+        self.assertIn("--write 12 --write-later", metadata["source"])
+        folder, lengths = read_folder(self.output)
+        self.assertEqual(max(lengths), 48 - 12)
+        self.assertEqual(set(folder["loss"]), {0})
+
     def test_the_target_writes_the_same_in_little_memory(self):
         text = self.write("a.jsonl", [{"text": f"{i} quick brown foxes jump over the lazy dog."} for i in range(9)])
         args = ["-i", text, "--length", "2048", "--write", "6", "--min-length", "8", "--threads", "1"]

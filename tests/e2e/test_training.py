@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The trainer as users stop it, kill it and let its disk run full; and features on a full disk.
+"""The trainer as users stop it, kill it and let its disk run full; texts that are written beside it, from beginnings to a
+draft; and features on a full disk.
 
 Needs the program ($LONGSPEC_BIN, default build/release/longspec) and the default model ($LONGSPEC_MODEL); most of it
-the trainer beside the program. Tests whose needs are not met are skipped.
+the trainer's programs beside the program. Tests whose needs are not met are skipped.
 """
 
 import json
@@ -19,6 +20,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BIN = os.environ.get("LONGSPEC_BIN", os.path.join(ROOT, "build/release/longspec"))
 MODEL = os.environ.get("LONGSPEC_MODEL", os.path.join(ROOT, "models/SmolLM2-135M-Instruct.Q4_1.gguf"))
 TRAINER = os.path.join(os.path.dirname(BIN), "longspec-train")
+WRITER = os.path.join(os.path.dirname(BIN), "longspec-write")
 STEPS, KILLS = 24, 6
 
 
@@ -203,6 +205,61 @@ class Training(TestCase):
                                (["--kind", "lm", "--draft-vocab", "256"], "--draft-vocab: a draft of --kind lm"),
                                (["--heads", "-2"], "--heads")):
             self.expect_error(run(TRAINER, "-m", MODEL, "-f", features, "-o", self.output, *options), 2, error)
+
+
+@unittest.skipUnless(all(os.path.exists(path) for path in (TRAINER, WRITER, MODEL)),
+                     "needs the trainer's programs and the default model")
+class Writing(TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.beginnings = os.path.join(self.folder.name, "beginnings")
+        made = run(BIN, "features", "-m", MODEL, "-i", write_text(self.folder.name), "-o", self.beginnings, "--length",
+                   "32", "--keep", "none", "--write", "16", "--write-later")
+        self.assertEqual(made.returncode, 0, made.stderr)
+
+    def command(self, output, *more):
+        """Of one thread: beside other tests, several wait for each other most of the time."""
+        return ("env", "OMP_NUM_THREADS=1", WRITER, "-m", MODEL, "-f", self.beginnings, "-o",
+                os.path.join(self.folder.name, output), "--device", "cpu", "--write", "6", "--write-temps", "0,0.8",
+                "--at-once", "2", *more)
+
+    def shards(self, output):
+        folder = os.path.join(self.folder.name, output)
+        return {name: read(os.path.join(folder, name)) for name in os.listdir(folder)}
+
+    def test_stopped_and_trained_on(self):
+        whole = run(*self.command("whole"))
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        self.assertRegex(whole.stdout, r"whole: \d+ tokens in 6 texts, 3 shards\n$")
+        first = os.path.join(self.folder.name, "texts", "features-00000.safetensors")
+        with subprocess.Popen(self.command("texts"), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True) as process:
+            end = time.monotonic() + 300
+            while process.poll() is None and not os.path.exists(first) and time.monotonic() < end:
+                time.sleep(0.001)
+            process.send_signal(signal.SIGINT)
+            _, stderr = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 130, stderr)
+        self.assertIn("longspec-write: error: interrupted; what is complete is kept in ", stderr.splitlines()[-1])
+        self.assertLess(len(self.shards("texts")), 3)
+        self.expect_error(run(*self.command("texts", "--write-seed", "2")), 2, "texts: holds texts of another model")
+        again = run(*self.command("texts"))
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertEqual(again.stdout.split(": ")[1], whole.stdout.split(": ")[1])
+        self.assertTrue(self.shards("texts") == self.shards("whole"))  # not shown: bytes
+        trained = run(TRAINER, "-m", MODEL, "-f", os.path.join(self.folder.name, "texts"), "-o",
+                      os.path.join(self.folder.name, "draft"), "--kind", "exit", "--distill", "1", "--draft-vocab",
+                      "256", "--batch", "2", "--steps", "1")
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+
+    def test_errors_are_one_line(self):
+        for options, code, error in ((("--at-once", "0"), 2, "--at-once: must be at least 1"),
+                                     (("--device", "gpu"), 2, "--device gpu: must be cpu, cuda or cuda:N"),
+                                     (("--write", "many"), 2, "--write"),
+                                     (("--write", "8192"), 2, "--write 8192: no beginning leaves as much room"),
+                                     (("--model", MODEL + "x"), 3, MODEL + "x")):
+            self.expect_error(run(*self.command("texts", *options)), code, error)
 
 
 if __name__ == "__main__":
