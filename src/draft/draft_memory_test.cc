@@ -158,6 +158,13 @@ TEST_F(DraftMemoryTest, WhatDoesNotFitIsSaidBeforeWeightsAreRead) {
   EXPECT_THAT(Plan({.type = "lm", .draft_model = foreign}).status().message(),
               ::testing::HasSubstr("the head of the model 0123456789abcdef, the target is "));
   writer.SetString("longspec.target", TargetFingerprint(**whole));
+  const std::vector<float> numbers = {7, 9};
+  GgufWriter of_numbers = writer;
+  of_numbers.AddTensor("draft.vocab", DType::kF32, {2}, std::as_bytes(std::span(numbers)));
+  const std::string floats = folder_.File("floats.gguf");
+  ASSERT_TRUE(of_numbers.Write(floats).ok());
+  EXPECT_THAT(Plan({.type = "lm", .draft_model = floats}).status().message(),
+              ::testing::HasSubstr("draft.vocab must be a list of tokens"));
   const std::vector<int32_t> twice = {7, 9, 7};
   writer.AddTensor("draft.vocab", DType::kI32, {3}, std::as_bytes(std::span(twice)));
   const std::string doubled = folder_.File("doubled.gguf");

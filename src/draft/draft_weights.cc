@@ -242,6 +242,9 @@ Status LoadDraftParts(const DraftCheckpoint& checkpoint, std::span<const DraftPa
 
 Result<std::vector<int32_t>> ReadDraftVocab(const std::string& path, const TensorView& tensor, int n_vocab) {
   std::vector<int32_t> vocab;
+  if ((tensor.dtype != DType::kI32 && tensor.dtype != DType::kI64) || tensor.n_dims != 1) {
+    return Corrupt(path + ": tensor " + kDraftVocabTensor + " must be a list of tokens, I32 or I64");
+  }
   for (const int64_t token : DraftTokens(tensor)) {
     if (token < 0 || token >= n_vocab) {
       return Unsupported(path + ": the draft model does not fit the target: tensor " + kDraftVocabTensor +

@@ -173,6 +173,7 @@ struct DraftContext {
   const KvCache* cache = nullptr;  // holds the committed tokens but the last
   // Where loaded draft models and priors are kept; null: each drafter loads its own, and there is no prior.
   DraftModels* models = nullptr;
+  bool one_of_several = false;  // a member of a portfolio, which may never be asked
 };
 
 // Whether MakeDrafter would take these options, as far as they tell without a model. Unknown types are an

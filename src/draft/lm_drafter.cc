@@ -9,16 +9,19 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
 #include "draft/growing_drafter.h"
 #include "draft/lm_file.h"
+#include "draft/prompt_aside.h"
 #include "draft/registry.h"
 #include "draft/spec_extend.h"
 #include "draft/target_rows.h"
@@ -78,7 +81,7 @@ struct LmRows final : TargetRows {
 class LmDrafter final : public GrowingDrafter {
  public:
   LmDrafter(std::shared_ptr<const LmModel> model, TreeShape shape, const SharedParts& target,
-            const KvCache& cache, const SpeculationOptions& options)
+            const KvCache& cache, const SpeculationOptions& options, bool one_of_several)
       : GrowingDrafter(std::move(shape)),
         model_(std::move(model)),
         range_(model_->path, model_->target->context_length()),
@@ -88,7 +91,9 @@ class LmDrafter final : public GrowingDrafter {
                                  target, cache, LmCacheLayout(model_->config, cache.Span(0).layout),
                                  model_->config.n_layer, model_->config.rope)),
         own_(extended_ == nullptr ? MakeCache(*model_, cache, options) : nullptr),
-        cache_(extended_ == nullptr ? own_.get() : &extended_->cache()) {}
+        cache_(extended_ == nullptr ? own_.get() : &extended_->cache()) {
+    if (one_of_several && extended_ == nullptr && !windowed_) aside_.emplace();
+  }
 
   std::string_view name() const override { return "lm"; }
   bool uses_dice() const override { return true; }
@@ -105,6 +110,7 @@ class LmDrafter final : public GrowingDrafter {
   // piece. What was accepted is found in the sequence when the next tree is grown. Where the target's last
   // token looks is what the draft is to see from then on.
   Status Read(const CommittedRows& rows) override {
+    if (aside_) return rows.n_new > 0 ? ReadAside(rows.sequence) : Status();
     if (extended_ != nullptr) {
       extended_->Read(rows);
       LS_TRY(Trim(rows.sequence));
@@ -126,6 +132,7 @@ class LmDrafter final : public GrowingDrafter {
  private:
   Result<int> BeginTree(std::span<const int32_t> committed) override {
     LS_TRY(Trim(committed));
+    if (aside_ && Unread(committed).size() > PromptAside::kPieceRows) return 0;
     if (std::exchange(ran_prompt_, false) && extended_ != nullptr) LS_TRY(extended_->HoldLast());
     const int left = range_.LevelsToGrow(Seen(committed.size()));
     committed_ = committed;
@@ -148,6 +155,26 @@ class LmDrafter final : public GrowingDrafter {
     held_.resize(windowed_ && n_kept < held_.size() ? 0 : n_kept);
     cache_->Truncate(static_cast<int>(held_.size()));
     return extended_ == nullptr ? Status() : extended_->Follow(committed.size());
+  }
+
+  // REQUIRES: trimmed.
+  std::span<const int32_t> Unread(std::span<const int32_t> committed) const {
+    return BeforeLast(committed).subspan(held_.size());
+  }
+
+  // A piece of what is missing, if there is time for it. What is accepted in rounds is read with the next
+  // tree.
+  Status ReadAside(std::span<const int32_t> committed) {
+    LS_TRY(Trim(committed));
+    const auto unread = Unread(committed);
+    if (unread.size() <= PromptAside::kPieceRows || range_.LevelsLeft(Seen(committed.size())) <= 0 ||
+        !aside_->MayRun()) {
+      return {};
+    }
+    const double start = NowMs();
+    LS_TRY(Hold(unread.first(PromptAside::kPieceRows)));
+    aside_->Ran(NowMs() - start);
+    return {};
   }
 
   // Runs tokens after those held, and holds them.
@@ -259,8 +286,9 @@ class LmDrafter final : public GrowingDrafter {
   const std::unique_ptr<SpecExtend> extended_;  // null: own_ is used
   const std::unique_ptr<KvCache> own_;
   KvCache* const cache_;
-  std::vector<int32_t> held_;  // tokens the cache holds
-  bool ran_prompt_ = false;    // since the last tree
+  std::vector<int32_t> held_;         // tokens the cache holds
+  bool ran_prompt_ = false;           // since the last tree
+  std::optional<PromptAside> aside_;  // of one of several drafters: when a text is read
 
   // The tree that is being grown.
   std::span<const int32_t> committed_;  // up to its root
@@ -351,8 +379,8 @@ DrafterResult MakeLm(const SpeculationOptions& options, const DraftContext& cont
   LS_ASSIGN(auto model, context.models->Lm(options.draft_model, *target));
   LS_TRY(CheckSpecExtend(options, *context.cache));
   try {
-    return std::unique_ptr<Drafter>(
-        std::make_unique<LmDrafter>(std::move(model), std::move(shape), *target, *context.cache, options));
+    return std::unique_ptr<Drafter>(std::make_unique<LmDrafter>(
+        std::move(model), std::move(shape), *target, *context.cache, options, context.one_of_several));
   } catch (const std::bad_alloc&) {
     return ResourceExhausted(options.draft_model + ": no memory for the draft model's cache");
   }

@@ -5,11 +5,13 @@
 #include <array>
 #include <cstring>
 
+#include "base/clock.h"
 #include "decode/decoder.h"
 #include "decode/policy.h"
 #include "draft/draft_checkpoint.h"
 #include "draft/draft_models.h"
 #include "draft/lm_file.h"
+#include "draft/prompt_aside.h"
 #include "draft/spec_extend.h"
 #include "draft/testing/longspec_files.h"
 #include "formats/feature_shard.h"
@@ -409,6 +411,58 @@ TEST_F(LmDrafterTest, InsideAnotherItIsNotExtended) {
   ASSERT_TRUE(plain.ok()) << plain.status().message();
   ASSERT_TRUE(extended.ok()) << extended.status().message();
   EXPECT_EQ((*extended)->taps().query_rows, (*plain)->taps().query_rows);
+}
+
+// Of several drafters it reads a prompt beside the rounds, in a small part of their time, and guesses when it
+// has read it; whatever is read by then, the text is the same.
+TEST_F(LmDrafterTest, OfSeveralItReadsAPromptOnTheSide) {
+  const SimulatedClock clock;
+  SpeculationOptions options = Options(Perfect(), "chain", 4);
+  options.type = "lm,suffix";
+  const auto cache = tiny_.NewCache(400, CacheType::kF16);
+  const auto made = Make(options, *cache);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  Drafter* const drafter = made->get();
+  std::vector<int32_t> text;
+  for (int32_t i = 0; i < 300; ++i) text.push_back(i % 200 + 10);
+  ASSERT_TRUE(drafter->Follow(text).ok());
+  const auto guesses = [&] {
+    TokenTree tree(text.back());
+    EXPECT_TRUE(drafter->Propose({.max_nodes = 4, .max_depth = 4}, text, tree).ok());
+    return std::ranges::count_if(tree.nodes().subspan(1),
+                                 [](const TreeNode& node) { return node.source == 0; });
+  };
+  const auto round = [&] {
+    text.push_back(7);
+    EXPECT_TRUE(drafter->Read({.sequence = text, .n_new = 1}).ok());
+  };
+  ASSERT_TRUE(drafter->Read({.sequence = text, .n_new = 0}).ok());
+  const size_t before = drafter->bytes();
+  EXPECT_EQ(guesses(), 0);
+  // A piece takes no time by this clock: one a round, until less than a piece is missing.
+  for (int i = 0; i < 3; ++i) {
+    round();
+    EXPECT_EQ(guesses(), 0) << i;
+  }
+  EXPECT_GT(drafter->bytes(), before);
+  round();
+  EXPECT_GT(guesses(), 0);
+}
+
+TEST(PromptAside, TakesASmallPartOfTheTime) {
+  const SimulatedClock clock;
+  PromptAside aside;
+  EXPECT_TRUE(aside.MayRun());
+  aside.Ran(10);
+  double spent = 10;
+  for (int i = 0; i < 1000; ++i) {
+    SpendMs(10);
+    if (!aside.MayRun()) continue;
+    aside.Ran(10);
+    spent += 10;
+  }
+  EXPECT_LE(spent, PromptAside::kShare * NowMs());
+  EXPECT_GE(spent, PromptAside::kShare * NowMs() - 20);
 }
 
 // The paper's numbers, where nothing else is said (research: specextend.md 6).

@@ -376,8 +376,10 @@ Result<DraftMemory> PortfolioMemory(const SpeculationOptions& options, const Tar
 DrafterResult MakePortfolio(const SpeculationOptions& options, const DraftContext& context) {
   LS_ASSIGN(const auto chosen, Members(options, *context.models));
   std::vector<std::unique_ptr<Drafter>> members;
+  DraftContext of_member = context;
+  of_member.one_of_several = true;
   for (const SpeculationOptions& own : chosen) {
-    LS_ASSIGN(std::unique_ptr<Drafter> member, MakeDrafter(own, context));
+    LS_ASSIGN(std::unique_ptr<Drafter> member, MakeDrafter(own, of_member));
     members.push_back(std::move(member));
   }
   return std::unique_ptr<Drafter>(std::make_unique<PortfolioDrafter>(options.type, std::move(members)));
