@@ -128,8 +128,7 @@ TEST_F(LmDrafterTest, TheEmbeddingAndTheHeadAreTheTargets) {
   const std::vector<int32_t> plain = Generate({.type = "none"}, 0.0F, 60);
   std::vector<int32_t> written(plain.begin() + 70, plain.end());
   std::ranges::sort(written);
-  const auto repeated = std::ranges::unique(written);
-  written.erase(repeated.begin(), repeated.end());
+  written.erase(std::unique(written.begin(), written.end()), written.end());
   ASSERT_LT(written.size(), 60U);
   for (const std::vector<int32_t>& vocab : {std::vector<int32_t>(), written}) {
     DecodeStats stats;

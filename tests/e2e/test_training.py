@@ -188,21 +188,26 @@ class Training(TestCase):
         for kind, more in kinds.items():
             with self.subTest(kind=kind):
                 output = os.path.join(self.folder.name, kind)
-                if kind != "lm":  # which keeps the target's head
-                    more = ["--draft-vocab", "256", *more]
                 trained = run(TRAINER, "-m", MODEL, "-f", features, "-o", output, "--batch", "4", "--steps", "2",
-                              "--distill", "1", "--kind", kind, "--validate", features, *more)
+                              "--distill", "1", "--kind", kind, "--validate", features, "--draft-vocab", "256", *more)
                 self.assertEqual(trained.returncode, 0, trained.stderr)
                 self.assertIn("top-1/top-4 by lag", trained.stderr)
                 with open(os.path.join(output, "config.json"), encoding="utf-8") as file:
                     self.assertEqual(json.load(file)["longspec_draft"], kind)
                 self.assertEqual(os.path.exists(os.path.join(output, "model.gguf")), kind == "lm")
+        # The layers of an lm alone are a draft for their target.
+        small = os.path.join(self.folder.name, "small.gguf")
+        made = run(BIN, "convert", os.path.join(self.folder.name, "lm", "model.gguf"), small, "--type", "q4_1")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        texts = [run(BIN, "run", "-m", MODEL, "-p", "The sea is", "-n", "12", "--temp", "0", *draft).stdout
+                 for draft in ([], ["-md", small, "--spec-type", "lm"])]
+        self.assertEqual(texts[0], texts[1])
+        self.assertTrue(texts[0])
         lacking = run(TRAINER, "-m", MODEL, "-f", self.features, "-o", self.output, "--batch", "4", "--kind", "eagle")
         self.expect_error(lacking, 2, "holds kv, and this kind of draft needs final too")
         for options, error in ((["--kind", "medusa", "--window", "64"], "--window: not an option of --kind medusa"),
                                (["--schedule", "wsd", "--warmup", "0.2"], "--warmup: of --schedule cosine"),
                                (["--decay", "0.2"], "--decay: of --schedule wsd"),
-                               (["--kind", "lm", "--draft-vocab", "256"], "--draft-vocab: a draft of --kind lm"),
                                (["--heads", "-2"], "--heads")):
             self.expect_error(run(TRAINER, "-m", MODEL, "-f", features, "-o", self.output, *options), 2, error)
 
