@@ -2,9 +2,9 @@
 //
 // When a language model that is one of several drafters runs what it has not read of its text. Nobody knows
 // whether it will be asked, or for how long, and a prompt costs it more than a short answer's guesses can
-// bring. So it reads piece by piece between rounds, in a small part of the time: an answer of any length loses
-// no more than that part, and a long one has the draft in the end. Example: 1,024 tokens that take 430 ms are
-// read after 22 s.
+// bring. So it reads piece by piece between rounds, in a small part of the time: an answer of any length
+// loses no more than that part, and a long one has the draft in the end. Example: 1,024 tokens that take 430
+// ms are read after 22 s.
 #pragma once
 
 #include <cstddef>
