@@ -13,58 +13,10 @@
 
 #include "base/size.h"
 #include "train/attention.h"
+#include "train/places.h"
 
 namespace longspec::train {
 namespace {
-
-// Masks whose rows are of another length are copied by LibTorch's kernels.
-constexpr int64_t kLengthStep = 16;
-
-// Rows of packed sequences as (n_sequences, length) places.
-class Places {
- public:
-  Places(const Ends& ends, at::Device device) : n_(std::ssize(ends)) {
-    int64_t begin = 0;
-    for (const int64_t end : ends) {
-      length_ = std::max(length_, end - begin);
-      begin = end;
-    }
-    length_ = (length_ + kLengthStep - 1) / kLengthStep * kLengthStep;
-    full_ = n_ * length_ == begin;
-    if (full_) return;
-    std::vector<int64_t> places;
-    begin = 0;
-    for (int64_t s = 0; s < n_; ++s) {
-      for (int64_t i = 0; i < ends[Z(s)] - begin; ++i) places.push_back(s * length_ + i);
-      begin = ends[Z(s)];
-    }
-    places_ = at::tensor(places, at::kLong).to(device);
-  }
-
-  int64_t n() const { return n_; }
-  int64_t length() const { return length_; }
-
-  // x (rows, ...) as (n_sequences, length, ...), 0 where there is no row.
-  at::Tensor Beside(const at::Tensor& x) const {
-    std::vector<int64_t> shape = x.sizes().vec();
-    shape[0] = n_ * length_;
-    const at::Tensor all = full_ ? x : at::zeros(shape, x.options()).index_copy(0, places_, x);
-    shape[0] = length_;
-    shape.insert(shape.begin(), n_);
-    return all.reshape(shape);
-  }
-
-  // And back.
-  at::Tensor Behind(const at::Tensor& x) const {
-    const at::Tensor all = x.flatten(0, 1);
-    return full_ ? all : all.index_select(0, places_);
-  }
-
- private:
-  int64_t n_ = 0, length_ = 0;
-  bool full_ = false;
-  at::Tensor places_;  // (rows)
-};
 
 bool IsCausal(const Visibility& sees) {
   if (sees.window >= 0 || sees.query_ends != sees.key_ends) return false;

@@ -9,48 +9,29 @@
 #include "base/status_macros.h"
 #include "train/files.h"
 #include "train/layers.h"
+#include "train/places.h"
 #include "train/target_weights.h"
 
 namespace longspec::train {
-namespace {
-
-// Masks whose rows are of another length are copied by LibTorch's kernels.
-int64_t WholeSteps(int64_t length) {
-  constexpr int64_t kStep = 16;
-  return (length + kStep - 1) / kStep * kStep;
-}
-
-}  // namespace
-
-// Sequences one behind the other, and as rows of one table, filled up at their ends.
+// Sequences one behind the other, each from position 0 on.
 struct TargetStates::Packed {
-  Packed(std::span<const int64_t> lengths, at::Device device) : n(std::ssize(lengths)) {
-    std::vector<int64_t> in_table, at_position;
-    for (const int64_t l : lengths) length = std::max(length, l);
-    for (int64_t i = 0; i < n; ++i) {
-      for (int64_t j = 0; j < lengths[Z(i)]; ++j) {
-        in_table.push_back(i * length + j);
-        at_position.push_back(j);
-      }
+  Packed(const Ends& ends, at::Device device) : places(ends, device) {
+    std::vector<int64_t> at_position;
+    int64_t begin = 0;
+    for (const int64_t end : ends) {
+      for (int64_t i = 0; i < end - begin; ++i) at_position.push_back(i);
+      begin = end;
     }
-    places = at::tensor(in_table, at::kLong).to(device);
     positions = at::tensor(at_position, at::kLong).to(device);
   }
 
-  // x (rows, heads, head_dim) as (n, heads, length, head_dim); zeros behind a sequence's end.
-  at::Tensor Beside(const at::Tensor& x) const {
-    return at::zeros({n * length, x.size(1), x.size(2)}, x.options())
-        .index_copy_(0, places, x)
-        .view({n, length, x.size(1), x.size(2)})
-        .transpose(1, 2);
-  }
+  // x (rows, heads, head_dim) as (n, heads, length, head_dim).
+  at::Tensor Beside(const at::Tensor& x) const { return places.Beside(x).transpose(1, 2); }
   // And back, (rows, heads * head_dim).
-  at::Tensor Behind(const at::Tensor& x) const {
-    return x.transpose(1, 2).reshape({n * length, -1}).index_select(0, places);
-  }
+  at::Tensor Behind(const at::Tensor& x) const { return places.Behind(x.transpose(1, 2)).flatten(1); }
 
-  int64_t n = 0, length = 0;
-  at::Tensor places, positions;  // (rows) int64
+  Places places;
+  at::Tensor positions;  // (rows) int64
 };
 
 // Keys and values of all layers, (n_sequences, n_head_kv, length, head_dim) each.
@@ -147,12 +128,8 @@ at::Tensor TargetStates::Prefill(const at::Tensor& tokens, const Packed& packed,
 
 void TargetStates::Compute(const ShardNeeds& needs, Batch* batch) const {
   const at::NoGradGuard no_grad;
-  std::vector<int64_t> lengths;
-  for (size_t i = 0; i < batch->ends.size(); ++i) {
-    lengths.push_back(batch->ends[i] - (i > 0 ? batch->ends[i - 1] : 0));
-  }
   const int last = static_cast<int>(layers_.size()) - 1;
-  const at::Tensor final_hidden = Prefill(batch->tokens.to(device_), Packed(lengths, device_),
+  const at::Tensor final_hidden = Prefill(batch->tokens.to(device_), Packed(batch->ends, device_),
                                           [&](int layer, const Projected& projected, const at::Tensor& x) {
                                             if (std::ranges::count(needs.layers, layer) > 0)
                                               batch->hidden[layer] = x;
@@ -175,13 +152,16 @@ std::vector<std::vector<int32_t>> TargetStates::Write(std::span<const std::vecto
                                                       const std::function<bool(int)>& on_step) const {
   const at::NoGradGuard no_grad;
   std::vector<int64_t> lengths;
+  Ends ends_of_texts;
   std::vector<float> temperatures;
   for (size_t i = 0; i < beginnings.size(); ++i) {
     lengths.push_back(std::ssize(beginnings[i]));
+    ends_of_texts.push_back(lengths.back() + (i > 0 ? ends_of_texts.back() : 0));
     temperatures.push_back(options.temperatures[(Z(first_index) + i) % options.temperatures.size()]);
   }
-  const Packed packed(lengths, device_);
-  const int64_t n = packed.n, length = packed.length, room = WholeSteps(length + options.max_tokens);
+  const Packed packed(ends_of_texts, device_);
+  const int64_t n = packed.places.n(), length = packed.places.length(),
+                room = WholePlaces(length + options.max_tokens);
   const int64_t group = target_.n_head / target_.n_head_kv;
   std::vector<int64_t> tokens;
   for (const std::vector<int32_t>& text : beginnings) tokens.insert(tokens.end(), text.begin(), text.end());
@@ -214,7 +194,7 @@ std::vector<std::vector<int32_t>> TargetStates::Write(std::span<const std::vecto
     if (step % kLook == 0 && ended.all().item<bool>()) break;
     at::Tensor x = embedding_.index_select(0, next);
     // What lies behind a sequence's newest token is not there yet.
-    const int64_t seen = WholeSteps(length + step);
+    const int64_t seen = WholePlaces(length + step);
     const at::Tensor mask =
         at::zeros({n, 1, 1, seen}, at::TensorOptions(type_).device(device_))
             .masked_fill_(key.slice(0, 0, seen).gt(at_position.unsqueeze(1)).view({n, 1, 1, seen}),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The trainer as users stop it, kill it and let its disk run full; texts that are written beside it, from beginnings to a
-draft; and features on a full disk.
+"""The trainer as users stop it, kill it and let its disk run full; texts that are written beside it, from beginnings to
+a draft; and features on a full disk.
 
 Needs the program ($LONGSPEC_BIN, default build/release/longspec) and the default model ($LONGSPEC_MODEL); most of it
 the trainer's programs beside the program. Tests whose needs are not met are skipped.
