@@ -106,8 +106,10 @@ struct SpeculationOptions {
   std::string partial_score = "minmax";  // how blocks are scored: "minmax", "quest", "mean", "norm"
   std::string partial_inner = "ppm";     // who guesses for it: "none", "ppm", "suffix", "ngram", "lm"
   std::string draft_model = {};          // types with a model of their own: its file or folder
-  int draft_sink = 4;                    // type "lm" with a window: first positions the draft sees
-  int draft_window = 0;                  // and last ones; 0: the draft sees all of them
+  // type "lm": last tokens of a text that the draft begins with; 0: all, if it was trained for texts as long
+  int draft_recent = 0;
+  int draft_sink = 4;    // type "lm" with a window: first positions the draft sees
+  int draft_window = 0;  // and last ones; 0: the draft sees all of them
   // types "lm", "eagle", "eagle3": SpecExtend: the draft sees some chunks of 32 positions, those that the
   // target's last layer looks at, in positions of their own. 0 below: the paper's number, by kind of draft.
   bool spec_extend = false;

@@ -2,9 +2,9 @@
 //
 // Drafts with a smaller language model and a cache of its own: of all positions; of the first and last ones
 // (StreamingLLM's), which keeps memory and the cost of a row constant; or of those that the target looks at
-// (SpecExtend's, arXiv 2505.20776), which lets a model that knows short texts only read long ones. Chains are
-// grown row by row; where a tree has branches, each level runs the nodes it needs below the last token all
-// nodes share.
+// (SpecExtend's, arXiv 2505.20776), which lets a model that knows short texts only read long ones. Without
+// that such a model reads a text's end (draft/recent_text.h). Chains are grown row by row; where a tree has
+// branches, each level runs the nodes it needs below the last token all nodes share.
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -22,6 +22,7 @@
 #include "draft/growing_drafter.h"
 #include "draft/lm_file.h"
 #include "draft/prompt_aside.h"
+#include "draft/recent_text.h"
 #include "draft/registry.h"
 #include "draft/spec_extend.h"
 #include "draft/target_rows.h"
@@ -42,15 +43,30 @@ constexpr int kMostSpeculated = 2 * kLmMaxRows;
 
 static_assert(kMostTreeRows <= kLmMaxRows);
 
+// Positions that the cache has, without those for what is drafted.
+int CachePositions(const LmModel& model, const KvCache& target) {
+  // A target's cache that forgets has no end.
+  return std::min(
+      {target.capacity(), model.config.context_length(), std::numeric_limits<int>::max() - kMostSpeculated});
+}
+
+// Tokens of a text that it reads at once: as many positions as it was trained for, but some for what it
+// drafts.
+int MostRead(const LlamaConfig& config) { return config.context_length() - config.context_length() / 16; }
+
+RecentText MakeRecentText(const LmModel& model, const SpeculationOptions& options, bool aside) {
+  // Read beside the rounds it begins with what can be read at once.
+  const int of_several = aside ? static_cast<int>(PromptAside::kPieceRows) : 0;
+  return {MostRead(model.config), options.draft_recent > 0 ? options.draft_recent : of_several};
+}
+
 std::unique_ptr<KvCache> MakeCache(const LmModel& model, const KvCache& target,
                                    const SpeculationOptions& options) {
   const KvLayout layout = LmCacheLayout(model.config, target.Span(0).layout);
   if (options.draft_window > 0) {
     return MakeStreamingCache(layout, model.config.n_layer, options.draft_sink, options.draft_window);
   }
-  // A target's cache that forgets has no end.
-  const int positions = std::min(target.capacity(), std::numeric_limits<int>::max() - kMostSpeculated);
-  return MakeFullCache(layout, model.config.n_layer, positions + kMostSpeculated);
+  return MakeFullCache(layout, model.config.n_layer, CachePositions(model, target) + kMostSpeculated);
 }
 
 // After the rows in `wanted`, places among them, the k most probable tokens go to `next`. All borrowed.
@@ -87,6 +103,9 @@ class LmDrafter final : public GrowingDrafter {
         range_(model_->path, model_->target->context_length()),
         target_(target),
         windowed_(options.draft_window > 0),
+        // Of one that is extended another text is seen than is read.
+        recent_(AsksForSpecExtend(options) ? RecentText(0, 0)
+                                           : MakeRecentText(*model_, options, one_of_several && !windowed_)),
         extended_(MakeSpecExtend(SpecExtendOf(options, kSpecExtendOfLm, model_->target->context_length()),
                                  target, cache, LmCacheLayout(model_->config, cache.Span(0).layout),
                                  model_->config.n_layer, model_->config.rope)),
@@ -101,6 +120,7 @@ class LmDrafter final : public GrowingDrafter {
 
   Status Follow(std::span<const int32_t> committed) override {
     if (extended_ != nullptr) extended_->Restart();
+    if (aside_) aside_->Begin();
     return Trim(committed);
   }
 
@@ -111,16 +131,16 @@ class LmDrafter final : public GrowingDrafter {
   // token looks is what the draft is to see from then on.
   Status Read(const CommittedRows& rows) override {
     if (aside_) return rows.n_new > 0 ? ReadAside(rows.sequence) : Status();
-    if (extended_ != nullptr) {
-      extended_->Read(rows);
-      LS_TRY(Trim(rows.sequence));
-    }
-    if (std::ssize(rows.rows) <= rows.n_new || range_.LevelsLeft(Seen(rows.sequence.size())) <= 0) return {};
+    if (extended_ != nullptr) extended_->Read(rows);
+    const bool of_prompt = std::ssize(rows.rows) > rows.n_new;
+    if (of_prompt || extended_ != nullptr) LS_TRY(Trim(rows.sequence));
+    if (!of_prompt || range_.LevelsLeft(Seen(rows.sequence)) <= 0) return {};
     const size_t end = std::min(Z(rows.first) + rows.rows.size(), BeforeLast(rows.sequence).size());
-    if (end <= held_.size()) return {};
+    const size_t read = recent_.begin() + held_.size();
+    if (end <= read) return {};
     if (extended_ != nullptr) LS_TRY(extended_->BeginPromptPiece());
     ran_prompt_ = true;
-    return Hold(rows.sequence.first(end).subspan(held_.size()));
+    return Hold(rows.sequence.first(end).subspan(read));
   }
 
   size_t bytes() const override {
@@ -132,25 +152,25 @@ class LmDrafter final : public GrowingDrafter {
  private:
   Result<int> BeginTree(std::span<const int32_t> committed) override {
     LS_TRY(Trim(committed));
-    if (aside_ && Unread(committed).size() > PromptAside::kPieceRows) return 0;
+    if (aside_ && Unread(committed).size() > PromptAside::kRowsWithTree) return 0;
     if (std::exchange(ran_prompt_, false) && extended_ != nullptr) LS_TRY(extended_->HoldLast());
-    const int left = range_.LevelsToGrow(Seen(committed.size()));
-    committed_ = committed;
+    const int left = range_.LevelsToGrow(Seen(committed));
+    committed_ = recent_.Of(committed);
     chain_.clear();
     return left;
   }
 
   // Tokens up to the last one of a text, at the positions where the draft has them: those of its working set
   // if it has one.
-  size_t Seen(size_t n_committed) const {
-    return extended_ != nullptr && !extended_->sees_all() ? Z(cache_->n_slots()) + 1 : n_committed;
+  size_t Seen(std::span<const int32_t> committed) const {
+    return extended_ != nullptr && !extended_->sees_all() ? Z(cache_->n_slots()) + 1
+                                                          : recent_.Of(committed).size();
   }
 
-  // Forgets what does not begin this sequence, and its last token: what follows that one is asked for. The
-  // sequence's length says what is seen of it.
+  // Forgets what does not begin the part of this sequence that it reads, and its last token: what follows
+  // that one is asked for. The sequence's length says what is seen of it.
   Status Trim(std::span<const int32_t> committed) {
-    const auto same = std::ranges::mismatch(held_, committed).in1 - held_.begin();
-    const size_t n_kept = std::min(static_cast<size_t>(same), BeforeLast(committed).size());
+    const size_t n_kept = recent_.Follow(held_, committed);
     // What a window held before the positions it loses is gone, so it is filled anew.
     held_.resize(windowed_ && n_kept < held_.size() ? 0 : n_kept);
     cache_->Truncate(static_cast<int>(held_.size()));
@@ -159,7 +179,7 @@ class LmDrafter final : public GrowingDrafter {
 
   // REQUIRES: trimmed.
   std::span<const int32_t> Unread(std::span<const int32_t> committed) const {
-    return BeforeLast(committed).subspan(held_.size());
+    return BeforeLast(recent_.Of(committed)).subspan(held_.size());
   }
 
   // A piece of what is missing, if there is time for it. What is accepted in rounds is read with the next
@@ -167,12 +187,9 @@ class LmDrafter final : public GrowingDrafter {
   Status ReadAside(std::span<const int32_t> committed) {
     LS_TRY(Trim(committed));
     const auto unread = Unread(committed);
-    if (unread.size() <= PromptAside::kPieceRows || range_.LevelsLeft(Seen(committed.size())) <= 0 ||
-        !aside_->MayRun()) {
-      return {};
-    }
+    if (unread.size() <= PromptAside::kRowsWithTree || !aside_->MayRun()) return {};
     const double start = NowMs();
-    LS_TRY(Hold(unread.first(PromptAside::kPieceRows)));
+    LS_TRY(Hold(unread.first(std::min(unread.size(), PromptAside::kPieceRows))));
     aside_->Ran(NowMs() - start);
     return {};
   }
@@ -283,6 +300,7 @@ class LmDrafter final : public GrowingDrafter {
   TrainedRange range_;
   const SharedParts target_;
   const bool windowed_;                         // the cache forgets
+  RecentText recent_;                           // what it reads
   const std::unique_ptr<SpecExtend> extended_;  // null: own_ is used
   const std::unique_ptr<KvCache> own_;
   KvCache* const cache_;
@@ -301,6 +319,10 @@ Result<TreeShape> Shape(const std::string& tree) { return ParseTreeShape(tree.em
 constexpr int kMostWindow = 1 << 24;
 constexpr DrafterOption kLmOptions[] = {
     kDraftModelOption,
+    {.flags = "--spec-draft-recent",
+     .member = &SpeculationOptions::draft_recent,
+     .help = "last tokens of a text that the draft begins with; 0: all, if it knows texts as long",
+     .most = kMostWindow},
     {.flags = "--spec-draft-sink",
      .member = &SpeculationOptions::draft_sink,
      .help = "first positions the draft sees through a window",
@@ -322,6 +344,9 @@ Status CheckLm(const SpeculationOptions& options) {
   }
   if (AsksForSpecExtend(options) && options.draft_window > 0) {
     return InvalidArgument("--spec-extend: not with --spec-draft-window, which says otherwise what it sees");
+  }
+  if (AsksForSpecExtend(options) && options.draft_recent > 0) {
+    return InvalidArgument("--spec-extend: not with --spec-draft-recent, which says otherwise what it sees");
   }
   return Shape(options.tree).status();
 }
@@ -363,6 +388,8 @@ Result<DraftMemory> LmMemory(const SpeculationOptions& options, const TargetFact
   } else if (AsksForSpecExtend(options)) {
     AddSpecExtendMemory(options, kSpecExtendOfLm, target.config, LmCacheLayout(config, target.cache),
                         config.n_layer, kLmMaxRows, &plan);
+  } else if (config.context_length() < target.config.context_length()) {
+    plan.fixed += static_cast<uint64_t>((config.context_length() + kMostSpeculated) / kKvChunk + 1) * chunk;
   } else {
     plan.kv_chunk = chunk;
   }

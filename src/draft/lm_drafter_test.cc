@@ -12,6 +12,7 @@
 #include "draft/draft_models.h"
 #include "draft/lm_file.h"
 #include "draft/prompt_aside.h"
+#include "draft/recent_text.h"
 #include "draft/spec_extend.h"
 #include "draft/testing/longspec_files.h"
 #include "formats/feature_shard.h"
@@ -436,16 +437,17 @@ TEST_F(LmDrafterTest, OfSeveralItReadsAPromptOnTheSide) {
     EXPECT_TRUE(drafter->Read({.sequence = text, .n_new = 1}).ok());
   };
   ASSERT_TRUE(drafter->Read({.sequence = text, .n_new = 0}).ok());
-  const size_t before = drafter->bytes();
   EXPECT_EQ(guesses(), 0);
-  // A piece takes no time by this clock: one a round, until less than a piece is missing.
-  for (int i = 0; i < 3; ++i) {
-    round();
-    EXPECT_EQ(guesses(), 0) << i;
-  }
-  EXPECT_GT(drafter->bytes(), before);
+  // The last tokens of the prompt are a piece, which takes no time by this clock.
   round();
   EXPECT_GT(guesses(), 0);
+  // What was written while it was not asked is read in a piece, or left out for the newest if it is more.
+  for (const int n_more : {40, 200}) {
+    for (int i = 0; i < n_more; ++i) text.push_back(i % 90 + 20);
+    EXPECT_EQ(guesses(), 0) << n_more;
+    round();
+    EXPECT_GT(guesses(), 0) << n_more;
+  }
 }
 
 TEST(PromptAside, TakesASmallPartOfTheTime) {
@@ -567,17 +569,115 @@ TEST_F(LmDrafterTest, AWindowForgetsAndTheTextIsTheSame) {
   }
 }
 
-TEST_F(LmDrafterTest, BeyondItsTrainingItProposesNothingAndSaysSo) {
+// A draft that knows short texts only goes on in long ones with their ends, in memory that does not grow.
+TEST_F(LmDrafterTest, BeyondItsTrainingItBeginsAnew) {
   TinyModelOptions shorter;
   shorter.context_length = 80;
-  DecodeStats stats;
-  std::string notice;
-  EXPECT_EQ(Generate(Options(Write(shorter), "", 4), 0.0F, 40, &stats, &notice),
-            Generate({.type = "none"}, 0.0F, 40));
-  EXPECT_GT(stats.drafted, 4);
-  EXPECT_LE(stats.drafted, 12);
-  EXPECT_THAT(notice, HasSubstr("was trained for 80 positions"));
-  EXPECT_EQ(Generate(Options(Perfect(), "", 4), 0.0F, 5, &stats, &notice).size(), 75U);
+  const std::string path = Write(shorter);
+  for (const float temperature : {0.0F, 0.7F}) {
+    const std::vector<int32_t> plain = Generate({.type = "none"}, temperature, 150);
+    for (const char* tree : {"", "best:4"}) {
+      for (const int recent : {0, 1, 30, 1000}) {
+        SCOPED_TRACE(std::string(tree) + " " + std::to_string(recent));
+        DecodeStats stats;
+        std::string notice;
+        SpeculationOptions options = Options(path, tree, 4);
+        options.draft_recent = recent;
+        EXPECT_EQ(Generate(options, temperature, 150, &stats, &notice), plain);
+        EXPECT_GE(stats.drafted, 3 * stats.steps);  // in every round
+        EXPECT_EQ(notice, "");
+      }
+    }
+  }
+  const auto bytes = [&](int positions) {
+    const auto cache = tiny_.NewCache(positions, CacheType::kF16);
+    const auto drafter = std::move(*Make(Options(path, "", 4), *cache));
+    std::vector<int32_t> text;
+    for (int32_t i = 0; i < 200; ++i) text.push_back(i * 3 % 300 + 10);
+    TokenTree tree(text.back());
+    EXPECT_TRUE(drafter->Follow(text).ok());
+    EXPECT_TRUE(drafter->Propose({.max_nodes = 4, .max_depth = 4}, text, tree).ok());
+    EXPECT_EQ(tree.size(), 5);
+    return drafter->bytes();
+  };
+  EXPECT_EQ(bytes(300), bytes(100000));
+}
+
+// The end of a text is drafted from as if the text began there.
+TEST_F(LmDrafterTest, ItBeginsWithTheNewestTokens) {
+  const auto cache = tiny_.NewCache(300, CacheType::kF16);
+  std::vector<int32_t> text;
+  for (int32_t i = 0; i < 120; ++i) text.push_back(i * i % 300 + 10);
+  const auto propose = [&](Drafter& drafter, std::span<const int32_t> of) {
+    TokenTree tree(of.back());
+    EXPECT_TRUE(drafter.Propose({.max_nodes = 6, .max_depth = 3}, of, tree).ok());
+    std::vector<std::pair<int32_t, float>> nodes;
+    for (int i = 1; i < tree.size(); ++i) nodes.emplace_back(tree.node(i).token, tree.node(i).score);
+    EXPECT_EQ(nodes.size(), 6U);
+    return nodes;
+  };
+  SpeculationOptions options = Options(Perfect(), "2,2,2", 6);
+  const auto whole = std::move(*Make(options, *cache));
+  options.draft_recent = 50;
+  const auto recent = std::move(*Make(options, *cache));
+  ASSERT_TRUE(recent->Follow(text).ok());
+  const std::vector<int32_t> end(text.end() - 50, text.end());
+  EXPECT_EQ(propose(*recent, text), propose(*whole, end));
+  // And goes on so.
+  text.push_back(77);
+  const std::vector<int32_t> longer(text.end() - 51, text.end());
+  EXPECT_EQ(propose(*recent, text), propose(*whole, longer));
+}
+
+TEST(RecentText, IsAllOfATextThatIsShortEnough) {
+  std::vector<int32_t> text(100, 7), held;
+  RecentText recent(100, 0);
+  EXPECT_EQ(recent.Follow(held, text), 0U);
+  EXPECT_EQ(recent.Of(text).size(), 100U);
+  held.assign(text.begin(), text.end() - 1);
+  EXPECT_EQ(recent.Follow(held, text), 99U);
+  // One more is too many: a quarter of them is what it begins anew with.
+  text.push_back(8);
+  EXPECT_EQ(recent.Follow(held, text), 0U);
+  EXPECT_EQ(recent.Of(text).size(), 25U);
+  EXPECT_EQ(recent.begin(), 76U);
+  // A part that grows stays where it is until it is too long again.
+  held.assign(text.end() - 25, text.end() - 1);
+  for (int32_t i = 0; i < 75; ++i) {
+    text.push_back(i);
+    ASSERT_EQ(recent.Follow(held, text), held.size());
+    held.push_back(text[text.size() - 2]);
+  }
+  EXPECT_EQ(recent.Of(text).size(), 100U);
+  text.push_back(3);
+  EXPECT_EQ(recent.Follow(held, text), 0U);
+  EXPECT_EQ(recent.Of(text).size(), 25U);
+}
+
+TEST(RecentText, BeginsAnewInAnotherTextAndWhereTooMuchIsMissing) {
+  std::vector<int32_t> text(200, 7);
+  RecentText recent(0, 20);
+  EXPECT_EQ(recent.Follow({}, text), 0U);
+  EXPECT_EQ(recent.begin(), 180U);
+  const std::vector<int32_t> held(19, 7);
+  for (int i = 0; i < 20; ++i) text.push_back(5);
+  EXPECT_EQ(recent.Follow(held, text), 19U);
+  EXPECT_EQ(recent.begin(), 180U);
+  text.push_back(5);  // 21 are not read
+  EXPECT_EQ(recent.Follow(held, text), 0U);
+  EXPECT_EQ(recent.begin(), 201U);
+  // Another text, a shorter one, and none at all.
+  const std::vector<int32_t> other(300, 9), few = {1, 2, 3};
+  EXPECT_EQ(recent.Follow(held, other), 0U);
+  EXPECT_EQ(recent.begin(), 280U);
+  EXPECT_EQ(recent.Follow(held, few), 0U);
+  EXPECT_EQ(recent.Of(few).size(), 3U);
+  EXPECT_EQ(recent.Follow(held, {}), 0U);
+  EXPECT_EQ(recent.Of({}).size(), 0U);
+  // Taken back to before its beginning.
+  EXPECT_EQ(recent.Follow({}, other), 0U);
+  EXPECT_EQ(recent.Follow(std::vector<int32_t>(19, 9), std::span(other).first(150)), 0U);
+  EXPECT_EQ(recent.begin(), 130U);
 }
 
 TEST_F(LmDrafterTest, OtherVocabulariesAreRefusedWithTheReason) {
@@ -617,6 +717,8 @@ TEST(LmOptions, AreCheckedBeforeAnyModelIsRead) {
   EXPECT_THAT(message({}), HasSubstr("--spec-type draft: needs a draft model"));
   EXPECT_THAT(message({.draft_model = "x", .draft_weights = "f32"}), HasSubstr("as it is stored"));
   EXPECT_THAT(message({.tree = "wide", .draft_model = "x"}), HasSubstr("--spec-tree wide"));
+  EXPECT_THAT(message({.draft_model = "x", .draft_recent = 64, .spec_extend = true}),
+              HasSubstr("not with --spec-draft-recent"));
   EXPECT_EQ(message({.draft_model = "x"}), "");
 }
 

@@ -173,6 +173,7 @@ Json SettingsJson(const ModelInfo& info, const EvalOptions& o) {
           {"partial_inner", s.partial_inner},
           {"draft_model", s.draft_model},
           {"draft_sink", s.draft_sink},
+          {"draft_recent", s.draft_recent},
           {"draft_window", s.draft_window},
           {"draft_weights", s.draft_weights},
           {"spec_extend", s.spec_extend},

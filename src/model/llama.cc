@@ -71,12 +71,7 @@ class Llama final : public Target {
         out_rows_(Z(max_rows_) * Z(config_.n_embd) * sizeof(float)) {}
 
   int vocab_size() const override { return config_.n_logits; }
-  int context_length() const override {
-    // A file's context length may be what it is after scaling; then it names the one before.
-    const int unscaled = config_.rope.orig_ctx > 0 ? config_.rope.orig_ctx : config_.n_ctx_train;
-    const double scaled = std::max(1.0 * config_.n_ctx_train, unscaled * std::max(1.0, config_.rope.scale));
-    return static_cast<int>(std::min(scaled, 2147483647.0));
-  }
+  int context_length() const override { return config_.context_length(); }
 
   const SharedParts* shared_parts() const override { return &shared_; }
 

@@ -39,6 +39,7 @@ struct LlamaConfig {
 
   AttentionShape attention() const;
   BlockShape block() const;
+  int context_length() const;  // Target::context_length
   KvLayout kv_layout(CacheType k, CacheType v) const;
 };
 

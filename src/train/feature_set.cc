@@ -111,6 +111,7 @@ std::string Missing(const ShardNeeds& needs, const FeatureKeep& keep) {
 
 Result<FeatureSet> FeatureSet::Open(std::span<const std::string> folders) {
   FeatureSet set;
+  std::vector<size_t> shard_ends;
   for (const std::string& folder : folders) {
     LS_ASSIGN(const auto shards, OpenFeatureShards(folder));
     const FeatureHeader& next = shards.front()->header();
@@ -126,8 +127,10 @@ Result<FeatureSet> FeatureSet::Open(std::span<const std::string> folders) {
     }
     set.only_tokens_ = !next.keep.any();
     set.shards_.insert(set.shards_.end(), shards.begin(), shards.end());
+    shard_ends.push_back(set.shards_.size());
   }
-  for (const auto& shard : set.shards_) {
+  for (size_t at = 0; at < set.shards_.size(); ++at) {
+    const auto& shard = set.shards_[at];
     for (int i = 0; i < shard->n_sequences(); ++i) {
       const FeatureSequence s = shard->sequence(i);
       LS_TRY(CheckSequence(*shard, s));
@@ -139,6 +142,7 @@ Result<FeatureSet> FeatureSet::Open(std::span<const std::string> folders) {
       set.longest_ = std::max(set.longest_, n);
       set.has_short_ |= n <= kAnchorOffsetLength;
     }
+    if (std::ranges::binary_search(shard_ends, at + 1)) set.folder_ends_.push_back(set.n_sequences());
   }
   if (!set.sequences_.empty()) return set;
   return InvalidArgument((folders.empty() ? std::string("no folder") : folders.front()) +
@@ -180,14 +184,23 @@ std::vector<int64_t> FeatureSet::FrequentTokens(int n, double distill) const {
   const size_t k = distill > 0.0 ? Z(top_k()) : 0;
   if (k == 0) distill = 0.0;
   std::vector<double> count(Z(target().n_vocab));
-  for (const FeatureSequence& s : sequences_) {
-    for (size_t i = 1; i < s.tokens.size(); ++i) {
-      if (s.loss[i] != 1) continue;
-      count[Z(s.tokens[i])] += 1.0 - distill;
-      for (size_t j = (i - 1) * k; j < i * k; ++j) {
-        count[Z(s.top_ids[j])] += distill * std::exp(static_cast<double>(HalfToFloat(s.top_log_probs[j])));
+  int first = 0;
+  for (const int end : folder_ends_) {
+    std::vector<double> here(count.size());
+    double sum = 0.0;
+    for (int at = first; at < end; ++at) {
+      const FeatureSequence& s = sequence(at);
+      for (size_t i = 1; i < s.tokens.size(); ++i) {
+        if (s.loss[i] != 1) continue;
+        sum += 1.0;
+        here[Z(s.tokens[i])] += 1.0 - distill;
+        for (size_t j = (i - 1) * k; j < i * k; ++j) {
+          here[Z(s.top_ids[j])] += distill * std::exp(static_cast<double>(HalfToFloat(s.top_log_probs[j])));
+        }
       }
     }
+    for (size_t i = 0; i < count.size(); ++i) count[i] += here[i] / std::max(sum, 1.0);
+    first = end;
   }
   std::vector<int64_t> tokens(count.size());
   std::iota(tokens.begin(), tokens.end(), 0);

@@ -57,13 +57,15 @@ class FeatureSet {
   bool has_short() const { return has_short_; }  // a sequence that Anchor-Offset positions apply to
 
   // The n tokens that are to be predicted most often, equal ones by id; ascending. Fewer if there are no
-  // more. With `distill` and --top-k the target's probabilities count as far.
+  // more. Each folder counts as much as any other, so that little text of one kind (what the target writes)
+  // is not outvoted. With `distill` and --top-k the target's probabilities count as far.
   std::vector<int64_t> FrequentTokens(int n, double distill = 0.0) const;
 
  private:
   std::vector<std::shared_ptr<const FeatureShard>> shards_;
   std::vector<FeatureSequence> sequences_;
   std::vector<const FeatureKeep*> keeps_;
+  std::vector<int> folder_ends_;  // sequences before the end of each folder
   int64_t n_tokens_ = 0, longest_ = 0;
   bool has_short_ = false, only_tokens_ = false;
   std::shared_ptr<const TargetStates> states_;

@@ -68,6 +68,18 @@ TEST(MakeBatch, ReducedAndSoftTargets) {
   EXPECT_EQ(soft.targets.ids[3][1].item<int64_t>(), set->sequence(1).top_ids[3 * kTopK]);
 }
 
+// Little text of one kind is not outvoted by much of another.
+TEST(FeatureSet, FoldersCountAlikeForTheVocabulary) {
+  std::vector<std::vector<int32_t>> much, little(1);
+  for (int32_t i = 0; i < 40; ++i) much.push_back({20, 21, 22, 23, 24, 25, 26, 27});
+  for (int32_t i = 0; i < 8; ++i) little[0].push_back(i % 2 == 0 ? 40 : 41);
+  const Rig a(much), b(little);
+  const std::vector<std::string> folders = {a.options.features.front(), b.options.features.front()};
+  const auto set = FeatureSet::Open(folders);
+  ASSERT_TRUE(set.ok()) << set.status().message();
+  EXPECT_EQ(set->FrequentTokens(3), (std::vector<int64_t>{21, 40, 41}));
+}
+
 // With final hidden states the target's share is theirs; a token that the head lacks leaves all to them.
 TEST(MakeBatch, SoftTargetsFromHiddenStates) {
   const Rig rig({}, {kLength}, {}, testing::KeepAll(), 0);

@@ -157,7 +157,7 @@ Status ExportDraft(const Trainee& trainee, int64_t trained_positions, const std:
   writer.SetMetadata(kPositionsKey, std::to_string(trained_positions));
   trainee.AddTensors(&writer);
   LS_TRY(writer.Write((fs::path(folder) / "model.safetensors").string()));
-  return trainee.ExportMore(folder);
+  return trainee.ExportMore(folder, trained_positions);
 }
 
 Result<std::vector<int64_t>> LoadDraftVocab(const std::string& path, int n_vocab) {

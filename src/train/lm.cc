@@ -114,7 +114,7 @@ class LmTrainee : public Trainee {
     if (!Tied()) AddHalves("lm_head.weight", setup_.frozen.whole_head, writer);
   }
 
-  Status ExportMore(const std::string& folder) const override {
+  Status ExportMore(const std::string& folder, int64_t trained_positions) const override {
     const GgufFile& target = *setup_.model;
     GgufWriter writer;
     const std::string own = Architecture() + ".";
@@ -125,6 +125,8 @@ class LmTrainee : public Trainee {
     writer.SetString("general.name", setup_.target.name + " draft of " +
                                          std::to_string(setup_.options.layers.size()) + " layers");
     writer.SetUint32(own + "block_count", static_cast<uint32_t>(setup_.options.layers.size()));
+    // What it learned, not what its target did: in longer texts it is to begin anew (draft/recent_text.h).
+    writer.SetUint32(own + "context_length", static_cast<uint32_t>(trained_positions));
     CopyTensor(target, "rope_freqs.weight", &writer);
     if (OfTarget()) {
       writer.SetString("longspec.target", setup_.target.fingerprint);

@@ -92,6 +92,7 @@ TEST(Lm, WithAReducedHeadItIsOfItsTargetAlone) {
   KindRig rig({.kind = "lm", .layers = {0, 1}});
   rig.options.vocab = 24;
   rig.options.steps = 3;
+  rig.options.positions = Positions::kPlain;
   ASSERT_TRUE(rig.Run().ok());
   const auto target = GgufFile::Open(rig.options.model),
              draft = GgufFile::Open(rig.options.output + "/model.gguf");
@@ -104,6 +105,7 @@ TEST(Lm, WithAReducedHeadItIsOfItsTargetAlone) {
   const auto model = LoadLmModel(*draft, rig.tiny.parts(), *tokens, {});
   ASSERT_TRUE(model.ok()) << model.status().message();
   const auto set = FeatureSet::Open(rig.options.features);
+  EXPECT_EQ(*(*draft)->GetUint("llama.context_length"), static_cast<uint64_t>(set->longest()));
   const std::vector<int64_t> vocab = set->FrequentTokens(24);
   EXPECT_EQ(std::vector<int64_t>((*model)->vocab.begin(), (*model)->vocab.end()), vocab);
   EXPECT_EQ((*model)->target->vocab_size(), 24);

@@ -30,7 +30,7 @@ void Trainee::AddTensors(SafetensorsWriter* writer) const {
   for (const auto& [name, tensor] : parameters_.tensors()) AddTensor(name, tensor, writer);
 }
 
-Status Trainee::ExportMore(const std::string& /*folder*/) const { return {}; }
+Status Trainee::ExportMore(const std::string& /*folder*/, int64_t /*trained_positions*/) const { return {}; }
 
 PassLoss Trainee::CausalLoss(const PlacedBatch& batch, const at::Tensor& states) const {
   PassLoss loss = {.rows = batch.rows.numel()};

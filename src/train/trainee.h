@@ -93,7 +93,7 @@ class Trainee {
   // config.json and the tensors of model.safetensors; what else belongs into the folder.
   virtual void AddConfig(nlohmann::json* config) const;
   virtual void AddTensors(SafetensorsWriter* writer) const;
-  virtual Status ExportMore(const std::string& folder) const;
+  virtual Status ExportMore(const std::string& folder, int64_t trained_positions) const;
 
  protected:
   int n_ff() const { return setup_.options.n_ff > 0 ? setup_.options.n_ff : setup_.target.n_ff; }
