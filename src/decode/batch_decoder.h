@@ -117,6 +117,7 @@ class BatchDecoder {
   CostModel* const costs_;
   BatchTrial trial_;
   RunningMean token_ms_;  // what a token takes, whoever gets it
+  bool warm_ = false;     // there was a round that only decodes
   int vocab_ = 0;
   Pass last_pass_;
   std::vector<Work> works_;

@@ -54,9 +54,9 @@ class AskingGain {
   static constexpr double kRate = 1.0 / 64;     // of running means, at least
   // Rows are verified up to where they just pay, so that a token that is gained is worth a part of its time.
   static constexpr double kWorth = 0.5;
-  static constexpr double kProbeShare = 0.01;  // of the time
-  static constexpr int kDeeperEvery = 8;       // rounds
-  static constexpr double kStall = 4;          // times what was known: what takes longer counts as this
+  static constexpr double kProbeShare = 0.005;  // of the time
+  static constexpr int kDeeperEvery = 8;        // rounds
+  static constexpr double kStall = 4;           // times what was known: what takes longer counts as this
 
   // A running mean whose first values count alike.
   struct Mean {

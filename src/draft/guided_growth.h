@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A model's probabilities for growing a tree, mixed with an adviser's if there is one (mixture.h), which has
-// the word alone where the budget says that the model is not asked any more, and refined by what is known of
-// the target's choice (foresight.h). Wraps the model for one call of GrowTree.
+// the word alone where the budget says that the model is not asked any more and at unlikely nodes, and
+// refined by what is known of the target's choice (foresight.h). Wraps the model for one call of GrowTree.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,8 @@ class GuidedGrowth final : public GrowthModel {
                    std::vector<std::vector<TokenScore>>& next) override;
 
  private:
+  bool IsWorthAsking(const GrownNode& node) const;
+  int Candidates(int k) const;  // of a node that is to have k children
   void Refine(std::span<const GrownNode> nodes, int32_t node, int k, std::vector<TokenScore>& next);
 
   GrowthModel& model_;
@@ -42,6 +44,8 @@ class GuidedGrowth final : public GrowthModel {
   const std::span<const int32_t> committed_;
   std::vector<int32_t> path_;
   std::vector<Guess> guesses_;
+  std::vector<int32_t> asked_;
+  std::vector<std::vector<TokenScore>> answers_;  // to these
 };
 
 }  // namespace longspec

@@ -152,7 +152,10 @@ class LmDrafter final : public GrowingDrafter {
  private:
   Result<int> BeginTree(std::span<const int32_t> committed) override {
     LS_TRY(Trim(committed));
-    if (aside_ && Unread(committed).size() > PromptAside::kRowsWithTree) return 0;
+    if (aside_ && Unread(committed).size() > PromptAside::kRowsWithTree) {
+      aside_->Want();
+      return 0;
+    }
     if (std::exchange(ran_prompt_, false) && extended_ != nullptr) LS_TRY(extended_->HoldLast());
     const int left = range_.LevelsToGrow(Seen(committed));
     committed_ = recent_.Of(committed);

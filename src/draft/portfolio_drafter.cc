@@ -87,11 +87,18 @@ class PortfolioDrafter final : public MeetingDrafter {
                    .is_dear = {},
                    .without = tree};
     const double start = meeting.Ms();
+    bool any_answer = false;
     for (size_t i = 0; i < members_.size(); ++i) {
       asked_->is_dear.push_back(dear(i));
-      if (asked_->is_dear.back()) LS_CO_TRY(co_await Ask(i, own, committed, meeting));
+      if (!asked_->is_dear.back()) continue;
+      LS_CO_TRY(co_await Ask(i, own, committed, meeting));
+      any_answer = any_answer || proposals_[i].size() > 1;
     }
     asked_->ms = meeting.Ms() - start;
+    if (!any_answer) {  // none was ready to say anything, which tells nothing of what it gains
+      asked_.reset();
+      co_return Status();
+    }
     tree = TokenTree(committed.back());
     Merge(budget, tree);
     co_return Status();
@@ -183,7 +190,9 @@ class PortfolioDrafter final : public MeetingDrafter {
     const double start = meeting.Ms();
     LS_CO_TRY(co_await members_[member]->Draft(budget, committed, proposals_[member], meeting));
     if (mixer_ == kNobody && mixture_ && mixture_->used()) mixer_ = member;
-    if (budget.asking != nullptr) budget.asking->Took(member, meeting.Ms() - start);
+    if (budget.asking != nullptr &&
+        (proposals_[member].size() > 1 || !budget.asking->IsDear(member, budget.dear_ms)))
+      budget.asking->Took(member, meeting.Ms() - start);
     co_return Status();
   }
 

@@ -22,7 +22,8 @@ class RecentText {
   // `most` tokens are read at once; 0: any number. It begins with the last `first`; 0: with all of a text
   // that has no more than `most`, and with a quarter of `most` in a longer one.
   RecentText(int most, int first) : most_(ToSize(most)), first_(ToSize(first)) {
-    if (most_ > 0) first_ = std::min(first_, most_);
+    // Else it would begin anew after every few tokens.
+    if (most_ > 0) first_ = std::min(first_, most_ / 2 + most_ % 2);
   }
 
   // Chooses the part of `text` for a draft that holds `held`, tokens from the part's beginning on. Returns
