@@ -5,13 +5,21 @@
 #include <new>
 
 namespace longspec {
+namespace {
+
+// A sequence that goes on copies the chunk that it shares, so what was known of its end would be lost with
+// the first token.
+constexpr size_t kFewChunks = 8;
+
+}  // namespace
 
 DraftStates::DraftStates(const KvLayout& layout, size_t most_chunks)
-    : pool_(std::make_shared<ChunkPool>(layout, 1)), most_chunks_(most_chunks), index_(most_chunks) {}
+    : pool_(std::make_shared<ChunkPool>(layout, 1)), index_(std::max(most_chunks, kFewChunks)) {}
 
 int DraftStates::Adopt(std::span<const int32_t> tokens, FullCache& cache) {
   const std::lock_guard lock(mutex_);
-  if (most_chunks_ == 0 || index_.LengthKnown(tokens) <= cache.length()) return cache.length();
+  index_.Trim();  // of sequences that ended since
+  if (index_.LengthKnown(tokens) <= cache.length()) return cache.length();
   const PrefixIndex::Match match = index_.Find(tokens);
   const int length = std::min(match.length, cache.capacity());
   const auto n_chunks = static_cast<size_t>((length + kKvChunk - 1) / kKvChunk);
@@ -21,7 +29,7 @@ int DraftStates::Adopt(std::span<const int32_t> tokens, FullCache& cache) {
 
 void DraftStates::Keep(std::span<const int32_t> tokens, const FullCache& cache) try {
   const std::lock_guard lock(mutex_);
-  if (most_chunks_ == 0 || tokens.empty()) return;
+  if (tokens.empty()) return;
   index_.Insert(tokens, cache.chunks());
   index_.Trim();
 } catch (const std::bad_alloc&) {

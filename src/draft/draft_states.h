@@ -18,7 +18,8 @@ namespace longspec {
 
 class DraftStates {
  public:
-  // Keeps so many chunks that no sequence holds; 0: nothing is kept.
+  // Keeps so many chunks that no sequence holds, and at least a few: also where no beginnings are kept a fork
+  // drafts as what it was forked from.
   DraftStates(const KvLayout& layout, size_t most_chunks);
 
   const std::shared_ptr<ChunkPool>& pool() const { return pool_; }
@@ -32,7 +33,6 @@ class DraftStates {
 
  private:
   const std::shared_ptr<ChunkPool> pool_;
-  const size_t most_chunks_;
   std::mutex mutex_;
   PrefixIndex index_;
 };

@@ -228,12 +228,17 @@ TEST_F(DraftModelTest, DraftsOfLaterTurnsLackNothing) {
   const auto write = [&](const char* kind, const testing::DraftTensors& tensors, const char* more = "") {
     return testing::WriteBlockDraft(folder_, kind, tiny.config, tensors, heads, likely, more);
   };
+  const testing::DraftTensors of_longspec = testing::RandomDraft(tiny.config, 64, 2);
+  const std::string own_keys =
+      testing::WriteDraftFolder(folder_, tiny.config, of_longspec, ", \"longspec_own_keys\": true");
+  testing::WriteDraft(of_longspec, own_keys + "/model.safetensors", "", DType::kF32, likely);
   const std::map<std::string, std::string> drafts = {
       {"eagle", testing::WriteEagle(folder_, "eagle", tiny.config, shape,
                                     testing::RandomEagle(tiny.config, shape, 4), likely)},
       {"exit", write("exit", testing::RandomExit(tiny.config, heads, 3, /*feature=*/true),
                      ", \"longspec_exit_layer\": 0")},
-      {"beagle", write("beagle", testing::RandomBeagle(tiny.config, heads, 3))}};
+      {"beagle", write("beagle", testing::RandomBeagle(tiny.config, heads, 3))},
+      {"longspec", own_keys}};
   for (const auto& [kind, draft] : drafts) {
     SCOPED_TRACE(kind);
     GenerationRequest request = Request(kind, draft);
@@ -266,6 +271,48 @@ TEST_F(DraftModelTest, DraftsOfLaterTurnsLackNothing) {
       request.tokens.push_back(70 + turn);
     }
     EXPECT_GT(accepted, 30);
+  }
+}
+
+// Nor do those of forks where no beginnings are kept.
+TEST_F(DraftModelTest, DraftsOfForksLackNothing) {
+  const testing::TinyTarget tiny;
+  std::vector<int64_t> likely;
+  for (int64_t t = 200; t < 208; ++t) likely.push_back(t);
+  const testing::EagleShape shape;
+  const testing::DraftTensors of_longspec = testing::RandomDraft(tiny.config, 64, 2);
+  const std::string own_keys =
+      testing::WriteDraftFolder(folder_, tiny.config, of_longspec, ", \"longspec_own_keys\": true");
+  testing::WriteDraft(of_longspec, own_keys + "/model.safetensors", "", DType::kF32, likely);
+  const std::map<std::string, std::string> drafts = {
+      {"eagle", testing::WriteEagle(folder_, "eagle", tiny.config, shape,
+                                    testing::RandomEagle(tiny.config, shape, 4), likely)},
+      {"longspec", own_keys}};
+  for (const auto& [kind, draft] : drafts) {
+    SCOPED_TRACE(kind);
+    GenerationRequest request = Request(kind, draft);
+    for (int i = 0; i < 300; ++i) request.tokens.push_back(200 + i % 8);
+    for (const int64_t t : likely) request.sampling.logit_bias.emplace_back(static_cast<int32_t>(t), 9.0F);
+    request.speculation.policy = "fixed";
+    const auto engine = *Engine::Load({.path = folder_.File("target.gguf"), .threads = 1, .cache_ram = 0});
+    const auto answer = [&](Session& session, int n_predict) {
+      request.n_predict = n_predict;
+      auto result = engine->Generate(session, request);
+      EXPECT_TRUE(result.ok()) << result.status().message();
+      return std::move(*result);
+    };
+    const GenerationResult whole = answer(**engine->NewSession(), 40);
+    EXPECT_GT(whole.timings.draft_n_accepted, 0);
+    const auto session = *engine->NewSession();
+    answer(*session, 1);
+    for (int fork = 0; fork < 2; ++fork) {
+      const GenerationResult forked = answer(**engine->Fork(*session), 40);
+      EXPECT_EQ(forked.tokens, whole.tokens);
+      EXPECT_EQ(forked.speculative.notice, "");
+      EXPECT_EQ(forked.timings.draft_n_accepted, whole.timings.draft_n_accepted);
+    }
+    // Nothing is kept of sequences that ended.
+    EXPECT_EQ(answer(**engine->NewSession(), 1).timings.cache_n, 0);
   }
 }
 
@@ -324,7 +371,8 @@ TEST_F(DraftModelTest, MergedTreesLeaveTheTextAsItIs) {
   };
   for (const float temperature : {0.0F, 0.7F, 1.0F}) {
     GenerationRequest request;
-    for (int i = 0; i < 8; ++i) request.tokens.insert(request.tokens.end(), {65, 70, 80, 90, 31 + i % 2});
+    // So few that a language model reads them with its first tree.
+    for (int i = 0; i < 8; ++i) request.tokens.insert(request.tokens.end(), {65, 70, 80, 31 + i % 2});
     request.n_predict = 60;
     request.ignore_eos = true;
     request.sampling.temperature = temperature;
