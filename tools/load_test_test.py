@@ -46,6 +46,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             together = server.running > 1
             server.most_running = max(server.most_running, server.running)
             full, server.full = server.full > 0, max(0, server.full - 1)
+        self.counted = True
         try:
             if full or server.fails:
                 self.send_response(429 if full else 400)
@@ -58,8 +59,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         except OSError:
             pass  # the client has gone
         finally:
-            with server.lock:
-                server.running -= 1
+            self.end()
+
+    def end(self):
+        """Counts as running no more: before the client can know that it is over, and ask again."""
+        with self.server.lock:
+            self.server.running -= self.counted
+        self.counted = False
 
     def answer(self, body, together):
         self.send_response(200)
@@ -76,6 +82,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.event({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": body["max_tokens"],
                                              "prompt_tokens_details": {"cached_tokens": 4}},
                     "timings": {"draft_n": 3, "draft_n_accepted": 2}})
+        self.end()
         self.wfile.write(b"data: [DONE]\n\n")
 
     def event(self, data):
