@@ -9,8 +9,8 @@ namespace {
 
 // Candidates looked at for each node where dice or an adviser may favour an unlikely one.
 constexpr int kCandidates = 64;
-// Beside an adviser, whose word costs nothing, a model is asked about nodes that are as likely to be reached.
-// A row of a language model of four layers takes a thirtieth of a plain step.
+// Beside an adviser, whose word costs nothing, a model is asked about nodes that are reached at least so
+// often. A row of a language model of four layers takes a thirtieth of a plain step.
 constexpr double kLeastChance = 0.15;
 
 }  // namespace

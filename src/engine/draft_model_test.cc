@@ -54,6 +54,31 @@ class DraftModelTest : public ::testing::Test {
     return engine_->Generate(**session, request);
   }
 
+  // Drafts that choose among likely_ alone, and a prompt of these, which are likely to be sampled: else a
+  // random draft would hardly ever be right.
+  std::string WriteLikelyEagle() const {
+    const testing::TinyTarget tiny;
+    const testing::EagleShape shape;
+    return testing::WriteEagle(folder_, "eagle", tiny.config, shape,
+                               testing::RandomEagle(tiny.config, shape, 4), likely_);
+  }
+  std::string WriteLikelyOwnKeys() const {
+    const testing::TinyTarget tiny;
+    const testing::DraftTensors draft = testing::RandomDraft(tiny.config, 64, 2);
+    const std::string folder =
+        testing::WriteDraftFolder(folder_, tiny.config, draft, ", \"longspec_own_keys\": true");
+    testing::WriteDraft(draft, folder + "/model.safetensors", "", DType::kF32, likely_);
+    return folder;
+  }
+  GenerationRequest LikelyRequest(const std::string& type, const std::string& draft) const {
+    GenerationRequest request = Request(type, draft);
+    for (size_t i = 0; i < 300; ++i)
+      request.tokens.push_back(static_cast<int32_t>(likely_[i % likely_.size()]));
+    for (const int64_t t : likely_) request.sampling.logit_bias.emplace_back(static_cast<int32_t>(t), 9.0F);
+    request.speculation.policy = "fixed";
+    return request;
+  }
+
   // By kind.
   std::map<std::string, std::string> WriteDraftsThatReadStates() const {
     const testing::TinyTarget tiny;
@@ -77,6 +102,7 @@ class DraftModelTest : public ::testing::Test {
     return path;
   }
 
+  const std::vector<int64_t> likely_ = {200, 201, 202, 203, 204, 205, 206, 207};
   testing::Folder folder_;
   std::string draft_;
   std::unique_ptr<Engine> engine_;
@@ -221,30 +247,18 @@ TEST_F(DraftModelTest, DraftsThatReadStatesLeaveTheTextAsItIs) {
 TEST_F(DraftModelTest, DraftsOfLaterTurnsLackNothing) {
   const testing::TinyTarget tiny;
   const testing::OwnHeads heads;
-  const testing::EagleShape shape;
-  // All that the draft chooses from, and likely to be sampled: else it would hardly ever be right.
-  std::vector<int64_t> likely;
-  for (int64_t t = 200; t < 208; ++t) likely.push_back(t);
   const auto write = [&](const char* kind, const testing::DraftTensors& tensors, const char* more = "") {
-    return testing::WriteBlockDraft(folder_, kind, tiny.config, tensors, heads, likely, more);
+    return testing::WriteBlockDraft(folder_, kind, tiny.config, tensors, heads, likely_, more);
   };
-  const testing::DraftTensors of_longspec = testing::RandomDraft(tiny.config, 64, 2);
-  const std::string own_keys =
-      testing::WriteDraftFolder(folder_, tiny.config, of_longspec, ", \"longspec_own_keys\": true");
-  testing::WriteDraft(of_longspec, own_keys + "/model.safetensors", "", DType::kF32, likely);
   const std::map<std::string, std::string> drafts = {
-      {"eagle", testing::WriteEagle(folder_, "eagle", tiny.config, shape,
-                                    testing::RandomEagle(tiny.config, shape, 4), likely)},
+      {"eagle", WriteLikelyEagle()},
       {"exit", write("exit", testing::RandomExit(tiny.config, heads, 3, /*feature=*/true),
                      ", \"longspec_exit_layer\": 0")},
       {"beagle", write("beagle", testing::RandomBeagle(tiny.config, heads, 3))},
-      {"longspec", own_keys}};
+      {"longspec", WriteLikelyOwnKeys()}};
   for (const auto& [kind, draft] : drafts) {
     SCOPED_TRACE(kind);
-    GenerationRequest request = Request(kind, draft);
-    for (int i = 0; i < 300; ++i) request.tokens.push_back(200 + i % 8);
-    for (const int64_t t : likely) request.sampling.logit_bias.emplace_back(static_cast<int32_t>(t), 9.0F);
-    request.speculation.policy = "fixed";
+    GenerationRequest request = LikelyRequest(kind, draft);
     request.speculation.tree = "4,4,4";
     const auto new_engine = [&] {
       return *Engine::Load({.path = folder_.File("target.gguf"), .threads = 1});
@@ -276,24 +290,11 @@ TEST_F(DraftModelTest, DraftsOfLaterTurnsLackNothing) {
 
 // Nor do those of forks where no beginnings are kept.
 TEST_F(DraftModelTest, DraftsOfForksLackNothing) {
-  const testing::TinyTarget tiny;
-  std::vector<int64_t> likely;
-  for (int64_t t = 200; t < 208; ++t) likely.push_back(t);
-  const testing::EagleShape shape;
-  const testing::DraftTensors of_longspec = testing::RandomDraft(tiny.config, 64, 2);
-  const std::string own_keys =
-      testing::WriteDraftFolder(folder_, tiny.config, of_longspec, ", \"longspec_own_keys\": true");
-  testing::WriteDraft(of_longspec, own_keys + "/model.safetensors", "", DType::kF32, likely);
-  const std::map<std::string, std::string> drafts = {
-      {"eagle", testing::WriteEagle(folder_, "eagle", tiny.config, shape,
-                                    testing::RandomEagle(tiny.config, shape, 4), likely)},
-      {"longspec", own_keys}};
+  const std::map<std::string, std::string> drafts = {{"eagle", WriteLikelyEagle()},
+                                                     {"longspec", WriteLikelyOwnKeys()}};
   for (const auto& [kind, draft] : drafts) {
     SCOPED_TRACE(kind);
-    GenerationRequest request = Request(kind, draft);
-    for (int i = 0; i < 300; ++i) request.tokens.push_back(200 + i % 8);
-    for (const int64_t t : likely) request.sampling.logit_bias.emplace_back(static_cast<int32_t>(t), 9.0F);
-    request.speculation.policy = "fixed";
+    GenerationRequest request = LikelyRequest(kind, draft);
     const auto engine = *Engine::Load({.path = folder_.File("target.gguf"), .threads = 1, .cache_ram = 0});
     const auto answer = [&](Session& session, int n_predict) {
       request.n_predict = n_predict;

@@ -129,24 +129,29 @@ Result<FeatureSet> FeatureSet::Open(std::span<const std::string> folders) {
     set.shards_.insert(set.shards_.end(), shards.begin(), shards.end());
     shard_ends.push_back(set.shards_.size());
   }
-  for (size_t at = 0; at < set.shards_.size(); ++at) {
-    const auto& shard = set.shards_[at];
-    for (int i = 0; i < shard->n_sequences(); ++i) {
-      const FeatureSequence s = shard->sequence(i);
-      LS_TRY(CheckSequence(*shard, s));
-      if (!Teaches(s)) continue;
-      const auto n = static_cast<int64_t>(s.tokens.size());
-      set.sequences_.push_back(s);
-      set.keeps_.push_back(&shard->header().keep);
-      set.n_tokens_ += n;
-      set.longest_ = std::max(set.longest_, n);
-      set.has_short_ |= n <= kAnchorOffsetLength;
-    }
-    if (std::ranges::binary_search(shard_ends, at + 1)) set.folder_ends_.push_back(set.n_sequences());
+  size_t at = 0;
+  for (const size_t end : shard_ends) {
+    for (; at < end; ++at) LS_TRY(set.AddSequences(*set.shards_[at]));
+    set.folder_ends_.push_back(set.n_sequences());
   }
   if (!set.sequences_.empty()) return set;
   return InvalidArgument((folders.empty() ? std::string("no folder") : folders.front()) +
                          ": no sequence has anything to learn");
+}
+
+Status FeatureSet::AddSequences(const FeatureShard& shard) {
+  for (int i = 0; i < shard.n_sequences(); ++i) {
+    const FeatureSequence s = shard.sequence(i);
+    LS_TRY(CheckSequence(shard, s));
+    if (!Teaches(s)) continue;
+    const auto n = static_cast<int64_t>(s.tokens.size());
+    sequences_.push_back(s);
+    keeps_.push_back(&shard.header().keep);
+    n_tokens_ += n;
+    longest_ = std::max(longest_, n);
+    has_short_ |= n <= kAnchorOffsetLength;
+  }
+  return {};
 }
 
 std::vector<int64_t> FeatureSet::lengths() const {

@@ -62,6 +62,8 @@ class FeatureSet {
   std::vector<int64_t> FrequentTokens(int n, double distill = 0.0) const;
 
  private:
+  Status AddSequences(const FeatureShard& shard);
+
   std::vector<std::shared_ptr<const FeatureShard>> shards_;
   std::vector<FeatureSequence> sequences_;
   std::vector<const FeatureKeep*> keeps_;
