@@ -295,9 +295,10 @@ TEST(QuantizeReferenceTest, IsWithinHalfAStep) {
     }
     EXPECT_EQ(block.s,
               std::fma(block.d[1], static_cast<float>(sum[1]), block.d[0] * static_cast<float>(sum[0])));
-    for (const int32_t unused : block.unused) EXPECT_EQ(unused, 0);
+    EXPECT_EQ(block.unused, 0);
     for (int h = 0; h < 2; ++h) {
-      EXPECT_EQ(block.sum[h], sum[h]);
+      EXPECT_EQ(block.less_8[h], -8 * sum[h]);
+      EXPECT_EQ(block.less_128[h], -128 * sum[h]);
       EXPECT_EQ(largest[h], 127);
     }
   }
@@ -316,8 +317,8 @@ TEST(QuantizeReferenceTest, RoundsTiesToEven) {
 TEST(QuantizeReferenceTest, VanishingBlocksAreZero) {
   for (const float tiny : {1e-37F, 1e-40F, 1e-45F, -1e-45F, 0.0F}) {
     const Q8Block block = Quantize(kReferenceTable, std::vector<float>(kQuantBlock, tiny))[0];
-    EXPECT_EQ(block.sum[0], 0) << tiny;
-    EXPECT_EQ(block.sum[1], 0) << tiny;
+    for (const int32_t less : block.less_8) EXPECT_EQ(less, 0) << tiny;
+    for (const int32_t less : block.less_128) EXPECT_EQ(less, 0) << tiny;
     EXPECT_EQ(block.s, 0.0F) << tiny;
     for (const int8_t q : block.q) EXPECT_EQ(q, 0) << tiny;
   }

@@ -71,13 +71,28 @@ struct PackedMatrix {
 // model's numbers shows in its logits.
 struct Q8Block {
   int8_t q[kQuantBlock];
-  float d[2];      // max |x| of the half / 127
-  int32_t sum[2];  // of the half's q
-  float s;         // fma(d[1], float(sum[1]), d[0] * float(sum[0])): what the minimum is multiplied with
-  int32_t unused[3];
+  float d[2];  // max |x| of the half / 127
+  // -8 and -128 times the sum of the half's q: what dots begin with where 8 or 128 was added to the weights.
+  int32_t less_8[2];
+  int32_t less_128[2];
+  float s;  // fma(d[1], sum[1], d[0] * sum[0]) of the sums of q: what the minimum is multiplied with
+  int32_t unused;
 };
-inline constexpr Q8Block kNoNumbersQ8 = {
-    .q = {}, .d = {__builtin_nanf(""), __builtin_nanf("")}, .sum = {}, .s = __builtin_nanf(""), .unused = {}};
+inline constexpr Q8Block kNoNumbersQ8 = {.q = {},
+                                         .d = {__builtin_nanf(""), __builtin_nanf("")},
+                                         .less_8 = {},
+                                         .less_128 = {},
+                                         .s = __builtin_nanf(""),
+                                         .unused = 0};
+
+// What follows from the sums of a block's q.
+[[gnu::always_inline]] inline void SetSums(int32_t first, int32_t second, Q8Block& block) {
+  block.less_8[0] = -8 * first;
+  block.less_8[1] = -8 * second;
+  block.less_128[0] = -128 * first;
+  block.less_128[1] = -128 * second;
+  block.s = __builtin_fmaf(block.d[1], static_cast<float>(second), block.d[0] * static_cast<float>(first));
+}
 
 // y[row][o] (+)= sum over k of w[o][k] * x[row][k], for the output rows of groups [group_begin, group_end).
 struct MatmulQ8Args {

@@ -257,8 +257,9 @@ TEST_P(SuperPackingTest, EveryWeightIsTheDecoders) {
   for (size_t k = 0; k < kIn; ++k) {
     Q8Block& block = x[k * (kIn / kQuantBlock) + k / kQuantBlock];
     block.q[k % kQuantBlock] = 1;
-    block.d[0] = block.d[1] = block.s = 1.0F;
-    block.sum[k % kQuantBlock / 16] = 1;
+    block.d[0] = block.d[1] = 1.0F;
+    const bool second = k % kQuantBlock >= 16;
+    SetSums(second ? 0 : 1, second ? 1 : 0, block);
   }
   kReferenceTable.matmul_q8({.w = &packed.matrix(),
                              .x = x.data(),

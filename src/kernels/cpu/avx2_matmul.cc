@@ -153,7 +153,7 @@ template <WeightFormat F, int I, int R>
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
       if constexpr (F == WeightFormat::kU4)
-        dot[r][v] = _mm256_sub_epi32(dot[r][v], _mm256_set1_epi32(8 * x[r][b].sum[I]));
+        dot[r][v] = _mm256_add_epi32(dot[r][v], _mm256_set1_epi32(x[r][b].less_8[I]));
       value[r][v] = _mm256_cvtepi32_ps(dot[r][v]);
     }
   }
@@ -449,12 +449,15 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
     const __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(fours), _mm256_extracti128_si256(fours, 1));
     const __m256 d = _mm256_div_ps(largest, _mm256_set1_ps(127.0F));
     const __m128 ds = _mm_unpacklo_ps(_mm256_castps256_ps128(d), _mm256_extractf128_ps(d, 1));
-    // d[0], d[1], sum[0], sum[1] lie together, and s with what is unused behind them.
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(block.d), _mm_unpacklo_epi64(_mm_castps_si128(ds), sums));
+    // d and less_8 lie together, then less_128, s and what is unused.
+    const __m128i less = _mm_sub_epi32(_mm_setzero_si128(), sums);
+    const __m128i less_8 = _mm_slli_epi32(less, 3), less_128 = _mm_slli_epi32(less, 7);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(block.d), _mm_unpacklo_epi64(_mm_castps_si128(ds), less_8));
     const __m128 products = _mm_mul_ps(ds, _mm_cvtepi32_ps(sums));
     const __m128 s =
         _mm_fmadd_ss(_mm_movehdup_ps(ds), _mm_cvtepi32_ps(_mm_shuffle_epi32(sums, 0xB1)), products);
-    _mm_storeu_ps(&block.s, _mm_insert_ps(s, s, 0x0E));
+    const __m128i s_alone = _mm_castps_si128(_mm_insert_ps(s, s, 0x0E));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(block.less_128), _mm_unpacklo_epi64(less_128, s_alone));
   }
 }
 

@@ -19,18 +19,13 @@ inline __m512i Broadcast4(const int8_t* q) {
   return _mm512_set1_epi32(four);
 }
 
-// Stored bytes are w + 2^kOffsetBits, unsigned as vpdpbusd wants them (w itself, if that is 0): the sum of w
-// * q is theirs less 2^kOffsetBits * sum of q.
+// What the dot with half h of a block begins with. Stored bytes are unsigned, as vpdpbusd wants them: w
+// itself, w + 8 or w + 128, and the sum of w * q is theirs less 8 or 128 times the sum of q.
 template <WeightFormat F>
-inline constexpr int kOffsetBits = F == WeightFormat::kU4 ? 3
-                                   : kIsU4<F>             ? 0
-                                                          : 7;
-
-template <WeightFormat F>
-[[gnu::always_inline]] inline __m512i FirstSum(int32_t sum_of_q) {
-  if constexpr (kOffsetBits<F> == 0) return _mm512_setzero_si512();
-  return _mm512_sub_epi32(_mm512_setzero_si512(),
-                          _mm512_slli_epi32(_mm512_set1_epi32(sum_of_q), kOffsetBits<F>));
+[[gnu::always_inline]] inline __m512i FirstSum(const Q8Block& x, int h) {
+  if constexpr (F == WeightFormat::kU4) return _mm512_set1_epi32(x.less_8[h]);
+  if constexpr (!kIsU4<F>) return _mm512_set1_epi32(x.less_128[h]);
+  return _mm512_setzero_si512();
 }
 
 // Scales and minima of one group.
@@ -80,7 +75,7 @@ template <WeightFormat F, int R>
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
-    for (int h = 0; h < 2; ++h) dot[r][h] = FirstSum<F>(x[r * x_stride].sum[h]);
+    for (int h = 0; h < 2; ++h) dot[r][h] = FirstSum<F>(x[r * x_stride], h);
   }
   if constexpr (kIsU4<F>) {
     const __m512i low = _mm512_set1_epi8(15);
@@ -288,6 +283,7 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
   for (int b = 0; b < n / kQuantBlock; ++b) {
     Q8Block& block = out[b];
     block = {};
+    int32_t sum[2];
     unsigned wrong = 0;  // numbers that are not finite
     for (int h = 0; h < 2; ++h, x += kQuantBlock / 2) {
       const __m512 v = _mm512_loadu_ps(x);
@@ -297,10 +293,9 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
       const __m512i q = _mm512_cvtps_epi32(_mm512_mul_ps(v, inverse));  // rounds to nearest even
       _mm_storeu_si128(reinterpret_cast<__m128i*>(block.q + 16 * h), _mm512_cvtsepi32_epi8(q));
       block.d[h] = largest / 127.0F;
-      block.sum[h] = SumOf(q);
+      sum[h] = SumOf(q);
     }
-    block.s = __builtin_fmaf(block.d[1], static_cast<float>(block.sum[1]),
-                             block.d[0] * static_cast<float>(block.sum[0]));
+    SetSums(sum[0], sum[1], block);
     if (wrong != 0) block = kNoNumbersQ8;
   }
 }

@@ -117,7 +117,7 @@ template <WeightFormat F, int I, int R, int V>
   for (int r = 0; r < R; ++r) {
     const Q8Block& block = x[r][b];
     q[r] = vld1q_s8(block.q + 16 * I);
-    const int32x4_t start = vdupq_n_s32(F == WeightFormat::kU4 ? -8 * block.sum[I] : 0);
+    const int32x4_t start = vdupq_n_s32(F == WeightFormat::kU4 ? block.less_8[I] : 0);
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) dot[r][v] = start;
   }
@@ -335,6 +335,7 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
   for (int b = 0; b < n / kQuantBlock; ++b) {
     Q8Block& block = out[b];
     block = {};
+    int32_t sum[2];
     uint32x4_t finite = vdupq_n_u32(~0U);
     for (int h = 0; h < 2; ++h, x += kQuantBlock / 2) {
       const Lanes16 values = LoadFloat16Lanes(x);
@@ -354,10 +355,9 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
       const int16x8_t high = vcombine_s16(vmovn_s32(q[2]), vmovn_s32(q[3]));
       vst1q_s8(block.q + 16 * h, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
       block.d[h] = largest / 127.0F;
-      block.sum[h] = vaddvq_s32(vaddq_s32(vaddq_s32(q[0], q[1]), vaddq_s32(q[2], q[3])));
+      sum[h] = vaddvq_s32(vaddq_s32(vaddq_s32(q[0], q[1]), vaddq_s32(q[2], q[3])));
     }
-    block.s = __builtin_fmaf(block.d[1], static_cast<float>(block.sum[1]),
-                             block.d[0] * static_cast<float>(block.sum[0]));
+    SetSums(sum[0], sum[1], block);
     if (vminvq_u32(finite) == 0) block = kNoNumbersQ8;
   }
 }

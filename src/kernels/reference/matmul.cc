@@ -112,6 +112,7 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
       continue;
     }
     block = {};
+    int sum[2] = {};
     for (int h = 0; h < 2; ++h, x += kHalf) {
       float amax = 0.0F;
       for (int i = 0; i < kHalf; ++i) amax = std::max(amax, std::fabs(x[i]));
@@ -120,11 +121,10 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
       for (int i = 0; i < kHalf; ++i) {
         const int q = static_cast<int>(std::nearbyint(x[i] * inverse));
         block.q[h * kHalf + i] = static_cast<int8_t>(q);
-        block.sum[h] += q;
+        sum[h] += q;
       }
     }
-    block.s =
-        std::fma(block.d[1], static_cast<float>(block.sum[1]), block.d[0] * static_cast<float>(block.sum[0]));
+    SetSums(sum[0], sum[1], block);
   }
 }
 

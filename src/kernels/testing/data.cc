@@ -160,14 +160,14 @@ std::vector<Q8Block> TestActivations(int n_rows, int64_t n_in, Fill fill, uint32
   std::vector<Q8Block> blocks(static_cast<size_t>(n_rows) * static_cast<size_t>(n_in / kQuantBlock));
   for (Q8Block& block : blocks) {
     block = {};
+    int32_t sum[2] = {};
     const int8_t largest = random.Below(2) == 0 ? 127 : -127;
     for (size_t i = 0; i < kQuantBlock; ++i) {
       block.q[i] = fill == Fill::kLargest ? largest : static_cast<int8_t>(random.Below(255) - 127);
-      block.sum[i / 16] += block.q[i];
+      sum[i / 16] += block.q[i];
     }
     for (float& d : block.d) d = std::fabs(random.Float(0.1F));
-    block.s =
-        std::fma(block.d[1], static_cast<float>(block.sum[1]), block.d[0] * static_cast<float>(block.sum[0]));
+    SetSums(sum[0], sum[1], block);
   }
   return blocks;
 }
