@@ -23,23 +23,34 @@ double AskingGain::Added(size_t of, size_t level) const {
   return added_[of][level].Beside(of_all);
 }
 
-int AskingGain::Levels(double expected, double token_ms, int max_levels) {
+int AskingGain::Levels(double expected, double token_ms, int max_levels, size_t unread) {
   max_levels = std::min(max_levels, kMaxLevels);
   if (!std::isfinite(expected)) expected = 0;
   const size_t of = ClassOf(expected);
+  // Of a generation that begins nothing is known: it will be as fast as the last one.
+  if (token_ms > 0) token_ms_ = token_ms;
+  token_ms = token_ms_;
+  const double reading_ms = row_ms_.value * static_cast<double>(unread);
   int best = 0;
-  double gain = 0, most = 0;
+  double gain = -reading_ms / kReadServes, most = 0;
   for (int level = 1; level <= max_levels; ++level) {
     gain += kWorth * token_ms * Added(of, Index(level - 1)) - level_ms_.value;
     if (gain > most) best = level, most = gain;
   }
-  if (token_ms <= 0) best = 1;
+  if (token_ms <= 0) best = unread == 0 ? 1 : 0;
   waited_ms_ += (1 + expected) * token_ms;
-  const bool try_it = waited_ms_ * kProbeShare > level_ms_.value && of + 1 < kClasses;
-  if (best == 0 && !try_it) return 0;
-  waited_ms_ = 0;
-  const bool deeper = best == 0 || ++n_asked_ % kDeeperEvery == 0;
+  const bool try_it =
+      waited_ms_ * kProbeShare > patience_ * (level_ms_.value + reading_ms) && of + 1 < kClasses;
+  trial_ = best == 0;
+  if (trial_ && !try_it) return 0;
+  const bool deeper = trial_ || (n_asked_ + 1) % kDeeperEvery == 0;
   return std::min(best + (deeper ? 1 : 0), max_levels);
+}
+
+void AskingGain::Answered() {
+  waited_ms_ = 0;
+  patience_ = trial_ ? std::min(2 * patience_, kMostPatience) : 1;
+  if (!trial_) ++n_asked_;
 }
 
 void AskingGain::Learn(double expected, std::span<const int> followed, double ms) {
@@ -50,6 +61,7 @@ void AskingGain::Learn(double expected, std::span<const int> followed, double ms
     added_[of][i].Add(added);
     added_of_all_[i].Add(added);
   }
+  if (followed.back() > followed.front()) patience_ = 1;
   if (!std::exchange(warm_, true) || n_levels == 0) return;
   // A machine that stood still once must not keep them from being asked for minutes.
   const double a_level_ms = ms / static_cast<double>(n_levels);

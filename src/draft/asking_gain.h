@@ -8,7 +8,7 @@
 //
 // As many levels are asked for as are worth more, at the present speed, than their time. One more is tried
 // now and then, and one where none is worth it but the others expect little, so that a change of the text is
-// noticed.
+// noticed: the more seldom, the more such trials have brought nothing.
 //
 // It outlives generations, and may be shared by those in flight. It decides trees, never text. Not
 // thread-safe.
@@ -35,8 +35,13 @@ class AskingGain {
   }
 
   // How many levels to ask for in this round, at most `max_levels`; 0: nothing. `expected`: tokens that the
-  // others' tree promises; `token_ms`: what a token takes at the present speed, 0 if that is unknown.
-  int Levels(double expected, double token_ms, int max_levels);
+  // others' tree promises; `token_ms`: what a token takes at the present speed, 0 if that is not known yet;
+  // `unread`: rows that they have to run before.
+  int Levels(double expected, double token_ms, int max_levels, size_t unread = 0);
+  // They ran so many rows before they were asked.
+  void CaughtUp(size_t rows, double ms) { row_ms_.Add(ms / static_cast<double>(rows)); }
+  // They had an answer. Until they have, a trial that is due stays due.
+  void Answered();
 
   // They were asked in a round in which the others expected that much. `followed`[d]: tokens of the text that
   // the tree had with d levels of their guesses, without any at [0]; `ms`: what they took.
@@ -55,7 +60,9 @@ class AskingGain {
   // Rows are verified up to where they just pay, so that a token that is gained is worth a part of its time.
   static constexpr double kWorth = 0.5;
   static constexpr double kProbeShare = 0.005;  // of the time
+  static constexpr double kMostPatience = 16;   // times rarer: trials that bring nothing
   static constexpr int kDeeperEvery = 8;        // rounds
+  static constexpr double kReadServes = 16;     // rounds that what they read before is for
   static constexpr double kStall = 4;           // times what was known: what takes longer counts as this
 
   // A running mean whose first values count alike.
@@ -79,9 +86,12 @@ class AskingGain {
   std::vector<RunningMean> ms_;  // by member
   std::array<ByLevel, kClasses> added_;
   ByLevel added_of_all_;
-  Mean level_ms_;
+  Mean level_ms_, row_ms_;
   bool warm_ = false;     // they were asked before: a first time takes longer
-  double waited_ms_ = 0;  // since they were asked last
+  double token_ms_ = 0;   // what a token took last
+  double waited_ms_ = 0;  // since they answered last
+  double patience_ = 1;
+  bool trial_ = false;  // nothing was thought worth its time when they were asked
   int n_asked_ = 0;
 };
 

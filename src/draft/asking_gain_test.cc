@@ -26,6 +26,7 @@ double MeanLevels(AskingGain& gain, int rounds, double expected, const Truth& tr
     const int levels = gain.Levels(expected, kTokenMs, 8);
     sum += levels;
     if (levels == 0) continue;
+    gain.Answered();
     std::vector<int> followed = truth.followed;
     followed.resize(static_cast<size_t>(levels) + 1, truth.followed.back());
     gain.Learn(expected, followed, levels * truth.level_ms);
@@ -50,7 +51,7 @@ TEST(AskingGain, LeavesWhatAddsNothing) {
   MeanLevels(gain, 100, 0.3, {{0, 0}});
   const double levels = MeanLevels(gain, 3000, 0.3, {{0, 0}});
   EXPECT_LT(levels, 0.06);  // now and then, to see
-  EXPECT_GT(levels, 0.005);
+  EXPECT_GT(levels, 0.001);
 }
 
 TEST(AskingGain, LooksAtRoundsApartByWhatTheOthersExpect) {
@@ -72,29 +73,88 @@ TEST(AskingGain, NoticesWhenTheTextChanges) {
   EXPECT_GT(MeanLevels(gain, 300, 0.3, {{0, 1, 1}}), 1);
 }
 
+// Each trial in vain makes the next one wait twice as long, up to a limit; one that gains something, no
+// longer.
+TEST(AskingGain, TrialsInVainAreRarer) {
+  AskingGain gain;
+  MeanLevels(gain, 100, 0.3, {{0, 0}});
+  const auto rounds_to_trial = [&](bool gains) {
+    int rounds = 1;
+    while (gain.Levels(0.3, kTokenMs, 8) == 0) ++rounds;
+    gain.Answered();
+    gain.Learn(0.3, std::vector<int>{0, gains ? 1 : 0}, 1);
+    return rounds;
+  };
+  for (int i = 0; i < 5; ++i) rounds_to_trial(false);
+  const int longest = rounds_to_trial(false);
+  EXPECT_EQ(rounds_to_trial(true), longest);
+  const int shortest = rounds_to_trial(false);
+  EXPECT_NEAR(longest, 16 * shortest, 16);
+  EXPECT_NEAR(rounds_to_trial(false), 2 * shortest, 2);
+}
+
+// A draft that has not read the text yet is asked again in the next round.
+TEST(AskingGain, ATrialIsDueUntilItIsAnswered) {
+  AskingGain gain;
+  MeanLevels(gain, 100, 0.3, {{0, 0}});
+  while (gain.Levels(0.3, kTokenMs, 8) == 0) {
+  }
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(gain.Levels(0.3, kTokenMs, 8), 1);
+  gain.Answered();
+  EXPECT_EQ(gain.Levels(0.3, kTokenMs, 8), 0);
+}
+
+// What has to be read before counts as a part of a trial, and of sixteen rounds where asking is worth it.
+TEST(AskingGain, WhatIsReadBeforeCounts) {
+  const auto rounds_to_trial = [](size_t unread) {
+    AskingGain gain;
+    gain.CaughtUp(10, 20);
+    MeanLevels(gain, 9000, 0.3, {{0, 0}});
+    while (gain.Levels(0.3, kTokenMs, 8, unread) == 0) {
+    }
+    gain.Answered();
+    int rounds = 1;
+    while (gain.Levels(0.3, kTokenMs, 8, unread) == 0) ++rounds;
+    return rounds;
+  };
+  EXPECT_NEAR(rounds_to_trial(2), 5 * rounds_to_trial(0), 10);
+  AskingGain gain;
+  gain.CaughtUp(10, 20);
+  MeanLevels(gain, 900, 0.3, {{0, 1, 1}});  // a level brings half of 4 ms for 1 ms
+  EXPECT_EQ(gain.Levels(0.3, kTokenMs, 1, 7), 1);
+  EXPECT_EQ(gain.Levels(0.3, kTokenMs, 1, 9), 0);
+}
+
 TEST(AskingGain, WhatIsDearerIsAskedMoreSeldomInVain) {
   AskingGain cheap, dear;
-  MeanLevels(cheap, 300, 0.3, {{0, 0}, 1});
-  MeanLevels(dear, 300, 0.3, {{0, 0}, 10});
-  const double of_cheap = MeanLevels(cheap, 9000, 0.3, {{0, 0}, 1}),
-               of_dear = MeanLevels(dear, 9000, 0.3, {{0, 0}, 10});
+  MeanLevels(cheap, 9000, 0.3, {{0, 0}, 1});
+  MeanLevels(dear, 9000, 0.3, {{0, 0}, 10});
+  const double of_cheap = MeanLevels(cheap, 90'000, 0.3, {{0, 0}, 1}),
+               of_dear = MeanLevels(dear, 90'000, 0.3, {{0, 0}, 10});
   EXPECT_NEAR(of_cheap / of_dear, 10, 2);
 }
 
 // A machine that stood still in the middle of it, and a tree that promises what is no number.
 TEST(AskingGain, OneStallAndNonsenseAreForgotten) {
   AskingGain gain;
-  MeanLevels(gain, 100, 0.3, {{0, 0}, 1});
+  MeanLevels(gain, 3000, 0.3, {{0, 0}, 1});
   gain.Learn(0.3, std::vector<int>{0, 0}, 3.6e6);
   EXPECT_LT(gain.level_ms(), 2);
   (void)gain.Levels(std::nan(""), kTokenMs, 4);
-  EXPECT_GT(MeanLevels(gain, 3000, 0.3, {{0, 0}, 1}), 0.005);
+  EXPECT_GT(MeanLevels(gain, 3000, 0.3, {{0, 0}, 1}), 0.001);
 }
 
-TEST(AskingGain, AsksWhereTheSpeedIsUnknown) {
+// Where no speed was ever known it asks, unless something is to be read before; a text that begins is
+// believed to be as fast as the last one.
+TEST(AskingGain, TheSpeedOfTheLastTextIsBelieved) {
   AskingGain gain;
+  EXPECT_EQ(gain.Levels(0.3, 0, 8), 1);
+  EXPECT_EQ(gain.Levels(0.3, 0, 8, 60), 0);
   MeanLevels(gain, 200, 0.3, {{0, 0}, 100});
-  EXPECT_GE(gain.Levels(0.3, 0, 8), 1);
+  EXPECT_EQ(gain.Levels(0.3, 0, 8), 0);
+  AskingGain worth_it;
+  MeanLevels(worth_it, 200, 0.3, {{0, 1, 1}, 1e-3});
+  EXPECT_GE(worth_it.Levels(0.3, 0, 8), 1);
 }
 
 }  // namespace

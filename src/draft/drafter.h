@@ -120,6 +120,11 @@ class Drafter {
   virtual DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
                           PassMeeting& meeting);
 
+  // Rows that it has to run before it can propose anything, as it did not read this text, and runs them.
+  // Propose would, too: this tells their time from a proposal's.
+  virtual size_t Unread(std::span<const int32_t> /*committed*/) const { return 0; }
+  virtual Status CatchUp(std::span<const int32_t> /*committed*/) { return {}; }
+
   // Rows of the last proposal that it ran through the target's first layers: verification goes on where they
   // end. Null: none. Valid until the next call.
   virtual const LayerPrefix* prefix() const { return nullptr; }

@@ -9,19 +9,16 @@
 #include <limits>
 #include <memory>
 #include <new>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
 #include "draft/growing_drafter.h"
 #include "draft/lm_file.h"
-#include "draft/prompt_aside.h"
 #include "draft/recent_text.h"
 #include "draft/registry.h"
 #include "draft/spec_extend.h"
@@ -54,10 +51,13 @@ int CachePositions(const LmModel& model, const KvCache& target) {
 // drafts.
 int MostRead(const LlamaConfig& config) { return config.context_length() - config.context_length() / 16; }
 
-RecentText MakeRecentText(const LmModel& model, const SpeculationOptions& options, bool aside) {
-  // Read beside the rounds it begins with what can be read at once.
-  const int of_several = aside ? static_cast<int>(PromptAside::kPieceRows) : 0;
-  return {MostRead(model.config), options.draft_recent > 0 ? options.draft_recent : of_several};
+// What it begins with where it reads only when it is asked, which may be long after the last time: no more
+// than fits into a round.
+constexpr int kReadWhenAsked = 64;
+
+RecentText MakeRecentText(const LmModel& model, const SpeculationOptions& options, bool when_asked) {
+  const int first = when_asked ? kReadWhenAsked : 0;
+  return {MostRead(model.config), options.draft_recent > 0 ? options.draft_recent : first};
 }
 
 std::unique_ptr<KvCache> MakeCache(const LmModel& model, const KvCache& target,
@@ -103,16 +103,15 @@ class LmDrafter final : public GrowingDrafter {
         range_(model_->path, model_->target->context_length()),
         target_(target),
         windowed_(options.draft_window > 0),
+        when_asked_(one_of_several && !windowed_ && !AsksForSpecExtend(options)),
         // Of one that is extended another text is seen than is read.
         recent_(AsksForSpecExtend(options) ? RecentText(0, 0)
-                                           : MakeRecentText(*model_, options, one_of_several && !windowed_)),
+                                           : MakeRecentText(*model_, options, when_asked_)),
         extended_(MakeSpecExtend(SpecExtendOf(options, kSpecExtendOfLm, model_->target->context_length()),
                                  target, cache, LmCacheLayout(model_->config, cache.Span(0).layout),
                                  model_->config.n_layer, model_->config.rope)),
         own_(extended_ == nullptr ? MakeCache(*model_, cache, options) : nullptr),
-        cache_(extended_ == nullptr ? own_.get() : &extended_->cache()) {
-    if (one_of_several && extended_ == nullptr && !windowed_) aside_.emplace();
-  }
+        cache_(extended_ == nullptr ? own_.get() : &extended_->cache()) {}
 
   std::string_view name() const override { return "lm"; }
   bool uses_dice() const override { return true; }
@@ -120,7 +119,6 @@ class LmDrafter final : public GrowingDrafter {
 
   Status Follow(std::span<const int32_t> committed) override {
     if (extended_ != nullptr) extended_->Restart();
-    if (aside_) aside_->Begin();
     return Trim(committed);
   }
 
@@ -130,7 +128,7 @@ class LmDrafter final : public GrowingDrafter {
   // piece. What was accepted is found in the sequence when the next tree is grown. Where the target's last
   // token looks is what the draft is to see from then on.
   Status Read(const CommittedRows& rows) override {
-    if (aside_) return rows.n_new > 0 ? ReadAside(rows.sequence) : Status();
+    if (when_asked_) return {};
     if (extended_ != nullptr) extended_->Read(rows);
     const bool of_prompt = std::ssize(rows.rows) > rows.n_new;
     if (of_prompt || extended_ != nullptr) LS_TRY(Trim(rows.sequence));
@@ -143,6 +141,19 @@ class LmDrafter final : public GrowingDrafter {
     return Hold(rows.sequence.first(end).subspan(read));
   }
 
+  size_t Unread(std::span<const int32_t> committed) const override {
+    if (!when_asked_) return 0;
+    RecentText recent = recent_;
+    const size_t n_kept = recent.Follow(held_, committed);
+    return BeforeLast(recent.Of(committed)).size() - n_kept;
+  }
+
+  Status CatchUp(std::span<const int32_t> committed) override {
+    if (!when_asked_) return {};
+    LS_TRY(Trim(committed));
+    return Hold(BeforeLast(recent_.Of(committed)).subspan(held_.size()));
+  }
+
   size_t bytes() const override {
     return (extended_ == nullptr ? own_->bytes() : extended_->bytes()) + held_.capacity() * sizeof(int32_t);
   }
@@ -152,10 +163,6 @@ class LmDrafter final : public GrowingDrafter {
  private:
   Result<int> BeginTree(std::span<const int32_t> committed) override {
     LS_TRY(Trim(committed));
-    if (aside_ && Unread(committed).size() > PromptAside::kRowsWithTree) {
-      aside_->Want();
-      return 0;
-    }
     if (std::exchange(ran_prompt_, false) && extended_ != nullptr) LS_TRY(extended_->HoldLast());
     const int left = range_.LevelsToGrow(Seen(committed));
     committed_ = recent_.Of(committed);
@@ -178,23 +185,6 @@ class LmDrafter final : public GrowingDrafter {
     held_.resize(windowed_ && n_kept < held_.size() ? 0 : n_kept);
     cache_->Truncate(static_cast<int>(held_.size()));
     return extended_ == nullptr ? Status() : extended_->Follow(committed.size());
-  }
-
-  // REQUIRES: trimmed.
-  std::span<const int32_t> Unread(std::span<const int32_t> committed) const {
-    return BeforeLast(recent_.Of(committed)).subspan(held_.size());
-  }
-
-  // A piece of what is missing, if there is time for it. What is accepted in rounds is read with the next
-  // tree.
-  Status ReadAside(std::span<const int32_t> committed) {
-    LS_TRY(Trim(committed));
-    const auto unread = Unread(committed);
-    if (unread.size() <= PromptAside::kRowsWithTree || !aside_->MayRun()) return {};
-    const double start = NowMs();
-    LS_TRY(Hold(unread.first(std::min(unread.size(), PromptAside::kPieceRows))));
-    aside_->Ran(NowMs() - start);
-    return {};
   }
 
   // Runs tokens after those held, and holds them.
@@ -302,14 +292,15 @@ class LmDrafter final : public GrowingDrafter {
   const std::shared_ptr<const LmModel> model_;
   TrainedRange range_;
   const SharedParts target_;
-  const bool windowed_;                         // the cache forgets
+  const bool windowed_;  // the cache forgets
+  // One of several drafters, which may never be asked: a prompt is not read before.
+  const bool when_asked_;
   RecentText recent_;                           // what it reads
   const std::unique_ptr<SpecExtend> extended_;  // null: own_ is used
   const std::unique_ptr<KvCache> own_;
   KvCache* const cache_;
-  std::vector<int32_t> held_;         // tokens the cache holds
-  bool ran_prompt_ = false;           // since the last tree
-  std::optional<PromptAside> aside_;  // of one of several drafters: when a text is read
+  std::vector<int32_t> held_;  // tokens the cache holds
+  bool ran_prompt_ = false;    // since the last tree
 
   // The tree that is being grown.
   std::span<const int32_t> committed_;  // up to its root

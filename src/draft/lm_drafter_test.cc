@@ -11,7 +11,6 @@
 #include "draft/draft_checkpoint.h"
 #include "draft/draft_models.h"
 #include "draft/lm_file.h"
-#include "draft/prompt_aside.h"
 #include "draft/recent_text.h"
 #include "draft/spec_extend.h"
 #include "draft/testing/longspec_files.h"
@@ -413,64 +412,42 @@ TEST_F(LmDrafterTest, InsideAnotherItIsNotExtended) {
   EXPECT_EQ((*extended)->taps().query_rows, (*plain)->taps().query_rows);
 }
 
-// Of several drafters it reads a prompt beside the rounds, in a small part of their time, and guesses when it
-// has read it; whatever is read by then, the text is the same.
-TEST_F(LmDrafterTest, OfSeveralItReadsAPromptOnTheSide) {
-  const SimulatedClock clock;
-  SpeculationOptions options = Options(Perfect(), "chain", 4);
-  options.type = "lm,suffix";
-  const auto cache = tiny_.NewCache(400, CacheType::kF16);
-  const auto made = Make(options, *cache);
-  ASSERT_TRUE(made.ok()) << made.status().message();
-  Drafter* const drafter = made->get();
+// One of several drafters reads the end of a text when it is asked, however long it was not, and says before
+// how much that is.
+TEST_F(LmDrafterTest, OfSeveralItReadsWhenItIsAsked) {
+  const auto cache = tiny_.NewCache(800, CacheType::kF16);
+  const auto make = [&] {
+    return std::move(*MakeDrafter(
+        Options(Perfect(), "chain", 4),
+        {.target = &tiny_.target(), .cache = cache.get(), .models = &models_, .one_of_several = true}));
+  };
+  const auto drafter = make(), other = make();
   std::vector<int32_t> text;
-  for (int32_t i = 0; i < 300; ++i) text.push_back(i % 200 + 10);
-  ASSERT_TRUE(drafter->Follow(text).ok());
-  const auto guesses = [&] {
+  const auto write = [&](int n) {
+    for (int i = 0; i < n; ++i) text.push_back((i * i + 7 * std::ssize(text)) % 200 + 10);
+    EXPECT_TRUE(drafter->Read({.sequence = text, .n_new = n}).ok());
+  };
+  const auto guesses = [&](Drafter& of) {
     TokenTree tree(text.back());
-    EXPECT_TRUE(drafter->Propose({.max_nodes = 4, .max_depth = 4}, text, tree).ok());
-    return std::ranges::count_if(tree.nodes().subspan(1),
-                                 [](const TreeNode& node) { return node.source == 0; });
+    EXPECT_TRUE(of.Propose({.max_nodes = 4, .max_depth = 4}, text, tree).ok());
+    std::vector<int32_t> tokens;
+    for (const TreeNode& node : tree.nodes().subspan(1)) tokens.push_back(node.token);
+    return tokens;
   };
-  const auto round = [&] {
-    text.push_back(7);
-    EXPECT_TRUE(drafter->Read({.sequence = text, .n_new = 1}).ok());
-  };
+  write(300);
+  ASSERT_TRUE(drafter->Follow(text).ok());
   ASSERT_TRUE(drafter->Read({.sequence = text, .n_new = 0}).ok());
-  // The last tokens of the prompt are a piece, which is read when it was asked and there was time.
-  SpendMs(900);
-  round();
-  EXPECT_EQ(guesses(), 0);
-  round();
-  EXPECT_EQ(guesses(), 0);
-  SpendMs(200);
-  round();
-  EXPECT_GT(guesses(), 0);
-  // What was written while it was not asked is read in a piece, or left out for the newest if it is more.
-  for (const int n_more : {40, 200}) {
-    for (int i = 0; i < n_more; ++i) text.push_back(i % 90 + 20);
-    EXPECT_EQ(guesses(), 0) << n_more;
-    round();
-    EXPECT_GT(guesses(), 0) << n_more;
+  EXPECT_EQ(drafter->Unread(text), 63U);  // the last token is read with the proposal
+  for (const int n_more : {1, 40, 200}) {
+    write(n_more);
+    const size_t unread = drafter->Unread(text);
+    EXPECT_LE(unread, 64U);
+    EXPECT_GT(unread, 0U);
+    ASSERT_TRUE(drafter->CatchUp(text).ok());
+    EXPECT_EQ(drafter->Unread(text), 0U);
+    EXPECT_EQ(guesses(*drafter), guesses(*other)) << n_more;  // which did not catch up before
+    EXPECT_EQ(guesses(*drafter).size(), 4U);
   }
-}
-
-TEST(PromptAside, TakesASmallPartOfTheTime) {
-  const SimulatedClock clock;
-  PromptAside aside;
-  double spent = 0;
-  SpendMs(5000);
-  EXPECT_FALSE(aside.MayRun());  // nobody asked
-  for (int i = 0; i < 2000; ++i) {
-    SpendMs(10);
-    aside.Want();
-    if (!aside.MayRun()) continue;
-    aside.Ran(10);
-    EXPECT_FALSE(aside.MayRun());
-    spent += 10;
-    EXPECT_LE(spent, PromptAside::kShare * NowMs());
-  }
-  EXPECT_GE(spent, PromptAside::kShare * (NowMs() - 5000) - 20);
 }
 
 // The paper's numbers, where nothing else is said (research: specextend.md 6).

@@ -23,6 +23,9 @@
 namespace longspec {
 namespace {
 
+// Rows of what a member did not read that cost hardly more with its proposal than without them.
+constexpr size_t kReadWithTree = 8;
+
 class PortfolioDrafter final : public MeetingDrafter {
  public:
   PortfolioDrafter(std::string name, std::vector<std::unique_ptr<Drafter>> members)
@@ -78,8 +81,20 @@ class PortfolioDrafter final : public MeetingDrafter {
     if (!any_dear) co_return Status();
     double expected = 0;
     for (const TreeNode& node : tree.nodes().subspan(1)) expected += static_cast<double>(node.score);
-    own.max_levels = budget.asking->Levels(expected, budget.token_ms, budget.max_depth);
+    size_t unread = 0;
+    for (size_t i = 0; i < members_.size(); ++i) {
+      if (dear(i)) unread = std::max(unread, members_[i]->Unread(committed));
+    }
+    if (unread <= kReadWithTree) unread = 0;
+    own.max_levels = budget.asking->Levels(expected, budget.token_ms, budget.max_depth, unread);
     if (own.max_levels == 0) co_return Status();
+    if (unread > 0) {
+      const double start = meeting.Ms();
+      for (size_t i = 0; i < members_.size(); ++i) {
+        if (dear(i)) LS_CO_TRY(members_[i]->CatchUp(committed));
+      }
+      budget.asking->CaughtUp(unread, meeting.Ms() - start);
+    }
     asked_ = Asked{.gain = budget.asking,
                    .at = committed.size(),
                    .expected = expected,
@@ -99,6 +114,7 @@ class PortfolioDrafter final : public MeetingDrafter {
       asked_.reset();
       co_return Status();
     }
+    budget.asking->Answered();
     tree = TokenTree(committed.back());
     Merge(budget, tree);
     co_return Status();
