@@ -70,7 +70,8 @@ class PortfolioDrafter final : public MeetingDrafter {
     proposals_.assign(members_.size(), TokenTree(committed.back()));
     asked_.reset();
     const auto dear = [&](size_t i) {
-      return budget.asking != nullptr && budget.asking->IsDear(i, budget.dear_ms);
+      if (budget.asking == nullptr) return false;
+      return budget.asking->IsDear(i, budget.dear_ms) || members_[i]->Unread(committed) > kReadWithTree;
     };
     bool any_dear = false;
     for (size_t i = 0; i < members_.size(); ++i) {
