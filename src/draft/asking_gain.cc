@@ -63,9 +63,7 @@ void AskingGain::Learn(double expected, std::span<const int> followed, double ms
   }
   if (followed.back() > followed.front()) patience_ = 1;
   if (!std::exchange(warm_, true) || n_levels == 0) return;
-  // A machine that stood still once must not keep them from being asked for minutes.
-  const double a_level_ms = ms / static_cast<double>(n_levels);
-  level_ms_.Add(level_ms_.n > 0 ? std::min(a_level_ms, kStall * level_ms_.value) : a_level_ms);
+  AddTime(ms / static_cast<double>(n_levels), level_ms_);
 }
 
 }  // namespace longspec

@@ -39,7 +39,7 @@ class AskingGain {
   // `unread`: rows that they have to run before.
   int Levels(double expected, double token_ms, int max_levels, size_t unread = 0);
   // They ran so many rows before they were asked.
-  void CaughtUp(size_t rows, double ms) { row_ms_.Add(ms / static_cast<double>(rows)); }
+  void CaughtUp(size_t rows, double ms) { AddTime(ms / static_cast<double>(rows), row_ms_); }
   // They had an answer. Until they have, a trial that is due stays due.
   void Answered();
 
@@ -78,6 +78,10 @@ class AskingGain {
   };
   using ByLevel = std::array<Mean, kMaxLevels>;
 
+  // A machine that stood still once must not keep them from being asked for minutes.
+  static void AddTime(double ms, Mean& mean) {
+    mean.Add(mean.n > 0 && ms > kStall * mean.value ? kStall * mean.value : ms);
+  }
   static size_t Index(int i) { return static_cast<size_t>(i); }
   static size_t ClassOf(double expected);
   double Added(size_t of, size_t level) const;

@@ -20,10 +20,10 @@ struct Truth {
 };
 
 // Mean number of levels asked for.
-double MeanLevels(AskingGain& gain, int rounds, double expected, const Truth& truth) {
+double MeanLevels(AskingGain& gain, int rounds, double expected, const Truth& truth, size_t unread = 0) {
   double sum = 0;
   for (int i = 0; i < rounds; ++i) {
-    const int levels = gain.Levels(expected, kTokenMs, 8);
+    const int levels = gain.Levels(expected, kTokenMs, 8, unread);
     sum += levels;
     if (levels == 0) continue;
     gain.Answered();
@@ -140,6 +140,9 @@ TEST(AskingGain, OneStallAndNonsenseAreForgotten) {
   MeanLevels(gain, 3000, 0.3, {{0, 0}, 1});
   gain.Learn(0.3, std::vector<int>{0, 0}, 3.6e6);
   EXPECT_LT(gain.level_ms(), 2);
+  gain.CaughtUp(10, 20);
+  gain.CaughtUp(10, 3.6e6);
+  EXPECT_GT(MeanLevels(gain, 100'000, 0.3, {{0, 0}, 1}, 10), 0);
   (void)gain.Levels(std::nan(""), kTokenMs, 4);
   EXPECT_GT(MeanLevels(gain, 3000, 0.3, {{0, 0}, 1}), 0.001);
 }

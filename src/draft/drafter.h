@@ -120,9 +120,9 @@ class Drafter {
   virtual DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
                           PassMeeting& meeting);
 
-  // Rows that it has to run before it can propose anything, as it did not read this text, and runs them.
-  // Propose would, too: this tells their time from a proposal's.
+  // Rows of this text that it did not read and has to run before it can propose anything.
   virtual size_t Unread(std::span<const int32_t> /*committed*/) const { return 0; }
+  // Runs them. Propose would, too: this tells their time from a proposal's.
   virtual Status CatchUp(std::span<const int32_t> /*committed*/) { return {}; }
 
   // Rows of the last proposal that it ran through the target's first layers: verification goes on where they

@@ -69,30 +69,28 @@ class PortfolioDrafter final : public MeetingDrafter {
     }
     proposals_.assign(members_.size(), TokenTree(committed.back()));
     asked_.reset();
-    const auto dear = [&](size_t i) {
-      if (budget.asking == nullptr) return false;
-      return budget.asking->IsDear(i, budget.dear_ms) || members_[i]->Unread(committed) > kReadWithTree;
-    };
-    bool any_dear = false;
+    // Who takes time, and how much of that is reading. Asked once: who has caught up has nothing left to
+    // read.
+    std::vector<bool> is_dear(members_.size());
+    size_t unread = 0;
+    for (size_t i = 0; i < members_.size() && budget.asking != nullptr; ++i) {
+      const size_t rows = members_[i]->Unread(committed);
+      if (rows > kReadWithTree) unread = std::max(unread, rows);
+      is_dear[i] = rows > kReadWithTree || budget.asking->IsDear(i, budget.dear_ms);
+    }
     for (size_t i = 0; i < members_.size(); ++i) {
-      any_dear = any_dear || dear(i);
-      if (!dear(i)) LS_CO_TRY(co_await Ask(i, own, committed, meeting));
+      if (!is_dear[i]) LS_CO_TRY(co_await Ask(i, own, committed, meeting));
     }
     Merge(budget, tree);
-    if (!any_dear) co_return Status();
+    if (std::ranges::find(is_dear, true) == is_dear.end()) co_return Status();
     double expected = 0;
     for (const TreeNode& node : tree.nodes().subspan(1)) expected += static_cast<double>(node.score);
-    size_t unread = 0;
-    for (size_t i = 0; i < members_.size(); ++i) {
-      if (dear(i)) unread = std::max(unread, members_[i]->Unread(committed));
-    }
-    if (unread <= kReadWithTree) unread = 0;
     own.max_levels = budget.asking->Levels(expected, budget.token_ms, budget.max_depth, unread);
     if (own.max_levels == 0) co_return Status();
     if (unread > 0) {
       const double start = meeting.Ms();
       for (size_t i = 0; i < members_.size(); ++i) {
-        if (dear(i)) LS_CO_TRY(members_[i]->CatchUp(committed));
+        if (is_dear[i]) LS_CO_TRY(members_[i]->CatchUp(committed));
       }
       budget.asking->CaughtUp(unread, meeting.Ms() - start);
     }
@@ -100,13 +98,12 @@ class PortfolioDrafter final : public MeetingDrafter {
                    .at = committed.size(),
                    .expected = expected,
                    .levels = own.max_levels,
-                   .is_dear = {},
+                   .is_dear = std::move(is_dear),
                    .without = tree};
     const double start = meeting.Ms();
     bool any_answer = false;
     for (size_t i = 0; i < members_.size(); ++i) {
-      asked_->is_dear.push_back(dear(i));
-      if (!asked_->is_dear.back()) continue;
+      if (!asked_->is_dear[i]) continue;
       LS_CO_TRY(co_await Ask(i, own, committed, meeting));
       any_answer = any_answer || proposals_[i].size() > 1;
     }

@@ -171,7 +171,8 @@ TEST_F(DearMember, IsLeftOutWhereItDoesNot) {
 TEST_F(DearMember, IsLeftOutWhereNothingIsVerified) {
   AskingGain gain;
   EXPECT_LT(AskedShare(0.9F, 0.05F, 0.4, &gain, false), 0.2);
-  EXPECT_LT(gain.added(0, 1), 0.1);
+  for (int i = 0; i < 20; ++i) (void)AskedShare(0.9F, 0.05F, 0.4, &gain, false);
+  EXPECT_LT(gain.added(0, 1), 0.05);
   // It is tried again, and asked where its guesses are verified: how soon depends on the machine.
   (void)AskedShare(0.9F, 0.05F, 0.4, &gain);
   EXPECT_GT(AskedShare(0.9F, 0.05F, 0.4, &gain), 0.6);
