@@ -295,8 +295,11 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
       block.d[h] = largest / 127.0F;
       sum[h] = SumOf(q);
     }
+    if (wrong != 0) {  // the sums of such q mean nothing
+      block = kNoNumbersQ8;
+      continue;
+    }
     SetSums(sum[0], sum[1], block);
-    if (wrong != 0) block = kNoNumbersQ8;
   }
 }
 

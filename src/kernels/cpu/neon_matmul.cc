@@ -357,8 +357,11 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
       block.d[h] = largest / 127.0F;
       sum[h] = vaddvq_s32(vaddq_s32(vaddq_s32(q[0], q[1]), vaddq_s32(q[2], q[3])));
     }
+    if (vminvq_u32(finite) == 0) {  // the sums of such q mean nothing
+      block = kNoNumbersQ8;
+      continue;
+    }
     SetSums(sum[0], sum[1], block);
-    if (vminvq_u32(finite) == 0) block = kNoNumbersQ8;
   }
 }
 
