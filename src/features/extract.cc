@@ -22,7 +22,7 @@ FeatureTarget DescribeTarget(const SharedParts& parts, const GgufFile& file) {
           .head_dim = c.head_dim,
           .n_ff = c.n_ff,
           .n_vocab = c.n_vocab,
-          .n_ctx = c.n_ctx_train,
+          .n_ctx = c.context_length(),
           .rms_eps = static_cast<double>(c.rms_eps),
           .rope_base = c.rope.freq_base,
           .rope_factor = c.rope.scale,

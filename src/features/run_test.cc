@@ -583,6 +583,7 @@ TEST(DescribeTarget, SaysWhatADraftNeeds) {
   EXPECT_EQ(target.n_embd, 64);
   EXPECT_EQ(target.rope_scaling, "linear");
   EXPECT_EQ(target.rope_factor, 4.0);
+  EXPECT_EQ(target.n_ctx, 4 * DescribeTarget(TinyTarget({}, {}).parts(), **file).n_ctx);
   ASSERT_EQ(target.rope_frequencies.size(), 8U);
   EXPECT_DOUBLE_EQ(target.rope_frequencies[0], 0.25);
   EXPECT_DOUBLE_EQ(target.rope_frequencies[1], std::pow(10000.0, -1.0 / 8) / 4);
