@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares two generations of `longspec run --stats-file`: one with speculation, one without.
+"""Compares generations of `longspec run --stats-file`: some with speculation, the last one without.
 
-  demo_report.py SPECULATIVE.json PLAIN.json
+  demo_report.py SPECULATIVE.json ... PLAIN.json
 
 Exit status 1 if their tokens differ.
 """
@@ -20,13 +20,18 @@ def per_second(n, ms):
     return 1000.0 * n / ms if ms > 0 else 0.0
 
 
-def row(result):
+def decode_rate(result):
+    return per_second(result["timings"]["predicted_n"], result["timings"]["predicted_ms"])
+
+
+def row(result, plain):
     timings, speculative = result["timings"], result["speculative"]
     steps = speculative["steps"]
     return [
         speculative["type"],
         f"{per_second(timings['prompt_n'], timings['prompt_ms']):.0f}",
-        f"{per_second(timings['predicted_n'], timings['predicted_ms']):.1f}",
+        f"{decode_rate(result):.1f}",
+        f"{decode_rate(result) / max(decode_rate(plain), 1e-9):.2f}x",
         f"{timings['prompt_ms'] / 1000:.1f}",
         f"{timings['predicted_ms'] / 1000:.1f}",
         f"{speculative['mean_acceptance_length']:.2f}" if steps and timings["draft_n"] else "-",
@@ -44,22 +49,23 @@ def first_difference(a, b):
 
 
 def main(arguments):
-    if len(arguments) != 2:
+    if len(arguments) < 2:
         print(__doc__, file=sys.stderr)
         return 2
-    speculative, plain = (load(path) for path in arguments)
-    header = ["speculation", "prefill tok/s", "decode tok/s", "prefill s", "decode s", "accepted length",
+    results = [load(path) for path in arguments]
+    plain = results[-1]
+    header = ["speculation", "prefill tok/s", "decode tok/s", "vs none", "prefill s", "decode s", "accepted length",
               "distinct 4-grams"]
-    print(table(header, [row(speculative), row(plain)]))
-    gain = per_second(speculative["timings"]["predicted_n"], speculative["timings"]["predicted_ms"]) / max(
-        per_second(plain["timings"]["predicted_n"], plain["timings"]["predicted_ms"]), 1e-9)
+    print(table(header, [row(result, plain) for result in results]))
     print(f"\n{plain['timings']['prompt_n']} prompt tokens, {len(plain['tokens'])} generated; "
-          f"decoding {gain:.2f}x as fast")
-    if speculative["tokens"] == plain["tokens"]:
-        print("identical: yes")
-        return 0
-    print(f"identical: no (first difference at token {first_difference(speculative['tokens'], plain['tokens'])})")
-    return 1
+          f"decoding {decode_rate(results[0]) / max(decode_rate(plain), 1e-9):.2f}x as fast")
+    for result in results[:-1]:
+        if result["tokens"] != plain["tokens"]:
+            print(f"identical: no ({result['speculative']['type']}: first difference at token "
+                  f"{first_difference(result['tokens'], plain['tokens'])})")
+            return 1
+    print("identical: yes")
+    return 0
 
 
 if __name__ == "__main__":
