@@ -236,6 +236,9 @@ class Selfcheck {
       TraceOptions options = Options(i);
       options.adaptive = way.adaptive;
       options.dice = speculation.dice;
+      // What a draft model makes of the prompt is kept for those after it.
+      const std::string& draft = speculation.draft_model;
+      options.reads_prompt = !draft.empty() && have_read_.insert(draft).second;
       LS_ASSIGN(const Trace actual, recorder.Record(Registered(speculation), options, &draft_models_));
       Report(way.name, i, plain, actual);
     }
@@ -391,6 +394,7 @@ class Selfcheck {
   std::vector<std::string> tokens_;  // the target's
   DraftModels draft_models_;
   bool all_identical_ = true;
+  std::set<std::string> have_read_;  // draft models that have read the prompt
 };
 
 }  // namespace

@@ -44,7 +44,8 @@ Result<Trace> Recorder::Record(const DrafterFactory& make_drafter, const TraceOp
   AdaptiveMemory memory;  // nothing learned yet
   const auto policy =
       options.adaptive ? MakeAdaptivePolicy(speculation, "", &memory) : MakeFixedPolicy(speculation);
-  cache_->Truncate(std::min(cache_->length(), static_cast<int>(prompt_.size()) - 1));
+  const int known = options.reads_prompt ? 0 : static_cast<int>(prompt_.size()) - 1;
+  cache_->Truncate(std::min(cache_->length(), known));
   LS_ASSIGN(const auto drafter,
             make_drafter({.target = model_.target.get(), .cache = cache_.get(), .models = draft_models}));
   std::vector<int32_t> committed = prompt_;

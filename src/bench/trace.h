@@ -29,10 +29,11 @@ struct Trace {
 };
 
 struct TraceOptions {
-  SamplingOptions sampling;  // with a seed
-  int draft_n_max = 8;       // at most kMostDrafted
-  bool adaptive = false;     // the policy; else fixed
-  bool dice = true;          // the drafter may use the sampler's random numbers
+  SamplingOptions sampling;   // with a seed
+  int draft_n_max = 8;        // at most kMostDrafted
+  bool adaptive = false;      // the policy; else fixed
+  bool dice = true;           // the drafter may use the sampler's random numbers
+  bool reads_prompt = false;  // the drafter reads what passes compute: the whole prompt is computed for it
 };
 
 // Makes the drafter of one run, for the cache it will read.
