@@ -5,10 +5,12 @@
 // Llama and as a GGUF file that any program can run; with a reduced head without both, for its target alone
 // (draft/lm_file.h).
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "base/size.h"
 #include "base/status_macros.h"
@@ -119,7 +121,8 @@ class LmTrainee : public Trainee {
     GgufWriter writer;
     const std::string own = Architecture() + ".";
     for (const auto& [key, value] : target.metadata()) {
-      if ((key.starts_with("tokenizer.") && !OfTarget()) || key.starts_with(own)) writer.SetValue(key, value);
+      const bool is_own = key.starts_with(own) && !key.starts_with(own + "rope.scal");
+      if ((key.starts_with("tokenizer.") && !OfTarget()) || is_own) writer.SetValue(key, value);
     }
     writer.SetString("general.architecture", Architecture());
     writer.SetString("general.name", setup_.target.name + " draft of " +
@@ -127,7 +130,7 @@ class LmTrainee : public Trainee {
     writer.SetUint32(own + "block_count", static_cast<uint32_t>(setup_.options.layers.size()));
     // What it learned, not what its target did: in longer texts it is to begin anew (draft/recent_text.h).
     writer.SetUint32(own + "context_length", static_cast<uint32_t>(trained_positions));
-    CopyTensor(target, "rope_freqs.weight", &writer);
+    AddRotation(own, &writer);
     if (OfTarget()) {
       writer.SetString("longspec.target", setup_.target.fingerprint);
       const std::vector<int32_t> vocab(setup_.vocab.begin(), setup_.vocab.end());
@@ -148,6 +151,25 @@ class LmTrainee : public Trainee {
   }
 
  private:
+  // The scaling it was trained with may be another than its target's file has: it is written as what it makes
+  // of each frequency, and of the magnitude.
+  void AddRotation(const std::string& own, GgufWriter* writer) const {
+    const FeatureTarget& target = setup_.target;
+    const std::vector<double>& scaled = target.rope_frequencies;
+    std::vector<float> factors;
+    for (size_t i = 0; i < scaled.size(); ++i) {
+      const double exponent = static_cast<double>(i) / static_cast<double>(scaled.size());
+      factors.push_back(static_cast<float>(std::pow(target.rope_base, -exponent) / scaled[i]));
+    }
+    if (std::ranges::any_of(factors, [](float factor) { return factor != 1.0F; })) {
+      writer->AddTensor("rope_freqs.weight", DType::kF32, {std::ssize(factors)},
+                        std::as_bytes(std::span(factors)));
+    }
+    if (target.rope_magnitude != 1.0) {
+      writer->SetFloat32(own + "rope.scaling.attn_factor", static_cast<float>(target.rope_magnitude));
+    }
+  }
+
   std::string Architecture() const { return *setup_.model->GetString("general.architecture"); }
   // Whether it is of use to its target alone, with whose embedding and head it is run.
   bool OfTarget() const { return !setup_.vocab.empty(); }
