@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 
 namespace longspec {
 namespace {
@@ -24,21 +25,41 @@ void Partition(std::vector<Candidate>& v, size_t k) {
   std::nth_element(v.begin(), At(v, k - 1), v.end(), Before);
 }
 
+// Not NaN. How many there are is counted in lanes, which is faster than asking for one.
+bool AnyAbove(float threshold, std::span<const float> logits) {
+  constexpr size_t kLanes = 16;
+  std::array<int32_t, kLanes> counts{};
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) counts[lane] += logits[i + lane] > threshold ? 1 : 0;
+  }
+  for (; i < logits.size(); ++i) counts[0] += logits[i] > threshold ? 1 : 0;
+  return std::accumulate(counts.begin(), counts.end(), 0) > 0;
+}
+
+// Calls f(logit, token) for the logits above `threshold`, which f may raise, by ascending token.
+template <typename F>
+void ForEachAbove(const float& threshold, std::span<const float> logits, const F& f) {
+  constexpr size_t kAtOnce = 128;
+  for (size_t begin = 0; begin < logits.size(); begin += kAtOnce) {
+    const std::span<const float> some = logits.subspan(begin, std::min(kAtOnce, logits.size() - begin));
+    if (!AnyAbove(threshold, some)) continue;
+    for (size_t i = 0; i < some.size(); ++i) {
+      if (some[i] > threshold) f(some[i], static_cast<int32_t>(begin + i));
+    }
+  }
+}
+
 }  // namespace
 
 int32_t ArgMax(std::span<const float> logits) {
-  constexpr size_t kLanes = 16;  // independent maxima, so that the loop vectorises
-  std::array<float, kLanes> best;
-  best.fill(kMinusInfinity);
-  size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) best[lane] = Larger(logits[i + lane], best[lane]);
-  }
-  for (; i < logits.size(); ++i) best[0] = Larger(logits[i], best[0]);
   float largest = kMinusInfinity;
-  for (const float b : best) largest = Larger(b, largest);
-  if (largest == kMinusInfinity) return 0;
-  return static_cast<int32_t>(std::find(logits.begin(), logits.end(), largest) - logits.begin());
+  int32_t first = 0;
+  ForEachAbove(largest, logits, [&](float logit, int32_t token) {
+    largest = logit;
+    first = token;
+  });
+  return first;
 }
 
 void TopCandidates(std::span<const float> logits, int k, std::vector<Candidate>& out) {
@@ -50,22 +71,20 @@ void TopCandidates(std::span<const float> logits, int k, std::vector<Candidate>&
       out.emplace_back(Larger(logits[i], kMinusInfinity), static_cast<int32_t>(i));
     return;
   }
-  // One pass over the row: what does not beat the k-th best so far is skipped; ids ascend, so an equal logit
-  // does not beat it either.
+  // The k first as they stand. A later logit has a larger id, so an equal one does not beat the k-th best.
   const auto top = static_cast<size_t>(k);
   const size_t full = std::max<size_t>(2 * top, 64);
   out.reserve(full);
-  float threshold = kMinusInfinity;
-  for (size_t i = 0; i < n; ++i) {
-    const float logit = Larger(logits[i], kMinusInfinity);
-    if (out.size() >= top && logit <= threshold) continue;
-    out.emplace_back(logit, static_cast<int32_t>(i));
-    if (out.size() == full) {
-      Partition(out, top);
-      out.resize(top);
-      threshold = out.back().first;
-    }
-  }
+  for (size_t i = 0; i < top; ++i)
+    out.emplace_back(Larger(logits[i], kMinusInfinity), static_cast<int32_t>(i));
+  float threshold = std::ranges::max(out, Before).first;
+  ForEachAbove(threshold, logits.subspan(top), [&](float logit, int32_t token) {
+    out.emplace_back(logit, token + k);
+    if (out.size() < full) return;
+    Partition(out, top);
+    out.resize(top);
+    threshold = out.back().first;
+  });
   if (out.size() > top) {
     Partition(out, top);
     out.resize(top);
