@@ -116,8 +116,9 @@ at::Tensor Along(const at::Tensor& own, const at::Tensor& queries) {
 class Attention : public torch::autograd::Function<Attention> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
-                            const at::Tensor& v, const at::Tensor& own_keys, const at::Tensor& own_values,
-                            const Visibility& sees) {
+                            const at::Tensor& v, const at::TensorList& keys_of_steps,
+                            const at::TensorList& values_of_steps, const Visibility& sees) {
+    const at::Tensor own_keys = Stacked(keys_of_steps), own_values = Stacked(values_of_steps);
     const int64_t n = q.size(0), n_head = q.size(1), n_kv = k.size(1), dim = q.size(2), group = n_head / n_kv;
     const at::Tensor scaled = q * (1.0 / std::sqrt(static_cast<double>(dim)));
     // Over the keys that it sees: sums of exponentials, their logarithms, and the mean of the values.
@@ -150,7 +151,11 @@ class Attention : public torch::autograd::Function<Attention> {
       mixed.mul_((logs - all).exp().unsqueeze(2));
       mixed.view({n, n_kv, group, dim}).add_((shares * own_values.unsqueeze(3)).sum(0));
     }
-    context->save_for_backward({q, k, v, own_keys, own_values, all, mixed});
+    // Not what is stacked: of that each step of a chain would keep one.
+    variable_list kept = {q, k, v, all, mixed};
+    kept.insert(kept.end(), keys_of_steps.begin(), keys_of_steps.end());
+    kept.insert(kept.end(), values_of_steps.begin(), values_of_steps.end());
+    context->save_for_backward(std::move(kept));
     context->saved_data["seen"] = sees.seen;
     context->saved_data["query_ends"] = sees.query_ends;
     context->saved_data["key_ends"] = sees.key_ends;
@@ -160,9 +165,11 @@ class Attention : public torch::autograd::Function<Attention> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &own_keys = saved[3],
-                     &own_values = saved[4];
-    const at::Tensor &logs = saved[5], &mixed = saved[6];
+    const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &logs = saved[3], &mixed = saved[4];
+    const at::TensorList of_steps = at::TensorList(saved).slice(5);
+    const size_t n_steps = of_steps.size() / 2;
+    const at::Tensor own_keys = Stacked(of_steps.slice(0, n_steps)),
+                     own_values = Stacked(of_steps.slice(n_steps));
     const Visibility sees = {.query_ends = context->saved_data["query_ends"].toIntVector(),
                              .key_ends = context->saved_data["key_ends"].toIntVector(),
                              .seen = context->saved_data["seen"].toIntVector(),
@@ -195,31 +202,40 @@ class Attention : public torch::autograd::Function<Attention> {
       AddByGroup(keys_sum, s.first_key, s.end_key, of_k);
       AddByGroup(values_sum, s.first_key, s.end_key, of_v);
     });
-    at::Tensor of_own_keys, of_own_values;
+    variable_list all = {at::Tensor(), of_k, of_v};
     if (own_keys.numel() > 0) {
       const auto grouped = [&](const at::Tensor& x) { return x.view({n, n_kv, group, dim}); };
       const at::Tensor shares = (Along(own_keys, grouped(scaled)) - logs.view({n, n_kv, group})).exp();
       const at::Tensor errors =
           shares * (Along(own_values, grouped(gradient)) - means.view({n, n_kv, group}));
       grouped(of_q).add_((errors.unsqueeze(-1) * own_keys.unsqueeze(3)).sum(0));
-      of_own_keys = (errors.unsqueeze(-1) * grouped(scaled)).sum(3);
-      of_own_values = (shares.unsqueeze(-1) * grouped(gradient)).sum(3);
+      const at::Tensor of_own_keys = (errors.unsqueeze(-1) * grouped(scaled)).sum(3);
+      const at::Tensor of_own_values = (shares.unsqueeze(-1) * grouped(gradient)).sum(3);
+      for (const at::Tensor& of_own : {of_own_keys, of_own_values}) {
+        for (const at::Tensor& of_step : of_own.unbind(0)) all.push_back(of_step);
+      }
     }
-    return {of_q.mul_(scale), of_k, of_v, of_own_keys, of_own_values, {}};
+    all[0] = of_q.mul_(scale);
+    all.resize(4 + 2 * n_steps);  // with none of what each query sees
+    return all;
+  }
+
+ private:
+  static at::Tensor Stacked(const at::TensorList& steps) {
+    return steps.empty() ? at::empty({0}) : at::stack(steps);
   }
 };
-
-at::Tensor Stacked(std::span<const OwnStep> own, at::Tensor OwnStep::*part) {
-  std::vector<at::Tensor> all;
-  for (const OwnStep& step : own) all.push_back(step.*part);
-  return all.empty() ? at::empty({0}) : at::stack(all);  // arguments must be defined
-}
 
 }  // namespace
 
 at::Tensor Bf16Attention(const Heads& heads, const Visibility& sees, std::span<const OwnStep> own) {
+  std::vector<at::Tensor> keys, values;
+  for (const OwnStep& step : own) {
+    keys.push_back(step.keys);
+    values.push_back(step.values);
+  }
   return Attention::apply(heads.q.contiguous(), heads.k.contiguous(), heads.v.contiguous(),
-                          Stacked(own, &OwnStep::keys), Stacked(own, &OwnStep::values), sees);
+                          at::TensorList(keys), at::TensorList(values), sees);
 }
 
 }  // namespace longspec::train

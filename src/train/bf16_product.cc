@@ -14,9 +14,9 @@ using torch::autograd::variable_list;
 class Product : public torch::autograd::Function<Product> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight) {
-    const at::Tensor rows = FilledUp(x), factor = weight.to(at::kBFloat16);
-    context->save_for_backward({rows, factor});
-    return at::matmul(rows, factor.t()).slice(0, 0, x.size(0)).to(at::kFloat);
+    const at::Tensor rows = FilledUp(x);
+    context->save_for_backward({rows, weight});  // not its copy, of which each product would keep one
+    return at::matmul(rows, weight.to(at::kBFloat16).t()).slice(0, 0, x.size(0)).to(at::kFloat);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -24,7 +24,8 @@ class Product : public torch::autograd::Function<Product> {
     const int64_t n = gradients[0].size(0);
     const at::Tensor gradient = FilledUp(gradients[0]);
     at::Tensor of_x, of_weight;
-    if (context->needs_input_grad(0)) of_x = at::matmul(gradient, saved[1]).slice(0, 0, n).to(at::kFloat);
+    if (context->needs_input_grad(0))
+      of_x = at::matmul(gradient, saved[1].to(at::kBFloat16)).slice(0, 0, n).to(at::kFloat);
     if (context->needs_input_grad(1)) of_weight = at::matmul(gradient.t(), saved[0]).to(at::kFloat);
     return {of_x, of_weight};
   }
