@@ -4,14 +4,18 @@
 #include "train/beagle.h"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <string>
 
+#include "train/row_kernels.h"
 #include "train/testing/rig.h"
 #include "train/testing/trainees.h"
 
@@ -45,8 +49,14 @@ TEST(BlockVisibility, CoversEveryPlace) {
 }
 
 struct BeagleRig : KindRig {
-  explicit BeagleRig(int simulate = 0, int window = 3)
-      : KindRig({.kind = "beagle", .simulate = simulate, .block_window = window, .noise = StateNoise::kNone}),
+  explicit BeagleRig(int simulate = 0, int window = 3, int length = testing::kLength,
+                     Precision precision = Precision::kF32)
+      : KindRig({.kind = "beagle",
+                 .precision = precision,
+                 .simulate = simulate,
+                 .block_window = window,
+                 .noise = StateNoise::kNone},
+                {length}),
         trainee(testing::TraineeOf(*this)) {}
   const BeagleTrainee& beagle() const { return static_cast<const BeagleTrainee&>(*trainee); }
   std::unique_ptr<Trainee> trainee;
@@ -137,24 +147,142 @@ TEST(Beagle, LateIsTheChain) {
   }
 }
 
-// 15: no gradient goes through a draft that was written back. Its keys alone see the projection's weights.
+// Of all trained parameters.
+std::vector<at::Tensor> GradientsOf(const Trainee& trainee, const at::Tensor& sum) {
+  for (const at::Tensor& parameter : trainee.parameters().Trained()) parameter.mutable_grad().reset();
+  sum.backward({}, /*retain_graph=*/true);
+  std::vector<at::Tensor> all;
+  for (const at::Tensor& parameter : trainee.parameters().Trained()) all.push_back(parameter.grad().clone());
+  return all;
+}
+
+// 15: no gradient goes through a draft that was written back: gradients are those of numbers that nothing
+// made. Its keys alone see the projection's weights. With the draft itself in their place there would be one.
 TEST(Beagle, DraftsThatAreReadAreDetached) {
   const BeagleRig rig(2);
   const PlacedBatch batch = BatchOf(rig, {1});
   const auto steps = rig.beagle().Late(batch, batch.final_hidden, 1);
-  const at::Tensor states = steps[0].states.detach();
-  at::Tensor own = at::zeros_like(batch.final_hidden).index_copy_(0, steps[0].rows, states);
-  const auto gradients = [&](const std::vector<BeagleTrainee::LateStep>& of) {
-    for (const at::Tensor& parameter : rig.trainee->parameters().Trained()) parameter.mutable_grad().reset();
-    of[1].states.square().sum().backward();
-    std::vector<at::Tensor> all;
-    for (const at::Tensor& parameter : rig.trainee->parameters().Trained())
-      all.push_back(parameter.grad().clone());
-    return all;
+  const at::Tensor drafts = at::zeros_like(batch.final_hidden).index_copy(0, steps[0].rows, steps[0].states);
+  const at::Tensor numbers = drafts.detach().clone().requires_grad_(true);
+  const auto second_step = [&](const at::Tensor& own) {
+    const auto of = own.defined() ? rig.beagle().Late(batch, batch.final_hidden, 1, own) : steps;
+    return GradientsOf(*rig.trainee, of[1].states.square().sum());
   };
-  const std::vector<at::Tensor> through = gradients(steps),
-                                fixed = gradients(rig.beagle().Late(batch, batch.final_hidden, 1, own));
-  for (size_t p = 0; p < fixed.size(); ++p) EXPECT_LT(testing::Relative(through[p], fixed[p]), 1e-5) << p;
+  const std::vector<at::Tensor> got = second_step({}), fixed = second_step(numbers),
+                                unstopped = second_step(drafts);
+  double most = 0.0;
+  for (size_t p = 0; p < fixed.size(); ++p) {
+    EXPECT_LT(testing::Relative(got[p], fixed[p]), 1e-5) << p;
+    most = std::max(most, testing::Relative(unstopped[p], fixed[p]));
+  }
+  EXPECT_GT(most, 1e-3);
+  EXPECT_EQ(DifferentRows(numbers.grad(), at::zeros_like(numbers), 0.0).size(),
+            static_cast<size_t>(steps[1].rows.numel()));
+}
+
+// 14: one simulated step of weight 1 is the first place of the early stage's windows: over all offsets,
+// losses and gradients of the rows that stand there add up to it.
+TEST(Beagle, OneStepIsTheFirstPlaceOfWindows) {
+  constexpr int kWindow = 3;
+  const BeagleRig late(1), early(0, kWindow);
+  const PlacedBatch batch = BatchOf(late, {1, 2});
+  const PassLoss whole = late.trainee->Loss(batch, {.seed = 7});
+  at::Tensor sum;
+  int64_t rows = 0;
+  for (int offset = 0; offset < kWindow; ++offset) {
+    const at::Tensor place = at::arange(testing::kLength).repeat({2});
+    PlacedBatch first = batch;
+    first.labels = batch.labels.masked_fill(place.sub(offset).remainder(kWindow).ne(0), -1);
+    const PassLoss part = early.trainee->Loss(first, {.seed = static_cast<uint64_t>(offset)});
+    sum = sum.defined() ? sum + part.sum : part.sum;
+    rows += part.rows;
+  }
+  EXPECT_EQ(whole.rows, rows);
+  EXPECT_EQ(rows, 2 * (testing::kLength - 2));  // the first token sees nothing, the last has no label
+  EXPECT_NEAR(sum.item<double>(), whole.sum.item<double>(), 1e-5 * whole.sum.item<double>());
+  const std::vector<at::Tensor> of_late = GradientsOf(*late.trainee, whole.sum),
+                                of_early = GradientsOf(*early.trainee, sum);
+  ASSERT_EQ(of_late.size(), of_early.size());
+  for (size_t p = 0; p < of_late.size(); ++p) {
+    EXPECT_GT(of_late[p].abs().sum().item<double>(), 0.0) << p;
+    EXPECT_LT(testing::Relative(of_early[p], of_late[p]), 1e-5) << p;
+  }
+}
+
+// Bytes of LibTorch's tensors that this thread makes.
+struct CountedBytes : c10::MemoryReportingInfoBase {
+  void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {
+    now += size;
+    most = std::max(most, now);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+  int64_t now = 0, most = 0;
+};
+
+struct LateMemory {
+  int64_t kept = 0, most = 0;  // for the backward pass; at any time
+};
+
+// Behind its first token 1, 2, 4 or 8 divide it into windows whose number fills the rows that products take.
+constexpr int kEvenLength = 129;
+
+// Of a forward and backward pass of the late stage.
+LateMemory MeasureLate(int n_steps, Precision precision) {
+  const BeagleRig rig(n_steps, 3, kEvenLength, precision);
+  const PlacedBatch batch = BatchOf(rig, {1, 2, 3, 4});
+  const auto counted = std::make_shared<CountedBytes>();
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, counted);
+  const PassLoss loss = rig.trainee->Loss(batch, {.seed = 0});
+  const LateMemory memory = {.kept = counted->now};
+  loss.sum.backward();
+  return {.kept = memory.kept, .most = counted->most};
+}
+
+// 13: of L tokens there are the keys of L states and, behind the first step, of L drafts at most, however
+// many of these each chain has. So no number of steps takes more than one and what these are made of.
+TEST(Beagle, MemoryDoesNotGrowWithTheSteps) {
+  constexpr double kDrafts = 4.0 * kEvenLength * (64 + 2 * 32) * sizeof(float);  // states, keys and values
+  for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+    if (precision == Precision::kBf16 && !HasRowKernels()) continue;
+    const LateMemory one = MeasureLate(1, precision);
+    EXPECT_GT(one.most, one.kept);
+    EXPECT_GT(one.kept, 8 * kDrafts);
+    for (const int steps : {2, 4, 8}) {
+      const LateMemory several = MeasureLate(steps, precision);
+      EXPECT_LT(static_cast<double>(several.kept - one.kept), 1.1 * kDrafts) << steps;
+      EXPECT_LT(static_cast<double>(several.most - one.most), 1.1 * kDrafts) << steps;
+    }
+  }
+}
+
+// 18: embedding and head are the target's own and no parameters. The sides of parameters are those of the
+// target, so they can be counted at another size: with 7 billion parameters' 202.4 million.
+TEST(Beagle, HasNoEmbeddingAndNoHeadOfItsOwn) {
+  testing::Rig rig({}, {testing::kLength}, {.n_embd = 96, .head_dim = 16}, testing::KeepAll(), 0);
+  rig.options.draft = {.kind = "beagle", .n_ff = 160};
+  const auto set = FeatureSet::Open(rig.options.features);
+  const auto file = GgufFile::Open(rig.options.model);
+  ASSERT_TRUE(set.ok() && file.ok());
+  const auto parts = LoadFrozenParts(**file, set->target());
+  ASSERT_TRUE(parts.ok());
+  const BeagleTrainee trainee({.target = set->target(),
+                               .model = *file,
+                               .frozen = testing::FrozenOf(*parts, {}),
+                               .options = rig.options.draft,
+                               .seed = 1});
+  EXPECT_EQ(trainee.setup().frozen.embedding.const_data_ptr(), parts->embedding.const_data_ptr());
+  EXPECT_EQ(trainee.Head(1).const_data_ptr(), parts->head.const_data_ptr());
+  const std::map<int64_t, int64_t> sides = {{96, 4096}, {4 * 16, 32 * 128}, {2 * 16, 32 * 128}, {160, 11008}};
+  int64_t n = 0;
+  for (const auto& [name, tensor] : trainee.parameters().tensors()) {
+    int64_t elements = 1;
+    for (const int64_t side : tensor.sizes()) {
+      ASSERT_TRUE(sides.contains(side)) << name;
+      elements *= sides.at(side);
+    }
+    n += elements;
+  }
+  EXPECT_EQ(n, 202'383'360);
 }
 
 // 20: a query that sees nothing is its token's embedding and what the MLP makes of it.
