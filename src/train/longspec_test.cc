@@ -8,6 +8,9 @@
 
 #include <cmath>
 
+#include "train/testing/rig.h"
+#include "train/testing/trainees.h"
+
 namespace longspec::train {
 namespace {
 
@@ -104,6 +107,30 @@ TEST(Longspec, CrossAttentionLags) {
       EXPECT_EQ(ChangedRows(own, lag, RandomInput(10), touch_state), Range(key + lag, 10));
       EXPECT_EQ(ChangedRows(own, lag, RandomInput(10), touch), Range(0, 0));
     }
+  }
+}
+
+// Behaviour 9: one lag for all sequences of a pass. The last key of a sequence that has a gradient is seen by
+// the last token that has something to predict, which is the last but one.
+TEST(Longspec, AllSequencesOfAPassHaveOneLag) {
+  const std::vector<int> lengths = {48, 17, 30};
+  const testing::Rig rig({}, lengths);
+  const auto trainee = testing::TraineeOf(rig);
+  PlacedBatch batch = testing::BatchOf(rig, {0, 1, 2, 4});
+  for (int lag = 1; lag <= 4; ++lag) {
+    batch.keys = batch.keys.detach().clone().requires_grad_(true);
+    trainee->Loss(batch, {.lag = lag, .seed = 3}).sum.backward();
+    const at::Tensor learned = batch.keys.grad().abs().amax({1, 2}).gt(0);
+    std::vector<int64_t> rows, expected;
+    for (int64_t row = 0; row < batch.n(); ++row) {
+      if (learned[row].item<bool>()) rows.push_back(row);
+    }
+    int64_t begin = 0;
+    for (const int64_t end : batch.ends) {
+      for (int64_t row = begin; row <= end - 2 - lag; ++row) expected.push_back(row);
+      begin = end;
+    }
+    EXPECT_EQ(rows, expected) << lag;
   }
 }
 
