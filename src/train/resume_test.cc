@@ -4,11 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -21,27 +18,15 @@ namespace {
 
 namespace fs = std::filesystem;
 using longspec::testing::FileSizeLimit;
+using testing::Fill;
 using ::testing::HasSubstr;
 using testing::ReadText;
 using testing::Rig;
+using testing::WriteText;
 
 constexpr const char* kFiles[] = {"checkpoint.bin", "config.json", "model.safetensors"};
 
-void WriteText(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
-
 std::string Checkpoint(const Rig& rig) { return ReadText(CheckpointPath(rig.options.output)); }
-
-// Sets all values of a tensor in the bytes of a safetensors file.
-void Fill(const std::string& name, float value, std::string* bytes) {
-  uint64_t header = 0;
-  std::memcpy(&header, bytes->data(), 8);
-  const auto ends = nlohmann::json::parse(bytes->substr(8, header)).at(name).at("data_offsets");
-  for (size_t at = ends[0].get<size_t>(); at < ends[1].get<size_t>(); at += sizeof(value)) {
-    std::memcpy(bytes->data() + 8 + header + at, &value, sizeof(value));
-  }
-}
 
 TEST(Train, AStoppedRunEndsInTheSameWeights) {
   const std::vector<int> lengths = {48, 17, 30};

@@ -8,9 +8,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/testing/rig.h"
@@ -95,6 +98,48 @@ TEST_P(EveryKind, AStoppedRunEndsInTheSameWeights) {
   ASSERT_TRUE(rig->Run().ok());
   EXPECT_EQ(rig->Weights(), whole->Weights());
   EXPECT_EQ(ReadText(CheckpointPath(rig->options.output)), ReadText(CheckpointPath(whole->options.output)));
+}
+
+// Wherever in a draft they stand.
+TEST_P(EveryKind, WeightsThatAreNoNumbersEndARun) {
+  const auto rig = MakeRig();
+  ASSERT_FALSE(rig->Run(4).ok());
+  const std::string path = CheckpointPath(rig->options.output), good = ReadText(path);
+  const std::string weights = rig->Weights();
+  std::vector<std::string> names;
+  const auto trainee = TraineeOf(*rig);
+  for (const auto& [name, tensor] : trainee->parameters().tensors()) {
+    if (tensor.requires_grad()) names.push_back(name);
+  }
+  for (const auto& [name, value] : {std::pair(names.front(), std::numeric_limits<float>::infinity()),
+                                    std::pair(names.back(), std::numeric_limits<float>::quiet_NaN())}) {
+    std::string bad = good;
+    testing::Fill(name, value, &bad);
+    testing::WriteText(path, bad);
+    const Status status = rig->Run().status();
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt) << name;
+    EXPECT_THAT(status.message(),
+                ::testing::AllOf(HasSubstr("step "), HasSubstr(" no finite number; the last")))
+        << name;
+    EXPECT_EQ(ReadText(path), bad) << name;
+    EXPECT_EQ(rig->Weights(), weights) << name;
+  }
+}
+
+TEST_P(EveryKind, FeaturesThatAreNoNumbersEndARun) {
+  const auto rig = MakeRig();
+  const std::string path = FeatureShardPath(rig->options.features.front(), 0);
+  const std::string good = ReadText(path);
+  for (const uint16_t bf16 : {uint16_t{0x7F80}, uint16_t{0x7FC0}}) {  // infinity, not a number
+    std::string bad = good;
+    for (const char* name : {"keys", "values", "final_hidden", "hidden.0", "hidden.1"})
+      testing::Fill(name, bf16, &bad);
+    testing::WriteText(path, bad);
+    const Status status = rig->Run().status();
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+    EXPECT_THAT(status.message(), HasSubstr("step 1: the loss is no finite number"));
+    EXPECT_FALSE(std::filesystem::exists(CheckpointPath(rig->options.output)));
+  }
 }
 
 // But for noise, which is drawn by row.

@@ -5,8 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +23,21 @@ namespace longspec::train::testing {
 using longspec::testing::Folder;
 using longspec::testing::ReadText;
 using longspec::testing::TinyTarget;
+
+inline void WriteText(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+// Sets all bytes of a tensor in those of a safetensors file to this value, again and again.
+template <typename Value>
+void Fill(const std::string& name, Value value, std::string* bytes) {
+  uint64_t header = 0;
+  std::memcpy(&header, bytes->data(), 8);
+  const auto ends = nlohmann::json::parse(bytes->substr(8, header)).at(name).at("data_offsets");
+  for (size_t at = ends[0].get<size_t>(); at < ends[1].get<size_t>(); at += sizeof(value)) {
+    std::memcpy(bytes->data() + 8 + header + at, &value, sizeof(value));
+  }
+}
 
 inline constexpr int kLength = 48, kSequences = 12, kTopK = 5;
 
