@@ -45,30 +45,34 @@ const TinyModelOptions kYarn = {
     .rope_scaling = "yarn",
     .rope_original_context = 16,
     .rope_scaling_numbers = {{"factor", 4}, {"yarn_beta_fast", 4}, {"yarn_attn_factor", 1.25F}}};
+// Of Qwen3-4B's kind: the heads together are wider than the states.
+const TinyModelOptions kWideHeads = {.architecture = "qwen3", .head_dim = 32};
 void PrintTo(const DraftVariant& variant, std::ostream* out) { *out << variant.name; }
 
 class DraftParity : public ::testing::TestWithParam<DraftVariant> {};
 INSTANTIATE_TEST_SUITE_P(
     Kinds, DraftParity,
-    ::testing::Values(DraftVariant{"longspec", {.kind = "longspec"}},
-                      DraftVariant{"longspec_own_keys", {.kind = "longspec", .own_keys = true}},
-                      DraftVariant{"eagle", {.kind = "eagle"}},
-                      DraftVariant{"eagle3", {.kind = "eagle3", .layers = {0, 1, 1}}},
-                      DraftVariant{"beagle", {.kind = "beagle"}}, DraftVariant{"medusa", {.kind = "medusa"}},
-                      DraftVariant{"tokenswift",
-                                   {.kind = "tokenswift"},
-                                   /*depth=*/4,
-                                   /*own_levels=*/1,
-                                   /*n_nodes=*/10,
-                                   /*n_committed=*/3},
-                      DraftVariant{"exit", {.kind = "exit"}},
-                      DraftVariant{"exit_of_final", {.kind = "exit", .simulate = 2}},
-                      DraftVariant{.name = "eagle_of_yarn", .draft = {.kind = "eagle"}, .model = kYarn},
-                      DraftVariant{.name = "beagle_of_yarn", .draft = {.kind = "beagle"}, .model = kYarn},
-                      DraftVariant{.name = "exit_of_yarn", .draft = {.kind = "exit"}, .model = kYarn},
-                      DraftVariant{.name = "exit_of_final_of_yarn",
-                                   .draft = {.kind = "exit", .simulate = 2},
-                                   .model = kYarn}),
+    ::testing::Values(
+        DraftVariant{"longspec", {.kind = "longspec"}},
+        DraftVariant{"longspec_own_keys", {.kind = "longspec", .own_keys = true}},
+        DraftVariant{"eagle", {.kind = "eagle"}},
+        DraftVariant{"eagle3", {.kind = "eagle3", .layers = {0, 1, 1}}},
+        DraftVariant{"beagle", {.kind = "beagle"}}, DraftVariant{"medusa", {.kind = "medusa"}},
+        DraftVariant{"tokenswift",
+                     {.kind = "tokenswift"},
+                     /*depth=*/4,
+                     /*own_levels=*/1,
+                     /*n_nodes=*/10,
+                     /*n_committed=*/3},
+        DraftVariant{"exit", {.kind = "exit"}},
+        DraftVariant{"exit_of_final", {.kind = "exit", .simulate = 2}},
+        DraftVariant{.name = "eagle_of_yarn", .draft = {.kind = "eagle"}, .model = kYarn},
+        DraftVariant{.name = "beagle_of_yarn", .draft = {.kind = "beagle"}, .model = kYarn},
+        DraftVariant{.name = "exit_of_yarn", .draft = {.kind = "exit"}, .model = kYarn},
+        DraftVariant{
+            .name = "exit_of_final_of_yarn", .draft = {.kind = "exit", .simulate = 2}, .model = kYarn},
+        DraftVariant{.name = "eagle_of_wide_heads", .draft = {.kind = "eagle"}, .model = kWideHeads},
+        DraftVariant{.name = "beagle_of_wide_heads", .draft = {.kind = "beagle"}, .model = kWideHeads}),
     [](const auto& variant) { return variant.param.name; });
 
 FeatureKeep KeepAllIn16Bits() {
