@@ -169,6 +169,38 @@ class Features(unittest.TestCase):
             self.assertTrue(numbers == expected[name], name)  # not shown: millions of bytes
             self.assertTrue(0 < len(before[name]) < len(numbers), name)
 
+    def test_a_killed_run_ends_in_the_same_files(self):
+        """Killed before the first shard, behind one, and where possible while one is written."""
+        text = self.write("a.jsonl", [{"text": f"Line {i} of a text that is long enough. " * 30} for i in range(40)])
+        args = ["-i", text, "--length", "128", "--max-tokens", "2000", "--shard-tokens", "256", "--keep", "kv,final"]
+        whole = longspec("features", "-m", MODEL, "-o", self.output + "-whole", *args)
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        os.mkdir(self.output)
+        shards = [0]
+        for moment in (lambda names: True, lambda names: len(names) >= 2,
+                       lambda names: len(names) >= 5 or (len(names) >= 3 and any(n.endswith(".tmp") for n in names))):
+            with subprocess.Popen([BIN, "features", "-m", MODEL, "-o", self.output, *args], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+                give_up = time.monotonic() + 300
+                while process.poll() is None and not moment(os.listdir(self.output)) and time.monotonic() < give_up:
+                    time.sleep(0.0005)
+                process.send_signal(signal.SIGKILL)
+                said = process.stderr.read()
+            self.assertEqual(process.returncode, -signal.SIGKILL, said)
+            shards.append(sum(name.endswith(".safetensors") for name in os.listdir(self.output)))
+            self.assertGreaterEqual(shards[-1], shards[-2])
+        self.assertLess(shards[1], shards[-1])
+        again = self.features(*args)
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertEqual(again.stdout.split(": ")[1], whole.stdout.split(": ")[1])
+        names = sorted(os.listdir(self.output))
+        self.assertEqual(names, sorted(os.listdir(self.output + "-whole")))
+        self.assertLess(shards[-1], len(names))
+        for name in names:
+            with open(os.path.join(self.output, name), "rb") as one, \
+                    open(os.path.join(self.output + "-whole", name), "rb") as other:
+                self.assertTrue(one.read() == other.read(), name)  # not shown: bytes
+
     def test_errors_are_one_line(self):
         text = self.write("a.jsonl", [{"words": "x"}])
         for args, code, message in ((("-i", text), 3, "a.jsonl:1: expected"), (("-i", text + "x"), 3, "a.jsonlx"),

@@ -51,6 +51,18 @@ def read(path):
         return file.read()
 
 
+def signalled(command, number, until):
+    """The exit status after the signal, which is sent as soon as until() holds, and stderr."""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          text=True) as process:
+        end = time.monotonic() + 300
+        while process.poll() is None and not until() and time.monotonic() < end:
+            time.sleep(0.001)
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=300)
+        return process.returncode, stderr
+
+
 def stamp(path):
     """When the file was written to; None without one."""
     try:
@@ -108,24 +120,19 @@ class Training(TestCase):
         self.output = os.path.join(self.folder.name, "draft")
         self.log = os.path.join(self.folder.name, "log.jsonl")
 
-    def expect_the_whole_run(self):
+    def expect_the_whole_run(self, whole=None, command=None):
         """Called once more, the run ends as one that nothing happened to."""
-        trained = run(*self.command(self.output))
+        whole = whole or self.whole
+        trained = run(*(command or self.command(self.output)))
         self.assertEqual(trained.returncode, 0, trained.stderr)
-        self.assertEqual(sorted(os.listdir(self.output)), ["checkpoint.bin", "config.json", "model.safetensors"])
+        self.assertEqual(sorted(os.listdir(self.output)), sorted(os.listdir(whole)))
+        self.assertIn("checkpoint.bin", os.listdir(whole))
         for name in os.listdir(self.output):
-            self.assertEqual(read(os.path.join(self.output, name)), read(os.path.join(self.whole, name)), name)
+            self.assertTrue(read(os.path.join(self.output, name)) == read(os.path.join(whole, name)), name)
 
-    def start_and_signal(self, number, until):
+    def start_and_signal(self, number, until, command=None):
         """The exit status after the signal, which is sent as soon as until() holds, and stderr."""
-        with subprocess.Popen(self.command(self.output, "--log", self.log), stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-            end = time.monotonic() + 300
-            while process.poll() is None and not until() and time.monotonic() < end:
-                time.sleep(0.001)
-            process.send_signal(number)
-            _, stderr = process.communicate(timeout=300)
-            return process.returncode, stderr
+        return signalled((*(command or self.command(self.output)), "--log", self.log), number, until)
 
     def steps_logged(self):
         return read(self.log).count(b'"loss"') if os.path.exists(self.log) else 0
@@ -148,6 +155,32 @@ class Training(TestCase):
             torn += os.path.exists(path)
         self.assertGreater(torn, 0, "no kill came while a file was written")
         self.expect_the_whole_run()
+
+    def test_other_kinds_that_are_killed(self):
+        """In the middle of steps, and while it saves what it has."""
+        features = os.path.join(self.folder.name, "all")
+        made = run(BIN, "features", "-m", MODEL, "-i", write_text(self.folder.name), "-o", features, "--length", "64",
+                   "--min-length", "8", "--keep", "final,hidden:1,hidden:14,hidden:26")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        for kind, more in (("eagle", ["--ff", "64"]), ("eagle3", ["--ff", "64", "--simulate", "2"]),
+                           ("lm", ["--layers", "29"])):
+            with self.subTest(kind=kind):
+                self.output = os.path.join(self.folder.name, kind)
+                self.log = self.output + ".jsonl"
+                whole = self.output + "-whole"
+
+                def command(output, options=("--kind", kind, *more)):
+                    return (TRAINER, "-m", MODEL, "-f", features, "-o", output, "--batch", "4", "--draft-vocab", "256",
+                            "--checkpoint-every", "1", "--threads", "2", "--lr", "0.001", "--steps", "6", *options)
+
+                trained = run(*command(whole))
+                self.assertEqual(trained.returncode, 0, trained.stderr)
+                path = os.path.join(self.output, "checkpoint.bin.tmp")
+                for until in (lambda: self.steps_logged() >= 2,  # the log has those of both runs
+                              lambda path=path: self.steps_logged() >= (3 if os.path.exists(path) else 5)):
+                    status, stderr = self.start_and_signal(signal.SIGKILL, until, command(self.output))
+                    self.assertEqual(status, -signal.SIGKILL, stderr)
+                self.expect_the_whole_run(whole, command(self.output))
 
     def test_interrupted(self):
         for stop in (3, 9):
@@ -238,14 +271,8 @@ class Writing(TestCase):
         self.assertEqual(whole.returncode, 0, whole.stderr)
         self.assertRegex(whole.stdout, r"whole: \d+ tokens in 6 texts, 3 shards\n$")
         first = os.path.join(self.folder.name, "texts", "features-00000.safetensors")
-        with subprocess.Popen(self.command("texts"), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, text=True) as process:
-            end = time.monotonic() + 300
-            while process.poll() is None and not os.path.exists(first) and time.monotonic() < end:
-                time.sleep(0.001)
-            process.send_signal(signal.SIGINT)
-            _, stderr = process.communicate(timeout=300)
-        self.assertEqual(process.returncode, 130, stderr)
+        status, stderr = signalled(self.command("texts"), signal.SIGINT, lambda: os.path.exists(first))
+        self.assertEqual(status, 130, stderr)
         self.assertIn("longspec-write: error: interrupted; what is complete is kept in ", stderr.splitlines()[-1])
         self.assertLess(len(self.shards("texts")), 3)
         self.expect_error(run(*self.command("texts", "--write-seed", "2")), 2, "texts: holds texts of another model")
@@ -257,6 +284,25 @@ class Writing(TestCase):
                       os.path.join(self.folder.name, "draft"), "--kind", "exit", "--distill", "1", "--draft-vocab",
                       "256", "--batch", "2", "--steps", "1")
         self.assertEqual(trained.returncode, 0, trained.stderr)
+
+    def test_killed_and_started_again(self):
+        """Before the first shard, behind it, and while the next one is written or will be soon."""
+        whole = run(*self.command("whole"))
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        folder = os.path.join(self.folder.name, "texts")
+        kept = {}
+        for n, until in enumerate((lambda: os.path.isdir(folder),
+                                   lambda: os.path.exists(os.path.join(folder, "features-00000.safetensors")),
+                                   lambda: any(name.startswith("features-00001") for name in os.listdir(folder)))):
+            status, stderr = signalled(self.command("texts"), signal.SIGKILL, until)
+            self.assertEqual(status, -signal.SIGKILL, stderr)
+            complete = {name: data for name, data in self.shards("texts").items() if name.endswith(".safetensors")}
+            self.assertTrue(all(complete[name] == data for name, data in kept.items()), n)
+            kept = complete
+        self.assertLess(len(kept), 3)
+        again = run(*self.command("texts"))
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertTrue(self.shards("texts") == self.shards("whole"))  # not shown: bytes
 
     def test_errors_are_one_line(self):
         for options, code, error in ((("--at-once", "0"), 2, "--at-once: must be at least 1"),
