@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -26,12 +26,15 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "engine/memory_plan.h"
+#include "features/plan.h"
 #include "features/run.h"
 #include "longspec/engine.h"
 #include "model/shared_parts.h"
 
 namespace longspec::cli {
 namespace {
+
+constexpr double kMostCountingMs = 3000;  // of the tokens that will be written
 
 struct FeatureFlags {
   ModelOptions model;
@@ -91,23 +94,58 @@ Status CheckLayers(const FeatureKeep& keep, int n_layer) {
                          ": the model has layers 0 to " + std::to_string(n_layer - 1));
 }
 
-// What the folder will take, and what there is: it is better known beforehand.
-void ShowDisk(const FeatureRunOptions& run, const FeatureTarget& target) {
-  const int64_t bytes = FeatureBytesPerToken(target, run.keep, run.top_k);
+struct Disk {
+  uint64_t there = 0;            // bytes of shards that the folder has
+  std::optional<uint64_t> free;  // where it is known
+};
+
+Disk DiskOf(const std::string& output) {
+  Disk disk;
   std::error_code error;
-  const std::filesystem::path folder = std::filesystem::absolute(run.output, error);
-  std::filesystem::path there = folder;
-  while (!there.empty() && there != there.root_path() && !std::filesystem::exists(there, error)) {
-    there = there.parent_path();
+  for (int i = 0;; ++i) {
+    const auto size = std::filesystem::file_size(FeatureShardPath(output, i), error);
+    if (error) break;
+    disk.there += size;
   }
-  const auto space = std::filesystem::space(there, error);
+  const auto space = std::filesystem::space(output, error);
+  if (!error) disk.free = space.available;
+  return disk;
+}
+
+// An estimate to two digits.
+std::string TokensText(const FeaturePlan& plan, int64_t tokens) {
+  if (!plan.estimated) return std::to_string(tokens);
+  int64_t unit = 1;
+  while (tokens / unit >= 100) unit *= 10;
+  return "about " + std::to_string((tokens + unit / 2) / unit * unit);
+}
+
+std::string PlanText(const FeaturePlan& plan, int64_t bytes_per_token, double took_ms) {
+  const double bytes = static_cast<double>(plan.tokens) * static_cast<double>(bytes_per_token);
+  const char* how = plan.least_tokens < plan.tokens ? "at most " : "";
+  char took[48];
+  std::snprintf(took, sizeof(took), " tokens (counted in %.1f s)", took_ms / 1000.0);
+  return std::string(", ") + how + (plan.estimated ? "about " : "") +
+         FormatBytes(static_cast<uint64_t>(bytes)) + " for " + TokensText(plan, plan.tokens) + took;
+}
+
+// What the folder will take, and what there is: it is better known beforehand.
+Status CheckDisk(const FeatureFlags& flags, const FeatureTarget& target, const FeatureTokenizer& tokenizer) {
+  const FeatureRunOptions& run = flags.run;
+  const int64_t bytes = FeatureBytesPerToken(target, run.keep, run.top_k);
+  const Disk disk = DiskOf(run.output);
+  const double begun_ms = NowMs();
+  const auto plan = PlanFeatures(run, tokenizer, kMostCountingMs);
   std::string text = "disk: " + std::to_string(bytes) + " bytes a token";
-  if (run.max_tokens > 0) {
-    const int64_t most = std::numeric_limits<int64_t>::max() / std::max<int64_t>(bytes, 1);
-    text += ", " + FormatBytes(static_cast<uint64_t>(bytes * std::min(run.max_tokens, most))) + " at most";
-  }
-  if (!error) text += "; " + FormatBytes(space.available) + " free";
-  std::fputs((text + "\n").c_str(), stderr);
+  if (plan && plan->tokens > 0) text += PlanText(*plan, bytes, NowMs() - begun_ms);
+  if (disk.free) text += "; " + FormatBytes(*disk.free) + " free";
+  if (!flags.output.no_progress) std::fputs((text + "\n").c_str(), stderr);
+  if (!plan || !disk.free || HasRoom(*plan, bytes, disk.there, *disk.free)) return {};
+  const uint64_t fit = (disk.there + *disk.free) / static_cast<uint64_t>(bytes);
+  return ResourceExhausted(
+      run.output + ": " + std::to_string(bytes) + " bytes for each of " +
+      TokensText(*plan, plan->least_tokens) + " tokens are more than is free, " + FormatBytes(*disk.free) +
+      "; keep less of each (--keep, --top-k) or ask for fewer: --max-tokens " + std::to_string(fit));
 }
 
 Result<std::string> Make(FeatureFlags flags, bool* output_failed) {
@@ -119,7 +157,10 @@ Result<std::string> Make(FeatureFlags flags, bool* output_failed) {
   LS_TRY(CheckLayers(flags.run.keep, model.target->shared_parts()->config->n_layer));
   FeatureExtractor extractor(model.target.get(), model.NewCache(flags.run.length + kKvChunk),
                              flags.model.batch_size, flags.run.top_k, flags.run.keep);
-  if (!flags.output.no_progress) ShowDisk(flags.run, target);
+  const FeatureTokenizer tokenizer = FeatureTokenizerOf(*engine, *model.file);
+  const Status room = CheckDisk(flags, target, tokenizer);
+  *output_failed = !room.ok();
+  LS_TRY(room);
   Progress progress("features", Progress::StandardError(!flags.output.no_progress));
   const double begun_ms = NowMs();
   double first_share = -1.0;
@@ -129,7 +170,6 @@ Result<std::string> Make(FeatureFlags flags, bool* output_failed) {
                     TokenRate(p, begun_ms) + FormatTimeLeft(p.share, first_share, NowMs() - begun_ms));
     return !Interrupted();
   };
-  const FeatureTokenizer tokenizer = FeatureTokenizerOf(*engine, *model.file);
   const auto writer = WriterOf(flags, model, *engine);
   const auto made = MakeFeatures(flags.run, target, tokenizer, extractor, show, writer.get(), output_failed);
   progress.Finish();

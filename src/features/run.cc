@@ -163,9 +163,7 @@ class Run {
         LS_ASSIGN(const bool more, Next(&document));
         if (!more) break;
         LS_ASSIGN(std::vector<int32_t> tokens, Located(TokenizeBeginning(document, tokenizer_)));
-        const size_t most = Z(options_.length - options_.write);
-        if (tokens.size() > most && document.messages.empty()) tokens.resize(most);
-        if (tokens.size() <= most && !tokens.empty()) beginnings.push_back(std::move(tokens));
+        if (FitBeginning(document, options_, &tokens)) beginnings.push_back(std::move(tokens));
       }
       summary_.cut += n - static_cast<int64_t>(beginnings.size());
       LS_TRY(options_.write_later ? AsTheyAre(beginnings) : Continuations(beginnings, first));
@@ -216,10 +214,8 @@ class Run {
   // Texts are cut into sequences; of a conversation the beginning is kept. next_piece is 0 again at the end.
   Status Pieces(const LabelledTokens& all, bool is_text) {
     const auto n = static_cast<int64_t>(all.tokens.size());
-    const int64_t n_all = (n + options_.length - 1) / options_.length;
-    const int64_t most = is_text ? options_.max_pieces : 1;
-    const int64_t n_pieces = most > 0 ? std::min(most, n_all) : n_all;
-    if (!is_text && n_all > 1) ++summary_.cut;
+    const int64_t n_pieces = CountPieces(n, is_text, options_);
+    if (!is_text && n > options_.length) ++summary_.cut;
     while (header_.next_piece < n_pieces) {
       if (Full()) return {};
       const int64_t begin = header_.next_piece * options_.length;
@@ -234,8 +230,7 @@ class Run {
   Status Piece(const LabelledTokens& all, size_t begin, size_t n) {
     const auto tokens = std::span(all.tokens).subspan(begin, n);
     const auto learn = std::span(all.learn).subspan(begin, n);
-    // The first token has nothing before it to predict it from.
-    if (n < Z(std::max(2, options_.min_length)) || std::ranges::count(learn.subspan(1), 1) == 0) return {};
+    if (!IsPieceKept(learn, options_)) return {};
     const auto on_rows = [this](int rows) { return Report(rows); };
     LS_ASSIGN(const ExtractedFeatures f, extractor_.Extract(tokens, on_rows));
     Add(tokens, learn, f);
@@ -332,6 +327,24 @@ Result<std::vector<int32_t>> TokenizeBeginning(const TrainingDocument& document,
   if (messages.empty()) return InvalidArgument("a conversation has nothing to answer");
   LS_ASSIGN(const std::string text, tokenizer.apply_template(messages, /*prompt=*/true));
   return tokenizer.encode(text, true, true);
+}
+
+int64_t CountPieces(int64_t n, bool is_text, const FeatureRunOptions& options) {
+  const int64_t all = (n + options.length - 1) / options.length;
+  const int64_t most = is_text ? options.max_pieces : 1;
+  return most > 0 ? std::min(most, all) : all;
+}
+
+bool IsPieceKept(std::span<const int8_t> learn, const FeatureRunOptions& options) {
+  // The first token has nothing before it to predict it from.
+  return learn.size() >= Z(std::max(2, options.min_length)) && std::ranges::count(learn.subspan(1), 1) > 0;
+}
+
+bool FitBeginning(const TrainingDocument& document, const FeatureRunOptions& options,
+                  std::vector<int32_t>* tokens) {
+  const size_t most = Z(options.length - options.write);
+  if (tokens->size() > most && document.messages.empty()) tokens->resize(most);
+  return tokens->size() <= most && !tokens->empty();
 }
 
 Status CheckFeatureOptions(const FeatureRunOptions& options) {

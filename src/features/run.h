@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -83,8 +84,17 @@ struct LabelledTokens {
 Result<LabelledTokens> TokenizeDocument(const TrainingDocument& document, LearnFrom learn_from,
                                         const FeatureTokenizer& tokenizer);
 
+// Pieces of `length` tokens that a document of n tokens is cut into, the last one shorter; of a conversation
+// the beginning is one. Whether a piece becomes a sequence: it is long enough, and something is learned of
+// it.
+int64_t CountPieces(int64_t n, bool is_text, const FeatureRunOptions& options);
+bool IsPieceKept(std::span<const int8_t> learn, const FeatureRunOptions& options);
+
 // A document up to where the target is to write.
 Result<std::vector<int32_t>> TokenizeBeginning(const TrainingDocument& document,
                                                const FeatureTokenizer& tokenizer);
+// Leaves room in `length` for what is written after it: a text is cut. False: it is left out.
+bool FitBeginning(const TrainingDocument& document, const FeatureRunOptions& options,
+                  std::vector<int32_t>* tokens);
 
 }  // namespace longspec

@@ -10,10 +10,13 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <tuple>
 
+#include "base/clock.h"
 #include "draft/testing/longspec_files.h"
 #include "draft/testing/longspec_reference.h"
+#include "features/plan.h"
 #include "formats/testing/file_size_limit.h"
 #include "tensor/half.h"
 
@@ -218,6 +221,85 @@ TEST(Features, PiecesAndTokensCanBeLimited) {
   few.options.max_tokens = 0;
   EXPECT_EQ(few.Make()->tokens, 2004);
   EXPECT_EQ(few.Make()->tokens, 2004);  // nothing is left
+}
+
+// What is planned is what is written, or between the least and the most of it where the target writes.
+TEST(FeaturePlan, IsWhatIsWritten) {
+  const auto change = [](const std::function<void(FeatureRunOptions&)>& f) { return f; };
+  for (const auto& set :
+       {change([](FeatureRunOptions&) {}), change([](FeatureRunOptions& o) { o.max_pieces = 2; }),
+        change([](FeatureRunOptions& o) { o.min_length = 40; }),
+        change([](FeatureRunOptions& o) { o.max_tokens = 150; }),
+        change([](FeatureRunOptions& o) { o.learn_from = LearnFrom::kEverything; }),
+        change([](FeatureRunOptions& o) { o.write = 20; }), change([](FeatureRunOptions& o) {
+          o.write = 20;
+          o.write_later = true;
+        })}) {
+    Rig rig = TokensAlone();
+    rig.Input(Text(300, 'a') + Text(1, 'b') + Text(50, 'c'));
+    rig.Input(
+        "{\"prompt\": \"four and three?\", \"answer\": \"seven\"}\n{\"messages\": [{\"role\": \"user\", "
+        "\"content\": \"nothing to learn\"}]}\n",
+        "other.jsonl");
+    set(rig.options);
+    const auto plan = PlanFeatures(rig.options, Bytes(), 1e6);
+    const auto made = rig.Make();
+    ASSERT_TRUE(made.ok() && plan.has_value()) << made.status().message();
+    EXPECT_FALSE(plan->estimated);
+    EXPECT_LE(plan->least_tokens, made->tokens);
+    EXPECT_GE(plan->tokens, made->tokens);
+    const bool exact = rig.options.write == 0 || rig.options.write_later;
+    EXPECT_EQ(plan->tokens == plan->least_tokens, exact);
+    EXPECT_GT(plan->least_tokens, 0);
+  }
+}
+
+// Each file has its part of the time, and what is left of that of files before it.
+TEST(FeaturePlan, GoesByTheBeginningsOfFilesWithoutTimeForMore) {
+  const SimulatedClock clock;
+  FeatureTokenizer tokenizer = Bytes();
+  int n_tokenised = 0;
+  tokenizer.encode = [&, encode = Bytes().encode](const std::string& text, bool beginning, bool special) {
+    SpendMs(1);
+    ++n_tokenised;
+    return encode(text, beginning, special);
+  };
+  std::string texts;
+  for (int i = 0; i < 3000; ++i) texts += Text(1000, 'a');
+  Rig rig;
+  rig.Input(Text(10, 'b'));
+  rig.Input(texts, "long.jsonl");
+  auto plan = PlanFeatures(rig.options, tokenizer, 1200);
+  ASSERT_TRUE(plan.has_value());
+  EXPECT_TRUE(plan->estimated);
+  EXPECT_NEAR(static_cast<double>(plan->tokens), 3000 * 1002, 3000 * 50);
+  EXPECT_NEAR(n_tokenised, 1200, 1);
+  EXPECT_EQ(plan->tokens, plan->least_tokens);
+  rig.options.max_tokens = 2'000'000;
+  plan = PlanFeatures(rig.options, tokenizer, 1200);
+  EXPECT_EQ(plan->tokens, 2'000'000);
+  EXPECT_TRUE(plan->estimated);
+  rig.options.max_tokens = 7000;
+  plan = PlanFeatures(rig.options, tokenizer, 1200);
+  EXPECT_FALSE(plan->estimated);
+  EXPECT_LT(plan->tokens, 7000 + 64);
+}
+
+TEST(FeaturePlan, EndsWhereTheRunWould) {
+  Rig rig;
+  rig.Input(Text(40, 'a') + "{\"text\": 3}\n" + Text(50, 'b'));
+  EXPECT_EQ(PlanFeatures(rig.options, Bytes(), 1e6)->tokens, 42);
+  rig.options.inputs.emplace_back("/dev/null");  // what may not give the same twice
+  EXPECT_FALSE(PlanFeatures(rig.options, Bytes(), 1e6).has_value());
+}
+
+TEST(FeaturePlan, NeedsRoomForWhatIsNotThereYet) {
+  EXPECT_TRUE(HasRoom({.tokens = 100, .least_tokens = 100}, 10, 0, 1000));
+  EXPECT_FALSE(HasRoom({.tokens = 100, .least_tokens = 100}, 10, 0, 999));
+  EXPECT_TRUE(HasRoom({.tokens = 100, .least_tokens = 100}, 10, 600, 400));
+  EXPECT_TRUE(HasRoom({.tokens = 200, .least_tokens = 100}, 10, 0, 1000));
+  EXPECT_TRUE(HasRoom({.tokens = 100, .least_tokens = 100, .estimated = true}, 10, 0, 800));
+  EXPECT_FALSE(HasRoom({.tokens = 100, .least_tokens = 100, .estimated = true}, 10, 0, 799));
 }
 
 // A run that is stopped anywhere ends with the shards' contents of one that is not.

@@ -201,6 +201,30 @@ class Features(unittest.TestCase):
                     open(os.path.join(self.output + "-whole", name), "rb") as other:
                 self.assertTrue(one.read() == other.read(), name)  # not shown: bytes
 
+    def test_the_disk_is_looked_at_beforehand(self):
+        text = self.write("a.jsonl", [{"text": f"Line {i} of a text that is long enough. " * 9} for i in range(40)])
+        made = self.features("-i", text, "--length", "128", "--keep", "none", "--max-pieces", "1")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        tokens = made.stdout.split(": ")[1].split(" ")[0]
+        self.assertRegex(made.stderr,
+                         rf"disk: 9 bytes a token, \d[^,;]* for {tokens} tokens \(counted in \d+\.\d s\); .* free")
+        # With every token's probability each one takes as much as a hundred pages of text.
+        bytes_per_token = 9 + 6 * 49152
+        free = os.statvfs(self.folder.name).f_bavail * os.statvfs(self.folder.name).f_frsize
+        line = "to be or not to be " * 2000
+        n_lines = int(1.5 * free / bytes_per_token / 12000) + 1
+        if n_lines > 3000:
+            self.skipTest("the disk has room for all that can be asked for")
+        text = self.write("b.jsonl", [{"text": line}] * n_lines)
+        output = self.output + "-large"
+        failed = longspec("features", "-m", MODEL, "-i", text, "-o", output, "--keep", "none", "--top-k", "49152")
+        self.assertEqual(failed.returncode, 5, failed.stderr)
+        self.assertEqual(len([line for line in failed.stderr.splitlines() if "error" in line]), 1)
+        self.assertRegex(failed.stderr.splitlines()[-1],
+                         r"-large: \d+ bytes for each of (about )?\d+ tokens are more than is free, "
+                         r".*--max-tokens \d+$")
+        self.assertEqual(os.listdir(output), [])
+
     def test_errors_are_one_line(self):
         text = self.write("a.jsonl", [{"words": "x"}])
         for args, code, message in ((("-i", text), 3, "a.jsonl:1: expected"), (("-i", text + "x"), 3, "a.jsonlx"),
