@@ -207,6 +207,10 @@ class Shipped(DraftModelTestCase):
 
     DRAFT = os.path.join(ROOT, "models/drafts/SmolLM2-135M-Instruct.longspec.gguf")
     EAGLE = os.path.join(ROOT, "models/drafts/SmolLM2-135M-Instruct.eagle.gguf")
+    EXIT = os.path.join(ROOT, "models/drafts/SmolLM2-135M-Instruct.exit.gguf")
+    LM = os.path.join(ROOT, "models/drafts/SmolLM2-135M-Instruct.lm.gguf")
+
+    plain = {}  # of all tests, by temperature: the tokens without a draft
 
     def answer(self, n_characters, *args):
         with open(os.path.join(ROOT, "data/demo/report.txt"), encoding="utf-8") as file:
@@ -215,19 +219,22 @@ class Shipped(DraftModelTestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         return json.loads(result.stdout)
 
-    def expect_often_right(self, kind, draft, trees):
-        """Of `trees`: shapes and their most nodes. The text is that of plain decoding."""
+    def expect_often_right(self, kind, draft, trees, n_characters=4000, floor=1.3, temperatures=("0", "0.7")):
+        """Of `trees`: shapes and their most nodes. The text is that of plain decoding; so many tokens a round."""
         steps = tokens = 0
-        for temperature in ("0", "0.7"):
-            plain = self.answer(4000, "--temp", temperature, "--spec-type", "none")
+        for temperature in temperatures:
+            key = n_characters, temperature
+            if key not in self.plain:
+                self.plain[key] = self.answer(n_characters, "--temp", temperature, "--spec-type", "none")["tokens"]
             for tree, n_max in trees.items():
-                drafted = self.answer(4000, "--temp", temperature, "--spec-type", kind, "-md", draft,
+                drafted = self.answer(n_characters, "--temp", temperature, "--spec-type", kind, "-md", draft,
                                       "--spec-tree", tree, "--spec-draft-n-max", n_max)
-                self.assertEqual(drafted["tokens"], plain["tokens"])
+                self.assertEqual(drafted["tokens"], self.plain[key])
                 self.assertNotIn("notice", drafted["speculative"])
                 steps += drafted["speculative"]["steps"]
                 tokens += len(drafted["tokens"])
-        self.assertGreater(tokens / steps, 1.3)
+        self.assertGreater(tokens / steps, floor)
+        self.assertLess(os.path.getsize(draft), 10 << 20)
 
     def test_it_is_often_right_and_never_changes_the_text(self):
         self.expect_often_right("longspec", self.DRAFT, {"beam": "68", "chain": "4"})
@@ -235,6 +242,12 @@ class Shipped(DraftModelTestCase):
     def test_so_is_the_eagle_draft(self):
         self.expect_often_right("eagle", self.EAGLE, {"eagle2": "16", "chain": "4"})
         self.assertLess(os.path.getsize(self.EAGLE), 6 << 20)
+
+    def test_so_is_the_one_that_exits_early(self):
+        self.expect_often_right("exit", self.EXIT, {"best": "16", "chain": "4"}, 1000, 1.4, ("0", "1.0"))
+
+    def test_so_is_the_language_model(self):
+        self.expect_often_right("lm", self.LM, {"best": "16", "chain": "4"}, 1000, 2.0, ("0", "1.0"))
 
     def test_its_memory_does_not_grow_with_the_text(self):
         sizes = {self.answer(n, "--spec-type", "longspec", "-md", self.DRAFT)["speculative"]["draft_bytes"]
