@@ -177,6 +177,17 @@ Status CheckDraftRope(const DraftCheckpoint& checkpoint, const LlamaConfig& targ
   if (has_factor && c.rope_factor != 0.0 && !Close(c.rope_factor, target.rope.scale)) {
     return DraftMisfit(checkpoint, "RoPE scaling factor", Number(c.rope_factor), Number(target.rope.scale));
   }
+  if (scaling != "yarn") return {};
+  const struct {
+    const char* what;
+    double draft, target;
+  } numbers[] = {{"original positions of YaRN", 1.0 * c.rope_original_positions, 1.0 * target.rope.orig_ctx},
+                 {"beta_fast of YaRN", c.rope_beta_fast, target.rope.beta_fast},
+                 {"beta_slow of YaRN", c.rope_beta_slow, target.rope.beta_slow}};
+  for (const auto& n : numbers) {
+    if (n.draft == 0.0 || Close(n.draft, n.target)) continue;  // 0: the file does not say
+    return DraftMisfit(checkpoint, n.what, Number(n.draft), Number(n.target));
+  }
   return {};
 }
 

@@ -185,16 +185,28 @@ TEST_F(LongspecModelTest, ScaledTargetsWantDraftsOfTheSameScaling) {
   RopeOptions rope;
   rope.scaling = RopeOptions::Scaling::kYarn;
   rope.scale = 4.0F;
+  rope.yarn_orig_ctx = 256;
+  rope.yarn_beta_fast = 16.0F;
   const TinyTarget scaled({}, rope);
   const auto load = [&](const std::string& config) {
     Write();
     WriteConfig(config);
     return OpenAndLoad(folder_.File("draft"), "", scaled.parts()).status().message();
   };
+  const auto yarn = [&](const std::string& more) {
+    return load(R"({"rope_scaling": {"type": "yarn", )" + more + "}}");
+  };
   EXPECT_THAT(load("{}"), HasSubstr("RoPE scaling none, the target has yarn"));
-  EXPECT_THAT(load("{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 8}}"),
-              HasSubstr("RoPE scaling factor 8, the target has 4"));
-  EXPECT_EQ(load("{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4.0}}"), "");
+  EXPECT_THAT(load(R"({"rope_scaling": {"type": "linear", "factor": 4}})"),
+              HasSubstr("RoPE scaling linear, the target has yarn"));
+  EXPECT_THAT(yarn(R"("factor": 8)"), HasSubstr("RoPE scaling factor 8, the target has 4"));
+  EXPECT_THAT(yarn(R"("factor": 4, "original_max_position_embeddings": 512)"),
+              HasSubstr("original positions of YaRN 512, the target has 256"));
+  EXPECT_THAT(yarn(R"("factor": 4, "beta_fast": 32)"), HasSubstr("beta_fast of YaRN 32, the target has 16"));
+  EXPECT_THAT(yarn(R"("factor": 4, "beta_slow": 2)"), HasSubstr("beta_slow of YaRN 2, the target has 1"));
+  EXPECT_EQ(yarn(R"("factor": 4.0)"), "");
+  EXPECT_EQ(yarn(R"("factor": 4, "original_max_position_embeddings": 256, "beta_fast": 16, "beta_slow": 1)"),
+            "");
 }
 
 TEST_F(LongspecModelTest, ShapesAreThoseOfTheTarget) {
