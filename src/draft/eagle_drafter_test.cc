@@ -52,6 +52,32 @@ TEST(EagleTree, ReducedHeadsAndBiases) {
   }
 }
 
+// Qwen3-4B: 32 heads of 128 in a model that is 2560 wide. Here four of 32, of the target too, or one, in 64.
+std::vector<std::unique_ptr<SmallEagle>> EaglesOfOtherWidths(const std::vector<int64_t>& tokens) {
+  std::vector<std::unique_ptr<SmallEagle>> all;
+  const TinyModelOptions wide = {.architecture = "qwen3", .n_layers = 4, .head_dim = 32};
+  for (const bool eagle3 : {false, true}) {
+    const EagleShape four = {.eagle3 = eagle3, .n_head = 4, .n_kv_head = 2};
+    const EagleShape one = {.eagle3 = eagle3, .n_head = 1, .n_kv_head = 1};
+    all.push_back(std::make_unique<SmallEagle>(four, tokens, "", wide));
+    all.push_back(std::make_unique<SmallEagle>(four, tokens));
+    all.push_back(std::make_unique<SmallEagle>(one, tokens));
+  }
+  return all;
+}
+
+TEST(EagleTree, HeadsThatTogetherAreNotAsWideAsTheModel) {
+  for (const auto& eagle : EaglesOfOtherWidths(SomeTokens())) {
+    ASSERT_NE(eagle->shape.n_head * eagle->shape.head_dim, eagle->tiny.config.n_embd);
+    EagleScene scene(eagle.get(), "3,4");
+    scene.Follow(RandomTokens(18, 4));
+    scene.Compute(7);
+    ExpectTree(scene.Propose(7, 2), BeamSearch(scene.Specified(), {3, 4}));
+    scene.Round(scene.Propose(7, 2), {1}, 50);
+    ExpectTree(scene.Propose(7, 2), BeamSearch(scene.Specified(), {3, 4}));
+  }
+}
+
 TEST(EagleTree, NormBeforeResidual) {
   SmallEagle eagle({.eagle3 = true}, {}, R"(, "norm_before_residual": true)");
   EagleScene scene(&eagle, "2,3");
@@ -424,6 +450,16 @@ TEST(EagleDrafters, SameBitsForEveryShapeAndTemperature) {
       }
     }
     EXPECT_GT(accepted, 300);  // else nothing was tested
+  }
+}
+
+TEST(EagleDrafters, SameBitsWithHeadsOfOtherWidths) {
+  for (const auto& eagle : EaglesOfOtherWidths(EagleLikelyTokens())) {
+    DraftModels models;
+    const EagleText plain = Generate(eagle.get(), &models, {.type = "none"}, 0.7F, 11, 40, 30);
+    const EagleText text = Generate(eagle.get(), &models, eagle->Options("3,5,9"), 0.7F, 11, 40, 30);
+    EXPECT_EQ(text, plain);
+    EXPECT_GT(text.stats.accepted, 0);
   }
 }
 

@@ -68,6 +68,34 @@ TEST_F(EagleModelTest, BothFormsLoadInEveryType) {
   EXPECT_EQ((*model)->block.shape.head_dim, 32);
 }
 
+// An explicit head_dim counts, whatever the model's width divided by its heads is.
+TEST_F(EagleModelTest, HeadsNeedNotBeAsWideAsTheModel) {
+  for (const bool eagle3 : {false, true}) {
+    const std::string path =
+        Write({.eagle3 = eagle3, .n_head = 4, .n_kv_head = 2, .head_dim = 32}, kOtherLayers);
+    const auto checkpoint = OpenDraftCheckpoint(path);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    const auto block = ReadDraftBlock(*checkpoint, tiny_.config,
+                                      eagle3 ? "midlayer.mlp.up_proj.weight" : "layers.0.mlp.up_proj.weight");
+    ASSERT_TRUE(block.ok()) << block.status().message();
+    EXPECT_EQ(block->shape.n_head, 4);
+    EXPECT_EQ(block->shape.head_dim, 32);
+    EXPECT_EQ(block->shape.n_rot, 32);
+    EXPECT_EQ(checkpoint->Find(std::string(eagle3 ? "midlayer" : "layers.0") + ".self_attn.o_proj.weight")
+                  ->shape[0],
+              128);
+    EXPECT_EQ(eagle3 ? Load<Eagle3Model>(path) : Load<Eagle1Model>(path), "");
+  }
+  // Without it they divide the width, and tensors of others are refused.
+  const EagleShape wide = {.n_head = 4, .n_kv_head = 2, .head_dim = 32};
+  Write(wide);
+  std::string config = EagleConfigJson(tiny_.config, wide);
+  const std::string stated = ", \"head_dim\": 32";
+  config.erase(config.find(stated), stated.size());
+  std::ofstream(folder_.File("draft/config.json")) << config;
+  EXPECT_THAT(Load<Eagle1Model>(folder_.File("draft")), HasSubstr("self_attn.q_proj.weight has shape"));
+}
+
 // A GGUF file is the same model.
 TEST_F(EagleModelTest, ThroughGguf) {
   for (const bool eagle3 : {false, true}) {

@@ -26,8 +26,8 @@ inline constexpr char kLowLayers[] = R"(, "eagle_config": {"eagle_aux_hidden_sta
 // A draft in a folder of its own, for a target of four layers.
 struct SmallEagle {
   explicit SmallEagle(const EagleShape& s, const std::vector<int64_t>& of_head = {},
-                      const std::string& more = "")
-      : shape(s), tokens(of_head) {
+                      const std::string& more = "", const TinyModelOptions& target = {.n_layers = 4})
+      : tiny(target), shape(s), tokens(of_head) {
     if (shape.eagle3) shape.n_tokens = static_cast<int>(tokens.size());
     draft = RandomEagle(tiny.config, shape, 9);
     const bool names_layers = more.find("eagle_config") != std::string::npos;
@@ -49,7 +49,7 @@ struct SmallEagle {
   }
 
   Folder folder;
-  TinyTarget tiny{{.n_layers = 4}};
+  TinyTarget tiny;
   EagleShape shape;
   int extend_chunks = 0, extend_every = 4, extend_from = 0;
   std::vector<int64_t> tokens;  // of the head; empty: all
