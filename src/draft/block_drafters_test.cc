@@ -200,6 +200,14 @@ class Scene {
   std::vector<int32_t> committed_;
 };
 
+constexpr int kLikely = 8;  // tokens with a bias, so that a draft of these alone is often right
+
+std::vector<int64_t> LikelyTokens() {
+  std::vector<int64_t> tokens;
+  for (int64_t t = 0; t < kLikely; ++t) tokens.push_back(200 + t);
+  return tokens;
+}
+
 void ExpectSameTree(const TokenTree& a, const TokenTree& b) {
   ASSERT_EQ(a.size(), b.size());
   for (int i = 0; i < a.size(); ++i) {
@@ -233,6 +241,29 @@ TEST_P(BlockDrafter, ItsTreesAreThoseOfItsSpecification) {
       ExpectTree(beam.Propose(9), BeamSearch(beam.Specified(), {4, 3, 2}));
       ExpectTree(best.Propose(10, 3), BestFirstSearch(best.Specified(), 10, 3));
     }
+  }
+}
+
+// OPT-Tree stops by a level's worth, or by its depth; EAGLE-2 has k children of each of k nodes.
+TEST_P(BlockDrafter, TreesOfOtherMethodsAreTheirSpecifications) {
+  Draft draft(GetParam(), LikelyTokens());
+  const auto propose_and_compare = [&](const char* tree, int max_nodes, const auto& specified) {
+    SCOPED_TRACE(tree);
+    Scene scene(&draft, tree);
+    scene.Compute(RandomTokens(20, 4));
+    const TokenTree proposed = scene.Propose(max_nodes, kMedusaHeads);
+    ExpectTree(proposed, specified(scene.Specified()));
+    return proposed.max_depth();
+  };
+  const auto opt = [](double threshold, int max_depth) {
+    return [=](const Next& next) { return OptTreeSearch(next, 8, threshold, max_depth); };
+  };
+  EXPECT_EQ(propose_and_compare("opt:8", 8, opt(8, 4)), 1);
+  EXPECT_GE(propose_and_compare("opt:-1:4", 8, opt(-1, 4)), 2);
+  EXPECT_GE(propose_and_compare("opt:0.1:4", 8, opt(0.1, 4)), 2);
+  for (const size_t n : {5, 18}) {  // the budget, or of its own
+    const auto eagle2 = [n](const Next& next) { return Eagle2Search(next, 4, 2, n); };
+    EXPECT_GE(propose_and_compare("eagle2:4:2:18", n < 18 ? static_cast<int>(n) : 30, eagle2), 2);
   }
 }
 
@@ -453,20 +484,12 @@ class DoubtingTarget final : public Target {
   Target* const real_;
 };
 
-constexpr int kLikely = 8;  // tokens with a bias, so that a draft of these alone is often right
-
 Sampler SamplerAt(float temperature, int vocab) {
   SamplingOptions sampling;
   sampling.temperature = temperature;
   sampling.seed = 11;
   for (int32_t t = 0; t < kLikely; ++t) sampling.logit_bias.emplace_back(200 + t, 9.0F);
   return *Sampler::Create(sampling, vocab);
-}
-
-std::vector<int64_t> LikelyTokens() {
-  std::vector<int64_t> tokens;
-  for (int64_t t = 0; t < kLikely; ++t) tokens.push_back(200 + t);
-  return tokens;
 }
 
 // Sequences of their own lengths, in one batch, to so many tokens each.
@@ -535,7 +558,8 @@ TEST_P(EveryHead, TheTextIsThatOfPlainDecodingInBatchesToo) {
       EXPECT_EQ(target.n_with_prefix > 20, is("exit"));
       EXPECT_EQ(target.n_ahead > 40, is("exit"));
     };
-    for (const char* tree : {"chain", "4,6,6,4", "best"}) expect_the_same(one, tree);
+    for (const char* tree : {"chain", "4,6,6,4", "best", "opt:0.1", "eagle2:4:3:20"})
+      expect_the_same(one, tree);
     if (temperature == 0.7F) expect_the_same(two, "4,6,6,4");
   }
   EXPECT_GT(accepted, 100);  // else nothing was tested

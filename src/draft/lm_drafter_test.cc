@@ -14,6 +14,7 @@
 #include "draft/recent_text.h"
 #include "draft/spec_extend.h"
 #include "draft/testing/longspec_files.h"
+#include "draft/testing/tree_search.h"
 #include "formats/feature_shard.h"
 #include "formats/gguf_writer.h"
 #include "sampling/sampler.h"
@@ -158,7 +159,7 @@ TEST_F(LmDrafterTest, SameTokensForEveryShapeAndTemperature) {
   for (const float temperature : {0.0F, 0.7F, 1.0F}) {
     const std::vector<int32_t> plain = Generate({.type = "none"}, temperature, 20);
     for (const std::string& path : {perfect, folder_.File("other.gguf")}) {
-      for (const char* tree : {"chain", "beam", "2,1,1,3", "best:4", "opt:0.2:4"}) {
+      for (const char* tree : {"chain", "beam", "2,1,1,3", "best:4", "opt:0.2:4", "eagle2:4:3:20"}) {
         for (const int n_max : {4, 24}) {
           SCOPED_TRACE(path + " " + tree + " " + std::to_string(n_max));
           DecodeStats stats;
@@ -501,6 +502,38 @@ TEST_F(LmDrafterTest, ScoresArePathProbabilities) {
     EXPECT_NEAR(std::log(static_cast<double>(tree.node(i).score)), expected, 1e-4) << i;
   }
   EXPECT_GT((*drafter)->bytes(), 0U);
+}
+
+// And the nodes are those of the shape's specification.
+TEST_F(LmDrafterTest, TreesOfOtherMethodsAreTheirSpecifications) {
+  const std::vector<int32_t> committed = {9, 8, 7};
+  const Next next = [&](const Path& path) {
+    std::vector<int32_t> text = committed;
+    text.insert(text.end(), path.begin(), path.end());
+    const auto fresh = tiny_.NewCache(20);
+    auto rows = fresh->Begin(static_cast<int>(text.size()));
+    const ForwardSegment segment = {
+        .tokens = text, .parents = {}, .kv = &*rows, .logits = LogitsFor::kLastRow};
+    const auto output = tiny_.target().Forward({&segment, 1});
+    EXPECT_TRUE(output.ok()) << output.status().message();
+    const float* logits = output->segments[0].logits;
+    return LogSoftmax({logits, logits + output->vocab});
+  };
+  const std::string perfect = Perfect();
+  const auto expect_tree = [&](const char* tree, int max_nodes, const Scores& expected) {
+    SCOPED_TRACE(tree);
+    const auto cache = tiny_.NewCache(300, CacheType::kF32);
+    const auto drafter = Make(Options(perfect, tree, max_nodes), *cache);
+    ASSERT_TRUE(drafter.ok()) << drafter.status().message();
+    ASSERT_TRUE((*drafter)->Follow(committed).ok());
+    TokenTree proposed(7);
+    ASSERT_TRUE((*drafter)->Propose({.max_nodes = max_nodes, .max_depth = 10}, committed, proposed).ok());
+    ExpectTree(proposed, expected);
+  };
+  expect_tree("opt:-1:5", 12, OptTreeSearch(next, 12, -1, 5));
+  expect_tree("opt:0.05:5", 12, OptTreeSearch(next, 12, 0.05, 5));
+  expect_tree("eagle2:4:3:20", 40, Eagle2Search(next, 4, 3, 20));
+  expect_tree("eagle2:4:3:20", 9, Eagle2Search(next, 4, 3, 9));
 }
 
 // A window that holds everything drafts what a whole cache does; a small one stays as large, and the text the

@@ -141,6 +141,29 @@ TEST(LongspecTree, BestFirstIsTheMostProbablePaths) {
   }
 }
 
+// The same of the trees of other methods.
+TEST(LongspecTree, TreesOfOtherMethodsAreTheirSpecifications) {
+  const std::vector<int64_t> vocab = {7, 200, 42, 43, 44, 300};
+  const auto propose_and_compare = [&](const char* tree, int max_nodes, const auto& specified) {
+    SCOPED_TRACE(tree);
+    TreeScene scene(tree, 512, vocab);
+    scene.Commit(30);
+    const TokenTree proposed = scene.Propose(max_nodes, 10);
+    ExpectTree(proposed, specified(scene.Specified()));
+    return proposed.max_depth();
+  };
+  const auto opt = [](double threshold, int max_depth) {
+    return [=](const Next& next) { return OptTreeSearch(next, 6, threshold, max_depth); };
+  };
+  EXPECT_EQ(propose_and_compare("opt:6", 6, opt(6, 10)), 1);
+  EXPECT_GE(propose_and_compare("opt:-1:5", 6, opt(-1, 5)), 2);
+  EXPECT_GE(propose_and_compare("opt:0.1:5", 6, opt(0.1, 5)), 2);
+  for (const size_t n : {5, 24}) {
+    const auto eagle2 = [n](const Next& next) { return Eagle2Search(next, 4, 3, n); };
+    EXPECT_GE(propose_and_compare("eagle2:4:3:24", n < 24 ? static_cast<int>(n) : 40, eagle2), 2);
+  }
+}
+
 // Behaviour 17: whatever lies in the target's rows from the root on, while they are speculated and after they
 // were rolled back.
 TEST(LongspecTree, RowsFromTheRootOnAreNotRead) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -94,6 +95,37 @@ TEST_F(Tokenswift, HeadsGoOnFromThePassAsSpecified) {
     ExpectTree(Propose(10), BeamSearch(Specified(), widths));
   }
   EXPECT_THAT(rig_->drafter->sources(), ElementsAre("tokenswift", "heads", "n-grams"));
+}
+
+// Below the token that the pass chose, trees are of any shape.
+TEST_F(Tokenswift, TreesOfOtherMethodsAreTheirSpecifications) {
+  const std::pair<const char*, std::function<Scores(const Next&)>> shapes[] = {
+      {"opt:-1:4", [](const Next& next) { return OptTreeSearch(next, 8, -1, 4); }},
+      {"opt:0.1:4", [](const Next& next) { return OptTreeSearch(next, 8, 0.1, 4); }},
+      {"opt:8", [](const Next& next) { return OptTreeSearch(next, 8, 8, 4); }},
+      {"eagle2:4:2:30", [](const Next& next) { return Eagle2Search(next, 4, 2, 8); }},
+  };
+  for (const auto& [tree, search] : shapes) {
+    SCOPED_TRACE(tree);
+    options_.tree = tree;
+    Begin(RandomTokens(3, 4));
+    const TokenTree proposed = Propose(9);
+    const Next next = Specified();
+    const Scores chosen = BeamSearch(next, {1});
+    const int32_t first = chosen.begin()->first[0];
+    const double log_prob = chosen.begin()->second;
+    const Next below = [&](Path path) {
+      path.insert(path.begin(), first);
+      return next(path);
+    };
+    Scores expected = chosen;
+    for (const auto& [path, score] : search(below)) {
+      Path whole = {first};
+      whole.insert(whole.end(), path.begin(), path.end());
+      expected[whole] = log_prob + score;
+    }
+    ExpectTree(proposed, expected);
+  }
 }
 
 TEST_F(Tokenswift, ItsOwnTreeHas40Nodes) {

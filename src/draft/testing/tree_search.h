@@ -37,19 +37,24 @@ inline Scored Child(const Scored& parent, size_t token, double log_prob) {
   return child;
 }
 
+// The best `n` children of all of these nodes, in order.
+inline std::vector<Scored> BestChildren(const Next& next, const std::vector<Scored>& nodes, size_t n) {
+  std::vector<Scored> children;
+  for (const Scored& node : nodes) {
+    const Vec log_probs = next(node.path);
+    for (size_t t = 0; t < log_probs.size(); ++t) children.push_back(Child(node, t, log_probs[t]));
+  }
+  std::sort(children.rbegin(), children.rend());
+  children.resize(std::min(children.size(), n));
+  return children;
+}
+
 // All children of all nodes of a level, the best `width` of them the next level.
 inline Scores BeamSearch(const Next& next, const std::vector<int>& widths) {
   Scores scores;
   std::vector<Scored> level(1);
   for (const int width : widths) {
-    std::vector<Scored> children;
-    for (const Scored& node : level) {
-      const Vec log_probs = next(node.path);
-      for (size_t t = 0; t < log_probs.size(); ++t) children.push_back(Child(node, t, log_probs[t]));
-    }
-    std::sort(children.rbegin(), children.rend());
-    children.resize(static_cast<size_t>(width));
-    level = children;
+    level = BestChildren(next, level, static_cast<size_t>(width));
     for (const Scored& node : level) scores[node.path] = node.log_prob;
   }
   return scores;
@@ -78,6 +83,43 @@ inline Scores Best(const Scores& scores, size_t n) {
   Scores best;
   for (size_t i = 0; i < n; ++i) best[order[i].path] = order[i].log_prob;
   return best;
+}
+
+// OPT-Tree (research: opt_tree.md 2): a level more, of the n best there, while the sum of chances of the n
+// best of all levels grows by more than `threshold`. A level that is drawn and not counted is never seen, so
+// trees have at most max_depth - 1 levels.
+inline Scores OptTreeSearch(const Next& next, size_t n, double threshold, int max_depth) {
+  Scores best;
+  std::vector<Scored> level(1);
+  double expected = 0;
+  for (int n_levels = 1; n_levels < max_depth; ++n_levels) {
+    level = BestChildren(next, level, n);
+    for (const Scored& node : level) best[node.path] = node.log_prob;
+    best = Best(best, n);
+    double sum = 0;
+    for (const auto& [path, log_prob] : best) sum += std::exp(log_prob);
+    if (sum - expected <= threshold) break;
+    expected = sum;
+  }
+  return best;
+}
+
+// EAGLE-2 (research: eagle.md 4): k children of each of the k best of a level, on n_loops levels below the
+// first, and the best `n` of all that were found.
+inline Scores Eagle2Search(const Next& next, size_t k, int n_loops, size_t n) {
+  Scores scores;
+  std::vector<Scored> beam(1);
+  for (int level = 0; level <= n_loops; ++level) {
+    std::vector<Scored> found;
+    for (const Scored& node : beam) {
+      for (const Scored& child : BestChildren(next, {node}, k)) found.push_back(child);
+    }
+    for (const Scored& node : found) scores[node.path] = node.log_prob;
+    std::sort(found.rbegin(), found.rend());
+    found.resize(std::min(found.size(), k));
+    beam = found;
+  }
+  return Best(scores, n);
 }
 
 inline void ExpectTree(const TokenTree& tree, const Scores& expected) {
