@@ -496,6 +496,7 @@ Sampler SamplerAt(float temperature, int vocab) {
 struct Batch {
   std::vector<std::vector<int32_t>> tokens;
   std::vector<int64_t> accepted;
+  std::vector<DecodeStats> stats;
 };
 
 Batch Generate(Draft& draft, Target& target, const SpeculationOptions& options, float temperature,
@@ -533,6 +534,7 @@ Batch Generate(Draft& draft, Target& target, const SpeculationOptions& options, 
     EXPECT_EQ(one->sequence.draft_failure, "");
     batch.tokens.push_back(one->tokens);
     batch.accepted.push_back(one->sequence.stats.accepted);
+    batch.stats.push_back(one->sequence.stats);
   }
   return batch;
 }
@@ -563,6 +565,23 @@ TEST_P(EveryHead, TheTextIsThatOfPlainDecodingInBatchesToo) {
     if (temperature == 0.7F) expect_the_same(two, "4,6,6,4");
   }
   EXPECT_GT(accepted, 100);  // else nothing was tested
+}
+
+// One that is never right: a token a round exactly, and still the same text.
+TEST_P(BlockDrafter, AlwaysWrongItIsOneTokenARound) {
+  Draft draft(GetParam(), {5, 6, 7});
+  SpeculationOptions none;
+  none.type = "none";
+  for (const float temperature : {0.0F, 0.7F}) {
+    const Batch plain = Generate(draft, draft.tiny.target(), none, temperature, 1, 30);
+    for (const char* tree : {"chain", "3,9"}) {
+      const Batch drafted = Generate(draft, draft.tiny.target(), draft.Options(tree, 12), temperature, 1, 30);
+      EXPECT_EQ(drafted.tokens, plain.tokens);
+      EXPECT_GT(drafted.stats[0].drafted, 30);
+      EXPECT_EQ(drafted.stats[0].accepted, 0);
+      EXPECT_EQ(drafted.stats[0].steps, 30);
+    }
+  }
 }
 
 // After rounds with guesses that were taken and guesses that were not, it knows what one knows that has read

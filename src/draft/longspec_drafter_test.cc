@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <numeric>
 
 #include "decode/decoder.h"
 #include "decode/policy.h"
@@ -37,7 +38,9 @@ struct LongspecText {
 
 class LongspecDrafterTest : public ::testing::Test {
  protected:
-  LongspecDrafterTest() : draft_(WriteDraftFolder(folder_, tiny_.config, RandomDraft(tiny_.config, 64, 3))) {}
+  explicit LongspecDrafterTest(const TinyModelOptions& options = {}, const TinyTarget::Change& change = {})
+      : tiny_(options, {}, 1, Bf16Arithmetic::kF32, change),
+        draft_(WriteDraftFolder(folder_, tiny_.config, RandomDraft(tiny_.config, 64, 3))) {}
 
   SpeculationOptions Options(const std::string& tree = "", int n_max = 24) const {
     SpeculationOptions options;
@@ -59,7 +62,7 @@ class LongspecDrafterTest : public ::testing::Test {
     SamplingOptions sampling;
     sampling.temperature = temperature;
     sampling.seed = 11;
-    for (int32_t t = 0; t < kLongspecLikely; ++t) sampling.logit_bias.emplace_back(200 + t, 9.0F);
+    for (int32_t t = 0; t < n_likely_; ++t) sampling.logit_bias.emplace_back(200 + t, 9.0F);
     const auto sampler = Sampler::Create(sampling, tiny_.config.n_vocab);
     EXPECT_TRUE(sampler.ok());
     cache_ = tiny_.NewCache(n_prompt + n_predict + 64, CacheType::kF16);
@@ -106,6 +109,7 @@ class LongspecDrafterTest : public ::testing::Test {
   Folder folder_;
   TinyTarget tiny_;
   std::string draft_;
+  int n_likely_ = kLongspecLikely;
   DraftModels models_;
   std::unique_ptr<KvCache> cache_;
   std::vector<int32_t> committed_;
@@ -116,7 +120,8 @@ TEST_F(LongspecDrafterTest, SameBitsForEveryShapeAndTemperature) {
   int64_t accepted = 0;
   for (const float temperature : {0.0F, 0.7F, 1.0F}) {
     const LongspecText plain = Plain(temperature, 20, 60);
-    for (const char* tree : {"chain", "", "4", "3,5,9", "best", "best:3", "opt:0.1", "opt-last:0.1:4"}) {
+    for (const char* tree :
+         {"chain", "", "4", "3,5,9", "best", "best:3", "opt:0.1", "opt-last:0.1:4", "eagle2:4:3:20"}) {
       for (const int n_max : {1, 24, 100}) {
         SCOPED_TRACE(std::string(tree) + " " + std::to_string(n_max) + " at " + std::to_string(temperature));
         const LongspecText text = Generate(Options(tree, n_max), temperature, 20, 60);
@@ -169,6 +174,53 @@ TEST_F(LongspecDrafterTest, WithKeysOfItsOwn) {
   const auto refused =
       MakeDrafter(Options(), {.target = &tiny_.target(), .cache = cache_.get(), .models = &models_});
   EXPECT_THAT(refused.status().message(), HasSubstr("cross_attn.v_proj.weight"));
+}
+
+// A target and a draft of which nothing is left but embedding and head say the same of every token: the next
+// one is a function of the last. So the draft is always right, and a round is four guesses and a token more.
+class PerfectLongspec : public LongspecDrafterTest {
+ protected:
+  PerfectLongspec() : LongspecDrafterTest({.tied = false}, LeaveEmbeddingAndHead) {
+    WritePerfect({});
+    n_likely_ = 0;
+  }
+
+  void WritePerfect(const std::vector<int64_t>& vocab) {
+    DraftTensors draft = RandomDraft(tiny_.config, 64, 3);
+    for (const char* name : {"self_attn.o_proj", "cross_attn.o_proj", "mlp.down_proj"}) {
+      std::ranges::fill(draft[std::string(name) + ".weight"], 0.0F);
+    }
+    WriteDraft(draft, draft_ + "/model.safetensors", "", DType::kF32, vocab);
+    models_ = {};
+  }
+
+  static void LeaveEmbeddingAndHead(std::string_view name, std::span<float> values) {
+    if (name.ends_with("attn_output.weight") || name.ends_with("ffn_down.weight")) {
+      std::ranges::fill(values, 0.0F);
+    }
+    if (name == "output_norm.weight") std::ranges::fill(values, 1.0F);
+  }
+};
+
+TEST_F(PerfectLongspec, InChainsOfFourEveryRoundIsFiveTokens) {
+  const LongspecText plain = Plain(0.0F, 20, 60);
+  std::vector<int32_t> distinct = plain.tokens;
+  std::ranges::sort(distinct);
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  EXPECT_GT(distinct.size(), 3U);
+  const LongspecText text = Generate(Options("chain", 4), 0.0F, 20, 60);
+  EXPECT_EQ(text, plain);
+  EXPECT_EQ(text.stats.steps, 12);
+  EXPECT_EQ(text.stats.drafted, 48);
+  EXPECT_EQ(text.stats.accepted, 48);
+  // One that is left out of the draft's vocabulary ends a round.
+  std::vector<int64_t> all_but_one(static_cast<size_t>(tiny_.config.n_vocab));
+  std::iota(all_but_one.begin(), all_but_one.end(), 0);
+  std::erase(all_but_one, plain.tokens[57]);
+  WritePerfect(all_but_one);
+  const LongspecText with_one_missing = Generate(Options("chain", 4), 0.0F, 20, 60);
+  EXPECT_EQ(with_one_missing, plain);
+  EXPECT_LT(with_one_missing.stats.accepted, 48);
 }
 
 // A draft that is never right: a token a round, and still the same text.

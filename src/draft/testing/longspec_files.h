@@ -8,9 +8,12 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/counter_rng.h"
@@ -72,14 +75,22 @@ inline void Poke(const KvSpan& span, int slot) {
 
 class TinyTarget {
  public:
+  // Of a tensor in f32, before the model is made of it.
+  using Change = std::function<void(std::string_view name, std::span<float> values)>;
+
   explicit TinyTarget(const TinyModelOptions& options = {}, const RopeOptions& rope = {}, int n_threads = 1,
-                      Bf16Arithmetic bf16_weights = Bf16Arithmetic::kF32)
+                      Bf16Arithmetic bf16_weights = Bf16Arithmetic::kF32, const Change& change = {})
       : team_(n_threads) {
     auto bytes = TinyModelBytes(options);
     EXPECT_TRUE(bytes.ok()) << bytes.status().message();
     bytes_ = std::move(*bytes);
     auto file = GgufFile::Parse(bytes_, "tiny.gguf");
     EXPECT_TRUE(file.ok()) << file.status().message();
+    for (const TensorView& t : (*file)->tensors()) {  // views of bytes_
+      if (!change || t.dtype != DType::kF32) continue;
+      auto* values = reinterpret_cast<float*>(bytes_.data() + (t.data - bytes_.data()));
+      change(t.name, {values, t.n_bytes / sizeof(float)});
+    }
     auto config_read = ReadLlamaConfig(**file, rope, bf16_weights);
     EXPECT_TRUE(config_read.ok()) << config_read.status().message();
     config = *config_read;
