@@ -260,6 +260,7 @@ TEST_P(BlockDrafter, TreesOfOtherMethodsAreTheirSpecifications) {
   };
   EXPECT_EQ(propose_and_compare("opt:8", 8, opt(8, 4)), 1);
   EXPECT_GE(propose_and_compare("opt:-1:4", 8, opt(-1, 4)), 2);
+  EXPECT_EQ(propose_and_compare("opt:-1:3", 8, opt(-1, 3)), 2);
   EXPECT_GE(propose_and_compare("opt:0.1:4", 8, opt(0.1, 4)), 2);
   for (const size_t n : {5, 18}) {  // the budget, or of its own
     const auto eagle2 = [n](const Next& next) { return Eagle2Search(next, 4, 2, n); };

@@ -506,7 +506,7 @@ TEST_F(LmDrafterTest, ScoresArePathProbabilities) {
 
 // And the nodes are those of the shape's specification.
 TEST_F(LmDrafterTest, TreesOfOtherMethodsAreTheirSpecifications) {
-  const std::vector<int32_t> committed = {9, 8, 7};
+  const std::vector<int32_t> committed = {9, 8, 7}, vocab = {7, 42, 43, 44, 200, 300};  // so trees are deep
   const Next next = [&](const Path& path) {
     std::vector<int32_t> text = committed;
     text.insert(text.end(), path.begin(), path.end());
@@ -517,23 +517,26 @@ TEST_F(LmDrafterTest, TreesOfOtherMethodsAreTheirSpecifications) {
     const auto output = tiny_.target().Forward({&segment, 1});
     EXPECT_TRUE(output.ok()) << output.status().message();
     const float* logits = output->segments[0].logits;
-    return LogSoftmax({logits, logits + output->vocab});
+    Vec of_draft(static_cast<size_t>(output->vocab), -1e300);
+    for (const int32_t t : vocab) of_draft[static_cast<size_t>(t)] = static_cast<double>(logits[t]);
+    return LogSoftmax(of_draft);
   };
-  const std::string perfect = Perfect();
+  const std::string path_of_draft = OfTarget(vocab, DType::kF32);
   const auto expect_tree = [&](const char* tree, int max_nodes, const Scores& expected) {
     SCOPED_TRACE(tree);
     const auto cache = tiny_.NewCache(300, CacheType::kF32);
-    const auto drafter = Make(Options(perfect, tree, max_nodes), *cache);
+    const auto drafter = Make(Options(path_of_draft, tree, max_nodes), *cache);
     ASSERT_TRUE(drafter.ok()) << drafter.status().message();
     ASSERT_TRUE((*drafter)->Follow(committed).ok());
     TokenTree proposed(7);
     ASSERT_TRUE((*drafter)->Propose({.max_nodes = max_nodes, .max_depth = 10}, committed, proposed).ok());
     ExpectTree(proposed, expected);
   };
-  expect_tree("opt:-1:5", 12, OptTreeSearch(next, 12, -1, 5));
-  expect_tree("opt:0.05:5", 12, OptTreeSearch(next, 12, 0.05, 5));
-  expect_tree("eagle2:4:3:20", 40, Eagle2Search(next, 4, 3, 20));
+  expect_tree("opt:-1:2", 6, OptTreeSearch(next, 6, -1, 2));
+  expect_tree("opt:-1:5", 6, OptTreeSearch(next, 6, -1, 5));
+  expect_tree("opt:0.1:5", 6, OptTreeSearch(next, 6, 0.1, 5));
   expect_tree("eagle2:4:3:20", 9, Eagle2Search(next, 4, 3, 9));
+  expect_tree("eagle2:2:3:30", 40, Eagle2Search(next, 2, 3, 14));  // all that it finds
 }
 
 // A window that holds everything drafts what a whole cache does; a small one stays as large, and the text the

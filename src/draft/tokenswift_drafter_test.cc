@@ -39,7 +39,7 @@ class Tokenswift : public ::testing::Test {
   }
 
   void Write(const std::string& config = "") {
-    options_.draft_model = WriteBlockDraft(folder_, "tokenswift", tiny_.config, tensors_, {}, {}, config);
+    options_.draft_model = WriteBlockDraft(folder_, "tokenswift", tiny_.config, tensors_, {}, vocab_, config);
   }
 
   void Make() { rig_.emplace(&tiny_, options_); }
@@ -74,14 +74,19 @@ class Tokenswift : public ::testing::Test {
     const Vec final_state = StateAtTheEnd(true), last_state = StateAtTheEnd(false);
     return [=, this](const Path& path) {
       const BlockReference reference(tensors_, {}, tiny_.parts());
-      return LogSoftmax(path.empty() ? reference.Head(final_state)
-                                     : reference.Tokenswift(last_state, path.size() - 1));
+      if (path.empty()) return LogSoftmax(reference.Head(final_state));
+      Vec logits = reference.Tokenswift(last_state, path.size() - 1);
+      for (size_t t = 0; t < logits.size() && !vocab_.empty(); ++t) {
+        if (std::ranges::find(vocab_, static_cast<int64_t>(t)) == vocab_.end()) logits[t] = -1e300;
+      }
+      return LogSoftmax(logits);
     };
   }
 
   Folder folder_;
   TinyTarget tiny_{{.n_layers = 4, .context_length = 2048}};
   DraftTensors tensors_;
+  std::vector<int64_t> vocab_;  // of the heads; empty: all
   SpeculationOptions options_;
   std::optional<NestedRig> rig_;
 };
@@ -99,17 +104,21 @@ TEST_F(Tokenswift, HeadsGoOnFromThePassAsSpecified) {
 
 // Below the token that the pass chose, trees are of any shape.
 TEST_F(Tokenswift, TreesOfOtherMethodsAreTheirSpecifications) {
+  vocab_ = {7, 42, 43, 44, 200, 300};  // so that trees are deep
+  Write();
   const std::pair<const char*, std::function<Scores(const Next&)>> shapes[] = {
-      {"opt:-1:4", [](const Next& next) { return OptTreeSearch(next, 8, -1, 4); }},
-      {"opt:0.1:4", [](const Next& next) { return OptTreeSearch(next, 8, 0.1, 4); }},
-      {"opt:8", [](const Next& next) { return OptTreeSearch(next, 8, 8, 4); }},
-      {"eagle2:4:2:30", [](const Next& next) { return Eagle2Search(next, 4, 2, 8); }},
+      {"opt:-1:4", [](const Next& next) { return OptTreeSearch(next, 6, -1, 4); }},
+      {"opt:-1:2", [](const Next& next) { return OptTreeSearch(next, 6, -1, 2); }},
+      {"opt:0.1:4", [](const Next& next) { return OptTreeSearch(next, 6, 0.1, 4); }},
+      {"opt:6", [](const Next& next) { return OptTreeSearch(next, 6, 6, 4); }},
+      {"eagle2:4:2:30", [](const Next& next) { return Eagle2Search(next, 4, 2, 6); }},
+      {"eagle2:2:1:30", [](const Next& next) { return Eagle2Search(next, 2, 1, 6); }},  // all that it finds
   };
   for (const auto& [tree, search] : shapes) {
     SCOPED_TRACE(tree);
     options_.tree = tree;
     Begin(RandomTokens(3, 4));
-    const TokenTree proposed = Propose(9);
+    const TokenTree proposed = Propose(7);
     const Next next = Specified();
     const Scores chosen = BeamSearch(next, {1});
     const int32_t first = chosen.begin()->first[0];
