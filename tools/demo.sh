@@ -2,12 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The main job: summarise a long report with speculation, with the draft model that ships alone, and without any, and
-# compare them. Environment: LONGSPEC (program), MODEL, DRAFT (empty: none), DOCUMENT, N_PREDICT.
+# compare them. Environment: LONGSPEC (program), MODEL, DRAFT (empty: none; it is of the default model), DOCUMENT,
+# N_PREDICT.
 set -eu
 cd "$(dirname "$0")/.."
 
 : "${LONGSPEC:=build/release/longspec}" "${MODEL:=models/SmolLM2-135M-Instruct.Q4_1.gguf}"
-: "${DRAFT=models/drafts/SmolLM2-135M-Instruct.lm.gguf}"
+case $MODEL in
+  *SmolLM2-135M-Instruct.Q4_1.gguf) : "${DRAFT=models/drafts/SmolLM2-135M-Instruct.lm.gguf}" ;;
+  *) : "${DRAFT=}" ;;
+esac
 : "${DOCUMENT:=data/demo/report.txt}" "${N_PREDICT:=256}"
 out=build/demo
 mkdir -p "$out"
