@@ -251,9 +251,7 @@ TEST_P(BlockDrafter, TreesOfOtherMethodsAreTheirSpecifications) {
     SCOPED_TRACE(tree);
     Scene scene(&draft, tree);
     scene.Compute(RandomTokens(20, 4));
-    const TokenTree proposed = scene.Propose(max_nodes, kMedusaHeads);
-    ExpectTree(proposed, specified(scene.Specified()));
-    return proposed.max_depth();
+    return ExpectTreeOf(specified, scene, max_nodes, kMedusaHeads);
   };
   const auto opt = [](double threshold, int max_depth) {
     return [=](const Next& next) { return OptTreeSearch(next, 8, threshold, max_depth); };

@@ -148,9 +148,7 @@ TEST(LongspecTree, TreesOfOtherMethodsAreTheirSpecifications) {
     SCOPED_TRACE(tree);
     TreeScene scene(tree, 512, vocab);
     scene.Commit(30);
-    const TokenTree proposed = scene.Propose(max_nodes, 10);
-    ExpectTree(proposed, specified(scene.Specified()));
-    return proposed.max_depth();
+    return ExpectTreeOf(specified, scene, max_nodes, 10);
   };
   const auto opt = [](double threshold, int max_depth) {
     return [=](const Next& next) { return OptTreeSearch(next, 6, threshold, max_depth); };

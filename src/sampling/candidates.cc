@@ -2,9 +2,9 @@
 #include "sampling/candidates.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
-#include <numeric>
+
+#include "sampling/count_in_lanes.h"
 
 namespace longspec {
 namespace {
@@ -25,16 +25,9 @@ void Partition(std::vector<Candidate>& v, size_t k) {
   std::nth_element(v.begin(), At(v, k - 1), v.end(), Before);
 }
 
-// Not NaN. How many there are is counted in lanes, which is faster than asking for one.
-bool AnyAbove(float threshold, std::span<const float> logits) {
-  constexpr size_t kLanes = 16;
-  std::array<int32_t, kLanes> counts{};
-  size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) counts[lane] += logits[i + lane] > threshold ? 1 : 0;
-  }
-  for (; i < logits.size(); ++i) counts[0] += logits[i] > threshold ? 1 : 0;
-  return std::accumulate(counts.begin(), counts.end(), 0) > 0;
+// A function of its own: inside of the loop below compilers do not turn it into vectors.
+[[gnu::noinline]] bool AnyAbove(float threshold, std::span<const float> logits) {
+  return CountInLanes(logits, [threshold](float logit) { return logit > threshold; }) > 0;
 }
 
 // Calls f(logit, token) for the logits above `threshold`, which f may raise, by ascending token.

@@ -2,10 +2,10 @@
 #include "sampling/logits_check.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
-#include <numeric>
 #include <string>
+
+#include "sampling/count_in_lanes.h"
 
 namespace longspec {
 namespace {
@@ -14,17 +14,6 @@ using Limits = std::numeric_limits<float>;
 
 // False for NaN and for plus infinity.
 bool IsLegal(float logit) { return logit <= Limits::max(); }
-
-int32_t CountIllegal(std::span<const float> logits) {
-  constexpr size_t kLanes = 16;  // independent counts, so that the loop vectorises
-  std::array<int32_t, kLanes> counts{};
-  size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) counts[lane] += IsLegal(logits[i + lane]) ? 0 : 1;
-  }
-  for (; i < logits.size(); ++i) counts[0] += IsLegal(logits[i]) ? 0 : 1;
-  return std::accumulate(counts.begin(), counts.end(), 0);
-}
 
 Status Refuse(uint64_t position, const std::string& what) {
   return Corrupt("the model's logits for position " + std::to_string(position) + " are " + what +
@@ -35,7 +24,8 @@ Status Refuse(uint64_t position, const std::string& what) {
 }  // namespace
 
 Status CheckLogits(std::span<const float> logits, uint64_t position) {
-  if (const int32_t n_illegal = CountIllegal(logits); n_illegal > 0) {
+  const int32_t n_illegal = CountInLanes(logits, [](float logit) { return !IsLegal(logit); });
+  if (n_illegal > 0) {
     const auto first = std::find_if_not(logits.begin(), logits.end(), IsLegal);
     return Refuse(position, "not finite (" + std::to_string(n_illegal) + " of " +
                                 std::to_string(logits.size()) + ", the first is " +

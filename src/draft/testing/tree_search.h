@@ -137,4 +137,12 @@ inline void ExpectTree(const TokenTree& tree, const Scores& expected) {
   }
 }
 
+// A scene's proposal is what `search` finds in its specification. Returns its depth.
+template <typename Scene, typename Search>
+int ExpectTreeOf(const Search& search, Scene& scene, int max_nodes, int max_depth) {
+  const TokenTree proposed = scene.Propose(max_nodes, max_depth);
+  ExpectTree(proposed, search(scene.Specified()));
+  return proposed.max_depth();
+}
+
 }  // namespace longspec::testing
