@@ -195,6 +195,7 @@ TEST_P(ThreadTeamTest, ClaimsEachNumberOnceBetweenBarriers) {
     });
   }
   for (const auto& c : claims) EXPECT_EQ(c.load(), 60);
+  EXPECT_EQ(team.barriers(), 20U * (3 + 1));
 }
 
 TEST_P(ThreadTeamTest, SharesCoverAllItemsOnce) {

@@ -58,6 +58,8 @@ class ThreadTeam {
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
   int size() const { return size_; }
+  // Met since the team began, the one that ends each run among them; wraps around.
+  uint32_t barriers() const { return phase_.load(std::memory_order_relaxed); }
 
   // Calls f(Worker&) on every thread of the team and returns when all have finished.
   template <typename F>

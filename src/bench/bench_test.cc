@@ -442,7 +442,10 @@ TEST_F(BenchTest, MeasuresADraftsSteps) {
     EXPECT_EQ(seen[i].levels, static_cast<int>(i % 4) + 1);
     EXPECT_GT(seen[i].ms, 0);
     EXPECT_GT(seen[i].of_plain_step, 0);
-    EXPECT_TRUE(i % 4 < 3 || seen[i].ms > seen[i - 3].ms);  // four levels take longer than one
+    EXPECT_TRUE(i % 4 < 3 || seen[i].ms > seen[i - 3].ms);      // four levels take longer than one
+    EXPECT_EQ(seen[i].level_barriers, seen[1].level_barriers);  // whatever the level, nodes and keys
+    EXPECT_GT(seen[i].level_barriers, 10);
+    EXPECT_GT(seen[i].plain_step_barriers, 10);
   }
   options.depths = {20};
   options.sequences = {1, 3};

@@ -2,6 +2,7 @@
 #include "bench/measure_draft.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <span>
 #include <utility>
@@ -45,8 +46,16 @@ class DraftBench {
       LS_TRY(PlainStep(cache).status());  // which leaves nothing of the draft's weights in the caches
       return Propose(static_cast<int>(which), width, all);
     };
+    std::array<int, 1 + kMostLevels> barriers{};  // equal in each round
+    const auto count = [&](size_t which) -> Result<double> {
+      const uint32_t before = model_.team->barriers();
+      LS_ASSIGN(const double ms, propose(which));
+      barriers[which] = static_cast<int>(model_.team->barriers() - before);
+      if (which > 0) barriers[which] -= barriers[0];
+      return ms;
+    };
     deepest_ = 0;
-    LS_ASSIGN(const std::vector<Times> times, InTurn(1 + kMostLevels, options_.repetitions, propose));
+    LS_ASSIGN(const std::vector<Times> times, InTurn(1 + kMostLevels, options_.repetitions, count));
     for (int levels = 1; levels <= std::min(kMostLevels, deepest_); ++levels) {
       const auto at = static_cast<size_t>(levels);
       std::vector<double> whole, added;
@@ -62,7 +71,9 @@ class DraftBench {
                       .levels = levels,
                       .ms = times[at].median,
                       .of_plain_step = Median(whole),
-                      .level_of_plain_step = Median(added)});
+                      .level_of_plain_step = Median(added),
+                      .level_barriers = barriers[at] - (levels > 1 ? barriers[at - 1] : 0),
+                      .plain_step_barriers = barriers[0]});
     }
     return {};
   }

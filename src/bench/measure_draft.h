@@ -24,6 +24,8 @@ struct DraftMeasurement {
   double ms = 0;                   // of all proposals, the median
   double of_plain_step = 0;        // ms over a step of one row, the median of pairs taken side by side
   double level_of_plain_step = 0;  // what a level adds, over a step of one row; of the last of `levels`
+  int level_barriers = 0;          // at which the threads meet in the last of `levels`
+  int plain_step_barriers = 0;
 };
 
 struct DraftBenchOptions {

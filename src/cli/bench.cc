@@ -355,16 +355,21 @@ std::string MeasuredJson(const DraftMeasurement& m) {
   json["ms"] = m.ms;
   json["of_plain_step"] = m.of_plain_step;
   json["level_of_plain_step"] = m.level_of_plain_step;
+  json["level_barriers"] = m.level_barriers;
+  json["plain_step_barriers"] = m.plain_step_barriers;
   return json.dump() + "\n";
 }
 
 constexpr const char* kDraftHeader =
-    "| draft    |   keys | sequences | nodes a level | levels |       ms | of a plain step | last level |\n"
-    "|----------|-------:|----------:|--------------:|-------:|---------:|----------------:|-----------:|\n";
+    "| draft    |   keys | sequences | nodes a level | levels |       ms | of a plain step | last level | "
+    "barriers |\n"
+    "|----------|-------:|----------:|--------------:|-------:|---------:|----------------:|-----------:|----"
+    "-----:|\n";
 
 std::string DraftLine(const DraftMeasurement& m) {
-  return Print("| %-8s | %6d | %9d | %13d | %6d | %8.3f | %15.3f | %10.3f |\n", m.draft.c_str(), m.depth,
-               m.sequences, m.width, m.levels, m.ms, m.of_plain_step, m.level_of_plain_step);
+  return Print("| %-8s | %6d | %9d | %13d | %6d | %8.3f | %15.3f | %10.3f | %8d |\n", m.draft.c_str(),
+               m.depth, m.sequences, m.width, m.levels, m.ms, m.of_plain_step, m.level_of_plain_step,
+               m.level_barriers);
 }
 
 // A draft model's own steps.
