@@ -151,7 +151,7 @@ struct ModelOptions {
   bool vocab_only =
       false;  // the tokenizer and chat template only: no weights are read, nothing can be generated
   // What forward passes cost is measured for the adaptive policy, once per model and machine, and kept in
-  // $XDG_CACHE_HOME/longspec or ~/.cache/longspec.
+  // $XDG_CACHE_HOME/longspec or ~/.cache/longspec; so is what it learned of drafts that take time.
   bool calibration_cache = true;
   // A folder where repacked weights are kept, so that the next load of the same model file maps them instead
   // of repacking, and processes share their memory; made if need be. Empty: they are not kept. Never changes

@@ -178,8 +178,9 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
   app.add_option("--kernels", options->kernels,
                  "Kernel table (default: $LONGSPEC_KERNELS, else the best this CPU has)")
       ->group(group);
-  app.add_flag("!--no-calibration-cache", options->calibration_cache,
-               "Measure the cost of forward passes anew rather than once per model and machine")
+  app.add_flag(
+         "!--no-calibration-cache", options->calibration_cache,
+         "Measure the cost of forward passes, and what drafts are worth, anew rather than once per machine")
       ->group(group);
   AddRopeOptions(app, &options->rope);
 }

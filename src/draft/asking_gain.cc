@@ -23,6 +23,53 @@ double AskingGain::Added(size_t of, size_t level) const {
   return added_[of][level].Beside(of_all);
 }
 
+template <typename Gain, typename Visit>
+void AskingGain::VisitBeliefs(Gain& gain, const Visit& visit) {
+  constexpr double kMost = 1e9;  // tokens, ms, rounds
+  const auto visit_mean = [&](auto& mean, double least) {
+    visit(mean.value, least, kMost);
+    visit(mean.n, 0.0, kMost);
+  };
+  visit(gain.patience_, 1.0, kMostPatience);
+  visit(gain.waited_ms_, 0.0, kMost);
+  visit(gain.token_ms_, 0.0, kMost);
+  visit_mean(gain.level_ms_, 0);
+  visit_mean(gain.row_ms_, 0);
+  for (auto& mean : gain.added_of_all_) visit_mean(mean, -kMost);
+  for (auto& by_level : gain.added_) {
+    for (auto& mean : by_level) visit_mean(mean, -kMost);
+  }
+}
+
+std::vector<double> AskingGain::Beliefs() const {
+  std::vector<double> numbers;
+  if (added_of_all_[0].n == 0) return numbers;
+  VisitBeliefs(*this, [&](double number, double least, double most) {
+    numbers.push_back(std::clamp(number, least, most));
+  });
+  for (size_t i = 0; i < std::min(ms_.size(), kMostMembers); ++i) numbers.push_back(ms_[i].value());
+  return numbers;
+}
+
+bool AskingGain::Believe(std::span<const double> beliefs) {
+  AskingGain read;
+  bool good = true;
+  VisitBeliefs(read, [&](double& number, double least, double most) {
+    good = good && !beliefs.empty() && beliefs.front() >= least && beliefs.front() <= most;
+    if (!good) return;
+    number = beliefs.front();
+    beliefs = beliefs.subspan(1);
+  });
+  if (!good || beliefs.size() > kMostMembers) return false;
+  for (const double ms : beliefs) {
+    if (!std::isfinite(ms) || ms < 0) return false;
+    read.ms_.emplace_back();
+    if (ms > 0) read.ms_.back().Add(ms);
+  }
+  *this = std::move(read);
+  return true;
+}
+
 int AskingGain::Levels(double expected, double token_ms, int max_levels, size_t unread) {
   max_levels = std::min(max_levels, kMaxLevels);
   if (!std::isfinite(expected)) expected = 0;

@@ -10,8 +10,8 @@
 // now and then, and one where none is worth it but the others expect little, so that a change of the text is
 // noticed: the more seldom, the more such trials have brought nothing.
 //
-// It outlives generations, and may be shared by those in flight. It decides trees, never text. Not
-// thread-safe.
+// It outlives generations, and may be shared by those in flight; as numbers it outlives the program
+// (engine/learned_cache.h). It decides trees, never text. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -47,6 +47,11 @@ class AskingGain {
   // the tree had with d levels of their guesses, without any at [0]; `ms`: what they took.
   void Learn(double expected, std::span<const int> followed, double ms);
 
+  // All that is believed, as finite numbers, in an order of its own; empty: nothing was learned.
+  std::vector<double> Beliefs() const;
+  // What those say in which another program left it; false, and nothing changes: they are no beliefs.
+  bool Believe(std::span<const double> beliefs);
+
   // What is believed of such a round: tokens that level d, from 1, adds, and what a level takes. For tests.
   double added(double expected, int level) const { return Added(ClassOf(expected), Index(level - 1)); }
   double level_ms() const { return level_ms_.value; }
@@ -77,6 +82,7 @@ class AskingGain {
     double Beside(double belief) const { return (kDoubt * belief + n * value) / (kDoubt + n); }
   };
   using ByLevel = std::array<Mean, kMaxLevels>;
+  static constexpr size_t kMostMembers = 64;  // whose time is kept
 
   // A machine that stood still once must not keep them from being asked for minutes.
   static void AddTime(double ms, Mean& mean) {
@@ -85,6 +91,9 @@ class AskingGain {
   static size_t Index(int i) { return static_cast<size_t>(i); }
   static size_t ClassOf(double expected);
   double Added(size_t of, size_t level) const;
+  // visit(number, least, most) of each that is kept but those of ms_.
+  template <typename Gain, typename Visit>
+  static void VisitBeliefs(Gain& gain, const Visit& visit);
   bool IsMostPromising(size_t of) const;  // of all
 
   std::vector<RunningMean> ms_;  // by member

@@ -147,6 +147,49 @@ TEST(AskingGain, OneStallAndNonsenseAreForgotten) {
   EXPECT_GT(MeanLevels(gain, 3000, 0.3, {{0, 0}, 1}), 0.001);
 }
 
+// A program goes on where the one before it was: what brought nothing is not tried at once.
+TEST(AskingGain, BeliefsOutliveTheProgram) {
+  AskingGain gain;
+  EXPECT_TRUE(gain.Beliefs().empty());
+  gain.Took(1, 3.5);
+  gain.CaughtUp(10, 20);
+  MeanLevels(gain, 300, 0.3, {{0, 1, 2, 2}});
+  MeanLevels(gain, 300, 1.5, {{0, 0}, 2});
+  const std::vector<double> beliefs = gain.Beliefs();
+  AskingGain next;
+  ASSERT_TRUE(next.Believe(beliefs));
+  EXPECT_EQ(next.Beliefs(), beliefs);
+  EXPECT_FALSE(next.IsDear(0, 0.5));
+  EXPECT_TRUE(next.IsDear(1, 3));
+  EXPECT_EQ(next.level_ms(), gain.level_ms());
+  for (const double expected : {0.3, 1.5}) EXPECT_EQ(next.added(expected, 2), gain.added(expected, 2));
+  const Truth useless = {{0, 0}, 2};
+  EXPECT_NEAR(MeanLevels(next, 2000, 1.5, useless, 3), MeanLevels(gain, 2000, 1.5, useless, 3), 0.002);
+}
+
+TEST(AskingGain, WhatAreNoBeliefsChangesNothing) {
+  AskingGain gain;
+  gain.Took(0, 1);
+  MeanLevels(gain, 300, 0.3, {{0, 1, 2, 2}});
+  const std::vector<double> beliefs = gain.Beliefs();
+  const size_t n = beliefs.size();
+  for (size_t length = 0; length + 1 < n; ++length) {
+    EXPECT_FALSE(gain.Believe(std::span(beliefs).first(length))) << length;
+  }
+  for (size_t i = 0; i < n; ++i) {
+    for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL, 1e300}) {
+      std::vector<double> other = beliefs;
+      other[i] = bad;
+      if (i + 1 == n && bad == 1e300) continue;  // a very dear member
+      EXPECT_FALSE(gain.Believe(other)) << i << ": " << bad;
+    }
+  }
+  std::vector<double> many = beliefs;
+  many.resize(n + 64, 1);
+  EXPECT_FALSE(gain.Believe(many));
+  EXPECT_EQ(gain.Beliefs(), beliefs);
+}
+
 // Where no speed was ever known it asks, unless something is to be read before; a text that begins is
 // believed to be as fast as the last one.
 TEST(AskingGain, TheSpeedOfTheLastTextIsBelieved) {

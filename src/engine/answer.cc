@@ -15,6 +15,7 @@
 #include "decode/policy.h"
 #include "draft/drafter.h"
 #include "engine/draft_state.h"
+#include "engine/learned_cache.h"
 #include "engine/partial_retrieval.h"
 #include "engine/stop_matcher.h"
 #include "grammar/grammar.h"
@@ -268,8 +269,9 @@ class AnswerImpl final : public Answer {
     LS_ASSIGN(Drafter* const drafter, DrafterOf(parts_, session_, request_.speculation, known));
     if (WantsAdaptivePolicy(request_.speculation)) {
       learned_ = parts_.learned ? parts_.learned() : LearnedCosts{&fresh_, "learned in this generation"};
-      policy_ = MakeAdaptivePolicy(request_.speculation, AcceptanceKey(*drafter, HasDice(*drafter)),
-                                   learned_.memory);
+      policy_ =
+          MakeAdaptivePolicy(request_.speculation,
+                             LearnedKey(*drafter, request_.speculation, HasDice(*drafter)), learned_.memory);
     } else {
       policy_ = MakeFixedPolicy(request_.speculation);
     }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measured costs kept on disk, one small text file per model, machine and options, so that a program starts
-// without measuring again. Everything here may fail without harm: what cannot be read is measured, what
-// cannot be written is measured again next time. Free functions; several processes may use one folder at
-// once.
+// Measured costs kept on disk (engine/cache_file.h), one file per model, machine and options, so that a
+// program starts without measuring again. Everything here may fail without harm: what cannot be read is
+// measured, what cannot be written is measured again next time.
 #pragma once
 
 #include <string>
@@ -17,9 +16,6 @@ namespace longspec {
 
 // Everything a cost depends on, in one line.
 std::string CalibrationKey(const ModelInfo& info, const ModelOptions& options);
-
-// $XDG_CACHE_HOME/longspec, or ~/.cache/longspec; empty if the environment names no home.
-std::string CalibrationFolder();
 
 // kNotFound: nothing is known of this key; kCorrupt: the file is none of ours or damaged.
 Result<CostTable> ReadCalibration(const std::string& folder, const std::string& key);

@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "engine/cache_file.h"
+
 namespace longspec {
 namespace {
 
@@ -111,13 +113,13 @@ TEST_F(CalibrationCacheTest, TheFolderFollowsTheEnvironment) {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const std::string old_home = home == nullptr ? "" : home, old_cache = cache == nullptr ? "" : cache;
   set("XDG_CACHE_HOME", "/x/cache");
-  EXPECT_EQ(CalibrationFolder(), "/x/cache/longspec");
+  EXPECT_EQ(CacheFolder(), "/x/cache/longspec");
   set("XDG_CACHE_HOME", "relative");
   set("HOME", "/home/me");
-  EXPECT_EQ(CalibrationFolder(), "/home/me/.cache/longspec");
+  EXPECT_EQ(CacheFolder(), "/home/me/.cache/longspec");
   set("XDG_CACHE_HOME", nullptr);
   set("HOME", nullptr);
-  EXPECT_EQ(CalibrationFolder(), "");
+  EXPECT_EQ(CacheFolder(), "");
   if (home != nullptr) set("HOME", old_home.c_str());
   if (cache != nullptr) set("XDG_CACHE_HOME", old_cache.c_str());
 }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 
@@ -12,7 +13,10 @@
 #include "draft/testing/eagle_files.h"
 #include "draft/testing/longspec_files.h"
 #include "draft/testing/priors.h"
+#include "engine/cache_file.h"
+#include "engine/calibration_cache.h"
 #include "engine/gguf_tokenizer.h"
+#include "engine/learned_cache.h"
 #include "formats/gguf.h"
 #include "longspec/engine.h"
 
@@ -239,6 +243,40 @@ TEST_F(DraftModelTest, DraftsThatReadStatesLeaveTheTextAsItIs) {
       EXPECT_EQ(answers(type, draft), plain);
     }
   }
+}
+
+// An engine that starts goes on where the one before it was: a draft that was not worth its time is not tried
+// again at once.
+TEST_F(DraftModelTest, WhatWasLearnedOfADraftOutlivesTheEngine) {
+  setenv("XDG_CACHE_HOME", folder_.File("cache").c_str(), 1);
+  const ModelOptions options = {.path = folder_.File("target.gguf"), .threads = 1};
+  std::string key;
+  const auto guesses_of_eagle = [&] {
+    auto engine = Engine::Load(options);
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    key = CalibrationKey((*engine)->info(), options);
+    GenerationRequest request = Request("auto", folder_.File("eagle"));
+    request.n_predict = 200;
+    const auto result = (*engine)->Generate(**(*engine)->NewSession(), request);
+    EXPECT_TRUE(result.ok()) << result.status().message();
+    int64_t n = 0;
+    for (const AcceptanceCounts& counts : result->speculative.by_drafter)
+      n += counts.name == "eagle" ? counts.drafted : 0;
+    return n;
+  };
+  WriteLikelyEagle();
+  EXPECT_GT(guesses_of_eagle(), 0);
+  auto learned = ReadLearned(CacheFolder(), key);
+  ASSERT_TRUE(learned.ok()) << learned.status().message();
+  ASSERT_EQ(learned->size(), 1U);
+  EXPECT_THAT(learned->begin()->first, HasSubstr(folder_.File("eagle")));
+  AskingGain& asking = learned->begin()->second.asking;
+  for (int i = 0; i < 100; ++i) asking.Learn(0.1 + 0.03 * i, std::vector<int>{0, 0}, 1000);
+  ASSERT_TRUE(WriteLearned(CacheFolder(), key, *learned).ok());
+  EXPECT_EQ(guesses_of_eagle(), 0);
+  std::filesystem::remove_all(folder_.File("cache"));
+  EXPECT_GT(guesses_of_eagle(), 0);
+  unsetenv("XDG_CACHE_HOME");
 }
 
 // A conversation as a server sees it, a new session for each turn: what was read in earlier turns, also by

@@ -15,10 +15,12 @@
 #include "decode/policy.h"
 #include "draft/draft_models.h"
 #include "draft/drafter.h"
+#include "engine/cache_file.h"
 #include "engine/calibration_cache.h"
 #include "engine/draft_state.h"
 #include "engine/generation.h"
 #include "engine/gguf_tokenizer.h"
+#include "engine/learned_cache.h"
 #include "engine/memory_plan.h"
 #include "engine/model_facts.h"
 #include "engine/offload_cost.h"
@@ -209,6 +211,9 @@ Result<std::vector<Message>> MessagesOf(const SessionContents& saved, const std:
 class EngineImpl final : public Engine {
  public:
   EngineImpl(ModelInfo info, Text text) : info_(std::move(info)), text_(std::move(text)) {}
+  EngineImpl(const EngineImpl&) = delete;
+  EngineImpl& operator=(const EngineImpl&) = delete;
+  ~EngineImpl() override { KeepLearned(); }
 
   Status LoadWeights(const Opened& model, const ModelOptions& options);
 
@@ -244,6 +249,7 @@ class EngineImpl final : public Engine {
   Result<std::shared_ptr<const Grammar>> Compile(const GrammarText& text);
   GrammarVocabulary Vocabulary() const;
   LearnedCosts Learned();
+  void KeepLearned() const;
   CostModel KnownOrMeasuredCosts();
   Result<Calibration> MeasureCosts();
 
@@ -414,14 +420,30 @@ GenerationParts EngineImpl::Parts() {
 }
 
 LearnedCosts EngineImpl::Learned() {
-  if (!memory_) memory_.emplace(AdaptiveMemory{.costs = KnownOrMeasuredCosts(), .drafters = {}});
+  if (!memory_) {
+    memory_.emplace(AdaptiveMemory{.costs = KnownOrMeasuredCosts(), .drafters = {}});
+    if (!calibration_key_.empty()) {
+      auto known = ReadLearned(CacheFolder(), calibration_key_);
+      if (known.ok()) memory_->drafters = std::move(*known);
+    }
+  }
   return {.memory = &*memory_, .origin = costs_origin_};
+}
+
+// For the next program.
+void EngineImpl::KeepLearned() const {
+  if (!memory_ || calibration_key_.empty()) return;
+  const bool any = std::ranges::any_of(memory_->drafters, [](const auto& drafter) {
+    return drafter.second.last_used > 0 && !drafter.second.asking.Beliefs().empty();
+  });
+  // What cannot be kept is learned again.
+  if (any) static_cast<void>(WriteLearned(CacheFolder(), calibration_key_, memory_->drafters));
 }
 
 // Without any, the policy starts from a guess and learns as it goes.
 CostModel EngineImpl::KnownOrMeasuredCosts() {
   const bool keep = !calibration_key_.empty();
-  const std::string folder = keep ? CalibrationFolder() : std::string();
+  const std::string folder = keep ? CacheFolder() : std::string();
   if (auto known = ReadCalibration(folder, calibration_key_); keep && known.ok()) {
     costs_origin_ = "measured earlier on this machine";
     return CostModel(std::move(*known));

@@ -13,6 +13,7 @@
 #include <fstream>
 
 #include "base/testing/source_path.h"
+#include "engine/cache_file.h"
 #include "engine/calibration_cache.h"
 #include "formats/gguf_writer.h"
 #include "formats/tiny_model.h"
@@ -93,21 +94,21 @@ TEST_F(EngineTest, InfoIsTheSameWithAndWithoutLoading) {
 }
 
 // Points the calibration cache at a folder of its own.
-class CacheFolder {
+class OwnCacheFolder {
  public:
-  CacheFolder() : folder_(::testing::TempDir() + "/longspec_engine_cache_" + std::to_string(getpid())) {
+  OwnCacheFolder() : folder_(::testing::TempDir() + "/longspec_engine_cache_" + std::to_string(getpid())) {
     std::filesystem::remove_all(folder_);
     setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
   }
-  ~CacheFolder() {
+  ~OwnCacheFolder() {
     unsetenv("XDG_CACHE_HOME");
     std::filesystem::remove_all(folder_);
   }
-  int n_files() const {
+  int n_files(const std::string& suffix = "") const {
     int n = 0;
     std::error_code error;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_, error)) {
-      n += entry.is_regular_file() ? 1 : 0;
+      n += entry.is_regular_file() && entry.path().string().ends_with(suffix) ? 1 : 0;
     }
     return n;
   }
@@ -117,7 +118,7 @@ class CacheFolder {
 };
 
 TEST_F(EngineTest, AutoGivesThePlainTextAndSaysWhatItDid) {
-  const CacheFolder cache;
+  const OwnCacheFolder cache;
   const std::string prompt = "abcabcabc the cat sat on the mat, the cat sat on the";
   const auto engine = Load();
   auto session = engine->NewSession();
@@ -153,7 +154,7 @@ TEST_F(EngineTest, AutoGivesThePlainTextAndSaysWhatItDid) {
 }
 
 TEST_F(EngineTest, CalibrationsAreKeptUnlessToldOtherwise) {
-  const CacheFolder cache;
+  const OwnCacheFolder cache;
   const auto costs = [](ModelOptions options) {
     const auto engine = Load(options);
     auto session = engine->NewSession();
@@ -163,9 +164,9 @@ TEST_F(EngineTest, CalibrationsAreKeptUnlessToldOtherwise) {
   EXPECT_EQ(cache.n_files(), 0);
   // What is measured while the machine does other things is not kept.
   const std::string measured = costs({});
-  EXPECT_EQ(cache.n_files(), measured.find(", kept in ") != std::string::npos ? 1 : 0) << measured;
+  EXPECT_EQ(cache.n_files(".costs"), measured.find(", kept in ") != std::string::npos ? 1 : 0) << measured;
   const CostTable known = {.rows = {1, 8}, .keys = {256}, .ms = {1, 2}};
-  ASSERT_TRUE(WriteCalibration(CalibrationFolder(), CalibrationKey(Load()->info(), {}), known).ok());
+  ASSERT_TRUE(WriteCalibration(CacheFolder(), CalibrationKey(Load()->info(), {}), known).ok());
   EXPECT_EQ(costs({}), "measured earlier on this machine");
   EXPECT_THAT(costs({.ctx_size = 300}), ::testing::StartsWith("measured in "));
   setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);

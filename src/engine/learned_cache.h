@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What was learned of drafts that take time (draft/asking_gain.h), kept on disk (engine/cache_file.h) under
+// the key of measured costs: whether it is worth asking them on this machine. So a program that starts does
+// not try again what the last one found useless. Everything here may fail without harm: what cannot be read
+// is learned again.
+#pragma once
+
+#include <string>
+
+#include "decode/policy.h"
+#include "longspec/options.h"
+#include "longspec/status.h"
+
+namespace longspec {
+
+// Under what a drafter's memory is known: its AcceptanceKey, and which draft model it is. In one line.
+std::string LearnedKey(const Drafter& drafter, const SpeculationOptions& options, bool dice);
+
+using DrafterMemories = decltype(AdaptiveMemory::drafters);
+
+// kNotFound: nothing is known of this key; kCorrupt: the file is none of ours or damaged.
+Result<DrafterMemories> ReadLearned(const std::string& folder, const std::string& key);
+// Of those that were used last if they are many.
+Status WriteLearned(const std::string& folder, const std::string& key, const DrafterMemories& drafters);
+
+}  // namespace longspec
