@@ -6,10 +6,12 @@
 #pragma once
 
 #include <cstddef>
+#include <locale>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status_macros.h"

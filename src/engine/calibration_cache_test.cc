@@ -5,13 +5,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "engine/cache_file.h"
+#include "engine/testing/cache_folder.h"
 
 namespace longspec {
 namespace {
@@ -20,26 +20,8 @@ using ::testing::HasSubstr;
 
 class CalibrationCacheTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / ("longspec_calibration_" + std::to_string(getpid()));
-    std::filesystem::remove_all(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string TheFile() const {
-    std::string path;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_)) path = entry.path();
-    return path;
-  }
-  std::string Contents() const {
-    std::ifstream in(TheFile());
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  void Overwrite(const std::string& text) const {
-    std::ofstream(TheFile(), std::ios::binary | std::ios::trunc) << text;
-  }
-
-  std::string folder_;
+  testing::CacheFolderOfOne cache_;
+  const std::string folder_ = cache_.path();
   const CostTable table_ = {.rows = {1, 8}, .keys = {256, 4096}, .ms = {5.125, 19.1, 1.0 / 3, 48}};
 };
 
@@ -56,12 +38,12 @@ TEST_F(CalibrationCacheTest, WhatIsWrittenComesBack) {
 
 TEST_F(CalibrationCacheTest, HostileFilesAreRefused) {
   ASSERT_TRUE(WriteCalibration(folder_, "key", table_).ok());
-  const std::string good = Contents();
+  const std::string good = cache_.Contents();
   for (size_t n = 0; n < good.size(); ++n) {
-    Overwrite(good.substr(0, n));
+    cache_.Overwrite(good.substr(0, n));
     ASSERT_FALSE(ReadCalibration(folder_, "key").ok()) << n;
   }
-  Overwrite(good);
+  cache_.Overwrite(good);
   ASSERT_TRUE(ReadCalibration(folder_, "key").ok());
   const std::string head = "longspec costs 5\nkey\n";
   for (const std::string& bad :
@@ -74,16 +56,16 @@ TEST_F(CalibrationCacheTest, HostileFilesAreRefused) {
         head + "rows 1 99999999999\nkeys 256 4096\nms 1 2 3 4\n",
         head + "rows 1 x\nkeys 256 4096\nms 1 2 3 4\nend\n", head + "keys 1 8\nrows 256 4096\nms 1 2 3 4\n",
         head + "rows\nkeys\nms\nend\n", head + "rows 1 8\nkeys 0 4096\nms 1 2 3 4\nend\n"}) {
-    Overwrite(bad);
+    cache_.Overwrite(bad);
     EXPECT_FALSE(ReadCalibration(folder_, "key").ok()) << bad;
   }
   std::string many = head + "rows 1";
   for (int i = 2; i < 200; ++i) many += " " + std::to_string(i);
-  Overwrite(many + "\nkeys 1\nms 1\n");
+  cache_.Overwrite(many + "\nkeys 1\nms 1\n");
   EXPECT_THAT(ReadCalibration(folder_, "key").status().message(), HasSubstr("too many"));
-  Overwrite(head + std::string(70000, ' '));
+  cache_.Overwrite(head + std::string(70000, ' '));
   EXPECT_THAT(ReadCalibration(folder_, "key").status().message(), HasSubstr("too large"));
-  const std::string path = TheFile();
+  const std::string path = cache_.TheFile();
   std::filesystem::remove(path);
   std::filesystem::create_directory(path);
   EXPECT_EQ(ReadCalibration(folder_, "key").status().code(), StatusCode::kNotFound);
@@ -92,10 +74,10 @@ TEST_F(CalibrationCacheTest, HostileFilesAreRefused) {
 // Of a format that knew no passes wider than 32 rows: it is measured again.
 TEST_F(CalibrationCacheTest, AnOlderVersionIsNotRead) {
   ASSERT_TRUE(WriteCalibration(folder_, "key", table_).ok());
-  std::string older = Contents();
+  std::string older = cache_.Contents();
   ASSERT_EQ(older.rfind("longspec costs 5\n", 0), 0U);
   older[15] = '3';
-  Overwrite(older);
+  cache_.Overwrite(older);
   EXPECT_EQ(ReadCalibration(folder_, "key").status().code(), StatusCode::kCorrupt);
 }
 

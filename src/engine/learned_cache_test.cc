@@ -6,12 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
-#include "draft/testing/longspec_files.h"
+#include "engine/testing/cache_folder.h"
 
 namespace longspec {
 namespace {
@@ -25,18 +23,7 @@ AskingGain Taught(int added) {
 
 class LearnedCacheTest : public ::testing::Test {
  protected:
-  std::filesystem::path TheFile() const {
-    return *std::filesystem::directory_iterator(std::filesystem::path(folder_.path()));
-  }
-  std::string Contents() const {
-    std::ifstream in(TheFile());
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  void Overwrite(const std::string& text) const {
-    std::ofstream(TheFile(), std::ios::binary | std::ios::trunc) << text;
-  }
-
-  testing::Folder folder_;
+  testing::CacheFolderOfOne folder_;
 };
 
 TEST_F(LearnedCacheTest, WhatIsWrittenComesBack) {
@@ -73,12 +60,12 @@ TEST_F(LearnedCacheTest, HostileFilesAreRefused) {
   DrafterMemories drafters;
   drafters["lm"].asking = Taught(1);
   ASSERT_TRUE(WriteLearned(folder_.path(), "key", drafters).ok());
-  const std::string good = Contents();
+  const std::string good = folder_.Contents();
   for (size_t n = 0; n < good.size(); ++n) {
-    Overwrite(good.substr(0, n));
+    folder_.Overwrite(good.substr(0, n));
     EXPECT_FALSE(ReadLearned(folder_.path(), "key").ok()) << n;
   }
-  Overwrite(good);
+  folder_.Overwrite(good);
   ASSERT_TRUE(ReadLearned(folder_.path(), "key").ok());
   const std::string head = "longspec learned 1\nkey\n", body = good.substr(head.size());
   const std::string one = body.substr(0, body.rfind("end"));
@@ -87,7 +74,7 @@ TEST_F(LearnedCacheTest, HostileFilesAreRefused) {
   for (const std::string& bad : {head + "drafter lm\nasking\nend\n", head + "drafter lm\nasking 1 2 3\nend\n",
                                  head + "drafter lm\nasking x\nend\n", head + one + "asking 1\nend\n",
                                  many + "end\n", head + std::string(70000, ' ')}) {
-    Overwrite(bad);
+    folder_.Overwrite(bad);
     EXPECT_EQ(ReadLearned(folder_.path(), "key").status().code(), StatusCode::kCorrupt) << bad.substr(0, 60);
   }
 }
