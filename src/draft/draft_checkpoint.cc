@@ -22,7 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kKindKey[] = "general.architecture";
-constexpr char kConfigKey[] = "longspec.config_json";
 constexpr size_t kMaxConfigBytes = 1 << 20;
 
 Status SetConfig(std::string text, const std::string& path, DraftCheckpoint* checkpoint) {
@@ -97,8 +96,8 @@ Status ReadGguf(std::shared_ptr<const GgufFile> file, DraftCheckpoint* checkpoin
     return Unsupported(path + ": architecture \"" + architecture +
                        "\" is no kind of draft model; known are " + DraftKindNames());
   }
-  LS_ASSIGN(std::string config, file->GetStringOr(kConfigKey, ""));
-  if (!config.empty()) LS_TRY(SetConfig(std::move(config), path + ": " + kConfigKey, checkpoint));
+  LS_ASSIGN(std::string config, file->GetStringOr(kDraftConfigKey, ""));
+  if (!config.empty()) LS_TRY(SetConfig(std::move(config), path + ": " + kDraftConfigKey, checkpoint));
   AddTensors(file->tensors(), checkpoint);
   checkpoint->owners.push_back(std::move(file));
   return {};
@@ -254,7 +253,7 @@ Status CheckRowsFit(const std::string& path, const TensorView& tensor, DType typ
 Status WriteDraftGguf(const DraftCheckpoint& checkpoint, std::optional<DType> type, const std::string& path) {
   GgufWriter writer;
   writer.SetString(kKindKey, std::string(checkpoint.kind->name));
-  if (!checkpoint.config_json.empty()) writer.SetString(kConfigKey, checkpoint.config_json);
+  if (!checkpoint.config_json.empty()) writer.SetString(kDraftConfigKey, checkpoint.config_json);
   LS_TRY(Export(checkpoint, type,
                 [&](const std::string& name, DType to, std::vector<int64_t> shape, auto bytes) {
                   writer.AddTensor(name, to, std::move(shape), bytes);

@@ -14,6 +14,7 @@
 
 #include "draft/config_keys.h"
 #include "draft/draft_kinds.h"
+#include "formats/draft_names.h"
 #include "formats/gguf.h"
 #include "longspec/status.h"
 #include "tensor/tensor_view.h"
@@ -48,9 +49,6 @@ struct DraftCheckpoint {
 
   const TensorView* Find(std::string_view name) const;
 };
-
-// Tokens the target's head is reduced to, one integer each (FR-Spec); absent: the whole vocabulary.
-inline constexpr char kDraftVocabTensor[] = "draft.vocab";
 
 // Tells the kind, and checks names and types; shapes are checked against the target they are to serve.
 Result<DraftCheckpoint> OpenDraftCheckpoint(const std::string& path);

@@ -36,7 +36,7 @@ Status ReadRope(const ConfigKeys& keys, DraftConfig* config) {
 // Published configurations name the positions a model has before linear scaling stretches them (Vicuna-16k:
 // 4096 and a factor of 4).
 Status ReadTrainedPositions(const ConfigKeys& keys, DraftConfig* config) {
-  LS_ASSIGN(config->trained_positions, keys.Size("longspec_trained_positions"));
+  LS_ASSIGN(config->trained_positions, keys.Size(kTrainedPositionsKey));
   if (config->trained_positions != 0) return {};
   LS_ASSIGN(const int unscaled, keys.Size("max_position_embeddings"));
   const bool is_scaled = config->rope_scaling == "linear" && config->rope_factor > 0.0;

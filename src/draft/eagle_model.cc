@@ -61,7 +61,7 @@ Result<std::shared_ptr<Model>> Begin(const DraftCheckpoint& checkpoint, const Ea
   model->path = checkpoint.path;
   model->name = Model::kKind;
   model->block = facts.block;
-  LS_ASSIGN(model->trained_positions, checkpoint.keys.Size("longspec_trained_positions"));
+  LS_ASSIGN(model->trained_positions, checkpoint.keys.Size(kTrainedPositionsKey));
   return model;
 }
 

@@ -11,15 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "formats/draft_names.h"
 #include "formats/gguf.h"
 #include "longspec/status.h"
 #include "model/llama.h"
 #include "tensor/tensor_view.h"
 
 namespace longspec {
-
-// TargetFingerprint of the target whose embedding and head the draft has.
-inline constexpr char kLmTargetKey[] = "longspec.target";
 
 struct LmFile {
   std::shared_ptr<const GgufFile> file;  // with all tensors that a model has

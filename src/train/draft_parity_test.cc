@@ -124,7 +124,7 @@ TEST_P(DraftParity, TreesHaveTheTrainersChances) {
   rig.options.distill = 0.5;
   ASSERT_TRUE(rig.Run().ok());
   const auto trainee = TraineeOf(rig);
-  const auto loaded = LoadDraft(rig.options.output, trainee->parameters());
+  const auto loaded = LoadDraft(rig.options.output, *trainee);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   const at::NoGradGuard no_grad;
 

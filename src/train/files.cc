@@ -16,6 +16,7 @@
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "formats/atomic_file.h"
+#include "formats/draft_names.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "tensor/dequantize.h"
@@ -28,8 +29,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr char kStateKey[] = "longspec.trainer";
-constexpr char kPositionsKey[] = "longspec.trained_positions";
-constexpr char kVocabTensor[] = "draft.vocab";
+constexpr char kPositionsKey[] = "longspec.trained_positions";  // of a safetensors file
 
 // Values of any float type into `tensor`, whose shape they must have.
 Status ReadTensor(const SafetensorsFile& file, const std::string& name, at::Tensor tensor) {
@@ -73,10 +73,42 @@ Json ConfigJson(const Trainee& trainee, int64_t trained_positions) {
                {"rope_theta", t.rope_base},
                {"rope_scaling", RopeScaling(t)},
                {"longspec_rope_of_target", true},
-               {"longspec_trained_positions", trained_positions},
+               {kTrainedPositionsKey, trained_positions},
                {"longspec_target", t.fingerprint}};
   trainee.AddConfig(&json);
   return json;
+}
+
+// The tokens of a reduced head. `file`: a GgufFile or a SafetensorsFile.
+template <typename File>
+Result<std::vector<int64_t>> VocabOf(const File& file, int n_vocab) {
+  const TensorView* tensor = file.FindTensor(kDraftVocabTensor);
+  const bool offsets = tensor == nullptr && file.FindTensor("d2t") != nullptr;  // EAGLE-3's
+  if (offsets) tensor = file.FindTensor("d2t");
+  std::vector<int64_t> vocab;
+  if (tensor == nullptr) return vocab;
+  const std::string name = file.path() + ": tensor " + std::string(tensor->name);
+  if (tensor->dtype == DType::kI32) {
+    std::vector<int32_t> narrow(Z(tensor->n_elements()));
+    std::memcpy(narrow.data(), tensor->data, narrow.size() * sizeof(int32_t));
+    vocab.assign(narrow.begin(), narrow.end());
+  } else if (tensor->dtype == DType::kI64) {
+    vocab.resize(Z(tensor->n_elements()));
+    std::memcpy(vocab.data(), tensor->data, vocab.size() * sizeof(int64_t));
+  } else {
+    return Corrupt(name + " must be I32 or I64");
+  }
+  const auto is_token = [&](int64_t token) { return token >= 0 && token < n_vocab; };
+  // Offsets are no larger than tokens, so that none wraps around.
+  if (offsets && std::ranges::all_of(vocab, is_token)) {
+    for (size_t i = 0; i < vocab.size(); ++i) vocab[i] += static_cast<int64_t>(i);
+  }
+  if (!offsets) std::ranges::sort(vocab);  // a reduced head's rows are the target's, in any order
+  const bool ascending = std::ranges::adjacent_find(vocab, std::greater_equal()) == vocab.end();
+  if (vocab.empty() || !ascending || !is_token(vocab.front()) || !is_token(vocab.back())) {
+    return Corrupt(name + " must hold tokens below " + std::to_string(n_vocab) + ", each once");
+  }
+  return vocab;
 }
 
 // A draft's folder, or its .safetensors file.
@@ -161,39 +193,21 @@ Status ExportDraft(const Trainee& trainee, int64_t trained_positions, const std:
 }
 
 Result<std::vector<int64_t>> LoadDraftVocab(const std::string& path, int n_vocab) {
+  if (BeginsAsGguf(path)) {
+    LS_ASSIGN(const auto file, GgufFile::Open(path));
+    return VocabOf(*file, n_vocab);
+  }
   LS_ASSIGN(const auto file, OpenDraft(path));
-  const TensorView* tensor = file->FindTensor(kVocabTensor);
-  const bool offsets = tensor == nullptr && file->FindTensor("d2t") != nullptr;  // EAGLE-3's
-  if (offsets) tensor = file->FindTensor("d2t");
-  std::vector<int64_t> vocab;
-  if (tensor == nullptr) return vocab;
-  const std::string name = file->path() + ": tensor " + std::string(tensor->name);
-  if (tensor->dtype == DType::kI32) {
-    std::vector<int32_t> narrow(Z(tensor->n_elements()));
-    std::memcpy(narrow.data(), tensor->data, narrow.size() * sizeof(int32_t));
-    vocab.assign(narrow.begin(), narrow.end());
-  } else if (tensor->dtype == DType::kI64) {
-    vocab.resize(Z(tensor->n_elements()));
-    std::memcpy(vocab.data(), tensor->data, vocab.size() * sizeof(int64_t));
-  } else {
-    return Corrupt(name + " must be I32 or I64");
-  }
-  const auto is_token = [&](int64_t token) { return token >= 0 && token < n_vocab; };
-  // Offsets are no larger than tokens, so that none wraps around.
-  if (offsets && std::ranges::all_of(vocab, is_token)) {
-    for (size_t i = 0; i < vocab.size(); ++i) vocab[i] += static_cast<int64_t>(i);
-  }
-  if (!offsets) std::ranges::sort(vocab);  // a reduced head's rows are the target's, in any order
-  const bool ascending = std::ranges::adjacent_find(vocab, std::greater_equal()) == vocab.end();
-  if (vocab.empty() || !ascending || !is_token(vocab.front()) || !is_token(vocab.back())) {
-    return Corrupt(name + " must hold tokens below " + std::to_string(n_vocab) + ", each once");
-  }
-  return vocab;
+  return VocabOf(*file, n_vocab);
 }
 
-Result<int64_t> LoadDraft(const std::string& path, const Parameters& parameters) {
+Result<int64_t> LoadDraft(const std::string& path, Trainee& trainee) {
+  if (BeginsAsGguf(path)) {
+    LS_ASSIGN(const auto file, GgufFile::Open(path));
+    return trainee.InitFromGguf(*file);
+  }
   LS_ASSIGN(const auto file, OpenDraft(path));
-  for (const auto& [name, tensor] : parameters.tensors()) LS_TRY(ReadTensor(*file, name, tensor));
+  for (const auto& [name, tensor] : trainee.parameters().tensors()) LS_TRY(ReadTensor(*file, name, tensor));
   int64_t positions = 0;
   if (const auto text = file->metadata().find(kPositionsKey); text != file->metadata().end()) {
     const std::string& digits = text->second;

@@ -40,9 +40,9 @@ Status LoadCheckpoint(const std::string& path, TrainState* state, const Paramete
 
 // A folder with config.json and model.safetensors, made if it is not there.
 Status ExportDraft(const Trainee& trainee, int64_t trained_positions, const std::string& folder);
-// The weights of a draft model (a folder of ExportDraft's kind, or its .safetensors file) into `parameters`.
-// Returns the positions it was trained for, 0 if it does not say.
-Result<int64_t> LoadDraft(const std::string& path, const Parameters& parameters);
+// The weights of a draft model into those of `trainee`: a folder of ExportDraft's kind, its .safetensors
+// file, or a GGUF file, also of block types. Returns the positions it was trained for, 0 if it does not say.
+Result<int64_t> LoadDraft(const std::string& path, Trainee& trainee);
 
 // The tokens that draft's head is reduced to, ascending; empty if it is not. kCorrupt if they are no tokens
 // of `n_vocab`.

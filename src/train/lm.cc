@@ -9,11 +9,13 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "base/size.h"
 #include "base/status_macros.h"
+#include "formats/draft_names.h"
 #include "formats/gguf_writer.h"
 #include "tensor/half.h"
 #include "train/files.h"
@@ -87,12 +89,26 @@ class LmTrainee : public Trainee {
 
   bool BeginsWithTarget() const override { return true; }
   Status InitFromTarget() override {
-    std::vector<TakenOver> parts = {{"model.norm.weight", "output_norm.weight"}};
-    for (size_t i = 0; i < setup_.options.layers.size(); ++i) {
-      const std::string from = "blk." + std::to_string(setup_.options.layers[i]) + ".";
-      for (const TakenOver& part : BlockOf(parameters_, Prefix(i), from)) parts.push_back(part);
+    return TakeOver(*setup_.model, setup_.target, PartsOf(setup_.options.layers), parameters_);
+  }
+
+  Result<int64_t> InitFromGguf(const GgufFile& file) override {
+    LS_ASSIGN(const std::string architecture, file.GetString("general.architecture"));
+    LS_ASSIGN(const int n_layer, CountLayers(file));
+    if (architecture != Architecture() || n_layer != static_cast<int>(setup_.options.layers.size())) {
+      return InvalidArgument(file.path() + ": has " + std::to_string(n_layer) + " layers of architecture " +
+                             architecture + "; this draft has " +
+                             std::to_string(setup_.options.layers.size()) + " of " + Architecture() +
+                             ", choose as many with --layers");
     }
-    return TakeOver(*setup_.model, setup_.target, parts, parameters_);
+    LS_ASSIGN(const std::string of, file.GetStringOr(kLmTargetKey, setup_.target.fingerprint));
+    if (of != setup_.target.fingerprint) {
+      return InvalidArgument(file.path() + ": a draft of the model " + of + ", the features are of " +
+                             setup_.target.fingerprint);
+    }
+    LS_TRY(TakeOver(file, setup_.target, PartsOf(OwnLayers()), parameters_));
+    LS_ASSIGN(const uint64_t positions, file.GetUint(architecture + ".context_length"));
+    return static_cast<int64_t>(positions);
   }
 
   void AddConfig(nlohmann::json* config) const override {
@@ -132,25 +148,37 @@ class LmTrainee : public Trainee {
     writer.SetUint32(own + "context_length", static_cast<uint32_t>(trained_positions));
     AddRotation(own, &writer);
     if (OfTarget()) {
-      writer.SetString("longspec.target", setup_.target.fingerprint);
+      writer.SetString(kLmTargetKey, setup_.target.fingerprint);
       const std::vector<int32_t> vocab(setup_.vocab.begin(), setup_.vocab.end());
-      writer.AddTensor("draft.vocab", DType::kI32, {std::ssize(vocab)}, std::as_bytes(std::span(vocab)));
+      writer.AddTensor(kDraftVocabTensor, DType::kI32, {std::ssize(vocab)}, std::as_bytes(std::span(vocab)));
     } else {
       for (const char* name : {"token_embd.weight", "output.weight"}) CopyTensor(target, name, &writer);
     }
-    AddToGguf("output_norm.weight", parameters_.Find("model.norm.weight"), &writer);
-    for (size_t i = 0; i < setup_.options.layers.size(); ++i) {
-      const std::string to = "blk." + std::to_string(i) + ".";
-      for (const TakenOver& part : BlockOf(parameters_, Prefix(i), to)) {
-        at::Tensor tensor = parameters_.Find(part.to).detach().to(at::kCPU);
-        if (part.rotated && Architecture() == "llama") tensor = JoinPairs(tensor, setup_.target);
-        AddToGguf(part.from, tensor, &writer);
-      }
+    for (const TakenOver& part : PartsOf(OwnLayers())) {
+      at::Tensor tensor = parameters_.Find(part.to).detach().to(at::kCPU);
+      if (part.rotated && Architecture() == "llama") tensor = JoinPairs(tensor, setup_.target);
+      AddToGguf(part.from, tensor, &writer);
     }
     return writer.Write((std::filesystem::path(folder) / "model.gguf").string());
   }
 
  private:
+  // What is trained, and where it is in a GGUF file in which these layers are the draft's.
+  std::vector<TakenOver> PartsOf(const std::vector<int>& layers) const {
+    std::vector<TakenOver> parts = {{"model.norm.weight", "output_norm.weight"}};
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const std::string from = "blk." + std::to_string(layers[i]) + ".";
+      for (const TakenOver& part : BlockOf(parameters_, Prefix(i), from)) parts.push_back(part);
+    }
+    return parts;
+  }
+  // Of a file of its own.
+  std::vector<int> OwnLayers() const {
+    std::vector<int> layers(setup_.options.layers.size());
+    std::iota(layers.begin(), layers.end(), 0);
+    return layers;
+  }
+
   // The scaling it was trained with may be another than its target's file has: it is written as what it makes
   // of each frequency, and of the magnitude.
   void AddRotation(const std::string& own, GgufWriter* writer) const {

@@ -83,7 +83,7 @@ TEST(Lm, TheEngineRunsWhatIsExported) {
     const at::Tensor got =
         at::from_blob(const_cast<float*>(output->segments[0].final_hidden), {testing::kLength, 64}).clone();
     const auto trainee = TraineeOf(rig);
-    ASSERT_TRUE(LoadDraft(rig.options.output, trainee->parameters()).ok());
+    ASSERT_TRUE(LoadDraft(rig.options.output, *trainee).ok());
     const at::NoGradGuard no_grad;
     const at::Tensor expected = trainee->Chain(BatchOf(rig, {1}), 1)[0];
     EXPECT_LT(testing::Relative(got, expected), 0.02) << architecture << " " << scaled;
@@ -129,7 +129,7 @@ TEST(Lm, WithAReducedHeadItIsOfItsTargetAlone) {
   EXPECT_EQ(output->vocab, 24);
   const at::Tensor got = at::from_blob(const_cast<float*>(output->segments[0].logits), {24}).clone();
   const auto trainee = TraineeOf(rig, 7, vocab);
-  ASSERT_TRUE(LoadDraft(rig.options.output, trainee->parameters()).ok());
+  ASSERT_TRUE(LoadDraft(rig.options.output, *trainee).ok());
   const at::NoGradGuard no_grad;
   const at::Tensor state = trainee->Chain(BatchOf(rig, {1}), 1)[0][testing::kLength - 1];
   EXPECT_LT(testing::Relative(got, at::mv(trainee->Head(1), state)), 0.02);

@@ -120,7 +120,8 @@ void AddRunOptions(CLI::App& app, Flags* flags) {
   app.add_option("-o,--output", t.output,
                  "Folder for the draft model and the checkpoint; a run that was stopped goes on there")
       ->required();
-  app.add_option("--init", t.init, "Draft model to begin with: stage 2 begins with what stage 1 made");
+  app.add_option("--init", t.init,
+                 "Draft model to begin with, a folder or a GGUF file: stage 2 begins with what stage 1 made");
   app.add_flag("--init-from-target", t.init_from_target,
                "Begin with weights of the target's first and last layer rather than random ones");
   app.add_option("--seed", t.seed, "Decides weights, order, positions and lags")->capture_default_str();

@@ -31,7 +31,7 @@ void ExpectParity(int window, const std::string& architecture = "llama") {
   rig.options.steps = 20;
   ASSERT_TRUE(rig.Run().ok());
   const auto trainee = testing::TraineeOf(rig);
-  ASSERT_TRUE(LoadDraft(rig.options.output, trainee->parameters()).ok());
+  ASSERT_TRUE(LoadDraft(rig.options.output, *trainee).ok());
   const auto checkpoint = OpenDraftCheckpoint(rig.options.output);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
   const auto model = LongspecModel::Load(*checkpoint, "f32", rig.tiny.parts());

@@ -3,6 +3,8 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+
 #include "base/status_macros.h"
 #include "tensor/dequantize.h"
 
@@ -101,7 +103,10 @@ std::vector<TakenOver> BlockOf(const Parameters& parameters, const std::string& 
 
 Status TakeOver(const GgufFile& file, const FeatureTarget& target, const std::vector<TakenOver>& parts,
                 const Parameters& parameters) {
-  LS_ASSIGN(const bool paired, HasPairs(file));
+  bool paired = false;
+  if (std::ranges::any_of(parts, &TakenOver::rotated)) {
+    LS_ASSIGN(paired, HasPairs(file));
+  }
   const at::NoGradGuard no_grad;
   for (const TakenOver& part : parts) {
     if (part.from.ends_with(".bias") && file.FindTensor(part.from) == nullptr) continue;

@@ -29,7 +29,7 @@ Result<at::Tensor> LoadHeadBias(const GgufFile& file, const FeatureTarget& targe
 // Number of layers of the model in the file.
 Result<int> CountLayers(const GgufFile& file);
 
-// One tensor of a draft that begins as one of its target's.
+// One tensor of a draft that begins as one of a file, its target's or another draft's.
 struct TakenOver {
   std::string to, from;
   bool rotated = false;  // its rows are rotary heads: halves split, as checkpoints have them
@@ -42,7 +42,8 @@ std::vector<TakenOver> AttentionOf(const Parameters& parameters, const std::stri
 std::vector<TakenOver> BlockOf(const Parameters& parameters, const std::string& prefix,
                                const std::string& layer);
 std::vector<TakenOver> MlpOf(const std::string& to, const std::string& layer, double output_scale = 1.0);
-// Copies them. Biases that the file lacks stay; kUnsupported of an architecture other than llama and qwen2.
+// Copies them. Biases that the file lacks stay; kUnsupported of rotated ones of an architecture other than
+// llama and qwen2.
 Status TakeOver(const GgufFile& file, const FeatureTarget& target, const std::vector<TakenOver>& parts,
                 const Parameters& parameters);
 

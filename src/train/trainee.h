@@ -89,6 +89,9 @@ class Trainee {
   // Begins with weights of the target; whether it does so unasked.
   virtual bool BeginsWithTarget() const { return false; }
   virtual Status InitFromTarget();
+  // Begins with a draft of the kind in a GGUF file. Returns the positions it was trained for, 0 if it does
+  // not say.
+  virtual Result<int64_t> InitFromGguf(const GgufFile& file);
 
   // config.json and the tensors of model.safetensors; what else belongs into the folder.
   virtual void AddConfig(nlohmann::json* config) const;

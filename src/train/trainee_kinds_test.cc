@@ -11,11 +11,14 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "draft/draft_checkpoint.h"
+#include "draft/lm_file.h"
 #include "train/testing/rig.h"
 #include "train/testing/trainees.h"
 
@@ -242,7 +245,7 @@ TEST_P(EveryKind, ExportsWhatItCanBeginWith) {
   EXPECT_EQ(config.at("longspec_trained_positions"), set->target().n_ctx);
   const auto trained = TraineeOf(*rig, 1, set->FrequentTokens(20)),
              loaded = TraineeOf(*rig, 2, set->FrequentTokens(20));
-  const auto positions = LoadDraft(rig->options.output, loaded->parameters());
+  const auto positions = LoadDraft(rig->options.output, *loaded);
   ASSERT_TRUE(positions.ok()) << positions.status().message();
   EXPECT_EQ(*positions, set->target().n_ctx);
   bool differs = false;
@@ -250,9 +253,54 @@ TEST_P(EveryKind, ExportsWhatItCanBeginWith) {
     differs |= !tensor.equal(trained->parameters().Find(name));
   }
   EXPECT_TRUE(differs);
-  const auto vocab = LoadDraftVocab(rig->options.output, set->target().n_vocab);
-  ASSERT_TRUE(vocab.ok()) << vocab.status().message();
-  EXPECT_EQ(*vocab, set->FrequentTokens(20));
+  // A GGUF file of it says the same, whoever wrote it.
+  std::string gguf = rig->options.output + "/model.gguf";
+  if (rig->options.draft.kind != "lm") {
+    gguf = rig->folder.File("draft.gguf");
+    const auto checkpoint = OpenDraftCheckpoint(rig->options.output);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    ASSERT_TRUE(WriteDraftGguf(*checkpoint, std::nullopt, gguf).ok());
+  }
+  const auto again = TraineeOf(*rig, 3, set->FrequentTokens(20));
+  const auto as_gguf = LoadDraft(gguf, *again);
+  ASSERT_TRUE(as_gguf.ok()) << as_gguf.status().message();
+  EXPECT_EQ(*as_gguf, set->target().n_ctx);
+  for (const auto& [name, tensor] : again->parameters().tensors()) {
+    const at::Tensor& expected = loaded->parameters().Find(name);
+    const bool halves = rig->options.draft.kind == "lm" && tensor.dim() == 2;
+    EXPECT_TRUE(tensor.equal(halves ? expected.to(at::kHalf).to(at::kFloat) : expected)) << name;
+  }
+  for (const std::string& path : {rig->options.output, gguf}) {
+    const auto vocab = LoadDraftVocab(path, set->target().n_vocab);
+    ASSERT_TRUE(vocab.ok()) << vocab.status().message();
+    EXPECT_EQ(*vocab, set->FrequentTokens(20));
+  }
+}
+
+// Training goes on from what `longspec convert` made of it, in fewer bits.
+TEST_P(EveryKind, GoesOnFromAGgufFile) {
+  const auto first = MakeRig();
+  first->options.steps = 12;
+  ASSERT_TRUE(first->Run().ok());
+  const std::string gguf = first->folder.File("draft.gguf");
+  if (first->options.draft.kind == "lm") {
+    const auto file = GgufFile::Open(first->options.output + "/model.gguf");
+    ASSERT_TRUE(WriteLmGguf(**file, DType::kQ8_0, gguf).ok());
+  } else {
+    const auto checkpoint = OpenDraftCheckpoint(first->options.output);
+    ASSERT_TRUE(WriteDraftGguf(*checkpoint, DType::kQ8_0, gguf).ok());
+  }
+  const auto next = MakeRig();
+  next->options.init = gguf;
+  next->options.steps = 1;
+  const auto run = next->Run();
+  ASSERT_TRUE(run.ok()) << run.status().message();
+  EXPECT_LT(next->losses.front(), first->losses.front());
+  // A file of another kind is refused by name.
+  next->options.draft.kind = first->options.draft.kind == "medusa" ? "tokenswift" : "medusa";
+  next->options.draft.simulate = TraineeOptions{}.simulate;
+  next->options.output = next->folder.File("other");
+  EXPECT_THAT(next->Error(), HasSubstr("draft.gguf: has architecture"));
 }
 
 TEST(TraineeKinds, OptionsOfOtherKindsAreRefused) {

@@ -193,7 +193,7 @@ class Run {
     }
     const bool from_target = options_.init_from_target || trainee_->BeginsWithTarget();
     if (options_.init.empty()) return from_target ? trainee_->InitFromTarget() : Status();
-    LS_ASSIGN(state_.trained_positions, LoadDraft(options_.init, trainee_->parameters()));
+    LS_ASSIGN(state_.trained_positions, LoadDraft(options_.init, *trainee_));
     return {};
   }
 

@@ -201,7 +201,7 @@ inline void WriteDraft(const DraftTensors& draft, const std::string& path, const
     writer.AddTensor(prefix + name, dtype, t.shape, bytes);
   }
   if (!vocab.empty()) {
-    writer.AddTensor("draft.vocab", DType::kI64, {static_cast<int64_t>(vocab.size())},
+    writer.AddTensor(kDraftVocabTensor, DType::kI64, {static_cast<int64_t>(vocab.size())},
                      std::as_bytes(std::span(vocab)));
   }
   const Status status = writer.Write(path);

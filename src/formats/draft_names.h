@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Keys and tensors in files of draft models, which the trainer writes and both read (docs/formats.md).
+#pragma once
+
+namespace longspec {
+
+// Tokens the target's head is reduced to, one integer each (FR-Spec); absent: the whole vocabulary.
+inline constexpr char kDraftVocabTensor[] = "draft.vocab";
+// config.json: positions that were seen in training.
+inline constexpr char kTrainedPositionsKey[] = "longspec_trained_positions";
+// GGUF: config.json of a learned draft.
+inline constexpr char kDraftConfigKey[] = "longspec.config_json";
+// GGUF, of a language model: TargetFingerprint of the target whose embedding and head it has.
+inline constexpr char kLmTargetKey[] = "longspec.target";
+
+}  // namespace longspec
