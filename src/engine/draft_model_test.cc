@@ -286,6 +286,35 @@ TEST_F(DraftModelTest, WhatWasLearnedOfADraftOutlivesTheEngine) {
   unsetenv("XDG_CACHE_HOME");
 }
 
+// A program that is killed does not end its engine.
+TEST_F(DraftModelTest, WhatWasLearnedOfADraftIsKeptOnTheWay) {
+  setenv("XDG_CACHE_HOME", folder_.File("cache").c_str(), 1);
+  const ModelOptions options = {.path = folder_.File("target.gguf"), .threads = 1};
+  WriteLikelyEagle();
+  auto engine = Engine::Load(options);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  const std::string key = CalibrationKey((*engine)->info(), options);
+  GenerationRequest request = Request("auto", folder_.File("eagle"));
+  request.n_predict = 200;
+  const auto answer = [&] {
+    EXPECT_TRUE((*engine)->Generate(**(*engine)->NewSession(), request).ok());
+    return ReadLearned(CacheFolder(), key).ok();
+  };
+  EXPECT_FALSE(answer());  // nothing was known when it began
+  EXPECT_TRUE(answer());
+  // In a batch too: the scheduler asks when it is made, and for each answer.
+  std::filesystem::remove_all(folder_.File("cache"));
+  const auto scheduler = (*engine)->NewScheduler({});
+  ASSERT_TRUE(scheduler.ok());
+  request.tokens = {65, 66, 67, 68};
+  ASSERT_TRUE((*scheduler)->Submit({.request = request}).ok());
+  auto more = (*scheduler)->RunRound();
+  while (more.ok() && *more) more = (*scheduler)->RunRound();
+  EXPECT_TRUE(more.ok()) << more.status().message();
+  EXPECT_TRUE(ReadLearned(CacheFolder(), key).ok());
+  unsetenv("XDG_CACHE_HOME");
+}
+
 // A conversation as a server sees it, a new session for each turn: what was read in earlier turns, also by
 // other sequences with the same beginning, is all there. So each turn is drafted as by one that reads it
 // whole.

@@ -2,6 +2,7 @@
 #include "longspec/engine.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -266,6 +267,7 @@ class EngineImpl final : public Engine {
   std::string calibration_key_;       // empty: measured costs are not kept
   // What adaptive speculation has learned; absent until a generation asks for it.
   std::optional<AdaptiveMemory> memory_;
+  uint64_t answers_ = 0;  // that asked for it
   std::mutex grammars_mutex_;
   std::unique_ptr<GrammarCompiler> grammars_;  // null until a request asks for one
   std::string costs_origin_;
@@ -427,10 +429,13 @@ LearnedCosts EngineImpl::Learned() {
       if (known.ok()) memory_->drafters = std::move(*known);
     }
   }
+  // So that one that is killed leaves what most of its answers taught.
+  constexpr uint64_t kKeepEvery = 64;
+  if (++answers_; std::has_single_bit(answers_) || answers_ % kKeepEvery == 0) KeepLearned();
   return {.memory = &*memory_, .origin = costs_origin_};
 }
 
-// For the next program.
+// For the programs that come.
 void EngineImpl::KeepLearned() const {
   if (!memory_ || calibration_key_.empty()) return;
   const bool any = std::ranges::any_of(memory_->drafters, [](const auto& drafter) {

@@ -65,7 +65,6 @@ class SchedulerImpl final : public Scheduler {
     schedule_.prefill_ms = options.prefill_ms;
     on_round_ = options.on_round;
     waits_for_sessions_ = options.waits_for_sessions;
-    parts_.generation.learned = [this] { return learned_; };
     if (!options.share_prefixes) parts_.generation.prefixes = nullptr;
   }
 
