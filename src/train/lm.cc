@@ -234,7 +234,8 @@ const TraineeKind& LmKind() {
       .needs = [](const TraineeOptions&) { return ShardNeeds{}; },
       .make = [](TraineeSetup setup) -> std::unique_ptr<Trainee> {
         return std::make_unique<LmTrainee>(std::move(setup));
-      }};
+      },
+      .positions = Positions::kPlain};  // it reads the end of a text as a text of its own
   return kind;
 }
 

@@ -102,7 +102,6 @@ TEST(Lm, WithAReducedHeadItIsOfItsTargetAlone) {
   KindRig rig({.kind = "lm", .layers = {0, 1}});
   rig.options.vocab = 24;
   rig.options.steps = 3;
-  rig.options.positions = Positions::kPlain;
   ASSERT_TRUE(rig.Run().ok());
   const auto target = GgufFile::Open(rig.options.model),
              draft = GgufFile::Open(rig.options.output + "/model.gguf");

@@ -38,6 +38,20 @@ const std::map<int, Stage>& Stages() {
   return stages;
 }
 
+// One of these words. (CLI11's own shows values too, as characters where they are small numbers.)
+template <typename Value>
+CLI::Validator OneOf(const std::map<std::string, Value>& values) {
+  std::string words;
+  for (const auto& [word, value] : values) words += (words.empty() ? "" : ", ") + word;
+  const auto to_number = [values, words](std::string& text) {
+    const auto it = values.find(text);
+    if (it == values.end()) return "must be one of " + words + ", not \"" + text + "\"";
+    text = std::to_string(static_cast<int>(it->second));
+    return std::string();
+  };
+  return {to_number, "(" + words + ")"};
+}
+
 // One line on stderr that is renewed on a terminal, a line now and then in a log.
 class Display {
  public:
@@ -150,7 +164,7 @@ void AddTrainingOptions(CLI::App& app, Flags* flags) {
   app.add_option("--kind", t.draft.kind, "Kind of draft: " + TraineeKindNames())->capture_default_str();
   app.add_option("--schedule", t.schedule,
                  "cosine, or wsd: warm-up, stable, decay, which can be continued with more --steps")
-      ->transform(CLI::CheckedTransformer(
+      ->transform(OneOf(
           std::map<std::string, Schedule>{{"cosine", Schedule::kCosine}, {"wsd", Schedule::kStableDecay}}))
       ->default_str("cosine");
   app.add_option("--warmup", t.warmup, "Share of the steps to reach it in; then a cosine")
@@ -168,7 +182,7 @@ void AddTrainingOptions(CLI::App& app, Flags* flags) {
   app.add_option("--micro-batch", t.micro_batch, "Sequences of a forward pass; memory grows with it")
       ->capture_default_str();
   app.add_option("--optimiser", t.optimiser.muon, "adamw, or muon: that for matrices of the block")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, bool>{{"adamw", false}, {"muon", true}}))
+      ->transform(OneOf(std::map<std::string, bool>{{"adamw", false}, {"muon", true}}))
       ->default_str("adamw");
   app.add_option("--weight-decay", t.optimiser.weight_decay, "The optimiser's weight decay")
       ->capture_default_str()
@@ -179,11 +193,10 @@ void AddTrainingOptions(CLI::App& app, Flags* flags) {
   app.add_option("--positions", t.positions,
                  "Where tokens of short sequences stand: anchor-offset (LongSpec's), gaps (up to 4, anywhere "
                  "inside), or plain")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, Positions>{{"anchor-offset", Positions::kAnchorOffset},
-                                           {"gaps", Positions::kGaps},
-                                           {"plain", Positions::kPlain}}))
-      ->default_str("anchor-offset");
+      ->transform(OneOf(std::map<std::string, Positions>{{"anchor-offset", Positions::kAnchorOffset},
+                                                         {"gaps", Positions::kGaps},
+                                                         {"plain", Positions::kPlain}}))
+      ->default_str("anchor-offset, lm plain");
   app.add_flag("--no-anchor-offset", flags->no_anchor_offset, "The same as --positions plain")
       ->excludes("--positions");
   app.add_option("--distill", t.distill,
@@ -201,8 +214,8 @@ void AddTrainingOptions(CLI::App& app, Flags* flags) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--precision", t.draft.precision,
                  "f32, or bf16: products of weights and of attention, where the CPU has them")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, Precision>{{"f32", Precision::kF32}, {"bf16", Precision::kBf16}}))
+      ->transform(
+          OneOf(std::map<std::string, Precision>{{"f32", Precision::kF32}, {"bf16", Precision::kBf16}}))
       ->default_str("f32");
 }
 
@@ -232,7 +245,7 @@ void AddKindOptions(CLI::App& app, Flags* flags) {
                  "eagle, beagle: weight of SmoothL1 to the target's state; the cross-entropy has 1")
       ->capture_default_str();
   app.add_option("--noise", d.noise, "eagle, beagle: none, uniform or gauss noise on the target's states")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, StateNoise>{
+      ->transform(OneOf(std::map<std::string, StateNoise>{
           {"none", StateNoise::kNone}, {"uniform", StateNoise::kUniform}, {"gauss", StateNoise::kGaussian}}))
       ->default_str("uniform");
   app.add_option("--layers", d.layers,

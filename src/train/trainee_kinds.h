@@ -20,6 +20,7 @@ struct TraineeKind {
   Status (*resolve)(TraineeOptions* options, const FeatureTarget& target, int n_layer);
   ShardNeeds (*needs)(const TraineeOptions& options);
   std::unique_ptr<Trainee> (*make)(TraineeSetup setup);
+  Positions positions = Positions::kAnchorOffset;  // of short sequences, where nothing else is asked for
 };
 
 const TraineeKind& LongspecKind();

@@ -235,6 +235,7 @@ TEST_P(EveryKind, ExportsWhatItCanBeginWith) {
   const auto rig = MakeRig();
   rig->options.steps = 3;
   rig->options.vocab = 20;
+  rig->options.positions = Positions::kAnchorOffset;
   ASSERT_TRUE(rig->Run().ok());
   const auto config = nlohmann::json::parse(ReadText(rig->options.output + "/config.json"));
   const auto set = FeatureSet::Open(rig->options.features);

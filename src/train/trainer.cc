@@ -162,7 +162,7 @@ class Run {
                   trainee_->setup().options.n_ff, o.vocab, o.distill, o.optimiser.weight_decay,
                   o.optimiser.max_norm, static_cast<unsigned long long>(o.seed));
     const std::string text =
-        numbers + trainee_->Describe() + PositionsFlag(o.positions) +
+        numbers + trainee_->Describe() + PositionsFlag(*o.positions) +
         (cosine ? " --steps " + std::to_string(progress_.steps)
                 : " --warmup-steps " + std::to_string(o.stable_decay.warmup)) +
         (o.optimiser.muon ? " --optimiser muon" : "") +
@@ -262,7 +262,7 @@ class Run {
                   .seed = DrawSeed(options_.seed, pass),
                   .tokens_of_loss = options_.tokens_of_loss};
     draw.positions =
-        DrawPositions(options_.positions, options_.seed, pass, longest, data_.features.target().n_ctx);
+        DrawPositions(*options_.positions, options_.seed, pass, longest, data_.features.target().n_ctx);
     PassSum sum = RunPass(*trainee_, MakeBatch(data_.features, sequences, data_.needs, labels_), draw);
     if (!std::isfinite(sum.loss)) return NotANumber("the loss is");
     return sum;
@@ -412,6 +412,7 @@ Result<TrainSummary> TrainUnguarded(TrainOptions options,
     return InvalidArgument("--ff " + std::to_string(options.draft.n_ff) +
                            ": with --init-from-target it is the target's, " + std::to_string(n_ff));
   }
+  if (!options.positions) options.positions = kind->positions;
   data.needs = kind->needs(options.draft);
   LS_TRY(data.features.Has(data.needs));
   if (data.validation) LS_TRY(data.validation->Has(data.needs));

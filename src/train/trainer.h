@@ -39,7 +39,7 @@ struct TrainOptions {
   int64_t steps = 0;    // 0: as many as the epochs have
   int batch = 32;       // sequences of an optimiser step
   int micro_batch = 2;  // sequences of a forward pass; shares one lag and one draw of positions
-  Positions positions = Positions::kAnchorOffset;  // of short sequences
+  std::optional<Positions> positions;  // of short sequences; absent: the kind's
   int vocab = 0;           // the draft's head is reduced to the most frequent tokens; 0: it is not
   double distill = 0.0;    // share of the target's distribution in the labels
   int tokens_of_loss = 0;  // of its head that losses are over, others in each pass; 0: all
