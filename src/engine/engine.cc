@@ -396,7 +396,6 @@ Result<std::unique_ptr<Scheduler>> EngineImpl::NewScheduler(const SchedulerOptio
       {.generation = Parts(),
        .pool = pool_,
        .ctx_size = info_.n_ctx,
-       .max_rows = max_rows_,
        .tokenize = [this](const GenerationRequest& request) { return PromptTokens(request); }},
       options, info_.memory.kv_at_context + info_.memory.kv_in_file);
 }
@@ -413,6 +412,7 @@ GenerationParts EngineImpl::Parts() {
   parts.target = target_.get();
   parts.tokenizer = text_.tokenizer.get();
   parts.prefill_chunk = batch_size_;
+  parts.max_rows = max_rows_;
   parts.n_ctx_train = info_.n_ctx_train;
   parts.draft_models = &draft_models_;
   parts.learned = [this] { return Learned(); };

@@ -94,6 +94,7 @@ class RunningGeneration final : public Generation {
     return Run(turn);
   }
   Status Run(Turn& turn) {
+    turn.max_nodes = std::max(0, parts_.max_rows - std::min(turn.max_rows, answer_->n_missing()));
     const double start = NowMs();
     LS_TRY(rounds_.Run({&turn, 1}));
     return answer_->Take(turn, NowMs() - start);

@@ -36,6 +36,7 @@ struct GenerationParts {
   Target* target = nullptr;              // borrowed
   const Tokenizer* tokenizer = nullptr;  // borrowed
   int prefill_chunk = 512;
+  int max_rows = 512;                   // of one pass of the target
   int n_ctx_train = 0;                  // for messages only
   DraftModels* draft_models = nullptr;  // borrowed; null: draft models are loaded for one generation only
   // For the adaptive policy: what is known of this machine and of its drafters. Null: nothing before this

@@ -338,6 +338,21 @@ TEST_F(PartialVerification, ReductionsAreOfDraftsQueries) {
   EXPECT_GT(n_other, 0);
 }
 
+// A refresh reads tokens that only the set has seen, and a tree beside them, in one pass.
+TEST_F(PartialVerification, TreesAreNoLargerThanThePassOfARefreshAllows) {
+  const auto engine = Load(1, 32, "");
+  GenerationRequest request = Request(0, "lm");
+  request.partial_verification.refresh = 0;
+  request.speculation.draft_model = Path();
+  request.speculation.policy = "fixed";
+  request.speculation.draft_n_max = 255;
+  request.speculation.tree = "255";
+  const GenerationResult result = Generate(*engine, request);
+  EXPECT_EQ(result.tokens.size(), static_cast<size_t>(kTokens));
+  EXPECT_GT(result.partial_verification.refreshes, 0);
+  EXPECT_NE(result.timings.draft_n % 255, 0);  // some trees were smaller
+}
+
 // Which is why they are not the default.
 TEST_F(PartialVerification, WithThePapersModesTheTextDependsOnTheDrafts) {
   int n_other = 0;

@@ -59,7 +59,7 @@ class SchedulerImpl final : public Scheduler {
         most_chunks_(most_chunks),
         learned_(parts_.generation.learned()),
         rounds_(parts_.generation.target, &learned_.memory->costs) {
-    schedule_.batch_rows = std::min(parts_.generation.prefill_chunk, parts_.max_rows);
+    schedule_.batch_rows = std::min(parts_.generation.prefill_chunk, parts_.generation.max_rows);
     schedule_.parallel = options.parallel > 0 ? options.parallel : kMostParallel;
     schedule_.parallel = std::min({schedule_.parallel, schedule_.batch_rows, kMostRowsWithLogits});
     schedule_.prefill_ms = options.prefill_ms;
@@ -268,7 +268,7 @@ class SchedulerImpl final : public Scheduler {
       n_rows += part.rows;
       n_decoding += part.completes ? 1 : 0;
     }
-    int spare = std::min(parts_.max_rows - n_rows, kMostRowsWithLogits - n_decoding);
+    int spare = std::min(parts_.generation.max_rows - n_rows, kMostRowsWithLogits - n_decoding);
     for (const RoundPlan::Part& part : plan.parts) {
       const auto i = static_cast<size_t>(part.sequence);
       Entry& entry = *listed[i];

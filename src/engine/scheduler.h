@@ -18,7 +18,6 @@ struct SchedulerParts {
   GenerationParts generation;       // prefill_chunk is the most rows of a pass
   std::shared_ptr<ChunkPool> pool;  // of all sequences of the engine
   int ctx_size = 0;                 // of one sequence
-  int max_rows = 512;               // of one pass of the target
   // Prompt tokens of a request, or what is wrong with it. Called by whoever submits.
   std::function<Result<std::vector<int32_t>>(const GenerationRequest&)> tokenize;
 };

@@ -241,7 +241,8 @@ class Training(TestCase):
         for options, error in ((["--kind", "medusa", "--window", "64"], "--window: not an option of --kind medusa"),
                                (["--schedule", "wsd", "--warmup", "0.2"], "--warmup: of --schedule cosine"),
                                (["--decay", "0.2"], "--decay: of --schedule wsd"),
-                               (["--heads", "-2"], "--heads")):
+                               (["--heads", "-2"], "--heads"),
+                               (["--positions", "far"], "must be one of anchor-offset, gaps, plain, not")):
             self.expect_error(run(TRAINER, "-m", MODEL, "-f", features, "-o", self.output, *options), 2, error)
 
 
