@@ -4,8 +4,20 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "formats/draft_names.h"
 
 namespace longspec {
+
+Status CheckStandsAlone(const GgufFile& file) {
+  const auto architecture = file.GetString("general.architecture");
+  if (!architecture.ok()) return {};
+  std::string kind;
+  if (FindDraftKind(*architecture) != nullptr) kind = *architecture;
+  if (file.Has(kLmTargetKey)) kind = "lm";
+  if (kind.empty()) return {};
+  return Unsupported(file.path() + ": a draft model of kind " + kind +
+                     ", which is nothing without its target: -m TARGET -md " + file.path());
+}
 
 Result<std::string> DraftFiles::Architecture(const std::string& path) {
   if (gguf_.contains(path) || BeginsAsGguf(path)) {

@@ -15,6 +15,10 @@
 
 namespace longspec {
 
+// kUnsupported, with what would be right, of a file that holds a draft model and can only stand beside its
+// target.
+Status CheckStandsAlone(const GgufFile& file);
+
 class DraftFiles {
  public:
   // general.architecture of a GGUF file; of anything else, which only a learned draft can be, its kind

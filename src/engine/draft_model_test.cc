@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "decode/testing/samplings.h"
+#include "draft/draft_checkpoint.h"
 #include "draft/testing/block_drafts.h"
 #include "draft/testing/eagle_files.h"
 #include "draft/testing/longspec_files.h"
@@ -17,7 +19,9 @@
 #include "engine/calibration_cache.h"
 #include "engine/gguf_tokenizer.h"
 #include "engine/learned_cache.h"
+#include "formats/draft_names.h"
 #include "formats/gguf.h"
+#include "formats/gguf_writer.h"
 #include "longspec/engine.h"
 
 namespace longspec {
@@ -642,6 +646,22 @@ TEST_F(DraftModelTest, WhatCannotWorkIsRefused) {
   ASSERT_TRUE(WriteTinyModel(larger, folder_.File("other.gguf")).ok());
   EXPECT_THAT(Generate("lm", folder_.File("other.gguf")).status().message(),
               HasSubstr("does not fit the target: a vocabulary of 400 tokens, the target has 384"));
+}
+
+TEST_F(DraftModelTest, ADraftIsNoModel) {
+  const std::string eagle = folder_.File("eagle.gguf"), lm = folder_.File("lm.gguf");
+  const auto checkpoint = OpenDraftCheckpoint(WriteLikelyEagle());
+  ASSERT_TRUE(checkpoint.ok() && WriteDraftGguf(*checkpoint, std::nullopt, eagle).ok());
+  GgufWriter writer;
+  writer.SetString("general.architecture", "llama");
+  writer.SetString(kLmTargetKey, "0123");
+  ASSERT_TRUE(writer.Write(lm).ok());
+  for (const auto& [path, kind] : {std::pair(eagle, "eagle"), {lm, "lm"}}) {
+    const auto engine = Engine::Load({.path = path});
+    EXPECT_EQ(engine.status().code(), StatusCode::kUnsupported);
+    EXPECT_EQ(engine.status().message(), path + ": a draft model of kind " + kind +
+                                             ", which is nothing without its target: -m TARGET -md " + path);
+  }
 }
 
 // What the memory plan has opened is handed on: the file is not read again, whatever lies there then.

@@ -14,6 +14,7 @@
 #include "base/thread_team.h"
 #include "decode/calibration.h"
 #include "decode/policy.h"
+#include "draft/draft_files.h"
 #include "draft/draft_models.h"
 #include "draft/drafter.h"
 #include "engine/cache_file.h"
@@ -89,6 +90,7 @@ Result<Opened> OpenModel(const ModelOptions& options) {
   Opened model;
   LS_ASSIGN(model.kernels, kernels::Choose(options.kernels));
   LS_ASSIGN(model.file, OpenFile(options.path));
+  LS_TRY(CheckStandsAlone(*model.file));
   LS_ASSIGN(model.config,
             ReadLlamaConfig(*model.file, options.rope, options.bf16_weights, options.attention));
   const LlamaConfig& config = model.config;
