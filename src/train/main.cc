@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "longspec/version.h"
 #include "train/program.h"
 #include "train/train_log.h"
 #include "train/trainer.h"
@@ -318,7 +317,7 @@ int RunTraining(Flags flags, const CLI::App& app) {
   if (stopped) return Fail(kProgram, kExitInterrupted, "interrupted" + saved);
   std::printf("%s: draft model after %lld steps, mean loss %.4f\n%s", flags.train.output.c_str(),
               static_cast<long long>(trained->steps), trained->mean_loss, Speed(*trained).c_str());
-  return std::fflush(stdout) == 0 ? 0 : Fail(kProgram, kExitOutput, "standard output cannot be written");
+  return FlushOutput(kProgram);
 }
 
 // A pass takes as much memory as the one before. Given back in between, it costs a good part of the time: the
@@ -333,22 +332,12 @@ void KeepFreedMemory() {
 int Main(int argc, char** argv) {
   KeepFreedMemory();
   CatchSignals();
-  CLI::App app("Trains a draft model on features of its target.", kProgram);
-  app.footer(kExitCodeHelp);
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  app.set_version_flag("--version", "longspec-train " LONGSPEC_VERSION);
+  CommandLine app("Trains a draft model on features of its target.", kProgram, kExitCodeHelp);
   Flags flags;
   AddRunOptions(app, &flags);
   AddTrainingOptions(app, &flags);
   AddKindOptions(app, &flags);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& success) {
-    return app.exit(success);
-  } catch (const CLI::ParseError& error) {
-    return Fail(kProgram, kExitUsage,
-                std::string(error.what()) + " (longspec-train --help lists the options)");
-  }
+  if (const auto status = app.Parse(argc, argv)) return *status;
   return RunTraining(std::move(flags), app);
 }
 

@@ -8,6 +8,8 @@
 #include <csignal>
 #include <cstdio>
 
+#include "longspec/version.h"
+
 namespace longspec::train {
 namespace {
 
@@ -38,6 +40,27 @@ int Fail(const char* program, int code, const std::string& message) {
   std::ranges::replace(line, '\n', ' ');
   std::fprintf(stderr, "%s: error: %s\n", program, line.c_str());
   return code;
+}
+
+int FlushOutput(const char* program) {
+  return std::fflush(stdout) == 0 ? 0 : Fail(program, kExitOutput, "standard output cannot be written");
+}
+
+CommandLine::CommandLine(const char* description, const char* program, const char* footer)
+    : App(description, program) {
+  this->footer(footer);
+  option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  set_version_flag("--version", get_name() + " " LONGSPEC_VERSION);
+}
+
+std::optional<int> CommandLine::Parse(int argc, char** argv) try {
+  parse(argc, argv);
+  return std::nullopt;
+} catch (const CLI::Success& success) {
+  return exit(success);
+} catch (const CLI::ParseError& error) {
+  return Fail(get_name().c_str(), kExitUsage,
+              std::string(error.what()) + " (" + get_name() + " --help lists the options)");
 }
 
 void CatchSignals() {

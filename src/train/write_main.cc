@@ -7,7 +7,6 @@
 #include <string>
 
 #include "base/clock.h"
-#include "longspec/version.h"
 #include "train/program.h"
 #include "train/text_writing.h"
 
@@ -80,25 +79,15 @@ int RunWriting(const TextOptions& options) {
   std::printf("%s: %lld tokens in %lld texts, %lld shards\n", options.output.c_str(),
               static_cast<long long>(made->tokens), static_cast<long long>(made->texts),
               static_cast<long long>(made->shards));
-  return std::fflush(stdout) == 0 ? 0 : Fail(kProgram, kExitOutput, "standard output cannot be written");
+  return FlushOutput(kProgram);
 }
 
 int Main(int argc, char** argv) {
   CatchSignals();
-  CLI::App app("Lets the target write on after beginnings, many at once.", kProgram);
-  app.footer(kExitCodeHelp);
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  app.set_version_flag("--version", "longspec-write " LONGSPEC_VERSION);
+  CommandLine app("Lets the target write on after beginnings, many at once.", kProgram, kExitCodeHelp);
   TextOptions options;
   AddOptions(app, &options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& success) {
-    return app.exit(success);
-  } catch (const CLI::ParseError& error) {
-    return Fail(kProgram, kExitUsage,
-                std::string(error.what()) + " (longspec-write --help lists the options)");
-  }
+  if (const auto status = app.Parse(argc, argv)) return *status;
   return RunWriting(options);
 }
 
