@@ -25,6 +25,7 @@
 #include "eval/prompts.h"
 #include "eval/samples.h"
 #include "eval/transcript.h"
+#include "eval/turn_order.h"
 #include "formats/atomic_file.h"
 #include "kv/kv_cache.h"
 
@@ -374,7 +375,8 @@ class Evaluation {
       return KnownAnswer{};
     std::vector<Runner> plain(1);
     LS_ASSIGN(plain[0], MakeRunner(prompt, prefilled, temperature, "none"));
-    LS_TRY(TakeTurns(plain));
+    TurnOrder alone(1);
+    LS_TRY(TakeTurns(plain, alone));
     const std::vector<double>& ms = plain[0].turn_ms;
     KnownAnswer known = {.tokens = plain[0].generation->Finish().tokens};
     known.ms_per_token = std::accumulate(ms.begin(), ms.end(), 0.0) /
@@ -392,6 +394,7 @@ class Evaluation {
     }
     LS_ASSIGN(const KnownAnswer known, Know(prompt, prefilled, temperature, cells));
     std::vector<TurnTimes> times(cells.size() + 1);  // plain decoding's first
+    if (!order_ || order_->size() != times.size()) order_.emplace(times.size());
     int64_t n_plain = 0;
     for (int run = 0; run < options_.runs; ++run) {
       std::vector<Runner> runners(1);
@@ -400,7 +403,7 @@ class Evaluation {
         LS_ASSIGN(Runner runner, MakeRunner(prompt, prefilled, temperature, cell->key.method, known));
         runners.push_back(std::move(runner));
       }
-      LS_TRY(TakeTurns(runners));
+      LS_TRY(TakeTurns(runners, *order_));
       for (size_t i = 0; i < runners.size(); ++i) times[i].push_back(std::move(runners[i].turn_ms));
       const GenerationResult plain = runners[0].generation->Finish();
       n_plain = static_cast<int64_t>(plain.tokens.size());
@@ -461,31 +464,27 @@ class Evaluation {
     }
   }
 
-  // Which of n takes turn `turn` as the i-th. Who is first moves on, and every other turn goes backwards:
-  // each method comes after each of the others alike, for a pass costs some per cent more after large ones.
-  static size_t InTurn(size_t turn, size_t i, size_t n) {
-    return ((turn % 2 == 0 ? i : n - 1 - i) + turn) % n;
-  }
-
   // Each in turn up to the next multiple of kTurn tokens.
-  Status TakeTurns(std::vector<Runner>& runners) {
-    size_t n_ended = 0;
-    for (size_t limit = kTurn; n_ended < runners.size(); limit += kTurn) {
-      for (size_t i = 0; i < runners.size(); ++i) {
-        Runner& runner = runners[InTurn(turn_, i, runners.size())];
-        if (runner.ended) continue;
+  Status TakeTurns(std::vector<Runner>& runners, TurnOrder& order) {
+    const size_t n = runners.size();
+    for (size_t limit = kTurn;; limit += kTurn) {
+      std::vector<bool> waiting(n);
+      for (size_t i = 0; i < n; ++i) waiting[i] = !runners[i].ended;
+      const auto n_waiting = static_cast<size_t>(std::ranges::count(waiting, true));
+      if (n_waiting == 0) return {};
+      for (size_t i = 0; i < n_waiting; ++i) {
+        const size_t next = order.Next(waiting, i);
+        waiting[next] = false;
+        Runner& runner = runners[next];
         const double start = NowMs();
         while (!runner.ended && runner.generation->tokens().size() < limit) {
           LS_ASSIGN(const bool more, runner.generation->Step());
           runner.ended = !more;
-          n_ended += more ? 0 : 1;
         }
         runner.turn_ms.push_back(NowMs() - start);
         if (!KeepGoing()) return Cancelled("the evaluation was cancelled; run it again to go on");
       }
-      ++turn_;
     }
-    return {};
   }
 
   static void AddRun(const GenerationResult& result, EvalItem& item) {
@@ -564,7 +563,7 @@ class Evaluation {
   std::vector<Group> groups_;
   std::vector<Sample> samples_;  // of the family that runs
   Transcript transcript_;
-  size_t turn_ = 0;
+  std::optional<TurnOrder> order_;  // of plain decoding and the methods of a group
   bool output_failed_ = false;
 };
 
