@@ -94,12 +94,14 @@ class LmTrainee : public Trainee {
 
   Result<int64_t> InitFromGguf(const GgufFile& file) override {
     LS_ASSIGN(const std::string architecture, file.GetString("general.architecture"));
+    if (architecture != Architecture()) {
+      return InvalidArgument(file.path() + ": has architecture \"" + architecture +
+                             "\", a draft of --kind lm has its target's, " + Architecture());
+    }
     LS_ASSIGN(const int n_layer, CountLayers(file));
-    if (architecture != Architecture() || n_layer != static_cast<int>(setup_.options.layers.size())) {
-      return InvalidArgument(file.path() + ": has " + std::to_string(n_layer) + " layers of architecture " +
-                             architecture + "; this draft has " +
-                             std::to_string(setup_.options.layers.size()) + " of " + Architecture() +
-                             ", choose as many with --layers");
+    if (n_layer != static_cast<int>(setup_.options.layers.size())) {
+      return InvalidArgument(file.path() + ": has " + std::to_string(n_layer) + " layers, --layers names " +
+                             std::to_string(setup_.options.layers.size()));
     }
     LS_ASSIGN(const std::string of, file.GetStringOr(kLmTargetKey, setup_.target.fingerprint));
     if (of != setup_.target.fingerprint) {

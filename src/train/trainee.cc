@@ -29,7 +29,7 @@ Result<int64_t> Trainee::InitFromGguf(const GgufFile& file) {
   LS_ASSIGN(const std::string architecture, file.GetString("general.architecture"));
   if (architecture != setup_.options.kind) {
     return InvalidArgument(file.path() + ": has architecture \"" + architecture + "\", a draft of --kind " +
-                           setup_.options.kind + " has its kind's name there");
+                           setup_.options.kind + " has \"" + setup_.options.kind + "\"");
   }
   std::vector<TakenOver> parts;
   for (const auto& [name, tensor] : parameters_.tensors()) parts.push_back({name, name});

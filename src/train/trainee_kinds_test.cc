@@ -19,6 +19,7 @@
 
 #include "draft/draft_checkpoint.h"
 #include "draft/lm_file.h"
+#include "formats/gguf_writer.h"
 #include "train/testing/rig.h"
 #include "train/testing/trainees.h"
 
@@ -302,6 +303,19 @@ TEST_P(EveryKind, GoesOnFromAGgufFile) {
   next->options.draft.simulate = TraineeOptions{}.simulate;
   next->options.output = next->folder.File("other");
   EXPECT_THAT(next->Error(), HasSubstr("draft.gguf: has architecture"));
+}
+
+TEST(TraineeKinds, AnLmGoesOnFromAsManyLayersOfItsTargetsArchitecture) {
+  testing::KindRig first({.kind = "lm", .layers = {0, 1}}), next({.kind = "lm", .layers = {0}});
+  first.options.steps = 1;
+  ASSERT_TRUE(first.Run().ok());
+  next.options.init = first.options.output + "/model.gguf";
+  EXPECT_THAT(next.Error(), HasSubstr("model.gguf: has 2 layers, --layers names 1"));
+  GgufWriter writer;
+  writer.SetString("general.architecture", "eagle");
+  next.options.init = next.folder.File("eagle.gguf");
+  ASSERT_TRUE(writer.Write(next.options.init).ok());
+  EXPECT_THAT(next.Error(), HasSubstr("eagle.gguf: has architecture \"eagle\", a draft of --kind lm has"));
 }
 
 TEST(TraineeKinds, OptionsOfOtherKindsAreRefused) {
