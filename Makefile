@@ -1,9 +1,11 @@
 # Thin, over the presets of CMakePresets.json: every target can be run by hand with cmake, ninja and python3.
 # `make help` lists the targets.
 
-MODEL   := models/SmolLM2-135M-Instruct.Q4_1.gguf
+MODEL   ?= coder
 PREFIX  ?= /usr/local
 PROGRAM := build/release/longspec
+# Where `model` puts it.
+GGUF     = $(shell python3 tools/get_model --path $(MODEL))
 SOURCES  = $(shell git ls-files '*.cc' '*.h')
 
 .DEFAULT_GOAL := release
@@ -18,17 +20,19 @@ release:        ## Build build/release/longspec (the default)
 trainer:        ## Fetch LibTorch and build build/trainer/longspec-train, longspec-write
 	@tools/setup_trainer.sh
 
-model:          ## Fetch the default model into models/
+model:          ## Fetch a model into models/: MODEL=coder (the default), coder-0.5b, smollm2, gemma3
 	@tools/setup.sh model
-	@python3 tools/get_model
+	@python3 tools/get_model $(PROGRESS) $(MODEL)
 
-demo: release model  ## Summarise a long report, with speculation and without
-	@LONGSPEC=$(PROGRAM) MODEL=$(MODEL) tools/demo.sh
+demo:           ## Fetch, build, and write the same texts with speculation and without
+	@tools/setup.sh build model
+	@$(MAKE) --no-print-directory -j2 release model PROGRESS=--lines
+	@LONGSPEC=$(PROGRAM) MODEL=$(GGUF) tools/demo.sh
 
 test:           ## Build and run all tests; ends with "N passed, N failed"
 	@tools/setup.sh test || { echo "0 passed, 1 failed"; exit 1; }
-	@tools/setup.sh model && python3 tools/get_model \
-	  || echo "warning: no default model; the tests that need it are skipped" >&2
+	@tools/setup.sh model && python3 tools/get_model smollm2 \
+	  || echo "warning: no model of the tests; those that need it are skipped" >&2
 	@python3 tools/get_xgrammar || echo "warning: no xgrammar; structured output is not tested" >&2
 	@python3 tools/run_tests.py
 
@@ -38,8 +42,8 @@ test-arm:       ## Build and run the tests below the engine for AArch64, under e
 
 coverage:       ## Line coverage of each module; fails below 80 %
 	@tools/setup.sh coverage
-	@tools/setup.sh model && python3 tools/get_model \
-	  || echo "warning: no default model; the tests that need it are skipped" >&2
+	@tools/setup.sh model && python3 tools/get_model smollm2 \
+	  || echo "warning: no model of the tests; those that need it are skipped" >&2
 	@python3 tools/coverage.py
 
 fuzz:           ## Fuzz each parser for LONGSPEC_FUZZ_SECONDS (20)
@@ -47,7 +51,7 @@ fuzz:           ## Fuzz each parser for LONGSPEC_FUZZ_SECONDS (20)
 	@python3 tools/run_tests.py fuzz
 
 bench: release model  ## Prefill, decode and the cost of rows on this machine
-	@$(PROGRAM) bench -m $(MODEL)
+	@$(PROGRAM) bench -m $(GGUF)
 
 format:         ## Format all C++ files in place
 	@tools/setup.sh lint

@@ -372,7 +372,7 @@ def sequences_report(llama, ours, options, version):
 
 def check_model(options):
     if not Path(options.model).exists():
-        raise Failure(f"{options.model}: no such file; make model fetches the default one")
+        raise Failure(f"{options.model}: no such file; make model MODEL=smollm2 fetches the default one")
 
 
 def alternate(options, measure_llama, measure_ours):

@@ -53,7 +53,7 @@ class Transformers:
         torch.set_num_threads(options.threads)
         model = Path(options.model)
         if not model.exists():
-            raise Failure(f"{model}: no such file; make model fetches the default one")
+            raise Failure(f"{model}: no such file; make model MODEL=smollm2 fetches the default one")
         self.model = transformers.AutoModelForCausalLM.from_pretrained(
             str(model.parent), gguf_file=model.name, dtype=getattr(torch, options.dtype),
             attn_implementation="sdpa").eval()

@@ -92,8 +92,8 @@ def main():
         counts.unlink()
     programs = run_tests.targets_of("coverage", r"tests/\w+_test")
     run_tests.run_programs("coverage", programs, {"LONGSPEC_SKIP_SLOW": "1"}, tally)
-    # The command line is mostly tested by running it, most of it on the default model: without that (make model), cli
-    # is below the minimum.
+    # The command line is mostly tested by running it, most of it on the small model: without that (make model
+    # MODEL=smollm2), cli is below the minimum.
     run_tests.run_end_to_end("coverage", {"LONGSPEC_SKIP_SLOW": "1"}, tally)
     modules = by_module(measure())
     lines, low = table(modules, minimum)
