@@ -222,7 +222,7 @@ std::string Name(CacheTypes types) {
   return std::string(CacheTypeName(types.k)) + " | " + std::string(CacheTypeName(types.v));
 }
 
-// Prints tables of docs/measurements/2026-11-22-cache-types.md: in full with LONGSPEC_GOLDEN_ALL, else a
+// Prints tables of docs/measurements/archive/2026-11-22-cache-types.md: in full with LONGSPEC_GOLDEN_ALL, else a
 // corner of them.
 TEST_F(CacheNeedles, KeysAreFoundAgain) {
   using enum CacheType;

@@ -59,14 +59,14 @@ CostTable Machine(const std::vector<std::vector<double>>& times_one_row,
   return table;
 }
 
-// Two cores of a Zen 3 with AVX2: docs/measurements/2026-11-22-steps-avx2.md.
+// Two cores of a Zen 3 with AVX2: docs/measurements/archive/2026-11-22-steps-avx2.md.
 CostTable Measured() {
   return Machine({{1, 1.17, 1.30, 1.49, 1.90, 2.08, 2.62, 3.65, 4.77, 9.4},
                   {1, 1.25, 1.42, 1.62, 2.08, 2.30, 2.90, 4.10, 5.40, 10.8},
                   {1, 1.33, 1.66, 1.92, 2.48, 2.68, 3.28, 4.68, 6.10, 12.2},
                   {1, 1.32, 1.66, 1.90, 2.40, 2.62, 3.22, 4.55, 5.90, 11.8}});
 }
-// Two cores of a Zen 5 with AVX-512: docs/measurements/2026-11-22-steps-avx512.md.
+// Two cores of a Zen 5 with AVX-512: docs/measurements/archive/2026-11-22-steps-avx512.md.
 CostTable MeasuredAvx512() {
   return Machine({{1, 1.05, 1.08, 1.11, 1.17, 1.23, 1.35, 1.74, 2.13, 3.98},
                   {1, 1.07, 1.09, 1.11, 1.19, 1.27, 1.42, 1.88, 2.35, 4.46},
