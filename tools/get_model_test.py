@@ -280,6 +280,11 @@ class GetModelTest(unittest.TestCase):
             self.assertEqual(get_model.main(["tiny", "smollm2", "--path", "--dir", "models"]), 0)
         self.assertEqual(out.getvalue(), "models/tiny.gguf\nmodels/SmolLM2-135M-Instruct.Q4_1.gguf\n")
 
+    def test_the_program_takes_these_where_none_is_named(self):
+        source = (Path(__file__).parent.parent / "src" / "cli" / "model_choice.cc").read_text(encoding="utf-8")
+        for model in get_model.MODELS.values():
+            self.assertIn(f'"{model.file}"', source)
+
     def test_the_table_is_complete(self):
         for model in get_model.MODELS.values():
             self.assertRegex(model.sha256, "^[0-9a-f]{64}$")

@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/model_choice.h"
 #include "cli/ngrams.h"
 #include "cli/output.h"
 #include "cli/prompt.h"
@@ -57,7 +58,7 @@ int RunCorpus(const CorpusOptions& options) {
 
 Runner SetUpCorpus(CLI::App& app) {
   auto options = std::make_shared<CorpusOptions>();
-  app.add_option("-m,--model", options->model.path, "GGUF file whose tokens are counted")->required();
+  AddModelFile(app, &options->model.path, "GGUF file whose tokens are counted");
   app.add_option("-f,--file", options->texts, "Text files; -: standard input")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("-o,--output", options->output, "File to write")->required();

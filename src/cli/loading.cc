@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/print.h"
 #include "base/status_macros.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
@@ -57,7 +58,10 @@ Result<std::unique_ptr<Engine>> LoadEngine(const ModelOptions& options, const Ou
 std::function<bool(int, int)> ReportPrefill(Progress* progress) {
   return [progress](int done, int total) {
     const double share = total > 0 ? static_cast<double>(done) / total : 1.0;
-    progress->Update(share, std::to_string(done) + "/" + std::to_string(total) + " tokens");
+    const double elapsed = progress->elapsed_ms();
+    std::string detail = std::to_string(done) + "/" + std::to_string(total) + " tokens";
+    if (elapsed > 0) detail += Print(", %.1f tokens/s", done * 1000.0 / elapsed);
+    progress->Update(share, detail + FormatTimeLeft(share, 0, elapsed));
     return !Interrupted();
   };
 }

@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "cli/exit_code.h"
+#include "cli/model_choice.h"
 #include "cli/samplers.h"
 #include "draft/registry.h"
 
@@ -128,9 +129,7 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
   const Names<CacheType> cache_types = {{"f32", CacheType::kF32},   {"f16", CacheType::kF16},
                                         {"bf16", CacheType::kBF16}, {"q8_0", CacheType::kQ8_0},
                                         {"q4_0", CacheType::kQ4_0}, {"bf16-amx", CacheType::kBF16Amx}};
-  app.add_option("-m,--model", options->path, "GGUF file; of a split model, its first shard")
-      ->required()
-      ->group(group);
+  AddModelFile(app, &options->path, "GGUF file; of a split model, its first shard")->group(group);
   AddValue(app, "-c,--ctx-size", &options->ctx_size, "Context size in tokens; 0: from the model", group)
       ->check(CLI::Range(0, kMaxInt));
   AddValue(app, "-b,--batch-size", &options->batch_size, "Prompt tokens per step; never changes output",

@@ -463,7 +463,7 @@ TEST(Options, BadValuesNameTheOption) {
     const Parsed parsed = Parse({"-m", "a", args[0], args[1]});
     EXPECT_THAT(parsed.error, HasSubstr(args[0])) << args[1];
   }
-  EXPECT_THAT(Parse({}).error, HasSubstr("--model"));
+  EXPECT_THAT(Parse({"-m", ""}).error, HasSubstr("--model"));
 }
 
 TEST(ParseLogitBias, TokenAndSignedBias) {

@@ -65,7 +65,7 @@ std::string PerplexityText(const Measured& measured) {
   return text + line;
 }
 
-nlohmann::ordered_json Json(const ForetoldTokens& tokens) {
+nlohmann::ordered_json ForetoldJson(const ForetoldTokens& tokens) {
   return {{"tokens", tokens.n},
           {"nats", tokens.Mean()},
           {"perplexity", tokens.Perplexity()},
@@ -73,11 +73,11 @@ nlohmann::ordered_json Json(const ForetoldTokens& tokens) {
 }
 
 nlohmann::ordered_json PerplexityJson(const Measured& measured, const std::string& model) {
-  nlohmann::ordered_json json = Json(measured.result.all);
+  nlohmann::ordered_json json = ForetoldJson(measured.result.all);
   json["by_position"] = nlohmann::ordered_json::array();
   for (const PositionBucket& bucket : measured.result.by_position) {
     nlohmann::ordered_json one = {{"from", bucket.from}, {"to", bucket.to}};
-    one.update(Json(bucket.tokens));
+    one.update(ForetoldJson(bucket.tokens));
     json["by_position"].push_back(std::move(one));
   }
   json["windows"] = measured.result.windows;

@@ -36,7 +36,7 @@ Progress::Sink Progress::StandardError(bool enabled) {
 }
 
 Progress::Progress(std::string label, Sink sink)
-    : label_(std::move(label)), sink_(std::move(sink)), last_ms_(sink_.now_ms()) {}
+    : label_(std::move(label)), sink_(std::move(sink)), begin_ms_(sink_.now_ms()), last_ms_(begin_ms_) {}
 
 void Progress::Update(double share, std::string_view detail) {
   if (!sink_.enabled) return;

@@ -29,6 +29,8 @@ class Progress {
   void Update(double share, std::string_view detail = {});
   // Clears the terminal's line. Safe to call twice.
   void Finish();
+  // Since the work began.
+  double elapsed_ms() const { return sink_.now_ms() - begin_ms_; }
 
  private:
   void UpdateTerminal(double share, std::string_view detail, double now);
@@ -36,7 +38,7 @@ class Progress {
 
   std::string label_;
   Sink sink_;
-  double last_ms_;
+  double begin_ms_, last_ms_;
   int last_quarter_ = 0;
   bool shown_ = false;
 };

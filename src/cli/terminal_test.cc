@@ -285,8 +285,9 @@ TEST(Progress, PrefillReportsTokensAndStopsOnInterrupt) {
   Progress progress("prefill",
                     {true, true, [&](std::string_view text) { out += text; }, [&] { return now += 100; }});
   const auto report = ReportPrefill(&progress);
+  now = 4900;
   EXPECT_TRUE(report(512, 2048));
-  EXPECT_THAT(out, HasSubstr("prefill 25 % (512/2048 tokens)"));
+  EXPECT_THAT(out, HasSubstr("prefill 25 % (512/2048 tokens, 104.5 tokens/s, 0:00:14 left)"));
   EXPECT_TRUE(report(0, 0));
   raise(SIGINT);
   EXPECT_FALSE(report(1024, 2048));

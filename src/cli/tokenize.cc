@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/model_choice.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/prompt.h"
@@ -44,7 +45,7 @@ int RunTokenize(const TokenizeOptions& options) {
 Runner SetUpTokenize(CLI::App& app) {
   auto options = std::make_shared<TokenizeOptions>();
   options->model.vocab_only = true;
-  app.add_option("-m,--model", options->model.path, "GGUF file")->required();
+  AddModelFile(app, &options->model.path, "GGUF file");
   app.add_option("-f,--file", options->file, "Text file; -: standard input")->required();
   app.add_flag("--json", options->json, "Print {\"tokens\":[...]} instead of one token a line");
   app.add_flag("--no-parse-special", options->no_parse_special, "Special tokens in the text are plain text");

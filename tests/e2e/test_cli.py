@@ -120,7 +120,7 @@ class Usage(CliTestCase):
         for options, part in cases:
             with self.subTest(options=options):
                 self.expect_error(longspec(*run, *options), USAGE, part)
-        self.expect_error(longspec("run", "-p", "hi"), USAGE, "--model")
+        self.expect_error(longspec(*run, "-m", ""), USAGE, "--model: is empty")
 
     def test_options_that_would_have_no_effect(self):
         for command, part in ((("features", "-i", "x.jsonl", "-o", "x"), "--length"), (("selfcheck",), "--predict"),
