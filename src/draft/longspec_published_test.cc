@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shapes of published drafts and of the default model's: tensor tables, counts, memory. The files are as
+// The shapes of published drafts and of SmolLM2's: tensor tables, counts, memory. The files are as
 // large as the real ones and all holes, so they cost neither disk nor time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

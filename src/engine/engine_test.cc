@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The public facade, over a tiny random model; what needs a chat template uses the default model if it is
+// The public facade, over a tiny random model; what needs a chat template uses SmolLM2 if it is
 // there.
 #include "longspec/engine.h"
 

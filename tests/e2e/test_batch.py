@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A file of requests as users answer it: the answers of `run`, errors, kills, Ctrl-C, a full disk.
 
-Needs the program ($LONGSPEC_BIN, default build/release/longspec) and the default model ($LONGSPEC_MODEL). Tests whose
+Needs the program ($LONGSPEC_BIN, default build/release/longspec) and SmolLM2 ($LONGSPEC_MODEL). Tests whose
 needs are not met are skipped.
 """
 
@@ -36,7 +36,7 @@ def text(custom_id, prompt, **fields):
     return {"custom_id": custom_id, "method": "POST", "url": "/v1/completions", "body": body}
 
 
-@unittest.skipUnless(os.path.exists(BIN) and os.path.exists(MODEL), "needs the program and the default model")
+@unittest.skipUnless(os.path.exists(BIN) and os.path.exists(MODEL), "needs the program and SmolLM2")
 class Batch(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draft models as users meet them: converting between containers, and generating with one.
 
-Needs the program ($LONGSPEC_BIN, default build/release/longspec); generating needs the default model ($LONGSPEC_MODEL).
+Needs the program ($LONGSPEC_BIN, default build/release/longspec); generating needs SmolLM2 ($LONGSPEC_MODEL).
 Tests whose needs are not met are skipped.
 """
 
@@ -17,7 +17,7 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.environ.get("LONGSPEC_BIN", os.path.join(ROOT, "build/release/longspec"))
 MODEL = os.environ.get("LONGSPEC_MODEL", os.path.join(ROOT, "models/SmolLM2-135M-Instruct.Q4_1.gguf"))
-HIDDEN, KV, FF, VOCAB = 576, 192, 1536, 49152  # of the default model
+HIDDEN, KV, FF, VOCAB = 576, 192, 1536, 49152  # of SmolLM2
 
 
 def longspec(*args):
@@ -154,7 +154,7 @@ class Convert(DraftModelTestCase):
         self.expect_error(longspec("convert", folder, self.path("x.gguf")), 5, "No space left on device")
 
 
-@unittest.skipUnless(os.path.exists(MODEL), "the default model is not here")
+@unittest.skipUnless(os.path.exists(MODEL), "SmolLM2 is not here")
 class Generate(DraftModelTestCase):
     def run_model(self, *args):
         return longspec("run", "-m", MODEL, "-p", "The survey of the bridge found", "--no-chat", "-n", "24", "--json",
@@ -201,9 +201,9 @@ class Generate(DraftModelTestCase):
         self.assertIn("trained for 12 positions", answer["speculative"]["notice"])
 
 
-@unittest.skipUnless(os.path.exists(MODEL), "the default model is not here")
+@unittest.skipUnless(os.path.exists(MODEL), "SmolLM2 is not here")
 class Shipped(DraftModelTestCase):
-    """models/drafts/: trained for the default model, so what it proposes is often right."""
+    """models/drafts/: trained for SmolLM2, so what it proposes is often right."""
 
     DRAFT = os.path.join(ROOT, "models/drafts/SmolLM2-135M-Instruct.longspec.gguf")
     EAGLE = os.path.join(ROOT, "models/drafts/SmolLM2-135M-Instruct.eagle.gguf")

@@ -3,7 +3,7 @@
 """Features for training as users make them: from text to shards, stopped and continued; and the trainer, if it is
 built.
 
-Needs the program ($LONGSPEC_BIN, default build/release/longspec) and the default model ($LONGSPEC_MODEL). Tests whose
+Needs the program ($LONGSPEC_BIN, default build/release/longspec) and SmolLM2 ($LONGSPEC_MODEL). Tests whose
 needs are not met are skipped.
 """
 
@@ -57,7 +57,7 @@ def read_folder(folder):
     return tensors, lengths
 
 
-@unittest.skipUnless(os.path.exists(BIN) and os.path.exists(MODEL), "needs the program and the default model")
+@unittest.skipUnless(os.path.exists(BIN) and os.path.exists(MODEL), "needs the program and SmolLM2")
 class Features(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()

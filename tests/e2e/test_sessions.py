@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Session files when the program is killed (SIGKILL, so that it cannot do anything about it).
 
-Needs the program ($LONGSPEC_BIN, default build/release/longspec) and the default model ($LONGSPEC_MODEL). Tests whose
+Needs the program ($LONGSPEC_BIN, default build/release/longspec) and SmolLM2 ($LONGSPEC_MODEL). Tests whose
 needs are not met are skipped.
 """
 
@@ -21,7 +21,7 @@ TIMEOUT = 300
 MOST_KILLS = 40  # until one of them hit the program in the middle of saving
 
 
-@unittest.skipUnless(os.path.exists(BIN) and os.path.exists(MODEL), "needs the program and the default model")
+@unittest.skipUnless(os.path.exists(BIN) and os.path.exists(MODEL), "needs the program and SmolLM2")
 class Sessions(unittest.TestCase):
     CHAT = ("chat", "-m", MODEL, "-c", "2048", "--temp", "0", "-n", "8", "--no-progress")
     RUN = ("run", "-m", MODEL, "-c", "2048", "--temp", "0", "-n", "4", "--no-progress")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of the default model under schemas and grammars, as users ask for them: valid, by a validator that is not
+"""Answers of SmolLM2 under schemas and grammars, as users ask for them: valid, by a validator that is not
 ours, and the same with speculation and without.
 
-Needs the program ($LONGSPEC_BIN, default build/release/longspec), built with grammars, and the default model
+Needs the program ($LONGSPEC_BIN, default build/release/longspec), built with grammars, and SmolLM2
 ($LONGSPEC_MODEL). What jsonschema (PyPI) would say is left out where it is not installed.
 """
 
@@ -44,7 +44,7 @@ def validator(schema):
     return (jsonschema.Draft7Validator if old else jsonschema.Draft202012Validator)(schema)
 
 
-@unittest.skipUnless(os.path.exists(BIN) and os.path.exists(MODEL), "needs the program and the default model")
+@unittest.skipUnless(os.path.exists(BIN) and os.path.exists(MODEL), "needs the program and SmolLM2")
 class StructuredOutput(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -3,7 +3,7 @@
 """The trainer as users stop it, kill it and let its disk run full; texts that are written beside it, from beginnings to
 a draft; and features on a full disk.
 
-Needs the program ($LONGSPEC_BIN, default build/release/longspec) and the default model ($LONGSPEC_MODEL); most of it
+Needs the program ($LONGSPEC_BIN, default build/release/longspec) and SmolLM2 ($LONGSPEC_MODEL); most of it
 the trainer's programs beside the program. Tests whose needs are not met are skipped.
 """
 
@@ -81,7 +81,7 @@ class TestCase(unittest.TestCase):
             self.assertIn(part, errors[0])
 
 
-@unittest.skipUnless(os.path.exists(BIN) and os.path.exists(MODEL), "needs the program and the default model")
+@unittest.skipUnless(os.path.exists(BIN) and os.path.exists(MODEL), "needs the program and SmolLM2")
 class FeaturesOnAFullDisk(TestCase):
     def test_the_shard_is_named_and_the_run_goes_on(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -94,7 +94,7 @@ class FeaturesOnAFullDisk(TestCase):
             self.assertEqual(os.listdir(output), ["features-00000.safetensors"])
 
 
-@unittest.skipUnless(os.path.exists(TRAINER) and os.path.exists(MODEL), "needs the trainer and the default model")
+@unittest.skipUnless(os.path.exists(TRAINER) and os.path.exists(MODEL), "needs the trainer and SmolLM2")
 class Training(TestCase):
     @classmethod
     def setUpClass(cls):
@@ -210,7 +210,7 @@ class Training(TestCase):
         self.expect_the_whole_run()
 
     def test_every_kind(self):
-        """Of the default model: two steps, what is left of them, and the error where features lack what is needed."""
+        """Of SmolLM2: two steps, what is left of them, and the error where features lack what is needed."""
         features = os.path.join(self.folder.name, "all")
         made = run(BIN, "features", "-m", MODEL, "-i", write_text(self.folder.name), "-o", features, "--length", "64",
                    "--min-length", "8", "--keep", "final,hidden:1,hidden:4,hidden:14,hidden:26,hidden:29",
@@ -247,7 +247,7 @@ class Training(TestCase):
 
 
 @unittest.skipUnless(all(os.path.exists(path) for path in (TRAINER, WRITER, MODEL)),
-                     "needs the trainer's programs and the default model")
+                     "needs the trainer's programs and SmolLM2")
 class Writing(TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether the default model finds again what stands far back in its context, by the type of the cache: pass
+// Whether SmolLM2 finds again what stands far back in its context, by the type of the cache: pass
 // keys hidden in the report of data/demo, asked for in the very words they were given in, which is what so
 // small a model can do. Greedy decoding gives a key if each of its digits is the likeliest after the ones
 // before it, so one forward pass over question and answer tells both whether the key is found and how likely
@@ -222,8 +222,8 @@ std::string Name(CacheTypes types) {
   return std::string(CacheTypeName(types.k)) + " | " + std::string(CacheTypeName(types.v));
 }
 
-// Prints tables of docs/measurements/archive/2026-11-22-cache-types.md: in full with LONGSPEC_GOLDEN_ALL, else a
-// corner of them.
+// Prints tables of docs/measurements/archive/2026-11-22-cache-types.md: in full with LONGSPEC_GOLDEN_ALL,
+// else a corner of them.
 TEST_F(CacheNeedles, KeysAreFoundAgain) {
   using enum CacheType;
   // f16 first: the others are compared with it.

@@ -114,8 +114,8 @@ TEST_F(ModelGolden, GreedyTextIsEqualUpToTheFirstCloseCall) {
   EXPECT_GT(compared, 100);
 }
 
-// Prints a table of docs/measurements/archive/2026-11-22-cache-types.md: over all prompts with LONGSPEC_GOLDEN_ALL,
-// else over the short ones.
+// Prints a table of docs/measurements/archive/2026-11-22-cache-types.md: over all prompts with
+// LONGSPEC_GOLDEN_ALL, else over the short ones.
 TEST_F(ModelGolden, CacheTypesByTheirDistance) {
   constexpr size_t kShort = 300;
   const bool all = All();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The default model's tokenizer against transformers and llama.cpp, which agree on every line of
+// SmolLM2's tokenizer against transformers and llama.cpp, which agree on every line of
 // tokens.jsonl.
 #include <gtest/gtest.h>
 

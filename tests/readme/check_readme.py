@@ -4,7 +4,7 @@
 
   check_readme.py BUILD
 
-```cpp blocks with a main() are built against an installation and run (with the default model as the argument, if it is
+```cpp blocks with a main() are built against an installation and run (with SmolLM2 as the argument, if it is
 there); those without are compiled as the body of a function. ```sh blocks are not run: each `make X` must name a target
 of the Makefile, each `longspec SUBCOMMAND --option` what the program's help lists. Measurements are of their day, so
 their commands are not looked at.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the dice and the prior are worth, over recorded answers of the default model: accepted length of ppm's
+// What the dice and the prior are worth, over recorded answers of SmolLM2: accepted length of ppm's
 // trees, and the speed of `auto` on machines that are tables of costs, with neither, each and both, by
 // temperature. Answers that repeat themselves (distinct 4-grams below 0.8) are counted apart.
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `auto` over recorded answers of the default model (families of long documents, 512 to 8,192 tokens of
+// `auto` over recorded answers of SmolLM2 (families of long documents, 512 to 8,192 tokens of
 // context, greedy and sampled), with the prior that ships and with dice, on machines whose rows cost what
 // they were measured to cost, next to nothing, or as much as steps: never much slower than plain decoding,
 // and near the best setting that could have been fixed with hindsight. LONGSPEC_RECORDED names another file
