@@ -11,7 +11,8 @@
 # optimised build leaves its sources apart. COLD says that no test spends its time in the module: it is compiled with
 # LONGSPEC_COLD_OPTIONS. Debug presets have -O0 there, which with sanitizers takes the compiler half as long as -O1.
 
-set(LONGSPEC_COLD_OPTIONS "" CACHE STRING "Compiler options for modules whose speed matters to no test")
+set(LONGSPEC_COLD_OPTIONS "-O1" CACHE STRING "Compiler options for modules in which a program spends no time")
+set(LONGSPEC_HOT_OPTIONS "-O3" CACHE STRING "Compiler options for modules in which an optimised program spends its time")
 option(LONGSPEC_UNITY "Compile sources of a module together: less work from nothing, more after a small change" OFF)
 
 # Joins sources of a target, `batch` at a time; those of `alone` stay as they are. CMake's own UNITY_BUILD does the same,
@@ -70,6 +71,9 @@ function(longspec_module name)
   target_link_libraries(${target} PUBLIC ${ARG_LIBS})
   if(ARG_COLD)
     target_compile_options(${target} PRIVATE ${LONGSPEC_COLD_OPTIONS})
+    longspec_precompile(${target} longspec_cold_headers)
+  elseif(ARG_HOT AND NOT CMAKE_BUILD_TYPE STREQUAL Debug)
+    target_compile_options(${target} PRIVATE ${LONGSPEC_HOT_OPTIONS})
   endif()
   set_property(GLOBAL APPEND PROPERTY LONGSPEC_MODULES ${target})
   if(NOT ARG_HOT OR CMAKE_BUILD_TYPE STREQUAL Debug)

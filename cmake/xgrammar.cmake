@@ -27,62 +27,34 @@ if(NOT LONGSPEC_HAS_GRAMMAR)
   return()
 endif()
 
-# A copy of a source file with a statement before each of some places, given as pairs (place, statement): its long
-# loops count their work, so that a grammar from a stranger cannot hold a thread for longer than it may, and what it
-# would get wrong is told.
-function(longspec_patched_source name result)
-  file(READ ${LONGSPEC_XGRAMMAR_DIR}/cpp/${name} text)
-  list(LENGTH ARGN n)
-  math(EXPR last "${n} - 1")
-  foreach(i RANGE 0 ${last} 2)
-    math(EXPR j "${i} + 1")
-    list(GET ARGN ${i} place)
-    list(GET ARGN ${j} statement)
-    string(FIND "${text}" "${place}" found)
-    if(found EQUAL -1)
-      message(FATAL_ERROR "${LONGSPEC_XGRAMMAR_DIR}/cpp/${name} has no \"${place}\": other sources than those of "
-                          "version ${LONGSPEC_XGRAMMAR_VERSION}?")
-    endif()
-    string(REPLACE "${place}" "${statement}; ${place}" text "${text}")
-  endforeach()
-  set(copy ${PROJECT_BINARY_DIR}/xgrammar/${name})
-  file(WRITE ${copy}.in "#include \"grammar/xgrammar_guard.h\"\n${text}")
-  configure_file(${copy}.in ${copy} COPYONLY)
-  set(${result} ${copy} PARENT_SCOPE)
-endfunction()
+# What is compiled is a copy with the edits of xgrammar_edits.cmake.
+set(copies ${PROJECT_BINARY_DIR}/xgrammar/cpp)
+include(${CMAKE_CURRENT_LIST_DIR}/xgrammar_edits.cmake)
+file(GLOB_RECURSE files RELATIVE ${LONGSPEC_XGRAMMAR_DIR}/cpp ${LONGSPEC_XGRAMMAR_DIR}/cpp/*)
+foreach(file IN LISTS files)
+  longspec_copy_edited(${file})
+endforeach()
+longspec_check_edits()
 
 file(GLOB sources ${LONGSPEC_XGRAMMAR_DIR}/cpp/*.cc ${LONGSPEC_XGRAMMAR_DIR}/cpp/converter_ext/*.cc
      ${LONGSPEC_XGRAMMAR_DIR}/cpp/support/*.cc)
-list(FILTER sources EXCLUDE REGEX "/(earley_parser|fsm|grammar_compiler|json_schema_converter)[.]cc$")
-set(a_little "longspec::XgrammarTick(1)")
-set(more "longspec::XgrammarTick(4)")
-set(much "longspec::XgrammarTick(256)")
-longspec_patched_source(earley_parser.cc earley_parser
-  "tmp_process_state_queue_.pop()" ${a_little} "Scan(state, ch)" ${a_little})
-longspec_patched_source(fsm.cc fsm
-  "queue.pop()" ${a_little} "dfa.AddState()" ${much} "int n = result.NumStates()" ${much}
-  "auto edges_to_i" ${more} "auto node_edges" ${more})
-longspec_patched_source(grammar_compiler.cc grammar_compiler
-  "tmp_rejected_indices_.clear()" "longspec::XgrammarTick(1024)")
-# What a pattern becomes that its automata cannot match may hold quotation marks that end the string.
-longspec_patched_source(json_schema_converter.cc json_schema_converter
-  "return AddSubGrammar(Grammar::FromEBNF(RegexToEBNF(regex)))"
-  "if (json_string) longspec::XgrammarWarn(\"a pattern that is too large, or needs quotation marks, backslashes or control characters: \" + regex)")
-add_library(longspec_xgrammar STATIC ${sources} ${earley_parser} ${fsm} ${grammar_compiler} ${json_schema_converter}
-  ${PROJECT_SOURCE_DIR}/src/grammar/xgrammar_guard.cc)
+list(TRANSFORM sources REPLACE "^${LONGSPEC_XGRAMMAR_DIR}/cpp" ${copies})
+add_library(longspec_xgrammar STATIC ${sources} ${PROJECT_SOURCE_DIR}/src/grammar/xgrammar_guard.cc
+  ${PROJECT_SOURCE_DIR}/src/grammar/xgrammar_strings.cc)
 target_include_directories(longspec_xgrammar SYSTEM PUBLIC
   $<BUILD_INTERFACE:${LONGSPEC_XGRAMMAR_DIR}/include>
   $<BUILD_INTERFACE:${LONGSPEC_XGRAMMAR_DIR}/3rdparty/dlpack/include>)
 target_include_directories(longspec_xgrammar SYSTEM PRIVATE
-  ${PROJECT_SOURCE_DIR}/src ${LONGSPEC_XGRAMMAR_DIR}/cpp ${LONGSPEC_XGRAMMAR_DIR}/3rdparty/picojson)
+  ${PROJECT_SOURCE_DIR}/src ${copies} ${LONGSPEC_XGRAMMAR_DIR}/3rdparty/picojson)
 # What it would print, and where its checks fail, is told to src/grammar/xgrammar_guard.cc.
 target_compile_definitions(longspec_xgrammar PRIVATE XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0
   XGRAMMAR_LOG_CUSTOMIZE=1)
 # Its warnings and its arithmetic (hashes that overflow) are its own business; addresses and threads are checked.
-target_compile_options(longspec_xgrammar PRIVATE -w $<$<CONFIG:Debug>:-O0>)  # no test spends its time there
+target_compile_options(longspec_xgrammar PRIVATE -w $<IF:$<CONFIG:Debug>,-O0,-O1>)  # nothing spends its time there
 if(LONGSPEC_SANITIZE)
   target_compile_options(longspec_xgrammar PRIVATE -fno-sanitize=undefined,float-cast-overflow)
 endif()
-target_link_libraries(longspec_xgrammar PUBLIC Threads::Threads)
+target_link_libraries(longspec_xgrammar PUBLIC Threads::Threads longspec_pattern)
+# Its types that are not whole yet are none that C++20 takes where clang compiles it.
 set_target_properties(longspec_xgrammar PROPERTIES CXX_STANDARD 17)
-longspec_join(longspec_xgrammar 8 ${LONGSPEC_XGRAMMAR_DIR}/cpp/converter_ext/minimax_m3.cc)  # a name twice
+longspec_join(longspec_xgrammar 14 ${copies}/converter_ext/minimax_m3.cc)  # a name twice

@@ -19,8 +19,8 @@ import sys
 
 FLOORS = (
     ("base",),
-    ("tensor", "tree", "tokenizer", "jinja", "chart", "openai", "grammar"),
-    ("formats", "kernels", "wire"),
+    ("tensor", "tree", "tokenizer", "jinja", "chart", "openai", "pattern"),
+    ("formats", "kernels", "wire", "grammar"),
     ("attention", "sampling"),
     ("kv", "verify"),
     ("model",),

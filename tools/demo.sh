@@ -1,38 +1,34 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The main job: summarise a long report with speculation, with the draft model that ships alone, and without any, and
-# compare them. Environment: LONGSPEC (program), MODEL, DRAFT (empty: none; it is of the default model), DOCUMENT,
-# N_PREDICT.
+# The main job: goes on with a file of a small repository and answers a question about a report, each with speculation
+# and without, and compares them. A prompt is evaluated once, with speculation on; the plain run takes it from a session
+# file. Environment: LONGSPEC (program), MODEL (file; else the one that the program finds).
 set -eu
 cd "$(dirname "$0")/.."
 
-: "${LONGSPEC:=build/release/longspec}" "${MODEL:=models/SmolLM2-135M-Instruct.Q4_1.gguf}"
-case $MODEL in
-  *SmolLM2-135M-Instruct.Q4_1.gguf) : "${DRAFT=models/drafts/SmolLM2-135M-Instruct.lm.gguf}" ;;
-  *) : "${DRAFT=}" ;;
-esac
-: "${DOCUMENT:=data/demo/report.txt}" "${N_PREDICT:=256}"
+: "${LONGSPEC:=build/release/longspec}" "${MODEL:=}"
 out=build/demo
 mkdir -p "$out"
 
-# summarise TYPE [OPTION...]: streams the summary and leaves tokens and timings in $out/TYPE.json.
-summarise() {
-  type=$1
+# both NAME OPTION...: streams the text twice, and leaves tokens and timings in $out/NAME.TYPE.json.
+both() {
+  name=$1
   shift
-  printf '\n--- %s, --spec-type %s ---\n' "$DOCUMENT" "$type" >&2
-  rm -f "$out/$type.json"
-  "$LONGSPEC" run -m "$MODEL" -f "$DOCUMENT" \
-    -sys "Summarise the report you are given: its main findings and what it recommends." \
-    -n "$N_PREDICT" --temp 0 --spec-type "$type" --stats-file "$out/$type.json" "$@"
+  rm -f "$out/$name".*
+  for type in auto none; do
+    printf '\n--- %s, --spec-type %s ---\n' "$name" "$type" >&2
+    "$LONGSPEC" run ${MODEL:+-m "$MODEL"} -c 8192 --temp 0 --spec-type "$type" --session "$out/$name.session" \
+      --stats-file "$out/$name.$type.json" "$@"
+  done
+  rm -f "$out/$name.session"
 }
 
-summarise auto
-summarise none
-set -- "$out/auto.json"
-if [ -n "$DRAFT" ]; then
-  summarise lm -md "$DRAFT" --spec-draft-n-max 4
-  set -- "$@" "$out/lm.json"
-fi
+both file --no-chat -f data/demo/repository.txt -n 192
+# The part about the data, without what comes before and after.
+sed -n '24,82p' data/demo/report.txt >"$out/report.txt"
+both question -p "Which challenges limit the transparency of the spending data? Name each in one sentence." \
+  -f "$out/report.txt" -n 128
 echo
-python3 tools/demo_report.py "$@" "$out/none.json"
+python3 tools/demo_report.py "go on with a file" "$out/file.auto.json" "$out/file.none.json" \
+  "question about a report" "$out/question.auto.json" "$out/question.none.json"

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares generations of `longspec run --stats-file`: some with speculation, the last one without.
+"""Compares texts of `longspec run --stats-file`, each written with speculation and without.
 
-  demo_report.py SPECULATIVE.json ... PLAIN.json
+  demo_report.py TASK GUESSED.json PLAIN.json [TASK GUESSED.json PLAIN.json]...
 
-Exit status 1 if their tokens differ.
+The guessed one evaluated the prompt. Exit status 1 if tokens differ.
 """
 
 import json
 import sys
+
+HEADER = ("", "prompt", "first token", "plain", "guessed", "times as fast", "accepted length", "distinct 4-grams",
+          "identical")
+UNITS = ("", "tokens (per s)", "after s", "tokens/s", "tokens/s", "", "tokens", "share", "")
 
 
 def load(path):
@@ -24,48 +28,45 @@ def decode_rate(result):
     return per_second(result["timings"]["predicted_n"], result["timings"]["predicted_ms"])
 
 
-def row(result, plain):
-    timings, speculative = result["timings"], result["speculative"]
-    steps = speculative["steps"]
-    return [
-        speculative["type"],
-        f"{per_second(timings['prompt_n'], timings['prompt_ms']):.0f}",
-        f"{decode_rate(result):.1f}",
-        f"{decode_rate(result) / max(decode_rate(plain), 1e-9):.2f}x",
-        f"{timings['prompt_ms'] / 1000:.1f}",
-        f"{timings['predicted_ms'] / 1000:.1f}",
-        f"{speculative['mean_acceptance_length']:.2f}" if steps and timings["draft_n"] else "-",
-        f"{speculative['distinct_4gram']:.2f}",
-    ]
-
-
-def table(header, rows):
-    widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in [header, *rows])
+def first_token_s(result):
+    """The prompt and one step."""
+    timings, steps = result["timings"], max(result["speculative"]["steps"], 1)
+    return (timings["prompt_ms"] + timings["predicted_ms"] / steps) / 1000
 
 
 def first_difference(a, b):
     return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
 
 
+def identical(guessed, plain):
+    if guessed["tokens"] == plain["tokens"]:
+        return "yes"
+    return f"NO, from token {first_difference(guessed['tokens'], plain['tokens'])} on"
+
+
+def row(task, guessed, plain):
+    timings, speculative = guessed["timings"], guessed["speculative"]
+    return (task, f"{timings['prompt_n']} ({per_second(timings['prompt_n'], timings['prompt_ms']):.0f})",
+            f"{first_token_s(guessed):.1f}", f"{decode_rate(plain):.1f}", f"{decode_rate(guessed):.1f}",
+            f"{decode_rate(guessed) / max(decode_rate(plain), 1e-9):.2f}",
+            f"{speculative['mean_acceptance_length']:.2f}" if timings["draft_n"] else "-",
+            f"{speculative['distinct_4gram']:.2f}", identical(guessed, plain))
+
+
+def table(lines):
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join("  ".join(cell.rjust(width) if i else cell.ljust(width)
+                               for i, (cell, width) in enumerate(zip(line, widths))).rstrip() for line in lines)
+
+
 def main(arguments):
-    if len(arguments) < 2:
+    if not arguments or len(arguments) % 3 != 0:
         print(__doc__, file=sys.stderr)
         return 2
-    results = [load(path) for path in arguments]
-    plain = results[-1]
-    header = ["speculation", "prefill tok/s", "decode tok/s", "vs none", "prefill s", "decode s", "accepted length",
-              "distinct 4-grams"]
-    print(table(header, [row(result, plain) for result in results]))
-    print(f"\n{plain['timings']['prompt_n']} prompt tokens, {len(plain['tokens'])} generated; "
-          f"decoding {decode_rate(results[0]) / max(decode_rate(plain), 1e-9):.2f}x as fast")
-    for result in results[:-1]:
-        if result["tokens"] != plain["tokens"]:
-            print(f"identical: no ({result['speculative']['type']}: first difference at token "
-                  f"{first_difference(result['tokens'], plain['tokens'])})")
-            return 1
-    print("identical: yes")
-    return 0
+    pairs = [(task, load(guessed), load(plain))
+             for task, guessed, plain in zip(arguments[::3], arguments[1::3], arguments[2::3])]
+    print(table([HEADER, UNITS, *(row(*pair) for pair in pairs)]))
+    return 0 if all(guessed["tokens"] == plain["tokens"] for _, guessed, plain in pairs) else 1
 
 
 if __name__ == "__main__":

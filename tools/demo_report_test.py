@@ -18,40 +18,50 @@ def result(kind, tokens, ms, drafted):
             "speculative": {"type": kind, "steps": 2, "mean_acceptance_length": 2.5, "distinct_4gram": 0.75}}
 
 
+def pair(guessed, plain):
+    return result("auto", guessed, 100.0, 6), result("none", plain, 200.0, 0)
+
+
 class DemoReportTest(unittest.TestCase):
-    def report(self, *results):
+    def report(self, *pairs):
         with tempfile.TemporaryDirectory() as folder:
-            paths = [Path(folder, f"{i}.json") for i in range(len(results))]
-            for path, content in zip(paths, results):
-                path.write_text(json.dumps(content), encoding="utf-8")
+            arguments = []
+            for i, results in enumerate(pairs):
+                arguments.append(f"task {i}")
+                for content in results:
+                    path = Path(folder, f"{len(arguments)}.json")
+                    path.write_text(json.dumps(content), encoding="utf-8")
+                    arguments.append(str(path))
             shown = io.StringIO()
             with contextlib.redirect_stdout(shown):
-                status = demo_report.main([str(path) for path in paths])
-            return status, shown.getvalue()
+                status = demo_report.main(arguments)
+            return status, shown.getvalue().splitlines()
 
     def test_equal_tokens(self):
-        status, shown = self.report(result("ngram", [1, 2, 3, 4], 100.0, 6), result("none", [1, 2, 3, 4], 200.0, 0))
+        status, shown = self.report(pair([1, 2, 3, 4], [1, 2, 3, 4]))
         self.assertEqual(status, 0)
-        self.assertTrue(shown.endswith("identical: yes\n"))
-        self.assertIn("decoding 2.00x as fast", shown)
-        self.assertRegex(shown, r"ngram +500 +40\.0 +2\.00x +9\.0 +0\.1 +2\.50 +0\.75")
-        self.assertRegex(shown, r"none +500 +20\.0 +1\.00x +9\.0 +0\.2 +- +0\.75")
+        self.assertEqual(len(shown), 3)
+        self.assertRegex(shown[2], r"^task 0 +4500 \(500\) +9\.1 +20\.0 +40\.0 +2\.00 +2\.50 +0\.75 +yes$")
 
     def test_different_tokens(self):
-        status, shown = self.report(result("ngram", [1, 2, 9], 1.0, 1), result("none", [1, 2, 3], 1.0, 0))
+        status, shown = self.report(pair([1, 2, 9], [1, 2, 3]))
         self.assertEqual(status, 1)
-        self.assertIn("identical: no (ngram: first difference at token 2)", shown)
+        self.assertTrue(shown[2].endswith("NO, from token 2 on"))
 
-    def test_each_is_held_against_the_last(self):
-        status, shown = self.report(result("auto", [1, 2, 3], 1.0, 1), result("lm", [1, 5, 3], 1.0, 1),
-                                    result("none", [1, 2, 3], 1.0, 0))
+    def test_every_pair_counts(self):
+        status, shown = self.report(pair([1, 2, 3], [1, 2, 3]), pair([1, 5, 3], [1, 2, 3]))
         self.assertEqual(status, 1)
-        self.assertIn("identical: no (lm: first difference at token 1)", shown)
+        self.assertTrue(shown[2].endswith("yes"))
+        self.assertTrue(shown[3].endswith("NO, from token 1 on"))
 
     def test_a_prefix_is_not_identical(self):
-        status, shown = self.report(result("ngram", [1, 2], 1.0, 1), result("none", [1, 2, 3], 0.0, 0))
+        status, shown = self.report(pair([1, 2], [1, 2, 3]))
         self.assertEqual(status, 1)
-        self.assertIn("first difference at token 2", shown)
+        self.assertTrue(shown[2].endswith("NO, from token 2 on"))
+
+    def test_a_task_without_both_is_an_error(self):
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.assertEqual(demo_report.main(["task", "a.json"]), 2)
 
 
 if __name__ == "__main__":

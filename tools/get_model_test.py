@@ -180,7 +180,8 @@ class GetModelTest(unittest.TestCase):
         self.asked()
         self.assertFalse(self.model.exists())
         self.assertEqual(self.fetch()[0], 0)
-        self.assertEqual(self.requirements(), [requirement(4)])
+        # What was killed may have asked for it too, late.
+        self.assertEqual(set(self.requirements()), {requirement(4)})
         self.assert_installed()
 
     def test_interrupted_it_ends_its_pips_and_goes_on(self):

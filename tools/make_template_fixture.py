@@ -48,6 +48,7 @@ def make_environment(mutable):
     kind = jinja2.sandbox.SandboxedEnvironment if mutable else jinja2.sandbox.ImmutableSandboxedEnvironment
     environment = kind(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
     environment.filters["tojson"] = tojson
+    environment.filters["from_json"] = json.loads
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = NOW.strftime
     return environment
@@ -148,6 +149,8 @@ VARIABLES = {
     "people": [{"name": "Bo", "age": 30, "tags": ["x"]}, {"name": "al", "age": 25, "tags": []},
                {"name": "Cy", "age": 30, "tags": ["y", "z"]}],
     "nested": {"a": {"b": [{"c": 1}, {"c": [10, 20]}]}},
+    "id": 2**64 - 1, "long": [-(10**30), 10**30, 2**63, -(2**63)], "tenth": 0.1,
+    "json": '{"a": [1, 0.1, 18446744073709551616], "b": null, "c": "\\u00e9"}',
 }
 
 # Each rendered with VARIABLES, as are the expressions in expressions.txt.
@@ -327,6 +330,9 @@ ERRORS = [
     "{% for x in l if nope.x %}{% endfor %}", "{% set x = nope.y %}", "{% filter nope %}{% endfilter %}",
     "{{ (-8) ** 0.5 < 1 }}", "{{ 10.0 ** 400 }}", "{{ s | sum }}", "{{ l | sum(start='') }}", "{{ l | join(nope.x) }}",
     "{{ nope.x is defined }}",
+    "{{ nil | from_json }}", "{{ nope | from_json }}", "{{ 'x' | from_json }}", "{{ '{\"a\": }' | from_json }}",
+    "{{ nil | list }}", "{{ nil | first }}", "{{ nil | join }}", "{{ nil | sort }}", "{{ nil | unique | list }}",
+    "{{ id < 'a' }}",
 ]
 
 MUTABLE = [

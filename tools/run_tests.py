@@ -13,6 +13,8 @@
   fuzz       every fuzz target of dev for LONGSPEC_FUZZ_SECONDS (20; 0 leaves them out; those of requests three times
              as long), as many at a time as there are cores
   installed  a consumer of the installed library, the code of README.md, and instruction counts
+  real       the coder models, which people use (make model, make model MODEL=coder-0.5b): facts of other programs,
+             self-check, long prompts; only if named, and skipped without them
   arm        the modules below the engine, cross-compiled for AArch64, under emulation and without the slow tests;
              only if named
 
@@ -40,6 +42,7 @@ PROGRAM_TIMEOUT_S = 1200
 # Costs of passes that tests measure are none of the user's.
 TEST_ENVIRONMENT = {"XDG_CACHE_HOME": str(BUILD / "cache")}
 MODEL = ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+CODER = ROOT / "models" / "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M.gguf"
 SKIPPED = 77  # exit status of a check that has nothing to check
 CONFIGURED = ["build.ninja"]  # what to build so that a preset is configured and nothing is compiled
 # Every instruction of the kernels, and a CPU that lacks those of the fast table.
@@ -69,7 +72,7 @@ FUZZ_LONGER = ("openai_request_fuzz", "wire_request_fuzz")
 # Longest first: what is begun last is short, and no core waits for it.
 LONG = ("engine_test", "draft_test", "kernels_test", "model_test", "golden_test", "attention_test", "decode_test",
         "test_cli.py", "test_server_faults.py", "test_server.py", "test_draft_models.py", "test_structured_output.py",
-        "test_batch.py", "test_sessions.py", "test_dice.py")
+        "test_kept_schemas.py", "test_batch.py", "test_sessions.py", "test_dice.py")
 CHECKS = (
     ("floors", [sys.executable, "tools/check_layers.py"]),
     ("texts", [sys.executable, "tools/check_texts.py"]),
@@ -386,7 +389,7 @@ def sanitized(preset, wanted, tally, left_out=None, own_cores=True):
 
 def dev(tally):
     if sanitized("dev", lambda name: True, tally, DEV_LEFT_OUT):
-        # The default model takes minutes here; what the program does with bad input takes none.
+        # SmolLM2 takes minutes here; what the program does with bad input takes none.
         run_end_to_end("dev", {"LONGSPEC_MODEL": "/nonexistent", "LONGSPEC_SKIP_SLOW": "1"}, tally)
 
 
@@ -439,6 +442,17 @@ def installed(tally):
             run_check(name, command, tally)
 
 
+def real(tally):
+    if not CODER.exists():
+        print(f"{CODER} is not there: make model fetches it", flush=True)
+    if build("ci", ["longspec", "tests/golden_test"], tally):
+        # Of the larger one only the chat template is on record.
+        run_program("real/golden_test", [BUILD / "ci" / "tests" / "golden_test", "--gtest_filter=*/SmallCoder"],
+                    {"LONGSPEC_REAL": "1"}, tally)
+        tally.add(*result_of_unittest("real/test_coder.py", "tests/real/test_coder.py",
+                                      {"LONGSPEC_BIN": str(BUILD / "ci" / "longspec")}))
+
+
 def arm(tally):
     if not build("arm", CONFIGURED, tally):
         return
@@ -455,7 +469,7 @@ def arm(tally):
 
 
 DEFAULT_STAGES = (checks, ci, trainer, dev, tsan, fuzz, installed)
-STAGES = {stage.__name__: stage for stage in (*DEFAULT_STAGES, arm)}
+STAGES = {stage.__name__: stage for stage in (*DEFAULT_STAGES, real, arm)}
 
 
 def processor_seconds():

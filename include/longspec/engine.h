@@ -41,6 +41,8 @@ struct MemoryPlan {
   uint64_t draft = 0;  // a draft model: weights, activations and its cache at the same context
   // Of ModelOptions::partial_verification, with what is remembered of the blocks of the same context.
   uint64_t working_set = 0;
+  // Besides, and not needed: what ModelOptions::cache_ram may grow to, a draft model's part included.
+  uint64_t prompt_cache = 0;
   uint64_t available = 0;  // what the system could give when asked; 0: it did not say
   int ctx_size = 0;
 
@@ -55,10 +57,13 @@ struct ModelInfo {
   double rope_freq_base = 0;
   std::string rope_scaling;  // "none", "linear x4", "yarn x4 (original 2048)"
   std::string tokenizer_model, tokenizer_pre;
+  // What of it is not offered, so that the model does not run; empty: nothing.
+  std::string missing;
   bool has_chat_template = false;
-  std::string chat_template;  // its source
-  std::string cpu;            // model name and the features kernels care about
-  std::string kernels;        // the table in use
+  std::string chat_template;        // its source
+  std::string chat_template_error;  // why it cannot be used; empty: it can
+  std::string cpu;                  // model name and the features kernels care about
+  std::string kernels;              // the table in use
   std::vector<std::string> kernels_available;
   std::vector<std::pair<std::string, std::string>> arithmetic;  // operation -> arithmetic in use
   std::vector<std::pair<std::string, uint64_t>> weight_bytes_by_type;
@@ -144,6 +149,9 @@ class Engine {
                                                 bool add_generation_prompt,
                                                 std::string_view template_variables = {}) const = 0;
 
+  // The text that the messages of a request become, with the end that it wants.
+  virtual Result<std::string> ChatPrompt(const GenerationRequest& request) const = 0;
+
   // Compiles a grammar and keeps it for a while, so that a request that has it begins at once. Submit and
   // Start do so, too, on their caller's thread. The error is what is wrong with the grammar. Any thread.
   virtual Status PrepareGrammar(const GrammarText& grammar) = 0;
@@ -153,5 +161,9 @@ class Engine {
 std::vector<std::string> SpeculationTypes();
 // Says before a model is loaded what Generate would say of these options.
 Status CheckSpeculation(const SpeculationOptions& options);
+// Options for drafters of another type: what those read of these, and for the name of a preset its settings
+// ("pld": SpeculationOptions::type). max_nodes: drafted tokens per step at most; -1: as that says.
+SpeculationOptions SpeculationOf(const SpeculationOptions& options, const std::string& type,
+                                 int max_nodes = -1);
 
 }  // namespace longspec

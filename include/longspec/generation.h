@@ -29,12 +29,20 @@ struct GrammarText {
     kJsonObject,     // some object of JSON; no text
     kJsonSchema,     // JSON that this schema describes (docs/structured-output.md has the keywords)
     kGbnf,           // llama.cpp's grammars
+    kRegex,          // what this regular expression matches as a whole
     kStructuralTag,  // xgrammar's and vLLM's: parts of a text that are constrained once a tag begins them
   };
   Kind kind = Kind::kNone;
   std::string text = {};
 
   bool operator==(const GrammarText&) const = default;
+};
+
+// Where a prompt that is made of messages ends.
+enum class PromptEnd : uint8_t {
+  kNewTurn,    // the assistant's turn has begun: what follows is a new message
+  kContinued,  // the last message, whose ever it is, is open: what follows goes on with it
+  kClosed,     // the last message has ended, and nothing has begun
 };
 
 // An end token or a stop string; n_predict; a full context; the caller.
@@ -60,6 +68,14 @@ struct GeneratedToken {
   Timings timings = {};                     // of the answer so far, the token's whole round included
 };
 
+// A token that a drafter proposed, below another one of the proposal, which stands before it; -1: below the
+// text.
+struct ProposedToken {
+  int32_t parent = -1, token = 0;
+  float score = 0.0F;  // the chance that it is reached, as the drafter sees it
+  bool operator==(const ProposedToken&) const = default;
+};
+
 struct GenerationRequest {
   // Exactly one of these three is given.
   std::string prompt = {};             // raw text
@@ -67,10 +83,19 @@ struct GenerationRequest {
   std::vector<int32_t> tokens = {};    // already tokenised
   // What the chat template gets besides the messages, an object of JSON: {"tools": [...]}.
   std::string template_variables = {};
+  PromptEnd prompt_end = PromptEnd::kNewTurn;  // of messages
+  // The last so many tokens of a longer prompt are kept; 0: all; -1: as many as the context has room for.
+  int truncate_prompt_tokens = 0;
 
   int n_predict = -1;                  // -1: until an end token or a full context
   std::vector<std::string> stop = {};  // stop strings; not part of the returned text
+  // Tokens that end the answer besides the model's end tokens; they stand for no text.
+  std::vector<int32_t> stop_tokens = {};
+  bool include_stop = false;  // the stop string, or the text of the stop token, is part of the returned text
   bool ignore_eos = false;
+  int min_tokens = 0;  // among so many no end token is chosen, and no stop string ends the text
+  std::vector<int32_t> allowed_tokens = {};  // no others are chosen; empty: all may be
+  std::vector<std::string> bad_words = {};   // texts whose tokens are not chosen one after another
   SamplingOptions sampling = {};
   SpeculationOptions speculation = {};
   PartialVerificationOptions partial_verification = {};
@@ -86,6 +111,9 @@ struct GenerationRequest {
   std::function<void(int n_prompt, int n_cached)> on_start = {};
   // Called with each token before the text that it completes.
   std::function<void(const GeneratedToken&)> on_token = {};
+  // Called with each proposal, also an empty one, before anything of it is left out or verified; `n_text`:
+  // tokens of the text that it is to go on.
+  std::function<void(size_t n_text, std::span<const ProposedToken>)> on_proposal = {};
   int n_logprobs = -1;  // likeliest tokens that on_token is told of; -1: no chances at all
 };
 
@@ -93,7 +121,7 @@ struct GenerationResult {
   std::string text;
   std::vector<int32_t> tokens;  // generated, the end token included
   FinishReason finish_reason = FinishReason::kLength;
-  std::string stop_string = {};  // kStop: the one that ended the text; empty: an end token did
+  std::string stop_string = {};  // kStop: the one that ended the text; empty: a token did
   uint64_t seed = 0;             // the one used
   Timings timings;
   SpeculativeStats speculative;

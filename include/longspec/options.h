@@ -13,6 +13,8 @@
 
 namespace longspec {
 
+struct ModelInfo;  // longspec/engine.h
+
 // kQ8_0 and kQ4_0 need a head dimension that is a multiple of 32 (docs/caches.md). kBF16Amx stores
 // what kBF16 stores, and attention sums it in the order of AMX tiles (docs/arithmetic.md).
 enum class CacheType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kBF16Amx };
@@ -64,7 +66,9 @@ struct PartialVerificationOptions {
 
 struct SpeculationOptions {
   // A registered drafter, several separated by commas, or "auto": what this model can use. "none" decodes
-  // plainly.
+  // plainly. What papers and other programs call a drafter ("pld", "triforce") is that drafter with their
+  // settings, where the options below are not set otherwise. An option that these drafters do not read is
+  // refused.
   std::string type = "auto";
   int draft_n_max = 8;  // proposed tokens per step, the root not counted
   int draft_n_min = 0;  // fewer proposed tokens than this: none are verified
@@ -97,14 +101,15 @@ struct SpeculationOptions {
   // Whether drafts are made with the random numbers by which the target will choose (docs/decoding.md).
   bool dice = true;
   std::string recycling_file = {};       // type "recycling": the table is read from and written to this file
-  int magicdec_sink = 4;                 // type "magicdec": first positions the draft sees
-  int magicdec_window = 512;             // and last ones
+  int magicdec_sink = 16;                // type "magicdec": first positions the draft sees
+  int magicdec_window = 496;             // and last ones
   int partial_sink = 32;                 // type "partial": first positions it sees
   int partial_budget = 2048;             // positions it retrieves, in blocks of 16
   int partial_window = 128;              // last positions it sees, at least
   int partial_refresh = 64;              // positions after which it retrieves anew
   std::string partial_score = "minmax";  // how blocks are scored: "minmax", "quest", "mean", "norm"
   std::string partial_inner = "ppm";     // who guesses for it: "none", "ppm", "suffix", "ngram", "lm"
+  int partial_inner_n_max = 8;           // guesses of that one, a pass
   std::string draft_model = {};          // types with a model of their own: its file or folder
   // type "lm": last tokens of a text that the draft begins with; 0: all, if it was trained for texts as long
   int draft_recent = 0;
@@ -130,9 +135,12 @@ struct ModelOptions {
   int ctx_size = 0;       // positions the cache may hold; 0: the model's training context
   int threads = 0;        // 0: one per physical core it may use, at most the CPU quota
   int batch_size = 512;   // prompt tokens per prefill step; never changes output
-  // MiB of keys and values kept of prompts and answers that no session holds any more, so that a prompt that
-  // begins like one of them is not evaluated again. -1: as much as one full context takes; 0: none.
-  int cache_ram = -1;
+  // Keys and values of prompts and answers that no session holds any more are kept, so that a prompt that
+  // begins like one of them is not evaluated again: as many as fit into one full context beside those that
+  // sessions hold, and cache_ram MiB more (-1: no limit), but at most half of what the memory plan leaves
+  // free (MemoryPlan::prompt_cache).
+  bool cache_prompt = true;  // false: nothing is kept
+  int cache_ram = 8192;
   CacheType cache_type_k = CacheType::kF16;
   CacheType cache_type_v = CacheType::kF16;
   // A folder for keys and values that memory has no room for: kv_memory MiB of all sequences' are in memory
@@ -150,16 +158,22 @@ struct ModelOptions {
   PartialVerificationOptions partial_verification = {};  // the same of its working set
   bool vocab_only =
       false;  // the tokenizer and chat template only: no weights are read, nothing can be generated
-  // What forward passes cost is measured for the adaptive policy, once per model and machine, and kept in
-  // $XDG_CACHE_HOME/longspec or ~/.cache/longspec; so is what it learned of drafts that take time.
+  // What forward passes cost is measured for the adaptive policy, once per model and machine (again after a
+  // day if the machine was busy then), and kept in $XDG_CACHE_HOME/longspec or ~/.cache/longspec; so is what
+  // it learned of drafts that take time.
   bool calibration_cache = true;
   // A folder where repacked weights are kept, so that the next load of the same model file maps them instead
   // of repacking, and processes share their memory; made if need be. Empty: they are not kept. Never changes
   // output. Counts for the draft model of type "lm" too.
   std::string weights_cache = {};
   std::string kernels = {};  // a kernel table by name; empty: $LONGSPEC_KERNELS, else the best this CPU has
+  // Called once, before weights are read: what they and all else will take, also where that is refused.
+  std::function<void(const ModelInfo&)> on_plan = {};
   // Called from the loading thread with the share done, 0 to 1. Return false to cancel.
   std::function<bool(double)> on_progress = {};
+  // Asked again and again where an answer waits for what is no part of it: costs of passes that are measured.
+  // Return false to stop that; then it is measured when the next answer needs it.
+  std::function<bool()> keep_going = {};
   // Called with one line for what went wrong without stopping the load: a weights_cache that cannot be read
   // or written. A draft model is loaded by the first generation that asks for it.
   std::function<void(const std::string&)> on_warning = {};

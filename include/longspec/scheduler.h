@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "longspec/generation.h"
 #include "longspec/status.h"
@@ -23,9 +24,11 @@ struct RoundReport {
 };
 
 struct SchedulerOptions {
-  int parallel = 0;          // sequences at once; 0: as many as memory holds, 64 at most
-  uint64_t cache_bytes = 0;  // for keys and values; 0: the planned KV memory
-  double prefill_ms = 25;    // that prompts may add to a round in which answers are written
+  int parallel = 0;  // sequences at once; 0: as many as memory holds, 64 at most
+  // For keys and values, what is kept of earlier prompts included; 0: those of one context and of the planned
+  // prompt cache.
+  uint64_t cache_bytes = 0;
+  double prefill_ms = 25;  // that prompts may add to a round in which answers are written
   bool share_prefixes = true;
   std::function<void(const RoundReport&)> on_round = {};  // called after each forward pass
   // Called where nothing can run for memory that sessions hold. True: some of them will be let go of, and the
@@ -33,11 +36,14 @@ struct SchedulerOptions {
   std::function<bool()> waits_for_sessions = {};
 };
 
-// A request given to the scheduler. on_end is called once for each of the n answers, from inside RunRound (or
+// A request given to the scheduler. on_end is called once for each of the answers, from inside RunRound (or
 // Cancel).
 struct Submission {
   GenerationRequest request;
-  int n = 1;
+  int n = 1;  // answers to a prompt
+  // Several prompts, in tokens, in place of the request's own: answer i * n + j is the j-th to prompts[i],
+  // and says what it would say if that were the request's. All are taken or none is.
+  std::vector<std::vector<int32_t>> prompts = {};
   // What is special to one of the answers, such as callbacks that know its index. Called when it starts.
   std::function<void(int index, GenerationRequest& request)> for_answer = {};
   std::function<void(int index, Result<GenerationResult>)> on_end;

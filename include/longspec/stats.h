@@ -14,7 +14,8 @@ struct Timings {
   int64_t cache_n = 0;   // prompt tokens found in the session's cache
   int64_t prompt_n = 0;  // prompt tokens evaluated
   double prompt_ms = 0;
-  int64_t predicted_n = 0;  // tokens generated
+  double prompt_draft_ms = 0;  // of prompt_ms: what the drafter took to read the prompt
+  int64_t predicted_n = 0;     // tokens generated
   double predicted_ms = 0;
   int64_t draft_n = 0;           // proposed tokens verified
   int64_t draft_n_accepted = 0;  // of them, accepted
@@ -34,8 +35,8 @@ struct SpeculativeStats {
   double mean_acceptance_length = 0;  // 1 + accepted / steps
   std::vector<double>
       acceptance_per_position;  // [i]: rounds that accepted depth i + 1 / rounds that drafted it
-  std::vector<int64_t> drafted_at, accepted_at;  // [i]: these rounds
-  double draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
+  std::vector<int64_t> drafted_at, accepted_at;                      // [i]: these rounds
+  double draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;  // of these rounds
   int64_t proposed = 0;      // nodes proposed; draft_n of Timings counts those verified
   uint64_t draft_bytes = 0;  // held to draft for this sequence when it ended: indices, caches, buffers; not a
                              // draft model's weights

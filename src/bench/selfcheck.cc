@@ -135,8 +135,8 @@ class Selfcheck {
 
   void AddShapes(const DrafterEntry& entry, SpeculationOptions speculation) {
     const std::string type(entry.name);
-    if (type == "auto") {
-      ways_.push_back({"auto", speculation});
+    if (!entry.reads_tree) {
+      ways_.push_back({type, speculation});
       return;
     }
     for (const char* tree : kShapes) {

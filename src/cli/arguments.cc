@@ -2,159 +2,19 @@
 #include "cli/arguments.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <cstdint>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "base/status_macros.h"
+#include "cli/foreign_options.h"
 
 namespace longspec::cli {
 namespace {
 
-struct Alias {
-  std::string_view spelling;
-  std::string_view option;
-  bool deprecated;
-};
-
-constexpr Alias kAliases[] = {
-    {"-sys", "--system-prompt", false},
-    {"-ctk", "--cache-type-k", false},
-    {"-ctv", "--cache-type-v", false},
-    {"-jf", "--json-schema-file", false},
-    {"-md", "--spec-draft-model", false},
-    {"-np", "--parallel", false},
-    {"--model-draft", "--spec-draft-model", false},
-    {"--n-predict", "--predict", false},
-    {"-cram", "--cache-ram", false},
-    {"--prompt-cache", "--session", true},
-    {"-ub", "--batch-size", true},
-    {"--ubatch-size", "--batch-size", true},
-    // llama.cpp before 2026
-    {"--draft", "--spec-draft-n-max", true},
-    {"--draft-n", "--spec-draft-n-max", true},
-    {"--draft-max", "--spec-draft-n-max", true},
-    {"--draft-min", "--spec-draft-n-min", true},
-    {"--draft-n-min", "--spec-draft-n-min", true},
-    {"--spec-ngram-size-n", "--spec-ngram-max", true},
-    {"--spec-ngram-size-m", "--spec-draft-n-max", true},
-    {"-cnv", "--chat", true},
-    {"--conversation", "--chat", true},
-    {"-no-cnv", "--no-chat", true},
-    {"--no-conversation", "--no-chat", true},
-    // vLLM, SGLang, MLX-LM, transformers
-    {"--num-speculative-tokens", "--spec-draft-n-max", true},
-    {"--speculative-num-draft-tokens", "--spec-draft-n-max", true},
-    {"--num-draft-tokens", "--spec-draft-n-max", true},
-    {"--prompt-lookup-num-tokens", "--spec-draft-n-max", true},
-    {"--prompt-lookup-max", "--spec-ngram-max", true},
-    {"--max-matching-ngram-size", "--spec-ngram-max", true},
-    {"--prompt-lookup-min", "--spec-ngram-min", true},
-    {"--max-model-len", "--ctx-size", true},
-    {"--max-tokens", "--predict", true},
-};
-
-// Options of llama.cpp for what is arranged differently here.
-struct Foreign {
-  enum Value : uint8_t { kNone, kOne, kSwitch };  // kSwitch: on, off or auto, which may be left out
-  std::array<std::string_view, 3> spellings;
-  std::string_view needs;  // accepted by commands that have this option
-  Value value;
-  std::array<std::string_view, 2> options;  // given instead, each with the value; none: it has no effect
-  std::string_view warning;
-};
-
-constexpr Foreign kForeign[] = {
-    {{"-tb", "--threads-batch"},
-     "--threads",
-     Foreign::kOne,
-     {},
-     "has no effect: prefill and decoding share the threads of --threads"},
-    {{"-td", "--threads-draft", "--spec-draft-threads"},
-     "--spec-type",
-     Foreign::kOne,
-     {},
-     "has no effect: drafting and decoding share the threads of --threads"},
-    {{"-tbd", "--threads-batch-draft", "--spec-draft-threads-batch"},
-     "--spec-type",
-     Foreign::kOne,
-     {},
-     "has no effect: drafting and decoding share the threads of --threads"},
-    {{"-fa", "--flash-attn"},
-     "--cache-type-k",
-     Foreign::kSwitch,
-     {},
-     "has no effect: attention never holds a matrix of scores, so there is nothing to turn on or off"},
-    {{"-ctkd", "--cache-type-k-draft", "--spec-draft-type-k"},
-     "--spec-type",
-     Foreign::kOne,
-     {},
-     "has no effect: a draft model's cache has the types of --cache-type-k and --cache-type-v"},
-    {{"-ctvd", "--cache-type-v-draft", "--spec-draft-type-v"},
-     "--spec-type",
-     Foreign::kOne,
-     {},
-     "has no effect: a draft model's cache has the types of --cache-type-k and --cache-type-v"},
-    {{"--spec-draft-p-min", "--draft-p-min"},
-     "--spec-suffix-min-prob",
-     Foreign::kOne,
-     {"--spec-suffix-min-prob", "--spec-ppm-min-prob"},
-     "sets --spec-suffix-min-prob and --spec-ppm-min-prob; of a draft model the most probable tokens are "
-     "taken, "
-     "however probable"},
-    {{"--spec-draft-p-split", "--draft-p-split"},
-     "--spec-tree",
-     Foreign::kOne,
-     {},
-     "has no effect: --spec-tree says how drafts branch"},
-    {{"--spec-default"}, "--spec-type", Foreign::kNone, {"--spec-type=auto"}, "is --spec-type auto here"},
-};
-
-const Foreign* FindForeign(std::string_view spelling) {
-  const auto* it = std::ranges::find_if(kForeign, [spelling](const Foreign& foreign) {
-    return std::ranges::find(foreign.spellings, spelling) != foreign.spellings.end();
-  });
-  return it == std::end(kForeign) ? nullptr : it;
-}
-
-bool IsSwitch(std::string_view value) {
-  constexpr std::string_view kSwitches[] = {"on", "off",  "auto",  "1",       "0",
-                                            "-1", "true", "false", "enabled", "disabled"};
-  return std::ranges::find(kSwitches, value) != std::end(kSwitches);
-}
-
-// CLI11 would take the next argument for a value that is attached and empty: it becomes an argument of its
-// own.
-void PushWithValue(std::string_view option, std::string_view attached, std::vector<std::string>* args) {
-  const bool empty = attached == "=";
-  args->push_back(std::string(option) + std::string(empty ? "" : attached));
-  if (empty) args->emplace_back();
-}
-
-// What stands for args[i], whose value is attached with '=' or is the next argument; moves i to what was
-// used.
-void ReplaceForeign(const Foreign& foreign, const std::vector<std::string>& args, size_t& i,
-                    NormalizedArguments& out) {
-  const size_t equals = args[i].find('=');
-  out.warnings.push_back(args[i].substr(0, equals) + " " + std::string(foreign.warning));
-  std::string value = equals == std::string::npos ? "" : args[i].substr(equals);
-  const bool has_next = value.empty() && i + 1 < args.size();
-  if (has_next &&
-      (foreign.value == Foreign::kOne || (foreign.value == Foreign::kSwitch && IsSwitch(args[i + 1])))) {
-    value = "=" + args[++i];
-  }
-  for (const std::string_view option : foreign.options) {
-    if (!option.empty()) PushWithValue(option, value, &out.args);
-  }
-}
-
-const Alias* FindAlias(std::string_view spelling) {
-  const auto* it = std::find_if(std::begin(kAliases), std::end(kAliases),
-                                [spelling](const Alias& alias) { return alias.spelling == spelling; });
-  return it == std::end(kAliases) ? nullptr : it;
-}
+using Treatment = ForeignOption::Treatment;
+using Values = ForeignOption::Values;
 
 // "-abc" or "-a-b": letters after a single dash. "-n128", "-n-1" and "-m./file" are short options with their
 // values.
@@ -164,41 +24,135 @@ bool IsUnknownSingleDash(std::string_view name) {
                      [](char c) { return c == '-' || std::isalpha(static_cast<unsigned char>(c)) != 0; });
 }
 
-}  // namespace
+// "-ngl, -fa and --mlock have no effect here"
+std::string NoEffectWarning(const std::vector<std::string>& names) {
+  std::string text = names.front();
+  for (size_t i = 1; i < names.size(); ++i) text += (i + 1 < names.size() ? ", " : " and ") + names[i];
+  return text + (names.size() > 1 ? " have no effect here" : " has no effect here");
+}
 
-Result<NormalizedArguments> NormalizeArguments(std::vector<std::string> args,
-                                               const std::function<bool(const std::string&)>& takes_value) {
-  NormalizedArguments out;
-  for (size_t i = 0; i < args.size(); ++i) {
-    const std::string& arg = args[i];
+class Normalizer {
+ public:
+  Normalizer(std::vector<std::string> args, const std::function<OptionKind(const std::string&)>& kind_of)
+      : args_(std::move(args)), kind_of_(kind_of) {}
+
+  Result<NormalizedArguments> Run() {
+    while (at_ < args_.size()) LS_TRY(Next());
+    if (!without_effect_.empty()) out_.warnings.push_back(NoEffectWarning(without_effect_));
+    return std::move(out_);
+  }
+
+ private:
+  Status Next() {
+    const std::string& arg = args_[at_++];
     if (arg.size() < 2 || arg[0] != '-') {
-      out.args.push_back(arg);
-      continue;
+      out_.args.push_back(arg);
+      return {};
     }
     const size_t equals = arg.find('=');
     const std::string name = arg.substr(0, equals);
-    const std::string attached = equals == std::string::npos ? "" : arg.substr(equals);
-    std::string option = name;
-    if (const Foreign* foreign = FindForeign(name);
-        foreign != nullptr && !takes_value(name) && takes_value(std::string(foreign->needs))) {
-      ReplaceForeign(*foreign, args, i, out);
-      continue;
+    attached_.reset();
+    if (equals != std::string::npos) attached_ = arg.substr(equals + 1);
+    if (kind_of_(name) == OptionKind::kUnknown) {
+      if (const ForeignOption* foreign = FindForeign(name); foreign != nullptr) return Take(*foreign, name);
+      if (IsUnknownSingleDash(name)) return InvalidArgument("unknown option " + name);
     }
-    if (const Alias* alias = FindAlias(name); alias != nullptr && !takes_value(name)) {
-      option = alias->option;
-      if (alias->deprecated) out.warnings.push_back(name + " is called " + option + " here");
-    } else if (IsUnknownSingleDash(name)) {
-      return InvalidArgument("unknown option " + name);
-    }
-    const bool valued = takes_value(option);
-    if (valued && option.starts_with("--")) {
-      PushWithValue(option, attached, &out.args);
-    } else {
-      out.args.push_back(option + attached);
-    }
-    if (valued && attached.empty() && i + 1 < args.size()) out.args.push_back(args[++i]);
+    Push(name);
+    return {};
   }
-  return out;
+
+  const ForeignOption* FindForeign(std::string_view name) const {
+    const auto known = [this](std::string_view option) {
+      return kind_of_(std::string(option)) != OptionKind::kUnknown;
+    };
+    for (const ForeignOption& foreign : ForeignOptions()) {
+      if (!foreign.Has(name) || (!foreign.needs.empty() && !known(foreign.needs))) continue;
+      if (foreign.needs.empty() && !known(foreign.options[0])) continue;
+      return &foreign;
+    }
+    return nullptr;
+  }
+
+  // An option as the command knows it, with its value if it takes one.
+  void Push(const std::string& option) {
+    const bool valued = kind_of_(option) == OptionKind::kValued;
+    if (!attached_) {
+      out_.args.push_back(option);
+      if (valued && at_ < args_.size()) out_.args.push_back(args_[at_++]);
+    } else if (valued && attached_->empty() && option.starts_with("--")) {
+      // CLI11 would take the next argument for a value that is attached and empty.
+      out_.args.push_back(option);
+      out_.args.emplace_back();
+    } else {
+      out_.args.push_back(option + "=" + *attached_);
+    }
+  }
+
+  // What follows a foreign option; nothing: it has no value.
+  std::optional<std::string> TakeValue(Values values) {
+    std::optional<std::string> value = std::exchange(attached_, std::nullopt);
+    const auto take = [&] { return at_ < args_.size() ? args_[at_++] : std::string(); };
+    if (!value && (values == Values::kOne || values == Values::kTwo)) value = take();
+    if (!value && values == Values::kSwitch && at_ < args_.size() && IsSwitch(args_[at_])) value = take();
+    if (values == Values::kTwo) take();
+    return value;
+  }
+
+  Status Take(const ForeignOption& foreign, const std::string& name) {
+    switch (foreign.treatment) {
+      case Treatment::kRenamed:
+        out_.warnings.push_back(name + " is called " + std::string(foreign.options[0]) + " here");
+        [[fallthrough]];
+      case Treatment::kSpelling:
+        Push(std::string(foreign.options[0]));
+        return {};
+      case Treatment::kSets:
+        out_.warnings.push_back(name + " " + std::string(foreign.text));
+        Set(foreign);
+        return {};
+      case Treatment::kNoEffect:
+        TakeValue(foreign.values);
+        return WithoutEffect(name);
+      case Treatment::kRefused:
+        const auto value = TakeValue(foreign.values);
+        if (value && foreign.IsHarmless(*value)) return WithoutEffect(name);
+        return InvalidArgument(name + (foreign.harmless.empty() || !value ? "" : " " + *value) + ": " +
+                               std::string(foreign.text));
+    }
+    return {};
+  }
+
+  void Set(const ForeignOption& foreign) {
+    const auto value = TakeValue(foreign.values);
+    for (const std::string_view option : foreign.options) {
+      if (option.empty()) continue;
+      attached_ = value;
+      if (option.find('=') != std::string_view::npos) {
+        out_.args.emplace_back(option);
+      } else {
+        Push(std::string(option));
+      }
+    }
+  }
+
+  Status WithoutEffect(const std::string& name) {
+    if (std::ranges::find(without_effect_, name) == without_effect_.end()) without_effect_.push_back(name);
+    return {};
+  }
+
+  const std::vector<std::string> args_;
+  const std::function<OptionKind(const std::string&)>& kind_of_;
+  size_t at_ = 0;                        // the next argument
+  std::optional<std::string> attached_;  // the value after '=' of the one before
+  std::vector<std::string> without_effect_;
+  NormalizedArguments out_;
+};
+
+}  // namespace
+
+Result<NormalizedArguments> NormalizeArguments(std::vector<std::string> args,
+                                               const std::function<OptionKind(const std::string&)>& kind_of) {
+  return Normalizer(std::move(args), kind_of).Run();
 }
 
 }  // namespace longspec::cli

@@ -61,7 +61,7 @@ struct Batch::Pending {
   size_t n_bytes = 0;
   std::string custom_id;
   openai::Endpoint endpoint = openai::Endpoint::kChatCompletions;
-  bool has_tools = false;
+  std::shared_ptr<const openai::CallForm> calls;  // null: none may be made
   std::vector<std::optional<GenerationResult>> answers;
   int64_t pieces = 0;  // of text so far
 };
@@ -184,13 +184,17 @@ bool Batch::WasAnswered(openai::BatchLine& line, int64_t line_number) {
 
 void Batch::Submit(Scheduler& scheduler, size_t n_bytes, std::string custom_id, openai::ApiRequest request) {
   WarnOfUnknown(request);
+  if (const auto& wish = request.speculative; !wish.type.empty() || wish.max_rows >= 0) {
+    SpeculationOptions& speculation = request.generation.speculation;
+    speculation = SpeculationOf(speculation, wish.type.empty() ? speculation.type : wish.type, wish.max_rows);
+  }
   auto pending = std::make_shared<Pending>();
   pending->batch = this;
   pending->line_number = lines_->line_number();
   pending->n_bytes = n_bytes;
   pending->custom_id = std::move(custom_id);
   pending->endpoint = request.endpoint;
-  pending->has_tools = request.tools.offered();
+  pending->calls = openai::CallFormOf(model_.tool_format, request.tools);
   pending->answers.resize(static_cast<size_t>(request.n));
   // The scheduler may hold these longer than the batch lives.
   const std::weak_ptr<Pending> weak = pending;
@@ -242,7 +246,7 @@ void Batch::WriteAnswer(const Pending& pending) {
   const std::string id = NextId();
   const openai::ResponseHead head{.id = id, .created = std::time(nullptr), .model = model_.name};
   auto body = openai::ResponseJson(pending.endpoint, head, answers);
-  if (pending.has_tools) openai::MoveToolCalls(model_.tool_format, id, &body);
+  if (pending.calls != nullptr) openai::MoveToolCalls(pending.calls, id, &body);
   if (!Write(openai::BatchAnswerJson(id, pending.custom_id, body))) return;
   ++summary_.answered;
   for (const openai::Answer& answer : answers) Count(answer.result);
@@ -269,11 +273,13 @@ void Batch::Count(const GenerationResult& answer) {
 }
 
 void Batch::WarnOfUnknown(const openai::ApiRequest& request) {
-  for (const std::string& name : request.unknown) {
-    if (!options_.on_warning || warned_.size() == kMostWarnings || !warned_.insert(name).second) continue;
+  const auto warn = [&](const std::string& name, const char* what) {
+    if (!options_.on_warning || warned_.size() == kMostWarnings || !warned_.insert(name).second) return;
     options_.on_warning(options_.input + ":" + std::to_string(lines_->line_number()) + ": the field \"" +
-                        name + "\" is not known and has no effect (said once)");
-  }
+                        name + "\" " + what + " (said once)");
+  };
+  for (const std::string& name : request.unknown) warn(name, "is not known and has no effect");
+  for (const std::string& name : request.ignored) warn(name, "has no effect here");
 }
 
 bool Batch::Report() {

@@ -38,9 +38,8 @@ struct BatchFlags {
   OutputFlags output;
 };
 
-std::string ModelName(const ModelInfo& info) {
-  return info.name.empty() ? std::filesystem::path(info.path).filename().string() : info.name;
-}
+// As `serve` calls it.
+std::string ModelName(const ModelInfo& info) { return std::filesystem::path(info.path).filename().string(); }
 
 OnBatchProgress ShowProgress(Progress* progress) {
   return [progress, begun_ms = NowMs()](const BatchProgress& at) {
@@ -121,7 +120,8 @@ Runner SetUpBatch(CLI::App& app) {
          "--parallel", flags->scheduler.parallel,
          "Answers written at once (-np); 0: as many as memory holds, 64 at most; never changes output")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1024))
+      ->check(NumberFrom(0, 1024))
+      ->transform(MinusOneIs("0"))
       ->group(group);
   // What a request does not say.
   AddLimitOptions(app, &defaults);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/print.h"
+#include "base/status_macros.h"
 #include "bench/measure.h"
 #include "bench/measure_answers.h"
 #include "bench/measure_batch.h"
@@ -24,6 +25,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/prompt.h"
+#include "draft/option_use.h"
 #include "kernels/dispatch.h"
 #include "longspec/engine.h"
 
@@ -42,6 +44,7 @@ struct BenchFlags {
   std::string text_file;
   std::string prompts = "both";
   SpeculationOptions speculation;
+  std::vector<std::string> speculation_given;  // names of what was given of it
 };
 
 const std::vector<int> kSweepDepths = {512, 2048, 4096, 8192, 16384, 32768, 65536};
@@ -265,7 +268,23 @@ class Sweep {
   std::map<int, std::map<int, Measurement>> steps_;  // [rows][depth]
 };
 
+// Of a draft model's own steps, chains and trees of given widths are measured; of all else nothing drafts.
+Status CheckBenchGiven(const BenchFlags& flags) {
+  if (flags.answer > 0) return {};
+  const std::string needs = flags.speculation.draft_model.empty() ? "" : " with -md";
+  for (const std::string& name : flags.speculation_given) {
+    const auto shared = SharedOptions();
+    const bool of_drafting = name == "--spec-type" || std::ranges::any_of(shared, [&](const SharedOption& s) {
+                               return s.option.name() == name;
+                             });
+    if (of_drafting || needs.empty())
+      return InvalidArgument(name + ": has no effect without --answers" + needs);
+  }
+  return {};
+}
+
 Status CheckSweep(const BenchFlags& flags) {
+  LS_TRY(CheckBenchGiven(flags));
   if (!flags.sweep && !flags.svg.empty()) return InvalidArgument("--svg " + flags.svg + ": needs --sweep");
   if (flags.answer > 0 && (flags.sweep || flags.bench.attention_only))
     return InvalidArgument("--answers: measures no steps, which --sweep and --attention ask for");
@@ -468,7 +487,7 @@ Runner SetUpBench(CLI::App& app) {
   app.add_option("--answers", flags->answer,
                  "Whole answers of so many tokens by --parallel sequences (8), unrelated prompts of --depth "
                  "tokens and one document, plain and with --spec-type, end to end")
-      ->check(CLI::Range(1, kMaxInt));
+      ->check(NumberFrom(1, kMaxInt));
   app.add_option("--text", flags->text_file, "With --answers: a file whose text prompts are cut from")
       ->check(CheckNotEmpty);
   app.add_option("--prompts", flags->prompts,
@@ -480,9 +499,10 @@ Runner SetUpBench(CLI::App& app) {
                  "Runs of each step at least, more of short ones; the median is shown")
       ->capture_default_str();
   app.add_flag("--json", flags->json, "Print one JSON object a line");
-  AddSpeculationOptions(app, &flags->speculation);
+  const auto given = AddSpeculationOptions(app, &flags->speculation, SpeculationIs::kOfOthers);
   const CLI::Option* context = app.get_option("--ctx-size");
-  return [flags, depths, rows, context] {
+  return [flags, depths, rows, context, given] {
+    flags->speculation_given = given();
     flags->rows_given = rows->count() > 0;
     flags->context_given = context->count() > 0;
     if (flags->sweep) {

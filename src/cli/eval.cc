@@ -3,8 +3,10 @@
 // longspec eval: speed, accepted lengths and quality on task files, by context length, method and
 // temperature.
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/exit_code.h"
@@ -25,6 +27,7 @@ struct EvalFlags {
   EvalOptions eval;
   OutputFlags output;
   std::vector<std::string> papers;
+  std::function<std::vector<std::string>()> given;  // options of speculation
   bool default_lengths = true;
 };
 
@@ -46,19 +49,31 @@ int FailEval(const Status& status, bool output_failed) {
   return Fail(status, output_failed ? Stage::kWrite : Stage::kGenerate);
 }
 
+// What a method says itself.
+Status CheckEvalGiven(const EvalFlags& flags) {
+  for (const std::string& name : flags.given()) {
+    if (name == "--spec-type" || name == "--spec-policy")
+      return InvalidArgument(name + ": has no effect here: --methods names drafters and their policies");
+  }
+  return {};
+}
+
 int RunEvalCommand(EvalFlags flags) {
   CatchInterrupt();
+  if (const Status read = CheckEvalGiven(flags); !read.ok()) return Fail(read, Stage::kLoad);
   for (const std::string& paper : flags.papers) {
     if (const Status known = CheckPaperTable(paper); !known.ok()) return Fail(known, Stage::kLoad);
   }
   if (const Status checked = CheckEvaluation(flags.eval); !checked.ok()) return Fail(checked, Stage::kLoad);
   if (const Status created = CreateFolder(flags.eval); !created.ok()) return FailOutput(created);
-  flags.model.cache_ram =
-      0;  // the time of a prompt is that of all of it, also where a shorter one begins alike
+  // The time of a prompt is that of all of it, also where a shorter one begins alike.
+  flags.model.cache_prompt = false;
   auto planned = PlannedSpeculation(flags.eval);
   if (!planned.ok()) return Fail(planned.status(), Stage::kLoad);
   flags.model.speculation = *std::move(planned);
-  flags.model.partial_verification = PlannedPart(flags.eval);
+  auto part = PlannedPart(flags.eval);
+  if (!part.ok()) return Fail(part.status(), Stage::kLoad);
+  flags.model.partial_verification = *std::move(part);
   auto engine = LoadEngine(flags.model, flags.output);
   if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
   if (const Status fits = FitLengths((*engine)->info(), flags); !fits.ok()) return Fail(fits, Stage::kLoad);
@@ -115,7 +130,9 @@ Runner SetUpEval(CLI::App& app) {
        "most drafts per step, TYPE/no-dice and TYPE/no-prior without these, TYPE/extend and "
        "TYPE/extend=CHUNKS with SpecExtend, TYPE/extend-from=TOKENS for another --spec-extend-from, "
        "TYPE/budget=POSITIONS for another --spec-partial-budget; + joins drafters; "
-       "TYPE/partial=BUDGET: APPROXIMATE, --partial-verification; replay/accept=0.5/cost=0.05, alone or in a "
+       "TYPE/partial=BUDGET: APPROXIMATE, --partial-verification, with /refresh=POSITIONS for another "
+       "--partial-refresh, /refresh=paper for SpecPV's modes and /reduce=mean|max|last; "
+       "replay/accept=0.5/cost=0.05, alone or in a "
        "list: a draft that is not there, right with that chance at that part of a plain step");
   CLI::Option* lengths = list("--lengths", eval.lengths, "Context lengths, answer and drafts included");
   list("--paper", flags->papers,
@@ -136,7 +153,7 @@ Runner SetUpEval(CLI::App& app) {
   app.add_option("-s,--seed", eval.seed, "Seed")->capture_default_str()->group(group);
   app.add_flag("--ignore-eos", eval.ignore_eos, "Never choose an end token")->group(group);
   AddFilterOptions(app, &eval.sampling, group);
-  AddSpeculationOptions(app, &eval.speculation);
+  flags->given = AddSpeculationOptions(app, &eval.speculation, SpeculationIs::kOfOthers);
   AddOutputOptions(app, &flags->output);
   return [flags, lengths] {
     flags->default_lengths = lengths->count() == 0;

@@ -221,13 +221,13 @@ Runner SetUpFeatures(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--min-length", run.min_length, "Leave out pieces shorter than this")
       ->capture_default_str()
-      ->check(CLI::Range(2, kMaxInt));
+      ->check(NumberFrom(2, kMaxInt));
   app.add_option("--max-pieces", run.max_pieces, "Sequences of one text; 0: all of it")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(NumberFrom(0));
   app.add_option("--max-tokens", run.max_tokens, "Stop after about as many tokens; 0: at the end of the text")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(NumberFrom(0));
   app.add_option("--shard-tokens", run.shard_tokens, "Tokens of a shard")->capture_default_str();
   app.add_option(
          "--keep", flags->keep,
@@ -251,11 +251,11 @@ Runner SetUpFeatures(CLI::App& app) {
   app.add_option("--write", run.write,
                  "Let the target write this many tokens at most after each document, or answer it; 0: no")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(NumberFrom(0));
   app.add_option("--write-temps", flags->write.temperatures, "Temperatures it writes at, in turn")
       ->capture_default_str()
       ->delimiter(',')
-      ->check(CLI::NonNegativeNumber);
+      ->check(NumberFrom(0));
   app.add_flag("--write-later", run.write_later,
                "With --write and --keep none: keep the documents only, for longspec-write to end them");
   app.add_option("--write-seed", flags->write.seed, "Decides what is written")->capture_default_str();

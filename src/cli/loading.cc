@@ -28,6 +28,7 @@ ModelOptions WithProgress(const ModelOptions& options, const std::shared_ptr<Pro
     progress->Update(share);
     return !Interrupted();
   };
+  with.keep_going = [] { return !Interrupted(); };
   with.on_warning = [progress, warn = options.on_warning](const std::string& warning) {
     progress->Finish();
     if (warn) warn(warning);
@@ -36,15 +37,16 @@ ModelOptions WithProgress(const ModelOptions& options, const std::shared_ptr<Pro
 }
 
 Result<std::unique_ptr<Engine>> LoadEngine(const ModelOptions& options, const OutputFlags& flags) {
-  if (flags.verbose || !flags.no_progress) {
-    LS_ASSIGN(const ModelInfo info, Engine::Inspect(options));
-    std::fputs(flags.verbose ? FormatInfo(info).c_str()
-                             : ("memory: " + FormatMemoryPlan(info.memory) + "\n").c_str(),
-               stderr);
-  }
   const auto progress = std::make_shared<Progress>("loading", Progress::StandardError(!flags.no_progress));
+  ModelOptions model = WithProgress(options, progress);
+  if (flags.verbose || !flags.no_progress) {
+    model.on_plan = [verbose = flags.verbose](const ModelInfo& info) {
+      const std::string plan = verbose ? FormatInfo(info) : "memory: " + FormatMemoryPlan(info.memory) + "\n";
+      std::fputs(plan.c_str(), stderr);
+    };
+  }
   const double start = NowMs();
-  auto engine = Engine::Load(WithProgress(options, progress));
+  auto engine = Engine::Load(model);
   progress->Finish();
   if (!engine.ok()) return engine;
   if (flags.verbose) {

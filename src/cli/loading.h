@@ -14,8 +14,8 @@
 
 namespace longspec::cli {
 
-// `options` whose load shows `progress` and stops on Ctrl-C; a warning does not end up in the progress's
-// line.
+// `options` whose load, and what answers wait for, stops on Ctrl-C; the load shows `progress`, and a warning
+// does not end up in its line.
 ModelOptions WithProgress(const ModelOptions& options, const std::shared_ptr<Progress>& progress);
 
 // A context beyond the positions that the model was trained for, where nothing extends them.

@@ -192,17 +192,17 @@ void AddNgramOptions(CLI::App& app, NgramFlags* flags) {
   add("--merge", flags->merge, "Earlier table to add; may be repeated");
   add("--weight", flags->weight, "How often each n-gram of the shards counts")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
+      ->check(NumberFrom(1, 1000));
   add("--ngram-order", flags->order, "Tokens of the longest contexts")
       ->capture_default_str()
-      ->check(CLI::Range(1, NgramPrior::kMaxOrder));
+      ->check(NumberFrom(1, NgramPrior::kMaxOrder));
   add("--ngram-min-count", flags->prune.min_count, "Leave out what occurs less often")
       ->capture_default_str()
-      ->check(CLI::Range(1, kMaxInt));
+      ->check(NumberFrom(1, kMaxInt));
   add("--ngram-successors", flags->prune.successors,
       "Most successors of a context, without ways to longer ones")
       ->capture_default_str()
-      ->check(CLI::Range(1, kMaxInt));
+      ->check(NumberFrom(1, kMaxInt));
   app.add_flag("--no-progress", flags->no_progress, "No progress on stderr")->group(group);
 }
 

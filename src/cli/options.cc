@@ -11,13 +11,19 @@
 #include <utility>
 #include <variant>
 
+#include "base/number_range.h"
 #include "cli/exit_code.h"
 #include "cli/model_choice.h"
 #include "cli/samplers.h"
+#include "draft/option_use.h"
 #include "draft/registry.h"
 
 namespace longspec::cli {
 namespace {
+
+CLI::Validator NumberIn(const NumberRange& range) {
+  return CLI::Validator([range](std::string& text) { return range.Check(text); }, range.Describe());
+}
 
 template <typename T>
 using Names = std::vector<std::pair<std::string, T>>;
@@ -77,12 +83,12 @@ void AddRopeOptions(CLI::App& app, RopeOptions* rope) {
                      {{"none", Scaling::kNone}, {"linear", Scaling::kLinear}, {"yarn", Scaling::kYarn}},
                      "RoPE scaling (default: from the model)", group);
   AddValue(app, "--rope-scale", &rope->scale, "Context extension factor; 0: from the model", group)
-      ->check(CLI::NonNegativeNumber);
+      ->check(NumberFrom(0));
   AddValue(app, "--rope-freq-base", &rope->freq_base, "RoPE base frequency; 0: from the model", group)
-      ->check(CLI::NonNegativeNumber);
+      ->check(NumberFrom(0));
   AddValue(app, "--yarn-orig-ctx", &rope->yarn_orig_ctx,
            "YaRN: positions the model was trained for before; 0: from the model", group)
-      ->check(CLI::Range(0, kMaxInt));
+      ->check(NumberFrom(0, kMaxInt));
   AddValue(app, "--yarn-ext-factor", &rope->yarn_ext_factor,
            "YaRN: share that fast rotations keep, 0 to 1; negative: from the model, else 1", group);
   AddValue(app, "--yarn-attn-factor", &rope->yarn_attn_factor,
@@ -102,10 +108,64 @@ std::string DescribeDrafters() {
     for (const std::string_view alias : entry->aliases) {
       if (!alias.empty()) aliases += (aliases.empty() ? "" : ", ") + std::string(alias);
     }
+    for (const DrafterPreset& preset : entry->presets) {
+      aliases += (aliases.empty() ? "" : ", ") + std::string(preset.name) + " with " +
+                 std::string(preset.of) + "'s settings";
+    }
     if (!aliases.empty()) text += " (" + aliases + ")";
     text += ": " + std::string(entry->summary);
   }
   return text;
+}
+
+bool IsGivenTo(const CLI::App& app, const DrafterOption& option) {
+  const CLI::Option* const declared = app.get_option_no_throw(std::string(option.name()));
+  return declared != nullptr && declared->count() > 0;
+}
+
+// Names of what was given of drafters and how they draft.
+std::vector<std::string> Given(const CLI::App& app) {
+  std::vector<std::string> names;
+  if (app.get_option("--spec-type")->count() > 0) names.emplace_back("--spec-type");
+  for (const DrafterOption* option : SpeculationOptionTable()) {
+    if (IsGivenTo(app, *option)) names.emplace_back(option->name());
+  }
+  return names;
+}
+
+// Whoever limits drafts limits those of the adaptive policy too. The name of a preset is replaced by what it
+// stands for, where nothing else was given; and what was given is to have an effect.
+Status Settle(const CLI::App& app, SpeculationIs use, SpeculationOptions* options) {
+  const bool fixed_most = app.get_option("--spec-draft-n-max")->count() > 0;
+  const bool adaptive_most = app.get_option("--spec-adaptive-n-max")->count() > 0;
+  if (fixed_most && !adaptive_most) options->adaptive_n_max = options->draft_n_max;
+  if (use == SpeculationIs::kOfOthers) return {};
+  const auto given = [&](const DrafterOption& option) {
+    return IsGivenTo(app, option) || !IsDefault(option, *options);
+  };
+  *options = WithPreset(*options, given);
+  const bool adaptive = options->policy.empty() ? IsPortfolio(options->type) : options->policy == "adaptive";
+  if (adaptive_most && !adaptive)
+    return InvalidArgument("--spec-adaptive-n-max: has no effect without --spec-policy adaptive");
+  if (adaptive_most && fixed_most)
+    return InvalidArgument("--spec-draft-n-max: has no effect beside --spec-adaptive-n-max");
+  if (EntryOf(options->type) == nullptr) return {};  // said when the drafter is to be made
+  return CheckUse(*options, [&](const DrafterOption& option) { return IsGivenTo(app, option); });
+}
+
+// Of a draft model there is no such bound.
+void SetLeastChance(const CLI::App& app, float chance, SpeculationOptions* options) {
+  for (const ReadOption& read : DrafterOptions()) {
+    for (const char* name : {"--spec-suffix-min-prob", "--spec-ppm-min-prob"}) {
+      if (read.option->name() != name || IsGivenTo(app, *read.option) || !Reads(*options, *read.option))
+        continue;
+      options->*std::get<float SpeculationOptions::*>(read.option->member) = chance;
+    }
+  }
+  Warn(
+      "--spec-draft-p-min sets --spec-suffix-min-prob and --spec-ppm-min-prob where these are read; of a "
+      "draft "
+      "model the most probable tokens are taken, however probable");
 }
 
 }  // namespace
@@ -131,24 +191,34 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
                                         {"q4_0", CacheType::kQ4_0}, {"bf16-amx", CacheType::kBF16Amx}};
   AddModelFile(app, &options->path, "GGUF file; of a split model, its first shard")->group(group);
   AddValue(app, "-c,--ctx-size", &options->ctx_size, "Context size in tokens; 0: from the model", group)
-      ->check(CLI::Range(0, kMaxInt));
+      ->check(NumberFrom(0, kMaxInt));
   AddValue(app, "-b,--batch-size", &options->batch_size, "Prompt tokens per step; never changes output",
            group)
-      ->check(CLI::Range(1, 65536));
+      ->check(NumberFrom(1, 65536));
   AddValue(app, "-t,--threads", &options->threads, "Threads; 0: one per core; never changes output", group)
-      ->check(CLI::Range(0, 1024));
-  AddValue(app, "--cache-ram", &options->cache_ram,
-           "MiB of prompts and answers kept for those that begin alike; -1: a full context's; 0: none", group)
-      ->check(CLI::Range(-1, kMaxInt));
-  AddValue(app, "--kv-offload", &options->kv_offload,
-           "Folder for keys and values that memory has no room for; never changes output", group)
-      ->check(CheckNotEmpty);
+      ->check(NumberFrom(0, 1024))
+      ->transform(MinusOneIs("0"));
+  AddValue(
+      app, "--cache-ram", &options->cache_ram,
+      "Most MiB of earlier prompts and answers kept beside the context, for those that begin alike (-cram); "
+      "-1: no limit",
+      group)
+      ->check(NumberFrom(-1, kMaxInt));
+  app.add_flag("!--no-cache-prompt", options->cache_prompt,
+               "Keep nothing of earlier prompts, and share nothing between requests")
+      ->group(group);
+  CLI::Option* const offload =
+      AddValue(app, "--kv-offload", &options->kv_offload,
+               "Folder for keys and values that memory has no room for; never changes output", group)
+          ->check(CheckNotEmpty);
   AddValue(app, "--kv-memory", &options->kv_memory,
            "With --kv-offload: MiB of keys and values in memory; -1: half of what is free", group)
-      ->check(CLI::Range(-1, kMaxInt));
+      ->check(NumberFrom(-1, kMaxInt))
+      ->needs(offload);
   app.add_flag("--kv-offload-anyway", options->kv_offload_anyway,
                "With --kv-offload: even where the disk is too slow and q8_0 would fit into memory")
-      ->group(group);
+      ->group(group)
+      ->needs(offload);
   AddChoice(app, "--cache-type-k", &options->cache_type_k, cache_types,
             "KV cache: type of keys (-ctk; default f16)", group);
   AddChoice(app, "--cache-type-v", &options->cache_type_v, cache_types,
@@ -195,9 +265,9 @@ void RefuseContextSize(CLI::App& app, const std::string& why) {
 void AddFilterOptions(CLI::App& app, SamplingOptions* options, const std::string& group) {
   AddValue(app, "--top-k", &options->top_k, "Keep the k most likely tokens; 0: off", group);
   AddValue(app, "--top-p", &options->top_p, "Keep the likeliest tokens of this total; 1: off", group)
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(NumberFrom(0.0, 1.0));
   AddValue(app, "--min-p", &options->min_p, "Drop tokens below this share of the likeliest; 0: off", group)
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(NumberFrom(0.0, 1.0));
 }
 
 void AddSamplingOptions(CLI::App& app, SamplingOptions* options) {
@@ -211,13 +281,13 @@ void AddSamplingOptions(CLI::App& app, SamplingOptions* options) {
          "Seed; -1: a fresh one (default)")
       ->group(group);
   AddValue(app, "--temp,--temperature", &options->temperature, "Temperature; 0: greedy", group)
-      ->check(CLI::NonNegativeNumber);
+      ->check(NumberFrom(0));
   AddFilterOptions(app, options, group);
   AddValue(app, "--repeat-last-n", &options->repeat_last_n, "Tokens the penalties look back; 0: off, -1: all",
            group)
-      ->check(CLI::Range(-1, kMaxInt));
+      ->check(NumberFrom(-1, kMaxInt));
   AddValue(app, "--repeat-penalty", &options->repeat_penalty, "Repetition penalty; 1: off", group)
-      ->check(CLI::PositiveNumber);
+      ->check(PositiveNumber());
   AddValue(app, "--presence-penalty", &options->presence_penalty, "Presence penalty; 0: off", group);
   AddValue(app, "--frequency-penalty", &options->frequency_penalty, "Frequency penalty; 0: off", group);
   app.add_option_function<std::vector<std::string>>(
@@ -247,7 +317,8 @@ void AddSamplingOptions(CLI::App& app, SamplingOptions* options) {
       ->group(group);
 }
 
-void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
+std::function<std::vector<std::string>()> AddSpeculationOptions(CLI::App& app, SpeculationOptions* options,
+                                                                SpeculationIs use) {
   const std::string group = "Speculation (never changes output)";
   AddValue(app, "--spec-type", &options->type, DescribeDrafters(), group);
   AddValue(app, "--spec-policy", &options->policy,
@@ -255,15 +326,9 @@ void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
            "default for "
            "auto and lists)",
            group);
-  const CLI::Option* fixed_most =
-      AddValue(app, "--spec-draft-n-max", &options->draft_n_max, "Most drafted tokens per step", group);
-  const CLI::Option* adaptive_most =
-      AddValue(app, "--spec-adaptive-n-max", &options->adaptive_n_max,
-               "adaptive: most drafted tokens per step, if --spec-draft-n-max does not say", group);
-  app.parse_complete_callback([options, fixed_most, adaptive_most] {
-    if (fixed_most->count() > 0 && adaptive_most->count() == 0)
-      options->adaptive_n_max = options->draft_n_max;
-  });
+  AddValue(app, "--spec-draft-n-max", &options->draft_n_max, "Most drafted tokens per step", group);
+  AddValue(app, "--spec-adaptive-n-max", &options->adaptive_n_max,
+           "adaptive: most drafted tokens per step, if --spec-draft-n-max does not say", group);
   AddValue(app, "--spec-draft-n-min", &options->draft_n_min,
            "Fewer drafted tokens than this are not verified", group);
   app.add_option(
@@ -291,20 +356,31 @@ void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options) {
         },
         read.option->member);
   }
+  // llama.cpp's option for all that has such a bound.
+  const auto least = std::make_shared<float>();
+  const CLI::Option* const least_chance =
+      app.add_option("--spec-draft-p-min,--draft-p-min", *least)->group("");
+  app.parse_complete_callback([&app, options, use, least, least_chance] {
+    if (least_chance->count() > 0) SetLeastChance(app, *least, options);
+    const Status status = Settle(app, use, options);
+    if (!status.ok()) throw CLI::ValidationError(status.message());
+  });
+  return [&app] { return Given(app); };
 }
 
 void AddLimitOptions(CLI::App& app, GenerationRequest* request) {
   const std::string group = "Generation";
   AddValue(app, "-n,--predict", &request->n_predict, "Most tokens to generate; -1: until the end", group)
-      ->check(CLI::Range(-1, kMaxInt));
+      ->check(NumberFrom(-1, kMaxInt));
   app.add_option("-r,--reverse-prompt,--stop", request->stop, "Stop string; may be repeated")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group(group);
   PartialVerificationOptions& partial = request->partial_verification;
-  app.add_flag("--partial-verification", partial.enabled,
-               "APPROXIMATE: choose tokens by a part of a long cache; the text is another one")
-      ->group(group);
+  CLI::Option* const by_part =
+      app.add_flag("--partial-verification", partial.enabled,
+                   "APPROXIMATE: choose tokens by a part of a long cache; the text is another one")
+          ->group(group);
   app.add_option("--partial-budget", partial.budget, "Positions that it retrieves, in blocks of 16")
       ->capture_default_str()
       ->group(group);
@@ -330,6 +406,9 @@ void AddLimitOptions(CLI::App& app, GenerationRequest* request) {
                  "With --partial-refresh paper: what queries' scores are made to: mean, max, last")
       ->capture_default_str()
       ->group(group);
+  for (const char* of_part : {"--partial-budget", "--partial-sink", "--partial-window", "--partial-refresh",
+                              "--partial-score", "--partial-reduce"})
+    app.get_option(of_part)->needs(by_part);
   app.add_flag("--ignore-eos", request->ignore_eos, "Never choose an end token")->group(group);
 }
 
@@ -340,8 +419,19 @@ void AddOutputOptions(CLI::App& app, OutputFlags* flags) {
       ->group("Output");
 }
 
+CLI::Validator NumberFrom(double low, double high) { return NumberIn(NumberRange(low, high)); }
+CLI::Validator PositiveNumber() { return NumberIn(NumberRange::Positive()); }
+
 std::string CheckNotEmpty(const std::string& value) {
   return value.empty() ? "is empty: give a value, or leave the option out" : "";
+}
+
+CLI::Validator MinusOneIs(const std::string& value) {
+  return {[value](std::string& text) {
+            if (text == "-1") text = value;
+            return std::string();
+          },
+          ""};
 }
 
 void RefuseEmptyNumbers(CLI::App& app) {

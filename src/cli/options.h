@@ -5,6 +5,10 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <CLI/Validators.hpp>
+#include <cstdint>
+#include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,15 +33,25 @@ void RefuseContextSize(CLI::App& app, const std::string& why);
 // What is left of the distribution before temperature: --top-k, --top-p, --min-p.
 void AddFilterOptions(CLI::App& app, SamplingOptions* options, const std::string& group);
 void AddSamplingOptions(CLI::App& app, SamplingOptions* options);
-void AddSpeculationOptions(CLI::App& app, SpeculationOptions* options);
+// Whose drafters these options are for: those of --spec-type, or others, which the command names.
+enum class SpeculationIs : uint8_t { kOfType, kOfOthers };
+// Those that are given without effect on drafters of --spec-type are refused when the command line is parsed.
+// Returns the names of what was given, once that is done.
+std::function<std::vector<std::string>()> AddSpeculationOptions(CLI::App& app, SpeculationOptions* options,
+                                                                SpeculationIs use = SpeculationIs::kOfType);
 // -n, stop strings, --ignore-eos.
 void AddLimitOptions(CLI::App& app, GenerationRequest* request);
 void AddOutputOptions(CLI::App& app, OutputFlags* flags);
 
+// Checks for numbers: both ends are right, and without a high one all that are finite.
+CLI::Validator NumberFrom(double low, double high = std::numeric_limits<double>::infinity());
+CLI::Validator PositiveNumber();
 // A check for options: what an unset variable of a script leaves must not mean that nothing was asked for.
 std::string CheckNotEmpty(const std::string& value);
-// The same of all numbers that the command has: CLI11 reads an empty one as 0. Called with all options
-// declared.
+// llama.cpp's -1 where it means what `value` does here.
+CLI::Validator MinusOneIs(const std::string& value);
+// As CheckNotEmpty of all numbers that the command has: CLI11 reads an empty one as 0. Called with all
+// options declared.
 void RefuseEmptyNumbers(CLI::App& app);
 
 // "1234+0.5", "1234-inf" -> token and bias.

@@ -14,6 +14,7 @@
 #include "base/testing/source_path.h"
 #include "cli/command.h"
 #include "cli/samplers.h"
+#include "draft/option_use.h"
 #include "draft/registry.h"
 
 namespace longspec::cli {
@@ -69,6 +70,20 @@ TEST(Options, EmptyNumbersAndFilesAreRefused) {
   EXPECT_EQ(Parse({"-m", "x.gguf", "--samplers", ""}).error, "");
 }
 
+TEST(Options, RangesAreSaidInFewWords) {
+  const std::pair<std::string, std::string> wrong[] = {
+      {"--temp", "-1"},          {"--top-p", "2"},        {"--ctx-size", "-1"},
+      {"--repeat-penalty", "0"}, {"--rope-scale", "nan"}, {"--predict", "99999999999"},
+      {"--batch-size", "70000"}, {"--cache-ram", "x"}};
+  for (const auto& [option, value] : wrong) {
+    const std::string error = Parse({"-m", "x.gguf", option, value}).error;
+    EXPECT_THAT(error, HasSubstr(option + ": must be ")) << option;
+    EXPECT_THAT(error, HasSubstr("not " + value)) << option;
+    EXPECT_LT(error.size(), 80U) << error;
+  }
+  EXPECT_EQ(Parse({"-m", "x.gguf", "--temp", "-1"}).error, "--temp: must be 0 or more, not -1");
+}
+
 TEST(Options, PartialRefreshIsANumberOrThePapers) {
   const auto partial = [](const std::string& refresh) {
     return Parse({"-m", "x.gguf", "--partial-verification", "--partial-refresh", refresh});
@@ -81,9 +96,27 @@ TEST(Options, PartialRefreshIsANumberOrThePapers) {
     EXPECT_THAT(partial(wrong).error, HasSubstr("must be 1 or more, or paper")) << wrong;
   }
   EXPECT_EQ(Parse({"-m", "x.gguf"}).request.partial_verification.reduce, "mean");
-  EXPECT_EQ(Parse({"-m", "x.gguf", "--partial-reduce", "max"}).request.partial_verification.reduce, "max");
+  EXPECT_EQ(Parse({"-m", "x.gguf", "--partial-verification", "--partial-refresh", "paper", "--partial-reduce",
+                   "max"})
+                .request.partial_verification.reduce,
+            "max");
   EXPECT_EQ(Parse({"-m", "x.gguf"}).request.partial_verification.refresh,
             PartialVerificationOptions().refresh);
+}
+
+// Options of what is not asked for.
+TEST(Options, OfAPartAndOfAFileNeedThese) {
+  for (const char* option : {"--partial-budget", "--partial-sink", "--partial-window", "--partial-refresh"}) {
+    EXPECT_EQ(Parse({"-m", "x", option, "64"}).error,
+              std::string(option) + " requires --partial-verification");
+    EXPECT_EQ(Parse({"-m", "x", option, "64", "--partial-verification"}).error, "");
+  }
+  EXPECT_EQ(Parse({"-m", "x", "--partial-score", "mean"}).error,
+            "--partial-score requires --partial-verification");
+  EXPECT_EQ(Parse({"-m", "x", "--partial-reduce", "max"}).error,
+            "--partial-reduce requires --partial-verification");
+  EXPECT_EQ(Parse({"-m", "x", "--kv-memory", "64"}).error, "--kv-memory requires --kv-offload");
+  EXPECT_EQ(Parse({"-m", "x", "--kv-offload-anyway"}).error, "--kv-offload-anyway requires --kv-offload");
 }
 
 TEST(Options, DefaultsAreThoseOfTheLibrary) {
@@ -151,7 +184,7 @@ TEST(Options, EveryGroupIsBound) {
                                "--logit-bias",
                                "7-inf",
                                "--spec-type",
-                               "none",
+                               "ngram,suffix,ppm,recycling,magicdec",
                                "--spec-draft-n-max",
                                "5",
                                "--spec-draft-n-min",
@@ -161,7 +194,7 @@ TEST(Options, EveryGroupIsBound) {
                                "--spec-ngram-min",
                                "3",
                                "--spec-ngram-rule",
-                               "hf",
+                               "vllm",
                                "--spec-tree",
                                "4",
                                "--spec-suffix-max-depth",
@@ -214,12 +247,12 @@ TEST(Options, EveryGroupIsBound) {
   EXPECT_EQ(parsed.sampling.presence_penalty, 0.2F);
   EXPECT_EQ(parsed.sampling.frequency_penalty, 0.3F);
   EXPECT_THAT(parsed.sampling.logit_bias, ElementsAre(std::pair(12, 1.5F), std::pair(7, -INFINITY)));
-  EXPECT_EQ(parsed.speculation.type, "none");
+  EXPECT_EQ(parsed.speculation.type, "ngram,suffix,ppm,recycling,magicdec");
   EXPECT_EQ(parsed.speculation.draft_n_max, 5);
   EXPECT_EQ(parsed.speculation.draft_n_min, 2);
   EXPECT_EQ(parsed.speculation.ngram_max, 6);
   EXPECT_EQ(parsed.speculation.ngram_min, 3);
-  EXPECT_EQ(parsed.speculation.ngram_rule, "hf");
+  EXPECT_EQ(parsed.speculation.ngram_rule, "vllm");
   EXPECT_EQ(parsed.speculation.tree, "4");
   EXPECT_EQ(parsed.speculation.suffix_max_depth, 30);
   EXPECT_EQ(parsed.speculation.suffix_factor, 1.5F);
@@ -258,12 +291,22 @@ std::vector<std::string> Split(const std::string& text, char separator) {
   return parts;
 }
 
+// A command line on which an option has an effect: of a drafter that reads it, with what else it needs.
+std::vector<std::string> LineFor(const ReadOption& read) {
+  std::vector<std::string> line = {"-m", "x", "--spec-type", Split(read.readers, ',')[0]};
+  const std::string_view name = read.option->name();
+  if (name == "--spec-draft-sink") line.insert(line.end(), {"--spec-draft-window", "64"});
+  if (name == "--spec-extend-every" || name == "--spec-extend-from") line.emplace_back("--spec-extend");
+  return line;
+}
+
 TEST(Options, ThoseOfDraftersAreParsed) {
   for (const ReadOption& read : DrafterOptions()) {
     for (const std::string& flag : Split(std::string(read.option->flags), ',')) {
       const auto expect = [&](auto member) {
         const auto value = Other(SpeculationOptions().*member);
-        std::vector<std::string> arguments = {"-m", "x", flag};
+        std::vector<std::string> arguments = LineFor(read);
+        arguments.push_back(flag);
         if (!std::is_same_v<decltype(member), bool SpeculationOptions::*>) arguments.push_back(Shown(value));
         const Parsed parsed = Parse(arguments);
         EXPECT_EQ(parsed.error, "") << flag;
@@ -344,18 +387,93 @@ TEST(Options, DocumentsSayWhatDraftersRead) {
   }
 }
 
+// Given is given, also where it is what is so by default.
+TEST(Options, WhatHasNoEffectIsRefusedByName) {
+  const auto error = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"-m", "x"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Parse(arguments).error;
+  };
+  int n_refused = 0;
+  for (const DrafterEntry* entry : Drafters()) {
+    for (const DrafterOption* option : SpeculationOptionTable()) {
+      SpeculationOptions options = {.type = std::string(entry->name)};
+      const bool is_switch = option->name() == "--spec-dice";
+      std::vector<std::string> line = {"--spec-type", options.type, std::string(option->name())};
+      const auto add_default = [&](auto member) {
+        if (is_switch) return line.emplace_back("on"), void();
+        if constexpr (std::is_same_v<decltype(member), bool SpeculationOptions::*>) return;
+        line.push_back(Shown(SpeculationOptions().*member));
+        if constexpr (std::is_same_v<decltype(member), std::string SpeculationOptions::*>) {
+          if (line.back().empty()) options.*member = line.back() = "4";  // some are read where they are given
+        }
+      };
+      std::visit(add_default, option->member);
+      const std::string said = error(line);
+      const bool of_policy = option->name() == "--spec-adaptive-n-max" && !IsPortfolio(options.type);
+      if (Reads(options, *option) && !of_policy) {
+        EXPECT_EQ(said, "") << options.type << " " << option->name();
+        continue;
+      }
+      EXPECT_THAT(said, ::testing::StartsWith(std::string(option->name()) + ": has no effect"))
+          << options.type << " " << option->name();
+      ++n_refused;
+    }
+  }
+  EXPECT_GT(n_refused, 250);
+  EXPECT_EQ(error({"--spec-type", "longspec", "--spec-extend"}),
+            "--spec-extend: has no effect with --spec-type longspec; it is for eagle, eagle3 and lm");
+  EXPECT_EQ(error({"--spec-adaptive-n-max", "9", "--spec-draft-n-max", "8"}),
+            "--spec-draft-n-max: has no effect beside --spec-adaptive-n-max");
+  // A drafter that there is not is for others to refuse.
+  EXPECT_EQ(error({"--spec-type", "hawk", "--spec-extend"}), "");
+}
+
+TEST(Options, NamesOfPapersAreSettingsWhereNothingElseIsGiven) {
+  const auto parse = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"-m", "x", "--spec-type", "pld"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Parsed parsed = Parse(arguments);
+    EXPECT_EQ(parsed.error, "");
+    return parsed.speculation;
+  };
+  EXPECT_EQ(parse({}), Settled({.type = "pld"}));
+  EXPECT_EQ(parse({"--spec-draft-n-max", "8"}).draft_n_max, 8);  // the default, and given
+  EXPECT_EQ(parse({"--spec-ngram-max", "4"}).ngram_max, 4);
+  EXPECT_EQ(parse({"--spec-ngram-max", "4"}).draft_n_max, 10);
+}
+
+// llama.cpp's bound of all drafts is that of those that have one here.
+TEST(Options, LeastChanceIsOfWhoReadsIt) {
+  const auto parse = [](const char* type) {
+    return Parse({"-m", "x", "--spec-type", type, "--spec-draft-p-min", "0.5"});
+  };
+  EXPECT_EQ(parse("auto").speculation.suffix_min_prob, 0.5F);
+  EXPECT_EQ(parse("auto").speculation.ppm_min_prob, 0.5F);
+  EXPECT_EQ(parse("suffix").speculation.suffix_min_prob, 0.5F);
+  EXPECT_EQ(parse("suffix").speculation.ppm_min_prob, SpeculationOptions().ppm_min_prob);
+  EXPECT_EQ(parse("draft-simple").error, "");
+  EXPECT_EQ(
+      Parse({"-m", "x", "--draft-p-min", "0.5", "--spec-ppm-min-prob", "0.25"}).speculation.ppm_min_prob,
+      0.25F);
+}
+
 TEST(Options, PolicyAndItsLimits) {
   const Parsed plain = Parse({"-m", "x"});
   EXPECT_EQ(plain.speculation.policy, "");
   EXPECT_EQ(plain.speculation.adaptive_n_max, SpeculationOptions().adaptive_n_max);
   EXPECT_TRUE(plain.model.calibration_cache);
-  const Parsed both = Parse({"-m", "x", "--spec-policy", "fixed", "--spec-adaptive-n-max", "20",
-                             "--spec-draft-n-max", "5", "--no-calibration-cache"});
-  EXPECT_EQ(both.error, "");
-  EXPECT_EQ(both.speculation.policy, "fixed");
-  EXPECT_EQ(both.speculation.adaptive_n_max, 20);
-  EXPECT_EQ(both.speculation.draft_n_max, 5);
-  EXPECT_FALSE(both.model.calibration_cache);
+  const Parsed fixed =
+      Parse({"-m", "x", "--spec-policy", "fixed", "--spec-draft-n-max", "5", "--no-calibration-cache"});
+  EXPECT_EQ(fixed.error, "");
+  EXPECT_EQ(fixed.speculation.policy, "fixed");
+  EXPECT_EQ(fixed.speculation.draft_n_max, 5);
+  EXPECT_FALSE(fixed.model.calibration_cache);
+  const Parsed adaptive = Parse({"-m", "x", "--spec-adaptive-n-max", "20"});
+  EXPECT_EQ(adaptive.speculation.adaptive_n_max, 20);
+  EXPECT_EQ(adaptive.speculation.draft_n_max, SpeculationOptions().draft_n_max);
+  EXPECT_THAT(Parse({"-m", "x", "--spec-policy", "fixed", "--spec-adaptive-n-max", "20"}).error,
+              HasSubstr("has no effect without --spec-policy adaptive"));
   // Whoever limits drafts limits those of the adaptive policy too.
   EXPECT_EQ(Parse({"-m", "x", "--spec-draft-n-max", "5"}).speculation.adaptive_n_max, 5);
 }

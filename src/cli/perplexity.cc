@@ -146,7 +146,7 @@ Runner SetUpPerplexity(CLI::App& app) {
   AddModelOptions(app, &flags->model);
   app.add_option("-f,--file", flags->file, "Text file; -: standard input")->required();
   app.add_option("--chunks", flags->chunks, "Windows of the context size at most; -1: the whole text")
-      ->check(CLI::Range(-1, kMaxInt) & CLI::Validator(
+      ->check(NumberFrom(-1, kMaxInt) & CLI::Validator(
                                             [](const std::string& n) {
                                               return n == "0" ? std::string("must be -1, or 1 or more")
                                                               : std::string();

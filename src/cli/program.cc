@@ -25,9 +25,10 @@ std::string CommandNames() {
   return names;
 }
 
-bool TakesValue(const CLI::App& app, const std::string& name) {
+OptionKind KindOf(const CLI::App& app, const std::string& name) {
   const CLI::Option* option = app.get_option_no_throw(name);
-  return option != nullptr && option->get_items_expected_max() > 0;
+  if (option == nullptr) return OptionKind::kUnknown;
+  return option->get_items_expected_max() > 0 ? OptionKind::kValued : OptionKind::kFlag;
 }
 
 // CLI11 wants the last argument first.
@@ -59,7 +60,7 @@ int RunCommand(const Command& command, std::vector<std::string> args) {
   RefuseEmptyNumbers(app);
   const std::string hint = std::string(" (longspec ") + command.name + " --help lists the options)";
   auto normalized =
-      NormalizeArguments(std::move(args), [&app](const std::string& name) { return TakesValue(app, name); });
+      NormalizeArguments(std::move(args), [&app](const std::string& name) { return KindOf(app, name); });
   if (!normalized.ok()) return Fail(kExitUsage, normalized.status().message() + hint);
   try {
     Parse(app, normalized->args);

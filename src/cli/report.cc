@@ -82,6 +82,7 @@ Json MemoryJson(const MemoryPlan& plan) {
           {"draft", plan.draft},
           {"working_set", plan.working_set},
           {"total", plan.total()},
+          {"prompt_cache", plan.prompt_cache},
           {"available", plan.available}};
 }
 
@@ -104,6 +105,11 @@ std::string FormatDisk(const MemoryPlan& plan) {
             Print(": %.2g s a step", static_cast<double>(plan.kv_from_disk) / plan.disk_bytes_per_second);
   }
   return text + ")";
+}
+
+std::string DescribeTemplate(const ModelInfo& info) {
+  if (!info.has_chat_template) return "no";
+  return info.chat_template_error.empty() ? "yes" : "cannot be used (" + info.chat_template_error + ")";
 }
 
 }  // namespace
@@ -202,6 +208,8 @@ std::string FormatMemoryPlan(const MemoryPlan& plan) {
       " at a context of " + std::to_string(plan.ctx_size) + ", scratch " + FormatBytes(plan.scratch);
   if (plan.draft > 0) text += ", draft model " + FormatBytes(plan.draft);
   if (plan.working_set > 0) text += ", working set " + FormatBytes(plan.working_set);
+  if (plan.prompt_cache > 0)
+    text += "; up to " + FormatBytes(plan.prompt_cache) + " more for earlier prompts";
   return text + (plan.available > 0 ? "; " + FormatBytes(plan.available) + " available" : std::string());
 }
 
@@ -216,7 +224,8 @@ std::string FormatInfo(const ModelInfo& info) {
   text += Row("context", Print("%d (trained for %d), RoPE base %.0f, scaling %s", info.n_ctx,
                                info.n_ctx_train, info.rope_freq_base, info.rope_scaling.c_str()));
   text += Row("tokenizer", info.tokenizer_model + ", " + info.tokenizer_pre +
-                               ", chat template: " + (info.has_chat_template ? "yes" : "no"));
+                               ", chat template: " + DescribeTemplate(info));
+  text += Row("runs", info.missing.empty() ? "yes" : "no: " + info.missing);
   std::string weights;
   for (const auto& [type, bytes] : info.weight_bytes_by_type) {
     weights += (weights.empty() ? "" : ", ") + type + " " + FormatBytes(bytes);
@@ -257,7 +266,10 @@ Json InfoJson(const ModelInfo& info) {
                {"rope_scaling", info.rope_scaling},
                {"tokenizer_model", info.tokenizer_model},
                {"tokenizer_pre", info.tokenizer_pre},
+               {"runs", info.missing.empty()},
+               {"missing", info.missing},
                {"has_chat_template", info.has_chat_template},
+               {"chat_template_error", info.chat_template_error},
                {"cpu", info.cpu},
                {"kernels", info.kernels},
                {"kernels_available", info.kernels_available},

@@ -186,12 +186,24 @@ TEST(Report, InfoForPeople) {
   const std::string text = FormatInfo(SampleInfo());
   for (const char* part :
        {"m.gguf (1.0 MiB)", "Smol (llama, 134.5 M parameters, Q4_1)", "30 layers", "scaling none",
-        "gpt2, smollm, chat template: yes", "Q4_1 2.0 KiB, F32 1.0 KiB", "Some CPU",
+        "gpt2, smollm, chat template: yes", "runs         yes", "Q4_1 2.0 KiB, F32 1.0 KiB", "Some CPU",
         "avx2 (this CPU has: avx2, reference), 2 threads", "matmul Q4_1: q8", "attention: f32",
         "3.5 KiB: weights 1.0 KiB, KV cache 2.0 KiB at a context of 8192, scratch 512 B; 4.0 KiB "
         "available"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
+}
+
+TEST(Report, InfoSaysWhatDoesNotRun) {
+  ModelInfo info = SampleInfo();
+  info.missing = "tokenizer model 'llama' (SentencePiece) is not offered";
+  info.chat_template_error = "chat template, line 3: nofilter";
+  const std::string text = FormatInfo(info);
+  EXPECT_THAT(text, HasSubstr("no: tokenizer model 'llama' (SentencePiece) is not offered\n"));
+  EXPECT_THAT(text, HasSubstr("chat template: cannot be used (chat template, line 3: nofilter)"));
+  EXPECT_FALSE(InfoJson(info)["runs"].get<bool>());
+  EXPECT_EQ(InfoJson(info)["missing"], info.missing);
+  EXPECT_TRUE(InfoJson(SampleInfo())["runs"].get<bool>());
 }
 
 TEST(Report, AModelFileCannotWriteToTheTerminal) {
@@ -215,6 +227,9 @@ TEST(Report, InfoForPrograms) {
 
 TEST(Report, MemoryPlanOfUnknownAvailability) {
   EXPECT_THAT(FormatMemoryPlan({}), Not(HasSubstr("available")));
+  EXPECT_THAT(FormatMemoryPlan({}), Not(HasSubstr("prompts")));
+  EXPECT_THAT(FormatMemoryPlan({.prompt_cache = 3 << 20}),
+              HasSubstr("; up to 3.0 MiB more for earlier prompts"));
 }
 
 TEST(EscapeText, KeepsUtf8AndShowsTheRest) {

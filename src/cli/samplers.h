@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// llama.cpp's --samplers: the list says which samplers run. Here they always run in one order.
+// llama.cpp's --samplers: the list says which samplers run (openai/samplers.h).
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 #include "longspec/options.h"
 #include "longspec/status.h"
+#include "openai/samplers.h"
 
 namespace longspec::cli {
 
-// All there are, in the order in which they run.
-inline constexpr std::string_view kSamplers = "penalties;top_k;top_p;min_p;temperature";
+using openai::kSamplers;
 
 // Turns off what `list` ("top_k;temperature") leaves out. Returns what the user should know: samplers of
 // llama.cpp that do not exist here, an order that is not kept. Any other name is an error that lists the

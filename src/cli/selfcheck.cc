@@ -114,7 +114,7 @@ Runner SetUpSelfcheck(CLI::App& app) {
   app.add_option("--temps", flags->temperatures,
                  "Temperatures to check at, separated by commas; fewer are quicker")
       ->delimiter(',')
-      ->check(CLI::NonNegativeNumber)
+      ->check(NumberFrom(0))
       ->capture_default_str();
   app.add_option("--spec-draft-model", flags->draft_models,
                  "Draft model to check with the drafter it is for: file or folder (-md); may be repeated")

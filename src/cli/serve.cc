@@ -17,6 +17,7 @@
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/grammar_flags.h"
 #include "cli/interrupt.h"
 #include "cli/loading.h"
 #include "cli/options.h"
@@ -24,6 +25,7 @@
 #include "longspec/engine.h"
 #include "server/app.h"
 #include "server/log_writer.h"
+#include "server/origins.h"
 
 namespace longspec::cli {
 namespace {
@@ -31,10 +33,12 @@ namespace {
 struct ServeFlags {
   ModelOptions model;
   server::AppOptions app;
+  GrammarFlags grammar;
   http::HttpOptions http;
   OutputFlags output;
   std::string api_key_file;
   std::vector<std::string> api_keys;
+  std::string aliases, origins = "localhost";
   int most_body_mib = 64;
   int drain_seconds = 30;
   bool log_json = false;
@@ -42,10 +46,11 @@ struct ServeFlags {
 
 constexpr int kDrainPollMs = 20;
 
-void AddKeys(const std::string& list, std::vector<std::string>* keys) {
+// What stands between commas.
+void AddNames(const std::string& list, std::vector<std::string>* names) {
   for (size_t begin = 0; begin <= list.size();) {
     const size_t end = std::min(list.find(',', begin), list.size());
-    if (end > begin) keys->push_back(list.substr(begin, end - begin));
+    if (end > begin) names->push_back(list.substr(begin, end - begin));
     begin = end + 1;
   }
 }
@@ -80,10 +85,16 @@ void Drain(server::App& app, http::HttpServer& http, int seconds) {
   app.CancelAll();
 }
 
+// A form that no answer could have is said at the start, not to each client.
+Status Begin(std::unique_ptr<Engine> engine, const GrammarText& grammar, server::App& app) {
+  if (grammar.kind != GrammarText::Kind::kNone) LS_TRY(engine->PrepareGrammar(grammar));
+  return app.SetEngine(std::move(engine));
+}
+
 int RunServe(ServeFlags flags) {
   const Status speculation = CheckSpeculation(flags.app.defaults.speculation);
   if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
-  for (const std::string& list : flags.api_keys) AddKeys(list, &flags.app.api_keys);
+  for (const std::string& list : flags.api_keys) AddNames(list, &flags.app.api_keys);
   // An empty variable of a script must not open the server to everybody.
   if (!flags.api_keys.empty() && flags.app.api_keys.empty())
     return Fail(InvalidArgument("--api-key: has no key in it; leave it out to ask for none"), Stage::kLoad);
@@ -91,7 +102,18 @@ int RunServe(ServeFlags flags) {
     if (const Status read = ReadKeys(flags.api_key_file, &flags.app.api_keys); !read.ok())
       return Fail(read, Stage::kLoad);
   }
+  const auto grammar = ReadGrammar(flags.grammar);
+  if (!grammar.ok()) return Fail(grammar.status(), Stage::kLoad);
+  flags.app.defaults.grammar = *grammar;
+  AddNames(flags.aliases, &flags.app.model_names);
+  auto origins = server::Origins::Parse(flags.origins);
+  if (!origins.ok()) return Fail(kExitUsage, origins.status().message());
+  flags.app.origins = std::move(*origins);
+  // Beyond this machine, and behind the proxy of a Unix socket, it is called by names that others gave it.
+  flags.app.names_are_own = !server::IsThisMachine(flags.http.host);
+  flags.app.log_polls = flags.output.verbose;
   flags.http.most_body_bytes = static_cast<size_t>(flags.most_body_mib) << 20;
+  flags.app.most_body_bytes = flags.http.most_body_bytes;
   CatchInterrupt();
   CatchTermination();
   const server::LogForm form = flags.log_json ? server::LogForm::kJson : server::LogForm::kText;
@@ -113,7 +135,7 @@ int RunServe(ServeFlags flags) {
   model.speculation = flags.app.defaults.speculation;
   model.partial_verification = flags.app.defaults.partial_verification;
   auto engine = LoadEngine(model, flags.output);
-  const Status ready = engine.ok() ? app->SetEngine(std::move(*engine)) : engine.status();
+  const Status ready = engine.ok() ? Begin(std::move(*engine), *grammar, *app) : engine.status();
   if (ready.ok()) {
     log.Write({{"event", "listening"}, {"url", (*http)->url()}});
     WaitForInterrupt();
@@ -136,11 +158,20 @@ Runner SetUpServe(CLI::App& app) {
   };
   add("--host", &flags->http.host,
       "Address to listen on, or a Unix socket: unix:/path or a path ending in .sock");
-  add("--port", &flags->http.port, "Port to listen on; 0: one that is free")->check(CLI::Range(0, 65535));
+  add("--port", &flags->http.port, "Port to listen on; 0: one that is free")->check(NumberFrom(0, 65535));
   add("--parallel", &flags->app.scheduler.parallel,
       "Answers written at once (-np); 0: as many as memory holds, 64 at most; never changes output")
-      ->check(CLI::Range(0, 1024));
-  add("-a,--alias", &flags->app.model_name, "Name of the model in answers and lists (default: the file's)");
+      ->check(NumberFrom(0, 1024))
+      ->transform(MinusOneIs("0"));
+  add("-a,--alias", &flags->aliases,
+      "Name of the model in answers and lists (default: the file's); more, by commas, are known too");
+  add("--cors-origins", &flags->origins,
+      "Web pages that may call, besides the server's own: origins separated by commas, such as "
+      "https://chat.example; localhost: all pages of this machine; *: all")
+      ->check(CheckNotEmpty);
+  app.add_flag("--cors-credentials,!--no-cors-credentials", flags->app.credentials,
+               "Whether pages may send what their browsers keep of logins (default: yes)")
+      ->group(group);
   app.add_option("--api-key", flags->api_keys, "Key that requests must show; several separated by commas")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
@@ -148,7 +179,7 @@ Runner SetUpServe(CLI::App& app) {
   add("--api-key-file", &flags->api_key_file, "File of keys, one a line")->check(CheckNotEmpty);
   add("--api-prefix", &flags->app.api_prefix, "What all paths begin with, such as /llm");
   add("--timeout", &flags->http.write_seconds, "Seconds after which a client that takes nothing is given up")
-      ->check(CLI::Range(1, kMaxInt));
+      ->check(NumberFrom(1, kMaxInt));
   add("--slot-save-path", &flags->app.slot_save_path,
       "Folder for /slots/N?action=save and restore (default: they are off)")
       ->check(CLI::ExistingDirectory);
@@ -160,23 +191,26 @@ Runner SetUpServe(CLI::App& app) {
       ->group(group);
   add("--sse-ping-interval", &flags->app.ping_seconds,
       "Seconds after which a silent stream gets a comment, so that nobody closes it; 0: never")
-      ->check(CLI::Range(0, 3600));
+      ->check(NumberFrom(0, 3600))
+      ->transform(MinusOneIs("0"));
   add("--max-queued-requests", &flags->app.most_queued,
       "Requests that may wait to start; more are told to retry")
-      ->check(CLI::Range(1, 1 << 16));
+      ->check(NumberFrom(1, 1 << 16));
   add("--threads-http", &flags->app.worker_threads, "Threads that read requests and make tokens of them")
-      ->check(CLI::Range(1, 64));
+      ->check(NumberFrom(1, 64))
+      ->transform(MinusOneIs(std::to_string(flags->app.worker_threads)));
   add("--max-connections", &flags->http.most_connections, "Connections at once; more wait")
-      ->check(CLI::Range(1, 1 << 16));
-  add("--max-body", &flags->most_body_mib, "MiB of a request's body")->check(CLI::Range(1, 64));
+      ->check(NumberFrom(1, 1 << 16));
+  add("--max-body", &flags->most_body_mib, "MiB of a request's body")->check(NumberFrom(1, 64));
   add("--prefill-ms", &flags->app.scheduler.prefill_ms,
       "Milliseconds that prompts may add to a round in which others are written")
-      ->check(CLI::PositiveNumber);
+      ->check(PositiveNumber());
   add("--drain-timeout", &flags->drain_seconds, "Seconds that running requests have to end after SIGTERM")
-      ->check(CLI::Range(0, kMaxInt));
+      ->check(NumberFrom(0, kMaxInt));
   app.add_flag("--log-jsonl", flags->log_json, "Lines of JSON on standard error")->group(group);
   // What a request does not say.
   AddLimitOptions(app, &flags->app.defaults);
+  AddGrammarOptions(app, &flags->grammar);
   AddSamplingOptions(app, &flags->app.defaults.sampling);
   AddSpeculationOptions(app, &flags->app.defaults.speculation);
   AddOutputOptions(app, &flags->output);

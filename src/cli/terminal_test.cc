@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -202,6 +203,38 @@ TEST(LoadEngine, TheMemoryPlanIsShownFirst) {
   EXPECT_THAT(verbose, HasSubstr("at a context of 128"));
   EXPECT_THAT(verbose, Not(HasSubstr("memory: ")));  // a row of the facts
   EXPECT_THAT(verbose, ::testing::ContainsRegex("\nloaded +in [0-9.]+ s, weights packed now\n$"));
+}
+
+// How often a file was opened since.
+class OpenCounter {
+ public:
+  explicit OpenCounter(const std::string& path) : fd_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
+    EXPECT_GE(inotify_add_watch(fd_, path.c_str(), IN_OPEN), 0) << path;
+  }
+  ~OpenCounter() { close(fd_); }
+  // Of a file, events have no names: all have one size.
+  int n_opened() {
+    char events[1 << 12];
+    const ssize_t n = read(fd_, events, sizeof(events));
+    return n < 0 ? 0 : static_cast<int>(n / static_cast<ssize_t>(sizeof(inotify_event)));
+  }
+
+ private:
+  const int fd_;
+};
+
+TEST(LoadEngine, AModelIsOpenedOnce) {
+  ModelOptions options;
+  options.path = TempPath("tiny.gguf");
+  options.ctx_size = 128;
+  ASSERT_TRUE(WriteTinyModel({}, options.path).ok());
+  OpenCounter counter(options.path);
+  ::testing::internal::CaptureStderr();
+  const auto engine = LoadEngine(options, {.verbose = true});
+  const std::string shown = ::testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  EXPECT_THAT(shown, HasSubstr("at a context of 128"));
+  EXPECT_EQ(counter.n_opened(), 1);
 }
 
 TEST(LoadEngine, WeightsAreKeptAndWhatCannotBeIsAWarning) {

@@ -13,6 +13,7 @@
 #include "decode/policy.h"
 #include "decode/testing/generate.h"
 #include "decode/testing/tree_drafter.h"
+#include "draft/option_use.h"
 
 namespace longspec::testing {
 namespace {
@@ -682,7 +683,7 @@ TEST(AdaptiveEquality, TheTextIsThatOfPlainDecoding) {
             .type = type, .ngram_max = 3, .ngram_min = 1, .policy = "adaptive", .replay_tokens = truth};
         for (size_t i = 3; i < truth.size(); i += 7) speculation.replay_tokens[i] = (truth[i] + 1) % kVocab;
         AdaptiveMemory memory = Knows(cost);
-        const auto drafter = std::move(*MakeDrafter(speculation));
+        const auto drafter = std::move(*MakeDrafter(OnlyRead(speculation, type)));
         Rig rig(Language(), job, drafter.get(), MakeAdaptivePolicy(speculation, drafter->name(), &memory));
         rig.Run();
         ASSERT_EQ(rig.generated(), truth) << type;

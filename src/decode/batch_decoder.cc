@@ -243,6 +243,7 @@ void BatchDecoder::TakeProposal(Work& work, const Status& proposed) {
   }
   LS_CHECK(work.tree.size() - 1 <= work.budget.max_nodes && work.tree.max_depth() <= work.budget.max_depth);
   s.stats.proposed += work.tree.size() - 1;
+  if (s.on_proposal) s.on_proposal(work.tree);
   if (s.constraint == nullptr) return;
   // What cannot be chosen costs no row. On a copy: what nobody chose cannot be this answer's failure.
   const Status pruned = Tried([&] {

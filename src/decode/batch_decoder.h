@@ -43,6 +43,7 @@ struct Sequence {
 
   DecodeStats stats;
   std::string draft_failure;  // why the drafter is not asked any more; empty: it is
+  std::function<void(const TokenTree&)> on_proposal = {};  // sees what is proposed; null: nobody does
 
   int n_missing() const { return static_cast<int>(tokens->size()) - cache->length(); }
   void Check() const;  // that everything is there

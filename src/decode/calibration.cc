@@ -104,6 +104,7 @@ class Calibrator {
   };
 
   Result<double> Pass(KvCache& cache, int rows) {
+    if (options_.keep_going && !options_.keep_going()) return Cancelled("measuring was stopped");
     // Any tokens do: time does not depend on which.
     std::vector<int32_t> tokens;
     for (int i = 0; i < rows; ++i) {

@@ -25,6 +25,7 @@ struct CalibrationOptions {
   double wide_ms = 2000;    // what the wide points may take altogether, by what narrower ones took
   int most_rows = 512;      // of a pass of the target
   std::function<int64_t()> preemptions = Preemptions;  // of this process, so far
+  std::function<bool()> keep_going = {};               // asked before each pass; false: kCancelled
 };
 
 // A scratch cache that already holds `depth` positions of made-up keys and values, with room for `rows` more.

@@ -209,6 +209,24 @@ TEST(Calibration, OneThatTakesTheCoresInTurnIsToldApart) {
   }
 }
 
+// Before the next pass, whichever it is: those before the first that counts, and the widest.
+TEST(Calibration, ItStopsWhenItIsTold) {
+  const auto n_passes = [](int allowed) {
+    Fixture f;
+    int asked = 0;
+    CalibrationOptions options = {.capacity = 4096};
+    options.keep_going = [&] { return asked++ < allowed; };
+    const auto measured = Calibrate(f.target, Scratch, options);
+    if (!measured.ok()) {
+      EXPECT_EQ(measured.status().code(), StatusCode::kCancelled);
+    }
+    EXPECT_EQ(measured.ok(), allowed > asked - 1);
+    return static_cast<int>(f.target.keys.size());
+  };
+  const int all = n_passes(1 << 20);
+  for (const int allowed : {0, 1, 5, all / 2, all - 1}) EXPECT_EQ(n_passes(allowed), allowed);
+}
+
 TEST(Calibration, ErrorsComeBack) {
   for (const int calls : {0, 1, 5}) {
     Fixture f;

@@ -9,6 +9,7 @@
 
 #include "decode/testing/generate.h"
 #include "decode/testing/tree_drafter.h"
+#include "draft/option_use.h"
 
 namespace longspec::testing {
 namespace {
@@ -25,7 +26,7 @@ std::vector<SamplingOptions> Samplings() {
 }
 
 std::unique_ptr<Drafter> Make(const SpeculationOptions& options) {
-  auto drafter = MakeDrafter(options);
+  auto drafter = MakeDrafter(OnlyRead(options, options.type));
   EXPECT_TRUE(drafter.ok()) << drafter.status().message();
   return std::move(*drafter);
 }
@@ -55,7 +56,8 @@ TEST(Equality, NgramRules) {
     for (const SamplingOptions& sampling : Samplings()) {
       SCOPED_TRACE(rule);
       const Job job = {.n_predict = 100, .sampling = sampling};
-      accepted += ExpectPlainText(job, {.ngram_max = 3, .ngram_min = 1, .ngram_rule = rule}).accepted;
+      accepted += ExpectPlainText(job, {.type = "ngram", .ngram_max = 3, .ngram_min = 1, .ngram_rule = rule})
+                      .accepted;
     }
   }
   EXPECT_GT(accepted, 500);  // else nothing was tested
@@ -199,7 +201,7 @@ TEST(Equality, PrefillChunksDoNotMatter) {
   for (int i = 0; i < 130; ++i) job.prompt.push_back(i * i % kVocab);
   for (const int chunk : {1, 7, 64, 129, 130}) {
     job.prefill_chunk = chunk;
-    const SpeculationOptions speculation = {.ngram_min = 1};
+    const SpeculationOptions speculation = {.type = "ngram", .ngram_min = 1};
     const auto drafter = Make(speculation);
     Rig rig(Language(), job, drafter.get(), speculation);
     rig.Run();

@@ -13,6 +13,7 @@
 #include "decode/testing/generate.h"
 #include "decode/testing/samplings.h"
 #include "draft/draft_models.h"
+#include "draft/option_use.h"
 #include "draft/testing/longspec_files.h"
 #include "draft/testing/priors.h"
 
@@ -42,7 +43,7 @@ class EveryDrafter : public ::testing::Test {
   }
 
   std::unique_ptr<Drafter> Make(const SpeculationOptions& options) {
-    auto drafter = MakeDrafter(options, {.target = &vocabulary_, .models = &models_});
+    auto drafter = MakeDrafter(OnlyRead(options, options.type), {.target = &vocabulary_, .models = &models_});
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
     return std::move(*drafter);
   }

@@ -14,6 +14,7 @@
 #include "decode/testing/generate.h"
 #include "decode/testing/samplings.h"
 #include "draft/draft_models.h"
+#include "draft/option_use.h"
 #include "draft/suffix_corpus.h"
 #include "draft/testing/block_drafts.h"
 #include "draft/testing/longspec_files.h"
@@ -204,7 +205,7 @@ class TinyModel : public TrainingFree {
     options.partial_window = 12;
     options.partial_refresh = 6;
     if (options.type == "tokenswift") options.draft_model = heads_;
-    return options;
+    return OnlyRead(options, options.type);
   }
 
   std::shared_ptr<const GgufFile> file_;

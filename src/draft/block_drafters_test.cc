@@ -19,6 +19,7 @@
 #include "draft/draft_models.h"
 #include "draft/exit_model.h"
 #include "draft/medusa_model.h"
+#include "draft/option_use.h"
 #include "draft/registry.h"
 #include "draft/testing/batch_sequence.h"
 #include "draft/testing/block_drafts.h"
@@ -71,7 +72,7 @@ struct Draft {
     options.partial_budget = 16;
     options.partial_window = 8;
     options.partial_refresh = 6;
-    return options;
+    return OnlyRead(options, kind);
   }
 
   std::string kind;

@@ -9,6 +9,7 @@
 
 #include "base/mapped_file.h"
 #include "base/status_macros.h"
+#include "draft/llama_cpp_eagle3.h"
 #include "formats/atomic_file.h"
 #include "formats/gguf.h"
 #include "formats/gguf_writer.h"
@@ -96,6 +97,11 @@ Status ReadGguf(std::shared_ptr<const GgufFile> file, DraftCheckpoint* checkpoin
     return Unsupported(path + ": architecture \"" + architecture +
                        "\" is no kind of draft model; known are " + DraftKindNames());
   }
+  if (IsLlamaCppEagle3(*file)) {
+    LS_ASSIGN(std::string translated, LlamaCppEagle3Config(*file));
+    LS_TRY(SetConfig(std::move(translated), path, checkpoint));
+    return AddLlamaCppEagle3Tensors(std::move(file), checkpoint);
+  }
   LS_ASSIGN(std::string config, file->GetStringOr(kDraftConfigKey, ""));
   if (!config.empty()) LS_TRY(SetConfig(std::move(config), path + ": " + kDraftConfigKey, checkpoint));
   AddTensors(file->tensors(), checkpoint);
@@ -124,12 +130,8 @@ Status TellKind(DraftCheckpoint* checkpoint) {
 
 void RenameTensors(DraftCheckpoint* checkpoint) {
   const DraftKind& kind = *checkpoint->kind;
-  if (kind.other_prefix.empty()) return;
-  for (TensorView& tensor : checkpoint->tensors) {
-    if (tensor.name.starts_with(kind.other_prefix)) {
-      tensor.name.replace(0, kind.other_prefix.size(), kind.prefix);
-    }
-  }
+  if (kind.rename == nullptr) return;
+  for (TensorView& tensor : checkpoint->tensors) tensor.name = kind.rename(tensor.name);
 }
 
 Status CheckType(const std::string& path, const TensorView& tensor, DraftHolds holds) {

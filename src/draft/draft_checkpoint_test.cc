@@ -75,8 +75,8 @@ TEST_F(CheckpointTest, PublishedFormsAreToldByTheirTensors) {
   }
   EXPECT_THAT(Kind(Names("exit")), HasSubstr("holds the tensors of no draft model"));
   EXPECT_EQ(Kind(Names("exit"), R"({"longspec_exit_layer": 3})"), "exit");
-  EXPECT_THAT(Kind({"0.linear.weight"}, R"({"medusa_num_heads": 4})"),
-              HasSubstr("tensor 0.linear.weight is none that a draft model of kind medusa has"));
+  EXPECT_THAT(Kind({"linear.weight"}, R"({"medusa_num_heads": 4})"),
+              HasSubstr("tensor linear.weight is none that a draft model of kind medusa has"));
   EXPECT_EQ(Kind(Names("eagle3"), R"({"architectures": ["LlamaForCausalLMEagle3"]})"), "eagle3");
 }
 
@@ -91,6 +91,19 @@ TEST_F(CheckpointTest, Eagle3UnderItsOtherNames) {
     EXPECT_EQ(Kind(names), "eagle3") << prefix;
     EXPECT_NE(OpenDraftCheckpoint(Path())->Find("midlayer.hidden_norm.weight"), nullptr);
   }
+}
+
+// The files of Medusa's authors hold the list of heads alone.
+TEST_F(CheckpointTest, MedusaUnderItsPublishedNames) {
+  const std::vector<std::string> names = {"0.0.linear.weight", "0.0.linear.bias", "0.1.weight",
+                                          "1.0.linear.weight", "1.0.linear.bias", "1.1.weight"};
+  for (const char* config : {"{}", R"({"medusa_num_heads": 2, "medusa_num_layers": 1})"}) {
+    EXPECT_EQ(Kind(names, config), "medusa") << config;
+    const auto checkpoint = OpenDraftCheckpoint(Path());
+    for (const std::string& name : names) EXPECT_NE(checkpoint->Find("medusa_head." + name), nullptr) << name;
+  }
+  EXPECT_THAT(Kind({"0.0.linear.weight", "0.0.linear.bias", "0.2.weight"}),
+              HasSubstr("tensor medusa_head.0.2.weight is none that"));
 }
 
 // As speculators writes it: what it keeps in an object of its own counts as if it stood beside the rest.

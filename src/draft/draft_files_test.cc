@@ -111,11 +111,11 @@ TEST_F(DraftFilesTest, FailuresAreNotRemembered) {
           .message();
     };
     TinyModelOptions larger;
-    larger.n_vocab = 400;
+    larger.n_vocab = 600;
     const std::string path = folder_.File(std::string(type) + ".gguf");
     ASSERT_TRUE(WriteTinyModel(larger, path).ok());
     std::filesystem::rename(path, lm_);
-    EXPECT_THAT(make(), HasSubstr("a vocabulary of 400 tokens"));
+    EXPECT_THAT(make(), HasSubstr("a vocabulary of 600 tokens"));
     ASSERT_TRUE(WriteTinyModel({}, path).ok());
     std::filesystem::rename(path, lm_);
     EXPECT_EQ(make(), "");

@@ -11,6 +11,7 @@ namespace longspec {
 namespace {
 
 constexpr bool kOptional = false;
+constexpr char kMedusaHeads[] = "medusa_head.";
 
 bool HasPrefix(const DraftCheckpoint& checkpoint, std::string_view prefix) {
   return std::ranges::any_of(checkpoint.tensors,
@@ -62,8 +63,9 @@ std::vector<DraftTensor> EagleTensors(const DraftCheckpoint&) {
 
 std::vector<DraftTensor> Eagle3Tensors(const DraftCheckpoint&) {
   std::vector<DraftTensor> tensors;
-  Add(&tensors, "", {"fc.weight", "norm.weight", "lm_head.weight"});
-  Add(&tensors, "", {"embed_tokens.weight"}, kOptional);
+  Add(&tensors, "", {"fc.weight", "norm.weight"});
+  Add(&tensors, "", {"lm_head.weight", "embed_tokens.weight", "input_norm.weight", "rope_freqs.weight"},
+      kOptional);
   AddAttention(&tensors, "midlayer.self_attn.");
   AddMlp(&tensors, "midlayer.");
   Add(&tensors, "midlayer.",
@@ -87,7 +89,7 @@ std::vector<DraftTensor> BeagleTensors(const DraftCheckpoint&) {
 std::vector<DraftTensor> MedusaTensors(const DraftCheckpoint& checkpoint) {
   std::vector<DraftTensor> tensors;
   for (int head = 0;; ++head) {
-    const std::string prefix = "medusa_head." + std::to_string(head) + ".";
+    const std::string prefix = kMedusaHeads + std::to_string(head) + ".";
     if (head > 0 && !HasPrefix(checkpoint, prefix)) return tensors;
     Add(&tensors, prefix, {"0.linear.weight", "0.linear.bias"});
     Add(&tensors, prefix, {"1.weight"}, kOptional);
@@ -114,6 +116,22 @@ std::vector<DraftTensor> ExitTensors(const DraftCheckpoint&) {
   return tensors;
 }
 
+std::string RenameEagle3(const std::string& name) {
+  constexpr std::string_view kOther = "layers.0.";
+  return name.starts_with(kOther) ? "midlayer." + name.substr(kOther.size()) : name;
+}
+
+// The published files of Medusa hold the list of heads alone: "0.0.linear.weight" is of head 0.
+std::string RenameMedusa(const std::string& name) {
+  const bool bare = !name.empty() && name[0] >= '0' && name[0] <= '9';
+  return bare ? kMedusaHeads + name : name;
+}
+
+bool IsMedusa(const DraftCheckpoint& checkpoint) {
+  return HasPrefix(checkpoint, kMedusaHeads) || checkpoint.keys.Has("medusa_num_heads") ||
+         checkpoint.Find("0.0.linear.weight") != nullptr;
+}
+
 bool IsEagle3(const DraftCheckpoint& checkpoint) {
   return std::ranges::find(checkpoint.config.architectures, "LlamaForCausalLMEagle3") !=
              checkpoint.config.architectures.end() ||
@@ -130,8 +148,7 @@ constexpr DraftKind kKinds[] = {
      .recognise = IsEagle3,
      .tensors = Eagle3Tensors,
      .head_of_target = false,
-     .other_prefix = "layers.0.",
-     .prefix = "midlayer."},
+     .rename = RenameEagle3},
     {.name = "eagle",
      .recognise =
          [](const DraftCheckpoint& c) { return c.Find("fc.weight") != nullptr && HasPrefix(c, "layers.0."); },
@@ -139,12 +156,7 @@ constexpr DraftKind kKinds[] = {
     {.name = "beagle",
      .recognise = [](const DraftCheckpoint& c) { return HasPrefix(c, "layer.cross_attn."); },
      .tensors = BeagleTensors},
-    {.name = "medusa",
-     .recognise =
-         [](const DraftCheckpoint& c) {
-           return HasPrefix(c, "medusa_head.") || c.keys.Has("medusa_num_heads");
-         },
-     .tensors = MedusaTensors},
+    {.name = "medusa", .recognise = IsMedusa, .tensors = MedusaTensors, .rename = RenameMedusa},
     {.name = "tokenswift",
      .recognise = [](const DraftCheckpoint& c) { return HasPrefix(c, "medusa_layers."); },
      .tensors = TokenswiftTensors},

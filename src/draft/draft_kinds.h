@@ -34,9 +34,8 @@ struct DraftKind {
   std::vector<DraftTensor> (*tensors)(const DraftCheckpoint& checkpoint);
   // Its LM head is the target's: kDraftVocabTensor names the rows that it is reduced to.
   bool head_of_target = true;
-  // Names that begin with this in some files are those that begin with `prefix`.
-  std::string_view other_prefix = {};
-  std::string_view prefix = {};
+  // A tensor's name here, of one that some published files have; null: there are no others.
+  std::string (*rename)(const std::string& name) = nullptr;
 };
 
 std::span<const DraftKind> DraftKinds();

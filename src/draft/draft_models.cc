@@ -39,14 +39,14 @@ Result<std::string> DraftModels::Architecture(const std::string& path) {
   return files_.Architecture(path);
 }
 
-std::shared_ptr<DraftStates> DraftModels::States(const std::string& path, const std::string& weights,
-                                                 const KvLayout& layout) {
-  std::shared_ptr<DraftStates>& states = learned_.at({path, weights}).states;
+std::shared_ptr<DraftStates> DraftModels::StatesOf(const StatesKey& key, const KvLayout& layout,
+                                                   int n_layer) {
+  std::shared_ptr<DraftStates>& states = states_[key];
   const auto is_of = [&](const KvLayout& other) {
     return other.k_type == layout.k_type && other.v_type == layout.v_type;
   };
   if (states == nullptr || !is_of(states->pool()->layout())) {
-    states = std::make_shared<DraftStates>(layout, most_kept_chunks_);
+    states = std::make_shared<DraftStates>(layout, n_layer, most_kept_chunks_);
   }
   return states;
 }

@@ -4,6 +4,7 @@
 // generation. Used by one generation at a time, like the target.
 #pragma once
 
+#include <compare>
 #include <map>
 #include <memory>
 #include <optional>
@@ -72,11 +73,17 @@ class DraftModels {
     if (model.ok()) learned_[key] = {.kind = Model::kKind, .model = *model};
     return model;
   }
-  // What learned drafts made of texts is kept, so many chunks of it for each; 0, the default: nothing.
+  // What draft models made of texts is kept, so many chunks of it for each; 0, the default: little.
   void KeepStates(size_t most_chunks) { most_kept_chunks_ = most_chunks; }
   // Of the model that Learned has loaded with the same arguments.
   std::shared_ptr<DraftStates> States(const std::string& path, const std::string& weights,
-                                      const KvLayout& layout);
+                                      const KvLayout& layout) {
+    return StatesOf({.path = path, .weights = weights}, layout, 1);
+  }
+  // Of the model that Lm has loaded. `extended`: what it made with SpecExtend, which is something else.
+  std::shared_ptr<DraftStates> LmStates(const std::string& path, bool extended, const KvLayout& layout) {
+    return StatesOf({.path = path, .extended = extended}, layout, lm_.at(path)->config.n_layer);
+  }
   // What the passes of that model work in, for all that draft with it: what make() makes, a shared_ptr of one
   // type for each kind of model.
   template <typename Make>
@@ -93,10 +100,16 @@ class DraftModels {
   struct LearnedModel {
     std::string_view kind;
     std::shared_ptr<const void> model;
-    std::shared_ptr<DraftStates> states = nullptr;  // null: not asked for yet
-    std::shared_ptr<void> scratch = nullptr;        // the same
+    std::shared_ptr<void> scratch = nullptr;  // null: not asked for yet
   };
   std::map<Key, LearnedModel> learned_;
+  struct StatesKey {
+    std::string path, weights = {};
+    bool extended = false;
+    auto operator<=>(const StatesKey&) const = default;
+  };
+  std::shared_ptr<DraftStates> StatesOf(const StatesKey& key, const KvLayout& layout, int n_layer);
+  std::map<StatesKey, std::shared_ptr<DraftStates>> states_;
   size_t most_kept_chunks_ = 0;
   std::map<std::string, std::shared_ptr<const LmModel>> lm_;
   const std::vector<std::string>* tokens_ = nullptr;

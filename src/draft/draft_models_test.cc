@@ -160,7 +160,7 @@ TEST_F(PriorTest, DraftersSayWhatTheyUse) {
     EXPECT_THAT((*MakeDrafter({.type = type}))->uses(), ElementsAre(Pair("prior", "none"))) << type;
   }
   EXPECT_THAT(make("suffix", "")->uses(), IsEmpty());
-  EXPECT_THAT(make("ngram,suffix", path)->uses(), IsEmpty());
+  EXPECT_THAT(make("ngram,suffix", "")->uses(), IsEmpty());
 }
 
 TEST_F(PriorTest, DraftersSayWhyTheOneThatWasFoundIsNotUsed) {

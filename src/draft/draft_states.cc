@@ -13,12 +13,12 @@ constexpr size_t kFewChunks = 8;
 
 }  // namespace
 
-DraftStates::DraftStates(const KvLayout& layout, size_t most_chunks)
-    : pool_(std::make_shared<ChunkPool>(layout, 1)), index_(std::max(most_chunks, kFewChunks)) {}
+DraftStates::DraftStates(const KvLayout& layout, int n_layer, size_t most_chunks)
+    : pool_(std::make_shared<ChunkPool>(layout, n_layer)), most_chunks_(std::max(most_chunks, kFewChunks)) {}
 
 int DraftStates::Adopt(std::span<const int32_t> tokens, FullCache& cache) {
   const std::lock_guard lock(mutex_);
-  index_.Trim();  // of sequences that ended since
+  index_.Trim(most_chunks_);  // of sequences that ended since
   if (index_.LengthKnown(tokens) <= cache.length()) return cache.length();
   const PrefixIndex::Match match = index_.Find(tokens);
   const int length = std::min(match.length, cache.capacity());
@@ -31,7 +31,7 @@ void DraftStates::Keep(std::span<const int32_t> tokens, const FullCache& cache) 
   const std::lock_guard lock(mutex_);
   if (tokens.empty()) return;
   index_.Insert(tokens, cache.chunks());
-  index_.Trim();
+  index_.Trim(most_chunks_);
 } catch (const std::bad_alloc&) {
 }
 

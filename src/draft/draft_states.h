@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a draft model has made of texts, kept for all sequences of an engine: a draft that reads hidden states
-// cannot make it again where another sequence has computed a beginning. Keys and values of one layer, by the
-// tokens they depend on: slot i is that of token i, and depends on tokens 0 to i. Thread-safe.
+// cannot make it again where another sequence has computed a beginning, and one that reads tokens need not.
+// Keys and values by the tokens they depend on: slot i is that of token i, and depends on tokens 0 to i.
+// Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ class DraftStates {
  public:
   // Keeps so many chunks that no sequence holds, and at least a few: also where no beginnings are kept a fork
   // drafts as what it was forked from.
-  DraftStates(const KvLayout& layout, size_t most_chunks);
+  DraftStates(const KvLayout& layout, int n_layer, size_t most_chunks);
 
   const std::shared_ptr<ChunkPool>& pool() const { return pool_; }
 
@@ -34,6 +35,7 @@ class DraftStates {
  private:
   const std::shared_ptr<ChunkPool> pool_;
   std::mutex mutex_;
+  const size_t most_chunks_;
   PrefixIndex index_;
 };
 

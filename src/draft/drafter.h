@@ -4,6 +4,7 @@
 // target's cache. One drafter serves one sequence. Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -85,6 +86,12 @@ inline bool HoldsBeforeLast(const KvCache& cache, std::span<const int32_t> commi
   return cache.length() + 1 == static_cast<int>(committed.size());
 }
 
+// Whether `text`, which somebody has read, is the beginning of this one, of so many tokens.
+inline bool IsBeginning(std::span<const int32_t> text, std::span<const int32_t> committed, int n) {
+  const auto size = static_cast<size_t>(n);
+  return text.size() >= size && std::ranges::equal(text.first(size), committed.first(size));
+}
+
 // What a drafter keeps of its sequence that cannot be computed from tokens, as a session file holds it.
 struct DraftState {
   std::string drafter;   // Drafter::name of whom it is of
@@ -103,12 +110,14 @@ class Drafter {
   virtual Taps taps() const { return {}; }
 
   // The sequence is `committed` now, by other means than Read: a prompt that is about to be computed or was
-  // computed before, a session that goes on, a rewind.
+  // computed before, a session that goes on, a rewind. What it can make of that alone it makes here, as this
+  // is no part of a round.
   virtual Status Follow(std::span<const int32_t> committed) = 0;
 
-  // Where a beginning is taken over that another sequence computed: how many of its last positions this one
-  // wants computed again, as it needs states of them for what comes next.
-  virtual int overlap() const { return 0; }
+  // The sequence is about to be `committed`, whose first `n` positions were computed before, by it or by
+  // another: how many of the last of them it wants computed again, as it needs states of them for what comes
+  // next and has not read those. At most n.
+  virtual int overlap(std::span<const int32_t> /*committed*/, int /*n*/) const { return 0; }
 
   // Grows `tree`, whose root is committed.back(), within the budget. Proposing nothing is always right.
   // Besides the last token, others may have no keys in the target's cache yet: the end of a prompt, in the
@@ -181,8 +190,11 @@ struct DraftContext {
   bool one_of_several = false;  // a member of a portfolio, which may never be asked
 };
 
+// Options as they count: the name of a preset is the drafter's own, with its settings where nothing else is
+// set, and what the rest leaves open is filled in. Settled options stay as they are.
+SpeculationOptions Settled(const SpeculationOptions& options);
 // Whether MakeDrafter would take these options, as far as they tell without a model. Unknown types are an
-// error that lists the known ones.
+// error that lists the known ones; so are options that these drafters do not read, with those that do.
 Status CheckDrafter(const SpeculationOptions& options);
 Result<std::unique_ptr<Drafter>> MakeDrafter(const SpeculationOptions& options,
                                              const DraftContext& context = {});

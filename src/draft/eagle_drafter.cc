@@ -6,8 +6,8 @@
 // (draft/draft_states.h). Hidden states are not kept: tokens that were computed while no such draft read
 // along (without one, or for a session from a file) are left out, and it drafts with the others.
 //
-// Or they are kept as SpecExtend's (draft/spec_extend.h): the draft sees some chunks of them, at positions of
-// its own, so that one trained on short texts reads long ones. Those are its sequence's alone.
+// With SpecExtend (draft/spec_extend.h) the draft sees copies of some chunks of them, at positions of their
+// own, so that one trained on short texts reads long ones. What is kept is the same, whoever has read it.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -24,6 +24,7 @@
 #include "draft/learned_draft.h"
 #include "draft/pass_meeting.h"
 #include "draft/registry.h"
+#include "draft/rotary_of.h"
 #include "draft/spec_extend.h"
 #include "draft/trained_range.h"
 #include "draft/tree_growth.h"
@@ -35,19 +36,19 @@ namespace {
 
 class EagleDrafter final : public GrowingDrafter {
  public:
-  // `extended` may be null; if not, `states` is not used.
+  // `cache`: the target's.
   EagleDrafter(std::shared_ptr<const EagleModel> model, TreeShape shape, const SharedParts& target,
-               std::shared_ptr<DraftStates> states, int capacity, std::unique_ptr<SpecExtend> extended,
+               std::shared_ptr<DraftStates> states, const KvCache& cache, const SpecExtendSettings& extend,
                std::shared_ptr<EagleForward::Scratch> scratch)
       : GrowingDrafter(std::move(shape)),
         model_(std::move(model)),
         width_(Z(model_->block.shape.n_embd)),
         range_(model_->path, model_->trained_positions),
         states_(std::move(states)),
-        extended_(std::move(extended)),
-        full_(extended_ == nullptr ? MakeFullCache(states_->pool(), capacity) : nullptr),
-        cache_(extended_ == nullptr ? static_cast<KvCache*>(full_.get()) : &extended_->cache()),
-        forward_(model_, target, cache_, extended_ == nullptr ? 1 : 0, std::move(scratch)),
+        cache_(MakeFullCache(states_->pool(), cache.capacity())),
+        set_(extend.on() ? MakeSet(extend, target) : nullptr),
+        extended_(extend.on() ? std::make_unique<SpecExtend>(extend, target, cache, set_.get()) : nullptr),
+        forward_(model_, target, cache_.get(), kFirstSeen, std::move(scratch), set_.get()),
         last_feature_(Z(model_->n_taps()) * width_) {}
 
   ~EagleDrafter() override {
@@ -56,7 +57,9 @@ class EagleDrafter final : public GrowingDrafter {
 
   std::string_view name() const override { return model_->name; }
   bool uses_dice() const override { return true; }
-  int overlap() const override { return extended_ == nullptr ? 1 : 0; }
+  int overlap(std::span<const int32_t> committed, int n) const override {
+    return last_token_ == n && IsBeginning(text_, committed, n) ? 0 : std::min(n, 1);
+  }
   Taps taps() const override { return extended_ == nullptr ? model_->taps : extended_->With(model_->taps); }
 
   Status Follow(std::span<const int32_t> committed) override {
@@ -67,9 +70,10 @@ class EagleDrafter final : public GrowingDrafter {
     text_.assign(committed.begin(), committed.end());
     if (extended_ != nullptr) {
       extended_->Restart();
-      return extended_->Follow(text_.size());
+      LS_TRY(extended_->Follow(text_.size()));
+      unseen_prompt_ = true;
     }
-    const int known = states_->Adopt(BeforeLast(committed), *full_);
+    const int known = states_->Adopt(BeforeLast(committed), *cache_);
     if (known > static_cast<int>(slot_tokens_.size())) {
       slot_tokens_.resize(Z(known));
       std::iota(slot_tokens_.begin(), slot_tokens_.end(), 0);
@@ -80,12 +84,15 @@ class EagleDrafter final : public GrowingDrafter {
 
   Status Read(const CommittedRows& rows) override {
     LS_TRY(Remember(rows));
-    if (extended_ != nullptr) extended_->Read(rows);
+    if (extended_ != nullptr) {
+      extended_->Read(rows);
+      LS_TRY(extended_->Follow(text_.size()));
+    }
     if (rows.output == nullptr || rows.rows.empty()) return {};
     KeepBefore(rows.first + 1);  // what the target computed again is read again
     slots_.clear();
     // No feature comes before token 0: its slot is there for the others to lie where their tokens are.
-    const bool first = full_ != nullptr && slot_tokens_.empty() && waiting_.empty();
+    const bool first = slot_tokens_.empty() && waiting_.empty();
     const std::vector<float> none(first ? last_feature_.size() : 0);
     if (first) slots_.push_back(SlotOf(0, none.data()));
     if (last_token_ >= 0) slots_.push_back(SlotOf(last_token_, last_feature_.data()));
@@ -102,15 +109,16 @@ class EagleDrafter final : public GrowingDrafter {
     }
     last_token_ = last.position + 1;
     const bool of_prompt = std::ssize(rows.rows) > rows.n_new;
-    if (of_prompt) {
-      LS_TRY(Settle());
-      Keep();
-    }
-    return extended_ == nullptr ? Status() : Look(of_prompt);
+    if (!of_prompt) return {};
+    unseen_prompt_ = true;
+    LS_TRY(Settle());
+    Keep();
+    return {};
   }
 
   size_t bytes() const override {
-    return (full_ != nullptr ? full_->bytes() : extended_->bytes()) + forward_.bytes() +
+    return cache_->bytes() + (extended_ == nullptr ? 0 : set_->bytes() + extended_->bytes()) +
+           forward_.bytes() +
            (text_.capacity() + slot_tokens_.capacity() + waiting_.capacity()) * sizeof(int32_t) +
            (last_feature_.capacity() + waiting_features_.capacity() + outputs_.capacity()) * sizeof(float);
   }
@@ -121,11 +129,12 @@ class EagleDrafter final : public GrowingDrafter {
   Result<int> BeginTree(std::span<const int32_t> committed) override {
     root_ = static_cast<int>(committed.size()) - 1;
     if (last_token_ != root_) return 0;
-    root_place_ = PlaceOf(root_ - 1, 0);
+    if (extended_ != nullptr) LS_TRY(Look());
+    root_place_ = extended_ == nullptr ? root_ - 1 : set_->n_slots();
     const int left = range_.LevelsToGrow(Z(root_place_ + 1));
     if (left <= 0) return left;
     LS_TRY(Settle());
-    range_.Sees(slot_tokens_.size() + (full_ == nullptr ? 1 : 0), Z(root_));
+    range_.Sees(slot_tokens_.size(), Z(root_));
     paths_.clear();
     outputs_.clear();
     output_of_.clear();
@@ -137,6 +146,7 @@ class EagleDrafter final : public GrowingDrafter {
   void KeepBefore(int token) {
     slot_tokens_.erase(std::ranges::lower_bound(slot_tokens_, token), slot_tokens_.end());
     cache_->Truncate(static_cast<int>(slot_tokens_.size()));
+    if (set_ != nullptr) set_->Truncate(cache_->length() - kFirstSeen);
     waiting_.erase(std::ranges::lower_bound(waiting_, token), waiting_.end());
     waiting_features_.resize(waiting_.size() * last_feature_.size());
     if (last_token_ >= token) last_token_ = -1;
@@ -144,21 +154,14 @@ class EagleDrafter final : public GrowingDrafter {
 
   // For other sequences: slots up to the first token it has not read.
   void Keep() {
-    if (full_ == nullptr) return;
     size_t n = 0;
     while (n < slot_tokens_.size() && slot_tokens_[n] == static_cast<int32_t>(n)) ++n;
-    states_->Keep(std::span(text_).first(n), *full_);
+    states_->Keep(std::span(text_).first(n), *cache_);
   }
 
-  // Where a slot stands, the `ahead`-th after those stored, whose feature is of this position.
-  int PlaceOf(int position, int ahead) const {
-    return extended_ == nullptr ? position : cache_->next_position() + ahead;
-  }
-
-  // Stores them, or lets them wait: a few slots after each round cost a pass over weights each time, and
-  // nobody looks at them before the next tree. A set that may change has them at once.
+  // Lets them wait: a few slots after each round cost a pass over weights each time, and nobody looks at them
+  // before the next tree.
   Status Take(std::span<EagleRow> slots) {
-    if (extended_ != nullptr) return Store(slots);
     for (const EagleRow& slot : slots) {
       if (waiting_.size() == Z(EagleForward::kMaxRows)) LS_TRY(Settle());
       waiting_.push_back(slot.position + 1);
@@ -177,33 +180,31 @@ class EagleDrafter final : public GrowingDrafter {
     for (size_t i = 0; i < waiting_.size(); ++i) {
       slots.push_back(SlotOf(waiting_[i], waiting_features_.data() + i * last_feature_.size()));
     }
-    LS_TRY(Store(slots));
+    LS_TRY(forward_.Append(slots));
+    slot_tokens_.insert(slot_tokens_.end(), waiting_.begin(), waiting_.end());
     waiting_.clear();
     waiting_features_.clear();
     return {};
   }
 
-  // `slots`: at the positions of their features; they are moved to where they stand.
-  Status Store(std::span<EagleRow> slots) {
-    std::vector<int32_t> tokens;
-    for (EagleRow& slot : slots) {
-      tokens.push_back(slot.position + 1);
-      slot.position = PlaceOf(slot.position, static_cast<int>(tokens.size()) - 1);
-    }
-    LS_TRY(forward_.Append(slots));
-    slot_tokens_.insert(slot_tokens_.end(), tokens.begin(), tokens.end());
-    return {};
-  }
-
   // Changes what the draft sees. One tree sees one set, its root too: its key stands where the set ends.
   // (The released code runs the root on the old set; research: specextend.md 3.4.)
-  Status Look(bool after_prompt) {
-    LS_TRY(extended_->Follow(text_.size()));
-    if (after_prompt) LS_TRY(extended_->HoldLast());
-    if (!extended_->has_scores()) return {};
+  Status Look() {
+    LS_TRY(Settle());
+    if (std::exchange(unseen_prompt_, false)) LS_TRY(extended_->HoldLast());
+    if (!extended_->has_scores()) return set_->Follow();
     std::vector<int32_t> features;  // their positions
-    for (const int32_t token : slot_tokens_) features.push_back(token - 1);
+    for (size_t slot = kFirstSeen; slot < slot_tokens_.size(); ++slot)
+      features.push_back(slot_tokens_[slot] - 1);
     return extended_->Choose(features);
+  }
+
+  std::unique_ptr<ReindexedSet> MakeSet(const SpecExtendSettings& extend, const SharedParts& target) {
+    return std::make_unique<ReindexedSet>(
+        cache_->Span(0).layout, 1, RotaryOf(model_->block.rope, target), SetOf(extend),
+        ReindexSource{.cache = cache_.get(), .first = kFirstSeen, .position = [this](int slot) {
+                        return slot_tokens_[Z(slot)] - 1;
+                      }});
   }
 
   Status Remember(const CommittedRows& rows) {
@@ -264,12 +265,14 @@ class EagleDrafter final : public GrowingDrafter {
   const size_t width_;
   TrainedRange range_;
   const std::shared_ptr<DraftStates> states_;
-  const std::unique_ptr<SpecExtend> extended_;  // null: full_ is used
-  const std::unique_ptr<FullCache> full_;
-  KvCache* const cache_;
+  static constexpr int kFirstSeen = 1;  // no feature comes before token 0
+  const std::unique_ptr<FullCache> cache_;
+  // With SpecExtend, else null: what trees see of the cache, and what is chosen.
+  const std::unique_ptr<ReindexedSet> set_;
+  const std::unique_ptr<SpecExtend> extended_;
   EagleForward forward_;
   std::vector<int32_t> text_;  // committed tokens
-  // Tokens whose slots are stored, as places in the text, ascending. In full_ slot 0 is that of token 0.
+  // Tokens whose slots are stored, as places in the text, ascending. Slot 0 is that of token 0.
   std::vector<int32_t> slot_tokens_;
   // Read and not stored: as many tokens as features, (n_taps, width) each.
   std::vector<int32_t> waiting_;
@@ -277,6 +280,7 @@ class EagleDrafter final : public GrowingDrafter {
   int last_token_ = -1;              // of the newest slot, which is not stored yet; -1: there is none
   std::vector<float> last_feature_;  // its own, (n_taps, width)
   std::vector<EagleRow> slots_;
+  bool unseen_prompt_ = false;  // a prompt was read since the last tree
 
   // The tree that is being grown.
   int root_ = 0;        // its place in the text
@@ -292,6 +296,40 @@ constexpr DrafterOption kEagleOptions[] = {kDraftModelOption,      kDraftWeights
                                            kSpecExtendOption,      kSpecExtendChunksOption,
                                            kSpecExtendEveryOption, kSpecExtendFromOption};
 
+// EAGLE-1's fixed tree of 25 nodes (its choices.py; 4, 8, 8, 3 and 2 nodes a level).
+constexpr char kEagle1Tree[] =
+    "[[0],[1],[2],[3],[0,0],[0,1],[0,2],[1,0],[1,1],[2,0],[2,1],[3,0],[0,0,0],[0,0,1],[0,0,2],[0,1,0],[0,1,1]"
+    ","
+    "[0,2,0],[0,2,1],[1,0,0],[0,0,0,0],[0,0,0,1],[0,0,0,2],[0,0,0,0,0],[0,0,0,0,1]]";
+constexpr DrafterPreset kEaglePresets[] = {
+    {.name = "eagle1",
+     .of = "EAGLE-1",
+     .set =
+         [](SpeculationOptions& o) {
+           o.tree = kEagle1Tree;
+           SetNodes(25, &o);
+           o.dice = false;
+         }},
+    {.name = "eagle2",
+     .of = "EAGLE-2",
+     .set =
+         [](SpeculationOptions& o) {
+           o.tree = "eagle2:10:5:59";
+           SetNodes(59, &o);
+           o.dice = false;
+         }},
+};
+constexpr DrafterPreset kEagle3Presets[] = {
+    {.name = "draft-eagle3",
+     .of = "llama.cpp",
+     .set =
+         [](SpeculationOptions& o) {
+           o.tree = "chain";
+           SetNodes(3, &o);
+           o.dice = false;
+         }},
+};
+
 KvLayout LayoutOf(const BlockShape& shape, const KvLayout& target) {
   return DraftCacheLayout(shape.n_head_kv, shape.head_dim, target);
 }
@@ -305,11 +343,10 @@ Result<DraftMemory> EagleMemory(const SpeculationOptions& options, const TargetF
   LS_ASSIGN(const EagleFacts facts, Model::Facts(*checkpoint, target.config));
   memory.fixed += EagleForward::ScratchBytes(facts);
   const KvLayout layout = LayoutOf(facts.block.shape, target.cache);
+  memory.kv_chunk = KvChunkBytes(layout, 1);
   if (AsksForSpecExtend(options)) {
     AddSpecExtendMemory(options, kSpecExtendOfEagle, target.config, layout, 1, EagleForward::kMaxRows,
                         &memory);
-  } else {
-    memory.kv_chunk = KvChunkBytes(layout, 1);
   }
   return memory;
 }
@@ -321,23 +358,24 @@ DrafterResult MakeEagle(const SpeculationOptions& options, const DraftContext& c
   return MakeLearned<Model>(options, context, "eagle2", [&](auto model, TreeShape shape) {
     const SharedParts& target = *context.target->shared_parts();
     const DraftBlock& block = model->block;
-    auto extended =
-        MakeSpecExtend(SpecExtendOf(options, kSpecExtendOfEagle, model->trained_positions), target,
-                       *context.cache, LayoutOf(block.shape, context.cache->Span(0).layout), 1, block.rope);
-    auto states = extended == nullptr ? LearnedStates(options, context, block) : nullptr;
+    const auto extend = SpecExtendOf(options, kSpecExtendOfEagle, model->trained_positions);
+    auto states = LearnedStates(options, context, block);
     auto scratch = LearnedScratch<EagleForward>(options, context, *model);
     return std::make_unique<EagleDrafter>(std::move(model), std::move(shape), target, std::move(states),
-                                          context.cache->capacity(), std::move(extended), std::move(scratch));
+                                          *context.cache, extend, std::move(scratch));
   });
 }
 
 template <typename Model>
-constexpr DrafterEntry Entry(std::array<std::string_view, 3> aliases, std::string_view summary) {
+constexpr DrafterEntry Entry(std::span<const DrafterPreset> presets, std::string_view summary) {
   return {.name = Model::kKind,
-          .aliases = aliases,
+          .presets = presets,
           .summary = summary,
           .options = kEagleOptions,
+          .reads_dice = true,
+          .settle = SettleSpecExtend,
           .reads = ReadsLearned<Model>,
+          .reads_states = true,
           .check = CheckLearned,
           .fits = LearnedFits<Model>,
           .memory = EagleMemory<Model>,
@@ -348,10 +386,9 @@ constexpr DrafterEntry Entry(std::array<std::string_view, 3> aliases, std::strin
 
 }  // namespace
 
-constexpr DrafterEntry kEagleDrafter =
-    Entry<Eagle1Model>({"eagle1", "eagle2"},
-                       "the guesses of an EAGLE or EAGLE-2 draft model, from the model's last hidden states");
-constexpr DrafterEntry kEagle3Drafter =
-    Entry<Eagle3Model>({}, "the guesses of an EAGLE-3 draft model, from hidden states of three layers");
+constexpr DrafterEntry kEagleDrafter = Entry<Eagle1Model>(
+    kEaglePresets, "the guesses of an EAGLE or EAGLE-2 draft model, from the model's last hidden states");
+constexpr DrafterEntry kEagle3Drafter = Entry<Eagle3Model>(
+    kEagle3Presets, "the guesses of an EAGLE-3 draft model, from hidden states of three layers");
 
 }  // namespace longspec

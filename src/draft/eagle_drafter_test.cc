@@ -44,7 +44,8 @@ TEST(EagleTree, ReducedHeadsAndBiases) {
   SmallEagle eagle3({.eagle3 = true, .qkv_bias = true}, SomeTokens());
   SmallEagle one_layer({.eagle3 = true, .n_taps = 2}, SomeTokens(),
                        R"(, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [3, 1]})");
-  for (SmallEagle* e : {&eagle, &eagle3, &one_layer}) {
+  SmallEagle normed({.eagle3 = true, .norm_before_fc = true}, SomeTokens());
+  for (SmallEagle* e : {&eagle, &eagle3, &one_layer, &normed}) {
     EagleScene scene(e, "4,6,6,6");
     scene.Follow(RandomTokens(30, 5));
     scene.Compute();

@@ -46,12 +46,13 @@ EagleForward::Scratch::Scratch(const EagleModel& model, const SharedParts& targe
       joined(Floats(int64_t{kMaxRows} * 2 * work.shape.n_embd)) {}
 
 EagleForward::EagleForward(std::shared_ptr<const EagleModel> model, const SharedParts& target, KvCache* cache,
-                           int first_seen, std::shared_ptr<Scratch> scratch)
+                           int first_seen, std::shared_ptr<Scratch> scratch, const ReindexedSet* set)
     : model_(std::move(model)),
       target_(target),
       rope_(model_->block.rope),
       cache_(cache),
       first_seen_(first_seen),
+      set_(set),
       tree_(cache->Span(0).layout, 1),
       scratch_(scratch != nullptr ? std::move(scratch) : MakeScratch(*model_, target)) {}
 
@@ -91,13 +92,24 @@ Status EagleForward::Embed(std::span<const EagleRow> rows, bool drafted) {
   return {};
 }
 
+void EagleForward::NormaliseFused(ThreadTeam::Worker& worker, float* features, int width) const {
+  if (model_->fused_norm.empty()) return;
+  const auto share = worker.ShareOf(n_rows());
+  for (int r = share.begin; r < share.end; ++r) {
+    float* row = features + Z(r) * Z(width);
+    target_.kernels->rms_norm(row, model_->fused_norm.data(), width, work_.shape.rms_eps, row);
+  }
+  worker.Barrier();
+}
+
 // The residual stream in work_.x, and what attention reads, both whole after a barrier.
 AttentionInput EagleForward::Compose(ThreadTeam::Worker& worker, bool drafted) {
   const int d = width(), n_features = model_->is_eagle3() ? model_->n_taps() : 2;
   const bool through_fc = !model_->is_eagle3() || !drafted;
   float* x = work_.x.as<float>();
   if (through_fc) {
-    const float* features = scratch_->features.as<float>();
+    float* features = scratch_->features.as<float>();
+    NormaliseFused(worker, features, n_features * d);
     Convert(worker, work_, features, n_features * d, n_rows());
     worker.Barrier();
     const std::array fc = {LinearJob{&model_->fc.matrix(), x, !model_->fc_bias.empty()}};
@@ -184,17 +196,18 @@ Status EagleForward::RunPass(std::span<const Piece> pieces) {
 
 AttentionSegment EagleForward::ViewRows(std::span<const EagleRow> rows) {
   int n_slots = 0;
-  const int n_stored = cache_->n_slots();
+  const int n_stored = set_ != nullptr ? set_->n_slots() : cache_->n_slots();
+  const int first_seen = set_ != nullptr ? 0 : std::min(first_seen_, n_stored);
   views_.clear();
   for (const EagleRow& row : rows) {
     LS_CHECK(!row.path.empty());
-    views_.push_back({.begin = std::min(first_seen_, n_stored), .end = n_stored, .tail = row.path});
+    views_.push_back({.begin = first_seen, .end = n_stored, .tail = row.path});
     for (const int32_t slot : row.path) n_slots = std::max(n_slots, slot + 1);
   }
   tree_.Reserve(n_slots);
   tree_writer_ = tree_.writer();
-  return {
-      .stored = cache_->Span(0), .tail = tree_.span(), .tail_begin = 0, .tail_end = n_slots, .rows = views_};
+  const KvSpan stored = set_ != nullptr ? set_->Span(0) : cache_->Span(0);
+  return {.stored = stored, .tail = tree_.span(), .tail_begin = 0, .tail_end = n_slots, .rows = views_};
 }
 
 void EagleForward::PlanAttention(std::span<const Piece> pieces) {

@@ -20,6 +20,7 @@
 #include "draft/tree_growth.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_slots.h"
+#include "kv/reindexed_set.h"
 #include "model/block.h"
 #include "model/rope.h"
 #include "model/shared_parts.h"
@@ -71,9 +72,10 @@ class EagleForward {
   }
 
   // `cache`: borrowed; of committed slots, one layer of DraftCacheLayout. They lie in order, whatever their
-  // positions. Rows of a tree see those from `first_seen` on. `scratch`: of this model; null: its own.
+  // positions. Rows of a tree see those from `first_seen` on, or what `set` (borrowed) holds of them, if
+  // there is one. `scratch`: of this model; null: its own.
   EagleForward(std::shared_ptr<const EagleModel> model, const SharedParts& target, KvCache* cache,
-               int first_seen, std::shared_ptr<Scratch> scratch = nullptr);
+               int first_seen, std::shared_ptr<Scratch> scratch = nullptr, const ReindexedSet* set = nullptr);
 
   // Stores the keys and values of committed slots that follow.
   Status Append(std::span<const EagleRow> rows);
@@ -100,6 +102,8 @@ class EagleForward {
   int width() const { return model_->block.shape.n_embd; }
 
   Status Embed(std::span<const EagleRow> rows, bool drafted);
+  // EAGLE-3's norm of what fc reads, in place, if it has one.
+  void NormaliseFused(ThreadTeam::Worker& worker, float* features, int width) const;
   AttentionInput Compose(ThreadTeam::Worker& worker, bool drafted);
   AttentionWeights Attention() const;
   using Piece = RowPiece<EagleRows>;
@@ -114,6 +118,7 @@ class EagleForward {
   const RopeTable rope_;
   KvCache* const cache_;
   const int first_seen_;
+  const ReindexedSet* const set_;
 
   // Of the tree.
   KvSlots tree_;

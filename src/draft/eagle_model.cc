@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "draft/eagle_model.h"
 
+#include <algorithm>
+#include <cmath>
 #include <new>
 #include <utility>
 
 #include "base/status_macros.h"
+#include "tensor/dequantize.h"
 
 namespace longspec {
 namespace {
 
 constexpr int kMostTaps = 8;
+constexpr char kFusedNorm[] = "input_norm.weight";
+constexpr char kFrequencyFactors[] = "rope_freqs.weight";
 
 // What both have, of the layer whose tensors begin with `prefix` and whose attention reads `n_in` values.
 std::vector<DraftPart> LayerParts(const std::string& prefix, const BlockShape& s, int64_t n_in,
@@ -49,6 +54,7 @@ std::vector<DraftPart> Eagle3Parts(const EagleFacts& facts, const LlamaConfig& t
   parts.push_back({"midlayer.input_layernorm.weight", d, 1, nullptr, &m->token_norm});
   parts.push_back({"midlayer.hidden_norm.weight", d, 1, nullptr, &m->feature_norm});
   parts.push_back({"norm.weight", d, 1, nullptr, &m->output_norm});
+  parts.push_back({kFusedNorm, facts.n_taps * d, 1, nullptr, &m->fused_norm});
   parts.push_back({"lm_head.weight", d, facts.n_logits, &m->own_head});
   parts.push_back(EmbeddingPart(target));
   return parts;
@@ -112,13 +118,61 @@ Result<std::shared_ptr<const Eagle1Model>> Eagle1Model::Load(const DraftCheckpoi
 
 // --- EAGLE-3. ---
 
+namespace {
+
+// By outputs, as the file says it; none: it does not.
+Result<std::vector<int>> NamedLayers(const DraftCheckpoint& checkpoint, const char* key) {
+  LS_ASSIGN(const ConfigKeys nested, checkpoint.keys.Object("eagle_config"));
+  LS_ASSIGN(std::vector<int> outputs, nested.Indices(key));
+  if (!outputs.empty()) return outputs;
+  LS_ASSIGN(const std::vector<int> inputs, checkpoint.keys.Indices(key));
+  for (const int input : inputs) {
+    if (input == 0) {
+      return Unsupported(checkpoint.path + ": \"" + key + "\" beside eagle_config numbers layers by what " +
+                         "they read, and 0 is the embedding, which is not read");
+    }
+    outputs.push_back(input - 1);
+  }
+  return outputs;
+}
+
+// What is said and what is there must agree; a file that says nothing has what its tensors are.
+Status CheckNorms(const DraftCheckpoint& checkpoint) {
+  LS_TRY(checkpoint.keys.Flag("norm_before_residual", false).status());
+  const bool has = checkpoint.Find(kFusedNorm) != nullptr;
+  LS_ASSIGN(const bool said, checkpoint.keys.Flag("norm_before_fc", has));
+  if (said != has) {
+    return Corrupt(checkpoint.path + ": \"norm_before_fc\" is " + (said ? "true" : "false") +
+                   ", but tensor " + kFusedNorm + (has ? " is there" : " is missing"));
+  }
+  for (const char* key : {"fc_norm", "norm_output"}) {
+    LS_ASSIGN(const bool wanted, checkpoint.keys.Flag(key, false));
+    if (!wanted) continue;
+    return Unsupported(checkpoint.path + ": \"" + key + "\": EAGLE-3.1's norms are not supported");
+  }
+  return {};
+}
+
+// Divisors of the frequencies, as llama.cpp's files have them.
+Status AddFrequencyFactors(const DraftCheckpoint& checkpoint, RopeConfig* rope) {
+  const TensorView* const factors = checkpoint.Find(kFrequencyFactors);
+  if (factors == nullptr) return {};
+  rope->freq_factors.resize(static_cast<size_t>(rope->n_rot) / 2);
+  if (factors->dtype != DType::kF32 || factors->n_elements() != std::ssize(rope->freq_factors)) {
+    return Corrupt(checkpoint.path + ": tensor " + kFrequencyFactors + " must hold " +
+                   std::to_string(rope->freq_factors.size()) + " F32 values");
+  }
+  DequantizeRow(DType::kF32, factors->data, factors->n_elements(), rope->freq_factors.data());
+  const auto usable = [](float factor) { return std::isfinite(factor) && factor > 0; };
+  if (std::ranges::all_of(rope->freq_factors, usable)) return {};
+  return Corrupt(checkpoint.path + ": tensor " + kFrequencyFactors + " holds a factor that is not positive");
+}
+
+}  // namespace
+
 Result<std::vector<int>> Eagle3Layers(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
   constexpr char kKey[] = "eagle_aux_hidden_state_layer_ids";
-  LS_ASSIGN(const ConfigKeys own, checkpoint.keys.Object("eagle_config"));
-  LS_ASSIGN(std::vector<int> layers, own.Indices(kKey));
-  if (layers.empty()) {
-    LS_ASSIGN(layers, checkpoint.keys.Indices(kKey));
-  }
+  LS_ASSIGN(std::vector<int> layers, NamedLayers(checkpoint, kKey));
   if (layers.empty()) layers = {1, target.n_layer / 2 - 1, target.n_layer - 4};
   for (const int layer : layers) {
     if (layer >= 0 && layer < target.n_layer) continue;
@@ -170,16 +224,21 @@ Result<EagleFacts> Eagle3Model::Facts(const DraftCheckpoint& checkpoint, const L
   LS_TRY(CheckDraftWidths(checkpoint, target));
   EagleFacts facts;
   LS_ASSIGN(facts.block, ReadDraftBlock(checkpoint, target, "midlayer.mlp.up_proj.weight"));
+  LS_TRY(AddFrequencyFactors(checkpoint, &facts.block.rope));
   LS_ASSIGN(const std::vector<int> layers, Eagle3Layers(checkpoint, target));
   facts.n_taps = static_cast<int>(layers.size());
   LS_ASSIGN(facts.own_tokens, Eagle3Tokens(checkpoint, target.n_vocab));
   facts.n_logits = facts.own_tokens.empty() ? target.n_vocab : std::ssize(facts.own_tokens);
+  if (!facts.own_tokens.empty() && checkpoint.Find("lm_head.weight") == nullptr) {
+    return Corrupt(checkpoint.path +
+                   ": tensor d2t says what the rows of lm_head.weight are, which is missing");
+  }
   return facts;
 }
 
 Status Eagle3Model::CheckFit(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
   LS_ASSIGN(const EagleFacts facts, Facts(checkpoint, target));
-  LS_TRY(checkpoint.keys.Flag("norm_before_residual", false).status());
+  LS_TRY(CheckNorms(checkpoint));
   EagleModel unused;
   return CheckDraftShapes(checkpoint, Eagle3Parts(facts, target, &unused));
 }
@@ -201,7 +260,8 @@ Result<std::shared_ptr<const Eagle3Model>> Eagle3Model::Load(const DraftCheckpoi
   LS_ASSIGN(model->residual_is_normed, checkpoint.keys.Flag("norm_before_residual", false));
   const std::vector<DraftPart> parts = Eagle3Parts(facts, *target.config, model.get());
   LS_TRY(LoadDraftParts(checkpoint, parts, weights, target, &model->memory));
-  model->head.matrix = model->own_head.matrix();
+  const bool has_head = checkpoint.Find("lm_head.weight") != nullptr;
+  model->head.matrix = has_head ? model->own_head.matrix() : *target.output;
   model->head.vocab = std::move(facts.own_tokens);
   return std::shared_ptr<const Eagle3Model>(std::move(model));
 } catch (const std::bad_alloc&) {

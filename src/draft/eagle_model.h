@@ -26,9 +26,10 @@ namespace longspec {
 // 2].
 //   EAGLE    u = fc [E x ; f] + bias       z = u + attention(u)
 //   EAGLE-3  g = fc [f of three layers]    z = g + attention([norm(E x) ; norm(g)])
+//            or fc norm([f of three layers]), where a file has that norm
 //   both     out = z + mlp(norm(z))
 // `out` is the feature of the next slot of a draft (EAGLE-3: instead of g). EAGLE's logits are the target's
-// head on `out` itself, EAGLE-3's a head of its own on norm(out).
+// head on `out` itself, EAGLE-3's a head of its own (or the target's, if it has none) on norm(out).
 struct EagleModel {
   std::string path;
   std::string_view name;  // of its drafter
@@ -45,6 +46,7 @@ struct EagleModel {
 
   // EAGLE-3. Empty in EAGLE.
   std::vector<float> token_norm, feature_norm, output_norm;
+  std::vector<float> fused_norm;    // "norm_before_fc": of what fc reads, (n_taps * n_embd); or empty
   bool residual_is_normed = false;  // "norm_before_residual": z = norm(g) + ...
   kernels::PackedWeights own_head;
 
@@ -87,8 +89,10 @@ struct Eagle3Model : EagleModel {
   static Result<EagleFacts> Facts(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
 };
 
-// Layers whose outputs are an EAGLE-3 draft's features: as its configuration names them
-// (eagle_aux_hidden_state_layer_ids), else 1, L / 2 - 1 and L - 4 of L layers. Exposed for tests.
+// Layers whose outputs are an EAGLE-3 draft's features, else 1, L / 2 - 1 and L - 4 of L layers. Its
+// configuration names them as eagle_aux_hidden_state_layer_ids: within eagle_config by their outputs, as
+// SGLang, SpecForge and ModelOpt write it; beside it by inputs, as vLLM and speculators do, where j is what
+// layer j reads: the output of layer j - 1. Exposed for tests.
 Result<std::vector<int>> Eagle3Layers(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
 
 // Tokens of an EAGLE-3 draft's head: i + d2t[i] for its row i, ascending. Empty: all of the target's. What

@@ -160,7 +160,38 @@ TEST_F(EagleModelTest, TheLayersOfPublishedDrafts) {
   shallow.n_layer = 3;
   EXPECT_THAT(Eagle3Layers(*OpenDraftCheckpoint(folder_.File("draft")), shallow).status().message(),
               HasSubstr("it reads the output of layer -1, the target has 3 layers"));
-  EXPECT_THAT(layers(40, R"(, "eagle_aux_hidden_state_layer_ids": [2, 3])"), ElementsAre(2, 3));
+  // Within eagle_config they are numbered by what layers write, beside it by what they read.
+  const std::string key = R"("eagle_aux_hidden_state_layer_ids": )";
+  EXPECT_THAT(layers(40, R"(, "eagle_config": {)" + key + "[1, 19, 36]}"), ElementsAre(1, 19, 36));
+  EXPECT_THAT(layers(40, ", " + key + "[2, 20, 37]"), ElementsAre(1, 19, 36));
+  EXPECT_THAT(layers(40, ", " + key + "[2, 40]"), ElementsAre(1, 39));
+  EXPECT_THAT(layers(40, ", " + key + R"([2, 20, 37], "eagle_config": {)" + key + "[5]}"), ElementsAre(5));
+  LlamaConfig deep = tiny_.config;
+  deep.n_layer = 40;
+  EXPECT_THAT(Eagle3Layers(*OpenDraftCheckpoint(Write({.eagle3 = true}, ", " + key + "[0, 20, 37]")), deep)
+                  .status()
+                  .message(),
+              HasSubstr("0 is the embedding"));
+  EXPECT_THAT(Eagle3Layers(*OpenDraftCheckpoint(Write({.eagle3 = true}, ", " + key + "[41]")), deep)
+                  .status()
+                  .message(),
+              HasSubstr("it reads the output of layer 40, the target has 40 layers"));
+}
+
+// The norms of later EAGLE-3 drafts: what is said and what is there must agree.
+TEST_F(EagleModelTest, NormsThatAreSaid) {
+  const EagleShape eagle3 = {.eagle3 = true};
+  const std::string layers = kOtherLayers;
+  EXPECT_THAT(LoadEagle3(eagle3, layers + R"(, "norm_before_fc": true)"),
+              HasSubstr("\"norm_before_fc\" is true, but tensor input_norm.weight is missing"));
+  EXPECT_THAT(LoadEagle3(eagle3, layers + R"(, "norm_output": true)"), HasSubstr("\"norm_output\""));
+  EXPECT_EQ(LoadEagle3(eagle3, layers + R"(, "norm_before_fc": false, "fc_norm": false)"), "");
+  const auto with_norm = [&](const std::string& more) {
+    return LoadEagle3({.eagle3 = true, .norm_before_fc = true}, layers + more);
+  };
+  EXPECT_EQ(with_norm(""), "");
+  EXPECT_EQ(with_norm(R"(, "norm_before_fc": true)"), "");
+  EXPECT_THAT(with_norm(R"(, "norm_before_fc": false)"), HasSubstr("is false, but tensor"));
 }
 
 // Behaviour 5.

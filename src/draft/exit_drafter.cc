@@ -102,6 +102,10 @@ class ExitForward {
   }
   // Whether a tree may have its root at this position.
   bool CanBegin(int root) const { return !model_->reads_feature || (root > 0 && last_ == root - 1); }
+  // Whether a tree may have its root behind the first n positions of this text, once it is told of that.
+  bool CanGoOn(std::span<const int32_t> committed, int n) const {
+    return !model_->reads_feature || (last_ + 1 == n && IsBeginning(block_.tokens(), committed, n));
+  }
   void ClearTree() {
     prefix_.Clear(cache_.length());
     outputs_.clear();
@@ -221,7 +225,9 @@ class ExitDrafter final : public GrowingDrafter {
     const ExitModel& model = *forward_.model();
     return {.hidden_layers = {model.exit_layer}, .final_hidden = model.reads_feature};
   }
-  int overlap() const override { return forward_.model()->reads_feature ? 1 : 0; }
+  int overlap(std::span<const int32_t> committed, int n) const override {
+    return forward_.CanGoOn(committed, n) ? 0 : std::min(n, 1);
+  }
   const LayerPrefix* prefix() const override {
     return forward_.prefix().n_rows() > 0 ? &forward_.prefix() : nullptr;
   }
@@ -297,10 +303,12 @@ DrafterResult MakeExit(const SpeculationOptions& options, const DraftContext& co
 
 constexpr DrafterEntry kExitDrafter = {
     .name = ExitModel::kKind,
-    .aliases = {"early-exit", "layerskip", "kangaroo"},
+    .aliases = {"early-exit"},
     .summary = "the guesses of a block after the model's first layers, which verification goes on from",
     .options = kExitOptions,
+    .reads_dice = true,
     .reads = ReadsLearned<ExitModel>,
+    .reads_states = true,
     .check = CheckLearned,
     .fits = LearnedFits<ExitModel>,
     .memory = ExitMemory,

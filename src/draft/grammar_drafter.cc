@@ -46,6 +46,7 @@ DrafterResult MakeGrammar(const SpeculationOptions&, const DraftContext&) {
 constexpr DrafterEntry kGrammarDrafter = {
     .name = "grammar",
     .summary = "what the grammar of the answer leaves no choice about",
+    .reads_tree = false,
     .make = MakeGrammar,
     .in_auto = Always,
     .chain_by_default = true,

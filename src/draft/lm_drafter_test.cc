@@ -123,6 +123,45 @@ TEST_F(LmDrafterTest, ThePerfectDraftIsAcceptedWhole) {
   EXPECT_GE(stats.accepted, 40);  // the likeliest path need not be the one of likeliest tokens
 }
 
+// The same vocabulary, padded otherwise: what the draft has beyond the target's is never proposed, what the
+// target has beyond the draft's never asked about.
+TEST_F(LmDrafterTest, PaddingMayDiffer) {
+  for (const int n_vocab : {384 - 100, 384 + 128}) {
+    models_ = {};
+    models_.SetVocabulary(&tokens_);
+    const SpeculationOptions options = Options(Write({.n_vocab = n_vocab}), "8", 16);
+    for (const float temperature : {0.0F, 1.0F}) {
+      DecodeStats stats;
+      EXPECT_EQ(Generate(options, temperature, 40, &stats), Generate({.type = "none"}, temperature, 40));
+      EXPECT_GT(stats.drafted, 40);
+    }
+    // Tokens of both paddings in a text, and as its last one. Of the largest trees no token is foreign.
+    const auto cache = tiny_.NewCache(300);
+    const auto drafter = Make(options, *cache);
+    ASSERT_TRUE(drafter.ok()) << drafter.status().message();
+    std::vector<int32_t> text = {5, 383, 7, 300, 9};
+    for (const int32_t last : {20, 383}) {
+      text.push_back(last);
+      cache->Truncate(0);
+      tiny_.Evaluate(BeforeLast(text), *cache);
+      ASSERT_TRUE((*drafter)->Follow(text).ok());
+      TokenTree tree(last);
+      const Status proposed = (*drafter)->Propose({.max_nodes = 200, .max_depth = 3}, text, tree);
+      ASSERT_TRUE(proposed.ok()) << proposed.message();
+      EXPECT_EQ(tree.size() > 1, last < n_vocab);
+      for (const TreeNode& node : tree.nodes()) EXPECT_LT(node.token, 384);
+    }
+  }
+  for (const int n_vocab : {384 - 129, 384 + 129}) {
+    models_ = {};
+    models_.SetVocabulary(&tokens_);
+    if (n_vocab < kTinyModelMinVocab) continue;
+    const auto cache = tiny_.NewCache(300);
+    EXPECT_THAT(Make(Options(Write({.n_vocab = n_vocab}), "", 4), *cache).status().message(),
+                HasSubstr("and a difference of 128 is allowed for padding"));
+  }
+}
+
 // One that leaves out what its target has: as right as the whole one where it has all tokens, and where it
 // has those that the target writes.
 TEST_F(LmDrafterTest, TheEmbeddingAndTheHeadAreTheTargets) {
@@ -405,12 +444,10 @@ TEST_F(LmDrafterTest, InsideAnotherItIsNotExtended) {
   options.partial_inner = "lm";
   const auto cache = tiny_.NewCache(400, CacheType::kF16);
   const auto plain = Make(options, *cache);
-  options.spec_extend = true;
-  options.spec_extend_chunks = 2;
-  const auto extended = Make(options, *cache);
   ASSERT_TRUE(plain.ok()) << plain.status().message();
-  ASSERT_TRUE(extended.ok()) << extended.status().message();
-  EXPECT_EQ((*extended)->taps().query_rows, (*plain)->taps().query_rows);
+  options.spec_extend = true;
+  EXPECT_EQ(Make(options, *cache).status().message(),
+            "--spec-extend: has no effect with --spec-type partial; it is for eagle, eagle3 and lm");
 }
 
 // One of several drafters reads the end of a text when it is asked, however long it was not, and says before
@@ -589,6 +626,59 @@ TEST_F(LmDrafterTest, AWindowForgetsAndTheTextIsTheSame) {
   }
 }
 
+// Asked about a text that goes on otherwise than it was told, which may be taken back, a window loses
+// nothing.
+TEST_F(LmDrafterTest, AWindowIsAskedAboutWhatMayBeTakenBack) {
+  std::vector<int32_t> text;
+  for (int32_t i = 0; i < 220; ++i) text.push_back(i * 7 % 300 + 10);
+  const auto cache = tiny_.NewCache(300);
+  const auto propose = [&](Drafter& drafter, std::span<const int32_t> of) {
+    TokenTree tree(of.back());
+    EXPECT_TRUE(drafter.Propose({.max_nodes = 6, .max_depth = 3}, of, tree).ok());
+    return PathsOf(tree);
+  };
+  const auto told = std::span<const int32_t>(text).first(200);
+  for (const char* tree : {"chain", "2,2,2"}) {
+    for (const int window : {16, 400}) {
+      SpeculationOptions options = Options(Perfect(), tree, 6);
+      options.draft_window = window;
+      const auto drafter = std::move(*Make(options, *cache)), fresh = std::move(*Make(options, *cache));
+      ASSERT_TRUE(drafter->Follow(told).ok());
+      const auto before = propose(*drafter, told);
+      EXPECT_FALSE(before.empty());
+      for (const size_t more : {1, 5, 20}) {
+        const auto longer = std::span<const int32_t>(text).first(200 + more);
+        const auto after = propose(*drafter, longer);
+        EXPECT_EQ(after.size(), before.size());
+        EXPECT_NE(after, before);
+        // As if it had been told, where the window holds all of it.
+        ASSERT_TRUE(fresh->Follow(longer).ok());
+        const auto expected = propose(*fresh, longer);
+        if (window < 200) continue;
+        ASSERT_EQ(after.size(), expected.size());
+        for (const auto& [path, score] : expected) EXPECT_NEAR(after.at(path), score, 1e-6);
+      }
+      EXPECT_EQ(propose(*drafter, told), before) << window;
+      EXPECT_TRUE(drafter->rewinds());
+    }
+  }
+}
+
+// StreamingLLM's window has positions of its own: a model that knows short texts reads one of any length.
+TEST_F(LmDrafterTest, AWindowOutlastsItsTraining) {
+  SpeculationOptions options = Options(Write({.context_length = 80}), "", 4);
+  options.draft_window = 50;
+  DecodeStats stats;
+  std::string notice;
+  EXPECT_EQ(Generate(options, 0.0F, 150, &stats, &notice), Generate({.type = "none"}, 0.0F, 150));
+  EXPECT_GE(stats.drafted, 3 * stats.steps);
+  EXPECT_EQ(notice, "");
+  // One that is larger than what it knows is left out of by as much.
+  options.draft_window = 200;
+  EXPECT_EQ(Generate(options, 0.0F, 150, &stats, &notice), Generate({.type = "none"}, 0.0F, 150));
+  EXPECT_THAT(notice, HasSubstr("was trained for 80 positions"));
+}
+
 // A draft that knows short texts only goes on in long ones with their ends, in memory that does not grow.
 TEST_F(LmDrafterTest, BeyondItsTrainingItBeginsAnew) {
   TinyModelOptions shorter;
@@ -620,7 +710,33 @@ TEST_F(LmDrafterTest, BeyondItsTrainingItBeginsAnew) {
     EXPECT_EQ(tree.size(), 5);
     return drafter->bytes();
   };
+  bytes(300);  // what it reads is known then
   EXPECT_EQ(bytes(300), bytes(100000));
+}
+
+// What the target has computed of a text is read when the draft is told of the text, and not in the first
+// round; others that begin alike take it over.
+TEST_F(LmDrafterTest, WhatWasComputedBeforeIsReadBeforeTheFirstRound) {
+  const std::string path = Write({.context_length = 1000});
+  const std::vector<int32_t> text = RandomTokens(700, 4, 300);
+  const auto empty = tiny_.NewCache(1000, CacheType::kF16), computed = tiny_.NewCache(1000, CacheType::kF16);
+  tiny_.Evaluate(BeforeLast(text), *computed);
+  const size_t chunk = KvChunkBytes(computed->Span(0).layout, tiny_.config.n_layer);
+  for (const int chunks : {0, 2}) {
+    SpeculationOptions options = Options(path, "", 4);
+    options.spec_extend_chunks = chunks;
+    const auto later = std::move(*Make(options, *empty));
+    ASSERT_TRUE(later->Follow(text).ok());
+    EXPECT_LT(later->bytes(), chunk);
+    for (int i = 0; i < 2; ++i) {
+      const auto drafter = std::move(*Make(options, *computed));
+      ASSERT_TRUE(drafter->Follow(text).ok());
+      EXPECT_GE(drafter->bytes(), 3 * chunk);
+    }
+    const auto after = std::move(*Make(options, *empty));
+    ASSERT_TRUE(after->Follow(text).ok());
+    EXPECT_GE(after->bytes(), 3 * chunk);  // taken over: nobody reads what is not computed yet
+  }
 }
 
 // The end of a text is drafted from as if the text began there.
@@ -708,12 +824,12 @@ TEST_F(LmDrafterTest, OtherVocabulariesAreRefusedWithTheReason) {
     return drafter.status().message();
   };
   TinyModelOptions larger;
-  larger.n_vocab = 400;
-  EXPECT_THAT(message(Write(larger)), HasSubstr("a vocabulary of 400 tokens, the target has 384"));
+  larger.n_vocab = 600;
+  EXPECT_THAT(message(Write(larger)), HasSubstr("a vocabulary of 600 tokens, the target has 384"));
   tokens_[300] = "elsewhere";
   EXPECT_THAT(message(Write({})), HasSubstr("token 300 is '"));
-  tokens_.pop_back();
-  EXPECT_THAT(message(Write({})), HasSubstr("its tokenizer has 384 tokens, the target's has 383"));
+  tokens_.resize(200);
+  EXPECT_THAT(message(Write({})), HasSubstr("its tokenizer has 384 tokens, the target's has 200"));
   EXPECT_EQ(Make(Options("/nonexistent.gguf", "", 4), *cache).status().code(), StatusCode::kNotFound);
   EXPECT_THAT(MakeDrafter(Options(folder_.File("draft.gguf"), "", 4),
                           {.target = &tiny_.target(), .cache = cache.get()})
@@ -735,7 +851,8 @@ TEST(LmOptions, AreCheckedBeforeAnyModelIsRead) {
     return CheckDrafter(options).message();
   };
   EXPECT_THAT(message({}), HasSubstr("--spec-type draft: needs a draft model"));
-  EXPECT_THAT(message({.draft_model = "x", .draft_weights = "f32"}), HasSubstr("as it is stored"));
+  EXPECT_THAT(message({.draft_model = "x", .draft_weights = "f32"}),
+              HasSubstr("--spec-draft-weights: has no effect"));
   EXPECT_THAT(message({.tree = "wide", .draft_model = "x"}), HasSubstr("--spec-tree wide"));
   EXPECT_THAT(message({.draft_model = "x", .draft_recent = 64, .spec_extend = true}),
               HasSubstr("not with --spec-draft-recent"));

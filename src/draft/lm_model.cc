@@ -2,6 +2,8 @@
 #include "draft/lm_model.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <new>
 #include <utility>
 
@@ -18,17 +20,20 @@ KvLayout LmCacheLayout(const LlamaConfig& draft, const KvLayout& target) {
 Status CheckLmFit(const LmFile& draft, int n_vocab, const std::vector<std::string>& tokens) {
   if (draft.of_target) return {};
   const std::string misfit = draft.file->path() + ": the draft model does not fit the target: ";
-  if (draft.config.n_vocab != n_vocab) {
+  if (std::abs(int64_t{draft.config.n_vocab} - n_vocab) > kMostPadding) {
     return Unsupported(misfit + "a vocabulary of " + std::to_string(draft.config.n_vocab) +
-                       " tokens, the target has " + std::to_string(n_vocab));
+                       " tokens, the target has " + std::to_string(n_vocab) + ", and a difference of " +
+                       std::to_string(kMostPadding) + " is allowed for padding");
   }
   LS_ASSIGN(const std::vector<std::string> own, draft.file->GetStrings("tokenizer.ggml.tokens"));
-  if (own.size() != tokens.size()) {
+  const size_t more = std::max(own.size(), tokens.size()) - std::min(own.size(), tokens.size());
+  if (more > size_t{kMostPadding}) {
     return Unsupported(misfit + "its tokenizer has " + std::to_string(own.size()) +
-                       " tokens, the target's has " + std::to_string(tokens.size()));
+                       " tokens, the target's has " + std::to_string(tokens.size()) +
+                       ", and a difference of " + std::to_string(kMostPadding) + " is allowed for padding");
   }
   const auto [a, b] = std::ranges::mismatch(own, tokens);
-  if (a == own.end()) return {};
+  if (a == own.end() || b == tokens.end()) return {};
   return Unsupported(misfit + "token " + std::to_string(a - own.begin()) + " is " + Quote(*a) +
                      ", the target has " + Quote(*b));
 }
@@ -43,6 +48,7 @@ Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::shared_ptr<const G
   LS_TRY(CheckLmFit(lm, target.config->n_vocab, tokens));
   model->config = lm.config;
   model->vocab = std::move(lm.vocab);
+  model->n_shared = std::min(model->config.n_vocab, target.config->n_vocab);
   LlamaLoadOptions load;
   load.kernels = target.kernels;
   load.team = target.team;

@@ -20,6 +20,9 @@ struct LmModel {
   std::string path;
   LlamaConfig config;
   std::vector<int32_t> vocab;  // ascending: the token of each logit; empty: logit i is of token i
+  // Tokens that it has in common with the target: those below. Others, with which one of both is padded, it
+  // neither proposes nor is asked about.
+  int n_shared = 0;
   std::unique_ptr<Target> target;
 };
 
@@ -30,9 +33,13 @@ KvLayout LmCacheLayout(const LlamaConfig& draft, const KvLayout& target);
 // Rows of one forward pass of a draft model: prefill in steps of so many, and the largest tree.
 inline constexpr int kLmMaxRows = 512;
 
-// Whether a draft fits a target with `n_vocab` logits and this vocabulary: one with another number of tokens,
-// or with another token of the same number, is refused with the reason. One that was made for a target has
-// its vocabulary.
+// Families pad one vocabulary to different numbers of tokens (Qwen2.5: 151,936 and 152,064), which no text
+// has. So many more or fewer are taken for padding.
+inline constexpr int kMostPadding = 128;
+
+// Whether a draft fits a target with `n_vocab` logits and this vocabulary: one whose number of tokens is
+// another by more than kMostPadding, or with another token of the same number, is refused with the reason.
+// One that was made for a target has its vocabulary.
 Status CheckLmFit(const LmFile& draft, int n_vocab, const std::vector<std::string>& tokens);
 
 // `tokens`: the target's vocabulary. What does not fit is refused.

@@ -174,10 +174,11 @@ Result<DraftMemory> LongspecMemory(const SpeculationOptions& options, const Targ
 
 constexpr DrafterEntry kLongspecDrafter = {
     .name = "longspec",
-    .aliases = {"glide"},
     .summary = "the guesses of a LongSpec draft model, which reads the model's last keys and values",
     .options = kLongspecOptions,
+    .reads_dice = true,
     .reads = ReadsLearned<LongspecModel>,
+    .reads_states = true,
     .check = CheckLearned,
     .fits = LearnedFits<LongspecModel>,
     .memory = LongspecMemory,

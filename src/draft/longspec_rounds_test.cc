@@ -11,6 +11,7 @@
 #include "decode/decoder.h"
 #include "decode/policy.h"
 #include "draft/draft_models.h"
+#include "draft/option_use.h"
 #include "draft/registry.h"
 #include "draft/testing/longspec_files.h"
 #include "sampling/sampler.h"
@@ -121,7 +122,7 @@ class LongspecRoundsTest : public ::testing::Test {
     options.type = type;
     options.draft_model = draft_;
     options.draft_n_max = n_max;
-    return options;
+    return OnlyRead(options, type);
   }
 
   // Rounds until the text has n_predict tokens. `at_round(cache)` is called before each.

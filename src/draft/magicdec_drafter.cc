@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MagicDec (arXiv 2408.11049; research: 3.2): the target drafts for itself with a cache of its first and last
-// positions only (draft/nested_drafter.h).
+// MagicDec (arXiv 2408.11049; research: 3.2): the target drafts for itself with StreamingLLM's cache, its
+// first and last positions only, at positions inside that cache (draft/nested_drafter.h). Keys and values are
+// those of the whole cache; the paper computes others, by a second prefill through the window.
 #include <algorithm>
 
 #include "base/status_macros.h"
 #include "draft/nested_drafter.h"
 #include "draft/registry.h"
+#include "draft/rotary_of.h"
 #include "draft/tree_width.h"
 #include "kv/streaming_cache.h"
 #include "model/shared_parts.h"
@@ -40,11 +42,11 @@ DrafterResult MakeMagicDec(const SpeculationOptions& options, const DraftContext
   }
   LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
   const int n_layer = parts->config->n_layer;
-  return std::unique_ptr<Drafter>(
-      std::make_unique<NestedDrafter>(context, NestedOptions{.name = "magicdec", .width = width},
-                                      MakeStreamingCache(context.cache->Span(0).layout, n_layer,
-                                                         options.magicdec_sink, options.magicdec_window),
-                                      nullptr));
+  return std::unique_ptr<Drafter>(std::make_unique<NestedDrafter>(
+      context, NestedOptions{.name = "magicdec", .width = width},
+      MakeStreamingCache(context.cache->Span(0).layout, n_layer, options.magicdec_sink,
+                         options.magicdec_window, RotaryOf(parts->config->rope, *parts)),
+      nullptr));
 }
 
 void HalveTheText(SpeculationOptions& options, int n_tokens) {
@@ -55,9 +57,9 @@ void HalveTheText(SpeculationOptions& options, int n_tokens) {
 
 constexpr DrafterEntry kMagicDecDrafter = {
     .name = "magicdec",
-    .aliases = {"streaming", "self_streaming"},
     .summary = "what the model says of the first and last positions alone",
     .options = kMagicDecOptions,
+    .reads_dice = true,
     .check = CheckMagicDec,
     .make = MakeMagicDec,
     .chain_by_default = true,

@@ -139,6 +139,10 @@ class MedusaDrafter final : public HeadGrowth<GrowingDrafter> {
   bool uses_dice() const override { return true; }
   Taps taps() const override { return {.final_hidden = true}; }
 
+  int overlap(std::span<const int32_t> committed, int n) const override {
+    return std::ssize(read_) == n && IsBeginning(read_, committed, n) ? 0 : std::min(n, 1);
+  }
+
   Status Follow(std::span<const int32_t> committed) override {
     if (!std::ranges::equal(read_, committed.first(std::min(read_.size(), committed.size())))) read_.clear();
     return {};
@@ -200,7 +204,9 @@ constexpr DrafterEntry kMedusaDrafter = {
     .name = MedusaModel::kKind,
     .summary = "the guesses of Medusa heads, from the model's last hidden state",
     .options = kMedusaOptions,
+    .reads_dice = true,
     .reads = ReadsLearned<MedusaModel>,
+    .reads_states = true,
     .check = CheckLearned,
     .fits = LearnedFits<MedusaModel>,
     .memory = MedusaMemory,

@@ -51,6 +51,12 @@ Taps NestedDrafter::taps() const {
   return taps;
 }
 
+int NestedDrafter::overlap(std::span<const int32_t> committed, int n) const {
+  if (!part_->wants_queries()) return 0;
+  return n_queried_ == n && IsBeginning(std::span(text_).first(n_committed_), committed, n) ? 0
+                                                                                            : std::min(n, 1);
+}
+
 Status NestedDrafter::Follow(std::span<const int32_t> committed) {
   text_.resize(n_committed_);
   const auto same = std::ranges::mismatch(text_, committed).in1 - text_.begin();
@@ -77,6 +83,7 @@ Status NestedDrafter::Read(const CommittedRows& rows) {
     queries.push_back(rows.QueriesOf(rows.rows.back(), layer, c.n_head * c.head_dim));
   }
   part_->SetQueries(queries);
+  n_queried_ = rows.first + static_cast<int>(rows.rows.size());
   return {};
 }
 

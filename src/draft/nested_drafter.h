@@ -41,6 +41,8 @@ class NestedDrafter final : public MeetingDrafter {
   bool uses_dice() const override { return true; }
   Taps taps() const override;
 
+  // Of the newest position queries are wanted.
+  int overlap(std::span<const int32_t> committed, int n) const override;
   Status Follow(std::span<const int32_t> committed) override;
   DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
                   PassMeeting& meeting) override;
@@ -75,6 +77,7 @@ class NestedDrafter final : public MeetingDrafter {
 
   std::vector<int32_t> text_;  // committed, and what a proposal chose after it
   size_t n_committed_ = 0;
+  int n_queried_ = 0;  // positions up to the one whose queries the part was given
 
   // Of one proposal.
   std::vector<int32_t> best_, tokens_, parents_, kept_;  // the last three of its last pass

@@ -11,6 +11,8 @@
 
 #include "draft/testing/block_drafts.h"
 #include "draft/testing/nested_rig.h"
+#include "formats/gguf.h"
+#include "formats/tiny_model.h"
 
 namespace longspec::testing {
 namespace {
@@ -152,6 +154,35 @@ TEST_P(Nested, ARestoredCacheIsSummarisedBeforeTheFirstRound) {
   const TokenTree expected = fresh.Propose({.max_nodes = 4, .max_depth = 4});
   ASSERT_EQ(tree.size(), expected.size());
   for (int i = 0; i < tree.size(); ++i) EXPECT_EQ(tree.node(i).token, expected.node(i).token) << i;
+}
+
+// TriForce: a pass over the part is asked about each token that a small model guesses, also those after what
+// the passes before chose.
+TEST(TriForce, EachPassTakesAGuessOfASmallModel) {
+  const Folder folder;
+  const TinyModelOptions shape = {.context_length = 5000};
+  TinyTarget tiny(shape);
+  ASSERT_TRUE(WriteTinyModel(shape, folder.File("draft.gguf")).ok());
+  const auto file = *GgufFile::Open(folder.File("draft.gguf"));
+  const std::vector<std::string> tokens = *file->GetStrings("tokenizer.ggml.tokens");
+  DraftModels models;
+  models.SetVocabulary(&tokens);
+  const auto passes_of = [&](int n_text) {
+    NestedRig rig(&tiny, {.type = "triforce", .draft_model = folder.File("draft.gguf")}, 3000, &models);
+    const std::vector<int32_t> text = RandomTokens(n_text, 4);
+    rig.Follow({text.begin(), text.begin() + 1});
+    rig.GoOnTo(text);
+    const TokenTree tree = rig.Propose({.max_nodes = 6, .max_depth = 6});
+    EXPECT_EQ(tree.max_depth(), 6);
+    EXPECT_EQ(tree.size(), 7);
+    EXPECT_EQ(rig.drafter->sources().size(), 1U);
+    const auto& nested = dynamic_cast<const NestedDrafter&>(*rig.drafter);
+    EXPECT_EQ(nested.n_chosen(), 6);
+    return nested.n_passes();
+  };
+  // The model itself, which sees all of a short text, is right each time.
+  EXPECT_EQ(passes_of(200), 3);
+  EXPECT_LE(passes_of(2000), 6);
 }
 
 }  // namespace

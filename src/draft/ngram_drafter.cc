@@ -213,19 +213,53 @@ constexpr DrafterOption kNgramOptions[] = {
      .member = &SpeculationOptions::ngram_max,
      .help = "longest suffix looked up",
      .least = 1,
-     .most = kMaxNgram},
+     .most = kMaxNgram,
+     .lacks = [](const SpeculationOptions& o) -> std::string_view {
+       return o.ngram_rule == "tgi" ? "a --spec-ngram-rule other than tgi" : "";
+     }},
     {.flags = "--spec-ngram-min,--ngram-min",
      .member = &SpeculationOptions::ngram_min,
      .help = "shortest suffix looked up",
      .least = 1,
-     .most = kMaxNgram},
+     .most = kMaxNgram,
+     .lacks = [](const SpeculationOptions& o) -> std::string_view {
+       return o.ngram_rule == "recent" || o.ngram_rule == "vllm" ? "" : "--spec-ngram-rule recent or vllm";
+     }},
     {.flags = "--spec-ngram-rule,--ngram-rule",
      .member = &SpeculationOptions::ngram_rule,
      .help = "which occurrence is copied: recent, pld, hf, vllm, tgi, llama"},
 };
 
+constexpr DrafterPreset kNgramPresets[] = {
+    {.name = "pld",
+     .of = "prompt lookup decoding",
+     .set =
+         [](SpeculationOptions& o) {
+           o.ngram_rule = "pld";
+           o.ngram_max = 3;
+           SetNodes(10, &o);
+         }},
+    {.name = "prompt_lookup",
+     .of = "Hugging Face's prompt lookup",
+     .set =
+         [](SpeculationOptions& o) {
+           o.ngram_rule = "hf";
+           o.ngram_max = 2;
+           SetNodes(10, &o);
+         }},
+    {.name = "ngram-simple",
+     .of = "llama.cpp",
+     .set =
+         [](SpeculationOptions& o) {
+           o.ngram_rule = "llama";
+           o.ngram_max = 12;
+           SetNodes(48, &o);
+         }},
+};
+
 Status CheckNgram(const SpeculationOptions& options) {
-  if (options.ngram_min > options.ngram_max) {
+  const bool has_shortest = options.ngram_rule == "recent" || options.ngram_rule == "vllm";
+  if (has_shortest && options.ngram_min > options.ngram_max) {
     return InvalidArgument("--spec-ngram-min " + std::to_string(options.ngram_min) +
                            ": must be from 1 to --spec-ngram-max (" + std::to_string(options.ngram_max) +
                            ")");
@@ -256,7 +290,7 @@ void MergeAsMember(SpeculationOptions& options) {
 
 constexpr DrafterEntry kNgramDrafter = {
     .name = "ngram",
-    .aliases = {"pld", "prompt_lookup", "ngram-simple"},
+    .presets = kNgramPresets,
     .summary = "what followed the last tokens where they occurred before",
     .options = kNgramOptions,
     .check = CheckNgram,

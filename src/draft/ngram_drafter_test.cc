@@ -8,6 +8,7 @@
 
 #include "base/counter_rng.h"
 #include "draft/drafter.h"
+#include "draft/option_use.h"
 #include "draft/testing/letters.h"
 
 namespace longspec {
@@ -31,7 +32,7 @@ std::unique_ptr<Drafter> MakeLookup(const Lookup& lookup) {
   options.ngram_min = lookup.min_n;
   options.ngram_rule = lookup.rule;
   options.tree = lookup.tree;
-  auto drafter = MakeDrafter(options);
+  auto drafter = MakeDrafter(OnlyRead(options, options.type));
   EXPECT_TRUE(drafter.ok()) << drafter.status().message();
   return std::move(*drafter);
 }

@@ -24,6 +24,8 @@ constexpr DrafterEntry kNoneDrafter = {
     .name = "none",
     .aliases = {"ar", "vanilla"},
     .summary = "nothing, which is plain decoding",
+    .proposes = false,
+    .reads_tree = false,
     .make = MakeNone,
     .alone = true,
 };

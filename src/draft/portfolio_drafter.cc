@@ -16,6 +16,7 @@
 #include "draft/asking_gain.h"
 #include "draft/draft_models.h"
 #include "draft/mixture.h"
+#include "draft/option_use.h"
 #include "draft/pass_meeting.h"
 #include "draft/registry.h"
 #include "draft/tree_merge.h"
@@ -154,9 +155,9 @@ class PortfolioDrafter final : public MeetingDrafter {
     return {};
   }
 
-  int overlap() const override {
+  int overlap(std::span<const int32_t> committed, int n) const override {
     int most = 0;
-    for (const auto& member : members_) most = std::max(most, member->overlap());
+    for (const auto& member : members_) most = std::max(most, member->overlap(committed, n));
     return most;
   }
   bool uses_dice() const override {
@@ -315,12 +316,30 @@ std::vector<std::string> Split(const std::string& list) {
   return names;
 }
 
+// What it is made with: what it reads, and what only a member does.
 SpeculationOptions OptionsOf(std::string_view member, const SpeculationOptions& options) {
-  SpeculationOptions own = options;
-  own.type = member;
+  SpeculationOptions own = WithPreset(OnlyRead(options, member));
   const DrafterEntry* entry = FindDrafter(member);
   if (entry != nullptr && entry->as_member != nullptr) entry->as_member(own);
-  return own;
+  return Settled(own);
+}
+
+bool IsMember(const DrafterEntry& entry, const SpeculationOptions& options) {
+  return entry.in_auto != nullptr && entry.in_auto(options) &&
+         (entry.reads == nullptr || !options.draft_model.empty());
+}
+
+// Of "auto" with a draft model, all that it may be for: its file is not opened here.
+std::vector<SpeculationOptions> PartsOfPortfolio(const SpeculationOptions& options) {
+  std::vector<SpeculationOptions> parts;
+  if (IsList(options.type)) {
+    for (const std::string& name : Split(options.type)) parts.push_back(OptionsOf(name, options));
+    return parts;
+  }
+  for (const DrafterEntry* entry : Drafters()) {
+    if (IsMember(*entry, options)) parts.push_back(OptionsOf(entry->name, options));
+  }
+  return parts;
 }
 
 // The options of each member. `files`: DraftFiles or DraftModels, which know the draft model.
@@ -342,10 +361,11 @@ Result<std::vector<SpeculationOptions>> Members(const SpeculationOptions& option
     }
   }
   for (const DrafterEntry* entry : Drafters()) {
-    if (entry->in_auto == nullptr || !entry->in_auto(options)) continue;
-    if (entry->reads != nullptr && (architecture.empty() || !entry->reads(architecture))) continue;
+    if (!IsMember(*entry, options)) continue;
+    if (entry->reads != nullptr && !entry->reads(architecture)) continue;
     members.push_back(OptionsOf(entry->name, options));
   }
+  LS_TRY(CheckUseOf(members, options));
   return members;
 }
 
@@ -369,12 +389,19 @@ Status CheckList(const SpeculationOptions& options) {
 Status CheckAuto(const SpeculationOptions& options) {
   Status refusal;
   bool taken = options.draft_model.empty();
+  std::vector<SpeculationOptions> members;  // the last one is in turn each that may read the model
   for (const DrafterEntry* entry : Drafters()) {
-    if (entry->in_auto == nullptr || !entry->in_auto(options)) continue;
-    if (entry->reads != nullptr && options.draft_model.empty()) continue;
-    const Status status = CheckDrafter(OptionsOf(entry->name, options));
-    if (entry->reads == nullptr) LS_TRY(status);
-    if (entry->reads != nullptr && status.ok()) taken = true;
+    if (!IsMember(*entry, options) || entry->reads != nullptr) continue;
+    members.push_back(OptionsOf(entry->name, options));
+    LS_TRY(CheckDrafter(members.back()));
+  }
+  members.emplace_back();
+  for (const DrafterEntry* entry : Drafters()) {
+    if (!IsMember(*entry, options) || entry->reads == nullptr) continue;
+    members.back() = OptionsOf(entry->name, options);
+    Status status = CheckDrafter(members.back());
+    if (status.ok()) status = CheckUseOf(members, options);
+    taken = taken || status.ok();
     if (refusal.ok()) refusal = status;
   }
   return taken ? Status() : refusal;
@@ -414,6 +441,8 @@ constexpr DrafterEntry kPortfolioDrafter = {
     .name = "auto",
     .aliases = {"portfolio"},
     .summary = "all that these options and this model allow, in one tree",
+    .reads_tree = false,
+    .parts = PartsOfPortfolio,
     .check = CheckPortfolio,
     .memory = PortfolioMemory,
     .make = MakePortfolio,

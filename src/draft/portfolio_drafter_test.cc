@@ -45,7 +45,7 @@ TEST(Portfolio, RefusesListsThatMakeNoSense) {
   EXPECT_THAT(CheckDrafter({.type = "ngram,replay", .ngram_max = 0}).message(),
               HasSubstr("--spec-ngram-max"));
   EXPECT_THAT(CheckDrafter({.tree = "bush"}).message(), HasSubstr("--spec-tree bush"));
-  EXPECT_TRUE(CheckDrafter({.ngram_rule = "hf"}).ok());
+  EXPECT_TRUE(CheckDrafter({.type = "ngram,ppm", .ngram_rule = "hf"}).ok());
 }
 
 TEST(Portfolio, MergesProposalsAndSaysWhoseTheyAre) {

@@ -165,6 +165,7 @@ constexpr DrafterEntry kPpmDrafter = {
     .name = "ppm",
     .summary = "what the text so far makes likely, all suffixes considered together",
     .options = kPpmOptions,
+    .reads_dice = true,
     .check = CheckPpm,
     .make = MakePpm,
     .in_auto = Always,

@@ -101,6 +101,7 @@ DrafterResult MakePrediction(const SpeculationOptions& options, const DraftConte
 constexpr DrafterEntry kPredictionDrafter = {
     .name = "prediction",
     .summary = "a text that a request says the answer may be made of (longspec serve)",
+    .reads_dice = true,
     .check = CheckPrediction,
     .make = MakePrediction,
     .in_auto = [](const SpeculationOptions& options) { return !options.prediction_tokens.empty(); },

@@ -129,10 +129,21 @@ Result<RecyclingTable> OpenTable(const std::string& path, int vocab_size) {
   return table.ok() ? std::move(table) : Result<RecyclingTable>(RecyclingTable(vocab_size));
 }
 
+// The whole tree.
+void TokenRecycling(SpeculationOptions& o) {
+  SetNodes(80, &o);
+  o.dice = false;
+}
+
 constexpr DrafterOption kRecyclingOptions[] = {
     {.flags = "--spec-recycling-file",
      .member = &SpeculationOptions::recycling_file,
      .help = "what was learned is read from and written to this file"},
+};
+
+constexpr DrafterPreset kRecyclingPresets[] = {
+    {.name = "token_recycling", .of = "Token Recycling", .set = TokenRecycling},
+    {.name = "tr", .of = "Token Recycling", .set = TokenRecycling},
 };
 
 Status CheckRecycling(const SpeculationOptions& options) { return RecyclingWidth(options.tree).status(); }
@@ -154,9 +165,10 @@ bool HasFile(const SpeculationOptions& options) { return !options.recycling_file
 
 constexpr DrafterEntry kRecyclingDrafter = {
     .name = "recycling",
-    .aliases = {"token_recycling", "tr"},
+    .presets = kRecyclingPresets,
     .summary = "what the model last thought likely after each token",
     .options = kRecyclingOptions,
+    .reads_dice = true,
     .check = CheckRecycling,
     .make = MakeRecycling,
     .in_auto = HasFile,

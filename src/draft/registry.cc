@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 
 #include "base/status_macros.h"
 #include "draft/draft_models.h"
+#include "draft/option_use.h"
 
 namespace longspec {
 namespace {
@@ -18,13 +20,27 @@ constexpr const DrafterEntry* kDrafters[] = {
     &kExitDrafter,   &kLmDrafter,        &kGrammarDrafter,  &kPortfolioDrafter,
 };
 
-// Of a type as SpeculationOptions has it; null if it is unknown.
-const DrafterEntry* EntryOf(std::string_view type) {
-  return IsPortfolio(type) ? &kPortfolioDrafter : FindDrafter(type);
-}
+// Names that promised more than was done under them, and what that is called.
+struct RetiredName {
+  std::string_view name, instead;
+};
+constexpr RetiredName kRetiredNames[] = {
+    {"streaming", "--spec-type magicdec drafts with StreamingLLM's cache"},
+    {"self_streaming", "--spec-type magicdec drafts with StreamingLLM's cache"},
+    {"suffix_decoding", "--spec-type suffix is its tree of one text; there is none of earlier answers"},
+    {"sa", "--spec-type suffix looks up the longest suffix"},
+    {"glide", "--spec-type longspec is the draft that LongSpec trains"},
+    {"layerskip", "--spec-type exit drafts with a block after the first layers, which LayerSkip has not"},
+    {"kangaroo", "--spec-type exit drafts with a block after the first layers, of another form"},
+};
 
 Result<const DrafterEntry*> KnownEntryOf(std::string_view type) {
   if (const DrafterEntry* entry = EntryOf(type); entry != nullptr) return entry;
+  const auto* const retired = std::ranges::find(kRetiredNames, type, &RetiredName::name);
+  if (retired != std::end(kRetiredNames)) {
+    return InvalidArgument("--spec-type " + std::string(type) + ": is no name here any more; " +
+                           std::string(retired->instead));
+  }
   std::string known;
   for (const std::string& name : DrafterNames()) known += (known.empty() ? "" : ", ") + name;
   return InvalidArgument("--spec-type " + std::string(type) + ": unknown; known are " + known);
@@ -68,10 +84,11 @@ Status CheckRange(const DrafterOption& option, T value) {
 
 Status CheckRange(const DrafterOption&, const std::string&) { return {}; }
 
-// What only this drafter reads.
-Status CheckOwnOptions(const DrafterEntry& entry, const SpeculationOptions& options) {
+// What this drafter reads. `name`: what it was called.
+Status CheckOwnOptions(const DrafterEntry& entry, const SpeculationOptions& options,
+                       const std::string& name) {
   if (entry.reads != nullptr && options.draft_model.empty()) {
-    return InvalidArgument("--spec-type " + options.type +
+    return InvalidArgument("--spec-type " + name +
                            ": needs a draft model; name its file or folder with --spec-draft-model (-md)");
   }
   for (const DrafterOption& option : entry.options) {
@@ -83,7 +100,12 @@ Status CheckOwnOptions(const DrafterEntry& entry, const SpeculationOptions& opti
 }  // namespace
 
 bool DrafterEntry::Answers(std::string_view wanted) const {
-  return wanted == name || (!wanted.empty() && std::ranges::find(aliases, wanted) != aliases.end());
+  return wanted == name || (!wanted.empty() && std::ranges::find(aliases, wanted) != aliases.end()) ||
+         std::ranges::find(presets, wanted, &DrafterPreset::name) != presets.end();
+}
+
+const DrafterEntry* EntryOf(std::string_view type) {
+  return IsPortfolio(type) ? &kPortfolioDrafter : FindDrafter(type);
 }
 
 std::span<const DrafterEntry* const> Drafters() { return kDrafters; }
@@ -117,25 +139,29 @@ std::vector<ReadOption> DrafterOptions() {
   return all;
 }
 
-Status CheckDrafter(const SpeculationOptions& options) {
+Status CheckDrafter(const SpeculationOptions& given) {
+  const SpeculationOptions options = Settled(given);
   LS_TRY(CheckLengths(options));
   LS_ASSIGN(const DrafterEntry* entry, KnownEntryOf(options.type));
-  return CheckOwnOptions(*entry, options);
+  LS_TRY(CheckOwnOptions(*entry, options, given.type));
+  return CheckUse(options);
 }
 
-Result<DraftMemory> PlanDraftMemory(const SpeculationOptions& speculation, const TargetFacts& target,
+Result<DraftMemory> PlanDraftMemory(const SpeculationOptions& given, const TargetFacts& target,
                                     DraftFiles& files) {
+  const SpeculationOptions speculation = Settled(given);
   const DrafterEntry* entry = EntryOf(speculation.type);
   if (entry == nullptr || entry->memory == nullptr) return DraftMemory{};
   if (entry->reads != nullptr) {
     if (speculation.draft_model.empty()) return DraftMemory{};
-    LS_TRY(CheckOwnOptions(*entry, speculation));
+    LS_TRY(CheckOwnOptions(*entry, speculation, given.type));
   }
   if (entry->fits != nullptr) LS_TRY(entry->fits(speculation, target, files));
   return entry->memory(speculation, target, files);
 }
 
-Result<std::unique_ptr<Drafter>> MakeDrafter(const SpeculationOptions& options, const DraftContext& context) {
+Result<std::unique_ptr<Drafter>> MakeDrafter(const SpeculationOptions& given, const DraftContext& context) {
+  const SpeculationOptions options = Settled(given);
   LS_TRY(CheckDrafter(options));
   LS_ASSIGN(const DrafterEntry* entry, KnownEntryOf(options.type));
   DraftModels own;

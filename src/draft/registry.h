@@ -33,18 +33,39 @@ struct DrafterOption {
   // What a number may be. No upper bound still means finite.
   double least = 0, most = std::numeric_limits<double>::infinity();
   bool above_least = false;  // `least` itself is refused
+  // What is missing for it to have an effect on who reads it: "--spec-extend". Null, or empty: nothing.
+  std::string_view (*lacks)(const SpeculationOptions& options) = nullptr;
 
   std::string_view name() const { return flags.substr(0, flags.find(',')); }
+};
+
+// What a paper or another program calls a drafter: that drafter with the settings that it has there.
+struct DrafterPreset {
+  std::string_view name;
+  std::string_view of;                        // whose settings they are
+  void (*set)(SpeculationOptions& defaults);  // settings are what it changes
 };
 
 // Functions that are null have nothing to do, or nothing to say.
 struct DrafterEntry {
   std::string_view name;
-  std::array<std::string_view, 3> aliases = {};
+  std::array<std::string_view, 3> aliases = {};  // other names that promise no settings
+  std::span<const DrafterPreset> presets = {};
   std::string_view summary;                     // what it proposes, one line
   std::span<const DrafterOption> options = {};  // those not all drafters read
+  // Which of the shared options (draft/option_use.h) it reads itself.
+  bool proposes = true;     // a number of nodes, and a policy for it
+  bool reads_tree = true;   // --spec-tree
+  bool reads_dice = false;  // --spec-dice: Drafter::uses_dice
+  // Drafters that it makes: the options of each, which are of what it reads. Null: none.
+  std::vector<SpeculationOptions> (*parts)(const SpeculationOptions& options) = nullptr;
+  // Fills in what options leave open that others decide. Null: nothing.
+  void (*settle)(SpeculationOptions& options) = nullptr;
   // A drafter with a model of its own: whether it reads one of this architecture (DraftFiles::Architecture).
   bool (*reads)(std::string_view architecture) = nullptr;
+  // Whether that reads states of the target as it computes them: of a text that was computed without it, it
+  // does not get them again.
+  bool reads_states = false;
 
   // What options must be besides in their ranges. Opens no file.
   Status (*check)(const SpeculationOptions& options) = nullptr;
@@ -66,7 +87,7 @@ struct DrafterEntry {
   // For checks: narrows what it sees, so that of a text of so many tokens it leaves something out.
   void (*narrow)(SpeculationOptions& options, int n_tokens) = nullptr;
 
-  bool Answers(std::string_view wanted) const;  // to its name, or to one of its aliases
+  bool Answers(std::string_view wanted) const;  // to its name, an alias, or what a preset is called
 };
 
 extern const DrafterEntry kNoneDrafter, kNgramDrafter, kReplayDrafter, kPredictionDrafter, kPpmDrafter,
@@ -76,8 +97,10 @@ extern const DrafterEntry kNoneDrafter, kNgramDrafter, kReplayDrafter, kPredicti
 
 // In the order in which the help shows them, and in which "auto" asks them.
 std::span<const DrafterEntry* const> Drafters();
-// By name or alias; null if there is none.
+// By any name that it answers to; null if there is none.
 const DrafterEntry* FindDrafter(std::string_view name);
+// Of a type as SpeculationOptions has it; null if it is unknown.
+const DrafterEntry* EntryOf(std::string_view type);
 // The drafter that a draft model is for: lm, if no other reads this architecture.
 const DrafterEntry* FindReader(std::string_view architecture);
 
@@ -95,6 +118,10 @@ inline constexpr DrafterOption kDraftModelOption = {
     .member = &SpeculationOptions::draft_model,
     .help = "the draft model: its file or folder (-md)",
 };
+// Of a preset: so many nodes, whatever the policy.
+inline void SetNodes(int n, SpeculationOptions* options) {
+  options->draft_n_max = options->adaptive_n_max = n;
+}
 // Beside an adviser (draft/mixture.h) a tree is as deep as it is worth, so nothing else bounds it.
 inline void GrowBestAsMember(SpeculationOptions& options) {
   if (options.tree.empty()) options.tree = "best";

@@ -138,7 +138,8 @@ TEST(Table, AutoRefusesOptionsThatNoReaderOfDraftModelsTakes) {
   EXPECT_THAT(CheckDrafter({.type = "auto", .draft_model = "x", .draft_weights = "q9"}).message(),
               HasSubstr("--spec-draft-weights q9"));
   EXPECT_TRUE(CheckDrafter({.type = "auto", .draft_model = "x", .draft_weights = "bf16"}).ok());
-  EXPECT_TRUE(CheckDrafter({.type = "auto", .draft_weights = "q9"}).ok());  // nobody reads it
+  EXPECT_THAT(CheckDrafter({.type = "auto", .draft_weights = "q9"}).message(),
+              StartsWith("--spec-draft-weights: has no effect with --spec-type auto; it is for longspec, "));
 }
 
 TEST(Table, AnAliasInAListIsTheDrafter) {

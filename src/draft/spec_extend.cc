@@ -15,19 +15,7 @@ namespace longspec {
 namespace {
 
 constexpr int kMostTreeRowsOfTarget = 256;
-
-std::unique_ptr<ReindexedCache> MakeCache(const SpecExtendSettings& settings, const SharedParts& target,
-                                          const KvLayout& layout, int n_layer, const RopeConfig& config) {
-  LS_CHECK(settings.on());
-  const auto rope = std::make_shared<const RopeTable>(config);
-  return MakeReindexedCache(layout, n_layer,
-                            {.kernels = target.kernels,
-                             .pairing = config.pairing,
-                             .n_rot = rope->n_rot(),
-                             .magnitude = rope->magnitude(),
-                             .row = [rope](int position, float* cos_sin) { rope->Row(position, cos_sin); }},
-                            ReindexOptions{.n_chunks = settings.n_chunks});
-}
+constexpr int kNodesOfPaper = 50;
 
 }  // namespace
 
@@ -48,12 +36,13 @@ SpecExtendSettings SpecExtendOf(const SpeculationOptions& options, const SpecExt
   return settings;
 }
 
+ReindexOptions SetOf(const SpecExtendSettings& settings) { return {.n_chunks = settings.n_chunks}; }
+
 SpecExtend::SpecExtend(const SpecExtendSettings& settings, const SharedParts& target, const KvCache& cache,
-                       const KvLayout& layout, int n_layer, const RopeConfig& rope)
-    : target_(target),
-      target_cache_(cache),
-      settings_(settings),
-      cache_(MakeCache(settings, target, layout, n_layer, rope)) {}
+                       ReindexedSet* set)
+    : target_(target), target_cache_(cache), settings_(settings), set_(*set) {
+  LS_CHECK(settings.on());
+}
 
 void SpecExtend::Restart() {
   n_rounds_ = 0;
@@ -65,7 +54,12 @@ Status SpecExtend::Follow(size_t n_tokens) {
   if (all == sees_all_) return {};
   sees_all_ = all;
   Restart();
-  return cache_->SeeAll(all);
+  return set_.SeeAll(all);
+}
+
+Status SpecExtend::BeginPromptPiece(int entry) {
+  const int chunk = set_.options().chunk;
+  return set_.HoldFrom(sees_all_ ? 0 : std::max(0, (entry - kPromptWindow) / chunk));
 }
 
 Taps SpecExtend::With(Taps taps) const {
@@ -93,17 +87,17 @@ void SpecExtend::Read(const CommittedRows& rows) {
 
 Status SpecExtend::Choose(std::span<const int32_t> positions) {
   if (!std::exchange(has_scores_, false)) return {};
-  if (positions.empty()) return cache_->Choose(mass_);
+  if (positions.empty()) return set_.Choose(mass_);
   scores_.clear();
   for (const int32_t p : positions) scores_.push_back(Z(p) < mass_.size() ? mass_[Z(p)] : 0.0F);
-  return cache_->Choose(scores_);
+  return set_.Choose(scores_);
 }
 
-std::unique_ptr<SpecExtend> MakeSpecExtend(const SpecExtendSettings& settings, const SharedParts& target,
-                                           const KvCache& cache, const KvLayout& layout, int n_layer,
-                                           const RopeConfig& rope) {
-  if (!settings.on()) return nullptr;
-  return std::make_unique<SpecExtend>(settings, target, cache, layout, n_layer, rope);
+void SettleSpecExtend(SpeculationOptions& options) {
+  if (!AsksForSpecExtend(options) || !options.tree.empty()) return;
+  options.tree = "opt:0.7:10";
+  if (options.draft_n_max == SpeculationOptions().draft_n_max) options.draft_n_max = kNodesOfPaper;
+  if (options.adaptive_n_max == SpeculationOptions().adaptive_n_max) options.adaptive_n_max = kNodesOfPaper;
 }
 
 Status CheckSpecExtend(const SpeculationOptions& options, const KvCache& cache) {
@@ -115,14 +109,12 @@ void AddSpecExtendMemory(const SpeculationOptions& options, const SpecExtendSett
                          const LlamaConfig& target, const KvLayout& layout, int n_layer, int max_rows,
                          DraftMemory* plan) {
   const SpecExtendSettings settings = SpecExtendOf(options, paper, /*trained_positions=*/0);
-  const int positions = std::max(settings.n_chunks * ReindexOptions{}.chunk, settings.from) + max_rows;
+  const int positions =
+      std::max({settings.n_chunks * ReindexOptions{}.chunk, settings.from, SpecExtend::kPromptWindow}) +
+      max_rows;
   plan->fixed += static_cast<uint64_t>(positions / kKvChunk + 1) * KvChunkBytes(layout, n_layer);
   plan->fixed += uint64_t{kMostTreeRowsOfTarget} * static_cast<uint64_t>(target.n_layer) *
                  static_cast<uint64_t>(int64_t{target.n_head} * target.head_dim) * sizeof(float);
-  // Keys in f32, values as they are.
-  plan->kv_chunk = uint64_t{kKvChunk} * static_cast<uint64_t>(n_layer) *
-                   static_cast<uint64_t>(layout.n_kv_head) *
-                   (static_cast<uint64_t>(layout.head_dim) * sizeof(float) + layout.v_row_bytes());
 }
 
 }  // namespace longspec

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SpecExtend (arXiv 2505.20776; research: specextend.md 3) for any draft with a cache that grows: the cache,
-// which shows the draft some chunks of the text, and when and by what they are chosen. That is the attention
-// of the target's last layer from the last accepted token, every few verified rounds. What is an entry of
-// the draft's cache, and when in a round the set may change, is the drafter's to say. Texts that are short
-// enough (a gate) the draft sees as without SpecExtend.
+// SpecExtend (arXiv 2505.20776; research: specextend.md 3) for any draft with a cache that grows: when and by
+// what the chunks of the text are chosen that the draft sees (kv/reindexed_set.h). That is the attention of
+// the target's last layer from the last accepted token, every few verified rounds. What is an entry of the
+// draft's cache, and when in a round the set may change, is the drafter's to say. Texts that are short enough
+// (a gate) the draft sees as without SpecExtend.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,7 @@
 #include "draft/draft_memory.h"
 #include "draft/drafter.h"
 #include "draft/registry.h"
-#include "kv/reindexed_cache.h"
-#include "model/rope.h"
+#include "kv/reindexed_set.h"
 #include "model/shared_parts.h"
 
 namespace longspec {
@@ -46,19 +45,19 @@ SpecExtendSettings SpecExtendOf(const SpeculationOptions& options, const SpecExt
 
 class SpecExtend {
  public:
-  // `settings` are on. `layout`, `n_layer` and `rope` are the draft's. `cache`: the target's, borrowed, as
-  // CheckSpecExtend wants it.
-  SpecExtend(const SpecExtendSettings& settings, const SharedParts& target, const KvCache& cache,
-             const KvLayout& layout, int n_layer, const RopeConfig& rope);
+  // Of a prompt's rows (the released code; research: 4.1).
+  static constexpr int kPromptWindow = 512;
 
-  ReindexedCache& cache() { return *cache_; }
-  const ReindexedCache& cache() const { return *cache_; }
+  // `settings` are on. `cache`: the target's, as CheckSpecExtend wants it. `set`: what the draft sees. Both
+  // are borrowed.
+  SpecExtend(const SpecExtendSettings& settings, const SharedParts& target, const KvCache& cache,
+             ReindexedSet* set);
 
   // Another text begins, or this one goes on by other means than rounds: the next round's attention chooses,
   // and nothing that was said before.
   void Restart();
-  // The text has so many tokens, whatever of it the cache holds. REQUIRES: the cache holds nothing of another
-  // text, and no transaction of it is open.
+  // The text has so many tokens, whatever of it the draft holds. REQUIRES: it holds nothing of another text,
+  // and no transaction of its cache is open; and so below.
   Status Follow(size_t n_tokens);
   // Whether the draft sees all of the text, which has not reached the gate.
   bool sees_all() const { return sees_all_; }
@@ -69,21 +68,22 @@ class SpecExtend {
   void Read(const CommittedRows& rows);
   // There are scores by which was not chosen yet.
   bool has_scores() const { return has_scores_; }
-  // Chooses by them, if there are any. positions[i]: the target's position by which entry i of the cache is
-  // scored; empty: entry i by position i. REQUIRES: no transaction of the cache is open.
+  // Chooses by them, if there are any. positions[i]: the target's position by which entry i is scored; empty:
+  // entry i by position i.
   Status Choose(std::span<const int32_t> positions = {});
-  // Before a piece of a prompt that the draft runs: its rows see a window.
-  Status BeginPromptPiece() { return cache_->HoldPromptWindow(); }
+  // Before a draft goes on with a piece of a prompt that begins at this entry: its rows see a window before
+  // it.
+  Status BeginPromptPiece(int entry);
   // After a prompt: makes the set the last chunks, as many as are chosen.
-  Status HoldLast() { return cache_->HoldLast(settings_.n_chunks); }
+  Status HoldLast() { return set_.HoldLast(settings_.n_chunks); }
 
-  size_t bytes() const { return cache_->bytes() + (mass_.capacity() + scores_.capacity()) * sizeof(float); }
+  size_t bytes() const { return (mass_.capacity() + scores_.capacity()) * sizeof(float); }
 
  private:
   const SharedParts target_;
   const KvCache& target_cache_;
   const SpecExtendSettings settings_;
-  const std::unique_ptr<ReindexedCache> cache_;
+  ReindexedSet& set_;
   bool sees_all_ = false;
   int64_t n_rounds_ = 0;
   std::vector<float> mass_;    // by position of the target
@@ -91,20 +91,24 @@ class SpecExtend {
   bool has_scores_ = false;
 };
 
-// Null if they are not on. May throw std::bad_alloc.
-std::unique_ptr<SpecExtend> MakeSpecExtend(const SpecExtendSettings& settings, const SharedParts& target,
-                                           const KvCache& cache, const KvLayout& layout, int n_layer,
-                                           const RopeConfig& rope);
+// The options of the set.
+ReindexOptions SetOf(const SpecExtendSettings& settings);
 
 // Whether this cache of a target has what is asked for: all positions.
 Status CheckSpecExtend(const SpeculationOptions& options, const KvCache& cache);
 
-// Adds the set, which passes of `max_rows` rows are appended to, the store of all positions, and the queries
-// that the target hands over: of a draft that was trained for as many positions as need be. REQUIRES: the
-// options ask for SpecExtend.
+// Adds the set, which passes of `max_rows` rows are appended to, and the queries that the target hands over:
+// of a draft that was trained for as many positions as need be. REQUIRES: the options ask for SpecExtend.
 void AddSpecExtendMemory(const SpeculationOptions& options, const SpecExtendSettings& paper,
                          const LlamaConfig& target, const KvLayout& layout, int n_layer, int max_rows,
                          DraftMemory* plan);
+
+// DrafterEntry::settle: the paper's trees are OPT-Tree's of 50 nodes (research: specextend.md 6). Who names a
+// tree has that one, of as many nodes as ever.
+void SettleSpecExtend(SpeculationOptions& options);
+inline std::string_view LacksSpecExtend(const SpeculationOptions& options) {
+  return AsksForSpecExtend(options) ? "" : "--spec-extend";
+}
 
 inline constexpr DrafterOption kSpecExtendOption = {
     .flags = "--spec-extend",
@@ -119,11 +123,13 @@ inline constexpr DrafterOption kSpecExtendEveryOption = {
     .flags = "--spec-extend-every",
     .member = &SpeculationOptions::spec_extend_every,
     .help = "rounds after which they are chosen anew; 0: the paper's number, 4 or for EAGLE 8",
-    .most = 1 << 24};
+    .most = 1 << 24,
+    .lacks = LacksSpecExtend};
 inline constexpr DrafterOption kSpecExtendFromOption = {
     .flags = "--spec-extend-from",
     .member = &SpeculationOptions::spec_extend_from,
     .help = "of a text shorter than so many tokens it sees all; 0: than what the chunks hold",
-    .most = 1 << 24};
+    .most = 1 << 24,
+    .lacks = LacksSpecExtend};
 
 }  // namespace longspec

@@ -132,9 +132,9 @@ DrafterResult MakeSuffix(const SpeculationOptions& options, const DraftContext& 
 
 constexpr DrafterEntry kSuffixDrafter = {
     .name = "suffix",
-    .aliases = {"suffix_decoding", "sa"},
     .summary = "what most often followed the longest suffix that occurred before",
     .options = kSuffixOptions,
+    .reads_dice = true,
     .check = CheckSuffix,
     .make = MakeSuffix,
     .in_auto = Always,

@@ -164,6 +164,7 @@ constexpr DrafterEntry kTokenswiftDrafter = {
     .name = TokenswiftModel::kKind,
     .summary = "what the model says of the positions that it retrieves, and heads and 4-grams after that",
     .options = kTokenswiftOptions,
+    .reads_dice = true,
     .reads = ReadsLearned<TokenswiftModel>,
     .check = CheckTokenswift,
     .fits = LearnedFits<TokenswiftModel>,

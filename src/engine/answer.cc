@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <limits>
 #include <new>
 #include <random>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "decode/partial_verifier.h"
 #include "decode/policy.h"
@@ -19,6 +21,7 @@
 #include "engine/partial_retrieval.h"
 #include "engine/stop_matcher.h"
 #include "grammar/grammar.h"
+#include "grammar/token_rules.h"
 #include "model/shared_parts.h"
 #include "sampling/log_softmax.h"
 #include "sampling/sampler.h"
@@ -26,11 +29,30 @@
 namespace longspec {
 namespace {
 
+// The stop strings that name a control token, or those that do not.
+std::vector<std::string> StopsNamingControl(const Tokenizer& tokenizer, const std::vector<std::string>& stops,
+                                            bool naming) {
+  const auto names_one = [&tokenizer](const std::string& stop) {
+    const std::vector<int32_t> ids = tokenizer.Encode(stop);
+    return std::ranges::any_of(ids, [&](int32_t id) { return tokenizer.IsControl(id); });
+  };
+  std::vector<std::string> found;
+  std::ranges::copy_if(stops, std::back_inserter(found),
+                       [&](const std::string& stop) { return names_one(stop) == naming; });
+  return found;
+}
+
 // Tokens to final text: whole characters, and nothing that may yet be part of a stop string.
 class TextStream {
  public:
   TextStream(const Tokenizer& tokenizer, const GenerationRequest& request)
-      : decoder_(tokenizer), matcher_(request.stop), on_text_(request.on_text) {}
+      : tokenizer_(tokenizer),
+        decoder_(tokenizer),
+        control_stops_(StopsNamingControl(tokenizer, request.stop, true)),
+        text_stops_(StopsNamingControl(tokenizer, request.stop, false)),
+        on_text_(request.on_text),
+        n_before_stops_(request.min_tokens),
+        include_stop_(request.include_stop) {}
 
   // False when the text has ended: a stop string, or the caller's wish. `before_text` is called with the
   // place of the token's characters in the text.
@@ -39,7 +61,14 @@ class TextStream {
     const std::string piece = decoder_.Push(token);
     before_text(n_decoded_, n_decoded_ + piece.size());
     n_decoded_ += piece.size();
-    Emit(matcher_.Push(piece));
+    if (n_before_stops_ > 0) {
+      --n_before_stops_;
+      Emit(piece);
+    } else {
+      Take(tokenizer_.IsControl(token) ? control_stops_.PushControl(tokenizer_.TokenBytes(token))
+                                       : control_stops_.Push(piece));
+    }
+    if (stopped() && include_stop_) Emit(stop_string());
     return !stopped() && !cancelled_;
   }
   size_t n_decoded() const { return n_decoded_; }
@@ -47,27 +76,39 @@ class TextStream {
   // The end of text that was not cut short: what was held back follows.
   void Finish() {
     if (stopped() || cancelled_) return;
-    Emit(matcher_.Push(decoder_.Finish()));
-    if (!stopped() && !cancelled_) Emit(matcher_.Finish());
+    Take(control_stops_.Push(decoder_.Finish()));
+    if (!stopped() && !cancelled_) Take(control_stops_.Finish());
+    if (!stopped() && !cancelled_) Emit(text_stops_.Finish());
   }
 
-  bool stopped() const { return matcher_.stopped(); }
-  const std::string& stop_string() const { return matcher_.matched(); }
+  bool stopped() const { return text_stops_.stopped() || control_stops_.stopped(); }
+  const std::string& stop_string() const {
+    return text_stops_.stopped() ? text_stops_.matched() : control_stops_.matched();
+  }
   bool cancelled() const { return cancelled_; }
   const std::string& text() const { return text_; }
 
  private:
+  // What has passed the stops that name control tokens.
+  void Take(const std::string& piece) {
+    Emit(text_stops_.Push(piece));
+    if (control_stops_.stopped() && !text_stops_.stopped() && !cancelled_) Emit(text_stops_.Finish());
+  }
+
   void Emit(const std::string& piece) {
     if (piece.empty()) return;
     text_ += piece;
     if (on_text_ && !on_text_(piece)) cancelled_ = true;
   }
 
+  const Tokenizer& tokenizer_;
   StreamDecoder decoder_;
-  StopMatcher matcher_;
+  StopMatcher control_stops_, text_stops_;
   const std::function<bool(std::string_view)>& on_text_;
   std::string text_;
   size_t n_decoded_ = 0;  // bytes of text, those held back included
+  int n_before_stops_;    // tokens to come that no stop string looks at
+  const bool include_stop_;
   bool cancelled_ = false;
 };
 
@@ -77,6 +118,15 @@ Status CheckPartialVerification(const GenerationParts& parts, const PartialVerif
     return Unsupported("--partial-verification: needs a target of known shape");
   }
   return PartialRetrieval(options).status();
+}
+
+Status CheckTokens(const std::string& name, const std::vector<int32_t>& tokens, int vocab) {
+  for (const int32_t token : tokens) {
+    if (token >= 0 && token < vocab) continue;
+    return InvalidArgument(name + ": token " + std::to_string(token) + " is not in the vocabulary of " +
+                           std::to_string(vocab) + " tokens");
+  }
+  return {};
 }
 
 Status CheckRequest(const GenerationParts& parts, const std::vector<int32_t>& prompt,
@@ -103,18 +153,59 @@ Status CheckRequest(const GenerationParts& parts, const std::vector<int32_t>& pr
   if (std::any_of(request.stop.begin(), request.stop.end(), [](const auto& stop) { return stop.empty(); })) {
     return InvalidArgument("a stop string is empty: it would end every text before it begins");
   }
+  LS_TRY(CheckTokens("stop_tokens", request.stop_tokens, vocab));
+  LS_TRY(CheckTokens("allowed_tokens", request.allowed_tokens, vocab));
+  if (request.min_tokens < 0 || (request.n_predict >= 0 && request.min_tokens > request.n_predict)) {
+    return InvalidArgument("min_tokens " + std::to_string(request.min_tokens) +
+                           ": must be from 0 to the most tokens of the answer");
+  }
   LS_TRY(CheckPartialVerification(parts, request.partial_verification));
   if (request.ignore_eos && request.grammar.kind != GrammarText::Kind::kNone)
     return InvalidArgument("ignore_eos: an answer with a grammar or a schema ends where that lets it end");
   return CheckSpeculation(request.speculation);
 }
 
-// Null if any text will do.
 Result<std::unique_ptr<Constraint>> ConstraintOf(const GenerationParts& parts, const GrammarText& text) {
   if (text.kind == GrammarText::Kind::kNone) return std::unique_ptr<Constraint>();
   if (parts.grammar == nullptr) return Unsupported("grammars are not supported here");
   LS_ASSIGN(const std::shared_ptr<const Grammar> grammar, parts.grammar(text));
   return grammar->NewConstraint();
+}
+
+// The word's tokens where it begins a text and where it begins a word, as vLLM has it: the latter only if
+// they are others.
+void ForbidWord(const Tokenizer& tokenizer, const std::string& word,
+                std::vector<std::vector<int32_t>>* forbidden) {
+  const std::string text = word.substr(std::min(word.find_first_not_of(' '), word.size()));
+  const EncodeOptions plain = {.add_special = false, .parse_special = false};
+  const std::vector<int32_t> begins_text = tokenizer.Encode(text, plain);
+  const std::vector<int32_t> begins_word = tokenizer.Encode(" " + text, plain);
+  if (!begins_text.empty()) forbidden->push_back(begins_text);
+  const bool other = !begins_word.empty() && !begins_text.empty() && begins_word[0] != begins_text[0] &&
+                     begins_word.size() == begins_text.size();
+  if (other) forbidden->push_back(begins_word);
+}
+
+TokenRules RulesOf(const GenerationParts& parts, const GenerationRequest& request) {
+  TokenRules rules = {
+      .allowed = request.allowed_tokens, .ends = request.stop_tokens, .min_tokens = request.min_tokens};
+  for (const std::string& word : request.bad_words) ForbidWord(*parts.tokenizer, word, &rules.forbidden);
+  if (request.ignore_eos) return rules;
+  const int n_token = std::min(parts.tokenizer->vocab_size(), parts.target->vocab_size());
+  for (int32_t id = 0; id < n_token; ++id) {
+    if (parts.tokenizer->IsEndOfGeneration(id)) rules.ends.push_back(id);
+  }
+  return rules;
+}
+
+// Null if any text will do.
+Result<std::unique_ptr<Constraint>> ConstraintOf(const GenerationParts& parts,
+                                                 const GenerationRequest& request) {
+  LS_ASSIGN(std::unique_ptr<Constraint> of_text, ConstraintOf(parts, request.grammar));
+  TokenRules rules = RulesOf(parts, request);
+  if (!rules.any()) return of_text;
+  return MakeTokenConstraint(std::make_shared<const TokenRules>(std::move(rules)), parts.target->vocab_size(),
+                             std::move(of_text));
 }
 
 uint64_t FreshSeed() {
@@ -136,24 +227,28 @@ SamplingOptions ResolveSampling(const GenerationParts& parts, const GenerationRe
 }
 
 // Makes `prompt` the session's tokens, keeping the cache of the longest beginning that the session or any
-// other sequence has evaluated, of the latter all but the last `overlap` positions. Returns its length.
+// other sequence has evaluated, but for what the drafter wants computed again. Returns its length.
 size_t Reuse(const GenerationParts& parts, SessionState& session, const std::vector<int32_t>& prompt,
-             int overlap) {
+             const Drafter& drafter) {
   const size_t limit =
       std::min({static_cast<size_t>(session.cache->length()), session.tokens.size(), prompt.size() - 1});
-  size_t n = 0;
-  while (n < limit && session.tokens[n] == prompt[n]) ++n;
-  session.cache->Truncate(static_cast<int>(n));
+  const auto common = std::ranges::mismatch(std::span(session.tokens).first(limit), prompt).in1;
+  const int own = static_cast<int>(common - std::span(session.tokens).begin());
+  const auto kept_of = [&](int length) { return length - std::min(length, drafter.overlap(prompt, length)); };
+  session.cache->Truncate(own);
   session.tokens = prompt;
-  if (parts.prefixes == nullptr) return n;
   const auto all_but_last = std::span(prompt).first(prompt.size() - 1);
-  if (parts.prefixes->LengthKnown(all_but_last) <= static_cast<int>(n) + overlap) return n;
-  PrefixIndex::Match match = parts.prefixes->Find(all_but_last);
-  match.KeepOnly(match.length - overlap);
-  if (parts.whole_chunks_only) match.KeepWholeChunks();
-  if (static_cast<size_t>(match.length) <= n) return n;
-  session.cache->Adopt(match.chunks, match.length);
-  return static_cast<size_t>(match.length);
+  if (parts.prompts != nullptr && parts.prompts->LengthKnown(all_but_last) > own) {
+    PrefixIndex::Match match = parts.prompts->Find(all_but_last);
+    match.KeepOnly(kept_of(match.length));
+    if (parts.on_match) parts.on_match(match);
+    if (match.length > kept_of(own)) {
+      session.cache->Adopt(match.chunks, match.length);
+      return static_cast<size_t>(match.length);
+    }
+  }
+  session.cache->Truncate(kept_of(own));
+  return static_cast<size_t>(session.cache->length());
 }
 
 // The session's own, if it was made with these options: what it learned of the text so far is kept. `cache`:
@@ -236,6 +331,12 @@ SpeculativeStats MakeSpeculativeStats(const DecodeStats& stats, const Drafter& d
   return out;
 }
 
+GenerationRequest Settled(const GenerationRequest& request) {
+  GenerationRequest settled = request;
+  settled.speculation = Settled(request.speculation);
+  return settled;
+}
+
 // In the order in which it is made.
 class AnswerImpl final : public Answer {
  public:
@@ -244,7 +345,7 @@ class AnswerImpl final : public Answer {
              uint64_t seed)
       : parts_(parts),
         session_(session),
-        request_(request),
+        request_(Settled(request)),
         n_prompt_(prompt.size()),
         sampler_(std::move(sampler)),
         constraint_(std::move(constraint)),
@@ -284,15 +385,19 @@ class AnswerImpl final : public Answer {
                  .reader = verifier_.get(),
                  .constraint = constraint_.get(),
                  .stats = {},
-                 .draft_failure = {}};
-    result_.timings.cache_n = static_cast<int64_t>(Reuse(parts_, session_, prompt, drafter->overlap()));
+                 .draft_failure = {},
+                 .on_proposal = OnProposal()};
+    result_.timings.cache_n = static_cast<int64_t>(Reuse(parts_, session_, prompt, *drafter));
     result_.timings.prompt_n = static_cast<int64_t>(prompt.size()) - result_.timings.cache_n;
     n_computed_ = session_.cache->length();
     sources_ = drafter->sources();
     if (request_.on_start) {
       request_.on_start(static_cast<int>(prompt.size()), static_cast<int>(result_.timings.cache_n));
     }
+    const double start = NowMs();
     sequence_.Follow();
+    sequence_.stats.draft_ms += NowMs() - start;
+    result_.timings.prompt_ms = result_.timings.prompt_draft_ms = sequence_.stats.draft_ms;
     return GiveCache();
   }
 
@@ -316,13 +421,16 @@ class AnswerImpl final : public Answer {
     LS_TRY(turn.status);
     if (parts_.on_turn) parts_.on_turn(turn);
     (of_prompt_ ? result_.timings.prompt_ms : result_.timings.predicted_ms) += round_ms;
+    if (of_prompt_) result_.timings.prompt_draft_ms = sequence_.stats.draft_ms;
     for (size_t i = 0; i < turn.tokens.size(); ++i) {
       const int32_t token = turn.tokens[i];
       const bool is_end = IsEnd(token);
+      const bool is_text = !is_end || (request_.include_stop && !parts_.tokenizer->IsEndOfGeneration(token));
       result_.tokens.push_back(token);
-      const auto report = [&](size_t begin, size_t end) { Report(turn, i, is_end, begin, end); };
-      if (is_end) report(text_.n_decoded(), text_.n_decoded());
-      if (is_end || !text_.Push(token, report)) {
+      const auto report = [&](size_t begin, size_t end) { Report(turn, i, !is_text, begin, end); };
+      if (!is_text) report(text_.n_decoded(), text_.n_decoded());
+      const bool goes_on = !is_text || text_.Push(token, report);
+      if (is_end || !goes_on) {
         End(FinishReason::kStop);
         return {};
       }
@@ -364,6 +472,7 @@ class AnswerImpl final : public Answer {
     result_.distinct_4gram = DistinctNgramShare(result_.tokens);
     result_.speculative = MakeSpeculativeStats(stats, drafter, policy_->report(),
                                                session_.cache->exactness() == Exactness::kLossless);
+    result_.speculative.draft_ms -= result_.timings.prompt_draft_ms;
     result_.speculative.costs = learned_.origin;
     for (const std::string& notice : {PartNotice(), drafter.notice(), sequence_.draft_failure,
                                       std::exchange(session_.draft_notice, {})}) {
@@ -376,6 +485,16 @@ class AnswerImpl final : public Answer {
   }
 
  private:
+  std::function<void(const TokenTree&)> OnProposal() {
+    if (!request_.on_proposal) return {};
+    return [this](const TokenTree& tree) {
+      std::vector<ProposedToken> proposed;
+      for (const TreeNode& node : tree.nodes().subspan(1))
+        proposed.push_back({.parent = node.parent - 1, .token = node.token, .score = node.score});
+      request_.on_proposal(session_.tokens.size(), proposed);
+    };
+  }
+
   // The cache that the next turn is of.
   Status GiveCache() {
     if (verifier_ == nullptr || ended_) return {};
@@ -403,7 +522,8 @@ class AnswerImpl final : public Answer {
     return request_.speculation.dice && drafter.uses_dice() && !sampler_.is_greedy();
   }
   bool IsEnd(int32_t token) const {
-    return !request_.ignore_eos && parts_.tokenizer->IsEndOfGeneration(token);
+    return (!request_.ignore_eos && parts_.tokenizer->IsEndOfGeneration(token)) ||
+           std::ranges::find(request_.stop_tokens, token) != request_.stop_tokens.end();
   }
 
   void Report(const Turn& turn, size_t i, bool is_end, size_t text_begin, size_t text_end) {
@@ -473,7 +593,7 @@ Result<std::unique_ptr<Answer>> Answer::Start(const GenerationParts& parts, Sess
   const SamplingOptions sampling = ResolveSampling(parts, request);
   LS_ASSIGN(Sampler sampler,
             Sampler::Create(sampling, parts.target->vocab_size(), index, KernelsOf(*parts.target)));
-  LS_ASSIGN(std::unique_ptr<Constraint> constraint, ConstraintOf(parts, request.grammar));
+  LS_ASSIGN(std::unique_ptr<Constraint> constraint, ConstraintOf(parts, request));
   auto answer = std::make_unique<AnswerImpl>(parts, session, prompt, request, std::move(sampler),
                                              std::move(constraint), *sampling.seed);
   LS_TRY(answer->Prepare(prompt));

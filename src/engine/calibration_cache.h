@@ -5,6 +5,7 @@
 // measured, what cannot be written is measured again next time.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "decode/cost_model.h"
@@ -14,11 +15,23 @@
 
 namespace longspec {
 
+struct KeptCosts {
+  CostTable table;
+  bool steady = true;       // they were measured on a machine that had nothing else to do
+  int64_t measured_at = 0;  // seconds since 1970
+};
+
 // Everything a cost depends on, in one line.
 std::string CalibrationKey(const ModelInfo& info, const ModelOptions& options);
 
 // kNotFound: nothing is known of this key; kCorrupt: the file is none of ours or damaged.
-Result<CostTable> ReadCalibration(const std::string& folder, const std::string& key);
-Status WriteCalibration(const std::string& folder, const std::string& key, const CostTable& table);
+Result<KeptCosts> ReadCalibration(const std::string& folder, const std::string& key);
+Status WriteCalibration(const std::string& folder, const std::string& key, const KeptCosts& costs);
+// Whether costs may be known better if they are measured once more: a busy machine spoiled these, and that is
+// a day ago or in the future.
+bool AreWorthMeasuringAgain(const KeptCosts& costs, int64_t now);
+// Of two that one machine was measured to have, the better ones: the steady ones, or those that neighbours
+// lengthened less.
+KeptCosts BetterOf(KeptCosts before, KeptCosts now);
 
 }  // namespace longspec

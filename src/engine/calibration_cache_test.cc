@@ -22,22 +22,26 @@ class CalibrationCacheTest : public ::testing::Test {
  protected:
   testing::CacheFolderOfOne cache_;
   const std::string folder_ = cache_.path();
-  const CostTable table_ = {.rows = {1, 8}, .keys = {256, 4096}, .ms = {5.125, 19.1, 1.0 / 3, 48}};
+  const KeptCosts costs_ = {.table = {.rows = {1, 8}, .keys = {256, 4096}, .ms = {5.125, 19.1, 1.0 / 3, 48}},
+                            .steady = false,
+                            .measured_at = 1'795'000'000};
 };
 
 TEST_F(CalibrationCacheTest, WhatIsWrittenComesBack) {
   EXPECT_EQ(ReadCalibration(folder_, "key").status().code(), StatusCode::kNotFound);
-  ASSERT_TRUE(WriteCalibration(folder_ + "/deeper", "key", table_).ok());
+  ASSERT_TRUE(WriteCalibration(folder_ + "/deeper", "key", costs_).ok());
   const auto read = ReadCalibration(folder_ + "/deeper", "key");
   ASSERT_TRUE(read.ok()) << read.status().message();
-  EXPECT_EQ(read->rows, table_.rows);
-  EXPECT_EQ(read->keys, table_.keys);
-  EXPECT_EQ(read->ms, table_.ms);
+  EXPECT_EQ(read->table.rows, costs_.table.rows);
+  EXPECT_EQ(read->table.keys, costs_.table.keys);
+  EXPECT_EQ(read->table.ms, costs_.table.ms);
+  EXPECT_EQ(read->steady, costs_.steady);
+  EXPECT_EQ(read->measured_at, costs_.measured_at);
   EXPECT_EQ(ReadCalibration(folder_ + "/deeper", "other key").status().code(), StatusCode::kNotFound);
 }
 
 TEST_F(CalibrationCacheTest, HostileFilesAreRefused) {
-  ASSERT_TRUE(WriteCalibration(folder_, "key", table_).ok());
+  ASSERT_TRUE(WriteCalibration(folder_, "key", costs_).ok());
   const std::string good = cache_.Contents();
   for (size_t n = 0; n < good.size(); ++n) {
     cache_.Overwrite(good.substr(0, n));
@@ -45,10 +49,14 @@ TEST_F(CalibrationCacheTest, HostileFilesAreRefused) {
   }
   cache_.Overwrite(good);
   ASSERT_TRUE(ReadCalibration(folder_, "key").ok());
-  const std::string head = "longspec costs 5\nkey\n";
+  const std::string first = "longspec costs 6\nkey\n";
+  const std::string head = first + "steady 1\nmeasured_at 1795000000\n";
   for (const std::string& bad :
-       {std::string(), std::string("\n\n\n"), std::string(1000, '\0'), std::string("longspec costs 5\nkey\n"),
-        head, head + "rows 1 8\nkeys 256 4096\nms 1 2 3\nend\n",
+       {std::string(), std::string("\n\n\n"), std::string(1000, '\0'), first, head,
+        first + "rows 1 8\nkeys 256 4096\nms 1 2 3 4\nend\n",
+        first + "steady\nmeasured_at\nrows 1 8\nkeys 256 4096\nms 1 2 3 4\nend\n",
+        first + "steady 1\nmeasured_at x\nrows 1 8\nkeys 256 4096\nms 1 2 3 4\nend\n",
+        head + "rows 1 8\nkeys 256 4096\nms 1 2 3\nend\n",
         head + "rows 1 8\nkeys 256 4096\nms 1 2 3 nan\nend\n",
         head + "rows 1 8\nkeys 256 4096\nms 1 2 3 -4\nend\n",
         head + "rows 1 8\nkeys 256 4096\nms 1 2 3 1e999\nend\n",
@@ -71,19 +79,19 @@ TEST_F(CalibrationCacheTest, HostileFilesAreRefused) {
   EXPECT_EQ(ReadCalibration(folder_, "key").status().code(), StatusCode::kNotFound);
 }
 
-// Of a format that knew no passes wider than 32 rows: it is measured again.
+// Of a format that did not know busy machines: it is measured again.
 TEST_F(CalibrationCacheTest, AnOlderVersionIsNotRead) {
-  ASSERT_TRUE(WriteCalibration(folder_, "key", table_).ok());
+  ASSERT_TRUE(WriteCalibration(folder_, "key", costs_).ok());
   std::string older = cache_.Contents();
-  ASSERT_EQ(older.rfind("longspec costs 5\n", 0), 0U);
-  older[15] = '3';
+  ASSERT_EQ(older.rfind("longspec costs 6\n", 0), 0U);
+  older[15] = '5';
   cache_.Overwrite(older);
   EXPECT_EQ(ReadCalibration(folder_, "key").status().code(), StatusCode::kCorrupt);
 }
 
 TEST_F(CalibrationCacheTest, FoldersThatCannotBeWrittenAreAnErrorAndNoMore) {
-  EXPECT_FALSE(WriteCalibration("", "key", table_).ok());
-  EXPECT_FALSE(WriteCalibration("/proc/nowhere/longspec", "key", table_).ok());
+  EXPECT_FALSE(WriteCalibration("", "key", costs_).ok());
+  EXPECT_FALSE(WriteCalibration("/proc/nowhere/longspec", "key", costs_).ok());
   EXPECT_FALSE(ReadCalibration("", "key").ok());
 }
 

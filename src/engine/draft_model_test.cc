@@ -11,6 +11,7 @@
 
 #include "decode/testing/samplings.h"
 #include "draft/draft_checkpoint.h"
+#include "draft/option_use.h"
 #include "draft/testing/block_drafts.h"
 #include "draft/testing/eagle_files.h"
 #include "draft/testing/longspec_files.h"
@@ -51,8 +52,7 @@ class DraftModelTest : public ::testing::Test {
     request.ignore_eos = true;
     request.sampling.temperature = 0.7F;
     request.sampling.seed = 5;
-    request.speculation.type = type;
-    request.speculation.draft_model = draft;
+    request.speculation = OnlyRead({.draft_model = draft}, type);
     return request;
   }
 
@@ -83,7 +83,7 @@ class DraftModelTest : public ::testing::Test {
     for (size_t i = 0; i < 300; ++i)
       request.tokens.push_back(static_cast<int32_t>(likely_[i % likely_.size()]));
     for (const int64_t t : likely_) request.sampling.logit_bias.emplace_back(static_cast<int32_t>(t), 9.0F);
-    request.speculation.policy = "fixed";
+    request.speculation.policy = type == "none" ? "" : "fixed";
     return request;
   }
 
@@ -160,9 +160,7 @@ TEST(DraftModelArchitectures, TheTextIsThatOfPlainDecoding) {
     for (const auto& [type, model] : std::map<std::string, std::string>{
              {"longspec", draft}, {"lm", target}, {"magicdec", ""}, {"recycling", ""}, {"suffix", ""}}) {
       SCOPED_TRACE(std::string(architecture) + " " + type);
-      request.speculation.type = type;
-      request.speculation.draft_model = model;
-      request.speculation.policy = "fixed";
+      request.speculation = {.type = type, .policy = "fixed", .draft_model = model};
       const auto drafted = (*engine)->Generate(**(*engine)->NewSession(), request);
       ASSERT_TRUE(drafted.ok()) << drafted.status().message();
       EXPECT_EQ(drafted->tokens, plain->tokens);
@@ -192,7 +190,7 @@ TEST_F(DraftModelTest, EagleDraftsLeaveTheTextAsItIs) {
       // Each type has an engine of its own: what one has computed the other must compute too.
       auto engine = Engine::Load({.path = folder_.File("target.gguf"), .threads = 2});
       ASSERT_TRUE(engine.ok()) << engine.status().message();
-      request.speculation = {.type = type, .policy = "fixed", .draft_model = draft};
+      request.speculation = OnlyRead({.policy = "fixed", .draft_model = draft}, type);
       auto first = (*engine)->NewSession();
       for (int turn = 0; turn < 3; ++turn) {
         auto again = (*engine)->NewSession();
@@ -224,7 +222,7 @@ TEST_F(DraftModelTest, DraftsThatReadStatesLeaveTheTextAsItIs) {
     EXPECT_TRUE(engine.ok()) << engine.status().message();
     const auto session = (*engine)->NewSession();
     GenerationRequest request = Request(type, draft);
-    request.speculation.policy = type == "auto" ? "" : "fixed";
+    request.speculation.policy = type == "auto" || type == "none" ? "" : "fixed";
     std::vector<std::vector<int32_t>> texts;
     for (int turn = 0; turn < 3; ++turn) {
       const auto result = (*engine)->Generate(**session, request);
@@ -373,7 +371,8 @@ TEST_F(DraftModelTest, DraftsOfForksLackNothing) {
   for (const auto& [kind, draft] : drafts) {
     SCOPED_TRACE(kind);
     GenerationRequest request = LikelyRequest(kind, draft);
-    const auto engine = *Engine::Load({.path = folder_.File("target.gguf"), .threads = 1, .cache_ram = 0});
+    const auto engine =
+        *Engine::Load({.path = folder_.File("target.gguf"), .threads = 1, .cache_prompt = false});
     const auto answer = [&](Session& session, int n_predict) {
       request.n_predict = n_predict;
       auto result = engine->Generate(session, request);
@@ -410,6 +409,7 @@ TEST_F(DraftModelTest, TokenSwiftLeavesTheTextAsItIsAndHasToBeNamed) {
     request.speculation.partial_budget = 16;
     request.speculation.partial_window = 8;
     request.speculation.partial_refresh = 4;
+    request.speculation = OnlyRead(request.speculation, type);
     std::vector<std::vector<int32_t>> texts;
     for (int turn = 0; turn < 3; ++turn) {
       const auto result = (*engine)->Generate(**session, request);
@@ -504,7 +504,7 @@ TEST_F(DraftModelTest, DraftsOfManySequencesLeaveTheirTextsAsTheyAre) {
     for (int i = 0; i < 4; ++i) {
       Submission submission{.request = Request(type, draft), .on_end = {}};
       submission.request.tokens = testing::RandomTokens(3 + 40 * i, static_cast<unsigned>(i), 250);
-      submission.request.speculation.policy = "fixed";
+      submission.request.speculation.policy = type == "none" ? "" : "fixed";
       submission.on_end = [&, i](int, Result<GenerationResult> result) {
         ASSERT_TRUE(result.ok()) << result.status().message();
         drafted += result->timings.draft_n;
@@ -550,8 +550,8 @@ TEST_F(DraftModelTest, EveryWayOfSamplingLeavesTheTextAsItIs) {
       for (const bool dice : {true, false}) {
         const std::string name = way.type + " " + way.draft + (dice ? "" : " without dice");
         SCOPED_TRACE(name + ", " + testing::Describe(sampling));
-        request.speculation = {
-            .type = way.type, .policy = "fixed", .prior = way.prior, .dice = dice, .draft_model = way.draft};
+        request.speculation = OnlyRead(
+            {.policy = "fixed", .prior = way.prior, .dice = dice, .draft_model = way.draft}, way.type);
         const auto drafted = engine_->Generate(**engine_->NewSession(), request);
         ASSERT_TRUE(drafted.ok()) << drafted.status().message();
         ASSERT_EQ(drafted->tokens, plain->tokens);
@@ -570,7 +570,7 @@ TEST_F(DraftModelTest, TheStatisticsSayWhatWasUsed) {
   using Uses = std::vector<std::pair<std::string, std::string>>;
   const auto run = [&](const std::string& type, const std::string& prior) {
     GenerationRequest request = Request(type, "");
-    request.speculation.prior = prior;
+    request.speculation = OnlyRead({.prior = prior}, type);
     const auto result = engine_->Generate(**engine_->NewSession(), request);
     EXPECT_TRUE(result.ok()) << result.status().message();
     return result->speculative;
@@ -617,7 +617,7 @@ TEST_F(DraftModelTest, ASessionGoesOnOrIsForkedAsIfAnew) {
   next.tokens = (*session)->tokens();
   next.tokens.insert(next.tokens.end(), {65, 66, 67});
   const auto generate = [&](Session& in, const std::string& type) {
-    next.speculation.type = type;
+    next.speculation = OnlyRead(first.speculation, type);
     const auto result = engine_->Generate(in, next);
     EXPECT_TRUE(result.ok()) << result.status().message();
     return *result;
@@ -635,6 +635,32 @@ TEST_F(DraftModelTest, ASessionGoesOnOrIsForkedAsIfAnew) {
   }
 }
 
+// Of a prompt that was computed before, a language model's reading is a part of the prompt's time, not of the
+// first round's.
+TEST_F(DraftModelTest, AForkReadsThePromptBeforeItsFirstRound) {
+  GenerationRequest request = Request("none", "");
+  request.tokens = testing::RandomTokens(300, 4, 250);
+  auto parent = engine_->NewSession();
+  ASSERT_TRUE(engine_->Generate(**parent, request).ok());
+  const auto unread = [&](const std::string& type) {
+    request.speculation.type = type;
+    request.speculation.draft_model = folder_.File("target.gguf");
+    const auto fork = *engine_->Fork(**parent);
+    const auto generation = engine_->Start(*fork, request);
+    EXPECT_TRUE(generation.ok()) << generation.status().message();
+    return (*generation)->Finish();
+  };
+  const GenerationResult lm = unread("lm"), several = unread("lm,ngram");
+  // Keys and values of 299 positions are there before anything was decoded. (One of several reads when it is
+  // asked.)
+  EXPECT_EQ(lm.speculative.steps, 0);
+  EXPECT_GT(lm.speculative.draft_bytes, 256U * 2 * 2 * 16 * 2 * sizeof(int16_t));
+  EXPECT_LT(several.speculative.draft_bytes, lm.speculative.draft_bytes);
+  EXPECT_GT(lm.timings.prompt_draft_ms, 0);
+  EXPECT_GE(lm.timings.prompt_ms, lm.timings.prompt_draft_ms);
+  EXPECT_LE(lm.speculative.draft_ms, 1e-6);
+}
+
 TEST_F(DraftModelTest, WhatCannotWorkIsRefused) {
   EXPECT_EQ(Generate("longspec", "").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Generate("longspec", "/nonexistent").status().code(), StatusCode::kNotFound);
@@ -642,10 +668,10 @@ TEST_F(DraftModelTest, WhatCannotWorkIsRefused) {
               HasSubstr("is no kind of draft model"));
   EXPECT_EQ(Generate("lm", draft_).status().code(), StatusCode::kInvalidArgument);
   TinyModelOptions larger;
-  larger.n_vocab = 400;
+  larger.n_vocab = 384 + 129;
   ASSERT_TRUE(WriteTinyModel(larger, folder_.File("other.gguf")).ok());
   EXPECT_THAT(Generate("lm", folder_.File("other.gguf")).status().message(),
-              HasSubstr("does not fit the target: a vocabulary of 400 tokens, the target has 384"));
+              HasSubstr("does not fit the target: a vocabulary of 513 tokens, the target has 384"));
 }
 
 TEST_F(DraftModelTest, ADraftIsNoModel) {

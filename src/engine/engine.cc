@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstring>
+#include <ctime>
+#include <limits>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -17,12 +20,15 @@
 #include "draft/draft_files.h"
 #include "draft/draft_models.h"
 #include "draft/drafter.h"
+#include "draft/option_use.h"
 #include "engine/cache_file.h"
 #include "engine/calibration_cache.h"
+#include "engine/continued_prompt.h"
 #include "engine/draft_state.h"
 #include "engine/generation.h"
 #include "engine/gguf_tokenizer.h"
 #include "engine/learned_cache.h"
+#include "engine/machine_costs.h"
 #include "engine/memory_plan.h"
 #include "engine/model_facts.h"
 #include "engine/offload_cost.h"
@@ -108,12 +114,14 @@ Result<Opened> OpenModel(const ModelOptions& options) {
 
   const TargetFacts facts = {.file = *model.file, .config = config, .cache = layout};
   LS_ASSIGN(const DraftMemory draft, PlanDraftMemory(options.speculation, facts, model.draft_files));
-  const int most_drafted = std::max(options.speculation.draft_n_max, options.speculation.adaptive_n_max);
+  const SpeculationOptions speculation = Settled(options.speculation);
+  const int most_drafted = std::max(speculation.draft_n_max, speculation.adaptive_n_max);
   LS_ASSIGN(const WorkingSetMemory working_set,
             PlanPartialRetrieval(options.partial_verification, layout, config.n_layer, config.n_head,
                                  most_drafted));
   model.needs =
       NeedsOf(config, *model.file, layout, MaxRows(options), info.threads, info.n_ctx, draft, working_set);
+  if (options.cache_prompt) model.needs.most_prompt_cache = MostPromptCache(options.cache_ram);
   const uint64_t available = AvailableMemory();
   if (!options.kv_offload.empty()) {
     model.offload = OffloadOf(options, model.needs.kv_chunk, available);
@@ -151,7 +159,7 @@ Result<Text> LoadText(const GgufFile& file) {
     text.chat_template = *parsed;
   } else {
     text.chat_template_status =
-        Status(parsed.status().code(), file.path() + ": chat template: " + parsed.status().message());
+        Status(parsed.status().code(), file.path() + ": " + parsed.status().message());
   }
   return text;
 }
@@ -226,7 +234,7 @@ class EngineImpl final : public Engine {
   Status SaveSession(const Session& session, const std::string& path) override;
   Result<std::unique_ptr<Session>> LoadSession(const std::string& path) override;
   void Forget(const std::vector<int32_t>& tokens) override {
-    if (prefixes_ != nullptr) prefixes_->Forget(std::span(tokens));
+    if (prompts_ != nullptr) prompts_->Forget(tokens);
   }
   Result<GenerationResult> Generate(Session& session, const GenerationRequest& request) override;
   Result<std::unique_ptr<Generation>> Start(Session& session, const GenerationRequest& request) override;
@@ -239,6 +247,7 @@ class EngineImpl final : public Engine {
     return text_.tokenizer->Decode(tokens, keep_special);
   }
   Result<std::vector<int32_t>> PromptTokens(const GenerationRequest& request) const override;
+  Result<std::string> ChatPrompt(const GenerationRequest& request) const override;
   Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages, bool add_generation_prompt,
                                         std::string_view template_variables) const override;
   Status PrepareGrammar(const GrammarText& grammar) override { return Compile(grammar).status(); }
@@ -248,43 +257,52 @@ class EngineImpl final : public Engine {
   std::vector<std::pair<std::string, std::string>> SessionsBelongTo() const;
   GenerationParts Parts();
   std::vector<int32_t> EncodePrompt(std::string_view text) const;
+  size_t MostPromptTokens(const GenerationRequest& request) const;
   std::string TokenText(int32_t id) const;
   Result<std::shared_ptr<const Grammar>> Compile(const GrammarText& text);
   GrammarVocabulary Vocabulary() const;
   LearnedCosts Learned();
   void KeepLearned() const;
-  CostModel KnownOrMeasuredCosts();
   Result<Calibration> MeasureCosts();
 
   ModelInfo info_;
   Text text_;
   KvLayout layout_;
-  std::shared_ptr<ChunkPool> pool_;        // of all sessions
-  std::unique_ptr<PrefixIndex> prefixes_;  // what any of them has evaluated; null: it is not kept
-  std::string fingerprint_;                // of the model file
+  std::shared_ptr<ChunkPool> pool_;       // of all sessions
+  size_t kept_chunks_ = 0;                // that the plan has for the prompt cache
+  std::unique_ptr<PromptCache> prompts_;  // what any of them has evaluated; null: it is not kept
+  std::string fingerprint_;               // of the model file
   int batch_size_ = 0, max_rows_ = 0;
   std::unique_ptr<ThreadTeam> team_;  // used by target_, so declared before it
   std::unique_ptr<Target> target_;    // null: vocabulary only
   DraftModels draft_models_;          // made for target_
   std::string calibration_key_;       // empty: measured costs are not kept
+  std::optional<MachineCosts> costs_;
+  bool costs_known_ = false;          // to memory_
+  std::function<bool()> keep_going_;  // may be empty
   // What adaptive speculation has learned; absent until a generation asks for it.
   std::optional<AdaptiveMemory> memory_;
   uint64_t answers_ = 0;  // that asked for it
   std::mutex grammars_mutex_;
   std::unique_ptr<GrammarCompiler> grammars_;  // null until a request asks for one
-  std::string costs_origin_;
 };
 
 Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options) {
   layout_ = model.config.kv_layout(options.cache_type_k, options.cache_type_v);
   pool_ = std::make_shared<ChunkPool>(layout_, info_.n_layer, 0, model.offload);
-  const uint64_t kept =
-      options.cache_ram < 0 ? info_.memory.kv_at_context : uint64_t(options.cache_ram) << 20;
-  if (kept >= pool_->chunk_bytes()) prefixes_ = std::make_unique<PrefixIndex>(kept / pool_->chunk_bytes());
+  const size_t of_context = info_.memory.kv_at_context / pool_->chunk_bytes();
+  kept_chunks_ = info_.memory.prompt_cache / model.needs.kept_chunk();
+  if (options.cache_prompt && of_context + kept_chunks_ > 0) {
+    prompts_ = std::make_unique<PromptCache>(
+        pool_, PromptCache::Room{.context = of_context, .beside = kept_chunks_});
+  }
   batch_size_ = options.batch_size;
   max_rows_ = MaxRows(options);
   fingerprint_ = TargetFingerprint(*model.file);
   if (options.calibration_cache) calibration_key_ = CalibrationKey(info_, options);
+  costs_.emplace(options.calibration_cache ? CacheFolder() : "", calibration_key_,
+                 [] { return static_cast<int64_t>(std::time(nullptr)); });
+  keep_going_ = options.keep_going;
   LS_ASSIGN(team_, ThreadTeam::Start(info_.threads));
   LlamaLoadOptions load;
   load.kernels = model.kernels;
@@ -295,7 +313,7 @@ Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options)
   load.origin = &info_.weights_origin;
   LS_ASSIGN(target_, LoadLlama(model.file, model.config, load));
   draft_models_.SetFiles(model.draft_files);
-  draft_models_.KeepStates(kept / pool_->chunk_bytes());
+  draft_models_.KeepStates(options.cache_prompt ? of_context + kept_chunks_ : 0);
   draft_models_.SetVocabulary(&text_.tokenizer->spec().tokens);
   draft_models_.SetWeightsCache(load.weights_cache);
   draft_models_.SetPriors(PriorsOf(*model.file, text_.tokenizer->spec(), target_->vocab_size()));
@@ -399,7 +417,7 @@ Result<std::unique_ptr<Scheduler>> EngineImpl::NewScheduler(const SchedulerOptio
        .pool = pool_,
        .ctx_size = info_.n_ctx,
        .tokenize = [this](const GenerationRequest& request) { return PromptTokens(request); }},
-      options, info_.memory.kv_at_context + info_.memory.kv_in_file);
+      options, info_.memory.kv_at_context + info_.memory.kv_in_file + kept_chunks_ * pool_->chunk_bytes());
 }
 
 Result<SessionImpl*> EngineImpl::Own(Session& session) const {
@@ -418,23 +436,29 @@ GenerationParts EngineImpl::Parts() {
   parts.n_ctx_train = info_.n_ctx_train;
   parts.draft_models = &draft_models_;
   parts.learned = [this] { return Learned(); };
-  parts.prefixes = prefixes_.get();
+  parts.keep_going = keep_going_;
+  parts.prompts = prompts_.get();
   parts.grammar = [this](const GrammarText& text) { return Compile(text); };
   return parts;
 }
 
 LearnedCosts EngineImpl::Learned() {
   if (!memory_) {
-    memory_.emplace(AdaptiveMemory{.costs = KnownOrMeasuredCosts(), .drafters = {}});
+    memory_.emplace(AdaptiveMemory{.costs = CostModel(), .drafters = {}});
     if (!calibration_key_.empty()) {
       auto known = ReadLearned(CacheFolder(), calibration_key_);
       if (known.ok()) memory_->drafters = std::move(*known);
     }
   }
+  if (!costs_known_) {
+    auto costs = costs_->Get([this] { return MeasureCosts(); });
+    costs_known_ = costs.has_value();
+    if (costs) memory_->costs = std::move(*costs);
+  }
   // So that one that is killed leaves what most of its answers taught.
   constexpr uint64_t kKeepEvery = 64;
   if (++answers_; std::has_single_bit(answers_) || answers_ % kKeepEvery == 0) KeepLearned();
-  return {.memory = &*memory_, .origin = costs_origin_};
+  return {.memory = &*memory_, .origin = costs_->origin()};
 }
 
 // For the programs that come.
@@ -445,30 +469,6 @@ void EngineImpl::KeepLearned() const {
   });
   // What cannot be kept is learned again.
   if (any) static_cast<void>(WriteLearned(CacheFolder(), calibration_key_, memory_->drafters));
-}
-
-// Without any, the policy starts from a guess and learns as it goes.
-CostModel EngineImpl::KnownOrMeasuredCosts() {
-  const bool keep = !calibration_key_.empty();
-  const std::string folder = keep ? CacheFolder() : std::string();
-  if (auto known = ReadCalibration(folder, calibration_key_); keep && known.ok()) {
-    costs_origin_ = "measured earlier on this machine";
-    return CostModel(std::move(*known));
-  }
-  const double start = NowMs();
-  auto measured = MeasureCosts();
-  if (!measured.ok()) {
-    costs_origin_ = "not measured: " + measured.status().message();
-    return CostModel();
-  }
-  costs_origin_ = "measured in " + std::to_string(static_cast<int>(NowMs() - start)) + " ms";
-  if (!measured->steady) {
-    costs_origin_ += " on a busy machine, not kept";
-  } else if (keep) {
-    const Status kept = WriteCalibration(folder, calibration_key_, measured->table);
-    costs_origin_ += kept.ok() ? ", kept in " + folder : ", not kept: " + kept.message();
-  }
-  return CostModel(std::move(measured->table));
 }
 
 Result<Calibration> EngineImpl::MeasureCosts() {
@@ -487,7 +487,8 @@ Result<Calibration> EngineImpl::MeasureCosts() {
                    {.capacity = info_.n_ctx,
                     .deep = depth_of(8),
                     .deepest = info_.n_ctx >= kLongContext ? depth_of(32) : 0,
-                    .most_rows = max_rows_});
+                    .most_rows = max_rows_,
+                    .keep_going = keep_going_});
 }
 
 Result<std::vector<int32_t>> EngineImpl::PromptTokens(const GenerationRequest& request) const {
@@ -495,10 +496,30 @@ Result<std::vector<int32_t>> EngineImpl::PromptTokens(const GenerationRequest& r
                     static_cast<int>(!request.tokens.empty());
   if (given == 0) return InvalidArgument("the prompt is empty: there is nothing to continue");
   if (given > 1) return InvalidArgument("give one of prompt, messages and tokens, not several");
-  if (!request.tokens.empty()) return request.tokens;
-  if (!request.prompt.empty()) return EncodePrompt(request.prompt);
-  LS_ASSIGN(const std::string text, ApplyChatTemplate(request.messages, true, request.template_variables));
-  return EncodePrompt(text);
+  std::vector<int32_t> tokens = request.tokens;
+  if (!request.prompt.empty()) tokens = EncodePrompt(request.prompt);
+  if (!request.messages.empty()) {
+    LS_ASSIGN(const std::string text, ChatPrompt(request));
+    tokens = EncodePrompt(text);
+  }
+  if (const auto most = MostPromptTokens(request); tokens.size() > most)
+    tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(most));
+  return tokens;
+}
+
+size_t EngineImpl::MostPromptTokens(const GenerationRequest& request) const {
+  const int wanted = request.truncate_prompt_tokens;
+  if (wanted >= 0) return wanted == 0 ? std::numeric_limits<size_t>::max() : static_cast<size_t>(wanted);
+  return static_cast<size_t>(std::max(1, info_.n_ctx - std::max(1, request.n_predict)));
+}
+
+Result<std::string> EngineImpl::ChatPrompt(const GenerationRequest& request) const {
+  const auto render = [&](const std::vector<Message>& messages) {
+    return ApplyChatTemplate(messages, request.prompt_end == PromptEnd::kNewTurn, request.template_variables);
+  };
+  if (request.prompt_end != PromptEnd::kContinued || request.messages.empty())
+    return render(request.messages);
+  return ContinuedPrompt(request.messages, render);
 }
 
 // What follows is the answer, so no end token is added; a template that writes the begin token itself gets no
@@ -575,6 +596,7 @@ Result<std::unique_ptr<Engine>> LoadVocabulary(const ModelOptions& options) {
 
 Result<std::unique_ptr<Engine>> LoadAll(const ModelOptions& options) {
   LS_ASSIGN(Opened model, OpenModel(options));
+  if (options.on_plan) options.on_plan(model.info);
   LS_TRY(CheckMemory(options.path, model.needs, model.info.memory.available));
   LS_TRY(CheckOffload(options.kv_offload, model.info.memory));
   if (!options.kv_offload_anyway) {
@@ -586,6 +608,8 @@ Result<std::unique_ptr<Engine>> LoadAll(const ModelOptions& options) {
     return Corrupt(options.path + ": the tokenizer has " + std::to_string(text.tokenizer->vocab_size()) +
                    " tokens but token_embd.weight only " + std::to_string(model.config.n_vocab) + " rows");
   }
+  if (options.on_warning && model.info.has_chat_template && text.chat_template == nullptr)
+    options.on_warning(text.chat_template_status.message());
   auto engine = std::make_unique<EngineImpl>(model.info, std::move(text));
   LS_TRY(engine->LoadWeights(model, options));
   return std::unique_ptr<Engine>(std::move(engine));
@@ -631,6 +655,20 @@ Status CheckSpeculation(const SpeculationOptions& options) {
   }
   LS_TRY(CheckPolicy(options));
   return CheckDrafter(options);
+}
+
+SpeculationOptions SpeculationOf(const SpeculationOptions& options, const std::string& type, int max_nodes) {
+  SpeculationOptions of = options;
+  if (type != options.type) {
+    of = OnlyRead(options, type);
+    of.tree = {};  // a shape is meant for the drafters that it was given with
+    of = Settled(of);
+  }
+  if (max_nodes >= 0) {
+    of.draft_n_max = of.adaptive_n_max = max_nodes;
+    of.draft_n_min = std::min(of.draft_n_min, max_nodes);
+  }
+  return of;
 }
 
 std::vector<std::string> SpeculationTypes() { return DrafterNames(); }

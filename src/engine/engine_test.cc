@@ -13,6 +13,7 @@
 #include <fstream>
 
 #include "base/testing/source_path.h"
+#include "draft/option_use.h"
 #include "engine/cache_file.h"
 #include "engine/calibration_cache.h"
 #include "formats/gguf_writer.h"
@@ -45,8 +46,7 @@ class EngineTest : public ::testing::Test {
     request.ignore_eos = true;
     request.sampling.temperature = 0.7F;
     request.sampling.seed = 5;
-    request.speculation.type = spec;
-    request.speculation.ngram_min = 1;
+    request.speculation = OnlyRead({.ngram_min = 1}, spec);
     return request;
   }
 
@@ -91,6 +91,48 @@ TEST_F(EngineTest, InfoIsTheSameWithAndWithoutLoading) {
   EXPECT_EQ(inspected->name, info.name);
   EXPECT_EQ(inspected->kernels, info.kernels);
   EXPECT_EQ(inspected->memory.total(), info.memory.total());
+}
+
+// Files of a model that is not the one of the other tests.
+class OtherModel {
+ public:
+  explicit OtherModel(const TinyModelOptions& options) { EXPECT_TRUE(WriteTinyModel(options, path()).ok()); }
+  ~OtherModel() { std::filesystem::remove(path()); }
+  static std::string path() { return ::testing::TempDir() + "/longspec_engine_other.gguf"; }
+  // Of the same length, everywhere.
+  void Replace(const std::string& from, const std::string& to) const {
+    std::ifstream in(path(), std::ios::binary);
+    std::string bytes((std::istreambuf_iterator<char>(in)), {});
+    for (size_t at = bytes.find(from); at != std::string::npos; at = bytes.find(from, at + 1))
+      bytes.replace(at, from.size(), to);
+    std::ofstream(path(), std::ios::binary) << bytes;
+  }
+};
+
+TEST_F(EngineTest, ATemplateThatCannotBeReadIsSaidAtTheStart) {
+  const OtherModel model({.chat_template = "{% if messages %}\n{{ messages[0] | nofilter }}{% endif %}"});
+  std::vector<std::string> warnings;
+  ModelOptions options{.path = model.path(), .threads = 1};
+  options.on_warning = [&](const std::string& warning) { warnings.push_back(warning); };
+  const auto engine = Engine::Load(options);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0], HasSubstr(model.path() + ": chat template, line 2: "));
+  EXPECT_EQ(model.path() + ": " + (*engine)->info().chat_template_error, warnings[0]);
+  EXPECT_EQ((*engine)->ApplyChatTemplate({{"user", "a"}}, true).status().message(), warnings[0]);
+  EXPECT_EQ(Load()->info().chat_template_error, "");
+}
+
+TEST_F(EngineTest, InfoSaysWhatAFileLacksToRun) {
+  const OtherModel model({});
+  EXPECT_EQ(Engine::Inspect({.path = model.path()})->missing, "");
+  model.Replace("gpt2", "bert");
+  EXPECT_THAT(Engine::Inspect({.path = model.path()})->missing,
+              HasSubstr("tokenizer model 'bert' (WordPiece) is not offered"));
+  EXPECT_FALSE(Engine::Load({.path = model.path()}).ok());
+  model.Replace("bert", "gpt2");
+  model.Replace("smollm", "smollx");
+  EXPECT_THAT(Engine::Inspect({.path = model.path()})->missing, HasSubstr("pre-tokeniser 'smollx'"));
 }
 
 // Points the calibration cache at a folder of its own.
@@ -162,15 +204,58 @@ TEST_F(EngineTest, CalibrationsAreKeptUnlessToldOtherwise) {
   };
   EXPECT_THAT(costs({.calibration_cache = false}), ::testing::StartsWith("measured in "));
   EXPECT_EQ(cache.n_files(), 0);
-  // What is measured while the machine does other things is not kept.
-  const std::string measured = costs({});
-  EXPECT_EQ(cache.n_files(".costs"), measured.find(", kept in ") != std::string::npos ? 1 : 0) << measured;
-  const CostTable known = {.rows = {1, 8}, .keys = {256}, .ms = {1, 2}};
-  ASSERT_TRUE(WriteCalibration(CacheFolder(), CalibrationKey(Load()->info(), {}), known).ok());
-  EXPECT_EQ(costs({}), "measured earlier on this machine");
+  // Also what is measured while the machine does other things.
+  EXPECT_THAT(costs({}), HasSubstr(", kept in "));
+  EXPECT_EQ(cache.n_files(".costs"), 1);
+  EXPECT_THAT(costs({}), ::testing::StartsWith("measured earlier on this machine"));
   EXPECT_THAT(costs({.ctx_size = 300}), ::testing::StartsWith("measured in "));
   setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
   EXPECT_THAT(costs({}), HasSubstr("not kept"));
+}
+
+TEST_F(EngineTest, WhoWaitsForCostsCanStop) {
+  bool going = true;
+  int asked = 0;
+  ModelOptions options;
+  options.calibration_cache = false;
+  options.keep_going = [&] {
+    ++asked;
+    return going && asked < 4;
+  };
+  const auto engine = Load(options);
+  EXPECT_EQ(asked, 0);
+  auto session = engine->NewSession();
+  GenerationRequest request = Request("hello", "auto");
+  request.on_text = [](std::string_view) { return true; };
+  const GenerationResult stopped = Generate(*engine, **session, request);
+  EXPECT_EQ(stopped.finish_reason, FinishReason::kCancelled);
+  EXPECT_TRUE(stopped.tokens.empty());
+  EXPECT_LE(asked, 5);  // at once, and then whether the answer is wanted
+  EXPECT_THAT(stopped.speculative.costs, ::testing::StartsWith("not measured: "));
+  // One that needs no costs does not ask; the next one that does measures them.
+  asked = 10;
+  EXPECT_EQ(Generate(*engine, **session, Request("hello")).finish_reason, FinishReason::kLength);
+  EXPECT_EQ(asked, 10);
+  asked = -1'000'000;
+  const GenerationResult whole = Generate(*engine, **session, request);
+  EXPECT_THAT(whole.speculative.costs, ::testing::StartsWith("measured in "));
+  EXPECT_EQ(whole.tokens, Generate(*engine, **session, Request("hello")).tokens);
+  going = false;
+}
+
+TEST_F(EngineTest, APlanIsToldBeforeTheWeightsAreRead) {
+  int n_plans = 0, n_steps = 0;
+  ModelOptions options;
+  options.on_plan = [&](const ModelInfo& info) {
+    ++n_plans;
+    EXPECT_EQ(n_steps, 0);
+    EXPECT_GT(info.memory.weights, 0U);
+    EXPECT_EQ(info.weights_origin, "");
+  };
+  options.on_progress = [&](double) { return ++n_steps > 0; };
+  Load(options);
+  EXPECT_EQ(n_plans, 1);
+  EXPECT_GT(n_steps, 0);
 }
 
 TEST_F(EngineTest, OutputDoesNotDependOnHowItIsComputed) {
@@ -283,7 +368,7 @@ TEST_F(EngineTest, ASessionThatContinuesSaysWhatAFreshOneSays) {
   longer.tokens.push_back(65);
   const GenerationResult reused = Generate(*engine, **session, longer);
   EXPECT_EQ(reused.timings.cache_n, first.timings.prompt_n + 23);
-  const auto other = Load({.cache_ram = 0});
+  const auto other = Load({.cache_prompt = false});
   auto fresh_session = other->NewSession();
   const GenerationResult fresh = Generate(*other, **fresh_session, longer);
   EXPECT_EQ(fresh.timings.cache_n, 0);
@@ -295,7 +380,7 @@ TEST_F(EngineTest, ASessionThatContinuesSaysWhatAFreshOneSays) {
 
 // A prompt that begins as any other did is evaluated from where it parts, down to the token.
 TEST_F(EngineTest, WhatAnySequenceHasEvaluatedIsNotEvaluatedAgain) {
-  const auto engine = Load(), forgetful = Load({.cache_ram = 0});
+  const auto engine = Load(), forgetful = Load({.cache_prompt = false});
   GenerationRequest request = Request("", "ngram");
   request.prompt.clear();
   for (int i = 0; i < 300; ++i) request.tokens.push_back(40 + i * i % 80);
@@ -336,7 +421,7 @@ TEST_F(EngineTest, ASessionGoesOnFromAFile) {
   next.tokens.push_back(70);
   const GenerationResult uninterrupted = Generate(*engine, **session, next);
 
-  const auto later = Load({.cache_ram = 0});
+  const auto later = Load({.cache_prompt = false});
   auto loaded = later->LoadSession(path);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   const GenerationResult result = Generate(*later, **loaded, next);
@@ -612,7 +697,7 @@ TEST_F(EngineTest, WhatIsForgottenIsEvaluatedAgain) {
 TEST(Speculation, OptionsAreCheckedWithoutAModel) {
   EXPECT_THAT(SpeculationTypes(), ::testing::Contains("ngram"));
   for (const std::string& type : SpeculationTypes())
-    EXPECT_TRUE(CheckSpeculation({.type = type, .draft_model = "draft"}).ok()) << type;
+    EXPECT_TRUE(CheckSpeculation(SpeculationOf({.draft_model = "draft"}, type)).ok()) << type;
   EXPECT_THAT(CheckSpeculation({.type = "magic"}).message(), HasSubstr("ngram"));
   EXPECT_FALSE(CheckSpeculation({.draft_n_max = 256}).ok());
   EXPECT_FALSE(CheckSpeculation({.draft_n_max = -1}).ok());

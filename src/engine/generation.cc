@@ -54,12 +54,15 @@ class RunningGeneration final : public Generation {
       return answer.status();
     }
     answer_ = std::move(*answer);
+    // It may have waited for costs to be measured, and somebody for it.
+    if (WantsAdaptivePolicy(request.speculation) && parts_.keep_going && !parts_.keep_going())
+      answer_->End(FinishReason::kCancelled);
     while (!answer_->ended() && answer_->n_missing() > 1) {
       LS_TRY(Round(std::min(parts_.prefill_chunk, answer_->n_missing() - 1)));
       if (!answer_->ReportPrefill()) break;
     }
     // What the prompt's evaluation cost others need not pay again.
-    if (parts_.prefixes != nullptr) Remember();
+    Remember();
     EndedOrNot();
     return {};
   }
@@ -100,14 +103,14 @@ class RunningGeneration final : public Generation {
     return answer_->Take(turn, NowMs() - start);
   }
   void Remember() {
-    const auto length = static_cast<size_t>(session_.cache->length());
-    parts_.prefixes->Insert(std::span(session_.tokens).first(length), session_.cache->chunks());
-    parts_.prefixes->Trim();
+    if (parts_.prompts == nullptr) return;
+    parts_.prompts->Remember(session_.tokens, *session_.cache, static_cast<size_t>(session_.cache->length()));
+    parts_.prompts->Trim();
   }
   void EndedOrNot() {
     if (!answer_->ended() || std::exchange(remembered_, true)) return;
     guard_.Dismiss();
-    if (parts_.prefixes != nullptr) Remember();
+    Remember();
   }
 
   const GenerationParts parts_;

@@ -16,7 +16,7 @@
 #include "draft/drafter.h"
 #include "grammar/grammar.h"
 #include "kv/full_cache.h"
-#include "kv/prefix_index.h"
+#include "kv/prompt_cache.h"
 #include "longspec/engine.h"
 #include "model/target.h"
 #include "tokenizer/tokenizer.h"
@@ -42,15 +42,17 @@ struct GenerationParts {
   // For the adaptive policy: what is known of this machine and of its drafters. Null: nothing before this
   // generation, and nothing after.
   std::function<LearnedCosts()> learned = {};
+  // Whether the answer is still waited for, where its request is not asked yet. May be empty.
+  std::function<bool()> keep_going = {};
   // Compiles what an answer must be; compiled ones are known for as long as somebody holds them. Null: such
   // requests are refused. Any thread.
   std::function<Result<std::shared_ptr<const Grammar>>(const GrammarText&)> grammar = {};
-  // Of beginnings that others evaluated, whole chunks only: the rest would have to be copied.
-  bool whole_chunks_only = false;
+  // Sees a beginning that was found before it is taken over, and may leave out its end where memory is short.
+  // May be empty.
+  std::function<void(PrefixIndex::Match&)> on_match = {};
   // For checks: sees what came of each turn before the answer takes it. May be empty.
   std::function<void(const Turn&)> on_turn = {};
-  PrefixIndex* prefixes =
-      nullptr;  // borrowed: beginnings that were evaluated before; null: none are looked for
+  PromptCache* prompts = nullptr;  // borrowed: what was evaluated before; null: nothing is known of it
 };
 
 // What a session is: the cache holds keys and values of a prefix of the tokens.

@@ -8,6 +8,7 @@
 
 #include <map>
 
+#include "draft/option_use.h"
 #include "kv/full_cache.h"
 
 namespace longspec {
@@ -18,12 +19,14 @@ using ::testing::HasSubstr;
 
 constexpr int32_t kEnd = 0;
 
+constexpr const char* kTurn = "^";  // a control token that ends nothing by itself
+
 // Tokens are short byte strings; 0 ends a generation.
 class ToyTokenizer final : public Tokenizer {
  public:
   ToyTokenizer() {
     for (char c = 'a'; c <= 'z'; ++c) tokens_.emplace_back(1, c);
-    tokens_.insert(tokens_.end(), {"\xC3", "\xA9", "wx", "yz", "\n"});
+    tokens_.insert(tokens_.end(), {"\xC3", "\xA9", "wx", "yz", "\n", kTurn});
   }
   std::vector<int32_t> Encode(std::string_view text, EncodeOptions) const override {
     std::vector<int32_t> ids;
@@ -40,7 +43,7 @@ class ToyTokenizer final : public Tokenizer {
   }
   const std::string& TokenBytes(int32_t id) const override { return tokens_[static_cast<size_t>(id)]; }
   int vocab_size() const override { return static_cast<int>(tokens_.size()); }
-  bool IsControl(int32_t id) const override { return id == kEnd; }
+  bool IsControl(int32_t id) const override { return id == kEnd || TokenBytes(id) == kTurn; }
   bool IsEndOfGeneration(int32_t id) const override { return id == kEnd; }
   const TokenizerSpec& spec() const override { return spec_; }
 
@@ -126,8 +129,7 @@ class GenerationTest : public ::testing::Test {
   static GenerationRequest Request(const std::string& type = "none") {
     GenerationRequest request;
     request.sampling.temperature = 0.0F;
-    request.speculation.type = type;
-    request.speculation.ngram_min = 1;
+    request.speculation = OnlyRead({.ngram_min = 1}, type);
     return request;
   }
 
@@ -240,6 +242,28 @@ TEST_F(GenerationTest, StopStringEndsTextTokensAndSessionAlike) {
     EXPECT_EQ(result->timings.predicted_n, 4);
     EXPECT_EQ(session_.tokens.size(), 13U);
     EXPECT_EQ(session_.cache->length(), 12);
+  }
+}
+
+TEST_F(GenerationTest, AControlTokenIsNoTextButMayBeAStop) {
+  for (const std::string type : {"none", "ngram"}) {
+    Script("xab^cdxab^cdxab^cd", 8);
+    EXPECT_EQ(Run(Request(type))->text, "bcdxabcd");
+    GenerationRequest across = Request(type);
+    across.stop = {"bc", "x^"};
+    Restart();
+    EXPECT_EQ(Run(across)->text, "");
+    for (const std::string stop : {"^", "b^", "^cd"}) {
+      Script("xab^cdxab^cdxab^cd", 8);
+      GenerationRequest request = Request(type);
+      request.stop = {stop};
+      const auto result = Run(request);
+      ASSERT_TRUE(result.ok()) << result.status().message();
+      EXPECT_EQ(result->text, stop == "b^" ? "" : "b");
+      EXPECT_EQ(result->stop_string, stop);
+      EXPECT_EQ(result->finish_reason, FinishReason::kStop);
+      EXPECT_EQ(result->tokens.size(), stop == "^cd" ? 4U : 2U);
+    }
   }
 }
 

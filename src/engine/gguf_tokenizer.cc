@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "tokenizer/control_tokens.h"
 #include "tokenizer/tokenizer_hash.h"
 
 namespace longspec {
@@ -52,11 +53,7 @@ Result<TokenizerSpec> TokenizerSpecFromGguf(const GgufFile& file) {
   if (spec.model == "gpt2") {
     LS_ASSIGN(spec.merges, file.GetStrings("tokenizer.ggml.merges"));
   }
-  LS_TRY(ReadId(file, "tokenizer.ggml.bos_token_id", &spec.bos));
-  LS_TRY(ReadId(file, "tokenizer.ggml.eos_token_id", &spec.eos));
-  LS_TRY(ReadId(file, "tokenizer.ggml.eot_token_id", &spec.eot));
-  LS_TRY(ReadId(file, "tokenizer.ggml.unknown_token_id", &spec.unk));
-  LS_TRY(ReadId(file, "tokenizer.ggml.padding_token_id", &spec.pad));
+  for (const TokenIdKey& key : TokenIdKeys()) LS_TRY(ReadId(file, key.key, &(spec.*key.id)));
   const bool bos_by_default = spec.bos >= 0 && Tokenizer::AddsBosByDefault(spec.pre);
   LS_ASSIGN(spec.add_bos, file.GetBoolOr("tokenizer.ggml.add_bos_token", bos_by_default));
   LS_ASSIGN(spec.add_eos, file.GetBoolOr("tokenizer.ggml.add_eos_token", false));

@@ -86,7 +86,23 @@ uint64_t Fixed(const MemoryNeeds& needs) {
   return needs.weights + needs.scratch + needs.draft.fixed + needs.working_set.fixed;
 }
 
+// Half of what the plan leaves, in whole chunks: the other half is for whoever else is there. Where a part of
+// the context lies in a file, memory has no room for anything else.
+uint64_t PromptCacheOf(const MemoryNeeds& needs, const MemoryPlan& plan) {
+  uint64_t bytes = needs.most_prompt_cache;
+  if (needs.most_kv) bytes = std::min(bytes, *needs.most_kv - plan.kv_at_context);
+  if (plan.kv_in_file > 0) bytes = 0;
+  if (plan.available > 0)
+    bytes = std::min(bytes, (plan.available - std::min(plan.available, plan.total())) / 2);
+  return needs.kept_chunk() == 0 ? 0 : bytes - bytes % needs.kept_chunk();
+}
+
 }  // namespace
+
+uint64_t MostPromptCache(int cache_ram) {
+  constexpr uint64_t kMoreThanThereIs = uint64_t{1} << 46;
+  return cache_ram < 0 ? kMoreThanThereIs : static_cast<uint64_t>(cache_ram) << 20;
+}
 
 MemoryNeeds NeedsOf(const LlamaConfig& config, const GgufFile& file, const KvLayout& layout, int max_rows,
                     int n_threads, int ctx_size, const DraftMemory& draft,
@@ -114,6 +130,7 @@ MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available) {
   plan.working_set = needs.working_set.fixed + Chunks(needs) * needs.working_set.source_chunk;
   plan.available = available;
   plan.ctx_size = needs.ctx_size;
+  plan.prompt_cache = PromptCacheOf(needs, plan);
   return plan;
 }
 

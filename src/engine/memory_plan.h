@@ -24,9 +24,16 @@ struct MemoryNeeds {
   DraftMemory draft;
   WorkingSetMemory working_set;
   std::optional<uint64_t> most_kv;  // bytes of the cache in memory, whole chunks; nothing: all of it
+  uint64_t most_prompt_cache = 0;   // bytes that may be kept of earlier prompts, if memory has room for them
   int kv_chunk_positions = 256;
   int ctx_size = 0;
+
+  // Of a chunk that is kept: a draft model keeps what it made of the same positions.
+  uint64_t kept_chunk() const { return kv_chunk + draft.kv_chunk; }
 };
+
+// ModelOptions::cache_ram in bytes.
+uint64_t MostPromptCache(int cache_ram);
 
 // Of one loaded model, passes of at most `max_rows` rows on `n_threads` threads, and one sequence of ctx_size
 // positions.

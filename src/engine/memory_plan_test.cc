@@ -88,6 +88,39 @@ TEST(MemoryPlan, AWorkingSetIsPartOfIt) {
   EXPECT_THAT(CheckMemory("m.gguf", needs, 10 * kMiB).message(), HasSubstr("alone takes 150.0 MiB"));
 }
 
+// What is kept of earlier prompts is no need: it takes what was asked for, and half of what is left at most.
+TEST(MemoryPlan, EarlierPromptsTakeOfWhatIsLeft) {
+  MemoryNeeds needs = Needs(1024);  // 144 MiB
+  EXPECT_EQ(PlanMemory(needs, 1000 * kMiB).prompt_cache, 0U);
+  needs.most_prompt_cache = MostPromptCache(100);
+  EXPECT_EQ(PlanMemory(needs, 0).prompt_cache, 96 * kMiB);  // whole chunks
+  EXPECT_EQ(PlanMemory(needs, 1000 * kMiB).prompt_cache, 96 * kMiB);
+  EXPECT_EQ(PlanMemory(needs, 1000 * kMiB).total(), 144 * kMiB);
+  EXPECT_EQ(PlanMemory(needs, 244 * kMiB).prompt_cache, 48 * kMiB);
+  EXPECT_EQ(PlanMemory(needs, 144 * kMiB).prompt_cache, 0U);
+  EXPECT_EQ(PlanMemory(needs, 100 * kMiB).prompt_cache, 0U);
+  EXPECT_TRUE(CheckMemory("m", needs, 144 * kMiB).ok());
+  needs.most_prompt_cache = MostPromptCache(-1);
+  EXPECT_EQ(PlanMemory(needs, 1344 * kMiB).prompt_cache, 600 * kMiB);
+  needs.most_prompt_cache = MostPromptCache(0);
+  EXPECT_EQ(PlanMemory(needs, 1344 * kMiB).prompt_cache, 0U);
+  // A draft model keeps its part of them.
+  needs.most_prompt_cache = MostPromptCache(100);
+  needs.draft.kv_chunk = 2 * kMiB;
+  EXPECT_EQ(needs.kept_chunk(), 8 * kMiB);
+  EXPECT_EQ(PlanMemory(needs, 0).prompt_cache, 96 * kMiB);
+}
+
+// They lie in memory, and leave --kv-memory to the context.
+TEST(MemoryPlan, EarlierPromptsLieInNoFile) {
+  MemoryNeeds needs = Needs(1024);  // of keys and values 24 MiB
+  needs.most_prompt_cache = MostPromptCache(100);
+  needs.most_kv = 60 * kMiB;
+  EXPECT_EQ(PlanMemory(needs, 0).prompt_cache, 36 * kMiB);
+  needs.most_kv = 18 * kMiB;
+  EXPECT_EQ(PlanMemory(needs, 0).prompt_cache, 0U);
+}
+
 TEST(MemoryPlan, WhereTheMemoryOfAFileIsTooMuchAShorterContextFits) {
   MemoryNeeds needs = Needs(8192);  // 192 MiB of keys and values, of which 100 may be in memory
   needs.most_kv = 100 * kMiB;

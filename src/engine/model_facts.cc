@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <string_view>
 
+#include "jinja/chat_template.h"
 #include "kernels/dispatch.h"
 #include "tensor/dtype.h"
+#include "tokenizer/tokenizer.h"
 
 namespace longspec {
 namespace {
@@ -70,6 +72,11 @@ void DescribeFile(const GgufFile& file, ModelInfo* info) {
   info->tokenizer_pre = ValueOr(file.GetStringOr("tokenizer.ggml.pre", ""), std::string());
   info->has_chat_template = file.Has("tokenizer.chat_template");
   info->chat_template = ValueOr(file.GetStringOr("tokenizer.chat_template", ""), std::string());
+  info->chat_template_error =
+      info->has_chat_template ? ChatTemplate::Parse(info->chat_template).status().message() : "";
+  const Status kind = Tokenizer::CheckKind(info->tokenizer_model,
+                                           info->tokenizer_pre.empty() ? "default" : info->tokenizer_pre);
+  info->missing = kind.message();
 }
 
 void DescribeNetwork(const LlamaConfig& config, ModelInfo* info) {

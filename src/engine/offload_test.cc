@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "draft/option_use.h"
 #include "draft/testing/longspec_files.h"
 #include "formats/testing/file_size_limit.h"
 #include "kv/chunk_pool.h"
@@ -52,10 +53,7 @@ class Offload : public ::testing::Test {
     request.ignore_eos = true;
     request.sampling.temperature = 0.7F;
     request.sampling.seed = 5;
-    request.speculation.type = type;
-    request.speculation.partial_budget = 32;
-    request.speculation.partial_window = 20;
-    request.speculation.partial_refresh = 12;
+    request.speculation = OnlyRead({.partial_budget = 32, .partial_window = 20, .partial_refresh = 12}, type);
     return request;
   }
   static GenerationRequest Approximate(int n_prompt) {

@@ -22,6 +22,10 @@ Result<RetrievalOptions> PartialRetrieval(const PartialVerificationOptions& opti
   if (options.refresh < 0) return fail("--partial-refresh", options.refresh, "1 or more, or paper");
   LS_ASSIGN(const BlockScore score, ParseBlockScore(options.score, "--partial-score"));
   LS_ASSIGN(const QueryReduction reduce, ParseQueryReduction(options.reduce, "--partial-reduce"));
+  if (options.refresh != 0 && options.reduce != PartialVerificationOptions().reduce) {
+    return InvalidArgument("--partial-reduce " + options.reduce +
+                           ": has no effect without --partial-refresh paper: one query chooses");
+  }
   return RetrievalOptions{.sink = options.sink,
                           .budget = options.budget,
                           .window = options.window,

@@ -65,15 +65,22 @@ class SchedulerImpl final : public Scheduler {
     schedule_.prefill_ms = options.prefill_ms;
     on_round_ = options.on_round;
     waits_for_sessions_ = options.waits_for_sessions;
-    if (!options.share_prefixes) parts_.generation.prefixes = nullptr;
+    kept_ = parts_.generation.prompts;
+    if (!options.share_prefixes) parts_.generation.prompts = nullptr;
+    parts_.generation.on_match = [this](PrefixIndex::Match& match) { FitMatch(match); };
   }
 
   Result<int64_t> Submit(Submission submission) override {
     if (submission.n < 1) return InvalidArgument("n " + std::to_string(submission.n) + ": must be 1 or more");
-    LS_ASSIGN(std::vector<int32_t> prompt, parts_.tokenize(submission.request));
-    LS_TRY(Answer::Check(parts_.generation, prompt, submission.request, parts_.ctx_size));
-    LS_TRY(CheckFits(static_cast<int>(prompt.size()), submission.request.n_predict, parts_.ctx_size,
-                     static_cast<int>(most_chunks_)));
+    std::vector<std::vector<int32_t>> prompts = std::move(submission.prompts);
+    if (prompts.empty()) {
+      LS_ASSIGN(prompts.emplace_back(), parts_.tokenize(submission.request));
+    }
+    for (const std::vector<int32_t>& prompt : prompts) {
+      LS_TRY(Answer::Check(parts_.generation, prompt, submission.request, parts_.ctx_size));
+      LS_TRY(CheckFits(static_cast<int>(prompt.size()), submission.request.n_predict, parts_.ctx_size,
+                       static_cast<int>(most_chunks_)));
+    }
     std::shared_ptr<const Grammar> grammar;
     if (submission.request.grammar.kind != GrammarText::Kind::kNone && parts_.generation.grammar != nullptr) {
       LS_ASSIGN(grammar, parts_.generation.grammar(submission.request.grammar));
@@ -81,12 +88,13 @@ class SchedulerImpl final : public Scheduler {
     const auto of = std::make_shared<const Submission>(std::move(submission));
     const std::lock_guard lock(mutex_);
     const int64_t id = ++last_id_;
-    for (int i = 0; i < of->n; ++i) {
+    const int n_answers = of->n * static_cast<int>(prompts.size());
+    for (int i = 0; i < n_answers; ++i) {
       Entry& entry = inbox_.emplace_back();
       entry.id = id;
       entry.index = i;
       entry.of = of;
-      entry.prompt = prompt;
+      entry.prompt = prompts[static_cast<size_t>(i / of->n)];
       entry.grammar = grammar;
       entry.arrived_ms = NowMs();
     }
@@ -101,6 +109,7 @@ class SchedulerImpl final : public Scheduler {
   Result<bool> RunRound() override {
     TakeIn();
     if (entries_.empty()) return false;
+    const PromptCache::Limit limit(kept_, most_chunks_);
     try {
       Round();
     } catch (const std::bad_alloc&) {
@@ -117,8 +126,7 @@ class SchedulerImpl final : public Scheduler {
     stats.waiting = static_cast<int>(entries_.size()) - stats.running;
     stats.chunks_held = parts_.pool->held();
     stats.chunks_most = most_chunks_;
-    if (const PrefixIndex* prefixes = parts_.generation.prefixes)
-      stats.chunks_reclaimable = prefixes->n_reclaimable();
+    stats.chunks_reclaimable = n_reclaimable();
     return stats;
   }
 
@@ -151,7 +159,6 @@ class SchedulerImpl final : public Scheduler {
       Remember(*at, true);
     }
     entries_.erase(at);
-    if (PrefixIndex* prefixes = parts_.generation.prefixes) prefixes->Trim();
     if (on_end) on_end(index, std::move(result));
   }
 
@@ -164,17 +171,17 @@ class SchedulerImpl final : public Scheduler {
 
   // Makes what the sequence has evaluated known to others: whole chunks, or all of it.
   void Remember(const Entry& entry, bool all) {
-    PrefixIndex* prefixes = parts_.generation.prefixes;
-    if (prefixes == nullptr || entry.session.cache == nullptr) return;
+    PromptCache* prompts = parts_.generation.prompts;
+    if (prompts == nullptr || entry.session.cache == nullptr) return;
     const int length = std::min(entry.session.cache->length(), static_cast<int>(entry.session.tokens.size()));
     const auto n = static_cast<size_t>(all ? length : length / kKvChunk * kKvChunk);
-    prefixes->Insert(std::span(entry.session.tokens).first(n), entry.session.cache->chunks());
+    prompts->Remember(entry.session.tokens, *entry.session.cache, n);
   }
 
   // Whether somebody computes what this one would have to, so that it waits and shares.
   bool IsComputedByAnother(const Entry& waiting) const {
-    const PrefixIndex* prefixes = parts_.generation.prefixes;
-    if (prefixes == nullptr) return false;
+    const PromptCache* prompts = parts_.generation.prompts;
+    if (prompts == nullptr) return false;
     const auto wanted = waiting.all_but_last();
     int known = -1;
     for (const Entry& other : entries_) {
@@ -182,18 +189,18 @@ class SchedulerImpl final : public Scheduler {
       const auto theirs = other.all_but_last();
       const auto common = static_cast<int>(std::ranges::mismatch(wanted, theirs).in1 - wanted.begin());
       if (common < kWorthWaiting) continue;
-      if (known < 0) known = prefixes->LengthKnown(wanted);
+      if (known < 0) known = prompts->LengthKnown(wanted);
       if (common >= known + kWorthWaiting) return true;
     }
     return false;
   }
 
   RoundState State(std::vector<Entries::iterator>& listed) {
-    const PrefixIndex* prefixes = parts_.generation.prefixes;
+    const PromptCache* prompts = parts_.generation.prompts;
     RoundState state;
     const size_t held = parts_.pool->held();
     state.free_chunks = static_cast<int>(most_chunks_ > held ? most_chunks_ - held : 0);
-    state.reclaimable_chunks = prefixes == nullptr ? 0 : static_cast<int>(prefixes->n_reclaimable());
+    state.reclaimable_chunks = static_cast<int>(n_reclaimable());
     const double now = NowMs();
     size_t n_waiting = 0;
     std::vector<std::vector<const KvChunk*>> chunks;  // of those that are listed
@@ -212,8 +219,8 @@ class SchedulerImpl final : public Scheduler {
         for (const KvChunkRef& chunk : at->session.cache->chunks()) own.push_back(chunk.get());
         s.chunks = HeldChunks(*at->session.cache);
         FindShared(chunks, s);
-      } else if (prefixes != nullptr) {
-        const int known = prefixes->LengthKnown(at->all_but_last(), &own);
+      } else if (prompts != nullptr) {
+        const int known = prompts->LengthKnown(at->all_but_last(), &own);
         s.chunks = static_cast<int>(own.size());
         FindShared(chunks, s);
         s.missing = n_tokens - known;
@@ -236,7 +243,7 @@ class SchedulerImpl final : public Scheduler {
   }
 
   void Round() {
-    TakeBackLastChunks();
+    TakeBackEnds();
     std::vector<Entries::iterator> listed;
     const RoundState state = State(listed);
     const RoundPlan plan = PlanRound(state, PassCost(learned_.memory->costs), schedule_);
@@ -253,13 +260,13 @@ class SchedulerImpl final : public Scheduler {
     }
     for (const int i : plan.preempt) Preempt(*listed[static_cast<size_t>(i)]);
     std::vector<std::pair<size_t, Status>> failed;
+    new_chunks_ = static_cast<size_t>(plan.new_chunks);
     for (const int i : plan.admit) {
       Entry& entry = *listed[static_cast<size_t>(i)];
       if (IsComputedByAnother(entry)) continue;  // by one that was admitted before it, in this round
       if (const Status status = AdmitOrFail(entry); !status.ok())
         failed.emplace_back(static_cast<size_t>(i), status);
     }
-    MakeRoom(static_cast<size_t>(plan.new_chunks));
 
     std::vector<Turn> turns;
     std::vector<size_t> whose;
@@ -301,8 +308,6 @@ class SchedulerImpl final : public Scheduler {
       const auto here = at++;
       if (here->answer != nullptr && here->answer->ended()) End(here);
     }
-    // A chunk that was shared and then copied within the round was there twice.
-    MakeRoom(0);
     if (on_round_ && ran.ok() && !turns.empty()) Report(turns, round_ms);
   }
 
@@ -337,51 +342,64 @@ class SchedulerImpl final : public Scheduler {
   }
 
   Status Admit(Entry& entry) {
-    const bool tight = IsTight();
-    parts_.generation.whole_chunks_only = tight;
+    starting_ = &entry;
     if (entry.answer == nullptr) {
       entry.session.cache = MakeFullCache(parts_.pool, parts_.ctx_size);
       GenerationRequest request = entry.of->request;
       if (entry.of->for_answer) entry.of->for_answer(entry.index, request);
       LS_ASSIGN(entry.answer, Answer::Start(parts_.generation, entry.session, entry.prompt, request,
-                                            static_cast<uint64_t>(entry.index)));
+                                            static_cast<uint64_t>(entry.index % entry.of->n)));
       stats_.prompt_tokens_known += entry.session.cache->length();
       stats_.prompt_tokens += static_cast<int64_t>(entry.prompt.size());
-    } else if (PrefixIndex* prefixes = parts_.generation.prefixes) {
+    } else if (PromptCache* prompts = parts_.generation.prompts) {
       std::span<const int32_t> known = entry.all_but_last();
       // A partial verifier reads its set by the queries of the last of them, which has to be computed for
       // that.
       if (entry.of->request.partial_verification.enabled) known = known.first(known.size() - 1);
-      PrefixIndex::Match match = prefixes->Find(known);
-      if (tight) match.KeepWholeChunks();
+      PrefixIndex::Match match = prompts->Find(known);
+      FitMatch(match);
       if (match.length > 0) entry.session.cache->Adopt(match.chunks, match.length);
     }
     entry.running = true;
     return {};
   }
 
-  // Whether there may not be room for copies of chunks that are shared.
-  bool IsTight() const {
-    const auto running =
-        static_cast<size_t>(std::ranges::count_if(entries_, [](const Entry& e) { return e.running; }));
-    return parts_.pool->held() + running + 1 > most_chunks_;
+  size_t n_reclaimable() const { return kept_ == nullptr ? 0 : kept_->n_reclaimable(); }
+
+  // What the one that starts takes over.
+  void FitMatch(PrefixIndex::Match& match) {
+    const auto tokens = starting_->all_but_last().first(static_cast<size_t>(match.length));
+    if (kept_->Fit(match, new_chunks_, IsWanted(*starting_, tokens)) && new_chunks_ > 0) --new_chunks_;
   }
 
-  // What sequences would have to copy before they write it is theirs alone again.
-  void TakeBackLastChunks() {
-    PrefixIndex* prefixes = parts_.generation.prefixes;
-    if (prefixes == nullptr || !IsTight()) return;
+  // What sequences would have to copy before they write it, as the prompt cache knows it too.
+  void TakeBackEnds() {
+    if (parts_.generation.prompts == nullptr) return;
+    const auto copies = [](const Entry& entry) {
+      const FullCache* cache = entry.session.cache.get();
+      return entry.running && HeldChunks(*cache) < static_cast<int>(cache->chunks().size());
+    };
+    const auto needed = static_cast<size_t>(std::ranges::count_if(entries_, copies));
     for (const Entry& entry : entries_) {
-      if (!entry.running || entry.session.cache->length() % kKvChunk == 0) continue;
-      prefixes->Forget(entry.session.cache->chunks().back());
+      if (!copies(entry)) continue;
+      const auto held = static_cast<size_t>(entry.session.cache->length());
+      kept_->TakeBackEnd(*entry.session.cache, needed, IsWanted(entry, entry.tokens().first(held)));
     }
   }
 
-  // Chunks that only the prefix index holds go until there is room for so many.
-  void MakeRoom(size_t n_chunks) {
-    PrefixIndex* prefixes = parts_.generation.prefixes;
-    while (prefixes != nullptr && parts_.pool->held() + n_chunks > most_chunks_ && prefixes->DropOldest()) {
+  // Whether others that wait begin with these tokens of the entry, or with most of what goes beyond whole
+  // chunks of them.
+  bool IsWanted(const Entry& entry, std::span<const int32_t> tokens) const {
+    const auto whole = static_cast<std::ptrdiff_t>(tokens.size() / kKvChunk * kKvChunk);
+    size_t n_waiting = 0;
+    for (const Entry& other : entries_) {
+      if (&other == &entry || other.running) continue;
+      if (++n_waiting > kMostLookedAt) return false;
+      const auto wanted = other.all_but_last();
+      const auto common = std::ranges::mismatch(wanted, tokens).in1 - wanted.begin();
+      if (common >= whole + kWorthWaiting) return true;
     }
+    return false;
   }
 
   Status Take(Entry& entry, const Turn& turn, double round_ms) {
@@ -396,6 +414,7 @@ class SchedulerImpl final : public Scheduler {
   }
 
   SchedulerParts parts_;
+  PromptCache* kept_ = nullptr;  // also where beginnings are not shared: what it holds may have to go
   const size_t most_chunks_;
   ScheduleOptions schedule_;
   LearnedCosts learned_;
@@ -403,6 +422,8 @@ class SchedulerImpl final : public Scheduler {
   std::function<void(const RoundReport&)> on_round_;
   std::function<bool()> waits_for_sessions_;
   Entries entries_;  // in order of arrival
+  const Entry* starting_ = nullptr;
+  size_t new_chunks_ = 0;  // that are taken in this round
   SchedulerStats stats_;
 
   std::mutex mutex_;  // of what follows

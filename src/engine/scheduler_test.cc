@@ -177,9 +177,9 @@ struct RunOptions {
 Outcome RunAll(Model& model, const std::vector<Asked>& asked, const RunOptions& options) {
   Outcome outcome;
   const auto pool = model.NewPool();
-  PrefixIndex prefixes(options.chunks);
+  PromptCache prompts(pool, {.context = options.chunks});
   SchedulerParts parts{.generation = model.parts, .pool = pool, .ctx_size = kContext};
-  parts.generation.prefixes = &prefixes;
+  parts.generation.prompts = &prompts;
   parts.tokenize = [](const GenerationRequest& request) -> Result<std::vector<int32_t>> {
     return request.tokens;
   };
@@ -459,6 +459,118 @@ TEST(SchedulerTest, WhatCanNeverFitIsRefusedAtOnceWithTheNumbers) {
   EXPECT_EQ((*scheduler)->stats().tokens, 10);
 }
 
+// One request after the other, each to its end, in a memory of so many chunks.
+class OneAfterTheOther {
+ public:
+  OneAfterTheOther(Model& model, size_t chunks) : chunks_(chunks), pool_(model.NewPool()) {
+    SchedulerParts parts{.generation = model.parts, .pool = pool_, .ctx_size = kContext};
+    parts.generation.prompts = &prompts_;
+    parts.tokenize = [](const GenerationRequest& request) -> Result<std::vector<int32_t>> {
+      return request.tokens;
+    };
+    scheduler_ = *MakeScheduler(parts, {.cache_bytes = chunks * pool_->chunk_bytes()}, 0);
+  }
+
+  // How many of its tokens each of the n answers found.
+  std::vector<int> Known(const GenerationRequest& request, int n = 1) {
+    std::vector<int> known(static_cast<size_t>(n), -1);
+    const auto id = scheduler_->Submit(
+        {.request = request, .n = n, .on_end = [&](int index, const Result<GenerationResult>& result) {
+           if (result.ok()) known[static_cast<size_t>(index)] = static_cast<int>(result->timings.cache_n);
+         }});
+    EXPECT_TRUE(id.ok()) << id.status().message();
+    while (*scheduler_->RunRound()) EXPECT_LE(pool_->held(), chunks_);
+    return known;
+  }
+  int Known(std::vector<int32_t> prompt, int n_predict = 2) {
+    return Known(Request(std::move(prompt), "none", 0.0F, n_predict)).front();
+  }
+
+ private:
+  const size_t chunks_;
+  std::shared_ptr<ChunkPool> pool_;
+  PromptCache prompts_{pool_, {.context = chunks_}};
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+TEST(SchedulerPrompts, WhatWasJustUsedIsThereWhereMemoryIsFull) {
+  Model model(kernels::Available().front(), 1);
+  OneAfterTheOther scheduler(model, 2);
+  for (int32_t which = 0; which < 3; ++which) {
+    std::vector<int32_t> prompt = Text(76, 90);
+    for (size_t i = 2; i < prompt.size(); ++i) prompt[i] = 40 + (prompt[i] + which) % 200;
+    EXPECT_EQ(scheduler.Known(prompt), which == 0 ? 0 : 2);
+    EXPECT_EQ(scheduler.Known(prompt), 75);
+    EXPECT_EQ(scheduler.Known(prompt), 75);
+  }
+}
+
+TEST(SchedulerPrompts, AShortOneLeavesTheOneBefore) {
+  Model model(kernels::Available().front(), 1);
+  OneAfterTheOther scheduler(model, 2);
+  EXPECT_EQ(scheduler.Known(Text(64, 91)), 0);
+  EXPECT_EQ(scheduler.Known({41, 42, 43}), 0);
+  EXPECT_EQ(scheduler.Known(Text(64, 91)), 63);
+  EXPECT_EQ(scheduler.Known({41, 42, 43}), 2);
+  EXPECT_EQ(scheduler.Known(Text(64, 91)), 63);
+}
+
+// Answers of one prompt share it to the token, whatever memory is full of.
+TEST(SchedulerPrompts, SeveralAnswersShareAPromptWhereMemoryIsFull) {
+  Model model(kernels::Available().front(), 1);
+  OneAfterTheOther scheduler(model, 5);
+  for (unsigned i = 0; i < 5; ++i) EXPECT_EQ(scheduler.Known(Text(100, 92 + i)), 0);
+  EXPECT_EQ(scheduler.Known(Request(Text(150, 99), "none", 0.8F, 20), 4),
+            (std::vector<int>{0, 149, 149, 149}));
+}
+
+// A prompt is found whole where all that was used since fits beside it, whatever came before.
+TEST(SchedulerPrompts, WhatComesAgainFindsAllThatFits) {
+  Model model(kernels::Available().front(), 1);
+  constexpr int kChunks = 7, kAnswer = 3;
+  OneAfterTheOther scheduler(model, kChunks);
+  const int lengths[] = {20, 64, 75, 200, 300, 420, 500, 700, 1100};
+  const auto chunks_of = [&](size_t which) { return (lengths[which] + kAnswer + kKvChunk - 1) / kKvChunk; };
+  std::vector<size_t> used;  // last is latest
+  std::mt19937 rng(7);
+  int n_whole = 0, n_lost = 0;
+  for (int round = 0; round < 120; ++round) {
+    const size_t which = rng() % 4 == 0 ? rng() % std::size(lengths) : rng() % 5;
+    int room = kChunks - chunks_of(which);
+    auto before = std::find(used.rbegin(), used.rend(), which);
+    for (auto since = used.rbegin(); since != before; ++since) room -= chunks_of(*since);
+    const int known = scheduler.Known(Text(lengths[which], 200 + static_cast<unsigned>(which)), kAnswer);
+    if (before == used.rend()) {
+      EXPECT_LT(known, 20);
+    } else if (room >= 0) {
+      EXPECT_EQ(known, lengths[which] - 1) << "round " << round;
+      ++n_whole;
+    } else {
+      n_lost += known < lengths[which] - 1 ? 1 : 0;
+    }
+    std::erase(used, which);
+    used.push_back(which);
+  }
+  EXPECT_GT(n_whole, 30);
+  EXPECT_GT(n_lost, 10);
+}
+
+// Two conversations in turn, one prompt of another between them, in memory for all of them.
+TEST(SchedulerPrompts, ConversationsInTurnFindAllThatWasSaid) {
+  Model model(kernels::Available().front(), 1);
+  OneAfterTheOther scheduler(model, 6);
+  std::vector<int32_t> said[2];
+  EXPECT_EQ(scheduler.Known(Text(600, 101)), 0);
+  for (unsigned turn = 0; turn < 6; ++turn) {
+    for (unsigned who = 0; who < 2; ++who) {
+      const auto before = static_cast<int>(said[who].size());
+      const std::vector<int32_t> more = Text(90, 110 + 10 * turn + who);
+      said[who].insert(said[who].end(), more.begin(), more.end());
+      EXPECT_EQ(scheduler.Known(said[who], 0), std::max(before - 1, 0)) << turn;
+    }
+  }
+}
+
 TEST(SchedulerTest, AnErrorOfOneIsThatOnes) {
   Model model(kernels::Available().front(), 1);
   std::vector<Asked> asked = {{Request(Text(40, 1), "none", 0.0F, 10)},
@@ -505,9 +617,9 @@ TEST(SchedulerTest, SubmittedAndCancelledFromOtherThreads) {
 TEST(SchedulerReports, RoundsAndAnswersAreToldApart) {
   Model model(kernels::Available().front(), 1);
   const auto pool = model.NewPool();
-  PrefixIndex prefixes(64);
+  PromptCache prompts(pool, {.context = 64});
   SchedulerParts parts{.generation = model.parts, .pool = pool, .ctx_size = kContext};
-  parts.generation.prefixes = &prefixes;
+  parts.generation.prompts = &prompts;
   parts.tokenize = [](const GenerationRequest& request) -> Result<std::vector<int32_t>> {
     return request.tokens;
   };

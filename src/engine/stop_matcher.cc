@@ -12,17 +12,15 @@ namespace {
 
 bool BeginsCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }
 
-// The first occurrence of `stop` that begins at a character, or npos.
-size_t FindStop(const std::string& text, const std::string& stop) {
-  size_t at = text.find(stop);
-  while (at != std::string::npos && !BeginsCharacter(text[at])) at = text.find(stop, at + 1);
-  return at;
-}
-
 }  // namespace
 
 StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stops)) {
   for (const std::string& stop : stops_) LS_CHECK(!stop.empty());
+}
+
+std::string StopMatcher::PushControl(std::string_view name) {
+  names_.push_back({pending_.size(), pending_.size() + name.size()});
+  return Push(name);
 }
 
 std::string StopMatcher::Push(std::string_view piece) {
@@ -31,7 +29,7 @@ std::string StopMatcher::Push(std::string_view piece) {
   size_t first_end = std::string::npos;
   size_t begin = 0;
   for (const std::string& stop : stops_) {
-    const size_t at = FindStop(pending_, stop);
+    const size_t at = Find(stop);
     if (at == std::string::npos) continue;
     const size_t end = at + stop.size();
     if (end < first_end || (end == first_end && at < begin)) {
@@ -41,18 +39,31 @@ std::string StopMatcher::Push(std::string_view piece) {
     }
   }
   if (first_end != std::string::npos) stopped_ = true;
-  const size_t n_final = stopped_ ? begin : HoldBegin();
-  std::string text = pending_.substr(0, n_final);
-  pending_.erase(0, stopped_ ? std::string::npos : n_final);
+  std::string text = TakeText(stopped_ ? begin : HoldBegin());
+  if (stopped_) pending_.clear();
   return text;
 }
+
+size_t StopMatcher::Find(const std::string& stop) const {
+  size_t at = pending_.find(stop);
+  while (at != std::string::npos && !(MayBegin(at) && !IsInName(at + stop.size())))
+    at = pending_.find(stop, at + 1);
+  return at;
+}
+
+bool StopMatcher::IsInName(size_t at) const {
+  const auto inside = [at](Range name) { return name.begin < at && at < name.end; };
+  return std::any_of(names_.begin(), names_.end(), inside);
+}
+
+bool StopMatcher::MayBegin(size_t at) const { return BeginsCharacter(pending_[at]) && !IsInName(at); }
 
 size_t StopMatcher::HoldBegin() const {
   size_t longest = 0;
   for (const std::string& stop : stops_) longest = std::max(longest, stop.size() - 1);
   for (size_t n = std::min(longest, pending_.size()); n > 0; --n) {
     const size_t begin = pending_.size() - n;
-    if (!BeginsCharacter(pending_[begin])) continue;
+    if (!MayBegin(begin)) continue;
     const std::string_view suffix = std::string_view(pending_).substr(begin);
     const auto may_begin = [suffix](const std::string& stop) { return stop.starts_with(suffix); };
     if (std::any_of(stops_.begin(), stops_.end(), may_begin)) return begin;
@@ -60,6 +71,21 @@ size_t StopMatcher::HoldBegin() const {
   return pending_.size();
 }
 
-std::string StopMatcher::Finish() { return std::exchange(pending_, std::string()); }
+std::string StopMatcher::TakeText(size_t n) {
+  std::string text;
+  size_t done = 0;
+  auto name = names_.begin();
+  for (; name != names_.end() && name->begin < n; ++name) {
+    text += pending_.substr(done, name->begin - done);
+    done = name->end;
+  }
+  text += pending_.substr(done, n - done);
+  names_.erase(names_.begin(), name);
+  for (Range& left : names_) left = {left.begin - n, left.end - n};
+  pending_.erase(0, n);
+  return text;
+}
+
+std::string StopMatcher::Finish() { return TakeText(pending_.size()); }
 
 }  // namespace longspec

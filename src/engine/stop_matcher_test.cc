@@ -89,6 +89,26 @@ TEST(StopMatcher, NeverCutsInsideACharacter) {
 
 TEST(StopMatcher, StopAtTheVeryBeginning) { EXPECT_EQ(Feed({"<"}, "<end>", 2), (Fed{"", true})); }
 
+TEST(StopMatcher, AControlTokenIsSeenByAStopThatNamesItInWhole) {
+  const auto told = [](const std::string& stop) {
+    StopMatcher matcher({stop});
+    std::string text = matcher.Push("a");
+    if (!matcher.stopped()) text += matcher.PushControl("<t>");
+    if (!matcher.stopped()) text += matcher.Push("b<c");
+    return Fed{text + matcher.Finish(), matcher.stopped()};
+  };
+  EXPECT_EQ(told("<t>"), (Fed{"a", true}));
+  EXPECT_EQ(told("a<t>"), (Fed{"", true}));
+  EXPECT_EQ(told("<t>b"), (Fed{"a", true}));
+  EXPECT_EQ(told("a<t>b<"), (Fed{"", true}));
+  EXPECT_EQ(told("a<t>c"), (Fed{"ab<c", false}));  // held back and let go without the name
+  EXPECT_EQ(told("t"), (Fed{"ab<c", false}));
+  EXPECT_EQ(told("a<"), (Fed{"ab<c", false}));
+  EXPECT_EQ(told(">b"), (Fed{"ab<c", false}));
+  EXPECT_EQ(told("<"), (Fed{"ab", true}));  // that of the text
+  EXPECT_EQ(told("ab"), (Fed{"ab<c", false}));
+}
+
 TEST(StopMatcherDeathTest, EmptyStopIsABug) { EXPECT_DEATH(StopMatcher({""}), "empty"); }
 
 }  // namespace

@@ -27,6 +27,7 @@ Json ItemJson(const EvalItem& item) {
           {"subset", item.subset},
           {"prompt_tokens", item.prompt_tokens},
           {"prompt_ms", item.prompt_ms},
+          {"plain_prompt_ms", item.plain_prompt_ms},
           {"tokens", item.tokens},
           {"steps", item.steps},
           {"proposed", item.proposed},
@@ -63,6 +64,7 @@ EvalItem ItemFrom(const Json& json) {
   item.subset = json.value("subset", "");  // not in folders of earlier versions
   json.at("prompt_tokens").get_to(item.prompt_tokens);
   json.at("prompt_ms").get_to(item.prompt_ms);
+  item.plain_prompt_ms = json.value("plain_prompt_ms", item.prompt_ms);
   json.at("tokens").get_to(item.tokens);
   json.at("steps").get_to(item.steps);
   json.at("proposed").get_to(item.proposed);
@@ -125,6 +127,7 @@ void CellSums::Add(const EvalItem& item, int runs) {
   verify_ms += item.verify_ms;
   commit_ms += item.commit_ms;
   prompt_ms += item.prompt_ms * runs;
+  plain_prompt_ms += item.plain_prompt_ms * runs;
   distinct_4gram += item.distinct_4gram;
   speedups += item.speedup();
   acceptance_lengths += item.mean_acceptance_length();

@@ -29,9 +29,11 @@ struct EvalItem {
   std::string subset = {};                // of its family; empty: the family has none
   int64_t prompt_tokens = 0, tokens = 0;  // per run
   int64_t steps = 0, proposed = 0, drafted = 0, accepted = 0;
-  double ms = 0, plain_ms = 0;  // plain_ms: of as many tokens
-  double draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
-  double prompt_ms = 0;
+  double ms = 0, plain_ms = 0;                                       // plain_ms: of as many tokens
+  double draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;  // of rounds
+  // What reading the prompt takes, the draft's reading included, and what plain decoding takes for it; older
+  // files have one number for both.
+  double prompt_ms = 0, plain_prompt_ms = 0;
   uint64_t draft_bytes = 0;  // held for drafting at the end; the most of any run
   uint64_t kv_bytes = 0;     // of the sequence's own keys and values in memory at the end; older files have 0
   std::vector<int64_t> drafted_at, accepted_at;  // [i]: rounds that drafted, accepted depth i + 1
@@ -79,7 +81,7 @@ struct CellSums {
   double rouge_l_to_exact = 0;  // sum, not mean
   int64_t prompts = 0, looping = 0, identical = 0, tokens = 0, steps = 0, drafted = 0, accepted = 0;
   double ms = 0, plain_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
-  double prompt_ms = 0;                         // as often as there were runs
+  double prompt_ms = 0, plain_prompt_ms = 0;    // as often as there were runs
   double distinct_4gram = 0;                    // sum, not mean
   double speedups = 0, acceptance_lengths = 0;  // sums of the items' own
   uint64_t draft_bytes = 0, kv_bytes = 0;       // most, not sum

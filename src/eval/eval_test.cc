@@ -11,6 +11,7 @@
 #include <fstream>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "base/testing/source_path.h"
 #include "draft/testing/block_drafts.h"
@@ -184,8 +185,56 @@ TEST_F(EvalTest, ApproximationsAreNoErrors) {
   EXPECT_THAT(Run().message(), HasSubstr("ngram/partial=no"));
 }
 
+// SpecPV's own modes are those of a request that asks for them, and another rule than ours.
+TEST_F(EvalTest, RunsSpecPvsModes) {
+  options_.families = {"report"};
+  options_.lengths = {512};
+  options_.temperatures = {0.0};
+  options_.n_predict = 100;
+  const std::map<std::string, std::string> modes = {{"ngram:3/partial=16/refresh=paper", "mean"},
+                                                    {"ngram:3/partial=16/refresh=paper/reduce=last", "last"},
+                                                    {"ngram:3/partial=16", ""},
+                                                    {"ngram:3/partial=16/refresh=20", ""}};
+  options_.methods.clear();
+  for (const auto& [method, reduce] : modes) options_.methods.push_back(method);
+  const Status status = Run();
+  ASSERT_TRUE(status.ok()) << status.message();
+  const std::string prompts = ReadFile(options_.out + "/prompts.jsonl");
+  GenerationRequest request;
+  const auto prompt = nlohmann::json::parse(prompts.substr(0, prompts.find('\n')));
+  request.tokens = prompt["tokens"].get<std::vector<int32_t>>();
+  request.n_predict = options_.n_predict;
+  request.ignore_eos = true;
+  request.sampling = options_.sampling;
+  request.sampling.temperature = 0;
+  request.speculation = {.type = "ngram", .draft_n_max = 3, .ngram_min = 1};
+  std::set<std::pair<int64_t, int64_t>> different;
+  const auto cells = ReadCells(options_.out);
+  for (const Cell& cell : *cells) {
+    const std::string& method = cell.key.method;
+    const bool paper = method.find("paper") != std::string::npos;
+    request.partial_verification = {.enabled = true, .budget = 16};
+    if (paper) {
+      request.partial_verification.refresh = 0;
+      request.partial_verification.reduce = modes.at(method);
+    } else if (method.ends_with("20")) {
+      request.partial_verification.refresh = 20;
+    }
+    const auto direct = engine_->Generate(**engine_->NewSession(), request);
+    ASSERT_TRUE(direct.ok()) << direct.status().message();
+    const EvalItem& item = cell.items.at(0);
+    EXPECT_TRUE(item.approximate);
+    EXPECT_GT(item.checked, 0) << method;
+    EXPECT_EQ(item.checked, direct->partial_verification.checked) << method;
+    EXPECT_EQ(item.differing, direct->partial_verification.differing) << method;
+    different.emplace(item.checked, item.differing);
+  }
+  EXPECT_GE(different.size(), 3U);
+}
+
 // What a draft sees is said method by method, so that one table has several.
 TEST_F(EvalTest, MethodsSayWhatADraftSees) {
+  options_.speculation.ngram_min = SpeculationOptions().ngram_min;  // no method reads it
   options_.families = {"report"};
   options_.lengths = {512};
   options_.temperatures = {0.7};
@@ -221,6 +270,7 @@ TEST_F(EvalTest, MethodsSayWhatADraftSees) {
 
 // TokenSwift's heads have to be named.
 TEST_F(EvalTest, TakesADraftThatAutoDoesNot) {
+  options_.speculation.ngram_min = SpeculationOptions().ngram_min;  // no method reads it
   const testing::Folder folder;
   const auto file = *GgufFile::Open(engine_->info().path);
   const LlamaConfig config = *ReadLlamaConfig(*file, {});
@@ -255,15 +305,16 @@ TEST_F(EvalTest, OtherSettingsNeedAnotherFolder) {
 
 TEST_F(EvalTest, CountsTheCachesThatLieSideBySide) {
   constexpr uint64_t kMiB = 1 << 20;
-  // A MiB a position: 512 positions, and of four answers two chunks of 256 each.
+  // A MiB a position: 512 positions, of four answers two chunks of 256 each, and one of what each method
+  // read.
   MemoryPlan plan{
       .weights = 100 * kMiB, .kv_at_context = 1024 * kMiB, .scratch = 10 * kMiB, .ctx_size = 1024};
-  plan.available = (110 + 512 + 4 * 512) * kMiB;
+  plan.available = (110 + 512 + 4 * 512 + 3 * 256) * kMiB;
   EXPECT_TRUE(CheckEvaluationMemory(options_, plan).ok());
   --plan.available;
   const Status refused = CheckEvaluationMemory(options_, plan);
   EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(refused.message(), HasSubstr("512 positions and of 4 answers side by side take 2560 MiB"));
+  EXPECT_THAT(refused.message(), HasSubstr("512 positions and of 4 answers side by side take 3328 MiB"));
   plan.available += 1000;
   EXPECT_TRUE(CheckEvaluationMemory(options_, plan).ok());
   plan.draft = 1001;
@@ -274,7 +325,8 @@ TEST_F(EvalTest, CountsTheCachesThatLieSideBySide) {
 
 TEST_F(EvalTest, SettingsThatCellsDependOnAreNotMixed) {
   options_.families = {"report"};
-  options_.methods = {"ngram"};
+  options_.methods = {"ngram", "lm"};
+  options_.speculation.draft_model = engine_->info().path;
   ASSERT_TRUE(Run().ok());
   const EvalOptions same = options_;
   const auto refused = [&](const std::string& name) {
@@ -426,6 +478,7 @@ TEST_F(EvalTest, CellsSayWhatWasDraftedWith) {
 
 // A draft that is not there, at a chosen rate and price, alone and beside ppm: the text is plain decoding's.
 TEST_F(EvalTest, PlaysDraftsOfChosenAcceptance) {
+  options_.speculation.ngram_min = SpeculationOptions().ngram_min;  // no method reads it
   options_.families = {"report"};
   options_.lengths = {256};
   options_.temperatures = {0, 0.7};
@@ -469,6 +522,19 @@ TEST_F(EvalTest, RefusesNonsenseBeforeAnythingRuns) {
   fails("must be at least 1", [](auto& o) { o.n_prompts = 0; });
   fails("--temps", [](auto& o) { o.temperatures = {-1}; });
   fails("--spec-type magic", [](auto& o) { o.methods = {"magic"}; });
+  fails("--methods ngram/extend: extend: is nothing to ngram", [](auto& o) { o.methods = {"ngram/extend"}; });
+  fails("longspec/extend: extend: is nothing to longspec", [](auto& o) { o.methods = {"longspec/extend"}; });
+  fails("extend=4: is nothing to ppm+suffix", [](auto& o) { o.methods = {"ppm+suffix/extend=4"}; });
+  fails("budget=512: is nothing to lm", [](auto& o) { o.methods = {"lm/budget=512"}; });
+  fails("no-prior: is nothing to suffix", [](auto& o) { o.methods = {"suffix/no-prior"}; });
+  fails("accept=0.5: is of replay", [](auto& o) { o.methods = {"ngram/accept=0.5"}; });
+  fails("are of /partial=BUDGET", [](auto& o) { o.methods = {"ngram/refresh=paper"}; });
+  fails("reduce=max: is of /refresh=paper", [](auto& o) { o.methods = {"ngram/partial=64/reduce=max"}; });
+  fails("reduce=min: must be mean, max or last",
+        [](auto& o) { o.methods = {"ngram/partial=64/refresh=paper/reduce=min"}; });
+  fails("refresh=0: must be a whole number from 1 on, or paper",
+        [](auto& o) { o.methods = {"ngram/partial=64/refresh=0"}; });
+  fails("ngram/wild: wild: unknown", [](auto& o) { o.methods = {"ngram/wild"}; });
   fails("--spec-policy wild", [](auto& o) { o.methods = {"ngram@wild"}; });
   fails("--spec-type ngram:x", [](auto& o) { o.methods = {"ngram:x"}; });
   fails("--spec-policy fixed:0", [](auto& o) { o.methods = {"ngram@fixed:0"}; });

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/print.h"
+#include "eval/method.h"
 #include "eval/paper_data.h"
 #include "longspec/status.h"
 
@@ -173,14 +174,14 @@ std::string OurRow(const PaperTable& table, const std::vector<Cell>& cells, cons
       row += "-";
       continue;
     }
-    const double before = table.counts_prompt ? s.prompt_ms : 0;
-    const double ms = before + (plain ? s.plain_ms : s.ms);
+    const double plain_ms = s.plain_ms + (table.counts_prompt ? s.plain_prompt_ms : 0);
+    const double ms = plain ? plain_ms : s.ms + (table.counts_prompt ? s.prompt_ms : 0);
     const auto n = static_cast<double>(s.prompts);
     const bool exact = plain || s.approximate == 0;  // then the text is that of plain decoding
     const auto rounds = static_cast<double>(std::max<int64_t>(plain ? s.tokens : s.steps, 1));
     row += Format(table, {.length = (plain ? 1 : s.mean_acceptance_length()) - own,
                           .rate = ms > 0 ? 1e3 * static_cast<double>(s.tokens) / ms : 0,
-                          .speedup = ms > 0 ? (before + s.plain_ms) / ms : 0,
+                          .speedup = ms > 0 ? plain_ms / ms : 0,
                           .rouge_l = exact ? 1 : s.rouge_l_to_exact / n,
                           .draft_ms = plain ? 0 : s.draft_ms / rounds,
                           .target_ms = (plain ? s.plain_ms : s.target_ms) / rounds,
@@ -297,14 +298,15 @@ std::string Markdown(const PaperTable& table, const std::vector<Cell>& cells, co
       text += "| " + model + " | plain" + at + OurRow(table, cells, method, temperature, true) + " |\n";
       plain_at = temperature;
     }
-    text += "| " + model + " | " + method + at + OurRow(table, cells, method, temperature, false) + " |\n";
+    const std::string by = RuleOf(method), row = method + (by.empty() ? "" : " (" + by + ")") + at;
+    text += "| " + model + " | " + row + OurRow(table, cells, method, temperature, false) + " |\n";
     if (table.shows_memory) {
-      text += "| " + model + " | " + method + at + ": memory, MiB" +
-              MemoryRow(table, cells, method, temperature) + " |\n";
+      text += "| " + model + " | " + row + ": memory, MiB" + MemoryRow(table, cells, method, temperature) +
+              " |\n";
     }
     const std::string distance =
         table.shows_distance ? DistanceRow(table, cells, method, temperature) : std::string();
-    if (!distance.empty()) text += "| " + model + " | " + method + at + ": distance" + distance + " |\n";
+    if (!distance.empty()) text += "| " + model + " | " + row + ": distance" + distance + " |\n";
   }
   return text + "\n";
 }

@@ -13,6 +13,7 @@
 #include "base/status_macros.h"
 #include "chart/chart.h"
 #include "eval/html.h"
+#include "eval/method.h"
 #include "eval/paper_tables.h"
 
 namespace longspec {
@@ -88,23 +89,24 @@ std::string MeansTable(const std::vector<Cell>& cells) {
 std::string ApproximationTable(const std::vector<Cell>& cells) {
   using Key = std::tuple<std::string, double, std::string, int>;
   std::string text =
-      "| family | temp | method | length | prompts | speedup | ROUGE-L | tokens checked | chosen otherwise "
-      "|\n"
-      "|---|---:|---|---:|---:|---:|---:|---:|---:|\n";
+      "| family | temp | method | rule | length | prompts | speedup | ROUGE-L | tokens checked | chosen "
+      "otherwise |\n"
+      "|---|---:|---|---|---:|---:|---:|---:|---:|---:|\n";
   const auto groups = SumBy<Key>(
       cells, [](const CellKey& key) { return Key(key.family, key.temperature, key.method, key.length); });
   for (const auto& [key, sums] : groups) {
     const CellSums& s = sums.all;
     if (s.approximate == 0) continue;
     const auto& [family, temperature, method, length] = key;
-    text += Print("| %s | %g | %s | %d | %lld | %.2fx | %.3f | %lld | ", family.c_str(), temperature,
-                  method.c_str(), length, static_cast<long long>(s.prompts), s.speedup(),
-                  s.rouge_l_to_exact / static_cast<double>(s.prompts), static_cast<long long>(s.checked)) +
-            Number("%.1f %%",
-                   100.0 * static_cast<double>(s.differing) /
-                       static_cast<double>(std::max<int64_t>(1, s.checked)),
-                   s.checked > 0) +
-            " |\n";
+    text +=
+        Print("| %s | %g | %s | %s | %d | %lld | %.2fx | %.3f | %lld | ", family.c_str(), temperature,
+              method.c_str(), RuleOf(method).c_str(), length, static_cast<long long>(s.prompts), s.speedup(),
+              s.rouge_l_to_exact / static_cast<double>(s.prompts), static_cast<long long>(s.checked)) +
+        Number(
+            "%.1f %%",
+            100.0 * static_cast<double>(s.differing) / static_cast<double>(std::max<int64_t>(1, s.checked)),
+            s.checked > 0) +
+        " |\n";
   }
   return text;
 }

@@ -425,11 +425,13 @@ TEST(PaperTables, OfAPaperAreAllOfItsTables) {
 
 // SpecExtend's PG-19 and BookSum are one family here; its clock starts before the prompt, SpecPV's after it.
 TEST(PaperTables, CountWhatThePapersCount) {
-  const auto cell = [](const char* family, const char* subset, int length, double distinct) {
+  const auto cell = [](const char* family, const char* subset, int length, double distinct,
+                       double draft_ms = 0) {
     EvalItem item{.id = "a", .subset = subset, .tokens = 60, .steps = 20, .accepted = 40};
     item.ms = 500;
     item.plain_ms = 1000;
-    item.prompt_ms = 1000;
+    item.plain_prompt_ms = 1000;
+    item.prompt_ms = draft_ms + 1000;
     item.distinct_4gram = distinct;
     return Cell{.key = {.family = family, .method = "lm", .length = length}, .runs = 1, .items = {item}};
   };
@@ -443,6 +445,11 @@ TEST(PaperTables, CountWhatThePapersCount) {
   EXPECT_THAT(specextend,
               HasSubstr("| - | 0.00 / 30.00 / 1.00x (2, 1 loop) | 0.00 / 30.00 / 1.00x (1) | - |"));
   EXPECT_THAT(PaperTableMarkdown("specextend-table3", cells, "Tiny"), HasSubstr("| 1.33x (2, 1 loop) |"));
+  // What a draft took to read the prompt counts against it, and not for plain decoding.
+  const std::string reads =
+      PaperTableMarkdown("specextend-table2", {cell("gov_report", "", 1024, 0.9, 500)}, "Tiny");
+  EXPECT_THAT(reads, HasSubstr("| Tiny | lm, T = 0 | 2.00 / 30.00 / 1.00x (1) | - |"));
+  EXPECT_THAT(reads, HasSubstr("| Tiny | plain, T = 0 | 0.00 / 30.00 / 1.00x (1) | - |"));
   EXPECT_THAT(PaperTableMarkdown("specpv-table1", cells, "Tiny"),
               HasSubstr("| Tiny | lm, T = 0 | 2.00x / 2.00 (1) | - |"));
 }
@@ -465,8 +472,10 @@ TEST(Report, SetsApproximationsApart) {
   const std::string report = ReportMarkdown({exact, partial}, {.title = "T"});
   EXPECT_THAT(report, HasSubstr("Identical to plain decoding: 1 of 1 generations."));
   EXPECT_THAT(report, Not(HasSubstr("| rouge1 |")));
-  EXPECT_THAT(report,
-              HasSubstr("| gov_report | 0 | lm/partial=2048 | 512 | 2 | 2.00x | 0.550 | 80 | 8.8 % |\n"));
+  EXPECT_THAT(
+      report,
+      HasSubstr("| gov_report | 0 | lm/partial=2048 | not SpecPV's rule: chosen by one query, every 64 "
+                "positions | 512 | 2 | 2.00x | 0.550 | 80 | 8.8 % |\n"));
   EXPECT_THAT(report,
               HasSubstr("| 0 | lm | 512 | all | 1 | 60 | 2.00x | 2.00x | 3.00 | 3.00 | 120.0 | 60.0 | "
                         "1.00 | 100 % |"));
@@ -474,8 +483,14 @@ TEST(Report, SetsApproximationsApart) {
   EXPECT_THAT(ReportMarkdown({exact}, {.title = "T"}), Not(HasSubstr("Approximations")));
   const std::string table = PaperTableMarkdown("specpv-table2", {exact, partial}, "Tiny");
   EXPECT_THAT(table, HasSubstr("| Tiny | lm, T = 0 | 100.0 (1) | - |"));
-  EXPECT_THAT(table, HasSubstr("| Tiny | lm/partial=2048, T = 0 | 55.0 (2) | - |"));
-  EXPECT_THAT(table, HasSubstr("| Tiny | lm/partial=2048, T = 0: distance | 55.0 / 8.8 % | - |\n"));
+  const std::string ours = "lm/partial=2048 (not SpecPV's rule: chosen by one query, every 64 positions)";
+  EXPECT_THAT(table, HasSubstr("| Tiny | " + ours + ", T = 0 | 55.0 (2) | - |"));
+  EXPECT_THAT(table, HasSubstr("| Tiny | " + ours + ", T = 0: distance | 55.0 / 8.8 % | - |\n"));
+  Cell paper = partial;
+  paper.key.method = "lm/partial=2048/refresh=paper";
+  EXPECT_THAT(PaperTableMarkdown("specpv-table2", {paper}, "Tiny"),
+              HasSubstr("| Tiny | lm/partial=2048/refresh=paper (SpecPV's modes: chosen by a tree's queries, "
+                        "mean), T = 0 | 55.0 (2) | - |"));
   EXPECT_THAT(table, Not(HasSubstr("lm, T = 0: distance")));
   Cell unchecked = partial;
   for (EvalItem& other : unchecked.items) other.checked = other.differing = 0;

@@ -2,11 +2,10 @@
 #include "eval/runner.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -19,9 +18,11 @@
 #include "base/median.h"
 #include "base/status_macros.h"
 #include "draft/draft_files.h"
+#include "draft/option_use.h"
 #include "draft/registry.h"
 #include "eval/eta.h"
 #include "eval/lines.h"
+#include "eval/method.h"
 #include "eval/prompts.h"
 #include "eval/samples.h"
 #include "eval/transcript.h"
@@ -39,89 +40,11 @@ constexpr int kSlack = 8;  // positions beside prompt, answer and drafts
 
 std::string CellsPath(const std::string& out) { return out + "/cells.jsonl"; }
 
-// Cuts `suffix` off the end of `name`, if it is there.
-bool CutSuffix(std::string_view suffix, std::string& name) {
-  if (!name.ends_with(suffix)) return false;
-  name.resize(name.size() - suffix.size());
-  return true;
-}
-
-// A draft that is played (draft/replay_drafter.cc): how often it is right, what its step costs in plain ones.
-struct PlayedDraft {
-  double accept = 0;  // 0: none is
-  double cost = 0.05;
-};
-
-// What a method is, besides what all of them are.
-struct MethodOptions {
-  SpeculationOptions speculation;
-  PartialVerificationOptions partial;
-  PlayedDraft played;
-};
-
 // The answer that a played draft knows.
 struct KnownAnswer {
   std::vector<int32_t> tokens;
   double ms_per_token = 0;  // of plain decoding
 };
-
-// Cuts "NUMBER" behind `word` off the end of `name`, if it is there and not out of this range.
-template <typename Number>
-bool CutNumber(std::string_view word, Number least, Number most, std::string& name, Number* number) {
-  const size_t at = name.rfind(word);
-  if (at == std::string::npos) return false;
-  Number value = 0;
-  const char* const end = name.data() + name.size();
-  const auto [rest, error] = std::from_chars(name.data() + at + word.size(), end, value);
-  if (error != std::errc() || rest != end || !(value >= least && value <= most)) return false;
-  *number = value;
-  name.resize(at);
-  return true;
-}
-bool CutShare(std::string_view word, std::string& name, double* share) {
-  return CutNumber(word, 0.0, 1.0, name, share);
-}
-bool CutCount(std::string_view word, std::string& name, int* count) {
-  return CutNumber(word, 1, std::numeric_limits<int>::max(), name, count);
-}
-
-// TYPE[@POLICY][:NODES] and then, in any order, /no-dice /no-prior /extend /extend=CHUNKS /extend-from=TOKENS
-// /budget=POSITIONS /partial=BUDGET /accept=CHANCE /cost=SHARE. A number that is none, or another word, is
-// left in the policy or the type, where it will be refused.
-MethodOptions OptionsOf(const std::string& method, const SpeculationOptions& base) {
-  MethodOptions options = {.speculation = base, .partial = {}, .played = {}};
-  SpeculationOptions& speculation = options.speculation;
-  std::string name = method;
-  for (bool more = true; more;) {
-    const bool no_dice = CutSuffix("/no-dice", name), no_prior = CutSuffix("/no-prior", name);
-    const bool partial = CutCount("/partial=", name, &options.partial.budget);
-    options.partial.enabled = options.partial.enabled || partial;
-    const bool extended = CutSuffix("/extend", name);
-    const bool seen = CutCount("/extend=", name, &speculation.spec_extend_chunks) ||
-                      CutCount("/extend-from=", name, &speculation.spec_extend_from) ||
-                      CutCount("/budget=", name, &speculation.partial_budget);
-    speculation.spec_extend = speculation.spec_extend || extended;
-    if (no_dice) speculation.dice = false;
-    if (no_prior) speculation.prior = "none";
-    const bool played =
-        CutShare("/accept=", name, &options.played.accept) || CutShare("/cost=", name, &options.played.cost);
-    more = no_dice || no_prior || partial || extended || seen || played;
-  }
-  if (const size_t colon = name.rfind(':'); colon != std::string::npos) {
-    int nodes = 0;
-    const char* const end = name.data() + name.size();
-    const auto [rest, error] = std::from_chars(name.data() + colon + 1, end, nodes);
-    if (error == std::errc() && rest == end && nodes > 0) {
-      speculation.draft_n_max = speculation.adaptive_n_max = nodes;
-      name.resize(colon);
-    }
-  }
-  const size_t at = name.find('@');
-  speculation.type = name.substr(0, at);
-  std::replace(speculation.type.begin(), speculation.type.end(), '+', ',');
-  speculation.policy = at == std::string::npos ? std::string() : name.substr(at + 1);
-  return options;
-}
 
 // What cells must agree in to stand in one table.
 Json SettingsJson(const ModelInfo& info, const EvalOptions& o) {
@@ -172,6 +95,7 @@ Json SettingsJson(const ModelInfo& info, const EvalOptions& o) {
           {"partial_refresh", s.partial_refresh},
           {"partial_score", s.partial_score},
           {"partial_inner", s.partial_inner},
+          {"partial_inner_n_max", s.partial_inner_n_max},
           {"draft_model", s.draft_model},
           {"draft_sink", s.draft_sink},
           {"draft_recent", s.draft_recent},
@@ -234,7 +158,7 @@ class Evaluation {
     double weight_done = 0;
     for (const Group& group : groups_) {
       progress_.doing = group.family + " at " + std::to_string(group.length);
-      if (!KeepGoing()) return Cancelled("the evaluation was cancelled; run it again to go on");
+      if (!KeepGoing()) return WasCancelled();
       LS_TRY(RunGroup(group));
       weight_done += Weight(group);
       progress_.done += static_cast<int>(group.missing.size());
@@ -252,6 +176,7 @@ class Evaluation {
     return status;
   }
 
+  static Status WasCancelled() { return Cancelled("the evaluation was cancelled; run it again to go on"); }
   bool KeepGoing() const { return on_progress_ == nullptr || on_progress_(progress_); }
 
   static double Weight(const Group& group) { return GroupWeight(group.length, group.missing.size()); }
@@ -270,7 +195,7 @@ class Evaluation {
     const auto is_finished = [&](const CellKey& key) {
       return std::any_of(finished.begin(), finished.end(), [&](const Cell& cell) { return cell.key == key; });
     };
-    LS_ASSIGN(reading_method_, ReadingMethod(options_.speculation.draft_model));
+    LS_ASSIGN(reader_, ReaderOf(options_.speculation.draft_model));
     LS_ASSIGN(std::vector<std::string> families, ListFamilies(options_.data));
     if (!options_.families.empty()) families = options_.families;
     const int shortest = *std::min_element(options_.lengths.begin(), options_.lengths.end());
@@ -317,30 +242,60 @@ class Evaluation {
     return Written(Append(cells));
   }
 
+  // A prompt that was read, whose answers are forks of this session.
+  struct Reading {
+    std::unique_ptr<Session> session;
+    double ms = 0;        // what reading it took, all of it
+    double draft_ms = 0;  // of that, the drafter
+  };
+
+  // On a fork of `from`, or anew.
+  Result<Reading> Read(const EvalPrompt& prompt, const std::string& method, const Session* from = nullptr) {
+    Reading reading;
+    LS_ASSIGN(reading.session, from == nullptr ? engine_.NewSession() : engine_.Fork(*from));
+    LS_ASSIGN(GenerationRequest request, Request(prompt, 0.0, method));
+    LS_ASSIGN(const std::unique_ptr<Generation> generation,
+              engine_.Start(*reading.session, std::move(request)));
+    const GenerationResult result = generation->Finish();
+    if (result.finish_reason == FinishReason::kCancelled || !KeepGoing()) return WasCancelled();
+    reading.ms = result.timings.prompt_ms;
+    reading.draft_ms = result.timings.prompt_draft_ms;
+    return reading;
+  }
+
   Status RunPrompt(const EvalPrompt& prompt, std::vector<Cell>& cells) {
-    LS_ASSIGN(const std::unique_ptr<Session> session, engine_.NewSession());
-    GenerationRequest warm_up = Request(prompt, 0.0, reading_method_);
-    warm_up.n_predict = 1;
-    LS_ASSIGN(const GenerationResult first, Generate(*session, warm_up));
-    std::vector<int32_t> tokens = session->tokens();
-    tokens.resize(tokens.size() - first.tokens.size());
-    LS_TRY(Written(transcript_.AddPrompt(InTranscript(cells.front().key, prompt), tokens)));
+    // States of the target are read as it computes them: by the draft model, if it reads any, for all
+    // methods.
+    const bool along = reader_ != nullptr && reader_->reads_states;
+    LS_ASSIGN(const Reading whole, Read(prompt, along ? std::string(reader_->name) + "@fixed" : "none"));
+    LS_TRY(Written(transcript_.AddPrompt(InTranscript(cells.front().key, prompt), whole.session->tokens())));
+    // What a drafter makes of tokens alone it makes once for all of its answers.
+    std::map<std::string, Reading> readings;
+    for (const Cell& cell : cells) {
+      const std::string& method = cell.key.method;
+      if (readings.contains(method)) continue;
+      LS_ASSIGN(Reading reading, Read(prompt, method, whole.session.get()));
+      LS_ASSIGN(const Method of_method, ReadMethod(method, options_.speculation));
+      const bool drafts = along && UsesDraftModel(of_method.speculation);
+      reading.ms = whole.ms - whole.draft_ms + reading.draft_ms + (drafts ? whole.draft_ms : 0);
+      readings.emplace(method, std::move(reading));
+    }
     for (const double temperature : options_.temperatures) {
       std::vector<Cell*> together;
       for (Cell& cell : cells) {
         if (cell.key.temperature == temperature) together.push_back(&cell);
       }
       if (together.empty()) continue;
-      LS_TRY(RunTogether(prompt, *session, temperature, first.timings.prompt_ms, together));
+      for (Cell* cell : together) {
+        cell->items.push_back({.id = prompt.sample->id,
+                               .subset = prompt.sample->subset,
+                               .prompt_ms = readings.at(cell->key.method).ms,
+                               .plain_prompt_ms = whole.ms - whole.draft_ms,
+                               .identical = true});
+      }
+      LS_TRY(RunTogether(prompt, *whole.session, readings, temperature, together));
     }
     return {};
-  }
-
-  // A draft that reads the prompt's hidden states does it before sessions are forked. Those that "auto" does
-  // not take read none.
-  static Result<std::string> ReadingMethod(const std::string& draft) {
-    LS_ASSIGN(const DrafterEntry* const reader, ReaderOf(draft));
-    return std::string(reader != nullptr && reader->in_auto != nullptr ? "auto@fixed" : "none");
   }
 
   // A prompt being continued by one method, in a session of its own.
@@ -352,12 +307,13 @@ class Evaluation {
   };
   using TurnTimes = std::vector<std::vector<double>>;  // [run][turn]
 
-  Result<Runner> MakeRunner(const EvalPrompt& prompt, const Session& prefilled, double temperature,
+  Result<Runner> MakeRunner(const EvalPrompt& prompt, const Session& read, double temperature,
                             const std::string& method, const KnownAnswer& known = {}) {
     Runner runner;
-    LS_ASSIGN(runner.session, engine_.Fork(prefilled));
-    GenerationRequest request = Request(prompt, temperature, method);
-    if (const PlayedDraft played = OptionsOf(method, options_.speculation).played; played.accept > 0) {
+    LS_ASSIGN(runner.session, engine_.Fork(read));
+    LS_ASSIGN(GenerationRequest request, Request(prompt, temperature, method));
+    LS_ASSIGN(const Method of_method, ReadMethod(method, options_.speculation));
+    if (const PlayedDraft played = of_method.played; played.accept > 0) {
       request.speculation.replay_tokens = known.tokens;
       request.speculation.replay_accept = static_cast<float>(played.accept);
       request.speculation.replay_step_ms = static_cast<float>(played.cost * known.ms_per_token);
@@ -367,14 +323,16 @@ class Evaluation {
   }
 
   // For drafts that are played; nothing if there are none.
-  Result<KnownAnswer> Know(const EvalPrompt& prompt, const Session& prefilled, double temperature,
+  Result<KnownAnswer> Know(const EvalPrompt& prompt, const Session& read, double temperature,
                            const std::vector<Cell*>& cells) {
-    if (std::ranges::none_of(cells, [&](const Cell* cell) {
-          return OptionsOf(cell->key.method, options_.speculation).played.accept > 0;
-        }))
-      return KnownAnswer{};
+    bool any = false;
+    for (const Cell* cell : cells) {
+      LS_ASSIGN(const Method method, ReadMethod(cell->key.method, options_.speculation));
+      any = any || method.played.accept > 0;
+    }
+    if (!any) return KnownAnswer{};
     std::vector<Runner> plain(1);
-    LS_ASSIGN(plain[0], MakeRunner(prompt, prefilled, temperature, "none"));
+    LS_ASSIGN(plain[0], MakeRunner(prompt, read, temperature, "none"));
     TurnOrder alone(1);
     LS_TRY(TakeTurns(plain, alone));
     const std::vector<double>& ms = plain[0].turn_ms;
@@ -384,23 +342,21 @@ class Evaluation {
     return known;
   }
 
-  Status RunTogether(const EvalPrompt& prompt, const Session& prefilled, double temperature, double prompt_ms,
+  // `read`: for plain decoding; `readings`: by method.
+  Status RunTogether(const EvalPrompt& prompt, const Session& read,
+                     const std::map<std::string, Reading>& readings, double temperature,
                      const std::vector<Cell*>& cells) {
-    for (Cell* cell : cells) {
-      cell->items.push_back({.id = prompt.sample->id,
-                             .subset = prompt.sample->subset,
-                             .prompt_ms = prompt_ms,
-                             .identical = true});
-    }
-    LS_ASSIGN(const KnownAnswer known, Know(prompt, prefilled, temperature, cells));
+    LS_ASSIGN(const KnownAnswer known, Know(prompt, read, temperature, cells));
     std::vector<TurnTimes> times(cells.size() + 1);  // plain decoding's first
     if (!order_ || order_->size() != times.size()) order_.emplace(times.size());
     int64_t n_plain = 0;
     for (int run = 0; run < options_.runs; ++run) {
       std::vector<Runner> runners(1);
-      LS_ASSIGN(runners[0], MakeRunner(prompt, prefilled, temperature, "none"));
+      LS_ASSIGN(runners[0], MakeRunner(prompt, read, temperature, "none"));
       for (const Cell* cell : cells) {
-        LS_ASSIGN(Runner runner, MakeRunner(prompt, prefilled, temperature, cell->key.method, known));
+        const std::string& method = cell->key.method;
+        LS_ASSIGN(Runner runner,
+                  MakeRunner(prompt, *readings.at(method).session, temperature, method, known));
         runners.push_back(std::move(runner));
       }
       LS_TRY(TakeTurns(runners, *order_));
@@ -482,7 +438,7 @@ class Evaluation {
           runner.ended = !more;
         }
         runner.turn_ms.push_back(NowMs() - start);
-        if (!KeepGoing()) return Cancelled("the evaluation was cancelled; run it again to go on");
+        if (!KeepGoing()) return WasCancelled();
       }
     }
   }
@@ -522,7 +478,9 @@ class Evaluation {
     if (sample.reference) item.quality = MeasureQuality(sample.family, result.text, *sample.reference);
   }
 
-  GenerationRequest Request(const EvalPrompt& prompt, double temperature, const std::string& method) const {
+  Result<GenerationRequest> Request(const EvalPrompt& prompt, double temperature,
+                                    const std::string& name) const {
+    LS_ASSIGN(Method method, ReadMethod(name, options_.speculation));
     GenerationRequest request;
     request.prompt = prompt.prompt;
     request.messages = prompt.messages;
@@ -531,19 +489,27 @@ class Evaluation {
     request.sampling = options_.sampling;
     request.sampling.temperature = static_cast<float>(temperature);
     request.sampling.seed = options_.seed;
-    MethodOptions of_method = OptionsOf(method, options_.speculation);
-    request.speculation = std::move(of_method.speculation);
-    request.partial_verification = of_method.partial;
+    request.speculation = std::move(method.speculation);
+    request.partial_verification = method.partial;
     request.on_prefill = [this](int, int) { return KeepGoing(); };
+    if (options_.on_proposal) {
+      request.on_proposal = [this, name, temperature](size_t n_text, std::span<const ProposedToken> tokens) {
+        options_.on_proposal(name, temperature, n_text, tokens);
+      };
+    }
     return request;
   }
 
-  Result<GenerationResult> Generate(Session& session, const GenerationRequest& request) {
-    LS_ASSIGN(GenerationResult result, engine_.Generate(session, request));
-    if (result.finish_reason == FinishReason::kCancelled || !KeepGoing()) {
-      return Cancelled("the evaluation was cancelled; run it again to go on");
+  // Whether one of the drafters that are named is what the draft model is for.
+  bool UsesDraftModel(const SpeculationOptions& options) const {
+    const std::string& type = options.type;
+    if (kPortfolioDrafter.Answers(type)) return reader_->in_auto != nullptr && reader_->in_auto(options);
+    for (size_t begin = 0; begin <= type.size();) {
+      const size_t end = std::min(type.find(',', begin), type.size());
+      if (reader_->Answers(std::string_view(type).substr(begin, end - begin))) return true;
+      begin = end + 1;
     }
-    return result;
+    return false;
   }
 
   Status Append(const std::vector<Cell>& cells) const {
@@ -559,7 +525,7 @@ class Evaluation {
   const OnEvalProgress& on_progress_;
   EvalProgress progress_;
   double total_weight_ = 0;
-  std::string reading_method_;  // by which prompts are evaluated
+  const DrafterEntry* reader_ = nullptr;  // the drafter that the draft model is for; null: none is named
   std::vector<Group> groups_;
   std::vector<Sample> samples_;  // of the family that runs
   Transcript transcript_;
@@ -587,16 +553,31 @@ Status CheckNumbers(const EvalOptions& o) {
   return {};
 }
 
+// Options that all methods have, one of them reads.
+Status CheckBase(const EvalOptions& options) {
+  for (const DrafterOption* option : SpeculationOptionTable()) {
+    const auto reads = [&](const std::string& method) {
+      const auto read = ReadMethod(method, options.speculation);
+      return read.ok() && Reads(Settled(read->speculation), *option);
+    };
+    if (IsDefault(*option, options.speculation) || std::ranges::any_of(options.methods, reads)) continue;
+    return InvalidArgument(std::string(option->name()) + ": has no effect on any of --methods");
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckEvaluation(const EvalOptions& options) {
   LS_TRY(CheckNumbers(options));
   for (const std::string& method : options.methods) {
-    LS_TRY(CheckSpeculation(OptionsOf(method, options.speculation).speculation));
+    LS_ASSIGN(const Method read, ReadMethod(method, options.speculation));
+    LS_TRY(CheckSpeculation(read.speculation));
     if (std::count(options.methods.begin(), options.methods.end(), method) > 1) {
       return InvalidArgument("--methods: " + method + " is named twice");
     }
   }
+  LS_TRY(CheckBase(options));
   LS_ASSIGN(const std::vector<std::string> known, ListFamilies(options.data));
   for (const std::string& family : options.families) {
     if (std::find(known.begin(), known.end(), family) != known.end()) continue;
@@ -622,7 +603,8 @@ Status CheckEvaluationMemory(const EvalOptions& o, const MemoryPlan& plan) {
   // Each answer has chunks of its own, and a copy of the prompt's last one.
   const uint64_t n_answers = o.methods.size() + 1, of_answer = chunks_of(o.n_predict + drafts) + 1;
   const uint64_t chunk = plan.kv_at_context / static_cast<uint64_t>(std::max(plan.ctx_size, 1)) * kKvChunk;
-  const uint64_t caches = (chunks_of(longest) + n_answers * of_answer) * chunk;
+  // And so has each method's reading of the prompt.
+  const uint64_t caches = (chunks_of(longest) + n_answers * of_answer + o.methods.size()) * chunk;
   const uint64_t needed = plan.weights + plan.scratch + plan.draft + plan.working_set + caches;
   if (plan.available == 0 || needed <= plan.available) return {};
   constexpr uint64_t kMiB = 1 << 20;
@@ -636,15 +618,27 @@ Status CheckEvaluationMemory(const EvalOptions& o, const MemoryPlan& plan) {
 Result<SpeculationOptions> PlannedSpeculation(const EvalOptions& options) {
   SpeculationOptions planned = options.speculation;
   LS_ASSIGN(const DrafterEntry* const reader, ReaderOf(planned.draft_model));
-  if (reader != nullptr) planned.type = reader->name;
+  if (reader == nullptr) return planned;
+  planned.type = reader->name;
+  for (const std::string& name : options.methods) {
+    LS_ASSIGN(const Method method, ReadMethod(name, options.speculation));
+    const SpeculationOptions& s = method.speculation;
+    planned.spec_extend = planned.spec_extend || s.spec_extend;
+    planned.spec_extend_chunks = std::max(planned.spec_extend_chunks, s.spec_extend_chunks);
+    planned.spec_extend_from = std::max(planned.spec_extend_from, s.spec_extend_from);
+  }
   return planned;
 }
 
-PartialVerificationOptions PlannedPart(const EvalOptions& options) {
+Result<PartialVerificationOptions> PlannedPart(const EvalOptions& options) {
   PartialVerificationOptions planned;
-  for (const std::string& method : options.methods) {
-    const PartialVerificationOptions of_method = OptionsOf(method, options.speculation).partial;
-    if (of_method.enabled && (!planned.enabled || of_method.budget > planned.budget)) planned = of_method;
+  for (const std::string& name : options.methods) {
+    LS_ASSIGN(const Method method, ReadMethod(name, options.speculation));
+    const PartialVerificationOptions& part = method.partial;
+    if (!part.enabled) continue;
+    const bool paper = part.refresh == 0 || (planned.enabled && planned.refresh == 0);
+    if (!planned.enabled || part.budget > planned.budget) planned = part;
+    if (paper) planned.refresh = 0;  // takes more
   }
   return planned;
 }

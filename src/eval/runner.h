@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,15 +18,9 @@
 namespace longspec {
 
 struct EvalOptions {
-  std::string data, out;                   // folders
-  std::vector<std::string> families = {};  // empty: all of the data
-  // --spec-type values, "a+b" for lists; "a@policy" for another policy, "a:8" for another most nodes per
-  // step, "a/no-dice" and "a/no-prior" without these; "a/extend": --spec-extend, "a/extend=32":
-  // --spec-extend-chunks, "a/extend-from=4000": --spec-extend-from; "a/budget=512": --spec-partial-budget;
-  // "a/partial=2048": APPROXIMATE, a part of the cache of that budget chooses.
-  // "replay/accept=0.5", alone or in a list: a draft that is not there, right with this chance, whose step
-  // costs 0.05 of a plain one or "/cost=0.1".
-  std::vector<std::string> methods = {"ngram", "auto"};
+  std::string data, out;                                 // folders
+  std::vector<std::string> families = {};                // empty: all of the data
+  std::vector<std::string> methods = {"ngram", "auto"};  // eval/method.h
   std::vector<int> lengths = {512, 2048, 4096,
                               8192};  // prompt, answer and room for drafts; at most the context
   std::vector<double> temperatures = {0.0, 0.7};
@@ -36,6 +31,10 @@ struct EvalOptions {
   uint64_t seed = 1;
   SamplingOptions sampling = {};        // less temperature and seed
   SpeculationOptions speculation = {};  // less type and policy
+  // For checks: GenerationRequest::on_proposal of each method's answers.
+  std::function<void(const std::string& method, double temperature, size_t n_text,
+                     std::span<const ProposedToken>)>
+      on_proposal = {};
 };
 
 struct EvalProgress {
@@ -55,15 +54,16 @@ Status CreateFolder(const EvalOptions& options);
 // What the engine is to plan memory for, beside the model: the draft model and the largest part of the cache
 // that a method asks for.
 Result<SpeculationOptions> PlannedSpeculation(const EvalOptions& options);
-PartialVerificationOptions PlannedPart(const EvalOptions& options);
+Result<PartialVerificationOptions> PlannedPart(const EvalOptions& options);
 
 // Every method and plain decoding continue the prompt side by side, each with keys and values of its own
 // answer: whether all of them fit. kResourceExhausted with the numbers if not.
 Status CheckEvaluationMemory(const EvalOptions& options, const MemoryPlan& plan);
 
 // kCancelled keeps the finished cells. kInvalidArgument if `out` holds cells of other settings.
-// prompt_ms are of whole prompts if the engine keeps no keys of earlier ones (cache_ram 0). `output_failed`:
-// whether an error is that results could not be written.
+// Prompts are read once for all methods, and by each method's draft; prompt_ms are of whole ones if the
+// engine keeps nothing of earlier ones (cache_prompt). `output_failed`: whether an error is that results
+// could not be written.
 Status RunEvaluation(Engine& engine, const EvalOptions& options, const OnEvalProgress& on_progress,
                      bool* output_failed = nullptr);
 

@@ -49,6 +49,11 @@ uint32_t FileType(DType dtype) {
   }
 }
 
+// Itself, or the model of images and text that has the same weights for text.
+bool IsKind(const TinyModelOptions& o, const std::string& architecture) {
+  return o.architecture == architecture || o.architecture == architecture + "vl";
+}
+
 Status CheckRows(const char* option, int n, DType dtype) {
   const DTypeInfo& info = Info(dtype);
   if (!CanDequantize(dtype)) return InvalidArgument("type: weights cannot be " + std::string(info.name));
@@ -80,7 +85,7 @@ Status CheckOptions(const TinyModelOptions& o) {
     return InvalidArgument(std::string(d.option) + ": " + std::to_string(d.value) + ", expected " +
                            std::to_string(d.min) + " to " + std::to_string(d.max));
   }
-  if (o.architecture != "llama" && o.architecture != "qwen2" && o.architecture != "qwen3") {
+  if (o.architecture != "llama" && !IsKind(o, "qwen2") && !IsKind(o, "qwen3")) {
     return InvalidArgument("arch: " + o.architecture + ", expected llama, qwen2 or qwen3");
   }
   if (o.head_dim == 0 && o.n_embd % (2 * o.n_heads) != 0) {
@@ -173,7 +178,7 @@ class Builder {
     writer_.SetUint32("tokenizer.ggml.padding_token_id", kTinyModelEos);
     writer_.SetBool("tokenizer.ggml.add_bos_token", false);
     writer_.SetBool("tokenizer.ggml.add_space_prefix", false);
-    writer_.SetString("tokenizer.chat_template", kChatTemplate);
+    writer_.SetString("tokenizer.chat_template", o_.chat_template.empty() ? kChatTemplate : o_.chat_template);
   }
 
   void AddLayer(const std::string& prefix) {
@@ -187,12 +192,12 @@ class Builder {
     AddMatrix(prefix + "ffn_gate.weight", o_.dtype, o_.n_embd, o_.n_ff);
     AddMatrix(prefix + "ffn_up.weight", o_.dtype, o_.n_embd, o_.n_ff);
     AddMatrix(prefix + "ffn_down.weight", o_.dtype, o_.n_ff, o_.n_embd);
-    if (o_.architecture == "qwen2") {
+    if (IsKind(o_, "qwen2")) {
       AddVector(prefix + "attn_q.bias", n_q, 0.0F, 0.5F);
       AddVector(prefix + "attn_k.bias", n_kv, 0.0F, 0.5F);
       AddVector(prefix + "attn_v.bias", n_kv, 0.0F, 0.5F);
     }
-    if (o_.architecture == "qwen3") {
+    if (IsKind(o_, "qwen3")) {
       AddVector(prefix + "attn_q_norm.weight", HeadDim(o_), 1.0F, 0.1F);
       AddVector(prefix + "attn_k_norm.weight", HeadDim(o_), 1.0F, 0.1F);
     }

@@ -37,6 +37,7 @@ struct TinyModelOptions {
   std::vector<std::pair<std::string, float>> rope_scaling_numbers = {};
   bool tied = true;  // the output matrix is token_embd.weight
   std::string name = "tiny";
+  std::string chat_template = {};  // in Jinja; empty: one of the ChatML kind
 };
 
 // Three control tokens and 256 bytes; further tokens are merges of letters.

@@ -89,8 +89,7 @@ TEST_F(GrammarTest, RandomAnswersParse) {
       for (; n < 400 && !constraint->ended(); ++n) {
         std::vector<int32_t> allowed;
         for (int32_t t = 0; t < Vocabulary::n_logits(); ++t) {
-          // Single bytes above ASCII may make no character; an answer's text has U+FFFD for them.
-          if ((t < 0x80 || t > 0xFF) && IsAllowed(*constraint->Mask(), t)) allowed.push_back(t);
+          if (IsAllowed(*constraint->Mask(), t)) allowed.push_back(t);
         }
         ASSERT_FALSE(allowed.empty()) << text;
         const bool end = IsAllowed(*constraint->Mask(), Vocabulary::kEnd);
@@ -212,6 +211,79 @@ TEST_F(GrammarTest, StructuralTagsConstrainWhatATagBegins) {
   EXPECT_FALSE(IsAnswer(*constraint, "see <tool_call>"));
 }
 
+// As OpenAI's tools are called: a schema that cannot be kept is no reason to fail.
+TEST_F(GrammarTest, WhatIsNotStrictTakesAnyObjectWhereItsSchemaCannotBeKept) {
+  const auto tag = [](const std::string& schema, bool strict) {
+    return R"({"type": "structural_tag", "format": {"type": "tag", "begin": "<", "end": ">",
+        "content": {"type": "json_schema", "json_schema": )" +
+           schema + (strict ? "}}}" : R"(, "otherwise": {"type": "object"}}}})");
+  };
+  const auto of = [](const std::string& rules) {
+    return R"({"type": "object", "properties": {"a": )" + rules + R"(}, "required": ["a"]})";
+  };
+  for (const std::string& schema :
+       {of(R"~({"type": "string", "pattern": "^(?=x)"})~"), of(R"({"not": {}})"),
+        of(R"({"format": "regex"})"),
+        of(R"({"oneOf": [{"type": "object"}, {"type": "object", "maxProperties": 3}, {"type": "array"}]})"),
+        of(R"({"type": "integer", "minimum": 2, "multipleOf": 5})"), of(R"({"maxItems": 9007199254740991})"),
+        of(R"({"minLength": 9007199254740991})"), of(R"~({"pattern": "^((a{1,100}){1,100}){1,100}$"})~")}) {
+    const Status strict = Refusal(Kind::kStructuralTag, tag(schema, true));
+    EXPECT_FALSE(strict.ok()) << schema;
+    EXPECT_EQ(strict.message().find('\n'), std::string::npos);
+    const auto constraint = Start(Kind::kStructuralTag, tag(schema, false));
+    ASSERT_NE(constraint, nullptr) << schema;
+    EXPECT_TRUE(IsAnswer(*constraint, R"(<{"b": [1]}>)")) << schema;
+    EXPECT_FALSE(IsAnswer(*constraint, "<[1]>")) << schema;
+    EXPECT_FALSE(IsAnswer(*constraint, "<{}}>")) << schema;
+  }
+  // Lengths are never too large.
+  const auto large =
+      Start(Kind::kStructuralTag, tag(of(R"({"type": "string", "maxLength": 524288})"), false));
+  EXPECT_TRUE(IsAnswer(*large, R"(<{"a": "b\n"}>)"));
+  EXPECT_FALSE(IsAnswer(*large, R"(<{"b": "b"}>)"));
+  // A mistake is one in any case.
+  EXPECT_EQ(Refusal(Kind::kStructuralTag, tag(of(R"({"type": "text"})"), false)).code(),
+            StatusCode::kInvalidArgument);
+}
+
+// Lengths are counted beside the grammar, where masks are made near a bound and far from it.
+TEST_F(GrammarTest, LengthsAreKeptWhereverTheBoundIs) {
+  for (const int most : {3, 16, 127, 128, 129, 500, 4000}) {
+    const auto constraint = Start(Kind::kJsonSchema, R"({"type": "string", "minLength": 2, "maxLength": )" +
+                                                         std::to_string(most) + "}");
+    const auto text = [](int n) { return '"' + std::string(static_cast<size_t>(n), 'x') + '"'; };
+    EXPECT_FALSE(IsAnswer(*constraint, text(1)));
+    EXPECT_TRUE(IsAnswer(*constraint, text(2)));
+    EXPECT_TRUE(IsAnswer(*constraint, text(most)));
+    EXPECT_FALSE(IsAnswer(*constraint, text(most + 1)));
+    EXPECT_FALSE(IsAnswer(*constraint, "\"a\"\n\"b\""));
+    EXPECT_FALSE(IsAnswer(*constraint, "\"a\nb\""));
+    EXPECT_TRUE(IsAnswer(*constraint, R"("\"\n")"));
+    EXPECT_TRUE(IsAnswer(*constraint, "\"ététété\"") == (most >= 6));
+  }
+}
+
+TEST_F(GrammarTest, NamesThatAreFreeAreNoneOfTheListedOnes) {
+  const auto constraint =
+      Start(Kind::kJsonSchema, R"({"type": "object", "properties": {"a": {"type": "null"}},
+      "additionalProperties": {"type": "boolean"}})");
+  EXPECT_TRUE(IsAnswer(*constraint, R"({"a": null, "\u0062": true})"));
+  EXPECT_TRUE(IsAnswer(*constraint, R"({"aa": true, "": false})"));
+  EXPECT_FALSE(IsAnswer(*constraint, R"({"a": true})"));
+  EXPECT_FALSE(IsAnswer(*constraint, R"({"\u0061": true})"));
+}
+
+TEST_F(GrammarTest, HalfACharacterIsNone) {
+  const auto constraint = Start(Kind::kJsonSchema, R"({"type": "string"})");
+  EXPECT_TRUE(IsAnswer(*constraint, R"("\ud83d\uDE00 \u00e9 \ud7ff")"));
+  EXPECT_FALSE(IsAnswer(*constraint, R"("\ud83d")"));
+  EXPECT_FALSE(IsAnswer(*constraint, R"("\ude00")"));
+  EXPECT_FALSE(IsAnswer(*constraint, "\"\xED\xA0\x80\""));
+  const auto any = Start(Kind::kGbnf, "root ::= .*");
+  EXPECT_FALSE(IsAnswer(*any, "\xED\xA0\x80"));
+  EXPECT_TRUE(IsAnswer(*any, "\xED\x9F\xBF\xEE\x80\x80"));
+}
+
 TEST_F(GrammarTest, AnObjectOfAnyKind) {
   const auto constraint = Start(Kind::kJsonObject, "");
   EXPECT_TRUE(IsAnswer(*constraint, R"({"a": [1, {"b": null}], "c": "d\n"})"));
@@ -269,11 +341,9 @@ TEST_F(GrammarTest, WhatCannotBeCompiledIsRefused) {
   expect(Kind::kJsonSchema, R"({"type": "string", "pattern": "("})", StatusCode::kInvalidArgument,
          "JSON schema: ");
   expect(Kind::kJsonSchema, R"({"type": "string", "pattern": "^(?!a)b"})", StatusCode::kUnsupported,
-         "cannot be kept");
-  expect(Kind::kJsonSchema, R"({"type": "string", "pattern": "^\"a\"$"})", StatusCode::kUnsupported,
-         "cannot be kept: a pattern that is too large, or needs quotation marks");
+         "lookahead at byte 4 of the pattern is not supported");
   expect(Kind::kJsonSchema, R"({"type": "string", "pattern": "^((a{1,100}){1,100}){1,100}$"})",
-         StatusCode::kUnsupported, "cannot be kept: a pattern that is too large");
+         StatusCode::kUnsupported, "a pattern that becomes too large is not supported");
   expect(Kind::kJsonSchema, R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})",
          StatusCode::kUnsupported, "cannot be kept: oneOf");
   expect(Kind::kJsonSchema, R"({"type": "integer", "minimum": 3, "maximum": 2})",

@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "base/percent_decoding.h"
-#include "base/print.h"
 #include "base/status_macros.h"
+#include "pattern/formats.h"
+#include "pattern/string_rules.h"
 
 namespace longspec {
 namespace {
@@ -36,7 +37,13 @@ constexpr std::string_view kRefused[] = {"not",
                                          "$dynamicRef",
                                          "$recursiveRef",
                                          "unevaluatedItems",
-                                         "unevaluatedProperties"};
+                                         "unevaluatedProperties",
+                                         "disallow",
+                                         "extends",
+                                         "divisibleBy"};
+
+// Of strings that several schemas are about: the further patterns that they must match.
+constexpr std::string_view kMorePatterns = "(patterns)";
 
 // Rules by the type they speak of.
 struct TypeRules {
@@ -48,13 +55,20 @@ constexpr TypeRules kRules[] = {
      {"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties",
       "maxProperties"}},
     {"array", {"items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems"}},
-    {"string", {"minLength", "maxLength", "pattern", "format"}},
+    {"string", {"minLength", "maxLength", "pattern", "format", kMorePatterns}},
     {"number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}},
 };
 constexpr int kMostSchemasWithin = 128;  // reading one takes about 3 KiB of stack
 constexpr size_t kLongPlace = 1000, kBytesOfAValue = 64;
 constexpr std::string_view kDefinitions = "#/$defs/";
 constexpr std::string_view kChoices[] = {"anyOf", "oneOf", "allOf"};
+
+// Formats that nobody knows are notes, which say nothing of the type either: "int32" is one of numbers.
+bool IsFormatNote(const Json& format) {
+  if (!format.is_string()) return false;
+  const auto& name = format.get_ref<const std::string&>();
+  return !KnownFormat(name) && !IsUnsupportedFormat(name);
+}
 
 bool Has(const Json& object, std::string_view key) { return object.find(key) != object.end(); }
 
@@ -301,8 +315,41 @@ class Normaliser {
     });
   }
 
+  // What `closing` says of all names and items but its own, written into those that `listing` alone lists.
+  static Status HoldOthers(const Json& closing, Json& listing, const std::string& place) {
+    const bool lists_items = Has(listing, "prefixItems") && listing.at("prefixItems").is_array();
+    if (lists_items && Has(closing, "items") && !Has(closing, "prefixItems"))
+      return CannotKeep(place, "items beside prefixItems of another schema is not supported");
+    const auto others = closing.find("additionalProperties");
+    if (others == closing.end() || *others == true || !Has(listing, "properties")) return {};
+    Json& properties = listing["properties"];
+    if (!properties.is_object()) return {};  // a mistake, which is told of later
+    Json held = Json::object();
+    for (const auto& [name, property] : properties.items()) {
+      if (Has(closing, "properties") && Has(closing.at("properties"), name)) {
+        held[name] = property;
+      } else if (Has(closing, "patternProperties")) {
+        return CannotKeep(place, "properties beside patternProperties of another schema is not supported");
+      } else if (*others != false) {
+        held[name] = Json{{"allOf", {property, *others}}};
+      }
+    }
+    properties = std::move(held);
+    return {};
+  }
+
+  // Of items, or of names that are not listed.
+  static Json BothOf(const Json& a, const Json& b) {
+    if (a == false || b == false) return false;
+    if (a == true) return b;
+    return b == true ? a : Json{{"allOf", {a, b}}};
+  }
+
   // What both say.
-  static Result<Json> Merge(Json a, const Json& b, const std::string& place) {
+  static Result<Json> Merge(Json a, Json b, const std::string& place) {
+    const Json given = a;
+    LS_TRY(HoldOthers(b, a, place));
+    LS_TRY(HoldOthers(given, b, place));
     for (const auto& [key, value] : b.items()) {
       const auto at = a.find(key);
       if (at == a.end()) {
@@ -336,8 +383,14 @@ class Normaliser {
         if (value.get<double>() > at->get<double>()) *at = value;
       } else if (at->is_number() && value.is_number() && key.starts_with("max")) {
         if (value.get<double>() < at->get<double>()) *at = value;
-      } else if (key == "items" || key == "additionalProperties") {
-        *at = Json{{"allOf", {*at, value}}};
+      } else if (key == "additionalProperties" || (key == "items" && !at->is_array() && !value.is_array())) {
+        *at = BothOf(*at, value);
+      } else if (key == "pattern" && at->is_string() && value.is_string()) {
+        Json& more = a[std::string(kMorePatterns)];
+        if (!more.is_null() && !more.is_array()) return Wrong(Below(place, kMorePatterns), "must be a list");
+        more.push_back(value);
+      } else if (key == kMorePatterns && at->is_array() && value.is_array()) {
+        at->insert(at->end(), value.begin(), value.end());
       } else {
         return CannotKeep(place, "two different rules of " + key + " for one value are not supported");
       }
@@ -502,7 +555,9 @@ class Normaliser {
     Json values = Has(schema, "const") ? Json::array({schema.at("const")}) : schema.at("enum");
     if (!values.is_array() || values.empty()) return Wrong(Below(place, "enum"), "must be a list of values");
     LS_TRY(Count(place, values.size()));
+    LS_TRY(KeepStrings(schema, place, values));
     for (const auto& [key, rule] : schema.items()) {
+      if (IsStringRule(key)) continue;
       if (key == "const" || key == "enum") {
         if (key == "enum" && Has(schema, "const") &&
             std::find(rule.begin(), rule.end(), values[0]) == rule.end())
@@ -524,14 +579,36 @@ class Normaliser {
     return Json{{"enum", std::move(values)}};
   }
 
+  static bool IsStringRule(std::string_view key) {
+    const auto& of_strings = *std::ranges::find(kRules, std::string_view("string"), &TypeRules::type);
+    return std::ranges::find(of_strings.keywords, key) != of_strings.keywords.end();
+  }
+
+  // Of listed values, leaves out the strings that do not keep to what is said of strings beside them.
+  Status KeepStrings(const Json& schema, const std::string& place, Json& values) {
+    const auto& members = schema.get_ref<const Json::object_t&>();
+    if (std::ranges::none_of(members, [](const auto& member) { return IsStringRule(member.first); }))
+      return {};
+    LS_ASSIGN(const auto compiled, CompiledStringRules(schema, place));
+    Json kept = Json::array();
+    for (const Json& value : values) {
+      if (!value.is_string() || compiled.second.Describes(value.get_ref<const std::string&>()))
+        kept.push_back(value);
+    }
+    if (kept.empty()) return Wrong(place, "no listed value keeps to the other rules");
+    values = std::move(kept);
+    return {};
+  }
+
   static Result<std::vector<std::string>> Types(const Json& schema, const std::string& place) {
     const auto at = schema.find("type");
     std::vector<std::string> types;
     if (at == schema.end()) {
       // Rules of one type say nothing of others; what they say is kept by allowing no other.
       for (const TypeRules& rules : kRules) {
-        const bool any =
-            std::ranges::any_of(rules.keywords, [&](auto k) { return !k.empty() && Has(schema, k); });
+        const bool any = std::ranges::any_of(rules.keywords, [&](auto k) {
+          return !k.empty() && Has(schema, k) && (k != "format" || !IsFormatNote(schema.at("format")));
+        });
         if (any) return std::vector<std::string>{std::string(rules.type)};
       }
       return types;
@@ -558,14 +635,14 @@ class Normaliser {
       Json own = {{"type", type}};
       if (type == "object") LS_TRY(ObjectRules(schema, place, own));
       if (type == "array") LS_TRY(ArrayRules(schema, place, own));
-      if (type == "string") LS_TRY(StringRules(schema, place, own));
+      if (type == "string") LS_TRY(StringRulesOf(schema, place, own));
       if (type == "number" || type == "integer") LS_TRY(NumberRules(schema, place, own));
       options.push_back(std::move(own));
     }
     return options.size() == 1 ? options.front() : Json{{"anyOf", std::move(options)}};
   }
 
-  // Copies a length or a count; what it is, or `otherwise`.
+  // Copies a count; what it is, or `otherwise`.
   static Result<int64_t> Bound(const Json& schema, std::string_view key, const std::string& place,
                                int64_t otherwise, Json& own) {
     const auto at = schema.find(key);
@@ -644,51 +721,15 @@ class Normaliser {
     return {};
   }
 
-  // In ASCII, and for the whole text, as xgrammar takes it. A pattern that is anchored on one side goes on on
-  // the other; one without anchors would allow any text around what it is about, and stands for that alone.
-  static Result<std::string> Pattern(const std::string& pattern, const std::string& place) {
-    if (pattern.size() > kMostPatternBytes) {
-      return ResourceExhausted("JSON schema: " + place + ": a pattern may have " +
-                               std::to_string(kMostPatternBytes) + " bytes");
-    }
-    std::string ascii;
-    for (size_t i = 0; i < pattern.size();) {
-      const auto first = static_cast<unsigned char>(pattern[i]);
-      if (first < 0x20) return CannotKeep(place, "control characters in a pattern are not supported");
-      if (first < 0x80) {
-        ascii += pattern[i++];
-        continue;
-      }
-      // nlohmann has checked that it is UTF-8.
-      const size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-      uint32_t code_point = first & (0xFFU >> (length + 1));
-      for (size_t k = 1; k < length; ++k)
-        code_point = code_point << 6 | (static_cast<unsigned char>(pattern[i + k]) & 0x3FU);
-      ascii += code_point <= 0xFFFF ? Print("\\u%04x", code_point) : Print("\\u{%x}", code_point);
-      i += length;
-    }
-    const bool begins = ascii.starts_with('^'), ends = EndsAnchored(ascii);
-    if (begins == ends) return ascii;
-    if (ascii.find('|') != std::string::npos)
-      return CannotKeep(place, "alternatives in a pattern with one anchor are not supported; write ^(...)$");
-    return begins ? ascii + ".*$" : "^.*" + ascii;
-  }
-
-  static bool EndsAnchored(const std::string& pattern) {
-    if (!pattern.ends_with('$')) return false;
-    const size_t before = pattern.find_last_not_of('\\', pattern.size() - 2);
-    const size_t n_slashes = pattern.size() - 1 - (before == std::string::npos ? 0 : before + 1);
-    return n_slashes % 2 == 0;
-  }
-
   Status PatternRules(const Json& patterns, const std::string& place, Json& own) {
     if (!patterns.is_object() || patterns.empty()) return Wrong(place, "must be an object of schemas");
     // A name that fits two patterns would have to fit both schemas.
     if (patterns.size() > 1) return CannotKeep(place, "more than one pattern is not supported");
     for (const auto& [pattern, property] : patterns.items()) {
-      LS_ASSIGN(const std::string whole, Pattern(pattern, place));
-      LS_ASSIGN(Json normal, Schema(property, Below(place, pattern), 0));
-      own["patternProperties"] = {{whole, std::move(normal)}};
+      const std::string here = Below(place, pattern);
+      LS_ASSIGN(const auto names, Compiled({.patterns = {pattern}}, here, here));
+      LS_ASSIGN(Json normal, Schema(property, here, 0));
+      own["patternProperties"] = {{StringRulesLine(names.first), std::move(normal)}};
     }
     return {};
   }
@@ -728,27 +769,62 @@ class Normaliser {
     return {};
   }
 
-  static Status StringRules(const Json& schema, const std::string& place, Json& own) {
-    Json bounds = Json::object();
-    LS_ASSIGN(const int64_t least, Bound(schema, "minLength", place, 0, bounds));
-    LS_ASSIGN(const int64_t most, Bound(schema, "maxLength", place, kMostSchemaBound, bounds));
-    if (most < least) return Wrong(place, "maxLength is less than minLength");
+  using CompiledRules = std::pair<StringRules, StringAutomaton>;
+
+  // `of_pattern`: the place of what a mistake is likely in.
+  Result<CompiledRules> Compiled(StringRules rules, const std::string& place, const std::string& of_pattern) {
+    for (const std::string& pattern : rules.patterns) {
+      if (pattern.size() > kMostPatternBytes) {
+        return ResourceExhausted("JSON schema: " + of_pattern + ": a pattern may have " +
+                                 std::to_string(kMostPatternBytes) + " bytes");
+      }
+    }
+    auto compiled = CompileStringRules(rules, pattern_work_);
+    if (compiled.ok()) return CompiledRules(std::move(rules), *std::move(compiled));
+    const bool is_one_rule = rules.min_length == 0 && rules.max_length == StringRules::kNoMost;
+    return Status(compiled.status().code(),
+                  "JSON schema: " + (is_one_rule ? of_pattern : place) + ": " + compiled.status().message());
+  }
+
+  // What is said of strings, all at once.
+  Result<CompiledRules> CompiledStringRules(const Json& schema, const std::string& place) {
+    StringRules rules;
+    LS_ASSIGN(rules.min_length, Length(schema, "minLength", place, 0));
+    LS_ASSIGN(rules.max_length, Length(schema, "maxLength", place, StringRules::kNoMost));
+    if (rules.max_length != StringRules::kNoMost && rules.max_length < rules.min_length)
+      return Wrong(place, "maxLength is less than minLength");
     for (const char* key : {"pattern", "format"}) {
       if (Has(schema, key) && !schema.at(key).is_string()) return Wrong(Below(place, key), "must be a text");
     }
+    const char* of_pattern = "format";
+    if (Has(schema, "format") && !IsFormatNote(schema.at("format"))) rules.format = schema.at("format");
     if (Has(schema, "pattern")) {
-      if (!bounds.empty())
-        return CannotKeep(Below(place, "pattern"), "beside minLength or maxLength it is not supported");
-      LS_ASSIGN(own["pattern"],
-                Pattern(schema.at("pattern").get_ref<const std::string&>(), Below(place, "pattern")));
-    } else if (!bounds.empty()) {
-      // As a pattern: xgrammar's own lengths let control characters through, which JSON forbids.
-      own["pattern"] =
-          "^.{" + std::to_string(least) + "," + (Has(bounds, "maxLength") ? std::to_string(most) : "") + "}$";
-    } else if (Has(schema, "format")) {
-      own["format"] = schema.at("format");  // only a note where there is more to say
+      of_pattern = "pattern";
+      rules.patterns.push_back(schema.at("pattern"));
     }
+    if (const auto more = schema.find(kMorePatterns); more != schema.end()) {
+      if (!more->is_array() || !std::ranges::all_of(*more, [](const Json& p) { return p.is_string(); }))
+        return Wrong(Below(place, kMorePatterns), "must be a list of patterns");
+      for (const Json& pattern : *more) rules.patterns.push_back(pattern);
+    }
+    return Compiled(std::move(rules), place, Below(place, of_pattern));
+  }
+
+  // As one line for xgrammar (grammar/xgrammar_strings.h).
+  Status StringRulesOf(const Json& schema, const std::string& place, Json& own) {
+    LS_ASSIGN(const auto compiled, CompiledStringRules(schema, place));
+    if (compiled.first != StringRules()) own["pattern"] = StringRulesLine(compiled.first);
     return {};
+  }
+
+  // Of a string, in characters. A large one costs nothing.
+  static Result<int64_t> Length(const Json& schema, std::string_view key, const std::string& place,
+                                int64_t otherwise) {
+    const auto at = schema.find(key);
+    if (at == schema.end()) return otherwise;
+    if (!at->is_number() || at->get<double>() < 0 || std::trunc(at->get<double>()) != at->get<double>())
+      return Wrong(Below(place, key), "must be a whole number, 0 or more");
+    return static_cast<int64_t>(std::min<double>(at->get<double>(), 2.0 * kMostStringLength));
   }
 
   static Status NumberRules(const Json& schema, const std::string& place, Json& own) {
@@ -796,6 +872,7 @@ class Normaliser {
   std::vector<std::string> pending_;
   std::vector<Definition> definitions_;
   std::set<std::string> finite_;  // definitions that some finite value satisfies
+  PatternWork pattern_work_;
 };
 
 Result<Json> ParseSchema(std::string_view text) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <functional>
 #include <list>
 #include <map>
 #include <mutex>
@@ -16,6 +17,7 @@
 #include "grammar/xgrammar_constraint.h"
 #include "grammar/xgrammar_guard.h"
 #include "xgrammar/compiler.h"
+#include "xgrammar/grammar.h"
 
 namespace longspec {
 namespace {
@@ -33,6 +35,8 @@ std::string_view NameOf(Kind kind) {
   switch (kind) {
     case Kind::kGbnf:
       return "grammar";
+    case Kind::kRegex:
+      return "regex";
     case Kind::kStructuralTag:
       return "structural tag";
     default:
@@ -69,46 +73,71 @@ class XgrammarGrammar final : public Grammar {
 
 struct TooDeep {};
 
-// Schemas within a structural tag are held to what all schemas are. Where the tag says "strict": false beside
-// its schema, as OpenAI's tools do, one that cannot be kept to allows any object.
-Status NormaliseSchemasIn(Json& tag) {
-  if (tag.is_array()) {
-    for (Json& element : tag) LS_TRY(NormaliseSchemasIn(element));
-  }
-  if (!tag.is_object()) return {};
-  const bool strict = !tag.contains("strict") || tag["strict"] != false;
-  tag.erase("strict");
-  for (auto& [key, value] : tag.items()) {
-    if ((key != "json_schema" && key != "schema") || value.is_string()) {
-      LS_TRY(NormaliseSchemasIn(value));
-      continue;
-    }
-    auto normal = NormaliseSchema(value.dump());
-    if (!strict && normal.status().code() == StatusCode::kUnsupported)
-      normal = NormaliseSchema(R"({"type": "object"})");
-    LS_TRY(normal.status());
-    value = Json::parse(*normal);
-  }
-  if (tag.contains("json_schema") && tag.contains("type") && !tag.contains("max_whitespace_cnt"))
-    tag["max_whitespace_cnt"] = kMostWhiteSpace;
-  return {};
-}
+constexpr std::string_view kAnyObject = R"({"type": "object"})";
 
-Result<std::string> NormaliseTag(const std::string& text) {
-  try {
-    Json tag = Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
-      if (depth > kMostTagNesting) throw TooDeep();
-      return true;
-    });
-    LS_TRY(NormaliseSchemasIn(tag));
-    return tag.dump();
-  } catch (const TooDeep&) {
-    return ResourceExhausted("structural tag: more than " + std::to_string(kMostTagNesting) +
-                             " brackets within each other");
-  } catch (const Json::exception&) {
-    return InvalidArgument("structural tag: not JSON");
+// The schemas within a structural tag, made into ones that can be kept. Where the tag has another one beside
+// its schema, "otherwise", that stands for one that cannot be kept to.
+class TagNormaliser {
+ public:
+  // Whether xgrammar keeps to all of a schema that NormaliseSchema made.
+  using KeepsTo = std::function<bool(const std::string& schema)>;
+  // `lenient_are_kept`: false where each that has another one beside it becomes that.
+  TagNormaliser(bool lenient_are_kept, KeepsTo keeps_to)
+      : lenient_are_kept_(lenient_are_kept), keeps_to_(std::move(keeps_to)) {}
+
+  Result<std::string> Run(const std::string& text) {
+    try {
+      Json tag = Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
+        if (depth > kMostTagNesting) throw TooDeep();
+        return true;
+      });
+      LS_TRY(NormaliseWithin(tag));
+      return tag.dump();
+    } catch (const TooDeep&) {
+      return ResourceExhausted("structural tag: more than " + std::to_string(kMostTagNesting) +
+                               " brackets within each other");
+    } catch (const Json::exception&) {
+      return InvalidArgument("structural tag: not JSON");
+    }
   }
-}
+
+  // Whether there were schemas that have another one beside them, and were kept.
+  bool has_kept_lenient() const { return has_kept_lenient_; }
+
+ private:
+  Status NormaliseWithin(Json& tag) {
+    if (tag.is_array()) {
+      for (Json& element : tag) LS_TRY(NormaliseWithin(element));
+    }
+    if (!tag.is_object()) return {};
+    const std::string otherwise = tag.contains("otherwise") ? tag["otherwise"].dump() : "";
+    tag.erase("otherwise");
+    for (auto& [key, value] : tag.items()) {
+      if ((key != "json_schema" && key != "schema") || value.is_string()) {
+        LS_TRY(NormaliseWithin(value));
+        continue;
+      }
+      LS_ASSIGN(const std::string normal,
+                otherwise.empty() ? NormaliseSchema(value.dump()) : Lenient(value.dump(), otherwise));
+      value = Json::parse(normal);
+    }
+    if (tag.contains("json_schema") && tag.contains("type") && !tag.contains("max_whitespace_cnt"))
+      tag["max_whitespace_cnt"] = kMostWhiteSpace;
+    return {};
+  }
+
+  Result<std::string> Lenient(const std::string& schema, const std::string& otherwise) {
+    auto normal = NormaliseSchema(schema);
+    if (normal.status().code() == StatusCode::kInvalidArgument) return normal;
+    if (!normal.ok() || !lenient_are_kept_ || !keeps_to_(*normal)) return NormaliseSchema(otherwise);
+    has_kept_lenient_ = true;
+    return normal;
+  }
+
+  const bool lenient_are_kept_;
+  const KeepsTo keeps_to_;
+  bool has_kept_lenient_ = false;
+};
 
 class XgrammarCompiler final : public GrammarCompiler {
  public:
@@ -124,36 +153,65 @@ class XgrammarCompiler final : public GrammarCompiler {
                                " bytes are more than the " + std::to_string(limits_.text_bytes) +
                                " it may have");
     }
-    LS_ASSIGN(const std::string prepared, Prepared(text));
-    LS_ASSIGN(std::shared_ptr<const Grammar> grammar, CompileWithin(text.kind, prepared));
+    LS_ASSIGN(std::shared_ptr<const Grammar> grammar,
+              text.kind == Kind::kStructuralTag ? CompileTag(text.text) : CompileText(text));
     Keep(key, grammar);
     return grammar;
   }
 
  private:
-  static Result<std::string> Prepared(const GrammarText& text) {
-    switch (text.kind) {
-      case Kind::kJsonObject:
-        return NormaliseSchema(R"({"type": "object"})");
-      case Kind::kJsonSchema:
-        return NormaliseSchema(text.text);
-      case Kind::kGbnf:
-        return TranslateGbnf(text.text);
-      default:
-        return NormaliseTag(text.text);
-    }
+  using Compiling = Result<std::shared_ptr<const Grammar>>;
+
+  Compiling CompileText(const GrammarText& text) const {
+    const auto prepare = [&]() -> Result<std::string> {
+      if (text.kind == Kind::kGbnf) return TranslateGbnf(text.text);
+      if (text.kind == Kind::kRegex) {
+        if (text.text.size() > kMostPatternBytes)
+          return ResourceExhausted("regex: it may have " + std::to_string(kMostPatternBytes) + " bytes");
+        return text.text;
+      }
+      return NormaliseSchema(text.kind == Kind::kJsonObject ? kAnyObject : std::string_view(text.text));
+    };
+    LS_ASSIGN(const std::string prepared, prepare());
+    return CompileWithin(text.kind, prepared);
+  }
+
+  // A schema may be one that can be kept alone and is too much beside others.
+  Compiling CompileTag(const std::string& text) const {
+    TagNormaliser normaliser(true, [this](const std::string& schema) { return KeepsTo(schema); });
+    LS_ASSIGN(const std::string tag, normaliser.Run(text));
+    auto grammar = CompileWithin(Kind::kStructuralTag, tag);
+    if (grammar.ok() || !normaliser.has_kept_lenient()) return grammar;
+    LS_ASSIGN(const std::string lenient, TagNormaliser(false, nullptr).Run(text));
+    auto with_any_objects = CompileWithin(Kind::kStructuralTag, lenient);
+    return with_any_objects.ok() ? with_any_objects : grammar;
+  }
+
+  // Whether the rules of a schema can be written as a grammar; what its tokens are takes most of the time.
+  bool KeepsTo(const std::string& schema) const {
+    bool keeps = false;
+    const Status ran = RunOnDeepStack(kCompilerStack, [&] {
+      try {
+        const XgrammarGuard guard(limits_.compile_ms);
+        xgrammar::Grammar::FromJSONSchema(schema, /*any_whitespace=*/true, std::nullopt, std::nullopt,
+                                          /*strict_mode=*/true, kMostWhiteSpace);
+        keeps = guard.warnings().empty();
+      } catch (const std::exception&) {
+      }
+    });
+    return ran.ok() && keeps;
   }
 
   // xgrammar follows references, each from within the one before: the longest chain has as many as a schema
   // has parts.
-  Result<std::shared_ptr<const Grammar>> CompileWithin(Kind kind, const std::string& text) const {
-    std::optional<Result<std::shared_ptr<const Grammar>>> grammar;
+  Compiling CompileWithin(Kind kind, const std::string& text) const {
+    std::optional<Compiling> grammar;
     const Status ran = RunOnDeepStack(kCompilerStack, [&] { grammar = CompileHere(kind, text); });
     if (!ran.ok()) return ResourceExhausted(std::string(NameOf(kind)) + ": " + ran.message());
     return std::move(*grammar);
   }
 
-  Result<std::shared_ptr<const Grammar>> CompileHere(Kind kind, const std::string& text) const {
+  Compiling CompileHere(Kind kind, const std::string& text) const {
     const std::string name(NameOf(kind));
     try {
       const XgrammarGuard guard(limits_.compile_ms);
@@ -179,6 +237,7 @@ class XgrammarCompiler final : public GrammarCompiler {
   static xgrammar::CompiledGrammar Compiled(xgrammar::GrammarCompiler& compiler, Kind kind,
                                             const std::string& text) {
     if (kind == Kind::kGbnf) return compiler.CompileGrammar(text);
+    if (kind == Kind::kRegex) return compiler.CompileRegex(text);
     if (kind == Kind::kStructuralTag) return compiler.CompileStructuralTag(text);
     return compiler.CompileJSONSchema(text, /*any_whitespace=*/true, std::nullopt, std::nullopt,
                                       /*strict_mode=*/true, kMostWhiteSpace);

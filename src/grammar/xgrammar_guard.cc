@@ -27,6 +27,7 @@ XgrammarGuard::XgrammarGuard(double most_ms) : outer_(guard), deadline_ms_(Threa
   guard = this;
 }
 XgrammarGuard::~XgrammarGuard() { guard = outer_; }
+XgrammarGuard* XgrammarGuard::OfThread() { return guard; }
 
 void XgrammarGuard::CheckTime() const {
   if (ThreadMs() > deadline_ms_) throw XgrammarTimeout();

@@ -75,12 +75,12 @@ std::string ErrorOf(std::string_view source, const std::string& extra_json = "")
 
 StatusCode CodeOf(std::string_view source) { return Render(source).status().code(); }
 
-void Replay(const Json& test, const Json& variables) {
+void Replay(const Json& test, const std::string& variables) {
   const std::string source = test.contains("file")
                                  ? ReadFile(kTestData / "templates" / test["file"].get<std::string>())
                                  : test["template"].get<std::string>();
   SCOPED_TRACE(test.contains("file") ? test["file"].get<std::string>() + " " + test["input"].dump() : source);
-  const Result<std::string> result = Render(source, variables.dump());
+  const Result<std::string> result = Render(source, variables);
   if (test.contains("expected")) {
     ASSERT_TRUE(result.ok()) << result.status().message();
     EXPECT_EQ(*result, test["expected"].get<std::string>());
@@ -96,10 +96,14 @@ void Replay(const Json& test, const Json& variables) {
 
 // tools/make_template_fixture.py says how the fixture came about.
 TEST(ChatTemplateTest, RendersWhatPythonRenders) {
-  const std::vector<Json> lines = ReadLines(kTestData / "templates/cases.jsonl");
+  const std::filesystem::path path = kTestData / "templates/cases.jsonl";
+  const std::vector<Json> lines = ReadLines(path);
   ASSERT_GT(lines.size(), 1000U);
+  // {"variables": ...}, as it was written: some of its numbers are none for a parser that counts in 64 bits.
+  const std::string first = ReadFile(path).substr(0, ReadFile(path).find('\n'));
+  const std::string variables = first.substr(first.find(':') + 1, first.size() - first.find(':') - 2);
   for (size_t i = 1; i < lines.size(); ++i) {
-    Replay(lines[i], lines[i].contains("input") ? lines[i]["input"] : lines[0]["variables"]);
+    Replay(lines[i], lines[i].contains("input") ? lines[i]["input"].dump() : variables);
   }
 }
 
@@ -144,8 +148,14 @@ TEST(ChatTemplateTest, JsonKeepsOrderAndTheLastOfEqualKeys) {
   EXPECT_EQ(*Render("{{ d | tojson }}",
                     R"({"d": {"z": 1, "a": -2.5, "z": [true, "\u00e9", 9223372036854775807]}})"),
             "{\"z\": [true, \"é\", 9223372036854775807], \"a\": -2.5}");
-  EXPECT_EQ(*Render("{{ d }}", R"({"d": 18446744073709551616})"), "1.8446744073709552e+19");
-  EXPECT_EQ(*Render("{{ d }}", R"({"d": 18446744073709551615})"), "1.8446744073709552e+19");
+}
+
+TEST(ChatTemplateTest, NumbersStayWhatTheyAre) {
+  for (const std::string number :
+       {"18446744073709551615", "18446744073709551616", "-9223372036854775809",
+        "340282366920938463463374607431768211455", "0.1", "-2.5", "1e+22", "5.0", "0"}) {
+    EXPECT_EQ(*Render("{{ d }} {{ d | tojson }}", "{\"d\": " + number + "}"), number + " " + number);
+  }
 }
 
 TEST(ChatTemplateTest, ErrorsNameTheLine) {
@@ -198,11 +208,13 @@ TEST(ChatTemplateTest, TimeIsTheClockUnlessGiven) {
 TEST(ChatTemplateTest, IntegersDoNotWrap) {
   for (const char* source :
        {"{{ 9223372036854775807 + 1 }}", "{{ -9223372036854775807 - 2 }}", "{{ 3037000500 * 3037000500 }}",
-        "{{ 2 ** 63 }}", "{{ (-9223372036854775807 - 1) // -1 }}", "{{ -(-9223372036854775807 - 1) }}",
-        "{{ (-9223372036854775807 - 1) | abs }}", "{{ 9223372036854775808 }}", "{{ 1e30 | int }}",
+        "{{ 2 ** 63 }}", "{{ (-9223372036854775807 - 1) // -1 }}", "{{ 9223372036854775808 + 1 }}",
+        "{{ 1 - 9223372036854775808 }}", "{{ 0xFFFFFFFFFFFFFFFF }}", "{{ 1e30 | int }}",
         "{{ 9223372036854775807 | round(-1) }}"}) {
     EXPECT_THAT(ErrorOf(source), HasSubstr("64 bits")) << source;
   }
+  EXPECT_EQ(*Render("{{ -(-9223372036854775807 - 1) }} {{ (-9223372036854775807 - 1) | abs }}"),
+            "9223372036854775808 9223372036854775808");
   EXPECT_EQ(
       *Render(
           "{{ 2 ** 62 }}{{ (-9223372036854775807 - 1) % -1 }}{{ (-9223372036854775807 - 1) | round(-19) }}"),
@@ -303,10 +315,10 @@ TEST(ChatTemplateLimitTest, HostileTemplatesEnd) {
            looping(letters, "[] | tojson(indent=x)"),
            looping(letters, "[] | tojson(indent=900000)"),
            looping(letters, "[] | tojson(separators=(x, x))"),
-           looping(letters, "[] | map(attribute=x)"),
-           looping(letters, "[] | selectattr(x)"),
+           looping(letters, "[1] | map(attribute=x)"),
+           looping(letters, "[1] | selectattr(x)"),
            looping(letters, "[] | sort(attribute=x)"),
-           "{{ [] | map(attribute='.' * 900000) | list }}",
+           "{{ [1] | map(attribute='.' * 900000) | list }}",
            "{{ ('\n' * 900000) | indent | length }}",
            nesting + "{{ ns.x }}",
            nesting + "{{ ns.x | tojson }}",

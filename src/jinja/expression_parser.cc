@@ -214,9 +214,9 @@ Result<ExpressionPtr> ExpressionParser::ParseNumber() {
     const bool leading_zero = token.text.find_first_not_of("0_") != std::string::npos &&
                               token.text.size() > 1 && token.text[0] == '0' && token.text[1] >= '0' &&
                               token.text[1] <= '9';
-    const std::optional<int64_t> number = leading_zero ? std::nullopt : ParseInteger(token.text, 0);
+    std::optional<Value> number = leading_zero ? std::nullopt : ParseWhole(token.text, 0);
     if (!number.has_value()) return tokens_.Error(InQuotes(token.text) + " is not an integer of 64 bits");
-    value = Value::Int(*number);
+    value = *std::move(number);
   }
   const int line = token.line;
   tokens_.Advance();

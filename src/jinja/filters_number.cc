@@ -24,10 +24,11 @@ Result<Value> Int(Runtime& runtime, const Value& self, const Arguments& argument
   if (base != 0 && (base < 2 || base > 36)) return InvalidArgument("int needs a base from 2 to 36, or 0");
   if (self.IsUndefined()) return self.UndefinedError();
   if (self.IsInteger()) return Value::Int(self.integer());
+  if (self.Is(Value::Type::kBigInt)) return self;
   if (self.Is(Value::Type::kFloat) && !std::isnan(self.number())) return Truncate(self.number());
   if (self.IsString()) {
     if (!runtime.ChargeBytes(self.text().size())) return runtime.status();
-    if (const auto number = ParseInteger(self.text(), static_cast<int>(base))) return Value::Int(*number);
+    if (auto number = ParseWhole(self.text(), static_cast<int>(base))) return *std::move(number);
     const std::optional<double> number = ParseFloat(self.text());
     if (number.has_value() && std::isfinite(*number)) return Truncate(*number);
   }
@@ -49,6 +50,7 @@ Result<Value> Abs(Runtime&, const Value& self, const Arguments& arguments) {
   LS_TRY(Parameters::Bind(arguments, "abs()").status());
   if (self.IsUndefined()) return self.UndefinedError();
   if (self.Is(Value::Type::kFloat)) return Value::Float(std::fabs(self.number()));
+  if (self.Is(Value::Type::kBigInt)) return self.digits()[0] == '-' ? Negate(self) : Result<Value>(self);
   if (self.IsInteger()) return self.integer() < 0 ? Negate(self) : Value::Int(self.integer());
   return InvalidArgument("bad operand type for abs(): '" + std::string(self.TypeName()) + "'");
 }
@@ -91,6 +93,7 @@ Result<Value> Round(Runtime& runtime, const Value& self, const Arguments& argume
   if (!self.IsNumber()) return InvalidArgument("round needs a number, not " + std::string(self.TypeName()));
   if (method == "common") {
     if (self.IsInteger()) return RoundInteger(self.integer(), precision);
+    if (self.Is(Value::Type::kBigInt) && precision >= 0) return self;
     return Value::Float(RoundDecimal(self.number(), precision));
   }
   if (method != "ceil" && method != "floor") {

@@ -35,6 +35,10 @@ Result<NamedCall> TakeNamedCall(const Arguments& arguments, size_t at,
   return call;
 }
 
+// Where Python's filters of items look at their arguments not at all.
+bool HasNoItems(const Value& value) { return !Truthy(value); }
+Value NoItems(Runtime& runtime) { return runtime.NewList({}, ListKind::kGenerator); }
+
 Result<Value> MapAttribute(Runtime& runtime, const Value& self, const Arguments& arguments) {
   LS_ASSIGN(const Parameters p, Parameters::Bind(arguments, "map(attribute, default)", 1));
   LS_ASSIGN(const std::vector<Value> path, AttributePath(runtime, *p[0]));
@@ -48,6 +52,7 @@ Result<Value> MapAttribute(Runtime& runtime, const Value& self, const Arguments&
 Result<Value> Map(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const Runtime::Level level(runtime);  // a filter may be map itself
   if (!level) return runtime.status();
+  if (HasNoItems(self)) return NoItems(runtime);
   if (arguments.positional.empty()) return MapAttribute(runtime, self, arguments);
   LS_ASSIGN(const NamedCall filter, TakeNamedCall(arguments, 0, FindFilter, "filter"));
   LS_ASSIGN(std::vector<Value> items, Iterate(runtime, self));
@@ -80,11 +85,13 @@ Result<Value> Select(Runtime& runtime, const Value& self, const Arguments& argum
 
 template <bool wanted>
 Result<Value> SelectItems(Runtime& runtime, const Value& self, const Arguments& arguments) {
+  if (HasNoItems(self)) return NoItems(runtime);
   return Select(runtime, self, arguments, 0, {}, wanted);
 }
 
 template <bool wanted>
 Result<Value> SelectByAttribute(Runtime& runtime, const Value& self, const Arguments& arguments) {
+  if (HasNoItems(self)) return NoItems(runtime);
   if (arguments.positional.empty()) return InvalidArgument("the attribute to select by is missing");
   LS_ASSIGN(const std::vector<Value> path, AttributePath(runtime, arguments.positional[0]));
   return Select(runtime, self, arguments, 1, path, wanted);

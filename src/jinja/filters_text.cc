@@ -162,6 +162,7 @@ constexpr std::array kTextFilters = {
     Builtin{"format", Format},
     Builtin{"wordcount", WordCount},
     Builtin{"tojson", ToJson},
+    Builtin{"from_json", FromJson},
 };
 
 }  // namespace

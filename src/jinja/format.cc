@@ -123,9 +123,27 @@ void AppendPadded(const Field& field, std::string_view sign, std::string_view bo
   if (field.left) out->Append(std::string(missing, ' '));
 }
 
+void AppendDigits(Runtime& runtime, const Field& field, bool negative, std::string digits, TextBuilder* out) {
+  const size_t wanted = static_cast<size_t>(std::clamp(field.precision, 0, kMaxPrecision));
+  if (digits.size() < wanted) digits.insert(0, wanted - digits.size(), '0');
+  std::string sign = SignOf(field, negative);
+  if (field.alternative && field.conversion == 'o') sign += "0o";
+  if (field.alternative && (field.conversion == 'x' || field.conversion == 'X')) sign += "0x";
+  if (field.conversion == 'X') {
+    digits = Upper(digits);
+    sign = Upper(sign);
+  }
+  AppendPadded(field, sign, digits, true, out, runtime);
+}
+
 Status AppendInteger(Runtime& runtime, const Field& field, const Value& value, TextBuilder* out) {
   const bool decimal = field.conversion == 'd' || field.conversion == 'i' || field.conversion == 'u';
   const bool truncatable = decimal && value.Is(Type::kFloat) && std::fabs(value.number()) < 9.2e18;
+  if (decimal && value.Is(Type::kBigInt)) {
+    const bool negative = value.digits()[0] == '-';
+    AppendDigits(runtime, field, negative, value.digits().substr(negative ? 1 : 0), out);
+    return {};
+  }
   if (!value.IsInteger() && !truncatable) {
     return InvalidArgument("the format " + std::string(1, field.conversion) + " needs a number, not " +
                            std::string(value.TypeName()));
@@ -135,16 +153,7 @@ Status AppendInteger(Runtime& runtime, const Field& field, const Value& value, T
   const int base = decimal ? 10 : field.conversion == 'o' ? 8 : 16;
   char buffer[32] = {};
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, magnitude, base).ptr;
-  std::string digits(buffer, static_cast<size_t>(end - buffer));
-  const size_t wanted = static_cast<size_t>(std::clamp(field.precision, 0, kMaxPrecision));
-  if (digits.size() < wanted) digits.insert(0, wanted - digits.size(), '0');
-  std::string sign = SignOf(field, number < 0);
-  if (field.alternative && !decimal) sign += base == 8 ? "0o" : "0x";
-  if (field.conversion == 'X') {
-    digits = Upper(digits);
-    sign = Upper(sign);
-  }
-  AppendPadded(field, sign, digits, true, out, runtime);
+  AppendDigits(runtime, field, number < 0, std::string(buffer, end), out);
   return {};
 }
 

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
+#include "jinja/builtins.h"
 #include "jinja/json.h"
 
 namespace longspec::jinja {
@@ -22,12 +24,12 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   bool null() override { return Put(Value::None()); }
   bool boolean(bool b) override { return Put(Value::Bool(b)); }
   bool number_integer(number_integer_t i) override { return Put(Value::Int(i)); }
-  bool number_unsigned(number_unsigned_t u) override {
-    // As numbers beyond 64 bits are. Models write them, and their conversations go on.
-    if (u > static_cast<number_unsigned_t>(INT64_MAX)) return Put(Value::Float(static_cast<double>(u)));
-    return Put(Value::Int(static_cast<int64_t>(u)));
+  bool number_unsigned(number_unsigned_t u) override { return Put(Value::Whole(std::to_string(u))); }
+  // Integers beyond 64 bits, too: models write them, and their conversations go on.
+  bool number_float(number_float_t d, const string_t& text) override {
+    const bool whole = text.find_first_of(".eE") == std::string::npos;
+    return Put(whole ? Value::Whole(text) : Value::Float(d));
   }
-  bool number_float(number_float_t d, const string_t&) override { return Put(Value::Float(d)); }
   bool string(string_t& text) override { return Put(runtime_.String(std::move(text))); }
   bool binary(binary_t&) override { return Fail("binary data"); }
   bool start_object(size_t) override { return Open(Value::Of(runtime_.NewDict())); }
@@ -88,6 +90,15 @@ Result<Value> ParseJson(Runtime& runtime, std::string_view text) {
   Reader reader(runtime);
   if (!nlohmann::json::sax_parse(text, &reader)) return InvalidArgument("invalid JSON: " + reader.error());
   return reader.value();
+}
+
+Result<Value> FromJson(Runtime& runtime, const Value& self, const Arguments& arguments) {
+  LS_TRY(Parameters::Bind(arguments, "from_json()").status());
+  if (self.IsUndefined()) return self.UndefinedError();
+  if (!self.IsString()) return InvalidArgument("from_json needs a text, not " + std::string(self.TypeName()));
+  if (!runtime.ChargeBytes(self.text().size())) return runtime.status();
+  LS_ASSIGN(Value value, ParseJson(runtime, self.text()));
+  return runtime.ok() ? Result<Value>(std::move(value)) : runtime.status();
 }
 
 }  // namespace longspec::jinja

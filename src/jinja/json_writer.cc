@@ -105,6 +105,9 @@ Status Writer::Write(const Value& value) {
     case Type::kInt:
       out_.Append(std::to_string(value.integer()));
       return {};
+    case Type::kBigInt:
+      out_.Append(value.digits());
+      return {};
     case Type::kFloat:
       out_.Append(FloatText(value.number()));
       return {};

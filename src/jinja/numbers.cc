@@ -127,6 +127,12 @@ Result<Value> ComputeFloats(BinaryOperator op, double a, double b) {
   return Value::Float(0);
 }
 
+// Whose result would be an integer, which may need more than 64 bits.
+bool IsBigWithWhole(const Value& a, const Value& b) {
+  const auto whole = [](const Value& v) { return v.IsInteger() || v.Is(Type::kBigInt); };
+  return whole(a) && whole(b) && (a.Is(Type::kBigInt) || b.Is(Type::kBigInt));
+}
+
 bool IsRepeatable(const Value& value) {
   return value.IsString() || (value.Is(Type::kList) && value.list().IsIndexable());
 }
@@ -193,6 +199,7 @@ Result<Value> Arithmetic(Runtime& runtime, BinaryOperator op, const Value& a, co
   if (op == BinaryOperator::kModulo && a.IsString()) return FormatPercent(runtime, a.text(), b);
   if (b.IsUndefined()) return b.UndefinedError();
   if (a.IsInteger() && b.IsInteger()) return ComputeIntegers(op, a.integer(), b.integer());
+  if (op != BinaryOperator::kDivide && IsBigWithWhole(a, b)) return TooLarge();
   if (a.IsNumber() && b.IsNumber()) return ComputeFloats(op, a.number(), b.number());
   if (op == BinaryOperator::kAdd) return Concatenate(runtime, a, b);
   if (op == BinaryOperator::kMultiply && IsRepeatable(a) && b.IsInteger())
@@ -205,16 +212,20 @@ Result<Value> Arithmetic(Runtime& runtime, BinaryOperator op, const Value& a, co
 Result<Value> Negate(const Value& value) {
   if (value.IsUndefined()) return value.UndefinedError();
   if (value.Is(Type::kFloat)) return Value::Float(-value.number());
+  if (value.Is(Type::kBigInt)) {
+    const std::string& digits = value.digits();
+    return Value::Whole(digits[0] == '-' ? digits.substr(1) : "-" + digits);
+  }
   if (!value.IsInteger()) {
     return InvalidArgument("bad operand type for unary -: '" + std::string(value.TypeName()) + "'");
   }
-  if (value.integer() == INT64_MIN) return TooLarge();
+  if (value.integer() == INT64_MIN) return Value::Whole(std::to_string(INT64_MIN).substr(1));
   return Value::Int(-value.integer());
 }
 
 Result<Value> UnaryPlus(const Value& value) {
   if (value.IsUndefined()) return value.UndefinedError();
-  if (value.Is(Type::kFloat)) return value;
+  if (value.Is(Type::kFloat) || value.Is(Type::kBigInt)) return value;
   if (value.IsInteger()) return Value::Int(value.integer());
   return InvalidArgument("bad operand type for unary +: '" + std::string(value.TypeName()) + "'");
 }
@@ -234,7 +245,7 @@ std::string FormatFloat(double value) {
   return text;
 }
 
-std::optional<int64_t> ParseInteger(std::string_view text, int base) {
+std::optional<Value> ParseWhole(std::string_view text, int base) {
   text = StripSpace(text);
   bool negative = false;
   if (!text.empty() && (text[0] == '-' || text[0] == '+')) {
@@ -254,13 +265,20 @@ std::optional<int64_t> ParseInteger(std::string_view text, int base) {
   std::string digits;
   if (!DropUnderscores(text, &digits) || digits.empty()) return std::nullopt;
   int64_t value = 0;
+  bool fits = true;
   for (const char c : digits) {
     if (DigitValue(c) >= base) return std::nullopt;
     const int digit = negative ? -DigitValue(c) : DigitValue(c);
-    if (__builtin_mul_overflow(value, int64_t{base}, &value)) return std::nullopt;
-    if (__builtin_add_overflow(value, int64_t{digit}, &value)) return std::nullopt;
+    fits = fits && !__builtin_mul_overflow(value, int64_t{base}, &value) &&
+           !__builtin_add_overflow(value, int64_t{digit}, &value);
   }
-  return value;
+  if (fits) return Value::Int(value);
+  return base == 10 ? std::optional(Value::Whole((negative ? "-" : "") + digits)) : std::nullopt;
+}
+
+std::optional<int64_t> ParseInteger(std::string_view text, int base) {
+  const std::optional<Value> whole = ParseWhole(text, base);
+  return whole.has_value() && whole->IsInteger() ? std::optional(whole->integer()) : std::nullopt;
 }
 
 std::optional<double> ParseFloat(std::string_view text) {

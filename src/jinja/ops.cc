@@ -18,9 +18,22 @@ Status NotOrdered(const Value& a, const Value& b) {
                          std::string(b.TypeName()) + "'");
 }
 
-bool NumbersEqual(const Value& a, const Value& b) {
-  if (a.IsInteger() && b.IsInteger()) return a.integer() == b.integer();
-  return a.number() == b.number();
+// Of integers beyond 64 bits, or one with one that has them.
+std::strong_ordering OrderBig(const Value& a, const Value& b) {
+  // What it is beside a smaller one: its sign, and how many digits it has.
+  const auto size = [](const Value& v) {
+    if (!v.Is(Type::kBigInt)) return ptrdiff_t{0};
+    const auto n = static_cast<ptrdiff_t>(v.digits().size());
+    return v.digits()[0] == '-' ? -n : n;
+  };
+  if (size(a) != size(b) || size(a) == 0) return size(a) <=> size(b);
+  return size(a) > 0 ? a.digits() <=> b.digits() : b.digits() <=> a.digits();
+}
+
+std::partial_ordering OrderNumbers(const Value& a, const Value& b) {
+  if (a.IsInteger() && b.IsInteger()) return a.integer() <=> b.integer();
+  if (a.Is(Type::kFloat) || b.Is(Type::kFloat)) return a.number() <=> b.number();
+  return OrderBig(a, b);
 }
 
 Result<bool> ListsEqual(Runtime& runtime, const List& a, const List& b) {
@@ -189,6 +202,8 @@ bool Truthy(const Value& value) {
     case Type::kBool:
     case Type::kInt:
       return value.integer() != 0;
+    case Type::kBigInt:
+      return true;
     case Type::kFloat:
       return value.number() != 0;
     case Type::kString:
@@ -205,7 +220,7 @@ bool Truthy(const Value& value) {
 Result<bool> Equals(Runtime& runtime, const Value& a, const Value& b) {
   const Runtime::Level level(runtime);
   if (!level || !runtime.Charge(1)) return runtime.status();
-  if (a.IsNumber() && b.IsNumber()) return NumbersEqual(a, b);
+  if (a.IsNumber() && b.IsNumber()) return OrderNumbers(a, b) == 0;
   if (a.type() != b.type()) return false;
   switch (a.type()) {
     case Type::kUndefined:
@@ -228,8 +243,7 @@ Result<std::partial_ordering> Order(Runtime& runtime, const Value& a, const Valu
   if (!level || !runtime.Charge(1)) return runtime.status();
   if (a.IsUndefined()) return a.UndefinedError();
   if (b.IsUndefined()) return b.UndefinedError();
-  if (a.IsInteger() && b.IsInteger()) return std::partial_ordering(a.integer() <=> b.integer());
-  if (a.IsNumber() && b.IsNumber()) return a.number() <=> b.number();
+  if (a.IsNumber() && b.IsNumber()) return OrderNumbers(a, b);
   if (a.IsString() && b.IsString()) {
     if (!runtime.ChargeBytes(std::min(a.text().size(), b.text().size()))) return runtime.status();
     return std::partial_ordering(a.text() <=> b.text());  // byte order is code point order

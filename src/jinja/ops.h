@@ -47,7 +47,8 @@ Result<size_t> Length(Runtime& runtime, const Value& value);
 // The elements as iteration sees them: characters, keys, elements. Empties a generator.
 Result<std::vector<Value>> Iterate(Runtime& runtime, const Value& value);
 
-// The number in a text, as int(text, base) and float(text) read it.
+// The number in a text, as int(text, base) and float(text) read it; ParseInteger only those of 64 bits.
+std::optional<Value> ParseWhole(std::string_view text, int base);
 std::optional<int64_t> ParseInteger(std::string_view text, int base);
 std::optional<double> ParseFloat(std::string_view text);
 

@@ -29,6 +29,7 @@ bool IsDefined(const Value& value) { return !value.IsUndefined(); }
 bool IsTrue(const Value& value) { return value.Is(Type::kBool) && value.boolean(); }
 bool IsFalse(const Value& value) { return value.Is(Type::kBool) && !value.boolean(); }
 bool IsNumber(const Value& value) { return value.IsNumber(); }
+bool IsWhole(const Value& value) { return value.Is(Type::kInt) || value.Is(Type::kBigInt); }
 bool IsCallable(const Value& value) {
   return value.Is(Type::kMacro) || value.Is(Type::kFunction) || value.Is(Type::kMethod) ||
          value.IsUndefined();
@@ -115,7 +116,7 @@ constexpr std::array kTests = {
     Builtin{"boolean", Check<HasType<Type::kBool>>},
     Builtin{"true", Check<IsTrue>},
     Builtin{"false", Check<IsFalse>},
-    Builtin{"integer", Check<HasType<Type::kInt>>},
+    Builtin{"integer", Check<IsWhole>},
     Builtin{"float", Check<HasType<Type::kFloat>>},
     Builtin{"number", Check<IsNumber>},
     Builtin{"string", Check<HasType<Type::kString>>},

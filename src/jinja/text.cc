@@ -100,6 +100,9 @@ Status AppendRepr(Runtime& runtime, const Value& value, TextBuilder* out) {
     case Type::kInt:
       out->Append(std::to_string(value.integer()));
       break;
+    case Type::kBigInt:
+      out->Append(value.digits());
+      break;
     case Type::kFloat:
       out->Append(FormatFloat(value.number()));
       break;

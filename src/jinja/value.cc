@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jinja/value.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/status_macros.h"
@@ -57,6 +60,11 @@ Status AppendHash(Runtime& runtime, const Value& key, std::string* out) {
     case Value::Type::kInt:
       AppendBytes('i', key.integer(), out);
       return {};
+    case Value::Type::kBigInt:
+      out->push_back('b');
+      out->append(key.digits());
+      out->push_back('.');
+      return {};
     case Value::Type::kFloat: {
       const double d = key.number();
       if (std::trunc(d) == d && d >= -kTwoTo63 && d < kTwoTo63) {
@@ -107,6 +115,23 @@ std::string InQuotes(std::string_view text) {
   return quoted;
 }
 
+Value Value::Whole(std::string_view digits) {
+  const bool negative = digits.starts_with('-');
+  if (negative) digits.remove_prefix(1);
+  digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size() - 1));
+  std::string text(negative ? "-" : "");
+  text += digits;
+  int64_t small = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), small);
+  if (error == std::errc()) return Int(small);
+  return Value(BigInteger{std::make_shared<const std::string>(std::move(text))});
+}
+
+double Value::number() const {
+  if (IsInteger()) return static_cast<double>(integer());
+  return Is(Type::kBigInt) ? std::strtod(digits().c_str(), nullptr) : std::get<double>(value_);
+}
+
 Value Value::Method(const Value& receiver, const Builtin* method) {
   return Value(std::make_shared<const BoundMethod>(BoundMethod{receiver, method}));
 }
@@ -146,6 +171,7 @@ std::string_view Value::TypeName() const {
     case Type::kBool:
       return "bool";
     case Type::kInt:
+    case Type::kBigInt:
       return "int";
     case Type::kFloat:
       return "float";

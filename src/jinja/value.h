@@ -52,6 +52,7 @@ class Value {
     kNone,
     kBool,
     kInt,
+    kBigInt,
     kFloat,
     kString,
     kList,
@@ -67,6 +68,9 @@ class Value {
   static Value None() { return Value(std::monostate{}); }
   static Value Bool(bool b) { return Value(b); }
   static Value Int(int64_t i) { return Value(i); }
+  // Of decimal digits, with or without a minus: an integer of 64 bits where it is one. Others come from data
+  // alone, and are compared and printed, but not reckoned with. REQUIRES: digits, at least one.
+  static Value Whole(std::string_view digits);
   static Value Float(double d) { return Value(d); }
   // Strings that come from the template or its input; those made while rendering go through Runtime::String.
   static Value Literal(std::string text) {
@@ -91,12 +95,13 @@ class Value {
   bool IsString() const { return Is(Type::kString); }
   bool IsDict() const { return Is(Type::kDict); }
   bool IsInteger() const { return Is(Type::kInt) || Is(Type::kBool); }  // Python's bool is an int
-  bool IsNumber() const { return IsInteger() || Is(Type::kFloat); }
+  bool IsNumber() const { return IsInteger() || Is(Type::kFloat) || Is(Type::kBigInt); }
 
   // REQUIRES of all below: the type says so.
   bool boolean() const { return std::get<bool>(value_); }
   int64_t integer() const { return Is(Type::kBool) ? int64_t{boolean()} : std::get<int64_t>(value_); }
-  double number() const { return IsInteger() ? static_cast<double>(integer()) : std::get<double>(value_); }
+  double number() const;
+  const std::string& digits() const { return *std::get<BigInteger>(value_).digits; }  // of a kBigInt
   const std::string& text() const { return *std::get<StringPointer>(value_); }
   List& list() const { return *std::get<List*>(value_); }
   Dict& dict() const { return *std::get<Dict*>(value_); }
@@ -118,8 +123,12 @@ class Value {
   struct UndefinedValue {
     StringPointer message;
   };
-  using Variant = std::variant<UndefinedValue, std::monostate, bool, int64_t, double, StringPointer, List*,
-                               Dict*, Namespace*, Loop*, Macro*, const Builtin*, MethodPointer>;
+  struct BigInteger {
+    StringPointer digits;  // without leading zeros
+  };
+  using Variant =
+      std::variant<UndefinedValue, std::monostate, bool, int64_t, BigInteger, double, StringPointer, List*,
+                   Dict*, Namespace*, Loop*, Macro*, const Builtin*, MethodPointer>;
   template <typename T>
   explicit Value(T value) : value_(std::in_place_type<T>, std::move(value)) {}
 

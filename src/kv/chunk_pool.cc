@@ -27,6 +27,13 @@ struct ChunkPool::Shared {
   size_t most_in_memory = std::numeric_limits<size_t>::max();
   std::vector<AlignedBuffer> spare;
   std::shared_ptr<SpillFile> file;  // null: not needed yet
+  ChunkReclaimer* reclaimer = nullptr;
+  size_t reclaimed_from = 0;  // chunks
+
+  ChunkReclaimer* WhoGivesOneUp() {
+    const std::lock_guard lock(mutex);
+    return held < reclaimed_from ? nullptr : reclaimer;
+  }
 };
 
 size_t KvChunkBytes(const KvLayout& layout, int n_layer) {
@@ -47,7 +54,16 @@ ChunkPool::ChunkPool(const KvLayout& layout, int n_layer, size_t most_chunks, Kv
   }
 }
 
+void ChunkPool::SetReclaimer(ChunkReclaimer* reclaimer, size_t from_chunks) {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->reclaimer = reclaimer;
+  shared_->reclaimed_from = from_chunks;
+}
+
 Result<KvChunkRef> ChunkPool::Take() {
+  for (ChunkReclaimer* from = shared_->WhoGivesOneUp(); from != nullptr; from = shared_->WhoGivesOneUp()) {
+    if (!from->GiveUpChunk()) break;
+  }
   AlignedBuffer bytes;
   bool in_memory = true;
   {

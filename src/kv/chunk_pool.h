@@ -51,6 +51,13 @@ struct KvOffload {
   size_t memory_chunks = 0;  // so many are in memory, and what comes after them in the file
 };
 
+// Who holds chunks that may go for others.
+class ChunkReclaimer {
+ public:
+  virtual ~ChunkReclaimer() = default;
+  virtual bool GiveUpChunk() = 0;  // false: it holds none that may go
+};
+
 class ChunkPool {
  public:
   // `most_chunks`: held by anyone at once; 0: no limit but memory.
@@ -60,6 +67,10 @@ class ChunkPool {
   Result<KvChunkRef> Take();
   // A chunk of one's own that holds the same in its first n positions.
   Result<KvChunkRef> Copy(const KvChunkRef& of, int n);
+
+  // From now on whoever takes a chunk, on whatever thread, beyond so many has the reclaimer give up one
+  // before, if it can; null: nobody does. Borrowed.
+  void SetReclaimer(ChunkReclaimer* reclaimer, size_t from_chunks);
 
   const KvLayout& layout() const { return layout_; }
   int n_layer() const { return n_layer_; }

@@ -27,10 +27,34 @@ struct PrefixIndex::Node {
   Node* parent = nullptr;
   const std::vector<int32_t>* tokens = nullptr;  // the key it has in its parent
   uint64_t used = 0;
+  size_t place = 0;              // in nodes_
+  mutable uint64_t counted = 0;  // the last walk that counted it
 };
 
-PrefixIndex::PrefixIndex(size_t most_chunks) : most_chunks_(most_chunks), root_(std::make_unique<Node>()) {}
+PrefixIndex::PrefixIndex() : root_(std::make_unique<Node>()) {}
 PrefixIndex::~PrefixIndex() = default;
+
+PrefixIndex::Node* PrefixIndex::Add(Node& parent, std::span<const int32_t> tokens, KvChunkRef chunk) {
+  nodes_.reserve(nodes_.size() + 1);
+  auto [at, is_new] =
+      parent.children.emplace(std::vector<int32_t>(tokens.begin(), tokens.end()), std::make_unique<Node>());
+  LS_CHECK(is_new);
+  Node* const node = at->second.get();
+  node->chunk = std::move(chunk);
+  node->parent = &parent;
+  node->tokens = &at->first;
+  node->place = nodes_.size();
+  nodes_.push_back(node);
+  return node;
+}
+
+void PrefixIndex::Erase(Node& node) {
+  for (auto at = node.children.begin(); at != node.children.end();) Erase(*(at++)->second);
+  nodes_[node.place] = nodes_.back();
+  nodes_[node.place]->place = node.place;
+  nodes_.pop_back();
+  node.parent->children.erase(node.parent->children.find(*node.tokens));
+}
 
 // Of the children in the order of their tokens, the one with the most in common stands beside where these
 // would.
@@ -52,7 +76,8 @@ PrefixIndex::Match PrefixIndex::Find(std::span<const int32_t> tokens) {
   for (Node* node = root_.get(); !tokens.empty();) {
     const Step step = Closest(*node, FirstChunk(tokens));
     if (step.child == nullptr) break;
-    step.child->used = now_;
+    const size_t asked = FirstChunk(tokens).size(), known = step.child->tokens->size();
+    if (2 * static_cast<size_t>(step.common) >= std::min(asked, known)) step.child->used = now_;
     match.chunks.push_back(step.child->chunk);
     match.length += step.common;
     if (step.common < kKvChunk) break;
@@ -91,53 +116,32 @@ void PrefixIndex::Insert(std::span<const int32_t> tokens, std::span<const KvChun
     }
     if (step.child != nullptr && step.common == static_cast<int>(step.child->tokens->size())) {
       // What was known of this chunk has become longer.
-      node->children.erase(*step.child->tokens);
-      --n_chunks_;
+      Erase(*step.child);
     }
-    auto [at, is_new] =
-        node->children.emplace(std::vector<int32_t>(part.begin(), part.end()), std::make_unique<Node>());
-    LS_CHECK(is_new);
-    Node* child = at->second.get();
-    child->chunk = chunks[i];
-    child->parent = node;
-    child->tokens = &at->first;
-    child->used = now_;
-    ++n_chunks_;
-    node = child;
+    node = Add(*node, part, chunks[i]);
+    node->used = now_;
   }
 }
 
 bool PrefixIndex::DropOldest() {
   Node* oldest = nullptr;
-  const auto visit = [&](const auto& self, Node& node) -> void {
-    for (auto& [tokens, child] : node.children) self(self, *child);
-    if (node.parent == nullptr || !node.children.empty() || node.chunk.use_count() > 1) return;
-    if (oldest == nullptr || node.used < oldest->used) oldest = &node;
-  };
-  visit(visit, *root_);
+  for (Node* node : nodes_) {
+    if (oldest != nullptr && node->used >= oldest->used) continue;
+    if (node->children.empty() && node->chunk.use_count() == 1) oldest = node;
+  }
   if (oldest == nullptr) return false;
-  Node* parent = oldest->parent;
-  parent->children.erase(parent->children.find(*oldest->tokens));
-  --n_chunks_;
+  Erase(*oldest);
   return true;
 }
 
-void PrefixIndex::Forget(const KvChunkRef& chunk) {
-  if (chunk.use_count() != 2) return;
-  const auto visit = [&](const auto& self, Node& node) -> bool {
-    for (auto at = node.children.begin(); at != node.children.end(); ++at) {
-      if (at->second->chunk == chunk) {
-        if (at->second->children.empty()) {
-          node.children.erase(at);
-          --n_chunks_;
-        }
-        return true;
-      }
-      if (self(self, *at->second)) return true;
-    }
-    return false;
-  };
-  visit(visit, *root_);
+bool PrefixIndex::GiveUp(const KvChunkRef& chunk, int needed) {
+  if (chunk.use_count() != 2) return false;
+  const auto at =
+      std::ranges::find(nodes_, chunk, [](const Node* node) -> const KvChunkRef& { return node->chunk; });
+  if (at == nodes_.end() || !(*at)->children.empty()) return false;
+  if (2 * static_cast<size_t>(needed) < (*at)->tokens->size()) return false;
+  Erase(**at);
+  return true;
 }
 
 void PrefixIndex::Forget(std::span<const int32_t> tokens) {
@@ -150,30 +154,25 @@ void PrefixIndex::Forget(std::span<const int32_t> tokens) {
     if (step.common < kKvChunk) break;
     tokens = tokens.subspan(FirstChunk(tokens).size());
   }
-  while (node->parent != nullptr && node->children.empty()) {
-    Node* parent = node->parent;
-    parent->children.erase(parent->children.find(*node->tokens));
-    --n_chunks_;
-    node = parent;
-  }
+  while (node->parent != nullptr && node->children.empty()) Erase(*std::exchange(node, node->parent));
 }
 
 size_t PrefixIndex::n_reclaimable() const {
-  size_t n = 0;
-  // A chunk that nobody holds can go once those under it can.
-  const auto visit = [&](const auto& self, const Node& node) -> bool {
-    bool all = true;
-    for (const auto& [tokens, child] : node.children) all = self(self, *child) && all;
-    const bool can_go = all && node.parent != nullptr && node.chunk.use_count() == 1;
-    n += can_go ? 1 : 0;
-    return can_go;
-  };
-  visit(visit, *root_);
+  // A chunk that somebody holds stays, and those before it.
+  size_t n = nodes_.size();
+  ++count_;
+  for (const Node* held : nodes_) {
+    if (held->chunk.use_count() == 1) continue;
+    for (const Node* node = held; node != root_.get() && node->counted != count_; node = node->parent) {
+      node->counted = count_;
+      --n;
+    }
+  }
   return n;
 }
 
-void PrefixIndex::Trim() {
-  for (size_t n = n_reclaimable(); n > most_chunks_; --n) {
+void PrefixIndex::Trim(size_t most_chunks) {
+  for (size_t n = n_reclaimable(); n > most_chunks; --n) {
     if (!DropOldest()) return;
   }
 }

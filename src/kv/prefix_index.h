@@ -2,7 +2,8 @@
 //
 // Beginnings whose keys and values are known, by their tokens: a tree of chunks, each under the chunks before
 // it. Every lookup compares the tokens themselves. What two sequences have in common is kept once, and found
-// down to the token. What was not used for longest is dropped first. Not thread-safe.
+// down to the token. What was not used for longest is dropped first, the end of a text before
+// its beginning, and nothing that somebody else holds. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,7 @@ namespace longspec {
 
 class PrefixIndex {
  public:
-  // Holds at most so many chunks by itself; those that sequences hold too do not count.
-  explicit PrefixIndex(size_t most_chunks);
+  PrefixIndex();
   ~PrefixIndex();
   PrefixIndex(const PrefixIndex&) = delete;
   PrefixIndex& operator=(const PrefixIndex&) = delete;
@@ -34,31 +34,33 @@ class PrefixIndex {
     }
     void KeepWholeChunks() { KeepOnly(length - length % kKvChunk); }
   };
-  // The longest known beginning of `tokens`.
+  // The longest known beginning of `tokens`. Its chunks count as used; a last one that holds much else only
+  // if that is at least half of what it holds or of what is asked for: a word that all prompts begin with
+  // keeps no text alive.
   Match Find(std::span<const int32_t> tokens);
   // The length alone, and its whole chunks if they are asked for, valid until the next change; nothing counts
   // as used.
   int LengthKnown(std::span<const int32_t> tokens, std::vector<const KvChunk*>* whole_chunks = nullptr) const;
 
-  // Remembers that `chunks` hold these tokens' keys and values. Trim when the sequence may have let go of
-  // others.
+  // Remembers that `chunks` hold these tokens' keys and values.
   void Insert(std::span<const int32_t> tokens, std::span<const KvChunkRef> chunks);
 
   // Gives up the chunk that was not used for longest, of those that nobody else holds. False: there is none.
   bool DropOldest();
 
-  // Gives up this chunk, if it is the last of a beginning and nobody but the caller holds it too: then the
-  // caller may write it without a copy.
-  void Forget(const KvChunkRef& chunk);
+  // Gives up this chunk, if it is the last of a text, nobody but the caller holds it too, and at least half
+  // of what is known of it are its first `needed` tokens: then the caller may write behind those without a
+  // copy. False: it stays.
+  bool GiveUp(const KvChunkRef& chunk, int needed);
 
   // Gives up what is known of the end of these tokens, back to where others go on differently.
   void Forget(std::span<const int32_t> tokens);
 
-  // Drops the oldest until it holds no more by itself than it may.
-  void Trim();
+  // Drops the oldest until it holds no more chunks by itself; those that somebody else holds do not count.
+  void Trim(size_t most_chunks);
 
   size_t n_reclaimable() const;  // chunks that nobody else holds
-  size_t n_chunks() const { return n_chunks_; }
+  size_t n_chunks() const { return nodes_.size(); }
 
  private:
   struct Node;
@@ -68,11 +70,13 @@ class PrefixIndex {
     int common = 0;  // tokens
   };
   static Step Closest(const Node& node, std::span<const int32_t> tokens);
+  Node* Add(Node& parent, std::span<const int32_t> tokens, KvChunkRef chunk);
+  void Erase(Node& node);  // with those under it
 
-  const size_t most_chunks_;
   const std::unique_ptr<Node> root_;
-  size_t n_chunks_ = 0;
+  std::vector<Node*> nodes_;  // all but the root, in no order: what is asked of all of them is asked often
   uint64_t now_ = 0;
+  mutable uint64_t count_ = 0;  // of walks over all nodes
 };
 
 }  // namespace longspec

@@ -73,7 +73,7 @@ KvTransaction Speculate(ReindexedCache& cache, int n, kernels::RopePairing pairi
                                            .values = to.values(slot / kKvChunk, head),
                                            .offset = slot % kKvChunk,
                                            .head_dim = kDim,
-                                           .k_type = kernels::KvType::kF32,
+                                           .k_type = KernelType(to.layout.k_type),
                                            .v_type = kernels::KvType::kF16});
       }
     }
@@ -86,9 +86,10 @@ void Grow(ReindexedCache& cache, int n, kernels::RopePairing pairing = kernels::
 }
 
 // Every slot holds the position that its chunk says, rotated to the slot.
-void ExpectHolds(const ReindexedCache& cache, const std::vector<int>& chunks, int chunk,
+void ExpectHolds(ReindexedCache& cache, const std::vector<int>& chunks, int chunk,
                  kernels::RopePairing pairing = kernels::RopePairing::kAdjacent) {
-  EXPECT_EQ(std::vector<int>(cache.chunks().begin(), cache.chunks().end()), chunks);
+  ASSERT_TRUE(cache.set().Follow().ok());
+  EXPECT_EQ(std::vector<int>(cache.set().chunks().begin(), cache.set().chunks().end()), chunks);
   int slot = 0;
   for (const int c : chunks) {
     for (int p = c * chunk; p < std::min((c + 1) * chunk, cache.length()); ++p, ++slot) {
@@ -137,7 +138,7 @@ TEST(ReindexedCache, ChoosesChunksByTheirMeanAndTurnsKeysToTheirSlots) {
     for (int p = 8; p < 16; ++p) scores[static_cast<size_t>(p)] = 1;
     scores[33] = 5;
     scores[60] = scores[75] = 2;
-    ASSERT_TRUE(cache->Choose(scores).ok());
+    ASSERT_TRUE(cache->set().Choose(scores).ok());
     ExpectHolds(*cache, {1, 4, 7, 12}, 8, pairing);
     // What is written next enters the newest chunk, and then new ones.
     Grow(*cache, 3, pairing);
@@ -148,7 +149,7 @@ TEST(ReindexedCache, ChoosesChunksByTheirMeanAndTurnsKeysToTheirSlots) {
     scores.assign(109, 0.01F);
     scores[105] = 6;
     scores[3] = 7;
-    ASSERT_TRUE(cache->Choose(scores).ok());
+    ASSERT_TRUE(cache->set().Choose(scores).ok());
     ExpectHolds(*cache, {0, 1, 13}, 8, pairing);
   }
 }
@@ -161,7 +162,7 @@ TEST(ReindexedCache, ChoosesWhatSpecExtendsExampleSays) {
   Grow(*cache, 19);
   const std::vector<float> scores = {.30F, .02F, .01F, .01F, .05F, .05F, .05F, .05F, .01F,
                                      .01F, .02F, .02F, .10F, .10F, .05F, .05F, .05F, .05F};
-  ASSERT_TRUE(cache->Choose(scores).ok());
+  ASSERT_TRUE(cache->set().Choose(scores).ok());
   ExpectHolds(*cache, {0, 1, 3, 4}, 4);
 }
 
@@ -181,8 +182,8 @@ TEST(ReindexedCache, ALittleMoreIsFoundFarBackInALongText) {
   for (int i = 0; i < 10; ++i) Grow(*cache, kPositions / 10);
   std::vector<float> scores(kPositions, 1.0F / kPositions);
   for (int p = kMore * kChunk; p < (kMore + 1) * kChunk; ++p) scores[static_cast<size_t>(p)] *= 1.1F;
-  ASSERT_TRUE(cache->Choose(scores).ok());
-  EXPECT_EQ(std::vector<int>(cache->chunks().begin(), cache->chunks().end()),
+  ASSERT_TRUE(cache->set().Choose(scores).ok());
+  EXPECT_EQ(std::vector<int>(cache->set().chunks().begin(), cache->set().chunks().end()),
             (std::vector<int>{kMore, kPositions / kChunk - 1}));
   double sum = 0, before = 0, most = 0;
   int best = 0;
@@ -205,7 +206,7 @@ TEST(ReindexedCache, GoesBack) {
   scores[20] = 1;
   scores[50] = 1;
   scores[70] = 1;
-  ASSERT_TRUE(cache->Choose(scores).ok());
+  ASSERT_TRUE(cache->set().Choose(scores).ok());
   ExpectHolds(*cache, {2, 6, 8, 11}, 8);
   Grow(*cache, 9);
   ExpectHolds(*cache, {2, 6, 8, 11, 12}, 8);
@@ -223,17 +224,17 @@ TEST(ReindexedCache, GoesBack) {
 TEST(ReindexedCache, HoldsTheLastChunks) {
   const auto cache =
       MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall);
-  ASSERT_TRUE(cache->HoldLast(2).ok());
+  ASSERT_TRUE(cache->set().HoldLast(2).ok());
   EXPECT_EQ(cache->n_slots(), 0);
   Grow(*cache, 90);
-  ASSERT_TRUE(cache->HoldLast(2).ok());
+  ASSERT_TRUE(cache->set().HoldLast(2).ok());
   ExpectHolds(*cache, {10, 11}, 8);
   Grow(*cache, 8);
   ExpectHolds(*cache, {10, 11, 12}, 8);
-  ASSERT_TRUE(cache->HoldLast(100).ok());
+  ASSERT_TRUE(cache->set().HoldLast(100).ok());
   ExpectHolds(*cache, UpTo(13), 8);
-  // Cut to before what is held: what it then has is there at once.
-  ASSERT_TRUE(cache->HoldLast(1).ok());
+  // Cut to before what is held: the next call makes it the last chunks.
+  ASSERT_TRUE(cache->set().HoldLast(1).ok());
   cache->Truncate(50);
   ExpectHolds(*cache, {4, 5, 6}, 8);
 }
@@ -247,47 +248,78 @@ TEST(ReindexedCache, DestructionIsRollback) {
   ExpectHolds(*cache, UpTo(4), 8);
 }
 
-// Rows of a prompt see its last positions, however long it is; trees do not make the set smaller.
-TEST(ReindexedCache, APromptsRowsSeeAWindow) {
-  ReindexOptions options = kSmall;
-  options.prefill_window = 40;
-  options.prompt_rows = 30;
+// Rows of a piece of a prompt see a window of those before it, however much of it was read at once.
+TEST(ReindexedCache, HoldsWhatComesFromAChunkOn) {
   const auto cache =
-      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), options);
-  for (int i = 0; i < 6; ++i) Grow(*cache, 32);
+      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall);
+  for (int i = 0; i < 6; ++i) {
+    ASSERT_TRUE(cache->set().HoldFrom(std::max(0, 4 * i - 6)).ok());
+    Grow(*cache, 32);
+  }
   EXPECT_EQ(cache->length(), 192);
   std::vector<int> last;
   for (int c = 14; c < 24; ++c) last.push_back(c);
-  ExpectHolds(*cache, last, 8);  // 6 chunks of the window, and 4 of the last pass
+  ExpectHolds(*cache, last, 8);  // 6 chunks of the window, and 4 of the last piece
   Grow(*cache, 20);
   EXPECT_EQ(cache->n_slots(), 100);
 }
 
+// Bit for bit, whether a text was written in one way or the other, or taken over from who had it first.
+TEST(ReindexedCache, WhatItHoldsDependsOnTheStoreAlone) {
+  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kQ8_0, CacheType::kQ4_0}) {
+    KvLayout layout = Layout();
+    layout.k_type = type;
+    const auto pool = std::make_shared<ChunkPool>(ReindexedStoreLayout(layout), kLayers);
+    const auto make = [&] {
+      return MakeReindexedCache(layout, kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall, pool);
+    };
+    const auto first = make(), second = make();
+    for (int i = 0; i < 10; ++i) {
+      Grow(*first, 30);
+      ASSERT_TRUE(first->set().HoldLast(3 + i % 2).ok());
+    }
+    second->store().Adopt(first->store().chunks(), 300);
+    std::vector<float> scores(300, 0.0F);
+    scores[20] = scores[50] = scores[70] = 1;
+    ASSERT_TRUE(first->set().Choose(scores).ok());
+    ASSERT_TRUE(second->set().Choose(scores).ok());
+    ASSERT_EQ(second->n_slots(), first->n_slots());
+    for (int slot = 0; slot < first->n_slots(); ++slot) {
+      for (int layer = 0; layer < kLayers; ++layer) {
+        for (int head = 0; head < kHeads; ++head) {
+          const KvSpan a = first->Span(layer), b = second->Span(layer);
+          for (int d = 0; d < kDim; ++d) {
+            ASSERT_EQ(a.KeyAt(slot, head, d), b.KeyAt(slot, head, d)) << slot << " " << d;
+            ASSERT_EQ(a.ValueAt(slot, head, d), b.ValueAt(slot, head, d));
+          }
+        }
+      }
+    }
+  }
+}
+
 // However long a prompt is, and whatever scores say, until it is to choose.
 TEST(ReindexedCache, SeesAllIfItIsToldTo) {
-  ReindexOptions options = kSmall;
-  options.prefill_window = 40;
-  options.prompt_rows = 30;
   const auto cache =
-      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), options);
-  ASSERT_TRUE(cache->SeeAll(true).ok());
+      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall);
+  ASSERT_TRUE(cache->set().SeeAll(true).ok());
   for (int i = 0; i < 6; ++i) Grow(*cache, 32);
   ExpectHolds(*cache, UpTo(24), 8);
   std::vector<float> scores(192, 0.0F);
   scores[20] = scores[50] = scores[70] = 1;
-  ASSERT_TRUE(cache->Choose(scores).ok());
-  ASSERT_TRUE(cache->HoldLast(1).ok());
+  ASSERT_TRUE(cache->set().Choose(scores).ok());
+  ASSERT_TRUE(cache->set().HoldLast(1).ok());
   ExpectHolds(*cache, UpTo(24), 8);
   cache->Truncate(90);
   ExpectHolds(*cache, UpTo(12), 8);
-  ASSERT_TRUE(cache->SeeAll(false).ok());
+  ASSERT_TRUE(cache->set().SeeAll(false).ok());
   ExpectHolds(*cache, {9, 10, 11}, 8);
-  ASSERT_TRUE(cache->Choose(scores).ok());
+  ASSERT_TRUE(cache->set().Choose(scores).ok());
   ExpectHolds(*cache, {2, 6, 8, 11}, 8);
   // What was never in the set at once is there, too.
   Grow(*cache, 6);
   Grow(*cache, 50);
-  ASSERT_TRUE(cache->SeeAll(true).ok());
+  ASSERT_TRUE(cache->set().SeeAll(true).ok());
   ExpectHolds(*cache, UpTo(19), 8);
 }
 
@@ -300,7 +332,7 @@ TEST(ReindexedCache, ManyChoicesLoseNothing) {
   for (int i = 0; i < 20; ++i) {
     std::vector<float> scores(static_cast<size_t>(cache->length()));
     for (float& s : scores) s = score(rng);
-    ASSERT_TRUE(cache->Choose(scores).ok());
+    ASSERT_TRUE(cache->set().Choose(scores).ok());
     std::map<int, double> mean;
     for (int p = 0; p < cache->length(); ++p) {
       const int in_chunk = std::min(8, cache->length() - p / 8 * 8);
@@ -327,7 +359,7 @@ TEST(ReindexedCache, TheStoreGrowsByChunks) {
     Grow(*cache, 7);
     ASSERT_LE(cache->bytes(), set + places + static_cast<size_t>((length + 255) / 256) * 256 * a_position);
     if (length % 70 == 0) {
-      ASSERT_TRUE(cache->HoldLast(3).ok());
+      ASSERT_TRUE(cache->set().HoldLast(3).ok());
     }
   }
   cache->Truncate(100);

@@ -2,10 +2,12 @@
 #include "kv/streaming_cache.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <new>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/aligned_buffer.h"
@@ -22,11 +24,12 @@ constexpr int32_t kOwn = -1;
 // committed ones. Ring index (position - anchor) % window; the ring is full, or begins at its index 0.
 class StreamingCache final : public WorkingSet {
  public:
-  StreamingCache(const KvLayout& layout, int n_layer, int sink, int window)
+  StreamingCache(const KvLayout& layout, int n_layer, int sink, int window, Rotary rotary)
       : layout_(layout),
         n_layer_(n_layer),
         sink_(sink),
         window_(window),
+        rotary_(std::move(rotary)),
         anchor_(sink),
         followed_(static_cast<size_t>(sink + window), kOwn) {}
 
@@ -35,7 +38,8 @@ class StreamingCache final : public WorkingSet {
   int capacity() const override { return std::numeric_limits<int>::max(); }
   Exactness exactness() const override { return Exactness::kApproximate; }
   size_t bytes() const override {
-    return chunks_.size() * chunk_bytes() + followed_.capacity() * sizeof(int32_t);
+    return chunks_.size() * chunk_bytes() + sink_keys_.capacity() * sizeof(float) +
+           followed_.capacity() * sizeof(int32_t);
   }
 
   KvSpan Span(int layer) const override {
@@ -53,7 +57,9 @@ class StreamingCache final : public WorkingSet {
     const int length = source.length();
     const int n_sink = std::min(length, sink_);
     const int n_recent = std::clamp(length - sink_, 0, window_);
-    if (anchor_ != sink_) Disown(0, sink_ + window_);
+    // What was turned is copied again where nothing is forgotten: to the bit.
+    if (anchor_ != sink_ || (rotates() && shift_ > 0 && length == n_sink + n_recent))
+      Disown(0, sink_ + window_);
     anchor_ = sink_;
     if (Status status = MakeRoom(n_sink + n_recent); !status.ok()) return status;
     for (int position = 0; position < n_sink; ++position) CopyFrom(source, position);
@@ -61,6 +67,7 @@ class StreamingCache final : public WorkingSet {
     length_ = length;
     n_recent_ = n_recent;
     Disown(n_slots(), sink_ + window_);
+    TurnSinks();
     return {};
   }
 
@@ -81,6 +88,7 @@ class StreamingCache final : public WorkingSet {
     length_ = length;
     n_recent_ = kept;
     Disown(n_slots(), sink_ + window_);
+    TurnSinks();
   }
 
  protected:
@@ -98,11 +106,13 @@ class StreamingCache final : public WorkingSet {
     for (const int32_t row : rows) {
       const int to = SlotOf(length_);
       Move(first + row, to);
+      if (to < sink_) Remember(to);
       Disown(to, to + 1);
       ++length_;
       if (length_ > sink_) n_recent_ = std::min(n_recent_ + 1, window_);
     }
     n_speculated_ = 0;
+    TurnSinks();
   }
 
   void Rollback() override { n_speculated_ = 0; }
@@ -129,6 +139,9 @@ class StreamingCache final : public WorkingSet {
         chunks_.emplace_back(chunk_bytes());
         bases_.push_back(chunks_.back().data());
       }
+      if (rotates())
+        sink_keys_.resize(static_cast<size_t>(sink_ * n_layer_ * layout_.n_kv_head) *
+                          static_cast<size_t>(layout_.head_dim));
     } catch (const std::bad_alloc&) {
       return ResourceExhausted("no memory for a streaming key-value cache of " + std::to_string(n_slots) +
                                " positions beyond " + std::to_string(bytes() >> 20) + " MiB");
@@ -149,6 +162,70 @@ class StreamingCache final : public WorkingSet {
     for (int layer = 0; layer < n_layer_; ++layer)
       CopySlot(source.Span(layer), position, Writer(layer), slot);
     followed = position;
+    if (slot < sink_) Remember(slot);
+  }
+
+  bool rotates() const { return rotary_.kernels != nullptr && sink_ > 0; }
+
+  float* SinkKey(int slot, int layer, int head) {
+    const int at = (slot * n_layer_ + layer) * layout_.n_kv_head + head;
+    return sink_keys_.data() + static_cast<size_t>(at) * static_cast<size_t>(layout_.head_dim);
+  }
+
+  // A sink's slot holds its key as it was computed.
+  void Remember(int slot) {
+    if (!rotates()) return;
+    for (int layer = 0; layer < n_layer_; ++layer) {
+      const KvSpan span = Span(layer);
+      for (int head = 0; head < layout_.n_kv_head; ++head) {
+        float* const key = SinkKey(slot, layer, head);
+        for (int d = 0; d < layout_.head_dim; ++d) key[d] = span.KeyAt(slot, head, d);
+      }
+    }
+    n_turned_ = std::min(n_turned_, slot);
+  }
+
+  int Forgotten() const { return length_ - std::min(length_, sink_) - n_recent_; }
+
+  // Turns the sinks to right before the window.
+  void TurnSinks() {
+    if (!rotates()) return;
+    const int n = std::min(length_, sink_), shift = Forgotten();
+    if (shift != shift_) n_turned_ = 0;
+    if (n_turned_ < n && shift > 0) {
+      turn_.resize(static_cast<size_t>(rotary_.n_rot));
+      rotary_.row(shift, turn_.data());
+      for (float& x : turn_) x = static_cast<float>(static_cast<double>(x) / rotary_.magnitude);
+    }
+    // Where nothing was turned they are right as they are.
+    for (int slot = shift > 0 || shift_ > 0 ? n_turned_ : n; slot < n; ++slot) {
+      for (int layer = 0; layer < n_layer_; ++layer) Turn(layer, slot, shift);
+    }
+    shift_ = shift;
+    n_turned_ = n;
+  }
+
+  void Turn(int layer, int slot, int shift) {
+    const KvWriter to = Writer(layer);
+    const auto dim = static_cast<size_t>(layout_.head_dim);
+    std::vector<float> key(dim);
+    const std::vector<float> no_value(dim);
+    std::vector<std::byte> value(layout_.v_row_bytes());
+    for (int head = 0; head < layout_.n_kv_head; ++head) {
+      std::copy_n(SinkKey(slot, layer, head), dim, key.begin());
+      if (shift > 0) rotary_.kernels->rope(key.data(), rotary_.n_rot, turn_.data(), rotary_.pairing);
+      std::byte* const row = to.value_row(slot, head);
+      std::memcpy(value.data(), row, value.size());
+      rotary_.kernels->store_kv({.k = key.data(),
+                                 .v = no_value.data(),
+                                 .keys = to.keys(slot / kKvChunk, head),
+                                 .values = to.values(slot / kKvChunk, head),
+                                 .offset = slot % kKvChunk,
+                                 .head_dim = layout_.head_dim,
+                                 .k_type = KernelType(layout_.k_type),
+                                 .v_type = KernelType(layout_.v_type)});
+      std::memcpy(row, value.data(), value.size());
+    }
   }
 
   void Move(int from, int to) {
@@ -174,20 +251,27 @@ class StreamingCache final : public WorkingSet {
   const int n_layer_;
   const int sink_;
   const int window_;
+  const Rotary rotary_;  // without kernels: nothing is turned
   int length_ = 0;
   int n_recent_ = 0;  // positions [length - n_recent, length) are in the ring
   int anchor_;        // the position of ring index 0, give or take whole windows
   int n_speculated_ = 0;
   std::vector<int32_t> followed_;  // per committed slot: the followed position it is a copy of, or kOwn
+  // Keys of the sinks as they were computed, (sink, n_layer, n_kv_head, head_dim), and the positions by which
+  // the first n_turned_ of them are turned in their slots.
+  std::vector<float> sink_keys_;
+  int shift_ = 0, n_turned_ = 0;
+  std::vector<float> turn_;  // by so many
   std::vector<AlignedBuffer> chunks_;
   std::vector<std::byte*> bases_;
 };
 
 }  // namespace
 
-std::unique_ptr<WorkingSet> MakeStreamingCache(const KvLayout& layout, int n_layer, int sink, int window) {
+std::unique_ptr<WorkingSet> MakeStreamingCache(const KvLayout& layout, int n_layer, int sink, int window,
+                                               Rotary rotary) {
   LS_CHECK(sink >= 0 && window >= 1);
-  return std::make_unique<StreamingCache>(layout, n_layer, sink, window);
+  return std::make_unique<StreamingCache>(layout, n_layer, sink, window, std::move(rotary));
 }
 
 }  // namespace longspec

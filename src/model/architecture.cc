@@ -14,9 +14,19 @@ constexpr Architecture kArchitectures[] = {
     {"qwen3", RopePairing::kHalfSplit, false, true},
 };
 
+// Models of images and text, whose part for text is one of the above: the several positions that they rotate
+// by are the same number wherever there is no image.
+struct WithImages {
+  std::string_view name, text;
+};
+constexpr WithImages kWithImages[] = {{"qwen2vl", "qwen2"}, {"qwen3vl", "qwen3"}};
+
 }  // namespace
 
 const Architecture* FindArchitecture(std::string_view name) {
+  for (const WithImages& model : kWithImages) {
+    if (model.name == name) name = model.text;
+  }
   const auto* const it = std::ranges::find(kArchitectures, name, &Architecture::name);
   return it == std::end(kArchitectures) ? nullptr : it;
 }

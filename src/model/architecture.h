@@ -12,13 +12,14 @@
 namespace longspec {
 
 struct Architecture {
-  std::string_view name;         // general.architecture, and the prefix of its metadata
+  std::string_view name;         // general.architecture
   kernels::RopePairing pairing;  // GGUF files of llama have their query and key rows permuted, others do not
   bool qkv_bias;                 // attn_{q,k,v}.bias must be there; where it is false they may be
   bool qk_norm;  // attn_{q,k}_norm.weight (head_dim): RMS norm of each head before its rotation
 };
 
-// Null if it is not known.
+// What runs a file of this general.architecture, which is the prefix of its metadata, too: for qwen2vl and
+// qwen3vl, as text, qwen2 and qwen3. Null: nothing.
 const Architecture* FindArchitecture(std::string_view name);
 
 // "llama, qwen2, qwen3"

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "kv/full_cache.h"
 #include "kv/streaming_cache.h"
 #include "model/llama.h"
+#include "model/rope.h"
+#include "model/shared_parts.h"
 
 namespace longspec {
 namespace {
@@ -43,6 +46,16 @@ struct Model {
   std::unique_ptr<KvCache> Full() const { return MakeFullCache(layout(), config.n_layer, 1024); }
   std::unique_ptr<WorkingSet> Streaming(int sink, int window) const {
     return MakeStreamingCache(layout(), config.n_layer, sink, window);
+  }
+  // With positions inside the cache.
+  std::unique_ptr<WorkingSet> Reindexed(int sink, int window, CacheType type = CacheType::kF32) const {
+    const auto rope = std::make_shared<const RopeTable>(config.rope);
+    return MakeStreamingCache(config.kv_layout(type, type), config.n_layer, sink, window,
+                              {.kernels = target->shared_parts()->kernels,
+                               .pairing = config.rope.pairing,
+                               .n_rot = rope->n_rot(),
+                               .magnitude = rope->magnitude(),
+                               .row = [rope](int p, float* cos_sin) { rope->Row(p, cos_sin); }});
   }
 
   // Runs the rows and commits those in `kept`; the logits of all of them.
@@ -96,7 +109,7 @@ TEST(LlamaStreaming, NothingForgottenMeansTheBitsOfAFullCache) {
   Model model(2);
   const std::vector<int32_t> tokens = Tokens(290);
   const auto full = model.Full();
-  const auto streaming = model.Streaming(4, 300);
+  const auto streaming = model.Reindexed(4, 300);
   // Chains and trees alike, across a chunk's border.
   const std::vector<int32_t> parents = {-1, 0, 0, 1, 2, 3};
   const std::vector<int32_t> kept = {0, 1, 3, 5};
@@ -114,7 +127,7 @@ TEST(LlamaStreaming, FollowingAFullCacheGivesItsBits) {
   const std::vector<int32_t> tokens = Tokens(100);
   const auto full = model.Full();
   model.Feed(*full, std::span(tokens).first(90));
-  const auto streaming = model.Streaming(4, 200);
+  const auto streaming = model.Reindexed(4, 200);
   ASSERT_TRUE(streaming->Follow(*full).ok());
   const auto rest = std::span(tokens).subspan(90);
   EXPECT_TRUE(SameBits(model.Feed(*streaming, rest), model.Feed(*full, rest)));
@@ -139,6 +152,47 @@ TEST(LlamaStreaming, RowsStandWhereTheTransactionSaysNotWhereTheirSlotsAre) {
     const auto all = model.Full();
     EXPECT_GT(Distance(windowed, model.Feed(*all, std::span(tokens).first(n + 1))), 1e-2) << n;
   }
+}
+
+// StreamingLLM's positions: what is seen of a text is what a full cache sees of the sinks and the window as
+// one text, however much was forgotten between them, and taken back.
+TEST(LlamaStreaming, SinksStandRightBeforeTheWindow) {
+  Model model(1);
+  const std::vector<int32_t> tokens = Tokens(260);
+  constexpr size_t kSink = 4, kWindow = 36;
+  const auto expect = [&](KvCache& cache, size_t n, double most) {
+    const Row row = model.Feed(cache, std::span(tokens).subspan(n, 1));
+    std::vector<int32_t> seen(tokens.begin(), tokens.begin() + kSink);
+    seen.insert(seen.end(), tokens.begin() + static_cast<std::ptrdiff_t>(n - kWindow),
+                tokens.begin() + static_cast<std::ptrdiff_t>(n + 1));
+    const Row expected = model.Feed(*model.Full(), seen);
+    EXPECT_LT(Distance(row, expected), most) << n;
+    return Distance(row, expected);
+  };
+  const auto full = model.Full();
+  model.Feed(*full, std::span(tokens).first(150));
+  const auto reindexed = model.Reindexed(kSink, kWindow);
+  ASSERT_TRUE(reindexed->Follow(*full).ok());
+  for (size_t n = 150; n < 160; ++n) expect(*reindexed, n, 1e-3);
+  // What is followed replaces what was drafted.
+  model.Feed(*full, std::span(tokens).subspan(150, 20));
+  ASSERT_TRUE(reindexed->Follow(*full).ok());
+  expect(*reindexed, 170, 1e-3);
+  // Of a model of its own: nothing is followed, and nothing wrong with a text that is begun anew.
+  const auto own = model.Reindexed(kSink, kWindow);
+  for (const size_t n : {250, 180}) {
+    own->Truncate(0);
+    model.Feed(*own, std::span(tokens).first(n));
+    expect(*own, n, 1e-3);
+  }
+  // Keys of few bits, turned from what was stored and not from what was turned.
+  const auto rounded = model.Reindexed(kSink, kWindow, CacheType::kF16);
+  model.Feed(*rounded, std::span(tokens).first(200));
+  for (size_t n = 200; n < 240; ++n) expect(*rounded, n, 2e-2);
+  // Without turning, sinks are where they were.
+  const auto streaming = model.Streaming(kSink, kWindow);
+  ASSERT_TRUE(streaming->Follow(*full).ok());
+  EXPECT_GT(expect(*streaming, 170, 1e9), 1e-2);
 }
 
 TEST(LlamaStreaming, WhatIsForgottenIsForgotten) {

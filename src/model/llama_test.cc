@@ -119,6 +119,19 @@ TEST_P(LlamaArchitectures, ChunksThreadsAndTablesDoNotChangeABit) {
 INSTANTIATE_TEST_SUITE_P(All, LlamaArchitectures, ::testing::Values("llama", "qwen2", "qwen3"),
                          [](const auto& architecture) { return std::string(architecture.param); });
 
+// The weights of a tiny model depend on the seed, not on what it is called.
+TEST(LlamaWithImages, RunsAsTheModelOfTextThatItHas) {
+  for (const std::string text : {"qwen2", "qwen3"}) {
+    Model alone = Load({.architecture = text}), with_images = Load({.architecture = text + "vl"});
+    EXPECT_EQ(with_images.config.architecture, text + "vl");
+    const auto cache = alone.NewCache(), other = with_images.NewCache();
+    const std::vector<Row> expected = Feed(alone, *cache, Tokens(20), 7),
+                           rows = Feed(with_images, *other, Tokens(20), 7);
+    for (size_t i = 0; i < rows.size(); ++i)
+      EXPECT_TRUE(SameBits(rows[i], expected[i])) << text << ", row " << i;
+  }
+}
+
 class LlamaCacheTypes : public ::testing::TestWithParam<std::pair<CacheType, CacheType>> {};
 
 // Rows, threads and tables, for a head of 32, which every type can hold.

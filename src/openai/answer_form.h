@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a request wants its answer to be: response_format of OpenAI, as llama.cpp and vLLM extend it, and
-// llama.cpp's grammar and json_schema.
+// What a request wants its answer to be: response_format of OpenAI, as llama.cpp and vLLM extend it,
+// llama.cpp's grammar and json_schema, SGLang's regex and ebnf, vLLM's structured_outputs and its older names
+// guided_*.
 #pragma once
 
 #include <optional>
@@ -21,7 +22,7 @@ struct ApiRequest;
 // it is if there is none. Whether a schema or a grammar can be kept to, the engine says.
 void ParseResponseFormat(Fields& fields, std::string_view name, GrammarText* grammar);
 
-// response_format, json_schema and grammar of a request.
+// All of these of a request, of which one may be given.
 void ParseAnswerForm(Fields& fields, ApiRequest* request);
 
 // Makes it the form of the answer; `field` is the one that asks for it. The error: another one does, too.

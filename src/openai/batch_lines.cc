@@ -51,12 +51,15 @@ std::variant<ApiRequest, ApiError> ParseBody(Fields& fields, const GenerationReq
   if (fields.error()) return *fields.error();
   auto request = ParseRequest(endpoint, *body, defaults);
   if (const auto* parsed = std::get_if<ApiRequest>(&request)) {
-    const char* refused = parsed->wishes.stream                ? "stream"
-                          : parsed->generation.n_logprobs >= 0 ? "logprobs"
-                          : parsed->wishes.return_tokens       ? "return_tokens"
-                          : parsed->wishes.return_token_source ? "return_token_source"
-                          : !parsed->text_bias.empty()         ? "logit_bias of texts"
-                                                               : nullptr;
+    const char* refused = parsed->wishes.stream                 ? "stream"
+                          : parsed->generation.n_logprobs >= 0  ? "logprobs"
+                          : parsed->wishes.return_tokens        ? "return_tokens"
+                          : parsed->wishes.return_token_source  ? "return_token_source"
+                          : parsed->wishes.echo                 ? "echo"
+                          : parsed->wishes.t_max_predict_ms > 0 ? "t_max_predict_ms"
+                          : !parsed->text_bias.empty()          ? "logit_bias of texts"
+                          : !parsed->prompts.empty()            ? "prompt of several parts"
+                                                                : nullptr;
     if (refused != nullptr) {
       return ApiError{.message = std::string(refused) + " is not supported in a batch",
                       .param = refused,

@@ -2,6 +2,7 @@
 #include "openai/fields.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -15,14 +16,20 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostUnknown = 8;
 
-// The value of a whole number, as far as an int64_t can say it.
-int64_t Clamped(const Json& value) {
-  constexpr auto kMost = std::numeric_limits<int64_t>::max();
-  if (!value.is_number_unsigned()) return value.get<int64_t>();
-  return static_cast<int64_t>(std::min(value.get<uint64_t>(), static_cast<uint64_t>(kMost)));
-}
-
 }  // namespace
+
+std::optional<int64_t> WholeNumber(const Json& value) {
+  constexpr auto kMost = std::numeric_limits<int64_t>::max();
+  constexpr double kTwoTo63 = 0x1p63;
+  if (value.is_number_unsigned())
+    return static_cast<int64_t>(std::min(value.get<uint64_t>(), static_cast<uint64_t>(kMost)));
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (!value.is_number_float()) return std::nullopt;
+  const auto number = value.get<double>();
+  if (number != std::trunc(number)) return std::nullopt;
+  if (number >= kTwoTo63) return kMost;
+  return number < -kTwoTo63 ? std::numeric_limits<int64_t>::min() : static_cast<int64_t>(number);
+}
 
 Fields::Fields(const Json& object, std::string place) : object_(object), place_(std::move(place)) {
   if (!object.is_object()) {
@@ -81,13 +88,13 @@ bool Fields::Number(std::string_view name, double least, double most, float* out
 bool Fields::Integer(std::string_view name, int64_t least, int64_t most, int* out) {
   const Json* value = Find(name);
   if (value == nullptr) return false;
-  if (!value->is_number_integer()) {
+  const std::optional<int64_t> number = WholeNumber(*value);
+  if (!number) {
     FailType(name, "a whole number", *value);
     return true;
   }
-  const int64_t number = Clamped(*value);
-  if (number >= least && number <= most) {
-    *out = static_cast<int>(std::min<int64_t>(number, std::numeric_limits<int>::max()));
+  if (*number >= least && *number <= most) {
+    *out = static_cast<int>(std::min<int64_t>(*number, std::numeric_limits<int>::max()));
     return true;
   }
   const std::string range = most == std::numeric_limits<int64_t>::max()
@@ -97,12 +104,13 @@ bool Fields::Integer(std::string_view name, int64_t least, int64_t most, int* ou
   return true;
 }
 
-void Fields::Only(std::string_view name, std::string_view allowed) {
+void Fields::Only(std::string_view name, std::string_view allowed, std::string_view advice) {
   const Json* value = Find(name);
   if (value == nullptr) return;
   const Json values = Json::parse(allowed);
   if (std::find(values.begin(), values.end(), *value) == values.end())
-    Fail(name, "is not supported", "unsupported_parameter");
+    Fail(name, "is not supported" + (advice.empty() ? "" : ": " + std::string(advice)),
+         "unsupported_parameter");
 }
 
 void Fields::Missing(std::string_view name) { Fail(name, "is missing", "missing_required_parameter"); }
@@ -122,6 +130,12 @@ void Fields::FailType(std::string_view name, const char* wanted, const Json& val
 
 std::string Fields::PlaceOf(std::string_view name) const {
   return (place_.empty() ? "" : place_ + ".") + std::string(name);
+}
+
+Json Fields::Rest() const {
+  Json rest = object_;
+  for (const std::string_view name : known_) rest.erase(std::string(name));
+  return rest;
 }
 
 std::vector<std::string> Fields::Unknown() const {

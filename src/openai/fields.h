@@ -15,6 +15,10 @@
 
 namespace longspec::openai {
 
+// The value of a whole number, also of one that is written 42.0, as far as an int64_t can say it; nothing if
+// it is no whole number.
+std::optional<int64_t> WholeNumber(const nlohmann::ordered_json& value);
+
 class Fields {
  public:
   // `object`, which must outlive this, is the value of the field `place`; "" for the request itself.
@@ -31,8 +35,9 @@ class Fields {
                int* out);  // a larger one than an int holds: INT_MAX
 
   // A field that may only say what is done anyway: absent, null, or one of `allowed`, the JSON text of a
-  // list.
-  void Only(std::string_view name, std::string_view allowed);
+  // list. `advice` is what would be right instead: "logprobs gives those of the answer"; empty: nothing
+  // would.
+  void Only(std::string_view name, std::string_view allowed, std::string_view advice = {});
   void Missing(std::string_view name);
 
   void Fail(std::string_view name, const std::string& message, std::string code);
@@ -40,6 +45,8 @@ class Fields {
   const std::optional<ApiError>& error() const { return error_; }
 
   std::string PlaceOf(std::string_view name) const;  // "messages[0].content"
+  // A copy of the object without the fields that were asked for.
+  nlohmann::ordered_json Rest() const;
   // Fields of the object that nobody asked for, at most 8.
   std::vector<std::string> Unknown() const;
 

@@ -2,7 +2,9 @@
 #include "openai/json.h"
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
+#include <system_error>
 #include <vector>
 
 namespace longspec::openai {
@@ -16,9 +18,25 @@ ApiError TooMuch(const std::string& what) {
   return {.status_code = 413, .message = "the request has " + what, .code = "request_too_large"};
 }
 
+// The code unit of an escape such as \ud83d, whose backslash is at `at`; -1: there is none.
+int UnitAt(std::string_view text, size_t at) {
+  constexpr size_t kEscapeBytes = 6;
+  if (text.size() < kEscapeBytes || at > text.size() - kEscapeBytes) return -1;
+  const std::string_view escape = text.substr(at, kEscapeBytes);
+  if (!escape.starts_with("\\u")) return -1;
+  int unit = 0;
+  const auto [end, error] = std::from_chars(escape.data() + 2, escape.data() + kEscapeBytes, unit, 16);
+  return error == std::errc() && end == escape.data() + kEscapeBytes ? unit : -1;
+}
+
+bool IsHighSurrogate(int unit) { return unit >= 0xD800 && unit <= 0xDBFF; }
+bool IsLowSurrogate(int unit) { return unit >= 0xDC00 && unit <= 0xDFFF; }
+
 // Counts before anything is built. In text that is no JSON the counts may be wrong, but not for the part
-// before the error, which is all that the parser looks at.
-std::optional<ApiError> CheckSize(std::string_view text, const JsonLimits& limits) {
+// before the error, which is all that the parser looks at. *lone: the escapes of halves of surrogate pairs
+// whose other half is missing, as clients in Python and JavaScript send of texts that were cut there.
+std::optional<ApiError> CheckSize(std::string_view text, const JsonLimits& limits,
+                                  std::vector<size_t>* lone) {
   if (text.size() > limits.bytes) return TooMuch("more than " + std::to_string(limits.bytes) + " bytes");
   int nesting = 0;
   size_t values = 1;
@@ -26,7 +44,12 @@ std::optional<ApiError> CheckSize(std::string_view text, const JsonLimits& limit
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (in_string) {
-      if (c == '\\') ++i;
+      if (c == '\\') {
+        const int unit = UnitAt(text, i);
+        const bool is_pair = IsHighSurrogate(unit) && IsLowSurrogate(UnitAt(text, i + 6));
+        if (!is_pair && (IsHighSurrogate(unit) || IsLowSurrogate(unit))) lone->push_back(i);
+        i += is_pair ? 7 : 1;
+      }
       in_string = c != '"';
       continue;
     }
@@ -44,7 +67,14 @@ std::optional<ApiError> CheckSize(std::string_view text, const JsonLimits& limit
 }  // namespace
 
 std::variant<Json, ApiError> ParseJson(std::string_view text, const JsonLimits& limits) {
-  if (auto error = CheckSize(text, limits)) return *std::move(error);
+  std::vector<size_t> lone;
+  if (auto error = CheckSize(text, limits, &lone)) return *std::move(error);
+  std::string mended;
+  if (!lone.empty()) {
+    mended = text;
+    for (const size_t at : lone) mended.replace(at, 6, "\\ufffd");  // as long: places of mistakes stay
+    text = mended;
+  }
   struct TooManyKeys {};
   std::vector<size_t> keys;  // of the objects that are open
   size_t n_compared = 0;

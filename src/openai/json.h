@@ -21,7 +21,7 @@ struct JsonLimits {
 };
 
 // The value of a whole text, with the keys of objects in their order, which schemas mean something by. Of a
-// key that an object has twice, the last counts.
+// key that an object has twice, the last counts. Half a surrogate pair ("\ud83d" alone) is U+FFFD.
 std::variant<nlohmann::ordered_json, ApiError> ParseJson(std::string_view text,
                                                          const JsonLimits& limits = {});
 

@@ -40,8 +40,23 @@ TEST(OpenAiJson, MistakesHaveAPlace) {
 TEST(OpenAiJson, TextThatIsNotUtf8IsAMistake) {
   EXPECT_THAT(ErrorOf("\"\xff\"").message, HasSubstr("byte 2"));
   EXPECT_EQ(ErrorOf("\"\xc3\"").code, "invalid_json");
-  EXPECT_EQ(ErrorOf(R"("\ud800")").code, "invalid_json");
   EXPECT_EQ(ValueOf("\"\xc3\xa9\""), "\xc3\xa9");
+}
+
+// Texts that were cut within a character are sent so by Python and JavaScript.
+TEST(OpenAiJson, HalfASurrogatePairIsAReplacement) {
+  const std::string replacement = "\xEF\xBF\xBD";
+  EXPECT_EQ(ValueOf(R"("\ud83d")"), replacement);
+  EXPECT_EQ(ValueOf(R"("\uDE00")"), replacement);
+  EXPECT_EQ(ValueOf(R"("a\ud83db")"), "a" + replacement + "b");
+  EXPECT_EQ(ValueOf(R"("\ud83d\ude00")"), "\xF0\x9F\x98\x80");
+  EXPECT_EQ(ValueOf(R"("\ud83d\ud83d\ude00\ude00")"), replacement + "\xF0\x9F\x98\x80" + replacement);
+  EXPECT_EQ(ValueOf(R"("\ud83d\n\u0041")"), replacement + "\nA");
+  EXPECT_EQ(ValueOf(R"("\\ud83d")"), "\\ud83d");  // no escape, but its letters
+  EXPECT_EQ(ValueOf(R"({"\ud83d": 1})").begin().key(), replacement);
+  EXPECT_EQ(ErrorOf(R"(["\ud83d",,])").message, "not JSON: a mistake at byte 11");
+  for (const char* cut : {R"("\ud83)", R"("\ud83d)", R"("\ud83d\u)", "\"\\"})
+    EXPECT_EQ(ErrorOf(cut).code, "invalid_json");
 }
 
 TEST(OpenAiJson, NestingHasALimit) {

@@ -46,11 +46,28 @@ void ParseContent(Fields& fields, Message* message) {
   ParseTextContent(fields, "content", &message->content);
 }
 
+// What the assistant thought before it spoke, under the names that servers, clients and templates have for
+// it.
+void ParseReasoning(Fields& fields, Message* message) {
+  Json more = Json::object();
+  std::string text;
+  for (const char* name : {"reasoning", "reasoning_content"}) {
+    const Json* value = fields.Find(name);
+    if (message->role != "assistant" || value == nullptr) continue;
+    if (fields.Text(name, &text)) more["reasoning"] = more["reasoning_content"] = text;
+  }
+  if (message->role == "assistant" && fields.Text("thinking", &text)) more["thinking"] = text;
+  if (more.empty() || fields.error()) return;
+  if (!message->more.empty()) more.update(Json::parse(message->more));
+  message->more = DumpJson(more);
+}
+
 std::optional<ApiError> ParseMessage(const Json& json, const std::string& place, Message* message) {
   Fields fields(json, place);
   ParseRole(fields, message);
   ParseContent(fields, message);
   ParseToolMembers(fields, message);
+  ParseReasoning(fields, message);
   fields.Only("function_call", "[]");
   fields.Only("audio", "[]");
   return fields.error();

@@ -25,15 +25,22 @@ void CheckRequest(const ApiRequest& request) {
   const longspec::GenerationRequest& generation = request.generation;
   const longspec::SamplingOptions& sampling = generation.sampling;
   Require(static_cast<int>(!generation.prompt.empty()) + static_cast<int>(!generation.messages.empty()) +
-              static_cast<int>(!generation.tokens.empty()) +
-              static_cast<int>(!request.prompt_parts.empty()) ==
+              static_cast<int>(!generation.tokens.empty()) + static_cast<int>(!request.prompts.empty()) ==
           1);
   const bool llama = request.endpoint == longspec::openai::Endpoint::kLlamaCompletion;
   Require(generation.n_logprobs >= -1 && generation.n_logprobs <= longspec::openai::kMostLogprobs);
-  for (const auto& part : request.prompt_parts) Require(part.text.empty() || part.tokens.empty());
+  for (const auto& prompt : request.prompts) {
+    Require(!prompt.empty());
+    for (const auto& part : prompt) Require(part.text.empty() != part.tokens.empty());
+  }
+  for (const auto* tokens : {&generation.stop_tokens, &generation.allowed_tokens}) {
+    for (const int32_t token : *tokens) Require(token >= 0);
+  }
+  Require(generation.min_tokens >= 0 && generation.truncate_prompt_tokens >= -1);
+  Require(generation.template_variables.empty() || Json::parse(generation.template_variables).is_object());
   for (const auto& [text, bias] : request.text_bias) Require(!std::isnan(bias));
   Require(request.n >= 1 && request.n <= longspec::openai::kMostChoices);
-  Require(generation.n_predict >= -1 && (llama || generation.n_predict != 0));
+  Require(generation.n_predict >= -1);
   Require(sampling.temperature >= 0 && sampling.temperature <= (llama ? 100 : 2));
   Require(sampling.top_p >= 0 && sampling.top_p <= 1 && sampling.min_p >= 0 && sampling.min_p <= 1);
   Require(sampling.repeat_penalty > 0 && std::isfinite(sampling.repeat_penalty));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Requests for chat and text completions in the form of OpenAI's API, with the fields that llama.cpp and vLLM
-// add, and llama.cpp's own form of a text completion. Every field that OpenAI knows is honoured, refused by
-// name, or changes nothing here (user, metadata, store, service_tier, what speaks of caches). Pure functions.
+// add, and llama.cpp's own form of a text completion. Every field that these know is honoured, refused by
+// name or changes nothing here (openai/field_rules.h). Pure functions.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -31,23 +31,32 @@ inline constexpr int kMostLogprobs = 20;
 inline constexpr size_t kMostBiases = size_t{1} << 17;  // of logit_bias; each costs time at every token
 inline constexpr int kDefaultCompletionTokens = 16;     // of a text completion that does not say max_tokens
 
-// A part of a prompt that mixes texts and token numbers, as llama.cpp's may.
+// A text, or token numbers where there is no text.
 struct PromptPart {
-  std::string text;
-  std::vector<int32_t> tokens;  // if there is no text
+  std::string text = {};
+  std::vector<int32_t> tokens = {};
 };
+using Prompt = std::vector<PromptPart>;  // one behind the other
 
 // How an answer is given, which does not change what it says.
 struct AnswerWishes {
   bool stream = false;
-  bool include_usage = false;                     // stream_options: the last chunk has `usage`
-  bool timings_per_token = false;                 // llama.cpp: `timings` in every chunk
-  bool return_progress = false;                   // llama.cpp: chunks that say how far the prompt is
-  bool return_tokens = false;                     // llama.cpp: token numbers
-  bool return_token_source = false;               // which drafter had guessed each token
-  int sse_ping_interval = -1;                     // seconds; 0: no pings; -1: the server's
-  int t_max_predict_ms = 0;                       // generation ends after so long; 0: when it ends
+  bool include_usage = false;        // stream_options: the last chunk has `usage`
+  bool timings_per_token = false;    // llama.cpp: `timings` in every chunk
+  bool return_progress = false;      // llama.cpp: chunks that say how far the prompt is
+  bool return_tokens = false;        // llama.cpp: token numbers
+  bool return_token_source = false;  // which drafter had guessed each token
+  bool echo = false;                 // of text completions: the prompt before the answer
+  int sse_ping_interval = -1;        // seconds; 0: no pings; -1: the server's
+  int id_slot = -1;                  // llama.cpp: where the answer's tokens are left; -1: anywhere
+  int t_max_predict_ms = 0;          // generation ends after so long; 0: when it ends
   std::vector<std::string> response_fields = {};  // of llama.cpp's form: what the answer is cut down to
+};
+
+// Who drafts and how much: of a request's options of speculation, which keep the server's.
+struct SpeculativeWish {
+  std::string type;  // as SpeculationOptions has it; empty: the server's
+  int max_rows = -1;
 };
 
 struct ApiRequest {
@@ -58,10 +67,13 @@ struct ApiRequest {
   ToolUse tools;              // ApplyTools (openai/tools.h) tells the generation of them
   int n = 1;                  // answers
   AnswerWishes wishes;
-  std::vector<PromptPart> prompt_parts;   // of llama.cpp's form; then the generation has no prompt
+  SpeculativeWish speculative;  // whoever makes the generation applies it (SpeculationOf)
+  // Several prompts, or one of several parts; then the generation has none. Each gets n answers.
+  std::vector<Prompt> prompts;
   std::optional<std::string> prediction;  // a text that the answer may be made of (predicted outputs)
   std::vector<std::pair<std::string, float>> text_bias;  // logit_bias of all tokens of a text
-  std::vector<std::string> unknown;                      // fields that were passed over, at most 8
+  std::vector<std::string> ignored;  // fields and parts of them that are known and not granted
+  std::vector<std::string> unknown;  // fields that no API has, at most 8; they were passed over
 };
 
 // What a request means that says nothing: temperature 1 and no filters.

@@ -19,11 +19,12 @@ const char* FinishReasonName(FinishReason reason) {
   return reason == FinishReason::kStop ? "stop" : "length";
 }
 
-// A token's bytes as text; what is no UTF-8 by itself is shown as U+FFFD when it is written.
+// As llama.cpp shows it, whose `id` OpenAI's clients pass over. A token's bytes as text; what is no UTF-8 by
+// itself is shown as U+FFFD when it is written.
 OrderedJson TokenJson(const TokenText& token) {
   OrderedJson bytes = OrderedJson::array();
   for (const char c : token.bytes) bytes.push_back(static_cast<unsigned char>(c));
-  return {{"token", token.bytes}, {"logprob", token.logprob}, {"bytes", std::move(bytes)}};
+  return {{"id", token.id}, {"token", token.bytes}, {"logprob", token.logprob}, {"bytes", std::move(bytes)}};
 }
 
 // A text completion's: lists by position.
@@ -91,18 +92,23 @@ OrderedJson SourcesJson(std::span<const TokenReport> tokens) {
   return sources;
 }
 
-// Of several answers the first may have evaluated the prompt which the others found in the cache.
-OrderedJson UsageJson(std::span<const Answer> answers) {
-  const Timings& first = answers.front().result.timings;
-  int64_t cached = first.cache_n, completion = 0, drafted = 0, accepted = 0;
+// Of several answers to a prompt the first may have evaluated it; the others found it in the cache.
+OrderedJson UsageJson(std::span<const Answer> answers, int n) {
+  const size_t per_prompt = n > 0 ? static_cast<size_t>(n) : answers.size();
+  int64_t prompt = 0, cached = 0, completion = 0, drafted = 0, accepted = 0;
+  for (size_t first = 0; first < answers.size(); first += per_prompt) {
+    int64_t known = answers[first].result.timings.cache_n;
+    prompt += known + answers[first].result.timings.prompt_n;
+    for (const Answer& answer : answers.subspan(first, std::min(per_prompt, answers.size() - first)))
+      known = std::min(known, answer.result.timings.cache_n);
+    cached += known;
+  }
   for (const Answer& answer : answers) {
     const Timings& timings = answer.result.timings;
-    cached = std::min(cached, timings.cache_n);
     completion += timings.predicted_n;
     drafted += timings.draft_n;
     accepted += timings.draft_n_accepted;
   }
-  const int64_t prompt = first.cache_n + first.prompt_n;
   return {{"prompt_tokens", prompt},
           {"completion_tokens", completion},
           {"total_tokens", prompt + completion},
@@ -193,7 +199,7 @@ OrderedJson ResponseJson(Endpoint endpoint, const ResponseHead& head, std::span<
   if (endpoint == Endpoint::kChatCompletions) response["object"] = "chat.completion";
   OrderedJson& choices = response["choices"];
   for (size_t i = 0; i < answers.size(); ++i) choices.push_back(ChoiceJson(endpoint, i, answers[i], shown));
-  response["usage"] = UsageJson(answers);
+  response["usage"] = UsageJson(answers, shown.n);
   response["seed"] = answers.front().result.seed;
   if (answers.size() == 1) response["timings"] = TimingsJson(answers.front().result.timings);
   return response;

@@ -38,6 +38,7 @@ struct TokenReport {
 
 struct Answer {
   GenerationResult result;
+  int slot = -1;                         // llama.cpp's; -1: it was in none
   std::vector<TokenReport> tokens = {};  // of its text, if `logprobs` or sources are wanted
 };
 
@@ -46,10 +47,11 @@ struct Shown {
   bool logprobs = false;
   bool sources = false;    // longspec's `token_sources`
   bool token_ids = false;  // llama.cpp's `tokens`
+  int n = 0;               // answers to each prompt, one prompt's after another's; 0: there is one prompt
 };
 
 // {"id", "object", "created", "model", "choices": [...], "usage", "seed", "timings"}. Choice i is answers[i];
-// all have one prompt, which usage counts once. `timings` only of a single answer: several share theirs.
+// usage counts each prompt once. `timings` only of a single answer: several share theirs.
 // REQUIRES: !answers.empty()
 nlohmann::ordered_json ResponseJson(Endpoint endpoint, const ResponseHead& head,
                                     std::span<const Answer> answers, const Shown& shown = {});
@@ -62,14 +64,15 @@ nlohmann::ordered_json PieceChoiceJson(Endpoint endpoint, int index, std::string
                                        std::span<const TokenReport> tokens, const Shown& shown);
 nlohmann::ordered_json LastChoiceJson(Endpoint endpoint, int index, FinishReason reason);
 
-nlohmann::ordered_json UsageJson(std::span<const Answer> answers);
+// n: as in Shown.
+nlohmann::ordered_json UsageJson(std::span<const Answer> answers, int n = 0);
 nlohmann::ordered_json TimingsJson(const Timings& timings);
 // {"type", "rounds", "mean_acceptance_length", "by_drafter": [{"name", "drafted", "accepted"}]}
 nlohmann::ordered_json SpeculationJson(const SpeculativeStats& stats);
 // Names of the drafters that had guessed the tokens; null where none had.
 nlohmann::ordered_json SourcesJson(std::span<const TokenReport> tokens);
 
-// A chat's list of {"token", "logprob", "bytes", "top_logprobs"}.
+// A list of {"id", "token", "logprob", "bytes", "top_logprobs"}.
 nlohmann::ordered_json LogprobsContentJson(std::span<const TokenReport> tokens);
 
 }  // namespace longspec::openai

@@ -10,94 +10,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>", kObject = "{\"name\":";
-constexpr std::string_view kWhiteSpace = " \n\t\r";
 constexpr size_t kMostHeadBytes = 512;  // before the arguments: a name and white space
 
-// How much of the end of `text` may be the beginning of `wanted`.
-size_t HeldBack(std::string_view text, std::string_view wanted) {
-  for (size_t n = std::min(text.size(), wanted.size() - 1); n > 0; --n) {
-    if (wanted.starts_with(text.substr(text.size() - n))) return n;
-  }
-  return 0;
-}
-
-// Reads along a text that may not be whole yet.
-class Cursor {
- public:
-  explicit Cursor(std::string_view text) : text_(text) {}
-
-  void SkipSpace() { at_ = std::min(text_.find_first_not_of(kWhiteSpace, at_), text_.size()); }
-  bool AtEnd() const { return at_ == text_.size(); }
-  size_t at() const { return at_; }
-
-  // After white space. Nothing: the text ends before that is known.
-  std::optional<bool> Take(std::string_view wanted) {
-    SkipSpace();
-    const std::string_view rest = text_.substr(at_);
-    if (rest.starts_with(wanted)) {
-      at_ += wanted.size();
-      return true;
-    }
-    if (wanted.starts_with(rest)) return std::nullopt;
-    return false;
-  }
-
-  // Up to the next quotation mark; names have no escapes.
-  std::optional<std::string> TakeName() {
-    const size_t end = text_.find('"', at_);
-    if (end == std::string_view::npos) return std::nullopt;
-    std::string name(text_.substr(at_, end - at_));
-    at_ = end + 1;
-    return name;
-  }
-
- private:
-  std::string_view text_;
-  size_t at_ = 0;
-};
-
-struct Head {
-  enum Outcome : uint8_t { kIs, kIsNot, kOpenEnded } outcome = kIsNot;
-  std::string name;
-  size_t length = 0;
-  bool list = false;
-  bool empty_list = false;
-};
-
-// {"name": "f", "arguments": and what may stand before it.
-Head ReadHeadOf(std::string_view text, bool tag, bool list_goes_on) {
-  Cursor cursor(text);
-  Head head{.list = list_goes_on};
-  const auto expect = [&](std::string_view wanted) {
-    const auto taken = cursor.Take(wanted);
-    if (!taken) head.outcome = Head::kOpenEnded;
-    return taken.value_or(false);
-  };
-  if (tag && !list_goes_on) {
-    const auto bracket = cursor.Take("[");
-    if (!bracket) return {.outcome = Head::kOpenEnded};
-    head.list = *bracket;
-    if (head.list) {
-      const auto closed = cursor.Take("]");
-      if (!closed) return {.outcome = Head::kOpenEnded};
-      if (*closed) return {.outcome = Head::kIs, .length = cursor.at(), .list = true, .empty_list = true};
+Column ColumnAfter(Column column, std::string_view text) {
+  for (const char c : text) {
+    if (c == '\n') {
+      column = column == Column::kFresh ? Column::kFresh : Column::kFirst;
+    } else if (c == ' ' || c == '\t') {
+      column = column == Column::kFirst ? Column::kIndented : column;
+    } else {
+      column = Column::kWithin;
     }
   }
-  if (!expect("{") || !expect("\"name\"") || !expect(":") || !expect("\"")) return head;
-  const auto name = cursor.TakeName();
-  if (!name) return {.outcome = Head::kOpenEnded};
-  head.name = *name;
-  if (!expect(",")) return head;
-  const auto arguments = cursor.Take("\"arguments\"");
-  if (!arguments) return {.outcome = Head::kOpenEnded};
-  if (!*arguments && !expect("\"parameters\"")) return head;
-  if (!expect(":")) return head;
-  cursor.SkipSpace();
-  if (cursor.AtEnd()) return {.outcome = Head::kOpenEnded};
-  head.outcome = Head::kIs;
-  head.length = cursor.at();
-  return head;
+  return column;
 }
 
 void Say(std::string_view text, AnswerParts& out) {
@@ -117,11 +42,9 @@ void Call(ToolCallPiece piece, AnswerParts& out) {
 
 }  // namespace
 
-std::string_view ToolCallReader::Trigger() const { return format_ == ToolFormat::kLlama3 ? kObject : kOpen; }
-
 AnswerParts ToolCallReader::Push(std::string_view text) {
   AnswerParts out;
-  if (!format_) {
+  if (form_ == nullptr) {
     Say(text, out);
     return out;
   }
@@ -155,80 +78,94 @@ bool ToolCallReader::Step(bool at_end, AnswerParts& out) {
   switch (state_) {
     case State::kText:
       return ReadText(at_end, out);
-    case State::kHead:
-      return ReadHead(at_end, out);
-    case State::kArguments:
-      return ReadArguments(out);
+    case State::kNextOfList:
+      return ReadNext(at_end, out);
+    case State::kJson:
+      return ReadJson(out);
+    case State::kTagged:
+      return ReadTagged(at_end, out);
     case State::kTail:
       return ReadTail(at_end);
+    case State::kMembers:
+      return ReadMembers();
+    case State::kListTail:
+      return ReadListTail(at_end);
   }
   return false;
 }
 
 bool ToolCallReader::ReadText(bool at_end, AnswerParts& out) {
-  if (after_call_) {
-    // Some models of the Llama kind part their calls by semicolons.
-    const std::string_view between = format_ == ToolFormat::kLlama3 ? " \n\t\r;" : kWhiteSpace;
+  if (held_.empty() || (after_call_ && !SkipBetweenCalls(at_end))) return false;
+  size_t at = 0;
+  while (at < held_.size() && MayCall()) {
+    at = FindCallHead(held_, at);
+    const std::string_view held = held_;
+    CallHead head = ReadCallHead(*form_, held.substr(at), ColumnAfter(column_, held.substr(0, at)));
+    const bool open = head.outcome == CallHead::kOpenEnded && !at_end && held_.size() - at < kMostHeadBytes;
+    if (open || head.outcome == CallHead::kIs) {
+      SayHeld(at, out);
+      if (open) return false;
+      Begin(std::move(head), out);
+      return true;
+    }
+    ++at;
+  }
+  SayHeld(held_.size(), out);
+  return false;
+}
+
+// What stands between calls, or after the last one, and says nothing. False: it may go on.
+bool ToolCallReader::SkipBetweenCalls(bool at_end) {
+  // Some models of the Llama kind part their calls by semicolons.
+  const std::string_view between = form_->format == ToolFormat::kLlama3 ? " \n\t\r;" : kJsonSpace;
+  while (true) {
     held_.erase(0, std::min(held_.find_first_not_of(between), held_.size()));
     if (held_.empty()) return false;
+    if (closers_.empty()) return true;
+    const std::string_view closer = closers_.back();
+    if (!held_.starts_with(closer)) return at_end || !closer.starts_with(held_);
+    held_.erase(0, closer.size());
+    closers_.pop_back();
   }
-  const size_t trigger = held_.find(Trigger());
-  const size_t n = trigger != std::string::npos ? trigger
-                   : at_end                     ? held_.size()
-                                                : held_.size() - HeldBack(held_, Trigger());
+}
+
+// Says the first `n` bytes.
+void ToolCallReader::SayHeld(size_t n, AnswerParts& out) {
+  if (n == 0) return;
+  column_ = ColumnAfter(column_, std::string_view(held_).substr(0, n));
   Say(std::string_view(held_).substr(0, n), out);
-  after_call_ = after_call_ && n == 0;
   held_.erase(0, n);
-  if (trigger == std::string::npos) return false;
-  state_ = State::kHead;
-  return true;
+  after_call_ = false;
+  closers_.clear();
 }
 
-// held_ begins with the trigger, or with what separates calls of a list.
-bool ToolCallReader::ReadHead(bool at_end, AnswerParts& out) {
-  const bool tag = format_ != ToolFormat::kLlama3;
-  const size_t before = tag && !in_list_ ? kOpen.size() : 0;
-  Head head = ReadHeadOf(std::string_view(held_).substr(before), tag, in_list_);
-  if (head.outcome == Head::kOpenEnded && !at_end && held_.size() < kMostHeadBytes) return false;
-  if (head.outcome != Head::kIs) {  // it only looked like one
-    const size_t n = std::max<size_t>(before, 1);
-    Say(std::string_view(held_).substr(0, n), out);
-    held_.erase(0, n);
-    in_list_ = false;
-    after_call_ = false;
-    state_ = State::kText;
-    return !held_.empty();
+void ToolCallReader::Begin(CallHead head, AnswerParts& out) {
+  held_.erase(0, head.length);
+  in_list_ = head.in_list;
+  any_name_ = head.any_name;
+  // Those of what is around it are still to come.
+  closers_.insert(closers_.end(), head.closers.begin(), head.closers.end());
+  if (head.name.empty()) {  // a list of none
+    Leave(State::kText, 0);
+    return;
   }
-  held_.erase(0, before + head.length);
-  in_list_ = head.list;
-  depth_ = 0;
-  in_string_ = escaped_ = false;
-  if (head.empty_list) {
-    in_list_ = false;
-    state_ = State::kTail;
-    return true;
-  }
+  state_ = head.tagged_arguments ? State::kTagged : State::kJson;
+  scanner_ = JsonScanner();
+  if (head.tagged_arguments) tagged_.emplace(ParametersOf(head.name));
   Call({.index = n_calls_++, .name = std::move(head.name), .arguments = ""}, out);
-  state_ = State::kArguments;
+}
+
+bool ToolCallReader::ReadNext(bool at_end, AnswerParts& out) {
+  CallHead head = ReadNextOfList(*form_, held_, any_name_);
+  if (head.outcome == CallHead::kOpenEnded && !at_end && held_.size() < kMostHeadBytes) return false;
+  if (head.outcome != CallHead::kIs) return Leave(State::kText, 0);
+  Begin(std::move(head), out);
   return true;
 }
 
-bool ToolCallReader::ReadArguments(AnswerParts& out) {
-  size_t n = 0;
+bool ToolCallReader::ReadJson(AnswerParts& out) {
   bool ended = false;
-  while (n < held_.size() && !ended) {
-    const char c = held_[n];
-    if (in_string_) {
-      if (!escaped_ && c == '"') in_string_ = false;
-      escaped_ = !escaped_ && c == '\\';
-    } else {
-      if (c == '}' && depth_ == 0) break;  // arguments that were no object
-      in_string_ = c == '"';
-      if (c == '{' || c == '[') ++depth_;
-      if (c == '}' || c == ']') ended = --depth_ <= 0;
-    }
-    ++n;
-  }
+  const size_t n = scanner_.Scan(held_, &ended);
   if (n > 0) Call({.index = n_calls_ - 1, .name = "", .arguments = held_.substr(0, n)}, out);
   const bool more = ended || n < held_.size();
   held_.erase(0, n);
@@ -236,29 +173,61 @@ bool ToolCallReader::ReadArguments(AnswerParts& out) {
   return more;
 }
 
-// What closes a call, a list and a tag.
+bool ToolCallReader::ReadTagged(bool at_end, AnswerParts& out) {
+  std::string json;
+  tagged_->Read(at_end, &held_, &json);
+  if (!json.empty()) Call({.index = n_calls_ - 1, .name = "", .arguments = std::move(json)}, out);
+  return tagged_->ended() && Leave(State::kText, 0);
+}
+
+// What closes a call after its arguments.
 bool ToolCallReader::ReadTail(bool at_end) {
-  Cursor cursor(held_);
-  const auto leave = [&](State state, size_t n) {
-    held_.erase(0, n);
-    state_ = state;
-    after_call_ = state == State::kText;
-    if (after_call_) in_list_ = false;
-    return true;
-  };
-  const auto brace = cursor.Take("}");
-  if (!brace && !at_end) return false;
-  if (format_ == ToolFormat::kLlama3) return leave(State::kText, cursor.at());
-  if (in_list_) {
-    const auto comma = cursor.Take(",");
-    if (!comma && !at_end) return false;
-    if (comma.value_or(false)) return leave(State::kHead, cursor.at());
-    const auto bracket = cursor.Take("]");
-    if (!bracket && !at_end) return false;
+  const size_t at = std::min(held_.find_first_not_of(kJsonSpace), held_.size());
+  if (at == held_.size()) return at_end && EndObject(at);
+  if (held_[at] == '}') return EndObject(at + 1);
+  if (held_[at] == ',') {
+    const size_t next = held_.find_first_not_of(kJsonSpace, at + 1);
+    if (next == std::string::npos && !at_end) return false;
+    if (next != std::string::npos && held_[next] == '"') {
+      scanner_ = JsonScanner(1);
+      return Leave(State::kMembers, next);
+    }
   }
-  const auto close = cursor.Take(kClose);
-  if (!close && !at_end) return false;
-  return leave(State::kText, cursor.at());
+  return EndObject(at);
+}
+
+// Members after the arguments, which say nothing.
+bool ToolCallReader::ReadMembers() {
+  bool ended = false;
+  const size_t n = scanner_.Scan(held_, &ended);
+  if (ended) return EndObject(n);
+  held_.erase(0, n);
+  return false;
+}
+
+bool ToolCallReader::EndObject(size_t n) { return Leave(in_list_ ? State::kListTail : State::kText, n); }
+
+bool ToolCallReader::ReadListTail(bool at_end) {
+  const size_t at = std::min(held_.find_first_not_of(kJsonSpace), held_.size());
+  if (at == held_.size() && !at_end) return false;
+  if (at < held_.size() && held_[at] == ',') return Leave(State::kNextOfList, at + 1);
+  return Leave(State::kText, at < held_.size() && held_[at] == ']' ? at + 1 : at);
+}
+
+// Drops the first `n` bytes, and goes on with something else. Always true.
+bool ToolCallReader::Leave(State state, size_t n) {
+  held_.erase(0, n);
+  state_ = state;
+  if (state == State::kText) {
+    after_call_ = true;
+    column_ = Column::kFresh;
+  }
+  return true;
+}
+
+const Json* ToolCallReader::ParametersOf(std::string_view name) const {
+  const auto tool = std::ranges::find_if(form_->tools, [&](const Tool& t) { return t.name == name; });
+  return tool == form_->tools.end() ? nullptr : &tool->parameters;
 }
 
 Json ToolCallDeltaJson(const ToolCallPiece& piece, const std::string& id, int choice) {
@@ -273,13 +242,13 @@ Json ToolCallDeltaJson(const ToolCallPiece& piece, const std::string& id, int ch
   return json;
 }
 
-void MoveToolCalls(ToolFormat format, const std::string& id, Json* response) {
+void MoveToolCalls(const std::shared_ptr<const CallForm>& form, const std::string& id, Json* response) {
   for (Json& choice : (*response)["choices"]) {
     Json& message = choice["message"];
     if (!message["content"].is_string()) continue;
     std::string content;
     Json calls = Json::array();
-    ToolCallReader reader(format);
+    ToolCallReader reader(form);
     for (const auto& part : reader.ReadWhole(message["content"].get_ref<const std::string&>())) {
       if (const auto* call = std::get_if<ToolCallPiece>(&part)) {
         calls.push_back(ToolCallDeltaJson(*call, id, choice["index"].get<int>()));

@@ -4,6 +4,7 @@
 // in which OpenAI's API streams them. Not thread-safe; no model, no vocabulary.
 #pragma once
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -11,6 +12,9 @@
 #include <variant>
 #include <vector>
 
+#include "openai/call_heads.h"
+#include "openai/held_text.h"
+#include "openai/tagged_arguments.h"
 #include "openai/tools.h"
 
 namespace longspec::openai {
@@ -27,8 +31,8 @@ using AnswerParts = std::vector<std::variant<std::string, ToolCallPiece>>;
 
 class ToolCallReader {
  public:
-  // Without a format nothing is a call.
-  explicit ToolCallReader(std::optional<ToolFormat> format) : format_(format) {}
+  // Without a form nothing is a call.
+  explicit ToolCallReader(std::shared_ptr<const CallForm> form) : form_(std::move(form)) {}
 
   // The next piece of text. What may yet be the beginning of a call is held back. Text that begins like a
   // call and is none is content.
@@ -40,25 +44,37 @@ class ToolCallReader {
 
   int n_calls() const { return n_calls_; }
   // Once the text has ended: something is called, and no call was cut short.
-  bool has_whole_calls() const { return n_calls_ > 0 && state_ != State::kArguments; }
+  bool has_whole_calls() const { return n_calls_ > 0 && !InArguments(); }
 
  private:
-  enum class State : uint8_t { kText, kHead, kArguments, kTail };
+  enum class State : uint8_t { kText, kNextOfList, kJson, kTagged, kTail, kMembers, kListTail };
 
+  bool InArguments() const { return state_ == State::kJson || state_ == State::kTagged; }
   bool Step(bool at_end, AnswerParts& out);
   bool ReadText(bool at_end, AnswerParts& out);
-  bool ReadHead(bool at_end, AnswerParts& out);
-  bool ReadArguments(AnswerParts& out);
+  bool SkipBetweenCalls(bool at_end);
+  bool ReadNext(bool at_end, AnswerParts& out);
+  bool ReadJson(AnswerParts& out);
+  bool ReadTagged(bool at_end, AnswerParts& out);
   bool ReadTail(bool at_end);
-  std::string_view Trigger() const;
+  bool ReadMembers();
+  bool EndObject(size_t n);
+  bool ReadListTail(bool at_end);
+  bool Leave(State state, size_t n);
+  void Begin(CallHead head, AnswerParts& out);
+  void SayHeld(size_t n, AnswerParts& out);
+  bool MayCall() const { return form_->parallel || n_calls_ == 0; }
+  const nlohmann::ordered_json* ParametersOf(std::string_view name) const;
 
-  const std::optional<ToolFormat> format_;
+  std::shared_ptr<const CallForm> form_;
   State state_ = State::kText;
-  std::string held_;         // not looked at to its end
-  bool in_list_ = false;     // of calls between one pair of tags
-  bool after_call_ = false;  // white space that only parts calls is no content
-  int depth_ = 0;            // of brackets in the arguments
-  bool in_string_ = false, escaped_ = false;
+  std::string held_;  // not looked at to its end
+  Column column_ = Column::kFresh;
+  bool in_list_ = false, any_name_ = false;  // of calls between one pair of tags
+  bool after_call_ = false;                  // white space that only parts calls is no content
+  std::vector<std::string_view> closers_;    // that may follow, the outermost first
+  JsonScanner scanner_;
+  std::optional<TaggedArgumentsReader> tagged_;
   int n_calls_ = 0;
 };
 
@@ -70,6 +86,7 @@ nlohmann::ordered_json ToolCallDeltaJson(const ToolCallPiece& piece, const std::
 // Moves the calls in the texts of a chat response (responses.h) to where OpenAI's API has them:
 // message.tool_calls, finish_reason "tool_calls", content null if nothing is said. `id` is that of the
 // response.
-void MoveToolCalls(ToolFormat format, const std::string& id, nlohmann::ordered_json* response);
+void MoveToolCalls(const std::shared_ptr<const CallForm>& form, const std::string& id,
+                   nlohmann::ordered_json* response);
 
 }  // namespace longspec::openai

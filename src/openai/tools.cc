@@ -8,6 +8,8 @@
 #include "openai/fields.h"
 #include "openai/json.h"
 #include "openai/requests.h"
+#include "openai/tagged_grammar.h"
+#include "openai/tool_history.h"
 
 namespace longspec::openai {
 namespace {
@@ -63,20 +65,6 @@ void ParseChoice(Fields& fields, ToolUse* use) {
 
 // --- How the model is told. ---
 
-// Arguments as templates want them: a value instead of its text.
-Json CallsForTemplates(const Json& calls) {
-  Json given = calls;
-  for (Json& call : given) {
-    Json& arguments = call["function"]["arguments"];
-    if (!arguments.is_string()) continue;
-    const auto parsed = ParseJson(arguments.get<std::string>());
-    if (const auto* value = std::get_if<Json>(&parsed)) arguments = Json(*value);
-  }
-  return given;
-}
-
-bool HasMore(const Message& message) { return !message.more.empty() || message.role == "tool"; }
-
 // For models whose template knows nothing of tools, in the words of SmolLM2's model card.
 std::string Introduction(const ToolUse& use) {
   Json functions = Json::array();
@@ -99,27 +87,10 @@ std::string Introduction(const ToolUse& use) {
          "... (more tool calls as required)\n]</tool_call>";
 }
 
-// Calls and their results as text of plain messages.
-void SpellOut(std::vector<Message>& messages) {
-  for (Message& message : messages) {
-    if (message.role == "tool") {
-      message.role = "user";
-      message.content = "<tool_response>\n" + message.content + "\n</tool_response>";
-    } else if (!message.more.empty()) {
-      const Json more = Json::parse(message.more);
-      Json calls = Json::array();
-      for (const Json& call : more.value("tool_calls", Json::array()))
-        calls.push_back({{"name", call["function"]["name"]}, {"arguments", call["function"]["arguments"]}});
-      if (!calls.empty()) message.content += "<tool_call>" + calls.dump() + "</tool_call>";
-    }
-    message.more.clear();
-  }
-}
-
 void Tell(ToolFormat format, const ToolUse& use, GenerationRequest& generation) {
   std::vector<Message>& messages = generation.messages;
   if (format == ToolFormat::kGeneric) {
-    SpellOut(messages);
+    SpellOutCalls(messages);
     if (!use.offered()) return;
     if (messages.empty() || messages.front().role != "system")
       messages.insert(messages.begin(), {"system", ""});
@@ -127,17 +98,23 @@ void Tell(ToolFormat format, const ToolUse& use, GenerationRequest& generation) 
     system = Introduction(use) + (system.empty() ? "" : "\n\n" + system);
     return;
   }
+  TellCalls(messages);
   if (!use.offered()) return;
   Json definitions = Json::array();
   for (const Tool& tool : use.tools) definitions.push_back(tool.definition);
-  generation.template_variables = Json{{"tools", std::move(definitions)}}.dump();
+  Json variables = Json::object();
+  if (!generation.template_variables.empty()) variables = Json::parse(generation.template_variables);
+  variables["tools"] = std::move(definitions);
+  generation.template_variables = variables.dump();
 }
 
 // --- What form calls have: structural tags of xgrammar. ---
 
 Json CallTag(const std::string& begin, const char* arguments, const std::string& end, const Tool& tool) {
+  Json content = {{"type", "json_schema"}, {"json_schema", tool.parameters}};
+  if (!tool.strict) content["otherwise"] = {{"type", "object"}};
   return {{"begin", begin + "{\"name\": \"" + tool.name + "\", \"" + arguments + "\": "},
-          {"content", {{"type", "json_schema"}, {"json_schema", tool.parameters}, {"strict", tool.strict}}},
+          {"content", std::move(content)},
           {"end", "}" + end}};
 }
 
@@ -152,12 +129,14 @@ Json Triggered(const char* trigger, Json tags, const ToolUse& use) {
 Json FormOfCalls(ToolFormat format, const ToolUse& use) {
   Json tags = Json::array();
   for (const Tool& tool : use.tools) {
+    if (format == ToolFormat::kTagged) tags.push_back(TaggedCallTag(tool));
     if (format == ToolFormat::kHermes)
       tags.push_back(CallTag("<tool_call>\n", "arguments", "\n</tool_call>", tool));
     if (format == ToolFormat::kLlama3) tags.push_back(CallTag("", "parameters", "", tool));
     if (format == ToolFormat::kGeneric) tags.push_back(CallTag("", "arguments", "", tool));
   }
-  if (format == ToolFormat::kHermes) return Triggered("<tool_call>", std::move(tags), use);
+  if (format == ToolFormat::kHermes || format == ToolFormat::kTagged)
+    return Triggered("<tool_call>", std::move(tags), use);
   if (format == ToolFormat::kLlama3) return Triggered("{\"name\": ", std::move(tags), use);
   const Json list = {{"type", "tags_with_separator"},
                      {"tags", std::move(tags)},
@@ -171,7 +150,21 @@ Json FormOfCalls(ToolFormat format, const ToolUse& use) {
                    once);
 }
 
+std::optional<ApiError> CheckStrict(const Tool& tool) {
+  const std::string rule = tool.strict ? RuleNotKept(tool) : "";
+  if (rule.empty()) return std::nullopt;
+  return ApiError{.message = "tools: the function " + tool.name +
+                             " is strict, but this model's calls cannot be held to " + rule,
+                  .param = "tools",
+                  .code = "unsupported_value"};
+}
+
 }  // namespace
+
+std::shared_ptr<const CallForm> CallFormOf(ToolFormat format, const ToolUse& use) {
+  if (!use.offered()) return nullptr;
+  return std::make_shared<const CallForm>(CallForm{format, use.tools, use.parallel});
+}
 
 void ParseFunction(Fields& fields, std::string_view schema, Tool* tool) {
   if (!fields.Text("name", &tool->name)) fields.Missing("name");
@@ -240,20 +233,20 @@ void ParseToolMembers(Fields& fields, Message* message) {
                                 (function["arguments"].is_string() || function["arguments"].is_object());
                        });
     if (right) {
-      more["tool_calls"] = CallsForTemplates(*calls);
+      more["tool_calls"] = HeldCalls(*calls);
     } else {
       fields.Fail("tool_calls",
                   "must be an assistant's list of calls of functions, with a name and arguments",
                   "invalid_type");
     }
   }
-  if (!more.empty()) message->more = more.dump();
+  if (!more.empty()) message->more = DumpJson(more);
 }
 
 ToolFormat ToolFormatOf(std::string_view chat_template) {
   const auto has = [&](std::string_view text) { return chat_template.find(text) != std::string_view::npos; };
   if (!has("tools")) return ToolFormat::kGeneric;
-  if (has("<tool_call>")) return ToolFormat::kHermes;
+  if (has("<tool_call>")) return has("<function=") ? ToolFormat::kTagged : ToolFormat::kHermes;
   if (has("<|python_tag|>") || has("\"parameters\": dictionary")) return ToolFormat::kLlama3;
   return ToolFormat::kGeneric;
 }
@@ -261,9 +254,14 @@ ToolFormat ToolFormatOf(std::string_view chat_template) {
 std::optional<ApiError> ApplyTools(ToolFormat format, ApiRequest* request) {
   GenerationRequest& generation = request->generation;
   const ToolUse& use = request->tools;
-  if (!use.offered() && !std::ranges::any_of(generation.messages, HasMore)) return std::nullopt;
+  if (!use.offered() && !std::ranges::any_of(generation.messages, IsOfCalls)) return std::nullopt;
   Tell(format, use, generation);
   if (!use.offered()) return std::nullopt;
+  if (format == ToolFormat::kTagged) {
+    for (const Tool& tool : use.tools) {
+      if (auto error = CheckStrict(tool)) return error;
+    }
+  }
   const Json tag = {{"type", "structural_tag"}, {"format", FormOfCalls(format, use)}};
   return SetAnswerForm({GrammarText::Kind::kStructuralTag, tag.dump()}, "tools", request);
 }

@@ -5,6 +5,7 @@
 // functions.
 #pragma once
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -21,6 +22,8 @@ struct ApiRequest;
 
 enum class ToolFormat : uint8_t {
   kHermes,   // <tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>: Hermes, Qwen 2.5 and 3
+  kTagged,   // <tool_call>\n<function=f>\n<parameter=a>\n...\n</parameter>\n</function>\n</tool_call>: Qwen 3
+             // Coder and Qwen 3.5
   kLlama3,   // {"name": "f", "parameters": {...}}: Llama 3.1 and 3.2
   kGeneric,  // <tool_call>[{"name": "f", "arguments": {...}}]</tool_call>: SmolLM2, and all that show nothing
              // else
@@ -42,6 +45,15 @@ struct ToolUse {
 
   bool offered() const { return choice != ToolChoice::kNone && !tools.empty(); }
 };
+
+// How the calls in an answer are read.
+struct CallForm {
+  ToolFormat format = ToolFormat::kGeneric;
+  std::vector<Tool> tools;
+  bool parallel = true;
+};
+// Null if none are offered: then nothing in an answer is a call.
+std::shared_ptr<const CallForm> CallFormOf(ToolFormat format, const ToolUse& use);
 
 // A function as every API describes it: name, description, strict, and its arguments' schema under the name
 // `schema`.

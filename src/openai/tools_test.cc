@@ -11,7 +11,6 @@
 #include "openai/answer_form.h"
 #include "openai/json.h"
 #include "openai/requests.h"
-#include "openai/tool_calls.h"
 
 namespace longspec::openai {
 namespace {
@@ -87,7 +86,7 @@ TEST(AnswerForm, MistakesAreNamed) {
   EXPECT_THAT(ToolsError(R"("response_format": "json_object")"),
               HasSubstr("response_format must be an object"));
   EXPECT_THAT(ToolsError(R"("json_schema": 3)"), HasSubstr("json_schema must be a JSON schema"));
-  EXPECT_THAT(ToolsError(R"("json_schema": {}, "grammar": "root ::= \"a\"")"), HasSubstr("only one of them"));
+  EXPECT_THAT(ToolsError(R"("json_schema": {}, "grammar": "root ::= \"a\"")"), HasSubstr("only one form"));
 }
 
 // --- Tools of a request. ---
@@ -139,6 +138,8 @@ std::string Template(const std::string& name) {
 TEST(Tools, TheTemplateTellsTheFormat) {
   EXPECT_EQ(ToolFormatOf(Template("qwen25.jinja")), ToolFormat::kHermes);
   EXPECT_EQ(ToolFormatOf(Template("qwen3.jinja")), ToolFormat::kHermes);
+  EXPECT_EQ(ToolFormatOf("{% if tools %}<tool_call>\n<function=name>\n<parameter=a>{% endif %}"),
+            ToolFormat::kTagged);
   EXPECT_EQ(ToolFormatOf(Template("llama31_tools.jinja")), ToolFormat::kLlama3);
   EXPECT_EQ(ToolFormatOf(Template("smollm2.jinja")), ToolFormat::kGeneric);
   EXPECT_EQ(ToolFormatOf(Template("mistral_v3.jinja")), ToolFormat::kGeneric);
@@ -158,6 +159,22 @@ TEST(Tools, TemplatesThatKnowThemGetThem) {
   EXPECT_EQ(tag["format"]["triggers"][0], "<tool_call>");
   EXPECT_EQ(tag["format"]["tags"][0]["begin"], "<tool_call>\n{\"name\": \"weather\", \"arguments\": ");
   EXPECT_FALSE(tag["format"]["at_least_one"].get<bool>());
+}
+
+TEST(Tools, OnesWithTaggedArgumentsGetThatForm) {
+  ApiRequest request = Request(kTools);
+  ASSERT_FALSE(ApplyTools(ToolFormat::kTagged, &request));
+  const Json tag = Json::parse(request.generation.grammar.text);
+  EXPECT_EQ(tag["format"]["triggers"][0], "<tool_call>");
+  EXPECT_EQ(tag["format"]["tags"][0]["begin"], "<tool_call>\n<function=weather>\n");
+  EXPECT_EQ(Json::parse(request.generation.template_variables)["tools"].size(), 2U);
+  // Texts between tags are held to no rules: one that must be is refused.
+  ApiRequest strict = Request(R"("tools": [{"type": "function", "function": {"name": "f", "strict": true,
+    "parameters": {"properties": {"a": {"type": "string", "pattern": "^x$"}}}}}])");
+  const auto error = ApplyTools(ToolFormat::kTagged, &strict);
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->message, HasSubstr("the function f is strict"));
+  EXPECT_THAT(error->message, HasSubstr("pattern of a"));
 }
 
 TEST(Tools, OtherModelsAreToldInTheSystemMessage) {
@@ -187,9 +204,27 @@ TEST(Tools, EarlierCallsAreTold) {
   ASSERT_FALSE(ApplyTools(ToolFormat::kGeneric, &told));
   ASSERT_EQ(told.generation.messages.size(), 3U);
   EXPECT_EQ(told.generation.messages[1].content,
-            R"(<tool_call>[{"name":"weather","arguments":{"city":"Bonn"}}]</tool_call>)");
+            R"(<tool_call>[{"name": "weather", "arguments": {"city": "Bonn"}}]</tool_call>)");
   EXPECT_EQ(told.generation.messages[2].role, "user");
   EXPECT_EQ(told.generation.messages[2].content, "<tool_response>\nrain\n</tool_response>");
+}
+
+TEST(Tools, NumbersOfEarlierCallsStayWhatTheyWere) {
+  const std::string turns =
+      R"([{"role": "user", "content": "?"}, {"role": "assistant", "content": null, "tool_calls":
+      [{"id": "1", "type": "function", "function": {"name": "weather", "arguments":
+        "{\"id\": 123456789012345678901234567890, \"at\": 0.10}"}},
+       {"id": "2", "type": "function", "function": {"name": "now", "arguments": {"at": 18446744073709551615}}}]}])";
+  const std::string first = R"({"id": 123456789012345678901234567890, "at": 0.10})";
+  for (const ToolFormat format : {ToolFormat::kHermes, ToolFormat::kTagged, ToolFormat::kLlama3}) {
+    ApiRequest known = Request(kTools, turns);
+    ASSERT_FALSE(ApplyTools(format, &known));
+    EXPECT_THAT(known.generation.messages[1].more, HasSubstr("\"arguments\":" + first));
+    EXPECT_THAT(known.generation.messages[1].more, HasSubstr(R"("arguments":{"at":18446744073709551615})"));
+  }
+  ApiRequest told = Request("", turns);
+  ASSERT_FALSE(ApplyTools(ToolFormat::kGeneric, &told));
+  EXPECT_THAT(told.generation.messages[1].content, HasSubstr("\"arguments\": " + first + "}, "));
 }
 
 TEST(Tools, AGrammarBesideThemIsRefused) {
@@ -204,139 +239,6 @@ TEST(Tools, AGrammarBesideThemIsRefused) {
   ASSERT_FALSE(ApplyTools(ToolFormat::kHermes, &other));
   EXPECT_EQ(other.generation.grammar.kind, Kind::kStructuralTag);
   EXPECT_EQ(other.grammar_field, "tools");
-}
-
-// --- Calls in an answer. ---
-
-struct Told {
-  std::string content;
-  std::vector<std::pair<std::string, std::string>> calls;
-  bool operator==(const Told&) const = default;
-};
-
-// However the text is cut, the same is read.
-Told Read(ToolFormat format, const std::string& text) {
-  const auto read = [&](size_t piece) {
-    ToolCallReader reader(format);
-    Told told;
-    const auto take = [&](const AnswerParts& parts) {
-      for (const auto& part : parts) {
-        if (const auto* said = std::get_if<std::string>(&part)) {
-          EXPECT_FALSE(said->empty());
-          told.content += *said;
-          continue;
-        }
-        const auto& call = std::get<ToolCallPiece>(part);
-        if (!call.name.empty()) told.calls.emplace_back(call.name, "");
-        EXPECT_EQ(call.index + 1, static_cast<int>(told.calls.size()));
-        told.calls.back().second += call.arguments;
-      }
-    };
-    for (size_t at = 0; at < text.size(); at += piece) take(reader.Push(text.substr(at, piece)));
-    take(reader.Finish());
-    EXPECT_EQ(reader.n_calls(), static_cast<int>(told.calls.size()));
-    return told;
-  };
-  const Told whole = read(text.size() + 1);
-  for (const size_t piece : {1, 2, 3, 7}) EXPECT_EQ(read(piece), whole) << text << " in pieces of " << piece;
-  return whole;
-}
-
-TEST(ToolCalls, OfHermes) {
-  EXPECT_EQ(
-      Read(ToolFormat::kHermes,
-           "Let me see.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": "
-           "\"a}\\\"b\", \"at\": [1, {}]}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\", "
-           "\"arguments\": {}}\n</tool_call>"),
-      (Told{"Let me see.\n", {{"weather", "{\"city\": \"a}\\\"b\", \"at\": [1, {}]}"}, {"now", "{}"}}}));
-  EXPECT_EQ(Read(ToolFormat::kHermes, "No <tool_ call> here"), (Told{"No <tool_ call> here", {}}));
-  EXPECT_EQ(Read(ToolFormat::kHermes, "<tool_call>I think so"), (Told{"<tool_call>I think so", {}}));
-  EXPECT_EQ(Read(ToolFormat::kHermes, "a <tool_ca"), (Told{"a <tool_ca", {}}));
-}
-
-TEST(ToolCalls, OfLlama3) {
-  EXPECT_EQ(Read(ToolFormat::kLlama3, "{\"name\": \"weather\", \"parameters\": {\"city\": \"Bonn\"}}"),
-            (Told{"", {{"weather", "{\"city\": \"Bonn\"}"}}}));
-  EXPECT_EQ(Read(ToolFormat::kLlama3,
-                 "{\"name\": \"now\", \"parameters\": {}}; {\"name\": \"now\", \"parameters\": {}}"),
-            (Told{"", {{"now", "{}"}, {"now", "{}"}}}));
-  EXPECT_EQ(Read(ToolFormat::kLlama3, "{\"a\": 1}"), (Told{"{\"a\": 1}", {}}));
-}
-
-TEST(ToolCalls, OfOthers) {
-  EXPECT_EQ(Read(ToolFormat::kGeneric,
-                 "<tool_call>[{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"weather\", "
-                 "\"arguments\": {\"city\": \"x\"}}]</tool_call>"),
-            (Told{"", {{"now", "{}"}, {"weather", "{\"city\": \"x\"}"}}}));
-  EXPECT_EQ(Read(ToolFormat::kGeneric, "<tool_call>[]</tool_call>"), (Told{"", {}}));
-}
-
-TEST(ToolCalls, OneThatWasCutShortKeepsWhatItHas) {
-  EXPECT_EQ(Read(ToolFormat::kHermes, "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Bo"),
-            (Told{"", {{"weather", "{\"city\": \"Bo"}}}));
-}
-
-TEST(ToolCalls, PartsAreInTheOrderOfTheText) {
-  const std::string call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {\"a\": 1}}\n</tool_call>";
-  const AnswerParts parts =
-      ToolCallReader(ToolFormat::kHermes).ReadWhole("One. " + call + call + "Two. " + call);
-  ASSERT_EQ(parts.size(), 5U);
-  EXPECT_EQ(std::get<std::string>(parts[0]), "One. ");
-  EXPECT_EQ(std::get<ToolCallPiece>(parts[2]).arguments, "{\"a\": 1}");
-  EXPECT_EQ(std::get<std::string>(parts[3]), "Two. ");
-  EXPECT_EQ(std::get<ToolCallPiece>(parts[4]).index, 2);
-  ASSERT_EQ(ToolCallReader(std::nullopt).ReadWhole(call).size(), 1U);  // nobody offered tools
-  EXPECT_EQ(std::get<std::string>(ToolCallReader(std::nullopt).ReadWhole(call)[0]), call);
-  EXPECT_THAT(ToolCallReader(ToolFormat::kHermes).ReadWhole(""), IsEmpty());
-}
-
-TEST(ToolCalls, AreMovedToTheirPlaceInAResponse) {
-  Json response = {
-      {"choices",
-       {{{"index", 0},
-         {"message",
-          {{"role", "assistant"},
-           {"content", "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"}}},
-         {"finish_reason", "stop"}},
-        {{"index", 1}, {"message", {{"role", "assistant"}, {"content", "no"}}}, {"finish_reason", "stop"}},
-        {{"index", 2},
-         {"message",
-          {{"role", "assistant"}, {"content", "<tool_call>\n{\"name\": \"now\", \"arguments\": {\"a"}}},
-         {"finish_reason", "stop"}}}}};
-  MoveToolCalls(ToolFormat::kHermes, "7", &response);
-  EXPECT_EQ(response["choices"][0]["message"].dump(),
-            R"({"role":"assistant","content":null,"tool_calls":[{"id":"call_7_0","type":"function",)"
-            R"("function":{"name":"now","arguments":"{}"}}]})");
-  EXPECT_EQ(response["choices"][0]["finish_reason"], "tool_calls");
-  EXPECT_EQ(response["choices"][1]["message"]["content"], "no");
-  EXPECT_EQ(response["choices"][1]["finish_reason"], "stop");
-  EXPECT_FALSE(response["choices"][1]["message"].contains("tool_calls"));
-  // A stop string has cut it.
-  EXPECT_EQ(response["choices"][2]["message"]["tool_calls"][0]["function"]["arguments"], "{\"a");
-  EXPECT_EQ(response["choices"][2]["finish_reason"], "stop");
-}
-
-TEST(ToolCalls, DeltasAsAStreamHasThem) {
-  EXPECT_EQ(ToolCallDeltaJson({.index = 1, .name = "f", .arguments = ""}, "9", 0).dump(),
-            R"({"index":1,"id":"call_9_1","type":"function","function":{"name":"f","arguments":""}})");
-  EXPECT_EQ(ToolCallDeltaJson({.index = 1, .name = "", .arguments = "{}"}, "9", 0).dump(),
-            R"({"index":1,"function":{"arguments":"{}"}})");
-  // Calls of another choice have other names.
-  EXPECT_EQ(ToolCallDeltaJson({.index = 1, .name = "f", .arguments = ""}, "9", 2)["id"], "call_9_2_1");
-}
-
-TEST(ToolCalls, AreWholeUnlessTheLastWasCutShort) {
-  const auto whole = [](const std::string& text) {
-    ToolCallReader reader(ToolFormat::kHermes);
-    reader.ReadWhole(text);
-    return reader.has_whole_calls();
-  };
-  const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}";
-  EXPECT_TRUE(whole(call + "}\n</tool_call>"));
-  EXPECT_TRUE(whole(call));
-  EXPECT_TRUE(whole(call + "}\n</tool_call> and <tool_ca"));
-  EXPECT_FALSE(whole(call.substr(0, call.size() - 1)));
-  EXPECT_FALSE(whole("nothing"));
 }
 
 TEST(Json, AnObjectMayHaveSoManyKeys) {

@@ -74,14 +74,42 @@ bool HasKey(const HttpRequest& request, const std::vector<std::string>& keys) {
   return found;
 }
 
-Headers CorsHeaders(const HttpRequest& request) {
-  const std::string_view origin = request.Header("origin");
+// What a page that may call is let see of the answer.
+Headers CorsHeaders(std::string_view origin, bool credentials) {
   if (origin.empty()) return {};
-  return {{"Access-Control-Allow-Origin", std::string(origin)}, {"Vary", "Origin"}};
+  Headers headers = {{"Access-Control-Allow-Origin", std::string(origin)},
+                     {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After"},
+                     {"Vary", "Origin"}};
+  if (credentials) headers.emplace_back("Access-Control-Allow-Credentials", "true");
+  return headers;
 }
 
-std::string NameOf(const ModelInfo& info) {
-  return info.name.empty() ? std::filesystem::path(info.path).filename().string() : info.name;
+// A browser's question whether a page may send a request.
+void SendPreflight(Call& call) {
+  // A page that may send credentials is told the names of headers: to it * is one of them.
+  const std::string_view wanted = call.request().Header("access-control-request-headers");
+  HttpResponse response = {
+      .content_type = "text/plain",
+      .headers = {{"Access-Control-Allow-Methods", "GET, POST"},
+                  {"Access-Control-Allow-Headers", wanted.empty() ? "*" : std::string(wanted)}}};
+  // From a page of the internet to a server at home.
+  if (call.request().Header("access-control-request-private-network") == "true")
+    response.headers.emplace_back("Access-Control-Allow-Private-Network", "true");
+  call.Send(std::move(response));
+}
+
+// What programs ask every few seconds.
+bool IsPoll(const HttpRequest& request) {
+  constexpr std::string_view kPolled[] = {"/health", "/v1/health", "/metrics", "/slots"};
+  return (request.method == "GET" || request.method == "HEAD") &&
+         std::ranges::find(kPolled, request.path) != std::end(kPolled);
+}
+
+// Files that messages of the engine may speak of.
+FileNames FilesOf(const AppOptions& options, const ModelInfo& info) {
+  const SpeculationOptions& speculation = options.defaults.speculation;
+  return FileNames({info.path, options.slot_save_path, speculation.draft_model, speculation.corpus,
+                    speculation.prior, speculation.recycling_file});
 }
 
 openai::ApiError Unavailable(std::string message) {
@@ -106,7 +134,10 @@ class App::Serving {
 
   Status Start() {
     const ModelInfo& info = served_.engine->info();
-    served_.model_name = app_.options_.model_name.empty() ? NameOf(info) : app_.options_.model_name;
+    served_.model_names = app_.options_.model_names;
+    if (served_.model_names.empty())
+      served_.model_names.push_back(std::filesystem::path(info.path).filename().string());
+    served_.files = FilesOf(app_.options_, info);
     served_.created = std::time(nullptr);
     served_.tool_format = openai::ToolFormatOf(info.chat_template);
     SchedulerOptions options = app_.options_.scheduler;
@@ -183,24 +214,34 @@ void App::CancelAll() {
   if (Serving* serving = ready_; serving != nullptr) serving->served().loop->CancelAll();
 }
 
+// Before anything is read of it, and also where no key is needed.
+bool App::RefusesOrigin(Call& call) const {
+  const HttpRequest& request = call.request();
+  const std::string_view origin = request.Header("origin");
+  if (options_.origins.MayCall(origin, request.Header("host"), options_.names_are_own)) {
+    call.set_common(CorsHeaders(origin, options_.credentials));
+    return false;
+  }
+  call.SendError({.status_code = 403,
+                  .message = "pages of " + std::string(origin) +
+                             " may not call this server: its option --cors-origins names those that may",
+                  .type = "permission_error"});
+  return true;
+}
+
 void App::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   if (!options_.api_prefix.empty() && request.path.starts_with(options_.api_prefix + "/"))
     request.path.erase(0, options_.api_prefix.size());
-  const auto call =
-      std::make_shared<Call>(std::move(request), std::move(reply), CorsHeaders(request), log_, &metrics_);
+  const bool is_silent = IsPoll(request) && !options_.log_polls;
+  const auto call = std::make_shared<Call>(std::move(request), std::move(reply), log_, &metrics_);
+  call->set_silent(is_silent);
   if (call->request().path.starts_with("/v1/messages")) call->set_error_form(wire::AnthropicErrorBody);
   Serving* serving = ready_;
+  if (serving != nullptr) call->set_files(&serving->served().files);
+  if (RefusesOrigin(*call)) return;
   const std::string& method = call->request().method;
   const std::string& path = call->request().path;
-  if (method == "OPTIONS") {
-    // A page that may send credentials is told the names of headers: to it * is one of them.
-    const std::string_view wanted = call->request().Header("access-control-request-headers");
-    return call->Send(
-        {.content_type = "text/plain",
-         .headers = {{"Access-Control-Allow-Credentials", "true"},
-                     {"Access-Control-Allow-Methods", "GET, POST"},
-                     {"Access-Control-Allow-Headers", wanted.empty() ? "*" : std::string(wanted)}}});
-  }
+  if (method == "OPTIONS") return SendPreflight(*call);
   if (path == "/health" || path == "/v1/health") {
     if (draining_) return call->SendError(Unavailable("the server is stopping"));
     if (serving == nullptr) return call->SendError(Unavailable("Loading model"));
@@ -219,7 +260,9 @@ void App::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   for (const Route& candidate : kRoutes) {
     if (!Matches(candidate, path)) continue;
     if (candidate.method == method || (candidate.method == "GET" && method == "HEAD")) route = &candidate;
-    allowed = candidate.method;
+    if (allowed.find(candidate.method) == std::string::npos)
+      allowed += (allowed.empty() ? "" : ", ") + std::string(candidate.method);
+    if (candidate.method == "GET") allowed += ", HEAD";
   }
   if ((route == nullptr || !route->is_public) && !HasKey(call->request(), options_.api_keys)) {
     return call->SendError(
@@ -230,12 +273,12 @@ void App::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
         {.status_code = 404, .message = "there is nothing at " + path, .type = "not_found_error"});
   }
   if (route == nullptr) {
-    return call->SendError({.status_code = 405, .message = path + " takes " + allowed + ", not " + method});
+    return call->SendError({.status_code = 405, .message = path + " takes " + allowed + ", not " + method},
+                           {}, {{"Allow", allowed + ", OPTIONS"}});
   }
   if (serving == nullptr) return call->SendError(Unavailable("Loading model"));
   if (draining_ && method == "POST") return call->SendError(Unavailable("the server is stopping"));
-  const bool is_off =
-      (path == "/metrics" && !options_.metrics) || (path.starts_with("/slots") && !options_.slots);
+  const bool is_off = (path == "/metrics" && !options_.metrics) || (path == "/slots" && !options_.slots);
   if (is_off) {
     return call->SendError(
         {.status_code = 501, .message = path + " is turned off", .type = "not_supported_error"});

@@ -14,22 +14,30 @@
 #include "server/access_log.h"
 #include "server/exchange.h"
 #include "server/metrics.h"
+#include "server/origins.h"
 
 namespace longspec::server {
 
 struct AppOptions {
   GenerationRequest defaults;  // what requests do not say
   SchedulerOptions scheduler;
-  std::string model_name;             // as answers and lists give it; empty: the file's
-  std::vector<std::string> api_keys;  // empty: none is asked for
-  std::string api_prefix;             // "/llm": what all paths begin with
+  std::vector<std::string> model_names;            // the first as answers give it; none: the file's name
+  std::vector<std::string> api_keys;               // empty: none is asked for
+  std::string api_prefix;                          // "/llm": what all paths begin with
+  Origins origins = *Origins::Parse("localhost");  // of pages that may call, besides its own
+  bool names_are_own = false;         // every name by which it is called is its own (server/origins.h)
+  bool credentials = true;            // pages may send what their browsers keep of logins
   bool metrics = true, slots = true;  // whether /metrics and /slots are there
   bool page = true;                   // and the page at /
   std::string slot_save_path;         // a folder; empty: slots are neither saved nor restored
   int ping_seconds = 30;              // of streams in which nothing happens; 0: none
   int most_queued = 64;               // requests that wait to start
   int worker_threads = 2;
+  size_t most_body_bytes = size_t{64} << 20;  // of a body that came compressed
+  bool log_polls = false;  // lines for what programs ask again and again: /health, /metrics, /slots
 };
+
+class Call;
 
 class App {
  public:
@@ -54,6 +62,7 @@ class App {
  private:
   class Serving;
   friend class Serving;
+  bool RefusesOrigin(Call& call) const;
 
   const AppOptions options_;
   AccessLog* const log_;

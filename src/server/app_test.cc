@@ -6,17 +6,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <thread>
-
-#include "base/testing/soon.h"
-#include "formats/tiny_model.h"
 #include "grammar/grammar.h"
-#include "server/testing/fake_client.h"
+#include "server/testing/app_fixture.h"
 
 namespace longspec::server {
 namespace {
 
+using longspec::testing::AppTest;
 using longspec::testing::EventsOf;
 using longspec::testing::ExpectSoon;
 using longspec::testing::FakeReply;
@@ -25,92 +21,6 @@ using longspec::testing::SendTo;
 using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-class AppTest : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    TinyModelOptions options;
-    options.context_length = 4096;  // that of tools has to fit
-    ASSERT_TRUE(WriteTinyModel(options, Path()).ok());
-  }
-  static void TearDownTestSuite() { std::filesystem::remove(Path()); }
-  static std::string Path() { return ::testing::TempDir() + "/longspec_app_test.gguf"; }
-
-  static std::unique_ptr<Engine> Load() {
-    ModelOptions options;
-    options.path = Path();
-    options.threads = 1;
-    options.cache_ram = 64;
-    options.calibration_cache = false;
-    auto engine = Engine::Load(options);
-    EXPECT_TRUE(engine.ok()) << engine.status().message();
-    return std::move(*engine);
-  }
-
-  // An app that serves.
-  App& Serve(AppOptions options = {}) {
-    Start(std::move(options));
-    const Status ready = app_->SetEngine(Load());
-    EXPECT_TRUE(ready.ok()) << ready.message();
-    return *app_;
-  }
-  // One that has no engine yet.
-  App& Start(AppOptions options = {}) {
-    options.scheduler.cache_bytes = 64 << 20;
-    app_ = std::make_unique<App>(std::move(options), &log_);
-    return *app_;
-  }
-
-  HttpResponse Get(const std::string& target, Headers headers = {}) {
-    return SendTo(*app_, "GET", target, "", std::move(headers))->Wait();
-  }
-  HttpResponse Post(const std::string& target, const json& body, Headers headers = {}) {
-    return SendTo(*app_, "POST", target, body.dump(), std::move(headers))->Wait();
-  }
-  json Ok(const std::string& target, const json& body) {
-    const HttpResponse response = Post(target, body);
-    EXPECT_EQ(response.status, 200) << response.body;
-    return JsonOf(response);
-  }
-  json Error(const HttpResponse& response, int status) {
-    EXPECT_EQ(response.status, status) << response.body;
-    json error = JsonOf(response)["error"];
-    EXPECT_EQ(error["code"], status);
-    EXPECT_TRUE(error["message"].is_string());
-    return error;
-  }
-
-  static json Chat(const std::string& text, json fields = json::object()) {
-    json body = {{"messages", json::array({{{"role", "user"}, {"content", text}}})},
-                 {"max_tokens", 12},
-                 {"temperature", 0.8},
-                 {"seed", 7}};
-    body.update(fields);
-    return body;
-  }
-  static json Text(const std::string& prompt, json fields = json::object()) {
-    json body = {
-        {"prompt", prompt}, {"max_tokens", 12}, {"temperature", 0.8}, {"seed", 7}, {"ignore_eos", true}};
-    body.update(fields);
-    return body;
-  }
-  // Waits until nobody's answers are to come.
-  void WaitForRest() const {
-    ExpectSoon([&] { return app_->n_unended() == 0; }, "answers are to come");
-  }
-  // The same of what is counted after a round.
-  void ExpectSoonZero(const std::string& gauge) const {
-    ExpectSoon([&] { return app_->metrics().Value(gauge) == 0; }, gauge);
-  }
-
-  std::mutex log_mutex_;
-  std::vector<std::string> lines_;
-  AccessLog log_{LogForm::kJson, [this](const std::string& line) {
-                   const std::lock_guard lock(log_mutex_);
-                   lines_.push_back(line);
-                 }};
-  std::unique_ptr<App> app_;
-};
 
 TEST_F(AppTest, HealthSaysWhatStateItIsIn) {
   Start();
@@ -128,15 +38,21 @@ TEST_F(AppTest, HealthSaysWhatStateItIsIn) {
 }
 
 TEST_F(AppTest, Models) {
-  Serve({.model_name = "little"});
+  Serve({.model_names = {"little", "small"}});
   const json list = JsonOf(Get("/v1/models"));
   EXPECT_EQ(list["object"], "list");
   EXPECT_EQ(list["data"][0]["id"], "little");
   EXPECT_EQ(list["data"][0]["meta"]["n_vocab"], 384);
   EXPECT_EQ(list["models"][0]["name"], "little");
   EXPECT_EQ(JsonOf(Get("/models")), list);
-  EXPECT_EQ(JsonOf(Get("/v1/models/little"))["id"], "little");
+  EXPECT_EQ(list["data"][0]["aliases"], json::array({"little", "small"}));
+  for (const char* name : {"little", "small"})
+    EXPECT_EQ(JsonOf(Get("/v1/models/" + std::string(name)))["id"], "little");
   Error(Get("/v1/models/big"), 404);
+  // Without a name of its own it has its file's, and not that which the file says of itself.
+  Serve();
+  EXPECT_EQ(JsonOf(Get("/v1/models"))["data"][0]["id"], "longspec_app_test.gguf");
+  EXPECT_EQ(JsonOf(Get("/props"))["model_alias"], "longspec_app_test.gguf");
 }
 
 TEST_F(AppTest, ThePageNeedsNoKeyAndNothingFromElsewhere) {
@@ -163,21 +79,14 @@ TEST_F(AppTest, ThePageNeedsNoKeyAndNothingFromElsewhere) {
 TEST_F(AppTest, RoutesAndMethods) {
   Serve();
   EXPECT_EQ(Error(Get("/nothing"), 404)["type"], "not_found_error");
-  EXPECT_THAT(std::string(Error(Get("/v1/chat/completions"), 405)["message"]), HasSubstr("takes POST"));
+  const HttpResponse other = Get("/v1/chat/completions");
+  EXPECT_THAT(std::string(Error(other, 405)["message"]), HasSubstr("takes POST"));
+  using Header = std::pair<std::string, std::string>;
+  EXPECT_THAT(other.headers, ::testing::Contains(Header("Allow", "POST, OPTIONS")));
+  const HttpResponse posted = Post("/metrics", {});
+  Error(posted, 405);
+  EXPECT_THAT(posted.headers, ::testing::Contains(Header("Allow", "GET, HEAD, OPTIONS")));
   Error(Post("/health/", {}), 404);
-  const HttpResponse options =
-      SendTo(*app_, "OPTIONS", "/v1/chat/completions", "", {{"Origin", "https://a.example"}})->Wait();
-  EXPECT_EQ(options.status, 200);
-  const Headers wanted = {{"Access-Control-Allow-Origin", "https://a.example"},
-                          {"Access-Control-Allow-Methods", "GET, POST"},
-                          {"Access-Control-Allow-Headers", "*"}};
-  for (const auto& header : wanted) EXPECT_THAT(options.headers, ::testing::Contains(header));
-  const HttpResponse named = SendTo(*app_, "OPTIONS", "/v1/chat/completions", "",
-                                    {{"Origin", "https://a.example"},
-                                     {"Access-Control-Request-Headers", "authorization,content-type"}})
-                                 ->Wait();
-  EXPECT_THAT(named.headers, ::testing::Contains(std::pair<std::string, std::string>(
-                                 "Access-Control-Allow-Headers", "authorization,content-type")));
 }
 
 TEST_F(AppTest, KeysAreAskedForEverywhereButWhereHealthIs) {
@@ -218,7 +127,7 @@ TEST_F(AppTest, TokensAndBack) {
 }
 
 TEST_F(AppTest, AChatCompletion) {
-  Serve({.model_name = "little"});
+  Serve({.model_names = {"little"}});
   const json answer = Ok("/v1/chat/completions", Chat("the sea"));
   EXPECT_EQ(answer["object"], "chat.completion");
   EXPECT_EQ(answer["model"], "little");
@@ -260,6 +169,46 @@ Streamed ReadStream(const std::string& body) {
     streamed.last = event;
   }
   return streamed;
+}
+
+// Prompts that are longer together than the context are kept beside it, as much as --cache-ram says.
+TEST_F(AppTest, EarlierPromptsAreKeptBesideTheContext) {
+  const auto tokens = [](int n, int which) {
+    json prompt = json::array();
+    for (int i = 0; i < n; ++i) prompt.push_back(40 + (i * i + 7 * i * which + which) % 80);
+    return prompt;
+  };
+  const auto known = [&](const json& prompt) {
+    return Ok("/completion", {{"prompt", prompt},
+                              {"n_predict", 2},
+                              {"speculative", {{"enabled", false}}}})["timings"]["cache_n"]
+        .get<int>();
+  };
+  const auto serve = [&](const ModelOptions& options) {
+    WaitForRest();
+    app_ = std::make_unique<App>(AppOptions{}, &log_);
+    ASSERT_TRUE(app_->SetEngine(Load(options)).ok());
+  };
+  Start();
+  for (const int cache_ram : {64, 0}) {
+    serve({.ctx_size = 2048, .cache_ram = cache_ram});
+    for (int which = 0; which < 3; ++which) EXPECT_LT(known(tokens(1000 + 60 * which, which)), 5);
+    EXPECT_EQ(known(tokens(1000, 0)), cache_ram > 0 ? 999 : 0);
+    EXPECT_EQ(known(tokens(1000, 0)), 999);
+  }
+  serve({.ctx_size = 2048, .cache_prompt = false});
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(known(tokens(60, 0)), 0);
+  // In a small context what was just used is there, too.
+  for (const int cache_ram : {64, 0}) {
+    serve({.ctx_size = 512, .cache_ram = cache_ram});
+    for (int which = 0; which < 3; ++which) {
+      EXPECT_LT(known(tokens(76, which)), 5);
+      EXPECT_EQ(known(tokens(76, which)), 75);
+      EXPECT_EQ(known(tokens(76, which)), 75);
+    }
+    EXPECT_EQ(known(tokens(76, 1)), 75);
+    EXPECT_EQ(known(tokens(76, 0)) == 75, cache_ram > 0);
+  }
 }
 
 TEST_F(AppTest, AStreamSaysWhatTheWholeAnswerSays) {
@@ -351,12 +300,13 @@ TEST_F(AppTest, BiasesOfLongTextsAreLimited) {
   }
 }
 
-TEST_F(AppTest, SlotsKeepLittleOfALongRequest) {
+TEST_F(AppTest, SlotsShowNothingThatIsSomebodysOwn) {
   Serve({.scheduler = {.parallel = 1}});
-  json biases = json::object();
-  for (int i = 0; i < 300; ++i) biases[std::to_string(i)] = 1;
-  Ok("/v1/completions", Text("the sea", {{"max_tokens", 1}, {"logit_bias", biases}}));
-  EXPECT_EQ(JsonOf(Get("/slots"))[0]["params"]["logit_bias"].size(), 256U);
+  Ok("/v1/completions", Text("the sea", {{"max_tokens", 1}, {"logit_bias", {{"5", 1}}}, {"stop", "secret"}}));
+  const json slots = JsonOf(Get("/slots"));
+  EXPECT_EQ(slots[0]["params"]["n_predict"], 1);
+  EXPECT_THAT(slots.dump(), Not(HasSubstr("secret")));
+  EXPECT_THAT(slots.dump(), Not(HasSubstr("logit_bias")));
 }
 
 TEST_F(AppTest, ManyTokensAreNotWrittenAsText) {
@@ -436,15 +386,22 @@ TEST_F(AppTest, LlamaCppsCompletion) {
   const HttpResponse stream = Post("/completion", Text("the sea", {{"n_predict", 9}, {"stream", true}}));
   const auto events = EventsOf(stream.body);
   std::string text;
-  for (const json& event : events) text += event["content"].get<std::string>();
+  json streamed = json::array();
+  for (const json& event : events) {
+    text += event["content"].get<std::string>();
+    for (const json& token : event["tokens"]) streamed.push_back(token);
+  }
   EXPECT_EQ(text, answer["content"]);
+  EXPECT_EQ(streamed, answer["tokens"]);
   EXPECT_EQ(events.back()["stop"], true);
   EXPECT_EQ(events.back()["tokens_predicted"], 9);
   const json picked =
       Ok("/completion",
          Text("the sea", {{"n_predict", 4}, {"response_fields", {"content", "generation_settings/seed"}}}));
   EXPECT_EQ(picked.size(), 2U);
-  EXPECT_EQ(picked["seed"], 7);
+  EXPECT_EQ(picked["generation_settings/seed"], 7);
+  EXPECT_EQ(answer["truncated"], false);
+  EXPECT_EQ(answer["generation_settings"]["n_ctx"], 4096);
   // A mix of tokens and texts is the text that they stand for.
   const json tokens = Ok("/tokenize", {{"content", "the"}})["tokens"];
   json mixed = tokens;
@@ -510,7 +467,7 @@ TEST_F(AppTest, WhatIsWrongIsSaidByName) {
   EXPECT_EQ(error["type"], "exceed_context_size_error");
   EXPECT_EQ(error["n_ctx"], 4096);
   // What has too much of something else is no prompt to cut.
-  const json schema = {{"type", "string"}, {"maxLength", 1e12}};
+  const json schema = {{"type", "string"}, {"pattern", "^((a{1,100}){1,100}){1,100}$"}};
   EXPECT_EQ(Error(Post("/completion", {{"prompt", "x"}, {"json_schema", schema}}), 400)["type"],
             "invalid_request_error");
   EXPECT_GT(error["n_prompt_tokens"], 4096);
@@ -518,7 +475,7 @@ TEST_F(AppTest, WhatIsWrongIsSaidByName) {
 }
 
 TEST_F(AppTest, AnthropicsMessages) {
-  Serve({.model_name = "little"});
+  Serve({.model_names = {"little"}});
   const json body = {
       {"model", "x"},
       {"max_tokens", 12},
@@ -561,10 +518,10 @@ TEST_F(AppTest, AnthropicsMessages) {
       order,
       "message_start content_block_start content_block_delta content_block_stop message_delta message_stop ");
   for (const auto& [change, name] : std::vector<std::pair<json, std::string>>{
-           {{{"max_tokens", 0}}, "max_tokens"},
+           {{{"max_tokens", -2}}, "max_tokens"},
            {{{"tools", {{{"type", "computer_20250124"}}}}}, "tools[0].type"},
-           {{{"thinking", {{"type", "enabled"}, {"budget_tokens", 1024}}}}, "thinking"},
-           {{{"messages", {{{"role", "system"}, {"content", "x"}}}}}, "messages[0].role"},
+           {{{"thinking", {{"type", "deep"}}}}, "thinking"},
+           {{{"messages", {{{"role", "tool"}, {"content", "x"}}}}}, "messages[0].role"},
            {{{"messages", {{{"role", "user"}, {"content", {{{"type", "image"}}}}}}}},
             "messages[0].content[0].type"}}) {
     json bad = body;
@@ -579,7 +536,7 @@ TEST_F(AppTest, AnthropicsMessages) {
 }
 
 TEST_F(AppTest, OpenAisResponses) {
-  Serve({.model_name = "little"});
+  Serve({.model_names = {"little"}});
   const json body = {
       {"model", "x"},
       {"max_output_tokens", 12},
@@ -809,40 +766,6 @@ TEST_F(AppTest, AFullQueueSaysTryAgain) {
   WaitForRest();
 }
 
-TEST_F(AppTest, SlotsAreSavedRestoredAndErased) {
-  const std::string folder = ::testing::TempDir() + "/longspec_slots";
-  std::filesystem::create_directories(folder);
-  Serve({.scheduler = {.parallel = 2}, .slot_save_path = folder});
-  const json body = Text("the sea and the sky and the land", {{"max_tokens", 8}});
-  const json first = Ok("/v1/completions", body);
-  const json slots = JsonOf(Get("/slots"));
-  ASSERT_EQ(slots.size(), 2U);
-  EXPECT_EQ(slots[0]["is_processing"], false);
-  EXPECT_EQ(slots[0]["n_decoded"], 8);
-  const json saved = Ok("/slots/0?action=save", {{"filename", "a.bin"}});
-  EXPECT_EQ(saved["n_saved"], slots[0]["n_prompt_tokens"]);
-  EXPECT_GT(saved["n_written"], 0);
-  EXPECT_EQ(Ok("/slots/0?action=erase", json::object())["n_erased"], saved["n_saved"]);
-  EXPECT_EQ(Ok("/v1/completions", body)["timings"]["cache_n"], 0);
-  EXPECT_GT(Ok("/v1/completions", body)["timings"]["cache_n"], 0);
-  // In another server.
-  Serve({.scheduler = {.parallel = 2}, .slot_save_path = folder});
-  EXPECT_EQ(Ok("/slots/1?action=restore", {{"filename", "a.bin"}})["n_restored"], saved["n_saved"]);
-  const json again = Ok("/v1/completions", body);
-  EXPECT_EQ(again["choices"], first["choices"]);
-  EXPECT_EQ(again["timings"]["prompt_n"], 1);
-  for (const char* name : {"../a.bin", "a/b", "", ".hidden", "/etc/passwd"})
-    Error(Post("/slots/0?action=save", {{"filename", name}}), 400);
-  Error(Post("/slots/0?action=restore", {{"filename", "none.bin"}}), 404);
-  std::filesystem::resize_file(folder + "/a.bin", 100);
-  Error(Post("/slots/0?action=restore", {{"filename", "a.bin"}}), 400);
-  Error(Post("/slots/9?action=erase", json::object()), 400);
-  Error(Post("/slots/0?action=burn", json::object()), 400);
-  Serve();
-  Error(Post("/slots/0?action=save", {{"filename", "a.bin"}}), 501);
-  std::filesystem::remove_all(folder);
-}
-
 TEST_F(AppTest, MetricsCountWhatWasDone) {
   Serve();
   Ok("/v1/completions", Text("the sea", {{"max_tokens", 5}}));
@@ -858,24 +781,6 @@ TEST_F(AppTest, MetricsCountWhatWasDone) {
   Serve({.metrics = false, .slots = false});
   Error(Get("/metrics"), 501);
   Error(Get("/slots"), 501);
-}
-
-TEST_F(AppTest, OneLineInTheLogForEachRequest) {
-  Serve();
-  Ok("/v1/completions", Text("the sea", {{"max_tokens", 5}}));
-  Get("/health");
-  std::vector<std::string> lines;
-  {
-    const std::lock_guard lock(log_mutex_);
-    lines = lines_;
-  }
-  ASSERT_EQ(lines.size(), 2U);
-  const json line = json::parse(lines[0]);
-  EXPECT_EQ(line["path"], "/v1/completions");
-  EXPECT_EQ(line["status"], 200);
-  EXPECT_EQ(line["tokens"], 5);
-  EXPECT_EQ(line["finish"], "length");
-  EXPECT_TRUE(line.contains("first_token_ms"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/print.h"
 #include "openai/json.h"
+#include "server/body_coding.h"
 
 namespace longspec::server {
 namespace {
@@ -23,14 +24,12 @@ std::string NewId() {
 
 }  // namespace
 
-Call::Call(HttpRequest request, std::shared_ptr<Reply> reply, Headers common, AccessLog* log,
-           Metrics* metrics)
+Call::Call(HttpRequest request, std::shared_ptr<Reply> reply, AccessLog* log, Metrics* metrics)
     : request_(std::move(request)),
       method_(request_.method),
       path_(request_.path),
       client_(request_.client),
       reply_(std::move(reply)),
-      common_(std::move(common)),
       log_(log),
       metrics_(metrics),
       id_(NewId()),
@@ -52,9 +51,14 @@ void Call::Send(HttpResponse response) {
 
 void Call::SendJson(const Json& json) { Send({.body = openai::DumpJson(json) + "\n"}); }
 
-void Call::SendError(const openai::ApiError& error, const Json& more) {
-  HttpResponse response{.status = error.status_code, .body = openai::DumpJson(ErrorJson(error, more)) + "\n"};
+void Call::SendError(const openai::ApiError& error, const Json& more, Headers headers) {
+  openai::ApiError shown = error;
+  shown.message = Shown(std::move(shown.message));
+  HttpResponse response{.status = error.status_code,
+                        .headers = std::move(headers),
+                        .body = openai::DumpJson(ErrorJson(shown, more)) + "\n"};
   if (error.status_code == 429 || error.status_code == 503) response.headers.emplace_back("Retry-After", "1");
+  if (error.status_code == 415) response.headers.emplace_back("Accept-Encoding", kBodyCodings);
   if (error.status_code == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   Note("error", error.message);
   Send(std::move(response));
@@ -93,6 +97,7 @@ void Call::Log(int status) {
   if (gone_) status = kClientGone;
   if (std::exchange(logged_, true)) return;
   if (status >= 400) metrics_->Add("longspec:request_failure_total", 1, {{"status", std::to_string(status)}});
+  if (is_silent_ && (status < 400 || status == 503)) return;  // 503: it says how the server is, too
   Json fields = {{"id", id_},     {"client", client_}, {"method", method_},
                  {"path", path_}, {"status", status},  {"ms", NowMs() - arrived_ms_}};
   for (const auto& [name, value] : notes_.items()) fields[name] = value;

@@ -15,6 +15,7 @@
 #include "openai/errors.h"
 #include "server/access_log.h"
 #include "server/exchange.h"
+#include "server/file_names.h"
 #include "server/metrics.h"
 #include "wire/errors.h"
 
@@ -22,8 +23,8 @@ namespace longspec::server {
 
 class Call {
  public:
-  // `log` and `metrics` are borrowed. `common` headers are part of every response.
-  Call(HttpRequest request, std::shared_ptr<Reply> reply, Headers common, AccessLog* log, Metrics* metrics);
+  // `log` and `metrics` are borrowed.
+  Call(HttpRequest request, std::shared_ptr<Reply> reply, AccessLog* log, Metrics* metrics);
   ~Call();
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
@@ -38,7 +39,16 @@ class Call {
   };
   Body TakeBody() { return {std::exchange(request_.body, {}), std::exchange(request_.body_lease, nullptr)}; }
 
+  // Before it is answered:
   void set_error_form(wire::ErrorForm form) { error_form_ = form; }
+  void set_common(Headers headers) { common_ = std::move(headers); }  // of every response
+  void set_files(const FileNames* files) { files_ = files; }          // borrowed
+  void set_silent(bool is_silent) { is_silent_ = is_silent; }         // no line unless it fails
+
+  // What the client may see of a message.
+  std::string Shown(std::string message) const {
+    return files_ == nullptr ? message : files_->WithoutFolders(std::move(message));
+  }
   nlohmann::ordered_json ErrorJson(const openai::ApiError& error,
                                    const nlohmann::ordered_json& more = {}) const {
     return error_form_(error, more);
@@ -46,7 +56,8 @@ class Call {
 
   void Send(HttpResponse response);
   void SendJson(const nlohmann::ordered_json& json);
-  void SendError(const openai::ApiError& error, const nlohmann::ordered_json& more = {});
+  void SendError(const openai::ApiError& error, const nlohmann::ordered_json& more = {},
+                 Headers headers = {});
 
   // Server-sent events. Comments are sent where nothing else is for so long; 0: none.
   void BeginEvents(int ping_seconds);
@@ -65,12 +76,14 @@ class Call {
   HttpRequest request_;
   const std::string method_, path_, client_;  // for the log
   const std::shared_ptr<Reply> reply_;
-  const Headers common_;
+  Headers common_;
   AccessLog* const log_;
   Metrics* const metrics_;
   const std::string id_;
   const double arrived_ms_;
   wire::ErrorForm error_form_ = wire::ErrorBody;
+  const FileNames* files_ = nullptr;
+  bool is_silent_ = false;
   std::mutex mutex_;
   nlohmann::ordered_json notes_ = nlohmann::ordered_json::object();
   bool logged_ = false, begun_ = false;

@@ -5,7 +5,9 @@
 #include <ctime>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "longspec/version.h"
+#include "server/body_coding.h"
 #include "server/serving.h"
 #include "wire/anthropic.h"
 #include "wire/responses_api.h"
@@ -31,69 +33,106 @@ void AddPrediction(std::vector<int32_t> tokens, SpeculationOptions& speculation)
   if (CheckSpeculation(with).ok()) speculation = std::move(with);
 }
 
-std::vector<int32_t> TokensOfParts(const Engine& engine, const std::vector<openai::PromptPart>& parts) {
+std::vector<int32_t> TokensOf(const Engine& engine, const openai::Prompt& prompt) {
   std::vector<int32_t> tokens;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const auto more = parts[i].text.empty() ? parts[i].tokens : engine.Tokenize(parts[i].text, i == 0, true);
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    const auto more =
+        prompt[i].text.empty() ? prompt[i].tokens : engine.Tokenize(prompt[i].text, i == 0, true);
     tokens.insert(tokens.end(), more.begin(), more.end());
   }
   return tokens;
+}
+
+// Takes the prompts out of the request. The error: what is wrong with one of them.
+Status TakePrompts(const Engine& engine, Prepared& prepared) {
+  ApiRequest& request = prepared.request;
+  std::vector<openai::Prompt> prompts = std::exchange(request.prompts, {});
+  GenerationRequest& generation = request.generation;
+  if (prompts.empty()) {
+    LS_ASSIGN(prepared.prompts.emplace_back(), engine.PromptTokens(generation));
+  }
+  for (openai::Prompt& prompt : prompts) {
+    // One that is a single text is what it would be if it were alone.
+    GenerationRequest own;
+    if (prompt.size() == 1 && prompt[0].tokens.empty()) {
+      own.prompt = std::move(prompt[0].text);
+    } else {
+      own.tokens = TokensOf(engine, prompt);
+    }
+    LS_ASSIGN(prepared.prompts.emplace_back(), engine.PromptTokens(own));
+  }
+  generation.prompt.clear();
+  generation.messages.clear();
+  generation.tokens.clear();
+  generation.template_variables.clear();
+  return {};
 }
 
 using Parsed = std::variant<ApiRequest, ApiError>;
 
 // The request of a call, ready for a job; null after an error was sent. `parse` makes it of the body.
 template <typename Parse>
-std::unique_ptr<ApiRequest> RequestOf(Served& served, Call& call, const Parse& parse) {
-  const auto body = BodyOf(call);
+std::unique_ptr<Prepared> RequestOf(Served& served, Call& call, const Parse& parse) {
+  const auto body = BodyOf(served, call);
   if (body == nullptr) return nullptr;
   Parsed parsed = parse(*body);
   if (const auto* error = std::get_if<ApiError>(&parsed)) {
     call.SendError(*error);
     return nullptr;
   }
-  auto request = std::make_unique<ApiRequest>(std::get<ApiRequest>(std::move(parsed)));
-  if (!request->unknown.empty()) call.Note("unknown_fields", request->unknown);
-  call.Note("stream", request->wishes.stream);
-  if (const auto error = openai::ApplyTools(served.tool_format, request.get())) {
+  auto prepared = std::make_unique<Prepared>(Prepared{.request = std::get<ApiRequest>(std::move(parsed))});
+  ApiRequest& request = prepared->request;
+  if (!request.unknown.empty()) call.Note("unknown_fields", request.unknown);
+  if (!request.ignored.empty()) call.Note("ignored_fields", request.ignored);
+  call.Note("stream", request.wishes.stream);
+  if (const auto error = openai::ApplyTools(served.tool_format, &request)) {
     call.SendError(*error);
     return nullptr;
   }
-  if (!PrepareTokens(served, *request, call)) return nullptr;
-  return request;
+  if (!PrepareTokens(served, *prepared, call)) return nullptr;
+  return prepared;
 }
 
-std::unique_ptr<ApiRequest> RequestOf(Served& served, Endpoint endpoint, Call& call) {
+std::unique_ptr<Prepared> RequestOf(Served& served, Endpoint endpoint, Call& call) {
   return RequestOf(served, call, [&](const nlohmann::ordered_json& body) {
     return openai::ParseRequest(endpoint, body, served.options.defaults);
   });
 }
 
-std::unique_ptr<ApiRequest> MessagesOf(Served& served, bool count_only, Call& call) {
+std::unique_ptr<Prepared> MessagesOf(Served& served, bool count_only, Call& call) {
   return RequestOf(served, call, [&](const nlohmann::ordered_json& body) {
     return wire::ParseMessagesRequest(body, served.options.defaults, count_only);
   });
 }
 
-wire::FormParts FormPartsOf(const Served& served, const Call& call, const ApiRequest& request) {
-  wire::FormParts parts{.head = HeadOf(served, call), .request = request};
-  if (request.tools.offered()) parts.tool_format = served.tool_format;
+wire::FormParts FormPartsOf(const Served& served, const Call& call, const Prepared& prepared) {
+  wire::FormParts parts{.head = HeadOf(served, call),
+                        .request = prepared.request,
+                        .calls = openai::CallFormOf(served.tool_format, prepared.request.tools),
+                        .n_ctx = served.engine->info().n_ctx};
+  parts.prompts.clear();
+  const bool shows = prepared.request.wishes.echo || prepared.request.endpoint == Endpoint::kLlamaCompletion;
+  for (const auto& tokens : prepared.prompts) {
+    parts.prompts.push_back({.text = shows ? served.engine->Detokenize(tokens) : std::string(),
+                             .n_tokens = static_cast<int>(tokens.size())});
+  }
   return parts;
 }
 
 // Compiles the grammar first, here and not on the engine's thread: others are written meanwhile.
-void Generate(Served& served, ApiRequest& request, std::unique_ptr<wire::AnswerForm> form,
+void Generate(Served& served, Prepared& prepared, std::unique_ptr<wire::AnswerForm> form,
               const CallPtr& call) {
-  const GrammarText& grammar = request.generation.grammar;
+  const GrammarText& grammar = prepared.request.generation.grammar;
   if (grammar.kind != GrammarText::Kind::kNone) {
     const Status compiled = served.engine->PrepareGrammar(grammar);
     if (!compiled.ok()) {
       ApiError error = openai::BadValueOf(compiled);
-      error.param = request.grammar_field;
+      error.param = prepared.request.grammar_field;
       return call->SendError(error);
     }
   }
-  StartGenerationJob(served.job_parts(), std::move(request), std::move(form), call);
+  StartGenerationJob(served.job_parts(), std::move(prepared.request), std::move(prepared.prompts),
+                     std::move(form), call);
 }
 
 void PostOpenAi(Served& served, Endpoint endpoint, const CallPtr& call) {
@@ -104,9 +143,15 @@ void PostOpenAi(Served& served, Endpoint endpoint, const CallPtr& call) {
 
 }  // namespace
 
-std::unique_ptr<nlohmann::ordered_json> BodyOf(Call& call) {
-  const Call::Body body = call.TakeBody();
-  auto json = openai::ParseJson(body.text);
+std::unique_ptr<nlohmann::ordered_json> BodyOf(const Served& served, Call& call) {
+  Call::Body body = call.TakeBody();
+  auto decoded = DecodedBody(call.request().Header("content-encoding"), std::move(body.text),
+                             served.options.most_body_bytes);
+  if (const auto* error = std::get_if<ApiError>(&decoded)) {
+    call.SendError(*error);
+    return nullptr;
+  }
+  auto json = openai::ParseJson(std::get<std::string>(decoded));
   if (const auto* error = std::get_if<ApiError>(&json)) {
     call.SendError(*error);
     return nullptr;
@@ -114,7 +159,8 @@ std::unique_ptr<nlohmann::ordered_json> BodyOf(Call& call) {
   return std::make_unique<nlohmann::ordered_json>(std::get<nlohmann::ordered_json>(std::move(json)));
 }
 
-bool PrepareTokens(const Served& served, ApiRequest& request, Call& call) {
+bool PrepareTokens(const Served& served, Prepared& prepared, Call& call) {
+  ApiRequest& request = prepared.request;
   GenerationRequest& generation = request.generation;
   const Engine& engine = *served.engine;
   auto& biases = generation.sampling.logit_bias;
@@ -137,27 +183,22 @@ bool PrepareTokens(const Served& served, ApiRequest& request, Call& call) {
                     .code = "invalid_value"});
     return false;
   }
-  if (request.prediction) AddPrediction(engine.Tokenize(*request.prediction), generation.speculation);
-  if (!request.prompt_parts.empty()) {
-    generation.tokens = TokensOfParts(engine, request.prompt_parts);
-    return true;
+  if (const auto& wish = request.speculative; !wish.type.empty() || wish.max_rows >= 0) {
+    const std::string type = wish.type.empty() ? generation.speculation.type : wish.type;
+    generation.speculation = SpeculationOf(generation.speculation, type, wish.max_rows);
   }
-  auto tokens = engine.PromptTokens(generation);
-  if (!tokens.ok()) {
-    call.SendError(openai::BadValueOf(tokens.status()));
+  if (request.prediction) AddPrediction(engine.Tokenize(*request.prediction), generation.speculation);
+  if (const Status taken = TakePrompts(engine, prepared); !taken.ok()) {
+    call.SendError(openai::BadValueOf(taken));
     return false;
   }
-  generation.tokens = std::move(*tokens);
-  generation.prompt.clear();
-  generation.messages.clear();
-  generation.template_variables.clear();
   return true;
 }
 
 openai::ResponseHead HeadOf(const Served& served, const Call& call) {
   return {.id = call.id(),
           .created = std::time(nullptr),
-          .model = served.model_name,
+          .model = served.model_names.front(),
           .fingerprint = "longspec-" LONGSPEC_VERSION "-" + served.engine->info().kernels};
 }
 
@@ -169,9 +210,7 @@ void PostCompletions(Served& served, CallPtr call) { PostOpenAi(served, Endpoint
 void PostLlamaCompletion(Served& served, CallPtr call) {
   const auto request = RequestOf(served, Endpoint::kLlamaCompletion, *call);
   if (request == nullptr) return;
-  std::string prompt = served.engine->Detokenize(request->generation.tokens);
-  auto form = wire::MakeLlamaForm(FormPartsOf(served, *call, *request), std::move(prompt));
-  Generate(served, *request, std::move(form), call);
+  Generate(served, *request, wire::MakeLlamaForm(FormPartsOf(served, *call, *request)), call);
 }
 
 void PostMessages(Served& served, CallPtr call) {
@@ -196,7 +235,7 @@ void PostResponses(Served& served, CallPtr call) {
 
 void PostCountTokens(Served& served, CallPtr call) {
   const auto request = MessagesOf(served, true, *call);
-  if (request != nullptr) call->SendJson({{"input_tokens", request->generation.tokens.size()}});
+  if (request != nullptr) call->SendJson({{"input_tokens", request->prompts[0].size()}});
 }
 
 }  // namespace longspec::server

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/engine_loop.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -27,7 +28,7 @@ EngineLoop::~EngineLoop() {
 
 EngineLoop::Admission EngineLoop::Submit(Submission submission) {
   const auto request = std::make_shared<Request>();
-  request->unended = submission.n;
+  request->unended = submission.n * std::max(1, static_cast<int>(submission.prompts.size()));
   {
     const std::lock_guard lock(mutex_);
     if (stopped_) return {.status = Cancelled("the server is stopping")};

@@ -26,16 +26,22 @@ size_t CountCharacters(std::string_view text) {
 // All but Cancel and Submitted runs on the loop's thread.
 class Job : public std::enable_shared_from_this<Job> {
  public:
-  Job(const JobParts& parts, openai::ApiRequest request, std::unique_ptr<AnswerForm> form,
-      std::shared_ptr<Call> call)
-      : parts_(parts), request_(std::move(request)), form_(std::move(form)), call_(std::move(call)) {
-    answers_.resize(static_cast<size_t>(request_.n));
+  Job(const JobParts& parts, openai::ApiRequest request, std::vector<std::vector<int32_t>> prompts,
+      std::unique_ptr<AnswerForm> form, std::shared_ptr<Call> call)
+      : parts_(parts),
+        request_(std::move(request)),
+        prompts_(std::move(prompts)),
+        form_(std::move(form)),
+        call_(std::move(call)) {
+    answers_.resize(prompts_.size() * static_cast<size_t>(request_.n));
+    const bool llama_stream =
+        request_.endpoint == openai::Endpoint::kLlamaCompletion && request_.wishes.stream;
     wants_tokens_ = request_.generation.n_logprobs >= 0 || request_.wishes.return_tokens ||
-                    request_.wishes.return_token_source;
+                    request_.wishes.return_token_source || llama_stream;
   }
 
   Submission MakeSubmission() {
-    Submission submission{.request = request_.generation, .n = request_.n};
+    Submission submission{.request = request_.generation, .n = request_.n, .prompts = prompts_};
     submission.for_answer = [job = shared_from_this()](int index, GenerationRequest& of) {
       of.on_start = [job, index](int n_prompt, int n_cached) { job->Start(index, n_prompt, n_cached); };
       of.on_prefill = [job, index](int done, int total) { return job->TakeProgress(index, done, total); };
@@ -80,10 +86,13 @@ class Job : public std::enable_shared_from_this<Job> {
     size_t counted = 0, counted_characters = 0;  // of its bytes; how many characters these are
     Timings timings;
     double started_ms = 0, last_token_ms = 0;
-    int n_prompt = 0, n_cached = 0, n_processed = -1, n_tokens = 0, slot = -1;
+    int n_prompt = 0, n_cached = 0, n_processed = -1, n_tokens = 0;
     bool time_is_up = false, ended = false;
   };
   State& At(int index) { return answers_[static_cast<size_t>(index)]; }
+  const std::vector<int32_t>& PromptOf(int index) const {
+    return prompts_[static_cast<size_t>(index / request_.n)];
+  }
 
   // Whoever comes first: the loop may be quicker than the thread that submits. Under the lock, for whoever
   // comes second writes at once, and the head goes before.
@@ -111,22 +120,27 @@ class Job : public std::enable_shared_from_this<Job> {
     state.started_ms = now;
     state.n_prompt = n_prompt;
     state.n_cached = n_cached;
-    state.slot =
-        parts_.slots->Take(request_.generation.tokens, call_->id(),
-                           wire::GenerationSettingsJson(request_.generation, parts_.engine->info().n_ctx));
-    parts_.slots->SetProgress(state.slot, n_cached, 0);
+    // The slot that was asked for is the first answer's.
+    state.answer.slot =
+        parts_.slots->Take(index == 0 ? request_.wishes.id_slot : -1, PromptOf(index), call_->id(),
+                           wire::PublicSettingsJson(request_.generation, parts_.engine->info().n_ctx));
+    parts_.slots->SetProgress(state.answer.slot, n_cached, 0);
     if (index == 0) {
       parts_.metrics->Observe("longspec:request_queue_time_seconds", (now - call_->arrived_ms()) / 1000);
-      parts_.metrics->Observe("longspec:request_prompt_tokens", n_prompt);
-      call_->Note("prompt_tokens", n_prompt);
-      call_->Note("cached_tokens", n_cached);
       call_->Note("queue_ms", now - call_->arrived_ms());
+    }
+    if (index % request_.n == 0) {
+      parts_.metrics->Observe("longspec:request_prompt_tokens", n_prompt);
+      call_->Note("prompt_tokens", n_prompt_ += n_prompt);
+      call_->Note("cached_tokens", n_cached_ += n_cached);
     }
     parts_.metrics->Add("longspec:prompt_tokens_total", n_prompt);
     parts_.metrics->Add("longspec:prefix_cache_queries_total", n_prompt);
     parts_.metrics->Add("longspec:prefix_cache_hits_total", n_cached);
     SendEvents([&](AnswerForm& form) {
-      return form.OnStart(index, n_prompt, n_cached) + form.OnProgress(index, ProgressOf(state, n_cached));
+      const wire::Start start{
+          .index = index, .n_prompt = n_prompt, .n_cached = n_cached, .slot = state.answer.slot};
+      return form.OnStart(start) + form.OnProgress(index, ProgressOf(state, n_cached));
     });
   }
 
@@ -146,7 +160,7 @@ class Job : public std::enable_shared_from_this<Job> {
     State& state = At(index);
     if (state.n_processed == processed) return true;
     state.n_processed = processed;
-    parts_.slots->SetProgress(state.slot, processed, 0);
+    parts_.slots->SetProgress(state.answer.slot, processed, 0);
     return SendEvents([&](AnswerForm& form) { return form.OnProgress(index, ProgressOf(state, processed)); });
   }
 
@@ -166,7 +180,7 @@ class Job : public std::enable_shared_from_this<Job> {
     state.timings.predicted_n = state.n_tokens;
     const int limit = request_.wishes.t_max_predict_ms;
     if (limit > 0 && token.timings.predicted_ms > limit) state.time_is_up = true;
-    parts_.slots->SetProgress(state.slot, state.n_prompt, state.n_tokens);
+    parts_.slots->SetProgress(state.answer.slot, state.n_prompt, state.n_tokens);
     if (token.is_end || !wants_tokens_) return;
     TokenReport report{.token = TextOf({.token = token.id, .logprob = token.own.logprob}),
                        .source = std::string(token.source),
@@ -216,10 +230,10 @@ class Job : public std::enable_shared_from_this<Job> {
     if (result.ok()) {
       Finish(index, std::move(*result));
     } else {
-      parts_.slots->Leave(state.slot, {});
+      parts_.slots->Leave(state.answer.slot, {});
       Fail(openai::FailureOf(result.status()));
     }
-    if (n_ended_ < request_.n || failed_) return;
+    if (n_ended_ < answers_.size() || failed_) return;
     std::vector<Answer> answers;
     for (State& ended : answers_) answers.push_back(std::move(ended.answer));
     Count(answers);
@@ -235,12 +249,13 @@ class Job : public std::enable_shared_from_this<Job> {
     State& state = At(index);
     if (state.time_is_up && result.finish_reason == FinishReason::kCancelled)
       result.finish_reason = FinishReason::kLength;
-    std::vector<int32_t> tokens = request_.generation.tokens;
+    std::vector<int32_t> tokens = PromptOf(index);
     tokens.insert(tokens.end(), result.tokens.begin(), result.tokens.end());
-    parts_.slots->Leave(state.slot, std::move(tokens));
+    parts_.slots->Leave(state.answer.slot, std::move(tokens));
     // Tokens that a stop string cut belong to the text if any of their characters do.
     const auto cut = std::ranges::find_if(
         state.pending, [&](const TokenReport& report) { return report.text_begin >= result.text.size(); });
+    result.speculative.notice = call_->Shown(std::move(result.speculative.notice));
     state.answer.result = std::move(result);
     SendPiece(index, "", cut);
     SendEvents([&](AnswerForm& form) { return form.OnAnswerEnd(index, state.answer); });
@@ -249,15 +264,17 @@ class Job : public std::enable_shared_from_this<Job> {
   // One error is the whole request's.
   void Fail(const ApiError& error) {
     if (std::exchange(failed_, true)) return;
-    if (request_.n > 1) Cancel();
+    if (answers_.size() > 1) Cancel();
     bool begun = false;
     {
       const std::lock_guard lock(mutex_);
       begun = std::exchange(begun_, true);
     }
     if (begun) {
+      ApiError shown = error;
+      shown.message = call_->Shown(std::move(shown.message));
       call_->Note("error", error.message);
-      call_->Write(form_->OnError(error));
+      call_->Write(form_->OnError(shown));
       call_->End();
     } else {
       call_->SendError(error);
@@ -316,11 +333,13 @@ class Job : public std::enable_shared_from_this<Job> {
 
   const JobParts parts_;
   const openai::ApiRequest request_;
+  const std::vector<std::vector<int32_t>> prompts_;
   const std::unique_ptr<AnswerForm> form_;
   const std::shared_ptr<Call> call_;
   bool wants_tokens_ = false;
   std::vector<State> answers_;
-  int n_ended_ = 0;
+  size_t n_ended_ = 0;
+  int64_t n_prompt_ = 0, n_cached_ = 0;  // tokens of the prompts that have started
   bool failed_ = false;
   std::mutex mutex_;
   int64_t id_ = 0;      // the loop's; 0: not known yet
@@ -328,20 +347,23 @@ class Job : public std::enable_shared_from_this<Job> {
 };
 
 // Why the engine would not take it.
-void SendRefusal(const JobParts& parts, const openai::ApiRequest& request, const Status& status, Call& call) {
+void SendRefusal(const JobParts& parts, size_t n_longest, const Status& status, Call& call) {
   const ApiError error = openai::RefusalOf(status);
   nlohmann::ordered_json more = nlohmann::ordered_json::object();
   if (error.code == "context_length_exceeded")
-    more = {{"n_prompt_tokens", request.generation.tokens.size()}, {"n_ctx", parts.engine->info().n_ctx}};
+    more = {{"n_prompt_tokens", n_longest}, {"n_ctx", parts.engine->info().n_ctx}};
   call.SendError(error, more);
 }
 
 }  // namespace
 
 void StartGenerationJob(const JobParts& parts, openai::ApiRequest request,
-                        std::unique_ptr<wire::AnswerForm> form, std::shared_ptr<Call> call) {
-  const openai::ApiRequest copy{.generation = {.tokens = request.generation.tokens}};
-  const auto job = std::make_shared<Job>(parts, std::move(request), std::move(form), call);
+                        std::vector<std::vector<int32_t>> prompts, std::unique_ptr<wire::AnswerForm> form,
+                        std::shared_ptr<Call> call) {
+  size_t n_longest = 0;  // tokens
+  for (const auto& prompt : prompts) n_longest = std::max(n_longest, prompt.size());
+  const auto job =
+      std::make_shared<Job>(parts, std::move(request), std::move(prompts), std::move(form), call);
   const EngineLoop::Admission admission = parts.loop->Submit(job->MakeSubmission());
   switch (admission.outcome) {
     case EngineLoop::Outcome::kAccepted:
@@ -353,7 +375,7 @@ void StartGenerationJob(const JobParts& parts, openai::ApiRequest request,
                        .type = "rate_limit_error"});
       break;
     case EngineLoop::Outcome::kRefused:
-      SendRefusal(parts, copy, admission.status, *call);
+      SendRefusal(parts, n_longest, admission.status, *call);
       break;
   }
 }

@@ -4,7 +4,9 @@
 // goes away cancels it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "longspec/engine.h"
 #include "openai/requests.h"
@@ -25,8 +27,10 @@ struct JobParts {
   int ping_seconds = 30;
 };
 
-// `request` has its prompt in tokens. Answers the call, now or later.
+// Each of `prompts` gets as many answers as the request wants. Answers the call, now or later.
+// REQUIRES: !prompts.empty()
 void StartGenerationJob(const JobParts& parts, openai::ApiRequest request,
-                        std::unique_ptr<wire::AnswerForm> form, std::shared_ptr<Call> call);
+                        std::vector<std::vector<int32_t>> prompts, std::unique_ptr<wire::AnswerForm> form,
+                        std::shared_ptr<Call> call);
 
 }  // namespace longspec::server

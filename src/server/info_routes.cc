@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Routes that tell about the server, its model and its tokens.
+#include <algorithm>
 #include <utility>
 
 #include "base/percent_decoding.h"
@@ -40,7 +41,9 @@ Json PieceJson(const std::string& bytes) {
 
 void GetModels(Served& served, CallPtr call) {
   const ModelInfo& info = served.engine->info();
-  const Json model = {{"id", served.model_name},
+  const std::string& id = served.model_names.front();
+  const Json model = {{"id", id},
+                      {"aliases", served.model_names},
                       {"object", "model"},
                       {"created", served.created},
                       {"owned_by", "longspec"},
@@ -56,16 +59,14 @@ void GetModels(Served& served, CallPtr call) {
   const std::string& path = call->request().path;
   if (const size_t at = path.find("/models/"); at != std::string::npos) {
     const std::string name = PercentDecoded(path.substr(at + 8));
-    if (name == served.model_name) return call->SendJson(model);
-    return call->SendError(
-        {.status_code = 404,
-         .message = "the model \"" + name + "\" is not here: there is \"" + served.model_name + "\"",
-         .param = "model"});
+    if (std::ranges::find(served.model_names, name) != served.model_names.end()) return call->SendJson(model);
+    return call->SendError({.status_code = 404,
+                            .message = "the model \"" + name + "\" is not here: there is \"" + id + "\"",
+                            .param = "model"});
   }
   // `models` is what ollama's clients and Codex look at.
-  const Json shown = {{"name", served.model_name},
-                      {"model", served.model_name},
-                      {"details", {{"format", "gguf"}, {"family", info.architecture}}}};
+  const Json shown = {
+      {"name", id}, {"model", id}, {"details", {{"format", "gguf"}, {"family", info.architecture}}}};
   call->SendJson({{"object", "list"}, {"data", Json::array({model})}, {"models", Json::array({shown})}});
 }
 
@@ -75,8 +76,8 @@ void GetProps(Served& served, CallPtr call) {
                    {{"n_ctx", info.n_ctx},
                     {"params", wire::GenerationSettingsJson(served.options.defaults, info.n_ctx)}}},
                   {"total_slots", served.slots->size()},
-                  {"model_alias", served.model_name},
-                  {"model_path", info.path},
+                  {"model_alias", served.model_names.front()},
+                  {"model_path", served.files.WithoutFolders(info.path)},
                   {"modalities", {{"vision", false}, {"audio", false}}},
                   {"chat_template", info.chat_template},
                   {"build_info", "longspec " LONGSPEC_VERSION},
@@ -95,7 +96,7 @@ void GetMetrics(Served& served, CallPtr call) {
 }
 
 void PostTokenize(Served& served, CallPtr call) {
-  const auto body = BodyOf(*call);
+  const auto body = BodyOf(served, *call);
   if (body == nullptr) return;
   Fields fields(*body, "");
   std::string content;
@@ -127,16 +128,17 @@ void PostTokenize(Served& served, CallPtr call) {
 }
 
 void PostDetokenize(Served& served, CallPtr call) {
-  const auto body = BodyOf(*call);
+  const auto body = BodyOf(served, *call);
   if (body == nullptr) return;
   Fields fields(*body, "");
   std::vector<int32_t> tokens;
   const nlohmann::ordered_json* list = fields.Find("tokens");
   if (list != nullptr && list->is_array()) {
     for (const auto& token : *list) {
-      const bool fits = token.is_number_integer() && token >= 0 && token <= kMostTokenNumber;
+      const auto id = openai::WholeNumber(token);
+      const bool fits = id && *id >= 0 && *id <= kMostTokenNumber;
       if (!fits) fields.Fail("tokens", "must be a list of token numbers", "invalid_type");
-      tokens.push_back(fits ? token.get<int32_t>() : 0);
+      tokens.push_back(fits ? static_cast<int32_t>(*id) : 0);
     }
   } else if (list != nullptr) {
     fields.Fail("tokens", "must be a list of token numbers", "invalid_type");
@@ -153,14 +155,13 @@ void PostDetokenize(Served& served, CallPtr call) {
 }
 
 void PostApplyTemplate(Served& served, CallPtr call) {
-  const auto body = BodyOf(*call);
+  const auto body = BodyOf(served, *call);
   if (body == nullptr) return;
   auto parsed = openai::ParseRequest(openai::Endpoint::kChatCompletions, *body, served.options.defaults);
   if (const auto* error = std::get_if<ApiError>(&parsed)) return call->SendError(*error);
   auto& request = std::get<openai::ApiRequest>(parsed);
   if (const auto error = openai::ApplyTools(served.tool_format, &request)) return call->SendError(*error);
-  const auto prompt = served.engine->ApplyChatTemplate(request.generation.messages, true,
-                                                       request.generation.template_variables);
+  const auto prompt = served.engine->ChatPrompt(request.generation);
   if (!prompt.ok()) return call->SendError(openai::BadValueOf(prompt.status()));
   call->SendJson({{"prompt", *prompt}});
 }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "longspec/engine.h"
 #include "openai/json.h"
@@ -17,6 +18,7 @@
 #include "server/app.h"
 #include "server/call.h"
 #include "server/engine_loop.h"
+#include "server/file_names.h"
 #include "server/generation_job.h"
 #include "server/slots.h"
 #include "server/workers.h"
@@ -27,7 +29,8 @@ namespace longspec::server {
 struct Served {
   const AppOptions& options;
   Metrics& metrics;
-  std::string model_name;
+  std::vector<std::string> model_names;  // never empty
+  FileNames files;
   int64_t created = 0;                                            // seconds since 1970
   openai::ToolFormat tool_format = openai::ToolFormat::kGeneric;  // as the model's chat template has it
   std::unique_ptr<Engine> engine;
@@ -69,10 +72,15 @@ void PostSlot(Served& served, CallPtr call);
 // What several of them share.
 
 // The body as JSON; null after an error was sent.
-std::unique_ptr<nlohmann::ordered_json> BodyOf(Call& call);
-// Turns what the request says of its prompt, of biases and of predictions into tokens. False after an error
+std::unique_ptr<nlohmann::ordered_json> BodyOf(const Served& served, Call& call);
+// A request whose prompts are tokens, one list for each of them.
+struct Prepared {
+  openai::ApiRequest request;
+  std::vector<std::vector<int32_t>> prompts = {};
+};
+// Turns what the request says of its prompts, of biases and of predictions into tokens. False after an error
 // was sent.
-bool PrepareTokens(const Served& served, openai::ApiRequest& request, Call& call);
+bool PrepareTokens(const Served& served, Prepared& prepared, Call& call);
 openai::ResponseHead HeadOf(const Served& served, const Call& call);
 
 }  // namespace longspec::server

@@ -149,7 +149,7 @@ void PostSlot(Served& served, CallPtr call) {
                                        "--slot-save-path",
                             .type = "not_supported_error"});
   }
-  const auto body = BodyOf(*call);
+  const auto body = BodyOf(served, *call);
   if (body == nullptr) return;
   openai::Fields fields(*body, "");
   std::string name;

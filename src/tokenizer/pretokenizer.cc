@@ -27,13 +27,19 @@ constexpr char kChineseAndKana[] = R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0
 constexpr char kGpt2[] =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|[\s]+(?![^\s])|[\s]+)";
 
-// Llama 3 and Qwen 2 differ in how many digits make a piece.
+// Llama 3, Qwen 2 and MiniCPM 5 differ in how many digits make a piece; Qwen 3.5 counts marks as letters.
 constexpr char kLlama3[] =
     R"('(?:[sS]|[tT]|[rR][eE]|[vV][eE]|[mM]|[lL][lL]|[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3})"
     R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|[\s]*[\r\n]+|[\s]+(?![^\s])|[\s]+)";
 constexpr char kQwen2[] =
     R"('(?:[sS]|[tT]|[rR][eE]|[vV][eE]|[mM]|[lL][lL]|[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})"
     R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|[\s]*[\r\n]+|[\s]+(?![^\s])|[\s]+)";
+constexpr char kMiniCpm5[] =
+    R"('(?:[sS]|[tT]|[rR][eE]|[vV][eE]|[mM]|[lL][lL]|[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+)"
+    R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|[\s]*[\r\n]+|[\s]+(?![^\s])|[\s]+)";
+constexpr char kQwen35[] =
+    R"('(?:[sS]|[tT]|[rR][eE]|[vV][eE]|[mM]|[lL][lL]|[dD])|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N})"
+    R"(| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|[\s]*[\r\n]+|[\s]+(?![^\s])|[\s]+)";
 
 // These cut words where lower case turns to upper case.
 constexpr char kTekken[] =
@@ -67,6 +73,9 @@ constexpr Recipe kRecipes[] = {
     {"exaone4", {kGpt2}},
     {"trillion", {kGpt2}},
     {"granite-docling", {kGpt2}},
+    {"gigachat", {kGpt2}},
+    {"a.x-4.0", {kGpt2}},
+    {"mellum", {kGpt2}},
     {"smollm", {kDigit, kGpt2}},
     {"starcoder", {kDigit, kGpt2}},
     {"refact", {kDigit, kGpt2}},
@@ -74,25 +83,42 @@ constexpr Recipe kRecipes[] = {
     {"codeshell", {kDigit, kGpt2}},
     {"exaone", {kDigit, kGpt2}},
     {"minerva-7b", {kDigit, kGpt2}},
+    {"mellum2", {kDigit, kGpt2}},
     {"falcon", {kPunctuationAndBacktick, kGpt2, kThreeAsciiDigits}},
     {"llama-bpe", {kLlama3}, true, true},
     {"llama3", {kLlama3}, true, true},
     {"llama-v3", {kLlama3}, true, true},
     {"falcon3", {kLlama3}, true, true},
     {"lfm2", {kLlama3}, true, true},
+    {"falcon-h1", {kLlama3}, true, true},
+    {"pixtral", {kLlama3}, true, true},
+    {"midm-2.0", {kLlama3}, true, true},
     {"dbrx", {kLlama3}},
     {"smaug-bpe", {kLlama3}},
     {"glm4", {kLlama3}},
     {"chatglm-bpe", {kLlama3}},
+    {"glm5", {kLlama3}, true},
+    {"minicpm5", {kUpToThreeDigits, kMiniCpm5}, true},
     {"qwen2", {kQwen2}},
     {"deepseek-r1-qwen", {kQwen2}},
     {"stablelm2", {kQwen2}},
     {"megrez", {kQwen2}},
     {"hunyuan", {kQwen2}},
+    {"kormo", {kQwen2}},
+    {"f2llmv2", {kQwen2}},
+    {"solar-open", {kQwen2}},
+    {"grok-2", {kQwen2}},
+    {"qwen35", {kQwen35}},
     {"deepseek-v3", {kUpToThreeDigits, kChineseAndKana, kDeepseekV3}},
+    {"joyai-llm", {kUpToThreeDigits, kChineseAndKana, kDeepseekV3}},
+    {"hunyuan-dense", {kUpToThreeDigits, kChineseAndKana, kDeepseekV3}},
+    {"hy_v4", {kUpToThreeDigits, kChineseAndKana, kDeepseekV3}},
     {"tekken", {kTekken}, true, true},
     {"gpt-4o", {kGpt4o}},
     {"llama4", {kGpt4o}},
+    {"minimax-m2", {kGpt4o}},
+    {"kanana2", {kGpt4o}},
+    {"talkie", {kGpt4o}},
 };
 
 const Recipe* FindRecipe(std::string_view name) {
@@ -171,13 +197,16 @@ bool Pretokenizer::AddsBos(std::string_view name) {
   return recipe != nullptr && recipe->adds_bos;
 }
 
+Status Pretokenizer::CheckName(std::string_view name) {
+  if (FindRecipe(name) != nullptr) return {};
+  std::string known;
+  for (const std::string& candidate : Names()) known += (known.empty() ? "" : ", ") + candidate;
+  return Unsupported("pre-tokeniser '" + std::string(name) + "' is not known; known are: " + known);
+}
+
 Result<Pretokenizer> Pretokenizer::Create(std::string_view name) {
+  LS_TRY(CheckName(name));
   const Recipe* recipe = FindRecipe(name);
-  if (recipe == nullptr) {
-    std::string known;
-    for (const std::string& candidate : Names()) known += (known.empty() ? "" : ", ") + candidate;
-    return Unsupported("pre-tokeniser '" + std::string(name) + "' is not known; known are: " + known);
-  }
   Pretokenizer pretokenizer;
   pretokenizer.ignores_merges_ = recipe->ignores_merges;
   for (const char* pattern : recipe->patterns) {

@@ -22,6 +22,7 @@ class Pretokenizer {
   // An unknown name is an error that lists the known ones.
   static Result<Pretokenizer> Create(std::string_view name);
   static std::vector<std::string> Names();
+  static Status CheckName(std::string_view name);
   // Models with this pre-tokeniser expect a BOS token where their file does not say otherwise. Any name may
   // be asked.
   static bool AddsBos(std::string_view name);

@@ -84,6 +84,40 @@ TEST(Pretokenizer, Qwen2CutsSingleDigits) {
   EXPECT_EQ(Split("qwen2", "12 ab's"), (Pieces{"1", "2", " ab", "'s"}));
 }
 
+TEST(Pretokenizer, MiniCpm5CutsThreeDigitsFirst) {
+  EXPECT_EQ(Split("minicpm5", "a 12345 don'T"), (Pieces{"a", " ", "123", "45", " don", "'T"}));
+  EXPECT_TRUE(Pretokenizer::Create("minicpm5")->ignores_merges());
+}
+
+// A vowel sign of Devanagari is a mark.
+TEST(Pretokenizer, Qwen35CountsMarksAsLetters) {
+  EXPECT_EQ(Split("qwen35", "कि 12"), (Pieces{"कि", " ", "1", "2"}));
+  EXPECT_EQ(Split("qwen2", "कि"), (Pieces{"क", "ि"}));
+  EXPECT_EQ(Split("qwen35", "x(y).\n\n it's"), (Pieces{"x", "(y", ").\n\n", " it", "'s"}));
+}
+
+// Other names of the same.
+TEST(Pretokenizer, NamesOfOnePattern) {
+  const std::string text = "It's  camelCase's 12345.\n\n né कि中文 //\n\t";
+  const std::pair<const char*, std::vector<const char*>> kinds[] = {
+      {"qwen2", {"kormo", "f2llmv2", "solar-open", "grok-2"}},
+      {"llama-bpe", {"falcon-h1", "pixtral", "midm-2.0"}},
+      {"gpt-2", {"gigachat", "a.x-4.0", "mellum"}},
+      {"smollm", {"mellum2"}},
+      {"gpt-4o", {"minimax-m2", "kanana2", "talkie"}},
+      {"deepseek-v3", {"joyai-llm", "hunyuan-dense", "hy_v4"}},
+      {"glm4", {"glm5"}},
+  };
+  for (const auto& [name, others] : kinds) {
+    for (const char* other : others) {
+      EXPECT_EQ(Split(other, text), Split(name, text)) << other;
+      EXPECT_EQ(Pretokenizer::AddsBos(other), Pretokenizer::AddsBos(name)) << other;
+      const bool ignores = std::string(other) == "glm5" || Pretokenizer::Create(name)->ignores_merges();
+      EXPECT_EQ(Pretokenizer::Create(other)->ignores_merges(), ignores) << other;
+    }
+  }
+}
+
 TEST(Pretokenizer, CasedOnes) {
   EXPECT_EQ(Split("gpt-4o", "camelCaseHTTPServer's 1234"),
             (Pieces{"camel", "Case", "HTTPServer's", " ", "123", "4"}));

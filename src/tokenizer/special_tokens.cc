@@ -7,30 +7,9 @@
 #include "tokenizer/tokenizer.h"
 
 namespace longspec {
-namespace {
-
-constexpr std::string_view kEndOfTurnNames[] = {
-    "<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "</s>", "<|end|>",
-};
-
-}  // namespace
 
 TokenType TypeOfToken(const TokenizerSpec& spec, size_t id) {
   return spec.token_types.empty() ? TokenType::kNormal : static_cast<TokenType>(spec.token_types[id]);
-}
-
-std::vector<int32_t> EndsOfGeneration(const TokenizerSpec& spec) {
-  std::vector<int32_t> ends;
-  for (const int32_t id : {spec.eos, spec.eot}) {
-    if (id >= 0) ends.push_back(id);
-  }
-  for (size_t id = 0; id < spec.tokens.size(); ++id) {
-    // A normal token may spell such a name by chance: "</s>" is HTML too. Without types the name is all there
-    // is.
-    if (!spec.token_types.empty() && TypeOfToken(spec, id) == TokenType::kNormal) continue;
-    if (std::ranges::count(kEndOfTurnNames, spec.tokens[id]) > 0) ends.push_back(static_cast<int32_t>(id));
-  }
-  return ends;
 }
 
 int ParseByteToken(std::string_view text) {

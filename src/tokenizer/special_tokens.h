@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What kinds of tokens there are, which of them end a generation, and finding those that are written out in a
-// text ("<|im_start|>").
+// What kinds of tokens there are, and finding those that are written out in a text ("<|im_start|>").
 // Immutable once made; may be shared between threads.
 #pragma once
 
@@ -33,10 +32,6 @@ TokenType TypeOfToken(const TokenizerSpec& spec, size_t id);
 inline bool StandsForNoText(TokenType type) {
   return type == TokenType::kControl || type == TokenType::kUnknown;
 }
-
-// EOS, EOT and the usual end-of-turn tokens (Tokenizer::IsEndOfGeneration), in no order; one may be there
-// twice. Reads the tokens, their types, eos and eot. REQUIRES: a type for each token, or none.
-std::vector<int32_t> EndsOfGeneration(const TokenizerSpec& spec);
 
 // The byte that "<0x0A>" spells; -1 if it is not written like that.
 int ParseByteToken(std::string_view text);

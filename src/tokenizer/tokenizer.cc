@@ -6,6 +6,7 @@
 #include "base/status_macros.h"
 #include "tokenizer/bpe_alphabet.h"
 #include "tokenizer/bpe_model.h"
+#include "tokenizer/control_tokens.h"
 #include "tokenizer/pretokenizer.h"
 #include "tokenizer/special_tokens.h"
 #include "tokenizer/utf8.h"
@@ -39,18 +40,28 @@ Status CheckId(const TokenizerSpec& spec, const char* name, int32_t id) {
                  ", but the vocabulary has ids 0 to " + std::to_string(spec.tokens.size() - 1));
 }
 
+// What is behind a name that says something else.
+std::string_view KindOf(std::string_view model) {
+  if (model == "llama") return " (SentencePiece)";
+  if (model == "bert") return " (WordPiece)";
+  if (model == "t5") return " (Unigram)";
+  return "";
+}
+
+Status CheckModel(std::string_view model) {
+  if (model == "gpt2") return {};
+  return Unsupported("tokenizer model '" + std::string(model) + "'" + std::string(KindOf(model)) +
+                     " is not offered; known are: gpt2 (byte-level BPE)");
+}
+
 Status CheckSpec(const TokenizerSpec& spec) {
-  if (spec.model != "gpt2") {
-    return Unsupported("tokenizer model '" + spec.model + "' is not offered; known are: gpt2");
-  }
+  LS_TRY(CheckModel(spec.model));
   if (spec.tokens.empty()) return Corrupt("tokenizer: the vocabulary is empty; it needs at least one token");
   if (!spec.token_types.empty() && spec.token_types.size() != spec.tokens.size()) {
     return Corrupt("tokenizer: " + std::to_string(spec.token_types.size()) + " token types for " +
                    std::to_string(spec.tokens.size()) + " tokens; each token needs one");
   }
-  const std::pair<const char*, int32_t> ids[] = {
-      {"BOS", spec.bos}, {"EOS", spec.eos}, {"EOT", spec.eot}, {"unknown", spec.unk}, {"padding", spec.pad}};
-  for (const auto& [name, id] : ids) LS_TRY(CheckId(spec, name, id));
+  for (const TokenIdKey& key : TokenIdKeys()) LS_TRY(CheckId(spec, key.name, spec.*key.id));
   if (spec.add_bos && spec.bos < 0) return Corrupt("tokenizer: add_bos is set, but no BOS token is named");
   if (spec.add_eos && spec.eos < 0) return Corrupt("tokenizer: add_eos is set, but no EOS token is named");
   return {};
@@ -160,8 +171,14 @@ std::vector<std::string> Tokenizer::KnownPretokenizers() { return Pretokenizer::
 
 bool Tokenizer::AddsBosByDefault(std::string_view pre) { return Pretokenizer::AddsBos(pre); }
 
+Status Tokenizer::CheckKind(std::string_view model, std::string_view pre) {
+  LS_TRY(CheckModel(model));
+  return Pretokenizer::CheckName(pre);
+}
+
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::Create(TokenizerSpec spec) {
   LS_TRY(CheckSpec(spec));
+  SettleControlTokens(&spec);
   LS_ASSIGN(Pretokenizer pretokenizer, Pretokenizer::Create(spec.pre));
   LS_ASSIGN(BpeModel model, BpeModel::Create(spec, pretokenizer.ignores_merges()));
   return std::shared_ptr<const Tokenizer>(

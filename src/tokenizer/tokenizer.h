@@ -21,7 +21,11 @@ struct TokenizerSpec {
   std::vector<int32_t> token_types;  // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte;
                                      // empty: all are normal
   std::vector<std::string> merges;   // "left right", best first
-  int32_t bos = -1, eos = -1, eot = -1, unk = -1, pad = -1;
+  int32_t bos = -1, eos = -1, eot = -1, eom = -1, unk = -1, pad = -1;
+  // Of code with a hole in it: what is before and after the hole, the hole itself, and what fills up, names a
+  // repository and parts files.
+  int32_t fim_prefix = -1, fim_suffix = -1, fim_middle = -1, fim_pad = -1, fim_repository = -1,
+          fim_separator = -1;
   bool add_bos = false, add_eos = false;
 };
 
@@ -35,6 +39,8 @@ class Tokenizer {
   // An unknown model or pre-tokeniser is an error that names it and lists the known ones.
   static Result<std::shared_ptr<const Tokenizer>> Create(TokenizerSpec spec);
   static std::vector<std::string> KnownPretokenizers();
+  // Whether Create knows this model and this pre-tokeniser, from their names alone.
+  static Status CheckKind(std::string_view model, std::string_view pre);
   // Whether a file that does not say so wants a BOS token; false for a pre-tokeniser that is not known.
   static bool AddsBosByDefault(std::string_view pre);
 
@@ -49,9 +55,9 @@ class Tokenizer {
   virtual int vocab_size() const = 0;
   // Stands for no text: a control or an unknown token.
   virtual bool IsControl(int32_t id) const = 0;
-  // Ends a generation: EOS, EOT and the usual end-of-turn tokens found in the vocabulary by name (<|im_end|>,
-  // <|eot_id|>, <|end_of_text|>, <|endoftext|>, <end_of_turn>, </s>, <|end|>), unless typed as normal text.
+  // Ends a generation (EndsOfGeneration of tokenizer/control_tokens.h).
   virtual bool IsEndOfGeneration(int32_t id) const = 0;
+  // As it was given, its control tokens settled (tokenizer/control_tokens.h).
   virtual const TokenizerSpec& spec() const = 0;
 };
 

@@ -101,26 +101,6 @@ TEST_F(SpecialTokensInText, IsControl) {
   EXPECT_FALSE(tokenizer_->IsControl(tokenizer_->vocab_size()));
 }
 
-TEST(Tokenizer, EndOfGeneration) {
-  TokenizerSpec spec = ByteLevelSpec();
-  const int32_t im_end = AddToken(&spec, "<|im_end|>", 3);
-  const int32_t end_of_turn = AddToken(&spec, "<end_of_turn>", 4);
-  const int32_t html = AddToken(&spec, "</s>", 1);
-  const int32_t start = AddToken(&spec, "<|im_start|>", 3);
-  spec.eos = 'e';
-  spec.eot = 't';
-  const auto tokenizer = MustCreate(spec);
-  for (const int32_t id : {im_end, end_of_turn, int32_t{'e'}, int32_t{'t'}}) {
-    EXPECT_TRUE(tokenizer->IsEndOfGeneration(id)) << id;
-  }
-  for (const int32_t id : {html, start, int32_t{'a'}, -1, tokenizer->vocab_size()}) {
-    EXPECT_FALSE(tokenizer->IsEndOfGeneration(id)) << id;
-  }
-  // Without types, the name decides.
-  spec.token_types.clear();
-  EXPECT_TRUE(MustCreate(spec)->IsEndOfGeneration(html));
-}
-
 TEST(Tokenizer, ModelsThatIgnoreMerges) {
   TokenizerSpec spec = ByteLevelSpec({"b c"});
   const int32_t abc = AddToken(&spec, "abc", 1);
@@ -204,6 +184,13 @@ TEST(Tokenizer, InconsistentSpecsAreErrors) {
     EXPECT_EQ(result.status().code(), bad.code) << bad.message;
     EXPECT_EQ(result.status().message().find('\n'), std::string::npos);
   }
+}
+
+TEST(Tokenizer, KindsAreKnownByTheirNames) {
+  EXPECT_TRUE(Tokenizer::CheckKind("gpt2", "qwen2").ok());
+  EXPECT_THAT(Tokenizer::CheckKind("llama", "default").message(),
+              HasSubstr("tokenizer model 'llama' (SentencePiece) is not offered"));
+  EXPECT_THAT(Tokenizer::CheckKind("gpt2", "nope").message(), HasSubstr("'nope'"));
 }
 
 TEST(Tokenizer, DefaultsByPretokenizer) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/number_range.h"
 #include "train/program.h"
 #include "train/train_log.h"
 #include "train/trainer.h"
@@ -35,6 +36,12 @@ struct Stage {
 const std::map<int, Stage>& Stages() {
   static const std::map<int, Stage> stages = {{1, {5e-4, 32}}, {2, {5e-6, 8}}, {3, {5e-6, 8}}};
   return stages;
+}
+
+// Numbers from the one to the other, both included.
+CLI::Validator NumberFrom(double low, double high = std::numeric_limits<double>::infinity()) {
+  const NumberRange range(low, high);
+  return CLI::Validator([range](std::string& text) { return range.Check(text); }, range.Describe());
 }
 
 // One of these words. (CLI11's own shows values too, as characters where they are small numbers.)
@@ -142,7 +149,7 @@ void AddRunOptions(CLI::App& app, Flags* flags) {
   app.add_option("-t,--threads", t.threads,
                  "Forward passes at the same time; 0: LibTorch's choice; never changes the draft")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1024));
+      ->check(NumberFrom(0, 1024));
   app.add_option("--checkpoint-every", t.checkpoint_every, "Save the state after as many steps")
       ->capture_default_str();
   app.add_option(
@@ -157,7 +164,7 @@ void AddTrainingOptions(CLI::App& app, Flags* flags) {
   TrainOptions& t = flags->train;
   app.add_option("--stage", flags->stage, "1: short texts, 2: long texts, 3: answers; sets --lr and --batch")
       ->capture_default_str()
-      ->check(CLI::Range(1, 3));
+      ->check(NumberFrom(1, 3));
   app.add_option("--lr", t.learning_rate,
                  "Peak learning rate (default: 5e-4 in stage 1, 5e-6 in stages 2 and 3)");
   app.add_option("--kind", t.draft.kind, "Kind of draft: " + TraineeKindNames())->capture_default_str();
@@ -174,7 +181,7 @@ void AddTrainingOptions(CLI::App& app, Flags* flags) {
       ->capture_default_str();
   app.add_option("--epochs", t.epochs, "Times that each sequence is seen")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1'000'000));
+      ->check(NumberFrom(1, 1'000'000));
   app.add_option("--steps", t.steps, "Optimiser steps; 0: as many as the epochs have")->capture_default_str();
   app.add_option("--batch", t.batch,
                  "Sequences of an optimiser step (default: 32 in stage 1, 8 in stages 2 and 3)");
@@ -185,10 +192,10 @@ void AddTrainingOptions(CLI::App& app, Flags* flags) {
       ->default_str("adamw");
   app.add_option("--weight-decay", t.optimiser.weight_decay, "The optimiser's weight decay")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(NumberFrom(0));
   app.add_option("--clip", t.optimiser.max_norm, "Largest norm of the gradients; 0: any")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(NumberFrom(0));
   app.add_option("--positions", t.positions,
                  "Where tokens of short sequences stand: anchor-offset (LongSpec's), gaps (up to 4, anywhere "
                  "inside), or plain")
@@ -210,7 +217,7 @@ void AddTrainingOptions(CLI::App& app, Flags* flags) {
          "Losses over so many tokens of the draft's head, those of the texts among them, others in each "
          "pass: faster; 0: all")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(NumberFrom(0));
   app.add_option("--precision", t.draft.precision,
                  "f32, or bf16: products of weights and of attention, where the CPU has them")
       ->transform(
@@ -235,7 +242,7 @@ void AddKindOptions(CLI::App& app, Flags* flags) {
   app.add_option("--simulate", d.simulate,
                  "eagle, eagle3, beagle: steps that the draft takes with states of its own in training; "
                  "exit: more than 0: it reads the final state of the token before as well")
-      ->check(CLI::Range(0, 64))
+      ->check(NumberFrom(0, 64))
       ->default_str("as the kind's paper");
   app.add_option("--block-window", d.block_window,
                  "beagle with --simulate 0: tokens that are predicted from the same states")
@@ -254,7 +261,7 @@ void AddKindOptions(CLI::App& app, Flags* flags) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->default_str("chosen by the kind");
   app.add_option("--heads", d.n_heads, "medusa, tokenswift: heads")
-      ->check(CLI::Range(1, 64))
+      ->check(NumberFrom(1, 64))
       ->default_str("4, tokenswift 3");
   app.add_option("--noise-scale", d.noise_scale,
                  "Deviation of gauss noise; uniform noise reaches 256 / length of it")

@@ -17,7 +17,7 @@
 #include "base/status_macros.h"
 #include "formats/feature_shard.h"
 #include "formats/gguf.h"
-#include "tokenizer/special_tokens.h"
+#include "tokenizer/control_tokens.h"
 #include "tokenizer/tokenizer.h"
 #include "train/device.h"
 #include "train/schedule.h"
@@ -115,12 +115,12 @@ Result<std::vector<int32_t>> EndsOf(const GgufFile& file) {
       return Corrupt(file.path() + ": " + key + ": not one for a token");
     for (const int64_t type : types) spec.token_types.push_back(static_cast<int32_t>(type));
   }
-  for (const auto& [name, id] : {std::pair("eos", &spec.eos), std::pair("eot", &spec.eot)}) {
-    const std::string key = "tokenizer.ggml." + std::string(name) + "_token_id";
-    if (!file.Has(key)) continue;
-    LS_ASSIGN(const uint64_t value, file.GetUint(key));
-    if (value < spec.tokens.size()) *id = static_cast<int32_t>(value);
+  for (const TokenIdKey& key : TokenIdKeys()) {
+    if (!file.Has(key.key)) continue;
+    LS_ASSIGN(const uint64_t value, file.GetUint(key.key));
+    if (value < spec.tokens.size()) spec.*key.id = static_cast<int32_t>(value);
   }
+  SettleControlTokens(&spec);
   return EndsOfGeneration(spec);
 }
 

@@ -3,8 +3,10 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "openai/answer_form.h"
+#include "openai/field_rules.h"
 #include "openai/fields.h"
 #include "openai/json.h"
 #include "openai/messages.h"
@@ -20,17 +22,32 @@ using Json = nlohmann::ordered_json;
 using openai::Answer;
 using openai::ApiError;
 using openai::Fields;
+using openai::Treatment;
 
 // Claude Code's first block of a system prompt changes with every call, so that nothing after it would be
 // known from before (llama.cpp#20623). It is no instruction.
 constexpr std::string_view kBillingHeader = "x-anthropic-billing-header";
 
-// Fields of this API alone.
-constexpr const char* kMessagesFields[] = {
-    "system",        "messages",      "stop_sequences",     "thinking",
-    "tools",         "tool_choice",   "metadata",           "service_tier",
-    "container",     "mcp_servers",   "context_management", "output_config",
-    "output_format", "cache_control", "inference_geo",      "speed"};
+constexpr std::string_view kOneAnswer = "/v1/chat/completions gives several answers";
+constexpr std::string_view kNoChances = "/v1/chat/completions gives chances of tokens";
+
+// What has no parser of its own here and is no field of a chat, too.
+constexpr openai::FieldRule kMessagesRules[] = {
+    {"metadata"},
+    {"service_tier"},
+    {"cache_control"},
+    {"inference_geo"},
+    {"context_management", Treatment::kIgnored},
+    {"speed", Treatment::kIgnored},
+    {"betas", Treatment::kIgnored},
+    {"container", Treatment::kRefused, openai::kOfAll, "[]", "nothing is run here"},
+    {"mcp_servers", Treatment::kRefused, openai::kOfAll, "[[]]", "tools are the client's own"},
+    {"n", Treatment::kRefused, openai::kOfAll, "[1]", kOneAnswer},
+    {"n_cmpl", Treatment::kRefused, openai::kOfAll, "[1]", kOneAnswer},
+    {"logprobs", Treatment::kRefused, openai::kOfAll, "[false]", kNoChances},
+    {"top_logprobs", Treatment::kRefused, openai::kOfAll, "[0]", kNoChances},
+    {"n_probs", Treatment::kRefused, openai::kOfAll, "[0]", kNoChances},
+};
 
 void ParseSystem(Fields& fields, const Json& body, ChatTurns* turns) {
   const Json* system = fields.Find("system");
@@ -50,7 +67,8 @@ void ParseSystem(Fields& fields, const Json& body, ChatTurns* turns) {
   if (!text.empty()) turns->Say("system", std::move(text));
 }
 
-// The blocks of a turn: texts, joined by line breaks where nothing stands between them, calls and results.
+// The blocks of a turn: texts, joined by line breaks where nothing stands between them, thoughts, calls and
+// results.
 class TurnReader {
  public:
   TurnReader(std::string role, ChatTurns* turns) : role_(std::move(role)), turns_(turns) {}
@@ -66,7 +84,9 @@ class TurnReader {
       ReadCall(block);
     } else if (type == "tool_result" && role_ == "user") {
       ReadResult(block);
-    } else if (!(role_ == "assistant" && (type == "thinking" || type == "redacted_thinking"))) {
+    } else if (type == "thinking" && role_ == "assistant") {
+      ReadThought(block);
+    } else if (!(role_ == "assistant" && type == "redacted_thinking")) {
       block.Fail("type", "\"" + type + "\" is not supported in a message of the " + role_,
                  "unsupported_value");
     }
@@ -79,6 +99,14 @@ class TurnReader {
  private:
   void Say() {
     turns_->Say(role_, std::exchange(text_, std::string()));
+    said_ = true;
+  }
+
+  void ReadThought(Fields& block) {
+    std::string thought;
+    if (!block.Text("thinking", &thought)) block.Missing("thinking");
+    if (!text_.empty()) Say();  // what was said before it
+    turns_->Think(thought);
     said_ = true;
   }
 
@@ -111,7 +139,8 @@ class TurnReader {
 void ParseTurn(Fields& turn, ChatTurns* turns) {
   std::string role;
   if (!turn.Text("role", &role)) turn.Missing("role");
-  if (role != "user" && role != "assistant") turn.Fail("role", "must be user or assistant", "invalid_value");
+  if (role != "user" && role != "assistant" && role != "system")
+    turn.Fail("role", "must be user, assistant or system", "invalid_value");
   const Json* content = turn.Find("content");
   if (content == nullptr) return turn.Missing("content");
   TurnReader reader(role, turns);
@@ -185,14 +214,16 @@ void ParseClientTools(Fields& fields, openai::ToolUse* use) {
   ParseClientChoice(fields, use);
 }
 
-// output_config.format, and its older name: {"type": "json_schema", "schema": {...}}.
-void ParseFormat(Fields& fields, GrammarText* grammar, std::string* field) {
+// output_config: its format, which has an older name, too ({"type": "json_schema", "schema": {...}}), and how
+// hard to think.
+void ParseOutput(Fields& fields, GrammarText* grammar, std::string* field, std::string* effort) {
   *field = "output_format";
   openai::ParseResponseFormat(fields, "output_format", grammar);
   if (const Json* value = fields.Find("output_config"); value != nullptr) {
     Fields config(*value, "output_config");
     if (config.Find("format") != nullptr) *field = "output_config.format";
     openai::ParseResponseFormat(config, "format", grammar);
+    config.Text("effort", effort);
     if (config.error()) fields.Fail(*config.error());
   }
 }
@@ -218,7 +249,7 @@ Json UsageJson(int64_t evaluated, int64_t cached, int64_t output) {
 class AnthropicForm final : public AnswerForm {
  public:
   explicit AnthropicForm(FormParts parts)
-      : head_(std::move(parts.head)), wishes_(parts.request.wishes), reader_(parts.tool_format) {}
+      : head_(std::move(parts.head)), wishes_(parts.request.wishes), reader_(parts.calls) {}
 
   std::string Whole(std::span<const Answer> answers) override {
     const GenerationResult& result = answers[0].result;
@@ -229,13 +260,12 @@ class AnthropicForm final : public AnswerForm {
     json["content"] = content_;
     json["stop_reason"] = StopReason(result, reader_.has_whole_calls());
     json["stop_sequence"] = StopSequence(result);
-    json["timings"] = openai::TimingsJson(result.timings);
     return openai::DumpJson(json) + "\n";
   }
 
-  std::string OnStart(int, int n_prompt, int n_cached) override {
-    return NamedEvent("message_start", {{"type", "message_start"},
-                                        {"message", Message(UsageJson(n_prompt - n_cached, n_cached, 0))}});
+  std::string OnStart(const Start& start) override {
+    const Json usage = UsageJson(start.n_prompt - start.n_cached, start.n_cached, 0);
+    return NamedEvent("message_start", {{"type", "message_start"}, {"message", Message(usage)}});
   }
 
   std::string OnProgress(int, const Progress& progress) override {
@@ -259,8 +289,7 @@ class AnthropicForm final : public AnswerForm {
                                         {"delta",
                                          {{"stop_reason", StopReason(result, reader_.has_whole_calls())},
                                           {"stop_sequence", StopSequence(result)}}},
-                                        {"usage", {{"output_tokens", result.timings.predicted_n}}},
-                                        {"timings", openai::TimingsJson(result.timings)}});
+                                        {"usage", {{"output_tokens", result.timings.predicted_n}}}});
   }
 
   std::string OnEnd(std::span<const Answer>) override {
@@ -356,31 +385,27 @@ std::variant<openai::ApiRequest, ApiError> ParseMessagesRequest(const Json& body
   ChatTurns turns;
   openai::ToolUse tools;
   GrammarText grammar;
-  std::string grammar_field;
-  int max_tokens = 0;
-  if (!count_only && !fields.Integer("max_tokens", 1, 1 << 30, &max_tokens)) fields.Missing("max_tokens");
+  std::string grammar_field, effort;
+  std::vector<std::string> ignored;
+  int max_tokens = -1;
+  if (!fields.Integer("max_tokens", -1, 1 << 30, &max_tokens) && !count_only) fields.Missing("max_tokens");
   ParseSystem(fields, body, &turns);
   ParseTurns(fields, &turns);
   ParseClientTools(fields, &tools);
-  ParseFormat(fields, &grammar, &grammar_field);
-  fields.Only("thinking", R"([{"type": "disabled"}])");
-  fields.Only("mcp_servers", "[[]]");
-  fields.Only("container", "[]");
+  ParseOutput(fields, &grammar, &grammar_field, &effort);
+  KeepRules(kMessagesRules, openai::kOfAll, fields, &ignored);
+  const auto* stop = fields.Find("stop_sequences");
   if (fields.error()) return *fields.error();
-  Json chat = body;
-  for (const char* name : kMessagesFields) chat.erase(name);
+  Json chat = fields.Rest();
   chat["messages"] = turns.Take();
-  if (const auto* stop = fields.Find("stop_sequences"); stop != nullptr) chat["stop"] = *stop;
-  for (const char* name : {"n", "n_cmpl", "logprobs", "top_logprobs", "n_probs"}) {
-    if (chat.contains(name))
-      return ApiError{.message = std::string(name) + " is not supported here",
-                      .param = name,
-                      .code = "unsupported_parameter"};
-  }
+  chat["max_tokens"] = max_tokens;
+  if (stop != nullptr) chat["stop"] = *stop;
+  if (!effort.empty() && !chat.contains("reasoning_effort")) chat["reasoning_effort"] = effort;
   auto parsed = openai::ParseRequest(openai::Endpoint::kChatCompletions, chat, defaults);
   auto* request = std::get_if<openai::ApiRequest>(&parsed);
   if (request == nullptr) return parsed;
   request->tools = std::move(tools);
+  request->ignored.insert(request->ignored.end(), ignored.begin(), ignored.end());
   if (grammar.kind != GrammarText::Kind::kNone) {
     if (auto error = openai::SetAnswerForm(std::move(grammar), std::move(grammar_field), request))
       return *std::move(error);

@@ -14,9 +14,9 @@
 
 namespace longspec::wire {
 
-// Texts and tools of the client; images, thinking and tools of Anthropic's servers are refused by name, but
-// what an earlier answer thought is passed over. Fields of our own and of llama.cpp work as in a chat.
-// `count_only`: for count_tokens, which has no max_tokens.
+// Texts, thoughts and tools of the client; images and tools of Anthropic's servers are refused by name.
+// Fields of our own and of llama.cpp work as in a chat. `count_only`: for count_tokens, which has no
+// max_tokens.
 std::variant<openai::ApiRequest, openai::ApiError> ParseMessagesRequest(const nlohmann::ordered_json& body,
                                                                         const GenerationRequest& defaults,
                                                                         bool count_only);

@@ -69,7 +69,7 @@ TEST(Anthropic, ToolsAndTheirResultsBecomeAChat) {
   EXPECT_EQ(turns[1].content, "Let me see.");
   const Json calls = Json::parse(turns[1].more)["tool_calls"];
   ASSERT_EQ(calls.size(), 2U);
-  EXPECT_EQ(calls[0]["function"]["arguments"].dump(), R"({"b":1,"a":"x"})");
+  EXPECT_EQ(calls[0]["function"]["arguments"], R"({"b":1,"a":"x"})");
   EXPECT_EQ(turns[2].role, "tool");
   EXPECT_EQ(turns[2].content, "rain");
   EXPECT_EQ(turns[2].more, R"({"tool_call_id":"t1"})");
@@ -163,7 +163,7 @@ TEST(Responses, FunctionsAndTheirOutputsBecomeAChat) {
   EXPECT_EQ(turns[2].content, "Let me see.");
   const Json calls = Json::parse(turns[2].more)["tool_calls"];
   ASSERT_EQ(calls.size(), 2U);
-  EXPECT_EQ(calls[0]["function"]["arguments"].dump(), "{\"a\":1}");
+  EXPECT_EQ(calls[0]["function"]["arguments"], "{\"a\": 1}");
   EXPECT_EQ(turns[3].content, "rain");
   EXPECT_EQ(turns[4].content, "sun");
   EXPECT_EQ(turns[4].more, R"({"tool_call_id":"c2"})");
@@ -239,8 +239,10 @@ Answer AnswerOf(const Case& one) {
 }
 
 FormParts PartsOf(int n = 1) {
-  FormParts parts{
-      .head = {.id = "7", .created = 1, .model = "m"}, .request = {}, .tool_format = ToolFormat::kHermes};
+  const openai::CallForm calls{.format = ToolFormat::kHermes};
+  FormParts parts{.head = {.id = "7", .created = 1, .model = "m"},
+                  .request = {},
+                  .calls = std::make_shared<const openai::CallForm>(calls)};
   parts.request.n = n;
   return parts;
 }
@@ -259,7 +261,7 @@ std::vector<Json> EventsOf(const std::string& stream) {
 std::vector<Json> Stream(AnswerForm& form, const std::vector<Answer>& answers, size_t piece) {
   std::string stream;
   const auto n = static_cast<int>(answers.size());
-  for (int i = 0; i < n; ++i) stream += form.OnStart(i, 5, 2);
+  for (int i = 0; i < n; ++i) stream += form.OnStart({.index = i, .n_prompt = 5, .n_cached = 2});
   for (size_t at = 0; at < 400; at += piece) {
     for (int i = 0; i < n; ++i) {
       const std::string& text = answers[static_cast<size_t>(i)].result.text;

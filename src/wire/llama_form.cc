@@ -28,33 +28,33 @@ const char* StopType(const GenerationResult& result) {
   return "none";
 }
 
-// Where a name has slashes, what stands inside: "generation_settings/seed" becomes "seed".
-Json Picked(const Json& json, const std::vector<std::string>& fields) {
-  if (fields.empty()) return json;
+// A path's slashes lead into objects: "timings/prompt_n" is the answer's member of that name. What is not
+// there is left out.
+Json Picked(const Json& json, const std::vector<std::string>& paths) {
+  if (paths.empty()) return json;
   Json picked = Json::object();
-  for (const std::string& field : fields) {
+  for (const std::string& path : paths) {
     const Json* at = &json;
-    std::string name;
-    for (size_t begin = 0; at != nullptr && begin <= field.size();) {
-      const size_t end = std::min(field.find('/', begin), field.size());
-      name = field.substr(begin, end - begin);
-      const auto inside = at->is_object() ? at->find(name) : at->end();
+    for (size_t begin = 0; at != nullptr && begin <= path.size();) {
+      const size_t end = std::min(path.find('/', begin), path.size());
+      const auto inside = at->is_object() ? at->find(path.substr(begin, end - begin)) : at->end();
       at = at->is_object() && inside != at->end() ? &*inside : nullptr;
       begin = end + 1;
     }
-    if (at != nullptr) picked[name] = *at;
+    if (at != nullptr) picked[path] = *at;
   }
   return picked;
 }
 
 class LlamaForm final : public AnswerForm {
  public:
-  LlamaForm(FormParts parts, std::string prompt_text)
-      : head_(std::move(parts.head)),
+  explicit LlamaForm(FormParts parts)
+      : n_tokens_(parts.n_answers(), 0),
+        head_(std::move(parts.head)),
         request_(std::move(parts.request)),
-        prompt_text_(std::move(prompt_text)),
-        n_tokens_(static_cast<size_t>(request_.n), 0),
-        n_prompt_(static_cast<int>(request_.generation.tokens.size())) {}
+        prompts_(std::move(parts.prompts)),
+        n_ctx_(parts.n_ctx),
+        slots_(n_tokens_.size(), -1) {}
 
   std::string Whole(std::span<const Answer> answers) override {
     Json all = Json::array();
@@ -69,7 +69,10 @@ class LlamaForm final : public AnswerForm {
     return openai::DumpJson(answers.size() == 1 ? all[0] : all) + "\n";
   }
 
-  std::string OnStart(int, int, int) override { return {}; }
+  std::string OnStart(const Start& start) override {
+    slots_[static_cast<size_t>(start.index)] = start.slot;
+    return {};
+  }
 
   std::string OnProgress(int index, const Progress& progress) override {
     if (!request_.wishes.return_progress) return {};
@@ -85,9 +88,7 @@ class LlamaForm final : public AnswerForm {
     const auto i = static_cast<size_t>(piece.index);
     n_tokens_[i] = piece.timings.predicted_n;
     Json chunk = First(piece.index, piece.text);
-    if (request_.wishes.return_tokens) {
-      for (const openai::TokenReport& report : piece.tokens) chunk["tokens"].push_back(report.token.id);
-    }
+    for (const openai::TokenReport& report : piece.tokens) chunk["tokens"].push_back(report.token.id);
     if (HasChances()) chunk["completion_probabilities"] = openai::LogprobsContentJson(piece.tokens);
     AddSources(piece.tokens, &chunk);
     if (request_.wishes.timings_per_token) chunk["timings"] = openai::TimingsJson(piece.timings);
@@ -103,6 +104,8 @@ class LlamaForm final : public AnswerForm {
   std::string OnError(const openai::ApiError& error) override { return Event(ErrorBody(error)); }
 
  private:
+  const FormPrompt& PromptOf(int index) const { return prompts_[static_cast<size_t>(index / request_.n)]; }
+
   bool HasChances() const { return request_.generation.n_logprobs >= 0; }
 
   void AddSources(std::span<const openai::TokenReport> tokens, Json* json) const {
@@ -115,28 +118,29 @@ class LlamaForm final : public AnswerForm {
             {"content", content},
             {"tokens", Json::array()},
             {"stop", false},
-            {"id_slot", -1},
+            {"id_slot", slots_[static_cast<size_t>(index)]},
             {"tokens_predicted", n_tokens_[static_cast<size_t>(index)]},
-            {"tokens_evaluated", n_prompt_}};
+            {"tokens_evaluated", PromptOf(index).n_tokens}};
   }
 
   Json Last(int index, const Answer& answer) const {
     const GenerationResult& result = answer.result;
     GenerationRequest settings = request_.generation;
     settings.sampling.seed = result.seed;
-    const int64_t n_known = n_prompt_ + static_cast<int64_t>(result.tokens.size());
+    const FormPrompt& prompt = PromptOf(index);
+    const int64_t n_known = prompt.n_tokens + static_cast<int64_t>(result.tokens.size());
     return {{"index", index},
             {"content", ""},
             {"tokens", Json::array()},
-            {"id_slot", -1},
+            {"id_slot", answer.slot},
             {"stop", true},
             {"model", head_.model},
             {"tokens_predicted", result.tokens.size()},
-            {"tokens_evaluated", n_prompt_},
-            {"generation_settings", GenerationSettingsJson(settings, 0)},
-            {"prompt", prompt_text_},
+            {"tokens_evaluated", prompt.n_tokens},
+            {"generation_settings", GenerationSettingsJson(settings, n_ctx_)},
+            {"prompt", prompt.text},
             {"has_new_line", result.text.find('\n') != std::string::npos},
-            {"truncated", false},
+            {"truncated", n_ctx_ > 0 && n_known >= n_ctx_},  // the context is full, whatever ended the answer
             {"stop_type", StopType(result)},
             {"stopping_word", result.stop_string},
             {"tokens_cached", std::max<int64_t>(n_known - 1, 0)},
@@ -144,17 +148,18 @@ class LlamaForm final : public AnswerForm {
             {"speculation", openai::SpeculationJson(result.speculative)}};
   }
 
+  std::vector<int64_t> n_tokens_;  // of each answer so far
   const openai::ResponseHead head_;
   const openai::ApiRequest request_;
-  const std::string prompt_text_;
-  std::vector<int64_t> n_tokens_;
-  const int n_prompt_;
+  const std::vector<FormPrompt> prompts_;
+  const int n_ctx_;
+  std::vector<int> slots_;
 };
 
 }  // namespace
 
-std::unique_ptr<AnswerForm> MakeLlamaForm(FormParts parts, std::string prompt_text) {
-  return std::make_unique<LlamaForm>(std::move(parts), std::move(prompt_text));
+std::unique_ptr<AnswerForm> MakeLlamaForm(FormParts parts) {
+  return std::make_unique<LlamaForm>(std::move(parts));
 }
 
 Json GenerationSettingsJson(const GenerationRequest& request, int n_ctx) {
@@ -178,6 +183,12 @@ Json GenerationSettingsJson(const GenerationRequest& request, int n_ctx) {
   Json bias = Json::array();
   for (const auto& [token, value] : s.logit_bias) bias.push_back({token, value});
   json["logit_bias"] = std::move(bias);
+  return json;
+}
+
+Json PublicSettingsJson(const GenerationRequest& request, int n_ctx) {
+  Json json = GenerationSettingsJson(request, n_ctx);
+  for (const char* name : {"stop", "logit_bias"}) json.erase(name);
   return json;
 }
 

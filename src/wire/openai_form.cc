@@ -17,23 +17,31 @@ using openai::Endpoint;
 class OpenAiForm final : public AnswerForm {
  public:
   explicit OpenAiForm(FormParts parts)
-      : head_(std::move(parts.head)),
+      : readers_(parts.n_answers(), openai::ToolCallReader(parts.calls)),
+        head_(std::move(parts.head)),
         endpoint_(parts.request.endpoint),
         wishes_(parts.request.wishes),
-        tool_format_(parts.tool_format),
-        readers_(static_cast<size_t>(parts.request.n), openai::ToolCallReader(parts.tool_format)),
+        calls_(parts.calls),
         shown_({.logprobs = parts.request.generation.n_logprobs >= 0,
                 .sources = wishes_.return_token_source,
-                .token_ids = wishes_.return_tokens}) {}
+                .token_ids = wishes_.return_tokens,
+                .n = parts.request.n}),
+        prompts_(std::move(parts.prompts)) {}
 
   std::string Whole(std::span<const Answer> answers) override {
     Json json = openai::ResponseJson(endpoint_, head_, answers, shown_);
-    if (tool_format_) openai::MoveToolCalls(*tool_format_, head_.id, &json);
+    if (wishes_.echo) {
+      for (size_t i = 0; i < answers.size(); ++i) {
+        Json& text = json["choices"][i]["text"];
+        text = PromptOf(static_cast<int>(i)) + text.get<std::string>();
+      }
+    }
+    if (calls_ != nullptr) openai::MoveToolCalls(calls_, head_.id, &json);
     if (answers.size() == 1) json["speculation"] = openai::SpeculationJson(answers[0].result.speculative);
     return openai::DumpJson(json) + "\n";
   }
 
-  std::string OnStart(int, int, int) override { return {}; }
+  std::string OnStart(const Start&) override { return {}; }
 
   std::string OnProgress(int index, const Progress& progress) override {
     if (!wishes_.return_progress) return {};
@@ -64,7 +72,7 @@ class OpenAiForm final : public AnswerForm {
     std::string events;
     if (wishes_.include_usage) {
       Json chunk = openai::ChunkJson(endpoint_, head_);
-      chunk["usage"] = openai::UsageJson(answers);
+      chunk["usage"] = openai::UsageJson(answers, shown_.n);
       if (answers.size() == 1) AddNumbers(answers[0], &chunk);
       events = Event(chunk);
     }
@@ -74,6 +82,9 @@ class OpenAiForm final : public AnswerForm {
   std::string OnError(const openai::ApiError& error) override { return Event(ErrorBody(error)); }
 
  private:
+  const std::string& PromptOf(int index) const {
+    return prompts_[static_cast<size_t>(index / shown_.n)].text;
+  }
   openai::ToolCallReader& Reader(int index) { return readers_[static_cast<size_t>(index)]; }
 
   std::string TextChunk(const Piece& piece) const {
@@ -104,9 +115,11 @@ class OpenAiForm final : public AnswerForm {
     return piece.tokens.empty() ? events : events + TextChunk(piece);
   }
 
+  // With include_usage all chunks have the field; only the last says something.
   Json Chunk(Json choice) const {
     Json chunk = openai::ChunkJson(endpoint_, head_);
     chunk["choices"].push_back(std::move(choice));
+    if (wishes_.include_usage) chunk["usage"] = nullptr;
     return chunk;
   }
 
@@ -123,16 +136,19 @@ class OpenAiForm final : public AnswerForm {
 
   // What comes before anything else of an answer.
   std::string First(int index) {
-    if (endpoint_ != Endpoint::kChatCompletions || !begun_.insert(index).second) return {};
-    return Event(Chunk(openai::FirstChoiceJson(index)));
+    if (!begun_.insert(index).second) return {};
+    if (endpoint_ == Endpoint::kChatCompletions) return Event(Chunk(openai::FirstChoiceJson(index)));
+    if (!wishes_.echo) return {};
+    return Event(Chunk(openai::PieceChoiceJson(endpoint_, index, PromptOf(index), {}, shown_)));
   }
 
+  std::vector<openai::ToolCallReader> readers_;  // one for each answer
   const openai::ResponseHead head_;
   const Endpoint endpoint_;
   const openai::AnswerWishes wishes_;
-  const std::optional<openai::ToolFormat> tool_format_;
-  std::vector<openai::ToolCallReader> readers_;  // one for each answer
+  const std::shared_ptr<const openai::CallForm> calls_;
   const openai::Shown shown_;
+  const std::vector<FormPrompt> prompts_;
   std::set<int> begun_;
 };
 

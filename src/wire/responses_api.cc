@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "wire/responses_api.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "openai/answer_form.h"
+#include "openai/field_rules.h"
 #include "openai/fields.h"
 #include "openai/json.h"
 #include "openai/tool_calls.h"
@@ -18,21 +21,36 @@ using Json = nlohmann::ordered_json;
 using openai::Answer;
 using openai::ApiError;
 using openai::Fields;
+using openai::Treatment;
 
-// Fields of this API alone, and those that a chat knows under another name.
-constexpr const char* kResponsesFields[] = {"input",          "instructions",      "max_output_tokens",
-                                            "tools",          "tool_choice",       "text",
-                                            "reasoning",      "include",           "previous_response_id",
-                                            "conversation",   "background",        "truncation",
-                                            "max_tool_calls", "top_logprobs",      "prompt",
-                                            "stream_options", "context_management"};
+constexpr std::string_view kNothingKept = "nothing is stored: send the whole conversation as input";
+constexpr std::string_view kChancesOfChats = "/v1/chat/completions gives chances of tokens";
+
+// What has no parser of its own here and is no field of a chat, too.
+constexpr openai::FieldRule kResponsesRules[] = {
+    {"include"},
+    {"max_tool_calls"},
+    {"stream_options"},
+    {"truncation", Treatment::kIgnored},
+    {"context_management", Treatment::kIgnored},
+    {"previous_response_id", Treatment::kRefused, openai::kOfAll, "[]", kNothingKept},
+    {"conversation", Treatment::kRefused, openai::kOfAll, "[]", kNothingKept},
+    {"background", Treatment::kRefused, openai::kOfAll, "[false]", "an answer comes to who asked for it"},
+    {"prompt", Treatment::kRefused, openai::kOfAll, "[]", "input has the messages"},
+    {"n", Treatment::kRefused, openai::kOfAll, "[1]", "/v1/chat/completions gives several answers"},
+    {"n_cmpl", Treatment::kRefused, openai::kOfAll, "[1]", "/v1/chat/completions gives several answers"},
+    {"logprobs", Treatment::kRefused, openai::kOfAll, "[false]", kChancesOfChats},
+    {"top_logprobs", Treatment::kRefused, openai::kOfAll, "[0]", kChancesOfChats},
+    {"n_probs", Treatment::kRefused, openai::kOfAll, "[0]", kChancesOfChats},
+};
 
 // What responses repeat of their requests.
 constexpr const char* kRepeated[] = {"instructions",        "metadata", "text", "tool_choice", "tools",
                                      "parallel_tool_calls", "user"};
 
 bool IsText(const std::string& type) {
-  return type == "input_text" || type == "output_text" || type == "text";
+  return type == "input_text" || type == "output_text" || type == "text" || type == "reasoning_text" ||
+         type == "summary_text";
 }
 
 // The field `name`: a text, or parts of text.
@@ -79,7 +97,13 @@ void ParseItem(Fields& item, ChatTurns* turns) {
     if (!item.Text("call_id", &id)) item.Missing("call_id");
     text = TextOf(item, "output");
     turns->Result(std::move(id), std::move(text));
-  } else if (type != "reasoning") {
+  } else if (type == "reasoning") {
+    // What it thought; where that is not there, what was said of it.
+    for (const char* part : {"content", "summary"}) {
+      if (text.empty() && item.Find(part) != nullptr) text = TextOf(item, part);
+    }
+    if (!text.empty()) turns->Think(text);
+  } else {
     item.Fail("type", "\"" + type + "\" is not supported: messages, functions' calls and their outputs are",
               "unsupported_value");
   }
@@ -143,7 +167,7 @@ class ResponsesForm final : public AnswerForm {
       : head_(std::move(parts.head)),
         generation_(std::move(parts.request.generation)),
         repeated_(std::move(repeated)),
-        reader_(parts.tool_format) {}
+        reader_(parts.calls) {}
 
   std::string Whole(std::span<const Answer> answers) override {
     const GenerationResult& result = answers[0].result;
@@ -152,7 +176,7 @@ class ResponsesForm final : public AnswerForm {
     return openai::DumpJson(Response(&result)) + "\n";
   }
 
-  std::string OnStart(int, int, int) override {
+  std::string OnStart(const Start&) override {
     std::string events = Numbered("response.created", {{"response", Response(nullptr)}});
     return events + Numbered("response.in_progress", {{"response", Response(nullptr)}});
   }
@@ -345,39 +369,35 @@ std::variant<ResponsesRequest, ApiError> ParseResponsesRequest(const Json& body,
   ChatTurns turns;
   openai::ToolUse tools;
   GrammarText grammar;
-  std::string instructions;
+  std::string instructions, effort;
+  std::vector<std::string> ignored;
   if (fields.Text("instructions", &instructions) && !instructions.empty()) turns.Say("system", instructions);
   ParseInput(fields, &turns);
   ParseFunctions(fields, &tools);
-  fields.Only("previous_response_id", "[]");
-  fields.Only("conversation", "[]");
-  fields.Only("prompt", "[]");
-  fields.Only("background", "[false]");
-  fields.Only("truncation", R"(["disabled"])");
-  fields.Only("top_logprobs", "[0]");
+  KeepRules(kResponsesRules, openai::kOfAll, fields, &ignored);
   if (const auto* text = fields.Find("text"); text != nullptr) {
     Fields inside(*text, "text");
     openai::ParseResponseFormat(inside, "format", &grammar);
+    if (inside.Find("verbosity") != nullptr) ignored.emplace_back("text.verbosity");
+    if (inside.error()) fields.Fail(*inside.error());
+  }
+  if (const auto* reasoning = fields.Find("reasoning"); reasoning != nullptr) {
+    Fields inside(*reasoning, "reasoning");
+    inside.Text("effort", &effort);
     if (inside.error()) fields.Fail(*inside.error());
   }
   int limit = 0;
-  const bool limited = fields.Integer("max_output_tokens", 1, 1 << 30, &limit);
+  const bool limited = fields.Integer("max_output_tokens", -1, 1 << 30, &limit);
   if (fields.error()) return *fields.error();
-  Json chat = body;
-  for (const char* name : kResponsesFields) chat.erase(name);
-  for (const char* name : {"n", "n_cmpl", "logprobs", "n_probs"}) {
-    if (chat.contains(name)) {
-      return ApiError{.message = std::string(name) + " is not supported here",
-                      .param = name,
-                      .code = "unsupported_parameter"};
-    }
-  }
+  Json chat = fields.Rest();
   chat["messages"] = turns.Take();
   if (limited) chat["max_tokens"] = limit;
+  if (!effort.empty() && !chat.contains("reasoning_effort")) chat["reasoning_effort"] = effort;
   auto parsed = openai::ParseRequest(openai::Endpoint::kChatCompletions, chat, defaults);
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   request.chat = std::get<openai::ApiRequest>(std::move(parsed));
   request.chat.tools = std::move(tools);
+  request.chat.ignored.insert(request.chat.ignored.end(), ignored.begin(), ignored.end());
   if (grammar.kind != GrammarText::Kind::kNone) {
     if (auto error = openai::SetAnswerForm(std::move(grammar), "text.format", &request.chat))
       return *std::move(error);

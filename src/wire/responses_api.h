@@ -21,7 +21,7 @@ struct ResponsesRequest {
 };
 
 // Texts and functions; images and files are refused by name. Tools that are no functions, which clients offer
-// to any model, are passed over, and so is what an earlier answer reasoned.
+// to any model, are passed over.
 std::variant<ResponsesRequest, openai::ApiError> ParseResponsesRequest(const nlohmann::ordered_json& body,
                                                                        const GenerationRequest& defaults);
 

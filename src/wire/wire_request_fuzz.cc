@@ -31,10 +31,12 @@ void Check(const ApiRequest& request) {
   for (const auto& message : request.generation.messages)
     Require(message.role == "system" || message.role == "user" || message.role == "assistant" ||
             message.role == "tool");
-  for (const ToolFormat format : {ToolFormat::kHermes, ToolFormat::kLlama3, ToolFormat::kGeneric}) {
+  for (const ToolFormat format :
+       {ToolFormat::kHermes, ToolFormat::kTagged, ToolFormat::kLlama3, ToolFormat::kGeneric}) {
     ApiRequest told = request;
     const auto refused = longspec::openai::ApplyTools(format, &told);
-    Require(!refused || (request.tools.offered() && !request.grammar_field.empty()));
+    Require(!refused ||
+            (request.tools.offered() && (!request.grammar_field.empty() || format == ToolFormat::kTagged)));
     for (const auto& message : told.generation.messages)
       Require(message.more.empty() || Json::accept(message.more));
   }

@@ -82,13 +82,14 @@ class Usage(CliTestCase):
         run = ("run", "-m", "unused.gguf", "-p", "hi")
         cases = [
             (("--colour",), "--colour"),
-            (("-ngl", "5"), "-ngl"),
+            (("-xyz", "5"), "-xyz"),
+            (("--lora", "a.gguf"), "--lora: is not supported"),
             (("--spec-type", "longspec"), "--spec-draft-model"),
             (("--spec-type", "longspec", "-md", "draft.gguf", "--spec-draft-weights", "q9"), "--spec-draft-weights q9"),
             (("-n", "many"), "--predict"),
             (("-n", "-2"), "--predict"),
             (("-c", "-1"), "--ctx-size"),
-            (("-t", "-1"), "--threads"),
+            (("-t", "-2"), "--threads"),
             (("-b", "0"), "--batch-size"),
             (("-s", "1.5"), "--seed"),
             (("--temp", "warm"), "--temp"),
@@ -145,7 +146,7 @@ class Usage(CliTestCase):
         result = longspec("run", "-m", "/nonexistent.gguf", "-p", "hi", "-ub", "256", "-tb", "2", "-fa", "on",
                           "--spec-default", "--spec-draft-p-min", "0.5", "--samplers", "top_k;xtc;temperature")
         self.expect_error(result, BAD_MODEL, "/nonexistent.gguf")
-        for part in ("-ub is called --batch-size here", "-tb has no effect", "-fa has no effect",
+        for part in ("-ub is called --batch-size here", "-tb and -fa have no effect here",
                      "--spec-default is --spec-type auto", "--spec-draft-p-min sets",
                      "--samplers: left out, not here: xtc"):
             self.assertEqual(result.stderr.decode().count("longspec: warning: " + part), 1, result.stderr)

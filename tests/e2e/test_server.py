@@ -10,12 +10,12 @@ installed into build/clients; without them their tests fail.
 import concurrent.futures
 import contextlib
 import dataclasses
+import gzip
 import http.client
 import json
 import os
 import re
 import signal
-import site
 import socket
 import subprocess
 import sys
@@ -25,6 +25,8 @@ import time
 import typing
 import unittest
 
+import client_packages
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tools"))
 import load_test  # noqa: E402
@@ -32,7 +34,6 @@ from server_process import ServerProcess  # noqa: E402
 
 BIN = os.environ.get("LONGSPEC_BIN", os.path.join(ROOT, "build/release/longspec"))
 TOOL = os.path.join(os.path.dirname(BIN), "tools/make_tiny_model")
-CLIENTS = os.path.join(ROOT, "build/clients")
 TIMEOUT = 120
 OK, USAGE, FAILURE = 0, 2, 1
 
@@ -51,28 +52,6 @@ def setUpModule():
 
 def tearDownModule():
     FOLDER.cleanup()
-
-
-def client_packages():
-    """Makes `import openai` and `import anthropic` work, or says why not."""
-    wanted = os.path.join(ROOT, "tests/e2e/clients.txt")
-    stamp = os.path.join(CLIENTS, "installed.txt")
-    with open(wanted, encoding="utf-8") as file:
-        text = file.read()
-    installed = ""
-    if os.path.exists(stamp):
-        with open(stamp, encoding="utf-8") as file:
-            installed = file.read()
-    if installed != text:
-        for command in ([sys.executable, "-m", "venv", CLIENTS],
-                        [os.path.join(CLIENTS, "bin/python"), "-m", "pip", "install", "--quiet", "-r", wanted]):
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-            if done.returncode != 0:
-                raise AssertionError(f"the clients cannot be installed: {' '.join(command)}\n{done.stdout}")
-        with open(stamp, "w", encoding="utf-8") as file:
-            file.write(text)
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    site.addsitedir(os.path.join(CLIENTS, "lib", version, "site-packages"))
 
 
 def needs_time(test):
@@ -187,7 +166,7 @@ class Http(unittest.TestCase):
 
     def test_health_models_and_props(self):
         self.assertEqual(json.loads(self.server.get("/health")[2]), {"status": "ok"})
-        self.assertEqual(json.loads(self.server.get("/v1/models")[2])["data"][0]["id"], "tiny")
+        self.assertEqual(json.loads(self.server.get("/v1/models")[2])["data"][0]["id"], "tiny.gguf")
         props = json.loads(self.server.get("/props")[2])
         self.assertEqual(props["default_generation_settings"]["n_ctx"], 4096)
         self.assertIn("im_start", props["chat_template"])
@@ -239,7 +218,7 @@ class Http(unittest.TestCase):
 
     def test_broken_bodies(self):
         for body in (b"\xff\xfe\xfa", b"{", b'{"prompt": "\xc3\x28"}', b"[" * 500000, b'{"prompt": 1e999}', b"",
-                     b'{"prompt": "x", "max_tokens": 99999999999999999999999999}', b"null", b'{"messages": [[[]]]}'):
+                     b'{"prompt": "x", "max_tokens": 1.5}', b"null", b'{"messages": [[[]]]}'):
             for path in ("/v1/completions", "/v1/chat/completions", "/completion", "/tokenize", "/detokenize",
                          "/apply-template", "/v1/messages", "/v1/messages/count_tokens"):
                 status, _, text = self.server.request("POST", path, body)
@@ -247,6 +226,21 @@ class Http(unittest.TestCase):
                 self.assertIn(status, (200, 400, 413) if lenient else (400, 413), (path, body[:40], text))
                 if status != 200:
                     self.assertTrue(json.loads(text)["error"]["message"])
+
+    def test_compressed_bodies(self):
+        body = json.dumps({"content": "the sea"}).encode()
+        status, _, text = self.server.request("POST", "/tokenize", gzip.compress(body), {"Content-Encoding": "gzip"})
+        self.assertEqual(status, 200, text)
+        self.assertEqual(json.loads(text), self.server.post("/tokenize", {"content": "the sea"}))
+        bomb = gzip.compress(b" " * (2 << 20) + body)  # more than --max-body
+        status, _, text = self.server.request("POST", "/tokenize", bomb, {"Content-Encoding": "gzip"})
+        self.assertEqual(status, 413, text)
+        status, headers, _ = self.server.request("POST", "/tokenize", body, {"Content-Encoding": "zstd"})
+        self.assertEqual((status, headers["Accept-Encoding"]), (415, "gzip, deflate, identity"))
+
+    def test_the_methods_of_a_route(self):
+        status, headers, _ = self.server.request("DELETE", "/v1/models")
+        self.assertEqual((status, headers["Allow"]), (405, "GET, HEAD, OPTIONS"))
 
     def test_500_connections(self):
         with contextlib.ExitStack() as stack:
@@ -298,7 +292,7 @@ class Load(unittest.TestCase):
                 loads.append(load_test.run_load(load_test.Client(server.url), requests, 16)[0])
         # With memory for hardly more than the longest; all at once, as often as somebody has to wait for it.
         rush = [dataclasses.replace(request, at=0) for request in requests]
-        with Server("--parallel", "16", "-c", "1280", "--prefill-ms", "1000") as server:
+        with Server("--parallel", "16", "-c", "1280", "--cache-ram", "0", "--prefill-ms", "1000") as server:
             preemptions = 0
             for _ in range(24):
                 loads.append(load_test.run_load(load_test.Client(server.url), rush, 16)[0])
@@ -308,7 +302,7 @@ class Load(unittest.TestCase):
                     break
         if self.N == 64:
             self.assertGreater(preemptions, 0)
-        with Server("--parallel", "1", "--cache-ram", "0", "--spec-type", "none") as server:
+        with Server("--parallel", "1", "--no-cache-prompt", "--spec-type", "none") as server:
             alone = [load_test.Client(server.url).ask(load_test.Request(0, request.body)) for request in requests]
         for outcomes in loads:
             self.assertEqual([outcome.error for outcome in outcomes if outcome.error], [])
@@ -364,9 +358,27 @@ class Operation(unittest.TestCase):
             self.assertNotEqual(done.returncode, OK)
             self.assertIn(f"cannot listen on 127.0.0.1:{server.port}: Address already in use", done.stderr)
 
+    def test_a_script_for_llama_server(self):
+        with Server("-c", "1024", "-ngl", "99", "--jinja", "-cb", "--mlock", "--no-mmap", "-np", "-1", "-fa", "on",
+                    "--log-disable", "--no-warmup", "--metrics") as server:
+            self.assertEqual(server.get("/health")[0], 200)
+            warnings = [line for line in server.log if "warning" in line]
+            self.assertEqual(len(warnings), 1, warnings)
+            self.assertIn("-ngl, --jinja, -cb, --mlock, --no-mmap, -fa, --log-disable and --no-warmup have no effect here",
+                          warnings[0])
+
+    def test_pages_of_elsewhere(self):
+        with Server("--cors-origins", "https://chat.example") as server:
+            for origin, status in (("https://chat.example", 200), ("https://evil.example", 403),
+                                   (server.url, 200), ("http://localhost:3000", 403)):
+                got, headers, _ = server.request("GET", "/v1/models", headers={"Origin": origin})
+                self.assertEqual(got, status, origin)
+                self.assertEqual(headers["Access-Control-Allow-Origin"], origin if status == 200 else None)
+
     def test_bad_options(self):
         for args, part in ((("--port", "99999"), "--port"), (("--slot-save-path", "/nonexistent"), "--slot-save-path"),
-                           (("--parallel", "-1"), "--parallel"), (("--spec-type", "magic"), "magic")):
+                           (("--parallel", "-2"), "--parallel"), (("--spec-type", "magic"), "magic"),
+                           (("--cors-origins", "chat.example"), "chat.example"), (("--lora", "a.gguf"), "--lora: ")):
             done = subprocess.run([BIN, "serve", "-m", MODEL, "--no-progress", *args], stderr=subprocess.PIPE,
                                   text=True, timeout=TIMEOUT, check=False)
             self.assertEqual(done.returncode, USAGE, done.stderr)
@@ -385,7 +397,7 @@ class Clients(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        client_packages()
+        client_packages.use()
         import anthropic
         import openai
         cls.anthropic_package, cls.openai_package = anthropic, openai
@@ -555,8 +567,8 @@ class Clients(unittest.TestCase):
         program, n = re.subn(r'base_url="[^"]*", api_key="none"', f'base_url="{self.server.url}/v1", api_key="secret"',
                              program)
         self.assertEqual(n, 1)
-        done = subprocess.run([os.path.join(CLIENTS, "bin/python"), "-c", program], capture_output=True, text=True,
-                              timeout=TIMEOUT, check=False)
+        done = subprocess.run([os.path.join(client_packages.CLIENTS, "bin/python"), "-c", program],
+                              capture_output=True, text=True, timeout=TIMEOUT, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertGreaterEqual(int(done.stdout.split()[0]), 3)  # what was asked, a call and its result
 
@@ -666,9 +678,30 @@ class Clients(unittest.TestCase):
         self.assertEqual(counted.input_tokens,
                          whole.usage.input_tokens + (whole.usage.cache_read_input_tokens or 0))
 
+    def test_anthropic_thoughts_and_prefills(self):
+        """What Claude Code sends, and an answer that begins with what the client said it should."""
+        messages = [{"role": "user", "content": "the sea"},
+                    {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"},
+                                                      {"type": "text", "text": "the sea and"}]}]
+        sampling = {"seed": 3, "temperature": 0.5}
+        ask = {"model": "little", "max_tokens": 8, "messages": messages,
+               "extra_body": {**sampling, "context_management": {"edits": []}, "output_config": {"effort": "low"}},
+               "extra_headers": {"anthropic-beta": "context-management-2025-06-27,interleaved-thinking-2025-05-14"}}
+        whole = self.anthropic.messages.create(thinking={"type": "enabled", "budget_tokens": 1024}, **ask)
+
+        def post(path, body):
+            return json.loads(self.server.request("POST", path, body, {"Authorization": "Bearer secret"})[2])
+
+        prompt = post("/apply-template", {"messages": [{"role": "user", "content": "the sea"},
+                                                       {"role": "assistant", "content": "the sea and"}]})["prompt"]
+        self.assertTrue(prompt.endswith("the sea and"), prompt)
+        self.assertEqual(whole.content[0].text,
+                         post("/completion", {"prompt": prompt, "n_predict": 8, **sampling})["content"])
+        self.assertFalse(hasattr(whole, "timings"))
+
     def test_anthropic_errors(self):
         with self.assertRaises(self.anthropic_package.BadRequestError) as raised:
-            self.anthropic.messages.create(model="little", max_tokens=0, messages=[{"role": "user", "content": "x"}])
+            self.anthropic.messages.create(model="little", max_tokens=-2, messages=[{"role": "user", "content": "x"}])
         self.assertEqual(raised.exception.body["error"]["type"], "invalid_request_error")
         with self.assertRaises(self.anthropic_package.AuthenticationError):
             self.anthropic_package.Anthropic(base_url=self.server.url, api_key="guess").messages.create(

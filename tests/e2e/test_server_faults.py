@@ -109,7 +109,7 @@ class Complaints(unittest.TestCase):
         with Server("-c", "4096") as server:
             alone = [server.text(prompt, max_tokens=700) for prompt in prompts]
         # One context of keys and values for eight answers that need more together.
-        with Server("-c", "1024", "--parallel", "8") as server:
+        with Server("-c", "1024", "--cache-ram", "0", "--parallel", "8") as server:
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
                 together = list(pool.map(lambda prompt: server.text(prompt, max_tokens=700), prompts))
             self.assertGreater(server.metric("num_preemptions_total"), 0)
@@ -118,7 +118,7 @@ class Complaints(unittest.TestCase):
     def test_llamacpp_7052_vllm_23138_texts_do_not_depend_on_others_or_on_the_cache(self):
         bodies = [completion(words(5 + 20 * (i % 4)) + f" {i % 3}", seed=i, max_tokens=20 + 3 * i,
                              temperature=0 if i % 4 == 0 else 0.9, n=1 + i % 2) for i in range(16)]
-        with Server("--cache-ram", "0", "--parallel", "1") as server:
+        with Server("--no-cache-prompt", "--parallel", "1") as server:
             alone = [server.post("/v1/completions", {**body, "speculative": False})["choices"] for body in bodies]
         with Server() as server:
             for _ in range(2):  # with an empty cache, and with all prompts known
@@ -141,7 +141,7 @@ class Complaints(unittest.TestCase):
             alone = server.post("/v1/completions", longest)
         self.assertGreater(alone["usage"]["total_tokens"], 1024)  # of 1,280: it needs all chunks
         bodies = [completion(f"{i} " + words(1 + 7 * (i % 9)), max_tokens=5 + 11 * (i % 7)) for i in range(48)]
-        with Server("-c", "1280", "--parallel", "8") as server:
+        with Server("-c", "1280", "--cache-ram", "0", "--parallel", "8") as server:
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
                 list(pool.map(lambda body: server.post("/v1/completions", body), bodies))
             self.assertEqual(server.post("/v1/completions", longest)["choices"], alone["choices"])
@@ -162,7 +162,7 @@ class Complaints(unittest.TestCase):
         # The guesses are those of a prediction that is right, as far as its tokens are those that were drawn.
         ask = completion("the sea", max_tokens=120, temperature=0,
                          speculative={"drafters": "prediction", "max_rows": 6})
-        with Server("--spec-policy", "fixed", "--parallel", "8", "--cache-ram", "0") as server:
+        with Server("--spec-policy", "fixed", "--parallel", "8", "--no-cache-prompt") as server:
             passes, texts = [], []
             said = server.text("the sea", max_tokens=120, temperature=0)
             ask["prediction"] = {"type": "content", "content": said}
@@ -295,8 +295,8 @@ class Clients(unittest.TestCase):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
         self.addCleanup(connection.close)
 
-        def health():
-            connection.request("GET", "/health")
+        def models():
+            connection.request("GET", "/v1/models")
             response = connection.getresponse()
             response.read()
             return response.status
@@ -304,16 +304,16 @@ class Clients(unittest.TestCase):
         deadline = time.monotonic() + TIMEOUT
         while True:
             with contextlib.suppress(OSError):
-                if health() == 200:
+                if models() == 200:
                     break
             connection.close()
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
         for _ in range(1500):  # a line each: more than a pipe holds
-            self.assertEqual(health(), 200)
+            self.assertEqual(models(), 200)
         process.terminate()
         self.assertEqual(process.wait(TIMEOUT), 0)
-        self.assertIn(b"path=/health status=200", process.stderr.read())
+        self.assertIn(b"path=/v1/models status=200", process.stderr.read())
 
     def test_absurd_requests(self):
         with Server("-c", "1024") as server:
@@ -401,7 +401,7 @@ class Slots(unittest.TestCase):
 
     def test_while_a_slot_is_saved_others_wait_for_its_room(self):
         os.mkfifo(self.path + ".tmp")  # saving is held up for as long as nobody reads
-        with self.server("-c", "1024") as server:
+        with self.server("-c", "1024", "--cache-ram", "0") as server:
             server.post("/v1/completions", {**self.BODY, "prompt": words(160)})  # all there is
             with contextlib.closing(server.connect()) as sock:
                 data = b'{"filename": "a.bin"}'

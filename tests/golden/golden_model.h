@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The default model under test: rows of tokens in, rows of logits out, with caches of any type. Tests skip
-// themselves where its file is absent.
+// A model under test: rows of tokens in, rows of logits out, with caches of any type; and how far these are
+// from those on record. Tests skip themselves where its file is absent.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -26,14 +28,67 @@
 
 namespace longspec {
 
+// log of the sum of exp of the logits.
+inline double LogZ(std::span<const float> logits) {
+  const float top = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float l : logits) sum += std::exp(static_cast<double>(l - top));
+  return top + std::log(sum);
+}
+
+inline int64_t Best(std::span<const float> logits) {
+  return std::max_element(logits.begin(), logits.end()) - logits.begin();
+}
+
+// Sums over rows of the divergence from a better distribution.
+struct Distance {
+  double kl = 0;
+  int rows = 0, same_top = 0;
+
+  double mean_kl() const { return kl / rows; }
+
+  // From a file's row: the log probabilities of its likeliest tokens.
+  void Add(const nlohmann::json& top, std::span<const float> logits) {
+    const double log_z = LogZ(logits);
+    for (const auto& entry : top) {
+      const double log_p = entry[1].get<double>();
+      kl += std::exp(log_p) * (log_p - (static_cast<double>(logits[entry[0].get<size_t>()]) - log_z));
+    }
+    same_top += Best(logits) == top[0][0].get<int64_t>() ? 1 : 0;
+    ++rows;
+  }
+
+  void Add(std::span<const float> better, std::span<const float> logits) {
+    const double better_z = LogZ(better), log_z = LogZ(logits);
+    for (size_t i = 0; i < logits.size(); ++i) {
+      const double log_p = static_cast<double>(better[i]) - better_z;
+      kl += std::exp(log_p) * (log_p - (static_cast<double>(logits[i]) - log_z));
+    }
+    same_top += Best(logits) == Best(better) ? 1 : 0;
+    ++rows;
+  }
+};
+
+// The facts of a file beside this one, one a line.
+inline std::vector<nlohmann::json> GoldenLines(const std::string& name) {
+  std::ifstream in(testing::SourcePath("tests/golden/" + name));
+  std::vector<nlohmann::json> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
 class GoldenModel : public ::testing::Test {
  protected:
   static constexpr int kMostRows = 512;
 
   void SetUp() override {
-    const std::string path = testing::SourcePath("models/SmolLM2-135M-Instruct.Q4_1.gguf");
     if (std::getenv("LONGSPEC_SKIP_SLOW") != nullptr) GTEST_SKIP() << "slow";
-    if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there (make model)";
+    Load("SmolLM2-135M-Instruct.Q4_1.gguf");
+  }
+
+  void Load(const std::string& name) {
+    const std::string path = testing::SourcePath("models/" + name);
+    if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there (make model MODEL=...)";
     auto file = GgufFile::Open(path);
     ASSERT_TRUE(file.ok()) << file.status().message();
     file_ = *file;
@@ -81,22 +136,57 @@ class GoldenModel : public ::testing::Test {
     }
   }
 
+  // Of the rows that a line has facts about.
+  std::vector<float> LogitsOf(const nlohmann::json& line, CacheType k, CacheType v) {
+    const auto ids = line["ids"].get<std::vector<int32_t>>();
+    const auto first = line["rows"][0]["pos"].get<size_t>();
+    const auto cache = NewCache(k, v);
+    Prefill(*cache, ids, first);
+    const std::vector<float> logits = Feed(*cache, ids, first, ids.size(), LogitsFor::kAllRows);
+    std::vector<float> rows;
+    for (const auto& row : line["rows"]) {
+      const auto vocab = static_cast<ptrdiff_t>(config_.n_vocab);
+      const auto begin =
+          logits.begin() + (row["pos"].get<ptrdiff_t>() - static_cast<ptrdiff_t>(first)) * vocab;
+      rows.insert(rows.end(), begin, begin + vocab);
+    }
+    return rows;
+  }
+
+  // How far a line's rows are from what is computed.
+  void Measure(const nlohmann::json& line, Distance* distance) {
+    const auto vocab = static_cast<size_t>(config_.n_vocab);
+    const std::vector<float> logits = LogitsOf(line, CacheType::kF16, CacheType::kF16);
+    size_t at = 0;
+    for (const auto& row : line["rows"])
+      distance->Add(row["top"], std::span(logits).subspan(vocab * at++, vocab));
+  }
+
+  // The likeliest token each time is a line's, up to the first that was a close call there. Returns how many
+  // were compared.
+  int CompareGreedy(const nlohmann::json& line, double close) {
+    auto tokens = line["ids"].get<std::vector<int32_t>>();
+    const auto out = line["out"].get<std::vector<int32_t>>();
+    const auto margin = line["margin"].get<std::vector<double>>();
+    const auto cache = NewCache();
+    Prefill(*cache, tokens, tokens.size() - 1);
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (margin[i] < close) return static_cast<int>(i);
+      const std::vector<float> logits =
+          Feed(*cache, tokens, tokens.size() - 1, tokens.size(), LogitsFor::kAllRows);
+      const auto token = static_cast<int32_t>(Best(logits));
+      EXPECT_EQ(token, out[i]) << "step " << i << " of a prompt of " << line["ids"].size()
+                               << " tokens, margin " << margin[i];
+      if (token != out[i]) return static_cast<int>(i);
+      tokens.push_back(token);
+    }
+    return static_cast<int>(out.size());
+  }
+
   std::shared_ptr<const GgufFile> file_;
   LlamaConfig config_;
   std::unique_ptr<ThreadTeam> team_;
   std::unique_ptr<Target> target_;
 };
-
-// log of the sum of exp of the logits.
-inline double LogZ(std::span<const float> logits) {
-  const float top = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float l : logits) sum += std::exp(static_cast<double>(l - top));
-  return top + std::log(sum);
-}
-
-inline int64_t Best(std::span<const float> logits) {
-  return std::max_element(logits.begin(), logits.end()) - logits.begin();
-}
 
 }  // namespace longspec

@@ -13,6 +13,7 @@
 #include "decode/policy.h"
 #include "draft/draft_models.h"
 #include "draft/drafter.h"
+#include "draft/option_use.h"
 #include "sampling/sampler.h"
 
 namespace longspec::testing {
@@ -25,7 +26,8 @@ struct BatchSequence {
         tokens(std::move(text)),
         cache(std::move(own_cache)),
         policy(MakeFixedPolicy(options)) {
-    auto made = MakeDrafter(options, {.target = target, .cache = cache.get(), .models = models});
+    auto made = MakeDrafter(OnlyRead(options, options.type),
+                            {.target = target, .cache = cache.get(), .models = models});
     EXPECT_TRUE(made.ok()) << made.status().message();
     drafter = std::move(*made);
     sequence.tokens = &tokens;

@@ -20,6 +20,7 @@ struct EagleShape {
   int n_taps = 3;    // EAGLE-3
   int n_tokens = 0;  // EAGLE-3: of its head; 0: all of the target's
   bool fc_bias = true, qkv_bias = false;
+  bool norm_before_fc = false;  // EAGLE-3
 };
 
 inline DraftTensors RandomEagle(const LlamaConfig& c, const EagleShape& s, uint64_t seed) {
@@ -47,6 +48,7 @@ inline DraftTensors RandomEagle(const LlamaConfig& c, const EagleShape& s, uint6
   make.AddNorm("midlayer.input_layernorm.weight", d);
   make.AddNorm("midlayer.hidden_norm.weight", d);
   make.AddNorm("norm.weight", d);
+  if (s.norm_before_fc) make.AddNorm("input_norm.weight", s.n_taps * d);
   make.Add("lm_head.weight", d, s.n_tokens > 0 ? s.n_tokens : c.n_vocab, 0, 0.3F);
   return draft;
 }
@@ -112,7 +114,10 @@ class EagleReference : private ReferenceMath {
       const Vec e = Embedding(slot.token);
       Vec input;
       if (s_.eagle3) {
-        x = slot.feature.size() == e.size() ? slot.feature : Linear(slot.feature, "fc", false);
+        const bool of_target = slot.feature.size() != e.size();
+        x = slot.feature;
+        if (of_target && s_.norm_before_fc) x = Norm(x, "input_norm.weight");
+        if (of_target) x = Linear(x, "fc", false);
         input = Norm(e, "midlayer.input_layernorm.weight");
         const Vec n = Norm(x, "midlayer.hidden_norm.weight");
         input.insert(input.end(), n.begin(), n.end());

@@ -16,6 +16,7 @@
 
 #include "draft/draft_models.h"
 #include "draft/drafter.h"
+#include "draft/option_use.h"
 #include "draft/testing/eagle_files.h"
 #include "draft/testing/tree_search.h"
 
@@ -45,7 +46,7 @@ struct SmallEagle {
     options.spec_extend_chunks = extend_chunks;
     options.spec_extend_every = extend_every;
     options.spec_extend_from = extend_from;
-    return options;
+    return OnlyRead(options, options.type);
   }
 
   Folder folder;

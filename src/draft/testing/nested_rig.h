@@ -10,7 +10,9 @@
 #include <memory>
 #include <vector>
 
+#include "draft/draft_models.h"
 #include "draft/nested_drafter.h"
+#include "draft/option_use.h"
 #include "draft/registry.h"
 #include "draft/testing/longspec_files.h"
 #include "kv/retrieval_cache.h"
@@ -42,9 +44,11 @@ class CountingTarget final : public Target {
 
 class NestedRig {
  public:
-  explicit NestedRig(TinyTarget* tiny, const SpeculationOptions& options, int capacity = 2000)
+  explicit NestedRig(TinyTarget* tiny, const SpeculationOptions& options, int capacity = 2000,
+                     DraftModels* models = nullptr)
       : passes(&tiny->target()), cache(tiny->NewCache(capacity)), tiny_(tiny) {
-    auto made = MakeDrafter(options, {.target = &passes, .cache = cache.get()});
+    auto made = MakeDrafter(OnlyRead(options, options.type),
+                            {.target = &passes, .cache = cache.get(), .models = models});
     EXPECT_TRUE(made.ok()) << made.status().message();
     drafter = std::move(*made);
   }

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kv/reindexed_set.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/size.h"
+#include "base/status_macros.h"
+
+namespace longspec {
+
+ReindexedSet::ReindexedSet(const KvLayout& layout, int n_layer, Rotary rotary, const ReindexOptions& options,
+                           ReindexSource source)
+    : layout_(layout),
+      n_layer_(n_layer),
+      rotary_(std::move(rotary)),
+      options_(options),
+      source_(std::move(source)),
+      turn_(Z(rotary_.n_rot)) {
+  LS_CHECK(rotary_.kernels != nullptr && rotary_.row && options.chunk > 0 && options.n_chunks > 0);
+  const KvLayout of_source = source_.cache->Span(0).layout;
+  LS_CHECK(of_source.v_type == layout.v_type && of_source.head_dim == layout.head_dim);
+}
+
+size_t ReindexedSet::bytes() const {
+  return slots_.size() * Z(n_layer_) * layout_.layer_bytes() + held_.capacity() * sizeof(int32_t);
+}
+
+KvSpan ReindexedSet::Span(int layer) const {
+  return {.layout = layout_,
+          .chunks = bases_.data(),
+          .layer_offset = Z(layer) * layout_.layer_bytes(),
+          .n_committed = n_slots()};
+}
+
+KvWriter ReindexedSet::Writer(int layer) const {
+  return {.layout = layout_, .chunks = bases_.data(), .layer_offset = Z(layer) * layout_.layer_bytes()};
+}
+
+Status ReindexedSet::Follow() {
+  const int length = std::max(0, Entries());
+  LS_CHECK(length >= length_);
+  if (std::exchange(lost_, false)) return HoldLast(options_.n_chunks);
+  LS_TRY(Reserve(n_slots() + length - length_));
+  for (; length_ < length; ++length_) {
+    Load(length_, n_slots());
+    held_.push_back(length_);
+    const int chunk = length_ / options_.chunk;
+    if (chunks_.empty() || chunks_.back() != chunk) chunks_.push_back(chunk);
+  }
+  return {};
+}
+
+void ReindexedSet::Truncate(int length) {
+  if (length >= length_) return;
+  length_ = std::max(0, length);
+  while (!held_.empty() && held_.back() >= length_) held_.pop_back();
+  while (!chunks_.empty() && chunks_.back() >= Chunks(length_)) chunks_.pop_back();
+  lost_ = lost_ || (length_ > 0 && (chunks_.empty() || chunks_.back() != Chunks(length_) - 1));
+}
+
+Status ReindexedSet::Choose(std::span<const float> scores) {
+  LS_TRY(Follow());
+  if (length_ == 0 || sees_all_) return {};
+  const int n_chunks = Chunks(length_);
+  std::vector<double> mean(Z(n_chunks));
+  for (int c = 0; c < n_chunks; ++c) {
+    const int begin = c * options_.chunk, end = std::min(begin + options_.chunk, length_);
+    for (int p = begin; p < std::min<int>(end, static_cast<int>(scores.size())); ++p) {
+      mean[Z(c)] += static_cast<double>(scores[Z(p)]);
+    }
+    mean[Z(c)] /= end - begin;
+  }
+  std::vector<int32_t> best(Z(n_chunks));
+  std::iota(best.begin(), best.end(), 0);
+  std::ranges::stable_sort(best, [&](int32_t a, int32_t b) { return mean[Z(a)] > mean[Z(b)]; });
+  best.resize(std::min(best.size(), Z(options_.n_chunks)));
+  std::ranges::sort(best);
+  if (best.back() != n_chunks - 1) best.push_back(n_chunks - 1);
+  return Hold(best);
+}
+
+Status ReindexedSet::HoldLast(int n_chunks) {
+  return HoldFrom(sees_all_ ? 0 : std::max(0, Chunks(std::max(0, Entries())) - n_chunks));
+}
+
+Status ReindexedSet::HoldFrom(int chunk) {
+  length_ = std::max(0, Entries());
+  lost_ = false;
+  std::vector<int32_t> last;
+  for (int c = chunk; c < Chunks(length_); ++c) last.push_back(c);
+  return Hold(last);
+}
+
+Status ReindexedSet::SeeAll(bool all) {
+  if (all == sees_all_) return {};
+  sees_all_ = all;
+  return HoldLast(options_.n_chunks);
+}
+
+Status ReindexedSet::MakeRoom(int n_rows) { return Reserve(n_slots() + n_rows); }
+
+// What enters the set then takes no memory.
+Status ReindexedSet::Reserve(int n_slots) {
+  try {
+    held_.reserve(std::max(held_.capacity(), Z(n_slots)));
+    chunks_.reserve(std::max(chunks_.capacity(), Z(Chunks(length_ + n_slots) + 1)));
+    while (std::ssize(slots_) * kKvChunk < n_slots) {
+      bases_.reserve(slots_.size() + 1);
+      slots_.emplace_back(Z(n_layer_) * layout_.layer_bytes());
+      bases_.push_back(slots_.back().data());
+    }
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("no memory for a draft's working cache of " + std::to_string(n_slots) +
+                             " positions");
+  }
+  return {};
+}
+
+// Makes the set these chunks. A slot that holds the right entry already is left as it is.
+Status ReindexedSet::Hold(std::span<const int32_t> chunks) {
+  std::vector<int32_t> wanted;
+  for (const int32_t c : chunks) {
+    for (int p = c * options_.chunk; p < std::min((c + 1) * options_.chunk, length_); ++p)
+      wanted.push_back(p);
+  }
+  LS_TRY(Reserve(static_cast<int>(wanted.size())));
+  for (size_t slot = 0; slot < wanted.size(); ++slot) {
+    if (slot < held_.size() && held_[slot] == wanted[slot]) continue;
+    Load(wanted[slot], static_cast<int>(slot));
+  }
+  held_.assign(wanted.begin(), wanted.end());
+  chunks_.assign(chunks.begin(), chunks.end());
+  return {};
+}
+
+void ReindexedSet::Turned(const KvSpan& span, int slot, int head, Way way, float* key) {
+  for (int d = 0; d < layout_.head_dim; ++d) key[d] = span.KeyAt(slot, head, d);
+  if (way.from == way.to) return;
+  rotary_.row(way.from, turn_.data());
+  const auto scale = static_cast<float>(1.0 / (rotary_.magnitude * rotary_.magnitude));
+  for (size_t i = 0; i < turn_.size(); i += 2) {
+    turn_[i] *= scale;
+    turn_[i + 1] *= -scale;
+  }
+  rotary_.kernels->rope(key, rotary_.n_rot, turn_.data(), rotary_.pairing);
+  rotary_.row(way.to, turn_.data());
+  rotary_.kernels->rope(key, rotary_.n_rot, turn_.data(), rotary_.pairing);
+}
+
+// From the source to the set: keys are turned to the position of their slot, values copied.
+void ReindexedSet::Load(int entry, int slot) {
+  const int from_slot = source_.first + entry;
+  const Way way = {.from = source_.position ? source_.position(from_slot) : from_slot, .to = slot};
+  std::vector<float> key(Z(layout_.head_dim)), no_value(key.size());
+  for (int layer = 0; layer < n_layer_; ++layer) {
+    const KvSpan from = source_.cache->Span(layer);
+    const KvWriter to = Writer(layer);
+    for (int head = 0; head < layout_.n_kv_head; ++head) {
+      Turned(from, from_slot, head, way, key.data());
+      rotary_.kernels->store_kv({.k = key.data(),
+                                 .v = no_value.data(),
+                                 .keys = to.keys(slot / kKvChunk, head),
+                                 .values = to.values(slot / kKvChunk, head),
+                                 .offset = slot % kKvChunk,
+                                 .head_dim = layout_.head_dim,
+                                 .k_type = KernelType(layout_.k_type),
+                                 .v_type = KernelType(layout_.v_type)});
+      std::memcpy(to.value_row(slot, head), from.value_row(from_slot, head), layout_.v_row_bytes());
+    }
+  }
+}
+
+}  // namespace longspec

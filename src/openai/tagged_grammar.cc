@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "openai/tagged_grammar.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "openai/json_types.h"
+
+namespace longspec::openai {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kClosingTag = "</parameter>";
+constexpr int kMostChoices = 16;  // within each other: a schema may refer to itself
+
+// What says nothing about a value, or is looked at by itself.
+constexpr std::string_view kSilent[] = {
+    "type",     "title", "description", "default",  "examples",  "deprecated", "example",
+    "nullable", "anyOf", "oneOf",       "allOf",    "$ref",      "$defs",      "definitions",
+    "$schema",  "$id",   "$comment",    "readOnly", "writeOnly", "const",      "enum"};
+constexpr std::string_view kSilentOfArguments[] = {"properties", "required", "additionalProperties"};
+
+bool HasKey(const Json& object, std::string_view key) { return object.is_object() && object.contains(key); }
+
+Json ConstString(std::string text) { return {{"type", "const_string"}, {"value", std::move(text)}}; }
+
+Json SequenceOf(Json elements) { return {{"type", "sequence"}, {"elements", std::move(elements)}}; }
+
+// Up to the closing tag, which is not part of it.
+Json AnyText() { return {{"type", "any_text"}, {"excludes", {kClosingTag}}}; }
+
+// The values that it lists, if it lists any; null: it does not.
+Json ListedValues(const Json& schema, const Json& root) {
+  const Json& resolved = ResolveReferences(schema, root);
+  if (HasKey(resolved, "const")) return Json::array({resolved["const"]});
+  return HasKey(resolved, "enum") && resolved["enum"].is_array() ? resolved["enum"] : Json(nullptr);
+}
+
+// With the definitions that it may refer to.
+Json StandingAlone(const Json& schema, const Json& root) {
+  Json alone = schema;
+  for (const char* name : {"$defs", "definitions"}) {
+    if (alone.is_object() && HasKey(root, name) && !alone.contains(name)) alone[name] = root[name];
+  }
+  return alone;
+}
+
+Json OneOf(const Json& values) {
+  Json choices = Json::array();
+  for (const Json& value : values)
+    choices.push_back(ConstString(value.is_string() ? value.get<std::string>() : value.dump()));
+  return {{"type", "or"}, {"elements", std::move(choices)}};
+}
+
+Json ValueFormat(const Json& schema, const Tool& tool) {
+  const Json& root = tool.parameters;
+  if (const Json values = ListedValues(schema, root); values.is_array() && !values.empty())
+    return OneOf(values);
+  Json format = {{"type", "json_schema"}, {"json_schema", StandingAlone(schema, root)}};
+  if (!tool.strict)
+    format["otherwise"] = HasKey(schema, "type") ? Json{{"type", schema["type"]}} : Json(true);
+  return format;
+}
+
+Json ArgumentFormat(const std::string& name, const Json& schema, const Tool& tool) {
+  const std::string open = "<parameter=" + name + ">\n";
+  const bool is_text = (TypesOf(schema, tool.parameters) & kStringType) != 0 &&
+                       !ListedValues(schema, tool.parameters).is_array();
+  if (is_text) {
+    // The line break before the closing tag is the model's to write.
+    const Json tag = {{"type", "tag"}, {"begin", open}, {"content", AnyText()}, {"end", kClosingTag}};
+    return SequenceOf(Json::array({tag, ConstString("\n")}));
+  }
+  return SequenceOf(Json::array(
+      {ConstString(open), ValueFormat(schema, tool), ConstString(std::string("\n") + kClosingTag + "\n")}));
+}
+
+// Arguments that the schema does not list.
+Json OtherArguments() {
+  const Json inner = SequenceOf(
+      Json::array({{{"type", "regex"}, {"pattern", "[A-Za-z0-9_.-]+"}}, ConstString(">\n"), AnyText()}));
+  const Json tag = {{"type", "tag"}, {"begin", "<parameter="}, {"content", inner}, {"end", kClosingTag}};
+  return {{"type", "star"}, {"content", SequenceOf(Json::array({tag, ConstString("\n")}))}};
+}
+
+bool AllowsOthers(const Json& parameters) {
+  if (const auto others = parameters.find("additionalProperties"); others != parameters.end())
+    return *others != false;
+  return std::ranges::any_of(
+      std::initializer_list<const char*>{"patternProperties", "$ref", "anyOf", "oneOf", "allOf"},
+      [&](const char* key) { return parameters.contains(key); });
+}
+
+bool IsSilent(std::string_view key) { return std::ranges::count(kSilent, key) > 0; }
+
+// A rule that text between tags is not held to; empty: there is none.
+std::string UnkeptRule(const Json& schema, const Json& root, int depth) {
+  if (!schema.is_object() || depth == kMostChoices) return {};
+  for (const auto& [key, value] : schema.items()) {
+    if (!IsSilent(key)) return key;
+  }
+  const Json& resolved = ResolveReferences(schema, root);
+  if (&resolved != &schema) return UnkeptRule(resolved, root, depth + 1);
+  for (const char* choice : {"anyOf", "oneOf", "allOf"}) {
+    if (!HasKey(schema, choice) || !schema[choice].is_array()) continue;
+    for (const Json& part : schema[choice]) {
+      if (std::string rule = UnkeptRule(part, root, depth + 1); !rule.empty()) return rule;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string RuleNotKept(const Tool& tool) {
+  const Json& root = tool.parameters;
+  for (const auto& [key, value] : root.items()) {
+    const bool known = IsSilent(key) || std::ranges::count(kSilentOfArguments, std::string_view(key)) > 0;
+    if (!known || key == "anyOf" || key == "oneOf" || key == "allOf" || key == "$ref") return key;
+  }
+  if (HasKey(root, "additionalProperties") && root["additionalProperties"].is_object())
+    return "additionalProperties";
+  if (!HasKey(root, "properties")) return {};
+  for (const auto& [name, schema] : root["properties"].items()) {
+    if ((TypesOf(schema, root) & kStringType) == 0 || ListedValues(schema, root).is_array()) continue;
+    if (std::string rule = UnkeptRule(schema, root, 0); !rule.empty()) return rule + " of " + name;
+  }
+  return {};
+}
+
+Json TaggedCallTag(const Tool& tool) {
+  const Json& parameters = tool.parameters;
+  Json elements = Json::array();
+  const bool listed = HasKey(parameters, "properties") && parameters["properties"].is_object();
+  const Json required = parameters.value("required", Json::array());
+  if (listed) {
+    for (const auto& [name, schema] : parameters["properties"].items()) {
+      Json argument = ArgumentFormat(name, schema, tool);
+      const bool is_required = required.is_array() && std::ranges::count(required, Json(name)) > 0;
+      if (!is_required) argument = {{"type", "optional"}, {"content", std::move(argument)}};
+      elements.push_back(std::move(argument));
+    }
+  }
+  if (AllowsOthers(parameters)) elements.push_back(OtherArguments());
+  elements.push_back(ConstString("</function>"));
+  return {{"begin", "<tool_call>\n<function=" + tool.name + ">\n"},
+          {"content", SequenceOf(std::move(elements))},
+          {"end", "\n</tool_call>"}};
+}
+
+}  // namespace longspec::openai

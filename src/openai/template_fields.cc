@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "openai/template_fields.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "openai/json.h"
+
+namespace longspec::openai {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Variables that have fields of their own.
+constexpr std::string_view kNoVariables[] = {"messages",  "tools",         "bos_token",
+                                             "eos_token", "chat_template", "tokenize"};
+
+// What a request says of the prompt's end; nothing: it does not.
+struct EndWishes {
+  std::optional<bool> add_generation_prompt, continue_final_message;
+};
+
+std::optional<bool> OptionalBool(Fields& fields, std::string_view name) {
+  bool value = false;
+  return fields.Bool(name, &value) ? std::optional(value) : std::nullopt;
+}
+
+// llama.cpp also says which part of the message is open.
+std::optional<bool> ContinueFinalMessage(Fields& fields) {
+  const Json* value = fields.Find("continue_final_message");
+  if (value != nullptr && value->is_string()) {
+    if (*value == "content") return true;
+    fields.Fail("continue_final_message",
+                "must be true, false or \"content\": only contents are gone on with", "unsupported_value");
+  }
+  return OptionalBool(fields, "continue_final_message");
+}
+
+Json ParseVariables(Fields& fields, EndWishes* wishes) {
+  const Json* given = fields.Find("chat_template_kwargs");
+  if (given == nullptr) return Json::object();
+  Fields kwargs(*given, "chat_template_kwargs");
+  for (const std::string_view name : kNoVariables) {
+    if (kwargs.Find(name) != nullptr)
+      kwargs.Fail(name, "is no variable of the request's: it has a field of its own", "unsupported_value");
+  }
+  if (!wishes->add_generation_prompt)
+    wishes->add_generation_prompt = OptionalBool(kwargs, "add_generation_prompt");
+  if (!wishes->continue_final_message) wishes->continue_final_message = ContinueFinalMessage(kwargs);
+  if (kwargs.error()) {
+    fields.Fail(*kwargs.error());
+    return Json::object();
+  }
+  Json variables = *given;
+  for (const char* name : {"add_generation_prompt", "continue_final_message"}) variables.erase(name);
+  return variables;
+}
+
+bool IsOpen(const Message& message) {
+  if (message.role != "assistant") return false;
+  return message.more.empty() || !Json::parse(message.more).contains("tool_calls");
+}
+
+void ParseEnd(Fields& fields, const EndWishes& wishes, GenerationRequest* request) {
+  const Message& last = request->messages.back();
+  const bool said = wishes.add_generation_prompt || wishes.continue_final_message;
+  const bool goes_on = said ? wishes.continue_final_message.value_or(false) : IsOpen(last);
+  if (goes_on && wishes.add_generation_prompt.value_or(false)) {
+    return fields.Fail("continue_final_message",
+                       "and add_generation_prompt cannot both be true: either the last message goes on or a "
+                       "new one begins",
+                       "invalid_value");
+  }
+  if (goes_on && last.role == "assistant" && !IsOpen(last)) {
+    return fields.Fail("continue_final_message", "must be false where the last message has tool_calls",
+                       "invalid_value");
+  }
+  request->prompt_end = goes_on                                       ? PromptEnd::kContinued
+                        : wishes.add_generation_prompt.value_or(true) ? PromptEnd::kNewTurn
+                                                                      : PromptEnd::kClosed;
+}
+
+}  // namespace
+
+std::optional<bool> ParseThinking(Fields& fields) {
+  const Json* value = fields.Find("thinking");
+  if (value == nullptr) return std::nullopt;
+  if (value->is_boolean()) return value->get<bool>();
+  Fields thinking(*value, fields.PlaceOf("thinking"));
+  std::string type;
+  if (!thinking.Text("type", &type)) thinking.Missing("type");
+  if (!thinking.error() && type != "enabled" && type != "adaptive" && type != "auto" && type != "disabled")
+    thinking.Fail("type", "must be enabled, adaptive or disabled", "invalid_value");
+  if (thinking.error()) fields.Fail(*thinking.error());
+  return type != "disabled";
+}
+
+void ParseTemplateFields(Fields& fields, GenerationRequest* request) {
+  EndWishes wishes = {.add_generation_prompt = OptionalBool(fields, "add_generation_prompt"),
+                      .continue_final_message = ContinueFinalMessage(fields)};
+  Json variables = ParseVariables(fields, &wishes);
+  std::string effort;
+  if (fields.Text("reasoning_effort", &effort) && !variables.contains("reasoning_effort")) {
+    variables["reasoning_effort"] = effort;
+    if (effort == "none" && !variables.contains("enable_thinking")) variables["enable_thinking"] = false;
+  }
+  std::optional<bool> thinks = ParseThinking(fields);
+  if (const auto enabled = OptionalBool(fields, "enable_thinking")) thinks = enabled;
+  if (thinks) variables["enable_thinking"] = *thinks;
+  if (const Json* documents = fields.Find("documents"); documents != nullptr) {
+    if (!documents->is_array()) fields.Fail("documents", "must be a list of objects", "invalid_type");
+    variables["documents"] = *documents;
+  }
+  if (fields.error()) return;
+  ParseEnd(fields, wishes, request);
+  if (!variables.empty()) request->template_variables = DumpJson(variables);
+}
+
+}  // namespace longspec::openai

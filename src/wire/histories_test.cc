@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What clients send of a conversation and beside it: thoughts, turns of the system's, fields of their own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "openai/json.h"
+#include "wire/anthropic.h"
+#include "wire/responses_api.h"
+
+namespace longspec::wire {
+namespace {
+
+using openai::ApiError;
+using openai::ApiRequest;
+using Json = nlohmann::ordered_json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::variant<ApiRequest, ApiError> ParsedMessages(const std::string& messages, const std::string& fields,
+                                                  bool count_only = false) {
+  const auto body =
+      openai::ParseJson(R"({"model": "x", "max_tokens": 9, "messages": )" + messages + fields + "}");
+  return ParseMessagesRequest(std::get<Json>(body), openai::DefaultRequest(), count_only);
+}
+
+ApiRequest OfMessages(const std::string& messages, const std::string& fields = "") {
+  auto parsed = ParsedMessages(messages, fields);
+  const auto* error = std::get_if<ApiError>(&parsed);
+  if (error == nullptr) return std::get<ApiRequest>(std::move(parsed));
+  ADD_FAILURE() << error->message;
+  return {};
+}
+
+constexpr const char* kQuestion = R"([{"role": "user", "content": "?"}])";
+
+TEST(MessagesHistory, ThoughtsBelongToTheMessageThatFollows) {
+  const auto turns = OfMessages(R"([
+      {"role": "user", "content": "?"},
+      {"role": "assistant", "content": [
+        {"type": "thinking", "thinking": "a tool", "signature": "s"}, {"type": "thinking", "thinking": "!"},
+        {"type": "redacted_thinking", "data": "x"},
+        {"type": "tool_use", "id": "t1", "name": "f", "input": {}}]},
+      {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "4"}]},
+      {"role": "assistant", "content": [{"type": "thinking", "thinking": "so"}, {"type": "text", "text": "Four."}]},
+      {"role": "user", "content": "Sure?"}])")
+                         .generation.messages;
+  ASSERT_EQ(turns.size(), 5U);
+  const Json call = Json::parse(turns[1].more);
+  EXPECT_EQ(turns[1].content, "");
+  EXPECT_EQ(call["reasoning_content"], "a tool!");
+  EXPECT_EQ(call["tool_calls"].size(), 1U);
+  EXPECT_EQ(turns[2].role, "tool");
+  EXPECT_EQ(turns[3].content, "Four.");
+  EXPECT_EQ(Json::parse(turns[3].more)["reasoning_content"], "so");
+  EXPECT_EQ(turns[4].more, "");
+}
+
+TEST(MessagesHistory, TheSystemMayHaveTurns) {
+  const auto turns = OfMessages(R"([{"role": "user", "content": "?"},
+      {"role": "system", "content": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]},
+      {"role": "system", "content": "Now."}])",
+                                R"(, "system": "You help.")")
+                         .generation.messages;
+  ASSERT_EQ(turns.size(), 4U);
+  EXPECT_EQ(turns[0].role + turns[2].role + turns[3].role, "systemsystemsystem");
+  EXPECT_EQ(turns[2].content, "Be brief.");
+  EXPECT_EQ(turns[3].content, "Now.");
+}
+
+TEST(MessagesHistory, ALastTurnOfTheAssistantsIsGoneOnWith) {
+  const std::string begun = R"([{"role": "user", "content": "?"}, {"role": "assistant", "content": "Well"}])";
+  EXPECT_EQ(OfMessages(begun).generation.prompt_end, PromptEnd::kContinued);
+  EXPECT_EQ(OfMessages(kQuestion).generation.prompt_end, PromptEnd::kNewTurn);
+  EXPECT_EQ(OfMessages(begun, R"(, "continue_final_message": false)").generation.prompt_end,
+            PromptEnd::kNewTurn);
+}
+
+TEST(MessagesFields, WhatClaudeCodeSendsIsTaken) {
+  const ApiRequest request = OfMessages(kQuestion, R"(, "thinking": {"type": "adaptive"}, "stream": true,
+      "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+      "output_config": {"effort": "high"}, "metadata": {"user_id": "u"}, "temperature": 1, "max_tokens": 32000)");
+  EXPECT_EQ(request.generation.template_variables, R"({"reasoning_effort":"high","enable_thinking":true})");
+  EXPECT_THAT(request.unknown, IsEmpty());
+  EXPECT_THAT(request.ignored, ElementsAre("context_management"));
+  EXPECT_EQ(request.generation.n_predict, 32000);
+  EXPECT_EQ(OfMessages(kQuestion, R"(, "thinking": {"type": "enabled", "budget_tokens": 2048})")
+                .generation.template_variables,
+            R"({"enable_thinking":true})");
+  EXPECT_EQ(OfMessages(kQuestion, R"(, "thinking": {"type": "disabled"})").generation.template_variables,
+            R"({"enable_thinking":false})");
+  for (const int limit : {-1, 0})
+    EXPECT_EQ(OfMessages(kQuestion, R"(, "max_tokens": )" + std::to_string(limit)).generation.n_predict,
+              limit);
+}
+
+TEST(MessagesFields, WhatIsNotOfferedIsRefusedByName) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {R"(, "container": "c1")", "container is not supported: nothing is run here"},
+      {R"(, "mcp_servers": [{}])", "mcp_servers is not supported"},
+      {R"(, "n": 2)", "n is not supported: /v1/chat/completions gives several"},
+      {R"(, "logprobs": true)", "logprobs is not supported"},
+      {R"(, "thinking": {"type": "deep"})", "thinking.type must be enabled, adaptive or disabled"},
+      {R"(, "max_tokens": -2)", "max_tokens must be from -1"},
+      {R"(, "messages": [{"role": "tool", "content": "x"}])",
+       "messages[0].role must be user, assistant or system"},
+      {R"(, "chat_template": "x")", "chat_template is not supported"}};
+  for (const auto& [fields, message] : wrong) {
+    const auto parsed = ParsedMessages(kQuestion, fields);
+    const auto* error = std::get_if<ApiError>(&parsed);
+    ASSERT_NE(error, nullptr) << fields;
+    EXPECT_THAT(error->message, HasSubstr(message));
+  }
+}
+
+ApiRequest OfResponses(const std::string& fields) {
+  const auto body = openai::ParseJson(R"({"model": "x", )" + fields + "}");
+  auto parsed = ParseResponsesRequest(std::get<Json>(body), openai::DefaultRequest());
+  const auto* error = std::get_if<ApiError>(&parsed);
+  if (error == nullptr) return std::get<ResponsesRequest>(std::move(parsed)).chat;
+  ADD_FAILURE() << error->message;
+  return {};
+}
+
+TEST(ResponsesHistory, ThoughtsBelongToTheItemThatFollows) {
+  const auto turns = OfResponses(R"("input": [
+      {"role": "user", "content": "?"},
+      {"type": "reasoning", "id": "r1", "summary": [], "content": [{"type": "reasoning_text", "text": "a tool"}]},
+      {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+      {"type": "function_call_output", "call_id": "c1", "output": "4"},
+      {"type": "reasoning", "summary": [{"type": "summary_text", "text": "so"}], "encrypted_content": "x"},
+      {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Four."}]},
+      {"type": "reasoning", "summary": []},
+      {"role": "user", "content": "Sure?"}])")
+                         .generation.messages;
+  ASSERT_EQ(turns.size(), 5U);
+  EXPECT_EQ(Json::parse(turns[1].more)["reasoning_content"], "a tool");
+  EXPECT_EQ(Json::parse(turns[1].more)["tool_calls"].size(), 1U);
+  EXPECT_EQ(turns[3].content, "Four.");
+  EXPECT_EQ(Json::parse(turns[3].more)["reasoning_content"], "so");
+}
+
+TEST(ResponsesFields, WhatCodexSendsIsTaken) {
+  const ApiRequest request =
+      OfResponses(R"("input": "?", "reasoning": {"effort": "medium", "summary": "auto"},
+      "include": ["reasoning.encrypted_content"], "truncation": "auto", "store": false, "prompt_cache_key": "k",
+      "text": {"verbosity": "low"}, "parallel_tool_calls": false, "stream": true)");
+  EXPECT_EQ(request.generation.template_variables, R"({"reasoning_effort":"medium"})");
+  EXPECT_THAT(request.unknown, IsEmpty());
+  EXPECT_THAT(request.ignored, ElementsAre("truncation", "text.verbosity"));
+}
+
+}  // namespace
+}  // namespace longspec::wire

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The coder models against what tools/make_real_golden.py had of other programs. They take minutes: only
+// where LONGSPEC_REAL asks for them, as the stage `real` of tools/run_tests.py does.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/gguf_tokenizer.h"
+#include "golden_model.h"
+#include "tokenizer/tokenizer.h"
+
+namespace longspec {
+namespace {
+
+// Two sums of rounded products differ by more where logits are larger than the small model's.
+constexpr double kClose = 0.2;
+
+struct RealModel {
+  const char* file;
+  const char* golden;
+};
+
+class CoderGolden : public GoldenModel, public ::testing::WithParamInterface<RealModel> {
+ protected:
+  void SetUp() override {
+    if (std::getenv("LONGSPEC_REAL") == nullptr) GTEST_SKIP() << "LONGSPEC_REAL does not ask for it";
+    Load(GetParam().file);
+    if (!IsSkipped()) lines_ = GoldenLines(GetParam().golden);
+  }
+
+  std::vector<nlohmann::json> With(const char* key) const {
+    std::vector<nlohmann::json> found;
+    for (const auto& line : lines_) {
+      if (line.contains(key)) found.push_back(line);
+    }
+    EXPECT_FALSE(found.empty()) << GetParam().golden << " has no " << key;
+    return found;
+  }
+
+ private:
+  std::vector<nlohmann::json> lines_;
+};
+
+TEST_P(CoderGolden, EveryLineHasTheTokensOfBothPeers) {
+  auto spec = TokenizerSpecFromGguf(*file_);
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  const auto tokenizer = Tokenizer::Create(std::move(spec).value());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  const std::vector<nlohmann::json> texts = GoldenLines("tokens.jsonl");
+  const std::vector<nlohmann::json> lines = With("tokens");
+  for (const auto& line : lines) {
+    const std::string text = texts.at(line["line"].get<size_t>())["text"];
+    const auto ids = line["tokens"].get<std::vector<int32_t>>();
+    EXPECT_EQ((*tokenizer)->Encode(text), ids) << text;
+    EXPECT_EQ((*tokenizer)->Decode(ids, true), text);
+  }
+  EXPECT_GT(lines.size(), 300U);
+}
+
+TEST_P(CoderGolden, LogitsAreNoFartherFromFloatThanThePeers) {
+  Distance distance;
+  for (const auto& line : With("rows")) Measure(line, &distance);
+  const nlohmann::json peer = With("peer").front();
+  std::printf("mean KL %.5f, equal top-1 %d of %d; llama.cpp: %.5f, %d\n", distance.mean_kl(),
+              distance.same_top, distance.rows, peer["kl"].get<double>(), peer["same_top"].get<int>());
+  EXPECT_EQ(distance.rows, peer["n_rows"].get<int>());
+  EXPECT_LE(distance.mean_kl(), peer["kl"].get<double>());
+}
+
+TEST_P(CoderGolden, GreedyTextIsEqualUpToTheFirstCloseCall) {
+  int compared = 0;
+  for (const auto& line : With("out")) compared += CompareGreedy(line, kClose);
+  std::printf("%d tokens compared\n", compared);
+  EXPECT_GT(compared, 50);
+}
+
+std::string CoderName(const ::testing::TestParamInfo<RealModel>& info) {
+  return info.index == 0 ? "Coder" : "SmallCoder";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Real, CoderGolden,
+    ::testing::Values(RealModel{"Qwen2.5-Coder-1.5B-Instruct-Q4_K_M.gguf", "coder.jsonl"},
+                      RealModel{"Qwen2.5-Coder-0.5B-Instruct-Q4_K_M.gguf", "coder-0.5b.jsonl"}),
+    CoderName);
+
+}  // namespace
+}  // namespace longspec
