@@ -33,9 +33,9 @@ RetrievalOptions RetrievalOf(const SpeculationOptions& options) {
 }
 
 DraftMemory RetrievalMemory(const SpeculationOptions& options, const TargetFacts& target) {
-  constexpr int kMostRows = 64;
-  const WorkingSetMemory memory = PlanRetrievalCache(target.cache, target.config.n_layer,
-                                                     target.config.n_head, RetrievalOf(options), kMostRows);
+  constexpr int kMostRowsOfIt = 64;
+  const WorkingSetMemory memory = PlanRetrievalCache(
+      target.cache, target.config.n_layer, target.config.n_head, RetrievalOf(options), kMostRowsOfIt);
   return {.fixed = memory.fixed, .kv_chunk = memory.source_chunk};
 }
 
