@@ -32,7 +32,8 @@ BOUNDS = (0, 1, 2, 16, 17, 127, 128, 129, 130, 255, 500, 1000)
 REPETITIONS = (r"^.{{0,{0}}}$", r"^[^x]{{0,{0}}}$", r"^\S{{0,{0}}}$", r"^\s{{0,{0}}}$", r"^[a-z]{{{0}}}$",
                r"^\D{{0,{0}}}$", r"^\W{{0,{0}}}$", r"^[^\w]{{0,{0}}}$", r"^[^\d\s]{{{0},}}$", r"^(ab|c){{0,{0}}}$",
                r"^x.{{2,{0}}}y$", r"^(ab){{0,{0}}}$", r"^[a-z][a-z0-9-]{{0,{0}}}[a-z0-9]$", r"^.{{{0}}}")
-PATTERNS = ("^$", "^", "$", "a", "^a|b$", "a$", "^a", "^\"a\"$", r"^a\\b$", "^[\"\\\\\n]*$", r"^\n$", r"^[^\x00-\x1f]*$",
+PATTERNS = ("^$", "^", "$", "a", "^a|b$", "a$", "^a", "^\"a\"$", r"^a\\b$", "^[\"\\\\\n]*$", r"^\n$",
+r"^[^\x00-\x1f]*$",
             r"^[\x00-\x1f]{3}$", "^[\u0080-\U0010ffff]{1,3}$", "^(\u65e5|\U0001f600)+$", r"^\d+(\.\d+)?$",
             r"^[A-Z]{2}-\d{3,5}$", r"^(?:[01]\d|2[0-3]):[0-5]\d$", "^#?([a-f0-9]{6}|[a-f0-9]{3})$",
             r"^[\w.+-]+@[\w-]+\.[\w.-]+$", r"^https?://[^\s/$.?#].[^\s]*$", r"^\+?[1-9]\d{1,14}$",
@@ -44,7 +45,8 @@ STRINGS = (
     {"pattern": "^a", "minLength": 130}, {"pattern": "^[a-z]+@[a-z]+$", "maxLength": 12},
     {"pattern": "^.{0,200}$", "maxLength": 3}, {"maxLength": 524288}, {"minLength": 3, "maxLength": 2 ** 53},
     {"format": "date", "pattern": "^20"}, {"format": "ipv6", "maxLength": 8}, {"format": "uri", "maxLength": 140},
-    {"format": "email", "maxLength": 8}, {"format": "hostname", "minLength": 130}, {"format": "nobody-knows", "maxLength": 2},
+    {"format": "email", "maxLength": 8}, {"format": "hostname", "minLength": 130}, {"format": "nobody-knows",
+    "maxLength": 2},
     {"allOf": [{"pattern": "^a"}, {"pattern": "z$"}, {"maxLength": 6}]},
     {"allOf": [{"format": "date"}, {"pattern": "-29$"}, {"minLength": 1}]},
     {"anyOf": [{"maxLength": 2}, {"minLength": 5, "maxLength": 6}]},
@@ -75,9 +77,11 @@ OTHERS = (
     {"type": ["string", "null", "integer"], "minLength": 129, "maximum": 3},
     {"type": "integer", "minimum": -3, "exclusiveMaximum": 1000}, {"type": "integer", "exclusiveMinimum": 7},
     {"type": "integer", "multipleOf": 7}, {"type": "integer", "minimum": 2, "maximum": 100, "multipleOf": 7},
-    {"type": "number", "minimum": -0.5, "maximum": 2.25}, {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    {"type": "number", "minimum": -0.5, "maximum": 2.25}, {"type": "number", "exclusiveMinimum": 0,
+    "exclusiveMaximum": 1},
     {"type": "number", "maximum": -3.5}, {"type": "integer", "maximum": 9007199254740991},
-    {"$defs": {"t": {"type": "object", "properties": {"s": {"type": "string", "maxLength": 129}, "t": {"$ref": "#/$defs/t"}},
+    {"$defs": {"t": {"type": "object", "properties": {"s": {"type": "string", "maxLength": 129},
+    "t": {"$ref": "#/$defs/t"}},
                      "required": ["s"]}}, "$ref": "#/$defs/t"},
     {"allOf": [{"properties": {"a": {"type": "null"}}, "additionalProperties": False},
                {"properties": {"a": {}, "b": {"type": "integer"}}}]},
@@ -91,7 +95,8 @@ OTHERS = (
 GRAMMARS = (
     ('root ::= "a" [^"\\n]{0,129} "b"', '(?s)a[^"\n]{0,129}b'), ('root ::= [a-z]{129,200}', "[a-z]{129,200}"),
     ('root ::= ("ab" | "c"){0,300} "."', r"(ab|c){0,300}\."), ('root ::= .{0,200}', "(?s).{0,200}"),
-    ('root ::= x{2,130} "e"\nx ::= "a" | "bb"', "(a|bb){2,130}e"), ('root ::= [^\\x00-\\x7f]{1,3}', "[^\x00-\x7f]{1,3}"))
+    ('root ::= x{2,130} "e"\nx ::= "a" | "bb"', "(a|bb){2,130}e"), ('root ::= [^\\x00-\\x7f]{1,3}',
+    "[^\x00-\x7f]{1,3}"))
 
 
 def string(**rules):
@@ -134,7 +139,8 @@ class Broken(Exception):
 def has_free_names(schema):
     """Whether a name may be written twice: an answer's last one counts."""
     text = json.dumps(schema)
-    return "\"properties\"" not in text or any(word in text for word in ("additionalProperties\": {", "patternProperties",
+    return "\"properties\"" not in text or any(word in text for word in ("additionalProperties\": {",
+    "patternProperties",
                                                                          "propertyNames", ": {}"))
 
 
