@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 
 namespace longspec {
@@ -238,7 +239,7 @@ TEST_F(PromptCacheTest, KeepsWhatAListOfPromptsByTheirLastUseKeeps) {
     }
     const int most = 5 + draw(6);
     Make({.context = static_cast<size_t>(most)});
-    const PromptCache::Limit limit(cache_.get(), static_cast<size_t>(most));
+    std::optional<PromptCache::Limit> limit(std::in_place, cache_.get(), static_cast<size_t>(most));
     NaiveList naive(most);
     int n_whole = 0, n_part = 0, n_nothing = 0;
     for (int round = 0; round < 400; ++round) {
@@ -251,6 +252,7 @@ TEST_F(PromptCacheTest, KeepsWhatAListOfPromptsByTheirLastUseKeeps) {
     }
     EXPECT_GT(n_whole, 20);
     EXPECT_GT(n_part + n_nothing, 20);
+    limit.reset();
     cache_.reset();
     ASSERT_EQ(pool_->held(), 0U);
   }

@@ -32,13 +32,31 @@ def blocks(path):
 
 # --- Commands ---
 
+def shell_words(text):
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    return list(lexer)
+
+
+def command_lines(text):
+    """The words of each line of a shell block; a line goes on to where its quotes close."""
+    open_line = ""
+    for line in text.replace("\\\n", " ").split("\n"):
+        line = open_line + re.sub(r"^\s*\$ ", "", line)
+        try:
+            yield shell_words(line)
+            open_line = ""
+        except ValueError:  # no closing quotation
+            open_line = line + "\n"
+    if open_line:
+        raise Failure(f"a quote never closes: {open_line.strip()}")
+
+
 def commands(text):
     """Each simple command of a shell block as its words."""
-    for line in text.replace("\\\n", " ").split("\n"):
-        lexer = shlex.shlex(re.sub(r"^\s*\$ ", "", line), posix=True, punctuation_chars=True)
-        lexer.whitespace_split = True
+    for line in command_lines(text):
         words = []
-        for word in lexer:
+        for word in line:
             if word in SEPARATORS:
                 yield words
                 words = []
