@@ -40,7 +40,7 @@ constexpr int kProbeNodes = 8;        // at most
 constexpr int kSpareNodes = 5;        // asked for beyond half as much again as was worth verifying lately
 constexpr int kFirstAsk = 8;          // nodes, and levels, while the drafter's cost is unknown
 constexpr int kProbeLevels = 2;       // of a dear drafter; more where that costs little
-constexpr int kDeeperEvery = 8;       // rounds that ask it: then for some more levels
+constexpr int kDeeperEvery = 8;       // rounds that ask it: then for some more levels, so that it can grow
 constexpr int kMinWait = 16, kMaxWait = 128;    // rounds between probes, at least and if they cost nothing
 constexpr double kProbeShare = 0.005;           // of the time: probes that cost much wait longer
 constexpr int kVaryEvery = 32;                  // rounds
