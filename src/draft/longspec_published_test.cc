@@ -184,7 +184,7 @@ TEST(LongspecPublished, LinearScalingMultipliesTheTrainedPositions) {
       99);
 }
 
-// The bytes docs/draft_models.md states, one thread's.
+// Memory does not depend on the context: what one thread takes beside the default test model, to the byte.
 TEST(LongspecPublished, MemoryOfTheDefaultModelsDraft) {
   ThreadTeam team(1);
   const LlamaConfig target = TargetOf(kShapes[0]);
