@@ -280,6 +280,32 @@ longspec_edit(json_schema_converter.cc [=[
   );
 ]=])
 
+# --- Numbers. ---
+
+# Listed values that doubles would change have their spelling beside them (src/grammar/json_schema.cc).
+longspec_edit(json_schema_converter.cc [=[
+  spec.json_value = schema.at("const").serialize();
+]=] [=[
+  if (schema.count("(spellings)")) {
+    spec.json_value = schema.at("(spellings)").get<picojson::array>().at(0).get<std::string>();
+    return ResultOk(std::move(spec));
+  }
+  spec.json_value = schema.at("const").serialize();
+]=])
+longspec_edit(json_schema_converter.cc [=[
+  for (const auto& value : enum_array) {
+    spec.json_values.push_back(value.serialize());
+]=] [=[
+  if (schema.count("(spellings)")) {
+    for (const auto& spelling : schema.at("(spellings)").get<picojson::array>()) {
+      spec.json_values.push_back(spelling.get<std::string>());
+    }
+    return ResultOk(std::move(spec));
+  }
+  for (const auto& value : enum_array) {
+    spec.json_values.push_back(value.serialize());
+]=])
+
 # --- UTF-8. ---
 
 # Surrogates have no bytes, and no character has two forms.

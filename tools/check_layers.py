@@ -18,7 +18,7 @@ import re
 import sys
 
 FLOORS = (
-    ("base",),
+    ("base", "json"),
     ("tensor", "tree", "tokenizer", "jinja", "chart", "openai", "pattern"),
     ("formats", "kernels", "wire", "grammar"),
     ("attention", "sampling"),

@@ -263,6 +263,51 @@ TEST_F(GrammarTest, LengthsAreKeptWhereverTheBoundIs) {
   }
 }
 
+TEST_F(GrammarTest, ListedNumbersAreSpelledAsTheyAre) {
+  const std::vector<std::string> values = {"18446744073709551615",
+                                           "18446744073709551616",
+                                           "-123456789012345678901234567890",
+                                           "9223372036854775808",
+                                           "9007199254740993",
+                                           "0.1",
+                                           "2.5",
+                                           "1e+22",
+                                           "-7",
+                                           R"({"b":[0.1,{"a":36893488147419103233}],"\u0001\"":"é/"})"};
+  std::string list;
+  for (const std::string& value : values) list += (list.empty() ? "" : ", ") + value;
+  const auto any = Start(Kind::kJsonSchema, R"({"enum": [)" + list + "]}");
+  const auto tag = Start(Kind::kStructuralTag,
+                         R"({"type": "structural_tag", "format": {"type": "json_schema", "json_schema":
+                            {"properties": {"a": {"enum": [)" +
+                             list + R"(]}}, "required": ["a"]}}})");
+  for (const std::string& value : values) {
+    const auto one = Start(Kind::kJsonSchema, R"({"const": )" + value + "}");
+    EXPECT_TRUE(IsAnswer(*one, value)) << value;
+    EXPECT_TRUE(IsAnswer(*any, value)) << value;
+    EXPECT_TRUE(IsAnswer(*tag, "{\"a\": " + value + "}")) << value;
+  }
+  for (const char* other : {"1.8446744073709552e+19", "18446744073709551617", "0.10000000000000001",
+                            "9007199254740992", "9223372036854775807"}) {
+    EXPECT_FALSE(IsAnswer(*any, other)) << other;
+  }
+  // They are integers, and numbers, and differ from each other.
+  const auto typed =
+      Start(Kind::kJsonSchema, R"({"type": "integer", "enum": ["a", 18446744073709551616, 0.5]})");
+  EXPECT_TRUE(IsAnswer(*typed, "18446744073709551616"));
+  EXPECT_FALSE(IsAnswer(*typed, "0.5"));
+  const auto common = Start(Kind::kJsonSchema, R"({"allOf": [{"enum": [18446744073709551616, 1]},
+      {"enum": [18446744073709551617, 1]}]})");
+  EXPECT_TRUE(IsAnswer(*common, "1"));
+  EXPECT_FALSE(IsAnswer(*common, "18446744073709551616"));
+  // As bounds they are numbers like others, or refused.
+  const auto below = Start(Kind::kJsonSchema, R"({"type": "string", "maxLength": 99999999999999999999})");
+  EXPECT_TRUE(IsAnswer(*below, "\"a\""));
+  EXPECT_FALSE(Refusal(Kind::kJsonSchema, R"({"type": "integer", "minimum": 99999999999999999999})").ok());
+  EXPECT_EQ(Refusal(Kind::kJsonSchema, R"({"maxItems": 99999999999999999999})").code(),
+            StatusCode::kResourceExhausted);
+}
+
 TEST_F(GrammarTest, NamesThatAreFreeAreNoneOfTheListedOnes) {
   const auto constraint =
       Start(Kind::kJsonSchema, R"({"type": "object", "properties": {"a": {"type": "null"}},

@@ -4,15 +4,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/percent_decoding.h"
 #include "base/status_macros.h"
+#include "json/json_text.h"
 #include "pattern/formats.h"
 #include "pattern/string_rules.h"
 
@@ -78,8 +81,8 @@ bool IsTypeOf(const Json& value, std::string_view type) {
   if (type == "string") return value.is_string();
   if (type == "array") return value.is_array();
   if (type == "object") return value.is_object();
-  if (type == "number") return value.is_number();
-  return value.is_number_integer() ||
+  if (type == "number") return NumberOf(value).has_value();
+  return value.is_number_integer() || IsLongInteger(value) ||
          (value.is_number() && std::trunc(value.get<double>()) == value.get<double>());
 }
 
@@ -112,7 +115,7 @@ class Normaliser {
       for (Definition& d : definitions_) static_cast<Members&>(all).emplace_back(d.name, std::move(d.schema));
       schema["$defs"] = std::move(all);
     }
-    return schema.dump();
+    return WriteJson(schema);
   }
 
  private:
@@ -189,7 +192,7 @@ class Normaliser {
   Result<Json> Merged(const Json& given, const std::string& place, int merges) {
     const Json rules = Rules(given);
     LS_TRY(CountCopies(place, rules));
-    const auto [at, is_first] = merging_.emplace(rules.dump(), "");
+    const auto [at, is_first] = merging_.emplace(WriteJson(rules), "");
     if (!is_first) {
       if (at->second.empty()) at->second = NewName();
       return ReferenceTo(at->second);
@@ -303,7 +306,9 @@ class Normaliser {
   static Json Rules(const Json& given) {
     Json rules = Json::object();
     for (const auto& [key, value] : given.items()) {
-      if (IsRule(key)) rules[key] = value;
+      if (!IsRule(key)) continue;
+      const bool is_bound = IsLongInteger(value) && key != "const";
+      rules[key] = is_bound ? Json(*NumberOf(value)) : value;
     }
     return rules;
   }
@@ -575,8 +580,25 @@ class Normaliser {
         return CannotKeep(place, key + " beside listed values is not supported");
       }
     }
-    if (values.size() == 1) return Json{{"const", values.front()}};
-    return Json{{"enum", std::move(values)}};
+    Json listed = values.size() == 1 ? Json{{"const", values.front()}} : Json{{"enum", std::move(values)}};
+    AddSpellings(listed);
+    return listed;
+  }
+
+  // xgrammar writes numbers as doubles, with 17 digits: those that it would spell differently go along as
+  // text (cmake/xgrammar_edits.cmake).
+  static void AddSpellings(Json& listed) {
+    if (!HasSpelling(listed)) return;
+    Json spellings = Json::array();
+    if (Has(listed, "const")) spellings.push_back(WriteJson(listed.at("const")));
+    for (const Json& value : listed.value("enum", Json::array())) spellings.push_back(WriteJson(value));
+    listed["(spellings)"] = std::move(spellings);
+  }
+  static bool HasSpelling(const Json& value) {
+    if (value.is_structured()) return std::ranges::any_of(value, HasSpelling);
+    constexpr auto kLargest = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+    const bool is_large = value.is_number_unsigned() && value.get<uint64_t>() > kLargest;
+    return is_large || value.is_number_float() || IsLongInteger(value);
   }
 
   static bool IsStringRule(std::string_view key) {
@@ -877,17 +899,17 @@ class Normaliser {
 
 Result<Json> ParseSchema(std::string_view text) {
   try {
-    return Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
+    auto read = ReadJson(text, [](int depth, Json::parse_event_t) {
       if (depth > kMostSchemaNesting) throw TooDeep();
-      return true;
     });
+    if (auto* json = std::get_if<Json>(&read)) return std::move(*json);
+    const auto& mistake = std::get<JsonMistake>(read);
+    if (mistake.number_out_of_range)
+      return InvalidArgument("JSON schema: not JSON that can be read: a number is out of range");
+    return InvalidArgument("JSON schema: not JSON: a mistake at byte " + std::to_string(mistake.byte));
   } catch (const TooDeep&) {
     return ResourceExhausted("JSON schema: more than " + std::to_string(kMostSchemaNesting) +
                              " brackets within each other");
-  } catch (const Json::parse_error& error) {
-    return InvalidArgument("JSON schema: not JSON: a mistake at byte " + std::to_string(error.byte));
-  } catch (const Json::exception&) {
-    return InvalidArgument("JSON schema: not JSON that can be read: a number is out of range");
   }
 }
 

@@ -40,7 +40,7 @@ TEST(JsonSchema, RulesWithoutATypeAreThoseOfTheTypeTheySpeakOf) {
 TEST(JsonSchema, ListedValuesAreThoseOfTheType) {
   EXPECT_EQ(Normal(R"({"type": "string", "enum": ["a", 1, null, "b"]})"), R"({"enum":["a","b"]})");
   EXPECT_EQ(Normal(R"({"type": ["integer", "null"], "enum": ["a", 1, null, 2.0]})"),
-            R"({"enum":[1,null,2.0]})");
+            R"~({"enum":[1,null,2.0],"(spellings)":["1","null","2.0"]})~");
   EXPECT_THAT(Normal(R"({"type": "string", "enum": [1]})"),
               HasSubstr("#: no listed value has the type \"string\""));
 }

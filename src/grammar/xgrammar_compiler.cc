@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "base/deep_stack.h"
 #include "base/status_macros.h"
@@ -16,6 +17,7 @@
 #include "grammar/json_schema.h"
 #include "grammar/xgrammar_constraint.h"
 #include "grammar/xgrammar_guard.h"
+#include "json/json_text.h"
 #include "xgrammar/compiler.h"
 #include "xgrammar/grammar.h"
 
@@ -87,17 +89,16 @@ class TagNormaliser {
 
   Result<std::string> Run(const std::string& text) {
     try {
-      Json tag = Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
+      auto read = ReadJson(text, [](int depth, Json::parse_event_t) {
         if (depth > kMostTagNesting) throw TooDeep();
-        return true;
       });
-      LS_TRY(NormaliseWithin(tag));
-      return tag.dump();
+      Json* const tag = std::get_if<Json>(&read);
+      if (tag == nullptr) return InvalidArgument("structural tag: not JSON");
+      LS_TRY(NormaliseWithin(*tag));
+      return WriteJson(*tag);
     } catch (const TooDeep&) {
       return ResourceExhausted("structural tag: more than " + std::to_string(kMostTagNesting) +
                                " brackets within each other");
-    } catch (const Json::exception&) {
-      return InvalidArgument("structural tag: not JSON");
     }
   }
 
@@ -110,7 +111,7 @@ class TagNormaliser {
       for (Json& element : tag) LS_TRY(NormaliseWithin(element));
     }
     if (!tag.is_object()) return {};
-    const std::string otherwise = tag.contains("otherwise") ? tag["otherwise"].dump() : "";
+    const std::string otherwise = tag.contains("otherwise") ? WriteJson(tag["otherwise"]) : "";
     tag.erase("otherwise");
     for (auto& [key, value] : tag.items()) {
       if ((key != "json_schema" && key != "schema") || value.is_string()) {
@@ -118,8 +119,8 @@ class TagNormaliser {
         continue;
       }
       LS_ASSIGN(const std::string normal,
-                otherwise.empty() ? NormaliseSchema(value.dump()) : Lenient(value.dump(), otherwise));
-      value = Json::parse(normal);
+                otherwise.empty() ? NormaliseSchema(WriteJson(value)) : Lenient(WriteJson(value), otherwise));
+      value = std::get<Json>(ReadJson(normal));
     }
     if (tag.contains("json_schema") && tag.contains("type") && !tag.contains("max_whitespace_cnt"))
       tag["max_whitespace_cnt"] = kMostWhiteSpace;

@@ -23,7 +23,7 @@ bool IsSchema(const Json& value) { return value.is_object() || value.is_boolean(
 GrammarText SchemaOf(Fields& format) {
   if (const Json* schema = format.Find("schema"); schema != nullptr && !format.Find("json_schema")) {
     if (!IsSchema(*schema)) format.Fail("schema", "must be a JSON schema", "invalid_type");
-    return {Kind::kJsonSchema, schema->dump()};
+    return {Kind::kJsonSchema, DumpJson(*schema)};
   }
   const Json* wrapped = format.Find("json_schema");
   if (wrapped == nullptr) {
@@ -42,7 +42,7 @@ GrammarText SchemaOf(Fields& format) {
     format.Fail(*fields.error());
     return {};
   }
-  return {Kind::kJsonSchema, schema->dump()};
+  return {Kind::kJsonSchema, DumpJson(*schema)};
 }
 
 // --- Other fields that ask for a form: what each of them holds. ---
@@ -56,11 +56,11 @@ struct FormField {
 
 // As a value or as its text.
 GrammarText SchemaForm(Fields& fields, std::string_view name, const Json& value) {
-  if (IsSchema(value)) return {Kind::kJsonSchema, value.dump()};
+  if (IsSchema(value)) return {Kind::kJsonSchema, DumpJson(value)};
   if (value.is_string()) {
     const auto schema = ParseJson(value.get_ref<const std::string&>());
     const auto* read = std::get_if<Json>(&schema);
-    if (read != nullptr && IsSchema(*read)) return {Kind::kJsonSchema, read->dump()};
+    if (read != nullptr && IsSchema(*read)) return {Kind::kJsonSchema, DumpJson(*read)};
   }
   fields.Fail(name, "must be a JSON schema", "invalid_type");
   return {};
@@ -85,7 +85,7 @@ GrammarText ObjectForm(Fields& fields, std::string_view name, const Json&) {
 }
 
 GrammarText TagForm(Fields& fields, std::string_view name, const Json& value) {
-  if (value.is_object()) return {Kind::kStructuralTag, value.dump()};
+  if (value.is_object()) return {Kind::kStructuralTag, DumpJson(value)};
   std::string text;
   fields.Text(name, &text);
   return {Kind::kStructuralTag, text};
@@ -186,7 +186,7 @@ void ParseResponseFormat(Fields& fields, std::string_view name, GrammarText* gra
   } else if (type == "json_schema") {
     *grammar = SchemaOf(format);
   } else if (type == "structural_tag") {
-    *grammar = {Kind::kStructuralTag, value->dump()};
+    *grammar = {Kind::kStructuralTag, DumpJson(*value)};
   } else {
     format.Fail("type", "must be text, json_object, json_schema or structural_tag", "invalid_value");
   }

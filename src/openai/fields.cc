@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/print.h"
+#include "json/json_text.h"
 #include "openai/json.h"
 
 namespace longspec::openai {
@@ -21,6 +22,7 @@ constexpr size_t kMostUnknown = 8;
 std::optional<int64_t> WholeNumber(const Json& value) {
   constexpr auto kMost = std::numeric_limits<int64_t>::max();
   constexpr double kTwoTo63 = 0x1p63;
+  if (IsLongInteger(value)) return *NumberOf(value) < 0 ? std::numeric_limits<int64_t>::min() : kMost;
   if (value.is_number_unsigned())
     return static_cast<int64_t>(std::min(value.get<uint64_t>(), static_cast<uint64_t>(kMost)));
   if (value.is_number_integer()) return value.get<int64_t>();
@@ -72,13 +74,13 @@ bool Fields::Text(std::string_view name, std::string* out) {
 bool Fields::Number(std::string_view name, double least, double most, float* out) {
   const Json* value = Find(name);
   if (value == nullptr) return false;
-  if (!value->is_number()) {
+  const std::optional<double> number = NumberOf(*value);
+  if (!number) {
     FailType(name, "a number", *value);
     return true;
   }
-  const auto number = value->get<double>();
-  if (number >= least && number <= most) {
-    *out = static_cast<float>(number);
+  if (*number >= least && *number <= most) {
+    *out = static_cast<float>(*number);
   } else {
     Fail(name, "must be " + Print("from %g to %g, not ", least, most) + Describe(*value), "invalid_value");
   }

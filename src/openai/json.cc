@@ -7,6 +7,8 @@
 #include <system_error>
 #include <vector>
 
+#include "json/json_text.h"
+
 namespace longspec::openai {
 namespace {
 
@@ -78,24 +80,24 @@ std::variant<Json, ApiError> ParseJson(std::string_view text, const JsonLimits& 
   struct TooManyKeys {};
   std::vector<size_t> keys;  // of the objects that are open
   size_t n_compared = 0;
-  const auto count = [&](int, Json::parse_event_t event, Json&) {
+  const auto count = [&](int, Json::parse_event_t event) {
     if (event == Json::parse_event_t::object_start) keys.push_back(0);
     if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event != Json::parse_event_t::key) return true;
+    if (event != Json::parse_event_t::key) return;
     n_compared += keys.back();
     if (++keys.back() > limits.keys || n_compared > limits.compared_keys) throw TooManyKeys();
-    return true;
   };
   try {
-    return Json::parse(text, count);
+    auto read = ReadJson(text, count);
+    if (auto* json = std::get_if<Json>(&read)) return std::move(*json);
+    const auto& mistake = std::get<JsonMistake>(read);
+    return ApiError{.message = mistake.number_out_of_range
+                                   ? "not JSON that can be read: a number is out of range"
+                                   : "not JSON: a mistake at byte " + std::to_string(mistake.byte),
+                    .code = "invalid_json"};
   } catch (const TooManyKeys&) {
     return TooMuch("an object with more than " + std::to_string(limits.keys) +
                    " keys, or many of nearly as many");
-  } catch (const Json::parse_error& error) {
-    return ApiError{.message = "not JSON: a mistake at byte " + std::to_string(error.byte),
-                    .code = "invalid_json"};
-  } catch (const Json::exception&) {
-    return ApiError{.message = "not JSON that can be read: a number is out of range", .code = "invalid_json"};
   }
 }
 
@@ -109,10 +111,12 @@ std::string Describe(const Json& value) {
       if (value.get_ref<const std::string&>().size() > kShortText) return "a longer text";
       [[fallthrough]];
     default:
-      return value.dump();
+      return DumpJson(value);
   }
 }
 
-std::string DumpJson(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+Json LoadJson(std::string_view text) { return std::get<Json>(ReadJson(text)); }
+
+std::string DumpJson(const Json& json) { return WriteJson(json); }
 
 }  // namespace longspec::openai

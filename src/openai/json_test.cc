@@ -84,6 +84,13 @@ TEST(OpenAiJson, SizeHasALimit) {
   EXPECT_THAT(ErrorOf(R"({"a":0,"b":0,"c":0,"d":0})", keys).message, HasSubstr("more than 3 keys"));
 }
 
+TEST(OpenAiJson, IntegersAreWhole) {
+  const std::string text = R"({"a":[123456789012345678901234567890,0.1],"b":-18446744073709551616})";
+  EXPECT_EQ(DumpJson(ValueOf(text)), text);
+  EXPECT_EQ(DumpJson(LoadJson(text)), text);
+  EXPECT_EQ(Describe(ValueOf("99999999999999999999")), "99999999999999999999");
+}
+
 TEST(OpenAiJson, OfAKeyGivenTwiceTheLastCounts) { EXPECT_EQ(ValueOf(R"({"a": 1, "a": 2})")["a"], 2); }
 
 TEST(OpenAiJson, DescriptionsAreShort) {

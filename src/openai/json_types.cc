@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "json/json_text.h"
+
 namespace longspec::openai {
 namespace {
 
@@ -75,6 +77,7 @@ JsonTypes Within(const Json& schema, const Json& root, int depth) {
 }  // namespace
 
 JsonTypes TypeOf(const Json& value) {
+  if (IsLongInteger(value)) return kIntegerType;
   switch (value.type()) {
     case Json::value_t::null:
       return kNullType;

@@ -58,7 +58,7 @@ void ParseReasoning(Fields& fields, Message* message) {
   }
   if (message->role == "assistant" && fields.Text("thinking", &text)) more["thinking"] = text;
   if (more.empty() || fields.error()) return;
-  if (!message->more.empty()) more.update(Json::parse(message->more));
+  if (!message->more.empty()) more.update(LoadJson(message->more));
   message->more = DumpJson(more);
 }
 

@@ -163,12 +163,17 @@ TEST(OpenAiRequests, SeedsAreWholeNumbers) {
   EXPECT_EQ(Accepted(kChat, Chat(R"("seed": 0)")).generation.sampling.seed, 0);
   EXPECT_EQ(Refused(kChat, Chat(R"("seed": 1.5)")).param, "seed");
   EXPECT_EQ(Refused(kChat, Chat(R"("seed": 1e30)")).code, "invalid_type");
+  EXPECT_THAT(Refused(kChat, Chat(R"("seed": 18446744073709551616)")).message,
+              HasSubstr("below 2^64, not 18446744073709551616"));
 }
 
 TEST(OpenAiRequests, GiantLimitsMeanNoLimit) {
   constexpr int kMost = std::numeric_limits<int>::max();
   EXPECT_EQ(Accepted(kChat, Chat(R"("max_tokens": 9999999999)")).generation.n_predict, kMost);
-  EXPECT_EQ(Accepted(kChat, Chat(R"("max_tokens": 18446744073709551615)")).generation.n_predict, kMost);
+  for (const char* many : {"18446744073709551615", "18446744073709551616"})
+    EXPECT_EQ(Accepted(kChat, Chat(R"("max_tokens": )" + std::string(many))).generation.n_predict, kMost);
+  EXPECT_THAT(Refused(kChat, Chat(R"("temperature": 18446744073709551616)")).message,
+              HasSubstr("not 18446744073709551616"));
 }
 
 struct BadRequest {

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "json/json_text.h"
 #include "openai/json.h"
 #include "openai/samplers.h"
 
@@ -50,7 +51,7 @@ void ParseSeed(Fields& fields, std::string_view name, std::optional<uint64_t>* s
   const Json* value = fields.Find(name);
   if (value == nullptr) return;
   const auto number = WholeNumber(*value);
-  if (!number || (value->is_number_float() && *number == kLargest)) {
+  if (!number || IsLongInteger(*value) || (value->is_number_float() && *number == kLargest)) {
     fields.Fail(name, "must be a whole number below 2^64, not " + Describe(*value), "invalid_type");
   } else if (value->is_number_unsigned()) {
     *seed = value->get<uint64_t>();
@@ -70,8 +71,8 @@ bool IsTokenNumber(std::string_view text, int32_t* token) {
 // A number, or false: never.
 bool ParseBias(const Json& value, float* bias) {
   if (value == false) *bias = -std::numeric_limits<float>::infinity();
-  if (value.is_number() && value.get<double>() >= -100.0 && value.get<double>() <= 100.0)
-    *bias = value.get<float>();
+  const auto number = NumberOf(value);
+  if (number && *number >= -100.0 && *number <= 100.0) *bias = static_cast<float>(*number);
   return !std::isnan(*bias);
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "openai/json.h"
 #include "openai/json_types.h"
 
 namespace longspec::openai {
@@ -51,7 +52,7 @@ Json StandingAlone(const Json& schema, const Json& root) {
 Json OneOf(const Json& values) {
   Json choices = Json::array();
   for (const Json& value : values)
-    choices.push_back(ConstString(value.is_string() ? value.get<std::string>() : value.dump()));
+    choices.push_back(ConstString(value.is_string() ? value.get<std::string>() : DumpJson(value)));
   return {{"type", "or"}, {"elements", std::move(choices)}};
 }
 

@@ -60,7 +60,7 @@ Json ParseVariables(Fields& fields, EndWishes* wishes) {
 
 bool IsOpen(const Message& message) {
   if (message.role != "assistant") return false;
-  return message.more.empty() || !Json::parse(message.more).contains("tool_calls");
+  return message.more.empty() || !LoadJson(message.more).contains("tool_calls");
 }
 
 void ParseEnd(Fields& fields, const EndWishes& wishes, GenerationRequest* request) {

@@ -70,7 +70,7 @@ bool IsOfCalls(const Message& message) { return !message.more.empty() || message
 void TellCalls(std::vector<Message>& messages) {
   for (Message& message : messages) {
     if (message.more.empty()) continue;
-    const Json more = Json::parse(message.more);
+    const Json more = LoadJson(message.more);
     if (more.contains("tool_calls")) message.more = ObjectWith(more, "tool_calls", CallsAsJson);
   }
 }
@@ -83,7 +83,7 @@ void SpellOutCalls(std::vector<Message>& messages) {
       message.more.clear();
     }
     if (message.more.empty()) continue;
-    Json more = Json::parse(message.more);
+    Json more = LoadJson(message.more);
     message.content += CallsInGenericForm(more.value("tool_calls", Json::array()));
     for (const char* name : kOfCalls) more.erase(name);
     message.more = more.empty() ? "" : DumpJson(more);

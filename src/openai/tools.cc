@@ -76,7 +76,7 @@ std::string Introduction(const ToolUse& use) {
          "If none of the functions can be used, point it out and refuse to answer. "
          "If the given question lacks the parameters required by the function, also point it out.\n\n"
          "You have access to the following tools:\n<tools>" +
-         functions.dump() +
+         DumpJson(functions) +
          "</tools>\n\nThe output MUST strictly adhere to the following format, and NO other text MUST be "
          "included.\n"
          "The example format is as follows. Please make sure the parameter type is correct. If no function "
@@ -103,9 +103,9 @@ void Tell(ToolFormat format, const ToolUse& use, GenerationRequest& generation) 
   Json definitions = Json::array();
   for (const Tool& tool : use.tools) definitions.push_back(tool.definition);
   Json variables = Json::object();
-  if (!generation.template_variables.empty()) variables = Json::parse(generation.template_variables);
+  if (!generation.template_variables.empty()) variables = LoadJson(generation.template_variables);
   variables["tools"] = std::move(definitions);
-  generation.template_variables = variables.dump();
+  generation.template_variables = DumpJson(variables);
 }
 
 // --- What form calls have: structural tags of xgrammar. ---
@@ -263,7 +263,7 @@ std::optional<ApiError> ApplyTools(ToolFormat format, ApiRequest* request) {
     }
   }
   const Json tag = {{"type", "structural_tag"}, {"format", FormOfCalls(format, use)}};
-  return SetAnswerForm({GrammarText::Kind::kStructuralTag, tag.dump()}, "tools", request);
+  return SetAnswerForm({GrammarText::Kind::kStructuralTag, DumpJson(tag)}, "tools", request);
 }
 
 }  // namespace longspec::openai

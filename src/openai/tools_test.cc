@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 std::variant<ApiRequest, ApiError> ParseTools(
     const std::string& more, const std::string& messages = R"([{"role": "user", "content": "?"}])") {
   return ParseRequest(Endpoint::kChatCompletions,
-                      Json::parse(R"({"messages": )" + messages + (more.empty() ? "" : ", ") + more + "}"),
+                      LoadJson(R"({"messages": )" + messages + (more.empty() ? "" : ", ") + more + "}"),
                       DefaultRequest());
 }
 ApiRequest Request(const std::string& more,
@@ -225,6 +225,26 @@ TEST(Tools, NumbersOfEarlierCallsStayWhatTheyWere) {
   ApiRequest told = Request("", turns);
   ASSERT_FALSE(ApplyTools(ToolFormat::kGeneric, &told));
   EXPECT_THAT(told.generation.messages[1].content, HasSubstr("\"arguments\": " + first + "}, "));
+}
+
+TEST(Tools, NumbersOfTheirSchemasStayWhatTheyWere) {
+  const std::string schema =
+      R"({"type":"object","properties":{"id":{"const":18446744073709551616,"default":0.1}}})";
+  const std::string tools =
+      R"("chat_template_kwargs": {"x": 36893488147419103232}, "tools": [{"type": "function", "function":
+      {"name": "f", "parameters": )" +
+      schema + "}}]";
+  for (const ToolFormat format : {ToolFormat::kHermes, ToolFormat::kTagged, ToolFormat::kLlama3}) {
+    ApiRequest request = Request(tools);
+    ASSERT_FALSE(ApplyTools(format, &request));
+    EXPECT_THAT(request.generation.template_variables, HasSubstr(schema));
+    EXPECT_THAT(request.generation.template_variables, HasSubstr(R"("x":36893488147419103232)"));
+    EXPECT_THAT(request.generation.grammar.text,
+                HasSubstr(format == ToolFormat::kTagged ? R"("value":"18446744073709551616")" : schema));
+  }
+  ApiRequest request = Request(tools);
+  ASSERT_FALSE(ApplyTools(ToolFormat::kGeneric, &request));
+  EXPECT_THAT(request.generation.messages[0].content, HasSubstr(schema));
 }
 
 TEST(Tools, AGrammarBesideThemIsRefused) {

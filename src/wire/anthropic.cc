@@ -118,7 +118,7 @@ class TurnReader {
     if (input == nullptr) return block.Missing("input");
     if (!input->is_object()) return block.Fail("input", "must be an object", "invalid_type");
     if (!text_.empty() || !said_) Say();  // the message that the call joins
-    turns_->Call(std::move(id), std::move(name), input->dump());
+    turns_->Call(std::move(id), std::move(name), openai::DumpJson(*input));
   }
 
   void ReadResult(Fields& block) {

@@ -30,7 +30,7 @@ constexpr const char* kMessages = R"({"model": "x", "max_tokens": 9,
     {"role": "user", "content": "?"},
     {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"},
       {"type": "text", "text": "Let me see."},
-      {"type": "tool_use", "id": "t1", "name": "weather", "input": {"b": 1, "a": "x"}},
+      {"type": "tool_use", "id": "t1", "name": "weather", "input": {"b": 18446744073709551617, "a": 0.1}},
       {"type": "tool_use", "id": "t2", "name": "now", "input": {}}]},
     {"role": "user", "content": [
       {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "rain"}]},
@@ -38,7 +38,7 @@ constexpr const char* kMessages = R"({"model": "x", "max_tokens": 9,
       {"type": "text", "text": "And?"}]}]})";
 
 Json With(const char* body, const std::string& change) {
-  Json json = Json::parse(body);
+  Json json = openai::LoadJson(body);
   json.update(Json::parse(change));
   return json;
 }
@@ -69,7 +69,7 @@ TEST(Anthropic, ToolsAndTheirResultsBecomeAChat) {
   EXPECT_EQ(turns[1].content, "Let me see.");
   const Json calls = Json::parse(turns[1].more)["tool_calls"];
   ASSERT_EQ(calls.size(), 2U);
-  EXPECT_EQ(calls[0]["function"]["arguments"], R"({"b":1,"a":"x"})");
+  EXPECT_EQ(calls[0]["function"]["arguments"], R"({"b":18446744073709551617,"a":0.1})");
   EXPECT_EQ(turns[2].role, "tool");
   EXPECT_EQ(turns[2].content, "rain");
   EXPECT_EQ(turns[2].more, R"({"tool_call_id":"t1"})");
@@ -392,6 +392,13 @@ TEST(AnthropicForm, AStreamIsTheWholeMessageHoweverItIsCut) {
     }
     ++at;
   }
+}
+
+TEST(AnthropicForm, NumbersOfACallStayWhatTheyAre) {
+  const std::string input = R"({"id":123456789012345678901234567890,"at":0.1})";
+  const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": " + input + "}\n</tool_call>";
+  EXPECT_THAT(MakeAnthropicForm(PartsOf())->Whole(std::vector{AnswerOf({call})}),
+              HasSubstr("\"input\":" + input));
 }
 
 TEST(ResponsesForm, AStreamIsTheWholeResponseHoweverItIsCut) {

@@ -90,7 +90,8 @@ OTHERS = (
     {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False,
      "anyOf": [{"properties": {"b": {}}}, {"required": ["a"]}]},
     {"allOf": [{"items": {"type": "integer"}}, {"items": {"maximum": 3, "minimum": 0}, "maxItems": 4}]},
-    {"const": "\"\n\\\u00e9\U0001f600\u0000"}, {"enum": ["\"", "\\", {"a\n": ["\t"]}]})
+    {"const": "\"\n\\\u00e9\U0001f600\u0000"}, {"enum": ["\"", "\\", {"a\n": ["\t"]}]},
+    {"enum": [2 ** 63, 2 ** 64, -10 ** 30, 0.1, {"a": [1e22, 10 ** 25 + 1]}]}, {"const": 2 ** 64 - 1})
 # The language beside each as Python has it.
 GRAMMARS = (
     ('root ::= "a" [^"\\n]{0,129} "b"', '(?s)a[^"\n]{0,129}b'), ('root ::= [a-z]{129,200}', "[a-z]{129,200}"),
