@@ -152,6 +152,20 @@ longspec_edit(grammar_impl.h [=[
 ]=])
 longspec_edit(grammar.cc "         MemorySize(impl.allow_empty_rule_ids);\n" "         MemorySize(impl.allow_empty_rule_ids) + longspec::XgrammarStringBytes(impl.strings);\n")
 
+# So may the whole of an answer be.
+longspec_edit(grammar.cc "#include \"grammar_functor.h\"\n" "#include \"grammar_builder.h\"\n#include \"grammar_functor.h\"\n#include \"grammar/xgrammar_strings.h\"\n")
+longspec_edit(grammar.cc [=[
+  auto ebnf_string = RegexToEBNF(regex);
+]=] [=[
+  if (longspec::XgrammarString(regex)) {
+    GrammarBuilder builder;
+    const int32_t text = builder.AddRule("text", builder.AddRegex(regex));
+    builder.AddRule("root", builder.AddChoices({builder.AddSequence({builder.AddRuleRef(text)})}));
+    return GrammarNormalizer::Apply(builder.Get("root"));
+  }
+  auto ebnf_string = RegexToEBNF(regex);
+]=])
+
 # A state of such a rule counts characters in repeat_count. Token masks are made for any count, which is -1.
 longspec_edit(earley_parser.cc [=[
     if ((!edge.IsCharRange()) || ch < edge.min || ch > edge.max) {

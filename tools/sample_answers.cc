@@ -4,9 +4,9 @@
 // stand-in for a model that wants to break out of them (grammar/testing/breakout_writer.h). Another program
 // judges them (tests/e2e/test_kept_schemas.py).
 //
-// A line of input is {"schema": ...}, {"grammar": "..."} or {"tag": ...}; a line of output {"error": "..."}
-// or
-// {"answers": [{"text": ..., "whole": ...}], "faults": [...]}: a text's bytes are code points up to 255.
+// A line of input is {"schema": ...}, {"grammar": "..."}, {"regex": "..."} or {"tag": ...}; a line of output
+// {"error": "..."} or {"answers": [{"text": ..., "whole": ...}], "faults": [...]}: a text's bytes are code
+// points up to 255.
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -14,6 +14,7 @@
 
 #include "grammar/grammar.h"
 #include "grammar/testing/breakout_writer.h"
+#include "json/json_text.h"
 
 namespace {
 
@@ -22,8 +23,9 @@ using Json = nlohmann::ordered_json;
 longspec::GrammarText TextOf(const Json& form) {
   using Kind = longspec::GrammarText::Kind;
   if (form.contains("grammar")) return {Kind::kGbnf, form["grammar"].get<std::string>()};
-  if (form.contains("tag")) return {Kind::kStructuralTag, form["tag"].dump()};
-  return {Kind::kJsonSchema, form.at("schema").dump()};
+  if (form.contains("regex")) return {Kind::kRegex, form["regex"].get<std::string>()};
+  if (form.contains("tag")) return {Kind::kStructuralTag, longspec::WriteJson(form["tag"])};
+  return {Kind::kJsonSchema, longspec::WriteJson(form.at("schema"))};
 }
 
 std::string Latin(const std::string& bytes) {
@@ -70,6 +72,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   for (std::string line; std::getline(std::cin, line);)
-    std::cout << Answers(**compiler, writer, Json::parse(line), n_answers).dump() << std::endl;
+    std::cout << Answers(**compiler, writer, std::get<Json>(longspec::ReadJson(line)), n_answers).dump()
+              << std::endl;
   return 0;
 }

@@ -263,6 +263,32 @@ TEST_F(GrammarTest, LengthsAreKeptWhereverTheBoundIs) {
   }
 }
 
+TEST_F(GrammarTest, ARegexHoldsItsBounds) {
+  for (const int most : {3, 128, 129, 500}) {
+    const std::string bound = std::to_string(most) + "}";
+    const auto text = [](int n) { return std::string(static_cast<size_t>(n), 'b'); };
+    const auto alone = Start(Kind::kRegex, "^[a-z]{2," + bound);
+    const auto tag = Start(Kind::kStructuralTag,
+                           R"({"type": "structural_tag", "format": {"type": "sequence", "elements": [
+            {"type": "const_string", "value": "<"}, {"type": "regex", "pattern": "[^>\n]{2,)" +
+                               bound + R"("}, {"type": "const_string", "value": ">"}]}})");
+    for (const auto& [constraint, begin, end] :
+         {std::tuple(alone.get(), "", ""), std::tuple(tag.get(), "<", ">")}) {
+      EXPECT_TRUE(IsAnswer(*constraint, begin + text(most) + end));
+      EXPECT_TRUE(IsAnswer(*constraint, begin + text(2) + end));
+      EXPECT_FALSE(IsAnswer(*constraint, begin + text(1) + end));
+      EXPECT_FALSE(IsAnswer(*constraint, begin + text(most + 1) + end));
+      EXPECT_FALSE(IsAnswer(*constraint, begin + std::string("b\nb") + end));
+    }
+    EXPECT_FALSE(IsAnswer(*alone, "bB"));
+  }
+  EXPECT_TRUE(IsAnswer(*Start(Kind::kRegex, "(yes|no)?"), ""));
+  EXPECT_TRUE(IsAnswer(*Start(Kind::kRegex, "\"(\\\\|é)+\""), "\"\\é\""));
+  EXPECT_EQ(Refusal(Kind::kRegex, "(?=a)").code(), StatusCode::kUnsupported);
+  EXPECT_THAT(Refusal(Kind::kRegex, "a(").message(), HasSubstr("regex: the pattern has no ) for the ("));
+  EXPECT_THAT(Refusal(Kind::kRegex, "((a{1,100}){1,100}){1,100}").message(), HasSubstr("too large"));
+}
+
 TEST_F(GrammarTest, ListedNumbersAreSpelledAsTheyAre) {
   const std::vector<std::string> values = {"18446744073709551615",
                                            "18446744073709551616",

@@ -18,6 +18,7 @@
 #include "grammar/xgrammar_constraint.h"
 #include "grammar/xgrammar_guard.h"
 #include "json/json_text.h"
+#include "pattern/string_rules.h"
 #include "xgrammar/compiler.h"
 #include "xgrammar/grammar.h"
 
@@ -77,8 +78,19 @@ struct TooDeep {};
 
 constexpr std::string_view kAnyObject = R"({"type": "object"})";
 
-// The schemas within a structural tag, made into ones that can be kept. Where the tag has another one beside
-// its schema, "otherwise", that stands for one that cannot be kept to.
+// What a regular expression says of a whole text, for xgrammar (grammar/xgrammar_strings.h).
+Result<std::string> RegexLine(const std::string& regex) {
+  if (regex.size() > kMostPatternBytes)
+    return ResourceExhausted("regex: it may have " + std::to_string(kMostPatternBytes) + " bytes");
+  const StringRules rules{.patterns = {regex}, .bare = true};
+  PatternWork work;
+  const Status compiled = CompileStringRules(rules, work).status();
+  if (!compiled.ok()) return Status(compiled.code(), "regex: " + compiled.message());
+  return StringRulesLine(rules);
+}
+
+// The schemas and regular expressions within a structural tag, made into ones that can be kept. Where the tag
+// has another one beside its schema, "otherwise", that stands for one that cannot be kept to.
 class TagNormaliser {
  public:
   // Whether xgrammar keeps to all of a schema that NormaliseSchema made.
@@ -111,6 +123,9 @@ class TagNormaliser {
       for (Json& element : tag) LS_TRY(NormaliseWithin(element));
     }
     if (!tag.is_object()) return {};
+    if (tag.value("type", Json()) == "regex" && tag.contains("pattern") && tag["pattern"].is_string()) {
+      LS_ASSIGN(tag["pattern"], RegexLine(tag["pattern"]));
+    }
     const std::string otherwise = tag.contains("otherwise") ? WriteJson(tag["otherwise"]) : "";
     tag.erase("otherwise");
     for (auto& [key, value] : tag.items()) {
@@ -166,11 +181,7 @@ class XgrammarCompiler final : public GrammarCompiler {
   Compiling CompileText(const GrammarText& text) const {
     const auto prepare = [&]() -> Result<std::string> {
       if (text.kind == Kind::kGbnf) return TranslateGbnf(text.text);
-      if (text.kind == Kind::kRegex) {
-        if (text.text.size() > kMostPatternBytes)
-          return ResourceExhausted("regex: it may have " + std::to_string(kMostPatternBytes) + " bytes");
-        return text.text;
-      }
+      if (text.kind == Kind::kRegex) return RegexLine(text.text);
       return NormaliseSchema(text.kind == Kind::kJsonObject ? kAnyObject : std::string_view(text.text));
     };
     LS_ASSIGN(const std::string prepared, prepare());

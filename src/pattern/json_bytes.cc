@@ -67,6 +67,12 @@ class Writer {
     automaton_.edges[static_cast<size_t>(state)] = Ordered(std::move(edges));
   }
 
+  void WriteUtf8(int32_t state, const Pieces& pieces) {
+    std::vector<ByteEdge> edges;
+    AddUtf8(pieces, edges);
+    automaton_.edges[static_cast<size_t>(state)] = Ordered(std::move(edges));
+  }
+
   ByteAutomaton Finish() && { return std::move(automaton_); }
 
  private:
@@ -250,6 +256,12 @@ class Writer {
 ByteAutomaton JsonBytes(const TextAutomaton& text, bool all_escapes) {
   Writer writer(text.edges.size(), all_escapes);
   for (size_t i = 0; i < text.edges.size(); ++i) writer.Write(static_cast<int32_t>(i), text.edges[i]);
+  return std::move(writer).Finish();
+}
+
+ByteAutomaton Utf8Bytes(const TextAutomaton& text) {
+  Writer writer(text.edges.size(), /*all_escapes=*/false);
+  for (size_t i = 0; i < text.edges.size(); ++i) writer.WriteUtf8(static_cast<int32_t>(i), text.edges[i]);
   return std::move(writer).Finish();
 }
 

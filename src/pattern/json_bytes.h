@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the characters of a text are written within the quotation marks of JSON: as UTF-8 or as escapes. Pure
-// functions.
+// How the characters of a text are written within the quotation marks of JSON, as UTF-8 or as escapes, and
+// without them. Pure functions.
 #pragma once
 
 #include <compare>
@@ -33,6 +33,9 @@ struct ByteAutomaton {
 // With all_escapes as anything that JSON reads as the text; without, a character is written as itself where
 // JSON allows that, and otherwise in one way.
 ByteAutomaton JsonBytes(const TextAutomaton& text, bool all_escapes);
+
+// With each character as itself, where no quotation marks stand around the text.
+ByteAutomaton Utf8Bytes(const TextAutomaton& text);
 
 // The text, in UTF-8, written in one such way.
 std::string JsonEscaped(std::string_view text);

@@ -376,8 +376,8 @@ bool HasAnchors(const Regex& regex) {
 
 Regex AnyText() { return Regex::Repeat(Regex::Set(CodePoints::All()), 0, Regex::kAnyNumber); }
 
-// One of a pattern's alternatives, some of which are anchored.
-Result<Regex> WholeAlternative(const Regex& given) {
+// One of a pattern's alternatives, some of which are anchored. `goes_on`: at sides without an anchor.
+Result<Regex> WholeAlternative(const Regex& given, bool goes_on) {
   std::vector<Regex> parts = given.kind == Kind::kSequence ? given.parts : std::vector<Regex>{given};
   const auto is = [](Kind kind) { return [kind](const Regex& part) { return part.kind == kind; }; };
   const auto begin = std::ranges::find_if_not(parts, is(Kind::kBegin));
@@ -389,19 +389,26 @@ Result<Regex> WholeAlternative(const Regex& given) {
   if (std::ranges::any_of(parts, HasAnchors))
     return Unsupported(
         "an anchor within the pattern, where more could stand before ^ or after $, is not supported");
-  if (!begins) parts.insert(parts.begin(), AnyText());
-  if (!ends) parts.push_back(AnyText());
+  if (goes_on && !begins) parts.insert(parts.begin(), AnyText());
+  if (goes_on && !ends) parts.push_back(AnyText());
   return Regex::Sequence(std::move(parts));
 }
 
-Status AddAlternatives(const Regex& given, std::vector<Regex>& all) {
+Status AddAlternatives(const Regex& given, bool goes_on, std::vector<Regex>& all) {
   if (given.kind != Kind::kChoice) {
-    LS_ASSIGN(Regex whole, WholeAlternative(given));
+    LS_ASSIGN(Regex whole, WholeAlternative(given, goes_on));
     all.push_back(std::move(whole));
     return {};
   }
-  for (const Regex& part : given.parts) LS_TRY(AddAlternatives(part, all));
+  for (const Regex& part : given.parts) LS_TRY(AddAlternatives(part, goes_on, all));
   return {};
+}
+
+Result<Regex> WithoutAnchors(const Regex& pattern, bool goes_on) {
+  if (!HasAnchors(pattern)) return pattern;
+  Regex choice{.kind = Kind::kChoice};
+  LS_TRY(AddAlternatives(pattern, goes_on, choice.parts));
+  return choice.parts.size() == 1 ? std::move(choice.parts.front()) : std::move(choice);
 }
 
 }  // namespace
@@ -414,11 +421,8 @@ Regex Regex::Repeat(Regex part, int64_t least, int64_t most) {
 
 Result<Regex> ParseRegex(std::string_view text) { return Parser(text).Run(); }
 
-Result<Regex> WholeText(const Regex& pattern) {
-  if (!HasAnchors(pattern)) return pattern;
-  Regex choice{.kind = Kind::kChoice};
-  LS_TRY(AddAlternatives(pattern, choice.parts));
-  return choice.parts.size() == 1 ? std::move(choice.parts.front()) : std::move(choice);
-}
+Result<Regex> WholeText(const Regex& pattern) { return WithoutAnchors(pattern, /*goes_on=*/true); }
+
+Result<Regex> FullMatch(const Regex& pattern) { return WithoutAnchors(pattern, /*goes_on=*/false); }
 
 }  // namespace longspec

@@ -40,4 +40,8 @@ Result<Regex> ParseRegex(std::string_view text);
 // other side; one without any would allow any text around what it is about, and stands for that alone.
 Result<Regex> WholeText(const Regex& pattern);
 
+// The same for a pattern that must match all of a text, as Python's re.fullmatch has it: anchors at its ends
+// say nothing more.
+Result<Regex> FullMatch(const Regex& pattern);
+
 }  // namespace longspec

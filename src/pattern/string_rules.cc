@@ -101,6 +101,7 @@ std::string StringRulesLine(const StringRules& rules) {
   if (!rules.others.empty()) line["others"] = rules.others;
   if (rules.min_length > 0) line["min"] = rules.min_length;
   if (rules.max_length != StringRules::kNoMost) line["max"] = rules.max_length;
+  if (rules.bare) line["bare"] = true;
   return std::string(kLineBegin) + line.dump(-1, ' ', /*ensure_ascii=*/true);
 }
 
@@ -114,6 +115,7 @@ StringRules ParseStringRulesLine(std::string_view line) {
   rules.others = json.value("others", rules.others);
   rules.min_length = json.value("min", rules.min_length);
   rules.max_length = json.value("max", rules.max_length);
+  rules.bare = json.value("bare", rules.bare);
   return rules;
 }
 
@@ -237,7 +239,7 @@ size_t StringAutomaton::bytes() const {
 bool StringAutomaton::Describes(std::string_view text) const {
   int64_t length = 0;
   std::vector<int32_t> states = {0};
-  for (const char c : JsonEscaped(text)) {
+  for (const char c : bare_ ? std::string(text) : JsonEscaped(text)) {
     const auto byte = static_cast<uint8_t>(c);
     std::vector<int32_t> next;
     if (!states.empty() && BeginsCharacter(states.front())) ++length;
@@ -266,7 +268,7 @@ Result<StringAutomaton> CompileStringRules(const StringRules& rules, PatternWork
   };
   for (const std::string& pattern : rules.patterns) {
     LS_ASSIGN(const Regex regex, ParseRegex(pattern));
-    LS_ASSIGN(Regex whole, WholeText(regex));
+    LS_ASSIGN(Regex whole, rules.bare ? FullMatch(regex) : WholeText(regex));
     add(std::move(whole));
   }
   if (IsUnsupportedFormat(rules.format))
@@ -284,7 +286,9 @@ Result<StringAutomaton> CompileStringRules(const StringRules& rules, PatternWork
   automaton.min_length_ = lengths.min;
   automaton.max_length_ = lengths.max > kMostStringLength ? StringRules::kNoMost : lengths.max;
   LS_ASSIGN(automaton.text_, IntersectionOf(wholes, rules.others, work));
-  automaton.bytes_ = JsonBytes(automaton.text_, /*all_escapes=*/wholes.empty());
+  automaton.bare_ = rules.bare;
+  automaton.bytes_ =
+      rules.bare ? Utf8Bytes(automaton.text_) : JsonBytes(automaton.text_, /*all_escapes=*/wholes.empty());
   automaton.MeasureEnds();
   if (automaton.min_length_ > 0 && automaton.max_length_ != StringRules::kNoMost)
     LS_TRY(automaton.MeasureWaits(work));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a JSON schema says of a string, and the automaton over the bytes between its quotation marks that
-// keeps to all of it at once: patterns, a format, texts that it may not be. Lengths are not in the states of
-// the automaton: who walks it counts characters, and asks whether a state can still end in time. So a bound
-// of a million costs what one of ten does. Values; pure functions.
+// What a JSON schema says of a string, or a regular expression of a whole answer, and the automaton over the
+// bytes between its quotation marks that keeps to all of it at once: patterns, a format, texts that it may
+// not be. Lengths are not in the states of the automaton: who walks it counts characters, and asks whether a
+// state can still end in time. So a bound of a million costs what one of ten does. Values; pure functions.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,12 @@ struct StringRules {
   std::vector<std::string> others;    // that it must not be
   int64_t min_length = 0;             // in characters
   int64_t max_length = kNoMost;
+  // It stands as it is, without quotation marks, and patterns match all of it (FullMatch).
+  bool bare = false;
 
   bool operator==(const StringRules& other) const {
     return patterns == other.patterns && format == other.format && others == other.others &&
-           min_length == other.min_length && max_length == other.max_length;
+           min_length == other.min_length && max_length == other.max_length && bare == other.bare;
   }
 };
 
@@ -74,6 +76,7 @@ class StringAutomaton {
   bool CanEndText(int32_t state, int64_t length) const;
 
   TextAutomaton text_;
+  bool bare_ = false;
   ByteAutomaton bytes_;  // its first states are those of text_
   int64_t min_length_ = 0, max_length_ = StringRules::kNoMost;
   // Characters until the end, by state of text_. most_: kNoMost where there is no limit.

@@ -75,6 +75,32 @@ TEST(StringRules, PatternsWithAnchorsOnOneSideGoOn) {
   EXPECT_FALSE(Fits({.patterns = {"^$"}}, "a"));
 }
 
+TEST(StringRules, BareTextsMatchWhollyAndStandAsTheyAre) {
+  const auto fits = [](const char* pattern, const std::string& text) {
+    const StringRules rules = {.patterns = {pattern}, .bare = true};
+    EXPECT_EQ(Fits(rules, text), Reads(rules, text)) << pattern;
+    return Reads(rules, text);
+  };
+  for (const char* pattern : {"ab", "^ab", "ab$", "^ab$", "^ab|x$"}) {
+    EXPECT_TRUE(fits(pattern, "ab"));
+    EXPECT_FALSE(fits(pattern, "xab")) << pattern;
+    EXPECT_FALSE(fits(pattern, "abx")) << pattern;
+    EXPECT_FALSE(fits(pattern, "")) << pattern;
+  }
+  EXPECT_TRUE(fits("^a|b$", "b"));
+  EXPECT_FALSE(fits("^a|b$", "ab"));
+  EXPECT_TRUE(fits("^[^x]*$", "\"\\\n\té\xF0\x9F\x98\x80"));
+  EXPECT_FALSE(fits("^[^x]*$", "\xED\xA0\x80"));  // half a pair of surrogates
+  EXPECT_FALSE(fits("\"", "\\\""));
+  for (const int most : {5, 128, 129, 1000}) {
+    const std::string pattern = "[a-z]{2," + std::to_string(most) + "}";
+    EXPECT_TRUE(fits(pattern.c_str(), std::string(static_cast<size_t>(most), 'a')));
+    EXPECT_FALSE(fits(pattern.c_str(), std::string(static_cast<size_t>(most) + 1, 'a')));
+    EXPECT_FALSE(fits(pattern.c_str(), "a"));
+  }
+  EXPECT_EQ(Refusal({.patterns = {"(^a)+"}, .bare = true}).code(), StatusCode::kUnsupported);
+}
+
 TEST(StringRules, AllThatIsSaidIsKeptAtOnce) {
   const StringRules date = {.patterns = {"^20"}, .format = "date", .max_length = 30};
   EXPECT_TRUE(Fits(date, "2026-02-28"));
@@ -190,6 +216,8 @@ TEST(StringRules, ALineIsReadBack) {
   EXPECT_EQ(ParseStringRulesLine(line), rules);
   EXPECT_TRUE(std::ranges::all_of(line, [](char c) { return c >= ' ' && c <= '~'; }));
   EXPECT_EQ(ParseStringRulesLine(StringRulesLine({})), StringRules());
+  const StringRules bare = {.patterns = {"a"}, .bare = true};
+  EXPECT_EQ(ParseStringRulesLine(StringRulesLine(bare)), bare);
 }
 
 TEST(StringRules, HostilePatternsEndWithinTheirWork) {

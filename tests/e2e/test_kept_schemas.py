@@ -99,6 +99,9 @@ GRAMMARS = (
     ('root ::= x{2,130} "e"\nx ::= "a" | "bb"', "(a|bb){2,130}e"), ('root ::= [^\\x00-\\x7f]{1,3}',
     "[^\x00-\x7f]{1,3}"))
 
+REGEXES = (r"^.{{0,{0}}}$", r"[^x\n]{{0,{0}}}", r"[a-z]{{{0}}}", r"^(ab|c){{1,{0}}}", r"x.{{2,{0}}}y|\S{{0,{0}}}$",
+           r"[A-Z]\w{{0,{0}}}: \"[^\"]*\"", r"(\d{{1,3}}\.){{3}}\d{{1,{0}}}")
+
 
 def string(**rules):
     return {"type": "string", **rules}
@@ -219,12 +222,16 @@ class KeptSchemas(unittest.TestCase):
         self.check_schemas(OTHERS)
         self.check_schemas(listed())
 
-    def test_grammars(self):
-        def judge(pattern, text):
-            if not re.fullmatch(pattern, text):
-                raise Broken(f"does not fit {pattern}")
+    def judge_match(self, pattern, text):
+        if not re.fullmatch(pattern, text):
+            raise Broken(f"does not fit {pattern}")
 
-        self.check(((({"grammar": grammar}), pattern) for grammar, pattern in GRAMMARS), judge)
+    def test_grammars(self):
+        self.check(((({"grammar": grammar}), pattern) for grammar, pattern in GRAMMARS), self.judge_match)
+
+    def test_regexes(self):
+        patterns = [regex.format(bound) for regex in REGEXES for bound in (3, 128, 129, 300)]
+        self.check((({"regex": pattern}, pattern) for pattern in patterns), self.judge_match)
 
     def test_tools(self):
         """Calls of functions, as tools make them: the arguments are the schema's, and nothing else follows."""
