@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
+#include "kv/key_writer.h"
 
 namespace longspec {
 namespace {
@@ -78,20 +79,14 @@ class ReindexedCacheImpl final : public ReindexedCache {
  private:
   // From behind the set to the store: keys are turned to their own positions.
   void Store(int slot, int position) {
-    std::vector<float> key(Z(layout_.head_dim)), no_value(key.size());
+    std::vector<float> key(Z(layout_.head_dim));
+    KeyWriter keys(ReindexedStoreLayout(layout_), *kernels_);
     for (int layer = 0; layer < n_layer_; ++layer) {
       const KvSpan from = set_.Span(layer);
       const KvWriter to = stored_->Writer(layer);
       for (int head = 0; head < layout_.n_kv_head; ++head) {
         set_.KeyAt(layer, slot, head, position, key.data());
-        kernels_->store_kv({.k = key.data(),
-                            .v = no_value.data(),
-                            .keys = to.keys(position / kKvChunk, head),
-                            .values = to.values(position / kKvChunk, head),
-                            .offset = position % kKvChunk,
-                            .head_dim = layout_.head_dim,
-                            .k_type = kernels::KvType::kF32,
-                            .v_type = KernelType(layout_.v_type)});
+        keys.Store(key.data(), to, position, head);
         std::memcpy(to.value_row(position, head), from.value_row(slot, head), layout_.v_row_bytes());
       }
     }

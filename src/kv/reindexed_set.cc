@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
+#include "kv/key_writer.h"
 
 namespace longspec {
 
@@ -157,20 +158,14 @@ void ReindexedSet::Turned(const KvSpan& span, int slot, int head, Way way, float
 void ReindexedSet::Load(int entry, int slot) {
   const int from_slot = source_.first + entry;
   const Way way = {.from = source_.position ? source_.position(from_slot) : from_slot, .to = slot};
-  std::vector<float> key(Z(layout_.head_dim)), no_value(key.size());
+  std::vector<float> key(Z(layout_.head_dim));
+  KeyWriter keys(layout_, *rotary_.kernels);
   for (int layer = 0; layer < n_layer_; ++layer) {
     const KvSpan from = source_.cache->Span(layer);
     const KvWriter to = Writer(layer);
     for (int head = 0; head < layout_.n_kv_head; ++head) {
       Turned(from, from_slot, head, way, key.data());
-      rotary_.kernels->store_kv({.k = key.data(),
-                                 .v = no_value.data(),
-                                 .keys = to.keys(slot / kKvChunk, head),
-                                 .values = to.values(slot / kKvChunk, head),
-                                 .offset = slot % kKvChunk,
-                                 .head_dim = layout_.head_dim,
-                                 .k_type = KernelType(layout_.k_type),
-                                 .v_type = KernelType(layout_.v_type)});
+      keys.Store(key.data(), to, slot, head);
       std::memcpy(to.value_row(slot, head), from.value_row(from_slot, head), layout_.v_row_bytes());
     }
   }

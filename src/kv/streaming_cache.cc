@@ -2,7 +2,6 @@
 #include "kv/streaming_cache.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <new>
 #include <numeric>
@@ -13,6 +12,7 @@
 #include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "kv/copy_slot.h"
+#include "kv/key_writer.h"
 
 namespace longspec {
 namespace {
@@ -209,22 +209,11 @@ class StreamingCache final : public WorkingSet {
     const KvWriter to = Writer(layer);
     const auto dim = static_cast<size_t>(layout_.head_dim);
     std::vector<float> key(dim);
-    const std::vector<float> no_value(dim);
-    std::vector<std::byte> value(layout_.v_row_bytes());
+    KeyWriter keys(layout_, *rotary_.kernels);
     for (int head = 0; head < layout_.n_kv_head; ++head) {
       std::copy_n(SinkKey(slot, layer, head), dim, key.begin());
       if (shift > 0) rotary_.kernels->rope(key.data(), rotary_.n_rot, turn_.data(), rotary_.pairing);
-      std::byte* const row = to.value_row(slot, head);
-      std::memcpy(value.data(), row, value.size());
-      rotary_.kernels->store_kv({.k = key.data(),
-                                 .v = no_value.data(),
-                                 .keys = to.keys(slot / kKvChunk, head),
-                                 .values = to.values(slot / kKvChunk, head),
-                                 .offset = slot % kKvChunk,
-                                 .head_dim = layout_.head_dim,
-                                 .k_type = KernelType(layout_.k_type),
-                                 .v_type = KernelType(layout_.v_type)});
-      std::memcpy(row, value.data(), value.size());
+      keys.Store(key.data(), to, slot, head);
     }
   }
 
