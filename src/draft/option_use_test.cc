@@ -272,5 +272,29 @@ TEST(Preset, NamesThatPromisedMoreSayWhatToUse) {
   }
 }
 
+// Every value of llama.cpp's --spec-type.
+TEST(Preset, NamesOfLlamaCppAreKnownOrSayWhatToUse) {
+  for (const auto& [name, is] : {std::pair("none", "none"),
+                                 {"draft-simple", "lm"},
+                                 {"draft-eagle3", "eagle3"},
+                                 {"ngram-simple", "ngram"}}) {
+    EXPECT_EQ(Settled({.type = name, .draft_model = "x"}).type, is);
+    EXPECT_EQ(FindDrafter(name)->name, is);
+  }
+  for (const auto& [name, instead] : {std::pair("ngram-map-k", "ngram-simple"),
+                                      {"ngram-map-k4v", "suffix"},
+                                      {"ngram-mod", "suffix"},
+                                      {"ngram-cache", "ppm"},
+                                      {"draft-mtp", "auto"},
+                                      {"draft-dflash", "auto"},
+                                      {"draft-dspark", "auto"}}) {
+    EXPECT_TRUE(CheckDrafter({.type = instead}).ok()) << instead;
+    const std::string right =
+        "--spec-type " + std::string(name) + ": is not supported; --spec-type " + instead;
+    EXPECT_THAT(CheckDrafter({.type = name}).message(), StartsWith(right));
+    EXPECT_THAT(CheckDrafter({.type = "ppm," + std::string(name)}).message(), StartsWith(right));
+  }
+}
+
 }  // namespace
 }  // namespace longspec

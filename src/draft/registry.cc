@@ -34,13 +34,31 @@ constexpr RetiredName kRetiredNames[] = {
     {"kangaroo", "--spec-type exit drafts with a block after the first layers, of another form"},
 };
 
+// Names of llama.cpp whose drafts nobody makes here, and what does their job.
+constexpr RetiredName kUnknownNames[] = {
+    {"ngram-map-k", "--spec-type ngram-simple looks up the same 12 tokens and drafts the same 48"},
+    {"ngram-map-k4v", "--spec-type suffix drafts the most frequent of several continuations"},
+    {"ngram-mod", "--spec-type suffix looks up long suffixes, with --spec-corpus in other texts too"},
+    {"ngram-cache", "--spec-type ppm counts what followed, with --spec-prior in other texts too"},
+    {"draft-mtp", "--spec-type auto drafts without a model, and with -md by the draft model's kind"},
+    {"draft-dflash", "--spec-type auto drafts without a model, and with -md by the draft model's kind"},
+    {"draft-dspark", "--spec-type auto drafts without a model, and with -md by the draft model's kind"},
+};
+
+// Why there is none of this name, if that is known; else empty.
+std::string InsteadOf(std::string_view type) {
+  const auto what = [type](std::span<const RetiredName> names, const std::string& is) {
+    const auto found = std::ranges::find(names, type, &RetiredName::name);
+    return found == names.end() ? std::string() : is + "; " + std::string(found->instead);
+  };
+  const std::string retired = what(kRetiredNames, "is no name here any more");
+  return retired.empty() ? what(kUnknownNames, "is not supported") : retired;
+}
+
 Result<const DrafterEntry*> KnownEntryOf(std::string_view type) {
   if (const DrafterEntry* entry = EntryOf(type); entry != nullptr) return entry;
-  const auto* const retired = std::ranges::find(kRetiredNames, type, &RetiredName::name);
-  if (retired != std::end(kRetiredNames)) {
-    return InvalidArgument("--spec-type " + std::string(type) + ": is no name here any more; " +
-                           std::string(retired->instead));
-  }
+  if (const std::string instead = InsteadOf(type); !instead.empty())
+    return InvalidArgument("--spec-type " + std::string(type) + ": " + instead);
   std::string known;
   for (const std::string& name : DrafterNames()) known += (known.empty() ? "" : ", ") + name;
   return InvalidArgument("--spec-type " + std::string(type) + ": unknown; known are " + known);
