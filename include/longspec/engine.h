@@ -38,7 +38,8 @@ struct MemoryPlan {
   uint64_t kv_from_disk = 0;
   double disk_bytes_per_second = 0;  // at which that folder's disk was read when tried; 0: it was not
   uint64_t scratch = 0;
-  uint64_t draft = 0;  // a draft model: weights, activations and its cache at the same context
+  uint64_t draft = 0;         // a draft model: weights, activations and its cache at the same context
+  uint64_t draft_states = 0;  // what a draft model made of texts and keeps, besides that of prompt_cache
   // Of ModelOptions::partial_verification, with what is remembered of the blocks of the same context.
   uint64_t working_set = 0;
   // Besides, and not needed: what ModelOptions::cache_ram may grow to, a draft model's part included.
@@ -46,7 +47,7 @@ struct MemoryPlan {
   uint64_t available = 0;  // what the system could give when asked; 0: it did not say
   int ctx_size = 0;
 
-  uint64_t total() const { return weights + kv_at_context + scratch + draft + working_set; }
+  uint64_t total() const { return weights + kv_at_context + scratch + draft + draft_states + working_set; }
 };
 
 struct ModelInfo {
@@ -57,7 +58,8 @@ struct ModelInfo {
   double rope_freq_base = 0;
   std::string rope_scaling;  // "none", "linear x4", "yarn x4 (original 2048)"
   std::string tokenizer_model, tokenizer_pre;
-  // What of it is not offered, so that the model does not run; empty: nothing.
+  // What of it is not offered, so that the model does not run; empty: nothing. If it is the network, there is
+  // no n_ctx, and nothing is told of kernels and memory.
   std::string missing;
   bool has_chat_template = false;
   std::string chat_template;        // its source
@@ -155,6 +157,12 @@ class Engine {
   // Compiles a grammar and keeps it for a while, so that a request that has it begins at once. Submit and
   // Start do so, too, on their caller's thread. The error is what is wrong with the grammar. Any thread.
   virtual Status PrepareGrammar(const GrammarText& grammar) = 0;
+
+  // No answer waits for this: until it is called adaptive speculation guesses what forward passes cost, and
+  // learns it by the way. Measures them in one to three seconds, for a moment when nobody waits; does nothing
+  // where they are known (ModelOptions::calibration_cache). `keep_going` is asked before each pass; false
+  // leaves measuring to another call. One call at a time per engine, as Generate.
+  virtual void MeasureCosts(const std::function<bool()>& keep_going = {}) = 0;
 };
 
 // Drafters that SpeculationOptions::type may name.

@@ -87,6 +87,8 @@ struct GenerationRequest {
   // The last so many tokens of a longer prompt are kept; 0: all; -1: as many as the context has room for.
   int truncate_prompt_tokens = 0;
 
+  bool cache_prompt = true;  // false: all of the prompt is evaluated, whatever is known of it
+
   int n_predict = -1;                  // -1: until an end token or a full context
   std::vector<std::string> stop = {};  // stop strings; not part of the returned text
   // Tokens that end the answer besides the model's end tokens; they stand for no text.

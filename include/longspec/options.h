@@ -158,8 +158,8 @@ struct ModelOptions {
   PartialVerificationOptions partial_verification = {};  // the same of its working set
   bool vocab_only =
       false;  // the tokenizer and chat template only: no weights are read, nothing can be generated
-  // What forward passes cost is measured for the adaptive policy, once per model and machine (again after a
-  // day if the machine was busy then), and kept in $XDG_CACHE_HOME/longspec or ~/.cache/longspec; so is what
+  // What Engine::MeasureCosts finds is measured once per model and machine (again after a day if the machine
+  // was busy then), and kept in $XDG_CACHE_HOME/longspec or ~/.cache/longspec; so is what
   // it learned of drafts that take time.
   bool calibration_cache = true;
   // A folder where repacked weights are kept, so that the next load of the same model file maps them instead
@@ -171,9 +171,6 @@ struct ModelOptions {
   std::function<void(const ModelInfo&)> on_plan = {};
   // Called from the loading thread with the share done, 0 to 1. Return false to cancel.
   std::function<bool(double)> on_progress = {};
-  // Asked again and again where an answer waits for what is no part of it: costs of passes that are measured.
-  // Return false to stop that; then it is measured when the next answer needs it.
-  std::function<bool()> keep_going = {};
   // Called with one line for what went wrong without stopping the load: a weights_cache that cannot be read
   // or written. A draft model is loaded by the first generation that asks for it.
   std::function<void(const std::string&)> on_warning = {};

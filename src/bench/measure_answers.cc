@@ -200,6 +200,7 @@ Status MeasureAnswers(const AnswersBenchOptions& options,
     return InvalidArgument("--text: has " + std::to_string(text.size()) +
                            " tokens; prompts are cut from at least " + std::to_string(2 * kQuestion));
   }
+  engine->MeasureCosts();
   Answers answers(options, *engine, std::move(text), all);
   LS_TRY(answers.WarmUp());
   for (const int depth : options.depths) {

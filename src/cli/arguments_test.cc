@@ -253,6 +253,7 @@ TEST(ForeignOptions, ServeKnowsTheCommandLineOfLlamaServer) {
     std::vector<std::string> args = {name};
     for (int i = 0; i < (values == "?" ? 1 : std::stoi(values)); ++i) args.emplace_back("1");
     if (name == "-l") args.back() = "1+1";
+    if (name == "--chat-template-kwargs") args.back() = "{}";
     const Outcome outcome = serve.Take(args);
     n_refused += outcome.refusal.empty() ? 0 : 1;
     if (!outcome.refusal.empty()) {
@@ -268,6 +269,21 @@ TEST(ForeignOptions, ServeKnowsTheCommandLineOfLlamaServer) {
   }
   EXPECT_GT(n_options, 400);
   EXPECT_LT(n_refused, 80);
+}
+
+// As those of a request.
+TEST(ForeignOptions, VariablesOfTheTemplateAreChecked) {
+  for (const char* command : {"serve", "chat", "run"}) {
+    CommandLine line(command);
+    const auto error = [&](const std::string& value) {
+      return line.Take({"--chat-template-kwargs", value}).parse_error;
+    };
+    EXPECT_EQ(error(R"({"enable_thinking": false})"), "");
+    EXPECT_THAT(error(R"({"messages": []})"), StartsWith("--chat-template-kwargs: messages"));
+    EXPECT_THAT(error(R"({"add_generation_prompt": false})"),
+                StartsWith("--chat-template-kwargs: add_generation_prompt"));
+    EXPECT_THAT(error("[1]"), HasSubstr("object"));
+  }
 }
 
 // A line as it stands in many scripts.

@@ -84,6 +84,7 @@ int RunBatchCommand(const BatchFlags& flags) {
   model.partial_verification = options.defaults.partial_verification;
   const auto engine = LoadEngine(model, flags.output);
   if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
+  (*engine)->MeasureCosts([] { return !Interrupted(); });  // nobody waits for the first answer
   const auto scheduler = (*engine)->NewScheduler(flags.scheduler);
   if (!scheduler.ok()) return Fail(scheduler.status(), Stage::kLoad);
   const Status ran = (*batch)->Run(**scheduler,
@@ -124,6 +125,7 @@ Runner SetUpBatch(CLI::App& app) {
       ->transform(MinusOneIs("0"))
       ->group(group);
   // What a request does not say.
+  AddTemplateOption(app, &defaults, group);
   AddLimitOptions(app, &defaults);
   AddGrammarOptions(app, &flags->grammar);
   AddSamplingOptions(app, &defaults.sampling);

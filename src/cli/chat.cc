@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,6 +60,8 @@ class Chat {
     }
     while (!done_) {
       if (interactive_) std::fputs("> ", stderr);
+      // While whoever reads the last answer has not written the next question.
+      if (last_) MeasureCostsAfter(*last_, engine_, [this] { return !reader_.HasInput(); });
       std::string line;
       switch (reader_.Read(&line)) {
         case LineReader::Outcome::kLine:
@@ -151,6 +154,7 @@ class Chat {
       messages.push_back({"assistant", result->text});
     }
     Save();
+    last_ = *result;
   }
 
   Result<GenerationResult> Generate() {
@@ -179,6 +183,7 @@ class Chat {
   bool unsaved_ = false;  // there is something that the file does not have
   int save_code_ = kExitOk;
   Status written_;
+  std::optional<GenerationResult> last_;
   bool done_ = false;
   int exit_code_ = kExitOk;
 };
@@ -221,6 +226,7 @@ Runner SetUpChat(CLI::App& app) {
   auto options = std::make_shared<ChatOptions>();
   AddModelOptions(app, &options->model);
   app.add_option("--system-prompt", options->system_prompt, "System message (-sys)")->group("Prompt");
+  AddTemplateOption(app, &options->request, "Prompt");
   AddSessionOption(app, &options->session_file, "it goes on where it stopped");
   AddLimitOptions(app, &options->request);
   AddSamplingOptions(app, &options->request.sampling);

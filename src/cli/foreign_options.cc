@@ -220,7 +220,6 @@ constexpr ForeignOption kForeignOptions[] = {
             kSampler, "0"),
     Refused({"--top-nsigma", "--top-n-sigma", "--adaptive-target"}, kSample, kOne, kSampler, "-1"),
     Refused({"--chat-template", "--chat-template-file"}, kLoad, kOne, kTemplate),
-    Refused({"--chat-template-kwargs"}, kLoad, kOne, kTemplate, "{}"),
     Refused({"--no-prefill-assistant"}, kLoad, kNone, kTemplate),
     Refused({"--skip-chat-parsing"}, kLoad, kNone, "is not supported: calls of tools are always read"),
     Refused({"--reasoning-format"}, kLoad, kOne, kReasoning, "none,auto"),

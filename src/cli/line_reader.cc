@@ -24,6 +24,11 @@ bool LineReader::TakeLine(std::string* line) {
   return true;
 }
 
+bool LineReader::HasInput() const {
+  std::array<pollfd, 2> fds = {pollfd{fd_, POLLIN, 0}, pollfd{interrupt_fd_, POLLIN, 0}};
+  return end_ || !buffer_.empty() || poll(fds.data(), fds.size(), 0) > 0;
+}
+
 LineReader::Outcome LineReader::Read(std::string* line) {
   while (!TakeLine(line)) {
     if (end_) return Outcome::kEnd;

@@ -16,6 +16,8 @@ class LineReader {
 
   // The next line, without its end ("\n" or "\r\n"). A last line without an end counts.
   Outcome Read(std::string* line);
+  // Whether Read would find something, if only that waiting should end.
+  bool HasInput() const;
 
  private:
   bool TakeLine(std::string* line);

@@ -28,7 +28,6 @@ ModelOptions WithProgress(const ModelOptions& options, const std::shared_ptr<Pro
     progress->Update(share);
     return !Interrupted();
   };
-  with.keep_going = [] { return !Interrupted(); };
   with.on_warning = [progress, warn = options.on_warning](const std::string& warning) {
     progress->Finish();
     if (warn) warn(warning);
@@ -55,6 +54,12 @@ Result<std::unique_ptr<Engine>> LoadEngine(const ModelOptions& options, const Ou
   }
   WarnOfLongContext((*engine)->info(), options.rope);
   return engine;
+}
+
+void MeasureCostsAfter(const GenerationResult& answer, Engine& engine,
+                       const std::function<bool()>& keep_going) {
+  const bool asked = !answer.speculative.costs.empty();
+  if (asked) engine.MeasureCosts([&] { return !Interrupted() && (!keep_going || keep_going()); });
 }
 
 std::function<bool(int, int)> ReportPrefill(Progress* progress) {

@@ -17,6 +17,7 @@
 #include "cli/samplers.h"
 #include "draft/option_use.h"
 #include "draft/registry.h"
+#include "openai/template_fields.h"
 
 namespace longspec::cli {
 namespace {
@@ -366,6 +367,19 @@ std::function<std::vector<std::string>()> AddSpeculationOptions(CLI::App& app, S
     if (!status.ok()) throw CLI::ValidationError(status.message());
   });
   return [&app] { return Given(app); };
+}
+
+void AddTemplateOption(CLI::App& app, GenerationRequest* request, const std::string& group) {
+  app.add_option_function<std::string>(
+         "--chat-template-kwargs",
+         [request](const std::string& text) {
+           auto variables = openai::ReadTemplateVariables(text);
+           if (!variables.ok())
+             throw CLI::ValidationError("--chat-template-kwargs", variables.status().message());
+           request->template_variables = *std::move(variables);
+         },
+         "Variables of the chat template, an object of JSON: {\"enable_thinking\": false}")
+      ->group(group);
 }
 
 void AddLimitOptions(CLI::App& app, GenerationRequest* request) {

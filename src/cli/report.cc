@@ -80,6 +80,7 @@ Json MemoryJson(const MemoryPlan& plan) {
           {"disk_bytes_per_second", plan.disk_bytes_per_second},
           {"scratch", plan.scratch},
           {"draft", plan.draft},
+          {"draft_states", plan.draft_states},
           {"working_set", plan.working_set},
           {"total", plan.total()},
           {"prompt_cache", plan.prompt_cache},
@@ -207,6 +208,7 @@ std::string FormatMemoryPlan(const MemoryPlan& plan) {
       (plan.kv_in_file > 0 ? " and " + FormatBytes(plan.kv_in_file) + " in a file" + FormatDisk(plan) : "") +
       " at a context of " + std::to_string(plan.ctx_size) + ", scratch " + FormatBytes(plan.scratch);
   if (plan.draft > 0) text += ", draft model " + FormatBytes(plan.draft);
+  if (plan.draft_states > 0) text += ", texts it keeps " + FormatBytes(plan.draft_states);
   if (plan.working_set > 0) text += ", working set " + FormatBytes(plan.working_set);
   if (plan.prompt_cache > 0)
     text += "; up to " + FormatBytes(plan.prompt_cache) + " more for earlier prompts";
@@ -221,8 +223,10 @@ std::string FormatInfo(const ModelInfo& info) {
   text += Row("shape", Print("%d layers, width %d, %d heads over %d KV heads of %d, MLP %d, vocabulary %d",
                              info.n_layer, info.n_embd, info.n_head, info.n_head_kv, info.head_dim, info.n_ff,
                              info.n_vocab));
-  text += Row("context", Print("%d (trained for %d), RoPE base %.0f, scaling %s", info.n_ctx,
-                               info.n_ctx_train, info.rope_freq_base, info.rope_scaling.c_str()));
+  const bool is_planned = info.memory.ctx_size > 0;  // else its network does not run
+  text += Row("context", is_planned ? Print("%d (trained for %d), RoPE base %.0f, scaling %s", info.n_ctx,
+                                            info.n_ctx_train, info.rope_freq_base, info.rope_scaling.c_str())
+                                    : Print("trained for %d", info.n_ctx_train));
   text += Row("tokenizer", info.tokenizer_model + ", " + info.tokenizer_pre +
                                ", chat template: " + DescribeTemplate(info));
   text += Row("runs", info.missing.empty() ? "yes" : "no: " + info.missing);
@@ -231,6 +235,7 @@ std::string FormatInfo(const ModelInfo& info) {
     weights += (weights.empty() ? "" : ", ") + type + " " + FormatBytes(bytes);
   }
   text += Row("weights", weights);
+  if (!is_planned) return text;
   text += Row("cpu", info.cpu);
   std::string tables;
   for (const std::string& name : info.kernels_available) tables += (tables.empty() ? "" : ", ") + name;

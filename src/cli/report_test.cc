@@ -206,6 +206,18 @@ TEST(Report, InfoSaysWhatDoesNotRun) {
   EXPECT_TRUE(InfoJson(SampleInfo())["runs"].get<bool>());
 }
 
+TEST(Report, OfANetworkThatDoesNotRunNothingIsPlanned) {
+  ModelInfo info = SampleInfo();
+  info.missing = "architecture \"gamma\" is not supported; known are llama";
+  info.memory = {};
+  const std::string text = FormatInfo(info);
+  for (const char* part :
+       {"30 layers", "trained for ", "runs         no: architecture \"gamma\"", "Q4_1 2.0 KiB"})
+    EXPECT_THAT(text, HasSubstr(part));
+  for (const char* part : {"RoPE", "kernels", "arithmetic", "memory"})
+    EXPECT_THAT(text, Not(HasSubstr(part)));
+}
+
 TEST(Report, AModelFileCannotWriteToTheTerminal) {
   ModelInfo info = SampleInfo();
   info.name = "Smol\x1b[31m";

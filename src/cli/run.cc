@@ -53,6 +53,7 @@ void AddRunOptions(CLI::App& app, RunOptions* options) {
   app.add_flag_callback(
          "--no-chat", [options] { options->prompt.chat = false; }, "Continue the prompt as raw text")
       ->group(group);
+  AddTemplateOption(app, &options->request, group);
   AddSessionOption(app, &options->session_file, "without a prompt its text goes on");
   AddLimitOptions(app, &options->request);
   AddGrammarOptions(app, &options->grammar);
@@ -114,6 +115,8 @@ class Run {
       const Status filled =
           FillPrompt(options_.prompt, std::move(*prompt), (*engine)->info().has_chat_template, &request);
       if (!filled.ok()) return Fail(filled, Stage::kGenerate);
+      if (request.messages.empty() && !request.template_variables.empty())
+        return Fail(kExitUsage, "--chat-template-kwargs: has no effect on a raw text, which has no template");
     }
     return Generate(**engine, **session, std::move(request));
   }
@@ -147,6 +150,7 @@ class Run {
     const Status saved = saved_.Save(engine, session);
     if (!saved.ok()) return FailOutput(saved);
     KeepAnswer(request, *result);
+    if (options_.model.calibration_cache) MeasureCostsAfter(*result, engine);
     return status;
   }
 
@@ -205,7 +209,7 @@ Runner SetUpRun(CLI::App& app) {
   return [options, &app] {
     const auto given = [&app](const char* name) { return app.get_option(name)->count() > 0; };
     options->prompt_given = given("--prompt") || given("--file");
-    for (const char* name : {"--system-prompt", "--chat", "--no-chat"}) {
+    for (const char* name : {"--system-prompt", "--chat", "--no-chat", "--chat-template-kwargs"}) {
       if (given(name)) options->about_prompt = name;
     }
     return Run(*options)();

@@ -209,6 +209,7 @@ Runner SetUpServe(CLI::App& app) {
       ->check(NumberFrom(0, kMaxInt));
   app.add_flag("--log-jsonl", flags->log_json, "Lines of JSON on standard error")->group(group);
   // What a request does not say.
+  AddTemplateOption(app, &flags->app.defaults, group);
   AddLimitOptions(app, &flags->app.defaults);
   AddGrammarOptions(app, &flags->grammar);
   AddSamplingOptions(app, &flags->app.defaults.sampling);

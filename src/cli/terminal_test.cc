@@ -87,6 +87,21 @@ TEST(LineReader, ALineLongerThanOneRead) {
   EXPECT_EQ(line, text);
 }
 
+TEST(LineReader, WhatItWouldFindIsKnownBefore) {
+  Pipe pipe;
+  LineReader reader(pipe.reader(), -1);
+  EXPECT_FALSE(reader.HasInput());
+  pipe.Write("one\ntwo\n");
+  EXPECT_TRUE(reader.HasInput());
+  std::string line;
+  EXPECT_EQ(reader.Read(&line), LineReader::Outcome::kLine);
+  EXPECT_TRUE(reader.HasInput());  // the second
+  EXPECT_EQ(reader.Read(&line), LineReader::Outcome::kLine);
+  EXPECT_FALSE(reader.HasInput());
+  pipe.CloseWriter();
+  EXPECT_TRUE(reader.HasInput());  // its end
+}
+
 TEST(LineReader, InterruptEndsTheWait) {
   CatchInterrupt();
   ClearInterrupt();

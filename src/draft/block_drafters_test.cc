@@ -398,7 +398,7 @@ TEST_P(BlockDrafter, ABeginningThatAnotherReadIsKnown) {
   if (is("medusa")) GTEST_SKIP() << "keeps one state";
   Draft draft(GetParam());
   DraftModels models;
-  models.KeepStates(10);
+  models.KeepStates({.context = 10});
   const std::vector<int32_t> tokens = RandomTokens(300, 4);
   {
     Scene first(&draft, "", &models);

@@ -15,12 +15,14 @@
 namespace longspec {
 
 struct DraftMemory {
-  uint64_t fixed = 0;     // weights, activations and a window's cache, bytes
-  uint64_t kv_chunk = 0;  // of each chunk of the context (kKvChunk positions), if the draft sees all of it
+  uint64_t fixed = 0;       // weights, activations and a window's cache, bytes
+  uint64_t kv_chunk = 0;    // of each chunk of the context (kKvChunk positions), if the draft sees all of it
+  uint64_t kept_chunk = 0;  // of each chunk that is kept of what it made of texts (draft/draft_states.h)
 
   DraftMemory& operator+=(const DraftMemory& other) {
     fixed += other.fixed;
     kv_chunk += other.kv_chunk;
+    kept_chunk += other.kept_chunk;
     return *this;
   }
 };

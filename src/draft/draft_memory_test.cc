@@ -93,10 +93,12 @@ TEST_F(DraftMemoryTest, ALanguageModelTakesACacheToo) {
   ASSERT_TRUE(whole.ok()) << whole.status().message();
   EXPECT_EQ(whole->fixed, memory.weights + memory.scratch);
   EXPECT_EQ(whole->kv_chunk, chunk);
+  EXPECT_EQ(whole->kept_chunk, chunk);
   const auto windowed = Plan({.type = "lm", .draft_model = Target(), .draft_window = 1000});
   ASSERT_TRUE(windowed.ok());
   EXPECT_EQ(windowed->fixed, memory.weights + memory.scratch + 6 * chunk);
   EXPECT_EQ(windowed->kv_chunk, 0U);
+  EXPECT_EQ(windowed->kept_chunk, 0U);
   // SpecExtend: the set, as large as the gate or the window of a prompt lets it become, a store of all
   // positions, and the queries of the largest tree in all layers of the target.
   const uint64_t queries =

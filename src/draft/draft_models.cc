@@ -39,14 +39,14 @@ Result<std::string> DraftModels::Architecture(const std::string& path) {
   return files_.Architecture(path);
 }
 
-std::shared_ptr<DraftStates> DraftModels::StatesOf(const StatesKey& key, const KvLayout& layout,
-                                                   int n_layer) {
+std::shared_ptr<DraftStates> DraftModels::StatesOf(const StatesKey& key, const KvLayout& layout, int n_layer,
+                                                   size_t own_chunks) {
   std::shared_ptr<DraftStates>& states = states_[key];
   const auto is_of = [&](const KvLayout& other) {
     return other.k_type == layout.k_type && other.v_type == layout.v_type;
   };
   if (states == nullptr || !is_of(states->pool()->layout())) {
-    states = std::make_shared<DraftStates>(layout, n_layer, most_kept_chunks_);
+    states = std::make_shared<DraftStates>(layout, n_layer, own_chunks + room_.beside);
   }
   return states;
 }

@@ -4,6 +4,7 @@
 // generation. Used by one generation at a time, like the target.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <map>
 #include <memory>
@@ -73,16 +74,23 @@ class DraftModels {
     if (model.ok()) learned_[key] = {.kind = Model::kKind, .model = *model};
     return model;
   }
-  // What draft models made of texts is kept, so many chunks of it for each; 0, the default: little.
-  void KeepStates(size_t most_chunks) { most_kept_chunks_ = most_chunks; }
+  // What draft models made of texts is kept: of each model as many chunks as one context has (fewer, if the
+  // model knows shorter ones), those of sequences included, and `beside`. By default little.
+  struct StatesRoom {
+    size_t context = 0, beside = 0;
+  };
+  void KeepStates(StatesRoom room) { room_ = room; }
   // Of the model that Learned has loaded with the same arguments.
   std::shared_ptr<DraftStates> States(const std::string& path, const std::string& weights,
                                       const KvLayout& layout) {
-    return StatesOf({.path = path, .weights = weights}, layout, 1);
+    return StatesOf({.path = path, .weights = weights}, layout, 1, room_.context);
   }
   // Of the model that Lm has loaded. `extended`: what it made with SpecExtend, which is something else.
-  std::shared_ptr<DraftStates> LmStates(const std::string& path, bool extended, const KvLayout& layout) {
-    return StatesOf({.path = path, .extended = extended}, layout, lm_.at(path)->config.n_layer);
+  // `positions`: of a sequence's cache.
+  std::shared_ptr<DraftStates> LmStates(const std::string& path, bool extended, const KvLayout& layout,
+                                        int positions) {
+    return StatesOf({.path = path, .extended = extended}, layout, lm_.at(path)->config.n_layer,
+                    std::min(room_.context, static_cast<size_t>(positions / kKvChunk + 1)));
   }
   // What the passes of that model work in, for all that draft with it: what make() makes, a shared_ptr of one
   // type for each kind of model.
@@ -108,9 +116,10 @@ class DraftModels {
     bool extended = false;
     auto operator<=>(const StatesKey&) const = default;
   };
-  std::shared_ptr<DraftStates> StatesOf(const StatesKey& key, const KvLayout& layout, int n_layer);
+  std::shared_ptr<DraftStates> StatesOf(const StatesKey& key, const KvLayout& layout, int n_layer,
+                                        size_t own_chunks);
   std::map<StatesKey, std::shared_ptr<DraftStates>> states_;
-  size_t most_kept_chunks_ = 0;
+  StatesRoom room_;
   std::map<std::string, std::shared_ptr<const LmModel>> lm_;
   const std::vector<std::string>* tokens_ = nullptr;
   WeightsCacheOptions weights_cache_;

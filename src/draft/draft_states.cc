@@ -5,20 +5,18 @@
 #include <new>
 
 namespace longspec {
-namespace {
-
-// A sequence that goes on copies the chunk that it shares, so what was known of its end would be lost with
-// the first token.
-constexpr size_t kFewChunks = 8;
-
-}  // namespace
 
 DraftStates::DraftStates(const KvLayout& layout, int n_layer, size_t most_chunks)
-    : pool_(std::make_shared<ChunkPool>(layout, n_layer)), most_chunks_(std::max(most_chunks, kFewChunks)) {}
+    : pool_(std::make_shared<ChunkPool>(layout, n_layer)), most_chunks_(most_chunks) {}
+
+void DraftStates::Trim() {
+  const size_t of_sequences = pool_->held() - index_.n_reclaimable();
+  index_.Trim(std::max(most_chunks_ - std::min(most_chunks_, of_sequences), kFewChunks));
+}
 
 int DraftStates::Adopt(std::span<const int32_t> tokens, FullCache& cache) {
   const std::lock_guard lock(mutex_);
-  index_.Trim(most_chunks_);  // of sequences that ended since
+  Trim();  // of sequences that ended since
   if (index_.LengthKnown(tokens) <= cache.length()) return cache.length();
   const PrefixIndex::Match match = index_.Find(tokens);
   const int length = std::min(match.length, cache.capacity());
@@ -31,7 +29,7 @@ void DraftStates::Keep(std::span<const int32_t> tokens, const FullCache& cache) 
   const std::lock_guard lock(mutex_);
   if (tokens.empty()) return;
   index_.Insert(tokens, cache.chunks());
-  index_.Trim(most_chunks_);
+  Trim();
 } catch (const std::bad_alloc&) {
 }
 

@@ -19,8 +19,12 @@ namespace longspec {
 
 class DraftStates {
  public:
-  // Keeps so many chunks that no sequence holds, and at least a few: also where no beginnings are kept a fork
-  // drafts as what it was forked from.
+  // Always kept: also where no beginnings are kept a fork drafts as what it was forked from. (A sequence that
+  // goes on copies the chunk that it shares, so what was known of its end would be lost with the first
+  // token.)
+  static constexpr size_t kFewChunks = 8;
+
+  // Keeps as many chunks as there may be with those that sequences hold, and at least a few.
   DraftStates(const KvLayout& layout, int n_layer, size_t most_chunks);
 
   const std::shared_ptr<ChunkPool>& pool() const { return pool_; }
@@ -33,6 +37,8 @@ class DraftStates {
   void Keep(std::span<const int32_t> tokens, const FullCache& cache);
 
  private:
+  void Trim();
+
   const std::shared_ptr<ChunkPool> pool_;
   std::mutex mutex_;
   const size_t most_chunks_;

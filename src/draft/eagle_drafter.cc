@@ -343,7 +343,7 @@ Result<DraftMemory> EagleMemory(const SpeculationOptions& options, const TargetF
   LS_ASSIGN(const EagleFacts facts, Model::Facts(*checkpoint, target.config));
   memory.fixed += EagleForward::ScratchBytes(facts);
   const KvLayout layout = LayoutOf(facts.block.shape, target.cache);
-  memory.kv_chunk = KvChunkBytes(layout, 1);
+  memory.kv_chunk = memory.kept_chunk = KvChunkBytes(layout, 1);
   if (AsksForSpecExtend(options)) {
     AddSpecExtendMemory(options, kSpecExtendOfEagle, target.config, layout, 1, EagleForward::kMaxRows,
                         &memory);

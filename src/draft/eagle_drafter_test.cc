@@ -226,7 +226,7 @@ TEST(EagleMemory, ABeginningItHasNotReadIsLeftOut) {
 TEST(EagleMemory, ABeginningThatAnotherReadIsKnown) {
   for (const auto& eagle : BothKinds(SomeTokens())) {
     DraftModels models;
-    models.KeepStates(10);
+    models.KeepStates({.context = 10});
     {
       EagleScene first(eagle.get(), "3,6", &models);
       first.Follow(RandomTokens(300, 8));

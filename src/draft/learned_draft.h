@@ -58,7 +58,7 @@ Result<DraftMemory> StateBlockMemory(const SpeculationOptions& options, const Ta
   LS_ASSIGN(const auto checkpoint, files.Draft(options.draft_model, Model::kKind));
   LS_ASSIGN(const DraftBlock block, ReadDraftLayerBlock(*checkpoint, target.config, layer));
   memory.fixed += StateBlock::ScratchBytes(block, DraftHeadRows(*checkpoint, target.config));
-  memory.kv_chunk =
+  memory.kv_chunk = memory.kept_chunk =
       KvChunkBytes(DraftCacheLayout(block.shape.n_head_kv, block.shape.head_dim, target.cache), 1);
   return memory;
 }

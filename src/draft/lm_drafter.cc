@@ -98,7 +98,8 @@ LmCaches MakeCaches(const LmModel& model, const DraftContext& context, const Spe
   const KvLayout kept = extend.on() ? ReindexedStoreLayout(layout) : layout;
   // What one that may never be asked reads is no text's beginning.
   if (!context.one_of_several || extend.on())
-    caches.states = context.models->LmStates(model.path, extend.on(), kept);
+    caches.states = context.models->LmStates(model.path, extend.on(), kept,
+                                             CachePositions(model, *context.cache) + kMostSpeculated);
   auto pool =
       caches.states != nullptr ? caches.states->pool() : std::make_shared<ChunkPool>(kept, config.n_layer);
   if (extend.on()) {
@@ -523,11 +524,12 @@ Result<DraftMemory> LmMemory(const SpeculationOptions& options, const TargetFact
   } else if (AsksForSpecExtend(options)) {
     const KvLayout layout = LmCacheLayout(config, target.cache);
     AddSpecExtendMemory(options, kSpecExtendOfLm, target.config, layout, config.n_layer, kLmMaxRows, &plan);
-    plan.kv_chunk = KvChunkBytes(ReindexedStoreLayout(layout), config.n_layer);
+    plan.kv_chunk = plan.kept_chunk = KvChunkBytes(ReindexedStoreLayout(layout), config.n_layer);
   } else if (config.context_length() < target.config.context_length()) {
     plan.fixed += static_cast<uint64_t>((config.context_length() + kMostSpeculated) / kKvChunk + 1) * chunk;
+    plan.kept_chunk = chunk;
   } else {
-    plan.kv_chunk = chunk;
+    plan.kv_chunk = plan.kept_chunk = chunk;
   }
   return plan;
 }

@@ -165,7 +165,7 @@ Result<DraftMemory> LongspecMemory(const SpeculationOptions& options, const Targ
   memory.fixed += Z(LongspecForward::RingChunks(window)) * target.cache.layer_bytes();
   if (!own_keys) return memory;
   memory.fixed += StateBlock::ScratchBytes(block, 0);
-  memory.kv_chunk =
+  memory.kv_chunk = memory.kept_chunk =
       KvChunkBytes(DraftCacheLayout(block.shape.n_head_kv, block.shape.head_dim, target.cache), 1);
   return memory;
 }

@@ -227,9 +227,15 @@ SamplingOptions ResolveSampling(const GenerationParts& parts, const GenerationRe
 }
 
 // Makes `prompt` the session's tokens, keeping the cache of the longest beginning that the session or any
-// other sequence has evaluated, but for what the drafter wants computed again. Returns its length.
+// other sequence has evaluated, but for what the drafter wants computed again; nothing if it is not to be
+// kept. Returns its length.
 size_t Reuse(const GenerationParts& parts, SessionState& session, const std::vector<int32_t>& prompt,
-             const Drafter& drafter) {
+             const Drafter& drafter, bool keep) {
+  if (!keep) {
+    session.cache->Truncate(0);
+    session.tokens = prompt;
+    return 0;
+  }
   const size_t limit =
       std::min({static_cast<size_t>(session.cache->length()), session.tokens.size(), prompt.size() - 1});
   const auto common = std::ranges::mismatch(std::span(session.tokens).first(limit), prompt).in1;
@@ -387,7 +393,8 @@ class AnswerImpl final : public Answer {
                  .stats = {},
                  .draft_failure = {},
                  .on_proposal = OnProposal()};
-    result_.timings.cache_n = static_cast<int64_t>(Reuse(parts_, session_, prompt, *drafter));
+    result_.timings.cache_n =
+        static_cast<int64_t>(Reuse(parts_, session_, prompt, *drafter, request_.cache_prompt));
     result_.timings.prompt_n = static_cast<int64_t>(prompt.size()) - result_.timings.cache_n;
     n_computed_ = session_.cache->length();
     sources_ = drafter->sources();

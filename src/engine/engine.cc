@@ -251,6 +251,7 @@ class EngineImpl final : public Engine {
   Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages, bool add_generation_prompt,
                                         std::string_view template_variables) const override;
   Status PrepareGrammar(const GrammarText& grammar) override { return Compile(grammar).status(); }
+  void MeasureCosts(const std::function<bool()>& keep_going) override;
 
  private:
   Result<SessionImpl*> Own(Session& session) const;
@@ -261,9 +262,10 @@ class EngineImpl final : public Engine {
   std::string TokenText(int32_t id) const;
   Result<std::shared_ptr<const Grammar>> Compile(const GrammarText& text);
   GrammarVocabulary Vocabulary() const;
+  AdaptiveMemory& Memory();
   LearnedCosts Learned();
   void KeepLearned() const;
-  Result<Calibration> MeasureCosts();
+  Result<Calibration> CalibrateTarget(const std::function<bool()>& keep_going);
 
   ModelInfo info_;
   Text text_;
@@ -278,8 +280,6 @@ class EngineImpl final : public Engine {
   DraftModels draft_models_;          // made for target_
   std::string calibration_key_;       // empty: measured costs are not kept
   std::optional<MachineCosts> costs_;
-  bool costs_known_ = false;          // to memory_
-  std::function<bool()> keep_going_;  // may be empty
   // What adaptive speculation has learned; absent until a generation asks for it.
   std::optional<AdaptiveMemory> memory_;
   uint64_t answers_ = 0;  // that asked for it
@@ -302,7 +302,6 @@ Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options)
   if (options.calibration_cache) calibration_key_ = CalibrationKey(info_, options);
   costs_.emplace(options.calibration_cache ? CacheFolder() : "", calibration_key_,
                  [] { return static_cast<int64_t>(std::time(nullptr)); });
-  keep_going_ = options.keep_going;
   LS_ASSIGN(team_, ThreadTeam::Start(info_.threads));
   LlamaLoadOptions load;
   load.kernels = model.kernels;
@@ -313,7 +312,7 @@ Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options)
   load.origin = &info_.weights_origin;
   LS_ASSIGN(target_, LoadLlama(model.file, model.config, load));
   draft_models_.SetFiles(model.draft_files);
-  draft_models_.KeepStates(options.cache_prompt ? of_context + kept_chunks_ : 0);
+  if (options.cache_prompt) draft_models_.KeepStates({.context = of_context, .beside = kept_chunks_});
   draft_models_.SetVocabulary(&text_.tokenizer->spec().tokens);
   draft_models_.SetWeightsCache(load.weights_cache);
   draft_models_.SetPriors(PriorsOf(*model.file, text_.tokenizer->spec(), target_->vocab_size()));
@@ -436,29 +435,28 @@ GenerationParts EngineImpl::Parts() {
   parts.n_ctx_train = info_.n_ctx_train;
   parts.draft_models = &draft_models_;
   parts.learned = [this] { return Learned(); };
-  parts.keep_going = keep_going_;
   parts.prompts = prompts_.get();
   parts.grammar = [this](const GrammarText& text) { return Compile(text); };
   return parts;
 }
 
-LearnedCosts EngineImpl::Learned() {
+AdaptiveMemory& EngineImpl::Memory() {
   if (!memory_) {
-    memory_.emplace(AdaptiveMemory{.costs = CostModel(), .drafters = {}});
+    memory_.emplace(AdaptiveMemory{.costs = costs_->Known(), .drafters = {}});
     if (!calibration_key_.empty()) {
       auto known = ReadLearned(CacheFolder(), calibration_key_);
       if (known.ok()) memory_->drafters = std::move(*known);
     }
   }
-  if (!costs_known_) {
-    auto costs = costs_->Get([this] { return MeasureCosts(); });
-    costs_known_ = costs.has_value();
-    if (costs) memory_->costs = std::move(*costs);
-  }
+  return *memory_;
+}
+
+LearnedCosts EngineImpl::Learned() {
+  AdaptiveMemory& memory = Memory();
   // So that one that is killed leaves what most of its answers taught.
   constexpr uint64_t kKeepEvery = 64;
   if (++answers_; std::has_single_bit(answers_) || answers_ % kKeepEvery == 0) KeepLearned();
-  return {.memory = &*memory_, .origin = costs_->origin()};
+  return {.memory = &memory, .origin = costs_->origin()};
 }
 
 // For the programs that come.
@@ -471,7 +469,20 @@ void EngineImpl::KeepLearned() const {
   if (any) static_cast<void>(WriteLearned(CacheFolder(), calibration_key_, memory_->drafters));
 }
 
-Result<Calibration> EngineImpl::MeasureCosts() {
+void EngineImpl::MeasureCosts(const std::function<bool()>& keep_going) {
+  if (target_ == nullptr) return;
+  AdaptiveMemory& memory = Memory();
+  auto costs = costs_->Measured([&]() -> Result<Calibration> {
+    try {
+      return CalibrateTarget(keep_going);
+    } catch (const std::bad_alloc&) {
+      return ResourceExhausted("out of memory");
+    }
+  });
+  if (costs) memory.costs = std::move(*costs);
+}
+
+Result<Calibration> EngineImpl::CalibrateTarget(const std::function<bool()>& keep_going) {
   constexpr size_t kMostScratch = 256 << 20;  // bytes of made-up keys and values
   constexpr int kLongContext = 16384;         // costs there are not told from those of short ones
   const size_t chunk_bytes = KvChunkBytes(layout_, info_.n_layer);
@@ -488,7 +499,7 @@ Result<Calibration> EngineImpl::MeasureCosts() {
                     .deep = depth_of(8),
                     .deepest = info_.n_ctx >= kLongContext ? depth_of(32) : 0,
                     .most_rows = max_rows_,
-                    .keep_going = keep_going_});
+                    .keep_going = keep_going});
 }
 
 Result<std::vector<int32_t>> EngineImpl::PromptTokens(const GenerationRequest& request) const {
@@ -626,8 +637,18 @@ Result<std::unique_ptr<Engine>> Engine::Load(const ModelOptions& options) {
 }
 
 Result<ModelInfo> Engine::Inspect(const ModelOptions& options) {
-  LS_ASSIGN(const Opened model, OpenModel(options));
-  return model.info;
+  const auto model = OpenModel(options);
+  if (model.ok()) return model->info;
+  if (model.status().code() != StatusCode::kUnsupported) return model.status();
+  LS_ASSIGN(const std::shared_ptr<const GgufFile> file, OpenFile(options.path));
+  LS_TRY(CheckStandsAlone(*file));
+  const Status network =
+      ReadLlamaConfig(*file, options.rope, options.bf16_weights, options.attention).status();
+  if (network.ok()) return model.status();  // something else is not supported
+  ModelInfo info;
+  DescribeFile(*file, &info);
+  DescribeOtherNetwork(*file, network, &info);
+  return info;
 }
 
 std::string_view ToString(FinishReason reason) {

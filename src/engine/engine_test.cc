@@ -8,9 +8,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/testing/source_path.h"
 #include "draft/option_use.h"
@@ -135,6 +137,26 @@ TEST_F(EngineTest, InfoSaysWhatAFileLacksToRun) {
   EXPECT_THAT(Engine::Inspect({.path = model.path()})->missing, HasSubstr("pre-tokeniser 'smollx'"));
 }
 
+TEST_F(EngineTest, InfoSaysWhatAFileOfAnotherArchitectureIs) {
+  const OtherModel model({});
+  const auto known = Engine::Inspect({.path = model.path()});
+  model.Replace("llama", "gamma");
+  const auto info = Engine::Inspect({.path = model.path()});
+  ASSERT_TRUE(info.ok()) << info.status().message();
+  EXPECT_EQ(info->architecture, "gamma");
+  EXPECT_THAT(info->missing, ::testing::StartsWith("architecture \"gamma\" is not supported"));
+  EXPECT_EQ(Engine::Load({.path = model.path()}).status().message(), model.path() + ": " + info->missing);
+  for (const auto member :
+       {&ModelInfo::n_layer, &ModelInfo::n_embd, &ModelInfo::n_head, &ModelInfo::n_head_kv,
+        &ModelInfo::head_dim, &ModelInfo::n_ff, &ModelInfo::n_vocab, &ModelInfo::n_ctx_train})
+    EXPECT_EQ((*info).*member, (*known).*member);
+  EXPECT_EQ(info->weight_bytes_by_type, known->weight_bytes_by_type);
+  EXPECT_EQ(info->tokenizer_pre, known->tokenizer_pre);
+  EXPECT_EQ(info->n_ctx, 0);
+  // What is wrong with the options is an error as before.
+  EXPECT_FALSE(Engine::Inspect({.path = model.path(), .threads = -1}).ok());
+}
+
 // Points the calibration cache at a folder of its own.
 class OwnCacheFolder {
  public:
@@ -180,7 +202,7 @@ TEST_F(EngineTest, AutoGivesThePlainTextAndSaysWhatItDid) {
     const SpeculativeStats& s = result.speculative;
     EXPECT_EQ(s.type, "auto");
     EXPECT_EQ(s.policy, "adaptive");
-    EXPECT_THAT(s.costs, ::testing::StartsWith("measured in "));
+    EXPECT_THAT(s.costs, ::testing::StartsWith("guessed"));
     EXPECT_FALSE(s.last_decision.empty());
     int64_t rounds = 0;
     for (const auto& [name, n] : s.decisions) rounds += n;
@@ -199,6 +221,7 @@ TEST_F(EngineTest, CalibrationsAreKeptUnlessToldOtherwise) {
   const OwnCacheFolder cache;
   const auto costs = [](ModelOptions options) {
     const auto engine = Load(options);
+    engine->MeasureCosts();
     auto session = engine->NewSession();
     return Generate(*engine, **session, Request("hello", "auto")).speculative.costs;
   };
@@ -213,34 +236,42 @@ TEST_F(EngineTest, CalibrationsAreKeptUnlessToldOtherwise) {
   EXPECT_THAT(costs({}), HasSubstr("not kept"));
 }
 
-TEST_F(EngineTest, WhoWaitsForCostsCanStop) {
-  bool going = true;
-  int asked = 0;
+TEST_F(EngineTest, NoAnswerWaitsForCosts) {
   ModelOptions options;
   options.calibration_cache = false;
-  options.keep_going = [&] {
-    ++asked;
-    return going && asked < 4;
-  };
   const auto engine = Load(options);
-  EXPECT_EQ(asked, 0);
   auto session = engine->NewSession();
-  GenerationRequest request = Request("hello", "auto");
-  request.on_text = [](std::string_view) { return true; };
-  const GenerationResult stopped = Generate(*engine, **session, request);
-  EXPECT_EQ(stopped.finish_reason, FinishReason::kCancelled);
-  EXPECT_TRUE(stopped.tokens.empty());
-  EXPECT_LE(asked, 5);  // at once, and then whether the answer is wanted
-  EXPECT_THAT(stopped.speculative.costs, ::testing::StartsWith("not measured: "));
-  // One that needs no costs does not ask; the next one that does measures them.
-  asked = 10;
-  EXPECT_EQ(Generate(*engine, **session, Request("hello")).finish_reason, FinishReason::kLength);
-  EXPECT_EQ(asked, 10);
-  asked = -1'000'000;
-  const GenerationResult whole = Generate(*engine, **session, request);
-  EXPECT_THAT(whole.speculative.costs, ::testing::StartsWith("measured in "));
-  EXPECT_EQ(whole.tokens, Generate(*engine, **session, Request("hello")).tokens);
-  going = false;
+  // The text is there though measuring, which is slow here, has not begun.
+  int passes = 0;
+  const auto slowly = [&](int most) {
+    return [&passes, most] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return ++passes <= most;
+    };
+  };
+  std::vector<std::string> costs;
+  std::vector<GenerationResult> answers;
+  const auto ask = [&] {
+    answers.push_back(Generate(*engine, **session, Request("hello", "auto")));
+    costs.push_back(answers.back().speculative.costs);
+  };
+  ask();
+  EXPECT_EQ(passes, 0);
+  EXPECT_FALSE(answers.front().tokens.empty());
+  engine->MeasureCosts(slowly(3));  // somebody asks meanwhile
+  EXPECT_EQ(passes, 4);
+  ask();
+  engine->MeasureCosts(slowly(1'000'000));
+  EXPECT_GT(passes, 10);
+  ask();
+  EXPECT_THAT(costs,
+              ::testing::ElementsAre(::testing::StartsWith("guessed"), ::testing::StartsWith("guessed"),
+                                     ::testing::StartsWith("measured in ")));
+  for (const GenerationResult& answer : answers) EXPECT_EQ(answer.tokens, answers.front().tokens);
+  // What is known is not measured again.
+  passes = 0;
+  engine->MeasureCosts(slowly(1'000'000));
+  EXPECT_EQ(passes, 0);
 }
 
 TEST_F(EngineTest, APlanIsToldBeforeTheWeightsAreRead) {

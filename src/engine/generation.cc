@@ -54,9 +54,6 @@ class RunningGeneration final : public Generation {
       return answer.status();
     }
     answer_ = std::move(*answer);
-    // It may have waited for costs to be measured, and somebody for it.
-    if (WantsAdaptivePolicy(request.speculation) && parts_.keep_going && !parts_.keep_going())
-      answer_->End(FinishReason::kCancelled);
     while (!answer_->ended() && answer_->n_missing() > 1) {
       LS_TRY(Round(std::min(parts_.prefill_chunk, answer_->n_missing() - 1)));
       if (!answer_->ReportPrefill()) break;

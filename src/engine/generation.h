@@ -42,8 +42,6 @@ struct GenerationParts {
   // For the adaptive policy: what is known of this machine and of its drafters. Null: nothing before this
   // generation, and nothing after.
   std::function<LearnedCosts()> learned = {};
-  // Whether the answer is still waited for, where its request is not asked yet. May be empty.
-  std::function<bool()> keep_going = {};
   // Compiles what an answer must be; compiled ones are known for as long as somebody holds them. Null: such
   // requests are refused. Any thread.
   std::function<Result<std::shared_ptr<const Grammar>>(const GrammarText&)> grammar = {};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What forward passes cost on this machine: known from before, or measured now and kept for the programs that
-// come. The best that is known is kept, also if the machine was busy: measuring at every start would make
-// every first answer wait, and each round corrects costs that are wrong.
+// What forward passes cost on this machine: known from before, or guessed until somebody has the time to
+// measure it, which is then kept for the programs that come. The best that is known is kept, also if the
+// machine was busy: each round corrects costs that are wrong.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 
 #include "decode/calibration.h"
 #include "decode/cost_model.h"
+#include "engine/calibration_cache.h"
 #include "longspec/status.h"
 
 namespace longspec {
@@ -25,15 +26,19 @@ class MachineCosts {
   MachineCosts(std::string folder, std::string key, std::function<int64_t()> now)
       : folder_(std::move(folder)), key_(std::move(key)), now_(std::move(now)) {}
 
-  // Without any known, or measured in vain, the policy starts from a guess and learns as it goes. Nothing:
-  // measuring was stopped (kCancelled), so they are asked for again.
-  std::optional<CostModel> Get(const Measure& measure);
+  // At once: those that are kept, or a guess, from which the policy learns as it goes.
+  CostModel Known();
+  // Better ones, if measuring can bring them. Nothing: what is known is as good as it gets, or measuring
+  // failed; or it was stopped (kCancelled), and then the next call measures.
+  std::optional<CostModel> Measured(const Measure& measure);
 
-  const std::string& origin() const { return origin_; }  // of what Get returned, in words
+  const std::string& origin() const { return origin_; }  // of the last that were returned, in words
 
  private:
   const std::string folder_, key_;
   const std::function<int64_t()> now_;
+  std::optional<KeptCosts> kept_;
+  bool settled_ = false;  // measuring would bring nothing better
   std::string origin_;
 };
 

@@ -27,11 +27,13 @@ class MachineCostsTest : public ::testing::Test {
   };
   Start At(int64_t now, double ms, bool steady, const std::string& key = "key") {
     MachineCosts costs(folder_.path(), key, [now] { return now; });
-    const auto got = costs.Get([&]() -> Result<Calibration> {
+    CostModel known = costs.Known();
+    auto measured = costs.Measured([&]() -> Result<Calibration> {
       ++n_measured_;
       return Calibration{.table = {.rows = {1, 8}, .keys = {256}, .ms = {ms, 2 * ms}}, .steady = steady};
     });
-    return {got->TargetMs(1, 256), costs.origin()};
+    if (measured) known = std::move(*measured);
+    return {known.TargetMs(1, 256), costs.origin()};
   }
 
   testing::CacheFolderOfOne folder_;
@@ -77,14 +79,18 @@ TEST_F(MachineCostsTest, WithoutAKeyNothingIsReadOrKept) {
 
 TEST_F(MachineCostsTest, WhoStopsMeasuringIsAskedAgain) {
   MachineCosts costs(folder_.path(), "key", [] { return int64_t{0}; });
-  EXPECT_FALSE(costs.Get([] { return Result<Calibration>(Cancelled("measuring was stopped")); }));
-  EXPECT_EQ(costs.origin(), "not measured: measuring was stopped");
-  EXPECT_EQ(At(0, 3, true).ms, 3);
-  EXPECT_EQ(n_measured_, 1);
-  // What fails, fails once.
+  costs.Known();
+  const Calibration right = {.table = {.rows = {1}, .keys = {256}, .ms = {3}}};
+  EXPECT_FALSE(costs.Measured([] { return Result<Calibration>(Cancelled("measuring was stopped")); }));
+  EXPECT_EQ(costs.origin(), "guessed, and learned by the way");
+  EXPECT_TRUE(costs.Measured([&] { return Result<Calibration>(right); }));
+  EXPECT_THAT(costs.origin(), StartsWith("measured in "));
+  // What is right is not measured again, and what fails, fails once.
   MachineCosts without(folder_.path(), "", [] { return int64_t{0}; });
-  EXPECT_TRUE(without.Get([] { return Result<Calibration>(ResourceExhausted("no memory")); }));
-  EXPECT_EQ(without.origin(), "not measured: no memory");
+  without.Known();
+  EXPECT_FALSE(without.Measured([] { return Result<Calibration>(ResourceExhausted("no memory")); }));
+  EXPECT_FALSE(without.Measured([&] { return Result<Calibration>(right); }));
+  EXPECT_EQ(without.origin(), "guessed, and learned by the way, not measured: no memory");
 }
 
 }  // namespace

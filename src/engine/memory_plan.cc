@@ -83,7 +83,7 @@ uint64_t Chunks(const MemoryNeeds& needs) {
 
 // What does not grow with the context.
 uint64_t Fixed(const MemoryNeeds& needs) {
-  return needs.weights + needs.scratch + needs.draft.fixed + needs.working_set.fixed;
+  return needs.weights + needs.scratch + needs.draft.fixed + needs.draft_states() + needs.working_set.fixed;
 }
 
 // Half of what the plan leaves, in whole chunks: the other half is for whoever else is there. Where a part of
@@ -127,6 +127,7 @@ MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available) {
   plan.kv_in_file = kv - plan.kv_at_context;
   plan.scratch = needs.scratch;
   plan.draft = needs.draft.fixed + Chunks(needs) * needs.draft.kv_chunk;
+  plan.draft_states = needs.draft_states();
   plan.working_set = needs.working_set.fixed + Chunks(needs) * needs.working_set.source_chunk;
   plan.available = available;
   plan.ctx_size = needs.ctx_size;
@@ -173,6 +174,7 @@ Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t a
       ", KV cache " + FormatBytes(plan.kv_at_context) + " for a context of " + std::to_string(plan.ctx_size) +
       ", scratch " + FormatBytes(plan.scratch) +
       (plan.draft > 0 ? ", draft model " + FormatBytes(plan.draft) : std::string()) +
+      (plan.draft_states > 0 ? ", texts it keeps " + FormatBytes(plan.draft_states) : std::string()) +
       (plan.working_set > 0 ? ", working set " + FormatBytes(plan.working_set) : std::string()) + ") but " +
       FormatBytes(available) + " available; ";
   const int fits = LargestContextThatFits(needs, available);

@@ -106,9 +106,15 @@ TEST(MemoryPlan, EarlierPromptsTakeOfWhatIsLeft) {
   EXPECT_EQ(PlanMemory(needs, 1344 * kMiB).prompt_cache, 0U);
   // A draft model keeps its part of them.
   needs.most_prompt_cache = MostPromptCache(100);
-  needs.draft.kv_chunk = 2 * kMiB;
+  needs.draft.kept_chunk = 2 * kMiB;
   EXPECT_EQ(needs.kept_chunk(), 8 * kMiB);
   EXPECT_EQ(PlanMemory(needs, 0).prompt_cache, 96 * kMiB);
+  // Some of it in any case.
+  EXPECT_EQ(PlanMemory(needs, 0).draft_states, 16 * kMiB);
+  EXPECT_EQ(PlanMemory(needs, 0).total(), (144 + 16) * kMiB);
+  EXPECT_EQ(LargestContextThatFits(needs, 141 * kMiB), 0);
+  EXPECT_EQ(LargestContextThatFits(needs, 142 * kMiB), 256);
+  EXPECT_THAT(CheckMemory("m.gguf", needs, 150 * kMiB).message(), HasSubstr("texts it keeps 16.0 MiB"));
 }
 
 // They lie in memory, and leave --kv-memory to the context.

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <string>
 #include <string_view>
 
 #include "jinja/chat_template.h"
@@ -92,6 +94,27 @@ void DescribeNetwork(const LlamaConfig& config, ModelInfo* info) {
   info->n_ctx_train = config.n_ctx_train;
   info->rope_freq_base = config.rope.freq_base;
   info->rope_scaling = config.rope.Describe();
+}
+
+void DescribeOtherNetwork(const GgufFile& file, const Status& why, ModelInfo* info) {
+  const auto size = [&](const std::string& key) {
+    const uint64_t value = ValueOr(file.GetUintOr(info->architecture + "." + key, 0), uint64_t{0});
+    return static_cast<int>(std::min<uint64_t>(value, std::numeric_limits<int>::max()));
+  };
+  info->n_layer = size("block_count");
+  info->n_embd = size("embedding_length");
+  info->n_head = size("attention.head_count");
+  info->n_head_kv = file.Has(info->architecture + ".attention.head_count_kv")
+                        ? size("attention.head_count_kv")
+                        : info->n_head;
+  info->head_dim = size("attention.key_length");
+  if (info->head_dim == 0 && info->n_head > 0) info->head_dim = info->n_embd / info->n_head;
+  info->n_ff = size("feed_forward_length");
+  info->n_ctx_train = size("context_length");
+  const TensorView* const embedding = file.FindTensor("token_embd.weight");
+  if (embedding != nullptr) info->n_vocab = static_cast<int>(embedding->n_rows());
+  const std::string path = file.path() + ": ";
+  info->missing = why.message().starts_with(path) ? why.message().substr(path.size()) : why.message();
 }
 
 void DescribeKernels(const kernels::KernelTable& table, const LlamaConfig& config, const GgufFile& file,

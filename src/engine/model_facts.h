@@ -11,6 +11,7 @@
 #include "kernels/ops.h"
 #include "longspec/engine.h"
 #include "longspec/options.h"
+#include "longspec/status.h"
 #include "model/llama.h"
 
 namespace longspec {
@@ -20,6 +21,9 @@ void DescribeFile(const GgufFile& file, ModelInfo* info);
 
 // The shape of the network and its position encoding.
 void DescribeNetwork(const LlamaConfig& config, ModelInfo* info);
+
+// The same of a network that does not run, as far as its file says, and why it does not.
+void DescribeOtherNetwork(const GgufFile& file, const Status& why, ModelInfo* info);
 
 // CPU, kernel tables, and which arithmetic (docs/arithmetic.md) each operation of this model uses.
 void DescribeKernels(const kernels::KernelTable& table, const LlamaConfig& config, const GgufFile& file,

@@ -178,9 +178,15 @@ class SchedulerImpl final : public Scheduler {
     prompts->Remember(entry.session.tokens, *entry.session.cache, n);
   }
 
+  // Where this one finds what others have computed; null: it takes nothing of it.
+  const PromptCache* KnownTo(const Entry& entry) const {
+    const bool anew = entry.answer == nullptr && !entry.of->request.cache_prompt;
+    return anew ? nullptr : parts_.generation.prompts;
+  }
+
   // Whether somebody computes what this one would have to, so that it waits and shares.
   bool IsComputedByAnother(const Entry& waiting) const {
-    const PromptCache* prompts = parts_.generation.prompts;
+    const PromptCache* prompts = KnownTo(waiting);
     if (prompts == nullptr) return false;
     const auto wanted = waiting.all_but_last();
     int known = -1;
@@ -196,7 +202,6 @@ class SchedulerImpl final : public Scheduler {
   }
 
   RoundState State(std::vector<Entries::iterator>& listed) {
-    const PromptCache* prompts = parts_.generation.prompts;
     RoundState state;
     const size_t held = parts_.pool->held();
     state.free_chunks = static_cast<int>(most_chunks_ > held ? most_chunks_ - held : 0);
@@ -219,7 +224,7 @@ class SchedulerImpl final : public Scheduler {
         for (const KvChunkRef& chunk : at->session.cache->chunks()) own.push_back(chunk.get());
         s.chunks = HeldChunks(*at->session.cache);
         FindShared(chunks, s);
-      } else if (prompts != nullptr) {
+      } else if (const PromptCache* prompts = KnownTo(*at); prompts != nullptr) {
         const int known = prompts->LengthKnown(at->all_but_last(), &own);
         s.chunks = static_cast<int>(own.size());
         FindShared(chunks, s);

@@ -321,6 +321,14 @@ TEST_F(EvalTest, CountsTheCachesThatLieSideBySide) {
   EXPECT_FALSE(CheckEvaluationMemory(options_, plan).ok());
   plan.available = 0;  // unknown
   EXPECT_TRUE(CheckEvaluationMemory(options_, plan).ok());
+  // A method may draft more than the options say of all.
+  options_.methods = {"ngram", "ngram:250", "pld"};
+  plan.draft = 0;
+  plan.available = (110 + 512 + 4 * 3 * 256 + 3 * 256) * kMiB;
+  EXPECT_TRUE(CheckEvaluationMemory(options_, plan).ok());
+  --plan.available;
+  EXPECT_FALSE(CheckEvaluationMemory(options_, plan).ok());
+  EXPECT_EQ(PlannedSpeculation(options_)->adaptive_n_max, 250);
 }
 
 TEST_F(EvalTest, SettingsThatCellsDependOnAreNotMixed) {

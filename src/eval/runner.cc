@@ -154,6 +154,7 @@ class Evaluation {
 
   Status Run() {
     LS_TRY(Plan());
+    if (!groups_.empty()) engine_.MeasureCosts([this] { return KeepGoing(); });
     const double start = NowMs();
     double weight_done = 0;
     for (const Group& group : groups_) {
@@ -594,18 +595,34 @@ Status CreateFolder(const EvalOptions& options) {
   return error ? IoError("--out " + options.out + ": " + error.message()) : Status();
 }
 
+namespace {
+
+// By a method in a round.
+int MostDrafted(const EvalOptions& options) {
+  const auto nodes = [](const SpeculationOptions& s) { return std::max(s.draft_n_max, s.adaptive_n_max); };
+  int most = nodes(options.speculation);
+  for (const std::string& name : options.methods) {
+    const auto method = ReadMethod(name, options.speculation);
+    if (method.ok()) most = std::max(most, nodes(Settled(method->speculation)));
+  }
+  return most;
+}
+
+}  // namespace
+
 Status CheckEvaluationMemory(const EvalOptions& o, const MemoryPlan& plan) {
   const auto chunks_of = [](int positions) {
     return static_cast<uint64_t>(positions + kKvChunk - 1) / kKvChunk;
   };
   const int longest = *std::max_element(o.lengths.begin(), o.lengths.end());
-  const int drafts = std::max(o.speculation.draft_n_max, o.speculation.adaptive_n_max);
+  const int drafts = MostDrafted(o);
   // Each answer has chunks of its own, and a copy of the prompt's last one.
   const uint64_t n_answers = o.methods.size() + 1, of_answer = chunks_of(o.n_predict + drafts) + 1;
   const uint64_t chunk = plan.kv_at_context / static_cast<uint64_t>(std::max(plan.ctx_size, 1)) * kKvChunk;
   // And so has each method's reading of the prompt.
   const uint64_t caches = (chunks_of(longest) + n_answers * of_answer + o.methods.size()) * chunk;
-  const uint64_t needed = plan.weights + plan.scratch + plan.draft + plan.working_set + caches;
+  const uint64_t needed =
+      plan.weights + plan.scratch + plan.draft + plan.draft_states + plan.working_set + caches;
   if (plan.available == 0 || needed <= plan.available) return {};
   constexpr uint64_t kMiB = 1 << 20;
   return ResourceExhausted("--methods: the keys and values of " + std::to_string(longest) +
@@ -617,6 +634,7 @@ Status CheckEvaluationMemory(const EvalOptions& o, const MemoryPlan& plan) {
 
 Result<SpeculationOptions> PlannedSpeculation(const EvalOptions& options) {
   SpeculationOptions planned = options.speculation;
+  planned.adaptive_n_max = MostDrafted(options);
   LS_ASSIGN(const DrafterEntry* const reader, ReaderOf(planned.draft_model));
   if (reader == nullptr) return planned;
   planned.type = reader->name;

@@ -22,7 +22,6 @@ constexpr FieldRule kRules[] = {
     {"rid"},
     {"session_id"},
     {"priority"},
-    {"cache_prompt"},
     {"cache_salt"},
     {"prompt_cache_key"},
     {"prompt_cache_retention"},

@@ -173,13 +173,14 @@ std::variant<ApiRequest, ApiError> ParseRequest(Endpoint endpoint, const Json& b
   generation.prompt.clear();
   generation.messages.clear();
   generation.tokens.clear();
-  generation.template_variables.clear();
+  if (endpoint != Endpoint::kChatCompletions) generation.template_variables.clear();
   Fields fields(body, "");
   fields.Text("model", &request.model);
   KeepRules(CompletionRules(), ApiOf(endpoint), fields, &request.ignored);
   ParseWishes(endpoint, fields, &request.wishes);
   ParseChoices(fields, &request.n);
   ParseLimits(endpoint, fields, &generation);
+  fields.Bool("cache_prompt", &generation.cache_prompt);
   ParseEnds(fields, &generation);
   ParseTokenRules(fields, &generation);
   ParseAnswerForm(fields, &request);

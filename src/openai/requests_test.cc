@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "openai/json.h"
+#include "openai/template_fields.h"
 
 namespace longspec::openai {
 namespace {
@@ -535,6 +536,28 @@ TEST(OpenAiRequests, WhatTheTemplateIsTold) {
   EXPECT_EQ(told(R"("reasoning_effort": "high")"), R"({"reasoning_effort":"high"})");
   EXPECT_EQ(told(R"("reasoning_effort": "none")"), R"({"reasoning_effort":"none","enable_thinking":false})");
   EXPECT_EQ(told(R"("documents": [{"title": "t"}])"), R"({"documents":[{"title":"t"}]})");
+}
+
+TEST(OpenAiRequests, WhatTheTemplateIsToldOfAllChats) {
+  GenerationRequest defaults = DefaultRequest();
+  defaults.template_variables = *ReadTemplateVariables(R"({"enable_thinking": false, "a": 1})");
+  const auto told = [&](Endpoint endpoint, const std::string& body) {
+    const auto request = ParseRequest(endpoint, nlohmann::ordered_json::parse(body), defaults);
+    return std::get<ApiRequest>(request).generation.template_variables;
+  };
+  EXPECT_EQ(told(kChat, Chat(R"("n": 1)")), R"({"enable_thinking":false,"a":1})");
+  EXPECT_EQ(told(kChat, Chat(R"("enable_thinking": true)")), R"({"enable_thinking":true,"a":1})");
+  EXPECT_EQ(told(kChat, Chat(R"("chat_template_kwargs": {"a": 2})")), R"({"enable_thinking":false,"a":2})");
+  EXPECT_EQ(told(Endpoint::kCompletions, R"({"prompt": "x"})"), "");
+  // What is no variable of a request's is none for all of them, and how a prompt ends is a request's own.
+  EXPECT_EQ(*ReadTemplateVariables("{}"), "");
+  for (const char* name : {"messages", "tools", "bos_token", "chat_template", "add_generation_prompt",
+                           "continue_final_message"}) {
+    const auto refused = ReadTemplateVariables(R"({")" + std::string(name) + R"(": true})");
+    EXPECT_THAT(refused.status().message(), ::testing::StartsWith(name));
+  }
+  EXPECT_THAT(ReadTemplateVariables("5").status().message(), HasSubstr("object"));
+  EXPECT_FALSE(ReadTemplateVariables("{").ok());
 }
 
 TEST(OpenAiRequests, WhatTheAssistantThoughtIsForTheTemplate) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "openai/json.h"
 
@@ -16,6 +17,15 @@ using Json = nlohmann::ordered_json;
 // Variables that have fields of their own.
 constexpr std::string_view kNoVariables[] = {"messages",  "tools",         "bos_token",
                                              "eos_token", "chat_template", "tokenize"};
+// Those that say how the prompt ends.
+constexpr const char* kOfTheEnd[] = {"add_generation_prompt", "continue_final_message"};
+
+void RefuseOthersVariables(Fields& kwargs) {
+  for (const std::string_view name : kNoVariables) {
+    if (kwargs.Find(name) != nullptr)
+      kwargs.Fail(name, "is no variable of the request's: it has a field of its own", "unsupported_value");
+  }
+}
 
 // What a request says of the prompt's end; nothing: it does not.
 struct EndWishes {
@@ -42,10 +52,7 @@ Json ParseVariables(Fields& fields, EndWishes* wishes) {
   const Json* given = fields.Find("chat_template_kwargs");
   if (given == nullptr) return Json::object();
   Fields kwargs(*given, "chat_template_kwargs");
-  for (const std::string_view name : kNoVariables) {
-    if (kwargs.Find(name) != nullptr)
-      kwargs.Fail(name, "is no variable of the request's: it has a field of its own", "unsupported_value");
-  }
+  RefuseOthersVariables(kwargs);
   if (!wishes->add_generation_prompt)
     wishes->add_generation_prompt = OptionalBool(kwargs, "add_generation_prompt");
   if (!wishes->continue_final_message) wishes->continue_final_message = ContinueFinalMessage(kwargs);
@@ -54,7 +61,7 @@ Json ParseVariables(Fields& fields, EndWishes* wishes) {
     return Json::object();
   }
   Json variables = *given;
-  for (const char* name : {"add_generation_prompt", "continue_final_message"}) variables.erase(name);
+  for (const char* name : kOfTheEnd) variables.erase(name);
   return variables;
 }
 
@@ -115,7 +122,24 @@ void ParseTemplateFields(Fields& fields, GenerationRequest* request) {
   }
   if (fields.error()) return;
   ParseEnd(fields, wishes, request);
-  if (!variables.empty()) request->template_variables = DumpJson(variables);
+  if (variables.empty()) return;
+  Json all = request->template_variables.empty() ? Json::object() : Json::parse(request->template_variables);
+  all.update(variables);
+  request->template_variables = DumpJson(all);
+}
+
+Result<std::string> ReadTemplateVariables(std::string_view text) {
+  const auto parsed = ParseJson(text);
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return InvalidArgument(error->message);
+  const Json& variables = std::get<Json>(parsed);
+  Fields kwargs(variables, "");
+  if (!kwargs.error()) RefuseOthersVariables(kwargs);
+  for (const char* name : kOfTheEnd) {
+    if (!kwargs.error() && kwargs.Find(name) != nullptr)
+      kwargs.Fail(name, "is for a request to say: it has a field of this name", "unsupported_value");
+  }
+  if (kwargs.error()) return InvalidArgument(kwargs.error()->message);
+  return variables.empty() ? std::string() : DumpJson(variables);
 }
 
 }  // namespace longspec::openai

@@ -5,19 +5,27 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "longspec/generation.h"
+#include "longspec/status.h"
 #include "openai/fields.h"
 
 namespace longspec::openai {
 
 // add_generation_prompt and continue_final_message mean what they do in vLLM; where neither is given, a last
 // message of the assistant's is gone on with, as llama.cpp does it. chat_template_kwargs, enable_thinking,
-// thinking, reasoning_effort and documents become variables. REQUIRES: the messages have been read.
+// thinking, reasoning_effort and documents become variables, besides those that the request has already and
+// that none of these set. REQUIRES: the messages have been read.
 void ParseTemplateFields(Fields& fields, GenerationRequest* request);
 
 // {"type": "enabled", "adaptive" or "disabled"} of the field `thinking`, as enable_thinking; nothing if it is
 // not there.
 std::optional<bool> ParseThinking(Fields& fields);
+
+// Variables for all chats, the text of an object as chat_template_kwargs has it, but for what is of one
+// chat's end. The error begins with the name of what is wrong in it.
+Result<std::string> ReadTemplateVariables(std::string_view text);
 
 }  // namespace longspec::openai

@@ -152,12 +152,15 @@ class App::Serving {
     served_.slots = std::make_unique<SlotTable>(n_slots, info.n_ctx);
     served_.loop = std::make_unique<EngineLoop>(
         std::move(scheduler),
-        LoopOptions{.most_queued = app_.options_.most_queued,
-                    .on_stats = [this](const SchedulerStats& stats) { Count(stats); },
-                    .on_failure =
-                        [log = app_.log_](const Status& status) {
-                          log->Write({{"event", "round_failed"}, {"error", status.message()}});
-                        }});
+        LoopOptions{
+            .most_queued = app_.options_.most_queued,
+            .on_stats = [this](const SchedulerStats& stats) { Count(stats); },
+            .on_failure =
+                [log = app_.log_](const Status& status) {
+                  log->Write({{"event", "round_failed"}, {"error", status.message()}});
+                },
+            .when_idle = [engine = served_.engine.get()](
+                             const std::function<bool()>& keep_going) { engine->MeasureCosts(keep_going); }});
     served_.workers = std::make_unique<Workers>(app_.options_.worker_threads, kMostForWorkers);
     return {};
   }

@@ -111,8 +111,15 @@ void EngineLoop::CancelAll() {
   for (const int64_t id : ids) Cancel(id);
 }
 
+bool EngineLoop::IsIdle() const {
+  const std::lock_guard lock(mutex_);
+  return !stopped_ && !has_work_ && tasks_.empty();
+}
+
 void EngineLoop::Run() {
+  const auto idle = [this] { return IsIdle(); };
   while (true) {
+    if (options_.when_idle && IsIdle()) options_.when_idle(idle);
     std::deque<std::function<void()>> tasks;
     {
       std::unique_lock lock(mutex_);

@@ -22,6 +22,9 @@ struct LoopOptions {
   int most_queued = 64;                                      // requests that wait to start; more are refused
   std::function<void(const SchedulerStats&)> on_stats = {};  // after rounds, on the loop's thread
   std::function<void(const Status&)> on_failure = {};        // a round that failed as a whole
+  // What to do while nothing is asked, on the loop's thread. It ends when keep_going says so: whoever asks
+  // waits for it.
+  std::function<void(const std::function<bool()>& keep_going)> when_idle = {};
 };
 
 class EngineLoop {
@@ -51,6 +54,7 @@ class EngineLoop {
  private:
   struct Request;
   void Run();
+  bool IsIdle() const;
   bool Round();
 
   const std::unique_ptr<Scheduler> scheduler_;

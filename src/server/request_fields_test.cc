@@ -80,6 +80,27 @@ TEST_F(RequestFields, ALastMessageOfTheAssistantsIsGoneOnWith) {
               HasSubstr("cannot both be true"));
 }
 
+TEST_F(RequestFields, APromptThatIsNotToBeTakenFromTheCacheIsEvaluated) {
+  const auto ask = [&](const json& fields) {
+    return app_->Ok("/completion", Text("a tree by the sea", fields));
+  };
+  const json first = ask(json::object());
+  const auto n_prompt = first["timings"]["prompt_n"].get<int>() + first["timings"]["cache_n"].get<int>();
+  for (const bool keep : {false, true, false}) {
+    const json again = ask({{"cache_prompt", keep}});
+    EXPECT_EQ(again["timings"]["cache_n"], keep ? n_prompt - 1 : 0);
+    EXPECT_EQ(again["timings"]["prompt_n"], keep ? 1 : n_prompt);
+    EXPECT_EQ(again["content"], first["content"]);
+  }
+  const json chat = Chat(json::array({Message("user", "count")}), {{"cache_prompt", false}});
+  for (int i = 0; i < 2; ++i) {
+    const json usage = app_->Ok("/v1/messages", chat)["usage"];
+    EXPECT_EQ(usage["cache_read_input_tokens"], 0);
+    EXPECT_EQ(app_->Ok("/v1/chat/completions", chat)["timings"]["cache_n"], 0);
+  }
+  EXPECT_THAT(app_->Refusal("/completion", Text("x", {{"cache_prompt", "no"}})), HasSubstr("cache_prompt"));
+}
+
 TEST_F(RequestFields, SeveralPromptsAreAnsweredAsEachAlone) {
   const std::vector<std::string> texts = {"the sea", "a tree", "the sea and a tree"};
   for (const int n : {1, 2}) {

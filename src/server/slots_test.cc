@@ -70,6 +70,24 @@ TEST_F(SlotsTest, AnAnswerSaysInWhichSlotItIs) {
   // Each event of a stream says so, too, and a chat's slot can be picked as well.
   const HttpResponse stream = Post("/completion", Text("the land", {{"stream", true}, {"id_slot", 2}}));
   for (const json& event : EventsOf(stream.body)) EXPECT_EQ(event["id_slot"], 2);
+  // Whichever API asks.
+  const auto n_in = [&](int slot) {
+    return Ok("/slots/" + std::to_string(slot) + "?action=erase", json::object())["n_erased"].get<int>();
+  };
+  for (const int slot : {0, 2, 1}) {
+    for (const bool responses : {false, true}) {
+      for (int i = 0; i < 3; ++i) n_in(i);
+      json body = Chat("a tree of the land", {{"id_slot", slot}});
+      if (responses) {
+        body["input"] = body["messages"];
+        body["max_output_tokens"] = body["max_tokens"];
+        body.erase("messages");
+        body.erase("max_tokens");
+      }
+      Ok(responses ? "/v1/responses" : "/v1/messages", body);
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(n_in(i) > 0, i == slot) << slot << responses;
+    }
+  }
   // The first of several answers gets it.
   EXPECT_EQ(ask("the sea", {{"n", 2}, {"id_slot", 1}})[0]["id_slot"], 1);
   // --no-slots leaves these routes.
