@@ -248,9 +248,8 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
   app.add_option("--kernels", options->kernels,
                  "Kernel table (default: $LONGSPEC_KERNELS, else the best this CPU has)")
       ->group(group);
-  app.add_flag(
-         "!--no-calibration-cache", options->calibration_cache,
-         "Measure the cost of forward passes, and what drafts are worth, anew rather than once per machine")
+  app.add_flag("!--no-calibration-cache", options->calibration_cache,
+               "Keep no costs of forward passes and of drafts, and use none that are kept")
       ->group(group);
   AddRopeOptions(app, &options->rope);
 }

@@ -123,7 +123,7 @@ void ParseTemplateFields(Fields& fields, GenerationRequest* request) {
   if (fields.error()) return;
   ParseEnd(fields, wishes, request);
   if (variables.empty()) return;
-  Json all = request->template_variables.empty() ? Json::object() : Json::parse(request->template_variables);
+  Json all = request->template_variables.empty() ? Json::object() : LoadJson(request->template_variables);
   all.update(variables);
   request->template_variables = DumpJson(all);
 }
