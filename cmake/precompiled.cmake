@@ -1,4 +1,4 @@
-# The heavy headers of the tests and of the command line, parsed once instead of in every file. Left out where a
+# Headers that many files include, parsed once instead of in every file. Left out where a
 # compiler cache is in use that would not keep files with them (tools/build.sh tells ccache to); a target whose flags
 # differ falls back to the headers themselves.
 
@@ -6,7 +6,7 @@ set(precompile_default ON)
 if((CMAKE_CXX_COMPILER_LAUNCHER AND NOT DEFINED ENV{CCACHE_SLOPPINESS}) OR CMAKE_CXX_COMPILER_ID MATCHES Clang)
   set(precompile_default OFF)
 endif()
-option(LONGSPEC_PRECOMPILE "Precompile the headers of tests and of the command line" ${precompile_default})
+option(LONGSPEC_PRECOMPILE "Precompile headers that many files include" ${precompile_default})
 
 # longspec_headers(name PIC on|off LIBS ... HEADERS ...) declares a set of headers for longspec_precompile(target name);
 # PIC is what the targets have that use it.

@@ -38,6 +38,8 @@ longspec_check_edits()
 
 file(GLOB sources ${LONGSPEC_XGRAMMAR_DIR}/cpp/*.cc ${LONGSPEC_XGRAMMAR_DIR}/cpp/converter_ext/*.cc
      ${LONGSPEC_XGRAMMAR_DIR}/cpp/support/*.cc)
+list(TRANSFORM LONGSPEC_XGRAMMAR_LEFT_OUT PREPEND ${LONGSPEC_XGRAMMAR_DIR}/cpp/ OUTPUT_VARIABLE left_out)
+list(REMOVE_ITEM sources ${left_out})
 list(TRANSFORM sources REPLACE "^${LONGSPEC_XGRAMMAR_DIR}/cpp" ${copies})
 add_library(longspec_xgrammar STATIC ${sources} ${PROJECT_SOURCE_DIR}/src/grammar/xgrammar_guard.cc
   ${PROJECT_SOURCE_DIR}/src/grammar/xgrammar_strings.cc)
@@ -57,4 +59,4 @@ endif()
 target_link_libraries(longspec_xgrammar PUBLIC Threads::Threads longspec_pattern)
 # Its types that are not whole yet are none that C++20 takes where clang compiles it.
 set_target_properties(longspec_xgrammar PROPERTIES CXX_STANDARD 17)
-longspec_join(longspec_xgrammar 14 ${copies}/converter_ext/minimax_m3.cc)  # a name twice
+longspec_join(longspec_xgrammar 14 "")

@@ -274,8 +274,8 @@ def make_report(options):
     return text
 
 
-def parse(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_programs(parser):
+    """What is measured: programs, models, methods, tasks."""
     parser.add_argument("-m", "--model", default=str(MODEL))
     parser.add_argument("-md", "--draft", default=str(DRAFT), help="a small model, for both")
     parser.add_argument("--longspec", default=str(ROOT / "build" / "release" / "longspec"), help="the program")
@@ -284,13 +284,18 @@ def parse(argv=None):
     parser.add_argument("--methods", type=lambda text: [word.strip() for word in text.split(",")],
                         default=[f"{OURS}:{PLAIN}", f"{OURS}:{GUESSED}", f"{THEIRS}:{PLAIN}", f"{THEIRS}:ngram-mod"],
                         help="SIDE:NAME, separated by commas")
+    parser.add_argument("-c", "--context", type=int, default=8192)
+    parser.add_argument("-t", "--threads", type=int, default=2)
+
+
+def parse(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_programs(parser)
     parser.add_argument("--temps", type=lambda text: [float(word) for word in text.split(",")],
                         default=[0.0, 0.2, 0.7], help="comma-separated (default: 0,0.2,0.7)")
     parser.add_argument("--least-tokens", type=int, default=0, help="of prompts; others are left out")
     parser.add_argument("--most-tokens", type=int, default=4000, help="of prompts; others are left out")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="each Nth of those tasks alone")
-    parser.add_argument("-c", "--context", type=int, default=8192)
-    parser.add_argument("-t", "--threads", type=int, default=2)
     parser.add_argument("--answer", type=int, default=128, help="tokens of an answer at most (default: 128)")
     parser.add_argument("--only-report", action="store_true", help="of what was measured")
     parser.add_argument("--out", dest="folder", type=Path, required=True, help="folder of results and report")

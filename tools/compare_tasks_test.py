@@ -13,8 +13,10 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from xml.etree import ElementTree
 
 import compare_tasks
+import plot_answer
 from compare_tasks import Cell, OURS, THEIRS
 
 # A server that writes `n` words, one each `pause` seconds where it does not guess, and half as long where it does.
@@ -126,6 +128,23 @@ class CompareTasksTest(unittest.TestCase):
     def test_distinct(self):
         self.assertEqual(compare_tasks.distinct_4grams("a b c"), 1)
         self.assertAlmostEqual(compare_tasks.distinct_4grams("a b a b a b a"), 0.5)
+
+
+class PlotAnswerTest(unittest.TestCase):
+    def test_draws_a_line_for_each_method(self):
+        lines = {"longspec plain": [(0, 0), (1, 10), (4, 40)], "longspec auto": [(0, 0), (0.5, 10), (1.5, 40)],
+                 "llama-server plain": [(0, 0), (5, 40)]}
+        root = ElementTree.fromstring(plot_answer.draw(lines))
+        svg = "{http://www.w3.org/2000/svg}"
+        ends = [line.get("points").split()[-1] for line in root.findall(f"{svg}polyline")]
+        self.assertEqual([end.split(",")[1] for end in ends], ["16.0"] * 3)  # all 40 tokens, at the top
+        self.assertEqual(ends[2].split(",")[0], "570.0")  # five seconds, at the right
+        texts = [text.text for text in root.findall(f"{svg}text")]
+        for text in ("longspec auto", "26.7 tokens/s", "10.0 tokens/s", "8.0 tokens/s", "5 s", "40"):
+            self.assertIn(text, texts)
+
+    def test_steps(self):
+        self.assertEqual(list(plot_answer.steps_of(192, 6)), [0, 50, 100, 150])
 
 
 class MakeTasksTest(unittest.TestCase):
