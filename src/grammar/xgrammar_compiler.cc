@@ -78,18 +78,61 @@ struct TooDeep {};
 
 constexpr std::string_view kAnyObject = R"({"type": "object"})";
 
-// What a regular expression says of a whole text, for xgrammar (grammar/xgrammar_strings.h).
-Result<std::string> RegexLine(const std::string& regex) {
-  if (regex.size() > kMostPatternBytes)
-    return ResourceExhausted("regex: it may have " + std::to_string(kMostPatternBytes) + " bytes");
-  const StringRules rules{.patterns = {regex}, .bare = true};
+// For xgrammar (grammar/xgrammar_strings.h). `name`: of what has the rules.
+Result<std::string> CheckedLine(const StringRules& rules, const std::string& name) {
   PatternWork work;
   const Status compiled = CompileStringRules(rules, work).status();
-  if (!compiled.ok()) return Status(compiled.code(), "regex: " + compiled.message());
+  if (!compiled.ok()) return Status(compiled.code(), name + ": " + compiled.message());
   return StringRulesLine(rules);
 }
 
-// The schemas and regular expressions within a structural tag, made into ones that can be kept. Where the tag
+// What a regular expression says of a whole text.
+Result<std::string> RegexLine(const std::string& regex) {
+  if (regex.size() > kMostPatternBytes)
+    return ResourceExhausted("regex: it may have " + std::to_string(kMostPatternBytes) + " bytes");
+  return CheckedLine({.patterns = {regex}, .full_match = true, .bare = true}, "regex");
+}
+
+// What a schema says of a text that stands as it is, without quotation marks, and has no `without` in it, as
+// a part of a structural tag. `schema` is one that NormaliseSchema made, or a part of `root`, which is one.
+Result<Json> TextByItself(const Json& schema, const Json& root, const std::string& without, int depth = 0) {
+  constexpr int kMostWithin = 16;
+  const auto type = schema.is_object() ? schema.value("type", "") : "";
+  if (type == "string") {
+    StringRules rules;
+    if (schema.contains("pattern")) rules = ParseStringRulesLine(schema["pattern"].get<std::string>());
+    rules.bare = true;
+    rules.without = without;
+    LS_ASSIGN(std::string line, CheckedLine(rules, "JSON schema"));
+    return Json{{"type", "regex"}, {"pattern", std::move(line)}};
+  }
+  if (type == "null") return Json{{"type", "const_string"}, {"value", "null"}};
+  Json options = Json::array();
+  if (schema.is_object() && depth < kMostWithin) {
+    if (schema.contains("$ref")) {
+      const Json::json_pointer at(schema["$ref"].get<std::string>().substr(1));
+      return TextByItself(root.at(at), root, without, depth + 1);
+    }
+    const Json values =
+        schema.contains("const") ? Json::array({schema["const"]}) : schema.value("enum", Json::array());
+    for (const Json& value : values) {
+      const std::string text = value.is_string() ? value.get<std::string>() : WriteJson(value);
+      options.push_back({{"type", "const_string"}, {"value", text}});
+    }
+    for (const char* choice : {"anyOf", "oneOf"}) {
+      for (const Json& option : schema.value(choice, Json::array())) {
+        LS_ASSIGN(Json part, TextByItself(option, root, without, depth + 1));
+        options.push_back(std::move(part));
+      }
+    }
+  }
+  if (options.empty()) return Unsupported("JSON schema: what is no text cannot stand as one");
+  return Json{{"type", "or"}, {"elements", std::move(options)}};
+}
+
+// The schemas and regular expressions within a structural tag, made into ones that can be kept. A part
+// {"type": "text", "json_schema": ..., "without": ...} is a text as it is (TextByItself), and of
+// {"type": "first_kept", "elements": [...]} the first one is taken that can be kept. Where the tag
 // has another one beside its schema, "otherwise", that stands for one that cannot be kept to.
 class TagNormaliser {
  public:
@@ -126,6 +169,8 @@ class TagNormaliser {
     if (tag.value("type", Json()) == "regex" && tag.contains("pattern") && tag["pattern"].is_string()) {
       LS_ASSIGN(tag["pattern"], RegexLine(tag["pattern"]));
     }
+    if (tag.value("type", Json()) == "text") return NormaliseText(tag);
+    if (tag.value("type", Json()) == "first_kept") return TakeFirstKept(tag);
     const std::string otherwise = tag.contains("otherwise") ? WriteJson(tag["otherwise"]) : "";
     tag.erase("otherwise");
     for (auto& [key, value] : tag.items()) {
@@ -140,6 +185,26 @@ class TagNormaliser {
     if (tag.contains("json_schema") && tag.contains("type") && !tag.contains("max_whitespace_cnt"))
       tag["max_whitespace_cnt"] = kMostWhiteSpace;
     return {};
+  }
+
+  static Status NormaliseText(Json& tag) {
+    LS_ASSIGN(const std::string normal, NormaliseSchema(WriteJson(tag.value("json_schema", Json()))));
+    const Json schema = std::get<Json>(ReadJson(normal));
+    LS_ASSIGN(tag, TextByItself(schema, schema, tag.value("without", "")));
+    return {};
+  }
+
+  Status TakeFirstKept(Json& tag) {
+    const Json elements = tag.value("elements", Json::array());
+    for (const Json& element : elements) {
+      const bool is_last = &element == &elements.back();
+      if (!is_last && !lenient_are_kept_) continue;
+      tag = element;
+      const Status kept = NormaliseWithin(tag);
+      has_kept_lenient_ |= kept.ok() && !is_last;
+      if (kept.ok() || is_last || kept.code() == StatusCode::kInvalidArgument) return kept;
+    }
+    return InvalidArgument("structural tag: first_kept: elements must be a list");
   }
 
   Result<std::string> Lenient(const std::string& schema, const std::string& otherwise) {

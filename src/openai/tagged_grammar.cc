@@ -66,17 +66,48 @@ Json ValueFormat(const Json& schema, const Tool& tool) {
   return format;
 }
 
+bool IsSilent(std::string_view key) { return std::ranges::count(kSilent, key) > 0; }
+
+// A rule of a value beyond its type; empty: there is none.
+std::string RuleOf(const Json& schema, const Json& root, int depth) {
+  if (!schema.is_object() || depth == kMostChoices) return {};
+  for (const auto& [key, value] : schema.items()) {
+    if (!IsSilent(key)) return key;
+  }
+  const Json& resolved = ResolveReferences(schema, root);
+  if (&resolved != &schema) return RuleOf(resolved, root, depth + 1);
+  for (const char* choice : {"anyOf", "oneOf", "allOf"}) {
+    if (!HasKey(schema, choice) || !schema[choice].is_array()) continue;
+    for (const Json& part : schema[choice]) {
+      if (std::string rule = RuleOf(part, root, depth + 1); !rule.empty()) return rule;
+    }
+  }
+  return {};
+}
+
+// Whether the value is a text, or null, and more is said of it.
+bool IsTextWithRules(const Json& schema, const Json& root) {
+  const JsonTypes types = TypesOf(schema, root);
+  return (types & kStringType) != 0 && (types & ~(kStringType | kNullType)) == 0 &&
+         !RuleOf(schema, root, 0).empty();
+}
+
 Json ArgumentFormat(const std::string& name, const Json& schema, const Tool& tool) {
   const std::string open = "<parameter=" + name + ">\n";
   const bool is_text = (TypesOf(schema, tool.parameters) & kStringType) != 0 &&
                        !ListedValues(schema, tool.parameters).is_array();
-  if (is_text) {
-    // The line break before the closing tag is the model's to write.
-    const Json tag = {{"type", "tag"}, {"begin", open}, {"content", AnyText()}, {"end", kClosingTag}};
-    return SequenceOf(Json::array({tag, ConstString("\n")}));
-  }
-  return SequenceOf(Json::array(
-      {ConstString(open), ValueFormat(schema, tool), ConstString(std::string("\n") + kClosingTag + "\n")}));
+  const auto with = [&](const Json& value) {
+    return SequenceOf(
+        Json::array({ConstString(open), value, ConstString(std::string("\n") + kClosingTag + "\n")}));
+  };
+  if (!is_text) return with(ValueFormat(schema, tool));
+  // The line break before the closing tag is the model's to write.
+  const Json tag = {{"type", "tag"}, {"begin", open}, {"content", AnyText()}, {"end", kClosingTag}};
+  const Json any = SequenceOf(Json::array({tag, ConstString("\n")}));
+  if (!IsTextWithRules(schema, tool.parameters)) return any;
+  const Json text = with(
+      {{"type", "text"}, {"json_schema", StandingAlone(schema, tool.parameters)}, {"without", kClosingTag}});
+  return tool.strict ? text : Json{{"type", "first_kept"}, {"elements", {text, any}}};
 }
 
 // Arguments that the schema does not list.
@@ -95,25 +126,6 @@ bool AllowsOthers(const Json& parameters) {
       [&](const char* key) { return parameters.contains(key); });
 }
 
-bool IsSilent(std::string_view key) { return std::ranges::count(kSilent, key) > 0; }
-
-// A rule that text between tags is not held to; empty: there is none.
-std::string UnkeptRule(const Json& schema, const Json& root, int depth) {
-  if (!schema.is_object() || depth == kMostChoices) return {};
-  for (const auto& [key, value] : schema.items()) {
-    if (!IsSilent(key)) return key;
-  }
-  const Json& resolved = ResolveReferences(schema, root);
-  if (&resolved != &schema) return UnkeptRule(resolved, root, depth + 1);
-  for (const char* choice : {"anyOf", "oneOf", "allOf"}) {
-    if (!HasKey(schema, choice) || !schema[choice].is_array()) continue;
-    for (const Json& part : schema[choice]) {
-      if (std::string rule = UnkeptRule(part, root, depth + 1); !rule.empty()) return rule;
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 std::string RuleNotKept(const Tool& tool) {
@@ -127,7 +139,8 @@ std::string RuleNotKept(const Tool& tool) {
   if (!HasKey(root, "properties")) return {};
   for (const auto& [name, schema] : root["properties"].items()) {
     if ((TypesOf(schema, root) & kStringType) == 0 || ListedValues(schema, root).is_array()) continue;
-    if (std::string rule = UnkeptRule(schema, root, 0); !rule.empty()) return rule + " of " + name;
+    if (IsTextWithRules(schema, root)) continue;  // which are held to
+    if (std::string rule = RuleOf(schema, root, 0); !rule.empty()) return rule + " of " + name;
   }
   return {};
 }

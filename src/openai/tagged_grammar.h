@@ -11,8 +11,8 @@
 
 namespace longspec::openai {
 
-// What the arguments' schema asks for and this form is not held to ("pattern of city"), since texts stand
-// there as they are, up to the closing tag; empty: it is held to all.
+// What the arguments' schema asks for and this form is not held to ("minimum of size", where size may be a
+// text or a number), since texts stand there as they are, up to the closing tag; empty: it is held to all.
 std::string RuleNotKept(const Tool& tool);
 
 // A tag for calls of `tool`, its arguments in the order in which the schema lists them.

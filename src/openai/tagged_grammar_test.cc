@@ -90,18 +90,57 @@ TEST_F(TaggedGrammar, WhatCannotBeKept) {
     return RuleNotKept({.name = "f", .parameters = Json::parse(schema), .strict = true});
   };
   EXPECT_EQ(RuleNotKept(Weather(true)), "");
-  EXPECT_EQ(rule(R"({"properties": {"a": {"type": "string", "pattern": "^x$"}}})"), "pattern of a");
+  EXPECT_EQ(rule(R"({"properties": {"a": {"type": "string", "pattern": "^x$"}}})"), "");
   EXPECT_EQ(
       rule(R"({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 2}]}}})"),
       "minimum of a");
   EXPECT_EQ(
       rule(
           R"({"properties": {"a": {"$ref": "#/$defs/s"}}, "$defs": {"s": {"type": "string", "maxLength": 3}}})"),
-      "maxLength of a");
+      "");
   EXPECT_EQ(rule(R"({"properties": {"a": {"enum": ["x", "y"]}, "b": {"type": "integer", "minimum": 2}}})"),
             "");
   EXPECT_EQ(rule(R"({"additionalProperties": {"type": "integer"}})"), "additionalProperties");
   EXPECT_EQ(rule(R"({"minProperties": 1})"), "minProperties");
+}
+
+TEST_F(TaggedGrammar, TextsKeepToTheirRules) {
+  const auto tool = [](const std::string& rules, bool strict) {
+    return Tool{
+        .name = "f",
+        .parameters = Json::parse(R"({"type": "object", "required": ["a"], "properties": {"a": )" + rules +
+                                  R"(}, "$defs": {"short": {"type": "string", "maxLength": 3}}})"),
+        .strict = strict};
+  };
+  struct {
+    const char* rules;
+    std::vector<std::string> good, bad;
+  } const cases[] = {
+      {R"({"type": "string", "pattern": "^[a-z]{2,200}$"})",
+       {"ab", std::string(200, 'x')},
+       {"a", "a\nb", std::string(201, 'x'), "\"ab\""}},
+      {R"({"type": "string", "format": "date"})", {"2024-02-29"}, {"2024-02-30", "\"2024-02-29\"", ""}},
+      {R"({"$ref": "#/$defs/short"})", {"", "a\n\"", "<\xC3\xA9>"}, {"abcd"}},
+      {R"({"anyOf": [{"$ref": "#/$defs/short"}, {"type": "null"}, {"const": "else"}]})",
+       {"null", "abc", "else"},
+       {"abcd", "elsa"}},
+      {R"({"type": "string", "maxLength": 60})",
+       {"</para", "</param <b></b>"},
+       {"</parameter>\n<parameter=b>\n1", "</parameter>"}},
+  };
+  for (const auto& one : cases) {
+    for (const bool strict : {true, false}) {
+      EXPECT_EQ(RuleNotKept(tool(one.rules, strict)), "");
+      for (const std::string& text : one.good)
+        EXPECT_TRUE(Allows(tool(one.rules, strict), CallOf("f", Argument("a", text)))) << one.rules << text;
+      for (const std::string& text : one.bad)
+        EXPECT_FALSE(Allows(tool(one.rules, strict), CallOf("f", Argument("a", text)))) << one.rules << text;
+    }
+  }
+  // What cannot be kept lets any text be, where it is not strict.
+  const Tool loose = tool(R"~({"type": "string", "pattern": "^(?=x)"})~", false);
+  EXPECT_TRUE(Allows(loose, CallOf("f", Argument("a", "any\ntext"))));
+  EXPECT_FALSE(Allows(loose, CallOf("f", Argument("b", "any"))));
 }
 
 // What it allows is read as the schema means it.

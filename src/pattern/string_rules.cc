@@ -92,6 +92,28 @@ std::optional<Lengths> TakeRepetition(Regex& whole) {
   return lengths;
 }
 
+CodePoints AllBut(std::vector<char> characters) {
+  std::vector<CodePointRange> ranges;
+  for (const char c : characters) ranges.push_back({static_cast<uint32_t>(c), static_cast<uint32_t>(c)});
+  return CodePoints(std::move(ranges)).Complement();
+}
+
+// Each of its first characters in a text begins a part of it, after which something else comes, or the end.
+Regex TextsWithout(const std::string& part) {
+  const Regex rest = Regex::Repeat(Regex::Set(AllBut({part.front()})), 0, Regex::kAnyNumber);
+  Regex begun{.kind = Regex::Kind::kChoice};
+  std::vector<Regex> prefix;
+  for (size_t i = 0; i + 1 < part.size(); ++i) {
+    const auto c = static_cast<uint32_t>(part[i]);
+    prefix.push_back(Regex::Set(CodePoints({{c, c}})));
+    std::vector<Regex> other = {Regex::Set(AllBut({part.front(), part[i + 1]})), rest};
+    std::vector<Regex> sequence = prefix;
+    sequence.push_back(Regex::Repeat(Regex::Sequence(std::move(other)), 0, 1));
+    begun.parts.push_back(Regex::Sequence(std::move(sequence)));
+  }
+  return Regex::Sequence({rest, Regex::Repeat(std::move(begun), 0, Regex::kAnyNumber)});
+}
+
 }  // namespace
 
 std::string StringRulesLine(const StringRules& rules) {
@@ -101,7 +123,9 @@ std::string StringRulesLine(const StringRules& rules) {
   if (!rules.others.empty()) line["others"] = rules.others;
   if (rules.min_length > 0) line["min"] = rules.min_length;
   if (rules.max_length != StringRules::kNoMost) line["max"] = rules.max_length;
+  if (rules.full_match) line["full"] = true;
   if (rules.bare) line["bare"] = true;
+  if (!rules.without.empty()) line["without"] = rules.without;
   return std::string(kLineBegin) + line.dump(-1, ' ', /*ensure_ascii=*/true);
 }
 
@@ -115,7 +139,9 @@ StringRules ParseStringRulesLine(std::string_view line) {
   rules.others = json.value("others", rules.others);
   rules.min_length = json.value("min", rules.min_length);
   rules.max_length = json.value("max", rules.max_length);
+  rules.full_match = json.value("full", rules.full_match);
   rules.bare = json.value("bare", rules.bare);
+  rules.without = json.value("without", rules.without);
   return rules;
 }
 
@@ -268,9 +294,10 @@ Result<StringAutomaton> CompileStringRules(const StringRules& rules, PatternWork
   };
   for (const std::string& pattern : rules.patterns) {
     LS_ASSIGN(const Regex regex, ParseRegex(pattern));
-    LS_ASSIGN(Regex whole, rules.bare ? FullMatch(regex) : WholeText(regex));
+    LS_ASSIGN(Regex whole, rules.full_match ? FullMatch(regex) : WholeText(regex));
     add(std::move(whole));
   }
+  if (!rules.without.empty()) wholes.push_back(TextsWithout(rules.without));
   if (IsUnsupportedFormat(rules.format))
     return Unsupported("the format " + rules.format + " is not supported");
   if (const auto format = KnownFormat(rules.format)) {

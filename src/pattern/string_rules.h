@@ -25,12 +25,15 @@ struct StringRules {
   std::vector<std::string> others;    // that it must not be
   int64_t min_length = 0;             // in characters
   int64_t max_length = kNoMost;
-  // It stands as it is, without quotation marks, and patterns match all of it (FullMatch).
-  bool bare = false;
+  bool full_match = false;  // patterns are of all of it (FullMatch)
+  bool bare = false;        // it stands as it is, without quotation marks
+  // That is nowhere in it. REQUIRES: ASCII, whose first character is in it once
+  std::string without;
 
   bool operator==(const StringRules& other) const {
     return patterns == other.patterns && format == other.format && others == other.others &&
-           min_length == other.min_length && max_length == other.max_length && bare == other.bare;
+           min_length == other.min_length && max_length == other.max_length &&
+           full_match == other.full_match && bare == other.bare && without == other.without;
   }
 };
 

@@ -77,7 +77,7 @@ TEST(StringRules, PatternsWithAnchorsOnOneSideGoOn) {
 
 TEST(StringRules, BareTextsMatchWhollyAndStandAsTheyAre) {
   const auto fits = [](const char* pattern, const std::string& text) {
-    const StringRules rules = {.patterns = {pattern}, .bare = true};
+    const StringRules rules = {.patterns = {pattern}, .full_match = true, .bare = true};
     EXPECT_EQ(Fits(rules, text), Reads(rules, text)) << pattern;
     return Reads(rules, text);
   };
@@ -98,7 +98,17 @@ TEST(StringRules, BareTextsMatchWhollyAndStandAsTheyAre) {
     EXPECT_FALSE(fits(pattern.c_str(), std::string(static_cast<size_t>(most) + 1, 'a')));
     EXPECT_FALSE(fits(pattern.c_str(), "a"));
   }
-  EXPECT_EQ(Refusal({.patterns = {"(^a)+"}, .bare = true}).code(), StatusCode::kUnsupported);
+  EXPECT_EQ(Refusal({.patterns = {"(^a)+"}, .full_match = true}).code(), StatusCode::kUnsupported);
+}
+
+TEST(StringRules, APartMayBeForbidden) {
+  for (const char* text : {"b", "b<", "b</", "b</a", "b<</a <</</a</>", "</b>", "<a>b"})
+    EXPECT_TRUE(Reads({.max_length = 20, .bare = true, .without = "</a>"}, text)) << text;
+  for (const char* text : {"</a>", "b</a>", "<</a>b", "</</a>", "b</a</a>"})
+    EXPECT_FALSE(Reads({.bare = true, .without = "</a>"}, text)) << text;
+  EXPECT_TRUE(Reads({.patterns = {"^b"}, .bare = true, .without = "</a>"}, "b</a"));
+  EXPECT_FALSE(Reads({.patterns = {"^b"}, .bare = true, .without = "</a>"}, "b</a>"));
+  EXPECT_FALSE(Reads({.patterns = {"^b"}, .bare = true, .without = "</a>"}, "c"));
 }
 
 TEST(StringRules, AllThatIsSaidIsKeptAtOnce) {
@@ -216,7 +226,7 @@ TEST(StringRules, ALineIsReadBack) {
   EXPECT_EQ(ParseStringRulesLine(line), rules);
   EXPECT_TRUE(std::ranges::all_of(line, [](char c) { return c >= ' ' && c <= '~'; }));
   EXPECT_EQ(ParseStringRulesLine(StringRulesLine({})), StringRules());
-  const StringRules bare = {.patterns = {"a"}, .bare = true};
+  const StringRules bare = {.patterns = {"a"}, .full_match = true, .bare = true, .without = "</a>"};
   EXPECT_EQ(ParseStringRulesLine(StringRulesLine(bare)), bare);
 }
 
