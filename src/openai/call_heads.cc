@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "openai/held_text.h"
+#include "openai/untagged_calls.h"
 
 namespace longspec::openai {
 namespace {
@@ -64,16 +65,20 @@ class Parser {
 
   bool Object() {
     if (!TakeAfterSpace("{")) return false;
+    const size_t begin = at_ - 1;
     while (true) {
       std::string key, value;
       if (!TakeKey(&key)) return false;
-      if (key == "arguments" || key == "parameters") return !head_.name.empty() && BeginsArguments();
+      if (key == "arguments" || key == "parameters") {
+        return !head_.name.empty() && BeginsArguments() && MayBegin(text_.substr(begin, at_ - begin));
+      }
       if (!TakeString(&value, key == "name") || !TakeAfterSpace(",")) return false;
       if (key == "name") head_.name = std::move(value);
     }
   }
 
   bool Function() {
+    const size_t begin = at_;
     if (!Take(kFunction)) return false;
     const size_t end = text_.find('>', at_);
     const std::string_view name = text_.substr(at_, std::min(end, text_.size()) - at_);
@@ -82,7 +87,20 @@ class Parser {
     head_.name = name;
     head_.tagged_arguments = true;
     at_ = end + 1;
-    return true;
+    return !MustBeHeld() || (Take("\n") && MayBegin(text_.substr(begin, at_ - begin)));
+  }
+
+  // A strict function's calls are what the grammar holds to its schema.
+  bool MayBegin(std::string_view begin) const {
+    return !MustBeHeld() || IsHeldBegin(form_, *ToolOfName(), begin);
+  }
+  bool MustBeHeld() const {
+    const Tool* const tool = ToolOfName();
+    return tool != nullptr && tool->strict && (!head_.any_name || form_.format == ToolFormat::kLlama3);
+  }
+  const Tool* ToolOfName() const {
+    const auto at = std::ranges::find(form_.tools, head_.name, &Tool::name);
+    return at == form_.tools.end() ? nullptr : &*at;
   }
 
   // A member before the arguments, and the colon.

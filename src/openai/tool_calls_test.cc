@@ -56,6 +56,41 @@ Told Read(const std::shared_ptr<const CallForm>& form, const std::string& text) 
   return whole;
 }
 
+// Of a strict function only those are calls that the grammar holds.
+TEST(ToolCalls, WithoutATagAreOfAStrictFunctionWhereTheyAreHeld) {
+  const auto form = [](ToolFormat format, bool held) {
+    CallForm both{.format = format, .holds_untagged = held};
+    both.tools = {{.name = "f", .strict = true}, {.name = "g"}};
+    return std::make_shared<const CallForm>(std::move(both));
+  };
+  const std::string arguments = R"({"a": 1})";
+  const std::vector<std::string> held = {R"({"name": "f", "arguments": )" + arguments + "}",
+                                         R"({"name":"f","arguments":)" + arguments + "}",
+                                         "{\n  \"name\": \"f\",\n  \"arguments\": " + arguments + "\n}"};
+  const Told call = {"", {{"f", arguments}}};
+  for (const std::string& text : held) {
+    for (const ToolFormat format : {ToolFormat::kHermes, ToolFormat::kTagged, ToolFormat::kGeneric}) {
+      EXPECT_EQ(Read(form(format, true), text), call) << text;
+      EXPECT_EQ(Read(form(format, true), "```json\n" + text + "\n```"), call) << text;
+      EXPECT_EQ(Read(form(format, false), text), (Told{text, {}})) << text;
+    }
+  }
+  for (const char* other :
+       {R"({"arguments": {"a": 1}, "name": "f"})", R"({ "name": "f", "arguments": {"a": 1}})",
+        R"({"name": "f", "parameters": {"a": 1}})", "<function=f><parameter=a>1</parameter></function>"}) {
+    EXPECT_EQ(Read(form(ToolFormat::kHermes, true), other), (Told{other, {}}));
+  }
+  // Others are calls however they are written.
+  EXPECT_EQ(Read(form(ToolFormat::kHermes, true), R"({ "name": "g", "parameters": {"a": 1}})"),
+            (Told{"", {{"g", arguments}}}));
+  const std::string function = "<function=f>\n<parameter=a>\n1\n</parameter>\n</function>";
+  EXPECT_EQ(Read(form(ToolFormat::kTagged, true), function), call);
+  EXPECT_EQ(Read(form(ToolFormat::kHermes, true), function), (Told{function, {}}));
+  // The form that a model was shown is held in any case.
+  EXPECT_EQ(Read(form(ToolFormat::kLlama3, false), R"({"name": "f", "parameters": {"a": 1}})"), call);
+  EXPECT_EQ(Read(form(ToolFormat::kHermes, false), "<tool_call>\n" + held[0] + "\n</tool_call>"), call);
+}
+
 TEST(ToolCalls, OfHermes) {
   EXPECT_EQ(
       Read(Form(ToolFormat::kHermes),

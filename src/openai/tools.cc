@@ -10,6 +10,7 @@
 #include "openai/requests.h"
 #include "openai/tagged_grammar.h"
 #include "openai/tool_history.h"
+#include "openai/untagged_calls.h"
 
 namespace longspec::openai {
 namespace {
@@ -118,9 +119,17 @@ Json CallTag(const std::string& begin, const char* arguments, const std::string&
           {"end", "}" + end}};
 }
 
-Json Triggered(const char* trigger, Json tags, const ToolUse& use) {
+Json Triggered(const char* trigger, Json tags, ToolFormat format, const ToolUse& use) {
+  Json triggers = {trigger};
+  for (const Tool& tool : use.tools) {
+    if (!tool.strict || use.choice != ToolChoice::kAuto) continue;
+    for (Json& tag : UntaggedCallTags(format, tool)) {
+      triggers.push_back(tag["begin"]);
+      tags.push_back(std::move(tag));
+    }
+  }
   return {{"type", "triggered_tags"},
-          {"triggers", {trigger}},
+          {"triggers", std::move(triggers)},
           {"tags", std::move(tags)},
           {"at_least_one", use.choice == ToolChoice::kRequired},
           {"stop_after_first", !use.parallel}};
@@ -136,8 +145,8 @@ Json FormOfCalls(ToolFormat format, const ToolUse& use) {
     if (format == ToolFormat::kGeneric) tags.push_back(CallTag("", "arguments", "", tool));
   }
   if (format == ToolFormat::kHermes || format == ToolFormat::kTagged)
-    return Triggered("<tool_call>", std::move(tags), use);
-  if (format == ToolFormat::kLlama3) return Triggered("{\"name\": ", std::move(tags), use);
+    return Triggered("<tool_call>", std::move(tags), format, use);
+  if (format == ToolFormat::kLlama3) return Triggered("{\"name\": ", std::move(tags), format, use);
   const Json list = {{"type", "tags_with_separator"},
                      {"tags", std::move(tags)},
                      {"separator", ", "},
@@ -147,7 +156,7 @@ Json FormOfCalls(ToolFormat format, const ToolUse& use) {
   once.parallel = false;  // one list
   return Triggered("<tool_call>",
                    Json::array({{{"begin", "<tool_call>["}, {"content", list}, {"end", "]</tool_call>"}}}),
-                   once);
+                   format, once);
 }
 
 std::optional<ApiError> CheckStrict(const Tool& tool) {
@@ -163,7 +172,8 @@ std::optional<ApiError> CheckStrict(const Tool& tool) {
 
 std::shared_ptr<const CallForm> CallFormOf(ToolFormat format, const ToolUse& use) {
   if (!use.offered()) return nullptr;
-  return std::make_shared<const CallForm>(CallForm{format, use.tools, use.parallel});
+  return std::make_shared<const CallForm>(
+      CallForm{format, use.tools, use.parallel, use.choice == ToolChoice::kAuto});
 }
 
 void ParseFunction(Fields& fields, std::string_view schema, Tool* tool) {

@@ -51,6 +51,7 @@ struct CallForm {
   ToolFormat format = ToolFormat::kGeneric;
   std::vector<Tool> tools;
   bool parallel = true;
+  bool holds_untagged = false;  // the grammar holds them to the schemas of strict functions
 };
 // Null if none are offered: then nothing in an answer is a call.
 std::shared_ptr<const CallForm> CallFormOf(ToolFormat format, const ToolUse& use);

@@ -8,9 +8,12 @@
 #include <sstream>
 
 #include "base/testing/source_path.h"
+#include "grammar/grammar.h"
+#include "grammar/testing/byte_vocabulary.h"
 #include "openai/answer_form.h"
 #include "openai/json.h"
 #include "openai/requests.h"
+#include "openai/tool_calls.h"
 
 namespace longspec::openai {
 namespace {
@@ -175,6 +178,61 @@ TEST(Tools, OnesWithTaggedArgumentsGetThatForm) {
   ASSERT_TRUE(error);
   EXPECT_THAT(error->message, HasSubstr("the function f is strict"));
   EXPECT_THAT(error->message, HasSubstr("minimum of a"));
+}
+
+// Calls that are written in another way than they were shown are held, too.
+TEST(Tools, UntaggedCallsOfStrictFunctionsAreHeldWhereTheModelMayChoose) {
+  if (!HasGrammars()) GTEST_SKIP() << "built without xgrammar";
+  using testing::ByteVocabulary;
+  const auto compiler = *GrammarCompiler::Create(ByteVocabulary::Make());
+  const std::string tools = R"("tools": [{"type": "function", "function": {"name": "f", "strict": true,
+      "parameters": {"properties": {"a": {"type": "integer", "maximum": 9}}, "required": ["a"]}}},
+      {"type": "function", "function": {"name": "g", "parameters": {"type": "object"}}}])";
+  for (const ToolFormat format :
+       {ToolFormat::kHermes, ToolFormat::kTagged, ToolFormat::kLlama3, ToolFormat::kGeneric}) {
+    ApiRequest request = Request(tools);
+    ASSERT_FALSE(ApplyTools(format, &request));
+    SCOPED_TRACE(static_cast<int>(format));
+    const auto form = CallFormOf(format, request.tools);
+    const auto grammar = compiler->Compile(request.generation.grammar);
+    ASSERT_TRUE(grammar.ok()) << grammar.status().message();
+    const auto allows = [&](const std::string& text) {
+      const auto constraint = *(*grammar)->NewConstraint();
+      for (const int32_t token : ByteVocabulary::Encode(text)) {
+        if (!constraint->Accept(token)) return false;
+      }
+      return constraint->complete();
+    };
+    const std::string begin = R"({"name":"f","arguments":)",
+                      pretty = "{\n  \"name\": \"f\",\n  \"arguments\": ";
+    // What begins with a list is one.
+    const std::string close = format == ToolFormat::kGeneric ? "" : "\n```";
+    EXPECT_TRUE(allows("Any text. {\"name\":\"x\"}"));
+    EXPECT_TRUE(allows(begin + R"({"a": 7}})"));
+    EXPECT_TRUE(allows("```json\n" + pretty + "{\n    \"a\": 7\n  }}" + close));
+    EXPECT_TRUE(allows("```json\n" + pretty + "{\n    \"a\": 7\n  }\n}" + close));
+    EXPECT_FALSE(allows(begin + R"({"a": 10}})"));
+    EXPECT_FALSE(allows(begin + R"({"b": 7}})"));
+    EXPECT_FALSE(allows(pretty + R"({"a": "7"}})"));
+    EXPECT_TRUE(allows(R"({"name":"g","arguments":{"b": 7}})"));
+    // What the grammar does not hold is no call.
+    for (const std::string& text :
+         std::vector<std::string>{begin + R"({"a": 10}})", R"({"name" : "f", "arguments": {"a": 10}})",
+                                  R"({"id": "1", "name": "f", "arguments": {"a": 10}})"}) {
+      ToolCallReader reader(form);
+      (void)reader.ReadWhole(text);
+      EXPECT_FALSE(allows(text) && reader.n_calls() > 0) << text;
+    }
+    if (format == ToolFormat::kTagged) {
+      EXPECT_TRUE(allows("<function=f>\n<parameter=a>\n7\n</parameter>\n</function>"));
+      EXPECT_FALSE(allows("<function=f>\n<parameter=a>\n10\n</parameter>\n</function>"));
+    }
+    // One that must call begins as it was shown.
+    ApiRequest required = Request(tools + R"(, "tool_choice": "required")");
+    ASSERT_FALSE(ApplyTools(format, &required));
+    EXPECT_FALSE(CallFormOf(format, required.tools)->holds_untagged);
+    EXPECT_EQ(Json::parse(required.generation.grammar.text)["format"]["triggers"].size(), 1U);
+  }
 }
 
 TEST(Tools, OtherModelsAreToldInTheSystemMessage) {
