@@ -65,7 +65,7 @@ TEST(ToolCalls, WithoutATagAreOfAStrictFunctionWhereTheyAreHeld) {
   };
   const std::string arguments = R"({"a": 1})";
   const std::vector<std::string> held = {R"({"name": "f", "arguments": )" + arguments + "}",
-                                         R"({"name":"f","arguments":)" + arguments + "}",
+
                                          "{\n  \"name\": \"f\",\n  \"arguments\": " + arguments + "\n}"};
   const Told call = {"", {{"f", arguments}}};
   for (const std::string& text : held) {

@@ -121,8 +121,9 @@ Json CallTag(const std::string& begin, const char* arguments, const std::string&
 
 Json Triggered(const char* trigger, Json tags, ToolFormat format, const ToolUse& use) {
   Json triggers = {trigger};
+  const bool holds_untagged = HoldsUntagged(use);
   for (const Tool& tool : use.tools) {
-    if (!tool.strict || use.choice != ToolChoice::kAuto) continue;
+    if (!tool.strict || !holds_untagged) continue;
     for (Json& tag : UntaggedCallTags(format, tool)) {
       triggers.push_back(tag["begin"]);
       tags.push_back(std::move(tag));
@@ -172,8 +173,7 @@ std::optional<ApiError> CheckStrict(const Tool& tool) {
 
 std::shared_ptr<const CallForm> CallFormOf(ToolFormat format, const ToolUse& use) {
   if (!use.offered()) return nullptr;
-  return std::make_shared<const CallForm>(
-      CallForm{format, use.tools, use.parallel, use.choice == ToolChoice::kAuto});
+  return std::make_shared<const CallForm>(CallForm{format, use.tools, use.parallel, HoldsUntagged(use)});
 }
 
 void ParseFunction(Fields& fields, std::string_view schema, Tool* tool) {

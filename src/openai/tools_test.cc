@@ -203,7 +203,8 @@ TEST(Tools, UntaggedCallsOfStrictFunctionsAreHeldWhereTheModelMayChoose) {
       }
       return constraint->complete();
     };
-    const std::string begin = R"({"name":"f","arguments":)",
+    const std::string key = format == ToolFormat::kLlama3 ? "parameters" : "arguments";
+    const std::string begin = R"({"name": "f", ")" + key + "\": ",
                       pretty = "{\n  \"name\": \"f\",\n  \"arguments\": ";
     // What begins with a list is one.
     const std::string close = format == ToolFormat::kGeneric ? "" : "\n```";

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "openai/json.h"
 #include "openai/tagged_grammar.h"
 
 namespace longspec::openai {
@@ -14,25 +15,24 @@ using Json = nlohmann::ordered_json;
 
 std::string LlamaBegin(const std::string& name) { return "{\"name\": \"" + name + "\", \"parameters\": "; }
 
-// As Python, JavaScript and those who indent write an object.
+// On one line or indented, as Python writes an object.
 std::vector<std::string> JsonBegins(ToolFormat format, const std::string& name) {
-  std::vector<std::string> begins;
+  std::vector<std::string> begins = {"{\n  \"name\": \"" + name + "\",\n  \"arguments\": "};
   // There the first words of this one are those of the model's own form.
   if (format != ToolFormat::kLlama3) begins.push_back("{\"name\": \"" + name + "\", \"arguments\": ");
-  begins.push_back("{\"name\":\"" + name + "\",\"arguments\":");
-  for (const char* indent : {"  ", "    "}) {
-    std::string begin = "{\n";
-    begin += indent;
-    begin += "\"name\": \"" + name + "\",\n";
-    begin += indent;
-    begins.push_back(begin + "\"arguments\": ");
-  }
   return begins;
 }
 
 std::string FunctionBegin(const std::string& name) { return "<function=" + name + ">\n"; }
 
 }  // namespace
+
+bool HoldsUntagged(const ToolUse& use) {
+  constexpr size_t kMostBytes = size_t{8} << 10;
+  size_t bytes = 0;
+  for (const Tool& tool : use.tools) bytes += tool.strict ? DumpJson(tool.parameters).size() : 0;
+  return use.choice == ToolChoice::kAuto && bytes <= kMostBytes;
+}
 
 std::vector<Json> UntaggedCallTags(ToolFormat format, const Tool& tool) {
   std::vector<Json> tags;

@@ -12,6 +12,10 @@
 
 namespace longspec::openai {
 
+// Whether the grammar holds them: where the model may call or not, and the schemas of strict functions, each
+// of which is compiled once more for each beginning, are not too large for that.
+bool HoldsUntagged(const ToolUse& use);
+
 // Tags of xgrammar for them, each triggered by the whole of its "begin".
 std::vector<nlohmann::ordered_json> UntaggedCallTags(ToolFormat format, const Tool& tool);
 
