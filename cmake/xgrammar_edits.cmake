@@ -352,14 +352,9 @@ longspec_edit(fsm_builder.cc [=[
 
 # --- What nobody here asks for, and takes the compiler long. ---
 
-set(LONGSPEC_XGRAMMAR_LEFT_OUT lark_converter.cc structural_tag.cc)
+set(LONGSPEC_XGRAMMAR_LEFT_OUT lark_converter.cc)
 longspec_edit(grammar.cc [=[
   return LarkToGrammar(lark_string, tokenizer_info, named_grammars);
 ]=] [=[
   throw std::logic_error("grammars of Lark are left out");
-]=])
-longspec_edit(grammar.cc [=[
-  return StructuralTagToGrammar(structural_tag_json, tokenizer_info).ToVariant();
-]=] [=[
-  throw std::logic_error("structural tags are left out");
 ]=])
