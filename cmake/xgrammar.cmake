@@ -59,4 +59,4 @@ endif()
 target_link_libraries(longspec_xgrammar PUBLIC Threads::Threads longspec_pattern)
 # Its types that are not whole yet are none that C++20 takes where clang compiles it.
 set_target_properties(longspec_xgrammar PROPERTIES CXX_STANDARD 17)
-longspec_join(longspec_xgrammar 14 "")
+longspec_join(longspec_xgrammar 15 "")
