@@ -170,6 +170,8 @@ def measure_all(options):
             servers.append(Server(method, options, slots))
             stack.enter_context(servers[-1].process)
 
+        time.sleep(options.settle)
+
         def write(result):
             file.write(json.dumps(result) + "\n")
             file.flush()
@@ -297,6 +299,8 @@ def parse(argv=None):
     parser.add_argument("--most-tokens", type=int, default=4000, help="of prompts; others are left out")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="each Nth of those tasks alone")
     parser.add_argument("--answer", type=int, default=128, help="tokens of an answer at most (default: 128)")
+    parser.add_argument("--settle", type=float, default=15, metavar="S",
+                        help="seconds for servers to measure the machine before the first task (default: 15)")
     parser.add_argument("--only-report", action="store_true", help="of what was measured")
     parser.add_argument("--out", dest="folder", type=Path, required=True, help="folder of results and report")
     parser.set_defaults(out=None)  # run_tool's file

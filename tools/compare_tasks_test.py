@@ -87,7 +87,8 @@ class CompareTasksTest(unittest.TestCase):
     def run_tool(self, *more, broken=False):
         arguments = ["-m", str(self.folder / "model.gguf"), "--longspec", self.fake("ours", 0.002),
                      "--llama-server", self.fake("theirs", 0.004, broken), "--tasks",
-                     str(self.folder / "tasks.jsonl"), "--temps", "0,0.7", "--answer", "20", "--out",
+                     str(self.folder / "tasks.jsonl"), "--temps", "0,0.7", "--answer", "20", "--settle", "0",
+                     "--out",
                      str(self.folder / "out"), *more]
         with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
             status = compare_tasks.main(arguments)
