@@ -125,10 +125,10 @@ def measure_task(task, servers, number, options, done, write):
     """`write` gets a result for each answer that is not in `done`."""
     wanted = [server for server in servers
               if any(key_of(task, server.method, each) not in done for each in options.temps)]
-    first = {}
-    for side in {server.method.side for server in wanted}:
+    first, n_prompt = {}, {}
+    for side in dict.fromkeys(server.method.side for server in wanted):
         plain = next(server for server in servers if (server.method.side, server.method.name) == (side, PLAIN))
-        _, n_prompt, _, first[side] = plain.ask(task, 1, 0)
+        _, n_prompt[side], _, first[side] = plain.ask(task, 1, 0)
         plain.slot("save")
         for server in wanted:
             if server.method.side == side:
@@ -138,9 +138,11 @@ def measure_task(task, servers, number, options, done, write):
     for place, temperature in enumerate(options.temps):
         turn = (number + place) % len(wanted) if wanted else 0
         for server in wanted[turn:] + wanted[:turn]:
+            key, side = key_of(task, server.method, temperature), server.method.side
+            if key in done:
+                continue
             text, _, n, seconds = server.ask(task, options.answer, temperature)
-            side = server.method.side
-            write({"key": key_of(task, server.method, temperature), "prompt": n_prompt, "first": first[side],
+            write({"key": key, "prompt": n_prompt[side], "first": first[side],
                    "n": n, "seconds": seconds, "distinct": distinct_4grams(text), "text": text,
                    "memory": server.memory()})
 

@@ -115,6 +115,16 @@ class CompareTasksTest(unittest.TestCase):
         self.assertEqual((status, again), (0, out))
         self.assertEqual(len(self.notes.read_text().splitlines()), before)
 
+    def test_goes_on_in_the_middle_of_a_task(self):
+        self.assertEqual(self.run_tool()[0], 0)
+        path = self.folder / "out" / "results.jsonl"
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(lines[:3]) + lines[3][:20] + "\n")  # stopped as the fourth was written
+        self.assertEqual(self.run_tool()[0], 0)
+        keys = [str(each["key"]) for each in compare_tasks.read_results(path)]
+        self.assertEqual(len(keys), len(lines))
+        self.assertEqual(len(set(keys)), len(keys))
+
     def test_says_what_failed(self):
         status, _, err = self.run_tool(broken=True)
         self.assertEqual(status, 1)
@@ -159,8 +169,8 @@ class MakeTasksTest(unittest.TestCase):
                 for language in ("python", "java")],
                 "gov_report": [{"id": f"report-{n}", "prompt_text": "word " * (n * 4 // 5)}
                                for n in (1000, 4000, 16000, 30000)],
-                "meeting_qmsum": [{"id": f"meeting-{n}", "prompt_text": "word " * (n * 4 // 5), "instruction": "Sum up."}
-                                  for n in (4000, 16000)],
+                "meeting_qmsum": [{"id": f"meeting-{n}", "prompt_text": "word " * (n * 4 // 5),
+                                   "instruction": "Sum up."} for n in (4000, 16000)],
                 "mt_bench": [{"id": f"chat-{i}", "prompt_text": "Hello", "category": category}
                              for i, category in enumerate(("coding", "coding", "writing"))]}
             for family, examples in families.items():
