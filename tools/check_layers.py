@@ -25,6 +25,8 @@ FLOORS = (
     ("kv", "verify"),
     ("model",),
     ("draft",),
+    ("draft_text",),
+    ("draft_model",),
     ("decode",),
     ("engine",),
     ("server", "bench", "eval", "features"),

@@ -15,9 +15,9 @@
 #include "bench/repeated.h"
 #include "decode/decoder.h"
 #include "decode/policy.h"
-#include "draft/draft_models.h"
 #include "draft/pass_meeting.h"
-#include "draft/registry.h"
+#include "draft_model/draft_models.h"
+#include "draft_model/registry.h"
 #include "sampling/sampler.h"
 
 namespace longspec {

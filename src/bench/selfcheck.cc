@@ -12,10 +12,10 @@
 #include "bench/forced_trees.h"
 #include "bench/loaded_model.h"
 #include "bench/trace.h"
-#include "draft/draft_models.h"
 #include "draft/drafter.h"
-#include "draft/registry.h"
-#include "draft/spec_extend.h"
+#include "draft_model/draft_models.h"
+#include "draft_model/registry.h"
+#include "draft_model/spec_extend.h"
 #include "engine/gguf_tokenizer.h"
 #include "formats/gguf.h"
 #include "tokenizer/tokenizer.h"
@@ -68,8 +68,8 @@ class Selfcheck {
     draft_models_.SetWeightsCache(
         {.folder = options_.model.weights_cache, .on_warning = options_.model.on_warning});
     LS_ASSIGN(const TokenizerSpec tokenizer, TokenizerSpecFromGguf(*model.file));
-    draft_models_.SetPriors(PriorsOf(*model.file, tokenizer, model.target->vocab_size()));
-    LS_ASSIGN(const auto prior, draft_models_.Prior(""));
+    draft_models_.priors().SetSource(PriorsOf(*model.file, tokenizer, model.target->vocab_size()));
+    LS_ASSIGN(const auto prior, draft_models_.priors().Get(""));
     if (prior != nullptr) ways_.push_back({"auto without a prior", WithoutPrior()});
     Recorder recorder(model, options_.prompt, options_.n_predict, kPrefillChunk);
     LS_ASSIGN(const std::vector<Trace> plain, PlainTraces(recorder));

@@ -25,7 +25,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/prompt.h"
-#include "draft/option_use.h"
+#include "draft_model/option_use.h"
 #include "kernels/dispatch.h"
 #include "longspec/engine.h"
 

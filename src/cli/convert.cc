@@ -9,9 +9,9 @@
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/output.h"
-#include "draft/draft_checkpoint.h"
-#include "draft/draft_kinds.h"
-#include "draft/lm_file.h"
+#include "draft_model/draft_checkpoint.h"
+#include "draft_model/draft_kinds.h"
+#include "draft_model/lm_file.h"
 #include "tensor/dequantize.h"
 
 namespace longspec::cli {

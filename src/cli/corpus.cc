@@ -12,7 +12,7 @@
 #include "cli/ngrams.h"
 #include "cli/output.h"
 #include "cli/prompt.h"
-#include "draft/suffix_corpus.h"
+#include "draft_text/suffix_corpus.h"
 #include "longspec/engine.h"
 
 namespace longspec::cli {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// longspec corpus --ngrams: counts what follows what in texts (draft/ngram_counter.h). Reads no weights.
+// longspec corpus --ngrams: counts what follows what in texts (draft_text/ngram_counter.h). Reads no weights.
 #pragma once
 
 #include <CLI/App.hpp>
 #include <string>
 #include <vector>
 
-#include "draft/ngram_counter.h"
+#include "draft_text/ngram_counter.h"
 #include "longspec/options.h"
 
 namespace longspec::cli {

@@ -15,8 +15,9 @@
 #include "cli/exit_code.h"
 #include "cli/model_choice.h"
 #include "cli/samplers.h"
-#include "draft/option_use.h"
-#include "draft/registry.h"
+#include "draft/portfolio_drafter.h"
+#include "draft_model/option_use.h"
+#include "draft_model/registry.h"
 #include "openai/template_fields.h"
 
 namespace longspec::cli {

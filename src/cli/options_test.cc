@@ -14,8 +14,9 @@
 #include "base/testing/source_path.h"
 #include "cli/command.h"
 #include "cli/samplers.h"
-#include "draft/option_use.h"
-#include "draft/registry.h"
+#include "draft/portfolio_drafter.h"
+#include "draft_model/option_use.h"
+#include "draft_model/registry.h"
 
 namespace longspec::cli {
 namespace {

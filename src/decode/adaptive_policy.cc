@@ -29,6 +29,7 @@
 #include "decode/level_chances.h"
 #include "decode/policy.h"
 #include "draft/drafter.h"
+#include "draft/portfolio_drafter.h"
 
 namespace longspec {
 namespace {

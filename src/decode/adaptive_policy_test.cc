@@ -13,7 +13,7 @@
 #include "decode/policy.h"
 #include "decode/testing/generate.h"
 #include "decode/testing/tree_drafter.h"
-#include "draft/option_use.h"
+#include "draft_model/option_use.h"
 
 namespace longspec::testing {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "decode/testing/generate.h"
 #include "decode/testing/tree_drafter.h"
+#include "draft_model/registry.h"
 #include "grammar/testing/toy_constraint.h"
 
 namespace longspec::testing {

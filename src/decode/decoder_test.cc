@@ -12,6 +12,7 @@
 #include "decode/row_reader.h"
 #include "decode/testing/generate.h"
 #include "decode/testing/tree_drafter.h"
+#include "draft_model/registry.h"
 
 namespace longspec::testing {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "decode/testing/generate.h"
 #include "decode/testing/tree_drafter.h"
-#include "draft/option_use.h"
+#include "draft_model/option_use.h"
 
 namespace longspec::testing {
 namespace {

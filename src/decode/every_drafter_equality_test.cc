@@ -12,10 +12,10 @@
 
 #include "decode/testing/generate.h"
 #include "decode/testing/samplings.h"
-#include "draft/draft_models.h"
-#include "draft/option_use.h"
-#include "draft/testing/longspec_files.h"
-#include "draft/testing/priors.h"
+#include "draft_model/draft_models.h"
+#include "draft_model/option_use.h"
+#include "draft_model/testing/longspec_files.h"
+#include "draft_text/testing/priors.h"
 
 namespace longspec::testing {
 namespace {
@@ -39,7 +39,7 @@ class EveryDrafter : public ::testing::Test {
       text.insert(text.end(), more.begin(), more.end());
     }
     WritePrior(folder_.File("toy.ngrams"), text, kVocab, kTokenizer);
-    models_.SetPriors({.tokenizer = kTokenizer, .vocab_size = kVocab, .folder = folder_.path()});
+    models_.priors().SetSource({.tokenizer = kTokenizer, .vocab_size = kVocab, .folder = folder_.path()});
   }
 
   std::unique_ptr<Drafter> Make(const SpeculationOptions& options) {

@@ -4,6 +4,7 @@
 
 #include "decode/policy.h"
 #include "draft/drafter.h"
+#include "draft/portfolio_drafter.h"
 
 namespace longspec {
 namespace {

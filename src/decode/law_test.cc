@@ -8,6 +8,7 @@
 
 #include "decode/testing/generate.h"
 #include "decode/testing/tree_drafter.h"
+#include "draft_model/registry.h"
 #include "verify/testing/chi_square.h"
 
 namespace longspec::testing {

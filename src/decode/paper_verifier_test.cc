@@ -15,8 +15,9 @@
 #include "decode/partial_modes.h"
 #include "decode/partial_verifier.h"
 #include "decode/policy.h"
-#include "draft/draft_models.h"
-#include "draft/testing/longspec_files.h"
+#include "draft_model/draft_models.h"
+#include "draft_model/registry.h"
+#include "draft_model/testing/longspec_files.h"
 #include "sampling/sampler.h"
 
 namespace longspec::testing {

@@ -13,12 +13,12 @@
 #include "base/thread_team.h"
 #include "decode/testing/generate.h"
 #include "decode/testing/samplings.h"
-#include "draft/draft_models.h"
-#include "draft/option_use.h"
-#include "draft/suffix_corpus.h"
-#include "draft/testing/block_drafts.h"
-#include "draft/testing/longspec_files.h"
-#include "draft/testing/priors.h"
+#include "draft_model/draft_models.h"
+#include "draft_model/option_use.h"
+#include "draft_model/testing/block_drafts.h"
+#include "draft_model/testing/longspec_files.h"
+#include "draft_text/suffix_corpus.h"
+#include "draft_text/testing/priors.h"
 #include "formats/gguf.h"
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
@@ -239,7 +239,7 @@ TEST_F(TinyModel, EveryDrafterUnderEveryWayOfSampling) {
   const int vocab = target_->vocab_size();
   WritePrior(folder.File("x.ngrams"), Generate({.type = "none"}, Temperature(0.5F, 99)).tokens, vocab,
              kTokenizer);
-  draft_models_.SetPriors({.tokenizer = kTokenizer, .vocab_size = vocab, .folder = folder.path()});
+  draft_models_.priors().SetSource({.tokenizer = kTokenizer, .vocab_size = vocab, .folder = folder.path()});
   std::map<std::string, int64_t> accepted;
   for (const SamplingOptions& sampling : EverySampling({7})) {
     const Generated plain = Generate({.type = "none"}, sampling);

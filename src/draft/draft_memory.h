@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "attention/kv_span.h"
-#include "draft/draft_files.h"
 #include "formats/gguf.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
@@ -15,9 +14,10 @@
 namespace longspec {
 
 struct DraftMemory {
-  uint64_t fixed = 0;       // weights, activations and a window's cache, bytes
-  uint64_t kv_chunk = 0;    // of each chunk of the context (kKvChunk positions), if the draft sees all of it
-  uint64_t kept_chunk = 0;  // of each chunk that is kept of what it made of texts (draft/draft_states.h)
+  uint64_t fixed = 0;     // weights, activations and a window's cache, bytes
+  uint64_t kv_chunk = 0;  // of each chunk of the context (kKvChunk positions), if the draft sees all of it
+  uint64_t kept_chunk =
+      0;  // of each chunk that is kept of what it made of texts (draft_model/draft_states.h)
 
   DraftMemory& operator+=(const DraftMemory& other) {
     fixed += other.fixed;
@@ -33,12 +33,5 @@ struct TargetFacts {
   const LlamaConfig& config;
   KvLayout cache;  // how its keys and values will lie
 };
-
-// What the drafters of SpeculationOptions::type will take, by their entries (draft/registry.h). Nothing
-// without a draft model, or without a drafter that reads it; nor of an unknown type, which is the error of
-// the generation that asks for it. A draft model that cannot be read or does not fit the target is an error.
-// What is opened stays open in `files`.
-Result<DraftMemory> PlanDraftMemory(const SpeculationOptions& speculation, const TargetFacts& target,
-                                    DraftFiles& files);
 
 }  // namespace longspec

@@ -178,6 +178,7 @@ class MeetingDrafter : public Drafter {
 };
 
 class DraftModels;
+class Priors;
 
 // What a drafter may use of the sequence it serves, as long as the session lives. All borrowed, and outlive
 // the drafter. Between rounds a drafter may run the target on a cache of its own, and read the sequence's
@@ -187,20 +188,8 @@ struct DraftContext {
   const KvCache* cache = nullptr;  // holds the committed tokens but the last
   // Where loaded draft models and priors are kept; null: each drafter loads its own, and there is no prior.
   DraftModels* models = nullptr;
+  Priors* priors = nullptr;     // those of `models`: MakeDrafter says so
   bool one_of_several = false;  // a member of a portfolio, which may never be asked
 };
-
-// Options as they count: the name of a preset is the drafter's own, with its settings where nothing else is
-// set, and what the rest leaves open is filled in. Settled options stay as they are.
-SpeculationOptions Settled(const SpeculationOptions& options);
-// Whether MakeDrafter would take these options, as far as they tell without a model. Unknown types are an
-// error that lists the known ones; so are options that these drafters do not read, with those that do.
-Status CheckDrafter(const SpeculationOptions& options);
-Result<std::unique_ptr<Drafter>> MakeDrafter(const SpeculationOptions& options,
-                                             const DraftContext& context = {});
-// Whether a type names a portfolio: "auto", or several drafters separated by commas.
-bool IsPortfolio(std::string_view type);
-// Names MakeDrafter knows, in the order the help shows them (draft/registry.h has the rest of the table).
-std::vector<std::string> DrafterNames();
 
 }  // namespace longspec

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Several drafters, one tree: every member proposes as if it were alone, and the nodes with the best scores
-// make the tree within the budget (draft/tree_merge.h). Members are chosen by name, or by "auto", which takes
-// whatever these options and this model allow.
-//
-// If one of them is an adviser (draft/adviser.h), draft models grow their trees from its opinion and their
-// own together (draft/mixture.h). Members that take time are asked last, if that gains what it costs
-// (draft/asking_gain.h).
+#include "draft/portfolio_drafter.h"
+
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -14,11 +8,8 @@
 
 #include "base/status_macros.h"
 #include "draft/asking_gain.h"
-#include "draft/draft_models.h"
 #include "draft/mixture.h"
-#include "draft/option_use.h"
 #include "draft/pass_meeting.h"
-#include "draft/registry.h"
 #include "draft/tree_merge.h"
 
 namespace longspec {
@@ -304,149 +295,10 @@ class PortfolioDrafter final : public MeetingDrafter {
   TreeMerger merger_;
 };
 
-bool IsList(const std::string& type) { return type.find(',') != std::string::npos; }
-
-std::vector<std::string> Split(const std::string& list) {
-  std::vector<std::string> names;
-  for (size_t begin = 0; begin <= list.size();) {
-    const size_t end = std::min(list.find(',', begin), list.size());
-    names.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return names;
-}
-
-// What it is made with: what it reads, and what only a member does.
-SpeculationOptions OptionsOf(std::string_view member, const SpeculationOptions& options) {
-  SpeculationOptions own = WithPreset(OnlyRead(options, member));
-  const DrafterEntry* entry = FindDrafter(member);
-  if (entry != nullptr && entry->as_member != nullptr) entry->as_member(own);
-  return Settled(own);
-}
-
-bool IsMember(const DrafterEntry& entry, const SpeculationOptions& options) {
-  return entry.in_auto != nullptr && entry.in_auto(options) &&
-         (entry.reads == nullptr || !options.draft_model.empty());
-}
-
-// Of "auto" with a draft model, all that it may be for: its file is not opened here.
-std::vector<SpeculationOptions> PartsOfPortfolio(const SpeculationOptions& options) {
-  std::vector<SpeculationOptions> parts;
-  if (IsList(options.type)) {
-    for (const std::string& name : Split(options.type)) parts.push_back(OptionsOf(name, options));
-    return parts;
-  }
-  for (const DrafterEntry* entry : Drafters()) {
-    if (IsMember(*entry, options)) parts.push_back(OptionsOf(entry->name, options));
-  }
-  return parts;
-}
-
-// The options of each member. `files`: DraftFiles or DraftModels, which know the draft model.
-template <typename Files>
-Result<std::vector<SpeculationOptions>> Members(const SpeculationOptions& options, Files& files) {
-  std::vector<SpeculationOptions> members;
-  if (IsList(options.type)) {
-    for (const std::string& name : Split(options.type)) members.push_back(OptionsOf(name, options));
-    return members;
-  }
-  std::string architecture;
-  if (!options.draft_model.empty()) {
-    LS_ASSIGN(architecture, files.Architecture(options.draft_model));
-    const DrafterEntry* reader = FindReader(architecture);
-    if (reader->in_auto == nullptr) {
-      const std::string name(reader->name);
-      return InvalidArgument(options.draft_model + ": a draft for --spec-type " + name +
-                             ", which cannot be one of several and has to be named");
-    }
-  }
-  for (const DrafterEntry* entry : Drafters()) {
-    if (!IsMember(*entry, options)) continue;
-    if (entry->reads != nullptr && !entry->reads(architecture)) continue;
-    members.push_back(OptionsOf(entry->name, options));
-  }
-  LS_TRY(CheckUseOf(members, options));
-  return members;
-}
-
-Status CheckList(const SpeculationOptions& options) {
-  std::vector<const DrafterEntry*> seen;
-  for (const std::string& name : Split(options.type)) {
-    const DrafterEntry* entry = FindDrafter(name);
-    if (entry != nullptr && entry->alone) {
-      return InvalidArgument("--spec-type " + options.type + ": " + name + " cannot be one of several");
-    }
-    if (std::ranges::find(seen, entry) != seen.end()) {
-      return InvalidArgument("--spec-type " + options.type + ": " + name + " is named twice");
-    }
-    LS_TRY(CheckDrafter(OptionsOf(name, options)));
-    seen.push_back(entry);
-  }
-  return {};
-}
-
-// Which drafter a draft model is for, its file will tell: until then it is enough that one takes the options.
-Status CheckAuto(const SpeculationOptions& options) {
-  Status refusal;
-  bool taken = options.draft_model.empty();
-  std::vector<SpeculationOptions> members;  // the last one is in turn each that may read the model
-  for (const DrafterEntry* entry : Drafters()) {
-    if (!IsMember(*entry, options) || entry->reads != nullptr) continue;
-    members.push_back(OptionsOf(entry->name, options));
-    LS_TRY(CheckDrafter(members.back()));
-  }
-  members.emplace_back();
-  for (const DrafterEntry* entry : Drafters()) {
-    if (!IsMember(*entry, options) || entry->reads == nullptr) continue;
-    members.back() = OptionsOf(entry->name, options);
-    Status status = CheckDrafter(members.back());
-    if (status.ok()) status = CheckUseOf(members, options);
-    taken = taken || status.ok();
-    if (refusal.ok()) refusal = status;
-  }
-  return taken ? Status() : refusal;
-}
-
-Status CheckPortfolio(const SpeculationOptions& options) {
-  return IsList(options.type) ? CheckList(options) : CheckAuto(options);
-}
-
-// Whether its members fit, they say when theirs is planned.
-Result<DraftMemory> PortfolioMemory(const SpeculationOptions& options, const TargetFacts& target,
-                                    DraftFiles& files) {
-  LS_ASSIGN(const auto members, Members(options, files));
-  DraftMemory plan;
-  for (const SpeculationOptions& member : members) {
-    LS_ASSIGN(const DraftMemory own, PlanDraftMemory(member, target, files));
-    plan += own;
-  }
-  return plan;
-}
-
-DrafterResult MakePortfolio(const SpeculationOptions& options, const DraftContext& context) {
-  LS_ASSIGN(const auto chosen, Members(options, *context.models));
-  std::vector<std::unique_ptr<Drafter>> members;
-  DraftContext of_member = context;
-  of_member.one_of_several = true;
-  for (const SpeculationOptions& own : chosen) {
-    LS_ASSIGN(std::unique_ptr<Drafter> member, MakeDrafter(own, of_member));
-    members.push_back(std::move(member));
-  }
-  return std::unique_ptr<Drafter>(std::make_unique<PortfolioDrafter>(options.type, std::move(members)));
-}
-
 }  // namespace
 
-constexpr DrafterEntry kPortfolioDrafter = {
-    .name = "auto",
-    .aliases = {"portfolio"},
-    .summary = "all that these options and this model allow, in one tree",
-    .reads_tree = false,
-    .parts = PartsOfPortfolio,
-    .check = CheckPortfolio,
-    .memory = PortfolioMemory,
-    .make = MakePortfolio,
-    .alone = true,
-};
+std::unique_ptr<Drafter> NewPortfolio(std::string name, std::vector<std::unique_ptr<Drafter>> members) {
+  return std::make_unique<PortfolioDrafter>(std::move(name), std::move(members));
+}
 
 }  // namespace longspec

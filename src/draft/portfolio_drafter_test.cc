@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Merging of proposals, and what members see of it.
+#include "draft/portfolio_drafter.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +10,7 @@
 #include "base/counter_rng.h"
 #include "draft/asking_gain.h"
 #include "draft/drafter.h"
+#include "draft_model/registry.h"
 
 namespace longspec {
 namespace {

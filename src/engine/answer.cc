@@ -16,6 +16,7 @@
 #include "decode/partial_verifier.h"
 #include "decode/policy.h"
 #include "draft/drafter.h"
+#include "draft_model/registry.h"
 #include "engine/draft_state.h"
 #include "engine/learned_cache.h"
 #include "engine/partial_retrieval.h"

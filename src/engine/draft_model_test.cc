@@ -10,12 +10,12 @@
 #include <optional>
 
 #include "decode/testing/samplings.h"
-#include "draft/draft_checkpoint.h"
-#include "draft/option_use.h"
-#include "draft/testing/block_drafts.h"
-#include "draft/testing/eagle_files.h"
-#include "draft/testing/longspec_files.h"
-#include "draft/testing/priors.h"
+#include "draft_model/draft_checkpoint.h"
+#include "draft_model/option_use.h"
+#include "draft_model/testing/block_drafts.h"
+#include "draft_model/testing/eagle_files.h"
+#include "draft_model/testing/longspec_files.h"
+#include "draft_text/testing/priors.h"
 #include "engine/cache_file.h"
 #include "engine/calibration_cache.h"
 #include "engine/gguf_tokenizer.h"

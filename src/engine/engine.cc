@@ -17,10 +17,10 @@
 #include "base/thread_team.h"
 #include "decode/calibration.h"
 #include "decode/policy.h"
-#include "draft/draft_files.h"
-#include "draft/draft_models.h"
 #include "draft/drafter.h"
-#include "draft/option_use.h"
+#include "draft_model/draft_files.h"
+#include "draft_model/draft_models.h"
+#include "draft_model/option_use.h"
 #include "engine/cache_file.h"
 #include "engine/calibration_cache.h"
 #include "engine/continued_prompt.h"
@@ -315,7 +315,7 @@ Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options)
   if (options.cache_prompt) draft_models_.KeepStates({.context = of_context, .beside = kept_chunks_});
   draft_models_.SetVocabulary(&text_.tokenizer->spec().tokens);
   draft_models_.SetWeightsCache(load.weights_cache);
-  draft_models_.SetPriors(PriorsOf(*model.file, text_.tokenizer->spec(), target_->vocab_size()));
+  draft_models_.priors().SetSource(PriorsOf(*model.file, text_.tokenizer->spec(), target_->vocab_size()));
   return {};
 }
 

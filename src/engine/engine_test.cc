@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "base/testing/source_path.h"
-#include "draft/option_use.h"
+#include "draft_model/option_use.h"
 #include "engine/cache_file.h"
 #include "engine/calibration_cache.h"
 #include "formats/gguf_writer.h"

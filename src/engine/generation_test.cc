@@ -8,7 +8,7 @@
 
 #include <map>
 
-#include "draft/option_use.h"
+#include "draft_model/option_use.h"
 #include "kv/full_cache.h"
 
 namespace longspec {

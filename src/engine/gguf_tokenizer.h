@@ -4,7 +4,7 @@
 // may be read from several threads.
 #pragma once
 
-#include "draft/draft_models.h"
+#include "draft_text/priors.h"
 #include "formats/gguf.h"
 #include "longspec/status.h"
 #include "tokenizer/tokenizer.h"

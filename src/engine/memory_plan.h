@@ -9,7 +9,7 @@
 #include <string>
 
 #include "draft/draft_memory.h"
-#include "draft/draft_states.h"
+#include "draft_model/draft_states.h"
 #include "kv/chunk_pool.h"
 #include "kv/retrieval_cache.h"
 #include "longspec/engine.h"

@@ -14,7 +14,7 @@
 
 #include "decode/partial_modes.h"
 #include "decode/testing/samplings.h"
-#include "draft/testing/longspec_files.h"
+#include "draft_model/testing/longspec_files.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
 #include "kv/retrieval_cache.h"

@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "base/hash.h"
-#include "draft/draft_models.h"
-#include "draft/testing/longspec_files.h"
+#include "draft_model/draft_models.h"
+#include "draft_model/testing/longspec_files.h"
 #include "engine/answer.h"
 #include "engine/gguf_tokenizer.h"
 #include "formats/tiny_model.h"

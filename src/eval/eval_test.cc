@@ -14,8 +14,8 @@
 #include <set>
 
 #include "base/testing/source_path.h"
-#include "draft/testing/block_drafts.h"
-#include "draft/testing/priors.h"
+#include "draft_model/testing/block_drafts.h"
+#include "draft_text/testing/priors.h"
 #include "engine/gguf_tokenizer.h"
 #include "eval/cell.h"
 #include "eval/prompts.h"

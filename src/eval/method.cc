@@ -9,10 +9,10 @@
 #include <variant>
 
 #include "base/status_macros.h"
-#include "draft/draft_files.h"
 #include "draft/drafter.h"
-#include "draft/option_use.h"
-#include "draft/registry.h"
+#include "draft_model/draft_files.h"
+#include "draft_model/option_use.h"
+#include "draft_model/registry.h"
 
 namespace longspec {
 namespace {

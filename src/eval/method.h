@@ -23,7 +23,8 @@
 
 namespace longspec {
 
-// A draft that is played (draft/replay_drafter.cc): how often it is right, what its step costs in plain ones.
+// A draft that is played (draft_text/replay_drafter.cc): how often it is right, what its step costs in plain
+// ones.
 struct PlayedDraft {
   double accept = 0;  // 0: none is
   double cost = 0.05;

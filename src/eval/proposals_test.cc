@@ -19,13 +19,13 @@
 #include <variant>
 #include <vector>
 
-#include "draft/option_use.h"
-#include "draft/registry.h"
-#include "draft/suffix_corpus.h"
-#include "draft/testing/block_drafts.h"
-#include "draft/testing/eagle_files.h"
-#include "draft/testing/longspec_files.h"
-#include "draft/testing/priors.h"
+#include "draft_model/option_use.h"
+#include "draft_model/registry.h"
+#include "draft_model/testing/block_drafts.h"
+#include "draft_model/testing/eagle_files.h"
+#include "draft_model/testing/longspec_files.h"
+#include "draft_text/suffix_corpus.h"
+#include "draft_text/testing/priors.h"
 #include "engine/gguf_tokenizer.h"
 #include "eval/runner.h"
 #include "formats/gguf.h"

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "draft/testing/longspec_files.h"
+#include "draft_model/testing/longspec_files.h"
 #include "features/extract.h"
 #include "tensor/half.h"
 

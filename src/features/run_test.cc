@@ -14,8 +14,8 @@
 #include <tuple>
 
 #include "base/clock.h"
-#include "draft/testing/longspec_files.h"
-#include "draft/testing/longspec_reference.h"
+#include "draft_model/testing/longspec_files.h"
+#include "draft_model/testing/longspec_reference.h"
 #include "features/plan.h"
 #include "formats/testing/file_size_limit.h"
 #include "tensor/half.h"

@@ -12,8 +12,8 @@
 
 #include "decode/decoder.h"
 #include "decode/policy.h"
-#include "draft/registry.h"
 #include "draft/testing/table_model.h"
+#include "draft_model/registry.h"
 #include "sampling/sampler.h"
 #include "train/files.h"
 #include "train/testing/rig.h"

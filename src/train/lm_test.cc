@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "draft/lm_model.h"
+#include "draft_model/lm_model.h"
 #include "formats/safetensors.h"
 #include "tensor/dequantize.h"
 #include "train/testing/rig.h"

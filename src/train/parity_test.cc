@@ -8,8 +8,8 @@
 #include <cmath>
 #include <vector>
 
-#include "draft/longspec_forward.h"
-#include "draft/longspec_model.h"
+#include "draft_model/longspec_forward.h"
+#include "draft_model/longspec_model.h"
 #include "train/feature_set.h"
 #include "train/files.h"
 #include "train/testing/rig.h"

@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "draft/testing/longspec_files.h"
+#include "draft_model/testing/longspec_files.h"
 #include "formats/testing/file_size_limit.h"
 
 namespace longspec::train {

@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "draft/draft_checkpoint.h"
-#include "draft/lm_file.h"
+#include "draft_model/draft_checkpoint.h"
+#include "draft_model/lm_file.h"
 #include "formats/gguf_writer.h"
 #include "train/testing/rig.h"
 #include "train/testing/trainees.h"

@@ -12,8 +12,8 @@
 #include <limits>
 #include <span>
 
-#include "draft/draft_checkpoint.h"
-#include "draft/longspec_model.h"
+#include "draft_model/draft_checkpoint.h"
+#include "draft_model/longspec_model.h"
 #include "tensor/dequantize.h"
 #include "train/feature_set.h"
 #include "train/files.h"

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "draft_text/priors.h"
 #include "longspec/stats.h"
 #include "playback.h"
 #include "recordings.h"

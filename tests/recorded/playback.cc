@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "draft/drafter.h"
+#include "draft_model/registry.h"
 
 namespace longspec::testing {
 namespace {

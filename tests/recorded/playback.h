@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "decode/policy.h"
-#include "draft/draft_models.h"
+#include "draft_model/draft_models.h"
 
 namespace longspec::testing {
 

@@ -85,7 +85,7 @@ DraftModels* ShippedPrior() {
     if (entry.path().extension() != ".ngrams") continue;
     const auto tokenizer = NgramPrior::TokenizerOf(other != nullptr ? other : entry.path().string());
     EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
-    models.SetPriors({.tokenizer = *tokenizer, .vocab_size = 1 << 17, .folder = folder});
+    models.priors().SetSource({.tokenizer = *tokenizer, .vocab_size = 1 << 17, .folder = folder});
   }
   return &models;
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "decode/cost_model.h"
-#include "draft/draft_models.h"
+#include "draft_model/draft_models.h"
 #include "playback.h"
 
 namespace longspec::testing {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "draft/testing/longspec_files.h"
+#include "draft_model/testing/longspec_files.h"
 
 namespace longspec::testing {
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "draft/testing/longspec_files.h"
+#include "draft_model/testing/longspec_files.h"
 #include "features/run.h"
 #include "train/trainer.h"
 

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A learned draft's tensors made ready for one target. A kind lists its parts (which tensor, of which shape,
+// for which matrix or vector of its model), and that list checks the shapes, tells the bytes beforehand, and
+// loads. Matrices are repacked, in one piece of memory; the LM head is the target's, or some rows of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "draft_model/draft_checkpoint.h"
+#include "kernels/packing.h"
+#include "longspec/status.h"
+#include "model/shared_parts.h"
+
+namespace longspec {
+
+// Checkpoints pair rotated value i of a head with value i + n_rot / 2. Rows of a query or key projection that
+// are to meet the target's keys change places where the target pairs 2i with 2i + 1; a draft with keys of its
+// own says kHalfSplit in its BlockShape instead.
+enum class DraftRows : uint8_t { kAsStored, kAsTargetRotates };
+
+struct DraftPart {
+  std::string tensor;  // one that the checkpoint lacks is left out
+  int64_t n_in = 0;
+  int64_t n_out = 1;                         // 1: a vector
+  kernels::PackedWeights* matrix = nullptr;  // where it goes; both null: only its shape is checked
+  std::vector<float>* vector = nullptr;
+  DraftRows rows = DraftRows::kAsStored;
+};
+
+// --- What fits. Refusals say "PATH: the draft model does not fit the target: WHAT DRAFT, the target has
+// TARGET".
+
+Status DraftMisfit(const DraftCheckpoint& checkpoint, const std::string& what, const std::string& draft,
+                   const std::string& target);
+// A size as the configuration states it; one it does not state (0) fits.
+Status CheckDraftSize(const DraftCheckpoint& checkpoint, const std::string& what, int draft, int target);
+// Hidden size and vocabulary.
+Status CheckDraftWidths(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+// That queries meet the target's own keys: its heads and rotary positions.
+Status CheckDraftSharesKeys(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+// That it was trained for these rotary positions: base, scaling and factor.
+Status CheckDraftRope(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+Status CheckDraftShapes(const DraftCheckpoint& checkpoint, std::span<const DraftPart> parts);
+// Rows of a matrix that is there (the width of an MLP, say), a multiple of 32.
+Result<int> DraftRowsOf(const DraftCheckpoint& checkpoint, const std::string& tensor,
+                        const std::string& what);
+
+// --- Loading.
+
+// A type matrices run in, by name ("q8_0", "f32", ...); "": as stored if that is a block type, else Q8_0.
+Status CheckDraftWeights(const std::string& weights);
+// Of all matrices. REQUIRES: shapes are checked.
+uint64_t DraftMatrixBytes(const DraftCheckpoint& checkpoint, std::span<const DraftPart> parts,
+                          const std::string& weights);
+// REQUIRES: shapes are checked. Values that are not finite are refused.
+Status LoadDraftParts(const DraftCheckpoint& checkpoint, std::span<const DraftPart> parts,
+                      const std::string& weights, const SharedParts& target, AlignedBuffer* memory);
+
+// The target's LM head, or the rows of it that kDraftVocabTensor names. Such rows are rounded to Q4_1 where
+// the draft's own matrices run in a block type, if that takes less: a draft's step is bound by the bytes that
+// it reads.
+struct DraftHead {
+  std::vector<int32_t> vocab;    // ascending: what row i stands for; empty: token i
+  AlignedBuffer memory;          // of a reduced head
+  kernels::PackedMatrix matrix;  // (n_out, n_embd)
+};
+Status LoadDraftHead(const DraftCheckpoint& checkpoint, const std::string& weights, const SharedParts& target,
+                     DraftHead* head);
+// What its memory will be. `target_head`: the target's output matrix.
+uint64_t DraftHeadBytes(const DraftCheckpoint& checkpoint, const std::string& weights,
+                        const TensorView& target_head);
+
+// Its rows: logits of a row of the draft.
+int64_t DraftHeadRows(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+
+// The tokens that kDraftVocabTensor of the file `path` names, ascending. Each is named once and of a
+// vocabulary of n_vocab, or it is refused.
+Result<std::vector<int32_t>> ReadDraftVocab(const std::string& path, const TensorView& tensor, int n_vocab);
+
+// The whole numbers of an I32 or I64 tensor.
+std::vector<int64_t> DraftTokens(const TensorView& tensor);
+
+}  // namespace longspec

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A second, smaller language model that drafts for a target with the same vocabulary. Its weights are
+// immutable, but like every Target it runs one forward pass at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "draft_model/lm_file.h"
+#include "formats/gguf.h"
+#include "longspec/status.h"
+#include "model/shared_parts.h"
+#include "model/target.h"
+
+namespace longspec {
+
+struct LmModel {
+  std::string path;
+  LlamaConfig config;
+  std::vector<int32_t> vocab;  // ascending: the token of each logit; empty: logit i is of token i
+  // Tokens that it has in common with the target: those below. Others, with which one of both is padded, it
+  // neither proposes nor is asked about.
+  int n_shared = 0;
+  std::unique_ptr<Target> target;
+};
+
+// How a draft's keys and values lie: in the target's types, or in f16 where its heads cannot be stored in
+// them.
+KvLayout LmCacheLayout(const LlamaConfig& draft, const KvLayout& target);
+
+// Rows of one forward pass of a draft model: prefill in steps of so many, and the largest tree.
+inline constexpr int kLmMaxRows = 512;
+
+// Families pad one vocabulary to different numbers of tokens (Qwen2.5: 151,936 and 152,064), which no text
+// has. So many more or fewer are taken for padding.
+inline constexpr int kMostPadding = 128;
+
+// Whether a draft fits a target with `n_vocab` logits and this vocabulary: one whose number of tokens is
+// another by more than kMostPadding, or with another token of the same number, is refused with the reason.
+// One that was made for a target has its vocabulary.
+Status CheckLmFit(const LmFile& draft, int n_vocab, const std::vector<std::string>& tokens);
+
+// `tokens`: the target's vocabulary. What does not fit is refused.
+Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::shared_ptr<const GgufFile>& draft,
+                                                   const SharedParts& target,
+                                                   const std::vector<std::string>& tokens,
+                                                   const WeightsCacheOptions& weights_cache);
+
+}  // namespace longspec

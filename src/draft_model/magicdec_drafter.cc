@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MagicDec (arXiv 2408.11049; research: 3.2): the target drafts for itself with StreamingLLM's cache, its
+// first and last positions only, at positions inside that cache (draft_model/nested_drafter.h). Keys and
+// values are those of the whole cache; the paper computes others, by a second prefill through the window.
+#include <algorithm>
+
+#include "base/status_macros.h"
+#include "draft/tree_width.h"
+#include "draft_model/nested_drafter.h"
+#include "draft_model/registry.h"
+#include "draft_model/rotary_of.h"
+#include "kv/streaming_cache.h"
+#include "model/shared_parts.h"
+
+namespace longspec {
+namespace {
+
+constexpr int kMaxMagicdecWindow = 1 << 24;
+constexpr DrafterOption kMagicDecOptions[] = {
+    {.flags = "--spec-magicdec-sink",
+     .member = &SpeculationOptions::magicdec_sink,
+     .help = "first positions the draft sees",
+     .most = kMaxMagicdecWindow},
+    {.flags = "--spec-magicdec-window",
+     .member = &SpeculationOptions::magicdec_window,
+     .help = "and last ones",
+     .least = 1,
+     .most = kMaxMagicdecWindow},
+};
+
+Status CheckMagicDec(const SpeculationOptions& options) { return ParseTreeWidth(options.tree).status(); }
+
+DrafterResult MakeMagicDec(const SpeculationOptions& options, const DraftContext& context) {
+  if (context.target == nullptr || context.cache == nullptr) {
+    return InvalidArgument("--spec-type magicdec: needs a target and the sequence's cache");
+  }
+  const SharedParts* parts = context.target->shared_parts();
+  if (parts == nullptr || context.cache->exactness() != Exactness::kLossless) {
+    return Unsupported(
+        "--spec-type magicdec: needs a target of known shape and a cache of all its positions");
+  }
+  LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
+  const int n_layer = parts->config->n_layer;
+  return std::unique_ptr<Drafter>(std::make_unique<NestedDrafter>(
+      context, NestedOptions{.name = "magicdec", .width = width},
+      MakeStreamingCache(context.cache->Span(0).layout, n_layer, options.magicdec_sink,
+                         options.magicdec_window, RotaryOf(parts->config->rope, *parts)),
+      nullptr));
+}
+
+void HalveTheText(SpeculationOptions& options, int n_tokens) {
+  options.magicdec_window = std::clamp(n_tokens / 2, 1, options.magicdec_window);
+}
+
+}  // namespace
+
+constexpr DrafterEntry kMagicDecDrafter = {
+    .name = "magicdec",
+    .summary = "what the model says of the first and last positions alone",
+    .options = kMagicDecOptions,
+    .reads_dice = true,
+    .check = CheckMagicDec,
+    .make = MakeMagicDec,
+    .chain_by_default = true,
+    .narrow = HalveTheText,
+};
+
+}  // namespace longspec

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Medusa (arXiv 2401.10774): heads that predict the tokens further on from the target's final hidden state at
+// the last computed position (draft/head_growth.h). A tree is the best products of their probabilities, or
+// the paper's fixed one (--spec-tree medusa). Verification is that of all drafters, and exact: the paper's
+// typical acceptance, which is not, is left out.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/size.h"
+#include "base/status_macros.h"
+#include "draft/forward_rows.h"
+#include "draft/growing_drafter.h"
+#include "draft/head_growth.h"
+#include "draft/pass_meeting.h"
+#include "draft/tree_shape.h"
+#include "draft_model/draft_scratch.h"
+#include "draft_model/head_pass.h"
+#include "draft_model/learned_draft.h"
+#include "draft_model/medusa_model.h"
+#include "draft_model/registry.h"
+
+namespace longspec {
+namespace {
+
+// A row of a head's pass is its state and one product as wide.
+BlockShape ShapeOf(int n_embd) { return {.n_embd = n_embd, .n_ff = n_embd}; }
+
+InputForms FormsOf(const MedusaModel& model) {
+  InputForms forms;
+  for (const MedusaModel::Head& head : model.heads) {
+    forms.Add(head.linear.matrix());
+    forms.Add(model.OutputOf(head).matrix);
+  }
+  return forms;
+}
+
+int64_t MostLogits(const MedusaModel& model) {
+  int64_t most = 0;
+  for (const MedusaModel::Head& head : model.heads) most = std::max(most, model.OutputOf(head).matrix.n_out);
+  return most;
+}
+
+class MedusaForward;
+
+// One head, of as many sequences; a row is a state, (n_embd).
+struct MedusaRows final : ForwardRows<MedusaRows, MedusaForward, const float*> {
+  MedusaRows(MedusaForward* of, std::span<const float* const> states, int of_head, int n_best,
+             std::vector<std::vector<TokenScore>>* to)
+      : ForwardRows(of, states, n_best, to), head(of_head) {}
+
+  Key key() const override;
+
+  int head;
+};
+
+class MedusaForward {
+ public:
+  static constexpr int kMaxRows = 8;
+
+  using Scratch = DraftScratch;
+  static std::shared_ptr<Scratch> MakeScratch(const MedusaModel& model, const SharedParts& target) {
+    return std::make_shared<Scratch>(target, ShapeOf(model.n_embd), FormsOf(model), kMaxRows,
+                                     MostLogits(model));
+  }
+
+  MedusaForward(std::shared_ptr<const MedusaModel> model, const SharedParts& target,
+                std::shared_ptr<Scratch> scratch)
+      : model_(std::move(model)), target_(target), scratch_(std::move(scratch)) {}
+
+  const MedusaModel* model() const { return model_.get(); }
+  size_t bytes() const { return scratch_->bytes(); }
+  static size_t ScratchBytes(int n_embd, int64_t n_logits) {
+    return Z(kMaxRows) *
+           (Workspace::RowBytes(ShapeOf(n_embd), {.q8 = true, .bf16 = true}) + Z(n_logits) * sizeof(float));
+  }
+
+ private:
+  friend MedusaRows::ForwardRows;
+
+  Status RunPass(std::span<const RowPiece<MedusaRows>> pieces) {
+    const MedusaModel::Head& head = model_->heads[Z(pieces.front().of->head)];
+    states_.clear();
+    for (const auto& piece : pieces) {
+      states_.insert(states_.end(), piece.rows().begin(), piece.rows().end());
+    }
+    const int n = model_->n_embd, n_rows = static_cast<int>(states_.size()), k = MostWanted(pieces);
+    const size_t width = Z(n);
+    float *gate = work_.gate.as<float>(), *ones = work_.up.as<float>(), *x = work_.x.as<float>(),
+          *activated = work_.activated.as<float>();
+    std::fill_n(ones, width, 1.0F);
+    for (size_t r = 0; r < states_.size(); ++r) {
+      std::memcpy(gate + r * width, head.bias.data(), width * sizeof(float));
+      std::memcpy(x + r * width, states_[r], width * sizeof(float));
+    }
+    next_.resize(states_.size());
+    target_.team->Run([&](ThreadTeam::Worker& worker) {
+      Convert(worker, work_, x, n, n_rows);
+      worker.Barrier();
+      const std::array linear = {LinearJob{&head.linear.matrix(), gate, true}};
+      Project(worker, work_, linear, x, n, n_rows);
+      worker.Barrier();
+      const auto share = worker.ShareOf(n_rows);
+      for (int r = share.begin; r < share.end; ++r) {
+        float *row = x + Z(r) * width, *added = activated + Z(r) * width;
+        target_.kernels->swiglu(gate + Z(r) * width, ones, n, added);
+        for (size_t d = 0; d < width; ++d) row[d] += added[d];
+      }
+      worker.Barrier();
+      Convert(worker, work_, x, n, n_rows);
+      worker.Barrier();
+      TopOfHead(worker, work_, model_->OutputOf(head), x, n_rows, scratch_->logits.as<float>(), k, next_);
+    });
+    HandOut(pieces, std::span(next_));
+    return {};
+  }
+
+  const std::shared_ptr<const MedusaModel> model_;
+  const SharedParts target_;
+  const std::shared_ptr<Scratch> scratch_;
+  Workspace& work_ = scratch_->work;
+  std::vector<const float*> states_;  // of one pass, as is what follows
+  std::vector<std::vector<TokenScore>> next_;
+};
+
+MeetingRows::Key MedusaRows::key() const { return {.model = forward->model(), .form = head}; }
+
+class MedusaDrafter final : public HeadGrowth<GrowingDrafter> {
+ public:
+  MedusaDrafter(const std::shared_ptr<const MedusaModel>& model, TreeShape shape, const SharedParts& target,
+                std::shared_ptr<MedusaForward::Scratch> scratch)
+      : HeadGrowth(std::move(shape)), forward_(model, target, std::move(scratch)), state_(Z(model->n_embd)) {}
+
+  std::string_view name() const override { return MedusaModel::kKind; }
+  bool uses_dice() const override { return true; }
+  Taps taps() const override { return {.final_hidden = true}; }
+
+  int overlap(std::span<const int32_t> committed, int n) const override {
+    return std::ssize(read_) == n && IsBeginning(read_, committed, n) ? 0 : std::min(n, 1);
+  }
+
+  Status Follow(std::span<const int32_t> committed) override {
+    if (!std::ranges::equal(read_, committed.first(std::min(read_.size(), committed.size())))) read_.clear();
+    return {};
+  }
+
+  Status Read(const CommittedRows& rows) override {
+    const size_t n_read = Z(rows.first) + rows.rows.size();
+    if (rows.output == nullptr || rows.rows.empty()) return {};
+    std::memcpy(state_.data(), rows.output->final_hidden + Z(rows.rows.back()) * state_.size(),
+                state_.size() * sizeof(float));
+    read_.resize(std::min(read_.size(), Z(rows.first)));
+    const auto more = rows.sequence.first(n_read).subspan(read_.size());
+    read_.insert(read_.end(), more.begin(), more.end());
+    return {};
+  }
+
+  size_t bytes() const override {
+    return forward_.bytes() + state_.capacity() * sizeof(float) + read_.capacity() * sizeof(int32_t);
+  }
+
+ private:
+  Result<int> BeginTree(std::span<const int32_t> committed) override {
+    // Else the last state was not computed while it read.
+    if (read_.size() + 1 != committed.size()) return 0;
+    return static_cast<int>(forward_.model()->heads.size());
+  }
+
+  DraftTask RunHead(int head, int k, std::vector<std::vector<TokenScore>>& next) override {
+    const float* const state = state_.data();
+    MedusaRows rows(&forward_, {&state, 1}, head, k, &next);
+    co_return co_await Meet(rows);
+  }
+
+  MedusaForward forward_;
+  std::vector<float> state_;   // (n_embd), at the last position of read_
+  std::vector<int32_t> read_;  // committed tokens whose states were computed; the last one's is state_
+};
+
+constexpr DrafterOption kMedusaOptions[] = {kDraftModelOption, kDraftWeightsOption};
+
+// Its weights and the activations of a pass: what it keeps of the text is one state.
+Result<DraftMemory> MedusaMemory(const SpeculationOptions& options, const TargetFacts& target,
+                                 DraftFiles& files) {
+  LS_ASSIGN(DraftMemory memory, LearnedMemory<MedusaModel>(options, target, files));
+  memory.fixed += MedusaForward::ScratchBytes(target.config.n_embd, target.config.n_vocab);
+  return memory;
+}
+
+DrafterResult MakeMedusa(const SpeculationOptions& options, const DraftContext& context) {
+  return MakeLearned<MedusaModel>(options, context, "best", [&](auto model, TreeShape shape) {
+    return std::make_unique<MedusaDrafter>(model, std::move(shape), *context.target->shared_parts(),
+                                           LearnedScratch<MedusaForward>(options, context, *model));
+  });
+}
+
+}  // namespace
+
+constexpr DrafterEntry kMedusaDrafter = {
+    .name = MedusaModel::kKind,
+    .summary = "the guesses of Medusa heads, from the model's last hidden state",
+    .options = kMedusaOptions,
+    .reads_dice = true,
+    .reads = ReadsLearned<MedusaModel>,
+    .reads_states = true,
+    .check = CheckLearned,
+    .fits = LearnedFits<MedusaModel>,
+    .memory = MedusaMemory,
+    .make = MakeMedusa,
+    .in_auto = Always,
+    .as_member = GrowBestAsMember,
+};
+
+}  // namespace longspec

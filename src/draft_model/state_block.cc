@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draft_model/state_block.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/size.h"
+#include "base/status_macros.h"
+#include "draft_model/head_pass.h"
+
+namespace longspec {
+StateBlock::StateBlock(const SharedParts& target, const DraftBlock& block,
+                       std::shared_ptr<DraftStates> states, int capacity, std::shared_ptr<Scratch> scratch,
+                       bool sees_first)
+    : target_(target),
+      rope_(block.rope),
+      states_(std::move(states)),
+      cache_(MakeFullCache(states_->pool(), capacity)),
+      sees_first_(sees_first),
+      slots_(states_->pool()->layout(), 1),
+      scratch_(std::move(scratch)) {}
+
+StateBlock::~StateBlock() {
+  static_cast<void>(Settle());  // what could not be settled is not shared
+  Share();
+}
+
+size_t StateBlock::bytes() const {
+  return cache_->bytes() + slots_.bytes() +
+         (waiting_states_.capacity() + waiting_before_.capacity()) * sizeof(float) +
+         (tokens_.capacity() + positions_.capacity() + waiting_.capacity()) * sizeof(int32_t) +
+         scratch_->bytes();
+}
+
+size_t StateBlock::ScratchBytes(const DraftBlock& block, int64_t head) {
+  return Z(kMaxRows) * (Workspace::RowBytes(block.shape, {.q8 = true, .bf16 = true}) +
+                        (Z(head) + Z(block.shape.n_embd)) * sizeof(float)) +
+         AttentionPlan::MostBytes(block.attention(), 1, kMaxRows);
+}
+
+float* StateBlock::x(int row) { return work_.x.as<float>() + Z(row) * Z(work_.shape.n_embd); }
+
+const float* StateBlock::normed(int row) const {
+  return work_.normed.as<float>() + Z(row) * Z(work_.shape.n_embd);
+}
+
+void StateBlock::SetAngles(int row, int position) {
+  rope_.Row(position, work_.cos_sin.as<float>() + Z(row) * Z(work_.shape.n_rot));
+}
+
+// Forgets the states of `position` and after it.
+void StateBlock::KeepBefore(int position) {
+  positions_.erase(std::ranges::lower_bound(positions_, position), positions_.end());
+  cache_->Truncate(static_cast<int>(positions_.size()));
+  waiting_.erase(std::ranges::lower_bound(waiting_, position), waiting_.end());
+  waiting_states_.resize(waiting_.size() * Z(work_.shape.n_embd));
+  if (before_ != nullptr) waiting_before_.resize(waiting_states_.size());
+  tokens_.resize(std::min(tokens_.size(), Z(position)));
+}
+
+// For other sequences: states up to the first position that it has not read.
+void StateBlock::Share() {
+  size_t n = 0;
+  while (n < positions_.size() && positions_[n] == static_cast<int32_t>(n)) ++n;
+  states_->Keep(std::span(tokens_).first(n), *cache_);
+}
+
+Status StateBlock::Follow(std::span<const int32_t> committed) {
+  LS_TRY(Settle());
+  // The last token's state is asked of the target again, as the root of a tree.
+  const auto before = BeforeLast(committed);
+  const auto same = std::ranges::mismatch(tokens_, before).in1 - tokens_.begin();
+  if (Z(same) < tokens_.size()) Share();
+  KeepBefore(static_cast<int>(same));
+  const size_t known = Z(states_->Adopt(before, *cache_));
+  if (known <= positions_.size()) return {};
+  positions_.resize(known);
+  std::iota(positions_.begin(), positions_.end(), 0);
+  tokens_.assign(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(known));
+  return {};
+}
+
+Status StateBlock::Read(const CommittedRows& rows, const float* states, const AttentionWeights& w,
+                        const StateBefore& before) {
+  if (rows.rows.empty()) return {};
+  LS_CHECK(states != nullptr);
+  const auto n_rows = static_cast<int>(rows.rows.size());
+  KeepBefore(rows.first);  // what the target computed again is read again
+  weights_ = w;
+  before_ = before.w;
+  // Before any of their states: what waits always has its tokens, also after an error.
+  const auto more = rows.sequence.first(Z(rows.first + n_rows)).subspan(tokens_.size());
+  tokens_.insert(tokens_.end(), more.begin(), more.end());
+  const auto d = Z(work_.shape.n_embd);
+  const auto append = [d](std::vector<float>& to, const float* state) {
+    to.insert(to.end(), state, state + d);
+  };
+  for (int i = 0; i < n_rows; ++i) {
+    if (waiting_.size() == Z(kMaxRows)) LS_TRY(Settle());
+    append(waiting_states_, states + Z(rows.rows[Z(i)]) * d);
+    if (before_ != nullptr)
+      append(waiting_before_, i == 0 ? before.first : before.states + Z(rows.rows[Z(i - 1)]) * d);
+    waiting_.push_back(rows.first + i);
+  }
+  if (n_rows <= rows.n_new) return {};
+  LS_TRY(Settle());  // of a prompt
+  Share();
+  return {};
+}
+
+Status StateBlock::Settle() {
+  if (waiting_.empty()) return {};
+  const auto n_rows = static_cast<int>(waiting_.size());
+  LS_ASSIGN(KvTransaction kept, cache_->Begin(n_rows));
+  const KvWriter writer = kept.Writer(0);
+  places_.clear();
+  std::memcpy(x(0), waiting_states_.data(), waiting_states_.size() * sizeof(float));
+  for (int i = 0; i < n_rows; ++i) {
+    SetAngles(i, waiting_[Z(i)]);
+    places_.push_back({.to = &writer, .slot = kept.slot() + i});
+  }
+  target_.team->Run([&](ThreadTeam::Worker& worker) {
+    if (before_ != nullptr) AddProduct(worker, *before_, waiting_before_.data());
+    Store(worker, weights_);
+  });
+  kept.CommitAll();
+  positions_.insert(positions_.end(), waiting_.begin(), waiting_.end());
+  waiting_.clear();
+  waiting_states_.clear();
+  waiting_before_.clear();
+  return {};
+}
+
+void StateBlock::PlaceKeys(std::span<const Part> parts) {
+  places_.clear();
+  for (const Part& part : parts) {
+    StateBlock& of = *part.of;
+    LS_CHECK(places_.size() + part.rows.size() <= Z(kMaxRows));
+    of.slots_.Reserve(of.n_slots_);
+    of.slot_writer_ = of.slots_.writer();
+    for (const Row& row : part.rows) {
+      SetAngles(n_rows(), row.position);
+      places_.push_back({.to = row.slot < 0 ? nullptr : &of.slot_writer_, .slot = std::max(row.slot, 0)});
+    }
+  }
+}
+
+// What is kept and a tail together are one sequence of keys, whatever positions are missing between them:
+// where a key stands is in its angles.
+AttentionSegment StateBlock::View(std::span<const Row> rows) {
+  views_.clear();
+  const int begin = !sees_first_ && !positions_.empty() && positions_.front() == 0 ? 1 : 0;
+  for (const Row& row : rows) views_.push_back({.begin = begin, .end = cache_->length(), .tail = row.tail});
+  return {.stored = kept(), .tail = slots(), .tail_begin = 0, .tail_end = n_slots_, .rows = views_};
+}
+
+void StateBlock::Place(std::span<const Part> parts) {
+  PlaceKeys(parts);
+  segments_.clear();
+  for (const Part& part : parts) segments_.push_back(part.of->View(part.rows));
+  attention_.Plan(segments_);
+  for (int r = 0; r < n_rows(); ++r) places_[Z(r)].query = attention_.Place(r);
+}
+
+void StateBlock::AddProduct(ThreadTeam::Worker& worker, const kernels::PackedMatrix& w, const float* inputs) {
+  const int width = work_.shape.n_embd;
+  Convert(worker, work_, inputs, width, n_rows());
+  worker.Barrier();
+  const std::array jobs = {LinearJob{&w, x(0), /*accumulate=*/true}};
+  Project(worker, work_, jobs, inputs, width, n_rows());
+  worker.Barrier();
+}
+
+void StateBlock::Store(ThreadTeam::Worker& worker, const AttentionWeights& w) {
+  if (!w.norm.empty()) {
+    StoreKeys(worker, work_, w, places_, 0);
+    return;
+  }
+  const AttentionInput input = {work_.x.as<float>(), work_.shape.n_embd};
+  Convert(worker, work_, input.x, input.width, n_rows());
+  worker.Barrier();
+  StoreKeysOf(worker, work_, input, w, places_, 0);
+}
+
+void StateBlock::Top(ThreadTeam::Worker& worker, std::span<const float> norm, const DraftHead& head, int k,
+                     std::span<std::vector<TokenScore>> next) {
+  const int width = work_.shape.n_embd;
+  const float* input = norm.empty() ? work_.x.as<float>() : work_.normed.as<float>();
+  if (norm.empty()) {
+    Convert(worker, work_, input, width, n_rows());
+  } else {
+    Normalise(worker, work_, work_.x.as<float>(), norm, n_rows());
+  }
+  worker.Barrier();
+  TopOfHead(worker, work_, head, input, n_rows(), scratch_->logits.as<float>(), k, next);
+}
+
+}  // namespace longspec
