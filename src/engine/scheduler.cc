@@ -24,6 +24,7 @@ constexpr int kMostRowsWithLogits = 256;  // as the memory plan counts them
 // A prompt waits for another one that is computing so many more tokens of it than are known.
 constexpr int kWorthWaiting = 32;
 constexpr size_t kMostLookedAt = 256;  // of those that wait
+constexpr double kWarmUpMs = 150;      // a pass of nothing but warm-ups: who arrives waits no longer
 
 // One answer that was asked for and has not ended.
 struct Entry {
@@ -38,6 +39,8 @@ struct Entry {
   std::unique_ptr<Answer> answer;  // null: it has not started
   bool running = false;
 
+  // Asked for no token: its prompt is evaluated ahead, for requests to come.
+  bool is_warm_up() const { return of->request.n_predict == 0; }
   std::span<const int32_t> tokens() const { return answer == nullptr ? prompt : session.tokens; }
   std::span<const int32_t> all_but_last() const { return tokens().first(tokens().size() - 1); }
   int n_missing() const {
@@ -210,7 +213,7 @@ class SchedulerImpl final : public Scheduler {
     size_t n_waiting = 0;
     std::vector<std::vector<const KvChunk*>> chunks;  // of those that are listed
     for (auto at = entries_.begin(); at != entries_.end(); ++at) {
-      if (!at->running && (++n_waiting > kMostLookedAt || IsComputedByAnother(*at))) continue;
+      if (!at->running && (Yields(*at) || ++n_waiting > kMostLookedAt || IsComputedByAnother(*at))) continue;
       const auto n_tokens = static_cast<int>(at->tokens().size());
       SequenceState s{.id = at->id,
                       .running = at->running,
@@ -247,20 +250,37 @@ class SchedulerImpl final : public Scheduler {
     }
   }
 
+  // Warm-ups have the machine where nobody waits for an answer. What they evaluated stays known.
+  void LetWarmUpsYield() {
+    somebody_waits_ = !std::ranges::all_of(entries_, &Entry::is_warm_up);
+    for (Entry& entry : entries_) {
+      if (entry.running && Yields(entry)) Preempt(entry);
+    }
+  }
+  bool Yields(const Entry& entry) const { return somebody_waits_ && entry.is_warm_up(); }
+
+  ScheduleOptions Schedule() const {
+    ScheduleOptions schedule = schedule_;
+    if (!somebody_waits_) schedule.idle_ms = std::min(schedule.idle_ms, kWarmUpMs);
+    return schedule;
+  }
+
   void Round() {
+    LetWarmUpsYield();
     TakeBackEnds();
     std::vector<Entries::iterator> listed;
     const RoundState state = State(listed);
-    const RoundPlan plan = PlanRound(state, PassCost(learned_.memory->costs), schedule_);
+    const RoundPlan plan = PlanRound(state, PassCost(learned_.memory->costs), Schedule());
     if (plan.parts.empty()) {
       if (waits_for_sessions_ && waits_for_sessions_()) return;
       // The oldest could run, were it not for chunks that belong to nobody here: those of sessions.
       // One that only waits has nothing to give to the others.
-      const auto oldest = std::ranges::find_if(entries_, [](const Entry& e) { return e.running; });
-      End(oldest == entries_.end() ? entries_.begin() : oldest,
-          ResourceExhausted("no room for a sequence: " + std::to_string(parts_.pool->held()) + " of " +
-                            std::to_string(most_chunks_) + " chunks of " + std::to_string(kKvChunk) +
-                            " positions are held, some by sessions"));
+      auto oldest = std::ranges::find_if(entries_, [](const Entry& e) { return e.running; });
+      if (oldest == entries_.end())
+        oldest = std::ranges::find_if(entries_, [this](const Entry& e) { return !Yields(e); });
+      End(oldest, ResourceExhausted("no room for a sequence: " + std::to_string(parts_.pool->held()) +
+                                    " of " + std::to_string(most_chunks_) + " chunks of " +
+                                    std::to_string(kKvChunk) + " positions are held, some by sessions"));
       return;
     }
     for (const int i : plan.preempt) Preempt(*listed[static_cast<size_t>(i)]);
@@ -428,7 +448,8 @@ class SchedulerImpl final : public Scheduler {
   std::function<bool()> waits_for_sessions_;
   Entries entries_;  // in order of arrival
   const Entry* starting_ = nullptr;
-  size_t new_chunks_ = 0;  // that are taken in this round
+  size_t new_chunks_ = 0;        // that are taken in this round
+  bool somebody_waits_ = false;  // for an answer that has a token
   SchedulerStats stats_;
 
   std::mutex mutex_;  // of what follows

@@ -571,6 +571,54 @@ TEST(SchedulerPrompts, ConversationsInTurnFindAllThatWasSaid) {
   }
 }
 
+// Requests for no token are evaluated while nobody waits for one, and what is evaluated of them stays known.
+TEST(SchedulerTest, WarmUpsGiveWay) {
+  Model model(kernels::Available().front(), 1);
+  model.parts.prefill_chunk = 64;  // so that the warm-up takes rounds
+  const auto pool = model.NewPool();
+  PromptCache prompts(pool, {.context = 32});
+  SchedulerParts parts{.generation = model.parts, .pool = pool, .ctx_size = kContext};
+  parts.generation.prompts = &prompts;
+  parts.tokenize = [](const GenerationRequest& request) -> Result<std::vector<int32_t>> {
+    return request.tokens;
+  };
+  std::vector<RoundReport> rounds;
+  SchedulerOptions options = {.cache_bytes = 32 * pool->chunk_bytes()};
+  options.on_round = [&](const RoundReport& round) { rounds.push_back(round); };
+  auto scheduler = *MakeScheduler(parts, options, 0);
+  std::vector<std::string> ended;
+  const auto submit = [&](const std::string& name, const GenerationRequest& request) {
+    Submission submission{.request = request, .n = 1, .on_end = {}};
+    submission.on_end = [&ended, name](int, const Result<GenerationResult>& result) {
+      EXPECT_TRUE(result.ok()) << name << ": " << result.status().message();
+      ended.push_back(name);
+    };
+    ASSERT_TRUE(scheduler->Submit(std::move(submission)).ok());
+  };
+  const std::vector<int32_t> ahead = Text(800, 1);
+  submit("warm-up", Request(ahead, "none", 0, 0));
+  ASSERT_TRUE(*scheduler->RunRound());
+  EXPECT_GT(rounds[0].rows, 0);
+  EXPECT_LT(rounds[0].rows, 799);
+  submit("late warm-up", Request(Text(300, 2), "none", 0, 0));
+  submit("key", Request(Text(100, 3), "none", 0, 5));
+  for (rounds.clear(); ended.empty();) ASSERT_TRUE(*scheduler->RunRound());
+  EXPECT_EQ(ended, std::vector<std::string>{"key"});
+  int rows = 0;
+  for (const RoundReport& round : rounds) {
+    EXPECT_EQ(round.sequences, 1);
+    rows += round.rows;
+  }
+  EXPECT_EQ(rows, 100 + 4);  // its own alone
+  // Then they go on where they were.
+  for (rounds.clear(); ended.size() < 3;) ASSERT_TRUE(*scheduler->RunRound());
+  EXPECT_THAT(ended, ::testing::UnorderedElementsAre("key", "warm-up", "late warm-up"));
+  rows = 0;
+  for (const RoundReport& round : rounds) rows += round.rows;
+  EXPECT_LT(rows, 799 + 299);
+  EXPECT_EQ(prompts.LengthKnown(ahead), 799);
+}
+
 TEST(SchedulerTest, AnErrorOfOneIsThatOnes) {
   Model model(kernels::Available().front(), 1);
   std::vector<Asked> asked = {{Request(Text(40, 1), "none", 0.0F, 10)},
