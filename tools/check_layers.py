@@ -40,6 +40,7 @@ SIDE = {"train": {"base", "tensor", "formats", "kernels", "tokenizer", "tree"}}
 PUBLIC = {
     "longspec/status.h": "base",
     "longspec/options.h": "base",
+    "longspec/infill.h": "base",
     "longspec/stats.h": "base",
     "longspec/version.h": "base",
     "longspec/generation.h": "base",

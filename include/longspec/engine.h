@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "longspec/generation.h"
+#include "longspec/infill.h"
 #include "longspec/options.h"
 #include "longspec/scheduler.h"
 #include "longspec/stats.h"
@@ -146,6 +147,8 @@ class Engine {
   virtual std::string Detokenize(const std::vector<int32_t>& tokens, bool keep_special = true) const = 0;
   // The prompt that Generate would evaluate, in tokens, or what is wrong with it.
   virtual Result<std::vector<int32_t>> PromptTokens(const GenerationRequest& request) const = 0;
+  // A prompt whose answer fills the text's hole. kUnsupported: the model has no tokens for that.
+  virtual Result<InfillPrompt> PromptOfInfill(const InfillText& text, const InfillLayout& layout) const = 0;
   // template_variables: as in GenerationRequest.
   virtual Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages,
                                                 bool add_generation_prompt,

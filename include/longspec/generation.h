@@ -95,6 +95,9 @@ struct GenerationRequest {
   std::vector<int32_t> stop_tokens = {};
   bool include_stop = false;  // the stop string, or the text of the stop token, is part of the returned text
   bool ignore_eos = false;
+  // Lines of the answer but for its first begin with so many spaces and tabs at least; one that does not ends
+  // it with kLength, and its characters behind them are cut off. 0: any will do.
+  int n_indent = 0;
   int min_tokens = 0;  // among so many no end token is chosen, and no stop string ends the text
   std::vector<int32_t> allowed_tokens = {};  // no others are chosen; empty: all may be
   std::vector<std::string> bad_words = {};   // texts whose tokens are not chosen one after another

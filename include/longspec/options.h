@@ -42,7 +42,10 @@ struct SamplingOptions {
   int top_k = 40;            // <= 0: off
   float top_p = 0.95F;       // 1: off
   float min_p = 0.05F;       // 0: off
-  int repeat_last_n = 64;    // tokens the penalties look back; 0: none, -1: all
+  // After these: what llama.cpp's sampler of this name does, for holes of texts. They are filled with what is
+  // likely or not at all.
+  bool infill = false;
+  int repeat_last_n = 64;  // tokens the penalties look back; 0: none, -1: all
   float repeat_penalty = 1.0F;
   float presence_penalty = 0.0F;
   float frequency_penalty = 0.0F;

@@ -177,7 +177,6 @@ constexpr ForeignOption kForeignOptions[] = {
     NoEffect({"--ui-config", "--webui-config", "--ui-config-file", "--webui-config-file"}, kServe, kOne),
     NoEffect({"--ui-mcp-proxy", "--webui-mcp-proxy", "--no-ui-mcp-proxy", "--no-webui-mcp-proxy"}, kServe),
     NoEffect({"--models-max", "--pooling", "--embd-normalize"}, kServe, kOne),
-    NoEffect({"--spm-infill"}, kServe),  // there is nothing to be filled in
     NoEffect({"--models-autoload", "--no-models-autoload"}, kServe),
     // A terminal.
     NoEffect({"-co", "--color"}, kTalk, kSwitch),

@@ -551,6 +551,8 @@ TEST(Options, SamplersThatAreLeftOutAreOff) {
   EXPECT_EQ(some.sampling.top_p, 1.0F);
   EXPECT_EQ(some.sampling.min_p, 0.0F);
   EXPECT_EQ(some.sampling.temperature, 0.3F);
+  EXPECT_FALSE(some.sampling.infill);
+  EXPECT_TRUE(Parse({"-m", "a", "--samplers", "top_k;infill"}).sampling.infill);
   const Parsed none = Parse({"-m", "a", "--samplers", "", "--repeat-penalty", "2", "--presence-penalty", "1",
                              "--frequency-penalty", "1"});
   EXPECT_EQ(none.sampling.top_k, 0);
@@ -559,7 +561,7 @@ TEST(Options, SamplersThatAreLeftOutAreOff) {
   EXPECT_EQ(none.sampling.frequency_penalty, 0.0F);
   EXPECT_EQ(none.sampling.temperature, 1.0F);
   EXPECT_THAT(Parse({"-m", "a", "--samplers", "top_k;best_of"}).error,
-              AllOf(HasSubstr("best_of"), HasSubstr("--samplers"), HasSubstr(kSamplers)));
+              AllOf(HasSubstr("best_of"), HasSubstr("--samplers"), HasSubstr(kAllSamplers)));
 }
 
 TEST(ApplySamplers, SaysWhatIsNotDone) {

@@ -25,8 +25,7 @@ Result<std::vector<std::string>> ApplySamplers(const std::string& list, Sampling
   std::string missing;
   for (const std::string& name : left->missing) missing += (missing.empty() ? "" : ", ") + name;
   if (!missing.empty()) warnings.push_back("--samplers: left out, not here: " + missing);
-  if (!left->in_order)
-    warnings.push_back("--samplers: they run in the order " + std::string(openai::kSamplers));
+  if (!left->in_order) warnings.push_back("--samplers: they run in the order " + std::string(kAllSamplers));
   return warnings;
 }
 

@@ -13,6 +13,7 @@
 
 namespace longspec::cli {
 
+using openai::kAllSamplers;
 using openai::kSamplers;
 
 // Turns off what `list` ("top_k;temperature") leaves out. Returns what the user should know: samplers of

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 
@@ -42,9 +43,19 @@ struct ServeFlags {
   int most_body_mib = 64;
   int drain_seconds = 30;
   bool log_json = false;
+  bool fim = false;  // what code completion in editors expects, where nothing else is said
 };
 
 constexpr int kDrainPollMs = 20;
+constexpr int kFimPort = 8012, kFimWindow = 1024;  // of llama.cpp's presets for editors
+
+// What to tell editors, so that they find this server.
+nlohmann::ordered_json EditorSettings(const std::string& url) {
+  return {{"event", "editors"},
+          {"llama.vim", "let g:llama_config = {'endpoint_fim': '" + url + "/infill'}"},
+          {"llama.vscode", "llama-vscode.endpoint: " + url},
+          {"continue", "{provider: llama.cpp, apiBase: " + url + ", roles: [autocomplete]}"}};
+}
 
 // What stands between commas.
 void AddNames(const std::string& list, std::vector<std::string>* names) {
@@ -138,6 +149,7 @@ int RunServe(ServeFlags flags) {
   const Status ready = engine.ok() ? Begin(std::move(*engine), *grammar, *app) : engine.status();
   if (ready.ok()) {
     log.Write({{"event", "listening"}, {"url", (*http)->url()}});
+    if (flags.fim) log.Write(EditorSettings((*http)->url()));
     WaitForInterrupt();
     log.Write({{"event", "stopping"}, {"requests", app->n_unended()}});
     Drain(*app, **http, flags.drain_seconds);
@@ -158,7 +170,8 @@ Runner SetUpServe(CLI::App& app) {
   };
   add("--host", &flags->http.host,
       "Address to listen on, or a Unix socket: unix:/path or a path ending in .sock");
-  add("--port", &flags->http.port, "Port to listen on; 0: one that is free")->check(NumberFrom(0, 65535));
+  const CLI::Option* port =
+      add("--port", &flags->http.port, "Port to listen on; 0: one that is free")->check(NumberFrom(0, 65535));
   add("--parallel", &flags->app.scheduler.parallel,
       "Answers written at once (-np); 0: as many as memory holds, 64 at most; never changes output")
       ->check(NumberFrom(0, 1024))
@@ -207,6 +220,18 @@ Runner SetUpServe(CLI::App& app) {
       ->check(PositiveNumber());
   add("--drain-timeout", &flags->drain_seconds, "Seconds that running requests have to end after SIGTERM")
       ->check(NumberFrom(0, kMaxInt));
+  const CLI::Option* window =
+      add("--infill-window", &flags->app.infill.window,
+          "Tokens of the text around a hole that /infill keeps: three quarters before it, one behind")
+          ->check(NumberFrom(16, 1 << 20));
+  app.add_flag("--spm-infill", flags->app.infill.suffix_first,
+               "Texts with a hole begin with what is behind it")
+      ->group(group);
+  app.add_flag(
+         "--fim", flags->fim,
+         "For code completion in editors: --port 8012 and --infill-window 1024 unless they are given, and a "
+         "line that says what editors have to be told")
+      ->group(group);
   app.add_flag("--log-jsonl", flags->log_json, "Lines of JSON on standard error")->group(group);
   // What a request does not say.
   AddTemplateOption(app, &flags->app.defaults, group);
@@ -215,7 +240,11 @@ Runner SetUpServe(CLI::App& app) {
   AddSamplingOptions(app, &flags->app.defaults.sampling);
   AddSpeculationOptions(app, &flags->app.defaults.speculation);
   AddOutputOptions(app, &flags->output);
-  return [flags] { return RunServe(*flags); };
+  return [flags, port, window] {
+    if (flags->fim && port->count() == 0) flags->http.port = kFimPort;
+    if (flags->fim && window->count() == 0) flags->app.infill.window = kFimWindow;
+    return RunServe(*flags);
+  };
 }
 
 }  // namespace longspec::cli

@@ -18,6 +18,7 @@
 #include "draft/drafter.h"
 #include "draft_model/registry.h"
 #include "engine/draft_state.h"
+#include "engine/indent_limit.h"
 #include "engine/learned_cache.h"
 #include "engine/partial_retrieval.h"
 #include "engine/stop_matcher.h"
@@ -52,11 +53,12 @@ class TextStream {
         control_stops_(StopsNamingControl(tokenizer, request.stop, true)),
         text_stops_(StopsNamingControl(tokenizer, request.stop, false)),
         on_text_(request.on_text),
+        indent_(request.n_indent),
         n_before_stops_(request.min_tokens),
         include_stop_(request.include_stop) {}
 
-  // False when the text has ended: a stop string, or the caller's wish. `before_text` is called with the
-  // place of the token's characters in the text.
+  // False when the text has ended: a stop string, a line's indent, or the caller's wish. `before_text` is
+  // called with the place of the token's characters in the text.
   template <typename F>
   bool Push(int32_t token, const F& before_text) {
     const std::string piece = decoder_.Push(token);
@@ -70,16 +72,16 @@ class TextStream {
                                        : control_stops_.Push(piece));
     }
     if (stopped() && include_stop_) Emit(stop_string());
-    return !stopped() && !cancelled_;
+    return !has_ended();
   }
   size_t n_decoded() const { return n_decoded_; }
 
   // The end of text that was not cut short: what was held back follows.
   void Finish() {
-    if (stopped() || cancelled_) return;
+    if (has_ended()) return;
     Take(control_stops_.Push(decoder_.Finish()));
-    if (!stopped() && !cancelled_) Take(control_stops_.Finish());
-    if (!stopped() && !cancelled_) Emit(text_stops_.Finish());
+    if (!has_ended()) Take(control_stops_.Finish());
+    if (!has_ended()) Emit(text_stops_.Finish());
   }
 
   bool stopped() const { return text_stops_.stopped() || control_stops_.stopped(); }
@@ -87,16 +89,21 @@ class TextStream {
     return text_stops_.stopped() ? text_stops_.matched() : control_stops_.matched();
   }
   bool cancelled() const { return cancelled_; }
+  bool limited() const { return indent_.reached(); }
   const std::string& text() const { return text_; }
 
  private:
+  bool has_ended() const { return stopped() || cancelled_ || limited(); }
+
   // What has passed the stops that name control tokens.
   void Take(const std::string& piece) {
     Emit(text_stops_.Push(piece));
     if (control_stops_.stopped() && !text_stops_.stopped() && !cancelled_) Emit(text_stops_.Finish());
   }
 
-  void Emit(const std::string& piece) {
+  void Emit(std::string_view piece) {
+    if (limited()) return;
+    piece = indent_.Push(piece);
     if (piece.empty()) return;
     text_ += piece;
     if (on_text_ && !on_text_(piece)) cancelled_ = true;
@@ -106,6 +113,7 @@ class TextStream {
   StreamDecoder decoder_;
   StopMatcher control_stops_, text_stops_;
   const std::function<bool(std::string_view)>& on_text_;
+  IndentLimit indent_;
   std::string text_;
   size_t n_decoded_ = 0;  // bytes of text, those held back included
   int n_before_stops_;    // tokens to come that no stop string looks at
@@ -458,7 +466,10 @@ class AnswerImpl final : public Answer {
   void End(FinishReason reason) override {
     if (std::exchange(ended_, true)) return;
     text_.Finish();
-    reason_ = text_.cancelled() ? FinishReason::kCancelled : text_.stopped() ? FinishReason::kStop : reason;
+    reason_ = text_.cancelled() ? FinishReason::kCancelled
+              : text_.limited() ? FinishReason::kLength
+              : text_.stopped() ? FinishReason::kStop
+                                : reason;
     // A round may have gone on after the token that ended the text, and a prompt may not be whole.
     if (prompt_is_whole()) {
       session_.KeepTokens(n_prompt_ + result_.tokens.size());
@@ -476,7 +487,7 @@ class AnswerImpl final : public Answer {
     result_.timings.draft_n_accepted = stats.accepted;
     result_.text = text_.text();
     result_.finish_reason = reason_;
-    result_.stop_string = text_.stop_string();
+    if (reason_ == FinishReason::kStop) result_.stop_string = text_.stop_string();
     result_.distinct_4gram = DistinctNgramShare(result_.tokens);
     result_.speculative = MakeSpeculativeStats(stats, drafter, policy_->report(),
                                                session_.cache->exactness() == Exactness::kLossless);
@@ -599,8 +610,8 @@ Result<std::unique_ptr<Answer>> Answer::Start(const GenerationParts& parts, Sess
                                               const GenerationRequest& request, uint64_t index) {
   LS_TRY(CheckRequest(parts, prompt, request, session.cache->capacity()));
   const SamplingOptions sampling = ResolveSampling(parts, request);
-  LS_ASSIGN(Sampler sampler,
-            Sampler::Create(sampling, parts.target->vocab_size(), index, KernelsOf(*parts.target)));
+  LS_ASSIGN(Sampler sampler, Sampler::Create(sampling, parts.target->vocab_size(), index,
+                                             KernelsOf(*parts.target), parts.tokenizer));
   LS_ASSIGN(std::unique_ptr<Constraint> constraint, ConstraintOf(parts, request));
   auto answer = std::make_unique<AnswerImpl>(parts, session, prompt, request, std::move(sampler),
                                              std::move(constraint), *sampling.seed);

@@ -44,6 +44,7 @@
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
 #include "model/llama.h"
+#include "tokenizer/infill_prompt.h"
 #include "tokenizer/tokenizer.h"
 
 namespace longspec {
@@ -247,6 +248,9 @@ class EngineImpl final : public Engine {
     return text_.tokenizer->Decode(tokens, keep_special);
   }
   Result<std::vector<int32_t>> PromptTokens(const GenerationRequest& request) const override;
+  Result<InfillPrompt> PromptOfInfill(const InfillText& text, const InfillLayout& layout) const override {
+    return MakeInfillPrompt(*text_.tokenizer, text, layout);
+  }
   Result<std::string> ChatPrompt(const GenerationRequest& request) const override;
   Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages, bool add_generation_prompt,
                                         std::string_view template_variables) const override;

@@ -26,7 +26,7 @@ class ToyTokenizer final : public Tokenizer {
  public:
   ToyTokenizer() {
     for (char c = 'a'; c <= 'z'; ++c) tokens_.emplace_back(1, c);
-    tokens_.insert(tokens_.end(), {"\xC3", "\xA9", "wx", "yz", "\n", kTurn});
+    tokens_.insert(tokens_.end(), {"\xC3", "\xA9", "wx", "yz", "\n", kTurn, " "});
   }
   std::vector<int32_t> Encode(std::string_view text, EncodeOptions) const override {
     std::vector<int32_t> ids;
@@ -177,6 +177,30 @@ TEST_F(GenerationTest, RunsToTheEndToken) {
   EXPECT_TRUE(result->speculative.lossless);
   EXPECT_EQ(session_.tokens, script_);
   EXPECT_EQ(session_.cache->length(), static_cast<int>(script_.size()) - 1);
+}
+
+TEST_F(GenerationTest, ALineThatIsIndentedLessEndsTheText) {
+  Script("promptab\n  cd\n   ef\n gh\n  ij", 6);
+  GenerationRequest request = Request();
+  std::string streamed;
+  request.on_text = [&](std::string_view piece) {
+    streamed += piece;
+    return true;
+  };
+  request.n_indent = 2;
+  const auto limited = Run(request);
+  ASSERT_TRUE(limited.ok()) << limited.status().message();
+  EXPECT_EQ(limited->text, "ab\n  cd\n   ef\n ");
+  EXPECT_EQ(streamed, limited->text);
+  EXPECT_EQ(limited->finish_reason, FinishReason::kLength);
+  ExpectConsistent();
+  Restart();
+  GenerationRequest guessed = Request("ngram");
+  guessed.n_indent = 2;
+  EXPECT_EQ(Run(guessed)->text, limited->text);
+  Restart();
+  request.n_indent = 1;
+  EXPECT_EQ(Run(request)->finish_reason, FinishReason::kStop);
 }
 
 TEST_F(GenerationTest, SpeculationChangesOnlyTheStatistics) {

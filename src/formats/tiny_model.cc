@@ -77,7 +77,7 @@ Status CheckOptions(const TinyModelOptions& o) {
       {"kv-heads", o.n_kv_heads, 1, 1 << 10},
       {"head-dim", o.head_dim, 0, 1 << 10},
       {"ff", o.n_ff, 1, 1 << 18},
-      {"vocab", o.n_vocab, kTinyModelMinVocab, 1 << 20},
+      {"vocab", o.n_vocab, kTinyModelMinVocab + (o.fills_holes ? 6 : 0), 1 << 20},
       {"ctx", o.context_length, 1, (1 << 30) - 1},
   };
   for (const Dimension& d : dimensions) {
@@ -171,7 +171,7 @@ class Builder {
   }
 
   void SetTokenizer() {
-    SetTinyVocabulary(o_.n_vocab, &writer_);
+    SetTinyVocabulary(o_.n_vocab, &writer_, o_.fills_holes);
     writer_.SetUint32("tokenizer.ggml.bos_token_id", kTinyModelBos);
     writer_.SetUint32("tokenizer.ggml.eos_token_id", kTinyModelEos);
     writer_.SetUint32("tokenizer.ggml.unknown_token_id", kTinyModelEndOfText);

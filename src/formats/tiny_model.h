@@ -35,7 +35,8 @@ struct TinyModelOptions {
   int rope_original_context = 0;  // rope.scaling.original_context_length; 0: the file does not say
   // Other keys under rope.scaling. that are floats: {"factor", 4}, {"yarn_beta_fast", 16}.
   std::vector<std::pair<std::string, float>> rope_scaling_numbers = {};
-  bool tied = true;  // the output matrix is token_embd.weight
+  bool tied = true;          // the output matrix is token_embd.weight
+  bool fills_holes = false;  // its vocabulary has the tokens for that (formats/tiny_vocabulary.h)
   std::string name = "tiny";
   std::string chat_template = {};  // in Jinja; empty: one of the ChatML kind
 };

@@ -2,6 +2,7 @@
 #include "formats/tiny_vocabulary.h"
 
 #include <deque>
+#include <iterator>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -13,6 +14,9 @@ namespace {
 
 constexpr int32_t kNormal = 1, kControl = 3;
 constexpr std::string_view kSpace = "\xC4\xA0";  // U+0120, how GPT-2's alphabet writes byte 0x20
+
+constexpr const char* kHoleTokens[] = {"<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>",
+                                       "<|fim_pad|>",    "<|repo_name|>",  "<|file_sep|>"};
 
 // Frequent pairs, so that short English words become few tokens.
 constexpr std::pair<std::string_view, std::string_view> kPairs[] = {
@@ -76,13 +80,20 @@ class VocabularyBuilder {
 
 }  // namespace
 
-TinyVocabulary MakeTinyVocabulary(int n_tokens) {
-  LS_CHECK(n_tokens >= 259);
-  return VocabularyBuilder(static_cast<size_t>(n_tokens)).Build();
+TinyVocabulary MakeTinyVocabulary(int n_tokens, bool fills_holes) {
+  const int n_holes = fills_holes ? static_cast<int>(std::size(kHoleTokens)) : 0;
+  LS_CHECK(n_tokens >= 259 + n_holes);
+  TinyVocabulary vocabulary = VocabularyBuilder(static_cast<size_t>(n_tokens - n_holes)).Build();
+  if (!fills_holes) return vocabulary;
+  for (const char* token : kHoleTokens) {
+    vocabulary.tokens.emplace_back(token);
+    vocabulary.types.push_back(kControl);
+  }
+  return vocabulary;
 }
 
-void SetTinyVocabulary(int n_tokens, GgufWriter* writer) {
-  TinyVocabulary vocabulary = MakeTinyVocabulary(n_tokens);
+void SetTinyVocabulary(int n_tokens, GgufWriter* writer, bool fills_holes) {
+  TinyVocabulary vocabulary = MakeTinyVocabulary(n_tokens, fills_holes);
   writer->SetString("tokenizer.ggml.model", "gpt2");
   writer->SetString("tokenizer.ggml.pre", "smollm");
   writer->SetStrings("tokenizer.ggml.tokens", std::move(vocabulary.tokens));

@@ -18,9 +18,10 @@ struct TinyVocabulary {
   std::vector<std::string> merges;
 };
 
-// REQUIRES: n_tokens >= 259.
-TinyVocabulary MakeTinyVocabulary(int n_tokens);
+// fills_holes: the last six tokens are those of code with a hole in it, by the names that Qwen2.5-Coder has.
+// REQUIRES: n_tokens >= 259, and six more if it fills holes.
+TinyVocabulary MakeTinyVocabulary(int n_tokens, bool fills_holes = false);
 // The same as the keys of a file.
-void SetTinyVocabulary(int n_tokens, GgufWriter* writer);
+void SetTinyVocabulary(int n_tokens, GgufWriter* writer, bool fills_holes = false);
 
 }  // namespace longspec

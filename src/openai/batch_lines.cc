@@ -57,6 +57,7 @@ std::variant<ApiRequest, ApiError> ParseBody(Fields& fields, const GenerationReq
                           : parsed->wishes.return_token_source  ? "return_token_source"
                           : parsed->wishes.echo                 ? "echo"
                           : parsed->wishes.t_max_predict_ms > 0 ? "t_max_predict_ms"
+                          : parsed->infill                      ? "suffix"
                           : !parsed->text_bias.empty()          ? "logit_bias of texts"
                           : !parsed->prompts.empty()            ? "prompt of several parts"
                                                                 : nullptr;

@@ -25,9 +25,10 @@ void CheckRequest(const ApiRequest& request) {
   const longspec::GenerationRequest& generation = request.generation;
   const longspec::SamplingOptions& sampling = generation.sampling;
   Require(static_cast<int>(!generation.prompt.empty()) + static_cast<int>(!generation.messages.empty()) +
-              static_cast<int>(!generation.tokens.empty()) + static_cast<int>(!request.prompts.empty()) ==
+              static_cast<int>(!generation.tokens.empty()) + static_cast<int>(!request.prompts.empty()) +
+              static_cast<int>(request.infill.has_value()) ==
           1);
-  const bool llama = request.endpoint == longspec::openai::Endpoint::kLlamaCompletion;
+  const bool llama = IsLlamas(request.endpoint);
   Require(generation.n_logprobs >= -1 && generation.n_logprobs <= longspec::openai::kMostLogprobs);
   for (const auto& prompt : request.prompts) {
     Require(!prompt.empty());
@@ -82,7 +83,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   for (const Endpoint endpoint :
-       {Endpoint::kChatCompletions, Endpoint::kCompletions, Endpoint::kLlamaCompletion})
+       {Endpoint::kChatCompletions, Endpoint::kCompletions, Endpoint::kLlamaCompletion, Endpoint::kInfill})
     Check(longspec::openai::ParseRequest(endpoint, std::get<Json>(body), defaults), "x");
   return 0;
 }

@@ -8,6 +8,7 @@
 #include "openai/answer_form.h"
 #include "openai/field_rules.h"
 #include "openai/fields.h"
+#include "openai/infill_fields.h"
 #include "openai/json.h"
 #include "openai/messages.h"
 #include "openai/prompts.h"
@@ -117,7 +118,7 @@ void ParseWishes(Endpoint endpoint, Fields& fields, AnswerWishes* wishes) {
     fields.Integer(name, -1, kMostInt64, &wishes->id_slot);
   fields.Integer("t_max_predict_ms", -1, kMostInt64, &wishes->t_max_predict_ms);
   if (endpoint == Endpoint::kCompletions) fields.Bool("echo", &wishes->echo);
-  if (endpoint != Endpoint::kLlamaCompletion) return;
+  if (!IsLlamas(endpoint)) return;
   const Json* kept = fields.Find("response_fields");
   if (kept == nullptr) return;
   if (!kept->is_array() || !std::ranges::all_of(*kept, [](const Json& name) { return name.is_string(); }))
@@ -150,6 +151,7 @@ uint8_t ApiOf(Endpoint endpoint) {
     case Endpoint::kCompletions:
       return kOfTexts;
     case Endpoint::kLlamaCompletion:
+    case Endpoint::kInfill:
       return kOfLlama;
   }
   return kOfAll;
@@ -192,7 +194,9 @@ std::variant<ApiRequest, ApiError> ParseRequest(Endpoint endpoint, const Json& b
   if (endpoint == Endpoint::kChatCompletions) {
     ParseTools(fields, &request.tools);
     ParseChat(fields, &generation);
-  } else {
+  } else if (endpoint == Endpoint::kInfill) {
+    ParseInfill(fields, &request);
+  } else if (endpoint != Endpoint::kCompletions || !ParseSuffix(fields, &request)) {
     ParsePrompts(fields, &request);
   }
   if (fields.error()) return *fields.error();

@@ -14,12 +14,22 @@
 #include <vector>
 
 #include "longspec/generation.h"
+#include "longspec/infill.h"
 #include "openai/errors.h"
 #include "openai/tools.h"
 
 namespace longspec::openai {
 
-enum class Endpoint : uint8_t { kChatCompletions, kCompletions, kLlamaCompletion };  // the last: /completion
+enum class Endpoint : uint8_t {
+  kChatCompletions,
+  kCompletions,
+  kLlamaCompletion,  // /completion
+  kInfill,           // llama.cpp's /infill
+};
+// Has the fields and the form of llama.cpp's /completion.
+constexpr bool IsLlamas(Endpoint endpoint) {
+  return endpoint == Endpoint::kLlamaCompletion || endpoint == Endpoint::kInfill;
+}
 
 inline constexpr std::string_view kChatCompletionsUrl = "/v1/chat/completions";
 inline constexpr std::string_view kCompletionsUrl = "/v1/completions";
@@ -49,7 +59,7 @@ struct AnswerWishes {
   bool echo = false;                 // of text completions: the prompt before the answer
   int sse_ping_interval = -1;        // seconds; 0: no pings; -1: the server's
   int id_slot = -1;                  // llama.cpp: where the answer's tokens are left; -1: anywhere
-  int t_max_predict_ms = 0;          // generation ends after so long; 0: when it ends
+  int t_max_predict_ms = 0;          // after so long generation ends with a line; 0: when it ends
   std::vector<std::string> response_fields = {};  // of llama.cpp's form: what the answer is cut down to
 };
 
@@ -70,6 +80,8 @@ struct ApiRequest {
   SpeculativeWish speculative;  // whoever makes the generation applies it (SpeculationOf)
   // Several prompts, or one of several parts; then the generation has none. Each gets n answers.
   std::vector<Prompt> prompts;
+  std::optional<InfillText>
+      infill;  // a text with a hole, which is the answer's place; then there is no prompt
   std::optional<std::string> prediction;  // a text that the answer may be made of (predicted outputs)
   std::vector<std::pair<std::string, float>> text_bias;  // logit_bias of all tokens of a text
   std::vector<std::string> ignored;  // fields and parts of them that are known and not granted

@@ -7,6 +7,7 @@
 #include <limits>
 #include <tuple>
 
+#include "openai/infill_fields.h"
 #include "openai/json.h"
 #include "openai/template_fields.h"
 
@@ -355,12 +356,12 @@ constexpr const char* kKnownElsewhere[] = {
     "echo", "suffix",
     // llama.cpp
     "cache_prompt", "return_tokens", "return_progress", "sse_ping_interval", "n_predict", "n_indent",
-    "n_keep", "n_discard", "n_cmpl", "n_cache_reuse", "t_max_predict_ms", "response_fields", "top_k", "min_p",
-    "top_n_sigma", "xtc_probability", "xtc_threshold", "typical_p", "dynatemp_range", "dynatemp_exponent",
-    "repeat_last_n", "repeat_penalty", "dry_multiplier", "dry_base", "dry_allowed_length",
-    "dry_penalty_last_n", "mirostat", "mirostat_tau", "mirostat_eta", "adaptive_target", "adaptive_decay",
-    "n_probs", "min_keep", "backend_sampling", "post_sampling_probs", "lora", "dry_sequence_breakers",
-    "json_schema", "grammar", "grammar_lazy", "reasoning_format", "parse_tool_calls",
+    "n_keep", "n_discard", "n_cmpl", "n_cache_reuse", "t_max_predict_ms", "t_max_prompt_ms",
+    "response_fields", "top_k", "min_p", "top_n_sigma", "xtc_probability", "xtc_threshold", "typical_p",
+    "dynatemp_range", "dynatemp_exponent", "repeat_last_n", "repeat_penalty", "dry_multiplier", "dry_base",
+    "dry_allowed_length", "dry_penalty_last_n", "mirostat", "mirostat_tau", "mirostat_eta", "adaptive_target",
+    "adaptive_decay", "n_probs", "min_keep", "backend_sampling", "post_sampling_probs", "lora",
+    "dry_sequence_breakers", "json_schema", "grammar", "grammar_lazy", "reasoning_format", "parse_tool_calls",
     "continue_final_message", "preserved_tokens", "grammar_triggers", "reasoning_budget_tokens", "ignore_eos",
     "samplers", "id_slot", "chat_template_kwargs", "timings_per_token", "add_generation_prompt",
     // vLLM
@@ -584,11 +585,84 @@ TEST(OpenAiRequests, SamplersThatAreNotListedAreTurnedOff) {
   EXPECT_EQ(sampling.min_p, 0.0F);
   EXPECT_EQ(sampling.repeat_penalty, 1.0F);
   EXPECT_EQ(sampling.temperature, 1.0F);
-  EXPECT_THAT(request.ignored, ElementsAre("samplers: infill"));
+  EXPECT_TRUE(sampling.infill);
+  EXPECT_THAT(request.ignored, ElementsAre());
   const SamplingOptions letters =
       Accepted(kChat, Chat(R"("samplers": "mt", "top_k": 4, "min_p": 0.1)")).generation.sampling;
   EXPECT_EQ(letters.top_k, 0);
   EXPECT_EQ(letters.min_p, 0.1F);
+  EXPECT_FALSE(letters.infill);
+  EXPECT_TRUE(Accepted(kText, Text(R"("samplers": "kpi")")).generation.sampling.infill);
+  EXPECT_THAT(Accepted(kText, Text(R"("samplers": ["xtc"])")).ignored, ElementsAre("samplers: xtc"));
+}
+
+constexpr Endpoint kHole = Endpoint::kInfill;
+
+TEST(OpenAiRequests, ATextWithAHole) {
+  const ApiRequest request = Accepted(kHole, R"({"input_prefix": "int f() {\n", "input_suffix": "}\n",
+      "input_extra": [{"text": "one", "filename": "a.c", "time": 5}, {"text": "", "filename": null}],
+      "prompt": "  ", "n_predict": 0, "n_indent": 4, "samplers": [], "t_max_prompt_ms": 1, "id_slot": 0,
+      "model": "", "stop": [], "response_fields": [""], "n_cmpl": 3, "cache_prompt": true})");
+  ASSERT_TRUE(request.infill.has_value());
+  EXPECT_EQ(request.infill->prefix, "int f() {\n");
+  EXPECT_EQ(request.infill->suffix, "}\n");
+  EXPECT_EQ(request.infill->prompt, "  ");
+  ASSERT_THAT(request.infill->chunks, SizeIs(2));
+  EXPECT_EQ(request.infill->chunks[0].filename, "a.c");
+  EXPECT_EQ(request.infill->chunks[0].text, "one");
+  EXPECT_EQ(request.infill->chunks[1].filename, "tmp");
+  EXPECT_EQ(request.generation.n_predict, 0);
+  EXPECT_EQ(request.generation.n_indent, 4);
+  EXPECT_EQ(request.n, 3);
+  EXPECT_THAT(request.ignored, ElementsAre("t_max_prompt_ms"));
+  EXPECT_THAT(request.unknown, ElementsAre());
+  Accepted(kHole, R"({"input_prefix": "", "input_suffix": ""})");
+  const auto refused = [](const std::string& fields) {
+    return Refused(kHole, R"({"input_prefix": "a", "input_suffix": "b", )" + fields + "}");
+  };
+  EXPECT_EQ(Refused(kHole, R"({"input_suffix": ""})").param, "input_prefix");
+  EXPECT_EQ(Refused(kHole, R"({"input_prefix": ""})").param, "input_suffix");
+  EXPECT_EQ(Refused(kHole, R"({"input_prefix": ["a"], "input_suffix": ""})").param, "input_prefix");
+  EXPECT_EQ(refused(R"("prompt": ["a"])").param, "prompt");
+  EXPECT_EQ(refused(R"("input_extra": "a")").param, "input_extra");
+  EXPECT_EQ(refused(R"("input_extra": [{"text": "a"}, {"filename": "b"}])").param, "input_extra[1].text");
+  EXPECT_EQ(refused(R"("input_extra": [5])").param, "input_extra[0]");
+  EXPECT_EQ(refused(R"("input_extra": [{"text": "a", "filename": 1}])").param, "input_extra[0].filename");
+}
+
+TEST(OpenAiRequests, ASuffixMakesAHoleBehindThePrompt) {
+  const ApiRequest request = Accepted(kText, Text(R"("suffix": "tail")"));
+  ASSERT_TRUE(request.infill.has_value());
+  EXPECT_EQ(request.infill->prefix, "hi");
+  EXPECT_EQ(request.infill->suffix, "tail");
+  EXPECT_EQ(request.generation.prompt, "");
+  EXPECT_FALSE(Accepted(kText, Text(R"("suffix": "")")).infill.has_value());
+  EXPECT_FALSE(Accepted(kText, Text(R"("suffix": null)")).infill.has_value());
+  for (const char* prompt : {"[1, 2]", R"(["a", "b"])", R"([1, "a"])"})
+    EXPECT_EQ(Refused(kText, R"({"suffix": "tail", "prompt": )" + std::string(prompt) + "}").param, "prompt");
+  EXPECT_EQ(Accepted(kText, R"({"suffix": "tail", "prompt": ""})").infill->prefix, "");
+  EXPECT_EQ(Refused(kText, R"({"suffix": "tail"})").param, "prompt");
+  EXPECT_EQ(Refused(kText, Text(R"("suffix": "tail", "echo": true)")).param, "echo");
+  EXPECT_EQ(Refused(kLlama, Text(R"("suffix": "tail")")).param, "suffix");
+}
+
+TEST(OpenAiRequests, MistralsFormHasAHoleAlsoWithoutASuffix) {
+  const auto fim = [](const std::string& body) {
+    return ParseFimRequest(std::get<nlohmann::ordered_json>(ParseJson(body)), DefaultRequest());
+  };
+  for (const char* body : {R"({"model": "codestral", "prompt": "a", "suffix": "b", "max_tokens": 64,
+                               "random_seed": 4, "min_tokens": null, "stop": "x"})",
+                           R"({"prompt": "a"})"}) {
+    const auto parsed = fim(body);
+    ASSERT_TRUE(std::holds_alternative<ApiRequest>(parsed)) << body;
+    const auto& request = std::get<ApiRequest>(parsed);
+    ASSERT_TRUE(request.infill.has_value()) << body;
+    EXPECT_EQ(request.infill->prefix, "a");
+    EXPECT_EQ(request.endpoint, kChat);  // as its answers look
+  }
+  EXPECT_EQ(std::get<ApiRequest>(fim(R"({"prompt": "a", "max_tokens": 64})")).generation.n_predict, 64);
+  EXPECT_EQ(std::get<ApiRequest>(fim(R"({"prompt": "a"})")).generation.n_predict, -1);
+  EXPECT_TRUE(std::holds_alternative<ApiError>(fim(R"({"suffix": "a"})")));
 }
 
 TEST(OpenAiRequests, HowAnAnswerIsGiven) {

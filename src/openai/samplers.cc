@@ -13,22 +13,24 @@ struct Sampler {
   std::string_view name;
   std::string_view alias;
   void (*turn_off)(SamplingOptions*);
+  void (*turn_on)(SamplingOptions*) = nullptr;  // null: its options say how much there is of it
 };
 
-// In the order of kSamplers.
+// In the order in which they run.
 constexpr Sampler kOurs[] = {
     {"penalties", "penalties",
      [](SamplingOptions* o) { o->repeat_penalty = 1, o->presence_penalty = 0, o->frequency_penalty = 0; }},
     {"top_k", "top-k", [](SamplingOptions* o) { o->top_k = 0; }},
     {"top_p", "top-p", [](SamplingOptions* o) { o->top_p = 1; }},
     {"min_p", "min-p", [](SamplingOptions* o) { o->min_p = 0; }},
+    {"infill", "infill", [](SamplingOptions* o) { o->infill = false; },
+     [](SamplingOptions* o) { o->infill = true; }},
     {"temperature", "temp", [](SamplingOptions* o) { o->temperature = 1; }},
 };
 
 // Others of llama.cpp.
-constexpr std::string_view kTheirs[] = {"dry",    "top_n_sigma", "top-n-sigma", "typ_p",
-                                        "typ-p",  "typical",     "typical_p",   "xtc",
-                                        "infill", "adaptive_p",  "mirostat"};
+constexpr std::string_view kTheirs[] = {"dry",     "top_n_sigma", "top-n-sigma", "typ_p",      "typ-p",
+                                        "typical", "typical_p",   "xtc",         "adaptive_p", "mirostat"};
 
 constexpr std::pair<char, std::string_view> kLetters[] = {
     {'e', "penalties"},   {'d', "dry"},    {'s', "top_n_sigma"}, {'k', "top_k"},
@@ -53,11 +55,15 @@ Result<SamplersLeft> KeepSamplers(std::span<const std::string> names, SamplingOp
     } else if (std::ranges::find(kTheirs, name) != std::end(kTheirs)) {
       left.missing.push_back(name);
     } else {
-      return InvalidArgument("unknown sampler '" + name + "'; known are " + std::string(kSamplers));
+      return InvalidArgument("unknown sampler '" + name + "'; known are " + std::string(kAllSamplers));
     }
   }
   for (size_t i = 0; i < listed.size(); ++i) {
-    if (!listed[i]) kOurs[i].turn_off(options);
+    if (!listed[i]) {
+      kOurs[i].turn_off(options);
+    } else if (kOurs[i].turn_on != nullptr) {
+      kOurs[i].turn_on(options);
+    }
   }
   return left;
 }

@@ -13,8 +13,10 @@
 
 namespace longspec::openai {
 
-// All there are, in the order in which they run.
+// Those that run where nothing is said, in the order in which they run.
 inline constexpr std::string_view kSamplers = "penalties;top_k;top_p;min_p;temperature";
+// All there are.
+inline constexpr std::string_view kAllSamplers = "penalties;top_k;top_p;min_p;infill;temperature";
 
 // What a list asks for and does not get.
 struct SamplersLeft {
@@ -22,7 +24,8 @@ struct SamplersLeft {
   bool in_order = true;                   // false: the order is not kept
 };
 
-// Turns off what `names` leave out. The error: a name that llama.cpp does not have either.
+// Turns off what `names` leave out, and infill on where it is named. The error: a name that llama.cpp does
+// not have either.
 Result<SamplersLeft> KeepSamplers(std::span<const std::string> names, SamplingOptions* options);
 
 // The names of llama.cpp's letters ("kpmt"). The error: a letter that it does not have.

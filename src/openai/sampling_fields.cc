@@ -164,7 +164,7 @@ void ParseTokenIds(Fields& fields, std::string_view name, std::vector<int32_t>* 
 
 void ParseSampling(Endpoint endpoint, Fields& fields, ApiRequest* request) {
   SamplingOptions* sampling = &request->generation.sampling;
-  const double hottest = endpoint == Endpoint::kLlamaCompletion ? 100.0 : 2.0;
+  const double hottest = IsLlamas(endpoint) ? 100.0 : 2.0;
   fields.Number("temperature", 0.0, hottest, &sampling->temperature);
   fields.Number("top_p", 0.0, 1.0, &sampling->top_p);
   fields.Number("min_p", 0.0, 1.0, &sampling->min_p);
@@ -199,6 +199,7 @@ void ParseLimits(Endpoint endpoint, Fields& fields, GenerationRequest* request) 
 
 void ParseEnds(Fields& fields, GenerationRequest* request) {
   fields.Bool("ignore_eos", &request->ignore_eos);
+  fields.Integer("n_indent", -1, kLargest, &request->n_indent);
   ParseStop(fields, &request->stop);
   ParseTokenIds(fields, "stop_token_ids", &request->stop_tokens);
   for (const char* name : {"no_stop_trim", "include_stop_str_in_output"})

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sampling/sampler.h"
 
+#include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -61,8 +63,16 @@ size_t MinPPrefix(CandidateOrder& order, size_t n, float largest, double min_p) 
   return kept;
 }
 
-Survivors Select(const SamplingOptions& options, std::span<const float> logits,
-                 std::vector<Candidate>& candidates) {
+// The candidates of a hole's filling among the first n; how many.
+size_t InfillCandidates(const InfillFilter& infill, CandidateOrder& order, size_t n,
+                        std::vector<Candidate>& candidates, std::span<const float> logits) {
+  size_t looked_at = 0;  // read one by one, which sorts them
+  while (looked_at < std::min(n, InfillFilter::kMost) && order[looked_at].first > kMinusInfinity) ++looked_at;
+  return looked_at == 0 ? n : infill.Apply(std::span(candidates).first(looked_at), logits);
+}
+
+Survivors Select(const SamplingOptions& options, const std::optional<InfillFilter>& infill,
+                 std::span<const float> logits, std::vector<Candidate>& candidates) {
   TopCandidates(logits, options.top_k, candidates);
   const bool sorted = candidates.size() < logits.size();
   const float largest =
@@ -75,11 +85,15 @@ Survivors Select(const SamplingOptions& options, std::span<const float> logits,
   if (options.min_p > 0.0F) {
     kept.n_kept = MinPPrefix(kept.order, kept.n_kept, largest, static_cast<double>(options.min_p));
   }
+  if (infill) {
+    kept.n_kept = InfillCandidates(*infill, kept.order, kept.n_kept, candidates, logits);
+    kept.largest = kept.order[0].first;
+  }
   return kept;
 }
 
 bool Filters(const SamplingOptions& options) {
-  return options.top_k > 0 || options.top_p < 1.0F || options.min_p > 0.0F;
+  return options.top_k > 0 || options.top_p < 1.0F || options.min_p > 0.0F || options.infill;
 }
 
 // The candidate with the largest key (kernels/ops.h: GumbelArgs), the lowest token of equal ones.
@@ -110,21 +124,33 @@ std::span<const float> Processed(const SamplingOptions& options, std::span<const
 }  // namespace
 
 Sampler::Sampler(SamplingOptions options, int vocab_size, RngStream stream,
-                 const kernels::KernelTable& kernels)
-    : options_(std::move(options)), vocab_size_(vocab_size), stream_(stream), kernels_(&kernels) {}
+                 const kernels::KernelTable& kernels, std::optional<InfillFilter> infill)
+    : options_(std::move(options)),
+      vocab_size_(vocab_size),
+      stream_(stream),
+      kernels_(&kernels),
+      infill_(infill) {}
 
 Result<Sampler> Sampler::Create(const SamplingOptions& options, int vocab_size, uint64_t sequence,
-                                const kernels::KernelTable* kernels) {
+                                const kernels::KernelTable* kernels, const Tokenizer* tokenizer) {
   LS_TRY(CheckSamplingOptions(options, vocab_size));
+  if (options.infill && tokenizer == nullptr)
+    return InvalidArgument("the sampler infill needs the texts of tokens, which are not known here");
+  std::optional<InfillFilter> infill;
+  if (options.infill) infill.emplace(*tokenizer);
   return Sampler(options, vocab_size, {.seed = *options.seed, .sequence = sequence},
-                 kernels != nullptr ? *kernels : *kernels::Available().front());
+                 kernels != nullptr ? *kernels : *kernels::Available().front(), infill);
 }
 
 int32_t Sampler::Sample(std::span<const float> logits, const TokenHistory& history, uint64_t position,
                         Scratch& scratch) const {
   LS_CHECK(logits.size() == static_cast<size_t>(vocab_size_));
   const std::span<const float> row = Processed(options_, logits, history, scratch);
-  if (is_greedy()) return Likeliest(row);
+  if (is_greedy() && !infill_) return Likeliest(row);
+  if (is_greedy()) {
+    const Survivors kept = Select(options_, infill_, row, scratch.candidates);
+    return kept.largest == kMinusInfinity ? kNoToken : scratch.candidates.front().second;
+  }
 
   const Dice dice = DiceAt(position);
   if (!Filters(options_)) {
@@ -136,7 +162,7 @@ int32_t Sampler::Sample(std::span<const float> logits, const TokenHistory& histo
                                     .temperature = options_.temperature,
                                     .dice = {dice.key()[0], dice.key()[1]}});
   }
-  auto [order, largest, n] = Select(options_, row, scratch.candidates);
+  auto [order, largest, n] = Select(options_, infill_, row, scratch.candidates);
   if (largest == kMinusInfinity) return kNoToken;
   return GumbelChoice(std::span(scratch.candidates).first(n), largest, options_.temperature, dice);
 }
@@ -147,12 +173,12 @@ std::span<const TokenProbability> Sampler::Distribution(std::span<const float> l
   const std::span<const float> row = Processed(options_, logits, history, scratch);
   scratch.distribution.clear();
   if (is_greedy()) {
-    const int32_t token = Likeliest(row);
+    const int32_t token = Sample(logits, history, 0, scratch);
     if (token != kNoToken) scratch.distribution.push_back({token, 1.0});
     return scratch.distribution;
   }
   const double temperature = options_.temperature;
-  auto [order, largest, n] = Select(options_, row, scratch.candidates);
+  auto [order, largest, n] = Select(options_, infill_, row, scratch.candidates);
   if (largest == kMinusInfinity) return scratch.distribution;
   const double total = SumWeights(std::span(scratch.candidates).first(n), largest, temperature);
   for (size_t i = 0; i < n; ++i) {

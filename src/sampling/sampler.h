@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // From a row of logits to a token, in llama.cpp's default order: logit bias, penalties, top-k, top-p, min-p,
-// temperature, then the choice by Gumbel-max: the token of the largest log p + g, where the numbers g are
-// those of that absolute position (base/dice.h). Top-p and min-p therefore look at probabilities at
-// temperature 1, top-p at those among the top-k. A pure function of (logits, history, seed, sequence,
-// position), so the token at a position is the same however many rows were computed beside it. A NaN logit
-// counts as minus infinity, which is a token that cannot occur; who must not choose from a row with NaN asks
-// CheckLogits first (logits_check.h). A Sampler is immutable; scratch space is the caller's, one per thread.
+// infill (sampling/infill_filter.h), temperature, then the choice by Gumbel-max: the token of the largest log
+// p + g, where the numbers g are those of that absolute position (base/dice.h). Top-p and min-p therefore
+// look at probabilities at temperature 1, top-p at those among the top-k. A pure function of (logits,
+// history, seed, sequence, position), so the token at a position is the same however many rows were computed
+// beside it. A NaN logit counts as minus infinity, which is a token that cannot occur; who must not choose
+// from a row with NaN asks CheckLogits first (logits_check.h). A Sampler is immutable; scratch space is the
+// caller's, one per thread.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -19,6 +21,7 @@
 #include "kernels/ops.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
+#include "sampling/infill_filter.h"
 
 namespace longspec {
 
@@ -52,9 +55,11 @@ class Sampler {
   };
 
   // Checks ranges; the message names the option. `options.seed` must already be a number. `kernels`: null is
-  // the best this CPU has; the choice is the same with all of them.
+  // the best this CPU has; the choice is the same with all of them. `tokenizer` (borrowed) is needed for
+  // options.infill alone.
   static Result<Sampler> Create(const SamplingOptions& options, int vocab_size, uint64_t sequence = 0,
-                                const kernels::KernelTable* kernels = nullptr);
+                                const kernels::KernelTable* kernels = nullptr,
+                                const Tokenizer* tokenizer = nullptr);
 
   // The token for absolute position `position`. logits: (vocab_size) f32. Temperature <= 0: the largest logit
   // after penalties and bias, the lowest token id on ties. kNoToken if bias and penalties leave none that can
@@ -75,12 +80,14 @@ class Sampler {
   bool is_greedy() const { return options_.temperature <= 0.0F; }
 
  private:
-  Sampler(SamplingOptions options, int vocab_size, RngStream stream, const kernels::KernelTable& kernels);
+  Sampler(SamplingOptions options, int vocab_size, RngStream stream, const kernels::KernelTable& kernels,
+          std::optional<InfillFilter> infill);
 
   SamplingOptions options_;
   int vocab_size_;
   RngStream stream_;
   const kernels::KernelTable* kernels_;
+  std::optional<InfillFilter> infill_;
 };
 
 }  // namespace longspec

@@ -12,6 +12,7 @@
 #include "server/page.h"
 #include "server/serving.h"
 #include "wire/anthropic.h"
+#include "wire/ollama.h"
 
 namespace longspec::server {
 namespace {
@@ -40,6 +41,15 @@ constexpr Route kRoutes[] = {
     {"POST", "/v1/completions", PostCompletions},
     {"POST", "/completion", PostLlamaCompletion},
     {"POST", "/completions", PostLlamaCompletion},
+    {"POST", "/infill", PostInfill},
+    {"POST", "/v1/fim/completions", PostFimCompletions},
+    {"POST", "/fim/completions", PostFimCompletions},
+    {"GET", "/api/version", GetOllamaVersion, true, true},
+    {"GET", "/api/tags", GetOllamaModels, true, true},
+    {"GET", "/api/ps", GetOllamaModels, true, true},
+    {"POST", "/api/show", PostOllamaShow},
+    {"POST", "/api/chat", PostOllamaChat},
+    {"POST", "/api/generate", PostOllamaGenerate},
     {"POST", "/v1/messages", PostMessages},
     {"POST", "/v1/messages/count_tokens", PostCountTokens},
     {"POST", "/v1/responses", PostResponses},
@@ -239,6 +249,7 @@ void App::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   const auto call = std::make_shared<Call>(std::move(request), std::move(reply), log_, &metrics_);
   call->set_silent(is_silent);
   if (call->request().path.starts_with("/v1/messages")) call->set_error_form(wire::AnthropicErrorBody);
+  if (call->request().path.starts_with("/api/")) call->set_error_form(wire::OllamaErrorBody);
   Serving* serving = ready_;
   if (serving != nullptr) call->set_files(&serving->served().files);
   if (RefusesOrigin(*call)) return;

@@ -25,13 +25,14 @@ struct AppOptions {
   std::vector<std::string> api_keys;               // empty: none is asked for
   std::string api_prefix;                          // "/llm": what all paths begin with
   Origins origins = *Origins::Parse("localhost");  // of pages that may call, besides its own
-  bool names_are_own = false;         // every name by which it is called is its own (server/origins.h)
-  bool credentials = true;            // pages may send what their browsers keep of logins
-  bool metrics = true, slots = true;  // whether /metrics and /slots are there
-  bool page = true;                   // and the page at /
-  std::string slot_save_path;         // a folder; empty: slots are neither saved nor restored
-  int ping_seconds = 30;              // of streams in which nothing happens; 0: none
-  int most_queued = 64;               // requests that wait to start
+  bool names_are_own = false;              // every name by which it is called is its own (server/origins.h)
+  bool credentials = true;                 // pages may send what their browsers keep of logins
+  bool metrics = true, slots = true;       // whether /metrics and /slots are there
+  bool page = true;                        // and the page at /
+  std::string slot_save_path;              // a folder; empty: slots are neither saved nor restored
+  InfillLayout infill = {.window = 2048};  // of /infill; the engine knows the context
+  int ping_seconds = 30;                   // of streams in which nothing happens; 0: none
+  int most_queued = 64;                    // requests that wait to start
   int worker_threads = 2;
   size_t most_body_bytes = size_t{64} << 20;  // of a body that came compressed
   bool log_polls = false;  // lines for what programs ask again and again: /health, /metrics, /slots

@@ -65,11 +65,17 @@ void Call::SendError(const openai::ApiError& error, const Json& more, Headers he
 }
 
 void Call::BeginEvents(int ping_seconds) {
-  HttpResponse head{.content_type = "text/event-stream",
+  BeginStream("text/event-stream", {.bytes = ": ping\n\n", .seconds = ping_seconds});
+}
+
+void Call::BeginLines() { BeginStream("application/x-ndjson", {.bytes = {}, .seconds = 0}); }
+
+void Call::BeginStream(std::string content_type, Reply::Idle idle) {
+  HttpResponse head{.content_type = std::move(content_type),
                     .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}};
   AddCommon(&head);
   begun_ = true;
-  reply_->Begin(std::move(head), {.bytes = ": ping\n\n", .seconds = ping_seconds});
+  reply_->Begin(std::move(head), std::move(idle));
 }
 
 bool Call::Write(std::string events) {

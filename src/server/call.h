@@ -61,6 +61,7 @@ class Call {
 
   // Server-sent events. Comments are sent where nothing else is for so long; 0: none.
   void BeginEvents(int ping_seconds);
+  void BeginLines();               // of JSON, in place of events
   bool Write(std::string events);  // false: the client has gone
   void End();
   void OnGone(std::function<void()> on_gone);
@@ -70,6 +71,7 @@ class Call {
   void Note(const std::string& name, nlohmann::ordered_json value);
 
  private:
+  void BeginStream(std::string content_type, Reply::Idle idle);
   void AddCommon(HttpResponse* response) const;
   void Log(int status);
 

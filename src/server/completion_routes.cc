@@ -7,6 +7,7 @@
 
 #include "base/status_macros.h"
 #include "longspec/version.h"
+#include "openai/infill_fields.h"
 #include "server/body_coding.h"
 #include "server/serving.h"
 #include "wire/anthropic.h"
@@ -43,12 +44,27 @@ std::vector<int32_t> TokensOf(const Engine& engine, const openai::Prompt& prompt
   return tokens;
 }
 
+Result<InfillPrompt> InfillPromptOf(const Served& served, const ApiRequest& request) {
+  InfillLayout layout = {.repository = false, .suffix_first = served.options.infill.suffix_first};
+  if (request.endpoint == Endpoint::kInfill) {
+    layout = served.options.infill;
+    layout.context = served.engine->info().n_ctx;
+    layout.n_predict = served.options.defaults.n_predict;
+  }
+  return served.engine->PromptOfInfill(*request.infill, layout);
+}
+
 // Takes the prompts out of the request. The error: what is wrong with one of them.
-Status TakePrompts(const Engine& engine, Prepared& prepared) {
+Status TakePrompts(const Served& served, Prepared& prepared) {
   ApiRequest& request = prepared.request;
+  const Engine& engine = *served.engine;
   std::vector<openai::Prompt> prompts = std::exchange(request.prompts, {});
   GenerationRequest& generation = request.generation;
-  if (prompts.empty()) {
+  if (request.infill) {
+    LS_ASSIGN(InfillPrompt prompt, InfillPromptOf(served, request));
+    prepared.prompts.push_back(std::move(prompt.tokens));
+    if (!request.prediction) AddPrediction(std::move(prompt.guess), generation.speculation);
+  } else if (prompts.empty()) {
     LS_ASSIGN(prepared.prompts.emplace_back(), engine.PromptTokens(generation));
   }
   for (openai::Prompt& prompt : prompts) {
@@ -68,14 +84,17 @@ Status TakePrompts(const Engine& engine, Prepared& prepared) {
   return {};
 }
 
-using Parsed = std::variant<ApiRequest, ApiError>;
+// Of a model that lacks the tokens for a text with a hole.
+ApiError NoInfill(Endpoint endpoint, ApiError error) {
+  if (endpoint == Endpoint::kInfill)
+    return {.status_code = 501, .message = std::move(error.message), .type = "not_supported_error"};
+  error.param = "suffix";
+  return error;
+}
 
-// The request of a call, ready for a job; null after an error was sent. `parse` makes it of the body.
-template <typename Parse>
-std::unique_ptr<Prepared> RequestOf(Served& served, Call& call, const Parse& parse) {
-  const auto body = BodyOf(served, call);
-  if (body == nullptr) return nullptr;
-  Parsed parsed = parse(*body);
+}  // namespace
+
+std::unique_ptr<Prepared> PreparedOf(Served& served, std::variant<ApiRequest, ApiError> parsed, Call& call) {
   if (const auto* error = std::get_if<ApiError>(&parsed)) {
     call.SendError(*error);
     return nullptr;
@@ -93,6 +112,18 @@ std::unique_ptr<Prepared> RequestOf(Served& served, Call& call, const Parse& par
   return prepared;
 }
 
+namespace {
+
+using Parsed = std::variant<ApiRequest, ApiError>;
+
+// The request of a call, as `parse` makes it of the body; null after an error was sent.
+template <typename Parse>
+std::unique_ptr<Prepared> RequestOf(Served& served, Call& call, const Parse& parse) {
+  const auto body = BodyOf(served, call);
+  if (body == nullptr) return nullptr;
+  return PreparedOf(served, parse(*body), call);
+}
+
 std::unique_ptr<Prepared> RequestOf(Served& served, Endpoint endpoint, Call& call) {
   return RequestOf(served, call, [&](const nlohmann::ordered_json& body) {
     return openai::ParseRequest(endpoint, body, served.options.defaults);
@@ -105,13 +136,15 @@ std::unique_ptr<Prepared> MessagesOf(Served& served, bool count_only, Call& call
   });
 }
 
+}  // namespace
+
 wire::FormParts FormPartsOf(const Served& served, const Call& call, const Prepared& prepared) {
   wire::FormParts parts{.head = HeadOf(served, call),
                         .request = prepared.request,
                         .calls = openai::CallFormOf(served.tool_format, prepared.request.tools),
                         .n_ctx = served.engine->info().n_ctx};
   parts.prompts.clear();
-  const bool shows = prepared.request.wishes.echo || prepared.request.endpoint == Endpoint::kLlamaCompletion;
+  const bool shows = prepared.request.wishes.echo || openai::IsLlamas(prepared.request.endpoint);
   for (const auto& tokens : prepared.prompts) {
     parts.prompts.push_back({.text = shows ? served.engine->Detokenize(tokens) : std::string(),
                              .n_tokens = static_cast<int>(tokens.size())});
@@ -119,7 +152,6 @@ wire::FormParts FormPartsOf(const Served& served, const Call& call, const Prepar
   return parts;
 }
 
-// Compiles the grammar first, here and not on the engine's thread: others are written meanwhile.
 void Generate(Served& served, Prepared& prepared, std::unique_ptr<wire::AnswerForm> form,
               const CallPtr& call) {
   const GrammarText& grammar = prepared.request.generation.grammar;
@@ -133,6 +165,14 @@ void Generate(Served& served, Prepared& prepared, std::unique_ptr<wire::AnswerFo
   }
   StartGenerationJob(served.job_parts(), std::move(prepared.request), std::move(prepared.prompts),
                      std::move(form), call);
+}
+
+namespace {
+
+void PostLlamas(Served& served, Endpoint endpoint, const CallPtr& call) {
+  const auto request = RequestOf(served, endpoint, *call);
+  if (request == nullptr) return;
+  Generate(served, *request, wire::MakeLlamaForm(FormPartsOf(served, *call, *request)), call);
 }
 
 void PostOpenAi(Served& served, Endpoint endpoint, const CallPtr& call) {
@@ -188,8 +228,10 @@ bool PrepareTokens(const Served& served, Prepared& prepared, Call& call) {
     generation.speculation = SpeculationOf(generation.speculation, type, wish.max_rows);
   }
   if (request.prediction) AddPrediction(engine.Tokenize(*request.prediction), generation.speculation);
-  if (const Status taken = TakePrompts(engine, prepared); !taken.ok()) {
-    call.SendError(openai::BadValueOf(taken));
+  if (const Status taken = TakePrompts(served, prepared); !taken.ok()) {
+    ApiError error = openai::BadValueOf(taken);
+    if (request.infill) error = NoInfill(request.endpoint, std::move(error));
+    call.SendError(error);
     return false;
   }
   return true;
@@ -208,9 +250,16 @@ void PostChatCompletions(Served& served, CallPtr call) {
 void PostCompletions(Served& served, CallPtr call) { PostOpenAi(served, Endpoint::kCompletions, call); }
 
 void PostLlamaCompletion(Served& served, CallPtr call) {
-  const auto request = RequestOf(served, Endpoint::kLlamaCompletion, *call);
+  PostLlamas(served, Endpoint::kLlamaCompletion, call);
+}
+void PostInfill(Served& served, CallPtr call) { PostLlamas(served, Endpoint::kInfill, call); }
+
+void PostFimCompletions(Served& served, CallPtr call) {
+  const auto request = RequestOf(served, *call, [&](const nlohmann::ordered_json& body) {
+    return openai::ParseFimRequest(body, served.options.defaults);
+  });
   if (request == nullptr) return;
-  Generate(served, *request, wire::MakeLlamaForm(FormPartsOf(served, *call, *request)), call);
+  Generate(served, *request, wire::MakeOpenAiForm(FormPartsOf(served, *call, *request)), call);
 }
 
 void PostMessages(Served& served, CallPtr call) {

@@ -34,8 +34,7 @@ class Job : public std::enable_shared_from_this<Job> {
         form_(std::move(form)),
         call_(std::move(call)) {
     answers_.resize(prompts_.size() * static_cast<size_t>(request_.n));
-    const bool llama_stream =
-        request_.endpoint == openai::Endpoint::kLlamaCompletion && request_.wishes.stream;
+    const bool llama_stream = openai::IsLlamas(request_.endpoint) && request_.wishes.stream;
     wants_tokens_ = request_.generation.n_logprobs >= 0 || request_.wishes.return_tokens ||
                     request_.wishes.return_token_source || llama_stream;
   }
@@ -99,6 +98,7 @@ class Job : public std::enable_shared_from_this<Job> {
   void BeginEvents() {
     const std::lock_guard lock(mutex_);
     if (std::exchange(begun_, true)) return;
+    if (!form_->has_events()) return call_->BeginLines();
     const int wished = request_.wishes.sse_ping_interval;
     call_->BeginEvents(wished >= 0 ? wished : parts_.ping_seconds);
   }
@@ -178,8 +178,6 @@ class Job : public std::enable_shared_from_this<Job> {
     ++state.n_tokens;
     state.timings = token.timings;
     state.timings.predicted_n = state.n_tokens;
-    const int limit = request_.wishes.t_max_predict_ms;
-    if (limit > 0 && token.timings.predicted_ms > limit) state.time_is_up = true;
     parts_.slots->SetProgress(state.answer.slot, state.n_prompt, state.n_tokens);
     if (token.is_end || !wants_tokens_) return;
     TokenReport report{.token = TextOf({.token = token.id, .logprob = token.own.logprob}),
@@ -197,6 +195,10 @@ class Job : public std::enable_shared_from_this<Job> {
   bool TakeText(int index, std::string_view text) {
     State& state = At(index);
     state.sent += text;
+    // As llama.cpp has it: what has begun of a line is not left half written.
+    const int limit = request_.wishes.t_max_predict_ms;
+    if (limit > 0 && state.timings.predicted_ms > limit && text.find('\n') != std::string_view::npos)
+      state.time_is_up = true;
     const auto whole = std::ranges::find_if(
         state.pending, [&](const TokenReport& report) { return report.text_end > state.sent.size(); });
     return SendPiece(index, text, whole) && !state.time_is_up;

@@ -56,11 +56,18 @@ void GetModels(Served& served, CallPtr call);
 void GetProps(Served& served, CallPtr call);
 void GetSlots(Served& served, CallPtr call);
 void GetMetrics(Served& served, CallPtr call);
+void GetOllamaVersion(Served& served, CallPtr call);
+void GetOllamaModels(Served& served, CallPtr call);
 
 // For the workers.
 void PostChatCompletions(Served& served, CallPtr call);
 void PostCompletions(Served& served, CallPtr call);
 void PostLlamaCompletion(Served& served, CallPtr call);
+void PostInfill(Served& served, CallPtr call);
+void PostFimCompletions(Served& served, CallPtr call);
+void PostOllamaShow(Served& served, CallPtr call);
+void PostOllamaChat(Served& served, CallPtr call);
+void PostOllamaGenerate(Served& served, CallPtr call);
 void PostMessages(Served& served, CallPtr call);
 void PostCountTokens(Served& served, CallPtr call);
 void PostResponses(Served& served, CallPtr call);
@@ -81,6 +88,13 @@ struct Prepared {
 // Turns what the request says of its prompts, of biases and of predictions into tokens. False after an error
 // was sent.
 bool PrepareTokens(const Served& served, Prepared& prepared, Call& call);
+// What a body says, ready for a job; null after an error was sent.
+std::unique_ptr<Prepared> PreparedOf(Served& served,
+                                     std::variant<openai::ApiRequest, openai::ApiError> parsed, Call& call);
+wire::FormParts FormPartsOf(const Served& served, const Call& call, const Prepared& prepared);
+// Compiles the grammar first, here and not on the engine's thread: others are written meanwhile.
+void Generate(Served& served, Prepared& prepared, std::unique_ptr<wire::AnswerForm> form,
+              const CallPtr& call);
 openai::ResponseHead HeadOf(const Served& served, const Call& call);
 
 }  // namespace longspec::server

@@ -40,6 +40,9 @@ class AnswerForm {
  public:
   virtual ~AnswerForm() = default;
 
+  // Whether what is streamed are server-sent events; else they are lines of JSON, with nothing between them.
+  virtual bool has_events() const { return true; }
+
   // The body of a response that is not streamed.
   virtual std::string Whole(std::span<const openai::Answer> answers) = 0;
 

@@ -82,6 +82,24 @@ class Coder(unittest.TestCase):
                     with urllib.request.urlopen(request, timeout=60) as answer:
                         self.assertEqual(json.load(answer)["prompt"], line["text"])
 
+    @unittest.skipUnless(os.path.exists(SMALL), "needs the small coder model")
+    def test_a_hole_is_filled_alike_whoever_guesses(self):
+        hole = {"input_prefix": "def add(a, b):\n    return ", "input_suffix": "\n\nprint(add(1, 2))\n",
+                "input_extra": [{"filename": "sub.py", "text": "def sub(a, b):\n    return a - b\n"}],
+                "n_predict": 24, "temperature": 0, "return_tokens": True}
+        samplers = {"samplers": ["top_k", "top_p", "infill"], "top_k": 40, "top_p": 0.9, "seed": 7}
+        with ServerProcess([BIN, "serve", "-m", SMALL, "--port", "0", "-c", "2048"]) as server:
+            for fields in ({}, samplers):
+                answers = []
+                for speculative in (True, False):
+                    request = urllib.request.Request(
+                        f"{server.url}/infill", json.dumps({**hole, **fields, "speculative": speculative}).encode())
+                    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+                        answers.append(json.load(answer))
+                self.assertTrue(answers[0]["content"].startswith("a + b"), answers[0]["content"])
+                self.assertEqual(answers[0]["tokens"], answers[1]["tokens"])
+                self.assertEqual(answers[0]["stop_type"], "eos")
+
 
 if __name__ == "__main__":
     unittest.main()

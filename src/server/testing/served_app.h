@@ -19,8 +19,8 @@ namespace longspec::testing {
 
 class ServedApp {
  public:
-  explicit ServedApp(const std::string& name) : path_(::testing::TempDir() + "/longspec_" + name + ".gguf") {
-    TinyModelOptions model;
+  explicit ServedApp(const std::string& name, TinyModelOptions model = {}, server::AppOptions serving = {})
+      : path_(::testing::TempDir() + "/longspec_" + name + ".gguf") {
     model.context_length = 1024;
     EXPECT_TRUE(WriteTinyModel(model, path_).ok());
     ModelOptions options;
@@ -30,7 +30,6 @@ class ServedApp {
     options.calibration_cache = false;
     auto engine = Engine::Load(options);
     EXPECT_TRUE(engine.ok()) << engine.status().message();
-    server::AppOptions serving;
     serving.scheduler.cache_bytes = 64 << 20;
     app_ = std::make_unique<server::App>(std::move(serving), &log_);
     EXPECT_TRUE(app_->SetEngine(std::move(*engine)).ok());

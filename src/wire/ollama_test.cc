@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/ollama.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "openai/json.h"
+
+namespace longspec::wire {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using openai::ApiRequest;
+
+ApiRequest OllamaAccepted(OllamaRoute route, const std::string& body, bool has_template = true) {
+  auto parsed = ParseOllamaRequest(route, Json::parse(body), openai::DefaultRequest(), has_template);
+  if (const auto* error = std::get_if<openai::ApiError>(&parsed)) {
+    ADD_FAILURE() << body << ": " << error->message;
+    return {};
+  }
+  return std::get<ApiRequest>(std::move(parsed));
+}
+
+TEST(Ollama, OptionsAreThoseOfOtherApis) {
+  const ApiRequest request = OllamaAccepted(OllamaRoute::kChat, R"({"model": "m", "messages": [
+      {"role": "user", "content": "hi"}], "format": {"type": "object"}, "think": false, "options": {
+      "num_predict": 5, "top_k": 3, "top_p": 0.5, "min_p": 0.1, "repeat_penalty": 1.5, "repeat_last_n": 9,
+      "stop": ["x"], "seed": 4, "num_ctx": 512, "num_thread": 4}})");
+  EXPECT_TRUE(request.wishes.stream);
+  EXPECT_EQ(request.generation.n_predict, 5);
+  EXPECT_EQ(request.generation.sampling.top_k, 3);
+  EXPECT_EQ(request.generation.sampling.repeat_last_n, 9);
+  EXPECT_EQ(request.generation.stop, std::vector<std::string>{"x"});
+  EXPECT_EQ(request.generation.grammar.kind, GrammarText::Kind::kJsonSchema);
+  EXPECT_THAT(request.unknown, ::testing::IsEmpty());
+  EXPECT_THAT(request.generation.template_variables, ::testing::HasSubstr("enable_thinking"));
+}
+
+TEST(Ollama, ResultsBelongToCallsInTheirOrder) {
+  const ApiRequest request = OllamaAccepted(OllamaRoute::kChat, R"({"messages": [
+      {"role": "user", "content": "hi"},
+      {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}},
+                                                          {"function": {"name": "g", "arguments": {}}}]},
+      {"role": "tool", "tool_name": "f", "content": "one"}, {"role": "tool", "content": "two"}]})");
+  ASSERT_EQ(request.generation.messages.size(), 4U);
+  EXPECT_THAT(request.generation.messages[1].more, ::testing::HasSubstr("call_1"));
+  EXPECT_THAT(request.generation.messages[2].more, ::testing::HasSubstr("call_0"));
+  EXPECT_THAT(request.generation.messages[3].more, ::testing::HasSubstr("call_1"));
+}
+
+TEST(Ollama, WhatAPromptIs) {
+  const auto generate = [](const std::string& body, bool has_template = true) {
+    return OllamaAccepted(OllamaRoute::kGenerate, body, has_template);
+  };
+  const ApiRequest chat = generate(R"({"prompt": "hi", "system": "Be brief."})");
+  ASSERT_EQ(chat.generation.messages.size(), 2U);
+  EXPECT_EQ(chat.generation.messages[0].role, "system");
+  EXPECT_EQ(generate(R"({"prompt": "hi", "raw": true})").generation.prompt, "hi");
+  EXPECT_EQ(generate(R"({"prompt": "hi"})", false).generation.prompt, "hi");
+  EXPECT_EQ(generate(R"({"prompt": "hi", "raw": true})").generation.n_predict, -1);
+  const ApiRequest hole = generate(R"({"prompt": "", "suffix": "end", "stream": false})");
+  ASSERT_TRUE(hole.infill.has_value());
+  EXPECT_EQ(hole.infill->suffix, "end");
+  EXPECT_FALSE(hole.wishes.stream);
+}
+
+TEST(Ollama, ACallIsToldOfAsAWhole) {
+  const std::string tools = R"("tools": [{"type": "function", "function": {"name": "f", "parameters": {
+      "type": "object", "properties": {"a": {"type": "integer"}}}}}])";
+  const ApiRequest request = OllamaAccepted(
+      OllamaRoute::kChat, R"({"messages": [{"role": "user", "content": "hi"}], )" + tools + "}");
+  FormParts parts{.head = {.id = "1", .model = "m"},
+                  .request = request,
+                  .calls = openai::CallFormOf(openai::ToolFormat::kHermes, request.tools)};
+  const auto form = MakeOllamaForm(OllamaRoute::kChat, parts);
+  EXPECT_FALSE(form->has_events());
+  std::string lines =
+      form->OnPiece({.index = 0, .text = "<tool_call>\n{\"name\": \"f\", ", .tokens = {}, .timings = {}});
+  lines += form->OnPiece(
+      {.index = 0, .text = "\"arguments\": {\"a\": 1}}\n</tool_call>", .tokens = {}, .timings = {}});
+  EXPECT_EQ(lines, "");
+  openai::Answer answer;
+  answer.result.finish_reason = FinishReason::kStop;
+  lines = form->OnAnswerEnd(0, answer);
+  const Json first = Json::parse(lines.substr(0, lines.find('\n')));
+  EXPECT_EQ(first["message"]["tool_calls"][0]["function"]["name"], "f");
+  EXPECT_EQ(first["message"]["tool_calls"][0]["function"]["arguments"], (Json{{"a", 1}}));
+  EXPECT_EQ(first["done"], false);
+}
+
+}  // namespace
+}  // namespace longspec::wire
