@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "json/json_text.h"
+
 namespace longspec {
 namespace {
 
@@ -197,8 +199,10 @@ Json CellJson(const Cell& cell) {
 }
 
 Result<Cell> ParseCell(std::string_view line) {
+  const std::optional<Json> read = TryReadJson(line);
+  if (!read) return Corrupt("not a cell of an evaluation: not JSON");
   try {
-    const Json json = Json::parse(line);
+    const Json& json = *read;
     Cell cell;
     json.at("family").get_to(cell.key.family);
     json.at("length").get_to(cell.key.length);
