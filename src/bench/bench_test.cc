@@ -356,7 +356,8 @@ TEST(Roofline, IsTheSlowerOfReadingAndComputing) {
   EXPECT_DOUBLE_EQ(work.f32_macs, 8);
   EXPECT_DOUBLE_EQ(work.macs(), 16);
   work.AddAttention({.k_type = CacheType::kBF16Amx, .v_type = CacheType::kBF16Amx}, 2);
-  work.Add("q8", 3);
+  work.Add("q8", 1);
+  work.Add("q8k", 2);
   EXPECT_DOUBLE_EQ(work.bf16_amx_macs, 4);
   EXPECT_DOUBLE_EQ(work.q8_macs, 3);
 }

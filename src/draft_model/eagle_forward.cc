@@ -61,7 +61,7 @@ size_t EagleForward::bytes() const { return tree_.bytes() + scratch_->bytes(); }
 size_t EagleForward::ScratchBytes(const EagleFacts& facts) {
   const BlockShape shape = ShapeOf(facts.block, facts.n_taps);
   const int64_t floats = shape.n_other + 3 * shape.n_embd + facts.n_logits;
-  return Z(kMaxRows) * (Workspace::RowBytes(shape, {.q8 = true, .bf16 = true}) + Z(floats) * sizeof(float)) +
+  return Z(kMaxRows) * (Workspace::RowBytes(shape, kAllInputForms) + Z(floats) * sizeof(float)) +
          kEagleStateBytes;
 }
 

@@ -75,8 +75,7 @@ size_t LongspecForward::bytes() const { return ring_.bytes() + tree_.bytes() + s
 
 size_t LongspecForward::ScratchBytes(const LlamaConfig& target, int n_ff, int64_t n_logits) {
   const BlockShape shape = LongspecModel::Block(target, n_ff).shape;
-  return Z(kMaxRows) *
-             (Workspace::RowBytes(shape, {.q8 = true, .bf16 = true}) + Z(n_logits) * sizeof(float)) +
+  return Z(kMaxRows) * (Workspace::RowBytes(shape, kAllInputForms) + Z(n_logits) * sizeof(float)) +
          2 * kLongspecStateBytes;
 }
 

@@ -75,8 +75,7 @@ class MedusaForward {
   const MedusaModel* model() const { return model_.get(); }
   size_t bytes() const { return scratch_->bytes(); }
   static size_t ScratchBytes(int n_embd, int64_t n_logits) {
-    return Z(kMaxRows) *
-           (Workspace::RowBytes(ShapeOf(n_embd), {.q8 = true, .bf16 = true}) + Z(n_logits) * sizeof(float));
+    return Z(kMaxRows) * (Workspace::RowBytes(ShapeOf(n_embd), kAllInputForms) + Z(n_logits) * sizeof(float));
   }
 
  private:

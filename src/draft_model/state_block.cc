@@ -38,7 +38,7 @@ size_t StateBlock::bytes() const {
 }
 
 size_t StateBlock::ScratchBytes(const DraftBlock& block, int64_t head) {
-  return Z(kMaxRows) * (Workspace::RowBytes(block.shape, {.q8 = true, .bf16 = true}) +
+  return Z(kMaxRows) * (Workspace::RowBytes(block.shape, kAllInputForms) +
                         (Z(head) + Z(block.shape.n_embd)) * sizeof(float)) +
          AttentionPlan::MostBytes(block.attention(), 1, kMaxRows);
 }

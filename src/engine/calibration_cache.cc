@@ -15,7 +15,7 @@
 namespace longspec {
 namespace {
 
-constexpr CacheFileKind kCosts = {.header = "longspec costs 6", .suffix = ".costs"};
+constexpr CacheFileKind kCosts = {.header = "longspec costs 7", .suffix = ".costs"};
 constexpr size_t kMaxPoints = 64;  // of an axis
 
 }  // namespace

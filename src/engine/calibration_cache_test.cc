@@ -49,7 +49,7 @@ TEST_F(CalibrationCacheTest, HostileFilesAreRefused) {
   }
   cache_.Overwrite(good);
   ASSERT_TRUE(ReadCalibration(folder_, "key").ok());
-  const std::string first = "longspec costs 6\nkey\n";
+  const std::string first = "longspec costs 7\nkey\n";
   const std::string head = first + "steady 1\nmeasured_at 1795000000\n";
   for (const std::string& bad :
        {std::string(), std::string("\n\n\n"), std::string(1000, '\0'), first, head,
@@ -83,7 +83,7 @@ TEST_F(CalibrationCacheTest, HostileFilesAreRefused) {
 TEST_F(CalibrationCacheTest, AnOlderVersionIsNotRead) {
   ASSERT_TRUE(WriteCalibration(folder_, "key", costs_).ok());
   std::string older = cache_.Contents();
-  ASSERT_EQ(older.rfind("longspec costs 6\n", 0), 0U);
+  ASSERT_EQ(older.rfind("longspec costs 7\n", 0), 0U);
   older[15] = '5';
   cache_.Overwrite(older);
   EXPECT_EQ(ReadCalibration(folder_, "key").status().code(), StatusCode::kCorrupt);

@@ -161,14 +161,14 @@ TEST(TablesUnderTestTest, ShareNoFunctionWithTheReference) {
   for (const KernelTable* t : testing::TablesUnderTest()) {
     const KernelTable& r = kReferenceTable;
     EXPECT_STRNE(t->name, r.name);
-    EXPECT_TRUE(t->quantize_q8 != r.quantize_q8 && t->matmul_q8 != r.matmul_q8 &&
-                t->matmul_float != r.matmul_float && t->round_bf16 != r.round_bf16 &&
-                t->matmul_bf16 != r.matmul_bf16 && t->rms_norm != r.rms_norm && t->rope != r.rope &&
-                t->swiglu != r.swiglu && t->exp != r.exp && t->argmax != r.argmax && t->top_k != r.top_k &&
-                t->gumbel_argmax != r.gumbel_argmax && t->scores != r.scores &&
-                t->softmax_chunk != r.softmax_chunk && t->values != r.values &&
-                t->gathered_values != r.gathered_values && t->merge_state != r.merge_state &&
-                t->finish_state != r.finish_state && t->store_kv != r.store_kv)
+    EXPECT_TRUE(
+        t->quantize_q8 != r.quantize_q8 && t->matmul_q8 != r.matmul_q8 && t->quantize_q8k != r.quantize_q8k &&
+        t->matmul_q8k != r.matmul_q8k && t->matmul_float != r.matmul_float && t->round_bf16 != r.round_bf16 &&
+        t->matmul_bf16 != r.matmul_bf16 && t->rms_norm != r.rms_norm && t->rope != r.rope &&
+        t->swiglu != r.swiglu && t->exp != r.exp && t->argmax != r.argmax && t->top_k != r.top_k &&
+        t->gumbel_argmax != r.gumbel_argmax && t->scores != r.scores && t->softmax_chunk != r.softmax_chunk &&
+        t->values != r.values && t->gathered_values != r.gathered_values && t->merge_state != r.merge_state &&
+        t->finish_state != r.finish_state && t->store_kv != r.store_kv)
         << t->name;
   }
 }

@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/packing.h"
 #include "kernels/tables.h"
 #include "kernels/testing/data.h"
 #include "kernels/testing/matmul_checks.h"
@@ -37,6 +38,26 @@ TEST_P(MatmulTest, EveryDepth) {
   for (const WeightFormat format : kAllFormats) {
     for (const int64_t n_in : {32, 64, 160, 576, 608, 1536}) {
       for (const int n_rows : {1, 2, 5, 8}) {
+        ASSERT_TRUE(MatmulSameAsReference(
+            table(), {.format = format, .n_in = n_in, .n_out = 33, .n_rows = n_rows}, 0, 3));
+      }
+    }
+  }
+}
+
+// On both sides of every tile, of the rows whose sums are kept and of the super-blocks that tiles share.
+TEST_P(MatmulTest, EveryRowCountAndDepthOfSuperBlocks) {
+  for (const WeightFormat format : kSuperFormats) {
+    for (int n_rows = 1; n_rows <= 20; ++n_rows) {
+      ASSERT_TRUE(MatmulSameAsReference(
+          table(), {.format = format, .n_in = 1280, .n_out = 21, .n_rows = n_rows}, 0, 2));
+    }
+    for (const int n_rows : {127, 128, 129, 134}) {
+      ASSERT_TRUE(MatmulSameAsReference(
+          table(), {.format = format, .n_in = 256, .n_out = 16, .n_rows = n_rows}, 0, 1));
+    }
+    for (const int64_t n_in : {256, 512, 1024, 2048, 2304}) {
+      for (const int n_rows : {1, 4, 5, 6, 9}) {
         ASSERT_TRUE(MatmulSameAsReference(
             table(), {.format = format, .n_in = n_in, .n_out = 33, .n_rows = n_rows}, 0, 3));
       }
@@ -79,7 +100,7 @@ TEST_P(MatmulTest, WritesOnlyTheGroupsAsked) {
 
 TEST_P(MatmulTest, LargestIntegersDoNotSaturate) {
   for (const WeightFormat format : kQuantizedFormats) {
-    for (const int n_rows : {1, 2, 3, 4, 8}) {
+    for (const int n_rows : {1, 2, 3, 4, 6, 8}) {
       ASSERT_TRUE(MatmulSameAsReference(
           table(), {.format = format, .n_in = 128, .n_out = 32, .n_rows = n_rows, .fill = Fill::kLargest}, 0,
           2));
@@ -141,7 +162,8 @@ TEST_P(MatmulTest, Bf16FlushesAsItsInstructionsDo) {
 // The test of the tests: a table whose batches differ in one last bit is caught by both checks.
 TEST(RowDependentTableTest, IsCaught) {
   const KernelTable wrong = RowDependentTable();
-  for (const WeightFormat format : {WeightFormat::kU4Min, WeightFormat::kBF16, WeightFormat::kBF16Pairs}) {
+  for (const WeightFormat format :
+       {WeightFormat::kU4Min, WeightFormat::kSuperU4Min, WeightFormat::kBF16, WeightFormat::kBF16Pairs}) {
     const MatmulShape one{.format = format, .n_in = 64, .n_out = 40, .n_rows = 1};
     MatmulShape two = one;
     two.n_rows = 2;
@@ -199,9 +221,23 @@ std::vector<Q8Block> Quantize(const KernelTable& table, const std::vector<float>
   return blocks;
 }
 
+std::vector<Q8KBlock> QuantizeQ8K(const KernelTable& table, const std::vector<float>& x) {
+  std::vector<Q8KBlock> blocks(x.size() / kSuperBlock);
+  std::memset(blocks.data(), 0xEE, blocks.size() * sizeof(Q8KBlock));
+  table.quantize_q8k(x.data(), static_cast<int>(x.size()), blocks.data());
+  return blocks;
+}
+
 std::vector<float> Scaled(std::vector<float> x, float scale) {
   for (float& v : x) v *= scale;
   return x;
+}
+
+// Of super-blocks, repeated to fill one.
+std::vector<float> Repeated(const std::vector<float>& x) {
+  std::vector<float> all;
+  for (size_t i = 0; i < kSuperBlock; ++i) all.push_back(x[i % x.size()]);
+  return all;
 }
 
 // Ties: with a largest value of 127 in each half the quants are the values themselves, rounded to even.
@@ -214,21 +250,25 @@ std::vector<float> Ties() {
 
 TEST_P(MatmulTest, QuantizesAsTheReference) {
   Random random(5);
-  const std::vector<float> x = random.Floats(kQuantBlock * 18);
-  for (const float scale : {1.0F, 1e-3F, 1e4F, 1e-30F, 1e38F, 1e-37F, 1e-38F, 1e-42F, 0.0F, -0.0F}) {
+  const std::vector<float> x = random.Floats(kSuperBlock * 3);
+  for (const float scale : {1.0F, 1e-3F, 1e4F, 1e-30F, 1e38F, 2e-35F, 1e-37F, 1e-38F, 1e-42F, 0.0F, -0.0F}) {
     const std::vector<float> scaled = Scaled(x, scale);
     EXPECT_TRUE(SameBits(Quantize(kReferenceTable, scaled), Quantize(table(), scaled))) << scale;
+    EXPECT_TRUE(SameBits(QuantizeQ8K(kReferenceTable, scaled), QuantizeQ8K(table(), scaled))) << scale;
   }
   EXPECT_TRUE(SameBits(Quantize(kReferenceTable, Ties()), Quantize(table(), Ties())));
+  const std::vector<float> ties = Repeated(Ties());
+  EXPECT_TRUE(SameBits(QuantizeQ8K(kReferenceTable, ties), QuantizeQ8K(table(), ties)));
 }
 
 TEST_P(MatmulTest, QuantizesBlocksWithOneLargeValue) {
-  for (size_t at = 0; at < kQuantBlock; ++at) {
+  for (size_t at = 0; at < kSuperBlock; ++at) {
     for (const float large :
          {std::numeric_limits<float>::max(), -std::numeric_limits<float>::max(), 127.0F, -1e-45F}) {
-      std::vector<float> x(kQuantBlock, 1e-45F);
+      std::vector<float> x(kSuperBlock, 1e-45F);
       x[at] = large;
       EXPECT_TRUE(SameBits(Quantize(kReferenceTable, x), Quantize(table(), x))) << at << " " << large;
+      EXPECT_TRUE(SameBits(QuantizeQ8K(kReferenceTable, x), QuantizeQ8K(table(), x))) << at << " " << large;
     }
   }
 }
@@ -250,24 +290,49 @@ TEST_P(MatmulTest, QuantizesWhatIsNotFiniteToNoNumbers) {
   }
 }
 
+TEST_P(MatmulTest, QuantizesSuperBlocksThatAreNotFiniteToNoNumbers) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<Q8KBlock> none(1, kNoNumbersQ8K);
+  for (const float wrong : {std::nanf(""), -std::nanf(""), kInfinity, -kInfinity}) {
+    for (size_t at = 0; at < kSuperBlock; at += 3) {
+      std::vector<float> x = Random(5).Floats(3 * kSuperBlock);
+      std::fill_n(x.begin() + kSuperBlock, kSuperBlock,
+                  at % 2 == 0 ? 0.0F : std::numeric_limits<float>::max());
+      x[kSuperBlock + at] = wrong;
+      const std::vector<Q8KBlock> blocks = QuantizeQ8K(table(), x);
+      EXPECT_TRUE(SameBits(none, {blocks[1]})) << at << " " << wrong;
+      EXPECT_TRUE(SameBits(QuantizeQ8K(kReferenceTable, x), blocks)) << at << " " << wrong;
+    }
+  }
+}
+
 // So its row's products are NaN, with weights of every format, and the rows beside it are what they were.
 TEST_P(MatmulTest, NoNumbersGiveNoNumbers) {
   constexpr int kIn = 512, kOut = 40;
   for (const WeightFormat format : kQuantizedFormats) {
     const TestMatrix weights(format, kIn, kOut, Fill::kRandom, 1);
     std::vector<Q8Block> x = TestActivations(3, kIn, Fill::kRandom, 2);
+    std::vector<Q8KBlock> super_x = TestActivationsQ8K(3, kIn, Fill::kRandom, 2);
     const auto product = [&] {
       std::vector<float> y(size_t{3} * kOut);
-      table().matmul_q8({.w = &weights.matrix(),
-                         .x = x.data(),
-                         .y = y.data(),
-                         .y_stride = kOut,
-                         .n_rows = 3,
-                         .group_end = weights.n_groups()});
+      const auto of = [&](auto args) {
+        args.w = &weights.matrix();
+        args.y = y.data();
+        args.y_stride = kOut;
+        args.n_rows = 3;
+        args.group_end = weights.n_groups();
+        return args;
+      };
+      if (HasSuperBlocks(format)) {
+        table().matmul_q8k(of(MatmulQ8KArgs{.x = super_x.data()}));
+      } else {
+        table().matmul_q8(of(MatmulQ8Args{.x = x.data()}));
+      }
       return y;
     };
     const std::vector<float> right = product();
     x[kIn / kQuantBlock + 5] = kNoNumbersQ8;  // of the second row
+    super_x[kIn / kSuperBlock + 1] = kNoNumbersQ8K;
     const std::vector<float> y = product();
     for (size_t i = 0; i < y.size(); ++i) {
       if (i / kOut == 1) {
@@ -304,6 +369,33 @@ TEST(QuantizeReferenceTest, IsWithinHalfAStep) {
   }
 }
 
+TEST(QuantizeReferenceTest, OfSuperBlocksIsWithinHalfAStep) {
+  const std::vector<float> x = Random(7).Floats(kSuperBlock * 10, 3.0F);
+  const std::vector<Q8KBlock> blocks = QuantizeQ8K(kReferenceTable, x);
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    const Q8KBlock& block = blocks[b];
+    Q8KBlock sums = block;
+    SetSums(sums);
+    EXPECT_EQ(std::memcmp(&sums, &block, sizeof(block)), 0);
+    int most_steps = 0;
+    for (size_t of = 0; of < 8; ++of) {
+      const int steps = block.steps[of];
+      const float scale = block.d * static_cast<float>(steps);
+      int largest = 0;
+      for (size_t i = kQuantBlock * of; i < kQuantBlock * (of + 1); ++i) {
+        largest = std::max(largest, std::abs(block.q[i]));
+        EXPECT_LE(std::fabs(x[b * kSuperBlock + i] - scale * static_cast<float>(block.q[i])),
+                  scale * 0.50001F);
+      }
+      // With fewer steps the largest value would have had no number.
+      EXPECT_GE(largest, steps == 1 ? 0 : 127 * (steps - 1) / steps);
+      most_steps = std::max(most_steps, steps);
+    }
+    EXPECT_EQ(most_steps, kMostSteps);
+    EXPECT_EQ(block.unused, 0);
+  }
+}
+
 TEST(QuantizeReferenceTest, RoundsTiesToEven) {
   const Q8Block block = Quantize(kReferenceTable, Ties())[0];
   EXPECT_EQ(block.q[7], 127);
@@ -321,6 +413,9 @@ TEST(QuantizeReferenceTest, VanishingBlocksAreZero) {
     for (const int32_t less : block.less_128) EXPECT_EQ(less, 0) << tiny;
     EXPECT_EQ(block.s, 0.0F) << tiny;
     for (const int8_t q : block.q) EXPECT_EQ(q, 0) << tiny;
+    const Q8KBlock super = QuantizeQ8K(kReferenceTable, std::vector<float>(kSuperBlock, tiny))[0];
+    for (const int8_t q : super.q) EXPECT_EQ(q, 0) << tiny;
+    for (const uint8_t steps : super.steps) EXPECT_EQ(steps, 1) << tiny;
   }
 }
 

@@ -14,10 +14,11 @@
 
 namespace longspec::kernels {
 
-inline constexpr int kRowGroup = 16;    // output rows interleaved in packed weights
-inline constexpr int kQuantBlock = 32;  // values that share a scale in the q8 arithmetic
-inline constexpr int kChunk = 256;      // keys per canonical softmax chunk
-inline constexpr int kKeyGroup = 16;    // keys per transposed block
+inline constexpr int kRowGroup = 16;     // output rows interleaved in packed weights
+inline constexpr int kQuantBlock = 32;   // values that a weight's scale or factor is for
+inline constexpr int kSuperBlock = 256;  // values that are summed as integers in the q8k arithmetic
+inline constexpr int kChunk = 256;       // keys per canonical softmax chunk
+inline constexpr int kKeyGroup = 16;     // keys per transposed block
 inline constexpr int kMaxHeadDim = 512;
 inline constexpr int kStateHeader =
     16;  // floats before the head_dim values of a softmax state: [0] max, [1] sum
@@ -34,21 +35,25 @@ inline constexpr int kStateHeader =
 //                w = nibble - 8 (kU4) or nibble (kU4Min).
 //   kS8, kS8Min: 512 bytes a block; byte [64 j + 4 row + i] holds w + 128 for k = 4 j + i.
 // Super-block formats, GGUF's K types: 8 blocks share f16 numbers D (and M), and each block has 8-bit factors
-// of them. Per group: quants as above; D (n_super, 16) f16; for *Min, M likewise; then the factors of D and,
-// for *Min, of M, (n_block, 16) u8 each. n_super is n_block / 8, rounded up. A weight is (D * factor) * w (-
-// M * factor).
-//   kSuperU4Min, kSuperS8Min: Q4_K, Q5_K.
-//   kSuperS8Halves: Q6_K; its factors are i8, and each half of a block has its own: (n_block, 2, 16).
+// of them; n_in is a multiple of 256. Per group: quants; D (n_super, 16) f16; for *Min, M likewise; then the
+// factors of D and, for *Min, of M, (n_block, 16) u8 each, at most 63. A weight is (D * factor) * w (- M *
+// factor).
+//   kSuperU4Min: Q4_K; quants as kU4Min's.
+//   kSuperU5Min: Q5_K; 512 bytes a block; byte [64 j + 4 row + i] holds w, at most 31, for k = 4 j + i.
+//   kSuperU6Halves: Q6_K; bytes likewise hold w + 32, at most 63. Its factors are i8, and each half of a
+//   block
+//                   has its own: (n_block, 2, 16).
 // Float formats, per group: (n_in, 16) values. kBF16Pairs and kBF16Amx are stored as kBF16 is, and multiplied
-// in the arithmetics "bf16" and "bf16-amx", where kBF16 is in "f32". The quantised formats come first.
+// in the arithmetics "bf16" and "bf16-amx", where kBF16 is in "f32". The quantised formats come first,
+// super-blocks last among them.
 enum class WeightFormat : uint8_t {
   kU4,
   kU4Min,
   kS8,
   kS8Min,
   kSuperU4Min,
-  kSuperS8Min,
-  kSuperS8Halves,
+  kSuperU5Min,
+  kSuperU6Halves,
   kF32,
   kF16,
   kBF16,
@@ -96,7 +101,7 @@ inline constexpr Q8Block kNoNumbersQ8 = {.q = {},
 
 // y[row][o] (+)= sum over k of w[o][k] * x[row][k], for the output rows of groups [group_begin, group_end).
 struct MatmulQ8Args {
-  const PackedMatrix* w = nullptr;  // a quantised format
+  const PackedMatrix* w = nullptr;  // a quantised format without super-blocks
   const Q8Block* x = nullptr;       // (n_rows, n_in / 32)
   float* y = nullptr;               // (n_rows, n_out), row stride y_stride
   int64_t y_stride = 0;
@@ -106,8 +111,38 @@ struct MatmulQ8Args {
 };
 // Arithmetic "q8", blocks in ascending order: acc = fma(dw, fma(float(dot1), d[1], float(dot0) * d[0]), acc),
 // then for *Min acc = fma(mw, s, acc), the dots being the exact integer sums of w * q over each half. Finally
-// y = acc, or y + acc. With super-blocks dw = D * factor and mw = -(M * factor), both exact; *Halves has a dw
-// per half: acc = fma(dw[0], float(dot0) * d[0], acc), then the same for the other half.
+// y = acc, or y + acc.
+
+// 256 activations of one row in the q8k arithmetic: value i = d * steps[i / 32] * q[i]. One scale for all
+// would cost small values beside a large one their precision: a block of 32 is divided into steps of its own,
+// whole multiples of d. One with a number that is not finite becomes kNoNumbersQ8K.
+inline constexpr int kMostSteps = 8;
+struct Q8KBlock {
+  int8_t q[kSuperBlock];
+  int16_t half_sums[16];  // steps * sum of q, over 16 each
+  int16_t block_sums[8];  // over 32 each
+  float d;                // max |x| / (127 * kMostSteps)
+  uint8_t steps[8];       // 1 to kMostSteps
+  int32_t unused;
+};
+inline constexpr Q8KBlock kNoNumbersQ8K = {
+    .q = {}, .half_sums = {}, .block_sums = {}, .d = __builtin_nanf(""), .steps = {}, .unused = 0};
+
+struct MatmulQ8KArgs {
+  const PackedMatrix* w = nullptr;  // a super-block format
+  const Q8KBlock* x = nullptr;      // (n_rows, n_in / 256)
+  float* y = nullptr;               // (n_rows, n_out), row stride y_stride
+  int64_t y_stride = 0;
+  int n_rows = 0;
+  int group_begin = 0, group_end = 0;
+  bool add = false;  // add to y instead of storing
+};
+// Arithmetic "q8k", super-blocks in ascending order. Exact integers of one super-block, below 2^30:
+//   dots = sum over its blocks of steps * factor * (sum of w * q), with a factor for each half in *Halves
+//   minima = sum over its blocks of steps * (the minimum's factor) * (sum of q)       *Min only
+// and from acc = 0
+//   t = D * float(dots);  t = fma(-M, float(minima), t) for *Min;  acc = fma(d, t, acc)
+// where float() rounds once. Finally y = acc, or y + acc.
 
 struct MatmulFloatArgs {
   const PackedMatrix* w = nullptr;  // a float format
@@ -262,6 +297,11 @@ struct KernelTable {
   // below 2^-120. kNoNumbersQ8 where a number of the block is not finite. n is a multiple of 32.
   void (*quantize_q8)(const float* x, int n, Q8Block* out);
   void (*matmul_q8)(const MatmulQ8Args& args);
+  // x (n) -> out (n / 256). With m = max|x|: d = m / 1016; of a block of 32, steps = ceil(max|x| * (8 / m)),
+  // at least 1 and at most 8, and q = rint(x * ((1016 / m) / steps)); 1 and 0 where m is below 2^-116.
+  // kNoNumbersQ8K where a number is not finite. n is a multiple of 256.
+  void (*quantize_q8k)(const float* x, int n, Q8KBlock* out);
+  void (*matmul_q8k)(const MatmulQ8KArgs& args);
   void (*matmul_float)(const MatmulFloatArgs& args);
   // x (n) -> n bf16 numbers as arithmetics "bf16" and "bf16-amx" want them, then zeros up to a multiple
   // of 32.

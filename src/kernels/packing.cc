@@ -11,23 +11,11 @@
 namespace longspec::kernels {
 namespace {
 
-bool IsU4(WeightFormat f) {
-  return f == WeightFormat::kU4 || f == WeightFormat::kU4Min || f == WeightFormat::kSuperU4Min;
-}
-bool HasMin(WeightFormat f) {
-  return f == WeightFormat::kU4Min || f == WeightFormat::kS8Min || f == WeightFormat::kSuperU4Min ||
-         f == WeightFormat::kSuperS8Min;
-}
-bool HasSuperBlocks(WeightFormat f) {
-  return f == WeightFormat::kSuperU4Min || f == WeightFormat::kSuperS8Min ||
-         f == WeightFormat::kSuperS8Halves;
-}
-
 size_t BlockBytes(WeightFormat format) { return IsU4(format) ? 256 : 512; }
 
 // What follows a group's quants.
 size_t ScaleBytes(WeightFormat format, size_t n_block) {
-  const size_t numbers = kRowGroup * 2 * (HasMin(format) ? 2 : 1);  // of one block or super-block
+  const size_t numbers = kRowGroup * 2 * (HasMinima(format) ? 2 : 1);  // of one block or super-block
   if (!HasSuperBlocks(format)) return n_block * numbers;
   return (n_block + 7) / 8 * numbers + n_block * kRowGroup * 2;  // two 8-bit factors a block in every format
 }
@@ -47,7 +35,7 @@ size_t GroupBytes(WeightFormat format, int64_t n_in) {
 // One stored block of 32 values, taken apart: unsigned quants (as packed), and the f16 bits of scale and
 // minimum.
 struct Block {
-  uint8_t quants[kQuantBlock];  // nibbles for U4; w + 128 for S8
+  uint8_t quants[kQuantBlock];  // as packed: nibbles for U4; w + 128 for S8
   uint16_t scale;
   uint16_t minimum;
 };
@@ -147,7 +135,7 @@ SuperBlock TakeApartK(const std::byte* p, DType dtype) {
     for (int s = 0; s < 8; ++s) {
       for (int i = 0; i < kQuantBlock; ++i) {
         const int w = nibble(stored.qs, s, i) | (stored.qh[i] >> s & 1) << 4;
-        out.quants[s][i] = static_cast<uint8_t>(w + 128);
+        out.quants[s][i] = static_cast<uint8_t>(w);
       }
     }
   } else {  // kQ6_K
@@ -159,7 +147,7 @@ SuperBlock TakeApartK(const std::byte* p, DType dtype) {
       for (int i = 0; i < kQuantBlock; ++i) {
         const int low = stored.ql[64 * half + 32 * (group % 2) + i] >> (4 * (group / 2)) & 15;
         const int high = stored.qh[32 * half + i] >> (2 * group) & 3;
-        out.quants[s][i] = static_cast<uint8_t>((low | high << 4) - 32 + 128);
+        out.quants[s][i] = static_cast<uint8_t>(low | high << 4);
       }
     }
   }
@@ -170,16 +158,16 @@ void PackSuperRow(const TensorView& t, WeightFormat format, int64_t row, std::by
   const auto n_block = static_cast<size_t>(t.shape[0] / kQuantBlock);
   const size_t n_super = n_block / 8;
   const auto lane = static_cast<size_t>(row % kRowGroup);
-  const bool halves = format == WeightFormat::kSuperS8Halves;
+  const bool halves = format == WeightFormat::kSuperU6Halves;
   std::byte* scales = group + n_block * BlockBytes(format);
   std::byte* minima = scales + n_super * kRowGroup * 2;
-  std::byte* factors = minima + (HasMin(format) ? n_super * kRowGroup * 2 : 0);
+  std::byte* factors = minima + (HasMinima(format) ? n_super * kRowGroup * 2 : 0);
   std::byte* minimum_factors = factors + n_block * kRowGroup;
   const std::byte* src = t.row(row);
   for (size_t super = 0; super < n_super; ++super, src += Info(t.dtype).block_bytes) {
     const SuperBlock stored = TakeApartK(src, t.dtype);
     std::memcpy(scales + (super * kRowGroup + lane) * 2, &stored.scale, 2);
-    if (HasMin(format)) std::memcpy(minima + (super * kRowGroup + lane) * 2, &stored.minimum, 2);
+    if (HasMinima(format)) std::memcpy(minima + (super * kRowGroup + lane) * 2, &stored.minimum, 2);
     for (size_t s = 0; s < 8; ++s) {
       const size_t b = 8 * super + s;
       PutQuants(format, stored.quants[s], group + b * BlockBytes(format) + 4 * lane);
@@ -208,7 +196,7 @@ void PackQuantizedRow(const TensorView& t, WeightFormat format, int64_t row, std
     PutQuants(format, block.quants, group + static_cast<size_t>(b) * block_bytes + 4 * lane);
     const size_t at = (static_cast<size_t>(b) * kRowGroup + lane) * 2;
     std::memcpy(scales + at, &block.scale, 2);
-    if (HasMin(format)) std::memcpy(minima + at, &block.minimum, 2);
+    if (HasMinima(format)) std::memcpy(minima + at, &block.minimum, 2);
   }
 }
 
@@ -227,7 +215,20 @@ void PackFloatRow(const TensorView& t, WeightFormat format, int64_t row, std::by
 
 }  // namespace
 
+bool IsU4(WeightFormat f) {
+  return f == WeightFormat::kU4 || f == WeightFormat::kU4Min || f == WeightFormat::kSuperU4Min;
+}
+
+bool HasMinima(WeightFormat f) {
+  return f == WeightFormat::kU4Min || f == WeightFormat::kS8Min || f == WeightFormat::kSuperU4Min ||
+         f == WeightFormat::kSuperU5Min;
+}
+
 bool IsQuantized(WeightFormat format) { return format < WeightFormat::kF32; }
+
+bool HasSuperBlocks(WeightFormat format) {
+  return format >= WeightFormat::kSuperU4Min && format <= WeightFormat::kSuperU6Halves;
+}
 
 bool IsInBf16(WeightFormat format) {
   return format == WeightFormat::kBF16Pairs || format == WeightFormat::kBF16Amx;
@@ -235,6 +236,7 @@ bool IsInBf16(WeightFormat format) {
 
 const char* ArithmeticName(WeightFormat format) {
   if (IsInBf16(format)) return format == WeightFormat::kBF16Pairs ? "bf16" : "bf16-amx";
+  if (HasSuperBlocks(format)) return "q8k";
   return IsQuantized(format) ? "q8" : "f32";
 }
 
@@ -252,9 +254,9 @@ WeightFormat PackedFormat(DType dtype, WeightFormat of_bf16) {
     case DType::kQ4_K:
       return WeightFormat::kSuperU4Min;
     case DType::kQ5_K:
-      return WeightFormat::kSuperS8Min;
+      return WeightFormat::kSuperU5Min;
     case DType::kQ6_K:
-      return WeightFormat::kSuperS8Halves;
+      return WeightFormat::kSuperU6Halves;
     case DType::kF16:
       return WeightFormat::kF16;
     case DType::kBF16:

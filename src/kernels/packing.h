@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Repacking stored weight matrices into the layouts of ops.h, once, at load. Quantised types keep their
-// integers and scales and run in the q8 arithmetic; float types keep their values. So repacking never rounds.
+// integers and scales and run in arithmetic "q8", or "q8k" if they have super-blocks; float types keep their
+// values. So repacking never rounds.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,11 @@
 namespace longspec::kernels {
 
 bool IsQuantized(WeightFormat format);
-bool IsInBf16(WeightFormat format);  // multiplied in "bf16" or "bf16-amx"
+// Of quantised formats.
+bool IsU4(WeightFormat format);            // two weights in a byte
+bool HasMinima(WeightFormat format);       // weights are d * w + m
+bool HasSuperBlocks(WeightFormat format);  // multiplied in "q8k"; other quantised formats are in "q8"
+bool IsInBf16(WeightFormat format);        // multiplied in "bf16" or "bf16-amx"
 const char* ArithmeticName(WeightFormat format);
 
 // REQUIRES for the rest: the tensor is a matrix (n_in, n_out) of a type CanDequantize knows; n_in a multiple
@@ -27,7 +32,7 @@ PackedMatrix InF32(PackedMatrix matrix);
 // The layouts of ops.h and what fills them here. Packed weights are kept on disk (model/weights_cache.h):
 // whatever changes a byte of a packed matrix changes this number, or files that older programs wrote would be
 // read as if they had the new layout.
-inline constexpr uint32_t kPackedLayoutVersion = 1;
+inline constexpr uint32_t kPackedLayoutVersion = 2;
 
 // One packed matrix. Groups may be packed from several threads.
 class PackedWeights {

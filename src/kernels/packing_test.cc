@@ -248,26 +248,26 @@ TEST_P(SuperPackingTest, EveryWeightIsTheDecoders) {
   constexpr int64_t kIn = 512, kOut = 41;
   const Stored stored(GetParam(), kIn, kOut);
   const PackedWeights packed = PackAll(stored.view);
-  EXPECT_STREQ(ArithmeticName(packed.matrix().format), "q8");
+  EXPECT_STREQ(ArithmeticName(packed.matrix().format), "q8k");
   std::vector<float> expected(kOut * kIn), actual(kIn * kOut), transposed;
   for (int64_t o = 0; o < kOut; ++o) {
     DequantizeRow(GetParam(), stored.view.row(o), kIn, expected.data() + o * kIn);
   }
-  std::vector<Q8Block> x(kIn * kIn / kQuantBlock);
+  std::vector<Q8KBlock> x(kIn * kIn / kSuperBlock);
   for (size_t k = 0; k < kIn; ++k) {
-    Q8Block& block = x[k * (kIn / kQuantBlock) + k / kQuantBlock];
-    block.q[k % kQuantBlock] = 1;
-    block.d[0] = block.d[1] = 1.0F;
-    const bool second = k % kQuantBlock >= 16;
-    SetSums(second ? 0 : 1, second ? 1 : 0, block);
+    Q8KBlock& block = x[k * (kIn / kSuperBlock) + k / kSuperBlock];
+    block.q[k % kSuperBlock] = 1;
+    block.d = 1.0F;
+    block.steps[k % kSuperBlock / kQuantBlock] = 1;
+    testing::SetSums(block);
   }
-  kReferenceTable.matmul_q8({.w = &packed.matrix(),
-                             .x = x.data(),
-                             .y = actual.data(),
-                             .y_stride = kOut,
-                             .n_rows = kIn,
-                             .group_begin = 0,
-                             .group_end = packed.n_groups()});
+  kReferenceTable.matmul_q8k({.w = &packed.matrix(),
+                              .x = x.data(),
+                              .y = actual.data(),
+                              .y_stride = kOut,
+                              .n_rows = kIn,
+                              .group_begin = 0,
+                              .group_end = packed.n_groups()});
   for (size_t o = 0; o < kOut; ++o) {
     for (size_t k = 0; k < kIn; ++k) transposed.push_back(actual[k * kOut + o] + 0.0F);  // -0 is +0 here
   }
@@ -325,8 +325,8 @@ TEST(PackedFormatTest, KeepsIntegersWhereItCan) {
   EXPECT_EQ(PackedFormat(DType::kQ5_1), WeightFormat::kS8Min);
   EXPECT_EQ(PackedFormat(DType::kQ8_0), WeightFormat::kS8);
   EXPECT_EQ(PackedFormat(DType::kQ4_K), WeightFormat::kSuperU4Min);
-  EXPECT_EQ(PackedFormat(DType::kQ5_K), WeightFormat::kSuperS8Min);
-  EXPECT_EQ(PackedFormat(DType::kQ6_K), WeightFormat::kSuperS8Halves);
+  EXPECT_EQ(PackedFormat(DType::kQ5_K), WeightFormat::kSuperU5Min);
+  EXPECT_EQ(PackedFormat(DType::kQ6_K), WeightFormat::kSuperU6Halves);
   EXPECT_EQ(PackedFormat(DType::kF16), WeightFormat::kF16);
   EXPECT_EQ(PackedFormat(DType::kBF16), WeightFormat::kBF16);
 }
@@ -365,10 +365,10 @@ TEST(Packing, TheLayoutIsThatOfItsVersion) {
       {DType::kBF16, "4d1c5f93fa17f59c638b7f07cb9c5c85"}, {DType::kQ4_0, "ef5198b7febe481b6b75307f4c866c85"},
       {DType::kQ4_1, "c006b8d1d4bbb0a024a0241a7a670ac2"}, {DType::kQ5_0, "646a1495ea430b67777f390bf4c82135"},
       {DType::kQ5_1, "21ddbc97b26710a672a870f3f3107690"}, {DType::kQ8_0, "8cc8837ded6b4278131dcf01cbde56c6"},
-      {DType::kQ4_K, "8b227b1e23eafef71371b65aa59c363a"}, {DType::kQ5_K, "1c0a88a89a0cab7d603e7b97bd4b8b14"},
-      {DType::kQ6_K, "29a2cd991d882e66c0bd80c6136c3c0f"},
+      {DType::kQ4_K, "8b227b1e23eafef71371b65aa59c363a"}, {DType::kQ5_K, "f409f40e24809570ac78898263914276"},
+      {DType::kQ6_K, "bd4454246937f74f88c2916c477d0283"},
   };
-  ASSERT_EQ(kPackedLayoutVersion, 1U);
+  ASSERT_EQ(kPackedLayoutVersion, 2U);
   for (const auto& [dtype, hash] : hashes) {
     const Stored stored(dtype, 512, 37);
     const PackedWeights packed = PackAll(stored.view);

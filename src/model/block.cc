@@ -12,11 +12,22 @@ namespace longspec {
 namespace {
 
 using kernels::kQuantBlock;
+using kernels::kSuperBlock;
 using kernels::Q8Block;
+using kernels::Q8KBlock;
 
-// What weights multiply instead of float activations, of numbers [at, at + n) of a product's whole input;
-// both multiples of 32.
-void ConvertPart(Workspace& ws, const float* x, size_t at, int n) {
+// Inputs of no whole super-blocks are multiplied with no weight that has them.
+bool InSuperBlocks(const Workspace& ws, int width) { return ws.forms.q8k && width % kSuperBlock == 0; }
+
+// The least of an input that a worker may convert alone.
+int ConvertUnit(const Workspace& ws, int width) {
+  return InSuperBlocks(ws, width) ? kSuperBlock : kQuantBlock;
+}
+
+// What weights multiply instead of float activations, of numbers [at, at + n) of a product's whole input,
+// rows of `width`; `at` and n are multiples of its unit.
+void ConvertPart(Workspace& ws, const float* x, int width, size_t at, int n) {
+  if (InSuperBlocks(ws, width)) ws.kernels->quantize_q8k(x, n, ws.q8k.as<Q8KBlock>() + at / kSuperBlock);
   if (ws.forms.q8) ws.kernels->quantize_q8(x, n, ws.q8.as<Q8Block>() + at / kQuantBlock);
   if (ws.forms.bf16) ws.kernels->round_bf16(x, n, ws.bf16.as<uint16_t>() + at);
 }
@@ -78,8 +89,15 @@ void PlaceQueries(Workspace& ws, const AttentionWeights& w, int row, int head, c
 int BlockShape::widest_input() const { return std::max({n_embd, q_width(), n_ff, n_other}); }
 
 void InputForms::Add(const kernels::PackedMatrix& w) {
-  q8 |= kernels::IsQuantized(w.format);
+  const bool super_blocks = kernels::HasSuperBlocks(w.format);
+  q8 |= kernels::IsQuantized(w.format) && !super_blocks;
+  q8k |= super_blocks;
   bf16 |= kernels::IsInBf16(w.format);
+}
+
+size_t InputForms::RowBytes(int width) const {
+  return (q8 ? Z(width / kQuantBlock) * sizeof(Q8Block) : 0) +
+         (q8k ? Z(width / kSuperBlock) * sizeof(Q8KBlock) : 0) + (bf16 ? Z(width) * sizeof(uint16_t) : 0);
 }
 
 Workspace::Workspace(const BlockShape& of_shape, const kernels::KernelTable* table, int max_rows,
@@ -98,28 +116,31 @@ Workspace::Workspace(const BlockShape& of_shape, const kernels::KernelTable* tab
   activated = floats(shape.n_ff);
   cos_sin = floats(shape.n_rot);
   if (forms.q8) q8 = AlignedBuffer(Z(max_rows) * Z(shape.widest_input() / kQuantBlock) * sizeof(Q8Block));
+  if (forms.q8k) q8k = AlignedBuffer(Z(max_rows) * Z(shape.widest_input() / kSuperBlock) * sizeof(Q8KBlock));
   if (forms.bf16) bf16 = AlignedBuffer(Z(max_rows) * Z(shape.widest_input()) * sizeof(uint16_t));
 }
 
 size_t Workspace::RowBytes(const BlockShape& of_shape, InputForms input_forms) {
   const size_t floats = Z(2 * of_shape.n_embd) + Z(3 * of_shape.q_width()) + Z(2 * of_shape.kv_width()) +
                         Z(3 * of_shape.n_ff) + Z(of_shape.n_rot);
-  const int widest = of_shape.widest_input();
-  return floats * sizeof(float) + (input_forms.q8 ? Z(widest / kQuantBlock) * sizeof(Q8Block) : 0) +
-         (input_forms.bf16 ? Z(widest) * sizeof(uint16_t) : 0);
+  return floats * sizeof(float) + input_forms.RowBytes(of_shape.widest_input());
 }
 
 size_t Workspace::bytes() const {
   size_t n = 0;
   for (const AlignedBuffer* buffer :
-       {&x, &normed, &q, &q_by_head, &attended, &k, &v, &gate, &up, &activated, &cos_sin, &q8, &bf16}) {
+       {&x, &normed, &q, &q_by_head, &attended, &k, &v, &gate, &up, &activated, &cos_sin, &q8, &q8k, &bf16}) {
     n += buffer->size();
   }
   return n;
 }
 
 Activations Workspace::Input(const float* of, int width) const {
-  return {.f32 = of, .q8 = q8.as<Q8Block>(), .bf16 = bf16.as<uint16_t>(), .width = width};
+  return {.f32 = of,
+          .q8 = q8.as<Q8Block>(),
+          .q8k = q8k.as<Q8KBlock>(),
+          .bf16 = bf16.as<uint16_t>(),
+          .width = width};
 }
 
 void Normalise(const ThreadTeam::Worker& worker, Workspace& ws, const float* x, std::span<const float> w,
@@ -130,19 +151,20 @@ void Normalise(const ThreadTeam::Worker& worker, Workspace& ws, const float* x, 
     const size_t at = Z(r) * Z(n);
     float* y = ws.normed.as<float>() + at;
     ws.kernels->rms_norm(x + at, w.data(), n, ws.shape.rms_eps, y);
-    ConvertPart(ws, y, at, n);
+    ConvertPart(ws, y, n, at, n);
   }
 }
 
 void Convert(const ThreadTeam::Worker& worker, Workspace& ws, const float* x, int width, int n_rows) {
-  const auto share = worker.ShareOf(n_rows * (width / kQuantBlock));
-  const size_t at = Z(share.begin) * kQuantBlock;
-  ConvertPart(ws, x + at, at, (share.end - share.begin) * kQuantBlock);
+  const int unit = ConvertUnit(ws, width);
+  const auto share = worker.ShareOf(n_rows * (width / unit));
+  const size_t at = Z(share.begin) * Z(unit);
+  ConvertPart(ws, x + at, width, at, (share.end - share.begin) * unit);
 }
 
 void ConvertRow(Workspace& ws, const float* x, int width, int row) {
   const size_t at = Z(row) * Z(width);
-  ConvertPart(ws, x + at, at, width);
+  ConvertPart(ws, x + at, width, at, width);
 }
 
 void Project(ThreadTeam::Worker& worker, const Workspace& ws, std::span<const LinearJob> jobs, const float* x,
@@ -209,13 +231,14 @@ void AddMlp(ThreadTeam::Worker& worker, Workspace& ws, const MlpWeights& w, int 
   const std::array gate_up = {LinearJob{w.gate, ws.gate.as<float>()}, LinearJob{w.up, ws.up.as<float>()}};
   Project(worker, ws, gate_up, ws.normed.as<float>(), ws.shape.n_embd, n_rows);
   worker.Barrier();
-  // activated = silu(gate) * up, converted, by blocks of 32.
-  const auto share = worker.ShareOf(n_rows * (ws.shape.n_ff / kQuantBlock));
-  const size_t at = Z(share.begin) * kQuantBlock;
-  const int n = (share.end - share.begin) * kQuantBlock;
+  // activated = silu(gate) * up, converted, block by block.
+  const int unit = ConvertUnit(ws, ws.shape.n_ff);
+  const auto share = worker.ShareOf(n_rows * (ws.shape.n_ff / unit));
+  const size_t at = Z(share.begin) * Z(unit);
+  const int n = (share.end - share.begin) * unit;
   float* activated = ws.activated.as<float>() + at;
   ws.kernels->swiglu(ws.gate.as<float>() + at, ws.up.as<float>() + at, n, activated);
-  ConvertPart(ws, activated, at, n);
+  ConvertPart(ws, activated, ws.shape.n_ff, at, n);
   worker.Barrier();
   const std::array down = {LinearJob{w.down, ws.x.as<float>(), true}};
   Project(worker, ws, down, ws.activated.as<float>(), ws.shape.n_ff, n_rows);

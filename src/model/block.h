@@ -32,9 +32,12 @@ struct BlockShape {
 
 // Which forms of its activations the weights of a model multiply besides f32.
 struct InputForms {
-  bool q8 = false, bf16 = false;
+  bool q8 = false, q8k = false, bf16 = false;
   void Add(const kernels::PackedMatrix& w);
+  // Bytes of one row's forms besides f32.
+  size_t RowBytes(int width) const;
 };
+inline constexpr InputForms kAllInputForms = {.q8 = true, .q8k = true, .bf16 = true};
 
 // Activations of up to max_rows rows. Throws std::bad_alloc.
 struct Workspace {
@@ -57,7 +60,7 @@ struct Workspace {
   AlignedBuffer k, v;                 // (n_rows, n_head_kv * head_dim)
   AlignedBuffer gate, up, activated;  // (n_rows, n_ff)
   AlignedBuffer cos_sin;              // (n_rows, n_rot / 2, 2)
-  AlignedBuffer q8, bf16;             // the input of the product that comes, as forms say
+  AlignedBuffer q8, q8k, bf16;        // the input of the product that comes, as forms say
 };
 
 // One row: where its query lies for attention, and where its key and value go.

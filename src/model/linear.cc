@@ -45,7 +45,7 @@ void RunGroups(const kernels::KernelTable& kernels, const LinearJob& job, const 
                int begin, int end) {
   for (int row = 0; row < n_rows; row += kRowBlock) {
     const int rows = std::min(kRowBlock, n_rows - row);
-    // What the three kinds of products have in common.
+    // What the kinds of products have in common.
     const auto product = [&](auto args) {
       args.w = job.w;
       args.y = job.y + row * job.w->n_out;
@@ -57,7 +57,9 @@ void RunGroups(const kernels::KernelTable& kernels, const LinearJob& job, const 
       return args;
     };
     const int64_t at = int64_t{row} * x.width;
-    if (kernels::IsQuantized(job.w->format)) {
+    if (kernels::HasSuperBlocks(job.w->format)) {
+      kernels.matmul_q8k(product(kernels::MatmulQ8KArgs{.x = x.q8k + at / kernels::kSuperBlock}));
+    } else if (kernels::IsQuantized(job.w->format)) {
       kernels.matmul_q8(product(kernels::MatmulQ8Args{.x = x.q8 + at / kernels::kQuantBlock}));
     } else if (kernels::IsInBf16(job.w->format)) {
       kernels.matmul_bf16(product(kernels::MatmulBf16Args{.x = x.bf16 + at, .x_stride = x.width}));

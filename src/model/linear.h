@@ -15,7 +15,9 @@ namespace longspec {
 // Rows of activations, in the forms the weights ask for.
 struct Activations {
   const float* f32 = nullptr;            // (n_rows, width)
-  const kernels::Q8Block* q8 = nullptr;  // (n_rows, width / 32); null if no quantised weight reads it
+  const kernels::Q8Block* q8 = nullptr;  // (n_rows, width / 32); null if no weight multiplies in q8
+  // (n_rows, width / 256), width a multiple of 256; null if no weight multiplies in q8k
+  const kernels::Q8KBlock* q8k = nullptr;
   const uint16_t* bf16 =
       nullptr;  // (n_rows, width), width a multiple of 32; null if no weight multiplies in bf16
   int width = 0;

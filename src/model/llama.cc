@@ -66,8 +66,7 @@ class Llama final : public Target {
         weights_(std::move(weights)),
         rope_(config.rope),
         shared_{&config_, &kernels_, &team_, weights_->embedding, &weights_->output.matrix(), weights_->head},
-        work_(config_.block(), &kernels_, max_rows_,
-              {.q8 = weights_->any_quantized, .bf16 = weights_->any_in_bf16}),
+        work_(config_.block(), &kernels_, max_rows_, weights_->input_forms),
         out_rows_(Z(max_rows_) * Z(config_.n_embd) * sizeof(float)) {}
 
   int vocab_size() const override { return config_.n_logits; }

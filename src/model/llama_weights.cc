@@ -179,8 +179,7 @@ Result<std::unique_ptr<const LlamaWeights>> LoadLlamaWeights(const GgufFile& fil
     }
     for (const Plan::Matrix& matrix : plan.matrices) {
       matrix.to->MultiplyBf16As(config.bf16_format);
-      weights->any_quantized |= kernels::IsQuantized(matrix.to->matrix().format);
-      weights->any_in_bf16 |= kernels::IsInBf16(matrix.to->matrix().format);
+      weights->input_forms.Add(matrix.to->matrix());
     }
   } catch (const std::bad_alloc&) {
     return ResourceExhausted(file.path() + ": no memory for the weights");

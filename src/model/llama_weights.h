@@ -9,6 +9,7 @@
 
 #include "base/owned_bytes.h"
 #include "kernels/packing.h"
+#include "model/block.h"
 #include "model/llama.h"
 
 namespace longspec {
@@ -23,11 +24,11 @@ struct LlamaLayer {
 struct LlamaWeights {
   OwnedBytes memory;  // of all matrices
   std::vector<LlamaLayer> layers;
-  std::vector<float> output_norm;                   // (n_embd)
-  kernels::PackedWeights output;                    // (n_vocab, n_embd)
-  bool any_quantized = false, any_in_bf16 = false;  // of the matrices
-  TensorView embedding;  // rows are decoded from the mapped file as they are needed
-  TensorView head;       // what `output` was packed from, in that file
+  std::vector<float> output_norm;  // (n_embd)
+  kernels::PackedWeights output;   // (n_vocab, n_embd)
+  InputForms input_forms;          // of the matrices
+  TensorView embedding;            // rows are decoded from the mapped file as they are needed
+  TensorView head;                 // what `output` was packed from, in that file
 };
 
 // Of `options`, the team, progress and what concerns the cache count.

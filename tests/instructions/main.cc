@@ -26,7 +26,7 @@ extern "C" __attribute__((noinline)) void Measured(const std::function<void()>& 
 
 namespace {
 
-constexpr int kIn = 576, kOut = 1536, kHeadDim = 64, kKeys = 256, kVocab = 49152;
+constexpr int kIn = 576, kSuperIn = 768, kOut = 1536, kHeadDim = 64, kKeys = 256, kVocab = 49152;
 
 void Matmul(const KernelTable& table, WeightFormat format, int n_rows) {
   using namespace longspec::kernels::testing;
@@ -40,6 +40,21 @@ void Matmul(const KernelTable& table, WeightFormat format, int n_rows) {
                      .y_stride = kOut,
                      .n_rows = n_rows,
                      .group_end = weights.n_groups()});
+  });
+}
+
+void MatmulQ8K(const KernelTable& table, WeightFormat format, int n_rows) {
+  using namespace longspec::kernels::testing;
+  const TestMatrix weights(format, kSuperIn, kOut, Fill::kRandom, 1);
+  const auto x = TestActivationsQ8K(n_rows, kSuperIn, Fill::kRandom, 2);
+  std::vector<float> y(static_cast<size_t>(n_rows) * kOut);
+  Measured([&] {
+    table.matmul_q8k({.w = &weights.matrix(),
+                      .x = x.data(),
+                      .y = y.data(),
+                      .y_stride = kOut,
+                      .n_rows = n_rows,
+                      .group_end = weights.n_groups()});
   });
 }
 
@@ -139,6 +154,12 @@ constexpr Case kCases[] = {
     {"matmul_q4_1_rows_1", [](const KernelTable& t) { return Matmul(t, WeightFormat::kU4Min, 1), 0; }},
     {"matmul_q4_1_rows_8", [](const KernelTable& t) { return Matmul(t, WeightFormat::kU4Min, 8), 0; }},
     {"matmul_q8_0_rows_8", [](const KernelTable& t) { return Matmul(t, WeightFormat::kS8, 8), 0; }},
+    {"matmul_q4_k_rows_1",
+     [](const KernelTable& t) { return MatmulQ8K(t, WeightFormat::kSuperU4Min, 1), 0; }},
+    {"matmul_q4_k_rows_8",
+     [](const KernelTable& t) { return MatmulQ8K(t, WeightFormat::kSuperU4Min, 8), 0; }},
+    {"matmul_q6_k_rows_8",
+     [](const KernelTable& t) { return MatmulQ8K(t, WeightFormat::kSuperU6Halves, 8), 0; }},
     {"scores_f16_rows_1", [](const KernelTable& t) { return Scores(t, 1), 0; }},
     {"scores_f16_rows_12", [](const KernelTable& t) { return Scores(t, 12), 0; }},
     {"values_f16_rows_12", [](const KernelTable& t) { return Values(t, 12), 0; }},

@@ -10,6 +10,8 @@ namespace longspec::kernels::avx2 {
 
 void QuantizeQ8(const float* x, int n, Q8Block* out);
 void MatmulQ8(const MatmulQ8Args& a);
+void QuantizeQ8K(const float* x, int n, Q8KBlock* out);
+void MatmulQ8K(const MatmulQ8KArgs& a);
 void MatmulFloat(const MatmulFloatArgs& a);
 void RoundBf16(const float* x, int n, uint16_t* out);
 void MatmulBf16(const MatmulBf16Args& a);

@@ -9,80 +9,28 @@
 
 #include "kernels/cpu/avx2.h"
 #include "kernels/cpu/avx2_math.h"
+#include "kernels/cpu/avx2_products.h"
 #include "kernels/cpu/bf16_lanes.h"
 #include "kernels/cpu/weight_traits.h"
 
 namespace longspec::kernels::avx2 {
 namespace {
 
-constexpr int kVectors = 2;  // of 8 lanes: a group's 16 output rows
-
-inline __m256i Broadcast4(const int8_t* q) {
-  int32_t four;
-  std::memcpy(&four, q, sizeof(four));
-  return _mm256_set1_epi32(four);
-}
-
-inline __m256i LoadBytes(const std::byte* p) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-}
-
-inline __m256 LoadHalf8(const std::byte* p) {
-  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-}
-
-inline void StoreVector(float* y, __m256 acc, bool add) {
-  _mm256_storeu_ps(y, add ? _mm256_add_ps(_mm256_loadu_ps(y), acc) : acc);
-}
-
-// Of a group with `left` < 16 output rows only those are written. lanes: (n_rows, 16).
-[[gnu::noinline]] void StoreFewLanes(const float* lanes, int n_rows, int64_t left, float* y, int64_t y_stride,
-                                     bool add) {
-  for (int r = 0; r < n_rows; ++r, lanes += kRowGroup, y += y_stride) {
-    for (int64_t i = 0; i < left; ++i) y[i] = add ? y[i] + lanes[i] : lanes[i];
-  }
-}
-
-// Stops the compiler from moving the loads of later steps up until they no longer fit into registers.
-inline void KeepInRegister(__m256i& v) { asm("" : "+x"(v)); }
-
 // Scales and minima of one group, 8 lanes at a time.
 template <WeightFormat F>
 class GroupScales {
  public:
-  GroupScales(const std::byte* group, int n_block) {
-    scales_ = group + static_cast<size_t>(n_block) * kBlockBytes<F>;
-    const auto n_number = static_cast<size_t>(kHasSuper<F> ? (n_block + 7) / 8 : n_block);
-    minima_ = scales_ + n_number * kRowGroup * 2;
-    factors_ = minima_ + (kHasMin<F> ? n_number * kRowGroup * 2 : 0);
-    min_factors_ = factors_ + static_cast<size_t>(n_block) * kRowGroup;
-  }
+  GroupScales(const std::byte* group, int n_block)
+      : scales_(group + static_cast<size_t>(n_block) * kBlockBytes<F>),
+        minima_(scales_ + static_cast<size_t>(n_block) * kRowGroup * 2) {}
 
-  // Of half I of block b.
-  template <int I>
-  __m256 Scale(int b, int v) const {
-    if constexpr (!kHasSuper<F>) return LoadHalf8(scales_ + NumberAt(b, v));
-    const __m256 d = LoadHalf8(scales_ + NumberAt(b / 8, v));
-    if constexpr (kHasHalves<F>) {
-      return _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(LoadFactors(factors_, 2 * b + I, v))));
-    }
-    return _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(LoadFactors(factors_, b, v))));
-  }
-
-  __m256 Minimum(int b, int v) const {
-    if constexpr (!kHasSuper<F>) return LoadHalf8(minima_ + NumberAt(b, v));
-    const __m256 m = LoadHalf8(minima_ + NumberAt(b / 8, v));
-    const __m256 factor = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(LoadFactors(min_factors_, b, v)));
-    return _mm256_xor_ps(_mm256_mul_ps(m, factor), _mm256_set1_ps(-0.0F));
-  }
+  __m256 Scale(int b, int v) const { return LoadHalf8(scales_ + At(b, v)); }
+  __m256 Minimum(int b, int v) const { return LoadHalf8(minima_ + At(b, v)); }
 
  private:
-  static size_t NumberAt(int row, int v) { return static_cast<size_t>(row * kRowGroup + v * 8) * 2; }
-  static __m128i LoadFactors(const std::byte* factors, int row, int v) {
-    return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(factors + row * kRowGroup + v * 8));
-  }
+  static size_t At(int b, int v) { return static_cast<size_t>(b * kRowGroup + v * 8) * 2; }
 
-  const std::byte *scales_, *minima_, *factors_, *min_factors_;
+  const std::byte *scales_, *minima_;
 };
 
 // The integer dots of 16 output rows with half I of one block of x, for U4 weights: low nibbles are the first
@@ -159,9 +107,6 @@ template <WeightFormat F, int I, int R>
   }
 }
 
-// What was stored by way of a pointer is no longer known: it has to be read again.
-inline void Forget(__m256*& p) { asm("" : "+r"(p)); }
-
 // Cache lines of one block: scales and minima take at most one.
 template <WeightFormat F>
 inline constexpr int kBlockLines = static_cast<int>(kBlockBytes<F> / 64) + 1;
@@ -201,13 +146,7 @@ template <WeightFormat F, int R, int L>
       const __m256 d = _mm256_set1_ps(x[r][b].d[0]);
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
-        const __m256 scaled = _mm256_mul_ps(value[r][v], d);
-        if constexpr (kHasHalves<F>) {
-          acc[r * kVectors + v] =
-              _mm256_fmadd_ps(scales.template Scale<0>(b, v), scaled, acc[r * kVectors + v]);
-        } else {
-          acc[kTile + r * kVectors + v] = scaled;
-        }
+        acc[kTile + r * kVectors + v] = _mm256_mul_ps(value[r][v], d);
       }
     }
     if constexpr (kInMemory) Forget(acc);
@@ -215,7 +154,7 @@ template <WeightFormat F, int R, int L>
     __m256 scale[kVectors], minimum[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      scale[v] = scales.template Scale<1>(b, v);
+      scale[v] = scales.Scale(b, v);
       if constexpr (kHasMin<F>) minimum[v] = scales.Minimum(b, v);
     }
 #pragma GCC unroll 4
@@ -225,8 +164,7 @@ template <WeightFormat F, int R, int L>
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
         const int i = r * kVectors + v;
-        const __m256 scaled =
-            kHasHalves<F> ? _mm256_mul_ps(value[r][v], d) : _mm256_fmadd_ps(value[r][v], d, acc[kTile + i]);
+        const __m256 scaled = _mm256_fmadd_ps(value[r][v], d, acc[kTile + i]);
         acc[i] = _mm256_fmadd_ps(scale[v], scaled, acc[i]);
         if constexpr (kHasMin<F>) acc[i] = _mm256_fmadd_ps(minimum[v], s, acc[i]);
       }
@@ -381,7 +319,7 @@ void FloatGroups(const MatmulFloatArgs& a) {
 }  // namespace
 
 void MatmulQ8(const MatmulQ8Args& a) {
-  WithQuantizedFormat(a.w->format, [&](auto format) { Q8Groups<decltype(format)::kValue>(a); });
+  WithQ8Format(a.w->format, [&](auto format) { Q8Groups<decltype(format)::kValue>(a); });
 }
 
 void MatmulFloat(const MatmulFloatArgs& a) {

@@ -32,39 +32,15 @@ template <WeightFormat F>
 template <WeightFormat F>
 class GroupScales {
  public:
-  GroupScales(const std::byte* group, int64_t n_block) {
-    scales_ = group + static_cast<size_t>(n_block) * kBlockBytes<F>;
-    const auto n_number = static_cast<size_t>(kHasSuper<F> ? (n_block + 7) / 8 : n_block);
-    minima_ = scales_ + n_number * kRowGroup * 2;
-    factors_ = minima_ + (kHasMin<F> ? n_number * kRowGroup * 2 : 0);
-    min_factors_ = factors_ + static_cast<size_t>(n_block) * kRowGroup;
-  }
+  GroupScales(const std::byte* group, int64_t n_block)
+      : scales_(group + static_cast<size_t>(n_block) * kBlockBytes<F>),
+        minima_(scales_ + static_cast<size_t>(n_block) * kRowGroup * 2) {}
 
-  // Of half I of block b.
-  template <int I>
-  __m512 Scale(int64_t b) const {
-    if constexpr (!kHasSuper<F>) return LoadHalf16(scales_ + b * kRowGroup * 2);
-    const __m512 d = LoadHalf16(scales_ + b / 8 * kRowGroup * 2);
-    if constexpr (kHasHalves<F>) {
-      const __m128i factors = LoadFactors(factors_, 2 * b + I);
-      return _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(factors)));
-    }
-    return _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(LoadFactors(factors_, b))));
-  }
-
-  __m512 Minimum(int64_t b) const {
-    if constexpr (!kHasSuper<F>) return LoadHalf16(minima_ + b * kRowGroup * 2);
-    const __m512 m = LoadHalf16(minima_ + b / 8 * kRowGroup * 2);
-    const __m512 factor = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(LoadFactors(min_factors_, b)));
-    return _mm512_xor_ps(_mm512_mul_ps(m, factor), _mm512_set1_ps(-0.0F));
-  }
+  __m512 Scale(int64_t b) const { return LoadHalf16(scales_ + b * kRowGroup * 2); }
+  __m512 Minimum(int64_t b) const { return LoadHalf16(minima_ + b * kRowGroup * 2); }
 
  private:
-  static __m128i LoadFactors(const std::byte* factors, int64_t row) {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(factors + row * kRowGroup));
-  }
-
-  const std::byte *scales_, *minima_, *factors_, *min_factors_;
+  const std::byte *scales_, *minima_;
 };
 
 // The integer dots of one group's block with both halves of R blocks of x. Sums of four products add up in 32
@@ -120,19 +96,13 @@ template <WeightFormat F, int R, int L>
     }
     __m512i dot[R][2];
     BlockDots<F, R>(w, x, n_block, dot);
-    const __m512 d = scales.template Scale<1>(b);
-    [[maybe_unused]] const __m512 d_first = kHasHalves<F> ? scales.template Scale<0>(b) : d;
+    const __m512 d = scales.Scale(b);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const Q8Block& block = x[r * n_block];
       const __m512 first = _mm512_mul_ps(_mm512_cvtepi32_ps(dot[r][0]), _mm512_set1_ps(block.d[0]));
       const __m512 second = _mm512_cvtepi32_ps(dot[r][1]), d_second = _mm512_set1_ps(block.d[1]);
-      if constexpr (kHasHalves<F>) {
-        acc[r] = _mm512_fmadd_ps(d_first, first, acc[r]);
-        acc[r] = _mm512_fmadd_ps(d, _mm512_mul_ps(second, d_second), acc[r]);
-      } else {
-        acc[r] = _mm512_fmadd_ps(d, _mm512_fmadd_ps(second, d_second, first), acc[r]);
-      }
+      acc[r] = _mm512_fmadd_ps(d, _mm512_fmadd_ps(second, d_second, first), acc[r]);
     }
     if constexpr (kHasMin<F>) {
       const __m512 m = scales.Minimum(b);
@@ -248,18 +218,10 @@ void FloatGroups(const MatmulFloatArgs& a) {
   FloatGroupsBy<F, 1>(a, group);
 }
 
-inline int32_t SumOf(__m512i v) {
-  const __m256i eight = _mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
-  __m128i s = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
-  s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
-  s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));
-  return _mm_cvtsi128_si32(s);
-}
-
 }  // namespace
 
 void MatmulQ8(const MatmulQ8Args& a) {
-  WithQuantizedFormat(a.w->format, [&](auto format) { Q8Groups<decltype(format)::kValue>(a); });
+  WithQ8Format(a.w->format, [&](auto format) { Q8Groups<decltype(format)::kValue>(a); });
 }
 
 void MatmulFloat(const MatmulFloatArgs& a) {

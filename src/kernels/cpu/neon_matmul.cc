@@ -10,101 +10,31 @@
 
 #include "kernels/cpu/neon.h"
 #include "kernels/cpu/neon_math.h"
+#include "kernels/cpu/neon_products.h"
 #include "kernels/cpu/weight_traits.h"
 #include "kernels/reference/reference.h"
 
 namespace longspec::kernels::neon {
 namespace {
 
-// Writes V vectors of one row from output row `first` on, as far as the matrix has output rows.
-template <int V>
-[[gnu::always_inline]] inline void StoreLanes(float* y, int64_t n_out, int64_t first,
-                                              const float32x4_t (&acc)[V], bool add) {
-  if (first + 4 * V <= n_out) {
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      float* at = y + first + 4 * v;
-      vst1q_f32(at, add ? vaddq_f32(vld1q_f32(at), acc[v]) : acc[v]);
-    }
-    return;
-  }
-  float lanes[4 * V];
-#pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) vst1q_f32(lanes + 4 * v, acc[v]);
-  for (int64_t i = 0; first + i < n_out; ++i) y[first + i] = add ? y[first + i] + lanes[i] : lanes[i];
-}
-
-// Scales and minima of one group, 8 lanes at a time.
+// Scales and minima of one group, 8 lanes at a time from `lane` on.
 template <WeightFormat F>
 class GroupScales {
  public:
-  GroupScales(const std::byte* group, int n_block) {
-    scales_ = group + static_cast<size_t>(n_block) * kBlockBytes<F>;
-    const auto n_number = static_cast<size_t>(kHasSuper<F> ? (n_block + 7) / 8 : n_block);
-    minima_ = scales_ + n_number * kRowGroup * 2;
-    factors_ = minima_ + (kHasMin<F> ? n_number * kRowGroup * 2 : 0);
-    min_factors_ = factors_ + static_cast<size_t>(n_block) * kRowGroup;
-  }
+  GroupScales(const std::byte* group, int n_block)
+      : scales_(group + static_cast<size_t>(n_block) * kBlockBytes<F>),
+        minima_(scales_ + static_cast<size_t>(n_block) * kRowGroup * 2) {}
 
-  // Of half I of block b, lanes [lane, lane + 8).
-  template <int I>
-  Lanes8 Scale(int b, int lane) const {
-    if constexpr (!kHasSuper<F>) return LoadHalf8(scales_ + At(b, lane) * 2);
-    const Lanes8 d = LoadHalf8(scales_ + At(b / 8, lane) * 2);
-    if constexpr (kHasHalves<F>) {
-      const int16x8_t factors = vmovl_s8(vreinterpret_s8_u8(Factors(factors_, 2 * b + I, lane)));
-      return {{vmulq_f32(d.v[0], vcvtq_f32_s32(vmovl_s16(vget_low_s16(factors)))),
-               vmulq_f32(d.v[1], vcvtq_f32_s32(vmovl_high_s16(factors)))}};
-    }
-    return Scaled(d, Factors(factors_, b, lane));
-  }
-
-  Lanes8 Minimum(int b, int lane) const {
-    if constexpr (!kHasSuper<F>) return LoadHalf8(minima_ + At(b, lane) * 2);
-    const Lanes8 m = Scaled(LoadHalf8(minima_ + At(b / 8, lane) * 2), Factors(min_factors_, b, lane));
-    return {{vnegq_f32(m.v[0]), vnegq_f32(m.v[1])}};
-  }
+  Lanes8 Scale(int b, int lane) const { return LoadHalf8(scales_ + At(b, lane)); }
+  Lanes8 Minimum(int b, int lane) const { return LoadHalf8(minima_ + At(b, lane)); }
 
  private:
-  static size_t At(int row, int lane) {
-    return static_cast<size_t>(row) * kRowGroup + static_cast<size_t>(lane);
-  }
-  static uint8x8_t Factors(const std::byte* factors, int row, int lane) {
-    return vld1_u8(reinterpret_cast<const uint8_t*>(factors + At(row, lane)));
-  }
-  static Lanes8 Scaled(const Lanes8& numbers, uint8x8_t factors) {
-    const uint16x8_t wide = vmovl_u8(factors);
-    return {{vmulq_f32(numbers.v[0], vcvtq_f32_u32(vmovl_u16(vget_low_u16(wide)))),
-             vmulq_f32(numbers.v[1], vcvtq_f32_u32(vmovl_high_u16(wide)))}};
-  }
+  static size_t At(int b, int lane) { return static_cast<size_t>(b * kRowGroup + lane) * 2; }
 
-  const std::byte *scales_, *minima_, *factors_, *min_factors_;
+  const std::byte *scales_, *minima_;
 };
 
-// Four weights of each of 4 output rows: those of values 16 I + 4 J on, as signed bytes. U4 formats keep
-// nibbles 0 to 15 whose offset, if any, is taken off the sums; S8 formats lose theirs here.
-template <WeightFormat F, int I, int J>
-inline int8x16_t Weights(const std::byte* w) {
-  if constexpr (kIsU4<F>) {
-    const uint8x16_t raw = LoadBytes(w + 64 * J);
-    return vreinterpretq_s8_u8(I == 0 ? vandq_u8(raw, vdupq_n_u8(15)) : vshrq_n_u8(raw, 4));
-  } else {
-    return vreinterpretq_s8_u8(veorq_u8(LoadBytes(w + 64 * (4 * I + J)), vdupq_n_u8(128)));
-  }
-}
-
-template <WeightFormat F, int I, int J, int R, int V>
-[[gnu::always_inline]] inline void AddFours(const std::byte* w, const int8x16_t (&q)[R],
-                                            int32x4_t (&dot)[R][V]) {
-#pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) {
-    const int8x16_t weights = Weights<F, I, J>(w + 16 * v);
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) dot[r][v] = vdotq_laneq_s32(dot[r][v], weights, q[r], J);
-  }
-}
-
-// sum = d[I] * the dots of half I, or where both halves share a weight scale, half 1's added to half 0's.
+// sum = d[I] * the dots of half I, half 1's added to half 0's.
 // Half after half, so that the integer sums of both need not be in registers at once.
 template <WeightFormat F, int I, int R, int V>
 [[gnu::always_inline]] inline void AddHalf(const std::byte* w, const Q8Block* const* x, int b,
@@ -131,18 +61,18 @@ template <WeightFormat F, int I, int R, int V>
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
       const float32x4_t value = vcvtq_f32_s32(dot[r][v]);
-      sum[r][v] = I == 0 || kHasHalves<F> ? vmulq_n_f32(value, d) : vfmaq_n_f32(sum[r][v], value, d);
+      sum[r][v] = I == 0 ? vmulq_n_f32(value, d) : vfmaq_n_f32(sum[r][v], value, d);
     }
   }
 }
 
-// acc += scale of half I * sum.
-template <WeightFormat F, int I, int R, int V>
+// acc += scale * sum.
+template <WeightFormat F, int R, int V>
 [[gnu::always_inline]] inline void AddScaled(const GroupScales<F>& scales, int b, int lane,
                                              const float32x4_t (&sum)[R][V], float32x4_t (&acc)[R][V]) {
 #pragma GCC unroll 4
   for (int v = 0; v < V; v += 2) {
-    const Lanes8 d = scales.template Scale<I>(b, lane + 4 * v);
+    const Lanes8 d = scales.Scale(b, lane + 4 * v);
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       acc[r][v] = vfmaq_f32(acc[r][v], d.v[0], sum[r][v]);
@@ -171,9 +101,8 @@ void Q8Tile(const MatmulQ8Args& a, int group, int lane, int row) {
   for (int b = 0; b < n_block; ++b, w += kBlockBytes<F>) {
     float32x4_t sum[R][V];
     AddHalf<F, 0, R, V>(w, x, b, sum);
-    if constexpr (kHasHalves<F>) AddScaled<F, 0, R, V>(scales, b, lane, sum, acc);
     AddHalf<F, 1, R, V>(w, x, b, sum);
-    AddScaled<F, 1, R, V>(scales, b, lane, sum, acc);
+    AddScaled<F, R, V>(scales, b, lane, sum, acc);
     if constexpr (kHasMin<F>) {
 #pragma GCC unroll 4
       for (int v = 0; v < V; v += 2) {
@@ -319,7 +248,7 @@ void FloatGroups(const MatmulFloatArgs& a) {
 }  // namespace
 
 void MatmulQ8(const MatmulQ8Args& a) {
-  WithQuantizedFormat(a.w->format, [&](auto format) { Q8Groups<decltype(format)::kValue>(a); });
+  WithQ8Format(a.w->format, [&](auto format) { Q8Groups<decltype(format)::kValue>(a); });
 }
 
 void MatmulFloat(const MatmulFloatArgs& a) {

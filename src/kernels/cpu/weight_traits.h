@@ -15,13 +15,7 @@ inline constexpr bool kIsU4 =
     F == WeightFormat::kU4 || F == WeightFormat::kU4Min || F == WeightFormat::kSuperU4Min;
 template <WeightFormat F>
 inline constexpr bool kHasMin = F == WeightFormat::kU4Min || F == WeightFormat::kS8Min ||
-                                F == WeightFormat::kSuperU4Min || F == WeightFormat::kSuperS8Min;
-// A scale for each half of a block.
-template <WeightFormat F>
-inline constexpr bool kHasHalves = F == WeightFormat::kSuperS8Halves;
-template <WeightFormat F>
-inline constexpr bool kHasSuper =
-    F == WeightFormat::kSuperU4Min || F == WeightFormat::kSuperS8Min || kHasHalves<F>;
+                                F == WeightFormat::kSuperU4Min || F == WeightFormat::kSuperU5Min;
 // Quants of one block of 32 for a group of 16 output rows.
 template <WeightFormat F>
 inline constexpr size_t kBlockBytes = kIsU4<F> ? 256 : 512;
@@ -34,9 +28,9 @@ struct WeightFormatIs {
 
 namespace {  // NOLINT(google-build-namespaces): functions, so each file gets its own
 
-// f(WeightFormatIs<format>()), with the format known when f is compiled. REQUIRES: IsQuantized(format)
+// f(WeightFormatIs<format>()), with the format known when f is compiled, of those multiplied in "q8".
 template <typename F>
-[[gnu::always_inline]] inline void WithQuantizedFormat(WeightFormat format, const F& f) {
+[[gnu::always_inline]] inline void WithQ8Format(WeightFormat format, const F& f) {
   switch (format) {
     case WeightFormat::kU4:
       return f(WeightFormatIs<WeightFormat::kU4>());
@@ -44,14 +38,21 @@ template <typename F>
       return f(WeightFormatIs<WeightFormat::kU4Min>());
     case WeightFormat::kS8:
       return f(WeightFormatIs<WeightFormat::kS8>());
-    case WeightFormat::kS8Min:
+    default:
       return f(WeightFormatIs<WeightFormat::kS8Min>());
+  }
+}
+
+// The same of those multiplied in "q8k".
+template <typename F>
+[[gnu::always_inline]] inline void WithSuperFormat(WeightFormat format, const F& f) {
+  switch (format) {
     case WeightFormat::kSuperU4Min:
       return f(WeightFormatIs<WeightFormat::kSuperU4Min>());
-    case WeightFormat::kSuperS8Min:
-      return f(WeightFormatIs<WeightFormat::kSuperS8Min>());
+    case WeightFormat::kSuperU5Min:
+      return f(WeightFormatIs<WeightFormat::kSuperU5Min>());
     default:
-      return f(WeightFormatIs<WeightFormat::kSuperS8Halves>());
+      return f(WeightFormatIs<WeightFormat::kSuperU6Halves>());
   }
 }
 

@@ -14,16 +14,11 @@ namespace {
 
 bool HasMin(WeightFormat f) {
   return f == WeightFormat::kU4Min || f == WeightFormat::kS8Min || f == WeightFormat::kSuperU4Min ||
-         f == WeightFormat::kSuperS8Min;
+         f == WeightFormat::kSuperU5Min;
 }
 bool IsU4(WeightFormat f) {
   return f == WeightFormat::kU4 || f == WeightFormat::kU4Min || f == WeightFormat::kSuperU4Min;
 }
-bool HasSuperBlocks(WeightFormat f) {
-  return f == WeightFormat::kSuperU4Min || f == WeightFormat::kSuperS8Min ||
-         f == WeightFormat::kSuperS8Halves;
-}
-
 uint16_t LoadU16(const std::byte* p) {
   uint16_t v;
   std::memcpy(&v, p, sizeof(v));
@@ -38,40 +33,30 @@ int QuantAt(WeightFormat format, const std::byte* block, int lane, int k) {
     const int nibble = k < 16 ? byte & 15 : byte >> 4;
     return format == WeightFormat::kU4 ? nibble - 8 : nibble;
   }
-  return std::to_integer<int>(block[64 * (k / 4) + 4 * lane + k % 4]) - 128;
+  const int byte = std::to_integer<int>(block[64 * (k / 4) + 4 * lane + k % 4]);
+  if (format == WeightFormat::kSuperU5Min) return byte;
+  return byte - (format == WeightFormat::kSuperU6Halves ? 32 : 128);
 }
 
-// What a block's integers are multiplied with: a scale for each half (equal but in *Halves) and the minimum.
-struct Scales {
-  float d[2] = {};
-  float m = 0.0F;
+size_t BlockBytes(WeightFormat format) { return IsU4(format) ? 256 : 512; }
+
+// What follows a group's quants: rows of 16 numbers, one for each lane.
+class GroupScales {
+ public:
+  GroupScales(const std::byte* scales, int lane) : scales_(scales), lane_(lane) {}
+
+  float Half(int row) const { return HalfToFloat(LoadU16(scales_ + At(row) * 2)); }
+  // Of `rows` rows of halves followed by 8-bit factors.
+  int Factor(int rows, int index) const {
+    return std::to_integer<int>(scales_[static_cast<size_t>(rows) * kRowGroup * 2 + At(index)]);
+  }
+
+ private:
+  size_t At(int row) const { return static_cast<size_t>(row) * kRowGroup + static_cast<size_t>(lane_); }
+
+  const std::byte* scales_;
+  int lane_;
 };
-
-// `scales`: what follows the group's quants.
-Scales ScalesAt(WeightFormat format, const std::byte* scales, int n_block, int b, int lane) {
-  const auto half_at = [&](int row, int block) {
-    const size_t index =
-        (static_cast<size_t>(row) + static_cast<size_t>(block)) * kRowGroup + static_cast<size_t>(lane);
-    return HalfToFloat(LoadU16(scales + index * 2));
-  };
-  Scales out;
-  if (!HasSuperBlocks(format)) {
-    out.d[0] = out.d[1] = half_at(0, b);
-    if (HasMin(format)) out.m = half_at(n_block, b);
-    return out;
-  }
-  const int n_super = (n_block + 7) / 8;
-  const std::byte* factors = scales + static_cast<size_t>(n_super) * kRowGroup * (HasMin(format) ? 4 : 2);
-  const auto factor_at = [&](int index) { return std::to_integer<int>(factors[index * kRowGroup + lane]); };
-  const float d = half_at(0, b / 8);
-  if (format == WeightFormat::kSuperS8Halves) {
-    for (int h = 0; h < 2; ++h) out.d[h] = d * static_cast<float>(static_cast<int8_t>(factor_at(2 * b + h)));
-    return out;
-  }
-  out.d[0] = out.d[1] = d * static_cast<float>(factor_at(b));
-  out.m = -(half_at(n_super, b / 8) * static_cast<float>(factor_at(n_block + b)));
-  return out;
-}
 
 float FloatAt(WeightFormat format, const std::byte* group, int64_t k, int lane) {
   const auto index = static_cast<size_t>(k) * kRowGroup + static_cast<size_t>(lane);
@@ -131,24 +116,82 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
 void MatmulQ8(const MatmulQ8Args& a) {
   const WeightFormat format = a.w->format;
   const auto n_block = static_cast<int>(a.w->n_in / kQuantBlock);
-  const size_t block_bytes = IsU4(format) ? 256 : 512;
   ForEachOutput(a, [&](int row, const std::byte* group, int lane) {
-    const std::byte* scales = group + static_cast<size_t>(n_block) * block_bytes;
+    const GroupScales scales(group + static_cast<size_t>(n_block) * BlockBytes(format), lane);
     float acc = 0.0F;
     for (int b = 0; b < n_block; ++b) {
       const Q8Block& x = a.x[int64_t{row} * n_block + b];
       int dot[2] = {};
       for (int k = 0; k < kQuantBlock; ++k) {
-        dot[k / 16] += QuantAt(format, group + static_cast<size_t>(b) * block_bytes, lane, k) * x.q[k];
-      }
-      const Scales w = ScalesAt(format, scales, n_block, b, lane);
-      if (format == WeightFormat::kSuperS8Halves) {
-        for (int h = 0; h < 2; ++h) acc = std::fma(w.d[h], static_cast<float>(dot[h]) * x.d[h], acc);
-        continue;
+        dot[k / 16] += QuantAt(format, group + static_cast<size_t>(b) * BlockBytes(format), lane, k) * x.q[k];
       }
       const float sum = std::fma(static_cast<float>(dot[1]), x.d[1], static_cast<float>(dot[0]) * x.d[0]);
-      acc = std::fma(w.d[0], sum, acc);
-      if (HasMin(format)) acc = std::fma(w.m, x.s, acc);
+      acc = std::fma(scales.Half(b), sum, acc);
+      if (HasMin(format)) acc = std::fma(scales.Half(n_block + b), x.s, acc);
+    }
+    return acc;
+  });
+}
+
+void QuantizeQ8K(const float* x, int n, Q8KBlock* out) {
+  for (int b = 0; b < n / kSuperBlock; ++b, x += kSuperBlock) {
+    Q8KBlock& block = out[b];
+    if (!std::all_of(x, x + kSuperBlock, [](float f) { return std::isfinite(f); })) {
+      block = kNoNumbersQ8K;
+      continue;
+    }
+    block = {};
+    float amax = 0.0F, of_block[8] = {};
+    for (int i = 0; i < kSuperBlock; ++i) {
+      of_block[i / kQuantBlock] = std::max(of_block[i / kQuantBlock], std::fabs(x[i]));
+      amax = std::max(amax, std::fabs(x[i]));
+    }
+    const bool tiny = amax < 0x1.0p-116F;  // the quotients must be floats
+    const float steps_of_one = tiny ? 0.0F : 8.0F / amax, finest = tiny ? 0.0F : 1016.0F / amax;
+    block.d = amax / 1016.0F;
+    for (int i = 0; i < kSuperBlock; ++i) {
+      const int of = i / kQuantBlock;
+      const float steps = std::clamp(std::ceil(of_block[of] * steps_of_one), 1.0F, 8.0F);
+      block.steps[of] = static_cast<uint8_t>(steps);
+      const int q = static_cast<int>(std::nearbyint(x[i] * (finest / steps)));
+      block.q[i] = static_cast<int8_t>(q);
+      block.half_sums[i / 16] = static_cast<int16_t>(block.half_sums[i / 16] + block.steps[of] * q);
+      block.block_sums[of] = static_cast<int16_t>(block.block_sums[of] + block.steps[of] * q);
+    }
+  }
+}
+
+void MatmulQ8K(const MatmulQ8KArgs& a) {
+  const WeightFormat format = a.w->format;
+  const bool has_min = HasMin(format), has_halves = format == WeightFormat::kSuperU6Halves;
+  const auto n_super = static_cast<int>(a.w->n_in / kSuperBlock), n_block = 8 * n_super;
+  const int n_numbers = has_min ? 2 * n_super : n_super;
+  ForEachOutput(a, [&](int row, const std::byte* group, int lane) {
+    const GroupScales scales(group + static_cast<size_t>(n_block) * BlockBytes(format), lane);
+    float acc = 0.0F;
+    for (int super = 0; super < n_super; ++super) {
+      const Q8KBlock& x = a.x[int64_t{row} * n_super + super];
+      int32_t dots = 0, minima = 0;
+      for (int i = 0; i < 8; ++i) {
+        const int b = 8 * super + i;
+        int dot[2] = {}, sum = 0;  // of each half, and of both
+        for (int k = 0; k < kQuantBlock; ++k) {
+          const int q = x.q[kQuantBlock * i + k];
+          dot[k / 16] += QuantAt(format, group + static_cast<size_t>(b) * BlockBytes(format), lane, k) * q;
+          sum += q;
+        }
+        const int steps = x.steps[i];
+        if (has_halves) {
+          for (int h = 0; h < 2; ++h)
+            dots += steps * static_cast<int8_t>(scales.Factor(n_numbers, 2 * b + h)) * dot[h];
+        } else {
+          dots += steps * scales.Factor(n_numbers, b) * (dot[0] + dot[1]);
+        }
+        if (has_min) minima += steps * scales.Factor(n_numbers, n_block + b) * sum;
+      }
+      float t = scales.Half(super) * static_cast<float>(dots);
+      if (has_min) t = std::fma(-scales.Half(n_super + super), static_cast<float>(minima), t);
+      acc = std::fma(x.d, t, acc);
     }
     return acc;
   });

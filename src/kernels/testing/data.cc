@@ -11,14 +11,9 @@
 namespace longspec::kernels::testing {
 namespace {
 
-bool HasSuperBlocks(WeightFormat format) {
-  return format == WeightFormat::kSuperU4Min || format == WeightFormat::kSuperS8Min ||
-         format == WeightFormat::kSuperS8Halves;
-}
-
 // `n_number` f16 numbers a super-block of 256 and lane, two 8-bit factors a block of 32 and lane.
 size_t SuperBytes(int64_t n_in, size_t n_number) {
-  const auto n_super = static_cast<size_t>((n_in + 255) / 256);
+  const auto n_super = static_cast<size_t>(n_in / kSuperBlock);
   return n_super * kRowGroup * 2 * n_number + static_cast<size_t>(n_in / kQuantBlock) * kRowGroup * 2;
 }
 
@@ -40,10 +35,10 @@ size_t GroupBytes(WeightFormat format, int64_t n_in) {
     case WeightFormat::kSuperU4Min:
       bytes = static_cast<size_t>(n_in) * 8 + SuperBytes(n_in, 2);
       break;
-    case WeightFormat::kSuperS8Min:
+    case WeightFormat::kSuperU5Min:
       bytes = static_cast<size_t>(n_in) * 16 + SuperBytes(n_in, 2);
       break;
-    case WeightFormat::kSuperS8Halves:
+    case WeightFormat::kSuperU6Halves:
       bytes = static_cast<size_t>(n_in) * 16 + SuperBytes(n_in, 1);
       break;
     case WeightFormat::kF32:
@@ -62,22 +57,32 @@ uint16_t RandomHalf(Random& random) {
   return FloatToHalf(random.Float(0.05F));
 }
 
+// The largest byte of a format's quants.
+uint32_t LargestQuant(WeightFormat format) {
+  if (format == WeightFormat::kSuperU5Min) return 31;
+  return format == WeightFormat::kSuperU6Halves ? 63 : 255;
+}
+
 void FillQuantized(std::byte* group, WeightFormat format, int64_t n_in, Fill fill, Random& random) {
   const bool u4 =
       format == WeightFormat::kU4 || format == WeightFormat::kU4Min || format == WeightFormat::kSuperU4Min;
   const bool has_min = format == WeightFormat::kU4Min || format == WeightFormat::kS8Min;
   const size_t quants = static_cast<size_t>(n_in) * (u4 ? 8 : 16);
   for (size_t i = 0; i < quants; ++i) {
-    const uint32_t largest = random.Below(2) == 0 ? 0x00 : 0xFF;
-    group[i] = static_cast<std::byte>(fill == Fill::kLargest ? largest : random.Bits() & 0xFF);
+    // Where sums might saturate: every other half a kilobyte is as large as can be.
+    const uint32_t most = LargestQuant(format), end = i / 512 % 2 == 0 && random.Below(2) == 0 ? 0 : most;
+    group[i] = static_cast<std::byte>(fill == Fill::kLargest ? end : random.Bits() & most);
   }
   size_t n_scale = static_cast<size_t>(n_in) / 2 * (has_min ? 2 : 1);
   if (HasSuperBlocks(format)) {
-    const size_t n_number = format == WeightFormat::kSuperS8Halves ? 1 : 2;
-    n_scale = static_cast<size_t>((n_in + 255) / 256) * kRowGroup * n_number;
+    const size_t n_number = format == WeightFormat::kSuperU6Halves ? 1 : 2;
+    n_scale = static_cast<size_t>(n_in / kSuperBlock) * kRowGroup * n_number;
     const size_t n_factor = SuperBytes(n_in, n_number) - n_scale * 2;
     for (size_t i = 0; i < n_factor; ++i) {
-      group[quants + n_scale * 2 + i] = static_cast<std::byte>(random.Bits() & 0xFF);
+      const uint32_t most = n_number == 1 ? 255 : 63;
+      const uint32_t largest = n_number == 1 ? 128 : 63;  // -128 where they are signed
+      group[quants + n_scale * 2 + i] =
+          static_cast<std::byte>(fill == Fill::kLargest ? largest : random.Bits() & most);
     }
   }
   for (size_t i = 0; i < n_scale; ++i) {
@@ -172,6 +177,33 @@ std::vector<Q8Block> TestActivations(int n_rows, int64_t n_in, Fill fill, uint32
   return blocks;
 }
 
+std::vector<Q8KBlock> TestActivationsQ8K(int n_rows, int64_t n_in, Fill fill, uint32_t seed) {
+  Random random(seed);
+  std::vector<Q8KBlock> blocks(static_cast<size_t>(n_rows) * static_cast<size_t>(n_in / kSuperBlock));
+  for (Q8KBlock& block : blocks) {
+    block = {};
+    const int8_t largest = random.Below(2) == 0 ? 127 : -127;
+    for (size_t i = 0; i < kSuperBlock; ++i) {
+      block.q[i] = fill == Fill::kLargest ? largest : static_cast<int8_t>(random.Below(255) - 127);
+    }
+    block.d = std::fabs(random.Float(0.1F));
+    for (uint8_t& steps : block.steps)
+      steps = static_cast<uint8_t>(fill == Fill::kLargest ? kMostSteps : 1 + random.Below(kMostSteps));
+    SetSums(block);
+  }
+  return blocks;
+}
+
+void SetSums(Q8KBlock& block) {
+  for (int h = 0; h < 16; ++h) {
+    int sum = 0;
+    for (int i = 0; i < 16; ++i) sum += block.q[16 * h + i];
+    block.half_sums[h] = static_cast<int16_t>(block.steps[h / 2] * sum);
+  }
+  for (int b = 0; b < 8; ++b)
+    block.block_sums[b] = static_cast<int16_t>(block.half_sums[2 * b] + block.half_sums[2 * b + 1]);
+}
+
 namespace {
 
 void AppendHalf(uint16_t h, std::vector<std::byte>* bytes) {
@@ -230,10 +262,10 @@ const char* Name(WeightFormat format) {
       return "S8Min";
     case WeightFormat::kSuperU4Min:
       return "SuperU4Min";
-    case WeightFormat::kSuperS8Min:
-      return "SuperS8Min";
-    case WeightFormat::kSuperS8Halves:
-      return "SuperS8Halves";
+    case WeightFormat::kSuperU5Min:
+      return "SuperU5Min";
+    case WeightFormat::kSuperU6Halves:
+      return "SuperU6Halves";
     case WeightFormat::kF32:
       return "F32";
     case WeightFormat::kF16:

@@ -71,6 +71,8 @@ class TestMatrix {
 };
 
 std::vector<Q8Block> TestActivations(int n_rows, int64_t n_in, Fill fill, uint32_t seed);
+std::vector<Q8KBlock> TestActivationsQ8K(int n_rows, int64_t n_in, Fill fill, uint32_t seed);
+void SetSums(Q8KBlock& block);  // from its q and steps
 
 // The keys and values of one head of one chunk, filled without passing through store_kv.
 std::vector<std::byte> StoredKeys(KvType type, int head_dim, uint32_t seed);
@@ -84,8 +86,8 @@ inline constexpr WeightFormat kAllFormats[] = {WeightFormat::kU4,
                                                WeightFormat::kS8,
                                                WeightFormat::kS8Min,
                                                WeightFormat::kSuperU4Min,
-                                               WeightFormat::kSuperS8Min,
-                                               WeightFormat::kSuperS8Halves,
+                                               WeightFormat::kSuperU5Min,
+                                               WeightFormat::kSuperU6Halves,
                                                WeightFormat::kF32,
                                                WeightFormat::kF16,
                                                WeightFormat::kBF16,
@@ -93,7 +95,9 @@ inline constexpr WeightFormat kAllFormats[] = {WeightFormat::kU4,
                                                WeightFormat::kBF16Amx};
 inline constexpr WeightFormat kQuantizedFormats[] = {
     WeightFormat::kU4,         WeightFormat::kU4Min,      WeightFormat::kS8,           WeightFormat::kS8Min,
-    WeightFormat::kSuperU4Min, WeightFormat::kSuperS8Min, WeightFormat::kSuperS8Halves};
+    WeightFormat::kSuperU4Min, WeightFormat::kSuperU5Min, WeightFormat::kSuperU6Halves};
+inline constexpr WeightFormat kSuperFormats[] = {WeightFormat::kSuperU4Min, WeightFormat::kSuperU5Min,
+                                                 WeightFormat::kSuperU6Halves};
 inline constexpr WeightFormat kFloatFormats[] = {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBF16,
                                                  WeightFormat::kBF16Pairs, WeightFormat::kBF16Amx};
 inline constexpr KvType kKvTypes[] = {KvType::kF32,  KvType::kF16,  KvType::kBF16,

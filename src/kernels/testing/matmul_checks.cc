@@ -10,23 +10,30 @@
 namespace longspec::kernels::testing {
 namespace {
 
+MatmulShape InWholeBlocks(MatmulShape shape) {
+  if (HasSuperBlocks(shape.format)) shape.n_in = (shape.n_in + kSuperBlock - 1) / kSuperBlock * kSuperBlock;
+  return shape;
+}
+
 // One product's operands; all arithmetics behind one Run.
 class Product {
  public:
-  explicit Product(const MatmulShape& shape)
-      : shape_(shape),
-        weights_(shape.format, shape.n_in, shape.n_out, shape.fill, 1),
-        x_stride_(shape.n_in + 5),
-        y_stride_(shape.n_out + 3),
-        before_(Random(3).Floats(static_cast<size_t>(shape.n_rows) * static_cast<size_t>(y_stride_))) {
-    if (IsQuantized(shape.format)) {
-      blocks_ = TestActivations(shape.n_rows, shape.n_in, shape.fill, 2);
+  explicit Product(const MatmulShape& any_shape)
+      : shape_(InWholeBlocks(any_shape)),
+        weights_(shape_.format, shape_.n_in, shape_.n_out, shape_.fill, 1),
+        x_stride_(shape_.n_in + 5),
+        y_stride_(shape_.n_out + 3),
+        before_(Random(3).Floats(static_cast<size_t>(shape_.n_rows) * static_cast<size_t>(y_stride_))) {
+    if (HasSuperBlocks(shape_.format)) {
+      super_blocks_ = TestActivationsQ8K(shape_.n_rows, shape_.n_in, shape_.fill, 2);
+    } else if (IsQuantized(shape_.format)) {
+      blocks_ = TestActivations(shape_.n_rows, shape_.n_in, shape_.fill, 2);
     } else {
-      floats_ = Random(2).Floats(static_cast<size_t>(x_stride_ * (shape.n_rows - 1) + shape.n_in));
+      floats_ = Random(2).Floats(static_cast<size_t>(x_stride_ * (shape_.n_rows - 1) + shape_.n_in));
     }
-    if (!IsInBf16(shape.format)) return;
-    for (int row = 0; row < shape.n_rows; ++row) {
-      kReferenceTable.round_bf16(floats_.data() + row * x_stride_, static_cast<int>(shape.n_in),
+    if (!IsInBf16(shape_.format)) return;
+    for (int row = 0; row < shape_.n_rows; ++row) {
+      kReferenceTable.round_bf16(floats_.data() + row * x_stride_, static_cast<int>(shape_.n_in),
                                  Rounded(row));
     }
   }
@@ -47,7 +54,9 @@ class Product {
       args.add = shape_.add;
       return args;
     };
-    if (IsQuantized(shape_.format)) {
+    if (HasSuperBlocks(shape_.format)) {
+      table.matmul_q8k(product(MatmulQ8KArgs{.x = super_blocks_.data() + row * (shape_.n_in / kSuperBlock)}));
+    } else if (IsQuantized(shape_.format)) {
       table.matmul_q8(product(MatmulQ8Args{.x = blocks_.data() + row * (shape_.n_in / kQuantBlock)}));
     } else if (IsInBf16(shape_.format)) {
       table.matmul_bf16(product(MatmulBf16Args{.x = Rounded(row), .x_stride = RoundedStride()}));
@@ -68,6 +77,7 @@ class Product {
   int64_t x_stride_, y_stride_;
   std::vector<float> before_;
   std::vector<Q8Block> blocks_;
+  std::vector<Q8KBlock> super_blocks_;
   std::vector<float> floats_;
   mutable AlignedBytes rounded_{static_cast<size_t>(shape_.n_rows * RoundedStride()) * sizeof(uint16_t)};
 };

@@ -13,7 +13,7 @@ namespace longspec::kernels::testing {
 
 struct MatmulShape {
   WeightFormat format = WeightFormat::kU4;
-  int64_t n_in = 32, n_out = 16;
+  int64_t n_in = 32, n_out = 16;  // n_in is rounded up to super-blocks for formats that have them
   int n_rows = 1;
   Fill fill = Fill::kRandom;
   bool add = false;

@@ -22,6 +22,11 @@ void MatmulQ8(const MatmulQ8Args& a) {
   NudgeBatches(a);
 }
 
+void MatmulQ8K(const MatmulQ8KArgs& a) {
+  reference::MatmulQ8K(a);
+  NudgeBatches(a);
+}
+
 void MatmulFloat(const MatmulFloatArgs& a) {
   reference::MatmulFloat(a);
   NudgeBatches(a);
@@ -38,6 +43,7 @@ KernelTable RowDependentTable() {
   KernelTable table = kReferenceTable;
   table.name = "row-dependent";
   table.matmul_q8 = MatmulQ8;
+  table.matmul_q8k = MatmulQ8K;
   table.matmul_float = MatmulFloat;
   table.matmul_bf16 = MatmulBf16;
   return table;

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the products of integers and of floats have in common, AVX2. Everything lives in an unnamed namespace:
+// only files built with these instructions may include this.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/ops.h"
+
+namespace longspec::kernels::avx2 {
+namespace {  // NOLINT(google-build-namespaces)
+
+constexpr int kVectors = 2;  // of 8 lanes: a group's 16 output rows
+
+inline __m256i Broadcast4(const int8_t* q) {
+  int32_t four;
+  std::memcpy(&four, q, sizeof(four));
+  return _mm256_set1_epi32(four);
+}
+
+inline __m256i LoadBytes(const std::byte* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+
+inline __m256 LoadHalf8(const std::byte* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+
+inline void StoreVector(float* y, __m256 acc, bool add) {
+  _mm256_storeu_ps(y, add ? _mm256_add_ps(_mm256_loadu_ps(y), acc) : acc);
+}
+
+// Of a group with `left` < 16 output rows only those are written. lanes: (n_rows, 16).
+[[gnu::noinline, maybe_unused]] void StoreFewLanes(const float* lanes, int n_rows, int64_t left, float* y,
+                                                   int64_t y_stride, bool add) {
+  for (int r = 0; r < n_rows; ++r, lanes += kRowGroup, y += y_stride) {
+    for (int64_t i = 0; i < left; ++i) y[i] = add ? y[i] + lanes[i] : lanes[i];
+  }
+}
+
+// Stops the compiler from moving the loads of later steps up until they no longer fit into registers.
+inline void KeepInRegister(__m256i& v) { asm("" : "+x"(v)); }
+
+// What was stored by way of a pointer is no longer known: it has to be read again.
+template <typename T>
+inline void Forget(T*& p) {
+  asm("" : "+r"(p));
+}
+
+}  // namespace
+}  // namespace longspec::kernels::avx2

@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Products in arithmetic "q8k", AVX2. A tile is R rows of x against some super-blocks of one group of 16
+// output rows, taken as two vectors of 8 lanes. Unsigned weights times signed bytes add up in 16 bits as long
+// as they fit, and the multiplication with a block's factor widens the sums. Many rows find the weights
+// unpacked to bytes, a few super-blocks at a time, which stay in the first-level cache while the tiles pass
+// over them.
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "kernels/cpu/avx2.h"
+#include "kernels/cpu/avx2_products.h"
+#include "kernels/cpu/q8k_steps_avx2.h"
+#include "kernels/cpu/weight_traits.h"
+
+namespace longspec::kernels::avx2 {
+namespace {
+
+constexpr int kBlocks = kSuperBlock / kQuantBlock;
+constexpr int kSpan = 4;         // super-blocks that all tiles pass over before the next ones
+constexpr int kRowBlock = 128;   // rows whose sums are kept meanwhile
+constexpr int kManyRows = 6;     // from here on unpacking pays
+constexpr int kByteBlock = 512;  // bytes of an unpacked block
+
+inline int Least(int a, int b) { return a < b ? a : b; }
+
+// How the weights of a tile lie: two in a byte, or one.
+enum class Quants : uint8_t { kNibbles, kBytes };
+
+// D, M and their factors, 8 lanes at a time.
+template <WeightFormat F>
+class SuperScales {
+ public:
+  SuperScales(const std::byte* group, int n_super) {
+    const auto n = static_cast<size_t>(n_super), n_block = n * kBlocks;
+    scales_ = group + n_block * kBlockBytes<F>;
+    minima_ = scales_ + n * kRowGroup * 2;
+    factors_ = minima_ + (kHasMin<F> ? n * kRowGroup * 2 : 0);
+    min_factors_ = factors_ + n_block * kRowGroup;
+  }
+
+  __m256 Scale(int super, int v) const { return LoadHalf8(scales_ + (super * kRowGroup + v * 8) * 2); }
+  __m256 Minimum(int super, int v) const { return LoadHalf8(minima_ + (super * kRowGroup + v * 8) * 2); }
+
+  // That of a block, or of a half of one, twice in each lane.
+  __m256i Factor(int index, int v) const {
+    const __m256i both = _mm256_broadcastsi128_si256(Sixteen(factors_, index));
+    // Bytes 8 v + lane, four times each; every other one becomes zero: of signed factors the lower ones,
+    // whose upper ones are shifted down.
+    const __m256i lanes = _mm256_setr_epi32(0x00000000, 0x01010101, 0x02020202, 0x03030303, 0x04040404,
+                                            0x05050505, 0x06060606, 0x07070707);
+    const __m256i at = _mm256_add_epi8(lanes, _mm256_set1_epi8(static_cast<char>(8 * v)));
+    const __m256i zeros = _mm256_set1_epi16(static_cast<int16_t>(kHasMin<F> ? 0x8000 : 0x0080));
+    const __m256i factor = _mm256_shuffle_epi8(both, _mm256_or_si256(at, zeros));
+    return kHasMin<F> ? factor : _mm256_srai_epi16(factor, 8);
+  }
+
+  // Of minima of blocks 2 i and 2 i + 1, side by side in each lane; of Q6_K, of both halves of block i.
+  __m256i Pair(int i, int v) const {
+    const std::byte* factors = kHasMin<F> ? min_factors_ : factors_;
+    const __m128i first = Sixteen(factors, 2 * i), second = Sixteen(factors, 2 * i + 1);
+    const __m128i bytes = v == 0 ? _mm_unpacklo_epi8(first, second) : _mm_unpackhi_epi8(first, second);
+    return kHasMin<F> ? _mm256_cvtepu8_epi16(bytes) : _mm256_cvtepi8_epi16(bytes);
+  }
+
+ private:
+  static __m128i Sixteen(const std::byte* factors, int index) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(factors + index * kRowGroup));
+  }
+
+  const std::byte *scales_, *minima_, *factors_, *min_factors_;
+};
+
+inline __m256i Times(__m256i factors, const int32_t* steps) {
+  return _mm256_mullo_epi16(factors, _mm256_set1_epi32(*steps));
+}
+
+// sums += steps * factor * dots of block `b` with 32 values of each row. A lane's 16 products of a nibble and
+// an int8 are at most 16 * 15 * 127 = 30480.
+template <int R>
+[[gnu::always_inline]] inline void AddNibbles(const SuperScales<WeightFormat::kSuperU4Min>& scales, int b,
+                                              const std::byte* w, const int8_t* const (&q)[R],
+                                              const int32_t* const (&steps)[R], __m256i* sums) {
+  const __m256i low = _mm256_set1_epi8(15);
+#pragma GCC unroll 2
+  for (int v = 0; v < kVectors; ++v) {
+    __m256i dot[R];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      const __m256i raw = LoadBytes(w + 64 * j + 32 * v);
+      const __m256i first = _mm256_and_si256(raw, low);
+      const __m256i second = _mm256_and_si256(_mm256_srli_epi16(raw, 4), low);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        const __m256i pairs = _mm256_maddubs_epi16(first, Broadcast4(q[r] + 4 * j));
+        dot[r] = j == 0 ? pairs : _mm256_add_epi16(dot[r], pairs);
+        dot[r] = _mm256_add_epi16(dot[r], _mm256_maddubs_epi16(second, Broadcast4(q[r] + 16 + 4 * j)));
+        KeepInRegister(dot[r]);
+      }
+    }
+    const __m256i factor = scales.Factor(b, v);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      __m256i& sum = sums[r * kVectors + v];
+      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(dot[r], Times(factor, steps[r])));
+    }
+  }
+}
+
+// Fours of values whose products fit 16 bits: at most 8 * 2 * 15 * 127 = 30480, or 4 * 2 * 31 * 127 = 31496.
+template <WeightFormat F>
+inline constexpr int kFours = kIsU4<F> ? 8 : 4;
+
+// The same of unpacked weights.
+template <WeightFormat F, int R>
+[[gnu::always_inline]] inline void AddBytes(const SuperScales<F>& scales, int b, const std::byte* w,
+                                            const int8_t* const (&q)[R], const int32_t* const (&steps)[R],
+                                            __m256i* sums) {
+#pragma GCC unroll 4
+  for (int part = 0; part < 8 / kFours<F>; ++part) {
+    __m256i dot[R][kVectors];
+#pragma GCC unroll 8
+    for (int i = 0; i < kFours<F>; ++i) {
+      const int j = part * kFours<F> + i;
+      const __m256i w0 = LoadBytes(w + 64 * j), w1 = LoadBytes(w + 64 * j + 32);
+#pragma GCC unroll 6
+      for (int r = 0; r < R; ++r) {
+        const __m256i x = Broadcast4(q[r] + 4 * j);
+        const __m256i pairs0 = _mm256_maddubs_epi16(w0, x), pairs1 = _mm256_maddubs_epi16(w1, x);
+        dot[r][0] = i == 0 ? pairs0 : _mm256_add_epi16(dot[r][0], pairs0);
+        dot[r][1] = i == 0 ? pairs1 : _mm256_add_epi16(dot[r][1], pairs1);
+        KeepInRegister(dot[r][0]);
+        KeepInRegister(dot[r][1]);
+      }
+    }
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      const __m256i factor = scales.Factor(b, v);
+#pragma GCC unroll 6
+      for (int r = 0; r < R; ++r) {
+        __m256i& sum = sums[r * kVectors + v];
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(dot[r][v], Times(factor, steps[r])));
+      }
+    }
+  }
+}
+
+// The same of Q6_K, whose halves have factors of their own, and whose weights are still 32 too large: vector
+// by vector, so that products with factors add up in registers before they are multiplied with the steps.
+// Those of two fours fit 16 bits: at most 2 * 2 * 63 * 127 = 32004.
+template <int R>
+[[gnu::always_inline]] inline void AddHalves(const SuperScales<WeightFormat::kSuperU6Halves>& scales, int b,
+                                             const std::byte* w, const int8_t* const (&q)[R],
+                                             const int32_t* const (&steps)[R], __m256i* sums) {
+#pragma GCC unroll 2
+  for (int v = 0; v < kVectors; ++v) {
+    __m256i total[R];
+#pragma GCC unroll 4
+    for (int part = 0; part < 4; ++part) {
+      __m256i dot[R];
+#pragma GCC unroll 2
+      for (int i = 0; i < 2; ++i) {
+        const int j = 2 * part + i;
+        const __m256i weights = LoadBytes(w + 64 * j + 32 * v);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+          const __m256i pairs = _mm256_maddubs_epi16(weights, Broadcast4(q[r] + 4 * j));
+          dot[r] = i == 0 ? pairs : _mm256_add_epi16(dot[r], pairs);
+          KeepInRegister(dot[r]);
+        }
+      }
+      const __m256i factor = scales.Factor(2 * b + part / 2, v);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        const __m256i products = _mm256_madd_epi16(dot[r], factor);
+        total[r] = part == 0 ? products : _mm256_add_epi32(total[r], products);
+        KeepInRegister(total[r]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      __m256i& sum = sums[r * kVectors + v];
+      sum = _mm256_add_epi32(sum, _mm256_mullo_epi32(total[r], _mm256_set1_epi32(*steps[r])));
+    }
+  }
+}
+
+// As they are multiplied: with factors in 16 bits, twice in each lane, or with sums in 32.
+template <WeightFormat F>
+[[gnu::always_inline]] inline void SpreadSteps(const Q8KBlock& x, int32_t (&steps)[kBlocks]) {
+  __m256i wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(x.steps)));
+  if constexpr (kHasMin<F>) wide = _mm256_or_si256(wide, _mm256_slli_epi32(wide, 16));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(steps), wide);
+}
+
+// What the tiles of some rows work on: super-blocks [begin, end) of a group.
+template <WeightFormat F>
+struct Span {
+  const SuperScales<F>* scales;
+  int begin, end;
+  const std::byte* quants;  // of super-block `begin`
+  const std::byte* next;    // what is fetched meanwhile; null: nothing
+  const Q8KBlock* x;        // (n_rows, n_super)
+  int n_super;
+  __m256* acc;  // (n_rows, 16), of the super-blocks before
+};
+
+// Cache lines that a tile fetches at each block. One or two rows read on where they are; more fetch the next
+// group, whose scales take less than a line a block.
+template <WeightFormat F, int R>
+inline constexpr int kLines = static_cast<int>(kBlockBytes<F> / 64) + (R > 2 ? 1 : 0);
+
+template <WeightFormat F, int R>
+[[gnu::always_inline]] inline void FetchPart(const std::byte* next, int block) {
+  if (next == nullptr) return;
+#pragma GCC unroll 16
+  for (int line = 0; line < kLines<F, R>; ++line) {
+    const std::byte* at = next + static_cast<size_t>(block * kLines<F, R> + line) * 64;
+    _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
+  }
+}
+
+// The sum over N pairs of factors and of integers of x. `pairs`: the integers, 16 bits each.
+template <int N>
+[[gnu::always_inline]] inline __m256i PairDots(const __m256i (&factors)[N], const int16_t* pairs) {
+  __m256i sum = _mm256_setzero_si256();
+#pragma GCC unroll 8
+  for (int i = 0; i < N; ++i) {
+    int32_t two;
+    std::memcpy(&two, pairs + 2 * i, sizeof(two));
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(factors[i], _mm256_set1_epi32(two)));
+  }
+  return sum;
+}
+
+// acc = fma(d, D * float(dots) - M * float(minima), acc), of one super-block.
+template <WeightFormat F, int R>
+[[gnu::always_inline]] inline void AddSuperBlock(const SuperScales<F>& scales, int super,
+                                                 const Q8KBlock* const (&x)[R], const __m256i* sums,
+                                                 __m256* acc) {
+  constexpr int kPairs = kHasMin<F> ? 4 : 8;
+#pragma GCC unroll 2
+  for (int v = 0; v < kVectors; ++v) {
+    __m256i factors[kPairs];
+#pragma GCC unroll 8
+    for (int i = 0; i < kPairs; ++i) factors[i] = scales.Pair(super * kPairs + i, v);
+    const __m256 d = scales.Scale(super, v);
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      __m256i dots = sums[r * kVectors + v];
+      __m256 t;
+      if constexpr (kHasMin<F>) {
+        const __m256i minima = PairDots(factors, x[r]->block_sums);
+        t = _mm256_fnmadd_ps(scales.Minimum(super, v), _mm256_cvtepi32_ps(minima),
+                             _mm256_mul_ps(d, _mm256_cvtepi32_ps(dots)));
+      } else {
+        dots = _mm256_sub_epi32(dots, _mm256_slli_epi32(PairDots(factors, x[r]->half_sums), 5));
+        t = _mm256_mul_ps(d, _mm256_cvtepi32_ps(dots));
+      }
+      __m256& sum = acc[r * kVectors + v];
+      sum = _mm256_fmadd_ps(_mm256_set1_ps(x[r]->d), t, sum);
+    }
+  }
+}
+
+template <WeightFormat F, Quants Q, int R>
+[[gnu::noinline]] void Tile(const Span<F>& span, int row) {
+  constexpr size_t kBytes = Q == Quants::kNibbles ? kBlockBytes<F> : kByteBlock;
+  const SuperScales<F> scales = *span.scales;
+  const std::byte* w = span.quants;
+  const Q8KBlock* x[R];
+  for (int r = 0; r < R; ++r) x[r] = span.x + int64_t{row + r} * span.n_super + span.begin;
+  for (int super = span.begin; super < span.end; ++super) {
+    // With more than two rows the sums of 16-bit products take the registers, and these are in memory on
+    // purpose: a compiler that is left to spill them moves each several times.
+    __m256i lanes[R * kVectors];
+    __m256i* sums = lanes;
+    if constexpr (R > 2) Forget(sums);
+#pragma GCC unroll 12
+    for (int i = 0; i < R * kVectors; ++i) sums[i] = _mm256_setzero_si256();
+    int32_t steps[R][kBlocks];
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) SpreadSteps<F>(*x[r], steps[r]);
+    for (int i = 0; i < kBlocks; ++i, w += kBytes) {
+      const int b = super * kBlocks + i;
+      FetchPart<F, R>(span.next, b - span.begin * kBlocks);
+      const int8_t* q[R];
+      const int32_t* of_block[R];
+#pragma GCC unroll 6
+      for (int r = 0; r < R; ++r) {
+        q[r] = x[r]->q + kQuantBlock * i;
+        of_block[r] = steps[r] + i;
+      }
+      if constexpr (Q == Quants::kNibbles) {
+        AddNibbles<R>(scales, b, w, q, of_block, sums);
+      } else if constexpr (!kHasMin<F>) {
+        AddHalves<R>(scales, b, w, q, of_block, sums);
+      } else {
+        AddBytes<F, R>(scales, b, w, q, of_block, sums);
+      }
+      if constexpr (R > 2) Forget(sums);
+    }
+    AddSuperBlock<F, R>(scales, super, x, sums, span.acc + row * kVectors);
+    for (int r = 0; r < R; ++r) ++x[r];
+  }
+}
+
+// The most rows of a tile. Six pay where nothing but products and their sums is left to do.
+template <WeightFormat F, Quants Q>
+inline constexpr int kMostRows = Q == Quants::kBytes&& kHasMin<F> ? 6 : 4;
+
+// How many of `left` rows a tile takes: the most, but 7 rows are 4 and 3, 8 are 4 and 4, 5 are 3 and 2.
+template <int Most>
+inline int TileOf(int left) {
+  if (Most == 6 && (left == 6 || left > 8)) return 6;
+  return left == 5 ? 3 : Least(left, 4);
+}
+
+template <WeightFormat F, Quants Q>
+void Tiles(Span<F> span, int n_rows) {
+  for (int row = 0; row < n_rows; span.next = nullptr) {
+    const int rows = TileOf<kMostRows<F, Q>>(n_rows - row);
+    switch (rows) {
+      case 1:
+        Tile<F, Q, 1>(span, row);
+        break;
+      case 2:
+        Tile<F, Q, 2>(span, row);
+        break;
+      case 3:
+        Tile<F, Q, 3>(span, row);
+        break;
+      case 4:
+        Tile<F, Q, 4>(span, row);
+        break;
+      default:
+        if constexpr (kMostRows<F, Q> == 6) Tile<F, Q, 6>(span, row);
+        break;
+    }
+    row += rows;
+  }
+}
+
+// Nibbles of n_block blocks to bytes.
+void Unpack(const std::byte* nibbles, int n_block, std::byte* bytes) {
+  const __m256i low = _mm256_set1_epi8(15);
+  for (int b = 0; b < n_block; ++b, nibbles += kByteBlock / 2, bytes += kByteBlock) {
+#pragma GCC unroll 8
+    for (int at = 0; at < kByteBlock / 2; at += 32) {
+      const __m256i raw = LoadBytes(nibbles + at);
+      _mm256_store_si256(reinterpret_cast<__m256i*>(bytes + at), _mm256_and_si256(raw, low));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(bytes + kByteBlock / 2 + at),
+                         _mm256_and_si256(_mm256_srli_epi16(raw, 4), low));
+    }
+  }
+}
+
+void Store(const MatmulQ8KArgs& a, int group, int row, int n_rows, const __m256* acc) {
+  const int64_t first = int64_t{group} * kRowGroup, left = a.w->n_out - first;
+  float* y = a.y + row * a.y_stride + first;
+  if (left < kRowGroup) {
+    return StoreFewLanes(reinterpret_cast<const float*>(acc), n_rows, left, y, a.y_stride, a.add);
+  }
+  for (int r = 0; r < n_rows; ++r, y += a.y_stride) {
+    StoreVector(y, acc[r * kVectors], a.add);
+    StoreVector(y + 8, acc[r * kVectors + 1], a.add);
+  }
+}
+
+template <WeightFormat F>
+void Group(const MatmulQ8KArgs& a, int group, int row, int n_rows) {
+  constexpr size_t kSuperBytes = kBlocks * kBlockBytes<F>, kAhead = 2048;
+  const auto n_super = static_cast<int>(a.w->n_in / kSuperBlock);
+  const std::byte* quants = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
+  const SuperScales<F> scales(quants, n_super);
+  __m256 acc[kRowBlock * kVectors];
+  for (int i = 0; i < n_rows * kVectors; ++i) acc[i] = _mm256_setzero_ps();
+  const int step = n_rows <= 4 ? n_super : kSpan;
+  for (int begin = 0; begin < n_super; begin += step) {
+    const std::byte* w = quants + static_cast<size_t>(begin) * kSuperBytes;
+    const std::byte* next =
+        n_rows <= 2 ? w + kAhead
+                    : quants + a.w->group_bytes + static_cast<size_t>(begin * kBlocks * kLines<F, 3>) * 64;
+    Span<F> span{.scales = &scales,
+                 .begin = begin,
+                 .end = Least(begin + step, n_super),
+                 .quants = w,
+                 .next = row == 0 ? next : nullptr,
+                 .x = a.x + int64_t{row} * n_super,
+                 .n_super = n_super,
+                 .acc = acc};
+    if constexpr (kIsU4<F>) {
+      if (n_rows < kManyRows) {
+        Tiles<F, Quants::kNibbles>(span, n_rows);
+        continue;
+      }
+      alignas(64) std::byte bytes[kSpan * kBlocks * kByteBlock];
+      Unpack(w, (span.end - begin) * kBlocks, bytes);
+      span.quants = bytes;
+      Tiles<F, Quants::kBytes>(span, n_rows);
+    } else {
+      Tiles<F, Quants::kBytes>(span, n_rows);
+    }
+  }
+  Store(a, group, row, n_rows, acc);
+}
+
+}  // namespace
+
+void MatmulQ8K(const MatmulQ8KArgs& a) {
+  WithSuperFormat(a.w->format, [&](auto format) {
+    for (int group = a.group_begin; group < a.group_end; ++group) {
+      for (int row = 0; row < a.n_rows; row += kRowBlock) {
+        Group<decltype(format)::kValue>(a, group, row, Least(kRowBlock, a.n_rows - row));
+      }
+    }
+  });
+}
+
+void QuantizeQ8K(const float* x, int n, Q8KBlock* out) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  for (int b = 0; b < n / kSuperBlock; ++b, x += kSuperBlock) {
+    Q8KBlock& block = out[b];
+    float inverse[kBlocks];
+    if (!SetSteps(x, block, inverse)) {
+      block = kNoNumbersQ8K;
+      continue;
+    }
+    for (int i = 0; i < kBlocks; ++i) {
+      __m256i q[4];
+      for (int v = 0; v < 4; ++v) {
+        const __m256 values = _mm256_loadu_ps(x + kQuantBlock * i + 8 * v);
+        q[v] = _mm256_cvtps_epi32(_mm256_mul_ps(values, _mm256_set1_ps(inverse[i])));
+      }
+      // packs works within 128 bits: the permutation undoes its interleaving.
+      const __m256i w0 = _mm256_packs_epi32(q[0], q[1]), w1 = _mm256_packs_epi32(q[2], q[3]);
+      _mm256_storeu_si256(
+          reinterpret_cast<__m256i*>(block.q + kQuantBlock * i),
+          _mm256_permutevar8x32_epi32(_mm256_packs_epi16(w0, w1), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+      const __m256i pairs = _mm256_hadd_epi32(_mm256_madd_epi16(w0, ones), _mm256_madd_epi16(w1, ones));
+      const __m256i fours = _mm256_hadd_epi32(pairs, pairs);
+      const __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(fours), _mm256_extracti128_si256(fours, 1));
+      SetHalfSum(2 * i, _mm_cvtsi128_si32(sums), block);
+      SetHalfSum(2 * i + 1, _mm_extract_epi32(sums, 1), block);
+    }
+  }
+}
+
+}  // namespace longspec::kernels::avx2

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Products in arithmetic "q8k", AArch64 with sdot. Tiles are those of neon_matmul.cc: R rows of x against V
+// vectors of 4 of a group's 16 output rows.
+#include <arm_neon.h>
+
+#include <cstring>
+
+#include "kernels/cpu/neon.h"
+#include "kernels/cpu/neon_products.h"
+
+namespace longspec::kernels::neon {
+namespace {
+
+constexpr int kBlocks = kSuperBlock / kQuantBlock;
+
+// Factors of 8 lanes.
+struct Factors8 {
+  int32x4_t v[2];
+};
+
+// D, M and their factors, 8 lanes at a time from `lane` on.
+template <WeightFormat F>
+class SuperScales {
+ public:
+  SuperScales(const std::byte* group, int n_super) {
+    const auto n = static_cast<size_t>(n_super), n_block = n * kBlocks;
+    scales_ = group + n_block * kBlockBytes<F>;
+    minima_ = scales_ + n * kRowGroup * 2;
+    factors_ = minima_ + (kHasMin<F> ? n * kRowGroup * 2 : 0);
+    min_factors_ = factors_ + n_block * kRowGroup;
+  }
+
+  Lanes8 Scale(int super, int lane) const { return LoadHalf8(scales_ + At(super, lane) * 2); }
+  Lanes8 Minimum(int super, int lane) const { return LoadHalf8(minima_ + At(super, lane) * 2); }
+  // Of a block, or of a half of one.
+  Factors8 Factor(int index, int lane) const { return Wide(factors_ + At(index, lane)); }
+  Factors8 MinimumFactor(int block, int lane) const { return Wide(min_factors_ + At(block, lane)); }
+
+ private:
+  static size_t At(int row, int lane) { return static_cast<size_t>(row * kRowGroup + lane); }
+  static Factors8 Wide(const std::byte* p) {
+    const uint8x8_t bytes = vld1_u8(reinterpret_cast<const uint8_t*>(p));
+    const int16x8_t wide =
+        kHasMin<F> ? vreinterpretq_s16_u16(vmovl_u8(bytes)) : vmovl_s8(vreinterpret_s8_u8(bytes));
+    return {{vmovl_s16(vget_low_s16(wide)), vmovl_high_s16(wide)}};
+  }
+
+  const std::byte *scales_, *minima_, *factors_, *min_factors_;
+};
+
+// dot += the products of half I of a block.
+template <WeightFormat F, int I, int R, int V>
+[[gnu::always_inline]] inline void AddDots(const std::byte* w, const int8_t* const (&x)[R],
+                                           int32x4_t (&dot)[R][V]) {
+  // Keeps the compiler from holding the first half's loads of U4 weights for the second.
+  asm volatile("" : "+r"(w));
+  int8x16_t q[R];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) q[r] = vld1q_s8(x[r] + 16 * I);
+  AddFours<F, I, 0, R, V>(w, q, dot);
+  AddFours<F, I, 1, R, V>(w, q, dot);
+  AddFours<F, I, 2, R, V>(w, q, dot);
+  AddFours<F, I, 3, R, V>(w, q, dot);
+}
+
+template <int R, int V>
+[[gnu::always_inline]] inline void SetZero(int32x4_t (&v)[R][V]) {
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int i = 0; i < V; ++i) v[r][i] = vdupq_n_s32(0);
+  }
+}
+
+// dots += steps * factor * dot, and dot = 0.
+template <WeightFormat F, int R, int V>
+[[gnu::always_inline]] inline void AddTimesFactor(const SuperScales<F>& scales, int index, int lane,
+                                                  const int32_t (&steps)[R], int32x4_t (&dot)[R][V],
+                                                  int32x4_t (&dots)[R][V]) {
+#pragma GCC unroll 4
+  for (int v = 0; v < V; v += 2) {
+    const Factors8 factor = scales.Factor(index, lane + 4 * v);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      dots[r][v] = vmlaq_s32(dots[r][v], dot[r][v], vmulq_n_s32(factor.v[0], steps[r]));
+      dots[r][v + 1] = vmlaq_s32(dots[r][v + 1], dot[r][v + 1], vmulq_n_s32(factor.v[1], steps[r]));
+    }
+  }
+  SetZero(dot);
+}
+
+// The integers of one super-block.
+template <WeightFormat F, int R, int V>
+[[gnu::always_inline]] inline void SuperDots(const SuperScales<F>& scales, int super, int lane,
+                                             const std::byte* w, const Q8KBlock* const (&x)[R],
+                                             int32x4_t (&dots)[R][V]) {
+  int32x4_t dot[R][V];
+  SetZero(dots);
+  SetZero(dot);
+  for (int i = 0; i < kBlocks; ++i, w += kBlockBytes<F>) {
+    const int8_t* q[R];
+    int32_t steps[R];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      q[r] = x[r]->q + kQuantBlock * i;
+      steps[r] = x[r]->steps[i];
+    }
+    const int b = super * kBlocks + i;
+    AddDots<F, 0, R, V>(w, q, dot);
+    if constexpr (!kHasMin<F>) AddTimesFactor<F, R, V>(scales, 2 * b, lane, steps, dot, dots);
+    AddDots<F, 1, R, V>(w, q, dot);
+    AddTimesFactor<F, R, V>(scales, kHasMin<F> ? b : 2 * b + 1, lane, steps, dot, dots);
+  }
+}
+
+template <WeightFormat F, int R, int V>
+[[gnu::always_inline]] inline void SuperMinima(const SuperScales<F>& scales, int super, int lane,
+                                               const Q8KBlock* const (&x)[R], int32x4_t (&minima)[R][V]) {
+  SetZero(minima);
+  for (int i = 0; i < kBlocks; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; v += 2) {
+      const Factors8 factor = scales.MinimumFactor(super * kBlocks + i, lane + 4 * v);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        const int32_t sum = x[r]->block_sums[i];
+        minima[r][v] = vmlaq_n_s32(minima[r][v], factor.v[0], sum);
+        minima[r][v + 1] = vmlaq_n_s32(minima[r][v + 1], factor.v[1], sum);
+      }
+    }
+  }
+}
+
+// R rows of x against lanes [lane, lane + 4 V) of a group.
+template <WeightFormat F, int R, int V>
+void Q8KTile(const MatmulQ8KArgs& a, int group, int lane, int row) {
+  const auto n_super = static_cast<int>(a.w->n_in / kSuperBlock);
+  const std::byte* quants = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
+  const SuperScales<F> scales(quants, n_super);
+  const Q8KBlock* x[R];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) x[r] = a.x + int64_t{row + r} * n_super;
+  float32x4_t acc[R][V];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) acc[r][v] = vdupq_n_f32(0.0F);
+  }
+  const std::byte* w = quants + 4 * lane;
+  for (int super = 0; super < n_super; ++super, w += kBlocks * kBlockBytes<F>) {
+    int32x4_t dots[R][V], minima[R][V];
+    SuperDots<F, R, V>(scales, super, lane, w, x, dots);
+    if constexpr (kHasMin<F>) SuperMinima<F, R, V>(scales, super, lane, x, minima);
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      const float32x4_t d = scales.Scale(super, lane + 4 * (v & ~1)).v[v % 2];
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        float32x4_t t = vmulq_f32(d, vcvtq_f32_s32(dots[r][v]));
+        if constexpr (kHasMin<F>) {
+          const float32x4_t m = scales.Minimum(super, lane + 4 * (v & ~1)).v[v % 2];
+          t = vfmsq_f32(t, m, vcvtq_f32_s32(minima[r][v]));
+        }
+        acc[r][v] = vfmaq_n_f32(acc[r][v], t, x[r]->d);
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) ++x[r];
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) {
+    StoreLanes<V>(a.y + (row + r) * a.y_stride, a.w->n_out, int64_t{group} * kRowGroup + lane, acc[r], a.add);
+  }
+}
+
+// One or two rows take a group at once; more take its halves, whose weights the second tile finds in the
+// cache.
+template <WeightFormat F, int R>
+void Q8KRows(const MatmulQ8KArgs& a, int group, int row) {
+  constexpr int kVectors = R <= 2 ? 4 : 2;
+  for (int lane = 0; lane < kRowGroup; lane += 4 * kVectors) Q8KTile<F, R, kVectors>(a, group, lane, row);
+}
+
+template <WeightFormat F>
+void Q8KGroups(const MatmulQ8KArgs& a) {
+  for (int group = a.group_begin; group < a.group_end; ++group) {
+    int row = 0;
+    for (; row + 4 <= a.n_rows; row += 4) Q8KRows<F, 4>(a, group, row);
+    switch (a.n_rows - row) {
+      case 3:
+        Q8KRows<F, 3>(a, group, row);
+        break;
+      case 2:
+        Q8KRows<F, 2>(a, group, row);
+        break;
+      case 1:
+        Q8KRows<F, 1>(a, group, row);
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+}  // namespace
+
+void MatmulQ8K(const MatmulQ8KArgs& a) {
+  WithSuperFormat(a.w->format, [&](auto format) { Q8KGroups<decltype(format)::kValue>(a); });
+}
+
+void QuantizeQ8K(const float* x, int n, Q8KBlock* out) {
+  for (int b = 0; b < n / kSuperBlock; ++b, x += kSuperBlock) {
+    Q8KBlock& block = out[b];
+    float of_block[kBlocks];  // the largest magnitudes
+    uint32x4_t finite = vdupq_n_u32(~0U);
+    for (int i = 0; i < kBlocks; ++i) {
+      float32x4_t most = vdupq_n_f32(0.0F);
+      for (int v = 0; v < kQuantBlock; v += 4) {
+        const float32x4_t magnitude = vabsq_f32(vld1q_f32(x + kQuantBlock * i + v));
+        finite = vandq_u32(finite, vcltq_f32(magnitude, vdupq_n_f32(__builtin_inff())));
+        most = vmaxq_f32(most, magnitude);
+      }
+      of_block[i] = vmaxvq_f32(most);
+    }
+    if (vminvq_u32(finite) == 0) {
+      block = kNoNumbersQ8K;
+      continue;
+    }
+    const float largest = vmaxvq_f32(vmaxq_f32(vld1q_f32(of_block), vld1q_f32(of_block + 4)));
+    const bool tiny = largest < 0x1.0p-116F;
+    const float steps_of_one = tiny ? 0.0F : 8.0F / largest, finest = tiny ? 0.0F : 1016.0F / largest;
+    block.d = largest / 1016.0F;
+    block.unused = 0;
+    for (int i = 0; i < kBlocks; ++i) {
+      const float32x4_t whole = vrndpq_f32(vmulq_n_f32(vdupq_n_f32(of_block[i]), steps_of_one));
+      const float steps =
+          vgetq_lane_f32(vminq_f32(vmaxq_f32(whole, vdupq_n_f32(1.0F)), vdupq_n_f32(8.0F)), 0);
+      const float inverse = finest / steps;
+      block.steps[i] = static_cast<uint8_t>(steps);
+      block.block_sums[i] = 0;
+      for (int h = 2 * i; h < 2 * i + 2; ++h) {
+        int32x4_t q[4];
+#pragma GCC unroll 4
+        for (int v = 0; v < 4; ++v)
+          q[v] = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + 16 * h + 4 * v), inverse));  // to nearest even
+        const int16x8_t low = vcombine_s16(vmovn_s32(q[0]), vmovn_s32(q[1]));
+        const int16x8_t high = vcombine_s16(vmovn_s32(q[2]), vmovn_s32(q[3]));
+        vst1q_s8(block.q + 16 * h, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+        const int32_t sum = vaddvq_s32(vaddq_s32(vaddq_s32(q[0], q[1]), vaddq_s32(q[2], q[3])));
+        block.half_sums[h] = static_cast<int16_t>(block.steps[i] * sum);
+        block.block_sums[i] = static_cast<int16_t>(block.block_sums[i] + block.half_sums[h]);
+      }
+    }
+  }
+}
+
+}  // namespace longspec::kernels::neon
