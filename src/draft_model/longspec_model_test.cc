@@ -326,10 +326,10 @@ TEST_F(LongspecModelTest, BrokenFilesAreRefused) {
 }
 
 TEST(PackedRows, HaveTheBitsOfTheirRows) {
-  const int n_in = 64, n_out = 37;
+  const int n_in = 512, n_out = 37;
   const std::vector<int32_t> rows = {36, 0, 5, 5, 17, 16, 15, 31, 32, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11};
   for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1,
-                           DType::kQ5_0, DType::kQ5_1}) {
+                           DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ6_K}) {
     const RngStream rng{.seed = 3, .purpose = RngPurpose::kTest};
     TensorView all{.dtype = type, .n_dims = 2, .shape = {n_in, n_out, 1, 1}};
     const size_t row_bytes = RowBytes(type, n_in);

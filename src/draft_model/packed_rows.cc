@@ -2,6 +2,7 @@
 #include "draft_model/packed_rows.h"
 
 #include <cstring>
+#include <vector>
 
 #include "base/check.h"
 #include "kernels/packing.h"
@@ -32,15 +33,17 @@ void CopyRuns(std::span<const Run> runs, const std::byte* from, size_t from_lane
 
 kernels::PackedMatrix GatherPackedRows(const kernels::PackedMatrix& matrix, std::span<const int32_t> rows,
                                        AlignedBuffer* memory) {
-  const auto n_in = static_cast<size_t>(matrix.n_in), n_block = n_in / kernels::kQuantBlock;
-  Run runs[2];  // quants, then scales and minima; or values
+  std::vector<Run> runs;
+  const auto n_in = static_cast<size_t>(matrix.n_in);
   if (kernels::IsQuantized(matrix.format)) {
-    const bool u4 = matrix.format == WeightFormat::kU4 || matrix.format == WeightFormat::kU4Min;
-    const bool min = matrix.format == WeightFormat::kU4Min || matrix.format == WeightFormat::kS8Min;
-    runs[0] = {n_block * (u4 ? 4 : 8), 4};
-    runs[1] = {n_block * (min ? 2 : 1), 2};
+    const size_t n_block = n_in / kernels::kQuantBlock;
+    const bool u4 = kernels::IsU4(matrix.format), super_blocks = kernels::HasSuperBlocks(matrix.format);
+    const size_t n_numbers = super_blocks ? n_in / kernels::kSuperBlock : n_block;
+    runs.push_back({n_block * (u4 ? 4 : 8), 4});                                   // quants
+    runs.push_back({n_numbers * (kernels::HasMinima(matrix.format) ? 2 : 1), 2});  // scales and minima
+    if (super_blocks) runs.push_back({n_block * 2, 1});                            // factors
   } else {
-    runs[0] = {n_in, matrix.format == WeightFormat::kF32 ? size_t{4} : size_t{2}};
+    runs.push_back({n_in, matrix.format == WeightFormat::kF32 ? size_t{4} : size_t{2}});  // values
   }
   const size_t n_groups = (rows.size() + kRowGroup - 1) / kRowGroup;
   *memory = AlignedBuffer(n_groups * matrix.group_bytes);
