@@ -147,8 +147,9 @@ class Engine {
   virtual std::string Detokenize(const std::vector<int32_t>& tokens, bool keep_special = true) const = 0;
   // The prompt that Generate would evaluate, in tokens, or what is wrong with it.
   virtual Result<std::vector<int32_t>> PromptTokens(const GenerationRequest& request) const = 0;
-  // A prompt whose answer fills the text's hole. kUnsupported: the model has no tokens for that.
-  virtual Result<InfillPrompt> PromptOfInfill(const InfillText& text, const InfillLayout& layout) const = 0;
+  // The tokens of a prompt whose answer fills the text's hole. kUnsupported: the model has none for that.
+  virtual Result<std::vector<int32_t>> InfillTokens(const InfillText& text,
+                                                    const InfillLayout& layout) const = 0;
   // template_variables: as in GenerationRequest.
   virtual Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages,
                                                 bool add_generation_prompt,

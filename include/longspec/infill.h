@@ -3,7 +3,6 @@
 // A text with a hole in it, for models that were trained to fill one in. Plain values; needs no library.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -32,13 +31,6 @@ struct InfillLayout {
   int window = 0;
   int context = 0;     // what it has to fit into beside the window, chunks from the last on; 0: all of them
   int n_predict = -1;  // those of an answer, twice as many of which the chunks leave room for; -1 is -1
-};
-
-struct InfillPrompt {
-  std::vector<int32_t> tokens;
-  // What follows the same words elsewhere in the prompt: a guess at the answer, for the drafter "prediction".
-  // Empty: there is none.
-  std::vector<int32_t> guess = {};
 };
 
 }  // namespace longspec

@@ -248,8 +248,9 @@ class EngineImpl final : public Engine {
     return text_.tokenizer->Decode(tokens, keep_special);
   }
   Result<std::vector<int32_t>> PromptTokens(const GenerationRequest& request) const override;
-  Result<InfillPrompt> PromptOfInfill(const InfillText& text, const InfillLayout& layout) const override {
-    return MakeInfillPrompt(*text_.tokenizer, text, layout);
+  Result<std::vector<int32_t>> InfillTokens(const InfillText& text,
+                                            const InfillLayout& layout) const override {
+    return InfillPrompt(*text_.tokenizer, text, layout);
   }
   Result<std::string> ChatPrompt(const GenerationRequest& request) const override;
   Result<std::string> ApplyChatTemplate(const std::vector<Message>& messages, bool add_generation_prompt,

@@ -44,14 +44,14 @@ std::vector<int32_t> TokensOf(const Engine& engine, const openai::Prompt& prompt
   return tokens;
 }
 
-Result<InfillPrompt> InfillPromptOf(const Served& served, const ApiRequest& request) {
+Result<std::vector<int32_t>> InfillTokensOf(const Served& served, const ApiRequest& request) {
   InfillLayout layout = {.repository = false, .suffix_first = served.options.infill.suffix_first};
   if (request.endpoint == Endpoint::kInfill) {
     layout = served.options.infill;
     layout.context = served.engine->info().n_ctx;
     layout.n_predict = served.options.defaults.n_predict;
   }
-  return served.engine->PromptOfInfill(*request.infill, layout);
+  return served.engine->InfillTokens(*request.infill, layout);
 }
 
 // Takes the prompts out of the request. The error: what is wrong with one of them.
@@ -61,9 +61,7 @@ Status TakePrompts(const Served& served, Prepared& prepared) {
   std::vector<openai::Prompt> prompts = std::exchange(request.prompts, {});
   GenerationRequest& generation = request.generation;
   if (request.infill) {
-    LS_ASSIGN(InfillPrompt prompt, InfillPromptOf(served, request));
-    prepared.prompts.push_back(std::move(prompt.tokens));
-    if (!request.prediction) AddPrediction(std::move(prompt.guess), generation.speculation);
+    LS_ASSIGN(prepared.prompts.emplace_back(), InfillTokensOf(served, request));
   } else if (prompts.empty()) {
     LS_ASSIGN(prepared.prompts.emplace_back(), engine.PromptTokens(generation));
   }

@@ -37,7 +37,7 @@ Json Capabilities(const Served& served) {
   Json capabilities = Json::array({"completion"});
   if (info.has_chat_template && info.chat_template.find("tools") != std::string::npos)
     capabilities.emplace_back("tools");
-  if (served.engine->PromptOfInfill({}, {}).ok()) capabilities.emplace_back("insert");
+  if (served.engine->InfillTokens({}, {}).ok()) capabilities.emplace_back("insert");
   return capabilities;
 }
 

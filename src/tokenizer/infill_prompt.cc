@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/status_macros.h"
@@ -16,9 +15,6 @@ using Tokens = std::vector<int32_t>;
 
 constexpr std::string_view kProject = "myproject\n", kFile = "filename\n",
                            kSnippet = "\n\n--- snippet ---\n\n";
-
-// Tokens: of a run that is no chance, of one that need not be longer, and of what follows it.
-constexpr size_t kLeastSame = 3, kLongestSame = 64, kMostGuessed = 64;
 
 Status CheckCanInfill(const TokenizerSpec& spec) {
   std::string missing;
@@ -39,7 +35,7 @@ class Layout {
   Layout(const Tokenizer& tokenizer, const InfillText& text, const InfillLayout& layout)
       : tokenizer_(tokenizer), spec_(tokenizer.spec()), text_(text), layout_(layout) {}
 
-  InfillPrompt Make() const {
+  Tokens Make() const {
     const Tokens prompt = tokenizer_.Encode(text_.prompt, {.add_special = false, .parse_special = true});
     Tokens before = Of(text_.prefix);
     Tokens behind = Of(text_.suffix);
@@ -55,13 +51,10 @@ class Layout {
 
     Tokens tokens = Chunks();
     if (spec_.add_bos && spec_.bos >= 0) tokens.push_back(spec_.bos);
-    if (layout_.suffix_first) Append(behind, &tokens);
-    Append(before, &tokens);
-    const size_t hole = tokens.size();
-    if (!layout_.suffix_first) Append(behind, &tokens);
+    Append(layout_.suffix_first ? behind : before, &tokens);
+    Append(layout_.suffix_first ? before : behind, &tokens);
     tokens.push_back(spec_.fim_middle);
-    Tokens guess = WhatFollows(tokens, hole);
-    return {.tokens = std::move(tokens), .guess = std::move(guess)};
+    return tokens;
   }
 
  private:
@@ -72,29 +65,6 @@ class Layout {
   static void KeepLast(int64_t n, Tokens* tokens) {
     const auto kept = std::min<int64_t>(n, static_cast<int64_t>(tokens->size()));
     tokens->erase(tokens->begin(), tokens->end() - static_cast<std::ptrdiff_t>(kept));
-  }
-
-  // Where the longest run of tokens before the hole is elsewhere, what follows it there; the nearest before
-  // the hole of runs that are as long.
-  Tokens WhatFollows(const Tokens& tokens, size_t hole) const {
-    size_t best = 0, longest = kLeastSame - 1;
-    for (size_t end = tokens.size() - 1; end > longest; --end) {
-      if (end == hole) continue;
-      size_t run = 0;
-      while (run < std::min({end, hole, kLongestSame}) && tokens[end - 1 - run] == tokens[hole - 1 - run] &&
-             !tokenizer_.IsControl(tokens[end - 1 - run])) {
-        ++run;
-      }
-      const bool nearer = run == longest && best > hole && end < hole;
-      if (run > longest || nearer) best = end, longest = run;
-    }
-    if (longest < kLeastSame) return {};
-    Tokens guess;
-    for (size_t i = best; i < tokens.size() && guess.size() < kMostGuessed; ++i) {
-      if (tokenizer_.IsControl(tokens[i])) break;
-      guess.push_back(tokens[i]);
-    }
-    return guess;
   }
 
   Tokens Chunks() const {
@@ -133,8 +103,8 @@ class Layout {
 
 }  // namespace
 
-Result<InfillPrompt> MakeInfillPrompt(const Tokenizer& tokenizer, const InfillText& text,
-                                      const InfillLayout& layout) {
+Result<std::vector<int32_t>> InfillPrompt(const Tokenizer& tokenizer, const InfillText& text,
+                                          const InfillLayout& layout) {
   LS_TRY(CheckCanInfill(tokenizer.spec()));
   return Layout(tokenizer, text, layout).Make();
 }

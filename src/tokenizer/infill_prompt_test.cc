@@ -33,9 +33,9 @@ class InfillPrompts : public ::testing::Test {
   std::string Shown(const InfillText& text, const InfillLayout& layout = {}) const {
     const auto tokenizer = Tokenizer::Create(spec_);
     EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
-    const auto tokens = MakeInfillPrompt(**tokenizer, text, layout);
+    const auto tokens = InfillPrompt(**tokenizer, text, layout);
     EXPECT_TRUE(tokens.ok()) << tokens.status().message();
-    return (*tokenizer)->Decode(tokens->tokens, true);
+    return (*tokenizer)->Decode(*tokens, true);
   }
 
   TokenizerSpec spec_;
@@ -78,8 +78,8 @@ TEST_F(InfillPrompts, TheBeginTokenStandsBehindTheChunks) {
 TEST_F(InfillPrompts, OnlyThePromptHasControlTokens) {
   const auto tokenizer = Tokenizer::Create(spec_);
   const auto count = [&](const InfillText& text) {
-    const auto tokens = MakeInfillPrompt(**tokenizer, text, {.repository = false});
-    return std::ranges::count(tokens->tokens, middle_);
+    const auto tokens = InfillPrompt(**tokenizer, text, {.repository = false});
+    return std::ranges::count(*tokens, middle_);
   };
   EXPECT_EQ(count({.prefix = "<M>", .suffix = "<M>", .chunks = {{"<M>", "<M>"}}}), 1);
   EXPECT_EQ(count({.prompt = "<M>"}), 2);
@@ -91,9 +91,9 @@ TEST_F(InfillPrompts, PiecesAreMadeTokensByThemselves) {
   spec_.fim_suffix = AddToken(&spec_, "<S>", kInfillControl);
   spec_.fim_middle = AddToken(&spec_, "<M>", kInfillControl);
   const auto tokenizer = Tokenizer::Create(spec_);
-  const auto tokens = MakeInfillPrompt(**tokenizer, {.prefix = "ab a", .prompt = "b"}, {});
-  EXPECT_THAT(tokens->tokens, ::testing::ElementsAre(spec_.fim_prefix, 256, ' ', 'a', 'b', spec_.fim_suffix,
-                                                     spec_.fim_middle));
+  const auto tokens = InfillPrompt(**tokenizer, {.prefix = "ab a", .prompt = "b"}, {});
+  EXPECT_THAT(*tokens, ::testing::ElementsAre(spec_.fim_prefix, 256, ' ', 'a', 'b', spec_.fim_suffix,
+                                              spec_.fim_middle));
 }
 
 // A window of 16: at most 12 of the prefix, and 4 - 2 of the suffix, less the prompt's tokens.
@@ -133,29 +133,11 @@ TEST_F(InfillPrompts, TheSuffixMayComeFirst) {
             std::string(kHead) + "<B><S>z<P>ab<M>");
 }
 
-// What follows the same text elsewhere may follow here.
-TEST_F(InfillPrompts, AGuessIsWhatFollowsTheSameWordsElsewhere) {
-  const auto guess = [this](const InfillText& text, const InfillLayout& layout = {}) {
-    const auto tokenizer = Tokenizer::Create(spec_);
-    return (*tokenizer)->Decode(MakeInfillPrompt(**tokenizer, text, layout)->guess, true);
-  };
-  EXPECT_EQ(guess({.prefix = "abcd1\n", .suffix = "abcd2", .prompt = "abc"}), "d1\nabc");
-  EXPECT_EQ(guess({.prefix = "abcd1\n", .suffix = "\nabcd2", .prompt = "abc"}),
-            "d2");  // with the line's begin
-  EXPECT_EQ(guess({.prefix = "a", .prompt = "one", .chunks = {{"x.c", "one two"}}}), " two");
-  EXPECT_EQ(guess({.prefix = "ab", .suffix = "ab", .prompt = "ab"}), "");
-  EXPECT_EQ(guess({.prefix = "abcd1\n", .suffix = "abcd2", .prompt = "abc"}, {.suffix_first = true}),
-            "d1\nabc");
-  EXPECT_EQ(guess({}), "");
-  const std::string rest(100, '-');
-  EXPECT_EQ(guess({.prefix = "abc", .suffix = "abc" + rest}).size(), 64U);
-}
-
 TEST_F(InfillPrompts, WhatAVocabularyLacksIsNamed) {
   spec_ = ByteLevelSpec();
   spec_.fim_suffix = 's';
   const auto tokenizer = Tokenizer::Create(spec_);
-  const auto tokens = MakeInfillPrompt(**tokenizer, {}, {});
+  const auto tokens = InfillPrompt(**tokenizer, {}, {});
   EXPECT_EQ(tokens.status().code(), StatusCode::kUnsupported);
   EXPECT_THAT(tokens.status().message(), HasSubstr("no token for a prefix, a middle"));
   EXPECT_THAT(tokens.status().message(), Not(HasSubstr("suffix")));

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Code completion in editors: what llama.vim, llama.vscode and clients of Mistral's API send is answered as they read it.
+"""Code completion in editors: what llama.vim, llama.vscode and clients of Mistral's API send is answered as they read
+it. The ollama package, whose API has holes, too.
 
 Needs the program ($LONGSPEC_BIN, default build/release/longspec) and make_tiny_model beside it in tools/, which writes
-a model of random weights whose vocabulary has the tokens for texts with holes.
+a model of random weights whose vocabulary has the tokens for texts with holes. The client of clients.txt is installed
+into build/clients; without it its test fails.
 """
 
 import json
@@ -14,6 +16,8 @@ import tempfile
 import unittest
 import urllib.error
 import urllib.request
+
+import client_packages
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tools"))
@@ -102,6 +106,25 @@ class Infill(unittest.TestCase):
         answer = json.loads(self.post("/v1/fim/completions", body))
         self.assertEqual(answer["choices"][0]["message"]["content"], text)
         self.assertEqual(json.loads(self.post("/v1/completions", {**body, "suffix": None}))["object"], "text_completion")
+
+    def test_the_client_of_ollama(self):
+        client_packages.use()
+        import ollama
+        client = ollama.Client(host=self.server.url)
+        self.assertEqual([model.model for model in client.list().models], ["tiny.gguf"])
+        self.assertEqual([model.context_length for model in client.ps().models], [4096])
+        self.assertIn("insert", client.show("any").capabilities)
+        ask = {"model": "any", "options": {"num_predict": 8, "seed": 5}}
+        chat = {**ask, "messages": [{"role": "user", "content": "hi"}]}
+        whole = client.chat(**chat)
+        self.assertEqual((whole.done_reason, whole.eval_count), ("length", 8))
+        self.assertEqual("".join(part.message.content for part in client.chat(**chat, stream=True)),
+                         whole.message.content)
+        hole = client.generate(prompt="def f", suffix="end", **ask)
+        body = {"prompt": "def f", "suffix": "end", "max_tokens": 8, "seed": 5}
+        self.assertEqual(hole.response, json.loads(self.post("/v1/completions", body))["choices"][0]["text"])
+        with self.assertRaisesRegex(ollama.ResponseError, "images is not supported"):
+            client.generate(prompt="a", images=["aGk="], **ask)
 
     def test_the_log_says_what_to_tell_editors(self):
         said = "".join(self.server.log)

@@ -42,10 +42,10 @@ TEST_P(InfillGolden, PromptsAreTheServersTokenForToken) {
   for (const auto& line : GoldenLines("infill.jsonl")) {
     const InfillText text = TextOf(line["request"]);
     const auto prompt =
-        MakeInfillPrompt(**tokenizer, text, {.window = line["batch"], .context = line["context"]});
+        InfillPrompt(**tokenizer, text, {.window = line["batch"], .context = line["context"]});
     ASSERT_TRUE(prompt.ok()) << prompt.status().message();
-    EXPECT_EQ(prompt->tokens, line["tokens"].get<std::vector<int32_t>>()) << line["request"];
-    n_cut += prompt->tokens != MakeInfillPrompt(**tokenizer, text, {})->tokens ? 1 : 0;
+    EXPECT_EQ(*prompt, line["tokens"].get<std::vector<int32_t>>()) << line["request"];
+    n_cut += *prompt != *InfillPrompt(**tokenizer, text, {}) ? 1 : 0;
     ++n_lines;
   }
   EXPECT_GE(n_lines, 40);
