@@ -113,6 +113,12 @@ TEST_F(OllamaTest, MistakesAreNamed) {
   EXPECT_THAT(MessageOfError(Post("/api/generate", {{"prompt", "a"}, {"suffix", "b"}})),
               HasSubstr("infill is not supported"));
   EXPECT_THAT(MessageOfError(Post("/api/chat", {{"messages", "hi"}})), HasSubstr("messages"));
+  EXPECT_THAT(MessageOfError(Post("/api/generate", {{"prompt", "a"}, {"options", {{"n", 2}}}})),
+              HasSubstr("n is"));
+  EXPECT_THAT(MessageOfError(Post("/api/generate", {{"prompt", {"a", "b"}}, {"raw", true}})),
+              HasSubstr("prompt is not supported"));
+  EXPECT_THAT(MessageOfError(Post("/api/generate", {{"prompt", "a"}, {"raw", true}, {"logprobs", 2}})),
+              HasSubstr("logprobs"));
 }
 
 }  // namespace

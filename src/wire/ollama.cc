@@ -136,6 +136,17 @@ Json ReadMessages(Fields& fields) {
   return messages;
 }
 
+// What an answer of this API has no place for.
+void CheckForm(const ApiRequest& request, Fields& fields) {
+  const auto refuse = [&fields](const char* name, const char* advice) {
+    fields.Fail(name, "is not supported: " + std::string(advice), "unsupported_parameter");
+  };
+  if (request.n != 1) refuse("n", "/v1/chat/completions gives several answers");
+  if (request.prompts.size() > 1) refuse("prompt", "it is one text; /v1/completions takes several");
+  if (request.generation.n_logprobs >= 0) refuse("logprobs", "/v1/chat/completions gives chances of tokens");
+  if (request.wishes.echo) refuse("echo", "/v1/completions repeats a prompt before its answer");
+}
+
 Json MessageOf(const char* role, const Json& content) { return {{"role", role}, {"content", content}}; }
 
 // `fallback` where there is none.
@@ -284,8 +295,11 @@ std::variant<ApiRequest, ApiError> ParseOllamaRequest(OllamaRoute route, const J
     if (!own.contains("max_tokens") && defaults.n_predict < 0) own["max_tokens"] = -1;
   }
   if (fields.error()) return *fields.error();
-  return openai::ParseRequest(is_chat ? openai::Endpoint::kChatCompletions : openai::Endpoint::kCompletions,
-                              own, defaults);
+  const auto endpoint = is_chat ? openai::Endpoint::kChatCompletions : openai::Endpoint::kCompletions;
+  auto parsed = openai::ParseRequest(endpoint, own, defaults);
+  if (const auto* request = std::get_if<ApiRequest>(&parsed)) CheckForm(*request, fields);
+  if (fields.error()) return *fields.error();
+  return parsed;
 }
 
 std::unique_ptr<AnswerForm> MakeOllamaForm(OllamaRoute route, FormParts parts) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any JSON as a request of the Messages and of the Responses API: what is accepted is a chat that can be run,
+// Any JSON as a request of the Messages, of the Responses and of Ollama's API: what is accepted can be run,
 // and what is said about the rest can be sent.
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include "openai/tools.h"
 #include "wire/anthropic.h"
 #include "wire/errors.h"
+#include "wire/ollama.h"
 #include "wire/responses_api.h"
 
 namespace {
@@ -51,6 +52,24 @@ void Check(const ApiError& error) {
   }
 }
 
+void CheckOllama(const Json& json) {
+  using longspec::wire::OllamaRoute;
+  for (const OllamaRoute route : {OllamaRoute::kChat, OllamaRoute::kGenerate}) {
+    (void)longspec::wire::AsksNothing(route, json);
+    for (const bool has_template : {false, true}) {
+      const auto parsed =
+          longspec::wire::ParseOllamaRequest(route, json, longspec::openai::DefaultRequest(), has_template);
+      if (const auto* error = std::get_if<ApiError>(&parsed)) {
+        Check(*error);
+        continue;
+      }
+      const auto& request = std::get<ApiRequest>(parsed);
+      Require(request.n == 1 && request.prompts.size() <= 1 && request.generation.n_logprobs == -1);
+      if (!request.generation.messages.empty()) Check(request);
+    }
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -65,6 +84,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto messages = longspec::wire::ParseMessagesRequest(json, defaults, count_only);
     std::visit([](const auto& result) { Check(result); }, messages);
   }
+  CheckOllama(json);
   const auto responses = longspec::wire::ParseResponsesRequest(json, defaults);
   if (const auto* error = std::get_if<ApiError>(&responses)) {
     Check(*error);
