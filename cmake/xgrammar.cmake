@@ -41,35 +41,22 @@ file(GLOB sources ${LONGSPEC_XGRAMMAR_DIR}/cpp/*.cc ${LONGSPEC_XGRAMMAR_DIR}/cpp
 list(TRANSFORM LONGSPEC_XGRAMMAR_LEFT_OUT PREPEND ${LONGSPEC_XGRAMMAR_DIR}/cpp/ OUTPUT_VARIABLE left_out)
 list(REMOVE_ITEM sources ${left_out})
 list(TRANSFORM sources REPLACE "^${LONGSPEC_XGRAMMAR_DIR}/cpp" ${copies})
-
+add_library(longspec_xgrammar STATIC ${sources} ${PROJECT_SOURCE_DIR}/src/grammar/xgrammar_guard.cc
+  ${PROJECT_SOURCE_DIR}/src/grammar/xgrammar_strings.cc)
+target_include_directories(longspec_xgrammar SYSTEM PUBLIC
+  $<BUILD_INTERFACE:${LONGSPEC_XGRAMMAR_DIR}/include>
+  $<BUILD_INTERFACE:${LONGSPEC_XGRAMMAR_DIR}/3rdparty/dlpack/include>)
+target_include_directories(longspec_xgrammar SYSTEM PRIVATE
+  ${PROJECT_SOURCE_DIR}/src ${copies} ${LONGSPEC_XGRAMMAR_DIR}/3rdparty/picojson)
+# What it would print, and where its checks fail, is told to src/grammar/xgrammar_guard.cc.
+target_compile_definitions(longspec_xgrammar PRIVATE XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0
+  XGRAMMAR_LOG_CUSTOMIZE=1)
 # Its warnings and its arithmetic (hashes that overflow) are its own business; addresses and threads are checked.
-function(longspec_xgrammar_part target optimised)
-  add_library(${target} STATIC ${ARGN})
-  target_include_directories(${target} SYSTEM PUBLIC
-    $<BUILD_INTERFACE:${LONGSPEC_XGRAMMAR_DIR}/include>
-    $<BUILD_INTERFACE:${LONGSPEC_XGRAMMAR_DIR}/3rdparty/dlpack/include>)
-  target_include_directories(${target} SYSTEM PRIVATE
-    ${PROJECT_SOURCE_DIR}/src ${copies} ${LONGSPEC_XGRAMMAR_DIR}/3rdparty/picojson)
-  # What it would print, and where its checks fail, is told to src/grammar/xgrammar_guard.cc.
-  target_compile_definitions(${target} PRIVATE XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0
-    XGRAMMAR_LOG_CUSTOMIZE=1)
-  target_compile_options(${target} PRIVATE -w $<IF:$<CONFIG:Debug>,-O0,${optimised}>)
-  if(LONGSPEC_SANITIZE)
-    target_compile_options(${target} PRIVATE -fno-sanitize=undefined,float-cast-overflow)
-  endif()
-  # Its types that are not whole yet are none that C++20 takes where clang compiles it.
-  set_target_properties(${target} PROPERTIES CXX_STANDARD 17)
-  list(LENGTH ARGN n_sources)
-  longspec_join(${target} ${n_sources} "")
-endfunction()
-
-# What reads schemas, tags and texts of grammars is called once a grammar: the compiler need not work for it.
-set(readers grammar_parser.cc grammar_printer.cc json_schema_converter.cc regex_converter.cc structural_tag.cc)
-list(TRANSFORM readers PREPEND ${copies}/)
-list(REMOVE_ITEM sources ${readers})
-longspec_xgrammar_part(longspec_xgrammar_readers -O0 ${readers})
-longspec_xgrammar_part(longspec_xgrammar -O1 ${sources}
-  ${PROJECT_SOURCE_DIR}/src/grammar/xgrammar_guard.cc ${PROJECT_SOURCE_DIR}/src/grammar/xgrammar_strings.cc)
-# Each calls the other.
-target_link_libraries(longspec_xgrammar_readers PUBLIC longspec_xgrammar)
-target_link_libraries(longspec_xgrammar PUBLIC Threads::Threads longspec_pattern longspec_xgrammar_readers)
+target_compile_options(longspec_xgrammar PRIVATE -w $<IF:$<CONFIG:Debug>,-O0,-O1>)  # nothing spends its time there
+if(LONGSPEC_SANITIZE)
+  target_compile_options(longspec_xgrammar PRIVATE -fno-sanitize=undefined,float-cast-overflow)
+endif()
+target_link_libraries(longspec_xgrammar PUBLIC Threads::Threads longspec_pattern)
+# Its types that are not whole yet are none that C++20 takes where clang compiles it.
+set_target_properties(longspec_xgrammar PROPERTIES CXX_STANDARD 17)
+longspec_join(longspec_xgrammar 15 "")

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -25,7 +26,6 @@
 #include "cli/output.h"
 #include "cli/prompt.h"
 #include "draft_model/option_use.h"
-#include "json/json_text.h"
 #include "kernels/dispatch.h"
 #include "longspec/engine.h"
 
@@ -62,7 +62,7 @@ std::string MeasuredJson(const Measurement& m) {
   if (m.gb_per_second > 0) json["gb_per_second"] = m.gb_per_second;
   json["gmac_per_second"] = m.gmac_per_second;
   json["roofline_share"] = m.roofline_share;
-  return WriteJson(json) + "\n";
+  return json.dump() + "\n";
 }
 
 std::string MeasuredJson(const MachineLimits& limits) {
@@ -75,7 +75,7 @@ std::string MeasuredJson(const MachineLimits& limits) {
   json["bf16_gmac_per_second"] = limits.bf16_gmac_per_second;
   json["bf16_amx_gmac_per_second"] = limits.bf16_amx_gmac_per_second;
   json["barrier_us"] = limits.barrier_us;
-  return WriteJson(json) + "\n";
+  return json.dump() + "\n";
 }
 
 std::string MeasuredJson(const SamplingCost& cost) {
@@ -86,7 +86,7 @@ std::string MeasuredJson(const SamplingCost& cost) {
   json["vocab"] = cost.vocab;
   json["us"] = cost.us;
   if (cost.share_of_step > 0) json["share_of_step"] = cost.share_of_step;
-  return WriteJson(json) + "\n";
+  return json.dump() + "\n";
 }
 
 // The first line has a heading.
@@ -113,7 +113,7 @@ std::string MeasuredJson(const BatchMeasurement& m) {
   json["times_parts"] = m.times_parts;
   json["one_document_ms"] = m.one_document_ms;
   json["times_one"] = m.times_one;
-  return WriteJson(json) + "\n";
+  return json.dump() + "\n";
 }
 
 constexpr const char* kBatchHeader =
@@ -143,7 +143,7 @@ std::string MeasuredJson(const AnswersMeasurement& m) {
   json["prompt_ms"] = m.prompt_ms;
   json["tokens_per_second_with_prompts"] = m.with_prompts();
   json["mean_acceptance_length"] = m.mean_acceptance_length;
-  return WriteJson(json) + "\n";
+  return json.dump() + "\n";
 }
 
 // Answers as they are measured, each beside those it is compared with.
@@ -376,7 +376,7 @@ std::string MeasuredJson(const DraftMeasurement& m) {
   json["level_of_plain_step"] = m.level_of_plain_step;
   json["level_barriers"] = m.level_barriers;
   json["plain_step_barriers"] = m.plain_step_barriers;
-  return WriteJson(json) + "\n";
+  return json.dump() + "\n";
 }
 
 constexpr const char* kDraftHeader =

@@ -10,8 +10,7 @@
 #include "cli/exit_code.h"
 #include "cli/output.h"
 #include "draft_model/draft_checkpoint.h"
-#include "draft_model/draft_kinds.h"
-#include "draft_model/lm_file.h"
+#include "draft_model/lm_model.h"
 #include "tensor/dequantize.h"
 
 namespace longspec::cli {

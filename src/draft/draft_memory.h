@@ -14,10 +14,9 @@
 namespace longspec {
 
 struct DraftMemory {
-  uint64_t fixed = 0;     // weights, activations and a window's cache, bytes
-  uint64_t kv_chunk = 0;  // of each chunk of the context (kKvChunk positions), if the draft sees all of it
-  uint64_t kept_chunk =
-      0;  // of each chunk that is kept of what it made of texts (draft_model/draft_states.h)
+  uint64_t fixed = 0;       // weights, activations and a window's cache, bytes
+  uint64_t kv_chunk = 0;    // of each chunk of the context (kKvChunk positions), if the draft sees all of it
+  uint64_t kept_chunk = 0;  // of each chunk that is kept of what it made of texts (draft_model/draft_keys.h)
 
   DraftMemory& operator+=(const DraftMemory& other) {
     fixed += other.fixed;

@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "draft/adviser.h"
 #include "draft/draft_task.h"
 #include "draft/foresight.h"
 #include "kv/kv_cache.h"
@@ -28,6 +27,17 @@ namespace longspec {
 class AskingGain;
 class Mixture;
 class PassMeeting;
+
+// A drafter whose opinion on any continuation of the text costs next to nothing, so that others can have it
+// mixed into their own (draft/mixture.h). Chances are those of the text alone: how the target will choose is
+// for the asker to add (draft/foresight.h).
+class Adviser {
+ public:
+  virtual ~Adviser() = default;
+  // Tokens of a chance of at least `least` after the committed text and `path`, in no order; replaces
+  // `guesses`.
+  virtual void Advise(std::span<const int32_t> path, double least, std::vector<Guess>& guesses) = 0;
+};
 
 struct DraftBudget {
   int max_nodes = 0;  // proposed nodes, the root not counted; 0: propose nothing

@@ -4,6 +4,7 @@
 // entry.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <memory>
@@ -19,6 +20,7 @@
 namespace longspec {
 
 class DraftFiles;
+struct DraftKind;
 
 using DrafterResult = Result<std::unique_ptr<Drafter>>;
 
@@ -61,6 +63,8 @@ struct DrafterEntry {
   std::vector<SpeculationOptions> (*parts)(const SpeculationOptions& options) = nullptr;
   // Fills in what options leave open that others decide. Null: nothing.
   void (*settle)(SpeculationOptions& options) = nullptr;
+  // A drafter with a model of its own, of a kind that has files of its own (draft_model/draft_checkpoint.h).
+  const DraftKind* kind = nullptr;
   // A drafter with a model of its own: whether it reads one of this architecture (DraftFiles::Architecture).
   bool (*reads)(std::string_view architecture) = nullptr;
   // Whether that reads states of the target as it computes them: of a text that was computed without it, it
@@ -87,7 +91,11 @@ struct DrafterEntry {
   // For checks: narrows what it sees, so that of a text of so many tokens it leaves something out.
   void (*narrow)(SpeculationOptions& options, int n_tokens) = nullptr;
 
-  bool Answers(std::string_view wanted) const;  // to its name, an alias, or what a preset is called
+  // To its name, an alias, or what a preset is called.
+  bool Answers(std::string_view wanted) const {
+    return wanted == name || (!wanted.empty() && std::ranges::find(aliases, wanted) != aliases.end()) ||
+           std::ranges::find(presets, wanted, &DrafterPreset::name) != presets.end();
+  }
 };
 
 // --- What several entries share. ---

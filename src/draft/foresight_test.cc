@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/counter_rng.h"
-#include "draft/guided_growth.h"
+#include "draft/growing_drafter.h"
 #include "draft/testing/table_model.h"
 
 namespace longspec {

@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "draft/adviser.h"
+#include "draft/drafter.h"
 
 namespace longspec {
 

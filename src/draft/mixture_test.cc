@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "draft/guided_growth.h"
+#include "draft/growing_drafter.h"
 #include "draft/testing/table_model.h"
 
 namespace longspec {

@@ -4,7 +4,7 @@
 // make the tree within the budget (draft/tree_merge.h). Members are chosen by name, or by "auto", which takes
 // whatever these options and this model allow (draft_model/auto_drafter.cc).
 //
-// If one of them is an adviser (draft/adviser.h), draft models grow their trees from its opinion and their
+// If one of them is an adviser (draft/drafter.h), draft models grow their trees from its opinion and their
 // own together (draft/mixture.h). Members that take time are asked last, if that gains what it costs
 // (draft/asking_gain.h).
 #pragma once

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "draft/top_logits.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,8 @@
 #include <numeric>
 #include <random>
 #include <vector>
+
+#include "draft/top_tokens.h"
 
 namespace longspec {
 namespace {

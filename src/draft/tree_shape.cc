@@ -10,6 +10,7 @@
 #include <utility>
 
 namespace longspec {
+
 namespace {
 
 constexpr int kMaxWidth = 255;  // the most nodes a round may verify
@@ -200,6 +201,19 @@ Result<TreeShape> ParseTreeShape(const std::string& text) {
       ": must be chain, beam, medusa, tokenswift, widths from 1 to 255 such as 4,16,16, "
       "best[:DEPTH], opt[:THRESHOLD[:DEPTH]], eagle2[:K[:DEPTH[:TOTAL]]] or paths of ranks, each with "
       "its parent, such as [[0],[1],[0,0]]");
+}
+
+Result<int> ParseTreeWidth(const std::string& tree) {
+  constexpr int kMost = 64;
+  if (tree.empty() || tree == "chain") return 1;
+  int width = 0;
+  const char* end = tree.data() + tree.size();
+  const auto [stop, error] = std::from_chars(tree.data(), end, width);
+  if (error != std::errc() || stop != end || width < 1 || width > kMost) {
+    return InvalidArgument("--spec-tree " + tree + ": must be chain or a number of continuations from 1 to " +
+                           std::to_string(kMost));
+  }
+  return width;
 }
 
 }  // namespace longspec

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SpeculationOptions::tree of drafters that grow their trees from a model's probabilities.
+// What SpeculationOptions::tree says: a shape to drafters that grow their trees from a model's probabilities,
+// to others how many continuations a tree holds.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "longspec/options.h"
 #include "longspec/status.h"
 
 namespace longspec {
@@ -31,5 +33,12 @@ struct TreeShape {
 // "medusa": Medusa's 63 nodes. "tokenswift": TokenSwift's 39. "[[0],[1],[0,0]]", also with round brackets: a
 // fixed tree, as Medusa and EAGLE-1 have them.
 Result<TreeShape> ParseTreeShape(const std::string& text);
+
+// How many continuations a tree holds. "" and "chain": 1; a number from 1 to 64: itself.
+Result<int> ParseTreeWidth(const std::string& tree);
+// DrafterEntry::check of drafters of which that is all that can be wrong.
+inline Status CheckTreeWidth(const SpeculationOptions& options) {
+  return ParseTreeWidth(options.tree).status();
+}
 
 }  // namespace longspec

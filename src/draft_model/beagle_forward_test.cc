@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Beagle's forward pass against its specification (research: beagle.md 8; the numbers are its behaviours).
-#include "draft_model/beagle_forward.h"
-
+// Beagle's forward pass against its specification.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <numeric>
 
 #include "base/size.h"
+#include "draft_model/beagle.h"
 #include "draft_model/testing/block_drafts.h"
 
 namespace longspec::testing {
@@ -35,7 +34,7 @@ struct BeagleRig {
                              .v_type = CacheType::kF32,
                              .n_kv_head = heads.n_kv_head,
                              .head_dim = heads.head_dim};
-    return BeagleForward(model, tiny.parts(), std::make_shared<DraftStates>(layout, 1, 0), 1000);
+    return BeagleForward(model, tiny.parts(), std::make_shared<DraftKeys>(layout, 1, 0), 1000);
   }
 
   // States of positions [first, first + n): a function of the position alone.

@@ -19,8 +19,8 @@
 #include "draft/testing/trees.h"
 #include "draft/top_tokens.h"
 #include "draft_model/draft_models.h"
-#include "draft_model/exit_model.h"
-#include "draft_model/medusa_model.h"
+#include "draft_model/exit.h"
+#include "draft_model/medusa.h"
 #include "draft_model/option_use.h"
 #include "draft_model/registry.h"
 #include "draft_model/testing/batch_sequence.h"
@@ -398,7 +398,7 @@ TEST_P(BlockDrafter, ABeginningThatAnotherReadIsKnown) {
   if (is("medusa")) GTEST_SKIP() << "keeps one state";
   Draft draft(GetParam());
   DraftModels models;
-  models.KeepStates({.context = 10});
+  models.KeepKeys({.context = 10});
   const std::vector<int32_t> tokens = RandomTokens(300, 4);
   {
     Scene first(&draft, "", &models);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numbers>
 
 #include "base/status_macros.h"
@@ -10,6 +11,7 @@
 #include "kernels/ops.h"
 
 namespace longspec {
+
 namespace {
 
 constexpr int kHeadDimUnit = 16;  // AttentionShape::head_dim
@@ -129,6 +131,86 @@ KvLayout DraftCacheLayout(int n_kv_head, int head_dim, const KvLayout& target) {
   layout.head_dim = head_dim;
   if (!CheckLayout(layout).ok()) layout.k_type = layout.v_type = CacheType::kF16;
   return layout;
+}
+
+void Append(std::vector<DraftPart> more, std::vector<DraftPart>* parts) {
+  std::ranges::move(more, std::back_inserter(*parts));
+}
+
+InputForms InputFormsOf(std::initializer_list<const kernels::PackedWeights*> matrices) {
+  InputForms forms;
+  for (const kernels::PackedWeights* w : matrices) forms.Add(w->matrix());
+  return forms;
+}
+
+std::vector<DraftPart> DraftAttention::Parts(const BlockShape& shape, const std::string& prefix, int64_t n_in,
+                                             DraftRows rotated) {
+  constexpr bool kOptional = false;
+  const int64_t q_width = shape.q_width(), kv = shape.kv_width();
+  return {{prefix + "q_proj.weight", n_in, q_width, &q, nullptr, rotated},
+          {prefix + "k_proj.weight", n_in, kv, &k, nullptr, rotated},
+          {prefix + "v_proj.weight", n_in, kv, &v},
+          {prefix + "o_proj.weight", q_width, shape.n_embd, &o},
+          {prefix + "q_proj.bias", q_width, 1, nullptr, &q_bias, rotated, kOptional},
+          {prefix + "k_proj.bias", kv, 1, nullptr, &k_bias, rotated, kOptional},
+          {prefix + "v_proj.bias", kv, 1, nullptr, &v_bias, DraftRows::kAsStored, kOptional}};
+}
+
+AttentionWeights DraftAttention::weights(std::span<const float> norm) const {
+  return {.norm = norm,
+          .q = &q.matrix(),
+          .k = &k.matrix(),
+          .v = &v.matrix(),
+          .output = &o.matrix(),
+          .q_bias = q_bias,
+          .k_bias = k_bias,
+          .v_bias = v_bias};
+}
+
+AttentionWeights DraftAttention::queries(std::span<const float> norm) const {
+  return {.norm = norm, .q = &q.matrix(), .output = &o.matrix(), .q_bias = q_bias};
+}
+
+AttentionWeights DraftAttention::keys(std::span<const float> norm) const {
+  return {.norm = norm, .k = &k.matrix(), .v = &v.matrix(), .k_bias = k_bias, .v_bias = v_bias};
+}
+
+std::vector<DraftPart> DraftMlp::Parts(const BlockShape& shape, const std::string& prefix) {
+  const int64_t d = shape.n_embd, ff = shape.n_ff;
+  return {{prefix + "gate_proj.weight", d, ff, &gate},
+          {prefix + "up_proj.weight", d, ff, &up},
+          {prefix + "down_proj.weight", ff, d, &down}};
+}
+
+MlpWeights DraftMlp::weights(std::span<const float> norm) const {
+  return {.norm = norm, .gate = &gate.matrix(), .up = &up.matrix(), .down = &down.matrix()};
+}
+
+std::vector<DraftPart> DraftLayer::Parts(const std::string& prefix, const std::string& attention_name) {
+  const BlockShape& shape = block.shape;
+  std::vector<DraftPart> parts = {
+      {prefix + ".input_layernorm.weight", shape.n_embd, 1, nullptr, &attention_norm}};
+  Append(attention.Parts(shape, prefix + "." + attention_name + ".", shape.n_embd), &parts);
+  parts.push_back({prefix + ".post_attention_layernorm.weight", shape.n_embd, 1, nullptr, &mlp_norm});
+  Append(mlp.Parts(shape, prefix + ".mlp."), &parts);
+  return parts;
+}
+
+InputForms DraftLayer::forms() const {
+  return InputFormsOf(
+      {&attention.q, &attention.k, &attention.v, &attention.o, &mlp.gate, &mlp.up, &mlp.down});
+}
+
+Result<DraftBlock> ReadDraftLayerBlock(const DraftCheckpoint& checkpoint, const LlamaConfig& target,
+                                       const std::string& prefix) {
+  LS_TRY(CheckDraftWidths(checkpoint, target));
+  LS_ASSIGN(DraftBlock block, ReadDraftBlock(checkpoint, target, prefix + ".mlp.up_proj.weight"));
+  if (checkpoint.config.rope_theta == 0.0 && target.rope.n_rot <= block.shape.head_dim) {
+    block.rope = target.rope;
+    block.rope.pairing = block.shape.pairing;
+    block.shape.n_rot = target.rope.n_rot;
+  }
+  return block;
 }
 
 }  // namespace longspec

@@ -4,15 +4,23 @@
 // does not share the target's. What its configuration does not say is as the target has it.
 #pragma once
 
+#include <initializer_list>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "attention/attention.h"
 #include "attention/kv_span.h"
 #include "draft_model/draft_checkpoint.h"
+#include "draft_model/draft_weights.h"
+#include "kernels/packing.h"
+#include "kv/rotary.h"
 #include "longspec/status.h"
 #include "model/block.h"
 #include "model/llama.h"
 #include "model/rope.h"
+#include "model/shared_parts.h"
 
 namespace longspec {
 
@@ -36,5 +44,63 @@ Result<RopeConfig> ReadDraftRope(const DraftCheckpoint& checkpoint, int head_dim
 
 // Keys and values in the types of the target's cache, or in f16 where these heads cannot be stored in them.
 KvLayout DraftCacheLayout(int n_kv_head, int head_dim, const KvLayout& target);
+
+// The weights of attention: projections of queries, keys, values and of the output. Biases may be absent.
+struct DraftAttention {
+  kernels::PackedWeights q, k, v, o;
+  std::vector<float> q_bias, k_bias, v_bias;
+
+  // PREFIXq_proj.weight and so on, of attention that reads `n_in` values. `rotated`: how rows of queries and
+  // keys are ordered.
+  std::vector<DraftPart> Parts(const BlockShape& shape, const std::string& prefix, int64_t n_in,
+                               DraftRows rotated = DraftRows::kAsStored);
+
+  // What attention reads passes this norm, or none.
+  AttentionWeights weights(std::span<const float> norm = {}) const;
+  // Only queries are made; keys and values are there.
+  AttentionWeights queries(std::span<const float> norm) const;
+  // Only keys and values are made.
+  AttentionWeights keys(std::span<const float> norm = {}) const;
+};
+
+// The weights of an MLP: PREFIXgate_proj.weight and so on.
+struct DraftMlp {
+  kernels::PackedWeights gate, up, down;
+
+  std::vector<DraftPart> Parts(const BlockShape& shape, const std::string& prefix);
+  MlpWeights weights(std::span<const float> norm) const;
+};
+
+InputForms InputFormsOf(std::initializer_list<const kernels::PackedWeights*> matrices);
+
+// The weights of a draft's own transformer block whose input is as wide as the target's residual stream:
+// attention and an MLP, each after a norm, under the names that Hugging Face gives them.
+struct DraftLayer {
+  DraftBlock block;
+  std::vector<float> attention_norm, mlp_norm;  // (n_embd)
+  DraftAttention attention;
+  DraftMlp mlp;
+
+  // Its tensors: PREFIX.input_layernorm.weight, PREFIX.ATTENTION.q_proj.weight, ...
+  std::vector<DraftPart> Parts(const std::string& prefix, const std::string& attention_name);
+  InputForms forms() const;
+};
+
+void Append(std::vector<DraftPart> more, std::vector<DraftPart>* parts);
+
+// ReadDraftBlock of the MLP PREFIX.mlp. Rotary positions are the target's also where there is no
+// configuration.
+Result<DraftBlock> ReadDraftLayerBlock(const DraftCheckpoint& checkpoint, const LlamaConfig& target,
+                                       const std::string& prefix);
+
+// How keys of a model that rotates like this are turned, with the target's kernels.
+inline Rotary RotaryOf(const RopeConfig& config, const SharedParts& target) {
+  const auto rope = std::make_shared<const RopeTable>(config);
+  return {.kernels = target.kernels,
+          .pairing = config.pairing,
+          .n_rot = rope->n_rot(),
+          .magnitude = rope->magnitude(),
+          .row = [rope](int position, float* cos_sin) { rope->Row(position, cos_sin); }};
+}
 
 }  // namespace longspec

@@ -48,8 +48,8 @@ class CheckpointTest : public ::testing::Test {
   // All that a kind must have.
   static std::vector<std::string> Names(std::string_view kind) {
     std::vector<std::string> names;
-    for (const DraftTensor& tensor : FindDraftKind(kind)->tensors({})) {
-      if (tensor.required) names.push_back(tensor.name);
+    for (const DraftPart& tensor : FindDraftKind(kind)->tensors({})) {
+      if (tensor.required) names.push_back(tensor.tensor);
     }
     return names;
   }
@@ -58,9 +58,9 @@ class CheckpointTest : public ::testing::Test {
 };
 
 TEST_F(CheckpointTest, EveryKindSaysWhatItIs) {
-  for (const DraftKind& kind : DraftKinds()) {
-    const std::string said = R"({"longspec_draft": ")" + std::string(kind.name) + "\"}";
-    EXPECT_EQ(Kind(Names(kind.name), said), kind.name);
+  for (const DraftKind* kind : DraftKinds()) {
+    const std::string said = R"({"longspec_draft": ")" + std::string(kind->name) + "\"}";
+    EXPECT_EQ(Kind(Names(kind->name), said), kind->name);
   }
   EXPECT_THAT(Kind(Names("eagle"), R"({"longspec_draft": "hawk"})"),
               HasSubstr("\"hawk\" is no kind of draft model; known are " + DraftKindNames()));
@@ -128,30 +128,30 @@ TEST_F(CheckpointTest, ALayersConfigurationMayBeNested) {
 }
 
 TEST_F(CheckpointTest, ATargetsHeadMayBeReduced) {
-  for (const DraftKind& kind : DraftKinds()) {
-    std::vector<std::string> names = Names(kind.name);
+  for (const DraftKind* kind : DraftKinds()) {
+    std::vector<std::string> names = Names(kind->name);
     names.emplace_back(kDraftVocabTensor);
-    const std::string said = R"({"longspec_draft": ")" + std::string(kind.name) + "\"}";
-    EXPECT_EQ(Kind(names, said) == kind.name, kind.head_of_target) << kind.name;
+    const std::string said = R"({"longspec_draft": ")" + std::string(kind->name) + "\"}";
+    EXPECT_EQ(Kind(names, said) == kind->name, kind->head_of_target) << kind->name;
   }
 }
 
 TEST_F(CheckpointTest, EveryKindGoesThroughEveryContainer) {
-  for (const DraftKind& kind : DraftKinds()) {
-    SCOPED_TRACE(kind.name);
-    std::vector<std::string> names = Names(kind.name);
-    if (kind.name == "eagle3") names.insert(names.end(), {"d2t", "t2d"});
-    Write(names, R"({"longspec_draft": ")" + std::string(kind.name) + "\"}");
+  for (const DraftKind* kind : DraftKinds()) {
+    SCOPED_TRACE(kind->name);
+    std::vector<std::string> names = Names(kind->name);
+    if (kind->name == "eagle3") names.insert(names.end(), {"d2t", "t2d"});
+    Write(names, R"({"longspec_draft": ")" + std::string(kind->name) + "\"}");
     const auto first = OpenDraftCheckpoint(Path());
     ASSERT_TRUE(first.ok()) << first.status().message();
     const std::string gguf = folder_.File("draft.gguf"), back = folder_.File("back");
     ASSERT_TRUE(WriteDraftGguf(*first, DType::kQ8_0, gguf).ok());
-    EXPECT_EQ(*DraftFiles().Architecture(gguf), kind.name);
-    EXPECT_EQ(*DraftFiles().Architecture(Path()), kind.name);
+    EXPECT_EQ(*DraftFiles().Architecture(gguf), kind->name);
+    EXPECT_EQ(*DraftFiles().Architecture(Path()), kind->name);
     const auto packed = OpenDraftCheckpoint(gguf);
     ASSERT_TRUE(packed.ok()) << packed.status().message();
-    EXPECT_EQ(packed->kind, &kind);
-    EXPECT_EQ(packed->config.kind, kind.name);
+    EXPECT_EQ(packed->kind, kind);
+    EXPECT_EQ(packed->config.kind, kind->name);
     ASSERT_TRUE(WriteDraftFolder(*packed, std::nullopt, back).ok());
     const auto last = OpenDraftCheckpoint(back);
     ASSERT_TRUE(last.ok()) << last.status().message();

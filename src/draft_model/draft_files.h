@@ -22,7 +22,7 @@ Status CheckStandsAlone(const GgufFile& file);
 class DraftFiles {
  public:
   // general.architecture of a GGUF file; of anything else, which only a learned draft can be, its kind
-  // (draft_kinds.h), which is what a GGUF file of it would say.
+  // (DraftKind), which is what a GGUF file of it would say.
   Result<std::string> Architecture(const std::string& path);
 
   // A GGUF file, whatever is in it.

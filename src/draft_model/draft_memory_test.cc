@@ -10,7 +10,7 @@
 #include "base/size.h"
 #include "draft/drafter.h"
 #include "draft_model/draft_models.h"
-#include "draft_model/longspec_forward.h"
+#include "draft_model/longspec.h"
 #include "draft_model/registry.h"
 #include "draft_model/spec_extend.h"
 #include "draft_model/testing/longspec_files.h"
@@ -70,9 +70,8 @@ TEST_F(DraftMemoryTest, ALongspecDraftTakesWhatWasPlanned) {
           path, weights, [&] { return std::make_shared<LongspecForward::Scratch>(**model, tiny_.parts()); });
       const size_t ring = Z(LongspecForward::RingChunks((*model)->window)) *
                           tiny_.config.kv_layout(CacheType::kF32, CacheType::kF32).layer_bytes();
-      EXPECT_EQ(plan->fixed,
-                (*model)->bytes() + ring +
-                    LongspecForward::ScratchBytes(tiny_.config, (*model)->n_ff, (*model)->head.matrix.n_out));
+      EXPECT_EQ(plan->fixed, (*model)->bytes() + ring +
+                                 LongspecForward::ScratchBytes((*model)->block, (*model)->head.matrix.n_out));
       EXPECT_LE(scratch->bytes(), plan->fixed - (*model)->bytes());
       EXPECT_EQ(plan->kv_chunk, 0U);
       // Made once for all sequences.

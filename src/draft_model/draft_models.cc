@@ -15,16 +15,16 @@ Result<std::string> DraftModels::Architecture(const std::string& path) {
   return files_.Architecture(path);
 }
 
-std::shared_ptr<DraftStates> DraftModels::StatesOf(const StatesKey& key, const KvLayout& layout, int n_layer,
-                                                   size_t own_chunks) {
-  std::shared_ptr<DraftStates>& states = states_[key];
+std::shared_ptr<DraftKeys> DraftModels::KeysOf(const KeysKey& key, const KvLayout& layout, int n_layer,
+                                               size_t own_chunks) {
+  std::shared_ptr<DraftKeys>& keys = keys_[key];
   const auto is_of = [&](const KvLayout& other) {
     return other.k_type == layout.k_type && other.v_type == layout.v_type;
   };
-  if (states == nullptr || !is_of(states->pool()->layout())) {
-    states = std::make_shared<DraftStates>(layout, n_layer, own_chunks + room_.beside);
+  if (keys == nullptr || !is_of(keys->pool()->layout())) {
+    keys = std::make_shared<DraftKeys>(layout, n_layer, own_chunks + room_.beside);
   }
-  return states;
+  return keys;
 }
 
 Result<std::shared_ptr<const LmModel>> DraftModels::Lm(const std::string& path, const SharedParts& target) {

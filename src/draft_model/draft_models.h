@@ -15,7 +15,7 @@
 
 #include "base/status_macros.h"
 #include "draft_model/draft_files.h"
-#include "draft_model/draft_states.h"
+#include "draft_model/draft_keys.h"
 #include "draft_model/lm_model.h"
 #include "draft_text/priors.h"
 #include "longspec/status.h"
@@ -58,21 +58,21 @@ class DraftModels {
   }
   // What draft models made of texts is kept: of each model as many chunks as one context has (fewer, if the
   // model knows shorter ones), those of sequences included, and `beside`. By default little.
-  struct StatesRoom {
+  struct KeysRoom {
     size_t context = 0, beside = 0;
   };
-  void KeepStates(StatesRoom room) { room_ = room; }
+  void KeepKeys(KeysRoom room) { room_ = room; }
   // Of the model that Learned has loaded with the same arguments.
-  std::shared_ptr<DraftStates> States(const std::string& path, const std::string& weights,
-                                      const KvLayout& layout) {
-    return StatesOf({.path = path, .weights = weights}, layout, 1, room_.context);
+  std::shared_ptr<DraftKeys> Keys(const std::string& path, const std::string& weights,
+                                  const KvLayout& layout) {
+    return KeysOf({.path = path, .weights = weights}, layout, 1, room_.context);
   }
   // Of the model that Lm has loaded. `extended`: what it made with SpecExtend, which is something else.
   // `positions`: of a sequence's cache.
-  std::shared_ptr<DraftStates> LmStates(const std::string& path, bool extended, const KvLayout& layout,
-                                        int positions) {
-    return StatesOf({.path = path, .extended = extended}, layout, lm_.at(path)->config.n_layer,
-                    std::min(room_.context, static_cast<size_t>(positions / kKvChunk + 1)));
+  std::shared_ptr<DraftKeys> LmKeys(const std::string& path, bool extended, const KvLayout& layout,
+                                    int positions) {
+    return KeysOf({.path = path, .extended = extended}, layout, lm_.at(path)->config.n_layer,
+                  std::min(room_.context, static_cast<size_t>(positions / kKvChunk + 1)));
   }
   // What the passes of that model work in, for all that draft with it: what make() makes, a shared_ptr of one
   // type for each kind of model.
@@ -93,15 +93,15 @@ class DraftModels {
     std::shared_ptr<void> scratch = nullptr;  // null: not asked for yet
   };
   std::map<Key, LearnedModel> learned_;
-  struct StatesKey {
+  struct KeysKey {
     std::string path, weights = {};
     bool extended = false;
-    auto operator<=>(const StatesKey&) const = default;
+    auto operator<=>(const KeysKey&) const = default;
   };
-  std::shared_ptr<DraftStates> StatesOf(const StatesKey& key, const KvLayout& layout, int n_layer,
-                                        size_t own_chunks);
-  std::map<StatesKey, std::shared_ptr<DraftStates>> states_;
-  StatesRoom room_;
+  std::shared_ptr<DraftKeys> KeysOf(const KeysKey& key, const KvLayout& layout, int n_layer,
+                                    size_t own_chunks);
+  std::map<KeysKey, std::shared_ptr<DraftKeys>> keys_;
+  KeysRoom room_;
   std::map<std::string, std::shared_ptr<const LmModel>> lm_;
   const std::vector<std::string>* tokens_ = nullptr;
   WeightsCacheOptions weights_cache_;

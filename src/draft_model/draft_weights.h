@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A learned draft's tensors made ready for one target. A kind lists its parts (which tensor, of which shape,
-// for which matrix or vector of its model), and that list checks the shapes, tells the bytes beforehand, and
-// loads. Matrices are repacked, in one piece of memory; the LM head is the target's, or some rows of it.
+// A learned draft's tensors made ready for one target. The list of a kind's parts (draft_checkpoint.h) checks
+// the shapes, tells the bytes beforehand, and loads. Matrices are repacked, in one piece of memory; the LM
+// head is the target's, or some rows of it.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,12 @@
 
 #include "base/aligned_buffer.h"
 #include "draft_model/draft_checkpoint.h"
+#include "kernels/ops.h"
 #include "kernels/packing.h"
 #include "longspec/status.h"
 #include "model/shared_parts.h"
 
 namespace longspec {
-
-// Checkpoints pair rotated value i of a head with value i + n_rot / 2. Rows of a query or key projection that
-// are to meet the target's keys change places where the target pairs 2i with 2i + 1; a draft with keys of its
-// own says kHalfSplit in its BlockShape instead.
-enum class DraftRows : uint8_t { kAsStored, kAsTargetRotates };
-
-struct DraftPart {
-  std::string tensor;  // one that the checkpoint lacks is left out
-  int64_t n_in = 0;
-  int64_t n_out = 1;                         // 1: a vector
-  kernels::PackedWeights* matrix = nullptr;  // where it goes; both null: only its shape is checked
-  std::vector<float>* vector = nullptr;
-  DraftRows rows = DraftRows::kAsStored;
-};
 
 // --- What fits. Refusals say "PATH: the draft model does not fit the target: WHAT DRAFT, the target has
 // TARGET".
@@ -85,5 +72,11 @@ Result<std::vector<int32_t>> ReadDraftVocab(const std::string& path, const Tenso
 
 // The whole numbers of an I32 or I64 tensor.
 std::vector<int64_t> DraftTokens(const TensorView& tensor);
+
+// Some rows of a packed matrix as a packed matrix of its own: the LM head of a reduced vocabulary.
+
+// Row i of the result, which lies in `memory`, has the bits of row rows[i]. REQUIRES: rows are in range.
+kernels::PackedMatrix GatherPackedRows(const kernels::PackedMatrix& matrix, std::span<const int32_t> rows,
+                                       AlignedBuffer* memory);
 
 }  // namespace longspec

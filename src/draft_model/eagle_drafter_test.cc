@@ -14,7 +14,7 @@
 #include "decode/decoder.h"
 #include "decode/policy.h"
 #include "draft_model/draft_models.h"
-#include "draft_model/eagle_forward.h"
+#include "draft_model/eagle.h"
 #include "draft_model/registry.h"
 #include "draft_model/testing/batch_sequence.h"
 #include "draft_model/testing/eagle_scene.h"
@@ -226,7 +226,7 @@ TEST(EagleMemory, ABeginningItHasNotReadIsLeftOut) {
 TEST(EagleMemory, ABeginningThatAnotherReadIsKnown) {
   for (const auto& eagle : BothKinds(SomeTokens())) {
     DraftModels models;
-    models.KeepStates({.context = 10});
+    models.KeepKeys({.context = 10});
     {
       EagleScene first(eagle.get(), "3,6", &models);
       first.Follow(RandomTokens(300, 8));

@@ -155,7 +155,7 @@ TEST(EagleExtended, ABeginningItHasNotReadIsLeftOut) {
   }
 }
 
-// Two texts one after the other are as in sessions of their own (research: specextend.md 11.14): nothing that
+// Two texts one after the other are as in sessions of their own: nothing that
 // the first one's rounds said chooses for the second.
 TEST(EagleExtended, NothingOfATextBeforeIsLeft) {
   for (const auto& eagle : BothKinds(SomeTokens())) {

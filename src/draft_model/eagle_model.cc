@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "draft_model/eagle_model.h"
-
 #include <algorithm>
 #include <cmath>
-#include <new>
 #include <utility>
 
 #include "base/status_macros.h"
+#include "draft_model/eagle.h"
 #include "tensor/dequantize.h"
 
 namespace longspec {
@@ -16,109 +14,22 @@ constexpr int kMostTaps = 8;
 constexpr char kFusedNorm[] = "input_norm.weight";
 constexpr char kFrequencyFactors[] = "rope_freqs.weight";
 
-// What both have, of the layer whose tensors begin with `prefix` and whose attention reads `n_in` values.
-std::vector<DraftPart> LayerParts(const std::string& prefix, const BlockShape& s, int64_t n_in,
-                                  EagleModel* m) {
-  const int64_t d = s.n_embd, q = s.q_width(), kv = s.kv_width(), ff = s.n_ff;
-  return {{prefix + "self_attn.q_proj.weight", n_in, q, &m->q},
-          {prefix + "self_attn.k_proj.weight", n_in, kv, &m->k},
-          {prefix + "self_attn.v_proj.weight", n_in, kv, &m->v},
-          {prefix + "self_attn.o_proj.weight", q, d, &m->o},
-          {prefix + "self_attn.q_proj.bias", q, 1, nullptr, &m->q_bias},
-          {prefix + "self_attn.k_proj.bias", kv, 1, nullptr, &m->k_bias},
-          {prefix + "self_attn.v_proj.bias", kv, 1, nullptr, &m->v_bias},
-          {prefix + "mlp.gate_proj.weight", d, ff, &m->gate},
-          {prefix + "mlp.up_proj.weight", d, ff, &m->up},
-          {prefix + "mlp.down_proj.weight", ff, d, &m->down},
-          {prefix + "post_attention_layernorm.weight", d, 1, nullptr, &m->mlp_norm}};
+bool IsEagle3(const DraftCheckpoint& checkpoint) {
+  return std::ranges::find(checkpoint.config.architectures, "LlamaForCausalLMEagle3") !=
+             checkpoint.config.architectures.end() ||
+         checkpoint.HasPrefix("midlayer.") || checkpoint.HasPrefix("layers.0.hidden_norm.") ||
+         checkpoint.Find("d2t") != nullptr;
 }
 
-// The embedding is the target's; a copy that some files have must at least be as large.
-DraftPart EmbeddingPart(const LlamaConfig& target) {
-  return {"embed_tokens.weight", target.n_embd, target.n_vocab};
+bool IsEagle1(const DraftCheckpoint& checkpoint) {
+  return checkpoint.Find("fc.weight") != nullptr && checkpoint.HasPrefix("layers.0.") &&
+         !IsEagle3(checkpoint);
 }
 
-std::vector<DraftPart> Eagle1Parts(const EagleFacts& facts, const LlamaConfig& target, EagleModel* m) {
-  const int64_t d = target.n_embd;
-  std::vector<DraftPart> parts = LayerParts("layers.0.", facts.block.shape, d, m);
-  parts.push_back({"fc.weight", 2 * d, d, &m->fc});
-  parts.push_back({"fc.bias", d, 1, nullptr, &m->fc_bias});
-  parts.push_back(EmbeddingPart(target));
-  return parts;
+std::string RenameEagle3(const std::string& name) {
+  constexpr std::string_view kOther = "layers.0.";
+  return name.starts_with(kOther) ? "midlayer." + name.substr(kOther.size()) : name;
 }
-
-std::vector<DraftPart> Eagle3Parts(const EagleFacts& facts, const LlamaConfig& target, EagleModel* m) {
-  const int64_t d = target.n_embd;
-  std::vector<DraftPart> parts = LayerParts("midlayer.", facts.block.shape, 2 * d, m);
-  parts.push_back({"fc.weight", facts.n_taps * d, d, &m->fc});
-  parts.push_back({"midlayer.input_layernorm.weight", d, 1, nullptr, &m->token_norm});
-  parts.push_back({"midlayer.hidden_norm.weight", d, 1, nullptr, &m->feature_norm});
-  parts.push_back({"norm.weight", d, 1, nullptr, &m->output_norm});
-  parts.push_back({kFusedNorm, facts.n_taps * d, 1, nullptr, &m->fused_norm});
-  parts.push_back({"lm_head.weight", d, facts.n_logits, &m->own_head});
-  parts.push_back(EmbeddingPart(target));
-  return parts;
-}
-
-// Sets what a file says besides its tensors. `model` is one of both.
-template <typename Model>
-Result<std::shared_ptr<Model>> Begin(const DraftCheckpoint& checkpoint, const EagleFacts& facts) {
-  auto model = std::make_shared<Model>();
-  model->path = checkpoint.path;
-  model->name = Model::kKind;
-  model->block = facts.block;
-  LS_ASSIGN(model->trained_positions, checkpoint.keys.Size(kTrainedPositionsKey));
-  return model;
-}
-
-Status NoMemory(const DraftCheckpoint& checkpoint) {
-  return ResourceExhausted(checkpoint.path + ": no memory for the draft model's weights");
-}
-
-}  // namespace
-
-// --- EAGLE-1 and 2. ---
-
-Result<EagleFacts> Eagle1Model::Facts(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
-  LS_TRY(CheckDraftWidths(checkpoint, target));
-  EagleFacts facts;
-  LS_ASSIGN(facts.block, ReadDraftBlock(checkpoint, target, "layers.0.mlp.up_proj.weight"));
-  facts.n_logits = DraftHeadRows(checkpoint, target);
-  return facts;
-}
-
-Status Eagle1Model::CheckFit(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
-  LS_ASSIGN(const EagleFacts facts, Facts(checkpoint, target));
-  EagleModel unused;
-  return CheckDraftShapes(checkpoint, Eagle1Parts(facts, target, &unused));
-}
-
-uint64_t Eagle1Model::Bytes(const DraftCheckpoint& checkpoint, const std::string& weights,
-                            const LlamaConfig& target, const TensorView& target_head) {
-  EagleModel unused;
-  return DraftMatrixBytes(checkpoint, Eagle1Parts({}, target, &unused), weights) +
-         DraftHeadBytes(checkpoint, weights, target_head);
-}
-
-Result<std::shared_ptr<const Eagle1Model>> Eagle1Model::Load(const DraftCheckpoint& checkpoint,
-                                                             const std::string& weights,
-                                                             const SharedParts& target) try {
-  LS_TRY(CheckDraftWeights(weights));
-  LS_TRY(CheckFit(checkpoint, *target.config));
-  LS_ASSIGN(const EagleFacts facts, Facts(checkpoint, *target.config));
-  LS_ASSIGN(auto model, Begin<Eagle1Model>(checkpoint, facts));
-  model->taps.final_hidden = true;
-  LS_TRY(LoadDraftHead(checkpoint, weights, target, &model->head));
-  const std::vector<DraftPart> parts = Eagle1Parts(facts, *target.config, model.get());
-  LS_TRY(LoadDraftParts(checkpoint, parts, weights, target, &model->memory));
-  return std::shared_ptr<const Eagle1Model>(std::move(model));
-} catch (const std::bad_alloc&) {
-  return NoMemory(checkpoint);
-}
-
-// --- EAGLE-3. ---
-
-namespace {
 
 // By outputs, as the file says it; none: it does not.
 Result<std::vector<int>> NamedLayers(const DraftCheckpoint& checkpoint, const char* key) {
@@ -170,6 +81,51 @@ Status AddFrequencyFactors(const DraftCheckpoint& checkpoint, RopeConfig* rope) 
 
 }  // namespace
 
+std::vector<DraftPart> EagleModel::LayerParts(const std::string& prefix, int64_t n_in) {
+  const BlockShape& shape = block.shape;
+  std::vector<DraftPart> parts = attention.Parts(shape, prefix + "self_attn.", n_in);
+  Append(mlp.Parts(shape, prefix + "mlp."), &parts);
+  parts.push_back(
+      {.tensor = prefix + "post_attention_layernorm.weight", .n_in = shape.n_embd, .vector = &mlp_norm});
+  // The embedding is the target's; a copy that some files have must at least be as large.
+  parts.push_back(
+      {.tensor = "embed_tokens.weight", .n_in = shape.n_embd, .n_out = n_vocab, .required = false});
+  return parts;
+}
+
+// --- EAGLE-1 and 2: one layer without a norm of its input. ---
+
+constexpr DraftKind Eagle1Model::kFile = {
+    .name = kKind, .recognise = IsEagle1, .tensors = TensorsOf<Eagle1Model>};
+
+Result<Eagle1Model> Eagle1Model::Read(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+  LS_TRY(CheckDraftWidths(checkpoint, target));
+  Eagle1Model model = Of(checkpoint);
+  model.name = kKind;
+  LS_ASSIGN(model.block, ReadDraftBlock(checkpoint, target, "layers.0.mlp.up_proj.weight"));
+  LS_ASSIGN(model.trained_positions, checkpoint.keys.Size(kTrainedPositionsKey));
+  model.taps.final_hidden = true;
+  model.n_logits = DraftHeadRows(checkpoint, target);
+  model.n_vocab = target.n_vocab;
+  return model;
+}
+
+std::vector<DraftPart> Eagle1Model::Parts() {
+  const int64_t d = block.shape.n_embd;
+  std::vector<DraftPart> parts = LayerParts("layers.0.", d);
+  parts.push_back({.tensor = "fc.weight", .n_in = 2 * d, .n_out = d, .matrix = &fc});
+  parts.push_back({.tensor = "fc.bias", .n_in = d, .vector = &fc_bias, .required = false});
+  return parts;
+}
+
+// --- EAGLE-3. ---
+
+constexpr DraftKind Eagle3Model::kFile = {.name = kKind,
+                                          .recognise = IsEagle3,
+                                          .tensors = TensorsOf<Eagle3Model>,
+                                          .head_of_target = false,
+                                          .rename = RenameEagle3};
+
 Result<std::vector<int>> Eagle3Layers(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
   constexpr char kKey[] = "eagle_aux_hidden_state_layer_ids";
   LS_ASSIGN(std::vector<int> layers, NamedLayers(checkpoint, kKey));
@@ -218,54 +174,47 @@ Result<std::vector<int32_t>> Eagle3Tokens(const DraftCheckpoint& checkpoint, int
   return tokens;
 }
 
-Result<EagleFacts> Eagle3Model::Facts(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+Result<Eagle3Model> Eagle3Model::Read(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
   LS_ASSIGN(const int target_width, checkpoint.keys.Size("target_hidden_size"));
   LS_TRY(CheckDraftSize(checkpoint, "hidden size of its target", target_width, target.n_embd));
   LS_TRY(CheckDraftWidths(checkpoint, target));
-  EagleFacts facts;
-  LS_ASSIGN(facts.block, ReadDraftBlock(checkpoint, target, "midlayer.mlp.up_proj.weight"));
-  LS_TRY(AddFrequencyFactors(checkpoint, &facts.block.rope));
-  LS_ASSIGN(const std::vector<int> layers, Eagle3Layers(checkpoint, target));
-  facts.n_taps = static_cast<int>(layers.size());
-  LS_ASSIGN(facts.own_tokens, Eagle3Tokens(checkpoint, target.n_vocab));
-  facts.n_logits = facts.own_tokens.empty() ? target.n_vocab : std::ssize(facts.own_tokens);
-  if (!facts.own_tokens.empty() && checkpoint.Find("lm_head.weight") == nullptr) {
+  Eagle3Model model = Of(checkpoint);
+  model.name = kKind;
+  model.n_vocab = target.n_vocab;
+  LS_ASSIGN(model.block, ReadDraftBlock(checkpoint, target, "midlayer.mlp.up_proj.weight"));
+  LS_TRY(AddFrequencyFactors(checkpoint, &model.block.rope));
+  LS_ASSIGN(model.trained_positions, checkpoint.keys.Size(kTrainedPositionsKey));
+  LS_ASSIGN(model.taps.hidden_layers, Eagle3Layers(checkpoint, target));
+  LS_ASSIGN(model.head.vocab, Eagle3Tokens(checkpoint, target.n_vocab));
+  const std::vector<int32_t>& tokens = model.head.vocab;
+  model.n_logits = tokens.empty() ? target.n_vocab : std::ssize(tokens);
+  if (!tokens.empty() && checkpoint.Find("lm_head.weight") == nullptr) {
     return Corrupt(checkpoint.path +
                    ": tensor d2t says what the rows of lm_head.weight are, which is missing");
   }
-  return facts;
-}
-
-Status Eagle3Model::CheckFit(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
-  LS_ASSIGN(const EagleFacts facts, Facts(checkpoint, target));
   LS_TRY(CheckNorms(checkpoint));
-  EagleModel unused;
-  return CheckDraftShapes(checkpoint, Eagle3Parts(facts, target, &unused));
+  LS_ASSIGN(model.residual_is_normed, checkpoint.keys.Flag("norm_before_residual", false));
+  return model;
 }
 
-uint64_t Eagle3Model::Bytes(const DraftCheckpoint& checkpoint, const std::string& weights,
-                            const LlamaConfig& target, const TensorView&) {
-  EagleModel unused;
-  return DraftMatrixBytes(checkpoint, Eagle3Parts({}, target, &unused), weights);
+std::vector<DraftPart> Eagle3Model::Parts() {
+  const int64_t d = block.shape.n_embd, fused = n_taps() * d;
+  std::vector<DraftPart> parts = LayerParts("midlayer.", 2 * d);
+  parts.push_back({.tensor = "fc.weight", .n_in = fused, .n_out = d, .matrix = &fc});
+  parts.push_back({.tensor = "midlayer.input_layernorm.weight", .n_in = d, .vector = &token_norm});
+  parts.push_back({.tensor = "midlayer.hidden_norm.weight", .n_in = d, .vector = &feature_norm});
+  parts.push_back({.tensor = "norm.weight", .n_in = d, .vector = &output_norm});
+  parts.push_back({.tensor = kFusedNorm, .n_in = fused, .vector = &fused_norm, .required = false});
+  parts.push_back(
+      {.tensor = "lm_head.weight", .n_in = d, .n_out = n_logits, .matrix = &own_head, .required = false});
+  parts.push_back({.tensor = kFrequencyFactors, .required = false});
+  parts.push_back({.tensor = "d2t", .required = false, .holds = DraftHolds::kTokens});
+  parts.push_back({.tensor = "t2d", .required = false, .holds = DraftHolds::kMask});
+  return parts;
 }
 
-Result<std::shared_ptr<const Eagle3Model>> Eagle3Model::Load(const DraftCheckpoint& checkpoint,
-                                                             const std::string& weights,
-                                                             const SharedParts& target) try {
-  LS_TRY(CheckDraftWeights(weights));
-  LS_TRY(CheckFit(checkpoint, *target.config));
-  LS_ASSIGN(EagleFacts facts, Facts(checkpoint, *target.config));
-  LS_ASSIGN(auto model, Begin<Eagle3Model>(checkpoint, facts));
-  LS_ASSIGN(model->taps.hidden_layers, Eagle3Layers(checkpoint, *target.config));
-  LS_ASSIGN(model->residual_is_normed, checkpoint.keys.Flag("norm_before_residual", false));
-  const std::vector<DraftPart> parts = Eagle3Parts(facts, *target.config, model.get());
-  LS_TRY(LoadDraftParts(checkpoint, parts, weights, target, &model->memory));
-  const bool has_head = checkpoint.Find("lm_head.weight") != nullptr;
-  model->head.matrix = has_head ? model->own_head.matrix() : *target.output;
-  model->head.vocab = std::move(facts.own_tokens);
-  return std::shared_ptr<const Eagle3Model>(std::move(model));
-} catch (const std::bad_alloc&) {
-  return NoMemory(checkpoint);
+void Eagle3Model::Finish(const SharedParts& target) {
+  head.matrix = own_head.matrix().n_out > 0 ? own_head.matrix() : *target.output;
 }
 
 }  // namespace longspec

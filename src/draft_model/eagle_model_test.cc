@@ -2,8 +2,6 @@
 //
 // EAGLE checkpoints: what fits, what is refused, which layers and tokens an EAGLE-3 draft has, rotary
 // positions.
-#include "draft_model/eagle_model.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +10,7 @@
 
 #include "draft/draft_memory.h"
 #include "draft_model/draft_models.h"
-#include "draft_model/eagle_forward.h"
+#include "draft_model/eagle.h"
 #include "draft_model/registry.h"
 #include "draft_model/testing/eagle_files.h"
 #include "formats/gguf_writer.h"

@@ -4,12 +4,12 @@
 // at positions inside that cache (StreamingLLM's), which keeps memory and the cost of a row constant and lets
 // a model that knows short texts only read a text of any length; or of those that the target looks at
 // (SpecExtend's, arXiv 2505.20776). Without either such a model reads a text's end
-// (draft_model/recent_text.h). Chains are grown row by row; where a tree has branches, each level runs the
+// (draft_model/trained_range.h). Chains are grown row by row; where a tree has branches, each level runs the
 // nodes it needs below the last token all nodes share.
 //
 // A prompt is read as far as the target has computed it, whoever did that. What is made of it depends on the
 // text alone: where rows see more of their own pass than of what came before, passes begin at the same places
-// in every sequence. So it is kept for others that begin alike (draft_model/draft_states.h).
+// in every sequence. So it is kept for others that begin alike (draft_model/draft_keys.h).
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -25,11 +25,10 @@
 #include "draft/top_tokens.h"
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
+#include "draft_model/draft_block.h"
 #include "draft_model/draft_models.h"
-#include "draft_model/lm_file.h"
-#include "draft_model/recent_text.h"
+#include "draft_model/lm_model.h"
 #include "draft_model/registry.h"
-#include "draft_model/rotary_of.h"
 #include "draft_model/spec_extend.h"
 #include "draft_model/target_rows.h"
 #include "draft_model/trained_range.h"
@@ -73,10 +72,10 @@ RecentText MakeRecentText(const LmModel& model, const SpeculationOptions& option
 
 // What it keeps of the text; one of three.
 struct LmCaches {
-  std::unique_ptr<WorkingSet> window;         // the first and last positions
-  std::unique_ptr<ReindexedCache> reindexed;  // those that the target looks at
-  std::unique_ptr<FullCache> full;            // all
-  std::shared_ptr<DraftStates> states = {};   // of the positions of the last two; null: they are not shared
+  std::unique_ptr<WorkingSet> window;           // the first and last positions
+  std::unique_ptr<ReindexedCache> reindexed;    // those that the target looks at
+  std::unique_ptr<FullCache> full;              // all
+  std::shared_ptr<DraftKeys> shared_keys = {};  // of the positions of the last two; null: they are not shared
 
   KvCache* get() const {
     if (window != nullptr) return window.get();
@@ -98,10 +97,10 @@ LmCaches MakeCaches(const LmModel& model, const DraftContext& context, const Spe
   const KvLayout kept = extend.on() ? ReindexedStoreLayout(layout) : layout;
   // What one that may never be asked reads is no text's beginning.
   if (!context.one_of_several || extend.on())
-    caches.states = context.models->LmStates(model.path, extend.on(), kept,
-                                             CachePositions(model, *context.cache) + kMostSpeculated);
-  auto pool =
-      caches.states != nullptr ? caches.states->pool() : std::make_shared<ChunkPool>(kept, config.n_layer);
+    caches.shared_keys = context.models->LmKeys(model.path, extend.on(), kept,
+                                                CachePositions(model, *context.cache) + kMostSpeculated);
+  auto pool = caches.shared_keys != nullptr ? caches.shared_keys->pool()
+                                            : std::make_shared<ChunkPool>(kept, config.n_layer);
   if (extend.on()) {
     caches.reindexed =
         MakeReindexedCache(layout, config.n_layer, RotaryOf(config.rope, *context.target->shared_parts()),
@@ -253,7 +252,7 @@ class LmDrafter final : public GrowingDrafter {
   void TakeOver(std::span<const int32_t> committed) {
     if (!shares()) return;
     const auto part = BeforeLast(recent_.Of(committed));
-    const auto known = Z(caches_.states->Adopt(part, *caches_.kept()));
+    const auto known = Z(caches_.shared_keys->Adopt(part, *caches_.kept()));
     if (known <= held_.size()) return;
     held_.assign(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(known));
     n_own_ = known;
@@ -263,11 +262,11 @@ class LmDrafter final : public GrowingDrafter {
   }
   // For other sequences.
   void Keep() {
-    if (shares()) caches_.states->Keep(std::span(held_).first(n_own_), *caches_.kept());
+    if (shares()) caches_.shared_keys->Keep(std::span(held_).first(n_own_), *caches_.kept());
   }
   // Rows of a prompt that is seen whole have seen other rows than those of a longer one.
   bool shares() const {
-    return caches_.states != nullptr && (extended_ == nullptr || !extended_->sees_all());
+    return caches_.shared_keys != nullptr && (extended_ == nullptr || !extended_->sees_all());
   }
 
   // Whether what is made of a text depends on how it is cut into passes.
@@ -351,7 +350,7 @@ class LmDrafter final : public GrowingDrafter {
     }
     if (chain_.empty()) {  // the root, and what was accepted before it
       LS_CO_TRY(co_await HoldAndAsk(committed_.subspan(held_.size()), k, next));
-      // The root was computed with the old set (research: specextend.md 3.4).
+      // The root was computed with the old set.
       if (extended_ != nullptr) LS_CO_TRY(extended_->Choose());
     } else if (!windowed_ && which.size() == 1 && nodes[Z(which[0])].parent == chain_.back()) {
       // As long as every level has had one node, that node's token continues what the cache holds. (A window

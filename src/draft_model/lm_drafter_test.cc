@@ -10,12 +10,12 @@
 #include "decode/policy.h"
 #include "draft_model/draft_checkpoint.h"
 #include "draft_model/draft_models.h"
-#include "draft_model/lm_file.h"
-#include "draft_model/recent_text.h"
+#include "draft_model/lm_model.h"
 #include "draft_model/registry.h"
 #include "draft_model/spec_extend.h"
 #include "draft_model/testing/longspec_files.h"
 #include "draft_model/testing/tree_search.h"
+#include "draft_model/trained_range.h"
 #include "formats/feature_shard.h"
 #include "formats/gguf_writer.h"
 #include "sampling/sampler.h"
@@ -378,7 +378,7 @@ std::vector<int32_t> Text(int32_t seed, int32_t n) {
 }
 
 // The last token is run on the set that was: the first level of a tree does not know yet whether another set
-// was chosen, and the next ones do (research: specextend.md 11.20).
+// was chosen, and the next ones do.
 TEST_F(LmDrafterTest, TheRootIsRunOnTheOldSet) {
   const Sampler sampler = *Sampler::Create({.temperature = 0, .seed = 5}, tiny_.config.n_vocab);
   int n_other = 0;
@@ -402,7 +402,7 @@ TEST_F(LmDrafterTest, TheRootIsRunOnTheOldSet) {
   EXPECT_GT(n_other, 0);  // else no set changed
 }
 
-// Two texts one after the other are as in sessions of their own (research: specextend.md 11.14).
+// Two texts one after the other are as in sessions of their own.
 TEST_F(LmDrafterTest, ExtendedNothingOfATextBeforeIsLeft) {
   const Sampler sampler = *Sampler::Create({.temperature = 0, .seed = 5}, tiny_.config.n_vocab);
   SpeculationOptions options = Options(Perfect(), "2,2,2", 14);
@@ -421,7 +421,7 @@ TEST_F(LmDrafterTest, ExtendedNothingOfATextBeforeIsLeft) {
 }
 
 // However short the pieces are in which a prompt is read: a set that grew with them would leave the draft's
-// training behind (research: specextend.md 11.8, 11.16).
+// training behind.
 TEST_F(LmDrafterTest, PiecesOfAPromptDoNotMakeTheSetLarger) {
   const Sampler sampler = *Sampler::Create({.temperature = 0, .seed = 5}, tiny_.config.n_vocab);
   SpeculationOptions options = Options(Write({.context_length = 700}), "2,2,2", 14);
@@ -489,7 +489,7 @@ TEST_F(LmDrafterTest, OfSeveralItReadsWhenItIsAsked) {
   }
 }
 
-// The paper's numbers, where nothing else is said (research: specextend.md 6).
+// The paper's numbers, where nothing else is said.
 TEST(SpecExtendOptions, AreThePapersByKindOfDraft) {
   const auto numbers = [](const SpecExtendSettings& s) { return std::array{s.n_chunks, s.every, s.from}; };
   const auto of = [&](const SpeculationOptions& options, bool eagle, int trained) {

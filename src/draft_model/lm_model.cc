@@ -4,12 +4,21 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <new>
+#include <string>
+#include <string_view>
 #include <utility>
 
+#include "base/size.h"
 #include "base/status_macros.h"
 #include "draft_model/draft_block.h"
+#include "draft_model/draft_checkpoint.h"
+#include "draft_model/draft_weights.h"
 #include "formats/gguf_format.h"
+#include "formats/gguf_writer.h"
+#include "tensor/dequantize.h"
+#include "tensor/quantize.h"
 
 namespace longspec {
 
@@ -59,6 +68,117 @@ Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::shared_ptr<const G
   return std::shared_ptr<const LmModel>(std::move(model));
 } catch (const std::bad_alloc&) {
   return ResourceExhausted(draft->path() + ": no memory for the draft model");
+}
+
+namespace {
+
+constexpr char kEmbedding[] = "token_embd.weight", kHead[] = "output.weight";
+
+// A file with tensors of another beside its own.
+class FileWithTensors final : public GgufFile {
+ public:
+  explicit FileWithTensors(std::shared_ptr<const GgufFile> file)
+      : file_(std::move(file)), tensors_(file_->tensors()) {}
+
+  void Add(const char* name, TensorView tensor) {
+    tensor.name = name;
+    tensors_.push_back(std::move(tensor));
+  }
+  // With bytes of its own.
+  void Add(const char* name, TensorView tensor, std::vector<std::byte> bytes) {
+    bytes_ = std::move(bytes);
+    tensor.data = bytes_.data();
+    tensor.n_bytes = bytes_.size();
+    Add(name, std::move(tensor));
+  }
+
+  const std::string& path() const override { return file_->path(); }
+  uint32_t version() const override { return file_->version(); }
+  uint64_t file_bytes() const override { return file_->file_bytes(); }
+  const std::vector<GgufShard>& shards() const override { return file_->shards(); }
+  const std::vector<std::pair<std::string, GgufValue>>& metadata() const override {
+    return file_->metadata();
+  }
+  const GgufValue* Find(std::string_view key) const override { return file_->Find(key); }
+  const std::vector<TensorView>& tensors() const override { return tensors_; }
+  const TensorView* FindTensor(std::string_view name) const override {
+    const auto it = std::ranges::find(tensors_, name, &TensorView::name);
+    return it == tensors_.end() ? nullptr : &*it;
+  }
+
+ private:
+  const std::shared_ptr<const GgufFile> file_;
+  std::vector<TensorView> tensors_;
+  std::vector<std::byte> bytes_;  // of one of them
+};
+
+bool HasBlocks(const GgufFile& file) {
+  return std::ranges::any_of(
+      file.tensors(), [](const TensorView& t) { return t.n_rows() > 1 && Info(t.dtype).block_elements > 1; });
+}
+
+// Rows of a matrix, in the type in which they are to lie.
+TensorView RowsOf(const TensorView& matrix, const std::vector<int32_t>& rows, bool rounded,
+                  std::vector<std::byte>* bytes) {
+  const size_t row_bytes = RowBytes(matrix.dtype, matrix.shape[0]);
+  bytes->resize(rows.size() * row_bytes);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::memcpy(bytes->data() + i * row_bytes, matrix.row(rows[i]), row_bytes);
+  }
+  TensorView chosen = matrix;
+  chosen.shape[1] = std::ssize(rows);
+  chosen.data = bytes->data();
+  constexpr DType kRounded = DType::kQ4_1;
+  if (rounded && RowBytes(kRounded, matrix.shape[0]) < row_bytes) {
+    *bytes = QuantizeTensor(chosen, kRounded);
+    chosen.dtype = kRounded;
+  }
+  return chosen;
+}
+
+}  // namespace
+
+Status WriteLmGguf(const GgufFile& lm, DType type, const std::string& path) {
+  GgufWriter writer;
+  for (const auto& [key, value] : lm.metadata()) writer.SetValue(key, value);
+  for (const TensorView& tensor : lm.tensors()) {
+    const std::vector<int64_t> shape(tensor.shape, tensor.shape + tensor.n_dims);
+    if (tensor.n_rows() == 1 || !CanDequantize(tensor.dtype) || tensor.dtype == type) {
+      writer.AddTensor(tensor.name, tensor.dtype, shape, {tensor.data, tensor.n_bytes});
+      continue;
+    }
+    LS_TRY(CheckRowsFit(lm.path(), tensor, type));
+    writer.AddTensor(tensor.name, type, shape, QuantizeTensor(tensor, type));
+  }
+  return writer.Write(path);
+}
+
+Result<LmFile> ReadLmFile(std::shared_ptr<const GgufFile> draft, const TensorView& embedding,
+                          const TensorView& head) {
+  LmFile lm;
+  if (draft->FindTensor(kEmbedding) != nullptr) {
+    LS_ASSIGN(lm.config, ReadLlamaConfig(*draft, {}));
+    lm.file = std::move(draft);
+    return lm;
+  }
+  lm.of_target = true;
+  auto file = std::make_shared<FileWithTensors>(draft);
+  file->Add(kEmbedding, embedding);
+  LS_ASSIGN(lm.config, ReadLlamaConfig(*file, {}));
+  const TensorView* const vocab = draft->FindTensor(kDraftVocabTensor);
+  if (vocab != nullptr) {
+    LS_ASSIGN(lm.vocab, ReadDraftVocab(draft->path(), *vocab, lm.config.n_vocab));
+    std::vector<std::byte> bytes;
+    TensorView rows = RowsOf(head, lm.vocab, HasBlocks(*draft), &bytes);
+    file->Add(kHead, std::move(rows), std::move(bytes));
+    lm.config.tied_embeddings = false;
+    lm.config.n_logits = static_cast<int>(lm.vocab.size());
+  } else if (head.data != embedding.data) {
+    file->Add(kHead, head);
+    lm.config.tied_embeddings = false;
+  }
+  lm.file = std::move(file);
+  return lm;
 }
 
 }  // namespace longspec

@@ -2,14 +2,13 @@
 //
 // The draft's forward pass against its specification in double precision, and what it may and may not depend
 // on.
-#include "draft_model/longspec_forward.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "draft_model/longspec.h"
 #include "draft_model/testing/longspec_files.h"
 #include "draft_model/testing/longspec_reference.h"
 #include "tensor/half.h"

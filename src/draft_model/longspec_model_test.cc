@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Checkpoints in their three containers, what is refused, and what fits which target.
-#include "draft_model/longspec_model.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +9,7 @@
 
 #include "draft_model/draft_checkpoint.h"
 #include "draft_model/draft_weights.h"
-#include "draft_model/packed_rows.h"
+#include "draft_model/longspec.h"
 #include "draft_model/testing/longspec_files.h"
 #include "formats/gguf_writer.h"
 #include "tensor/dequantize.h"
@@ -64,12 +62,12 @@ void ExpectEqual(const DraftCheckpoint& a, const DraftCheckpoint& b) {
 }
 
 TEST_F(LongspecModelTest, TheSpecificationsTensorsAndCounts) {
-  const std::vector<DraftTensor> tensors = FindDraftKind("longspec")->tensors({});
+  const std::vector<DraftPart> tensors = FindDraftKind("longspec")->tensors({});
   EXPECT_EQ(tensors.size(), 20U);
   size_t n = 0, n_used = 0;
-  for (const DraftTensor& tensor : tensors) {
-    n += draft_[tensor.name].size();
-    if (tensor.required) n_used += draft_[tensor.name].size();
+  for (const DraftPart& tensor : tensors) {
+    n += draft_[tensor.tensor].size();
+    if (tensor.required) n_used += draft_[tensor.tensor].size();
   }
   const size_t h = 64, kv = 32;
   EXPECT_EQ(n, 2 * (2 * h * h + 2 * h * kv + h + 2 * kv) + 3 * h * kModelFf + 3 * h);

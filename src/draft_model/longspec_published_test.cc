@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "draft_model/longspec_forward.h"
+#include "draft_model/longspec.h"
 #include "draft_model/testing/longspec_files.h"
 
 namespace longspec::testing {
@@ -111,11 +111,11 @@ TEST(LongspecPublished, TensorsAndCountsAreTheSpecifications) {
     const Status fit = LongspecModel::CheckFit(*checkpoint, target);
     EXPECT_TRUE(fit.ok()) << fit.message();
     int64_t n = 0, n_used = 0;
-    for (const DraftTensor& tensor : checkpoint->kind->tensors(*checkpoint)) {
-      const TensorView* view = checkpoint->Find(tensor.name);
-      ASSERT_NE(view, nullptr) << tensor.name;
+    for (const DraftPart& part : checkpoint->kind->tensors(*checkpoint)) {
+      const TensorView* view = checkpoint->Find(part.tensor);
+      ASSERT_NE(view, nullptr) << part.tensor;
       n += view->n_elements();
-      if (tensor.required) n_used += view->n_elements();
+      if (part.required) n_used += view->n_elements();
     }
     EXPECT_EQ(n, s.n);
     EXPECT_EQ(n_used, s.n_used);
@@ -189,7 +189,7 @@ TEST(LongspecPublished, MemoryOfTheDefaultModelsDraft) {
   ThreadTeam team(1);
   const LlamaConfig target = TargetOf(kShapes[0]);
   auto model = std::make_shared<LongspecModel>();
-  model->n_ff = target.n_ff;
+  model->block = {.shape = target.block(), .rope = target.rope};
   model->head.matrix.n_out = target.n_vocab;
   SharedParts parts;
   parts.config = &target;

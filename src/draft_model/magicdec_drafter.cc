@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MagicDec (arXiv 2408.11049; research: 3.2): the target drafts for itself with StreamingLLM's cache, its
+// MagicDec (arXiv 2408.11049): the target drafts for itself with StreamingLLM's cache, its
 // first and last positions only, at positions inside that cache (draft_model/nested_drafter.h). Keys and
 // values are those of the whole cache; the paper computes others, by a second prefill through the window.
 #include <algorithm>
 
 #include "base/status_macros.h"
-#include "draft/tree_width.h"
+#include "draft/tree_shape.h"
+#include "draft_model/draft_block.h"
 #include "draft_model/nested_drafter.h"
 #include "draft_model/registry.h"
-#include "draft_model/rotary_of.h"
 #include "kv/streaming_cache.h"
 #include "model/shared_parts.h"
 
@@ -28,8 +28,6 @@ constexpr DrafterOption kMagicDecOptions[] = {
      .least = 1,
      .most = kMaxMagicdecWindow},
 };
-
-Status CheckMagicDec(const SpeculationOptions& options) { return ParseTreeWidth(options.tree).status(); }
 
 DrafterResult MakeMagicDec(const SpeculationOptions& options, const DraftContext& context) {
   if (context.target == nullptr || context.cache == nullptr) {
@@ -60,7 +58,7 @@ constexpr DrafterEntry kMagicDecDrafter = {
     .summary = "what the model says of the first and last positions alone",
     .options = kMagicDecOptions,
     .reads_dice = true,
-    .check = CheckMagicDec,
+    .check = CheckTreeWidth,
     .make = MakeMagicDec,
     .chain_by_default = true,
     .narrow = HalveTheText,

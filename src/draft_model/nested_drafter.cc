@@ -10,7 +10,7 @@
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "draft/pass_meeting.h"
-#include "draft/top_logits.h"
+#include "draft/top_tokens.h"
 #include "draft_model/target_rows.h"
 #include "model/shared_parts.h"
 

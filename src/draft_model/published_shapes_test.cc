@@ -12,9 +12,9 @@
 #include <numeric>
 
 #include "base/size.h"
-#include "draft_model/beagle_forward.h"
-#include "draft_model/eagle_forward.h"
-#include "draft_model/longspec_forward.h"
+#include "draft_model/beagle.h"
+#include "draft_model/eagle.h"
+#include "draft_model/longspec.h"
 #include "draft_model/registry.h"
 #include "draft_model/testing/block_drafts.h"
 #include "draft_model/testing/eagle_files.h"
@@ -262,7 +262,7 @@ void PublishedShapes::RunBeagle() {
                            .v_type = CacheType::kF32,
                            .n_kv_head = s_.n_kv_head,
                            .head_dim = s_.head_dim};
-  BeagleForward forward(model, tiny_.parts(), std::make_shared<DraftStates>(layout, 1, 0), 100);
+  BeagleForward forward(model, tiny_.parts(), std::make_shared<DraftKeys>(layout, 1, 0), 100);
   std::vector<Vec> states;
   std::vector<float> all;
   for (int i = 0; i < kPublishedKeys; ++i) {

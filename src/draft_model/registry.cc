@@ -131,6 +131,27 @@ const DrafterEntry* FindDrafter(std::string_view name) {
   return found == std::end(kDrafters) ? nullptr : *found;
 }
 
+std::vector<const DraftKind*> DraftKinds() {
+  std::vector<const DraftKind*> kinds;
+  for (const DrafterEntry* entry : kDrafters) {
+    if (entry->kind != nullptr) kinds.push_back(entry->kind);
+  }
+  return kinds;
+}
+
+const DraftKind* FindDraftKind(std::string_view name) {
+  for (const DraftKind* kind : DraftKinds()) {
+    if (kind->name == name) return kind;
+  }
+  return nullptr;
+}
+
+std::string DraftKindNames() {
+  std::string names;
+  for (const DraftKind* kind : DraftKinds()) names += (names.empty() ? "" : ", ") + std::string(kind->name);
+  return names;
+}
+
 const DrafterEntry* FindReader(std::string_view architecture) {
   const auto* const found = std::ranges::find_if(kDrafters, [&](const DrafterEntry* entry) {
     return entry->reads != nullptr && entry->reads(architecture);

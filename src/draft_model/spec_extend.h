@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SpecExtend (arXiv 2505.20776; research: specextend.md 3) for any draft with a cache that grows: when and by
+// SpecExtend (arXiv 2505.20776) for any draft with a cache that grows: when and by
 // what the chunks of the text are chosen that the draft sees (kv/reindexed_set.h). That is the attention of
 // the target's last layer from the last accepted token, every few verified rounds. What is an entry of the
 // draft's cache, and when in a round the set may change, is the drafter's to say. Texts that are short enough
@@ -29,7 +29,7 @@ struct SpecExtendSettings {
   bool on() const { return n_chunks > 0; }
 };
 
-// The paper's numbers for small language models and for EAGLE (research: specextend.md 6).
+// The paper's numbers for small language models and for EAGLE.
 inline constexpr SpecExtendSettings kSpecExtendOfLm = {.n_chunks = 32, .every = 4};
 inline constexpr SpecExtendSettings kSpecExtendOfEagle = {.n_chunks = 64, .every = 8};
 
@@ -45,7 +45,7 @@ SpecExtendSettings SpecExtendOf(const SpeculationOptions& options, const SpecExt
 
 class SpecExtend {
  public:
-  // Of a prompt's rows (the released code; research: 4.1).
+  // Of a prompt's rows (the released code).
   static constexpr int kPromptWindow = 512;
 
   // `settings` are on. `cache`: the target's, as CheckSpecExtend wants it. `set`: what the draft sees. Both
@@ -103,7 +103,7 @@ void AddSpecExtendMemory(const SpeculationOptions& options, const SpecExtendSett
                          const LlamaConfig& target, const KvLayout& layout, int n_layer, int max_rows,
                          DraftMemory* plan);
 
-// DrafterEntry::settle: the paper's trees are OPT-Tree's of 50 nodes (research: specextend.md 6). Who names a
+// DrafterEntry::settle: the paper's trees are OPT-Tree's of 50 nodes. Who names a
 // tree has that one, of as many nodes as ever.
 void SettleSpecExtend(SpeculationOptions& options);
 inline std::string_view LacksSpecExtend(const SpeculationOptions& options) {

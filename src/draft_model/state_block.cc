@@ -11,18 +11,17 @@
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
-#include "draft_model/head_pass.h"
+#include "draft_model/draft_pass.h"
 
 namespace longspec {
-StateBlock::StateBlock(const SharedParts& target, const DraftBlock& block,
-                       std::shared_ptr<DraftStates> states, int capacity, std::shared_ptr<Scratch> scratch,
-                       bool sees_first)
+StateBlock::StateBlock(const SharedParts& target, const DraftBlock& block, std::shared_ptr<DraftKeys> keys,
+                       int capacity, std::shared_ptr<Scratch> scratch, bool sees_first)
     : target_(target),
       rope_(block.rope),
-      states_(std::move(states)),
-      cache_(MakeFullCache(states_->pool(), capacity)),
+      kept_keys_(std::move(keys)),
+      cache_(MakeFullCache(kept_keys_->pool(), capacity)),
       sees_first_(sees_first),
-      slots_(states_->pool()->layout(), 1),
+      slots_(kept_keys_->pool()->layout(), 1),
       scratch_(std::move(scratch)) {}
 
 StateBlock::~StateBlock() {
@@ -67,7 +66,7 @@ void StateBlock::KeepBefore(int position) {
 void StateBlock::Share() {
   size_t n = 0;
   while (n < positions_.size() && positions_[n] == static_cast<int32_t>(n)) ++n;
-  states_->Keep(std::span(tokens_).first(n), *cache_);
+  kept_keys_->Keep(std::span(tokens_).first(n), *cache_);
 }
 
 Status StateBlock::Follow(std::span<const int32_t> committed) {
@@ -77,7 +76,7 @@ Status StateBlock::Follow(std::span<const int32_t> committed) {
   const auto same = std::ranges::mismatch(tokens_, before).in1 - tokens_.begin();
   if (Z(same) < tokens_.size()) Share();
   KeepBefore(static_cast<int>(same));
-  const size_t known = Z(states_->Adopt(before, *cache_));
+  const size_t known = Z(kept_keys_->Adopt(before, *cache_));
   if (known <= positions_.size()) return {};
   positions_.resize(known);
   std::iota(positions_.begin(), positions_.end(), 0);

@@ -16,9 +16,8 @@
 #include "draft/drafter.h"
 #include "draft/tree_growth.h"
 #include "draft_model/draft_block.h"
-#include "draft_model/draft_layer.h"
-#include "draft_model/draft_scratch.h"
-#include "draft_model/draft_states.h"
+#include "draft_model/draft_keys.h"
+#include "draft_model/draft_pass.h"
 #include "draft_model/draft_weights.h"
 #include "kv/full_cache.h"
 #include "kv/kv_slots.h"
@@ -61,7 +60,7 @@ class StateBlock {
   // `states`: where its keys and values lie, and are found by sequences that begin alike. `capacity`:
   // positions. `scratch`: of this block. `sees_first`: whether rows of a tree see position 0, which a draft
   // that reads the state before each token has not learned.
-  StateBlock(const SharedParts& target, const DraftBlock& block, std::shared_ptr<DraftStates> states,
+  StateBlock(const SharedParts& target, const DraftBlock& block, std::shared_ptr<DraftKeys> keys,
              int capacity, std::shared_ptr<Scratch> scratch, bool sees_first = true);
   ~StateBlock();
   StateBlock(const StateBlock&) = delete;
@@ -139,7 +138,7 @@ class StateBlock {
 
   const SharedParts target_;
   const RopeTable rope_;
-  const std::shared_ptr<DraftStates> states_;
+  const std::shared_ptr<DraftKeys> kept_keys_;
   const std::unique_ptr<FullCache> cache_;
   const bool sees_first_;
   KvSlots slots_;

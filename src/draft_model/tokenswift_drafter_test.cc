@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TokenSwift: proposals against its specification (research: baselines.md 3.4), when it retrieves, what is
+// TokenSwift: proposals against its specification, when it retrieves, what is
 // read of texts that go on, and that a proposal costs the same however long they are. That the text is that
 // of plain decoding is tested in decode/training_free_equality_test.cc and block_drafters_test.cc.
 #include <gmock/gmock.h>

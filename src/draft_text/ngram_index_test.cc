@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "draft_text/ngram_index.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <functional>
 
 #include "base/counter_rng.h"
+#include "draft_text/ngram.h"
 #include "draft_text/testing/cold_cost.h"
 #include "draft_text/testing/prose.h"
 

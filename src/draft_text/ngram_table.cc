@@ -8,7 +8,7 @@
 namespace longspec {
 namespace {
 
-constexpr double kDoubt = 4;  // occurrences, as in draft_text/ppm_model.h
+constexpr double kDoubt = 4;  // occurrences, as in draft_text/ppm.h
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TokenSwift's token reutilisation (arXiv 2502.18890; research: baselines.md 3.4): the 4-grams of a text,
+// TokenSwift's token reutilisation (arXiv 2502.18890): the 4-grams of a text,
 // counted, and of each first token those that occurred most often. Asked what follows a token, it answers
 // with their other three. Constant time per token. Not thread-safe.
 #pragma once

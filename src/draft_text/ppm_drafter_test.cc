@@ -16,7 +16,7 @@
 #include "draft_model/draft_models.h"
 #include "draft_model/registry.h"
 #include "draft_model/testing/longspec_files.h"
-#include "draft_text/ppm_model.h"
+#include "draft_text/ppm.h"
 #include "draft_text/testing/letters.h"
 #include "draft_text/testing/priors.h"
 #include "draft_text/testing/prose.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/status_macros.h"
-#include "draft/tree_width.h"
+#include "draft/tree_shape.h"
 #include "draft_text/suffix_corpus.h"
 #include "draft_text/suffix_growth.h"
 #include "draft_text/text_drafters.h"
@@ -85,7 +85,7 @@ class PredictionDrafter final : public Drafter {
 };
 
 Status CheckPrediction(const SpeculationOptions& options) {
-  LS_TRY(ParseTreeWidth(options.tree).status());
+  LS_TRY(CheckTreeWidth(options));
   if (std::ranges::any_of(options.prediction_tokens, [](int32_t token) { return token < 0; }))
     return InvalidArgument("prediction_tokens: tokens must be 0 or more");
   return {};

@@ -13,8 +13,7 @@
 #include "draft/drafter.h"
 #include "draft/testing/trees.h"
 #include "draft_model/registry.h"
-#include "draft_text/recycling_table.h"
-#include "draft_text/recycling_tree.h"
+#include "draft_text/recycling.h"
 
 namespace longspec {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/counter_rng.h"
 #include "base/status_macros.h"
-#include "draft/tree_width.h"
+#include "draft/tree_shape.h"
 #include "draft_text/text_drafters.h"
 
 namespace longspec {
@@ -99,7 +99,7 @@ class ReplayDrafter final : public Drafter {
 constexpr float kMostStepMs = 1000;
 
 Status CheckReplay(const SpeculationOptions& options) {
-  LS_TRY(ParseTreeWidth(options.tree).status());
+  LS_TRY(CheckTreeWidth(options));
   if (std::any_of(options.replay_tokens.begin(), options.replay_tokens.end(),
                   [](int32_t t) { return t < 0; })) {
     return InvalidArgument("replay_tokens: tokens must be 0 or more");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A fixed text in a file, indexed by its sorted suffixes (research: 2.5), mapped into memory: nothing is
+// A fixed text in a file, indexed by its sorted suffixes, mapped into memory: nothing is
 // built when it is opened, and every process that uses it shares the pages.
 //
 // The file, little-endian: "LSCORPUS", u32 version 1, u32 vocabulary size, u64 n, then i32 tokens[n]

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SuffixDecoding (arXiv 2411.04975; research: 2.4): the longest suffixes of the sequence that occurred
+// SuffixDecoding (arXiv 2411.04975): the longest suffixes of the sequence that occurred
 // before, in it or in a corpus, are continued by what followed them, in proportion to how often it did.
 // Longer matches draft deeper; of several the one with the highest expected acceptance is proposed.
 #include <algorithm>
 #include <cmath>
 
 #include "base/status_macros.h"
-#include "draft/tree_width.h"
+#include "draft/tree_shape.h"
 #include "draft_text/followed_text.h"
 #include "draft_text/suffix_automaton.h"
 #include "draft_text/suffix_corpus.h"
@@ -116,8 +116,6 @@ constexpr DrafterOption kSuffixOptions[] = {
      .help = "a file of 'longspec corpus' to look up as well"},
 };
 
-Status CheckSuffix(const SpeculationOptions& options) { return ParseTreeWidth(options.tree).status(); }
-
 DrafterResult MakeSuffix(const SpeculationOptions& options, const DraftContext& context) {
   LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
   std::unique_ptr<SuffixCorpus> corpus;
@@ -135,7 +133,7 @@ constexpr DrafterEntry kSuffixDrafter = {
     .summary = "what most often followed the longest suffix that occurred before",
     .options = kSuffixOptions,
     .reads_dice = true,
-    .check = CheckSuffix,
+    .check = CheckTreeWidth,
     .make = MakeSuffix,
     .in_auto = Always,
     .chain_by_default = true,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What SuffixDecoding (arXiv 2411.04975; research: 2.4) asks of an index of text: how often which token
+// What SuffixDecoding (arXiv 2411.04975) asks of an index of text: how often which token
 // followed a context. Drafts grow over this interface, whatever the text is kept in.
 #pragma once
 

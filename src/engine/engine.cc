@@ -317,7 +317,7 @@ Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options)
   load.origin = &info_.weights_origin;
   LS_ASSIGN(target_, LoadLlama(model.file, model.config, load));
   draft_models_.SetFiles(model.draft_files);
-  if (options.cache_prompt) draft_models_.KeepStates({.context = of_context, .beside = kept_chunks_});
+  if (options.cache_prompt) draft_models_.KeepKeys({.context = of_context, .beside = kept_chunks_});
   draft_models_.SetVocabulary(&text_.tokenizer->spec().tokens);
   draft_models_.SetWeightsCache(load.weights_cache);
   draft_models_.priors().SetSource(PriorsOf(*model.file, text_.tokenizer->spec(), target_->vocab_size()));

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "draft/draft_memory.h"
-#include "draft_model/draft_states.h"
+#include "draft_model/draft_keys.h"
 #include "kv/chunk_pool.h"
 #include "kv/retrieval_cache.h"
 #include "longspec/engine.h"
@@ -32,7 +32,7 @@ struct MemoryNeeds {
   // Of a chunk that is kept: a draft model keeps what it made of the same positions.
   uint64_t kept_chunk() const { return kv_chunk + draft.kept_chunk; }
   // What a draft model keeps in any case.
-  uint64_t draft_states() const { return DraftStates::kFewChunks * draft.kept_chunk; }
+  uint64_t draft_states() const { return DraftKeys::kFewChunks * draft.kept_chunk; }
 };
 
 // ModelOptions::cache_ram in bytes.

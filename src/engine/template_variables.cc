@@ -2,9 +2,8 @@
 #include "engine/template_variables.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
-
-#include "json/json_text.h"
 
 namespace longspec {
 namespace {
@@ -14,8 +13,8 @@ using Json = nlohmann::ordered_json;
 // What stands between the braces of an object, as it was written: numbers of any size stay what they are.
 std::optional<std::string> MembersOf(std::string_view object) {
   const size_t begin = object.find('{');
-  const std::optional<Json> read = TryReadJson(object);
-  if (!read || !read->is_object()) return std::nullopt;
+  if (begin == std::string_view::npos || !Json::accept(object) || !Json::parse(object).is_object())
+    return std::nullopt;
   return std::string(object.substr(begin + 1, object.rfind('}') - begin - 1));
 }
 
@@ -28,7 +27,9 @@ std::string Joined(const std::string& members, const std::string& more) {
 }
 
 // Contents are any bytes; a template works on text.
-std::string Quoted(const std::string& text) { return WriteJson(text); }
+std::string Quoted(const std::string& text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 }  // namespace
 
@@ -37,7 +38,7 @@ Result<std::string> TemplateVariables(const std::vector<Message>& messages, std:
     return std::string(variables);
   const auto given = MembersOf(variables.empty() ? "{}" : variables);
   if (!given) return InvalidArgument("template_variables must be an object of JSON");
-  if (!variables.empty() && TryReadJson(variables)->contains("messages")) return std::string(variables);
+  if (!variables.empty() && Json::parse(variables).contains("messages")) return std::string(variables);
   std::string list;
   for (const Message& message : messages) {
     const auto more = MembersOf(message.more.empty() ? "{}" : message.more);

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "json/json_text.h"
-
 namespace longspec {
 namespace {
 
@@ -199,10 +197,8 @@ Json CellJson(const Cell& cell) {
 }
 
 Result<Cell> ParseCell(std::string_view line) {
-  const std::optional<Json> read = TryReadJson(line);
-  if (!read) return Corrupt("not a cell of an evaluation: not JSON");
   try {
-    const Json& json = *read;
+    const Json json = Json::parse(line);
     Cell cell;
     json.at("family").get_to(cell.key.family);
     json.at("length").get_to(cell.key.length);

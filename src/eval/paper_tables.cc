@@ -4,27 +4,27 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "base/print.h"
 #include "eval/method.h"
 #include "eval/paper_data.h"
-#include "json/json_text.h"
 #include "longspec/status.h"
 
 namespace longspec {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
-enum class Shown : uint8_t { kLength, kRate, kSpeedup, kRougeL, kDraftMs, kTargetMs, kVerifyMs };
+enum class Part : uint8_t { kLength, kRate, kSpeedup, kRougeL, kDraftMs, kTargetMs, kVerifyMs };
 
-Shown ParseShown(const std::string& name) {
-  if (name == "length") return Shown::kLength;
-  if (name == "rate") return Shown::kRate;
-  if (name == "draft_ms") return Shown::kDraftMs;
-  if (name == "target_ms") return Shown::kTargetMs;
-  if (name == "verify_ms") return Shown::kVerifyMs;
-  return name == "speedup" ? Shown::kSpeedup : Shown::kRougeL;
+Part ParsePart(const std::string& name) {
+  if (name == "length") return Part::kLength;
+  if (name == "rate") return Part::kRate;
+  if (name == "draft_ms") return Part::kDraftMs;
+  if (name == "target_ms") return Part::kTargetMs;
+  if (name == "verify_ms") return Part::kVerifyMs;
+  return name == "speedup" ? Part::kSpeedup : Part::kRougeL;
 }
 
 // What of our results stands under a heading: a family, or a subset of it, at context lengths beyond `above`
@@ -46,7 +46,7 @@ struct PaperTable {
   std::string name;
   std::string title;
   std::string note;
-  std::vector<Shown> cell;
+  std::vector<Part> cell;
   int digits = 0;
   bool counts_target_token = false;  // in the accepted length
   bool counts_prompt = false;        // in times
@@ -63,7 +63,7 @@ PaperTable ReadTable(const Json& json) {
   json.at("title").get_to(table.title);
   json.at("note").get_to(table.note);
   for (const Json& part : json.at("cell")) {
-    table.cell.push_back(ParseShown(part));
+    table.cell.push_back(ParsePart(part));
   }
   json.at("digits").get_to(table.digits);
   json.at("counts_target_token").get_to(table.counts_target_token);
@@ -88,8 +88,7 @@ PaperTable ReadTable(const Json& json) {
 const std::vector<PaperTable>& Tables() {
   static const std::vector<PaperTable> tables = [] {
     std::vector<PaperTable> read;
-    const Json papers = TryReadJson(PapersJson()).value();
-    for (const Json& json : papers) read.push_back(ReadTable(json));
+    for (const Json& json : Json::parse(PapersJson())) read.push_back(ReadTable(json));
     return read;
   }();
   return tables;
@@ -110,21 +109,21 @@ struct Figures {
   double length = 0, rate = 0, speedup = 0, rouge_l = 0;
   double draft_ms = 0, target_ms = 0, verify_ms = 0;  // of a round
 
-  double Of(Shown part) const {
+  double Of(Part part) const {
     switch (part) {
-      case Shown::kLength:
+      case Part::kLength:
         return length;
-      case Shown::kRate:
+      case Part::kRate:
         return rate;
-      case Shown::kSpeedup:
+      case Part::kSpeedup:
         return speedup;
-      case Shown::kRougeL:
+      case Part::kRougeL:
         return 100 * rouge_l;
-      case Shown::kDraftMs:
+      case Part::kDraftMs:
         return draft_ms;
-      case Shown::kTargetMs:
+      case Part::kTargetMs:
         return target_ms;
-      case Shown::kVerifyMs:
+      case Part::kVerifyMs:
         return verify_ms;
     }
     return 0;
@@ -133,9 +132,9 @@ struct Figures {
 
 std::string Format(const PaperTable& table, const Figures& f) {
   std::string text;
-  for (const Shown part : table.cell) {
+  for (const Part part : table.cell) {
     text += Print("%s%.*f%s", text.empty() ? "" : " / ", table.digits, f.Of(part),
-                  part == Shown::kSpeedup ? "x" : "");
+                  part == Part::kSpeedup ? "x" : "");
   }
   return text;
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -27,7 +28,6 @@
 #include "eval/transcript.h"
 #include "eval/turn_order.h"
 #include "formats/atomic_file.h"
-#include "json/json_text.h"
 #include "kv/kv_cache.h"
 
 namespace longspec {
@@ -111,7 +111,7 @@ std::string SettingsPath(const std::string& out) { return out + "/settings.json"
 
 Status WriteSettings(const std::string& out, const Json& settings) {
   LS_ASSIGN(AtomicFile file, AtomicFile::Create(SettingsPath(out)));
-  const std::string text = WriteJson(settings, {.indent = 1}) + "\n";
+  const std::string text = settings.dump(1) + "\n";
   LS_TRY(file.Write(std::as_bytes(std::span(text))));
   return file.Commit();
 }
@@ -119,15 +119,13 @@ Status WriteSettings(const std::string& out, const Json& settings) {
 // `unset`: what earlier versions, which did not write all of them, had where nothing else was asked for.
 Status CheckSettings(const std::string& out, std::ifstream& in, const Json& settings, const Json& unset) {
   const std::string path = SettingsPath(out);
-  const std::optional<Json> read = TryReadJson(std::string(std::istreambuf_iterator<char>(in), {}));
-  if (!read || !read->is_object())
-    return Corrupt(path + ": not a JSON object; remove it or choose another --out");
-  const Json& known = *read;
+  const Json known = Json::parse(in, nullptr, false);
+  if (!known.is_object()) return Corrupt(path + ": not a JSON object; remove it or choose another --out");
   for (const auto& [name, value] : settings.items()) {
     if (known.contains(name) ? known[name] == value : value == unset[name]) continue;
     return InvalidArgument("--out " + out + ": holds cells with " + name + " " +
-                           (known.contains(name) ? WriteJson(known[name]) : "unset") + ", not " +
-                           WriteJson(value) + "; choose another folder or remove it");
+                           (known.contains(name) ? known[name].dump() : "unset") + ", not " + value.dump() +
+                           "; choose another folder or remove it");
   }
   return {};
 }
@@ -518,7 +516,7 @@ class Evaluation {
   Status Append(const std::vector<Cell>& cells) const {
     std::string lines;
     for (const Cell& cell : cells) {
-      lines += WriteJson(CellJson(cell)) + "\n";
+      lines += CellJson(cell).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
     }
     return AppendLines(CellsPath(options_.out), lines);
   }

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
 
 #include "base/status_macros.h"
-#include "json/json_text.h"
 
 namespace longspec {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kMaxBytes = size_t{1} << 30;  // of a decompressed file
 constexpr const char* kEndings[] = {".jsonl", ".jsonl.gz"};
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 // A member that is a string; null and absent are "".
 Result<std::string> StringOr(const Json& object, const char* name) {
@@ -29,9 +29,8 @@ Result<std::string> StringOr(const Json& object, const char* name) {
 }
 
 Result<Sample> ParseSample(std::string_view line) {
-  const std::optional<Json> read = TryReadJson(line);
-  if (!read || !read->is_object()) return Corrupt("not a JSON object");
-  const Json& object = *read;
+  const Json object = Json::parse(line, nullptr, false);
+  if (!object.is_object()) return Corrupt("not a JSON object");
   Sample sample;
   LS_ASSIGN(sample.id, StringOr(object, "id"));
   LS_ASSIGN(sample.text, StringOr(object, "prompt_text"));

@@ -2,9 +2,9 @@
 #include "eval/transcript.h"
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "eval/lines.h"
-#include "json/json_text.h"
 
 namespace longspec {
 namespace {
@@ -17,23 +17,22 @@ std::string KeyOf(const Json& line) {
   for (const char* name : {"family", "length", "id", "temperature"}) {
     if (line.contains(name)) key.push_back(line[name]);
   }
-  return WriteJson(key);
+  return key.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::set<std::string> KeysIn(const std::string& path) {
   std::set<std::string> keys;
   std::ifstream in(path, std::ios::binary);
   for (std::string text; std::getline(in, text);) {
-    const std::optional<Json> line = TryReadJson(text);
-    if (line && line->is_object())
-      keys.insert(KeyOf(*line));  // else cut short when the evaluation was killed
+    const Json line = Json::parse(text, nullptr, false);
+    if (line.is_object()) keys.insert(KeyOf(line));  // else cut short when the evaluation was killed
   }
   return keys;
 }
 
 Status AddLine(const Json& line, const std::string& path, std::set<std::string>& keys) {
   if (!keys.insert(KeyOf(line)).second) return {};
-  return AppendLines(path, WriteJson(line) + "\n");
+  return AppendLines(path, line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 Json LineOf(const Transcript::Prompt& prompt) {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "features/documents.h"
 
-#include <optional>
+#include <nlohmann/json.hpp>
 
 #include "base/status_macros.h"
-#include "json/json_text.h"
 
 namespace longspec {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
+
+constexpr int kMaxDepth = 64;
 
 Result<std::string> Text(const Json& object, const char* key, const std::string& where) {
   const auto it = object.find(key);
@@ -36,9 +37,10 @@ Result<std::vector<TrainingMessage>> Messages(const Json& list, const std::strin
 }  // namespace
 
 Result<TrainingDocument> ParseTrainingDocument(const std::string& line, const std::string& where) {
-  const std::optional<Json> read = TryReadJson(line);
-  if (!read || !read->is_object()) return Corrupt(where + ": not a JSON object");
-  const Json& json = *read;
+  bool too_deep = false;
+  const auto watch = [&](int depth, Json::parse_event_t, Json&) { return !(too_deep |= depth > kMaxDepth); };
+  const Json json = Json::parse(line, watch, /*allow_exceptions=*/false);
+  if (too_deep || json.is_discarded() || !json.is_object()) return Corrupt(where + ": not a JSON object");
   TrainingDocument document;
   for (const char* key : {"messages", "conversation"}) {
     if (!json.contains(key)) continue;

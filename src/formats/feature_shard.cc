@@ -5,18 +5,18 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
 
 #include "base/size.h"
 #include "base/status_macros.h"
-#include "json/json_text.h"
 
 namespace longspec {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 constexpr char kHeaderKey[] = "longspec.features";
 constexpr char kKeepNone[] = "none";
@@ -44,30 +44,31 @@ using KeptViews = FeatureTensors<std::span<const uint16_t>>;
 
 std::string HeaderToJson(const FeatureHeader& h) {
   const FeatureTarget& t = h.target;
-  return WriteJson({{"keep", FormatFeatureKeep(h.keep)},
-                    {"last", h.last},
-                    {"next_document", h.next_document},
-                    {"next_piece", h.next_piece},
-                    {"source", h.source},
-                    {"target",
-                     {{"fingerprint", t.fingerprint},
-                      {"head_dim", t.head_dim},
-                      {"n_ctx", t.n_ctx},
-                      {"n_embd", t.n_embd},
-                      {"n_ff", t.n_ff},
-                      {"n_head", t.n_head},
-                      {"n_head_kv", t.n_head_kv},
-                      {"n_vocab", t.n_vocab},
-                      {"name", t.name},
-                      {"rms_eps", t.rms_eps},
-                      {"rope_base", t.rope_base},
-                      {"rope_factor", t.rope_factor},
-                      {"rope_frequencies", t.rope_frequencies},
-                      {"rope_magnitude", t.rope_magnitude},
-                      {"rope_scaling", t.rope_scaling}}},
-                    {"top_k", h.top_k},
-                    {"type", h.keep.type == DType::kBF16 ? "bf16" : "f16"},
-                    {"version", kFormatVersion}});
+  return Json{{"version", kFormatVersion},
+              {"source", h.source},
+              {"keep", FormatFeatureKeep(h.keep)},
+              {"type", h.keep.type == DType::kBF16 ? "bf16" : "f16"},
+              {"top_k", h.top_k},
+              {"next_document", h.next_document},
+              {"next_piece", h.next_piece},
+              {"last", h.last},
+              {"target",
+               {{"name", t.name},
+                {"fingerprint", t.fingerprint},
+                {"n_embd", t.n_embd},
+                {"n_head", t.n_head},
+                {"n_head_kv", t.n_head_kv},
+                {"head_dim", t.head_dim},
+                {"n_ff", t.n_ff},
+                {"n_vocab", t.n_vocab},
+                {"n_ctx", t.n_ctx},
+                {"rms_eps", t.rms_eps},
+                {"rope_base", t.rope_base},
+                {"rope_factor", t.rope_factor},
+                {"rope_scaling", t.rope_scaling},
+                {"rope_frequencies", t.rope_frequencies},
+                {"rope_magnitude", t.rope_magnitude}}}}
+      .dump();
 }
 
 // JSON written by someone else: a key that is absent or of the wrong type is an exception of the library.
@@ -115,16 +116,16 @@ Result<FeatureHeader> ReadHeader(const SafetensorsFile& file) {
   if (text == file.metadata().end()) {
     return Corrupt(file.path() + ": not a feature shard: its metadata has no \"" + kHeaderKey + "\"");
   }
-  const std::optional<Json> read = TryReadJson(text->second);
+  const Json json = Json::parse(text->second, nullptr, /*allow_exceptions=*/false);
   const auto broken = [&] { return Corrupt(file.path() + ": metadata \"" + kHeaderKey + "\" is malformed"); };
   try {
-    const int version = read && read->is_object() ? read->value("version", 0) : 0;
+    const int version = json.is_object() ? json.value("version", 0) : 0;
     if (version == 0) return broken();
     if (version != kFormatVersion && version != kKeysAndValuesOnly) {
       return Unsupported(file.path() + ": feature shard version " + std::to_string(version) +
                          ", known are 1 and " + std::to_string(kFormatVersion));
     }
-    FeatureHeader header = ParseHeader(*read, version);
+    FeatureHeader header = ParseHeader(json, version);
     if (!Plausible(header)) return broken();
     return header;
   } catch (const std::exception&) {
@@ -360,7 +361,9 @@ Result<std::vector<std::shared_ptr<const FeatureShard>>> OpenFeatureShards(const
   return NotFound(folder + ": no feature shards (" + FeatureShardPath("", 0) + ", ...) in this folder");
 }
 
-std::string ValidUtf8(const std::string& text) { return TryReadJson(WriteJson(text))->get<std::string>(); }
+std::string ValidUtf8(const std::string& text) {
+  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+}
 
 std::string TargetFingerprint(const GgufFile& file) {
   constexpr size_t kSample = 4096;

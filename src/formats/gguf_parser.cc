@@ -82,7 +82,7 @@ class Parser {
   }
 
   Status ReadString(std::string_view* text) {
-    uint64_t n = 0;
+    uint64_t n;
     LS_TRY(Read(&n));
     LS_TRY(Need(n));
     *text = {reinterpret_cast<const char*>(bytes_.data()) + position_, static_cast<size_t>(n)};
@@ -179,7 +179,7 @@ Status Parser::ReadMetadata(uint64_t n) {
   for (uint64_t i = 0; i < n; ++i) {
     where_ = "metadata entry " + std::to_string(i);
     std::string_view key;
-    uint32_t type = 0;
+    uint32_t type;
     LS_TRY(ReadString(&key));
     if (key.empty()) return Bad(where_ + " has an empty key");
     where_ = "metadata key " + Quote(key);

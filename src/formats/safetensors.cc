@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -14,7 +15,6 @@
 #include "base/status_macros.h"
 #include "formats/atomic_file.h"
 #include "formats/gguf_format.h"
-#include "json/json_text.h"
 
 namespace longspec {
 namespace {
@@ -86,17 +86,22 @@ class SafetensorsContents final : public SafetensorsFile {
 Result<OrderedJson> SafetensorsContents::ParseHeader(std::string_view text) const {
   std::unordered_set<std::string> names;
   std::string repeated;
-  const auto watch = [&](int depth, OrderedJson::parse_event_t event, const std::string& key) {
-    if (event != OrderedJson::parse_event_t::key || depth != 1) return;
-    if (!names.insert(key).second && repeated.empty()) repeated = key;
+  bool too_deep = false;
+  const auto watch = [&](int depth, OrderedJson::parse_event_t event, OrderedJson& value) {
+    const bool opens =
+        event == OrderedJson::parse_event_t::object_start || event == OrderedJson::parse_event_t::array_start;
+    if (opens && depth >= kMaxDepth) too_deep = true;
+    if (event == OrderedJson::parse_event_t::key && depth == 1) {
+      auto name = value.get<std::string>();
+      if (!names.insert(name).second && repeated.empty()) repeated = std::move(name);
+    }
+    return !too_deep;
   };
-  auto read = ReadJson(text, kMaxDepth, watch);
-  if (const auto* mistake = std::get_if<JsonMistake>(&read); mistake != nullptr && mistake->too_deep)
-    return Error("the header nests deeper than a tensor's shape");
-  auto* json = std::get_if<OrderedJson>(&read);
-  if (json == nullptr || !json->is_object()) return Error("the header is not a JSON object");
+  OrderedJson json = OrderedJson::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/false);
+  if (too_deep) return Error("the header nests deeper than a tensor's shape");
+  if (json.is_discarded() || !json.is_object()) return Error("the header is not a JSON object");
   if (!repeated.empty()) return Error("tensor " + Quote(repeated) + " appears twice");
-  return std::move(*json);
+  return json;
 }
 
 Status SafetensorsContents::Read(std::span<const std::byte> bytes) {
@@ -260,7 +265,7 @@ std::vector<std::byte> SafetensorsWriter::Header() const {
         {"dtype", FindType(tensor.dtype)->name}, {"shape", shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
-  std::string text = WriteJson(json);
+  std::string text = json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   text.append((8 - text.size() % 8) % 8, ' ');  // tensor bytes begin at a multiple of 8
   const uint64_t length = text.size();
   std::vector<std::byte> bytes(sizeof(length) + text.size());

@@ -14,7 +14,7 @@
 namespace longspec {
 namespace {
 
-constexpr uint32_t kLastCodePoint = 0x10FFFF;
+constexpr uint32_t kMostCodePoint = 0x10FFFF;
 
 bool IsNameCharacter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
@@ -303,7 +303,7 @@ class GbnfReader {
   }
 
   Result<uint32_t> Checked(uint32_t code_point) const {
-    if (code_point > kLastCodePoint || (code_point >= 0xD800 && code_point < 0xE000))
+    if (code_point > kMostCodePoint || (code_point >= 0xD800 && code_point < 0xE000))
       return Wrong("a character must be of Unicode");
     return code_point;
   }

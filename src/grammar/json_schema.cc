@@ -24,6 +24,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+struct TooDeep {};
+
 // Rules that nothing here keeps to.
 constexpr std::string_view kRefused[] = {"not",
                                          "if",
@@ -410,8 +412,7 @@ class Normaliser {
         if (x == "number" && y == "integer") common.push_back(y);
       }
     }
-    if (common.empty())
-      return Wrong(place, "no type is allowed by both " + WriteJson(a) + " and " + WriteJson(b));
+    if (common.empty()) return Wrong(place, "no type is allowed by both " + a.dump() + " and " + b.dump());
     return common.size() == 1 ? common.front() : common;
   }
 
@@ -573,7 +574,7 @@ class Normaliser {
           if (std::ranges::any_of(types, [&](const auto& type) { return IsTypeOf(value, type); }))
             fitting.push_back(value);
         }
-        if (fitting.empty()) return Wrong(place, "no listed value has the type " + WriteJson(rule));
+        if (fitting.empty()) return Wrong(place, "no listed value has the type " + rule.dump());
         values = std::move(fitting);
       } else {
         return CannotKeep(place, key + " beside listed values is not supported");
@@ -733,7 +734,7 @@ class Normaliser {
       if (Has(properties, name.get<std::string>())) continue;
       if (closed)
         return Wrong(Below(place, "required"),
-                     WriteJson(name) + " is required, but additionalProperties is false");
+                     name.dump() + " is required, but additionalProperties is false");
       if (Has(schema, "patternProperties") || Has(schema, "propertyNames"))
         return CannotKeep(Below(place, "required"), "beside rules of names it is not supported");
       properties[name.get<std::string>()] = more;
@@ -897,15 +898,19 @@ class Normaliser {
 };
 
 Result<Json> ParseSchema(std::string_view text) {
-  auto read = ReadJson(text, kMostSchemaNesting);
-  if (auto* json = std::get_if<Json>(&read)) return std::move(*json);
-  const auto& mistake = std::get<JsonMistake>(read);
-  if (mistake.too_deep)
+  try {
+    auto read = ReadJson(text, [](int depth, Json::parse_event_t) {
+      if (depth > kMostSchemaNesting) throw TooDeep();
+    });
+    if (auto* json = std::get_if<Json>(&read)) return std::move(*json);
+    const auto& mistake = std::get<JsonMistake>(read);
+    if (mistake.number_out_of_range)
+      return InvalidArgument("JSON schema: not JSON that can be read: a number is out of range");
+    return InvalidArgument("JSON schema: not JSON: a mistake at byte " + std::to_string(mistake.byte));
+  } catch (const TooDeep&) {
     return ResourceExhausted("JSON schema: more than " + std::to_string(kMostSchemaNesting) +
                              " brackets within each other");
-  if (mistake.number_out_of_range)
-    return InvalidArgument("JSON schema: not JSON that can be read: a number is out of range");
-  return InvalidArgument("JSON schema: not JSON: a mistake at byte " + std::to_string(mistake.byte));
+  }
 }
 
 }  // namespace

@@ -74,6 +74,8 @@ class XgrammarGrammar final : public Grammar {
   size_t bytes_;
 };
 
+struct TooDeep {};
+
 constexpr std::string_view kAnyObject = R"({"type": "object"})";
 
 // For xgrammar (grammar/xgrammar_strings.h). `name`: of what has the rules.
@@ -141,15 +143,18 @@ class TagNormaliser {
       : lenient_are_kept_(lenient_are_kept), keeps_to_(std::move(keeps_to)) {}
 
   Result<std::string> Run(const std::string& text) {
-    auto read = ReadJson(text, kMostTagNesting);
-    if (const auto* mistake = std::get_if<JsonMistake>(&read)) {
-      if (!mistake->too_deep) return InvalidArgument("structural tag: not JSON");
+    try {
+      auto read = ReadJson(text, [](int depth, Json::parse_event_t) {
+        if (depth > kMostTagNesting) throw TooDeep();
+      });
+      Json* const tag = std::get_if<Json>(&read);
+      if (tag == nullptr) return InvalidArgument("structural tag: not JSON");
+      LS_TRY(NormaliseWithin(*tag));
+      return WriteJson(*tag);
+    } catch (const TooDeep&) {
       return ResourceExhausted("structural tag: more than " + std::to_string(kMostTagNesting) +
                                " brackets within each other");
     }
-    Json& tag = std::get<Json>(read);
-    LS_TRY(NormaliseWithin(tag));
-    return WriteJson(tag);
   }
 
   // Whether there were schemas that have another one beside them, and were kept.

@@ -2,58 +2,94 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
-#include <variant>
+#include <vector>
 
 #include "base/status_macros.h"
 #include "jinja/builtins.h"
 #include "jinja/json.h"
-#include "json/json_text.h"
 
 namespace longspec::jinja {
 namespace {
 
-constexpr int kMaxNesting = 100;  // of containers in the input
+constexpr size_t kMaxNesting = 100;  // of containers in the input
 
-using Json = nlohmann::ordered_json;
+// Builds values as nlohmann's parser reports them. (Its own tree would sort the keys of objects.)
+class Reader : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit Reader(Runtime& runtime) : runtime_(runtime) {}
 
-// Integers of any size stay whole: models write them, and their conversations go on.
-Value ValueOf(Runtime& runtime, const Json& json) {
-  switch (json.type()) {
-    case Json::value_t::boolean:
-      return Value::Bool(json.get<bool>());
-    case Json::value_t::number_integer:
-      return Value::Int(json.get<int64_t>());
-    case Json::value_t::number_unsigned:
-    case Json::value_t::binary:
-      return Value::Whole(WriteJson(json));
-    case Json::value_t::number_float:
-      return Value::Float(json.get<double>());
-    case Json::value_t::string:
-      return runtime.String(json.get<std::string>());
-    case Json::value_t::array: {
-      const Value list = runtime.NewList({});
-      for (const Json& item : json) list.list().items.push_back(ValueOf(runtime, item));
-      return list;
-    }
-    case Json::value_t::object: {
-      const Value dict = Value::Of(runtime.NewDict());
-      for (const auto& [key, item] : json.items()) dict.dict().Set(key, ValueOf(runtime, item));
-      return dict;
-    }
-    default:
-      return Value::None();
+  const Value& value() const { return root_; }
+  const std::string& error() const { return error_; }
+
+  bool null() override { return Put(Value::None()); }
+  bool boolean(bool b) override { return Put(Value::Bool(b)); }
+  bool number_integer(number_integer_t i) override { return Put(Value::Int(i)); }
+  bool number_unsigned(number_unsigned_t u) override { return Put(Value::Whole(std::to_string(u))); }
+  // Integers beyond 64 bits, too: models write them, and their conversations go on.
+  bool number_float(number_float_t d, const string_t& text) override {
+    const bool whole = text.find_first_of(".eE") == std::string::npos;
+    return Put(whole ? Value::Whole(text) : Value::Float(d));
   }
-}
+  bool string(string_t& text) override { return Put(runtime_.String(std::move(text))); }
+  bool binary(binary_t&) override { return Fail("binary data"); }
+  bool start_object(size_t) override { return Open(Value::Of(runtime_.NewDict())); }
+  bool end_object() override { return Close(); }
+  bool start_array(size_t) override { return Open(runtime_.NewList({})); }
+  bool end_array() override { return Close(); }
+  bool key(string_t& key) override {
+    open_.back().key = std::move(key);
+    return true;
+  }
+  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
+    return Fail("a syntax error at byte " + std::to_string(position));
+  }
+
+ private:
+  struct Container {
+    Value value;
+    std::string key;  // of the member that comes next
+  };
+
+  bool Fail(std::string message) {
+    if (error_.empty()) error_ = std::move(message);
+    return false;
+  }
+
+  bool Put(Value value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+    } else if (open_.back().value.IsDict()) {
+      open_.back().value.dict().Set(open_.back().key, std::move(value));
+    } else {
+      open_.back().value.list().items.push_back(std::move(value));
+    }
+    return true;
+  }
+
+  bool Open(const Value& container) {
+    if (open_.size() == kMaxNesting) return Fail("more than " + std::to_string(kMaxNesting) + " levels");
+    Put(container);
+    open_.push_back({container, {}});
+    return true;
+  }
+
+  bool Close() {
+    open_.pop_back();
+    return true;
+  }
+
+  Runtime& runtime_;
+  Value root_;
+  std::vector<Container> open_;
+  std::string error_;
+};
 
 }  // namespace
 
 Result<Value> ParseJson(Runtime& runtime, std::string_view text) {
-  const auto read = ReadJson(text, kMaxNesting);
-  if (const auto* json = std::get_if<Json>(&read)) return ValueOf(runtime, *json);
-  const auto& mistake = std::get<JsonMistake>(read);
-  return InvalidArgument("invalid JSON: " + (mistake.too_deep
-                                                 ? "more than " + std::to_string(kMaxNesting) + " levels"
-                                                 : "a syntax error at byte " + std::to_string(mistake.byte)));
+  Reader reader(runtime);
+  if (!nlohmann::json::sax_parse(text, &reader)) return InvalidArgument("invalid JSON: " + reader.error());
+  return reader.value();
 }
 
 Result<Value> FromJson(Runtime& runtime, const Value& self, const Arguments& arguments) {

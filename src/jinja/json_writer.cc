@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "base/print.h"
 #include "base/status_macros.h"
@@ -9,7 +10,6 @@
 #include "jinja/ops.h"
 #include "jinja/sort.h"
 #include "jinja/utf8.h"
-#include "json/json_text.h"
 
 namespace longspec::jinja {
 namespace {
@@ -34,9 +34,10 @@ std::string FloatText(double number) {
 // A byte that belongs to no character.
 bool IsStray(const CodePoint& c) { return c.value >= 0xDC80 && c.value <= 0xDCFF; }
 
-// Characters as JSON escapes them, which is Python's way.
+// Characters as nlohmann escapes them, which is Python's way.
 void AppendEscaped(std::string_view text, bool ensure_ascii, std::string* out) {
-  const std::string quoted = WriteJson(text, {.only_ascii = ensure_ascii});
+  const std::string quoted =
+      nlohmann::json(text).dump(-1, ' ', ensure_ascii, nlohmann::json::error_handler_t::replace);
   out->append(quoted, 1, quoted.size() - 2);
 }
 

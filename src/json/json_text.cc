@@ -14,8 +14,7 @@ using Event = Json::parse_event_t;
 
 class Reader final : public nlohmann::json_sax<Json> {
  public:
-  Reader(int most_depth, const JsonWatch& watch)
-      : most_depth_(static_cast<size_t>(most_depth)), watch_(watch) {}
+  explicit Reader(const JsonWatch& watch) : watch_(watch) {}
 
   Json& root() { return root_; }
   const JsonMistake& mistake() const { return mistake_; }
@@ -32,7 +31,7 @@ class Reader final : public nlohmann::json_sax<Json> {
   bool binary(binary_t& /*value*/) override { return false; }
   bool start_object(size_t /*n*/) override { return Open(Event::object_start, Json::object()); }
   bool key(string_t& name) override {
-    Tell(Event::key, name);
+    Tell(Event::key);
     member_ = &(*open_.back())[std::move(name)];
     return true;
   }
@@ -47,8 +46,8 @@ class Reader final : public nlohmann::json_sax<Json> {
   }
 
  private:
-  void Tell(Event event, const std::string& key = {}) const {
-    if (watch_) watch_(static_cast<int>(open_.size()), event, key);
+  void Tell(Event event) const {
+    if (watch_) watch_(static_cast<int>(open_.size()), event);
   }
 
   bool Put(Json value) {
@@ -57,10 +56,6 @@ class Reader final : public nlohmann::json_sax<Json> {
   }
 
   bool Open(Event event, Json container) {
-    if (open_.size() == most_depth_) {
-      mistake_.too_deep = true;
-      return false;
-    }
     Json* const place = Place();
     *place = std::move(container);
     open_.push_back(place);
@@ -82,7 +77,6 @@ class Reader final : public nlohmann::json_sax<Json> {
     return &open_.back()->back();
   }
 
-  size_t most_depth_;
   const JsonWatch& watch_;
   Json root_;
   std::vector<Json*> open_;
@@ -125,21 +119,14 @@ void Write(const Json& json, std::string* text) {
 
 }  // namespace
 
-std::variant<Json, JsonMistake> ReadJson(std::string_view text, int most_depth, const JsonWatch& watch) {
-  Reader reader(most_depth, watch);
+std::variant<Json, JsonMistake> ReadJson(std::string_view text, const JsonWatch& watch) {
+  Reader reader(watch);
   if (!Json::sax_parse(text, &reader)) return reader.mistake();
   return std::move(reader.root());
 }
 
-std::optional<Json> TryReadJson(std::string_view text, int most_depth) {
-  auto read = ReadJson(text, most_depth);
-  if (auto* json = std::get_if<Json>(&read)) return std::move(*json);
-  return std::nullopt;
-}
-
-std::string WriteJson(const Json& json, JsonStyle style) {
-  if (!HasLongInteger(json))
-    return json.dump(style.indent, ' ', style.only_ascii, Json::error_handler_t::replace);
+std::string WriteJson(const Json& json) {
+  if (!HasLongInteger(json)) return json.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string text;
   Write(json, &text);
   return text;

@@ -109,7 +109,7 @@ bool Fields::Integer(std::string_view name, int64_t least, int64_t most, int* ou
 void Fields::Only(std::string_view name, std::string_view allowed, std::string_view advice) {
   const Json* value = Find(name);
   if (value == nullptr) return;
-  const Json values = LoadJson(allowed);
+  const Json values = Json::parse(allowed);
   if (std::find(values.begin(), values.end(), *value) == values.end())
     Fail(name, "is not supported" + (advice.empty() ? "" : ": " + std::string(advice)),
          "unsupported_parameter");

@@ -80,7 +80,7 @@ std::variant<Json, ApiError> ParseJson(std::string_view text, const JsonLimits& 
   struct TooManyKeys {};
   std::vector<size_t> keys;  // of the objects that are open
   size_t n_compared = 0;
-  const auto count = [&](int, Json::parse_event_t event, const std::string&) {
+  const auto count = [&](int, Json::parse_event_t event) {
     if (event == Json::parse_event_t::object_start) keys.push_back(0);
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event != Json::parse_event_t::key) return;
@@ -88,7 +88,7 @@ std::variant<Json, ApiError> ParseJson(std::string_view text, const JsonLimits& 
     if (++keys.back() > limits.keys || n_compared > limits.compared_keys) throw TooManyKeys();
   };
   try {
-    auto read = ReadJson(text, kAnyDepth, count);
+    auto read = ReadJson(text, count);
     if (auto* json = std::get_if<Json>(&read)) return std::move(*json);
     const auto& mistake = std::get<JsonMistake>(read);
     return ApiError{.message = mistake.number_out_of_range

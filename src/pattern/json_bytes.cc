@@ -48,9 +48,9 @@ bool Same(const Pieces& a, const Pieces& b) {
   });
 }
 
-class BytesWriter {
+class Writer {
  public:
-  BytesWriter(size_t n_text_states, bool all_escapes)
+  Writer(size_t n_text_states, bool all_escapes)
       : n_text_states_(static_cast<int32_t>(n_text_states)), all_escapes_(all_escapes) {
     automaton_.edges.resize(n_text_states);
   }
@@ -254,13 +254,13 @@ class BytesWriter {
 }  // namespace
 
 ByteAutomaton JsonBytes(const TextAutomaton& text, bool all_escapes) {
-  BytesWriter writer(text.edges.size(), all_escapes);
+  Writer writer(text.edges.size(), all_escapes);
   for (size_t i = 0; i < text.edges.size(); ++i) writer.Write(static_cast<int32_t>(i), text.edges[i]);
   return std::move(writer).Finish();
 }
 
 ByteAutomaton Utf8Bytes(const TextAutomaton& text) {
-  BytesWriter writer(text.edges.size(), /*all_escapes=*/false);
+  Writer writer(text.edges.size(), /*all_escapes=*/false);
   for (size_t i = 0; i < text.edges.size(); ++i) writer.WriteUtf8(static_cast<int32_t>(i), text.edges[i]);
   return std::move(writer).Finish();
 }

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "base/status_macros.h"
-#include "json/json_text.h"
 #include "pattern/formats.h"
 #include "pattern/regex.h"
 
@@ -126,13 +126,13 @@ std::string StringRulesLine(const StringRules& rules) {
   if (rules.full_match) line["full"] = true;
   if (rules.bare) line["bare"] = true;
   if (!rules.without.empty()) line["without"] = rules.without;
-  return std::string(kLineBegin) + WriteJson(line, {.only_ascii = true});
+  return std::string(kLineBegin) + line.dump(-1, ' ', /*ensure_ascii=*/true);
 }
 
 bool IsStringRulesLine(std::string_view line) { return line.starts_with(kLineBegin); }
 
 StringRules ParseStringRulesLine(std::string_view line) {
-  const Json json = TryReadJson(line.substr(kLineBegin.size())).value();
+  const Json json = Json::parse(line.substr(kLineBegin.size()));
   StringRules rules;
   rules.patterns = json.value("patterns", rules.patterns);
   rules.format = json.value("format", rules.format);

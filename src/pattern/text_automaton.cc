@@ -100,9 +100,9 @@ struct Machine {
 };
 
 // From a tree to a machine, by way of one with moves that read nothing.
-class MachineWriter {
+class Writer {
  public:
-  MachineWriter(const Alphabet& alphabet, PatternWork& work) : alphabet_(alphabet), work_(work) {}
+  Writer(const Alphabet& alphabet, PatternWork& work) : alphabet_(alphabet), work_(work) {}
 
   Result<Machine> Write(const Regex& whole) {
     const int begin = NewState();
@@ -461,7 +461,7 @@ Result<TextAutomaton> IntersectionOf(const std::vector<Regex>& wholes, const std
   LS_TRY(alphabet.Finish(work));
   Machine all = AllBut(others, alphabet);
   for (const Regex& whole : wholes) {
-    LS_ASSIGN(const Machine next, MachineWriter(alphabet, work).Write(whole));
+    LS_ASSIGN(const Machine next, Writer(alphabet, work).Write(whole));
     LS_ASSIGN(all, Product(all, next, work));
   }
   auto trimmed = Trimmed(all);

@@ -6,7 +6,6 @@
 #include <ctime>
 
 #include "base/print.h"
-#include "json/json_text.h"
 
 namespace longspec::server {
 namespace {
@@ -19,7 +18,7 @@ bool IsPlain(const std::string& text) {
   });
 }
 
-std::string Dump(const Json& json) { return WriteJson(json, {.only_ascii = true}); }
+std::string Dump(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
 
 std::string ValueText(const Json& value) {
   if (value.is_string() && IsPlain(value.get_ref<const std::string&>())) return value.get<std::string>();

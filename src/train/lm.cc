@@ -3,7 +3,7 @@
 // A small language model of the target's own tokenizer: some of the target's layers, trained to stand behind
 // each other, between its embedding and its head, which stay as they are. It is exported as the folder of a
 // Llama and as a GGUF file that any program can run; with a reduced head without both, for its target alone
-// (draft_model/lm_file.h).
+// (draft_model/lm_model.h).
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -147,7 +147,7 @@ class LmTrainee : public Trainee {
                                          std::to_string(setup_.options.layers.size()) + " layers");
     writer.SetUint32(own + "block_count", static_cast<uint32_t>(setup_.options.layers.size()));
     // What it learned, not what its target did: in longer texts it is to begin anew
-    // (draft_model/recent_text.h).
+    // (draft_model/trained_range.h).
     writer.SetUint32(own + "context_length", static_cast<uint32_t>(trained_positions));
     AddRotation(own, &writer);
     if (OfTarget()) {

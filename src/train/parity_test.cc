@@ -8,8 +8,7 @@
 #include <cmath>
 #include <vector>
 
-#include "draft_model/longspec_forward.h"
-#include "draft_model/longspec_model.h"
+#include "draft_model/longspec.h"
 #include "train/feature_set.h"
 #include "train/files.h"
 #include "train/testing/rig.h"

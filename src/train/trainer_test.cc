@@ -13,7 +13,7 @@
 #include <span>
 
 #include "draft_model/draft_checkpoint.h"
-#include "draft_model/longspec_model.h"
+#include "draft_model/longspec.h"
 #include "tensor/dequantize.h"
 #include "train/feature_set.h"
 #include "train/files.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // For tests: EAGLE and EAGLE-3 checkpoints with random weights, and both models as their specification says
-// them (research: eagle.md 1 to 3), in double precision and with no thought of speed: nothing is cached.
+// them, in double precision and with no thought of speed: nothing is cached.
 #pragma once
 
 #include <string>

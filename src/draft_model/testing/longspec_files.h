@@ -18,7 +18,7 @@
 
 #include "base/counter_rng.h"
 #include "base/thread_team.h"
-#include "draft_model/longspec_model.h"
+#include "draft_model/longspec.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "formats/tiny_model.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The LongSpec draft model as its specification says it (research: longspec.md 1), in double precision and
+// The LongSpec draft model as its specification says it, in double precision and
 // with no thought of speed: checkpoint layout (rotary halves split), nothing cached, nothing shared with the
 // engine but the target's keys and values as they are stored.
 #pragma once

@@ -85,7 +85,7 @@ inline Scores Best(const Scores& scores, size_t n) {
   return best;
 }
 
-// OPT-Tree (research: opt_tree.md 2): a level more, of the n best there, while the sum of chances of the n
+// OPT-Tree: a level more, of the n best there, while the sum of chances of the n
 // best of all levels grows by more than `threshold`. A level that is drawn and not counted is never seen, so
 // trees have at most max_depth - 1 levels.
 inline Scores OptTreeSearch(const Next& next, size_t n, double threshold, int max_depth) {
@@ -104,7 +104,7 @@ inline Scores OptTreeSearch(const Next& next, size_t n, double threshold, int ma
   return best;
 }
 
-// EAGLE-2 (research: eagle.md 4): k children of each of the k best of a level, on n_loops levels below the
+// EAGLE-2: k children of each of the k best of a level, on n_loops levels below the
 // first, and the best `n` of all that were found.
 inline Scores Eagle2Search(const Next& next, size_t k, int n_loops, size_t n) {
   Scores scores;

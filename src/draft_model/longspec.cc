@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// LongSpec (arXiv 2502.17421): trees grown by a one-block draft model that reads the target's last-layer keys
+// and values, so that the draft's own memory is as small at 64,000 positions as at 512. One with keys of its
+// own keeps those of one layer, made of the target's final hidden states. Its
+// probabilities pass what the target's will pass, dice included (draft/foresight.h).
+#include "draft_model/longspec.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/size.h"
+#include "base/status_macros.h"
+#include "draft/growing_drafter.h"
+#include "draft/pass_meeting.h"
+#include "draft/tree_growth.h"
+#include "draft/tree_shape.h"
+#include "draft_model/draft_models.h"
+#include "draft_model/draft_pass.h"
+#include "draft_model/learned_draft.h"
+#include "draft_model/registry.h"
+#include "draft_model/state_block.h"
+#include "draft_model/trained_range.h"
+
+namespace longspec {
+namespace {
+
+constexpr int kMaxLongspecWindow = 1 << 16;
+// Of attention's partial states, whatever the context: the draft's memory is constant.
+constexpr size_t kLongspecStateBytes = 1 << 20;
+
+// As its configuration says, or 512.
+Result<int> ReadWindow(const DraftCheckpoint& checkpoint) {
+  LS_ASSIGN(const int window, checkpoint.keys.Size("longspec_window"));
+  if (window > kMaxLongspecWindow) {
+    return Unsupported(checkpoint.path + ": a window of " + std::to_string(window) + " tokens, at most " +
+                       std::to_string(kMaxLongspecWindow) + " are supported");
+  }
+  return window > 0 ? window : LongspecModel().window;
+}
+
+InputForms FormsOf(const LongspecModel& m) {
+  InputForms forms = InputFormsOf({&m.self.q, &m.self.k, &m.self.v, &m.self.o, &m.cross.q, &m.cross.o,
+                                   &m.mlp.gate, &m.mlp.up, &m.mlp.down});
+  forms.Add(m.head.matrix);
+  return forms;
+}
+
+}  // namespace
+
+constexpr DraftKind LongspecModel::kFile = {
+    .name = kKind,
+    .recognise = [](const DraftCheckpoint& c) { return c.HasPrefix("cross_attn."); },
+    .tensors = TensorsOf<LongspecModel>};
+
+Result<LongspecModel> LongspecModel::Read(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+  LS_TRY(CheckDraftWidths(checkpoint, target));
+  LS_TRY(CheckDraftSharesKeys(checkpoint, target));
+  LongspecModel model = Of(checkpoint);
+  LS_ASSIGN(model.window, ReadWindow(checkpoint));
+  model.block = {.shape = target.block(), .rope = target.rope};
+  LS_ASSIGN(model.block.shape.n_ff, DraftRowsOf(checkpoint, "mlp.up_proj.weight", "MLP width"));
+  LS_ASSIGN(model.own_keys, checkpoint.keys.Flag("longspec_own_keys", false));
+  for (const char* tensor : {"cross_attn.k_proj.weight", "cross_attn.v_proj.weight"}) {
+    if (!model.own_keys || checkpoint.Find(tensor) != nullptr) continue;
+    return Corrupt(checkpoint.path + ": tensor " + tensor +
+                   " is missing, which a draft model with \"longspec_own_keys\" has");
+  }
+  return model;
+}
+
+std::vector<DraftPart> LongspecModel::Parts() {
+  constexpr DraftRows kRotated = DraftRows::kAsTargetRotates;
+  const BlockShape& shape = block.shape;
+  const int64_t d = shape.n_embd;
+  std::vector<DraftPart> parts = self.Parts(shape, "self_attn.", d, kRotated);
+  for (DraftPart& part : parts) part.required = true;
+  for (DraftPart& part : cross.Parts(shape, "cross_attn.", d, kRotated)) {
+    const bool of_keys = part.matrix == &cross.k || part.matrix == &cross.v || part.vector == &cross.k_bias ||
+                         part.vector == &cross.v_bias;
+    // Checkpoints have them. Where they are not used they are not in memory.
+    part.required = !of_keys;
+    if (of_keys && !own_keys) part.matrix = nullptr, part.vector = nullptr;
+    parts.push_back(std::move(part));
+  }
+  Append(mlp.Parts(shape, "mlp."), &parts);
+  parts.push_back({.tensor = "input_layernorm.weight", .n_in = d, .vector = &self_norm});
+  parts.push_back({.tensor = "post_self_attention_layernorm.weight", .n_in = d, .vector = &cross_norm});
+  parts.push_back({.tensor = "post_cross_attention_layernorm.weight", .n_in = d, .vector = &mlp_norm});
+  return parts;
+}
+
+// Its activations and the ring of its window, whatever the context; with keys of its own, one layer's of all
+// of it.
+DraftMemory LongspecModel::Working(const SpeculationOptions&, const TargetFacts& target,
+                                   int64_t n_logits) const {
+  DraftMemory plan;
+  if (own_keys) plan = StateBlockMemory(block, target, 0);
+  plan.fixed += LongspecForward::ScratchBytes(block, n_logits) +
+                Z(LongspecForward::RingChunks(window)) * target.cache.layer_bytes();
+  return plan;
+}
+
+LongspecForward::Scratch::Scratch(const LongspecModel& model, const SharedParts& target)
+    : DraftScratch(target, model.block.shape, FormsOf(model), kMaxRows, model.head.matrix.n_out),
+      self(target.kernels, target.config->attention(), target.team->size(), kLongspecStateBytes),
+      cross(target.kernels, target.config->attention(), target.team->size(), kLongspecStateBytes) {}
+
+LongspecForward::LongspecForward(std::shared_ptr<const LongspecModel> model, const SharedParts& target,
+                                 const KvLayout& layout, std::shared_ptr<Scratch> scratch)
+    : model_(std::move(model)),
+      target_(target),
+      rope_(target.config->rope),
+      n_ring_chunks_(RingChunks(model_->window)),
+      ring_(layout, 1),
+      tree_(layout, 1),
+      scratch_(scratch != nullptr ? std::move(scratch) : std::make_shared<Scratch>(*model_, target)) {
+  ring_.Reserve(n_ring_chunks() * kKvChunk);
+  ring_writer_ = ring_.writer();
+}
+
+size_t LongspecForward::bytes() const { return ring_.bytes() + tree_.bytes() + scratch_->bytes(); }
+
+size_t LongspecForward::ScratchBytes(const DraftBlock& block, int64_t n_logits) {
+  return Z(kMaxRows) * (Workspace::RowBytes(block.shape, kAllInputForms) + Z(n_logits) * sizeof(float)) +
+         2 * kLongspecStateBytes;
+}
+
+// The rows of a pass: their embeddings and rotary angles.
+Status LongspecForward::Embed(std::span<const LongspecRow> rows) {
+  LS_CHECK(!rows.empty() && rows.size() <= Z(kMaxRows));
+  rows_.assign(rows.begin(), rows.end());
+  const LlamaConfig& c = *target_.config;
+  for (size_t r = 0; r < rows_.size(); ++r) {
+    LS_TRY(EmbedToken(target_, rows_[r].token, work_.x.as<float>() + r * Z(c.n_embd)));
+    rope_.Row(rows_[r].position, work_.cos_sin.as<float>() + r * Z(c.rope.n_rot));
+  }
+  return {};
+}
+
+// Only keys and values are computed: no attention runs over the prompt.
+Result<int> LongspecForward::Extend(std::span<const int32_t> committed) {
+  const auto end = static_cast<int>(committed.size());
+  if (ring_end_ > end) Reset();
+  const int first = std::max({ring_end_, end - model_->window - 1, 0});
+  std::vector<LongspecRow> rows;
+  for (int begin = first; begin < end; begin += kMaxRows) {
+    rows.clear();
+    for (int p = begin; p < std::min(end, begin + kMaxRows); ++p) {
+      rows.push_back({.token = committed[Z(p)], .position = p});
+    }
+    LS_TRY(Embed(rows));
+    self_places_.clear();
+    PlaceKeys(rows, &self_places_);
+    target_.team->Run([&](ThreadTeam::Worker& worker) {
+      StoreKeys(worker, work_, model_->self.weights(model_->self_norm), self_places_, 0);
+    });
+  }
+  ring_end_ = end;
+  return end - first;
+}
+
+void LongspecForward::ReserveSlots(int n_slots) {
+  tree_.Reserve(n_slots);
+  tree_writer_ = tree_.writer();
+}
+
+MeetingRows::Key LongspecRows::key() const { return {.model = forward->model()}; }
+
+Status LongspecForward::RunPass(std::span<const Piece> pieces) {
+  std::vector<LongspecRow> rows;
+  for (const Piece& piece : pieces) rows.insert(rows.end(), piece.rows().begin(), piece.rows().end());
+  LS_TRY(Embed(rows));
+  PlanAttention(pieces);
+  next_.resize(rows.size());
+  const int k = MostWanted(pieces);
+  target_.team->Run([&](ThreadTeam::Worker& worker) {
+    AddAttention(worker, work_, model_->self.weights(model_->self_norm), self_places_, 0, self_);
+    AddAttention(worker, work_, model_->cross.queries(model_->cross_norm), cross_places_, 0, cross_);
+    AddMlp(worker, work_, model_->mlp.weights(model_->mlp_norm), n_rows());
+    Head(worker, k, next_);
+  });
+  HandOut(pieces, std::span(next_));
+  return {};
+}
+
+// What each of its rows sees. A node comes after the last committed token, which is the root and in the ring
+// as well. Ring and path together reach back as far as the window: position - window.
+void LongspecForward::ViewRows(std::span<const LongspecRow> rows, const KvSpan& target,
+                               std::vector<AttentionSegment>* self, std::vector<AttentionSegment>* cross) {
+  self_views_.clear();
+  int n_slots = 0;
+  for (const LongspecRow& row : rows) {
+    const int end = std::min(row.position + 1, ring_end_);
+    const size_t n_path = std::min(row.path.size(), Z(model_->window) + 1);
+    self_views_.push_back({.begin = std::clamp(row.position - model_->window, 0, end),
+                           .end = end,
+                           .tail = row.path.last(n_path)});
+    for (const int32_t slot : row.path) n_slots = std::max(n_slots, slot + 1);
+  }
+  cross_views_.assign(rows.size(), {.begin = 0, .end = target.n_committed});
+  ReserveSlots(n_slots);
+  self->push_back({.stored = ring_.span(),
+                   .n_ring_chunks = n_ring_chunks(),
+                   .tail = tree_.span(),
+                   .tail_begin = 0,
+                   .tail_end = n_slots,
+                   .rows = self_views_});
+  cross->push_back({.stored = target, .rows = cross_views_});
+}
+
+void LongspecForward::PlanAttention(std::span<const Piece> pieces) {
+  self_segments_.clear();
+  cross_segments_.clear();
+  self_places_.clear();
+  cross_places_.clear();
+  for (const Piece& piece : pieces) {
+    LongspecForward& own = *piece.of->forward;
+    own.ViewRows(piece.rows(), piece.of->target, &self_segments_, &cross_segments_);
+    own.PlaceKeys(piece.rows(), &self_places_);
+  }
+  self_.Plan(self_segments_);
+  cross_.Plan(cross_segments_);
+  for (int r = 0; r < n_rows(); ++r) {
+    self_places_[Z(r)].query = self_.Place(r);
+    cross_places_.push_back({.query = cross_.Place(r)});
+  }
+}
+
+// Keys and values go into the ring or the tree.
+void LongspecForward::PlaceKeys(std::span<const LongspecRow> rows, std::vector<RowPlace>* places) const {
+  for (const LongspecRow& row : rows) {
+    const bool in_ring = row.slot < 0;
+    places->push_back({.to = in_ring ? &ring_writer_ : &tree_writer_,
+                       .slot = in_ring ? row.position % (n_ring_chunks() * kKvChunk) : row.slot});
+  }
+}
+
+// The residual stream meets the head as it is: no final norm, neither the draft's nor the target's.
+void LongspecForward::Head(ThreadTeam::Worker& worker, int k, std::span<std::vector<TokenScore>> next) {
+  const float* x = work_.x.as<float>();
+  Convert(worker, work_, x, target_.config->n_embd, n_rows());
+  worker.Barrier();
+  TopOfHead(worker, work_, model_->head, x, n_rows(), scratch_->logits.as<float>(), k, next);
+}
+
+namespace {
+
+class LongspecDrafter final : public GrowingDrafter {
+ public:
+  struct Scratch {
+    Scratch(const LongspecModel& model, const SharedParts& target) : forward(model, target) {
+      if (!model.own_keys) return;
+      own_keys = std::make_shared<StateBlock::Scratch>(
+          target, model.block, InputFormsOf({&model.cross.k, &model.cross.v}), kNoHead);
+    }
+    LongspecForward::Scratch forward;
+    std::shared_ptr<StateBlock::Scratch> own_keys;  // null: it has none
+  };
+  static std::shared_ptr<Scratch> MakeScratch(const LongspecModel& model, const SharedParts& target) {
+    return std::make_shared<Scratch>(model, target);
+  }
+
+  // `states`: of a draft with keys of its own.
+  LongspecDrafter(std::shared_ptr<const LongspecModel> model, TreeShape shape, const SharedParts& target,
+                  const KvCache* cache, std::shared_ptr<DraftKeys> keys,
+                  const std::shared_ptr<Scratch>& scratch)
+      : GrowingDrafter(std::move(shape)),
+        model_(std::move(model)),
+        cache_(cache),
+        last_layer_(target.config->n_layer - 1),
+        range_(model_->path, model_->trained_positions),
+        forward_(model_, target, cache->Span(0).layout, {scratch, &scratch->forward}) {
+    if (!model_->own_keys) return;
+    own_keys_.emplace(target, model_->block, std::move(keys), cache->capacity(), scratch->own_keys);
+  }
+
+  std::string_view name() const override { return LongspecModel::kKind; }
+  bool uses_dice() const override { return true; }
+  Taps taps() const override { return {.final_hidden = own_keys_.has_value()}; }
+
+  Status Follow(std::span<const int32_t> committed) override {
+    forward_.Reset();
+    // The tokens are read when a tree is grown.
+    return own_keys_ ? own_keys_->Follow(committed) : Status();
+  }
+
+  // Its tokens are read from the sequence when the next tree is grown.
+  Status Read(const CommittedRows& rows) override {
+    if (!own_keys_ || rows.output == nullptr) return {};
+    return own_keys_->Read(rows, rows.output->final_hidden, model_->cross.keys());
+  }
+
+  size_t bytes() const override { return forward_.bytes() + (own_keys_ ? own_keys_->bytes() : 0); }
+
+  std::string notice() const override { return range_.notice(); }
+
+ private:
+  Result<int> BeginTree(std::span<const int32_t> committed) override {
+    if (!HoldsBeforeLast(*cache_, committed)) return 0;
+    const int left = range_.LevelsToGrow(committed.size());
+    if (left <= 0) return left;
+    LS_TRY(forward_.Extend(committed).status());
+    if (own_keys_) {
+      LS_TRY(own_keys_->Settle());
+      range_.Sees(own_keys_->positions().size(), committed.size() - 1);
+    }
+    root_position_ = cache_->length();
+    paths_.clear();
+    n_slots_ = 0;
+    return left;
+  }
+
+  static constexpr int64_t kNoHead = 0;  // of the block that keeps keys: it only makes them
+
+  KvSpan Keys() const { return own_keys_ ? own_keys_->kept() : cache_->Span(last_layer_); }
+
+  DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
+                   std::vector<std::vector<TokenScore>>& next) override {
+    paths_.resize(nodes.size());
+    rows_.clear();
+    for (const int32_t i : which) {
+      const GrownNode& node = nodes[static_cast<size_t>(i)];
+      LongspecRow row{.token = node.token, .position = root_position_ + node.depth};
+      if (node.parent >= 0) {
+        std::vector<int32_t>& path = paths_[static_cast<size_t>(i)];
+        path = paths_[static_cast<size_t>(node.parent)];
+        path.push_back(row.slot = n_slots_++);
+        row.path = path;
+      }
+      rows_.push_back(row);
+    }
+    LongspecRows rows(&forward_, rows_, Keys(), k, &next);
+    co_return co_await Meet(rows);
+  }
+
+  const std::shared_ptr<const LongspecModel> model_;
+  const KvCache* const cache_;
+  const int last_layer_;
+  TrainedRange range_;
+  LongspecForward forward_;
+  std::optional<StateBlock> own_keys_;
+
+  // The tree that is being grown.
+  int root_position_ = 0, n_slots_ = 0;
+  std::vector<std::vector<int32_t>> paths_;  // per node that was run: slots of its ancestors and itself
+  std::vector<LongspecRow> rows_;
+};
+
+DrafterResult MakeLongspec(const SpeculationOptions& options, const DraftContext& context) {
+  LS_CHECK(context.cache != nullptr);
+  if (context.cache->exactness() != Exactness::kLossless) {
+    return Unsupported("--spec-type " + options.type +
+                       ": reads the target's whole cache, and this one keeps a part");
+  }
+  return MakeLearned<LongspecModel>(options, context, "beam", [&](auto model, TreeShape shape) {
+    const SharedParts& target = *context.target->shared_parts();
+    std::shared_ptr<DraftKeys> keys;
+    if (model->own_keys) keys = LearnedKeys(options, context, model->block);
+    const auto scratch = LearnedScratch<LongspecDrafter>(options, context, *model);
+    return std::make_unique<LongspecDrafter>(std::move(model), std::move(shape), target, context.cache,
+                                             std::move(keys), scratch);
+  });
+}
+
+}  // namespace
+
+constexpr DrafterEntry kLongspecDrafter = LearnedEntry<LongspecModel>(
+    {.summary = "the guesses of a LongSpec draft model, which reads the model's last keys and values",
+     .reads_states = true,
+     .make = MakeLongspec});
+
+}  // namespace longspec
