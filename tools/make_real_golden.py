@@ -4,12 +4,13 @@
 
   python3 -m pip install --no-deps llama-cpp-cffi      # llama.cpp of April 2025, compiled; wants the libstdc++ of GCC 13
   python3 -m pip install cffi gguf tokenizers jinja2 numpy
-  tools/make_real_golden.py -m models/Qwen2.5-Coder-1.5B-Instruct-Q4_K_M.gguf -o tests/golden/coder.jsonl
+  tools/make_real_golden.py -m models/Qwen2.5-Coder-1.5B-Instruct-Q4_K_M.gguf -o tests/golden/coder.jsonl [--peer]
 
 Lines by their key: `tokens` (of a line of tokens.jsonl; what Hugging Face's tokenizers and llama.cpp agree on), `chat`
 (the model's own template, rendered by Jinja2), `rows` (log-probabilities of the likeliest tokens at the last positions
 of a text, in float32 from weights that are dequantised exactly, by NumPy), `out` (llama.cpp's greedy text, with the
-float32 margin between the best two), and `peer`: how far llama.cpp is from float32 on those rows.
+float32 margin between the best two), and `peer`: how far llama.cpp is from float32 on those rows. With --peer only that
+last line of a file is written anew.
 """
 
 import argparse
@@ -222,36 +223,59 @@ def token_lines(reader, peer):
     print(f"{both} of {len(lines)} lines are tokenised alike")
 
 
+def divergence(top, logits):
+    """KL of the log-probabilities `top` ([token, log p], the likeliest first) and of logits; all other tokens count as
+    one."""
+    q = log_softmax(logits)
+    log_p, log_q = np.array([p for _, p in top]), q[[token for token, _ in top]]
+    kl = float((np.exp(log_p) * (log_p - log_q)).sum())
+    other_p, other_q = 1 - np.exp(log_p).sum(), 1 - np.exp(log_q).sum()
+    return kl + float(other_p * np.log(other_p / other_q)) if other_p > 1e-6 and other_q > 0 else kl
+
+
+def peer_line(peer, lines):
+    rows = [(row["top"], logits) for line in lines
+            for row, logits in zip(line["rows"], peer.logits(line["ids"])[line["rows"][0]["pos"]:])]
+    return {"peer": f"llama-cpp-cffi {importlib.metadata.version('llama-cpp-cffi')}",
+            "kl": round(sum(divergence(top, logits) for top, logits in rows) / len(rows), 6),
+            "same_top": sum(top[0][0] == int(np.argmax(logits)) for top, logits in rows), "n_rows": len(rows)}
+
+
 def model_lines(reader, peer):
     prompts = [peer.tokens(text) for text in texts(reader)]
     outs = [peer.greedy(ids, N_GREEDY) for ids in prompts[-3:]]
     model = Float32(reader)
     states = model.hidden([*prompts, *(ids + out for ids, out in zip(prompts[-3:], outs))])
-    kl, same, n = 0.0, 0, 0
+    lines = []
     for ids, state in zip(prompts, states):
         first = max(len(ids) - N_ROWS, 0)
-        right, theirs = log_softmax(model.logits(state[first:])), log_softmax(peer.logits(ids)[first:])
+        right = log_softmax(model.logits(state[first:]))
         top = np.argsort(-right, axis=-1, kind="stable")[:, :N_TOP]
-        for row, (p, q, best) in enumerate(zip(right, theirs, top)):
-            kl += float((np.exp(p[best]) * (p[best] - q[best])).sum())
-            same += int(best[0] == np.argmax(q))
-            n += 1
-        yield {"ids": ids, "rows": [{"pos": first + row, "top": [[int(t), round(float(p[t]), 6)] for t in best]}
-                                    for row, (p, best) in enumerate(zip(right, top))]}
+        lines.append({"ids": ids, "rows": [{"pos": first + row, "top": [[int(t), round(float(p[t]), 6)] for t in best]}
+                                           for row, (p, best) in enumerate(zip(right, top))]})
+    yield from lines
     for ids, out, state in zip(prompts[-3:], outs, states[len(prompts):]):
         logits = np.sort(model.logits(state[len(ids) - 1:-1]), axis=-1)
         best = np.argmax(model.logits(state[len(ids) - 1:-1]), axis=-1)
         margin = np.where(best == out, logits[:, -1] - logits[:, -2], 0)
         yield {"ids": ids, "out": out, "margin": [round(float(m), 4) for m in margin]}
-    yield {"peer": f"llama-cpp-cffi {importlib.metadata.version('llama-cpp-cffi')}", "kl": round(kl / n, 6), "same_top": same, "n_rows": n}
+    yield peer_line(peer, lines)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-m", "--model", type=Path, required=True)
     parser.add_argument("-o", "--out", type=Path, required=True)
+    parser.add_argument("--peer", action="store_true", help="only the last line, by the rows that the file has")
     options = parser.parse_args()
-    reader, peer = gguf.GGUFReader(options.model), LlamaCpp(options.model)
+    peer = LlamaCpp(options.model)
+    if options.peer:
+        *kept, _ = options.out.read_text(encoding="utf-8").splitlines()
+        line = peer_line(peer, [fact for fact in map(json.loads, kept) if "rows" in fact])
+        options.out.write_text("\n".join([*kept, json.dumps(line, separators=(",", ":"))]) + "\n", encoding="utf-8")
+        print(line)
+        return
+    reader = gguf.GGUFReader(options.model)
     with open(options.out, "w", encoding="utf-8") as out:
         for line in (*token_lines(reader, peer), *({"chat": chat, "text": render(reader, chat)} for chat in CHATS),
                      *model_lines(reader, peer)):

@@ -47,13 +47,21 @@ struct Distance {
 
   double mean_kl() const { return kl / rows; }
 
-  // From a file's row: the log probabilities of its likeliest tokens.
+  // From a file's row: the log probabilities of its likeliest tokens. All others count as one, so that the
+  // sum is a divergence too: at least 0, and at most that of the whole distributions.
   void Add(const nlohmann::json& top, std::span<const float> logits) {
     const double log_z = LogZ(logits);
+    double other_p = 1, other_q = 1;
+    const auto add = [&](double log_p, double log_q) { kl += std::exp(log_p) * (log_p - log_q); };
     for (const auto& entry : top) {
       const double log_p = entry[1].get<double>();
-      kl += std::exp(log_p) * (log_p - (static_cast<double>(logits[entry[0].get<size_t>()]) - log_z));
+      const double log_q = static_cast<double>(logits[entry[0].get<size_t>()]) - log_z;
+      add(log_p, log_q);
+      other_p -= std::exp(log_p);
+      other_q -= std::exp(log_q);
     }
+    constexpr double kRounding = 1e-6;  // of what the file says
+    if (other_p > kRounding && other_q > 0) add(std::log(other_p), std::log(other_q));
     same_top += Best(logits) == top[0][0].get<int64_t>() ? 1 : 0;
     ++rows;
   }
