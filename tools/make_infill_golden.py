@@ -23,12 +23,14 @@ import urllib.error
 import urllib.request
 
 SIZES = [(64, 256), (256, 2048)]  # of a batch and of a context
-LINES = ["int add(int a, int b) {", "  return a + b;", "}", "", "    for item in items:", "\tif (x == 0) {", "// größer, 大きい",
-         "print(f\"{name!r}: {value}\")", "#include <vector>", "  std::vector<int> v{1, 2, 3};", "<|fim_middle|>", "\r",
-         "def main() -> None:", "        self.assertEqual(a, b)", "x = [i ** 2 for i in range(100)]", "  // TO" "DO: 12345",
-         "</div>", "SELECT * FROM t WHERE a = 'b';", "    ", "π ≈ 3.14159", "emoji 😀 end"]
+LINES = ["int add(int a, int b) {", "  return a + b;", "}", "", "    for item in items:", "\tif (x == 0) {",
+         "// größer, 大きい", "print(f\"{name!r}: {value}\")", "#include <vector>", "  std::vector<int> v{1, 2, 3};",
+         "<|fim_middle|>", "\r",
+         "def main() -> None:", "        self.assertEqual(a, b)", "x = [i ** 2 for i in range(100)]",
+         "  // TO" "DO: 12345", "</div>", "SELECT * FROM t WHERE a = 'b';", "    ", "π ≈ 3.14159", "emoji 😀 end"]
 NAMES = ["a.c", "src/engine/answer.cc", "", "größe.py", "<|file_sep|>"]
-PROMPTS = ["", "", "    ", "  return ", "x", "\t\tif (", "<|file_sep|>", "größ", "  one two three four five six seven eight nine ten"]
+PROMPTS = ["", "", "    ", "  return ", "x", "\t\tif (", "<|file_sep|>", "größ",
+           "  one two three four five six seven eight nine ten"]
 
 
 def text(rng, most):
@@ -42,7 +44,8 @@ def request(rng):
         if rng.random() < 0.8:
             chunk["filename"] = rng.choice(NAMES)
         chunks.append(chunk)
-    body = {"input_prefix": text(rng, 16) + rng.choice(["", "\n"]), "input_suffix": rng.choice(["", "\n"]) + text(rng, 8)}
+    body = {"input_prefix": text(rng, 16) + rng.choice(["", "\n"]),
+            "input_suffix": rng.choice(["", "\n"]) + text(rng, 8)}
     if chunks or rng.random() < 0.5:
         body["input_extra"] = chunks
     if rng.random() < 0.8:

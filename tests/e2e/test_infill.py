@@ -32,8 +32,9 @@ CHUNK = {"text": "int twice(int x) {\n  return 2 * x;\n}\n", "time": 1234, "file
 AHEAD = {"id_slot": 0, "input_prefix": "", "input_suffix": "", "input_extra": [CHUNK], "prompt": "", "n_predict": 0,
          "temperature": 0.0, "samplers": [], "cache_prompt": True, "t_max_prompt_ms": 1, "t_max_predict_ms": 1,
          "response_fields": [""], "model": ""}
-KEY = {"id_slot": 0, "input_prefix": "int f(int x) {\n", "input_suffix": "\n}\n", "input_extra": [CHUNK], "prompt": "  ret",
-       "n_predict": 8, "stop": [], "n_indent": 2, "top_k": 40, "top_p": 0.90, "samplers": ["top_k", "top_p", "infill"],
+KEY = {"id_slot": 0, "input_prefix": "int f(int x) {\n", "input_suffix": "\n}\n", "input_extra": [CHUNK],
+       "prompt": "  ret", "n_predict": 8, "stop": [], "n_indent": 2, "top_k": 40, "top_p": 0.90,
+       "samplers": ["top_k", "top_p", "infill"],
        "cache_prompt": True, "t_max_prompt_ms": 500, "t_max_predict_ms": 1000, "stream": False, "model": "",
        "response_fields": ["content", "timings/prompt_n", "timings/prompt_ms", "timings/prompt_per_token_ms",
                            "timings/prompt_per_second", "timings/predicted_n", "timings/predicted_ms",
@@ -105,7 +106,8 @@ class Infill(unittest.TestCase):
         text = json.loads(self.post("/v1/completions", body))["choices"][0]["text"]
         answer = json.loads(self.post("/v1/fim/completions", body))
         self.assertEqual(answer["choices"][0]["message"]["content"], text)
-        self.assertEqual(json.loads(self.post("/v1/completions", {**body, "suffix": None}))["object"], "text_completion")
+        answer = json.loads(self.post("/v1/completions", {**body, "suffix": None}))
+        self.assertEqual(answer["object"], "text_completion")
 
     def test_the_client_of_ollama(self):
         client_packages.use()
