@@ -12,6 +12,7 @@
 #include "kernels/cpu/avx2_products.h"
 #include "kernels/cpu/bf16_lanes.h"
 #include "kernels/cpu/weight_traits.h"
+#include "kernels/cpu/weights_ahead.h"
 
 namespace longspec::kernels::avx2 {
 namespace {
@@ -111,10 +112,25 @@ template <WeightFormat F, int I, int R>
 template <WeightFormat F>
 inline constexpr int kBlockLines = static_cast<int>(kBlockBytes<F> / 64) + 1;
 
-// R rows against one group. At each block the next L lines from `next` on are fetched.
-template <WeightFormat F, int R, int L>
+// Fetches the next L lines of the next group, or of a part of it, at each block.
+template <int L>
+class LinesAhead {
+ public:
+  explicit LinesAhead(const std::byte* next) : next_(next) {}
+  [[gnu::always_inline]] void Fetch(int b) const {
+#pragma GCC unroll 16
+    for (int line = 0; line < L; ++line)
+      __builtin_prefetch(next_ + (size_t{L} * static_cast<size_t>(b) + line) * 64);
+  }
+
+ private:
+  const std::byte* next_;
+};
+
+// R rows against one group. `ahead` fetches what is read soon.
+template <WeightFormat F, int R, typename Ahead>
 [[gnu::always_inline]] inline void Q8TileInline(const MatmulQ8Args& a, int group, int row,
-                                                const std::byte* next) {
+                                                const Ahead& ahead) {
   const auto n_block = static_cast<int>(a.w->n_in / kQuantBlock);
   const std::byte* quants = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
   const GroupScales<F> scales(quants, n_block);
@@ -133,12 +149,7 @@ template <WeightFormat F, int R, int L>
   for (int i = 0; i < kTile; ++i) acc[i] = _mm256_setzero_ps();
   for (int b = 0; b < n_block; ++b) {
     const std::byte* w = quants + static_cast<size_t>(b) * kBlockBytes<F>;
-#pragma GCC unroll 16
-    for (int line = 0; line < L; ++line) {
-      _mm_prefetch(
-          reinterpret_cast<const char*>(next + (size_t{64} * L) * static_cast<size_t>(b) + 64 * line),
-          _MM_HINT_T0);
-    }
+    ahead.Fetch(b);
     __m256 value[R][kVectors];
     HalfDots<F, 0, R>(w, x, b, value);
 #pragma GCC unroll 4
@@ -188,16 +199,16 @@ template <WeightFormat F, int R, int L>
 
 template <WeightFormat F, int R, int L>
 [[gnu::noinline]] void Q8Tile(const MatmulQ8Args& a, int group, int row, const std::byte* next) {
-  Q8TileInline<F, R, L>(a, group, row, next);
+  Q8TileInline<F, R>(a, group, row, LinesAhead<L>(next));
 }
 
-// One or two rows pass once over the weights: reading them is the cost, and a little ahead is far enough.
+// One or two rows pass once over the weights: reading them is the cost.
 template <WeightFormat F, int R>
 void Q8FewRows(const MatmulQ8Args& a) {
-  constexpr size_t kAhead = 2048;
+  const auto n_block = static_cast<int>(a.w->n_in / kQuantBlock);
   for (int group = a.group_begin; group < a.group_end; ++group) {
     const std::byte* weights = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
-    Q8TileInline<F, R, kBlockLines<F> - 1>(a, group, 0, weights + kAhead);
+    Q8TileInline<F, R>(a, group, 0, WeightsAhead<F>(weights, a.w->group_bytes, n_block));
   }
 }
 

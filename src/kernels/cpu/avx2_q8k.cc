@@ -13,6 +13,7 @@
 #include "kernels/cpu/avx2_products.h"
 #include "kernels/cpu/q8k_steps_avx2.h"
 #include "kernels/cpu/weight_traits.h"
+#include "kernels/cpu/weights_ahead.h"
 
 namespace longspec::kernels::avx2 {
 namespace {
@@ -200,24 +201,35 @@ struct Span {
   const SuperScales<F>* scales;
   int begin, end;
   const std::byte* quants;  // of super-block `begin`
-  const std::byte* next;    // what is fetched meanwhile; null: nothing
+  const std::byte* next;    // what is fetched meanwhile: the next group, or its part; null: nothing
   const Q8KBlock* x;        // (n_rows, n_super)
   int n_super;
   __m256* acc;  // (n_rows, 16), of the super-blocks before
 };
 
-// Cache lines that a tile fetches at each block. One or two rows read on where they are; more fetch the next
-// group, whose scales take less than a line a block.
-template <WeightFormat F, int R>
-inline constexpr int kLines = static_cast<int>(kBlockBytes<F> / 64) + (R > 2 ? 1 : 0);
+// Quants of the next group and what its scales and factors take: less than a line a block.
+template <WeightFormat F>
+inline constexpr int kLines = static_cast<int>(kBlockBytes<F> / 64) + 1;
 
-template <WeightFormat F, int R>
-[[gnu::always_inline]] inline void FetchPart(const std::byte* next, int block) {
-  if (next == nullptr) return;
+template <int N>
+[[gnu::always_inline]] inline void FetchLines(const std::byte* at) {
 #pragma GCC unroll 16
-  for (int line = 0; line < kLines<F, R>; ++line) {
-    const std::byte* at = next + static_cast<size_t>(block * kLines<F, R> + line) * 64;
-    _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
+  for (int line = 0; line < N; ++line) {
+    _mm_prefetch(reinterpret_cast<const char*>(at + line * 64), _MM_HINT_T0);
+  }
+}
+
+// What a tile fetches at block `i` of super-block `super`. More than two rows compute while the next group
+// comes.
+template <WeightFormat F, int R>
+[[gnu::always_inline]] inline void FetchPart(const Span<F>& span, int super, int i) {
+  if (span.next == nullptr) return;
+  const int block = (super - span.begin) * kBlocks + i;
+  if constexpr (R > 2) {
+    FetchLines<kLines<F>>(span.next + static_cast<size_t>(block * kLines<F>) * 64);
+  } else {
+    const auto group_bytes = static_cast<size_t>(span.next - span.quants);
+    WeightsAhead<F>(span.quants, group_bytes, span.n_super * kBlocks).Fetch(block);
   }
 }
 
@@ -284,7 +296,7 @@ template <WeightFormat F, Quants Q, int R>
     for (int r = 0; r < R; ++r) SpreadSteps<F>(*x[r], steps[r]);
     for (int i = 0; i < kBlocks; ++i, w += kBytes) {
       const int b = super * kBlocks + i;
-      FetchPart<F, R>(span.next, b - span.begin * kBlocks);
+      FetchPart<F, R>(span, super, i);
       const int8_t* q[R];
       const int32_t* of_block[R];
 #pragma GCC unroll 6
@@ -370,7 +382,7 @@ void Store(const MatmulQ8KArgs& a, int group, int row, int n_rows, const __m256*
 
 template <WeightFormat F>
 void Group(const MatmulQ8KArgs& a, int group, int row, int n_rows) {
-  constexpr size_t kSuperBytes = kBlocks * kBlockBytes<F>, kAhead = 2048;
+  constexpr size_t kSuperBytes = kBlocks * kBlockBytes<F>;
   const auto n_super = static_cast<int>(a.w->n_in / kSuperBlock);
   const std::byte* quants = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
   const SuperScales<F> scales(quants, n_super);
@@ -379,9 +391,7 @@ void Group(const MatmulQ8KArgs& a, int group, int row, int n_rows) {
   const int step = n_rows <= 4 ? n_super : kSpan;
   for (int begin = 0; begin < n_super; begin += step) {
     const std::byte* w = quants + static_cast<size_t>(begin) * kSuperBytes;
-    const std::byte* next =
-        n_rows <= 2 ? w + kAhead
-                    : quants + a.w->group_bytes + static_cast<size_t>(begin * kBlocks * kLines<F, 3>) * 64;
+    const std::byte* next = quants + a.w->group_bytes + static_cast<size_t>(begin * kBlocks * kLines<F>) * 64;
     Span<F> span{.scales = &scales,
                  .begin = begin,
                  .end = Least(begin + step, n_super),
