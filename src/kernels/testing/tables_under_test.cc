@@ -5,6 +5,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/tables.h"
+#include "kernels/testing/emulated_gpu_table.h"
 
 namespace longspec::kernels {
 #ifdef LONGSPEC_HAVE_EMULATED_AVX512
@@ -43,6 +44,7 @@ std::vector<const KernelTable*> TablesUnderTest() {
     if (table != &kReferenceTable) tables.push_back(table);
   }
   for (const KernelTable* table : EmulatedTables()) tables.push_back(table);
+  tables.push_back(&kEmulatedGpuTable);
   return tables;
 }
 

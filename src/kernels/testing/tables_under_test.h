@@ -12,7 +12,8 @@
 
 namespace longspec::kernels::testing {
 
-// Available() without the reference, and the emulated AVX-512 and AMX tables where this build has them.
+// Available() without the reference, the emulated AVX-512 and AMX tables where this build has them, and the
+// bodies of a GPU's kernels on fibers.
 std::vector<const KernelTable*> TablesUnderTest();
 
 // None where the build has no SIMDe or the CPU lacks AVX2.
