@@ -22,13 +22,13 @@
 //   CopyAsync(to, from)           begins one; `to` must not be read
 //   CommitCopies()                ends a group of those begun since the last
 //   WaitCopies<N>()               until at most N groups of this thread are under way; a barrier tells others
-// Memory, by aligned 16 bytes:
+// Memory, by aligned 8 or 16 bytes:
 //   Load16(p)                     what is read again, from any memory
-//   Stream16(p)                   global memory that nothing writes meanwhile and nobody reads again
+//   Stream8(p), Stream16(p)       global memory that nothing writes meanwhile and nobody reads again
 // Arithmetic, static, each rounded once to nearest even, with denormals, never fused:
 //   Fma, Add, Sub, Mul, Div, Sqrt, Rint, Half (widens f16 bits), ToHalf (rounds to f16 bits); a NaN stays one
 //   DAdd, DSub, DMul, DDiv        the same in double
-//   Bits(i), ToBits(f)            a float's bits
+//   Bits(bits), ToBits(f)         a float's bits
 //   Dot4(u, s, c)                 c + sum of four unsigned bytes times four signed ones
 //   DotS4(s, t, c)                the same of signed bytes
 #pragma once
@@ -48,6 +48,9 @@ namespace longspec::kernels::gpu {
 
 inline constexpr int kWarp = 32;
 
+struct alignas(8) Bytes8 {
+  uint32_t words[2];
+};
 struct alignas(16) Bytes16 {
   uint32_t words[4];
 };

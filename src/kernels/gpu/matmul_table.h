@@ -1,13 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The matrix products of kernels/gpu/table.h.
+// Which body multiplies how many rows, and the matrix products of kernels/gpu/table.h.
 #pragma once
 
+#include "kernels/gpu/few_rows.h"
 #include "kernels/ops.h"
 
 namespace longspec::kernels::gpu {
 
+// Launches the body for these rows.
+template <class Units, typename Launcher>
+void LaunchProduct(const QuantizedProduct<typename Units::Activations>& a, const Launcher& launch) {
+  if (a.n_groups == 0 || a.n_rows == 0) return;
+  if (a.n_rows <= 8) {
+    launch(FewRows<Units, 1>(), a);
+  } else {
+    launch(FewRows<Units, 2>(), a);
+  }
+}
+
 template <typename Device>
-void SetMatmuls(KernelTable&) {}
+struct LaunchOn {
+  template <typename Body>
+  void operator()(Body, const typename Body::Args& args) const {
+    Device::template Launch<Body>(args);
+  }
+};
+
+// From a row of `n` floats with a stride, all that lies between the first and the last of n_rows.
+constexpr size_t Span(int n_rows, int64_t stride, int64_t n) {
+  return n_rows == 0 ? 0 : static_cast<size_t>((n_rows - 1) * stride + n);
+}
+
+template <typename Device>
+struct MatmulsOf {
+  // `args.x` is (n_rows, n_units).
+  template <class Units, typename Args>
+  static void Quantized(const Args& args) {
+    const PackedMatrix& w = *args.w;
+    const int n_groups = args.group_end - args.group_begin;
+    const int64_t first_out = int64_t{args.group_begin} * kRowGroup;
+    if (n_groups <= 0 || args.n_rows == 0) return;
+    const int64_t n_out = w.n_out - first_out;  // to the last of the matrix
+    const auto n_units = static_cast<int>(w.n_in / Units::kValues);
+    const typename Device::template In<std::byte> weights(
+        w.data + static_cast<size_t>(args.group_begin) * w.group_bytes,
+        static_cast<size_t>(n_groups) * w.group_bytes);
+    using Activations = typename Units::Activations;
+    const typename Device::template In<Activations> x(args.x, static_cast<size_t>(args.n_rows) * n_units);
+    const int64_t n_written = n_out < int64_t{n_groups} * kRowGroup ? n_out : int64_t{n_groups} * kRowGroup;
+    const typename Device::template InOut<float> y(args.y + first_out,
+                                                   Span(args.n_rows, args.y_stride, n_written));
+    LaunchProduct<Units>({.w = weights.get(),
+                          .group_bytes = w.group_bytes,
+                          .n_out = n_written,
+                          .n_groups = n_groups,
+                          .n_units = n_units,
+                          .x = x.get(),
+                          .y = y.get(),
+                          .y_stride = args.y_stride,
+                          .n_rows = args.n_rows,
+                          .add = args.add},
+                         LaunchOn<Device>());
+  }
+
+  static void Q8(const MatmulQ8Args& args) {
+    WithQ8Format(args.w->format, [&](auto f) { Quantized<UnitsQ8<decltype(f)::kValue>>(args); });
+  }
+  static void Q8K(const MatmulQ8KArgs& args) {
+    WithSuperFormat(args.w->format, [&](auto f) { Quantized<UnitsQ8K<decltype(f)::kValue>>(args); });
+  }
+};
+
+template <typename Device>
+void SetMatmuls(KernelTable& table) {
+  table.matmul_q8 = MatmulsOf<Device>::Q8;
+  table.matmul_q8k = MatmulsOf<Device>::Q8K;
+}
 
 }  // namespace longspec::kernels::gpu

@@ -89,9 +89,10 @@ int FiberBlock::TakeReady() {
 
 // Until somebody makes this thread ready.
 void FiberBlock::Wait() {
-  Fiber& fiber = *threads_[static_cast<size_t>(now_)].fiber;
+  const int before = now_;
   now_ = TakeReady();
-  fiber.SwitchTo(*threads_[static_cast<size_t>(now_)].fiber);
+  if (now_ == before) return;
+  threads_[static_cast<size_t>(before)].fiber->SwitchTo(*threads_[static_cast<size_t>(now_)].fiber);
 }
 
 void FiberBlock::ReleaseBarrier() {

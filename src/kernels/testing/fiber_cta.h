@@ -91,13 +91,9 @@ class FiberCta {
     copies_.resize(n_left);
   }
 
-  static gpu::Bytes16 Load16(const void* p) {
-    MustBeAligned(p);
-    gpu::Bytes16 bytes;
-    std::memcpy(&bytes, p, sizeof(bytes));
-    return bytes;
-  }
-  static gpu::Bytes16 Stream16(const void* p) { return Load16(p); }
+  static gpu::Bytes16 Load16(const void* p) { return Load<gpu::Bytes16>(p); }
+  static gpu::Bytes8 Stream8(const void* p) { return Load<gpu::Bytes8>(p); }
+  static gpu::Bytes16 Stream16(const void* p) { return Load<gpu::Bytes16>(p); }
 
   static float Fma(float a, float b, float c) { return std::fma(a, b, c); }
   static float Add(float a, float b) { return a + b; }
@@ -129,10 +125,17 @@ class FiberCta {
     const void* from;
     int group;
   };
-  static void MustBeAligned(const void* p) {
-    if (reinterpret_cast<uintptr_t>(p) % 16 == 0) return;
-    std::fprintf(stderr, "emulated GPU: 16 bytes at an address that is no multiple of 16\n");
+  static void MustBeAligned(const void* p, size_t bytes = 16) {
+    if (reinterpret_cast<uintptr_t>(p) % bytes == 0) return;
+    std::fprintf(stderr, "emulated GPU: %zu bytes at an address that is no multiple of that\n", bytes);
     std::abort();
+  }
+  template <typename T>
+  static T Load(const void* p) {
+    MustBeAligned(p, sizeof(T));
+    T bytes;
+    std::memcpy(&bytes, p, sizeof(bytes));
+    return bytes;
   }
 
   FiberBlock* fibers_;

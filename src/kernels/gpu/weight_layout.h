@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Packed quantised weights as fragments of a warp's products, and where a group's scales lie (ops.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/weight_traits.h"
+#include "kernels/gpu/cta.h"
+#include "kernels/ops.h"
+
+namespace longspec::kernels::gpu {
+
+template <WeightFormat F>
+inline constexpr bool kHasHalves = F == WeightFormat::kSuperU6Halves;
+template <WeightFormat F>
+inline constexpr bool kHasSuper = F == WeightFormat::kSuperU4Min || F == WeightFormat::kSuperU5Min ||
+                                  F == WeightFormat::kSuperU6Halves;
+
+template <typename T>
+LONGSPEC_GPU T At(const void* p, size_t index) {
+  return static_cast<const T*>(p)[index];
+}
+
+// A lane's place in fragments of products (cta.h): of weights it has output rows 2 g and 2 g + 1 of a group,
+// which lie side by side, as rows g and g + 8 of the fragment; of sums it has these and x's rows 2 j, 2 j + 1.
+struct Lane {
+  int g, j;
+};
+LONGSPEC_GPU Lane LaneOf(int thread) { return {thread % kWarp / 4, thread % 4}; }
+// Of sum e of a lane: its output and its row.
+LONGSPEC_GPU int OutputOf(Lane lane, int e) { return 2 * lane.g + e / 2; }
+LONGSPEC_GPU int RowOf(Lane lane, int e) { return 2 * lane.j + e % 2; }
+
+// A lane's weights of a block of 32 k, as they lie in memory.
+template <WeightFormat F>
+struct BlockWeights {
+  static constexpr int kLoads = kIsU4<F> ? 1 : 2;
+  Bytes8 loads[kLoads];
+
+  template <class Cta>
+  static LONGSPEC_GPU BlockWeights Stream(const std::byte* block, Lane lane) {
+    BlockWeights w;
+    LONGSPEC_UNROLL
+    for (int i = 0; i < kLoads; ++i) w.loads[i] = Cta::Stream8(block + 256 * i + 64 * lane.j + 8 * lane.g);
+    return w;
+  }
+  // Fragment of the half block: of output 2 g + `second`.
+  LONGSPEC_GPU uint32_t Half(int half, int second) const {
+    if constexpr (kIsU4<F>) {
+      return loads[0].words[second] >> 4 * half & 0x0F0F0F0FU;
+    } else {
+      return loads[half].words[second];
+    }
+  }
+};
+
+// Where the parts of a group begin.
+template <WeightFormat F>
+struct GroupParts {
+  const std::byte* quants;
+  const std::byte* scales;       // (n, 16) f16; n is the number of super-blocks, or of blocks
+  const std::byte* minima;       // likewise
+  const std::byte* factors;      // (n_block, 16) u8, or (n_block, 2, 16) i8
+  const std::byte* min_factors;  // (n_block, 16) u8
+
+  LONGSPEC_GPU GroupParts(const std::byte* group, int n_block) {
+    const size_t blocks = n_block, numbers = (kHasSuper<F> ? blocks / 8 : blocks) * kRowGroup * 2;
+    quants = group;
+    scales = group + blocks * kBlockBytes<F>;
+    minima = scales + numbers;
+    factors = minima + (kHasMin<F> ? numbers : 0);
+    min_factors = factors + blocks * kRowGroup;
+  }
+};
+
+}  // namespace longspec::kernels::gpu
