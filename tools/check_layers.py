@@ -21,7 +21,7 @@ FLOORS = (
     ("base", "json"),
     ("tensor", "tree", "tokenizer", "jinja", "chart", "openai", "pattern"),
     ("formats", "kernels", "wire", "grammar"),
-    ("attention", "sampling"),
+    ("attention", "sampling", "cuda"),
     ("kv", "verify"),
     ("model",),
     ("draft",),

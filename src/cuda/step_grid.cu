@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/step_grid.h"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <functional>
+
+#include "cuda/random_weights.h"
+#include "kernels/gpu/choice.h"
+#include "kernels/gpu/elementwise.h"
+#include "kernels/gpu/fused_attention.h"
+#include "kernels/gpu/matmul_table.h"
+#include "kernels/gpu/merge_states.h"
+#include "kernels/gpu/norm.h"
+#include "kernels/gpu/quantize.h"
+#include "kernels/gpu/store_kv.h"
+
+namespace longspec::cuda {
+namespace {
+
+using kernels::kChunk;
+using kernels::KvType;
+using kernels::Q8KBlock;
+using kernels::WeightFormat;
+namespace gpu = kernels::gpu;
+
+constexpr int kMostRows = 2048, kMostContext = 65536 + kMostRows, kReplays = 7;
+
+struct LaunchInto {
+  cudaStream_t stream;
+  template <typename Body>
+  void operator()(Body, const typename Body::Args& args) const {
+    Launch<Body>(args, stream);
+  }
+};
+
+// Memory of a card, taken piece by piece.
+class Arena {
+ public:
+  template <typename T>
+  T* New(size_t n) {
+    pieces_.emplace_back(n * sizeof(T));
+    return reinterpret_cast<T*>(pieces_.back().get());
+  }
+  template <typename T>
+  T* Copy(const std::vector<T>& host) {
+    T* to = New<T>(host.size());
+    MustSucceed(cudaMemcpy(to, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice), "copy to the card");
+    return to;
+  }
+
+ private:
+  std::deque<DeviceBytes> pieces_;
+};
+
+struct Layer {
+  DeviceMatrix q, k, v, o, gate, up, down;
+};
+
+// llama.cpp's Q4_K_M stores values and down projections of these layers as Q6_K.
+bool HasMoreBits(int layer, int n) { return layer < n / 8 || layer >= 7 * n / 8 || (layer - n / 8) % 3 == 2; }
+
+class Steps {
+ public:
+  Steps(const ModelShape& shape, cudaStream_t stream) : s_(shape), stream_(stream) {
+    const auto matrix = [&](int64_t n_in, int64_t n_out, bool more_bits) {
+      DeviceMatrix m{.n_out = n_out,
+                     .n_in = n_in,
+                     .format = more_bits ? WeightFormat::kSuperU6Halves : WeightFormat::kSuperU4Min};
+      m.group_bytes = SuperGroupBytes(m.format, n_in);
+      auto* data = arena_.New<std::byte>(m.bytes());
+      m.data = data;
+      FillRandomly(m, data, ++seed_, stream_);
+      return m;
+    };
+    const int n_q = s_.n_head * s_.head_dim, n_kv = s_.n_kv_head * s_.head_dim;
+    for (int i = 0; i < s_.n_layer; ++i) {
+      const bool more = HasMoreBits(i, s_.n_layer);
+      layers_.push_back({.q = matrix(s_.n_embd, n_q, false),
+                         .k = matrix(s_.n_embd, n_kv, false),
+                         .v = matrix(s_.n_embd, n_kv, more),
+                         .o = matrix(n_q, s_.n_embd, false),
+                         .gate = matrix(s_.n_embd, s_.n_ff, false),
+                         .up = matrix(s_.n_embd, s_.n_ff, false),
+                         .down = matrix(s_.n_ff, s_.n_embd, more)});
+    }
+    head_ = matrix(s_.n_embd, s_.n_vocab, true);
+    layer_bytes_ = size_t{2} * s_.n_kv_head * kChunk * s_.head_dim * 2;
+    n_chunks_ = (kMostContext + kChunk - 1) / kChunk;
+    chunks_ = arena_.New<std::byte>(n_chunks_ * ChunkBytes());
+    FillHalves(chunks_, n_chunks_ * ChunkBytes() / 2, ++seed_, stream_);
+    const auto floats = [&](int n) {
+      auto* to = arena_.New<float>(size_t{kMostRows} * static_cast<size_t>(n));
+      FillFloats(to, size_t{kMostRows} * static_cast<size_t>(n), ++seed_, stream_);
+      return to;
+    };
+    x_ = floats(s_.n_embd);
+    q_ = floats(n_q);
+    k_ = floats(n_kv);
+    v_ = floats(n_kv);
+    attended_ = floats(n_q);
+    gate_ = floats(s_.n_ff);
+    up_ = floats(s_.n_ff);
+    norm_ = floats(std::max(1, s_.n_embd / 1024));
+    cos_sin_ = floats(s_.head_dim);
+    logits_ = arena_.New<float>(size_t{64} * static_cast<size_t>(s_.n_vocab));
+    blocks_ = arena_.New<Q8KBlock>(size_t{kMostRows} * static_cast<size_t>(s_.n_ff / kernels::kSuperBlock));
+    best_ = arena_.New<gpu::BestLogit>(size_t{64} * 256);
+    indices_ = arena_.New<int32_t>(kMostRows);
+  }
+
+  StepTime Time(int rows, int context, bool prompt, bool all_kinds) {
+    Arena work;
+    Plan(rows, context, prompt, work);
+    StepTime time{.model = s_.name, .rows = rows, .context = context, .prompt = prompt};
+    std::vector<Kind> kinds = Kinds();
+    time.ms = Measure([&] {
+      for (int layer = 0; layer < s_.n_layer; ++layer) {
+        for (const Kind& kind : kinds) {
+          if (kind.of_layer) kind.launch(layer);
+        }
+      }
+      for (const Kind& kind : kinds) {
+        if (!kind.of_layer) kind.launch(0);
+      }
+    });
+    for (const Kind& kind : kinds) {
+      if (!all_kinds && !kind.of_context) continue;
+      const double ms = Measure([&] {
+        for (int layer = 0; layer < (kind.of_layer ? s_.n_layer : 1); ++layer) kind.launch(layer);
+      });
+      time.kinds.push_back({.kind = kind.name, .ms = ms, .bytes = kind.bytes, .operations = kind.operations});
+    }
+    return time;
+  }
+
+ private:
+  struct Kind {
+    const char* name;
+    bool of_layer, of_context;
+    double bytes, operations;
+    std::function<void(int layer)> launch;
+  };
+
+  size_t ChunkBytes() const { return layer_bytes_ * static_cast<size_t>(s_.n_layer); }
+  int Group() const { return s_.n_head / s_.n_kv_head; }
+
+  // Median of several replays of what is launched.
+  double Measure(const std::function<void()>& launch) {
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    MustSucceed(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capture of a graph");
+    launch();
+    MustSucceed(cudaStreamEndCapture(stream_, &graph), "capture of a graph");
+    MustSucceed(cudaGraphInstantiate(&exec, graph, 0), "graph");
+    cudaEvent_t begin, end;
+    MustSucceed(cudaEventCreate(&begin), "event");
+    MustSucceed(cudaEventCreate(&end), "event");
+    std::vector<float> times;
+    for (int i = 0; i < kReplays + 1; ++i) {
+      MustSucceed(cudaEventRecord(begin, stream_), "event");
+      MustSucceed(cudaGraphLaunch(exec, stream_), "graph");
+      MustSucceed(cudaEventRecord(end, stream_), "event");
+      MustSucceed(cudaEventSynchronize(end), "kernels of a step");
+      float ms = 0;
+      MustSucceed(cudaEventElapsedTime(&ms, begin, end), "event");
+      if (i > 0) times.push_back(ms);
+      if (ms > 500 && i > 1) break;
+    }
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    cudaGraphExecDestroy(exec);
+    cudaGraphDestroy(graph);
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
+  }
+
+  // Which rows see which chunks.
+  void Plan(int rows, int context, bool prompt, Arena& work) {
+    rows_ = rows;
+    entries_ = rows * Group() <= 8 ? 8 : rows * Group() <= 16 ? 16 : rows * Group() <= 32 ? 32 : 64;
+    const int item_rows = entries_ / Group();
+    std::vector<gpu::AttentionRow> all;
+    for (int row = 0; row < rows; ++row) {
+      const int end = (prompt ? context + row : context) + 1;
+      all.push_back({.begin = 0, .end = end, .total = end, .tail = 0});
+    }
+    std::vector<gpu::AttentionItem> items;
+    std::vector<std::vector<int>> of_row(static_cast<size_t>(rows));
+    int n_states = 0;
+    seen_ = 0;
+    for (const gpu::AttentionRow& row : all) seen_ += row.end;
+    for (int first = 0; first < rows; first += item_rows) {
+      const int n = std::min(item_rows, rows - first);
+      const int end = all[static_cast<size_t>(first + n - 1)].end;
+      for (int chunk = 0; chunk * kChunk < end; ++chunk) {
+        items.push_back({.chunk = chunks_ + static_cast<size_t>(chunk) * ChunkBytes(),
+                         .tails = nullptr,
+                         .first = chunk * kChunk,
+                         .n_stored = std::min(kChunk, end - chunk * kChunk),
+                         .row_begin = first,
+                         .n_rows = n,
+                         .state = n_states});
+        for (int i = 0; i < n; ++i) {
+          if (all[static_cast<size_t>(first + i)].end > chunk * kChunk)
+            of_row[static_cast<size_t>(first + i)].push_back(n_states + i);
+        }
+        n_states += n;
+      }
+    }
+    std::vector<int> parts, begins;
+    for (const std::vector<int>& of : of_row) {
+      begins.push_back(static_cast<int>(parts.size()));
+      parts.insert(parts.end(), of.begin(), of.end());
+    }
+    begins.push_back(static_cast<int>(parts.size()));
+    std::vector<gpu::StoreKv::Place> places;
+    const size_t half = layer_bytes_ / 2;
+    for (int row = 0; row < rows; ++row) {
+      const int at = all[static_cast<size_t>(row)].end - 1;
+      std::byte* chunk = chunks_ + static_cast<size_t>(at / kChunk) * ChunkBytes();
+      places.push_back({.keys = chunk, .values = chunk + half, .offset = at % kChunk});
+    }
+    n_items_ = static_cast<int>(items.size());
+    n_states_ = n_states;
+    items_ = work.Copy(items);
+    seen_rows_ = work.Copy(all);
+    parts_ = work.Copy(parts);
+    part_begins_ = work.Copy(begins);
+    places_ = work.Copy(places);
+    states_ = work.New<float>(static_cast<size_t>(s_.n_kv_head) * static_cast<size_t>(n_states) *
+                              static_cast<size_t>(Group()) *
+                              static_cast<size_t>(kernels::kStateHeader + s_.head_dim));
+  }
+
+  void Product(const DeviceMatrix& m, float* y, int rows, bool add) {
+    kernels::WithSuperFormat(m.format, [&](auto f) {
+      gpu::LaunchProduct<gpu::UnitsQ8K<decltype(f)::kValue>>(
+          {.w = m.data,
+           .group_bytes = m.group_bytes,
+           .n_out = m.n_out,
+           .n_groups = m.n_groups(),
+           .n_units = static_cast<int>(m.n_in / kernels::kSuperBlock),
+           .x = blocks_,
+           .y = y,
+           .y_stride = m.n_out,
+           .n_rows = rows,
+           .add = add},
+          LaunchInto{stream_});
+    });
+  }
+
+  void Norm(int rows) {
+    Launch<gpu::QuantizeNorm<gpu::ToQ8K>>(
+        {.rows = {.x = x_, .stride = s_.n_embd, .w = norm_, .n = s_.n_embd, .n_rows = rows, .eps = 1e-6F},
+         .out = blocks_},
+        stream_);
+  }
+
+  template <int kEntries>
+  void AttendWith(int layer) {
+    constexpr int kRing = kEntries <= 16 ? 4 : 3;
+    Launch<gpu::FusedAttention<KvType::kF16, KvType::kF16, 128, kEntries, kRing>>(
+        {.items = items_,
+         .rows = seen_rows_,
+         .slots = nullptr,
+         .q = q_,
+         .states = states_,
+         .layer_offset = static_cast<int64_t>(layer_bytes_) * layer,
+         .n_items = n_items_,
+         .n_rows = rows_,
+         .n_states = n_states_,
+         .n_kv_head = s_.n_kv_head,
+         .group = Group(),
+         .head_dim = s_.head_dim,
+         .scale = 0.0883F},
+        stream_);
+  }
+  void Attend(int layer) {
+    switch (entries_) {
+      case 8:
+        return AttendWith<8>(layer);
+      case 16:
+        return AttendWith<16>(layer);
+      case 32:
+        return AttendWith<32>(layer);
+      default:
+        return AttendWith<64>(layer);
+    }
+  }
+
+  void Rotate(float* x, int n_heads) {
+    Launch<gpu::Rope>({.x = x,
+                       .row_stride = int64_t{n_heads} * s_.head_dim,
+                       .head_stride = s_.head_dim,
+                       .cos_sin = cos_sin_,
+                       .n_rows = rows_,
+                       .n_heads = n_heads,
+                       .n_rot = s_.head_dim,
+                       .pairing = kernels::RopePairing::kHalfSplit},
+                      stream_);
+  }
+
+  double LayerBytes(DeviceMatrix Layer::*matrix) const {
+    double bytes = 0;
+    for (const Layer& layer : layers_) bytes += static_cast<double>((layer.*matrix).bytes());
+    return bytes;
+  }
+  double Macs(DeviceMatrix Layer::*matrix) const {
+    double n = 0;
+    for (const Layer& layer : layers_)
+      n += static_cast<double>((layer.*matrix).n_in) * static_cast<double>((layer.*matrix).n_out);
+    return n * rows_;
+  }
+
+  std::vector<Kind> Kinds() {
+    const double l = s_.n_layer, rows = rows_;
+    const int head_rows = std::min(rows_, 64);
+    std::vector<Kind> kinds;
+    const auto add = [&](const char* name, double bytes, double operations, std::function<void(int)> launch,
+                         bool of_context = false, bool of_layer = true) {
+      kinds.push_back({name, of_layer, of_context, bytes, operations, std::move(launch)});
+    };
+    add("norm, quantise", l * rows * s_.n_embd * 4, 0, [=](int) { Norm(rows_); });
+    add("q, k, v", LayerBytes(&Layer::q) + LayerBytes(&Layer::k) + LayerBytes(&Layer::v),
+        Macs(&Layer::q) + Macs(&Layer::k) + Macs(&Layer::v), [=](int i) {
+          const Layer& layer = layers_[static_cast<size_t>(i)];
+          Product(layer.q, q_, rows_, false);
+          Product(layer.k, k_, rows_, false);
+          Product(layer.v, v_, rows_, false);
+        });
+    add("rotate, store", l * rows * (s_.n_head + 4 * s_.n_kv_head) * s_.head_dim * 4, 0, [=](int layer) {
+      Rotate(q_, s_.n_head);
+      Rotate(k_, s_.n_kv_head);
+      Launch<gpu::StoreKv>({.k = k_,
+                            .v = v_,
+                            .row_stride = int64_t{s_.n_kv_head} * s_.head_dim,
+                            .places = places_,
+                            .place = {},
+                            .k_head_bytes = int64_t{kChunk} * s_.head_dim * 2,
+                            .v_head_bytes = int64_t{kChunk} * s_.head_dim * 2,
+                            .n_rows = rows_,
+                            .n_heads = s_.n_kv_head,
+                            .head_dim = s_.head_dim,
+                            .k_type = KvType::kF16,
+                            .v_type = KvType::kF16},
+                           stream_);
+    });
+    add("attention", l * n_items_ * static_cast<double>(layer_bytes_), 2.0 * l * seen_ * s_.n_head * s_.head_dim,
+        [=](int layer) { Attend(layer); }, true);
+    const double state_bytes = 4.0 * n_states_ * s_.n_head * (kernels::kStateHeader + s_.head_dim);
+    add("merge", l * state_bytes, 0, [=](int) {
+      Launch<gpu::MergeStates<128>>({.states = states_,
+                                     .parts = parts_,
+                                     .part_begins = part_begins_,
+                                     .out_rows = nullptr,
+                                     .out = attended_,
+                                     .n_rows = rows_,
+                                     .n_states = n_states_,
+                                     .n_kv_head = s_.n_kv_head,
+                                     .group = Group(),
+                                     .head_dim = s_.head_dim},
+                                    stream_);
+    }, true);
+    add("quantise", l * rows * s_.n_head * s_.head_dim * 4, 0, [=](int) {
+      const int n = s_.n_head * s_.head_dim;
+      Launch<gpu::Quantize<gpu::ToQ8K>>({.source = {.x = attended_, .stride = n}, .out = blocks_, .n = n, .n_rows = rows_},
+                                        stream_);
+    });
+    add("o", LayerBytes(&Layer::o), Macs(&Layer::o),
+        [=](int i) { Product(layers_[static_cast<size_t>(i)].o, x_, rows_, true); });
+    add("norm, quantise again", l * rows * s_.n_embd * 4, 0, [=](int) { Norm(rows_); });
+    add("gate, up", LayerBytes(&Layer::gate) + LayerBytes(&Layer::up), Macs(&Layer::gate) + Macs(&Layer::up),
+        [=](int i) {
+          Product(layers_[static_cast<size_t>(i)].gate, gate_, rows_, false);
+          Product(layers_[static_cast<size_t>(i)].up, up_, rows_, false);
+        });
+    add("swiglu, quantise", l * rows * s_.n_ff * 8, 0, [=](int) {
+      Launch<gpu::Quantize<gpu::ToQ8K, gpu::SwiGluRows>>(
+          {.source = {.g = gate_, .u = up_, .stride = s_.n_ff}, .out = blocks_, .n = s_.n_ff, .n_rows = rows_}, stream_);
+    });
+    add("down", LayerBytes(&Layer::down), Macs(&Layer::down),
+        [=](int i) { Product(layers_[static_cast<size_t>(i)].down, x_, rows_, true); });
+    add("logits", static_cast<double>(head_.bytes()), static_cast<double>(head_.n_in) * s_.n_vocab * head_rows,
+        [=](int) {
+          Norm(head_rows);
+          Product(head_, logits_, head_rows, false);
+        },
+        false, false);
+    add("choice", 4.0 * s_.n_vocab * head_rows, 0, [=](int) {
+      constexpr int kParts = 128;
+      Launch<gpu::Argmax>({.x = logits_,
+                           .stride = s_.n_vocab,
+                           .parts = best_,
+                           .n = s_.n_vocab,
+                           .n_rows = head_rows,
+                           .n_parts = kParts},
+                          stream_);
+      Launch<gpu::JoinParts<gpu::BestLogit>>(
+          {.parts = best_, .n_parts = kParts, .n_rows = head_rows, .indices = indices_, .best = nullptr}, stream_);
+    }, false, false);
+    return kinds;
+  }
+
+  const ModelShape& s_;
+  cudaStream_t stream_;
+  Arena arena_;
+  uint32_t seed_ = 0;
+  std::vector<Layer> layers_;
+  DeviceMatrix head_;
+  size_t layer_bytes_ = 0, n_chunks_ = 0;
+  std::byte* chunks_ = nullptr;
+  float *x_, *q_, *k_, *v_, *attended_, *gate_, *up_, *norm_, *cos_sin_, *logits_;
+  Q8KBlock* blocks_;
+  gpu::BestLogit* best_;
+  int32_t* indices_;
+  // Of the cell that is timed.
+  int rows_ = 0, entries_ = 8, n_items_ = 0, n_states_ = 0;
+  double seen_ = 0;
+  gpu::AttentionItem* items_ = nullptr;
+  gpu::AttentionRow* seen_rows_ = nullptr;
+  int *parts_ = nullptr, *part_begins_ = nullptr;
+  gpu::StoreKv::Place* places_ = nullptr;
+  float* states_ = nullptr;
+};
+
+}  // namespace
+
+std::vector<StepTime> TimeSteps(double seconds, int most_rows) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto spent = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  std::vector<StepTime> times;
+  cudaStream_t stream;
+  MustSucceed(cudaStreamCreate(&stream), "stream");
+  double budget = 0;
+  for (const ModelShape& shape : kShapes) {
+    budget += seconds / static_cast<double>(std::size(kShapes));
+    Steps steps(shape, stream);
+    MustSucceed(cudaStreamSynchronize(stream), "random weights");
+    for (const int context : {1024, 16384, 65536}) {
+      for (const int rows : {1, 2, 4, 8, 16, 64}) {
+        if (rows > most_rows || spent() > budget) continue;
+        times.push_back(steps.Time(rows, context, false, context == 1024));
+      }
+      if (context == 1024 && most_rows >= kMostRows && spent() < budget)
+        times.push_back(steps.Time(kMostRows, 0, true, true));
+    }
+  }
+  cudaStreamDestroy(stream);
+  return times;
+}
+
+double CopyRate() {
+  const size_t n = size_t{1} << 30;
+  const DeviceBytes from(n), to(n);
+  cudaEvent_t begin, end;
+  MustSucceed(cudaEventCreate(&begin), "event");
+  MustSucceed(cudaEventCreate(&end), "event");
+  FillHalves(from.get(), n / 2, 1, nullptr);
+  std::vector<float> times;
+  for (int i = 0; i < 9; ++i) {
+    MustSucceed(cudaEventRecord(begin), "event");
+    MustSucceed(cudaMemcpyAsync(to.get(), from.get(), n, cudaMemcpyDeviceToDevice), "copy on the card");
+    MustSucceed(cudaEventRecord(end), "event");
+    MustSucceed(cudaEventSynchronize(end), "copy on the card");
+    float ms = 0;
+    MustSucceed(cudaEventElapsedTime(&ms, begin, end), "event");
+    times.push_back(ms);
+  }
+  std::sort(times.begin(), times.end());
+  return 2.0 * static_cast<double>(n) / (times[times.size() / 2] * 1e-3);
+}
+
+}  // namespace longspec::cuda
