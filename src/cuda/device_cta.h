@@ -72,6 +72,8 @@ class DeviceCta {
     return bytes;
   }
 
+  static LONGSPEC_GPU int32_t AddTo(int32_t* to, int32_t n) { return atomicAdd(to, n); }
+
   static LONGSPEC_GPU float Fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
   static LONGSPEC_GPU float Add(float a, float b) { return __fadd_rn(a, b); }
   static LONGSPEC_GPU float Sub(float a, float b) { return __fsub_rn(a, b); }

@@ -1,0 +1,52 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Proves the kernels on an NVIDIA card and times steps there, in at most 4 minutes. The programs are those of build/cuda/
+# (make CUDA=1 builds them where nvcc is; they need nothing else there but the driver).
+#
+#   tools/device_check.sh [OUT]      logs and evidence.json go to OUT ($OUT, else build/cuda/out)
+#
+# Exit status 0 only if all suites passed with the reference's bits and compute-sanitizer found nothing.
+set -u
+cd "$(dirname "$0")/.."
+out=${1-${OUT-build/cuda/out}}
+programs=${LONGSPEC_CUDA_PROGRAMS-build/cuda}
+mkdir -p "$out"
+status=0
+
+# named NAME SECONDS COMMAND...: with a log and a limit
+named() {
+  name=$1 limit=$2
+  shift 2
+  begin=$(date +%s)
+  timeout "$limit" "$@" >"$out/$name.log" 2>&1
+  code=$?
+  echo "$name: exit $code after $(($(date +%s) - begin)) s"
+  [ "$code" -eq 0 ] || { status=1; tail -n 15 "$out/$name.log"; }
+}
+
+for program in kernels_cuda_test cuda_check; do
+  if [ ! -x "$programs/$program" ]; then
+    echo "error: $programs/$program is missing; make CUDA=1 builds it" >&2
+    exit 2
+  fi
+done
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
+
+named suites 70 "$programs/kernels_cuda_test"
+grep -E '^\[  (PASSED|FAILED)' "$out/suites.log"
+named check 90 "$programs/cuda_check" --seconds 55 --out "$out/evidence.json"
+sed -n 1,60p "$out/check.log"
+
+if command -v compute-sanitizer >/dev/null 2>&1; then
+  # Where a kernel reads beside its operands, and where threads of a block do not wait for each other.
+  short='*LargestIntegers*:*NoNumbers*:*RopeOfBoth*:*SwiGluOf*:*ValuesIgnore*:*RmsNormOf*:*MergesStates*:*StoresTouch*'
+  named memcheck 40 compute-sanitizer --tool memcheck --error-exitcode 9 "$programs/kernels_cuda_test" \
+    --gtest_filter="$short"
+  named racecheck 40 compute-sanitizer --tool racecheck --error-exitcode 9 "$programs/kernels_cuda_test" \
+    --gtest_filter="$short"
+  tail -n 2 "$out/memcheck.log" "$out/racecheck.log"
+else
+  echo "compute-sanitizer is not there: nothing was checked with it"
+fi
+exit "$status"
