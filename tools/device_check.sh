@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Proves the kernels on an NVIDIA card and times steps there, in at most 4 minutes. The programs are those of build/cuda/
-# (make CUDA=1 builds them where nvcc is; they need nothing else there but the driver).
+# Proves the kernels on an NVIDIA card and times steps there, in at most 4 minutes. The programs are those of
+# build/cuda/programs/ (make CUDA=1 builds them where nvcc is); there they need nothing but the driver.
 #
 #   tools/device_check.sh [OUT]      logs and evidence.json go to OUT ($OUT, else build/cuda/out)
 #
@@ -10,7 +10,7 @@
 set -u
 cd "$(dirname "$0")/.."
 out=${1-${OUT-build/cuda/out}}
-programs=${LONGSPEC_CUDA_PROGRAMS-build/cuda}
+programs=build/cuda/programs
 mkdir -p "$out"
 status=0
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cuda_check: what a card is, whether it has the reference's bits for all halves and for exp of all floats, and what
-// steps cost on it. The suites of kernels are kernels_cuda_test's.
+// cuda_check: what a card is, whether it has the reference's bits for all halves and for exp of all floats,
+// and what steps cost on it. The suites of kernels are kernels_cuda_test's.
 //
 //   cuda_check [--exp-step N] [--seconds S] [--rows MOST] [--out evidence.json]
 #include <cstdio>
@@ -26,7 +26,8 @@ struct Options {
 };
 
 void PrintSteps(const std::vector<StepTime>& steps) {
-  std::printf("\n%-20s %5s %7s %10s  %s\n", "model", "rows", "context", "ms", "kinds: ms, TB/s, T operations/s");
+  std::printf("\n%-20s %5s %7s %10s  %s\n", "model", "rows", "context", "ms",
+              "kinds: ms, TB/s, T operations/s");
   for (const StepTime& step : steps) {
     std::printf("%-20s %5d %7d %10.3f ", step.model, step.rows, step.context, step.ms);
     for (const KindTime& kind : step.kinds) {
@@ -50,8 +51,8 @@ bool Write(const char* path, const cudaDeviceProp& card, int driver, double copy
     std::fprintf(stderr, "error: --out %s cannot be written\n", path);
     return false;
   }
-  std::fprintf(f, "{\n  \"digest\": \"%s\",\n  \"card\": \"%s\",\n  \"compute_capability\": \"%d.%d\",\n", kKernelDigest,
-               card.name, card.major, card.minor);
+  std::fprintf(f, "{\n  \"digest\": \"%s\",\n  \"card\": \"%s\",\n  \"compute_capability\": \"%d.%d\",\n",
+               kKernelDigest, card.name, card.major, card.minor);
   std::fprintf(f, "  \"multiprocessors\": %d,\n  \"driver\": %d,\n  \"copy_bytes_per_s\": %.4g,\n",
                card.multiProcessorCount, driver, copy);
   WriteComparison(f, "halves", halves);
@@ -59,7 +60,9 @@ bool Write(const char* path, const cudaDeviceProp& card, int driver, double copy
   std::fprintf(f, "  \"steps\": [");
   for (size_t i = 0; i < steps.size(); ++i) {
     const StepTime& s = steps[i];
-    std::fprintf(f, "%s\n    {\"model\": \"%s\", \"rows\": %d, \"context\": %d, \"prompt\": %s, \"ms\": %.5g, \"kinds\": {",
+    std::fprintf(f,
+                 "%s\n    {\"model\": \"%s\", \"rows\": %d, \"context\": %d, \"prompt\": %s, \"ms\": %.5g, "
+                 "\"kinds\": {",
                  i == 0 ? "" : ",", s.model, s.rows, s.context, s.prompt ? "true" : "false", s.ms);
     for (size_t k = 0; k < s.kinds.size(); ++k) {
       std::fprintf(f, "%s\"%s\": {\"ms\": %.5g, \"bytes\": %.5g, \"operations\": %.5g}", k == 0 ? "" : ", ",
@@ -81,13 +84,15 @@ int Check(const Options& options) {
   MustSucceed(cudaGetDeviceProperties(&card, 0), "properties of the card");
   MustSucceed(cudaDriverGetVersion(&driver), "the driver");
   const double copy = CopyRate();
-  std::printf("%s, %d.%d, %d multiprocessors, driver for CUDA %d.%d, copies %.2f TB/s (read and written)\n", card.name,
-              card.major, card.minor, card.multiProcessorCount, driver / 1000, driver % 1000 / 10, copy * 1e-12);
+  std::printf("%s, %d.%d, %d multiprocessors, driver for CUDA %d.%d, copies %.2f TB/s (read and written)\n",
+              card.name, card.major, card.minor, card.multiProcessorCount, driver / 1000, driver % 1000 / 10,
+              copy * 1e-12);
   const Comparison halves = CompareHalves();
   std::printf("halves: %llu compared, %llu differ\n", static_cast<unsigned long long>(halves.compared),
               static_cast<unsigned long long>(halves.different));
   Comparison exp;
-  if (options.exp_step > 0) exp = CompareExp(options.exp_step, static_cast<int>(std::thread::hardware_concurrency()));
+  if (options.exp_step > 0)
+    exp = CompareExp(options.exp_step, static_cast<int>(std::thread::hardware_concurrency()));
   std::printf("exp: %llu compared, %llu differ\n", static_cast<unsigned long long>(exp.compared),
               static_cast<unsigned long long>(exp.different));
   std::fflush(stdout);
@@ -116,7 +121,8 @@ int Main(int argc, char** argv) {
     } else if (name == "--out") {
       options.out = value;
     } else {
-      std::fprintf(stderr, "error: there is no option %s; there are --exp-step, --seconds, --rows, --out\n", name.c_str());
+      std::fprintf(stderr, "error: there is no option %s; there are --exp-step, --seconds, --rows, --out\n",
+                   name.c_str());
       return 2;
     }
   }

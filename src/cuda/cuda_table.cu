@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda_table.h"
-
 #include "cuda/table_device.h"
 #include "kernels/gpu/table.h"
 #include "kernels/tables.h"
@@ -8,7 +7,8 @@
 namespace longspec::cuda {
 
 const kernels::KernelTable& CudaTable() {
-  static const kernels::KernelTable table = kernels::gpu::GpuTable<TableDevice>("cuda", kernels::kReferenceTable);
+  static const kernels::KernelTable table =
+      kernels::gpu::GpuTable<TableDevice>("cuda", kernels::kReferenceTable);
   return table;
 }
 

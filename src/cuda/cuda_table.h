@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bodies of kernels/gpu/ on a card, as a kernel table: each call copies its arguments there and its results
-// back. That is the proof that a card has the reference's bits; nothing else should use it.
+// The bodies of kernels/gpu/ on a card, as a kernel table: each call copies its arguments there and its
+// results back. That is the proof that a card has the reference's bits; nothing else should use it.
 #pragma once
 
 #include <string>

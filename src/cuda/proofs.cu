@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/proofs.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -9,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "cuda/proofs.h"
 #include "cuda/runtime.h"
 #include "kernels/gpu/elementwise.h"
 #include "kernels/reference/reference.h"
@@ -59,7 +58,8 @@ void Count(uint32_t bits, bool same, Comparison* all) {
 Comparison CompareHalves() {
   const DeviceBytes wide(65536 * 4), again(65536 * 2);
   Launch<WidenHalves>(
-      {.wide = reinterpret_cast<float*>(wide.get()), .again = reinterpret_cast<uint16_t*>(again.get())}, nullptr);
+      {.wide = reinterpret_cast<float*>(wide.get()), .again = reinterpret_cast<uint16_t*>(again.get())},
+      nullptr);
   std::vector<float> floats(65536);
   std::vector<uint16_t> halves(65536);
   MustSucceed(cudaMemcpy(floats.data(), wide.get(), wide.size(), cudaMemcpyDeviceToHost), "halves");
@@ -67,9 +67,10 @@ Comparison CompareHalves() {
   Comparison all;
   for (uint32_t i = 0; i < 65536; ++i) {
     const float expected = HalfToFloat(static_cast<uint16_t>(i));
-    const bool same = std::isnan(expected) ? std::isnan(floats[i])
-                                           : std::bit_cast<uint32_t>(expected) == std::bit_cast<uint32_t>(floats[i]) &&
-                                                 halves[i] == i;
+    const bool same =
+        std::isnan(expected)
+            ? std::isnan(floats[i])
+            : std::bit_cast<uint32_t>(expected) == std::bit_cast<uint32_t>(floats[i]) && halves[i] == i;
     Count(i, same, &all);
   }
   return all;
@@ -85,19 +86,22 @@ Comparison CompareExp(uint32_t step, int n_threads) {
   for (uint64_t begin = 0; begin < n_all; begin += kPiece) {
     const uint64_t n = std::min(kPiece, n_all - begin);
     const auto first = static_cast<uint32_t>(begin * step);
-    Launch<ExpOfBits>({.out = reinterpret_cast<float*>(out.get()), .first = first, .step = step, .n = static_cast<int>(n)},
-                      nullptr);
+    Launch<ExpOfBits>(
+        {.out = reinterpret_cast<float*>(out.get()), .first = first, .step = step, .n = static_cast<int>(n)},
+        nullptr);
     MustSucceed(cudaMemcpy(floats.data(), out.get(), n * 4, cudaMemcpyDeviceToHost), "exp");
     std::vector<std::thread> threads;
     for (int t = 0; t < n_threads; ++t) {
       threads.emplace_back([&, t] {
         Comparison own;
-        for (uint64_t i = n * static_cast<uint64_t>(t) / n_threads; i < n * static_cast<uint64_t>(t + 1) / n_threads; ++i) {
+        for (uint64_t i = n * static_cast<uint64_t>(t) / n_threads;
+             i < n * static_cast<uint64_t>(t + 1) / n_threads; ++i) {
           const uint32_t bits = first + static_cast<uint32_t>(i) * step;
           const float expected = kernels::reference::ExpOf(std::bit_cast<float>(bits));
           Count(bits,
-                std::isnan(expected) ? std::isnan(floats[i])
-                                     : std::bit_cast<uint32_t>(expected) == std::bit_cast<uint32_t>(floats[i]),
+                std::isnan(expected)
+                    ? std::isnan(floats[i])
+                    : std::bit_cast<uint32_t>(expected) == std::bit_cast<uint32_t>(floats[i]),
                 &own);
         }
         const std::lock_guard lock(mutex);

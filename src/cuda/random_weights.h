@@ -21,7 +21,8 @@ struct DeviceMatrix {
 
 size_t SuperGroupBytes(kernels::WeightFormat format, int64_t n_in);
 
-// Random bytes whose quants are in range and whose f16 numbers are finite and small. `matrix.data` is to be filled.
+// Random bytes whose quants are in range and whose f16 numbers are finite and small. `matrix.data` is to be
+// filled.
 void FillRandomly(const DeviceMatrix& matrix, std::byte* data, uint32_t seed, cudaStream_t stream);
 // Numbers in (-1, 1).
 void FillFloats(float* data, size_t n, uint32_t seed, cudaStream_t stream);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/runtime.h"
-
 #include <cstdio>
 #include <cstdlib>
 #include <unordered_map>
 #include <vector>
+
+#include "cuda/runtime.h"
 
 namespace longspec::cuda {
 
@@ -33,14 +33,15 @@ std::string WhyNoDevice() {
 
 void MustSucceed(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
-  std::fprintf(stderr, "error: CUDA, %s: %s (%s)\n", what, cudaGetErrorString(error), cudaGetErrorName(error));
+  std::fprintf(stderr, "error: CUDA, %s: %s (%s)\n", what, cudaGetErrorString(error),
+               cudaGetErrorName(error));
   std::exit(1);
 }
 
 namespace {
 
-// Freed pieces by their size: tests ask for the same ones again and again, and a piece must not be larger than asked
-// for, or what lies behind it could be read unseen.
+// Freed pieces by their size: tests ask for the same ones again and again, and a piece must not be larger
+// than asked for, or what lies behind it could be read unseen.
 std::unordered_map<size_t, std::vector<std::byte*>>& FreePieces() {
   static auto* pieces = new std::unordered_map<size_t, std::vector<std::byte*>>;
   return *pieces;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/step_grid.h"
-
 #include <algorithm>
 #include <chrono>
 #include <deque>
 #include <functional>
 
 #include "cuda/random_weights.h"
+#include "cuda/step_grid.h"
 #include "kernels/gpu/choice.h"
 #include "kernels/gpu/elementwise.h"
 #include "kernels/gpu/fused_attention.h"
@@ -46,7 +45,8 @@ class Arena {
   template <typename T>
   T* Copy(const std::vector<T>& host) {
     T* to = New<T>(host.size());
-    MustSucceed(cudaMemcpy(to, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice), "copy to the card");
+    MustSucceed(cudaMemcpy(to, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice),
+                "copy to the card");
     return to;
   }
 
@@ -347,26 +347,30 @@ class Steps {
                             .v_type = KvType::kF16},
                            stream_);
     });
-    add("attention", l * n_items_ * static_cast<double>(layer_bytes_), 2.0 * l * seen_ * s_.n_head * s_.head_dim,
-        [=](int layer) { Attend(layer); }, true);
+    add(
+        "attention", l * n_items_ * static_cast<double>(layer_bytes_),
+        2.0 * l * seen_ * s_.n_head * s_.head_dim, [=](int layer) { Attend(layer); }, true);
     const double state_bytes = 4.0 * n_states_ * s_.n_head * (kernels::kStateHeader + s_.head_dim);
-    add("merge", l * state_bytes, 0, [=](int) {
-      Launch<gpu::MergeStates<128>>({.states = states_,
-                                     .parts = parts_,
-                                     .part_begins = part_begins_,
-                                     .out_rows = nullptr,
-                                     .out = attended_,
-                                     .n_rows = rows_,
-                                     .n_states = n_states_,
-                                     .n_kv_head = s_.n_kv_head,
-                                     .group = Group(),
-                                     .head_dim = s_.head_dim},
-                                    stream_);
-    }, true);
+    add(
+        "merge", l * state_bytes, 0,
+        [=](int) {
+          Launch<gpu::MergeStates<128>>({.states = states_,
+                                         .parts = parts_,
+                                         .part_begins = part_begins_,
+                                         .out_rows = nullptr,
+                                         .out = attended_,
+                                         .n_rows = rows_,
+                                         .n_states = n_states_,
+                                         .n_kv_head = s_.n_kv_head,
+                                         .group = Group(),
+                                         .head_dim = s_.head_dim},
+                                        stream_);
+        },
+        true);
     add("quantise", l * rows * s_.n_head * s_.head_dim * 4, 0, [=](int) {
       const int n = s_.n_head * s_.head_dim;
-      Launch<gpu::Quantize<gpu::ToQ8K>>({.source = {.x = attended_, .stride = n}, .out = blocks_, .n = n, .n_rows = rows_},
-                                        stream_);
+      Launch<gpu::Quantize<gpu::ToQ8K>>(
+          {.source = {.x = attended_, .stride = n}, .out = blocks_, .n = n, .n_rows = rows_}, stream_);
     });
     add("o", LayerBytes(&Layer::o), Macs(&Layer::o),
         [=](int i) { Product(layers_[static_cast<size_t>(i)].o, x_, rows_, true); });
@@ -377,29 +381,38 @@ class Steps {
           Product(layers_[static_cast<size_t>(i)].up, up_, rows_, false);
         });
     add("swiglu, quantise", l * rows * s_.n_ff * 8, 0, [=](int) {
-      Launch<gpu::Quantize<gpu::ToQ8K, gpu::SwiGluRows>>(
-          {.source = {.g = gate_, .u = up_, .stride = s_.n_ff}, .out = blocks_, .n = s_.n_ff, .n_rows = rows_}, stream_);
+      Launch<gpu::Quantize<gpu::ToQ8K, gpu::SwiGluRows>>({.source = {.g = gate_, .u = up_, .stride = s_.n_ff},
+                                                          .out = blocks_,
+                                                          .n = s_.n_ff,
+                                                          .n_rows = rows_},
+                                                         stream_);
     });
     add("down", LayerBytes(&Layer::down), Macs(&Layer::down),
         [=](int i) { Product(layers_[static_cast<size_t>(i)].down, x_, rows_, true); });
-    add("logits", static_cast<double>(head_.bytes()), static_cast<double>(head_.n_in) * s_.n_vocab * head_rows,
+    add(
+        "logits", static_cast<double>(head_.bytes()),
+        static_cast<double>(head_.n_in) * s_.n_vocab * head_rows,
         [=](int) {
           Norm(head_rows);
           Product(head_, logits_, head_rows, false);
         },
         false, false);
-    add("choice", 4.0 * s_.n_vocab * head_rows, 0, [=](int) {
-      constexpr int kParts = 128;
-      Launch<gpu::Argmax>({.x = logits_,
-                           .stride = s_.n_vocab,
-                           .parts = best_,
-                           .n = s_.n_vocab,
-                           .n_rows = head_rows,
-                           .n_parts = kParts},
-                          stream_);
-      Launch<gpu::JoinParts<gpu::BestLogit>>(
-          {.parts = best_, .n_parts = kParts, .n_rows = head_rows, .indices = indices_, .best = nullptr}, stream_);
-    }, false, false);
+    add(
+        "choice", 4.0 * s_.n_vocab * head_rows, 0,
+        [=](int) {
+          constexpr int kParts = 128;
+          Launch<gpu::Argmax>({.x = logits_,
+                               .stride = s_.n_vocab,
+                               .parts = best_,
+                               .n = s_.n_vocab,
+                               .n_rows = head_rows,
+                               .n_parts = kParts},
+                              stream_);
+          Launch<gpu::JoinParts<gpu::BestLogit>>(
+              {.parts = best_, .n_parts = kParts, .n_rows = head_rows, .indices = indices_, .best = nullptr},
+              stream_);
+        },
+        false, false);
     return kinds;
   }
 

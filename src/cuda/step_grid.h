@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a pass costs on a card: the kernels of whole steps with random weights, for shapes of models, numbers of rows
-// and contexts, in one stream and as CUDA graphs.
+// What a pass costs on a card: the kernels of whole steps with random weights, for shapes of models, numbers
+// of rows and contexts, in one stream and as CUDA graphs.
 #pragma once
 
 #include <string>

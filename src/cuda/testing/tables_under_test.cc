@@ -12,7 +12,9 @@ namespace longspec::kernels::testing {
 std::vector<const KernelTable*> EmulatedTables() { return {}; }
 bool EmulatedTilesAreTrusted(TileSums) { return false; }
 std::vector<const KernelTable*> TablesUnderTest() { return {&cuda::CudaTable()}; }
-std::string TableTestName(const ::testing::TestParamInfo<const KernelTable*>& info) { return info.param->name; }
+std::string TableTestName(const ::testing::TestParamInfo<const KernelTable*>& info) {
+  return info.param->name;
+}
 
 }  // namespace longspec::kernels::testing
 

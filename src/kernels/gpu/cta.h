@@ -14,8 +14,8 @@
 //   ShuffleXor(value, mask)       the value of the lane whose number differs by mask
 //   Mma16(c, a0, a1, b)           c (16, 8) += a (16, 16) * b (16, 8), exact integers: unsigned a, signed b
 //   Mma32(c, a, b)                c (16, 8) += a (16, 32) * b (32, 8)
-//     With g = lane / 4 and j = lane % 4 a lane has of c: (g, 2 j), (g, 2 j + 1), (g + 8, 2 j), (g + 8, 2 j + 1).
-//     Mma16: of a: row g and row g + 8, columns 4 j to 4 j + 3, and of b: column g, rows 4 j to 4 j + 3.
+//     With g = lane / 4 and j = lane % 4 a lane has of c: (g, 2 j), (g, 2 j + 1), (g + 8, 2 j), (g + 8, 2 j +
+//     1). Mma16: of a: row g and row g + 8, columns 4 j to 4 j + 3, and of b: column g, rows 4 j to 4 j + 3.
 //     Mma32: a[0], a[1] and b[0] are as in Mma16, of the first 16 columns of a and rows of b; a[2], a[3] and
 //     b[1] of the last 16.
 // Copies from global to shared memory, 16 bytes each, both ends aligned:

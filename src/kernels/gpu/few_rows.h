@@ -29,9 +29,9 @@ template <typename Units, int kTiles>
 struct FewRows {
   using Args = QuantizedProduct<typename Units::Activations>;
   static constexpr int kWarps = 8, kThreads = kWarps * kWarp;
-  static constexpr int kStage = 2 * kWarps;       // units between two barriers
-  static constexpr int kRows = 8 * kTiles;        // of a block
-  static constexpr int kRowStride = 20;           // of 16 outputs in shared memory: banks of rows differ
+  static constexpr int kStage = 2 * kWarps;  // units between two barriers
+  static constexpr int kRows = 8 * kTiles;   // of a block
+  static constexpr int kRowStride = 20;      // of 16 outputs in shared memory: banks of rows differ
   static constexpr int kUnit = kRows * kRowStride;
   static constexpr int kSums = kRows * kRowGroup;
   static constexpr int kOwned = (kSums + kThreads - 1) / kThreads;  // by one thread

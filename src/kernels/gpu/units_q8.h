@@ -42,7 +42,8 @@ struct UnitsQ8 {
   }
 
   template <class Cta>
-  static LONGSPEC_GPU float Next(float acc, float t, const Parts& parts, int unit, int out, const Q8Block* row) {
+  static LONGSPEC_GPU float Next(float acc, float t, const Parts& parts, int unit, int out,
+                                 const Q8Block* row) {
     const size_t number = static_cast<size_t>(unit) * kRowGroup + out;
     acc = Cta::Fma(Cta::Half(At<uint16_t>(parts.scales, number)), t, acc);
     if constexpr (kHasMin<F>) acc = Cta::Fma(Cta::Half(At<uint16_t>(parts.minima, number)), row[unit].s, acc);

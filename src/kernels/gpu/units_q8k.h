@@ -53,7 +53,8 @@ struct UnitsQ8K {
     LONGSPEC_UNROLL
     for (int tile = 0; tile < kTiles; ++tile) {
       int32_t dots[4] = {}, minima[4] = {};
-      const Bytes8 steps[2] = {At<Bytes8>(rows[tile][1][unit].steps, 0), At<Bytes8>(rows[tile][2][unit].steps, 0)};
+      const Bytes8 steps[2] = {At<Bytes8>(rows[tile][1][unit].steps, 0),
+                               At<Bytes8>(rows[tile][2][unit].steps, 0)};
       const int8_t* q = rows[tile][0][unit].q;
       LONGSPEC_UNROLL
       for (int b = 0; b < kBlocks; ++b) {

@@ -15,8 +15,8 @@ namespace longspec::kernels::gpu {
 template <WeightFormat F>
 inline constexpr bool kHasHalves = F == WeightFormat::kSuperU6Halves;
 template <WeightFormat F>
-inline constexpr bool kHasSuper = F == WeightFormat::kSuperU4Min || F == WeightFormat::kSuperU5Min ||
-                                  F == WeightFormat::kSuperU6Halves;
+inline constexpr bool kHasSuper =
+    F == WeightFormat::kSuperU4Min || F == WeightFormat::kSuperU5Min || F == WeightFormat::kSuperU6Halves;
 
 template <typename T>
 LONGSPEC_GPU T At(const void* p, size_t index) {
@@ -24,7 +24,8 @@ LONGSPEC_GPU T At(const void* p, size_t index) {
 }
 
 // A lane's place in fragments of products (cta.h): of weights it has output rows 2 g and 2 g + 1 of a group,
-// which lie side by side, as rows g and g + 8 of the fragment; of sums it has these and x's rows 2 j, 2 j + 1.
+// which lie side by side, as rows g and g + 8 of the fragment; of sums it has these and x's rows 2 j, 2 j
+// + 1.
 struct Lane {
   int g, j;
 };

@@ -115,7 +115,8 @@ class FiberCta {
     return c;
   }
   static int32_t DotS4(uint32_t s, uint32_t t, int32_t c) {
-    for (int i = 0; i < 32; i += 8) c += static_cast<int8_t>(s >> i & 255) * static_cast<int8_t>(t >> i & 255);
+    for (int i = 0; i < 32; i += 8)
+      c += static_cast<int8_t>(s >> i & 255) * static_cast<int8_t>(t >> i & 255);
     return c;
   }
 
