@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/counter_rng.h"
 
+#include "base/dice_functions.h"
+
 namespace longspec {
 
 std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 2> key, std::array<uint32_t, 4> counter) {
-  constexpr uint64_t kM0 = 0xD2511F53, kM1 = 0xCD9E8D57;
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t p0 = kM0 * counter[0], p1 = kM1 * counter[2];
-    counter = {static_cast<uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(p1),
-               static_cast<uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(p0)};
-    key[0] += 0x9E3779B9;
-    key[1] += 0xBB67AE85;
-  }
-  return counter;
+  return dice_functions::Philox4x32(key, counter);
 }
 
 std::array<uint32_t, 2> RngStream::Key() const {

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/dice.h"
 
-#include "base/elementary.h"
+#include "base/dice_functions.h"
 
 namespace longspec {
 
-double GumbelOf(uint32_t bits) {
-  const double u = (static_cast<double>(bits) + 0.5) * 0x1.0p-32;
-  return -Log(-Log(u));
-}
+double GumbelOf(uint32_t bits) { return dice_functions::GumbelOf(bits); }
 
 uint32_t DiceBits(const std::array<uint32_t, 2>& key, int32_t token) {
   const auto t = static_cast<uint32_t>(token);
-  return Philox4x32(key, {t / 64 * 16 + t % 16, 0, 0, 0})[t / 16 % 4];
+  return dice_functions::DiceWords(key, t / 64 * 16 + t % 16)[t / 16 % 4];
 }
 
 Dice::Dice(const RngStream& stream, uint64_t position) {

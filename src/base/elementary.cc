@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/dice_functions.h"
+
 namespace longspec {
 namespace {
 
@@ -15,7 +17,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // Constants as sums of doubles, each the rest rounded to nearest.
-constexpr double kLn2 = 0x1.62e42fefa39efp-1, kLn2Rest = 0x1.abc9e3b39803fp-56;
+constexpr double kLn2 = dice_functions::kLn2, kLn2Rest = 0x1.abc9e3b39803fp-56;
 constexpr double kOneOverLn2 = 0x1.71547652b82fep+0;
 constexpr double kTwoOverPi = 0x1.45f306dc9c883p-1;
 constexpr std::array<double, 3> kHalfPi = {0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54,
@@ -129,19 +131,7 @@ double Exp(double x) {
   return Scaled(1.0 + (r + r * r * p), n.integer);
 }
 
-double Log(double x) {
-  constexpr uint64_t kSqrtHalf = 0x3FE6A09E667F3BCD;  // the bits of sqrt(1/2)
-  constexpr uint64_t kMantissa = (uint64_t{1} << 52) - 1;
-  // Exponents counted from sqrt(1/2) on, so that the mantissa lies around 1.
-  const uint64_t bits = std::bit_cast<uint64_t>(x) - kSqrtHalf;
-  const auto e = static_cast<double>(static_cast<int64_t>(bits) >> 52);
-  const auto m = std::bit_cast<double>((bits & kMantissa) + kSqrtHalf);
-  const double s = (m - 1.0) / (m + 1.0);
-  const double z = s * s;
-  double p = 1.0 / 21;
-  for (int k = 19; k >= 1; k -= 2) p = p * z + 1.0 / k;
-  return e * kLn2 + 2.0 * s * p;
-}
+double Log(double x) { return dice_functions::Log(x); }
 
 double Power(double base, double exponent) {
   const Long log = LongLog(base);
