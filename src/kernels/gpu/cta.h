@@ -25,6 +25,7 @@
 // Memory, by aligned 8 or 16 bytes:
 //   Load16(p)                     what is read again, from any memory
 //   Stream8(p), Stream16(p)       global memory that nothing writes meanwhile and nobody reads again
+//   AddTo(p, n)                   adds to an integer that other threads add to, and returns what it was
 // Arithmetic, static, each rounded once to nearest even, with denormals, never fused:
 //   Fma, Add, Sub, Mul, Div, Sqrt, Rint, Half (widens f16 bits), ToHalf (rounds to f16 bits); a NaN stays one
 //   DAdd, DSub, DMul, DDiv        the same in double

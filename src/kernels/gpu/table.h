@@ -9,6 +9,9 @@
 //   Launch<Body>(args)          in the order of the calls
 #pragma once
 
+#include "kernels/gpu/attention_table.h"
+#include "kernels/gpu/choice_table.h"
+#include "kernels/gpu/elementwise_table.h"
 #include "kernels/gpu/matmul_table.h"
 #include "kernels/ops.h"
 
@@ -20,6 +23,9 @@ KernelTable GpuTable(const char* name, const KernelTable& rest) {
   KernelTable table = rest;
   table.name = name;
   SetMatmuls<Device>(table);
+  SetElementwise<Device>(table);
+  SetChoice<Device>(table);
+  SetAttention<Device>(table);
   return table;
 }
 

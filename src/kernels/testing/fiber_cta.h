@@ -95,6 +95,8 @@ class FiberCta {
   static gpu::Bytes8 Stream8(const void* p) { return Load<gpu::Bytes8>(p); }
   static gpu::Bytes16 Stream16(const void* p) { return Load<gpu::Bytes16>(p); }
 
+  static int32_t AddTo(int32_t* to, int32_t n) { return __atomic_fetch_add(to, n, __ATOMIC_RELAXED); }
+
   static float Fma(float a, float b, float c) { return std::fma(a, b, c); }
   static float Add(float a, float b) { return a + b; }
   static float Sub(float a, float b) { return a - b; }

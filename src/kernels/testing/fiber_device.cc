@@ -9,6 +9,10 @@ namespace longspec::kernels::testing {
 
 GpuFaults gpu_faults;
 
+std::unique_ptr<std::byte[]> FiberDevice::NewBytes(size_t n) {
+  return std::unique_ptr<std::byte[]>(new std::byte[n]);
+}
+
 FiberBlock& FiberDevice::Fibers() {
   static auto* fibers = new FiberBlock;  // never freed: its fibers wait for work for ever
   return *fibers;

@@ -24,7 +24,7 @@ class FiberDevice {
   template <typename T>
   class In {
    public:
-    In(const T* host, size_t n) : bytes_(new std::byte[n * sizeof(T)]) {
+    In(const T* host, size_t n) : bytes_(NewBytes(n * sizeof(T))) {
       if (n > 0) std::memcpy(bytes_.get(), host, n * sizeof(T));
     }
     const T* get() const { return reinterpret_cast<const T*>(bytes_.get()); }
@@ -36,7 +36,7 @@ class FiberDevice {
   template <typename T>
   class InOut {
    public:
-    InOut(T* host, size_t n) : host_(host), n_bytes_(n * sizeof(T)), bytes_(new std::byte[n_bytes_]) {
+    InOut(T* host, size_t n) : host_(host), n_bytes_(n * sizeof(T)), bytes_(NewBytes(n_bytes_)) {
       if (n > 0) std::memcpy(bytes_.get(), host, n_bytes_);
     }
     ~InOut() {
@@ -55,7 +55,7 @@ class FiberDevice {
   template <typename T>
   class Scratch {
    public:
-    explicit Scratch(size_t n) : bytes_(new std::byte[n * sizeof(T)]) {
+    explicit Scratch(size_t n) : bytes_(NewBytes(n * sizeof(T))) {
       std::memset(bytes_.get(), 0xB7, n * sizeof(T));
     }
     T* get() const { return reinterpret_cast<T*>(bytes_.get()); }
@@ -88,6 +88,7 @@ class FiberDevice {
   }
 
  private:
+  static std::unique_ptr<std::byte[]> NewBytes(size_t n);
   static FiberBlock& Fibers();
   static uint32_t NextSeed();
   static std::vector<int> Order(int n_blocks);
