@@ -55,6 +55,9 @@ class DeviceCta {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
   }
 
+  static LONGSPEC_GPU kernels::gpu::Bytes8 Load8(const void* p) {
+    return *static_cast<const kernels::gpu::Bytes8*>(p);
+  }
   static LONGSPEC_GPU kernels::gpu::Bytes16 Load16(const void* p) {
     return *static_cast<const kernels::gpu::Bytes16*>(p);
   }
@@ -97,6 +100,11 @@ class DeviceCta {
   }
   static LONGSPEC_GPU int32_t DotS4(uint32_t s, uint32_t t, int32_t c) {
     return __dp4a(static_cast<int>(s), static_cast<int>(t), c);
+  }
+  template <int kHalf>
+  static LONGSPEC_GPU int32_t Dot2(uint32_t p, uint32_t s, int32_t c) {
+    return kHalf == 0 ? __dp2a_lo(static_cast<int>(p), static_cast<int>(s), c)
+                      : __dp2a_hi(static_cast<int>(p), static_cast<int>(s), c);
   }
 };
 

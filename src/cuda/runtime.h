@@ -35,7 +35,14 @@ class DeviceBytes {
 };
 
 template <typename Body>
-__global__ void __launch_bounds__(Body::kThreads) RunBody(const __grid_constant__ typename Body::Args args) {
+constexpr int MinBlocks() {
+  if constexpr (requires { Body::kMinBlocks; }) return Body::kMinBlocks;
+  return 1;
+}
+
+template <typename Body>
+__global__ void __launch_bounds__(Body::kThreads, MinBlocks<Body>())
+    RunBody(const __grid_constant__ typename Body::Args args) {
   Body::Run(DeviceCta(), args);
 }
 

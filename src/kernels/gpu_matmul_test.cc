@@ -9,9 +9,11 @@
 namespace longspec::kernels::testing {
 namespace {
 
-bool IsSeen(const MatmulShape& shape, const GpuFaults& faults) {
+using gpu::ProductBody;
+
+bool IsSeen(const MatmulShape& shape, const GpuFaults& faults, ProductBody body = ProductBody::kFewRows) {
   gpu_faults = faults;
-  const bool seen = !MatmulSameAsReference(kEmulatedGpuTable, shape, 0, 1);
+  const bool seen = !MatmulSameAsReference(EmulatedProducts(body), shape, 0, 1);
   gpu_faults = {};
   return seen;
 }
@@ -24,6 +26,32 @@ TEST(GpuMatmulTest, EveryBarrierOfFewRowsIsNeeded) {
     EXPECT_FALSE(IsSeen(shape, {}));
     EXPECT_TRUE(IsSeen(shape, {.dropped_barrier = GpuFaults::kAll}));
     for (const int n : {0, 1}) EXPECT_TRUE(IsSeen(shape, {.dropped_barrier = n})) << n;
+  }
+}
+
+TEST(GpuMatmulTest, EveryBarrierOfManyRowsIsNeeded) {
+  for (const WeightFormat format : {WeightFormat::kS8Min, WeightFormat::kSuperU5Min}) {
+    const MatmulShape shape = {.format = format, .n_in = 1024, .n_rows = 40};
+    EXPECT_FALSE(IsSeen(shape, {}, ProductBody::kManyRows));
+    for (int n = 0; n < 4; ++n)
+      EXPECT_TRUE(IsSeen(shape, {.dropped_barrier = n}, ProductBody::kManyRows)) << n;
+    EXPECT_TRUE(IsSeen(shape, {.dropped_waits = true}, ProductBody::kManyRows));
+  }
+}
+
+TEST(GpuMatmulTest, EveryBodyIsTheReference) {
+  for (const ProductBody body : {ProductBody::kFewRows, ProductBody::kMoreRows, ProductBody::kManyRows}) {
+    const KernelTable table = EmulatedProducts(body);
+    for (const WeightFormat format : kQuantizedFormats) {
+      for (const int n_rows : {1, 31, 70}) {
+        const MatmulShape shape = {
+            .format = format, .n_in = 288, .n_out = 87, .n_rows = n_rows, .add = n_rows == 31};
+        ASSERT_TRUE(MatmulSameAsReference(table, shape, 0, 6)) << static_cast<int>(body);
+        ASSERT_TRUE(MatmulSameAsReference(table, shape, 1, 3)) << static_cast<int>(body);
+      }
+      MatmulShape largest = {.format = format, .n_in = 512, .n_out = 16, .n_rows = 9, .fill = Fill::kLargest};
+      ASSERT_TRUE(MatmulSameAsReference(table, largest, 0, 1)) << static_cast<int>(body);
+    }
   }
 }
 

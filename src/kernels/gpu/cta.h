@@ -23,7 +23,7 @@
 //   CommitCopies()                ends a group of those begun since the last
 //   WaitCopies<N>()               until at most N groups of this thread are under way; a barrier tells others
 // Memory, by aligned 8 or 16 bytes:
-//   Load16(p)                     what is read again, from any memory
+//   Load8(p), Load16(p)           what is read again, from any memory
 //   Stream8(p), Stream16(p)       global memory that nothing writes meanwhile and nobody reads again
 //   AddTo(p, n)                   adds to an integer that other threads add to, and returns what it was
 // Arithmetic, static, each rounded once to nearest even, with denormals, never fused:
@@ -32,6 +32,8 @@
 //   Bits(bits), ToBits(f)         a float's bits
 //   Dot4(u, s, c)                 c + sum of four unsigned bytes times four signed ones
 //   DotS4(s, t, c)                the same of signed bytes
+//   Dot2<kHalf>(p, s, c)          c + sum of p's two signed halves times two signed bytes, the lower or upper
+//   of s
 #pragma once
 
 #include <cstddef>
@@ -60,6 +62,7 @@ struct alignas(16) Bytes16 {
 //   struct Body {
 //     struct Args { ... };                 // plain, of addresses in the device's memory
 //     static constexpr int kThreads;       // a multiple of 32
+//     static constexpr int kMinBlocks;     // if there: on a multiprocessor at a time, for registers
 //     static Grid GridOf(const Args& a);   // on the host; a grid without blocks is not launched
 //     template <class Cta> static LONGSPEC_GPU void Run(const Cta& cta, const Args& a);
 //   };

@@ -44,9 +44,8 @@ struct FewRows {
 
   template <class Cta>
   static LONGSPEC_GPU void Run(const Cta& cta, const Args& a) {
-    constexpr int kBlocks = Units::kValues / kQuantBlock;
-    const typename Units::Parts parts(a.w + static_cast<size_t>(cta.block()) * a.group_bytes,
-                                      a.n_units * kBlocks);
+    using Parts = GroupParts<Units::kFormat, Units::kBlocks, false>;
+    const Parts parts(a.w + static_cast<size_t>(cta.block()) * a.group_bytes, a.n_units);
     const int row0 = cta.block_y() * kRows, warp = cta.thread() / kWarp;
     const Lane lane = LaneOf(cta.thread());
     const auto row = [&](int r) {  // those past the last are computed, and dropped

@@ -4,18 +4,36 @@
 #pragma once
 
 #include "kernels/gpu/few_rows.h"
+#include "kernels/gpu/many_rows.h"
 #include "kernels/ops.h"
 
 namespace longspec::kernels::gpu {
 
-// Launches the body for these rows.
+// Which body: all have the same bits.
+enum class ProductBody : uint8_t { kBest, kFewRows, kMoreRows, kManyRows };
+
+// A body for many rows reads weights once for 64 of them, but has few blocks of threads: at least as many as
+// a card has multiprocessors, or the other is faster.
+template <class Units>
+ProductBody BestBody(const QuantizedProduct<typename Units::Activations>& a) {
+  constexpr int kFewestBlocks = 100;
+  if (a.n_rows <= 8) return ProductBody::kFewRows;
+  const Grid many = ManyRows<Units>::GridOf(a);
+  return a.n_rows > 16 && many.width * many.height >= kFewestBlocks ? ProductBody::kManyRows
+                                                                    : ProductBody::kMoreRows;
+}
+
 template <class Units, typename Launcher>
-void LaunchProduct(const QuantizedProduct<typename Units::Activations>& a, const Launcher& launch) {
+void LaunchProduct(const QuantizedProduct<typename Units::Activations>& a, const Launcher& launch,
+                   ProductBody body = ProductBody::kBest) {
   if (a.n_groups == 0 || a.n_rows == 0) return;
-  if (a.n_rows <= 8) {
-    launch(FewRows<Units, 1>(), a);
-  } else {
-    launch(FewRows<Units, 2>(), a);
+  switch (body == ProductBody::kBest ? BestBody<Units>(a) : body) {
+    case ProductBody::kManyRows:
+      return launch(ManyRows<Units>(), a);
+    case ProductBody::kMoreRows:
+      return launch(FewRows<Units, 2>(), a);
+    default:
+      return launch(FewRows<Units, 1>(), a);
   }
 }
 
@@ -32,7 +50,7 @@ constexpr size_t Span(int n_rows, int64_t stride, int64_t n) {
   return n_rows == 0 ? 0 : static_cast<size_t>((n_rows - 1) * stride + n);
 }
 
-template <typename Device>
+template <typename Device, ProductBody kBody>
 struct MatmulsOf {
   // `args.x` is (n_rows, n_units).
   template <class Units, typename Args>
@@ -61,7 +79,7 @@ struct MatmulsOf {
                           .y_stride = args.y_stride,
                           .n_rows = args.n_rows,
                           .add = args.add},
-                         LaunchOn<Device>());
+                         LaunchOn<Device>(), kBody);
   }
 
   static void Q8(const MatmulQ8Args& args) {
@@ -72,10 +90,10 @@ struct MatmulsOf {
   }
 };
 
-template <typename Device>
+template <typename Device, ProductBody kBody = ProductBody::kBest>
 void SetMatmuls(KernelTable& table) {
-  table.matmul_q8 = MatmulsOf<Device>::Q8;
-  table.matmul_q8k = MatmulsOf<Device>::Q8K;
+  table.matmul_q8 = MatmulsOf<Device, kBody>::Q8;
+  table.matmul_q8k = MatmulsOf<Device, kBody>::Q8K;
 }
 
 }  // namespace longspec::kernels::gpu

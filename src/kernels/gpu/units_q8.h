@@ -12,17 +12,17 @@ template <WeightFormat F>
 struct UnitsQ8 {
   using Activations = Q8Block;
   static constexpr int kValues = kQuantBlock;
-  using Parts = GroupParts<F>;
+  static constexpr int kBlocks = 1;
+  static constexpr WeightFormat kFormat = F;
 
   // Integers begin at the bits of 1.5 * 2^23: a subtraction then makes them floats, exactly.
   static constexpr int32_t kBias = 0x4B400000;
   static constexpr float kBiasValue = 12582912.0F;
 
-  template <int kTiles, class Cta>
+  template <int kTiles, class Cta, class Parts>
   static LONGSPEC_GPU void Terms(const Cta& cta, const Parts& parts, int unit, Lane lane,
                                  const Q8Block* const (&rows)[kTiles][3], float (&t)[kTiles][4]) {
-    const auto w = BlockWeights<F>::template Stream<Cta>(
-        parts.quants + static_cast<size_t>(unit) * kBlockBytes<F>, lane);
+    const BlockWeights<F> w = parts.template Weights<Cta>(unit, lane);
     LONGSPEC_UNROLL
     for (int tile = 0; tile < kTiles; ++tile) {
       const int8_t* q = rows[tile][0][unit].q;
@@ -41,7 +41,7 @@ struct UnitsQ8 {
     }
   }
 
-  template <class Cta>
+  template <class Cta, class Parts>
   static LONGSPEC_GPU float Next(float acc, float t, const Parts& parts, int unit, int out,
                                  const Q8Block* row) {
     const size_t number = static_cast<size_t>(unit) * kRowGroup + out;

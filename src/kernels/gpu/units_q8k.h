@@ -10,80 +10,79 @@ namespace longspec::kernels::gpu {
 template <WeightFormat F>
 struct UnitsQ8K {
   using Activations = Q8KBlock;
+  static constexpr WeightFormat kFormat = F;
   static constexpr int kValues = kSuperBlock;
   static constexpr int kBlocks = kSuperBlock / kQuantBlock;
-  using Parts = GroupParts<F>;
-
-  // Of a lane's two outputs, in the bytes of a word: output 2 g in byte 0.
-  static LONGSPEC_GPU uint32_t Pair(const std::byte* factors, int row, Lane lane) {
-    return At<uint16_t>(factors + static_cast<size_t>(row) * kRowGroup, lane.g);
-  }
+  static constexpr int kFactors = kHasHalves<F> ? 2 : 1;  // of a block
 
   // t of unit `unit` for a group and kTiles times 8 rows. `rows`: of each tile the row of b and those of the
   // sums.
-  template <int kTiles, class Cta>
+  template <int kTiles, class Cta, class Parts>
   static LONGSPEC_GPU void Terms(const Cta& cta, const Parts& parts, int unit, Lane lane,
                                  const Q8KBlock* const (&rows)[kTiles][3], float (&t)[kTiles][4]) {
     BlockWeights<F> w[kBlocks];
-    uint32_t factors[kBlocks][kHasHalves<F> ? 2 : 1], min_factors[kHasMin<F> ? kBlocks : 1];
+    uint32_t factors[kBlocks][kFactors];
+    LONGSPEC_UNROLL
+    for (int b = 0; b < kBlocks; ++b) w[b] = parts.template Weights<Cta>(unit * kBlocks + b, lane);
     LONGSPEC_UNROLL
     for (int b = 0; b < kBlocks; ++b) {
-      const size_t block = static_cast<size_t>(unit) * kBlocks + b;
-      w[b] = BlockWeights<F>::template Stream<Cta>(parts.quants + block * kBlockBytes<F>, lane);
+      LONGSPEC_UNROLL
+      for (int h = 0; h < kFactors; ++h)
+        factors[b][h] = Pair(parts.factors, (unit * kBlocks + b) * kFactors + h, lane);
     }
-    LONGSPEC_UNROLL
-    for (int b = 0; b < kBlocks; ++b) {
-      const int block = unit * kBlocks + b;
-      if constexpr (kHasHalves<F>) {
-        factors[b][0] = Pair(parts.factors, 2 * block, lane);
-        factors[b][1] = Pair(parts.factors, 2 * block + 1, lane);
-      } else {
-        factors[b][0] = Pair(parts.factors, block, lane);
-      }
-      if constexpr (kHasMin<F>) min_factors[b] = Pair(parts.min_factors, block, lane);
-    }
-    const size_t number = static_cast<size_t>(unit) * kRowGroup + 2 * lane.g;
-    const float d[2] = {Cta::Half(At<uint16_t>(parts.scales, number)),
-                        Cta::Half(At<uint16_t>(parts.scales, number + 1))};
-    float m[2] = {};
-    if constexpr (kHasMin<F>) {
-      m[0] = Cta::Half(At<uint16_t>(parts.minima, number));
-      m[1] = Cta::Half(At<uint16_t>(parts.minima, number + 1));
-    }
+    const OfSums of_sums(parts, unit, lane);
+    const uint32_t d = Pair16(parts.scales, unit, lane),
+                   m = kHasMin<F> ? Pair16(parts.minima, unit, lane) : 0;
     LONGSPEC_UNROLL
     for (int tile = 0; tile < kTiles; ++tile) {
       int32_t dots[4] = {}, minima[4] = {};
-      const Bytes8 steps[2] = {At<Bytes8>(rows[tile][1][unit].steps, 0),
-                               At<Bytes8>(rows[tile][2][unit].steps, 0)};
+      // The scale, the steps of eight blocks, and nothing.
+      const Bytes16 ends[2] = {Cta::Load16(&rows[tile][1][unit].d), Cta::Load16(&rows[tile][2][unit].d)};
       const int8_t* q = rows[tile][0][unit].q;
       LONGSPEC_UNROLL
       for (int b = 0; b < kBlocks; ++b) {
         const uint32_t x[2] = {At<uint32_t>(q + kQuantBlock * b, lane.j),
                                At<uint32_t>(q + kQuantBlock * b + 16, lane.j)};
-        AddBlock(cta, w[b], x, factors[b], Byte(steps[0], b), Byte(steps[1], b), dots);
+        const uint32_t steps[2] = {ends[0].words[1 + b / 4] >> 8 * (b % 4) & 255,
+                                   ends[1].words[1 + b / 4] >> 8 * (b % 4) & 255};
+        AddBlock(cta, w[b], x, factors[b], steps, dots);
       }
-      AddMinima(rows[tile], unit, factors, min_factors, minima);
+      LONGSPEC_UNROLL
+      for (int r = 0; r < 2; ++r) of_sums.template Add<Cta>(rows[tile][1 + r][unit], r, minima);
       LONGSPEC_UNROLL
       for (int e = 0; e < 4; ++e) {
         if constexpr (kHasHalves<F>) dots[e] -= 32 * minima[e];
-        t[tile][e] = Cta::Mul(d[e / 2], static_cast<float>(dots[e]));
-        if constexpr (kHasMin<F>) t[tile][e] = Cta::Fma(-m[e / 2], static_cast<float>(minima[e]), t[tile][e]);
+        t[tile][e] = Cta::Mul(HalfOf<Cta>(d, e / 2), static_cast<float>(dots[e]));
+        if constexpr (kHasMin<F>)
+          t[tile][e] = Cta::Fma(-HalfOf<Cta>(m, e / 2), static_cast<float>(minima[e]), t[tile][e]);
       }
     }
   }
 
   // The sum of an output and a row goes on by the next unit.
-  template <class Cta>
+  template <class Cta, class Parts>
   static LONGSPEC_GPU float Next(float acc, float t, const Parts&, int unit, int, const Q8KBlock* row) {
     return Cta::Fma(row[unit].d, t, acc);
   }
 
  private:
-  static LONGSPEC_GPU int Byte(const Bytes8& bytes, int i) { return bytes.words[i / 4] >> 8 * (i % 4) & 255; }
+  // Of a lane's two outputs: output 2 g comes first.
+  static LONGSPEC_GPU uint32_t Pair(const std::byte* bytes, int row, Lane lane) {
+    return At<uint16_t>(bytes + static_cast<size_t>(row) * kRowGroup, lane.g);
+  }
+  static LONGSPEC_GPU uint32_t Pair16(const std::byte* halves, int row, Lane lane) {
+    return At<uint32_t>(halves + static_cast<size_t>(row) * kRowGroup * 2, lane.g);
+  }
+  template <class Cta>
+  static LONGSPEC_GPU float HalfOf(uint32_t pair, int i) {
+    return Cta::Half(static_cast<uint16_t>(pair >> 16 * i));
+  }
 
+  // dots += steps * factor * (sum of w * q)
   template <class Cta>
   static LONGSPEC_GPU void AddBlock(const Cta& cta, const BlockWeights<F>& w, const uint32_t (&x)[2],
-                                    const uint32_t* factors, int steps0, int steps1, int32_t (&dots)[4]) {
+                                    const uint32_t (&factors)[kFactors], const uint32_t (&steps)[2],
+                                    int32_t (&dots)[4]) {
     if constexpr (kHasHalves<F>) {
       LONGSPEC_UNROLL
       for (int h = 0; h < 2; ++h) {
@@ -92,46 +91,67 @@ struct UnitsQ8K {
         LONGSPEC_UNROLL
         for (int e = 0; e < 4; ++e) {
           const int factor = static_cast<int8_t>(factors[h] >> 8 * (e / 2));
-          dots[e] += c[e] * (factor * (e % 2 == 0 ? steps0 : steps1));
+          dots[e] += c[e] * (factor * static_cast<int>(steps[e % 2]));
         }
       }
     } else {
       int32_t c[4] = {};
       const uint32_t a[4] = {w.Half(0, 0), w.Half(0, 1), w.Half(1, 0), w.Half(1, 1)};
       cta.Mma32(c, a, x);
+      const uint32_t apart = (factors[0] & 0xFF) | (factors[0] & 0xFF00) << 8;
       LONGSPEC_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        const int factor = static_cast<int>(factors[0] >> 8 * (e / 2) & 255);
-        dots[e] += c[e] * (factor * (e % 2 == 0 ? steps0 : steps1));
+      for (int r = 0; r < 2; ++r) {
+        const uint32_t both = apart * steps[r];  // at most 63 * 8 in each half
+        dots[r] += c[r] * static_cast<int32_t>(both & 0xFFFF);
+        dots[2 + r] += c[2 + r] * static_cast<int32_t>(both >> 16);
       }
     }
   }
 
-  // *Min: steps * the minimum's factor * the sum of q. *Halves: steps * factor * the sum of q, of which 32
-  // times is what was added to the weights.
-  template <int kParts>
-  static LONGSPEC_GPU void AddMinima(const Q8KBlock* const (&rows)[3], int unit,
-                                     const uint32_t (&factors)[kBlocks][kParts], const uint32_t* min_factors,
-                                     int32_t (&minima)[4]) {
-    if constexpr (!kHasHalves<F> && !kHasMin<F>) return;
-    LONGSPEC_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      const Q8KBlock& x = rows[1 + r][unit];
-      LONGSPEC_UNROLL
-      for (int b = 0; b < kBlocks; ++b) {
+  // Factors of steps * (sum of q). *Min: the minimum's factors of block_sums. *Halves: the factors of
+  // half_sums, of which 32 times is what was added to the weights. Four in a word, for each of a lane's two
+  // outputs.
+  class OfSums {
+   public:
+    template <class Parts>
+    LONGSPEC_GPU OfSums(const Parts& parts, int unit, Lane lane) {
+      const std::byte* bytes = kHasHalves<F> ? parts.factors : parts.min_factors;
+      if constexpr (kWords > 0) {
         LONGSPEC_UNROLL
-        for (int o = 0; o < 2; ++o) {
-          if constexpr (kHasHalves<F>) {
-            LONGSPEC_UNROLL
-            for (int h = 0; h < 2; ++h)
-              minima[2 * o + r] += static_cast<int8_t>(factors[b][h] >> 8 * o) * x.half_sums[2 * b + h];
-          } else {
-            minima[2 * o + r] += static_cast<int>(min_factors[b] >> 8 * o & 255) * x.block_sums[b];
+        for (int i = 0; i < kWords; ++i) {
+          uint32_t pairs[4];
+          LONGSPEC_UNROLL
+          for (int k = 0; k < 4; ++k) pairs[k] = Pair(bytes, unit * kWords * 4 + 4 * i + k, lane);
+          const uint32_t low = pairs[0] | pairs[1] << 16, high = pairs[2] | pairs[3] << 16;
+          words_[0][i] = (low & 0xFF) | (low >> 8 & 0xFF00) | (high & 0xFF) << 16 | (high & 0xFF0000) << 8;
+          words_[1][i] =
+              (low >> 8 & 0xFF) | (low >> 16 & 0xFF00) | (high & 0xFF00) << 8 | (high & 0xFF000000);
+        }
+      }
+    }
+    template <class Cta>
+    LONGSPEC_GPU void Add(const Q8KBlock& x, int r, int32_t (&sums)[4]) const {
+      if constexpr (kWords > 0) {
+        const void* from = kHasHalves<F> ? x.half_sums : x.block_sums;
+        LONGSPEC_UNROLL
+        for (int i = 0; i < kWords; i += 2) {
+          const Bytes16 pairs = Cta::Load16(static_cast<const std::byte*>(from) + 8 * i);
+          LONGSPEC_UNROLL
+          for (int o = 0; o < 2; ++o) {
+            int32_t& sum = sums[2 * o + r];
+            sum = Cta::template Dot2<0>(pairs.words[0], words_[o][i], sum);
+            sum = Cta::template Dot2<1>(pairs.words[1], words_[o][i], sum);
+            sum = Cta::template Dot2<0>(pairs.words[2], words_[o][i + 1], sum);
+            sum = Cta::template Dot2<1>(pairs.words[3], words_[o][i + 1], sum);
           }
         }
       }
     }
-  }
+
+   private:
+    static constexpr int kWords = kHasHalves<F> ? 4 : kHasMin<F> ? 2 : 0;
+    uint32_t words_[2][kWords > 0 ? kWords : 1];
+  };
 };
 
 }  // namespace longspec::kernels::gpu

@@ -40,13 +40,6 @@ struct BlockWeights {
   static constexpr int kLoads = kIsU4<F> ? 1 : 2;
   Bytes8 loads[kLoads];
 
-  template <class Cta>
-  static LONGSPEC_GPU BlockWeights Stream(const std::byte* block, Lane lane) {
-    BlockWeights w;
-    LONGSPEC_UNROLL
-    for (int i = 0; i < kLoads; ++i) w.loads[i] = Cta::Stream8(block + 256 * i + 64 * lane.j + 8 * lane.g);
-    return w;
-  }
   // Fragment of the half block: of output 2 g + `second`.
   LONGSPEC_GPU uint32_t Half(int half, int second) const {
     if constexpr (kIsU4<F>) {
@@ -57,22 +50,45 @@ struct BlockWeights {
   }
 };
 
-// Where the parts of a group begin.
-template <WeightFormat F>
+// The bytes of a group's parts that `n` units of kBlocks blocks have.
+template <WeightFormat F, int kBlocks>
+struct PartBytes {
+  static constexpr size_t kQuants = kBlocks * kBlockBytes<F>;
+  static constexpr size_t kNumbers = kRowGroup * 2;  // scales, and as many minima
+  static constexpr size_t kFactors = kHasSuper<F> ? kBlocks * kRowGroup * (kHasHalves<F> ? 2 : 1) : 0;
+  static constexpr size_t kMinima = kHasMin<F> ? kNumbers : 0;
+  static constexpr size_t kMinFactors = kHasSuper<F> && kHasMin<F> ? kBlocks * kRowGroup : 0;
+  static constexpr size_t kAll = kQuants + kNumbers + kMinima + kFactors + kMinFactors;
+};
+
+// Where the parts of a group begin, in global memory, or of some units of it, in shared memory.
+template <WeightFormat F, int kBlocks, bool kShared>
 struct GroupParts {
+  using Bytes = PartBytes<F, kBlocks>;
+
   const std::byte* quants;
-  const std::byte* scales;       // (n, 16) f16; n is the number of super-blocks, or of blocks
+  const std::byte* scales;       // (n_units, 16) f16
   const std::byte* minima;       // likewise
   const std::byte* factors;      // (n_block, 16) u8, or (n_block, 2, 16) i8
   const std::byte* min_factors;  // (n_block, 16) u8
 
-  LONGSPEC_GPU GroupParts(const std::byte* group, int n_block) {
-    const size_t blocks = n_block, numbers = (kHasSuper<F> ? blocks / 8 : blocks) * kRowGroup * 2;
+  LONGSPEC_GPU GroupParts(const std::byte* group, int n_units) {
+    const size_t n = n_units;
     quants = group;
-    scales = group + blocks * kBlockBytes<F>;
-    minima = scales + numbers;
-    factors = minima + (kHasMin<F> ? numbers : 0);
-    min_factors = factors + blocks * kRowGroup;
+    scales = quants + n * Bytes::kQuants;
+    minima = scales + n * Bytes::kNumbers;
+    factors = minima + n * Bytes::kMinima;
+    min_factors = factors + n * Bytes::kFactors;
+  }
+
+  template <class Cta>
+  LONGSPEC_GPU BlockWeights<F> Weights(int block, Lane lane) const {
+    BlockWeights<F> w;
+    const std::byte* at = quants + static_cast<size_t>(block) * kBlockBytes<F> + 64 * lane.j + 8 * lane.g;
+    LONGSPEC_UNROLL
+    for (int i = 0; i < BlockWeights<F>::kLoads; ++i)
+      w.loads[i] = kShared ? Cta::Load8(at + 256 * i) : Cta::Stream8(at + 256 * i);
+    return w;
   }
 };
 

@@ -9,4 +9,19 @@ namespace longspec::kernels::testing {
 
 const KernelTable kEmulatedGpuTable = gpu::GpuTable<FiberDevice>("cuda (emulated)", kReferenceTable);
 
+KernelTable EmulatedProducts(gpu::ProductBody body) {
+  KernelTable table = kReferenceTable;
+  switch (body) {
+    case gpu::ProductBody::kManyRows:
+      gpu::SetMatmuls<FiberDevice, gpu::ProductBody::kManyRows>(table);
+      break;
+    case gpu::ProductBody::kMoreRows:
+      gpu::SetMatmuls<FiberDevice, gpu::ProductBody::kMoreRows>(table);
+      break;
+    default:
+      gpu::SetMatmuls<FiberDevice, gpu::ProductBody::kFewRows>(table);
+  }
+  return table;
+}
+
 }  // namespace longspec::kernels::testing

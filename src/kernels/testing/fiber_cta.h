@@ -91,6 +91,7 @@ class FiberCta {
     copies_.resize(n_left);
   }
 
+  static gpu::Bytes8 Load8(const void* p) { return Load<gpu::Bytes8>(p); }
   static gpu::Bytes16 Load16(const void* p) { return Load<gpu::Bytes16>(p); }
   static gpu::Bytes8 Stream8(const void* p) { return Load<gpu::Bytes8>(p); }
   static gpu::Bytes16 Stream16(const void* p) { return Load<gpu::Bytes16>(p); }
@@ -119,6 +120,12 @@ class FiberCta {
   static int32_t DotS4(uint32_t s, uint32_t t, int32_t c) {
     for (int i = 0; i < 32; i += 8)
       c += static_cast<int8_t>(s >> i & 255) * static_cast<int8_t>(t >> i & 255);
+    return c;
+  }
+  template <int kHalf>
+  static int32_t Dot2(uint32_t p, uint32_t s, int32_t c) {
+    for (int i = 0; i < 2; ++i)
+      c += static_cast<int16_t>(p >> 16 * i & 0xFFFF) * static_cast<int8_t>(s >> (16 * kHalf + 8 * i) & 255);
     return c;
   }
 
