@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Proves the kernels on an NVIDIA card and times steps there, in at most 4 minutes. The programs are those of
+# Proves the kernels on an NVIDIA card and times steps there, in at most 5 minutes. The programs are those of
 # build/cuda/programs/ (make CUDA=1 builds them where nvcc is); there they need nothing but the driver.
 #
 #   tools/device_check.sh [OUT]      logs and evidence.json go to OUT ($OUT, else build/cuda/out)
@@ -35,7 +35,7 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>
 
 named suites 70 "$programs/kernels_cuda_test"
 grep -E '^\[  (PASSED|FAILED)' "$out/suites.log"
-named check 90 "$programs/cuda_check" --seconds 55 --out "$out/evidence.json"
+named check 120 "$programs/cuda_check" --seconds 55 --attention 20 --out "$out/evidence.json"
 sed -n 1,60p "$out/check.log"
 
 if command -v compute-sanitizer >/dev/null 2>&1; then

@@ -3,13 +3,14 @@
 // cuda_check: what a card is, whether it has the reference's bits for all halves and for exp of all floats,
 // and what steps cost on it. The suites of kernels are kernels_cuda_test's.
 //
-//   cuda_check [--exp-step N] [--seconds S] [--rows MOST] [--out evidence.json]
+//   cuda_check [--exp-step N] [--seconds S] [--attention S] [--rows MOST] [--out evidence.json]
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
 
+#include "cuda/attention_grid.h"
 #include "cuda/proofs.h"
 #include "cuda/runtime.h"
 #include "cuda/step_grid.h"
@@ -20,7 +21,7 @@ namespace {
 
 struct Options {
   uint32_t exp_step = 1;
-  double seconds = 60;
+  double seconds = 60, attention_seconds = 0;
   int most_rows = 2048;
   const char* out = nullptr;
 };
@@ -38,6 +39,28 @@ void PrintSteps(const std::vector<StepTime>& steps) {
   }
 }
 
+void PrintAttention(const std::vector<AttentionTime>& times) {
+  if (times.empty()) return;
+  std::printf("\n%-20s %5s %5s %7s %7s %5s %10s %9s %9s %14s\n", "attention of", "type", "rows", "context", "entries",
+              "ring", "ms", "merge ms", "TB/s", "T operations/s");
+  for (const AttentionTime& t : times) {
+    std::printf("%-20s %5s %5d %7d %7d %5d %10.4f %9.4f %9.2f %14.1f\n", t.model, t.type, t.rows, t.context, t.entries,
+                t.ring, t.ms, t.merge_ms, t.bytes / t.ms * 1e-9, t.operations / t.ms * 1e-9);
+  }
+}
+
+void WriteAttention(std::FILE* f, const std::vector<AttentionTime>& times) {
+  std::fprintf(f, "  \"attention\": [");
+  for (const AttentionTime& t : times) {
+    std::fprintf(f,
+                 "%s\n    {\"model\": \"%s\", \"type\": \"%s\", \"rows\": %d, \"context\": %d, \"entries\": %d, "
+                 "\"ring\": %d, \"ms\": %.5g, \"merge_ms\": %.5g, \"bytes\": %.5g, \"operations\": %.5g}",
+                 &t == times.data() ? "" : ",", t.model, t.type, t.rows, t.context, t.entries, t.ring, t.ms, t.merge_ms,
+                 t.bytes, t.operations);
+  }
+  std::fprintf(f, "\n  ],\n");
+}
+
 void WriteComparison(std::FILE* f, const char* name, const Comparison& c) {
   std::fprintf(f, "  \"%s\": {\"compared\": %llu, \"different\": %llu, \"first\": \"%08x\"},\n", name,
                static_cast<unsigned long long>(c.compared), static_cast<unsigned long long>(c.different),
@@ -45,7 +68,7 @@ void WriteComparison(std::FILE* f, const char* name, const Comparison& c) {
 }
 
 bool Write(const char* path, const cudaDeviceProp& card, int driver, double copy, const Comparison& halves,
-           const Comparison& exp, const std::vector<StepTime>& steps) {
+           const Comparison& exp, const std::vector<StepTime>& steps, const std::vector<AttentionTime>& attention) {
   std::FILE* f = std::fopen(path, "w");
   if (f == nullptr) {
     std::fprintf(stderr, "error: --out %s cannot be written\n", path);
@@ -57,6 +80,7 @@ bool Write(const char* path, const cudaDeviceProp& card, int driver, double copy
                card.multiProcessorCount, driver, copy);
   WriteComparison(f, "halves", halves);
   WriteComparison(f, "exp", exp);
+  WriteAttention(f, attention);
   std::fprintf(f, "  \"steps\": [");
   for (size_t i = 0; i < steps.size(); ++i) {
     const StepTime& s = steps[i];
@@ -99,7 +123,10 @@ int Check(const Options& options) {
   std::vector<StepTime> steps;
   if (options.seconds > 0) steps = TimeSteps(options.seconds, options.most_rows);
   PrintSteps(steps);
-  if (options.out != nullptr && !Write(options.out, card, driver, copy, halves, exp, steps)) return 1;
+  std::vector<AttentionTime> attention;
+  if (options.attention_seconds > 0) attention = TimeAttention(options.attention_seconds);
+  PrintAttention(attention);
+  if (options.out != nullptr && !Write(options.out, card, driver, copy, halves, exp, steps, attention)) return 1;
   return halves.different + exp.different == 0 ? 0 : 1;
 }
 
@@ -116,12 +143,14 @@ int Main(int argc, char** argv) {
       options.exp_step = static_cast<uint32_t>(std::strtoul(value, nullptr, 10));
     } else if (name == "--seconds") {
       options.seconds = std::strtod(value, nullptr);
+    } else if (name == "--attention") {
+      options.attention_seconds = std::strtod(value, nullptr);
     } else if (name == "--rows") {
       options.most_rows = static_cast<int>(std::strtol(value, nullptr, 10));
     } else if (name == "--out") {
       options.out = value;
     } else {
-      std::fprintf(stderr, "error: there is no option %s; there are --exp-step, --seconds, --rows, --out\n",
+      std::fprintf(stderr, "error: there is no option %s; there are --exp-step, --seconds, --attention, --rows, --out\n",
                    name.c_str());
       return 2;
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <functional>
 
+#include "cuda/attention_lists.h"
+#include "cuda/graph_time.h"
 #include "cuda/random_weights.h"
 #include "cuda/step_grid.h"
 #include "kernels/gpu/choice.h"
@@ -32,26 +33,6 @@ struct LaunchInto {
   void operator()(Body, const typename Body::Args& args) const {
     Launch<Body>(args, stream);
   }
-};
-
-// Memory of a card, taken piece by piece.
-class Arena {
- public:
-  template <typename T>
-  T* New(size_t n) {
-    pieces_.emplace_back(n * sizeof(T));
-    return reinterpret_cast<T*>(pieces_.back().get());
-  }
-  template <typename T>
-  T* Copy(const std::vector<T>& host) {
-    T* to = New<T>(host.size());
-    MustSucceed(cudaMemcpy(to, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice),
-                "copy to the card");
-    return to;
-  }
-
- private:
-  std::deque<DeviceBytes> pieces_;
 };
 
 struct Layer {
@@ -146,90 +127,32 @@ class Steps {
   size_t ChunkBytes() const { return layer_bytes_ * static_cast<size_t>(s_.n_layer); }
   int Group() const { return s_.n_head / s_.n_kv_head; }
 
-  // Median of several replays of what is launched.
-  double Measure(const std::function<void()>& launch) {
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    MustSucceed(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capture of a graph");
-    launch();
-    MustSucceed(cudaStreamEndCapture(stream_, &graph), "capture of a graph");
-    MustSucceed(cudaGraphInstantiate(&exec, graph, 0), "graph");
-    cudaEvent_t begin, end;
-    MustSucceed(cudaEventCreate(&begin), "event");
-    MustSucceed(cudaEventCreate(&end), "event");
-    std::vector<float> times;
-    for (int i = 0; i < kReplays + 1; ++i) {
-      MustSucceed(cudaEventRecord(begin, stream_), "event");
-      MustSucceed(cudaGraphLaunch(exec, stream_), "graph");
-      MustSucceed(cudaEventRecord(end, stream_), "event");
-      MustSucceed(cudaEventSynchronize(end), "kernels of a step");
-      float ms = 0;
-      MustSucceed(cudaEventElapsedTime(&ms, begin, end), "event");
-      if (i > 0) times.push_back(ms);
-      if (ms > 500 && i > 1) break;
-    }
-    cudaEventDestroy(begin);
-    cudaEventDestroy(end);
-    cudaGraphExecDestroy(exec);
-    cudaGraphDestroy(graph);
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
-  }
+  double Measure(const std::function<void()>& launch) { return GraphTime(stream_, kReplays, launch); }
 
   // Which rows see which chunks.
   void Plan(int rows, int context, bool prompt, Arena& work) {
     rows_ = rows;
     entries_ = rows * Group() <= 8 ? 8 : rows * Group() <= 16 ? 16 : rows * Group() <= 32 ? 32 : 64;
     const int item_rows = entries_ / Group();
-    std::vector<gpu::AttentionRow> all;
-    for (int row = 0; row < rows; ++row) {
-      const int end = (prompt ? context + row : context) + 1;
-      all.push_back({.begin = 0, .end = end, .total = end, .tail = 0});
-    }
-    std::vector<gpu::AttentionItem> items;
-    std::vector<std::vector<int>> of_row(static_cast<size_t>(rows));
-    int n_states = 0;
-    seen_ = 0;
-    for (const gpu::AttentionRow& row : all) seen_ += row.end;
-    for (int first = 0; first < rows; first += item_rows) {
-      const int n = std::min(item_rows, rows - first);
-      const int end = all[static_cast<size_t>(first + n - 1)].end;
-      for (int chunk = 0; chunk * kChunk < end; ++chunk) {
-        items.push_back({.chunk = chunks_ + static_cast<size_t>(chunk) * ChunkBytes(),
-                         .tails = nullptr,
-                         .first = chunk * kChunk,
-                         .n_stored = std::min(kChunk, end - chunk * kChunk),
-                         .row_begin = first,
-                         .n_rows = n,
-                         .state = n_states});
-        for (int i = 0; i < n; ++i) {
-          if (all[static_cast<size_t>(first + i)].end > chunk * kChunk)
-            of_row[static_cast<size_t>(first + i)].push_back(n_states + i);
-        }
-        n_states += n;
-      }
-    }
-    std::vector<int> parts, begins;
-    for (const std::vector<int>& of : of_row) {
-      begins.push_back(static_cast<int>(parts.size()));
-      parts.insert(parts.end(), of.begin(), of.end());
-    }
-    begins.push_back(static_cast<int>(parts.size()));
+    std::vector<int> ends;
+    for (int row = 0; row < rows; ++row) ends.push_back((prompt ? context + row : context) + 1);
+    const AttentionLists lists = ListsOf(ends, item_rows, chunks_, ChunkBytes());
     std::vector<gpu::StoreKv::Place> places;
     const size_t half = layer_bytes_ / 2;
     for (int row = 0; row < rows; ++row) {
-      const int at = all[static_cast<size_t>(row)].end - 1;
+      const int at = ends[static_cast<size_t>(row)] - 1;
       std::byte* chunk = chunks_ + static_cast<size_t>(at / kChunk) * ChunkBytes();
       places.push_back({.keys = chunk, .values = chunk + half, .offset = at % kChunk});
     }
-    n_items_ = static_cast<int>(items.size());
-    n_states_ = n_states;
-    items_ = work.Copy(items);
-    seen_rows_ = work.Copy(all);
-    parts_ = work.Copy(parts);
-    part_begins_ = work.Copy(begins);
+    seen_ = lists.seen;
+    n_items_ = static_cast<int>(lists.items.size());
+    n_states_ = lists.n_states;
+    items_ = work.Copy(lists.items);
+    seen_rows_ = work.Copy(lists.rows);
+    parts_ = work.Copy(lists.parts);
+    part_begins_ = work.Copy(lists.part_begins);
     places_ = work.Copy(places);
-    states_ = work.New<float>(static_cast<size_t>(s_.n_kv_head) * static_cast<size_t>(n_states) *
+    states_ = work.New<float>(static_cast<size_t>(s_.n_kv_head) * static_cast<size_t>(n_states_) *
                               static_cast<size_t>(Group()) *
                               static_cast<size_t>(kernels::kStateHeader + s_.head_dim));
   }
