@@ -132,7 +132,10 @@ class Steps {
   // Which rows see which chunks.
   void Plan(int rows, int context, bool prompt, Arena& work) {
     rows_ = rows;
-    entries_ = rows * Group() <= 8 ? 8 : rows * Group() <= 16 ? 16 : rows * Group() <= 32 ? 32 : 64;
+    int n_multiprocessors = 0;
+    MustSucceed(cudaDeviceGetAttribute(&n_multiprocessors, cudaDevAttrMultiProcessorCount, 0), "properties of the card");
+    const int chunks = gpu::CeilDiv(prompt ? context + rows : context + 1, kChunk);
+    entries_ = gpu::EntriesOf(rows, Group(), int64_t{chunks} * s_.n_kv_head, n_multiprocessors);
     const int item_rows = entries_ / Group();
     std::vector<int> ends;
     for (int row = 0; row < rows; ++row) ends.push_back((prompt ? context + row : context) + 1);

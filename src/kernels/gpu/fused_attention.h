@@ -47,6 +47,19 @@ struct AttentionArgs {
   float scale;
 };
 
+// How many entries an item should have: more share what is read of a chunk, fewer are more items. As many as
+// a row needs, then twice as many while that still leaves a block of threads for every multiprocessor.
+// `chunks`: times the KV heads.
+constexpr int EntriesOf(int rows, int group, int64_t chunks, int n_multiprocessors) {
+  int entries = 8;
+  while (entries < group) entries *= 2;
+  while (entries < 64 && entries < rows * group &&
+         chunks * CeilDiv(rows, 2 * entries / group) >= n_multiprocessors) {
+    entries *= 2;
+  }
+  return entries;
+}
+
 // kDims: at least head_dim. kEntries: at least the rows of an item times the group.
 template <KvType K, KvType V, int kDims, int kEntries, int kRing>
 class FusedAttention {

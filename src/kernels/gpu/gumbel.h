@@ -91,7 +91,8 @@ struct Gumbel {
       // What the test is not proved for.
       const bool all =
           !(draw_.temperature >= 0x1p-100 && draw_.temperature <= 0x1p100) || !(largest_ <= 0x1.fffffep127F);
-      const auto scale = static_cast<float>(Cta::DDiv(kOneOverLn2 * kMantissaUnit, draw_.temperature));
+      const double unit = Cta::DDiv(kOneOverLn2 * kMantissaUnit, all ? 1.0 : draw_.temperature);
+      const auto scale = static_cast<float>(unit);
       const double least = first.value > kLeastKey ? first.value : kLeastKey;
       const double above = Cta::DSub(31 + 127 + kMargin, Cta::DMul(least, kOneOverLn2));
       const auto offset = static_cast<float>(Cta::DMul(above, kMantissaUnit));

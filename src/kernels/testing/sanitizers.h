@@ -31,6 +31,13 @@ void AnnotateIgnoreWritesEnd(const char* file, int line);
 
 namespace longspec::kernels::testing {
 
+// What a kernel leaves out on purpose is then the sanitizer's finding, not the test's.
+#if defined(LONGSPEC_ADDRESS_SANITIZER) || defined(LONGSPEC_THREAD_SANITIZER)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 // While one lives, what its fiber reads and writes is no race.
 class UnseenByTsan {
  public:
