@@ -29,6 +29,10 @@ struct InfillLayout {
   // Tokens of the text around the hole: of the prefix the last three quarters of so many, of the suffix the
   // first of what is left but for two and for the prompt. 0: all.
   int window = 0;
+  // The window before the hole begins at a line that its content chooses, so that it begins there after a key
+  // more, too: it has between half and all of its tokens.
+  bool anchored = false;
+  int suffix = -1;     // most tokens of the suffix; -1: what the window leaves
   int context = 0;     // what it has to fit into beside the window, chunks from the last on; 0: all of them
   int n_predict = -1;  // those of an answer, twice as many of which the chunks leave room for; -1 is -1
 };

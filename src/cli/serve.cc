@@ -48,6 +48,8 @@ struct ServeFlags {
 
 constexpr int kDrainPollMs = 20;
 constexpr int kFimPort = 8012, kFimWindow = 1024;  // of llama.cpp's presets for editors
+// What stands behind the cursor is evaluated at every key: on a CPU that is what a suggestion costs.
+constexpr int kFimSuffix = 64;
 
 // What to tell editors, so that they find this server.
 nlohmann::ordered_json EditorSettings(const std::string& url) {
@@ -224,13 +226,22 @@ Runner SetUpServe(CLI::App& app) {
       add("--infill-window", &flags->app.infill.window,
           "Tokens of the text around a hole that /infill keeps: three quarters before it, one behind")
           ->check(NumberFrom(16, 1 << 20));
+  const CLI::Option* suffix = add("--infill-suffix", &flags->app.infill.suffix,
+                                  "Most tokens behind a hole that /infill keeps; -1: what its window leaves")
+                                  ->check(NumberFrom(-1, 1 << 20));
+  const CLI::Option* anchor =
+      app.add_flag(
+             "--infill-anchor,!--no-infill-anchor", flags->app.infill.anchored,
+             "The window before a hole begins at a line that its content chooses, so that most of a prompt "
+             "is known from the key before")
+          ->group(group);
   app.add_flag("--spm-infill", flags->app.infill.suffix_first,
                "Texts with a hole begin with what is behind it")
       ->group(group);
-  app.add_flag(
-         "--fim", flags->fim,
-         "For code completion in editors: --port 8012 and --infill-window 1024 unless they are given, and a "
-         "line that says what editors have to be told")
+  app.add_flag("--fim", flags->fim,
+               "For code completion in editors: --port 8012, --infill-window 1024 and --infill-suffix 64 "
+               "unless they are "
+               "given, --infill-anchor, and a line that says what editors have to be told")
       ->group(group);
   app.add_flag("--log-jsonl", flags->log_json, "Lines of JSON on standard error")->group(group);
   // What a request does not say.
@@ -240,9 +251,11 @@ Runner SetUpServe(CLI::App& app) {
   AddSamplingOptions(app, &flags->app.defaults.sampling);
   AddSpeculationOptions(app, &flags->app.defaults.speculation);
   AddOutputOptions(app, &flags->output);
-  return [flags, port, window] {
+  return [flags, port, window, suffix, anchor] {
     if (flags->fim && port->count() == 0) flags->http.port = kFimPort;
     if (flags->fim && window->count() == 0) flags->app.infill.window = kFimWindow;
+    if (flags->fim && suffix->count() == 0) flags->app.infill.suffix = kFimSuffix;
+    if (flags->fim && anchor->count() == 0) flags->app.infill.anchored = true;
     return RunServe(*flags);
   };
 }

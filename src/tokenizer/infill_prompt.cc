@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "tokenizer/infill_anchor.h"
 
 namespace longspec {
 namespace {
@@ -41,10 +42,10 @@ class Layout {
     Tokens behind = Of(text_.suffix);
     if (layout_.window > 0) {
       const int64_t quarter = layout_.window / 4;
-      KeepLast(3 * quarter, &before);
-      const int64_t left = quarter - 2 - static_cast<int64_t>(prompt.size());
-      behind.resize(std::min(behind.size(), static_cast<size_t>(std::max<int64_t>(left, 0))));
+      KeepWindow(3 * quarter, &before);
+      KeepFirst(quarter - 2 - static_cast<int64_t>(prompt.size()), &behind);
     }
+    if (layout_.suffix >= 0) KeepFirst(layout_.suffix, &behind);
     before.insert(before.begin(), spec_.fim_prefix);
     Append(prompt, &before);
     behind.insert(behind.begin(), spec_.fim_suffix);
@@ -65,6 +66,19 @@ class Layout {
   static void KeepLast(int64_t n, Tokens* tokens) {
     const auto kept = std::min<int64_t>(n, static_cast<int64_t>(tokens->size()));
     tokens->erase(tokens->begin(), tokens->end() - static_cast<std::ptrdiff_t>(kept));
+  }
+
+  static void KeepFirst(int64_t n, Tokens* tokens) {
+    tokens->resize(std::min(tokens->size(), static_cast<size_t>(std::max<int64_t>(n, 0))));
+  }
+
+  // Of the prefix's tokens at most the last n.
+  void KeepWindow(int64_t n, Tokens* tokens) const {
+    if (layout_.anchored) {
+      const auto anchor = InfillAnchor(tokenizer_, text_.prefix, *tokens, n);
+      if (anchor) *tokens = Of(std::string_view(text_.prefix).substr(*anchor));
+    }
+    KeepLast(n, tokens);
   }
 
   Tokens Chunks() const {

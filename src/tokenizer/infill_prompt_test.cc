@@ -112,6 +112,51 @@ TEST_F(InfillPrompts, AWindowCutsWhatIsFarFromTheHole) {
   EXPECT_EQ(Shown({.prefix = "ab", .suffix = "c"}, {.repository = false, .window = 16}), "<P>ab<S>c<M>");
 }
 
+TEST_F(InfillPrompts, TheSuffixMayHaveALimitOfItsOwn) {
+  const InfillText text = {.prefix = "ab", .suffix = "0123456789"};
+  EXPECT_EQ(Shown(text, {.repository = false, .suffix = 3}), "<P>ab<S>012<M>");
+  EXPECT_EQ(Shown(text, {.repository = false, .suffix = 0}), "<P>ab<S><M>");
+  EXPECT_EQ(Shown(text, {.repository = false, .window = 16, .suffix = 3}), "<P>ab<S>01<M>");
+}
+
+// Half of 12 tokens at least, and all at most.
+TEST_F(InfillPrompts, AnAnchoredWindowBeginsWithALine) {
+  const InfillLayout anchored = {.repository = false, .window = 16, .anchored = true};
+  EXPECT_EQ(Shown({.prefix = "one\ntwo\n\n three\n"}, anchored), "<P>two\n\n three\n<S><M>");
+  EXPECT_EQ(Shown({.prefix = "  x\n  twelve7\n"}, anchored), "<P>  twelve7\n<S><M>");
+  // What is not indented comes before what is; all of a short text is there; a long line is cut where it is.
+  EXPECT_EQ(Shown({.prefix = "a\n b\nc\n d\n e\n f\n"}, anchored), "<P>c\n d\n e\n f\n<S><M>");
+  EXPECT_EQ(Shown({.prefix = "a\nb\n"}, anchored), "<P>a\nb\n<S><M>");
+  EXPECT_EQ(Shown({.prefix = "a line of many letters"}, anchored), "<P>many letters<S><M>");
+  EXPECT_EQ(Shown({}, anchored), "<P><S><M>");
+}
+
+TEST_F(InfillPrompts, AnAnchorStaysWhileTheTextGrows) {
+  const auto tokenizer = Tokenizer::Create(spec_);
+  std::string text;
+  for (int i = 0; i < 400; ++i) {
+    const std::string n = std::to_string(i * 7919 % 1000);
+    text += i % 8 == 0 ? "int f" + n + "() {\n" : i % 8 == 7 ? "}\n" : "  call(" + n + ");\n";
+  }
+  const auto moves = [&](bool anchored) {
+    int n = 0;
+    std::string before;
+    for (size_t end = text.size() / 2; end <= text.size(); end = text.find('\n', end) + 1) {
+      const auto tokens = InfillPrompt(**tokenizer, {.prefix = text.substr(0, end)},
+                                       {.repository = false, .window = 1024, .anchored = anchored});
+      const std::string now = (*tokenizer)->Decode(*tokens);
+      EXPECT_LE(now.size(), 768U);
+      EXPECT_GE(now.size(), 384U);
+      n += now.starts_with(before) ? 0 : 1;
+      before = now;
+      if (end == text.size()) break;
+    }
+    return n;
+  };
+  EXPECT_GE(moves(false), 190);
+  EXPECT_LE(moves(true), 12);
+}
+
 // As many as are left of the context beside the window, and two: -2 * -1.
 TEST_F(InfillPrompts, TheLastChunksAreThoseThatFit) {
   const InfillText text = {.prefix = "a", .chunks = {{"x.c", "one"}, {"y.c", "two"}}};
