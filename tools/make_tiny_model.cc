@@ -100,8 +100,7 @@ int main(int argc, char** argv) {
       "KEY=VALUE: another key under rope.scaling.; may be repeated");
   app.add_flag("--fim", options.fills_holes, "the vocabulary has the tokens of code with a hole in it");
   app.add_option("--name", options.name, "general.name");
-  AddTypeOption(&app, "--type",
-                "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K (default F32)",
+  AddTypeOption(&app, "--type", "one of " + longspec::WeightTypeNames(256) + " (default f32)",
                 [&](longspec::DType dtype) { options.dtype = dtype; });
   AddTypeOption(&app, "--embd-type", "type of the embedding and output matrices (default: as --type)",
                 [&](longspec::DType dtype) { options.embedding_dtype = dtype; });

@@ -221,8 +221,8 @@ Status CheckDraftWeights(const std::string& weights) {
       (type && CanDequantize(*type) && Info(*type).block_elements <= kernels::kQuantBlock)) {
     return {};
   }
-  return InvalidArgument("--spec-draft-weights " + weights +
-                         ": must be one of q8_0, q5_1, q5_0, q4_1, q4_0, bf16, f16, f32");
+  return InvalidArgument("--spec-draft-weights " + weights + ": must be one of " +
+                         WeightTypeNames(kernels::kQuantBlock));
 }
 
 uint64_t DraftMatrixBytes(const DraftCheckpoint& checkpoint, std::span<const DraftPart> parts,
@@ -331,20 +331,15 @@ std::vector<int64_t> DraftTokens(const TensorView& tensor) {
 namespace {
 
 using kernels::kRowGroup;
-using kernels::WeightFormat;
 
-// A group is a few runs of cells, each cell with one piece of `bytes` for every row of the group.
-struct Run {
-  size_t n_cells = 0, bytes = 0;
-};
-
-void CopyRuns(std::span<const Run> runs, const std::byte* from, size_t from_lane, std::byte* to,
+// Parts of a group, one after the other, of one row.
+void CopyLane(const kernels::GroupLayout& layout, const std::byte* from, size_t from_lane, std::byte* to,
               size_t to_lane) {
-  for (const Run& run : runs) {
-    for (size_t i = 0; i < run.n_cells; ++i) {
-      std::memcpy(to + to_lane * run.bytes, from + from_lane * run.bytes, run.bytes);
-      from += kRowGroup * run.bytes;
-      to += kRowGroup * run.bytes;
+  for (const kernels::GroupPart& part : {layout.quants, layout.scales, layout.factors}) {
+    for (size_t i = 0; i < part.n_cells; ++i) {
+      std::memcpy(to + to_lane * part.bytes, from + from_lane * part.bytes, part.bytes);
+      from += kRowGroup * part.bytes;
+      to += kRowGroup * part.bytes;
     }
   }
 }
@@ -353,24 +348,13 @@ void CopyRuns(std::span<const Run> runs, const std::byte* from, size_t from_lane
 
 kernels::PackedMatrix GatherPackedRows(const kernels::PackedMatrix& matrix, std::span<const int32_t> rows,
                                        AlignedBuffer* memory) {
-  std::vector<Run> runs;
-  const auto n_in = static_cast<size_t>(matrix.n_in);
-  if (kernels::IsQuantized(matrix.format)) {
-    const size_t n_block = n_in / kernels::kQuantBlock;
-    const bool u4 = kernels::IsU4(matrix.format), super_blocks = kernels::HasSuperBlocks(matrix.format);
-    const size_t n_numbers = super_blocks ? n_in / kernels::kSuperBlock : n_block;
-    runs.push_back({n_block * (u4 ? 4 : 8), 4});                                   // quants
-    runs.push_back({n_numbers * (kernels::HasMinima(matrix.format) ? 2 : 1), 2});  // scales and minima
-    if (super_blocks) runs.push_back({n_block * 2, 1});                            // factors
-  } else {
-    runs.push_back({n_in, matrix.format == WeightFormat::kF32 ? size_t{4} : size_t{2}});  // values
-  }
+  const kernels::GroupLayout layout = kernels::LayoutOf(matrix.format, matrix.n_in);
   const size_t n_groups = (rows.size() + kRowGroup - 1) / kRowGroup;
   *memory = AlignedBuffer(n_groups * matrix.group_bytes);
   for (size_t i = 0; i < rows.size(); ++i) {
     LS_CHECK(rows[i] >= 0 && rows[i] < matrix.n_out);
     const auto row = static_cast<size_t>(rows[i]);
-    CopyRuns(runs, matrix.data + row / kRowGroup * matrix.group_bytes, row % kRowGroup,
+    CopyLane(layout, matrix.data + row / kRowGroup * matrix.group_bytes, row % kRowGroup,
              memory->data() + i / kRowGroup * matrix.group_bytes, i % kRowGroup);
   }
   kernels::PackedMatrix result = matrix;

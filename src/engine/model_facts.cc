@@ -20,11 +20,10 @@ struct FileType {
   std::string_view name;
 };
 
-// general.file_type, as llama.cpp numbers them.
-constexpr FileType kFileTypes[] = {
-    {0, "F32"},     {1, "F16"},     {2, "Q4_0"},    {3, "Q4_1"},    {7, "Q8_0"},    {8, "Q5_0"},
-    {9, "Q5_1"},    {10, "Q2_K"},   {11, "Q3_K_S"}, {12, "Q3_K_M"}, {13, "Q3_K_L"}, {14, "Q4_K_S"},
-    {15, "Q4_K_M"}, {16, "Q5_K_S"}, {17, "Q5_K_M"}, {18, "Q6_K"},   {32, "BF16"},
+// general.file_type of files of several types, as llama.cpp numbers them.
+constexpr FileType kMixtures[] = {
+    {10, "Q2_K"},   {11, "Q3_K_S"}, {12, "Q3_K_M"}, {13, "Q3_K_L"},
+    {14, "Q4_K_S"}, {15, "Q4_K_M"}, {16, "Q5_K_S"}, {17, "Q5_K_M"},
 };
 
 // A display value: a key that is absent or of another type is simply not shown.
@@ -52,9 +51,10 @@ TypeBytes BytesByType(const GgufFile& file) {
 
 std::string FileTypeName(const GgufFile& file, const TypeBytes& types) {
   if (const auto id = file.GetUint("general.file_type"); id.ok()) {
-    for (const FileType& type : kFileTypes) {
+    for (const FileType& type : kMixtures) {
       if (type.id == *id) return std::string(type.name);
     }
+    if (const auto type = FindFileType(*id)) return std::string(Info(*type).name);
   }
   return types.empty() ? "" : types.front().first;
 }

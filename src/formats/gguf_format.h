@@ -4,11 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
-
-#include "tensor/dtype.h"
 
 namespace longspec {
 
@@ -36,15 +33,9 @@ enum class GgufType : uint32_t {
   kFloat64,
 };
 
-// A tensor type number of ggml: its name, and the DType where longspec has one.
-struct GgmlType {
-  std::string_view name;
-  std::optional<DType> dtype;
-};
-
-// Null for numbers that ggml never used or has withdrawn.
-const GgmlType* FindGgmlType(uint32_t number);
-uint32_t GgmlTypeNumber(DType dtype);
+// What GGUF tools call the type of tensors with that number where longspec has none for it (FindGgufType).
+// Empty for numbers that were never used or have been withdrawn.
+std::string_view OtherGgufType(uint32_t number);
 
 // `text` in single quotes for a one-line message: other than printable ASCII is escaped, length is bounded.
 std::string Quote(std::string_view text);

@@ -346,17 +346,17 @@ Status Parser::ReadShape(TensorView* tensor) {
 Status Parser::ReadType(TensorView* tensor) {
   uint32_t number = 0;
   LS_TRY(Read(&number));
-  const GgmlType* type = FindGgmlType(number);
-  if (type == nullptr) return Bad(where_ + " has unknown type number " + std::to_string(number));
-  if (!type->dtype)
-    return Unsupported(name_ + ": " + where_ + " has type " + std::string(type->name) +
-                       ", which is not supported");
-  tensor->dtype = *type->dtype;
-  return {};
+  if (const std::optional<DType> type = FindGgufType(number)) {
+    tensor->dtype = *type;
+    return {};
+  }
+  const std::string_view name = OtherGgufType(number);
+  if (name.empty()) return Bad(where_ + " has unknown type number " + std::to_string(number));
+  return Unsupported(name_ + ": " + where_ + " has type " + std::string(name) + ", which is not supported");
 }
 
 Status Parser::CheckSize(TensorView* tensor) {
-  const DTypeInfo& info = Info(tensor->dtype);
+  const WeightTypeInfo& info = Info(tensor->dtype);
   if (tensor->shape[0] % info.block_elements != 0) {
     return Bad(where_ + " has rows of " + std::to_string(tensor->shape[0]) +
                " elements, expected a multiple of " + std::to_string(info.block_elements) + " for " +

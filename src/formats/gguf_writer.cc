@@ -178,7 +178,7 @@ std::vector<std::byte> GgufWriter::Header() const {
     PutString(&out, tensor.name);
     Put(&out, static_cast<uint32_t>(tensor.shape.size()));
     for (const int64_t dim : tensor.shape) Put(&out, dim);
-    Put(&out, GgmlTypeNumber(tensor.dtype));
+    Put(&out, Info(tensor.dtype).gguf_number);
     Put(&out, offset);
     offset = AlignUp(offset + tensor.bytes.size(), alignment);
   }

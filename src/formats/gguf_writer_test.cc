@@ -74,7 +74,7 @@ TEST(GgufWriterTest, WhatIsSerializedCanBeParsed) {
 TEST(GgufWriterTest, EveryTypeRoundTrips) {
   GgufWriter writer;
   for (int i = 0; i <= static_cast<int>(DType::kF64); ++i) {
-    const DTypeInfo& info = Info(static_cast<DType>(i));
+    const WeightTypeInfo& info = Info(static_cast<DType>(i));
     writer.AddTensor(std::string(info.name), static_cast<DType>(i), {info.block_elements},
                      Pattern(static_cast<size_t>(info.block_bytes), 0));
   }

@@ -21,41 +21,13 @@ constexpr const char* kChatTemplate =
     "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif "
     "%}";
 
-// llama.cpp's number for "mostly this type".
-uint32_t FileType(DType dtype) {
-  switch (dtype) {
-    case DType::kF16:
-      return 1;
-    case DType::kQ4_0:
-      return 2;
-    case DType::kQ4_1:
-      return 3;
-    case DType::kQ8_0:
-      return 7;
-    case DType::kQ5_0:
-      return 8;
-    case DType::kQ5_1:
-      return 9;
-    case DType::kQ4_K:
-      return 14;
-    case DType::kQ5_K:
-      return 16;
-    case DType::kQ6_K:
-      return 18;
-    case DType::kBF16:
-      return 32;
-    default:
-      return 0;  // F32
-  }
-}
-
 // Itself, or the model of images and text that has the same weights for text.
 bool IsKind(const TinyModelOptions& o, const std::string& architecture) {
   return o.architecture == architecture || o.architecture == architecture + "vl";
 }
 
 Status CheckRows(const char* option, int n, DType dtype) {
-  const DTypeInfo& info = Info(dtype);
+  const WeightTypeInfo& info = Info(dtype);
   if (!CanDequantize(dtype)) return InvalidArgument("type: weights cannot be " + std::string(info.name));
   if (n % info.block_elements == 0) return {};
   return InvalidArgument(std::string(option) + ": " + std::to_string(n) + " is no multiple of " +
@@ -160,7 +132,7 @@ class Builder {
     if (o_.rope_original_context > 0) set(".rope.scaling.original_context_length", o_.rope_original_context);
     for (const auto& [key, value] : o_.rope_scaling_numbers) writer_.SetFloat32(scaling + key, value);
     writer_.SetFloat32(o_.architecture + ".attention.layer_norm_rms_epsilon", 1e-5F);
-    writer_.SetUint32("general.file_type", FileType(o_.dtype));
+    writer_.SetUint32("general.file_type", Info(o_.dtype).file_type);
     set(".vocab_size", o_.n_vocab);
     set(".rope.dimension_count", HeadDim(o_));
     if (o_.head_dim > 0) {

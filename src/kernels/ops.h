@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tensor/weight_format.h"
+
 namespace longspec::kernels {
 
 inline constexpr int kRowGroup = 16;     // output rows interleaved in packed weights
@@ -26,40 +28,7 @@ inline constexpr int kStateHeader =
 // ---- Weights
 // ------------------------------------------------------------------------------------------------------
 
-// Packed matrices hold groups of 16 output rows (the last group is padded with zeros).
-//
-// Quantised formats, per group: quants of all k-blocks, then scales (n_block, 16) f16, then, for *Min, minima
-// (n_block, 16) f16. A weight is d * w (+ m).
-//   kU4, kU4Min: 256 bytes a block; byte [64 j + 4 row + i] holds k = 4 j + i in its low and 16 + 4 j + i in
-//   its high nibble.
-//                w = nibble - 8 (kU4) or nibble (kU4Min).
-//   kS8, kS8Min: 512 bytes a block; byte [64 j + 4 row + i] holds w + 128 for k = 4 j + i.
-// Super-block formats, GGUF's K types: 8 blocks share f16 numbers D (and M), and each block has 8-bit factors
-// of them; n_in is a multiple of 256. Per group: quants; D (n_super, 16) f16; for *Min, M likewise; then the
-// factors of D and, for *Min, of M, (n_block, 16) u8 each, at most 63. A weight is (D * factor) * w (- M *
-// factor).
-//   kSuperU4Min: Q4_K; quants as kU4Min's.
-//   kSuperU5Min: Q5_K; 512 bytes a block; byte [64 j + 4 row + i] holds w, at most 31, for k = 4 j + i.
-//   kSuperU6Halves: Q6_K; bytes likewise hold w + 32, at most 63. Its factors are i8, and each half of a
-//   block
-//                   has its own: (n_block, 2, 16).
-// Float formats, per group: (n_in, 16) values. kBF16Pairs and kBF16Amx are stored as kBF16 is, and multiplied
-// in the arithmetics "bf16" and "bf16-amx", where kBF16 is in "f32". The quantised formats come first,
-// super-blocks last among them.
-enum class WeightFormat : uint8_t {
-  kU4,
-  kU4Min,
-  kS8,
-  kS8Min,
-  kSuperU4Min,
-  kSuperU5Min,
-  kSuperU6Halves,
-  kF32,
-  kF16,
-  kBF16,
-  kBF16Pairs,
-  kBF16Amx
-};
+using longspec::WeightFormat;  // tensor/weight_format.h says how each is packed
 
 struct PackedMatrix {
   const std::byte* data = nullptr;  // 64-byte aligned

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Repacking stored weight matrices into the layouts of ops.h, once, at load. Quantised types keep their
-// integers and scales and run in arithmetic "q8", or "q8k" if they have super-blocks; float types keep their
-// values. So repacking never rounds.
+// Repacking stored weight matrices into the layouts of tensor/weight_format.h, once, at load. Quantised types
+// keep their integers and scales and run in arithmetic "q8", or "q8k" if they have super-blocks; float types
+// keep their values. So repacking never rounds.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/aligned_buffer.h"
@@ -13,13 +14,31 @@
 
 namespace longspec::kernels {
 
-bool IsQuantized(WeightFormat format);
-// Of quantised formats.
-bool IsU4(WeightFormat format);            // two weights in a byte
-bool HasMinima(WeightFormat format);       // weights are d * w + m
-bool HasSuperBlocks(WeightFormat format);  // multiplied in "q8k"; other quantised formats are in "q8"
-bool IsInBf16(WeightFormat format);        // multiplied in "bf16" or "bf16-amx"
+inline const WeightFormatInfo& Info(WeightFormat format) {
+  return kWeightFormats[static_cast<size_t>(format)];
+}
+inline bool HasSuperBlocks(WeightFormat format) { return Info(format).arithmetic == Arithmetic::kQ8K; }
+inline bool IsQuantized(WeightFormat format) {
+  return Info(format).arithmetic == Arithmetic::kQ8 || HasSuperBlocks(format);
+}
+// Multiplied in "bf16" or "bf16-amx".
+inline bool IsInBf16(WeightFormat format) {
+  return Info(format).arithmetic == Arithmetic::kBF16 || Info(format).arithmetic == Arithmetic::kBF16Amx;
+}
+// "f32", "q8", "q8k", "bf16", "bf16-amx".
 const char* ArithmeticName(WeightFormat format);
+
+// Where the parts of a group of 16 rows lie: each is so many cells of `bytes` for every row of the group.
+struct GroupPart {
+  size_t n_cells = 0, bytes = 0;
+};
+struct GroupLayout {
+  GroupPart quants;      // of float formats, the values
+  GroupPart scales;      // and then the minima, of quantised formats
+  GroupPart factors;     // of super-blocks
+  size_t bytes() const;  // of a group, a multiple of 64
+};
+GroupLayout LayoutOf(WeightFormat format, int64_t n_in);
 
 // REQUIRES for the rest: the tensor is a matrix (n_in, n_out) of a type CanDequantize knows; n_in a multiple
 // of the type's block. `of_bf16`: what BF16 is multiplied as, kBF16, kBF16Pairs or kBF16Amx.
@@ -29,9 +48,9 @@ uint64_t PackedBytes(DType dtype, int64_t n_in, int64_t n_out);
 // The same matrix, in arithmetic "f32" if it is in "bf16" or "bf16-amx".
 PackedMatrix InF32(PackedMatrix matrix);
 
-// The layouts of ops.h and what fills them here. Packed weights are kept on disk (model/weights_cache.h):
-// whatever changes a byte of a packed matrix changes this number, or files that older programs wrote would be
-// read as if they had the new layout.
+// The layouts of tensor/weight_format.h and what fills them here. Packed weights are kept on disk
+// (model/weights_cache.h): whatever changes a byte of a packed matrix changes this number, or files that
+// older programs wrote would be read as if they had the new layout.
 inline constexpr uint32_t kPackedLayoutVersion = 2;
 
 // One packed matrix. Groups may be packed from several threads.

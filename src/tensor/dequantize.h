@@ -10,7 +10,7 @@
 
 namespace longspec {
 
-// True for the types DequantizeRow knows: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K.
+// True for types that weights may have (tensor/weight_types.cc).
 bool CanDequantize(DType dtype);
 
 // Decodes n elements at `src` (any alignment) into dst (n) f32.

@@ -11,11 +11,9 @@
 namespace longspec::kernels {
 
 template <WeightFormat F>
-inline constexpr bool kIsU4 =
-    F == WeightFormat::kU4 || F == WeightFormat::kU4Min || F == WeightFormat::kSuperU4Min;
+inline constexpr bool kIsU4 = kWeightFormats[static_cast<int>(F)].bits == 4;
 template <WeightFormat F>
-inline constexpr bool kHasMin = F == WeightFormat::kU4Min || F == WeightFormat::kS8Min ||
-                                F == WeightFormat::kSuperU4Min || F == WeightFormat::kSuperU5Min;
+inline constexpr bool kHasMin = kWeightFormats[static_cast<int>(F)].minima;
 // Quants of one block of 32 for a group of 16 output rows.
 template <WeightFormat F>
 inline constexpr size_t kBlockBytes = kIsU4<F> ? 256 : 512;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Packed quantised weights as fragments of a warp's products, and where a group's scales lie (ops.h).
+// Packed quantised weights as fragments of a warp's products, and where a group's scales lie
+// (tensor/weight_format.h).
 #pragma once
 
 #include <cstddef>
@@ -13,10 +14,9 @@
 namespace longspec::kernels::gpu {
 
 template <WeightFormat F>
-inline constexpr bool kHasHalves = F == WeightFormat::kSuperU6Halves;
+inline constexpr bool kHasHalves = kWeightFormats[static_cast<int>(F)].halves;
 template <WeightFormat F>
-inline constexpr bool kHasSuper =
-    F == WeightFormat::kSuperU4Min || F == WeightFormat::kSuperU5Min || F == WeightFormat::kSuperU6Halves;
+inline constexpr bool kHasSuper = kWeightFormats[static_cast<int>(F)].arithmetic == Arithmetic::kQ8K;
 
 template <typename T>
 LONGSPEC_GPU T At(const void* p, size_t index) {

@@ -12,13 +12,8 @@
 namespace longspec::kernels::reference {
 namespace {
 
-bool HasMin(WeightFormat f) {
-  return f == WeightFormat::kU4Min || f == WeightFormat::kS8Min || f == WeightFormat::kSuperU4Min ||
-         f == WeightFormat::kSuperU5Min;
-}
-bool IsU4(WeightFormat f) {
-  return f == WeightFormat::kU4 || f == WeightFormat::kU4Min || f == WeightFormat::kSuperU4Min;
-}
+const WeightFormatInfo& Info(WeightFormat format) { return kWeightFormats[static_cast<size_t>(format)]; }
+bool IsU4(WeightFormat format) { return Info(format).bits == 4; }
 uint16_t LoadU16(const std::byte* p) {
   uint16_t v;
   std::memcpy(&v, p, sizeof(v));
@@ -31,11 +26,10 @@ int QuantAt(WeightFormat format, const std::byte* block, int lane, int k) {
     const int j = (k % 16) / 4, i = k % 4;
     const int byte = std::to_integer<int>(block[64 * j + 4 * lane + i]);
     const int nibble = k < 16 ? byte & 15 : byte >> 4;
-    return format == WeightFormat::kU4 ? nibble - 8 : nibble;
+    return nibble - Info(format).offset;
   }
   const int byte = std::to_integer<int>(block[64 * (k / 4) + 4 * lane + k % 4]);
-  if (format == WeightFormat::kSuperU5Min) return byte;
-  return byte - (format == WeightFormat::kSuperU6Halves ? 32 : 128);
+  return byte - Info(format).offset;
 }
 
 size_t BlockBytes(WeightFormat format) { return IsU4(format) ? 256 : 512; }
@@ -127,7 +121,7 @@ void MatmulQ8(const MatmulQ8Args& a) {
       }
       const float sum = std::fma(static_cast<float>(dot[1]), x.d[1], static_cast<float>(dot[0]) * x.d[0]);
       acc = std::fma(scales.Half(b), sum, acc);
-      if (HasMin(format)) acc = std::fma(scales.Half(n_block + b), x.s, acc);
+      if (Info(format).minima) acc = std::fma(scales.Half(n_block + b), x.s, acc);
     }
     return acc;
   });
@@ -163,7 +157,7 @@ void QuantizeQ8K(const float* x, int n, Q8KBlock* out) {
 
 void MatmulQ8K(const MatmulQ8KArgs& a) {
   const WeightFormat format = a.w->format;
-  const bool has_min = HasMin(format), has_halves = format == WeightFormat::kSuperU6Halves;
+  const bool has_min = Info(format).minima, has_halves = Info(format).halves;
   const auto n_super = static_cast<int>(a.w->n_in / kSuperBlock), n_block = 8 * n_super;
   const int n_numbers = has_min ? 2 * n_super : n_super;
   ForEachOutput(a, [&](int row, const std::byte* group, int lane) {

@@ -11,83 +11,32 @@
 namespace longspec::kernels::testing {
 namespace {
 
-// `n_number` f16 numbers a super-block of 256 and lane, two 8-bit factors a block of 32 and lane.
-size_t SuperBytes(int64_t n_in, size_t n_number) {
-  const auto n_super = static_cast<size_t>(n_in / kSuperBlock);
-  return n_super * kRowGroup * 2 * n_number + static_cast<size_t>(n_in / kQuantBlock) * kRowGroup * 2;
-}
-
-size_t GroupBytes(WeightFormat format, int64_t n_in) {
-  size_t bytes = 0;
-  switch (format) {
-    case WeightFormat::kU4:
-      bytes = static_cast<size_t>(n_in) * 8 + static_cast<size_t>(n_in);
-      break;
-    case WeightFormat::kU4Min:
-      bytes = static_cast<size_t>(n_in) * 8 + static_cast<size_t>(n_in) * 2;
-      break;
-    case WeightFormat::kS8:
-      bytes = static_cast<size_t>(n_in) * 16 + static_cast<size_t>(n_in);
-      break;
-    case WeightFormat::kS8Min:
-      bytes = static_cast<size_t>(n_in) * 16 + static_cast<size_t>(n_in) * 2;
-      break;
-    case WeightFormat::kSuperU4Min:
-      bytes = static_cast<size_t>(n_in) * 8 + SuperBytes(n_in, 2);
-      break;
-    case WeightFormat::kSuperU5Min:
-      bytes = static_cast<size_t>(n_in) * 16 + SuperBytes(n_in, 2);
-      break;
-    case WeightFormat::kSuperU6Halves:
-      bytes = static_cast<size_t>(n_in) * 16 + SuperBytes(n_in, 1);
-      break;
-    case WeightFormat::kF32:
-      bytes = static_cast<size_t>(n_in) * 64;
-      break;
-    default:
-      bytes = static_cast<size_t>(n_in) * 32;
-      break;
-  }
-  return (bytes + 63) / 64 * 64;
-}
-
 uint16_t RandomHalf(Random& random) {
   // One in eight is a denormal or zero.
   if (random.Below(8) == 0) return static_cast<uint16_t>(random.Bits() & 0x83FF);
   return FloatToHalf(random.Float(0.05F));
 }
 
-// The largest byte of a format's quants.
-uint32_t LargestQuant(WeightFormat format) {
-  if (format == WeightFormat::kSuperU5Min) return 31;
-  return format == WeightFormat::kSuperU6Halves ? 63 : 255;
-}
-
 void FillQuantized(std::byte* group, WeightFormat format, int64_t n_in, Fill fill, Random& random) {
-  const bool u4 =
-      format == WeightFormat::kU4 || format == WeightFormat::kU4Min || format == WeightFormat::kSuperU4Min;
-  const bool has_min = format == WeightFormat::kU4Min || format == WeightFormat::kS8Min;
-  const size_t quants = static_cast<size_t>(n_in) * (u4 ? 8 : 16);
+  const WeightFormatInfo& info = Info(format);
+  const GroupLayout layout = LayoutOf(format, n_in);
+  const auto size = [](const GroupPart& part) { return part.n_cells * part.bytes * kRowGroup; };
+  const size_t quants = size(layout.quants), scales = size(layout.scales);
   for (size_t i = 0; i < quants; ++i) {
     // Where sums might saturate: every other half a kilobyte is as large as can be.
-    const uint32_t most = LargestQuant(format), end = i / 512 % 2 == 0 && random.Below(2) == 0 ? 0 : most;
+    const uint32_t most = info.bits == 4 ? 255 : (1U << info.bits) - 1;
+    const uint32_t end = i / 512 % 2 == 0 && random.Below(2) == 0 ? 0 : most;
     group[i] = static_cast<std::byte>(fill == Fill::kLargest ? end : random.Bits() & most);
   }
-  size_t n_scale = static_cast<size_t>(n_in) / 2 * (has_min ? 2 : 1);
-  if (HasSuperBlocks(format)) {
-    const size_t n_number = format == WeightFormat::kSuperU6Halves ? 1 : 2;
-    n_scale = static_cast<size_t>(n_in / kSuperBlock) * kRowGroup * n_number;
-    const size_t n_factor = SuperBytes(n_in, n_number) - n_scale * 2;
-    for (size_t i = 0; i < n_factor; ++i) {
-      const uint32_t most = n_number == 1 ? 255 : 63;
-      const uint32_t largest = n_number == 1 ? 128 : 63;  // -128 where they are signed
-      group[quants + n_scale * 2 + i] =
-          static_cast<std::byte>(fill == Fill::kLargest ? largest : random.Bits() & most);
-    }
+  for (size_t i = 0; i < size(layout.factors); ++i) {
+    const uint32_t most = info.halves ? 255 : 63;
+    const uint32_t largest = info.halves ? 128 : 63;  // -128 where they are signed
+    group[quants + scales + i] =
+        static_cast<std::byte>(fill == Fill::kLargest ? largest : random.Bits() & most);
   }
-  for (size_t i = 0; i < n_scale; ++i) {
+  for (size_t i = 0; i < scales; i += 2) {
     const uint16_t h = RandomHalf(random);
-    std::memcpy(group + quants + i * 2, &h, sizeof(h));
+    std::memcpy(group + quants + i, &h, sizeof(h));
   }
 }
 
@@ -143,9 +92,9 @@ AlignedBytes::AlignedBytes(size_t size) : data_(static_cast<std::byte*>(std::ali
 }
 
 TestMatrix::TestMatrix(WeightFormat format, int64_t n_in, int64_t n_out, Fill fill, uint32_t seed)
-    : bytes_(static_cast<size_t>((n_out + kRowGroup - 1) / kRowGroup) * GroupBytes(format, n_in)) {
+    : bytes_(static_cast<size_t>((n_out + kRowGroup - 1) / kRowGroup) * LayoutOf(format, n_in).bytes()) {
   matrix_ = {.data = bytes_.data(),
-             .group_bytes = GroupBytes(format, n_in),
+             .group_bytes = LayoutOf(format, n_in).bytes(),
              .n_out = n_out,
              .n_in = n_in,
              .format = format};
@@ -250,34 +199,7 @@ std::vector<std::byte> StoredValues(KvType type, int head_dim, uint32_t seed) {
   return bytes;
 }
 
-const char* Name(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kU4:
-      return "U4";
-    case WeightFormat::kU4Min:
-      return "U4Min";
-    case WeightFormat::kS8:
-      return "S8";
-    case WeightFormat::kS8Min:
-      return "S8Min";
-    case WeightFormat::kSuperU4Min:
-      return "SuperU4Min";
-    case WeightFormat::kSuperU5Min:
-      return "SuperU5Min";
-    case WeightFormat::kSuperU6Halves:
-      return "SuperU6Halves";
-    case WeightFormat::kF32:
-      return "F32";
-    case WeightFormat::kF16:
-      return "F16";
-    case WeightFormat::kBF16Pairs:
-      return "BF16 in bf16";
-    case WeightFormat::kBF16Amx:
-      return "BF16 in bf16-amx";
-    default:
-      return "BF16";
-  }
-}
+const char* Name(WeightFormat format) { return Info(format).name; }
 
 const char* Name(KvType type) {
   switch (type) {

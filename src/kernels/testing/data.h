@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
+#include "kernels/packing.h"
 
 namespace longspec::kernels::testing {
 
@@ -81,25 +82,22 @@ std::vector<std::byte> StoredValues(KvType type, int head_dim, uint32_t seed);
 const char* Name(WeightFormat format);
 const char* Name(KvType type);
 
-inline constexpr WeightFormat kAllFormats[] = {WeightFormat::kU4,
-                                               WeightFormat::kU4Min,
-                                               WeightFormat::kS8,
-                                               WeightFormat::kS8Min,
-                                               WeightFormat::kSuperU4Min,
-                                               WeightFormat::kSuperU5Min,
-                                               WeightFormat::kSuperU6Halves,
-                                               WeightFormat::kF32,
-                                               WeightFormat::kF16,
-                                               WeightFormat::kBF16,
-                                               WeightFormat::kBF16Pairs,
-                                               WeightFormat::kBF16Amx};
-inline constexpr WeightFormat kQuantizedFormats[] = {
-    WeightFormat::kU4,         WeightFormat::kU4Min,      WeightFormat::kS8,           WeightFormat::kS8Min,
-    WeightFormat::kSuperU4Min, WeightFormat::kSuperU5Min, WeightFormat::kSuperU6Halves};
-inline constexpr WeightFormat kSuperFormats[] = {WeightFormat::kSuperU4Min, WeightFormat::kSuperU5Min,
-                                                 WeightFormat::kSuperU6Halves};
-inline constexpr WeightFormat kFloatFormats[] = {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBF16,
-                                                 WeightFormat::kBF16Pairs, WeightFormat::kBF16Amx};
+// Of an arithmetic that `fits`, in the order of WeightFormat.
+template <typename F>
+std::vector<WeightFormat> FormatsOf(const F& fits) {
+  std::vector<WeightFormat> formats;
+  for (int i = 0; i < kWeightFormatCount; ++i) {
+    if (fits(static_cast<WeightFormat>(i))) formats.push_back(static_cast<WeightFormat>(i));
+  }
+  return formats;
+}
+inline const std::vector<WeightFormat> kAllFormats = FormatsOf([](WeightFormat) { return true; });
+inline const std::vector<WeightFormat> kQuantizedFormats =
+    FormatsOf([](WeightFormat format) { return IsQuantized(format); });
+inline const std::vector<WeightFormat> kSuperFormats =
+    FormatsOf([](WeightFormat format) { return HasSuperBlocks(format); });
+inline const std::vector<WeightFormat> kFloatFormats =
+    FormatsOf([](WeightFormat format) { return !IsQuantized(format); });
 inline constexpr KvType kKvTypes[] = {KvType::kF32,  KvType::kF16,  KvType::kBF16,
                                       KvType::kQ8_0, KvType::kQ4_0, KvType::kBF16Amx};
 inline constexpr int kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 33};

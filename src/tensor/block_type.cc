@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/block_type.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tensor/half.h"
+
+namespace longspec {
+
+int RoundToStep(float x, float step, int low, int high) {
+  const float quotient = std::nearbyint(x / step);
+  if (step == 0 || std::isnan(quotient)) return std::clamp(0, low, high);
+  return static_cast<int>(std::clamp(quotient, static_cast<float>(low), static_cast<float>(high)));
+}
+
+float StoreHalf(float value, uint16_t* stored) {
+  *stored = FloatToHalf(value);
+  return HalfToFloat(*stored);
+}
+
+float Extreme(const float* src, int n) {
+  return *std::max_element(src, src + n, [](float a, float b) { return std::abs(a) < std::abs(b); });
+}
+
+}  // namespace longspec

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The types in blocks of 32: what each stores, as numbers, from numbers, and as integers.
+#include <algorithm>
+#include <cmath>
+
+#include "tensor/block_type.h"
+#include "tensor/half.h"
+#include "tensor/quant_blocks.h"
+#include "tensor/stored_block.h"
+#include "tensor/weight_types.h"
+
+namespace longspec {
+namespace {
+
+// Every product below is exact in f32 up to the last operation (an 11-bit scale times small integers), so the
+// value is the correctly rounded one whatever the order of the factors.
+// Symmetric types reach one step further below zero than above, so their encoders make the largest element
+// the lowest code.
+
+int FifthBit(const uint8_t (&qh)[4], int i) { return ((qh[i / 8] >> (i % 8)) & 1) << 4; }
+
+void SetFifthBit(uint8_t (&qh)[4], int i, int q) { qh[i / 8] |= static_cast<uint8_t>((q >> 4) << (i % 8)); }
+
+void TakeNibbles(const uint8_t (&qs)[16], uint8_t* quants) {
+  for (int i = 0; i < 16; ++i) {
+    quants[i] = qs[i] & 0xF;
+    quants[i + 16] = qs[i] >> 4;
+  }
+}
+
+void DecodeBlock(const BlockQ4_0& b, float* dst) {
+  const float d = HalfToFloat(b.d);
+  for (int i = 0; i < 16; ++i) {
+    dst[i] = static_cast<float>((b.qs[i] & 0xF) - 8) * d;
+    dst[i + 16] = static_cast<float>((b.qs[i] >> 4) - 8) * d;
+  }
+}
+
+void EncodeBlock(const float* src, BlockQ4_0* b) {
+  const float d = StoreHalf(Extreme(src, 32) / -8, &b->d);
+  for (int i = 0; i < 16; ++i)
+    b->qs[i] = PairOfNibbles(RoundToStep(src[i], d, -8, 7) + 8, RoundToStep(src[i + 16], d, -8, 7) + 8);
+}
+
+void TakeApart(const BlockQ4_0& b, StoredBlock* out) {
+  out->scale = b.d;
+  TakeNibbles(b.qs, out->quants);
+}
+
+void DecodeBlock(const BlockQ4_1& b, float* dst) {
+  const float d = HalfToFloat(b.d), m = HalfToFloat(b.m);
+  for (int i = 0; i < 16; ++i) {
+    dst[i] = static_cast<float>(b.qs[i] & 0xF) * d + m;
+    dst[i + 16] = static_cast<float>(b.qs[i] >> 4) * d + m;
+  }
+}
+
+void EncodeBlock(const float* src, BlockQ4_1* b) {
+  const auto [min, max] = std::minmax_element(src, src + 32);
+  const float d = StoreHalf((*max - *min) / 15, &b->d), m = StoreHalf(*min, &b->m);
+  for (int i = 0; i < 16; ++i)
+    b->qs[i] = PairOfNibbles(RoundToStep(src[i] - m, d, 0, 15), RoundToStep(src[i + 16] - m, d, 0, 15));
+}
+
+void TakeApart(const BlockQ4_1& b, StoredBlock* out) {
+  out->scale = b.d;
+  out->minimum = b.m;
+  TakeNibbles(b.qs, out->quants);
+}
+
+void DecodeBlock(const BlockQ5_0& b, float* dst) {
+  const float d = HalfToFloat(b.d);
+  for (int i = 0; i < 16; ++i) {
+    dst[i] = static_cast<float>(((b.qs[i] & 0xF) | FifthBit(b.qh, i)) - 16) * d;
+    dst[i + 16] = static_cast<float>(((b.qs[i] >> 4) | FifthBit(b.qh, i + 16)) - 16) * d;
+  }
+}
+
+void EncodeBlock(const float* src, BlockQ5_0* b) {
+  const float d = StoreHalf(Extreme(src, 32) / -16, &b->d);
+  for (int i = 0; i < 16; ++i) {
+    const int low = RoundToStep(src[i], d, -16, 15) + 16, high = RoundToStep(src[i + 16], d, -16, 15) + 16;
+    b->qs[i] = PairOfNibbles(low, high);
+    SetFifthBit(b->qh, i, low);
+    SetFifthBit(b->qh, i + 16, high);
+  }
+}
+
+void TakeApart(const BlockQ5_0& b, StoredBlock* out) {  // w = value - 16
+  out->scale = b.d;
+  TakeNibbles(b.qs, out->quants);
+  for (int i = 0; i < 32; ++i) {
+    out->quants[i] = static_cast<uint8_t>((out->quants[i] | FifthBit(b.qh, i)) - 16 + 128);
+  }
+}
+
+void DecodeBlock(const BlockQ5_1& b, float* dst) {
+  const float d = HalfToFloat(b.d), m = HalfToFloat(b.m);
+  for (int i = 0; i < 16; ++i) {
+    dst[i] = static_cast<float>((b.qs[i] & 0xF) | FifthBit(b.qh, i)) * d + m;
+    dst[i + 16] = static_cast<float>((b.qs[i] >> 4) | FifthBit(b.qh, i + 16)) * d + m;
+  }
+}
+
+void EncodeBlock(const float* src, BlockQ5_1* b) {
+  const auto [min, max] = std::minmax_element(src, src + 32);
+  const float d = StoreHalf((*max - *min) / 31, &b->d), m = StoreHalf(*min, &b->m);
+  for (int i = 0; i < 16; ++i) {
+    const int low = RoundToStep(src[i] - m, d, 0, 31), high = RoundToStep(src[i + 16] - m, d, 0, 31);
+    b->qs[i] = PairOfNibbles(low, high);
+    SetFifthBit(b->qh, i, low);
+    SetFifthBit(b->qh, i + 16, high);
+  }
+}
+
+void TakeApart(const BlockQ5_1& b, StoredBlock* out) {  // w = value
+  out->scale = b.d;
+  out->minimum = b.m;
+  TakeNibbles(b.qs, out->quants);
+  for (int i = 0; i < 32; ++i) {
+    out->quants[i] = static_cast<uint8_t>((out->quants[i] | FifthBit(b.qh, i)) + 128);
+  }
+}
+
+void DecodeBlock(const BlockQ8_0& b, float* dst) {
+  const float d = HalfToFloat(b.d);
+  for (int i = 0; i < 32; ++i) dst[i] = static_cast<float>(b.qs[i]) * d;
+}
+
+void EncodeBlock(const float* src, BlockQ8_0* b) {
+  const float d = StoreHalf(std::abs(Extreme(src, 32)) / 127, &b->d);
+  for (int i = 0; i < 32; ++i) b->qs[i] = static_cast<int8_t>(RoundToStep(src[i], d, -127, 127));
+}
+
+void TakeApart(const BlockQ8_0& b, StoredBlock* out) {
+  out->scale = b.d;
+  for (int i = 0; i < 32; ++i) out->quants[i] = static_cast<uint8_t>(b.qs[i] + 128);
+}
+
+}  // namespace
+
+constinit const WeightTypeInfo kQ4_0Type = InBlocks<BlockQ4_0, 32, DecodeBlock, EncodeBlock, TakeApart>(
+    {.name = "Q4_0", .gguf_number = 2, .file_type = 2, .packed = WeightFormat::kU4});
+constinit const WeightTypeInfo kQ4_1Type = InBlocks<BlockQ4_1, 32, DecodeBlock, EncodeBlock, TakeApart>(
+    {.name = "Q4_1", .gguf_number = 3, .file_type = 3, .packed = WeightFormat::kU4Min});
+constinit const WeightTypeInfo kQ5_0Type = InBlocks<BlockQ5_0, 32, DecodeBlock, EncodeBlock, TakeApart>(
+    {.name = "Q5_0", .gguf_number = 6, .file_type = 8, .packed = WeightFormat::kS8});
+constinit const WeightTypeInfo kQ5_1Type = InBlocks<BlockQ5_1, 32, DecodeBlock, EncodeBlock, TakeApart>(
+    {.name = "Q5_1", .gguf_number = 7, .file_type = 9, .packed = WeightFormat::kS8Min});
+constinit const WeightTypeInfo kQ8_0Type = InBlocks<BlockQ8_0, 32, DecodeBlock, EncodeBlock, TakeApart>(
+    {.name = "Q8_0", .gguf_number = 8, .file_type = 7, .packed = WeightFormat::kS8});
+
+}  // namespace longspec

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The K types, in blocks of 256: what each stores, as numbers, from numbers, and as integers.
+#include <algorithm>
+#include <cmath>
+
+#include "tensor/block_type.h"
+#include "tensor/half.h"
+#include "tensor/quant_blocks.h"
+#include "tensor/stored_block.h"
+#include "tensor/weight_types.h"
+
+namespace longspec {
+namespace {
+
+// Every product below is exact in f32 up to the last operation (an 11-bit scale times small integers), so the
+// value is the correctly rounded one whatever the order of the factors.
+
+int Nibble(const uint8_t (&qs)[128], int sub_block, int l) {
+  const uint8_t byte = qs[32 * (sub_block / 2) + l];
+  return sub_block % 2 == 0 ? byte & 0xF : byte >> 4;
+}
+
+// Chooses d, dmin and the packed scales of a K block with minima, and the codes q (256) in [0, max_code].
+template <typename Block>
+void EncodeScaleMins(const float* src, int max_code, Block* b, int* q) {
+  float scales[8], mins[8];
+  for (int s = 0; s < 8; ++s) {
+    const auto [min, max] = std::minmax_element(src + 32 * s, src + 32 * (s + 1));
+    mins[s] = std::max(-*min, 0.0F);
+    scales[s] = std::max(*max + mins[s], 0.0F) / static_cast<float>(max_code);
+  }
+  const float d = StoreHalf(*std::max_element(scales, scales + 8) / 63, &b->d);
+  const float dmin = StoreHalf(*std::max_element(mins, mins + 8) / 63, &b->dmin);
+  ScaleMin pairs[8];
+  for (int s = 0; s < 8; ++s) {
+    pairs[s] = {RoundToStep(scales[s], d, 0, 63), RoundToStep(mins[s], dmin, 0, 63)};
+    const float step = d * static_cast<float>(pairs[s].scale), min = dmin * static_cast<float>(pairs[s].min);
+    for (int i = 32 * s; i < 32 * (s + 1); ++i) q[i] = RoundToStep(src[i] + min, step, 0, max_code);
+  }
+  PackScaleMins(pairs, b->scales);
+}
+
+void PackNibbles(const int* q, uint8_t (&qs)[128]) {
+  for (int i = 0; i < 128; ++i)
+    qs[i] = PairOfNibbles(q[64 * (i / 32) + i % 32], q[64 * (i / 32) + 32 + i % 32]);
+}
+
+template <typename Block>
+void TakeScaleMins(const Block& b, StoredBlock* out) {
+  out->scale = b.d;
+  out->minimum = b.dmin;
+  for (int s = 0; s < 8; ++s) {
+    const ScaleMin pair = UnpackScaleMin(b.scales, s);
+    out->factors[s][0] = static_cast<uint8_t>(pair.scale);
+    out->minimum_factors[s] = static_cast<uint8_t>(pair.min);
+  }
+}
+
+void DecodeBlock(const BlockQ4_K& b, float* dst) {
+  const float d = HalfToFloat(b.d), dmin = HalfToFloat(b.dmin);
+  for (int s = 0; s < 8; ++s) {
+    const ScaleMin packed = UnpackScaleMin(b.scales, s);
+    const float scale = d * static_cast<float>(packed.scale), min = dmin * static_cast<float>(packed.min);
+    for (int l = 0; l < 32; ++l) dst[32 * s + l] = scale * static_cast<float>(Nibble(b.qs, s, l)) - min;
+  }
+}
+
+void EncodeBlock(const float* src, BlockQ4_K* b) {
+  int q[256];
+  EncodeScaleMins(src, 15, b, q);
+  PackNibbles(q, b->qs);
+}
+
+void TakeApart(const BlockQ4_K& b, StoredBlock* out) {
+  TakeScaleMins(b, out);
+  for (int i = 0; i < 256; ++i) out->quants[i] = static_cast<uint8_t>(Nibble(b.qs, i / 32, i % 32));
+}
+
+void DecodeBlock(const BlockQ5_K& b, float* dst) {
+  const float d = HalfToFloat(b.d), dmin = HalfToFloat(b.dmin);
+  for (int s = 0; s < 8; ++s) {
+    const ScaleMin packed = UnpackScaleMin(b.scales, s);
+    const float scale = d * static_cast<float>(packed.scale), min = dmin * static_cast<float>(packed.min);
+    for (int l = 0; l < 32; ++l) {
+      const int q = Nibble(b.qs, s, l) | (((b.qh[l] >> s) & 1) << 4);
+      dst[32 * s + l] = scale * static_cast<float>(q) - min;
+    }
+  }
+}
+
+void EncodeBlock(const float* src, BlockQ5_K* b) {
+  int q[256];
+  EncodeScaleMins(src, 31, b, q);
+  PackNibbles(q, b->qs);
+  for (int i = 0; i < 256; ++i) b->qh[i % 32] |= static_cast<uint8_t>((q[i] >> 4) << (i / 32));
+}
+
+void TakeApart(const BlockQ5_K& b, StoredBlock* out) {
+  TakeScaleMins(b, out);
+  for (int i = 0; i < 256; ++i) {
+    const int s = i / 32, l = i % 32;
+    out->quants[i] = static_cast<uint8_t>(Nibble(b.qs, s, l) | (b.qh[l] >> s & 1) << 4);
+  }
+}
+
+// The code of element i.
+int SixBits(const BlockQ6_K& b, int i) {
+  const int half = i / 128, group = i / 32 % 4, l = i % 32;
+  const int low = (b.ql[64 * half + 32 * (group % 2) + l] >> (4 * (group / 2))) & 0xF;
+  const int high = (b.qh[32 * half + l] >> (2 * group)) & 3;
+  return low | (high << 4);
+}
+
+void DecodeBlock(const BlockQ6_K& b, float* dst) {
+  const float d = HalfToFloat(b.d);
+  for (int i = 0; i < 256; ++i) {
+    const float scale = d * static_cast<float>(b.scales[i / 16]);
+    dst[i] = scale * static_cast<float>(SixBits(b, i) - 32);
+  }
+}
+
+void EncodeBlock(const float* src, BlockQ6_K* b) {
+  float scales[16];
+  for (int s = 0; s < 16; ++s) scales[s] = Extreme(src + 16 * s, 16) / -32;
+  const float d = StoreHalf(Extreme(scales, 16) / -128, &b->d);
+  for (int s = 0; s < 16; ++s) b->scales[s] = static_cast<int8_t>(RoundToStep(scales[s], d, -128, 127));
+  for (int i = 0; i < 256; ++i) {
+    const int half = i / 128, group = i / 32 % 4, l = i % 32;
+    const int q = RoundToStep(src[i], d * static_cast<float>(b->scales[i / 16]), -32, 31) + 32;
+    b->ql[64 * half + 32 * (group % 2) + l] |= static_cast<uint8_t>((q & 0xF) << (4 * (group / 2)));
+    b->qh[32 * half + l] |= static_cast<uint8_t>((q >> 4) << (2 * group));
+  }
+}
+
+void TakeApart(const BlockQ6_K& b, StoredBlock* out) {
+  out->scale = b.d;
+  for (int h = 0; h < 16; ++h) out->factors[h / 2][h % 2] = static_cast<uint8_t>(b.scales[h]);
+  for (int i = 0; i < 256; ++i) out->quants[i] = static_cast<uint8_t>(SixBits(b, i));
+}
+
+}  // namespace
+
+constinit const WeightTypeInfo kQ4_KType = InBlocks<BlockQ4_K, 256, DecodeBlock, EncodeBlock, TakeApart>(
+    {.name = "Q4_K", .gguf_number = 12, .file_type = 14, .packed = WeightFormat::kSuperU4Min});
+constinit const WeightTypeInfo kQ5_KType = InBlocks<BlockQ5_K, 256, DecodeBlock, EncodeBlock, TakeApart>(
+    {.name = "Q5_K", .gguf_number = 13, .file_type = 16, .packed = WeightFormat::kSuperU5Min});
+constinit const WeightTypeInfo kQ6_KType = InBlocks<BlockQ6_K, 256, DecodeBlock, EncodeBlock, TakeApart>(
+    {.name = "Q6_K", .gguf_number = 14, .file_type = 18, .packed = WeightFormat::kSuperU6Halves});
+
+}  // namespace longspec
