@@ -33,17 +33,21 @@ for program in kernels_cuda_test cuda_check; do
 done
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
 
-named suites 70 "$programs/kernels_cuda_test"
-grep -E '^\[  (PASSED|FAILED)' "$out/suites.log"
-named check 120 "$programs/cuda_check" --seconds 55 --attention 20 --out "$out/evidence.json"
+# Each in a process of its own: a fault of one kernel would end all that come after it.
+for suite in MatmulTest AttentionTest ElementwiseTest GumbelTest StoreKvTest BodiesOnCardTest; do
+  named "$suite" 40 "$programs/kernels_cuda_test" --gtest_filter="*$suite*" --gtest_brief=1
+  grep -E '^\[  (PASSED|FAILED)' "$out/$suite.log"
+done
+# A minute of steps, and attention alone.
+named check 100 "$programs/cuda_check" --seconds 50 --attention 15 --out "$out/evidence.json"
 sed -n 1,60p "$out/check.log"
 
 if command -v compute-sanitizer >/dev/null 2>&1; then
   # Where a kernel reads beside its operands, and where threads of a block do not wait for each other.
   short='*LargestIntegers*:*NoNumbers*:*RopeOfBoth*:*SwiGluOf*:*ValuesIgnore*:*RmsNormOf*:*MergesStates*:*StoresTouch*'
-  named memcheck 40 compute-sanitizer --tool memcheck --error-exitcode 9 "$programs/kernels_cuda_test" \
+  named memcheck 30 compute-sanitizer --tool memcheck --error-exitcode 9 "$programs/kernels_cuda_test" \
     --gtest_filter="$short"
-  named racecheck 40 compute-sanitizer --tool racecheck --error-exitcode 9 "$programs/kernels_cuda_test" \
+  named racecheck 30 compute-sanitizer --tool racecheck --error-exitcode 9 "$programs/kernels_cuda_test" \
     --gtest_filter="$short"
   tail -n 2 "$out/memcheck.log" "$out/racecheck.log"
 else
