@@ -42,9 +42,11 @@
 #ifdef __CUDACC__
 #define LONGSPEC_GPU __device__ __forceinline__
 #define LONGSPEC_UNROLL _Pragma("unroll")
+#define LONGSPEC_NO_UNROLL _Pragma("unroll 1")
 #else
 #define LONGSPEC_GPU inline
 #define LONGSPEC_UNROLL
+#define LONGSPEC_NO_UNROLL
 #endif
 
 namespace longspec::kernels::gpu {

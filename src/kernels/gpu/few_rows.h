@@ -29,6 +29,7 @@ template <typename Units, int kTiles>
 struct FewRows {
   using Args = QuantizedProduct<typename Units::Activations>;
   static constexpr int kWarps = 8, kThreads = kWarps * kWarp;
+  static constexpr int kMinBlocks = kTiles == 1 ? 3 : 2;
   static constexpr int kStage = 2 * kWarps;  // units between two barriers
   static constexpr int kRows = 8 * kTiles;   // of a block
   static constexpr int kRowStride = 20;      // of 16 outputs in shared memory: banks of rows differ

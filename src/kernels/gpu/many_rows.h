@@ -52,6 +52,7 @@ struct ManyRows {
         rows[tile][2] = row(8 * tile + 2 * lane.j + 1);
       }
       const int n = a.n_units - first < kUnits ? a.n_units - first : kUnits;
+      LONGSPEC_NO_UNROLL
       for (int unit = 0; unit < n; ++unit) {
         float t[kTiles][4];
         Units::template Terms<kTiles>(cta, parts, unit, lane, rows, t);

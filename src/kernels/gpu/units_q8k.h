@@ -20,39 +20,47 @@ struct UnitsQ8K {
   template <int kTiles, class Cta, class Parts>
   static LONGSPEC_GPU void Terms(const Cta& cta, const Parts& parts, int unit, Lane lane,
                                  const Q8KBlock* const (&rows)[kTiles][3], float (&t)[kTiles][4]) {
-    BlockWeights<F> w[kBlocks];
-    uint32_t factors[kBlocks][kFactors];
+    // From global memory all weights are asked for at once, from shared memory where they are needed.
+    constexpr int kAhead = Parts::kInSharedMemory ? 0 : kBlocks;
+    OfBlock ahead[kAhead > 0 ? kAhead : 1];
     LONGSPEC_UNROLL
-    for (int b = 0; b < kBlocks; ++b) w[b] = parts.template Weights<Cta>(unit * kBlocks + b, lane);
+    for (int b = 0; b < kAhead; ++b) ahead[b] = OfBlock::template Read<Cta>(parts, unit * kBlocks + b, lane);
+    uint32_t steps[kTiles][2][2];  // of eight blocks
+    LONGSPEC_UNROLL
+    for (int tile = 0; tile < kTiles; ++tile) {
+      LONGSPEC_UNROLL
+      for (int r = 0; r < 2; ++r) {
+        const Bytes16 end = Cta::Load16(&rows[tile][1 + r][unit].d);  // the scale, the steps, and nothing
+        steps[tile][r][0] = end.words[1];
+        steps[tile][r][1] = end.words[2];
+      }
+    }
+    int32_t dots[kTiles][4] = {};
     LONGSPEC_UNROLL
     for (int b = 0; b < kBlocks; ++b) {
+      const OfBlock block = kAhead > 0 ? ahead[b < kAhead ? b : 0]
+                                       : OfBlock::template Read<Cta>(parts, unit * kBlocks + b, lane);
       LONGSPEC_UNROLL
-      for (int h = 0; h < kFactors; ++h)
-        factors[b][h] = Pair(parts.factors, (unit * kBlocks + b) * kFactors + h, lane);
+      for (int tile = 0; tile < kTiles; ++tile) {
+        const int8_t* q = rows[tile][0][unit].q + kQuantBlock * b;
+        const uint32_t x[2] = {At<uint32_t>(q, lane.j), At<uint32_t>(q + 16, lane.j)};
+        const uint32_t of_rows[2] = {steps[tile][0][b / 4] >> 8 * (b % 4) & 255,
+                                     steps[tile][1][b / 4] >> 8 * (b % 4) & 255};
+        AddBlock(cta, block, x, of_rows, dots[tile]);
+      }
     }
     const OfSums of_sums(parts, unit, lane);
     const uint32_t d = Pair16(parts.scales, unit, lane),
                    m = kHasMin<F> ? Pair16(parts.minima, unit, lane) : 0;
     LONGSPEC_UNROLL
     for (int tile = 0; tile < kTiles; ++tile) {
-      int32_t dots[4] = {}, minima[4] = {};
-      // The scale, the steps of eight blocks, and nothing.
-      const Bytes16 ends[2] = {Cta::Load16(&rows[tile][1][unit].d), Cta::Load16(&rows[tile][2][unit].d)};
-      const int8_t* q = rows[tile][0][unit].q;
-      LONGSPEC_UNROLL
-      for (int b = 0; b < kBlocks; ++b) {
-        const uint32_t x[2] = {At<uint32_t>(q + kQuantBlock * b, lane.j),
-                               At<uint32_t>(q + kQuantBlock * b + 16, lane.j)};
-        const uint32_t steps[2] = {ends[0].words[1 + b / 4] >> 8 * (b % 4) & 255,
-                                   ends[1].words[1 + b / 4] >> 8 * (b % 4) & 255};
-        AddBlock(cta, w[b], x, factors[b], steps, dots);
-      }
+      int32_t minima[4] = {};
       LONGSPEC_UNROLL
       for (int r = 0; r < 2; ++r) of_sums.template Add<Cta>(rows[tile][1 + r][unit], r, minima);
       LONGSPEC_UNROLL
       for (int e = 0; e < 4; ++e) {
-        if constexpr (kHasHalves<F>) dots[e] -= 32 * minima[e];
-        t[tile][e] = Cta::Mul(HalfOf<Cta>(d, e / 2), static_cast<float>(dots[e]));
+        if constexpr (kHasHalves<F>) dots[tile][e] -= 32 * minima[e];
+        t[tile][e] = Cta::Mul(HalfOf<Cta>(d, e / 2), static_cast<float>(dots[tile][e]));
         if constexpr (kHasMin<F>)
           t[tile][e] = Cta::Fma(-HalfOf<Cta>(m, e / 2), static_cast<float>(minima[e]), t[tile][e]);
       }
@@ -78,11 +86,26 @@ struct UnitsQ8K {
     return Cta::Half(static_cast<uint16_t>(pair >> 16 * i));
   }
 
+  struct OfBlock {
+    BlockWeights<F> w;
+    uint32_t factors[kFactors];
+
+    template <class Cta, class Parts>
+    static LONGSPEC_GPU OfBlock Read(const Parts& parts, int block, Lane lane) {
+      OfBlock of;
+      of.w = parts.template Weights<Cta>(block, lane);
+      LONGSPEC_UNROLL
+      for (int h = 0; h < kFactors; ++h) of.factors[h] = Pair(parts.factors, block * kFactors + h, lane);
+      return of;
+    }
+  };
+
   // dots += steps * factor * (sum of w * q)
   template <class Cta>
-  static LONGSPEC_GPU void AddBlock(const Cta& cta, const BlockWeights<F>& w, const uint32_t (&x)[2],
-                                    const uint32_t (&factors)[kFactors], const uint32_t (&steps)[2],
-                                    int32_t (&dots)[4]) {
+  static LONGSPEC_GPU void AddBlock(const Cta& cta, const OfBlock& block, const uint32_t (&x)[2],
+                                    const uint32_t (&steps)[2], int32_t (&dots)[4]) {
+    const BlockWeights<F>& w = block.w;
+    const uint32_t(&factors)[kFactors] = block.factors;
     if constexpr (kHasHalves<F>) {
       LONGSPEC_UNROLL
       for (int h = 0; h < 2; ++h) {

@@ -20,6 +20,9 @@ inline constexpr bool kHasSuper = kWeightFormats[static_cast<int>(F)].arithmetic
 
 template <typename T>
 LONGSPEC_GPU T At(const void* p, size_t index) {
+#ifndef __CUDACC__
+  if (reinterpret_cast<uintptr_t>(p) % alignof(T) != 0) __builtin_trap();  // as a GPU would
+#endif
   return static_cast<const T*>(p)[index];
 }
 
@@ -65,6 +68,7 @@ struct PartBytes {
 template <WeightFormat F, int kBlocks, bool kShared>
 struct GroupParts {
   using Bytes = PartBytes<F, kBlocks>;
+  static constexpr bool kInSharedMemory = kShared;
 
   const std::byte* quants;
   const std::byte* scales;       // (n_units, 16) f16
