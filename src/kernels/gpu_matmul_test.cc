@@ -57,6 +57,33 @@ TEST(GpuMatmulTest, EveryBodyIsTheReference) {
   }
 }
 
+TEST(GpuMatmulTest, StreamedRowsAreTheReferences) {
+  const KernelTable table = EmulatedProducts(ProductBody::kStreamedRows);
+  for (const WeightFormat format : kQuantizedFormats) {
+    for (const int n_rows : {1, 2, 3, 8}) {
+      for (const int64_t n_in : {256, 1280, 4864}) {
+        const MatmulShape shape = {
+            .format = format, .n_in = n_in, .n_out = 39, .n_rows = n_rows, .add = n_rows == 2};
+        ASSERT_TRUE(MatmulSameAsReference(table, shape, 0, 3));
+      }
+    }
+    ASSERT_TRUE(
+        MatmulSameAsReference(table, {.format = format, .n_in = 288, .n_out = 87, .n_rows = 5}, 1, 3));
+  }
+  // More groups than blocks of threads.
+  ASSERT_TRUE(MatmulSameAsReference(
+      table, {.format = WeightFormat::kSuperU4Min, .n_in = 512, .n_out = 16 * 600, .n_rows = 2}, 0, 600));
+}
+
+TEST(GpuMatmulTest, EveryWaitOfStreamedRowsIsNeeded) {
+  for (const WeightFormat format : {WeightFormat::kU4, WeightFormat::kSuperU6Halves}) {
+    const MatmulShape shape = {.format = format, .n_in = 4864, .n_rows = 3};
+    EXPECT_FALSE(IsSeen(shape, {}, ProductBody::kStreamedRows));
+    EXPECT_TRUE(IsSeen(shape, {.dropped_barrier = 0}, ProductBody::kStreamedRows));
+    EXPECT_TRUE(IsSeen(shape, {.dropped_waits = true}, ProductBody::kStreamedRows));
+  }
+}
+
 // The order of threads is random: what depends on it would differ now and then.
 TEST(GpuMatmulTest, NoOrderOfThreadsMatters) {
   for (int i = 0; i < 20; ++i)

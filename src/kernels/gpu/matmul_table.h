@@ -5,12 +5,13 @@
 
 #include "kernels/gpu/few_rows.h"
 #include "kernels/gpu/many_rows.h"
+#include "kernels/gpu/streamed_rows.h"
 #include "kernels/ops.h"
 
 namespace longspec::kernels::gpu {
 
 // Which body: all have the same bits.
-enum class ProductBody : uint8_t { kBest, kFewRows, kMoreRows, kManyRows };
+enum class ProductBody : uint8_t { kBest, kFewRows, kStreamedRows, kMoreRows, kManyRows };
 
 // A body for many rows reads weights once for 64 of them, but has few blocks of threads: at least as many as
 // a card has multiprocessors, or the other is faster.
@@ -30,6 +31,8 @@ void LaunchProduct(const QuantizedProduct<typename Units::Activations>& a, const
   switch (body == ProductBody::kBest ? BestBody<Units>(a) : body) {
     case ProductBody::kManyRows:
       return launch(ManyRows<Units>(), a);
+    case ProductBody::kStreamedRows:  // at most 8
+      return a.n_rows <= 2 ? launch(StreamedRows<Units, 2>(), a) : launch(StreamedRows<Units, 8>(), a);
     case ProductBody::kMoreRows:
       return launch(FewRows<Units, 2>(), a);
     default:
