@@ -2,6 +2,7 @@
 # nvcc is to be had without one. LONGSPEC_CUDA is AUTO (where nvcc is found), ON or OFF. The runtime is linked statically;
 # it asks for the driver when a program starts to use a card.
 set(LONGSPEC_CUDA "OFF" CACHE STRING "Build what runs on NVIDIA's cards: ON, OFF, or AUTO where nvcc is found")
+set(LONGSPEC_CUDA_ARCHITECTURES 80 90 CACHE STRING "Compute capabilities, times ten")
 set(LONGSPEC_HAS_CUDA OFF)
 if(LONGSPEC_CUDA)
   find_program(LONGSPEC_NVCC nvcc HINTS ENV LONGSPEC_CUDA_ROOT PATH_SUFFIXES bin)
@@ -20,8 +21,12 @@ endif()
 
 # -fmad=false is part of the law of arithmetic; flushing, quotients and roots are IEEE's by default and said here.
 set(LONGSPEC_NVCC_FLAGS -std=c++20 -O3 --expt-relaxed-constexpr -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
-  -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90,code=sm_90 -Xptxas=-v,-warn-spills
+  -Xptxas=-v,-warn-spills
   -Xcompiler=-ffp-contract=off,-fPIC -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include -I.)
+
+foreach(architecture IN LISTS LONGSPEC_CUDA_ARCHITECTURES)
+  list(APPEND LONGSPEC_NVCC_FLAGS -gencode=arch=compute_${architecture},code=sm_${architecture})
+endforeach()
 
 # Object files of .cu files, in `objects`, once files in LONGSPEC_CUDA_GENERATED are made.
 function(longspec_cuda_objects objects)

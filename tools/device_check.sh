@@ -40,6 +40,9 @@ for suite in MatmulTest AttentionTest ElementwiseTest GumbelTest StoreKvTest Bod
 done
 # A minute of steps, and attention alone.
 named check 100 "$programs/cuda_check" --seconds 50 --attention 15 --out "$out/evidence.json"
+# Bodies of products beside each other.
+named products 40 "$programs/cuda_check" --exp-step 0 --seconds 0 --products 1
+cat "$out/products.log"
 sed -n 1,60p "$out/check.log"
 
 if command -v compute-sanitizer >/dev/null 2>&1; then

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/attention_grid.h"
-
 #include <chrono>
 #include <iterator>
 
+#include "cuda/attention_grid.h"
 #include "cuda/attention_lists.h"
 #include "cuda/graph_time.h"
 #include "cuda/random_weights.h"
@@ -26,7 +25,8 @@ constexpr int kChunks = 65536 / kChunk;
 // The layers of a model with keys and values of one type.
 class Layers {
  public:
-  Layers(const ModelShape& shape, KvType type, cudaStream_t stream) : s_(shape), type_(type), stream_(stream) {
+  Layers(const ModelShape& shape, KvType type, cudaStream_t stream)
+      : s_(shape), type_(type), stream_(stream) {
     head_bytes_ = kChunk * kernels::FormatOf(type, s_.head_dim).bytes();
     layer_bytes_ = 2 * head_bytes_ * static_cast<size_t>(s_.n_kv_head);
     chunk_bytes_ = layer_bytes_ * static_cast<size_t>(s_.n_layer);
@@ -129,7 +129,8 @@ class Layers {
                          stream_);
     for (size_t at = layer_bytes_; at < kChunks * chunk_bytes_; at *= 2) {
       const size_t n = std::min(at, kChunks * chunk_bytes_ - at);
-      MustSucceed(cudaMemcpyAsync(chunks_ + at, chunks_, n, cudaMemcpyDeviceToDevice, stream_), "copy on the card");
+      MustSucceed(cudaMemcpyAsync(chunks_ + at, chunks_, n, cudaMemcpyDeviceToDevice, stream_),
+                  "copy on the card");
     }
     MustSucceed(cudaStreamSynchronize(stream_), "keys and values");
   }
@@ -172,7 +173,8 @@ std::vector<AttentionTime> TimeAttention(double seconds) {
       Layers layers(shape, type, stream);
       for (const int context : kContexts) {
         for (const int rows : kRowCounts) {
-          if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > budget) continue;
+          if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > budget)
+            continue;
           if (type == KvType::kF16) {
             TimeCell<KvType::kF16>(layers, rows, context, &times);
           } else {

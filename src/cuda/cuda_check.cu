@@ -3,7 +3,8 @@
 // cuda_check: what a card is, whether it has the reference's bits for all halves and for exp of all floats,
 // and what steps cost on it. The suites of kernels are kernels_cuda_test's.
 //
-//   cuda_check [--exp-step N] [--seconds S] [--attention S] [--rows MOST] [--out evidence.json]
+//   cuda_check [--exp-step N] [--seconds S] [--attention S] [--products 1] [--rows MOST] [--out
+//   evidence.json]
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <thread>
 
 #include "cuda/attention_grid.h"
+#include "cuda/product_times.h"
 #include "cuda/proofs.h"
 #include "cuda/runtime.h"
 #include "cuda/step_grid.h"
@@ -23,6 +25,7 @@ struct Options {
   uint32_t exp_step = 1;
   double seconds = 60, attention_seconds = 0;
   int most_rows = 2048;
+  bool products = false;
   const char* out = nullptr;
 };
 
@@ -41,22 +44,23 @@ void PrintSteps(const std::vector<StepTime>& steps) {
 
 void PrintAttention(const std::vector<AttentionTime>& times) {
   if (times.empty()) return;
-  std::printf("\n%-20s %5s %5s %7s %7s %5s %10s %9s %9s %14s\n", "attention of", "type", "rows", "context", "entries",
-              "ring", "ms", "merge ms", "TB/s", "T operations/s");
+  std::printf("\n%-20s %5s %5s %7s %7s %5s %10s %9s %9s %14s\n", "attention of", "type", "rows", "context",
+              "entries", "ring", "ms", "merge ms", "TB/s", "T operations/s");
   for (const AttentionTime& t : times) {
-    std::printf("%-20s %5s %5d %7d %7d %5d %10.4f %9.4f %9.2f %14.1f\n", t.model, t.type, t.rows, t.context, t.entries,
-                t.ring, t.ms, t.merge_ms, t.bytes / t.ms * 1e-9, t.operations / t.ms * 1e-9);
+    std::printf("%-20s %5s %5d %7d %7d %5d %10.4f %9.4f %9.2f %14.1f\n", t.model, t.type, t.rows, t.context,
+                t.entries, t.ring, t.ms, t.merge_ms, t.bytes / t.ms * 1e-9, t.operations / t.ms * 1e-9);
   }
 }
 
 void WriteAttention(std::FILE* f, const std::vector<AttentionTime>& times) {
   std::fprintf(f, "  \"attention\": [");
   for (const AttentionTime& t : times) {
-    std::fprintf(f,
-                 "%s\n    {\"model\": \"%s\", \"type\": \"%s\", \"rows\": %d, \"context\": %d, \"entries\": %d, "
-                 "\"ring\": %d, \"ms\": %.5g, \"merge_ms\": %.5g, \"bytes\": %.5g, \"operations\": %.5g}",
-                 &t == times.data() ? "" : ",", t.model, t.type, t.rows, t.context, t.entries, t.ring, t.ms, t.merge_ms,
-                 t.bytes, t.operations);
+    std::fprintf(
+        f,
+        "%s\n    {\"model\": \"%s\", \"type\": \"%s\", \"rows\": %d, \"context\": %d, \"entries\": %d, "
+        "\"ring\": %d, \"ms\": %.5g, \"merge_ms\": %.5g, \"bytes\": %.5g, \"operations\": %.5g}",
+        &t == times.data() ? "" : ",", t.model, t.type, t.rows, t.context, t.entries, t.ring, t.ms,
+        t.merge_ms, t.bytes, t.operations);
   }
   std::fprintf(f, "\n  ],\n");
 }
@@ -68,7 +72,8 @@ void WriteComparison(std::FILE* f, const char* name, const Comparison& c) {
 }
 
 bool Write(const char* path, const cudaDeviceProp& card, int driver, double copy, const Comparison& halves,
-           const Comparison& exp, const std::vector<StepTime>& steps, const std::vector<AttentionTime>& attention) {
+           const Comparison& exp, const std::vector<StepTime>& steps,
+           const std::vector<AttentionTime>& attention) {
   std::FILE* f = std::fopen(path, "w");
   if (f == nullptr) {
     std::fprintf(stderr, "error: --out %s cannot be written\n", path);
@@ -126,7 +131,9 @@ int Check(const Options& options) {
   std::vector<AttentionTime> attention;
   if (options.attention_seconds > 0) attention = TimeAttention(options.attention_seconds);
   PrintAttention(attention);
-  if (options.out != nullptr && !Write(options.out, card, driver, copy, halves, exp, steps, attention)) return 1;
+  if (options.products) PrintProductTimes(stdout);
+  if (options.out != nullptr && !Write(options.out, card, driver, copy, halves, exp, steps, attention))
+    return 1;
   return halves.different + exp.different == 0 ? 0 : 1;
 }
 
@@ -145,12 +152,16 @@ int Main(int argc, char** argv) {
       options.seconds = std::strtod(value, nullptr);
     } else if (name == "--attention") {
       options.attention_seconds = std::strtod(value, nullptr);
+    } else if (name == "--products") {
+      options.products = std::strcmp(value, "0") != 0;
     } else if (name == "--rows") {
       options.most_rows = static_cast<int>(std::strtol(value, nullptr, 10));
     } else if (name == "--out") {
       options.out = value;
     } else {
-      std::fprintf(stderr, "error: there is no option %s; there are --exp-step, --seconds, --attention, --rows, --out\n",
+      std::fprintf(stderr,
+                   "error: there is no option %s; there are --exp-step, --seconds, --attention, --products, "
+                   "--rows, --out\n",
                    name.c_str());
       return 2;
     }

@@ -39,6 +39,11 @@ __global__ void Halves(uint16_t* to, size_t n, uint32_t seed) {
     to[i] = DeviceCta::ToHalf(static_cast<float>(static_cast<int32_t>(Hash(i, seed))) * 0x1p-31F);
 }
 
+__global__ void SmallBytes(uint32_t* to, size_t n_words, uint32_t seed) {
+  for (size_t i = blockIdx.x * size_t{kThreads} + threadIdx.x; i < n_words; i += size_t{gridDim.x} * kThreads)
+    to[i] = Hash(i, seed) & 0x3F7F7F7FU;
+}
+
 size_t QuantBytes(WeightFormat format, int64_t n_in) {
   return static_cast<size_t>(n_in) * kernels::kRowGroup / (format == WeightFormat::kSuperU4Min ? 2 : 1);
 }
@@ -75,6 +80,11 @@ void FillFloats(float* data, size_t n, uint32_t seed, cudaStream_t stream) {
 
 void FillHalves(std::byte* data, size_t n, uint32_t seed, cudaStream_t stream) {
   Halves<<<kBlocks, kThreads, 0, stream>>>(reinterpret_cast<uint16_t*>(data), n, seed);
+  MustSucceed(cudaGetLastError(), "random numbers");
+}
+
+void FillSmallBytes(std::byte* data, size_t n, uint32_t seed, cudaStream_t stream) {
+  SmallBytes<<<kBlocks, kThreads, 0, stream>>>(reinterpret_cast<uint32_t*>(data), n / 4, seed);
   MustSucceed(cudaGetLastError(), "random numbers");
 }
 

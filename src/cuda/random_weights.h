@@ -29,4 +29,7 @@ void FillFloats(float* data, size_t n, uint32_t seed, cudaStream_t stream);
 // Numbers in (-1, 1) as f16.
 void FillHalves(std::byte* data, size_t n, uint32_t seed, cudaStream_t stream);
 
+// Bytes of at most 7 bits: as activations they are finite.
+void FillSmallBytes(std::byte* data, size_t n, uint32_t seed, cudaStream_t stream);
+
 }  // namespace longspec::cuda

@@ -36,7 +36,8 @@ struct LaunchInto {
 };
 
 struct Layer {
-  DeviceMatrix q, k, v, o, gate, up, down;
+  // Matrices of one format that read the same rows are one: values are apart if they have more bits.
+  DeviceMatrix qkv, v, o, gate_up, down;
 };
 
 // llama.cpp's Q4_K_M stores values and down projections of these layers as Q6_K.
@@ -58,12 +59,10 @@ class Steps {
     const int n_q = s_.n_head * s_.head_dim, n_kv = s_.n_kv_head * s_.head_dim;
     for (int i = 0; i < s_.n_layer; ++i) {
       const bool more = HasMoreBits(i, s_.n_layer);
-      layers_.push_back({.q = matrix(s_.n_embd, n_q, false),
-                         .k = matrix(s_.n_embd, n_kv, false),
-                         .v = matrix(s_.n_embd, n_kv, more),
+      layers_.push_back({.qkv = matrix(s_.n_embd, n_q + (more ? 1 : 2) * n_kv, false),
+                         .v = more ? matrix(s_.n_embd, n_kv, true) : DeviceMatrix(),
                          .o = matrix(n_q, s_.n_embd, false),
-                         .gate = matrix(s_.n_embd, s_.n_ff, false),
-                         .up = matrix(s_.n_embd, s_.n_ff, false),
+                         .gate_up = matrix(s_.n_embd, 2 * s_.n_ff, false),
                          .down = matrix(s_.n_ff, s_.n_embd, more)});
     }
     head_ = matrix(s_.n_embd, s_.n_vocab, true);
@@ -77,12 +76,11 @@ class Steps {
       return to;
     };
     x_ = floats(s_.n_embd);
-    q_ = floats(n_q);
-    k_ = floats(n_kv);
-    v_ = floats(n_kv);
+    q_ = floats(static_cast<int>(QkvStride()));
+    k_ = q_ + n_q;
+    v_ = k_ + n_kv;
     attended_ = floats(n_q);
-    gate_ = floats(s_.n_ff);
-    up_ = floats(s_.n_ff);
+    gate_ = floats(2 * s_.n_ff);
     norm_ = floats(std::max(1, s_.n_embd / 1024));
     cos_sin_ = floats(s_.head_dim);
     logits_ = arena_.New<float>(size_t{64} * static_cast<size_t>(s_.n_vocab));
@@ -160,7 +158,7 @@ class Steps {
                               static_cast<size_t>(kernels::kStateHeader + s_.head_dim));
   }
 
-  void Product(const DeviceMatrix& m, float* y, int rows, bool add) {
+  void Product(const DeviceMatrix& m, float* y, int64_t y_stride, int rows, bool add) {
     kernels::WithSuperFormat(m.format, [&](auto f) {
       gpu::LaunchProduct<gpu::UnitsQ8K<decltype(f)::kValue>>(
           {.w = m.data,
@@ -170,7 +168,7 @@ class Steps {
            .n_units = static_cast<int>(m.n_in / kernels::kSuperBlock),
            .x = blocks_,
            .y = y,
-           .y_stride = m.n_out,
+           .y_stride = y_stride,
            .n_rows = rows,
            .add = add},
           LaunchInto{stream_});
@@ -216,9 +214,12 @@ class Steps {
     }
   }
 
+  // Of queries, keys and values, which lie side by side.
+  int64_t QkvStride() const { return int64_t{s_.n_head + 2 * s_.n_kv_head} * s_.head_dim; }
+
   void Rotate(float* x, int n_heads) {
     Launch<gpu::Rope>({.x = x,
-                       .row_stride = int64_t{n_heads} * s_.head_dim,
+                       .row_stride = QkvStride(),
                        .head_stride = s_.head_dim,
                        .cos_sin = cos_sin_,
                        .n_rows = rows_,
@@ -249,19 +250,17 @@ class Steps {
       kinds.push_back({name, of_layer, of_context, bytes, operations, std::move(launch)});
     };
     add("norm, quantise", l * rows * s_.n_embd * 4, 0, [=](int) { Norm(rows_); });
-    add("q, k, v", LayerBytes(&Layer::q) + LayerBytes(&Layer::k) + LayerBytes(&Layer::v),
-        Macs(&Layer::q) + Macs(&Layer::k) + Macs(&Layer::v), [=](int i) {
+    add("q, k, v", LayerBytes(&Layer::qkv) + LayerBytes(&Layer::v), Macs(&Layer::qkv) + Macs(&Layer::v),
+        [=](int i) {
           const Layer& layer = layers_[static_cast<size_t>(i)];
-          Product(layer.q, q_, rows_, false);
-          Product(layer.k, k_, rows_, false);
-          Product(layer.v, v_, rows_, false);
+          Product(layer.qkv, q_, QkvStride(), rows_, false);
+          if (layer.v.n_out > 0) Product(layer.v, v_, QkvStride(), rows_, false);
         });
     add("rotate, store", l * rows * (s_.n_head + 4 * s_.n_kv_head) * s_.head_dim * 4, 0, [=](int layer) {
-      Rotate(q_, s_.n_head);
-      Rotate(k_, s_.n_kv_head);
+      Rotate(q_, s_.n_head + s_.n_kv_head);
       Launch<gpu::StoreKv>({.k = k_,
                             .v = v_,
-                            .row_stride = int64_t{s_.n_kv_head} * s_.head_dim,
+                            .row_stride = QkvStride(),
                             .places = places_,
                             .place = {},
                             .k_head_bytes = int64_t{kChunk} * s_.head_dim * 2,
@@ -299,28 +298,26 @@ class Steps {
           {.source = {.x = attended_, .stride = n}, .out = blocks_, .n = n, .n_rows = rows_}, stream_);
     });
     add("o", LayerBytes(&Layer::o), Macs(&Layer::o),
-        [=](int i) { Product(layers_[static_cast<size_t>(i)].o, x_, rows_, true); });
+        [=](int i) { Product(layers_[static_cast<size_t>(i)].o, x_, s_.n_embd, rows_, true); });
     add("norm, quantise again", l * rows * s_.n_embd * 4, 0, [=](int) { Norm(rows_); });
-    add("gate, up", LayerBytes(&Layer::gate) + LayerBytes(&Layer::up), Macs(&Layer::gate) + Macs(&Layer::up),
-        [=](int i) {
-          Product(layers_[static_cast<size_t>(i)].gate, gate_, rows_, false);
-          Product(layers_[static_cast<size_t>(i)].up, up_, rows_, false);
-        });
+    add("gate, up", LayerBytes(&Layer::gate_up), Macs(&Layer::gate_up),
+        [=](int i) { Product(layers_[static_cast<size_t>(i)].gate_up, gate_, 2 * s_.n_ff, rows_, false); });
     add("swiglu, quantise", l * rows * s_.n_ff * 8, 0, [=](int) {
-      Launch<gpu::Quantize<gpu::ToQ8K, gpu::SwiGluRows>>({.source = {.g = gate_, .u = up_, .stride = s_.n_ff},
-                                                          .out = blocks_,
-                                                          .n = s_.n_ff,
-                                                          .n_rows = rows_},
-                                                         stream_);
+      Launch<gpu::Quantize<gpu::ToQ8K, gpu::SwiGluRows>>(
+          {.source = {.g = gate_, .u = gate_ + s_.n_ff, .stride = 2 * s_.n_ff},
+           .out = blocks_,
+           .n = s_.n_ff,
+           .n_rows = rows_},
+          stream_);
     });
     add("down", LayerBytes(&Layer::down), Macs(&Layer::down),
-        [=](int i) { Product(layers_[static_cast<size_t>(i)].down, x_, rows_, true); });
+        [=](int i) { Product(layers_[static_cast<size_t>(i)].down, x_, s_.n_embd, rows_, true); });
     add(
         "logits", static_cast<double>(head_.bytes()),
         static_cast<double>(head_.n_in) * s_.n_vocab * head_rows,
         [=](int) {
           Norm(head_rows);
-          Product(head_, logits_, head_rows, false);
+          Product(head_, logits_, s_.n_vocab, head_rows, false);
         },
         false, false);
     add(
@@ -350,7 +347,7 @@ class Steps {
   DeviceMatrix head_;
   size_t layer_bytes_ = 0, n_chunks_ = 0;
   std::byte* chunks_ = nullptr;
-  float *x_, *q_, *k_, *v_, *attended_, *gate_, *up_, *norm_, *cos_sin_, *logits_;
+  float *x_, *q_, *k_, *v_, *attended_, *gate_, *norm_, *cos_sin_, *logits_;
   Q8KBlock* blocks_;
   gpu::BestLogit* best_;
   int32_t* indices_;

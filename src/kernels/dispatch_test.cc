@@ -192,9 +192,8 @@ TEST(TablesUnderTestTest, ShareNoFunctionWithTheReference) {
   for (const KernelTable* t : testing::TablesUnderTest()) {
     EXPECT_STRNE(t->name, kReferenceTable.name);
     std::vector<std::string> shared;
-    if (t == &testing::kEmulatedGpuTable) {  // no body yet
-      shared = {"matmul_float"};
-      shared.emplace_back("matmul_bf16");  // orders of instructions that only CPUs have
+    if (t == &testing::kEmulatedGpuTable) {
+      shared = {"matmul_bf16"};              // orders of instructions that only CPUs have
     }
     EXPECT_EQ(TakenFromTheReference(*t), shared) << t->name;
   }

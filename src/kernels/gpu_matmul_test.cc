@@ -42,7 +42,8 @@ TEST(GpuMatmulTest, EveryBarrierOfManyRowsIsNeeded) {
 }
 
 TEST(GpuMatmulTest, EveryBodyIsTheReference) {
-  for (const ProductBody body : {ProductBody::kFewRows, ProductBody::kMoreRows, ProductBody::kManyRows}) {
+  for (const ProductBody body :
+       {ProductBody::kFewRows, ProductBody::kMoreRows, ProductBody::kManyRows, ProductBody::kManyRowsSmall}) {
     const KernelTable table = EmulatedProducts(body);
     for (const WeightFormat format : kQuantizedFormats) {
       for (const int n_rows : {1, 31, 70}) {

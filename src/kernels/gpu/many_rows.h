@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products of quantised weights for many rows: a block of threads is 4 groups of outputs and 64 rows, a warp
-// a group and 32 of the rows, and a thread adds its sums' terms itself, unit after unit. Weights and
+// Products of quantised weights for many rows: a block of threads is 4 groups of outputs and 32 or 64 rows, a
+// warp a group and 32 of the rows, and a thread adds its sums' terms itself, unit after unit. Weights and
 // activations come to shared memory in stages of 256 values, one ahead of what is computed.
 #pragma once
 
@@ -9,13 +9,13 @@
 
 namespace longspec::kernels::gpu {
 
-template <typename Units>
+template <typename Units, int kBlockRows>
 struct ManyRows {
   using Activations = typename Units::Activations;
   using Args = QuantizedProduct<Activations>;
-  static constexpr int kGroups = 4, kRows = 64, kTiles = 4;  // tiles of 8 rows: a warp's
+  static constexpr int kGroups = 4, kRows = kBlockRows, kTiles = 4;  // tiles of 8 rows: a warp's
   static constexpr int kWarps = kGroups * (kRows / (8 * kTiles)), kThreads = kWarps * kWarp;
-  static constexpr int kMinBlocks = 2;  // on a multiprocessor
+  static constexpr int kMinBlocks = 128 / kRows;  // on a multiprocessor
   static constexpr int kStages = 2;
   static constexpr int kUnits = kSuperBlock / Units::kValues;  // of a stage
   using Bytes = PartBytes<Units::kFormat, Units::kBlocks>;

@@ -15,6 +15,9 @@ KernelTable EmulatedProducts(gpu::ProductBody body) {
     case gpu::ProductBody::kManyRows:
       gpu::SetMatmuls<FiberDevice, gpu::ProductBody::kManyRows>(table);
       break;
+    case gpu::ProductBody::kManyRowsSmall:
+      gpu::SetMatmuls<FiberDevice, gpu::ProductBody::kManyRowsSmall>(table);
+      break;
     case gpu::ProductBody::kStreamedRows:
       gpu::SetMatmuls<FiberDevice, gpu::ProductBody::kStreamedRows>(table);
       break;
