@@ -80,6 +80,7 @@ CHECKS = (
     ("floors", [sys.executable, "tools/check_layers.py"]),
     ("texts", [sys.executable, "tools/check_texts.py"]),
     ("format", [sys.executable, "tools/check_format.py"]),
+    ("evidence of kernels on a card", [sys.executable, "tools/kernel_evidence.py"]),
     ("misuse does not compile", [sys.executable, "tests/compile_fail/check_compile_fail.py"]),
 )
 INSTALLED_CHECKS = (

@@ -35,7 +35,7 @@ struct UnitsQ8K {
         steps[tile][r][1] = end.words[2];
       }
     }
-    int32_t dots[kTiles][4] = {};
+    uint32_t dots[kTiles][4] = {};
     LONGSPEC_UNROLL
     for (int b = 0; b < kBlocks; ++b) {
       const OfBlock block = kAhead > 0 ? ahead[b < kAhead ? b : 0]
@@ -59,8 +59,8 @@ struct UnitsQ8K {
       for (int r = 0; r < 2; ++r) of_sums.template Add<Cta>(rows[tile][1 + r][unit], r, minima);
       LONGSPEC_UNROLL
       for (int e = 0; e < 4; ++e) {
-        if constexpr (kHasHalves<F>) dots[tile][e] -= 32 * minima[e];
-        t[tile][e] = Cta::Mul(HalfOf<Cta>(d, e / 2), static_cast<float>(dots[tile][e]));
+        if constexpr (kHasHalves<F>) dots[tile][e] -= 32 * static_cast<uint32_t>(minima[e]);
+        t[tile][e] = Cta::Mul(HalfOf<Cta>(d, e / 2), static_cast<float>(static_cast<int32_t>(dots[tile][e])));
         if constexpr (kHasMin<F>)
           t[tile][e] = Cta::Fma(-HalfOf<Cta>(m, e / 2), static_cast<float>(minima[e]), t[tile][e]);
       }
@@ -100,10 +100,10 @@ struct UnitsQ8K {
     }
   };
 
-  // dots += steps * factor * (sum of w * q)
+  // dots += steps * factor * (sum of w * q), modulo 2^32: lanes past the last output may hold any bytes.
   template <class Cta>
   static LONGSPEC_GPU void AddBlock(const Cta& cta, const OfBlock& block, const uint32_t (&x)[2],
-                                    const uint32_t (&steps)[2], int32_t (&dots)[4]) {
+                                    const uint32_t (&steps)[2], uint32_t (&dots)[4]) {
     const BlockWeights<F>& w = block.w;
     const uint32_t(&factors)[kFactors] = block.factors;
     if constexpr (kHasHalves<F>) {
@@ -113,8 +113,8 @@ struct UnitsQ8K {
         cta.Mma16(c, w.Half(h, 0), w.Half(h, 1), x[h]);
         LONGSPEC_UNROLL
         for (int e = 0; e < 4; ++e) {
-          const int factor = static_cast<int8_t>(factors[h] >> 8 * (e / 2));
-          dots[e] += c[e] * (factor * static_cast<int>(steps[e % 2]));
+          const auto factor = static_cast<uint32_t>(static_cast<int8_t>(factors[h] >> 8 * (e / 2)));
+          dots[e] += static_cast<uint32_t>(c[e]) * (factor * steps[e % 2]);
         }
       }
     } else {
@@ -125,8 +125,8 @@ struct UnitsQ8K {
       LONGSPEC_UNROLL
       for (int r = 0; r < 2; ++r) {
         const uint32_t both = apart * steps[r];  // at most 63 * 8 in each half
-        dots[r] += c[r] * static_cast<int32_t>(both & 0xFFFF);
-        dots[2 + r] += c[2 + r] * static_cast<int32_t>(both >> 16);
+        dots[r] += static_cast<uint32_t>(c[r]) * (both & 0xFFFF);
+        dots[2 + r] += static_cast<uint32_t>(c[2 + r]) * (both >> 16);
       }
     }
   }
