@@ -193,7 +193,7 @@ TEST(TablesUnderTestTest, ShareNoFunctionWithTheReference) {
     EXPECT_STRNE(t->name, kReferenceTable.name);
     std::vector<std::string> shared;
     if (t == &testing::kEmulatedGpuTable) {
-      shared = {"matmul_bf16"};              // orders of instructions that only CPUs have
+      shared = {"matmul_bf16"};  // orders of instructions that only CPUs have
     }
     EXPECT_EQ(TakenFromTheReference(*t), shared) << t->name;
   }
