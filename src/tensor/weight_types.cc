@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <ranges>
 #include <string>
 
 #include "base/check.h"
@@ -105,10 +104,11 @@ std::optional<DType> FindFileType(uint64_t file_type) {
 
 std::string WeightTypeNames(int most_elements) {
   std::string names;
-  for (const WeightTypeInfo* type : std::views::reverse(kTypes)) {
-    if (!type->packed || type->block_elements > most_elements) continue;
+  for (size_t i = std::size(kTypes); i-- > 0;) {
+    const WeightTypeInfo& type = *kTypes[i];
+    if (!type.packed || type.block_elements > most_elements) continue;
     if (!names.empty()) names += ", ";
-    std::ranges::transform(type->name, std::back_inserter(names), ToLower);
+    std::ranges::transform(type.name, std::back_inserter(names), ToLower);
   }
   return names;
 }

@@ -28,12 +28,12 @@ class Fiber {
 
   std::unique_ptr<char[]> stack_;
   const void* stack_begin_ = nullptr;
-  size_t stack_bytes_ = 0;
+  [[maybe_unused]] size_t stack_bytes_ = 0;
   void (*entry_)(void*) = nullptr;
   void* argument_ = nullptr;
   void* stack_pointer_ = nullptr;
-  void* sanitizer_stack_ = nullptr;  // the address sanitizer's
-  void* sanitizer_fiber_ = nullptr;  // the thread sanitizer's
+  [[maybe_unused]] void* sanitizer_stack_ = nullptr;  // the address sanitizer's
+  void* sanitizer_fiber_ = nullptr;                   // the thread sanitizer's
 };
 
 }  // namespace longspec::kernels::testing
