@@ -33,7 +33,7 @@ class Fiber {
   void* argument_ = nullptr;
   void* stack_pointer_ = nullptr;
   [[maybe_unused]] void* sanitizer_stack_ = nullptr;  // the address sanitizer's
-  void* sanitizer_fiber_ = nullptr;                   // the thread sanitizer's
+  [[maybe_unused]] void* sanitizer_fiber_ = nullptr;  // the thread sanitizer's
 };
 
 }  // namespace longspec::kernels::testing
