@@ -99,7 +99,16 @@ class Infill(unittest.TestCase):
         answer = json.loads(self.post("/infill", {"input_prefix": "#" * 1500, "input_suffix": ";" * 1500,
                                                   "prompt": "x", "n_predict": 1}))
         self.assertEqual(answer["prompt"].count("#"), 768)
-        self.assertEqual(answer["prompt"].count(";"), 253)  # 254 less the prompt
+        self.assertEqual(answer["prompt"].count(";"), 64)
+
+    def test_the_window_begins_at_a_line_that_stays(self):
+        lines = [f"f{i * 7919 % 1000}();\n" for i in range(400)]
+        begins = set()
+        for n in range(300, 320):
+            answer = json.loads(self.post("/infill", {"input_prefix": "".join(lines[:n]), "input_suffix": "",
+                                                      "n_predict": 1}))
+            begins.add(answer["prompt"].split("(")[0])
+        self.assertLessEqual(len(begins), 6)  # 20 without
 
     def test_other_forms(self):
         body = {"prompt": "def f(x):\n", "suffix": "\n  return y\n", "max_tokens": 8, "temperature": 0}

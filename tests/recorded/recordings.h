@@ -20,7 +20,8 @@ CostTable MeasuredAvx512();  // two cores with AVX-512
 CostTable CheapRows();       // rows that cost next to nothing
 CostTable DearRows();        // rows that cost a step each
 
-// Finds the prior in models/priors; LONGSPEC_PRIOR names another one to take in its place.
+// Finds the prior of the recordings' model in models/priors; LONGSPEC_PRIOR names another one to take in its
+// place.
 DraftModels* ShippedPrior();
 
 }  // namespace longspec::testing
