@@ -108,25 +108,6 @@ template <WeightFormat F, int I, int R>
   }
 }
 
-// Cache lines of one block: scales and minima take at most one.
-template <WeightFormat F>
-inline constexpr int kBlockLines = static_cast<int>(kBlockBytes<F> / 64) + 1;
-
-// Fetches the next L lines of the next group, or of a part of it, at each block.
-template <int L>
-class LinesAhead {
- public:
-  explicit LinesAhead(const std::byte* next) : next_(next) {}
-  [[gnu::always_inline]] void Fetch(int b) const {
-#pragma GCC unroll 16
-    for (int line = 0; line < L; ++line)
-      __builtin_prefetch(next_ + (size_t{L} * static_cast<size_t>(b) + line) * 64);
-  }
-
- private:
-  const std::byte* next_;
-};
-
 // R rows against one group. `ahead` fetches what is read soon.
 template <WeightFormat F, int R, typename Ahead>
 [[gnu::always_inline]] inline void Q8TileInline(const MatmulQ8Args& a, int group, int row,

@@ -207,18 +207,6 @@ struct Span {
   __m256* acc;  // (n_rows, 16), of the super-blocks before
 };
 
-// Quants of the next group and what its scales and factors take: less than a line a block.
-template <WeightFormat F>
-inline constexpr int kLines = static_cast<int>(kBlockBytes<F> / 64) + 1;
-
-template <int N>
-[[gnu::always_inline]] inline void FetchLines(const std::byte* at) {
-#pragma GCC unroll 16
-  for (int line = 0; line < N; ++line) {
-    _mm_prefetch(reinterpret_cast<const char*>(at + line * 64), _MM_HINT_T0);
-  }
-}
-
 // What a tile fetches at block `i` of super-block `super`. More than two rows compute while the next group
 // comes.
 template <WeightFormat F, int R>
@@ -226,7 +214,7 @@ template <WeightFormat F, int R>
   if (span.next == nullptr) return;
   const int block = (super - span.begin) * kBlocks + i;
   if constexpr (R > 2) {
-    FetchLines<kLines<F>>(span.next + static_cast<size_t>(block * kLines<F>) * 64);
+    LinesAhead<kBlockLines<F>>(span.next).Fetch(block);
   } else {
     const auto group_bytes = static_cast<size_t>(span.next - span.quants);
     WeightsAhead<F>(span.quants, group_bytes, span.n_super * kBlocks).Fetch(block);
@@ -391,7 +379,8 @@ void Group(const MatmulQ8KArgs& a, int group, int row, int n_rows) {
   const int step = n_rows <= 4 ? n_super : kSpan;
   for (int begin = 0; begin < n_super; begin += step) {
     const std::byte* w = quants + static_cast<size_t>(begin) * kSuperBytes;
-    const std::byte* next = quants + a.w->group_bytes + static_cast<size_t>(begin * kBlocks * kLines<F>) * 64;
+    const std::byte* next =
+        quants + a.w->group_bytes + static_cast<size_t>(begin * kBlocks * kBlockLines<F>) * 64;
     Span<F> span{.scales = &scales,
                  .begin = begin,
                  .end = Least(begin + step, n_super),

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one or two rows fetch while they pass over a group of packed weights. They wait for memory, which
-// delivers most if it is read as it lies and a little ahead. A group ends with its scales, which are read
-// from its first block on: so behind the last quants the next group's follow, and its scales are fetched all
-// the time. Everything lives in an unnamed namespace: files built for different instruction sets may include
-// this.
+// What rows fetch while they pass over a group of packed weights. Everything lives in an unnamed namespace:
+// files built for different instruction sets may include this.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +11,29 @@
 namespace longspec::kernels {
 namespace {  // NOLINT(google-build-namespaces)
 
+// Cache lines of one block: what follows the quants takes at most one.
+template <WeightFormat F>
+inline constexpr int kBlockLines = static_cast<int>(kBlockBytes<F> / 64) + 1;
+
+// Of more than two rows, which compute while the next group comes: the next L lines of it, or of a part of
+// it, at each block.
+template <int L>
+class LinesAhead {
+ public:
+  explicit LinesAhead(const std::byte* next) : next_(next) {}
+  [[gnu::always_inline]] void Fetch(int b) const {
+#pragma GCC unroll 16
+    for (int line = 0; line < L; ++line)
+      __builtin_prefetch(next_ + (size_t{L} * static_cast<size_t>(b) + line) * 64);
+  }
+
+ private:
+  const std::byte* next_;
+};
+
+// Of one or two rows. They wait for memory, which delivers most if it is read as it lies and a little ahead.
+// A group ends with its scales, which are read from its first block on: so behind the last quants the next
+// group's follow, and its scales are fetched all the time.
 template <WeightFormat F>
 class WeightsAhead {
  public:
