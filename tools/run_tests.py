@@ -74,8 +74,8 @@ TIMED_TESTS = {"draft_text_test": ("*.*ATokenCosts*",)}
 FUZZ_LONGER = ("openai_request_fuzz", "wire_request_fuzz")
 # Longest first: what is begun last is short, and no core waits for it.
 LONG = ("engine_test", "draft_model_test", "kernels_test", "model_test", "golden_test", "attention_test", "decode_test",
-        "eval_test", "test_cli.py", "test_server_faults.py", "test_server.py", "test_draft_models.py", "test_structured_output.py",
-        "test_kept_schemas.py", "test_batch.py", "test_sessions.py", "test_dice.py")
+        "eval_test", "test_cli.py", "test_server_faults.py", "test_server.py", "test_draft_models.py",
+        "test_structured_output.py", "test_kept_schemas.py", "test_batch.py", "test_sessions.py", "test_dice.py")
 CHECKS = (
     ("floors", [sys.executable, "tools/check_layers.py"]),
     ("texts", [sys.executable, "tools/check_texts.py"]),

@@ -240,8 +240,7 @@ Runner SetUpServe(CLI::App& app) {
       ->group(group);
   app.add_flag("--fim", flags->fim,
                "For code completion in editors: --port 8012, --infill-window 1024 and --infill-suffix 64 "
-               "unless they are "
-               "given, --infill-anchor, and a line that says what editors have to be told")
+               "unless they are given, --infill-anchor, and a line that says what editors have to be told")
       ->group(group);
   app.add_flag("--log-jsonl", flags->log_json, "Lines of JSON on standard error")->group(group);
   // What a request does not say.
