@@ -47,7 +47,7 @@ sed -n 1,60p "$out/check.log"
 
 if command -v compute-sanitizer >/dev/null 2>&1; then
   # Where a kernel reads beside its operands, and where threads of a block do not wait for each other.
-  short='*LargestIntegers*:*NoNumbers*:*RopeOfBoth*:*SwiGluOf*:*ValuesIgnore*:*RmsNormOf*:*MergesStates*:*StoresTouch*'
+  short='*LargestIntegers*:*NoNumbers*:*RopeOfBoth*:*GatesOfEvery*:*ValuesIgnore*:*RmsNormOf*:*MergesStates*:*StoresTouch*'
   named memcheck 30 compute-sanitizer --tool memcheck --error-exitcode 9 "$programs/kernels_cuda_test" \
     --gtest_filter="$short"
   named racecheck 30 compute-sanitizer --tool racecheck --error-exitcode 9 "$programs/kernels_cuda_test" \

@@ -303,7 +303,7 @@ class Steps {
     add("gate, up", LayerBytes(&Layer::gate_up), Macs(&Layer::gate_up),
         [=](int i) { Product(layers_[static_cast<size_t>(i)].gate_up, gate_, 2 * s_.n_ff, rows_, false); });
     add("swiglu, quantise", l * rows * s_.n_ff * 8, 0, [=](int) {
-      Launch<gpu::Quantize<gpu::ToQ8K, gpu::SwiGluRows>>(
+      Launch<gpu::Quantize<gpu::ToQ8K, gpu::GatedRows<gpu::Silu>>>(
           {.source = {.g = gate_, .u = gate_ + s_.n_ff, .stride = 2 * s_.n_ff},
            .out = blocks_,
            .n = s_.n_ff,

@@ -173,6 +173,7 @@ std::vector<std::string> TakenFromTheReference(const KernelTable& t) {
   compare("rms_norm", &KernelTable::rms_norm);
   compare("rope", &KernelTable::rope);
   compare("swiglu", &KernelTable::swiglu);
+  compare("geglu", &KernelTable::geglu);
   compare("exp", &KernelTable::exp);
   compare("argmax", &KernelTable::argmax);
   compare("top_k", &KernelTable::top_k);

@@ -168,26 +168,95 @@ TEST(RopeReferenceTest, RotatesThePairs) {
   EXPECT_EQ(half, (std::vector<float>{-3, -4, 1, 2}));
 }
 
-TEST_P(ElementwiseTest, SwiGluOfEveryLength) {
-  for (const int n : kLengths) {
-    for (const float scale : {1.0F, 30.0F, 300.0F}) {
-      const auto size = static_cast<size_t>(n);
-      const std::vector<float> g = Random(13).Floats(size, scale), u = Random(14).Floats(size);
-      std::vector<float> expected(size), actual(size);
-      kReferenceTable.swiglu(g.data(), u.data(), n, expected.data());
-      table().swiglu(g.data(), u.data(), n, actual.data());
-      ASSERT_TRUE(SameBits(expected, actual)) << n << " " << scale;
+// The gates of an MLP, as functions of a table.
+using Gate = decltype(KernelTable::swiglu) KernelTable::*;
+constexpr Gate kGates[] = {&KernelTable::swiglu, &KernelTable::geglu};
+
+std::vector<float> Gated(const KernelTable& table, Gate gate, const std::vector<float>& g,
+                         const std::vector<float>& u) {
+  std::vector<float> out(g.size(), -1.0F);
+  (table.*gate)(g.data(), u.data(), static_cast<int>(g.size()), out.data());
+  return out;
+}
+
+TEST_P(ElementwiseTest, GatesOfEveryLength) {
+  for (const Gate gate : kGates) {
+    for (const int n : kLengths) {
+      for (const float scale : {1.0F, 30.0F, 300.0F}) {
+        const auto size = static_cast<size_t>(n);
+        const std::vector<float> g = Random(13).Floats(size, scale), u = Random(14).Floats(size);
+        ASSERT_TRUE(SameBits(Gated(kReferenceTable, gate, g, u), Gated(table(), gate, g, u)))
+            << (gate == kGates[0] ? "swiglu " : "geglu ") << n << " " << scale;
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, GatesOfAllExponents) {
+  std::vector<float> g = FloatsOfAllExponents();
+  const std::vector<float> boundaries = ExpBoundaries();
+  g.insert(g.end(), boundaries.begin(), boundaries.end());
+  const std::vector<float> u(g.size(), -0.75F);
+  for (const Gate gate : kGates) {
+    EXPECT_TRUE(SameBits(Gated(kReferenceTable, gate, g, u), Gated(table(), gate, g, u)));
+  }
+}
+
+TEST_P(ElementwiseTest, GatesOfNanAreNan) {
+  const std::vector<float> ones(33, 1.0F);
+  for (const Gate gate : kGates) {
+    for (size_t at = 0; at < 33; ++at) {
+      std::vector<float> with_nan = ones;
+      with_nan[at] = std::nanf("");
+      for (const KernelTable* t : {&table(), &kReferenceTable}) {
+        const std::vector<float> of_g = Gated(*t, gate, with_nan, ones),
+                                 of_u = Gated(*t, gate, ones, with_nan);
+        for (size_t i = 0; i < 33; ++i) {
+          ASSERT_EQ(std::isnan(of_g[i]), i == at) << i;
+          ASSERT_EQ(std::isnan(of_u[i]), i == at) << i;
+        }
+      }
     }
   }
 }
 
 TEST(SwiGluReferenceTest, MeansWhatItSays) {
   const std::vector<float> g = Random(15).Floats(500, 20.0F), u = Random(16).Floats(500);
-  std::vector<float> out(500);
-  kReferenceTable.swiglu(g.data(), u.data(), 500, out.data());
+  const std::vector<float> out = Gated(kReferenceTable, &KernelTable::swiglu, g, u);
   for (size_t i = 0; i < g.size(); ++i) {
     const double exact = g[i] / (1.0 + std::exp(-double{g[i]})) * u[i];
     EXPECT_NEAR(out[i], exact, 1e-6 * std::fabs(exact));
+  }
+}
+
+// Of GELU's two forms the one by tanh: that by erf is up to 5e-4 away.
+TEST(GeGluReferenceTest, MeansWhatItSays) {
+  const std::vector<float> g = Random(15).Floats(500, 20.0F), u = Random(16).Floats(500);
+  const std::vector<float> out = Gated(kReferenceTable, &KernelTable::geglu, g, u);
+  for (size_t i = 0; i < g.size(); ++i) {
+    const double x = g[i], y = std::sqrt(2.0 / std::acos(-1.0)) * (x + 0.044715 * x * x * x);
+    const double exact = 0.5 * x * (1.0 + std::tanh(y)) * u[i];
+    EXPECT_NEAR(out[i], exact, 3e-7 * std::fabs(x * u[i])) << x;
+  }
+}
+
+TEST(GateReferenceTest, EndsAreTheInputAndNextToNothing) {
+  const std::vector<float> g = {1e30F, 3e38F, kInfinity, -100.0F, -1e4F, -kInfinity, 0.0F, -0.0F};
+  const std::vector<float> twos(g.size(), 2.0F), halves(g.size(), 0.5F);
+  for (const Gate gate : kGates) {
+    const std::vector<float> doubled = Gated(kReferenceTable, gate, g, twos);
+    EXPECT_EQ(doubled[0], 2e30F);
+    EXPECT_EQ(Gated(kReferenceTable, gate, g, halves)[1], 1.5e38F);
+    EXPECT_EQ(doubled[2], kInfinity);
+    for (const size_t i : {3, 4}) {
+      EXPECT_LT(doubled[i], 0.0F);
+      EXPECT_GT(doubled[i], -1e-34F);
+    }
+    EXPECT_EQ(doubled[5], -kInfinity);
+    for (const size_t i : {6, 7}) {
+      EXPECT_EQ(doubled[i], 0.0F);
+      EXPECT_EQ(std::signbit(doubled[i]), i == 7);
+    }
   }
 }
 

@@ -254,6 +254,9 @@ struct GumbelArgs {
   uint32_t dice[2] = {};     // longspec::Dice::key
 };
 
+// gelu(g) = g * sigmoid(z), with z = 2 sqrt(2 / pi) (g + 0.044715 g^3).
+inline constexpr float kGeluLinear = 1.59576912F, kGeluCubic = 0.0713548162726F;
+
 enum class RopePairing : uint8_t { kAdjacent, kHalfSplit };  // (2i, 2i + 1) or (i, i + n/2)
 
 // ---- The table
@@ -283,8 +286,12 @@ struct KernelTable {
   // In place, one head's first n_rot values; cos_sin (n_rot / 2, 2). y0 = fma(x0, c, -(x1 * s)); y1 = fma(x0,
   // s, x1 * c).
   void (*rope)(float* x, int n_rot, const float* cos_sin, RopePairing pairing);
-  // out = (g * (1 / (1 + exp(-g)))) * u
+  // Gates of an MLP: out = (g * (1 / (1 + exp(-z)))) * u. SwiGLU's z is g. GeGLU, whose GELU is the one by
+  // tanh, has z = g * fma(g * g, kGeluCubic, kGeluLinear), where large g make it an infinity. exp(-z) ends at
+  // 0 and at about 2^127.5, so g beyond that becomes g * u above, and about g * 2^-127.5 * u below: minus
+  // infinity stays one. Some NaN for a NaN.
   void (*swiglu)(const float* g, const float* u, int n, float* out);
+  void (*geglu)(const float* g, const float* u, int n, float* out);
   // out = exp(x) by the polynomial of reference/elementwise.cc; exactly 0 below -87.33654. Some NaN for a
   // NaN.
   void (*exp)(const float* x, int n, float* out);

@@ -24,6 +24,7 @@ const KernelTable LONGSPEC_AMX_TABLE = {
     .rms_norm = avx512_functions::RmsNorm,
     .rope = avx512_functions::Rope,
     .swiglu = avx512_functions::SwiGlu,
+    .geglu = avx512_functions::GeGlu,
     .exp = avx512_functions::Exp,
     .argmax = avx512_functions::Argmax,
     .top_k = avx512_functions::TopK,

@@ -22,10 +22,31 @@ inline void StorePart(float* p, int n, __m256 v) {
   std::memcpy(p, lanes, static_cast<size_t>(n) * sizeof(float));
 }
 
-inline __m256 SwiGluVector(__m256 g, __m256 u) {
+// z of a gate (ops.h).
+struct Silu {
+  static __m256 Z(__m256 g) { return g; }
+};
+struct Gelu {
+  static __m256 Z(__m256 g) {
+    const __m256 linear = _mm256_set1_ps(kGeluLinear), cubic = _mm256_set1_ps(kGeluCubic);
+    return _mm256_mul_ps(g, _mm256_fmadd_ps(_mm256_mul_ps(g, g), cubic, linear));
+  }
+};
+
+template <typename Gate>
+inline __m256 GatedVector(__m256 g, __m256 u) {
   const __m256 one = _mm256_set1_ps(1.0F);
-  const __m256 e = ExpVector(_mm256_xor_ps(g, _mm256_set1_ps(-0.0F)));
+  const __m256 e = ExpVector(_mm256_xor_ps(Gate::Z(g), _mm256_set1_ps(-0.0F)));
   return _mm256_mul_ps(_mm256_mul_ps(g, _mm256_div_ps(one, _mm256_add_ps(one, e))), u);
+}
+
+template <typename Gate>
+inline void Gated(const float* g, const float* u, int n, float* out) {
+  int i = 0;
+  for (; i + 8 <= n; i += 8) {
+    _mm256_storeu_ps(out + i, GatedVector<Gate>(_mm256_loadu_ps(g + i), _mm256_loadu_ps(u + i)));
+  }
+  if (i < n) StorePart(out + i, n - i, GatedVector<Gate>(LoadPart(g + i, n - i), LoadPart(u + i, n - i)));
 }
 
 }  // namespace
@@ -75,13 +96,8 @@ void Rope(float* x, int n_rot, const float* cos_sin, RopePairing pairing) {
   }
 }
 
-void SwiGlu(const float* g, const float* u, int n, float* out) {
-  int i = 0;
-  for (; i + 8 <= n; i += 8) {
-    _mm256_storeu_ps(out + i, SwiGluVector(_mm256_loadu_ps(g + i), _mm256_loadu_ps(u + i)));
-  }
-  if (i < n) StorePart(out + i, n - i, SwiGluVector(LoadPart(g + i, n - i), LoadPart(u + i, n - i)));
-}
+void SwiGlu(const float* g, const float* u, int n, float* out) { Gated<Silu>(g, u, n, out); }
+void GeGlu(const float* g, const float* u, int n, float* out) { Gated<Gelu>(g, u, n, out); }
 
 void Exp(const float* x, int n, float* out) {
   int i = 0;

@@ -16,6 +16,7 @@ const KernelTable kAvx2Table = {
     .rms_norm = avx2::RmsNorm,
     .rope = avx2::Rope,
     .swiglu = avx2::SwiGlu,
+    .geglu = avx2::GeGlu,
     .exp = avx2::Exp,
     .argmax = avx2::Argmax,
     .top_k = avx2::TopK,

@@ -17,6 +17,7 @@ const KernelTable kAvx512Bf16Table = {
     .rms_norm = avx512::RmsNorm,
     .rope = avx512::Rope,
     .swiglu = avx512::SwiGlu,
+    .geglu = avx512::GeGlu,
     .exp = avx512::Exp,
     .argmax = avx512::Argmax,
     .top_k = avx512::TopK,

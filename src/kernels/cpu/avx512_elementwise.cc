@@ -19,6 +19,29 @@ inline Angles LoadAngles(const float* cos_sin) {
   return {_mm512_permutex2var_ps(a, even, b), _mm512_permutex2var_ps(a, odd, b)};
 }
 
+// z of a gate (ops.h).
+struct Silu {
+  static __m512 Z(__m512 g) { return g; }
+};
+struct Gelu {
+  static __m512 Z(__m512 g) {
+    const __m512 linear = _mm512_set1_ps(kGeluLinear), cubic = _mm512_set1_ps(kGeluCubic);
+    return _mm512_mul_ps(g, _mm512_fmadd_ps(_mm512_mul_ps(g, g), cubic, linear));
+  }
+};
+
+template <typename Gate>
+inline void Gated(const float* g, const float* u, int n, float* out) {
+  const __m512 one = _mm512_set1_ps(1.0F), sign = _mm512_set1_ps(-0.0F);
+  for (int i = 0; i < n; i += 16) {
+    const __mmask16 lanes = FirstLanes(n - i);
+    const __m512 gate = _mm512_maskz_loadu_ps(lanes, g + i);
+    const __m512 e = ExpVector(_mm512_xor_ps(Gate::Z(gate), sign));
+    const __m512 activated = _mm512_mul_ps(gate, _mm512_div_ps(one, _mm512_add_ps(one, e)));
+    _mm512_mask_storeu_ps(out + i, lanes, _mm512_mul_ps(activated, _mm512_maskz_loadu_ps(lanes, u + i)));
+  }
+}
+
 }  // namespace
 
 void RmsNorm(const float* x, const float* w, int n, float eps, float* y) {
@@ -66,16 +89,8 @@ void Rope(float* x, int n_rot, const float* cos_sin, RopePairing pairing) {
   }
 }
 
-void SwiGlu(const float* g, const float* u, int n, float* out) {
-  const __m512 one = _mm512_set1_ps(1.0F), sign = _mm512_set1_ps(-0.0F);
-  for (int i = 0; i < n; i += 16) {
-    const __mmask16 lanes = FirstLanes(n - i);
-    const __m512 gate = _mm512_maskz_loadu_ps(lanes, g + i);
-    const __m512 sigmoid = _mm512_div_ps(one, _mm512_add_ps(one, ExpVector(_mm512_xor_ps(gate, sign))));
-    const __m512 silu = _mm512_mul_ps(gate, sigmoid);
-    _mm512_mask_storeu_ps(out + i, lanes, _mm512_mul_ps(silu, _mm512_maskz_loadu_ps(lanes, u + i)));
-  }
-}
+void SwiGlu(const float* g, const float* u, int n, float* out) { Gated<Silu>(g, u, n, out); }
+void GeGlu(const float* g, const float* u, int n, float* out) { Gated<Gelu>(g, u, n, out); }
 
 void Exp(const float* x, int n, float* out) {
   for (int i = 0; i < n; i += 16) {

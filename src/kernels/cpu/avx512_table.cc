@@ -19,6 +19,7 @@ const KernelTable LONGSPEC_AVX512_TABLE = {
     .rms_norm = functions::RmsNorm,
     .rope = functions::Rope,
     .swiglu = functions::SwiGlu,
+    .geglu = functions::GeGlu,
     .exp = functions::Exp,
     .argmax = functions::Argmax,
     .top_k = functions::TopK,

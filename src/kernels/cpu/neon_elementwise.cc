@@ -22,10 +22,29 @@ inline void StorePart(float* p, int n, float32x4_t v) {
   std::memcpy(p, lanes, static_cast<size_t>(n) * sizeof(float));
 }
 
-inline float32x4_t SwiGluVector(float32x4_t g, float32x4_t u) {
+// z of a gate (ops.h).
+struct Silu {
+  static float32x4_t Z(float32x4_t g) { return g; }
+};
+struct Gelu {
+  static float32x4_t Z(float32x4_t g) {
+    const float32x4_t linear = vdupq_n_f32(kGeluLinear), cubic = vdupq_n_f32(kGeluCubic);
+    return vmulq_f32(g, vfmaq_f32(linear, vmulq_f32(g, g), cubic));
+  }
+};
+
+template <typename Gate>
+inline float32x4_t GatedVector(float32x4_t g, float32x4_t u) {
   const float32x4_t one = vdupq_n_f32(1.0F);
-  const float32x4_t e = ExpVector(vnegq_f32(g));
+  const float32x4_t e = ExpVector(vnegq_f32(Gate::Z(g)));
   return vmulq_f32(vmulq_f32(g, vdivq_f32(one, vaddq_f32(one, e))), u);
+}
+
+template <typename Gate>
+inline void Gated(const float* g, const float* u, int n, float* out) {
+  int i = 0;
+  for (; i + 4 <= n; i += 4) vst1q_f32(out + i, GatedVector<Gate>(vld1q_f32(g + i), vld1q_f32(u + i)));
+  if (i < n) StorePart(out + i, n - i, GatedVector<Gate>(LoadPart(g + i, n - i), LoadPart(u + i, n - i)));
 }
 
 inline void AddSquares(const float* x, Lanes16& stripes) {
@@ -88,11 +107,8 @@ void Rope(float* x, int n_rot, const float* cos_sin, RopePairing pairing) {
   }
 }
 
-void SwiGlu(const float* g, const float* u, int n, float* out) {
-  int i = 0;
-  for (; i + 4 <= n; i += 4) vst1q_f32(out + i, SwiGluVector(vld1q_f32(g + i), vld1q_f32(u + i)));
-  if (i < n) StorePart(out + i, n - i, SwiGluVector(LoadPart(g + i, n - i), LoadPart(u + i, n - i)));
-}
+void SwiGlu(const float* g, const float* u, int n, float* out) { Gated<Silu>(g, u, n, out); }
+void GeGlu(const float* g, const float* u, int n, float* out) { Gated<Gelu>(g, u, n, out); }
 
 void Exp(const float* x, int n, float* out) {
   int i = 0;

@@ -16,6 +16,7 @@ const KernelTable kNeonTable = {
     .rms_norm = neon::RmsNorm,
     .rope = neon::Rope,
     .swiglu = neon::SwiGlu,
+    .geglu = neon::GeGlu,
     .exp = neon::Exp,
     .argmax = neon::Argmax,
     .top_k = neon::TopK,

@@ -5,6 +5,7 @@
 
 #include "kernels/gpu/cta.h"
 #include "kernels/gpu/exp.h"
+#include "kernels/gpu/gate.h"
 #include "kernels/ops.h"
 
 namespace longspec::kernels::gpu {
@@ -24,7 +25,8 @@ struct Exp {
   }
 };
 
-struct SwiGlu {
+template <class Gate>
+struct Gated {
   struct Args {
     const float* g;
     const float* u;
@@ -36,7 +38,7 @@ struct SwiGlu {
   template <class Cta>
   static LONGSPEC_GPU void Run(const Cta& cta, const Args& a) {
     const int i = cta.block() * kThreads + cta.thread();
-    if (i < a.n) a.out[i] = SwiGluOf<Cta>(a.g[i], a.u[i]);
+    if (i < a.n) a.out[i] = GatedOf<Gate, Cta>(a.g[i], a.u[i]);
   }
 };
 

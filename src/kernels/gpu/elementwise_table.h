@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/gpu/elementwise.h"
+#include "kernels/gpu/gate.h"
 #include "kernels/gpu/norm.h"
 #include "kernels/gpu/quantize.h"
 #include "kernels/gpu/round.h"
@@ -50,10 +51,11 @@ struct Elementwise {
                                    .n_rot = n_rot,
                                    .pairing = pairing});
   }
-  static void Gate(const float* g, const float* u, int n, float* out) {
+  template <class Gate>
+  static void GateAll(const float* g, const float* u, int n, float* out) {
     const In gate(g, Size(n)), up(u, Size(n));
     const InOut to(out, Size(n));
-    Device::template Launch<SwiGlu>({.g = gate.get(), .u = up.get(), .out = to.get(), .n = n});
+    Device::template Launch<Gated<Gate>>({.g = gate.get(), .u = up.get(), .out = to.get(), .n = n});
   }
   static void ExpOfAll(const float* x, int n, float* out) {
     const In in(x, Size(n));
@@ -72,7 +74,8 @@ void SetElementwise(KernelTable& table) {
   table.round_bf16 = Elementwise<Device>::RoundToBf16;
   table.rms_norm = Elementwise<Device>::Norm;
   table.rope = Elementwise<Device>::Rotate;
-  table.swiglu = Elementwise<Device>::Gate;
+  table.swiglu = Elementwise<Device>::template GateAll<Silu>;
+  table.geglu = Elementwise<Device>::template GateAll<Gelu>;
   table.exp = Elementwise<Device>::ExpOfAll;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// exp by the stated polynomial (docs/arithmetic.md), and what is made of it.
+// exp by the stated polynomial (docs/arithmetic.md).
 #pragma once
 
 #include "kernels/gpu/cta.h"
@@ -23,13 +23,6 @@ LONGSPEC_GPU float ExpOf(float x) {
   p = Cta::Fma(p, r, 5.0000001201e-1F);
   const float y = Cta::Add(Cta::Fma(p, Cta::Mul(r, r), r), 1.0F);
   return Cta::Mul(y, Cta::Bits(static_cast<uint32_t>(static_cast<int32_t>(n) + 127) << 23));
-}
-
-// (g * (1 / (1 + exp(-g)))) * u
-template <class Cta>
-LONGSPEC_GPU float SwiGluOf(float g, float u) {
-  const float gate = Cta::Div(1.0F, Cta::Add(1.0F, ExpOf<Cta>(-g)));
-  return Cta::Mul(Cta::Mul(g, gate), u);
 }
 
 }  // namespace longspec::kernels::gpu

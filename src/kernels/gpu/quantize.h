@@ -5,7 +5,7 @@
 #pragma once
 
 #include "kernels/gpu/cta.h"
-#include "kernels/gpu/exp.h"
+#include "kernels/gpu/gate.h"
 #include "kernels/ops.h"
 
 namespace longspec::kernels::gpu {
@@ -142,7 +142,8 @@ struct PlainRows {
   }
 };
 
-struct SwiGluRows {
+template <class Gate>
+struct GatedRows {
   const float* g;
   const float* u;
   int64_t stride;
@@ -153,7 +154,7 @@ struct SwiGluRows {
     Read4<Cta>(g + row * stride + at, gate);
     Read4<Cta>(u + row * stride + at, up);
     LONGSPEC_UNROLL
-    for (int i = 0; i < 4; ++i) to[i] = SwiGluOf<Cta>(gate[i], up[i]);
+    for (int i = 0; i < 4; ++i) to[i] = GatedOf<Gate, Cta>(gate[i], up[i]);
   }
 };
 

@@ -54,6 +54,13 @@ void SwiGlu(const float* g, const float* u, int n, float* out) {
   for (int i = 0; i < n; ++i) out[i] = (g[i] * (1.0F / (1.0F + ExpOf(-g[i])))) * u[i];
 }
 
+void GeGlu(const float* g, const float* u, int n, float* out) {
+  for (int i = 0; i < n; ++i) {
+    const float z = g[i] * std::fma(g[i] * g[i], kGeluCubic, kGeluLinear);
+    out[i] = (g[i] * (1.0F / (1.0F + ExpOf(-z)))) * u[i];
+  }
+}
+
 void Exp(const float* x, int n, float* out) {
   for (int i = 0; i < n; ++i) out[i] = ExpOf(x[i]);
 }

@@ -20,6 +20,7 @@ float ExpOf(float x);
 void RmsNorm(const float* x, const float* w, int n, float eps, float* y);
 void Rope(float* x, int n_rot, const float* cos_sin, RopePairing pairing);
 void SwiGlu(const float* g, const float* u, int n, float* out);
+void GeGlu(const float* g, const float* u, int n, float* out);
 void Exp(const float* x, int n, float* out);
 int Argmax(const float* x, int n);
 void TopK(const float* x, int n, int k, float* values, int32_t* indices);

@@ -16,6 +16,7 @@ const KernelTable kReferenceTable = {
     .rms_norm = reference::RmsNorm,
     .rope = reference::Rope,
     .swiglu = reference::SwiGlu,
+    .geglu = reference::GeGlu,
     .exp = reference::Exp,
     .argmax = reference::Argmax,
     .top_k = reference::TopK,

@@ -10,6 +10,7 @@
 
 #include "kernels/gpu/choice.h"
 #include "kernels/gpu/elementwise.h"
+#include "kernels/gpu/gate.h"
 #include "kernels/gpu/gumbel.h"
 #include "kernels/gpu/norm.h"
 #include "kernels/gpu/quantize.h"
@@ -38,8 +39,15 @@ class RowCases {
     check("norm of several pieces, quantised to q8",
           (QuantizedNorm<gpu::ToQ8>(8192, 2, kReferenceTable.quantize_q8)));
     check("norm, quantised to q8k", (QuantizedNorm<gpu::ToQ8K>(1536, 3, kReferenceTable.quantize_q8k)));
-    check("swiglu, quantised to q8", (QuantizedGate<gpu::ToQ8>(5024, kReferenceTable.quantize_q8)));
-    check("swiglu, quantised to q8k", (QuantizedGate<gpu::ToQ8K>(2816, kReferenceTable.quantize_q8k)));
+    const auto swiglu = kReferenceTable.swiglu, geglu = kReferenceTable.geglu;
+    check("swiglu, quantised to q8",
+          (QuantizedGate<gpu::Silu, gpu::ToQ8>(5024, swiglu, kReferenceTable.quantize_q8)));
+    check("swiglu, quantised to q8k",
+          (QuantizedGate<gpu::Silu, gpu::ToQ8K>(2816, swiglu, kReferenceTable.quantize_q8k)));
+    check("geglu, quantised to q8",
+          (QuantizedGate<gpu::Gelu, gpu::ToQ8>(5024, geglu, kReferenceTable.quantize_q8)));
+    check("geglu, quantised to q8k",
+          (QuantizedGate<gpu::Gelu, gpu::ToQ8K>(2816, geglu, kReferenceTable.quantize_q8k)));
     check("rows quantised to q8", (Quantized<gpu::ToQ8>(224, kReferenceTable.quantize_q8)));
     check("rows quantised to q8k", (Quantized<gpu::ToQ8K>(768, kReferenceTable.quantize_q8k)));
     check("rope of adjacent pairs", Rope(RopePairing::kAdjacent));
@@ -200,21 +208,22 @@ class RowCases {
     return Same(expected, actual);
   }
 
-  template <typename To>
-  static bool QuantizedGate(int n, Quantizer<typename To::Block> quantize) {
+  template <class Gate, typename To>
+  static bool QuantizedGate(int n, decltype(KernelTable::swiglu) gate_of,
+                            Quantizer<typename To::Block> quantize) {
     constexpr int kRows = 2;
     const std::vector<float> g = Random(6).Floats(Size(kRows * n), 9.0F),
                              u = Random(7).Floats(Size(kRows * n));
     std::vector<typename To::Block> expected(Size(kRows * n / To::kBlock)), actual = expected;
     for (int row = 0; row < kRows; ++row) {
       std::vector<float> y(Size(n));
-      kReferenceTable.swiglu(&g[Size(row * n)], &u[Size(row * n)], n, y.data());
+      gate_of(&g[Size(row * n)], &u[Size(row * n)], n, y.data());
       quantize(y.data(), n, &expected[Size(row * n / To::kBlock)]);
     }
     {
       const In gate(g.data(), g.size()), up(u.data(), u.size());
       const InOut<typename To::Block> out(actual.data(), actual.size());
-      Device::template Launch<gpu::Quantize<To, gpu::SwiGluRows>>(
+      Device::template Launch<gpu::Quantize<To, gpu::GatedRows<Gate>>>(
           {.source = {.g = gate.get(), .u = up.get(), .stride = n},
            .out = out.get(),
            .n = n,
