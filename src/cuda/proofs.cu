@@ -9,41 +9,33 @@
 
 #include "cuda/proofs.h"
 #include "cuda/runtime.h"
-#include "kernels/gpu/elementwise.h"
+#include "kernels/gpu/each.h"
+#include "kernels/gpu/exp.h"
+#include "kernels/gpu/round.h"
 #include "kernels/reference/reference.h"
 #include "tensor/half.h"
 
 namespace longspec::cuda {
 namespace {
 
-struct WidenHalves {
-  struct Args {
-    float* wide;
-    uint16_t* again;
-  };
-  static constexpr int kThreads = 256;
-  static kernels::gpu::Grid GridOf(const Args&) { return {.width = 65536 / kThreads}; }
+namespace gpu = kernels::gpu;
+
+// The half with these bits.
+struct WidenHalf {
+  using Result = float;
   template <class Cta>
-  static LONGSPEC_GPU void Run(const Cta& cta, const Args& a) {
-    const int i = cta.block() * kThreads + cta.thread();
-    a.wide[i] = Cta::Half(static_cast<uint16_t>(i));
-    a.again[i] = Cta::ToHalf(a.wide[i]);
+  LONGSPEC_GPU float At(int bits) const {
+    return Cta::Half(static_cast<uint16_t>(bits));
   }
 };
 
 // exp of the floats with these bits.
 struct ExpOfBits {
-  struct Args {
-    float* out;
-    uint32_t first, step;
-    int n;
-  };
-  static constexpr int kThreads = 256;
-  static kernels::gpu::Grid GridOf(const Args& a) { return {.width = kernels::gpu::CeilDiv(a.n, kThreads)}; }
+  using Result = float;
+  uint32_t first, step;
   template <class Cta>
-  static LONGSPEC_GPU void Run(const Cta& cta, const Args& a) {
-    const int i = cta.block() * kThreads + cta.thread();
-    if (i < a.n) a.out[i] = kernels::gpu::ExpOf<Cta>(Cta::Bits(a.first + static_cast<uint32_t>(i) * a.step));
+  LONGSPEC_GPU float At(int i) const {
+    return gpu::ExpOf<Cta>(Cta::Bits(first + static_cast<uint32_t>(i) * step));
   }
 };
 
@@ -57,9 +49,10 @@ void Count(uint32_t bits, bool same, Comparison* all) {
 
 Comparison CompareHalves() {
   const DeviceBytes wide(65536 * 4), again(65536 * 2);
-  Launch<WidenHalves>(
-      {.wide = reinterpret_cast<float*>(wide.get()), .again = reinterpret_cast<uint16_t*>(again.get())},
-      nullptr);
+  auto* numbers = reinterpret_cast<float*>(wide.get());
+  Launch<gpu::Each<WidenHalf>>({.of = {}, .out = numbers, .n = 65536}, nullptr);
+  Launch<gpu::Each<gpu::RoundHalf>>(
+      {.of = {.x = numbers}, .out = reinterpret_cast<uint16_t*>(again.get()), .n = 65536}, nullptr);
   std::vector<float> floats(65536);
   std::vector<uint16_t> halves(65536);
   MustSucceed(cudaMemcpy(floats.data(), wide.get(), wide.size(), cudaMemcpyDeviceToHost), "halves");
@@ -86,9 +79,10 @@ Comparison CompareExp(uint32_t step, int n_threads) {
   for (uint64_t begin = 0; begin < n_all; begin += kPiece) {
     const uint64_t n = std::min(kPiece, n_all - begin);
     const auto first = static_cast<uint32_t>(begin * step);
-    Launch<ExpOfBits>(
-        {.out = reinterpret_cast<float*>(out.get()), .first = first, .step = step, .n = static_cast<int>(n)},
-        nullptr);
+    Launch<gpu::Each<ExpOfBits>>({.of = {.first = first, .step = step},
+                                  .out = reinterpret_cast<float*>(out.get()),
+                                  .n = static_cast<int>(n)},
+                                 nullptr);
     MustSucceed(cudaMemcpy(floats.data(), out.get(), n * 4, cudaMemcpyDeviceToHost), "exp");
     std::vector<std::thread> threads;
     for (int t = 0; t < n_threads; ++t) {

@@ -104,19 +104,13 @@ struct MergeState {
   }
 };
 
+// For each number (each.h).
 struct FinishState {
-  struct Args {
-    const float* state;
-    float* out;
-    int head_dim;
-  };
-  static constexpr int kThreads = 128;
-  static Grid GridOf(const Args&) { return {}; }
+  using Result = float;
+  const float* state;
   template <class Cta>
-  static LONGSPEC_GPU void Run(const Cta& cta, const Args& a) {
-    const float inverse = Cta::Div(1.0F, a.state[1]);
-    for (int d = cta.thread(); d < a.head_dim; d += kThreads)
-      a.out[d] = Cta::Mul(a.state[kStateHeader + d], inverse);
+  LONGSPEC_GPU float At(int d) const {
+    return Cta::Mul(state[kStateHeader + d], Cta::Div(1.0F, state[1]));
   }
 };
 

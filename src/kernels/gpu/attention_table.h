@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/gpu/attention.h"
+#include "kernels/gpu/each.h"
 #include "kernels/gpu/softmax.h"
 #include "kernels/gpu/store_kv.h"
 #include "kernels/kv_format.h"
@@ -107,7 +108,7 @@ struct AttentionOperations {
   static void Finish(const float* state, int head_dim, float* out) {
     const In from(state, Size(kStateHeader + head_dim));
     const InOut to(out, Size(head_dim));
-    Device::template Launch<FinishState>({.state = from.get(), .out = to.get(), .head_dim = head_dim});
+    Device::template Launch<Each<FinishState>>({.of = {.state = from.get()}, .out = to.get(), .n = head_dim});
   }
 
   static void Store(const StoreKvArgs& a) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread for each number, or for each pair of a rotation.
+// What is computed for each number (each.h), and rotation, which has a thread for each pair.
 #pragma once
 
 #include "kernels/gpu/cta.h"
@@ -11,34 +11,22 @@
 namespace longspec::kernels::gpu {
 
 struct Exp {
-  struct Args {
-    const float* x;
-    float* out;
-    int n;
-  };
-  static constexpr int kThreads = 128;
-  static Grid GridOf(const Args& a) { return {.width = CeilDiv(a.n, kThreads)}; }
+  using Result = float;
+  const float* x;
   template <class Cta>
-  static LONGSPEC_GPU void Run(const Cta& cta, const Args& a) {
-    const int i = cta.block() * kThreads + cta.thread();
-    if (i < a.n) a.out[i] = ExpOf<Cta>(a.x[i]);
+  LONGSPEC_GPU float At(int i) const {
+    return ExpOf<Cta>(x[i]);
   }
 };
 
 template <class Gate>
 struct Gated {
-  struct Args {
-    const float* g;
-    const float* u;
-    float* out;
-    int n;
-  };
-  static constexpr int kThreads = 128;
-  static Grid GridOf(const Args& a) { return {.width = CeilDiv(a.n, kThreads)}; }
+  using Result = float;
+  const float* g;
+  const float* u;
   template <class Cta>
-  static LONGSPEC_GPU void Run(const Cta& cta, const Args& a) {
-    const int i = cta.block() * kThreads + cta.thread();
-    if (i < a.n) a.out[i] = GatedOf<Gate, Cta>(a.g[i], a.u[i]);
+  LONGSPEC_GPU float At(int i) const {
+    return GatedOf<Gate, Cta>(g[i], u[i]);
   }
 };
 

@@ -3,6 +3,7 @@
 // Functions of a kernel table (gpu/table.h): what is done to each number, and quantising.
 #pragma once
 
+#include "kernels/gpu/each.h"
 #include "kernels/gpu/elementwise.h"
 #include "kernels/gpu/gate.h"
 #include "kernels/gpu/norm.h"
@@ -27,9 +28,10 @@ struct Elementwise {
 
   static void RoundToBf16(const float* x, int n, uint16_t* out) {
     const In in(x, Size(n));
-    const typename Device::template InOut<uint16_t> rounded(
-        out, Size((n + kAmxBlock - 1) / kAmxBlock * kAmxBlock));
-    Device::template Launch<RoundBf16>({.x = in.get(), .out = rounded.get(), .n = n});
+    const int n_out = (n + kAmxBlock - 1) / kAmxBlock * kAmxBlock;
+    const typename Device::template InOut<uint16_t> rounded(out, Size(n_out));
+    Device::template Launch<Each<RoundBf16>>(
+        {.of = {.x = in.get(), .n = n}, .out = rounded.get(), .n = n_out});
   }
   static void Norm(const float* x, const float* w, int n, float eps, float* y) {
     const In in(x, Size(n)), weights(w, Size(n));
@@ -55,12 +57,13 @@ struct Elementwise {
   static void GateAll(const float* g, const float* u, int n, float* out) {
     const In gate(g, Size(n)), up(u, Size(n));
     const InOut to(out, Size(n));
-    Device::template Launch<Gated<Gate>>({.g = gate.get(), .u = up.get(), .out = to.get(), .n = n});
+    Device::template Launch<Each<Gated<Gate>>>(
+        {.of = {.g = gate.get(), .u = up.get()}, .out = to.get(), .n = n});
   }
   static void ExpOfAll(const float* x, int n, float* out) {
     const In in(x, Size(n));
     const InOut to(out, Size(n));
-    Device::template Launch<Exp>({.x = in.get(), .out = to.get(), .n = n});
+    Device::template Launch<Each<Exp>>({.of = {.x = in.get()}, .out = to.get(), .n = n});
   }
 
  private:

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "kernels/gpu/cta.h"
-#include "kernels/ops.h"
 
 namespace longspec::kernels::gpu {
 
@@ -24,40 +23,33 @@ LONGSPEC_GPU uint16_t Bf16Of(float f) {
   return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-// Rows as f16.
+// As arithmetics "bf16" and "bf16-amx" want their activations: denormals are zeros of their signs.
+template <class Cta>
+LONGSPEC_GPU uint16_t FlushedBf16Of(float f) {
+  const uint32_t bits = Cta::ToBits(f);
+  const bool denormal = (bits & 0x7FFFFFFF) < 0x00800000;
+  return denormal ? static_cast<uint16_t>(bits >> 16 & 0x8000) : Bf16Of<Cta>(f);
+}
+
+// ---- For each number (each.h)
+
 struct RoundHalf {
-  struct Args {
-    const float* x;
-    uint16_t* out;
-    int n;
-  };
-  static constexpr int kThreads = 128;
-  static Grid GridOf(const Args& a) { return {.width = CeilDiv(a.n, kThreads)}; }
+  using Result = uint16_t;
+  const float* x;
   template <class Cta>
-  static LONGSPEC_GPU void Run(const Cta& cta, const Args& a) {
-    const int i = cta.block() * kThreads + cta.thread();
-    if (i < a.n) a.out[i] = HalfOf<Cta>(a.x[i]);
+  LONGSPEC_GPU uint16_t At(int i) const {
+    return HalfOf<Cta>(x[i]);
   }
 };
 
-// As arithmetics "bf16" and "bf16-amx" want their activations: denormals are zeros, and zeros follow up to a
-// multiple of 32.
+// A row of activations; zeros follow.
 struct RoundBf16 {
-  struct Args {
-    const float* x;
-    uint16_t* out;
-    int n;
-  };
-  static constexpr int kThreads = 128;
-  static Grid GridOf(const Args& a) { return {.width = CeilDiv(a.n, kThreads)}; }
+  using Result = uint16_t;
+  const float* x;
+  int n;
   template <class Cta>
-  static LONGSPEC_GPU void Run(const Cta& cta, const Args& a) {
-    const int i = cta.block() * kThreads + cta.thread();
-    if (i >= (a.n + kAmxBlock - 1) / kAmxBlock * kAmxBlock) return;
-    const float x = i < a.n ? a.x[i] : 0.0F;
-    const uint32_t bits = Cta::ToBits(x);
-    const bool denormal = (bits & 0x7FFFFFFF) < 0x00800000;
-    a.out[i] = denormal ? static_cast<uint16_t>(bits >> 16 & 0x8000) : Bf16Of<Cta>(x);
+  LONGSPEC_GPU uint16_t At(int i) const {
+    return FlushedBf16Of<Cta>(i < n ? x[i] : 0.0F);
   }
 };
 

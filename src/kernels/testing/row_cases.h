@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/gpu/choice.h"
+#include "kernels/gpu/each.h"
 #include "kernels/gpu/elementwise.h"
 #include "kernels/gpu/gate.h"
 #include "kernels/gpu/gumbel.h"
@@ -270,8 +271,8 @@ class RowCases {
     {
       const In in(x.data(), x.size());
       const InOut<uint16_t> out(actual.data(), actual.size());
-      Device::template Launch<gpu::RoundHalf>(
-          {.x = in.get(), .out = out.get(), .n = static_cast<int>(x.size())});
+      Device::template Launch<gpu::Each<gpu::RoundHalf>>(
+          {.of = {.x = in.get()}, .out = out.get(), .n = static_cast<int>(x.size())});
     }
     return Same(expected, actual);
   }
