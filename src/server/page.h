@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The server's page (page.html), which is part of the program.
+// The server's page (page/), which is part of the program.
 #pragma once
 
 #include <string_view>
