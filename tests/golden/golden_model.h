@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -95,6 +96,8 @@ class GoldenModel : public ::testing::Test {
   }
 
   void Load(const std::string& name) {
+    if (read_of_ != name) read_.clear();
+    read_of_ = name;
     const std::string path = testing::SourcePath("models/" + name);
     if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there (make model MODEL=...)";
     auto file = GgufFile::Open(path);
@@ -144,13 +147,28 @@ class GoldenModel : public ::testing::Test {
     }
   }
 
+  // Tests of one model ask about the same prompts: what one of them has read is there for the next.
+  KvCache& CacheOf(const std::vector<int32_t>& prompt) const {
+    std::unique_ptr<KvCache>& cache = read_[prompt];
+    if (cache == nullptr) cache = NewCache();
+    return *cache;
+  }
+
+  // Leaves the cache with tokens[0, to), of a prompt whose beginning it holds.
+  void Read(KvCache& cache, const std::vector<int32_t>& tokens, size_t to) {
+    cache.Truncate(std::min(cache.length(), static_cast<int>(to)));
+    Prefill(cache, tokens, to);
+  }
+
   // Of the rows that a line has facts about.
   std::vector<float> LogitsOf(const nlohmann::json& line, CacheType k, CacheType v) {
     const auto ids = line["ids"].get<std::vector<int32_t>>();
     const auto first = line["rows"][0]["pos"].get<size_t>();
-    const auto cache = NewCache(k, v);
-    Prefill(*cache, ids, first);
-    const std::vector<float> logits = Feed(*cache, ids, first, ids.size(), LogitsFor::kAllRows);
+    const std::unique_ptr<KvCache> own =
+        k == CacheType::kF16 && v == CacheType::kF16 ? nullptr : NewCache(k, v);
+    KvCache& cache = own != nullptr ? *own : CacheOf(ids);
+    Read(cache, ids, first);
+    const std::vector<float> logits = Feed(cache, ids, first, ids.size(), LogitsFor::kAllRows);
     std::vector<float> rows;
     for (const auto& row : line["rows"]) {
       const auto vocab = static_cast<ptrdiff_t>(config_.n_vocab);
@@ -176,12 +194,12 @@ class GoldenModel : public ::testing::Test {
     auto tokens = line["ids"].get<std::vector<int32_t>>();
     const auto out = line["out"].get<std::vector<int32_t>>();
     const auto margin = line["margin"].get<std::vector<double>>();
-    const auto cache = NewCache();
-    Prefill(*cache, tokens, tokens.size() - 1);
+    KvCache& cache = CacheOf(tokens);
+    Read(cache, tokens, tokens.size() - 1);
     for (size_t i = 0; i < out.size(); ++i) {
       if (margin[i] < close) return static_cast<int>(i);
       const std::vector<float> logits =
-          Feed(*cache, tokens, tokens.size() - 1, tokens.size(), LogitsFor::kAllRows);
+          Feed(cache, tokens, tokens.size() - 1, tokens.size(), LogitsFor::kAllRows);
       const auto token = static_cast<int32_t>(Best(logits));
       EXPECT_EQ(token, out[i]) << "step " << i << " of a prompt of " << line["ids"].size()
                                << " tokens, margin " << margin[i];
@@ -190,6 +208,9 @@ class GoldenModel : public ::testing::Test {
     }
     return static_cast<int>(out.size());
   }
+
+  static inline std::map<std::vector<int32_t>, std::unique_ptr<KvCache>> read_;
+  static inline std::string read_of_;  // the model's name
 
   std::shared_ptr<const GgufFile> file_;
   LlamaConfig config_;
