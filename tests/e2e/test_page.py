@@ -79,7 +79,7 @@ class Page(unittest.TestCase):
         if self.browser.run("return location.origin") != self.server.url:
             self.browser.open(self.server.url + "/")
         if forget:
-            self.browser.run("localStorage.clear()")
+            self.browser.run("localStorage.clear(); sessionStorage.clear()")
         self.browser.open(self.server.url + "/")
         self.browser.wait("return document.getElementById('model').textContent.includes('tokens of context')")
 
@@ -99,6 +99,7 @@ class Page(unittest.TestCase):
               window.bodies.push(JSON.parse(options.body));
               const event = json => "data: " + JSON.stringify(json) + "\\n\\n";
               return Promise.resolve(new Response(new ReadableStream({async start(stream) {
+                options.signal.addEventListener("abort", () => stream.error(options.signal.reason));
                 const send = json => stream.enqueue(new TextEncoder().encode(event(json)));
                 for (const [i, delta] of deltas.entries()) {
                   if (pause && i) await new Promise(done => setTimeout(done, pause));
@@ -121,12 +122,22 @@ class Page(unittest.TestCase):
         self.wait_for_status("Done.")
         return self.html()
 
-    def html(self):
-        return self.browser.run("""
-            const copy = document.querySelector("article.assistant > .text").cloneNode(true);
+    def grown(self, text):
+        """The HTML of a text that came a character at a time, as `rendered`."""
+        return self.html("""
+            const source = new Source("", []), host = document.createElement("div"), rendering = new Rendering(host);
+            for (const c of arguments[0]) {
+              source.add(c, null);
+              rendering.show(source, 0, source.text.length, true);
+            }
+            rendering.show(source, 0, source.text.length, false);""", text)
+
+    def html(self, script="const host = document.querySelector('article.assistant > .text');", *arguments):
+        return self.browser.run(script + """
+            const copy = host.cloneNode(true);
             for (const e of copy.querySelectorAll("*"))
               for (const name of ["tabindex", "role", "aria-label", "rel", "target", "type"]) e.removeAttribute(name);
-            return copy.innerHTML""")
+            return copy.innerHTML""", *arguments)
 
     def set(self, name, value):
         self.browser.run("const e = document.getElementById(arguments[0]); e.value = arguments[1];"
@@ -260,7 +271,7 @@ class Page(unittest.TestCase):
                 ("A\nline  \n\nanother", "<p>A\nline</p><p>another</p>"),
                 ("- a\n  - b\n    1. c\n- d", "<ul><li><p>a</p><ul><li><p>b</p><ol><li><p>c</p></li></ol></li></ul></li>"
                  "<li><p>d</p></li></ul>"),
-                ("3. a\n\n4. b", '<ol class="loose" start="3"><li><p>a</p></li><li><p>b</p></li></ol>'),
+                ("3. a\n\n4. b", '<ol start="3" class="loose"><li><p>a</p></li><li><p>b</p></li></ol>'),
                 ("- [x] done", '<ul><li class="task"><span class="task">☑ </span><p>done</p></li></ul>'),
                 ("> a\nb\n> > c", "<blockquote><p>a\nb</p><blockquote><p>c</p></blockquote></blockquote>"),
                 ("**a *b* c** __d__ *e* snake_case_name 2 * 3 * 4 ~~f~~", "<p><strong>a <em>b</em> c</strong> "
@@ -279,9 +290,8 @@ class Page(unittest.TestCase):
                  + '<span class="address"> (http://k.l/)</span></p>'),
         ):
             with self.subTest(text):
-                self.assertEqual(self.rendered(text), expected)
-                # In pieces of a character each it becomes the same.
-                self.assertEqual(self.rendered(*text), expected)
+                self.assertEqual(self.grown(text), expected)
+        self.assertIn("<a href", self.rendered("See https://a.b/"))
         attributes = self.browser.run("const a = document.querySelector('.text a'); return [a.rel, a.target]")
         self.assertEqual(attributes, ["noopener noreferrer nofollow", "_blank"])
 
@@ -397,6 +407,88 @@ class Page(unittest.TestCase):
         self.assertEqual(self.browser.run("return window.bodies.map(body => body.messages.map(one => one.content))"),
                          [["a", "One.", "b", "One.", "c"], ["a", "One.", "bb"]])
 
+    def titles(self):
+        return self.browser.run("return [...document.querySelectorAll('#chat-list .open')].map(e => e.textContent)")
+
+    def press(self, selector, index=0):
+        self.browser.run("document.querySelectorAll(arguments[0])[arguments[1]].click()", selector, index)
+
+    def test_conversations_are_kept(self):
+        self.let_model_write({"content": "One.", "token_sources": ["ppm"]})
+        self.drop("notes.txt", DOCUMENT)
+        self.browser.wait("return document.querySelector('#documents .chip')?.textContent.includes('tokens')")
+        self.ask("first")
+        self.wait_for_status("Done.")
+        self.browser.click("#new")
+        self.ask("second")
+        self.wait_for_status("Done.")
+        self.assertEqual(self.titles(), ["second", "first"])
+        self.press("#chat-list .open", 1)
+        self.browser.wait("return document.querySelector('article.user .chip')")
+        self.open()
+        # A tab has open what it had.
+        self.assertEqual((self.texts("user"), self.texts("assistant")), (["first"], ["One."]))
+        self.assertEqual(self.browser.run("return document.querySelector('.text span.guess').title"), "ppm")
+        self.assertEqual(self.browser.run("return document.querySelector('[aria-current]').textContent"), "first")
+        self.let_model_write("Two.")
+        self.ask("more")
+        self.wait_for_status("Done.")
+        self.assertEqual([one["content"] for one in self.browser.run("return window.bodies[0].messages")],
+                         [f"Document notes.txt:\n\n{DOCUMENT}\n\nfirst", "One.", "more"])
+        self.assertEqual(self.titles(), ["first", "second"])
+        self.picture("chats")
+        self.press("#chat-list .rename")
+        self.browser.type("#chat-list input", "!" + browser.ENTER)
+        self.assertEqual(self.titles(), ["!", "second"])
+        self.press("#chat-list .drop", 1)
+        self.assertEqual(self.titles(), ["!", "second"])  # asks first
+        self.press("#chat-list .drop", 1)
+        self.assertEqual(self.titles(), ["!"])
+        self.press("#chat-list .drop")
+        self.press("#chat-list .drop")
+        self.browser.wait("return !document.querySelector('#chat-list li')")
+        self.assertEqual(self.texts("user"), [])
+        self.assertEqual(self.browser.run("return Object.keys(localStorage).filter(k => k.startsWith('longspec.chat.'))"),
+                         [])
+
+    def test_an_answer_that_is_left_stays_where_it_belongs(self):
+        self.let_model_write("One.", " Two.", pause=100)
+        self.ask("first")
+        self.browser.wait("return document.querySelector('article.assistant > .text')?.textContent === 'One.'")
+        self.browser.click("#new")
+        self.browser.wait("return !document.querySelector('article')")
+        self.let_model_write("Three.")
+        self.ask("second")
+        self.wait_for_status("Done.")
+        self.assertEqual([one["content"] for one in self.browser.run("return window.bodies[0].messages")], ["second"])
+        self.press("#chat-list .open", 1)
+        self.browser.wait("return document.querySelector('article.assistant')")
+        self.assertEqual(self.texts("user"), ["first"])
+        self.assertTrue(self.texts("assistant")[0].startswith("One."))
+
+    def test_the_oldest_conversation_makes_room(self):
+        self.let_model_write("x" * 1000)
+        for question in ("first", "second"):
+            self.browser.click("#new")
+            self.ask(question)
+            self.wait_for_status("Done.")
+        self.browser.run("""
+            let n = 1 << 20;
+            for (let i = 0; n > 100; ++i) {
+              try { localStorage.setItem("other" + i, "x".repeat(n)); } catch { n >>= 1; }
+            }""")
+        self.browser.click("#new")
+        self.ask("third")
+        self.browser.wait("return document.getElementById('status').textContent === arguments[0]",
+                          "Done. The browser's room was full; gone for it: first.")
+        self.assertEqual(self.titles(), ["third", "second"])
+        # One that would fit nowhere takes nobody's room.
+        self.let_model_write("\1" * 700_000)  # each is six characters as it is kept
+        self.browser.click("#new")
+        self.ask("fourth")
+        self.browser.wait("return document.getElementById('status').textContent.includes('too large to be kept')")
+        self.browser.run("localStorage.clear()")
+
     def test_a_prompts_progress(self):
         progress = {"total": 9000, "cache": 1000, "processed": 3000, "time_ms": 4000}
         self.let_model_write({"prompt_progress": progress}, "x", pause=600)
@@ -433,11 +525,12 @@ class Page(unittest.TestCase):
                 if size == "narrow":
                     shown = "return getComputedStyle(document.getElementById('panel')).display !== 'none'"
                     self.assertFalse(self.browser.run(shown))
-                    self.browser.click("#panel-button")
-                    self.assertTrue(self.browser.run(shown))
-                    self.assertLessEqual(self.browser.run(over), 0)
-                    self.picture(f"panel-{scheme}")
-                    self.browser.click("#panel-button")
+                    for side in ("panel", "chats"):
+                        self.browser.click(f"#{side}-button")
+                        self.assertTrue(self.browser.run(shown.replace("panel", side)))
+                        self.assertLessEqual(self.browser.run(over), 0)
+                        self.picture(f"{side}-{scheme}")
+                        self.browser.click(f"#{side}-button")
             brightness = sum(json.loads("[" + backgrounds.pop()[4:-1] + "]"))
             self.assertEqual(brightness > 380, scheme == "light")
 

@@ -67,7 +67,12 @@ function facts(answer, firstMs) {
 }
 
 function setRunning(stop) {
-  running = stop ? {stop} : null;
+  running?.end();
+  running = null;
+  if (stop) {
+    running = {stop};
+    running.done = new Promise(done => { running.end = done; });
+  }
   $("send").hidden = Boolean(stop);
   $("stop").hidden = !stop;
   for (const button of document.querySelectorAll(".tools button")) button.disabled = Boolean(stop);
@@ -93,6 +98,7 @@ function progressBar() {
 async function writeAnswer() {
   const aborter = new AbortController();
   const made = settings(), body = request(turns.length, made);
+  const notice = keepChat();
   const article = addMessage("assistant", "Model");
   const {bar, show: showProgress} = progressBar();
   article.append(bar);
@@ -145,8 +151,9 @@ async function writeAnswer() {
   }
   article.querySelector(".facts")?.classList.toggle("error", bad);
   if (follows) scrollDown();
+  const notices = [...new Set([notice, keepChat()])].filter(text => text);
+  say([said, ...notices].join(" "), bad || notices.length > 0);
   setRunning(null);
-  say(said, bad);
   refreshServer();
   $("input").focus();
 }

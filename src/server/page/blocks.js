@@ -202,7 +202,7 @@ class Blocks {
       const goesOn = i < lines.length && lines[i].indent < 4 && kind(lines[i].text) === mark;
       loose ||= item.loose || (goesOn && i > after);
     }
-    const props = {...(loose ? {class: "loose"} : {}), ...(start === 1 ? {} : {start: String(start)})};
+    const props = {...(start === 1 ? {} : {start: String(start)}), ...(loose ? {class: "loose"} : {})};
     return {node: node(/[.)]/.test(mark) ? "ol" : "ul", props, items), next: i};
   }
 

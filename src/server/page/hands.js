@@ -44,23 +44,21 @@ $("log").addEventListener("click", async event => {
   pressed.textContent = "Copied";
   setTimeout(() => { pressed.textContent = "Copy"; }, 1500);
 });
-$("new").onclick = () => {
-  running?.stop();
-  turns = [];
-  views.clear();
-  articles.clear();
-  shown = null;
-  for (const article of document.querySelectorAll("article")) article.remove();
-  $("hello").hidden = false;
-  say("");
-  draw();
-  $("input").focus();
-};
-$("panel-button").onclick = () => {
-  const open = document.body.classList.toggle("panel");
-  $("panel-button").setAttribute("aria-expanded", open);
-  $("panel-button").textContent = open ? "Chat" : "Panel";
-};
+$("new").onclick = newChat;
+
+// Where there is no room beside the conversation, a side takes its place.
+const kSides = {panel: "Panel", chats: "Chats"};
+function showSide(side, open) {
+  for (const [name, title] of Object.entries(kSides)) {
+    const shows = name === side && open;
+    document.body.classList.toggle("with-" + name, shows);
+    $(name + "-button").setAttribute("aria-expanded", shows);
+    $(name + "-button").textContent = shows ? "Back" : title;
+  }
+}
+for (const side of Object.keys(kSides))
+  $(side + "-button").onclick = () => showSide(side, !document.body.classList.contains("with-" + side));
+
 for (const name of ["dragover", "dragleave", "drop"]) {
   document.addEventListener(name, event => {
     event.preventDefault();
@@ -74,4 +72,5 @@ followSwitches();
 loadProps();
 refreshServer();
 draw();
+reopenChat();
 $("input").focus();
