@@ -407,6 +407,20 @@ class Page(unittest.TestCase):
         self.assertEqual(self.browser.run("return window.bodies.map(body => body.messages.map(one => one.content))"),
                          [["a", "One.", "b", "One.", "c"], ["a", "One.", "bb"]])
 
+    def test_what_fails_costs_no_answer(self):
+        self.let_model_write("One.")
+        self.ask("a")
+        self.wait_for_status("Done.")
+        self.browser.run("window.fetch = url => Promise.reject(new Error('no server'))")
+        for act in ("document.querySelector('.regenerate').click()",
+                    "document.querySelector('.edit').click(); document.querySelector('.editor .main').click()"):
+            self.browser.run(act)
+            self.wait_for_status("no server")
+            self.assertEqual((self.texts("user"), self.texts("assistant")[-1]), (["a"], "One."))
+        self.assertEqual(self.browser.run("return document.getElementById('input').value"), "a")  # as edited
+        self.open()
+        self.assertEqual((self.texts("user"), self.texts("assistant")), (["a"], ["One."]))
+
     def titles(self):
         return self.browser.run("return [...document.querySelectorAll('#chat-list .open')].map(e => e.textContent)")
 

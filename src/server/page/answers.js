@@ -94,8 +94,9 @@ function progressBar() {
   }};
 }
 
-// The answer to all turns so far.
-async function writeAnswer() {
+// The answer to all turns so far. If not a word of it comes, `orElse` is called with its article and what was wrong.
+async function writeAnswer(orElse) {
+  for (const failed of document.querySelectorAll("article.failed")) failed.remove();
   const aborter = new AbortController();
   const made = settings(), body = request(turns.length, made);
   const notice = keepChat();
@@ -147,7 +148,9 @@ async function writeAnswer() {
     turns.push(turn);
     endArticle(turn, article);
   } else {
-    giveBack(article, said);
+    views.delete(article);
+    articles.delete(turn);
+    orElse(article, said);
   }
   article.querySelector(".facts")?.classList.toggle("error", bad);
   if (follows) scrollDown();
@@ -162,7 +165,6 @@ async function writeAnswer() {
 function giveBack(article, said) {
   const question = turns.pop();
   forgetArticle(question);
-  views.delete(article);
   article.classList.add("failed");
   article.append(element("p", "facts", said));
   $("input").value ||= question.content;

@@ -98,6 +98,7 @@ async function openChat(id) {
 }
 
 function showChats() {
+  if ($("chat-list").querySelector("input")) return;  // a name is being written
   $("chat-list").replaceChildren(...chatList().map(one => {
     const item = element("li", "");
     const open = button("open", one.title, async () => { await openChat(one.id); $("input").focus(); });
@@ -120,6 +121,7 @@ function renameChat(one, open) {
   field.setAttribute("aria-label", "Name of the conversation");
   const end = keep => {
     field.onblur = null;
+    field.remove();
     const title = field.value.trim();
     try {
       if (keep && title) storeChats(chatList().map(other => other.id === one.id ? {...other, title, named: true} : other));

@@ -38,7 +38,7 @@ const kDeepest = 16;  // elements within each other; what is deeper loses its fo
 const kMarks = /[\\`*_~[\]<&]|https?:\/\//g;
 const kDestination =
   /\([ \t]{0,3}<?(https?:\/\/[^\s<>()]{1,2000}(?:\([^\s<>()]{0,200}\)[^\s<>()]{0,500}){0,4})>?(?:[ \t]{1,3}"[^"\n]{0,300}")?[ \t]{0,3}\)/iy;
-const kBare = /https?:\/\/[^\s<>"`|\\^{}]{1,2000}/iy;
+const kBare = /https?:\/\/[^\s<>"`|\\^{}[\]]{1,2000}/iy;
 const kEntity = /&(amp|lt|gt|quot|nbsp|#39);/y;
 const kEntities = {amp: "&", lt: "<", gt: ">", quot: '"', nbsp: "\u00a0", "#39": "'"};
 const kBreak = /<br[ ]?\/?>/iy;
@@ -166,7 +166,7 @@ class Inline {
     if (!found) return null;
     // Signs at the end are the sentence's, and so is a bracket that nothing in the address opens.
     let n = found.length, unopened = found.split(")").length - found.split("(").length;
-    while (n > 0 && /[.,;:!?'*_~)\]]/.test(found[n - 1]) && (found[n - 1] !== ")" || unopened > 0)) {
+    while (n > 0 && /[.,;:!?'*_~)]/.test(found[n - 1]) && (found[n - 1] !== ")" || unopened > 0)) {
       if (found[n - 1] === ")") --unopened;
       --n;
     }

@@ -57,8 +57,8 @@ function editQuestion(turn, article) {
     event.preventDefault();
     const content = field.value.trim();
     if (running || (!content && !turn.documents?.length)) return;
-    cutFrom(turn);
-    ask(content, turn.documents ?? []);
+    const old = cutFrom(turn);
+    ask(content, turn.documents ?? [], (article, said) => { giveBack(article, said); old.forEach(addTurn); });
   };
   field.onkeydown = event => {
     if (event.key === "Escape") { event.stopPropagation(); close(); }
@@ -77,20 +77,20 @@ function forgetArticle(turn) {
   article?.remove();
 }
 
-// Drops a turn and all after it.
+// Drops a turn and all after it, which it returns.
 function cutFrom(turn) {
-  for (const one of turns.splice(turns.indexOf(turn))) forgetArticle(one);
-  for (const failed of document.querySelectorAll("article.failed")) failed.remove();
+  const old = turns.splice(turns.indexOf(turn));
+  old.forEach(forgetArticle);
+  return old;
 }
 
-function ask(content, own) {
-  for (const failed of document.querySelectorAll("article.failed")) failed.remove();
+function ask(content, own, orElse = giveBack) {
   addTurn({role: "user", content, documents: own});
-  writeAnswer();
+  writeAnswer(orElse);
 }
 
 function regenerate(turn) {
   if (running) return;
-  cutFrom(turn);
-  writeAnswer();
+  const old = cutFrom(turn);
+  writeAnswer(article => { article.remove(); old.forEach(addTurn); });
 }
