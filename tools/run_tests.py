@@ -57,7 +57,10 @@ TSAN_PROGRAMS = {
 }
 # Long sums of one thread that touch no memory which shorter tests do not, and comparisons of times.
 DEV_LEFT_OUT = {"recorded_test": ("PolicyOnRecordings.*",),
-                "engine_test": ("Schedule.TheTableOfTheDocs", "Schedule.EverybodyEndsWhere*"),
+                "engine_test": ("Schedule.TheTableOf*", "Schedule.EverybodyEndsWhere*"),
+                "kernels_test": ("*/GumbelTest.NearlyEqualKeys*", "*/GumbelTest.*ForManySeeds/*",
+                                 "GumbelCasesTest.*", "GumbelReferenceTest.AnyTokenIsDrawn*",
+                                 "*/MatmulTest.RowsAndGroupsAreIndependent/cuda*"),
                 "bench_test": ("BenchTest.SelfcheckCatchesKernels*",), "model_test": ("NotFinite.OneBrokenWeight*",),
                 "attention_test": ("Attention.KeysSummedTogetherCutAnywhere",),
                 "draft_test": ("OptTree.IsTheBestOfAllExploredNodes",),
