@@ -79,6 +79,7 @@ require() { # task
       require build
       want_command ccache ccache
       need_command clang++ clang
+      want_command ld.lld lld
       need_fuzzer_runtime
       need_header gtest/gtest.h libgtest-dev
       need_header gmock/gmock.h libgmock-dev
