@@ -10,6 +10,7 @@
 # may not. HOT says that instructions of the module are counted: joined files would be optimised together, so an
 # optimised build leaves its sources apart. COLD says that no test spends its time in the module: it is compiled with
 # LONGSPEC_COLD_OPTIONS. Debug presets have -O0 there, which with sanitizers takes the compiler half as long as -O1.
+# TEPID says the same of a debug build alone: an optimised program does spend time there.
 # HEADERS are precompiled for the module, instead of those that others begin with.
 
 set(LONGSPEC_COLD_OPTIONS "-O1" CACHE STRING "Compiler options for modules in which a program spends no time")
@@ -60,7 +61,7 @@ function(longspec_join target batch alone)
 endfunction()
 
 function(longspec_module name)
-  cmake_parse_arguments(ARG "COLD;HOT" "UNITY;TEST_UNITY" "SOURCES;ALONE;DEPS;LIBS;HEADERS;TEST_DEPS;TEST_LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD;HOT;TEPID" "UNITY;TEST_UNITY" "SOURCES;ALONE;DEPS;LIBS;HEADERS;TEST_DEPS;TEST_LIBS" ${ARGN})
   set(target longspec_${name})
   add_library(${target} STATIC ${ARG_SOURCES})
   target_include_directories(${target} PUBLIC
@@ -70,9 +71,15 @@ function(longspec_module name)
     target_link_libraries(${target} PUBLIC longspec_${dep})
   endforeach()
   target_link_libraries(${target} PUBLIC ${ARG_LIBS})
-  if(ARG_COLD)
+  file(GLOB fuzzers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_fuzz.cc)
+  if(NOT LONGSPEC_BUILD_FUZZERS)
+    set(fuzzers "")
+  endif()
+  if(ARG_COLD OR (ARG_TEPID AND CMAKE_BUILD_TYPE STREQUAL Debug))
     target_compile_options(${target} PRIVATE ${LONGSPEC_COLD_OPTIONS})
-    longspec_precompile(${target} longspec_cold_headers)
+    if(NOT fuzzers)  # their flags are of their own
+      longspec_precompile(${target} longspec_cold_headers)
+    endif()
   elseif(ARG_HOT AND NOT CMAKE_BUILD_TYPE STREQUAL Debug)
     target_compile_options(${target} PRIVATE ${LONGSPEC_HOT_OPTIONS})
     longspec_precompile(${target} longspec_hot_headers)
@@ -81,7 +88,7 @@ function(longspec_module name)
     endif()
   elseif(ARG_HEADERS)
     target_precompile_headers(${target} PRIVATE ${ARG_HEADERS})
-  else()
+  elseif(NOT fuzzers)
     longspec_precompile(${target} longspec_standard_headers)
   endif()
   set_property(GLOBAL APPEND PROPERTY LONGSPEC_MODULES ${target})
@@ -97,6 +104,7 @@ function(longspec_module name)
     foreach(dep IN LISTS ARG_TEST_DEPS)
       target_link_libraries(${name}_test PRIVATE longspec_${dep})
     endforeach()
+    target_link_options(${name}_test PRIVATE ${LONGSPEC_TEST_LINK_OPTIONS})
     longspec_join(${name}_test "${ARG_TEST_UNITY}" "${ARG_ALONE}")
     target_compile_options(${name}_test PRIVATE -O0)  # a test's time goes into what it tests, and into compiling it
     set_target_properties(${name}_test PROPERTIES POSITION_INDEPENDENT_CODE OFF)
@@ -105,8 +113,7 @@ function(longspec_module name)
     add_test(NAME ${name}_test COMMAND ${name}_test)
   endif()
 
-  file(GLOB fuzzers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_fuzz.cc)
-  if(LONGSPEC_BUILD_FUZZERS AND fuzzers)
+  if(fuzzers)
     target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)  # what a fuzzer is led by
     foreach(source IN LISTS fuzzers)
       get_filename_component(program ${source} NAME_WE)

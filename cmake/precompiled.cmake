@@ -1,12 +1,15 @@
 # Headers that many files include, parsed once instead of in every file. Left out where a
 # compiler cache is in use that would not keep files with them (tools/build.sh tells ccache to); a target whose flags
-# differ falls back to the headers themselves.
+# differ falls back to the headers themselves (with g++; clang stops there, so such a target asks for none).
 
 set(precompile_default ON)
-if((CMAKE_CXX_COMPILER_LAUNCHER AND NOT DEFINED ENV{CCACHE_SLOPPINESS}) OR CMAKE_CXX_COMPILER_ID MATCHES Clang)
+if(CMAKE_CXX_COMPILER_LAUNCHER AND NOT DEFINED ENV{CCACHE_SLOPPINESS})
   set(precompile_default OFF)
 endif()
 option(LONGSPEC_PRECOMPILE "Precompile headers that many files include" ${precompile_default})
+if(LONGSPEC_PRECOMPILE AND CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  add_compile_options("SHELL:-Xclang -fno-pch-timestamp")  # the same file whenever it was made
+endif()
 
 # longspec_headers(name PIC on|off LIBS ... HEADERS ...) declares a set of headers for longspec_precompile(target name);
 # PIC is what the targets have that use it.
