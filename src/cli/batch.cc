@@ -15,7 +15,6 @@
 #include "base/status_macros.h"
 #include "cli/report.h"
 #include "openai/responses.h"
-#include "openai/tool_calls.h"
 
 namespace longspec::cli {
 namespace {
@@ -61,7 +60,7 @@ struct Batch::Pending {
   size_t n_bytes = 0;
   std::string custom_id;
   openai::Endpoint endpoint = openai::Endpoint::kChatCompletions;
-  std::shared_ptr<const openai::CallForm> calls;  // null: none may be made
+  openai::ReadingForm reading;  // of the answers
   std::vector<std::optional<GenerationResult>> answers;
   int64_t pieces = 0;  // of text so far
 };
@@ -182,6 +181,13 @@ bool Batch::WasAnswered(openai::BatchLine& line, int64_t line_number) {
   return answered_lines_.contains(line_number);
 }
 
+openai::ReadingForm Batch::ReadingOf(openai::ApiRequest* request) const {
+  const bool may_think = model_.thinking || request->wishes.thoughts == openai::ThoughtsPlace::kApart;
+  const std::string prompt = may_think && model_.prompt ? model_.prompt(request->generation) : std::string();
+  return {.thinking = openai::ThinkingFormOf(model_.thinking, prompt, request),
+          .calls = openai::CallFormOf(model_.tool_format, request->tools)};
+}
+
 void Batch::Submit(Scheduler& scheduler, size_t n_bytes, std::string custom_id, openai::ApiRequest request) {
   WarnOfUnknown(request);
   if (const auto& wish = request.speculative; !wish.type.empty() || wish.max_rows >= 0) {
@@ -194,7 +200,7 @@ void Batch::Submit(Scheduler& scheduler, size_t n_bytes, std::string custom_id, 
   pending->n_bytes = n_bytes;
   pending->custom_id = std::move(custom_id);
   pending->endpoint = request.endpoint;
-  pending->calls = openai::CallFormOf(model_.tool_format, request.tools);
+  pending->reading = ReadingOf(&request);
   pending->answers.resize(static_cast<size_t>(request.n));
   // The scheduler may hold these longer than the batch lives.
   const std::weak_ptr<Pending> weak = pending;
@@ -246,7 +252,7 @@ void Batch::WriteAnswer(const Pending& pending) {
   const std::string id = NextId();
   const openai::ResponseHead head{.id = id, .created = std::time(nullptr), .model = model_.name};
   auto body = openai::ResponseJson(pending.endpoint, head, answers);
-  if (pending.calls != nullptr) openai::MoveToolCalls(pending.calls, id, &body);
+  if (pending.reading.reads()) openai::MoveParts(pending.reading, id, &body);
   if (!Write(openai::BatchAnswerJson(id, pending.custom_id, body))) return;
   ++summary_.answered;
   for (const openai::Answer& answer : answers) Count(answer.result);

@@ -18,6 +18,7 @@
 #include "cli/answer_file.h"
 #include "features/documents.h"
 #include "longspec/scheduler.h"
+#include "openai/answer_reader.h"
 #include "openai/batch_lines.h"
 #include "openai/tools.h"
 
@@ -46,6 +47,9 @@ struct BatchProgress {
 struct BatchModel {
   std::string name;  // that answers give
   openai::ToolFormat tool_format = openai::ToolFormat::kGeneric;
+  std::optional<openai::ThinkingTags> thinking = {};  // nothing: it does not think
+  // The text of a chat's prompt, which may end within a thought; empty where it cannot be made.
+  std::function<std::string(const GenerationRequest&)> prompt = {};
 };
 
 // Called between rounds. Return false to stop.
@@ -92,6 +96,7 @@ class Batch {
   bool HasRoom() const;
   void TakeLine(Scheduler& scheduler, const std::string& line);
   bool WasAnswered(openai::BatchLine& line, int64_t line_number);
+  openai::ReadingForm ReadingOf(openai::ApiRequest* request) const;
   void Submit(Scheduler& scheduler, size_t n_bytes, std::string custom_id, openai::ApiRequest request);
   void End(const std::shared_ptr<Pending>& pending, int index, Result<GenerationResult> result);
   void WriteAnswer(const Pending& pending);

@@ -89,7 +89,13 @@ int RunBatchCommand(const BatchFlags& flags) {
   if (!scheduler.ok()) return Fail(scheduler.status(), Stage::kLoad);
   const Status ran = (*batch)->Run(**scheduler,
                                    {.name = ModelName((*engine)->info()),
-                                    .tool_format = openai::ToolFormatOf((*engine)->info().chat_template)},
+                                    .tool_format = openai::ToolFormatOf((*engine)->info().chat_template),
+                                    .thinking = openai::ThinkingTagsOf((*engine)->info().chat_template),
+                                    .prompt =
+                                        [&](const GenerationRequest& request) {
+                                          auto prompt = (*engine)->ChatPrompt(request);
+                                          return prompt.ok() ? *std::move(prompt) : std::string();
+                                        }},
                                    ShowProgress(&progress));
   progress.Finish();
   const BatchSummary& summary = (*batch)->summary();

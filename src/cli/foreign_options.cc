@@ -45,7 +45,7 @@ constexpr std::string_view kTools = "is not supported: clients run tools, which 
 constexpr std::string_view kTls = "is not supported: TLS is the business of a proxy in front";
 constexpr std::string_view kOneModel = "is not supported: a server has one model, that of -m";
 constexpr std::string_view kReasoning =
-    "is not supported: thoughts stand in the text, as the model writes them";
+    "is not supported: requests say it (reasoning_format, enable_thinking, reasoning_effort)";
 
 constexpr ForeignOption kForeignOptions[] = {
     // --- What has an equal here. ---
@@ -221,7 +221,7 @@ constexpr ForeignOption kForeignOptions[] = {
     Refused({"--chat-template", "--chat-template-file"}, kLoad, kOne, kTemplate),
     Refused({"--no-prefill-assistant"}, kLoad, kNone, kTemplate),
     Refused({"--skip-chat-parsing"}, kLoad, kNone, "is not supported: calls of tools are always read"),
-    Refused({"--reasoning-format"}, kLoad, kOne, kReasoning, "none,auto"),
+    Refused({"--reasoning-format"}, kLoad, kOne, kReasoning, "auto,deepseek"),
     Refused({"-rea", "--reasoning"}, kLoad, kSwitch, kReasoning, "auto"),
     Refused({"--reasoning-effort"}, kLoad, kOne, kReasoning, "default"),
     Refused({"--reasoning-budget"}, kLoad, kOne, kReasoning, "-1"),

@@ -57,10 +57,10 @@ constexpr FieldRule kRules[] = {
     // --- How an answer looks, not what it says. ---
     {"response_fields", kNothing, kOfChats | kOfTexts},
     {"parse_tool_calls", kIgnored},
-    {"reasoning_format", kIgnored},
+    {"reasoning_format", kIgnored, kOfPrompts},
     {"reasoning_in_content", kIgnored},
-    {"include_reasoning", kIgnored},
-    {"separate_reasoning", kIgnored},
+    {"include_reasoning", kIgnored, kOfPrompts},
+    {"separate_reasoning", kIgnored, kOfPrompts},
     {"stream_reasoning", kIgnored},
     {"verbosity", kIgnored},
     {"truncation", kIgnored},

@@ -117,6 +117,7 @@ void ParseWishes(Endpoint endpoint, Fields& fields, AnswerWishes* wishes) {
   for (const char* name : {"slot_id", "id_slot"})  // the first: its older name
     fields.Integer(name, -1, kMostInt64, &wishes->id_slot);
   fields.Integer("t_max_predict_ms", -1, kMostInt64, &wishes->t_max_predict_ms);
+  if (endpoint == Endpoint::kChatCompletions) wishes->thoughts = ParseThoughtsPlace(fields);
   if (endpoint == Endpoint::kCompletions) fields.Bool("echo", &wishes->echo);
   if (!IsLlamas(endpoint)) return;
   const Json* kept = fields.Find("response_fields");
@@ -133,6 +134,13 @@ void ParseChat(Fields& fields, GenerationRequest* request) {
   if (auto* error = std::get_if<ApiError>(&messages)) return fields.Fail(std::move(*error));
   request->messages = std::get<std::vector<Message>>(std::move(messages));
   ParseTemplateFields(fields, request);
+}
+
+// Anthropic's limit of a thought, which clients have to give.
+void NoteThinkingLimit(Fields& fields, std::vector<std::string>* ignored) {
+  const Json* thinking = fields.Find("thinking");
+  if (thinking != nullptr && thinking->is_object() && thinking->contains("budget_tokens"))
+    ignored->emplace_back("thinking.budget_tokens");
 }
 
 // best_of answers of which the likeliest n are kept: with as many as n, none is left out.
@@ -194,6 +202,7 @@ std::variant<ApiRequest, ApiError> ParseRequest(Endpoint endpoint, const Json& b
   if (endpoint == Endpoint::kChatCompletions) {
     ParseTools(fields, &request.tools);
     ParseChat(fields, &generation);
+    NoteThinkingLimit(fields, &request.ignored);
   } else if (endpoint == Endpoint::kInfill) {
     ParseInfill(fields, &request);
   } else if (endpoint != Endpoint::kCompletions || !ParseSuffix(fields, &request)) {

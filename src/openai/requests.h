@@ -16,6 +16,7 @@
 #include "longspec/generation.h"
 #include "longspec/infill.h"
 #include "openai/errors.h"
+#include "openai/thinking.h"
 #include "openai/tools.h"
 
 namespace longspec::openai {
@@ -56,10 +57,11 @@ struct AnswerWishes {
   bool return_progress = false;      // llama.cpp: chunks that say how far the prompt is
   bool return_tokens = false;        // llama.cpp: token numbers
   bool return_token_source = false;  // which drafter had guessed each token
-  bool echo = false;                 // of text completions: the prompt before the answer
-  int sse_ping_interval = -1;        // seconds; 0: no pings; -1: the server's
-  int id_slot = -1;                  // llama.cpp: where the answer's tokens are left; -1: anywhere
-  int t_max_predict_ms = 0;          // after so long generation ends with a line; 0: when it ends
+  ThoughtsPlace thoughts = ThoughtsPlace::kAuto;
+  bool echo = false;           // of text completions: the prompt before the answer
+  int sse_ping_interval = -1;  // seconds; 0: no pings; -1: the server's
+  int id_slot = -1;            // llama.cpp: where the answer's tokens are left; -1: anywhere
+  int t_max_predict_ms = 0;    // after so long generation ends with a line; 0: when it ends
   std::vector<std::string> response_fields = {};  // of llama.cpp's form: what the answer is cut down to
 };
 

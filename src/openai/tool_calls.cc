@@ -242,25 +242,4 @@ Json ToolCallDeltaJson(const ToolCallPiece& piece, const std::string& id, int ch
   return json;
 }
 
-void MoveToolCalls(const std::shared_ptr<const CallForm>& form, const std::string& id, Json* response) {
-  for (Json& choice : (*response)["choices"]) {
-    Json& message = choice["message"];
-    if (!message["content"].is_string()) continue;
-    std::string content;
-    Json calls = Json::array();
-    ToolCallReader reader(form);
-    for (const auto& part : reader.ReadWhole(message["content"].get_ref<const std::string&>())) {
-      if (const auto* call = std::get_if<ToolCallPiece>(&part)) {
-        calls.push_back(ToolCallDeltaJson(*call, id, choice["index"].get<int>()));
-        calls.back().erase("index");
-      } else {
-        content += std::get<std::string>(part);
-      }
-    }
-    message["content"] = content.empty() && !calls.empty() ? Json(nullptr) : Json(content);
-    if (!calls.empty()) message["tool_calls"] = std::move(calls);
-    if (reader.has_whole_calls() && choice["finish_reason"] == "stop") choice["finish_reason"] = "tool_calls";
-  }
-}
-
 }  // namespace longspec::openai

@@ -26,12 +26,18 @@ struct ToolCallPiece {
   std::string arguments;
 };
 
-// What is said, none of it empty, and what is called, in the order in which it was written.
-using AnswerParts = std::vector<std::variant<std::string, ToolCallPiece>>;
+// What the model thinks before it speaks (openai/thinking.h).
+struct Thought {
+  std::string text;
+};
+
+// What is thought and what is said, none of it empty, and what is called, in the order in which it was
+// written.
+using AnswerParts = std::vector<std::variant<std::string, Thought, ToolCallPiece>>;
 
 class ToolCallReader {
  public:
-  // Without a form nothing is a call.
+  // Without a form nothing is a call. Nothing is a thought here.
   explicit ToolCallReader(std::shared_ptr<const CallForm> form) : form_(std::move(form)) {}
 
   // The next piece of text. What may yet be the beginning of a call is held back. Text that begins like a
@@ -82,11 +88,5 @@ class ToolCallReader {
 // `id` is that of the response, and `choice` the answer's index in it. Without id, type and name where it is
 // not the first.
 nlohmann::ordered_json ToolCallDeltaJson(const ToolCallPiece& piece, const std::string& id, int choice);
-
-// Moves the calls in the texts of a chat response (responses.h) to where OpenAI's API has them:
-// message.tool_calls, finish_reason "tool_calls", content null if nothing is said. `id` is that of the
-// response.
-void MoveToolCalls(const std::shared_ptr<const CallForm>& form, const std::string& id,
-                   nlohmann::ordered_json* response);
 
 }  // namespace longspec::openai

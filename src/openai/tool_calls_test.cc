@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "openai/answer_reader.h"
 #include "openai/json.h"
 
 namespace longspec::openai {
@@ -153,7 +154,7 @@ TEST(ToolCalls, AreMovedToTheirPlaceInAResponse) {
          {"message",
           {{"role", "assistant"}, {"content", "<tool_call>\n{\"name\": \"now\", \"arguments\": {\"a"}}},
          {"finish_reason", "stop"}}}}};
-  MoveToolCalls(Form(ToolFormat::kHermes), "7", &response);
+  MoveParts({.thinking = {}, .calls = Form(ToolFormat::kHermes)}, "7", &response);
   EXPECT_EQ(response["choices"][0]["message"].dump(),
             R"({"role":"assistant","content":null,"tool_calls":[{"id":"call_7_0","type":"function",)"
             R"("function":{"name":"now","arguments":"{}"}}]})");

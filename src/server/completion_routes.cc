@@ -54,6 +54,11 @@ Result<std::vector<int32_t>> InfillTokensOf(const Served& served, const ApiReque
   return served.engine->InfillTokens(*request.infill, layout);
 }
 
+std::string EndOf(const Engine& engine, const std::vector<int32_t>& prompt) {
+  const size_t n = std::min(prompt.size(), openai::kPromptEndTokens);
+  return engine.Detokenize({prompt.end() - static_cast<std::ptrdiff_t>(n), prompt.end()});
+}
+
 // Takes the prompts out of the request. The error: what is wrong with one of them.
 Status TakePrompts(const Served& served, Prepared& prepared) {
   ApiRequest& request = prepared.request;
@@ -64,6 +69,7 @@ Status TakePrompts(const Served& served, Prepared& prepared) {
     LS_ASSIGN(prepared.prompts.emplace_back(), InfillTokensOf(served, request));
   } else if (prompts.empty()) {
     LS_ASSIGN(prepared.prompts.emplace_back(), engine.PromptTokens(generation));
+    prepared.thinking = openai::ThinkingFormOf(served.thinking, EndOf(engine, prepared.prompts[0]), &request);
   }
   for (openai::Prompt& prompt : prompts) {
     // One that is a single text is what it would be if it were alone.
@@ -139,7 +145,8 @@ std::unique_ptr<Prepared> MessagesOf(Served& served, bool count_only, Call& call
 wire::FormParts FormPartsOf(const Served& served, const Call& call, const Prepared& prepared) {
   wire::FormParts parts{.head = HeadOf(served, call),
                         .request = prepared.request,
-                        .calls = openai::CallFormOf(served.tool_format, prepared.request.tools),
+                        .reading = {.thinking = prepared.thinking,
+                                    .calls = openai::CallFormOf(served.tool_format, prepared.request.tools)},
                         .n_ctx = served.engine->info().n_ctx};
   parts.prompts.clear();
   const bool shows = prepared.request.wishes.echo || openai::IsLlamas(prepared.request.endpoint);

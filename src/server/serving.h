@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -33,6 +34,7 @@ struct Served {
   FileNames files;
   int64_t created = 0;                                            // seconds since 1970
   openai::ToolFormat tool_format = openai::ToolFormat::kGeneric;  // as the model's chat template has it
+  std::optional<openai::ThinkingTags> thinking;                   // nothing: the model does not think
   std::unique_ptr<Engine> engine;
   std::unique_ptr<SlotTable> slots;
   // Whoever writes a session, which holds its memory meanwhile, has a copy.
@@ -84,6 +86,7 @@ std::unique_ptr<nlohmann::ordered_json> BodyOf(const Served& served, Call& call)
 struct Prepared {
   openai::ApiRequest request;
   std::vector<std::vector<int32_t>> prompts = {};
+  std::optional<openai::ThinkingForm> thinking = {};  // in the answers
 };
 // Turns what the request says of its prompts, of biases and of predictions into tokens. False after an error
 // was sent.

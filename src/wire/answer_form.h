@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "openai/answer_reader.h"
 #include "openai/errors.h"
 #include "openai/responses.h"
-#include "openai/tools.h"
 
 namespace longspec::wire {
 
@@ -66,8 +66,8 @@ struct FormPrompt {
 struct FormParts {
   openai::ResponseHead head;
   openai::ApiRequest request;
-  std::shared_ptr<const openai::CallForm> calls = {};  // in the answers; null: there are none
-  int n_ctx = 0;                                       // positions of a context; 0: not known
+  openai::ReadingForm reading = {};  // of the answers' texts
+  int n_ctx = 0;                     // positions of a context; 0: not known
   std::vector<FormPrompt> prompts = {
       FormPrompt()};  // each has request.n answers, one prompt's after another's
 

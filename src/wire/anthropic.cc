@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "openai/answer_form.h"
+#include "openai/answer_reader.h"
 #include "openai/field_rules.h"
 #include "openai/fields.h"
 #include "openai/json.h"
 #include "openai/messages.h"
-#include "openai/tool_calls.h"
 #include "openai/tools.h"
 #include "wire/chat_turns.h"
 #include "wire/errors.h"
@@ -249,7 +249,7 @@ Json UsageJson(int64_t evaluated, int64_t cached, int64_t output) {
 class AnthropicForm final : public AnswerForm {
  public:
   explicit AnthropicForm(FormParts parts)
-      : head_(std::move(parts.head)), wishes_(parts.request.wishes), reader_(parts.calls) {}
+      : head_(std::move(parts.head)), wishes_(parts.request.wishes), reader_(parts.reading) {}
 
   std::string Whole(std::span<const Answer> answers) override {
     const GenerationResult& result = answers[0].result;
@@ -321,15 +321,25 @@ class AnthropicForm final : public AnswerForm {
         input_ += call->arguments;
         if (!call->arguments.empty())
           events += Delta({{"type", "input_json_delta"}, {"partial_json", call->arguments}});
+      } else if (const auto* thought = std::get_if<openai::Thought>(&part)) {
+        events += Write("thinking", thought->text);
       } else {
-        const auto& text = std::get<std::string>(part);
-        if (!open_ || content_.back()["type"] != "text")
-          events += OpenBlock({{"type", "text"}, {"text", ""}});
-        content_.back()["text"].get_ref<std::string&>() += text;
-        events += Delta({{"type", "text_delta"}, {"text", text}});
+        events += Write("text", std::get<std::string>(part));
       }
     }
     return events;
+  }
+
+  // Into a block of the type, whose text is the field of its name.
+  std::string Write(const std::string& type, const std::string& text) {
+    std::string events;
+    if (!open_ || content_.back()["type"] != type) {
+      Json block = {{"type", type}, {type, ""}};
+      if (type == "thinking") block["signature"] = "";
+      events = OpenBlock(std::move(block));
+    }
+    content_.back()[type].get_ref<std::string&>() += text;
+    return events + Delta({{"type", type + "_delta"}, {type, text}});
   }
 
   // An answer has at least one block.
@@ -358,17 +368,21 @@ class AnthropicForm final : public AnswerForm {
   std::string CloseBlock() {
     if (!std::exchange(open_, false)) return {};
     Json& block = content_.back();
+    std::string events;
+    // Nobody's: thoughts that come back are taken without one. Clients wait for it.
+    if (block["type"] == "thinking") events = Delta({{"type", "signature_delta"}, {"signature", ""}});
     if (block["type"] == "tool_use") {
       const auto input = openai::ParseJson(std::exchange(input_, std::string()));
       if (const auto* value = std::get_if<Json>(&input); value != nullptr && value->is_object())
         block["input"] = *value;
     }
-    return NamedEvent("content_block_stop", {{"type", "content_block_stop"}, {"index", content_.size() - 1}});
+    return events +
+           NamedEvent("content_block_stop", {{"type", "content_block_stop"}, {"index", content_.size() - 1}});
   }
 
   const openai::ResponseHead head_;
   const openai::AnswerWishes wishes_;
-  openai::ToolCallReader reader_;
+  openai::AnswerReader reader_;
   Json content_ = Json::array();
   bool open_ = false;  // the last block
   int n_calls_ = 0;

@@ -227,7 +227,10 @@ std::vector<Case> Cases() {
           {kCall + " and more"},
           {kCall.substr(0, 60), FinishReason::kLength},
           {kCall.substr(0, 60), FinishReason::kStop, "o"},
-          {"cut", FinishReason::kLength}};
+          {"cut", FinishReason::kLength},
+          {"<think>\nhm, " + kNow + "?\n</think>\n\n" + kCall},
+          {"<think>a</think>\nSo <think>b</think>"},
+          {"<think>\nand so on </thi", FinishReason::kLength}};
 }
 
 Answer AnswerOf(const Case& one) {
@@ -242,7 +245,8 @@ FormParts PartsOf(int n = 1) {
   const openai::CallForm calls{.format = ToolFormat::kHermes};
   FormParts parts{.head = {.id = "7", .created = 1, .model = "m"},
                   .request = {},
-                  .calls = std::make_shared<const openai::CallForm>(calls)};
+                  .reading = {.thinking = openai::ThinkingForm{.tags = {"<think>", "</think>"}},
+                              .calls = std::make_shared<const openai::CallForm>(calls)}};
   parts.request.n = n;
   return parts;
 }
@@ -281,8 +285,13 @@ TEST(OpenAiForm, AStreamIsTheWholeAnswerHoweverItIsCut) {
   const Json whole = Json::parse(MakeOpenAiForm(PartsOf(n))->Whole(answers));
   EXPECT_EQ(whole["choices"][0]["message"]["content"], "Let me see.\n");
   EXPECT_EQ(whole["choices"][0]["message"]["tool_calls"][1]["function"]["name"], "now");
-  const char* reasons[] = {"tool_calls", "tool_calls", "stop", "stop",
-                           "tool_calls", "length",     "stop", "length"};
+  EXPECT_EQ(whole["choices"][8]["message"]["reasoning_content"], "hm, " + kNow + "?");
+  EXPECT_EQ(whole["choices"][8]["message"]["tool_calls"].size(), 1U);
+  EXPECT_EQ(whole["choices"][9]["message"]["content"], "So <think>b</think>");
+  EXPECT_EQ(whole["choices"][10]["message"]["content"], "");
+  EXPECT_FALSE(whole["choices"][0]["message"].contains("reasoning_content"));
+  const char* reasons[] = {"tool_calls", "tool_calls", "stop",       "stop", "tool_calls", "length",
+                           "stop",       "length",     "tool_calls", "stop", "length"};
   for (size_t i = 0; i < answers.size(); ++i)
     EXPECT_EQ(whole["choices"][i]["finish_reason"], reasons[i]) << i;
   for (const size_t piece : {1, 2, 3, 7, 400}) {
@@ -298,6 +307,11 @@ TEST(OpenAiForm, AStreamIsTheWholeAnswerHoweverItIsCut) {
         if (delta.contains("content") && delta["content"].is_string()) {
           if (message["content"].is_null()) message["content"] = "";
           message["content"].get_ref<std::string&>() += delta["content"].get<std::string>();
+        }
+        if (delta.contains("reasoning_content")) {
+          if (!message.contains("reasoning_content")) message["reasoning_content"] = "";
+          message["reasoning_content"].get_ref<std::string&>() +=
+              delta["reasoning_content"].get<std::string>();
         }
         if (!delta.contains("tool_calls")) continue;
         for (Json call : delta["tool_calls"]) {
@@ -345,8 +359,8 @@ TEST(OpenAiForm, TokensAreShownOnceAlsoWhereTheyAreCalls) {
 }
 
 TEST(AnthropicForm, AStreamIsTheWholeMessageHoweverItIsCut) {
-  const char* reasons[] = {"tool_use", "tool_use",   "end_turn",      "end_turn",
-                           "tool_use", "max_tokens", "stop_sequence", "max_tokens"};
+  const char* reasons[] = {"tool_use",      "tool_use",   "end_turn", "end_turn", "tool_use",  "max_tokens",
+                           "stop_sequence", "max_tokens", "tool_use", "end_turn", "max_tokens"};
   size_t at = 0;
   for (const Case& one : Cases()) {
     const std::vector<Answer> answers = {AnswerOf(one)};
@@ -357,6 +371,10 @@ TEST(AnthropicForm, AStreamIsTheWholeMessageHoweverItIsCut) {
       EXPECT_EQ(whole["content"][0], (Json{{"type", "text"}, {"text", "Let me see.\n"}}));
       EXPECT_EQ(whole["content"][1]["input"]["city"], "B\"o");
       EXPECT_EQ(whole["content"][2]["id"], "toolu_7_1");
+    }
+    if (at == 9) {
+      EXPECT_EQ(whole["content"][0], (Json{{"type", "thinking"}, {"thinking", "a"}, {"signature", ""}}));
+      EXPECT_EQ(whole["content"][1], (Json{{"type", "text"}, {"text", "So <think>b</think>"}}));
     }
     for (const size_t piece : {1, 2, 3, 7, 400}) {
       const auto form = MakeAnthropicForm(PartsOf());
@@ -376,6 +394,10 @@ TEST(AnthropicForm, AStreamIsTheWholeMessageHoweverItIsCut) {
           const Json& delta = event["delta"];
           if (delta["type"] == "text_delta") {
             content.back()["text"].get_ref<std::string&>() += delta["text"].get<std::string>();
+          } else if (delta["type"] == "thinking_delta") {
+            content.back()["thinking"].get_ref<std::string&>() += delta["thinking"].get<std::string>();
+          } else if (delta["type"] == "signature_delta") {
+            content.back()["signature"] = delta["signature"];
           } else {
             json += delta["partial_json"].get<std::string>();
           }
@@ -425,7 +447,7 @@ TEST(ResponsesForm, AStreamIsTheWholeResponseHoweverItIsCut) {
           pieces.clear();
         } else if (type.ends_with(".delta")) {
           pieces += event["delta"].get<std::string>();
-        } else if (type == "response.output_text.done") {
+        } else if (type == "response.output_text.done" || type == "response.reasoning_text.done") {
           EXPECT_EQ(event["text"], pieces);
         } else if (type == "response.function_call_arguments.done") {
           EXPECT_EQ(event["arguments"], pieces);
@@ -443,6 +465,13 @@ TEST(ResponsesForm, AStreamIsTheWholeResponseHoweverItIsCut) {
   ASSERT_EQ(two["output"].size(), 3U);
   EXPECT_EQ(two["output"][1]["call_id"], "call_7_0");
   EXPECT_EQ(two["output"][1]["arguments"], "{\"city\": \"B\\\"o\"}");
+  const Json thought =
+      Json::parse(MakeResponsesForm(PartsOf(), repeated)->Whole(std::vector{AnswerOf(Cases()[9])}));
+  ASSERT_EQ(thought["output"].size(), 2U);
+  EXPECT_EQ(thought["output"][0]["type"], "reasoning");
+  EXPECT_EQ(thought["output"][0]["summary"], Json::array());
+  EXPECT_EQ(thought["output"][0]["content"], Json::array({{{"type", "reasoning_text"}, {"text", "a"}}}));
+  EXPECT_EQ(thought["output"][1]["content"][0]["text"], "So <think>b</think>");
 }
 
 }  // namespace

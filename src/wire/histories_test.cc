@@ -85,9 +85,10 @@ TEST(MessagesFields, WhatClaudeCodeSendsIsTaken) {
   EXPECT_THAT(request.unknown, IsEmpty());
   EXPECT_THAT(request.ignored, ElementsAre("context_management"));
   EXPECT_EQ(request.generation.n_predict, 32000);
-  EXPECT_EQ(OfMessages(kQuestion, R"(, "thinking": {"type": "enabled", "budget_tokens": 2048})")
-                .generation.template_variables,
-            R"({"enable_thinking":true})");
+  const ApiRequest limited =
+      OfMessages(kQuestion, R"(, "thinking": {"type": "enabled", "budget_tokens": 2048})");
+  EXPECT_EQ(limited.generation.template_variables, R"({"enable_thinking":true})");
+  EXPECT_THAT(limited.ignored, ElementsAre("thinking.budget_tokens"));
   EXPECT_EQ(OfMessages(kQuestion, R"(, "thinking": {"type": "disabled"})").generation.template_variables,
             R"({"enable_thinking":false})");
   for (const int limit : {-1, 0})

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <utility>
 
+#include "openai/answer_reader.h"
 #include "openai/fields.h"
 #include "openai/json.h"
-#include "openai/tool_calls.h"
 
 namespace longspec::wire {
 namespace {
@@ -158,18 +158,19 @@ Json FieldOr(const Json& body, const char* name, const Json& fallback) {
 class OllamaForm final : public AnswerForm {
  public:
   OllamaForm(OllamaRoute route, FormParts parts)
-      : route_(route), head_(std::move(parts.head)), reader_(parts.calls) {}
+      : route_(route), head_(std::move(parts.head)), reader_(parts.reading) {}
 
   bool has_events() const override { return false; }
 
   std::string Whole(std::span<const Answer> answers) override {
     const Answer& answer = answers[0];
-    std::string text;
+    std::string text, thoughts;
     for (const auto& part : reader_.ReadWhole(answer.result.text)) {
       if (const auto* said = std::get_if<std::string>(&part)) text += *said;
+      if (const auto* thought = std::get_if<openai::Thought>(&part)) thoughts += thought->text;
       Note(part);
     }
-    Json json = Line(text);
+    Json json = Line(text, thoughts);
     if (!calls_.empty()) json["message"]["tool_calls"] = CallsJson();
     AddEnd(answer.result, &json);
     return Dump(json);
@@ -198,13 +199,14 @@ class OllamaForm final : public AnswerForm {
  private:
   static std::string Dump(const Json& json) { return openai::DumpJson(json) + "\n"; }
 
-  Json Line(std::string_view text) const {
+  Json Line(std::string_view text, std::string_view thought = {}) const {
     Json json = {{"model", head_.model}, {"created_at", OllamaTime(head_.created)}};
     if (route_ == OllamaRoute::kChat) {
       json["message"] = MessageOf("assistant", text);
     } else {
       json["response"] = text;
     }
+    if (!thought.empty()) (route_ == OllamaRoute::kChat ? json["message"] : json)["thinking"] = thought;
     return json;
   }
 
@@ -212,9 +214,9 @@ class OllamaForm final : public AnswerForm {
     std::string lines;
     for (const auto& part : parts) {
       Note(part);
-      const auto* said = std::get_if<std::string>(&part);
-      if (said == nullptr) continue;
-      Json json = Line(*said);
+      if (std::holds_alternative<openai::ToolCallPiece>(part)) continue;
+      const auto* thought = std::get_if<openai::Thought>(&part);
+      Json json = thought != nullptr ? Line("", thought->text) : Line(std::get<std::string>(part));
       json["done"] = false;
       lines += Dump(json);
     }
@@ -255,7 +257,7 @@ class OllamaForm final : public AnswerForm {
 
   const OllamaRoute route_;
   const openai::ResponseHead head_;
-  openai::ToolCallReader reader_;
+  openai::AnswerReader reader_;
   std::map<int, std::pair<std::string, std::string>> calls_;  // names and arguments
 };
 

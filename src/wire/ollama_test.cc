@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "openai/json.h"
 
 namespace longspec::wire {
@@ -71,7 +73,7 @@ TEST(Ollama, ACallIsToldOfAsAWhole) {
       OllamaRoute::kChat, R"({"messages": [{"role": "user", "content": "hi"}], )" + tools + "}");
   FormParts parts{.head = {.id = "1", .model = "m"},
                   .request = request,
-                  .calls = openai::CallFormOf(openai::ToolFormat::kHermes, request.tools)};
+                  .reading = {.calls = openai::CallFormOf(openai::ToolFormat::kHermes, request.tools)}};
   const auto form = MakeOllamaForm(OllamaRoute::kChat, parts);
   EXPECT_FALSE(form->has_events());
   std::string lines =
@@ -86,6 +88,35 @@ TEST(Ollama, ACallIsToldOfAsAWhole) {
   EXPECT_EQ(first["message"]["tool_calls"][0]["function"]["name"], "f");
   EXPECT_EQ(first["message"]["tool_calls"][0]["function"]["arguments"], (Json{{"a", 1}}));
   EXPECT_EQ(first["done"], false);
+}
+
+TEST(Ollama, ThoughtsHaveAPlaceOfTheirOwn) {
+  FormParts parts{.head = {.id = "1", .model = "m"},
+                  .request = {},
+                  .reading = {.thinking = openai::ThinkingForm{.tags = {"<think>", "</think>"}}}};
+  openai::Answer answer;
+  answer.result.text = "<think>\nhm, so\n</think>\n\nYes.";
+  const auto place = [](const Json& line, OllamaRoute route) {
+    return route == OllamaRoute::kChat ? line["message"] : line;
+  };
+  for (const OllamaRoute route : {OllamaRoute::kChat, OllamaRoute::kGenerate}) {
+    const char* said = route == OllamaRoute::kChat ? "content" : "response";
+    const Json whole = place(Json::parse(MakeOllamaForm(route, parts)->Whole(std::vector{answer})), route);
+    EXPECT_EQ(whole["thinking"], "hm, so");
+    EXPECT_EQ(whole[said], "Yes.");
+    const auto form = MakeOllamaForm(route, parts);
+    std::string lines, thoughts, text;
+    for (const char c : answer.result.text)
+      lines += form->OnPiece({.index = 0, .text = {&c, 1}, .tokens = {}, .timings = {}});
+    std::istringstream stream(lines + form->OnAnswerEnd(0, answer));
+    for (std::string line; std::getline(stream, line);) {
+      const Json piece = place(Json::parse(line), route);
+      thoughts += piece.value("thinking", "");
+      text += piece.value(said, "");
+    }
+    EXPECT_EQ(thoughts, "hm, so");
+    EXPECT_EQ(text, "Yes.");
+  }
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 #include <set>
 #include <utility>
 
+#include "openai/answer_reader.h"
 #include "openai/json.h"
-#include "openai/tool_calls.h"
 #include "wire/answer_form.h"
 #include "wire/errors.h"
 
@@ -17,11 +17,11 @@ using openai::Endpoint;
 class OpenAiForm final : public AnswerForm {
  public:
   explicit OpenAiForm(FormParts parts)
-      : readers_(parts.n_answers(), openai::ToolCallReader(parts.calls)),
+      : readers_(parts.n_answers(), openai::AnswerReader(parts.reading)),
         head_(std::move(parts.head)),
         endpoint_(parts.request.endpoint),
         wishes_(parts.request.wishes),
-        calls_(parts.calls),
+        reading_(parts.reading),
         shown_({.logprobs = parts.request.generation.n_logprobs >= 0,
                 .sources = wishes_.return_token_source,
                 .token_ids = wishes_.return_tokens,
@@ -36,7 +36,7 @@ class OpenAiForm final : public AnswerForm {
         text = PromptOf(static_cast<int>(i)) + text.get<std::string>();
       }
     }
-    if (calls_ != nullptr) openai::MoveToolCalls(calls_, head_.id, &json);
+    if (reading_.reads()) openai::MoveParts(reading_, head_.id, &json);
     if (answers.size() == 1) json["speculation"] = openai::SpeculationJson(answers[0].result.speculative);
     return openai::DumpJson(json) + "\n";
   }
@@ -85,34 +85,34 @@ class OpenAiForm final : public AnswerForm {
   const std::string& PromptOf(int index) const {
     return prompts_[static_cast<size_t>(index / shown_.n)].text;
   }
-  openai::ToolCallReader& Reader(int index) { return readers_[static_cast<size_t>(index)]; }
+  openai::AnswerReader& Reader(int index) { return readers_[static_cast<size_t>(index)]; }
 
-  std::string TextChunk(const Piece& piece) const {
-    Json chunk = Chunk(openai::PieceChoiceJson(endpoint_, piece.index, piece.text, piece.tokens, shown_));
-    if (wishes_.timings_per_token) chunk["timings"] = openai::TimingsJson(piece.timings);
-    return Event(chunk);
+  // The delta of a part; a text is that of a text completion, too.
+  Json ChoiceOf(const openai::AnswerParts::value_type& part, const Piece& piece) const {
+    const auto* said = std::get_if<std::string>(&part);
+    Json choice =
+        openai::PieceChoiceJson(endpoint_, piece.index, said != nullptr ? *said : "", piece.tokens, shown_);
+    if (const auto* thought = std::get_if<openai::Thought>(&part)) {
+      choice["delta"] = {{"reasoning_content", thought->text}};
+    } else if (const auto* call = std::get_if<openai::ToolCallPiece>(&part)) {
+      Json calls = Json::array({openai::ToolCallDeltaJson(*call, head_.id, piece.index)});
+      choice["delta"] = {{"tool_calls", std::move(calls)}};
+    }
+    return choice;
   }
 
   // A chunk for each part that the piece has made readable. The piece's tokens are those of the first, or of
   // a chunk of their own.
-  std::string Parts(const openai::AnswerParts& parts, Piece piece) const {
+  std::string Parts(openai::AnswerParts parts, Piece piece) const {
+    if (parts.empty() && !piece.tokens.empty()) parts.emplace_back(std::string());
     std::string events;
     for (const auto& part : parts) {
-      if (const auto* call = std::get_if<openai::ToolCallPiece>(&part)) {
-        Json choice = openai::PieceChoiceJson(endpoint_, piece.index, "", piece.tokens, shown_);
-        Json calls = Json::array({openai::ToolCallDeltaJson(*call, head_.id, piece.index)});
-        choice["delta"] = {{"tool_calls", std::move(calls)}};
-        Json chunk = Chunk(std::move(choice));
-        if (wishes_.timings_per_token) chunk["timings"] = openai::TimingsJson(piece.timings);
-        events += Event(chunk);
-      } else {
-        piece.text = std::get<std::string>(part);
-        events += TextChunk(piece);
-      }
+      Json chunk = Chunk(ChoiceOf(part, piece));
+      if (wishes_.timings_per_token) chunk["timings"] = openai::TimingsJson(piece.timings);
+      events += Event(chunk);
       piece.tokens = {};
     }
-    piece.text = {};
-    return piece.tokens.empty() ? events : events + TextChunk(piece);
+    return events;
   }
 
   // With include_usage all chunks have the field; only the last says something.
@@ -142,11 +142,11 @@ class OpenAiForm final : public AnswerForm {
     return Event(Chunk(openai::PieceChoiceJson(endpoint_, index, PromptOf(index), {}, shown_)));
   }
 
-  std::vector<openai::ToolCallReader> readers_;  // one for each answer
+  std::vector<openai::AnswerReader> readers_;  // one for each answer
   const openai::ResponseHead head_;
   const Endpoint endpoint_;
   const openai::AnswerWishes wishes_;
-  const std::shared_ptr<const openai::CallForm> calls_;
+  const openai::ReadingForm reading_;
   const openai::Shown shown_;
   const std::vector<FormPrompt> prompts_;
   std::set<int> begun_;

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "openai/answer_form.h"
+#include "openai/answer_reader.h"
 #include "openai/field_rules.h"
 #include "openai/fields.h"
 #include "openai/json.h"
-#include "openai/tool_calls.h"
 #include "openai/tools.h"
 #include "wire/chat_turns.h"
 #include "wire/errors.h"
@@ -167,7 +167,7 @@ class ResponsesForm final : public AnswerForm {
       : head_(std::move(parts.head)),
         generation_(std::move(parts.request.generation)),
         repeated_(std::move(repeated)),
-        reader_(parts.calls) {}
+        reader_(parts.reading) {}
 
   std::string Whole(std::span<const Answer> answers) override {
     const GenerationResult& result = answers[0].result;
@@ -219,9 +219,13 @@ class ResponsesForm final : public AnswerForm {
         output_.back()["arguments"].get_ref<std::string&>() += call->arguments;
         if (!call->arguments.empty())
           events += Numbered("response.function_call_arguments.delta", OfItem({{"delta", call->arguments}}));
+      } else if (const auto* thought = std::get_if<openai::Thought>(&part)) {
+        if (!Is("reasoning")) events += OpenThought();
+        text_ += thought->text;
+        events += Numbered("response.reasoning_text.delta", OfPart({{"delta", thought->text}}));
       } else {
         const auto& text = std::get<std::string>(part);
-        if (!open_ || IsCall()) events += OpenMessage();
+        if (!Is("message")) events += OpenMessage();
         text_ += text;
         events +=
             Numbered("response.output_text.delta", OfPart({{"delta", text}, {"logprobs", Json::array()}}));
@@ -246,6 +250,15 @@ class ResponsesForm final : public AnswerForm {
     return events + Numbered("response.content_part.added", OfPart({{"part", Part("")}}));
   }
 
+  std::string OpenThought() {
+    std::string events = Open({{"id", "rs_" + head_.id + Number(output_.size())},
+                               {"type", "reasoning"},
+                               {"status", "in_progress"},
+                               {"summary", Json::array()},
+                               {"content", Json::array()}});
+    return events + Numbered("response.content_part.added", OfPart({{"part", ThoughtPart("")}}));
+  }
+
   std::string OpenCall(const std::string& name) {
     const std::string of_call = head_.id + "_" + std::to_string(n_calls_++);
     return Open({{"id", "fc_" + of_call},
@@ -268,21 +281,26 @@ class ResponsesForm final : public AnswerForm {
     if (!std::exchange(open_, false)) return {};
     Json& item = output_.back();
     std::string events;
-    if (IsCall()) {
+    if (item["type"] == "function_call") {
       events = Numbered("response.function_call_arguments.done",
                         OfItem({{"name", item["name"]}, {"arguments", item["arguments"]}}));
     } else {
       const std::string text = std::exchange(text_, std::string());
-      events = Numbered("response.output_text.done", OfPart({{"text", text}, {"logprobs", Json::array()}}));
-      events += Numbered("response.content_part.done", OfPart({{"part", Part(text)}}));
-      item["content"].push_back(Part(text));
+      const bool thinks = item["type"] == "reasoning";
+      const Json part = thinks ? ThoughtPart(text) : Part(text);
+      events = thinks ? Numbered("response.reasoning_text.done", OfPart({{"text", text}}))
+                      : Numbered("response.output_text.done",
+                                 OfPart({{"text", text}, {"logprobs", Json::array()}}));
+      events += Numbered("response.content_part.done", OfPart({{"part", part}}));
+      item["content"].push_back(part);
     }
     item["status"] = status;
     return events +
            Numbered("response.output_item.done", {{"output_index", output_.size() - 1}, {"item", item}});
   }
 
-  bool IsCall() const { return output_.back()["type"] == "function_call"; }
+  // Whether the open item is one.
+  bool Is(const char* type) const { return open_ && output_.back()["type"] == type; }
 
   Json OfItem(Json fields) const {
     fields["item_id"] = output_.back()["id"];
@@ -300,6 +318,8 @@ class ResponsesForm final : public AnswerForm {
     return {
         {"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
   }
+
+  static Json ThoughtPart(const std::string& text) { return {{"type", "reasoning_text"}, {"text", text}}; }
 
   static std::string Number(size_t n) { return n == 0 ? "" : "_" + std::to_string(n); }
 
@@ -351,10 +371,10 @@ class ResponsesForm final : public AnswerForm {
   const openai::ResponseHead head_;
   const GenerationRequest generation_;
   const Json repeated_;
-  openai::ToolCallReader reader_;
+  openai::AnswerReader reader_;
   Json output_ = Json::array();
   bool open_ = false;  // the last item
-  std::string text_;   // of the last message
+  std::string text_;   // of the last message or thought
   int n_calls_ = 0;
   int64_t n_events_ = 0;
 };

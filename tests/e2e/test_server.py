@@ -699,6 +699,36 @@ class Clients(unittest.TestCase):
                          post("/completion", {"prompt": prompt, "n_predict": 8, **sampling})["content"])
         self.assertFalse(hasattr(whole, "timings"))
 
+    def test_thoughts(self):
+        """Of a model that is made to think by a grammar."""
+        self.needs_grammars()
+        extra = {"reasoning_format": "deepseek",
+                 "grammar": r'root ::= "<think>\n" [a-z]{3,9} " <" "\n</think>\n\n" [A-Z]{3,9}'}
+        whole = self.chat(extra_body=extra, max_tokens=200).choices[0].message
+        self.assertRegex(whole.reasoning_content, r"^[a-z]{3,9} <$")
+        self.assertRegex(whole.content, r"^[A-Z]{3,9}$")
+        thought = text = ""
+        for chunk in self.chat(extra_body=extra, max_tokens=200, stream=True):
+            for choice in chunk.choices:
+                thought += getattr(choice.delta, "reasoning_content", None) or ""
+                text += choice.delta.content or ""
+        self.assertEqual((thought, text), (whole.reasoning_content, whole.content))
+        ask = {"model": "little", "max_tokens": 200, "messages": [{"role": "user", "content": "the sea"}],
+               "thinking": {"type": "enabled", "budget_tokens": 1024}, "extra_body": {**extra, "seed": 5}}
+        blocks = self.anthropic.messages.create(**ask).content
+        self.assertEqual([block.type for block in blocks], ["thinking", "text"])
+        with self.anthropic.messages.stream(**ask) as stream:
+            final = stream.get_final_message()
+        self.assertEqual((final.content[0].thinking, final.content[1].text), (blocks[0].thinking, blocks[1].text))
+        ask = {"model": "little", "input": "the sea", "max_output_tokens": 200, "extra_body": {**extra, "seed": 5}}
+        items = self.openai.responses.create(**ask).output
+        self.assertEqual([item.type for item in items], ["reasoning", "message"])
+        with self.openai.responses.stream(**ask) as stream:
+            deltas = "".join(event.delta for event in stream if event.type == "response.reasoning_text.delta")
+            last = stream.get_final_response()
+        self.assertEqual(deltas, items[0].content[0].text)
+        self.assertEqual(last.output[1].content[0].text, items[1].content[0].text)
+
     def test_anthropic_errors(self):
         with self.assertRaises(self.anthropic_package.BadRequestError) as raised:
             self.anthropic.messages.create(model="little", max_tokens=-2, messages=[{"role": "user", "content": "x"}])
