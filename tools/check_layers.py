@@ -22,7 +22,7 @@ FLOORS = (
     ("tensor", "tree", "tokenizer", "jinja", "chart", "openai", "pattern"),
     ("formats", "kernels", "wire", "grammar"),
     ("attention", "sampling", "cuda"),
-    ("kv", "verify"),
+    ("kv", "verify", "network"),
     ("model",),
     ("draft",),
     ("draft_text",),
@@ -35,7 +35,7 @@ FLOORS = (
 )
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}
 # The trainer stands beside the tower: nothing includes it, and it sees only these.
-SIDE = {"train": {"base", "tensor", "formats", "kernels", "tokenizer", "tree"}}
+SIDE = {"train": {"base", "tensor", "formats", "kernels", "tokenizer", "tree", "network"}}
 # The module a public header belongs to; what is declared in those of base needs no library.
 PUBLIC = {
     "longspec/status.h": "base",

@@ -427,7 +427,7 @@ TEST_F(BenchTest, AnswersOfOneDocumentReadItOnce) {
 TEST_F(BenchTest, MeasuresADraftsSteps) {
   testing::Folder folder;
   const auto file = *GgufFile::Open(path_);
-  const LlamaConfig config = *ReadLlamaConfig(*file, {});
+  const ModelSpec config = *ReadModelSpec(*file, {});
   DraftBenchOptions options = {
       .model = options_.model, .speculation = {}, .depths = {20, 300}, .repetitions = 1};
   options.speculation.draft_model =

@@ -19,7 +19,7 @@ constexpr int kDeepest = 1 << 30;
 }  // namespace
 
 std::unique_ptr<KvCache> LoadedModel::NewCache(int capacity) const {
-  return MakeFullCache(std::make_shared<ChunkPool>(layout, config.n_layer, 0, offload), capacity);
+  return MakeFullCache(std::make_shared<ChunkPool>(layout, spec.n_layer, 0, offload), capacity);
 }
 
 Result<int> PositionsOf(const std::vector<int>& depths, int least_depth, int n_sequences) {
@@ -45,14 +45,13 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
     LS_ASSIGN(model.kernels, kernels::Choose(options.kernels));
   }
   LS_ASSIGN(model.file, GgufFile::Open(options.path));
-  LS_ASSIGN(model.config,
-            ReadLlamaConfig(*model.file, options.rope, options.bf16_weights, options.attention));
-  model.layout = model.config.kv_layout(options.cache_type_k, options.cache_type_v);
+  LS_ASSIGN(model.spec, ReadModelSpec(*model.file, options.rope, options.bf16_weights, options.attention));
+  model.layout = model.spec.kv_layout(options.cache_type_k, options.cache_type_v);
   if (Status status = CheckLayout(model.layout); !status.ok()) {
     return Status(status.code(), options.path + ": " + status.message());
   }
   const int n_threads = options.threads > 0 ? options.threads : ThreadTeam::UsableCores();
-  MemoryNeeds needs = NeedsOf(model.config, *model.file, model.layout, max_rows, n_threads, ctx_size);
+  MemoryNeeds needs = NeedsOf(model.spec, *model.file, model.layout, max_rows, n_threads, ctx_size);
   const uint64_t available = AvailableMemory();
   if (!options.kv_offload.empty()) {
     model.offload = OffloadOf(options, needs.kv_chunk, available);
@@ -61,13 +60,13 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
   LS_TRY(CheckMemory(options.path, needs, available, /*by_option=*/false));
   LS_TRY(CheckOffload(options.kv_offload, PlanMemory(needs, available)));
   LS_ASSIGN(model.team, ThreadTeam::Start(n_threads));
-  LlamaLoadOptions load;
+  ModelLoadOptions load;
   load.kernels = model.kernels;
   load.team = model.team.get();
   load.max_rows = max_rows;
   load.on_progress = options.on_progress;
   load.weights_cache = {.folder = options.weights_cache, .on_warning = options.on_warning};
-  LS_ASSIGN(model.target, LoadLlama(model.file, model.config, load));
+  LS_ASSIGN(model.target, LoadModel(model.file, model.spec, load));
   return model;
 }
 

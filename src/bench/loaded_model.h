@@ -14,14 +14,14 @@
 #include "kv/kv_cache.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
-#include "model/llama.h"
 #include "model/target.h"
+#include "model/transformer.h"
 
 namespace longspec {
 
 struct LoadedModel {
   std::shared_ptr<const GgufFile> file;
-  LlamaConfig config;
+  ModelSpec spec;
   KvLayout layout;
   KvOffload offload;
   const kernels::KernelTable* kernels = nullptr;

@@ -13,8 +13,8 @@
 #include "bench/measure_attention.h"
 #include "bench/repeated.h"
 #include "kernels/packing.h"
+#include "network/model_tensors.h"
 #include "sampling/sampler.h"
-#include "tensor/dequantize.h"
 
 namespace longspec {
 namespace {
@@ -37,7 +37,7 @@ class Bench {
     for (const int depth : depths) {
       // A cache of its own for each depth: the prefill timed is the whole prompt's.
       const auto cache = model_.NewCache(depth + widest);
-      LS_TRY(options_.made_up_context ? CommitMadeUp(*cache, model_.config.n_layer, depth)
+      LS_TRY(options_.made_up_context ? CommitMadeUp(*cache, model_.spec.n_layer, depth)
                                       : MeasurePrefill(*cache, depth));
       LS_TRY(MeasureSteps(*cache, depth));
       if (depth == depths.front()) LS_TRY(MeasureSampling(*cache, depth));
@@ -51,7 +51,7 @@ class Bench {
   std::vector<int32_t> Tokens(int n) {
     std::vector<int32_t> tokens;
     for (int i = 0; i < n; ++i)
-      tokens.push_back(static_cast<int32_t>(rng_.Uniform(draws_++) * model_.config.n_vocab));
+      tokens.push_back(static_cast<int32_t>(rng_.Uniform(draws_++) * model_.spec.n_vocab));
     return tokens;
   }
 
@@ -163,18 +163,17 @@ class Bench {
 
   // Of `rows` rows that see `keys` keys each, `n_logits` of which pass the LM head.
   Work WorkOf(int rows, int keys, int n_logits) const {
-    const LlamaConfig& config = model_.config;
+    const ModelSpec& spec = model_.spec;
     Work work;
-    work.bytes = static_cast<double>(PlanLlamaMemory(config, *model_.file, 1).weights) +
-                 static_cast<double>(model_.layout.layer_bytes()) * config.n_layer * keys / kKvChunk;
-    const std::string_view head = config.tied_embeddings ? "token_embd.weight" : "output.weight";
-    for (const TensorView& t : model_.file->tensors()) {
-      const bool is_head = t.name == head;
-      if (t.n_rows() == 1 || (t.name == "token_embd.weight" && !is_head) || !CanDequantize(t.dtype)) continue;
-      const double macs = static_cast<double>(t.n_elements()) * (is_head ? n_logits : rows);
-      work.Add(kernels::ArithmeticName(kernels::PackedFormat(t.dtype, config.bf16_format)), macs);
+    work.bytes = static_cast<double>(PlanModelMemory(spec, *model_.file, 1).weights) +
+                 static_cast<double>(model_.layout.layer_bytes()) * spec.n_layer * keys / kKvChunk;
+    for (const TensorSpec& tensor : ProductsOf(spec)) {
+      const TensorView& t = TensorIn(*model_.file, tensor);
+      const double macs =
+          static_cast<double>(t.n_elements()) * (tensor.role == TensorRole::kHead ? n_logits : rows);
+      work.Add(kernels::ArithmeticName(kernels::PackedFormat(t.dtype, spec.bf16_format)), macs);
     }
-    work.AddAttention(model_.layout, 1.0 * rows * keys * config.n_layer * config.n_head * config.head_dim);
+    work.AddAttention(model_.layout, 1.0 * rows * keys * spec.n_layer * spec.n_head * spec.head_dim);
     return work;
   }
 

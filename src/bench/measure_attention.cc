@@ -15,13 +15,6 @@
 namespace longspec {
 namespace {
 
-AttentionShape ShapeOf(const LlamaConfig& config) {
-  return {.n_head = config.n_head,
-          .n_kv_head = config.n_head_kv,
-          .head_dim = config.head_dim,
-          .scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim))};
-}
-
 // Each node has two children, as far as there are nodes.
 std::vector<int32_t> BinaryTree(int n) {
   std::vector<int32_t> parents;
@@ -32,7 +25,7 @@ std::vector<int32_t> BinaryTree(int n) {
 class Case {
  public:
   Case(const LoadedModel& model, int rows, bool tree) : model_(model), rows_(rows), tree_(tree) {
-    const AttentionShape shape = ShapeOf(model.config);
+    const AttentionShape shape = model.spec.attention();
     plan_ = std::make_unique<AttentionPlan>(model.kernels, shape, model.team->size());
     parents_ = tree ? BinaryTree(rows) : std::vector<int32_t>();
     q_.resize(static_cast<size_t>(rows) * static_cast<size_t>(shape.n_head) *
@@ -53,7 +46,7 @@ class Case {
     plan_->Plan(seen.Segments());
     const double start = NowMs();
     model_.team->Run([&](ThreadTeam::Worker& worker) {
-      for (int layer = 0; layer < model_.config.n_layer; ++layer) {
+      for (int layer = 0; layer < model_.spec.n_layer; ++layer) {
         plan_->Run(worker, layer, q_.data(), out_.data());
         worker.Barrier();
       }
@@ -72,9 +65,9 @@ class Case {
 
 // Every row sees the context and, of the others, a few.
 Work WorkOf(const LoadedModel& model, int rows, int depth) {
-  const LlamaConfig& config = model.config;
-  Work work = {.bytes = static_cast<double>(model.layout.layer_bytes()) * config.n_layer * depth / kKvChunk};
-  work.AddAttention(model.layout, 1.0 * rows * depth * config.n_layer * config.n_head * config.head_dim);
+  const ModelSpec& spec = model.spec;
+  Work work = {.bytes = static_cast<double>(model.layout.layer_bytes()) * spec.n_layer * depth / kKvChunk};
+  work.AddAttention(model.layout, 1.0 * rows * depth * spec.n_layer * spec.n_head * spec.head_dim);
   return work;
 }
 
@@ -88,7 +81,7 @@ Status MeasureAttention(const BenchOptions& options, LoadedModel& model, const M
   for (const int depth : depths) {
     const auto cache = model.NewCache(depth + widest);
     // All that a step may read has been written before: speculated keys and values too.
-    LS_TRY(CommitMadeUp(*cache, model.config.n_layer, depth + widest));
+    LS_TRY(CommitMadeUp(*cache, model.spec.n_layer, depth + widest));
     cache->Truncate(depth);
     std::vector<Case> cases;
     for (const int rows : options.rows) {

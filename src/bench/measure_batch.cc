@@ -22,15 +22,15 @@ class Batches {
   explicit Batches(LoadedModel model) : model_(std::move(model)) {}
 
   Result<BatchMeasurement> Measure(int n, int depth, int repetitions) {
-    const auto pool = std::make_shared<ChunkPool>(model_.layout, model_.config.n_layer);
+    const auto pool = std::make_shared<ChunkPool>(model_.layout, model_.spec.n_layer);
     Caches unrelated, one_document;
     for (int i = 0; i < n; ++i) {
       unrelated.push_back(MakeFullCache(pool, depth + 1));
-      LS_TRY(CommitMadeUp(*unrelated.back(), model_.config.n_layer, depth));
+      LS_TRY(CommitMadeUp(*unrelated.back(), model_.spec.n_layer, depth));
     }
     for (int i = 0; i < n; ++i) one_document.push_back(unrelated[0]->Fork());
     const auto shallow = MakeFullCache(pool, n + 1);
-    LS_TRY(CommitMadeUp(*shallow, model_.config.n_layer, 1));
+    LS_TRY(CommitMadeUp(*shallow, model_.spec.n_layer, 1));
 
     enum { kBatch, kOneDocument, kProducts, kEach, kOneRow, kCases };
     const auto step = [&](size_t which) -> Result<double> {

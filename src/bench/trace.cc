@@ -84,7 +84,7 @@ Result<std::vector<Trace>> RecordTogether(LoadedModel& model, const std::vector<
     Sequence sequence;
     Trace trace;
   };
-  const auto pool = std::make_shared<ChunkPool>(model.layout, model.config.n_layer);
+  const auto pool = std::make_shared<ChunkPool>(model.layout, model.spec.n_layer);
   AdaptiveMemory memory;
   std::vector<Running> all(items.size());
   const auto start = [&](size_t i) -> Status {

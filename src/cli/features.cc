@@ -154,7 +154,7 @@ Result<std::string> Make(FeatureFlags flags, bool* output_failed) {
   LS_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Load(vocabulary));
   LS_ASSIGN(const LoadedModel model, LoadTargetThatFits(flags));
   const FeatureTarget target = DescribeTarget(*model.target->shared_parts(), *model.file);
-  LS_TRY(CheckLayers(flags.run.keep, model.target->shared_parts()->config->n_layer));
+  LS_TRY(CheckLayers(flags.run.keep, model.target->shared_parts()->sizes->n_layer));
   FeatureExtractor extractor(model.target.get(), model.NewCache(flags.run.length + kKvChunk),
                              flags.model.batch_size, flags.run.top_k, flags.run.keep);
   const FeatureTokenizer tokenizer = FeatureTokenizerOf(*engine, *model.file);

@@ -129,7 +129,7 @@ Result<Measured> Measure(const PerplexityFlags& flags) {
   progress.Finish();
   if (!result.ok()) return result.status();
   return Measured{
-      .result = *std::move(result), .rope_scaling = model.config.rope.Describe(), .window = options.window};
+      .result = *std::move(result), .rope_scaling = model.spec.rope.Describe(), .window = options.window};
 }
 
 int RunPerplexity(const PerplexityFlags& flags) {

@@ -76,7 +76,7 @@ Counts Generate(const std::string& tree, float temperature, int n_prompt, int ma
   SamplingOptions sampling;
   sampling.temperature = temperature;
   sampling.seed = 5;
-  const Sampler sampler = *Sampler::Create(sampling, tiny.config.n_vocab);
+  const Sampler sampler = *Sampler::Create(sampling, tiny.spec.n_vocab);
   const auto whole = tiny.NewCache(400);
   const auto verifier = MakePaperVerifier(kSet, whole.get(), tiny.parts(), &sampler, n_prompt);
   SpeculationOptions options;
@@ -105,18 +105,18 @@ Counts Generate(const std::string& tree, float temperature, int n_prompt, int ma
     EXPECT_TRUE(verifier->Prepare(sequence).ok());
     EXPECT_EQ(sequence.cache == whole.get(), mode != PartialMode::kPartial) << n;
     const std::vector<int32_t> before = tokens;
-    const std::vector<float> keys = KeysOf(*whole, tiny.config.n_layer);
+    const std::vector<float> keys = KeysOf(*whole, tiny.spec.n_layer);
     Turn turn = {.sequence = &sequence, .max_rows = max_rows, .max_tokens = 100};
     verifier->Limit(turn);
     const uint64_t set_bytes = verifier->stats().bytes;
-    const std::vector<std::byte> bytes = Bytes(*whole, tiny.config.n_layer);
+    const std::vector<std::byte> bytes = Bytes(*whole, tiny.spec.n_layer);
     const std::vector<std::byte> nothing(bytes.size(), std::byte{0xFF});
     const bool hides = hidden && mode == PartialMode::kPartial;
-    if (hides) Fill(*whole, tiny.config.n_layer, nothing);
+    if (hides) Fill(*whole, tiny.spec.n_layer, nothing);
     EXPECT_TRUE(decoder.Run({&turn, 1}).ok());
     if (hides) {
-      EXPECT_EQ(Bytes(*whole, tiny.config.n_layer), nothing);
-      Fill(*whole, tiny.config.n_layer, bytes);
+      EXPECT_EQ(Bytes(*whole, tiny.spec.n_layer), nothing);
+      Fill(*whole, tiny.spec.n_layer, bytes);
     }
     if (mode == PartialMode::kPartial) {
       EXPECT_EQ(verifier->stats().bytes, set_bytes);
@@ -126,12 +126,12 @@ Counts Generate(const std::string& tree, float temperature, int n_prompt, int ma
     // What was accepted stays.
     EXPECT_TRUE(std::equal(before.begin(), before.end(), tokens.begin()));
     if (mode == PartialMode::kPartial) {
-      EXPECT_EQ(KeysOf(*whole, tiny.config.n_layer), keys);  // not read, not written
+      EXPECT_EQ(KeysOf(*whole, tiny.spec.n_layer), keys);  // not read, not written
     } else if (whole->length() + 1 == static_cast<int>(tokens.size())) {
       // All keys are those of the text, to the bit, whoever had verified it.
       const auto fresh = tiny.NewCache(400);
       tiny.Evaluate(std::span(tokens).first(tokens.size() - 1), *fresh);
-      EXPECT_EQ(KeysOf(*whole, tiny.config.n_layer), KeysOf(*fresh, tiny.config.n_layer));
+      EXPECT_EQ(KeysOf(*whole, tiny.spec.n_layer), KeysOf(*fresh, tiny.spec.n_layer));
     }
     if (turn.tokens.empty()) continue;  // only missing tokens were computed
     ++counts.by_mode[static_cast<int>(mode)];

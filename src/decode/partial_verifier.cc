@@ -100,9 +100,8 @@ PartialVerifier::PartialVerifier(const RetrievalOptions& options, KvCache* whole
                                  const Sampler* sampler)
     : options_(options),
       whole_(*whole),
-      part_(
-          MakeRetrievalCache(whole->Span(0).layout, target.config->n_layer, target.config->n_head, options)),
-      target_(*target.config),
+      part_(MakeRetrievalCache(whole->Span(0).layout, target.sizes->n_layer, target.sizes->n_head, options)),
+      target_(*target.sizes),
       sampler_(*sampler) {}
 
 Status PartialVerifier::Choose(int length) {

@@ -23,7 +23,7 @@
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
-#include "model/llama.h"
+#include "model/transformer.h"
 
 namespace longspec::testing {
 namespace {
@@ -135,11 +135,11 @@ class TinyModel : public TrainingFree {
     tiny.context_length = 2048;
     ASSERT_TRUE(WriteTinyModel(tiny, path_).ok());
     file_ = *GgufFile::Open(path_);
-    config_ = *ReadLlamaConfig(*file_, {});
-    LlamaLoadOptions load;
+    config_ = *ReadModelSpec(*file_, {});
+    ModelLoadOptions load;
     load.kernels = kernels::Available().front();
     load.team = &team_;
-    target_ = *LoadLlama(file_, config_, load);
+    target_ = *LoadModel(file_, config_, load);
     for (int i = 0; i < 280; ++i) prompt_.push_back(3 + i * i % 97);
     heads_ = WriteBlockDraft(folder_, "tokenswift", config_, RandomTokenswift(config_, 3, 5));
   }
@@ -209,7 +209,7 @@ class TinyModel : public TrainingFree {
   }
 
   std::shared_ptr<const GgufFile> file_;
-  LlamaConfig config_;
+  ModelSpec config_;
   Folder folder_;
   std::string heads_;  // of TokenSwift
   CacheType k_type_ = CacheType::kF16, v_type_ = CacheType::kF16;

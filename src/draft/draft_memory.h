@@ -9,7 +9,7 @@
 #include "formats/gguf.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
-#include "model/llama.h"
+#include "network/model_sizes.h"
 
 namespace longspec {
 
@@ -29,7 +29,7 @@ struct DraftMemory {
 // What the header of a target's file says. Borrowed.
 struct TargetFacts {
   const GgufFile& file;
-  const LlamaConfig& config;
+  const ModelSizes& sizes;
   KvLayout cache;  // how its keys and values will lie
 };
 

@@ -45,7 +45,7 @@ constexpr DraftKind BeagleModel::kFile = {
     .recognise = [](const DraftCheckpoint& c) { return c.HasPrefix("layer.cross_attn."); },
     .tensors = TensorsOf<BeagleModel>};
 
-Result<BeagleModel> BeagleModel::Read(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+Result<BeagleModel> BeagleModel::Read(const DraftCheckpoint& checkpoint, const ModelSizes& target) {
   BeagleModel model = Of(checkpoint);
   LS_ASSIGN(model.concat, checkpoint.keys.Flag("concat", true));
   LS_TRY(CheckStateNorm(checkpoint));

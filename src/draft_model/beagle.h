@@ -24,7 +24,7 @@ namespace longspec {
 struct BeagleModel : LoadedFromFile<BeagleModel> {
   static constexpr std::string_view kKind = "beagle";
   static const DraftKind kFile;
-  static Result<BeagleModel> Read(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+  static Result<BeagleModel> Read(const DraftCheckpoint& checkpoint, const ModelSizes& target);
   std::vector<DraftPart> Parts();
   DraftMemory Working(const SpeculationOptions& options, const TargetFacts& target, int64_t n_logits) const;
 

@@ -18,9 +18,9 @@ namespace {
 // A model, and states of a target as random numbers.
 struct BeagleRig {
   explicit BeagleRig(bool concat = true, bool state_norm = false) {
-    tensors = RandomBeagle(tiny.config, heads, 9, state_norm);
-    const std::string path = WriteBlockDraft(folder, "beagle", tiny.config, tensors, heads, {},
-                                             concat ? "" : ", \"concat\": false");
+    tensors = RandomBeagle(tiny.spec, heads, 9, state_norm);
+    const std::string path =
+        WriteBlockDraft(folder, "beagle", tiny.spec, tensors, heads, {}, concat ? "" : ", \"concat\": false");
     const auto checkpoint = OpenDraftCheckpoint(path);
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
     auto loaded = BeagleModel::Load(*checkpoint, "f32", tiny.parts());
@@ -42,7 +42,7 @@ struct BeagleRig {
     std::vector<float> states;
     for (int p = first; p < first + n; ++p) {
       const RngStream rng{.seed = Z(p) + 1, .purpose = RngPurpose::kTest};
-      for (int i = 0; i < tiny.config.n_embd; ++i) {
+      for (int i = 0; i < tiny.spec.n_embd; ++i) {
         states.push_back(static_cast<float>(4 * rng.Uniform(Z(i)) - 2));
       }
     }
@@ -69,7 +69,7 @@ struct BeagleRig {
     EXPECT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(next.size(), rows.size());
     std::vector<std::vector<float>> logits;
-    const auto vocab = Z(tiny.config.n_vocab);
+    const auto vocab = Z(tiny.spec.n_vocab);
     for (size_t i = 0; i < rows.size(); ++i) {
       const float* from = forward.block().logits() + i * vocab;
       logits.emplace_back(from, from + vocab);
@@ -133,7 +133,7 @@ TEST(BeagleForward, ARootIsWhatItsSpecificationSays) {
       rig.Read(forward, n_read, n - n_read);
       ASSERT_TRUE(forward.BeginTree().ok());
       const auto logits = rig.Logits(forward, {{.node = 0, .parent = -1, .token = 33, .position = n}});
-      const std::vector<Vec> states = Doubles(rig.States(0, n), Z(rig.tiny.config.n_embd));
+      const std::vector<Vec> states = Doubles(rig.States(0, n), Z(rig.tiny.spec.n_embd));
       const BlockReference reference = rig.reference();
       ExpectNear(logits[0], reference.Head(reference.BeagleState(33, n, states)));
     }
@@ -177,7 +177,7 @@ TEST(BeagleForward, ANodeOfATreeIsTheEndOfItsChain) {
   const auto tree = RunLevels(rig, forward);
   for (const std::vector<int>& path : {std::vector{0, 1, 4}, {0, 2, 5, 6}}) {
     ASSERT_TRUE(forward.BeginTree().ok());
-    std::vector<Vec> states = Doubles(rig.States(0, 40), Z(rig.tiny.config.n_embd));
+    std::vector<Vec> states = Doubles(rig.States(0, 40), Z(rig.tiny.spec.n_embd));
     const BlockReference reference = rig.reference();
     for (size_t i = 0; i < path.size(); ++i) {
       BeagleRow row;
@@ -227,7 +227,7 @@ TEST(BeagleForward, WithoutConcatGuessesBeforeItAreNotSeen) {
   EXPECT_TRUE(SameBits(apart[3], apart[5]));  // the same token below different ones
   EXPECT_FALSE(SameBits(seen[3], seen[5]));
   EXPECT_TRUE(SameBits(apart[0], seen[0]));
-  const std::vector<Vec> states = Doubles(rig.States(0, 40), Z(rig.tiny.config.n_embd));
+  const std::vector<Vec> states = Doubles(rig.States(0, 40), Z(rig.tiny.spec.n_embd));
   const BlockReference reference = rig.reference();
   ExpectNear(apart[6], reference.Head(reference.BeagleState(35, 43, states)));
 }

@@ -49,14 +49,14 @@ struct Draft {
         vocab(of_head),
         tiny({.n_layers = 4}, {}, threads) {
     heads.bias = with_extras;
-    if (kind == "exit") tensors = RandomExit(tiny.config, heads, 9, reads_feature);
-    if (kind == "beagle") tensors = RandomBeagle(tiny.config, heads, 9, with_extras);
+    if (kind == "exit") tensors = RandomExit(tiny.spec, heads, 9, reads_feature);
+    if (kind == "beagle") tensors = RandomBeagle(tiny.spec, heads, 9, with_extras);
     if (kind == "medusa") {
-      tensors = RandomMedusa(tiny.config, kMedusaHeads, 9,
-                             with_extras ? std::vector<int>{0, 2} : std::vector<int>());
+      tensors =
+          RandomMedusa(tiny.spec, kMedusaHeads, 9, with_extras ? std::vector<int>{0, 2} : std::vector<int>());
     }
-    if (kind == "tokenswift") tensors = RandomTokenswift(tiny.config, kMedusaHeads, 9);
-    path = WriteBlockDraft(folder, kind, tiny.config, tensors, heads, vocab,
+    if (kind == "tokenswift") tensors = RandomTokenswift(tiny.spec, kMedusaHeads, 9);
+    path = WriteBlockDraft(folder, kind, tiny.spec, tensors, heads, vocab,
                            (kind == "exit" ? kExitConfig : "") + more);
   }
 
@@ -111,7 +111,7 @@ class Scene {
     EXPECT_TRUE(made.ok()) << made.status().message();
     drafter_ = std::move(*made);
     policy_ = MakeFixedPolicy(options_);
-    auto sampler = Sampler::Create({.seed = 1}, d_.tiny.config.n_vocab);
+    auto sampler = Sampler::Create({.seed = 1}, d_.tiny.spec.n_vocab);
     EXPECT_TRUE(sampler.ok()) << sampler.status().message();
     sampler_.emplace(std::move(*sampler));
   }
@@ -508,7 +508,7 @@ Batch Generate(Draft& draft, Target& target, const SpeculationOptions& options, 
   std::vector<std::unique_ptr<One>> all;
   for (int i = 0; i < n_sequences; ++i) {
     all.push_back(std::make_unique<One>(&target, draft.tiny.NewCache(500, CacheType::kF16), options, nullptr,
-                                        SamplerAt(temperature, draft.tiny.config.n_vocab),
+                                        SamplerAt(temperature, draft.tiny.spec.n_vocab),
                                         RandomTokens(20 + 100 * i, 4 + Z(i))));
     all.back()->end = all.back()->tokens.size() + Z(n_predict);
   }
@@ -592,7 +592,7 @@ TEST_P(BlockDrafter, RoundsLeaveStatesOfTheTargetAlone) {
   Scene fresh(&draft, "4,4,4");
   fresh.Compute(text.tokens[0]);
   // The same sequence by rounds, and then a proposal of the drafter that took part in them.
-  const Sampler sampler = SamplerAt(0.7F, draft.tiny.config.n_vocab);
+  const Sampler sampler = SamplerAt(0.7F, draft.tiny.spec.n_vocab);
   const auto cache = draft.tiny.NewCache(500);
   const SpeculationOptions options = draft.Options("4,4,4");
   const auto drafter = *MakeDrafter(options, {.target = &draft.tiny.target(), .cache = cache.get()});
@@ -647,7 +647,7 @@ TEST(Medusa, HeadsOfZerosAreTheModelsOwn) {
 
 TEST(Medusa, ItsOwnTreeHas63Nodes) {
   Draft draft("medusa");
-  draft.tensors = RandomMedusa(draft.tiny.config, 5, 9);
+  draft.tensors = RandomMedusa(draft.tiny.spec, 5, 9);
   WriteDraft(draft.tensors, draft.path + "/model.safetensors");
   Scene scene(&draft, "medusa");
   scene.Compute(RandomTokens(20, 4));
@@ -695,8 +695,8 @@ TEST_P(BlockDrafter, TakesNoMoreMemoryThanWasPlanned) {
   ASSERT_TRUE(WriteTinyModel({.n_layers = 4}, folder.File("target.gguf")).ok());
   const auto file = *GgufFile::Open(folder.File("target.gguf"));
   const TargetFacts target = {.file = *file,
-                              .config = draft.tiny.config,
-                              .cache = draft.tiny.config.kv_layout(CacheType::kF32, CacheType::kF32)};
+                              .sizes = draft.tiny.spec,
+                              .cache = draft.tiny.spec.kv_layout(CacheType::kF32, CacheType::kF32)};
   DraftFiles files;
   const auto plan = PlanDraftMemory(draft.Options(""), target, files);
   ASSERT_TRUE(plan.ok()) << plan.status().message();

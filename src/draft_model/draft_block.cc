@@ -87,7 +87,7 @@ Result<RopeConfig> ReadDraftRope(const DraftCheckpoint& checkpoint, int head_dim
   return rope;
 }
 
-Result<DraftBlock> ReadDraftBlock(const DraftCheckpoint& checkpoint, const LlamaConfig& target,
+Result<DraftBlock> ReadDraftBlock(const DraftCheckpoint& checkpoint, const ModelSizes& target,
                                   const std::string& up) {
   const DraftConfig& c = checkpoint.config;
   DraftBlock block;
@@ -201,7 +201,7 @@ InputForms DraftLayer::forms() const {
       {&attention.q, &attention.k, &attention.v, &attention.o, &mlp.gate, &mlp.up, &mlp.down});
 }
 
-Result<DraftBlock> ReadDraftLayerBlock(const DraftCheckpoint& checkpoint, const LlamaConfig& target,
+Result<DraftBlock> ReadDraftLayerBlock(const DraftCheckpoint& checkpoint, const ModelSizes& target,
                                        const std::string& prefix) {
   LS_TRY(CheckDraftWidths(checkpoint, target));
   LS_ASSIGN(DraftBlock block, ReadDraftBlock(checkpoint, target, prefix + ".mlp.up_proj.weight"));

@@ -18,9 +18,9 @@
 #include "kv/rotary.h"
 #include "longspec/status.h"
 #include "model/block.h"
-#include "model/llama.h"
-#include "model/rope.h"
 #include "model/shared_parts.h"
+#include "model/transformer.h"
+#include "network/rope.h"
 
 namespace longspec {
 
@@ -35,7 +35,7 @@ struct DraftBlock {
 // positions are ReadDraftRope's, or the target's where the file says that it was trained with those
 // ("longspec_rope_of_target"), which may hold more than a configuration can name; a target whose scaling is
 // another one by now is refused, or, if the draft was trained without any, rotates as it was trained.
-Result<DraftBlock> ReadDraftBlock(const DraftCheckpoint& checkpoint, const LlamaConfig& target,
+Result<DraftBlock> ReadDraftBlock(const DraftCheckpoint& checkpoint, const ModelSizes& target,
                                   const std::string& up);
 
 // Rotary positions as the configuration has them: base 10000 where it names none, and "linear", "yarn" or
@@ -90,7 +90,7 @@ void Append(std::vector<DraftPart> more, std::vector<DraftPart>* parts);
 
 // ReadDraftBlock of the MLP PREFIX.mlp. Rotary positions are the target's also where there is no
 // configuration.
-Result<DraftBlock> ReadDraftLayerBlock(const DraftCheckpoint& checkpoint, const LlamaConfig& target,
+Result<DraftBlock> ReadDraftLayerBlock(const DraftCheckpoint& checkpoint, const ModelSizes& target,
                                        const std::string& prefix);
 
 // How keys of a model that rotates like this are turned, with the target's kernels.

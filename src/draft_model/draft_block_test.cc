@@ -33,7 +33,7 @@ class DraftBlockRope : public ::testing::TestWithParam<const char*> {
  protected:
   std::string Write(const TinyTarget& target, const std::string& more) const {
     const std::string kind = GetParam();
-    const LlamaConfig& c = target.config;
+    const ModelSizes& c = target.spec;
     if (kind == "exit") {
       return WriteBlockDraft(folder_, kind, c, RandomExit(c, {}, 9), {}, {},
                              ", \"longspec_exit_layer\": 1" + more);
@@ -60,7 +60,7 @@ class DraftBlockRope : public ::testing::TestWithParam<const char*> {
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
     const std::string kind = GetParam();
     const char* layer = kind == "eagle3" ? "midlayer" : kind == "beagle" ? "layer" : "layers.0";
-    const auto block = ReadDraftBlock(*checkpoint, target.config, std::string(layer) + ".mlp.up_proj.weight");
+    const auto block = ReadDraftBlock(*checkpoint, target.sizes, std::string(layer) + ".mlp.up_proj.weight");
     EXPECT_TRUE(block.ok()) << block.status().message();
     return block.ok() ? block->rope : RopeConfig();
   }
@@ -81,7 +81,7 @@ TEST_P(DraftBlockRope, IsTheTargetsIfItWasTrainedWithThat) {
     const RopeConfig rope = RopeOf(scaled_, kOfTarget + scaling);
     EXPECT_EQ(rope.Describe(), "yarn x4 (original 256, beta 16 to 2)");
     // The draft's heads are twice as wide, and rotated as far as the target's are.
-    EXPECT_EQ(RopeTable(rope).frequencies(), RopeTable(scaled_.config.rope).frequencies());
+    EXPECT_EQ(RopeTable(rope).frequencies(), RopeTable(scaled_.spec.rope).frequencies());
   }
   EXPECT_EQ(Refusal(plain_, std::string(kOfTarget) + "null"), "");
   EXPECT_EQ(RopeOf(plain_, std::string(kOfTarget) + "null").Describe(), "none");

@@ -25,7 +25,7 @@ using testing::TinyTarget;
 class DraftFilesTest : public ::testing::Test {
  protected:
   DraftFilesTest()
-      : draft_(testing::WriteDraftFolder(folder_, tiny_.config, testing::RandomDraft(tiny_.config, 64, 2))) {
+      : draft_(testing::WriteDraftFolder(folder_, tiny_.spec, testing::RandomDraft(tiny_.spec, 64, 2))) {
     EXPECT_TRUE(WriteTinyModel({}, lm_).ok());
     EXPECT_TRUE(WriteDraftGguf(*OpenDraftCheckpoint(draft_), std::nullopt, gguf_).ok());
     target_ = *GgufFile::Open(lm_);
@@ -80,9 +80,8 @@ TEST_F(DraftFilesTest, WhatIsOpenIsNotOpenedAgain) {
 
 // From the memory plan to the drafters of every generation, a header is read once.
 TEST_F(DraftFilesTest, WhatThePlanOpenedIsLoaded) {
-  const TargetFacts facts = {.file = *target_,
-                             .config = tiny_.config,
-                             .cache = tiny_.config.kv_layout(CacheType::kF32, CacheType::kF32)};
+  const TargetFacts facts = {
+      .file = *target_, .sizes = tiny_.spec, .cache = tiny_.spec.kv_layout(CacheType::kF32, CacheType::kF32)};
   const std::vector<std::pair<std::string, std::string>> drafts = {
       {draft_, "longspec"}, {gguf_, "longspec"}, {lm_, "lm"}};
   for (const auto& [path, type] : drafts) {

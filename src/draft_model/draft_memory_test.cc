@@ -34,9 +34,8 @@ class DraftMemoryTest : public ::testing::Test {
   std::string Target() const { return folder_.File("target.gguf"); }
   Result<DraftMemory> Plan(const SpeculationOptions& speculation) const {
     DraftFiles files;
-    const TargetFacts target = {.file = *file_,
-                                .config = tiny_.config,
-                                .cache = tiny_.config.kv_layout(CacheType::kF32, CacheType::kF32)};
+    const TargetFacts target = {
+        .file = *file_, .sizes = tiny_.spec, .cache = tiny_.spec.kv_layout(CacheType::kF32, CacheType::kF32)};
     return PlanDraftMemory(speculation, target, files);
   }
 
@@ -46,13 +45,13 @@ class DraftMemoryTest : public ::testing::Test {
 };
 
 TEST_F(DraftMemoryTest, ALongspecDraftTakesWhatWasPlanned) {
-  const auto draft = testing::RandomDraft(tiny_.config, 64, 2);
-  const std::string whole = testing::WriteDraftFolder(folder_, tiny_.config, draft, "");
+  const auto draft = testing::RandomDraft(tiny_.spec, 64, 2);
+  const std::string whole = testing::WriteDraftFolder(folder_, tiny_.spec, draft, "");
   const Folder other;
   testing::WriteDraft(draft, other.File("model.safetensors"), "", DType::kF32, {3, 5, 8, 200, 201, 7});
-  std::ofstream(other.File("config.json")) << testing::ConfigJson(tiny_.config, "");
+  std::ofstream(other.File("config.json")) << testing::ConfigJson(tiny_.spec, "");
   // A draft's MLP may be wider than the target's (--ff).
-  LlamaConfig wide_config = tiny_.config;
+  ModelSizes wide_config = tiny_.spec;
   wide_config.n_ff *= 4;
   const Folder wide_folder;
   const std::string wide =
@@ -69,7 +68,7 @@ TEST_F(DraftMemoryTest, ALongspecDraftTakesWhatWasPlanned) {
       const auto scratch = models.Scratch(
           path, weights, [&] { return std::make_shared<LongspecForward::Scratch>(**model, tiny_.parts()); });
       const size_t ring = Z(LongspecForward::RingChunks((*model)->window)) *
-                          tiny_.config.kv_layout(CacheType::kF32, CacheType::kF32).layer_bytes();
+                          tiny_.spec.kv_layout(CacheType::kF32, CacheType::kF32).layer_bytes();
       EXPECT_EQ(plan->fixed, (*model)->bytes() + ring +
                                  LongspecForward::ScratchBytes((*model)->block, (*model)->head.matrix.n_out));
       EXPECT_LE(scratch->bytes(), plan->fixed - (*model)->bytes());
@@ -86,9 +85,9 @@ TEST_F(DraftMemoryTest, ALongspecDraftTakesWhatWasPlanned) {
 }
 
 TEST_F(DraftMemoryTest, ALanguageModelTakesACacheToo) {
-  const LlamaMemory memory = PlanLlamaMemory(tiny_.config, *file_, kLmMaxRows);
+  const ModelMemory memory = PlanModelMemory(tiny_.spec, *file_, kLmMaxRows);
   const uint64_t chunk =
-      KvChunkBytes(tiny_.config.kv_layout(CacheType::kF32, CacheType::kF32), tiny_.config.n_layer);
+      KvChunkBytes(tiny_.spec.kv_layout(CacheType::kF32, CacheType::kF32), tiny_.spec.n_layer);
   const auto whole = Plan({.type = "lm", .draft_model = Target()});
   ASSERT_TRUE(whole.ok()) << whole.status().message();
   EXPECT_EQ(whole->fixed, memory.weights + memory.scratch);
@@ -102,8 +101,7 @@ TEST_F(DraftMemoryTest, ALanguageModelTakesACacheToo) {
   // SpecExtend: the set, as large as the gate or the window of a prompt lets it become, a store of all
   // positions, and the queries of the largest tree in all layers of the target.
   const uint64_t queries =
-      uint64_t{256} *
-      static_cast<uint64_t>(tiny_.config.n_layer * tiny_.config.n_head * tiny_.config.head_dim) *
+      uint64_t{256} * static_cast<uint64_t>(tiny_.spec.n_layer * tiny_.spec.n_head * tiny_.spec.head_dim) *
       sizeof(float);
   for (const auto& [from, positions] : {std::pair(0, SpecExtend::kPromptWindow), std::pair(1000, 1000)}) {
     const auto extended =
@@ -174,7 +172,7 @@ TEST_F(DraftMemoryTest, WhatDoesNotFitIsSaidBeforeWeightsAreRead) {
   ASSERT_TRUE(writer.Write(doubled).ok());
   EXPECT_THAT(Plan({.type = "lm", .draft_model = doubled}).status().message(),
               ::testing::HasSubstr("names token 7 twice"));
-  LlamaConfig other = tiny_.config;
+  ModelSizes other = tiny_.spec;
   other.n_embd *= 2;
   const std::string draft = testing::WriteDraftFolder(folder_, other, testing::RandomDraft(other, 64, 2));
   for (const char* type : {"longspec", "auto"}) {

@@ -8,7 +8,7 @@
 namespace longspec {
 
 Result<std::string> DraftModels::Architecture(const std::string& path) {
-  if (const auto it = lm_.find(path); it != lm_.end()) return it->second->config.architecture;
+  if (const auto it = lm_.find(path); it != lm_.end()) return it->second->spec.architecture;
   if (const auto it = learned_.lower_bound({path, ""}); it != learned_.end() && it->first.first == path) {
     return std::string(it->second.kind);
   }

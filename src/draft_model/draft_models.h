@@ -19,8 +19,8 @@
 #include "draft_model/lm_model.h"
 #include "draft_text/priors.h"
 #include "longspec/status.h"
-#include "model/llama.h"
 #include "model/shared_parts.h"
+#include "model/transformer.h"
 
 namespace longspec {
 
@@ -71,7 +71,7 @@ class DraftModels {
   // `positions`: of a sequence's cache.
   std::shared_ptr<DraftKeys> LmKeys(const std::string& path, bool extended, const KvLayout& layout,
                                     int positions) {
-    return KeysOf({.path = path, .extended = extended}, layout, lm_.at(path)->config.n_layer,
+    return KeysOf({.path = path, .extended = extended}, layout, lm_.at(path)->spec.n_layer,
                   std::min(room_.context, static_cast<size_t>(positions / kKvChunk + 1)));
   }
   // What the passes of that model work in, for all that draft with it: what make() makes, a shared_ptr of one

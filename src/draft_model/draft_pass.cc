@@ -23,11 +23,11 @@ void TopOfHead(ThreadTeam::Worker& worker, const Workspace& ws, const DraftHead&
 }
 
 Status EmbedToken(const SharedParts& target, int32_t token, float* x) {
-  if (token < 0 || token >= target.config->n_vocab) {
+  if (token < 0 || token >= target.sizes->n_vocab) {
     return InvalidArgument("token " + std::to_string(token) + " is outside the vocabulary of " +
-                           std::to_string(target.config->n_vocab));
+                           std::to_string(target.sizes->n_vocab));
   }
-  DequantizeRow(target.embedding.dtype, target.embedding.row(token), target.config->n_embd, x);
+  DequantizeRow(target.embedding.dtype, target.embedding.row(token), target.sizes->n_embd, x);
   return {};
 }
 

@@ -60,7 +60,7 @@ DType HeadType(const DraftCheckpoint& checkpoint, std::optional<DType> wanted,
 // Which row of the checkpoint becomes a row.
 class RowOrder {
  public:
-  RowOrder(DraftRows rows, const LlamaConfig& target)
+  RowOrder(DraftRows rows, const ModelSizes& target)
       : head_dim_(target.head_dim),
         n_rot_(rows == DraftRows::kAsTargetRotates && target.rope.pairing == kernels::RopePairing::kAdjacent
                    ? target.rope.n_rot
@@ -84,7 +84,7 @@ class Loader {
     std::vector<float> stored(Z(tensor.n_elements()));
     DequantizeRow(tensor.dtype, tensor.data, tensor.n_elements(), stored.data());
     if (!AllFinite(stored)) return NotFinite(tensor);
-    const RowOrder order(part.rows, *target_.config);
+    const RowOrder order(part.rows, *target_.sizes);
     part.vector->resize(stored.size());
     for (size_t i = 0; i < stored.size(); ++i) {
       (*part.vector)[i] = stored[Z(order(static_cast<int64_t>(i)))];
@@ -102,7 +102,7 @@ class Loader {
     tensor.n_bytes = bytes.size();
     kernels::PackedWeights& to = *part.matrix;
     to = kernels::PackedWeights(tensor, memory);
-    const RowOrder order(part.rows, *target_.config);
+    const RowOrder order(part.rows, *target_.sizes);
     std::atomic<bool> finite{true};
     target_.team->Run([&](ThreadTeam::Worker& worker) {
       std::vector<float> values(Z(tensor.shape[0]));
@@ -153,12 +153,12 @@ Status CheckDraftSize(const DraftCheckpoint& checkpoint, const std::string& what
   return DraftMisfit(checkpoint, what, std::to_string(draft), std::to_string(target));
 }
 
-Status CheckDraftWidths(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+Status CheckDraftWidths(const DraftCheckpoint& checkpoint, const ModelSizes& target) {
   LS_TRY(CheckDraftSize(checkpoint, "hidden size", checkpoint.config.hidden_size, target.n_embd));
   return CheckDraftSize(checkpoint, "vocabulary", checkpoint.config.n_vocab, target.n_vocab);
 }
 
-Status CheckDraftSharesKeys(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+Status CheckDraftSharesKeys(const DraftCheckpoint& checkpoint, const ModelSizes& target) {
   const DraftConfig& c = checkpoint.config;
   LS_TRY(CheckDraftSize(checkpoint, "attention heads", c.n_head, target.n_head));
   LS_TRY(CheckDraftSize(checkpoint, "key-value heads", c.n_kv_head, target.n_head_kv));
@@ -166,7 +166,7 @@ Status CheckDraftSharesKeys(const DraftCheckpoint& checkpoint, const LlamaConfig
   return CheckDraftRope(checkpoint, target);
 }
 
-Status CheckDraftRope(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+Status CheckDraftRope(const DraftCheckpoint& checkpoint, const ModelSizes& target) {
   const DraftConfig& c = checkpoint.config;
   if (c.rope_theta == 0.0) return {};  // the file does not say
   if (!Close(c.rope_theta, target.rope.freq_base)) {
@@ -278,7 +278,7 @@ Status LoadDraftHead(const DraftCheckpoint& checkpoint, const std::string& weigh
   head->matrix = *target.output;
   const TensorView* vocab = checkpoint.Find(kDraftVocabTensor);
   if (vocab == nullptr) return {};
-  LS_ASSIGN(head->vocab, ReadDraftVocab(checkpoint.path, *vocab, target.config->n_vocab));
+  LS_ASSIGN(head->vocab, ReadDraftVocab(checkpoint.path, *vocab, target.sizes->n_vocab));
   const DType type = HeadType(checkpoint, FindDType(weights), target.head);
   if (type == target.head.dtype) {
     head->matrix = GatherPackedRows(head->matrix, head->vocab, &head->memory);
@@ -307,7 +307,7 @@ uint64_t DraftHeadBytes(const DraftCheckpoint& checkpoint, const std::string& we
   return kernels::PackedBytes(type, target_head.shape[0], vocab->n_elements());
 }
 
-int64_t DraftHeadRows(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+int64_t DraftHeadRows(const DraftCheckpoint& checkpoint, const ModelSizes& target) {
   const TensorView* vocab = checkpoint.Find(kDraftVocabTensor);
   return vocab != nullptr ? vocab->n_elements() : target.n_vocab;
 }

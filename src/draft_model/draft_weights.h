@@ -28,11 +28,11 @@ Status DraftMisfit(const DraftCheckpoint& checkpoint, const std::string& what, c
 // A size as the configuration states it; one it does not state (0) fits.
 Status CheckDraftSize(const DraftCheckpoint& checkpoint, const std::string& what, int draft, int target);
 // Hidden size and vocabulary.
-Status CheckDraftWidths(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+Status CheckDraftWidths(const DraftCheckpoint& checkpoint, const ModelSizes& target);
 // That queries meet the target's own keys: its heads and rotary positions.
-Status CheckDraftSharesKeys(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+Status CheckDraftSharesKeys(const DraftCheckpoint& checkpoint, const ModelSizes& target);
 // That it was trained for these rotary positions: base, scaling and factor.
-Status CheckDraftRope(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+Status CheckDraftRope(const DraftCheckpoint& checkpoint, const ModelSizes& target);
 Status CheckDraftShapes(const DraftCheckpoint& checkpoint, std::span<const DraftPart> parts);
 // Rows of a matrix that is there (the width of an MLP, say), a multiple of 32.
 Result<int> DraftRowsOf(const DraftCheckpoint& checkpoint, const std::string& tensor,
@@ -64,7 +64,7 @@ uint64_t DraftHeadBytes(const DraftCheckpoint& checkpoint, const std::string& we
                         const TensorView& target_head);
 
 // Its rows: logits of a row of the draft.
-int64_t DraftHeadRows(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+int64_t DraftHeadRows(const DraftCheckpoint& checkpoint, const ModelSizes& target);
 
 // The tokens that kDraftVocabTensor of the file `path` names, ascending. Each is named once and of a
 // vocabulary of n_vocab, or it is refused.

@@ -118,7 +118,7 @@ TEST(DraftsTogether, LongspecDraftsAreTheSameTogether) {
       const Folder folder;
       SpeculationOptions options;
       options.type = "longspec";
-      options.draft_model = WriteDraftFolder(folder, tiny.config, RandomDraft(tiny.config, 64, 3), more);
+      options.draft_model = WriteDraftFolder(folder, tiny.spec, RandomDraft(tiny.spec, 64, 3), more);
       ExpectTheSameTogether(&tiny, options, kOneDraft);
       options.type = "ppm,longspec";
       ExpectTheSameTogether(&tiny, options, kOneOfSeveral);
@@ -143,12 +143,12 @@ TEST(DraftsTogether, DraftsOfStatesAreTheSameTogether) {
     for (const int threads : {1, 2}) {
       TinyTarget tiny({.n_layers = 4}, {}, threads);
       const Folder folder;
-      const DraftTensors tensors = kind == "beagle" ? RandomBeagle(tiny.config, kHeads, 9)
-                                   : kind == "exit" ? RandomExit(tiny.config, kHeads, 9, name != kind)
-                                                    : RandomMedusa(tiny.config, 4, 9, {1});
+      const DraftTensors tensors = kind == "beagle" ? RandomBeagle(tiny.spec, kHeads, 9)
+                                   : kind == "exit" ? RandomExit(tiny.spec, kHeads, 9, name != kind)
+                                                    : RandomMedusa(tiny.spec, 4, 9, {1});
       SpeculationOptions options;
       options.type = kind;
-      options.draft_model = WriteBlockDraft(folder, kind, tiny.config, tensors, kHeads, {},
+      options.draft_model = WriteBlockDraft(folder, kind, tiny.spec, tensors, kHeads, {},
                                             kind == "exit" ? ", \"longspec_exit_layer\": 1" : "");
       options.draft_weights = "f32";
       ExpectTheSameTogether(&tiny, options, kOneDraft);

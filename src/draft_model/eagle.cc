@@ -366,7 +366,7 @@ DraftMemory EagleModel::Working(const SpeculationOptions& options, const TargetF
   const KvLayout layout = DraftCacheLayout(block.shape.n_head_kv, block.shape.head_dim, target.cache);
   plan.kv_chunk = plan.kept_chunk = KvChunkBytes(layout, 1);
   if (AsksForSpecExtend(options)) {
-    AddSpecExtendMemory(options, kSpecExtendOfEagle, target.config, layout, 1, EagleForward::kMaxRows, &plan);
+    AddSpecExtendMemory(options, kSpecExtendOfEagle, target.sizes, layout, 1, EagleForward::kMaxRows, &plan);
   }
   return plan;
 }
@@ -448,7 +448,7 @@ Status EagleForward::Embed(std::span<const EagleRow> rows, bool drafted) {
       }
     }
     LS_TRY(EmbedToken(target_, row.token, token));
-    rope_.Row(row.position, work_.cos_sin.as<float>() + r * Z(model_->block.rope.n_rot));
+    rope_.Row(row.position, work_.Angles(0, static_cast<int>(r)));
   }
   return {};
 }

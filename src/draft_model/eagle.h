@@ -25,9 +25,9 @@
 #include "kv/kv_slots.h"
 #include "kv/reindexed_set.h"
 #include "model/block.h"
-#include "model/rope.h"
 #include "model/shared_parts.h"
 #include "model/target.h"
+#include "network/rope.h"
 
 namespace longspec {
 
@@ -70,14 +70,14 @@ struct EagleModel : LearnedModel {
 struct Eagle1Model : LoadedFromFile<Eagle1Model, EagleModel> {
   static constexpr std::string_view kKind = "eagle";
   static const DraftKind kFile;
-  static Result<Eagle1Model> Read(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+  static Result<Eagle1Model> Read(const DraftCheckpoint& checkpoint, const ModelSizes& target);
   std::vector<DraftPart> Parts();
 };
 
 struct Eagle3Model : LoadedFromFile<Eagle3Model, EagleModel> {
   static constexpr std::string_view kKind = "eagle3";
   static const DraftKind kFile;
-  static Result<Eagle3Model> Read(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+  static Result<Eagle3Model> Read(const DraftCheckpoint& checkpoint, const ModelSizes& target);
   std::vector<DraftPart> Parts();
   void Finish(const SharedParts& target);
 };
@@ -86,7 +86,7 @@ struct Eagle3Model : LoadedFromFile<Eagle3Model, EagleModel> {
 // configuration names them as eagle_aux_hidden_state_layer_ids: within eagle_config by their outputs, as
 // SGLang, SpecForge and ModelOpt write it; beside it by inputs, as vLLM and speculators do, where j is what
 // layer j reads: the output of layer j - 1. Exposed for tests.
-Result<std::vector<int>> Eagle3Layers(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+Result<std::vector<int>> Eagle3Layers(const DraftCheckpoint& checkpoint, const ModelSizes& target);
 
 // Tokens of an EAGLE-3 draft's head: i + d2t[i] for its row i, ascending. Empty: all of the target's. What
 // d2t and t2d say must agree. Exposed for tests.

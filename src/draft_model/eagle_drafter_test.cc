@@ -69,7 +69,7 @@ std::vector<std::unique_ptr<SmallEagle>> EaglesOfOtherWidths(const std::vector<i
 
 TEST(EagleTree, HeadsThatTogetherAreNotAsWideAsTheModel) {
   for (const auto& eagle : EaglesOfOtherWidths(SomeTokens())) {
-    ASSERT_NE(eagle->shape.n_head * eagle->shape.head_dim, eagle->tiny.config.n_embd);
+    ASSERT_NE(eagle->shape.n_head * eagle->shape.head_dim, eagle->tiny.spec.n_embd);
     EagleScene scene(eagle.get(), "3,4");
     scene.Follow(RandomTokens(18, 4));
     scene.Compute(7);
@@ -388,7 +388,7 @@ struct Running : BatchSequence {
   Running(SmallEagle* eagle, DraftModels* models, const SpeculationOptions& options, float temperature,
           uint64_t seed, int n_prompt)
       : BatchSequence(&eagle->tiny.target(), eagle->tiny.NewCache(n_prompt + 200, CacheType::kF16), options,
-                      models, *Sampler::Create(Sampling(temperature, seed), eagle->tiny.config.n_vocab),
+                      models, *Sampler::Create(Sampling(temperature, seed), eagle->tiny.spec.n_vocab),
                       RandomTokens(n_prompt, seed)) {}
 
   EagleText text;
@@ -551,7 +551,7 @@ TEST(EagleDrafters, NoWeightsCanChangeABit) {
       for (const float value : {0.0F, 3e38F}) {
         DraftTensors changed = draft;
         std::ranges::fill(changed[name], value);
-        WriteEagle(eagle->folder, "draft", eagle->tiny.config, eagle->shape, changed, eagle->tokens,
+        WriteEagle(eagle->folder, "draft", eagle->tiny.spec, eagle->shape, changed, eagle->tokens,
                    kLowLayers);
         DraftModels models;
         const EagleText plain = Generate(eagle.get(), &models, {.type = "none"}, 0.7F, 5, 30, 20);

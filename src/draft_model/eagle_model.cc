@@ -98,7 +98,7 @@ std::vector<DraftPart> EagleModel::LayerParts(const std::string& prefix, int64_t
 constexpr DraftKind Eagle1Model::kFile = {
     .name = kKind, .recognise = IsEagle1, .tensors = TensorsOf<Eagle1Model>};
 
-Result<Eagle1Model> Eagle1Model::Read(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+Result<Eagle1Model> Eagle1Model::Read(const DraftCheckpoint& checkpoint, const ModelSizes& target) {
   LS_TRY(CheckDraftWidths(checkpoint, target));
   Eagle1Model model = Of(checkpoint);
   model.name = kKind;
@@ -126,7 +126,7 @@ constexpr DraftKind Eagle3Model::kFile = {.name = kKind,
                                           .head_of_target = false,
                                           .rename = RenameEagle3};
 
-Result<std::vector<int>> Eagle3Layers(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+Result<std::vector<int>> Eagle3Layers(const DraftCheckpoint& checkpoint, const ModelSizes& target) {
   constexpr char kKey[] = "eagle_aux_hidden_state_layer_ids";
   LS_ASSIGN(std::vector<int> layers, NamedLayers(checkpoint, kKey));
   if (layers.empty()) layers = {1, target.n_layer / 2 - 1, target.n_layer - 4};
@@ -174,7 +174,7 @@ Result<std::vector<int32_t>> Eagle3Tokens(const DraftCheckpoint& checkpoint, int
   return tokens;
 }
 
-Result<Eagle3Model> Eagle3Model::Read(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+Result<Eagle3Model> Eagle3Model::Read(const DraftCheckpoint& checkpoint, const ModelSizes& target) {
   LS_ASSIGN(const int target_width, checkpoint.keys.Size("target_hidden_size"));
   LS_TRY(CheckDraftSize(checkpoint, "hidden size of its target", target_width, target.n_embd));
   LS_TRY(CheckDraftWidths(checkpoint, target));

@@ -30,8 +30,7 @@ class EagleModelTest : public ::testing::Test {
 
   std::string Write(const EagleShape& shape, const std::string& more = "",
                     const std::vector<int64_t>& tokens = {}) {
-    return WriteEagle(folder_, "draft", tiny_.config, shape, RandomEagle(tiny_.config, shape, 3), tokens,
-                      more);
+    return WriteEagle(folder_, "draft", tiny_.spec, shape, RandomEagle(tiny_.spec, shape, 3), tokens, more);
   }
   template <typename Model>
   std::string Load(const std::string& path, const std::string& weights = "") {
@@ -74,7 +73,7 @@ TEST_F(EagleModelTest, HeadsNeedNotBeAsWideAsTheModel) {
         Write({.eagle3 = eagle3, .n_head = 4, .n_kv_head = 2, .head_dim = 32}, kOtherLayers);
     const auto checkpoint = OpenDraftCheckpoint(path);
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
-    const auto block = ReadDraftBlock(*checkpoint, tiny_.config,
+    const auto block = ReadDraftBlock(*checkpoint, tiny_.spec,
                                       eagle3 ? "midlayer.mlp.up_proj.weight" : "layers.0.mlp.up_proj.weight");
     ASSERT_TRUE(block.ok()) << block.status().message();
     EXPECT_EQ(block->shape.n_head, 4);
@@ -88,7 +87,7 @@ TEST_F(EagleModelTest, HeadsNeedNotBeAsWideAsTheModel) {
   // Without it they divide the width, and tensors of others are refused.
   const EagleShape wide = {.n_head = 4, .n_kv_head = 2, .head_dim = 32};
   Write(wide);
-  std::string config = EagleConfigJson(tiny_.config, wide);
+  std::string config = EagleConfigJson(tiny_.spec, wide);
   const std::string stated = ", \"head_dim\": 32";
   config.erase(config.find(stated), stated.size());
   std::ofstream(folder_.File("draft/config.json")) << config;
@@ -137,7 +136,7 @@ TEST_F(EagleModelTest, WhatDoesNotFitIsRefused) {
   EXPECT_THAT(Load<Eagle1Model>(Write({}, R"(, "rope_scaling": {"type": "dynamic", "factor": 2})")),
               HasSubstr("supported are linear, yarn and llama3"));
   const EagleShape shape;
-  LlamaConfig other = tiny_.config;
+  ModelSizes other = tiny_.spec;
   other.n_embd = 96;
   WriteEagle(folder_, "draft", other, shape, RandomEagle(other, shape, 3));
   EXPECT_THAT(Load<Eagle1Model>(folder_.File("draft")), HasSubstr("hidden size 96, the target has 64"));
@@ -147,7 +146,7 @@ TEST_F(EagleModelTest, WhatDoesNotFitIsRefused) {
 TEST_F(EagleModelTest, TheLayersOfPublishedDrafts) {
   const auto layers = [&](int n_layer, const std::string& more = "") {
     const auto checkpoint = OpenDraftCheckpoint(Write({.eagle3 = true}, more));
-    LlamaConfig target = tiny_.config;
+    ModelSizes target = tiny_.spec;
     target.n_layer = n_layer;
     return *Eagle3Layers(*checkpoint, target);
   };
@@ -155,7 +154,7 @@ TEST_F(EagleModelTest, TheLayersOfPublishedDrafts) {
   EXPECT_THAT(layers(32), ElementsAre(1, 15, 28));
   EXPECT_THAT(layers(36), ElementsAre(1, 17, 32));
   EXPECT_THAT(layers(40), ElementsAre(1, 19, 36));
-  LlamaConfig shallow = tiny_.config;
+  ModelSizes shallow = tiny_.spec;
   shallow.n_layer = 3;
   EXPECT_THAT(Eagle3Layers(*OpenDraftCheckpoint(folder_.File("draft")), shallow).status().message(),
               HasSubstr("it reads the output of layer -1, the target has 3 layers"));
@@ -165,7 +164,7 @@ TEST_F(EagleModelTest, TheLayersOfPublishedDrafts) {
   EXPECT_THAT(layers(40, ", " + key + "[2, 20, 37]"), ElementsAre(1, 19, 36));
   EXPECT_THAT(layers(40, ", " + key + "[2, 40]"), ElementsAre(1, 39));
   EXPECT_THAT(layers(40, ", " + key + R"([2, 20, 37], "eagle_config": {)" + key + "[5]}"), ElementsAre(5));
-  LlamaConfig deep = tiny_.config;
+  ModelSizes deep = tiny_.spec;
   deep.n_layer = 40;
   EXPECT_THAT(Eagle3Layers(*OpenDraftCheckpoint(Write({.eagle3 = true}, ", " + key + "[0, 20, 37]")), deep)
                   .status()
@@ -196,9 +195,9 @@ TEST_F(EagleModelTest, NormsThatAreSaid) {
 // Behaviour 5.
 TEST_F(EagleModelTest, TokensAreOffsetsAndAMask) {
   const EagleShape shape = {.eagle3 = true, .n_tokens = 4};
-  const DraftTensors draft = RandomEagle(tiny_.config, shape, 3);
+  const DraftTensors draft = RandomEagle(tiny_.spec, shape, 3);
   const auto tokens = [&](std::vector<int64_t> d2t, const std::vector<int>& kept, size_t n_mask = 384) {
-    const std::string path = WriteEagle(folder_, "draft", tiny_.config, shape, draft, {}, kOtherLayers);
+    const std::string path = WriteEagle(folder_, "draft", tiny_.spec, shape, draft, {}, kOtherLayers);
     std::vector<int8_t> t2d(n_mask, 0);
     for (const int token : kept) t2d[static_cast<size_t>(token)] = 1;
     SafetensorsWriter maps;
@@ -224,13 +223,13 @@ TEST_F(EagleModelTest, TokensAreOffsetsAndAMask) {
 TEST_F(EagleModelTest, WhatItTakesIsPlanned) {
   ASSERT_TRUE(WriteTinyModel({.n_layers = 4}, folder_.File("target.gguf")).ok());
   const auto file = *GgufFile::Open(folder_.File("target.gguf"));
-  const KvLayout layout = tiny_.config.kv_layout(CacheType::kF16, CacheType::kF16);
+  const KvLayout layout = tiny_.spec.kv_layout(CacheType::kF16, CacheType::kF16);
   for (const bool eagle3 : {false, true}) {
     for (const char* weights : {"", "f32"}) {
       DraftFiles files;
       const std::string path = Write({.eagle3 = eagle3, .n_tokens = eagle3 ? 3 : 0}, kOtherLayers, {3, 5, 8});
       const auto plan = PlanDraftMemory({.draft_model = path, .draft_weights = weights},
-                                        {.file = *file, .config = tiny_.config, .cache = layout}, files);
+                                        {.file = *file, .sizes = tiny_.spec, .cache = layout}, files);
       ASSERT_TRUE(plan.ok()) << plan.status().message();
       DraftModels models;
       size_t bytes = 0;

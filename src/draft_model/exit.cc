@@ -33,7 +33,7 @@ namespace {
 constexpr char kExitBlock[] = "layers.0";
 constexpr char kFeature[] = "feature.weight";
 
-Result<int> ReadExitLayer(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+Result<int> ReadExitLayer(const DraftCheckpoint& checkpoint, const ModelSizes& target) {
   LS_ASSIGN(const int layer, checkpoint.keys.Index("longspec_exit_layer", -1));
   if (layer < 0) {
     return Unsupported(checkpoint.path +
@@ -54,7 +54,7 @@ constexpr DraftKind ExitModel::kFile = {
     .recognise = [](const DraftCheckpoint& c) { return c.keys.Has("longspec_exit_layer"); },
     .tensors = TensorsOf<ExitModel>};
 
-Result<ExitModel> ExitModel::Read(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+Result<ExitModel> ExitModel::Read(const DraftCheckpoint& checkpoint, const ModelSizes& target) {
   ExitModel model = Of(checkpoint);
   LS_ASSIGN(model.exit_layer, ReadExitLayer(checkpoint, target));
   LS_ASSIGN(model.layer.block, ReadDraftLayerBlock(checkpoint, target, kExitBlock));
@@ -75,10 +75,10 @@ std::vector<DraftPart> ExitModel::Parts() {
 DraftMemory ExitModel::Working(const SpeculationOptions&, const TargetFacts& target, int64_t n_logits) const {
   DraftMemory plan = StateBlockMemory(layer.block, target, n_logits);
   plan.fixed += KvChunkBytes(target.cache, exit_layer + 1) +
-                AttentionPlan::MostBytes(target.config.attention(), 1, kKvChunk);
+                AttentionPlan::MostBytes(target.sizes.attention(), 1, kKvChunk);
   // States that a row reads besides: of those that wait or run, and of every node of a tree.
   if (reads_feature)
-    plan.fixed += (2 * Z(StateBlock::kMaxRows) + kKvChunk) * Z(target.config.n_embd) * sizeof(float);
+    plan.fixed += (2 * Z(StateBlock::kMaxRows) + kKvChunk) * Z(target.sizes.n_embd) * sizeof(float);
   return plan;
 }
 

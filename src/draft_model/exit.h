@@ -19,7 +19,7 @@ namespace longspec {
 struct ExitModel : LoadedFromFile<ExitModel> {
   static constexpr std::string_view kKind = "exit";
   static const DraftKind kFile;
-  static Result<ExitModel> Read(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+  static Result<ExitModel> Read(const DraftCheckpoint& checkpoint, const ModelSizes& target);
   std::vector<DraftPart> Parts();
   DraftMemory Working(const SpeculationOptions& options, const TargetFacts& target, int64_t n_logits) const;
 

@@ -25,6 +25,7 @@
 #include "draft_model/state_block.h"
 #include "kv/chunk_pool.h"
 #include "model/shared_parts.h"
+#include "network/model_tensors.h"
 
 namespace longspec {
 
@@ -42,7 +43,7 @@ struct LearnedModel {
 //   static constexpr std::string_view kKind;  // as files and --spec-type name it
 //   static const DraftKind kFile;
 //   // What the header of a file says. What does not fit the target is refused with the reason.
-//   static Result<Model> Read(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+//   static Result<Model> Read(const DraftCheckpoint& checkpoint, const ModelSizes& target);
 //   // Its tensors, for what was read. Parts point into this object.
 //   std::vector<DraftPart> Parts();
 //   // What drafting with it takes besides its weights. `n_logits`: of a row.
@@ -56,7 +57,7 @@ struct LoadedFromFile : Fields {
                                                    const std::string& weights,
                                                    const SharedParts& target) try {
     LS_TRY(CheckDraftWeights(weights));
-    LS_ASSIGN(Model read, Fitting(checkpoint, *target.config));
+    LS_ASSIGN(Model read, Fitting(checkpoint, *target.sizes));
     auto model = std::make_shared<Model>(std::move(read));
     if (Model::kFile.head_of_target) LS_TRY(LoadDraftHead(checkpoint, weights, target, &model->head));
     LS_TRY(LoadDraftParts(checkpoint, model->Parts(), weights, target, &model->memory));
@@ -68,7 +69,7 @@ struct LoadedFromFile : Fields {
 
   // Whether the draft was made for this target, as far as both say: its configuration and the shapes of its
   // tensors.
-  static Status CheckFit(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+  static Status CheckFit(const DraftCheckpoint& checkpoint, const ModelSizes& target) {
     return Fitting(checkpoint, target).status();
   }
 
@@ -90,7 +91,7 @@ struct LoadedFromFile : Fields {
   }
 
  private:
-  static Result<Model> Fitting(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+  static Result<Model> Fitting(const DraftCheckpoint& checkpoint, const ModelSizes& target) {
     LS_ASSIGN(Model model, Model::Read(checkpoint, target));
     LS_TRY(CheckDraftShapes(checkpoint, model.Parts()));
     return model;
@@ -117,18 +118,16 @@ inline constexpr DrafterOption kDraftWeightsOption = {
 template <typename Model>
 Status LearnedFits(const SpeculationOptions& options, const TargetFacts& target, DraftFiles& files) {
   LS_ASSIGN(const auto checkpoint, files.Draft(options.draft_model, Model::kKind));
-  return Model::CheckFit(*checkpoint, target.config);
+  return Model::CheckFit(*checkpoint, target.sizes);
 }
 
 template <typename Model>
 Result<DraftMemory> LearnedMemory(const SpeculationOptions& options, const TargetFacts& target,
                                   DraftFiles& files) {
   LS_ASSIGN(const auto checkpoint, files.Draft(options.draft_model, Model::kKind));
-  LS_ASSIGN(Model model, Model::Read(*checkpoint, target.config));
-  const TensorView* head =
-      target.file.FindTensor(target.config.tied_embeddings ? "token_embd.weight" : "output.weight");
-  DraftMemory memory = model.Working(options, target, DraftHeadRows(*checkpoint, target.config));
-  memory.fixed += model.BytesToLoad(*checkpoint, options.draft_weights, *head);
+  LS_ASSIGN(Model model, Model::Read(*checkpoint, target.sizes));
+  DraftMemory memory = model.Working(options, target, DraftHeadRows(*checkpoint, target.sizes));
+  memory.fixed += model.BytesToLoad(*checkpoint, options.draft_weights, *HeadIn(target.file));
   return memory;
 }
 

@@ -12,7 +12,7 @@
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "draft_model/draft_weights.h"
-#include "model/read_rope.h"
+#include "network/read_rope.h"
 
 namespace longspec {
 namespace {
@@ -62,11 +62,10 @@ Status CopySize(const GgufFile& file, std::string_view key, const char* name, Js
 
 // Rotation, which ReadRope has checked.
 Status CopyRotation(const GgufFile& file, const Json& config, Json* json) {
-  LlamaConfig like;
-  like.architecture = "eagle3";
+  ModelSizes like;
   like.head_dim = config["head_dim"].get<int>();
   like.n_ctx_train = config.value("max_position_embeddings", 1);
-  LS_ASSIGN(const RopeConfig rope, ReadRope(file, like, {}));
+  LS_ASSIGN(const RopeConfig rope, ReadRope(file, "eagle3", like, {}));
   if (rope.n_rot != like.head_dim) {
     return Unsupported(file.path() + ": eagle3.rope.dimension_count is " + std::to_string(rope.n_rot) +
                        "; all of a head, " + std::to_string(like.head_dim) + ", is supported");

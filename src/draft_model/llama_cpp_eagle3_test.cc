@@ -62,18 +62,18 @@ std::string WriteLlamaCpp(const SmallEagle& eagle, const LlamaCppLayout& layout 
   writer.SetString("general.architecture", "eagle3");
   const std::pair<const char*, int> sizes[] = {{"block_count", 1},
                                                {"context_length", 2048},
-                                               {"embedding_length", eagle.tiny.config.n_embd},
+                                               {"embedding_length", eagle.tiny.spec.n_embd},
                                                {"feed_forward_length", s.n_ff},
                                                {"attention.head_count", s.n_head},
                                                {"attention.head_count_kv", s.n_kv_head},
                                                {"attention.key_length", s.head_dim},
                                                {"attention.value_length", s.head_dim},
                                                {"rope.dimension_count", s.head_dim},
-                                               {"vocab_size", eagle.tiny.config.n_vocab},
-                                               {"target_hidden_size", eagle.tiny.config.n_embd}};
+                                               {"vocab_size", eagle.tiny.spec.n_vocab},
+                                               {"target_hidden_size", eagle.tiny.spec.n_embd}};
   for (const auto& [key, value] : sizes)
     writer.SetUint32(std::string("eagle3.") + key, static_cast<uint32_t>(value));
-  writer.SetFloat32("eagle3.attention.layer_norm_rms_epsilon", eagle.tiny.config.rms_eps);
+  writer.SetFloat32("eagle3.attention.layer_norm_rms_epsilon", eagle.tiny.spec.rms_eps);
   writer.SetFloat32("eagle3.rope.freq_base", 10000.0F);
   writer.SetBool("eagle3.norm_before_residual", false);
   writer.SetBool("eagle3.norm_before_fc", s.norm_before_fc);
@@ -157,7 +157,7 @@ TEST(LlamaCppEagle3, HeadAndEmbeddingMayBeTheTargets) {
   std::vector<float>& head = eagle.draft["lm_head.weight"];
   ASSERT_EQ(head.size() * sizeof(float), target.head.n_bytes);
   std::memcpy(head.data(), target.head.data, target.head.n_bytes);
-  eagle.path = WriteEagle(eagle.folder, "own", eagle.tiny.config, eagle.shape, eagle.draft, {}, kLowLayers);
+  eagle.path = WriteEagle(eagle.folder, "own", eagle.tiny.spec, eagle.shape, eagle.draft, {}, kLowLayers);
   ExpectSameProposals(
       eagle, {.more =
                   [&](GgufWriter& w) {
@@ -168,7 +168,7 @@ TEST(LlamaCppEagle3, HeadAndEmbeddingMayBeTheTargets) {
   SmallEagle some({.eagle3 = true}, SomeTokens());
   const auto opened = OpenDraftCheckpoint(WriteLlamaCpp(some, {.without = {"lm_head.weight"}}));
   ASSERT_TRUE(opened.ok()) << opened.status().message();
-  EXPECT_THAT(Eagle3Model::CheckFit(*opened, some.tiny.config).message(), HasSubstr("tensor d2t says"));
+  EXPECT_THAT(Eagle3Model::CheckFit(*opened, some.tiny.spec).message(), HasSubstr("tensor d2t says"));
 }
 
 TEST(LlamaCppEagle3, BecomesADraftLikeAnyOther) {

@@ -51,12 +51,12 @@ static_assert(kMostTreeRows <= kLmMaxRows);
 int CachePositions(const LmModel& model, const KvCache& target) {
   // A target's cache that forgets has no end.
   return std::min(
-      {target.capacity(), model.config.context_length(), std::numeric_limits<int>::max() - kMostSpeculated});
+      {target.capacity(), model.spec.context_length(), std::numeric_limits<int>::max() - kMostSpeculated});
 }
 
 // Tokens of a text that it reads at once: as many positions as it was trained for, but some for what it
 // drafts.
-int MostRead(const LlamaConfig& config) { return config.context_length() - config.context_length() / 16; }
+int MostRead(const ModelSpec& spec) { return spec.context_length() - spec.context_length() / 16; }
 
 // What it begins with where it reads only when it is asked, which may be long after the last time: no more
 // than fits into a round.
@@ -66,7 +66,7 @@ constexpr int kReadWhenAsked = 64;
 RecentText MakeRecentText(const LmModel& model, const SpeculationOptions& options, bool when_asked) {
   if (AsksForSpecExtend(options)) return {0, 0};
   const int first = when_asked ? kReadWhenAsked : 0;
-  return {options.draft_window > 0 ? 0 : MostRead(model.config),
+  return {options.draft_window > 0 ? 0 : MostRead(model.spec),
           options.draft_recent > 0 ? options.draft_recent : first};
 }
 
@@ -86,12 +86,12 @@ struct LmCaches {
 
 LmCaches MakeCaches(const LmModel& model, const DraftContext& context, const SpeculationOptions& options,
                     const SpecExtendSettings& extend) {
-  const LlamaConfig& config = model.config;
-  const KvLayout layout = LmCacheLayout(config, context.cache->Span(0).layout);
+  const ModelSpec& spec = model.spec;
+  const KvLayout layout = LmCacheLayout(spec, context.cache->Span(0).layout);
   LmCaches caches;
   if (options.draft_window > 0) {
-    caches.window = MakeStreamingCache(layout, config.n_layer, options.draft_sink, options.draft_window,
-                                       RotaryOf(config.rope, *context.target->shared_parts()));
+    caches.window = MakeStreamingCache(layout, spec.n_layer, options.draft_sink, options.draft_window,
+                                       RotaryOf(spec.rope, *context.target->shared_parts()));
     return caches;
   }
   const KvLayout kept = extend.on() ? ReindexedStoreLayout(layout) : layout;
@@ -100,10 +100,10 @@ LmCaches MakeCaches(const LmModel& model, const DraftContext& context, const Spe
     caches.shared_keys = context.models->LmKeys(model.path, extend.on(), kept,
                                                 CachePositions(model, *context.cache) + kMostSpeculated);
   auto pool = caches.shared_keys != nullptr ? caches.shared_keys->pool()
-                                            : std::make_shared<ChunkPool>(kept, config.n_layer);
+                                            : std::make_shared<ChunkPool>(kept, spec.n_layer);
   if (extend.on()) {
     caches.reindexed =
-        MakeReindexedCache(layout, config.n_layer, RotaryOf(config.rope, *context.target->shared_parts()),
+        MakeReindexedCache(layout, spec.n_layer, RotaryOf(spec.rope, *context.target->shared_parts()),
                            SetOf(extend), std::move(pool));
   } else {
     caches.full = MakeFullCache(std::move(pool), CachePositions(model, *context.cache) + kMostSpeculated);
@@ -116,8 +116,8 @@ struct LmRows final : TargetRows {
   LmRows(const LmModel& of, const kernels::KernelTable* table)
       : TargetRows(of.target.get(), Z(kLmMaxRows)),
         kernels(table),
-        n_logits(of.config.n_logits),
-        n_proposed(of.vocab.empty() ? std::min(of.config.n_logits, of.n_shared) : of.config.n_logits),
+        n_logits(of.spec.n_logits),
+        n_proposed(of.vocab.empty() ? std::min(of.spec.n_logits, of.n_shared) : of.spec.n_logits),
         vocab(of.vocab) {}
 
   const kernels::KernelTable* kernels;
@@ -498,7 +498,7 @@ Status LmFits(const SpeculationOptions& options, const TargetFacts& target, Draf
   LS_ASSIGN(const LmFile lm, LmFileOf(options, target, files));
   if (!lm.of_target) {
     LS_ASSIGN(const std::vector<std::string> tokens, target.file.GetStrings("tokenizer.ggml.tokens"));
-    return CheckLmFit(lm, target.config.n_vocab, tokens);
+    return CheckLmFit(lm, target.sizes.n_vocab, tokens);
   }
   LS_ASSIGN(const std::string of, lm.file->GetString(kLmTargetKey));
   const std::string fingerprint = TargetFingerprint(target.file);
@@ -512,20 +512,20 @@ Status LmFits(const SpeculationOptions& options, const TargetFacts& target, Draf
 Result<DraftMemory> LmMemory(const SpeculationOptions& options, const TargetFacts& target,
                              DraftFiles& files) {
   LS_ASSIGN(const LmFile lm, LmFileOf(options, target, files));
-  const LlamaConfig& config = lm.config;
-  const LlamaMemory memory = PlanLlamaMemory(config, *lm.file, kLmMaxRows);
-  const uint64_t chunk = KvChunkBytes(LmCacheLayout(config, target.cache), config.n_layer);
+  const ModelSpec& spec = lm.spec;
+  const ModelMemory memory = PlanModelMemory(spec, *lm.file, kLmMaxRows);
+  const uint64_t chunk = KvChunkBytes(LmCacheLayout(spec, target.cache), spec.n_layer);
   DraftMemory plan = {.fixed = memory.weights + memory.scratch};
   if (options.draft_window > 0) {
     // Rows of a prompt stand beside the window until the oldest have made room.
     const int64_t positions = int64_t{options.draft_sink} + options.draft_window + kLmMaxRows;
     plan.fixed += static_cast<uint64_t>(positions / kKvChunk + 1) * chunk;
   } else if (AsksForSpecExtend(options)) {
-    const KvLayout layout = LmCacheLayout(config, target.cache);
-    AddSpecExtendMemory(options, kSpecExtendOfLm, target.config, layout, config.n_layer, kLmMaxRows, &plan);
-    plan.kv_chunk = plan.kept_chunk = KvChunkBytes(ReindexedStoreLayout(layout), config.n_layer);
-  } else if (config.context_length() < target.config.context_length()) {
-    plan.fixed += static_cast<uint64_t>((config.context_length() + kMostSpeculated) / kKvChunk + 1) * chunk;
+    const KvLayout layout = LmCacheLayout(spec, target.cache);
+    AddSpecExtendMemory(options, kSpecExtendOfLm, target.sizes, layout, spec.n_layer, kLmMaxRows, &plan);
+    plan.kv_chunk = plan.kept_chunk = KvChunkBytes(ReindexedStoreLayout(layout), spec.n_layer);
+  } else if (spec.context_length() < target.sizes.context_length()) {
+    plan.fixed += static_cast<uint64_t>((spec.context_length() + kMostSpeculated) / kKvChunk + 1) * chunk;
     plan.kept_chunk = chunk;
   } else {
     plan.kv_chunk = plan.kept_chunk = chunk;

@@ -81,7 +81,7 @@ class LmDrafterTest : public ::testing::Test {
     sampling.temperature = temperature;
     sampling.seed = 5;
     sampling.top_k = 4;
-    const auto sampler = Sampler::Create(sampling, tiny_.config.n_vocab);
+    const auto sampler = Sampler::Create(sampling, tiny_.spec.n_vocab);
     const auto cache = tiny_.NewCache(300, CacheType::kF16);
     auto drafter = Make(options, *cache);
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
@@ -380,7 +380,7 @@ std::vector<int32_t> Text(int32_t seed, int32_t n) {
 // The last token is run on the set that was: the first level of a tree does not know yet whether another set
 // was chosen, and the next ones do.
 TEST_F(LmDrafterTest, TheRootIsRunOnTheOldSet) {
-  const Sampler sampler = *Sampler::Create({.temperature = 0, .seed = 5}, tiny_.config.n_vocab);
+  const Sampler sampler = *Sampler::Create({.temperature = 0, .seed = 5}, tiny_.spec.n_vocab);
   int n_other = 0;
   for (int32_t seed = 0; seed < 6; ++seed) {
     const auto propose = [&](int every) {
@@ -404,7 +404,7 @@ TEST_F(LmDrafterTest, TheRootIsRunOnTheOldSet) {
 
 // Two texts one after the other are as in sessions of their own.
 TEST_F(LmDrafterTest, ExtendedNothingOfATextBeforeIsLeft) {
-  const Sampler sampler = *Sampler::Create({.temperature = 0, .seed = 5}, tiny_.config.n_vocab);
+  const Sampler sampler = *Sampler::Create({.temperature = 0, .seed = 5}, tiny_.spec.n_vocab);
   SpeculationOptions options = Options(Perfect(), "2,2,2", 14);
   options.spec_extend_chunks = 1;
   options.spec_extend_every = 3;
@@ -423,7 +423,7 @@ TEST_F(LmDrafterTest, ExtendedNothingOfATextBeforeIsLeft) {
 // However short the pieces are in which a prompt is read: a set that grew with them would leave the draft's
 // training behind.
 TEST_F(LmDrafterTest, PiecesOfAPromptDoNotMakeTheSetLarger) {
-  const Sampler sampler = *Sampler::Create({.temperature = 0, .seed = 5}, tiny_.config.n_vocab);
+  const Sampler sampler = *Sampler::Create({.temperature = 0, .seed = 5}, tiny_.spec.n_vocab);
   SpeculationOptions options = Options(Write({.context_length = 700}), "2,2,2", 14);
   options.spec_extend_chunks = 2;
   for (const int piece : {40, 256, 400}) {
@@ -722,7 +722,7 @@ TEST_F(LmDrafterTest, WhatWasComputedBeforeIsReadBeforeTheFirstRound) {
   const std::vector<int32_t> text = RandomTokens(700, 4, 300);
   const auto empty = tiny_.NewCache(1000, CacheType::kF16), computed = tiny_.NewCache(1000, CacheType::kF16);
   tiny_.Evaluate(BeforeLast(text), *computed);
-  const size_t chunk = KvChunkBytes(computed->Span(0).layout, tiny_.config.n_layer);
+  const size_t chunk = KvChunkBytes(computed->Span(0).layout, tiny_.spec.n_layer);
   for (const int chunks : {0, 2}) {
     SpeculationOptions options = Options(path, "", 4);
     options.spec_extend_chunks = chunks;

@@ -22,15 +22,15 @@
 
 namespace longspec {
 
-KvLayout LmCacheLayout(const LlamaConfig& draft, const KvLayout& target) {
+KvLayout LmCacheLayout(const ModelSizes& draft, const KvLayout& target) {
   return DraftCacheLayout(draft.n_head_kv, draft.head_dim, target);
 }
 
 Status CheckLmFit(const LmFile& draft, int n_vocab, const std::vector<std::string>& tokens) {
   if (draft.of_target) return {};
   const std::string misfit = draft.file->path() + ": the draft model does not fit the target: ";
-  if (std::abs(int64_t{draft.config.n_vocab} - n_vocab) > kMostPadding) {
-    return Unsupported(misfit + "a vocabulary of " + std::to_string(draft.config.n_vocab) +
+  if (std::abs(int64_t{draft.spec.n_vocab} - n_vocab) > kMostPadding) {
+    return Unsupported(misfit + "a vocabulary of " + std::to_string(draft.spec.n_vocab) +
                        " tokens, the target has " + std::to_string(n_vocab) + ", and a difference of " +
                        std::to_string(kMostPadding) + " is allowed for padding");
   }
@@ -54,17 +54,17 @@ Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::shared_ptr<const G
   auto model = std::make_shared<LmModel>();
   model->path = draft->path();
   LS_ASSIGN(LmFile lm, ReadLmFile(draft, target.embedding, target.head));
-  LS_TRY(CheckLmFit(lm, target.config->n_vocab, tokens));
-  model->config = lm.config;
+  LS_TRY(CheckLmFit(lm, target.sizes->n_vocab, tokens));
+  model->spec = lm.spec;
   model->vocab = std::move(lm.vocab);
-  model->n_shared = std::min(model->config.n_vocab, target.config->n_vocab);
-  LlamaLoadOptions load;
+  model->n_shared = std::min(model->spec.n_vocab, target.sizes->n_vocab);
+  ModelLoadOptions load;
   load.kernels = target.kernels;
   load.team = target.team;
   load.max_rows = kLmMaxRows;
   // What is kept on disk is known by the file that it is of.
   if (!lm.of_target) load.weights_cache = weights_cache;
-  LS_ASSIGN(model->target, LoadLlama(lm.file, model->config, load));
+  LS_ASSIGN(model->target, LoadModel(lm.file, model->spec, load));
   return std::shared_ptr<const LmModel>(std::move(model));
 } catch (const std::bad_alloc&) {
   return ResourceExhausted(draft->path() + ": no memory for the draft model");
@@ -157,25 +157,25 @@ Result<LmFile> ReadLmFile(std::shared_ptr<const GgufFile> draft, const TensorVie
                           const TensorView& head) {
   LmFile lm;
   if (draft->FindTensor(kEmbedding) != nullptr) {
-    LS_ASSIGN(lm.config, ReadLlamaConfig(*draft, {}));
+    LS_ASSIGN(lm.spec, ReadModelSpec(*draft, {}));
     lm.file = std::move(draft);
     return lm;
   }
   lm.of_target = true;
   auto file = std::make_shared<FileWithTensors>(draft);
   file->Add(kEmbedding, embedding);
-  LS_ASSIGN(lm.config, ReadLlamaConfig(*file, {}));
+  LS_ASSIGN(lm.spec, ReadModelSpec(*file, {}));
   const TensorView* const vocab = draft->FindTensor(kDraftVocabTensor);
   if (vocab != nullptr) {
-    LS_ASSIGN(lm.vocab, ReadDraftVocab(draft->path(), *vocab, lm.config.n_vocab));
+    LS_ASSIGN(lm.vocab, ReadDraftVocab(draft->path(), *vocab, lm.spec.n_vocab));
     std::vector<std::byte> bytes;
     TensorView rows = RowsOf(head, lm.vocab, HasBlocks(*draft), &bytes);
     file->Add(kHead, std::move(rows), std::move(bytes));
-    lm.config.tied_embeddings = false;
-    lm.config.n_logits = static_cast<int>(lm.vocab.size());
+    lm.spec.tied_embeddings = false;
+    lm.spec.n_logits = static_cast<int>(lm.vocab.size());
   } else if (head.data != embedding.data) {
     file->Add(kHead, head);
-    lm.config.tied_embeddings = false;
+    lm.spec.tied_embeddings = false;
   }
   lm.file = std::move(file);
   return lm;

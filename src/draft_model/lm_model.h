@@ -12,9 +12,9 @@
 #include "formats/draft_names.h"
 #include "formats/gguf.h"
 #include "longspec/status.h"
-#include "model/llama.h"
 #include "model/shared_parts.h"
 #include "model/target.h"
+#include "model/transformer.h"
 #include "tensor/tensor_view.h"
 
 namespace longspec {
@@ -25,7 +25,7 @@ namespace longspec {
 // the bytes that it reads, and a small model's head is most of them.
 struct LmFile {
   std::shared_ptr<const GgufFile> file;  // with all tensors that a model has
-  LlamaConfig config;
+  ModelSpec spec;
   bool of_target = false;      // what it left out is the target's
   std::vector<int32_t> vocab;  // ascending: the token of each logit; empty: logit i is of token i
 };
@@ -40,7 +40,7 @@ Status WriteLmGguf(const GgufFile& lm, DType type, const std::string& path);
 
 struct LmModel {
   std::string path;
-  LlamaConfig config;
+  ModelSpec spec;
   std::vector<int32_t> vocab;  // ascending: the token of each logit; empty: logit i is of token i
   // Tokens that it has in common with the target: those below. Others, with which one of both is padded, it
   // neither proposes nor is asked about.
@@ -50,7 +50,7 @@ struct LmModel {
 
 // How a draft's keys and values lie: in the target's types, or in f16 where its heads cannot be stored in
 // them.
-KvLayout LmCacheLayout(const LlamaConfig& draft, const KvLayout& target);
+KvLayout LmCacheLayout(const ModelSizes& draft, const KvLayout& target);
 
 // Rows of one forward pass of a draft model: prefill in steps of so many, and the largest tree.
 inline constexpr int kLmMaxRows = 512;

@@ -56,12 +56,12 @@ constexpr DraftKind LongspecModel::kFile = {
     .recognise = [](const DraftCheckpoint& c) { return c.HasPrefix("cross_attn."); },
     .tensors = TensorsOf<LongspecModel>};
 
-Result<LongspecModel> LongspecModel::Read(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+Result<LongspecModel> LongspecModel::Read(const DraftCheckpoint& checkpoint, const ModelSizes& target) {
   LS_TRY(CheckDraftWidths(checkpoint, target));
   LS_TRY(CheckDraftSharesKeys(checkpoint, target));
   LongspecModel model = Of(checkpoint);
   LS_ASSIGN(model.window, ReadWindow(checkpoint));
-  model.block = {.shape = target.block(), .rope = target.rope};
+  model.block = {.shape = BlockOf(target), .rope = target.rope};
   LS_ASSIGN(model.block.shape.n_ff, DraftRowsOf(checkpoint, "mlp.up_proj.weight", "MLP width"));
   LS_ASSIGN(model.own_keys, checkpoint.keys.Flag("longspec_own_keys", false));
   for (const char* tensor : {"cross_attn.k_proj.weight", "cross_attn.v_proj.weight"}) {
@@ -106,14 +106,14 @@ DraftMemory LongspecModel::Working(const SpeculationOptions&, const TargetFacts&
 
 LongspecForward::Scratch::Scratch(const LongspecModel& model, const SharedParts& target)
     : DraftScratch(target, model.block.shape, FormsOf(model), kMaxRows, model.head.matrix.n_out),
-      self(target.kernels, target.config->attention(), target.team->size(), kLongspecStateBytes),
-      cross(target.kernels, target.config->attention(), target.team->size(), kLongspecStateBytes) {}
+      self(target.kernels, target.sizes->attention(), target.team->size(), kLongspecStateBytes),
+      cross(target.kernels, target.sizes->attention(), target.team->size(), kLongspecStateBytes) {}
 
 LongspecForward::LongspecForward(std::shared_ptr<const LongspecModel> model, const SharedParts& target,
                                  const KvLayout& layout, std::shared_ptr<Scratch> scratch)
     : model_(std::move(model)),
       target_(target),
-      rope_(target.config->rope),
+      rope_(target.sizes->rope),
       n_ring_chunks_(RingChunks(model_->window)),
       ring_(layout, 1),
       tree_(layout, 1),
@@ -133,10 +133,10 @@ size_t LongspecForward::ScratchBytes(const DraftBlock& block, int64_t n_logits) 
 Status LongspecForward::Embed(std::span<const LongspecRow> rows) {
   LS_CHECK(!rows.empty() && rows.size() <= Z(kMaxRows));
   rows_.assign(rows.begin(), rows.end());
-  const LlamaConfig& c = *target_.config;
+  const ModelSizes& c = *target_.sizes;
   for (size_t r = 0; r < rows_.size(); ++r) {
     LS_TRY(EmbedToken(target_, rows_[r].token, work_.x.as<float>() + r * Z(c.n_embd)));
-    rope_.Row(rows_[r].position, work_.cos_sin.as<float>() + r * Z(c.rope.n_rot));
+    rope_.Row(rows_[r].position, work_.Angles(0, static_cast<int>(r)));
   }
   return {};
 }
@@ -242,7 +242,7 @@ void LongspecForward::PlaceKeys(std::span<const LongspecRow> rows, std::vector<R
 // The residual stream meets the head as it is: no final norm, neither the draft's nor the target's.
 void LongspecForward::Head(ThreadTeam::Worker& worker, int k, std::span<std::vector<TokenScore>> next) {
   const float* x = work_.x.as<float>();
-  Convert(worker, work_, x, target_.config->n_embd, n_rows());
+  Convert(worker, work_, x, target_.sizes->n_embd, n_rows());
   worker.Barrier();
   TopOfHead(worker, work_, model_->head, x, n_rows(), scratch_->logits.as<float>(), k, next);
 }
@@ -271,7 +271,7 @@ class LongspecDrafter final : public GrowingDrafter {
       : GrowingDrafter(std::move(shape)),
         model_(std::move(model)),
         cache_(cache),
-        last_layer_(target.config->n_layer - 1),
+        last_layer_(target.sizes->n_layer - 1),
         range_(model_->path, model_->trained_positions),
         forward_(model_, target, cache->Span(0).layout, {scratch, &scratch->forward}) {
     if (!model_->own_keys) return;

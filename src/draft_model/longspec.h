@@ -17,8 +17,8 @@
 #include "draft_model/learned_draft.h"
 #include "kv/kv_slots.h"
 #include "model/block.h"
-#include "model/rope.h"
 #include "model/shared_parts.h"
+#include "network/rope.h"
 
 namespace longspec {
 
@@ -29,7 +29,7 @@ namespace longspec {
 struct LongspecModel : LoadedFromFile<LongspecModel> {
   static constexpr std::string_view kKind = "longspec";
   static const DraftKind kFile;
-  static Result<LongspecModel> Read(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+  static Result<LongspecModel> Read(const DraftCheckpoint& checkpoint, const ModelSizes& target);
   std::vector<DraftPart> Parts();
   DraftMemory Working(const SpeculationOptions& options, const TargetFacts& target, int64_t n_logits) const;
 

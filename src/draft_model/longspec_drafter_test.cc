@@ -40,7 +40,7 @@ class LongspecDrafterTest : public ::testing::Test {
  protected:
   explicit LongspecDrafterTest(const TinyModelOptions& options = {}, const TinyTarget::Change& change = {})
       : tiny_(options, {}, 1, Bf16Arithmetic::kF32, change),
-        draft_(WriteDraftFolder(folder_, tiny_.config, RandomDraft(tiny_.config, 64, 3))) {}
+        draft_(WriteDraftFolder(folder_, tiny_.spec, RandomDraft(tiny_.spec, 64, 3))) {}
 
   SpeculationOptions Options(const std::string& tree = "", int n_max = 24) const {
     SpeculationOptions options;
@@ -63,7 +63,7 @@ class LongspecDrafterTest : public ::testing::Test {
     sampling.temperature = temperature;
     sampling.seed = 11;
     for (int32_t t = 0; t < n_likely_; ++t) sampling.logit_bias.emplace_back(200 + t, 9.0F);
-    const auto sampler = Sampler::Create(sampling, tiny_.config.n_vocab);
+    const auto sampler = Sampler::Create(sampling, tiny_.spec.n_vocab);
     EXPECT_TRUE(sampler.ok());
     cache_ = tiny_.NewCache(n_prompt + n_predict + 64, CacheType::kF16);
     auto drafter =
@@ -99,7 +99,7 @@ class LongspecDrafterTest : public ::testing::Test {
   void ProposeLikelyTokensOnly() {
     std::vector<int64_t> vocab;
     for (int64_t t = 0; t < kLongspecLikely; ++t) vocab.push_back(200 + t);
-    WriteDraft(RandomDraft(tiny_.config, 64, 3), draft_ + "/model.safetensors", "", DType::kF32, vocab);
+    WriteDraft(RandomDraft(tiny_.spec, 64, 3), draft_ + "/model.safetensors", "", DType::kF32, vocab);
   }
 
   LongspecText Plain(float temperature, int n_prompt, int n_predict) {
@@ -150,8 +150,8 @@ TEST_F(LongspecDrafterTest, WithKeysOfItsOwn) {
   const LongspecText plain = Plain(0.7F, 300, 60);
   const LongspecText with_targets = Generate(Options("4"), 0.7F, 300, 60, &reads_targets);
   Folder folder;
-  draft_ = WriteDraftFolder(folder, tiny_.config, RandomDraft(tiny_.config, 64, 3),
-                            ", \"longspec_own_keys\": true");
+  draft_ =
+      WriteDraftFolder(folder, tiny_.spec, RandomDraft(tiny_.spec, 64, 3), ", \"longspec_own_keys\": true");
   ProposeLikelyTokensOnly();
   for (const float temperature : {0.0F, 0.7F, 1.0F}) {
     for (const char* tree : {"chain", "4,3,2", "best"}) {
@@ -167,7 +167,7 @@ TEST_F(LongspecDrafterTest, WithKeysOfItsOwn) {
   EXPECT_TRUE(reads_own->taps().final_hidden);
   EXPECT_GT(reads_own->bytes(), reads_targets->bytes());
 
-  DraftTensors lacks = RandomDraft(tiny_.config, 64, 3);
+  DraftTensors lacks = RandomDraft(tiny_.spec, 64, 3);
   lacks.tensors.erase("cross_attn.v_proj.weight");
   WriteDraft(lacks, draft_ + "/model.safetensors");
   models_ = {};
@@ -186,7 +186,7 @@ class PerfectLongspec : public LongspecDrafterTest {
   }
 
   void WritePerfect(const std::vector<int64_t>& vocab) {
-    DraftTensors draft = RandomDraft(tiny_.config, 64, 3);
+    DraftTensors draft = RandomDraft(tiny_.spec, 64, 3);
     for (const char* name : {"self_attn.o_proj", "cross_attn.o_proj", "mlp.down_proj"}) {
       std::ranges::fill(draft[std::string(name) + ".weight"], 0.0F);
     }
@@ -214,7 +214,7 @@ TEST_F(PerfectLongspec, InChainsOfFourEveryRoundIsFiveTokens) {
   EXPECT_EQ(text.stats.drafted, 48);
   EXPECT_EQ(text.stats.accepted, 48);
   // One that is left out of the draft's vocabulary ends a round.
-  std::vector<int64_t> all_but_one(static_cast<size_t>(tiny_.config.n_vocab));
+  std::vector<int64_t> all_but_one(static_cast<size_t>(tiny_.spec.n_vocab));
   std::iota(all_but_one.begin(), all_but_one.end(), 0);
   std::erase(all_but_one, plain.tokens[57]);
   WritePerfect(all_but_one);
@@ -225,7 +225,7 @@ TEST_F(PerfectLongspec, InChainsOfFourEveryRoundIsFiveTokens) {
 
 // A draft that is never right: a token a round, and still the same text.
 TEST_F(LongspecDrafterTest, AnAdversaryCostsNothingButTime) {
-  WriteDraft(RandomDraft(tiny_.config, 64, 3), draft_ + "/model.safetensors", "", DType::kF32, {5, 6, 7});
+  WriteDraft(RandomDraft(tiny_.spec, 64, 3), draft_ + "/model.safetensors", "", DType::kF32, {5, 6, 7});
   const LongspecText plain = Plain(0.0F, 20, 20);
   const LongspecText text = Generate(Options("3,9", 12), 0.0F, 20, 20);
   EXPECT_EQ(text, plain);
@@ -260,7 +260,7 @@ TEST_F(LongspecDrafterTest, NoWeightsCanChangeABit) {
       {"no numbers for keys", fill("self_attn.k_proj.weight", 3e38F), {}, false},
   };
   for (const auto& adversary : adversaries) {
-    DraftTensors draft = RandomDraft(tiny_.config, 64, 3);
+    DraftTensors draft = RandomDraft(tiny_.spec, 64, 3);
     adversary.change(draft);
     WriteDraft(draft, draft_ + "/model.safetensors", "", DType::kF32, adversary.vocab);
     models_ = {};
@@ -294,11 +294,11 @@ TEST_F(LongspecDrafterTest, TheCacheEqualsAFreshPrefill) {
   auto fresh = tiny_.NewCache(600, CacheType::kF16);
   tiny_.Evaluate(text, *fresh);
   ASSERT_EQ(after->length(), fresh->length());
-  for (int layer = 0; layer < tiny_.config.n_layer; ++layer) {
+  for (int layer = 0; layer < tiny_.spec.n_layer; ++layer) {
     const KvSpan a = after->Span(layer), b = fresh->Span(layer);
     for (int p = 0; p < after->length(); ++p) {
-      for (int head = 0; head < tiny_.config.n_head_kv; ++head) {
-        for (int d = 0; d < tiny_.config.head_dim; ++d) {
+      for (int head = 0; head < tiny_.spec.n_head_kv; ++head) {
+        for (int d = 0; d < tiny_.spec.head_dim; ++d) {
           ASSERT_EQ(a.KeyAt(p, head, d), b.KeyAt(p, head, d)) << layer << " " << p;
           ASSERT_EQ(a.ValueAt(p, head, d), b.ValueAt(p, head, d)) << layer << " " << p;
         }
@@ -339,7 +339,7 @@ TEST_F(LongspecDrafterTest, MemoryDoesNotDependOnTheContext) {
   TinyTarget tiny(small);
   const Folder folder;
   SpeculationOptions options = Options("3,6", 9);
-  options.draft_model = WriteDraftFolder(folder, tiny.config, RandomDraft(tiny.config, 32, 1));
+  options.draft_model = WriteDraftFolder(folder, tiny.spec, RandomDraft(tiny.spec, 32, 1));
   for (const int n : {512, 4096, 8192, 65536}) {
     auto cache = tiny.NewCache(n + 10, CacheType::kF16);
     auto rows = cache->Begin(n);
@@ -360,7 +360,7 @@ TEST_F(LongspecDrafterTest, MemoryDoesNotDependOnTheContext) {
 }
 
 TEST_F(LongspecDrafterTest, BeyondItsTrainingItProposesNothingAndSaysSo) {
-  (void)WriteDraftFolder(folder_, tiny_.config, RandomDraft(tiny_.config, 64, 3),
+  (void)WriteDraftFolder(folder_, tiny_.spec, RandomDraft(tiny_.spec, 64, 3),
                          ", \"max_position_embeddings\": 4096, \"longspec_trained_positions\": 50");
   std::unique_ptr<Drafter> drafter;
   const LongspecText plain = Plain(0.0F, 40, 30);

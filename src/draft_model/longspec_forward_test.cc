@@ -43,7 +43,7 @@ struct LongspecRig {
               .n_heads = o.n_heads,
               .n_kv_heads = o.n_kv_heads},
              Scaling(o), o.n_threads),
-        draft(RandomDraft(tiny.config, kFf, 9)),
+        draft(RandomDraft(tiny.spec, kFf, 9)),
         committed(RandomTokens(o.n_committed, 4)) {
     if (change) change(draft);
     const Folder folder;
@@ -52,9 +52,9 @@ struct LongspecRig {
     if (o.rope_scale != 1.0F) {
       more += R"(, "rope_scaling": {"type": "linear", "factor": )" + std::to_string(o.rope_scale) + "}";
     }
-    std::ofstream(folder.File("config.json")) << ConfigJson(tiny.config, more);
+    std::ofstream(folder.File("config.json")) << ConfigJson(tiny.spec, more);
     parts = tiny.parts();
-    config = *parts.config;
+    config = *parts.sizes;
     auto loaded = OpenAndLoad(folder.path(), o.weights, parts);
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
     model = *loaded;
@@ -105,7 +105,7 @@ struct LongspecRig {
   DraftTensors draft;
   std::vector<int32_t> committed;
   SharedParts parts;
-  LlamaConfig config;
+  ModelSizes config;
   std::shared_ptr<const LongspecModel> model;
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<LongspecForward> forward;
@@ -366,7 +366,7 @@ TEST(LongspecForward, TheRingHoldsWhatAFullPrefillWould) {
   EXPECT_EQ(computed, (std::vector<int>{513, 1, 4, 4, 1}));
 
   const LongspecReference reference(rig.draft, rig.parts);
-  const LlamaConfig& c = rig.config;
+  const ModelSizes& c = rig.config;
   for (const int p : {1497, 1700, 2009}) {
     const Vec key = reference.OwnKey(tokens[static_cast<size_t>(p)], p);
     const int place = p / kKvChunk % rig.forward->n_ring_chunks() * kKvChunk + p % kKvChunk;
@@ -384,7 +384,7 @@ TEST(LongspecForward, TheRingHoldsWhatAFullPrefillWould) {
 TEST(LongspecForward, TheRingEqualsACacheOfTheWholeText) {
   const std::vector<int32_t> tokens = RandomTokens(1600, 4);
   LongspecRig rig({.n_committed = 40});
-  const LlamaConfig& c = rig.config;
+  const ModelSizes& c = rig.config;
   // Chunks for a window of the whole text, which is then no wider than the ring's.
   auto* window_of = const_cast<LongspecModel*>(rig.model.get());
   window_of->window = 1600;

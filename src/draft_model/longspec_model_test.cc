@@ -26,10 +26,10 @@ constexpr int kModelFf = 64;
 
 class LongspecModelTest : public ::testing::Test {
  protected:
-  LongspecModelTest() : draft_(RandomDraft(tiny_.config, kModelFf, 5)) {}
+  LongspecModelTest() : draft_(RandomDraft(tiny_.spec, kModelFf, 5)) {}
 
   std::string Write(const std::string& more = "") {
-    return WriteDraftFolder(folder_, tiny_.config, draft_, more);
+    return WriteDraftFolder(folder_, tiny_.spec, draft_, more);
   }
   void WriteConfig(const std::string& text) { std::ofstream(folder_.File("draft/config.json")) << text; }
 
@@ -151,7 +151,7 @@ TEST_F(LongspecModelTest, ConversionsToOtherTypes) {
 
 TEST_F(LongspecModelTest, WhatDoesNotFitTheTargetIsRefusedWithTheReason) {
   Write();
-  const LlamaConfig& c = tiny_.config;
+  const ModelSizes& c = tiny_.spec;
   const struct {
     const char* key;
     int value;
@@ -218,7 +218,7 @@ TEST_F(LongspecModelTest, ShapesAreThoseOfTheTarget) {
     ExpectMisfit("tensor " + std::string(name) + " has shape (");
     draft_.tensors[name] = kept;
   }
-  draft_ = RandomDraft(tiny_.config, 40, 1);
+  draft_ = RandomDraft(tiny_.spec, 40, 1);
   Write();
   ExpectMisfit("MLP width 40 is no multiple of 32");
 }

@@ -30,8 +30,8 @@ const Shape kShapes[] = {
     {"QwQ-32B", 5120, 40, 8, 27648, 550'532'096, 540'044'288},
 };
 
-LlamaConfig TargetOf(const Shape& s) {
-  LlamaConfig c;
+ModelSizes TargetOf(const Shape& s) {
+  ModelSizes c;
   c.n_layer = 30;
   c.n_embd = s.h;
   c.n_head = s.n_head;
@@ -92,7 +92,7 @@ void WriteHoles(const Table& table, const std::string& path) {
   std::filesystem::resize_file(path, 8 + size + static_cast<uint64_t>(at));
 }
 
-std::string ConfigOf(const Shape& s, const LlamaConfig& c) {
+std::string ConfigOf(const Shape& s, const ModelSizes& c) {
   if (s.scale == 1.0) return ConfigJson(c, ", \"max_position_embeddings\": 32768");
   return ConfigJson(c, R"(, "max_position_embeddings": 4096, "rope_scaling": {"type": "linear", "factor": )" +
                            std::to_string(s.scale) + "}");
@@ -102,7 +102,7 @@ TEST(LongspecPublished, TensorsAndCountsAreTheSpecifications) {
   for (const Shape& s : kShapes) {
     SCOPED_TRACE(s.name);
     const Folder folder;
-    const LlamaConfig target = TargetOf(s);
+    const ModelSizes target = TargetOf(s);
     WriteHoles(TensorsOf(s), folder.File("model.safetensors"));
     std::ofstream(folder.File("config.json")) << ConfigOf(s, target);
     const auto checkpoint = OpenDraftCheckpoint(folder.path());
@@ -187,12 +187,12 @@ TEST(LongspecPublished, LinearScalingMultipliesTheTrainedPositions) {
 // Memory does not depend on the context: what one thread takes beside the default test model, to the byte.
 TEST(LongspecPublished, MemoryOfTheDefaultModelsDraft) {
   ThreadTeam team(1);
-  const LlamaConfig target = TargetOf(kShapes[0]);
+  const ModelSizes target = TargetOf(kShapes[0]);
   auto model = std::make_shared<LongspecModel>();
-  model->block = {.shape = target.block(), .rope = target.rope};
+  model->block = {.shape = BlockOf(target), .rope = target.rope};
   model->head.matrix.n_out = target.n_vocab;
   SharedParts parts;
-  parts.config = &target;
+  parts.sizes = &target;
   parts.kernels = kernels::Available().front();
   parts.team = &team;
   const KvLayout layout = target.kv_layout(CacheType::kF16, CacheType::kF16);

@@ -109,12 +109,12 @@ class LongspecRoundsTest : public ::testing::Test {
  protected:
   static constexpr int kLikely = 8;  // tokens with a bias, so that a draft of these alone is often right
 
-  LongspecRoundsTest() : draft_(WriteDraftFolder(folder_, tiny_.config, RandomDraft(tiny_.config, 64, 3))) {}
+  LongspecRoundsTest() : draft_(WriteDraftFolder(folder_, tiny_.spec, RandomDraft(tiny_.spec, 64, 3))) {}
 
   void LikelyTokensOnly() {
     std::vector<int64_t> vocab;
     for (int64_t t = 0; t < kLikely; ++t) vocab.push_back(200 + t);
-    WriteDraft(RandomDraft(tiny_.config, 64, 3), draft_ + "/model.safetensors", "", DType::kF32, vocab);
+    WriteDraft(RandomDraft(tiny_.spec, 64, 3), draft_ + "/model.safetensors", "", DType::kF32, vocab);
   }
 
   SpeculationOptions Options(const std::string& type, int n_max = 68) const {
@@ -133,7 +133,7 @@ class LongspecRoundsTest : public ::testing::Test {
     sampling.temperature = 0.7F;
     sampling.seed = 11;
     for (int32_t t = 0; t < kLikely; ++t) sampling.logit_bias.emplace_back(200 + t, 9.0F);
-    const auto sampler = Sampler::Create(sampling, tiny_.config.n_vocab);
+    const auto sampler = Sampler::Create(sampling, tiny_.spec.n_vocab);
     EXPECT_TRUE(sampler.ok());
     const auto cache = tiny_.NewCache(n_prompt + n_predict + 100, CacheType::kF16);
     auto real = MakeDrafter(options, {.target = &target, .cache = cache.get(), .models = &models_});

@@ -21,14 +21,14 @@ class TreeScene {
   // `vocab`: tokens the draft chooses among; empty: all.
   explicit TreeScene(const std::string& tree, int window = 512, const std::vector<int64_t>& vocab = {})
       : tiny_({.n_embd = 32, .n_heads = 2, .n_kv_heads = 1, .n_ff = 32}),
-        draft_(RandomDraft(tiny_.config, 32, 9)),
+        draft_(RandomDraft(tiny_.spec, 32, 9)),
         window_(window),
         vocab_(vocab),
         cache_(tiny_.NewCache(1000, CacheType::kF32)) {
     SpeculationOptions options;
     options.type = "longspec";
     options.draft_model =
-        WriteDraftFolder(folder_, tiny_.config, draft_, ", \"longspec_window\": " + std::to_string(window));
+        WriteDraftFolder(folder_, tiny_.spec, draft_, ", \"longspec_window\": " + std::to_string(window));
     WriteDraft(draft_, options.draft_model + "/model.safetensors", "", DType::kF32, vocab);
     options.draft_weights = "f32";
     options.tree = tree;
@@ -76,7 +76,7 @@ class TreeScene {
   }
 
   KvCache& cache() { return *cache_; }
-  int last_layer() const { return tiny_.config.n_layer - 1; }
+  int last_layer() const { return tiny_.spec.n_layer - 1; }
 
  private:
   Folder folder_;

@@ -39,11 +39,11 @@ DrafterResult MakeMagicDec(const SpeculationOptions& options, const DraftContext
         "--spec-type magicdec: needs a target of known shape and a cache of all its positions");
   }
   LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
-  const int n_layer = parts->config->n_layer;
+  const int n_layer = parts->sizes->n_layer;
   return std::unique_ptr<Drafter>(std::make_unique<NestedDrafter>(
       context, NestedOptions{.name = "magicdec", .width = width},
       MakeStreamingCache(context.cache->Span(0).layout, n_layer, options.magicdec_sink,
-                         options.magicdec_window, RotaryOf(parts->config->rope, *parts)),
+                         options.magicdec_window, RotaryOf(parts->sizes->rope, *parts)),
       nullptr));
 }
 

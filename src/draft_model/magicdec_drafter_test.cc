@@ -18,7 +18,7 @@
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
-#include "model/llama.h"
+#include "model/transformer.h"
 
 namespace longspec {
 namespace {
@@ -35,12 +35,12 @@ class MagicDecTest : public ::testing::Test {
     ASSERT_TRUE(WriteTinyModel(tiny, path).ok());
     file_ = *GgufFile::Open(path);
     std::filesystem::remove(path);
-    config_ = *ReadLlamaConfig(*file_, {});
-    LlamaLoadOptions load;
+    config_ = *ReadModelSpec(*file_, {});
+    ModelLoadOptions load;
     load.kernels = kernels::Available().front();
     load.team = &team_;
     load.max_rows = 64;
-    target_ = *LoadLlama(file_, config_, load);
+    target_ = *LoadModel(file_, config_, load);
     cache_ = MakeFullCache(config_.kv_layout(CacheType::kF16, CacheType::kF16), config_.n_layer, 512);
     options_.type = "magicdec";
     for (int32_t i = 0; i < 120; ++i) text_.push_back(3 + i * i % 97);
@@ -115,7 +115,7 @@ class MagicDecTest : public ::testing::Test {
   }
 
   std::shared_ptr<const GgufFile> file_;
-  LlamaConfig config_;
+  ModelSpec config_;
   ThreadTeam team_{2};
   std::unique_ptr<Target> target_;
   std::unique_ptr<KvCache> cache_;

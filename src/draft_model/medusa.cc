@@ -61,7 +61,7 @@ std::vector<DraftPart> MedusaTensors(const DraftCheckpoint& checkpoint) {
 constexpr DraftKind MedusaModel::kFile = {
     .name = kKind, .recognise = IsMedusa, .tensors = MedusaTensors, .rename = RenameMedusa};
 
-Result<MedusaModel> MedusaModel::Read(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+Result<MedusaModel> MedusaModel::Read(const DraftCheckpoint& checkpoint, const ModelSizes& target) {
   LS_TRY(CheckDraftWidths(checkpoint, target));
   MedusaModel model = Of(checkpoint);
   model.n_embd = target.n_embd;
@@ -267,7 +267,7 @@ DrafterResult MakeMedusa(const SpeculationOptions& options, const DraftContext& 
 
 // The activations of a pass: what it keeps of the text is one state.
 DraftMemory MedusaModel::Working(const SpeculationOptions&, const TargetFacts& target, int64_t) const {
-  return {.fixed = MedusaForward::ScratchBytes(target.config.n_embd, target.config.n_vocab)};
+  return {.fixed = MedusaForward::ScratchBytes(target.sizes.n_embd, target.sizes.n_vocab)};
 }
 
 constexpr DrafterEntry kMedusaDrafter =

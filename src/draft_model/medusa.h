@@ -17,7 +17,7 @@ namespace longspec {
 struct MedusaModel : LoadedFromFile<MedusaModel> {
   static constexpr std::string_view kKind = "medusa";
   static const DraftKind kFile;
-  static Result<MedusaModel> Read(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+  static Result<MedusaModel> Read(const DraftCheckpoint& checkpoint, const ModelSizes& target);
   std::vector<DraftPart> Parts();
   DraftMemory Working(const SpeculationOptions& options, const TargetFacts& target, int64_t n_logits) const;
   void Finish(const SharedParts& target);

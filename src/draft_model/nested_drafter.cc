@@ -77,7 +77,7 @@ Status NestedDrafter::Read(const CommittedRows& rows) {
   if (inner_ != nullptr) LS_TRY(inner_->Read(rows));
   if (extension_ != nullptr) extension_->Read(rows);
   if (!part_->wants_queries() || rows.rows.empty() || !rows.HasQueries(rows.rows.back())) return {};
-  const LlamaConfig& c = *target_.shared_parts()->config;
+  const ModelSizes& c = *target_.shared_parts()->sizes;
   std::vector<const float*> queries;
   for (int layer = 0; layer < c.n_layer; ++layer) {
     queries.push_back(rows.QueriesOf(rows.rows.back(), layer, c.n_head * c.head_dim));

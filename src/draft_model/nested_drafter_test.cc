@@ -32,7 +32,7 @@ class Nested : public ::testing::TestWithParam<const char*> {
     options.magicdec_window = 100;
     if (options.type == "tokenswift") {
       options.draft_model =
-          WriteBlockDraft(folder_, "tokenswift", tiny_.config, RandomTokenswift(tiny_.config, 3, 9));
+          WriteBlockDraft(folder_, "tokenswift", tiny_.spec, RandomTokenswift(tiny_.spec, 3, 9));
     }
     return options;
   }

@@ -164,8 +164,8 @@ RetrievalOptions RetrievalOf(const SpeculationOptions& options) {
 
 DraftMemory RetrievalMemory(const SpeculationOptions& options, const TargetFacts& target) {
   constexpr int kMostRowsOfIt = 64;
-  const WorkingSetMemory memory = PlanRetrievalCache(
-      target.cache, target.config.n_layer, target.config.n_head, RetrievalOf(options), kMostRowsOfIt);
+  const WorkingSetMemory memory = PlanRetrievalCache(target.cache, target.sizes.n_layer, target.sizes.n_head,
+                                                     RetrievalOf(options), kMostRowsOfIt);
   return {.fixed = memory.fixed, .kv_chunk = memory.source_chunk};
 }
 
@@ -179,7 +179,7 @@ Result<std::unique_ptr<RetrievalCache>> MakeRetrieval(const SpeculationOptions& 
     return Unsupported("--spec-type " + options.type +
                        ": needs a target of known shape and a cache of all its positions");
   }
-  return MakeRetrievalCache(context.cache->Span(0).layout, parts->config->n_layer, parts->config->n_head,
+  return MakeRetrievalCache(context.cache->Span(0).layout, parts->sizes->n_layer, parts->sizes->n_head,
                             RetrievalOf(options));
 }
 

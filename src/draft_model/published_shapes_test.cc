@@ -145,10 +145,10 @@ void PublishedShapes::RunEagle() {
                             .head_dim = s_.head_dim,
                             .n_ff = s_.n_ff,
                             .n_tokens = s_.n_own};
-  const DraftTensors draft = RandomEagle(tiny_.config, shape, 9);
+  const DraftTensors draft = RandomEagle(tiny_.spec, shape, 9);
   std::vector<int64_t> tokens;
   for (int64_t i = 0; i < s_.n_own; ++i) tokens.push_back(i * s_.n_vocab / s_.n_own);
-  const std::string path = WriteEagle(folder_, "draft", tiny_.config, shape, draft, tokens,
+  const std::string path = WriteEagle(folder_, "draft", tiny_.spec, shape, draft, tokens,
                                       R"(, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 2]})");
   std::shared_ptr<const EagleModel> model;
   {
@@ -208,10 +208,10 @@ void PublishedShapes::RunEagle() {
 }
 
 void PublishedShapes::RunLongspec() {
-  const DraftTensors draft = RandomDraft(tiny_.config, s_.n_ff, 9);
-  const bool scaled = tiny_.config.rope.scaling == RopeOptions::Scaling::kLinear;
+  const DraftTensors draft = RandomDraft(tiny_.spec, s_.n_ff, 9);
+  const bool scaled = tiny_.spec.rope.scaling == RopeOptions::Scaling::kLinear;
   const std::string path =
-      WriteDraftFolder(folder_, tiny_.config, draft,
+      WriteDraftFolder(folder_, tiny_.spec, draft,
                        ", \"head_dim\": " + std::to_string(s_.head_dim) +
                            (scaled ? R"(, "rope_scaling": {"type": "linear", "factor": 4})" : ""));
   const auto model = OpenAndLoad(path, "f32", tiny_.parts());
@@ -220,7 +220,7 @@ void PublishedShapes::RunLongspec() {
   const auto cache = tiny_.NewCache(100);
   tiny_.Evaluate(text, *cache);
   text.push_back(kRootToken);
-  LongspecForward forward(*model, tiny_.parts(), tiny_.config.kv_layout(CacheType::kF32, CacheType::kF32));
+  LongspecForward forward(*model, tiny_.parts(), tiny_.spec.kv_layout(CacheType::kF32, CacheType::kF32));
   ASSERT_TRUE(forward.Extend(text).ok());
   const LongspecReference reference(draft, tiny_.parts());
   const auto seen = reference.ReadTarget(cache->Span(0), kPublishedKeys);
@@ -248,8 +248,8 @@ CommittedRows AllCommitted(const std::vector<int32_t>& text, const std::vector<i
 }
 
 void PublishedShapes::RunBeagle() {
-  const DraftTensors draft = RandomBeagle(tiny_.config, Heads(), 9);
-  const std::string path = WriteBlockDraft(folder_, "beagle", tiny_.config, draft, Heads());
+  const DraftTensors draft = RandomBeagle(tiny_.spec, Heads(), 9);
+  const std::string path = WriteBlockDraft(folder_, "beagle", tiny_.spec, draft, Heads());
   std::shared_ptr<const BeagleModel> model;
   {
     const auto checkpoint = OpenDraftCheckpoint(path);
@@ -291,10 +291,10 @@ void PublishedShapes::RunBeagle() {
 
 // Heads show what they say in the trees of their drafter alone: the best tokens of each.
 void PublishedShapes::RunMedusa() {
-  const DraftTensors draft = RandomMedusa(tiny_.config, s_.n_own, 9, {0, 1});
+  const DraftTensors draft = RandomMedusa(tiny_.spec, s_.n_own, 9, {0, 1});
   SpeculationOptions options;
   options.type = "medusa";
-  options.draft_model = WriteBlockDraft(folder_, "medusa", tiny_.config, draft, Heads());
+  options.draft_model = WriteBlockDraft(folder_, "medusa", tiny_.spec, draft, Heads());
   options.draft_weights = "f32";
   options.tree = "16,32";
   const auto cache = tiny_.NewCache(100);

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/size.h"
 #include "kv/chunk_pool.h"
-#include "model/llama.h"
+#include "model/transformer.h"
 
 namespace longspec {
 namespace {
@@ -78,7 +78,7 @@ void SpecExtend::Read(const CommittedRows& rows) {
   }
   if (!rows.HasQueries(last)) return;  // the next round is asked for them again
   ++n_rounds_;
-  const LlamaConfig& c = *target_.config;
+  const ModelSizes& c = *target_.sizes;
   const int layer = c.n_layer - 1, width = c.n_head * c.head_dim;
   AttentionMass(*target_.kernels, c.attention(), target_cache_.Span(layer),
                 {rows.QueriesOf(last, layer, width), Z(width)}, &mass_);
@@ -106,7 +106,7 @@ Status CheckSpecExtend(const SpeculationOptions& options, const KvCache& cache) 
 }
 
 void AddSpecExtendMemory(const SpeculationOptions& options, const SpecExtendSettings& paper,
-                         const LlamaConfig& target, const KvLayout& layout, int n_layer, int max_rows,
+                         const ModelSizes& target, const KvLayout& layout, int n_layer, int max_rows,
                          DraftMemory* plan) {
   const SpecExtendSettings settings = SpecExtendOf(options, paper, /*trained_positions=*/0);
   const int positions =

@@ -100,7 +100,7 @@ Status CheckSpecExtend(const SpeculationOptions& options, const KvCache& cache);
 // Adds the set, which passes of `max_rows` rows are appended to, and the queries that the target hands over:
 // of a draft that was trained for as many positions as need be. REQUIRES: the options ask for SpecExtend.
 void AddSpecExtendMemory(const SpeculationOptions& options, const SpecExtendSettings& paper,
-                         const LlamaConfig& target, const KvLayout& layout, int n_layer, int max_rows,
+                         const ModelSizes& target, const KvLayout& layout, int n_layer, int max_rows,
                          DraftMemory* plan);
 
 // DrafterEntry::settle: the paper's trees are OPT-Tree's of 50 nodes. Who names a

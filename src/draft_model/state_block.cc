@@ -48,9 +48,7 @@ const float* StateBlock::normed(int row) const {
   return work_.normed.as<float>() + Z(row) * Z(work_.shape.n_embd);
 }
 
-void StateBlock::SetAngles(int row, int position) {
-  rope_.Row(position, work_.cos_sin.as<float>() + Z(row) * Z(work_.shape.n_rot));
-}
+void StateBlock::SetAngles(int row, int position) { rope_.Row(position, work_.Angles(0, row)); }
 
 // Forgets the states of `position` and after it.
 void StateBlock::KeepBefore(int position) {

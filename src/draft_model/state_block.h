@@ -22,8 +22,8 @@
 #include "kv/full_cache.h"
 #include "kv/kv_slots.h"
 #include "model/block.h"
-#include "model/rope.h"
 #include "model/shared_parts.h"
+#include "network/rope.h"
 
 namespace longspec {
 

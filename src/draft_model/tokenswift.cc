@@ -46,7 +46,7 @@ namespace {
 struct TokenswiftModel : LoadedFromFile<TokenswiftModel> {
   static constexpr std::string_view kKind = "tokenswift";
   static const DraftKind kFile;
-  static Result<TokenswiftModel> Read(const DraftCheckpoint& checkpoint, const LlamaConfig& target);
+  static Result<TokenswiftModel> Read(const DraftCheckpoint& checkpoint, const ModelSizes& target);
   std::vector<DraftPart> Parts();
   DraftMemory Working(const SpeculationOptions& options, const TargetFacts& target, int64_t n_logits) const;
 
@@ -81,7 +81,7 @@ constexpr DraftKind TokenswiftModel::kFile = {
     .recognise = [](const DraftCheckpoint& c) { return c.HasPrefix("medusa_layers."); },
     .tensors = TokenswiftTensors};
 
-Result<TokenswiftModel> TokenswiftModel::Read(const DraftCheckpoint& checkpoint, const LlamaConfig& target) {
+Result<TokenswiftModel> TokenswiftModel::Read(const DraftCheckpoint& checkpoint, const ModelSizes& target) {
   LS_TRY(CheckDraftWidths(checkpoint, target));
   TokenswiftModel model = Of(checkpoint);
   model.n_embd = target.n_embd;
@@ -115,7 +115,7 @@ DraftMemory TokenswiftModel::Working(const SpeculationOptions& options, const Ta
   return plan;
 }
 
-BlockShape ShapeOf(const LlamaConfig& target) { return {.n_embd = target.n_embd, .rms_eps = target.rms_eps}; }
+BlockShape ShapeOf(const ModelSizes& target) { return {.n_embd = target.n_embd, .rms_eps = target.rms_eps}; }
 
 InputForms FormsOf(const TokenswiftModel& model) {
   InputForms forms;
@@ -130,12 +130,12 @@ class SerialHeads final : public HeadGrowth<GrowthModel> {
   SerialHeads(std::shared_ptr<const TokenswiftModel> model, const SharedParts& target)
       : model_(std::move(model)),
         target_(target),
-        states_((model_->heads.size() + 1) * Z(target.config->n_embd)),
-        work_(ShapeOf(*target.config), target.kernels, 1, FormsOf(*model_)),
+        states_((model_->heads.size() + 1) * Z(target.sizes->n_embd)),
+        work_(ShapeOf(*target.sizes), target.kernels, 1, FormsOf(*model_)),
         logits_(Z(model_->head.matrix.n_out) * sizeof(float)) {}
 
   int n_heads() const { return static_cast<int>(model_->heads.size()); }
-  int width() const { return target_.config->n_embd; }
+  int width() const { return target_.sizes->n_embd; }
 
   // `state`: (n_embd), the output of the target's last layer.
   void Begin(const float* state) { std::memcpy(states_.data(), state, Z(width()) * sizeof(float)); }
@@ -175,7 +175,7 @@ class TokenswiftExtension final : public DraftExtension {
   TokenswiftExtension(std::shared_ptr<const TokenswiftModel> model, TreeShape shape,
                       const SharedParts& target)
       : shape_(std::move(shape)),
-        last_layer_(target.config->n_layer - 1),
+        last_layer_(target.sizes->n_layer - 1),
         heads_(std::move(model), target),
         text_(NgramTable()) {}
 

@@ -32,14 +32,14 @@ constexpr int kHeads = 3;
 class Tokenswift : public ::testing::Test {
  protected:
   Tokenswift() {
-    tensors_ = RandomTokenswift(tiny_.config, kHeads, 9);
+    tensors_ = RandomTokenswift(tiny_.spec, kHeads, 9);
     Write();
     options_.type = "tokenswift";
     options_.draft_weights = "f32";
   }
 
   void Write(const std::string& config = "") {
-    options_.draft_model = WriteBlockDraft(folder_, "tokenswift", tiny_.config, tensors_, {}, vocab_, config);
+    options_.draft_model = WriteBlockDraft(folder_, "tokenswift", tiny_.spec, tensors_, {}, vocab_, config);
   }
 
   void Make() { rig_.emplace(&tiny_, options_); }
@@ -58,7 +58,7 @@ class Tokenswift : public ::testing::Test {
   Vec StateAtTheEnd(bool final_hidden) {
     const auto cache = tiny_.NewCache(2000);
     const Taps taps =
-        final_hidden ? Taps{.final_hidden = true} : Taps{.hidden_layers = {tiny_.config.n_layer - 1}};
+        final_hidden ? Taps{.final_hidden = true} : Taps{.hidden_layers = {tiny_.spec.n_layer - 1}};
     tiny_.Evaluate(std::span(rig_->text).first(rig_->text.size() - 1), *cache);
     auto rows = cache->Begin(1);
     const ForwardSegment segment = {
@@ -264,7 +264,7 @@ TEST_F(Tokenswift, TreesAreWellFormedWithDiceToo) {
   int differing = 0;
   const TokenTree plain = Propose(30);
   for (uint64_t seed = 0; seed < 8; ++seed) {
-    const Sampler sampler = UnfilteredSampler(tiny_.config.n_vocab, seed);
+    const Sampler sampler = UnfilteredSampler(tiny_.spec.n_vocab, seed);
     const DraftBudget budget = {.max_nodes = 30, .max_depth = 4, .foresight = Foresight(&sampler, true)};
     const TokenTree tree = rig_->Propose(budget);
     ASSERT_LE(tree.size(), 31);
@@ -293,7 +293,7 @@ TEST_F(Tokenswift, WhatDoesNotFitIsRefused) {
   tensors_ = RandomTokenswift({.n_embd = 32, .n_vocab = 384}, 2, 1);
   Write();
   EXPECT_THAT(refusal(), HasSubstr("medusa_layers.0.linear.weight"));
-  tensors_ = RandomTokenswift(tiny_.config, 2, 1);
+  tensors_ = RandomTokenswift(tiny_.spec, 2, 1);
   tensors_.tensors.erase("medusa_layers.1.post_layernorm.weight");
   Write();
   EXPECT_THAT(refusal(), HasSubstr("medusa_layers.1.post_layernorm.weight"));
@@ -310,9 +310,8 @@ TEST_F(Tokenswift, WhatDoesNotFitIsRefused) {
 TEST_F(Tokenswift, TakesNoMoreMemoryThanWasPlanned) {
   ASSERT_TRUE(WriteTinyModel({.n_layers = 4}, folder_.File("target.gguf")).ok());
   const auto file = *GgufFile::Open(folder_.File("target.gguf"));
-  const TargetFacts target = {.file = *file,
-                              .config = tiny_.config,
-                              .cache = tiny_.config.kv_layout(CacheType::kF32, CacheType::kF32)};
+  const TargetFacts target = {
+      .file = *file, .sizes = tiny_.spec, .cache = tiny_.spec.kv_layout(CacheType::kF32, CacheType::kF32)};
   options_.partial_budget = 64;
   DraftFiles files;
   const auto plan = PlanDraftMemory(options_, target, files);

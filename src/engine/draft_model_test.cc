@@ -34,7 +34,7 @@ class DraftModelTest : public ::testing::Test {
  protected:
   DraftModelTest() {
     const testing::TinyTarget tiny;
-    draft_ = testing::WriteDraftFolder(folder_, tiny.config, testing::RandomDraft(tiny.config, 64, 2),
+    draft_ = testing::WriteDraftFolder(folder_, tiny.spec, testing::RandomDraft(tiny.spec, 64, 2),
                                        ", \"longspec_trained_positions\": 40");
     EXPECT_TRUE(WriteTinyModel({}, folder_.File("target.gguf")).ok());
     ModelOptions options;
@@ -67,14 +67,14 @@ class DraftModelTest : public ::testing::Test {
   std::string WriteLikelyEagle() const {
     const testing::TinyTarget tiny;
     const testing::EagleShape shape;
-    return testing::WriteEagle(folder_, "eagle", tiny.config, shape,
-                               testing::RandomEagle(tiny.config, shape, 4), likely_);
+    return testing::WriteEagle(folder_, "eagle", tiny.spec, shape, testing::RandomEagle(tiny.spec, shape, 4),
+                               likely_);
   }
   std::string WriteLikelyOwnKeys() const {
     const testing::TinyTarget tiny;
-    const testing::DraftTensors draft = testing::RandomDraft(tiny.config, 64, 2);
+    const testing::DraftTensors draft = testing::RandomDraft(tiny.spec, 64, 2);
     const std::string folder =
-        testing::WriteDraftFolder(folder_, tiny.config, draft, ", \"longspec_own_keys\": true");
+        testing::WriteDraftFolder(folder_, tiny.spec, draft, ", \"longspec_own_keys\": true");
     testing::WriteDraft(draft, folder + "/model.safetensors", "", DType::kF32, likely_);
     return folder;
   }
@@ -91,13 +91,13 @@ class DraftModelTest : public ::testing::Test {
   std::map<std::string, std::string> WriteDraftsThatReadStates() const {
     const testing::TinyTarget tiny;
     const testing::OwnHeads heads;
-    return {{"exit", testing::WriteBlockDraft(folder_, "exit", tiny.config,
-                                              testing::RandomExit(tiny.config, heads, 3), heads, {},
-                                              ", \"longspec_exit_layer\": 0")},
-            {"beagle", testing::WriteBlockDraft(folder_, "beagle", tiny.config,
-                                                testing::RandomBeagle(tiny.config, heads, 3))},
-            {"medusa", testing::WriteBlockDraft(folder_, "medusa", tiny.config,
-                                                testing::RandomMedusa(tiny.config, 4, 3))}};
+    return {{"exit",
+             testing::WriteBlockDraft(folder_, "exit", tiny.spec, testing::RandomExit(tiny.spec, heads, 3),
+                                      heads, {}, ", \"longspec_exit_layer\": 0")},
+            {"beagle", testing::WriteBlockDraft(folder_, "beagle", tiny.spec,
+                                                testing::RandomBeagle(tiny.spec, heads, 3))},
+            {"medusa",
+             testing::WriteBlockDraft(folder_, "medusa", tiny.spec, testing::RandomMedusa(tiny.spec, 4, 3))}};
   }
 
   // In the folder where the engine looks; returns its path.
@@ -142,7 +142,7 @@ TEST(DraftModelArchitectures, TheTextIsThatOfPlainDecoding) {
     const testing::TinyTarget tiny(options);
     const testing::Folder folder;
     const std::string draft =
-        testing::WriteDraftFolder(folder, tiny.config, testing::RandomDraft(tiny.config, 64, 2), "");
+        testing::WriteDraftFolder(folder, tiny.spec, testing::RandomDraft(tiny.spec, 64, 2), "");
     const std::string target = folder.File("target.gguf");
     ASSERT_TRUE(WriteTinyModel(options, target).ok());
     const auto engine = Engine::Load({.path = target, .threads = 2});
@@ -175,8 +175,8 @@ TEST_F(DraftModelTest, EagleDraftsLeaveTheTextAsItIs) {
   for (const bool eagle3 : {false, true}) {
     const testing::EagleShape shape = {.eagle3 = eagle3};
     const std::string draft = testing::WriteEagle(
-        folder_, eagle3 ? "three" : "one", tiny.config, shape, testing::RandomEagle(tiny.config, shape, 4),
-        {}, R"(, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 1]})");
+        folder_, eagle3 ? "three" : "one", tiny.spec, shape, testing::RandomEagle(tiny.spec, shape, 4), {},
+        R"(, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 1]})");
     GenerationRequest request;
     for (int i = 0; i < 80; ++i) request.tokens.insert(request.tokens.end(), {65, 70, 80, 90, 31 + i % 7});
     request.n_predict = 40;
@@ -324,13 +324,13 @@ TEST_F(DraftModelTest, DraftsOfLaterTurnsLackNothing) {
   const testing::TinyTarget tiny;
   const testing::OwnHeads heads;
   const auto write = [&](const char* kind, const testing::DraftTensors& tensors, const char* more = "") {
-    return testing::WriteBlockDraft(folder_, kind, tiny.config, tensors, heads, likely_, more);
+    return testing::WriteBlockDraft(folder_, kind, tiny.spec, tensors, heads, likely_, more);
   };
   const std::map<std::string, std::string> drafts = {
       {"eagle", WriteLikelyEagle()},
-      {"exit", write("exit", testing::RandomExit(tiny.config, heads, 3, /*feature=*/true),
+      {"exit", write("exit", testing::RandomExit(tiny.spec, heads, 3, /*feature=*/true),
                      ", \"longspec_exit_layer\": 0")},
-      {"beagle", write("beagle", testing::RandomBeagle(tiny.config, heads, 3))},
+      {"beagle", write("beagle", testing::RandomBeagle(tiny.spec, heads, 3))},
       {"longspec", WriteLikelyOwnKeys()}};
   for (const auto& [kind, draft] : drafts) {
     SCOPED_TRACE(kind);
@@ -397,8 +397,8 @@ TEST_F(DraftModelTest, DraftsOfForksLackNothing) {
 // TokenSwift's heads, over a part of the cache: as the others, but that they have to be named.
 TEST_F(DraftModelTest, TokenSwiftLeavesTheTextAsItIsAndHasToBeNamed) {
   const testing::TinyTarget tiny;
-  const std::string draft = testing::WriteBlockDraft(folder_, "tokenswift", tiny.config,
-                                                     testing::RandomTokenswift(tiny.config, 3, 3));
+  const std::string draft =
+      testing::WriteBlockDraft(folder_, "tokenswift", tiny.spec, testing::RandomTokenswift(tiny.spec, 3, 3));
   const auto answers = [&](const std::string& type) {
     auto engine = Engine::Load({.path = folder_.File("target.gguf"), .threads = 2});
     EXPECT_TRUE(engine.ok()) << engine.status().message();
@@ -436,7 +436,7 @@ TEST_F(DraftModelTest, MergedTreesLeaveTheTextAsItIs) {
   const testing::TinyTarget tiny;
   const testing::Folder folder;
   const std::string draft =
-      testing::WriteDraftFolder(folder, tiny.config, testing::RandomDraft(tiny.config, 64, 2), "");
+      testing::WriteDraftFolder(folder, tiny.spec, testing::RandomDraft(tiny.spec, 64, 2), "");
   const std::string target = folder_.File("target.gguf");
   const std::vector<Merge> merges = {
       {"longspec,ppm,suffix", draft, {"longspec", "ppm", "suffix"}},
@@ -492,10 +492,10 @@ TEST_F(DraftModelTest, DraftsOfManySequencesLeaveTheirTextsAsTheyAre) {
   std::map<std::string, std::string> drafts = WriteDraftsThatReadStates();
   drafts["none"] = drafts["magicdec"] = drafts["partial"] = "";
   drafts["longspec"] =
-      testing::WriteDraftFolder(folder_, tiny.config, testing::RandomDraft(tiny.config, 64, 2), "");
+      testing::WriteDraftFolder(folder_, tiny.spec, testing::RandomDraft(tiny.spec, 64, 2), "");
   drafts["lm"] = folder_.File("target.gguf");
-  drafts["eagle"] = testing::WriteEagle(folder_, "eagle", tiny.config, shape,
-                                        testing::RandomEagle(tiny.config, shape, 4), {}, "");
+  drafts["eagle"] = testing::WriteEagle(folder_, "eagle", tiny.spec, shape,
+                                        testing::RandomEagle(tiny.spec, shape, 4), {}, "");
   const auto answers = [&](const std::string& type, const std::string& draft) {
     const auto scheduler = engine_->NewScheduler({.parallel = 3, .share_prefixes = false});
     EXPECT_TRUE(scheduler.ok()) << scheduler.status().message();
@@ -605,7 +605,7 @@ TEST_F(DraftModelTest, TheStatisticsSayWhatWasUsed) {
 TEST_F(DraftModelTest, ASessionGoesOnOrIsForkedAsIfAnew) {
   const testing::TinyTarget tiny;
   const std::string path =
-      testing::WriteDraftFolder(folder_, tiny.config, testing::RandomDraft(tiny.config, 64, 2));
+      testing::WriteDraftFolder(folder_, tiny.spec, testing::RandomDraft(tiny.spec, 64, 2));
   GenerationRequest first = Request("longspec", path);
   first.tokens = testing::RandomTokens(240, 4, 250);
   auto session = engine_->NewSession();

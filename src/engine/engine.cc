@@ -43,7 +43,7 @@
 #include "jinja/chat_template.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
-#include "model/llama.h"
+#include "model/transformer.h"
 #include "tokenizer/infill_prompt.h"
 #include "tokenizer/tokenizer.h"
 
@@ -82,7 +82,7 @@ Result<std::shared_ptr<const GgufFile>> OpenFile(const std::string& path) {
 // A model whose header has been read: all that can be known, and refused, before weights are.
 struct Opened {
   std::shared_ptr<const GgufFile> file;
-  LlamaConfig config;
+  ModelSpec spec;
   const kernels::KernelTable* kernels = nullptr;
   DraftFiles draft_files;  // opened for the memory plan
   MemoryNeeds needs;
@@ -98,30 +98,29 @@ Result<Opened> OpenModel(const ModelOptions& options) {
   LS_ASSIGN(model.kernels, kernels::Choose(options.kernels));
   LS_ASSIGN(model.file, OpenFile(options.path));
   LS_TRY(CheckStandsAlone(*model.file));
-  LS_ASSIGN(model.config,
-            ReadLlamaConfig(*model.file, options.rope, options.bf16_weights, options.attention));
-  const LlamaConfig& config = model.config;
-  const KvLayout layout = config.kv_layout(options.cache_type_k, options.cache_type_v);
+  LS_ASSIGN(model.spec, ReadModelSpec(*model.file, options.rope, options.bf16_weights, options.attention));
+  const ModelSpec& spec = model.spec;
+  const KvLayout layout = spec.kv_layout(options.cache_type_k, options.cache_type_v);
   if (Status status = CheckLayout(layout); !status.ok()) {
     return Status(status.code(), options.path + ": " + status.message());
   }
 
   ModelInfo& info = model.info;
   DescribeFile(*model.file, &info);
-  DescribeNetwork(config, &info);
-  DescribeKernels(*model.kernels, config, *model.file, options, &info);
-  info.n_ctx = options.ctx_size > 0 ? options.ctx_size : config.n_ctx_train;
+  DescribeNetwork(spec, &info);
+  DescribeKernels(*model.kernels, spec, *model.file, options, &info);
+  info.n_ctx = options.ctx_size > 0 ? options.ctx_size : spec.n_ctx_train;
   info.threads = options.threads > 0 ? options.threads : ThreadTeam::UsableCores();
 
-  const TargetFacts facts = {.file = *model.file, .config = config, .cache = layout};
+  const TargetFacts facts = {.file = *model.file, .sizes = spec, .cache = layout};
   LS_ASSIGN(const DraftMemory draft, PlanDraftMemory(options.speculation, facts, model.draft_files));
   const SpeculationOptions speculation = Settled(options.speculation);
   const int most_drafted = std::max(speculation.draft_n_max, speculation.adaptive_n_max);
-  LS_ASSIGN(const WorkingSetMemory working_set,
-            PlanPartialRetrieval(options.partial_verification, layout, config.n_layer, config.n_head,
-                                 most_drafted));
+  LS_ASSIGN(
+      const WorkingSetMemory working_set,
+      PlanPartialRetrieval(options.partial_verification, layout, spec.n_layer, spec.n_head, most_drafted));
   model.needs =
-      NeedsOf(config, *model.file, layout, MaxRows(options), info.threads, info.n_ctx, draft, working_set);
+      NeedsOf(spec, *model.file, layout, MaxRows(options), info.threads, info.n_ctx, draft, working_set);
   if (options.cache_prompt) model.needs.most_prompt_cache = MostPromptCache(options.cache_ram);
   const uint64_t available = AvailableMemory();
   if (!options.kv_offload.empty()) {
@@ -293,7 +292,7 @@ class EngineImpl final : public Engine {
 };
 
 Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options) {
-  layout_ = model.config.kv_layout(options.cache_type_k, options.cache_type_v);
+  layout_ = model.spec.kv_layout(options.cache_type_k, options.cache_type_v);
   pool_ = std::make_shared<ChunkPool>(layout_, info_.n_layer, 0, model.offload);
   const size_t of_context = info_.memory.kv_at_context / pool_->chunk_bytes();
   kept_chunks_ = info_.memory.prompt_cache / model.needs.kept_chunk();
@@ -308,14 +307,14 @@ Status EngineImpl::LoadWeights(const Opened& model, const ModelOptions& options)
   costs_.emplace(options.calibration_cache ? CacheFolder() : "", calibration_key_,
                  [] { return static_cast<int64_t>(std::time(nullptr)); });
   LS_ASSIGN(team_, ThreadTeam::Start(info_.threads));
-  LlamaLoadOptions load;
+  ModelLoadOptions load;
   load.kernels = model.kernels;
   load.team = team_.get();
   load.max_rows = MaxRows(options);
   load.on_progress = options.on_progress;
   load.weights_cache = {.folder = options.weights_cache, .on_warning = options.on_warning};
   load.origin = &info_.weights_origin;
-  LS_ASSIGN(target_, LoadLlama(model.file, model.config, load));
+  LS_ASSIGN(target_, LoadModel(model.file, model.spec, load));
   draft_models_.SetFiles(model.draft_files);
   if (options.cache_prompt) draft_models_.KeepKeys({.context = of_context, .beside = kept_chunks_});
   draft_models_.SetVocabulary(&text_.tokenizer->spec().tokens);
@@ -616,13 +615,13 @@ Result<std::unique_ptr<Engine>> LoadAll(const ModelOptions& options) {
   LS_TRY(CheckMemory(options.path, model.needs, model.info.memory.available));
   LS_TRY(CheckOffload(options.kv_offload, model.info.memory));
   if (!options.kv_offload_anyway) {
-    const uint64_t as_q8 = KvBytesAsQ8(model.layout, model.config.n_layer, model.info.memory);
+    const uint64_t as_q8 = KvBytesAsQ8(model.layout, model.spec.n_layer, model.info.memory);
     LS_TRY(CheckOffloadPays(options.kv_offload, model.info.memory, as_q8, model.speeds));
   }
   LS_ASSIGN(Text text, LoadText(*model.file));
-  if (text.tokenizer->vocab_size() > model.config.n_vocab) {
+  if (text.tokenizer->vocab_size() > model.spec.n_vocab) {
     return Corrupt(options.path + ": the tokenizer has " + std::to_string(text.tokenizer->vocab_size()) +
-                   " tokens but token_embd.weight only " + std::to_string(model.config.n_vocab) + " rows");
+                   " tokens but token_embd.weight only " + std::to_string(model.spec.n_vocab) + " rows");
   }
   if (options.on_warning && model.info.has_chat_template && text.chat_template == nullptr)
     options.on_warning(text.chat_template_status.message());
@@ -647,8 +646,7 @@ Result<ModelInfo> Engine::Inspect(const ModelOptions& options) {
   if (model.status().code() != StatusCode::kUnsupported) return model.status();
   LS_ASSIGN(const std::shared_ptr<const GgufFile> file, OpenFile(options.path));
   LS_TRY(CheckStandsAlone(*file));
-  const Status network =
-      ReadLlamaConfig(*file, options.rope, options.bf16_weights, options.attention).status();
+  const Status network = ReadModelSpec(*file, options.rope, options.bf16_weights, options.attention).status();
   if (network.ok()) return model.status();  // something else is not supported
   ModelInfo info;
   DescribeFile(*file, &info);

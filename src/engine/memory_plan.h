@@ -14,7 +14,7 @@
 #include "kv/retrieval_cache.h"
 #include "longspec/engine.h"
 #include "longspec/status.h"
-#include "model/llama.h"
+#include "model/transformer.h"
 
 namespace longspec {
 
@@ -40,7 +40,7 @@ uint64_t MostPromptCache(int cache_ram);
 
 // Of one loaded model, passes of at most `max_rows` rows on `n_threads` threads, and one sequence of ctx_size
 // positions.
-MemoryNeeds NeedsOf(const LlamaConfig& config, const GgufFile& file, const KvLayout& layout, int max_rows,
+MemoryNeeds NeedsOf(const ModelSpec& spec, const GgufFile& file, const KvLayout& layout, int max_rows,
                     int n_threads, int ctx_size, const DraftMemory& draft = {},
                     const WorkingSetMemory& working_set = {});
 

@@ -81,19 +81,19 @@ void DescribeFile(const GgufFile& file, ModelInfo* info) {
   info->missing = kind.message();
 }
 
-void DescribeNetwork(const LlamaConfig& config, ModelInfo* info) {
-  info->architecture = config.architecture;
-  info->name = config.name;
-  info->n_layer = config.n_layer;
-  info->n_embd = config.n_embd;
-  info->n_head = config.n_head;
-  info->n_head_kv = config.n_head_kv;
-  info->head_dim = config.head_dim;
-  info->n_ff = config.n_ff;
-  info->n_vocab = config.n_vocab;
-  info->n_ctx_train = config.n_ctx_train;
-  info->rope_freq_base = config.rope.freq_base;
-  info->rope_scaling = config.rope.Describe();
+void DescribeNetwork(const ModelSpec& spec, ModelInfo* info) {
+  info->architecture = spec.architecture;
+  info->name = spec.name;
+  info->n_layer = spec.n_layer;
+  info->n_embd = spec.n_embd;
+  info->n_head = spec.n_head;
+  info->n_head_kv = spec.n_head_kv;
+  info->head_dim = spec.head_dim;
+  info->n_ff = spec.n_ff;
+  info->n_vocab = spec.n_vocab;
+  info->n_ctx_train = spec.n_ctx_train;
+  info->rope_freq_base = spec.rope.freq_base;
+  info->rope_scaling = spec.rope.Describe();
 }
 
 void DescribeOtherNetwork(const GgufFile& file, const Status& why, ModelInfo* info) {
@@ -117,14 +117,14 @@ void DescribeOtherNetwork(const GgufFile& file, const Status& why, ModelInfo* in
   info->missing = why.message().starts_with(path) ? why.message().substr(path.size()) : why.message();
 }
 
-void DescribeKernels(const kernels::KernelTable& table, const LlamaConfig& config, const GgufFile& file,
+void DescribeKernels(const kernels::KernelTable& table, const ModelSpec& spec, const GgufFile& file,
                      const ModelOptions& options, ModelInfo* info) {
   info->cpu = kernels::CpuDescription();
   info->kernels = table.name;
   for (const kernels::KernelTable* available : kernels::Available()) {
     info->kernels_available.emplace_back(available->name);
   }
-  info->arithmetic = DescribeArithmetic(config, file);
+  info->arithmetic = DescribeArithmetic(spec, file);
   const std::string scores(AttentionArithmetic(options.cache_type_k));
   const std::string values(AttentionArithmetic(options.cache_type_v));
   info->arithmetic.emplace_back("attention",

@@ -12,7 +12,7 @@
 #include "longspec/engine.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
-#include "model/llama.h"
+#include "model/transformer.h"
 
 namespace longspec {
 
@@ -20,13 +20,13 @@ namespace longspec {
 void DescribeFile(const GgufFile& file, ModelInfo* info);
 
 // The shape of the network and its position encoding.
-void DescribeNetwork(const LlamaConfig& config, ModelInfo* info);
+void DescribeNetwork(const ModelSpec& spec, ModelInfo* info);
 
 // The same of a network that does not run, as far as its file says, and why it does not.
 void DescribeOtherNetwork(const GgufFile& file, const Status& why, ModelInfo* info);
 
 // CPU, kernel tables, and which arithmetic (docs/arithmetic.md) each operation of this model uses.
-void DescribeKernels(const kernels::KernelTable& table, const LlamaConfig& config, const GgufFile& file,
+void DescribeKernels(const kernels::KernelTable& table, const ModelSpec& spec, const GgufFile& file,
                      const ModelOptions& options, ModelInfo* info);
 
 }  // namespace longspec

@@ -85,12 +85,12 @@ class PartialVerification : public ::testing::Test {
 // A target of its own, and a text that is evaluated as a loop says.
 struct NaiveModel {
   NaiveModel(const std::string& path, const GenerationRequest& request)
-      : file(*GgufFile::Open(path)), config(*ReadLlamaConfig(*file, {})), tokens(request.tokens) {
-    LlamaLoadOptions load;
+      : file(*GgufFile::Open(path)), config(*ReadModelSpec(*file, {})), tokens(request.tokens) {
+    ModelLoadOptions load;
     load.kernels = kernels::Available().front();
     load.team = &team;
     load.max_rows = 512;
-    target = std::move(*LoadLlama(file, config, load));
+    target = std::move(*LoadModel(file, config, load));
     SamplingOptions sampling = request.sampling;
     for (const int32_t end : {kTinyModelEos, kTinyModelEndOfText})
       sampling.logit_bias.emplace_back(end, -std::numeric_limits<float>::infinity());
@@ -132,7 +132,7 @@ struct NaiveModel {
   }
 
   std::shared_ptr<const GgufFile> file;
-  LlamaConfig config;
+  ModelSpec config;
   ThreadTeam team{1};
   std::unique_ptr<Target> target;
   std::optional<Sampler> sampler;

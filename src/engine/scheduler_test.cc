@@ -71,25 +71,25 @@ class Model {
   Model(const kernels::KernelTable* table, int threads) : team_(threads) {
     bytes_ = *TinyModelBytes({});
     const auto file = *GgufFile::Parse(bytes_, "tiny.gguf");
-    config = *ReadLlamaConfig(*file, {});
-    LlamaLoadOptions load;
+    spec = *ReadModelSpec(*file, {});
+    ModelLoadOptions load;
     load.kernels = table;
     load.team = &team_;
     load.max_rows = 512;
-    target = *LoadLlama(file, config, load);
+    target = *LoadModel(file, spec, load);
     tokenizer_ = *Tokenizer::Create(*TokenizerSpecFromGguf(*file));
     parts.target = target.get();
     parts.tokenizer = tokenizer_.get();
     parts.prefill_chunk = 256;
-    parts.n_ctx_train = config.n_ctx_train;
+    parts.n_ctx_train = spec.n_ctx_train;
     parts.draft_models = &models_;
     parts.learned = [this] { return LearnedCosts{&memory, "guessed"}; };
   }
   std::shared_ptr<ChunkPool> NewPool() const {
-    return std::make_shared<ChunkPool>(config.kv_layout(CacheType::kF16, CacheType::kF16), config.n_layer);
+    return std::make_shared<ChunkPool>(spec.kv_layout(CacheType::kF16, CacheType::kF16), spec.n_layer);
   }
 
-  LlamaConfig config;
+  ModelSpec spec;
   std::unique_ptr<Target> target;
   GenerationParts parts;
   AdaptiveMemory memory;
@@ -245,7 +245,7 @@ void ExpectIdentity(const kernels::KernelTable* table, int threads, HowMuch how_
   if (how_much == HowMuch::kSome) asked.resize(asked.size() / 2);  // two of one document are among them
   Model model(table, threads);
   LogitsSeen seen;
-  model.parts.on_turn = [&](const Turn& turn) { seen.Add(turn, model.config.n_vocab); };
+  model.parts.on_turn = [&](const Turn& turn) { seen.Add(turn, model.spec.n_vocab); };
   std::map<std::pair<size_t, int>, std::vector<int32_t>> alone;
   for (const bool share : {true, false}) {
     const Outcome roomy = RunAll(model, asked, {.share = share, .cancel = {2, 12}});
@@ -279,7 +279,7 @@ TEST(SchedulerTest, EachAnswerIsWhatItIsAlone) {
 TEST(SchedulerTest, WhoGivesWaySaysTheSame) {
   Model model(kernels::Available().front(), 2);
   LogitsSeen seen;
-  model.parts.on_turn = [&](const Turn& turn) { seen.Add(turn, model.config.n_vocab); };
+  model.parts.on_turn = [&](const Turn& turn) { seen.Add(turn, model.spec.n_vocab); };
   std::vector<Asked> asked;
   const char* types[] = {"none", "ppm", "auto", "suffix"};
   for (unsigned i = 0; i < 4; ++i)
@@ -315,7 +315,7 @@ TEST(SchedulerTest, WhoGivesWayWithPartialVerificationSaysTheSame) {
 TEST(SchedulerTest, LogitsOfAnotherTargetAreNoticed) {
   Model model(kernels::Available().front(), 1);
   LogitsSeen seen;
-  model.parts.on_turn = [&](const Turn& turn) { seen.Add(turn, model.config.n_vocab); };
+  model.parts.on_turn = [&](const Turn& turn) { seen.Add(turn, model.spec.n_vocab); };
   const GenerationRequest request = Request(Text(30, 4), "none", 0.0F, 8);
   (void)Alone(model, request, 0);
   ASSERT_EQ(seen.n_compared, 0);
@@ -325,11 +325,11 @@ TEST(SchedulerTest, LogitsOfAnotherTargetAreNoticed) {
   // Of the same text, but with one key of the past changed.
   model.parts.on_turn = [&](const Turn& turn) {
     if (turn.tokens.empty()) testing::Poke(turn.sequence->cache->Span(0), 3);
-    seen.Add(turn, model.config.n_vocab);
+    seen.Add(turn, model.spec.n_vocab);
   };
   SessionState session;
   session.cache =
-      MakeFullCache(model.config.kv_layout(CacheType::kF32, CacheType::kF32), model.config.n_layer, kContext);
+      MakeFullCache(model.spec.kv_layout(CacheType::kF32, CacheType::kF32), model.spec.n_layer, kContext);
   auto answer = *Answer::Start(model.parts, session, request.tokens, request);
   BatchDecoder rounds(model.target.get());
   for (const int rows : {20, 10}) {

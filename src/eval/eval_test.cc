@@ -273,7 +273,7 @@ TEST_F(EvalTest, TakesADraftThatAutoDoesNot) {
   options_.speculation.ngram_min = SpeculationOptions().ngram_min;  // no method reads it
   const testing::Folder folder;
   const auto file = *GgufFile::Open(engine_->info().path);
-  const LlamaConfig config = *ReadLlamaConfig(*file, {});
+  const ModelSpec config = *ReadModelSpec(*file, {});
   options_.speculation.draft_model =
       testing::WriteBlockDraft(folder, "tokenswift", config, testing::RandomTokenswift(config, 3, 9));
   options_.families = {"report"};

@@ -82,7 +82,7 @@ class EveryDraftersProposals : public ::testing::Test {
                                    : static_cast<int32_t>(likely_[static_cast<size_t>(i * i / 5) % 8]));
     }
     const auto file = *GgufFile::Open(folder_.File("target.gguf"));
-    const auto config = *ReadLlamaConfig(*file, {});
+    const auto config = *ReadModelSpec(*file, {});
     WriteDrafts(config);
     WriteData();
     testing::WritePrior(folder_.File("x.ngrams"), testing::RandomTokens(2000, 8, 250), kVocab,
@@ -102,7 +102,7 @@ class EveryDraftersProposals : public ::testing::Test {
         << "\n";
   }
 
-  void WriteDrafts(const LlamaConfig& c) {
+  void WriteDrafts(const ModelSizes& c) {
     using namespace testing;
     const OwnHeads heads;
     const EagleShape eagle, eagle3 = {.eagle3 = true};

@@ -79,7 +79,7 @@ class RowRecorder final : public Drafter {
 
   void KeepRow(const float* rows, int32_t row, std::vector<uint16_t>* to) {
     constexpr float kLargestHalf = 65504;
-    const auto width = Z(parts_.config->n_embd);
+    const auto width = Z(parts_.sizes->n_embd);
     const float* from = rows + Z(row) * width;
     bool fits = true;
     for (size_t d = 0; d < width; ++d) {
@@ -91,7 +91,7 @@ class RowRecorder final : public Drafter {
   }
 
   void KeepKeysAndValues(const KvCache& cache, FeatureTensors<std::vector<uint16_t>>* kept) const {
-    const LlamaConfig& c = *parts_.config;
+    const ModelSizes& c = *parts_.sizes;
     const KvSpan span = cache.Span(c.n_layer - 1);
     const int n = cache.length(), head_dim = c.head_dim, half = c.rope.n_rot / 2;
     const bool adjacent = c.rope.pairing == kernels::RopePairing::kAdjacent;
@@ -162,7 +162,7 @@ ContinuationWriter::ContinuationWriter(Target* target,
 
 std::string ContinuationWriter::arithmetic() const {
   const KvLayout layout = caches_.front()->Span(0).layout;
-  const kernels::WeightFormat of_bf16 = target_->shared_parts()->config->bf16_format;
+  const kernels::WeightFormat of_bf16 = target_->shared_parts()->bf16_format;
   std::string text;
   if (layout.k_type != CacheType::kF16) text += " -ctk " + std::string(CacheTypeName(layout.k_type));
   if (layout.v_type != CacheType::kF16) text += " -ctv " + std::string(CacheTypeName(layout.v_type));

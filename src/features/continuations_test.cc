@@ -96,7 +96,7 @@ TEST(ContinuationWriter, KeepsTheHiddenStatesThatAreNamed) {
           .tokens = c.tokens, .parents = {}, .kv = &*kv, .logits = LogitsFor::kNone, .taps = &taps};
       const auto output = rig.tiny.target().Forward({&segment, 1});
       ASSERT_TRUE(output.ok());
-      const auto width = static_cast<size_t>(rig.tiny.config.n_embd);
+      const auto width = static_cast<size_t>(rig.tiny.spec.n_embd);
       const auto expected = [&](const float* rows) {
         std::vector<uint16_t> halves;
         for (size_t i = 0; i < n * width; ++i) {

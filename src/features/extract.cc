@@ -6,15 +6,16 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "model/rope.h"
 #include "model/shared_parts.h"
+#include "network/rope.h"
 
 namespace longspec {
 
 FeatureTarget DescribeTarget(const SharedParts& parts, const GgufFile& file) {
-  const LlamaConfig& c = *parts.config;
+  const ModelSizes& c = *parts.sizes;
   const RopeTable table(c.rope);
-  return {.name = ValidUtf8(c.name),
+  const auto name = file.GetStringOr("general.name", "");
+  return {.name = name.ok() ? ValidUtf8(*name) : "",
           .fingerprint = TargetFingerprint(file),
           .n_embd = c.n_embd,
           .n_head = c.n_head,

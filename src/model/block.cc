@@ -43,10 +43,6 @@ void FinishHead(const Workspace& ws, float* head, int first, std::span<const flo
   if (!norm.empty()) ws.kernels->rms_norm(head, norm.data(), n, ws.shape.rms_eps, head);
 }
 
-const float* Angles(const Workspace& ws, int row) {
-  return ws.cos_sin.as<float>() + Z(row) * Z(ws.shape.n_rot);
-}
-
 // Of one row and KV head: the key rotated, and both stored.
 void StoreHead(Workspace& ws, const AttentionWeights& w, int row, int head, const RowPlace& place,
                int layer) {
@@ -56,7 +52,7 @@ void StoreHead(Workspace& ws, const AttentionWeights& w, int row, int head, cons
   float* v = ws.v.as<float>() + at;
   FinishHead(ws, k, head * head_dim, w.k_bias, w.k_norm);
   FinishHead(ws, v, head * head_dim, w.v_bias, {});
-  ws.kernels->rope(k, ws.shape.n_rot, Angles(ws, row), ws.shape.pairing);
+  ws.kernels->rope(k, ws.shape.n_rot, ws.Angles(w.rotation, row), ws.shape.pairing);
   KvWriter to = *place.to;
   to.layer_offset += Z(layer) * to.layout.layer_bytes();
   ws.kernels->store_kv({.k = k,
@@ -80,11 +76,42 @@ void PlaceQueries(Workspace& ws, const AttentionWeights& w, int row, int head, c
   for (int g = 0; g < group; ++g) {
     float* one = q + g * head_dim;
     FinishHead(ws, one, (head * group + g) * head_dim, w.q_bias, w.q_norm);
-    ws.kernels->rope(one, ws.shape.n_rot, Angles(ws, row), ws.shape.pairing);
+    ws.kernels->rope(one, ws.shape.n_rot, ws.Angles(w.rotation, row), ws.shape.pairing);
   }
 }
 
+// x += norm(w * activations), or x += w * activations where there is no norm. `input`: (n_rows, width), whole
+// and converted. Ends with a barrier.
+void AddProduct(ThreadTeam::Worker& worker, Workspace& ws, const kernels::PackedMatrix* w, const float* input,
+                int width, std::span<const float> norm, int n_rows) {
+  float* const x = ws.x.as<float>();
+  float* const branch = ws.normed.as<float>();  // nobody reads the input of the branch any more
+  const std::array job = {LinearJob{w, norm.empty() ? x : branch, norm.empty()}};
+  Project(worker, ws, job, input, width, n_rows);
+  worker.Barrier();
+  if (norm.empty()) return;
+  const int n = ws.shape.n_embd;
+  const auto share = worker.ShareOf(n_rows);
+  for (int r = share.begin; r < share.end; ++r) {
+    float* row = branch + Z(r) * Z(n);
+    ws.kernels->rms_norm(row, norm.data(), n, ws.shape.rms_eps, row);
+    for (int i = 0; i < n; ++i) x[Z(r) * Z(n) + Z(i)] += row[i];
+  }
+  worker.Barrier();
+}
+
 }  // namespace
+
+BlockShape BlockOf(const ModelSizes& sizes) {
+  return {.n_embd = sizes.n_embd,
+          .n_head = sizes.n_head,
+          .n_head_kv = sizes.n_head_kv,
+          .head_dim = sizes.head_dim,
+          .n_ff = sizes.n_ff,
+          .n_rot = sizes.rope.n_rot,
+          .rms_eps = sizes.rms_eps,
+          .pairing = sizes.rope.pairing};
+}
 
 int BlockShape::widest_input() const { return std::max({n_embd, q_width(), n_ff, n_other}); }
 
@@ -100,9 +127,9 @@ size_t InputForms::RowBytes(int width) const {
          (q8k ? Z(width / kSuperBlock) * sizeof(Q8KBlock) : 0) + (bf16 ? Z(width) * sizeof(uint16_t) : 0);
 }
 
-Workspace::Workspace(const BlockShape& of_shape, const kernels::KernelTable* table, int max_rows,
+Workspace::Workspace(const BlockShape& of_shape, const kernels::KernelTable* table, int most_rows,
                      InputForms input_forms)
-    : shape(of_shape), kernels(table), forms(input_forms) {
+    : shape(of_shape), max_rows(most_rows), kernels(table), forms(input_forms) {
   const auto floats = [&](int width) { return AlignedBuffer(Z(max_rows) * Z(width) * sizeof(float)); };
   x = floats(shape.n_embd);
   normed = floats(shape.n_embd);
@@ -114,7 +141,7 @@ Workspace::Workspace(const BlockShape& of_shape, const kernels::KernelTable* tab
   gate = floats(shape.n_ff);
   up = floats(shape.n_ff);
   activated = floats(shape.n_ff);
-  cos_sin = floats(shape.n_rot);
+  cos_sin = floats(shape.n_rotations * shape.n_rot);
   if (forms.q8) q8 = AlignedBuffer(Z(max_rows) * Z(shape.widest_input() / kQuantBlock) * sizeof(Q8Block));
   if (forms.q8k) q8k = AlignedBuffer(Z(max_rows) * Z(shape.widest_input() / kSuperBlock) * sizeof(Q8KBlock));
   if (forms.bf16) bf16 = AlignedBuffer(Z(max_rows) * Z(shape.widest_input()) * sizeof(uint16_t));
@@ -122,7 +149,7 @@ Workspace::Workspace(const BlockShape& of_shape, const kernels::KernelTable* tab
 
 size_t Workspace::RowBytes(const BlockShape& of_shape, InputForms input_forms) {
   const size_t floats = Z(2 * of_shape.n_embd) + Z(3 * of_shape.q_width()) + Z(2 * of_shape.kv_width()) +
-                        Z(3 * of_shape.n_ff) + Z(of_shape.n_rot);
+                        Z(3 * of_shape.n_ff) + Z(of_shape.n_rotations * of_shape.n_rot);
   return floats * sizeof(float) + input_forms.RowBytes(of_shape.widest_input());
 }
 
@@ -141,6 +168,10 @@ Activations Workspace::Input(const float* of, int width) const {
           .q8k = q8k.as<Q8KBlock>(),
           .bf16 = bf16.as<uint16_t>(),
           .width = width};
+}
+
+float* Workspace::Angles(int rotation, int row) {
+  return cos_sin.as<float>() + (Z(rotation) * Z(max_rows) + Z(row)) * Z(shape.n_rot);
 }
 
 void Normalise(const ThreadTeam::Worker& worker, Workspace& ws, const float* x, std::span<const float> w,
@@ -220,9 +251,7 @@ void AddAttentionOf(ThreadTeam::Worker& worker, Workspace& ws, const AttentionIn
   worker.Barrier();
   Convert(worker, ws, attended, ws.shape.q_width(), n_rows);
   worker.Barrier();
-  const std::array out = {LinearJob{w.output, ws.x.as<float>(), true}};
-  Project(worker, ws, out, attended, ws.shape.q_width(), n_rows);
-  worker.Barrier();
+  AddProduct(worker, ws, w.output, attended, ws.shape.q_width(), w.branch_norm, n_rows);
 }
 
 void AddMlp(ThreadTeam::Worker& worker, Workspace& ws, const MlpWeights& w, int n_rows) {
@@ -231,18 +260,17 @@ void AddMlp(ThreadTeam::Worker& worker, Workspace& ws, const MlpWeights& w, int 
   const std::array gate_up = {LinearJob{w.gate, ws.gate.as<float>()}, LinearJob{w.up, ws.up.as<float>()}};
   Project(worker, ws, gate_up, ws.normed.as<float>(), ws.shape.n_embd, n_rows);
   worker.Barrier();
-  // activated = silu(gate) * up, converted, block by block.
+  // activated = function(gate) * up, converted, block by block.
   const int unit = ConvertUnit(ws, ws.shape.n_ff);
   const auto share = worker.ShareOf(n_rows * (ws.shape.n_ff / unit));
   const size_t at = Z(share.begin) * Z(unit);
   const int n = (share.end - share.begin) * unit;
   float* activated = ws.activated.as<float>() + at;
-  ws.kernels->swiglu(ws.gate.as<float>() + at, ws.up.as<float>() + at, n, activated);
+  const auto function = w.function == GateFunction::kGelu ? ws.kernels->geglu : ws.kernels->swiglu;
+  function(ws.gate.as<float>() + at, ws.up.as<float>() + at, n, activated);
   ConvertPart(ws, activated, ws.shape.n_ff, at, n);
   worker.Barrier();
-  const std::array down = {LinearJob{w.down, ws.x.as<float>(), true}};
-  Project(worker, ws, down, ws.activated.as<float>(), ws.shape.n_ff, n_rows);
-  worker.Barrier();
+  AddProduct(worker, ws, w.down, ws.activated.as<float>(), ws.shape.n_ff, w.branch_norm, n_rows);
 }
 
 }  // namespace longspec

@@ -18,7 +18,7 @@
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
 #include "kv/streaming_cache.h"
-#include "model/llama.h"
+#include "model/transformer.h"
 
 namespace longspec {
 namespace {
@@ -41,8 +41,8 @@ class Model {
     bytes_ =
         *TinyModelBytes({.n_layers = kLayers, .n_heads = 4, .n_kv_heads = 2, .head_dim = 32, .dtype = dtype});
     const auto file = *GgufFile::Parse(bytes_, "tiny");
-    config = *ReadLlamaConfig(*file, {});
-    target = *LoadLlama(file, config, {.kernels = table, .team = &team_, .max_rows = 64});
+    config = *ReadModelSpec(*file, {});
+    target = *LoadModel(file, config, {.kernels = table, .team = &team_, .max_rows = 64});
   }
 
   KvLayout layout() const { return config.kv_layout(type_, type_); }
@@ -67,7 +67,7 @@ class Model {
     return prefix;
   }
 
-  LlamaConfig config;
+  ModelSpec config;
   std::unique_ptr<Target> target;
 
  private:

@@ -16,7 +16,7 @@
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
-#include "model/llama.h"
+#include "model/transformer.h"
 
 namespace longspec {
 namespace {
@@ -43,13 +43,13 @@ int BrokenRows(const TinyModelOptions& tiny, const Damage* damage, const kernels
     const auto offset = static_cast<size_t>(tensor->data - bytes.data()) + damage->at * sizeof(float);
     std::memcpy(bytes.data() + offset, &damage->value, sizeof(float));
   }
-  const LlamaConfig config = *ReadLlamaConfig(*file, {}, arithmetic);
+  const ModelSpec config = *ReadModelSpec(*file, {}, arithmetic);
   ThreadTeam team(1);
-  LlamaLoadOptions options;
+  ModelLoadOptions options;
   options.kernels = table;
   options.team = &team;
   options.max_rows = kRows;
-  const auto model = *LoadLlama(file, config, options);
+  const auto model = *LoadModel(file, config, options);
   const auto cache = MakeFullCache(config.kv_layout(cache_type, cache_type), config.n_layer, 64);
   const std::vector<int32_t> tokens = {5, 6, 7};
   auto kv = *cache->Begin(kRows);

@@ -22,7 +22,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/packing.h"
 #include "kv/full_cache.h"
-#include "model/llama.h"
+#include "model/transformer.h"
 
 namespace longspec {
 namespace {
@@ -62,9 +62,9 @@ class WeightsCacheTest : public ::testing::Test {
   Loaded Load(const std::string& path, const std::string& folder, int threads = 2, int cancel_at = -1) const {
     Loaded loaded;
     const auto file = *GgufFile::Open(path);
-    const LlamaConfig config = *ReadLlamaConfig(*file, {});
+    const ModelSpec config = *ReadModelSpec(*file, {});
     ThreadTeam team(threads);
-    LlamaLoadOptions options;
+    ModelLoadOptions options;
     options.kernels = kernels::Available().front();
     options.team = &team;
     options.max_rows = 64;
@@ -76,14 +76,14 @@ class WeightsCacheTest : public ::testing::Test {
                                loaded.warnings.push_back(warning);
                              }};
     options.origin = &loaded.origin;
-    const auto target = LoadLlama(file, config, options);
+    const auto target = LoadModel(file, config, options);
     loaded.status = target.status();
     if (target.ok()) loaded.logits = Logits(**target, config);
     return loaded;
   }
   Loaded Load(const std::string& path) const { return Load(path, folder_); }
 
-  static std::vector<float> Logits(Target& target, const LlamaConfig& config) {
+  static std::vector<float> Logits(Target& target, const ModelSpec& config) {
     std::vector<int32_t> tokens;
     for (int i = 0; i < 40; ++i) tokens.push_back(i * 37 % 380);
     const auto cache = MakeFullCache(config.kv_layout(CacheType::kF16, CacheType::kF16), config.n_layer, 64);

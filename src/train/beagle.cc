@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "network/model_tensors.h"
 #include "train/feature_regression.h"
 #include "train/target_weights.h"
 #include "train/trainee_kinds.h"
@@ -193,7 +194,7 @@ std::string BeagleTrainee::Describe() const {
 }
 
 Status BeagleTrainee::InitFromTarget() {
-  const std::string first = "blk.0.", last = "blk." + std::to_string(setup_.n_layer - 1) + ".";
+  const int first = 0, last = setup_.n_layer - 1;
   std::vector<TakenOver> parts;
   for (const TakenOver& part : AttentionOf(parameters_, "layer.cross_attn", last, kBeagleOutputScale)) {
     // Keys and values of final hidden states are the draft's own: what makes the target's last layer's of
@@ -202,8 +203,8 @@ Status BeagleTrainee::InitFromTarget() {
       parts.push_back(part);
   }
   for (const TakenOver& part : MlpOf("layer.mlp", first, kBeagleOutputScale)) parts.push_back(part);
-  parts.push_back({"layer.input_layernorm.weight", last + "attn_norm.weight"});
-  parts.push_back({"layer.post_attention_layernorm.weight", first + "ffn_norm.weight"});
+  parts.push_back({"layer.input_layernorm.weight", TensorName(TensorRole::kAttentionNorm, last)});
+  parts.push_back({"layer.post_attention_layernorm.weight", TensorName(TensorRole::kMlpNorm, first)});
   return TakeOver(*setup_.model, setup_.target, parts, parameters_);
 }
 

@@ -87,7 +87,7 @@ TokenTree Drafted(Rig& rig, std::vector<int32_t> tokens, const SpeculationOption
   auto drafter = MakeDrafter(options, {.target = &rig.tiny.target(), .cache = cache.get()});
   EXPECT_TRUE(drafter.ok()) << drafter.status().message();
   const auto policy = MakeFixedPolicy(options);
-  auto sampler = Sampler::Create({.seed = 1}, rig.tiny.config.n_vocab);
+  auto sampler = Sampler::Create({.seed = 1}, rig.tiny.spec.n_vocab);
   EXPECT_TRUE(sampler.ok()) << sampler.status().message();
   Decoder decoder({.target = &rig.tiny.target(),
                    .cache = cache.get(),

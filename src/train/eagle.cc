@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "network/model_tensors.h"
 #include "train/feature_chain.h"
 #include "train/feature_regression.h"
 #include "train/fused_loss.h"
@@ -56,11 +57,12 @@ class EagleTrainee : public Trainee {
   // that other kinds begin with. (To begin with the feature is to be certain of the token that is known
   // already, which takes hundreds of thousands of tokens to unlearn.)
   Status InitFromTarget() override {
-    const std::string first = "blk.0.", prefix = kEaglePrefix;
+    constexpr int kFirst = 0;
+    const std::string prefix = kEaglePrefix;
     constexpr double kOutputScale = 0.02;
-    std::vector<TakenOver> parts = AttentionOf(parameters_, prefix + "self_attn", first, kOutputScale);
-    for (const TakenOver& part : MlpOf(prefix + "mlp", first, kOutputScale)) parts.push_back(part);
-    parts.push_back({prefix + "post_attention_layernorm.weight", first + "ffn_norm.weight"});
+    std::vector<TakenOver> parts = AttentionOf(parameters_, prefix + "self_attn", kFirst, kOutputScale);
+    for (const TakenOver& part : MlpOf(prefix + "mlp", kFirst, kOutputScale)) parts.push_back(part);
+    parts.push_back({prefix + "post_attention_layernorm.weight", TensorName(TensorRole::kMlpNorm, kFirst)});
     LS_TRY(TakeOver(*setup_.model, setup_.target, parts, parameters_));
     const at::NoGradGuard no_grad;
     const at::Tensor& fc = parameters_.Find("fc.weight");

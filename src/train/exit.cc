@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "network/model_tensors.h"
 #include "train/feature_chain.h"
 #include "train/layers.h"
 #include "train/target_weights.h"
@@ -25,7 +26,7 @@ class ExitTrainee : public Trainee {
  public:
   explicit ExitTrainee(TraineeSetup setup) : Trainee(std::move(setup)) {
     const FeatureTarget& t = setup_.target;
-    const bool bias = setup_.model->FindTensor("blk.0.attn_q.bias") != nullptr;
+    const bool bias = setup_.model->FindTensor(TensorName(TensorRole::kQueryBias, 0)) != nullptr;
     AddLlamaBlock(&parameters_, t, kExitPrefix, n_ff(), bias);
     parameters_.Vector("norm.weight", t.n_embd, 1.0);
     if (reads_feature()) parameters_.Matrix("feature", t.n_embd, t.n_embd);
@@ -55,9 +56,8 @@ class ExitTrainee : public Trainee {
 
   bool BeginsWithTarget() const override { return true; }
   Status InitFromTarget() override {
-    const std::string last = "blk." + std::to_string(setup_.n_layer - 1) + ".";
-    std::vector<TakenOver> parts = BlockOf(parameters_, kExitPrefix, last);
-    parts.push_back({"norm.weight", "output_norm.weight"});
+    std::vector<TakenOver> parts = BlockOf(parameters_, kExitPrefix, setup_.n_layer - 1);
+    parts.push_back({"norm.weight", TensorName(TensorRole::kOutputNorm)});
     LS_TRY(TakeOver(*setup_.model, setup_.target, parts, parameters_));
     const at::NoGradGuard no_grad;
     if (reads_feature()) parameters_.Find("feature.weight").zero_();

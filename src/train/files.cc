@@ -19,6 +19,7 @@
 #include "formats/draft_names.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
+#include "network/model_tensors.h"
 #include "tensor/dequantize.h"
 #include "train/target_weights.h"
 
@@ -126,10 +127,12 @@ Result<FrozenParts> LoadFrozenParts(const GgufFile& file, const FeatureTarget& t
                            ", " + target.fingerprint + ")");
   }
   FrozenParts parts;
-  LS_ASSIGN(parts.embedding, LoadRows(file, "token_embd.weight", target.n_vocab, target.n_embd));
+  LS_ASSIGN(parts.embedding,
+            LoadRows(file, TensorName(TensorRole::kEmbedding), target.n_vocab, target.n_embd));
   parts.head = parts.embedding;
-  if (file.FindTensor("output.weight") != nullptr) {
-    LS_ASSIGN(parts.head, LoadRows(file, "output.weight", target.n_vocab, target.n_embd));
+  const std::string head = TensorName(TensorRole::kHead);
+  if (file.FindTensor(head) != nullptr) {
+    LS_ASSIGN(parts.head, LoadRows(file, head, target.n_vocab, target.n_embd));
   }
   return parts;
 }

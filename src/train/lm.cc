@@ -17,6 +17,7 @@
 #include "base/status_macros.h"
 #include "formats/draft_names.h"
 #include "formats/gguf_writer.h"
+#include "network/model_tensors.h"
 #include "tensor/half.h"
 #include "train/files.h"
 #include "train/layers.h"
@@ -65,7 +66,7 @@ void CopyTensor(const GgufFile& file, const std::string& name, GgufWriter* write
 class LmTrainee : public Trainee {
  public:
   explicit LmTrainee(TraineeSetup setup) : Trainee(std::move(setup)) {
-    const bool bias = setup_.model->FindTensor("blk.0.attn_q.bias") != nullptr;
+    const bool bias = setup_.model->FindTensor(TensorName(TensorRole::kQueryBias, 0)) != nullptr;
     for (size_t i = 0; i < setup_.options.layers.size(); ++i) {
       AddLlamaBlock(&parameters_, setup_.target, Prefix(i), n_ff(), bias);
     }
@@ -155,7 +156,9 @@ class LmTrainee : public Trainee {
       const std::vector<int32_t> vocab(setup_.vocab.begin(), setup_.vocab.end());
       writer.AddTensor(kDraftVocabTensor, DType::kI32, {std::ssize(vocab)}, std::as_bytes(std::span(vocab)));
     } else {
-      for (const char* name : {"token_embd.weight", "output.weight"}) CopyTensor(target, name, &writer);
+      for (const TensorRole role : {TensorRole::kEmbedding, TensorRole::kHead}) {
+        CopyTensor(target, TensorName(role), &writer);
+      }
     }
     for (const TakenOver& part : PartsOf(OwnLayers())) {
       at::Tensor tensor = parameters_.Find(part.to).detach().to(at::kCPU);
@@ -168,10 +171,9 @@ class LmTrainee : public Trainee {
  private:
   // What is trained, and where it is in a GGUF file in which these layers are the draft's.
   std::vector<TakenOver> PartsOf(const std::vector<int>& layers) const {
-    std::vector<TakenOver> parts = {{"model.norm.weight", "output_norm.weight"}};
+    std::vector<TakenOver> parts = {{"model.norm.weight", TensorName(TensorRole::kOutputNorm)}};
     for (size_t i = 0; i < layers.size(); ++i) {
-      const std::string from = "blk." + std::to_string(layers[i]) + ".";
-      for (const TakenOver& part : BlockOf(parameters_, Prefix(i), from)) parts.push_back(part);
+      for (const TakenOver& part : BlockOf(parameters_, Prefix(i), layers[i])) parts.push_back(part);
     }
     return parts;
   }

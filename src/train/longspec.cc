@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "network/model_tensors.h"
 #include "train/fused_loss.h"
 #include "train/layers.h"
 #include "train/target_weights.h"
@@ -86,7 +87,7 @@ std::string LongspecTrainee::Describe() const {
 }
 
 Status LongspecTrainee::InitFromTarget() {
-  const std::string first = "blk.0.", last = "blk." + std::to_string(setup_.n_layer - 1) + ".";
+  const int first = 0, last = setup_.n_layer - 1;
   std::vector<TakenOver> parts = AttentionOf(parameters_, "self_attn", first, kLongspecOutputScale);
   for (const TakenOver& part : MlpOf("mlp", first, kLongspecOutputScale)) parts.push_back(part);
   for (const TakenOver& part : AttentionOf(parameters_, "cross_attn", last, kLongspecOutputScale)) {
@@ -94,9 +95,9 @@ Status LongspecTrainee::InitFromTarget() {
     if (!part.to.starts_with("cross_attn.k_proj") && !part.to.starts_with("cross_attn.v_proj"))
       parts.push_back(part);
   }
-  parts.push_back({"input_layernorm.weight", first + "attn_norm.weight"});
-  parts.push_back({"post_self_attention_layernorm.weight", last + "attn_norm.weight"});
-  parts.push_back({"post_cross_attention_layernorm.weight", first + "ffn_norm.weight"});
+  parts.push_back({"input_layernorm.weight", TensorName(TensorRole::kAttentionNorm, first)});
+  parts.push_back({"post_self_attention_layernorm.weight", TensorName(TensorRole::kAttentionNorm, last)});
+  parts.push_back({"post_cross_attention_layernorm.weight", TensorName(TensorRole::kMlpNorm, first)});
   return TakeOver(*setup_.model, setup_.target, parts, parameters_);
 }
 

@@ -35,7 +35,7 @@ void ExpectParity(int window, const std::string& architecture = "llama") {
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
   const auto model = LongspecModel::Load(*checkpoint, "f32", rig.tiny.parts());
   ASSERT_TRUE(model.ok()) << model.status().message();
-  const auto layout = rig.tiny.config.kv_layout(CacheType::kF32, CacheType::kF32);
+  const auto layout = rig.tiny.spec.kv_layout(CacheType::kF32, CacheType::kF32);
   const std::vector<int32_t> tokens = SequenceTokens(1);
   const PlacedBatch batch = testing::BatchOf(rig, {1});
   const at::NoGradGuard no_grad;
@@ -60,7 +60,7 @@ void ExpectParity(int window, const std::string& architecture = "llama") {
       LongspecForward forward(*model, rig.tiny.parts(), layout);
       ASSERT_TRUE(forward.Extend(std::span(tokens).first(static_cast<size_t>(root) + 1)).ok());
       std::vector<std::vector<TokenScore>> next;
-      const KvSpan span = cache->Span(rig.tiny.config.n_layer - 1);
+      const KvSpan span = cache->Span(rig.tiny.spec.n_layer - 1);
       const LongspecRow first = {.token = tokens[static_cast<size_t>(root)], .position = root};
       ASSERT_TRUE(forward.Run({&first, 1}, span, 1, next).ok());
       std::vector<int32_t> path;

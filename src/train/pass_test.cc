@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/dispatch.h"
-#include "model/rope.h"
+#include "network/rope.h"
 #include "train/optimiser.h"
 #include "train/testing/rig.h"
 #include "train/testing/trainees.h"

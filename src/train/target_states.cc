@@ -7,6 +7,7 @@
 
 #include "base/size.h"
 #include "base/status_macros.h"
+#include "network/model_tensors.h"
 #include "train/files.h"
 #include "train/layers.h"
 #include "train/places.h"
@@ -52,7 +53,7 @@ Result<TargetStates> TargetStates::Load(const GgufFile& file, const FeatureTarge
     LS_ASSIGN(const at::Tensor rows, LoadRows(file, name, 1, target.n_embd));
     return rows.flatten().to(device);
   };
-  LS_ASSIGN(states.final_norm_, norm("output_norm.weight"));
+  LS_ASSIGN(states.final_norm_, norm(TensorName(TensorRole::kOutputNorm)));
   const Rotation rotation =
       MakeRotation(target, at::arange(int64_t{target.n_ctx}, at::kLong), target.rope_magnitude);
   states.cos_ = rotation.cos.to(device);
@@ -61,26 +62,26 @@ Result<TargetStates> TargetStates::Load(const GgufFile& file, const FeatureTarge
   const int64_t q = int64_t{target.n_head} * target.head_dim,
                 kv = int64_t{target.n_head_kv} * target.head_dim;
   for (int i = 0; i < n_layer; ++i) {
-    const std::string prefix = "blk." + std::to_string(i) + ".";
+    const auto name = [i](TensorRole role) { return TensorName(role, i); };
     Layer layer;
-    LS_ASSIGN(layer.attention_norm, norm(prefix + "attn_norm.weight"));
-    LS_ASSIGN(layer.mlp_norm, norm(prefix + "ffn_norm.weight"));
-    LS_ASSIGN(const at::Tensor queries, LoadHeads(file, target, prefix + "attn_q", q));
-    LS_ASSIGN(const at::Tensor keys, LoadHeads(file, target, prefix + "attn_k", kv));
-    LS_ASSIGN(const at::Tensor values, LoadRows(file, prefix + "attn_v.weight", kv, target.n_embd));
+    LS_ASSIGN(layer.attention_norm, norm(name(TensorRole::kAttentionNorm)));
+    LS_ASSIGN(layer.mlp_norm, norm(name(TensorRole::kMlpNorm)));
+    LS_ASSIGN(const at::Tensor queries, LoadHeads(file, target, name(TensorRole::kQuery), q));
+    LS_ASSIGN(const at::Tensor keys, LoadHeads(file, target, name(TensorRole::kKey), kv));
+    LS_ASSIGN(const at::Tensor values, LoadRows(file, name(TensorRole::kValue), kv, target.n_embd));
     layer.qkv = at::cat({queries, keys, values}, 0).to(device, type);
-    if (file.FindTensor(prefix + "attn_q.bias") != nullptr) {
-      LS_ASSIGN(const at::Tensor q_bias, LoadHeadBias(file, target, prefix + "attn_q", q));
-      LS_ASSIGN(const at::Tensor k_bias, LoadHeadBias(file, target, prefix + "attn_k", kv));
-      LS_ASSIGN(const at::Tensor v_bias, LoadRows(file, prefix + "attn_v.bias", 1, kv));
+    if (file.FindTensor(name(TensorRole::kQueryBias)) != nullptr) {
+      LS_ASSIGN(const at::Tensor q_bias, LoadHeadBias(file, target, name(TensorRole::kQueryBias), q));
+      LS_ASSIGN(const at::Tensor k_bias, LoadHeadBias(file, target, name(TensorRole::kKeyBias), kv));
+      LS_ASSIGN(const at::Tensor v_bias, LoadRows(file, name(TensorRole::kValueBias), 1, kv));
       layer.qkv_bias = at::cat({q_bias, k_bias, v_bias.flatten()}, 0).to(device, type);
     }
-    LS_ASSIGN(const at::Tensor output, LoadRows(file, prefix + "attn_output.weight", target.n_embd, q));
+    LS_ASSIGN(const at::Tensor output, LoadRows(file, name(TensorRole::kAttentionOutput), target.n_embd, q));
     layer.output = output.to(device, type);
-    LS_ASSIGN(const at::Tensor gate, LoadRows(file, prefix + "ffn_gate.weight", target.n_ff, target.n_embd));
-    LS_ASSIGN(const at::Tensor up, LoadRows(file, prefix + "ffn_up.weight", target.n_ff, target.n_embd));
+    LS_ASSIGN(const at::Tensor gate, LoadRows(file, name(TensorRole::kGate), target.n_ff, target.n_embd));
+    LS_ASSIGN(const at::Tensor up, LoadRows(file, name(TensorRole::kUp), target.n_ff, target.n_embd));
     layer.gate_up = at::cat({gate, up}, 0).to(device, type);
-    LS_ASSIGN(const at::Tensor down, LoadRows(file, prefix + "ffn_down.weight", target.n_embd, target.n_ff));
+    LS_ASSIGN(const at::Tensor down, LoadRows(file, name(TensorRole::kDown), target.n_embd, target.n_ff));
     layer.down = down.to(device, type);
     states.layers_.push_back(std::move(layer));
   }

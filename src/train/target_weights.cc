@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "base/status_macros.h"
+#include "network/architecture.h"
+#include "network/model_tensors.h"
 #include "tensor/dequantize.h"
 
 namespace longspec::train {
@@ -25,11 +27,13 @@ std::vector<int64_t> SplitOrder(int64_t n_rows, const FeatureTarget& t) {
 
 // Whether the file has rotary pairs as neighbours.
 Result<bool> HasPairs(const GgufFile& file) {
-  LS_ASSIGN(const std::string architecture, file.GetString("general.architecture"));
-  if (architecture == "llama") return true;
-  if (architecture == "qwen2") return false;
+  LS_ASSIGN(const std::string name, file.GetString("general.architecture"));
+  const Architecture* architecture = FindArchitecture(name);
+  if (architecture != nullptr && architecture->is_plain()) {
+    return architecture->pairing == kernels::RopePairing::kAdjacent;
+  }
   return Unsupported(file.path() + ": layers of architectures llama and qwen2 can be taken over, not of " +
-                     architecture);
+                     name);
 }
 
 at::Tensor SplitPairs(const at::Tensor& rows, const FeatureTarget& target) {
@@ -55,14 +59,14 @@ Result<at::Tensor> LoadRows(const GgufFile& file, const std::string& name, int64
 Result<at::Tensor> LoadHeads(const GgufFile& file, const FeatureTarget& target, const std::string& name,
                              int64_t n_rows) {
   LS_ASSIGN(const bool paired, HasPairs(file));
-  LS_ASSIGN(const at::Tensor rows, LoadRows(file, name + ".weight", n_rows, target.n_embd));
+  LS_ASSIGN(const at::Tensor rows, LoadRows(file, name, n_rows, target.n_embd));
   return paired ? SplitPairs(rows, target) : rows;
 }
 
 Result<at::Tensor> LoadHeadBias(const GgufFile& file, const FeatureTarget& target, const std::string& name,
                                 int64_t n_rows) {
   LS_ASSIGN(const bool paired, HasPairs(file));
-  LS_ASSIGN(const at::Tensor bias, LoadRows(file, name + ".bias", 1, n_rows));
+  LS_ASSIGN(const at::Tensor bias, LoadRows(file, name, 1, n_rows));
   return paired ? SplitPairs(bias.flatten(), target) : bias.flatten();
 }
 
@@ -72,32 +76,33 @@ Result<int> CountLayers(const GgufFile& file) {
   return static_cast<int>(n_layer);
 }
 
-std::vector<TakenOver> AttentionOf(const Parameters& parameters, const std::string& to,
-                                   const std::string& layer, double output_scale) {
-  std::vector<TakenOver> parts = {{to + ".q_proj.weight", layer + "attn_q.weight", true},
-                                  {to + ".k_proj.weight", layer + "attn_k.weight", true},
-                                  {to + ".v_proj.weight", layer + "attn_v.weight"},
-                                  {to + ".o_proj.weight", layer + "attn_output.weight", false, output_scale}};
+std::vector<TakenOver> AttentionOf(const Parameters& parameters, const std::string& to, int layer,
+                                   double output_scale) {
+  const auto name = [layer](TensorRole role) { return TensorName(role, layer); };
+  std::vector<TakenOver> parts = {
+      {to + ".q_proj.weight", name(TensorRole::kQuery), true},
+      {to + ".k_proj.weight", name(TensorRole::kKey), true},
+      {to + ".v_proj.weight", name(TensorRole::kValue)},
+      {to + ".o_proj.weight", name(TensorRole::kAttentionOutput), false, output_scale}};
   if (parameters.Has(to + ".q_proj.bias")) {
-    parts.push_back({to + ".q_proj.bias", layer + "attn_q.bias", true});
-    parts.push_back({to + ".k_proj.bias", layer + "attn_k.bias", true});
-    parts.push_back({to + ".v_proj.bias", layer + "attn_v.bias"});
+    parts.push_back({to + ".q_proj.bias", name(TensorRole::kQueryBias), true});
+    parts.push_back({to + ".k_proj.bias", name(TensorRole::kKeyBias), true});
+    parts.push_back({to + ".v_proj.bias", name(TensorRole::kValueBias)});
   }
   return parts;
 }
 
-std::vector<TakenOver> MlpOf(const std::string& to, const std::string& layer, double output_scale) {
-  return {{to + ".gate_proj.weight", layer + "ffn_gate.weight"},
-          {to + ".up_proj.weight", layer + "ffn_up.weight"},
-          {to + ".down_proj.weight", layer + "ffn_down.weight", false, output_scale}};
+std::vector<TakenOver> MlpOf(const std::string& to, int layer, double output_scale) {
+  return {{to + ".gate_proj.weight", TensorName(TensorRole::kGate, layer)},
+          {to + ".up_proj.weight", TensorName(TensorRole::kUp, layer)},
+          {to + ".down_proj.weight", TensorName(TensorRole::kDown, layer), false, output_scale}};
 }
 
-std::vector<TakenOver> BlockOf(const Parameters& parameters, const std::string& prefix,
-                               const std::string& layer) {
+std::vector<TakenOver> BlockOf(const Parameters& parameters, const std::string& prefix, int layer) {
   std::vector<TakenOver> parts = AttentionOf(parameters, prefix + "self_attn", layer);
   for (const TakenOver& part : MlpOf(prefix + "mlp", layer)) parts.push_back(part);
-  parts.push_back({prefix + "input_layernorm.weight", layer + "attn_norm.weight"});
-  parts.push_back({prefix + "post_attention_layernorm.weight", layer + "ffn_norm.weight"});
+  parts.push_back({prefix + "input_layernorm.weight", TensorName(TensorRole::kAttentionNorm, layer)});
+  parts.push_back({prefix + "post_attention_layernorm.weight", TensorName(TensorRole::kMlpNorm, layer)});
   return parts;
 }
 

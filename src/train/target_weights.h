@@ -19,8 +19,8 @@ namespace longspec::train {
 // A matrix (n_rows, width) in f32, or a vector as one row.
 Result<at::Tensor> LoadRows(const GgufFile& file, const std::string& name, int64_t n_rows, int64_t width);
 
-// Rows of rotary heads, NAME.weight (n_rows, n_embd) and NAME.bias (n_rows), their halves split. kUnsupported
-// of an architecture other than llama and qwen2.
+// Rows of rotary heads, weights (n_rows, n_embd) and biases (n_rows), their halves split. kUnsupported of an
+// architecture with more in a layer than llama and qwen2 have.
 Result<at::Tensor> LoadHeads(const GgufFile& file, const FeatureTarget& target, const std::string& name,
                              int64_t n_rows);
 Result<at::Tensor> LoadHeadBias(const GgufFile& file, const FeatureTarget& target, const std::string& name,
@@ -35,15 +35,14 @@ struct TakenOver {
   bool rotated = false;  // its rows are rotary heads: halves split, as checkpoints have them
   double scale = 1.0;
 };
-// The four projections of attention of the layer "blk.N.", and its biases where `to` has them too.
-std::vector<TakenOver> AttentionOf(const Parameters& parameters, const std::string& to,
-                                   const std::string& layer, double output_scale = 1.0);
+// The four projections of attention of a layer, and its biases where `to` has them too.
+std::vector<TakenOver> AttentionOf(const Parameters& parameters, const std::string& to, int layer,
+                                   double output_scale = 1.0);
 // A block of the Llama kind with its norms.
-std::vector<TakenOver> BlockOf(const Parameters& parameters, const std::string& prefix,
-                               const std::string& layer);
-std::vector<TakenOver> MlpOf(const std::string& to, const std::string& layer, double output_scale = 1.0);
-// Copies them. Biases that the file lacks stay; kUnsupported of rotated ones of an architecture other than
-// llama and qwen2.
+std::vector<TakenOver> BlockOf(const Parameters& parameters, const std::string& prefix, int layer);
+std::vector<TakenOver> MlpOf(const std::string& to, int layer, double output_scale = 1.0);
+// Copies them. Biases that the file lacks stay; kUnsupported of rotated ones of an architecture with more
+// in a layer than llama and qwen2 have.
 Status TakeOver(const GgufFile& file, const FeatureTarget& target, const std::vector<TakenOver>& parts,
                 const Parameters& parameters);
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "network/model_tensors.h"
 #include "train/feature_regression.h"
 #include "train/layers.h"
 #include "train/slots.h"
@@ -67,7 +68,8 @@ class TokenswiftTrainee : public Trainee {
 
   bool BeginsWithTarget() const override { return true; }
   Status InitFromTarget() override {
-    LS_ASSIGN(const at::Tensor norm, LoadRows(*setup_.model, "output_norm.weight", 1, setup_.target.n_embd));
+    LS_ASSIGN(const at::Tensor norm,
+              LoadRows(*setup_.model, TensorName(TensorRole::kOutputNorm), 1, setup_.target.n_embd));
     const at::NoGradGuard no_grad;
     for (int i = 0; i < setup_.options.n_heads; ++i) {
       for (const char* name : {"input_layernorm.weight", "post_layernorm.weight"}) {

@@ -16,8 +16,8 @@
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
-#include "model/architecture.h"
-#include "model/llama.h"
+#include "model/transformer.h"
+#include "network/architecture.h"
 
 namespace longspec {
 namespace {
@@ -39,15 +39,15 @@ std::shared_ptr<const GgufFile> Write(const TinyModelOptions& options) {
 std::vector<float> LastLogits(const TinyModelOptions& options, const std::vector<int32_t>& tokens) {
   const auto file = Write(options);
   if (file == nullptr) return {};
-  const auto config = ReadLlamaConfig(*file, {});
+  const auto config = ReadModelSpec(*file, {});
   EXPECT_TRUE(config.ok()) << config.status().message();
   if (!config.ok()) return {};
   ThreadTeam team(1);
-  LlamaLoadOptions load;
+  ModelLoadOptions load;
   load.kernels = kernels::Available().front();
   load.team = &team;
   load.max_rows = static_cast<int>(tokens.size());
-  const auto model = *LoadLlama(file, *config, load);
+  const auto model = *LoadModel(file, *config, load);
   const auto cache = MakeFullCache(config->kv_layout(CacheType::kF32, CacheType::kF32), config->n_layer, 64);
   auto kv = *cache->Begin(load.max_rows);
   const ForwardSegment segment{.tokens = tokens, .parents = {}, .kv = &kv, .logits = LogitsFor::kLastRow};

@@ -25,7 +25,7 @@
 #include "formats/gguf.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
-#include "model/llama.h"
+#include "model/transformer.h"
 
 namespace longspec {
 
@@ -103,13 +103,13 @@ class GoldenModel : public ::testing::Test {
     auto file = GgufFile::Open(path);
     ASSERT_TRUE(file.ok()) << file.status().message();
     file_ = *file;
-    auto config = ReadLlamaConfig(*file_, {});
+    auto config = ReadModelSpec(*file_, {});
     ASSERT_TRUE(config.ok()) << config.status().message();
     config_ = *config;
     auto table = kernels::Choose("");
     ASSERT_TRUE(table.ok()) << table.status().message();
     team_ = std::make_unique<ThreadTeam>(ThreadTeam::UsableCores());
-    auto target = LoadLlama(
+    auto target = LoadModel(
         file_, config_, {.kernels = *table, .team = team_.get(), .max_rows = kMostRows, .on_progress = {}});
     ASSERT_TRUE(target.ok()) << target.status().message();
     target_ = std::move(*target);
@@ -213,7 +213,7 @@ class GoldenModel : public ::testing::Test {
   static inline std::string read_of_;  // the model's name
 
   std::shared_ptr<const GgufFile> file_;
-  LlamaConfig config_;
+  ModelSpec config_;
   std::unique_ptr<ThreadTeam> team_;
   std::unique_ptr<Target> target_;
 };

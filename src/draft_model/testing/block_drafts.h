@@ -22,7 +22,7 @@ struct OwnHeads {
   }
 };
 
-inline void AddLayer(TensorMaker& make, const LlamaConfig& c, const OwnHeads& s, const std::string& layer,
+inline void AddLayer(TensorMaker& make, const ModelSizes& c, const OwnHeads& s, const std::string& layer,
                      const std::string& attention) {
   const int64_t d = c.n_embd, q = int64_t{s.n_head} * s.head_dim, kv = int64_t{s.n_kv_head} * s.head_dim;
   const std::string a = layer + attention;
@@ -43,7 +43,7 @@ inline void AddLayer(TensorMaker& make, const LlamaConfig& c, const OwnHeads& s,
 }
 
 // `feature`: one that reads final states too.
-inline DraftTensors RandomExit(const LlamaConfig& c, const OwnHeads& s, uint64_t seed, bool feature = false) {
+inline DraftTensors RandomExit(const ModelSizes& c, const OwnHeads& s, uint64_t seed, bool feature = false) {
   DraftTensors draft;
   TensorMaker make(&draft, seed);
   AddLayer(make, c, s, "layers.0.", "self_attn.");
@@ -52,7 +52,7 @@ inline DraftTensors RandomExit(const LlamaConfig& c, const OwnHeads& s, uint64_t
   return draft;
 }
 
-inline DraftTensors RandomBeagle(const LlamaConfig& c, const OwnHeads& s, uint64_t seed,
+inline DraftTensors RandomBeagle(const ModelSizes& c, const OwnHeads& s, uint64_t seed,
                                  bool state_norm = false) {
   DraftTensors draft;
   TensorMaker make(&draft, seed);
@@ -62,7 +62,7 @@ inline DraftTensors RandomBeagle(const LlamaConfig& c, const OwnHeads& s, uint64
 }
 
 // `own`: heads with an output matrix of their own.
-inline DraftTensors RandomMedusa(const LlamaConfig& c, int n_heads, uint64_t seed,
+inline DraftTensors RandomMedusa(const ModelSizes& c, int n_heads, uint64_t seed,
                                  const std::vector<int>& own = {}) {
   DraftTensors draft;
   TensorMaker make(&draft, seed);
@@ -75,7 +75,7 @@ inline DraftTensors RandomMedusa(const LlamaConfig& c, int n_heads, uint64_t see
   return draft;
 }
 
-inline DraftTensors RandomTokenswift(const LlamaConfig& c, int n_heads, uint64_t seed) {
+inline DraftTensors RandomTokenswift(const ModelSizes& c, int n_heads, uint64_t seed) {
   DraftTensors draft;
   TensorMaker make(&draft, seed);
   for (int i = 0; i < n_heads; ++i) {
@@ -88,7 +88,7 @@ inline DraftTensors RandomTokenswift(const LlamaConfig& c, int n_heads, uint64_t
 }
 
 // A folder as Hugging Face has it. Returns its path.
-inline std::string WriteBlockDraft(const Folder& folder, const std::string& kind, const LlamaConfig& c,
+inline std::string WriteBlockDraft(const Folder& folder, const std::string& kind, const ModelSizes& c,
                                    const DraftTensors& draft, const OwnHeads& s = {},
                                    const std::vector<int64_t>& vocab = {},
                                    const std::string& more_config = "") {

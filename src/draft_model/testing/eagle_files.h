@@ -23,7 +23,7 @@ struct EagleShape {
   bool norm_before_fc = false;  // EAGLE-3
 };
 
-inline DraftTensors RandomEagle(const LlamaConfig& c, const EagleShape& s, uint64_t seed) {
+inline DraftTensors RandomEagle(const ModelSizes& c, const EagleShape& s, uint64_t seed) {
   DraftTensors draft;
   TensorMaker make(&draft, seed);
   const int64_t d = c.n_embd, q = int64_t{s.n_head} * s.head_dim, kv = int64_t{s.n_kv_head} * s.head_dim;
@@ -53,7 +53,7 @@ inline DraftTensors RandomEagle(const LlamaConfig& c, const EagleShape& s, uint6
   return draft;
 }
 
-inline std::string EagleConfigJson(const LlamaConfig& c, const EagleShape& s, const std::string& more = "") {
+inline std::string EagleConfigJson(const ModelSizes& c, const EagleShape& s, const std::string& more = "") {
   const auto n = [](const char* key, int value) {
     return ", \"" + std::string(key) + "\": " + std::to_string(value);
   };
@@ -65,7 +65,7 @@ inline std::string EagleConfigJson(const LlamaConfig& c, const EagleShape& s, co
 
 // `tokens`: of an EAGLE-3 draft's head, ascending (d2t and t2d); of an EAGLE draft's, draft.vocab. Empty:
 // all. Returns the folder's path.
-inline std::string WriteEagle(const Folder& folder, const std::string& name, const LlamaConfig& c,
+inline std::string WriteEagle(const Folder& folder, const std::string& name, const ModelSizes& c,
                               const EagleShape& s, const DraftTensors& draft,
                               const std::vector<int64_t>& tokens = {}, const std::string& more_config = "") {
   const std::string path = folder.File(name);

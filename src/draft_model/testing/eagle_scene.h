@@ -30,10 +30,10 @@ struct SmallEagle {
                       const std::string& more = "", const TinyModelOptions& target = {.n_layers = 4})
       : tiny(target), shape(s), tokens(of_head) {
     if (shape.eagle3) shape.n_tokens = static_cast<int>(tokens.size());
-    draft = RandomEagle(tiny.config, shape, 9);
+    draft = RandomEagle(tiny.spec, shape, 9);
     const bool names_layers = more.find("eagle_config") != std::string::npos;
-    path = WriteEagle(folder, "draft", tiny.config, shape, draft, tokens,
-                      (names_layers ? "" : kLowLayers) + more);
+    path =
+        WriteEagle(folder, "draft", tiny.spec, shape, draft, tokens, (names_layers ? "" : kLowLayers) + more);
   }
 
   SpeculationOptions Options(const std::string& tree, int n_max = 24) const {
@@ -207,7 +207,7 @@ class EagleScene {
         output = reference.Output(all);
       }
       const Vec of_head = reference.LogProbs(output);
-      Vec log_probs(static_cast<size_t>(e_.tiny.config.n_vocab), -1e300);
+      Vec log_probs(static_cast<size_t>(e_.tiny.spec.n_vocab), -1e300);
       if (e_.tokens.empty()) return of_head;
       if (e_.shape.eagle3) {
         for (size_t i = 0; i < e_.tokens.size(); ++i)
@@ -221,7 +221,7 @@ class EagleScene {
 
   // How much the last computed position looks at each one: mean over heads of the last layer's softmax.
   std::vector<double> Looks() {
-    const LlamaConfig& c = e_.tiny.config;
+    const ModelSizes& c = e_.tiny.spec;
     const auto cache = e_.tiny.NewCache(1000);
     const auto n = committed_.size() - 1;
     auto rows = cache->Begin(static_cast<int>(n));
@@ -256,7 +256,7 @@ class EagleScene {
 
   std::vector<Vec> Features(const Taps& taps) {
     const auto cache = e_.tiny.NewCache(1000);
-    const auto n = committed_.size() - 1, d = static_cast<size_t>(e_.tiny.config.n_embd);
+    const auto n = committed_.size() - 1, d = static_cast<size_t>(e_.tiny.spec.n_embd);
     auto rows = cache->Begin(static_cast<int>(n));
     const ForwardSegment segment = {.tokens = std::span(committed_).first(n),
                                     .parents = {},

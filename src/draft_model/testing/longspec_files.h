@@ -24,8 +24,8 @@
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
-#include "model/llama.h"
 #include "model/shared_parts.h"
+#include "model/transformer.h"
 #include "tensor/quantize.h"
 
 namespace longspec::testing {
@@ -91,13 +91,13 @@ class TinyTarget {
       auto* values = reinterpret_cast<float*>(bytes_.data() + (t.data - bytes_.data()));
       change(t.name, {values, t.n_bytes / sizeof(float)});
     }
-    auto config_read = ReadLlamaConfig(**file, rope, bf16_weights);
-    EXPECT_TRUE(config_read.ok()) << config_read.status().message();
-    config = *config_read;
-    LlamaLoadOptions load;
+    auto read = ReadModelSpec(**file, rope, bf16_weights);
+    EXPECT_TRUE(read.ok()) << read.status().message();
+    spec = *read;
+    ModelLoadOptions load;
     load.kernels = kernels::Available().front();
     load.team = &team_;
-    auto loaded = LoadLlama(*file, config, load);
+    auto loaded = LoadModel(*file, spec, load);
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
     target_ = std::move(*loaded);
   }
@@ -105,7 +105,7 @@ class TinyTarget {
   Target& target() { return *target_; }
   const SharedParts& parts() const { return *target_->shared_parts(); }
   std::unique_ptr<KvCache> NewCache(int capacity, CacheType type = CacheType::kF32) const {
-    return MakeFullCache(config.kv_layout(type, type), config.n_layer, capacity);
+    return MakeFullCache(spec.kv_layout(type, type), spec.n_layer, capacity);
   }
   // Appends the tokens' keys and values to the cache.
   void Evaluate(std::span<const int32_t> tokens, KvCache& cache) {
@@ -120,7 +120,7 @@ class TinyTarget {
     }
   }
 
-  LlamaConfig config;
+  ModelSpec spec;
 
  private:
   std::vector<std::byte> bytes_;
@@ -168,7 +168,7 @@ class TensorMaker {
   uint64_t n_tensors_ = 0;
 };
 
-inline DraftTensors RandomDraft(const LlamaConfig& c, int n_ff, uint64_t seed) {
+inline DraftTensors RandomDraft(const ModelSizes& c, int n_ff, uint64_t seed) {
   DraftTensors draft;
   TensorMaker make(&draft, seed);
   const int64_t h = c.n_embd, q = int64_t{c.n_head} * c.head_dim, kv = int64_t{c.n_head_kv} * c.head_dim;
@@ -208,7 +208,7 @@ inline void WriteDraft(const DraftTensors& draft, const std::string& path, const
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
-inline std::string ConfigJson(const LlamaConfig& c, const std::string& more = "") {
+inline std::string ConfigJson(const ModelSizes& c, const std::string& more = "") {
   const auto n = [](const char* key, int value) {
     return "\"" + std::string(key) + "\": " + std::to_string(value);
   };
@@ -218,7 +218,7 @@ inline std::string ConfigJson(const LlamaConfig& c, const std::string& more = ""
 }
 
 // A folder as Hugging Face has it. Returns its path.
-inline std::string WriteDraftFolder(const Folder& folder, const LlamaConfig& c, const DraftTensors& draft,
+inline std::string WriteDraftFolder(const Folder& folder, const ModelSizes& c, const DraftTensors& draft,
                                     const std::string& more_config = "") {
   std::filesystem::create_directories(folder.File("draft"));
   WriteDraft(draft, folder.File("draft/model.safetensors"));

@@ -22,7 +22,7 @@ struct ReferenceRow {
 class LongspecReference : private ReferenceMath {
  public:
   LongspecReference(const DraftTensors& draft, const SharedParts& target)
-      : ReferenceMath(draft, target, target.config->attention(), target.config->rope), c_(*target.config) {}
+      : ReferenceMath(draft, target, target.sizes->attention(), target.sizes->rope), c_(*target.sizes) {}
 
   // Residual stream before the head. `last_layer` (positions, then K and V per head): what the row may see.
   struct TargetKeys {
@@ -99,7 +99,7 @@ class LongspecReference : private ReferenceMath {
   }
 
  private:
-  const LlamaConfig& c_;
+  const ModelSizes& c_;
 };
 
 }  // namespace longspec::testing

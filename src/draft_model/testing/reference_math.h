@@ -10,7 +10,7 @@
 
 #include "attention/attention.h"
 #include "draft_model/testing/longspec_files.h"
-#include "model/rope.h"
+#include "network/rope.h"
 #include "tensor/dequantize.h"
 
 namespace longspec::testing {
@@ -25,12 +25,12 @@ class ReferenceMath {
         target_(target),
         heads_(heads),
         rope_(rope),
-        eps_(static_cast<double>(target.config->rms_eps)) {}
+        eps_(static_cast<double>(target.sizes->rms_eps)) {}
 
   // The target's head on x as it is, where that head is its embedding.
   Vec TargetHead(const Vec& x) const {
     Vec logits;
-    for (int32_t t = 0; t < target_.config->n_vocab; ++t) {
+    for (int32_t t = 0; t < target_.sizes->n_vocab; ++t) {
       const Vec e = Embedding(t);
       double dot = 0;
       for (size_t i = 0; i < x.size(); ++i) dot += e[i] * x[i];
@@ -53,8 +53,8 @@ class ReferenceMath {
   }
 
   Vec Embedding(int32_t token) const {
-    std::vector<float> row(static_cast<size_t>(target_.config->n_embd));
-    DequantizeRow(target_.embedding.dtype, target_.embedding.row(token), target_.config->n_embd, row.data());
+    std::vector<float> row(static_cast<size_t>(target_.sizes->n_embd));
+    DequantizeRow(target_.embedding.dtype, target_.embedding.row(token), target_.sizes->n_embd, row.data());
     return {row.begin(), row.end()};
   }
 

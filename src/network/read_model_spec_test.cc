@@ -9,7 +9,7 @@
 
 #include "formats/gguf_writer.h"
 #include "formats/tiny_model.h"
-#include "model/llama.h"
+#include "network/model_spec.h"
 
 namespace longspec {
 namespace {
@@ -20,8 +20,8 @@ class Edited {
   explicit Edited(const TinyModelOptions& tiny = {})
       : bytes_(*TinyModelBytes(tiny)), file_(*GgufFile::Parse(bytes_, "tiny.gguf")) {}
 
-  Result<LlamaConfig> Read(const std::function<void(GgufWriter&)>& edit,
-                           const std::string& without_tensor = "", const RopeOptions& rope = {}) {
+  Result<ModelSpec> Read(const std::function<void(GgufWriter&)>& edit, const std::string& without_tensor = "",
+                         const RopeOptions& rope = {}) {
     GgufWriter writer;
     for (const auto& [key, value] : file_->metadata()) {
       if (const auto* u = std::get_if<uint64_t>(&value)) writer.SetUint32(key, static_cast<uint32_t>(*u));
@@ -37,7 +37,7 @@ class Edited {
     edited_bytes_ = writer.Serialize();
     const auto file = GgufFile::Parse(edited_bytes_, "tiny.gguf");
     if (!file.ok()) return file.status();
-    return ReadLlamaConfig(**file, rope);
+    return ReadModelSpec(**file, rope);
   }
 
   void ExpectError(const std::function<void(GgufWriter&)>& edit, const std::string& part,
@@ -54,7 +54,7 @@ class Edited {
 
 void Unchanged(GgufWriter&) {}
 
-TEST(LlamaConfig, ReadsATinyModel) {
+TEST(ModelSpec, ReadsATinyModel) {
   Edited model;
   const auto config = model.Read(Unchanged);
   ASSERT_TRUE(config.ok()) << config.status().message();
@@ -68,7 +68,7 @@ TEST(LlamaConfig, ReadsATinyModel) {
   EXPECT_FLOAT_EQ(config->attention().scale, 0.25F);
 }
 
-TEST(LlamaConfig, EveryErrorNamesWhatIsWrong) {
+TEST(ModelSpec, EveryErrorNamesWhatIsWrong) {
   Edited model;
   model.ExpectError([](GgufWriter& w) { w.SetString("general.architecture", "mamba"); },
                     "\"mamba\" is not supported; known are llama, qwen2, qwen3");
@@ -101,26 +101,26 @@ TEST(LlamaConfig, EveryErrorNamesWhatIsWrong) {
 }
 
 // qwen2 needs biases, qwen3 norms of the heads; a llama may have biases, and then has all of them.
-TEST(LlamaConfig, KnowsWhatAnArchitectureHas) {
+TEST(ModelSpec, KnowsWhatAnArchitectureHas) {
   TinyModelOptions tiny;
   tiny.architecture = "qwen2";
   Edited qwen2(tiny);
   auto config = qwen2.Read(Unchanged);
   ASSERT_TRUE(config.ok()) << config.status().message();
-  EXPECT_TRUE(config->qkv_bias);
-  EXPECT_FALSE(config->qk_norm);
+  EXPECT_TRUE(config->layers[0].qkv_bias);
+  EXPECT_FALSE(config->layers[0].head_norms);
   EXPECT_EQ(config->rope.pairing, kernels::RopePairing::kHalfSplit);
   qwen2.ExpectError(Unchanged, "tensor blk.0.attn_q.bias is missing", "blk.0.attn_q.bias");
   tiny.architecture = "qwen3";
   Edited qwen3(tiny);
   config = qwen3.Read(Unchanged);
   ASSERT_TRUE(config.ok()) << config.status().message();
-  EXPECT_FALSE(config->qkv_bias);
-  EXPECT_TRUE(config->qk_norm);
+  EXPECT_FALSE(config->layers[0].qkv_bias);
+  EXPECT_TRUE(config->layers[0].head_norms);
   qwen3.ExpectError(Unchanged, "tensor blk.1.attn_k_norm.weight is missing", "blk.1.attn_k_norm.weight");
 
   Edited llama;
-  EXPECT_FALSE(llama.Read(Unchanged)->qkv_bias);
+  EXPECT_FALSE(llama.Read(Unchanged)->layers[0].qkv_bias);
   const auto add_bias = [](const std::string& name, int64_t n) {
     return [name, n](GgufWriter& w) {
       w.AddTensor(name, DType::kF32, {n}, std::vector<std::byte>(static_cast<size_t>(n) * 4));
@@ -134,7 +134,7 @@ TEST(LlamaConfig, KnowsWhatAnArchitectureHas) {
     llama.ExpectError(add_bias(name, 64), "tensor " + std::string(name) + " is not supported");
 }
 
-TEST(LlamaConfig, UsersRopeOptionsWin) {
+TEST(ModelSpec, UsersRopeOptionsWin) {
   Edited model;
   RopeOptions options;
   options.scaling = RopeOptions::Scaling::kYarn;

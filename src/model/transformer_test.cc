@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The forward pass on tiny random models: every way of cutting the same rows into calls gives the same bits.
-#include "model/llama.h"
+#include "model/transformer.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
-#include "model/rope.h"
+#include "network/rope.h"
 
 namespace longspec {
 namespace {
@@ -26,7 +26,7 @@ using Row = std::vector<float>;
 
 struct Model {
   std::shared_ptr<const GgufFile> file;
-  LlamaConfig config;
+  ModelSpec config;
   std::unique_ptr<ThreadTeam> team;
   std::unique_ptr<Target> target;
 
@@ -44,13 +44,13 @@ Model Load(const TinyModelOptions& tiny, int threads = 2,
   Model m;
   m.file = *GgufFile::Open(path);
   std::filesystem::remove(path);
-  m.config = *ReadLlamaConfig(*m.file, {}, bf16_weights);
+  m.config = *ReadModelSpec(*m.file, {}, bf16_weights);
   m.team = std::make_unique<ThreadTeam>(threads);
-  LlamaLoadOptions options;
+  ModelLoadOptions options;
   options.kernels = table;
   options.team = m.team.get();
   options.max_rows = max_rows;
-  m.target = *LoadLlama(m.file, m.config, options);
+  m.target = *LoadModel(m.file, m.config, options);
   return m;
 }
 
@@ -93,11 +93,17 @@ bool SameBits(const Row& a, const Row& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-class LlamaArchitectures : public ::testing::TestWithParam<const char*> {};
-
-TEST_P(LlamaArchitectures, ChunksThreadsAndTablesDoNotChangeABit) {
+// With layers of every kind that it has.
+TinyModelOptions TinyOf(const std::string& architecture) {
   TinyModelOptions tiny;
-  tiny.architecture = GetParam();
+  tiny.architecture = architecture;
+  return tiny;
+}
+
+class Architectures : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Architectures, ChunksThreadsAndTablesDoNotChangeABit) {
+  TinyModelOptions tiny = TinyOf(GetParam());
   tiny.head_dim = 48;  // n_heads * head_dim is not n_embd
   Model m = Load(tiny);
   const std::vector<int32_t> tokens = Tokens(70);
@@ -116,7 +122,7 @@ TEST_P(LlamaArchitectures, ChunksThreadsAndTablesDoNotChangeABit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LlamaArchitectures, ::testing::Values("llama", "qwen2", "qwen3"),
+INSTANTIATE_TEST_SUITE_P(All, Architectures, ::testing::Values("llama", "qwen2", "qwen3"),
                          [](const auto& architecture) { return std::string(architecture.param); });
 
 // The weights of a tiny model depend on the seed, not on what it is called.
@@ -271,8 +277,8 @@ INSTANTIATE_TEST_SUITE_P(Arithmetics, LlamaBf16Weights,
                            return arithmetic.param == Bf16Arithmetic::kBF16 ? "Bf16" : "Bf16Amx";
                          });
 
-TEST(Llama, ATreeRowIsThePathsLastRow) {
-  TinyModelOptions tiny;
+TEST_P(Architectures, ATreeRowIsThePathsLastRow) {
+  TinyModelOptions tiny = TinyOf(GetParam());
   tiny.dtype = DType::kQ4_1;
   Model m = Load(tiny);
   const std::vector<int32_t> prefix = Tokens(250, 3), drafted = Tokens(30, 4);
@@ -355,7 +361,7 @@ TEST(Llama, TapsShowTheResidualStreamAndWhatTheHeadSees) {
 // weights; and they are the same bits however the rows are cut into calls, in every layer.
 TEST(Llama, TapsShowTheRotatedQueries) {
   Model m = Load({.dtype = DType::kF32});
-  const LlamaConfig& c = m.config;
+  const ModelSpec& c = m.config;
   const std::vector<int32_t> tokens = Tokens(9), other = Tokens(5, 3);
   const auto first = m.NewCache(), second = m.NewCache();
   auto of_first = first->Begin(9), of_second = second->Begin(5);
@@ -442,18 +448,18 @@ TEST(Llama, RefusesWhatItCannotRun) {
 TEST(Llama, LoadingReportsProgressAndCanBeCancelled) {
   Model m = Load({});
   std::vector<double> shares;
-  LlamaLoadOptions options;
+  ModelLoadOptions options;
   options.kernels = kernels::Available().front();
   options.team = m.team.get();
   options.on_progress = [&](double share) {
     shares.push_back(share);
     return true;
   };
-  ASSERT_TRUE(LoadLlama(m.file, m.config, options).ok());
+  ASSERT_TRUE(LoadModel(m.file, m.config, options).ok());
   EXPECT_GE(shares.size(), 15U);
   EXPECT_DOUBLE_EQ(shares.back(), 1.0);
   options.on_progress = [](double) { return false; };
-  const auto cancelled = LoadLlama(m.file, m.config, options);
+  const auto cancelled = LoadModel(m.file, m.config, options);
   ASSERT_FALSE(cancelled.ok());
   EXPECT_EQ(cancelled.status().code(), StatusCode::kCancelled);
 }
@@ -477,8 +483,8 @@ TEST(Llama, TheContextIsScaledOnce) {
 
 TEST(Llama, ThePlanKnowsTheWeights) {
   Model m = Load({});
-  const LlamaMemory one = PlanLlamaMemory(m.config, *m.file, 1),
-                    many = PlanLlamaMemory(m.config, *m.file, 512);
+  const ModelMemory one = PlanModelMemory(m.config, *m.file, 1),
+                    many = PlanModelMemory(m.config, *m.file, 512);
   EXPECT_EQ(one.weights, many.weights);
   EXPECT_GT(many.scratch, one.scratch);
   uint64_t stored = 0;

@@ -16,9 +16,9 @@
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
 #include "kv/streaming_cache.h"
-#include "model/llama.h"
-#include "model/rope.h"
 #include "model/shared_parts.h"
+#include "model/transformer.h"
+#include "network/rope.h"
 
 namespace longspec {
 namespace {
@@ -34,12 +34,12 @@ struct Model {
     EXPECT_TRUE(WriteTinyModel(tiny, path).ok());
     file = *GgufFile::Open(path);
     std::filesystem::remove(path);
-    config = *ReadLlamaConfig(*file, {});
-    LlamaLoadOptions options;
+    config = *ReadModelSpec(*file, {});
+    ModelLoadOptions options;
     options.kernels = kernels::Available().front();
     options.team = &team;
     options.max_rows = 64;
-    target = *LoadLlama(file, config, options);
+    target = *LoadModel(file, config, options);
   }
 
   KvLayout layout() const { return config.kv_layout(CacheType::kF32, CacheType::kF32); }
@@ -83,7 +83,7 @@ struct Model {
   }
 
   std::shared_ptr<const GgufFile> file;
-  LlamaConfig config;
+  ModelSpec config;
   ThreadTeam team{2};
   std::unique_ptr<Target> target;
 };

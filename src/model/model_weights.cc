@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/llama_weights.h"
+#include "model/model_weights.h"
 
 #include <new>
 #include <string>
 #include <utility>
 
 #include "base/aligned_buffer.h"
-#include "base/check.h"
 #include "base/status_macros.h"
-#include "model/llama_tensors.h"
 #include "model/weights_cache.h"
 #include "tensor/dequantize.h"
 #include "tensor/dtype.h"
@@ -28,12 +26,6 @@ std::vector<float> Vector(const TensorView& t) {
   std::vector<float> values(static_cast<size_t>(t.n_elements()));
   DequantizeRow(t.dtype, t.data, t.n_elements(), values.data());
   return values;
-}
-
-const TensorView& Tensor(const GgufFile& file, const std::string& name) {
-  const TensorView* t = file.FindTensor(name);
-  LS_CHECK(t != nullptr);  // ReadLlamaConfig has checked
-  return *t;
 }
 
 // All matrices in the order in which they lie in memory, one after the other.
@@ -66,37 +58,27 @@ struct Plan {
 };
 
 // Fills the vectors of `weights`, and says where its matrices are to come from.
-Plan FillVectors(const GgufFile& file, const LlamaConfig& config, LlamaWeights& weights) {
+Plan FillVectors(const GgufFile& file, const ModelSpec& spec, ModelWeights& weights) {
   Plan plan;
-  weights.layers.resize(static_cast<size_t>(config.n_layer));
-  for (int i = 0; i < config.n_layer; ++i) {
-    LlamaLayer& layer = weights.layers[static_cast<size_t>(i)];
-    const auto tensor = [&](const char* name) -> const TensorView& {
-      return Tensor(file, "blk." + std::to_string(i) + "." + name);
-    };
-    layer.attn_norm = Vector(tensor("attn_norm.weight"));
-    plan.Add(tensor("attn_q.weight"), layer.q);
-    plan.Add(tensor("attn_k.weight"), layer.k);
-    plan.Add(tensor("attn_v.weight"), layer.v);
-    plan.Add(tensor("attn_output.weight"), layer.attn_output);
-    layer.ffn_norm = Vector(tensor("ffn_norm.weight"));
-    plan.Add(tensor("ffn_gate.weight"), layer.gate);
-    plan.Add(tensor("ffn_up.weight"), layer.up);
-    plan.Add(tensor("ffn_down.weight"), layer.down);
-    if (config.qkv_bias) {
-      layer.q_bias = Vector(tensor("attn_q.bias"));
-      layer.k_bias = Vector(tensor("attn_k.bias"));
-      layer.v_bias = Vector(tensor("attn_v.bias"));
-    }
-    if (config.qk_norm) {
-      layer.q_norm = Vector(tensor("attn_q_norm.weight"));
-      layer.k_norm = Vector(tensor("attn_k_norm.weight"));
+  weights.layers.resize(static_cast<size_t>(spec.n_layer));
+  for (const TensorSpec& tensor : TensorsOf(spec)) {
+    const TensorView& view = TensorIn(file, tensor);
+    if (tensor.layer >= 0) {
+      LayerWeights& layer = weights.layers[static_cast<size_t>(tensor.layer)];
+      if (tensor.is_matrix()) {
+        plan.Add(view, layer.matrix(tensor.role));
+      } else {
+        layer.SetVector(tensor.role, Vector(view));
+      }
+    } else if (tensor.role == TensorRole::kEmbedding) {
+      weights.embedding = view;
+    } else if (tensor.role == TensorRole::kOutputNorm) {
+      weights.output_norm = Vector(view);
+    } else {
+      weights.head = view;
+      plan.Add(view, weights.output);
     }
   }
-  weights.output_norm = Vector(Tensor(file, "output_norm.weight"));
-  weights.embedding = Tensor(file, "token_embd.weight");
-  weights.head = config.tied_embeddings ? weights.embedding : Tensor(file, "output.weight");
-  plan.Add(weights.head, weights.output);
   return plan;
 }
 
@@ -119,13 +101,13 @@ Result<OwnedBytes> Pack(const Plan& plan, ThreadTeam& team, const Progress& on_p
   return OwnedBytes(std::move(memory));
 }
 
-void Warn(const LlamaLoadOptions& options, const std::string& message) {
+void Warn(const ModelLoadOptions& options, const std::string& message) {
   if (options.weights_cache.on_warning) options.weights_cache.on_warning(message);
 }
 
 // What is kept, or what is packed now and kept if that can be. Nothing that goes wrong with the cache stops
 // loading.
-Result<OwnedBytes> ReadOrPack(const Plan& plan, const GgufFile& file, const LlamaLoadOptions& options,
+Result<OwnedBytes> ReadOrPack(const Plan& plan, const GgufFile& file, const ModelLoadOptions& options,
                               std::string* origin) {
   ThreadTeam& team = *options.team;
   const Progress& on_progress = options.on_progress;
@@ -166,26 +148,26 @@ Result<OwnedBytes> ReadOrPack(const Plan& plan, const GgufFile& file, const Llam
 
 }  // namespace
 
-Result<std::unique_ptr<const LlamaWeights>> LoadLlamaWeights(const GgufFile& file, const LlamaConfig& config,
-                                                             const LlamaLoadOptions& options) {
-  auto weights = std::make_unique<LlamaWeights>();
+Result<std::unique_ptr<const ModelWeights>> LoadModelWeights(const GgufFile& file, const ModelSpec& spec,
+                                                             const ModelLoadOptions& options) {
+  auto weights = std::make_unique<ModelWeights>();
   std::string origin = "packed now";
   try {
-    const Plan plan = FillVectors(file, config, *weights);
+    const Plan plan = FillVectors(file, spec, *weights);
     if (options.weights_cache.folder.empty()) {
       LS_ASSIGN(weights->memory, Pack(plan, *options.team, options.on_progress));
     } else {
       LS_ASSIGN(weights->memory, ReadOrPack(plan, file, options, &origin));
     }
     for (const Plan::Matrix& matrix : plan.matrices) {
-      matrix.to->MultiplyBf16As(config.bf16_format);
+      matrix.to->MultiplyBf16As(spec.bf16_format);
       weights->input_forms.Add(matrix.to->matrix());
     }
   } catch (const std::bad_alloc&) {
     return ResourceExhausted(file.path() + ": no memory for the weights");
   }
   if (options.origin != nullptr) *options.origin = origin;
-  return std::unique_ptr<const LlamaWeights>(std::move(weights));
+  return std::unique_ptr<const ModelWeights>(std::move(weights));
 }
 
 }  // namespace longspec

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/read_rope.h"
+#include "network/read_rope.h"
 
 #include <algorithm>
 #include <cmath>
@@ -50,8 +50,9 @@ std::optional<double> Unless(bool unset, double value) { return unset ? std::nul
 
 class RopeReader {
  public:
-  RopeReader(const GgufFile& file, const LlamaConfig& config, const RopeOptions& options)
-      : file_(file), config_(config), options_(options), prefix_(config.architecture + ".rope.") {}
+  RopeReader(const GgufFile& file, const std::string& architecture, const ModelSizes& sizes,
+             const RopeOptions& options)
+      : file_(file), sizes_(sizes), options_(options), prefix_(architecture + ".rope.") {}
 
   Result<RopeConfig> Read() {
     LS_TRY(RefuseUnknownKeys());
@@ -104,10 +105,10 @@ class RopeReader {
 
   Status ReadDimensions() {
     constexpr uint64_t kMost = 1 << 20;
-    LS_ASSIGN(rope_.n_rot, Positions("dimension_count", config_.head_dim, kMost));
-    if (rope_.n_rot % 2 == 0 && rope_.n_rot <= config_.head_dim) return {};
+    LS_ASSIGN(rope_.n_rot, Positions("dimension_count", sizes_.head_dim, kMost));
+    if (rope_.n_rot % 2 == 0 && rope_.n_rot <= sizes_.head_dim) return {};
     return Corrupt(file_.path() + ": " + prefix_ + "dimension_count is " + std::to_string(rope_.n_rot) +
-                   ", expected an even number up to the head dimension " + std::to_string(config_.head_dim));
+                   ", expected an even number up to the head dimension " + std::to_string(sizes_.head_dim));
   }
 
   Status ReadScaling() {
@@ -146,7 +147,7 @@ class RopeReader {
   Status ReadYarn() {
     constexpr uint64_t kMostPositions = 1 << 30;
     LS_ASSIGN(rope_.orig_ctx,
-              Positions("scaling.original_context_length", config_.n_ctx_train, kMostPositions));
+              Positions("scaling.original_context_length", sizes_.n_ctx_train, kMostPositions));
     if (options_.yarn_orig_ctx != 0) rope_.orig_ctx = options_.yarn_orig_ctx;
     if (rope_.orig_ctx <= 0) return InvalidArgument("--yarn-orig-ctx must be positive");
     LS_ASSIGN(rope_.ext_factor,
@@ -206,7 +207,7 @@ class RopeReader {
   }
 
   const GgufFile& file_;
-  const LlamaConfig& config_;
+  const ModelSizes& sizes_;
   const RopeOptions& options_;
   const std::string prefix_;
   RopeConfig rope_;
@@ -214,8 +215,9 @@ class RopeReader {
 
 }  // namespace
 
-Result<RopeConfig> ReadRope(const GgufFile& file, const LlamaConfig& config, const RopeOptions& options) {
-  return RopeReader(file, config, options).Read();
+Result<RopeConfig> ReadRope(const GgufFile& file, const std::string& architecture, const ModelSizes& sizes,
+                            const RopeOptions& options) {
+  return RopeReader(file, architecture, sizes, options).Read();
 }
 
 }  // namespace longspec

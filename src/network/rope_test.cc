@@ -2,7 +2,7 @@
 //
 // Rotary tables against angles in long double, and their bits against those on record: a saved session holds
 // keys that were rotated by them.
-#include "model/rope.h"
+#include "network/rope.h"
 
 #include <gtest/gtest.h>
 

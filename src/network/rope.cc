@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/rope.h"
+#include "network/rope.h"
 
 #include <algorithm>
 #include <charconv>

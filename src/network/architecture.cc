@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/architecture.h"
+#include "network/architecture.h"
 
 #include <algorithm>
 
@@ -9,9 +9,9 @@ namespace {
 using kernels::RopePairing;
 
 constexpr Architecture kArchitectures[] = {
-    {"llama", RopePairing::kAdjacent, false, false},
-    {"qwen2", RopePairing::kHalfSplit, true, false},
-    {"qwen3", RopePairing::kHalfSplit, false, true},
+    {.name = "llama", .pairing = RopePairing::kAdjacent},
+    {.name = "qwen2", .qkv_bias = true},
+    {.name = "qwen3", .head_norms = true},
 };
 
 // Models of images and text, whose part for text is one of the above: the several positions that they rotate

@@ -2,7 +2,7 @@
 //
 // Rotary scaling from GGUF's keys and the user's options. The numbers of YaRN were computed by the formula of
 // transformers' _compute_yarn_parameters in Python's doubles, printed to twelve digits.
-#include "model/read_rope.h"
+#include "network/read_rope.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TinyModelOptions TinyYarn(ScalingNumbers numbers = {{"factor", 4.0F}}) {
 Result<RopeConfig> RopeOf(const TinyModelOptions& tiny, const RopeOptions& options = {}) {
   const auto file = GgufFile::Parse(*TinyModelBytes(tiny), "tiny.gguf");
   if (!file.ok()) return file.status();
-  auto config = ReadLlamaConfig(**file, options);
+  auto config = ReadModelSpec(**file, options);
   if (!config.ok()) return config.status();
   return config->rope;
 }
