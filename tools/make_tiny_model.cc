@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
          "--shape", [&](const std::string& name) { SetShape(name, &options); },
          "1b, 3b or 8b: the shape of that Llama 3 model in Q4_0")
       ->trigger_on_parse();
-  app.add_option("--arch", options.architecture, "llama, qwen2 or qwen3");
+  app.add_option("--arch", options.architecture, "llama, qwen2, qwen3 or gemma3");
   app.add_option("--seed", options.seed, "the weights are a function of it");
   app.add_option("--layers", options.n_layers, "transformer blocks");
   app.add_option("--embd", options.n_embd, "width of the residual stream");
@@ -88,6 +88,7 @@ int main(int argc, char** argv) {
   app.add_option("--ff", options.n_ff, "width of the feed-forward layer");
   app.add_option("--vocab", options.n_vocab, "tokens, at least 259");
   app.add_option("--ctx", options.context_length, "context length");
+  app.add_option("--window", options.window, "positions that a row of gemma3 sees in most layers");
   app.add_option("--rope-freq-base", options.rope_freq_base, "RoPE base");
   app.add_option("--rope-scaling", options.rope_scaling, "rope.scaling.type: none, linear, yarn");
   app.add_option("--rope-original-context", options.rope_original_context,

@@ -51,14 +51,15 @@ Status CheckOptions(const TinyModelOptions& o) {
       {"ff", o.n_ff, 1, 1 << 18},
       {"vocab", o.n_vocab, kTinyModelMinVocab + (o.fills_holes ? 6 : 0), 1 << 20},
       {"ctx", o.context_length, 1, (1 << 30) - 1},
+      {"window", o.window, 1, (1 << 30) - 1},
   };
   for (const Dimension& d : dimensions) {
     if (d.value >= d.min && d.value <= d.max) continue;
     return InvalidArgument(std::string(d.option) + ": " + std::to_string(d.value) + ", expected " +
                            std::to_string(d.min) + " to " + std::to_string(d.max));
   }
-  if (o.architecture != "llama" && !IsKind(o, "qwen2") && !IsKind(o, "qwen3")) {
-    return InvalidArgument("arch: " + o.architecture + ", expected llama, qwen2 or qwen3");
+  if (o.architecture != "llama" && !IsKind(o, "qwen2") && !IsKind(o, "qwen3") && !IsKind(o, "gemma3")) {
+    return InvalidArgument("arch: " + o.architecture + ", expected llama, qwen2, qwen3 or gemma3");
   }
   if (o.head_dim == 0 && o.n_embd % (2 * o.n_heads) != 0) {
     return InvalidArgument("heads: embd must be an even multiple of it");
@@ -135,6 +136,7 @@ class Builder {
     writer_.SetUint32("general.file_type", Info(o_.dtype).file_type);
     set(".vocab_size", o_.n_vocab);
     set(".rope.dimension_count", HeadDim(o_));
+    if (IsKind(o_, "gemma3")) set(".attention.sliding_window", o_.window);
     if (o_.head_dim > 0) {
       set(".attention.key_length", o_.head_dim);
       set(".attention.value_length", o_.head_dim);
@@ -169,7 +171,11 @@ class Builder {
       AddVector(prefix + "attn_k.bias", n_kv, 0.0F, 0.5F);
       AddVector(prefix + "attn_v.bias", n_kv, 0.0F, 0.5F);
     }
-    if (IsKind(o_, "qwen3")) {
+    if (IsKind(o_, "gemma3")) {
+      AddNorm(prefix + "post_attention_norm.weight");
+      AddNorm(prefix + "post_ffw_norm.weight");
+    }
+    if (IsKind(o_, "qwen3") || IsKind(o_, "gemma3")) {
       AddVector(prefix + "attn_q_norm.weight", HeadDim(o_), 1.0F, 0.1F);
       AddVector(prefix + "attn_k_norm.weight", HeadDim(o_), 1.0F, 0.1F);
     }

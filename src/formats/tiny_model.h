@@ -18,7 +18,7 @@ namespace longspec {
 
 struct TinyModelOptions {
   std::string architecture =
-      "llama";  // or qwen2 (biases of q, k and v), qwen3 (norms of the heads of q and k)
+      "llama";  // or qwen2 (biases of q, k and v), qwen3 (norms of the heads of q and k), gemma3
   uint64_t seed = 1;
   int n_layers = 2;
   int n_embd = 64;
@@ -28,6 +28,7 @@ struct TinyModelOptions {
   int n_ff = 128;
   int n_vocab = 384;  // at least kTinyModelMinVocab
   int context_length = 512;
+  int window = 5;                        // of gemma3: attention.sliding_window, in layers but each sixth
   DType dtype = DType::kF32;             // of all matrices; norms are F32
   std::optional<DType> embedding_dtype;  // of token_embd.weight and output.weight, `dtype` if absent
   float rope_freq_base = 10000.0F;

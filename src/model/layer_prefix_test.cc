@@ -36,10 +36,15 @@ std::vector<int32_t> Tokens(int n, unsigned seed) {
 class Model {
  public:
   explicit Model(int threads = 2, const kernels::KernelTable* table = kernels::Available().front(),
-                 CacheType type = CacheType::kF16, DType dtype = DType::kQ4_1)
+                 CacheType type = CacheType::kF16, DType dtype = DType::kQ4_1,
+                 const std::string& architecture = "llama")
       : type_(type), team_(threads) {
-    bytes_ =
-        *TinyModelBytes({.n_layers = kLayers, .n_heads = 4, .n_kv_heads = 2, .head_dim = 32, .dtype = dtype});
+    bytes_ = *TinyModelBytes({.architecture = architecture,
+                              .n_layers = kLayers,
+                              .n_heads = 4,
+                              .n_kv_heads = 2,
+                              .head_dim = 32,
+                              .dtype = dtype});
     const auto file = *GgufFile::Parse(bytes_, "tiny");
     config = *ReadModelSpec(*file, {});
     target = *LoadModel(file, config, {.kernels = table, .team = &team_, .max_rows = 64});
@@ -180,11 +185,13 @@ TEST(LayerPrefix, RowsRunAheadGiveTheBitsOfRowsRunFromTheStart) {
   for (const kernels::KernelTable* table : kernels::Available()) {
     SCOPED_TRACE(table->name);
     Model one(1, table, CacheType::kF16), two(2, table, CacheType::kQ8_0, DType::kF32),
-        pairs(2, table, CacheType::kBF16Amx);  // whose values are summed by two
+        pairs(2, table, CacheType::kBF16Amx),  // whose values are summed by two
+        windows(2, table, CacheType::kF16, DType::kQ4_1, "gemma3");
     ExpectTheBitsOfRowsRunFromTheStart(one, 0);
     ExpectTheBitsOfRowsRunFromTheStart(one, 37);
     ExpectTheBitsOfRowsRunFromTheStart(two, 250);  // the rows lie in two chunks
     ExpectTheBitsOfRowsRunFromTheStart(pairs, 37);
+    ExpectTheBitsOfRowsRunFromTheStart(windows, 250);
   }
 }
 

@@ -97,6 +97,7 @@ bool SameBits(const Row& a, const Row& b) {
 TinyModelOptions TinyOf(const std::string& architecture) {
   TinyModelOptions tiny;
   tiny.architecture = architecture;
+  if (architecture == "gemma3") tiny.n_layers = 7;
   return tiny;
 }
 
@@ -122,7 +123,7 @@ TEST_P(Architectures, ChunksThreadsAndTablesDoNotChangeABit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Architectures, ::testing::Values("llama", "qwen2", "qwen3"),
+INSTANTIATE_TEST_SUITE_P(All, Architectures, ::testing::Values("llama", "qwen2", "qwen3", "gemma3"),
                          [](const auto& architecture) { return std::string(architecture.param); });
 
 // The weights of a tiny model depend on the seed, not on what it is called.
@@ -136,6 +137,26 @@ TEST(LlamaWithImages, RunsAsTheModelOfTextThatItHas) {
     for (size_t i = 0; i < rows.size(); ++i)
       EXPECT_TRUE(SameBits(rows[i], expected[i])) << text << ", row " << i;
   }
+}
+
+// A window changes what a row sees, from the first row that stands behind more than it holds.
+TEST(Windows, EndWhereTheySay) {
+  TinyModelOptions narrow = TinyOf("gemma3"), wide = narrow;
+  narrow.n_layers = wide.n_layers = 1;  // later layers would see further back
+  wide.window = 400;
+  Model a = Load(narrow), b = Load(wide);
+  const auto of_a = a.NewCache(), of_b = b.NewCache();
+  const std::vector<int32_t> tokens = Tokens(300);
+  const std::vector<Row> in_window = Feed(a, *of_a, tokens, 50), all = Feed(b, *of_b, tokens, 50);
+  for (int i = 0; i < 300; ++i) {
+    EXPECT_EQ(SameBits(in_window[static_cast<size_t>(i)], all[static_cast<size_t>(i)]), i < narrow.window)
+        << i;
+  }
+  // What lies before the window is not seen: other tokens there change nothing.
+  std::vector<int32_t> others = tokens;
+  for (int i = 0; i < 295; ++i) others[static_cast<size_t>(i)] = tokens[static_cast<size_t>(299 - i)];
+  const auto of_others = a.NewCache();
+  EXPECT_TRUE(SameBits(Feed(a, *of_others, others, 64).back(), in_window.back()));
 }
 
 class LlamaCacheTypes : public ::testing::TestWithParam<std::pair<CacheType, CacheType>> {};

@@ -2,16 +2,31 @@
 #include "network/architecture.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace longspec {
 namespace {
 
 using kernels::RopePairing;
 
+// The model of 27B, of 62 layers, is the only one whose heads are not as wide as its scores are scaled for.
+float Gemma3Scale(const ModelSizes& sizes) {
+  const int width = sizes.n_layer == 62 ? sizes.n_embd / sizes.n_head : sizes.head_dim;
+  return 1.0F / std::sqrt(static_cast<float>(width));
+}
+
 constexpr Architecture kArchitectures[] = {
     {.name = "llama", .pairing = RopePairing::kAdjacent},
     {.name = "qwen2", .qkv_bias = true},
     {.name = "qwen3", .head_norms = true},
+    {.name = "gemma3",
+     .head_norms = true,
+     .branch_norms = true,
+     .gate = GateFunction::kGelu,
+     .scaled_embedding = true,
+     .window_period = 6,
+     .window_freq_base = 10000.0,
+     .score_scale = Gemma3Scale},
 };
 
 // Models of images and text, whose part for text is one of the above: the several positions that they rotate

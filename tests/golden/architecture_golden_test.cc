@@ -66,6 +66,8 @@ TEST(Golden, EveryArchitectureAndYarnComputeWhatTransformersDoes) {
     TinyModelOptions options;
     options.architecture = one["model"]["arch"].get<std::string>();
     options.head_dim = one["model"]["head-dim"].get<int>();
+    options.n_layers = one["model"].value("layers", 2);
+    options.rope_freq_base = one["model"].value("rope-base", 1e4F);
     options.tied = false;
     if (const auto yarn = one["model"].find("yarn"); yarn != one["model"].end()) {
       options.rope_scaling = "yarn";
