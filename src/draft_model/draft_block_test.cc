@@ -60,7 +60,7 @@ class DraftBlockRope : public ::testing::TestWithParam<const char*> {
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
     const std::string kind = GetParam();
     const char* layer = kind == "eagle3" ? "midlayer" : kind == "beagle" ? "layer" : "layers.0";
-    const auto block = ReadDraftBlock(*checkpoint, target.sizes, std::string(layer) + ".mlp.up_proj.weight");
+    const auto block = ReadDraftBlock(*checkpoint, target.spec, std::string(layer) + ".mlp.up_proj.weight");
     EXPECT_TRUE(block.ok()) << block.status().message();
     return block.ok() ? block->rope : RopeConfig();
   }

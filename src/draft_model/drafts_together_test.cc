@@ -23,7 +23,7 @@ class Group {
     models_.SetVocabulary(&kVocabulary);
     for (int i = 0; i < n; ++i) {
       auto one = std::make_unique<BatchSequence>(&tiny->target(), tiny->NewCache(1000), options, &models_,
-                                                 *Sampler::Create({.seed = 1}, tiny->config.n_vocab),
+                                                 *Sampler::Create({.seed = 1}, tiny->spec.n_vocab),
                                                  RandomTokens(20 + 90 * (i % 5), 5 + Z(i)));
       BatchDecoder decoder(&tiny->target());
       Turn turn{.sequence = &one->sequence, .max_rows = 64, .max_tokens = 1};

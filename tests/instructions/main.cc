@@ -131,7 +131,7 @@ int Step(const KernelTable& table) {
   unlink(path.c_str());
   if (!model.ok()) return 1;
   const auto cache = model->NewCache(512);
-  if (!CommitMadeUp(*cache, model->config.n_layer, 256).ok()) return 1;
+  if (!CommitMadeUp(*cache, model->spec.n_layer, 256).ok()) return 1;
   const int32_t token = 7;
   const auto forward = [&] {
     auto rows = cache->Begin(1);
