@@ -13,7 +13,7 @@
   fuzz       every fuzz target of dev for LONGSPEC_FUZZ_SECONDS (20; 0 leaves them out; those of requests three times
              as long), as many at a time as there are cores
   installed  a consumer of the installed library, the code of README.md, and instruction counts
-  real       the coder models, which people use (make model, make model MODEL=coder-0.5b): facts of other programs,
+  real       the coder models, which people use (make model, make model MODEL=coder-0.5b), and Gemma: facts of others,
              self-check, long prompts; only if named, and skipped without them
   arm        the modules below the engine, cross-compiled for AArch64, under emulation and without the slow tests;
              only if named
@@ -453,7 +453,7 @@ def real(tally):
     if not CODER.exists():
         print(f"{CODER} is not there: make model fetches it", flush=True)
     if build("ci", ["longspec", "tests/golden_test"], tally):
-        run_program("real/golden_test", [BUILD / "ci" / "tests" / "golden_test", "--gtest_filter=Real/*"],
+        run_program("real/golden_test", [BUILD / "ci" / "tests" / "golden_test", "--gtest_filter=Real/*:GemmaGolden.*"],
                     {"LONGSPEC_REAL": "1"}, tally)
         tally.add(*result_of_unittest("real/test_coder.py", "tests/real/test_coder.py",
                                       {"LONGSPEC_BIN": str(BUILD / "ci" / "longspec")}))

@@ -196,10 +196,10 @@ TEST(Report, InfoForPeople) {
 
 TEST(Report, InfoSaysWhatDoesNotRun) {
   ModelInfo info = SampleInfo();
-  info.missing = "tokenizer model 'llama' (SentencePiece) is not offered";
+  info.missing = "tokenizer model 'bert' (WordPiece) is not offered";
   info.chat_template_error = "chat template, line 3: nofilter";
   const std::string text = FormatInfo(info);
-  EXPECT_THAT(text, HasSubstr("no: tokenizer model 'llama' (SentencePiece) is not offered\n"));
+  EXPECT_THAT(text, HasSubstr("no: tokenizer model 'bert' (WordPiece) is not offered\n"));
   EXPECT_THAT(text, HasSubstr("chat template: cannot be used (chat template, line 3: nofilter)"));
   EXPECT_FALSE(InfoJson(info)["runs"].get<bool>());
   EXPECT_EQ(InfoJson(info)["missing"], info.missing);

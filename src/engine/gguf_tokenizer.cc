@@ -49,12 +49,15 @@ Result<TokenizerSpec> TokenizerSpecFromGguf(const GgufFile& file) {
   LS_ASSIGN(spec.pre, file.GetStringOr("tokenizer.ggml.pre", "default"));
   LS_ASSIGN(spec.tokens, file.GetStrings("tokenizer.ggml.tokens"));
   LS_TRY(ReadTokenTypes(file, &spec));
-  // Only byte-pair models have merges; what is no such model is refused by its name later.
+  // What is no model that is known is refused by its name later.
   if (spec.model == "gpt2") {
     LS_ASSIGN(spec.merges, file.GetStrings("tokenizer.ggml.merges"));
+  } else if (spec.model == "llama") {
+    LS_ASSIGN(spec.scores, file.GetFloats("tokenizer.ggml.scores"));
+    LS_ASSIGN(spec.add_space_prefix, file.GetBoolOr("tokenizer.ggml.add_space_prefix", true));
   }
   for (const TokenIdKey& key : TokenIdKeys()) LS_TRY(ReadId(file, key.key, &(spec.*key.id)));
-  const bool bos_by_default = spec.bos >= 0 && Tokenizer::AddsBosByDefault(spec.pre);
+  const bool bos_by_default = spec.bos >= 0 && Tokenizer::AddsBosByDefault(spec.model, spec.pre);
   LS_ASSIGN(spec.add_bos, file.GetBoolOr("tokenizer.ggml.add_bos_token", bos_by_default));
   LS_ASSIGN(spec.add_eos, file.GetBoolOr("tokenizer.ggml.add_eos_token", false));
   return spec;

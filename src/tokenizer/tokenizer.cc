@@ -1,23 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/tokenizer.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/status_macros.h"
-#include "tokenizer/bpe_alphabet.h"
-#include "tokenizer/bpe_model.h"
 #include "tokenizer/control_tokens.h"
 #include "tokenizer/pretokenizer.h"
 #include "tokenizer/special_tokens.h"
-#include "tokenizer/utf8.h"
+#include "tokenizer/text_model.h"
 
 namespace longspec {
 namespace {
 
-// Bytes of text that are split at once: positions inside a piece must fit in 31 bits.
-constexpr size_t kLongestRun = size_t{1} << 30;
+struct Kind {
+  std::string_view model;  // tokenizer.ggml.model
+  std::string_view what;
+  Result<std::unique_ptr<const TextModel>> (*make)(const TokenizerSpec& spec);
+  Status (*check)(std::string_view pre);
+  bool (*adds_bos)(std::string_view pre);
+};
+constexpr Kind kKinds[] = {
+    {"gpt2", "byte-level BPE", MakeByteLevelModel, Pretokenizer::CheckName, Pretokenizer::AddsBos},
+    {"llama", "SentencePiece", MakeSentencePieceModel, [](std::string_view) { return Status(); },
+     [](std::string_view) { return true; }},
+};
 
-std::string BytesOfToken(const TokenizerSpec& spec, size_t id) {
+std::string BytesOfToken(const TokenizerSpec& spec, const TextModel& model, size_t id) {
   const std::string& text = spec.tokens[id];
   switch (TypeOfToken(spec, id)) {
     case TokenType::kUnknown:
@@ -31,7 +41,7 @@ std::string BytesOfToken(const TokenizerSpec& spec, size_t id) {
     case TokenType::kUnused:
       break;
   }
-  return BytesFromAlphabet(text);
+  return model.BytesOf(text);
 }
 
 Status CheckId(const TokenizerSpec& spec, const char* name, int32_t id) {
@@ -41,21 +51,24 @@ Status CheckId(const TokenizerSpec& spec, const char* name, int32_t id) {
 }
 
 // What is behind a name that says something else.
-std::string_view KindOf(std::string_view model) {
-  if (model == "llama") return " (SentencePiece)";
+std::string_view MeaningOf(std::string_view model) {
   if (model == "bert") return " (WordPiece)";
   if (model == "t5") return " (Unigram)";
   return "";
 }
 
-Status CheckModel(std::string_view model) {
-  if (model == "gpt2") return {};
-  return Unsupported("tokenizer model '" + std::string(model) + "'" + std::string(KindOf(model)) +
-                     " is not offered; known are: gpt2 (byte-level BPE)");
+Result<const Kind*> FindKind(std::string_view model) {
+  const auto* const kind = std::ranges::find(kKinds, model, &Kind::model);
+  if (kind != std::end(kKinds)) return kind;
+  std::string known;
+  for (const Kind& one : kKinds) {
+    known += (known.empty() ? "" : ", ") + std::string(one.model) + " (" + std::string(one.what) + ")";
+  }
+  return Unsupported("tokenizer model '" + std::string(model) + "'" + std::string(MeaningOf(model)) +
+                     " is not offered; known are: " + known);
 }
 
 Status CheckSpec(const TokenizerSpec& spec) {
-  LS_TRY(CheckModel(spec.model));
   if (spec.tokens.empty()) return Corrupt("tokenizer: the vocabulary is empty; it needs at least one token");
   if (!spec.token_types.empty() && spec.token_types.size() != spec.tokens.size()) {
     return Corrupt("tokenizer: " + std::to_string(spec.token_types.size()) + " token types for " +
@@ -79,18 +92,17 @@ SpecialTokens CollectSpecial(const TokenizerSpec& spec, bool with_control) {
   return SpecialTokens(std::move(tokens));
 }
 
-class BpeTokenizer final : public Tokenizer {
+class VocabularyTokenizer final : public Tokenizer {
  public:
-  BpeTokenizer(TokenizerSpec spec, Pretokenizer pretokenizer, BpeModel model)
+  VocabularyTokenizer(TokenizerSpec spec, std::unique_ptr<const TextModel> model)
       : spec_(std::move(spec)),
-        pretokenizer_(std::move(pretokenizer)),
         model_(std::move(model)),
         all_special_(CollectSpecial(spec_, true)),
         user_defined_(CollectSpecial(spec_, false)),
         ends_generation_(spec_.tokens.size(), false) {
     bytes_.reserve(spec_.tokens.size());
     for (size_t id = 0; id < spec_.tokens.size(); ++id) {
-      bytes_.push_back(BytesOfToken(spec_, id));
+      bytes_.push_back(BytesOfToken(spec_, *model_, id));
     }
     for (const int32_t id : EndsOfGeneration(spec_)) ends_generation_[static_cast<size_t>(id)] = true;
   }
@@ -98,13 +110,14 @@ class BpeTokenizer final : public Tokenizer {
   std::vector<int32_t> Encode(std::string_view text, EncodeOptions options) const override {
     const SpecialTokens& special = options.parse_special ? all_special_ : user_defined_;
     std::vector<int32_t> tokens;
-    Buffers buffers;
     if (options.add_special && spec_.add_bos) tokens.push_back(spec_.bos);
     size_t done = 0;
+    bool begins = true;  // nothing or a special token is before what comes
     while (done < text.size()) {
       const SpecialTokens::Match match = special.Find(text, done);
       const size_t end = match.length > 0 ? match.begin : text.size();
-      EncodeText(text.substr(done, end - done), &buffers, &tokens);
+      if (end > done) model_->Encode(text.substr(done, end - done), begins, &tokens);
+      begins = match.length > 0;
       if (match.length > 0) tokens.push_back(match.id);
       done = end + match.length;
     }
@@ -135,30 +148,8 @@ class BpeTokenizer final : public Tokenizer {
   const TokenizerSpec& spec() const override { return spec_; }
 
  private:
-  struct Buffers {
-    std::vector<std::string_view> pieces;
-    BpeModel::Scratch scratch;
-  };
-
-  // Valid runs of UTF-8 go through the pre-tokeniser, whatever lies between them byte by byte.
-  void EncodeText(std::string_view text, Buffers* buffers, std::vector<int32_t>* tokens) const {
-    while (!text.empty()) {
-      const size_t valid = ValidUtf8Prefix(text.substr(0, kLongestRun));
-      buffers->pieces.clear();
-      pretokenizer_.Split(text.substr(0, valid), &buffers->pieces);
-      for (const std::string_view piece : buffers->pieces) {
-        model_.EncodePiece(piece, &buffers->scratch, tokens);
-      }
-      text.remove_prefix(valid);
-      if (text.empty() || valid > 0) continue;
-      model_.EncodePiece(text.substr(0, 1), &buffers->scratch, tokens);
-      text.remove_prefix(1);
-    }
-  }
-
   TokenizerSpec spec_;
-  Pretokenizer pretokenizer_;
-  BpeModel model_;
+  std::unique_ptr<const TextModel> model_;
   SpecialTokens all_special_;
   SpecialTokens user_defined_;
   std::vector<bool> ends_generation_;
@@ -169,20 +160,23 @@ class BpeTokenizer final : public Tokenizer {
 
 std::vector<std::string> Tokenizer::KnownPretokenizers() { return Pretokenizer::Names(); }
 
-bool Tokenizer::AddsBosByDefault(std::string_view pre) { return Pretokenizer::AddsBos(pre); }
+bool Tokenizer::AddsBosByDefault(std::string_view model, std::string_view pre) {
+  const auto kind = FindKind(model);
+  return kind.ok() && (*kind)->adds_bos(pre);
+}
 
 Status Tokenizer::CheckKind(std::string_view model, std::string_view pre) {
-  LS_TRY(CheckModel(model));
-  return Pretokenizer::CheckName(pre);
+  LS_ASSIGN(const Kind* const kind, FindKind(model));
+  return kind->check(pre);
 }
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::Create(TokenizerSpec spec) {
+  LS_ASSIGN(const Kind* const kind, FindKind(spec.model));
   LS_TRY(CheckSpec(spec));
   SettleControlTokens(&spec);
-  LS_ASSIGN(Pretokenizer pretokenizer, Pretokenizer::Create(spec.pre));
-  LS_ASSIGN(BpeModel model, BpeModel::Create(spec, pretokenizer.ignores_merges()));
+  LS_ASSIGN(auto model, kind->make(spec));
   return std::shared_ptr<const Tokenizer>(
-      std::make_shared<BpeTokenizer>(std::move(spec), std::move(pretokenizer), std::move(model)));
+      std::make_shared<VocabularyTokenizer>(std::move(spec), std::move(model)));
 }
 
 }  // namespace longspec

@@ -33,6 +33,8 @@ Hash128 TokenizerHash(const TokenizerSpec& spec) {
   AppendString(spec.pre, &bytes);
   AppendList(spec.tokens, &bytes);
   AppendList(spec.merges, &bytes);
+  const auto scores = std::as_bytes(std::span(spec.scores));  // none, of a byte-level BPE
+  bytes.append(reinterpret_cast<const char*>(scores.data()), scores.size());
   return HashOf(std::as_bytes(std::span(bytes)));
 }
 

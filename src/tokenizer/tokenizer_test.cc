@@ -160,7 +160,7 @@ struct BadSpec {
 
 TEST(Tokenizer, InconsistentSpecsAreErrors) {
   const std::vector<BadSpec> cases = {
-      {"'llama'", StatusCode::kUnsupported, [](auto* spec) { spec->model = "llama"; }},
+      {"'bert'", StatusCode::kUnsupported, [](auto* spec) { spec->model = "bert"; }},
       {"known are: gpt2", StatusCode::kUnsupported, [](auto* spec) { spec->model.clear(); }},
       {"'nope'", StatusCode::kUnsupported, [](auto* spec) { spec->pre = "nope"; }},
       {"smollm", StatusCode::kUnsupported, [](auto* spec) { spec->pre.clear(); }},
@@ -188,15 +188,19 @@ TEST(Tokenizer, InconsistentSpecsAreErrors) {
 
 TEST(Tokenizer, KindsAreKnownByTheirNames) {
   EXPECT_TRUE(Tokenizer::CheckKind("gpt2", "qwen2").ok());
-  EXPECT_THAT(Tokenizer::CheckKind("llama", "default").message(),
-              HasSubstr("tokenizer model 'llama' (SentencePiece) is not offered"));
+  EXPECT_TRUE(Tokenizer::CheckKind("llama", "default").ok());
+  EXPECT_THAT(
+      Tokenizer::CheckKind("bert", "default").message(),
+      HasSubstr("tokenizer model 'bert' (WordPiece) is not offered; known are: gpt2 (byte-level BPE), "
+                "llama (SentencePiece)"));
   EXPECT_THAT(Tokenizer::CheckKind("gpt2", "nope").message(), HasSubstr("'nope'"));
 }
 
 TEST(Tokenizer, DefaultsByPretokenizer) {
-  EXPECT_TRUE(Tokenizer::AddsBosByDefault("llama-bpe"));
-  EXPECT_FALSE(Tokenizer::AddsBosByDefault("qwen2"));
-  EXPECT_FALSE(Tokenizer::AddsBosByDefault("nope"));
+  EXPECT_TRUE(Tokenizer::AddsBosByDefault("gpt2", "llama-bpe"));
+  EXPECT_FALSE(Tokenizer::AddsBosByDefault("gpt2", "qwen2"));
+  EXPECT_FALSE(Tokenizer::AddsBosByDefault("gpt2", "nope"));
+  EXPECT_TRUE(Tokenizer::AddsBosByDefault("llama", "default"));
   EXPECT_THAT(Tokenizer::KnownPretokenizers(),
               testing::IsSupersetOf({"smollm", "gpt-2", "llama-bpe", "qwen2"}));
 }

@@ -5,13 +5,19 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "engine/gguf_tokenizer.h"
 #include "golden_model.h"
+#include "tokenizer/tokenizer.h"
 
 namespace longspec {
 namespace {
+
+const std::vector<int32_t> kQuestion = {2, 818, 5279, 529, 7001, 563};  // "The capital of France is"
 
 class GemmaGolden : public GoldenModel {
  protected:
@@ -20,6 +26,22 @@ class GemmaGolden : public GoldenModel {
     Load("gemma-3-270m-Q4_K_M.gguf");
   }
 };
+
+TEST_F(GemmaGolden, EveryLineHasTheTokensOfLlamaCpp) {
+  auto spec = TokenizerSpecFromGguf(*file_);
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  const auto tokenizer = Tokenizer::Create(std::move(spec).value());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  const std::vector<nlohmann::json> texts = GoldenLines("tokens.jsonl"), lines = GoldenLines("gemma.jsonl");
+  for (const auto& line : lines) {
+    const std::string text = texts.at(line["line"].get<size_t>())["text"];
+    const auto ids = line["tokens"].get<std::vector<int32_t>>();
+    EXPECT_EQ((*tokenizer)->Encode(text), ids) << text;
+    EXPECT_EQ((*tokenizer)->Decode(ids, true), text);
+  }
+  EXPECT_EQ(lines.size(), texts.size());
+  EXPECT_EQ((*tokenizer)->Encode("The capital of France is", {.add_special = true}), kQuestion);
+}
 
 TEST_F(GemmaGolden, GoesOnAsLlamaCppDoes) {
   struct Step {
@@ -30,7 +52,7 @@ TEST_F(GemmaGolden, GoesOnAsLlamaCppDoes) {
   constexpr double kCloseToLlamaCpp = 0.15;
   const auto pieces = file_->GetStrings("tokenizer.ggml.tokens");
   ASSERT_TRUE(pieces.ok()) << pieces.status().message();
-  std::vector<int32_t> tokens = {2, 818, 5279, 529, 7001, 563};
+  std::vector<int32_t> tokens = kQuestion;
   const auto cache = NewCache();
   size_t from = 0;
   for (const Step& step : {Step{"▁the", -1.594}, {"▁capital", -0.652}, {"▁of", -0.104}, {"▁the", -0.925}}) {

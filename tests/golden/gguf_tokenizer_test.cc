@@ -90,13 +90,35 @@ TEST(GgufTokenizer, BosFollowsFromThePretokenizer) {
 
 TEST(GgufTokenizer, OtherModelsNeedNoMerges) {
   const auto spec = SpecOf([](GgufWriter* writer) {
-    writer->SetString("tokenizer.ggml.model", "llama");
+    writer->SetString("tokenizer.ggml.model", "bert");
     writer->SetStrings("tokenizer.ggml.tokens", {"a"});
   });
   ASSERT_TRUE(spec.ok()) << spec.status().message();
   const auto tokenizer = Tokenizer::Create(*spec);
   ASSERT_FALSE(tokenizer.ok());
-  EXPECT_THAT(tokenizer.status().message(), HasSubstr("'llama'"));
+  EXPECT_THAT(tokenizer.status().message(), HasSubstr("'bert'"));
+}
+
+TEST(GgufTokenizer, SentencePieceHasScores) {
+  const auto write = [](GgufWriter* writer) {
+    writer->SetString("tokenizer.ggml.model", "llama");
+    writer->SetStrings("tokenizer.ggml.tokens", {"a", "aa"});
+    writer->SetUint32("tokenizer.ggml.bos_token_id", 0);
+  };
+  EXPECT_THAT(SpecOf(write).status().message(), HasSubstr("tokenizer.ggml.scores"));
+  const auto with_scores = [&](GgufWriter* writer) {
+    write(writer);
+    writer->SetFloat32s("tokenizer.ggml.scores", {-1.5F, 2.0F});
+  };
+  const auto spec = SpecOf(with_scores);
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  EXPECT_THAT(spec->scores, ElementsAre(-1.5F, 2.0F));
+  EXPECT_TRUE(spec->add_space_prefix);
+  EXPECT_TRUE(spec->add_bos);
+  EXPECT_FALSE(SpecOf([&](GgufWriter* writer) {
+                 with_scores(writer);
+                 writer->SetBool("tokenizer.ggml.add_space_prefix", false);
+               })->add_space_prefix);
 }
 
 TEST(GgufTokenizer, MissingAndWrongKeysAreNamed) {
