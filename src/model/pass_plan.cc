@@ -151,8 +151,17 @@ void PassPlan::AddPart(const AttentionSegment& part, size_t begin, size_t end) {
   }
 }
 
-void PassPlan::PlanAttention(PassStage& stage) {
-  for (size_t k = 0; k < parts_.size(); ++k) stage.kinds[k].attention->Plan(parts_[k]);
+template <typename F>
+void PassPlan::PlanAttention(PassStage& stage, int n_rows, const F& slot_of) {
+  for (size_t k = 0; k < parts_.size(); ++k) {
+    PassStage::Kind& kind = stage.kinds[k];
+    kind.attention->Plan(parts_[k]);
+    for (int place = 0; place < n_rows; ++place) {
+      const PassRow& row = row_at(place);
+      kind.places.push_back(
+          {.query = kind.attention->Place(place), .to = &writers_[Z(row.segment)], .slot = slot_of(row)});
+    }
+  }
 }
 
 // The rows in the order of their first layers, what each sees, where its query lies, and where its key and
@@ -190,15 +199,8 @@ void PassPlan::PlanStages(std::span<const ForwardSegment> segments) {
     PassStage& stage = NextStage();
     stage.layer_begin = layer;
     stage.layer_end = end < n_rows() ? first_layer(order_[Z(end)]) : spec_.n_layer;
-    PlanAttention(stage);
-    for (PassStage::Kind& kind : stage.kinds) {
-      for (int place = 0; place < end; ++place) {
-        const PassRow& row = row_at(place);
-        kind.places.push_back({.query = kind.attention->Place(place),
-                               .to = &writers_[Z(row.segment)],
-                               .slot = segments[Z(row.segment)].kv->slot() + row.index});
-      }
-    }
+    PlanAttention(stage, end,
+                  [&](const PassRow& row) { return segments[Z(row.segment)].kv->slot() + row.index; });
   }
 }
 
@@ -275,14 +277,9 @@ Status PassPlan::PlanPrefix(std::span<const PrefixSegment> segments) {
                .tail_end = prefix.n_rows()},
               Z(first_row_[s]), Z(first_row_[s]) + segments[s].tokens.size());
     }
-    PlanAttention(stage);
-    for (PassStage::Kind& kind : stage.kinds) {
-      for (int r = 0; r < n_rows(); ++r) {
-        kind.places.push_back({.query = kind.attention->Place(r),
-                               .to = &writers_[Z(rows_[Z(r)].segment)],
-                               .slot = rows_[Z(r)].prefix_row});
-      }
-    }
+    order_.resize(rows_.size());
+    std::iota(order_.begin(), order_.end(), 0);
+    PlanAttention(stage, n_rows(), [](const PassRow& row) { return row.prefix_row; });
   } catch (const std::bad_alloc&) {
     for (size_t s = 0; s < segments.size(); ++s) segments[s].prefix->Truncate(before[s]);
     return ResourceExhausted("no memory for the first layers of " + std::to_string(n_rows()) + " rows");

@@ -94,7 +94,9 @@ class PassPlan {
   void BeginViews(size_t n_rows);
   void AddView(const RowView& view);
   void AddPart(const AttentionSegment& part, size_t begin, size_t end);
-  void PlanAttention(PassStage& stage);
+  // Of the first n_rows places. slot_of(row): where its key and value go.
+  template <typename F>
+  void PlanAttention(PassStage& stage, int n_rows, const F& slot_of);
 
   const ModelSpec& spec_;
   const kernels::KernelTable& kernels_;

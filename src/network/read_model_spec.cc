@@ -46,8 +46,9 @@ class ModelReader {
     spec_.rope.pairing = architecture_.pairing;
     LS_TRY(ReadAttentions());
     FillLayers();
-    for (const TensorSpec& tensor : TensorsOf(spec_)) LS_TRY(CheckTensor(tensor));
-    LS_TRY(CheckNoOthers());
+    const std::vector<TensorSpec> tensors = TensorsOf(spec_);
+    for (const TensorSpec& tensor : tensors) LS_TRY(CheckTensor(tensor));
+    LS_TRY(CheckNoOthers(tensors));
     return std::move(spec_);
   }
 
@@ -163,9 +164,9 @@ class ModelReader {
   }
 
   // A tensor that is not used would have changed the answer: biases of outputs, norms of other architectures.
-  Status CheckNoOthers() const {
+  Status CheckNoOthers(const std::vector<TensorSpec>& tensors) const {
     std::set<std::string> used;
-    for (const TensorSpec& tensor : TensorsOf(spec_)) used.insert(tensor.name);
+    for (const TensorSpec& tensor : tensors) used.insert(tensor.name);
     for (const TensorView& tensor : file_.tensors()) {
       const std::string& name = tensor.name;
       const bool computes =

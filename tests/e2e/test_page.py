@@ -269,15 +269,16 @@ class Page(unittest.TestCase):
         for text, expected in (
                 ("# One\n## Two ##\nThree\n---\n\n---", "<h1>One</h1><h2>Two</h2><h2>Three</h2><hr>"),
                 ("A\nline  \n\nanother", "<p>A\nline</p><p>another</p>"),
-                ("- a\n  - b\n    1. c\n- d", "<ul><li><p>a</p><ul><li><p>b</p><ol><li><p>c</p></li></ol></li></ul></li>"
-                 "<li><p>d</p></li></ul>"),
+                ("- a\n  - b\n    1. c\n- d",
+                 "<ul><li><p>a</p><ul><li><p>b</p><ol><li><p>c</p></li></ol></li></ul></li><li><p>d</p></li></ul>"),
                 ("3. a\n\n4. b", '<ol start="3" class="loose"><li><p>a</p></li><li><p>b</p></li></ol>'),
                 ("- [x] done", '<ul><li class="task"><span class="task">☑ </span><p>done</p></li></ul>'),
                 ("> a\nb\n> > c", "<blockquote><p>a\nb</p><blockquote><p>c</p></blockquote></blockquote>"),
                 ("**a *b* c** __d__ *e* snake_case_name 2 * 3 * 4 ~~f~~", "<p><strong>a <em>b</em> c</strong> "
                  "<strong>d</strong> <em>e</em> snake_case_name 2 * 3 * 4 <del>f</del></p>"),
                 ("***a***", "<p><em><strong>a</strong></em></p>"),
-                ("`a *b*` ``c ` d`` \\*e\\* \\(x\\) &lt;", "<p><code>a *b*</code> <code>c ` d</code> *e* \\(x\\) &lt;</p>"),
+                ("`a *b*` ``c ` d`` \\*e\\* \\(x\\) &lt;",
+                 "<p><code>a *b*</code> <code>c ` d</code> *e* \\(x\\) &lt;</p>"),
                 ("```cpp\nint a = 1 < 2;\n\n  b\n```\nc", code.format("cpp", "int a = 1 &lt; 2;\n\n  b") + "<p>c</p>"),
                 ("- a\n  ~~~\n  b\n   c\n  ~~~", "<ul><li><p>a</p>" + code.format("", "b\n c") + "</li></ul>"),
                 ("    a\n\n     b", code.format("", "a\n\n b")),
@@ -285,7 +286,8 @@ class Page(unittest.TestCase):
                  '<th class="right">b</th></tr></thead><tbody><tr><td class="center"><code>x|y</code></td>'
                  '<td class="right"><strong>z</strong></td></tr></tbody></table></div><p>c</p>'),
                 ("[a *b*](https://c.d/e_f) and https://g.h/(i), ![j](http://k.l/)", "<p>"
-                 + link.format("https://c.d/e_f", "a <em>b</em>") + '<span class="address"> (https://c.d/e_f)</span> and '
+                 + link.format("https://c.d/e_f", "a <em>b</em>")
+                 + '<span class="address"> (https://c.d/e_f)</span> and '
                  + link.format("https://g.h/(i)", "https://g.h/(i)") + ", " + link.format("http://k.l/", "j")
                  + '<span class="address"> (http://k.l/)</span></p>'),
         ):
@@ -331,8 +333,8 @@ class Page(unittest.TestCase):
             self.assertGreater(shown + (text[0] in "`->1#"), 0, text[:20])
 
     def test_rendering_goes_with_the_stream_and_keeps_its_elements(self):
-        self.let_model_write({"content": "Some **te", "token_sources": ["ppm"]}, "xt** it\n\n```py\na = 1\n", "b = 2\n", "-",
-                             pause=150)
+        self.let_model_write({"content": "Some **te", "token_sources": ["ppm"]}, "xt** it\n\n```py\na = 1\n",
+                             "b = 2\n", "-", pause=150)
         self.ask("Write.")
         self.browser.wait("return document.querySelector('.text strong')?.textContent === 'te'")
         self.assertEqual(self.browser.run("return [...document.querySelectorAll('.text span.guess')].map(e => "
@@ -363,7 +365,8 @@ class Page(unittest.TestCase):
         self.let_model_write({"reasoning_content": "First the list, *then* the table."}, *deltas)
         self.ask("What does the sea do?")
         self.wait_for_status("Done.")
-        self.browser.run("document.querySelector('details.thoughts').open = true; document.querySelector('#log').scrollTop = 0")
+        self.browser.run("document.querySelector('details.thoughts').open = true;"
+                         " document.querySelector('#log').scrollTop = 0")
         for scheme in ("light", "dark"):
             for size, (width, height) in (("wide", (1280, 1500)), ("narrow", (390, 1700))):
                 self.browser.show_as(width, height, scheme)
@@ -462,8 +465,8 @@ class Page(unittest.TestCase):
         self.press("#chat-list .drop")
         self.browser.wait("return !document.querySelector('#chat-list li')")
         self.assertEqual(self.texts("user"), [])
-        self.assertEqual(self.browser.run("return Object.keys(localStorage).filter(k => k.startsWith('longspec.chat.'))"),
-                         [])
+        kept = self.browser.run("return Object.keys(localStorage).filter(k => k.startsWith('longspec.chat.'))")
+        self.assertEqual(kept, [])
 
     def test_an_answer_that_is_left_stays_where_it_belongs(self):
         self.let_model_write("One.", " Two.", pause=100)

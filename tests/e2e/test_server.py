@@ -364,8 +364,8 @@ class Operation(unittest.TestCase):
             self.assertEqual(server.get("/health")[0], 200)
             warnings = [line for line in server.log if "warning" in line]
             self.assertEqual(len(warnings), 1, warnings)
-            self.assertIn("-ngl, --jinja, -cb, --mlock, --no-mmap, -fa, --log-disable and --no-warmup have no effect here",
-                          warnings[0])
+            self.assertIn("-ngl, --jinja, -cb, --mlock, --no-mmap, -fa, --log-disable and --no-warmup "
+                          "have no effect here", warnings[0])
 
     def test_pages_of_elsewhere(self):
         with Server("--cors-origins", "https://chat.example") as server:
