@@ -36,6 +36,7 @@
 #include "kv/full_cache.h"
 #include "kv/reindexed_cache.h"
 #include "kv/streaming_cache.h"
+#include "network/model_tensors.h"
 
 namespace longspec {
 namespace {
@@ -489,9 +490,7 @@ Status CheckLm(const SpeculationOptions& options) {
 // REQUIRES: the target's file was read.
 Result<LmFile> LmFileOf(const SpeculationOptions& options, const TargetFacts& target, DraftFiles& files) {
   LS_ASSIGN(const auto file, files.Gguf(options.draft_model));
-  const TensorView* const embedding = target.file.FindTensor("token_embd.weight");
-  const TensorView* const head = target.file.FindTensor("output.weight");
-  return ReadLmFile(file, *embedding, head == nullptr ? *embedding : *head);
+  return ReadLmFile(file, *target.file.FindTensor(TensorName(TensorRole::kEmbedding)), *HeadIn(target.file));
 }
 
 Status LmFits(const SpeculationOptions& options, const TargetFacts& target, DraftFiles& files) {

@@ -17,6 +17,7 @@
 #include "draft_model/draft_weights.h"
 #include "formats/gguf_format.h"
 #include "formats/gguf_writer.h"
+#include "network/model_tensors.h"
 #include "tensor/dequantize.h"
 #include "tensor/quantize.h"
 
@@ -72,24 +73,22 @@ Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::shared_ptr<const G
 
 namespace {
 
-constexpr char kEmbedding[] = "token_embd.weight", kHead[] = "output.weight";
-
 // A file with tensors of another beside its own.
 class FileWithTensors final : public GgufFile {
  public:
   explicit FileWithTensors(std::shared_ptr<const GgufFile> file)
       : file_(std::move(file)), tensors_(file_->tensors()) {}
 
-  void Add(const char* name, TensorView tensor) {
-    tensor.name = name;
+  void Add(TensorRole role, TensorView tensor) {
+    tensor.name = TensorName(role);
     tensors_.push_back(std::move(tensor));
   }
   // With bytes of its own.
-  void Add(const char* name, TensorView tensor, std::vector<std::byte> bytes) {
+  void Add(TensorRole role, TensorView tensor, std::vector<std::byte> bytes) {
     bytes_ = std::move(bytes);
     tensor.data = bytes_.data();
     tensor.n_bytes = bytes_.size();
-    Add(name, std::move(tensor));
+    Add(role, std::move(tensor));
   }
 
   const std::string& path() const override { return file_->path(); }
@@ -156,25 +155,25 @@ Status WriteLmGguf(const GgufFile& lm, DType type, const std::string& path) {
 Result<LmFile> ReadLmFile(std::shared_ptr<const GgufFile> draft, const TensorView& embedding,
                           const TensorView& head) {
   LmFile lm;
-  if (draft->FindTensor(kEmbedding) != nullptr) {
+  if (draft->FindTensor(TensorName(TensorRole::kEmbedding)) != nullptr) {
     LS_ASSIGN(lm.spec, ReadModelSpec(*draft, {}));
     lm.file = std::move(draft);
     return lm;
   }
   lm.of_target = true;
   auto file = std::make_shared<FileWithTensors>(draft);
-  file->Add(kEmbedding, embedding);
+  file->Add(TensorRole::kEmbedding, embedding);
   LS_ASSIGN(lm.spec, ReadModelSpec(*file, {}));
   const TensorView* const vocab = draft->FindTensor(kDraftVocabTensor);
   if (vocab != nullptr) {
     LS_ASSIGN(lm.vocab, ReadDraftVocab(draft->path(), *vocab, lm.spec.n_vocab));
     std::vector<std::byte> bytes;
     TensorView rows = RowsOf(head, lm.vocab, HasBlocks(*draft), &bytes);
-    file->Add(kHead, std::move(rows), std::move(bytes));
+    file->Add(TensorRole::kHead, std::move(rows), std::move(bytes));
     lm.spec.tied_embeddings = false;
     lm.spec.n_logits = static_cast<int>(lm.vocab.size());
   } else if (head.data != embedding.data) {
-    file->Add(kHead, head);
+    file->Add(TensorRole::kHead, head);
     lm.spec.tied_embeddings = false;
   }
   lm.file = std::move(file);

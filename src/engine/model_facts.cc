@@ -9,6 +9,7 @@
 
 #include "jinja/chat_template.h"
 #include "kernels/dispatch.h"
+#include "network/model_tensors.h"
 #include "tensor/dtype.h"
 #include "tokenizer/tokenizer.h"
 
@@ -111,7 +112,7 @@ void DescribeOtherNetwork(const GgufFile& file, const Status& why, ModelInfo* in
   if (info->head_dim == 0 && info->n_head > 0) info->head_dim = info->n_embd / info->n_head;
   info->n_ff = size("feed_forward_length");
   info->n_ctx_train = size("context_length");
-  const TensorView* const embedding = file.FindTensor("token_embd.weight");
+  const TensorView* const embedding = file.FindTensor(TensorName(TensorRole::kEmbedding));
   if (embedding != nullptr) info->n_vocab = static_cast<int>(embedding->n_rows());
   const std::string path = file.path() + ": ";
   info->missing = why.message().starts_with(path) ? why.message().substr(path.size()) : why.message();

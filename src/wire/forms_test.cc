@@ -24,7 +24,8 @@ using ::testing::HasSubstr;
 // --- Requests. ---
 
 constexpr const char* kMessages = R"({"model": "x", "max_tokens": 9,
-  "tools": [{"name": "weather", "description": "d", "input_schema": {"type": "object", "properties": {"b": {}, "a": {}}}},
+  "tools": [{"name": "weather", "description": "d",
+             "input_schema": {"type": "object", "properties": {"b": {}, "a": {}}}},
             {"name": "now", "type": "custom", "strict": true}],
   "messages": [
     {"role": "user", "content": "?"},
@@ -119,7 +120,8 @@ TEST(Anthropic, MistakesAreNamed) {
        "messages[0].content[0].type \"tool_use\" is not supported in a message of the user"},
       {R"({"messages": [{"role": "assistant", "content": [{"type": "tool_use", "name": "f", "input": {}}]}]})",
        "messages[0].content[0].id is missing"},
-      {R"({"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": 1}]}]})",
+      {R"({"messages": [{"role": "assistant",
+           "content": [{"type": "tool_use", "id": "a", "name": "f", "input": 1}]}]})",
        "messages[0].content[0].input must be an object"},
       {R"({"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a",
             "content": [{"type": "image"}]}]}]})",
