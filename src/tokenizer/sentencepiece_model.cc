@@ -150,7 +150,8 @@ class SentencePieceModel final : public TextModel {
       tokens->push_back(id);
       return;
     }
-    for (const char c : symbol) {
+    // A vocabulary without a token for spaces spells the space itself, so that it comes back as one.
+    for (const char c : symbol == kSpace ? std::string_view(" ") : symbol) {
       const int32_t byte = bytes_[static_cast<unsigned char>(c)];
       const int32_t id = byte >= 0 ? byte : unknown_;
       if (id >= 0) tokens->push_back(id);

@@ -91,6 +91,12 @@ TEST(SentencePiece, WhatIsNoTokenBecomesItsBytes) {
   EXPECT_THAT(EncodedPieces(spec, "aé"), ElementsAre("a", "<unk>", "<unk>"));
 }
 
+TEST(SentencePiece, ASpaceWithoutATokenIsItsByte) {
+  TokenizerSpec spec = SpecOf({{"a", -9}});
+  spec.add_space_prefix = false;
+  EXPECT_THAT(EncodedPieces(spec, "a \xFD"), ElementsAre("a", "<0x20>", "<0xFD>"));
+}
+
 TEST(SentencePiece, ATextComesBack) {
   TokenizerSpec spec =
       SpecOf({{"a", -9}, {"b", -8}, {"ab", -1}, {kSpace, -7}, {std::string(kSpace) + "ab", -0.5F}});
