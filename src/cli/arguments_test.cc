@@ -254,6 +254,7 @@ TEST(ForeignOptions, ServeKnowsTheCommandLineOfLlamaServer) {
     for (int i = 0; i < (values == "?" ? 1 : std::stoi(values)); ++i) args.emplace_back("1");
     if (name == "-l") args.back() = "1+1";
     if (name == "--chat-template-kwargs") args.back() = "{}";
+    if (name == "--reasoning-budget") args.back() = "0";
     const Outcome outcome = serve.Take(args);
     n_refused += outcome.refusal.empty() ? 0 : 1;
     if (!outcome.refusal.empty()) {

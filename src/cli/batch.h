@@ -26,7 +26,7 @@ namespace longspec::cli {
 
 struct BatchOptions {
   std::string input, output;
-  GenerationRequest defaults;  // what requests do not say
+  openai::RequestDefaults defaults;  // what requests do not say
   // Requests handed to the scheduler and not answered yet: enough to choose from, whatever the length of the
   // file. MostInFlight says how many that is.
   size_t most_in_flight = 256;

@@ -20,6 +20,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/template_options.h"
 #include "longspec/engine.h"
 #include "longspec/scheduler.h"
 #include "openai/requests.h"
@@ -63,13 +64,13 @@ int ExitCodeOf(const Status& ran, const Batch& batch) {
 }
 
 int RunBatchCommand(const BatchFlags& flags) {
-  const Status speculation = CheckSpeculation(flags.batch.defaults.speculation);
+  const Status speculation = CheckSpeculation(flags.batch.defaults.generation.speculation);
   if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
   Progress progress("batch", Progress::StandardError(!flags.output.no_progress));
   BatchOptions options = flags.batch;
   const auto grammar = ReadGrammar(flags.grammar);
   if (!grammar.ok()) return Fail(grammar.status(), Stage::kLoad);
-  options.defaults.grammar = *grammar;
+  options.defaults.generation.grammar = *grammar;
   options.most_in_flight = MostInFlight(flags.scheduler.parallel);
   options.on_warning = [&progress](const std::string& warning) {
     progress.Finish();
@@ -80,10 +81,12 @@ int RunBatchCommand(const BatchFlags& flags) {
   if (const Status opened = (*batch)->OpenAnswers(); !opened.ok()) return FailOutput(opened);
   CatchInterrupt();
   ModelOptions model = flags.model;
-  model.speculation = options.defaults.speculation;
-  model.partial_verification = options.defaults.partial_verification;
+  model.speculation = options.defaults.generation.speculation;
+  model.partial_verification = options.defaults.generation.partial_verification;
   const auto engine = LoadEngine(model, flags.output);
   if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
+  if (const Status can = CheckTemplateOptions(**engine, options.defaults.generation); !can.ok())
+    return Fail(can, Stage::kLoad);
   (*engine)->MeasureCosts([] { return !Interrupted(); });  // nobody waits for the first answer
   const auto scheduler = (*engine)->NewScheduler(flags.scheduler);
   if (!scheduler.ok()) return Fail(scheduler.status(), Stage::kLoad);
@@ -111,8 +114,8 @@ int RunBatchCommand(const BatchFlags& flags) {
 
 Runner SetUpBatch(CLI::App& app) {
   auto flags = std::make_shared<BatchFlags>();
-  flags->batch.defaults = openai::DefaultRequest();
-  GenerationRequest& defaults = flags->batch.defaults;
+  flags->batch.defaults = openai::OpenAiDefaults();
+  GenerationRequest& defaults = flags->batch.defaults.generation;
   AddModelOptions(app, &flags->model);
   const std::string group = "Batch";
   app.add_option("-f,--file", flags->batch.input,
@@ -131,7 +134,8 @@ Runner SetUpBatch(CLI::App& app) {
       ->transform(MinusOneIs("0"))
       ->group(group);
   // What a request does not say.
-  AddTemplateOption(app, &defaults, group);
+  AddTemplateOptions(app, &defaults, group);
+  AddThoughtsOption(app, &flags->batch.defaults.thoughts, group);
   AddLimitOptions(app, &defaults);
   AddGrammarOptions(app, &flags->grammar);
   AddSamplingOptions(app, &defaults.sampling);

@@ -53,7 +53,7 @@ class BatchTest : public ::testing::Test {
     options_.input = folder_ + "/requests.jsonl";
     options_.output = folder_ + "/answers.jsonl";
     options_.on_warning = [this](const std::string& warning) { warnings_.push_back(warning); };
-    options_.defaults = openai::DefaultRequest();
+    options_.defaults = openai::OpenAiDefaults();
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
@@ -193,8 +193,8 @@ TEST_F(BatchTest, AnAnswerHasTheFormOfItsRequest) {
 }
 
 TEST_F(BatchTest, WhatTheRequestDoesNotSayIsTheCallersWish) {
-  options_.defaults.sampling.seed = 9;
-  options_.defaults.speculation.type = "ngram";
+  options_.defaults.generation.sampling.seed = 9;
+  options_.defaults.generation.speculation.type = "ngram";
   WriteRequests(Line("a", "x") + Line("b", "y", R"("seed": 3)"));
   FakeScheduler scheduler(1);
   ASSERT_TRUE(Run(scheduler).ok());

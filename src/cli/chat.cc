@@ -21,6 +21,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/saved_session.h"
+#include "cli/template_options.h"
 
 namespace longspec::cli {
 namespace {
@@ -214,6 +215,8 @@ int RunChat(const ChatOptions& options) {
   // A model without a template, or with one that is not understood, is refused before the first question.
   const auto probe = (*engine)->ApplyChatTemplate({{"user", "?"}}, true);
   if (!probe.ok()) return Fail(probe.status(), Stage::kLoad);
+  if (const Status can = CheckTemplateOptions(**engine, options.request); !can.ok())
+    return Fail(can, Stage::kLoad);
   auto session = OpenSession(saved, **engine);
   if (!session.ok()) return Fail(session.status(), Stage::kLoad);
   ClearInterrupt();
@@ -226,7 +229,7 @@ Runner SetUpChat(CLI::App& app) {
   auto options = std::make_shared<ChatOptions>();
   AddModelOptions(app, &options->model);
   app.add_option("--system-prompt", options->system_prompt, "System message (-sys)")->group("Prompt");
-  AddTemplateOption(app, &options->request, "Prompt");
+  AddTemplateOptions(app, &options->request, "Prompt");
   AddSessionOption(app, &options->session_file, "it goes on where it stopped");
   AddLimitOptions(app, &options->request);
   AddSamplingOptions(app, &options->request.sampling);

@@ -44,8 +44,7 @@ constexpr std::string_view kEmbeddings = "is not supported: this program writes 
 constexpr std::string_view kTools = "is not supported: clients run tools, which they offer in their requests";
 constexpr std::string_view kTls = "is not supported: TLS is the business of a proxy in front";
 constexpr std::string_view kOneModel = "is not supported: a server has one model, that of -m";
-constexpr std::string_view kReasoning =
-    "is not supported: requests say it (reasoning_format, enable_thinking, reasoning_effort)";
+constexpr std::string_view kReasoning = "is not supported here: serve, batch, run and chat write chats";
 
 constexpr ForeignOption kForeignOptions[] = {
     // --- What has an equal here. ---
@@ -59,6 +58,7 @@ constexpr ForeignOption kForeignOptions[] = {
     Spelling({"-cram"}, "--cache-ram"),
     Spelling({"-to"}, "--timeout", kServe),
     Spelling({"-l"}, "--logit-bias", kSample),
+    Spelling({"-rea"}, "--reasoning"),
     Spelling({"-bf", "--binary-file"}, "--file", kAsk),
     {{"--ui"}, kNone, kSpelling, kServe, {"--webui"}},
     {{"--no-ui"}, kNone, kSpelling, kServe, {"--no-webui"}},
@@ -221,7 +221,9 @@ constexpr ForeignOption kForeignOptions[] = {
     Refused({"--chat-template", "--chat-template-file"}, kLoad, kOne, kTemplate),
     Refused({"--no-prefill-assistant"}, kLoad, kNone, kTemplate),
     Refused({"--skip-chat-parsing"}, kLoad, kNone, "is not supported: calls of tools are always read"),
-    Refused({"--reasoning-format"}, kLoad, kOne, kReasoning, "auto,deepseek"),
+    Refused({"--reasoning-format"}, kTalk, kOne, "is not supported: an answer is shown as it is written",
+            "auto,none"),
+    Refused({"--reasoning-format"}, kLoad, kOne, kReasoning, "auto"),
     Refused({"-rea", "--reasoning"}, kLoad, kSwitch, kReasoning, "auto"),
     Refused({"--reasoning-effort"}, kLoad, kOne, kReasoning, "default"),
     Refused({"--reasoning-budget"}, kLoad, kOne, kReasoning, "-1"),

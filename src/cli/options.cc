@@ -18,7 +18,6 @@
 #include "draft/portfolio_drafter.h"
 #include "draft_model/option_use.h"
 #include "draft_model/registry.h"
-#include "openai/template_fields.h"
 
 namespace longspec::cli {
 namespace {
@@ -367,19 +366,6 @@ std::function<std::vector<std::string>()> AddSpeculationOptions(CLI::App& app, S
     if (!status.ok()) throw CLI::ValidationError(status.message());
   });
   return [&app] { return Given(app); };
-}
-
-void AddTemplateOption(CLI::App& app, GenerationRequest* request, const std::string& group) {
-  app.add_option_function<std::string>(
-         "--chat-template-kwargs",
-         [request](const std::string& text) {
-           auto variables = openai::ReadTemplateVariables(text);
-           if (!variables.ok())
-             throw CLI::ValidationError("--chat-template-kwargs", variables.status().message());
-           request->template_variables = *std::move(variables);
-         },
-         "Variables of the chat template, an object of JSON: {\"enable_thinking\": false}")
-      ->group(group);
 }
 
 void AddLimitOptions(CLI::App& app, GenerationRequest* request) {

@@ -39,8 +39,6 @@ enum class SpeculationIs : uint8_t { kOfType, kOfOthers };
 // Returns the names of what was given, once that is done.
 std::function<std::vector<std::string>()> AddSpeculationOptions(CLI::App& app, SpeculationOptions* options,
                                                                 SpeculationIs use = SpeculationIs::kOfType);
-// --chat-template-kwargs.
-void AddTemplateOption(CLI::App& app, GenerationRequest* request, const std::string& group);
 // -n, stop strings, --ignore-eos.
 void AddLimitOptions(CLI::App& app, GenerationRequest* request);
 void AddOutputOptions(CLI::App& app, OutputFlags* flags);

@@ -20,6 +20,7 @@
 #include "cli/prompt.h"
 #include "cli/report.h"
 #include "cli/saved_session.h"
+#include "cli/template_options.h"
 
 namespace longspec::cli {
 namespace {
@@ -32,8 +33,9 @@ struct RunOptions {
   OutputFlags output;
   bool json = false;
   std::string stats_file, answers_file, session_file;
-  bool prompt_given = false;  // with -p or -f
-  std::string about_prompt;   // an option that says how a prompt is shown to the model, if one is given
+  bool prompt_given = false;   // with -p or -f
+  std::string about_prompt;    // an option that says how a prompt is shown to the model, if one is given
+  std::string about_template;  // and one of the chat template
 };
 
 void AddRunOptions(CLI::App& app, RunOptions* options) {
@@ -53,7 +55,7 @@ void AddRunOptions(CLI::App& app, RunOptions* options) {
   app.add_flag_callback(
          "--no-chat", [options] { options->prompt.chat = false; }, "Continue the prompt as raw text")
       ->group(group);
-  AddTemplateOption(app, &options->request, group);
+  AddTemplateOptions(app, &options->request, group);
   AddSessionOption(app, &options->session_file, "without a prompt its text goes on");
   AddLimitOptions(app, &options->request);
   AddGrammarOptions(app, &options->grammar);
@@ -105,6 +107,8 @@ class Run {
     model.partial_verification = options_.request.partial_verification;
     auto engine = LoadEngine(model, options_.output);
     if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
+    if (const Status can = CheckTemplateOptions(**engine, options_.request); !can.ok())
+      return Fail(can, Stage::kLoad);
     GenerationRequest request = options_.request;
     request.grammar = *grammar;
     auto session = saved_.Open(**engine);
@@ -115,8 +119,10 @@ class Run {
       const Status filled =
           FillPrompt(options_.prompt, std::move(*prompt), (*engine)->info().has_chat_template, &request);
       if (!filled.ok()) return Fail(filled, Stage::kGenerate);
-      if (request.messages.empty() && !request.template_variables.empty())
-        return Fail(kExitUsage, "--chat-template-kwargs: has no effect on a raw text, which has no template");
+      if (request.messages.empty() && !request.template_variables.empty()) {
+        return Fail(kExitUsage,
+                    options_.about_template + ": has no effect on a raw text, which has no template");
+      }
     }
     return Generate(**engine, **session, std::move(request));
   }
@@ -207,9 +213,14 @@ Runner SetUpRun(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   AddRunOptions(app, options.get());
   return [options, &app] {
-    const auto given = [&app](const char* name) { return app.get_option(name)->count() > 0; };
+    const auto given = [&app](std::string_view name) {
+      return app.get_option(std::string(name))->count() > 0;
+    };
     options->prompt_given = given("--prompt") || given("--file");
-    for (const char* name : {"--system-prompt", "--chat", "--no-chat", "--chat-template-kwargs"}) {
+    for (const std::string_view name : kTemplateOptions) {
+      if (given(name)) options->about_prompt = options->about_template = name;
+    }
+    for (const std::string_view name : {"--system-prompt", "--chat", "--no-chat"}) {
       if (given(name)) options->about_prompt = name;
     }
     return Run(*options)();

@@ -22,6 +22,7 @@
 #include "cli/interrupt.h"
 #include "cli/loading.h"
 #include "cli/options.h"
+#include "cli/template_options.h"
 #include "http/http_server.h"
 #include "longspec/engine.h"
 #include "server/app.h"
@@ -98,14 +99,16 @@ void Drain(server::App& app, http::HttpServer& http, int seconds) {
   app.CancelAll();
 }
 
-// A form that no answer could have is said at the start, not to each client.
-Status Begin(std::unique_ptr<Engine> engine, const GrammarText& grammar, server::App& app) {
+// What no answer could have or do is said at the start, not to each client.
+Status Begin(std::unique_ptr<Engine> engine, const GenerationRequest& defaults, server::App& app) {
+  const GrammarText& grammar = defaults.grammar;
+  LS_TRY(CheckTemplateOptions(*engine, defaults));
   if (grammar.kind != GrammarText::Kind::kNone) LS_TRY(engine->PrepareGrammar(grammar));
   return app.SetEngine(std::move(engine));
 }
 
 int RunServe(ServeFlags flags) {
-  const Status speculation = CheckSpeculation(flags.app.defaults.speculation);
+  const Status speculation = CheckSpeculation(flags.app.defaults.generation.speculation);
   if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
   for (const std::string& list : flags.api_keys) AddNames(list, &flags.app.api_keys);
   // An empty variable of a script must not open the server to everybody.
@@ -117,7 +120,7 @@ int RunServe(ServeFlags flags) {
   }
   const auto grammar = ReadGrammar(flags.grammar);
   if (!grammar.ok()) return Fail(grammar.status(), Stage::kLoad);
-  flags.app.defaults.grammar = *grammar;
+  flags.app.defaults.generation.grammar = *grammar;
   AddNames(flags.aliases, &flags.app.model_names);
   auto origins = server::Origins::Parse(flags.origins);
   if (!origins.ok()) return Fail(kExitUsage, origins.status().message());
@@ -145,10 +148,11 @@ int RunServe(ServeFlags flags) {
       });
   if (!http.ok()) return Fail(http.status(), Stage::kGenerate);
   ModelOptions model = flags.model;
-  model.speculation = flags.app.defaults.speculation;
-  model.partial_verification = flags.app.defaults.partial_verification;
+  model.speculation = flags.app.defaults.generation.speculation;
+  model.partial_verification = flags.app.defaults.generation.partial_verification;
   auto engine = LoadEngine(model, flags.output);
-  const Status ready = engine.ok() ? Begin(std::move(*engine), *grammar, *app) : engine.status();
+  const Status ready =
+      engine.ok() ? Begin(std::move(*engine), flags.app.defaults.generation, *app) : engine.status();
   if (ready.ok()) {
     log.Write({{"event", "listening"}, {"url", (*http)->url()}});
     if (flags.fim) log.Write(EditorSettings((*http)->url()));
@@ -244,11 +248,13 @@ Runner SetUpServe(CLI::App& app) {
       ->group(group);
   app.add_flag("--log-jsonl", flags->log_json, "Lines of JSON on standard error")->group(group);
   // What a request does not say.
-  AddTemplateOption(app, &flags->app.defaults, group);
-  AddLimitOptions(app, &flags->app.defaults);
+  GenerationRequest& defaults = flags->app.defaults.generation;
+  AddTemplateOptions(app, &defaults, group);
+  AddThoughtsOption(app, &flags->app.defaults.thoughts, group);
+  AddLimitOptions(app, &defaults);
   AddGrammarOptions(app, &flags->grammar);
-  AddSamplingOptions(app, &flags->app.defaults.sampling);
-  AddSpeculationOptions(app, &flags->app.defaults.speculation);
+  AddSamplingOptions(app, &defaults.sampling);
+  AddSpeculationOptions(app, &defaults.speculation);
   AddOutputOptions(app, &flags->output);
   return [flags, port, window, suffix, anchor] {
     if (flags->fim && port->count() == 0) flags->http.port = kFimPort;

@@ -44,6 +44,7 @@
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
 #include "model/transformer.h"
+#include "openai/thinking.h"
 #include "tokenizer/infill_prompt.h"
 #include "tokenizer/tokenizer.h"
 
@@ -596,6 +597,9 @@ Result<std::string> EngineImpl::ApplyChatTemplate(const std::vector<Message>& me
   if (!rendered.ok()) {
     return Status(rendered.status().code(), info_.path + ": chat template: " + rendered.status().message());
   }
+  // Some begin a thought whatever they are told.
+  if (add_generation_prompt && openai::ForbidThinking(template_variables))
+    return openai::WithThoughtEnded(*std::move(rendered));
   return rendered;
 }
 

@@ -44,7 +44,7 @@ Endpoint ParseTarget(Fields& fields) {
   return Endpoint::kChatCompletions;
 }
 
-std::variant<ApiRequest, ApiError> ParseBody(Fields& fields, const GenerationRequest& defaults) {
+std::variant<ApiRequest, ApiError> ParseBody(Fields& fields, const RequestDefaults& defaults) {
   const Endpoint endpoint = ParseTarget(fields);
   const Json* body = fields.Find("body");
   if (body == nullptr) fields.Missing("body");
@@ -72,7 +72,7 @@ std::variant<ApiRequest, ApiError> ParseBody(Fields& fields, const GenerationReq
 
 }  // namespace
 
-BatchLine ParseBatchLine(std::string_view line, const GenerationRequest& defaults) {
+BatchLine ParseBatchLine(std::string_view line, const RequestDefaults& defaults) {
   auto json = ParseJson(line);
   if (auto* error = std::get_if<ApiError>(&json)) return {"", std::move(*error)};
   const Json& object = std::get<Json>(json);

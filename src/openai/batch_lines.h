@@ -29,7 +29,7 @@ struct BatchLine {
   std::variant<ApiRequest, ApiError> request;
 };
 
-BatchLine ParseBatchLine(std::string_view line, const GenerationRequest& defaults);
+BatchLine ParseBatchLine(std::string_view line, const RequestDefaults& defaults);
 
 // `id` is the id of a response without its beginning ("batch_req_").
 nlohmann::ordered_json BatchAnswerJson(const std::string& id, const std::string& custom_id,

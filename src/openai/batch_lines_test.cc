@@ -10,7 +10,7 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::ordered_json;
 
-BatchLine ParseLine(const std::string& line) { return ParseBatchLine(line, DefaultRequest()); }
+BatchLine ParseLine(const std::string& line) { return ParseBatchLine(line, OpenAiDefaults()); }
 
 const ApiError* LineError(const BatchLine& line) { return std::get_if<ApiError>(&line.request); }
 

@@ -7,7 +7,7 @@ namespace {
 using enum Treatment;
 
 constexpr std::string_view kNoThinkingLimit =
-    "how long a model thinks is not limited here: max_tokens limits the answer";
+    "how long a model thinks is not limited here, but 0 turns it off";
 constexpr std::string_view kNoMoreSamplers =
     "the samplers here are penalties, top_k, top_p, min_p and temperature";
 
@@ -117,11 +117,11 @@ constexpr FieldRule kRules[] = {
     {"add_generation_prompt", kIgnored, kOfPrompts},
     {"continue_final_message", kIgnored, kOfPrompts},
     {"documents", kIgnored, kOfPrompts},
-    {"thinking_token_budget", kRefused, kOfAll, "[-1]", kNoThinkingLimit},
-    {"thinking_budget_tokens", kRefused, kOfAll, "[-1]", kNoThinkingLimit},
-    {"thinking_budget", kRefused, kOfAll, "[-1]", kNoThinkingLimit},
-    {"reasoning_budget_tokens", kRefused, kOfAll, "[-1]", kNoThinkingLimit},
-    {"reasoning_budget", kRefused, kOfAll, "[-1]", kNoThinkingLimit},
+    {"thinking_token_budget", kRefused, kOfAll, "[-1, 0]", kNoThinkingLimit},
+    {"thinking_budget_tokens", kRefused, kOfAll, "[-1, 0]", kNoThinkingLimit},
+    {"thinking_budget", kRefused, kOfAll, "[-1, 0]", kNoThinkingLimit},
+    {"reasoning_budget_tokens", kRefused, kOfAll, "[-1, 0]", kNoThinkingLimit},
+    {"reasoning_budget", kRefused, kOfAll, "[-1, 0]", kNoThinkingLimit},
 
     // --- How tokens are chosen, and where it ends. ---
     {"use_beam_search", kRefused, kOfAll, "[false]", "n gives several answers"},

@@ -61,7 +61,7 @@ bool ParseSuffix(Fields& fields, ApiRequest* request) {
   return true;
 }
 
-std::variant<ApiRequest, ApiError> ParseFimRequest(const Json& body, const GenerationRequest& defaults) {
+std::variant<ApiRequest, ApiError> ParseFimRequest(const Json& body, const RequestDefaults& defaults) {
   auto parsed = ParseRequest(Endpoint::kCompletions, body, defaults);
   if (std::holds_alternative<ApiError>(parsed)) return parsed;
   ApiRequest& request = std::get<ApiRequest>(parsed);
@@ -74,7 +74,7 @@ std::variant<ApiRequest, ApiError> ParseFimRequest(const Json& body, const Gener
     request.infill = InfillText{.prefix = std::exchange(request.generation.prompt, {})};
   }
   const Json* limit = fields.Find("max_tokens");
-  if (limit == nullptr) request.generation.n_predict = defaults.n_predict;
+  if (limit == nullptr) request.generation.n_predict = defaults.generation.n_predict;
   request.endpoint = Endpoint::kChatCompletions;
   return parsed;
 }

@@ -23,6 +23,6 @@ bool ParseSuffix(Fields& fields, ApiRequest* request);
 // Mistral's: a text completion with a hole behind the prompt, also without a suffix, and with no limit where
 // none is given. Answers have the form of a chat's.
 std::variant<ApiRequest, ApiError> ParseFimRequest(const nlohmann::ordered_json& body,
-                                                   const GenerationRequest& defaults);
+                                                   const RequestDefaults& defaults);
 
 }  // namespace longspec::openai

@@ -73,7 +73,7 @@ void Check(const std::variant<ApiRequest, ApiError>& request, const std::string&
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using longspec::openai::Endpoint;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const longspec::GenerationRequest defaults = longspec::openai::DefaultRequest();
+  const longspec::openai::RequestDefaults defaults = longspec::openai::OpenAiDefaults();
   const auto line = longspec::openai::ParseBatchLine(text, defaults);
   Check(line.request, line.custom_id);
   (void)longspec::openai::ParseAnswerLine(text);

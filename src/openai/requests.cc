@@ -117,7 +117,7 @@ void ParseWishes(Endpoint endpoint, Fields& fields, AnswerWishes* wishes) {
   for (const char* name : {"slot_id", "id_slot"})  // the first: its older name
     fields.Integer(name, -1, kMostInt64, &wishes->id_slot);
   fields.Integer("t_max_predict_ms", -1, kMostInt64, &wishes->t_max_predict_ms);
-  if (endpoint == Endpoint::kChatCompletions) wishes->thoughts = ParseThoughtsPlace(fields);
+  if (endpoint == Endpoint::kChatCompletions) wishes->thoughts = ParseThoughtsPlace(fields, wishes->thoughts);
   if (endpoint == Endpoint::kCompletions) fields.Bool("echo", &wishes->echo);
   if (!IsLlamas(endpoint)) return;
   const Json* kept = fields.Find("response_fields");
@@ -167,18 +167,20 @@ uint8_t ApiOf(Endpoint endpoint) {
 
 }  // namespace
 
-GenerationRequest DefaultRequest() {
-  GenerationRequest request;
-  request.sampling.temperature = 1.0F;
-  request.sampling.top_k = 0;
-  request.sampling.top_p = 1.0F;
-  request.sampling.min_p = 0.0F;
-  return request;
+RequestDefaults OpenAiDefaults() {
+  RequestDefaults defaults;
+  SamplingOptions& sampling = defaults.generation.sampling;
+  sampling.temperature = 1.0F;
+  sampling.top_k = 0;
+  sampling.top_p = 1.0F;
+  sampling.min_p = 0.0F;
+  return defaults;
 }
 
 std::variant<ApiRequest, ApiError> ParseRequest(Endpoint endpoint, const Json& body,
-                                                const GenerationRequest& defaults) {
-  ApiRequest request{.endpoint = endpoint, .generation = defaults};
+                                                const RequestDefaults& defaults) {
+  ApiRequest request{.endpoint = endpoint, .generation = defaults.generation};
+  request.wishes.thoughts = defaults.thoughts;
   GenerationRequest& generation = request.generation;
   generation.prompt.clear();
   generation.messages.clear();

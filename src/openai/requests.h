@@ -91,11 +91,11 @@ struct ApiRequest {
 };
 
 // What a request means that says nothing: temperature 1 and no filters.
-GenerationRequest DefaultRequest();
+RequestDefaults OpenAiDefaults();
 
-// `body` is the request's JSON. `defaults` is what its fields replace, one by one; of its prompt nothing is
-// used. Its n_predict -1 means OpenAI's defaults: no limit in a chat, kDefaultCompletionTokens otherwise.
+// `body` is the request's JSON. n_predict -1 of the defaults means OpenAI's: no limit in a chat,
+// kDefaultCompletionTokens otherwise.
 std::variant<ApiRequest, ApiError> ParseRequest(Endpoint endpoint, const nlohmann::ordered_json& body,
-                                                const GenerationRequest& defaults);
+                                                const RequestDefaults& defaults);
 
 }  // namespace longspec::openai

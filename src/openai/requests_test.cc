@@ -24,7 +24,7 @@ constexpr Endpoint kText = Endpoint::kCompletions;
 constexpr Endpoint kLlama = Endpoint::kLlamaCompletion;
 
 std::variant<ApiRequest, ApiError> Parse(Endpoint endpoint, const std::string& body,
-                                         const GenerationRequest& defaults = DefaultRequest()) {
+                                         const RequestDefaults& defaults = OpenAiDefaults()) {
   auto json = ParseJson(body);
   if (auto* error = std::get_if<ApiError>(&json)) return *error;
   return ParseRequest(endpoint, std::get<nlohmann::ordered_json>(json), defaults);
@@ -32,7 +32,7 @@ std::variant<ApiRequest, ApiError> Parse(Endpoint endpoint, const std::string& b
 
 // The request, which must be accepted.
 ApiRequest Accepted(Endpoint endpoint, const std::string& body,
-                    const GenerationRequest& defaults = DefaultRequest()) {
+                    const RequestDefaults& defaults = OpenAiDefaults()) {
   auto request = Parse(endpoint, body, defaults);
   if (const auto* error = std::get_if<ApiError>(&request)) {
     ADD_FAILURE() << body << ": " << error->message;
@@ -102,14 +102,15 @@ TEST(OpenAiRequests, WhatIsNotSaidHasOpenAisDefaults) {
 }
 
 TEST(OpenAiRequests, DefaultsOfTheCallerStayUnlessTheRequestSaysOtherwise) {
-  GenerationRequest defaults = DefaultRequest();
-  defaults.prompt = "not for anybody";
-  defaults.n_predict = 99;
-  defaults.stop = {"END"};
-  defaults.sampling.temperature = 0.25F;
-  defaults.sampling.seed = 7;
-  defaults.sampling.logit_bias = {{1, 2.0F}};
-  defaults.speculation.type = "ngram";
+  RequestDefaults defaults = OpenAiDefaults();
+  GenerationRequest& generation = defaults.generation;
+  generation.prompt = "not for anybody";
+  generation.n_predict = 99;
+  generation.stop = {"END"};
+  generation.sampling.temperature = 0.25F;
+  generation.sampling.seed = 7;
+  generation.sampling.logit_bias = {{1, 2.0F}};
+  generation.speculation.type = "ngram";
   const ApiRequest kept =
       Accepted(kChat, Chat(R"("temperature": null, "seed": null, "stop": null)"), defaults);
   EXPECT_TRUE(kept.generation.prompt.empty());
@@ -157,8 +158,8 @@ TEST(OpenAiRequests, AllThatCanBeAskedForIsHonoured) {
 }
 
 TEST(OpenAiRequests, SeedsAreWholeNumbers) {
-  GenerationRequest defaults = DefaultRequest();
-  defaults.sampling.seed = 7;
+  RequestDefaults defaults = OpenAiDefaults();
+  defaults.generation.sampling.seed = 7;
   EXPECT_FALSE(Accepted(kChat, Chat(R"("seed": -1)"), defaults).generation.sampling.seed.has_value());
   EXPECT_EQ(Accepted(kChat, Chat(R"("seed": -2)")).generation.sampling.seed,
             std::numeric_limits<uint64_t>::max() - 1);
@@ -536,12 +537,17 @@ TEST(OpenAiRequests, WhatTheTemplateIsTold) {
   EXPECT_EQ(told(R"("thinking": {"type": "disabled"})"), R"({"enable_thinking":false})");
   EXPECT_EQ(told(R"("reasoning_effort": "high")"), R"({"reasoning_effort":"high"})");
   EXPECT_EQ(told(R"("reasoning_effort": "none")"), R"({"reasoning_effort":"none","enable_thinking":false})");
+  for (const char* budget : {"thinking_budget", "thinking_budget_tokens", "thinking_token_budget",
+                             "reasoning_budget", "reasoning_budget_tokens"}) {
+    EXPECT_EQ(told("\"" + std::string(budget) + "\": 0"), R"({"enable_thinking":false})");
+    EXPECT_EQ(told("\"" + std::string(budget) + "\": -1"), "");
+  }
   EXPECT_EQ(told(R"("documents": [{"title": "t"}])"), R"({"documents":[{"title":"t"}]})");
 }
 
 TEST(OpenAiRequests, WhatTheTemplateIsToldOfAllChats) {
-  GenerationRequest defaults = DefaultRequest();
-  defaults.template_variables = *ReadTemplateVariables(R"({"enable_thinking": false, "a": 1})");
+  RequestDefaults defaults = OpenAiDefaults();
+  defaults.generation.template_variables = *ReadTemplateVariables(R"({"enable_thinking": false, "a": 1})");
   const auto told = [&](Endpoint endpoint, const std::string& body) {
     const auto request = ParseRequest(endpoint, nlohmann::ordered_json::parse(body), defaults);
     return std::get<ApiRequest>(request).generation.template_variables;
@@ -648,7 +654,7 @@ TEST(OpenAiRequests, ASuffixMakesAHoleBehindThePrompt) {
 
 TEST(OpenAiRequests, MistralsFormHasAHoleAlsoWithoutASuffix) {
   const auto fim = [](const std::string& body) {
-    return ParseFimRequest(std::get<nlohmann::ordered_json>(ParseJson(body)), DefaultRequest());
+    return ParseFimRequest(std::get<nlohmann::ordered_json>(ParseJson(body)), OpenAiDefaults());
   };
   for (const char* body : {R"({"model": "codestral", "prompt": "a", "suffix": "b", "max_tokens": 64,
                                "random_seed": 4, "min_tokens": null, "stop": "x"})",

@@ -65,6 +65,36 @@ Json ParseVariables(Fields& fields, EndWishes* wishes) {
   return variables;
 }
 
+// What a request says of thinking, beside its variables.
+ThinkingWish ParseThinkingWish(Fields& fields, const Json& variables) {
+  ThinkingWish wish;
+  fields.Text("reasoning_effort", &wish.effort);
+  if (variables.contains("reasoning_effort")) wish.effort.clear();
+  // A limit of none. Others are refused by their names.
+  for (const char* name : {"thinking_token_budget", "thinking_budget_tokens", "thinking_budget",
+                           "reasoning_budget_tokens", "reasoning_budget"}) {
+    const Json* budget = fields.Find(name);
+    if (budget != nullptr && WholeNumber(*budget) == 0) wish.thinks = false;
+  }
+  if (const auto thinks = ParseThinking(fields)) wish.thinks = thinks;
+  if (const auto thinks = OptionalBool(fields, "enable_thinking")) wish.thinks = thinks;
+  return wish;
+}
+
+void AddWish(const ThinkingWish& wish, Json* variables) {
+  if (!wish.effort.empty()) (*variables)["reasoning_effort"] = wish.effort;
+  if (wish.effort == "none" && !variables->contains("enable_thinking"))
+    (*variables)["enable_thinking"] = false;
+  if (wish.thinks) (*variables)["enable_thinking"] = *wish.thinks;
+  if (!wish.remembers) return;
+  // As llama.cpp tells templates.
+  (*variables)["preserve_thinking"] = *wish.remembers;
+  for (const char* name : {"clear_thinking", "truncate_history_thinking", "drop_thinking"})
+    (*variables)[name] = !*wish.remembers;
+}
+
+Json VariablesOf(const std::string& text) { return text.empty() ? Json::object() : LoadJson(text); }
+
 bool IsOpen(const Message& message) {
   if (message.role != "assistant") return false;
   return message.more.empty() || !LoadJson(message.more).contains("tool_calls");
@@ -108,14 +138,7 @@ void ParseTemplateFields(Fields& fields, GenerationRequest* request) {
   EndWishes wishes = {.add_generation_prompt = OptionalBool(fields, "add_generation_prompt"),
                       .continue_final_message = ContinueFinalMessage(fields)};
   Json variables = ParseVariables(fields, &wishes);
-  std::string effort;
-  if (fields.Text("reasoning_effort", &effort) && !variables.contains("reasoning_effort")) {
-    variables["reasoning_effort"] = effort;
-    if (effort == "none" && !variables.contains("enable_thinking")) variables["enable_thinking"] = false;
-  }
-  std::optional<bool> thinks = ParseThinking(fields);
-  if (const auto enabled = OptionalBool(fields, "enable_thinking")) thinks = enabled;
-  if (thinks) variables["enable_thinking"] = *thinks;
+  AddWish(ParseThinkingWish(fields, variables), &variables);
   if (const Json* documents = fields.Find("documents"); documents != nullptr) {
     if (!documents->is_array()) fields.Fail("documents", "must be a list of objects", "invalid_type");
     variables["documents"] = *documents;
@@ -123,9 +146,15 @@ void ParseTemplateFields(Fields& fields, GenerationRequest* request) {
   if (fields.error()) return;
   ParseEnd(fields, wishes, request);
   if (variables.empty()) return;
-  Json all = request->template_variables.empty() ? Json::object() : LoadJson(request->template_variables);
+  Json all = VariablesOf(request->template_variables);
   all.update(variables);
   request->template_variables = DumpJson(all);
+}
+
+std::string WithThinking(std::string variables, const ThinkingWish& wish) {
+  Json all = VariablesOf(variables);
+  AddWish(wish, &all);
+  return all.empty() ? std::string() : DumpJson(all);
 }
 
 Result<std::string> ReadTemplateVariables(std::string_view text) {

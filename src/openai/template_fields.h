@@ -14,6 +14,16 @@
 
 namespace longspec::openai {
 
+// What is asked of a model's thinking. Templates that ask for it know it by several names.
+struct ThinkingWish {
+  std::optional<bool> thinks = {};     // before it speaks
+  std::optional<bool> remembers = {};  // what it thought in all earlier turns
+  std::string effort = {};             // empty: nothing is asked; "none": it does not think
+};
+// `variables`, the text of an object or nothing, with those of the wish in the place of its own. What
+// `variables` says of thinking counts more than an effort of "none".
+std::string WithThinking(std::string variables, const ThinkingWish& wish);
+
 // add_generation_prompt and continue_final_message mean what they do in vLLM; where neither is given, a last
 // message of the assistant's is gone on with, as llama.cpp does it. chat_template_kwargs, enable_thinking,
 // thinking, reasoning_effort and documents become variables, besides those that the request has already and

@@ -21,21 +21,22 @@ std::string_view TrimmedEnd(std::string_view text) {
   return text.substr(0, text.find_last_not_of(kJsonSpace) + 1);
 }
 
-enum class Thought : uint8_t { kMayCome, kBegun, kOver };
+enum class ThoughtState : uint8_t { kMayCome, kBegun, kOver };
 
 // Where a prompt leaves its answer.
-Thought ThoughtAt(const ThinkingTags& tags, std::string_view prompt_end, const GenerationRequest& request) {
+ThoughtState ThoughtAt(const ThinkingTags& tags, std::string_view prompt_end,
+                       const GenerationRequest& request) {
   const std::string_view said = request.prompt_end == PromptEnd::kContinued && !request.messages.empty()
                                     ? TrimmedEnd(request.messages.back().content)
                                     : std::string_view();
   const std::string_view text = said.empty() ? TrimmedEnd(prompt_end) : said;
-  if (text.ends_with(tags.begin)) return Thought::kBegun;
-  if (text.ends_with(tags.end)) return Thought::kOver;
-  if (said.empty()) return Thought::kMayCome;
+  if (text.ends_with(tags.begin)) return ThoughtState::kBegun;
+  if (text.ends_with(tags.end)) return ThoughtState::kOver;
+  if (said.empty()) return ThoughtState::kMayCome;
   const size_t begin = said.rfind(tags.begin);
   const size_t end = said.rfind(tags.end);
   const bool open = begin != std::string_view::npos && (end == std::string_view::npos || end < begin);
-  return open ? Thought::kBegun : Thought::kOver;
+  return open ? ThoughtState::kBegun : ThoughtState::kOver;
 }
 
 // --- The form of what is said, behind a thought. ---
@@ -83,21 +84,39 @@ std::optional<ThinkingTags> ThinkingTagsOf(std::string_view chat_template) {
   return kTags;
 }
 
-ThoughtsPlace ParseThoughtsPlace(Fields& fields) {
-  ThoughtsPlace place = ThoughtsPlace::kAuto;
-  std::string format = "auto";
-  fields.Text("reasoning_format", &format);
-  if (format == "deepseek") {
-    place = ThoughtsPlace::kApart;
-  } else if (format == "none") {
-    place = ThoughtsPlace::kInContent;
-  } else if (format != "auto") {
+std::optional<ThoughtsPlace> ThoughtsPlaceOf(std::string_view format) {
+  if (format == "auto") return ThoughtsPlace::kAuto;
+  if (format == "none") return ThoughtsPlace::kInContent;
+  if (format == "deepseek") return ThoughtsPlace::kApart;
+  return std::nullopt;
+}
+
+bool ForbidThinking(std::string_view variables) {
+  const auto parsed = ParseJson(variables);
+  const Json* all = std::get_if<Json>(&parsed);
+  return all != nullptr && all->is_object() && all->contains("enable_thinking") &&
+         (*all)["enable_thinking"] == false;
+}
+
+std::string WithThoughtEnded(std::string prompt) {
+  if (TrimmedEnd(prompt).ends_with(kTags.begin)) prompt += std::string(kTags.end) + "\n\n";
+  return prompt;
+}
+
+bool IsThoughtOver(std::string_view prompt) { return TrimmedEnd(prompt).ends_with(kTags.end); }
+
+ThoughtsPlace ParseThoughtsPlace(Fields& fields, ThoughtsPlace otherwise) {
+  ThoughtsPlace place = otherwise;
+  std::string format;
+  const bool has_format = fields.Text("reasoning_format", &format);
+  if (has_format && !ThoughtsPlaceOf(format))
     fields.Fail("reasoning_format", "must be auto, none or deepseek", "invalid_value");
-  }
+  if (has_format) place = ThoughtsPlaceOf(format).value_or(otherwise);
   bool apart = true, included = true;
-  fields.Bool("separate_reasoning", &apart);
+  const bool says_apart = fields.Bool("separate_reasoning", &apart);
   fields.Bool("include_reasoning", &included);
   if (!apart) place = ThoughtsPlace::kInContent;
+  if (says_apart && apart && !has_format && place == ThoughtsPlace::kInContent) place = ThoughtsPlace::kAuto;
   return included ? place : ThoughtsPlace::kNowhere;
 }
 
@@ -108,9 +127,9 @@ std::optional<ThinkingForm> ThinkingFormOf(const std::optional<ThinkingTags>& mo
     return std::nullopt;
   if (!model && place != ThoughtsPlace::kApart) return std::nullopt;
   ThinkingForm form = {.tags = model.value_or(kTags), .shown = place != ThoughtsPlace::kNowhere};
-  const Thought thought = ThoughtAt(form.tags, prompt_end, request->generation);
-  if (thought == Thought::kOver) return std::nullopt;
-  form.begun = thought == Thought::kBegun;
+  const ThoughtState thought = ThoughtAt(form.tags, prompt_end, request->generation);
+  if (thought == ThoughtState::kOver) return std::nullopt;
+  form.begun = thought == ThoughtState::kBegun;
   if (!LetThinkFirst(form, request)) form.begun = false;
   return form;
 }

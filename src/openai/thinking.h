@@ -22,6 +22,14 @@ struct ThinkingTags {
 // By the chat template's source. Nothing: the model does not think.
 std::optional<ThinkingTags> ThinkingTagsOf(std::string_view chat_template);
 
+// Whether variables of a chat template, the text of an object or nothing, say that nothing is to be thought.
+bool ForbidThinking(std::string_view variables);
+// A prompt that ends within a thought, which its template has begun, with the thought's end behind it;
+// another one as it is.
+std::string WithThoughtEnded(std::string prompt);
+// Whether nothing is thought behind this prompt.
+bool IsThoughtOver(std::string_view prompt);
+
 // Where the thoughts of an answer go; a request may say it.
 enum class ThoughtsPlace : uint8_t {
   kAuto,       // apart from what is said, if the model is known to think
@@ -30,8 +38,11 @@ enum class ThoughtsPlace : uint8_t {
   kNowhere     // they are left out, if the model is known to think
 };
 
-// reasoning_format of llama.cpp, include_reasoning of vLLM, separate_reasoning of SGLang.
-ThoughtsPlace ParseThoughtsPlace(Fields& fields);
+// What reasoning_format says: auto, none or deepseek. Nothing: there is no such format.
+std::optional<ThoughtsPlace> ThoughtsPlaceOf(std::string_view format);
+// reasoning_format of llama.cpp, include_reasoning of vLLM, separate_reasoning of SGLang; `otherwise`, if a
+// request says none of these.
+ThoughtsPlace ParseThoughtsPlace(Fields& fields, ThoughtsPlace otherwise);
 
 // How thoughts are read.
 struct ThinkingForm {

@@ -145,7 +145,7 @@ TEST(AnswerReader, CallsComeAfterThoughts) {
 
 ApiRequest ThinkingRequest(const std::string& fields, std::vector<Message> messages = {{"user", "?"}}) {
   const auto body = ParseJson(R"({"messages": [{"role": "user", "content": "?"}])" + fields + "}");
-  auto parsed = ParseRequest(Endpoint::kChatCompletions, std::get<Json>(body), DefaultRequest());
+  auto parsed = ParseRequest(Endpoint::kChatCompletions, std::get<Json>(body), OpenAiDefaults());
   if (const auto* error = std::get_if<ApiError>(&parsed)) {
     ADD_FAILURE() << error->message;
     return {};
@@ -177,6 +177,38 @@ TEST(ThinkingForm, GoesByTheModelAndTheRequest) {
   EXPECT_EQ(wished(std::nullopt, R"(, "reasoning_format": "deepseek")"), "may come");
   ApiRequest request = ThinkingRequest(R"(, "include_reasoning": false)");
   EXPECT_FALSE(ThinkingFormOf(kThink, "", &request)->shown);
+}
+
+// What the server was told of all chats holds where a request does not say it.
+TEST(ThinkingForm, ThePlaceOfThoughtsHasADefault) {
+  const auto place = [](ThoughtsPlace otherwise, const std::string& fields) {
+    const auto body = ParseJson(R"({"messages": [{"role": "user", "content": "?"}])" + fields + "}");
+    RequestDefaults defaults = OpenAiDefaults();
+    defaults.thoughts = otherwise;
+    const auto parsed = ParseRequest(Endpoint::kChatCompletions, std::get<Json>(body), defaults);
+    return std::get<ApiRequest>(parsed).wishes.thoughts;
+  };
+  for (const ThoughtsPlace otherwise :
+       {ThoughtsPlace::kAuto, ThoughtsPlace::kApart, ThoughtsPlace::kInContent}) {
+    EXPECT_EQ(place(otherwise, ""), otherwise);
+    EXPECT_EQ(place(otherwise, R"(, "reasoning_format": null)"), otherwise);
+    EXPECT_EQ(place(otherwise, R"(, "reasoning_format": "auto")"), ThoughtsPlace::kAuto);
+    EXPECT_EQ(place(otherwise, R"(, "reasoning_format": "none")"), ThoughtsPlace::kInContent);
+    EXPECT_EQ(place(otherwise, R"(, "reasoning_format": "deepseek")"), ThoughtsPlace::kApart);
+    EXPECT_EQ(place(otherwise, R"(, "separate_reasoning": false)"), ThoughtsPlace::kInContent);
+    EXPECT_EQ(place(otherwise, R"(, "include_reasoning": false)"), ThoughtsPlace::kNowhere);
+  }
+  EXPECT_EQ(place(ThoughtsPlace::kInContent, R"(, "separate_reasoning": true)"), ThoughtsPlace::kAuto);
+  EXPECT_EQ(place(ThoughtsPlace::kApart, R"(, "separate_reasoning": true)"), ThoughtsPlace::kApart);
+}
+
+TEST(Thinking, EndsInThePromptWhereItIsForbidden) {
+  EXPECT_TRUE(ForbidThinking(R"({"a": 1, "enable_thinking": false})"));
+  for (const char* variables : {"", "{}", R"({"enable_thinking": true})", R"({"enable_thinking": 0})", "[]"})
+    EXPECT_FALSE(ForbidThinking(variables)) << variables;
+  EXPECT_EQ(WithThoughtEnded("<a><think>\n"), "<a><think>\n</think>\n\n");
+  EXPECT_EQ(WithThoughtEnded("<a>"), "<a>");
+  EXPECT_EQ(WithThoughtEnded("<a><think></think>"), "<a><think></think>");
 }
 
 TEST(ThinkingForm, GoesByThePromptsEnd) {

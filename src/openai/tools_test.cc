@@ -27,7 +27,7 @@ std::variant<ApiRequest, ApiError> ParseTools(
     const std::string& more, const std::string& messages = R"([{"role": "user", "content": "?"}])") {
   return ParseRequest(Endpoint::kChatCompletions,
                       LoadJson(R"({"messages": )" + messages + (more.empty() ? "" : ", ") + more + "}"),
-                      DefaultRequest());
+                      OpenAiDefaults());
 }
 ApiRequest Request(const std::string& more,
                    const std::string& messages = R"([{"role": "user", "content": "?"}])") {

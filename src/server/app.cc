@@ -117,7 +117,7 @@ bool IsPoll(const HttpRequest& request) {
 
 // Files that messages of the engine may speak of.
 FileNames FilesOf(const AppOptions& options, const ModelInfo& info) {
-  const SpeculationOptions& speculation = options.defaults.speculation;
+  const SpeculationOptions& speculation = options.defaults.generation.speculation;
   return FileNames({info.path, options.slot_save_path, speculation.draft_model, speculation.corpus,
                     speculation.prior, speculation.recycling_file});
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "longspec/engine.h"
+#include "openai/requests.h"
 #include "server/access_log.h"
 #include "server/exchange.h"
 #include "server/metrics.h"
@@ -19,7 +20,7 @@
 namespace longspec::server {
 
 struct AppOptions {
-  GenerationRequest defaults;  // what requests do not say
+  openai::RequestDefaults defaults;  // what requests do not say
   SchedulerOptions scheduler;
   std::vector<std::string> model_names;            // the first as answers give it; none: the file's name
   std::vector<std::string> api_keys;               // empty: none is asked for

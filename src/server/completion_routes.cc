@@ -49,7 +49,7 @@ Result<std::vector<int32_t>> InfillTokensOf(const Served& served, const ApiReque
   if (request.endpoint == Endpoint::kInfill) {
     layout = served.options.infill;
     layout.context = served.engine->info().n_ctx;
-    layout.n_predict = served.options.defaults.n_predict;
+    layout.n_predict = served.options.defaults.generation.n_predict;
   }
   return served.engine->InfillTokens(*request.infill, layout);
 }

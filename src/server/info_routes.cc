@@ -72,17 +72,18 @@ void GetModels(Served& served, CallPtr call) {
 
 void GetProps(Served& served, CallPtr call) {
   const ModelInfo& info = served.engine->info();
-  call->SendJson({{"default_generation_settings",
-                   {{"n_ctx", info.n_ctx},
-                    {"params", wire::GenerationSettingsJson(served.options.defaults, info.n_ctx)}}},
-                  {"total_slots", served.slots->size()},
-                  {"model_alias", served.model_names.front()},
-                  {"model_path", served.files.WithoutFolders(info.path)},
-                  {"modalities", {{"vision", false}, {"audio", false}}},
-                  {"chat_template", info.chat_template},
-                  {"build_info", "longspec " LONGSPEC_VERSION},
-                  {"kernels", info.kernels},
-                  {"is_sleeping", false}});
+  call->SendJson(
+      {{"default_generation_settings",
+        {{"n_ctx", info.n_ctx},
+         {"params", wire::GenerationSettingsJson(served.options.defaults.generation, info.n_ctx)}}},
+       {"total_slots", served.slots->size()},
+       {"model_alias", served.model_names.front()},
+       {"model_path", served.files.WithoutFolders(info.path)},
+       {"modalities", {{"vision", false}, {"audio", false}}},
+       {"chat_template", info.chat_template},
+       {"build_info", "longspec " LONGSPEC_VERSION},
+       {"kernels", info.kernels},
+       {"is_sleeping", false}});
 }
 
 void GetSlots(Served& served, CallPtr call) {

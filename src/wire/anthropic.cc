@@ -392,7 +392,7 @@ class AnthropicForm final : public AnswerForm {
 }  // namespace
 
 std::variant<openai::ApiRequest, ApiError> ParseMessagesRequest(const Json& body,
-                                                                const GenerationRequest& defaults,
+                                                                const openai::RequestDefaults& defaults,
                                                                 bool count_only) {
   Fields fields(body, "");
   if (fields.error()) return *fields.error();

@@ -17,9 +17,8 @@ namespace longspec::wire {
 // Texts, thoughts and tools of the client; images and tools of Anthropic's servers are refused by name.
 // Fields of our own and of llama.cpp work as in a chat. `count_only`: for count_tokens, which has no
 // max_tokens.
-std::variant<openai::ApiRequest, openai::ApiError> ParseMessagesRequest(const nlohmann::ordered_json& body,
-                                                                        const GenerationRequest& defaults,
-                                                                        bool count_only);
+std::variant<openai::ApiRequest, openai::ApiError> ParseMessagesRequest(
+    const nlohmann::ordered_json& body, const openai::RequestDefaults& defaults, bool count_only);
 
 // {"type": "error", "error": {"type", "message"}}
 nlohmann::ordered_json AnthropicErrorBody(const openai::ApiError& error, const nlohmann::ordered_json& more);

@@ -45,7 +45,7 @@ Json With(const char* body, const std::string& change) {
 }
 
 std::variant<ApiRequest, ApiError> Messages(const std::string& change) {
-  return ParseMessagesRequest(With(kMessages, change), openai::DefaultRequest(), false);
+  return ParseMessagesRequest(With(kMessages, change), openai::OpenAiDefaults(), false);
 }
 
 ApiRequest Chat(std::variant<ApiRequest, ApiError> parsed) {
@@ -147,7 +147,7 @@ constexpr const char* kResponses = R"({"model": "x", "instructions": "Be brief."
             {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "sun"}]}]})";
 
 std::variant<ResponsesRequest, ApiError> Responses(const std::string& change) {
-  return ParseResponsesRequest(With(kResponses, change), openai::DefaultRequest());
+  return ParseResponsesRequest(With(kResponses, change), openai::OpenAiDefaults());
 }
 
 TEST(Responses, FunctionsAndTheirOutputsBecomeAChat) {

@@ -22,7 +22,7 @@ std::variant<ApiRequest, ApiError> ParsedMessages(const std::string& messages, c
                                                   bool count_only = false) {
   const auto body =
       openai::ParseJson(R"({"model": "x", "max_tokens": 9, "messages": )" + messages + fields + "}");
-  return ParseMessagesRequest(std::get<Json>(body), openai::DefaultRequest(), count_only);
+  return ParseMessagesRequest(std::get<Json>(body), openai::OpenAiDefaults(), count_only);
 }
 
 ApiRequest OfMessages(const std::string& messages, const std::string& fields = "") {
@@ -117,7 +117,7 @@ TEST(MessagesFields, WhatIsNotOfferedIsRefusedByName) {
 
 ApiRequest OfResponses(const std::string& fields) {
   const auto body = openai::ParseJson(R"({"model": "x", )" + fields + "}");
-  auto parsed = ParseResponsesRequest(std::get<Json>(body), openai::DefaultRequest());
+  auto parsed = ParseResponsesRequest(std::get<Json>(body), openai::OpenAiDefaults());
   const auto* error = std::get_if<ApiError>(&parsed);
   if (error == nullptr) return std::get<ResponsesRequest>(std::move(parsed)).chat;
   ADD_FAILURE() << error->message;

@@ -269,7 +269,8 @@ bool AsksNothing(OllamaRoute route, const Json& body) {
 }
 
 std::variant<ApiRequest, ApiError> ParseOllamaRequest(OllamaRoute route, const Json& body,
-                                                      const GenerationRequest& defaults, bool has_template) {
+                                                      const openai::RequestDefaults& defaults,
+                                                      bool has_template) {
   Fields fields(body, "");
   if (fields.error()) return *fields.error();
   Json own = body;
@@ -294,7 +295,7 @@ std::variant<ApiRequest, ApiError> ParseOllamaRequest(OllamaRoute route, const J
   } else {
     own["prompt"] = FieldOr(body, "prompt", "");
     if (has_hole) own["suffix"] = body["suffix"];
-    if (!own.contains("max_tokens") && defaults.n_predict < 0) own["max_tokens"] = -1;
+    if (!own.contains("max_tokens") && defaults.generation.n_predict < 0) own["max_tokens"] = -1;
   }
   if (fields.error()) return *fields.error();
   const auto endpoint = is_chat ? openai::Endpoint::kChatCompletions : openai::Endpoint::kCompletions;

@@ -21,7 +21,7 @@ bool AsksNothing(OllamaRoute route, const nlohmann::ordered_json& body);
 // has_template: a prompt of kGenerate that is not `raw` is the message of a chat.
 std::variant<openai::ApiRequest, openai::ApiError> ParseOllamaRequest(OllamaRoute route,
                                                                       const nlohmann::ordered_json& body,
-                                                                      const GenerationRequest& defaults,
+                                                                      const openai::RequestDefaults& defaults,
                                                                       bool has_template);
 
 std::unique_ptr<AnswerForm> MakeOllamaForm(OllamaRoute route, FormParts parts);

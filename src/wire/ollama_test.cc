@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 using openai::ApiRequest;
 
 ApiRequest OllamaAccepted(OllamaRoute route, const std::string& body, bool has_template = true) {
-  auto parsed = ParseOllamaRequest(route, Json::parse(body), openai::DefaultRequest(), has_template);
+  auto parsed = ParseOllamaRequest(route, Json::parse(body), openai::OpenAiDefaults(), has_template);
   if (const auto* error = std::get_if<openai::ApiError>(&parsed)) {
     ADD_FAILURE() << body << ": " << error->message;
     return {};

@@ -382,7 +382,7 @@ class ResponsesForm final : public AnswerForm {
 }  // namespace
 
 std::variant<ResponsesRequest, ApiError> ParseResponsesRequest(const Json& body,
-                                                               const GenerationRequest& defaults) {
+                                                               const openai::RequestDefaults& defaults) {
   Fields fields(body, "");
   if (fields.error()) return *fields.error();
   ResponsesRequest request;

@@ -22,8 +22,8 @@ struct ResponsesRequest {
 
 // Texts and functions; images and files are refused by name. Tools that are no functions, which clients offer
 // to any model, are passed over.
-std::variant<ResponsesRequest, openai::ApiError> ParseResponsesRequest(const nlohmann::ordered_json& body,
-                                                                       const GenerationRequest& defaults);
+std::variant<ResponsesRequest, openai::ApiError> ParseResponsesRequest(
+    const nlohmann::ordered_json& body, const openai::RequestDefaults& defaults);
 
 std::unique_ptr<AnswerForm> MakeResponsesForm(FormParts parts, nlohmann::ordered_json repeated);
 

@@ -58,7 +58,7 @@ void CheckOllama(const Json& json) {
     (void)longspec::wire::AsksNothing(route, json);
     for (const bool has_template : {false, true}) {
       const auto parsed =
-          longspec::wire::ParseOllamaRequest(route, json, longspec::openai::DefaultRequest(), has_template);
+          longspec::wire::ParseOllamaRequest(route, json, longspec::openai::OpenAiDefaults(), has_template);
       if (const auto* error = std::get_if<ApiError>(&parsed)) {
         Check(*error);
         continue;
@@ -79,7 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   const Json& json = std::get<Json>(body);
-  const longspec::GenerationRequest defaults = longspec::openai::DefaultRequest();
+  const longspec::openai::RequestDefaults defaults = longspec::openai::OpenAiDefaults();
   for (const bool count_only : {false, true}) {
     const auto messages = longspec::wire::ParseMessagesRequest(json, defaults, count_only);
     std::visit([](const auto& result) { Check(result); }, messages);

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Options that say how chats are written for the model: variables of its chat template, above all whether it
+// is to think before it speaks. They hold where a request does not say it.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+#include <string_view>
+
+#include "longspec/engine.h"
+#include "longspec/generation.h"
+#include "longspec/status.h"
+#include "openai/thinking.h"
+
+namespace longspec::cli {
+
+// Those that set variables of the template.
+inline constexpr std::string_view kTemplateOptions[] = {"--chat-template-kwargs", "--reasoning",
+                                                        "--reasoning-effort", "--reasoning-budget",
+                                                        "--reasoning-preserve"};
+// Declares them.
+void AddTemplateOptions(CLI::App& app, GenerationRequest* request, const std::string& group);
+
+// Whether the model's template can do what its variables ask for all chats.
+Status CheckTemplateOptions(const Engine& engine, const GenerationRequest& request);
+
+// --reasoning-format: where the thoughts of answers go.
+void AddThoughtsOption(CLI::App& app, openai::ThoughtsPlace* place, const std::string& group);
+
+}  // namespace longspec::cli
