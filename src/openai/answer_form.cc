@@ -217,6 +217,17 @@ void ParseAnswerForm(Fields& fields, ApiRequest* request) {
   forms.Give(request);
 }
 
+Json TagElementOf(const GrammarText& grammar) {
+  if (grammar.kind == Kind::kJsonObject)
+    return {{"type", "json_schema"}, {"json_schema", {{"type", "object"}}}};
+  if (grammar.kind != Kind::kJsonSchema && grammar.kind != Kind::kStructuralTag) return nullptr;
+  const auto parsed = ParseJson(grammar.text);
+  const Json* value = std::get_if<Json>(&parsed);
+  if (value == nullptr) return nullptr;
+  if (grammar.kind == Kind::kJsonSchema) return {{"type", "json_schema"}, {"json_schema", *value}};
+  return value->is_object() ? value->value("format", Json()) : Json();
+}
+
 std::optional<ApiError> SetAnswerForm(GrammarText grammar, std::string field, ApiRequest* request) {
   if (!request->grammar_field.empty()) {
     return ApiError{.message = field + " is not supported beside " + request->grammar_field,

@@ -5,6 +5,7 @@
 // guided_*.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,6 +25,9 @@ void ParseResponseFormat(Fields& fields, std::string_view name, GrammarText* gra
 
 // All of these of a request, of which one may be given.
 void ParseAnswerForm(Fields& fields, ApiRequest* request);
+
+// What of a structural tag says the same. Null: nothing does.
+nlohmann::ordered_json TagElementOf(const GrammarText& grammar);
 
 // Makes it the form of the answer; `field` is the one that asks for it. The error: another one does, too.
 std::optional<ApiError> SetAnswerForm(GrammarText grammar, std::string field, ApiRequest* request);

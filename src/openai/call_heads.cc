@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "openai/held_text.h"
+#include "openai/mistral_calls.h"
 #include "openai/untagged_calls.h"
 
 namespace longspec::openai {
@@ -45,12 +46,14 @@ class Parser {
     if (open_) return false;
     if (at_ == text_.size()) return Open();
     if (text_[at_] == '[') return List();
-    return text_[at_] == '{' ? Object() : Function();
+    if (text_[at_] == '{') return Object();
+    return head_.any_name && IsMistrals(form_.format) ? Named() : Function();
   }
 
   bool TakeTag() {
-    head_.any_name = Take(kTag);
-    return head_.any_name && Close("</tool_call>");
+    const bool is_mistrals = IsMistrals(form_.format);
+    head_.any_name = Take(is_mistrals ? kMistralCalls : kTag);
+    return head_.any_name && (is_mistrals || Close("</tool_call>"));
   }
 
   bool List() {
@@ -88,6 +91,17 @@ class Parser {
     head_.tagged_arguments = true;
     at_ = end + 1;
     return !MustBeHeld() || (Take("\n") && MayBegin(text_.substr(begin, at_ - begin)));
+  }
+
+  // f[ARGS] or f[CALL_ID]id[ARGS]
+  bool Named() {
+    const std::string_view rest = text_.substr(at_);
+    const size_t end = std::min(rest.find('['), rest.size());
+    head_.name = rest.substr(0, end);
+    if (!IsToolName(head_.name)) return false;
+    at_ += end;
+    if (Take(kMistralId)) at_ = std::min(text_.find('[', at_), text_.size());
+    return !open_ && Take(kMistralArguments) && BeginsObject();
   }
 
   // A strict function's calls are what the grammar holds to its schema.
@@ -132,10 +146,12 @@ class Parser {
   }
 
   // Without a tag they are an object.
-  bool BeginsArguments() {
+  bool BeginsArguments() { return BeginsObject() || (!open_ && head_.any_name); }
+
+  bool BeginsObject() {
     SkipSpace();
     if (at_ == text_.size()) return Open();
-    return head_.any_name || text_[at_] == '{';
+    return text_[at_] == '{';
   }
 
   bool MayBeName(std::string_view name, bool whole) const {
@@ -205,7 +221,7 @@ CallHead ReadCallHead(const CallForm& form, std::string_view text, Column column
   };
   if (CallHead head = Parser(form, text).Tagged(); settles(head)) return head;
   const bool begins_line = column != Column::kWithin;
-  if (begins_line) {
+  if (begins_line && form.takes_untagged) {
     if (CallHead head = Parser(form, text).Fenced(); settles(head)) return head;
     for (const Wrapper& wrapper : kWrappers) {
       if (CallHead head = Parser(form, text).Wrapped(wrapper); settles(head)) return head;
@@ -214,7 +230,8 @@ CallHead ReadCallHead(const CallForm& form, std::string_view text, Column column
   // Within a line or an indented block, JSON is part of something else; what Llama 3 writes is a call.
   const bool may_be_json =
       column == Column::kFresh || column == Column::kFirst || form.format == ToolFormat::kLlama3;
-  if (text.starts_with('<') ? begins_line : may_be_json) {
+  const bool is_shown = form.takes_untagged || form.format == ToolFormat::kLlama3;
+  if (is_shown && (text.starts_with('<') ? begins_line : may_be_json)) {
     if (CallHead head = Parser(form, text).Plain(); settles(head)) return head;
   }
   return open;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "openai/answer_form.h"
 #include "openai/fields.h"
 #include "openai/held_text.h"
 #include "openai/json.h"
@@ -41,18 +42,6 @@ ThoughtState ThoughtAt(const ThinkingTags& tags, std::string_view prompt_end,
 
 // --- The form of what is said, behind a thought. ---
 
-// An element of a structural tag. Null: it is the form of the whole text, a thought in it.
-Json ElementOf(const GrammarText& grammar) {
-  if (grammar.kind == Kind::kJsonObject)
-    return {{"type", "json_schema"}, {"json_schema", {{"type", "object"}}}};
-  if (grammar.kind != Kind::kJsonSchema && grammar.kind != Kind::kStructuralTag) return nullptr;
-  const auto parsed = ParseJson(grammar.text);
-  const Json* value = std::get_if<Json>(&parsed);
-  if (value == nullptr) return nullptr;
-  if (grammar.kind == Kind::kJsonSchema) return {{"type", "json_schema"}, {"json_schema", *value}};
-  return value->is_object() ? value->value("format", Json()) : Json();
-}
-
 // Where a model may call or not, its text is free, and so are its thoughts.
 bool HoldsFirstWords(const ApiRequest& request) {
   return request.grammar_field != "tools" || request.tools.choice == ToolChoice::kRequired;
@@ -62,7 +51,7 @@ bool HoldsFirstWords(const ApiRequest& request) {
 bool LetThinkFirst(const ThinkingForm& form, ApiRequest* request) {
   GrammarText& grammar = request->generation.grammar;
   if (grammar.kind == Kind::kNone || !HoldsFirstWords(*request)) return true;
-  Json said = ElementOf(grammar);
+  Json said = TagElementOf(grammar);
   if (said.is_null()) return false;
   const Json tag = {{"type", "tag"},
                     {"begin", form.begun ? "" : std::string(form.tags.begin)},

@@ -113,6 +113,28 @@ TEST(ToolCalls, OfLlama3) {
   EXPECT_EQ(Read(Form(ToolFormat::kLlama3), "{\"a\": 1}"), (Told{"{\"a\": 1}", {}}));
 }
 
+TEST(ToolCalls, OfMistral) {
+  const auto list = Form(ToolFormat::kMistralList), named = Form(ToolFormat::kMistral);
+  const Told both = {"", {{"now", "{}"}, {"weather", "{\"city\": \"x\"}"}}};
+  EXPECT_EQ(
+      Read(list, R"([TOOL_CALLS] [{"name": "now", "arguments": {}, "id": "a1B2c3D4e"}, {"name": "weather", )"
+                 R"("arguments": {"city": "x"}}])"),
+      both);
+  EXPECT_EQ(Read(list, R"([TOOL_CALLS][{"name": "now", "arguments": {}}])"), (Told{"", {{"now", "{}"}}}));
+  EXPECT_EQ(Read(named, R"([TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]weather[CALL_ID]a1B2c3D4e[ARGS]{"city": "x"})"),
+            both);
+  EXPECT_EQ(Read(named, R"(So. [TOOL_CALLS]now[ARGS]{}
+)"),
+            (Told{"So. ", {{"now", "{}"}}}));
+  for (const char* text :
+       {"[TOOL_CALLS]", "[TOOL_CALLS] and so", "[TOOL_CALLS]now[ARGS]x", "a [TOOL_", "[1]"}) {
+    EXPECT_EQ(Read(named, text), (Told{text, {}}));
+    EXPECT_EQ(Read(list, text), (Told{text, {}}));
+  }
+  const std::string other = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
+  EXPECT_EQ(Read(named, other), (Told{other, {}}));
+}
+
 TEST(ToolCalls, OfOthers) {
   EXPECT_EQ(Read(Form(ToolFormat::kGeneric),
                  "<tool_call>[{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"weather\", "

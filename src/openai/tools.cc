@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "openai/answer_form.h"
+#include "openai/arguments_form.h"
 #include "openai/fields.h"
 #include "openai/json.h"
+#include "openai/mistral_calls.h"
 #include "openai/requests.h"
 #include "openai/tagged_grammar.h"
 #include "openai/tool_history.h"
@@ -19,13 +21,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostTools = 128;
 constexpr size_t kMostNameBytes = 64;
-
-bool IsName(const std::string& name) {
-  return !name.empty() && name.size() <= kMostNameBytes && std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || c == '.';
-  });
-}
 
 std::optional<ApiError> ParseTool(const Json& json, const std::string& place, Tool* tool) {
   Fields fields(json, place);
@@ -99,6 +94,7 @@ void Tell(ToolFormat format, const ToolUse& use, GenerationRequest& generation) 
     system = Introduction(use) + (system.empty() ? "" : "\n\n" + system);
     return;
   }
+  if (IsMistrals(format)) ShortenIds(messages);
   TellCalls(messages);
   if (!use.offered()) return;
   Json definitions = Json::array();
@@ -112,15 +108,13 @@ void Tell(ToolFormat format, const ToolUse& use, GenerationRequest& generation) 
 // --- What form calls have: structural tags of xgrammar. ---
 
 Json CallTag(const std::string& begin, const char* arguments, const std::string& end, const Tool& tool) {
-  Json content = {{"type", "json_schema"}, {"json_schema", tool.parameters}};
-  if (!tool.strict) content["otherwise"] = {{"type", "object"}};
   return {{"begin", begin + "{\"name\": \"" + tool.name + "\", \"" + arguments + "\": "},
-          {"content", std::move(content)},
+          {"content", ArgumentsForm(tool)},
           {"end", "}" + end}};
 }
 
-Json Triggered(const char* trigger, Json tags, ToolFormat format, const ToolUse& use) {
-  Json triggers = {trigger};
+Json Triggered(std::string_view trigger, Json tags, ToolFormat format, const ToolUse& use) {
+  Json triggers = Json::array({trigger});
   const bool holds_untagged = HoldsUntagged(use);
   for (const Tool& tool : use.tools) {
     if (!tool.strict || !holds_untagged) continue;
@@ -137,6 +131,11 @@ Json Triggered(const char* trigger, Json tags, ToolFormat format, const ToolUse&
 }
 
 Json FormOfCalls(ToolFormat format, const ToolUse& use) {
+  if (IsMistrals(format)) {
+    ToolUse tagged = use;  // of lists there is one
+    tagged.parallel = use.parallel && format == ToolFormat::kMistral;
+    return Triggered(kMistralCalls, MistralCallTags(format, use), format, tagged);
+  }
   Json tags = Json::array();
   for (const Tool& tool : use.tools) {
     if (format == ToolFormat::kTagged) tags.push_back(TaggedCallTag(tool));
@@ -171,14 +170,22 @@ std::optional<ApiError> CheckStrict(const Tool& tool) {
 
 }  // namespace
 
+bool IsToolName(std::string_view name) {
+  return !name.empty() && name.size() <= kMostNameBytes && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.';
+  });
+}
+
 std::shared_ptr<const CallForm> CallFormOf(ToolFormat format, const ToolUse& use) {
   if (!use.offered()) return nullptr;
-  return std::make_shared<const CallForm>(CallForm{format, use.tools, use.parallel, HoldsUntagged(use)});
+  return std::make_shared<const CallForm>(
+      CallForm{format, use.tools, use.parallel, !use.text_has_form, HoldsUntagged(use)});
 }
 
 void ParseFunction(Fields& fields, std::string_view schema, Tool* tool) {
   if (!fields.Text("name", &tool->name)) fields.Missing("name");
-  if (!fields.error() && !IsName(tool->name))
+  if (!fields.error() && !IsToolName(tool->name))
     fields.Fail("name", "must have from 1 to 64 letters, digits, \"_\", \"-\" and \".\"", "invalid_value");
   fields.Bool("strict", &tool->strict);
   Json function = {{"name", tool->name}};
@@ -257,6 +264,7 @@ ToolFormat ToolFormatOf(std::string_view chat_template) {
   const auto has = [&](std::string_view text) { return chat_template.find(text) != std::string_view::npos; };
   if (!has("tools")) return ToolFormat::kGeneric;
   if (has("<tool_call>")) return has("<function=") ? ToolFormat::kTagged : ToolFormat::kHermes;
+  if (has(kMistralCalls)) return has(kMistralArguments) ? ToolFormat::kMistral : ToolFormat::kMistralList;
   if (has("<|python_tag|>") || has("\"parameters\": dictionary")) return ToolFormat::kLlama3;
   return ToolFormat::kGeneric;
 }
@@ -272,8 +280,27 @@ std::optional<ApiError> ApplyTools(ToolFormat format, ApiRequest* request) {
       if (auto error = CheckStrict(tool)) return error;
     }
   }
-  const Json tag = {{"type", "structural_tag"}, {"format", FormOfCalls(format, use)}};
-  return SetAnswerForm({GrammarText::Kind::kStructuralTag, DumpJson(tag)}, "tools", request);
+  const auto set = [&](const Json& form) {
+    const Json tag = {{"type", "structural_tag"}, {"format", form}};
+    generation.grammar = {GrammarText::Kind::kStructuralTag, DumpJson(tag)};
+  };
+  if (request->grammar_field.empty() || use.choice == ToolChoice::kRequired) {
+    set(FormOfCalls(format, use));
+    request->grammar_field = "tools";
+    return std::nullopt;
+  }
+  Json said = TagElementOf(generation.grammar);
+  if (said.is_null()) {
+    return ApiError{.message = "tools is not supported beside " + request->grammar_field +
+                               ": a JSON schema or response_format can be",
+                    .param = "tools",
+                    .code = "unsupported_value"};
+  }
+  request->tools.text_has_form = true;
+  ToolUse called = request->tools;
+  called.choice = ToolChoice::kRequired;
+  set({{"type", "or"}, {"elements", {FormOfCalls(format, called), std::move(said)}}});
+  return std::nullopt;
 }
 
 }  // namespace longspec::openai

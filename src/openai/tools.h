@@ -21,13 +21,18 @@ class Fields;
 struct ApiRequest;
 
 enum class ToolFormat : uint8_t {
-  kHermes,   // <tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>: Hermes, Qwen 2.5 and 3
-  kTagged,   // <tool_call>\n<function=f>\n<parameter=a>\n...\n</parameter>\n</function>\n</tool_call>: Qwen 3
-             // Coder and Qwen 3.5
-  kLlama3,   // {"name": "f", "parameters": {...}}: Llama 3.1 and 3.2
+  kHermes,  // <tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>: Hermes, Qwen 2.5 and 3
+  kTagged,  // <tool_call>\n<function=f>\n<parameter=a>\n...\n</parameter>\n</function>\n</tool_call>: Qwen 3
+            // Coder and Qwen 3.5
+  kLlama3,  // {"name": "f", "parameters": {...}}: Llama 3.1 and 3.2
+  kMistralList,  // [TOOL_CALLS][{"name": "f", "arguments": {...}}]: Mistral 7B v0.3 and Nemo
+  kMistral,      // [TOOL_CALLS]f[ARGS]{...}: Mistral Small 3.2, Devstral, Magistral
   kGeneric,  // <tool_call>[{"name": "f", "arguments": {...}}]</tool_call>: SmolLM2, and all that show nothing
              // else
 };
+
+// From 1 to 64 letters, digits, "_", "-" and ".".
+bool IsToolName(std::string_view name);
 
 struct Tool {
   std::string name;
@@ -41,7 +46,8 @@ enum class ToolChoice : uint8_t { kNone, kAuto, kRequired };
 struct ToolUse {
   std::vector<Tool> tools;  // of a named choice, that one
   ToolChoice choice = ToolChoice::kNone;
-  bool parallel = true;  // more than one call
+  bool parallel = true;        // more than one call
+  bool text_has_form = false;  // where nothing is called: then calls are those that models were shown
 
   bool offered() const { return choice != ToolChoice::kNone && !tools.empty(); }
 };
@@ -51,6 +57,7 @@ struct CallForm {
   ToolFormat format = ToolFormat::kGeneric;
   std::vector<Tool> tools;
   bool parallel = true;
+  bool takes_untagged = true;   // calls that are written in another way than was shown
   bool holds_untagged = false;  // the grammar holds them to the schemas of strict functions
 };
 // Null if none are offered: then nothing in an answer is a call.
@@ -73,7 +80,8 @@ void ParseToolMembers(Fields& fields, Message* message);
 ToolFormat ToolFormatOf(std::string_view chat_template);
 
 // Tells the model of the tools and of calls in earlier messages, in its format, and makes the form of calls
-// the answer's grammar. Does nothing if there are neither. The error: the request asks for a grammar, too.
+// the answer's grammar. Does nothing if there are neither. An answer that the request wants in a form of its
+// own calls, or has it; the error: it is a form that cannot stand beside calls.
 std::optional<ApiError> ApplyTools(ToolFormat format, ApiRequest* request);
 
 }  // namespace longspec::openai

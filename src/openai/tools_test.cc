@@ -145,7 +145,8 @@ TEST(Tools, TheTemplateTellsTheFormat) {
             ToolFormat::kTagged);
   EXPECT_EQ(ToolFormatOf(Template("llama31_tools.jinja")), ToolFormat::kLlama3);
   EXPECT_EQ(ToolFormatOf(Template("smollm2.jinja")), ToolFormat::kGeneric);
-  EXPECT_EQ(ToolFormatOf(Template("mistral_v3.jinja")), ToolFormat::kGeneric);
+  EXPECT_EQ(ToolFormatOf(Template("mistral_v3.jinja")), ToolFormat::kMistralList);
+  EXPECT_EQ(ToolFormatOf("{% if tools %}[TOOL_CALLS]{{ name }}[ARGS]{% endif %}"), ToolFormat::kMistral);
   EXPECT_EQ(ToolFormatOf(""), ToolFormat::kGeneric);
 }
 
@@ -188,8 +189,8 @@ TEST(Tools, UntaggedCallsOfStrictFunctionsAreHeldWhereTheModelMayChoose) {
   const std::string tools = R"("tools": [{"type": "function", "function": {"name": "f", "strict": true,
       "parameters": {"properties": {"a": {"type": "integer", "maximum": 9}}, "required": ["a"]}}},
       {"type": "function", "function": {"name": "g", "parameters": {"type": "object"}}}])";
-  for (const ToolFormat format :
-       {ToolFormat::kHermes, ToolFormat::kTagged, ToolFormat::kLlama3, ToolFormat::kGeneric}) {
+  for (const ToolFormat format : {ToolFormat::kHermes, ToolFormat::kTagged, ToolFormat::kLlama3,
+                                  ToolFormat::kMistralList, ToolFormat::kMistral, ToolFormat::kGeneric}) {
     ApiRequest request = Request(tools);
     ASSERT_FALSE(ApplyTools(format, &request));
     SCOPED_TRACE(static_cast<int>(format));
@@ -207,7 +208,8 @@ TEST(Tools, UntaggedCallsOfStrictFunctionsAreHeldWhereTheModelMayChoose) {
     const std::string begin = R"({"name": "f", ")" + key + "\": ",
                       pretty = "{\n  \"name\": \"f\",\n  \"arguments\": ";
     // What begins with a list is one.
-    const std::string close = format == ToolFormat::kGeneric ? "" : "\n```";
+    const bool is_list = format == ToolFormat::kGeneric || format == ToolFormat::kMistralList;
+    const std::string close = is_list ? "" : "\n```";
     EXPECT_TRUE(allows("Any text. {\"name\":\"x\"}"));
     EXPECT_TRUE(allows(begin + R"({"a": 7}})"));
     EXPECT_TRUE(allows("```json\n" + pretty + "{\n    \"a\": 7\n  }}" + close));
@@ -268,6 +270,48 @@ TEST(Tools, EarlierCallsAreTold) {
   EXPECT_EQ(told.generation.messages[2].content, "<tool_response>\nrain\n</tool_response>");
 }
 
+// Mistral's templates refuse other ids.
+TEST(Tools, IdsOfEarlierCallsAreShortForMistralsModels) {
+  const auto ids = [](const std::string& turns) {
+    ApiRequest told = Request(kTools, turns);
+    EXPECT_FALSE(ApplyTools(ToolFormat::kMistralList, &told));
+    std::vector<std::string> found;
+    for (const Message& message : told.generation.messages) {
+      if (message.more.empty()) continue;
+      const Json more = Json::parse(message.more);
+      if (more.contains("tool_call_id")) found.push_back(more["tool_call_id"]);
+      for (const Json& call : more.value("tool_calls", Json::array())) {
+        EXPECT_TRUE(call["function"]["arguments"].is_object());
+        found.push_back(call["id"]);
+      }
+    }
+    for (const std::string& id : found) EXPECT_THAT(id, ::testing::MatchesRegex("[a-zA-Z0-9]{9}"));
+    return found;
+  };
+  const auto turns = [](const std::string& a, const std::string& b, const std::string& of_a,
+                        const std::string& of_b) {
+    const auto call = [](const std::string& id) {
+      return "{" + id +
+             R"("type": "function", "function": {"name": "weather", "arguments": "{\"city\": \"Bonn\"}"}})";
+    };
+    return R"([{"role": "user", "content": "?"}, {"role": "assistant", "content": null, "tool_calls": [)" +
+           call(a) + ", " + call(b) + R"(]}, {"role": "tool", )" + of_b +
+           R"("content": "b"}, {"role": "tool", )" + of_a + R"("content": "a"}])";
+  };
+  const auto known = ids(turns(R"("id": "call_7_0", )", R"("id": "a1B2c3D4e", )",
+                               R"("tool_call_id": "call_7_0", )", R"("tool_call_id": "a1B2c3D4e", )"));
+  ASSERT_EQ(known.size(), 4U);
+  EXPECT_EQ(known[1], "a1B2c3D4e");
+  EXPECT_EQ(known[2], known[1]);
+  EXPECT_EQ(known[3], known[0]);
+  // As Ollama's clients leave them out.
+  const auto missing = ids(turns("", "", "", ""));
+  ASSERT_EQ(missing.size(), 4U);
+  EXPECT_NE(missing[0], missing[1]);
+  EXPECT_EQ(missing[2], missing[0]);
+  EXPECT_EQ(missing[3], missing[1]);
+}
+
 TEST(Tools, NumbersOfEarlierCallsStayWhatTheyWere) {
   const std::string turns =
       R"([{"role": "user", "content": "?"}, {"role": "assistant", "content": null, "tool_calls":
@@ -275,7 +319,8 @@ TEST(Tools, NumbersOfEarlierCallsStayWhatTheyWere) {
         "{\"id\": 123456789012345678901234567890, \"at\": 0.10}"}},
        {"id": "2", "type": "function", "function": {"name": "now", "arguments": {"at": 18446744073709551615}}}]}])";
   const std::string first = R"({"id": 123456789012345678901234567890, "at": 0.10})";
-  for (const ToolFormat format : {ToolFormat::kHermes, ToolFormat::kTagged, ToolFormat::kLlama3}) {
+  for (const ToolFormat format :
+       {ToolFormat::kHermes, ToolFormat::kTagged, ToolFormat::kLlama3, ToolFormat::kMistral}) {
     ApiRequest known = Request(kTools, turns);
     ASSERT_FALSE(ApplyTools(format, &known));
     EXPECT_THAT(known.generation.messages[1].more, HasSubstr("\"arguments\":" + first));
@@ -293,7 +338,8 @@ TEST(Tools, NumbersOfTheirSchemasStayWhatTheyWere) {
       R"("chat_template_kwargs": {"x": 36893488147419103232}, "tools": [{"type": "function", "function":
       {"name": "f", "parameters": )" +
       schema + "}}]";
-  for (const ToolFormat format : {ToolFormat::kHermes, ToolFormat::kTagged, ToolFormat::kLlama3}) {
+  for (const ToolFormat format :
+       {ToolFormat::kHermes, ToolFormat::kTagged, ToolFormat::kLlama3, ToolFormat::kMistral}) {
     ApiRequest request = Request(tools);
     ASSERT_FALSE(ApplyTools(format, &request));
     EXPECT_THAT(request.generation.template_variables, HasSubstr(schema));
@@ -307,17 +353,66 @@ TEST(Tools, NumbersOfTheirSchemasStayWhatTheyWere) {
 }
 
 TEST(Tools, AGrammarBesideThemIsRefused) {
-  ApiRequest request = Request(std::string(kTools) + R"(, "response_format": {"type": "json_object"})");
-  EXPECT_EQ(request.grammar_field, "response_format");
+  ApiRequest request = Request(std::string(kTools) + R"(, "grammar": "root ::= [a-z]")");
+  EXPECT_EQ(request.grammar_field, "grammar");
   const auto error = ApplyTools(ToolFormat::kHermes, &request);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->param, "tools");
+  EXPECT_THAT(error->message, HasSubstr("beside grammar: a JSON schema or response_format can be"));
   // One that the request does not ask for gives way.
   ApiRequest other = Request(kTools);
   other.generation.grammar = {Kind::kJsonObject, ""};
   ASSERT_FALSE(ApplyTools(ToolFormat::kHermes, &other));
   EXPECT_EQ(other.generation.grammar.kind, Kind::kStructuralTag);
   EXPECT_EQ(other.grammar_field, "tools");
+}
+
+// A call, or what is said in the form that was asked for.
+TEST(Tools, AResponseFormatHoldsWhatIsSaid) {
+  if (!HasGrammars()) GTEST_SKIP() << "built without xgrammar";
+  using testing::ByteVocabulary;
+  const auto compiler = *GrammarCompiler::Create(ByteVocabulary::Make());
+  const std::string fields = R"("tools": [{"type": "function", "function": {"name": "f", "strict": true,
+      "parameters": {"properties": {"a": {"type": "integer", "maximum": 9}}, "required": ["a"]}}}],
+      "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"properties":
+      {"name": {"type": "string"}, "arguments": {"type": "object"}}, "required": ["name"]}}})";
+  const std::vector<std::pair<ToolFormat, std::string>> calls = {
+      {ToolFormat::kHermes, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 7}}\n</tool_call>"},
+      {ToolFormat::kTagged,
+       "<tool_call>\n<function=f>\n<parameter=a>\n7\n</parameter>\n</function>\n</tool_call>"},
+      {ToolFormat::kLlama3, R"({"name": "f", "parameters": {"a": 7}})"},
+      {ToolFormat::kMistralList, R"([TOOL_CALLS][{"name": "f", "arguments": {"a": 7}, "id": "a1B2c3D4e"}])"},
+      {ToolFormat::kMistral, R"([TOOL_CALLS]f[ARGS]{"a": 7})"},
+      {ToolFormat::kGeneric, R"(<tool_call>[{"name": "f", "arguments": {"a": 7}}]</tool_call>)"}};
+  for (const auto& [format, call] : calls) {
+    SCOPED_TRACE(static_cast<int>(format));
+    const std::string said = R"({"name": "f", "arguments": {"a": 10}})";
+    for (const bool required : {false, true}) {
+      ApiRequest request = Request(fields + (required ? R"(, "tool_choice": "required")" : ""));
+      ASSERT_FALSE(ApplyTools(format, &request));
+      const auto grammar = compiler->Compile(request.generation.grammar);
+      ASSERT_TRUE(grammar.ok()) << grammar.status().message();
+      const auto allows = [&](const std::string& text) {
+        const auto constraint = *(*grammar)->NewConstraint();
+        for (const int32_t token : ByteVocabulary::Encode(text)) {
+          if (!constraint->Accept(token)) return false;
+        }
+        return constraint->complete();
+      };
+      EXPECT_TRUE(allows(call));
+      EXPECT_EQ(allows(said), !required);
+      EXPECT_FALSE(allows("Any text."));
+      EXPECT_FALSE(allows(R"({"b": 1})"));
+      const auto form = CallFormOf(format, request.tools);
+      ToolCallReader of_call(form), of_text(form);
+      (void)of_call.ReadWhole(call);
+      EXPECT_EQ(of_call.n_calls(), 1);
+      if (required) continue;
+      const AnswerParts parts = of_text.ReadWhole(said);
+      ASSERT_EQ(parts.size(), 1U);
+      EXPECT_EQ(std::get<std::string>(parts[0]), said);
+    }
+  }
 }
 
 TEST(Json, AnObjectMayHaveSoManyKeys) {

@@ -31,7 +31,7 @@ bool HoldsUntagged(const ToolUse& use) {
   constexpr size_t kMostBytes = size_t{8} << 10;
   size_t bytes = 0;
   for (const Tool& tool : use.tools) bytes += tool.strict ? DumpJson(tool.parameters).size() : 0;
-  return use.choice == ToolChoice::kAuto && bytes <= kMostBytes;
+  return use.choice == ToolChoice::kAuto && !use.text_has_form && bytes <= kMostBytes;
 }
 
 std::vector<Json> UntaggedCallTags(ToolFormat format, const Tool& tool) {

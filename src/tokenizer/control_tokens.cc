@@ -132,6 +132,11 @@ void MakeControl(int32_t id, TokenizerSpec* spec) {
 
 }  // namespace
 
+bool IsOfCalls(std::string_view name) {
+  constexpr std::string_view kMistrals[] = {"[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"};
+  return std::ranges::find(kMistrals, name) != std::end(kMistrals);
+}
+
 std::span<const TokenIdKey> TokenIdKeys() { return kTokenIdKeys; }
 
 void SettleControlTokens(TokenizerSpec* spec) {

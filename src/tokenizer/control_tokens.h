@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace longspec {
@@ -26,6 +27,10 @@ std::span<const TokenIdKey> TokenIdKeys();
 // Finds by name what no id says, and types what is a control token by its name as one. Settling twice is
 // settling once. REQUIRES: a type for each token, or none.
 void SettleControlTokens(TokenizerSpec* spec);
+
+// Whether a control token of this name is one by which a model calls tools: it is part of what the model
+// says.
+bool IsOfCalls(std::string_view name);
 
 // EOS, EOT, EOM, what fills up, names a repository or parts files in code, and the usual end-of-turn tokens,
 // in no order; one may be there twice. REQUIRES: the spec is settled.

@@ -115,6 +115,21 @@ TEST(ControlTokens, ANameCountsWhateverTheFileSaysOfItsType) {
   }
 }
 
+// As text of its answers they are letters, in what users say, too.
+TEST(ControlTokens, ThoseOfCallsArePartOfWhatAModelSays) {
+  TokenizerSpec spec = ByteLevelSpec();
+  const int32_t calls = AddToken(&spec, "[TOOL_CALLS]", kControl);
+  const int32_t arguments = AddToken(&spec, "[ARGS]", kControl);
+  const int32_t other = AddToken(&spec, "[INST]", kControl);
+  const auto tokenizer = Tokenizer::Create(spec);
+  ASSERT_TRUE(tokenizer.ok());
+  EXPECT_FALSE((*tokenizer)->IsControl(calls));
+  EXPECT_TRUE((*tokenizer)->IsControl(other));
+  EXPECT_EQ((*tokenizer)->Decode({calls, 'f', arguments, other}), "[TOOL_CALLS]f[ARGS]");
+  EXPECT_THAT((*tokenizer)->Encode("[TOOL_CALLS]f"), ElementsAre(calls, 'f'));
+  EXPECT_EQ((*tokenizer)->Encode("[ARGS]", {.add_special = false, .parse_special = false}).size(), 6U);
+}
+
 TEST(ControlTokens, PlacesAreFoundByName) {
   TokenizerSpec spec = ByteLevelSpec();
   const int32_t other = AddToken(&spec, "<fim_prefix>", kControl);

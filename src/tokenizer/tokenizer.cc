@@ -138,7 +138,9 @@ class VocabularyTokenizer final : public Tokenizer {
   int vocab_size() const override { return static_cast<int>(bytes_.size()); }
 
   bool IsControl(int32_t id) const override {
-    return id >= 0 && id < vocab_size() && StandsForNoText(TypeOfToken(spec_, static_cast<size_t>(id)));
+    if (id < 0 || id >= vocab_size()) return false;
+    const auto i = static_cast<size_t>(id);
+    return StandsForNoText(TypeOfToken(spec_, i)) && !IsOfCalls(spec_.tokens[i]);
   }
 
   bool IsEndOfGeneration(int32_t id) const override {

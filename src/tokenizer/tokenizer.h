@@ -57,7 +57,7 @@ class Tokenizer {
   virtual std::string Decode(const std::vector<int32_t>& ids, bool keep_special = false) const = 0;
   virtual const std::string& TokenBytes(int32_t id) const = 0;  // raw bytes; REQUIRES: 0 <= id < vocab_size()
   virtual int vocab_size() const = 0;
-  // Stands for no text: a control or an unknown token.
+  // Stands for no text: an unknown token, or one of control but for those by which tools are called.
   virtual bool IsControl(int32_t id) const = 0;
   // Ends a generation (EndsOfGeneration of tokenizer/control_tokens.h).
   virtual bool IsEndOfGeneration(int32_t id) const = 0;

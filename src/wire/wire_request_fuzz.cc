@@ -32,8 +32,8 @@ void Check(const ApiRequest& request) {
   for (const auto& message : request.generation.messages)
     Require(message.role == "system" || message.role == "user" || message.role == "assistant" ||
             message.role == "tool");
-  for (const ToolFormat format :
-       {ToolFormat::kHermes, ToolFormat::kTagged, ToolFormat::kLlama3, ToolFormat::kGeneric}) {
+  for (const ToolFormat format : {ToolFormat::kHermes, ToolFormat::kTagged, ToolFormat::kLlama3,
+                                  ToolFormat::kMistralList, ToolFormat::kMistral, ToolFormat::kGeneric}) {
     ApiRequest told = request;
     const auto refused = longspec::openai::ApplyTools(format, &told);
     Require(!refused ||
