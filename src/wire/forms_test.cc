@@ -201,6 +201,9 @@ TEST(Responses, MistakesAreNamed) {
       {R"({"input": [{"type": "function_call", "call_id": "c", "name": "f"}]})", "input[0].arguments"},
       {R"({"input": [{"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image"}]}]})",
        "input[0].output[0].type"},
+      {R"({"input": [{"type": "custom_tool_call", "call_id": "c", "name": "f"}]})", "input[0].input"},
+      {R"({"input": [{"type": "local_shell_call", "call_id": "c"}]})", "input[0].action"},
+      {R"({"input": [{"type": "custom_tool_call_output", "output": "a"}]})", "input[0].call_id"},
       {R"({"input": [{"type": "computer_call"}]})", "input[0].type"}};
   for (const auto& [change, param] : wrong) {
     const auto parsed = Responses(change);

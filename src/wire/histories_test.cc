@@ -142,6 +142,29 @@ TEST(ResponsesHistory, ThoughtsBelongToTheItemThatFollows) {
   EXPECT_EQ(Json::parse(turns[3].more)["reasoning_content"], "so");
 }
 
+TEST(ResponsesHistory, CallsOfToolsThatAreNoFunctionsAreCalls) {
+  const auto turns = OfResponses(R"("input": [
+      {"role": "user", "content": "?"},
+      {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": "*** Begin Patch\n"},
+      {"type": "custom_tool_call_output", "call_id": "c1", "output": "done"},
+      {"type": "web_search_call", "id": "w1", "status": "completed", "action": {"type": "search", "query": "q"}},
+      {"type": "local_shell_call", "id": "l1", "call_id": "c2", "status": "completed",
+       "action": {"type": "exec", "command": ["ls", "-l"], "env": {}}},
+      {"type": "local_shell_call_output", "id": "c2", "output": "a.txt"}])")
+                         .generation.messages;
+  ASSERT_EQ(turns.size(), 5U);
+  const Json patch = Json::parse(turns[1].more)["tool_calls"][0];
+  EXPECT_EQ(patch["id"], "c1");
+  EXPECT_EQ(patch["function"]["name"], "apply_patch");
+  EXPECT_EQ(patch["function"]["arguments"], R"({"input":"*** Begin Patch\n"})");
+  EXPECT_EQ(turns[2].content, "done");
+  const Json shell = Json::parse(turns[3].more)["tool_calls"][0];
+  EXPECT_EQ(shell["function"]["name"], "local_shell");
+  EXPECT_EQ(shell["function"]["arguments"], R"({"command":["ls","-l"],"env":{}})");
+  EXPECT_EQ(turns[4].content, "a.txt");
+  EXPECT_EQ(Json::parse(turns[4].more)["tool_call_id"], "c2");
+}
+
 TEST(ResponsesFields, WhatCodexSendsIsTaken) {
   const ApiRequest request =
       OfResponses(R"("input": "?", "reasoning": {"effort": "medium", "summary": "auto"},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "wire/responses_api.h"
 
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,6 +82,44 @@ std::string TextOf(Fields& item, const char* name) {
   return text;
 }
 
+// The first text that is there under one of the names.
+std::string FirstText(Fields& item, std::initializer_list<const char*> names) {
+  std::string text;
+  for (const char* name : names) {
+    if (text.empty()) item.Text(name, &text);
+  }
+  if (text.empty()) item.Missing(*names.begin());
+  return text;
+}
+
+// --- Calls of tools that are no functions, which agents have in their histories: as if they were. ---
+
+// {"name": "apply_patch", "input": "*** Begin Patch ..."}
+void ParseCustomCall(Fields& item, ChatTurns* turns) {
+  std::string id = FirstText(item, {"call_id", "id"}), name, input;
+  if (!item.Text("name", &name)) item.Missing("name");
+  if (!item.Text("input", &input)) item.Missing("input");
+  const Json arguments = {{"input", input}};
+  turns->Call(std::move(id), std::move(name), openai::DumpJson(arguments));
+}
+
+// {"action": {"type": "exec", "command": ["ls"]}}
+void ParseShellCall(Fields& item, ChatTurns* turns) {
+  std::string id = FirstText(item, {"call_id", "id"});
+  const Json* action = item.Find("action");
+  if (action == nullptr || !action->is_object())
+    return item.Fail("action", "must be an object", "invalid_type");
+  Json arguments = *action;
+  arguments.erase("type");
+  turns->Call(std::move(id), "local_shell", openai::DumpJson(arguments));
+}
+
+void ParseCallOutput(Fields& item, ChatTurns* turns) {
+  std::string id = FirstText(item, {"call_id", "id"});
+  std::string text = TextOf(item, "output");
+  turns->Result(std::move(id), std::move(text));
+}
+
 void ParseItem(Fields& item, ChatTurns* turns) {
   std::string type = "message", role, id, name, text;
   item.Text("type", &type);
@@ -93,10 +132,15 @@ void ParseItem(Fields& item, ChatTurns* turns) {
     if (!item.Text("name", &name)) item.Missing("name");
     if (!item.Text("arguments", &text)) item.Missing("arguments");
     turns->Call(std::move(id), std::move(name), std::move(text));
-  } else if (type == "function_call_output") {
-    if (!item.Text("call_id", &id)) item.Missing("call_id");
-    text = TextOf(item, "output");
-    turns->Result(std::move(id), std::move(text));
+  } else if (type == "custom_tool_call") {
+    ParseCustomCall(item, turns);
+  } else if (type == "local_shell_call") {
+    ParseShellCall(item, turns);
+  } else if (type == "function_call_output" || type == "custom_tool_call_output" ||
+             type == "local_shell_call_output") {
+    ParseCallOutput(item, turns);
+  } else if (type == "web_search_call") {
+    // It says that there was a search, not what it found.
   } else if (type == "reasoning") {
     // What it thought; where that is not there, what was said of it.
     for (const char* part : {"content", "summary"}) {
