@@ -87,6 +87,10 @@ struct GenerationRequest {
   // The last so many tokens of a longer prompt are kept; 0: all; -1: as many as the context has room for.
   int truncate_prompt_tokens = 0;
 
+  // What the answer begins with, whatever the model would choose: part of its text and of its tokens, and
+  // told of with the model's own chances, but not counted by n_predict.
+  std::vector<int32_t> begin = {};
+
   bool cache_prompt = true;  // false: all of the prompt is evaluated, whatever is known of it
 
   int n_predict = -1;                  // -1: until an end token or a full context

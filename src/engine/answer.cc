@@ -54,7 +54,7 @@ class TextStream {
         text_stops_(StopsNamingControl(tokenizer, request.stop, false)),
         on_text_(request.on_text),
         indent_(request.n_indent),
-        n_before_stops_(request.min_tokens),
+        n_before_stops_(request.min_tokens + static_cast<int>(request.begin.size())),
         include_stop_(request.include_stop) {}
 
   // False when the text has ended: a stop string, a line's indent, or the caller's wish. `before_text` is
@@ -147,12 +147,13 @@ Status CheckRequest(const GenerationParts& parts, const std::vector<int32_t>& pr
     return InvalidArgument("prompt token " + std::to_string(token) + " is not in the vocabulary of " +
                            std::to_string(vocab) + " tokens");
   }
-  if (prompt.size() >= static_cast<size_t>(capacity)) {
-    return ResourceExhausted("the prompt has " + std::to_string(prompt.size()) +
-                             " tokens but the context holds " + std::to_string(capacity) +
+  const size_t n_prompt = prompt.size() + request.begin.size();
+  if (n_prompt >= static_cast<size_t>(capacity)) {
+    return ResourceExhausted("the prompt has " + std::to_string(n_prompt) + " tokens but the context holds " +
+                             std::to_string(capacity) +
                              ", one of them for the answer: shorten the prompt or load with a "
                              "context size (-c) of at least " +
-                             std::to_string(prompt.size() + 1) + " (the model was trained for " +
+                             std::to_string(n_prompt + 1) + " (the model was trained for " +
                              std::to_string(parts.n_ctx_train) + ")");
   }
   if (request.n_predict < -1) {
@@ -162,6 +163,7 @@ Status CheckRequest(const GenerationParts& parts, const std::vector<int32_t>& pr
   if (std::any_of(request.stop.begin(), request.stop.end(), [](const auto& stop) { return stop.empty(); })) {
     return InvalidArgument("a stop string is empty: it would end every text before it begins");
   }
+  LS_TRY(CheckTokens("begin", request.begin, vocab));
   LS_TRY(CheckTokens("stop_tokens", request.stop_tokens, vocab));
   LS_TRY(CheckTokens("allowed_tokens", request.allowed_tokens, vocab));
   if (request.min_tokens < 0 || (request.n_predict >= 0 && request.min_tokens > request.n_predict)) {
@@ -196,8 +198,10 @@ void ForbidWord(const Tokenizer& tokenizer, const std::string& word,
 }
 
 TokenRules RulesOf(const GenerationParts& parts, const GenerationRequest& request) {
-  TokenRules rules = {
-      .allowed = request.allowed_tokens, .ends = request.stop_tokens, .min_tokens = request.min_tokens};
+  TokenRules rules = {.begin = request.begin,
+                      .allowed = request.allowed_tokens,
+                      .ends = request.stop_tokens,
+                      .min_tokens = request.min_tokens};
   for (const std::string& word : request.bad_words) ForbidWord(*parts.tokenizer, word, &rules.forbidden);
   if (request.ignore_eos) return rules;
   const int n_token = std::min(parts.tokenizer->vocab_size(), parts.target->vocab_size());
@@ -404,11 +408,12 @@ class AnswerImpl final : public Answer {
                  .on_proposal = OnProposal()};
     result_.timings.cache_n =
         static_cast<int64_t>(Reuse(parts_, session_, prompt, *drafter, request_.cache_prompt));
-    result_.timings.prompt_n = static_cast<int64_t>(prompt.size()) - result_.timings.cache_n;
+    const size_t n_given = prompt.size() + request_.begin.size();
+    result_.timings.prompt_n = static_cast<int64_t>(n_given) - result_.timings.cache_n;
     n_computed_ = session_.cache->length();
     sources_ = drafter->sources();
     if (request_.on_start) {
-      request_.on_start(static_cast<int>(prompt.size()), static_cast<int>(result_.timings.cache_n));
+      request_.on_start(static_cast<int>(n_given), static_cast<int>(result_.timings.cache_n));
     }
     const double start = NowMs();
     sequence_.Follow();
@@ -427,6 +432,7 @@ class AnswerImpl final : public Answer {
     of_prompt_ = n_missing() > 1 && !prompt_is_whole();
     // Where nothing may be generated, only the prompt's keys are computed.
     if (room <= 0) max_rows = std::min(max_rows, n_missing() - 1);
+    n_asked_ = result_.tokens.size();
     Turn turn = {
         .sequence = &sequence_, .max_rows = max_rows, .max_tokens = std::max(room, 1), .is_end = &is_end_};
     if (verifier_ != nullptr) verifier_->Limit(turn);
@@ -440,7 +446,7 @@ class AnswerImpl final : public Answer {
     if (of_prompt_) result_.timings.prompt_draft_ms = sequence_.stats.draft_ms;
     for (size_t i = 0; i < turn.tokens.size(); ++i) {
       const int32_t token = turn.tokens[i];
-      const bool is_end = IsEnd(token);
+      const bool is_end = IsEnd(token, result_.tokens.size());
       const bool is_text = !is_end || (request_.include_stop && !parts_.tokenizer->IsEndOfGeneration(token));
       result_.tokens.push_back(token);
       const auto report = [&](size_t begin, size_t end) { Report(turn, i, !is_text, begin, end); };
@@ -482,7 +488,7 @@ class AnswerImpl final : public Answer {
     End(FinishReason::kLength);
     const DecodeStats& stats = sequence_.stats;
     const Drafter& drafter = *sequence_.drafter;
-    result_.timings.predicted_n = static_cast<int64_t>(result_.tokens.size());
+    result_.timings.predicted_n = n_predicted();
     result_.timings.draft_n = stats.drafted;
     result_.timings.draft_n_accepted = stats.accepted;
     result_.text = text_.text();
@@ -536,11 +542,18 @@ class AnswerImpl final : public Answer {
     return "partial verification (approximate) in SpecPV's modes: the text depends on the drafts";
   }
 
+  // Behind what the answer begins with.
+  int64_t n_predicted() const {
+    return static_cast<int64_t>(result_.tokens.size() -
+                                std::min(result_.tokens.size(), request_.begin.size()));
+  }
   bool prompt_is_whole() const { return session_.cache->length() + 1 >= static_cast<int>(n_prompt_); }
   bool HasDice(const Drafter& drafter) const {
     return request_.speculation.dice && drafter.uses_dice() && !sampler_.is_greedy();
   }
-  bool IsEnd(int32_t token) const {
+  // The answer's token `i`.
+  bool IsEnd(int32_t token, size_t i) const {
+    if (i < request_.begin.size()) return false;
     return (!request_.ignore_eos && parts_.tokenizer->IsEndOfGeneration(token)) ||
            std::ranges::find(request_.stop_tokens, token) != request_.stop_tokens.end();
   }
@@ -550,7 +563,7 @@ class AnswerImpl final : public Answer {
     GeneratedToken token = {
         .id = turn.tokens[i], .is_end = is_end, .text_begin = text_begin, .text_end = text_end};
     token.timings = result_.timings;
-    token.timings.predicted_n = static_cast<int64_t>(result_.tokens.size());
+    token.timings.predicted_n = n_predicted();
     token.timings.draft_n = sequence_.stats.drafted;
     token.timings.draft_n_accepted = sequence_.stats.accepted;
     if (turn.sources[i] >= 0) token.source = sources_[static_cast<size_t>(turn.sources[i])];
@@ -570,8 +583,9 @@ class AnswerImpl final : public Answer {
   int Room() {
     const auto used = static_cast<int>(session_.tokens.size());
     const int in_context = session_.cache->capacity() - used;
+    const int most = request_.n_predict + static_cast<int>(request_.begin.size());
     const int wanted = request_.n_predict < 0 ? std::numeric_limits<int>::max()
-                                              : request_.n_predict - (used - static_cast<int>(n_prompt_));
+                                              : most - (used - static_cast<int>(n_prompt_));
     limit_ = wanted <= in_context ? FinishReason::kLength : FinishReason::kContext;
     return std::min(wanted, in_context);
   }
@@ -582,7 +596,9 @@ class AnswerImpl final : public Answer {
   const size_t n_prompt_;
   const Sampler sampler_;
   const std::unique_ptr<Constraint> constraint_;  // null: any text
-  const std::function<bool(int32_t)> is_end_ = [this](int32_t token) { return IsEnd(token); };
+  size_t n_asked_ = 0;  // tokens of the answer that a turn was told whether they end it
+  // Of the tokens of a turn, in their order.
+  const std::function<bool(int32_t)> is_end_ = [this](int32_t token) { return IsEnd(token, n_asked_++); };
   AdaptiveMemory fresh_;  // outlives the policy
   LearnedCosts learned_;
   std::unique_ptr<Policy> policy_;

@@ -40,6 +40,11 @@ class TokenConstraint final : public Constraint {
   }
 
   Result<std::span<const uint32_t>> Mask() override {
+    if (Begins()) {
+      mask_.assign(always_->size(), 0);
+      Put(mask_, rules_->begin[accepted_.size()]);
+      return std::span<const uint32_t>(mask_);
+    }
     mask_ = *always_;
     if (inner_ != nullptr) {
       LS_ASSIGN(const std::span<const uint32_t> inner, inner_->Mask());
@@ -55,6 +60,11 @@ class TokenConstraint final : public Constraint {
   }
 
   bool Accept(int32_t token) override {
+    if (Begins()) {
+      if (token != rules_->begin[accepted_.size()]) return false;
+      accepted_.push_back(token);
+      return true;
+    }
     if (ended() || token < 0 || token >= n_logits_ || !IsAllowed(*always_, token)) return false;
     if (MayNotEnd() && IsEnd(token)) return false;
     for (const auto& sequence : rules_->forbidden) {
@@ -67,7 +77,7 @@ class TokenConstraint final : public Constraint {
 
   void Rollback(int n) override {
     LS_CHECK(n >= 0 && static_cast<size_t>(n) <= accepted_.size());
-    if (inner_ != nullptr) inner_->Rollback(n);
+    if (inner_ != nullptr) inner_->Rollback(std::min(n, n_behind()));
     accepted_.resize(accepted_.size() - static_cast<size_t>(n));
   }
 
@@ -76,13 +86,20 @@ class TokenConstraint final : public Constraint {
     return fork;
   }
 
-  bool complete() const override { return !MayNotEnd() && (inner_ == nullptr || inner_->complete()); }
+  bool complete() const override {
+    return !Begins() && !MayNotEnd() && (inner_ == nullptr || inner_->complete());
+  }
   bool ended() const override {
     if (inner_ != nullptr) return inner_->ended();
-    return !accepted_.empty() && IsEnd(accepted_.back());
+    return n_behind() > 0 && IsEnd(accepted_.back());
   }
 
   std::vector<int32_t> Forced(int most) override {
+    if (Begins()) {
+      const auto left = std::span(rules_->begin).subspan(accepted_.size());
+      const auto n = std::min(left.size(), static_cast<size_t>(std::max(most, 0)));
+      return {left.begin(), left.begin() + static_cast<std::ptrdiff_t>(n)};
+    }
     if (inner_ == nullptr) return {};
     std::vector<int32_t> forced = inner_->Forced(most);
     int n = 0;
@@ -103,7 +120,10 @@ class TokenConstraint final : public Constraint {
         always_(other.always_),
         accepted_(other.accepted_) {}
 
-  bool MayNotEnd() const { return accepted_.size() < static_cast<size_t>(rules_->min_tokens); }
+  bool Begins() const { return accepted_.size() < rules_->begin.size(); }
+  // Tokens behind what the answer begins with.
+  int n_behind() const { return Begins() ? 0 : static_cast<int>(accepted_.size() - rules_->begin.size()); }
+  bool MayNotEnd() const { return n_behind() < rules_->min_tokens; }
   bool IsEnd(int32_t token) const { return std::ranges::find(rules_->ends, token) != rules_->ends.end(); }
   // Whether what was accepted ends with all of the sequence but its last token.
   bool Ends(const std::vector<int32_t>& sequence) const {

@@ -42,6 +42,25 @@ TEST(TokenRules, OnlyWhatIsAllowed) {
   EXPECT_TRUE(constraint->ended());
 }
 
+TEST(TokenRules, WhatAnAnswerBeginsWith) {
+  const auto constraint =
+      Make({.begin = {7, kEnd, 8}, .allowed = {3, kEnd}, .ends = {kEnd}, .min_tokens = 1});
+  EXPECT_THAT(constraint->Forced(9), ElementsAre(7, kEnd, 8));
+  EXPECT_THAT(constraint->Forced(2), ElementsAre(7, kEnd));
+  for (const int32_t token : {7, kEnd, 8}) {
+    EXPECT_THAT(Next(*constraint), ElementsAre(token));
+    EXPECT_FALSE(constraint->complete());
+    EXPECT_TRUE(constraint->Accept(token));
+    EXPECT_FALSE(constraint->ended());
+  }
+  EXPECT_THAT(Next(*constraint), ElementsAre(3));
+  constraint->Accept(3);
+  EXPECT_THAT(Next(*constraint), ElementsAre(3, kEnd));
+  EXPECT_THAT(constraint->Forced(9), IsEmpty());
+  constraint->Rollback(3);
+  EXPECT_THAT(constraint->Forced(9), ElementsAre(kEnd, 8));
+}
+
 TEST(TokenRules, SequencesThatMayNotBe) {
   const auto constraint = Make({.allowed = {1, 2, 3}, .forbidden = {{3}, {1, 2}, {2, 2, 1}}});
   EXPECT_THAT(Next(*constraint), ElementsAre(1, 2));

@@ -43,13 +43,6 @@ void ParseLogprobs(Endpoint endpoint, Fields& fields, GenerationRequest* request
   if (fields.Integer("n_probs", 0, kMostLogprobs, &n) && n > 0) request->n_logprobs = n;
 }
 
-void CheckEcho(const ApiRequest& request, Fields& fields) {
-  if (request.wishes.echo && request.generation.n_logprobs >= 0) {
-    fields.Fail("echo", "is not supported beside logprobs: the chances of a prompt's tokens are not computed",
-                "unsupported_parameter");
-  }
-}
-
 // {"type": "content", "content": a text or parts of type "text"}
 void ParsePrediction(Fields& fields, ApiRequest* request) {
   const Json* value = fields.Find("prediction");
@@ -198,7 +191,6 @@ std::variant<ApiRequest, ApiError> ParseRequest(Endpoint endpoint, const Json& b
   ParseAnswerForm(fields, &request);
   ParseSampling(endpoint, fields, &request);
   ParseLogprobs(endpoint, fields, &generation);
-  CheckEcho(request, fields);
   ParsePrediction(fields, &request);
   ParseSpeculative(fields, &request.speculative);
   if (endpoint == Endpoint::kChatCompletions) {

@@ -90,6 +90,17 @@ struct ApiRequest {
   std::vector<std::string> unknown;  // fields that no API has, at most 8; they were passed over
 };
 
+// Whether the answer begins with its prompt, and says how likely the tokens of that are.
+inline bool TellsOfPrompts(const ApiRequest& request) {
+  return request.wishes.echo && request.generation.n_logprobs >= 0;
+}
+
+// What the fields of requests replace, one by one.
+struct RequestDefaults {
+  GenerationRequest generation;  // without a prompt
+  ThoughtsPlace thoughts = ThoughtsPlace::kAuto;
+};
+
 // What a request means that says nothing: temperature 1 and no filters.
 RequestDefaults OpenAiDefaults();
 

@@ -233,7 +233,6 @@ TEST(OpenAiRequests, MistakesAreNamed) {
       {kText, Text(R"("samplers": 5)"), "samplers", "a list of names"},
       {kText, Text(R"("samplers": ["top"])"), "samplers", "unknown sampler 'top'"},
       {kText, Text(R"("samplers": "kz")"), "samplers", "unknown sampler 'z'"},
-      {kText, Text(R"("echo": true, "logprobs": 1)"), "echo", "beside logprobs"},
       {kText, Text(R"("regex": 5)"), "regex", "a text"},
       {kText, Text(R"("guided_choice": [])"), "guided_choice", "a list of texts"},
       {kText, Text(R"("guided_json": "{")"), "guided_json", "a JSON schema"},

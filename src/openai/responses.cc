@@ -35,8 +35,13 @@ OrderedJson LegacyLogprobsJson(std::span<const TokenReport> tokens) {
                       {"top_logprobs", OrderedJson::array()}};
   for (const TokenReport& report : tokens) {
     json["text_offset"].push_back(report.text_offset);
-    json["token_logprobs"].push_back(report.token.logprob);
     json["tokens"].push_back(report.token.bytes);
+    if (!report.has_chance) {
+      json["token_logprobs"].push_back(nullptr);
+      json["top_logprobs"].push_back(nullptr);
+      continue;
+    }
+    json["token_logprobs"].push_back(report.token.logprob);
     OrderedJson top = OrderedJson::object();
     for (const TokenText& other : report.likeliest) top[other.bytes] = other.logprob;
     json["top_logprobs"].push_back(std::move(top));

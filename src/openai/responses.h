@@ -34,6 +34,7 @@ struct TokenReport {
   std::string source = {};              // the drafter that had guessed it; empty: none had
   size_t text_begin = 0, text_end = 0;  // of its bytes in the text
   size_t text_offset = 0;               // of its first character, counted in characters
+  bool has_chance = true;               // false: the first token of a prompt
 };
 
 struct Answer {

@@ -2,6 +2,7 @@
 #include "server/generation_job.h"
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -33,6 +34,7 @@ class Job : public std::enable_shared_from_this<Job> {
         prompts_(std::move(prompts)),
         form_(std::move(form)),
         call_(std::move(call)) {
+    if (openai::TellsOfPrompts(request_)) SplitPrompts();
     answers_.resize(prompts_.size() * static_cast<size_t>(request_.n));
     const bool llama_stream = openai::IsLlamas(request_.endpoint) && request_.wishes.stream;
     wants_tokens_ = request_.generation.n_logprobs >= 0 || request_.wishes.return_tokens ||
@@ -42,6 +44,7 @@ class Job : public std::enable_shared_from_this<Job> {
   Submission MakeSubmission() {
     Submission submission{.request = request_.generation, .n = request_.n, .prompts = prompts_};
     submission.for_answer = [job = shared_from_this()](int index, GenerationRequest& of) {
+      if (!job->begins_.empty()) of.begin = job->begins_[static_cast<size_t>(index / job->request_.n)];
       of.on_start = [job, index](int n_prompt, int n_cached) { job->Start(index, n_prompt, n_cached); };
       of.on_prefill = [job, index](int done, int total) { return job->TakeProgress(index, done, total); };
       of.on_token = [job, index](const GeneratedToken& token) { job->TakeToken(index, token); };
@@ -85,9 +88,31 @@ class Job : public std::enable_shared_from_this<Job> {
     size_t counted = 0, counted_characters = 0;  // of its bytes; how many characters these are
     Timings timings;
     double started_ms = 0, last_token_ms = 0;
+    std::string first;  // text of the prompt's first token, if the answer tells of its prompt
     int n_prompt = 0, n_cached = 0, n_processed = -1, n_tokens = 0;
     bool time_is_up = false, ended = false;
   };
+  // The model's chances of a prompt's tokens are those of an answer that begins with them; of the first token
+  // there are none.
+  void SplitPrompts() {
+    for (std::vector<int32_t>& prompt : prompts_) {
+      const auto rest = prompt.begin() + std::min<std::ptrdiff_t>(1, std::ssize(prompt));
+      begins_.emplace_back(rest, prompt.end());
+      prompt.erase(rest, prompt.end());
+    }
+  }
+
+  // That token; what is generated stands behind it.
+  void SayFirst(int index) {
+    if (begins_.empty()) return;
+    State& state = At(index);
+    const std::vector<int32_t>& prompt = PromptOf(index);
+    state.first = parts_.engine->Detokenize(prompt, false);
+    state.pending.push_back(
+        {.token = TextOf({.token = prompt[0]}), .text_end = state.first.size(), .has_chance = false});
+    TakeText(index, state.first);
+  }
+
   State& At(int index) { return answers_[static_cast<size_t>(index)]; }
   const std::vector<int32_t>& PromptOf(int index) const {
     return prompts_[static_cast<size_t>(index / request_.n)];
@@ -142,6 +167,7 @@ class Job : public std::enable_shared_from_this<Job> {
           .index = index, .n_prompt = n_prompt, .n_cached = n_cached, .slot = state.answer.slot};
       return form.OnStart(start) + form.OnProgress(index, ProgressOf(state, n_cached));
     });
+    SayFirst(index);
   }
 
   static wire::Progress ProgressOf(const State& state, int processed) {
@@ -182,8 +208,8 @@ class Job : public std::enable_shared_from_this<Job> {
     if (token.is_end || !wants_tokens_) return;
     TokenReport report{.token = TextOf({.token = token.id, .logprob = token.own.logprob}),
                        .source = std::string(token.source),
-                       .text_begin = token.text_begin,
-                       .text_end = token.text_end};
+                       .text_begin = state.first.size() + token.text_begin,
+                       .text_end = state.first.size() + token.text_end};
     for (const TokenLogprob& other : token.likeliest) report.likeliest.push_back(TextOf(other));
     state.pending.push_back(std::move(report));
   }
@@ -254,6 +280,7 @@ class Job : public std::enable_shared_from_this<Job> {
     std::vector<int32_t> tokens = PromptOf(index);
     tokens.insert(tokens.end(), result.tokens.begin(), result.tokens.end());
     parts_.slots->Leave(state.answer.slot, std::move(tokens));
+    result.text.insert(0, state.first);
     // Tokens that a stop string cut belong to the text if any of their characters do.
     const auto cut = std::ranges::find_if(
         state.pending, [&](const TokenReport& report) { return report.text_begin >= result.text.size(); });
@@ -335,7 +362,9 @@ class Job : public std::enable_shared_from_this<Job> {
 
   const JobParts parts_;
   const openai::ApiRequest request_;
-  const std::vector<std::vector<int32_t>> prompts_;
+  std::vector<std::vector<int32_t>> prompts_;
+  std::vector<std::vector<int32_t>>
+      begins_;  // of answers that tell of their prompts; each prompt is one token
   const std::unique_ptr<AnswerForm> form_;
   const std::shared_ptr<Call> call_;
   bool wants_tokens_ = false;

@@ -255,6 +255,84 @@ TEST_F(RequestFields, AnEchoIsThePromptBeforeTheAnswer) {
       "the sea");
 }
 
+// A prompt whose form says what is going to be written, mostly.
+TEST_F(RequestFields, TheWindowOfANextEditIsAPrediction) {
+  const std::string window = "<|file_sep|>current/a.c\nint a;\nint b;\n";
+  const auto drafters = [](const std::string& prompt, json fields = json::object()) {
+    fields["speculative"] = fields.value("speculative", json::object());
+    std::vector<std::string> names;
+    const json answer = app_->Ok("/v1/completions", Text(prompt, fields));
+    for (const json& one : answer["speculation"]["by_drafter"]) names.push_back(one["name"]);
+    return names;
+  };
+  const std::string prompt = "<|file_sep|>original/a.c\nint a;\n" + window + "<|file_sep|>updated/a.c\n";
+  EXPECT_THAT(drafters(prompt), ::testing::Contains("prediction"));
+  EXPECT_THAT(drafters(window), Not(::testing::Contains("prediction")));
+  // Whoever names drafters has those.
+  EXPECT_THAT(drafters(prompt, {{"speculative", {{"drafters", "ppm"}}}}),
+              Not(::testing::Contains("prediction")));
+  const std::vector<json> chat = {
+      Message("user", "<|editable_region_start|>\nint a;\n<|editable_region_end|>\n")};
+  const json answer = app_->Ok("/v1/chat/completions", Chat(chat));
+  EXPECT_THAT(answer["speculation"].dump(), HasSubstr("prediction"));
+}
+
+// As programs that measure models ask for it: the chance of each token behind those before it.
+TEST_F(RequestFields, AnEchoWithChancesTellsThoseOfThePrompt) {
+  const std::string prompt = "the sea and a tree by the sea";
+  const json tokens = app_->Ok("/tokenize", {{"content", prompt}})["tokens"];
+  const json fields = {{"echo", true}, {"logprobs", 2}, {"max_tokens", 3}};
+  const json body = Text(prompt, fields);
+  const json answer = app_->Ok("/v1/completions", body);
+  const json& choice = answer["choices"][0];
+  const json& chances = choice["logprobs"]["token_logprobs"];
+  ASSERT_EQ(chances.size(), tokens.size() + 3);
+  EXPECT_TRUE(chances[0].is_null());
+  EXPECT_TRUE(choice["logprobs"]["top_logprobs"][0].is_null());
+  for (size_t i = 1; i < tokens.size(); ++i) {
+    const json before = std::vector<json>(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(i));
+    const json alone = app_->Ok(
+        "/v1/completions",
+        Text(before, {{"logprobs", 2}, {"max_tokens", 1}, {"allowed_token_ids", json::array({tokens[i]})}}));
+    const json& expected = alone["choices"][0]["logprobs"];
+    EXPECT_EQ(chances[i], expected["token_logprobs"][0]) << i;
+    EXPECT_EQ(choice["logprobs"]["top_logprobs"][i], expected["top_logprobs"][0]) << i;
+  }
+  const json without = app_->Ok("/v1/completions", Text(prompt, {{"logprobs", 2}, {"max_tokens", 3}}));
+  const std::string said = without["choices"][0]["text"];
+  EXPECT_EQ(choice["text"], prompt + said);
+  std::string joined;
+  for (const std::string text : choice["logprobs"]["tokens"]) joined += text;
+  EXPECT_EQ(joined, choice["text"]);
+  const std::string last = choice["logprobs"]["tokens"].back();
+  EXPECT_EQ(choice["logprobs"]["text_offset"].back(), joined.size() - last.size());
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], tokens.size());
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 3);
+  // Without guesses, as a stream, of several prompts: the same.
+  json plain = body;
+  plain["speculative"] = false;
+  EXPECT_EQ(app_->Ok("/v1/completions", plain)["choices"], answer["choices"]);
+  json stream = body;
+  stream["stream"] = true;
+  json streamed = json::array();
+  std::string text;
+  for (const json& event : EventsOf(app_->Send("/v1/completions", stream.dump()).body)) {
+    if (!event.is_object()) continue;
+    text += event["choices"][0]["text"];
+    const json& part = event["choices"][0]["logprobs"];
+    if (part.is_object())
+      streamed.insert(streamed.end(), part["token_logprobs"].begin(), part["token_logprobs"].end());
+  }
+  EXPECT_EQ(streamed, chances);
+  EXPECT_EQ(text, choice["text"]);
+  json two = body;
+  two["prompt"] = json::array({tokens, json::array({tokens[0]})});
+  two["max_tokens"] = 0;
+  const json both = app_->Ok("/v1/completions", two);
+  EXPECT_EQ(both["choices"][0]["text"], prompt);
+  EXPECT_EQ(both["choices"][1]["logprobs"]["token_logprobs"], json::array({nullptr}));
+}
+
 TEST_F(RequestFields, FormsOfAnswersUnderOtherServersNames) {
   if (!HasGrammars()) GTEST_SKIP();
   for (const json& fields : std::vector<json>{{{"regex", "(yes|no)"}},

@@ -26,11 +26,12 @@ class OpenAiForm final : public AnswerForm {
                 .sources = wishes_.return_token_source,
                 .token_ids = wishes_.return_tokens,
                 .n = parts.request.n}),
-        prompts_(std::move(parts.prompts)) {}
+        prompts_(std::move(parts.prompts)),
+        echoes_(wishes_.echo && !openai::TellsOfPrompts(parts.request)) {}
 
   std::string Whole(std::span<const Answer> answers) override {
     Json json = openai::ResponseJson(endpoint_, head_, answers, shown_);
-    if (wishes_.echo) {
+    if (echoes_) {
       for (size_t i = 0; i < answers.size(); ++i) {
         Json& text = json["choices"][i]["text"];
         text = PromptOf(static_cast<int>(i)) + text.get<std::string>();
@@ -138,7 +139,7 @@ class OpenAiForm final : public AnswerForm {
   std::string First(int index) {
     if (!begun_.insert(index).second) return {};
     if (endpoint_ == Endpoint::kChatCompletions) return Event(Chunk(openai::FirstChoiceJson(index)));
-    if (!wishes_.echo) return {};
+    if (!echoes_) return {};
     return Event(Chunk(openai::PieceChoiceJson(endpoint_, index, PromptOf(index), {}, shown_)));
   }
 
@@ -149,6 +150,7 @@ class OpenAiForm final : public AnswerForm {
   const openai::ReadingForm reading_;
   const openai::Shown shown_;
   const std::vector<FormPrompt> prompts_;
+  const bool echoes_;  // an answer that tells of its prompt has it in its text
   std::set<int> begun_;
 };
 
