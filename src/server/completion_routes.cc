@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "longspec/version.h"
 #include "openai/infill_fields.h"
+#include "openai/next_edit.h"
 #include "server/body_coding.h"
 #include "server/serving.h"
 #include "wire/anthropic.h"
@@ -32,6 +33,11 @@ void AddPrediction(std::vector<int32_t> tokens, SpeculationOptions& speculation)
     with.type += ",prediction";
   // One of those asked for may not work with others: then it works alone.
   if (CheckSpeculation(with).ok()) speculation = std::move(with);
+}
+
+// What the answer is going to be made of, as the prompt's form tells.
+std::optional<std::string> ExpectedIn(const GenerationRequest& request) {
+  return openai::UneditedRegion(request.messages.empty() ? request.prompt : request.messages.back().content);
 }
 
 std::vector<int32_t> TokensOf(const Engine& engine, const openai::Prompt& prompt) {
@@ -232,6 +238,8 @@ bool PrepareTokens(const Served& served, Prepared& prepared, Call& call) {
     const std::string type = wish.type.empty() ? generation.speculation.type : wish.type;
     generation.speculation = SpeculationOf(generation.speculation, type, wish.max_rows);
   }
+  if (!request.prediction && generation.speculation.type == "auto")
+    request.prediction = ExpectedIn(generation);
   if (request.prediction) AddPrediction(engine.Tokenize(*request.prediction), generation.speculation);
   if (const Status taken = TakePrompts(served, prepared); !taken.ok()) {
     ApiError error = openai::BadValueOf(taken);
