@@ -38,4 +38,6 @@ def use():
             with open(stamp, "w", encoding="utf-8") as file:
                 file.write(read(WANTED))
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    site.addsitedir(os.path.join(CLIENTS, "lib", version, "site-packages"))
+    folder = os.path.join(CLIENTS, "lib", version, "site-packages")
+    site.addsitedir(folder)
+    sys.path.insert(0, folder)  # before what this Python has of them, which may be older
