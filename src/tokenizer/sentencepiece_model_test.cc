@@ -169,7 +169,7 @@ TEST(SentencePiece, RefusesScoresThatCannotBe) {
 TEST(SentencePiece, LongTextsAreEncoded) {
   TokenizerSpec spec = SpecOf({{"a", -9}, {"aa", -1}, {"aaaa", -2}});
   const auto tokenizer = *Tokenizer::Create(spec);
-  EXPECT_EQ(tokenizer->Encode(std::string(400'000, 'a')).size(), 3U + 100'000U);  // three bytes of U+2581
+  EXPECT_EQ(tokenizer->Encode(std::string(400'000, 'a')).size(), 1U + 100'000U);  // a space before the text
 }
 
 }  // namespace
