@@ -375,6 +375,19 @@ class Operation(unittest.TestCase):
                 self.assertEqual(got, status, origin)
                 self.assertEqual(headers["Access-Control-Allow-Origin"], origin if status == 200 else None)
 
+    def test_what_is_thought(self):
+        """Options say it of all chats."""
+        chat = {"messages": [{"role": "user", "content": "the sea"}], "max_tokens": 60,
+                "grammar": 'root ::= "<think>" [a-z] "</think>" [A-Z]'}
+        with Server("--reasoning-format", "deepseek", "-rea", "off") as server:
+            if b"get_xgrammar" in server.request("POST", "/v1/chat/completions", chat)[2]:
+                self.skipTest("built without xgrammar")
+            message = server.post("/v1/chat/completions", chat)["choices"][0]["message"]
+            self.assertRegex(message["reasoning_content"], "^[a-z]$")
+            self.assertRegex(message["content"], "^[A-Z]$")
+            inside = server.post("/v1/chat/completions", {**chat, "reasoning_format": "none"})
+            self.assertRegex(inside["choices"][0]["message"]["content"], "^<think>.</think>.$")
+
     def test_bad_options(self):
         for args, part in ((("--port", "99999"), "--port"), (("--slot-save-path", "/nonexistent"), "--slot-save-path"),
                            (("--parallel", "-2"), "--parallel"), (("--spec-type", "magic"), "magic"),
