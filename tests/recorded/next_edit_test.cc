@@ -7,9 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
+#include <cstdio>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "playback.h"
@@ -44,6 +46,20 @@ std::string Replaced(std::string text, std::string_view old, std::string_view by
   const size_t at = text.find(old);
   EXPECT_NE(at, std::string::npos) << old;
   return text.replace(at, old.size(), by);
+}
+
+// As plugins put them before the window: they resemble it.
+std::string OtherFiles(const std::string& file) {
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"line", "row"}, {"size_t n", "int count"}, {"lines", "kept"}, {"in", "input"}};
+  std::string files;
+  for (const auto& [old, by] : kNames) {
+    std::string other = file;
+    for (size_t at = 0; (at = other.find(old, at)) != std::string::npos; at += by.size())
+      other.replace(at, old.size(), by);
+    files += "<|file_sep|>other.cc\n" + other + "\n";
+  }
+  return files;
 }
 
 // Words with the space before them, runs of spaces, and signs: about what a model's vocabulary makes of code.
@@ -87,23 +103,23 @@ TEST(NextEdit, TheWindowThatIsRewrittenIsFollowed) {
 
   Vocabulary vocabulary;
   const Recording recording = {.name = "next edit",
-                               .prompt = vocabulary.Tokens(prompt),
+                               .prompt = vocabulary.Tokens(OtherFiles(current) + prompt),
                                .answer = vocabulary.Tokens(updated + "\n"),
                                .sampling = {.temperature = 0, .seed = 1}};
-  const CostTable table = MeasuredAvx512();
-  const CostModel machine(table);
-  const auto rounds = [&](std::vector<int32_t> prediction) {
+  const std::pair<CostTable, int> machines[] = {{Measured(), 45}, {MeasuredAvx512(), 35}};
+  for (const auto& [table, most_rounds] : machines) {
     AdaptiveMemory memory{.costs = CostModel(table), .drafters = {}};
+    AdaptiveMemory other{.costs = CostModel(table), .drafters = {}};
     SpeculationOptions options{.type = "auto"};
-    options.prediction_tokens = std::move(prediction);
-    const Played played = Play(recording, options, machine, &memory);
-    std::printf("  %zu tokens in %d rounds, %.2f times as fast\n", recording.answer.size(),
-                static_cast<int>(played.rounds), played.speedup());
-    return played.rounds;
-  };
-  const int64_t with = rounds(vocabulary.Tokens(*region)), without = rounds({});
-  EXPECT_LE(with, without);
-  EXPECT_LE(with, 30);
+    const Played without = Play(recording, options, CostModel(table), &other);
+    options.prediction_tokens = vocabulary.Tokens(*region);
+    const Played with = Play(recording, options, CostModel(table), &memory);
+    std::printf("  %zu tokens in %d rounds, %.2f times as fast; without the window's place %d, %.2f\n",
+                recording.answer.size(), static_cast<int>(with.rounds), with.speedup(),
+                static_cast<int>(without.rounds), without.speedup());
+    EXPECT_LE(with.rounds, most_rounds);
+    EXPECT_LE(with.ms, 1.05 * without.ms);
+  }
 }
 
 }  // namespace
