@@ -18,12 +18,12 @@ constexpr unsigned kBlocks = 2048;
 
 // Bytes of a group: quants up to `quants`, f16 numbers up to `numbers`, then factors of at most 6 bits.
 __global__ void Weights(uint32_t* words, size_t n_words, size_t group_words, size_t quants, size_t numbers,
-                        uint32_t quant_mask, uint32_t seed) {
+                        uint32_t seed) {
   for (size_t i = blockIdx.x * size_t{kThreads} + threadIdx.x; i < n_words;
        i += size_t{gridDim.x} * kThreads) {
     const size_t at = i % group_words;
     const uint32_t random = Hash(i, seed);
-    words[i] = at < quants    ? random & quant_mask
+    words[i] = at < quants    ? random
                : at < numbers ? (random & 0x83FF83FFU) | 0x14001400U
                               : random & 0x3F3F3F3FU;
   }
@@ -45,7 +45,8 @@ __global__ void SmallBytes(uint32_t* to, size_t n_words, uint32_t seed) {
 }
 
 size_t QuantBytes(WeightFormat format, int64_t n_in) {
-  return static_cast<size_t>(n_in) * kernels::kRowGroup / (format == WeightFormat::kSuperU4Min ? 2 : 1);
+  const auto bits = static_cast<size_t>(kWeightFormats[static_cast<int>(format)].bits);
+  return static_cast<size_t>(n_in) * kernels::kRowGroup * bits / 8;
 }
 
 size_t NumberBytes(WeightFormat format, int64_t n_in) {
@@ -64,12 +65,8 @@ size_t SuperGroupBytes(WeightFormat format, int64_t n_in) {
 void FillRandomly(const DeviceMatrix& matrix, std::byte* data, uint32_t seed, cudaStream_t stream) {
   const size_t quants = QuantBytes(matrix.format, matrix.n_in),
                numbers = NumberBytes(matrix.format, matrix.n_in);
-  const uint32_t mask = matrix.format == WeightFormat::kSuperU4Min   ? 0xFFFFFFFFU
-                        : matrix.format == WeightFormat::kSuperU5Min ? 0x1F1F1F1FU
-                                                                     : 0x3F3F3F3FU;
   Weights<<<kBlocks, kThreads, 0, stream>>>(reinterpret_cast<uint32_t*>(data), matrix.bytes() / 4,
-                                            matrix.group_bytes / 4, quants / 4, (quants + numbers) / 4, mask,
-                                            seed);
+                                            matrix.group_bytes / 4, quants / 4, (quants + numbers) / 4, seed);
   MustSucceed(cudaGetLastError(), "random weights");
 }
 

@@ -33,7 +33,7 @@ TEST(GpuMatmulTest, EveryBarrierOfFewRowsIsNeeded) {
 
 TEST(GpuMatmulTest, EveryBarrierOfManyRowsIsNeeded) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer would find it";
-  for (const WeightFormat format : {WeightFormat::kS8Min, WeightFormat::kSuperU5Min}) {
+  for (const WeightFormat format : {WeightFormat::kU5Min, WeightFormat::kSuperU5Min}) {
     const MatmulShape shape = {.format = format, .n_in = 1024, .n_rows = 40};
     EXPECT_FALSE(IsSeen(shape, {}, ProductBody::kManyRows));
     for (int n = 0; n < 4; ++n)

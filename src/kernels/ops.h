@@ -46,7 +46,8 @@ struct PackedMatrix {
 struct Q8Block {
   int8_t q[kQuantBlock];
   float d[2];  // max |x| of the half / 127
-  // -8 and -128 times the sum of the half's q: what dots begin with where 8 or 128 was added to the weights.
+  // -8 and -128 times the sum of the half's q: what dots begin with where 8 or 128 was added to the weights;
+  // where 16 was, it is twice the first.
   int32_t less_8[2];
   int32_t less_128[2];
   float s;  // fma(d[1], sum[1], d[0] * sum[0]) of the sums of q: what the minimum is multiplied with

@@ -8,19 +8,22 @@
 #include "base/check.h"
 #include "tensor/dequantize.h"
 #include "tensor/stored_block.h"
+#include "tensor/weight_lines.h"
 
 namespace longspec::kernels {
 namespace {
 
-bool IsU4(WeightFormat format) { return Info(format).bits == 4; }
-size_t BlockBytes(WeightFormat format) { return IsU4(format) ? 256 : 512; }
-
 // One lane's part of a block: `out` is the block's first byte of that lane.
 void PutQuants(WeightFormat format, const uint8_t* quants, std::byte* out) {
-  for (size_t k = 0; k < (IsU4(format) ? 16 : 32); ++k) {
-    const int value = IsU4(format) ? quants[k] | quants[k + 16] << 4 : quants[k];
-    out[64 * (k / 4) + k % 4] = static_cast<std::byte>(value);
+  const auto bits = static_cast<size_t>(Info(format).bits);
+  unsigned bytes[8][4] = {};  // of each line
+  for (size_t k = 0; k < kQuantBlock; ++k) {
+    for (const LinePart& part : kWeightLines[bits].of[k / 4].parts) {
+      bytes[part.line][k % 4] |= (quants[k] >> part.to & ((1U << part.n) - 1)) << part.from;
+    }
   }
+  for (size_t at = 0; at < 4 * bits; ++at)
+    out[64 * (at / 4) + at % 4] = static_cast<std::byte>(bytes[at / 4][at % 4]);
 }
 
 void PackSuperRow(const TensorView& t, WeightFormat format, int64_t row, std::byte* group) {

@@ -25,6 +25,8 @@ inline bool IsQuantized(WeightFormat format) {
 inline bool IsInBf16(WeightFormat format) {
   return Info(format).arithmetic == Arithmetic::kBF16 || Info(format).arithmetic == Arithmetic::kBF16Amx;
 }
+// Of quantised formats: bytes of the quants of a block of 32 for a group of 16 rows.
+inline size_t BlockBytes(WeightFormat format) { return 64 * static_cast<size_t>(Info(format).bits); }
 // "f32", "q8", "q8k", "bf16", "bf16-amx".
 const char* ArithmeticName(WeightFormat format);
 
@@ -51,7 +53,7 @@ PackedMatrix InF32(PackedMatrix matrix);
 // The layouts of tensor/weight_format.h and what fills them here. Packed weights are kept on disk
 // (model/weights_cache.h): whatever changes a byte of a packed matrix changes this number, or files that
 // older programs wrote would be read as if they had the new layout.
-inline constexpr uint32_t kPackedLayoutVersion = 2;
+inline constexpr uint32_t kPackedLayoutVersion = 3;
 
 // One packed matrix. Groups may be packed from several threads.
 class PackedWeights {

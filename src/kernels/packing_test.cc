@@ -19,6 +19,7 @@
 #include "kernels/testing/same_bits.h"
 #include "tensor/dequantize.h"
 #include "tensor/half.h"
+#include "tensor/weight_lines.h"
 
 namespace longspec::kernels {
 namespace {
@@ -321,8 +322,8 @@ TEST_P(FloatPackingTest, ProductIsTheStoredMatrixs) {
 TEST(PackedFormatTest, KeepsIntegersWhereItCan) {
   EXPECT_EQ(PackedFormat(DType::kQ4_0), WeightFormat::kU4);
   EXPECT_EQ(PackedFormat(DType::kQ4_1), WeightFormat::kU4Min);
-  EXPECT_EQ(PackedFormat(DType::kQ5_0), WeightFormat::kS8);
-  EXPECT_EQ(PackedFormat(DType::kQ5_1), WeightFormat::kS8Min);
+  EXPECT_EQ(PackedFormat(DType::kQ5_0), WeightFormat::kU5);
+  EXPECT_EQ(PackedFormat(DType::kQ5_1), WeightFormat::kU5Min);
   EXPECT_EQ(PackedFormat(DType::kQ8_0), WeightFormat::kS8);
   EXPECT_EQ(PackedFormat(DType::kQ4_K), WeightFormat::kSuperU4Min);
   EXPECT_EQ(PackedFormat(DType::kQ5_K), WeightFormat::kSuperU5Min);
@@ -341,10 +342,45 @@ TEST(PackedFormatTest, BytesAreWhatIsAllocated) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(packed.matrix().data) % 64, 0U);
     EXPECT_EQ(PackedBytes(dtype, 96, 37), 3 * packed.matrix().group_bytes);
   }
-  // Q4_1 stays at its stored 5 bits a weight; Q4_K's factors take a whole byte each, 4.625 bits instead
-  // of 4.5.
-  EXPECT_EQ(PackedBytes(DType::kQ4_K, 512, 512), 512U * 512U * 37U / 64U);
-  EXPECT_EQ(PackedBytes(DType::kQ4_1, 576, 576), RowBytes(DType::kQ4_1, 576) * 576);
+}
+
+// A step of one row reads all weights: no type takes more than its file's bytes, but for the factors of Q4_K
+// and Q5_K, six bits there and a byte here.
+TEST(PackedFormatTest, NoWeightIsWiderThanInItsFile) {
+  const std::map<DType, double> bits = {
+      {DType::kF32, 32},     {DType::kF16, 16},     {DType::kBF16, 16},     {DType::kQ4_0, 4.5},
+      {DType::kQ4_1, 5},     {DType::kQ5_0, 5.5},   {DType::kQ5_1, 6},      {DType::kQ8_0, 8.5},
+      {DType::kQ4_K, 4.625}, {DType::kQ5_K, 5.625}, {DType::kQ6_K, 6.5625},
+  };
+  for (const auto& [dtype, of_weight] : bits) {
+    for (const int64_t n_in : {1536, 2048, 14336}) {
+      const auto packed = static_cast<double>(PackedBytes(dtype, n_in, 48));
+      const auto stored = static_cast<double>(RowBytes(dtype, n_in) * 48);
+      EXPECT_EQ(packed, static_cast<double>(n_in) * 48 * of_weight / 8) << Info(dtype).name;
+      EXPECT_LE(packed, stored * 1.03) << Info(dtype).name;
+    }
+  }
+}
+
+// The bits of a block's bytes are each the bit of one weight.
+TEST(PackedFormatTest, LinesShareAllBits) {
+  for (const int bits : {4, 5, 6, 8}) {
+    int bytes[8] = {};
+    for (const WeightLine& line : kWeightLines[bits].of) {
+      int of_weight = 0;
+      for (int p = 0; p < line.n_parts; ++p) {
+        const LinePart& part = line.parts[p];
+        ASSERT_LT(part.line, bits);
+        const int mask = (1 << part.n) - 1;
+        EXPECT_EQ(bytes[part.line] & mask << part.from, 0);
+        EXPECT_EQ(of_weight & mask << part.to, 0);
+        bytes[part.line] |= mask << part.from;
+        of_weight |= mask << part.to;
+      }
+      EXPECT_EQ(of_weight, (1 << bits) - 1);
+    }
+    for (int line = 0; line < bits; ++line) EXPECT_EQ(bytes[line], 255) << bits;
+  }
 }
 
 // Lanes beyond the last row are zero, so that a kernel may compute them without meeting a NaN.
@@ -363,17 +399,49 @@ TEST(Packing, TheLayoutIsThatOfItsVersion) {
   const std::map<DType, std::string> hashes = {
       {DType::kF32, "ae241f796106ca0697e8af282a9257e0"},  {DType::kF16, "b576d3dd4f124be0a422a0096639e18d"},
       {DType::kBF16, "4d1c5f93fa17f59c638b7f07cb9c5c85"}, {DType::kQ4_0, "ef5198b7febe481b6b75307f4c866c85"},
-      {DType::kQ4_1, "c006b8d1d4bbb0a024a0241a7a670ac2"}, {DType::kQ5_0, "646a1495ea430b67777f390bf4c82135"},
-      {DType::kQ5_1, "21ddbc97b26710a672a870f3f3107690"}, {DType::kQ8_0, "8cc8837ded6b4278131dcf01cbde56c6"},
-      {DType::kQ4_K, "8b227b1e23eafef71371b65aa59c363a"}, {DType::kQ5_K, "f409f40e24809570ac78898263914276"},
-      {DType::kQ6_K, "bd4454246937f74f88c2916c477d0283"},
+      {DType::kQ4_1, "c006b8d1d4bbb0a024a0241a7a670ac2"}, {DType::kQ5_0, "dcf031e8bbd3906cf8bec6fc76111b3f"},
+      {DType::kQ5_1, "0fb03e2d85607cb1601021cafd059eed"}, {DType::kQ8_0, "8cc8837ded6b4278131dcf01cbde56c6"},
+      {DType::kQ4_K, "8b227b1e23eafef71371b65aa59c363a"}, {DType::kQ5_K, "37c55befeb3d985528385c0c27396f97"},
+      {DType::kQ6_K, "32569c02821356e25950eed30a6ee7fc"},
   };
-  ASSERT_EQ(kPackedLayoutVersion, 2U);
+  ASSERT_EQ(kPackedLayoutVersion, 3U);
   for (const auto& [dtype, hash] : hashes) {
     const Stored stored(dtype, 512, 37);
     const PackedWeights packed = PackAll(stored.view);
     const std::span bytes(packed.matrix().data, PackedBytes(dtype, 512, 37));
     EXPECT_EQ(ToHex(HashOf(bytes)), hash) << Info(dtype).name;
+  }
+}
+
+// Whatever the layout, products of stored types keep their bits.
+TEST(Packing, ProductsAreWhatTheyWere) {
+  const std::map<DType, std::string> hashes = {
+      {DType::kQ4_0, "4f6e8f374cfb1fb81eff81c01d99f3d1"}, {DType::kQ4_1, "080eb287e54422e2a5c9347ac21d8eb3"},
+      {DType::kQ5_0, "2a34003b40b83e072b24ed8e9217aa54"}, {DType::kQ5_1, "b57c197d218dad281d63f4aa1cd6b52b"},
+      {DType::kQ8_0, "f0a572d662c8db4318f99710fbfd02cf"}, {DType::kQ4_K, "c30c950fa126d4a10102a593013fa3dd"},
+      {DType::kQ5_K, "36aef7a925db5450fedd9ed792e67ce9"}, {DType::kQ6_K, "a417778481a923c47175637037e1ed15"},
+  };
+  constexpr int64_t kIn = 512, kOut = 37;
+  for (const auto& [dtype, hash] : hashes) {
+    const Stored stored(dtype, kIn, kOut);
+    const PackedWeights packed = PackAll(stored.view);
+    std::vector<float> y(kRows * kOut);
+    const auto of = [&](auto args) {
+      args.w = &packed.matrix();
+      args.y = y.data();
+      args.y_stride = kOut;
+      args.n_rows = kRows;
+      args.group_end = packed.n_groups();
+      return args;
+    };
+    if (HasSuperBlocks(packed.matrix().format)) {
+      const auto x = testing::TestActivationsQ8K(kRows, kIn, testing::Fill::kRandom, 63);
+      kReferenceTable.matmul_q8k(of(MatmulQ8KArgs{.x = x.data()}));
+    } else {
+      const auto x = testing::TestActivations(kRows, kIn, testing::Fill::kRandom, 63);
+      kReferenceTable.matmul_q8(of(MatmulQ8Args{.x = x.data()}));
+    }
+    EXPECT_EQ(ToHex(HashOf(std::as_bytes(std::span(y)))), hash) << Info(dtype).name;
   }
 }
 

@@ -87,12 +87,16 @@ void EncodeBlock(const float* src, BlockQ5_0* b) {
   }
 }
 
-void TakeApart(const BlockQ5_0& b, StoredBlock* out) {  // w = value - 16
+// Nibbles and their fifth bits.
+template <typename Block>
+void TakeFiveBits(const Block& b, uint8_t* quants) {
+  TakeNibbles(b.qs, quants);
+  for (int i = 0; i < 32; ++i) quants[i] = static_cast<uint8_t>(quants[i] | FifthBit(b.qh, i));
+}
+
+void TakeApart(const BlockQ5_0& b, StoredBlock* out) {
   out->scale = b.d;
-  TakeNibbles(b.qs, out->quants);
-  for (int i = 0; i < 32; ++i) {
-    out->quants[i] = static_cast<uint8_t>((out->quants[i] | FifthBit(b.qh, i)) - 16 + 128);
-  }
+  TakeFiveBits(b, out->quants);
 }
 
 void DecodeBlock(const BlockQ5_1& b, float* dst) {
@@ -114,13 +118,10 @@ void EncodeBlock(const float* src, BlockQ5_1* b) {
   }
 }
 
-void TakeApart(const BlockQ5_1& b, StoredBlock* out) {  // w = value
+void TakeApart(const BlockQ5_1& b, StoredBlock* out) {
   out->scale = b.d;
   out->minimum = b.m;
-  TakeNibbles(b.qs, out->quants);
-  for (int i = 0; i < 32; ++i) {
-    out->quants[i] = static_cast<uint8_t>((out->quants[i] | FifthBit(b.qh, i)) + 128);
-  }
+  TakeFiveBits(b, out->quants);
 }
 
 void DecodeBlock(const BlockQ8_0& b, float* dst) {
@@ -145,9 +146,9 @@ constinit const WeightTypeInfo kQ4_0Type = InBlocks<BlockQ4_0, 32, DecodeBlock, 
 constinit const WeightTypeInfo kQ4_1Type = InBlocks<BlockQ4_1, 32, DecodeBlock, EncodeBlock, TakeApart>(
     {.name = "Q4_1", .gguf_number = 3, .file_type = 3, .packed = WeightFormat::kU4Min});
 constinit const WeightTypeInfo kQ5_0Type = InBlocks<BlockQ5_0, 32, DecodeBlock, EncodeBlock, TakeApart>(
-    {.name = "Q5_0", .gguf_number = 6, .file_type = 8, .packed = WeightFormat::kS8});
+    {.name = "Q5_0", .gguf_number = 6, .file_type = 8, .packed = WeightFormat::kU5});
 constinit const WeightTypeInfo kQ5_1Type = InBlocks<BlockQ5_1, 32, DecodeBlock, EncodeBlock, TakeApart>(
-    {.name = "Q5_1", .gguf_number = 7, .file_type = 9, .packed = WeightFormat::kS8Min});
+    {.name = "Q5_1", .gguf_number = 7, .file_type = 9, .packed = WeightFormat::kU5Min});
 constinit const WeightTypeInfo kQ8_0Type = InBlocks<BlockQ8_0, 32, DecodeBlock, EncodeBlock, TakeApart>(
     {.name = "Q8_0", .gguf_number = 8, .file_type = 7, .packed = WeightFormat::kS8});
 

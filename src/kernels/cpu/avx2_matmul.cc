@@ -34,28 +34,32 @@ class GroupScales {
   const std::byte *scales_, *minima_;
 };
 
-// The integer dots of 16 output rows with half I of one block of x, for U4 weights: low nibbles are the first
-// half's, high nibbles the second's. Products of a nibble and an int8 add up to at most 4 * 2 * 15 * 127 =
-// 15240 per 16-bit lane, so one widening at the end is enough. Half after half, so that the sums of both need
-// not be in registers at once.
-template <int I, int R>
-[[gnu::always_inline]] inline void U4Half(const std::byte* w, const Q8Block* const* x, int b,
-                                          __m256i (&dot)[R][kVectors]) {
-  const __m256i low = _mm256_set1_epi8(15);
-#pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {
+// dot (+)= the products of line J of a block's weights, for U4 and U5 weights.
+template <WeightFormat F, int J, int R>
+[[gnu::always_inline]] inline void AddLine(const std::byte* w, const Q8Block* const* x, int b,
+                                           __m256i (&dot)[R][kVectors]) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      const __m256i raw = LoadBytes(w + 64 * j + 32 * v);
-      const __m256i weights = _mm256_and_si256(I == 0 ? raw : _mm256_srli_epi16(raw, 4), low);
+  for (int v = 0; v < kVectors; ++v) {
+    const __m256i weights = Line<F, J>(w, v);
 #pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) {
-        const __m256i pairs = _mm256_maddubs_epi16(weights, Broadcast4(x[r][b].q + 16 * I + 4 * j));
-        dot[r][v] = j == 0 ? pairs : _mm256_add_epi16(dot[r][v], pairs);
-        KeepInRegister(dot[r][v]);
-      }
+    for (int r = 0; r < R; ++r) {
+      const __m256i pairs = _mm256_maddubs_epi16(weights, Broadcast4(x[r][b].q + 4 * J));
+      dot[r][v] = J % 4 == 0 ? pairs : _mm256_add_epi16(dot[r][v], pairs);
+      KeepInRegister(dot[r][v]);
     }
   }
+}
+
+// The integer dots of 16 output rows with half I of one block of x, for U4 and U5 weights. Products of a
+// weight and an int8 add up to at most 4 * 2 * 31 * 127 = 31496 per 16-bit lane, so one widening at the end
+// is enough. Half after half, so that the sums of both need not be in registers at once.
+template <WeightFormat F, int I, int R>
+[[gnu::always_inline]] inline void NarrowHalf(const std::byte* w, const Q8Block* const* x, int b,
+                                              __m256i (&dot)[R][kVectors]) {
+  AddLine<F, 4 * I, R>(w, x, b, dot);
+  AddLine<F, 4 * I + 1, R>(w, x, b, dot);
+  AddLine<F, 4 * I + 2, R>(w, x, b, dot);
+  AddLine<F, 4 * I + 3, R>(w, x, b, dot);
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
@@ -92,17 +96,19 @@ template <WeightFormat F, int I, int R>
 [[gnu::always_inline]] inline void HalfDots(const std::byte* w, const Q8Block* const* x, int b,
                                             __m256 (&value)[R][kVectors]) {
   __m256i dot[R][kVectors];
-  if constexpr (kIsU4<F>) {
-    U4Half<I, R>(w, x, b, dot);
-  } else {
+  if constexpr (F == WeightFormat::kS8) {
     S8Half<I, R>(w, x, b, dot);
+  } else {
+    NarrowHalf<F, I, R>(w, x, b, dot);
   }
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      if constexpr (F == WeightFormat::kU4)
-        dot[r][v] = _mm256_add_epi32(dot[r][v], _mm256_set1_epi32(x[r][b].less_8[I]));
+      if constexpr (kOffset<F> == 8 || kOffset<F> == 16) {  // what was added to U4 and U5 weights
+        const __m256i less = _mm256_slli_epi32(_mm256_set1_epi32(x[r][b].less_8[I]), kOffset<F> / 16);
+        dot[r][v] = _mm256_add_epi32(dot[r][v], less);
+      }
       value[r][v] = _mm256_cvtepi32_ps(dot[r][v]);
     }
   }

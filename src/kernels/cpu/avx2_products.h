@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/ops.h"
+#include "kernels/cpu/weight_traits.h"
 
 namespace longspec::kernels::avx2 {
 namespace {  // NOLINT(google-build-namespaces)
@@ -25,6 +25,25 @@ inline __m256i Broadcast4(const int8_t* q) {
 
 inline __m256i LoadBytes(const std::byte* p) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+
+// Part P of line J of a block's weights, of 8 output rows.
+template <WeightFormat F, int J, int P>
+inline __m256i LinePartOf(const std::byte* w, int v) {
+  constexpr LinePart kPart = kLinePart<F, J, P>;
+  __m256i bytes = LoadBytes(w + 64 * kPart.line + 32 * v);
+  if constexpr (kPart.from > kPart.to) bytes = _mm256_srli_epi16(bytes, kPart.from - kPart.to);
+  if constexpr (kPart.n == 8) return bytes;
+  return _mm256_and_si256(bytes, _mm256_set1_epi8(kPartMask<F, J, P>));
+}
+
+// Line J: weights 4 J + i of 8 output rows, unsigned bytes.
+template <WeightFormat F, int J>
+inline __m256i Line(const std::byte* w, int v) {
+  __m256i line = LinePartOf<F, J, 0>(w, v);
+  if constexpr (kWeightLine<F, J>.n_parts > 1) line = _mm256_or_si256(line, LinePartOf<F, J, 1>(w, v));
+  if constexpr (kWeightLine<F, J>.n_parts > 2) line = _mm256_or_si256(line, LinePartOf<F, J, 2>(w, v));
+  return line;
 }
 
 inline __m256 LoadHalf8(const std::byte* p) {

@@ -2,9 +2,7 @@
 //
 // Products in arithmetic "q8k", AVX2. A tile is R rows of x against some super-blocks of one group of 16
 // output rows, taken as two vectors of 8 lanes. Unsigned weights times signed bytes add up in 16 bits as long
-// as they fit, and the multiplication with a block's factor widens the sums. Many rows find the weights
-// unpacked to bytes, a few super-blocks at a time, which stay in the first-level cache while the tiles pass
-// over them.
+// as they fit, and the multiplication with a block's factor widens the sums.
 #include <immintrin.h>
 
 #include <cstring>
@@ -12,22 +10,19 @@
 #include "kernels/cpu/avx2.h"
 #include "kernels/cpu/avx2_products.h"
 #include "kernels/cpu/q8k_steps_avx2.h"
-#include "kernels/cpu/weight_traits.h"
-#include "kernels/cpu/weights_ahead.h"
+#include "kernels/cpu/super_spans.h"
 
 namespace longspec::kernels::avx2 {
 namespace {
 
-constexpr int kBlocks = kSuperBlock / kQuantBlock;
-constexpr int kSpan = 4;         // super-blocks that all tiles pass over before the next ones
-constexpr int kRowBlock = 128;   // rows whose sums are kept meanwhile
-constexpr int kManyRows = 6;     // from here on unpacking pays
-constexpr int kByteBlock = 512;  // bytes of an unpacked block
-
 inline int Least(int a, int b) { return a < b ? a : b; }
 
-// How the weights of a tile lie: two in a byte, or one.
-enum class Quants : uint8_t { kNibbles, kBytes };
+// Line J of a block's weights.
+template <WeightFormat F, Quants Q, int J>
+inline __m256i Weights(const std::byte* w, int v) {
+  if constexpr (Q == Quants::kBytes) return LoadBytes(w + 64 * J + 32 * v);
+  return Line<F, J>(w, v);
+}
 
 // D, M and their factors, 8 lanes at a time.
 template <WeightFormat F>
@@ -77,34 +72,52 @@ inline __m256i Times(__m256i factors, const int32_t* steps) {
   return _mm256_mullo_epi16(factors, _mm256_set1_epi32(*steps));
 }
 
-// sums += steps * factor * dots of block `b` with 32 values of each row. A lane's 16 products of a nibble and
-// an int8 are at most 16 * 15 * 127 = 30480.
-template <int R>
-[[gnu::always_inline]] inline void AddNibbles(const SuperScales<WeightFormat::kSuperU4Min>& scales, int b,
-                                              const std::byte* w, const int8_t* const (&q)[R],
-                                              const int32_t* const (&steps)[R], __m256i* sums) {
-  const __m256i low = _mm256_set1_epi8(15);
+// dot (+)= the products of lines J and K of a block's weights.
+template <WeightFormat F, Quants Q, bool kFirst, int J, int K, int R>
+[[gnu::always_inline]] inline void AddTwoLines(const std::byte* w, int v, const int8_t* const (&q)[R],
+                                               __m256i (&dot)[R]) {
+  const __m256i first = Weights<F, Q, J>(w, v), second = Weights<F, Q, K>(w, v);
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) {
+    const __m256i pairs = _mm256_maddubs_epi16(first, Broadcast4(q[r] + 4 * J));
+    dot[r] = kFirst ? pairs : _mm256_add_epi16(dot[r], pairs);
+    dot[r] = _mm256_add_epi16(dot[r], _mm256_maddubs_epi16(second, Broadcast4(q[r] + 4 * K)));
+    KeepInRegister(dot[r]);
+  }
+}
+
+// dot (+)= the products of these lines, which together fit 16 bits.
+template <WeightFormat F, Quants Q, bool kFirst, int R, int J, int K, int... Others>
+[[gnu::always_inline]] inline void AddLines(Lines<J, K, Others...>, const std::byte* w, int v,
+                                            const int8_t* const (&q)[R], __m256i (&dot)[R]) {
+  AddTwoLines<F, Q, kFirst, J, K>(w, v, q, dot);
+  if constexpr (sizeof...(Others) > 0) AddLines<F, Q, false>(Lines<Others...>(), w, v, q, dot);
+}
+
+// sums += steps * factor * dots of block `b` with 32 values of each row, of weights as they were packed. A
+// lane's products of nibbles and an int8 are at most 16 * 15 * 127 = 30480, those of half as many weights of
+// five bits 8 * 31 * 127 = 31496.
+template <WeightFormat F, int R>
+[[gnu::always_inline]] inline void AddPacked(const SuperScales<F>& scales, int b, const std::byte* w,
+                                             const int8_t* const (&q)[R], const int32_t* const (&steps)[R],
+                                             __m256i* sums) {
 #pragma GCC unroll 2
   for (int v = 0; v < kVectors; ++v) {
-    __m256i dot[R];
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      const __m256i raw = LoadBytes(w + 64 * j + 32 * v);
-      const __m256i first = _mm256_and_si256(raw, low);
-      const __m256i second = _mm256_and_si256(_mm256_srli_epi16(raw, 4), low);
+    const auto add = [&](auto lines) __attribute__((always_inline)) {
+      __m256i dot[R];
+      AddLines<F, Quants::kPacked, true>(lines, w, v, q, dot);
+      const __m256i factor = scales.Factor(b, v);
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) {
-        const __m256i pairs = _mm256_maddubs_epi16(first, Broadcast4(q[r] + 4 * j));
-        dot[r] = j == 0 ? pairs : _mm256_add_epi16(dot[r], pairs);
-        dot[r] = _mm256_add_epi16(dot[r], _mm256_maddubs_epi16(second, Broadcast4(q[r] + 16 + 4 * j)));
-        KeepInRegister(dot[r]);
+        __m256i& sum = sums[r * kVectors + v];
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(dot[r], Times(factor, steps[r])));
       }
-    }
-    const __m256i factor = scales.Factor(b, v);
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) {
-      __m256i& sum = sums[r * kVectors + v];
-      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(dot[r], Times(factor, steps[r])));
+    };
+    if constexpr (kIsU4<F>) {
+      add(Lines<0, 4, 1, 5, 2, 6, 3, 7>());
+    } else {
+      add(Lines<0, 1, 2, 3>());
+      add(Lines<4, 5, 6, 7>());
     }
   }
 }
@@ -149,36 +162,30 @@ template <WeightFormat F, int R>
 
 // The same of Q6_K, whose halves have factors of their own, and whose weights are still 32 too large: vector
 // by vector, so that products with factors add up in registers before they are multiplied with the steps.
-// Those of two fours fit 16 bits: at most 2 * 2 * 63 * 127 = 32004.
-template <int R>
+// Those of two lines fit 16 bits: at most 2 * 2 * 63 * 127 = 32004.
+template <Quants Q, int R>
 [[gnu::always_inline]] inline void AddHalves(const SuperScales<WeightFormat::kSuperU6Halves>& scales, int b,
                                              const std::byte* w, const int8_t* const (&q)[R],
                                              const int32_t* const (&steps)[R], __m256i* sums) {
 #pragma GCC unroll 2
   for (int v = 0; v < kVectors; ++v) {
     __m256i total[R];
-#pragma GCC unroll 4
-    for (int part = 0; part < 4; ++part) {
+    const auto add = [&]<bool kFirst>(auto lines, __m256i factor) __attribute__((always_inline)) {
       __m256i dot[R];
-#pragma GCC unroll 2
-      for (int i = 0; i < 2; ++i) {
-        const int j = 2 * part + i;
-        const __m256i weights = LoadBytes(w + 64 * j + 32 * v);
-#pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) {
-          const __m256i pairs = _mm256_maddubs_epi16(weights, Broadcast4(q[r] + 4 * j));
-          dot[r] = i == 0 ? pairs : _mm256_add_epi16(dot[r], pairs);
-          KeepInRegister(dot[r]);
-        }
-      }
-      const __m256i factor = scales.Factor(2 * b + part / 2, v);
+      AddLines<WeightFormat::kSuperU6Halves, Q, true>(lines, w, v, q, dot);
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) {
         const __m256i products = _mm256_madd_epi16(dot[r], factor);
-        total[r] = part == 0 ? products : _mm256_add_epi32(total[r], products);
+        total[r] = kFirst ? products : _mm256_add_epi32(total[r], products);
         KeepInRegister(total[r]);
       }
-    }
+    };
+    const __m256i first = scales.Factor(2 * b, v);
+    add.template operator()<true>(Lines<0, 1>(), first);
+    add.template operator()<false>(Lines<2, 3>(), first);
+    const __m256i second = scales.Factor(2 * b + 1, v);
+    add.template operator()<false>(Lines<4, 5>(), second);
+    add.template operator()<false>(Lines<6, 7>(), second);
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       __m256i& sum = sums[r * kVectors + v];
@@ -195,22 +202,10 @@ template <WeightFormat F>
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(steps), wide);
 }
 
-// What the tiles of some rows work on: super-blocks [begin, end) of a group.
-template <WeightFormat F>
-struct Span {
-  const SuperScales<F>* scales;
-  int begin, end;
-  const std::byte* quants;  // of super-block `begin`
-  const std::byte* next;    // what is fetched meanwhile: the next group, or its part; null: nothing
-  const Q8KBlock* x;        // (n_rows, n_super)
-  int n_super;
-  __m256* acc;  // (n_rows, 16), of the super-blocks before
-};
-
 // What a tile fetches at block `i` of super-block `super`. More than two rows compute while the next group
 // comes.
 template <WeightFormat F, int R>
-[[gnu::always_inline]] inline void FetchPart(const Span<F>& span, int super, int i) {
+[[gnu::always_inline]] inline void FetchPart(const Span<SuperScales<F>>& span, int super, int i) {
   if (span.next == nullptr) return;
   const int block = (super - span.begin) * kBlocks + i;
   if constexpr (R > 2) {
@@ -265,12 +260,12 @@ template <WeightFormat F, int R>
 }
 
 template <WeightFormat F, Quants Q, int R>
-[[gnu::noinline]] void Tile(const Span<F>& span, int row) {
-  constexpr size_t kBytes = Q == Quants::kNibbles ? kBlockBytes<F> : kByteBlock;
+[[gnu::noinline]] void Tile(const Span<SuperScales<F>>& span, int row) {
   const SuperScales<F> scales = *span.scales;
   const std::byte* w = span.quants;
   const Q8KBlock* x[R];
-  for (int r = 0; r < R; ++r) x[r] = span.x + int64_t{row + r} * span.n_super + span.begin;
+  for (int r = 0; r < R; ++r) x[r] = span.Row(row + r);
+  auto* acc = reinterpret_cast<__m256*>(span.acc) + row * kVectors;
   for (int super = span.begin; super < span.end; ++super) {
     // With more than two rows the sums of 16-bit products take the registers, and these are in memory on
     // purpose: a compiler that is left to spill them moves each several times.
@@ -282,7 +277,7 @@ template <WeightFormat F, Quants Q, int R>
     int32_t steps[R][kBlocks];
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) SpreadSteps<F>(*x[r], steps[r]);
-    for (int i = 0; i < kBlocks; ++i, w += kBytes) {
+    for (int i = 0; i < kBlocks; ++i, w += kQuantBytes<F, Q>) {
       const int b = super * kBlocks + i;
       FetchPart<F, R>(span, super, i);
       const int8_t* q[R];
@@ -292,16 +287,16 @@ template <WeightFormat F, Quants Q, int R>
         q[r] = x[r]->q + kQuantBlock * i;
         of_block[r] = steps[r] + i;
       }
-      if constexpr (Q == Quants::kNibbles) {
-        AddNibbles<R>(scales, b, w, q, of_block, sums);
-      } else if constexpr (!kHasMin<F>) {
-        AddHalves<R>(scales, b, w, q, of_block, sums);
+      if constexpr (!kHasMin<F>) {
+        AddHalves<Q, R>(scales, b, w, q, of_block, sums);
+      } else if constexpr (Q == Quants::kPacked) {
+        AddPacked<F, R>(scales, b, w, q, of_block, sums);
       } else {
         AddBytes<F, R>(scales, b, w, q, of_block, sums);
       }
       if constexpr (R > 2) Forget(sums);
     }
-    AddSuperBlock<F, R>(scales, super, x, sums, span.acc + row * kVectors);
+    AddSuperBlock<F, R>(scales, super, x, sums, acc);
     for (int r = 0; r < R; ++r) ++x[r];
   }
 }
@@ -317,105 +312,67 @@ inline int TileOf(int left) {
   return left == 5 ? 3 : Least(left, 4);
 }
 
-template <WeightFormat F, Quants Q>
-void Tiles(Span<F> span, int n_rows) {
-  for (int row = 0; row < n_rows; span.next = nullptr) {
-    const int rows = TileOf<kMostRows<F, Q>>(n_rows - row);
-    switch (rows) {
-      case 1:
-        Tile<F, Q, 1>(span, row);
-        break;
-      case 2:
-        Tile<F, Q, 2>(span, row);
-        break;
-      case 3:
-        Tile<F, Q, 3>(span, row);
-        break;
-      case 4:
-        Tile<F, Q, 4>(span, row);
-        break;
-      default:
-        if constexpr (kMostRows<F, Q> == 6) Tile<F, Q, 6>(span, row);
-        break;
-    }
-    row += rows;
+// The lines of a block to bytes.
+template <WeightFormat F, int... J>
+[[gnu::always_inline]] inline void UnpackLines(Lines<J...>, const std::byte* packed, std::byte* bytes) {
+#pragma GCC unroll 2
+  for (int v = 0; v < kVectors; ++v) {
+    (_mm256_store_si256(reinterpret_cast<__m256i*>(bytes + 64 * J + 32 * v), Line<F, J>(packed, v)), ...);
   }
 }
 
-// Nibbles of n_block blocks to bytes.
-void Unpack(const std::byte* nibbles, int n_block, std::byte* bytes) {
-  const __m256i low = _mm256_set1_epi8(15);
-  for (int b = 0; b < n_block; ++b, nibbles += kByteBlock / 2, bytes += kByteBlock) {
-#pragma GCC unroll 8
-    for (int at = 0; at < kByteBlock / 2; at += 32) {
-      const __m256i raw = LoadBytes(nibbles + at);
-      _mm256_store_si256(reinterpret_cast<__m256i*>(bytes + at), _mm256_and_si256(raw, low));
-      _mm256_store_si256(reinterpret_cast<__m256i*>(bytes + kByteBlock / 2 + at),
-                         _mm256_and_si256(_mm256_srli_epi16(raw, 4), low));
-    }
-  }
-}
+struct Isa {
+  template <WeightFormat F>
+  using Scales = SuperScales<F>;
+  static constexpr int kTileRows = 4;
+  template <WeightFormat F>
+  static constexpr int kManyRows = kIsU4<F> ? 6 : 5;
 
-void Store(const MatmulQ8KArgs& a, int group, int row, int n_rows, const __m256* acc) {
-  const int64_t first = int64_t{group} * kRowGroup, left = a.w->n_out - first;
-  float* y = a.y + row * a.y_stride + first;
-  if (left < kRowGroup) {
-    return StoreFewLanes(reinterpret_cast<const float*>(acc), n_rows, left, y, a.y_stride, a.add);
+  template <WeightFormat F>
+  static void Unpack(const std::byte* packed, int n_block, std::byte* bytes) {
+    for (int b = 0; b < n_block; ++b, packed += kBlockBytes<F>, bytes += kByteBlock)
+      UnpackLines<F>(Lines<0, 4, 1, 5, 2, 6, 3, 7>(), packed, bytes);
   }
-  for (int r = 0; r < n_rows; ++r, y += a.y_stride) {
-    StoreVector(y, acc[r * kVectors], a.add);
-    StoreVector(y + 8, acc[r * kVectors + 1], a.add);
-  }
-}
 
-template <WeightFormat F>
-void Group(const MatmulQ8KArgs& a, int group, int row, int n_rows) {
-  constexpr size_t kSuperBytes = kBlocks * kBlockBytes<F>;
-  const auto n_super = static_cast<int>(a.w->n_in / kSuperBlock);
-  const std::byte* quants = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
-  const SuperScales<F> scales(quants, n_super);
-  __m256 acc[kRowBlock * kVectors];
-  for (int i = 0; i < n_rows * kVectors; ++i) acc[i] = _mm256_setzero_ps();
-  const int step = n_rows <= 4 ? n_super : kSpan;
-  for (int begin = 0; begin < n_super; begin += step) {
-    const std::byte* w = quants + static_cast<size_t>(begin) * kSuperBytes;
-    const std::byte* next =
-        quants + a.w->group_bytes + static_cast<size_t>(begin * kBlocks * kBlockLines<F>) * 64;
-    Span<F> span{.scales = &scales,
-                 .begin = begin,
-                 .end = Least(begin + step, n_super),
-                 .quants = w,
-                 .next = row == 0 ? next : nullptr,
-                 .x = a.x + int64_t{row} * n_super,
-                 .n_super = n_super,
-                 .acc = acc};
-    if constexpr (kIsU4<F>) {
-      if (n_rows < kManyRows) {
-        Tiles<F, Quants::kNibbles>(span, n_rows);
-        continue;
+  template <WeightFormat F, Quants Q>
+  static void Tiles(Span<SuperScales<F>> span, int n_rows) {
+    for (int row = 0; row < n_rows; span.next = nullptr) {
+      const int rows = TileOf<kMostRows<F, Q>>(n_rows - row);
+      switch (rows) {
+        case 1:
+          Tile<F, Q, 1>(span, row);
+          break;
+        case 2:
+          Tile<F, Q, 2>(span, row);
+          break;
+        case 3:
+          Tile<F, Q, 3>(span, row);
+          break;
+        case 4:
+          Tile<F, Q, 4>(span, row);
+          break;
+        default:
+          if constexpr (kMostRows<F, Q> == 6) Tile<F, Q, 6>(span, row);
+          break;
       }
-      alignas(64) std::byte bytes[kSpan * kBlocks * kByteBlock];
-      Unpack(w, (span.end - begin) * kBlocks, bytes);
-      span.quants = bytes;
-      Tiles<F, Quants::kBytes>(span, n_rows);
-    } else {
-      Tiles<F, Quants::kBytes>(span, n_rows);
+      row += rows;
     }
   }
-  Store(a, group, row, n_rows, acc);
-}
+
+  static void Store(const MatmulQ8KArgs& a, int group, int row, int n_rows, const float* acc) {
+    const int64_t first = int64_t{group} * kRowGroup, left = a.w->n_out - first;
+    float* y = a.y + row * a.y_stride + first;
+    if (left < kRowGroup) return StoreFewLanes(acc, n_rows, left, y, a.y_stride, a.add);
+    for (int r = 0; r < n_rows; ++r, y += a.y_stride, acc += kRowGroup) {
+      StoreVector(y, _mm256_load_ps(acc), a.add);
+      StoreVector(y + 8, _mm256_load_ps(acc + 8), a.add);
+    }
+  }
+};
 
 }  // namespace
 
-void MatmulQ8K(const MatmulQ8KArgs& a) {
-  WithSuperFormat(a.w->format, [&](auto format) {
-    for (int group = a.group_begin; group < a.group_end; ++group) {
-      for (int row = 0; row < a.n_rows; row += kRowBlock) {
-        Group<decltype(format)::kValue>(a, group, row, Least(kRowBlock, a.n_rows - row));
-      }
-    }
-  });
-}
+void MatmulQ8K(const MatmulQ8KArgs& a) { MultiplyGroups<Isa>(a); }
 
 void QuantizeQ8K(const float* x, int n, Q8KBlock* out) {
   const __m256i ones = _mm256_set1_epi16(1);

@@ -3,28 +3,22 @@
 // Matrix products, AVX-512 with VNNI. One vector is a group's 16 output rows; a q8 tile is R rows of x
 // against one group, which share each unpacked weight. Float tiles of few rows take several groups, whose
 // accumulators do not wait for each other.
-#include <cstring>
-
 #include "kernels/cpu/avx512.h"
 #include "kernels/cpu/avx512_math.h"
+#include "kernels/cpu/avx512_products.h"
 #include "kernels/cpu/bf16_lanes.h"
 #include "kernels/cpu/weight_traits.h"
 
 namespace longspec::kernels::LONGSPEC_AVX512_NAMESPACE {
 namespace {
 
-inline __m512i Broadcast4(const int8_t* q) {
-  int32_t four;
-  std::memcpy(&four, q, sizeof(four));
-  return _mm512_set1_epi32(four);
-}
-
 // What the dot with half h of a block begins with. Stored bytes are unsigned, as vpdpbusd wants them: w
-// itself, w + 8 or w + 128, and the sum of w * q is theirs less 8 or 128 times the sum of q.
+// itself, or w + 8, 16 or 128, and the sum of w * q is theirs less so many times the sum of q.
 template <WeightFormat F>
 [[gnu::always_inline]] inline __m512i FirstSum(const Q8Block& x, int h) {
-  if constexpr (F == WeightFormat::kU4) return _mm512_set1_epi32(x.less_8[h]);
-  if constexpr (!kIsU4<F>) return _mm512_set1_epi32(x.less_128[h]);
+  if constexpr (kOffset<F> == 8) return _mm512_set1_epi32(x.less_8[h]);
+  if constexpr (kOffset<F> == 16) return _mm512_set1_epi32(2 * x.less_8[h]);
+  if constexpr (kOffset<F> == 128) return _mm512_set1_epi32(x.less_128[h]);
   return _mm512_setzero_si512();
 }
 
@@ -43,6 +37,24 @@ class GroupScales {
   const std::byte *scales_, *minima_;
 };
 
+// dot += the products of line J of a block's weights.
+template <WeightFormat F, int J, int R>
+[[gnu::always_inline]] inline void AddLine(const std::byte* w, const Q8Block* x, int64_t x_stride,
+                                           __m512i (&dot)[R][2]) {
+  const __m512i weights = Line<F, J>(w);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const __m512i q = Broadcast32(x[r * x_stride].q + 4 * J);
+    dot[r][J / 4] = _mm512_dpbusd_epi32(dot[r][J / 4], weights, q);
+  }
+}
+
+template <WeightFormat F, int R, int... J>
+[[gnu::always_inline]] inline void AddLines(Lines<J...>, const std::byte* w, const Q8Block* x,
+                                            int64_t x_stride, __m512i (&dot)[R][2]) {
+  (AddLine<F, J>(w, x, x_stride, dot), ...);
+}
+
 // The integer dots of one group's block with both halves of R blocks of x. Sums of four products add up in 32
 // bits, exactly.
 template <WeightFormat F, int R>
@@ -53,30 +65,7 @@ template <WeightFormat F, int R>
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) dot[r][h] = FirstSum<F>(x[r * x_stride], h);
   }
-  if constexpr (kIsU4<F>) {
-    const __m512i low = _mm512_set1_epi8(15);
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      const __m512i raw = _mm512_loadu_si512(w + 64 * j);
-      const __m512i lo = _mm512_and_si512(raw, low);
-      const __m512i hi = _mm512_and_si512(_mm512_srli_epi16(raw, 4), low);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const int8_t* q = x[r * x_stride].q;
-        dot[r][0] = _mm512_dpbusd_epi32(dot[r][0], lo, Broadcast4(q + 4 * j));
-        dot[r][1] = _mm512_dpbusd_epi32(dot[r][1], hi, Broadcast4(q + 16 + 4 * j));
-      }
-    }
-  } else {
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) {
-      const __m512i weights = _mm512_loadu_si512(w + 64 * j);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        dot[r][j / 4] = _mm512_dpbusd_epi32(dot[r][j / 4], weights, Broadcast4(x[r * x_stride].q + 4 * j));
-      }
-    }
-  }
+  AddLines<F>(Lines<0, 4, 1, 5, 2, 6, 3, 7>(), w, x, x_stride, dot);
 }
 
 // R rows against one group. At each block the next L lines from `next` on are fetched.

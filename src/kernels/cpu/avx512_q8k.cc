@@ -1,24 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Products in arithmetic "q8k", AVX-512 with VNNI. One vector is a group's 16 output rows; a tile is R rows
-// of x against one group, which share each unpacked weight, factor and pair of factors.
-#include <cstring>
-
+// of x against some super-blocks of one group, which share each unpacked weight, factor and pair of factors.
 #include "kernels/cpu/avx512.h"
 #include "kernels/cpu/avx512_math.h"
+#include "kernels/cpu/avx512_products.h"
 #include "kernels/cpu/q8k_steps_avx2.h"
-#include "kernels/cpu/weight_traits.h"
+#include "kernels/cpu/super_spans.h"
 
 namespace longspec::kernels::LONGSPEC_AVX512_NAMESPACE {
 namespace {
-
-constexpr int kBlocks = kSuperBlock / kQuantBlock;
-
-inline __m512i Broadcast32(const void* p) {
-  int32_t bits;
-  std::memcpy(&bits, p, sizeof(bits));
-  return _mm512_set1_epi32(bits);
-}
 
 // D, M and their factors.
 template <WeightFormat F>
@@ -59,67 +50,59 @@ inline __m512i TimesSteps(__m512i factors, int32_t steps) {
   return _mm512_mullo_epi16(factors, _mm512_set1_epi32(steps | (1 << 16)));
 }
 
-// The integer dots of one group's block with both halves of 32 values of R rows. Those of *Halves are still
-// 32 times the sum of the values too large.
-template <WeightFormat F, int R>
-[[gnu::always_inline]] inline void SuperBlockDots(const std::byte* w, const int8_t* q, int64_t q_stride,
-                                                  __m512i (&dot)[R][2]) {
+// Line J of a block's weights.
+template <WeightFormat F, Quants Q, int J>
+inline __m512i Weights(const std::byte* w) {
+  if constexpr (Q == Quants::kBytes) return _mm512_loadu_si512(w + 64 * J);
+  return Line<F, J>(w);
+}
+
+// dot += the products of line J with rows q_stride apart.
+template <WeightFormat F, Quants Q, int J, int R>
+[[gnu::always_inline]] inline void AddLine(const std::byte* w, const int8_t* q, int64_t q_stride,
+                                           __m512i (&dot)[R][2]) {
+  const __m512i weights = Weights<F, Q, J>(w);
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) dot[r][0] = dot[r][1] = _mm512_setzero_si512();
-  if constexpr (kIsU4<F>) {
-    const __m512i low = _mm512_set1_epi8(15);
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      const __m512i raw = _mm512_loadu_si512(w + 64 * j);
-      const __m512i lo = _mm512_and_si512(raw, low);
-      const __m512i hi = _mm512_and_si512(_mm512_srli_epi16(raw, 4), low);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const int8_t* x = q + r * q_stride + 4 * j;
-        dot[r][0] = _mm512_dpbusd_epi32(dot[r][0], lo, Broadcast32(x));
-        dot[r][1] = _mm512_dpbusd_epi32(dot[r][1], hi, Broadcast32(x + 16));
-      }
-    }
-  } else {
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) {
-      const __m512i weights = _mm512_loadu_si512(w + 64 * j);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        dot[r][j / 4] = _mm512_dpbusd_epi32(dot[r][j / 4], weights, Broadcast32(q + r * q_stride + 4 * j));
-      }
-    }
+  for (int r = 0; r < R; ++r) {
+    const __m512i x = Broadcast32(q + r * q_stride + 4 * J);
+    dot[r][J / 4] = _mm512_dpbusd_epi32(dot[r][J / 4], weights, x);
   }
 }
 
-// Cache lines of one block: what follows the quants takes less than one.
-template <WeightFormat F>
-inline constexpr int kSuperBlockLines = static_cast<int>(kBlockBytes<F> / 64) + 1;
+// The integer dots of one group's block with both halves of 32 values of R rows. Those of *Halves are still
+// 32 times the sum of the values too large.
+template <WeightFormat F, Quants Q, int R, int... J>
+[[gnu::always_inline]] inline void SuperBlockDots(Lines<J...>, const std::byte* w, const int8_t* q,
+                                                  int64_t q_stride, __m512i (&dot)[R][2]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) dot[r][0] = dot[r][1] = _mm512_setzero_si512();
+  (AddLine<F, Q, J>(w, q, q_stride, dot), ...);
+}
 
-// R rows against one group. `next`: the group that is fetched meanwhile; null: none.
-template <WeightFormat F, int R>
-[[gnu::noinline]] void Q8KTile(const MatmulQ8KArgs& a, int group, int row, const std::byte* next) {
-  const int64_t n_super = a.w->n_in / kSuperBlock;
-  const std::byte* w = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
-  const SuperScales<F> scales(w, n_super);
-  const Q8KBlock* x = a.x + row * n_super;
+// R rows against the span.
+template <WeightFormat F, Quants Q, int R>
+[[gnu::noinline]] void Q8KTile(const Span<SuperScales<F>>& span, int row) {
+  const SuperScales<F> scales = *span.scales;
+  const int64_t n_super = span.n_super;
+  const std::byte *w = span.quants, *next = span.next;
+  const Q8KBlock* x = span.Row(row);
   const auto q_stride = static_cast<int64_t>(static_cast<size_t>(n_super) * sizeof(Q8KBlock));
   __m512 acc[R];
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) acc[r] = _mm512_setzero_ps();
-  for (int64_t super = 0; super < n_super; ++super, ++x) {
+  for (int r = 0; r < R; ++r) acc[r] = _mm512_loadu_ps(span.acc + (row + r) * kRowGroup);
+  for (int64_t super = span.begin; super < span.end; ++super, ++x) {
     __m512i dots[R];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) dots[r] = _mm512_setzero_si512();
-    for (int i = 0; i < kBlocks; ++i, w += kBlockBytes<F>) {
+    for (int i = 0; i < kBlocks; ++i, w += kQuantBytes<F, Q>) {
       if (next != nullptr) {
 #pragma GCC unroll 16
-        for (int line = 0; line < kSuperBlockLines<F>; ++line, next += 64) {
+        for (int line = 0; line < kBlockLines<F>; ++line, next += 64) {
           _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T0);
         }
       }
       __m512i dot[R][2];
-      SuperBlockDots<F, R>(w, x->q + kQuantBlock * i, q_stride, dot);
+      SuperBlockDots<F, Q, R>(Lines<0, 4, 1, 5, 2, 6, 3, 7>(), w, x->q + kQuantBlock * i, q_stride, dot);
       const int64_t b = super * kBlocks + i;
       const __m512i first = scales.Factor(kHasMin<F> ? b : 2 * b);
       [[maybe_unused]] const __m512i second = kHasMin<F> ? first : scales.Factor(2 * b + 1);
@@ -166,26 +149,47 @@ template <WeightFormat F, int R>
     }
   }
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) StoreGroup(a.y + (row + r) * a.y_stride, a.w->n_out, group, acc[r], a.add);
+  for (int r = 0; r < R; ++r) _mm512_storeu_ps(span.acc + (row + r) * kRowGroup, acc[r]);
 }
 
-// A group's weights stay in the cache while the tiles of rows pass over them, and the first pass fetches the
-// next group, so that memory never idles.
-template <WeightFormat F>
-void Q8KGroups(const MatmulQ8KArgs& a) {
-  for (int group = a.group_begin; group < a.group_end; ++group) {
-    const std::byte* next = a.w->data + static_cast<size_t>(group + 1) * a.w->group_bytes;
-    ForEachTile(a.n_rows, [&](auto rows, int row) {
-      Q8KTile<F, decltype(rows)::kValue>(a, group, row, row == 0 ? next : nullptr);
+// The lines of a block to bytes.
+template <WeightFormat F, int... J>
+[[gnu::always_inline]] inline void UnpackLines(Lines<J...>, const std::byte* packed, std::byte* bytes) {
+  (_mm512_storeu_si512(bytes + 64 * J, (Line<F, J>(packed))), ...);
+}
+
+struct Isa {
+  template <WeightFormat F>
+  using Scales = SuperScales<F>;
+  static constexpr int kTileRows = kMostRows;
+  // Two nibbles are taken apart as fast as they are read; weights of several lines are not.
+  template <WeightFormat F>
+  static constexpr int kManyRows = kIsU4<F> ? kRowBlock + 1 : 2 * kMostRows + 1;
+
+  template <WeightFormat F>
+  static void Unpack(const std::byte* packed, int n_block, std::byte* bytes) {
+    for (int b = 0; b < n_block; ++b, packed += kBlockBytes<F>, bytes += kByteBlock)
+      UnpackLines<F>(Lines<0, 1, 2, 3, 4, 5, 6, 7>(), packed, bytes);
+  }
+
+  // The first tile fetches the next group, so that memory never idles.
+  template <WeightFormat F, Quants Q>
+  static void Tiles(Span<SuperScales<F>> span, int n_rows) {
+    ForEachTile(n_rows, [&](auto rows, int row) {
+      Q8KTile<F, Q, decltype(rows)::kValue>(span, row);
+      span.next = nullptr;
     });
   }
-}
+
+  static void Store(const MatmulQ8KArgs& a, int group, int row, int n_rows, const float* acc) {
+    for (int r = 0; r < n_rows; ++r, acc += kRowGroup)
+      StoreGroup(a.y + (row + r) * a.y_stride, a.w->n_out, group, _mm512_loadu_ps(acc), a.add);
+  }
+};
 
 }  // namespace
 
-void MatmulQ8K(const MatmulQ8KArgs& a) {
-  WithSuperFormat(a.w->format, [&](auto format) { Q8KGroups<decltype(format)::kValue>(a); });
-}
+void MatmulQ8K(const MatmulQ8KArgs& a) { MultiplyGroups<Isa>(a); }
 
 void QuantizeQ8K(const float* x, int n, Q8KBlock* out) {
   for (int b = 0; b < n / kSuperBlock; ++b, x += kSuperBlock) {

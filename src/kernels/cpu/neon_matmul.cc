@@ -47,14 +47,15 @@ template <WeightFormat F, int I, int R, int V>
   for (int r = 0; r < R; ++r) {
     const Q8Block& block = x[r][b];
     q[r] = vld1q_s8(block.q + 16 * I);
-    const int32x4_t start = vdupq_n_s32(F == WeightFormat::kU4 ? block.less_8[I] : 0);
+    constexpr int kLess = kOffset<F> == 128 ? 0 : kOffset<F> / 8;  // what was added to U4 and U5 weights
+    const int32x4_t start = vdupq_n_s32(kLess * block.less_8[I]);
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) dot[r][v] = start;
   }
-  AddFours<F, I, 0, R, V>(w, q, dot);
-  AddFours<F, I, 1, R, V>(w, q, dot);
-  AddFours<F, I, 2, R, V>(w, q, dot);
-  AddFours<F, I, 3, R, V>(w, q, dot);
+  AddFours<F, Quants::kPacked, I, 0, R, V>(w, q, dot);
+  AddFours<F, Quants::kPacked, I, 1, R, V>(w, q, dot);
+  AddFours<F, Quants::kPacked, I, 2, R, V>(w, q, dot);
+  AddFours<F, Quants::kPacked, I, 3, R, V>(w, q, dot);
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
     const float d = x[r][b].d[I];

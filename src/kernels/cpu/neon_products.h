@@ -33,28 +33,56 @@ template <int V>
   for (int64_t i = 0; first + i < n_out; ++i) y[first + i] = add ? y[first + i] + lanes[i] : lanes[i];
 }
 
-// Four weights of each of 4 output rows: those of values 16 I + 4 J on, as signed bytes. U4 formats keep
-// nibbles 0 to 15 whose offset, if any, is taken off the sums; the others lose theirs here.
-template <WeightFormat F, int I, int J>
-inline int8x16_t Weights(const std::byte* w) {
-  if constexpr (kIsU4<F>) {
-    const uint8x16_t raw = LoadBytes(w + 64 * J);
-    return vreinterpretq_s8_u8(I == 0 ? vandq_u8(raw, vdupq_n_u8(15)) : vshrq_n_u8(raw, 4));
+// Part P of line J of a block's weights, of 4 output rows, at the top of each byte.
+template <WeightFormat F, int J, int P>
+inline uint8x16_t LinePartOf(const std::byte* w) {
+  constexpr LinePart kPart = kLinePart<F, J, P>;
+  const uint8x16_t bytes = LoadBytes(w + 64 * kPart.line);
+  if constexpr (kPart.from + kPart.n == 8) return bytes;
+  return vshlq_n_u8(bytes, 8 - kPart.from - kPart.n);
+}
+
+// Line J: weights 4 J + i of 4 output rows, unsigned bytes.
+template <WeightFormat F, int J>
+inline uint8x16_t Line(const std::byte* w) {
+  constexpr WeightLine kLine = kWeightLine<F, J>;
+  constexpr LinePart kFirst = kLine.parts[0], kSecond = kLine.parts[1];
+  if constexpr (kFirst.n == 8) {
+    return LoadBytes(w + 64 * kFirst.line);
+  } else if constexpr (kLine.n_parts == 1 && kFirst.from == 0) {
+    return vandq_u8(LoadBytes(w + 64 * kFirst.line), vdupq_n_u8(kPartMask<F, J, 0>));
   } else {
-    const uint8x16_t raw = LoadBytes(w + 64 * (4 * I + J));
-    if constexpr (F == WeightFormat::kSuperU5Min) return vreinterpretq_s8_u8(raw);
-    if constexpr (F == WeightFormat::kSuperU6Halves)
-      return vreinterpretq_s8_u8(vsubq_u8(raw, vdupq_n_u8(32)));
-    return vreinterpretq_s8_u8(veorq_u8(raw, vdupq_n_u8(128)));
+    uint8x16_t line = LinePartOf<F, J, 0>(w);
+    if constexpr (kLine.n_parts > 1) line = vsriq_n_u8(line, LinePartOf<F, J, 1>(w), kFirst.n);
+    if constexpr (kLine.n_parts > 2) line = vsriq_n_u8(line, LinePartOf<F, J, 2>(w), kFirst.n + kSecond.n);
+    return vshrq_n_u8(line, 8 - kBits<F>);
   }
 }
 
-template <WeightFormat F, int I, int J, int R, int V>
+// Line J as signed bytes, which is how they are unpacked. What was added to U4 and U5 weights is taken off
+// the sums; the others lose it here.
+template <WeightFormat F, int J>
+inline int8x16_t SignedLine(const std::byte* w) {
+  const uint8x16_t line = Line<F, J>(w);
+  if constexpr (kOffset<F> == 32) return vreinterpretq_s8_u8(vsubq_u8(line, vdupq_n_u8(32)));
+  if constexpr (kOffset<F> == 128) return vreinterpretq_s8_u8(veorq_u8(line, vdupq_n_u8(128)));
+  return vreinterpretq_s8_u8(line);
+}
+
+// dot += the products of line 4 I + J; q is of half I.
+template <WeightFormat F, Quants Q, int I, int J, int R, int V>
 [[gnu::always_inline]] inline void AddFours(const std::byte* w, const int8x16_t (&q)[R],
                                             int32x4_t (&dot)[R][V]) {
+  constexpr int kLine = 4 * I + J;
 #pragma GCC unroll 4
   for (int v = 0; v < V; ++v) {
-    const int8x16_t weights = Weights<F, I, J>(w + 16 * v);
+    const std::byte* of_v = w + 16 * v;
+    int8x16_t weights;
+    if constexpr (Q == Quants::kBytes) {
+      weights = vreinterpretq_s8_u8(LoadBytes(of_v + 64 * kLine));
+    } else {
+      weights = SignedLine<F, kLine>(of_v);
+    }
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) dot[r][v] = vdotq_laneq_s32(dot[r][v], weights, q[r], J);
   }

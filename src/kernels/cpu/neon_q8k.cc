@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products in arithmetic "q8k", AArch64 with sdot. Tiles are those of neon_matmul.cc: R rows of x against V
-// vectors of 4 of a group's 16 output rows.
+// Products in arithmetic "q8k", AArch64 with sdot. Tiles are those of neon_matmul.cc, R rows of x against V
+// vectors of 4 of a group's 16 output rows, of some super-blocks.
 #include <arm_neon.h>
-
-#include <cstring>
 
 #include "kernels/cpu/neon.h"
 #include "kernels/cpu/neon_products.h"
+#include "kernels/cpu/super_spans.h"
 
 namespace longspec::kernels::neon {
 namespace {
-
-constexpr int kBlocks = kSuperBlock / kQuantBlock;
 
 // Factors of 8 lanes.
 struct Factors8 {
@@ -50,7 +47,7 @@ class SuperScales {
 };
 
 // dot += the products of half I of a block.
-template <WeightFormat F, int I, int R, int V>
+template <WeightFormat F, Quants Q, int I, int R, int V>
 [[gnu::always_inline]] inline void AddDots(const std::byte* w, const int8_t* const (&x)[R],
                                            int32x4_t (&dot)[R][V]) {
   // Keeps the compiler from holding the first half's loads of U4 weights for the second.
@@ -58,10 +55,10 @@ template <WeightFormat F, int I, int R, int V>
   int8x16_t q[R];
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) q[r] = vld1q_s8(x[r] + 16 * I);
-  AddFours<F, I, 0, R, V>(w, q, dot);
-  AddFours<F, I, 1, R, V>(w, q, dot);
-  AddFours<F, I, 2, R, V>(w, q, dot);
-  AddFours<F, I, 3, R, V>(w, q, dot);
+  AddFours<F, Q, I, 0, R, V>(w, q, dot);
+  AddFours<F, Q, I, 1, R, V>(w, q, dot);
+  AddFours<F, Q, I, 2, R, V>(w, q, dot);
+  AddFours<F, Q, I, 3, R, V>(w, q, dot);
 }
 
 template <int R, int V>
@@ -91,14 +88,14 @@ template <WeightFormat F, int R, int V>
 }
 
 // The integers of one super-block.
-template <WeightFormat F, int R, int V>
+template <WeightFormat F, Quants Q, int R, int V>
 [[gnu::always_inline]] inline void SuperDots(const SuperScales<F>& scales, int super, int lane,
                                              const std::byte* w, const Q8KBlock* const (&x)[R],
                                              int32x4_t (&dots)[R][V]) {
   int32x4_t dot[R][V];
   SetZero(dots);
   SetZero(dot);
-  for (int i = 0; i < kBlocks; ++i, w += kBlockBytes<F>) {
+  for (int i = 0; i < kBlocks; ++i, w += kQuantBytes<F, Q>) {
     const int8_t* q[R];
     int32_t steps[R];
 #pragma GCC unroll 4
@@ -107,9 +104,9 @@ template <WeightFormat F, int R, int V>
       steps[r] = x[r]->steps[i];
     }
     const int b = super * kBlocks + i;
-    AddDots<F, 0, R, V>(w, q, dot);
+    AddDots<F, Q, 0, R, V>(w, q, dot);
     if constexpr (!kHasMin<F>) AddTimesFactor<F, R, V>(scales, 2 * b, lane, steps, dot, dots);
-    AddDots<F, 1, R, V>(w, q, dot);
+    AddDots<F, Q, 1, R, V>(w, q, dot);
     AddTimesFactor<F, R, V>(scales, kHasMin<F> ? b : 2 * b + 1, lane, steps, dot, dots);
   }
 }
@@ -132,25 +129,24 @@ template <WeightFormat F, int R, int V>
   }
 }
 
-// R rows of x against lanes [lane, lane + 4 V) of a group.
-template <WeightFormat F, int R, int V>
-void Q8KTile(const MatmulQ8KArgs& a, int group, int lane, int row) {
-  const auto n_super = static_cast<int>(a.w->n_in / kSuperBlock);
-  const std::byte* quants = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
-  const SuperScales<F> scales(quants, n_super);
+// R rows of x against lanes [lane, lane + 4 V) of the span.
+template <WeightFormat F, Quants Q, int R, int V>
+void Q8KTile(const Span<SuperScales<F>>& span, int lane, int row) {
+  const SuperScales<F> scales = *span.scales;
   const Q8KBlock* x[R];
 #pragma GCC unroll 4
-  for (int r = 0; r < R; ++r) x[r] = a.x + int64_t{row + r} * n_super;
+  for (int r = 0; r < R; ++r) x[r] = span.Row(row + r);
+  float* sums = span.acc + row * kRowGroup + lane;
   float32x4_t acc[R][V];
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) acc[r][v] = vdupq_n_f32(0.0F);
+    for (int v = 0; v < V; ++v) acc[r][v] = vld1q_f32(sums + r * kRowGroup + 4 * v);
   }
-  const std::byte* w = quants + 4 * lane;
-  for (int super = 0; super < n_super; ++super, w += kBlocks * kBlockBytes<F>) {
+  const std::byte* w = span.quants + 4 * lane;
+  for (int super = span.begin; super < span.end; ++super, w += kBlocks * kQuantBytes<F, Q>) {
     int32x4_t dots[R][V], minima[R][V];
-    SuperDots<F, R, V>(scales, super, lane, w, x, dots);
+    SuperDots<F, Q, R, V>(scales, super, lane, w, x, dots);
     if constexpr (kHasMin<F>) SuperMinima<F, R, V>(scales, super, lane, x, minima);
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
@@ -170,44 +166,72 @@ void Q8KTile(const MatmulQ8KArgs& a, int group, int lane, int row) {
   }
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
-    StoreLanes<V>(a.y + (row + r) * a.y_stride, a.w->n_out, int64_t{group} * kRowGroup + lane, acc[r], a.add);
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) vst1q_f32(sums + r * kRowGroup + 4 * v, acc[r][v]);
   }
 }
 
 // One or two rows take a group at once; more take its halves, whose weights the second tile finds in the
 // cache.
-template <WeightFormat F, int R>
-void Q8KRows(const MatmulQ8KArgs& a, int group, int row) {
+template <WeightFormat F, Quants Q, int R>
+void Q8KRows(const Span<SuperScales<F>>& span, int row) {
   constexpr int kVectors = R <= 2 ? 4 : 2;
-  for (int lane = 0; lane < kRowGroup; lane += 4 * kVectors) Q8KTile<F, R, kVectors>(a, group, lane, row);
+  for (int lane = 0; lane < kRowGroup; lane += 4 * kVectors) Q8KTile<F, Q, R, kVectors>(span, lane, row);
 }
 
-template <WeightFormat F>
-void Q8KGroups(const MatmulQ8KArgs& a) {
-  for (int group = a.group_begin; group < a.group_end; ++group) {
+// The lines of a block to bytes.
+template <WeightFormat F, int... J>
+[[gnu::always_inline]] inline void UnpackLines(Lines<J...>, const std::byte* packed, std::byte* bytes) {
+#pragma GCC unroll 4
+  for (int at = 0; at < 64; at += 16) {
+    (vst1q_s8(reinterpret_cast<int8_t*>(bytes + 64 * J + at), SignedLine<F, J>(packed + at)), ...);
+  }
+}
+
+struct Isa {
+  template <WeightFormat F>
+  using Scales = SuperScales<F>;
+  static constexpr int kTileRows = 4;
+  template <WeightFormat F>
+  static constexpr int kManyRows = 2 * kTileRows + 1;
+
+  template <WeightFormat F>
+  static void Unpack(const std::byte* packed, int n_block, std::byte* bytes) {
+    for (int b = 0; b < n_block; ++b, packed += kBlockBytes<F>, bytes += kByteBlock)
+      UnpackLines<F>(Lines<0, 1, 2, 3, 4, 5, 6, 7>(), packed, bytes);
+  }
+
+  template <WeightFormat F, Quants Q>
+  static void Tiles(const Span<SuperScales<F>>& span, int n_rows) {
     int row = 0;
-    for (; row + 4 <= a.n_rows; row += 4) Q8KRows<F, 4>(a, group, row);
-    switch (a.n_rows - row) {
+    for (; row + 4 <= n_rows; row += 4) Q8KRows<F, Q, 4>(span, row);
+    switch (n_rows - row) {
       case 3:
-        Q8KRows<F, 3>(a, group, row);
+        Q8KRows<F, Q, 3>(span, row);
         break;
       case 2:
-        Q8KRows<F, 2>(a, group, row);
+        Q8KRows<F, Q, 2>(span, row);
         break;
       case 1:
-        Q8KRows<F, 1>(a, group, row);
+        Q8KRows<F, Q, 1>(span, row);
         break;
       default:
         break;
     }
   }
-}
+
+  static void Store(const MatmulQ8KArgs& a, int group, int row, int n_rows, const float* acc) {
+    for (int r = 0; r < n_rows; ++r, acc += kRowGroup) {
+      const float32x4_t lanes[4] = {vld1q_f32(acc), vld1q_f32(acc + 4), vld1q_f32(acc + 8),
+                                    vld1q_f32(acc + 12)};
+      StoreLanes<4>(a.y + (row + r) * a.y_stride, a.w->n_out, int64_t{group} * kRowGroup, lanes, a.add);
+    }
+  }
+};
 
 }  // namespace
 
-void MatmulQ8K(const MatmulQ8KArgs& a) {
-  WithSuperFormat(a.w->format, [&](auto format) { Q8KGroups<decltype(format)::kValue>(a); });
-}
+void MatmulQ8K(const MatmulQ8KArgs& a) { MultiplyGroups<Isa>(a); }
 
 void QuantizeQ8K(const float* x, int n, Q8KBlock* out) {
   for (int b = 0; b < n / kSuperBlock; ++b, x += kSuperBlock) {

@@ -5,18 +5,41 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/ops.h"
+#include "tensor/weight_lines.h"
 
 namespace longspec::kernels {
 
 template <WeightFormat F>
-inline constexpr bool kIsU4 = kWeightFormats[static_cast<int>(F)].bits == 4;
+inline constexpr int kBits = kWeightFormats[static_cast<int>(F)].bits;
+template <WeightFormat F>
+inline constexpr bool kIsU4 = kBits<F> == 4;
+template <WeightFormat F>
+inline constexpr int kOffset = kWeightFormats[static_cast<int>(F)].offset;
 template <WeightFormat F>
 inline constexpr bool kHasMin = kWeightFormats[static_cast<int>(F)].minima;
 // Quants of one block of 32 for a group of 16 output rows.
 template <WeightFormat F>
-inline constexpr size_t kBlockBytes = kIsU4<F> ? 256 : 512;
+inline constexpr size_t kBlockBytes = 64 * kBits<F>;
+// Line J of its weights, and part P of that.
+template <WeightFormat F, int J>
+inline constexpr WeightLine kWeightLine = kWeightLines[kBits<F>].of[J];
+template <WeightFormat F, int J, int P>
+inline constexpr LinePart kLinePart = kWeightLine<F, J>.parts[P];
+template <WeightFormat F, int J, int P>
+inline constexpr int kPartMask = ((1 << kLinePart<F, J, P>.n) - 1) << kLinePart<F, J, P>.to;
+
+// Some of the eight lines.
+template <int... J>
+struct Lines {};
+
+// How the weights of a block lie: as they were packed, or unpacked, line J at byte 64 J.
+enum class Quants : uint8_t { kPacked, kBytes };
+inline constexpr size_t kByteBlock = 512;  // bytes of an unpacked block
+template <WeightFormat F, Quants Q>
+inline constexpr size_t kQuantBytes = Q == Quants::kPacked ? kBlockBytes<F> : kByteBlock;
 
 // A format as the type of an argument.
 template <WeightFormat F>
@@ -34,10 +57,12 @@ template <typename F>
       return f(WeightFormatIs<WeightFormat::kU4>());
     case WeightFormat::kU4Min:
       return f(WeightFormatIs<WeightFormat::kU4Min>());
-    case WeightFormat::kS8:
-      return f(WeightFormatIs<WeightFormat::kS8>());
+    case WeightFormat::kU5:
+      return f(WeightFormatIs<WeightFormat::kU5>());
+    case WeightFormat::kU5Min:
+      return f(WeightFormatIs<WeightFormat::kU5Min>());
     default:
-      return f(WeightFormatIs<WeightFormat::kS8Min>());
+      return f(WeightFormatIs<WeightFormat::kS8>());
   }
 }
 

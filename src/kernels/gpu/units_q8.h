@@ -25,14 +25,9 @@ struct UnitsQ8 {
     const BlockWeights<F> w = parts.template Weights<Cta>(unit, lane);
     LONGSPEC_UNROLL
     for (int tile = 0; tile < kTiles; ++tile) {
-      const int8_t* q = rows[tile][0][unit].q;
       int32_t dots[2][4];
-      LONGSPEC_UNROLL
-      for (int h = 0; h < 2; ++h) {
-        LONGSPEC_UNROLL
-        for (int e = 0; e < 4; ++e) dots[h][e] = kBias + Less(rows[tile][1 + e % 2][unit], h);
-        cta.Mma16(dots[h], w.Half(h, 0), w.Half(h, 1), At<uint32_t>(q + 16 * h, lane.j));
-      }
+      HalfDots<0>(cta, w, lane, rows[tile], unit, dots[0]);
+      HalfDots<1>(cta, w, lane, rows[tile], unit, dots[1]);
       LONGSPEC_UNROLL
       for (int e = 0; e < 4; ++e) {
         const Q8Block& x = rows[tile][1 + e % 2][unit];
@@ -51,14 +46,22 @@ struct UnitsQ8 {
   }
 
  private:
+  template <int kHalf, class Cta>
+  static LONGSPEC_GPU void HalfDots(const Cta& cta, const BlockWeights<F>& w, Lane lane,
+                                    const Q8Block* const (&rows)[3], int unit, int32_t (&dots)[4]) {
+    LONGSPEC_UNROLL
+    for (int e = 0; e < 4; ++e) dots[e] = kBias + Less(rows[1 + e % 2][unit], kHalf);
+    cta.Mma16(dots, w.template Half<kHalf>(lane, 0), w.template Half<kHalf>(lane, 1),
+              At<uint32_t>(rows[0][unit].q + 16 * kHalf, lane.j));
+  }
   // What takes off what was added to the weights.
   static LONGSPEC_GPU int32_t Less(const Q8Block& x, int half) {
-    if constexpr (F == WeightFormat::kU4) {
-      return x.less_8[half];
-    } else if constexpr (F == WeightFormat::kU4Min) {
+    if constexpr (kOffset<F> == 0) {
       return 0;
-    } else {
+    } else if constexpr (kOffset<F> == 128) {
       return x.less_128[half];
+    } else {
+      return kOffset<F> / 8 * x.less_8[half];
     }
   }
   template <class Cta>

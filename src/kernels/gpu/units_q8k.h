@@ -46,7 +46,7 @@ struct UnitsQ8K {
         const uint32_t x[2] = {At<uint32_t>(q, lane.j), At<uint32_t>(q + 16, lane.j)};
         const uint32_t of_rows[2] = {steps[tile][0][b / 4] >> 8 * (b % 4) & 255,
                                      steps[tile][1][b / 4] >> 8 * (b % 4) & 255};
-        AddBlock(cta, block, x, of_rows, dots[tile]);
+        AddBlock(cta, block, lane, x, of_rows, dots[tile]);
       }
     }
     const OfSums of_sums(parts, unit, lane);
@@ -102,32 +102,35 @@ struct UnitsQ8K {
 
   // dots += steps * factor * (sum of w * q), modulo 2^32: lanes past the last output may hold any bytes.
   template <class Cta>
-  static LONGSPEC_GPU void AddBlock(const Cta& cta, const OfBlock& block, const uint32_t (&x)[2],
+  static LONGSPEC_GPU void AddBlock(const Cta& cta, const OfBlock& block, Lane lane, const uint32_t (&x)[2],
                                     const uint32_t (&steps)[2], uint32_t (&dots)[4]) {
     const BlockWeights<F>& w = block.w;
-    const uint32_t(&factors)[kFactors] = block.factors;
     if constexpr (kHasHalves<F>) {
-      LONGSPEC_UNROLL
-      for (int h = 0; h < 2; ++h) {
-        int32_t c[4] = {};
-        cta.Mma16(c, w.Half(h, 0), w.Half(h, 1), x[h]);
-        LONGSPEC_UNROLL
-        for (int e = 0; e < 4; ++e) {
-          const auto factor = static_cast<uint32_t>(static_cast<int8_t>(factors[h] >> 8 * (e / 2)));
-          dots[e] += static_cast<uint32_t>(c[e]) * (factor * steps[e % 2]);
-        }
-      }
+      AddHalf<0>(cta, block, lane, x, steps, dots);
+      AddHalf<1>(cta, block, lane, x, steps, dots);
     } else {
       int32_t c[4] = {};
-      const uint32_t a[4] = {w.Half(0, 0), w.Half(0, 1), w.Half(1, 0), w.Half(1, 1)};
+      const uint32_t a[4] = {w.template Half<0>(lane, 0), w.template Half<0>(lane, 1),
+                             w.template Half<1>(lane, 0), w.template Half<1>(lane, 1)};
       cta.Mma32(c, a, x);
-      const uint32_t apart = (factors[0] & 0xFF) | (factors[0] & 0xFF00) << 8;
+      const uint32_t apart = (block.factors[0] & 0xFF) | (block.factors[0] & 0xFF00) << 8;
       LONGSPEC_UNROLL
       for (int r = 0; r < 2; ++r) {
         const uint32_t both = apart * steps[r];  // at most 63 * 8 in each half
         dots[r] += static_cast<uint32_t>(c[r]) * (both & 0xFFFF);
         dots[2 + r] += static_cast<uint32_t>(c[2 + r]) * (both >> 16);
       }
+    }
+  }
+  template <int kHalf, class Cta>
+  static LONGSPEC_GPU void AddHalf(const Cta& cta, const OfBlock& block, Lane lane, const uint32_t (&x)[2],
+                                   const uint32_t (&steps)[2], uint32_t (&dots)[4]) {
+    int32_t c[4] = {};
+    cta.Mma16(c, block.w.template Half<kHalf>(lane, 0), block.w.template Half<kHalf>(lane, 1), x[kHalf]);
+    LONGSPEC_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      const auto factor = static_cast<uint32_t>(static_cast<int8_t>(block.factors[kHalf] >> 8 * (e / 2)));
+      dots[e] += static_cast<uint32_t>(c[e]) * (factor * steps[e % 2]);
     }
   }
 

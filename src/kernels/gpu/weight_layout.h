@@ -37,19 +37,91 @@ LONGSPEC_GPU Lane LaneOf(int thread) { return {thread % kWarp / 4, thread % 4}; 
 LONGSPEC_GPU int OutputOf(Lane lane, int e) { return 2 * lane.g + e / 2; }
 LONGSPEC_GPU int RowOf(Lane lane, int e) { return 2 * lane.j + e % 2; }
 
+// What the four lanes of an output load of a block, and how their fragments are made of it: that of a half of
+// the block is, of lane j, line 4 half + j of weights (tensor/weight_lines.h).
+template <WeightFormat F>
+struct LaneLoads {
+  struct Part {
+    int load, shift[4];
+    uint32_t mask[4];  // of each lane
+  };
+  int n = 0;
+  int line[6][4] = {};  // of each load and lane
+  int n_parts[2] = {};  // of each half
+  Part parts[2][3] = {};
+
+  consteval LaneLoads() {
+    for (int half = 0; half < 2; ++half) {
+      const WeightLine* lines = kWeightLines[kBits<F>].of + 4 * half;
+      for (int j = 0; j < 4; ++j)
+        n_parts[half] = lines[j].n_parts > n_parts[half] ? lines[j].n_parts : n_parts[half];
+      for (int p = 0; p < n_parts[half]; ++p) {
+        Part& part = parts[half][p];
+        int wanted[4] = {};  // the line of a lane that has no such part is one that it has anyway
+        for (int j = 0; j < 4; ++j) {
+          const LinePart of_lane = lines[j].parts[p < lines[j].n_parts ? p : 0];
+          wanted[j] = of_lane.line;
+          part.shift[j] = of_lane.from - of_lane.to;
+          part.mask[j] = p < lines[j].n_parts ? (((1U << of_lane.n) - 1) << of_lane.to) * 0x01010101U : 0;
+        }
+        part.load = LoadOf(wanted);
+      }
+    }
+  }
+
+ private:
+  // That of these lines, which may be there already.
+  consteval int LoadOf(const int (&wanted)[4]) {
+    for (int i = 0; i < n; ++i) {
+      bool same = true;
+      for (int j = 0; j < 4; ++j) same = same && line[i][j] == wanted[j];
+      if (same) return i;
+    }
+    for (int j = 0; j < 4; ++j) line[n][j] = wanted[j];
+    return n++;
+  }
+};
+
+// Which of four numbers lane j has.
+template <auto A, auto B, auto C, auto D>
+LONGSPEC_GPU auto OfLane(int j) {
+  if constexpr (A == B && A == C && A == D) {
+    return A;
+  } else {
+    return j < 2 ? (j == 0 ? A : B) : (j == 2 ? C : D);
+  }
+}
+
 // A lane's weights of a block of 32 k, as they lie in memory.
 template <WeightFormat F>
 struct BlockWeights {
-  static constexpr int kLoads = kIsU4<F> ? 1 : 2;
-  Bytes8 loads[kLoads];
+  static constexpr LaneLoads<F> kLoads = {};
+  static constexpr int kLoadCount = kLoads.n;
+  Bytes8 loads[kLoadCount];
+
+  // Where load kLoad of a lane begins.
+  template <int kLoad>
+  static LONGSPEC_GPU int LineOf(Lane lane) {
+    return OfLane<kLoads.line[kLoad][0], kLoads.line[kLoad][1], kLoads.line[kLoad][2], kLoads.line[kLoad][3]>(
+        lane.j);
+  }
 
   // Fragment of the half block: of output 2 g + `second`.
-  LONGSPEC_GPU uint32_t Half(int half, int second) const {
-    if constexpr (kIsU4<F>) {
-      return loads[0].words[second] >> 4 * half & 0x0F0F0F0FU;
-    } else {
-      return loads[half].words[second];
-    }
+  template <int kHalf>
+  LONGSPEC_GPU uint32_t Half(Lane lane, int second) const {
+    uint32_t word = PartOf<kHalf, 0>(lane, second);
+    if constexpr (kLoads.n_parts[kHalf] > 1) word |= PartOf<kHalf, 1>(lane, second);
+    if constexpr (kLoads.n_parts[kHalf] > 2) word |= PartOf<kHalf, 2>(lane, second);
+    return word;
+  }
+
+ private:
+  template <int kHalf, int kPart>
+  LONGSPEC_GPU uint32_t PartOf(Lane lane, int second) const {
+    constexpr auto kOf = kLoads.parts[kHalf][kPart];
+    const int shift = OfLane<kOf.shift[0], kOf.shift[1], kOf.shift[2], kOf.shift[3]>(lane.j);
+    const uint32_t mask = OfLane<kOf.mask[0], kOf.mask[1], kOf.mask[2], kOf.mask[3]>(lane.j);
+    return loads[kOf.load].words[second] >> shift & mask;
   }
 };
 
@@ -88,11 +160,18 @@ struct GroupParts {
   template <class Cta>
   LONGSPEC_GPU BlockWeights<F> Weights(int block, Lane lane) const {
     BlockWeights<F> w;
-    const std::byte* at = quants + static_cast<size_t>(block) * kBlockBytes<F> + 64 * lane.j + 8 * lane.g;
-    LONGSPEC_UNROLL
-    for (int i = 0; i < BlockWeights<F>::kLoads; ++i)
-      w.loads[i] = kShared ? Cta::Load8(at + 256 * i) : Cta::Stream8(at + 256 * i);
+    const std::byte* at = quants + static_cast<size_t>(block) * kBlockBytes<F> + 8 * lane.g;
+    Load<Cta, 0>(at, lane, w);
     return w;
+  }
+
+ private:
+  // This load and those after it.
+  template <class Cta, int kLoad>
+  static LONGSPEC_GPU void Load(const std::byte* at, Lane lane, BlockWeights<F>& w) {
+    const std::byte* from = at + 64 * BlockWeights<F>::template LineOf<kLoad>(lane);
+    w.loads[kLoad] = kShared ? Cta::Load8(from) : Cta::Stream8(from);
+    if constexpr (kLoad + 1 < BlockWeights<F>::kLoadCount) Load<Cta, kLoad + 1>(at, lane, w);
   }
 };
 

@@ -8,12 +8,12 @@
 #include "kernels/reference/bf16_sums.h"
 #include "kernels/reference/reference.h"
 #include "tensor/half.h"
+#include "tensor/weight_lines.h"
 
 namespace longspec::kernels::reference {
 namespace {
 
 const WeightFormatInfo& Info(WeightFormat format) { return kWeightFormats[static_cast<size_t>(format)]; }
-bool IsU4(WeightFormat format) { return Info(format).bits == 4; }
 uint16_t LoadU16(const std::byte* p) {
   uint16_t v;
   std::memcpy(&v, p, sizeof(v));
@@ -22,17 +22,15 @@ uint16_t LoadU16(const std::byte* p) {
 
 // Weight (lane, k) of one block of 32, as the integer w.
 int QuantAt(WeightFormat format, const std::byte* block, int lane, int k) {
-  if (IsU4(format)) {
-    const int j = (k % 16) / 4, i = k % 4;
-    const int byte = std::to_integer<int>(block[64 * j + 4 * lane + i]);
-    const int nibble = k < 16 ? byte & 15 : byte >> 4;
-    return nibble - Info(format).offset;
+  int quant = 0;
+  for (const LinePart& part : kWeightLines[Info(format).bits].of[k / 4].parts) {
+    const int byte = std::to_integer<int>(block[64 * part.line + 4 * lane + k % 4]);
+    quant |= (byte >> part.from & ((1 << part.n) - 1)) << part.to;
   }
-  const int byte = std::to_integer<int>(block[64 * (k / 4) + 4 * lane + k % 4]);
-  return byte - Info(format).offset;
+  return quant - Info(format).offset;
 }
 
-size_t BlockBytes(WeightFormat format) { return IsU4(format) ? 256 : 512; }
+size_t BlockBytes(WeightFormat format) { return 64 * static_cast<size_t>(Info(format).bits); }
 
 // What follows a group's quants: rows of 16 numbers, one for each lane.
 class GroupScales {

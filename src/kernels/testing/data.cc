@@ -23,10 +23,9 @@ void FillQuantized(std::byte* group, WeightFormat format, int64_t n_in, Fill fil
   const auto size = [](const GroupPart& part) { return part.n_cells * part.bytes * kRowGroup; };
   const size_t quants = size(layout.quants), scales = size(layout.scales);
   for (size_t i = 0; i < quants; ++i) {
-    // Where sums might saturate: every other half a kilobyte is as large as can be.
-    const uint32_t most = info.bits == 4 ? 255 : (1U << info.bits) - 1;
-    const uint32_t end = i / 512 % 2 == 0 && random.Below(2) == 0 ? 0 : most;
-    group[i] = static_cast<std::byte>(fill == Fill::kLargest ? end : random.Bits() & most);
+    // Where sums might saturate: every other block is as large as can be.
+    const uint32_t end = i / BlockBytes(format) % 2 == 0 && random.Below(2) == 0 ? 0 : 255;
+    group[i] = static_cast<std::byte>(fill == Fill::kLargest ? end : random.Bits() & 255);
   }
   for (size_t i = 0; i < size(layout.factors); ++i) {
     const uint32_t most = info.halves ? 255 : 63;
