@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "attention/state_merging.h"
 #include "base/check.h"
 #include "base/size.h"
 
@@ -249,7 +250,7 @@ void AttentionPlan::ReserveMemory() {
   const size_t heads = Z(most_tile_rows_) * Z(shape_.group());
   scores_floats_ = heads * kKvChunk;
   tail_floats_ = Z(most_tail_chunks_) * Z(most_tail_rows) * Z(shape_.group()) * kKvChunk;
-  const size_t tile_states = n_tiles_ > 0 ? 2 * Z(kTileRows) * row_states() : 0;
+  const size_t tile_states = n_tiles_ > 0 ? 3 * Z(kTileRows) * row_states() : 0;
   for (Scratch& s : scratch_) {
     Reserve(s.floats, scores_floats_ + tail_floats_ + tile_states);
     if (s.lows.size() < heads) s.lows.resize(heads);
@@ -259,7 +260,8 @@ void AttentionPlan::ReserveMemory() {
   const size_t fixed = fixed_state_bytes_ / sizeof(float);
   Reserve(states_, std::max(fixed, Z(shape_.n_kv_head) * n_states_ * row_states()),
           fixed > 0 ? fixed_state_bytes_ : kStateBytes);
-  if (waves_.size() > 1 || fixed > 0) Reserve(running_, Z(shape_.n_kv_head) * rows_.size() * row_states());
+  if (waves_.size() > 1 || fixed > 0)
+    Reserve(running_, 2 * Z(shape_.n_kv_head) * rows_.size() * row_states());
 }
 
 size_t AttentionPlan::bytes() const {
@@ -276,9 +278,9 @@ size_t AttentionPlan::MostBytes(const AttentionShape& shape, int n_threads, int 
   const size_t heads = kRowsByChunk * group;
   const size_t tail_chunks = Z(n_rows / kKvChunk + 2);
   const size_t scratch =
-      (heads * kKvChunk * (1 + tail_chunks) + 2 * kTileRows * state) * sizeof(float) * 3 / 2;
+      (heads * kKvChunk * (1 + tail_chunks) + 3 * kTileRows * state) * sizeof(float) * 3 / 2;
   const size_t own = scratch + 2 * heads * sizeof(int) + kKvChunk * sizeof(void*);
-  const size_t running = Z(shape.n_kv_head) * Z(n_rows) * state * sizeof(float) * 3 / 2;
+  const size_t running = 2 * Z(shape.n_kv_head) * Z(n_rows) * state * sizeof(float) * 3 / 2;
   return Z(n_threads) * own + kStateBytes + kRowsByChunk * Z(shape.n_kv_head) * state * sizeof(float) +
          running;
 }
@@ -447,18 +449,23 @@ void AttentionPlan::AttendChunk(const Tile& tile, int chunk, float* states) cons
   }
 }
 
-// All chunks of one tile, merged in ascending order.
-void AttentionPlan::AttendTile(const Tile& tile, float* states, float* chunk_states, float* out) const {
+// All chunks of one tile, merged as they come. `states`: three of the tile's.
+void AttentionPlan::AttendTile(const Tile& tile, float* states, float* out) const {
   const int group = shape_.group(), n = tile.n_rows() * group, head_dim = shape_.head_dim;
+  const size_t tile_floats = Z(kTileRows) * row_states();
+  float *open = states + tile_floats, *before = open + tile_floats;
   int first = tile.group->n_chunks, end = 0;
-  bool none = true;
   for (int place = tile.row_begin; place < tile.row_end; ++place) {
     const Row& row = rows_[Z(place)];
     first = std::min(first, row.begin / kKvChunk);
     end = std::max(end, Chunks(row.total));
   }
+  const auto merging = [&](int i, int next) {
+    const int row_first = rows_[Z(tile.row_begin + i / group)].begin / kKvChunk;
+    const size_t at = Z(i) * state_floats();
+    return StateMerging(*kernels_, head_dim, row_first, std::max(next, row_first), open + at, before + at);
+  };
   Tile at = tile;
-  std::fill_n(states, Z(n) * state_floats(), 0.0F);
   for (int chunk = first; chunk < end; ++chunk) {
     at.next = {};
     if (chunk + 1 < end && IsStored(*tile.group, chunk + 1)) {
@@ -468,31 +475,21 @@ void AttentionPlan::AttendTile(const Tile& tile, float* states, float* chunk_sta
       at.next = {tile.stored.keys(next, tile.kv_head),
                  Z(Blocks(stored)) * (tile.stored.layout.k_head_bytes() / (kKvChunk / kKeyBlock))};
     }
-    float* of_chunk = none ? states : chunk_states;
+    float* of_chunk = chunk == first ? open : states;
     AttendChunk(at, chunk, of_chunk);
     for (int i = 0; i < n; ++i) {
       const Row& row = rows_[Z(tile.row_begin + i / group)];
       const int last = std::min(IsStored(*tile.group, chunk) ? row.end : row.total, (chunk + 1) * kKvChunk);
       if (std::max(row.begin, chunk * kKvChunk) >= last) continue;
-      float* state = states + Z(i) * state_floats();
-      const float* from = of_chunk + Z(i) * state_floats();
-      if (none) continue;
-      if (row.begin / kKvChunk == chunk) {
-        std::memcpy(state, from, state_floats() * sizeof(float));
-      } else {
-        kernels_->merge_state(state, from, head_dim);
-      }
+      StateMerging merged = merging(i, chunk);
+      merged.Add(of_chunk + Z(i) * state_floats());
+      merged.Keep();
     }
-    none = false;
   }
   for (int i = 0; i < n; ++i) {
     const Row& row = rows_[Z(tile.row_begin + i / group)];
     float* to = out + (Z(row.out) * Z(shape_.n_head) + Z(tile.kv_head * group + i % group)) * Z(head_dim);
-    if (row.begin < row.total) {
-      kernels_->finish_state(states + Z(i) * state_floats(), head_dim, to);
-    } else {
-      std::fill_n(to, head_dim, 0.0F);
-    }
+    merging(i, row.begin < row.total ? Chunks(row.total) : 0).Finish(to);
   }
 }
 
@@ -510,38 +507,28 @@ kernels::Upcoming AttentionPlan::KeysOf(int item, int layer, const Wave& wave) c
           Z(Blocks(keys)) * (stored.layout.k_head_bytes() / (kKvChunk / kKeyBlock))};
 }
 
-// Adds the wave's parts to the row's state, in ascending order of chunks.
+// Merges the wave's parts of the row with those of waves before.
 void AttentionPlan::MergeRow(int kv_head, int place, const Wave& wave, bool last, float* out) {
   const Row& row = rows_[Z(place)];
-  const bool one_wave = waves_.size() == 1;
   const int part_begin = &wave == waves_.data() ? 0 : (&wave - 1)->part_end;
-  int part = row.first_part;
-  bool is_first = true;
-  for (; part >= 0 && part < part_begin; part = parts_[Z(part)].next) is_first = false;
-  float* state =
-      one_wave ? nullptr : running_.as<float>() + (Z(kv_head) * rows_.size() + Z(place)) * row_states();
-  for (; part >= 0 && part < wave.part_end; part = parts_[Z(part)].next) {
-    float* from = State(kv_head, parts_[Z(part)].state);
-    if (is_first) {
-      if (one_wave) {
-        state = from;
-      } else {
-        std::memcpy(state, from, row_states() * sizeof(float));
-      }
-      is_first = false;
-      continue;
-    }
-    for (int g = 0; g < shape_.group(); ++g) {
-      kernels_->merge_state(state + Z(g) * state_floats(), from + Z(g) * state_floats(), shape_.head_dim);
-    }
-  }
-  if (!last) return;
+  const int first = row.begin / kKvChunk;
+  int next = first, first_part = row.first_part;  // parts are those of all chunks from the first on
+  for (; first_part >= 0 && first_part < part_begin; first_part = parts_[Z(first_part)].next) ++next;
+  float* kept = nullptr;
+  if (waves_.size() > 1)
+    kept = running_.as<float>() + 2 * (Z(kv_head) * rows_.size() + Z(place)) * row_states();
   float* to = out + (Z(row.out) * Z(shape_.n_head) + Z(kv_head * shape_.group())) * Z(shape_.head_dim);
   for (int g = 0; g < shape_.group(); ++g, to += shape_.head_dim) {
-    if (is_first) {
-      std::fill_n(to, shape_.head_dim, 0.0F);
+    const size_t at = Z(g) * state_floats();
+    float* open = kept == nullptr ? nullptr : kept + at;
+    float* before = kept == nullptr ? nullptr : kept + row_states() + at;
+    StateMerging merged(*kernels_, shape_.head_dim, first, next, open, before);
+    for (int part = first_part; part >= 0 && part < wave.part_end; part = parts_[Z(part)].next)
+      merged.Add(State(kv_head, parts_[Z(part)].state) + at);
+    if (last) {
+      merged.Finish(to);
     } else {
-      kernels_->finish_state(state + Z(g) * state_floats(), shape_.head_dim, to);
+      merged.Keep();
     }
   }
 }
@@ -570,8 +557,7 @@ void AttentionPlan::Run(ThreadTeam::Worker& worker, int layer, const float* q, f
   int item = worker.Claim();
   for (; item < n_tile_items; item = worker.Claim()) {
     float* states = own.floats.as<float>() + scores_floats_ + tail_floats_;
-    AttendTile(tile_of(works_[Z(item / shape_.n_kv_head)], item % shape_.n_kv_head), states,
-               states + Z(kTileRows) * row_states(), out);
+    AttendTile(tile_of(works_[Z(item / shape_.n_kv_head)], item % shape_.n_kv_head), states, out);
   }
   item -= n_tile_items;
   for (const Wave& wave : waves_) {

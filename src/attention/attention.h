@@ -2,9 +2,9 @@
 //
 // Attention of all rows of a forward pass, in the canonical order (docs/arithmetic.md). A row sees a range of
 // stored positions and then a tail of slots, at the positions after them: its ancestors in a tree. Softmax
-// goes chunk by chunk of 256 absolute positions, merged in ascending order, so a row's bits depend on what it
-// sees and on nothing else: not on the rows beside it, the number of sequences in the pass, or the threads.
-// There is no (rows x context) mask.
+// goes chunk by chunk of 256 absolute positions, whose states are merged in a fixed order (state_merging.h),
+// so a row's bits depend on what it sees and on nothing else: not on the rows beside it, the number of
+// sequences in the pass, or the threads. There is no (rows x context) mask.
 //
 // The work of a layer is cut into items of (KV head, chunk, rows that see it). A chunk that several sequences
 // hold is read once for all their rows. Partial states of rows and chunks are merged after a barrier. Long
@@ -149,7 +149,7 @@ class AttentionPlan final : public Attention {
   void AttendChunk(const Tile& tile, int chunk, float* states) const;
   void AttendStored(const Tile& tile, int chunk, float* states) const;
   void AttendTail(const Tile& tile, int chunk, float* states) const;
-  void AttendTile(const Tile& tile, float* states, float* chunk_states, float* out) const;
+  void AttendTile(const Tile& tile, float* states, float* out) const;
   kernels::Upcoming KeysOf(int item, int layer, const Wave& wave) const;
   void MergeRow(int kv_head, int place, const Wave& wave, bool last, float* out);
 
@@ -179,7 +179,7 @@ class AttentionPlan final : public Attention {
   size_t n_states_ = 0;  // rows of states of one KV head, of the largest wave
 
   AlignedBuffer states_;          // (n_kv_head, n_states, group, state)
-  AlignedBuffer running_;         // (n_kv_head, n_rows, group, state), if there are several waves
+  AlignedBuffer running_;         // (n_kv_head, n_rows, 2, group, state), if there are several waves
   std::vector<Scratch> scratch_;  // one per worker
   int most_tile_rows_ = 0, most_tail_chunks_ = 0;
   size_t scores_floats_ = 0, tail_floats_ = 0;

@@ -151,7 +151,15 @@ std::vector<float> NaiveRow(const Problem& p, const ToyCache& committed, int row
   for (int head = 0; head < p.shape.n_head; ++head) {
     const int kv = head / group;
     const float* q = p.q.data() + ((Z(kv) * Z(p.n_rows) + Z(row)) * Z(group) + Z(head % group)) * Z(head_dim);
-    std::vector<float> state(Z(kStateHeader + head_dim)), chunk_state(state.size());
+    // Of the stretches before, of the one that chunk c is in, and of c.
+    std::vector<float> state(Z(kStateHeader + head_dim)), stretch(state.size()), s(state.size());
+    const auto add = [&](bool is_first, std::vector<float>& to, const std::vector<float>& from) {
+      if (is_first) {
+        to = from;
+      } else {
+        ref.merge_state(to.data(), from.data(), head_dim);
+      }
+    };
     for (int c = 0; c * kChunk < n; ++c) {
       const int count = std::min(kChunk, n - c * kChunk);
       float scores[kChunk];
@@ -165,7 +173,6 @@ std::vector<float> NaiveRow(const Problem& p, const ToyCache& committed, int row
                   .block_begin = 0,
                   .block_end = (count + 15) / 16,
                   .type = static_cast<kernels::KvType>(p.layout.k_type)});
-      std::vector<float>& s = c == 0 ? state : chunk_state;
       std::fill(s.begin(), s.end(), 0.0F);
       ref.softmax_chunk(scores, count, s.data());
       ref.values({.values = span.values(c, kv),
@@ -177,7 +184,8 @@ std::vector<float> NaiveRow(const Problem& p, const ToyCache& committed, int row
                   .n_rows = 1,
                   .head_dim = head_dim,
                   .type = static_cast<kernels::KvType>(p.layout.v_type)});
-      if (c > 0) ref.merge_state(state.data(), chunk_state.data(), head_dim);
+      add(c % 16 == 0, stretch, s);
+      if ((c + 1) * kChunk >= n || (c + 1) % 16 == 0) add(c < 16, state, stretch);
     }
     ref.finish_state(state.data(), head_dim, out.data() + Z(head) * Z(head_dim));
   }
@@ -254,6 +262,14 @@ TEST(Attention, ATreeDeeperThanAChunk) {
     const std::vector<float> want = NaiveRow(p, committed, row);
     EXPECT_EQ(std::memcmp(out.data() + Z(row) * want.size(), want.data(), want.size() * sizeof(float)), 0)
         << row;
+  }
+}
+
+// States of chunks within 4,096 positions are merged before those of others.
+TEST(Attention, RowsAroundTheEndsOfStretches) {
+  for (const int base : {4090, 4096, 4097, 8190}) {
+    for (const int rows : {1, 9, 40}) ExpectCanonical(MakeProblem(base, rows, {}, CacheType::kF16, 16, 1));
+    ExpectCanonical(MakeProblem(base, 9, RandomTree(9, 3), CacheType::kF16, 16, 2));
   }
 }
 

@@ -78,7 +78,8 @@ class Layers {
     });
     const double merge_ms = GraphTime(stream_, kReplays, [&] {
       for (int layer = 0; layer < s_.n_layer; ++layer) {
-        Launch<gpu::MergeStates<128>>({.states = args.states,
+        Launch<gpu::MergeStates<128>>({.rows = args.rows,
+                                       .states = args.states,
                                        .parts = parts_,
                                        .part_begins = part_begins_,
                                        .out_rows = nullptr,

@@ -131,7 +131,8 @@ class Steps {
   void Plan(int rows, int context, bool prompt, Arena& work) {
     rows_ = rows;
     int n_multiprocessors = 0;
-    MustSucceed(cudaDeviceGetAttribute(&n_multiprocessors, cudaDevAttrMultiProcessorCount, 0), "properties of the card");
+    MustSucceed(cudaDeviceGetAttribute(&n_multiprocessors, cudaDevAttrMultiProcessorCount, 0),
+                "properties of the card");
     const int chunks = gpu::CeilDiv(prompt ? context + rows : context + 1, kChunk);
     entries_ = gpu::EntriesOf(rows, Group(), int64_t{chunks} * s_.n_kv_head, n_multiprocessors);
     const int item_rows = entries_ / Group();
@@ -279,7 +280,8 @@ class Steps {
     add(
         "merge", l * state_bytes, 0,
         [=](int) {
-          Launch<gpu::MergeStates<128>>({.states = states_,
+          Launch<gpu::MergeStates<128>>({.rows = seen_rows_,
+                                         .states = states_,
                                          .parts = parts_,
                                          .part_begins = part_begins_,
                                          .out_rows = nullptr,

@@ -260,7 +260,7 @@ class EngineImpl final : public Engine {
 
  private:
   Result<SessionImpl*> Own(Session& session) const;
-  std::vector<std::pair<std::string, std::string>> SessionsBelongTo() const;
+  std::vector<std::pair<std::string, std::string>> SessionsBelongTo(int n_positions) const;
   GenerationParts Parts();
   std::vector<int32_t> EncodePrompt(std::string_view text) const;
   size_t MostPromptTokens(const GenerationRequest& request) const;
@@ -339,19 +339,22 @@ Result<std::unique_ptr<Session>> EngineImpl::Fork(const Session& session) {
   return copy;
 }
 
-// All that keys and values depend on besides the tokens.
-std::vector<std::pair<std::string, std::string>> EngineImpl::SessionsBelongTo() const {
+// All that keys and values of so many positions depend on besides the tokens.
+std::vector<std::pair<std::string, std::string>> EngineImpl::SessionsBelongTo(int n_positions) const {
   std::vector<std::pair<std::string, std::string>> to = {
       {"model", info_.architecture + " " + fingerprint_},
       {"context extension", info_.rope_scaling + ", base " + std::to_string(info_.rope_freq_base)}};
   to.insert(to.end(), info_.arithmetic.begin(), info_.arithmetic.end());
+  // Once all chunks of a row were merged one by one, which is the same within a stretch.
+  constexpr int kStretch = kernels::kStretchChunks * kernels::kChunk;
+  if (n_positions > kStretch) to.emplace_back("attention", "merged by " + std::to_string(kStretch));
   return to;
 }
 
 Status EngineImpl::SaveSession(const Session& session, const std::string& path) {
   LS_ASSIGN(SessionImpl* const own, Own(const_cast<Session&>(session)));
   const SessionState& state = own->state();
-  SessionContents contents{.belongs_to = SessionsBelongTo(),
+  SessionContents contents{.belongs_to = SessionsBelongTo(state.cache->length()),
                            .tokens = state.tokens,
                            .n_positions = state.cache->length(),
                            .chunk_bytes = pool_->chunk_bytes(),
@@ -376,7 +379,7 @@ Result<std::unique_ptr<Session>> EngineImpl::LoadSession(const std::string& path
   LS_ASSIGN(std::unique_ptr<Session> session, NewSession());
   LS_ASSIGN(const SessionFile file, ReadSessionFile(path));
   const SessionContents& saved = file.contents;
-  LS_TRY(CheckBelongs(saved, SessionsBelongTo(), path));
+  LS_TRY(CheckBelongs(saved, SessionsBelongTo(saved.n_positions), path));
   const auto n_tokens = static_cast<int>(saved.tokens.size());
   if (n_tokens > info_.n_ctx) {
     return ResourceExhausted(path + ": the session has " + std::to_string(n_tokens) +

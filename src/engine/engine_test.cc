@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -19,6 +20,7 @@
 #include "engine/cache_file.h"
 #include "engine/calibration_cache.h"
 #include "formats/gguf_writer.h"
+#include "formats/session_file.h"
 #include "formats/tiny_model.h"
 #include "formats/tiny_vocabulary.h"
 
@@ -433,6 +435,29 @@ TEST_F(EngineTest, WhatAnySequenceHasEvaluatedIsNotEvaluatedAgain) {
   request.tokens.insert(request.tokens.end(), parts.tokens.begin(), parts.tokens.end());
   request.tokens.push_back(50);
   EXPECT_GE(generate(*engine).timings.cache_n, 300 + std::ssize(parts.tokens) - 1);
+}
+
+// Programs that merged the states of chunks one by one had other keys and values past a stretch, and no
+// others before.
+TEST_F(EngineTest, ASessionPastAStretchSaysHowItsStatesAreMerged) {
+  const auto engine = Load({.ctx_size = 4400});
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("longspec_stretch_" + std::to_string(getpid()) + ".session"))
+          .string();
+  for (const size_t n_tokens : {300U, 4200U}) {
+    auto session = engine->NewSession();
+    GenerationRequest request = Request("", "none");
+    request.prompt.clear();
+    for (size_t i = 0; i < n_tokens; ++i) request.tokens.push_back(static_cast<int32_t>(40 + i % 50));
+    (void)Generate(*engine, **session, request);
+    ASSERT_TRUE(engine->SaveSession(**session, path).ok());
+    const auto file = ReadSessionFile(path);
+    ASSERT_TRUE(file.ok());
+    const std::pair<std::string, std::string> merged = {"attention", "merged by 4096"};
+    EXPECT_EQ(std::ranges::count(file->contents.belongs_to, merged), n_tokens > 4096 ? 1 : 0);
+    EXPECT_TRUE(engine->LoadSession(path).ok());
+  }
+  std::filesystem::remove(path);
 }
 
 // Saved, the program ended, started again: it goes on as if it had not stopped.

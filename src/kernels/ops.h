@@ -16,11 +16,12 @@
 
 namespace longspec::kernels {
 
-inline constexpr int kRowGroup = 16;     // output rows interleaved in packed weights
-inline constexpr int kQuantBlock = 32;   // values that a weight's scale or factor is for
-inline constexpr int kSuperBlock = 256;  // values that are summed as integers in the q8k arithmetic
-inline constexpr int kChunk = 256;       // keys per canonical softmax chunk
-inline constexpr int kKeyGroup = 16;     // keys per transposed block
+inline constexpr int kRowGroup = 16;       // output rows interleaved in packed weights
+inline constexpr int kQuantBlock = 32;     // values that a weight's scale or factor is for
+inline constexpr int kSuperBlock = 256;    // values that are summed as integers in the q8k arithmetic
+inline constexpr int kChunk = 256;         // keys per canonical softmax chunk
+inline constexpr int kStretchChunks = 16;  // chunks whose states are merged before those of others
+inline constexpr int kKeyGroup = 16;       // keys per transposed block
 inline constexpr int kMaxHeadDim = 512;
 inline constexpr int kStateHeader =
     16;  // floats before the head_dim values of a softmax state: [0] max, [1] sum
@@ -310,8 +311,8 @@ struct KernelTable {
   void (*softmax_chunk)(float* scores, int n, float* state);
   void (*values)(const ValuesArgs& args);
   void (*gathered_values)(const GatheredValuesArgs& args);
-  // Merges the next chunk's state into `state`: m' = max(m, mc); a = exp(m - m'), b = exp(mc - m'); x =
-  // fma(x, a, xc * b) for the sum and each of the head_dim values.
+  // Merges the next chunk's state, or the next stretch's, into `state`: m' = max(m, mc); a = exp(m - m'), b =
+  // exp(mc - m'); x = fma(x, a, xc * b) for the sum and each of the head_dim values.
   void (*merge_state)(float* state, const float* chunk, int head_dim);
   // out = o * (1 / sum)
   void (*finish_state)(const float* state, int head_dim, float* out);

@@ -144,12 +144,23 @@ AttentionCase::Result AttentionCase::Reference() const {
       }
       for (size_t row = 0; row < rows_.size(); ++row) {
         if (part_begins_[row] == part_begins_[row + 1]) continue;
-        const float* first = state_of(head, parts_[Size(part_begins_[row])], of_group);
-        std::vector<float> merged(first, first + StateFloats());
-        for (int part = part_begins_[row] + 1; part < part_begins_[row + 1]; ++part) {
-          kReferenceTable.merge_state(merged.data(), state_of(head, parts_[Size(part)], of_group),
-                                      shape_.head_dim);
+        std::vector<float> merged, stretch;  // of the stretches before, and of the one at hand
+        const auto add_to = [&](std::vector<float>& to, const float* from) {
+          if (to.empty()) {
+            to.assign(from, from + StateFloats());
+          } else {
+            kReferenceTable.merge_state(to.data(), from, shape_.head_dim);
+          }
+        };
+        int chunk = rows_[row].begin / kChunk;
+        for (int part = part_begins_[row]; part < part_begins_[row + 1]; ++part, ++chunk) {
+          if (chunk % kStretchChunks == 0 && !stretch.empty()) {
+            add_to(merged, stretch.data());
+            stretch.clear();
+          }
+          add_to(stretch, state_of(head, parts_[Size(part)], of_group));
         }
+        add_to(merged, stretch.data());
         kReferenceTable.finish_state(merged.data(), shape_.head_dim,
                                      result.out.data() + (row * Size(shape_.n_kv_head * shape_.group) +
                                                           Size(head * shape_.group + of_group)) *

@@ -116,7 +116,8 @@ AttentionCase::Result AttentionCase::On() const {
                            .head_dim = shape_.head_dim,
                            .scale = scale_});
     Device::template Launch<gpu::MergeStates<kDims>>(
-        typename gpu::MergeStates<kDims>::Args{.states = states.get(),
+        typename gpu::MergeStates<kDims>::Args{.rows = rows.get(),
+                                               .states = states.get(),
                                                .parts = parts.get(),
                                                .part_begins = part_begins.get(),
                                                .out_rows = nullptr,
