@@ -17,18 +17,31 @@ namespace {
 
 inline int Least(int a, int b) { return a < b ? a : b; }
 
-// Line J of a block's weights.
+// Whether line J of unpacked weights is read where it was packed: to mask it costs no more than to load it.
+// Where tiles of more rows fill the registers, there is none for the mask.
+template <WeightFormat F, int J>
+inline constexpr bool kStaysPacked = !kHasMin<F> && kLinePart<F, J, 0>.n == kBits<F>;
+
+// A block's weights.
+struct BlockOf {
+  const std::byte *packed, *bytes;  // bytes: if they are unpacked
+};
+
+// Line J of them.
 template <WeightFormat F, Quants Q, int J>
-inline __m256i Weights(const std::byte* w, int v) {
-  if constexpr (Q == Quants::kBytes) return LoadBytes(w + 64 * J + 32 * v);
-  return Line<F, J>(w, v);
+inline __m256i Weights(const BlockOf& w, int v) {
+  if constexpr (Q == Quants::kBytes && !kStaysPacked<F, J>) {
+    return LoadBytes(w.bytes + 64 * J + 32 * v);
+  } else {
+    return Line<F, J>(w.packed, v);
+  }
 }
 
 // D, M and their factors, 8 lanes at a time.
 template <WeightFormat F>
 class SuperScales {
  public:
-  SuperScales(const std::byte* group, int n_super) {
+  SuperScales(const std::byte* group, int n_super) : quants_(group) {
     const auto n = static_cast<size_t>(n_super), n_block = n * kBlocks;
     scales_ = group + n_block * kBlockBytes<F>;
     minima_ = scales_ + n * kRowGroup * 2;
@@ -36,6 +49,9 @@ class SuperScales {
     min_factors_ = factors_ + n_block * kRowGroup;
   }
 
+  const std::byte* Quants(int super) const {
+    return quants_ + static_cast<size_t>(super) * kBlocks * kBlockBytes<F>;
+  }
   __m256 Scale(int super, int v) const { return LoadHalf8(scales_ + (super * kRowGroup + v * 8) * 2); }
   __m256 Minimum(int super, int v) const { return LoadHalf8(minima_ + (super * kRowGroup + v * 8) * 2); }
 
@@ -65,7 +81,7 @@ class SuperScales {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(factors + index * kRowGroup));
   }
 
-  const std::byte *scales_, *minima_, *factors_, *min_factors_;
+  const std::byte *quants_, *scales_, *minima_, *factors_, *min_factors_;
 };
 
 inline __m256i Times(__m256i factors, const int32_t* steps) {
@@ -74,7 +90,7 @@ inline __m256i Times(__m256i factors, const int32_t* steps) {
 
 // dot (+)= the products of lines J and K of a block's weights.
 template <WeightFormat F, Quants Q, bool kFirst, int J, int K, int R>
-[[gnu::always_inline]] inline void AddTwoLines(const std::byte* w, int v, const int8_t* const (&q)[R],
+[[gnu::always_inline]] inline void AddTwoLines(const BlockOf& w, int v, const int8_t* const (&q)[R],
                                                __m256i (&dot)[R]) {
   const __m256i first = Weights<F, Q, J>(w, v), second = Weights<F, Q, K>(w, v);
 #pragma GCC unroll 4
@@ -88,7 +104,7 @@ template <WeightFormat F, Quants Q, bool kFirst, int J, int K, int R>
 
 // dot (+)= the products of these lines, which together fit 16 bits.
 template <WeightFormat F, Quants Q, bool kFirst, int R, int J, int K, int... Others>
-[[gnu::always_inline]] inline void AddLines(Lines<J, K, Others...>, const std::byte* w, int v,
+[[gnu::always_inline]] inline void AddLines(Lines<J, K, Others...>, const BlockOf& w, int v,
                                             const int8_t* const (&q)[R], __m256i (&dot)[R]) {
   AddTwoLines<F, Q, kFirst, J, K>(w, v, q, dot);
   if constexpr (sizeof...(Others) > 0) AddLines<F, Q, false>(Lines<Others...>(), w, v, q, dot);
@@ -98,7 +114,7 @@ template <WeightFormat F, Quants Q, bool kFirst, int R, int J, int K, int... Oth
 // lane's products of nibbles and an int8 are at most 16 * 15 * 127 = 30480, those of half as many weights of
 // five bits 8 * 31 * 127 = 31496.
 template <WeightFormat F, int R>
-[[gnu::always_inline]] inline void AddPacked(const SuperScales<F>& scales, int b, const std::byte* w,
+[[gnu::always_inline]] inline void AddPacked(const SuperScales<F>& scales, int b, const BlockOf& w,
                                              const int8_t* const (&q)[R], const int32_t* const (&steps)[R],
                                              __m256i* sums) {
 #pragma GCC unroll 2
@@ -165,7 +181,7 @@ template <WeightFormat F, int R>
 // Those of two lines fit 16 bits: at most 2 * 2 * 63 * 127 = 32004.
 template <Quants Q, int R>
 [[gnu::always_inline]] inline void AddHalves(const SuperScales<WeightFormat::kSuperU6Halves>& scales, int b,
-                                             const std::byte* w, const int8_t* const (&q)[R],
+                                             const BlockOf& w, const int8_t* const (&q)[R],
                                              const int32_t* const (&steps)[R], __m256i* sums) {
 #pragma GCC unroll 2
   for (int v = 0; v < kVectors; ++v) {
@@ -262,7 +278,7 @@ template <WeightFormat F, int R>
 template <WeightFormat F, Quants Q, int R>
 [[gnu::noinline]] void Tile(const Span<SuperScales<F>>& span, int row) {
   const SuperScales<F> scales = *span.scales;
-  const std::byte* w = span.quants;
+  BlockOf w = {.packed = scales.Quants(span.begin), .bytes = span.quants};
   const Q8KBlock* x[R];
   for (int r = 0; r < R; ++r) x[r] = span.Row(row + r);
   auto* acc = reinterpret_cast<__m256*>(span.acc) + row * kVectors;
@@ -277,7 +293,7 @@ template <WeightFormat F, Quants Q, int R>
     int32_t steps[R][kBlocks];
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) SpreadSteps<F>(*x[r], steps[r]);
-    for (int i = 0; i < kBlocks; ++i, w += kQuantBytes<F, Q>) {
+    for (int i = 0; i < kBlocks; ++i, w.packed += kBlockBytes<F>, w.bytes += kQuantBytes<F, Q>) {
       const int b = super * kBlocks + i;
       FetchPart<F, R>(span, super, i);
       const int8_t* q[R];
@@ -292,7 +308,7 @@ template <WeightFormat F, Quants Q, int R>
       } else if constexpr (Q == Quants::kPacked) {
         AddPacked<F, R>(scales, b, w, q, of_block, sums);
       } else {
-        AddBytes<F, R>(scales, b, w, q, of_block, sums);
+        AddBytes<F, R>(scales, b, w.bytes, q, of_block, sums);
       }
       if constexpr (R > 2) Forget(sums);
     }
@@ -312,12 +328,18 @@ inline int TileOf(int left) {
   return left == 5 ? 3 : Least(left, 4);
 }
 
+template <WeightFormat F, int J>
+[[gnu::always_inline]] inline void UnpackLine(const std::byte* packed, int v, std::byte* bytes) {
+  if constexpr (!kStaysPacked<F, J>)
+    _mm256_store_si256(reinterpret_cast<__m256i*>(bytes + 64 * J + 32 * v), Line<F, J>(packed, v));
+}
+
 // The lines of a block to bytes.
 template <WeightFormat F, int... J>
 [[gnu::always_inline]] inline void UnpackLines(Lines<J...>, const std::byte* packed, std::byte* bytes) {
 #pragma GCC unroll 2
   for (int v = 0; v < kVectors; ++v) {
-    (_mm256_store_si256(reinterpret_cast<__m256i*>(bytes + 64 * J + 32 * v), Line<F, J>(packed, v)), ...);
+    (UnpackLine<F, J>(packed, v, bytes), ...);
   }
 }
 
