@@ -67,6 +67,87 @@ struct PartialVerificationOptions {
   std::string reduce = "mean";
 };
 
+// --- What drafters read, each its own: one struct for each of them. ---
+
+struct NgramDraftOptions {
+  int max = 4;  // longest suffix looked up first
+  int min = 2;
+  // Which occurrence of the suffix is copied: "recent" (the most recent), or what other programs do: "pld",
+  // "hf", "vllm", "tgi", "llama".
+  std::string rule = "recent";
+  bool operator==(const NgramDraftOptions&) const = default;
+};
+
+struct ReplayDraftOptions {
+  std::vector<int32_t> tokens = {};  // to propose, by absolute output index
+  // Less than 1: it plays a draft that is right with this chance at each token, as a chain that is as deep as
+  // pays, and each token of a proposal takes so long.
+  float accept = 1.0F;
+  float step_ms = 0.0F;
+  bool operator==(const ReplayDraftOptions&) const = default;
+};
+
+struct PredictionDraftOptions {
+  std::vector<int32_t> tokens = {};  // of a text that the answer may be made of, in this order or another
+  bool operator==(const PredictionDraftOptions&) const = default;
+};
+
+struct SuffixDraftOptions {
+  int max_depth = 24;       // longest suffix told apart
+  float factor = 1.0F;      // drafted depth per matched token
+  float min_prob = 0.1F;    // nodes less likely than this are left out
+  std::string corpus = {};  // a file of `longspec corpus` to look suffixes up in as well
+  bool operator==(const SuffixDraftOptions&) const = default;
+};
+
+struct PpmDraftOptions {
+  float min_prob = 0.03F;  // nodes less likely than this are left out
+  // A table of `longspec corpus --ngrams` with what usually follows in other texts; "": the one in the folder
+  // priors beside the model file that is of its tokenizer, if there is one; "none": none.
+  std::string prior = {};
+  bool operator==(const PpmDraftOptions&) const = default;
+};
+
+struct RecyclingDraftOptions {
+  std::string file = {};  // the table is read from it and written to it
+  bool operator==(const RecyclingDraftOptions&) const = default;
+};
+
+struct MagicDecDraftOptions {
+  int sink = 16;     // first positions the draft sees
+  int window = 496;  // and last ones
+  bool operator==(const MagicDecDraftOptions&) const = default;
+};
+
+// Of "partial", and of "tokenswift" what is not about who guesses for it.
+struct PartialDraftOptions {
+  int sink = 32;                 // first positions it sees
+  int budget = 2048;             // positions it retrieves, in blocks of 16
+  int window = 128;              // last positions it sees, at least
+  int refresh = 64;              // positions after which it retrieves anew
+  std::string score = "minmax";  // how blocks are scored: "minmax", "quest", "mean", "norm"
+  std::string inner = "ppm";     // who guesses for it: "none", "ppm", "suffix", "ngram", "lm"
+  int inner_n_max = 8;           // guesses of that one, a pass
+  bool operator==(const PartialDraftOptions&) const = default;
+};
+
+struct LmDraftOptions {
+  int recent = 0;  // last tokens of a text that the draft begins with; 0: all, if it was trained for as long
+  int sink = 4;    // of a draft with a window: first positions it sees
+  int window = 0;  // and last ones; 0: it sees all of them
+  bool operator==(const LmDraftOptions&) const = default;
+};
+
+// Of "lm", "eagle" and "eagle3". SpecExtend: the draft sees some chunks of 32 positions, those that the
+// target's last layer looks at, in positions of their own. 0: the paper's number, by kind of draft.
+struct SpecExtendOptions {
+  bool enabled = false;
+  int chunks = 0;  // more than 0: SpecExtend as well
+  int every = 0;   // rounds after which they are chosen anew
+  int from = 0;    // in shorter texts it sees all positions; 0: as many as the chunks hold
+  bool operator==(const SpecExtendOptions&) const = default;
+};
+
 struct SpeculationOptions {
   // A registered drafter, several separated by commas, or "auto": what this model can use. "none" decodes
   // plainly. What papers and other programs call a drafter ("pld", "triforce") is that drafter with their
@@ -75,55 +156,25 @@ struct SpeculationOptions {
   std::string type = "auto";
   int draft_n_max = 8;  // proposed tokens per step, the root not counted
   int draft_n_min = 0;  // fewer proposed tokens than this: none are verified
-  int ngram_max = 4;    // longest suffix looked up first
-  int ngram_min = 2;
-  // Which occurrence of the suffix is copied: "recent" (the most recent), or what other programs do: "pld",
-  // "hf", "vllm", "tgi", "llama".
-  std::string ngram_rule = "recent";
+  NgramDraftOptions ngram = {};
   // Tree shape: "" or "chain", or the number of distinct continuations to merge, or drafter-specific.
   std::string tree = {};
   // How much is drafted per step: "fixed" (draft_n_max), "adaptive" (what pays on this machine at this
   // context length, adaptive_n_max at most), or empty: adaptive for "auto" and lists, fixed for one drafter.
   std::string policy = {};
   int adaptive_n_max = 32;
-  std::vector<int32_t> replay_tokens = {};  // type "replay": the tokens to propose, by absolute output index
-  // Less than 1: it plays a draft that is right with this chance at each token, as a chain that is as deep as
-  // pays, and each token of a proposal takes so long.
-  float replay_accept = 1.0F;
-  float replay_step_ms = 0.0F;
-  // type "prediction": tokens of a text that the answer may be made of, in this order or another.
-  std::vector<int32_t> prediction_tokens = {};
-  int suffix_max_depth = 24;     // type "suffix": longest suffix told apart
-  float suffix_factor = 1.0F;    // drafted depth per matched token
-  float suffix_min_prob = 0.1F;  // nodes less likely than this are left out
-  std::string corpus = {};       // a file of `longspec corpus` to look suffixes up in as well
-  float ppm_min_prob = 0.03F;    // type "ppm": nodes less likely than this are left out
-  // type "ppm": a table of `longspec corpus --ngrams` with what usually follows in other texts; "": the one
-  // in the folder priors beside the model file that is of its tokenizer, if there is one; "none": none.
-  std::string prior = {};
+  ReplayDraftOptions replay = {};
+  PredictionDraftOptions prediction = {};
+  SuffixDraftOptions suffix = {};
+  PpmDraftOptions ppm = {};
   // Whether drafts are made with the random numbers by which the target will choose (docs/decoding.md).
   bool dice = true;
-  std::string recycling_file = {};       // type "recycling": the table is read from and written to this file
-  int magicdec_sink = 16;                // type "magicdec": first positions the draft sees
-  int magicdec_window = 496;             // and last ones
-  int partial_sink = 32;                 // type "partial": first positions it sees
-  int partial_budget = 2048;             // positions it retrieves, in blocks of 16
-  int partial_window = 128;              // last positions it sees, at least
-  int partial_refresh = 64;              // positions after which it retrieves anew
-  std::string partial_score = "minmax";  // how blocks are scored: "minmax", "quest", "mean", "norm"
-  std::string partial_inner = "ppm";     // who guesses for it: "none", "ppm", "suffix", "ngram", "lm"
-  int partial_inner_n_max = 8;           // guesses of that one, a pass
-  std::string draft_model = {};          // types with a model of their own: its file or folder
-  // type "lm": last tokens of a text that the draft begins with; 0: all, if it was trained for texts as long
-  int draft_recent = 0;
-  int draft_sink = 4;    // type "lm" with a window: first positions the draft sees
-  int draft_window = 0;  // and last ones; 0: the draft sees all of them
-  // types "lm", "eagle", "eagle3": SpecExtend: the draft sees some chunks of 32 positions, those that the
-  // target's last layer looks at, in positions of their own. 0 below: the paper's number, by kind of draft.
-  bool spec_extend = false;
-  int spec_extend_chunks = 0;      // more than 0: SpecExtend as well
-  int spec_extend_every = 0;       // rounds after which they are chosen anew
-  int spec_extend_from = 0;        // in shorter texts it sees all positions; 0: as many as the chunks hold
+  RecyclingDraftOptions recycling = {};
+  MagicDecDraftOptions magicdec = {};
+  PartialDraftOptions partial = {};
+  std::string draft_model = {};  // types with a model of their own: its file or folder
+  LmDraftOptions lm = {};
+  SpecExtendOptions spec_extend = {};
   std::string draft_weights = {};  // type its matrices run in ("q8_0", "bf16", "f32"); "": the fast one
 
   bool operator==(const SpeculationOptions&) const = default;

@@ -51,7 +51,8 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
     return Status(status.code(), options.path + ": " + status.message());
   }
   const int n_threads = options.threads > 0 ? options.threads : ThreadTeam::UsableCores();
-  MemoryNeeds needs = NeedsOf(model.spec, *model.file, model.layout, max_rows, n_threads, ctx_size);
+  const ModelMemory memory = PlanModelMemory(model.spec, *model.file, max_rows, n_threads);
+  MemoryNeeds needs = NeedsOf(memory, model.spec, model.layout, ctx_size);
   const uint64_t available = AvailableMemory();
   if (!options.kv_offload.empty()) {
     model.offload = OffloadOf(options, needs.kv_chunk, available);
@@ -61,12 +62,10 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
   LS_TRY(CheckOffload(options.kv_offload, PlanMemory(needs, available)));
   LS_ASSIGN(model.team, ThreadTeam::Start(n_threads));
   ModelLoadOptions load;
-  load.kernels = model.kernels;
-  load.team = model.team.get();
   load.max_rows = max_rows;
   load.on_progress = options.on_progress;
   load.weights_cache = {.folder = options.weights_cache, .on_warning = options.on_warning};
-  LS_ASSIGN(model.target, LoadModel(model.file, model.spec, load));
+  LS_ASSIGN(model.target, LoadModel(model.file, model.spec, {model.kernels, model.team.get()}, load));
   return model;
 }
 

@@ -129,7 +129,7 @@ class Selfcheck {
 
   static SpeculationOptions WithoutPrior() {
     SpeculationOptions speculation;
-    speculation.prior = kNoPrior;
+    speculation.ppm.prior = kNoPrior;
     return speculation;
   }
 
@@ -157,13 +157,13 @@ class Selfcheck {
     if (std::ranges::any_of(entry.options,
                             [](const DrafterOption& o) { return o.flags == kSpecExtendOption.flags; })) {
       SpeculationOptions extended = speculation;
-      extended.spec_extend_chunks = std::max(1, n_prompt / (2 * ReindexOptions().chunk));
+      extended.spec_extend.chunks = std::max(1, n_prompt / (2 * ReindexOptions().chunk));
       ways_.push_back({type + " with SpecExtend", extended});
     }
     if (&entry == &kLmDrafter) {
       SpeculationOptions nested = speculation;
       nested.type = kPartialDrafter.name;
-      nested.partial_inner = type;
+      nested.partial.inner = type;
       kPartialDrafter.narrow(nested, n_prompt);
       ways_.push_back({nested.type + " with " + type + " inside", nested});
     }
@@ -232,7 +232,7 @@ class Selfcheck {
     for (const Way& way : ways_) {
       SpeculationOptions speculation = way.speculation;
       if (!speculation.dice && options_.temperatures[i] <= 0) continue;  // there are none
-      speculation.replay_tokens = plain.tokens;
+      speculation.replay.tokens = plain.tokens;
       TraceOptions options = Options(i);
       options.adaptive = way.adaptive;
       options.dice = speculation.dice;
@@ -320,12 +320,12 @@ class Selfcheck {
         SpeculationOptions speculation = way.speculation;
         const bool extended = AsksForSpecExtend(speculation);
         if (way.adaptive || !speculation.dice ||
-            !seen.insert(speculation.type + speculation.draft_model + speculation.partial_inner +
+            !seen.insert(speculation.type + speculation.draft_model + speculation.partial.inner +
                          (extended ? " extended" : ""))
                  .second) {
           continue;
         }
-        speculation.replay_tokens = plain[i].tokens;
+        speculation.replay.tokens = plain[i].tokens;
         items.push_back({.prompt = options_.prompt,
                          .make_drafter = Registered(speculation),
                          .options = Options(i),

@@ -160,7 +160,7 @@ void SetLeastChance(const CLI::App& app, float chance, SpeculationOptions* optio
     for (const char* name : {"--spec-suffix-min-prob", "--spec-ppm-min-prob"}) {
       if (read.option->name() != name || IsGivenTo(app, *read.option) || !Reads(*options, *read.option))
         continue;
-      options->*std::get<float SpeculationOptions::*>(read.option->member) = chance;
+      std::get<OptionPlace<float>>(read.option->member).In(*options) = chance;
     }
   }
   Warn(
@@ -348,10 +348,10 @@ std::function<std::vector<std::string>()> AddSpeculationOptions(CLI::App& app, S
     std::visit(
         [&](auto member) {
           const std::string flags(read.option->flags);
-          if constexpr (std::is_same_v<decltype(member), bool SpeculationOptions::*>) {
-            app.add_flag(flags, options->*member, help)->group(group);
+          if constexpr (std::is_same_v<decltype(member), OptionPlace<bool>>) {
+            app.add_flag(flags, member.In(*options), help)->group(group);
           } else {
-            AddValue(app, flags, &(options->*member), help, group);
+            AddValue(app, flags, &member.In(*options), help, group);
           }
         },
         read.option->member);

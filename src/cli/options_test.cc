@@ -251,18 +251,18 @@ TEST(Options, EveryGroupIsBound) {
   EXPECT_EQ(parsed.speculation.type, "ngram,suffix,ppm,recycling,magicdec");
   EXPECT_EQ(parsed.speculation.draft_n_max, 5);
   EXPECT_EQ(parsed.speculation.draft_n_min, 2);
-  EXPECT_EQ(parsed.speculation.ngram_max, 6);
-  EXPECT_EQ(parsed.speculation.ngram_min, 3);
-  EXPECT_EQ(parsed.speculation.ngram_rule, "vllm");
+  EXPECT_EQ(parsed.speculation.ngram.max, 6);
+  EXPECT_EQ(parsed.speculation.ngram.min, 3);
+  EXPECT_EQ(parsed.speculation.ngram.rule, "vllm");
   EXPECT_EQ(parsed.speculation.tree, "4");
-  EXPECT_EQ(parsed.speculation.suffix_max_depth, 30);
-  EXPECT_EQ(parsed.speculation.suffix_factor, 1.5F);
-  EXPECT_EQ(parsed.speculation.suffix_min_prob, 0.25F);
-  EXPECT_EQ(parsed.speculation.ppm_min_prob, 0.5F);
-  EXPECT_EQ(parsed.speculation.corpus, "a.corpus");
-  EXPECT_EQ(parsed.speculation.recycling_file, "a.table");
-  EXPECT_EQ(parsed.speculation.magicdec_sink, 2);
-  EXPECT_EQ(parsed.speculation.magicdec_window, 100);
+  EXPECT_EQ(parsed.speculation.suffix.max_depth, 30);
+  EXPECT_EQ(parsed.speculation.suffix.factor, 1.5F);
+  EXPECT_EQ(parsed.speculation.suffix.min_prob, 0.25F);
+  EXPECT_EQ(parsed.speculation.ppm.min_prob, 0.5F);
+  EXPECT_EQ(parsed.speculation.suffix.corpus, "a.corpus");
+  EXPECT_EQ(parsed.speculation.recycling.file, "a.table");
+  EXPECT_EQ(parsed.speculation.magicdec.sink, 2);
+  EXPECT_EQ(parsed.speculation.magicdec.window, 100);
   EXPECT_EQ(parsed.request.n_predict, 9);
   EXPECT_THAT(parsed.request.stop, ElementsAre("User:", "[end]"));
   EXPECT_TRUE(parsed.request.ignore_eos);
@@ -305,13 +305,14 @@ TEST(Options, ThoseOfDraftersAreParsed) {
   for (const ReadOption& read : DrafterOptions()) {
     for (const std::string& flag : Split(std::string(read.option->flags), ',')) {
       const auto expect = [&](auto member) {
-        const auto value = Other(SpeculationOptions().*member);
+        const SpeculationOptions usual;
+        const auto value = Other(member.In(usual));
         std::vector<std::string> arguments = LineFor(read);
         arguments.push_back(flag);
-        if (!std::is_same_v<decltype(member), bool SpeculationOptions::*>) arguments.push_back(Shown(value));
+        if (!std::is_same_v<decltype(member), OptionPlace<bool>>) arguments.push_back(Shown(value));
         const Parsed parsed = Parse(arguments);
         EXPECT_EQ(parsed.error, "") << flag;
-        EXPECT_EQ(parsed.speculation.*member, value) << flag;
+        EXPECT_EQ(member.In(parsed.speculation), value) << flag;
       };
       std::visit(expect, read.option->member);
     }
@@ -334,7 +335,7 @@ TEST(Options, HelpHasEveryDrafterAndItsOptions) {
     std::ranges::replace(own, '\n', ' ');
     EXPECT_THAT(own, HasSubstr(read.readers + ": " + std::string(read.option->help)));
     const auto expect = [&](auto member) {
-      const std::string value = Shown(SpeculationOptions().*member);
+      const std::string value = Shown(member.In(SpeculationOptions()));
       if (value.empty()) return;
       EXPECT_THAT(own, HasSubstr("=" + value + " ")) << read.option->flags;
     };
@@ -372,7 +373,7 @@ TEST(Options, DocumentsSayWhatDraftersRead) {
     const std::string name(read.option->name());
     ASSERT_TRUE(documented.contains(name)) << name << " is not in docs/cli.md";
     const auto expect = [&](auto member) {
-      const std::string value = Shown(SpeculationOptions().*member);
+      const std::string value = Shown(member.In(SpeculationOptions()));
       if (value.empty()) return;
       EXPECT_EQ(documented.at(name), value) << name;
     };
@@ -403,10 +404,11 @@ TEST(Options, WhatHasNoEffectIsRefusedByName) {
       std::vector<std::string> line = {"--spec-type", options.type, std::string(option->name())};
       const auto add_default = [&](auto member) {
         if (is_switch) return line.emplace_back("on"), void();
-        if constexpr (std::is_same_v<decltype(member), bool SpeculationOptions::*>) return;
-        line.push_back(Shown(SpeculationOptions().*member));
-        if constexpr (std::is_same_v<decltype(member), std::string SpeculationOptions::*>) {
-          if (line.back().empty()) options.*member = line.back() = "4";  // some are read where they are given
+        if constexpr (std::is_same_v<decltype(member), OptionPlace<bool>>) return;
+        line.push_back(Shown(member.In(SpeculationOptions())));
+        if constexpr (std::is_same_v<decltype(member), OptionPlace<std::string>>) {
+          if (line.back().empty())
+            member.In(options) = line.back() = "4";  // some are read where they are given
         }
       };
       std::visit(add_default, option->member);
@@ -440,7 +442,7 @@ TEST(Options, NamesOfPapersAreSettingsWhereNothingElseIsGiven) {
   };
   EXPECT_EQ(parse({}), Settled({.type = "pld"}));
   EXPECT_EQ(parse({"--spec-draft-n-max", "8"}).draft_n_max, 8);  // the default, and given
-  EXPECT_EQ(parse({"--spec-ngram-max", "4"}).ngram_max, 4);
+  EXPECT_EQ(parse({"--spec-ngram-max", "4"}).ngram.max, 4);
   EXPECT_EQ(parse({"--spec-ngram-max", "4"}).draft_n_max, 10);
 }
 
@@ -449,13 +451,13 @@ TEST(Options, LeastChanceIsOfWhoReadsIt) {
   const auto parse = [](const char* type) {
     return Parse({"-m", "x", "--spec-type", type, "--spec-draft-p-min", "0.5"});
   };
-  EXPECT_EQ(parse("auto").speculation.suffix_min_prob, 0.5F);
-  EXPECT_EQ(parse("auto").speculation.ppm_min_prob, 0.5F);
-  EXPECT_EQ(parse("suffix").speculation.suffix_min_prob, 0.5F);
-  EXPECT_EQ(parse("suffix").speculation.ppm_min_prob, SpeculationOptions().ppm_min_prob);
+  EXPECT_EQ(parse("auto").speculation.suffix.min_prob, 0.5F);
+  EXPECT_EQ(parse("auto").speculation.ppm.min_prob, 0.5F);
+  EXPECT_EQ(parse("suffix").speculation.suffix.min_prob, 0.5F);
+  EXPECT_EQ(parse("suffix").speculation.ppm.min_prob, SpeculationOptions().ppm.min_prob);
   EXPECT_EQ(parse("draft-simple").error, "");
   EXPECT_EQ(
-      Parse({"-m", "x", "--draft-p-min", "0.5", "--spec-ppm-min-prob", "0.25"}).speculation.ppm_min_prob,
+      Parse({"-m", "x", "--draft-p-min", "0.5", "--spec-ppm-min-prob", "0.25"}).speculation.ppm.min_prob,
       0.25F);
 }
 

@@ -680,8 +680,8 @@ TEST(AdaptiveEquality, TheTextIsThatOfPlainDecoding) {
         const Job job = {.n_predict = 150, .sampling = sampling};
         const std::vector<int32_t> truth = DecodePlainly(Language(), job);
         SpeculationOptions speculation = {
-            .type = type, .ngram_max = 3, .ngram_min = 1, .policy = "adaptive", .replay_tokens = truth};
-        for (size_t i = 3; i < truth.size(); i += 7) speculation.replay_tokens[i] = (truth[i] + 1) % kVocab;
+            .type = type, .ngram = {.max = 3, .min = 1}, .policy = "adaptive", .replay = {.tokens = truth}};
+        for (size_t i = 3; i < truth.size(); i += 7) speculation.replay.tokens[i] = (truth[i] + 1) % kVocab;
         AdaptiveMemory memory = Knows(cost);
         const auto drafter = std::move(*MakeDrafter(OnlyRead(speculation, type)));
         Rig rig(Language(), job, drafter.get(), MakeAdaptivePolicy(speculation, drafter->name(), &memory));

@@ -134,8 +134,7 @@ std::unique_ptr<Drafter> Make(const SpeculationOptions& options) {
 TEST(ConstraintEquality, EveryDrafterChainsAndTrees) {
   std::vector<SpeculationOptions> speculations = {{.type = "none"}, {.type = "grammar"}, {.type = "auto"}};
   for (const char* tree : {"chain", "3"}) {
-    speculations.push_back(
-        {.type = "ngram", .draft_n_max = 12, .ngram_max = 3, .ngram_min = 1, .tree = tree});
+    speculations.push_back({.type = "ngram", .draft_n_max = 12, .ngram = {.max = 3, .min = 1}, .tree = tree});
   }
   int64_t accepted = 0;
   for (const SamplingOptions& sampling : Samplings()) {
@@ -194,7 +193,8 @@ TEST(ConstraintEquality, ForcedTokensAreDraftedAndAllAccepted) {
 // A draft of forbidden tokens is no draft: every pass has one row.
 TEST(ConstraintEquality, ForbiddenGuessesCostNoRow) {
   const Job job = {.n_predict = 12, .sampling = Temperature(0.0F)};
-  const SpeculationOptions speculation = {.type = "replay", .replay_tokens = std::vector<int32_t>(12, kEnd)};
+  const SpeculationOptions speculation = {.type = "replay",
+                                          .replay = {.tokens = std::vector<int32_t>(12, kEnd)}};
   ToyTarget target(&Language());
   std::vector<std::unique_ptr<Party>> parties;
   parties.push_back(std::make_unique<Party>(job, Rules()[2], speculation, Make(speculation)));
@@ -228,7 +228,8 @@ TEST(ConstraintEquality, AGuessThatBreaksTheConstraintBreaksNothing) {
     bool broken_ = false;
   };
   const Job job = {.n_predict = 12, .sampling = Temperature(0.0F)};
-  const SpeculationOptions speculation = {.type = "replay", .replay_tokens = std::vector<int32_t>(12, kEnd)};
+  const SpeculationOptions speculation = {.type = "replay",
+                                          .replay = {.tokens = std::vector<int32_t>(12, kEnd)}};
   ToyTarget target(&Language());
   Party party(job, Rules()[2], speculation, Make(speculation));
   Fragile fragile(ToyConstraint(Rules()[2], kVocab, kEnd));

@@ -56,8 +56,8 @@ TEST(Equality, NgramRules) {
     for (const SamplingOptions& sampling : Samplings()) {
       SCOPED_TRACE(rule);
       const Job job = {.n_predict = 100, .sampling = sampling};
-      accepted += ExpectPlainText(job, {.type = "ngram", .ngram_max = 3, .ngram_min = 1, .ngram_rule = rule})
-                      .accepted;
+      accepted +=
+          ExpectPlainText(job, {.type = "ngram", .ngram = {.max = 3, .min = 1, .rule = rule}}).accepted;
     }
   }
   EXPECT_GT(accepted, 500);  // else nothing was tested
@@ -68,7 +68,7 @@ TEST(Equality, NgramTrees) {
     for (const SamplingOptions& sampling : Samplings()) {
       const Job job = {.n_predict = 100, .sampling = sampling};
       const DecodeStats stats =
-          ExpectPlainText(job, {.draft_n_max = 12, .ngram_max = 3, .ngram_min = 1, .tree = tree});
+          ExpectPlainText(job, {.draft_n_max = 12, .ngram = {.max = 3, .min = 1}, .tree = tree});
       EXPECT_GT(stats.accepted, 10);
       EXPECT_GT(stats.drafted_at.at(0), 10);
     }
@@ -82,14 +82,14 @@ TEST(Equality, Replay) {
     const std::vector<int32_t> truth = DecodePlainly(Language(), job);
     for (const char* tree : {"chain", "3"}) {
       SpeculationOptions speculation = {
-          .type = "replay", .draft_n_max = 12, .tree = tree, .replay_tokens = truth};
+          .type = "replay", .draft_n_max = 12, .tree = tree, .replay = {.tokens = truth}};
       const int depth = tree[0] == 'c' ? 12 : 4;
       const DecodeStats stats = ExpectPlainText(job, speculation);
       EXPECT_EQ(stats.steps, (41 + depth) / (depth + 1));
       EXPECT_EQ(stats.accepted + stats.steps, 41);
       for (size_t wrong = 0; wrong < truth.size(); wrong += 5) {
-        speculation.replay_tokens = truth;
-        speculation.replay_tokens[wrong] = (truth[wrong] + 1) % kVocab;
+        speculation.replay.tokens = truth;
+        speculation.replay.tokens[wrong] = (truth[wrong] + 1) % kVocab;
         ExpectPlainText(job, speculation);
       }
     }
@@ -137,7 +137,7 @@ TEST(Equality, EndTokenAnywhereInThePath) {
     for (const char* tree : {"chain", "2"}) {
       // The draft goes on past the end token.
       const SpeculationOptions speculation = {
-          .type = "replay", .draft_n_max = 16, .tree = tree, .replay_tokens = endless};
+          .type = "replay", .draft_n_max = 16, .tree = tree, .replay = {.tokens = endless}};
       const auto drafter = Make(speculation);
       Rig rig(Language(), job, drafter.get(), speculation);
       rig.Run();
@@ -155,7 +155,7 @@ TEST(Equality, TokenLimitAnywhereInThePath) {
   for (int n = 1; n < 30; ++n) {
     const Job job = {.n_predict = n, .sampling = sampling};
     const DecodeStats stats =
-        ExpectPlainText(job, {.type = "replay", .draft_n_max = 8, .replay_tokens = truth});
+        ExpectPlainText(job, {.type = "replay", .draft_n_max = 8, .replay = {.tokens = truth}});
     EXPECT_EQ(stats.committed, n);
     EXPECT_EQ(stats.steps, (n + 8) / 9);
   }
@@ -181,7 +181,7 @@ TEST(Equality, TheDecoderCutsWhatThePolicyDidNot) {
   for (int limit = 1; limit <= 11; ++limit) {
     ToyCache cache(100);
     GenerousPolicy policy;
-    const auto drafter = Make({.type = "replay", .draft_n_max = 10, .replay_tokens = truth});
+    const auto drafter = Make({.type = "replay", .draft_n_max = 10, .replay = {.tokens = truth}});
     const Sampler sampler = MakeSampler(job.sampling, kVocab);
     std::vector<int32_t> committed = job.prompt;
     Decoder decoder({&target, &cache, drafter.get(), &policy, &sampler, 512}, &committed);
@@ -201,7 +201,7 @@ TEST(Equality, PrefillChunksDoNotMatter) {
   for (int i = 0; i < 130; ++i) job.prompt.push_back(i * i % kVocab);
   for (const int chunk : {1, 7, 64, 129, 130}) {
     job.prefill_chunk = chunk;
-    const SpeculationOptions speculation = {.type = "ngram", .ngram_min = 1};
+    const SpeculationOptions speculation = {.type = "ngram", .ngram = {.min = 1}};
     const auto drafter = Make(speculation);
     Rig rig(Language(), job, drafter.get(), speculation);
     rig.Run();

@@ -67,12 +67,12 @@ TEST_F(EveryDrafter, LeavesTheTextAsItIs) {
     for (const std::string& type : types) {
       for (const bool dice : {true, false}) {
         for (const char* prior : {"", "none"}) {
-          SpeculationOptions options = {.type = type, .draft_n_max = 12, .ngram_min = 1, .tree = "4"};
-          options.replay_tokens = truth;
-          for (size_t i = 3; i < truth.size(); i += 7) options.replay_tokens[i] = (truth[i] + 1) % kVocab;
-          options.prediction_tokens = options.replay_tokens;
+          SpeculationOptions options = {.type = type, .draft_n_max = 12, .ngram = {.min = 1}, .tree = "4"};
+          options.replay.tokens = truth;
+          for (size_t i = 3; i < truth.size(); i += 7) options.replay.tokens[i] = (truth[i] + 1) % kVocab;
+          options.prediction.tokens = options.replay.tokens;
           options.dice = dice;
-          options.prior = prior;
+          options.ppm.prior = prior;
           const auto drafter = Make(options);
           if (*prior != '\0' && drafter->uses().empty()) continue;  // it has no use for one
           const std::string way =

@@ -114,7 +114,7 @@ TEST(Law, JointOfThreeTokens) {
   EXPECT_GT(ChiSquarePValue(trees.counts, JointLaw(1.5, kVocab)), 1e-6);
   EXPECT_GT(trees.accepted, kRuns / 4);
 
-  const SpeculationOptions lookup = {.type = "ngram", .ngram_max = 2, .ngram_min = 1, .tree = "3"};
+  const SpeculationOptions lookup = {.type = "ngram", .ngram = {.max = 2, .min = 1}, .tree = "3"};
   const auto ngram = std::move(*MakeDrafter(lookup));
   const Sampled copies = Sample(*ngram, lookup, Plain(1.5F, 3));
   EXPECT_GT(ChiSquarePValue(copies.counts, JointLaw(static_cast<double>(1.5F), 3)), 1e-6);

@@ -85,7 +85,7 @@ TEST_F(TrainingFree, SuffixWithACorpusRepeatsAFormerAnswer) {
     ASSERT_TRUE(SuffixCorpus::Write(path_, kVocab, former).ok());
     SpeculationOptions speculation = {.type = "suffix", .draft_n_max = 12};
     const DecodeStats without = ExpectPlainText(job, speculation);
-    speculation.corpus = path_;
+    speculation.suffix.corpus = path_;
     const DecodeStats with = ExpectPlainText(job, speculation);
     EXPECT_GT(with.mean_acceptance_length(), 6);
     EXPECT_GT(with.accepted, without.accepted);
@@ -107,7 +107,8 @@ TEST_F(TrainingFree, Recycling) {
 
 TEST_F(TrainingFree, RecyclingWarmAcceptsMoreThanCold) {
   const Job job = {.n_predict = 100, .sampling = Temperature(0.0F)};
-  const SpeculationOptions speculation = {.type = "recycling", .draft_n_max = 20, .recycling_file = path_};
+  const SpeculationOptions speculation = {
+      .type = "recycling", .draft_n_max = 20, .recycling = {.file = path_}};
   const DecodeStats cold = ExpectPlainText(job, speculation), warm = ExpectPlainText(job, speculation);
   EXPECT_GE(warm.mean_acceptance_length(), cold.mean_acceptance_length());
   EXPECT_GT(warm.accepted, 0);
@@ -136,10 +137,7 @@ class TinyModel : public TrainingFree {
     ASSERT_TRUE(WriteTinyModel(tiny, path_).ok());
     file_ = *GgufFile::Open(path_);
     config_ = *ReadModelSpec(*file_, {});
-    ModelLoadOptions load;
-    load.kernels = kernels::Available().front();
-    load.team = &team_;
-    target_ = *LoadModel(file_, config_, load);
+    target_ = *LoadModel(file_, config_, {kernels::Available().front(), &team_});
     for (int i = 0; i < 280; ++i) prompt_.push_back(3 + i * i % 97);
     heads_ = WriteBlockDraft(folder_, "tokenswift", config_, RandomTokenswift(config_, 3, 5));
   }
@@ -200,10 +198,10 @@ class TinyModel : public TrainingFree {
 
   // With a working set so small that it is chosen several times.
   SpeculationOptions Partly(SpeculationOptions options) const {
-    options.partial_sink = 0;
-    options.partial_budget = 16;
-    options.partial_window = 12;
-    options.partial_refresh = 6;
+    options.partial.sink = 0;
+    options.partial.budget = 16;
+    options.partial.window = 12;
+    options.partial.refresh = 6;
     if (options.type == "tokenswift") options.draft_model = heads_;
     return OnlyRead(options, options.type);
   }
@@ -225,7 +223,7 @@ TEST_F(TinyModel, EveryDrafterAtEveryTemperature) {
     for (const char* tree : {"", "4"}) {
       for (const float temperature : {0.0F, 0.7F, 1.0F}) {
         SCOPED_TRACE(std::string(type) + " " + tree + " " + std::to_string(temperature));
-        ExpectPlainBits(Partly({.type = type, .tree = tree, .magicdec_window = 24}),
+        ExpectPlainBits(Partly({.type = type, .tree = tree, .magicdec = {.window = 24}}),
                         Temperature(temperature));
       }
     }
@@ -248,7 +246,7 @@ TEST_F(TinyModel, EveryDrafterUnderEveryWayOfSampling) {
       for (const bool dice : {true, false}) {
         SCOPED_TRACE(Describe(sampling) + ", " + type + (dice ? "" : " without dice"));
         const SpeculationOptions speculation =
-            Partly({.type = type, .tree = "4", .dice = dice, .magicdec_window = 24});
+            Partly({.type = type, .tree = "4", .dice = dice, .magicdec = {.window = 24}});
         const DecodeStats stats = ExpectBits(plain, speculation, sampling);
         accepted[std::string(type) + (dice ? "" : " without dice")] += stats.accepted;
       }
@@ -271,7 +269,7 @@ TEST_F(TinyModel, QuantisedCaches) {
       for (const char* tree : {"", "4"}) {
         for (const float temperature : {0.0F, 1.0F}) {
           SCOPED_TRACE(std::string(type) + " " + tree + " " + std::to_string(temperature));
-          ExpectPlainBits(Partly({.type = type, .tree = tree, .magicdec_window = 24}),
+          ExpectPlainBits(Partly({.type = type, .tree = tree, .magicdec = {.window = 24}}),
                           Temperature(temperature));
         }
       }
@@ -284,8 +282,8 @@ TEST_F(TinyModel, PartialWithRoomForEverythingIsAlwaysRight) {
   for (const char* inner : {"none", "ppm", "suffix", "ngram"}) {
     for (const float temperature : {0.0F, 0.7F}) {
       SCOPED_TRACE(inner);
-      const DecodeStats stats = ExpectPlainBits({.type = "partial", .draft_n_max = 5, .partial_inner = inner},
-                                                Temperature(temperature));
+      const DecodeStats stats = ExpectPlainBits(
+          {.type = "partial", .draft_n_max = 5, .partial = {.inner = inner}}, Temperature(temperature));
       EXPECT_GT(stats.drafted, 30);
       // With dice the drafter weighs them a little less than the sampler does.
       EXPECT_GE(stats.accepted * 10, stats.drafted * (temperature == 0.0F ? 10 : 8));
@@ -296,9 +294,9 @@ TEST_F(TinyModel, PartialWithRoomForEverythingIsAlwaysRight) {
 TEST_F(TinyModel, PartialAcceptsMoreWhenItSeesMore) {
   const auto accepted = [&](int budget) {
     SpeculationOptions options = Partly({.type = "partial", .draft_n_max = 4});
-    options.partial_window = 1;
-    options.partial_refresh = 1;
-    options.partial_budget = budget;
+    options.partial.window = 1;
+    options.partial.refresh = 1;
+    options.partial.budget = budget;
     return ExpectPlainBits(options, Temperature(0.0F)).mean_acceptance_length();
   };
   EXPECT_LT(accepted(0), accepted(512));
@@ -348,7 +346,7 @@ TEST_F(TinyModel, MagicDecWithAWindowOverEverythingIsAlwaysRight) {
 
 TEST_F(TinyModel, MagicDecAcceptsMoreWithMoreContext) {
   const auto accepted = [&](int window) {
-    return ExpectPlainBits({.type = "magicdec", .draft_n_max = 4, .magicdec_window = window},
+    return ExpectPlainBits({.type = "magicdec", .draft_n_max = 4, .magicdec = {.window = window}},
                            Temperature(0.0F))
         .mean_acceptance_length();
   };

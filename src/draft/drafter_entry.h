@@ -24,10 +24,33 @@ struct DraftKind;
 
 using DrafterResult = Result<std::unique_ptr<Drafter>>;
 
+// Where the value of an option is: SpeculationOptions has a struct for each drafter.
+template <typename T>
+class OptionPlace {
+ public:
+  using Value = T;
+  explicit constexpr OptionPlace(T& (*find)(SpeculationOptions&)) : find_(find) {}
+  T& In(SpeculationOptions& options) const { return find_(options); }
+  const T& In(const SpeculationOptions& options) const {
+    return find_(const_cast<SpeculationOptions&>(options));  // which find_ does not change
+  }
+  bool operator==(const OptionPlace&) const = default;
+
+ private:
+  T& (*find_)(SpeculationOptions&);
+};
+template <auto... kPath>
+auto& FindOption(SpeculationOptions& options) {
+  return (options.*....*kPath);
+}
+// At<&SpeculationOptions::ngram, &NgramDraftOptions::max>: the members that lead there.
+template <auto... kPath>
+inline constexpr OptionPlace At(FindOption<kPath...>);
+
 // An option of the command line that only some drafters read. Its default is the member's initialiser.
 struct DrafterOption {
-  using Member = std::variant<int SpeculationOptions::*, float SpeculationOptions::*,
-                              std::string SpeculationOptions::*, bool SpeculationOptions::*>;
+  using Member =
+      std::variant<OptionPlace<int>, OptionPlace<float>, OptionPlace<std::string>, OptionPlace<bool>>;
 
   std::string_view flags;  // separated by commas, the first one for messages: "--spec-ngram-max,--ngram-max"
   Member member;           // a bool is set by the flag alone
@@ -102,7 +125,7 @@ struct DrafterEntry {
 
 inline constexpr DrafterOption kDraftModelOption = {
     .flags = "--spec-draft-model",
-    .member = &SpeculationOptions::draft_model,
+    .member = At<&SpeculationOptions::draft_model>,
     .help = "the draft model: its file or folder (-md)",
 };
 // Of a preset: so many nodes, whatever the policy.

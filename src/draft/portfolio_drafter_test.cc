@@ -45,15 +45,15 @@ TEST(Portfolio, RefusesListsThatMakeNoSense) {
   EXPECT_THAT(message("ngram,ngram"), HasSubstr("ngram is named twice"));
   EXPECT_THAT(message("ngram,magic"), HasSubstr("--spec-type magic: unknown; known are"));
   EXPECT_THAT(message("ngram,"), HasSubstr("unknown"));
-  EXPECT_THAT(CheckDrafter({.type = "ngram,replay", .ngram_max = 0}).message(),
+  EXPECT_THAT(CheckDrafter({.type = "ngram,replay", .ngram = {.max = 0}}).message(),
               HasSubstr("--spec-ngram-max"));
   EXPECT_THAT(CheckDrafter({.tree = "bush"}).message(), HasSubstr("--spec-tree bush"));
-  EXPECT_TRUE(CheckDrafter({.type = "ngram,ppm", .ngram_rule = "hf"}).ok());
+  EXPECT_TRUE(CheckDrafter({.type = "ngram,ppm", .ngram = {.rule = "hf"}}).ok());
 }
 
 TEST(Portfolio, MergesProposalsAndSaysWhoseTheyAre) {
   const auto drafter =
-      Make({.type = "ngram,replay", .ngram_min = 1, .tree = "chain", .replay_tokens = Text("cXY")});
+      Make({.type = "ngram,replay", .ngram = {.min = 1}, .tree = "chain", .replay = {.tokens = Text("cXY")}});
   const auto text = Text("abcdefab");  // ngram: cdefab...; replay: cXY, always certain
   ASSERT_TRUE(drafter->Follow(text).ok());
   TokenTree tree('b');
@@ -76,7 +76,7 @@ TEST(Portfolio, MergesProposalsAndSaysWhoseTheyAre) {
 
 TEST(Portfolio, TheBudgetGoesToTheBestNodes) {
   const auto drafter =
-      Make({.type = "ngram,replay", .ngram_min = 1, .tree = "chain", .replay_tokens = Text("XYZ")});
+      Make({.type = "ngram,replay", .ngram = {.min = 1}, .tree = "chain", .replay = {.tokens = Text("XYZ")}});
   const auto text = Text("abcdefab");
   ASSERT_TRUE(drafter->Follow(text).ok());
   TokenTree tree('b');
@@ -94,7 +94,7 @@ TEST(Portfolio, TheBudgetGoesToTheBestNodes) {
 }
 
 TEST(Portfolio, MembersFollowWhatWasAccepted) {
-  const auto drafter = Make({.type = "auto", .ngram_min = 2});
+  const auto drafter = Make({.type = "auto", .ngram = {.min = 2}});
   auto text = Text("the cat sat. ");
   ASSERT_TRUE(drafter->Follow(text).ok());
   for (const char c : std::string_view("the ")) {
@@ -117,10 +117,8 @@ class DearMember : public ::testing::Test {
     const RngStream rng = {.seed = 5, .sequence = 0, .purpose = RngPurpose::kTest};
     for (size_t i = 0; i < answer.size(); ++i) answer[i] = static_cast<int32_t>(rng.Uniform(i) * 1000);
     auto drafter = MakeDrafter({.type = "ngram,replay",
-                                .ngram_min = 3,
-                                .replay_tokens = answer,
-                                .replay_accept = accept,
-                                .replay_step_ms = step_ms});
+                                .ngram = {.min = 3},
+                                .replay = {.tokens = answer, .accept = accept, .step_ms = step_ms}});
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
     std::vector<int32_t> text = {3};
     EXPECT_TRUE((*drafter)->Follow(text).ok());
@@ -184,7 +182,7 @@ TEST_F(DearMember, IsLeftOutWhereNothingIsVerified) {
 // --- Scores of ngram, which the portfolio and the policy go by. ---
 
 float FirstScore(std::string_view text, int min_n = 1) {
-  const auto drafter = Make({.type = "ngram", .ngram_min = min_n});
+  const auto drafter = Make({.type = "ngram", .ngram = {.min = min_n}});
   const auto tokens = Text(text);
   EXPECT_TRUE(drafter->Follow(tokens).ok());
   TokenTree tree(tokens.back());
@@ -203,7 +201,7 @@ TEST(NgramScores, GrowWithTheMatchAndWithAgreement) {
 
 TEST(NgramScores, FallAlongThePathAndStayProbabilities) {
   for (const char* tree_shape : {"chain", "4"}) {
-    const auto drafter = Make({.type = "ngram", .ngram_min = 1, .tree = tree_shape});
+    const auto drafter = Make({.type = "ngram", .ngram = {.min = 1}, .tree = tree_shape});
     const auto text = Text("abcdefgabXYZabcQRSbcdTUVabc");
     ASSERT_TRUE(drafter->Follow(text).ok());
     TokenTree tree(text.back());

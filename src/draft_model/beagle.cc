@@ -132,7 +132,7 @@ void BeagleForward::ProjectParents(std::span<const Piece> pieces) {
       std::memcpy(block_.x(r++), of.state(parent), width() * sizeof(float));
     }
   }
-  block_.target().team->Run([&](ThreadTeam::Worker& worker) {
+  block_.target().lane.team->Run([&](ThreadTeam::Worker& worker) {
     block_.Store(worker, model_->layer.attention.keys(model_->state_norm));
   });
 }
@@ -163,12 +163,12 @@ Status BeagleForward::RunPass(std::span<const Piece> pieces) {
   int n_rows = 0;
   for (const Piece& piece : pieces) {
     for (const BeagleRow& row : piece.rows()) {
-      LS_TRY(EmbedToken(block_.target(), row.token, block_.x(n_rows++)));
+      LS_TRY(block_.target().Embed(row.token, block_.x(n_rows++)));
     }
   }
   next_.resize(Z(n_rows));
   const int k = MostWanted(pieces);
-  block_.target().team->Run([&](ThreadTeam::Worker& worker) {
+  block_.target().lane.team->Run([&](ThreadTeam::Worker& worker) {
     block_.Attend(worker, model_->layer.attention.queries(model_->layer.attention_norm));
     block_.RunMlp(worker, model_->layer.mlp.weights(model_->layer.mlp_norm));
     block_.Top(worker, {}, model_->head, k, next_);

@@ -68,10 +68,10 @@ struct Draft {
     options.tree = tree;
     options.draft_n_max = n_max;
     // tokenswift: so small a part that it is chosen again and again.
-    options.partial_sink = 0;
-    options.partial_budget = 16;
-    options.partial_window = 8;
-    options.partial_refresh = 6;
+    options.partial.sink = 0;
+    options.partial.budget = 16;
+    options.partial.window = 8;
+    options.partial.refresh = 6;
     return OnlyRead(options, kind);
   }
 
@@ -633,7 +633,7 @@ TEST(Medusa, HeadsOfZerosAreTheModelsOwn) {
   const auto output = draft.tiny.target().Forward({&segment, 1});
   ASSERT_TRUE(output.ok());
   std::vector<TokenScore> expected;
-  TopTokens(*draft.tiny.parts().kernels, output->segments[0].logits, output->vocab, 4, {}, expected);
+  TopTokens(*draft.tiny.parts().lane.kernels, output->segments[0].logits, output->vocab, 4, {}, expected);
   int child = tree.node(0).first_child;
   for (const TokenScore& one : expected) {
     ASSERT_GE(child, 0);

@@ -96,7 +96,7 @@ Result<DraftBlock> ReadDraftLayerBlock(const DraftCheckpoint& checkpoint, const 
 // How keys of a model that rotates like this are turned, with the target's kernels.
 inline Rotary RotaryOf(const RopeConfig& config, const SharedParts& target) {
   const auto rope = std::make_shared<const RopeTable>(config);
-  return {.kernels = target.kernels,
+  return {.kernels = target.lane.kernels,
           .pairing = config.pairing,
           .n_rot = rope->n_rot(),
           .magnitude = rope->magnitude(),

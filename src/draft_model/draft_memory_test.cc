@@ -93,7 +93,7 @@ TEST_F(DraftMemoryTest, ALanguageModelTakesACacheToo) {
   EXPECT_EQ(whole->fixed, memory.weights + memory.scratch);
   EXPECT_EQ(whole->kv_chunk, chunk);
   EXPECT_EQ(whole->kept_chunk, chunk);
-  const auto windowed = Plan({.type = "lm", .draft_model = Target(), .draft_window = 1000});
+  const auto windowed = Plan({.type = "lm", .draft_model = Target(), .lm = {.window = 1000}});
   ASSERT_TRUE(windowed.ok());
   EXPECT_EQ(windowed->fixed, memory.weights + memory.scratch + 6 * chunk);
   EXPECT_EQ(windowed->kv_chunk, 0U);
@@ -105,7 +105,7 @@ TEST_F(DraftMemoryTest, ALanguageModelTakesACacheToo) {
       sizeof(float);
   for (const auto& [from, positions] : {std::pair(0, SpecExtend::kPromptWindow), std::pair(1000, 1000)}) {
     const auto extended =
-        Plan({.type = "lm", .draft_model = Target(), .spec_extend_chunks = 2, .spec_extend_from = from});
+        Plan({.type = "lm", .draft_model = Target(), .spec_extend = {.chunks = 2, .from = from}});
     ASSERT_TRUE(extended.ok());
     EXPECT_EQ(extended->fixed, memory.weights + memory.scratch + queries +
                                    static_cast<uint64_t>((positions + kLmMaxRows) / kKvChunk + 1) * chunk);

@@ -147,7 +147,7 @@ TEST_F(PriorTest, DraftersSayWhatTheyUse) {
   const std::string path = Table("a.ngrams");
   const std::string pairs = std::to_string((*models_.priors().Get(path))->n_pairs()) + " pairs";
   const auto make = [&](const std::string& type, const std::string& prior) {
-    auto drafter = MakeDrafter({.type = type, .prior = prior}, {.models = &models_});
+    auto drafter = MakeDrafter({.type = type, .ppm = {.prior = prior}}, {.models = &models_});
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
     return std::move(*drafter);
   };
@@ -170,14 +170,14 @@ TEST_F(PriorTest, DraftersSayWhyTheOneThatWasFoundIsNotUsed) {
   const std::string good = Table("good");
   for (const char* type : {"ppm", "auto", "suffix,ppm"}) {
     const auto notice = [&](const std::string& prior) {
-      return (*MakeDrafter({.type = type, .prior = prior}, {.models = &models_}))->notice();
+      return (*MakeDrafter({.type = type, .ppm = {.prior = prior}}, {.models = &models_}))->notice();
     };
     EXPECT_THAT(notice(""), AllOf(StartsWith(path), EndsWith("; it was not used"))) << type;
     EXPECT_THAT(notice("none"), IsEmpty()) << type;
     EXPECT_THAT(notice(good), IsEmpty()) << type;
     const auto drafter = MakeDrafter({.type = type}, {.models = &models_});
     EXPECT_THAT((*drafter)->uses(), ElementsAre(Pair("prior", "none"))) << type;
-    const Status refused = MakeDrafter({.type = type, .prior = path}, {.models = &models_}).status();
+    const Status refused = MakeDrafter({.type = type, .ppm = {.prior = path}}, {.models = &models_}).status();
     EXPECT_EQ(refused.code(), StatusCode::kCorrupt) << type;
     EXPECT_THAT(refused.message(), HasSubstr(path)) << type;
   }
@@ -186,10 +186,10 @@ TEST_F(PriorTest, DraftersSayWhyTheOneThatWasFoundIsNotUsed) {
 TEST_F(PriorTest, AFileWithoutATokenizerToCompareIsRefused) {
   const std::string path = Table("a.ngrams");
   for (const char* type : {"ppm", "auto", "suffix,ppm"}) {
-    const Status status = MakeDrafter({.type = type, .prior = path}).status();
+    const Status status = MakeDrafter({.type = type, .ppm = {.prior = path}}).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << type;
     EXPECT_THAT(status.message(), HasSubstr("--spec-prior " + path)) << type;
-    EXPECT_TRUE(MakeDrafter({.type = type, .prior = "none"}).ok()) << type;
+    EXPECT_TRUE(MakeDrafter({.type = type, .ppm = {.prior = "none"}}).ok()) << type;
   }
 }
 

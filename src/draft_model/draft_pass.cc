@@ -2,10 +2,8 @@
 #include "draft_model/draft_pass.h"
 
 #include <array>
-#include <string>
 
 #include "draft/top_tokens.h"
-#include "tensor/dequantize.h"
 
 namespace longspec {
 
@@ -20,15 +18,6 @@ void TopOfHead(ThreadTeam::Worker& worker, const Workspace& ws, const DraftHead&
     const auto row = static_cast<size_t>(r);
     TopTokens(*ws.kernels, logits + row * static_cast<size_t>(n_logits), n_logits, k, head.vocab, next[row]);
   }
-}
-
-Status EmbedToken(const SharedParts& target, int32_t token, float* x) {
-  if (token < 0 || token >= target.sizes->n_vocab) {
-    return InvalidArgument("token " + std::to_string(token) + " is outside the vocabulary of " +
-                           std::to_string(target.sizes->n_vocab));
-  }
-  DequantizeRow(target.embedding.dtype, target.embedding.row(token), target.sizes->n_embd, x);
-  return {};
 }
 
 }  // namespace longspec

@@ -26,17 +26,14 @@ struct DraftScratch {
   // `n_logits`: of a row, at most. Throws std::bad_alloc.
   DraftScratch(const SharedParts& target, const BlockShape& shape, InputForms forms, int max_rows,
                int64_t n_logits)
-      : work(shape, target.kernels, max_rows, forms), logits(Z(max_rows) * Z(n_logits) * sizeof(float)) {}
+      : work(shape, target.lane.kernels, max_rows, forms),
+        logits(Z(max_rows) * Z(n_logits) * sizeof(float)) {}
 
   size_t bytes() const { return work.bytes() + logits.size(); }
 
   Workspace work;
   AlignedBuffer logits;  // (rows, n_logits)
 };
-
-// The target's embedding of a token, (n_embd), which its drafts share. kInvalidArgument if the target does
-// not have it.
-Status EmbedToken(const SharedParts& target, int32_t token, float* x);
 
 // The end of a pass: the head, and the most probable tokens of each row. `x`: (n_rows, n_embd), converted for
 // the product and whole. `logits`: (n_rows, head.matrix.n_out), filled. next[r]: the k most probable tokens

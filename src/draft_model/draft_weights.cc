@@ -104,7 +104,7 @@ class Loader {
     to = kernels::PackedWeights(tensor, memory);
     const RowOrder order(part.rows, *target_.sizes);
     std::atomic<bool> finite{true};
-    target_.team->Run([&](ThreadTeam::Worker& worker) {
+    target_.lane.team->Run([&](ThreadTeam::Worker& worker) {
       std::vector<float> values(Z(tensor.shape[0]));
       const auto share = worker.ShareOf(static_cast<int>(tensor.n_rows()));
       for (int row = share.begin; row < share.end; ++row) {

@@ -54,21 +54,21 @@ TEST(Registry, RefusesOptionsOutOfRange) {
       {{.draft_n_max = 4, .draft_n_min = 5},
        "--spec-draft-n-min 5: must be from 0 to --spec-draft-n-max (4)"},
       {{.draft_n_min = -1}, "--spec-draft-n-min -1"},
-      {{.type = "ngram", .ngram_max = 0}, "--spec-ngram-max 0: must be from 1 to 64"},
-      {{.type = "ngram", .ngram_max = 65}, "--spec-ngram-max 65"},
-      {{.type = "ngram", .ngram_max = 3, .ngram_min = 4},
+      {{.type = "ngram", .ngram = {.max = 0}}, "--spec-ngram-max 0: must be from 1 to 64"},
+      {{.type = "ngram", .ngram = {.max = 65}}, "--spec-ngram-max 65"},
+      {{.type = "ngram", .ngram = {.max = 3, .min = 4}},
        "--spec-ngram-min 4: must be from 1 to --spec-ngram-max (3)"},
-      {{.type = "ngram", .ngram_min = 0}, "--spec-ngram-min 0"},
-      {{.type = "ngram", .ngram_rule = "best"},
+      {{.type = "ngram", .ngram = {.min = 0}}, "--spec-ngram-min 0"},
+      {{.type = "ngram", .ngram = {.rule = "best"}},
        "--spec-ngram-rule best: unknown; known are recent, pld, hf, vllm, tgi, llama"},
       {{.tree = "wide"}, "--spec-tree wide: must be chain or a number"},
       {{.tree = "0"}, "--spec-tree 0"},
       {{.tree = "65"}, "--spec-tree 65"},
       {{.tree = "3x"}, "--spec-tree 3x"},
-      {{.type = "ngram", .ngram_rule = "hf", .tree = "2"},
+      {{.type = "ngram", .ngram = {.rule = "hf"}, .tree = "2"},
        "--spec-tree 2: --spec-ngram-rule hf proposes chains"},
       {{.type = "replay", .tree = "-1"}, "--spec-tree -1"},
-      {{.type = "replay", .replay_tokens = {1, -4}}, "replay_tokens"},
+      {{.type = "replay", .replay = {.tokens = {1, -4}}}, "replay_tokens"},
   };
   for (const Case& c : cases) {
     const auto drafter = MakeDrafter(c.options);
@@ -76,7 +76,7 @@ TEST(Registry, RefusesOptionsOutOfRange) {
     EXPECT_EQ(drafter.status().code(), StatusCode::kInvalidArgument);
     EXPECT_THAT(drafter.status().message(), HasSubstr(c.message));
   }
-  EXPECT_TRUE(MakeDrafter({.type = "ngram", .ngram_rule = "hf", .tree = "chain"}).ok());
+  EXPECT_TRUE(MakeDrafter({.type = "ngram", .ngram = {.rule = "hf"}, .tree = "chain"}).ok());
 }
 
 TEST(None, ProposesNothing) {
@@ -92,7 +92,7 @@ TEST(None, ProposesNothing) {
 
 std::vector<int32_t> Replayed(const char* tree_shape, int n_output, DraftBudget budget, TokenTree& tree) {
   const auto drafter =
-      MakeDrafter({.type = "replay", .tree = tree_shape, .replay_tokens = {10, 11, 0, 13, 14}});
+      MakeDrafter({.type = "replay", .tree = tree_shape, .replay = {.tokens = {10, 11, 0, 13, 14}}});
   std::vector<int32_t> text = {1, 2, 3};
   EXPECT_TRUE((*drafter)->Follow(text).ok());
   text.insert(text.end(), static_cast<size_t>(n_output), 9);
@@ -128,8 +128,8 @@ TEST(Replay, DecoysComeBeforeTheRightChild) {
 TEST(Replay, PlaysADraftOfAChosenAcceptance) {
   std::vector<int32_t> answer(2000);
   for (size_t i = 0; i < answer.size(); ++i) answer[i] = static_cast<int32_t>(i % 50);
-  const auto drafter = MakeDrafter(
-      {.type = "replay", .replay_tokens = answer, .replay_accept = 0.6F, .replay_step_ms = 0.01F});
+  const auto drafter =
+      MakeDrafter({.type = "replay", .replay = {.tokens = answer, .accept = 0.6F, .step_ms = 0.01F}});
   ASSERT_TRUE(drafter.ok());
   std::vector<int32_t> text = {3};
   ASSERT_TRUE((*drafter)->Follow(text).ok());
@@ -150,7 +150,7 @@ TEST(Replay, PlaysADraftOfAChosenAcceptance) {
   EXPECT_NEAR(1.0 * n_both / n_deep, 0.6, 0.05);
   // As deep as it is asked for, at its price.
   const auto dear =
-      MakeDrafter({.type = "replay", .replay_tokens = answer, .replay_accept = 0.6F, .replay_step_ms = 1});
+      MakeDrafter({.type = "replay", .replay = {.tokens = answer, .accept = 0.6F, .step_ms = 1}});
   const std::vector<int32_t> start = {3};
   ASSERT_TRUE((*dear)->Follow(start).ok());
   TokenTree tree(3);
@@ -158,8 +158,9 @@ TEST(Replay, PlaysADraftOfAChosenAcceptance) {
   ASSERT_TRUE((*dear)->Propose({.max_nodes = 4, .max_depth = 4, .max_levels = 1}, start, tree).ok());
   EXPECT_EQ(tree.max_depth(), 1);
   EXPECT_EQ(NowMs(), 1);
-  EXPECT_THAT(CheckDrafter({.type = "replay", .replay_accept = 0}).message(), HasSubstr("replay_accept 0"));
-  EXPECT_THAT(CheckDrafter({.type = "replay", .replay_step_ms = -1}).message(),
+  EXPECT_THAT(CheckDrafter({.type = "replay", .replay = {.accept = 0}}).message(),
+              HasSubstr("replay_accept 0"));
+  EXPECT_THAT(CheckDrafter({.type = "replay", .replay = {.step_ms = -1}}).message(),
               HasSubstr("replay_step_ms -1"));
 }
 

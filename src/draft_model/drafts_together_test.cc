@@ -184,10 +184,10 @@ TEST(DraftsTogether, DraftsOfPartsOfTheCacheAreTheSameTogether) {
       SpeculationOptions options;
       options.type = inner.empty() ? "magicdec" : "partial";
       options.draft_n_max = 4;
-      options.magicdec_sink = options.partial_sink = 16;
-      options.magicdec_window = options.partial_window = 32;
-      options.partial_budget = 64;
-      options.partial_inner = inner;
+      options.magicdec.sink = options.partial.sink = 16;
+      options.magicdec.window = options.partial.window = 32;
+      options.partial.budget = 64;
+      options.partial.inner = inner;
       if (inner == "lm") {
         options.draft_model = folder.File("draft.gguf");
         ASSERT_TRUE(WriteTinyModel({.seed = 9}, options.draft_model).ok());

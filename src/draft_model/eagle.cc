@@ -401,7 +401,7 @@ AlignedBuffer Floats(int64_t n) { return AlignedBuffer(Z(n) * sizeof(float)); }
 EagleForward::Scratch::Scratch(const EagleModel& model, const SharedParts& target)
     : DraftScratch(target, ShapeOf(model.block, model.n_taps()), FormsOf(model), kMaxRows,
                    model.head.matrix.n_out),
-      attention(target.kernels, model.block.attention(), target.team->size(), kEagleStateBytes),
+      attention(target.lane.kernels, model.block.attention(), target.lane.team->size(), kEagleStateBytes),
       features(Floats(int64_t{kMaxRows} * work.shape.n_other)),
       tokens(Floats(int64_t{kMaxRows} * work.shape.n_embd)),
       joined(Floats(int64_t{kMaxRows} * 2 * work.shape.n_embd)) {}
@@ -447,7 +447,7 @@ Status EagleForward::Embed(std::span<const EagleRow> rows, bool drafted) {
         std::memcpy(features + (r * n_taps + tap) * d, row.feature[tap], d * sizeof(float));
       }
     }
-    LS_TRY(EmbedToken(target_, row.token, token));
+    LS_TRY(target_.Embed(row.token, token));
     rope_.Row(row.position, work_.Angles(0, static_cast<int>(r)));
   }
   return {};
@@ -458,7 +458,7 @@ void EagleForward::NormaliseFused(ThreadTeam::Worker& worker, float* features, i
   const auto share = worker.ShareOf(n_rows());
   for (int r = share.begin; r < share.end; ++r) {
     float* row = features + Z(r) * Z(width);
-    target_.kernels->rms_norm(row, model_->fused_norm.data(), width, work_.shape.rms_eps, row);
+    target_.lane.kernels->rms_norm(row, model_->fused_norm.data(), width, work_.shape.rms_eps, row);
   }
   worker.Barrier();
 }
@@ -488,9 +488,9 @@ AttentionInput EagleForward::Compose(ThreadTeam::Worker& worker, bool drafted) {
     float* feature = token + d;
     float* residual = x + Z(r) * Z(d);
     const float eps = work_.shape.rms_eps;
-    target_.kernels->rms_norm(scratch_->tokens.as<float>() + Z(r) * Z(d), model_->token_norm.data(), d, eps,
-                              token);
-    target_.kernels->rms_norm(residual, model_->feature_norm.data(), d, eps, feature);
+    target_.lane.kernels->rms_norm(scratch_->tokens.as<float>() + Z(r) * Z(d), model_->token_norm.data(), d,
+                                   eps, token);
+    target_.lane.kernels->rms_norm(residual, model_->feature_norm.data(), d, eps, feature);
     if (model_->residual_is_normed) std::memcpy(residual, feature, Z(d) * sizeof(float));
     ConvertRow(work_, joined, 2 * d, r);
   }
@@ -505,7 +505,7 @@ Status EagleForward::Append(std::span<const EagleRow> rows) {
     const KvWriter writer = slots.Writer(0);
     places_.clear();
     for (int r = 0; r < n_rows(); ++r) places_.push_back({.to = &writer, .slot = slots.slot() + r});
-    target_.team->Run([&](ThreadTeam::Worker& worker) {
+    target_.lane.team->Run([&](ThreadTeam::Worker& worker) {
       const AttentionInput input = Compose(worker, /*drafted=*/false);
       worker.Barrier();
       StoreKeysOf(worker, work_, input, model_->attention.weights(), places_, 0);
@@ -525,7 +525,7 @@ Status EagleForward::RunPass(std::span<const Piece> pieces) {
   PlanAttention(pieces);
   next_.resize(rows.size());
   const int k = MostWanted(pieces);
-  target_.team->Run([&](ThreadTeam::Worker& worker) {
+  target_.lane.team->Run([&](ThreadTeam::Worker& worker) {
     const AttentionInput input = Compose(worker, drafted);
     worker.Barrier();
     AddAttentionOf(worker, work_, input, model_->attention.weights(), places_, 0, attention_);

@@ -572,8 +572,10 @@ TEST(EagleOptions, AreCheckedBeforeAnyModelIsRead) {
     EXPECT_THAT(message({.tree = "wide", .draft_model = "x"}), HasSubstr("--spec-tree wide: must be"));
     EXPECT_THAT(message({.draft_model = "x", .draft_weights = "q9"}),
                 HasSubstr("--spec-draft-weights q9: must be"));
-    EXPECT_THAT(message({.draft_model = "x", .spec_extend_every = -1}), HasSubstr("--spec-extend-every -1"));
-    EXPECT_THAT(message({.draft_model = "x", .spec_extend_from = -1}), HasSubstr("--spec-extend-from -1"));
+    EXPECT_THAT(message({.draft_model = "x", .spec_extend = {.every = -1}}),
+                HasSubstr("--spec-extend-every -1"));
+    EXPECT_THAT(message({.draft_model = "x", .spec_extend = {.from = -1}}),
+                HasSubstr("--spec-extend-from -1"));
     EXPECT_EQ(message({.tree = "eagle2:8:5:48", .draft_model = "x"}), "");
   }
 }

@@ -229,7 +229,7 @@ class ExitForward {
     for (const auto& piece : pieces) piece.of->forward->AddInputs(this, &r);
     next_.resize(Z(r));
     const int k = MostWanted(pieces);
-    block_.target().team->Run([&](ThreadTeam::Worker& worker) {
+    block_.target().lane.team->Run([&](ThreadTeam::Worker& worker) {
       if (model_->reads_feature) block_.AddProduct(worker, model_->feature.matrix(), inputs_.data());
       block_.Attend(worker, model_->layer.attention.weights(model_->layer.attention_norm));
       block_.RunMlp(worker, model_->layer.mlp.weights(model_->layer.mlp_norm));

@@ -112,7 +112,7 @@ std::vector<DraftPart> TensorsOf(const DraftCheckpoint&) {
 
 inline constexpr DrafterOption kDraftWeightsOption = {
     .flags = "--spec-draft-weights",
-    .member = &SpeculationOptions::draft_weights,
+    .member = At<&SpeculationOptions::draft_weights>,
     .help = "type the draft model's matrices run in: q8_0 (default), q5_1, q5_0, q4_1, q4_0, bf16, f16, f32"};
 
 template <typename Model>

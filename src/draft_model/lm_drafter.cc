@@ -67,8 +67,8 @@ constexpr int kReadWhenAsked = 64;
 RecentText MakeRecentText(const LmModel& model, const SpeculationOptions& options, bool when_asked) {
   if (AsksForSpecExtend(options)) return {0, 0};
   const int first = when_asked ? kReadWhenAsked : 0;
-  return {options.draft_window > 0 ? 0 : MostRead(model.spec),
-          options.draft_recent > 0 ? options.draft_recent : first};
+  return {options.lm.window > 0 ? 0 : MostRead(model.spec),
+          options.lm.recent > 0 ? options.lm.recent : first};
 }
 
 // What it keeps of the text; one of three.
@@ -90,8 +90,8 @@ LmCaches MakeCaches(const LmModel& model, const DraftContext& context, const Spe
   const ModelSpec& spec = model.spec;
   const KvLayout layout = LmCacheLayout(spec, context.cache->Span(0).layout);
   LmCaches caches;
-  if (options.draft_window > 0) {
-    caches.window = MakeStreamingCache(layout, spec.n_layer, options.draft_sink, options.draft_window,
+  if (options.lm.window > 0) {
+    caches.window = MakeStreamingCache(layout, spec.n_layer, options.lm.sink, options.lm.window,
                                        RotaryOf(spec.rope, *context.target->shared_parts()));
     return caches;
   }
@@ -148,7 +148,7 @@ class LmDrafter final : public GrowingDrafter {
         range_(model_->path, model_->target->context_length()),
         target_(*context.target->shared_parts()),
         target_cache_(*context.cache),
-        windowed_(options.draft_window > 0),
+        windowed_(options.lm.window > 0),
         when_asked_(context.one_of_several && !windowed_ && !extend.on()),
         recent_(MakeRecentText(*model_, options, when_asked_)),
         caches_(MakeCaches(*model_, context, options, extend)),
@@ -322,7 +322,7 @@ class LmDrafter final : public GrowingDrafter {
   }
 
   LmRows Rows(std::span<const int32_t> tokens, KvTransaction* rows) const {
-    LmRows all(*model_, target_.kernels);
+    LmRows all(*model_, target_.lane.kernels);
     all.segment = {.tokens = tokens, .kv = rows};
     return all;
   }
@@ -447,18 +447,18 @@ constexpr int kMostWindow = 1 << 24;
 constexpr DrafterOption kLmOptions[] = {
     kDraftModelOption,
     {.flags = "--spec-draft-recent",
-     .member = &SpeculationOptions::draft_recent,
+     .member = At<&SpeculationOptions::lm, &LmDraftOptions::recent>,
      .help = "last tokens of a text that the draft begins with; 0: all, if it knows texts as long",
      .most = kMostWindow},
     {.flags = "--spec-draft-sink",
-     .member = &SpeculationOptions::draft_sink,
+     .member = At<&SpeculationOptions::lm, &LmDraftOptions::sink>,
      .help = "first positions the draft sees through a window",
      .most = kMostWindow,
      .lacks = [](const SpeculationOptions& o) -> std::string_view {
-       return o.draft_window > 0 ? "" : "--spec-draft-window";
+       return o.lm.window > 0 ? "" : "--spec-draft-window";
      }},
     {.flags = "--spec-draft-window",
-     .member = &SpeculationOptions::draft_window,
+     .member = At<&SpeculationOptions::lm, &LmDraftOptions::window>,
      .help = "and last ones, so that its cache stays as large; 0: all",
      .most = kMostWindow},
     kSpecExtendOption,
@@ -478,10 +478,10 @@ constexpr DrafterPreset kLmPresets[] = {
 };
 
 Status CheckLm(const SpeculationOptions& options) {
-  if (AsksForSpecExtend(options) && options.draft_window > 0) {
+  if (AsksForSpecExtend(options) && options.lm.window > 0) {
     return InvalidArgument("--spec-extend: not with --spec-draft-window, which says otherwise what it sees");
   }
-  if (AsksForSpecExtend(options) && options.draft_recent > 0) {
+  if (AsksForSpecExtend(options) && options.lm.recent > 0) {
     return InvalidArgument("--spec-extend: not with --spec-draft-recent, which says otherwise what it sees");
   }
   return Shape(options.tree).status();
@@ -515,9 +515,9 @@ Result<DraftMemory> LmMemory(const SpeculationOptions& options, const TargetFact
   const ModelMemory memory = PlanModelMemory(spec, *lm.file, kLmMaxRows);
   const uint64_t chunk = KvChunkBytes(LmCacheLayout(spec, target.cache), spec.n_layer);
   DraftMemory plan = {.fixed = memory.weights + memory.scratch};
-  if (options.draft_window > 0) {
+  if (options.lm.window > 0) {
     // Rows of a prompt stand beside the window until the oldest have made room.
-    const int64_t positions = int64_t{options.draft_sink} + options.draft_window + kLmMaxRows;
+    const int64_t positions = int64_t{options.lm.sink} + options.lm.window + kLmMaxRows;
     plan.fixed += static_cast<uint64_t>(positions / kKvChunk + 1) * chunk;
   } else if (AsksForSpecExtend(options)) {
     const KvLayout layout = LmCacheLayout(spec, target.cache);

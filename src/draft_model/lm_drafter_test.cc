@@ -217,7 +217,7 @@ TEST_F(LmDrafterTest, ItFollowsNothing) {
   const auto cache = tiny_.NewCache(300, CacheType::kF16);
   for (const int window : {0, 32}) {
     SpeculationOptions options = Options(Perfect(), "chain", 4);
-    options.draft_window = window;
+    options.lm.window = window;
     const auto drafter = std::move(*Make(options, *cache));
     const std::vector<int32_t> text(90, 7), other = {5, 6, 7, 8, 9};
     TokenTree tree(text.back()), again(other.back()), expected(other.back());
@@ -244,8 +244,8 @@ TEST_F(LmDrafterTest, ExtendedItSeesWhatTheTargetLooksAt) {
         for (const int every : {1, 4}) {
           SCOPED_TRACE(std::string(tree) + " " + std::to_string(chunks) + " " + std::to_string(every));
           SpeculationOptions options = Options(perfect, tree, 5);
-          options.spec_extend_chunks = chunks;
-          options.spec_extend_every = every;
+          options.spec_extend.chunks = chunks;
+          options.spec_extend.every = every;
           DecodeStats stats;
           EXPECT_EQ(Generate(options, temperature, 60, &stats), plain);
           if (chunks == 100 && temperature == 0.0F && std::string_view(tree) == "chain") {
@@ -261,12 +261,12 @@ TEST_F(LmDrafterTest, ExtendedItIsAskedForQueriesEveryFewRounds) {
   const auto cache = tiny_.NewCache(300, CacheType::kF16);
   SpeculationOptions options = Options(Perfect(), "", 4);
   EXPECT_EQ((*Make(options, *cache))->taps().query_rows, 0);
-  options.spec_extend_chunks = 2;
+  options.spec_extend.chunks = 2;
   EXPECT_GT((*Make(options, *cache))->taps().query_rows, 0);
-  options.draft_window = 10;
+  options.lm.window = 10;
   EXPECT_THAT(Make(options, *cache).status().message(), HasSubstr("--spec-extend: not with"));
-  options.spec_extend_chunks = 0;
-  options.spec_extend = true;
+  options.spec_extend.chunks = 0;
+  options.spec_extend.enabled = true;
   EXPECT_THAT(Make(options, *cache).status().message(), HasSubstr("--spec-extend: not with"));
 }
 
@@ -281,8 +281,8 @@ TEST_F(LmDrafterTest, BelowTheGateItSeesAll) {
   const auto cache = tiny_.NewCache(1700, CacheType::kF16);
   const auto propose = [&](int chunks, int from) {
     SpeculationOptions options = Options(path, "2,2,2", 6);
-    options.spec_extend_chunks = chunks;
-    options.spec_extend_from = from;
+    options.spec_extend.chunks = chunks;
+    options.spec_extend.from = from;
     auto drafter = Make(options, *cache);
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
     EXPECT_TRUE((*drafter)->Follow(text).ok());
@@ -308,11 +308,11 @@ TEST_F(LmDrafterTest, TheTextIsTheSameAcrossTheGate) {
     for (const char* tree : {"chain", "2,1,1,3"}) {
       for (const int every : {1, 3}) {
         SpeculationOptions options = Options(perfect, tree, 5);
-        options.spec_extend_chunks = 1;
-        options.spec_extend_every = every;
+        options.spec_extend.chunks = 1;
+        options.spec_extend.every = every;
         std::vector<int64_t> accepted;
         for (const int from : {1, 100, 1000}) {
-          options.spec_extend_from = from;
+          options.spec_extend.from = from;
           DecodeStats stats;
           EXPECT_EQ(Generate(options, temperature, 60, &stats), plain) << tree << every << from;
           accepted.push_back(stats.accepted);
@@ -385,8 +385,8 @@ TEST_F(LmDrafterTest, TheRootIsRunOnTheOldSet) {
   for (int32_t seed = 0; seed < 6; ++seed) {
     const auto propose = [&](int every) {
       SpeculationOptions options = Options(Perfect(), "2,2,2", 14);
-      options.spec_extend_chunks = 1;
-      options.spec_extend_every = every;
+      options.spec_extend.chunks = 1;
+      options.spec_extend.every = every;
       const auto cache = tiny_.NewCache(400, CacheType::kF16);
       const auto drafter = std::move(*Make(options, *cache));
       ExtendedScene scene(&tiny_, drafter.get(), cache.get(), &sampler);
@@ -406,8 +406,8 @@ TEST_F(LmDrafterTest, TheRootIsRunOnTheOldSet) {
 TEST_F(LmDrafterTest, ExtendedNothingOfATextBeforeIsLeft) {
   const Sampler sampler = *Sampler::Create({.temperature = 0, .seed = 5}, tiny_.spec.n_vocab);
   SpeculationOptions options = Options(Perfect(), "2,2,2", 14);
-  options.spec_extend_chunks = 1;
-  options.spec_extend_every = 3;
+  options.spec_extend.chunks = 1;
+  options.spec_extend.every = 3;
   const auto propose = [&](bool after_another, int n_rounds) {
     const auto cache = tiny_.NewCache(400, CacheType::kF16);
     const auto drafter = std::move(*Make(options, *cache));
@@ -425,7 +425,7 @@ TEST_F(LmDrafterTest, ExtendedNothingOfATextBeforeIsLeft) {
 TEST_F(LmDrafterTest, PiecesOfAPromptDoNotMakeTheSetLarger) {
   const Sampler sampler = *Sampler::Create({.temperature = 0, .seed = 5}, tiny_.spec.n_vocab);
   SpeculationOptions options = Options(Write({.context_length = 700}), "2,2,2", 14);
-  options.spec_extend_chunks = 2;
+  options.spec_extend.chunks = 2;
   for (const int piece : {40, 256, 400}) {
     const auto cache = tiny_.NewCache(1200, CacheType::kF16);
     const auto drafter = std::move(*Make(options, *cache));
@@ -442,11 +442,11 @@ TEST_F(LmDrafterTest, PiecesOfAPromptDoNotMakeTheSetLarger) {
 TEST_F(LmDrafterTest, InsideAnotherItIsNotExtended) {
   SpeculationOptions options = Options(Perfect(), "chain", 5);
   options.type = "partial";
-  options.partial_inner = "lm";
+  options.partial.inner = "lm";
   const auto cache = tiny_.NewCache(400, CacheType::kF16);
   const auto plain = Make(options, *cache);
   ASSERT_TRUE(plain.ok()) << plain.status().message();
-  options.spec_extend = true;
+  options.spec_extend.enabled = true;
   EXPECT_EQ(Make(options, *cache).status().message(),
             "--spec-extend: has no effect with --spec-type partial; it is for eagle, eagle3 and lm");
 }
@@ -496,17 +496,17 @@ TEST(SpecExtendOptions, AreThePapersByKindOfDraft) {
     return numbers(SpecExtendOf(options, eagle ? kSpecExtendOfEagle : kSpecExtendOfLm, trained));
   };
   EXPECT_EQ(of({}, false, 0), (std::array{0, 0, 0}));
-  EXPECT_FALSE(SpecExtendOf({.spec_extend_every = 3}, kSpecExtendOfLm, 0).on());
-  EXPECT_EQ(of({.spec_extend = true}, false, 8192), (std::array{32, 4, 1024}));
-  EXPECT_EQ(of({.spec_extend = true}, true, 0), (std::array{64, 8, 2048}));
+  EXPECT_FALSE(SpecExtendOf({.spec_extend = {.every = 3}}, kSpecExtendOfLm, 0).on());
+  EXPECT_EQ(of({.spec_extend = {.enabled = true}}, false, 8192), (std::array{32, 4, 1024}));
+  EXPECT_EQ(of({.spec_extend = {.enabled = true}}, true, 0), (std::array{64, 8, 2048}));
   // A draft of as many positions as the set has needs places for what it drafts.
-  EXPECT_EQ(of({.spec_extend = true}, true, 2048), (std::array{56, 8, 1792}));
-  EXPECT_EQ(of({.spec_extend = true}, false, 20), (std::array{1, 4, 20}));
-  EXPECT_EQ(of({.spec_extend_chunks = 20, .spec_extend_every = 2}, true, 2048), (std::array{20, 2, 640}));
-  EXPECT_EQ(of({.spec_extend_chunks = 100, .spec_extend_from = 1}, true, 2048), (std::array{100, 8, 1}));
+  EXPECT_EQ(of({.spec_extend = {.enabled = true}}, true, 2048), (std::array{56, 8, 1792}));
+  EXPECT_EQ(of({.spec_extend = {.enabled = true}}, false, 20), (std::array{1, 4, 20}));
+  EXPECT_EQ(of({.spec_extend = {.chunks = 20, .every = 2}}, true, 2048), (std::array{20, 2, 640}));
+  EXPECT_EQ(of({.spec_extend = {.chunks = 100, .from = 1}}, true, 2048), (std::array{100, 8, 1}));
   // SpecExtend begins where a draft's training ends, if not before.
-  EXPECT_EQ(of({.spec_extend = true, .spec_extend_from = 4000}, false, 2048), (std::array{32, 4, 2048}));
-  EXPECT_EQ(of({.spec_extend = true, .spec_extend_from = 4000}, false, 8192), (std::array{32, 4, 4000}));
+  EXPECT_EQ(of({.spec_extend = {.enabled = true, .from = 4000}}, false, 2048), (std::array{32, 4, 2048}));
+  EXPECT_EQ(of({.spec_extend = {.enabled = true, .from = 4000}}, false, 8192), (std::array{32, 4, 4000}));
 }
 
 // Scores are the draft's probabilities of the paths, however the tree was cut into passes.
@@ -583,8 +583,8 @@ TEST_F(LmDrafterTest, AWindowForgetsAndTheTextIsTheSame) {
   const std::string path = Perfect();
   const auto windowed = [&](int sink, int window, const char* tree) {
     SpeculationOptions options = Options(path, tree, 6);
-    options.draft_sink = sink;
-    options.draft_window = window;
+    options.lm.sink = sink;
+    options.lm.window = window;
     return options;
   };
   std::vector<int32_t> text;
@@ -642,7 +642,7 @@ TEST_F(LmDrafterTest, AWindowIsAskedAboutWhatMayBeTakenBack) {
   for (const char* tree : {"chain", "2,2,2"}) {
     for (const int window : {16, 400}) {
       SpeculationOptions options = Options(Perfect(), tree, 6);
-      options.draft_window = window;
+      options.lm.window = window;
       const auto drafter = std::move(*Make(options, *cache)), fresh = std::move(*Make(options, *cache));
       ASSERT_TRUE(drafter->Follow(told).ok());
       const auto before = propose(*drafter, told);
@@ -668,14 +668,14 @@ TEST_F(LmDrafterTest, AWindowIsAskedAboutWhatMayBeTakenBack) {
 // StreamingLLM's window has positions of its own: a model that knows short texts reads one of any length.
 TEST_F(LmDrafterTest, AWindowOutlastsItsTraining) {
   SpeculationOptions options = Options(Write({.context_length = 80}), "", 4);
-  options.draft_window = 50;
+  options.lm.window = 50;
   DecodeStats stats;
   std::string notice;
   EXPECT_EQ(Generate(options, 0.0F, 150, &stats, &notice), Generate({.type = "none"}, 0.0F, 150));
   EXPECT_GE(stats.drafted, 3 * stats.steps);
   EXPECT_EQ(notice, "");
   // One that is larger than what it knows is left out of by as much.
-  options.draft_window = 200;
+  options.lm.window = 200;
   EXPECT_EQ(Generate(options, 0.0F, 150, &stats, &notice), Generate({.type = "none"}, 0.0F, 150));
   EXPECT_THAT(notice, HasSubstr("was trained for 80 positions"));
 }
@@ -693,7 +693,7 @@ TEST_F(LmDrafterTest, BeyondItsTrainingItBeginsAnew) {
         DecodeStats stats;
         std::string notice;
         SpeculationOptions options = Options(path, tree, 4);
-        options.draft_recent = recent;
+        options.lm.recent = recent;
         EXPECT_EQ(Generate(options, temperature, 150, &stats, &notice), plain);
         EXPECT_GE(stats.drafted, 3 * stats.steps);  // in every round
         EXPECT_EQ(notice, "");
@@ -725,7 +725,7 @@ TEST_F(LmDrafterTest, WhatWasComputedBeforeIsReadBeforeTheFirstRound) {
   const size_t chunk = KvChunkBytes(computed->Span(0).layout, tiny_.spec.n_layer);
   for (const int chunks : {0, 2}) {
     SpeculationOptions options = Options(path, "", 4);
-    options.spec_extend_chunks = chunks;
+    options.spec_extend.chunks = chunks;
     const auto later = std::move(*Make(options, *empty));
     ASSERT_TRUE(later->Follow(text).ok());
     EXPECT_LT(later->bytes(), chunk);
@@ -755,7 +755,7 @@ TEST_F(LmDrafterTest, ItBeginsWithTheNewestTokens) {
   };
   SpeculationOptions options = Options(Perfect(), "2,2,2", 6);
   const auto whole = std::move(*Make(options, *cache));
-  options.draft_recent = 50;
+  options.lm.recent = 50;
   const auto recent = std::move(*Make(options, *cache));
   ASSERT_TRUE(recent->Follow(text).ok());
   const std::vector<int32_t> end(text.end() - 50, text.end());
@@ -855,7 +855,7 @@ TEST(LmOptions, AreCheckedBeforeAnyModelIsRead) {
   EXPECT_THAT(message({.draft_model = "x", .draft_weights = "f32"}),
               HasSubstr("--spec-draft-weights: has no effect"));
   EXPECT_THAT(message({.tree = "wide", .draft_model = "x"}), HasSubstr("--spec-tree wide"));
-  EXPECT_THAT(message({.draft_model = "x", .draft_recent = 64, .spec_extend = true}),
+  EXPECT_THAT(message({.draft_model = "x", .lm = {.recent = 64}, .spec_extend = {.enabled = true}}),
               HasSubstr("not with --spec-draft-recent"));
   EXPECT_EQ(message({.draft_model = "x"}), "");
 }

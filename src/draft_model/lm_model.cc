@@ -60,12 +60,10 @@ Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::shared_ptr<const G
   model->vocab = std::move(lm.vocab);
   model->n_shared = std::min(model->spec.n_vocab, target.sizes->n_vocab);
   ModelLoadOptions load;
-  load.kernels = target.kernels;
-  load.team = target.team;
   load.max_rows = kLmMaxRows;
   // What is kept on disk is known by the file that it is of.
   if (!lm.of_target) load.weights_cache = weights_cache;
-  LS_ASSIGN(model->target, LoadModel(lm.file, model->spec, load));
+  LS_ASSIGN(model->target, LoadModel(lm.file, model->spec, target.lane, load));
   return std::shared_ptr<const LmModel>(std::move(model));
 } catch (const std::bad_alloc&) {
   return ResourceExhausted(draft->path() + ": no memory for the draft model");

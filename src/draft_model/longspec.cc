@@ -106,8 +106,8 @@ DraftMemory LongspecModel::Working(const SpeculationOptions&, const TargetFacts&
 
 LongspecForward::Scratch::Scratch(const LongspecModel& model, const SharedParts& target)
     : DraftScratch(target, model.block.shape, FormsOf(model), kMaxRows, model.head.matrix.n_out),
-      self(target.kernels, target.sizes->attention(), target.team->size(), kLongspecStateBytes),
-      cross(target.kernels, target.sizes->attention(), target.team->size(), kLongspecStateBytes) {}
+      self(target.lane.kernels, target.sizes->attention(), target.lane.team->size(), kLongspecStateBytes),
+      cross(target.lane.kernels, target.sizes->attention(), target.lane.team->size(), kLongspecStateBytes) {}
 
 LongspecForward::LongspecForward(std::shared_ptr<const LongspecModel> model, const SharedParts& target,
                                  const KvLayout& layout, std::shared_ptr<Scratch> scratch)
@@ -135,7 +135,7 @@ Status LongspecForward::Embed(std::span<const LongspecRow> rows) {
   rows_.assign(rows.begin(), rows.end());
   const ModelSizes& c = *target_.sizes;
   for (size_t r = 0; r < rows_.size(); ++r) {
-    LS_TRY(EmbedToken(target_, rows_[r].token, work_.x.as<float>() + r * Z(c.n_embd)));
+    LS_TRY(target_.Embed(rows_[r].token, work_.x.as<float>() + r * Z(c.n_embd)));
     rope_.Row(rows_[r].position, work_.Angles(0, static_cast<int>(r)));
   }
   return {};
@@ -155,7 +155,7 @@ Result<int> LongspecForward::Extend(std::span<const int32_t> committed) {
     LS_TRY(Embed(rows));
     self_places_.clear();
     PlaceKeys(rows, &self_places_);
-    target_.team->Run([&](ThreadTeam::Worker& worker) {
+    target_.lane.team->Run([&](ThreadTeam::Worker& worker) {
       StoreKeys(worker, work_, model_->self.weights(model_->self_norm), self_places_, 0);
     });
   }
@@ -177,7 +177,7 @@ Status LongspecForward::RunPass(std::span<const Piece> pieces) {
   PlanAttention(pieces);
   next_.resize(rows.size());
   const int k = MostWanted(pieces);
-  target_.team->Run([&](ThreadTeam::Worker& worker) {
+  target_.lane.team->Run([&](ThreadTeam::Worker& worker) {
     AddAttention(worker, work_, model_->self.weights(model_->self_norm), self_places_, 0, self_);
     AddAttention(worker, work_, model_->cross.queries(model_->cross_norm), cross_places_, 0, cross_);
     AddMlp(worker, work_, model_->mlp.weights(model_->mlp_norm), n_rows());

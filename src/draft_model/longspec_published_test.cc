@@ -193,8 +193,8 @@ TEST(LongspecPublished, MemoryOfTheDefaultModelsDraft) {
   model->head.matrix.n_out = target.n_vocab;
   SharedParts parts;
   parts.sizes = &target;
-  parts.kernels = kernels::Available().front();
-  parts.team = &team;
+  parts.lane.kernels = kernels::Available().front();
+  parts.lane.team = &team;
   const KvLayout layout = target.kv_layout(CacheType::kF16, CacheType::kF16);
   const LongspecForward forward(model, parts, layout);
   const size_t ring = static_cast<size_t>(forward.n_ring_chunks()) * layout.layer_bytes();

@@ -40,9 +40,9 @@ struct Pass {
 class RecordingTarget final : public Target {
  public:
   explicit RecordingTarget(Target* real)
-      : real_(real), parts_(*real->shared_parts()), table_(*parts_.kernels) {
+      : real_(real), parts_(*real->shared_parts()), table_(*parts_.lane.kernels) {
     table_.rms_norm = RecordingNorm;
-    parts_.kernels = &table_;
+    parts_.lane.kernels = &table_;
     Norms().clear();
   }
 

@@ -19,11 +19,11 @@ namespace {
 constexpr int kMaxMagicdecWindow = 1 << 24;
 constexpr DrafterOption kMagicDecOptions[] = {
     {.flags = "--spec-magicdec-sink",
-     .member = &SpeculationOptions::magicdec_sink,
+     .member = At<&SpeculationOptions::magicdec, &MagicDecDraftOptions::sink>,
      .help = "first positions the draft sees",
      .most = kMaxMagicdecWindow},
     {.flags = "--spec-magicdec-window",
-     .member = &SpeculationOptions::magicdec_window,
+     .member = At<&SpeculationOptions::magicdec, &MagicDecDraftOptions::window>,
      .help = "and last ones",
      .least = 1,
      .most = kMaxMagicdecWindow},
@@ -42,13 +42,13 @@ DrafterResult MakeMagicDec(const SpeculationOptions& options, const DraftContext
   const int n_layer = parts->sizes->n_layer;
   return std::unique_ptr<Drafter>(std::make_unique<NestedDrafter>(
       context, NestedOptions{.name = "magicdec", .width = width},
-      MakeStreamingCache(context.cache->Span(0).layout, n_layer, options.magicdec_sink,
-                         options.magicdec_window, RotaryOf(parts->sizes->rope, *parts)),
+      MakeStreamingCache(context.cache->Span(0).layout, n_layer, options.magicdec.sink,
+                         options.magicdec.window, RotaryOf(parts->sizes->rope, *parts)),
       nullptr));
 }
 
 void HalveTheText(SpeculationOptions& options, int n_tokens) {
-  options.magicdec_window = std::clamp(n_tokens / 2, 1, options.magicdec_window);
+  options.magicdec.window = std::clamp(n_tokens / 2, 1, options.magicdec.window);
 }
 
 }  // namespace

@@ -37,10 +37,8 @@ class MagicDecTest : public ::testing::Test {
     std::filesystem::remove(path);
     config_ = *ReadModelSpec(*file_, {});
     ModelLoadOptions load;
-    load.kernels = kernels::Available().front();
-    load.team = &team_;
     load.max_rows = 64;
-    target_ = *LoadModel(file_, config_, load);
+    target_ = *LoadModel(file_, config_, {kernels::Available().front(), &team_}, load);
     cache_ = MakeFullCache(config_.kv_layout(CacheType::kF16, CacheType::kF16), config_.n_layer, 512);
     options_.type = "magicdec";
     for (int32_t i = 0; i < 120; ++i) text_.push_back(3 + i * i % 97);
@@ -145,8 +143,8 @@ TEST_F(MagicDecTest, AWindowOverTheWholeTextDraftsWhatTheTargetWouldSay) {
 }
 
 TEST_F(MagicDecTest, ASmallWindowDraftsWithoutTouchingTheSequencesCache) {
-  options_.magicdec_sink = 4;
-  options_.magicdec_window = 16;
+  options_.magicdec.sink = 4;
+  options_.magicdec.window = 16;
   const auto drafter = Make();
   const auto before = BytesOfCache();
   const TokenTree first = Propose(*drafter, {30, 30});  // more levels than the window holds
@@ -160,7 +158,7 @@ TEST_F(MagicDecTest, ASmallWindowDraftsWithoutTouchingTheSequencesCache) {
 }
 
 TEST_F(MagicDecTest, MemoryDependsOnTheWindowOnly) {
-  options_.magicdec_window = 16;
+  options_.magicdec.window = 16;
   const auto drafter = Make();
   Propose(*drafter, {4, 4});
   const size_t bytes = drafter->bytes();
@@ -246,13 +244,13 @@ TEST_F(MagicDecTest, NeedsATargetAndItsWholeCache) {
 }
 
 TEST_F(MagicDecTest, OptionsAreChecked) {
-  options_.magicdec_sink = -1;
+  options_.magicdec.sink = -1;
   EXPECT_THAT(CheckDrafter(options_).message(), HasSubstr("--spec-magicdec-sink -1"));
-  options_.magicdec_sink = 0;
+  options_.magicdec.sink = 0;
   EXPECT_TRUE(CheckDrafter(options_).ok());
-  options_.magicdec_window = 0;
+  options_.magicdec.window = 0;
   EXPECT_THAT(CheckDrafter(options_).message(), HasSubstr("--spec-magicdec-window 0"));
-  options_.magicdec_window = 8;
+  options_.magicdec.window = 8;
   options_.tree = "bush";
   EXPECT_THAT(CheckDrafter(options_).message(), HasSubstr("--spec-tree bush"));
 }

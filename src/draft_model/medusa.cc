@@ -173,7 +173,7 @@ class MedusaForward {
       std::memcpy(x + r * width, states_[r], width * sizeof(float));
     }
     next_.resize(states_.size());
-    target_.team->Run([&](ThreadTeam::Worker& worker) {
+    target_.lane.team->Run([&](ThreadTeam::Worker& worker) {
       Convert(worker, work_, x, n, n_rows);
       worker.Barrier();
       const std::array linear = {LinearJob{&head.linear.matrix(), gate, true}};
@@ -182,7 +182,7 @@ class MedusaForward {
       const auto share = worker.ShareOf(n_rows);
       for (int r = share.begin; r < share.end; ++r) {
         float *row = x + Z(r) * width, *added = activated + Z(r) * width;
-        target_.kernels->swiglu(gate + Z(r) * width, ones, n, added);
+        target_.lane.kernels->swiglu(gate + Z(r) * width, ones, n, added);
         for (size_t d = 0; d < width; ++d) row[d] += added[d];
       }
       worker.Barrier();

@@ -24,12 +24,12 @@ class Nested : public ::testing::TestWithParam<const char*> {
   SpeculationOptions Options() {
     SpeculationOptions options;
     options.type = GetParam();
-    options.partial_sink = 16;
-    options.partial_budget = 64;
-    options.partial_window = 16;
-    options.partial_refresh = kRefresh;
-    options.partial_inner = "none";
-    options.magicdec_window = 100;
+    options.partial.sink = 16;
+    options.partial.budget = 64;
+    options.partial.window = 16;
+    options.partial.refresh = kRefresh;
+    options.partial.inner = "none";
+    options.magicdec.window = 100;
     if (options.type == "tokenswift") {
       options.draft_model =
           WriteBlockDraft(folder_, "tokenswift", tiny_.spec, RandomTokenswift(tiny_.spec, 3, 9));

@@ -12,15 +12,18 @@ namespace longspec {
 namespace {
 
 constexpr SharedOption kShared[] = {
-    {{.flags = "--spec-policy", .member = &SpeculationOptions::policy, .help = ""}, &DrafterEntry::proposes},
-    {{.flags = "--spec-draft-n-max", .member = &SpeculationOptions::draft_n_max, .help = ""},
+    {{.flags = "--spec-policy", .member = At<&SpeculationOptions::policy>, .help = ""},
      &DrafterEntry::proposes},
-    {{.flags = "--spec-adaptive-n-max", .member = &SpeculationOptions::adaptive_n_max, .help = ""},
+    {{.flags = "--spec-draft-n-max", .member = At<&SpeculationOptions::draft_n_max>, .help = ""},
      &DrafterEntry::proposes},
-    {{.flags = "--spec-draft-n-min", .member = &SpeculationOptions::draft_n_min, .help = ""},
+    {{.flags = "--spec-adaptive-n-max", .member = At<&SpeculationOptions::adaptive_n_max>, .help = ""},
      &DrafterEntry::proposes},
-    {{.flags = "--spec-tree", .member = &SpeculationOptions::tree, .help = ""}, &DrafterEntry::reads_tree},
-    {{.flags = "--spec-dice", .member = &SpeculationOptions::dice, .help = ""}, &DrafterEntry::reads_dice},
+    {{.flags = "--spec-draft-n-min", .member = At<&SpeculationOptions::draft_n_min>, .help = ""},
+     &DrafterEntry::proposes},
+    {{.flags = "--spec-tree", .member = At<&SpeculationOptions::tree>, .help = ""},
+     &DrafterEntry::reads_tree},
+    {{.flags = "--spec-dice", .member = At<&SpeculationOptions::dice>, .help = ""},
+     &DrafterEntry::reads_dice},
 };
 
 // One option may stand in the tables of several drafters.
@@ -62,7 +65,7 @@ Use UseOf(const SpeculationOptions& options, const DrafterOption& option, std::s
 }
 
 bool IsEqual(const DrafterOption& option, const SpeculationOptions& a, const SpeculationOptions& b) {
-  return std::visit([&](auto member) { return a.*member == b.*member; }, option.member);
+  return std::visit([&](auto member) { return member.In(a) == member.In(b); }, option.member);
 }
 
 // Who makes a drafter hands on to it what that is to read.
@@ -108,7 +111,7 @@ bool IsOfEitherPolicy(const DrafterOption& option) {
 }
 
 void Copy(const DrafterOption& option, const SpeculationOptions& from, SpeculationOptions* to) {
-  std::visit([&](auto member) { to->*member = from.*member; }, option.member);
+  std::visit([&](auto member) { member.In(*to) = member.In(from); }, option.member);
 }
 
 }  // namespace

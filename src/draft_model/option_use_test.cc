@@ -23,7 +23,7 @@ using ::testing::StartsWith;
 // Another value than the default, of the option's range.
 void Change(const DrafterOption& option, SpeculationOptions* options) {
   const auto change = [&](auto member) {
-    auto& value = options->*member;
+    auto& value = member.In(*options);
     using T = std::remove_reference_t<decltype(value)>;
     if constexpr (std::is_same_v<T, std::string>) {
       value = option.name() == "--spec-tree" ? "4" : "x";
@@ -36,9 +36,9 @@ void Change(const DrafterOption& option, SpeculationOptions* options) {
     }
   };
   std::visit(change, option.member);
-  if (option.name() == "--spec-ngram-rule") options->ngram_rule = "vllm";
-  if (option.name() == "--spec-partial-score") options->partial_score = "mean";
-  if (option.name() == "--spec-partial-inner") options->partial_inner = "suffix";
+  if (option.name() == "--spec-ngram-rule") options->ngram.rule = "vllm";
+  if (option.name() == "--spec-partial-score") options->partial.score = "mean";
+  if (option.name() == "--spec-partial-inner") options->partial.inner = "suffix";
   if (option.name() == "--spec-draft-weights") options->draft_weights = "bf16";
   if (option.name() == "--spec-policy") options->policy = IsPortfolio(options->type) ? "fixed" : "adaptive";
   if (option.name() == "--spec-draft-n-min") options->draft_n_min = 4;
@@ -47,9 +47,9 @@ void Change(const DrafterOption& option, SpeculationOptions* options) {
 // What it needs to be read at all by whoever reads it.
 void Complete(const DrafterOption& option, SpeculationOptions* options) {
   if (option.name() == "--spec-extend-every" || option.name() == "--spec-extend-from")
-    options->spec_extend = true;
-  if (option.name() == "--spec-draft-sink") options->draft_window = 100;
-  if (option.name() == "--spec-ngram-min") options->ngram_max = 20;
+    options->spec_extend.enabled = true;
+  if (option.name() == "--spec-draft-sink") options->lm.window = 100;
+  if (option.name() == "--spec-ngram-min") options->ngram.max = 20;
 }
 
 bool Declares(const DrafterEntry& entry, const DrafterOption& option) {
@@ -106,22 +106,24 @@ TEST(OptionUse, DiceAreReadByWhoUsesThem) {
 
 TEST(OptionUse, ListsAndAutoReadWhatTheirMembersDo) {
   const auto message = [](const SpeculationOptions& options) { return CheckDrafter(options).message(); };
-  EXPECT_EQ(message({.type = "ngram,suffix", .ngram_max = 6, .suffix_factor = 2}), "");
-  EXPECT_EQ(message({.type = "auto", .tree = "3", .suffix_factor = 2, .ppm_min_prob = 0.1F, .dice = false}),
-            "");
-  EXPECT_EQ(message({.type = "auto", .recycling_file = "f"}), "");  // which makes it a member
-  EXPECT_EQ(message({.type = "auto", .ngram_max = 6}),
+  EXPECT_EQ(message({.type = "ngram,suffix", .ngram = {.max = 6}, .suffix = {.factor = 2}}), "");
+  EXPECT_EQ(
+      message(
+          {.type = "auto", .tree = "3", .suffix = {.factor = 2}, .ppm = {.min_prob = 0.1F}, .dice = false}),
+      "");
+  EXPECT_EQ(message({.type = "auto", .recycling = {.file = "f"}}), "");  // which makes it a member
+  EXPECT_EQ(message({.type = "auto", .ngram = {.max = 6}}),
             "--spec-ngram-max: has no effect with --spec-type auto; it is for ngram");
-  EXPECT_EQ(message({.type = "ngram,suffix", .magicdec_window = 6}),
+  EXPECT_EQ(message({.type = "ngram,suffix", .magicdec = {.window = 6}}),
             "--spec-magicdec-window: has no effect with --spec-type ngram,suffix; it is for magicdec");
   EXPECT_EQ(
       message({.type = "ngram,grammar", .dice = false}),
       "--spec-dice: has no effect with --spec-type ngram,grammar; it is for all but none, ngram, replay and "
       "grammar");
   // A draft model that is not opened may be of any kind.
-  EXPECT_EQ(message({.type = "auto", .draft_model = "x", .draft_window = 100}), "");
-  EXPECT_EQ(message({.type = "auto", .draft_model = "x", .spec_extend = true}), "");
-  EXPECT_THAT(message({.type = "ppm,longspec", .draft_model = "x", .spec_extend = true}),
+  EXPECT_EQ(message({.type = "auto", .draft_model = "x", .lm = {.window = 100}}), "");
+  EXPECT_EQ(message({.type = "auto", .draft_model = "x", .spec_extend = {.enabled = true}}), "");
+  EXPECT_THAT(message({.type = "ppm,longspec", .draft_model = "x", .spec_extend = {.enabled = true}}),
               HasSubstr("it is for eagle, eagle3 and lm"));
 }
 
@@ -131,38 +133,39 @@ TEST(OptionUse, ADrafterInsideAnotherReadsItsOwn) {
     return CheckDrafter(options).message();
   };
   EXPECT_EQ(message({.tree = "4", .dice = false}), "");
-  EXPECT_EQ(message({.ppm_min_prob = 0.2F}), "");
-  EXPECT_EQ(message({.suffix_factor = 2, .partial_inner = "suffix"}), "");
-  EXPECT_THAT(message({.suffix_factor = 2}), StartsWith("--spec-suffix-factor: has no effect"));
-  EXPECT_EQ(message({.partial_inner = "lm", .draft_model = "x", .draft_window = 64}), "");
+  EXPECT_EQ(message({.ppm = {.min_prob = 0.2F}}), "");
+  EXPECT_EQ(message({.suffix = {.factor = 2}, .partial = {.inner = "suffix"}}), "");
+  EXPECT_THAT(message({.suffix = {.factor = 2}}), StartsWith("--spec-suffix-factor: has no effect"));
+  EXPECT_EQ(message({.partial = {.inner = "lm"}, .draft_model = "x", .lm = {.window = 64}}), "");
   EXPECT_THAT(message({.draft_model = "x"}), StartsWith("--spec-draft-model: has no effect"));
   // Nobody shows it what the target looks at.
-  EXPECT_THAT(message({.partial_inner = "lm", .draft_model = "x", .spec_extend = true}),
+  EXPECT_THAT(message({.partial = {.inner = "lm"}, .draft_model = "x", .spec_extend = {.enabled = true}}),
               StartsWith("--spec-extend: has no effect"));
-  EXPECT_EQ(message({.partial_inner = "none", .partial_inner_n_max = 2}),
+  EXPECT_EQ(message({.partial = {.inner = "none", .inner_n_max = 2}}),
             "--spec-partial-inner-n-max: has no effect without --spec-partial-inner");
 }
 
 TEST(OptionUse, OptionsThatNeedOthersSayWhich) {
   const auto message = [](const SpeculationOptions& options) { return CheckDrafter(options).message(); };
-  EXPECT_EQ(message({.type = "lm", .draft_model = "x", .draft_sink = 2}),
+  EXPECT_EQ(message({.type = "lm", .draft_model = "x", .lm = {.sink = 2}}),
             "--spec-draft-sink: has no effect without --spec-draft-window");
   for (const char* type : {"lm", "eagle", "eagle3"}) {
-    EXPECT_EQ(message({.type = type, .draft_model = "x", .spec_extend_every = 2}),
+    EXPECT_EQ(message({.type = type, .draft_model = "x", .spec_extend = {.every = 2}}),
               "--spec-extend-every: has no effect without --spec-extend");
-    EXPECT_EQ(message({.type = type, .draft_model = "x", .spec_extend_from = 2}),
+    EXPECT_EQ(message({.type = type, .draft_model = "x", .spec_extend = {.from = 2}}),
               "--spec-extend-from: has no effect without --spec-extend");
   }
-  EXPECT_EQ(message({.type = "ngram", .ngram_min = 1, .ngram_rule = "hf"}),
+  EXPECT_EQ(message({.type = "ngram", .ngram = {.min = 1, .rule = "hf"}}),
             "--spec-ngram-min: has no effect without --spec-ngram-rule recent or vllm");
-  EXPECT_EQ(message({.type = "ngram", .ngram_max = 5, .ngram_rule = "tgi"}),
+  EXPECT_EQ(message({.type = "ngram", .ngram = {.max = 5, .rule = "tgi"}}),
             "--spec-ngram-max: has no effect without a --spec-ngram-rule other than tgi");
 }
 
 TEST(OptionUse, WhatOthersReadIsLeftOut) {
-  const SpeculationOptions all = {.draft_n_max = 5, .ngram_max = 6, .dice = false, .magicdec_window = 7};
+  const SpeculationOptions all = {
+      .draft_n_max = 5, .ngram = {.max = 6}, .dice = false, .magicdec = {.window = 7}};
   const SpeculationOptions ngram = OnlyRead(all, "ngram");
-  EXPECT_EQ(ngram, (SpeculationOptions{.type = "ngram", .draft_n_max = 5, .ngram_max = 6}));
+  EXPECT_EQ(ngram, (SpeculationOptions{.type = "ngram", .draft_n_max = 5, .ngram = {.max = 6}}));
   EXPECT_EQ(OnlyRead(all, "none"), SpeculationOptions{.type = "none"});
   for (const DrafterEntry* entry : Drafters()) {
     SpeculationOptions given = Alone(*entry);
@@ -200,22 +203,22 @@ TEST(Preset, EachIsItsDrafterWithSettingsThatCount) {
 TEST(Preset, OfPromptLookup) {
   const SpeculationOptions pld = Settled({.type = "pld"});
   EXPECT_EQ(pld.type, "ngram");
-  EXPECT_EQ(pld.ngram_rule, "pld");
-  EXPECT_EQ(pld.ngram_max, 3);
+  EXPECT_EQ(pld.ngram.rule, "pld");
+  EXPECT_EQ(pld.ngram.max, 3);
   EXPECT_EQ(pld.draft_n_max, 10);
   EXPECT_EQ(pld.adaptive_n_max, 10);
   const SpeculationOptions hf = Settled({.type = "prompt_lookup"});
-  EXPECT_EQ(hf.ngram_rule, "hf");
-  EXPECT_EQ(hf.ngram_max, 2);
+  EXPECT_EQ(hf.ngram.rule, "hf");
+  EXPECT_EQ(hf.ngram.max, 2);
   EXPECT_EQ(hf.draft_n_max, 10);
   const SpeculationOptions llama = Settled({.type = "ngram-simple"});
-  EXPECT_EQ(llama.ngram_rule, "llama");
-  EXPECT_EQ(llama.ngram_max, 12);
+  EXPECT_EQ(llama.ngram.rule, "llama");
+  EXPECT_EQ(llama.ngram.max, 12);
   EXPECT_EQ(llama.draft_n_max, 48);
   // In a list the settings of a drafter are its own, and that of all stays.
   EXPECT_EQ(CheckDrafter({.type = "pld,suffix"}).message(), "");
   EXPECT_EQ(Settled({.type = "pld,suffix"}).draft_n_max, SpeculationOptions().draft_n_max);
-  EXPECT_THAT(CheckDrafter({.type = "pld,suffix", .ngram_min = 3}).message(),
+  EXPECT_THAT(CheckDrafter({.type = "pld,suffix", .ngram = {.min = 3}}).message(),
               StartsWith("--spec-ngram-min: has no effect"));
 }
 
@@ -235,13 +238,14 @@ TEST(Preset, OfTreesAndTables) {
 // The paper grows OPT-Trees of 50 nodes.
 TEST(Preset, SpecExtendHasThePapersTree) {
   for (const char* type : {"lm", "eagle", "eagle3"}) {
-    const SpeculationOptions extended = Settled({.type = type, .spec_extend = true});
+    const SpeculationOptions extended = Settled({.type = type, .spec_extend = {.enabled = true}});
     EXPECT_EQ(extended.tree, "opt:0.7:10");
     EXPECT_EQ(extended.draft_n_max, 50);
-    const SpeculationOptions chain = Settled({.type = type, .tree = "chain", .spec_extend = true});
+    const SpeculationOptions chain =
+        Settled({.type = type, .tree = "chain", .spec_extend = {.enabled = true}});
     EXPECT_EQ(chain.tree, "chain");
     EXPECT_EQ(chain.draft_n_max, 8);
-    EXPECT_EQ(Settled({.type = type, .draft_n_max = 20, .spec_extend = true}).draft_n_max, 20);
+    EXPECT_EQ(Settled({.type = type, .draft_n_max = 20, .spec_extend = {.enabled = true}}).draft_n_max, 20);
     EXPECT_EQ(Settled({.type = type}).tree, "");
   }
 }
@@ -251,11 +255,11 @@ TEST(Preset, TriForceHasASmallModel) {
   EXPECT_THAT(message({.type = "triforce"}), HasSubstr("needs a draft model; name its file with"));
   EXPECT_EQ(message({.type = "triforce", .draft_model = "x"}), "");
   const SpeculationOptions settled = Settled({.type = "triforce", .draft_model = "x"});
-  EXPECT_EQ(settled.partial_inner, "lm");
-  EXPECT_EQ(settled.partial_sink + settled.partial_budget, 4096);
-  EXPECT_EQ(settled.partial_score, "mean");
-  EXPECT_EQ(settled.draft_sink + settled.draft_window + settled.draft_n_max, 256);
-  EXPECT_EQ(settled.partial_inner_n_max, 1);
+  EXPECT_EQ(settled.partial.inner, "lm");
+  EXPECT_EQ(settled.partial.sink + settled.partial.budget, 4096);
+  EXPECT_EQ(settled.partial.score, "mean");
+  EXPECT_EQ(settled.lm.sink + settled.lm.window + settled.draft_n_max, 256);
+  EXPECT_EQ(settled.partial.inner_n_max, 1);
 }
 
 TEST(Preset, NamesThatPromisedMoreSayWhatToUse) {

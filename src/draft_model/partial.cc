@@ -29,15 +29,15 @@ constexpr DrafterOption kPartialOptions[] = {
     kPartialRefreshOption,
     kPartialScoreOption,
     {.flags = "--spec-partial-inner",
-     .member = &SpeculationOptions::partial_inner,
+     .member = At<&SpeculationOptions::partial, &PartialDraftOptions::inner>,
      .help = "who guesses what it will say: none, ppm, suffix, ngram or lm (with a draft model)"},
     {.flags = "--spec-partial-inner-n-max",
-     .member = &SpeculationOptions::partial_inner_n_max,
+     .member = At<&SpeculationOptions::partial, &PartialDraftOptions::inner_n_max>,
      .help = "most guesses of that one a pass",
      .least = 1,
      .most = 64,
      .lacks = [](const SpeculationOptions& o) -> std::string_view {
-       return o.partial_inner == "none" ? "--spec-partial-inner" : "";
+       return o.partial.inner == "none" ? "--spec-partial-inner" : "";
      }},
 };
 
@@ -52,15 +52,15 @@ constexpr DrafterPreset kPartialPresets[] = {
      .set =
          [](SpeculationOptions& o) {
            constexpr int kGamma = 6, kBudget = 4096, kDraftBudget = 256;
-           o.partial_inner = "lm";
-           o.partial_inner_n_max = 1;
-           o.partial_sink = kKeyBlock;
-           o.partial_budget = kBudget - kKeyBlock;
-           o.partial_window = 1;
-           o.partial_refresh = kBudget;
-           o.partial_score = "mean";
-           o.draft_sink = 16;
-           o.draft_window = kDraftBudget - o.draft_sink - kGamma;
+           o.partial.inner = "lm";
+           o.partial.inner_n_max = 1;
+           o.partial.sink = kKeyBlock;
+           o.partial.budget = kBudget - kKeyBlock;
+           o.partial.window = 1;
+           o.partial.refresh = kBudget;
+           o.partial.score = "mean";
+           o.lm.sink = 16;
+           o.lm.window = kDraftBudget - o.lm.sink - kGamma;
            SetNodes(kGamma, &o);
            o.dice = false;
          }},
@@ -72,26 +72,26 @@ bool KnowsInner(const std::string& inner) {
 }
 
 SpeculationOptions InnerOptions(const SpeculationOptions& options) {
-  SpeculationOptions inner = OnlyRead(options, options.partial_inner);
+  SpeculationOptions inner = OnlyRead(options, options.partial.inner);
   inner.tree = {};
   // SpecExtend reads the target's attention, and nobody shows that to a drafter inside another.
-  inner.spec_extend = false;
-  inner.spec_extend_chunks = inner.spec_extend_every = inner.spec_extend_from = 0;
+  inner.spec_extend.enabled = false;
+  inner.spec_extend.chunks = inner.spec_extend.every = inner.spec_extend.from = 0;
   return inner;
 }
 
 std::vector<SpeculationOptions> PartsOfPartial(const SpeculationOptions& options) {
-  if (options.partial_inner == "none" || !KnowsInner(options.partial_inner)) return {};
+  if (options.partial.inner == "none" || !KnowsInner(options.partial.inner)) return {};
   return {InnerOptions(options)};
 }
 
 Status CheckPartial(const SpeculationOptions& options) {
   LS_TRY(CheckPartialOptions(options));
-  if (!KnowsInner(options.partial_inner)) {
-    return InvalidArgument("--spec-partial-inner " + options.partial_inner +
+  if (!KnowsInner(options.partial.inner)) {
+    return InvalidArgument("--spec-partial-inner " + options.partial.inner +
                            ": must be none, ppm, suffix, ngram or lm");
   }
-  if (options.partial_inner == "lm" && options.draft_model.empty()) {
+  if (options.partial.inner == "lm" && options.draft_model.empty()) {
     return InvalidArgument(
         "--spec-partial-inner lm (as in triforce): needs a draft model; name its file with "
         "--spec-draft-model (-md)");
@@ -104,7 +104,7 @@ Status CheckPartial(const SpeculationOptions& options) {
 Result<DraftMemory> PartialMemory(const SpeculationOptions& options, const TargetFacts& target,
                                   DraftFiles& files) {
   DraftMemory memory;
-  if (options.partial_inner != "none") {
+  if (options.partial.inner != "none") {
     LS_ASSIGN(memory, PlanDraftMemory(InnerOptions(options), target, files));
   }
   return memory += RetrievalMemory(options, target);
@@ -114,11 +114,11 @@ DrafterResult MakePartial(const SpeculationOptions& options, const DraftContext&
   LS_ASSIGN(auto part, MakeRetrieval(options, context));
   LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
   std::unique_ptr<Drafter> inner;
-  if (options.partial_inner != "none") {
+  if (options.partial.inner != "none") {
     LS_ASSIGN(inner, MakeDrafter(InnerOptions(options), context));
   }
   return std::unique_ptr<Drafter>(std::make_unique<NestedDrafter>(
-      context, NestedOptions{.name = "partial", .width = width, .inner_nodes = options.partial_inner_n_max},
+      context, NestedOptions{.name = "partial", .width = width, .inner_nodes = options.partial.inner_n_max},
       std::move(part), std::move(inner)));
 }
 
@@ -141,24 +141,24 @@ constexpr DrafterEntry kPartialDrafter = {
 namespace {
 
 Result<BlockScore> ScoreOf(const SpeculationOptions& options) {
-  return ParseBlockScore(options.partial_score, std::string(kPartialScoreOption.name()));
+  return ParseBlockScore(options.partial.score, std::string(kPartialScoreOption.name()));
 }
 
 }  // namespace
 
 Status CheckPartialOptions(const SpeculationOptions& options) {
-  if (options.partial_sink % kKeyBlock != 0) {
-    return InvalidArgument("--spec-partial-sink " + std::to_string(options.partial_sink) +
+  if (options.partial.sink % kKeyBlock != 0) {
+    return InvalidArgument("--spec-partial-sink " + std::to_string(options.partial.sink) +
                            ": must be a multiple of " + std::to_string(kKeyBlock));
   }
   return ScoreOf(options).status();
 }
 
 RetrievalOptions RetrievalOf(const SpeculationOptions& options) {
-  return {.sink = options.partial_sink,
-          .budget = options.partial_budget,
-          .window = options.partial_window,
-          .refresh = options.partial_refresh,
+  return {.sink = options.partial.sink,
+          .budget = options.partial.budget,
+          .window = options.partial.window,
+          .refresh = options.partial.refresh,
           .score = *ScoreOf(options)};
 }
 
@@ -184,10 +184,10 @@ Result<std::unique_ptr<RetrievalCache>> MakeRetrieval(const SpeculationOptions& 
 }
 
 void SeeLess(SpeculationOptions& options, int n_tokens) {
-  options.partial_sink = 0;
-  options.partial_window = std::clamp(n_tokens / 8, 1, options.partial_window);
-  options.partial_refresh = std::min(options.partial_refresh, 8);
-  options.partial_budget = std::min(options.partial_budget, n_tokens / 4);
+  options.partial.sink = 0;
+  options.partial.window = std::clamp(n_tokens / 8, 1, options.partial.window);
+  options.partial.refresh = std::min(options.partial.refresh, 8);
+  options.partial.budget = std::min(options.partial.budget, n_tokens / 4);
 }
 
 }  // namespace longspec

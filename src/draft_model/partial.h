@@ -14,26 +14,30 @@
 namespace longspec {
 
 inline constexpr int kMostPartialPositions = 1 << 24;
-inline constexpr DrafterOption kPartialSinkOption = {.flags = "--spec-partial-sink",
-                                                     .member = &SpeculationOptions::partial_sink,
-                                                     .help = "first positions it sees, a multiple of 16",
-                                                     .most = kMostPartialPositions};
-inline constexpr DrafterOption kPartialBudgetOption = {.flags = "--spec-partial-budget",
-                                                       .member = &SpeculationOptions::partial_budget,
-                                                       .help = "positions it retrieves, in blocks of 16",
-                                                       .most = kMostPartialPositions};
-inline constexpr DrafterOption kPartialWindowOption = {.flags = "--spec-partial-window",
-                                                       .member = &SpeculationOptions::partial_window,
-                                                       .help = "last positions it sees, at least",
-                                                       .least = 1,
-                                                       .most = kMostPartialPositions};
-inline constexpr DrafterOption kPartialRefreshOption = {.flags = "--spec-partial-refresh",
-                                                        .member = &SpeculationOptions::partial_refresh,
-                                                        .help = "positions after which it retrieves anew",
-                                                        .most = kMostPartialPositions};
+inline constexpr DrafterOption kPartialSinkOption = {
+    .flags = "--spec-partial-sink",
+    .member = At<&SpeculationOptions::partial, &PartialDraftOptions::sink>,
+    .help = "first positions it sees, a multiple of 16",
+    .most = kMostPartialPositions};
+inline constexpr DrafterOption kPartialBudgetOption = {
+    .flags = "--spec-partial-budget",
+    .member = At<&SpeculationOptions::partial, &PartialDraftOptions::budget>,
+    .help = "positions it retrieves, in blocks of 16",
+    .most = kMostPartialPositions};
+inline constexpr DrafterOption kPartialWindowOption = {
+    .flags = "--spec-partial-window",
+    .member = At<&SpeculationOptions::partial, &PartialDraftOptions::window>,
+    .help = "last positions it sees, at least",
+    .least = 1,
+    .most = kMostPartialPositions};
+inline constexpr DrafterOption kPartialRefreshOption = {
+    .flags = "--spec-partial-refresh",
+    .member = At<&SpeculationOptions::partial, &PartialDraftOptions::refresh>,
+    .help = "positions after which it retrieves anew",
+    .most = kMostPartialPositions};
 inline constexpr DrafterOption kPartialScoreOption = {
     .flags = "--spec-partial-score",
-    .member = &SpeculationOptions::partial_score,
+    .member = At<&SpeculationOptions::partial, &PartialDraftOptions::score>,
     .help = "how blocks are scored: minmax (SpecPV), quest, mean (TriForce), norm"};
 
 // What these must be besides in their ranges.

@@ -112,7 +112,7 @@ Status CheckOwnOptions(const DrafterEntry& entry, const SpeculationOptions& opti
                            ": needs a draft model; name its file or folder with --spec-draft-model (-md)");
   }
   for (const DrafterOption& option : entry.options) {
-    LS_TRY(std::visit([&](auto member) { return CheckRange(option, options.*member); }, option.member));
+    LS_TRY(std::visit([&](auto member) { return CheckRange(option, member.In(options)); }, option.member));
   }
   return entry.check == nullptr ? Status() : entry.check(options);
 }

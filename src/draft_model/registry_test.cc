@@ -57,10 +57,10 @@ TEST(Table, DefaultsAreWithinTheirRangesAndWhatIsNotIsRefusedByName) {
       EXPECT_THAT(std::string(option.name()), StartsWith("--spec-"));
       const auto refuse = [&](double value) {
         SpeculationOptions options = Content(*entry);
-        if (auto* const number = std::get_if<int SpeculationOptions::*>(&option.member)) {
-          options.*(*number) = static_cast<int>(value);
+        if (const auto* const number = std::get_if<OptionPlace<int>>(&option.member)) {
+          number->In(options) = static_cast<int>(value);
         } else {
-          options.*std::get<float SpeculationOptions::*>(option.member) = static_cast<float>(value);
+          std::get<OptionPlace<float>>(option.member).In(options) = static_cast<float>(value);
         }
         const Status status = CheckDrafter(options);
         EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << option.name() << " " << value;
@@ -69,12 +69,12 @@ TEST(Table, DefaultsAreWithinTheirRangesAndWhatIsNotIsRefusedByName) {
         ++n_checked;
       };
       // A text and a flag have no range.
-      if (std::holds_alternative<std::string SpeculationOptions::*>(option.member)) continue;
-      if (std::holds_alternative<bool SpeculationOptions::*>(option.member)) continue;
+      if (std::holds_alternative<OptionPlace<std::string>>(option.member)) continue;
+      if (std::holds_alternative<OptionPlace<bool>>(option.member)) continue;
       refuse(option.least - 1);
       if (option.above_least) refuse(option.least);
       if (std::isfinite(option.most)) refuse(option.most + 1);
-      if (std::holds_alternative<float SpeculationOptions::*>(option.member)) {
+      if (std::holds_alternative<OptionPlace<float>>(option.member)) {
         refuse(INFINITY);
         refuse(NAN);
       }
@@ -85,15 +85,15 @@ TEST(Table, DefaultsAreWithinTheirRangesAndWhatIsNotIsRefusedByName) {
 
 TEST(Table, MessagesSayTheRange) {
   const auto message = [](const SpeculationOptions& options) { return CheckDrafter(options).message(); };
-  EXPECT_EQ(message({.type = "suffix", .suffix_max_depth = 65}),
+  EXPECT_EQ(message({.type = "suffix", .suffix = {.max_depth = 65}}),
             "--spec-suffix-max-depth 65: must be from 1 to 64");
-  EXPECT_EQ(message({.type = "suffix", .suffix_factor = 0}),
+  EXPECT_EQ(message({.type = "suffix", .suffix = {.factor = 0}}),
             "--spec-suffix-factor 0.000000: must be more than 0");
-  EXPECT_EQ(message({.type = "suffix", .suffix_min_prob = 2}),
+  EXPECT_EQ(message({.type = "suffix", .suffix = {.min_prob = 2}}),
             "--spec-suffix-min-prob 2.000000: must be from 0 to 1");
-  EXPECT_EQ(message({.type = "ppm", .ppm_min_prob = 0}),
+  EXPECT_EQ(message({.type = "ppm", .ppm = {.min_prob = 0}}),
             "--spec-ppm-min-prob 0.000000: must be more than 0 and at most 1");
-  EXPECT_EQ(message({.type = "magicdec", .magicdec_window = 0}),
+  EXPECT_EQ(message({.type = "magicdec", .magicdec = {.window = 0}}),
             "--spec-magicdec-window 0: must be from 1 to 16777216");
 }
 
@@ -129,7 +129,7 @@ TEST(Table, EveryDraftModelHasOneReader) {
 
 TEST(Table, AutoAsksItsMembersInTheOrderOfTheTable) {
   EXPECT_THAT((*MakeDrafter({.type = "auto"}))->sources(), ElementsAre("ppm", "suffix", "grammar"));
-  const SpeculationOptions recycled = {.type = "auto", .recycling_file = "/nonexistent/table"};
+  const SpeculationOptions recycled = {.type = "auto", .recycling = {.file = "/nonexistent/table"}};
   // It is asked: without a target it cannot be made.
   EXPECT_THAT(MakeDrafter(recycled).status().message(), HasSubstr("--spec-type recycling"));
 }
@@ -155,12 +155,12 @@ TEST(Table, AnAliasInAListIsTheDrafter) {
 TEST(Table, AWindowIsNarrowedToHalfOfAShortText) {
   SpeculationOptions options;
   kMagicDecDrafter.narrow(options, 20);
-  EXPECT_EQ(options.magicdec_window, 10);
+  EXPECT_EQ(options.magicdec.window, 10);
   kMagicDecDrafter.narrow(options, 1);
-  EXPECT_EQ(options.magicdec_window, 1);
+  EXPECT_EQ(options.magicdec.window, 1);
   options = {};
   kMagicDecDrafter.narrow(options, 100000);
-  EXPECT_EQ(options.magicdec_window, SpeculationOptions().magicdec_window);
+  EXPECT_EQ(options.magicdec.window, SpeculationOptions().magicdec.window);
 }
 
 }  // namespace

@@ -24,9 +24,9 @@ SpecExtendSettings SpecExtendOf(const SpeculationOptions& options, const SpecExt
   if (!AsksForSpecExtend(options)) return {};
   constexpr int kChunk = ReindexOptions{}.chunk;
   const int trained = trained_positions > 0 ? trained_positions : std::numeric_limits<int>::max();
-  SpecExtendSettings settings = {.n_chunks = options.spec_extend_chunks,
-                                 .every = options.spec_extend_every,
-                                 .from = options.spec_extend_from};
+  SpecExtendSettings settings = {.n_chunks = options.spec_extend.chunks,
+                                 .every = options.spec_extend.every,
+                                 .from = options.spec_extend.from};
   if (settings.n_chunks == 0) {
     settings.n_chunks = std::clamp((trained - trained / 8) / kChunk, 1, paper.n_chunks);
   }
@@ -80,7 +80,7 @@ void SpecExtend::Read(const CommittedRows& rows) {
   ++n_rounds_;
   const ModelSizes& c = *target_.sizes;
   const int layer = c.n_layer - 1, width = c.n_head * c.head_dim;
-  AttentionMass(*target_.kernels, c.attention(), target_cache_.Span(layer),
+  AttentionMass(*target_.lane.kernels, c.attention(), target_cache_.Span(layer),
                 {rows.QueriesOf(last, layer, width), Z(width)}, &mass_);
   has_scores_ = true;
 }

@@ -34,7 +34,7 @@ inline constexpr SpecExtendSettings kSpecExtendOfLm = {.n_chunks = 32, .every = 
 inline constexpr SpecExtendSettings kSpecExtendOfEagle = {.n_chunks = 64, .every = 8};
 
 inline bool AsksForSpecExtend(const SpeculationOptions& options) {
-  return options.spec_extend || options.spec_extend_chunks > 0;
+  return options.spec_extend.enabled || options.spec_extend.chunks > 0;
 }
 
 // What the options say, and else the paper. `trained_positions` of the draft, 0 if unknown: the paper's
@@ -112,22 +112,22 @@ inline std::string_view LacksSpecExtend(const SpeculationOptions& options) {
 
 inline constexpr DrafterOption kSpecExtendOption = {
     .flags = "--spec-extend",
-    .member = &SpeculationOptions::spec_extend,
+    .member = At<&SpeculationOptions::spec_extend, &SpecExtendOptions::enabled>,
     .help = "SpecExtend: of a long text it sees the chunks of 32 positions that the model looks at"};
 inline constexpr DrafterOption kSpecExtendChunksOption = {
     .flags = "--spec-extend-chunks",
-    .member = &SpeculationOptions::spec_extend_chunks,
+    .member = At<&SpeculationOptions::spec_extend, &SpecExtendOptions::chunks>,
     .help = "the same, so many of them; 0: the paper's number, 32 or for EAGLE 64",
     .most = (1 << 24) / 32};
 inline constexpr DrafterOption kSpecExtendEveryOption = {
     .flags = "--spec-extend-every",
-    .member = &SpeculationOptions::spec_extend_every,
+    .member = At<&SpeculationOptions::spec_extend, &SpecExtendOptions::every>,
     .help = "rounds after which they are chosen anew; 0: the paper's number, 4 or for EAGLE 8",
     .most = 1 << 24,
     .lacks = LacksSpecExtend};
 inline constexpr DrafterOption kSpecExtendFromOption = {
     .flags = "--spec-extend-from",
-    .member = &SpeculationOptions::spec_extend_from,
+    .member = At<&SpeculationOptions::spec_extend, &SpecExtendOptions::from>,
     .help = "of a text shorter than so many tokens it sees all; 0: than what the chunks hold",
     .most = 1 << 24,
     .lacks = LacksSpecExtend};

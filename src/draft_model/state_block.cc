@@ -121,7 +121,7 @@ Status StateBlock::Settle() {
     SetAngles(i, waiting_[Z(i)]);
     places_.push_back({.to = &writer, .slot = kept.slot() + i});
   }
-  target_.team->Run([&](ThreadTeam::Worker& worker) {
+  target_.lane.team->Run([&](ThreadTeam::Worker& worker) {
     if (before_ != nullptr) AddProduct(worker, *before_, waiting_before_.data());
     Store(worker, weights_);
   });

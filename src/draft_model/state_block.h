@@ -42,7 +42,7 @@ class StateBlock {
     // `head`: the largest number of logits of a row.
     Scratch(const SharedParts& target, const DraftBlock& block, InputForms forms, int64_t head)
         : DraftScratch(target, block.shape, forms, kMaxRows, head),
-          attention(target.kernels, block.attention(), target.team->size()) {}
+          attention(target.lane.kernels, block.attention(), target.lane.team->size()) {}
     // Of a model that is one layer and a head.
     Scratch(const SharedParts& target, const DraftLayer& layer, const DraftHead& head)
         : Scratch(target, layer.block, FormsOf(layer, head), head.matrix.n_out) {}

@@ -131,7 +131,7 @@ class SerialHeads final : public HeadGrowth<GrowthModel> {
       : model_(std::move(model)),
         target_(target),
         states_((model_->heads.size() + 1) * Z(target.sizes->n_embd)),
-        work_(ShapeOf(*target.sizes), target.kernels, 1, FormsOf(*model_)),
+        work_(ShapeOf(*target.sizes), target.lane.kernels, 1, FormsOf(*model_)),
         logits_(Z(model_->head.matrix.n_out) * sizeof(float)) {}
 
   int n_heads() const { return static_cast<int>(model_->heads.size()); }
@@ -150,7 +150,7 @@ class SerialHeads final : public HeadGrowth<GrowthModel> {
     float* after = states_.data() + Z(i + 1) * Z(n);
     std::memcpy(after, before, Z(n) * sizeof(float));
     const float* normed = work_.normed.as<float>();
-    target_.team->Run([&](ThreadTeam::Worker& worker) {
+    target_.lane.team->Run([&](ThreadTeam::Worker& worker) {
       Normalise(worker, work_, before, head.input_norm, 1);
       worker.Barrier();
       const std::array linear = {LinearJob{&head.linear.matrix(), after, true}};

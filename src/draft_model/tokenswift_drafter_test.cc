@@ -203,11 +203,11 @@ TEST_F(Tokenswift, NgramsAreBranchesBesideTheHeads) {
 // Behaviour 3 of its list: what is retrieved is chosen anew each time so many positions have come, and is
 // what the last query scores highest (kv/retrieval_cache_test.cc compares that with keys one by one).
 TEST_F(Tokenswift, RetrievesWhenSoManyPositionsHaveCome) {
-  options_.partial_sink = 16;
-  options_.partial_budget = 48;
-  options_.partial_window = 1;
-  options_.partial_refresh = 48;
-  options_.partial_score = "mean";
+  options_.partial.sink = 16;
+  options_.partial.budget = 48;
+  options_.partial.window = 1;
+  options_.partial.refresh = 48;
+  options_.partial.score = "mean";
   const std::vector<int32_t> text = RandomTokens(1000, 4);
   const auto text_of = [&](int n) { return std::vector(text.begin(), text.begin() + n); };
   Begin(text_of(199));
@@ -297,12 +297,12 @@ TEST_F(Tokenswift, WhatDoesNotFitIsRefused) {
   tensors_.tensors.erase("medusa_layers.1.post_layernorm.weight");
   Write();
   EXPECT_THAT(refusal(), HasSubstr("medusa_layers.1.post_layernorm.weight"));
-  options_.partial_sink = 5;
+  options_.partial.sink = 5;
   EXPECT_THAT(CheckDrafter(options_).message(), HasSubstr("--spec-partial-sink 5: must be a multiple of 16"));
-  options_.partial_sink = 0;
-  options_.partial_score = "best";
+  options_.partial.sink = 0;
+  options_.partial.score = "best";
   EXPECT_THAT(CheckDrafter(options_).message(), HasSubstr("--spec-partial-score best"));
-  options_.partial_score = "mean";
+  options_.partial.score = "mean";
   options_.draft_weights = "q9";
   EXPECT_THAT(CheckDrafter(options_).message(), HasSubstr("--spec-draft-weights q9"));
 }
@@ -312,7 +312,7 @@ TEST_F(Tokenswift, TakesNoMoreMemoryThanWasPlanned) {
   const auto file = *GgufFile::Open(folder_.File("target.gguf"));
   const TargetFacts target = {
       .file = *file, .sizes = tiny_.spec, .cache = tiny_.spec.kv_layout(CacheType::kF32, CacheType::kF32)};
-  options_.partial_budget = 64;
+  options_.partial.budget = 64;
   DraftFiles files;
   const auto plan = PlanDraftMemory(options_, target, files);
   ASSERT_TRUE(plan.ok()) << plan.status().message();

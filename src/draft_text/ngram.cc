@@ -48,16 +48,16 @@ std::optional<Rule> FindRule(const SpeculationOptions& o) {
     Rule rule;
   };
   const std::array<Named, 6> rules = {{
-      {"recent", {.min_n = o.ngram_min, .max_n = o.ngram_max, .cyclic = true}},
+      {"recent", {.min_n = o.ngram.min, .max_n = o.ngram.max, .cyclic = true}},
       // The original and Hugging Face's know no shortest length but 1.
-      {"pld", {.min_n = 1, .max_n = o.ngram_max, .leftmost = true, .whole = true}},
-      {"hf", {.min_n = 1, .max_n = o.ngram_max, .leftmost = true}},
-      {"vllm", {.min_n = o.ngram_min, .max_n = o.ngram_max, .leftmost = true}},
+      {"pld", {.min_n = 1, .max_n = o.ngram.max, .leftmost = true, .whole = true}},
+      {"hf", {.min_n = 1, .max_n = o.ngram.max, .leftmost = true}},
+      {"vllm", {.min_n = o.ngram.min, .max_n = o.ngram.max, .leftmost = true}},
       {"tgi", {.min_n = 1, .max_n = 1, .leftmost = true}},
-      {"llama", {.min_n = o.ngram_max, .max_n = o.ngram_max}},  // one key length
+      {"llama", {.min_n = o.ngram.max, .max_n = o.ngram.max}},  // one key length
   }};
   const auto found =
-      std::find_if(rules.begin(), rules.end(), [&](const Named& r) { return r.name == o.ngram_rule; });
+      std::find_if(rules.begin(), rules.end(), [&](const Named& r) { return r.name == o.ngram.rule; });
   return found == rules.end() ? std::nullopt : std::optional(found->rule);
 }
 
@@ -213,23 +213,23 @@ class NgramDrafter final : public Drafter {
 
 constexpr DrafterOption kNgramOptions[] = {
     {.flags = "--spec-ngram-max,--ngram-max",
-     .member = &SpeculationOptions::ngram_max,
+     .member = At<&SpeculationOptions::ngram, &NgramDraftOptions::max>,
      .help = "longest suffix looked up",
      .least = 1,
      .most = kMaxNgram,
      .lacks = [](const SpeculationOptions& o) -> std::string_view {
-       return o.ngram_rule == "tgi" ? "a --spec-ngram-rule other than tgi" : "";
+       return o.ngram.rule == "tgi" ? "a --spec-ngram-rule other than tgi" : "";
      }},
     {.flags = "--spec-ngram-min,--ngram-min",
-     .member = &SpeculationOptions::ngram_min,
+     .member = At<&SpeculationOptions::ngram, &NgramDraftOptions::min>,
      .help = "shortest suffix looked up",
      .least = 1,
      .most = kMaxNgram,
      .lacks = [](const SpeculationOptions& o) -> std::string_view {
-       return o.ngram_rule == "recent" || o.ngram_rule == "vllm" ? "" : "--spec-ngram-rule recent or vllm";
+       return o.ngram.rule == "recent" || o.ngram.rule == "vllm" ? "" : "--spec-ngram-rule recent or vllm";
      }},
     {.flags = "--spec-ngram-rule,--ngram-rule",
-     .member = &SpeculationOptions::ngram_rule,
+     .member = At<&SpeculationOptions::ngram, &NgramDraftOptions::rule>,
      .help = "which occurrence is copied: recent, pld, hf, vllm, tgi, llama"},
 };
 
@@ -238,42 +238,42 @@ constexpr DrafterPreset kNgramPresets[] = {
      .of = "prompt lookup decoding",
      .set =
          [](SpeculationOptions& o) {
-           o.ngram_rule = "pld";
-           o.ngram_max = 3;
+           o.ngram.rule = "pld";
+           o.ngram.max = 3;
            SetNodes(10, &o);
          }},
     {.name = "prompt_lookup",
      .of = "Hugging Face's prompt lookup",
      .set =
          [](SpeculationOptions& o) {
-           o.ngram_rule = "hf";
-           o.ngram_max = 2;
+           o.ngram.rule = "hf";
+           o.ngram.max = 2;
            SetNodes(10, &o);
          }},
     {.name = "ngram-simple",
      .of = "llama.cpp",
      .set =
          [](SpeculationOptions& o) {
-           o.ngram_rule = "llama";
-           o.ngram_max = 12;
+           o.ngram.rule = "llama";
+           o.ngram.max = 12;
            SetNodes(48, &o);
          }},
 };
 
 Status CheckNgram(const SpeculationOptions& options) {
-  const bool has_shortest = options.ngram_rule == "recent" || options.ngram_rule == "vllm";
-  if (has_shortest && options.ngram_min > options.ngram_max) {
-    return InvalidArgument("--spec-ngram-min " + std::to_string(options.ngram_min) +
-                           ": must be from 1 to --spec-ngram-max (" + std::to_string(options.ngram_max) +
+  const bool has_shortest = options.ngram.rule == "recent" || options.ngram.rule == "vllm";
+  if (has_shortest && options.ngram.min > options.ngram.max) {
+    return InvalidArgument("--spec-ngram-min " + std::to_string(options.ngram.min) +
+                           ": must be from 1 to --spec-ngram-max (" + std::to_string(options.ngram.max) +
                            ")");
   }
   LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
   if (!FindRule(options)) {
-    return InvalidArgument("--spec-ngram-rule " + options.ngram_rule +
+    return InvalidArgument("--spec-ngram-rule " + options.ngram.rule +
                            ": unknown; known are recent, pld, hf, vllm, tgi, llama");
   }
-  if (width > 1 && options.ngram_rule != "recent") {
-    return InvalidArgument("--spec-tree " + options.tree + ": --spec-ngram-rule " + options.ngram_rule +
+  if (width > 1 && options.ngram.rule != "recent") {
+    return InvalidArgument("--spec-tree " + options.tree + ": --spec-ngram-rule " + options.ngram.rule +
                            " proposes chains; trees need --spec-ngram-rule recent");
   }
   return {};
@@ -286,7 +286,7 @@ DrafterResult MakeNgram(const SpeculationOptions& options, const DraftContext&) 
 
 // If --spec-tree does not say, several continuations are merged: the policy cuts what is not worth verifying.
 void MergeAsMember(SpeculationOptions& options) {
-  if (options.tree.empty() && options.ngram_rule == "recent") options.tree = "4";
+  if (options.tree.empty() && options.ngram.rule == "recent") options.tree = "4";
 }
 
 }  // namespace

@@ -28,9 +28,9 @@ struct Lookup {
 std::unique_ptr<Drafter> MakeLookup(const Lookup& lookup) {
   SpeculationOptions options;
   options.type = "ngram";
-  options.ngram_max = lookup.max_n;
-  options.ngram_min = lookup.min_n;
-  options.ngram_rule = lookup.rule;
+  options.ngram.max = lookup.max_n;
+  options.ngram.min = lookup.min_n;
+  options.ngram.rule = lookup.rule;
   options.tree = lookup.tree;
   auto drafter = MakeDrafter(OnlyRead(options, options.type));
   EXPECT_TRUE(drafter.ok()) << drafter.status().message();

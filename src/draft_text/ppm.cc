@@ -140,12 +140,12 @@ Result<int> PpmWidth(const std::string& tree) {
 
 constexpr DrafterOption kPpmOptions[] = {
     {.flags = "--spec-ppm-min-prob",
-     .member = &SpeculationOptions::ppm_min_prob,
+     .member = At<&SpeculationOptions::ppm, &PpmDraftOptions::min_prob>,
      .help = "nodes less likely than this are not drafted",
      .most = 1,
      .above_least = true},
     {.flags = "--spec-prior",
-     .member = &SpeculationOptions::prior,
+     .member = At<&SpeculationOptions::ppm, &PpmDraftOptions::prior>,
      .help =
          "a file of 'longspec corpus --ngrams' with what usually follows in other texts, or none (default: "
          "the one in the folder priors beside the model that fits it)"},
@@ -155,10 +155,10 @@ Status CheckPpm(const SpeculationOptions& options) { return PpmWidth(options.tre
 
 DrafterResult MakePpm(const SpeculationOptions& options, const DraftContext& context) {
   LS_ASSIGN(const int width, PpmWidth(options.tree));
-  LS_ASSIGN(std::shared_ptr<const NgramPrior> prior, context.priors->Get(options.prior));
+  LS_ASSIGN(std::shared_ptr<const NgramPrior> prior, context.priors->Get(options.ppm.prior));
   return std::unique_ptr<Drafter>(
-      std::make_unique<PpmDrafter>(static_cast<double>(options.ppm_min_prob), width, std::move(prior),
-                                   options.prior.empty() ? context.priors->problem() : std::string()));
+      std::make_unique<PpmDrafter>(static_cast<double>(options.ppm.min_prob), width, std::move(prior),
+                                   options.ppm.prior.empty() ? context.priors->problem() : std::string()));
 }
 
 }  // namespace

@@ -372,10 +372,10 @@ TEST(Ppm, WidthAndLeastChanceShapeTheTree) {
   const int all = size({});
   EXPECT_GT(all, size({.tree = "chain"}));
   EXPECT_EQ(size({.tree = "chain"}), 5);
-  EXPECT_LT(size({.ppm_min_prob = 0.4F}), all);
-  EXPECT_EQ(size({.ppm_min_prob = 1.0F}), 1);
+  EXPECT_LT(size({.ppm = {.min_prob = 0.4F}}), all);
+  EXPECT_EQ(size({.ppm = {.min_prob = 1.0F}}), 1);
   for (const float bad : {0.0F, -1.0F, 1.5F}) {
-    EXPECT_THAT(CheckDrafter({.type = "ppm", .ppm_min_prob = bad}).message(),
+    EXPECT_THAT(CheckDrafter({.type = "ppm", .ppm = {.min_prob = bad}}).message(),
                 HasSubstr("--spec-ppm-min-prob"));
   }
   EXPECT_FALSE(CheckDrafter({.type = "ppm", .tree = "x"}).ok());
@@ -422,7 +422,7 @@ class PpmWithPrior : public ::testing::Test {
     models_.priors().SetSource({.tokenizer = kPpmTokenizer, .vocab_size = 256, .folder = folder_.path()});
   }
   std::unique_ptr<Drafter> MakePpm(const std::string& prior) {
-    auto drafter = MakeDrafter({.type = "ppm", .prior = prior}, {.models = &models_});
+    auto drafter = MakeDrafter({.type = "ppm", .ppm = {.prior = prior}}, {.models = &models_});
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
     return std::move(*drafter);
   }

@@ -86,14 +86,14 @@ class PredictionDrafter final : public Drafter {
 
 Status CheckPrediction(const SpeculationOptions& options) {
   LS_TRY(CheckTreeWidth(options));
-  if (std::ranges::any_of(options.prediction_tokens, [](int32_t token) { return token < 0; }))
+  if (std::ranges::any_of(options.prediction.tokens, [](int32_t token) { return token < 0; }))
     return InvalidArgument("prediction_tokens: tokens must be 0 or more");
   return {};
 }
 
 DrafterResult MakePrediction(const SpeculationOptions& options, const DraftContext&) {
   LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
-  return std::unique_ptr<Drafter>(std::make_unique<PredictionDrafter>(options.prediction_tokens, width));
+  return std::unique_ptr<Drafter>(std::make_unique<PredictionDrafter>(options.prediction.tokens, width));
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ constexpr DrafterEntry kPredictionDrafter = {
     .reads_dice = true,
     .check = CheckPrediction,
     .make = MakePrediction,
-    .in_auto = [](const SpeculationOptions& options) { return !options.prediction_tokens.empty(); },
+    .in_auto = [](const SpeculationOptions& options) { return !options.prediction.tokens.empty(); },
     .chain_by_default = true,
 };
 

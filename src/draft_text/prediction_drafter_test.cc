@@ -20,7 +20,7 @@ using Text = std::vector<int32_t>;
 class PredictionDrafterTest : public ::testing::Test {
  protected:
   void Predict(std::string_view text) {
-    auto drafter = MakeDrafter({.type = "prediction", .prediction_tokens = Letters(text)});
+    auto drafter = MakeDrafter({.type = "prediction", .prediction = {.tokens = Letters(text)}});
     ASSERT_TRUE(drafter.ok()) << drafter.status().message();
     drafter_ = std::move(*drafter);
     ASSERT_TRUE(drafter_->Follow(prompt_).ok());
@@ -77,13 +77,13 @@ TEST_F(PredictionDrafterTest, AnEmptyTextProposesNothing) {
 }
 
 TEST(PredictionDrafter, IsOneOfAutoWhereThereIsAPrediction) {
-  const auto with = MakeDrafter({.type = "auto", .prediction_tokens = {1, 2, 3}});
+  const auto with = MakeDrafter({.type = "auto", .prediction = {.tokens = {1, 2, 3}}});
   ASSERT_TRUE(with.ok());
   EXPECT_THAT((*with)->sources(), ::testing::Contains("prediction"));
   const auto without = MakeDrafter({.type = "auto"});
   ASSERT_TRUE(without.ok());
   EXPECT_THAT((*without)->sources(), ::testing::Not(::testing::Contains("prediction")));
-  EXPECT_FALSE(CheckDrafter({.type = "prediction", .prediction_tokens = {-1}}).ok());
+  EXPECT_FALSE(CheckDrafter({.type = "prediction", .prediction = {.tokens = {-1}}}).ok());
   EXPECT_FALSE(CheckDrafter({.type = "prediction", .tree = "bush"}).ok());
 }
 

@@ -144,7 +144,7 @@ void TokenRecycling(SpeculationOptions& o) {
 
 constexpr DrafterOption kRecyclingOptions[] = {
     {.flags = "--spec-recycling-file",
-     .member = &SpeculationOptions::recycling_file,
+     .member = At<&SpeculationOptions::recycling, &RecyclingDraftOptions::file>,
      .help = "what was learned is read from and written to this file"},
 };
 
@@ -160,13 +160,13 @@ DrafterResult MakeRecycling(const SpeculationOptions& options, const DraftContex
     return InvalidArgument("--spec-type recycling: needs a target, whose vocabulary it is for");
   }
   LS_ASSIGN(const int width, RecyclingWidth(options.tree));
-  LS_ASSIGN(RecyclingTable table, OpenTable(options.recycling_file, context.target->vocab_size()));
+  LS_ASSIGN(RecyclingTable table, OpenTable(options.recycling.file, context.target->vocab_size()));
   return std::unique_ptr<Drafter>(
-      std::make_unique<RecyclingDrafter>(std::move(table), width, options.recycling_file));
+      std::make_unique<RecyclingDrafter>(std::move(table), width, options.recycling.file));
 }
 
 // What it learns in one text alone is not worth its place.
-bool HasFile(const SpeculationOptions& options) { return !options.recycling_file.empty(); }
+bool HasFile(const SpeculationOptions& options) { return !options.recycling.file.empty(); }
 
 }  // namespace
 

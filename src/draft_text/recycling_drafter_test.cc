@@ -256,7 +256,7 @@ TEST_F(RecyclingTest, MemoryDependsOnTheVocabularyOnly) {
 }
 
 TEST_F(RecyclingTest, AFileWarmsTheNextRun) {
-  options_.recycling_file = path_;
+  options_.recycling.file = path_;
   {
     const auto drafter = Make();  // there is no such file yet
     TeachSuccessors(*drafter);
@@ -267,10 +267,10 @@ TEST_F(RecyclingTest, AFileWarmsTheNextRun) {
 }
 
 TEST_F(RecyclingTest, AnUntaughtTableIsNotWritten) {
-  options_.recycling_file = path_;
+  options_.recycling.file = path_;
   Make();
   EXPECT_FALSE(std::filesystem::exists(path_));
-  options_.recycling_file = "/nonexistent/table";
+  options_.recycling.file = "/nonexistent/table";
   const auto refused = MakeDrafter(options_, {.target = &target_});
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.status().message(), HasSubstr("/nonexistent/table"));
@@ -287,7 +287,7 @@ TEST_F(RecyclingTest, RefusesFilesThatAreNotItsOwn) {
     const auto loaded = RecyclingTable::Load(path_, kVocab);
     EXPECT_FALSE(loaded.ok());
     EXPECT_THAT(loaded.status().message(), HasSubstr(path_));
-    options_.recycling_file = path_;
+    options_.recycling.file = path_;
     EXPECT_EQ(MakeDrafter(options_, {.target = &target_}).status().message(), loaded.status().message());
     return loaded.status();
   };

@@ -100,29 +100,29 @@ constexpr float kMostStepMs = 1000;
 
 Status CheckReplay(const SpeculationOptions& options) {
   LS_TRY(CheckTreeWidth(options));
-  if (std::any_of(options.replay_tokens.begin(), options.replay_tokens.end(),
+  if (std::any_of(options.replay.tokens.begin(), options.replay.tokens.end(),
                   [](int32_t t) { return t < 0; })) {
     return InvalidArgument("replay_tokens: tokens must be 0 or more");
   }
-  if (!(options.replay_accept > 0 && options.replay_accept <= 1)) {
-    return InvalidArgument("replay_accept " + std::to_string(options.replay_accept) +
+  if (!(options.replay.accept > 0 && options.replay.accept <= 1)) {
+    return InvalidArgument("replay_accept " + std::to_string(options.replay.accept) +
                            ": must be above 0 and at most 1");
   }
-  if (!(options.replay_step_ms >= 0 && options.replay_step_ms <= kMostStepMs)) {
-    return InvalidArgument("replay_step_ms " + std::to_string(options.replay_step_ms) +
+  if (!(options.replay.step_ms >= 0 && options.replay.step_ms <= kMostStepMs)) {
+    return InvalidArgument("replay_step_ms " + std::to_string(options.replay.step_ms) +
                            ": must be from 0 to 1000");
   }
   return {};
 }
 
 DrafterResult MakeReplay(const SpeculationOptions& options, const DraftContext&) {
-  if (options.replay_accept < 1 || options.replay_step_ms > 0) {
+  if (options.replay.accept < 1 || options.replay.step_ms > 0) {
     return std::unique_ptr<Drafter>(
-        std::make_unique<PlayedDrafter>(options.replay_tokens, static_cast<double>(options.replay_accept),
-                                        static_cast<double>(options.replay_step_ms)));
+        std::make_unique<PlayedDrafter>(options.replay.tokens, static_cast<double>(options.replay.accept),
+                                        static_cast<double>(options.replay.step_ms)));
   }
   LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
-  return std::unique_ptr<Drafter>(std::make_unique<ReplayDrafter>(options.replay_tokens, width));
+  return std::unique_ptr<Drafter>(std::make_unique<ReplayDrafter>(options.replay.tokens, width));
 }
 
 }  // namespace

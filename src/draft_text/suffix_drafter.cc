@@ -24,9 +24,9 @@ constexpr int kMaxCorpusMatches = 4;
 class SuffixDrafter final : public Drafter {
  public:
   SuffixDrafter(const SpeculationOptions& options, int width, std::unique_ptr<SuffixCorpus> corpus)
-      : max_context_(options.suffix_max_depth),
-        factor_(options.suffix_factor),
-        min_prob_(options.suffix_min_prob),
+      : max_context_(options.suffix.max_depth),
+        factor_(options.suffix.factor),
+        min_prob_(options.suffix.min_prob),
         width_(width),
         corpus_(std::move(corpus)),
         text_(SuffixAutomaton(max_context_)) {}
@@ -99,29 +99,29 @@ class SuffixDrafter final : public Drafter {
 
 constexpr DrafterOption kSuffixOptions[] = {
     {.flags = "--spec-suffix-max-depth",
-     .member = &SpeculationOptions::suffix_max_depth,
+     .member = At<&SpeculationOptions::suffix, &SuffixDraftOptions::max_depth>,
      .help = "longest suffix told apart",
      .least = 1,
      .most = 64},
     {.flags = "--spec-suffix-factor",
-     .member = &SpeculationOptions::suffix_factor,
+     .member = At<&SpeculationOptions::suffix, &SuffixDraftOptions::factor>,
      .help = "drafted depth per matched token",
      .above_least = true},
     {.flags = "--spec-suffix-min-prob",
-     .member = &SpeculationOptions::suffix_min_prob,
+     .member = At<&SpeculationOptions::suffix, &SuffixDraftOptions::min_prob>,
      .help = "nodes less likely than this are not drafted",
      .most = 1},
     {.flags = "--spec-corpus",
-     .member = &SpeculationOptions::corpus,
+     .member = At<&SpeculationOptions::suffix, &SuffixDraftOptions::corpus>,
      .help = "a file of 'longspec corpus' to look up as well"},
 };
 
 DrafterResult MakeSuffix(const SpeculationOptions& options, const DraftContext& context) {
   LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
   std::unique_ptr<SuffixCorpus> corpus;
-  if (!options.corpus.empty()) {
+  if (!options.suffix.corpus.empty()) {
     if (context.target == nullptr) return InvalidArgument("--spec-corpus: needs the model it was made for");
-    LS_ASSIGN(corpus, SuffixCorpus::Open(options.corpus, context.target->vocab_size()));
+    LS_ASSIGN(corpus, SuffixCorpus::Open(options.suffix.corpus, context.target->vocab_size()));
   }
   return std::unique_ptr<Drafter>(std::make_unique<SuffixDrafter>(options, width, std::move(corpus)));
 }

@@ -78,12 +78,12 @@ TEST(Suffix, CopiesAsFarAsTheMatchIsLong) {
   EXPECT_THAT(DraftSuffix(Options(), Letters("abcdef"), 8), IsEmpty());
   EXPECT_THAT(DraftSuffix(Options(), Letters("abcabc"), 0), IsEmpty());
   SpeculationOptions options = Options();
-  options.suffix_factor = 2;
+  options.suffix.factor = 2;
   EXPECT_EQ(DraftSuffix(options, Letters("abcdefghXabc"), 8), Letters("defghX"));
-  options.suffix_factor = 0.5F;
+  options.suffix.factor = 0.5F;
   EXPECT_EQ(DraftSuffix(options, Letters("abcdefghXabc"), 8), Letters("d"));
-  options.suffix_max_depth = 1;
-  options.suffix_factor = 3;
+  options.suffix.max_depth = 1;
+  options.suffix.factor = 3;
   EXPECT_EQ(DraftSuffix(options, Letters("abcdefghXabc"), 8), Letters("def"));
 }
 
@@ -121,7 +121,7 @@ TEST(Suffix, FrequencyDecidesBetweenContinuations) {
 
 TEST(Suffix, UnlikelyNodesAreLeftOut) {
   SpeculationOptions options = Options("4");
-  options.suffix_min_prob = 0.3F;
+  options.suffix.min_prob = 0.3F;
   const Text text = Letters("abx1abx2aby3ab");
   const auto drafter = MakeSuffix(options);
   ASSERT_TRUE(drafter->Follow(text).ok());
@@ -194,7 +194,7 @@ class SuffixWithCorpus : public ::testing::Test {
   SpeculationOptions With(const Text& corpus) {
     EXPECT_TRUE(SuffixCorpus::Write(path_, 200, corpus).ok());
     SpeculationOptions options = Options();
-    options.corpus = path_;
+    options.suffix.corpus = path_;
     return options;
   }
 
@@ -226,7 +226,7 @@ TEST_F(SuffixWithCorpus, RefusesACorpusOfAnotherModel) {
   EXPECT_THAT(refused.status().message(),
               HasSubstr("made for a vocabulary of 200 tokens; this model has 300"));
   EXPECT_THAT(MakeDrafter(options).status().message(), HasSubstr("--spec-corpus"));
-  options.corpus = path_ + ".none";
+  options.suffix.corpus = path_ + ".none";
   EXPECT_THAT(MakeDrafter(options, context_).status().message(), HasSubstr(".none"));
 }
 
@@ -261,7 +261,7 @@ TEST(SuffixGrowth, ScoresAreProductsAndDraftsSums) {
 // "ab" was followed by x, y and z equally often, each of them by 1, 2 and 3.
 TEST(Suffix, WithDiceTheNumbersDecideBetweenEquals) {
   SpeculationOptions options = Options("4");
-  options.suffix_min_prob = 0;
+  options.suffix.min_prob = 0;
   int changed = 0, inversions_elsewhere = 0;
   for (int32_t begin = 0; begin < 40; ++begin) {
     Text text;
@@ -326,11 +326,11 @@ TEST(SuffixOptions, AreChecked) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     return status.message();
   };
-  EXPECT_THAT(refusal([](auto& o) { o.suffix_max_depth = 0; }), HasSubstr("--spec-suffix-max-depth 0"));
-  EXPECT_THAT(refusal([](auto& o) { o.suffix_max_depth = 65; }), HasSubstr("must be from 1 to 64"));
-  EXPECT_THAT(refusal([](auto& o) { o.suffix_factor = 0; }), HasSubstr("--spec-suffix-factor"));
-  EXPECT_THAT(refusal([](auto& o) { o.suffix_factor = std::nanf(""); }), HasSubstr("--spec-suffix-factor"));
-  EXPECT_THAT(refusal([](auto& o) { o.suffix_min_prob = 1.5F; }), HasSubstr("--spec-suffix-min-prob"));
+  EXPECT_THAT(refusal([](auto& o) { o.suffix.max_depth = 0; }), HasSubstr("--spec-suffix-max-depth 0"));
+  EXPECT_THAT(refusal([](auto& o) { o.suffix.max_depth = 65; }), HasSubstr("must be from 1 to 64"));
+  EXPECT_THAT(refusal([](auto& o) { o.suffix.factor = 0; }), HasSubstr("--spec-suffix-factor"));
+  EXPECT_THAT(refusal([](auto& o) { o.suffix.factor = std::nanf(""); }), HasSubstr("--spec-suffix-factor"));
+  EXPECT_THAT(refusal([](auto& o) { o.suffix.min_prob = 1.5F; }), HasSubstr("--spec-suffix-min-prob"));
   EXPECT_THAT(refusal([](auto& o) { o.tree = "wide"; }), HasSubstr("--spec-tree wide"));
 }
 

@@ -289,7 +289,7 @@ Result<Drafter*> DrafterOf(const GenerationParts& parts, SessionState& session,
 // The target's, so that a forced table is forced for sampling too; null if it does not say.
 const kernels::KernelTable* KernelsOf(const Target& target) {
   const SharedParts* parts = target.shared_parts();
-  return parts == nullptr ? nullptr : parts->kernels;
+  return parts == nullptr ? nullptr : parts->lane.kernels;
 }
 
 // "4K"; lengths below 1024 as they are.

@@ -405,10 +405,10 @@ TEST_F(DraftModelTest, TokenSwiftLeavesTheTextAsItIsAndHasToBeNamed) {
     const auto session = (*engine)->NewSession();
     GenerationRequest request = Request(type, draft);
     request.speculation.policy = "fixed";
-    request.speculation.partial_sink = 16;
-    request.speculation.partial_budget = 16;
-    request.speculation.partial_window = 8;
-    request.speculation.partial_refresh = 4;
+    request.speculation.partial.sink = 16;
+    request.speculation.partial.budget = 16;
+    request.speculation.partial.window = 8;
+    request.speculation.partial.refresh = 4;
     request.speculation = OnlyRead(request.speculation, type);
     std::vector<std::vector<int32_t>> texts;
     for (int turn = 0; turn < 3; ++turn) {
@@ -550,8 +550,9 @@ TEST_F(DraftModelTest, EveryWayOfSamplingLeavesTheTextAsItIs) {
       for (const bool dice : {true, false}) {
         const std::string name = way.type + " " + way.draft + (dice ? "" : " without dice");
         SCOPED_TRACE(name + ", " + testing::Describe(sampling));
-        request.speculation = OnlyRead(
-            {.policy = "fixed", .prior = way.prior, .dice = dice, .draft_model = way.draft}, way.type);
+        request.speculation =
+            OnlyRead({.policy = "fixed", .ppm = {.prior = way.prior}, .dice = dice, .draft_model = way.draft},
+                     way.type);
         const auto drafted = engine_->Generate(**engine_->NewSession(), request);
         ASSERT_TRUE(drafted.ok()) << drafted.status().message();
         ASSERT_EQ(drafted->tokens, plain->tokens);
@@ -570,7 +571,7 @@ TEST_F(DraftModelTest, TheStatisticsSayWhatWasUsed) {
   using Uses = std::vector<std::pair<std::string, std::string>>;
   const auto run = [&](const std::string& type, const std::string& prior) {
     GenerationRequest request = Request(type, "");
-    request.speculation = OnlyRead({.prior = prior}, type);
+    request.speculation = OnlyRead({.ppm = {.prior = prior}}, type);
     const auto result = engine_->Generate(**engine_->NewSession(), request);
     EXPECT_TRUE(result.ok()) << result.status().message();
     return result->speculative;
@@ -594,7 +595,7 @@ TEST_F(DraftModelTest, TheStatisticsSayWhatWasUsed) {
   EXPECT_EQ(damaged.uses, (Uses{{"prior", "none"}}));
   EXPECT_THAT(damaged.notice, ::testing::AllOf(HasSubstr(path), HasSubstr("it was not used")));
   GenerationRequest request = Request("auto", "");
-  request.speculation.prior = path;
+  request.speculation.ppm.prior = path;
   const Status refused = engine_->Generate(**engine_->NewSession(), request).status();
   EXPECT_EQ(refused.code(), StatusCode::kCorrupt);
   EXPECT_THAT(refused.message(), HasSubstr(path));

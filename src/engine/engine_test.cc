@@ -50,7 +50,7 @@ class EngineTest : public ::testing::Test {
     request.ignore_eos = true;
     request.sampling.temperature = 0.7F;
     request.sampling.seed = 5;
-    request.speculation = OnlyRead({.ngram_min = 1}, spec);
+    request.speculation = OnlyRead({.ngram = {.min = 1}}, spec);
     return request;
   }
 

@@ -129,7 +129,7 @@ class GenerationTest : public ::testing::Test {
   static GenerationRequest Request(const std::string& type = "none") {
     GenerationRequest request;
     request.sampling.temperature = 0.0F;
-    request.speculation = OnlyRead({.ngram_min = 1}, type);
+    request.speculation = OnlyRead({.ngram = {.min = 1}}, type);
     return request;
   }
 

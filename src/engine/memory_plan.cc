@@ -104,14 +104,12 @@ uint64_t MostPromptCache(int cache_ram) {
   return cache_ram < 0 ? kMoreThanThereIs : static_cast<uint64_t>(cache_ram) << 20;
 }
 
-MemoryNeeds NeedsOf(const ModelSpec& spec, const GgufFile& file, const KvLayout& layout, int max_rows,
-                    int n_threads, int ctx_size, const DraftMemory& draft,
-                    const WorkingSetMemory& working_set) {
-  const ModelMemory memory = PlanModelMemory(spec, file, max_rows, n_threads);
-  return {.weights = memory.weights,
-          .scratch = memory.scratch + (spec.attention_kind == AttentionKind::kEager
-                                           ? EagerAttention::CopyBytes(spec.attention(), layout, ctx_size)
-                                           : 0),
+MemoryNeeds NeedsOf(const ModelMemory& model, const ModelSpec& spec, const KvLayout& layout, int ctx_size,
+                    const DraftMemory& draft, const WorkingSetMemory& working_set) {
+  return {.weights = model.weights,
+          .scratch = model.scratch + (spec.attention_kind == AttentionKind::kEager
+                                          ? EagerAttention::CopyBytes(spec.attention(), layout, ctx_size)
+                                          : 0),
           .kv_chunk = KvChunkBytes(layout, spec.n_layer),
           .draft = draft,
           .working_set = working_set,

@@ -38,11 +38,9 @@ struct MemoryNeeds {
 // ModelOptions::cache_ram in bytes.
 uint64_t MostPromptCache(int cache_ram);
 
-// Of one loaded model, passes of at most `max_rows` rows on `n_threads` threads, and one sequence of ctx_size
-// positions.
-MemoryNeeds NeedsOf(const ModelSpec& spec, const GgufFile& file, const KvLayout& layout, int max_rows,
-                    int n_threads, int ctx_size, const DraftMemory& draft = {},
-                    const WorkingSetMemory& working_set = {});
+// Of one loaded model, which takes `model`, and one sequence of ctx_size positions.
+MemoryNeeds NeedsOf(const ModelMemory& model, const ModelSpec& spec, const KvLayout& layout, int ctx_size,
+                    const DraftMemory& draft = {}, const WorkingSetMemory& working_set = {});
 
 // `available`: bytes the system could give, 0 if unknown.
 MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available);

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "jinja/chat_template.h"
-#include "kernels/dispatch.h"
 #include "network/model_tensors.h"
 #include "tensor/dtype.h"
 #include "tokenizer/tokenizer.h"
@@ -118,13 +117,15 @@ void DescribeOtherNetwork(const GgufFile& file, const Status& why, ModelInfo* in
   info->missing = why.message().starts_with(path) ? why.message().substr(path.size()) : why.message();
 }
 
-void DescribeKernels(const kernels::KernelTable& table, const ModelSpec& spec, const GgufFile& file,
-                     const ModelOptions& options, ModelInfo* info) {
-  info->cpu = kernels::CpuDescription();
-  info->kernels = table.name;
-  for (const kernels::KernelTable* available : kernels::Available()) {
-    info->kernels_available.emplace_back(available->name);
-  }
+void DescribeDevice(const DeviceFacts& device, ModelInfo* info) {
+  info->cpu = device.processor;
+  info->kernels = device.kernels;
+  info->kernels_available = device.kernels_available;
+  info->threads = device.threads;
+}
+
+void DescribeOperations(const ModelSpec& spec, const GgufFile& file, const ModelOptions& options,
+                        ModelInfo* info) {
   info->arithmetic = DescribeArithmetic(spec, file);
   const std::string scores(AttentionArithmetic(options.cache_type_k));
   const std::string values(AttentionArithmetic(options.cache_type_v));

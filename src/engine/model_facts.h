@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "formats/gguf.h"
-#include "kernels/ops.h"
 #include "longspec/engine.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
-#include "model/transformer.h"
+#include "model/device.h"
+#include "network/model_spec.h"
 
 namespace longspec {
 
@@ -25,8 +25,10 @@ void DescribeNetwork(const ModelSpec& spec, ModelInfo* info);
 // The same of a network that does not run, as far as its file says, and why it does not.
 void DescribeOtherNetwork(const GgufFile& file, const Status& why, ModelInfo* info);
 
-// CPU, kernel tables, and which arithmetic (docs/arithmetic.md) each operation of this model uses.
-void DescribeKernels(const kernels::KernelTable& table, const ModelSpec& spec, const GgufFile& file,
-                     const ModelOptions& options, ModelInfo* info);
+void DescribeDevice(const DeviceFacts& device, ModelInfo* info);
+
+// Which arithmetic (docs/arithmetic.md) each operation of this model uses.
+void DescribeOperations(const ModelSpec& spec, const GgufFile& file, const ModelOptions& options,
+                        ModelInfo* info);
 
 }  // namespace longspec

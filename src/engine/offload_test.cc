@@ -53,7 +53,7 @@ class Offload : public ::testing::Test {
     request.ignore_eos = true;
     request.sampling.temperature = 0.7F;
     request.sampling.seed = 5;
-    request.speculation = OnlyRead({.partial_budget = 32, .partial_window = 20, .partial_refresh = 12}, type);
+    request.speculation = OnlyRead({.partial = {.budget = 32, .window = 20, .refresh = 12}}, type);
     return request;
   }
   static GenerationRequest Approximate(int n_prompt) {

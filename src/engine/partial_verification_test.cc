@@ -87,10 +87,8 @@ struct NaiveModel {
   NaiveModel(const std::string& path, const GenerationRequest& request)
       : file(*GgufFile::Open(path)), config(*ReadModelSpec(*file, {})), tokens(request.tokens) {
     ModelLoadOptions load;
-    load.kernels = kernels::Available().front();
-    load.team = &team;
     load.max_rows = 512;
-    target = std::move(*LoadModel(file, config, load));
+    target = std::move(*LoadModel(file, config, {kernels::Available().front(), &team}, load));
     SamplingOptions sampling = request.sampling;
     for (const int32_t end : {kTinyModelEos, kTinyModelEndOfText})
       sampling.logit_bias.emplace_back(end, -std::numeric_limits<float>::infinity());
@@ -275,8 +273,8 @@ TEST_F(PartialVerification, ASetOfTheTextsSizeSaysTheSame) {
 TEST_F(PartialVerification, TheExactOneTakesNoMoreMemoryThanWasPlanned) {
   GenerationRequest request = Request(0, "partial", 700);
   request.partial_verification = {};
-  request.speculation.partial_budget = 256;
-  request.speculation.partial_inner = "none";
+  request.speculation.partial.budget = 256;
+  request.speculation.partial.inner = "none";
   ModelOptions options;
   options.path = Path();
   options.threads = 1;

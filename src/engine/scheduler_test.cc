@@ -73,10 +73,8 @@ class Model {
     const auto file = *GgufFile::Parse(bytes_, "tiny.gguf");
     spec = *ReadModelSpec(*file, {});
     ModelLoadOptions load;
-    load.kernels = table;
-    load.team = &team_;
     load.max_rows = 512;
-    target = *LoadModel(file, spec, load);
+    target = *LoadModel(file, spec, {table, &team_}, load);
     tokenizer_ = *Tokenizer::Create(*TokenizerSpecFromGguf(*file));
     parts.target = target.get();
     parts.tokenizer = tokenizer_.get();

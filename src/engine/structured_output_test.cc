@@ -79,8 +79,10 @@ class StructuredOutput : public ::testing::Test {
 };
 
 TEST_F(StructuredOutput, ValidAndTheSameWithAnySpeculation) {
-  const std::vector<SpeculationOptions> speculations = {
-      {.type = "grammar"}, {.type = "auto"}, {.type = "ngram", .ngram_min = 1, .tree = "3"}, {.type = "ppm"}};
+  const std::vector<SpeculationOptions> speculations = {{.type = "grammar"},
+                                                        {.type = "auto"},
+                                                        {.type = "ngram", .ngram = {.min = 1}, .tree = "3"},
+                                                        {.type = "ppm"}};
   int64_t accepted = 0;
   for (size_t i = 0; i < Grammars().size(); ++i) {
     for (const float temperature : {0.0F, 0.7F}) {

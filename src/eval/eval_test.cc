@@ -61,7 +61,7 @@ class EvalTest : public ::testing::Test {
     options_.temperatures = {0.0, 0.7};
     options_.n_predict = 16;
     options_.ignore_eos = true;
-    options_.speculation.ngram_min = 1;
+    options_.speculation.ngram.min = 1;
   }
 
   Status Run() { return RunEvaluation(*engine_, options_, nullptr); }
@@ -207,7 +207,7 @@ TEST_F(EvalTest, RunsSpecPvsModes) {
   request.ignore_eos = true;
   request.sampling = options_.sampling;
   request.sampling.temperature = 0;
-  request.speculation = {.type = "ngram", .draft_n_max = 3, .ngram_min = 1};
+  request.speculation = {.type = "ngram", .draft_n_max = 3, .ngram = {.min = 1}};
   std::set<std::pair<int64_t, int64_t>> different;
   const auto cells = ReadCells(options_.out);
   for (const Cell& cell : *cells) {
@@ -234,7 +234,7 @@ TEST_F(EvalTest, RunsSpecPvsModes) {
 
 // What a draft sees is said method by method, so that one table has several.
 TEST_F(EvalTest, MethodsSayWhatADraftSees) {
-  options_.speculation.ngram_min = SpeculationOptions().ngram_min;  // no method reads it
+  options_.speculation.ngram.min = SpeculationOptions().ngram.min;  // no method reads it
   options_.families = {"report"};
   options_.lengths = {512};
   options_.temperatures = {0.7};
@@ -270,7 +270,7 @@ TEST_F(EvalTest, MethodsSayWhatADraftSees) {
 
 // TokenSwift's heads have to be named.
 TEST_F(EvalTest, TakesADraftThatAutoDoesNot) {
-  options_.speculation.ngram_min = SpeculationOptions().ngram_min;  // no method reads it
+  options_.speculation.ngram.min = SpeculationOptions().ngram.min;  // no method reads it
   const testing::Folder folder;
   const auto file = *GgufFile::Open(engine_->info().path);
   const ModelSpec config = *ReadModelSpec(*file, {});
@@ -343,9 +343,9 @@ TEST_F(EvalTest, SettingsThatCellsDependOnAreNotMixed) {
     EXPECT_THAT(status.message(), HasSubstr("holds cells with " + name));
     options_ = same;
   };
-  options_.speculation.draft_window = 64;
+  options_.speculation.lm.window = 64;
   refused("draft_window 0, not 64");
-  options_.speculation.spec_extend = true;
+  options_.speculation.spec_extend.enabled = true;
   refused("spec_extend false, not true");
   options_.lengths = {200, 256, 512};
   refused("shortest_length 256, not 200");
@@ -463,7 +463,7 @@ TEST_F(EvalTest, CellsSayWhatWasDraftedWith) {
   options_.families = {"report"};
   options_.lengths = {256};
   options_.methods = {"ppm", "ppm/no-dice", "auto/no-prior", "ppm:3/no-prior/no-dice", "ngram"};
-  options_.speculation.prior = prior;
+  options_.speculation.ppm.prior = prior;
   ASSERT_TRUE(Run().ok());
   const auto cells = ReadCells(options_.out);
   ASSERT_EQ(cells->size(), 10U);
@@ -486,7 +486,7 @@ TEST_F(EvalTest, CellsSayWhatWasDraftedWith) {
 
 // A draft that is not there, at a chosen rate and price, alone and beside ppm: the text is plain decoding's.
 TEST_F(EvalTest, PlaysDraftsOfChosenAcceptance) {
-  options_.speculation.ngram_min = SpeculationOptions().ngram_min;  // no method reads it
+  options_.speculation.ngram.min = SpeculationOptions().ngram.min;  // no method reads it
   options_.families = {"report"};
   options_.lengths = {256};
   options_.temperatures = {0, 0.7};

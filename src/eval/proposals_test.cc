@@ -52,15 +52,15 @@ struct Way {
 };
 
 void SeeLittle(SpeculationOptions& o) {
-  o.partial_sink = 16;
-  o.partial_budget = 64;
-  o.partial_window = 16;
-  o.partial_refresh = 8;
+  o.partial.sink = 16;
+  o.partial.budget = 64;
+  o.partial.window = 16;
+  o.partial.refresh = 8;
 }
 void Extend(SpeculationOptions& o) {
-  o.spec_extend_chunks = 4;
-  o.spec_extend_every = 2;
-  o.spec_extend_from = 100;
+  o.spec_extend.chunks = 4;
+  o.spec_extend.every = 2;
+  o.spec_extend.from = 100;
 }
 
 class EveryDraftersProposals : public ::testing::Test {
@@ -135,32 +135,32 @@ class EveryDraftersProposals : public ::testing::Test {
       ways.push_back({type + " " + draft + " " + what, type, draft, std::move(set)});
     };
     add("none", "");
-    add("ngram", "", "hf", [](O& o) { o.ngram_rule = "hf"; });
-    add("ngram", "", "lengths", [](O& o) { o.ngram_max = 6, o.ngram_min = 1; });
-    add("replay", "", "", [&](O& o) { o.replay_tokens.assign(40, 201); });
+    add("ngram", "", "hf", [](O& o) { o.ngram.rule = "hf"; });
+    add("ngram", "", "lengths", [](O& o) { o.ngram.max = 6, o.ngram.min = 1; });
+    add("replay", "", "", [&](O& o) { o.replay.tokens.assign(40, 201); });
     add("prediction", "", "", [&](O& o) {
-      o.prediction_tokens = {prompt_.begin() + 50, prompt_.begin() + 150};
+      o.prediction.tokens = {prompt_.begin() + 50, prompt_.begin() + 150};
     });
-    add("ppm", "", "", [](O& o) { o.ppm_min_prob = 0.01F; });
-    add("ppm", "", "prior", [&](O& o) { o.prior = folder_.File("x.ngrams"); });
+    add("ppm", "", "", [](O& o) { o.ppm.min_prob = 0.01F; });
+    add("ppm", "", "prior", [&](O& o) { o.ppm.prior = folder_.File("x.ngrams"); });
     add("suffix", "", "",
-        [](O& o) { o.suffix_factor = 2, o.suffix_max_depth = 6, o.suffix_min_prob = 0.02F; });
-    add("suffix", "", "corpus", [&](O& o) { o.corpus = folder_.File("corpus"); });
+        [](O& o) { o.suffix.factor = 2, o.suffix.max_depth = 6, o.suffix.min_prob = 0.02F; });
+    add("suffix", "", "corpus", [&](O& o) { o.suffix.corpus = folder_.File("corpus"); });
     add("recycling", "");
-    add("magicdec", "", "", [](O& o) { o.magicdec_sink = 8, o.magicdec_window = 40; });
+    add("magicdec", "", "", [](O& o) { o.magicdec.sink = 8, o.magicdec.window = 40; });
     add("partial", "", "", SeeLittle);
     for (const char* score : {"quest", "mean", "norm"}) {
       add("partial", "", score,
-          [score](O& o) { SeeLittle(o), o.partial_score = score, o.partial_inner = "none"; });
+          [score](O& o) { SeeLittle(o), o.partial.score = score, o.partial.inner = "none"; });
     }
-    add("partial", "", "inner nodes", [](O& o) { SeeLittle(o), o.partial_inner_n_max = 2; });
-    add("partial", "small", "inner lm", [](O& o) { SeeLittle(o), o.partial_inner = "lm"; });
-    add("tokenswift", "tokenswift", "", [](O& o) { SeeLittle(o), o.partial_score = "mean"; });
+    add("partial", "", "inner nodes", [](O& o) { SeeLittle(o), o.partial.inner_n_max = 2; });
+    add("partial", "small", "inner lm", [](O& o) { SeeLittle(o), o.partial.inner = "lm"; });
+    add("tokenswift", "tokenswift", "", [](O& o) { SeeLittle(o), o.partial.score = "mean"; });
     for (const char* draft : {"longspec", "longspec-keys"}) add("longspec", draft);
     for (const char* type : {"eagle", "eagle3"}) {
       add(type, type);
       add(type, type, "extend", Extend);
-      add(type, type, "extend to the paper's numbers", [](O& o) { o.spec_extend = true; });
+      add(type, type, "extend to the paper's numbers", [](O& o) { o.spec_extend.enabled = true; });
       add(type, type, "chain", [](O& o) { Extend(o), o.tree = "chain"; });
     }
     add("beagle", "beagle");
@@ -172,10 +172,10 @@ class EveryDraftersProposals : public ::testing::Test {
       add("lm", draft);
       add("lm", draft, "extend", Extend);
       add("lm", draft, "tree", [](O& o) { Extend(o), o.tree = "2,3,2"; });
-      add("lm", draft, "window", [](O& o) { o.draft_window = 60, o.draft_sink = 2; });
-      add("lm", draft, "recent", [](O& o) { o.draft_recent = 100; });
+      add("lm", draft, "window", [](O& o) { o.lm.window = 60, o.lm.sink = 2; });
+      add("lm", draft, "recent", [](O& o) { o.lm.recent = 100; });
     }
-    add("lm", "small", "extend to the paper's numbers", [](O& o) { o.spec_extend = true; });
+    add("lm", "small", "extend to the paper's numbers", [](O& o) { o.spec_extend.enabled = true; });
     add("grammar", "");
     for (const char* draft : {"", "eagle", "longspec", "exit-feature", "medusa", "small"}) add("auto", draft);
     add("auto", "eagle", "extend", Extend);
@@ -202,7 +202,7 @@ class EveryDraftersProposals : public ::testing::Test {
     options.type = way.type;
     options.policy = "fixed";
     options.draft_n_max = 5;
-    options.prior = "none";
+    options.ppm.prior = "none";
     if (!way.draft.empty()) options.draft_model = drafts_.at(way.draft);
     way.set(options);
     return OnlyRead(options, way.type);
@@ -267,7 +267,7 @@ TEST_F(EveryDraftersProposals, OfAllDraftersAndOptionsThereIsAWay) {
           [&](auto member) {
             const SpeculationOptions usual;
             return std::ranges::any_of(of_entry, [&](const SpeculationOptions& options) {
-              return options.*member != usual.*member;
+              return member.In(options) != member.In(usual);
             });
           },
           option.member);

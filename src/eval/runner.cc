@@ -76,35 +76,35 @@ Json SettingsJson(const ModelInfo& info, const EvalOptions& o) {
           {"draft_n_min", s.draft_n_min},
           {"adaptive_n_max", s.adaptive_n_max},
           {"dice", s.dice},
-          {"prior", s.prior},
+          {"prior", s.ppm.prior},
           {"tree", s.tree},
-          {"ngram_max", s.ngram_max},
-          {"ngram_min", s.ngram_min},
-          {"ngram_rule", s.ngram_rule},
-          {"suffix_max_depth", s.suffix_max_depth},
-          {"suffix_factor", s.suffix_factor},
-          {"suffix_min_prob", s.suffix_min_prob},
-          {"ppm_min_prob", s.ppm_min_prob},
-          {"corpus", s.corpus},
-          {"recycling_file", s.recycling_file},
-          {"magicdec_sink", s.magicdec_sink},
-          {"magicdec_window", s.magicdec_window},
-          {"partial_sink", s.partial_sink},
-          {"partial_budget", s.partial_budget},
-          {"partial_window", s.partial_window},
-          {"partial_refresh", s.partial_refresh},
-          {"partial_score", s.partial_score},
-          {"partial_inner", s.partial_inner},
-          {"partial_inner_n_max", s.partial_inner_n_max},
+          {"ngram_max", s.ngram.max},
+          {"ngram_min", s.ngram.min},
+          {"ngram_rule", s.ngram.rule},
+          {"suffix_max_depth", s.suffix.max_depth},
+          {"suffix_factor", s.suffix.factor},
+          {"suffix_min_prob", s.suffix.min_prob},
+          {"ppm_min_prob", s.ppm.min_prob},
+          {"corpus", s.suffix.corpus},
+          {"recycling_file", s.recycling.file},
+          {"magicdec_sink", s.magicdec.sink},
+          {"magicdec_window", s.magicdec.window},
+          {"partial_sink", s.partial.sink},
+          {"partial_budget", s.partial.budget},
+          {"partial_window", s.partial.window},
+          {"partial_refresh", s.partial.refresh},
+          {"partial_score", s.partial.score},
+          {"partial_inner", s.partial.inner},
+          {"partial_inner_n_max", s.partial.inner_n_max},
           {"draft_model", s.draft_model},
-          {"draft_sink", s.draft_sink},
-          {"draft_recent", s.draft_recent},
-          {"draft_window", s.draft_window},
+          {"draft_sink", s.lm.sink},
+          {"draft_recent", s.lm.recent},
+          {"draft_window", s.lm.window},
           {"draft_weights", s.draft_weights},
-          {"spec_extend", s.spec_extend},
-          {"spec_extend_chunks", s.spec_extend_chunks},
-          {"spec_extend_every", s.spec_extend_every},
-          {"spec_extend_from", s.spec_extend_from}};
+          {"spec_extend", s.spec_extend.enabled},
+          {"spec_extend_chunks", s.spec_extend.chunks},
+          {"spec_extend_every", s.spec_extend.every},
+          {"spec_extend_from", s.spec_extend.from}};
 }
 
 std::string SettingsPath(const std::string& out) { return out + "/settings.json"; }
@@ -315,9 +315,9 @@ class Evaluation {
     LS_ASSIGN(GenerationRequest request, Request(prompt, temperature, method));
     LS_ASSIGN(const Method of_method, ReadMethod(method, options_.speculation));
     if (const PlayedDraft played = of_method.played; played.accept > 0) {
-      request.speculation.replay_tokens = known.tokens;
-      request.speculation.replay_accept = static_cast<float>(played.accept);
-      request.speculation.replay_step_ms = static_cast<float>(played.cost * known.ms_per_token);
+      request.speculation.replay.tokens = known.tokens;
+      request.speculation.replay.accept = static_cast<float>(played.accept);
+      request.speculation.replay.step_ms = static_cast<float>(played.cost * known.ms_per_token);
     }
     LS_ASSIGN(runner.generation, engine_.Start(*runner.session, std::move(request)));
     return runner;
@@ -641,9 +641,9 @@ Result<SpeculationOptions> PlannedSpeculation(const EvalOptions& options) {
   for (const std::string& name : options.methods) {
     LS_ASSIGN(const Method method, ReadMethod(name, options.speculation));
     const SpeculationOptions& s = method.speculation;
-    planned.spec_extend = planned.spec_extend || s.spec_extend;
-    planned.spec_extend_chunks = std::max(planned.spec_extend_chunks, s.spec_extend_chunks);
-    planned.spec_extend_from = std::max(planned.spec_extend_from, s.spec_extend_from);
+    planned.spec_extend.enabled = planned.spec_extend.enabled || s.spec_extend.enabled;
+    planned.spec_extend.chunks = std::max(planned.spec_extend.chunks, s.spec_extend.chunks);
+    planned.spec_extend.from = std::max(planned.spec_extend.from, s.spec_extend.from);
   }
   return planned;
 }

@@ -50,7 +50,7 @@ class RowRecorder final : public Drafter {
     for (const int32_t row : rows.rows) {
       top.assign(Z(top_k_), {});
       if (row >= rows.n_output_rows - rows.output->n_logits) {
-        TopTokens(*parts_.kernels, rows.LogitsOf(row).data(), rows.vocab, top_k_, {}, top);
+        TopTokens(*parts_.lane.kernels, rows.LogitsOf(row).data(), rows.vocab, top_k_, {}, top);
       }
       if (top.size() != Z(top_k_)) return status_ = Corrupt("the target's logits are no finite numbers");
       for (const TokenScore& score : top) {

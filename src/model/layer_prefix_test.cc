@@ -47,7 +47,7 @@ class Model {
                               .dtype = dtype});
     const auto file = *GgufFile::Parse(bytes_, "tiny");
     config = *ReadModelSpec(*file, {});
-    target = *LoadModel(file, config, {.kernels = table, .team = &team_, .max_rows = 64});
+    target = *LoadModel(file, config, {table, &team_}, {.max_rows = 64});
   }
 
   KvLayout layout() const { return config.kv_layout(type_, type_); }

@@ -107,9 +107,8 @@ void Warn(const ModelLoadOptions& options, const std::string& message) {
 
 // What is kept, or what is packed now and kept if that can be. Nothing that goes wrong with the cache stops
 // loading.
-Result<OwnedBytes> ReadOrPack(const Plan& plan, const GgufFile& file, const ModelLoadOptions& options,
-                              std::string* origin) {
-  ThreadTeam& team = *options.team;
+Result<OwnedBytes> ReadOrPack(const Plan& plan, const GgufFile& file, ThreadTeam& team,
+                              const ModelLoadOptions& options, std::string* origin) {
   const Progress& on_progress = options.on_progress;
   constexpr double kHashed = 0.2, kPacked = 0.6;  // about what the steps take
   const auto cache = WeightsCache::Open(options.weights_cache.folder, file, plan.Describe(),
@@ -149,15 +148,16 @@ Result<OwnedBytes> ReadOrPack(const Plan& plan, const GgufFile& file, const Mode
 }  // namespace
 
 Result<std::unique_ptr<const ModelWeights>> LoadModelWeights(const GgufFile& file, const ModelSpec& spec,
+                                                             ThreadTeam& team,
                                                              const ModelLoadOptions& options) {
   auto weights = std::make_unique<ModelWeights>();
   std::string origin = "packed now";
   try {
     const Plan plan = FillVectors(file, spec, *weights);
     if (options.weights_cache.folder.empty()) {
-      LS_ASSIGN(weights->memory, Pack(plan, *options.team, options.on_progress));
+      LS_ASSIGN(weights->memory, Pack(plan, team, options.on_progress));
     } else {
-      LS_ASSIGN(weights->memory, ReadOrPack(plan, file, options, &origin));
+      LS_ASSIGN(weights->memory, ReadOrPack(plan, file, team, options, &origin));
     }
     for (const Plan::Matrix& matrix : plan.matrices) {
       matrix.to->MultiplyBf16As(spec.bf16_format);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/owned_bytes.h"
+#include "base/thread_team.h"
 #include "formats/gguf.h"
 #include "kernels/packing.h"
 #include "model/block.h"
@@ -43,8 +44,9 @@ struct ModelWeights {
   TensorView head;                 // what `output` was packed from, in that file
 };
 
-// Of `options`, the team, progress and what concerns the cache count.
+// Of `options`, progress and what concerns the cache count.
 Result<std::unique_ptr<const ModelWeights>> LoadModelWeights(const GgufFile& file, const ModelSpec& spec,
+                                                             ThreadTeam& team,
                                                              const ModelLoadOptions& options);
 
 }  // namespace longspec

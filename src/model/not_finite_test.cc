@@ -46,10 +46,8 @@ int BrokenRows(const TinyModelOptions& tiny, const Damage* damage, const kernels
   const ModelSpec config = *ReadModelSpec(*file, {}, arithmetic);
   ThreadTeam team(1);
   ModelLoadOptions options;
-  options.kernels = table;
-  options.team = &team;
   options.max_rows = kRows;
-  const auto model = *LoadModel(file, config, options);
+  const auto model = *LoadModel(file, config, {table, &team}, options);
   const auto cache = MakeFullCache(config.kv_layout(cache_type, cache_type), config.n_layer, 64);
   const std::vector<int32_t> tokens = {5, 6, 7};
   auto kv = *cache->Begin(kRows);

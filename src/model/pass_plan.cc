@@ -229,6 +229,13 @@ void PassPlan::PlanTaps(std::span<const ForwardSegment> segments) {
   tapped_floats_ = at;
 }
 
+bool PassPlan::ends_with_keys() const {
+  const auto of_last = [this](const HiddenTap& tap) {
+    return tap.layer == HiddenTap::kFinal || tap.layer == spec_.n_layer - 1;
+  };
+  return logit_rows_.empty() && query_taps_.empty() && std::ranges::none_of(hidden_taps_, of_last);
+}
+
 Status PassPlan::PlanPrefix(std::span<const PrefixSegment> segments) {
   rows_.clear();
   first_row_.clear();

@@ -81,6 +81,9 @@ class PassPlan {
   std::span<const HiddenTap> hidden_taps() const { return hidden_taps_; }
   std::span<const QueryTap> query_taps() const { return query_taps_; }
   size_t tapped_floats() const { return tapped_floats_; }
+  // Nobody asks for what comes out of the last layer, as of the pieces of a prompt: its keys and values are
+  // all that is needed of it.
+  bool ends_with_keys() const;
 
  private:
   Status CheckToken(int32_t token) const;

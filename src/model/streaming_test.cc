@@ -36,10 +36,8 @@ struct Model {
     std::filesystem::remove(path);
     config = *ReadModelSpec(*file, {});
     ModelLoadOptions options;
-    options.kernels = kernels::Available().front();
-    options.team = &team;
     options.max_rows = 64;
-    target = *LoadModel(file, config, options);
+    target = *LoadModel(file, config, {kernels::Available().front(), &team}, options);
   }
 
   KvLayout layout() const { return config.kv_layout(CacheType::kF32, CacheType::kF32); }
@@ -51,7 +49,7 @@ struct Model {
   std::unique_ptr<WorkingSet> Reindexed(int sink, int window, CacheType type = CacheType::kF32) const {
     const auto rope = std::make_shared<const RopeTable>(config.rope);
     return MakeStreamingCache(config.kv_layout(type, type), config.n_layer, sink, window,
-                              {.kernels = target->shared_parts()->kernels,
+                              {.kernels = target->shared_parts()->lane.kernels,
                                .pairing = config.rope.pairing,
                                .n_rot = rope->n_rot(),
                                .magnitude = rope->magnitude(),

@@ -19,7 +19,6 @@
 #include "model/pass_plan.h"
 #include "model/shared_parts.h"
 #include "network/rope.h"
-#include "tensor/dequantize.h"
 
 namespace longspec {
 namespace {
@@ -59,23 +58,22 @@ BlockShape ShapeOf(const ModelSpec& spec) {
 
 class Transformer final : public Target {
  public:
-  Transformer(std::shared_ptr<const GgufFile> file, const ModelSpec& spec, const ModelLoadOptions& options,
+  Transformer(std::shared_ptr<const GgufFile> file, const ModelSpec& spec, const CpuLane& lane, int max_rows,
               std::unique_ptr<const ModelWeights> weights)
       : file_(std::move(file)),
         spec_(spec),
-        kernels_(*options.kernels),
-        team_(*options.team),
+        kernels_(*lane.kernels),
+        team_(*lane.team),
         weights_(std::move(weights)),
         shared_{.sizes = &spec_,
-                .kernels = &kernels_,
-                .team = &team_,
+                .lane = lane,
                 .embedding = weights_->embedding,
                 .output = &weights_->output.matrix(),
                 .head = weights_->head,
                 .bf16_format = spec_.bf16_format},
-        plan_(spec_, kernels_, team_.size(), options.max_rows),
-        work_(ShapeOf(spec_), &kernels_, options.max_rows, weights_->input_forms),
-        out_rows_(Z(options.max_rows) * Z(spec_.n_embd) * sizeof(float)) {
+        plan_(spec_, kernels_, team_.size(), max_rows),
+        work_(ShapeOf(spec_), &kernels_, max_rows, weights_->input_forms),
+        out_rows_(Z(max_rows) * Z(spec_.n_embd) * sizeof(float)) {
     for (const AttentionSpec& kind : spec_.attentions) rotations_.emplace_back(spec_.rope_of(kind));
   }
 
@@ -102,6 +100,7 @@ class Transformer final : public Target {
   void Embed(int32_t token, float* x) const;
   void RunLayer(ThreadTeam::Worker& worker, PassStage& stage, int layer,
                 std::span<const QueryTap> query_taps);
+  void StoreKeysOf(ThreadTeam::Worker& worker, PassStage& stage, int layer);
   template <typename F>
   void ForEachTappedRow(const ThreadTeam::Worker& worker, int layer, const F& f);
   void TapQueries(const ThreadTeam::Worker& worker, const std::vector<RowPlace>& places, int layer,
@@ -234,8 +233,7 @@ void Transformer::TapQueries(const ThreadTeam::Worker& worker, const std::vector
 }
 
 void Transformer::Embed(int32_t token, float* x) const {
-  const TensorView& embedding = weights_->embedding;
-  DequantizeRow(embedding.dtype, embedding.row(token), spec_.n_embd, x);
+  LS_CHECK(shared_.Embed(token, x).ok());  // tokens were looked at as the pass was planned
   if (spec_.embedding_scale == 1.0F) return;
   for (int i = 0; i < spec_.n_embd; ++i) x[i] *= spec_.embedding_scale;
 }
@@ -268,6 +266,12 @@ void Transformer::RunLayer(ThreadTeam::Worker& worker, PassStage& stage, int lay
   AddMlp(worker, work_, MlpOf(weights, spec), stage.n_rows());
 }
 
+void Transformer::StoreKeysOf(ThreadTeam::Worker& worker, PassStage& stage, int layer) {
+  const LayerSpec& spec = spec_.layers[Z(layer)];
+  const AttentionWeights weights = AttentionOf(weights_->layers[Z(layer)], spec);
+  StoreKeys(worker, work_, weights, stage.kinds[Z(spec.attention)].places, layer);
+}
+
 void Transformer::ForwardOn(ThreadTeam::Worker& worker, std::span<const ForwardSegment> segments) {
   const size_t row_bytes = Z(spec_.n_embd) * sizeof(float);
   const auto share = worker.ShareOf(plan_.n_rows());
@@ -287,6 +291,10 @@ void Transformer::ForwardOn(ThreadTeam::Worker& worker, std::span<const ForwardS
         for (const ForwardSegment& segment : segments) {
           segment.kv->cache().Prefetch((layer + 1) % spec_.n_layer);
         }
+      }
+      if (layer == spec_.n_layer - 1 && plan_.ends_with_keys()) {
+        StoreKeysOf(worker, stage, layer);
+        return;
       }
       RunLayer(worker, stage, layer, plan_.query_taps());
       tap(layer);
@@ -334,12 +342,12 @@ ModelMemory PlanModelMemory(const ModelSpec& spec, const GgufFile& file, int max
 }
 
 Result<std::unique_ptr<Target>> LoadModel(std::shared_ptr<const GgufFile> file, const ModelSpec& spec,
-                                          const ModelLoadOptions& options) {
-  LS_CHECK(options.kernels != nullptr && options.team != nullptr && options.max_rows > 0);
-  LS_ASSIGN(auto weights, LoadModelWeights(*file, spec, options));
+                                          const CpuLane& lane, const ModelLoadOptions& options) {
+  LS_CHECK(lane.kernels != nullptr && lane.team != nullptr && options.max_rows > 0);
+  LS_ASSIGN(auto weights, LoadModelWeights(*file, spec, *lane.team, options));
   try {
     return std::unique_ptr<Target>(
-        std::make_unique<Transformer>(std::move(file), spec, options, std::move(weights)));
+        std::make_unique<Transformer>(std::move(file), spec, lane, options.max_rows, std::move(weights)));
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("no memory for the activations of " + std::to_string(options.max_rows) +
                              " rows");

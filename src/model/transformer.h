@@ -9,10 +9,9 @@
 #include <memory>
 #include <string>
 
-#include "base/thread_team.h"
 #include "formats/gguf.h"
-#include "kernels/ops.h"
 #include "longspec/status.h"
+#include "model/lane.h"
 #include "model/target.h"
 #include "network/model_spec.h"
 
@@ -32,16 +31,15 @@ struct WeightsCacheOptions {
 };
 
 struct ModelLoadOptions {
-  const kernels::KernelTable* kernels = nullptr;
-  ThreadTeam* team = nullptr;               // borrowed for the model's life
   int max_rows = 512;                       // most rows of one Forward
   std::function<bool(double)> on_progress;  // share done; false cancels
   WeightsCacheOptions weights_cache;
   std::string* origin = nullptr;  // set to where the packed weights came from: "packed now", "read from FILE"
 };
 
-// Repacks the weights, or maps them as they were packed before. REQUIRES: spec came from this file.
+// Repacks the weights, or maps them as they were packed before. REQUIRES: spec came from this file. `lane`
+// outlives the model.
 Result<std::unique_ptr<Target>> LoadModel(std::shared_ptr<const GgufFile> file, const ModelSpec& spec,
-                                          const ModelLoadOptions& options);
+                                          const CpuLane& lane, const ModelLoadOptions& options = {});
 
 }  // namespace longspec

@@ -47,10 +47,8 @@ Model Load(const TinyModelOptions& tiny, int threads = 2,
   m.config = *ReadModelSpec(*m.file, {}, bf16_weights);
   m.team = std::make_unique<ThreadTeam>(threads);
   ModelLoadOptions options;
-  options.kernels = table;
-  options.team = m.team.get();
   options.max_rows = max_rows;
-  m.target = *LoadModel(m.file, m.config, options);
+  m.target = *LoadModel(m.file, m.config, {table, m.team.get()}, options);
   return m;
 }
 
@@ -119,6 +117,44 @@ TEST_P(Architectures, ChunksThreadsAndTablesDoNotChangeABit) {
         ASSERT_TRUE(SameBits(rows[i], one_by_one[i]))
             << table->name << ", " << threads << " threads, row " << i;
       }
+    }
+  }
+}
+
+// Pieces of a prompt, whose logits nobody asks for, leave their keys and values, and what is tapped is
+// computed.
+TEST_P(Architectures, WhatNobodyAsksForDoesNotChangeABitOfTheRest) {
+  const std::vector<int32_t> tokens = Tokens(40);
+  Model m = Load(TinyOf(GetParam()));
+  const int last = m.config.n_layer - 1;
+  const auto cache = m.NewCache();
+  const std::vector<Row> expected = Feed(m, *cache, tokens, 8);
+  const Taps of_last = {.hidden_layers = {last}}, of_final = {.final_hidden = true},
+             of_first = {.hidden_layers = {0}}, of_queries = {.query_rows = 2};
+  std::vector<float> tapped;  // with logits, and without
+  for (const Taps* taps :
+       std::initializer_list<const Taps*>{nullptr, &of_first, &of_last, &of_final, &of_queries}) {
+    for (const LogitsFor logits : {LogitsFor::kLastRow, LogitsFor::kNone}) {
+      const auto other = m.NewCache();
+      auto kv = other->Begin(39);
+      const ForwardSegment prompt{
+          .tokens = std::span(tokens).first(39), .parents = {}, .kv = &*kv, .logits = logits, .taps = taps};
+      const auto output = m.target->Forward({&prompt, 1});
+      ASSERT_TRUE(output.ok());
+      const TargetOutput::Segment& out = output->segments[0];
+      const float* rows = !out.hidden.empty() ? out.hidden[0] : out.final_hidden;
+      const auto width = static_cast<size_t>(output->width);
+      if (rows == nullptr && !out.queries.empty()) rows = out.queries[static_cast<size_t>(last)];
+      if (rows != nullptr && logits == LogitsFor::kLastRow) tapped.assign(rows, rows + width);
+      if (rows != nullptr && logits == LogitsFor::kNone) {
+        EXPECT_EQ(std::memcmp(rows, tapped.data(), width * sizeof(float)), 0);
+      }
+      kv->CommitAll();
+      auto next = other->Begin(1);
+      const ForwardSegment root{.tokens = std::span(tokens).subspan(39), .parents = {}, .kv = &*next};
+      const auto after = m.target->Forward({&root, 1});
+      ASSERT_TRUE(after.ok());
+      EXPECT_TRUE(SameBits(Rows(*after, 0)[0], expected[39]));
     }
   }
 }
@@ -470,17 +506,16 @@ TEST(Llama, LoadingReportsProgressAndCanBeCancelled) {
   Model m = Load({});
   std::vector<double> shares;
   ModelLoadOptions options;
-  options.kernels = kernels::Available().front();
-  options.team = m.team.get();
+  const CpuLane lane = {kernels::Available().front(), m.team.get()};
   options.on_progress = [&](double share) {
     shares.push_back(share);
     return true;
   };
-  ASSERT_TRUE(LoadModel(m.file, m.config, options).ok());
+  ASSERT_TRUE(LoadModel(m.file, m.config, lane, options).ok());
   EXPECT_GE(shares.size(), 15U);
   EXPECT_DOUBLE_EQ(shares.back(), 1.0);
   options.on_progress = [](double) { return false; };
-  const auto cancelled = LoadModel(m.file, m.config, options);
+  const auto cancelled = LoadModel(m.file, m.config, lane, options);
   ASSERT_FALSE(cancelled.ok());
   EXPECT_EQ(cancelled.status().code(), StatusCode::kCancelled);
 }

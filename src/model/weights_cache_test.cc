@@ -65,8 +65,6 @@ class WeightsCacheTest : public ::testing::Test {
     const ModelSpec config = *ReadModelSpec(*file, {});
     ThreadTeam team(threads);
     ModelLoadOptions options;
-    options.kernels = kernels::Available().front();
-    options.team = &team;
     options.max_rows = 64;
     options.on_progress = [&](double share) {
       loaded.shares.push_back(share);
@@ -76,7 +74,7 @@ class WeightsCacheTest : public ::testing::Test {
                                loaded.warnings.push_back(warning);
                              }};
     options.origin = &loaded.origin;
-    const auto target = LoadModel(file, config, options);
+    const auto target = LoadModel(file, config, {kernels::Available().front(), &team}, options);
     loaded.status = target.status();
     if (target.ok()) loaded.logits = Logits(**target, config);
     return loaded;

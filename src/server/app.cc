@@ -118,8 +118,8 @@ bool IsPoll(const HttpRequest& request) {
 // Files that messages of the engine may speak of.
 FileNames FilesOf(const AppOptions& options, const ModelInfo& info) {
   const SpeculationOptions& speculation = options.defaults.generation.speculation;
-  return FileNames({info.path, options.slot_save_path, speculation.draft_model, speculation.corpus,
-                    speculation.prior, speculation.recycling_file});
+  return FileNames({info.path, options.slot_save_path, speculation.draft_model, speculation.suffix.corpus,
+                    speculation.ppm.prior, speculation.recycling.file});
 }
 
 openai::ApiError Unavailable(std::string message) {

@@ -28,7 +28,7 @@ void AddPrediction(std::vector<int32_t> tokens, SpeculationOptions& speculation)
   if (speculation.type == "none" || tokens.empty()) return;
   if (tokens.size() > kMostPredicted) tokens.resize(kMostPredicted);
   SpeculationOptions with = speculation;
-  with.prediction_tokens = std::move(tokens);
+  with.prediction.tokens = std::move(tokens);
   if (with.type != "auto" && with.type != "portfolio" && with.type != "prediction")
     with.type += ",prediction";
   // One of those asked for may not work with others: then it works alone.

@@ -44,10 +44,8 @@ std::vector<float> LastLogits(const TinyModelOptions& options, const std::vector
   if (!config.ok()) return {};
   ThreadTeam team(1);
   ModelLoadOptions load;
-  load.kernels = kernels::Available().front();
-  load.team = &team;
   load.max_rows = static_cast<int>(tokens.size());
-  const auto model = *LoadModel(file, *config, load);
+  const auto model = *LoadModel(file, *config, {kernels::Available().front(), &team}, load);
   const auto cache = MakeFullCache(config->kv_layout(CacheType::kF32, CacheType::kF32), config->n_layer, 64);
   auto kv = *cache->Begin(load.max_rows);
   const ForwardSegment segment{.tokens = tokens, .parents = {}, .kv = &kv, .logits = LogitsFor::kLastRow};

@@ -109,8 +109,8 @@ class GoldenModel : public ::testing::Test {
     auto table = kernels::Choose("");
     ASSERT_TRUE(table.ok()) << table.status().message();
     team_ = std::make_unique<ThreadTeam>(ThreadTeam::UsableCores());
-    auto target = LoadModel(
-        file_, config_, {.kernels = *table, .team = team_.get(), .max_rows = kMostRows, .on_progress = {}});
+    auto target =
+        LoadModel(file_, config_, {*table, team_.get()}, {.max_rows = kMostRows, .on_progress = {}});
     ASSERT_TRUE(target.ok()) << target.status().message();
     target_ = std::move(*target);
   }

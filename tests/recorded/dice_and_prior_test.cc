@@ -29,8 +29,9 @@ struct Setting {
 
   SpeculationOptions Apply(SpeculationOptions options) const {
     options.dice = dice;
-    options.prior = prior ? (std::getenv("LONGSPEC_PRIOR") != nullptr ? std::getenv("LONGSPEC_PRIOR") : "")
-                          : std::string(kNoPrior);
+    options.ppm.prior = prior
+                            ? (std::getenv("LONGSPEC_PRIOR") != nullptr ? std::getenv("LONGSPEC_PRIOR") : "")
+                            : std::string(kNoPrior);
     return options;
   }
 };
@@ -90,7 +91,7 @@ SpeculationOptions Fixed(int n_nodes) {
   SpeculationOptions options{.type = "ppm"};
   options.policy = "fixed";
   options.draft_n_max = n_nodes;
-  options.ppm_min_prob = 1e-3F;
+  options.ppm.min_prob = 1e-3F;
   return options;
 }
 

@@ -112,7 +112,7 @@ TEST(NextEdit, TheWindowThatIsRewrittenIsFollowed) {
     AdaptiveMemory other{.costs = CostModel(table), .drafters = {}};
     SpeculationOptions options{.type = "auto"};
     const Played without = Play(recording, options, CostModel(table), &other);
-    options.prediction_tokens = vocabulary.Tokens(*region);
+    options.prediction.tokens = vocabulary.Tokens(*region);
     const Played with = Play(recording, options, CostModel(table), &memory);
     std::printf("  %zu tokens in %d rounds, %.2f times as fast; without the window's place %d, %.2f\n",
                 recording.answer.size(), static_cast<int>(with.rounds), with.speedup(),

@@ -43,9 +43,9 @@ struct SmallEagle {
     options.draft_weights = "f32";
     options.tree = tree;
     options.draft_n_max = n_max;
-    options.spec_extend_chunks = extend_chunks;
-    options.spec_extend_every = extend_every;
-    options.spec_extend_from = extend_from;
+    options.spec_extend.chunks = extend_chunks;
+    options.spec_extend.every = extend_every;
+    options.spec_extend.from = extend_from;
     return OnlyRead(options, options.type);
   }
 

@@ -94,10 +94,7 @@ class TinyTarget {
     auto read = ReadModelSpec(**file, rope, bf16_weights);
     EXPECT_TRUE(read.ok()) << read.status().message();
     spec = *read;
-    ModelLoadOptions load;
-    load.kernels = kernels::Available().front();
-    load.team = &team_;
-    auto loaded = LoadModel(*file, spec, load);
+    auto loaded = LoadModel(*file, spec, {kernels::Available().front(), &team_});
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
     target_ = std::move(*loaded);
   }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/opened_model.h"
+
+#include <cstdint>
+
+#include "base/status_macros.h"
+#include "draft_model/registry.h"
+#include "engine/model_facts.h"
+#include "engine/offload_cost.h"
+#include "engine/partial_retrieval.h"
+
+namespace longspec {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+constexpr int kMaxBatch = 65536;
+
+Status CheckOptions(const ModelOptions& options) {
+  if (options.path.empty()) return InvalidArgument("no model file given");
+  if (options.ctx_size < 0) {
+    return InvalidArgument("context size " + std::to_string(options.ctx_size) +
+                           ": must be 0 (from the model) or more");
+  }
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    return InvalidArgument("threads " + std::to_string(options.threads) +
+                           ": must be from 0 (one per core) to " + std::to_string(kMaxThreads));
+  }
+  if (options.batch_size < 1 || options.batch_size > kMaxBatch) {
+    return InvalidArgument("batch size " + std::to_string(options.batch_size) + ": must be from 1 to " +
+                           std::to_string(kMaxBatch));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const GgufFile>> OpenModelFile(const std::string& path) {
+  auto file = GgufFile::Open(path);
+  if (file.status().code() == StatusCode::kInvalidArgument) return IoError(file.status().message());
+  return file;
+}
+
+Result<OpenedModel> OpenModel(const ModelOptions& options) {
+  LS_TRY(CheckOptions(options));
+  OpenedModel model;
+  LS_ASSIGN(model.device, MakeCpuDevice(options.kernels, options.threads));
+  LS_ASSIGN(model.file, OpenModelFile(options.path));
+  LS_TRY(CheckStandsAlone(*model.file));
+  LS_ASSIGN(model.spec, ReadModelSpec(*model.file, options.rope, options.bf16_weights, options.attention));
+  const ModelSpec& spec = model.spec;
+  const KvLayout layout = spec.kv_layout(options.cache_type_k, options.cache_type_v);
+  if (Status status = CheckLayout(layout); !status.ok()) {
+    return Status(status.code(), options.path + ": " + status.message());
+  }
+
+  ModelInfo& info = model.info;
+  DescribeFile(*model.file, &info);
+  DescribeNetwork(spec, &info);
+  DescribeDevice(model.device->facts(), &info);
+  DescribeOperations(spec, *model.file, options, &info);
+  info.n_ctx = options.ctx_size > 0 ? options.ctx_size : spec.n_ctx_train;
+
+  const TargetFacts facts = {.file = *model.file, .sizes = spec, .cache = layout};
+  LS_ASSIGN(const DraftMemory draft, PlanDraftMemory(options.speculation, facts, model.draft_files));
+  const SpeculationOptions speculation = Settled(options.speculation);
+  const int most_drafted = std::max(speculation.draft_n_max, speculation.adaptive_n_max);
+  LS_ASSIGN(
+      const WorkingSetMemory working_set,
+      PlanPartialRetrieval(options.partial_verification, layout, spec.n_layer, spec.n_head, most_drafted));
+  const ModelMemory memory = model.device->Plan(spec, *model.file, MaxRows(options));
+  model.needs = NeedsOf(memory, spec, layout, info.n_ctx, draft, working_set);
+  if (options.cache_prompt) model.needs.most_prompt_cache = MostPromptCache(options.cache_ram);
+  const uint64_t available = AvailableMemory();
+  if (!options.kv_offload.empty()) {
+    model.offload = OffloadOf(options, model.needs.kv_chunk, available);
+    model.needs.most_kv = model.offload.memory_chunks * model.needs.kv_chunk;
+  }
+  info.memory = PlanMemory(model.needs, available);
+  model.layout = layout;
+  model.speeds = MeasureOffload(options.kv_offload, &info.memory);
+  return model;
+}
+
+Status CheckRoom(const OpenedModel& model, const ModelOptions& options) {
+  LS_TRY(CheckMemory(options.path, model.needs, model.info.memory.available));
+  LS_TRY(CheckOffload(options.kv_offload, model.info.memory));
+  if (options.kv_offload_anyway) return {};
+  const uint64_t as_q8 = KvBytesAsQ8(model.layout, model.spec.n_layer, model.info.memory);
+  return CheckOffloadPays(options.kv_offload, model.info.memory, as_q8, model.speeds);
+}
+
+Result<ModelInfo> InspectModel(const ModelOptions& options) {
+  const auto model = OpenModel(options);
+  if (model.ok()) return model->info;
+  if (model.status().code() != StatusCode::kUnsupported) return model.status();
+  LS_ASSIGN(const std::shared_ptr<const GgufFile> file, OpenModelFile(options.path));
+  LS_TRY(CheckStandsAlone(*file));
+  const Status network = ReadModelSpec(*file, options.rope, options.bf16_weights, options.attention).status();
+  if (network.ok()) return model.status();  // something else is not supported
+  ModelInfo info;
+  DescribeFile(*file, &info);
+  DescribeOtherNetwork(*file, network, &info);
+  return info;
+}
+
+}  // namespace longspec
