@@ -13,6 +13,7 @@ constexpr double kLeastWide = 0.1;
 // What a source's scores are worth as a whole: accepted over promised, as if this many promises had been
 // kept.
 constexpr double kTrustKeep = 0.98, kTrustWeight = 6.0;
+constexpr double kLeft = 0.25;  // of what is known, in another text
 constexpr double kLeastLikely = 0.002, kMostLikely = 0.98;
 // Of each level: what an observation leaves of those before it, and for how many observations the coarser
 // level counts.
@@ -76,16 +77,15 @@ double AcceptanceTable::Estimate(const NodeKind& kind) const {
   return estimate;
 }
 
+void AcceptanceTable::BeginText() {
+  constexpr double kMostTried = kLeft * 100, kMostPromised = kLeft * 50;  // 1 / (1 - keep), of a full one
+  for (auto& [key, cell] : cells_) cell.Keep(std::min(1.0, kMostTried / cell.tried));
+  for (auto& [source, promises] : trust_) promises.Keep(std::min(1.0, kMostPromised / promises.promised));
+}
+
 void AcceptanceTable::Fade() {
-  constexpr double kLeft = 0.25;
-  for (auto& [key, cell] : cells_) {
-    cell.tried *= kLeft;
-    cell.accepted *= kLeft;
-  }
-  for (auto& [source, promises] : trust_) {
-    promises.promised *= kLeft;
-    promises.accepted *= kLeft;
-  }
+  for (auto& [key, cell] : cells_) cell.Keep(kLeft);
+  for (auto& [source, promises] : trust_) promises.Keep(kLeft);
 }
 
 void AcceptanceTable::Add(const NodeKind& kind, bool accepted) {

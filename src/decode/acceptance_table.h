@@ -32,7 +32,10 @@ NodeKind KindOf(const TokenTree& tree, int node, int context);
 class AcceptanceTable {
  public:
   double Estimate(const NodeKind& kind) const;
-  // Another text begins, or may have: what is known counts for a quarter of the observations it was.
+  // Another text begins: a group counts for no more observations than a quarter of what it can hold. So one
+  // long answer is mostly forgotten, and of many short ones all that is known stays.
+  void BeginText();
+  // The text may have changed: what is known counts for a quarter of the observations it was.
   void Fade();
   void Add(const NodeKind& kind, bool accepted);
 
@@ -42,11 +45,13 @@ class AcceptanceTable {
   using Key = uint32_t;
   struct Cell {
     double tried = 0, accepted = 0;  // decayed counts
+    void Keep(double share) { tried *= share, accepted *= share; }
   };
   static std::array<Key, kLevels> Keys(const NodeKind& kind);
 
   struct Promises {
     double promised = 0, accepted = 0;  // decayed sums of scores, and counts
+    void Keep(double share) { promised *= share, accepted *= share; }
   };
   double Trust(int source) const;
 

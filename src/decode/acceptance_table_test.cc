@@ -92,6 +92,21 @@ TEST(AcceptanceTable, AfterFadingAFewObservationsDecide) {
   EXPECT_LT(faded.Estimate({.score = 0.55}), table.Estimate({.score = 0.55}) - 0.1);
 }
 
+// What one short answer teaches is little, and stays; of a long one a part does.
+TEST(AcceptanceTable, ManyShortTextsTeachAsMuchAsALongOne) {
+  AcceptanceTable of_short, of_long;
+  for (int text = 0; text < 40; ++text) {
+    of_short.BeginText();
+    for (int i = 0; i < 5; ++i) of_short.Add({.score = 0.55}, false);
+  }
+  EXPECT_LT(of_short.Estimate({.score = 0.55}), 0.2);
+  for (int i = 0; i < 200; ++i) of_long.Add({.score = 0.55}, false);
+  const double before = of_long.Estimate({.score = 0.55});
+  of_long.BeginText();
+  EXPECT_GT(of_long.Estimate({.score = 0.55}), before + 0.01);
+  EXPECT_NEAR(of_long.Estimate({.score = 0.55}), of_short.Estimate({.score = 0.55}), 0.05);
+}
+
 TEST(AcceptanceTable, LearnsByDepthAndContext) {
   AcceptanceTable table;
   for (int i = 0; i < 200; ++i) {

@@ -14,9 +14,10 @@
 // speculate what they are held against. Because estimates can be wrong, measured speed has the last word:
 // rounds that were slower than plain ones for a while make a pause.
 //
-// A generation starts from what others learned of its drafter: what proposals cost, and how often they were
-// accepted, which counts for a quarter, since another text begins. What it learns is told to the ones after
-// it. If it is alone, its own estimates and those that outlive it are the same; if not, only its own fade.
+// A generation starts from what others learned of its drafter: what proposals cost, how often they were
+// accepted, which counts for a quarter of a long text at most, since another one begins, and how fast they
+// were. What it learns is told to the ones after it. If it is alone, its own estimates and those that outlive
+// it are the same; if not, only its own fade.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -42,14 +43,11 @@ constexpr int kSpareNodes = 5;        // asked for beyond half as much again as 
 constexpr int kFirstAsk = 8;          // nodes, and levels, while the drafter's cost is unknown
 constexpr int kProbeLevels = 2;       // of a dear drafter; more where that costs little
 constexpr int kDeeperEvery = 8;       // rounds that ask it: then for some more levels, so that it can grow
-constexpr int kMinWait = 16, kMaxWait = 128;    // rounds between probes, at least and if they cost nothing
-constexpr double kProbeShare = 0.005;           // of the time: probes that cost much wait longer
-constexpr int kVaryEvery = 32;                  // rounds
-constexpr int kMinPause = 16, kMaxPause = 256;  // rounds
-constexpr int kTrial = 24;                      // speculated rounds before they are judged
-constexpr double kTooSlow = 0.9;                // of plain speed
-constexpr double kFade = 0.95;                  // of running maxima
-constexpr double kTooSeldom = 1e-3;             // is a level reached for those below it to be planned
+constexpr int kMinWait = 16, kMaxWait = 128;  // rounds between probes, at least and if they cost nothing
+constexpr double kProbeShare = 0.005;         // of the time: probes that cost much wait longer
+constexpr int kVaryEvery = 32;                // rounds
+constexpr double kFade = 0.95;                // of running maxima
+constexpr double kTooSeldom = 1e-3;           // is a level reached for those below it to be planned
 
 enum class Decision : uint8_t { kSpeculated, kOff, kPaused, kProbe, kNothing, kNoRoom, kMeasured, kSatOut };
 constexpr std::array<const char*, 8> kDecisionNames = {
@@ -87,7 +85,10 @@ class AdaptivePolicy final : public Policy {
         acceptance_(drafter->acceptance),
         draft_time_(drafter->draft_time) {
     ++drafter_->in_flight;
-    Fade();
+    acceptance_.BeginText();
+    if (drafter_->in_flight > 1) return;
+    drafter_->acceptance.BeginText();
+    drafter_->trial.BeginText();
   }
   AdaptivePolicy(const AdaptivePolicy&) = delete;
   AdaptivePolicy& operator=(const AdaptivePolicy&) = delete;
@@ -101,10 +102,7 @@ class AdaptivePolicy final : public Policy {
   DraftBudget Budget(const PolicyInput& input) override {
     const int cap = BeginRound(input), depth = std::min(cap, input.max_tokens - 1);
     if (depth <= 0) return Skip(Decision::kNoRoom);
-    if (pause_ > 0) {
-      --pause_;
-      return Skip(Decision::kPaused);
-    }
+    if (drafter_->trial.Pauses()) return Skip(Decision::kPaused);
     const int spare = std::min(cap, kSpareNodes + static_cast<int>(1.5 * most_worth_));
     JudgeDearness(std::min(spare, depth));
     // Every text gets a look, but for a drafter that would not pay if all it says came true.
@@ -187,7 +185,7 @@ class AdaptivePolicy final : public Policy {
     if (last_.decision == Decision::kProbe && n_accepted > 2 * expected + 0.5) TextMayHaveChanged();
     if (round.asked) Count(round.accepted.tokens);
     if (round.alone && (round.tree.size() > 1 || (round.asked && round.draft_ms > DearMs())))
-      Judge(round, n_tokens);
+      drafter_->trial.Add(round.draft_ms + round.target_ms + round.verify_ms, n_tokens * PlainMs());
   }
 
   PolicyReport report() const override {
@@ -406,21 +404,6 @@ class AdaptivePolicy final : public Policy {
     }
   }
 
-  // Compares the time speculated rounds took with that of as many tokens decoded plainly.
-  void Judge(const RoundResult& round, double n_tokens) {
-    constexpr double kKeep = 0.96;
-    spent_ms_ = kKeep * spent_ms_ + round.draft_ms + round.target_ms + round.verify_ms;
-    plain_ms_ = kKeep * plain_ms_ + n_tokens * PlainMs();
-    speed_ = plain_ms_ / spent_ms_;
-    if (++n_judged_ < kTrial) return;
-    if (speed_ > kMargin) next_pause_ = kMinPause;
-    if (speed_ >= kTooSlow) return;
-    pause_ = next_pause_;
-    next_pause_ = std::min(2 * next_pause_, kMaxPause);
-    spent_ms_ = plain_ms_ = 0;
-    n_judged_ = 0;
-  }
-
   struct Last {
     Decision decision = Decision::kNoRoom;
     int context = 0, nodes = 0, proposed = 0;
@@ -454,7 +437,7 @@ class AdaptivePolicy final : public Policy {
       case Decision::kPaused:
         std::snprintf(text, sizeof(text),
                       "paused: speculated rounds ran at %.2fx of plain speed; on trial again in %d rounds",
-                      speed_, pause_);
+                      drafter_->trial.speed(), drafter_->trial.pause());
         return text;
       case Decision::kNothing:
         return "plain: nothing proposed";
@@ -500,8 +483,6 @@ class AdaptivePolicy final : public Policy {
   double plan_gain_ = 0;
   Backoff tree_probe_, draft_probe_;
   int rounds_on_ = 0, rounds_asked_ = 0;
-  int pause_ = 0, next_pause_ = kMinPause, n_judged_ = 0;
-  double spent_ms_ = 0, plain_ms_ = 0, speed_ = 1;
   std::array<int64_t, kDecisionNames.size()> counts_{};
 };
 

@@ -566,6 +566,37 @@ TEST(Adaptive, LearnsAcrossGenerationsByDrafter) {
   EXPECT_EQ(memory.drafters.at("simulated").in_flight, 0);
 }
 
+// Suggestions in an editor are answers of ten tokens. One of them is too short to find out that its guesses
+// are wrong, but the next ones begin with what it found.
+TEST(Adaptive, ShortAnswersTeachTheOnesAfterThem) {
+  const auto cost = [](int rows, int) { return 5.0 + 0.6 * rows; };
+  AdaptiveMemory memory = Knows(cost);
+  double ms = 0, plain_ms = 0;
+  for (int answer = 0; answer < 60; ++answer) {
+    Simulation s({.cost = cost, .acceptance = 0.1, .score = 0.6F}, &memory);
+    s.max_tokens = 10;
+    s.Rounds(9);
+    if (answer < 10) continue;
+    ms += s.ms;
+    plain_ms += s.tokens * (cost(1, s.context) + kVerifyMs);
+  }
+  EXPECT_GT(plain_ms / ms, 0.97);
+}
+
+// Rounds that take longer than any estimate says, in answers too short for a trial of their own.
+TEST(Adaptive, ShortAnswersAreTriedTogether) {
+  AdaptiveMemory memory = Knows(CheapRows);
+  std::map<std::string, int64_t> decisions;
+  for (int answer = 0; answer < 40; ++answer) {
+    Simulation s({.cost = CheapRows, .acceptance = 0.4, .score = 0.4F}, &memory);
+    int calls = 0;
+    s.world.cost = [&calls](int rows, int) { return rows > 1 && ++calls % 3 == 0 ? 60.0 : 5.0; };
+    s.Rounds(9);
+    for (const auto& [name, rounds] : s.report().decisions) decisions[name] += rounds;
+  }
+  EXPECT_GT(decisions["paused"], 40);
+}
+
 // Requests may name mixtures of drafters without end.
 TEST(Adaptive, OfManyDraftersTheOneUsedLongestAgoIsForgotten) {
   AdaptiveMemory memory = Knows(CheapRows);

@@ -20,6 +20,7 @@
 #include "decode/cost_model.h"
 #include "decode/draft_time.h"
 #include "decode/share_speculation.h"
+#include "decode/speed_trial.h"
 #include "draft/asking_gain.h"
 #include "draft/drafter.h"
 #include "verify/verify.h"
@@ -78,6 +79,7 @@ struct DrafterMemory {
   AcceptanceTable acceptance;
   AskingGain asking = {};  // of a portfolio: its members that take time
   DraftTime draft_time;    // of a proposal
+  SpeedTrial trial;        // of its rounds, one answer's after another's
   int in_flight = 0;       // generations that use it now
   int64_t last_used = 0;   // AdaptiveMemory::n_policies then
 };

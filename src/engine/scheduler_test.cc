@@ -425,7 +425,7 @@ TEST(SchedulerTest, WhatIsLearnedOutlivesAnswersAndSchedulers) {
   SessionState session;
   session.cache = MakeFullCache(model.NewPool(), kContext);
   AcceptanceTable faded = learned().acceptance;
-  faded.Fade();
+  faded.BeginText();
   const auto answer = Answer::Start(model.parts, session, asked[0].request.tokens, asked[0].request, 0);
   ASSERT_TRUE(answer.ok());
   EXPECT_EQ(learned().in_flight, 1);
