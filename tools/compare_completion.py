@@ -15,11 +15,11 @@ percentiles by event: tokens of the prompt that were evaluated, and seconds unti
 
 import argparse
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 import json
+import os
 from pathlib import Path
-import re
 import statistics
 import sys
 import time
@@ -42,7 +42,8 @@ SAMPLING = {"top_k": 40, "top_p": 0.9, "samplers": ["top_k", "top_p", "infill"],
 class Request:
     event: str
     file: str
-    body: dict = field(hash=False)
+    body: dict
+    rest: str  # of the line, as the file has it
 
 
 def request_at(event, name, lines, row, column):
@@ -51,7 +52,7 @@ def request_at(event, name, lines, row, column):
     behind = "\n" + "".join(line + "\n" for line in lines[row + 1:row + 1 + LINES_BEHIND])
     return Request(event, name, {**SAMPLING, "input_prefix": before, "prompt": lines[row][:column],
                                  "input_suffix": behind, "input_extra": [], "stop": ["\n"], "cache_prompt": True,
-                                 "id_slot": 0})
+                                 "id_slot": 0}, lines[row][column:])
 
 
 def indent_of(line):
@@ -100,7 +101,7 @@ class Server:
         self.url = self.process.url
         wait_for_health(self.url)
 
-    def ask(self, request, wanted):
+    def ask(self, request):
         data = urllib.request.Request(self.url + "/infill", json.dumps(request.body).encode(),
                                       {"Content-Type": "application/json"})
         began = time.monotonic()
@@ -110,17 +111,16 @@ class Server:
         except urllib.error.HTTPError as error:
             raise Failure(f"{self.side} /infill: {error.read().decode()[:300]}") from None
         seconds = time.monotonic() - began
-        timings, text = answer["timings"], answer["content"]
-        right = next((i for i, (a, b) in enumerate(zip(text, wanted)) if a != b), min(len(text), len(wanted)))
-        return Suggestion(request.event, timings["prompt_n"], seconds, timings["predicted_n"],
-                          timings["predicted_n"] - timings.get("draft_n_accepted", 0) if self.side == OURS else 0, right)
+        timings, n = answer["timings"], answer["timings"]["predicted_n"]
+        rounds = n - timings.get("draft_n_accepted", 0) if self.side == OURS else 0
+        right = len(os.path.commonprefix([answer["content"], request.rest]))
+        return Suggestion(request.event, timings["prompt_n"], seconds, n, rounds, right)
 
 
 def measure(options, write):
     requests = []
     for path in options.files:
-        text = path.read_text(encoding="utf-8", errors="replace")
-        requests += [(request, text.split("\n")) for request in typing(path.name, text, options.places)]
+        requests += typing(path.name, path.read_text(encoding="utf-8", errors="replace"), options.places)
     if not requests:
         raise Failure("the files have no lines to write: some with two lines of 12 characters in a row are needed")
     results = {OURS: [], THEIRS: []}
@@ -130,12 +130,9 @@ def measure(options, write):
             servers.append(Server(side, options))
             stack.enter_context(servers[-1].process)
         time.sleep(options.settle)
-        for number, (request, lines) in enumerate(requests):
-            typed = request.body["prompt"]
-            row = request.body["input_prefix"].count("\n")
-            wanted = next((line[len(typed):] for line in lines[row:] if line.startswith(typed)), "")
+        for number, request in enumerate(requests):
             for server in servers if number % 2 == 0 else reversed(servers):
-                results[server.side].append(server.ask(request, wanted))
+                results[server.side].append(server.ask(request))
             write(f"{number + 1} of {len(requests)}: {request.file}, {request.event}: "
                   + ", ".join(f"{side} {of[-1].evaluated} tokens, {of[-1].seconds:.2f} s"
                               for side, of in results.items()))
@@ -185,7 +182,8 @@ def parse(argv=None):
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="source files that are written")
     parser.add_argument("-m", "--model", default=str(MODEL))
     parser.add_argument("--longspec", default=str(ROOT / "build" / "release" / "longspec"), help="the program")
-    parser.add_argument("--longspec-args", type=str.split, default=[], help="more options of longspec serve, as one text")
+    parser.add_argument("--longspec-args", type=str.split, default=[],
+                        help="more options of longspec serve, as one text")
     parser.add_argument("--llama-server", required=True, help="llama.cpp's")
     parser.add_argument("--llama-args", type=str.split, default=[], help="more options of llama-server, as one text")
     parser.add_argument("-t", "--threads", type=int, default=2)

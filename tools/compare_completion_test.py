@@ -67,8 +67,8 @@ class CompareCompletionTest(unittest.TestCase):
         return str(path)
 
     def run_tool(self, *files, broken=False):
-        arguments = [*files, "-m", str(self.folder / "model.gguf"), "--longspec", self.fake("ours", 50), "--llama-server",
-                     self.fake("theirs", 200, broken), "--settle", "0", "--places", "2"]
+        arguments = [*files, "-m", str(self.folder / "model.gguf"), "--longspec", self.fake("ours", 50),
+                     "--llama-server", self.fake("theirs", 200, broken), "--settle", "0", "--places", "2"]
         with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
             status = compare_completion.main(arguments)
         return status, out.getvalue(), err.getvalue()
@@ -91,8 +91,7 @@ class CompareCompletionTest(unittest.TestCase):
             before, typed = request.body["input_prefix"], request.body["prompt"]
             row = before.count("\n")
             self.assertTrue(lines[row].startswith(typed))
-            rest = lines[row][len(typed):]
-            self.assertEqual(before + typed + rest + request.body["input_suffix"], SOURCE + "\n")
+            self.assertEqual(before + typed + request.rest + request.body["input_suffix"], SOURCE + "\n")
 
     def test_says_what_failed(self):
         status, _, err = self.run_tool(str(self.folder / "a.cc"), broken=True)

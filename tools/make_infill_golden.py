@@ -28,15 +28,16 @@ import urllib.request
 
 # Of a batch and of a context, with the share of requests.
 SIZES = [((64, 256), 0.5), ((256, 2048), 0.3), ((2048, 4096), 0.2)]
-PIECES = ["int add(int a, int b) {\n", "  return a + b;\n", "}\n", "\n", "\n\n", "    for item in items:\n", "\tif (x == 0) {\n",
-          "// größer, 大きい\n", "print(f\"{name!r}: {value}\")\n", "#include <vector>\n", "  std::vector<int> v{1, 2, 3};\n",
-          "<|fim_middle|>", "\r\n", "def main() -> None:\n", "        self.assertEqual(a, b)\n",
-          "x = [i ** 2 for i in range(100)]\n", "  // TO" "DO: 12345\n", "</div>\n", "SELECT * FROM t WHERE a = 'b';\n", "    ",
-          "π ≈ 3.14159", "emoji 😀 end", " ", "  ", "\t\t", "ret", "return ", "self.", "_name", "Count", "HTTPServer2",
-          "0x7fff'ffffULL", "1.5e-10", "1234567890", " == ", "!=", "&&", "->", "...", "\"", "'t", "don't", "(", ");\n", "{}",
-          "<|endoftext|>", "<|im_start|>user\n", "<|file_sep|>", "한국어", "العربية", "e\u0301a", "👩‍👩‍👧", "\u00a0", "\u3000",
-          "fn f<'a>(x: &'a str) -> Option<u8> {\n", "let y = x?.map(z => z + 1) ?? 0;\n", "@property\n", "$HOME/.config",
-          "https://example.org/a?b=c&d=%20", "\\n\\t\\\\", "     \n", "lorem ipsum dolor sit amet, "]
+PIECES = ["int add(int a, int b) {\n", "  return a + b;\n", "}\n", "\n", "\n\n", "    for item in items:\n",
+          "\tif (x == 0) {\n", "// größer, 大きい\n", "print(f\"{name!r}: {value}\")\n", "#include <vector>\n",
+          "  std::vector<int> v{1, 2, 3};\n", "<|fim_middle|>", "\r\n", "def main() -> None:\n",
+          "        self.assertEqual(a, b)\n", "x = [i ** 2 for i in range(100)]\n", "  // TO" "DO: 12345\n",
+          "</div>\n", "SELECT * FROM t WHERE a = 'b';\n", "    ", "π ≈ 3.14159", "emoji 😀 end", " ", "  ", "\t\t",
+          "ret", "return ", "self.", "_name", "Count", "HTTPServer2", "0x7fff'ffffULL", "1.5e-10", "1234567890",
+          " == ", "!=", "&&", "->", "...", "\"", "'t", "don't", "(", ");\n", "{}", "<|endoftext|>",
+          "<|im_start|>user\n", "<|file_sep|>", "한국어", "العربية", "e\u0301a", "👩‍👩‍👧", "\u00a0", "\u3000",
+          "fn f<'a>(x: &'a str) -> Option<u8> {\n", "let y = x?.map(z => z + 1) ?? 0;\n", "@property\n",
+          "$HOME/.config", "https://example.org/a?b=c&d=%20", "\\n\\t\\\\", "     \n", "lorem ipsum dolor sit amet, "]
 NAMES = ["a.c", "src/engine/answer.cc", "", "größe.py", "<|file_sep|>"]
 LETTERS = string.ascii_letters + string.digits
 

@@ -78,7 +78,8 @@ double AcceptanceTable::Estimate(const NodeKind& kind) const {
 }
 
 void AcceptanceTable::BeginText() {
-  constexpr double kMostTried = kLeft * 100, kMostPromised = kLeft * 50;  // 1 / (1 - keep), of a full one
+  // Of what 1 / (1 - keep) observations are, which the finer levels and the sums of promises hold.
+  constexpr double kMostTried = kLeft * 100, kMostPromised = kLeft * 50;
   for (auto& [key, cell] : cells_) cell.Keep(std::min(1.0, kMostTried / cell.tried));
   for (auto& [source, promises] : trust_) promises.Keep(std::min(1.0, kMostPromised / promises.promised));
 }

@@ -65,7 +65,8 @@ class Agents(unittest.TestCase):
             async with openai.AsyncOpenAI(base_url=self.server.url + "/v1", api_key="none") as client:
                 model = getattr(agents, kind)(model="little", openai_client=client)
                 agent = agents.Agent(name="forecaster", instructions="Be brief.", tools=[weather], model=model,
-                                     model_settings=agents.ModelSettings(tool_choice="required", parallel_tool_calls=False))
+                                     model_settings=agents.ModelSettings(tool_choice="required",
+                                                                         parallel_tool_calls=False))
                 return await agents.Runner.run(agent, "Does it rain?", max_turns=4)
 
         return asyncio.run(run())
