@@ -13,6 +13,7 @@
 #include <boost/beast/http.hpp>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -20,6 +21,8 @@
 #include <utility>
 
 #include "base/print.h"
+#include "http/http_date.h"
+#include "http/request_head.h"
 
 namespace longspec::http {
 namespace {
@@ -64,7 +67,8 @@ void RaiseFileLimit() {
 std::string HeadText(const HttpResponse& response, bool keep_alive) {
   std::string text = "HTTP/1.1 " + std::to_string(response.status) + " " +
                      std::string(server::StatusText(response.status)) + "\r\n" +
-                     "Server: longspec\r\nContent-Type: " + response.content_type + "\r\n";
+                     "Server: longspec\r\nDate: " + HttpDate(std::time(nullptr)) +
+                     "\r\nContent-Type: " + response.content_type + "\r\n";
   for (const auto& [name, value] : response.headers) {
     // Values may come from a request: no line of them becomes a header of its own.
     if (value.find_first_of("\r\n") == std::string::npos) text += name + ": " + value + "\r\n";
@@ -241,6 +245,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
  private:
   awaitable<bool> Serve();
+  awaitable<error_code> SkipBlankLines();
   awaitable<bool> ReadBody(Parser& parser, BodyLease& lease, error_code& error);
   awaitable<void> Watch(std::shared_ptr<PendingReply> reply);
   awaitable<bool> Answer(std::shared_ptr<PendingReply> reply);
@@ -467,6 +472,24 @@ awaitable<void> Connection::Run() {
   Close();
 }
 
+// Those that some clients send behind a body belong to no request. Behind an error nothing may be read: it
+// would be waited for.
+awaitable<error_code> Connection::SkipBlankLines() {
+  error_code error;
+  while (!error) {
+    const auto bytes = buffer_.cdata();
+    const std::string_view text(static_cast<const char*>(bytes.data()), bytes.size());
+    const size_t blank = std::min(text.find_first_not_of("\r\n"), text.size());
+    const bool found = blank < text.size();
+    buffer_.consume(blank);
+    if (found) break;
+    const auto space = buffer_.prepare(4096);
+    const size_t n = co_await socket_.async_read_some(space, Awaiting(error));
+    buffer_.commit(n);
+  }
+  co_return error;
+}
+
 // One request and its response. False: the connection has ended.
 awaitable<bool> Connection::Serve() {
   Parser parser;
@@ -474,8 +497,8 @@ awaitable<bool> Connection::Serve() {
   parser.body_limit(server_.options().most_body_bytes);
   deadline_ = In(server_.options().header_seconds);
   is_waiting_ = true;
-  error_code error;
-  co_await beast::http::async_read_header(socket_, buffer_, parser, Awaiting(error));
+  error_code error = co_await SkipBlankLines();
+  if (!error) co_await beast::http::async_read_header(socket_, buffer_, parser, Awaiting(error));
   is_waiting_ = false;
   if (error == beast::http::error::header_limit) {
     co_return co_await Refuse(431, "the head of the request is longer than " +
@@ -490,23 +513,22 @@ awaitable<bool> Connection::Serve() {
   if (IsBadHttp(error)) co_return co_await Refuse(400, "this is not HTTP: " + error.message());
   if (error) co_return false;
 
+  HttpRequest request;
+  request.method = std::string(parser.get().method_string());
+  for (const auto& field : parser.get())
+    request.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+  const std::string target(parser.get().target());
+  const bool is_new = parser.get().version() >= 11;
+  if (const auto fault = ReadHead(target, is_new, &request))
+    co_return co_await Refuse(fault->status, fault->message);
   auto lease = std::make_shared<BodyLease>(server_.buffered());
   const bool body_was_read = co_await ReadBody(parser, *lease, error);
   if (!body_was_read) co_return false;
   auto message = parser.release();
-  HttpRequest request;
-  request.method = std::string(message.method_string());
-  const std::string target(message.target());
-  const size_t question = std::min(target.find('?'), target.size());
-  request.path = target.substr(0, question);
-  request.query = target.substr(std::min(question + 1, target.size()));
-  for (const auto& field : message)
-    request.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
   request.body = std::move(message.body());
   request.body_lease = std::move(lease);
   request.client = client_;
 
-  const bool is_new = message.version() >= 11;
   const bool keep_alive = is_new && message.keep_alive() && !draining_ && !server_.is_draining();
   const PendingReply::Format format{
       .keep_alive = keep_alive, .chunked = is_new, .without_body = request.method == "HEAD"};

@@ -21,6 +21,7 @@
 #include <thread>
 
 #include "base/testing/soon.h"
+#include "http/http_date.h"
 
 namespace longspec::http {
 namespace {
@@ -108,7 +109,8 @@ class HttpServerTest : public ::testing::Test {
         kept_lease_ = request.body_lease;
       }
       reply->Send({.content_type = "text/plain",
-                   .headers = {{"X-Echo", std::string(request.Header("x-ECHO"))}},
+                   .headers = {{"X-Echo", std::string(request.Header("x-ECHO"))},
+                               {"X-Host", std::string(request.Header("host"))}},
                    .body = request.method + " " + request.path + "?" + request.query + " " +
                            std::to_string(request.body.size())});
     });
@@ -146,6 +148,71 @@ TEST_F(HttpServerTest, ARequestAndItsResponse) {
   EXPECT_THAT(answer, HasSubstr("X-Echo: hi\r\n"));
   EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
   EXPECT_THAT(answer, ::testing::EndsWith("\r\n\r\nPOST /a/b?c=d 5"));
+}
+
+// As requests to a proxy have it, and as a proxy may send them on.
+TEST_F(HttpServerTest, ATargetMayNameItsHost) {
+  Start();
+  const std::pair<const char*, const char*> targets[] = {{"http://there:80/a/b?c=d", "GET /a/b?c=d 0"},
+                                                         {"HTTP://there:80/a", "GET /a? 0"},
+                                                         {"https://there:80", "GET /? 0"},
+                                                         {"http://there:80?c=d", "GET /?c=d 0"},
+                                                         {"/a?b=http://c/", "GET /a?b=http://c/ 0"}};
+  for (const auto& [target, answer] : targets) {
+    const Client client(*server_);
+    client.Send("GET " + std::string(target) + " HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
+    const std::string got = client.ReadAll();
+    EXPECT_THAT(got, ::testing::EndsWith(answer));
+    EXPECT_THAT(got, HasSubstr(target[0] == '/' ? "X-Host: here\r\n" : "X-Host: there:80\r\n"));
+  }
+}
+
+TEST_F(HttpServerTest, BlankLinesBeforeARequestAreNone) {
+  const Client client(Start());
+  client.Send("\r\n");
+  client.Send("\r\n\nPOST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab\r\n\r\n");
+  EXPECT_THAT(client.ReadUntil("POST /a? 2"), HasSubstr("200 OK"));
+  client.Send("GET /b HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(client.ReadUntil("GET /b? 0"), HasSubstr("200 OK"));
+}
+
+// What it says is not answered, and nothing behind it is read as a request.
+TEST_F(HttpServerTest, AHeadThatIsNotByTheBook) {
+  Start();
+  const std::string get = "GET /a HTTP/1.1\r\n", post = "POST /a HTTP/1.1\r\nHost: x\r\n";
+  const std::string next = "GET /next HTTP/1.1\r\nHost: x\r\n\r\n";
+  const std::pair<std::string, const char*> heads[] = {
+      {get + "\r\n", "400"},
+      {get + "Host: a\r\nhost: b\r\n\r\n", "400"},
+      {"GET a HTTP/1.1\r\nHost: x\r\n\r\n", "400"},
+      {"GET * HTTP/1.1\r\nHost: x\r\n\r\n", "400"},
+      {"GET http:///a HTTP/1.1\r\nHost: x\r\n\r\n", "400"},
+      {"CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n", "400"},
+      {post + "Transfer-Encoding: gzip\r\n\r\n", "501"},
+      {post + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "501"},
+      {post + "Transfer-Encoding: identity\r\nContent-Length: 1\r\n\r\na", "501"},
+      {post + "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\na", "400"},
+      {"POST /a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400"}};
+  for (const auto& [head, status] : heads) {
+    const Client client(*server_);
+    client.Send(head + next);
+    const std::string answer = client.ReadAll();
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 " + std::string(status))) << head;
+    EXPECT_THAT(answer, ::testing::Not(HasSubstr("/next"))) << head;
+  }
+  const Client old(*server_), all(*server_);
+  old.Send("GET /a HTTP/1.0\r\n\r\n");
+  EXPECT_THAT(old.ReadAll(), StartsWith("HTTP/1.1 200 "));
+  all.Send("OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(all.ReadAll(), ::testing::EndsWith("OPTIONS *? 0"));
+}
+
+TEST_F(HttpServerTest, ResponsesHaveADate) {
+  EXPECT_EQ(HttpDate(784111777), "Sun, 06 Nov 1994 08:49:37 GMT");
+  EXPECT_EQ(HttpDate(1709210096), "Thu, 29 Feb 2024 12:34:56 GMT");
+  const Client client(Start());
+  client.Send("GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(client.ReadUntil("GET /x"), HasSubstr(" GMT\r\n"));
 }
 
 TEST_F(HttpServerTest, AStreamGoesOutAsItIsWritten) {
@@ -248,8 +315,8 @@ TEST_F(HttpServerTest, Limits) {
   EXPECT_THAT(header.ReadAll(), StartsWith("HTTP/1.1 431 "));
   body.Send("POST /x HTTP/1.1\r\nContent-Length: 1001\r\n\r\n" + std::string(1001, 'x'));
   EXPECT_THAT(body.ReadAll(), StartsWith("HTTP/1.1 413 "));
-  grown.Send("POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" + std::string(1001, 'x') +
-             "\r\n0\r\n\r\n");
+  grown.Send("POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" +
+             std::string(1001, 'x') + "\r\n0\r\n\r\n");
   EXPECT_THAT(grown.ReadAll(), StartsWith("HTTP/1.1 413 "));
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "server/keys.h"
 #include "server/page.h"
 #include "server/serving.h"
 #include "wire/anthropic.h"
@@ -63,25 +64,6 @@ constexpr Route kRoutes[] = {
 bool Matches(const Route& route, std::string_view path) {
   if (!route.path.ends_with('/')) return path == route.path;
   return path.size() > route.path.size() && path.starts_with(route.path);
-}
-
-// Takes as long for any two texts of a length.
-bool SameSecret(std::string_view a, std::string_view b) {
-  unsigned difference = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < a.size(); ++i)
-    difference |=
-        static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[b.empty() ? 0 : i % b.size()]);
-  return difference == 0;
-}
-
-bool HasKey(const HttpRequest& request, const std::vector<std::string>& keys) {
-  if (keys.empty()) return true;
-  std::string_view given = request.Header("authorization");
-  constexpr std::string_view kBearer = "Bearer ";
-  given = given.starts_with(kBearer) ? given.substr(kBearer.size()) : request.Header("x-api-key");
-  bool found = false;
-  for (const std::string& key : keys) found |= SameSecret(given, key);
-  return found;
 }
 
 // What a page that may call is let see of the answer.

@@ -93,13 +93,24 @@ TEST_F(AppTest, KeysAreAskedForEverywhereButWhereHealthIs) {
   Serve({.api_keys = {"one", "two"}});
   EXPECT_EQ(Get("/health").status, 200);
   EXPECT_EQ(Get("/v1/models").status, 200);
-  for (const Headers& bad : std::vector<Headers>{
-           {}, {{"Authorization", "Bearer three"}}, {{"Authorization", "one"}}, {{"X-Api-Key", ""}}}) {
+  for (const Headers& bad : std::vector<Headers>{{},
+                                                 {{"Authorization", "Bearer three"}},
+                                                 {{"Authorization", "one"}},
+                                                 {{"Authorization", "Bearer "}},
+                                                 {{"Authorization", "Basic one"}},
+                                                 {{"X-Api-Key", ""}}}) {
     EXPECT_EQ(Error(Post("/tokenize", {{"content", "a"}}, bad), 401)["type"], "authentication_error");
     Error(Get("/nothing", bad), 401);
   }
-  EXPECT_EQ(Post("/tokenize", {{"content", "a"}}, {{"Authorization", "Bearer two"}}).status, 200);
-  EXPECT_EQ(Post("/tokenize", {{"content", "a"}}, {{"x-api-key", "one"}}).status, 200);
+  for (const Headers& good : std::vector<Headers>{{{"Authorization", "Bearer two"}},
+                                                  {{"authorization", "bearer two"}},
+                                                  {{"Authorization", "BEARER  two"}},
+                                                  {{"x-api-key", "one"}},
+                                                  // A proxy's, and one that the client always shows.
+                                                  {{"Authorization", "Basic dTpw"}, {"X-Api-Key", "one"}},
+                                                  {{"Authorization", "Bearer two"}, {"X-Api-Key", "dummy"}},
+                                                  {{"Authorization", "Bearer dummy"}, {"X-Api-Key", "one"}}})
+    EXPECT_EQ(Post("/tokenize", {{"content", "a"}}, good).status, 200);
 }
 
 TEST_F(AppTest, APrefixOfAllPaths) {
