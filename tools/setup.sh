@@ -91,6 +91,10 @@ require() { # task
       want_command chromium chromium
       want_command chromedriver chromium-driver
       want_command haproxy haproxy
+      # Completions in an editor.
+      want_command vim vim
+      want_command tmux tmux
+      want_command curl curl
       need_command git git
       want_command clang-format-14 clang-format-14
       ;;
