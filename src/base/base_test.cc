@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <ctime>
 #include <fstream>
 #include <limits>
 #include <numeric>
@@ -218,6 +219,26 @@ TEST_P(ThreadTeamTest, WakesAfterSleeping) {
     team.Run([&](ThreadTeam::Worker&) { runs.fetch_add(1); });
   }
   EXPECT_EQ(runs.load(), 3 * GetParam());
+}
+
+// A worker that the system has stopped is waited for without using the core that it may need.
+TEST(ThreadTeam, WhoWaitsLongSleeps) {
+  const auto thread_ms = [] {
+    timespec used{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return static_cast<double>(used.tv_sec) * 1e3 + static_cast<double>(used.tv_nsec) * 1e-6;
+  };
+  for (const int late : {0, 1}) {
+    ThreadTeam team(2);
+    double waiting_ms = 0;
+    team.Run([&](ThreadTeam::Worker& worker) {
+      if (worker.index() == late) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      const double began = thread_ms();
+      worker.Barrier();
+      if (worker.index() != late) waiting_ms = thread_ms() - began;
+    });
+    EXPECT_LT(waiting_ms, 100) << late;
+  }
 }
 
 // Workers move away from each other when they begin and when they wake, and may go anywhere afterwards.

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/thread_team.h"
 
+#include <linux/futex.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <fstream>
 #include <set>
 #include <string>
@@ -31,9 +35,10 @@ void Pause() {
 #endif
 }
 
-constexpr int kIdleSpins = 40000;    // about a millisecond of pauses before an idle worker sleeps
-constexpr int kBarrierSpins = 4000;  // before a waiting worker offers its core: it may be needed
-constexpr int kCrowdedSpins = 50;    // before either, where workers are more than cores: it is needed
+constexpr int kIdleSpins = 40000;  // about a millisecond of pauses before an idle worker sleeps
+constexpr int kBarrierSpins =
+    4000;  // before one that waits for the others does: the system has stopped one of them
+constexpr int kCrowdedSpins = 50;  // before either, where workers are more than cores
 
 // Where this process was allowed to run when it was asked first, and how much: who spins uses up the quota of
 // those that work.
@@ -72,6 +77,16 @@ int ReadInt(const std::string& path, int fallback) {
   return in >> value ? value : fallback;
 }
 
+// Sleeps until somebody wakes those that sleep here, unless `word` is no longer `seen`; may return for
+// nothing. Not std::atomic::wait, which yields first: a thread that yields is one that runs, and waits for
+// its next turn behind other programs, where one that sleeps is owed time and runs when it is woken.
+void SleepWhile(const std::atomic<uint32_t>& word, uint32_t seen) {
+  static_assert(sizeof(word) == sizeof(uint32_t));
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, nullptr);
+}
+
+void WakeAll(const std::atomic<uint32_t>& word) { syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX); }
+
 }  // namespace
 
 ThreadTeam::ThreadTeam(int n_threads) : size_(n_threads) {
@@ -103,7 +118,7 @@ ThreadTeam::~ThreadTeam() { End(); }
 void ThreadTeam::End() {
   stop_.store(true, std::memory_order_relaxed);
   epoch_.fetch_add(1, std::memory_order_seq_cst);
-  epoch_.notify_all();
+  WakeAll(epoch_);
   for (std::thread& t : threads_) t.join();
 }
 
@@ -115,7 +130,7 @@ void ThreadTeam::RunErased(Entry entry, void* context) {
     epoch_.fetch_add(1, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) > 0) {
       caller_cpu_.store(sched_getcpu(), std::memory_order_relaxed);
-      epoch_.notify_all();
+      WakeAll(epoch_);
     }
   }
   Worker worker(this, 0);
@@ -135,7 +150,7 @@ void ThreadTeam::ThreadMain(int index) {
         continue;
       }
       sleepers_.fetch_add(1, std::memory_order_seq_cst);
-      epoch_.wait(seen, std::memory_order_seq_cst);
+      SleepWhile(epoch_, seen);
       sleepers_.fetch_sub(1, std::memory_order_seq_cst);
       // A thread is often woken on the processor of the one that woke it.
       const int caller = caller_cpu_.load(std::memory_order_relaxed);
@@ -154,17 +169,19 @@ void ThreadTeam::Arrive() {
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
     arrived_.store(0, std::memory_order_relaxed);
     claimed_[(phase + 1) & 1].store(0, std::memory_order_relaxed);
-    phase_.store(phase + 1, std::memory_order_release);
+    phase_.store(phase + 1, std::memory_order_seq_cst);
+    if (waiters_.load(std::memory_order_seq_cst) > 0) WakeAll(phase_);
     return;
   }
   const int most_spins = IsCrowded(size_) ? kCrowdedSpins : kBarrierSpins;
-  int spins = 0;
-  while (phase_.load(std::memory_order_acquire) == phase) {
+  for (int spins = 0; phase_.load(std::memory_order_acquire) == phase;) {
     if (++spins < most_spins) {
       Pause();
-    } else {
-      std::this_thread::yield();
+      continue;
     }
+    waiters_.fetch_add(1, std::memory_order_seq_cst);
+    SleepWhile(phase_, phase);
+    waiters_.fetch_sub(1, std::memory_order_seq_cst);
   }
 }
 

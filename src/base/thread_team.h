@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A persistent team of threads that runs one function on all of them at once, the caller among them. Inside,
-// workers meet at barriers that cost a few hundred nanoseconds while the team is busy; between runs the team
-// spins for about a millisecond and then sleeps. Run is called from one thread at a time.
+// workers meet at barriers that cost a few hundred nanoseconds while the team is busy. One that waits for
+// another longer than work is ever uneven sleeps, since the system has stopped the other, and the core is
+// wanted. Between runs the team spins for about a millisecond and then sleeps. Run is called from one thread
+// at a time.
 #pragma once
 
 #include <atomic>
@@ -92,6 +94,7 @@ class ThreadTeam {
   std::atomic<bool> stop_{false};
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) std::atomic<uint32_t> phase_{0};
+  std::atomic<int> waiters_{0};  // that sleep at the barrier
   // Claim counters by parity of the phase: the last to arrive at a barrier clears the one of the phase
   // before, which nobody reads any more, for the phase that begins.
   alignas(64) std::atomic<int> claimed_[2] = {0, 0};
