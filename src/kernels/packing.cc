@@ -13,17 +13,40 @@
 namespace longspec::kernels {
 namespace {
 
-// One lane's part of a block: `out` is the block's first byte of that lane.
-void PutQuants(WeightFormat format, const uint8_t* quants, std::byte* out) {
-  const auto bits = static_cast<size_t>(Info(format).bits);
-  unsigned bytes[8][4] = {};  // of each line
-  for (size_t k = 0; k < kQuantBlock; ++k) {
-    for (const LinePart& part : kWeightLines[bits].of[k / 4].parts) {
-      bytes[part.line][k % 4] |= (quants[k] >> part.to & ((1U << part.n) - 1)) << part.from;
+// One lane's part of a block: `out` is the block's first byte of that lane. Four weights at a time, which are
+// the bytes of a word: what is shifted into a neighbour is masked.
+template <int kBits>
+void PutQuantsOf(const uint8_t* quants, std::byte* out) {
+  uint32_t lines[kBits] = {};
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; ++j) {
+    uint32_t four;
+    std::memcpy(&four, quants + 4 * j, sizeof(four));
+    const WeightLine& line = kWeightLines[kBits].of[j];
+#pragma GCC unroll 3
+    for (int p = 0; p < line.n_parts; ++p) {
+      const LinePart& part = line.parts[p];
+      const uint32_t mask = ((1U << part.n) - 1) * 0x01010101U;
+      lines[part.line] |= (four >> part.to & mask) << part.from;
     }
   }
-  for (size_t at = 0; at < 4 * bits; ++at)
-    out[64 * (at / 4) + at % 4] = static_cast<std::byte>(bytes[at / 4][at % 4]);
+#pragma GCC unroll 8
+  for (int line = 0; line < kBits; ++line) std::memcpy(out + 64 * line, &lines[line], sizeof(lines[line]));
+}
+
+using PutQuants = void (*)(const uint8_t* quants, std::byte* out);
+
+PutQuants PutQuantsFor(WeightFormat format) {
+  switch (Info(format).bits) {
+    case 4:
+      return PutQuantsOf<4>;
+    case 5:
+      return PutQuantsOf<5>;
+    case 6:
+      return PutQuantsOf<6>;
+    default:
+      return PutQuantsOf<8>;
+  }
 }
 
 void PackSuperRow(const TensorView& t, WeightFormat format, int64_t row, std::byte* group) {
@@ -31,6 +54,7 @@ void PackSuperRow(const TensorView& t, WeightFormat format, int64_t row, std::by
   const size_t n_super = n_block / 8;
   const auto lane = static_cast<size_t>(row % kRowGroup);
   const bool halves = Info(format).halves, minima_too = Info(format).minima;
+  const PutQuants put_quants = PutQuantsFor(format);
   std::byte* scales = group + n_block * BlockBytes(format);
   std::byte* minima = scales + n_super * kRowGroup * 2;
   std::byte* factors = minima + (minima_too ? n_super * kRowGroup * 2 : 0);
@@ -43,7 +67,7 @@ void PackSuperRow(const TensorView& t, WeightFormat format, int64_t row, std::by
     if (minima_too) std::memcpy(minima + (super * kRowGroup + lane) * 2, &stored.minimum, 2);
     for (size_t s = 0; s < 8; ++s) {
       const size_t b = 8 * super + s;
-      PutQuants(format, stored.quants + kQuantBlock * s, group + b * BlockBytes(format) + 4 * lane);
+      put_quants(stored.quants + kQuantBlock * s, group + b * BlockBytes(format) + 4 * lane);
       if (halves) {
         for (size_t h = 0; h < 2; ++h) {
           factors[(2 * b + h) * kRowGroup + lane] = static_cast<std::byte>(stored.factors[s][h]);
@@ -64,10 +88,11 @@ void PackQuantizedRow(const TensorView& t, WeightFormat format, int64_t row, std
   std::byte* minima = scales + static_cast<size_t>(n_block) * kRowGroup * 2;
   const std::byte* src = t.row(row);
   const WeightTypeInfo& type = longspec::Info(t.dtype);
+  const PutQuants put_quants = PutQuantsFor(format);
   for (int64_t b = 0; b < n_block; ++b, src += type.block_bytes) {
     StoredBlock block;
     type.take_apart(src, &block);
-    PutQuants(format, block.quants, group + static_cast<size_t>(b) * block_bytes + 4 * lane);
+    put_quants(block.quants, group + static_cast<size_t>(b) * block_bytes + 4 * lane);
     const size_t at = (static_cast<size_t>(b) * kRowGroup + lane) * 2;
     std::memcpy(scales + at, &block.scale, 2);
     if (Info(format).minima) std::memcpy(minima + at, &block.minimum, 2);

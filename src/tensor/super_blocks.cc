@@ -72,9 +72,18 @@ void EncodeBlock(const float* src, BlockQ4_K* b) {
   PackNibbles(q, b->qs);
 }
 
+// A loading program takes every block apart: loops of 32 bytes without a question inside, which become
+// vectors.
+void TakeNibbles(const uint8_t (&qs)[128], uint8_t* quants) {
+  for (int pair = 0; pair < 4; ++pair) {
+    for (int l = 0; l < 32; ++l) quants[64 * pair + l] = qs[32 * pair + l] & 0xF;
+    for (int l = 0; l < 32; ++l) quants[64 * pair + 32 + l] = qs[32 * pair + l] >> 4;
+  }
+}
+
 void TakeApart(const BlockQ4_K& b, StoredBlock* out) {
   TakeScaleMins(b, out);
-  for (int i = 0; i < 256; ++i) out->quants[i] = static_cast<uint8_t>(Nibble(b.qs, i / 32, i % 32));
+  TakeNibbles(b.qs, out->quants);
 }
 
 void DecodeBlock(const BlockQ5_K& b, float* dst) {
@@ -98,9 +107,9 @@ void EncodeBlock(const float* src, BlockQ5_K* b) {
 
 void TakeApart(const BlockQ5_K& b, StoredBlock* out) {
   TakeScaleMins(b, out);
-  for (int i = 0; i < 256; ++i) {
-    const int s = i / 32, l = i % 32;
-    out->quants[i] = static_cast<uint8_t>(Nibble(b.qs, s, l) | (b.qh[l] >> s & 1) << 4);
+  TakeNibbles(b.qs, out->quants);
+  for (int s = 0; s < 8; ++s) {
+    for (int l = 0; l < 32; ++l) out->quants[32 * s + l] |= static_cast<uint8_t>((b.qh[l] >> s & 1) << 4);
   }
 }
 
@@ -136,7 +145,15 @@ void EncodeBlock(const float* src, BlockQ6_K* b) {
 void TakeApart(const BlockQ6_K& b, StoredBlock* out) {
   out->scale = b.d;
   for (int h = 0; h < 16; ++h) out->factors[h / 2][h % 2] = static_cast<uint8_t>(b.scales[h]);
-  for (int i = 0; i < 256; ++i) out->quants[i] = static_cast<uint8_t>(SixBits(b, i));
+  for (int of_32 = 0; of_32 < 8; ++of_32) {
+    const int half = of_32 / 4, group = of_32 % 4;
+    const uint8_t* low = b.ql + 64 * half + 32 * (group % 2);
+    const uint8_t* high = b.qh + 32 * half;
+    for (int l = 0; l < 32; ++l) {
+      out->quants[32 * of_32 + l] =
+          static_cast<uint8_t>((low[l] >> (4 * (group / 2)) & 0xF) | (high[l] >> (2 * group) & 3) << 4);
+    }
+  }
 }
 
 }  // namespace
