@@ -150,6 +150,31 @@ def ending(status):
     return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
 
 
+class SlowTests:
+    """The tests that took longest, by stage: where to look when a stage grows."""
+
+    SHOWN, LEAST_S = 8, 3.0
+
+    def __init__(self):
+        self.found = []  # (seconds, name); threads append
+
+    def add(self, program, report):
+        """Of GoogleTest's JSON."""
+        for suite in report.get("testsuites", []):
+            for case in suite.get("testsuite", []):
+                seconds = float(case.get("time", "0s").rstrip("s"))
+                if seconds >= self.LEAST_S:
+                    self.found.append((seconds, f"{program} {suite['name']}.{case['name']}"))
+
+    def take(self):
+        """A line, or nothing; the next stage begins anew."""
+        slowest, self.found = sorted(self.found, reverse=True)[:self.SHOWN], []
+        return ", ".join(f"{name} {seconds:.0f} s" for seconds, name in slowest)
+
+
+SLOW_TESTS = SlowTests()
+
+
 # --- GoogleTest ---
 
 def parse_report(report):
@@ -182,15 +207,17 @@ def parse_output(output, status):
     return len(ended["OK"]), failures, len(ended["SKIPPED"])
 
 
-def run_googletest(command, environment, core=None):
+def run_googletest(name, command, environment, core=None):
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
         status, output = run([*map(str, command), f"--gtest_output=json:{report}"],
                              {**TEST_ENVIRONMENT, **environment}, core=core)
         try:
-            passed, failures, skipped = parse_report(json.loads(report.read_text(encoding="utf-8")))
+            parsed = json.loads(report.read_text(encoding="utf-8"))
+            passed, failures, skipped = parse_report(parsed)
         except (OSError, ValueError):
             return parse_output(output, status)
+    SLOW_TESTS.add(name, parsed)
     if status != 0 and not failures:  # a sanitizer's report at exit, for one
         failures.append(("(at exit)", f"{tail(output)}\n{ending(status)}"))
     return passed, failures, skipped
@@ -248,7 +275,7 @@ def run_program(name, command, environment, tally):
 def result_of(name, command, environment, core=None):
     """What Tally.add wants to know."""
     began = time.monotonic()
-    passed, failures, skipped = run_googletest(command, environment, core)
+    passed, failures, skipped = run_googletest(name, command, environment, core)
     return name, passed, failures, skipped, time.monotonic() - began
 
 
@@ -498,6 +525,8 @@ def main(arguments):
         began, used = time.monotonic(), processor_seconds()
         stage(tally)
         minutes, of_processors = (time.monotonic() - began) / 60, (processor_seconds() - used) / 60
+        if slowest := SLOW_TESTS.take():
+            print(f"slowest: {slowest}")
         print(f"{name}: {minutes:.1f} minutes, {of_processors:.1f} of processors", flush=True)
     return tally.finish()
 

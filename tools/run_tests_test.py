@@ -56,7 +56,7 @@ class RunTestsTest(unittest.TestCase):
         return path
 
     def run_program(self, text):
-        return run_tests.run_googletest([self.program(text)], {})
+        return run_tests.run_googletest("x", [self.program(text)], {})
 
     def finish(self, *results):
         tally = run_tests.Tally()
@@ -71,6 +71,13 @@ class RunTestsTest(unittest.TestCase):
         passed, failures, skipped = self.run_program(WRITES_REPORT % (json.dumps(REPORT), 1))
         self.assertEqual((passed, failures, skipped), (1, [("A.Bad", "1 != 2")], 1))
 
+    def test_the_slowest_are_named_and_forgotten(self):
+        slow = run_tests.SlowTests()
+        cases = [{"name": "Short", "time": "0.2s"}, {"name": "Long", "time": "31.4s"}, {"name": "Middling", "time": "5s"}]
+        slow.add("ci/a_test", {"testsuites": [{"name": "A", "testsuite": cases}]})
+        self.assertEqual(slow.take(), "ci/a_test A.Long 31 s, ci/a_test A.Middling 5 s")
+        self.assertEqual(slow.take(), "")
+
     def test_a_crash_is_one_failure_with_its_name_and_output(self):
         passed, failures, skipped = self.run_program(CRASHES)
         self.assertEqual((passed, skipped, len(failures)), (1, 0, 1))
@@ -84,7 +91,7 @@ class RunTestsTest(unittest.TestCase):
         self.assertEqual((passed, [name for name, _ in failures]), (1, ["(at exit)"]))
 
     def test_a_program_that_cannot_start_counts(self):
-        passed, failures, _ = run_tests.run_googletest([Path(self.folder.name, "absent_test")], {})
+        passed, failures, _ = run_tests.run_googletest("x", [Path(self.folder.name, "absent_test")], {})
         self.assertEqual((passed, len(failures)), (0, 1))
 
     def test_python_tests_are_counted(self):
