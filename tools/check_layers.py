@@ -19,7 +19,7 @@ import sys
 
 FLOORS = (
     ("base", "json"),
-    ("tensor", "tree", "tokenizer", "jinja", "chart", "openai", "pattern"),
+    ("tensor", "tree", "tokenizer", "jinja", "chart", "chat", "openai", "pattern"),
     ("formats", "kernels", "wire", "grammar"),
     ("attention", "sampling", "cuda"),
     ("kv", "verify", "network"),

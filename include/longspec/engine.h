@@ -62,8 +62,8 @@ struct ModelInfo {
   // What of it is not offered, so that the model does not run; empty: nothing. If it is the network, there is
   // no n_ctx, and nothing is told of kernels and memory.
   std::string missing;
-  bool has_chat_template = false;
-  std::string chat_template;        // its source
+  bool has_chat_template = false;   // of its own, or ModelOptions::chat_template; else chats are ChatML
+  std::string chat_template;        // the source of the one in use
   std::string chat_template_error;  // why it cannot be used; empty: it can
   std::string cpu;                  // model name and the features kernels care about
   std::string kernels;              // the table in use

@@ -210,6 +210,9 @@ struct ModelOptions {
   // own.
   SpeculationOptions speculation = {};
   PartialVerificationOptions partial_verification = {};  // the same of its working set
+  // How chats are written, instead of the file's own template: the name that llama.cpp has for one ("chatml",
+  // "llama3", "mistral-v7", ...), or the source of one, in Jinja. Empty: the file's; "chatml" if it has none.
+  std::string chat_template = {};
   bool vocab_only =
       false;  // the tokenizer and chat template only: no weights are read, nothing can be generated
   // What Engine::MeasureCosts finds is measured once per model and machine (again after a day if the machine

@@ -20,6 +20,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/template_choice.h"
 #include "cli/template_options.h"
 #include "longspec/engine.h"
 #include "longspec/scheduler.h"
@@ -35,6 +36,7 @@ struct BatchFlags {
   ModelOptions model;
   BatchOptions batch;
   GrammarFlags grammar;
+  TemplateChoice chat_template;
   SchedulerOptions scheduler = {.prefill_ms = kPrefillMs};
   OutputFlags output;
 };
@@ -71,6 +73,8 @@ int RunBatchCommand(const BatchFlags& flags) {
   const auto grammar = ReadGrammar(flags.grammar);
   if (!grammar.ok()) return Fail(grammar.status(), Stage::kLoad);
   options.defaults.generation.grammar = *grammar;
+  const auto chat_template = ReadTemplateChoice(flags.chat_template);
+  if (!chat_template.ok()) return Fail(chat_template.status(), Stage::kLoad);
   options.most_in_flight = MostInFlight(flags.scheduler.parallel);
   options.on_warning = [&progress](const std::string& warning) {
     progress.Finish();
@@ -81,10 +85,12 @@ int RunBatchCommand(const BatchFlags& flags) {
   if (const Status opened = (*batch)->OpenAnswers(); !opened.ok()) return FailOutput(opened);
   CatchInterrupt();
   ModelOptions model = flags.model;
+  model.chat_template = *chat_template;
   model.speculation = options.defaults.generation.speculation;
   model.partial_verification = options.defaults.generation.partial_verification;
   const auto engine = LoadEngine(model, flags.output);
   if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
+  WarnOfMissingTemplate((*engine)->info());
   if (const Status can = CheckTemplateOptions(**engine, options.defaults.generation); !can.ok())
     return Fail(can, Stage::kLoad);
   (*engine)->MeasureCosts([] { return !Interrupted(); });  // nobody waits for the first answer
@@ -134,6 +140,7 @@ Runner SetUpBatch(CLI::App& app) {
       ->transform(MinusOneIs("0"))
       ->group(group);
   // What a request does not say.
+  AddTemplateChoice(app, &flags->chat_template, group);
   AddTemplateOptions(app, &defaults, group);
   AddThoughtsOption(app, &flags->batch.defaults.thoughts, group);
   AddLimitOptions(app, &defaults);

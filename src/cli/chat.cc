@@ -21,6 +21,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/saved_session.h"
+#include "cli/template_choice.h"
 #include "cli/template_options.h"
 
 namespace longspec::cli {
@@ -29,6 +30,7 @@ namespace {
 struct ChatOptions {
   ModelOptions model;
   std::string system_prompt;
+  TemplateChoice chat_template;
   GenerationRequest request;
   OutputFlags output;
   std::string session_file;
@@ -203,16 +205,20 @@ int RunChat(const ChatOptions& options) {
   CatchInterrupt();
   const Status speculation = CheckSpeculation(options.request.speculation);
   if (!speculation.ok()) return Fail(speculation, Stage::kLoad);
+  const auto chat_template = ReadTemplateChoice(options.chat_template);
+  if (!chat_template.ok()) return Fail(chat_template.status(), Stage::kLoad);
   const SavedSession saved(options.session_file);
   Status writable = Output::Standard().Check();
   if (writable.ok()) writable = saved.CheckWritable();
   if (!writable.ok()) return FailOutput(writable);
   ModelOptions model = options.model;
+  model.chat_template = *chat_template;
   model.speculation = options.request.speculation;
   model.partial_verification = options.request.partial_verification;
   auto engine = LoadEngine(model, options.output);
   if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
-  // A model without a template, or with one that is not understood, is refused before the first question.
+  WarnOfMissingTemplate((*engine)->info());
+  // A model with a template that is not understood is refused before the first question.
   const auto probe = (*engine)->ApplyChatTemplate({{"user", "?"}}, true);
   if (!probe.ok()) return Fail(probe.status(), Stage::kLoad);
   if (const Status can = CheckTemplateOptions(**engine, options.request); !can.ok())
@@ -229,6 +235,7 @@ Runner SetUpChat(CLI::App& app) {
   auto options = std::make_shared<ChatOptions>();
   AddModelOptions(app, &options->model);
   app.add_option("--system-prompt", options->system_prompt, "System message (-sys)")->group("Prompt");
+  AddTemplateChoice(app, &options->chat_template, "Prompt");
   AddTemplateOptions(app, &options->request, "Prompt");
   AddSessionOption(app, &options->session_file, "it goes on where it stopped");
   AddLimitOptions(app, &options->request);

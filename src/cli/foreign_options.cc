@@ -44,7 +44,7 @@ constexpr std::string_view kEmbeddings = "is not supported: this program writes 
 constexpr std::string_view kTools = "is not supported: clients run tools, which they offer in their requests";
 constexpr std::string_view kTls = "is not supported: TLS is the business of a proxy in front";
 constexpr std::string_view kOneModel = "is not supported: a server has one model, that of -m";
-constexpr std::string_view kReasoning = "is not supported here: serve, batch, run and chat write chats";
+constexpr std::string_view kChats = "is not supported here: serve, batch, run and chat write chats";
 
 constexpr ForeignOption kForeignOptions[] = {
     // --- What has an equal here. ---
@@ -218,16 +218,16 @@ constexpr ForeignOption kForeignOptions[] = {
     Refused({"--xtc-probability", "--dry-multiplier", "--dynatemp-range", "--mirostat"}, kSample, kOne,
             kSampler, "0"),
     Refused({"--top-nsigma", "--top-n-sigma", "--adaptive-target"}, kSample, kOne, kSampler, "-1"),
-    Refused({"--chat-template", "--chat-template-file"}, kLoad, kOne, kTemplate),
+    Refused({"--chat-template", "--chat-template-file"}, kLoad, kOne, kChats),
     Refused({"--no-prefill-assistant"}, kLoad, kNone, kTemplate),
     Refused({"--skip-chat-parsing"}, kLoad, kNone, "is not supported: calls of tools are always read"),
     Refused({"--reasoning-format"}, kTalk, kOne, "is not supported: an answer is shown as it is written",
             "auto,none"),
-    Refused({"--reasoning-format"}, kLoad, kOne, kReasoning, "auto"),
-    Refused({"-rea", "--reasoning"}, kLoad, kSwitch, kReasoning, "auto"),
-    Refused({"--reasoning-effort"}, kLoad, kOne, kReasoning, "default"),
-    Refused({"--reasoning-budget"}, kLoad, kOne, kReasoning, "-1"),
-    Refused({"--no-reasoning-preserve"}, kLoad, kNone, kReasoning),
+    Refused({"--reasoning-format"}, kLoad, kOne, kChats, "auto"),
+    Refused({"-rea", "--reasoning"}, kLoad, kSwitch, kChats, "auto"),
+    Refused({"--reasoning-effort"}, kLoad, kOne, kChats, "default"),
+    Refused({"--reasoning-budget"}, kLoad, kOne, kChats, "-1"),
+    Refused({"--no-reasoning-preserve"}, kLoad, kNone, kChats),
     Refused({"--embedding", "--embeddings", "--rerank", "--reranking"}, kServe, kNone, kEmbeddings),
     Refused({"--tools", "--tools-runtime", "--mcp-servers-config", "--mcp-servers-json"}, kServe, kOne,
             kTools),

@@ -20,6 +20,7 @@
 #include "cli/prompt.h"
 #include "cli/report.h"
 #include "cli/saved_session.h"
+#include "cli/template_choice.h"
 #include "cli/template_options.h"
 
 namespace longspec::cli {
@@ -28,6 +29,7 @@ namespace {
 struct RunOptions {
   ModelOptions model;
   PromptFlags prompt;
+  TemplateChoice chat_template;
   GenerationRequest request;
   GrammarFlags grammar;
   OutputFlags output;
@@ -55,6 +57,7 @@ void AddRunOptions(CLI::App& app, RunOptions* options) {
   app.add_flag_callback(
          "--no-chat", [options] { options->prompt.chat = false; }, "Continue the prompt as raw text")
       ->group(group);
+  AddTemplateChoice(app, &options->chat_template, group);
   AddTemplateOptions(app, &options->request, group);
   AddSessionOption(app, &options->session_file, "without a prompt its text goes on");
   AddLimitOptions(app, &options->request);
@@ -93,6 +96,8 @@ class Run {
     }
     const auto grammar = ReadGrammar(options_.grammar);
     if (!grammar.ok()) return Fail(grammar.status(), Stage::kLoad);
+    const auto chat_template = ReadTemplateChoice(options_.chat_template);
+    if (!chat_template.ok()) return Fail(chat_template.status(), Stage::kLoad);
     auto prompt = ComposePrompt(options_.prompt);
     const bool goes_on = !options_.prompt_given && saved_.Exists();
     if (goes_on && !options_.about_prompt.empty()) {
@@ -103,6 +108,7 @@ class Run {
     CatchInterrupt();  // not before the prompt is read, which may come from a terminal
     if (const Status writable = OpenOutputs(); !writable.ok()) return FailOutput(writable);
     ModelOptions model = options_.model;
+    model.chat_template = *chat_template;
     model.speculation = options_.request.speculation;
     model.partial_verification = options_.request.partial_verification;
     auto engine = LoadEngine(model, options_.output);
@@ -119,10 +125,12 @@ class Run {
       const Status filled =
           FillPrompt(options_.prompt, std::move(*prompt), (*engine)->info().has_chat_template, &request);
       if (!filled.ok()) return Fail(filled, Stage::kGenerate);
-      if (request.messages.empty() && !request.template_variables.empty()) {
+      const bool asks = !request.template_variables.empty() || !model.chat_template.empty();
+      if (request.messages.empty() && asks) {
         return Fail(kExitUsage,
                     options_.about_template + ": has no effect on a raw text, which has no template");
       }
+      if (!request.messages.empty()) WarnOfMissingTemplate((*engine)->info());
     }
     return Generate(**engine, **session, std::move(request));
   }

@@ -22,6 +22,7 @@
 #include "cli/interrupt.h"
 #include "cli/loading.h"
 #include "cli/options.h"
+#include "cli/template_choice.h"
 #include "cli/template_options.h"
 #include "http/http_server.h"
 #include "longspec/engine.h"
@@ -36,6 +37,7 @@ struct ServeFlags {
   ModelOptions model;
   server::AppOptions app;
   GrammarFlags grammar;
+  TemplateChoice chat_template;
   http::HttpOptions http;
   OutputFlags output;
   std::string api_key_file;
@@ -102,6 +104,7 @@ void Drain(server::App& app, http::HttpServer& http, int seconds) {
 // What no answer could have or do is said at the start, not to each client.
 Status Begin(std::unique_ptr<Engine> engine, const GenerationRequest& defaults, server::App& app) {
   const GrammarText& grammar = defaults.grammar;
+  WarnOfMissingTemplate(engine->info());
   LS_TRY(CheckTemplateOptions(*engine, defaults));
   if (grammar.kind != GrammarText::Kind::kNone) LS_TRY(engine->PrepareGrammar(grammar));
   return app.SetEngine(std::move(engine));
@@ -121,6 +124,9 @@ int RunServe(ServeFlags flags) {
   const auto grammar = ReadGrammar(flags.grammar);
   if (!grammar.ok()) return Fail(grammar.status(), Stage::kLoad);
   flags.app.defaults.generation.grammar = *grammar;
+  auto chat_template = ReadTemplateChoice(flags.chat_template);
+  if (!chat_template.ok()) return Fail(chat_template.status(), Stage::kLoad);
+  flags.model.chat_template = *std::move(chat_template);
   AddNames(flags.aliases, &flags.app.model_names);
   auto origins = server::Origins::Parse(flags.origins);
   if (!origins.ok()) return Fail(kExitUsage, origins.status().message());
@@ -249,6 +255,7 @@ Runner SetUpServe(CLI::App& app) {
   app.add_flag("--log-jsonl", flags->log_json, "Lines of JSON on standard error")->group(group);
   // What a request does not say.
   GenerationRequest& defaults = flags->app.defaults.generation;
+  AddTemplateChoice(app, &flags->chat_template, group);
   AddTemplateOptions(app, &defaults, group);
   AddThoughtsOption(app, &flags->app.defaults.thoughts, group);
   AddLimitOptions(app, &defaults);

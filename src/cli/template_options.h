@@ -15,10 +15,10 @@
 
 namespace longspec::cli {
 
-// Those that set variables of the template.
-inline constexpr std::string_view kTemplateOptions[] = {"--chat-template-kwargs", "--reasoning",
-                                                        "--reasoning-effort", "--reasoning-budget",
-                                                        "--reasoning-preserve"};
+// Those that choose the template (cli/template_choice.h) and set its variables.
+inline constexpr std::string_view kTemplateOptions[] = {
+    "--chat-template",    "--chat-template-file", "--chat-template-kwargs", "--reasoning",
+    "--reasoning-effort", "--reasoning-budget",   "--reasoning-preserve"};
 // Declares them.
 void AddTemplateOptions(CLI::App& app, GenerationRequest* request, const std::string& group);
 

@@ -282,9 +282,9 @@ Result<Calibration> EngineImpl::CalibrateTarget(const std::function<bool()>& kee
 Result<std::unique_ptr<Engine>> LoadVocabulary(const ModelOptions& options) {
   if (options.path.empty()) return InvalidArgument("no model file given");
   LS_ASSIGN(const std::shared_ptr<const GgufFile> file, OpenModelFile(options.path));
-  LS_ASSIGN(std::unique_ptr<ModelText> text, ModelText::Load(*file));
+  LS_ASSIGN(std::unique_ptr<ModelText> text, ModelText::Load(*file, options.chat_template));
   ModelInfo info;
-  DescribeFile(*file, &info);
+  DescribeFile(*file, options, &info);
   info.n_vocab = text->tokenizer().vocab_size();
   return std::unique_ptr<Engine>(std::make_unique<EngineImpl>(std::move(info), std::move(text)));
 }
@@ -293,7 +293,7 @@ Result<std::unique_ptr<Engine>> LoadAll(const ModelOptions& options) {
   LS_ASSIGN(OpenedModel model, OpenModel(options));
   if (options.on_plan) options.on_plan(model.info);
   LS_TRY(CheckRoom(model, options));
-  LS_ASSIGN(std::unique_ptr<ModelText> text, ModelText::Load(*model.file));
+  LS_ASSIGN(std::unique_ptr<ModelText> text, ModelText::Load(*model.file, options.chat_template));
   if (text->tokenizer().vocab_size() > model.spec.n_vocab) {
     return Corrupt(options.path + ": the tokenizer has " + std::to_string(text->tokenizer().vocab_size()) +
                    " tokens but token_embd.weight only " + std::to_string(model.spec.n_vocab) + " rows");

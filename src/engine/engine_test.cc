@@ -28,6 +28,7 @@ namespace longspec {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class EngineTest : public ::testing::Test {
  protected:
@@ -553,24 +554,26 @@ TEST_F(EngineTest, BadRequestsAreNamed) {
 }
 
 // A file with a tokenizer and the given chat template, and no weights.
-std::unique_ptr<Engine> LoadVocabulary(const std::string& chat_template) {
+Result<std::unique_ptr<Engine>> TryVocabulary(const std::string& chat_template, const std::string& chosen) {
   GgufWriter writer;
   writer.SetString("general.architecture", "unheard-of");
   SetTinyVocabulary(300, &writer);
   if (!chat_template.empty()) writer.SetString("tokenizer.chat_template", chat_template);
   const std::string path = ::testing::TempDir() + "/longspec_engine_test_vocabulary.gguf";
   EXPECT_TRUE(writer.Write(path).ok());
-  auto engine = Engine::Load({.path = path, .vocab_only = true});
+  auto engine = Engine::Load({.path = path, .chat_template = chosen, .vocab_only = true});
   std::filesystem::remove(path);
+  return engine;
+}
+
+std::unique_ptr<Engine> LoadVocabulary(const std::string& chat_template, const std::string& chosen = "") {
+  auto engine = TryVocabulary(chat_template, chosen);
   EXPECT_TRUE(engine.ok()) << engine.status().message();
   return engine.ok() ? std::move(*engine) : nullptr;
 }
 
 TEST(ChatTemplates, AnUnusableOneIsAnErrorForThoseWhoUseIt) {
   const std::vector<Message> messages = {{"user", "hi"}};
-  const auto none = LoadVocabulary("")->ApplyChatTemplate(messages, true);
-  EXPECT_EQ(none.status().code(), StatusCode::kUnsupported);
-  EXPECT_THAT(none.status().message(), HasSubstr("no chat template"));
   const auto broken = LoadVocabulary("{% for m in messages %}")->ApplyChatTemplate(messages, true);
   EXPECT_FALSE(broken.ok());
   EXPECT_THAT(broken.status().message(), HasSubstr("chat template"));
@@ -580,6 +583,32 @@ TEST(ChatTemplates, AnUnusableOneIsAnErrorForThoseWhoUseIt) {
   const auto fine = LoadVocabulary("{{ messages[0].content }}!")->ApplyChatTemplate(messages, true);
   ASSERT_TRUE(fine.ok()) << fine.status().message();
   EXPECT_EQ(*fine, "hi!");
+}
+
+TEST(ChatTemplates, AFileWithoutOneIsWrittenToAsChatMl) {
+  const auto engine = LoadVocabulary("");
+  const std::string chatml = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n";
+  EXPECT_EQ(*engine->ApplyChatTemplate({{"user", "hi"}}, true), chatml);
+  EXPECT_FALSE(engine->info().has_chat_template);
+  EXPECT_EQ(engine->info().chat_template_error, "");
+  EXPECT_THAT(engine->info().chat_template, HasSubstr("<|im_start|>"));
+}
+
+TEST(ChatTemplates, OneMayBeChosenByNameOrAsJinja) {
+  const std::vector<Message> messages = {{"user", "hi"}};
+  for (const char* of_file : {"", "{{ messages[0].content }}!", "{% for m in messages %}"}) {
+    const auto named = LoadVocabulary(of_file, "zephyr");
+    EXPECT_EQ(*named->ApplyChatTemplate(messages, true), "<|user|>\nhi<|endoftext|>\n<|assistant|>\n");
+    EXPECT_TRUE(named->info().has_chat_template);
+    EXPECT_EQ(*LoadVocabulary(of_file, "<{{ messages[0].content }}>\n")->ApplyChatTemplate(messages, true),
+              "<hi>");
+  }
+  EXPECT_THAT(
+      TryVocabulary("", "chatlm").status().message(),
+      StartsWith(
+          "chat template 'chatlm': it is neither Jinja, which has {{ or {% in it, nor one of chatml, "));
+  EXPECT_THAT(TryVocabulary("", "{{ x | nofilter }}").status().message(),
+              StartsWith("chat template, line 1: "));
 }
 
 TEST_F(EngineTest, MessagesAreRenderedWithTheTemplate) {

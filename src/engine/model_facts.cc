@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/model_template.h"
 #include "jinja/chat_template.h"
 #include "network/model_tensors.h"
 #include "tensor/dtype.h"
@@ -59,9 +60,16 @@ std::string FileTypeName(const GgufFile& file, const TypeBytes& types) {
   return types.empty() ? "" : types.front().first;
 }
 
+void DescribeTemplate(const Result<ModelTemplate>& used, ModelInfo* info) {
+  info->has_chat_template = !used.ok() || used->is_given;
+  if (used.ok()) info->chat_template = used->source;
+  info->chat_template_error =
+      used.ok() ? ChatTemplate::Parse(used->source).status().message() : used.status().message();
+}
+
 }  // namespace
 
-void DescribeFile(const GgufFile& file, ModelInfo* info) {
+void DescribeFile(const GgufFile& file, const ModelOptions& options, ModelInfo* info) {
   info->path = file.path();
   info->file_bytes = file.file_bytes();
   for (const TensorView& tensor : file.tensors())
@@ -72,10 +80,7 @@ void DescribeFile(const GgufFile& file, ModelInfo* info) {
   info->name = ValueOr(file.GetStringOr("general.name", ""), std::string());
   info->tokenizer_model = ValueOr(file.GetStringOr("tokenizer.ggml.model", ""), std::string());
   info->tokenizer_pre = ValueOr(file.GetStringOr("tokenizer.ggml.pre", ""), std::string());
-  info->has_chat_template = file.Has("tokenizer.chat_template");
-  info->chat_template = ValueOr(file.GetStringOr("tokenizer.chat_template", ""), std::string());
-  info->chat_template_error =
-      info->has_chat_template ? ChatTemplate::Parse(info->chat_template).status().message() : "";
+  DescribeTemplate(TemplateOf(file, options.chat_template), info);
   const Status kind = Tokenizer::CheckKind(info->tokenizer_model,
                                            info->tokenizer_pre.empty() ? "default" : info->tokenizer_pre);
   info->missing = kind.message();

@@ -17,7 +17,7 @@
 namespace longspec {
 
 // Path, size, parameters, element types, tokenizer and chat template: true of any GGUF.
-void DescribeFile(const GgufFile& file, ModelInfo* info);
+void DescribeFile(const GgufFile& file, const ModelOptions& options, ModelInfo* info);
 
 // The shape of the network and its position encoding.
 void DescribeNetwork(const ModelSpec& spec, ModelInfo* info);

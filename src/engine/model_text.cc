@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "engine/continued_prompt.h"
 #include "engine/gguf_tokenizer.h"
+#include "engine/model_template.h"
 #include "engine/template_variables.h"
 #include "openai/thinking.h"
 
@@ -23,7 +24,7 @@ size_t MostPromptTokens(const GenerationRequest& request, int ctx_size) {
 
 }  // namespace
 
-Result<std::unique_ptr<ModelText>> ModelText::Load(const GgufFile& file) {
+Result<std::unique_ptr<ModelText>> ModelText::Load(const GgufFile& file, std::string_view chat_template) {
   std::unique_ptr<ModelText> text(new ModelText(file.path()));
   LS_ASSIGN(TokenizerSpec spec, TokenizerSpecFromGguf(file));
   auto tokenizer = Tokenizer::Create(std::move(spec));
@@ -31,15 +32,12 @@ Result<std::unique_ptr<ModelText>> ModelText::Load(const GgufFile& file) {
     return Status(tokenizer.status().code(), file.path() + ": " + tokenizer.status().message());
   }
   text->tokenizer_ = *tokenizer;
-  if (!file.Has("tokenizer.chat_template")) {
-    text->chat_template_status_ =
-        Unsupported(file.path() + ": the model has no chat template; give a raw prompt");
-    return text;
-  }
-  LS_ASSIGN(const std::string source, file.GetString("tokenizer.chat_template"));
-  auto parsed = ChatTemplate::Parse(source);
+  LS_ASSIGN(const ModelTemplate used, TemplateOf(file, chat_template));
+  auto parsed = ChatTemplate::Parse(used.source);
   if (parsed.ok()) {
     text->chat_template_ = *parsed;
+  } else if (!chat_template.empty()) {
+    return parsed.status();
   } else {
     text->chat_template_status_ =
         Status(parsed.status().code(), file.path() + ": " + parsed.status().message());

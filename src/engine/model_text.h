@@ -21,8 +21,9 @@ namespace longspec {
 
 class ModelText {
  public:
-  // A chat template that cannot be used is an error only for those who use it.
-  static Result<std::unique_ptr<ModelText>> Load(const GgufFile& file);
+  // `chat_template`: ModelOptions::chat_template. One of the file's that cannot be used is an error only for
+  // those who use it.
+  static Result<std::unique_ptr<ModelText>> Load(const GgufFile& file, std::string_view chat_template);
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const Status& chat_template_status() const { return chat_template_status_; }

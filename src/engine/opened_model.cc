@@ -54,7 +54,7 @@ Result<OpenedModel> OpenModel(const ModelOptions& options) {
   }
 
   ModelInfo& info = model.info;
-  DescribeFile(*model.file, &info);
+  DescribeFile(*model.file, options, &info);
   DescribeNetwork(spec, &info);
   DescribeDevice(model.device->facts(), &info);
   DescribeOperations(spec, *model.file, options, &info);
@@ -98,7 +98,7 @@ Result<ModelInfo> InspectModel(const ModelOptions& options) {
   const Status network = ReadModelSpec(*file, options.rope, options.bf16_weights, options.attention).status();
   if (network.ok()) return model.status();  // something else is not supported
   ModelInfo info;
-  DescribeFile(*file, &info);
+  DescribeFile(*file, options, &info);
   DescribeOtherNetwork(*file, network, &info);
   return info;
 }

@@ -46,8 +46,9 @@ EvalPrompt Compose(const Engine& engine, const Sample& sample, const std::string
   const std::string content = sample.instruction.empty() ? text : sample.instruction + "\n\n" + text;
   const std::vector<Message> messages = {{"user", content}};
   const auto rendered = engine.ApplyChatTemplate(messages, true);
-  prompt.n_tokens = static_cast<int>(engine.Tokenize(rendered.ok() ? *rendered : content).size()) + 1;
-  if (rendered.ok()) {
+  const bool is_chat = rendered.ok() && engine.info().has_chat_template;
+  prompt.n_tokens = static_cast<int>(engine.Tokenize(is_chat ? *rendered : content).size()) + 1;
+  if (is_chat) {
     prompt.messages = messages;
   } else {
     prompt.prompt = content;
