@@ -61,10 +61,19 @@ void ParseChoice(Fields& fields, ToolUse* use) {
 
 // --- How the model is told. ---
 
+// What stands before the conversation. Where that tells of none, the model would not know how one is called.
+Json Definitions(const ToolUse& use) {
+  Json all = Json::array(), first = Json::array();
+  for (const Tool& tool : use.tools) {
+    all.push_back(tool.definition);
+    if (!tool.is_announced) first.push_back(tool.definition);
+  }
+  return first.empty() ? all : first;
+}
+
 // For models whose template knows nothing of tools, in the words of SmolLM2's model card.
 std::string Introduction(const ToolUse& use) {
-  Json functions = Json::array();
-  for (const Tool& tool : use.tools) functions.push_back(tool.definition);
+  const Json functions = Definitions(use);
   return "You are an expert in composing functions. You are given a question and a set of possible "
          "functions. "
          "Based on the question, you will need to make one or more function/tool calls to achieve the "
@@ -97,11 +106,9 @@ void Tell(ToolFormat format, const ToolUse& use, GenerationRequest& generation) 
   if (IsMistrals(format)) ShortenIds(messages);
   TellCalls(messages);
   if (!use.offered()) return;
-  Json definitions = Json::array();
-  for (const Tool& tool : use.tools) definitions.push_back(tool.definition);
   Json variables = Json::object();
   if (!generation.template_variables.empty()) variables = LoadJson(generation.template_variables);
-  variables["tools"] = std::move(definitions);
+  variables["tools"] = Definitions(use);
   generation.template_variables = DumpJson(variables);
 }
 

@@ -39,6 +39,7 @@ struct Tool {
   nlohmann::ordered_json definition;  // as it was given: {"type": "function", "function": {...}}
   nlohmann::ordered_json parameters;  // their schema
   bool strict = false;                // a schema that cannot be kept to is an error
+  bool is_announced = false;          // the conversation tells of it, so that its beginning need not
 };
 
 enum class ToolChoice : uint8_t { kNone, kAuto, kRequired };

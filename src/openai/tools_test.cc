@@ -165,6 +165,24 @@ TEST(Tools, TemplatesThatKnowThemGetThem) {
   EXPECT_FALSE(tag["format"]["at_least_one"].get<bool>());
 }
 
+// What the conversation tells of is called as the others are, but the beginning does not change for it.
+TEST(Tools, ThoseThatAreToldOfLaterAreNotToldOfBefore) {
+  for (const ToolFormat format : {ToolFormat::kHermes, ToolFormat::kGeneric}) {
+    const auto told = [&](size_t n_announced) {
+      ApiRequest request = Request(kTools);
+      for (size_t i = 0; i < n_announced; ++i) request.tools.tools[1 - i].is_announced = true;
+      EXPECT_FALSE(ApplyTools(format, &request));
+      EXPECT_THAT(request.generation.grammar.text, HasSubstr("weather"));
+      EXPECT_THAT(request.generation.grammar.text, HasSubstr("now"));
+      return request.generation.template_variables + request.generation.messages.front().content;
+    };
+    EXPECT_THAT(told(0), HasSubstr("\"name\":\"now\""));
+    EXPECT_THAT(told(1), ::testing::Not(HasSubstr("\"name\":\"now\"")));
+    EXPECT_THAT(told(1), HasSubstr("\"name\":\"weather\""));
+    EXPECT_EQ(told(2), told(0));  // nothing else would say how tools are called
+  }
+}
+
 TEST(Tools, OnesWithTaggedArgumentsGetThatForm) {
   ApiRequest request = Request(kTools);
   ASSERT_FALSE(ApplyTools(ToolFormat::kTagged, &request));

@@ -115,6 +115,66 @@ TEST(MessagesFields, WhatIsNotOfferedIsRefusedByName) {
   }
 }
 
+// A tool that is deferred is one from where it was found on; others come and go in the middle.
+TEST(MessagesHistory, ToolsMayComeLater) {
+  const std::string tools = R"(, "tools": [
+      {"name": "ToolSearch", "input_schema": {"type": "object"}},
+      {"name": "weather", "description": "d", "input_schema": {"type": "object"}, "defer_loading": true},
+      {"name": "tides", "input_schema": {"type": "object"}, "defer_loading": true}])";
+  const auto names = [](const ApiRequest& request) {
+    std::vector<std::string> all;
+    for (const auto& tool : request.tools.tools) all.push_back(tool.name);
+    return all;
+  };
+  EXPECT_THAT(names(OfMessages(kQuestion, tools)), ElementsAre("ToolSearch"));
+  const std::string found = R"({"role": "user", "content": "?"},
+      {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "ToolSearch", "input": {}}]},
+      {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [
+        {"type": "text", "text": "Found:"}, {"type": "tool_reference", "tool_name": "weather"}]}]})";
+  const ApiRequest request = OfMessages("[" + found + "]", tools);
+  EXPECT_THAT(names(request), ElementsAre("ToolSearch", "weather"));
+  EXPECT_FALSE(request.tools.tools[0].is_announced);
+  EXPECT_TRUE(request.tools.tools[1].is_announced);
+  const auto& turns = request.generation.messages;
+  ASSERT_EQ(turns.size(), 3U);
+  EXPECT_EQ(turns[2].role, "tool");
+  EXPECT_EQ(
+      turns[2].content,
+      "Found:\n<tools>\n{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"description\":\"d\","
+      "\"parameters\":{\"type\":\"object\"}}}\n</tools>");
+  const auto later = [&](const std::string& changes) {
+    return OfMessages("[" + found + R"(, {"role": "system", "content": [)" + changes + "]}]", tools);
+  };
+  const ApiRequest more =
+      later(R"({"type": "tool_removal", "tool": {"type": "tool_reference", "name": "weather"}},
+      {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "tides"}},
+      {"type": "tool_addition", "tool": {"type": "tool_definition", "definition":
+        {"name": "now", "input_schema": {"type": "object"}}}},
+      {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "ToolSearch"}})");
+  EXPECT_THAT(names(more), ElementsAre("tides", "now"));
+  EXPECT_THAT(more.generation.messages[3].content, HasSubstr("weather can no longer be called.\n<tools>"));
+  const ApiRequest again =
+      later(R"({"type": "tool_removal", "tool": {"type": "tool_reference", "name": "weather"}},
+      {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "weather"}})");
+  EXPECT_THAT(names(again), ElementsAre("ToolSearch", "weather"));
+  // One of them may be asked for.
+  EXPECT_EQ(OfMessages("[" + found + "]", tools + R"(, "tool_choice": {"type": "tool", "name": "weather"})")
+                .tools.choice,
+            openai::ToolChoice::kRequired);
+  const std::pair<const char*, const char*> wrong[] = {
+      {R"({"type": "tool_addition"})", "content[0].tool is missing"},
+      {R"({"type": "tool_addition", "tool": {"type": "tool_reference"}})", "tool.name is missing"},
+      {R"({"type": "tool_addition", "tool": {"type": "tool_definition", "definition": {"name": "a b"}}})",
+       "tool.definition.name must have"}};
+  for (const auto& [block, message] : wrong) {
+    const auto parsed =
+        ParsedMessages(R"([{"role": "user", "content": [)" + std::string(block) + "]}]", tools);
+    const auto* error = std::get_if<ApiError>(&parsed);
+    ASSERT_NE(error, nullptr) << block;
+    EXPECT_THAT(error->message, HasSubstr(message));
+  }
+}
+
 ApiRequest OfResponses(const std::string& fields) {
   const auto body = openai::ParseJson(R"({"model": "x", )" + fields + "}");
   auto parsed = ParseResponsesRequest(std::get<Json>(body), openai::OpenAiDefaults());
