@@ -111,6 +111,7 @@ constexpr FieldRule kRules[] = {
 
     // --- Of the template, where there is one. ---
     {"chat_template_kwargs", kIgnored, kOfPrompts},
+    {"reasoning", kIgnored, kOfPrompts},
     {"reasoning_effort", kIgnored, kOfPrompts},
     {"enable_thinking", kIgnored, kOfPrompts},
     {"thinking", kIgnored, kOfPrompts},

@@ -70,6 +70,7 @@ std::optional<ApiError> ParseMessage(const Json& json, const std::string& place,
   ParseReasoning(fields, message);
   fields.Only("function_call", "[]");
   fields.Only("audio", "[]");
+  fields.Only("images", "[[]]", "messages are texts");
   return fields.error();
 }
 

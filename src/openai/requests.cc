@@ -129,11 +129,14 @@ void ParseChat(Fields& fields, GenerationRequest* request) {
   ParseTemplateFields(fields, request);
 }
 
-// Anthropic's limit of a thought, which clients have to give.
+// Limits of a thought, which clients of Anthropic have to give.
 void NoteThinkingLimit(Fields& fields, std::vector<std::string>* ignored) {
-  const Json* thinking = fields.Find("thinking");
-  if (thinking != nullptr && thinking->is_object() && thinking->contains("budget_tokens"))
-    ignored->emplace_back("thinking.budget_tokens");
+  for (const auto& [name, limit] :
+       {std::pair("thinking", "budget_tokens"), std::pair("reasoning", "max_tokens")}) {
+    const Json* thinking = fields.Find(name);
+    if (thinking != nullptr && thinking->is_object() && thinking->contains(limit))
+      ignored->push_back(std::string(name) + "." + limit);
+  }
 }
 
 // best_of answers of which the likeliest n are kept: with as many as n, none is left out.

@@ -353,7 +353,7 @@ constexpr const char* kKnownElsewhere[] = {
     "prediction", "presence_penalty", "prompt_cache_key", "reasoning_effort", "response_format",
     "safety_identifier", "seed", "service_tier", "stop", "store", "stream", "stream_options", "temperature",
     "tool_choice", "tools", "top_logprobs", "top_p", "user", "verbosity", "web_search_options", "best_of",
-    "echo", "suffix",
+    "echo", "suffix", "reasoning",
     // llama.cpp
     "cache_prompt", "return_tokens", "return_progress", "sse_ping_interval", "n_predict", "n_indent",
     "n_keep", "n_discard", "n_cmpl", "n_cache_reuse", "t_max_predict_ms", "t_max_prompt_ms",
@@ -392,6 +392,23 @@ TEST(OpenAiRequests, WhatOtherServersKnowIsHonouredOrRefusedButNeverUnknown) {
       }
     }
   }
+}
+
+// As routers of models have it.
+TEST(OpenAiRequests, WhatIsThoughtMayBeSaidInOneObject) {
+  const auto variables = [](const std::string& reasoning) {
+    return Accepted(kChat, Chat("\"reasoning\": " + reasoning)).generation.template_variables;
+  };
+  EXPECT_EQ(variables(R"({"effort": "low"})"), R"({"reasoning_effort":"low"})");
+  EXPECT_EQ(variables(R"({"enabled": false})"), R"({"enable_thinking":false})");
+  EXPECT_EQ(variables(R"({"effort": "none"})"), R"({"reasoning_effort":"none","enable_thinking":false})");
+  EXPECT_EQ(Accepted(kChat, Chat(R"("reasoning": {"exclude": true})")).wishes.thoughts,
+            ThoughtsPlace::kNowhere);
+  EXPECT_THAT(Accepted(kChat, Chat(R"("reasoning": {"max_tokens": 2000})")).ignored,
+              ElementsAre("reasoning.max_tokens"));
+  EXPECT_EQ(Refused(kChat, Chat(R"("reasoning": {"enabled": "yes"})")).param, "reasoning.enabled");
+  EXPECT_EQ(Refused(kChat, R"({"messages": [{"role": "user", "content": "?", "images": ["aGk="]}]})").param,
+            "messages[0].images");
 }
 
 TEST(OpenAiRequests, WhatChangesNothingIsPassedOverAndWhatIsUnknownIsSaid) {

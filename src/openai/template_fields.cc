@@ -65,10 +65,21 @@ Json ParseVariables(Fields& fields, EndWishes* wishes) {
   return variables;
 }
 
+// {"effort", "enabled"}: the two in one object, as routers of models have it.
+void ParseReasoningWish(Fields& fields, ThinkingWish* wish) {
+  const Json* value = fields.Find("reasoning");
+  if (value == nullptr) return;
+  Fields reasoning(*value, "reasoning");
+  if (std::string effort; reasoning.Text("effort", &effort)) wish->effort = effort;
+  wish->thinks = OptionalBool(reasoning, "enabled");
+  if (reasoning.error()) fields.Fail(*reasoning.error());
+}
+
 // What a request says of thinking, beside its variables.
 ThinkingWish ParseThinkingWish(Fields& fields, const Json& variables) {
   ThinkingWish wish;
   fields.Text("reasoning_effort", &wish.effort);
+  ParseReasoningWish(fields, &wish);
   if (variables.contains("reasoning_effort")) wish.effort.clear();
   // A limit of none. Others are refused by their names.
   for (const char* name : {"thinking_token_budget", "thinking_budget_tokens", "thinking_budget",

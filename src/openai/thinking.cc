@@ -104,6 +104,8 @@ ThoughtsPlace ParseThoughtsPlace(Fields& fields, ThoughtsPlace otherwise) {
   bool apart = true, included = true;
   const bool says_apart = fields.Bool("separate_reasoning", &apart);
   fields.Bool("include_reasoning", &included);
+  if (const Json* reasoning = fields.Find("reasoning"); reasoning != nullptr && reasoning->is_object())
+    included = included && reasoning->value("exclude", Json()) != true;
   if (!apart) place = ThoughtsPlace::kInContent;
   if (says_apart && apart && !has_format && place == ThoughtsPlace::kInContent) place = ThoughtsPlace::kAuto;
   return included ? place : ThoughtsPlace::kNowhere;

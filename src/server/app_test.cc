@@ -121,6 +121,8 @@ TEST_F(AppTest, APrefixOfAllPaths) {
 
 TEST_F(AppTest, TokensAndBack) {
   Serve();
+  // Another server's route of this name has other fields.
+  EXPECT_EQ(Error(Post("/tokenize", {{"prompt", "a"}}), 400)["param"], "prompt");
   const json tokens = Ok("/tokenize", {{"content", "the sea"}})["tokens"];
   EXPECT_FALSE(tokens.empty());
   EXPECT_EQ(Ok("/detokenize", {{"tokens", tokens}})["content"], "the sea");
@@ -477,6 +479,12 @@ TEST_F(AppTest, WhatIsWrongIsSaidByName) {
   const json error = Error(Post("/v1/completions", Text(longer)), 400);
   EXPECT_EQ(error["type"], "exceed_context_size_error");
   EXPECT_EQ(error["n_ctx"], 4096);
+  // The words that clients look for.
+  EXPECT_THAT(std::string(error["message"]), ::testing::StartsWith("prompt is too long: the prompt has "));
+  const HttpResponse refused = Post("/v1/messages", Chat(longer, {{"max_tokens", 5}}));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(std::string(JsonOf(refused)["error"]["message"]),
+              ::testing::MatchesRegex("prompt is too long: [0-9]+ tokens > 4096 maximum"));
   // What has too much of something else is no prompt to cut.
   const json schema = {{"type", "string"}, {"pattern", "^((a{1,100}){1,100}){1,100}$"}};
   EXPECT_EQ(Error(Post("/completion", {{"prompt", "x"}, {"json_schema", schema}}), 400)["type"],

@@ -106,6 +106,9 @@ void PostTokenize(Served& served, CallPtr call) {
   fields.Bool("add_special", &add_special);
   fields.Bool("parse_special", &parse_special);
   fields.Bool("with_pieces", &with_pieces);
+  // Of vLLM's route of this name.
+  fields.Only("prompt", "[]", "content has the text");
+  fields.Only("messages", "[]", "POST /apply-template gives the text of a chat, which can be the content");
   if (fields.error()) return call->SendError(*fields.error());
   const std::vector<int32_t> tokens = served.engine->Tokenize(content, add_special, parse_special);
   const size_t most = with_pieces ? kMostListedPieces : kMostListedTokens;

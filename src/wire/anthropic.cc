@@ -179,7 +179,7 @@ class AnthropicForm final : public AnswerForm {
 
 }  // namespace
 
-Json AnthropicErrorBody(const ApiError& error, const Json&) {
+Json AnthropicErrorBody(const ApiError& error, const Json& more) {
   const auto type = [&]() -> std::string {
     switch (error.status_code) {
       case 400:
@@ -200,7 +200,13 @@ Json AnthropicErrorBody(const ApiError& error, const Json&) {
         return error.status_code < 500 ? "invalid_request_error" : "api_error";
     }
   };
-  return {{"type", "error"}, {"error", {{"type", type()}, {"message", error.message}}}};
+  std::string message = error.message;
+  // Anthropic's words, by which Claude Code knows that the conversation has to be cut, and by how much.
+  if (more.contains("n_prompt_tokens") && more.contains("n_ctx")) {
+    message = "prompt is too long: " + more["n_prompt_tokens"].dump() + " tokens > " + more["n_ctx"].dump() +
+              " maximum";
+  }
+  return {{"type", "error"}, {"error", {{"type", type()}, {"message", message}}}};
 }
 
 std::unique_ptr<AnswerForm> MakeAnthropicForm(FormParts parts) {

@@ -29,10 +29,15 @@ std::string TypeOf(const openai::ApiError& error) {
   }
 }
 
+// By these words agents and libraries know that a conversation has to be cut.
+std::string MessageOf(const openai::ApiError& error) {
+  return (error.code == "context_length_exceeded" ? "prompt is too long: " : "") + error.message;
+}
+
 }  // namespace
 
 Json ErrorBody(const openai::ApiError& error, const Json& more) {
-  Json body = {{"code", error.status_code}, {"message", error.message}, {"type", TypeOf(error)}};
+  Json body = {{"code", error.status_code}, {"message", MessageOf(error)}, {"type", TypeOf(error)}};
   body["param"] = error.param.empty() ? Json(nullptr) : Json(error.param);
   for (const auto& [name, value] : more.items()) body[name] = value;
   return {{"error", std::move(body)}};

@@ -233,6 +233,16 @@ TEST(ResponsesFields, WhatCodexSendsIsTaken) {
   EXPECT_EQ(request.generation.template_variables, R"({"reasoning_effort":"medium"})");
   EXPECT_THAT(request.unknown, IsEmpty());
   EXPECT_THAT(request.ignored, ElementsAre("truncation", "text.verbosity"));
+  EXPECT_THAT(OfResponses(R"("input": "?", "client_metadata": {"session_id": "s"})").unknown, IsEmpty());
+}
+
+TEST(ResponsesFields, ChancesAreRefusedByName) {
+  const auto body = openai::ParseJson(R"({"input": "?", "include": ["message.output_text.logprobs"]})");
+  const auto parsed = ParseResponsesRequest(std::get<Json>(body), openai::OpenAiDefaults());
+  const auto* error = std::get_if<ApiError>(&parsed);
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(error->param, "include");
+  EXPECT_THAT(error->message, HasSubstr("/v1/chat/completions gives chances"));
 }
 
 }  // namespace

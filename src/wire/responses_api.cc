@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "wire/responses_api.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -29,7 +30,7 @@ constexpr std::string_view kChancesOfChats = "/v1/chat/completions gives chances
 
 // What has no parser of its own here and is no field of a chat, too.
 constexpr openai::FieldRule kResponsesRules[] = {
-    {"include"},
+    {"client_metadata"},
     {"max_tool_calls"},
     {"stream_options"},
     {"truncation", Treatment::kIgnored},
@@ -165,6 +166,19 @@ void ParseInput(Fields& fields, ChatTurns* turns) {
     if (item.error()) return fields.Fail(*item.error());
   }
   if (turns->size() == n_before) fields.Fail("input", "must hold a message", "invalid_value");
+}
+
+// What an answer is to have besides: of what nothing here has it may be asked for, chances of tokens there
+// are, but not in this form.
+void ParseInclude(Fields& fields) {
+  const Json* include = fields.Find("include");
+  if (include == nullptr) return;
+  if (!include->is_array()) return fields.Fail("include", "must be a list of texts", "invalid_type");
+  if (std::ranges::find(*include, Json("message.output_text.logprobs")) != include->end()) {
+    fields.Fail("include",
+                "of message.output_text.logprobs is not supported: " + std::string(kChancesOfChats),
+                "unsupported_value");
+  }
 }
 
 // "none", "auto", "required" or {"type": "function", "name": "f"}.
@@ -438,6 +452,7 @@ std::variant<ResponsesRequest, ApiError> ParseResponsesRequest(const Json& body,
   if (fields.Text("instructions", &instructions) && !instructions.empty()) turns.Say("system", instructions);
   ParseInput(fields, &turns);
   ParseFunctions(fields, &tools);
+  ParseInclude(fields);
   KeepRules(kResponsesRules, openai::kOfAll, fields, &ignored);
   if (const auto* text = fields.Find("text"); text != nullptr) {
     Fields inside(*text, "text");
