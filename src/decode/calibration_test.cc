@@ -116,6 +116,14 @@ TEST(Calibration, PiecesOfPromptsAreMeasuredOnceEach) {
   }
 }
 
+TEST(Calibration, OfALargeModelFewPassesAreMeasured) {
+  const ToyLanguage language{8, 1};
+  SlowTarget target(&language, 900, 100);
+  ASSERT_TRUE(Calibrate(target, Scratch, {.capacity = 2048, .deep = 1024}).ok());
+  // At each depth one to warm up, and one of each.
+  EXPECT_EQ(target.passes, (std::map<int, int>{{1, 4}, {8, 2}}));
+}
+
 // Up to 3,000 keys lie in a processor's cache. What lies beyond is told by a depth beyond alone.
 TEST(Calibration, AThirdDepthTellsWhatLongContextsCost) {
   const auto error_at = [](int keys, int deepest) {

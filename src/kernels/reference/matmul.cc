@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
+#include <vector>
 
+#include "base/size.h"
 #include "kernels/reference/bf16_sums.h"
 #include "kernels/reference/reference.h"
 #include "tensor/half.h"
@@ -20,17 +23,26 @@ uint16_t LoadU16(const std::byte* p) {
   return v;
 }
 
-// Weight (lane, k) of one block of 32, as the integer w.
-int QuantAt(WeightFormat format, const std::byte* block, int lane, int k) {
-  int quant = 0;
-  for (const LinePart& part : kWeightLines[Info(format).bits].of[k / 4].parts) {
-    const int byte = std::to_integer<int>(block[64 * part.line + 4 * lane + k % 4]);
-    quant |= (byte >> part.from & ((1 << part.n) - 1)) << part.to;
-  }
-  return quant - Info(format).offset;
-}
-
 size_t BlockBytes(WeightFormat format) { return 64 * static_cast<size_t>(Info(format).bits); }
+
+// The integers w of one lane of a group, block after block.
+std::vector<int> QuantsOf(WeightFormat format, const std::byte* group, int n_block, int lane) {
+  const WeightLines& lines = kWeightLines[Info(format).bits];
+  std::vector<int> quants;
+  quants.reserve(static_cast<size_t>(n_block) * kQuantBlock);
+  for (const std::byte* block = group; n_block > 0; --n_block, block += BlockBytes(format)) {
+    for (int k = 0; k < kQuantBlock; ++k) {
+      const WeightLine& line = lines.of[k / 4];
+      int quant = 0;
+      for (const LinePart& part : std::span(line.parts).first(static_cast<size_t>(line.n_parts))) {
+        const int byte = std::to_integer<int>(block[64 * part.line + 4 * lane + k % 4]);
+        quant |= (byte >> part.from & ((1 << part.n) - 1)) << part.to;
+      }
+      quants.push_back(quant - Info(format).offset);
+    }
+  }
+  return quants;
+}
 
 // What follows a group's quants: rows of 16 numbers, one for each lane.
 class GroupScales {
@@ -61,15 +73,17 @@ float FloatAt(WeightFormat format, const std::byte* group, int64_t k, int lane) 
   return format == WeightFormat::kF16 ? HalfToFloat(h) : BFloat16ToFloat(h);
 }
 
-// Calls f(row of x, output row, group, lane) for every output the arguments ask for.
+// For every output row that the arguments ask for, of_lane(group, lane) returns what gives its product with a
+// row of x.
 template <typename Args, typename F>
-void ForEachOutput(const Args& a, F f) {
-  for (int row = 0; row < a.n_rows; ++row) {
-    for (int group = a.group_begin; group < a.group_end; ++group) {
-      for (int lane = 0; lane < kRowGroup; ++lane) {
-        const int64_t o = int64_t{group} * kRowGroup + lane;
-        if (o >= a.w->n_out) break;
-        const float acc = f(row, a.w->data + static_cast<size_t>(group) * a.w->group_bytes, lane);
+void ForEachOutput(const Args& a, F of_lane) {
+  for (int group = a.group_begin; group < a.group_end; ++group) {
+    for (int lane = 0; lane < kRowGroup; ++lane) {
+      const int64_t o = int64_t{group} * kRowGroup + lane;
+      if (o >= a.w->n_out) break;
+      const auto product = of_lane(a.w->data + static_cast<size_t>(group) * a.w->group_bytes, lane);
+      for (int row = 0; row < a.n_rows; ++row) {
+        const float acc = product(row);
         float& y = a.y[row * a.y_stride + o];
         y = a.add ? y + acc : acc;
       }
@@ -108,20 +122,20 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
 void MatmulQ8(const MatmulQ8Args& a) {
   const WeightFormat format = a.w->format;
   const auto n_block = static_cast<int>(a.w->n_in / kQuantBlock);
-  ForEachOutput(a, [&](int row, const std::byte* group, int lane) {
+  ForEachOutput(a, [&](const std::byte* group, int lane) {
     const GroupScales scales(group + static_cast<size_t>(n_block) * BlockBytes(format), lane);
-    float acc = 0.0F;
-    for (int b = 0; b < n_block; ++b) {
-      const Q8Block& x = a.x[int64_t{row} * n_block + b];
-      int dot[2] = {};
-      for (int k = 0; k < kQuantBlock; ++k) {
-        dot[k / 16] += QuantAt(format, group + static_cast<size_t>(b) * BlockBytes(format), lane, k) * x.q[k];
+    return [&a, format, n_block, scales, w = QuantsOf(format, group, n_block, lane)](int row) {
+      float acc = 0.0F;
+      for (int b = 0; b < n_block; ++b) {
+        const Q8Block& x = a.x[int64_t{row} * n_block + b];
+        int dot[2] = {};
+        for (int k = 0; k < kQuantBlock; ++k) dot[k / 16] += w[Z(kQuantBlock * b + k)] * x.q[k];
+        const float sum = std::fma(static_cast<float>(dot[1]), x.d[1], static_cast<float>(dot[0]) * x.d[0]);
+        acc = std::fma(scales.Half(b), sum, acc);
+        if (Info(format).minima) acc = std::fma(scales.Half(n_block + b), x.s, acc);
       }
-      const float sum = std::fma(static_cast<float>(dot[1]), x.d[1], static_cast<float>(dot[0]) * x.d[0]);
-      acc = std::fma(scales.Half(b), sum, acc);
-      if (Info(format).minima) acc = std::fma(scales.Half(n_block + b), x.s, acc);
-    }
-    return acc;
+      return acc;
+    };
   });
 }
 
@@ -158,44 +172,48 @@ void MatmulQ8K(const MatmulQ8KArgs& a) {
   const bool has_min = Info(format).minima, has_halves = Info(format).halves;
   const auto n_super = static_cast<int>(a.w->n_in / kSuperBlock), n_block = 8 * n_super;
   const int n_numbers = has_min ? 2 * n_super : n_super;
-  ForEachOutput(a, [&](int row, const std::byte* group, int lane) {
+  ForEachOutput(a, [&](const std::byte* group, int lane) {
     const GroupScales scales(group + static_cast<size_t>(n_block) * BlockBytes(format), lane);
-    float acc = 0.0F;
-    for (int super = 0; super < n_super; ++super) {
-      const Q8KBlock& x = a.x[int64_t{row} * n_super + super];
-      int32_t dots = 0, minima = 0;
-      for (int i = 0; i < 8; ++i) {
-        const int b = 8 * super + i;
-        int dot[2] = {}, sum = 0;  // of each half, and of both
-        for (int k = 0; k < kQuantBlock; ++k) {
-          const int q = x.q[kQuantBlock * i + k];
-          dot[k / 16] += QuantAt(format, group + static_cast<size_t>(b) * BlockBytes(format), lane, k) * q;
-          sum += q;
+    return [&, scales, w = QuantsOf(format, group, n_block, lane)](int row) {
+      float acc = 0.0F;
+      for (int super = 0; super < n_super; ++super) {
+        const Q8KBlock& x = a.x[int64_t{row} * n_super + super];
+        int32_t dots = 0, minima = 0;
+        for (int i = 0; i < 8; ++i) {
+          const int b = 8 * super + i;
+          int dot[2] = {}, sum = 0;  // of each half, and of both
+          for (int k = 0; k < kQuantBlock; ++k) {
+            const int q = x.q[kQuantBlock * i + k];
+            dot[k / 16] += w[Z(kQuantBlock * b + k)] * q;
+            sum += q;
+          }
+          const int steps = x.steps[i];
+          if (has_halves) {
+            for (int h = 0; h < 2; ++h)
+              dots += steps * static_cast<int8_t>(scales.Factor(n_numbers, 2 * b + h)) * dot[h];
+          } else {
+            dots += steps * scales.Factor(n_numbers, b) * (dot[0] + dot[1]);
+          }
+          if (has_min) minima += steps * scales.Factor(n_numbers, n_block + b) * sum;
         }
-        const int steps = x.steps[i];
-        if (has_halves) {
-          for (int h = 0; h < 2; ++h)
-            dots += steps * static_cast<int8_t>(scales.Factor(n_numbers, 2 * b + h)) * dot[h];
-        } else {
-          dots += steps * scales.Factor(n_numbers, b) * (dot[0] + dot[1]);
-        }
-        if (has_min) minima += steps * scales.Factor(n_numbers, n_block + b) * sum;
+        float t = scales.Half(super) * static_cast<float>(dots);
+        if (has_min) t = std::fma(-scales.Half(n_super + super), static_cast<float>(minima), t);
+        acc = std::fma(x.d, t, acc);
       }
-      float t = scales.Half(super) * static_cast<float>(dots);
-      if (has_min) t = std::fma(-scales.Half(n_super + super), static_cast<float>(minima), t);
-      acc = std::fma(x.d, t, acc);
-    }
-    return acc;
+      return acc;
+    };
   });
 }
 
 void MatmulFloat(const MatmulFloatArgs& a) {
-  ForEachOutput(a, [&](int row, const std::byte* group, int lane) {
-    float acc = 0.0F;
-    for (int64_t k = 0; k < a.w->n_in; ++k) {
-      acc = std::fma(FloatAt(a.w->format, group, k, lane), a.x[row * a.x_stride + k], acc);
-    }
-    return acc;
+  ForEachOutput(a, [&](const std::byte* group, int lane) {
+    return [&a, group, lane](int row) {
+      float acc = 0.0F;
+      for (int64_t k = 0; k < a.w->n_in; ++k) {
+        acc = std::fma(FloatAt(a.w->format, group, k, lane), a.x[row * a.x_stride + k], acc);
+      }
+      return acc;
+    };
   });
 }
 
@@ -206,10 +224,12 @@ void RoundBf16(const float* x, int n, uint16_t* out) {
 
 void MatmulBf16(const MatmulBf16Args& a) {
   const bool tiles = a.w->format == WeightFormat::kBF16Amx;
-  ForEachOutput(a, [&](int row, const std::byte* group, int lane) {
-    const auto x = [&](int64_t k) { return BFloat16ToFloat(a.x[row * a.x_stride + k]); };
-    const auto w = [&](int64_t k) { return FloatAt(a.w->format, group, k, lane); };
-    return tiles ? SumInTiles(0.0F, a.w->n_in, x, w) : SumInPairs(0.0F, a.w->n_in, x, w);
+  ForEachOutput(a, [&](const std::byte* group, int lane) {
+    return [&a, tiles, group, lane](int row) {
+      const auto x = [&](int64_t k) { return BFloat16ToFloat(a.x[row * a.x_stride + k]); };
+      const auto w = [&](int64_t k) { return FloatAt(a.w->format, group, k, lane); };
+      return tiles ? SumInTiles(0.0F, a.w->n_in, x, w) : SumInPairs(0.0F, a.w->n_in, x, w);
+    };
   });
 }
 
