@@ -15,9 +15,10 @@ namespace longspec {
 
 struct ModelInfo;  // longspec/engine.h
 
-// kQ8_0 and kQ4_0 need a head dimension that is a multiple of 32 (docs/caches.md). kBF16Amx stores
-// what kBF16 stores, and attention sums it in the order of AMX tiles (docs/arithmetic.md).
-enum class CacheType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kBF16Amx };
+// kQ8_0, kQ4_0 and kI8 need a head dimension that is a multiple of 32 (docs/caches.md). kBF16Amx stores
+// what kBF16 stores, and attention sums it in the order of AMX tiles; kI8 stores what kQ8_0 stores, and
+// attention multiplies it as integers, with queries and weights in 8 bits too (docs/arithmetic.md).
+enum class CacheType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kBF16Amx, kI8 };
 
 // How weights stored as BF16 are multiplied: exactly, with activations as they are; or with activations
 // rounded to bf16, in the order of VDPBF16PS or of AMX tiles (docs/arithmetic.md).

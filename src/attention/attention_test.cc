@@ -74,8 +74,8 @@ class ToyCache {
   std::vector<std::byte*> bases_;
 };
 
-constexpr CacheType kTypes[] = {CacheType::kF32,  CacheType::kF16,  CacheType::kBF16,
-                                CacheType::kQ8_0, CacheType::kQ4_0, CacheType::kBF16Amx};
+constexpr CacheType kTypes[] = {CacheType::kF32,  CacheType::kF16,     CacheType::kBF16, CacheType::kQ8_0,
+                                CacheType::kQ4_0, CacheType::kBF16Amx, CacheType::kI8};
 
 struct Problem {
   AttentionShape shape;
@@ -285,9 +285,10 @@ TEST(Attention, EveryCacheTypeAndHeadShape) {
   }
 }
 
-// bf16 arithmetics sum keys in pairs and in blocks of positions: some may be committed and others speculated.
+// Arithmetics bf16 and i8 sum keys in pairs and in blocks of positions: some may be committed and others
+// speculated.
 TEST(Attention, KeysSummedTogetherCutAnywhere) {
-  for (const CacheType type : {CacheType::kBF16, CacheType::kBF16Amx}) {
+  for (const CacheType type : {CacheType::kBF16, CacheType::kBF16Amx, CacheType::kI8}) {
     for (const int base : {0, 1, 2, 15, 31, 32, 33, 251, 254, 255, 256, 257, 511}) {
       for (const int rows : {1, 2, 3, 9, 25}) {
         ExpectCanonical(MakeProblem(base, rows, {}, type, 32, 3, type));
@@ -299,7 +300,7 @@ TEST(Attention, KeysSummedTogetherCutAnywhere) {
 }
 
 TEST(Attention, QuantisedKeysAndValuesOfAnyRowCount) {
-  for (const CacheType type : {CacheType::kQ8_0, CacheType::kQ4_0}) {
+  for (const CacheType type : {CacheType::kQ8_0, CacheType::kQ4_0, CacheType::kI8}) {
     for (const int rows : {1, 2, 9, 24, 33}) {
       ExpectCanonical(MakeProblem(250, rows, {}, type, 32, 3, type));
       ExpectCanonical(
@@ -329,6 +330,7 @@ TEST(KvLayout, BytesOfEveryType) {
   EXPECT_EQ(bytes(CacheType::kBF16), 128U);
   EXPECT_EQ(bytes(CacheType::kQ8_0), 68U);
   EXPECT_EQ(bytes(CacheType::kQ4_0), 36U);
+  EXPECT_EQ(bytes(CacheType::kI8), 68U);
 }
 
 TEST(KvLayout, QuantisedTypesNeedWholeBlocks) {
@@ -362,7 +364,8 @@ TEST(KvSpan, ElementsAreFoundWhereTheyWereStored) {
     for (int slot = 0; slot < 300; ++slot) {
       for (int head = 0; head < 2; ++head) {
         for (int d = 0; d < 32; ++d) {
-          const float tolerance = type == CacheType::kQ8_0 ? 0.001F : 0.0F;  // 1 / 127 in f16
+          const bool in_127s = type == CacheType::kQ8_0 || type == CacheType::kI8;
+          const float tolerance = in_127s ? 0.001F : 0.0F;  // 1 / 127 in f16
           ASSERT_NEAR(span.KeyAt(slot, head, d), d == slot % 32 ? static_cast<float>(head + 1) : 0.0F,
                       tolerance);
           ASSERT_NEAR(span.ValueAt(slot, head, d), d == (slot + 5) % 32 ? -4.0F : 0.0F, 4 * tolerance);
@@ -493,7 +496,7 @@ TEST(Attention, PartsCountByTheirSumsOfExponentials) {
 TEST(Attention, AChainGivenAsATreeHasTheSameBits) {
   std::vector<int32_t> parents(12);
   for (int i = 0; i < 12; ++i) parents[Z(i)] = i - 1;
-  for (const CacheType type : {CacheType::kF16, CacheType::kBF16, CacheType::kBF16Amx}) {
+  for (const CacheType type : {CacheType::kF16, CacheType::kBF16, CacheType::kBF16Amx, CacheType::kI8}) {
     const Problem chain = MakeProblem(250, 12, {}, type, 32, 3, type);
     Problem tree = chain;
     tree.parents = parents;

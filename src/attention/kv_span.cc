@@ -12,7 +12,8 @@ static_assert(KernelType(CacheType::kF32) == KvType::kF32 && KernelType(CacheTyp
               KernelType(CacheType::kBF16) == KvType::kBF16 &&
               KernelType(CacheType::kQ8_0) == KvType::kQ8_0 &&
               KernelType(CacheType::kQ4_0) == KvType::kQ4_0 &&
-              KernelType(CacheType::kBF16Amx) == KvType::kBF16Amx);
+              KernelType(CacheType::kBF16Amx) == KvType::kBF16Amx &&
+              KernelType(CacheType::kI8) == KvType::kI8);
 
 Status CheckType(CacheType type, const std::string& option, int head_dim) {
   const int multiple = kernels::KvMultiple(KernelType(type));
@@ -38,13 +39,15 @@ std::string_view CacheTypeName(CacheType type) {
       return "q4_0";
     case CacheType::kBF16Amx:
       return "bf16-amx";
+    case CacheType::kI8:
+      return "i8";
   }
   return "";
 }
 
 std::string_view AttentionArithmetic(CacheType type) {
-  if (type == CacheType::kBF16Amx) return "bf16-amx";
-  return type == CacheType::kBF16 ? "bf16" : "f32";
+  const bool has_own = type == CacheType::kBF16 || type == CacheType::kBF16Amx || type == CacheType::kI8;
+  return has_own ? CacheTypeName(type) : "f32";
 }
 
 Status CheckLayout(const KvLayout& layout) {

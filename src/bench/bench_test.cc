@@ -95,14 +95,15 @@ TEST_F(BenchTest, SelfcheckPassesOnEveryTable) {
 }
 
 // Every arithmetic that is not the default, each under all drafters, chunks, threads and tables.
-TEST_F(BenchTest, SelfcheckPassesInBf16Arithmetics) {
+TEST_F(BenchTest, SelfcheckPassesInEveryArithmetic) {
   TinyModelOptions tiny;
   tiny.dtype = DType::kBF16;
   tiny.context_length = 4096;
   ASSERT_TRUE(WriteTinyModel(tiny, path_).ok());
   options_.temperatures = {0.7F};
   for (const auto& [weights, cache] : {std::pair{Bf16Arithmetic::kBF16, CacheType::kBF16},
-                                       {Bf16Arithmetic::kBF16Amx, CacheType::kBF16Amx}}) {
+                                       {Bf16Arithmetic::kBF16Amx, CacheType::kBF16Amx},
+                                       {Bf16Arithmetic::kF32, CacheType::kI8}}) {
     options_.model.bf16_weights = weights;
     options_.model.cache_type_k = options_.model.cache_type_v = cache;
     const auto result = Run(kernels::Available());
@@ -358,8 +359,9 @@ TEST(Roofline, IsTheSlowerOfReadingAndComputing) {
   work.AddAttention({.k_type = CacheType::kBF16Amx, .v_type = CacheType::kBF16Amx}, 2);
   work.Add("q8", 1);
   work.Add("q8k", 2);
+  work.AddAttention({.k_type = CacheType::kI8, .v_type = CacheType::kI8}, 4);
   EXPECT_DOUBLE_EQ(work.bf16_amx_macs, 4);
-  EXPECT_DOUBLE_EQ(work.q8_macs, 3);
+  EXPECT_DOUBLE_EQ(work.q8_macs, 11);
 }
 
 TEST_F(BenchTest, RefusesNonsense) {

@@ -110,10 +110,11 @@ Result<MachineLimits> MeasureMachine(const kernels::KernelTable& kernels, Thread
 }
 
 void Work::Add(std::string_view arithmetic, double macs) {
-  double& of_arithmetic = arithmetic == "q8" || arithmetic == "q8k" ? q8_macs
-                          : arithmetic == "bf16"                    ? bf16_macs
-                          : arithmetic == "f32"                     ? f32_macs
-                                                                    : bf16_amx_macs;
+  const bool integer = arithmetic == "q8" || arithmetic == "q8k" || arithmetic == "i8";
+  double& of_arithmetic = integer                ? q8_macs
+                          : arithmetic == "bf16" ? bf16_macs
+                          : arithmetic == "f32"  ? f32_macs
+                                                 : bf16_amx_macs;
   of_arithmetic += macs;
 }
 

@@ -15,7 +15,7 @@ namespace longspec {
 
 struct MachineLimits {
   double read_gb_per_second = 0;  // of memory far larger than the caches, all threads
-  double q8_gmac_per_second = 0;  // 10^9 multiply-adds of 8-bit integers, all threads
+  double q8_gmac_per_second = 0;  // 10^9 multiply-adds of 8-bit integers, all threads; "i8" has these too
   double f32_gmac_per_second = 0;
   // Of bf16 numbers, in the arithmetics of these names; what f32 can do, where there is nothing faster.
   double bf16_gmac_per_second = 0;

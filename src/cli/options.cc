@@ -189,7 +189,8 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
   const std::string group = "Model";
   const Names<CacheType> cache_types = {{"f32", CacheType::kF32},   {"f16", CacheType::kF16},
                                         {"bf16", CacheType::kBF16}, {"q8_0", CacheType::kQ8_0},
-                                        {"q4_0", CacheType::kQ4_0}, {"bf16-amx", CacheType::kBF16Amx}};
+                                        {"q4_0", CacheType::kQ4_0}, {"bf16-amx", CacheType::kBF16Amx},
+                                        {"i8", CacheType::kI8}};
   AddModelFile(app, &options->path, "GGUF file; of a split model, its first shard")->group(group);
   AddValue(app, "-c,--ctx-size", &options->ctx_size, "Context size in tokens; 0: from the model", group)
       ->check(NumberFrom(0, kMaxInt));

@@ -507,7 +507,8 @@ TEST(Options, SeedsAreUnsignedOrFresh) {
 TEST(Options, CacheTypesAreNamedAsInLlamaCpp) {
   const std::pair<const char*, CacheType> types[] = {
       {"f32", CacheType::kF32},   {"f16", CacheType::kF16},   {"bf16", CacheType::kBF16},
-      {"q8_0", CacheType::kQ8_0}, {"q4_0", CacheType::kQ4_0}, {"bf16-amx", CacheType::kBF16Amx}};
+      {"q8_0", CacheType::kQ8_0}, {"q4_0", CacheType::kQ4_0}, {"bf16-amx", CacheType::kBF16Amx},
+      {"i8", CacheType::kI8}};
   for (const auto& [name, type] : types) {
     const Parsed parsed = Parse({"-m", "a", "--cache-type-k", name, "--cache-type-v", name});
     EXPECT_EQ(parsed.error, "");

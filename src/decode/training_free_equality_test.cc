@@ -262,6 +262,7 @@ TEST_F(TinyModel, QuantisedCaches) {
                              {CacheType::kQ4_0, CacheType::kQ4_0},
                              {CacheType::kBF16, CacheType::kBF16},
                              {CacheType::kBF16Amx, CacheType::kBF16Amx},
+                             {CacheType::kI8, CacheType::kI8},
                              {CacheType::kQ8_0, CacheType::kF16}}) {
     k_type_ = k;
     v_type_ = v;

@@ -132,7 +132,7 @@ std::string Text(int n, char c) { return "{\"text\":\"" + std::string(static_cas
 
 TEST(Features, AreTheLastLayersKeysAndValues) {
   for (const CacheType type : {CacheType::kF16, CacheType::kF32, CacheType::kBF16, CacheType::kBF16Amx,
-                               CacheType::kQ8_0, CacheType::kQ4_0}) {
+                               CacheType::kQ8_0, CacheType::kQ4_0, CacheType::kI8}) {
     Rig rig(0, type);
     std::vector<int32_t> tokens;
     for (int i = 0; i < 60; ++i) tokens.push_back(3 + i * 37 % 250);

@@ -35,7 +35,10 @@ struct Chunk {
         values(StoredValues(t, dim, 31)),
         q(Random(32).Floats(Size(rows * dim))),
         p(Random(33).Floats(Size((rows - 1) * kPStride + kChunk))),
-        o(Random(34).Floats(Size(rows * OStride()))) {}
+        o(Random(34).Floats(Size(rows * OStride()))) {
+    if (type != KvType::kI8) return;
+    for (float& f : p) f = std::fabs(f);  // as softmax numerators are
+  }
 
   static constexpr int64_t kPStride = kChunk + 8;
   int64_t OStride() const { return head_dim + kStateHeader; }
@@ -278,7 +281,7 @@ TEST_P(AttentionTest, ValuesOfEveryHeadAndRowCount) {
 }
 
 TEST_P(AttentionTest, ValuesOfEveryNumberOfKeys) {
-  for (const KvType type : {KvType::kF16, KvType::kBF16, KvType::kQ8_0, KvType::kQ4_0}) {
+  for (const KvType type : {KvType::kF16, KvType::kBF16, KvType::kQ8_0, KvType::kQ4_0, KvType::kI8}) {
     for (const int n_rows : {1, 4}) {
       const Chunk chunk(type, KvMultiple(type), n_rows);
       for (int n = 0; n <= kChunk; ++n) {

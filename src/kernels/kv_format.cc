@@ -18,7 +18,7 @@ T Read(const std::byte* at) {
 
 // The integer in a code; `high` chooses the nibble.
 int Quant(KvType type, const std::byte* code, bool high) {
-  if (type == KvType::kQ8_0) return Read<int8_t>(code);
+  if (type != KvType::kQ4_0) return Read<int8_t>(code);
   const auto pair = Read<uint8_t>(code);
   return (high ? pair >> 4 : pair & 0xF) - 8;
 }
@@ -39,7 +39,9 @@ float KeyElement(KvType type, int head_dim, const std::byte* keys, int offset, i
   if (!IsQuantized(type)) return Float(type, code(at));
   const std::byte* scales = block + kKeyGroup * format.codes_bytes();
   const float scale = HalfToFloat(Read<uint16_t>(scales + (at / kQuantBlock * kKeyGroup + lane) * 2));
-  const int q = Quant(type, code(type == KvType::kQ4_0 ? at / 2 : at), at % 2 == 1);
+  const size_t together = at % format.code_bytes;  // values of a code before this one
+  const int q =
+      Quant(type, code(type == KvType::kQ4_0 ? at / 2 : at / format.code_bytes) + together, at % 2 == 1);
   return static_cast<float>(q) * scale;
 }
 

@@ -21,7 +21,9 @@ struct KvFormat {
   constexpr size_t bytes() const { return codes_bytes() + 2 * n_scales; }
 };
 
-constexpr bool IsQuantized(KvType type) { return type == KvType::kQ8_0 || type == KvType::kQ4_0; }
+constexpr bool IsQuantized(KvType type) {
+  return type == KvType::kQ8_0 || type == KvType::kQ4_0 || type == KvType::kI8;
+}
 
 // What head_dim must be a multiple of.
 constexpr int KvMultiple(KvType type) { return IsQuantized(type) ? kQuantBlock : kKeyGroup; }
@@ -36,6 +38,8 @@ constexpr KvFormat FormatOf(KvType type, int head_dim) {
       return {.code_bytes = 1, .n_codes = n, .n_scales = n / kQuantBlock};
     case KvType::kQ4_0:
       return {.code_bytes = 1, .n_codes = n / 2, .n_scales = n / kQuantBlock};
+    case KvType::kI8:
+      return {.code_bytes = 4, .n_codes = n / 4, .n_scales = n / kQuantBlock};
     default:
       return {.code_bytes = 2, .n_codes = n, .n_scales = 0};
   }

@@ -184,9 +184,7 @@ TEST(StoreReferenceTest, QuantisedElementsAreNearWhatWasStored) {
       const Stored stored = Store(kReferenceTable, k, v, offset, type, type);
       const std::byte* row = stored.values.data() + Size(offset) * FormatOf(type, 96).bytes();
       // Half a step and the rounding of the scale; q4_0 clips by one step on one side.
-      const float part = type == KvType::kQ8_0   ? 1.0F / 225
-                         : type == KvType::kQ4_0 ? 1.0F / 7.9F
-                                                 : 1.0F / 256;
+      const float part = type == KvType::kQ4_0 ? 1.0F / 7.9F : IsQuantized(type) ? 1.0F / 225 : 1.0F / 256;
       for (int d = 0; d < 96; ++d) {
         const auto largest = [&](const std::vector<float>& x) {
           float most = 0;

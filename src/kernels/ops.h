@@ -165,16 +165,32 @@ struct MatmulBf16Args {
 //   and 2 i + 1 in
 //          its high one: keys never share a byte, so that threads may store neighbours. In a value's row code
 //          16 b + i holds values 32 b + i and 32 b + 16 + i.
+//   kI8: the numbers of kQ8_0. A code is four neighbouring values' i8: a key's four dimensions lie together.
 // Both products are exact in f32.
 //
 // Scores and weighted values of these are sums of f32 products, in arithmetic "f32", but for kBF16, which is
-// multiplied in "bf16", and kBF16Amx, stored as the same numbers and multiplied in "bf16-amx". There queries
-// and softmax numerators are rounded to bf16. A score's products are those of dimensions 0, 1, 2, ..., a
-// value's those of a chunk's keys 0, 1, 2, ...
-enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kBF16Amx };
+// multiplied in "bf16", kBF16Amx, stored as the same numbers and multiplied in "bf16-amx", and kI8,
+// multiplied in "i8". In the first two queries and softmax numerators are rounded to bf16. A score's products
+// are those of dimensions 0, 1, 2, ..., a value's those of a chunk's keys 0, 1, 2, ...
+//
+// Arithmetic "i8": 32 numbers x become integers q and a scale d. With a = max |x|
+//   d = a / 127;  q = rint(x * (127 / a)), all 0 where a is below 2^-120
+// and d = NaN, all q 0, where a number is not finite. Then, groups in ascending order,
+//   of a query and each 32 dimensions:  acc = fma(dk, float(sum of q * k) * d, acc), from acc = 0, with dk
+//   the
+//     scale of the key's 32 dimensions
+//   of each 32 keys of a chunk and each 32 dimensions, x being p times the scale of the value's 32
+//   dimensions:
+//     o = fma(float(sum of q * v), d, o)
+// The sums are exact integers. Where there are less than 32 keys, the others' x are 0. An x of weighted
+// values that has a sign, -0 too, counts as not finite: p and stored scales have none.
+enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kBF16Amx, kI8 };
 // So many neighbouring keys are summed together in weighted values, from the first of a chunk on.
 constexpr int KeysSummedTogether(KvType type) {
-  return type == KvType::kBF16Amx ? kAmxBlock : type == KvType::kBF16 ? 2 : 1;
+  return type == KvType::kBF16Amx ? kAmxBlock
+         : type == KvType::kI8    ? kQuantBlock
+         : type == KvType::kBF16  ? 2
+                                  : 1;
 }
 
 // What the caller will read soon after. A kernel may ask memory for it meanwhile, so that memory works while
@@ -230,7 +246,7 @@ struct GatheredValuesArgs {
 
 // One new key and value of one KV head, converted and stored: 16-bit floats by rounding to nearest even,
 // quantised types in blocks of 32 with m the first value of the largest magnitude:
-//   kQ8_0: s = |m| / 127; q = rint(x * (1 / s))
+//   kQ8_0, kI8: s = |m| / 127; q = rint(x * (1 / s))
 //   kQ4_0: s = m / -8; nibble = min(15, int(x * (1 / s) + 8.5)), truncated
 // and d = s in f16. Where d is no number other than zero, q is 0 (the nibble 8) and d is 0, or NaN if s
 // overflowed or a value was not finite.

@@ -143,6 +143,7 @@ INSTANTIATE_TEST_SUITE_P(Types, FullCacheTest,
                                            std::pair{CacheType::kBF16Amx, CacheType::kBF16Amx},
                                            std::pair{CacheType::kQ8_0, CacheType::kQ8_0},
                                            std::pair{CacheType::kQ4_0, CacheType::kQ4_0},
+                                           std::pair{CacheType::kI8, CacheType::kI8},
                                            std::pair{CacheType::kQ8_0, CacheType::kF16}));
 
 TEST(FullCache, AFullContextIsAnErrorWithTheNumbers) {

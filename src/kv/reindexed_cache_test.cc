@@ -266,7 +266,8 @@ TEST(ReindexedCache, HoldsWhatComesFromAChunkOn) {
 
 // Bit for bit, whether a text was written in one way or the other, or taken over from who had it first.
 TEST(ReindexedCache, WhatItHoldsDependsOnTheStoreAlone) {
-  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kQ8_0, CacheType::kQ4_0}) {
+  for (const CacheType type :
+       {CacheType::kF32, CacheType::kF16, CacheType::kQ8_0, CacheType::kQ4_0, CacheType::kI8}) {
     KvLayout layout = Layout();
     layout.k_type = type;
     const auto pool = std::make_shared<ChunkPool>(ReindexedStoreLayout(layout), kLayers);

@@ -143,7 +143,7 @@ constexpr RetrievalOptions kSmall = {.sink = 16, .budget = 64, .window = 24, .re
 
 TEST(RetrievalCache, ChoosesTheBlocksOfTheHighestScores) {
   for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kBF16, CacheType::kBF16Amx,
-                               CacheType::kQ8_0, CacheType::kQ4_0}) {
+                               CacheType::kQ8_0, CacheType::kQ4_0, CacheType::kI8}) {
     for (const BlockScore score :
          {BlockScore::kMinMax, BlockScore::kQuest, BlockScore::kMean, BlockScore::kNorm}) {
       std::mt19937 rng(3);

@@ -181,7 +181,8 @@ TEST(StreamingCache, TruncateForgetsTheNewestAndBringsNothingBack) {
 }
 
 TEST(StreamingCache, FollowingIsCopyingExactly) {
-  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kQ8_0, CacheType::kQ4_0}) {
+  for (const CacheType type :
+       {CacheType::kF32, CacheType::kF16, CacheType::kQ8_0, CacheType::kQ4_0, CacheType::kI8}) {
     const auto source = MakeFullCache(Layout(type), kLayers, 4096);
     const auto cache = MakeStreamingCache(Layout(type), kLayers, 4, 30);
     std::mt19937 rng(29);

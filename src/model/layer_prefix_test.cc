@@ -185,12 +185,13 @@ TEST(LayerPrefix, RowsRunAheadGiveTheBitsOfRowsRunFromTheStart) {
   for (const kernels::KernelTable* table : kernels::Available()) {
     SCOPED_TRACE(table->name);
     Model one(1, table, CacheType::kF16), two(2, table, CacheType::kQ8_0, DType::kF32),
-        pairs(2, table, CacheType::kBF16Amx),  // whose values are summed by two
+        together(2, table, CacheType::kBF16Amx), integers(2, table, CacheType::kI8),  // 32 values a sum
         windows(2, table, CacheType::kF16, DType::kQ4_1, "gemma3");
     ExpectTheBitsOfRowsRunFromTheStart(one, 0);
     ExpectTheBitsOfRowsRunFromTheStart(one, 37);
     ExpectTheBitsOfRowsRunFromTheStart(two, 250);  // the rows lie in two chunks
-    ExpectTheBitsOfRowsRunFromTheStart(pairs, 37);
+    ExpectTheBitsOfRowsRunFromTheStart(together, 37);
+    ExpectTheBitsOfRowsRunFromTheStart(integers, 37);
     ExpectTheBitsOfRowsRunFromTheStart(windows, 250);
   }
 }

@@ -86,7 +86,7 @@ TEST(NotFinite, EveryCacheTypeKeepsWhatIsBroken) {
   TinyModelOptions tiny;
   tiny.n_embd = 128;
   for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kBF16, CacheType::kBF16Amx,
-                               CacheType::kQ8_0, CacheType::kQ4_0}) {
+                               CacheType::kQ8_0, CacheType::kQ4_0, CacheType::kI8}) {
     for (const kernels::KernelTable* table : kernels::Available()) {
       EXPECT_EQ(BrokenRows(tiny, nullptr, table, type), 0) << table->name;
       for (const float value : {kNan, kErased}) {

@@ -233,6 +233,8 @@ INSTANTIATE_TEST_SUITE_P(Types, LlamaCacheTypes,
                                            std::pair{CacheType::kBF16, CacheType::kBF16},
                                            std::pair{CacheType::kBF16Amx, CacheType::kBF16Amx},
                                            std::pair{CacheType::kBF16Amx, CacheType::kF16},
+                                           std::pair{CacheType::kI8, CacheType::kI8},
+                                           std::pair{CacheType::kI8, CacheType::kF16},
                                            std::pair{CacheType::kF32, CacheType::kQ4_0}));
 
 class LlamaTypes : public ::testing::TestWithParam<DType> {};

@@ -96,7 +96,7 @@ class Usage(CliTestCase):
             (("--top-p", "2"), "--top-p"),
             (("--logit-bias", "x"), "--logit-bias"),
             (("-ctk", "q9_0"), "--cache-type-k"),
-            (("-ctv", "q5_1"), "f32,f16,bf16,q8_0,q4_0,bf16-amx"),
+            (("-ctv", "q5_1"), "f32,f16,bf16,q8_0,q4_0,bf16-amx,i8"),
             (("--bf16-weights", "f16"), "f32,bf16,bf16-amx"),
             (("--attn-implementation", "lazy"), "flash,eager"),
             (("--rope-scaling", "spiral"), "--rope-scaling"),

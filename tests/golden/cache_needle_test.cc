@@ -227,11 +227,11 @@ std::string Name(CacheTypes types) {
 TEST_F(CacheNeedles, KeysAreFoundAgain) {
   using enum CacheType;
   // f16 first: the others are compared with it.
-  std::vector<CacheTypes> types = {{kF16, kF16}, {kQ8_0, kQ8_0}, {kQ4_0, kQ4_0}};
+  std::vector<CacheTypes> types = {{kF16, kF16}, {kQ8_0, kQ8_0}, {kI8, kI8}, {kQ4_0, kQ4_0}};
   std::vector<size_t> contexts = {512};
   if (All()) {
-    types = {{kF16, kF16},  {kF32, kF32},   {kBF16, kBF16}, {kQ8_0, kQ8_0},
-             {kQ8_0, kF16}, {kQ8_0, kQ4_0}, {kQ4_0, kQ4_0}};
+    types = {{kF16, kF16}, {kF32, kF32},  {kBF16, kBF16}, {kQ8_0, kQ8_0},
+             {kI8, kI8},   {kQ8_0, kF16}, {kQ8_0, kQ4_0}, {kQ4_0, kQ4_0}};
     contexts = {256, 512, 1024, 2048, 4096};
   }
   struct Task {
@@ -269,17 +269,19 @@ TEST_F(CacheNeedles, KeysAreFoundAgain) {
                   sums.mean_first(), mean, error);
     }
   }
-  const std::string f16 = Name({kF16, kF16}), q8 = Name({kQ8_0, kQ8_0}), q4 = Name({kQ4_0, kQ4_0});
+  const std::string f16 = Name({kF16, kF16}), q4 = Name({kQ4_0, kQ4_0});
   // A key is found because it is there.
   EXPECT_GE(one.sums[f16].exact, 0.8 * one.sums[f16].n);
   EXPECT_GE(five.sums[f16].exact, 0.4 * five.sums[f16].n);
   EXPECT_EQ(none.sums[f16].exact, 0);
   EXPECT_GT(none.sums[f16].mean_nll(), one.sums[f16].mean_nll() + std::log(10.0));
   EXPECT_GT(none.sums[f16].mean_nll(), five.sums[f16].mean_nll() + std::log(10.0));
-  // With q8_0 as well as with f16, but for close calls.
+  // With q8_0 and i8 as well as with f16, but for close calls.
   for (Task* task : {&one, &five}) {
-    EXPECT_NEAR(task->sums[q8].exact, task->sums[f16].exact, std::max(1.0, 0.05 * task->sums[f16].n));
-    EXPECT_NEAR(task->sums[q8].mean_nll(), task->sums[f16].mean_nll(), 0.05);
+    for (const std::string& near : {Name({kQ8_0, kQ8_0}), Name({kI8, kI8})}) {
+      EXPECT_NEAR(task->sums[near].exact, task->sums[f16].exact, std::max(1.0, 0.05 * task->sums[f16].n));
+      EXPECT_NEAR(task->sums[near].mean_nll(), task->sums[f16].mean_nll(), 0.05);
+    }
   }
   // Not so with q4_0, where the right one of several keys is much less likely.
   EXPECT_GT(five.sums[q4].mean_nll(), five.sums[f16].mean_nll() + 0.2);

@@ -6,8 +6,12 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,6 +83,55 @@ TEST_P(CoderGolden, GreedyTextIsEqualUpToTheFirstCloseCall) {
   for (const auto& line : With("out")) compared += CompareGreedy(line, kClose);
   std::printf("%d tokens compared\n", compared);
   EXPECT_GT(compared, 50);
+}
+
+// Of this repository's text, program and prose.
+std::string LongText() {
+  std::string text;
+  for (const char* name : {"docs/decoding.md", "src/engine/answer.cc", "docs/server.md", "src/cli/bench.cc",
+                           "docs/cli.md", "src/decode/adaptive_policy.cc"}) {
+    std::ifstream in(testing::SourcePath(name));
+    text.append(std::istreambuf_iterator<char>(in), {});
+  }
+  return text;
+}
+
+// Prints how far cache types are from f16 at several lengths of a text. Takes half an hour with the larger
+// model: only where LONGSPEC_GOLDEN_ALL asks for it too.
+TEST_P(CoderGolden, CacheTypesByLength) {
+  if (!All()) GTEST_SKIP() << "LONGSPEC_GOLDEN_ALL does not ask for it";
+  constexpr size_t kRows = 64, kLengths[] = {1024, 4096, 16384}, kMost = 16384;
+  auto spec = TokenizerSpecFromGguf(*file_);
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  const auto tokenizer = Tokenizer::Create(std::move(spec).value());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  const std::vector<int32_t> tokens = (*tokenizer)->Encode(LongText());
+  ASSERT_GE(tokens.size(), kMost);
+  using enum CacheType;
+  const std::pair<CacheType, CacheType> types[] = {{kF16, kF16}, {kQ8_0, kQ8_0}, {kI8, kI8}, {kI8, kF16}};
+  std::map<size_t, std::vector<float>> f16;
+  std::printf("KL to f16 and equal first choices, of %zu\nkeys     values     ", kRows);
+  for (const size_t length : kLengths) std::printf(" %15zu", length);
+  std::printf("\n");
+  for (const auto& [k, v] : types) {
+    std::printf("%-8s %-8s   ", std::string(CacheTypeName(k)).c_str(), std::string(CacheTypeName(v)).c_str());
+    const auto cache = NewCache(k, v, kMost);
+    for (const size_t length : kLengths) {
+      Prefill(*cache, tokens, length - kRows);
+      std::vector<float> logits = Feed(*cache, tokens, length - kRows, length, LogitsFor::kAllRows);
+      if (f16[length].empty()) f16[length] = logits;
+      Distance distance;
+      const auto vocab = static_cast<size_t>(config_.n_vocab);
+      for (size_t row = 0; row < kRows; ++row) {
+        distance.Add(std::span(f16[length]).subspan(row * vocab, vocab),
+                     std::span(logits).subspan(row * vocab, vocab));
+      }
+      std::printf(" %10.6f %4d", distance.mean_kl(), distance.same_top);
+      std::fflush(stdout);
+      EXPECT_LE(distance.mean_kl(), 0.02) << length;
+    }
+    std::printf("\n");
+  }
 }
 
 std::string CoderName(const ::testing::TestParamInfo<RealModel>& info) {

@@ -118,8 +118,9 @@ class GoldenModel : public ::testing::Test {
   // LONGSPEC_GOLDEN_ALL asks for the tables of the page on cache types in full.
   static bool All() { return std::getenv("LONGSPEC_GOLDEN_ALL") != nullptr; }
 
-  std::unique_ptr<KvCache> NewCache(CacheType k = CacheType::kF16, CacheType v = CacheType::kF16) const {
-    return MakeFullCache(config_.kv_layout(k, v), config_.n_layer, 8192);
+  std::unique_ptr<KvCache> NewCache(CacheType k = CacheType::kF16, CacheType v = CacheType::kF16,
+                                    int capacity = 8192) const {
+    return MakeFullCache(config_.kv_layout(k, v), config_.n_layer, capacity);
   }
 
   // Feeds tokens[from, to) and returns the logits of every row.

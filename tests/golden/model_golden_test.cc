@@ -52,7 +52,9 @@ TEST_F(ModelGolden, CacheTypesByTheirDistance) {
   Case cases[] = {{kF32, kF32, 0.004, 0.93},   {kF16, kF16, 0, 1},
                   {kBF16, kBF16, 0.004, 0.93}, {kQ8_0, kQ8_0, 0.006, 0.92},
                   {kQ8_0, kF16, 0.006, 0.92},  {kQ8_0, kQ4_0, 0.05, 0.8},
-                  {kQ4_0, kQ4_0, 0.5, 0.6},    {kBF16Amx, kBF16Amx, 0.004, 0.93}};
+                  {kQ4_0, kQ4_0, 0.5, 0.6},    {kBF16Amx, kBF16Amx, 0.004, 0.93},
+                  {kI8, kI8, 0.008, 0.9},      {kI8, kF16, 0.008, 0.9},
+                  {kF16, kI8, 0.008, 0.9}};
   const auto vocab = static_cast<size_t>(config_.n_vocab);
   for (const auto& line : GoldenLines("logits.jsonl")) {
     if (!all && line["ids"].size() > kShort) continue;

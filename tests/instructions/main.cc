@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -58,9 +59,9 @@ void MatmulQ8K(const KernelTable& table, WeightFormat format, int n_rows) {
   });
 }
 
-void Scores(const KernelTable& table, int n_rows) {
+void Scores(const KernelTable& table, KvType type, int n_rows) {
   using namespace longspec::kernels::testing;
-  const auto keys = StoredKeys(KvType::kF16, kHeadDim, 1);
+  const auto keys = StoredKeys(type, kHeadDim, 1);
   const auto q = Random(2).Floats(static_cast<size_t>(n_rows) * kHeadDim);
   std::vector<float> out(static_cast<size_t>(n_rows) * kKeys);
   Measured([&] {
@@ -72,14 +73,15 @@ void Scores(const KernelTable& table, int n_rows) {
                   .n_rows = n_rows,
                   .head_dim = kHeadDim,
                   .block_end = kKeys / longspec::kernels::kKeyGroup,
-                  .type = KvType::kF16});
+                  .type = type});
   });
 }
 
-void Values(const KernelTable& table, int n_rows) {
+void Values(const KernelTable& table, KvType type, int n_rows) {
   using namespace longspec::kernels::testing;
-  const auto values = StoredValues(KvType::kF16, kHeadDim, 1);
-  const auto p = Random(2).Floats(static_cast<size_t>(n_rows) * kKeys);
+  const auto values = StoredValues(type, kHeadDim, 1);
+  auto p = Random(2).Floats(static_cast<size_t>(n_rows) * kKeys);
+  for (float& weight : p) weight = std::fabs(weight);
   std::vector<float> o(static_cast<size_t>(n_rows) * kHeadDim);
   const std::vector<int> n_keys(static_cast<size_t>(n_rows), kKeys);
   Measured([&] {
@@ -91,7 +93,7 @@ void Values(const KernelTable& table, int n_rows) {
                   .n_keys = n_keys.data(),
                   .n_rows = n_rows,
                   .head_dim = kHeadDim,
-                  .type = KvType::kF16});
+                  .type = type});
   });
 }
 
@@ -168,9 +170,13 @@ constexpr Case kCases[] = {
      [](const KernelTable& t) { return MatmulQ8K(t, WeightFormat::kSuperU6Halves, 8), 0; }},
     {"matmul_q6_k_rows_64",
      [](const KernelTable& t) { return MatmulQ8K(t, WeightFormat::kSuperU6Halves, 64), 0; }},
-    {"scores_f16_rows_1", [](const KernelTable& t) { return Scores(t, 1), 0; }},
-    {"scores_f16_rows_12", [](const KernelTable& t) { return Scores(t, 12), 0; }},
-    {"values_f16_rows_12", [](const KernelTable& t) { return Values(t, 12), 0; }},
+    {"scores_f16_rows_1", [](const KernelTable& t) { return Scores(t, KvType::kF16, 1), 0; }},
+    {"scores_f16_rows_12", [](const KernelTable& t) { return Scores(t, KvType::kF16, 12), 0; }},
+    {"values_f16_rows_12", [](const KernelTable& t) { return Values(t, KvType::kF16, 12), 0; }},
+    {"scores_i8_rows_1", [](const KernelTable& t) { return Scores(t, KvType::kI8, 1), 0; }},
+    {"scores_i8_rows_12", [](const KernelTable& t) { return Scores(t, KvType::kI8, 12), 0; }},
+    {"values_i8_rows_1", [](const KernelTable& t) { return Values(t, KvType::kI8, 1), 0; }},
+    {"values_i8_rows_12", [](const KernelTable& t) { return Values(t, KvType::kI8, 12), 0; }},
     {"softmax_chunk", [](const KernelTable& t) { return Softmax(t), 0; }},
     {"top_k_40", [](const KernelTable& t) { return TopK(t), 0; }},
     {"gumbel_49152", [](const KernelTable& t) { return Gumbel(t), 0; }},

@@ -412,12 +412,14 @@ inline void ExpAndAdd(float* scores, __m256 top, __m256 (&sums)[2]) {
 }  // namespace
 
 void Scores(const ScoresArgs& a) {
+  if (a.type == KvType::kI8) return ScoresI8(a);
   if (a.type == KvType::kBF16) return ScoresInPairs(a, RoundAll, ScoresOf<KvType::kBF16>, ScaleAll);
   if (a.type == KvType::kBF16Amx) return ScoresInTiles<Lanes>(a, RoundBf16);
   WithKvType(a.type, [&](auto type) { ScoresOf<decltype(type)::kValue>(a); });
 }
 
 void Values(const ValuesArgs& a) {
+  if (a.type == KvType::kI8) return ValuesI8(a);
   if (a.type == KvType::kBF16) return ValuesInPairs(a, RoundAll, ValuesOf<KvType::kBF16>);
   if (a.type == KvType::kBF16Amx) {
     const ChunkRows value_row = {a.values, static_cast<size_t>(a.head_dim) * kBf16Bytes};
@@ -427,6 +429,7 @@ void Values(const ValuesArgs& a) {
 }
 
 void GatheredValues(const GatheredValuesArgs& a) {
+  if (a.type == KvType::kI8) return GatheredValuesI8(a);
   if (a.type == KvType::kBF16) return ValuesInPairs(a, RoundAll, GatheredOf<KvType::kBF16>);
   if (a.type == KvType::kBF16Amx) return ValuesInTiles<Lanes>(a, ScatteredRows{a.values}, RoundBf16);
   WithKvType(a.type, [&](auto type) { GatheredOf<decltype(type)::kValue>(a); });
@@ -477,7 +480,7 @@ void FinishState(const float* state, int head_dim, float* out) {
 }
 
 void StoreKv(const StoreKvArgs& a) {
-  WithKvType(a.k_type, [&](auto type) {
+  WithStoredType(a.k_type, [&](auto type) {
     constexpr KvType kType = decltype(type)::kValue;
     if constexpr (kHasScales<kType>) {
       StoreQuantizedKey<kType>(a);
@@ -485,7 +488,7 @@ void StoreKv(const StoreKvArgs& a) {
       StoreFloatKey(a);
     }
   });
-  WithKvType(a.v_type, [&](auto type) {
+  WithStoredType(a.v_type, [&](auto type) {
     constexpr KvType kType = decltype(type)::kValue;
     if constexpr (kHasScales<kType>) {
       StoreQuantizedValue<kType>(a);

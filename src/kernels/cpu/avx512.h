@@ -37,9 +37,12 @@ void TopK(const float* x, int n, int k, float* values, int32_t* indices);
 int GumbelArgmax(const GumbelArgs& a);
 
 void Scores(const ScoresArgs& a);
+void ScoresI8(const ScoresArgs& a);  // of kI8, as the next two of these names
 void SoftmaxChunk(float* scores, int n, float* state);
 void Values(const ValuesArgs& a);
+void ValuesI8(const ValuesArgs& a);
 void GatheredValues(const GatheredValuesArgs& a);
+void GatheredValuesI8(const GatheredValuesArgs& a);
 void MergeState(float* state, const float* chunk, int head_dim);
 void FinishState(const float* state, int head_dim, float* out);
 void StoreKv(const StoreKvArgs& a);

@@ -24,7 +24,7 @@ struct QuantizedKv {
 template <KvType T>
 inline QuantizedKv QuantizeKv(const float* x);
 
-// Where a position's numbers go: code i to codes[i * stride], scale i to scales[2 * i * stride].
+// Where a position's numbers go: code i to codes[i * stride * its bytes], scale i to scales[2 * i * stride].
 struct KvDestination {
   std::byte* codes;
   std::byte* scales;
@@ -34,16 +34,17 @@ struct KvDestination {
 // kDistance: of two values whose nibbles share a byte.
 template <KvType T, size_t kDistance>
 inline void StoreQuantizedKv(const float* x, int head_dim, const KvDestination& to) {
+  constexpr KvType kRounded = T == KvType::kI8 ? KvType::kQ8_0 : T;
   std::byte* codes = to.codes;
   std::byte* scale = to.scales;
   for (int d = 0; d < head_dim; d += kQuantBlock) {
-    const QuantizedKv block = QuantizeKv<T>(x + d);
-    for (size_t i = 0; i < kCodeBytes32<T>; ++i, codes += to.stride) {
-      if constexpr (T == KvType::kQ8_0) {
-        *codes = static_cast<std::byte>(block.q[i]);
-      } else {
+    const QuantizedKv block = QuantizeKv<kRounded>(x + d);
+    for (size_t i = 0; i < kCodeBytes32<T>; i += kCodeBytes<T>, codes += kCodeBytes<T> * to.stride) {
+      if constexpr (T == KvType::kQ4_0) {
         const size_t low = kDistance == 1 ? 2 * i : i;
         *codes = static_cast<std::byte>(block.q[low] | block.q[low + kDistance] << 4);
+      } else {
+        std::memcpy(codes, block.q + i, kCodeBytes<T>);
       }
     }
     std::memcpy(scale, &block.d, sizeof(block.d));
@@ -58,7 +59,7 @@ inline void StoreQuantizedKey(const StoreKvArgs& a) {
   std::byte* block = a.keys + static_cast<size_t>(a.offset / kKeyGroup) * kKeyGroup * groups * kBytes32;
   const auto lane = static_cast<size_t>(a.offset % kKeyGroup);
   std::byte* scales = block + groups * kCodeBytes32<T> * kKeyGroup;
-  StoreQuantizedKv<T, 1>(a.k, a.head_dim, {block + lane, scales + 2 * lane, kKeyGroup});
+  StoreQuantizedKv<T, 1>(a.k, a.head_dim, {block + lane * kCodeBytes<T>, scales + 2 * lane, kKeyGroup});
 }
 
 template <KvType T>

@@ -11,16 +11,20 @@
 namespace longspec::kernels {
 
 template <KvType T>
-inline constexpr bool kHasScales = T == KvType::kQ8_0 || T == KvType::kQ4_0;
+inline constexpr bool kHasScales = T == KvType::kQ8_0 || T == KvType::kQ4_0 || T == KvType::kI8;
 // 32 values of one position: their codes, and these with their scale.
 template <KvType T>
 inline constexpr size_t kCodeBytes32 = T == KvType::kF32    ? 128
                                        : T == KvType::kQ8_0 ? 32
+                                       : T == KvType::kI8   ? 32
                                        : T == KvType::kQ4_0 ? 16
                                                             : 64;
 // Codes of 16 values; head_dim is a multiple of 16, and of 32 where there are scales.
 template <KvType T>
 inline constexpr size_t kCodeBytes16 = kCodeBytes32<T> / 2;
+// Of the quantised types: bytes of one code.
+template <KvType T>
+inline constexpr size_t kCodeBytes = T == KvType::kI8 ? 4 : 1;
 template <KvType T>
 inline constexpr size_t kScaleBytes32 = kHasScales<T> ? 2 : 0;
 
@@ -32,7 +36,7 @@ struct KvTypeIs {
 
 namespace {  // NOLINT(google-build-namespaces): a function, so each file gets its own
 
-// f(KvTypeIs<type>()), with the type known when f is compiled.
+// f(KvTypeIs<type>()), with the type known when f is compiled. Not for kI8, which is no sum of floats.
 template <typename F>
 [[gnu::always_inline]] inline void WithKvType(KvType type, const F& f) {
   switch (type) {
@@ -47,7 +51,16 @@ template <typename F>
       return f(KvTypeIs<KvType::kQ8_0>());
     case KvType::kQ4_0:
       return f(KvTypeIs<KvType::kQ4_0>());
+    case KvType::kI8:
+      return;
   }
+}
+
+// The same, for what is stored.
+template <typename F>
+[[gnu::always_inline]] inline void WithStoredType(KvType type, const F& f) {
+  if (type == KvType::kI8) return f(KvTypeIs<KvType::kI8>());
+  WithKvType(type, f);
 }
 
 }  // namespace

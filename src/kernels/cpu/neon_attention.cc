@@ -294,16 +294,19 @@ bool IsBf16(KvType type) { return type == KvType::kBF16 || type == KvType::kBF16
 }  // namespace
 
 void Scores(const ScoresArgs& a) {
+  if (a.type == KvType::kI8) return ScoresI8(a);
   if (IsBf16(a.type)) return reference::Scores(a);
   WithKvType(a.type, [&](auto type) { ScoresOf<decltype(type)::kValue>(a); });
 }
 
 void Values(const ValuesArgs& a) {
+  if (a.type == KvType::kI8) return ValuesI8(a);
   if (IsBf16(a.type)) return reference::Values(a);
   WithKvType(a.type, [&](auto type) { ValuesOf<decltype(type)::kValue>(a); });
 }
 
 void GatheredValues(const GatheredValuesArgs& a) {
+  if (a.type == KvType::kI8) return GatheredValuesI8(a);
   if (IsBf16(a.type)) return reference::GatheredValues(a);
   WithKvType(a.type, [&](auto type) { GatheredOf<decltype(type)::kValue>(a); });
 }

@@ -106,7 +106,7 @@ void StoreFloatValue(const StoreKvArgs& a) {
 namespace neon {
 
 void StoreKv(const StoreKvArgs& a) {
-  WithKvType(a.k_type, [&](auto type) {
+  WithStoredType(a.k_type, [&](auto type) {
     constexpr KvType kType = decltype(type)::kValue;
     if constexpr (kHasScales<kType>) {
       StoreQuantizedKey<kType>(a);
@@ -114,7 +114,7 @@ void StoreKv(const StoreKvArgs& a) {
       StoreFloatKey(a);
     }
   });
-  WithKvType(a.v_type, [&](auto type) {
+  WithStoredType(a.v_type, [&](auto type) {
     constexpr KvType kType = decltype(type)::kValue;
     if constexpr (kHasScales<kType>) {
       StoreQuantizedValue<kType>(a);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Functions of a kernel table (gpu/table.h): attention's operations. Those of arithmetics "bf16" and
-// "bf16-amx" remain the reference's.
+// "bf16-amx", and of "i8", which has no body yet, remain the reference's.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,9 @@ bool LaunchFor(KvType type, const Args& args) {
   }
 }
 
-inline bool IsOfCpus(KvType type) { return type == KvType::kBF16 || type == KvType::kBF16Amx; }
+inline bool IsOfCpus(KvType type) {
+  return type == KvType::kBF16 || type == KvType::kBF16Amx || type == KvType::kI8;
+}
 
 template <typename Device>
 struct AttentionOperations {

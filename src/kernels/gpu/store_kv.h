@@ -19,11 +19,15 @@ struct KvPlace {
   int distance;  // of two values whose nibbles share a byte
 };
 
+LONGSPEC_GPU bool HasScales(KvType type) {
+  return type == KvType::kQ8_0 || type == KvType::kQ4_0 || type == KvType::kI8;
+}
+
 class StoreRow {
  public:
   // How many threads store a row.
   static LONGSPEC_GPU int Threads(KvType type, int head_dim) {
-    return type == KvType::kQ8_0 || type == KvType::kQ4_0 ? head_dim / kQuantBlock : head_dim;
+    return HasScales(type) ? head_dim / kQuantBlock : head_dim;
   }
 
   template <class Cta>
@@ -36,7 +40,10 @@ class StoreRow {
         *reinterpret_cast<uint16_t*>(to.codes + thread * to.stride * 2) = HalfOf<Cta>(x[thread]);
         break;
       case KvType::kQ8_0:
-        Q8<Cta>(x + thread * kQuantBlock, thread, to);
+        Q8<Cta>(x + thread * kQuantBlock, thread, 1, to);
+        break;
+      case KvType::kI8:
+        Q8<Cta>(x + thread * kQuantBlock, thread, 4, to);
         break;
       case KvType::kQ4_0:
         Q4<Cta>(x + thread * kQuantBlock, thread, to);
@@ -71,8 +78,9 @@ class StoreRow {
     return (h & 0x7C00) == 0x7C00 ? kNoScale : h;
   }
 
+  // `together`: values of one code.
   template <class Cta>
-  static LONGSPEC_GPU void Q8(const float* x, int block, const KvPlace& to) {
+  static LONGSPEC_GPU void Q8(const float* x, int block, int together, const KvPlace& to) {
     const float m = Largest<Cta>(x), s = Cta::Div(m < 0.0F ? -m : m, 127.0F);
     const uint16_t d = ScaleBits<Cta>(s);
     const bool usable = d != 0 && d != kNoScale;
@@ -81,7 +89,7 @@ class StoreRow {
     std::byte* codes = to.codes + block * kQuantBlock * to.stride;
     for (int i = 0; i < kQuantBlock; ++i) {
       const int q = usable ? static_cast<int>(Cta::Rint(Cta::Mul(x[i], inverse))) : 0;
-      codes[i * to.stride] = static_cast<std::byte>(q & 255);
+      codes[i / together * together * to.stride + i % together] = static_cast<std::byte>(q & 255);
     }
   }
 
@@ -157,13 +165,13 @@ struct StoreKv {
 
  private:
   static LONGSPEC_GPU int CodeBytes(KvType type) {
-    return type == KvType::kF32 ? 4 : type == KvType::kQ8_0 || type == KvType::kQ4_0 ? 1 : 2;
+    return type == KvType::kF32 || type == KvType::kI8 ? 4 : HasScales(type) ? 1 : 2;
   }
   static LONGSPEC_GPU int CodesOf(KvType type, int head_dim) {
-    return type == KvType::kQ4_0 ? head_dim / 2 : head_dim * CodeBytes(type);
+    return type == KvType::kQ4_0 ? head_dim / 2 : type == KvType::kI8 ? head_dim : head_dim * CodeBytes(type);
   }
   static LONGSPEC_GPU int ScalesOf(KvType type, int head_dim) {
-    return type == KvType::kQ8_0 || type == KvType::kQ4_0 ? head_dim / kQuantBlock * 2 : 0;
+    return HasScales(type) ? head_dim / kQuantBlock * 2 : 0;
   }
 };
 

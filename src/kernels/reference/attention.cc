@@ -36,16 +36,16 @@ QuantizedBlock Quantize(KvType type, const float* x) {
     largest = magnitude;
     m = x[i];
   }
-  const float s = type == KvType::kQ8_0 ? std::fabs(m) / 127.0F : m / -8.0F;
+  const float s = type == KvType::kQ4_0 ? m / -8.0F : std::fabs(m) / 127.0F;
   QuantizedBlock block;
   block.d = ScaleBits(s);
   const bool usable = block.d != 0 && block.d != 0x7E00;
   const float inverse = usable ? 1.0F / s : 0.0F;
   for (int i = 0; i < kQuantBlock; ++i) {
-    if (type == KvType::kQ8_0) {
-      block.q[i] = usable ? static_cast<int>(std::rint(x[i] * inverse)) : 0;
-    } else {
+    if (type == KvType::kQ4_0) {
       block.q[i] = usable ? std::min(15, static_cast<int>(x[i] * inverse + 8.5F)) : 8;
+    } else {
+      block.q[i] = usable ? static_cast<int>(std::rint(x[i] * inverse)) : 0;
     }
   }
   return block;
@@ -71,9 +71,11 @@ struct Destination {
 void StoreBlock(KvType type, const float* x, size_t block, size_t distance, const Destination& to) {
   const QuantizedBlock quantized = Quantize(type, x);
   std::memcpy(to.scales + block * to.stride * 2, &quantized.d, sizeof(quantized.d));
-  if (type == KvType::kQ8_0) {
-    for (size_t i = 0; i < kQuantBlock; ++i) {
-      to.codes[(block * kQuantBlock + i) * to.stride] = static_cast<std::byte>(quantized.q[i]);
+  if (type != KvType::kQ4_0) {
+    const size_t together = FormatOf(type, kQuantBlock).code_bytes;
+    for (size_t i = block * kQuantBlock; i < (block + 1) * kQuantBlock; ++i) {
+      to.codes[i / together * together * to.stride + i % together] =
+          static_cast<std::byte>(quantized.q[i % kQuantBlock]);
     }
     return;
   }
@@ -97,6 +99,7 @@ void StoreRow(KvType type, const float* x, int head_dim, size_t distance, const 
 }  // namespace
 
 void Scores(const ScoresArgs& a) {
+  if (a.type == KvType::kI8) return ScoresI8(a);
   for (int row = 0; row < a.n_rows; ++row) {
     const float* q = a.q + int64_t{row} * a.head_dim;
     for (int key = a.block_begin * kKeyGroup; key < a.block_end * kKeyGroup; ++key) {
@@ -154,6 +157,7 @@ void AddValues(KvType type, int head_dim, const ValueRow& value_row, const float
 }  // namespace
 
 void Values(const ValuesArgs& a) {
+  if (a.type == KvType::kI8) return ValuesI8(a);
   const size_t row_bytes = FormatOf(a.type, a.head_dim).bytes();
   const auto value_row = [&](int key) { return a.values + static_cast<size_t>(key) * row_bytes; };
   for (int row = 0; row < a.n_rows; ++row) {
@@ -162,6 +166,7 @@ void Values(const ValuesArgs& a) {
 }
 
 void GatheredValues(const GatheredValuesArgs& a) {
+  if (a.type == KvType::kI8) return GatheredValuesI8(a);
   const auto value_row = [&](int key) { return a.values[key]; };
   for (int row = 0; row < a.n_rows; ++row) {
     AddValues(a.type, a.head_dim, value_row, a.p + row * a.p_stride, a.n_keys, a.o + row * a.o_stride);

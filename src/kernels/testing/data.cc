@@ -164,8 +164,9 @@ void AppendPositions(KvType type, int head_dim, size_t n_positions, Random& rand
                      std::vector<std::byte>* bytes) {
   const KvFormat format = FormatOf(type, head_dim);
   for (size_t i = 0; i < n_positions * format.n_codes; ++i) {
-    if (format.code_bytes == 1) {
-      bytes->push_back(static_cast<std::byte>(random.Bits() & 0xFF));
+    if (IsQuantized(type)) {
+      for (size_t byte = 0; byte < format.code_bytes; ++byte)
+        bytes->push_back(static_cast<std::byte>(random.Bits() & 0xFF));
       continue;
     }
     const float f = random.Float(2.0F);
@@ -176,7 +177,9 @@ void AppendPositions(KvType type, int head_dim, size_t n_positions, Random& rand
       AppendHalf(type == KvType::kF16 ? FloatToHalf(f) : FloatToBFloat16(f), bytes);
     }
   }
-  for (size_t i = 0; i < n_positions * format.n_scales; ++i) AppendHalf(RandomHalf(random), bytes);
+  // Where scales of values have a sign, arithmetic "i8" knows no numbers.
+  const uint16_t bits = type == KvType::kI8 ? 0x7FFF : 0xFFFF;
+  for (size_t i = 0; i < n_positions * format.n_scales; ++i) AppendHalf(RandomHalf(random) & bits, bytes);
 }
 
 }  // namespace
@@ -212,6 +215,8 @@ const char* Name(KvType type) {
       return "q8_0";
     case KvType::kQ4_0:
       return "q4_0";
+    case KvType::kI8:
+      return "i8";
     default:
       return "bf16";
   }

@@ -98,8 +98,8 @@ inline const std::vector<WeightFormat> kSuperFormats =
     FormatsOf([](WeightFormat format) { return HasSuperBlocks(format); });
 inline const std::vector<WeightFormat> kFloatFormats =
     FormatsOf([](WeightFormat format) { return !IsQuantized(format); });
-inline constexpr KvType kKvTypes[] = {KvType::kF32,  KvType::kF16,  KvType::kBF16,
-                                      KvType::kQ8_0, KvType::kQ4_0, KvType::kBF16Amx};
+inline constexpr KvType kKvTypes[] = {KvType::kF32,  KvType::kF16,     KvType::kBF16, KvType::kQ8_0,
+                                      KvType::kQ4_0, KvType::kBF16Amx, KvType::kI8};
 inline constexpr int kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 33};
 
 }  // namespace longspec::kernels::testing
