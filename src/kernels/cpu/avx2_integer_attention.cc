@@ -26,12 +26,11 @@ struct Set : IntegerLanesAvx2 {
   template <int R>
   [[gnu::always_inline]] static void ScoreBlock(const std::byte* block, int head_dim,
                                                 const IntegerQueries<R>& queries, float scale, float* out,
-                                                int64_t out_stride, Fetch& fetch) {
+                                                int64_t out_stride) {
     const std::byte* scales = block + static_cast<size_t>(head_dim) * kKeyGroup;
     __m256 sums[R][2];
     for (auto& row : sums) row[0] = row[1] = _mm256_setzero_ps();
     for (int group = 0; group * kQuantBlock < head_dim; ++group, scales += 2 * kKeyGroup) {
-      fetch.Step(R);
       __m256i dots[R][2];
       for (auto& row : dots) row[0] = row[1] = _mm256_setzero_si256();
 #pragma GCC unroll 1

@@ -21,13 +21,12 @@ struct Set : IntegerLanesAvx2 {
 
   template <int R>
   static void ScoreBlock(const std::byte* block, int head_dim, const IntegerQueries<R>& queries, float scale,
-                         float* out, int64_t out_stride, Fetch& fetch) {
+                         float* out, int64_t out_stride) {
     const std::byte* scales = block + static_cast<size_t>(head_dim) * kKeyGroup;
     const __m512i offset = _mm512_set1_epi8(static_cast<char>(128));
     __m512 sums[R];
     for (__m512& sum : sums) sum = _mm512_setzero_ps();
     for (int group = 0; group * kQuantBlock < head_dim; ++group, scales += 2 * kKeyGroup) {
-      fetch.Step(R);
       __m512i dots[R];
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) dots[r] = _mm512_set1_epi32(queries.less_128[r][group]);

@@ -9,8 +9,8 @@
 //   kQueryRows                                     the most rows of a tile of scores
 //   float Quantize(x, q), QuantizeWeights(p, scales, n, q)   32 numbers; returns their scale. Weights are
 //                                                  p * scales, of the first n only
-//   ScoreBlock<R>(block, head_dim, queries, scale, out, out_stride, fetch)   16 keys, R rows
-//   ToFloats(halves, floats)                       32 f16 numbers
+//   ScoreBlock<R>(block, head_dim, queries, scale, out, out_stride)   16 keys, R rows
+//   LoadScales<N>(rows, at, scales)                N neighbouring f16 scales of 32 keys, (N, 32)
 //   Interleave(rows, values)                       32 values of 32 keys, as AddValues wants them
 //   AddValues(values, q, d, o)                     o += d * (sum over the keys of q * v), of 32 values
 #pragma once
@@ -77,16 +77,17 @@ template <typename Set, int R>
   }
   const size_t block_bytes = static_cast<size_t>(a.head_dim) / kQuantBlock * kI8Bytes32 * kKeyGroup;
   for (int block = a.block_begin; block < a.block_end; ++block) {
+    fetch.Step(R);
     Set::template ScoreBlock<R>(a.keys + static_cast<size_t>(block) * block_bytes, a.head_dim, queries,
                                 a.scale, a.out + row * a.out_stride + int64_t{block} * kKeyGroup,
-                                a.out_stride, fetch);
+                                a.out_stride);
   }
 }
 
-// A step of `fetch` is 32 dimensions of 16 keys for one row.
+// A step of `fetch` is 16 keys for one row.
 template <typename Set>
 inline void IntegerScores(const ScoresArgs& a) {
-  Fetch fetch(a.next, int64_t{a.n_rows} * (a.block_end - a.block_begin) * (a.head_dim / kQuantBlock));
+  Fetch fetch(a.next, int64_t{a.n_rows} * (a.block_end - a.block_begin));
   InTiles<Set::kQueryRows>(
       a.n_rows, [&](auto rows, int row) { ScoreRows<Set, decltype(rows)::kValue>(a, row, fetch); });
 }
@@ -99,14 +100,18 @@ struct KeyGroup {
 
 template <typename Set, typename ValueRow>
 inline void FindGroup(const ValueRow& value_row, int begin, int n, int head_dim, KeyGroup& group) {
+  n = n < kQuantBlock ? n : kQuantBlock;
+  for (int i = 0; i < n; ++i) group.rows[i] = value_row(begin + i);
+  for (int i = n; i < kQuantBlock; ++i) group.rows[i] = kNoValues;
   const int n_groups = head_dim / kQuantBlock;
-  alignas(64) uint16_t halves[kMostGroups][kQuantBlock];
-  for (int i = 0; i < kQuantBlock; ++i) {
-    group.rows[i] = i < n ? value_row(begin + i) : kNoValues;
-    const std::byte* scales = group.rows[i] + head_dim;
-    for (int g = 0; g < n_groups; ++g) std::memcpy(&halves[g][i], scales + 2 * g, 2);
+  int g = 0;
+  for (; g + 4 <= n_groups; g += 4)
+    Set::template LoadScales<4>(group.rows, head_dim + 2 * g, group.scales + g);
+  if (g + 2 <= n_groups) {
+    Set::template LoadScales<2>(group.rows, head_dim + 2 * g, group.scales + g);
+    g += 2;
   }
-  for (int g = 0; g < n_groups; ++g) Set::ToFloats(halves[g], group.scales[g]);
+  if (g < n_groups) Set::template LoadScales<1>(group.rows, head_dim + 2 * g, group.scales + g);
 }
 
 // keys_of(row): how many keys a row sees.

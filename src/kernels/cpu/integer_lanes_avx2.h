@@ -42,15 +42,37 @@ struct IntegerLanesAvx2 {
     return Round(w, _mm256_max_epu32(first, second), q);
   }
 
-  static void ToFloats(const uint16_t* halves, float* floats) {
-    for (int i = 0; i < kQuantBlock; i += 8) {
-      const __m128i h = _mm_load_si128(reinterpret_cast<const __m128i*>(halves + i));
-      _mm256_store_ps(floats + i, _mm256_cvtph_ps(h));
+  template <int N>
+  static void LoadScales(const std::byte* const (&rows)[kQuantBlock], int at, float (*scales)[kQuantBlock]) {
+#pragma GCC unroll 1
+    for (int key = 0; key < kQuantBlock; key += 8) {
+      __m128i of_key[8];
+#pragma GCC unroll 8
+      for (int i = 0; i < 8; ++i) {
+        uint64_t halves = 0;
+        std::memcpy(&halves, rows[key + i] + at, 2 * N);
+        of_key[i] = _mm_cvtsi64_si128(static_cast<int64_t>(halves));
+      }
+      // Of two, of four and of eight keys.
+      __m128i two[4], first[2], second[2];
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) two[i] = _mm_unpacklo_epi16(of_key[2 * i], of_key[2 * i + 1]);
+#pragma GCC unroll 2
+      for (int i = 0; i < 2; ++i) {
+        first[i] = _mm_unpacklo_epi32(two[2 * i], two[2 * i + 1]);
+        second[i] = _mm_unpackhi_epi32(two[2 * i], two[2 * i + 1]);
+      }
+      const __m128i eight[4] = {
+          _mm_unpacklo_epi64(first[0], first[1]), _mm_unpackhi_epi64(first[0], first[1]),
+          _mm_unpacklo_epi64(second[0], second[1]), _mm_unpackhi_epi64(second[0], second[1])};
+#pragma GCC unroll 4
+      for (int g = 0; g < N; ++g) _mm256_store_ps(scales[g] + key, _mm256_cvtph_ps(eight[g]));
     }
   }
 
   // Of each four keys the values of a dimension lie together: (8, 32 dimensions, 4).
   static void Interleave(const std::byte* const (&rows)[kQuantBlock], int dims, int8_t* values) {
+#pragma GCC unroll 1  // else all rows' addresses are moved about
     for (int key = 0; key < kQuantBlock; key += 4, values += 4 * kQuantBlock) {
       __m256i v[4];
 #pragma GCC unroll 4

@@ -50,9 +50,16 @@ struct Set {
     return Round(w, most, reinterpret_cast<int8_t*>(q));
   }
 
-  static void ToFloats(const uint16_t* halves, float* floats) {
-    for (int i = 0; i < kQuantBlock; i += 4)
-      vst1q_f32(floats + i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(halves + i))));
+  template <int N>
+  static void LoadScales(const std::byte* const (&rows)[kQuantBlock], int at, float (*scales)[kQuantBlock]) {
+    uint16_t halves[N][kQuantBlock];
+    for (int key = 0; key < kQuantBlock; ++key) {
+      for (int g = 0; g < N; ++g) std::memcpy(&halves[g][key], rows[key] + at + 2 * g, 2);
+    }
+    for (int g = 0; g < N; ++g) {
+      for (int i = 0; i < kQuantBlock; i += 4)
+        vst1q_f32(scales[g] + i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(halves[g] + i))));
+    }
   }
 
   // Of each four keys the values of a dimension lie together: (8, 32 dimensions, 4).
@@ -75,12 +82,11 @@ struct Set {
 
   template <int R>
   static void ScoreBlock(const std::byte* block, int head_dim, const IntegerQueries<R>& queries, float scale,
-                         float* out, int64_t out_stride, Fetch& fetch) {
+                         float* out, int64_t out_stride) {
     const std::byte* scales = block + static_cast<size_t>(head_dim) * kKeyGroup;
     Lanes16 sums[R];
     for (Lanes16& sum : sums) sum = Zeros16();
     for (int group = 0; group * kQuantBlock < head_dim; ++group, scales += 2 * kKeyGroup) {
-      fetch.Step(R);
       int32x4_t dots[R][4];
       for (auto& row : dots) {
         for (int32x4_t& dot : row) dot = vdupq_n_s32(0);
