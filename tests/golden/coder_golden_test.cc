@@ -123,8 +123,8 @@ TEST_P(CoderGolden, CacheTypesByLength) {
       Distance distance;
       const auto vocab = static_cast<size_t>(config_.n_vocab);
       for (size_t row = 0; row < kRows; ++row) {
-        distance.Add(std::span(f16[length]).subspan(row * vocab, vocab),
-                     std::span(logits).subspan(row * vocab, vocab));
+        const std::span<const float> better = f16[length], own = logits;
+        distance.Add(better.subspan(row * vocab, vocab), own.subspan(row * vocab, vocab));
       }
       std::printf(" %10.6f %4d", distance.mean_kl(), distance.same_top);
       std::fflush(stdout);
