@@ -19,8 +19,8 @@ import sys
 
 FLOORS = (
     ("base", "json"),
-    ("tensor", "tree", "tokenizer", "jinja", "chart", "chat", "openai", "pattern"),
-    ("formats", "kernels", "wire", "grammar"),
+    ("tensor", "tree", "tokenizer", "jinja", "chart", "chat", "pattern"),
+    ("formats", "kernels", "grammar"),
     ("attention", "sampling", "cuda"),
     ("kv", "verify", "network"),
     ("model",),
@@ -29,7 +29,9 @@ FLOORS = (
     ("draft_model",),
     ("decode",),
     ("engine",),
-    ("server", "bench", "eval", "features"),
+    ("openai", "bench", "eval", "features"),
+    ("wire",),
+    ("server",),
     ("http",),
     ("cli",),
 )

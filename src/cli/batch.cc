@@ -14,6 +14,7 @@
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "cli/report.h"
+#include "openai/answer_parts.h"
 #include "openai/responses.h"
 
 namespace longspec::cli {
@@ -60,7 +61,7 @@ struct Batch::Pending {
   size_t n_bytes = 0;
   std::string custom_id;
   openai::Endpoint endpoint = openai::Endpoint::kChatCompletions;
-  openai::ReadingForm reading;  // of the answers
+  chat::ReadingForm reading;  // of the answers
   std::vector<std::optional<GenerationResult>> answers;
   int64_t pieces = 0;  // of text so far
 };
@@ -158,7 +159,7 @@ void Batch::TakeLine(Scheduler& scheduler, const std::string& line) {
     WriteError(parsed.custom_id, line_number, *error);
   } else {
     auto& request = std::get<openai::ApiRequest>(parsed.request);
-    if (const auto refused = openai::ApplyTools(model_.tool_format, &request)) {
+    if (const auto refused = openai::ApplyTools(model_.dialect, &request)) {
       WriteError(parsed.custom_id, line_number, *refused);
     } else {
       Submit(scheduler, line.size(), std::move(parsed.custom_id), std::move(request));
@@ -181,11 +182,10 @@ bool Batch::WasAnswered(openai::BatchLine& line, int64_t line_number) {
   return answered_lines_.contains(line_number);
 }
 
-openai::ReadingForm Batch::ReadingOf(openai::ApiRequest* request) const {
-  const bool may_think = model_.thinking || request->wishes.thoughts == openai::ThoughtsPlace::kApart;
+chat::ReadingForm Batch::ReadingOf(openai::ApiRequest* request) const {
+  const bool may_think = model_.dialect.thinking || request->wishes.thoughts == openai::ThoughtsPlace::kApart;
   const std::string prompt = may_think && model_.prompt ? model_.prompt(request->generation) : std::string();
-  return {.thinking = openai::ThinkingFormOf(model_.thinking, prompt, request),
-          .calls = openai::CallFormOf(model_.tool_format, request->tools)};
+  return openai::ReadingFormOf(model_.dialect, prompt, request);
 }
 
 void Batch::Submit(Scheduler& scheduler, size_t n_bytes, std::string custom_id, openai::ApiRequest request) {

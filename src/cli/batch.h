@@ -15,12 +15,12 @@
 #include <unordered_set>
 #include <vector>
 
+#include "chat/answer_reader.h"
+#include "chat/dialect.h"
 #include "cli/answer_file.h"
 #include "features/documents.h"
 #include "longspec/scheduler.h"
-#include "openai/answer_reader.h"
 #include "openai/batch_lines.h"
-#include "openai/tools.h"
 
 namespace longspec::cli {
 
@@ -46,8 +46,7 @@ struct BatchProgress {
 // Who answers.
 struct BatchModel {
   std::string name;  // that answers give
-  openai::ToolFormat tool_format = openai::ToolFormat::kGeneric;
-  std::optional<openai::ThinkingTags> thinking = {};  // nothing: it does not think
+  chat::Dialect dialect = {};
   // The text of a chat's prompt, which may end within a thought; empty where it cannot be made.
   std::function<std::string(const GenerationRequest&)> prompt = {};
 };
@@ -96,7 +95,7 @@ class Batch {
   bool HasRoom() const;
   void TakeLine(Scheduler& scheduler, const std::string& line);
   bool WasAnswered(openai::BatchLine& line, int64_t line_number);
-  openai::ReadingForm ReadingOf(openai::ApiRequest* request) const;
+  chat::ReadingForm ReadingOf(openai::ApiRequest* request) const;
   void Submit(Scheduler& scheduler, size_t n_bytes, std::string custom_id, openai::ApiRequest request);
   void End(const std::shared_ptr<Pending>& pending, int index, Result<GenerationResult> result);
   void WriteAnswer(const Pending& pending);

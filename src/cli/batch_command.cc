@@ -98,8 +98,7 @@ int RunBatchCommand(const BatchFlags& flags) {
   if (!scheduler.ok()) return Fail(scheduler.status(), Stage::kLoad);
   const Status ran = (*batch)->Run(**scheduler,
                                    {.name = ModelName((*engine)->info()),
-                                    .tool_format = openai::ToolFormatOf((*engine)->info().chat_template),
-                                    .thinking = openai::ThinkingTagsOf((*engine)->info().chat_template),
+                                    .dialect = chat::DialectOf((*engine)->info().chat_template),
                                     .prompt =
                                         [&](const GenerationRequest& request) {
                                           auto prompt = (*engine)->ChatPrompt(request);

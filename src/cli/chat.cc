@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "chat/answer_reader.h"
+#include "chat/dialect.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
@@ -154,7 +156,7 @@ class Chat {
     if (result->tokens.empty()) {
       messages.pop_back();
     } else {
-      messages.push_back({"assistant", result->text});
+      messages.push_back({"assistant", chat::ContentOf(dialect_, result->text)});
     }
     Save();
     last_ = *result;
@@ -183,6 +185,7 @@ class Chat {
   LineReader reader_;
   bool interactive_;
   const SavedSession saved_;
+  const chat::Dialect dialect_ = chat::DialectOf(engine_.info().chat_template);
   bool unsaved_ = false;  // there is something that the file does not have
   int save_code_ = kExitOk;
   Status written_;

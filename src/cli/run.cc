@@ -9,6 +9,8 @@
 #include <system_error>
 #include <utility>
 
+#include "chat/answer_reader.h"
+#include "chat/dialect.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/grammar_flags.h"
@@ -160,7 +162,8 @@ class Run {
     if (!written_.ok()) return FailOutput(written_);
     if (!result.ok()) return Fail(result.status(), Stage::kGenerate);
     const int status = Report(*result, engine.info());
-    KeepConversation(request, *result, session);
+    KeepConversation(request, chat::ContentOf(chat::DialectOf(engine.info().chat_template), result->text),
+                     session);
     const Status saved = saved_.Save(engine, session);
     if (!saved.ok()) return FailOutput(saved);
     KeepAnswer(request, *result);
@@ -169,13 +172,12 @@ class Run {
   }
 
   // What `chat` goes on with. A text that goes on is more of its last message; raw text is no conversation.
-  static void KeepConversation(const GenerationRequest& request, const GenerationResult& result,
-                               Session& session) {
+  static void KeepConversation(const GenerationRequest& request, const std::string& said, Session& session) {
     std::vector<Message>& messages = session.messages();
     if (request.tokens.empty()) messages = request.messages;
     if (messages.empty()) return;
     if (messages.back().role != "assistant") messages.push_back({"assistant", ""});
-    messages.back().content += result.text;
+    messages.back().content += said;
   }
 
   // The answer was given: that it was not kept is no failure.

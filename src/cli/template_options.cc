@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "chat/dialect.h"
+#include "chat/thinking.h"
 #include "cli/foreign_options.h"
 #include "openai/template_fields.h"
 
@@ -84,11 +86,11 @@ void AddTemplateOptions(CLI::App& app, GenerationRequest* request, const std::st
 
 Status CheckTemplateOptions(const Engine& engine, const GenerationRequest& request) {
   const std::string& chat_template = engine.info().chat_template;
-  if (!openai::ForbidThinking(request.template_variables) || !openai::ThinkingTagsOf(chat_template) ||
+  if (!chat::ForbidThinking(request.template_variables) || !chat::DialectOf(chat_template).thinks() ||
       chat_template.find("enable_thinking") != std::string::npos)
     return {};
   const auto prompt = engine.ApplyChatTemplate({{"user", "?"}}, true, request.template_variables);
-  if (!prompt.ok() || openai::IsThoughtOver(*prompt)) return {};
+  if (!prompt.ok() || chat::IsThoughtOver(*prompt)) return {};
   return Unsupported(engine.info().path +
                      ": thinking cannot be turned off: the model's chat template has no enable_thinking");
 }

@@ -11,7 +11,7 @@
 #include "longspec/engine.h"
 #include "longspec/generation.h"
 #include "longspec/status.h"
-#include "openai/thinking.h"
+#include "openai/thoughts.h"
 
 namespace longspec::cli {
 

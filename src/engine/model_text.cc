@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "chat/thinking.h"
 #include "engine/continued_prompt.h"
 #include "engine/gguf_tokenizer.h"
 #include "engine/model_template.h"
 #include "engine/template_variables.h"
-#include "openai/thinking.h"
 
 namespace longspec {
 namespace {
@@ -130,8 +130,8 @@ Result<std::string> ModelText::ApplyChatTemplate(const std::vector<Message>& mes
     return Status(rendered.status().code(), path_ + ": chat template: " + rendered.status().message());
   }
   // Some begin a thought whatever they are told.
-  if (add_generation_prompt && openai::ForbidThinking(template_variables))
-    return openai::WithThoughtEnded(*std::move(rendered));
+  if (add_generation_prompt && chat::ForbidThinking(template_variables))
+    return chat::WithThoughtEnded(*std::move(rendered));
   return rendered;
 }
 

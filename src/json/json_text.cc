@@ -132,6 +132,8 @@ std::string WriteJson(const Json& json) {
   return text;
 }
 
+Json LoadJson(std::string_view text) { return std::get<Json>(ReadJson(text)); }
+
 bool IsLongInteger(const Json& value) { return value.is_binary(); }
 
 std::optional<double> NumberOf(const Json& value) {

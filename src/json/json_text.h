@@ -32,6 +32,9 @@ std::variant<nlohmann::ordered_json, JsonMistake> ReadJson(std::string_view text
 // form that reads back.
 std::string WriteJson(const nlohmann::ordered_json& json);
 
+// The value of a text that WriteJson wrote.
+nlohmann::ordered_json LoadJson(std::string_view text);
+
 // Whether it is an integer that 64 bits do not hold.
 bool IsLongInteger(const nlohmann::ordered_json& value);
 

@@ -8,25 +8,15 @@
 #include <string_view>
 #include <variant>
 
+#include "json/bounded_json.h"
+#include "json/json_text.h"
 #include "openai/errors.h"
 
 namespace longspec::openai {
 
-struct JsonLimits {
-  size_t bytes = size_t{64} << 20;
-  int nesting = 64;                    // containers within each other
-  size_t values = size_t{4} << 20;     // a value takes up to about 70 bytes
-  size_t keys = 10'000;                // of one object: they are looked for one by one
-  size_t compared_keys = 100'000'000;  // by looking for keys, in all objects: about a second
-};
-
-// The value of a whole text (json/json_text.h), with the keys of objects in their order, which schemas mean
-// something by. Half a surrogate pair ("\ud83d" alone) is U+FFFD.
+// As ReadBoundedJson does it.
 std::variant<nlohmann::ordered_json, ApiError> ParseJson(std::string_view text,
                                                          const JsonLimits& limits = {});
-
-// The value of a text that DumpJson wrote.
-nlohmann::ordered_json LoadJson(std::string_view text);
 
 // A value for an error message: numbers and short strings as they are, others by their kind ("a list").
 std::string Describe(const nlohmann::ordered_json& value);

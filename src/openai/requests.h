@@ -16,7 +16,7 @@
 #include "longspec/generation.h"
 #include "longspec/infill.h"
 #include "openai/errors.h"
-#include "openai/thinking.h"
+#include "openai/thoughts.h"
 #include "openai/tools.h"
 
 namespace longspec::openai {
@@ -76,7 +76,7 @@ struct ApiRequest {
   std::string model;  // as asked for; may be empty
   GenerationRequest generation;
   std::string grammar_field;  // what asks for the generation's grammar; empty: nothing in the request does
-  ToolUse tools;              // ApplyTools (openai/tools.h) tells the generation of them
+  chat::ToolUse tools;        // ApplyTools (openai/tools.h) tells the generation of them
   int n = 1;                  // answers
   AnswerWishes wishes;
   SpeculativeWish speculative;  // whoever makes the generation applies it (SpeculationOf)

@@ -8,12 +8,13 @@
 #include <sstream>
 
 #include "base/testing/source_path.h"
+#include "chat/tool_calls.h"
+#include "chat/tool_form.h"
 #include "grammar/grammar.h"
 #include "grammar/testing/byte_vocabulary.h"
 #include "openai/answer_form.h"
 #include "openai/json.h"
 #include "openai/requests.h"
-#include "openai/tool_calls.h"
 
 namespace longspec::openai {
 namespace {
@@ -95,10 +96,10 @@ TEST(AnswerForm, MistakesAreNamed) {
 // --- Tools of a request. ---
 
 TEST(Tools, AreRead) {
-  const ToolUse use = Request(kTools).tools;
+  const chat::ToolUse use = Request(kTools).tools;
   ASSERT_EQ(use.tools.size(), 2U);
   EXPECT_TRUE(use.offered());
-  EXPECT_EQ(use.choice, ToolChoice::kAuto);
+  EXPECT_EQ(use.choice, chat::ToolChoice::kAuto);
   EXPECT_TRUE(use.parallel);
   EXPECT_EQ(use.tools[0].name, "weather");
   EXPECT_TRUE(use.tools[0].strict);
@@ -106,13 +107,13 @@ TEST(Tools, AreRead) {
   EXPECT_FALSE(Request("").tools.offered());
   EXPECT_FALSE(Request(std::string(kTools) + R"(, "tool_choice": "none")").tools.offered());
   EXPECT_EQ(Request(std::string(kTools) + R"(, "tool_choice": "required")").tools.choice,
-            ToolChoice::kRequired);
-  const ToolUse named =
+            chat::ToolChoice::kRequired);
+  const chat::ToolUse named =
       Request(std::string(kTools) + R"(, "tool_choice": {"type": "function", "function": {"name": "now"}})")
           .tools;
   ASSERT_EQ(named.tools.size(), 1U);
   EXPECT_EQ(named.tools[0].name, "now");
-  EXPECT_EQ(named.choice, ToolChoice::kRequired);
+  EXPECT_EQ(named.choice, chat::ToolChoice::kRequired);
 }
 
 TEST(Tools, MistakesAreNamed) {
@@ -139,20 +140,21 @@ std::string Template(const std::string& name) {
 }
 
 TEST(Tools, TheTemplateTellsTheFormat) {
-  EXPECT_EQ(ToolFormatOf(Template("qwen25.jinja")), ToolFormat::kHermes);
-  EXPECT_EQ(ToolFormatOf(Template("qwen3.jinja")), ToolFormat::kHermes);
-  EXPECT_EQ(ToolFormatOf("{% if tools %}<tool_call>\n<function=name>\n<parameter=a>{% endif %}"),
-            ToolFormat::kTagged);
-  EXPECT_EQ(ToolFormatOf(Template("llama31_tools.jinja")), ToolFormat::kLlama3);
-  EXPECT_EQ(ToolFormatOf(Template("smollm2.jinja")), ToolFormat::kGeneric);
-  EXPECT_EQ(ToolFormatOf(Template("mistral_v3.jinja")), ToolFormat::kMistralList);
-  EXPECT_EQ(ToolFormatOf("{% if tools %}[TOOL_CALLS]{{ name }}[ARGS]{% endif %}"), ToolFormat::kMistral);
-  EXPECT_EQ(ToolFormatOf(""), ToolFormat::kGeneric);
+  EXPECT_EQ(chat::ToolFormatOf(Template("qwen25.jinja")), chat::ToolFormat::kHermes);
+  EXPECT_EQ(chat::ToolFormatOf(Template("qwen3.jinja")), chat::ToolFormat::kHermes);
+  EXPECT_EQ(chat::ToolFormatOf("{% if tools %}<tool_call>\n<function=name>\n<parameter=a>{% endif %}"),
+            chat::ToolFormat::kTagged);
+  EXPECT_EQ(chat::ToolFormatOf(Template("llama31_tools.jinja")), chat::ToolFormat::kLlama3);
+  EXPECT_EQ(chat::ToolFormatOf(Template("smollm2.jinja")), chat::ToolFormat::kGeneric);
+  EXPECT_EQ(chat::ToolFormatOf(Template("mistral_v3.jinja")), chat::ToolFormat::kMistralList);
+  EXPECT_EQ(chat::ToolFormatOf("{% if tools %}[TOOL_CALLS]{{ name }}[ARGS]{% endif %}"),
+            chat::ToolFormat::kMistral);
+  EXPECT_EQ(chat::ToolFormatOf(""), chat::ToolFormat::kGeneric);
 }
 
 TEST(Tools, TemplatesThatKnowThemGetThem) {
   ApiRequest request = Request(kTools);
-  ASSERT_FALSE(ApplyTools(ToolFormat::kHermes, &request));
+  ASSERT_FALSE(ApplyTools({.tools = chat::ToolFormat::kHermes}, &request));
   const Json variables = Json::parse(request.generation.template_variables);
   EXPECT_EQ(variables["tools"].size(), 2U);
   EXPECT_EQ(variables["tools"][0]["function"]["name"], "weather");
@@ -167,11 +169,11 @@ TEST(Tools, TemplatesThatKnowThemGetThem) {
 
 // What the conversation tells of is called as the others are, but the beginning does not change for it.
 TEST(Tools, ThoseThatAreToldOfLaterAreNotToldOfBefore) {
-  for (const ToolFormat format : {ToolFormat::kHermes, ToolFormat::kGeneric}) {
+  for (const chat::ToolFormat format : {chat::ToolFormat::kHermes, chat::ToolFormat::kGeneric}) {
     const auto told = [&](size_t n_announced) {
       ApiRequest request = Request(kTools);
       for (size_t i = 0; i < n_announced; ++i) request.tools.tools[1 - i].is_announced = true;
-      EXPECT_FALSE(ApplyTools(format, &request));
+      EXPECT_FALSE(ApplyTools({.tools = format}, &request));
       EXPECT_THAT(request.generation.grammar.text, HasSubstr("weather"));
       EXPECT_THAT(request.generation.grammar.text, HasSubstr("now"));
       return request.generation.template_variables + request.generation.messages.front().content;
@@ -185,7 +187,7 @@ TEST(Tools, ThoseThatAreToldOfLaterAreNotToldOfBefore) {
 
 TEST(Tools, OnesWithTaggedArgumentsGetThatForm) {
   ApiRequest request = Request(kTools);
-  ASSERT_FALSE(ApplyTools(ToolFormat::kTagged, &request));
+  ASSERT_FALSE(ApplyTools({.tools = chat::ToolFormat::kTagged}, &request));
   const Json tag = Json::parse(request.generation.grammar.text);
   EXPECT_EQ(tag["format"]["triggers"][0], "<tool_call>");
   EXPECT_EQ(tag["format"]["tags"][0]["begin"], "<tool_call>\n<function=weather>\n");
@@ -193,7 +195,7 @@ TEST(Tools, OnesWithTaggedArgumentsGetThatForm) {
   // Texts between tags are held to no rules: one that must be is refused.
   ApiRequest strict = Request(R"("tools": [{"type": "function", "function": {"name": "f", "strict": true,
     "parameters": {"properties": {"a": {"type": ["string", "integer"], "minimum": 2}}}}}])");
-  const auto error = ApplyTools(ToolFormat::kTagged, &strict);
+  const auto error = ApplyTools({.tools = chat::ToolFormat::kTagged}, &strict);
   ASSERT_TRUE(error);
   EXPECT_THAT(error->message, HasSubstr("the function f is strict"));
   EXPECT_THAT(error->message, HasSubstr("minimum of a"));
@@ -207,12 +209,13 @@ TEST(Tools, UntaggedCallsOfStrictFunctionsAreHeldWhereTheModelMayChoose) {
   const std::string tools = R"("tools": [{"type": "function", "function": {"name": "f", "strict": true,
       "parameters": {"properties": {"a": {"type": "integer", "maximum": 9}}, "required": ["a"]}}},
       {"type": "function", "function": {"name": "g", "parameters": {"type": "object"}}}])";
-  for (const ToolFormat format : {ToolFormat::kHermes, ToolFormat::kTagged, ToolFormat::kLlama3,
-                                  ToolFormat::kMistralList, ToolFormat::kMistral, ToolFormat::kGeneric}) {
+  for (const chat::ToolFormat format :
+       {chat::ToolFormat::kHermes, chat::ToolFormat::kTagged, chat::ToolFormat::kLlama3,
+        chat::ToolFormat::kMistralList, chat::ToolFormat::kMistral, chat::ToolFormat::kGeneric}) {
     ApiRequest request = Request(tools);
-    ASSERT_FALSE(ApplyTools(format, &request));
+    ASSERT_FALSE(ApplyTools({.tools = format}, &request));
     SCOPED_TRACE(static_cast<int>(format));
-    const auto form = CallFormOf(format, request.tools);
+    const auto form = chat::CallFormOf(format, request.tools);
     const auto grammar = compiler->Compile(request.generation.grammar);
     ASSERT_TRUE(grammar.ok()) << grammar.status().message();
     const auto allows = [&](const std::string& text) {
@@ -222,11 +225,11 @@ TEST(Tools, UntaggedCallsOfStrictFunctionsAreHeldWhereTheModelMayChoose) {
       }
       return constraint->complete();
     };
-    const std::string key = format == ToolFormat::kLlama3 ? "parameters" : "arguments";
+    const std::string key = format == chat::ToolFormat::kLlama3 ? "parameters" : "arguments";
     const std::string begin = R"({"name": "f", ")" + key + "\": ",
                       pretty = "{\n  \"name\": \"f\",\n  \"arguments\": ";
     // What begins with a list is one.
-    const bool is_list = format == ToolFormat::kGeneric || format == ToolFormat::kMistralList;
+    const bool is_list = format == chat::ToolFormat::kGeneric || format == chat::ToolFormat::kMistralList;
     const std::string close = is_list ? "" : "\n```";
     EXPECT_TRUE(allows("Any text. {\"name\":\"x\"}"));
     EXPECT_TRUE(allows(begin + R"({"a": 7}})"));
@@ -240,18 +243,18 @@ TEST(Tools, UntaggedCallsOfStrictFunctionsAreHeldWhereTheModelMayChoose) {
     for (const std::string& text :
          std::vector<std::string>{begin + R"({"a": 10}})", R"({"name" : "f", "arguments": {"a": 10}})",
                                   R"({"id": "1", "name": "f", "arguments": {"a": 10}})"}) {
-      ToolCallReader reader(form);
+      chat::ToolCallReader reader(form);
       (void)reader.ReadWhole(text);
       EXPECT_FALSE(allows(text) && reader.n_calls() > 0) << text;
     }
-    if (format == ToolFormat::kTagged) {
+    if (format == chat::ToolFormat::kTagged) {
       EXPECT_TRUE(allows("<function=f>\n<parameter=a>\n7\n</parameter>\n</function>"));
       EXPECT_FALSE(allows("<function=f>\n<parameter=a>\n10\n</parameter>\n</function>"));
     }
     // One that must call begins as it was shown.
     ApiRequest required = Request(tools + R"(, "tool_choice": "required")");
-    ASSERT_FALSE(ApplyTools(format, &required));
-    EXPECT_FALSE(CallFormOf(format, required.tools)->holds_untagged);
+    ASSERT_FALSE(ApplyTools({.tools = format}, &required));
+    EXPECT_FALSE(chat::CallFormOf(format, required.tools)->holds_untagged);
     EXPECT_EQ(Json::parse(required.generation.grammar.text)["format"]["triggers"].size(), 1U);
   }
 }
@@ -259,7 +262,7 @@ TEST(Tools, UntaggedCallsOfStrictFunctionsAreHeldWhereTheModelMayChoose) {
 TEST(Tools, OtherModelsAreToldInTheSystemMessage) {
   ApiRequest request =
       Request(kTools, R"([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "?"}])");
-  ASSERT_FALSE(ApplyTools(ToolFormat::kGeneric, &request));
+  ASSERT_FALSE(ApplyTools({.tools = chat::ToolFormat::kGeneric}, &request));
   ASSERT_EQ(request.generation.messages.size(), 2U);
   EXPECT_THAT(request.generation.messages[0].content, HasSubstr("<tools>[{\"type\":\"function\""));
   EXPECT_TRUE(request.generation.messages[0].content.ends_with("]</tool_call>\n\nBe brief."));
@@ -273,14 +276,14 @@ constexpr const char* kTurns = R"([{"role": "user", "content": "?"},
 
 TEST(Tools, EarlierCallsAreTold) {
   ApiRequest known = Request(kTools, kTurns);
-  ASSERT_FALSE(ApplyTools(ToolFormat::kHermes, &known));
+  ASSERT_FALSE(ApplyTools({.tools = chat::ToolFormat::kHermes}, &known));
   const std::vector<Message>& turns = known.generation.messages;
   EXPECT_EQ(Json::parse(turns[1].more)["tool_calls"][0]["function"]["arguments"]["city"], "Bonn");
   EXPECT_EQ(turns[2].role, "tool");
   EXPECT_EQ(turns[2].more, R"({"tool_call_id":"call_1"})");
   // Also where no tools are offered any more.
   ApiRequest told = Request("", kTurns);
-  ASSERT_FALSE(ApplyTools(ToolFormat::kGeneric, &told));
+  ASSERT_FALSE(ApplyTools({.tools = chat::ToolFormat::kGeneric}, &told));
   ASSERT_EQ(told.generation.messages.size(), 3U);
   EXPECT_EQ(told.generation.messages[1].content,
             R"(<tool_call>[{"name": "weather", "arguments": {"city": "Bonn"}}]</tool_call>)");
@@ -292,7 +295,7 @@ TEST(Tools, EarlierCallsAreTold) {
 TEST(Tools, IdsOfEarlierCallsAreShortForMistralsModels) {
   const auto ids = [](const std::string& turns) {
     ApiRequest told = Request(kTools, turns);
-    EXPECT_FALSE(ApplyTools(ToolFormat::kMistralList, &told));
+    EXPECT_FALSE(ApplyTools({.tools = chat::ToolFormat::kMistralList}, &told));
     std::vector<std::string> found;
     for (const Message& message : told.generation.messages) {
       if (message.more.empty()) continue;
@@ -337,15 +340,15 @@ TEST(Tools, NumbersOfEarlierCallsStayWhatTheyWere) {
         "{\"id\": 123456789012345678901234567890, \"at\": 0.10}"}},
        {"id": "2", "type": "function", "function": {"name": "now", "arguments": {"at": 18446744073709551615}}}]}])";
   const std::string first = R"({"id": 123456789012345678901234567890, "at": 0.10})";
-  for (const ToolFormat format :
-       {ToolFormat::kHermes, ToolFormat::kTagged, ToolFormat::kLlama3, ToolFormat::kMistral}) {
+  for (const chat::ToolFormat format : {chat::ToolFormat::kHermes, chat::ToolFormat::kTagged,
+                                        chat::ToolFormat::kLlama3, chat::ToolFormat::kMistral}) {
     ApiRequest known = Request(kTools, turns);
-    ASSERT_FALSE(ApplyTools(format, &known));
+    ASSERT_FALSE(ApplyTools({.tools = format}, &known));
     EXPECT_THAT(known.generation.messages[1].more, HasSubstr("\"arguments\":" + first));
     EXPECT_THAT(known.generation.messages[1].more, HasSubstr(R"("arguments":{"at":18446744073709551615})"));
   }
   ApiRequest told = Request("", turns);
-  ASSERT_FALSE(ApplyTools(ToolFormat::kGeneric, &told));
+  ASSERT_FALSE(ApplyTools({.tools = chat::ToolFormat::kGeneric}, &told));
   EXPECT_THAT(told.generation.messages[1].content, HasSubstr("\"arguments\": " + first + "}, "));
 }
 
@@ -356,31 +359,32 @@ TEST(Tools, NumbersOfTheirSchemasStayWhatTheyWere) {
       R"("chat_template_kwargs": {"x": 36893488147419103232}, "tools": [{"type": "function", "function":
       {"name": "f", "parameters": )" +
       schema + "}}]";
-  for (const ToolFormat format :
-       {ToolFormat::kHermes, ToolFormat::kTagged, ToolFormat::kLlama3, ToolFormat::kMistral}) {
+  for (const chat::ToolFormat format : {chat::ToolFormat::kHermes, chat::ToolFormat::kTagged,
+                                        chat::ToolFormat::kLlama3, chat::ToolFormat::kMistral}) {
     ApiRequest request = Request(tools);
-    ASSERT_FALSE(ApplyTools(format, &request));
+    ASSERT_FALSE(ApplyTools({.tools = format}, &request));
     EXPECT_THAT(request.generation.template_variables, HasSubstr(schema));
     EXPECT_THAT(request.generation.template_variables, HasSubstr(R"("x":36893488147419103232)"));
-    EXPECT_THAT(request.generation.grammar.text,
-                HasSubstr(format == ToolFormat::kTagged ? R"("value":"18446744073709551616")" : schema));
+    EXPECT_THAT(
+        request.generation.grammar.text,
+        HasSubstr(format == chat::ToolFormat::kTagged ? R"("value":"18446744073709551616")" : schema));
   }
   ApiRequest request = Request(tools);
-  ASSERT_FALSE(ApplyTools(ToolFormat::kGeneric, &request));
+  ASSERT_FALSE(ApplyTools({.tools = chat::ToolFormat::kGeneric}, &request));
   EXPECT_THAT(request.generation.messages[0].content, HasSubstr(schema));
 }
 
 TEST(Tools, AGrammarBesideThemIsRefused) {
   ApiRequest request = Request(std::string(kTools) + R"(, "grammar": "root ::= [a-z]")");
   EXPECT_EQ(request.grammar_field, "grammar");
-  const auto error = ApplyTools(ToolFormat::kHermes, &request);
+  const auto error = ApplyTools({.tools = chat::ToolFormat::kHermes}, &request);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->param, "tools");
   EXPECT_THAT(error->message, HasSubstr("beside grammar: a JSON schema or response_format can be"));
   // One that the request does not ask for gives way.
   ApiRequest other = Request(kTools);
   other.generation.grammar = {Kind::kJsonObject, ""};
-  ASSERT_FALSE(ApplyTools(ToolFormat::kHermes, &other));
+  ASSERT_FALSE(ApplyTools({.tools = chat::ToolFormat::kHermes}, &other));
   EXPECT_EQ(other.generation.grammar.kind, Kind::kStructuralTag);
   EXPECT_EQ(other.grammar_field, "tools");
 }
@@ -394,20 +398,21 @@ TEST(Tools, AResponseFormatHoldsWhatIsSaid) {
       "parameters": {"properties": {"a": {"type": "integer", "maximum": 9}}, "required": ["a"]}}}],
       "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"properties":
       {"name": {"type": "string"}, "arguments": {"type": "object"}}, "required": ["name"]}}})";
-  const std::vector<std::pair<ToolFormat, std::string>> calls = {
-      {ToolFormat::kHermes, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 7}}\n</tool_call>"},
-      {ToolFormat::kTagged,
+  const std::vector<std::pair<chat::ToolFormat, std::string>> calls = {
+      {chat::ToolFormat::kHermes, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 7}}\n</tool_call>"},
+      {chat::ToolFormat::kTagged,
        "<tool_call>\n<function=f>\n<parameter=a>\n7\n</parameter>\n</function>\n</tool_call>"},
-      {ToolFormat::kLlama3, R"({"name": "f", "parameters": {"a": 7}})"},
-      {ToolFormat::kMistralList, R"([TOOL_CALLS][{"name": "f", "arguments": {"a": 7}, "id": "a1B2c3D4e"}])"},
-      {ToolFormat::kMistral, R"([TOOL_CALLS]f[ARGS]{"a": 7})"},
-      {ToolFormat::kGeneric, R"(<tool_call>[{"name": "f", "arguments": {"a": 7}}]</tool_call>)"}};
+      {chat::ToolFormat::kLlama3, R"({"name": "f", "parameters": {"a": 7}})"},
+      {chat::ToolFormat::kMistralList,
+       R"([TOOL_CALLS][{"name": "f", "arguments": {"a": 7}, "id": "a1B2c3D4e"}])"},
+      {chat::ToolFormat::kMistral, R"([TOOL_CALLS]f[ARGS]{"a": 7})"},
+      {chat::ToolFormat::kGeneric, R"(<tool_call>[{"name": "f", "arguments": {"a": 7}}]</tool_call>)"}};
   for (const auto& [format, call] : calls) {
     SCOPED_TRACE(static_cast<int>(format));
     const std::string said = R"({"name": "f", "arguments": {"a": 10}})";
     for (const bool required : {false, true}) {
       ApiRequest request = Request(fields + (required ? R"(, "tool_choice": "required")" : ""));
-      ASSERT_FALSE(ApplyTools(format, &request));
+      ASSERT_FALSE(ApplyTools({.tools = format}, &request));
       const auto grammar = compiler->Compile(request.generation.grammar);
       ASSERT_TRUE(grammar.ok()) << grammar.status().message();
       const auto allows = [&](const std::string& text) {
@@ -421,12 +426,12 @@ TEST(Tools, AResponseFormatHoldsWhatIsSaid) {
       EXPECT_EQ(allows(said), !required);
       EXPECT_FALSE(allows("Any text."));
       EXPECT_FALSE(allows(R"({"b": 1})"));
-      const auto form = CallFormOf(format, request.tools);
-      ToolCallReader of_call(form), of_text(form);
+      const auto form = chat::CallFormOf(format, request.tools);
+      chat::ToolCallReader of_call(form), of_text(form);
       (void)of_call.ReadWhole(call);
       EXPECT_EQ(of_call.n_calls(), 1);
       if (required) continue;
-      const AnswerParts parts = of_text.ReadWhole(said);
+      const chat::AnswerParts parts = of_text.ReadWhole(said);
       ASSERT_EQ(parts.size(), 1U);
       EXPECT_EQ(std::get<std::string>(parts[0]), said);
     }

@@ -131,8 +131,7 @@ class App::Serving {
       served_.model_names.push_back(std::filesystem::path(info.path).filename().string());
     served_.files = FilesOf(app_.options_, info);
     served_.created = std::time(nullptr);
-    served_.tool_format = openai::ToolFormatOf(info.chat_template);
-    served_.thinking = openai::ThinkingTagsOf(info.chat_template);
+    served_.dialect = chat::DialectOf(info.chat_template);
     SchedulerOptions options = app_.options_.scheduler;
     options.on_round = [&metrics = app_.metrics_](const RoundReport& round) { Count(round, metrics); };
     options.waits_for_sessions = [&saving = served_.saving] {

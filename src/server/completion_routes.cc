@@ -75,7 +75,7 @@ Status TakePrompts(const Served& served, Prepared& prepared) {
     LS_ASSIGN(prepared.prompts.emplace_back(), InfillTokensOf(served, request));
   } else if (prompts.empty()) {
     LS_ASSIGN(prepared.prompts.emplace_back(), engine.PromptTokens(generation));
-    prepared.thinking = openai::ThinkingFormOf(served.thinking, EndOf(engine, prepared.prompts[0]), &request);
+    prepared.reading = openai::ReadingFormOf(served.dialect, EndOf(engine, prepared.prompts[0]), &request);
   }
   for (openai::Prompt& prompt : prompts) {
     // One that is a single text is what it would be if it were alone.
@@ -114,7 +114,7 @@ std::unique_ptr<Prepared> PreparedOf(Served& served, std::variant<ApiRequest, Ap
   if (!request.unknown.empty()) call.Note("unknown_fields", request.unknown);
   if (!request.ignored.empty()) call.Note("ignored_fields", request.ignored);
   call.Note("stream", request.wishes.stream);
-  if (const auto error = openai::ApplyTools(served.tool_format, &request)) {
+  if (const auto error = openai::ApplyTools(served.dialect, &request)) {
     call.SendError(*error);
     return nullptr;
   }
@@ -151,8 +151,7 @@ std::unique_ptr<Prepared> MessagesOf(Served& served, bool count_only, Call& call
 wire::FormParts FormPartsOf(const Served& served, const Call& call, const Prepared& prepared) {
   wire::FormParts parts{.head = HeadOf(served, call),
                         .request = prepared.request,
-                        .reading = {.thinking = prepared.thinking,
-                                    .calls = openai::CallFormOf(served.tool_format, prepared.request.tools)},
+                        .reading = prepared.reading,
                         .n_ctx = served.engine->info().n_ctx};
   parts.prompts.clear();
   const bool shows = prepared.request.wishes.echo || openai::IsLlamas(prepared.request.endpoint);

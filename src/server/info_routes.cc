@@ -164,7 +164,7 @@ void PostApplyTemplate(Served& served, CallPtr call) {
   auto parsed = openai::ParseRequest(openai::Endpoint::kChatCompletions, *body, served.options.defaults);
   if (const auto* error = std::get_if<ApiError>(&parsed)) return call->SendError(*error);
   auto& request = std::get<openai::ApiRequest>(parsed);
-  if (const auto error = openai::ApplyTools(served.tool_format, &request)) return call->SendError(*error);
+  if (const auto error = openai::ApplyTools(served.dialect, &request)) return call->SendError(*error);
   const auto prompt = served.engine->ChatPrompt(request.generation);
   if (!prompt.ok()) return call->SendError(openai::BadValueOf(prompt.status()));
   call->SendJson({{"prompt", *prompt}});

@@ -12,10 +12,11 @@
 #include <variant>
 #include <vector>
 
+#include "chat/answer_reader.h"
+#include "chat/dialect.h"
 #include "longspec/engine.h"
 #include "openai/json.h"
 #include "openai/requests.h"
-#include "openai/tools.h"
 #include "server/app.h"
 #include "server/call.h"
 #include "server/engine_loop.h"
@@ -32,9 +33,8 @@ struct Served {
   Metrics& metrics;
   std::vector<std::string> model_names;  // never empty
   FileNames files;
-  int64_t created = 0;                                            // seconds since 1970
-  openai::ToolFormat tool_format = openai::ToolFormat::kGeneric;  // as the model's chat template has it
-  std::optional<openai::ThinkingTags> thinking;                   // nothing: the model does not think
+  int64_t created = 0;    // seconds since 1970
+  chat::Dialect dialect;  // as the model's chat template has it
   std::unique_ptr<Engine> engine;
   std::unique_ptr<SlotTable> slots;
   // Whoever writes a session, which holds its memory meanwhile, has a copy.
@@ -86,7 +86,7 @@ std::unique_ptr<nlohmann::ordered_json> BodyOf(const Served& served, Call& call)
 struct Prepared {
   openai::ApiRequest request;
   std::vector<std::vector<int32_t>> prompts = {};
-  std::optional<openai::ThinkingForm> thinking = {};  // in the answers
+  chat::ReadingForm reading = {};  // of the answers
 };
 // Turns what the request says of its prompts, of biases and of predictions into tokens. False after an error
 // was sent.

@@ -37,5 +37,67 @@ TEST(ToolHistory, MistralsTemplateTakesAnybodysIds) {
   EXPECT_THAT(prompt, ContainsRegex(R"("content": 4, "call_id": "[a-zA-Z0-9]{9}")"));
 }
 
+json Call(const char* id, const char* name, const char* arguments) {
+  return {{"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", arguments}}}};
+}
+
+json Message(const char* role, const char* content, json more = json::object()) {
+  more.update({{"role", role}, {"content", content}});
+  return more;
+}
+
+// As gpt-oss's template has it: one call a message, one of content and thinking, a name for each result that
+// is that of the call before it, and a description of each function.
+constexpr const char* kOneCallAMessage =
+    "{%- set last = namespace(name=none) -%}"
+    "{%- for tool in tools or [] -%}{{ '// ' + tool.function.description + '\n' }}{%- endfor -%}"
+    "{%- for m in messages -%}"
+    "{%- if m.role == 'assistant' and m.tool_calls -%}"
+    "{%- if m.content and m.thinking -%}{{ raise_exception('one of content and thinking') }}{%- endif -%}"
+    "{%- if m.content or m.thinking -%}"
+    "<|start|>assistant<|channel|>analysis<|message|>{{ m.content or m.thinking }}<|end|>{%- endif -%}"
+    "{%- set call = m.tool_calls[0].function -%}{%- set last.name = call.name -%}"
+    "<|start|>assistant to=functions.{{ call.name }}<|channel|>commentary json<|message|>"
+    "{{ call.arguments | tojson }}<|call|>"
+    "{%- elif m.role == 'tool' -%}"
+    "<|start|>functions.{{ last.name }} to=assistant<|channel|>commentary<|message|>{{ m.content | tojson "
+    "}}<|end|>"
+    "{%- else -%}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{%- endif -%}"
+    "{%- endfor -%}{%- if add_generation_prompt -%}<|start|>assistant{%- endif -%}";
+
+TEST(ToolHistory, EachCallIsAMessageWhereATemplateKnowsOne) {
+  ServedApp app("tool_history_channels_test", {.chat_template = kOneCallAMessage});
+  const json calls = json::array({Call("1", "f", R"({"a": 1})"), Call("2", "g", "{}")});
+  const json body = {
+      {"tools", json::array({{{"type", "function"}, {"function", {{"name", "f"}}}}})},
+      {"messages",
+       json::array({Message("user", "?"),
+                    Message("assistant", "I look.", {{"reasoning_content", "hm"}, {"tool_calls", calls}}),
+                    Message("tool", "of g", {{"tool_call_id", "2"}}),
+                    Message("tool", "of f", {{"tool_call_id", "1"}})})}};
+  EXPECT_EQ(app.Ok("/apply-template", body)["prompt"],
+            "// \n<|start|>user<|message|>?<|end|>"
+            "<|start|>assistant<|channel|>analysis<|message|>hm\n\nI look.<|end|>"
+            "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{\"a\": 1}<|call|>"
+            "<|start|>functions.f to=assistant<|channel|>commentary<|message|>\"of f\"<|end|>"
+            "<|start|>assistant to=functions.g<|channel|>commentary json<|message|>{}<|call|>"
+            "<|start|>functions.g to=assistant<|channel|>commentary<|message|>\"of g\"<|end|>"
+            "<|start|>assistant");
+}
+
+// As Magistral's template has it.
+TEST(ToolHistory, ThoughtsArePartsOfContentsWhereATemplateLooksThere) {
+  ServedApp app(
+      "tool_history_thoughts_test",
+      {.chat_template = "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}"
+                        "{% for b in m.content %}{% if b['type'] == 'thinking' %}"
+                        "{{ '[THINK]' + b['thinking'] + '[/THINK]' }}{% else %}{{ b['text'] }}{% endif %}"
+                        "{% endfor %}{% endif %}|{% endfor %}"});
+  const json body = {{"messages", json::array({Message("user", "a"),
+                                               Message("assistant", "b", {{"reasoning_content", "hm"}}),
+                                               Message("user", "c")})}};
+  EXPECT_EQ(app.Ok("/apply-template", body)["prompt"], "a|[THINK]hm[/THINK]b|c|");
+}
+
 }  // namespace
 }  // namespace longspec::server

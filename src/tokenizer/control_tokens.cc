@@ -82,6 +82,10 @@ constexpr std::string_view kEndOfTurnNames[] = {
     "<｜end▁of▁sentence｜>",
 };
 
+constexpr std::string_view kMistralMarks[] = {"[TOOL_CALLS]", "[CALL_ID]", "[ARGS]", "[THINK]", "[/THINK]"};
+constexpr std::string_view kChannelMarks[] = {"<|start|>", "<|channel|>", "<|constrain|>", "<|message|>",
+                                              kEnd};
+
 // Where the names above are in a vocabulary.
 class Named {
  public:
@@ -90,6 +94,8 @@ class Named {
       for (const std::string_view name : place.names) ids_.emplace(name, -1);
     }
     for (const std::string_view name : kEndOfTurnNames) ids_.emplace(name, -1);
+    for (const std::string_view name : kMistralMarks) ids_.emplace(name, -1);
+    for (const std::string_view name : kChannelMarks) ids_.emplace(name, -1);
     for (size_t id = 0; id < spec.tokens.size(); ++id) {
       const auto found = ids_.find(spec.tokens[id]);
       if (found != ids_.end() && found->second < 0) found->second = static_cast<int32_t>(id);
@@ -132,9 +138,19 @@ void MakeControl(int32_t id, TokenizerSpec* spec) {
 
 }  // namespace
 
-bool IsOfCalls(std::string_view name) {
-  constexpr std::string_view kMistrals[] = {"[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"};
-  return std::ranges::find(kMistrals, name) != std::end(kMistrals);
+std::vector<int32_t> MarksOfAnswers(const TokenizerSpec& spec) {
+  std::vector<std::string_view> names(std::begin(kMistralMarks), std::end(kMistralMarks));
+  // Other models have some of these names for something else.
+  const Named named(spec);
+  const bool has_all =
+      std::ranges::all_of(kChannelMarks, [&](std::string_view name) { return named.Has(name); });
+  if (has_all && named.Has(kReturn) && named.Has(kCall))
+    names.insert(names.end(), std::begin(kChannelMarks), std::end(kChannelMarks));
+  std::vector<int32_t> marks;
+  for (const std::string_view name : names) {
+    if (named.Has(name)) marks.push_back(named.Of(name));
+  }
+  return marks;
 }
 
 std::span<const TokenIdKey> TokenIdKeys() { return kTokenIdKeys; }

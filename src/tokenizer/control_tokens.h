@@ -28,9 +28,9 @@ std::span<const TokenIdKey> TokenIdKeys();
 // settling once. REQUIRES: a type for each token, or none.
 void SettleControlTokens(TokenizerSpec* spec);
 
-// Whether a control token of this name is one by which a model calls tools: it is part of what the model
-// says.
-bool IsOfCalls(std::string_view name);
+// Control tokens by which a model calls tools, thinks, or parts its answer into channels: they are part of
+// what it says. REQUIRES: the spec is settled.
+std::vector<int32_t> MarksOfAnswers(const TokenizerSpec& spec);
 
 // EOS, EOT, EOM, what fills up, names a repository or parts files in code, and the usual end-of-turn tokens,
 // in no order; one may be there twice. REQUIRES: the spec is settled.

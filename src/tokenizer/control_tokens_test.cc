@@ -130,6 +130,36 @@ TEST(ControlTokens, ThoseOfCallsArePartOfWhatAModelSays) {
   EXPECT_EQ((*tokenizer)->Encode("[ARGS]", {.add_special = false, .parse_special = false}).size(), 6U);
 }
 
+TEST(ControlTokens, ThoseOfThoughtsArePartOfWhatAModelSays) {
+  TokenizerSpec spec = ByteLevelSpec();
+  const int32_t begin = AddToken(&spec, "[THINK]", kControl);
+  const int32_t end = AddToken(&spec, "[/THINK]", kControl);
+  const auto tokenizer = Tokenizer::Create(spec);
+  ASSERT_TRUE(tokenizer.ok());
+  EXPECT_EQ((*tokenizer)->Decode({begin, 'a', end, 'b'}), "[THINK]a[/THINK]b");
+}
+
+// What ends the answer is none of them, and other models have some of these names for something else.
+TEST(ControlTokens, ThoseOfChannelsArePartOfWhatAModelWithChannelsSays) {
+  TokenizerSpec spec = ByteLevelSpec();
+  std::vector<int32_t> marks;
+  for (const char* name : {"<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>"})
+    marks.push_back(AddToken(&spec, name, kControl));
+  const auto without_ends = Tokenizer::Create(spec);
+  ASSERT_TRUE(without_ends.ok());
+  for (const int32_t mark : marks) EXPECT_TRUE((*without_ends)->IsControl(mark)) << mark;
+  const std::vector<int32_t> ends = {AddToken(&spec, "<|return|>", kControl),
+                                     AddToken(&spec, "<|call|>", kControl)};
+  const auto tokenizer = Tokenizer::Create(spec);
+  ASSERT_TRUE(tokenizer.ok());
+  for (const int32_t mark : marks) {
+    EXPECT_FALSE((*tokenizer)->IsControl(mark)) << mark;
+    EXPECT_FALSE((*tokenizer)->IsEndOfGeneration(mark)) << mark;
+  }
+  for (const int32_t end : ends)
+    EXPECT_TRUE((*tokenizer)->IsControl(end) && (*tokenizer)->IsEndOfGeneration(end));
+}
+
 TEST(ControlTokens, PlacesAreFoundByName) {
   TokenizerSpec spec = ByteLevelSpec();
   const int32_t other = AddToken(&spec, "<fim_prefix>", kControl);

@@ -99,11 +99,14 @@ class VocabularyTokenizer final : public Tokenizer {
         model_(std::move(model)),
         all_special_(CollectSpecial(spec_, true)),
         user_defined_(CollectSpecial(spec_, false)),
-        ends_generation_(spec_.tokens.size(), false) {
+        ends_generation_(spec_.tokens.size(), false),
+        is_control_(spec_.tokens.size(), false) {
     bytes_.reserve(spec_.tokens.size());
     for (size_t id = 0; id < spec_.tokens.size(); ++id) {
       bytes_.push_back(BytesOfToken(spec_, *model_, id));
+      is_control_[id] = StandsForNoText(TypeOfToken(spec_, id));
     }
+    for (const int32_t id : MarksOfAnswers(spec_)) is_control_[static_cast<size_t>(id)] = false;
     for (const int32_t id : EndsOfGeneration(spec_)) ends_generation_[static_cast<size_t>(id)] = true;
   }
 
@@ -139,8 +142,7 @@ class VocabularyTokenizer final : public Tokenizer {
 
   bool IsControl(int32_t id) const override {
     if (id < 0 || id >= vocab_size()) return false;
-    const auto i = static_cast<size_t>(id);
-    return StandsForNoText(TypeOfToken(spec_, i)) && !IsOfCalls(spec_.tokens[i]);
+    return is_control_[static_cast<size_t>(id)];
   }
 
   bool IsEndOfGeneration(int32_t id) const override {
@@ -154,7 +156,7 @@ class VocabularyTokenizer final : public Tokenizer {
   std::unique_ptr<const TextModel> model_;
   SpecialTokens all_special_;
   SpecialTokens user_defined_;
-  std::vector<bool> ends_generation_;
+  std::vector<bool> ends_generation_, is_control_;
   std::vector<std::string> bytes_;
 };
 

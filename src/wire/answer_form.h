@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "openai/answer_reader.h"
+#include "chat/answer_reader.h"
 #include "openai/errors.h"
 #include "openai/responses.h"
 
@@ -66,8 +66,8 @@ struct FormPrompt {
 struct FormParts {
   openai::ResponseHead head;
   openai::ApiRequest request;
-  openai::ReadingForm reading = {};  // of the answers' texts
-  int n_ctx = 0;                     // positions of a context; 0: not known
+  chat::ReadingForm reading = {};  // of the answers' texts
+  int n_ctx = 0;                   // positions of a context; 0: not known
   std::vector<FormPrompt> prompts = {
       FormPrompt()};  // each has request.n answers, one prompt's after another's
 

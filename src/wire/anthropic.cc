@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "openai/answer_reader.h"
+#include "chat/answer_reader.h"
 #include "openai/json.h"
 #include "wire/errors.h"
 
@@ -96,10 +96,10 @@ class AnthropicForm final : public AnswerForm {
 
   // --- The blocks of the content: events, while content_ becomes the same as a whole. ---
 
-  std::string Blocks(const openai::AnswerParts& parts) {
+  std::string Blocks(const chat::AnswerParts& parts) {
     std::string events;
     for (const auto& part : parts) {
-      if (const auto* call = std::get_if<openai::ToolCallPiece>(&part)) {
+      if (const auto* call = std::get_if<chat::ToolCallPiece>(&part)) {
         if (call->index == n_calls_) {
           ++n_calls_;
           const std::string id = "toolu_" + head_.id + "_" + std::to_string(call->index);
@@ -109,7 +109,7 @@ class AnthropicForm final : public AnswerForm {
         input_ += call->arguments;
         if (!call->arguments.empty())
           events += Delta({{"type", "input_json_delta"}, {"partial_json", call->arguments}});
-      } else if (const auto* thought = std::get_if<openai::Thought>(&part)) {
+      } else if (const auto* thought = std::get_if<chat::Thought>(&part)) {
         events += Write("thinking", thought->text);
       } else {
         events += Write("text", std::get<std::string>(part));
@@ -170,7 +170,7 @@ class AnthropicForm final : public AnswerForm {
 
   const openai::ResponseHead head_;
   const openai::AnswerWishes wishes_;
-  openai::AnswerReader reader_;
+  chat::AnswerReader reader_;
   Json content_ = Json::array();
   bool open_ = false;  // the last block
   int n_calls_ = 0;

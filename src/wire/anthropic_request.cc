@@ -67,8 +67,8 @@ void ParseSystem(Fields& fields, const Json& body, ChatTurns* turns) {
 void AddLine(const std::string& line, std::string* text) { *text += (text->empty() ? "" : "\n") + line; }
 
 // {"name", "description", "input_schema"}, and whether the model is to be told of it later.
-openai::Tool ParseClientTool(Fields& fields, bool* is_deferred) {
-  openai::Tool tool;
+chat::Tool ParseClientTool(Fields& fields, bool* is_deferred) {
+  chat::Tool tool;
   openai::ParseFunction(fields, "input_schema", &tool);
   fields.Bool("defer_loading", is_deferred);
   return tool;
@@ -87,7 +87,7 @@ std::string ParseToolChange(Fields& block, bool adds, LateTools* late) {
   if (const Json* definition = tool.Find("definition"); definition != nullptr && adds) {
     Fields inner(*definition, tool.PlaceOf("definition"));
     bool is_deferred = false;
-    openai::Tool added = ParseClientTool(inner, &is_deferred);
+    chat::Tool added = ParseClientTool(inner, &is_deferred);
     if (inner.error()) tool.Fail(*inner.error());
     if (!tool.error()) text = late->Announce(std::move(added));
   } else {
@@ -230,8 +230,8 @@ void ParseTurns(Fields& fields, LateTools* late, ChatTurns* turns) {
 }
 
 // {"type": "auto", "any", "tool" or "none", "name", "disable_parallel_tool_use"}
-void ParseClientChoice(Fields& fields, openai::ToolUse* use) {
-  using openai::ToolChoice;
+void ParseClientChoice(Fields& fields, chat::ToolUse* use) {
+  using chat::ToolChoice;
   use->choice = use->tools.empty() ? ToolChoice::kNone : ToolChoice::kAuto;
   const Json* value = fields.Find("tool_choice");
   if (value == nullptr) return;
@@ -247,14 +247,14 @@ void ParseClientChoice(Fields& fields, openai::ToolUse* use) {
     use->choice = ToolChoice::kRequired;
   } else if (type == "tool") {
     if (!choice.Text("name", &name)) choice.Missing("name");
-    if (!openai::ChooseTool(name, use)) choice.Fail("name", "is not that of a tool", "invalid_value");
+    if (!chat::ChooseTool(name, use)) choice.Fail("name", "is not that of a tool", "invalid_value");
   } else if (type != "auto") {
     choice.Fail("type", "must be auto, any, tool or none", "invalid_value");
   }
   if (choice.error()) fields.Fail(*choice.error());
 }
 
-void ParseClientTools(Fields& fields, LateTools* late, openai::ToolUse* use) {
+void ParseClientTools(Fields& fields, LateTools* late, chat::ToolUse* use) {
   const Json* tools = fields.Find("tools");
   if (tools == nullptr) return;
   if (!tools->is_array()) return fields.Fail("tools", "must be a list of tools", "invalid_type");
@@ -267,7 +267,7 @@ void ParseClientTools(Fields& fields, LateTools* late, openai::ToolUse* use) {
                  "unsupported_value");
     }
     bool is_deferred = false;
-    openai::Tool tool = ParseClientTool(inner, &is_deferred);
+    chat::Tool tool = ParseClientTool(inner, &is_deferred);
     if (inner.error()) return fields.Fail(*inner.error());
     if (is_deferred) late->Defer(std::move(tool));
     if (!is_deferred) openai::AddTool(fields, std::move(tool), use);
@@ -297,7 +297,7 @@ std::variant<openai::ApiRequest, ApiError> ParseMessagesRequest(const Json& body
   if (fields.error()) return *fields.error();
   ChatTurns turns;
   LateTools late;
-  openai::ToolUse tools;
+  chat::ToolUse tools;
   GrammarText grammar;
   std::string grammar_field, effort;
   std::vector<std::string> ignored;

@@ -13,11 +13,11 @@
 namespace longspec::wire {
 namespace {
 
+using chat::ToolChoice;
+using chat::ToolFormat;
 using openai::Answer;
 using openai::ApiError;
 using openai::ApiRequest;
-using openai::ToolChoice;
-using openai::ToolFormat;
 using Json = nlohmann::ordered_json;
 using ::testing::HasSubstr;
 
@@ -39,7 +39,7 @@ constexpr const char* kMessages = R"({"model": "x", "max_tokens": 9,
       {"type": "text", "text": "And?"}]}]})";
 
 Json With(const char* body, const std::string& change) {
-  Json json = openai::LoadJson(body);
+  Json json = LoadJson(body);
   json.update(Json::parse(change));
   return json;
 }
@@ -247,11 +247,11 @@ Answer AnswerOf(const Case& one) {
 }
 
 FormParts PartsOf(int n = 1) {
-  const openai::CallForm calls{.format = ToolFormat::kHermes};
+  const chat::CallForm calls{.format = ToolFormat::kHermes};
   FormParts parts{.head = {.id = "7", .created = 1, .model = "m"},
                   .request = {},
-                  .reading = {.thinking = openai::ThinkingForm{.tags = {"<think>", "</think>"}},
-                              .calls = std::make_shared<const openai::CallForm>(calls)}};
+                  .reading = {.thinking = chat::ThinkingForm{.tags = {"<think>", "</think>"}},
+                              .calls = std::make_shared<const chat::CallForm>(calls)}};
   parts.request.n = n;
   return parts;
 }

@@ -160,7 +160,7 @@ TEST(MessagesHistory, ToolsMayComeLater) {
   // One of them may be asked for.
   EXPECT_EQ(OfMessages("[" + found + "]", tools + R"(, "tool_choice": {"type": "tool", "name": "weather"})")
                 .tools.choice,
-            openai::ToolChoice::kRequired);
+            chat::ToolChoice::kRequired);
   const std::pair<const char*, const char*> wrong[] = {
       {R"({"type": "tool_addition"})", "content[0].tool is missing"},
       {R"({"type": "tool_addition", "tool": {"type": "tool_reference"}})", "tool.name is missing"},

@@ -9,7 +9,7 @@
 namespace longspec::wire {
 namespace {
 
-using openai::Tool;
+using chat::Tool;
 
 auto Named(std::vector<Tool>& tools, const std::string& name) {
   return std::ranges::find(tools, name, &Tool::name);
@@ -38,7 +38,7 @@ std::string LateTools::Withdraw(const std::string& name) {
   return "The function " + name + " can no longer be called.";
 }
 
-void LateTools::Join(openai::Fields& fields, openai::ToolUse* use) const {
+void LateTools::Join(openai::Fields& fields, chat::ToolUse* use) const {
   const auto is_out = [&](const Tool& tool) {
     return std::ranges::find(withdrawn_, tool.name) != withdrawn_.end();
   };

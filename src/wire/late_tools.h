@@ -16,20 +16,20 @@ namespace longspec::wire {
 class LateTools {
  public:
   // Nobody has been told of it yet, so it cannot be called.
-  void Defer(openai::Tool tool) { deferred_.push_back(std::move(tool)); }
+  void Defer(chat::Tool tool) { deferred_.push_back(std::move(tool)); }
 
   // What tells the model of a tool that was deferred, or is new; from here on it may be called.
   std::string Announce(const std::string& name);
-  std::string Announce(openai::Tool tool);
+  std::string Announce(chat::Tool tool);
   // What tells the model that it cannot be called any more.
   std::string Withdraw(const std::string& name);
 
   // Of `use`, which has those that were told of at the beginning: adds what was announced, takes out what was
   // withdrawn.
-  void Join(openai::Fields& fields, openai::ToolUse* use) const;
+  void Join(openai::Fields& fields, chat::ToolUse* use) const;
 
  private:
-  std::vector<openai::Tool> deferred_, announced_;
+  std::vector<chat::Tool> deferred_, announced_;
   std::vector<std::string> withdrawn_;
 };
 

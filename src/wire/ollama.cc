@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "openai/answer_reader.h"
+#include "chat/answer_reader.h"
 #include "openai/fields.h"
 #include "openai/json.h"
 
@@ -167,7 +167,7 @@ class OllamaForm final : public AnswerForm {
     std::string text, thoughts;
     for (const auto& part : reader_.ReadWhole(answer.result.text)) {
       if (const auto* said = std::get_if<std::string>(&part)) text += *said;
-      if (const auto* thought = std::get_if<openai::Thought>(&part)) thoughts += thought->text;
+      if (const auto* thought = std::get_if<chat::Thought>(&part)) thoughts += thought->text;
       Note(part);
     }
     Json json = Line(text, thoughts);
@@ -210,12 +210,12 @@ class OllamaForm final : public AnswerForm {
     return json;
   }
 
-  std::string Lines(const openai::AnswerParts& parts) {
+  std::string Lines(const chat::AnswerParts& parts) {
     std::string lines;
     for (const auto& part : parts) {
       Note(part);
-      if (std::holds_alternative<openai::ToolCallPiece>(part)) continue;
-      const auto* thought = std::get_if<openai::Thought>(&part);
+      if (std::holds_alternative<chat::ToolCallPiece>(part)) continue;
+      const auto* thought = std::get_if<chat::Thought>(&part);
       Json json = thought != nullptr ? Line("", thought->text) : Line(std::get<std::string>(part));
       json["done"] = false;
       lines += Dump(json);
@@ -224,8 +224,8 @@ class OllamaForm final : public AnswerForm {
   }
 
   // Calls are told of as wholes.
-  void Note(const openai::AnswerParts::value_type& part) {
-    const auto* piece = std::get_if<openai::ToolCallPiece>(&part);
+  void Note(const chat::AnswerParts::value_type& part) {
+    const auto* piece = std::get_if<chat::ToolCallPiece>(&part);
     if (piece == nullptr) return;
     auto& [name, arguments] = calls_[piece->index];
     name += piece->name;
@@ -257,7 +257,7 @@ class OllamaForm final : public AnswerForm {
 
   const OllamaRoute route_;
   const openai::ResponseHead head_;
-  openai::AnswerReader reader_;
+  chat::AnswerReader reader_;
   std::map<int, std::pair<std::string, std::string>> calls_;  // names and arguments
 };
 

@@ -73,7 +73,7 @@ TEST(Ollama, ACallIsToldOfAsAWhole) {
       OllamaRoute::kChat, R"({"messages": [{"role": "user", "content": "hi"}], )" + tools + "}");
   FormParts parts{.head = {.id = "1", .model = "m"},
                   .request = request,
-                  .reading = {.calls = openai::CallFormOf(openai::ToolFormat::kHermes, request.tools)}};
+                  .reading = {.calls = chat::CallFormOf(chat::ToolFormat::kHermes, request.tools)}};
   const auto form = MakeOllamaForm(OllamaRoute::kChat, parts);
   EXPECT_FALSE(form->has_events());
   std::string lines =
@@ -93,7 +93,7 @@ TEST(Ollama, ACallIsToldOfAsAWhole) {
 TEST(Ollama, ThoughtsHaveAPlaceOfTheirOwn) {
   FormParts parts{.head = {.id = "1", .model = "m"},
                   .request = {},
-                  .reading = {.thinking = openai::ThinkingForm{.tags = {"<think>", "</think>"}}}};
+                  .reading = {.thinking = chat::ThinkingForm{.tags = {"<think>", "</think>"}}}};
   openai::Answer answer;
   answer.result.text = "<think>\nhm, so\n</think>\n\nYes.";
   const auto place = [](const Json& line, OllamaRoute route) {

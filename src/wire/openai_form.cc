@@ -2,7 +2,8 @@
 #include <set>
 #include <utility>
 
-#include "openai/answer_reader.h"
+#include "chat/answer_reader.h"
+#include "openai/answer_parts.h"
 #include "openai/json.h"
 #include "wire/answer_form.h"
 #include "wire/errors.h"
@@ -17,7 +18,7 @@ using openai::Endpoint;
 class OpenAiForm final : public AnswerForm {
  public:
   explicit OpenAiForm(FormParts parts)
-      : readers_(parts.n_answers(), openai::AnswerReader(parts.reading)),
+      : readers_(parts.n_answers(), chat::AnswerReader(parts.reading)),
         head_(std::move(parts.head)),
         endpoint_(parts.request.endpoint),
         wishes_(parts.request.wishes),
@@ -86,16 +87,16 @@ class OpenAiForm final : public AnswerForm {
   const std::string& PromptOf(int index) const {
     return prompts_[static_cast<size_t>(index / shown_.n)].text;
   }
-  openai::AnswerReader& Reader(int index) { return readers_[static_cast<size_t>(index)]; }
+  chat::AnswerReader& Reader(int index) { return readers_[static_cast<size_t>(index)]; }
 
   // The delta of a part; a text is that of a text completion, too.
-  Json ChoiceOf(const openai::AnswerParts::value_type& part, const Piece& piece) const {
+  Json ChoiceOf(const chat::AnswerParts::value_type& part, const Piece& piece) const {
     const auto* said = std::get_if<std::string>(&part);
     Json choice =
         openai::PieceChoiceJson(endpoint_, piece.index, said != nullptr ? *said : "", piece.tokens, shown_);
-    if (const auto* thought = std::get_if<openai::Thought>(&part)) {
+    if (const auto* thought = std::get_if<chat::Thought>(&part)) {
       choice["delta"] = {{"reasoning_content", thought->text}};
-    } else if (const auto* call = std::get_if<openai::ToolCallPiece>(&part)) {
+    } else if (const auto* call = std::get_if<chat::ToolCallPiece>(&part)) {
       Json calls = Json::array({openai::ToolCallDeltaJson(*call, head_.id, piece.index)});
       choice["delta"] = {{"tool_calls", std::move(calls)}};
     }
@@ -104,7 +105,7 @@ class OpenAiForm final : public AnswerForm {
 
   // A chunk for each part that the piece has made readable. The piece's tokens are those of the first, or of
   // a chunk of their own.
-  std::string Parts(openai::AnswerParts parts, Piece piece) const {
+  std::string Parts(chat::AnswerParts parts, Piece piece) const {
     if (parts.empty() && !piece.tokens.empty()) parts.emplace_back(std::string());
     std::string events;
     for (const auto& part : parts) {
@@ -143,11 +144,11 @@ class OpenAiForm final : public AnswerForm {
     return Event(Chunk(openai::PieceChoiceJson(endpoint_, index, PromptOf(index), {}, shown_)));
   }
 
-  std::vector<openai::AnswerReader> readers_;  // one for each answer
+  std::vector<chat::AnswerReader> readers_;  // one for each answer
   const openai::ResponseHead head_;
   const Endpoint endpoint_;
   const openai::AnswerWishes wishes_;
-  const openai::ReadingForm reading_;
+  const chat::ReadingForm reading_;
   const openai::Shown shown_;
   const std::vector<FormPrompt> prompts_;
   const bool echoes_;  // an answer that tells of its prompt has it in its text

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "chat/answer_reader.h"
 #include "openai/answer_form.h"
-#include "openai/answer_reader.h"
 #include "openai/field_rules.h"
 #include "openai/fields.h"
 #include "openai/json.h"
@@ -182,8 +182,8 @@ void ParseInclude(Fields& fields) {
 }
 
 // "none", "auto", "required" or {"type": "function", "name": "f"}.
-void ParseFunctionChoice(Fields& fields, openai::ToolUse* use) {
-  using openai::ToolChoice;
+void ParseFunctionChoice(Fields& fields, chat::ToolUse* use) {
+  using chat::ToolChoice;
   use->choice = use->tools.empty() ? ToolChoice::kNone : ToolChoice::kAuto;
   const Json* value = fields.Find("tool_choice");
   if (value == nullptr || *value == "auto") return;
@@ -194,7 +194,7 @@ void ParseFunctionChoice(Fields& fields, openai::ToolUse* use) {
     use->choice = ToolChoice::kRequired;
   } else if (value->is_object() && value->value("type", Json()) == "function") {
     const Json name = value->value("name", Json());
-    if (!name.is_string() || !openai::ChooseTool(name.get_ref<const std::string&>(), use))
+    if (!name.is_string() || !chat::ChooseTool(name.get_ref<const std::string&>(), use))
       fields.Fail("tool_choice.name", "must be that of a function in tools", "invalid_value");
   } else {
     fields.Fail("tool_choice", "must be \"none\", \"auto\", \"required\" or the name of a function",
@@ -202,14 +202,14 @@ void ParseFunctionChoice(Fields& fields, openai::ToolUse* use) {
   }
 }
 
-void ParseFunctions(Fields& fields, openai::ToolUse* use) {
+void ParseFunctions(Fields& fields, chat::ToolUse* use) {
   if (const Json* tools = fields.Find("tools"); tools != nullptr) {
     if (!tools->is_array()) return fields.Fail("tools", "must be a list", "invalid_type");
     for (size_t i = 0; i < tools->size() && !fields.error(); ++i) {
       Fields inner((*tools)[i], "tools[" + std::to_string(i) + "]");
       std::string type;
       if (!inner.Text("type", &type)) inner.Missing("type");
-      openai::Tool tool;
+      chat::Tool tool;
       if (type == "function") openai::ParseFunction(inner, "parameters", &tool);
       if (inner.error()) return fields.Fail(*inner.error());
       if (type == "function") openai::AddTool(fields, std::move(tool), use);
@@ -269,15 +269,15 @@ class ResponsesForm final : public AnswerForm {
 
   // --- The items of the output: events, while output_ becomes the same as a whole. ---
 
-  std::string Items(const openai::AnswerParts& parts) {
+  std::string Items(const chat::AnswerParts& parts) {
     std::string events;
     for (const auto& part : parts) {
-      if (const auto* call = std::get_if<openai::ToolCallPiece>(&part)) {
+      if (const auto* call = std::get_if<chat::ToolCallPiece>(&part)) {
         if (call->index == n_calls_) events += OpenCall(call->name);
         output_.back()["arguments"].get_ref<std::string&>() += call->arguments;
         if (!call->arguments.empty())
           events += Numbered("response.function_call_arguments.delta", OfItem({{"delta", call->arguments}}));
-      } else if (const auto* thought = std::get_if<openai::Thought>(&part)) {
+      } else if (const auto* thought = std::get_if<chat::Thought>(&part)) {
         if (!Is("reasoning")) events += OpenThought();
         text_ += thought->text;
         events += Numbered("response.reasoning_text.delta", OfPart({{"delta", thought->text}}));
@@ -429,7 +429,7 @@ class ResponsesForm final : public AnswerForm {
   const openai::ResponseHead head_;
   const GenerationRequest generation_;
   const Json repeated_;
-  openai::AnswerReader reader_;
+  chat::AnswerReader reader_;
   Json output_ = Json::array();
   bool open_ = false;  // the last item
   std::string text_;   // of the last message or thought
@@ -445,7 +445,7 @@ std::variant<ResponsesRequest, ApiError> ParseResponsesRequest(const Json& body,
   if (fields.error()) return *fields.error();
   ResponsesRequest request;
   ChatTurns turns;
-  openai::ToolUse tools;
+  chat::ToolUse tools;
   GrammarText grammar;
   std::string instructions, effort;
   std::vector<std::string> ignored;

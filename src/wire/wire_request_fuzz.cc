@@ -16,9 +16,9 @@
 
 namespace {
 
+using longspec::chat::ToolFormat;
 using longspec::openai::ApiError;
 using longspec::openai::ApiRequest;
-using longspec::openai::ToolFormat;
 using Json = nlohmann::ordered_json;
 
 void Require(bool condition) {
@@ -32,10 +32,11 @@ void Check(const ApiRequest& request) {
   for (const auto& message : request.generation.messages)
     Require(message.role == "system" || message.role == "user" || message.role == "assistant" ||
             message.role == "tool");
-  for (const ToolFormat format : {ToolFormat::kHermes, ToolFormat::kTagged, ToolFormat::kLlama3,
-                                  ToolFormat::kMistralList, ToolFormat::kMistral, ToolFormat::kGeneric}) {
+  for (const ToolFormat format :
+       {ToolFormat::kHermes, ToolFormat::kTagged, ToolFormat::kLlama3, ToolFormat::kMistralList,
+        ToolFormat::kMistral, ToolFormat::kHarmony, ToolFormat::kGeneric}) {
     ApiRequest told = request;
-    const auto refused = longspec::openai::ApplyTools(format, &told);
+    const auto refused = longspec::openai::ApplyTools({.tools = format, .thoughts_in_contents = true}, &told);
     Require(!refused ||
             (request.tools.offered() && (!request.grammar_field.empty() || format == ToolFormat::kTagged)));
     for (const auto& message : told.generation.messages)
