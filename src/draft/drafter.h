@@ -190,6 +190,12 @@ class MeetingDrafter : public Drafter {
 class DraftModels;
 class Priors;
 
+// What a prompt with a hole is marked by: [prefix] ... [suffix] ... [middle], or the suffix first. -1: there
+// is no such token.
+struct HoleTokens {
+  int32_t prefix = -1, suffix = -1, middle = -1;
+};
+
 // What a drafter may use of the sequence it serves, as long as the session lives. All borrowed, and outlive
 // the drafter. Between rounds a drafter may run the target on a cache of its own, and read the sequence's
 // cache; it writes neither.
@@ -200,6 +206,7 @@ struct DraftContext {
   DraftModels* models = nullptr;
   Priors* priors = nullptr;     // those of `models`: MakeDrafter says so
   bool one_of_several = false;  // a member of a portfolio, which may never be asked
+  HoleTokens hole = {};         // of the vocabulary
 };
 
 }  // namespace longspec

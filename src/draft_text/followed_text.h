@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An index of the committed text that grows with it. What is committed usually extends what is known; where
-// it does not, the index starts again. Not thread-safe.
+// it does not, the index starts again. A text with a hole is read in the order of draft_text/reading_order.h.
+// Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -11,16 +12,20 @@
 #include <utility>
 #include <vector>
 
+#include "draft_text/reading_order.h"
+
 namespace longspec {
 
 // Index: Append(int32_t), Clear() and bytes().
 template <typename Index>
 class FollowedText {
  public:
-  explicit FollowedText(Index index) : index_(std::move(index)) {}
+  explicit FollowedText(Index index, const HoleTokens& marks = {})
+      : index_(std::move(index)), order_(marks) {}
 
-  // Makes `committed` the text.
-  void Assign(std::span<const int32_t> committed) {
+  // Makes `text` the text.
+  void Assign(std::span<const int32_t> text) {
+    const std::span<const int32_t> committed = order_.Of(text);
     const bool extends =
         committed.size() >= tokens_.size() && std::equal(tokens_.begin(), tokens_.end(), committed.begin());
     if (!extends) {
@@ -51,6 +56,7 @@ class FollowedText {
   }
 
   Index index_;
+  ReadingOrder order_;
   std::vector<int32_t> tokens_;
 };
 

@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "draft/tree_shape.h"
+#include "draft_text/reading_order.h"
 #include "draft_text/text_drafters.h"
 
 namespace longspec {
@@ -63,17 +64,18 @@ std::optional<Rule> FindRule(const SpeculationOptions& o) {
 
 class NgramDrafter final : public Drafter {
  public:
-  NgramDrafter(const Rule& rule, int width) : rule_(rule), width_(width), index_(rule.min_n, rule.max_n) {}
+  NgramDrafter(const Rule& rule, int width, const HoleTokens& hole)
+      : rule_(rule), width_(width), order_(hole), index_(rule.min_n, rule.max_n) {}
 
   std::string_view name() const override { return "ngram"; }
 
   Status Follow(std::span<const int32_t> committed) override {
-    index_.Assign(committed);
+    index_.Assign(order_.Of(committed));
     return {};
   }
 
   Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) override {
-    if (index_.tokens().size() != committed.size()) index_.Assign(committed);
+    if (index_.tokens().size() != committed.size()) index_.Assign(order_.Of(committed));
     const int depth = std::min(budget.max_depth, budget.max_nodes);
     if (depth <= 0) return {};
     if (width_ > 1) {
@@ -90,7 +92,7 @@ class NgramDrafter final : public Drafter {
     if (index_.tokens().size() + added == rows.sequence.size()) {
       index_.Append(rows.sequence.last(added));
     } else {
-      index_.Assign(rows.sequence);
+      index_.Assign(order_.Of(rows.sequence));
     }
     return {};
   }
@@ -206,6 +208,7 @@ class NgramDrafter final : public Drafter {
 
   Rule rule_;
   int width_;
+  ReadingOrder order_;
   NgramIndex index_;
   std::vector<Found> found_;  // copies, best first
   std::vector<Tip> tips_;
@@ -279,9 +282,9 @@ Status CheckNgram(const SpeculationOptions& options) {
   return {};
 }
 
-DrafterResult MakeNgram(const SpeculationOptions& options, const DraftContext&) {
+DrafterResult MakeNgram(const SpeculationOptions& options, const DraftContext& context) {
   LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
-  return std::unique_ptr<Drafter>(std::make_unique<NgramDrafter>(*FindRule(options), width));
+  return std::unique_ptr<Drafter>(std::make_unique<NgramDrafter>(*FindRule(options), width, context.hole));
 }
 
 // If --spec-tree does not say, several continuations are merged: the policy cuts what is not worth verifying.

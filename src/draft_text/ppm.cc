@@ -24,12 +24,13 @@ constexpr double kMostLuck = 8;
 
 class PpmDrafter final : public Drafter, private Adviser {
  public:
-  PpmDrafter(double min_prob, int width, std::shared_ptr<const NgramPrior> prior, std::string notice)
+  PpmDrafter(double min_prob, int width, std::shared_ptr<const NgramPrior> prior, std::string notice,
+             const HoleTokens& hole)
       : min_prob_(min_prob),
         width_(width),
         prior_(prior),
         notice_(std::move(notice)),
-        text_(PpmModel(std::move(prior))) {}
+        text_(PpmModel(std::move(prior)), hole) {}
 
   std::string_view name() const override { return "ppm"; }
   bool uses_dice() const override { return true; }
@@ -156,9 +157,9 @@ Status CheckPpm(const SpeculationOptions& options) { return PpmWidth(options.tre
 DrafterResult MakePpm(const SpeculationOptions& options, const DraftContext& context) {
   LS_ASSIGN(const int width, PpmWidth(options.tree));
   LS_ASSIGN(std::shared_ptr<const NgramPrior> prior, context.priors->Get(options.ppm.prior));
-  return std::unique_ptr<Drafter>(
-      std::make_unique<PpmDrafter>(static_cast<double>(options.ppm.min_prob), width, std::move(prior),
-                                   options.ppm.prior.empty() ? context.priors->problem() : std::string()));
+  return std::unique_ptr<Drafter>(std::make_unique<PpmDrafter>(
+      static_cast<double>(options.ppm.min_prob), width, std::move(prior),
+      options.ppm.prior.empty() ? context.priors->problem() : std::string(), context.hole));
 }
 
 }  // namespace

@@ -23,13 +23,14 @@ constexpr int kMaxCorpusMatches = 4;
 
 class SuffixDrafter final : public Drafter {
  public:
-  SuffixDrafter(const SpeculationOptions& options, int width, std::unique_ptr<SuffixCorpus> corpus)
+  SuffixDrafter(const SpeculationOptions& options, int width, std::unique_ptr<SuffixCorpus> corpus,
+                const HoleTokens& hole)
       : max_context_(options.suffix.max_depth),
         factor_(options.suffix.factor),
         min_prob_(options.suffix.min_prob),
         width_(width),
         corpus_(std::move(corpus)),
-        text_(SuffixAutomaton(max_context_)) {}
+        text_(SuffixAutomaton(max_context_), hole) {}
 
   std::string_view name() const override { return "suffix"; }
   bool uses_dice() const override { return true; }
@@ -123,7 +124,8 @@ DrafterResult MakeSuffix(const SpeculationOptions& options, const DraftContext& 
     if (context.target == nullptr) return InvalidArgument("--spec-corpus: needs the model it was made for");
     LS_ASSIGN(corpus, SuffixCorpus::Open(options.suffix.corpus, context.target->vocab_size()));
   }
-  return std::unique_ptr<Drafter>(std::make_unique<SuffixDrafter>(options, width, std::move(corpus)));
+  return std::unique_ptr<Drafter>(
+      std::make_unique<SuffixDrafter>(options, width, std::move(corpus), context.hole));
 }
 
 }  // namespace

@@ -270,6 +270,11 @@ size_t Reuse(const GenerationParts& parts, SessionState& session, const std::vec
   return static_cast<size_t>(session.cache->length());
 }
 
+HoleTokens HoleOf(const Tokenizer& tokenizer) {
+  const TokenizerSpec& spec = tokenizer.spec();
+  return {.prefix = spec.fim_prefix, .suffix = spec.fim_suffix, .middle = spec.fim_middle};
+}
+
 // The session's own, if it was made with these options: what it learned of the text so far is kept. `cache`:
 // what it may know; one that it was not made with makes another drafter.
 Result<Drafter*> DrafterOf(const GenerationParts& parts, SessionState& session,
@@ -277,8 +282,10 @@ Result<Drafter*> DrafterOf(const GenerationParts& parts, SessionState& session,
   if (session.drafter == nullptr || session.drafter_options != options || session.drafter_cache != &cache) {
     session.drafter.reset();
     session.drafter_cache = &cache;
-    LS_ASSIGN(session.drafter,
-              MakeDrafter(options, {.target = parts.target, .cache = &cache, .models = parts.draft_models}));
+    LS_ASSIGN(session.drafter, MakeDrafter(options, {.target = parts.target,
+                                                     .cache = &cache,
+                                                     .models = parts.draft_models,
+                                                     .hole = HoleOf(*parts.tokenizer)}));
     session.drafter_options = options;
     RestoreDraftStates(session.tokens, std::exchange(session.draft_states, {}), *session.drafter,
                        &session.draft_notice);
