@@ -88,8 +88,16 @@ struct ReplayDraftOptions {
   bool operator==(const ReplayDraftOptions&) const = default;
 };
 
+// A text that an answer may begin with, and the chance that it does.
+struct LikelyBeginning {
+  std::vector<int32_t> tokens = {};
+  float chance = 0.5F;
+  bool operator==(const LikelyBeginning&) const = default;
+};
+
 struct PredictionDraftOptions {
   std::vector<int32_t> tokens = {};  // of a text that the answer may be made of, in this order or another
+  std::vector<LikelyBeginning> beginnings = {};
   bool operator==(const PredictionDraftOptions&) const = default;
 };
 

@@ -16,10 +16,12 @@ namespace longspec {
 namespace {
 
 constexpr const DrafterEntry* kDrafters[] = {
-    &kNoneDrafter,   &kNgramDrafter,     &kReplayDrafter,   &kPredictionDrafter, &kPpmDrafter,
-    &kSuffixDrafter, &kRecyclingDrafter, &kMagicDecDrafter, &kPartialDrafter,    &kLongspecDrafter,
-    &kEagleDrafter,  &kEagle3Drafter,    &kBeagleDrafter,   &kMedusaDrafter,     &kTokenswiftDrafter,
-    &kExitDrafter,   &kLmDrafter,        &kGrammarDrafter,  &kPortfolioDrafter,
+    &kNoneDrafter,       &kNgramDrafter,    &kReplayDrafter,  &kPpmDrafter,        &kSuffixDrafter,
+    &kRecyclingDrafter,  &kMagicDecDrafter, &kPartialDrafter, &kLongspecDrafter,   &kEagleDrafter,
+    &kEagle3Drafter,     &kBeagleDrafter,   &kMedusaDrafter,  &kTokenswiftDrafter, &kExitDrafter,
+    &kLmDrafter,         &kGrammarDrafter,
+    &kPredictionDrafter,  // the last of a portfolio, so that the others' places are the same without it
+    &kPortfolioDrafter,
 };
 
 // Names that promised more than was done under them, and what that is called.

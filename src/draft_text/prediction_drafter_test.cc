@@ -20,7 +20,8 @@ using Text = std::vector<int32_t>;
 class PredictionDrafterTest : public ::testing::Test {
  protected:
   void Predict(std::string_view text) {
-    auto drafter = MakeDrafter({.type = "prediction", .prediction = {.tokens = Letters(text)}});
+    auto drafter =
+        MakeDrafter({.type = "prediction", .tree = "chain", .prediction = {.tokens = Letters(text)}});
     ASSERT_TRUE(drafter.ok()) << drafter.status().message();
     drafter_ = std::move(*drafter);
     ASSERT_TRUE(drafter_->Follow(prompt_).ok());
@@ -66,7 +67,8 @@ TEST_F(PredictionDrafterTest, FindsItsWayBack) {
 // What the prompt ends with says nothing of where the answer is.
 TEST_F(PredictionDrafterTest, LooksAtTheAnswerAlone) {
   Predict("abc def ghi");
-  EXPECT_THAT(After("z"), IsEmpty());
+  EXPECT_THAT(After("", 1), ElementsAre('a'));
+  EXPECT_THAT(After("zzz"), IsEmpty());
 }
 
 TEST_F(PredictionDrafterTest, AnEmptyTextProposesNothing) {
@@ -74,6 +76,44 @@ TEST_F(PredictionDrafterTest, AnEmptyTextProposesNothing) {
   EXPECT_THAT(After(""), IsEmpty());
   EXPECT_THAT(After("abc"), IsEmpty());
   EXPECT_THAT(After("abc", 0), IsEmpty());
+}
+
+// Where several places are likely, each is in the tree.
+TEST(PredictionDrafter, AWordThatIsAnotherIsAddedOrReplaced) {
+  const auto drafter =
+      MakeDrafter({.type = "prediction", .prediction = {.tokens = Letters("abcdefghijklmno")}});
+  ASSERT_TRUE(drafter.ok());
+  ASSERT_TRUE((*drafter)->Follow(Letters("?")).ok());
+  TokenTree tree('X');
+  ASSERT_TRUE((*drafter)->Propose({.max_nodes = 8, .max_depth = 8}, Letters("?abcdefX"), tree).ok());
+  EXPECT_GT(tree.FindChild(0, 'h'), 0);
+  EXPECT_GT(tree.FindChild(0, 'g'), 0);
+}
+
+TEST(PredictionDrafter, KnowsWhatTheAnswerMayBeginWith) {
+  const auto drafter = MakeDrafter(
+      {.type = "auto",
+       .prediction = {.beginnings = {{.tokens = Letters("abc"), .chance = 0.5F}, {Letters("xyz"), 0.3F}}}});
+  ASSERT_TRUE(drafter.ok());
+  ASSERT_TRUE((*drafter)->Follow(Letters("?")).ok());
+  TokenTree tree('?');
+  ASSERT_TRUE((*drafter)->Propose({.max_nodes = 8, .max_depth = 8}, Letters("?"), tree).ok());
+  EXPECT_GT(tree.FindChild(0, 'a'), 0);
+  EXPECT_GT(tree.FindChild(0, 'x'), 0);
+  TokenTree behind('x');
+  ASSERT_TRUE((*drafter)->Propose({.max_nodes = 8, .max_depth = 8}, Letters("?x"), behind).ok());
+  EXPECT_GT(behind.FindChild(0, 'y'), 0);
+  EXPECT_LT(behind.FindChild(0, 'b'), 0);
+}
+
+// What is learned of the others counts with a prediction and without.
+TEST(PredictionDrafter, IsTheLastOfAuto) {
+  const auto with = MakeDrafter({.type = "auto", .prediction = {.tokens = {1}}}),
+             without = MakeDrafter({.type = "auto"});
+  ASSERT_TRUE(with.ok() && without.ok());
+  std::vector<std::string_view> sources = (*without)->sources();
+  sources.push_back("prediction");
+  EXPECT_EQ((*with)->sources(), sources);
 }
 
 TEST(PredictionDrafter, IsOneOfAutoWhereThereIsAPrediction) {
