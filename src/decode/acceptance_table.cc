@@ -7,14 +7,15 @@
 namespace longspec {
 namespace {
 
-// Of equal width from 0.1 on; below it each reaches to half of the one before.
-constexpr int kWideBuckets = 10, kNarrowBuckets = 3;
+// Of equal width from 0.1 to 0.9. Outside each reaches half as far as the one before: towards 1, too, for how
+// far a chain of sure guesses pays is decided by how seldom one of them is wrong.
+constexpr int kWideBuckets = 10, kLowBuckets = 4, kHighBuckets = 4;
 constexpr double kLeastWide = 0.1;
 // What a source's scores are worth as a whole: accepted over promised, as if this many promises had been
 // kept.
 constexpr double kTrustKeep = 0.98, kTrustWeight = 6.0;
 constexpr double kLeft = 0.25;  // of what is known, in another text
-constexpr double kLeastLikely = 0.002, kMostLikely = 0.98;
+constexpr double kLeastLikely = 0.002, kMostLikely = 0.995;
 // Of each level: what an observation leaves of those before it, and for how many observations the coarser
 // level counts.
 struct Level {
@@ -26,13 +27,17 @@ uint32_t DepthBucket(int depth) {
   return static_cast<uint32_t>(std::bit_width(static_cast<unsigned>(depth)));
 }
 
+// How often kLeastWide has to be halved to be no more than x, but for the last time; at most n_most.
+int Halvings(double x, int n_most) {
+  int n = 0;
+  for (double least = kLeastWide / 2; n < n_most && x < least; least /= 2) ++n;
+  return n;
+}
+
 int ScoreBucket(double score) {
-  if (score >= kLeastWide) return std::min(static_cast<int>(score * kWideBuckets), kWideBuckets - 1);
-  int bucket = kWideBuckets;
-  for (double least = kLeastWide / 2; bucket < kWideBuckets + kNarrowBuckets && score < least; least /= 2) {
-    ++bucket;
-  }
-  return bucket;
+  if (score < kLeastWide) return kWideBuckets + Halvings(score, kLowBuckets - 1);
+  if (score < 1 - kLeastWide) return static_cast<int>(score * kWideBuckets);
+  return kWideBuckets + kLowBuckets + Halvings(1 - score, kHighBuckets - 1);
 }
 
 }  // namespace

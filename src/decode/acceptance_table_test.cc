@@ -23,7 +23,7 @@ TEST(ContextBucket, DoublesFrom1K) {
 
 TEST(AcceptanceTable, UntestedScoresAreTakenWithCaution) {
   const AcceptanceTable table;
-  EXPECT_LT(table.Estimate({.score = 1.0}), 0.99);
+  EXPECT_LT(table.Estimate({.score = 1.0}), 0.999);
   EXPECT_GT(table.Estimate({.score = 0.0}), 0.0);
   EXPECT_LT(table.Estimate({.score = 0.3}), table.Estimate({.score = 0.6}));
 }
@@ -65,6 +65,17 @@ TEST(AcceptanceTable, TellsUnlikelyNodesApart) {
   EXPECT_NEAR(table.Estimate({.score = 0.06}), 0.0625, 0.02);
   EXPECT_LT(table.Estimate({.score = 0.01}), 0.025);
   EXPECT_LT(AcceptanceTable().Estimate({.score = 0.001}), 0.01);
+}
+
+// How long a chain pays is decided by how seldom a sure guess is wrong.
+TEST(AcceptanceTable, TellsSureNodesApart) {
+  AcceptanceTable table;
+  for (int i = 0; i < 400; ++i) {
+    table.Add({.score = 0.93}, i % 10 != 0);
+    table.Add({.score = 0.995}, true);
+  }
+  EXPECT_NEAR(table.Estimate({.score = 0.93}), 0.9, 0.02);
+  EXPECT_GT(table.Estimate({.score = 0.995}), 0.99);
 }
 
 TEST(AcceptanceTable, LearnsWhatASourcesScoresAreWorth) {
