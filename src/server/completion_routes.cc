@@ -10,6 +10,7 @@
 #include "openai/infill_fields.h"
 #include "openai/next_edit.h"
 #include "server/body_coding.h"
+#include "server/hole_prediction.h"
 #include "server/serving.h"
 #include "wire/anthropic.h"
 #include "wire/responses_api.h"
@@ -24,11 +25,11 @@ using openai::Endpoint;
 constexpr size_t kMostPredicted = size_t{1} << 17;  // tokens of a prediction: sorting them takes time
 
 // A drafter for the prediction, beside those that were asked for; "auto" takes it by itself.
-void AddPrediction(std::vector<int32_t> tokens, SpeculationOptions& speculation) {
-  if (speculation.type == "none" || tokens.empty()) return;
-  if (tokens.size() > kMostPredicted) tokens.resize(kMostPredicted);
+void AddPrediction(PredictionDraftOptions prediction, SpeculationOptions& speculation) {
+  if (speculation.type == "none" || (prediction.tokens.empty() && prediction.beginnings.empty())) return;
+  if (prediction.tokens.size() > kMostPredicted) prediction.tokens.resize(kMostPredicted);
   SpeculationOptions with = speculation;
-  with.prediction.tokens = std::move(tokens);
+  with.prediction = std::move(prediction);
   if (with.type != "auto" && with.type != "portfolio" && with.type != "prediction")
     with.type += ",prediction";
   // One of those asked for may not work with others: then it works alone.
@@ -237,9 +238,12 @@ bool PrepareTokens(const Served& served, Prepared& prepared, Call& call) {
     const std::string type = wish.type.empty() ? generation.speculation.type : wish.type;
     generation.speculation = SpeculationOf(generation.speculation, type, wish.max_rows);
   }
-  if (!request.prediction && generation.speculation.type == "auto")
-    request.prediction = ExpectedIn(generation);
-  if (request.prediction) AddPrediction(engine.Tokenize(*request.prediction), generation.speculation);
+  const bool is_auto = generation.speculation.type == "auto";
+  if (!request.prediction && is_auto) request.prediction = ExpectedIn(generation);
+  PredictionDraftOptions prediction;
+  if (request.infill && is_auto) prediction = HolePrediction(*request.infill, *served.suggestions, engine);
+  if (request.prediction) prediction.tokens = engine.Tokenize(*request.prediction);
+  AddPrediction(std::move(prediction), generation.speculation);
   if (const Status taken = TakePrompts(served, prepared); !taken.ok()) {
     ApiError error = openai::BadValueOf(taken);
     if (request.infill) error = NoInfill(request.endpoint, std::move(error));

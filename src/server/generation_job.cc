@@ -280,6 +280,11 @@ class Job : public std::enable_shared_from_this<Job> {
     std::vector<int32_t> tokens = PromptOf(index);
     tokens.insert(tokens.end(), result.tokens.begin(), result.tokens.end());
     parts_.slots->Leave(state.answer.slot, std::move(tokens));
+    if (request_.infill) {
+      const bool ended = !result.tokens.empty() && parts_.engine->EndsAnswer(result.tokens.back());
+      const std::string middle = parts_.engine->Detokenize(result.tokens, false);
+      parts_.suggestions->Keep(*request_.infill, middle, result.tokens, ended);
+    }
     result.text.insert(0, state.first);
     // Tokens that a stop string cut belong to the text if any of their characters do.
     const auto cut = std::ranges::find_if(

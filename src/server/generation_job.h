@@ -10,6 +10,7 @@
 
 #include "longspec/engine.h"
 #include "openai/requests.h"
+#include "openai/suggestions.h"
 #include "server/call.h"
 #include "server/engine_loop.h"
 #include "server/metrics.h"
@@ -24,6 +25,7 @@ struct JobParts {
   EngineLoop* loop = nullptr;
   Metrics* metrics = nullptr;
   SlotTable* slots = nullptr;
+  openai::Suggestions* suggestions = nullptr;
   int ping_seconds = 30;
 };
 

@@ -17,6 +17,7 @@ using longspec::testing::JsonOf;
 using longspec::testing::ServedApp;
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int kWindow = 64;
 
@@ -73,6 +74,20 @@ TEST_F(InfillRoutes, GuessesChangeNothing) {
     EXPECT_EQ(app_->Ok("/infill", body)["tokens"], guessed["tokens"]) << fields;
     EXPECT_GT(guessed["tokens"].size(), 10U) << fields;
   }
+}
+
+// What was suggested is the likeliest answer as long as it is being typed.
+TEST_F(InfillRoutes, TheLastSuggestionIsGuessedAgain) {
+  const json body = Hole({{"temperature", 0},
+                          {"n_predict", 40},
+                          {"ignore_eos", true},
+                          {"return_tokens", true},
+                          {"return_token_source", true},
+                          {"input_prefix", "int last_one() {\n"}});
+  const json first = app_->Ok("/infill", body), again = app_->Ok("/infill", body);
+  EXPECT_THAT(first["token_sources"].dump(), Not(HasSubstr("\"prediction\"")));
+  EXPECT_THAT(again["token_sources"].dump(), HasSubstr("\"prediction\""));
+  EXPECT_EQ(again["tokens"], first["tokens"]);
 }
 
 TEST_F(InfillRoutes, NothingPredictedIsAWarmUp) {

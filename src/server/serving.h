@@ -17,6 +17,7 @@
 #include "longspec/engine.h"
 #include "openai/json.h"
 #include "openai/requests.h"
+#include "openai/suggestions.h"
 #include "server/app.h"
 #include "server/call.h"
 #include "server/engine_loop.h"
@@ -37,6 +38,7 @@ struct Served {
   chat::Dialect dialect;  // as the model's chat template has it
   std::unique_ptr<Engine> engine;
   std::unique_ptr<SlotTable> slots;
+  std::unique_ptr<openai::Suggestions> suggestions = std::make_unique<openai::Suggestions>();
   // Whoever writes a session, which holds its memory meanwhile, has a copy.
   std::shared_ptr<const int> saving = std::make_shared<const int>(0);
   std::unique_ptr<EngineLoop> loop;
@@ -47,6 +49,7 @@ struct Served {
             .loop = loop.get(),
             .metrics = &metrics,
             .slots = slots.get(),
+            .suggestions = suggestions.get(),
             .ping_seconds = options.ping_seconds};
   }
 };
