@@ -106,7 +106,7 @@ TEST(NextEdit, TheWindowThatIsRewrittenIsFollowed) {
                                .prompt = vocabulary.Tokens(OtherFiles(current) + prompt),
                                .answer = vocabulary.Tokens(updated + "\n"),
                                .sampling = {.temperature = 0, .seed = 1}};
-  const std::pair<CostTable, int> machines[] = {{Measured(), 45}, {MeasuredAvx512(), 35}};
+  const std::pair<CostTable, int> machines[] = {{Measured(), 40}, {MeasuredAvx512(), 28}};
   for (const auto& [table, most_rounds] : machines) {
     AdaptiveMemory memory{.costs = CostModel(table), .drafters = {}};
     AdaptiveMemory other{.costs = CostModel(table), .drafters = {}};
@@ -118,7 +118,8 @@ TEST(NextEdit, TheWindowThatIsRewrittenIsFollowed) {
                 recording.answer.size(), static_cast<int>(with.rounds), with.speedup(),
                 static_cast<int>(without.rounds), without.speedup());
     EXPECT_LE(with.rounds, most_rounds);
-    EXPECT_LE(with.ms, 1.05 * without.ms);
+    EXPECT_LE(with.rounds, without.rounds);
+    EXPECT_LE(with.ms, 1.02 * without.ms);
   }
 }
 

@@ -16,6 +16,7 @@ constexpr double kVerifyMs = 0.06;                             // a token
 double DraftMs(int context) { return 0.02 + 8e-6 * context; }  // a proposal
 constexpr int kVocabulary = 1 << 20;                           // of no consequence here
 constexpr int kRoom = 1 << 20;                                 // positions
+constexpr HoleTokens kHole = {.prefix = 151659, .suffix = 151661, .middle = 151660};  // Qwen2.5-Coder's
 
 // What verifying a tree would have accepted: the path along which it says what the text says.
 Accepted Verdict(const TokenTree& tree, std::span<const int32_t> text) {
@@ -35,7 +36,7 @@ Accepted Verdict(const TokenTree& tree, std::span<const int32_t> text) {
 
 Played Play(const Recording& recording, const SpeculationOptions& options, const CostModel& machine,
             AdaptiveMemory* memory, DraftModels* models) {
-  auto made = MakeDrafter(options, {.models = models});
+  auto made = MakeDrafter(options, {.models = models, .hole = kHole});
   LS_CHECK(made.ok());
   Drafter& drafter = **made;
   const auto sampler = Sampler::Create(recording.sampling, kVocabulary);

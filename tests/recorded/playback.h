@@ -16,9 +16,10 @@
 namespace longspec::testing {
 
 struct Recording {
-  std::string name;                     // "gov_report at 4096, temperature 0.7"
-  std::vector<int32_t> prompt, answer;  // tokens; neither is empty
-  SamplingOptions sampling = {};        // the answer's, seed and temperature included
+  std::string name;                        // "gov_report at 4096, temperature 0.7"
+  std::vector<int32_t> prompt, answer;     // tokens; neither is empty
+  SamplingOptions sampling = {};           // the answer's, seed and temperature included
+  PredictionDraftOptions prediction = {};  // what a server made of the request
 };
 
 struct Played {

@@ -16,10 +16,31 @@
 
 namespace longspec::testing {
 
+namespace {
+
+PredictionDraftOptions PredictionOf(const nlohmann::json& line) {
+  PredictionDraftOptions prediction;
+  if (line.contains("prediction")) prediction.tokens = line["prediction"].get<std::vector<int32_t>>();
+  if (!line.contains("beginnings")) return prediction;
+  for (const auto& beginning : line["beginnings"])
+    prediction.beginnings.push_back({.tokens = beginning["tokens"].get<std::vector<int32_t>>(),
+                                     .chance = beginning["chance"].get<float>()});
+  return prediction;
+}
+
+}  // namespace
+
 std::vector<Recording> ReadRecordings() {
   const char* other = std::getenv("LONGSPEC_RECORDED");
-  const auto text =
-      ReadMaybeGzip(other != nullptr ? other : testing::SourcePath("tests/recorded/answers.jsonl.gz"));
+  return other != nullptr ? ReadRecordings(std::filesystem::path(other)) : ReadRecordings("answers.jsonl.gz");
+}
+
+std::vector<Recording> ReadRecordings(const char* name) {
+  return ReadRecordings(std::filesystem::path(testing::SourcePath(std::string("tests/recorded/") + name)));
+}
+
+std::vector<Recording> ReadRecordings(const std::filesystem::path& path) {
+  const auto text = ReadMaybeGzip(path.string());
   EXPECT_TRUE(text.ok()) << text.status().message();
   if (!text.ok()) return {};
   std::istringstream lines(*text);
@@ -40,7 +61,8 @@ std::vector<Recording> ReadRecordings() {
       recordings.push_back({.name = name,
                             .prompt = line["prompt"].get<std::vector<int32_t>>(),
                             .answer = answer["tokens"].get<std::vector<int32_t>>(),
-                            .sampling = sampling});
+                            .sampling = sampling,
+                            .prediction = PredictionOf(line)});
     }
   }
   return recordings;
@@ -74,16 +96,34 @@ CostTable MeasuredAvx512() {
                   {1, 1.05, 1.05, 1.05, 1.13, 1.22, 1.39, 1.95, 2.51, 5.30}},
                  {3.49, 4.71, 6.53, 10.25});
 }
+// The same for Qwen2.5-Coder-1.5B: docs/measurements/speed.md has 1, 2, 4, 8 and 16 rows at 512 keys.
+CostTable MeasuredCoder() {
+  return Machine({{1, 1.11, 1.34, 1.58, 1.90, 2.21, 2.85, 3.96, 5.08, 9.5}}, {42.5, 44, 48, 56});
+}
 CostTable CheapRows() { return Machine({{1, 1.02, 1.03, 1.05, 1.08, 1.10, 1.15, 1.25, 1.4, 2.0}}); }
 CostTable DearRows() { return Machine({{1, 2, 3, 4, 5, 6, 8, 12, 16, 32}}); }
 
-DraftModels* ShippedPrior() {
-  static DraftModels models;
+namespace {
+
+void FindPrior(const char* name, int vocab_size, DraftModels* models) {
   const std::string folder = testing::SourcePath("models/priors");
   const char* other = std::getenv("LONGSPEC_PRIOR");
-  const auto tokenizer = NgramPrior::TokenizerOf(other != nullptr ? other : folder + "/smollm2.ngrams");
+  const auto tokenizer = NgramPrior::TokenizerOf(other != nullptr ? other : folder + "/" + name);
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
-  models.priors().SetSource({.tokenizer = *tokenizer, .vocab_size = 1 << 17, .folder = folder});
+  models->priors().SetSource({.tokenizer = *tokenizer, .vocab_size = vocab_size, .folder = folder});
+}
+
+}  // namespace
+
+DraftModels* ShippedPrior() {
+  static DraftModels models;
+  FindPrior("smollm2.ngrams", 1 << 17, &models);
+  return &models;
+}
+
+DraftModels* ShippedCoderPrior() {
+  static DraftModels models;
+  FindPrior("qwen2.ngrams", 151936, &models);
   return &models;
 }
 

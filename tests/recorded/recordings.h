@@ -4,6 +4,7 @@
 // that ships for their model.
 #pragma once
 
+#include <filesystem>
 #include <vector>
 
 #include "decode/cost_model.h"
@@ -14,14 +15,19 @@ namespace longspec::testing {
 
 // answers.jsonl.gz, or the file that LONGSPEC_RECORDED names (pack_answers.py makes them).
 std::vector<Recording> ReadRecordings();
+// A file of tests/recorded, or any.
+std::vector<Recording> ReadRecordings(const char* name);
+std::vector<Recording> ReadRecordings(const std::filesystem::path& path);
 
 CostTable Measured();        // two cores with AVX2
 CostTable MeasuredAvx512();  // two cores with AVX-512
+CostTable MeasuredCoder();   // of a model of 1.5 billion parameters, two cores with AVX2
 CostTable CheapRows();       // rows that cost next to nothing
 CostTable DearRows();        // rows that cost a step each
 
 // Finds the prior of the recordings' model in models/priors; LONGSPEC_PRIOR names another one to take in its
 // place.
 DraftModels* ShippedPrior();
+DraftModels* ShippedCoderPrior();  // the same of Qwen2.5-Coder's
 
 }  // namespace longspec::testing
