@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <ranges>
 #include <span>
 #include <vector>
 
@@ -46,9 +45,8 @@ class ReadingOrder {
  private:
   // Where a token comes last; the text's size: nowhere.
   static size_t LastOf(std::span<const int32_t> text, int32_t token) {
-    const auto reversed = text | std::views::reverse;
-    const auto found = std::ranges::find(reversed, token);
-    return found == reversed.end() ? text.size() : static_cast<size_t>(reversed.end() - found) - 1;
+    const auto found = std::find(text.rbegin(), text.rend(), token);
+    return found == text.rend() ? text.size() : static_cast<size_t>(text.rend() - found) - 1;
   }
 
   HoleTokens marks_;
