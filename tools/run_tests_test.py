@@ -73,7 +73,8 @@ class RunTestsTest(unittest.TestCase):
 
     def test_the_slowest_are_named_and_forgotten(self):
         slow = run_tests.SlowTests()
-        cases = [{"name": "Short", "time": "0.2s"}, {"name": "Long", "time": "31.4s"}, {"name": "Middling", "time": "5s"}]
+        cases = [{"name": name, "time": time}
+                 for name, time in (("Short", "0.2s"), ("Long", "31.4s"), ("Middling", "5s"))]
         slow.add("ci/a_test", {"testsuites": [{"name": "A", "testsuite": cases}]})
         self.assertEqual(slow.take(), "ci/a_test A.Long 31 s, ci/a_test A.Middling 5 s")
         self.assertEqual(slow.take(), "")

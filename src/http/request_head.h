@@ -17,10 +17,9 @@ struct HeadFault {
   std::string message;
 };
 
-// Fills in the path and the query from the target of a request whose headers are there. A target that names a
-// host
-// ("http://host/path", as it is sent to proxies) takes the place of the header Host. What comes back is why
-// the request cannot be answered; then its connection cannot be read on.
+// Fills in the path and the query from the target of a request whose headers are there. The host of a target
+// that names one ("http://host/path", as it is sent to proxies) takes the place of the header Host. What
+// comes back is why the request cannot be answered; then its connection cannot be read on.
 std::optional<HeadFault> ReadHead(std::string_view target, bool is_http_1_1, server::HttpRequest* request);
 
 }  // namespace longspec::http

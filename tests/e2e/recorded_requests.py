@@ -257,7 +257,8 @@ CODEX = [
 
 AIDER_MESSAGES = [
     {"role": "system", "content": "Act as an expert software developer.\nReturn *SEARCH/REPLACE blocks*."},
-    {"role": "user", "content": "I have *added these files to the chat*\n\na.c\n```\nint f(int x) { return x; }\n```\n"},
+    {"role": "user",
+     "content": "I have *added these files to the chat*\n\na.c\n```\nint f(int x) { return x; }\n```\n"},
     {"role": "assistant", "content": "Ok, any changes I propose will be to those files."},
     {"role": "user", "content": "Rename x to y."},
 ]

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chat templates that are chosen, and models that have none.
 
-Needs the program ($LONGSPEC_BIN, default build/release/longspec) and a model ($LONGSPEC_MODEL, default the small one)."""
+Needs the program ($LONGSPEC_BIN, default build/release/longspec) and a model ($LONGSPEC_MODEL, default the small one).
+"""
 
 import json
 import os
@@ -70,7 +71,8 @@ class ChatTemplates(unittest.TestCase):
         notice = "has no chat template: chats are written as ChatML; --chat-template chooses another one"
         self.assertEqual(chat.stderr.count(notice), 1, chat.stderr)
         self.assertNotIn(notice, raw.stderr)
-        self.assertGreater(json.loads(chat.stdout)["timings"]["prompt_n"], json.loads(raw.stdout)["timings"]["prompt_n"])
+        of_chat, of_raw = (json.loads(result.stdout)["timings"]["prompt_n"] for result in (chat, raw))
+        self.assertGreater(of_chat, of_raw)
 
 
 if __name__ == "__main__":

@@ -261,8 +261,8 @@ class Recorded(Replay):
     @unittest.skipUnless(os.path.exists(SMALL), "needs SmolLM2 (make model MODEL=smollm2)")
     @unittest.skipIf("LONGSPEC_SKIP_SLOW" in os.environ, "slow")
     def test_agents_and_clients(self):
-        with ServerProcess([BIN, "serve", "-m", SMALL, "-c", "8192", "--port", "0", "-t", "2", "--seed", "5", "-n", "64",
-                            "--no-progress", "--no-calibration-cache"]) as server:
+        with ServerProcess([BIN, "serve", "-m", SMALL, "-c", "8192", "--port", "0", "-t", "2", "--seed", "5",
+                            "-n", "64", "--no-progress", "--no-calibration-cache"]) as server:
             self.replay(server, recorded_requests.CLIENTS)
             unknown = [line for line in server.log if "unknown_fields" in line]
             self.assertEqual(unknown, [])  # all that they say is understood

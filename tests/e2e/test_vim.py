@@ -32,8 +32,8 @@ def has_vim():
     """One that shows virtual text."""
     if not all(shutil.which(program) for program in ("vim", "tmux", "curl")):
         return False
-    asked = ["vim", "-u", "NONE", "-es", "-c", "if has('patch-9.0.0067') && has('job') && has('textprop') | cquit 7", "-c",
-             "qall!"]
+    asked = ["vim", "-u", "NONE", "-es",
+             "-c", "if has('patch-9.0.0067') && has('job') && has('textprop') | cquit 7", "-c", "qall!"]
     return subprocess.run(asked, stdin=subprocess.DEVNULL, check=False).returncode == 7
 
 
